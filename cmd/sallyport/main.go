@@ -1,0 +1,26 @@
+// Command sallyport is the command line of Sallyport, also as the kubectl plugin `kubectl sallyport`.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/sallyport/sallyport/internal/cli"
+	"github.com/sallyport/sallyport/internal/lab/daemon"
+)
+
+var version = "unknown" // set by the linker
+
+func main() {
+	daemon.Hook()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := cli.New(version).ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(cli.ExitCode(err))
+	}
+}

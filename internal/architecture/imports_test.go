@@ -1,0 +1,135 @@
+package architecture
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The layers of the import rule, as patterns of directories.
+const (
+	pure   = `internal/(assign|compile|health|intent|kubeovn|ownership|snapshot|state|status|topology|trace)`
+	kube   = `internal/kube`
+	ovn    = `internal/ovn`
+	kernel = `internal/kernel`
+	probe  = `internal/probe`
+	inOut  = `internal/(kube|ovn|kernel|probe)`
+	wiring = `internal/(runner|controller|agent|cli|lab)`
+)
+
+// edge is one forbidden kind of import: packages in from, those in save excepted, may not import what matches to, except
+// for what matches but. Ours are written as directories ("internal/kube"), others as import paths.
+type edge struct{ from, save, to, but, why string }
+
+const (
+	ours     = `(api|cmd|internal|test)`
+	outside  = `[^/]+\.[^/]+/.*` // of another module: its first element has a dot
+	extended = `golang\.org/x`
+)
+
+var edges = []edge{
+	{from: pure, to: outside, why: "pure packages import the standard library, api/ and pure packages, so that they can be read and tested alone"},
+	{from: pure, to: ours, but: `api|` + pure, why: "arrows point down: a pure package sees no I/O and no wiring"},
+	{from: pure, to: `os|net/http|syscall`, why: "pure packages are values in, values out; read and write in an I/O package"},
+	{from: pure, to: `net`, but: `net/netip|net/url`, why: "pure packages open no sockets; addresses are net/netip values"},
+	{from: pure, to: `log`, why: "pure packages return verdicts and errors; the runner logs"},
+	{from: pure, to: `math/rand|crypto/rand`, why: "same input, same bytes: names are derived, not generated"},
+
+	{from: kube, to: outside, but: extended + `|k8s\.io|sigs\.k8s\.io`, why: "kube speaks Kubernetes and nothing else"},
+	{from: kube, to: `sigs\.k8s\.io/knftables`, why: "nftables are kernel's, though the library lives among those of Kubernetes"},
+	{from: ovn, to: outside, but: extended + `|github\.com/ovn-kubernetes/libovsdb`, why: "ovn speaks OVSDB and nothing else"},
+	{from: kernel, to: outside, but: extended + `|github\.com/vishvananda|sigs\.k8s\.io/knftables`, why: "kernel speaks netlink and nftables and nothing else"},
+	{from: probe, to: outside, but: extended, why: "probe sends packets and needs sockets only"},
+
+	{from: kube, to: inOut, but: kube, why: "an I/O package never imports another: only wiring sees two systems"},
+	{from: ovn, to: inOut, but: ovn, why: "an I/O package never imports another: only wiring sees two systems"},
+	{from: kernel, to: inOut, but: kernel, why: "an I/O package never imports another: only wiring sees two systems"},
+	{from: probe, to: inOut, but: probe, why: "an I/O package never imports another: only wiring sees two systems"},
+	{from: inOut, to: `internal/compile`, why: "decide in compile, act in targets: a target gets its intent as a value"},
+	{from: inOut, to: wiring + `|cmd|test`, why: "arrows point down: wiring imports the I/O packages"},
+
+	{from: `api`, to: ours, but: `api`, why: "api/ is imported by other people's programs and brings nothing of ours along"},
+	{from: `internal`, save: `internal/(cli|lab)`, to: `internal/lab`, why: "the product does not know its laboratory"},
+	{from: `internal/lab`, to: `internal/(runner|controller|agent|cli)`, why: "the lab has to show the problem with nothing of ours running"},
+	{from: `internal`, to: `cmd|test`, why: "arrows point down: programs and tests are at the top"},
+}
+
+// forbidden says why from may not import to, or nothing.
+func forbidden(from, to string) string {
+	for _, e := range edges {
+		if within(e.from, from) && !within(e.save, from) && within(e.to, to) && !within(e.but, to) {
+			return e.why
+		}
+	}
+	return ""
+}
+
+// within says whether a path is, or lies below, what the pattern names.
+func within(pattern, path string) bool {
+	return pattern != "" && regexp.MustCompile(`^(`+pattern+`)(/|$)`).MatchString(path)
+}
+
+func TestImportRule(t *testing.T) {
+	for _, u := range tree(t) {
+		for _, imported := range u.imports() {
+			to := strings.TrimPrefix(imported, module+"/")
+			if why := forbidden(u.dir, to); why != "" {
+				t.Errorf("%s imports %s: %s", u.dir, to, why)
+			}
+		}
+	}
+}
+
+// The rule has to catch what it forbids before most of the packages it speaks of exist.
+func TestImportRuleCatches(t *testing.T) {
+	for _, c := range []struct {
+		from, to string
+		refused  bool
+	}{
+		{"internal/compile", "net/netip", false},
+		{"internal/compile", "net", true},
+		{"internal/compile", "os/exec", true},
+		{"internal/compile", "log/slog", true},
+		{"internal/compile", "math/rand/v2", true},
+		{"internal/compile", "k8s.io/client-go/kubernetes", true},
+		{"internal/compile", "api/kubedc/v1", false},
+		{"internal/compile", "internal/snapshot", false},
+		{"internal/compile", "internal/kubeovn", false},
+		{"internal/compile", "internal/kube", true},
+		{"internal/state/statetest", "internal/runner", true},
+
+		{"internal/kube", "k8s.io/client-go/kubernetes", false},
+		{"internal/kube", "sigs.k8s.io/knftables", true},
+		{"internal/kube", "github.com/vishvananda/netlink", true},
+		{"internal/kube", "internal/kubeovn", false},
+		{"internal/kube", "internal/ovn/nb", true},
+		{"internal/kube", "internal/compile", true},
+		{"internal/ovn", "github.com/ovn-kubernetes/libovsdb/client", false},
+		{"internal/ovn", "internal/ovn/nb", false},
+		{"internal/ovn", "k8s.io/api/core/v1", true},
+		{"internal/kernel", "github.com/vishvananda/netlink", false},
+		{"internal/kernel", "sigs.k8s.io/knftables", false},
+		{"internal/kernel", "internal/probe", true},
+		{"internal/probe", "golang.org/x/net/icmp", false},
+		{"internal/probe", "internal/kernel", true},
+		{"internal/kernel", "internal/lab/netns", true},
+
+		{"internal/controller", "internal/kube", false},
+		{"internal/controller", "internal/lab", true},
+		{"internal/something", "internal/lab/netns", true},
+		{"internal/cli", "internal/lab", false},
+		{"internal/lab/daemon", "internal/lab/netns", false},
+		{"internal/lab/daemon", "internal/agent", true},
+		{"cmd/sallyport", "internal/lab/daemon", false},
+		{"test/e2e", "internal/lab", false},
+		{"api/kubedc/v1", "internal/kubeovn", true},
+		{"api/kubedc/v1", "k8s.io/apimachinery/pkg/apis/meta/v1", false},
+	} {
+		t.Run(fmt.Sprintf("%s to %s", c.from, c.to), func(t *testing.T) {
+			if why := forbidden(c.from, c.to); (why != "") != c.refused {
+				t.Errorf("refused: %t (%q), want %t", why != "", why, c.refused)
+			}
+		})
+	}
+}

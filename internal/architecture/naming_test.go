@@ -1,0 +1,121 @@
+package architecture
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// A package that is named after nothing in particular collects everything.
+var nothing = regexp.MustCompile(`^(utils?|commons?|helpers?|misc|types?|shared)(_test)?$`)
+
+func TestPackagesAreNouns(t *testing.T) {
+	for _, u := range tree(t) {
+		name := u.files[0].file.Name.Name
+		if nothing.MatchString(name) || nothing.MatchString(path.Base(u.dir)) {
+			t.Errorf("%s: package %s says nothing about what is in it; name the noun", u.dir, name)
+		}
+	}
+}
+
+func TestPackagesAreDescribed(t *testing.T) {
+	for _, u := range tree(t) {
+		if err := described(u); err != nil {
+			t.Errorf("%s: %v", u.dir, err)
+		}
+	}
+}
+
+// described says what is missing of the sentence that every package begins with: "Package x is …." or "Command x is ….".
+func described(u unit) error {
+	var docs []string
+	name := u.files[0].file.Name.Name
+	for _, s := range u.files {
+		if text := s.file.Doc.Text(); text != "" {
+			docs = append(docs, text)
+		}
+	}
+	name = strings.TrimSuffix(name, "_test")
+	want := "Package " + name + " is "
+	if name == "main" {
+		want = "Command " + path.Base(u.dir) + " is "
+	}
+	if len(docs) != 1 {
+		return fmt.Errorf("%d files have a package comment, one should, beginning %q", len(docs), want)
+	}
+	first, _, _ := strings.Cut(docs[0], "\n\n")
+	if !strings.HasPrefix(first, want) || !strings.HasSuffix(strings.TrimSpace(first), ".") {
+		return fmt.Errorf("the package comment should be a sentence beginning %q, it is %q", want, first)
+	}
+	return nil
+}
+
+func TestDescriptionIsDemanded(t *testing.T) {
+	for text, good := range map[string]bool{
+		"// Package x is a noun.\npackage x":                                true,
+		"// Package x is a noun\n// on two lines.\n//\n// More.\npackage x": true,
+		"package x":                                      false,
+		"// Package x does things.\npackage x":           false,
+		"// Package x is not a sentence\npackage x":      false,
+		"// Command d is a program.\npackage main":       true,
+		"// Package main is the program.\npackage main":  false,
+		"// Package x is a noun.\npackage x_test":        true,
+		"// Package y is something else.\npackage x\n\n": false,
+	} {
+		file := filepath.Join(t.TempDir(), "x.go")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := parse(filepath.Dir(file), "x.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := described(unit{dir: "internal/d", files: []source{s}}); (err == nil) != good {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// somebodys is an absolute path into a directory that only its writer has. The pieces keep this file from matching itself.
+var somebodys = regexp.MustCompile(`(^|[^\w./%~-])/(` + strings.Join([]string{"home", "root", "work", "Users"}, "|") + `)/[\w.]`)
+
+func TestNoPathsOfOneMachine(t *testing.T) {
+	base := root(t)
+	err := walk(base, func(rel string) error {
+		if strings.HasSuffix(rel, ".sum") { // hashes may spell anything
+			return nil
+		}
+		raw, err := os.ReadFile(filepath.Join(base, rel))
+		if err != nil {
+			return nil //nolint:nilerr // removed since it was listed
+		}
+		for i, line := range strings.Split(string(raw), "\n") {
+			if somebodys.MatchString(line) {
+				t.Errorf("%s:%d has a path of one machine: %s", rel, i+1, strings.TrimSpace(line))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPathsOfOneMachineAreSeen(t *testing.T) {
+	for line, bad := range map[string]bool{
+		"cd " + "/home" + "/ada/sallyport":     true,
+		`open("` + "/root" + `/.kube/config")`: true,
+		"/work" + "/main/go.mod":               true,
+		`fmt.Sprintf("/proc/%d/root/etc")`:     false,
+		"https://example.org/work/item":        false,
+		"/run/sallyport/lab":                   false,
+	} {
+		if somebodys.MatchString(line) != bad {
+			t.Errorf("%q: seen %t, want %t", line, !bad, bad)
+		}
+	}
+}

@@ -1,0 +1,250 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sallyport/sallyport/internal/lab"
+	"github.com/sallyport/sallyport/internal/lab/blueprint"
+	"github.com/sallyport/sallyport/internal/lab/daemon"
+	"github.com/sallyport/sallyport/internal/lab/parts"
+)
+
+const labHelp = `A lab is a real cluster on this machine, without Docker: a Kubernetes API, Kube-OVN's controller, OVN and Open vSwitch on
+several nodes, external networks with routers that drop what a data centre's routers drop, and clients behind them.
+
+Everything lives in private namespaces. Nothing that a lab sends can leave it, and "lab down" leaves nothing behind.
+It needs root on Linux. The first "lab up" builds Kubernetes and Kube-OVN from source, which takes some minutes once.`
+
+// labFlags are those of every lab command.
+type labFlags struct{ name string }
+
+func (f *labFlags) open() (*lab.Lab, error) { return lab.Open(f.name) }
+
+func labCommand() *cobra.Command {
+	flags := &labFlags{}
+	cmd := &cobra.Command{Use: "lab", Short: "Run a real cluster with external networks on this machine", Long: labHelp}
+	cmd.PersistentFlags().StringVar(&flags.name, "lab", envOr("SALLYPORT_LAB", "lab"), "name of the lab; several can run side by side (env SALLYPORT_LAB)")
+	cmd.AddCommand(
+		labUp(flags), labDown(flags), labList(), labParts(),
+		labStatus(flags), labKubeconfig(flags), labEnv(flags), labLogs(flags),
+		labExec(flags), labShell(flags), labCapture(flags),
+	)
+	cmd.AddCommand(labOrders(flags)...)
+	return cmd
+}
+
+func envOr(key, otherwise string) string {
+	if v := os.Getenv(key); v != "" {
+		return v
+	}
+	return otherwise
+}
+
+func labUp(flags *labFlags) *cobra.Command {
+	var topology string
+	var timeout time.Duration
+	asked := blueprint.Default()
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start a lab and wait until it is usable",
+		Example: `  sallyport lab up
+  sallyport lab up --nodes 5 --ovn-raft 3
+  sallyport lab up --topology my-networks.yaml
+  sallyport lab up --nodes 0 --fake-nodes 500 --fake-pods 5000`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			b, err := chosen(cmd, topology, asked)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeout, fmt.Errorf("not usable after %s (--timeout)", timeout))
+			defer cancel()
+			cmd.SetContext(ctx)
+			return up(cmd, flags.name, b)
+		},
+	}
+	f := cmd.Flags()
+	f.DurationVar(&timeout, "timeout", 30*time.Minute, "give up after this time; building the parts counts")
+	f.StringVar(&topology, "topology", "", "file with nodes, networks and uplinks (see docs/howto/lab.md)")
+	f.IntVar(&asked.Nodes, "nodes", asked.Nodes, "nodes with a data plane")
+	f.IntVar(&asked.Gateways, "gateways", asked.Gateways, "how many of the nodes, the last ones, may hold external gateways")
+	f.IntVar(&asked.Raft, "ovn-raft", asked.Raft, "servers of each OVN database; 3 makes a cluster")
+	f.IntVar(&asked.FakeNodes, "fake-nodes", 0, "nodes that exist in the APIs only, for control-plane benchmarks")
+	f.IntVar(&asked.FakePods, "fake-pods", 0, "pods on the fake nodes, with addresses from Kube-OVN")
+	return cmd
+}
+
+// chosen is the topology file with the flags that were given on top.
+func chosen(cmd *cobra.Command, topology string, asked blueprint.Blueprint) (blueprint.Blueprint, error) {
+	b := blueprint.Default()
+	if topology != "" {
+		loaded, err := blueprint.Load(topology)
+		if err != nil {
+			return b, err
+		}
+		b = loaded
+	}
+	for name, field := range map[string][2]*int{
+		"nodes": {&b.Nodes, &asked.Nodes}, "gateways": {&b.Gateways, &asked.Gateways}, "ovn-raft": {&b.Raft, &asked.Raft},
+		"fake-nodes": {&b.FakeNodes, &asked.FakeNodes}, "fake-pods": {&b.FakePods, &asked.FakePods},
+	} {
+		if cmd.Flags().Changed(name) {
+			*field[0] = *field[1]
+		}
+	}
+	if !cmd.Flags().Changed("gateways") {
+		b.Gateways = min(b.Gateways, b.Nodes)
+	}
+	return b, nil
+}
+
+func up(cmd *cobra.Command, name string, b blueprint.Blueprint) error {
+	out := cmd.OutOrStdout()
+	begun := time.Now()
+	var usage daemon.Usage
+	_, err := lab.Up(cmd.Context(), lab.Options{
+		Name:      name,
+		Blueprint: b,
+		Progress:  func(line string) { fmt.Fprintln(out, line) },
+		Event: func(e daemon.Event) {
+			if e.Step != nil {
+				fmt.Fprintf(out, "%6.2fs  %-22s took %5.2fs\n", e.Step.End.Seconds(), e.Step.Name, (e.Step.End - e.Step.Begin).Seconds())
+			}
+			if e.Usage != nil {
+				usage = *e.Usage
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "lab %q is up after %.1fs: %d nodes, %d fake nodes, %d fake pods, %d networks; %d processes, %d MiB\n\n",
+		name, time.Since(begun).Seconds(), b.Nodes, b.FakeNodes, b.FakePods, len(b.Networks), usage.Processes, usage.Memory>>20)
+	fmt.Fprintf(out, "  eval \"$(sallyport lab env%s)\"    kubectl, ovn-nbctl and ovn-sbctl talk to it\n", labArgument(name))
+	fmt.Fprintf(out, "  sallyport lab down%s               end it\n", labArgument(name))
+	return nil
+}
+
+func labArgument(name string) string {
+	if name == "lab" {
+		return ""
+	}
+	return " --lab " + name
+}
+
+func labDown(flags *labFlags) *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "down",
+		Short: "End a lab at once and remove everything of it, also when it has crashed",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !all {
+				return down(cmd, flags.name)
+			}
+			labs, err := lab.List()
+			if err != nil {
+				return err
+			}
+			for _, l := range labs {
+				if err := down(cmd, l.Name); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "end every lab of this machine")
+	return cmd
+}
+
+func down(cmd *cobra.Command, name string) error {
+	begun := time.Now()
+	if err := lab.Down(cmd.Context(), name); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "lab %q is down after %.1fs\n", name, time.Since(begun).Seconds())
+	return nil
+}
+
+func labList() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the labs of this machine",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			labs, err := lab.List()
+			if err != nil {
+				return err
+			}
+			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 3, ' ', 0)
+			fmt.Fprintln(table, "NAME\tSTATE\tPID")
+			for _, l := range labs {
+				state := "crashed"
+				if l.Up {
+					state = "up"
+				}
+				fmt.Fprintf(table, "%s\t%s\t%d\n", l.Name, state, l.PID)
+			}
+			return table.Flush()
+		},
+	}
+}
+
+func labParts() *cobra.Command {
+	return &cobra.Command{
+		Use:   "parts",
+		Short: "Get the programs that a lab runs, and say where they are",
+		Long: "Builds Kubernetes and Kube-OVN from source and unpacks OVN and Open vSwitch, each once a version, into a cache\n" +
+			"($SALLYPORT_CACHE, by default sallyport/ in your cache directory). \"lab up\" does this by itself.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			set, err := parts.Ensure(cmd.Context(), func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) })
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), strings.ReplaceAll(set.Bin(), ":", "\n"))
+			return nil
+		},
+	}
+}
+
+// labOrders are the commands that do something to a node or a process.
+func labOrders(flags *labFlags) []*cobra.Command {
+	var out []*cobra.Command
+	for _, o := range []struct{ order, target, short string }{
+		{"kill", "NODE|PROCESS", "Power a node off, or kill a process"},
+		{"start", "NODE|PROCESS", "Boot a killed node again, or start an ended process again"},
+		{"pause", "PROCESS", "Stop a process from running, without ending it"},
+		{"resume", "PROCESS", "Let a paused process go on"},
+		{"cut", "NODE", "Take every cable of a node out; the node runs on"},
+		{"mend", "NODE", "Put the cables of a node back"},
+	} {
+		out = append(out, &cobra.Command{
+			Use:   o.order + " " + o.target,
+			Short: o.short,
+			Long:  o.short + ".\n\nNames of nodes and processes: sallyport lab status",
+			Args:  cobra.ExactArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				return order(cmd.Context(), flags, o.order, args[0])
+			},
+		})
+	}
+	return out
+}
+
+func order(ctx context.Context, flags *labFlags, order, target string) error {
+	l, err := flags.open()
+	if err != nil {
+		return err
+	}
+	return l.Order(ctx, order, target)
+}

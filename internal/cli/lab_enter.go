@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+
+	"github.com/spf13/cobra"
+)
+
+const whereHelp = "WHERE is a pod (its namespace with -n), a node (node1), a router (router-NETWORK), a client (client-NETWORK), a\n" +
+	"neighbour on the wire (host-NETWORK), internet, or \"lab\" for the lab's own namespace."
+
+func labExec(flags *labFlags) *cobra.Command {
+	var namespace string
+	cmd := &cobra.Command{
+		Use:   "exec WHERE -- COMMAND [ARGUMENT...]",
+		Short: "Run a command of this machine in the network of a pod, node or host",
+		Long:  "Runs a command of this machine in the network of a pod, node or host of the lab.\n\n" + whereHelp,
+		Example: `  sallyport lab exec internet -- curl -s http://198.51.100.20/
+  sallyport lab exec -n test-jump web -- ip address`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error { return enter(flags, namespace, args[0], args[1:]) },
+	}
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", "default", "Kubernetes namespace of the pod")
+	return cmd
+}
+
+func labShell(flags *labFlags) *cobra.Command {
+	var namespace string
+	cmd := &cobra.Command{
+		Use:   "shell WHERE",
+		Short: "Open a shell in the network of a pod, node or host",
+		Long:  "Opens a shell in the network of a pod, node or host of the lab.\n\n" + whereHelp,
+		Args:  cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return enter(flags, namespace, args[0], []string{envOr("SHELL", "/bin/sh")})
+		},
+	}
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", "default", "Kubernetes namespace of the pod")
+	return cmd
+}
+
+func labCapture(flags *labFlags) *cobra.Command {
+	var namespace, link, file string
+	var count int
+	cmd := &cobra.Command{
+		Use:   "capture WHERE [FILTER...]",
+		Short: "Capture packets on an interface of a pod, node or host with tcpdump",
+		Long:  "Captures packets on an interface of a pod, node or host of the lab with tcpdump.\n\n" + whereHelp,
+		Example: `  sallyport lab capture router-ext-public -i lan
+  sallyport lab capture node2 -i ext-cloud -w cloud.pcap tcp port 80`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if _, err := exec.LookPath("tcpdump"); err != nil {
+				return fmt.Errorf("capture needs the program tcpdump; install it with: apt-get install tcpdump")
+			}
+			argv := []string{"tcpdump", "-n", "-U", "--immediate-mode", "-i", link}
+			if file != "" {
+				argv = append(argv, "-w", file)
+			}
+			if count > 0 {
+				argv = append(argv, "-c", fmt.Sprint(count))
+			}
+			return enter(flags, namespace, args[0], append(argv, args[1:]...))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&namespace, "namespace", "n", "default", "Kubernetes namespace of the pod")
+	f.StringVarP(&link, "interface", "i", "any", "interface")
+	f.StringVarP(&file, "write", "w", "", "write a pcap file instead of text")
+	f.IntVarP(&count, "count", "c", 0, "end after so many packets")
+	return cmd
+}
+
+// enter runs a command where it was asked to, with this process's own terminal.
+func enter(flags *labFlags, namespace, where string, argv []string) error {
+	l, err := flags.open()
+	if err != nil {
+		return err
+	}
+	cmd, err := l.Command(namespace, where, argv...)
+	if err != nil {
+		return err
+	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	return cmd.Run()
+}

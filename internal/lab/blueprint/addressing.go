@@ -1,0 +1,196 @@
+package blueprint
+
+import (
+	"fmt"
+	"math/big"
+	"net/netip"
+)
+
+// The lab's own links live in ranges that no segment may use. The layout of a range is written down here and nowhere else.
+var (
+	labRange4 = netip.MustParsePrefix("172.16.0.0/12")
+	labRange6 = netip.MustParsePrefix("fd00:ab::/32")
+
+	management = netip.MustParsePrefix("172.30.0.0/16") // the lab itself and every node: API, OVN databases
+	tunnels    = netip.MustParsePrefix("172.31.0.0/16") // tunnel ends
+
+	internet4 = netip.MustParseAddr("203.0.113.10")
+	internet6 = netip.MustParseAddr("2001:db8:113::10")
+)
+
+// Kube-OVN's own networks in a lab.
+var (
+	PodCIDR     = netip.MustParsePrefix("10.16.0.0/16")
+	JoinCIDR    = netip.MustParsePrefix("100.64.0.0/16")
+	ServiceCIDR = netip.MustParsePrefix("10.96.0.0/12")
+)
+
+const (
+	maxNodes = 200
+	// UnderlayMTU leaves room for geneve round a full-size pod packet.
+	UnderlayMTU = 2000
+	// WireMTU is that of external networks and uplinks.
+	WireMTU = 1500
+)
+
+// Node is one lab node.
+type Node struct {
+	Name       string
+	Management netip.Prefix // its InternalIP, on eth0
+	Tunnel     netip.Prefix // its geneve end, on br-phy
+	Gateway    bool         // may hold external gateways
+	Index      int
+}
+
+// NodeList lists the nodes with a data plane, node1 first.
+func (b Blueprint) NodeList() []Node {
+	nodes := make([]Node, 0, b.Nodes)
+	for i := 1; i <= b.Nodes; i++ {
+		nodes = append(nodes, Node{
+			Name:       fmt.Sprintf("node%d", i),
+			Management: hostIn(management, 256+i),
+			Tunnel:     hostIn(tunnels, 256+i),
+			Gateway:    i > b.Nodes-b.Gateways,
+			Index:      i,
+		})
+	}
+	return nodes
+}
+
+// FakeNodeList lists the nodes that exist in APIs only.
+func (b Blueprint) FakeNodeList() []Node {
+	nodes := make([]Node, 0, b.FakeNodes)
+	for i := 1; i <= b.FakeNodes; i++ {
+		nodes = append(nodes, Node{
+			Name:       fmt.Sprintf("fake%d", i),
+			Management: hostIn(management, 1024+i),
+			Tunnel:     hostIn(tunnels, 1024+i),
+			Index:      i,
+		})
+	}
+	return nodes
+}
+
+// ServerAddresses are the lab's own addresses on the management network, one for each server of an OVN database; the API
+// server is at the first.
+func (b Blueprint) ServerAddresses() []netip.Prefix {
+	var out []netip.Prefix
+	for i := 1; i <= b.Raft; i++ {
+		out = append(out, hostIn(management, i))
+	}
+	return out
+}
+
+// InternetAddresses are the addresses of the internet host, the same whichever network it comes in by.
+func InternetAddresses() []netip.Addr { return []netip.Addr{internet4, internet6} }
+
+// DefaultNetwork is the external network of projects that name none; nil in a lab without networks.
+func (b Blueprint) DefaultNetwork() *Network {
+	for i := range b.Networks {
+		if b.Networks[i].Default {
+			return &b.Networks[i]
+		}
+	}
+	if len(b.Networks) == 0 {
+		return nil
+	}
+	return &b.Networks[len(b.Networks)-1]
+}
+
+// Kind tells what nodes have on a segment.
+type Kind int
+
+const (
+	// External segments end in an OVS bridge on each node.
+	External Kind = iota
+	// Plain segments end in a kernel interface with an address on each node.
+	Plain
+)
+
+// Segment is one L2 wire with its router, the client behind the router and the router's link to the internet host.
+type Segment struct {
+	Name     string
+	Kind     Kind
+	Prefixes []netip.Prefix
+
+	Router    string // namespaces
+	Client    string
+	Neighbour string
+
+	Gateways   []netip.Prefix // the router on the wire
+	Neighbours []netip.Prefix // the neighbour on the wire
+	ClientSide []Pair         // router – client
+	WideArea   []Pair         // router – internet
+}
+
+// Pair is the two ends of a point-to-point link, the router's first.
+type Pair struct{ Router, Peer netip.Prefix }
+
+// Segments lists every wire of the lab: external networks first, then uplinks.
+func (b Blueprint) Segments() []Segment {
+	var out []Segment
+	for _, n := range b.Networks {
+		out = append(out, segment(len(out), n.Name, External, n.Prefixes))
+	}
+	for _, u := range b.Uplinks {
+		out = append(out, segment(len(out), u.Name, Plain, u.Prefixes))
+	}
+	return out
+}
+
+func segment(index int, name string, kind Kind, prefixes []netip.Prefix) Segment {
+	s := Segment{
+		Name:      name,
+		Kind:      kind,
+		Prefixes:  prefixes,
+		Router:    "router-" + name,
+		Client:    "client-" + name,
+		Neighbour: "host-" + name,
+	}
+	for _, p := range prefixes {
+		s.Gateways = append(s.Gateways, hostIn(p, 1))
+		s.Neighbours = append(s.Neighbours, hostIn(p, 2))
+		client, wide := linkRanges(p.Addr().Is4(), index)
+		s.ClientSide = append(s.ClientSide, Pair{Router: hostIn(client, 1), Peer: hostIn(client, 10)})
+		s.WideArea = append(s.WideArea, Pair{Router: hostIn(wide, 1), Peer: hostIn(wide, 2)})
+	}
+	return s
+}
+
+func linkRanges(v4 bool, index int) (client, wide netip.Prefix) {
+	if v4 {
+		return netip.MustParsePrefix(fmt.Sprintf("172.20.%d.0/24", index)), netip.MustParsePrefix(fmt.Sprintf("172.21.%d.0/24", index))
+	}
+	return netip.MustParsePrefix(fmt.Sprintf("fd00:ab:20:%x::/64", index)), netip.MustParsePrefix(fmt.Sprintf("fd00:ab:21:%x::/64", index))
+}
+
+// Reserved is how many addresses from the start of a prefix belong to the wire itself: router, neighbour, spare.
+func Reserved(p netip.Prefix) int {
+	size := p.Addr().BitLen() - p.Bits()
+	if size >= 6 {
+		return 10
+	}
+	return 2
+}
+
+// ReservedRange is the reserved part of a prefix in Kube-OVN's notation.
+func ReservedRange(p netip.Prefix) string {
+	return fmt.Sprintf("%s..%s", hostIn(p, 1).Addr(), hostIn(p, Reserved(p)).Addr())
+}
+
+// NodeAddresses are a node's addresses on a plain segment.
+func (s Segment) NodeAddresses(n Node) []netip.Prefix {
+	var out []netip.Prefix
+	for _, p := range s.Prefixes {
+		out = append(out, hostIn(p, Reserved(p)+n.Index))
+	}
+	return out
+}
+
+// hostIn is host number n of prefix p, with p's length.
+func hostIn(p netip.Prefix, n int) netip.Prefix {
+	base := new(big.Int).SetBytes(p.Masked().Addr().AsSlice())
+	raw := base.Add(base, big.NewInt(int64(n))).FillBytes(make([]byte, p.Addr().BitLen()/8))
+	addr, _ := netip.AddrFromSlice(raw)
+	return netip.PrefixFrom(addr, p.Bits())
+}

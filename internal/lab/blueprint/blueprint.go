@@ -1,0 +1,194 @@
+// Package blueprint is the lab as a value: what a person asked for, and every name and address that follows from it.
+package blueprint
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"regexp"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Blueprint is what a lab consists of. Equal blueprints give equal labs: nothing in it is chosen at run time.
+type Blueprint struct {
+	// Nodes is the number of nodes with a data plane of their own.
+	Nodes int `json:"nodes"`
+	// Gateways is how many of the nodes, the last ones, may hold external gateways; the others never do.
+	Gateways int `json:"gateways"`
+	// FakeNodes and FakePods exist in the Kubernetes API, the OVN databases and Kube-OVN, and send no packets.
+	FakeNodes int `json:"fakeNodes"`
+	FakePods  int `json:"fakePods"`
+	// Raft is the number of servers of each OVN database: 1, or 3 and more for a cluster.
+	Raft int `json:"raft"`
+	// Networks are the external networks, as Kube-OVN sees them and as wires to each node.
+	Networks []Network `json:"networks"`
+	// Uplinks are plain interfaces of the nodes, without Kube-OVN and OVN.
+	Uplinks []Uplink `json:"uplinks"`
+}
+
+// Network is an external network with its router, a client behind the router and a neighbour on the wire.
+type Network struct {
+	Name     string         `json:"name"`
+	Prefixes []netip.Prefix `json:"prefixes"`
+	// Default marks the network that projects use when they name none. Without a mark it is the last one.
+	Default bool `json:"default"`
+}
+
+// Uplink is a plain interface of every node, with a router and a client behind it.
+type Uplink struct {
+	Name     string         `json:"name"`
+	Prefixes []netip.Prefix `json:"prefixes"`
+}
+
+// Default is the lab that `lab up` starts when nothing is said.
+func Default() Blueprint {
+	return Blueprint{
+		Nodes:    3,
+		Gateways: 2,
+		Raft:     1,
+		Networks: []Network{
+			{Name: "ext-public", Prefixes: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}},
+			{Name: "ext-cloud", Prefixes: []netip.Prefix{netip.MustParsePrefix("100.65.0.0/16")}, Default: true},
+		},
+		Uplinks: []Uplink{
+			{Name: "uplink-a", Prefixes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/25")}},
+			{Name: "uplink-b", Prefixes: []netip.Prefix{netip.MustParsePrefix("192.0.2.128/25")}},
+		},
+	}
+}
+
+// Load reads a topology file. What the file leaves out is as in Default; a list that it has replaces the default list.
+func Load(path string) (Blueprint, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return Blueprint{}, fmt.Errorf("read topology: %w", err)
+	}
+	b := Default()
+	given := Blueprint{}
+	if err := yaml.UnmarshalStrict(raw, &given); err != nil {
+		return Blueprint{}, fmt.Errorf("topology %s: %w", path, err)
+	}
+	if given.Networks != nil {
+		b.Networks = nil
+	}
+	if given.Uplinks != nil {
+		b.Uplinks = nil
+	}
+	if err := yaml.UnmarshalStrict(raw, &b); err != nil {
+		return Blueprint{}, fmt.Errorf("topology %s: %w", path, err)
+	}
+	return b, nil
+}
+
+// Provider networks become OVS bridges "br-<name>", and Linux allows 15 characters for the name of an interface.
+const maxName = 12
+
+// A segment's name becomes that of interfaces and of directories below /proc/sys/net.
+var reservedNames = map[string]bool{"lo": true, "all": true, "default": true, "eth0": true, "ovn0": true}
+
+var nameForm = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
+
+// Check says what is wrong with the blueprint, all of it at once.
+func (b Blueprint) Check() error {
+	var errs []error
+	complain := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if b.Nodes < 0 || b.Nodes > maxNodes {
+		complain("nodes: %d is not between 0 and %d", b.Nodes, maxNodes)
+	}
+	if b.Gateways < 0 || b.Gateways > b.Nodes {
+		complain("gateways: %d is not between 0 and the number of nodes, %d", b.Gateways, b.Nodes)
+	}
+	if b.Raft < 1 || b.Raft%2 == 0 {
+		complain("raft: %d is not an odd number of servers", b.Raft)
+	}
+	if b.FakeNodes < 0 || b.FakePods < 0 {
+		complain("fakeNodes and fakePods can't be negative")
+	}
+	if b.FakePods > 0 && b.FakeNodes == 0 {
+		complain("fakePods: %d fake pods need at least one fake node (fakeNodes)", b.FakePods)
+	}
+	errs = append(errs, b.checkSegments()...)
+	return errors.Join(errs...)
+}
+
+// checkSegments looks at the wires: each by itself, and that none takes a name or addresses of another.
+func (b Blueprint) checkSegments() (errs []error) {
+	defaults := 0
+	for _, n := range b.Networks {
+		if n.Default {
+			defaults++
+		}
+	}
+	if defaults > 1 {
+		errs = append(errs, fmt.Errorf("networks: %d are marked default, at most one can be", defaults))
+	}
+	taken, names := ownRanges(), map[string]bool{}
+	for _, s := range b.Segments() {
+		if names[s.Name] {
+			errs = append(errs, fmt.Errorf("%s: the name is used twice", s.Name))
+		}
+		names[s.Name] = true
+		if err := errors.Join(checkName(s.Name), checkFamilies(s.Prefixes)); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", s.Name, err))
+		}
+		for _, p := range s.Prefixes {
+			for _, other := range taken {
+				if p.Overlaps(other.prefix) {
+					errs = append(errs, fmt.Errorf("%s: prefix %s overlaps %s of %s", s.Name, p, other.prefix, other.holder))
+				}
+			}
+			taken = append(taken, claim{p, s.Name})
+		}
+	}
+	return errs
+}
+
+// claim is a prefix that somebody has already.
+type claim struct {
+	prefix netip.Prefix
+	holder string
+}
+
+func ownRanges() []claim {
+	claims := []claim{
+		{labRange4, "the lab's own links"},
+		{labRange6, "the lab's own links"},
+		{PodCIDR, "Kube-OVN's default subnet"},
+		{JoinCIDR, "Kube-OVN's join subnet"},
+		{ServiceCIDR, "the cluster's Services"},
+	}
+	for _, a := range InternetAddresses() {
+		claims = append(claims, claim{netip.PrefixFrom(a, a.BitLen()), "the internet host"})
+	}
+	return claims
+}
+
+func checkName(name string) error {
+	if len(name) > maxName || !nameForm.MatchString(name) {
+		return fmt.Errorf("a name has at most %d characters, lower case letters, digits and hyphens", maxName)
+	}
+	if reservedNames[name] {
+		return errors.New("the name has another use in Linux")
+	}
+	return nil
+}
+
+func checkFamilies(prefixes []netip.Prefix) error {
+	if len(prefixes) == 0 || len(prefixes) > 2 {
+		return fmt.Errorf("needs one prefix, or one of IPv4 and one of IPv6")
+	}
+	if len(prefixes) == 2 && prefixes[0].Addr().Is4() == prefixes[1].Addr().Is4() {
+		return fmt.Errorf("has two prefixes of one family")
+	}
+	for _, p := range prefixes {
+		if p != p.Masked() {
+			return fmt.Errorf("prefix %s has host bits set; did you mean %s?", p, p.Masked())
+		}
+		if p.Addr().BitLen()-p.Bits() < 3 {
+			return fmt.Errorf("prefix %s is too small: a router, a neighbour and gateways need a /29 (IPv4) or /125 (IPv6)", p)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,189 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/sallyport/sallyport/internal/lab/blueprint"
+	"github.com/sallyport/sallyport/internal/lab/manifest"
+	"github.com/sallyport/sallyport/internal/lab/proc"
+)
+
+// KubeOVN is what Kube-OVN's controller has to know of the lab.
+type KubeOVN struct {
+	NB, SB    string // remotes of the OVN databases
+	Blueprint blueprint.Blueprint
+}
+
+// Kinds of Kube-OVN that the lab waits for.
+var subnetKind = schema.GroupVersionKind{Group: "kubeovn.io", Version: "v1", Kind: "Subnet"}
+
+var crdKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+
+// Define installs Kube-OVN's resource definitions and the one of network attachments, and waits until they can be used.
+func (c *Cluster) Define(ctx context.Context, client *manifest.Client) error {
+	raw, err := os.ReadFile(c.Parts.KubeOVNCRDs())
+	if err != nil {
+		return fmt.Errorf("read Kube-OVN's resource definitions: %w", err)
+	}
+	text := string(raw) + "\n---\n" + networkAttachments
+	if err := client.ApplyAll(ctx, text); err != nil {
+		return err
+	}
+	objects, err := manifest.Parse(text)
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		ref := manifest.Ref{GVK: crdKind, Name: o.GetName()}
+		if err := client.Wait(ctx, ref, manifest.True("Established")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Describe writes the lab's external networks as Kube-OVN objects.
+func (k KubeOVN) Describe(ctx context.Context, client *manifest.Client) error {
+	return client.Apply(ctx, k.objects())
+}
+
+// StartKubeOVN starts Kube-OVN's controller.
+func (c *Cluster) StartKubeOVN(k KubeOVN) error {
+	if err := os.MkdirAll("/var/log/kube-ovn", 0o755); err != nil { // it ends at once where this is missing
+		return fmt.Errorf("make Kube-OVN's log directory: %w", err)
+	}
+	external := "external"
+	if n := k.Blueprint.DefaultNetwork(); n != nil {
+		external = n.Name
+	}
+	_, err := c.Processes.Start(proc.Spec{
+		Name: "kube-ovn-controller",
+		Argv: []string{
+			c.Parts.Program("kube-ovn-controller"), "--kubeconfig=" + c.kubeconfig(), "--ovn-nb-addr=" + k.NB, "--ovn-sb-addr=" + k.SB,
+			"--default-cidr=" + blueprint.PodCIDR.String(), "--default-gateway=" + first(blueprint.PodCIDR),
+			"--node-switch-cidr=" + blueprint.JoinCIDR.String(), "--service-cluster-ip-range=" + blueprint.ServiceCIDR.String(),
+			"--network-type=geneve", "--default-gateway-check=false",
+			"--enable-lb=true", "--enable-np=true", "--enable-eip-snat=true",
+			"--enable-external-vpc=true", // without it, it deletes logical routers and switches that are no Vpc and no Subnet
+			"--external-gateway-switch=" + external, "--external-gateway-net=" + external, "--logtostderr=true", "--worker-num=8",
+		},
+		// Without POD_NAME and POD_NAMESPACE its leader election fails; a client of its own reads KUBECONFIG whatever the flag
+		// says; the rest keeps its metrics on loopback.
+		Env: []string{
+			"KUBECONFIG=" + c.kubeconfig(),
+			"POD_NAME=kube-ovn-controller-0", "POD_NAMESPACE=kube-system", "KUBE_NAMESPACE=kube-system", "KUBE_NODE_NAME=node1",
+			"NODE_NAME=node1", "POD_IP=127.0.0.1", "POD_IPS=127.0.0.1", "ENABLE_BIND_LOCAL_IP=true",
+		},
+	})
+	return err
+}
+
+// WaitKubeOVN waits until Kube-OVN has its own subnets and the external ones in the northbound database.
+func (c *Cluster) WaitKubeOVN(ctx context.Context, client *manifest.Client, k KubeOVN) error {
+	names := []string{"ovn-default", "join"}
+	for _, n := range k.Blueprint.Networks {
+		names = append(names, n.Name)
+	}
+	for _, name := range names {
+		if err := client.Wait(ctx, manifest.Ref{GVK: subnetKind, Name: name}, manifest.True("Ready")); err != nil {
+			return fmt.Errorf("%w\n%s", err, c.Processes.Tail("kube-ovn-controller"))
+		}
+	}
+	return nil
+}
+
+// objects are the external networks, and the ConfigMap without which every start of Kube-OVN takes the gateway label off
+// its nodes again.
+func (k KubeOVN) objects() string {
+	var gateways []string
+	for _, n := range k.Blueprint.NodeList() {
+		if n.Gateway {
+			gateways = append(gateways, n.Name)
+		}
+	}
+	var docs []string
+	if len(gateways) > 0 {
+		docs = append(docs, fmt.Sprintf(gatewayConfig, strings.Join(gateways, ",")))
+	}
+	for i := range k.Blueprint.Networks {
+		n := &k.Blueprint.Networks[i]
+		docs = append(docs, networkObjects(n, n.Name == k.Blueprint.DefaultNetwork().Name))
+	}
+	return strings.Join(docs, "\n---\n")
+}
+
+func networkObjects(n *blueprint.Network, isDefault bool) string {
+	var prefixes, gateways, reserved []string
+	protocol := map[bool]string{true: "IPv4", false: "IPv6"}[n.Prefixes[0].Addr().Is4()]
+	if len(n.Prefixes) == 2 {
+		protocol = "Dual"
+	}
+	for _, p := range n.Prefixes {
+		prefixes = append(prefixes, p.String())
+		gateways = append(gateways, first(p))
+		reserved = append(reserved, fmt.Sprintf("%q", blueprint.ReservedRange(p)))
+	}
+	return fmt.Sprintf(externalNetwork, n.Name, strings.TrimPrefix(n.Name, "ext-"), isDefault, protocol,
+		strings.Join(prefixes, ","), strings.Join(gateways, ","), strings.Join(reserved, ", "))
+}
+
+func first(p netip.Prefix) string { return p.Masked().Addr().Next().String() }
+
+const gatewayConfig = `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: ovn-external-gw-config, namespace: kube-system}
+data: {enable-external-gw: "true", external-gw-nodes: %q, type: centralized}`
+
+// The labels say what kind of network it is, in the words that tenants use.
+const externalNetwork = `
+apiVersion: kubeovn.io/v1
+kind: ProviderNetwork
+metadata: {name: %[1]s}
+spec: {defaultInterface: %[1]s}
+---
+apiVersion: kubeovn.io/v1
+kind: Vlan
+metadata: {name: %[1]s}
+spec: {id: 0, provider: %[1]s}
+---
+apiVersion: kubeovn.io/v1
+kind: Subnet
+metadata:
+  name: %[1]s
+  labels:
+    network.kube-dc.com/external-network-type: %[2]s
+    network.kube-dc.com/default-external: "%[3]t"
+spec:
+  protocol: %[4]s
+  cidrBlock: %[5]s
+  gateway: %[6]s
+  vlan: %[1]s
+  excludeIps: [%[7]s]`
+
+const networkAttachments = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: network-attachment-definitions.k8s.cni.cncf.io}
+spec:
+  group: k8s.cni.cncf.io
+  scope: Namespaced
+  names: {plural: network-attachment-definitions, singular: network-attachment-definition, kind: NetworkAttachmentDefinition, shortNames: [net-attach-def]}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            properties:
+              config: {type: string}`

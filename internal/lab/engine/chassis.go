@@ -1,0 +1,166 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"strings"
+
+	"github.com/sallyport/sallyport/internal/lab/blueprint"
+	"github.com/sallyport/sallyport/internal/lab/netns"
+	"github.com/sallyport/sallyport/internal/lab/proc"
+)
+
+// Chassis is the Open vSwitch and ovn-controller of one node, in the node's network namespace.
+type Chassis struct {
+	Shop      Shop
+	Node      blueprint.Node
+	NS        netns.NS
+	SB        string     // remote of the southbound database
+	Providers []Provider // external networks that end on this node
+}
+
+// Provider is an external network on a chassis: Kube-OVN's provider network and the interface that carries it.
+type Provider struct{ Network, Interface string }
+
+// Bridge is the OVS bridge of a provider network, by Kube-OVN's naming.
+func (p Provider) Bridge() string { return "br-" + p.Network }
+
+const (
+	tunnelBridge    = "br-phy" // userspace tunnels need their local address on an OVS bridge
+	tunnelInterface = "ul0"
+	managementLink  = "eth0"
+)
+
+// Wires are the bridge ports of the lab's own namespace that a node hangs on, besides the segments.
+func (c *Chassis) Wires() []string {
+	return []string{wireName("m", c.Node.Index), wireName("t", c.Node.Index)}
+}
+
+func wireName(kind string, index int) string { return fmt.Sprintf("%s-node%d", kind, index) }
+
+// Build makes the node's namespace and its cables to the management and tunnel wires.
+func (c *Chassis) Build() error {
+	ns, err := netns.Create(c.Node.Name)
+	if err != nil {
+		return err
+	}
+	c.NS = ns
+	ports := c.Wires()
+	err = netns.Veth(
+		netns.End{NS: ns, Name: managementLink, Addresses: []netip.Prefix{c.Node.Management}},
+		netns.End{Name: ports[0], Bridge: managementWire}, blueprint.WireMTU)
+	if err != nil {
+		return err
+	}
+	return netns.Veth(netns.End{NS: ns, Name: tunnelInterface}, netns.End{Name: ports[1], Bridge: tunnelWire}, blueprint.UnderlayMTU)
+}
+
+// Start starts the switch and ovn-controller on an empty database and configures them.
+func (c *Chassis) Start(ctx context.Context) error {
+	if err := c.Shop.run(ctx, "ovsdb-tool", "create", c.path("conf.db"), c.Shop.Parts.Schema("vswitch")); err != nil {
+		return err
+	}
+	return c.run(ctx)
+}
+
+// Restart starts a chassis again that was killed, with the database it left on its disk.
+func (c *Chassis) Restart(ctx context.Context) error { return c.run(ctx) }
+
+// Kill ends the chassis as a power cut would.
+func (c *Chassis) Kill() error {
+	var errs []error
+	for _, p := range c.Shop.Processes.Processes(c.Node.Name + "-") {
+		errs = append(errs, p.Kill())
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Chassis) run(ctx context.Context) error {
+	if err := c.startProcesses(ctx); err != nil {
+		return err
+	}
+	if err := c.configure(ctx); err != nil {
+		return err
+	}
+	if err := c.NS.AddAddresses(tunnelBridge, c.Node.Tunnel); err != nil {
+		return err
+	}
+	if err := c.NS.SetMTU(tunnelBridge, blueprint.UnderlayMTU); err != nil {
+		return err
+	}
+	return c.NS.LinkUp(tunnelBridge)
+}
+
+// startProcesses starts the three processes; vswitchd and ovn-controller find their configuration when it is written.
+func (c *Chassis) startProcesses(ctx context.Context) error {
+	db := "unix:" + c.path("db.sock")
+	_, err := c.process("ovsdb", "ovsdb-server", c.path("conf.db"), "--remote=p"+db, "--unixctl="+c.path("db.ctl"))
+	if err != nil {
+		return err
+	}
+	if err := c.Shop.run(ctx, "ovsdb-client", "--timeout=60", "wait", db, "Open_vSwitch", "connected"); err != nil {
+		return err
+	}
+	if err := c.vsctl(ctx, "--no-wait", "init"); err != nil {
+		return err
+	}
+	if _, err := c.process("vswitchd", "ovs-vswitchd", db, "--disable-system", "--unixctl="+c.path("vswitchd.ctl")); err != nil {
+		return err
+	}
+	_, err = c.process("ovn-controller", "ovn-controller", db, "--unixctl="+c.path("ovn-controller.ctl"))
+	return err
+}
+
+func (c *Chassis) process(name, program string, args ...string) (*proc.Process, error) {
+	argv := append([]string{c.Shop.Parts.Program(program)}, args...)
+	dir := c.Shop.dir(c.Node.Name)
+	return c.Shop.Processes.Start(proc.Spec{
+		Name: c.Node.Name + "-" + name,
+		Argv: append(argv, "-vconsole:info", "-vsyslog:off"),
+		Env:  []string{"OVS_RUNDIR=" + dir, "OVS_LOGDIR=" + dir, "OVS_DBDIR=" + dir, "OVS_SYSCONFDIR=" + dir, "OVN_RUNDIR=" + dir, "OVN_LOGDIR=" + dir},
+		NS:   c.NS,
+	})
+}
+
+// configure writes the switch's whole configuration in one transaction and waits until vswitchd has carried it out.
+func (c *Chassis) configure(ctx context.Context) error {
+	var mappings []string
+	for _, p := range c.Providers {
+		mappings = append(mappings, p.Network+":"+p.Bridge())
+	}
+	args := []string{
+		"--timeout=60", "--", "set", "open", ".",
+		"external_ids:system-id=" + c.Node.Name,
+		"external_ids:hostname=" + c.Node.Name,
+		"external_ids:ovn-remote=\"" + c.SB + "\"",
+		"external_ids:ovn-encap-type=geneve",
+		"external_ids:ovn-encap-ip=" + c.Node.Tunnel.Addr().String(),
+		"external_ids:ovn-bridge-datapath-type=netdev",
+		"external_ids:ovn-monitor-all=true",
+		"external_ids:ovn-bridge-mappings=\"" + strings.Join(mappings, ",") + "\"",
+	}
+	args = append(args, bridge(tunnelBridge, tunnelInterface)...)
+	for _, p := range c.Providers {
+		args = append(args, bridge(p.Bridge(), p.Interface)...)
+	}
+	args = append(args, "--", "--may-exist", "add-br", "br-int", "--", "set", "bridge", "br-int", "datapath_type=netdev", "fail_mode=secure")
+	return c.vsctl(ctx, args...)
+}
+
+func bridge(name, port string) []string {
+	return []string{"--", "--may-exist", "add-br", name, "--", "set", "bridge", name, "datapath_type=netdev", "--", "--may-exist", "add-port", name, port}
+}
+
+// WaitRegistered waits until ovn-controller has written the node's Chassis row.
+func (c *Chassis) WaitRegistered(ctx context.Context, central Central) error {
+	return c.Shop.run(ctx, "ovn-sbctl", "--db="+central.SB(), "--timeout=60", "wait-until", "chassis", c.Node.Name)
+}
+
+func (c *Chassis) path(name string) string { return filepath.Join(c.Shop.dir(c.Node.Name), name) }
+
+func (c *Chassis) vsctl(ctx context.Context, args ...string) error {
+	return c.Shop.run(ctx, "ovs-vsctl", append([]string{"--db=unix:" + c.path("db.sock")}, args...)...)
+}

@@ -1,0 +1,133 @@
+package parts
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Debian 12's own OVN is too old: Kube-OVN's client rejects its schema, and its northd does not support load balancers on
+// a router with more than one gateway port. Trixie's packages are unpacked beside the system and run through trixie's own
+// dynamic loader, so nothing is installed and nothing of the system is replaced.
+const suite = "trixie"
+
+var ovnPrograms = []string{
+	"ovsdb-server", "ovsdb-tool", "ovsdb-client", "ovs-vswitchd", "ovs-vsctl", "ovs-appctl", "ovs-ofctl", "ovs-dpctl",
+	"ovn-northd", "ovn-nbctl", "ovn-sbctl", "ovn-controller", "ovn-appctl", "ovn-trace",
+}
+
+func ovn() part {
+	return part{name: "ovn", version: OVNVersion, inputs: []byte(suite + strings.Join(ovnPrograms, " ")), build: unpackOVN}
+}
+
+func unpackOVN(ctx context.Context, w workshop) error {
+	for _, need := range []string{"apt-get", "dpkg-deb"} {
+		if _, err := exec.LookPath(need); err != nil {
+			return fmt.Errorf("OVN is taken from Debian's packages, which needs a Debian machine with %s: %w", need, err)
+		}
+	}
+	apt := filepath.Join(w.dir, "apt")
+	options, err := privateApt(ctx, apt)
+	if err != nil {
+		return err
+	}
+	if err := run(ctx, "apt-get", append(options, "-qq", "update")...); err != nil {
+		return err
+	}
+	w.report("  downloading OVN and Open vSwitch")
+	if err := run(ctx, "apt-get", append(options, "-qq", "-y", "--download-only", "install", "ovn-central", "ovn-host", "openvswitch-switch")...); err != nil {
+		return err
+	}
+	debs, err := filepath.Glob(filepath.Join(apt, "cache/archives/*.deb"))
+	if err != nil || len(debs) == 0 {
+		return fmt.Errorf("no packages were downloaded for suite %s", suite)
+	}
+	for _, deb := range debs {
+		if err := run(ctx, "dpkg-deb", "-x", deb, filepath.Join(w.dir, "root")); err != nil {
+			return err
+		}
+	}
+	if err := wrapPrograms(w); err != nil {
+		return err
+	}
+	return os.RemoveAll(apt)
+}
+
+// privateApt is an apt configuration of our own below dir: the machine's mirror, another suite, nothing installed.
+func privateApt(ctx context.Context, dir string) ([]string, error) {
+	for _, sub := range []string{"lists/partial", "cache/archives/partial", "parts"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
+			return nil, fmt.Errorf("make apt directories: %w", err)
+		}
+	}
+	mirror, err := debianMirror(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sources := fmt.Sprintf("Types: deb\nURIs: %s\nSuites: %s\nComponents: main\nSigned-By: /usr/share/keyrings/debian-archive-keyring.gpg\n", mirror, suite)
+	err = errors.Join(
+		os.WriteFile(filepath.Join(dir, "parts/lab.sources"), []byte(sources), 0o644),
+		os.WriteFile(filepath.Join(dir, "status"), nil, 0o644),
+	)
+	return []string{
+		"-o", "Dir::Etc::sourcelist=/dev/null", "-o", "Dir::Etc::sourceparts=" + filepath.Join(dir, "parts"),
+		"-o", "Dir::State::lists=" + filepath.Join(dir, "lists"), "-o", "Dir::State::status=" + filepath.Join(dir, "status"),
+		"-o", "Dir::Cache=" + filepath.Join(dir, "cache"), "-o", "APT::Install-Recommends=false", "-o", "Acquire::Languages=none",
+		"-o", "APT::Sandbox::User=root", // the cache may lie where apt's own user can't write
+	}, err
+}
+
+// debianMirror is the mirror that the machine itself uses for Debian.
+func debianMirror(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages").Output()
+	if err != nil {
+		return "", fmt.Errorf("ask apt for its mirrors: %w", err)
+	}
+	for uri := range strings.FieldsSeq(string(out)) {
+		if strings.HasSuffix(strings.TrimSuffix(uri, "/"), "/debian") {
+			return uri, nil
+		}
+	}
+	return "", fmt.Errorf("apt has no Debian mirror configured (a source whose address ends in /debian)")
+}
+
+// wrapPrograms writes bin/NAME for each program. The wrapper names the final place of the part, not where it is built.
+func wrapPrograms(w workshop) error {
+	root := filepath.Join(w.final, "root")
+	for _, name := range ovnPrograms {
+		rel, err := findProgram(filepath.Join(w.dir, "root"), name)
+		if err != nil {
+			return err
+		}
+		script := fmt.Sprintf("#!/bin/sh\nexec %s/usr/lib64/ld-linux-x86-64.so.2 --argv0 %s --library-path %s/usr/lib/x86_64-linux-gnu %s \"$@\"\n",
+			root, name, root, filepath.Join(root, rel))
+		if err := os.WriteFile(filepath.Join(w.dir, "bin", name), []byte(script), 0o755); err != nil {
+			return fmt.Errorf("wrap %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func findProgram(root, name string) (string, error) {
+	for _, dir := range []string{"usr/bin", "usr/sbin", "usr/lib/openvswitch-switch"} {
+		if _, err := os.Stat(filepath.Join(root, dir, name)); err == nil {
+			return filepath.Join(dir, name), nil
+		}
+	}
+	return "", fmt.Errorf("the packages have no %s", name)
+}
+
+func run(ctx context.Context, name string, args ...string) error {
+	var out bytes.Buffer
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", name, err, out.String())
+	}
+	return nil
+}

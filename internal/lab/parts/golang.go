@@ -1,0 +1,132 @@
+package parts
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// The modules that Go programs are built from. They are kept under other names than go.mod because a directory with a
+// go.mod is another module, which can't be embedded; embedded, the one binary can build its parts without a checkout.
+//
+//go:embed modules
+var modules embed.FS
+
+const kubeOVNCRDs = "kube-ovn-crd.yaml"
+
+// program is one Go program of a module: its name, package and linker flags.
+type program struct{ name, path, flags string }
+
+func kubernetes() part {
+	flags := "-s -w"
+	for _, p := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		minor := strings.Split(KubernetesVersion, ".")[1]
+		flags += fmt.Sprintf(" -X %[1]s.gitVersion=v%[2]s -X %[1]s.gitMajor=1 -X %[1]s.gitMinor=%[3]s -X %[1]s.gitTreeState=archive",
+			p, KubernetesVersion, minor)
+	}
+	programs := []program{{"etcd", "go.etcd.io/etcd/server/v3", "-s -w"}}
+	for _, name := range []string{"kubectl", "kube-scheduler", "kube-controller-manager", "kube-apiserver"} {
+		programs = append(programs, program{name, "k8s.io/kubernetes/cmd/" + name, flags})
+	}
+	return goPart("kubernetes", KubernetesVersion, programs)
+}
+
+func kubeOVN() part {
+	p := goPart("kube-ovn", KubeOVNVersion, []program{{
+		name:  "kube-ovn-controller", // it looks at its own name and refuses any other
+		path:  "github.com/kubeovn/kube-ovn/cmd/controller",
+		flags: "-s -w -X github.com/kubeovn/kube-ovn/versions.VERSION=v" + KubeOVNVersion,
+	}})
+	build := p.build
+	p.build = func(ctx context.Context, w workshop) error {
+		if err := build(ctx, w); err != nil {
+			return err
+		}
+		return takeCRDs(ctx, w)
+	}
+	return p
+}
+
+// goPart builds Go programs from the module of the part's name.
+func goPart(name, version string, programs []program) part {
+	file := "modules/" + strings.ReplaceAll(name, "-", "")
+	mod, errMod := modules.ReadFile(file + ".mod")
+	sum, errSum := modules.ReadFile(file + ".sum")
+	if err := errors.Join(errMod, errSum); err != nil {
+		panic(err) // embedded at build time
+	}
+	return part{
+		name:    name,
+		version: version,
+		inputs:  append(mod, sum...),
+		build: func(ctx context.Context, w workshop) error {
+			if err := writeModule(w, mod, sum); err != nil {
+				return err
+			}
+			for _, p := range programs {
+				if err := w.goBuild(ctx, p); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func writeModule(w workshop, mod, sum []byte) error {
+	if _, err := exec.LookPath("go"); err != nil {
+		return fmt.Errorf("the lab builds Kubernetes and Kube-OVN from source and needs Go 1.26 or newer in PATH: %w", err)
+	}
+	if err := os.MkdirAll(w.module(), 0o755); err != nil {
+		return fmt.Errorf("make module: %w", err)
+	}
+	return errors.Join(
+		os.WriteFile(filepath.Join(w.module(), "go.mod"), mod, 0o644),
+		os.WriteFile(filepath.Join(w.module(), "go.sum"), sum, 0o644),
+	)
+}
+
+func (w workshop) module() string { return filepath.Join(w.dir, "module") }
+
+func (w workshop) goBuild(ctx context.Context, p program) error {
+	begun := time.Now()
+	w.report("  building " + p.name)
+	_, err := w.goTool(ctx, "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags="+p.flags, "-o", filepath.Join(w.dir, "bin", p.name), p.path)
+	if err != nil {
+		return fmt.Errorf("build %s: %w", p.name, err)
+	}
+	w.report(fmt.Sprintf("  built %s in %s", p.name, time.Since(begun).Round(time.Second)))
+	return nil
+}
+
+func (w workshop) goTool(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = w.module()
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("go %s: %w\n%s", args[0], err, stderr.String())
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// takeCRDs copies Kube-OVN's resource definitions out of its module: they are its files, not ours, and follow its version.
+func takeCRDs(ctx context.Context, w workshop) error {
+	dir, err := w.goTool(ctx, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", "github.com/kubeovn/kube-ovn")
+	if err != nil {
+		return err
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, "charts/kube-ovn-v2/crds", kubeOVNCRDs))
+	if err != nil {
+		return fmt.Errorf("read Kube-OVN's resource definitions: %w", err)
+	}
+	return os.WriteFile(filepath.Join(w.dir, kubeOVNCRDs), raw, 0o644)
+}

@@ -1,0 +1,156 @@
+// Package parts is the set of third-party programs that a lab runs: which versions, how each is had, and where it is cached.
+package parts
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Versions of the parts. A new version is a new cache entry; the module files beside this one pin what each is built from.
+const (
+	KubernetesVersion = "1.35.4"
+	EtcdVersion       = "3.6.5"
+	KubeOVNVersion    = "1.16.2"
+	OVNVersion        = "25.03" // of Debian trixie; Open vSwitch 3.5 comes with it
+)
+
+// part is one cache entry: a directory with bin/ and what belongs to it.
+type part struct {
+	name    string
+	version string
+	inputs  []byte // whatever else decides what is built; part of the cache key
+	build   func(ctx context.Context, w workshop) error
+}
+
+// workshop is where one part is being built.
+type workshop struct {
+	dir    string // build here
+	final  string // where dir will be once the build is complete
+	report Progress
+}
+
+// Set is where the programs are, once they are all there.
+type Set struct{ dirs map[string]string }
+
+// Progress is told, in one line each, what is being built and how long it took.
+type Progress func(line string)
+
+// CacheDir is where parts are kept: outside any source tree, shared by all labs of the machine.
+func CacheDir() (string, error) {
+	if dir := os.Getenv("SALLYPORT_CACHE"); dir != "" {
+		return dir, nil
+	}
+	base, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find a cache directory (set SALLYPORT_CACHE): %w", err)
+	}
+	return filepath.Join(base, "sallyport"), nil
+}
+
+// Ensure builds the parts that are not cached yet and says where all of them are.
+func Ensure(ctx context.Context, report Progress) (Set, error) {
+	cache, err := CacheDir()
+	if err != nil {
+		return Set{}, err
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return Set{}, fmt.Errorf("make cache: %w", err)
+	}
+	set := Set{dirs: map[string]string{}}
+	for _, p := range all() {
+		dir := filepath.Join(cache, p.key())
+		if err := p.ensure(ctx, dir, report); err != nil {
+			return Set{}, fmt.Errorf("%s %s: %w", p.name, p.version, err)
+		}
+		set.dirs[p.name] = dir
+	}
+	return set, nil
+}
+
+func all() []part { return []part{ovn(), kubernetes(), kubeOVN()} }
+
+func (p part) key() string {
+	sum := sha256.Sum256(append([]byte(p.version+"\x00"), p.inputs...))
+	return fmt.Sprintf("%s-%s-%s", p.name, p.version, hex.EncodeToString(sum[:4]))
+}
+
+// ensure builds into a directory beside the final one and renames it, so that a half-built part is never used.
+// A lock keeps two labs from building the same part at once.
+func (p part) ensure(ctx context.Context, dir string, report Progress) error {
+	unlock, err := lock(dir + ".lock")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	report(fmt.Sprintf("building %s %s (once; kept in %s)", p.name, p.version, dir))
+	begun := time.Now()
+	building := dir + ".building"
+	if err := os.RemoveAll(building); err != nil {
+		return fmt.Errorf("clean %s: %w", building, err)
+	}
+	if err := os.MkdirAll(filepath.Join(building, "bin"), 0o755); err != nil {
+		return fmt.Errorf("make %s: %w", building, err)
+	}
+	if err := p.build(ctx, workshop{dir: building, final: dir, report: report}); err != nil {
+		return errors.Join(err, os.RemoveAll(building))
+	}
+	if err := os.Rename(building, dir); err != nil {
+		return fmt.Errorf("keep the build: %w", err)
+	}
+	report(fmt.Sprintf("built %s %s in %s", p.name, p.version, time.Since(begun).Round(time.Second)))
+	return nil
+}
+
+func lock(path string) (func(), error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open lock: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+// Bin are the directories with programs, in the form of a PATH.
+func (s Set) Bin() string {
+	var dirs []string
+	for _, p := range all() {
+		dirs = append(dirs, filepath.Join(s.dirs[p.name], "bin"))
+	}
+	return strings.Join(dirs, string(os.PathListSeparator))
+}
+
+// Program is the path of a program: "kube-apiserver", "ovs-vsctl", …
+func (s Set) Program(name string) string {
+	for _, dir := range filepath.SplitList(s.Bin()) {
+		path := filepath.Join(dir, name)
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return name // let the caller's exec say that it is missing
+}
+
+// Schema is the path of an OVSDB schema: "ovn-nb", "ovn-sb", "vswitch".
+func (s Set) Schema(name string) string {
+	dir := "ovn"
+	if name == "vswitch" {
+		dir = "openvswitch"
+	}
+	return filepath.Join(s.dirs["ovn"], "root/usr/share", dir, name+".ovsschema")
+}
+
+// KubeOVNCRDs is the manifest with Kube-OVN's resource definitions.
+func (s Set) KubeOVNCRDs() string { return filepath.Join(s.dirs["kube-ovn"], kubeOVNCRDs) }

@@ -1,0 +1,90 @@
+package world
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"strings"
+
+	"github.com/sallyport/sallyport/internal/lab/netns"
+)
+
+// A router's links.
+const (
+	lanSide    = "lan"     // to the segment's wire
+	clientSide = "clients" // to the client
+	wanSide    = "wan"     // to the internet host
+)
+
+// A router's counters.
+const (
+	Spoofed    = "spoofed"      // dropped: came from the wire with a source that is not the segment's (BCP 38)
+	OutOfState = "out_of_state" // dropped: belongs to no connection whose beginning this router saw
+	Out        = "out"          // passed from the wire
+	In         = "in"           // passed to the wire
+)
+
+// rules are a router's nftables rules. Invalid is what connection tracking calls a TCP segment other than a first SYN (so
+// also SYN+ACK) without its connection, an ICMP reply without its request and an ICMP error about an unknown packet. A
+// UDP reply can't be told from a request, so it passes.
+func rules(prefixes []netip.Prefix) string {
+	var b strings.Builder
+	b.WriteString("table inet edge {\n")
+	for _, name := range []string{Spoofed, OutOfState, Out, In} {
+		fmt.Fprintf(&b, "\tcounter %s {\n\t}\n", name)
+	}
+	b.WriteString("\tchain forward {\n\t\ttype filter hook forward priority filter; policy accept;\n")
+	for _, foreign := range foreignSources(prefixes) {
+		fmt.Fprintf(&b, "\t\tiifname %q %s counter name %q drop\n", lanSide, foreign, Spoofed)
+	}
+	for _, direction := range []string{"iifname", "oifname"} {
+		fmt.Fprintf(&b, "\t\t%s %q ct state invalid counter name %q drop\n", direction, lanSide, OutOfState)
+	}
+	fmt.Fprintf(&b, "\t\tiifname %q counter name %q\n", lanSide, Out)
+	fmt.Fprintf(&b, "\t\toifname %q counter name %q\n", lanSide, In)
+	b.WriteString("\t}\n}\n")
+	return b.String()
+}
+
+// foreignSources match what is not from the segment: of a family without a prefix, that is everything.
+func foreignSources(prefixes []netip.Prefix) []string {
+	v4, v6 := "meta nfproto ipv4", "meta nfproto ipv6"
+	for _, p := range prefixes {
+		if p.Addr().Is4() {
+			v4 = fmt.Sprintf("ip saddr != %s", p)
+		} else {
+			v6 = fmt.Sprintf("ip6 saddr != %s", p)
+		}
+	}
+	return []string{v4, v6}
+}
+
+// guard puts a segment's rules on its router. The settings of connection tracking exist in a namespace only once a rule
+// there has asked for it, so they come second.
+func guard(ctx context.Context, router netns.NS, prefixes []netip.Prefix) error {
+	if _, err := nft(ctx, router, rules(prefixes), "-f", "-"); err != nil {
+		return fmt.Errorf("load rules in %s: %w", router.Name, err)
+	}
+	return router.Sysctl(map[string]string{
+		"netfilter/nf_conntrack_tcp_loose": "0", // else a connection may be picked up in its middle
+		"netfilter/nf_conntrack_checksum":  "0", // a router forwards a wrong TCP checksum; it is not out of state
+	})
+}
+
+// nft runs the nft program in a namespace.
+func nft(ctx context.Context, ns netns.NS, input string, args ...string) ([]byte, error) {
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, "nft", args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &stdout, &stderr
+	err := ns.Do(cmd.Run)
+	if errors.Is(err, exec.ErrNotFound) {
+		return nil, fmt.Errorf("%w: apt-get install nftables", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("nft %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return stdout.Bytes(), nil
+}

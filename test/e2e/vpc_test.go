@@ -1,0 +1,215 @@
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/sallyport/sallyport/internal/lab/manifest"
+)
+
+func TestLab2PodsServicesAndVPCs(t *testing.T) {
+	item := list.Item(t, 2)
+	c := shared(t)
+	c.vpc(t, "red", "10.1.0.0/24")
+	c.vpc(t, "blue", "10.1.0.0/24")
+	addresses := map[string]string{}
+	for i, node := range []string{"node1", "node2", "node3"} {
+		name := fmt.Sprintf("web%d", i+1)
+		address := fmt.Sprintf("10.1.0.1%d", i+1)
+		addresses[name] = c.run(t, pod{namespace: "red", name: name, node: node, address: address, labels: map[string]string{"set": "web"}})
+	}
+	onlyBlue := c.run(t, pod{namespace: "blue", name: "web4", node: "node1", address: "10.1.0.14"})
+	c.run(t, pod{namespace: "blue", name: "ask", node: "node2", address: "10.1.0.15"})
+
+	before := tunnelled(t, c)
+	ways := 0
+	for from := range addresses {
+		for to, address := range addresses {
+			for _, proto := range []string{"http", "tcp", "udp", "sctp"} {
+				if from != to {
+					c.answers(t, from+".red", proto+"://"+address+":80", to, addresses[from])
+					ways++
+				}
+			}
+		}
+	}
+	after := tunnelled(t, c)
+	for node := range after {
+		if after[node] <= before[node] {
+			t.Errorf("%s sent no packet by geneve while its pods talked to other nodes", node)
+		}
+	}
+	item.Figure("%d ways pod → pod on 3 nodes (HTTP, TCP, UDP, SCTP) answered, %d packets by geneve", ways, sum(after)-sum(before))
+
+	backends := c.service(t, "red")
+	item.Figure("ClusterIP in a VPC: %d backends on %d nodes answered", backends, backends)
+
+	c.answers(t, "ask.blue", "http://"+onlyBlue, "web4", "10.1.0.15") // control: it is there, for its own VPC
+	c.silent(t, "web1.red", "http://"+onlyBlue)
+	c.answers(t, "web1.red", "http://"+addresses["web2"], "web2", addresses["web1"]) // control: red is well
+	c.silent(t, "ask.blue", "http://"+addresses["web2"])
+	item.Figure("two VPCs with 10.1.0.0/24: each reaches its own pods and none of the other's")
+}
+
+// service makes a Service over red's web pods and counts the backends that answer at its ClusterIP.
+func (c *cluster) service(t *testing.T, namespace string) int {
+	t.Helper()
+	c.apply(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: %s}
+spec: {selector: {set: web}, ports: [{port: 8000, targetPort: 80}]}`, namespace))
+	svc, err := c.client.CoreV1().Services(namespace).Get(within(t, time.Minute), "web", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.waitBackends(t, svc.Spec.ClusterIP+":8000", 3)
+	target := fmt.Sprintf("http://%s:8000", svc.Spec.ClusterIP)
+	seen := map[string]bool{}
+	for range 60 {
+		a, err := c.ask("web1."+namespace, target)
+		if err != nil {
+			t.Fatalf("web1 → %s: %v", target, err)
+		}
+		seen[a.Name] = true
+		if len(seen) == 3 {
+			break
+		}
+	}
+	if len(seen) != 3 {
+		t.Errorf("of 3 backends only %v answered at the ClusterIP", seen)
+	}
+	return len(seen)
+}
+
+// waitBackends waits until Kube-OVN has written so many backends of a virtual address, and every node has them.
+func (c *cluster) waitBackends(t *testing.T, vip string, want int) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		table := c.tool(t, "ovn-nbctl", "--db=unix:"+c.Dir+"/data/ovn/nb1.sock", "lb-list")
+		for line := range strings.Lines(table) {
+			if strings.Contains(line, vip) && strings.Count(line, ":80,")+1 >= want {
+				c.sync(t)
+				return
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("Kube-OVN did not write %d backends for %s:\n%s", want, vip, table)
+		}
+	}
+}
+
+// tunnelled counts the packets that each node has sent on the tunnel wire, which carries geneve and nothing else.
+func tunnelled(t *testing.T, c *cluster) map[string]int {
+	t.Helper()
+	out := map[string]int{}
+	for _, n := range c.blueprint.NodeList() {
+		links, err := c.NS(n.Name).Links()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range links {
+			if l.Attrs().Name == "ul0" {
+				out[n.Name] = int(l.Attrs().Statistics.TxPackets)
+			}
+		}
+	}
+	return out
+}
+
+func sum(m map[string]int) (total int) {
+	for _, v := range m {
+		total += v
+	}
+	return total
+}
+
+// The problem that Sallyport exists for, with nothing of Sallyport running.
+func TestLab3OneSourcePolicyBreaksTheDefaultNetwork(t *testing.T) {
+	item := list.Item(t, 3)
+	c := shared(t)
+	c.apply(t, readFile(t, "testdata/test-jump.yaml"))
+	c.wait(t, "Subnet", "", "net1", manifest.True("Ready"))
+	c.namespace(t, "test-jump", "net1")
+	c.run(t, pod{namespace: "test-jump", name: "web", node: "node1", address: "10.0.0.7"})
+	c.run(t, pod{namespace: "test-jump", name: "other", node: "node2"})
+	c.apply(t, readFile(t, "testdata/test-jump-nat.yaml"))
+	for _, o := range [][2]string{{"OvnFip", "fip"}, {"OvnSnatRule", "test-jump"}, {"OvnDnatRule", "lb"}} {
+		c.wait(t, o[0], "", o[1], manifest.Field("true", "status", "ready"))
+	}
+	const (
+		fip, lb, internet = "http://91.224.11.10", "http://100.65.0.51", "http://203.0.113.10"
+		client            = "203.0.113.10" // the same address by either network
+		cloud, public     = "100.65.0.103", "91.224.11.10"
+	)
+
+	c.policies(t, defaultWayOut)
+	c.answers(t, "internet", lb, "web", client) // control: the default network works
+	c.answers(t, "web.test-jump", internet, "internet", cloud)
+	c.silent(t, "internet", fip)
+	c.silent(t, "client-ext-public", fip)
+	item.Figure("without a policy: load balancer on ext-cloud answers, floating IP on ext-public does not")
+
+	c.policies(t, defaultWayOut, fmt.Sprintf(sourcePolicy, "10.0.0.7", "91.224.11.1"))
+	c.answers(t, "internet", fip, "web", client)
+	c.answers(t, "client-ext-public", fip, "web", "172.20.0.10")
+	item.Figure("with one policy route: floating IP answers, the server sees %s", client)
+	c.silent(t, "internet", lb)
+	c.answers(t, "web.test-jump", internet, "internet", public)
+	c.answers(t, "other.test-jump", internet, "internet", cloud) // control: the default network itself is well
+	item.Figure("and then: load balancer on ext-cloud is silent, the pod's own traffic left as %s instead of %s", public, cloud)
+
+	c.policies(t, defaultWayOut)
+	c.answers(t, "internet", lb, "web", client) // control: it was the policy
+	c.silent(t, "internet", fip)
+}
+
+// Kube-OVN gives every VPC a route by source, which stock OVN ranks above the default route: without a policy of its own
+// for the default network, nothing leaves the VPC at all. The inport keeps it from catching packets that come from outside.
+const defaultWayOut = `{priority: 100, action: reroute, nextHopIP: 100.65.0.1,
+  match: 'inport == "test-jump-net1" && ip4.src == 10.0.0.0/24 && ip4.dst != 10.0.0.0/24'}`
+
+const sourcePolicy = `{priority: 30000, match: "ip4.src == %s", action: reroute, nextHopIP: %s}`
+
+// policies sets test-jump's policy routes and waits until they are in force.
+func (c *cluster) policies(t *testing.T, routes ...string) {
+	t.Helper()
+	spec := readFile(t, "testdata/test-jump.yaml")
+	first, _, _ := strings.Cut(spec, "\n---\n")
+	text := first + "\n  policyRoutes: [" + strings.Join(routes, ", ") + "]"
+	if err := c.objects.Apply(within(t, time.Minute), text); err != nil {
+		t.Fatal(err)
+	}
+	objects, err := manifest.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, _, _ := unstructured.NestedSlice(objects[0].Object, "spec", "policyRoutes")
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		table := c.tool(t, "ovn-nbctl", "--db=unix:"+c.Dir+"/data/ovn/nb1.sock", "lr-policy-list", "test-jump")
+		if strings.Count(table, "reroute") == len(want) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("Kube-OVN did not write %d policies:\n%s", len(want), table)
+		}
+	}
+	c.sync(t)
+}
+
+func TestDualStackNetwork(t *testing.T) {
+	c := shared(t)
+	for _, address := range []string{"198.18.0.2", "2001:db8:18::2"} {
+		target := "http://" + netip.AddrPortFrom(netip.MustParseAddr(address), 80).String()
+		saw := map[bool]string{true: "172.20.2.10", false: "fd00:ab:20:2::a"}[strings.Contains(address, ".")]
+		c.answers(t, "client-ext-dual", target, "host-ext-dual", saw)
+	}
+}
