@@ -13,8 +13,8 @@ LINT := $(CACHE)/golangci-lint-$(LINT_VERSION)-$(shell sha256sum tools/lint/go.s
 # The race detector needs a C compiler.
 RACE := $(if $(shell command -v gcc),-race)
 
-# What the lab and its tests use of a Debian machine, besides Go: nft, tcpdump, nsenter, ip; gcc for the race detector.
-PACKAGES := ca-certificates gcc git iproute2 libc6-dev make nftables tcpdump util-linux
+# What the lab and its tests use of a Debian machine, besides Go: nft, tcpdump, nsenter, ip, curl; gcc for the race detector.
+PACKAGES := ca-certificates curl gcc git iproute2 libc6-dev make nftables tcpdump util-linux
 
 ##@ Build
 

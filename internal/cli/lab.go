@@ -50,6 +50,7 @@ func envOr(key, otherwise string) string {
 func labUp(flags *labFlags) *cobra.Command {
 	var topology string
 	var timeout time.Duration
+	var keep bool
 	asked := blueprint.Default()
 	cmd := &cobra.Command{
 		Use:   "up",
@@ -67,11 +68,12 @@ func labUp(flags *labFlags) *cobra.Command {
 			ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeout, fmt.Errorf("not usable after %s (--timeout)", timeout))
 			defer cancel()
 			cmd.SetContext(ctx)
-			return up(cmd, flags.name, b)
+			return up(cmd, lab.Options{Name: flags.name, Blueprint: b, KeepFailed: keep})
 		},
 	}
 	f := cmd.Flags()
 	f.DurationVar(&timeout, "timeout", 30*time.Minute, "give up after this time; building the parts counts")
+	f.BoolVar(&keep, "keep-failed", false, "when the lab can't be started, leave it as it is for a look at its logs")
 	f.StringVar(&topology, "topology", "", "file with nodes, networks and uplinks (see docs/howto/lab.md)")
 	f.IntVar(&asked.Nodes, "nodes", asked.Nodes, "nodes with a data plane")
 	f.IntVar(&asked.Gateways, "gateways", asked.Gateways, "how many of the nodes, the last ones, may hold external gateways")
@@ -105,26 +107,23 @@ func chosen(cmd *cobra.Command, topology string, asked blueprint.Blueprint) (blu
 	return b, nil
 }
 
-func up(cmd *cobra.Command, name string, b blueprint.Blueprint) error {
+func up(cmd *cobra.Command, o lab.Options) error {
 	out := cmd.OutOrStdout()
 	begun := time.Now()
 	var usage daemon.Usage
-	_, err := lab.Up(cmd.Context(), lab.Options{
-		Name:      name,
-		Blueprint: b,
-		Progress:  func(line string) { fmt.Fprintln(out, line) },
-		Event: func(e daemon.Event) {
-			if e.Step != nil {
-				fmt.Fprintf(out, "%6.2fs  %-22s took %5.2fs\n", e.Step.End.Seconds(), e.Step.Name, (e.Step.End - e.Step.Begin).Seconds())
-			}
-			if e.Usage != nil {
-				usage = *e.Usage
-			}
-		},
-	})
-	if err != nil {
+	o.Progress = func(line string) { fmt.Fprintln(out, line) }
+	o.Event = func(e daemon.Event) {
+		if e.Step != nil {
+			fmt.Fprintf(out, "%6.2fs  %-22s took %5.2fs\n", e.Step.End.Seconds(), e.Step.Name, (e.Step.End - e.Step.Begin).Seconds())
+		}
+		if e.Usage != nil {
+			usage = *e.Usage
+		}
+	}
+	if _, err := lab.Up(cmd.Context(), o); err != nil {
 		return err
 	}
+	name, b := o.Name, o.Blueprint
 	fmt.Fprintf(out, "lab %q is up after %.1fs: %d nodes, %d fake nodes, %d fake pods, %d networks; %d processes, %d MiB\n\n",
 		name, time.Since(begun).Seconds(), b.Nodes, b.FakeNodes, b.FakePods, len(b.Networks), usage.Processes, usage.Memory>>20)
 	fmt.Fprintf(out, "  eval \"$(sallyport lab env%s)\"    kubectl, ovn-nbctl and ovn-sbctl talk to it\n", labArgument(name))

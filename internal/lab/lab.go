@@ -79,6 +79,9 @@ func find(name string) (State, error) {
 		return State{}, fmt.Errorf("there is no lab %q; start it with: sallyport lab up --lab %s", name, name)
 	}
 	raw, err := os.ReadFile(filepath.Join(dirOf(name), pidFile))
+	if errors.Is(err, fs.ErrPermission) {
+		return State{}, fmt.Errorf("lab %q belongs to root; try again with sudo", name)
+	}
 	if err != nil {
 		return State{Name: name}, nil // it never came to have a process
 	}

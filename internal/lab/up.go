@@ -27,9 +27,11 @@ type Options struct {
 	Blueprint blueprint.Blueprint
 	Progress  func(line string)  // told of builds, one line each; may be nil
 	Event     func(daemon.Event) // told of each step as it ends; may be nil
+	// KeepFailed leaves a lab that could not be started as it is, so that somebody can look at it.
+	KeepFailed bool
 }
 
-// Up starts a lab and returns when it is usable. When it can't be, nothing of it is left.
+// Up starts a lab and returns when it is usable. When it can't be, nothing of it is left, unless that was asked for.
 func Up(ctx context.Context, o Options) (*Lab, error) {
 	if o.Progress == nil {
 		o.Progress = func(string) {}
@@ -47,6 +49,9 @@ func Up(ctx context.Context, o Options) (*Lab, error) {
 		return nil, err
 	}
 	l, err := launch(ctx, o)
+	if err != nil && o.KeepFailed {
+		return nil, fmt.Errorf("%w\n(what is left of lab %s was kept, as asked)", err, o.Name)
+	}
 	if err != nil {
 		return nil, errors.Join(err, Down(context.WithoutCancel(ctx), o.Name))
 	}

@@ -140,7 +140,7 @@ var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 func TestDocsAndExamplesApply(t *testing.T) {
 	c := shared(t)
 	var texts []string
-	for _, file := range []string{"../../README.md", howto} {
+	for _, file := range []string{"../../README.md", "../../CONTRIBUTING.md", howto} {
 		for _, m := range yamlBlock.FindAllStringSubmatch(readFile(t, file), -1) {
 			texts = append(texts, m[1])
 		}

@@ -42,29 +42,31 @@ type Node struct {
 	Index      int
 }
 
+// Fake nodes are numbered apart from the others on the management and tunnel networks.
+const (
+	firstNode = 256
+	firstFake = 1024
+)
+
 // NodeList lists the nodes with a data plane, node1 first.
 func (b Blueprint) NodeList() []Node {
-	nodes := make([]Node, 0, b.Nodes)
-	for i := 1; i <= b.Nodes; i++ {
-		nodes = append(nodes, Node{
-			Name:       fmt.Sprintf("node%d", i),
-			Management: hostIn(management, 256+i),
-			Tunnel:     hostIn(tunnels, 256+i),
-			Gateway:    i > b.Nodes-b.Gateways,
-			Index:      i,
-		})
+	nodes := numbered("node", b.Nodes, firstNode)
+	for i := range nodes {
+		nodes[i].Gateway = nodes[i].Index > b.Nodes-b.Gateways
 	}
 	return nodes
 }
 
 // FakeNodeList lists the nodes that exist in APIs only.
-func (b Blueprint) FakeNodeList() []Node {
-	nodes := make([]Node, 0, b.FakeNodes)
-	for i := 1; i <= b.FakeNodes; i++ {
+func (b Blueprint) FakeNodeList() []Node { return numbered("fake", b.FakeNodes, firstFake) }
+
+func numbered(name string, count, from int) []Node {
+	nodes := make([]Node, 0, count)
+	for i := 1; i <= count; i++ {
 		nodes = append(nodes, Node{
-			Name:       fmt.Sprintf("fake%d", i),
-			Management: hostIn(management, 1024+i),
-			Tunnel:     hostIn(tunnels, 1024+i),
+			Name:       fmt.Sprintf("%s%d", name, i),
+			Management: hostIn(management, from+i),
+			Tunnel:     hostIn(tunnels, from+i),
 			Index:      i,
 		})
 	}

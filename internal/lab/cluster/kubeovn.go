@@ -158,12 +158,12 @@ kind: Subnet
 metadata:
   name: %[1]s
   labels:
-    network.kube-dc.com/external-network-type: %[2]s
+    network.kube-dc.com/external-network-type: "%[2]s"
     network.kube-dc.com/default-external: "%[3]t"
 spec:
   protocol: %[4]s
-  cidrBlock: %[5]s
-  gateway: %[6]s
+  cidrBlock: "%[5]s"
+  gateway: "%[6]s"
   vlan: %[1]s
   excludeIps: [%[7]s]`
 

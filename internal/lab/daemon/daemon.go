@@ -48,10 +48,11 @@ func runDaemon() error {
 	events := json.NewEncoder(report)
 	usage, err := begin(context.Background(), config, func(t boot.Timing) { _ = events.Encode(Event{Step: &t}) })
 	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		_ = events.Encode(Event{Error: err.Error()})
-		return err
+	} else {
+		_ = events.Encode(Event{Ready: true, Usage: &usage})
 	}
-	_ = events.Encode(Event{Ready: true, Usage: &usage})
 	_ = report.Close()
 	select {} // until somebody kills the lab
 }

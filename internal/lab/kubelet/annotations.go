@@ -174,7 +174,7 @@ func split[T any](list string, parse func(string) (T, error)) ([]T, error) {
 	return out, nil
 }
 
-// joinPort is a node's own interface on Kube-OVN's join switch, through which the node reaches pods and Services; false until
+// joinPort is a node's own interface on Kube-OVN's join switch, through which the node reaches pods; false until
 // Kube-OVN has allocated it.
 func joinPort(node *corev1.Node) (attachment, bool, error) {
 	p := provider{name: defaultProvider, iface: nodeInterface}
