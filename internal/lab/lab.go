@@ -143,15 +143,23 @@ func end(ctx context.Context, pid int) error {
 		return err
 	}
 	gone := make(chan error, 1)
-	go func() {
-		_, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
-		gone <- err
-	}()
+	go func() { gone <- waitReadable(fd) }()
 	select {
 	case err := <-gone:
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// waitReadable waits until a descriptor can be read. The kernel never restarts a poll that a signal has interrupted, and
+// the Go runtime sends itself signals all the time.
+func waitReadable(fd int) error {
+	for {
+		_, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
 	}
 }
 

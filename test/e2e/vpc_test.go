@@ -213,3 +213,15 @@ func TestDualStackNetwork(t *testing.T) {
 		c.answers(t, "client-ext-dual", target, "host-ext-dual", saw)
 	}
 }
+
+// Pods of a dual-stack subnet reach each other by both families, across nodes.
+func TestDualStackPods(t *testing.T) {
+	c := shared(t)
+	c.vpc(t, "six", "10.6.0.0/24,fd00:6::/64")
+	c.run(t, pod{namespace: "six", name: "a", node: "node1", address: "10.6.0.11,fd00:6::11"})
+	c.run(t, pod{namespace: "six", name: "b", node: "node3", address: "10.6.0.12,fd00:6::12"})
+	for _, proto := range []string{"http", "tcp", "udp", "sctp"} {
+		c.answers(t, "a.six", proto+"://10.6.0.12:80", "b", "10.6.0.11")
+		c.answers(t, "a.six", proto+"://[fd00:6::12]:80", "b", "fd00:6::11")
+	}
+}

@@ -163,13 +163,17 @@ func (c *cluster) namespace(t *testing.T, name, subnet string) {
 	})
 }
 
-// vpc makes a VPC with one subnet "<name>-net" for the namespace of the same name.
+// vpc makes a VPC with one subnet "<name>-net" for the namespace of the same name; cidr may have a prefix of each family.
 func (c *cluster) vpc(t *testing.T, name, cidr string) {
 	t.Helper()
+	protocol := map[bool]string{true: "Dual", false: "IPv4"}[strings.Contains(cidr, ",")]
 	c.apply(t, fmt.Sprintf(`
 {apiVersion: kubeovn.io/v1, kind: Vpc, metadata: {name: %[1]s}, spec: {namespaces: [%[1]s]}}
 ---
-{apiVersion: kubeovn.io/v1, kind: Subnet, metadata: {name: %[1]s-net}, spec: {vpc: %[1]s, protocol: IPv4, cidrBlock: %[2]s, namespaces: [%[1]s]}}`, name, cidr))
+apiVersion: kubeovn.io/v1
+kind: Subnet
+metadata: {name: %[1]s-net}
+spec: {vpc: %[1]s, protocol: %[2]s, cidrBlock: "%[3]s", namespaces: [%[1]s]}`, name, protocol, cidr))
 	c.wait(t, "Subnet", "", name+"-net", manifest.True("Ready"))
 	c.namespace(t, name, name+"-net")
 }

@@ -98,8 +98,8 @@ func (c *Cluster) WaitKubeOVN(ctx context.Context, client *manifest.Client, k Ku
 	return nil
 }
 
-// objects are the external networks, and the ConfigMap without which every start of Kube-OVN takes the gateway label off
-// its nodes again.
+// objects are Kube-OVN's default Vpc, the external networks, and the ConfigMap without which every start of Kube-OVN takes
+// the gateway label off its nodes again.
 func (k KubeOVN) objects() string {
 	var gateways []string
 	for _, n := range k.Blueprint.NodeList() {
@@ -107,7 +107,7 @@ func (k KubeOVN) objects() string {
 			gateways = append(gateways, n.Name)
 		}
 	}
-	var docs []string
+	docs := []string{defaultVpc}
 	if len(gateways) > 0 {
 		docs = append(docs, fmt.Sprintf(gatewayConfig, strings.Join(gateways, ",")))
 	}
@@ -134,6 +134,15 @@ func networkObjects(n *blueprint.Network, isDefault bool) string {
 }
 
 func first(p netip.Prefix) string { return p.Masked().Addr().Next().String() }
+
+// Kube-OVN makes its default Vpc at start and then marks it ready for subnets. A worker that still sees the Vpc without the
+// mark writes the whole status back and takes it off again; the subnets then wait for the Vpc and the Vpc for the subnets,
+// for ever. A Vpc that has the mark from the beginning has no such moment.
+const defaultVpc = `
+apiVersion: kubeovn.io/v1
+kind: Vpc
+metadata: {name: ovn-cluster}
+status: {standby: true, default: true, router: ovn-cluster, defaultLogicalSwitch: ovn-default}`
 
 const gatewayConfig = `
 apiVersion: v1

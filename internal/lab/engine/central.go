@@ -42,10 +42,10 @@ func (c Central) Start(ctx context.Context) error {
 		return err
 	}
 	dir := c.Shop.dir("ovn")
-	_, err := c.Shop.Processes.Start(proc.Spec{Name: "ovn-northd", Argv: []string{
+	_, err := c.Shop.Processes.Start(proc.Spec{Name: "ovn-northd", Argv: append([]string{
 		c.Shop.Parts.Program("ovn-northd"), "--ovnnb-db=" + c.NB(), "--ovnsb-db=" + c.SB(),
-		"--unixctl=" + filepath.Join(dir, "northd.ctl"), "-vconsole:info", "-vsyslog:off",
-	}})
+		"--unixctl=" + filepath.Join(dir, "northd.ctl"),
+	}, daemonArgs...)})
 	return err
 }
 
@@ -83,14 +83,14 @@ func (c Central) createServer(ctx context.Context, db database, i int) error {
 
 func (c Central) startServer(db database, i int) error {
 	address := c.Servers[i].Addr()
-	_, err := c.Shop.Processes.Start(proc.Spec{Name: c.serverName(db, i), Argv: []string{
+	_, err := c.Shop.Processes.Start(proc.Spec{Name: c.serverName(db, i), Argv: append([]string{
 		c.Shop.Parts.Program("ovsdb-server"), c.file(db, i),
 		"--remote=punix:" + c.socket(db, i),
 		fmt.Sprintf("--remote=ptcp:%d:%s", db.plain, address),
 		fmt.Sprintf("--remote=pssl:%d:%s", db.tls, address),
 		"--private-key=" + c.TLS.Key, "--certificate=" + c.TLS.Cert, "--ca-cert=" + c.TLS.CA,
-		"--unixctl=" + c.control(db, i), "-vconsole:info", "-vsyslog:off",
-	}})
+		"--unixctl=" + c.control(db, i),
+	}, daemonArgs...)})
 	return err
 }
 

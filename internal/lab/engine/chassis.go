@@ -110,7 +110,9 @@ func (c *Chassis) startProcesses(ctx context.Context) error {
 	if _, err := c.process("vswitchd", "ovs-vswitchd", db, "--disable-system", "--unixctl="+c.path("vswitchd.ctl")); err != nil {
 		return err
 	}
-	_, err = c.process("ovn-controller", "ovn-controller", db, "--unixctl="+c.path("ovn-controller.ctl"))
+	// The monitor starts a crashed ovn-controller again, as distributions have it: 25.03.0 dies now and then while it connects
+	// to a switch that is just starting.
+	_, err = c.process("ovn-controller", "ovn-controller", db, "--unixctl="+c.path("ovn-controller.ctl"), "--monitor")
 	return err
 }
 
@@ -119,7 +121,7 @@ func (c *Chassis) process(name, program string, args ...string) (*proc.Process, 
 	dir := c.Shop.dir(c.Node.Name)
 	return c.Shop.Processes.Start(proc.Spec{
 		Name: c.Node.Name + "-" + name,
-		Argv: append(argv, "-vconsole:info", "-vsyslog:off"),
+		Argv: append(argv, daemonArgs...),
 		Env:  []string{"OVS_RUNDIR=" + dir, "OVS_LOGDIR=" + dir, "OVS_DBDIR=" + dir, "OVS_SYSCONFDIR=" + dir, "OVN_RUNDIR=" + dir, "OVN_LOGDIR=" + dir},
 		NS:   c.NS,
 	})

@@ -26,6 +26,9 @@ type Shop struct {
 	State     string
 }
 
+// daemonArgs are what every daemon of OVN and Open vSwitch is started with.
+var daemonArgs = []string{"-vconsole:info", "-vsyslog:off"}
+
 // dir is a directory of the shop's state, made on first use.
 func (s Shop) dir(name string) string {
 	dir := filepath.Join(s.State, name)

@@ -92,13 +92,17 @@ func (c *Client) ApplyAll(ctx context.Context, text string) error {
 	return group.Wait()
 }
 
-// ApplyObject applies one object.
+// ApplyObject applies one object, and its status where it has one.
 func (c *Client) ApplyObject(ctx context.Context, object *unstructured.Unstructured) error {
 	resource, err := c.resource(object.GroupVersionKind(), object.GetNamespace())
 	if err != nil {
 		return err
 	}
-	_, err = resource.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
+	options := metav1.ApplyOptions{FieldManager: FieldManager, Force: true}
+	_, err = resource.Apply(ctx, object.GetName(), object, options)
+	if err == nil && object.Object["status"] != nil {
+		_, err = resource.ApplyStatus(ctx, object.GetName(), object, options)
+	}
 	if err != nil {
 		return fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
 	}
