@@ -60,7 +60,13 @@ func List() ([]State, error) {
 	}
 	var out []State
 	for _, e := range entries {
+		if !nameForm.MatchString(e.Name()) {
+			continue
+		}
 		state, err := find(e.Name())
+		if errors.Is(err, errNoLab) {
+			continue // it has ended since
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -69,6 +75,8 @@ func List() ([]State, error) {
 	return out, nil
 }
 
+var errNoLab = errors.New("there is no lab")
+
 func dirOf(name string) string { return filepath.Join(Root, name) }
 
 func find(name string) (State, error) {
@@ -76,7 +84,7 @@ func find(name string) (State, error) {
 		return State{}, fmt.Errorf("%q is no name for a lab: lower case letters, digits and hyphens, 32 at most", name)
 	}
 	if _, err := os.Stat(dirOf(name)); err != nil {
-		return State{}, fmt.Errorf("there is no lab %q; start it with: sallyport lab up --lab %s", name, name)
+		return State{}, fmt.Errorf("%w %q; start it with: sallyport lab up --lab %s", errNoLab, name, name)
 	}
 	raw, err := os.ReadFile(filepath.Join(dirOf(name), pidFile))
 	if errors.Is(err, fs.ErrPermission) {

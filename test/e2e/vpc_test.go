@@ -151,16 +151,24 @@ func TestLab3OneSourcePolicyBreaksTheDefaultNetwork(t *testing.T) {
 	)
 
 	c.policies(t, defaultWayOut)
+	c.resetDrops(t)
 	c.answers(t, "internet", lb, "web", client) // control: the default network works
 	c.answers(t, "web.test-jump", internet, "internet", cloud)
+	c.noDrops(t)
 	c.silent(t, "internet", fip)
 	c.silent(t, "client-ext-public", fip)
-	item.Figure("without a policy: load balancer on ext-cloud answers, floating IP on ext-public does not")
+	dropped := c.drops(t)["router-ext-cloud"]
+	if dropped == 0 {
+		t.Error("the floating IP is silent, but the router of ext-cloud dropped no reply: something else is wrong")
+	}
+	item.Figure("without a policy: load balancer on ext-cloud answers, floating IP on ext-public does not (router-ext-cloud dropped %d replies)", dropped)
 
 	c.policies(t, defaultWayOut, fmt.Sprintf(sourcePolicy, "10.0.0.7", "91.224.11.1"))
+	c.resetDrops(t)
 	c.answers(t, "internet", fip, "web", client)
 	c.answers(t, "client-ext-public", fip, "web", "172.20.0.10")
-	item.Figure("with one policy route: floating IP answers, the server sees %s", client)
+	c.noDrops(t)
+	item.Figure("with one policy route: floating IP answers, the server sees %s, no router drops anything", client)
 	c.silent(t, "internet", lb)
 	c.answers(t, "web.test-jump", internet, "internet", public)
 	c.answers(t, "other.test-jump", internet, "internet", cloud) // control: the default network itself is well

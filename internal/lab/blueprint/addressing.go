@@ -25,8 +25,13 @@ var (
 	ServiceCIDR = netip.MustParsePrefix("10.96.0.0/12")
 )
 
+// What the layout has room for.
 const (
-	maxNodes = 200
+	maxNodes     = 200
+	maxServers   = 9
+	maxFakeNodes = 64_000
+	maxSegments  = 256
+
 	// UnderlayMTU leaves room for geneve round a full-size pod packet.
 	UnderlayMTU = 2000
 	// WireMTU is that of external networks and uplinks.
@@ -189,10 +194,13 @@ func (s Segment) NodeAddresses(n Node) []netip.Prefix {
 	return out
 }
 
-// hostIn is host number n of prefix p, with p's length.
+// hostIn is host number n of prefix p, with p's length; invalid where there is no such address.
 func hostIn(p netip.Prefix, n int) netip.Prefix {
 	base := new(big.Int).SetBytes(p.Masked().Addr().AsSlice())
-	raw := base.Add(base, big.NewInt(int64(n))).FillBytes(make([]byte, p.Addr().BitLen()/8))
-	addr, _ := netip.AddrFromSlice(raw)
+	base.Add(base, big.NewInt(int64(n)))
+	if base.BitLen() > p.Addr().BitLen() {
+		return netip.Prefix{}
+	}
+	addr, _ := netip.AddrFromSlice(base.FillBytes(make([]byte, p.Addr().BitLen()/8)))
 	return netip.PrefixFrom(addr, p.Bits())
 }

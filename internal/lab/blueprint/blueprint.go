@@ -85,8 +85,12 @@ func Load(path string) (Blueprint, error) {
 // Provider networks become OVS bridges "br-<name>", and Linux allows 15 characters for the name of an interface.
 const maxName = 12
 
-// A segment's name becomes that of interfaces and of directories below /proc/sys/net.
-var reservedNames = map[string]bool{"lo": true, "all": true, "default": true, "eth0": true, "ovn0": true}
+// A segment's name becomes that of interfaces, of directories below /proc/sys/net, of an OVS bridge with "br-" before it,
+// and of a Subnet beside Kube-OVN's own.
+var reservedNames = map[string]bool{
+	"lo": true, "all": true, "default": true, "eth0": true, "ovn0": true, "ul0": true, "ovs-netdev": true,
+	"int": true, "br-int": true, "phy": true, "br-phy": true, "join": true, "ovn-default": true,
+}
 
 var nameForm = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
 
@@ -100,14 +104,21 @@ func (b Blueprint) Check() error {
 	if b.Gateways < 0 || b.Gateways > b.Nodes {
 		complain("gateways: %d is not between 0 and the number of nodes, %d", b.Gateways, b.Nodes)
 	}
-	if b.Raft < 1 || b.Raft%2 == 0 {
-		complain("raft: %d is not an odd number of servers", b.Raft)
+	if b.Raft < 1 || b.Raft%2 == 0 || b.Raft > maxServers {
+		complain("raft: %d is not an odd number of servers, at most %d", b.Raft, maxServers)
 	}
 	if b.FakeNodes < 0 || b.FakePods < 0 {
 		complain("fakeNodes and fakePods can't be negative")
 	}
+	if b.FakeNodes > maxFakeNodes {
+		complain("fakeNodes: %d are more than %d", b.FakeNodes, maxFakeNodes)
+	}
 	if b.FakePods > 0 && b.FakeNodes == 0 {
 		complain("fakePods: %d fake pods need at least one fake node (fakeNodes)", b.FakePods)
+	}
+	if n := len(b.Networks) + len(b.Uplinks); n > maxSegments {
+		complain("networks and uplinks: %d are more than %d", n, maxSegments)
+		return errors.Join(errs...)
 	}
 	errs = append(errs, b.checkSegments()...)
 	return errors.Join(errs...)
@@ -115,15 +126,6 @@ func (b Blueprint) Check() error {
 
 // checkSegments looks at the wires: each by itself, and that none takes a name or addresses of another.
 func (b Blueprint) checkSegments() (errs []error) {
-	defaults := 0
-	for _, n := range b.Networks {
-		if n.Default {
-			defaults++
-		}
-	}
-	if defaults > 1 {
-		errs = append(errs, fmt.Errorf("networks: %d are marked default, at most one can be", defaults))
-	}
 	taken, names := ownRanges(), map[string]bool{}
 	for _, s := range b.Segments() {
 		if names[s.Name] {
@@ -134,6 +136,9 @@ func (b Blueprint) checkSegments() (errs []error) {
 			errs = append(errs, fmt.Errorf("%s: %w", s.Name, err))
 		}
 		for _, p := range s.Prefixes {
+			if s.Kind == Plain && !roomFor(p, b.Nodes) {
+				errs = append(errs, fmt.Errorf("%s: prefix %s has no addresses for %d nodes", s.Name, p, b.Nodes))
+			}
 			for _, other := range taken {
 				if p.Overlaps(other.prefix) {
 					errs = append(errs, fmt.Errorf("%s: prefix %s overlaps %s of %s", s.Name, p, other.prefix, other.holder))
@@ -142,7 +147,30 @@ func (b Blueprint) checkSegments() (errs []error) {
 			taken = append(taken, claim{p, s.Name})
 		}
 	}
+	return append(errs, b.checkNetworks(names)...)
+}
+
+// checkNetworks looks at what only networks have: a mark and a bridge.
+func (b Blueprint) checkNetworks(names map[string]bool) (errs []error) {
+	defaults := 0
+	for _, n := range b.Networks {
+		if n.Default {
+			defaults++
+		}
+		if bridge := "br-" + n.Name; names[bridge] {
+			errs = append(errs, fmt.Errorf("%s: the name is that of the bridge of network %s", bridge, n.Name))
+		}
+	}
+	if defaults > 1 {
+		errs = append(errs, fmt.Errorf("networks: %d are marked default, at most one can be", defaults))
+	}
 	return errs
+}
+
+// roomFor says whether each node has an address in the prefix, the last one of which is for broadcasts.
+func roomFor(p netip.Prefix, nodes int) bool {
+	size := p.Addr().BitLen() - p.Bits()
+	return size > 16 || Reserved(p)+nodes <= 1<<size-2
 }
 
 // claim is a prefix that somebody has already.
@@ -170,7 +198,7 @@ func checkName(name string) error {
 		return fmt.Errorf("a name has at most %d characters, lower case letters, digits and hyphens", maxName)
 	}
 	if reservedNames[name] {
-		return errors.New("the name has another use in Linux")
+		return errors.New("the name has another use on a node or in Kube-OVN")
 	}
 	return nil
 }
@@ -183,11 +211,17 @@ func checkFamilies(prefixes []netip.Prefix) error {
 		return fmt.Errorf("has two prefixes of one family")
 	}
 	for _, p := range prefixes {
+		if !p.IsValid() {
+			return errors.New("a prefix is not valid")
+		}
 		if p != p.Masked() {
 			return fmt.Errorf("prefix %s has host bits set; did you mean %s?", p, p.Masked())
 		}
 		if p.Addr().BitLen()-p.Bits() < 3 {
 			return fmt.Errorf("prefix %s is too small: a router, a neighbour and gateways need a /29 (IPv4) or /125 (IPv6)", p)
+		}
+		if !p.Addr().IsGlobalUnicast() || p.Addr().Is4In6() {
+			return fmt.Errorf("prefix %s is not one of IPv4 or IPv6 unicast addresses", p)
 		}
 	}
 	return nil

@@ -132,7 +132,7 @@ func (c *Cluster) waitReady(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-api.Done():
-			return fmt.Errorf("kube-apiserver ended: %w\n%s", api.Err(), c.Processes.Tail("kube-apiserver"))
+			return fmt.Errorf("kube-apiserver ended: %s\n%s", api.State().Detail, c.Processes.Tail("kube-apiserver"))
 		case <-ctx.Done():
 			return fmt.Errorf("wait for kube-apiserver: %w\n%s", context.Cause(ctx), c.Processes.Tail("kube-apiserver"))
 		}

@@ -154,18 +154,18 @@ data: {enable-external-gw: "true", external-gw-nodes: %q, type: centralized}`
 const externalNetwork = `
 apiVersion: kubeovn.io/v1
 kind: ProviderNetwork
-metadata: {name: %[1]s}
-spec: {defaultInterface: %[1]s}
+metadata: {name: "%[1]s"}
+spec: {defaultInterface: "%[1]s"}
 ---
 apiVersion: kubeovn.io/v1
 kind: Vlan
-metadata: {name: %[1]s}
-spec: {id: 0, provider: %[1]s}
+metadata: {name: "%[1]s"}
+spec: {id: 0, provider: "%[1]s"}
 ---
 apiVersion: kubeovn.io/v1
 kind: Subnet
 metadata:
-  name: %[1]s
+  name: "%[1]s"
   labels:
     network.kube-dc.com/external-network-type: "%[2]s"
     network.kube-dc.com/default-external: "%[3]t"
@@ -173,7 +173,7 @@ spec:
   protocol: %[4]s
   cidrBlock: "%[5]s"
   gateway: "%[6]s"
-  vlan: %[1]s
+  vlan: "%[1]s"
   excludeIps: [%[7]s]`
 
 const networkAttachments = `

@@ -29,7 +29,7 @@ func (d *Daemon) start(daemonCtx context.Context, report func(boot.Timing)) erro
 		defer release()
 	}
 	d.processes.Ended = func(p *proc.Process) {
-		cancel(fmt.Errorf("%s ended: %w\n%s", p.Spec.Name, p.Err(), d.processes.Tail(p.Spec.Name)))
+		cancel(fmt.Errorf("%s ended: %s\n%s", p.Spec.Name, p.State().Detail, d.processes.Tail(p.Spec.Name)))
 	}
 	steps := []boot.Step{
 		{Name: "kubernetes API", Run: d.cluster.StartAPI},

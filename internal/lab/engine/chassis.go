@@ -69,11 +69,13 @@ func (c *Chassis) Start(ctx context.Context) error {
 // Restart starts a chassis again that was killed, with the database it left on its disk.
 func (c *Chassis) Restart(ctx context.Context) error { return c.run(ctx) }
 
-// Kill ends the chassis as a power cut would.
+// Kill ends the chassis as a power cut would. Its processes are named one by one: a pod's name may begin like a node's.
 func (c *Chassis) Kill() error {
 	var errs []error
-	for _, p := range c.Shop.Processes.Processes(c.Node.Name + "-") {
-		errs = append(errs, p.Kill())
+	for _, name := range []string{"ovsdb", "vswitchd", "ovn-controller"} {
+		if p, err := c.Shop.Processes.Get(c.Node.Name + "-" + name); err == nil {
+			errs = append(errs, p.Kill())
+		}
 	}
 	return errors.Join(errs...)
 }

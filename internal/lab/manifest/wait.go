@@ -22,7 +22,7 @@ type Ref struct {
 }
 
 func (r Ref) String() string {
-	return strings.Trim(fmt.Sprintf("%s %s/%s", r.GVK.Kind, r.Namespace, r.Name), "/")
+	return r.GVK.Kind + " " + strings.TrimPrefix(r.Namespace+"/"+r.Name, "/")
 }
 
 // Condition is a fact about an object; the object is nil when it does not exist.

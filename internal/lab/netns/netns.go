@@ -37,7 +37,10 @@ func Create(name string) (NS, error) {
 		_ = os.Remove(ns.path)
 		return NS{}, fmt.Errorf("make namespace %s: %w", name, err)
 	}
-	return ns, ns.LinkUp("lo")
+	if err := ns.LinkUp("lo"); err != nil {
+		return NS{}, errors.Join(err, ns.Delete())
+	}
+	return ns, nil
 }
 
 func unshareAndBind(path string) error {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -64,7 +65,7 @@ func goPart(name, version string, programs []program) part {
 	return part{
 		name:    name,
 		version: version,
-		inputs:  append(mod, sum...),
+		inputs:  fmt.Appendf(slices.Concat(mod, sum), "%v", programs),
 		build: func(ctx context.Context, w workshop) error {
 			if err := writeModule(w, mod, sum); err != nil {
 				return err

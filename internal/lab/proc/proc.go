@@ -81,6 +81,7 @@ func (t *Table) Start(spec Spec) (*Process, error) {
 	t.procs[spec.Name] = p
 	go func() {
 		p.err = cmd.Wait()
+		_ = p.send(syscall.SIGKILL) // what it left running ends with it, as in a container
 		close(p.done)
 		if t.Ended != nil && !p.Expected() {
 			t.Ended(p)
@@ -196,7 +197,7 @@ func (p *Process) end(sig syscall.Signal) error {
 
 func (p *Process) signal(sig syscall.Signal) error {
 	p.mu.Lock()
-	p.ordered = true
+	p.ordered = p.ordered || p.Running() // one that ended by itself is not made to look killed
 	p.mu.Unlock()
 	return p.send(sig)
 }
@@ -234,7 +235,7 @@ func (p *Process) State() State {
 	case !p.Running() && p.ordered:
 		s.State = "killed"
 	case !p.Running():
-		s.State, s.Detail = "ended", fmt.Sprint(p.err)
+		s.State, s.Detail = "ended", p.cmd.ProcessState.String()
 	case p.paused:
 		s.State = "paused"
 	}

@@ -1,0 +1,134 @@
+package parts
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+func quiet(string) {}
+
+// fake is a part with one program, the text of which says where the part was to be kept.
+func fake(builds *atomic.Int32) part {
+	return part{name: "fake", version: "1.0", inputs: []byte("go.sum"), build: func(_ context.Context, w workshop) error {
+		builds.Add(1)
+		return os.WriteFile(filepath.Join(w.dir, "bin/program"), []byte(w.final), 0o755)
+	}}
+}
+
+func names(t *testing.T, dir string) string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return strings.Join(out, " ")
+}
+
+func TestKeyFollowsWhatIsBuilt(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range []part{
+		{name: "fake", version: "1.0", inputs: []byte("sum")},
+		{name: "other", version: "1.0", inputs: []byte("sum")},
+		{name: "fake", version: "1.1", inputs: []byte("sum")},
+		{name: "fake", version: "1.0", inputs: []byte("sum2")},
+		{name: "fake", version: "1.0s", inputs: []byte("um")},
+		{name: "fake", version: "1.0"},
+	} {
+		again := p
+		if seen[p.key()] || p.key() != again.key() {
+			t.Errorf("%s is the key of two parts, or not the only one of %+v", p.key(), p)
+		}
+		seen[p.key()] = true
+	}
+	for _, p := range all() {
+		if !strings.HasPrefix(p.key(), p.name+"-"+p.version+"-") || len(p.inputs) == 0 {
+			t.Errorf("%s with %d bytes of inputs", p.key(), len(p.inputs))
+		}
+	}
+}
+
+func TestFinishedPartIsReused(t *testing.T) {
+	var builds atomic.Int32
+	cache := t.TempDir()
+	dir := filepath.Join(cache, "fake")
+	if err := os.MkdirAll(filepath.Join(dir+".building", "stale"), 0o755); err != nil { // somebody was killed here
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := fake(&builds).ensure(t.Context(), dir, quiet); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, "bin/program"))
+	if builds.Load() != 1 || err != nil || string(raw) != dir {
+		t.Errorf("%d builds; program %q, %v", builds.Load(), raw, err)
+	}
+	if got := names(t, cache) + ": " + names(t, dir); got != "fake fake.lock: bin" {
+		t.Errorf("the cache has %s", got)
+	}
+}
+
+func TestFailedBuildLeavesNothingAndIsRetried(t *testing.T) {
+	var builds atomic.Int32
+	cache, broken := t.TempDir(), errors.New("broken")
+	dir := filepath.Join(cache, "fake")
+	failing := fake(&builds)
+	build := failing.build
+	failing.build = func(ctx context.Context, w workshop) error { return errors.Join(build(ctx, w), broken) }
+	if err := failing.ensure(t.Context(), dir, quiet); !errors.Is(err, broken) {
+		t.Errorf("%v, want the build's error", err)
+	}
+	if got := names(t, cache); got != "fake.lock" {
+		t.Errorf("a failed build leaves %s", got)
+	}
+	if err := fake(&builds).ensure(t.Context(), dir, quiet); err != nil || builds.Load() != 2 || names(t, dir) != "bin" {
+		t.Errorf("retried: %v, %d builds, %s", err, builds.Load(), names(t, dir))
+	}
+}
+
+func TestTwoAtOnceBuildOnce(t *testing.T) {
+	var builds atomic.Int32
+	dir := filepath.Join(t.TempDir(), "fake")
+	building, others, finish := make(chan struct{}), sync.WaitGroup{}, make(chan struct{})
+	slow := fake(&builds)
+	build := slow.build
+	slow.build = func(ctx context.Context, w workshop) error {
+		if _, err := os.Stat(w.final); err == nil {
+			t.Error("a part is in its place before it is complete")
+		}
+		close(building) // a second build would panic here
+		<-finish
+		return build(ctx, w)
+	}
+	var all sync.WaitGroup
+	use := func() {
+		if err := slow.ensure(t.Context(), dir, quiet); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "bin/program")); err != nil {
+			t.Errorf("ensured without being there: %v", err)
+		}
+	}
+	all.Go(use)
+	<-building
+	for range 8 {
+		others.Add(1)
+		all.Go(func() { others.Done(); use() })
+	}
+	others.Wait()
+	close(finish)
+	all.Wait()
+	if builds.Load() != 1 {
+		t.Errorf("%d builds", builds.Load())
+	}
+}
