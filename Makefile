@@ -77,7 +77,7 @@ lab-down: build ## End the lab and remove everything of it (root)
 
 .PHONY: show-lab
 show-lab: parts ## Show by packets what the lab promises, at full size, a line for each (root)
-	SALLYPORT_SIZE=full go test -count=1 -timeout 60m -run '^TestLab[0-9]' ./test/e2e -show
+	SALLYPORT_SIZE=full go test -count=1 -timeout 60m -v -run '^TestLab[0-9]' ./test/e2e -show
 
 ##@ Help
 

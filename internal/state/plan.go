@@ -1,0 +1,136 @@
+package state
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Plan is what one target needs, worked out by reading only. Printing it is a dry run.
+type Plan interface {
+	// Scope says in words what the target owns.
+	Scope() string
+	// Changes are the lines of the plan, one for each change, in order.
+	Changes() []Line
+	// grow carries out what comes or becomes another; shrink what goes, except for origins that are held back.
+	grow(context.Context) []Failure
+	shrink(ctx context.Context, held map[Ref]bool) []Failure
+}
+
+// Line is one change of a plan.
+type Line struct {
+	Text   string
+	Origin Ref
+}
+
+// Failure is a change that could not be carried out.
+type Failure struct {
+	Scope  string
+	Key    string
+	Origin Ref
+	Err    error
+}
+
+// Error is the failure as a sentence, without whom it is reported to.
+func (f Failure) Error() string { return fmt.Sprintf("%s: %s: %v", f.Scope, f.Key, f.Err) }
+
+// Unwrap is what went wrong.
+func (f Failure) Unwrap() error { return f.Err }
+
+// Guard is a safety setting: a function over a plan's changes. It returns those that may be carried out.
+type Guard[K Key[K], V Value[V]] func([]Change[K, V]) []Change[K, V]
+
+// OnlyGrow keeps what comes and drops what goes. It is in force until everything that decides has been read once: an
+// object that was not seen yet looks like one that was deleted.
+func OnlyGrow[K Key[K], V Value[V]](changes []Change[K, V]) []Change[K, V] {
+	return slices.DeleteFunc(slices.Clone(changes), Change[K, V].Removes)
+}
+
+type plan[K Key[K], V Value[V]] struct {
+	target  Target[K, V]
+	changes []Change[K, V]
+}
+
+// Prepare observes a target and works out what it needs. Nothing is written.
+func Prepare[K Key[K], V Value[V]](ctx context.Context, target Target[K, V], desired Set[K, V], guards ...Guard[K, V]) (Plan, error) {
+	observed, err := target.Observe(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("observe %s: %w", target.Scope(), err)
+	}
+	changes := Diff(desired, observed)
+	for _, guard := range guards {
+		changes = guard(changes)
+	}
+	return &plan[K, V]{target: target, changes: changes}, nil
+}
+
+// Run carries plans out: first what comes, in the order of the plans, then what goes, in the opposite order. So a new way
+// exists before the old one ends, and what depends goes before what it depends on. What goes waits, for this run, while
+// something of the same origin failed to come.
+func Run(ctx context.Context, plans ...Plan) []Failure {
+	var failures []Failure
+	for _, p := range plans {
+		failures = append(failures, p.grow(ctx)...)
+	}
+	held := map[Ref]bool{}
+	for _, f := range failures {
+		held[f.Origin] = true
+	}
+	for _, p := range slices.Backward(plans) {
+		failures = append(failures, p.shrink(ctx, held)...)
+	}
+	return failures
+}
+
+// Print is the plans as text: a heading for each target that needs something, and its changes below.
+func Print(plans ...Plan) string {
+	var out strings.Builder
+	for _, p := range plans {
+		lines := p.Changes()
+		if len(lines) == 0 {
+			continue
+		}
+		fmt.Fprintf(&out, "%s\n", p.Scope())
+		for _, l := range lines {
+			fmt.Fprintf(&out, "  %s    # %s\n", l.Text, l.Origin)
+		}
+	}
+	return out.String()
+}
+
+func (p *plan[K, V]) Scope() string { return p.target.Scope() }
+
+func (p *plan[K, V]) Changes() []Line {
+	lines := make([]Line, 0, len(p.changes))
+	for _, c := range p.changes {
+		lines = append(lines, Line{Text: c.String(), Origin: c.Origin})
+	}
+	return lines
+}
+
+func (p *plan[K, V]) grow(ctx context.Context) []Failure {
+	return p.apply(ctx, func(c Change[K, V]) bool { return !c.Removes() })
+}
+
+func (p *plan[K, V]) shrink(ctx context.Context, held map[Ref]bool) []Failure {
+	return p.apply(ctx, func(c Change[K, V]) bool { return c.Removes() && !held[c.Origin] })
+}
+
+func (p *plan[K, V]) apply(ctx context.Context, chosen func(Change[K, V]) bool) []Failure {
+	batch := slices.DeleteFunc(slices.Clone(p.changes), func(c Change[K, V]) bool { return !chosen(c) })
+	if len(batch) == 0 {
+		return nil
+	}
+	failed := p.target.Apply(ctx, batch)
+	origins := make(map[K]Ref, len(batch))
+	for _, c := range batch {
+		origins[c.Key] = c.Origin
+	}
+	var out []Failure
+	for _, key := range slices.SortedFunc(maps.Keys(failed), K.Compare) {
+		out = append(out, Failure{Scope: p.Scope(), Key: key.String(), Origin: origins[key], Err: failed[key]})
+	}
+	return out
+}
