@@ -19,6 +19,7 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/daemon"
 	"github.com/sallyport/sallyport/internal/lab/engine"
 	"github.com/sallyport/sallyport/internal/lab/parts"
+	"github.com/sallyport/sallyport/internal/lab/proc"
 )
 
 // Options are what a lab is started with.
@@ -128,7 +129,7 @@ func launch(ctx context.Context, o Options) (*Lab, error) {
 	stop := context.AfterFunc(ctx, func() { _ = read.Close() })
 	defer stop()
 	if err := follow(read, o.Event); err != nil {
-		return nil, errors.Join(context.Cause(ctx), fmt.Errorf("start lab %s: %w\n%s", o.Name, err, tail(filepath.Join(config.Dir, daemon.Log))))
+		return nil, errors.Join(context.Cause(ctx), fmt.Errorf("start lab %s: %w\n%s", o.Name, err, proc.Tail(filepath.Join(config.Dir, daemon.Log))))
 	}
 	return &Lab{Name: o.Name, Dir: config.Dir, PID: pid}, nil
 }
@@ -197,15 +198,6 @@ func follow(report io.Reader, event func(daemon.Event)) error {
 			return nil
 		}
 	}
-}
-
-func tail(path string) string {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return ""
-	}
-	lines := bytes.Split(bytes.TrimSpace(raw), []byte("\n"))
-	return string(bytes.Join(lines[max(0, len(lines)-10):], []byte("\n")))
 }
 
 func closeAll(files []*os.File) {

@@ -125,8 +125,11 @@ func (t *Table) Processes(prefix string) []*Process {
 func (t *Table) LogPath(name string) string { return filepath.Join(t.Logs, name+".log") }
 
 // Tail is the end of a process's log, for an error message.
-func (t *Table) Tail(name string) string {
-	raw, err := os.ReadFile(t.LogPath(name))
+func (t *Table) Tail(name string) string { return Tail(t.LogPath(name)) }
+
+// Tail is the end of a log; empty when there is none.
+func Tail(path string) string {
+	raw, err := os.ReadFile(path)
 	if err != nil {
 		return ""
 	}
@@ -170,7 +173,13 @@ func (p *Process) Expected() bool {
 }
 
 // Kill ends the process and its children at once, as a power cut would, and waits until it is gone.
-func (p *Process) Kill() error { return p.end(syscall.SIGKILL) }
+func (p *Process) Kill() error {
+	if err := p.signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	<-p.done
+	return nil
+}
 
 // Stop asks the process to end and kills it when it has not after grace.
 func (p *Process) Stop(grace time.Duration) error {
@@ -185,14 +194,6 @@ func (p *Process) Stop(grace time.Duration) error {
 	case <-ctx.Done():
 		return p.Kill()
 	}
-}
-
-func (p *Process) end(sig syscall.Signal) error {
-	if err := p.signal(sig); err != nil {
-		return err
-	}
-	<-p.done
-	return nil
 }
 
 func (p *Process) signal(sig syscall.Signal) error {
