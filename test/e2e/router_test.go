@@ -13,11 +13,11 @@ func (c *cluster) drops(t *testing.T) map[string]uint64 {
 	t.Helper()
 	out := map[string]uint64{}
 	for _, s := range c.blueprint.Segments() {
-		counters, err := world.Counters(c.NS(s.Router))
+		dropped, err := world.Dropped(c.NS(s.Router))
 		if err != nil {
 			t.Fatal(err)
 		}
-		out[s.Router] = counters[world.Spoofed].Packets + counters[world.OutOfState].Packets
+		out[s.Router] = dropped
 	}
 	return out
 }

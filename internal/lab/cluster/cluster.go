@@ -119,10 +119,6 @@ func (c *Cluster) waitReady(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
-	api, err := c.Processes.Get("kube-apiserver")
-	if err != nil {
-		return err
-	}
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -131,8 +127,6 @@ func (c *Cluster) waitReady(ctx context.Context) error {
 		}
 		select {
 		case <-tick.C:
-		case <-api.Done():
-			return fmt.Errorf("kube-apiserver ended: %s\n%s", api.State().Detail, c.Processes.Tail("kube-apiserver"))
 		case <-ctx.Done():
 			return fmt.Errorf("wait for kube-apiserver: %w\n%s", context.Cause(ctx), c.Processes.Tail("kube-apiserver"))
 		}

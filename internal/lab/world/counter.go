@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/sallyport/sallyport/internal/lab/blueprint"
 	"github.com/sallyport/sallyport/internal/lab/netns"
 )
 
@@ -17,11 +16,7 @@ type Counter struct {
 
 // Counters reads a router's counters, by name.
 func Counters(router netns.NS) (map[string]Counter, error) {
-	return readCounters(context.Background(), router)
-}
-
-func readCounters(ctx context.Context, router netns.NS) (map[string]Counter, error) {
-	raw, err := nft(ctx, router, "", "-j", "list", "counters", "table", "inet", "edge")
+	raw, err := nft(context.Background(), router, "", "-j", "list", "counters", "table", "inet", "edge")
 	if err != nil {
 		return nil, fmt.Errorf("read counters of %s: %w", router.Name, err)
 	}
@@ -62,15 +57,8 @@ func ResetCounters(router netns.NS) error {
 	return nil
 }
 
-// Drops is how many packets each router of the lab has dropped, by the router's name.
-func Drops(ctx context.Context, b blueprint.Blueprint) (map[string]uint64, error) {
-	drops := map[string]uint64{}
-	for _, seg := range b.Segments() {
-		counters, err := readCounters(ctx, netns.Named(seg.Router))
-		if err != nil {
-			return nil, err
-		}
-		drops[seg.Router] = counters[Spoofed].Packets + counters[OutOfState].Packets
-	}
-	return drops, nil
+// Dropped is how many packets a router has dropped since its counters were reset.
+func Dropped(router netns.NS) (uint64, error) {
+	counters, err := Counters(router)
+	return counters[Spoofed].Packets + counters[OutOfState].Packets, err
 }
