@@ -10,6 +10,13 @@ CACHE := $(or $(SALLYPORT_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sallypor
 LINT_VERSION := $(shell awk '$$1 == "github.com/golangci/golangci-lint/v2" {print substr($$2, 2)}' tools/lint/go.mod)
 LINT := $(CACHE)/golangci-lint-$(LINT_VERSION)-$(shell sha256sum tools/lint/go.sum | cut -c1-8)/golangci-lint
 
+GENERATOR_VERSION := $(shell awk '$$1 == "sigs.k8s.io/controller-tools" {print substr($$2, 2)}' tools/generate/go.mod)
+GENERATOR := $(CACHE)/controller-gen-$(GENERATOR_VERSION)-$(shell sha256sum tools/generate/go.sum | cut -c1-8)/controller-gen
+GENERATE := $(GENERATOR) object crd paths=./api/... output:crd:dir=config/crd
+
+HELM_VERSION := $(shell awk '$$1 == "helm.sh/helm/v4" {print substr($$2, 2)}' tools/helm/go.mod)
+HELM := $(CACHE)/helm-$(HELM_VERSION)-$(shell sha256sum tools/helm/go.sum | cut -c1-8)/helm
+
 # The race detector needs a C compiler.
 RACE := $(if $(shell command -v gcc),-race)
 
@@ -19,12 +26,18 @@ PACKAGES := ca-certificates curl gcc git iproute2 libc6-dev make nftables tcpdum
 ##@ Build
 
 .PHONY: build
-build: ## Build bin/sallyport
+build: ## Build bin/sallyport and bin/sallyport-controller
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/...
 
 .PHONY: parts
 parts: build ## Fetch and build the programs that a lab runs, once a version
 	bin/sallyport lab parts
+
+.PHONY: generate
+generate: $(GENERATOR) ## Write deep copies and CRDs from the types in api/
+	rm -f config/crd/*.yaml charts/sallyport/crds/*.yaml
+	$(GENERATE)
+	cp config/crd/*.yaml charts/sallyport/crds/
 
 .PHONY: packages
 packages: ## Install what is needed of Debian (root)
@@ -35,14 +48,28 @@ packages: ## Install what is needed of Debian (root)
 clean: ## Remove what was built in the tree; the cache stays
 	rm -rf bin
 
+.PHONY: chart
+chart: $(HELM) ## Check the Helm chart and render it as bin/sallyport.yaml
+	$(HELM) lint --strict --quiet charts/sallyport
+	HELM=$(HELM) go test -count=1 ./test/chart
+	@mkdir -p bin
+	$(HELM) template sallyport charts/sallyport --namespace kube-system --include-crds >bin/sallyport.yaml.new
+	@mv bin/sallyport.yaml.new bin/sallyport.yaml
+
+.PHONY: image
+image: build ## Make the container image bin/sallyport-image.tar (linux/amd64), without a container engine
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) go -C tools/image run . -out $(CURDIR)/bin/sallyport-image.tar -version $(VERSION) \
+		-revision $$(git rev-parse HEAD) -reference ghcr.io/sallyport/sallyport:$(VERSION) $(CURDIR)/bin/sallyport-controller $(CURDIR)/bin/sallyport
+	IMAGE=$(CURDIR)/bin/sallyport-image.tar go -C tools/image test -count=1 ./...
+
 ##@ Check
 
 .PHONY: test
 test: ## Run the unit tests (some need root and are skipped without)
-	go test $(RACE) ./internal/... ./cmd/... ./test/show/...
+	go test $(RACE) ./api/... ./config/... ./internal/... ./cmd/... ./test/show/...
 
 .PHONY: e2e
-e2e: parts ## Run the end-to-end tests in labs, at the size of CI (root)
+e2e: parts chart ## Run the end-to-end tests in labs, at the size of CI (root)
 	go test -count=1 -timeout 40m -v ./test/e2e
 
 .PHONY: lint
@@ -53,6 +80,32 @@ lint: $(LINT) ## Run the linters
 tidy-check: ## Check that go.mod and go.sum are tidy
 	go mod tidy -diff
 	go -C tools/lint mod tidy -diff
+	go -C tools/generate mod tidy -diff
+	go -C tools/helm mod tidy -diff
+	go -C tools/image mod tidy -diff
+
+.PHONY: generate-check
+generate-check: $(GENERATOR) ## Check that what is generated is up to date
+	@new=$$(mktemp -d); trap 'rm -rf "$$new"' EXIT; \
+	cp -r go.mod go.sum api config "$$new"; \
+	find "$$new/api" "$$new/config" -name 'zz_generated*' -delete -o -path '*/config/crd/*.yaml' -delete; \
+	(cd "$$new" && $(GENERATE)); \
+	diff -ru api "$$new/api" && diff -ru config "$$new/config" || { echo "generated files differ: run make generate"; exit 1; }
+
+.PHONY: golden
+golden: ## Rewrite what tests compare with: the cases of compile and the reference pages
+	go test ./internal/compile/golden ./internal/controller ./internal/intent -update
+
+# How long to look: make fuzz FUZZTIME=10m
+FUZZTIME := 30s
+
+.PHONY: fuzz
+fuzz: ## Look for a world that breaks a promise of compile
+	go test -run '^$$' -fuzz '^FuzzShard$$' -fuzztime $(FUZZTIME) -fuzzminimizetime 10x ./internal/compile
+
+.PHONY: nightly
+nightly: ## Do what takes too long for CI: look ten minutes for such a world
+	$(MAKE) --no-print-directory fuzz FUZZTIME=10m
 
 .PHONY: sizes
 sizes: ## Print how long functions and files are
@@ -79,13 +132,17 @@ lab-down: build ## End the lab and remove everything of it (root)
 show-lab: parts ## Show by packets what the lab promises, at full size, a line for each (root)
 	SALLYPORT_SIZE=full go test -count=1 -timeout 60m -v -run '^TestLab[0-9]' ./test/e2e -show
 
+.PHONY: show-core
+show-core: parts chart ## Show by packets what projects and addresses promise, at full size, a line for each (root)
+	SALLYPORT_SIZE=full go test -count=1 -timeout 120m -v -run '^TestCore[0-9]' ./test/e2e -show
+
 ##@ Help
 
 .PHONY: help
 help: ## Print this list
 	@awk 'BEGIN {FS = ":.*## "} \
 		/^##@ / {printf "%s%s\n", sep, substr($$0, 5); sep = "\n"} \
-		/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+		/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # go.sum is part of the path, so a linter of another version is another file.
 $(LINT):
@@ -94,3 +151,19 @@ $(LINT):
 	CGO_ENABLED=0 go build -C tools/lint -trimpath -o $@.building github.com/golangci/golangci-lint/v2/cmd/golangci-lint; \
 	mv $@.building $@; \
 	echo "built golangci-lint $(LINT_VERSION) in $$SECONDS s"
+
+# The version goes into an annotation of the CRDs. A program that is built as a part of another module doesn't know its own.
+$(GENERATOR):
+	@echo "building controller-gen $(GENERATOR_VERSION) (once; kept in $(@D))"
+	@mkdir -p $(@D); \
+	CGO_ENABLED=0 go build -C tools/generate -trimpath -ldflags '-X sigs.k8s.io/controller-tools/pkg/version.version=v$(GENERATOR_VERSION)' \
+		-o $@.building sigs.k8s.io/controller-tools/cmd/controller-gen; \
+	mv $@.building $@; \
+	echo "built controller-gen $(GENERATOR_VERSION) in $$SECONDS s"
+
+$(HELM):
+	@echo "building helm $(HELM_VERSION) (once; kept in $(@D))"
+	@mkdir -p $(@D); \
+	CGO_ENABLED=0 go build -C tools/helm -trimpath -o $@.building helm.sh/helm/v4/cmd/helm; \
+	mv $@.building $@; \
+	echo "built helm $(HELM_VERSION) in $$SECONDS s"

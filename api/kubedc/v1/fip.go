@@ -1,0 +1,148 @@
+package v1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// The OvnEip that a FIp may need is called "eip-NAMESPACE-fip-NAME-12345", and an object's name ends at 253 characters; a
+// namespace's at 63. The rule is for new objects, so that an older one can always lose its finalizer.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=fips,singular=fip,scope=Namespaced
+// +kubebuilder:printcolumn:name="Target IP",type=string,JSONPath=`.status.resolvedTargetIP`
+// +kubebuilder:printcolumn:name="External IP",type=string,JSONPath=`.status.externalIP`
+// +kubebuilder:printcolumn:name="VM",type=string,JSONPath=`.status.targetVMInterface.vmName`
+// +kubebuilder:printcolumn:name="Interface",type=string,JSONPath=`.status.targetVMInterface.interfaceName`
+// +kubebuilder:printcolumn:name="Ready",type=boolean,JSONPath=`.status.ready`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:optionalOldSelf=true,fieldPath=".metadata",rule="oldSelf.hasValue() || size(self.metadata.name) <= 175",message="the name becomes part of the name of an OvnEip: choose one of at most 175 characters"
+
+// FIp is an external address for one pod or virtual machine, both ways: what is sent to the external address arrives there,
+// and what it sends comes from the external address. Write it in the namespace of your project.
+type FIp struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// What you want.
+	Spec FIpSpec `json:"spec"`
+
+	// What there is. The controller writes it.
+	// +optional
+	Status FIpStatus `json:"status,omitzero"`
+}
+
+// The type may come and go with eip: then it is about another EIp. While the FIp has an EIp of its own, that one's type is
+// fixed, and so is this.
+//
+// +kubebuilder:validation:XValidation:rule="[self.?ipAddress.orValue('') != '', has(self.vmTarget), has(self.podTarget)].filter(x, x).size() == 1",message="a FIp has exactly one target: write one of ipAddress, vmTarget and podTarget"
+// +kubebuilder:validation:XValidation:rule="self.?eip.orValue('') == '' || self.?externalNetworkType.orValue('') == ''",message="eip and externalNetworkType exclude each other: write eip to use an EIp that you have, or externalNetworkType to get a new one"
+// +kubebuilder:validation:XValidation:rule="self.?eip.orValue('') != '' || oldSelf.?eip.orValue('') != '' || (has(self.externalNetworkType) && self.externalNetworkType != '' ? has(oldSelf.externalNetworkType) && self.externalNetworkType == oldSelf.externalNetworkType : !has(oldSelf.externalNetworkType) || oldSelf.externalNetworkType == '')",message="externalNetworkType can't be changed: make an EIp on the network that you want and name it in eip, or make another FIp",fieldPath=".externalNetworkType",reason=FieldValueForbidden
+
+// FIpSpec is what a FIp should be. Its target may change; the external address stays.
+type FIpSpec struct {
+	// The target by its address inside the project, such as "10.0.0.7".
+	// +optional
+	// +kubebuilder:validation:MaxLength=45
+	// +kubebuilder:validation:XValidation:rule="self == '' || isIP(self)",message="ipAddress must be one address such as 10.0.0.7, without a prefix length: write the address of a pod or virtual machine of this project"
+	IPAddress string `json:"ipAddress,omitempty"`
+
+	// The target as an interface of a virtual machine in this namespace. The FIp follows it when its address changes.
+	// +optional
+	VMTarget *VMTarget `json:"vmTarget,omitempty"`
+
+	// The target as a pod in this namespace. The FIp follows it when it is made again under the same name.
+	// +optional
+	PodTarget *PodTarget `json:"podTarget,omitempty"`
+
+	// The name of an EIp in this namespace that nobody else uses. It may change.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	EIp string `json:"eip,omitempty"`
+
+	// The type of external network from which the FIp takes an address for itself, such as "public"; the address goes with
+	// the FIp. When neither this nor eip is given, the platform's default type is used.
+	// +optional
+	ExternalNetworkType NetworkType `json:"externalNetworkType,omitempty"`
+}
+
+// VMTarget is an interface of a virtual machine.
+type VMTarget struct {
+	// The name of the VirtualMachine or VirtualMachineInstance.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	VMName string `json:"vmName"`
+
+	// The name of its interface. Left out: the first one.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	InterfaceName string `json:"interfaceName,omitempty"`
+}
+
+// PodTarget is a pod.
+type PodTarget struct {
+	// The name of the pod.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	PodName string `json:"podName"`
+}
+
+// FIpStatus is what there is of a FIp.
+type FIpStatus struct {
+	// The name of the EIp that has the external address.
+	// +kubebuilder:default=""
+	EIp string `json:"eip"`
+
+	// The external address.
+	// +kubebuilder:default=""
+	ExternalIP string `json:"externalIP"`
+
+	// The name of the Kube-OVN OvnFip that translates between the two addresses.
+	// +kubebuilder:default=""
+	OvnFip string `json:"ovnFip"`
+
+	// Whether the translation was seen in OVN.
+	// +kubebuilder:default=false
+	Ready bool `json:"ready"`
+
+	// The address inside the project that the target has now.
+	// +optional
+	ResolvedTargetIP string `json:"resolvedTargetIP,omitempty"`
+
+	// The virtual machine's interface that was found for vmTarget.
+	// +optional
+	TargetVMInterface *VMInterface `json:"targetVMInterface,omitempty"`
+
+	// The generation of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Accepted, ResolvedRefs and Programmed. What is false says why and what to do next.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// VMInterface is what was found for a VMTarget.
+type VMInterface struct {
+	// The name of the virtual machine.
+	VMName string `json:"vmName"`
+
+	// The name of the interface.
+	InterfaceName string `json:"interfaceName"`
+
+	// Its address.
+	IPAddress string `json:"ipAddress"`
+
+	// Its MAC address.
+	// +optional
+	MAC string `json:"mac,omitempty"`
+}
+
+// FIpList is a list of FIps.
+//
+// +kubebuilder:object:root=true
+type FIpList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []FIp `json:"items"`
+}

@@ -1,0 +1,29 @@
+// Package v1alpha1 is the kinds that administrators write for the networks outside: ExternalNetwork of the group
+// kube-dc.com.
+//
+// The comments on types and fields are what `kubectl explain` prints. `make generate` makes the deep copies and the
+// CustomResourceDefinitions in config/crd from this package.
+//
+// +kubebuilder:object:generate=true
+// +groupName=kube-dc.com
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is the group and version of the kinds in this package.
+var GroupVersion = schema.GroupVersion{Group: "kube-dc.com", Version: "v1alpha1"}
+
+var schemeBuilder = runtime.NewSchemeBuilder(register)
+
+// AddToScheme makes the kinds of this package known to a scheme.
+var AddToScheme = schemeBuilder.AddToScheme
+
+func register(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion, &ExternalNetwork{}, &ExternalNetworkList{})
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}
