@@ -22,7 +22,10 @@ type Plan interface {
 // Line is one change of a plan.
 type Line struct {
 	Text   string
+	Key    string // of the entry
 	Origin Ref
+	// Removes: something goes. Held: a guard keeps the change from being carried out for now.
+	Removes, Held bool
 }
 
 // Failure is a change that could not be carried out.
@@ -39,18 +42,20 @@ func (f Failure) Error() string { return fmt.Sprintf("%s: %s: %v", f.Scope, f.Ke
 // Unwrap is what went wrong.
 func (f Failure) Unwrap() error { return f.Err }
 
-// Guard is a safety setting: a function over a plan's changes. It returns those that may be carried out.
-type Guard[K Key[K], V Value[V]] func([]Change[K, V]) []Change[K, V]
+// Guard is a safety setting: a function over a plan's changes, with what was observed. It returns those that may be carried
+// out.
+type Guard[K Key[K], V Value[V]] func([]Change[K, V], Set[K, V]) []Change[K, V]
 
 // OnlyGrow keeps what comes and drops what goes. It is in force until everything that decides has been read once: an
 // object that was not seen yet looks like one that was deleted.
-func OnlyGrow[K Key[K], V Value[V]](changes []Change[K, V]) []Change[K, V] {
+func OnlyGrow[K Key[K], V Value[V]](changes []Change[K, V], _ Set[K, V]) []Change[K, V] {
 	return slices.DeleteFunc(slices.Clone(changes), Change[K, V].Removes)
 }
 
 type plan[K Key[K], V Value[V]] struct {
 	target  Target[K, V]
 	changes []Change[K, V]
+	allowed []Change[K, V] // by the guards
 }
 
 // Prepare observes a target and works out what it needs. Nothing is written.
@@ -60,10 +65,11 @@ func Prepare[K Key[K], V Value[V]](ctx context.Context, target Target[K, V], des
 		return nil, fmt.Errorf("observe %s: %w", target.Scope(), err)
 	}
 	changes := Diff(desired, observed)
+	allowed := changes
 	for _, guard := range guards {
-		changes = guard(changes)
+		allowed = guard(allowed, observed)
 	}
-	return &plan[K, V]{target: target, changes: changes}, nil
+	return &plan[K, V]{target: target, changes: changes, allowed: allowed}, nil
 }
 
 // Run carries plans out: first what comes, in the order of the plans, then what goes, in the opposite order. So a new way
@@ -94,18 +100,29 @@ func Print(plans ...Plan) string {
 		}
 		fmt.Fprintf(&out, "%s\n", p.Scope())
 		for _, l := range lines {
-			fmt.Fprintf(&out, "  %s    # %s\n", l.Text, l.Origin)
+			fmt.Fprintf(&out, "  %s    # %s%s\n", l.Text, l.Origin, waits(l))
 		}
 	}
 	return out.String()
 }
 
+func waits(l Line) string {
+	if l.Held {
+		return " (waits)"
+	}
+	return ""
+}
+
 func (p *plan[K, V]) Scope() string { return p.target.Scope() }
 
 func (p *plan[K, V]) Changes() []Line {
+	allowed := make(map[K]bool, len(p.allowed))
+	for _, c := range p.allowed {
+		allowed[c.Key] = true
+	}
 	lines := make([]Line, 0, len(p.changes))
 	for _, c := range p.changes {
-		lines = append(lines, Line{Text: c.String(), Origin: c.Origin})
+		lines = append(lines, Line{Text: c.String(), Key: c.Key.String(), Origin: c.Origin, Removes: c.Removes(), Held: !allowed[c.Key]})
 	}
 	return lines
 }
@@ -119,7 +136,7 @@ func (p *plan[K, V]) shrink(ctx context.Context, held map[Ref]bool) []Failure {
 }
 
 func (p *plan[K, V]) apply(ctx context.Context, chosen func(Change[K, V]) bool) []Failure {
-	batch := slices.DeleteFunc(slices.Clone(p.changes), func(c Change[K, V]) bool { return !chosen(c) })
+	batch := slices.DeleteFunc(slices.Clone(p.allowed), func(c Change[K, V]) bool { return !chosen(c) })
 	if len(batch) == 0 {
 		return nil
 	}

@@ -1,0 +1,94 @@
+// Package compile is every decision: the world of one VPC in, what should be written and what we think of each object out.
+package compile
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/snapshot"
+)
+
+// Shard compiles the world of one VPC. It is total: any world gives an intent and a verdict for each object.
+func Shard(world *snapshot.World) (*intent.Intent, []intent.Verdict) {
+	c := newCompiler(world)
+
+	c.claimProject()     // whose shard this is
+	c.buildProject()     // namespace, VPC, subnet
+	c.allocateEIps()     // each EIp gets a network and an address
+	c.resolveFIps()      // each FIp gets an EIp and a target
+	c.attachNetworks()   // the router gets a port on each network that is used
+	c.leaveByDefault()   // SNAT and the default way out
+	c.translateFIps()    // 1:1 NAT
+	c.returnToNetworks() // replies leave by the network they came from
+	c.unblock()          // what Kube-OVN can't remove by itself
+	c.judgeEIps()        // who holds each EIp
+	c.holdObjects()      // finalizers
+
+	return c.in, c.verdicts()
+}
+
+// compiler is one run: the world, what was decided so far, and the intent that grows from it.
+type compiler struct {
+	w  *snapshot.World
+	in *intent.Intent
+
+	project *project
+	eips    []*eip // in the order in which they are served
+	fips    []*fip
+	others  []intent.Verdict // of Projects that want a shard that is taken
+}
+
+func newCompiler(w *snapshot.World) *compiler {
+	c := &compiler{w: w, in: intent.New()}
+	for _, e := range inOrder(w.EIps, func(e snapshot.EIp) snapshot.Meta { return e.Meta }) {
+		c.eips = append(c.eips, &eip{EIp: e, key: intent.ObjectKey{Kind: intent.EIp, Namespace: e.Namespace, Name: e.Name}})
+	}
+	for _, f := range inOrder(w.FIps, func(f snapshot.FIp) snapshot.Meta { return f.Meta }) {
+		c.fips = append(c.fips, &fip{FIp: f, key: intent.ObjectKey{Kind: intent.FIp, Namespace: f.Namespace, Name: f.Name}})
+	}
+	return c
+}
+
+// inOrder is objects by age, then by name: who came first is served first.
+func inOrder[T any](list []T, meta func(T) snapshot.Meta) []T {
+	return slices.SortedFunc(slices.Values(list), func(a, b T) int {
+		x, y := meta(a), meta(b)
+		return cmp.Or(x.Created.Compare(y.Created), strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Name, y.Name))
+	})
+}
+
+// verdicts is what we think of each object, Projects first.
+func (c *compiler) verdicts() []intent.Verdict {
+	out := slices.Clone(c.others)
+	if c.project != nil {
+		out = append(out, c.project.verdict(c))
+	}
+	for _, e := range c.eips {
+		out = append(out, e.verdict())
+	}
+	for _, f := range c.fips {
+		out = append(out, f.verdict())
+	}
+	slices.SortStableFunc(out, func(a, b intent.Verdict) int { return a.Object.Compare(b.Object) })
+	return out
+}
+
+// deleting is the finding on an object that goes: what was made for it is in force no more, or only until it is removed.
+func deleting(goes bool) intent.Finding {
+	if !goes {
+		return intent.Finding{}
+	}
+	return intent.Finding{Reason: intent.Deleting, Message: "what was made for the object is removed with it"}
+}
+
+// first is the first finding that is not OK.
+func first(findings ...intent.Finding) intent.Finding {
+	for _, f := range findings {
+		if !f.OK() {
+			return f
+		}
+	}
+	return intent.Finding{}
+}

@@ -1,0 +1,361 @@
+package compile
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/kubeovn"
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/state"
+)
+
+// eip is an EIp and what was decided about it.
+type eip struct {
+	snapshot.EIp
+	key                               intent.ObjectKey
+	accepted, resolved, waiting, held intent.Finding
+
+	ovnEip  string             // the OvnEip that has its address
+	on      *snapshot.External // the subnet it is on
+	address netip.Addr         // invalid: none yet
+	holders []intent.ObjectKey
+	made    bool // for a FIp, with which it goes
+	keep    bool // it is being deleted, and has to wait
+}
+
+// wanted says whether its address should be there.
+func (e *eip) wanted() bool {
+	return e.on != nil && e.accepted.OK() && e.resolved.OK() && (!e.Deleting || e.keep)
+}
+
+// allocateEIps decides for each EIp on which subnet its address is. Kube-OVN's IPAM gives the address: it is the only one
+// that gives any, so none is given twice.
+func (c *compiler) allocateEIps() {
+	c.keepHeldEIps()
+	c.makeDefaultEIp()
+	asked := map[netip.Addr]*eip{}
+	for _, e := range c.byPossession() {
+		e.accepted, e.resolved, e.waiting = c.allocate(e, asked)
+		if !e.wanted() || e.Child != "" || c.blank(e.ovnEip) {
+			continue
+		}
+		spec := kubeovn.OvnEipSpec{ExternalSubnet: e.on.Subnet, Type: "nat"}
+		if want := e.want(); want.IsValid() {
+			spec.V4Ip = want.String()
+		}
+		c.in.Object(c.key(intent.OvnEip, e.ovnEip), intent.NewObject(intent.Meta{Labels: ownership.Labels(c.w.Shard)}, spec), e.key.Ref())
+	}
+}
+
+// makeDefaultEIp wants the EIp that stands for the address of the router's port on the default network.
+func (c *compiler) makeDefaultEIp() {
+	if !c.project.alive() || c.project.way == nil || c.w.Namespace.Deleting {
+		return
+	}
+	c.wantEIp(DefaultEIp, "childRef", c.port(c.project.way.Subnet), c.project.ref())
+}
+
+// wantEIp wants an EIp of our own making that says where its address comes from. Nothing in an EIp can be changed: one that
+// says something else has to go first.
+func (c *compiler) wantEIp(name, field, from string, by state.Ref) {
+	key, have := c.inside(intent.EIp, name), c.named(name)
+	if have != nil && c.w.Engine.Objects[key] && from != cmp.Or(have.Child, have.Type) {
+		return
+	}
+	o := intent.NewObject(intent.Meta{Labels: ownership.Labels(c.w.Shard)}, map[string]string{field: from})
+	o.Terminating = have != nil && have.keep // it works as it is, and nothing can be written to it
+	c.in.Object(key, o, by)
+}
+
+// named is the EIp of a name, or nil.
+func (c *compiler) named(name string) *eip {
+	for _, e := range c.eips {
+		if e.Name == name {
+			return e
+		}
+	}
+	return nil
+}
+
+// byPossession is the EIps that have an OvnEip already, then the others: who comes later gets what is left.
+func (c *compiler) byPossession() []*eip {
+	out := slices.Clone(c.eips)
+	slices.SortStableFunc(out, func(a, b *eip) int {
+		switch x, y := c.w.Engine.OvnEips[c.ovnEip(a)].Exists, c.w.Engine.OvnEips[c.ovnEip(b)].Exists; {
+		case x == y:
+			return 0
+		case x:
+			return -1
+		default:
+			return 1
+		}
+	})
+	return out
+}
+
+// ovnEip is the name of the OvnEip that has an EIp's address.
+func (c *compiler) ovnEip(e *eip) string {
+	if e.Child != "" {
+		return e.Child
+	}
+	return "eip-" + e.Namespace + "-" + e.Name
+}
+
+func (c *compiler) allocate(e *eip, asked map[netip.Addr]*eip) (accepted, resolved, waiting intent.Finding) {
+	e.ovnEip = c.ovnEip(e)
+	have := c.w.Engine.OvnEips[e.ovnEip]
+	if have.Ours {
+		e.address = have.Address
+	}
+	if c.lost(e, asked) {
+		e.Remembered = netip.Addr{}
+	}
+	accepted = first(c.member(), malformed(e.Malformed))
+	if !accepted.OK() {
+		return accepted, resolved, waiting
+	}
+	if e.Child != "" {
+		resolved, waiting = c.child(e, have)
+		return accepted, resolved, waiting
+	}
+	if accepted = c.quota(e, have); !accepted.OK() {
+		return accepted, resolved, waiting
+	}
+	var full intent.Finding
+	e.on, resolved, full = c.choose(e, have)
+	if e.on == nil {
+		return accepted, resolved, full
+	}
+	if accepted = c.free(e, asked); !accepted.OK() {
+		return accepted, resolved, waiting
+	}
+	return accepted, resolved, first(full, c.settled(e, have))
+}
+
+// child is an EIp that stands for an OvnEip that is there for another reason. It has to be the project's own: OvnEips have no
+// namespace, and the address of another project would do a tenant no good.
+func (c *compiler) child(e *eip, have snapshot.OvnEip) (resolved, waiting intent.Finding) {
+	if !have.Ours && !c.ownChild(e) {
+		return intent.Finding{Reason: intent.OvnEipNotFound, Message: fmt.Sprintf(
+			"OvnEip %s does not exist in this project; correct spec.childRef", e.Child)}, waiting
+	}
+	if e.on = c.external(have.Subnet); !have.Exists && c.isWayOut(e) {
+		e.on = c.project.way
+	}
+	switch {
+	case !have.Ready && e.on != nil && e.on.Free <= 0:
+		waiting = exhausted([]*snapshot.External{e.on})
+	case !have.Ready:
+		waiting = intent.Finding{Reason: intent.WaitForEngine, Message: fmt.Sprintf("OvnEip %s has no address yet", e.Child)}
+	case !c.connected(have.Subnet):
+		waiting = intent.Finding{Reason: intent.WaitForEngine, Message: fmt.Sprintf("router %s has no port on %s yet", c.w.Shard, have.Subnet)}
+	}
+	return resolved, waiting
+}
+
+// ownChild says whether an EIp stands for the way out, whose OvnEip may not be there yet.
+func (c *compiler) ownChild(e *eip) bool {
+	return c.project.alive() && c.project.way != nil && e.Child == c.port(c.project.way.Subnet)
+}
+
+// member says whether the namespace is that of a project that can have addresses.
+func (c *compiler) member() intent.Finding {
+	switch p := c.project; {
+	case p == nil:
+		return intent.Finding{Reason: intent.NoProject, Message: fmt.Sprintf(
+			"namespace %s belongs to no Project; create this in a project's namespace", c.w.Shard)}
+	case p.Deleting:
+		return intent.Finding{Reason: intent.ProjectDeleting, Message: fmt.Sprintf("%s is being deleted", p.key)}
+	case !p.accepted.OK():
+		return intent.Finding{Reason: intent.ProjectRefused, Message: fmt.Sprintf("%s is not accepted (%s); see its conditions", p.key, p.accepted.Reason)}
+	default:
+		return intent.Finding{}
+	}
+}
+
+func malformed(m snapshot.Malformed) intent.Finding {
+	if m == "" {
+		return intent.Finding{}
+	}
+	return intent.Finding{Reason: intent.Malformed, Message: string(m)}
+}
+
+// quota says whether the project may have one more EIp. The default gateway's does not count, and what is there stays when
+// the quota is lowered.
+func (c *compiler) quota(e *eip, have snapshot.OvnEip) intent.Finding {
+	limit := c.project.Quota
+	if limit == nil {
+		limit = c.w.Namespace.Quota
+	}
+	if limit == nil || (have.Exists && have.Ours) {
+		return intent.Finding{}
+	}
+	used := 0
+	for _, o := range c.eips {
+		if o.ovnEip != "" && o != e && o.Child == "" && o.accepted.OK() {
+			used++
+		}
+	}
+	if used < *limit {
+		return intent.Finding{}
+	}
+	return intent.Finding{Reason: intent.QuotaExceeded, Message: fmt.Sprintf(
+		"the project has %d EIps and may have %d; delete one, or ask the operator to raise the quota", used, *limit)}
+}
+
+// choose is the subnet for an EIp's address: the one it has an address on; the one that has the wanted address; or, of those
+// of the network, the default network's, then one that the router has a port on, then the one with most free addresses.
+func (c *compiler) choose(e *eip, have snapshot.OvnEip) (x *snapshot.External, resolved, waiting intent.Finding) {
+	found, resolved := c.candidates(e)
+	if !resolved.OK() {
+		return nil, resolved, waiting
+	}
+	if x := c.external(have.Subnet); x != nil && have.Exists && (have.Ready || x.Free > 0) {
+		return x, resolved, waiting
+	}
+	if want := e.want(); want.IsValid() {
+		if i := slices.IndexFunc(found, func(x *snapshot.External) bool { return x.Prefix.Contains(want) }); i >= 0 {
+			return found[i], resolved, waiting
+		}
+		return found[0], resolved, waiting
+	}
+	room := slices.DeleteFunc(slices.Clone(found), func(x *snapshot.External) bool { return x.Free <= 0 || (x.Free == 1 && !c.ported(x.Subnet)) })
+	if len(room) == 0 {
+		return nil, resolved, exhausted(found)
+	}
+	return pick(room,
+		func(x *snapshot.External) bool { return c.project.way != nil && x.Subnet == c.project.way.Subnet },
+		func(x *snapshot.External) bool { return c.ported(x.Subnet) },
+	), resolved, waiting
+}
+
+// candidates is the subnets of the network that an EIp names, or of the default type.
+func (c *compiler) candidates(e *eip) ([]*snapshot.External, intent.Finding) {
+	kind, name := "type", e.Type
+	fits := func(x snapshot.External) bool { return x.Type == name }
+	switch {
+	case e.Network != "":
+		kind, name = "name", e.Network
+		fits = func(x snapshot.External) bool { return x.Network == name || x.Subnet == name }
+	case name == "":
+		name = c.defaultType(c.w.Config.DefaultEIpType)
+	}
+	found := c.networks(fits)
+	if len(found) == 0 {
+		return nil, c.noNetwork(kind, name)
+	}
+	usable := slices.DeleteFunc(slices.Clone(found), func(x *snapshot.External) bool { return x.Dual })
+	if len(usable) == 0 {
+		return nil, dual(found[0])
+	}
+	return usable, intent.Finding{}
+}
+
+// defaultType is the type of network for what names none.
+func (c *compiler) defaultType(configured string) string {
+	if configured != "" {
+		return configured
+	}
+	if found := c.networks(func(x snapshot.External) bool { return x.Default }); len(found) > 0 {
+		// by name: the default must not follow the number of free addresses
+		return slices.MinFunc(found, func(a, b *snapshot.External) int { return strings.Compare(a.Subnet, b.Subnet) }).Type
+	}
+	if c.project != nil {
+		return c.project.Network
+	}
+	return ""
+}
+
+// want is the address that an EIp must have: the one it asks for, the one it has, or the one it had.
+func (e *eip) want() netip.Addr {
+	for _, a := range []netip.Addr{e.Address, e.address, e.Remembered} {
+		if a.IsValid() {
+			return a
+		}
+	}
+	return netip.Addr{}
+}
+
+// lost says whether somebody else has the address that an EIp had. It can have another one, unless it asks for that.
+func (c *compiler) lost(e *eip, asked map[netip.Addr]*eip) bool {
+	h, held := c.w.Holders[e.Remembered]
+	return asked[e.Remembered] != nil || (held && h.OvnEip != e.ovnEip)
+}
+
+// free says whether nobody else has the address that an EIp must have.
+func (c *compiler) free(e *eip, asked map[netip.Addr]*eip) intent.Finding {
+	want := e.want()
+	if !want.IsValid() {
+		return intent.Finding{}
+	}
+	if !usable(e.on, want) {
+		return intent.Finding{Reason: intent.AddressOutside, Message: fmt.Sprintf(
+			"%s can't be given by this network, whose subnet %s has %s with gateway %s; ask for another address", want, e.on.Subnet, e.on.Prefix, e.on.Gateway)}
+	}
+	if other := asked[want]; other != nil {
+		return intent.Finding{Reason: intent.AddressTaken, Message: fmt.Sprintf("%s is held by %s; ask for another address, or for any", want, other.key)}
+	}
+	if h, held := c.w.Holders[want]; held && h.OvnEip != e.ovnEip {
+		who := "another project"
+		switch h.Shard {
+		case c.w.Shard:
+			who = "OvnEip " + h.OvnEip + " of this project"
+		case "":
+			who = "an OvnEip that the operator made"
+		}
+		return intent.Finding{Reason: intent.AddressTaken, Message: fmt.Sprintf("%s is held by %s; ask for another address, or for any", want, who)}
+	}
+	asked[want] = e
+	return intent.Finding{}
+}
+
+// usable says whether Kube-OVN's IPAM can give an address of a subnet: not the first and the last one, nor the gateway's.
+func usable(x *snapshot.External, a netip.Addr) bool {
+	within := x.Prefix.Masked()
+	return within.Contains(a) && a != x.Gateway && within.Contains(a.Next()) && within.Contains(a.Prev())
+}
+
+// settled is what an EIp still waits for.
+func (c *compiler) settled(e *eip, have snapshot.OvnEip) intent.Finding {
+	switch {
+	case have.Deleting && !e.Deleting:
+		return intent.Finding{Reason: intent.BeingDeleted, Message: fmt.Sprintf("OvnEip %s is being deleted; it is made again with the same address", e.ovnEip)}
+	case e.on.Free <= 0 && (!have.Ready || !c.w.Engine.OvnEips[c.port(e.on.Subnet)].Ready):
+		return exhausted([]*snapshot.External{e.on})
+	case !have.Ready || !have.Address.IsValid():
+		return intent.Finding{Reason: intent.WaitForEngine, Message: fmt.Sprintf("Kube-OVN has given OvnEip %s no address yet", e.ovnEip)}
+	case !c.connected(e.on.Subnet):
+		return intent.Finding{Reason: intent.WaitForEngine, Message: fmt.Sprintf("router %s has no port on %s yet", c.w.Shard, e.on.Subnet)}
+	default:
+		return intent.Finding{}
+	}
+}
+
+// exhausted is the finding that no subnet has an address left, with their numbers.
+func exhausted(found []*snapshot.External) intent.Finding {
+	var pools []string
+	for _, x := range found {
+		pools = append(pools, fmt.Sprintf("%s: %d free, %d in use", x.Subnet, x.Free, x.Used))
+	}
+	return intent.Finding{Reason: intent.PoolExhausted, Message: fmt.Sprintf(
+		"no address is left (%s); delete an EIp, or ask the operator for another subnet of this type", strings.Join(pools, "; "))}
+}
+
+func (e *eip) verdict() intent.Verdict {
+	facts := intent.EIpFacts{OvnEip: e.ovnEip, Holders: e.holders, Address: e.address, MadeForOwner: e.made}
+	if e.on != nil {
+		facts.Network = e.on.Subnet
+	}
+	if !facts.Address.IsValid() && e.wanted() {
+		facts.Address = e.Remembered // it is being made again; what is not in the status is forgotten
+	}
+	return intent.Verdict{
+		Object: e.key, Generation: e.Generation, Facts: facts,
+		Accepted: e.accepted, Resolved: e.resolved, Waiting: first(deleting(e.Deleting && !e.keep), e.waiting), Held: e.held,
+	}
+}

@@ -1,0 +1,176 @@
+package compile
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/kubeovn"
+	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/state"
+)
+
+// FuzzShard looks for a world that breaks a promise of compile.
+func FuzzShard(f *testing.F) {
+	chance := rand.New(rand.NewPCG(3, 4))
+	for size := range 200 {
+		seed := make([]byte, size)
+		for i := range seed {
+			seed[i] = byte(chance.Uint32())
+		}
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, bytes []byte) {
+		p := promises{T: t, w: worldOf(bytes)}
+		p.in, p.verdicts = Shard(p.w)
+		p.all(bytes)
+	})
+}
+
+// promises are what holds in any world.
+type promises struct {
+	*testing.T
+	w        *snapshot.World
+	in       *intent.Intent
+	verdicts []intent.Verdict
+}
+
+func (p promises) all(bytes []byte) {
+	p.pure(bytes)
+	p.always()
+	p.settles()
+}
+
+// always is what holds at every step.
+func (p promises) always() {
+	p.oneOriginAKey()
+	p.originsAreOurs()
+	p.translationsAreUnique()
+	p.nothingDangles()
+	p.finalizersHold()
+	p.policiesAreOurs()
+	p.verdictsAreComplete()
+	p.statusesAreTrue()
+}
+
+// pure: the same world gives the same, in whatever order it is listed, and stays as it was.
+func (p promises) pure(bytes []byte) {
+	again := worldOf(bytes)
+	if !reflect.DeepEqual(p.w, again) {
+		p.Errorf("the world was changed: %+v, before %+v", p.w, again)
+	}
+	slices.Reverse(again.Projects)
+	slices.Reverse(again.Externals)
+	slices.Reverse(again.EIps)
+	slices.Reverse(again.FIps)
+	if in, verdicts := Shard(again); !reflect.DeepEqual(in, p.in) || !reflect.DeepEqual(verdicts, p.verdicts) {
+		p.Errorf("in another order of lists it gives something else:\n%+v %+v\n%+v %+v", p.in, p.verdicts, in, verdicts)
+	}
+}
+
+func (p promises) oneOriginAKey() {
+	if err := p.in.Err(); err != nil {
+		p.Error(err)
+	}
+}
+
+// objects are the API objects of the shard.
+func objects(w *snapshot.World) map[state.Ref]bool {
+	out := map[state.Ref]bool{}
+	for _, o := range w.Projects {
+		out[state.Ref{Kind: "Project", Namespace: o.Namespace, Name: o.Name}] = true
+	}
+	for _, o := range w.EIps {
+		out[state.Ref{Kind: "EIp", Namespace: o.Namespace, Name: o.Name}] = true
+	}
+	for _, o := range w.FIps {
+		out[state.Ref{Kind: "FIp", Namespace: o.Namespace, Name: o.Name}] = true
+	}
+	return out
+}
+
+func (p promises) originsAreOurs() {
+	known := objects(p.w)
+	origins := map[string]state.Ref{}
+	for key, entry := range p.in.Objects {
+		origins[key.String()] = entry.Origin
+	}
+	for key, entry := range p.in.Elements {
+		origins[key.String()] = entry.Origin
+	}
+	for key, entry := range p.in.Rows {
+		if entry.Origin.Kind != "OvnFip" || !p.w.Engine.OvnFips[entry.Origin.Name].Deleting { // a row that is put back to be deleted
+			origins[key.String()] = entry.Origin
+		}
+	}
+	for key := range p.in.Finalizers {
+		origins["finalizer of "+key.String()] = key.Ref()
+	}
+	for what, by := range origins {
+		if !known[by] {
+			p.Errorf("%s is wanted by %s, which does not exist", what, by)
+		}
+	}
+}
+
+// translationsAreUnique: OVN would take one of two, and nobody could tell which.
+func (p promises) translationsAreUnique() {
+	logical := map[netip.Addr]state.Ref{}
+	for _, entry := range p.in.Rows { // the key of a row is its external address
+		nat, is := entry.Value.(intent.FloatingNAT)
+		if !is || entry.Origin.Kind == "OvnFip" {
+			continue
+		}
+		if other, taken := logical[nat.Logical]; taken {
+			p.Errorf("%s and %s both translate to %s", other, entry.Origin, nat.Logical)
+		}
+		logical[nat.Logical] = entry.Origin
+	}
+	used := map[string]intent.ObjectKey{}
+	for key, entry := range p.in.Objects {
+		if key.Kind != intent.OvnFip {
+			continue
+		}
+		spec := content[kubeovn.OvnFipSpec](entry.Value)
+		for _, what := range []string{spec.OvnEip, spec.V4Ip} {
+			if other, taken := used[what]; taken {
+				p.Errorf("%s and %s both have %s", other, key, what)
+			}
+			used[what] = key
+		}
+	}
+}
+
+// nothingDangles: what an object hangs on is wanted too.
+func (p promises) nothingDangles() {
+	needs := func(by fmt.Stringer, kind intent.Kind, name string) {
+		if _, wanted := p.in.Objects[intent.ObjectKey{Kind: kind, Name: name}]; !wanted {
+			p.Errorf("%s is wanted and %s %s is not", by, kind, name)
+		}
+	}
+	for key, entry := range p.in.Objects {
+		switch key.Kind { // the namespace and addresses outlive a VPC that is made again
+		case intent.Subnet, intent.OvnFip, intent.OvnSnatRule:
+			needs(key, intent.Vpc, shard)
+		}
+		switch key.Kind {
+		case intent.OvnFip:
+			needs(key, intent.OvnEip, content[kubeovn.OvnFipSpec](entry.Value).OvnEip)
+		case intent.OvnSnatRule:
+			needs(key, intent.OvnEip, content[kubeovn.OvnSnatRuleSpec](entry.Value).OvnEip)
+			if p.w.Engine.Subnet.Exists { // else it is made again when Kube-OVN has finished with the old one
+				needs(key, intent.Subnet, shard+"-default")
+			}
+		}
+	}
+	for key := range p.in.Elements {
+		needs(key, intent.Vpc, key.Vpc)
+		if key.List == intent.ExternalSubnets {
+			needs(key, intent.OvnEip, shard+"-"+key.ID)
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package golden
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/status"
+)
+
+// printed is an intent and the statuses that follow from verdicts, as text whose difference a network engineer can review:
+// a line for each entry, with who asked for it.
+func printed(in *intent.Intent, verdicts []intent.Verdict, shard, hide string) string {
+	p := &printer{hide: hide, hidden: map[state.Ref]int{}}
+	section(p, "objects", in.Objects, func(k intent.ObjectKey, o intent.Object) string { return k.String() + object(o) })
+	section(p, "elements of Vpc "+shard, in.Elements, func(k intent.ElementKey, e intent.Element) string {
+		return elsewhere(k.Vpc, shard) + element(k, e)
+	})
+	section(p, "rows of router "+shard, in.Rows, func(k intent.RowKey, r intent.Row) string {
+		return fmt.Sprintf("%s%s %s → %s", elsewhere(k.Router, shard), k.Table, k.ID, r)
+	})
+	p.count()
+	p.line("finalizers")
+	for _, key := range slices.SortedFunc(maps.Keys(in.Finalizers), intent.ObjectKey.Compare) {
+		p.line("  " + key.String())
+	}
+	p.line("status")
+	statuses := status.Render(verdicts, status.Outcome{})
+	for _, key := range slices.SortedFunc(maps.Keys(statuses), intent.ObjectKey.Compare) {
+		p.status(key, statuses[key].Value.Content)
+	}
+	return p.out.String()
+}
+
+type printer struct {
+	out    strings.Builder
+	hide   string
+	hidden map[state.Ref]int
+}
+
+func (p *printer) line(text string) { p.out.WriteString(strings.TrimRight(text, " ") + "\n") }
+
+func section[K state.Key[K], V state.Value[V]](p *printer, title string, set state.Set[K, V], text func(K, V) string) {
+	p.line(title)
+	for _, key := range slices.SortedFunc(maps.Keys(set), K.Compare) {
+		entry := set[key]
+		if entry.Origin.Kind == p.hide {
+			p.hidden[entry.Origin]++
+			continue
+		}
+		p.line(fmt.Sprintf("  %s  # %s", text(key, entry.Value), entry.Origin))
+	}
+}
+
+// count says how much was hidden.
+func (p *printer) count() {
+	for ref, n := range p.hidden {
+		p.line(fmt.Sprintf("and %d more  # %s", n, ref))
+	}
+}
+
+// object is the spec of an object, and its labels but for those that all of our objects have.
+func object(o intent.Object) string {
+	var body struct {
+		Metadata intent.Meta
+		Spec     map[string]any
+	}
+	if err := json.Unmarshal([]byte(o.Content), &body); err != nil {
+		panic(err)
+	}
+	out := ""
+	if !ownership.Ours(body.Metadata.Labels) {
+		out += " NOT OURS"
+	}
+	for _, name := range slices.Sorted(maps.Keys(body.Metadata.Labels)) {
+		if name != ownership.ManagedByLabel && name != ownership.ShardLabel {
+			out += fmt.Sprintf(" %s=%s", name, body.Metadata.Labels[name])
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(body.Spec)) {
+		out += fmt.Sprintf(" %s=%v", name, body.Spec[name])
+	}
+	if o.Terminating {
+		out += " (being deleted)"
+	}
+	return out
+}
+
+// element is an element of a Vpc's list without what its id says already.
+func element(key intent.ElementKey, e intent.Element) string {
+	var body struct{ Action, Policy, NextHopIP string }
+	if json.Unmarshal([]byte(e.Content), &body) != nil { // a plain value
+		return fmt.Sprintf("%s %s", key.List, e.Content)
+	}
+	return fmt.Sprintf("%s %s → %s%s %s", key.List, key.ID, body.Action, body.Policy, body.NextHopIP)
+}
+
+// elsewhere is where an entry is that is not in the shard.
+func elsewhere(where, shard string) string {
+	if where == shard {
+		return ""
+	}
+	return "NOT OURS " + where + " "
+}
+
+// status is the fields of a status, and of its conditions those that are not true.
+func (p *printer) status(key intent.ObjectKey, content string) {
+	body := map[string]any{}
+	if err := json.Unmarshal([]byte(content), &body); err != nil {
+		panic(err)
+	}
+	text := "  " + key.String() + ":"
+	for _, name := range slices.Sorted(maps.Keys(body)) {
+		if name != "conditions" && body[name] != "" {
+			text += fmt.Sprintf(" %s=%v", name, plain(body[name]))
+		}
+	}
+	p.line(text)
+	conditions, _ := body["conditions"].([]any)
+	for _, c := range conditions {
+		c := c.(map[string]any)
+		if c["status"] != "True" && c["reason"] != intent.NotAccepted {
+			p.line(fmt.Sprintf("    %s=%s %s: %s", c["type"], c["status"], c["reason"], c["message"]))
+		}
+	}
+}
+
+// plain is a list of owners as people name them, and everything else as it is.
+func plain(v any) any {
+	list, isList := v.([]any)
+	if !isList {
+		return v
+	}
+	var names []string
+	for _, item := range list {
+		if owner, isOwner := item.(map[string]any); isOwner {
+			names = append(names, fmt.Sprintf("%s %s", owner["type"], owner["ownerRef"]))
+		}
+	}
+	return names
+}

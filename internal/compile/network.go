@@ -1,0 +1,153 @@
+package compile
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/kubeovn"
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/snapshot"
+)
+
+// networks is the external subnets that fit, those with most free addresses first.
+func (c *compiler) networks(fits func(snapshot.External) bool) []*snapshot.External {
+	var out []*snapshot.External
+	for i := range c.w.Externals {
+		if fits(c.w.Externals[i]) {
+			out = append(out, &c.w.Externals[i])
+		}
+	}
+	slices.SortFunc(out, func(a, b *snapshot.External) int {
+		return cmp.Or(cmp.Compare(b.Free, a.Free), strings.Compare(a.Subnet, b.Subnet))
+	})
+	return out
+}
+
+// pick is the first subnet that has the first wish, or else the first that has the second, and so on; or else the first.
+func pick(from []*snapshot.External, wishes ...func(*snapshot.External) bool) *snapshot.External {
+	for _, wish := range wishes {
+		if i := slices.IndexFunc(from, wish); i >= 0 {
+			return from[i]
+		}
+	}
+	return from[0]
+}
+
+// external is the subnet of a name, or nil.
+func (c *compiler) external(subnet string) *snapshot.External {
+	for i := range c.w.Externals {
+		if c.w.Externals[i].Subnet == subnet {
+			return &c.w.Externals[i]
+		}
+	}
+	return nil
+}
+
+func (c *compiler) noNetwork(what, name string) intent.Finding {
+	var known []string
+	for _, x := range c.w.Externals {
+		known = append(known, x.Type)
+	}
+	slices.Sort(known)
+	message := fmt.Sprintf("there is no external network of %s %q", what, name)
+	if known = slices.Compact(known); len(known) > 0 {
+		message += "; use one of the types " + strings.Join(known, ", ") + ", or ask the operator for another"
+	} else {
+		message += "; there is none at all: the operator labels a Kube-OVN Subnet with network.kube-dc.com/external-network-type"
+	}
+	return intent.Finding{Reason: intent.NetworkNotFound, Message: message}
+}
+
+func dual(x *snapshot.External) intent.Finding {
+	return intent.Finding{Reason: intent.NetworkIsDual, Message: fmt.Sprintf(
+		"subnet %s has an IPv6 prefix, and Kube-OVN 1.16 can't connect such a subnet to a VPC; "+
+			"use another network, or ask the operator for a subnet with IPv4 only",
+		x.Subnet)}
+}
+
+// port is the name of the router's port on an external subnet, and of the OvnEip that has its address. Kube-OVN names it.
+func (c *compiler) port(subnet string) string { return c.w.Shard + "-" + subnet }
+
+// ported says whether the router has, or is getting, a port on an external subnet.
+func (c *compiler) ported(subnet string) bool { return c.w.Engine.OvnEips[c.port(subnet)].Exists }
+
+// connected says whether the router's port on an external subnet is in the OVN database.
+func (c *compiler) connected(subnet string) bool {
+	return c.w.Engine.Ports[c.port(subnet)] && c.w.Engine.OvnEips[c.port(subnet)].Ready
+}
+
+// attachNetworks gives the router a port on each external subnet that an address is on. The port's address comes first:
+// Kube-OVN then uses it instead of taking one itself, for which it would stop a worker for a second.
+func (c *compiler) attachNetworks() {
+	if !c.project.alive() || c.vpcLeaves() {
+		return
+	}
+	by := c.project.ref()
+	for _, x := range c.used() {
+		if c.blank(c.port(x.Subnet)) {
+			continue
+		}
+		eip := c.w.Engine.OvnEips[c.port(x.Subnet)]
+		spec := kubeovn.OvnEipSpec{ExternalSubnet: x.Subnet, Type: "lrp"}
+		if address := c.portAddress(x); address.IsValid() {
+			spec.V4Ip = address.String()
+		}
+		c.in.Object(c.key(intent.OvnEip, c.port(x.Subnet)), intent.NewObject(intent.Meta{Labels: ownership.Labels(c.w.Shard)}, spec), by)
+		if eip.Ready && !eip.Deleting && c.w.Engine.Vpc.Exists && !c.skipped(x.Subnet) {
+			key, element := intent.Attached(c.w.Shard, x.Subnet)
+			c.in.Element(key, element, by)
+			key, element = intent.Connected(c.w.Shard)
+			c.in.Element(key, element, by)
+		}
+	}
+}
+
+// portAddress is the address that the router's port on an external subnet must have: the one it has, or, on the way out, the
+// one it had, which others may have in their lists. Invalid: any.
+func (c *compiler) portAddress(x *snapshot.External) netip.Addr {
+	have := c.w.Engine.OvnEips[c.port(x.Subnet)]
+	if e := c.named(DefaultEIp); !have.Address.IsValid() && e != nil && c.isWayOut(e) && e.Child == c.port(x.Subnet) && usable(x, e.Remembered) {
+		return e.Remembered
+	}
+	return have.Address
+}
+
+// blank says whether an OvnEip has to go, so that it can come again. Kube-OVN writes an OvnEip's address into its spec and then
+// copies it from its cache into the status; when the cache is late, the status becomes ready without an address, for ever.
+func (c *compiler) blank(ovnEip string) bool {
+	have := c.w.Engine.OvnEips[ovnEip]
+	return have.Ours && have.Blank
+}
+
+// skipped says whether Kube-OVN takes an external subnet for connected that it has not connected: at the end of its work on a Vpc
+// it notes as connected what the Vpc asks for by then. Such a subnet has to be disconnected, so that it can be connected.
+func (c *compiler) skipped(subnet string) bool {
+	vpc := c.w.Engine.Vpc
+	if c.w.Engine.Ports == nil || c.w.Engine.Ports[c.port(subnet)] || !vpc.Attached[subnet] {
+		return false
+	}
+	return !vpc.Asked[subnet] || (!vpc.Said.IsZero() && c.w.Now.Sub(vpc.Said) > patience)
+}
+
+// used is the external subnets that the router needs a port on.
+func (c *compiler) used() []*snapshot.External {
+	names := map[string]bool{}
+	if c.project.way != nil {
+		names[c.project.way.Subnet] = true
+	}
+	for _, e := range c.eips {
+		if e.wanted() {
+			names[e.on.Subnet] = true
+		}
+	}
+	for _, have := range c.w.Engine.OvnEips {
+		if have.Ours && have.Type == "nat" {
+			names[have.Subnet] = true // an address that is on its way out still needs the port
+		}
+	}
+	return c.networks(func(x snapshot.External) bool { return names[x.Subnet] })
+}

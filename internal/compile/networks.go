@@ -1,0 +1,43 @@
+package compile
+
+import (
+	"fmt"
+
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/snapshot"
+)
+
+// Networks is what we think of each ExternalNetwork. A subnet belongs to the first that names it, by name.
+func Networks(w *snapshot.Networks) []intent.Verdict {
+	var out []intent.Verdict
+	owner := map[string]string{}
+	for _, n := range inOrder(w.Networks, func(n snapshot.Network) snapshot.Meta { return snapshot.Meta{Name: n.Name} }) {
+		v := intent.Verdict{Object: intent.ObjectKey{Kind: intent.ExternalNetwork, Name: n.Name}, Generation: n.Generation}
+		var facts intent.NetworkFacts
+		for _, name := range n.Subnets {
+			x, exists := w.Subnets[name]
+			if other := owner[name]; other != "" {
+				v.Accepted = first(v.Accepted, intent.Finding{Reason: intent.SubnetTaken, Message: fmt.Sprintf(
+					"Subnet %s belongs to ExternalNetwork %s; take it out of one of the two", name, other)})
+				continue
+			}
+			if !exists {
+				v.Resolved = first(v.Resolved, intent.Finding{Reason: intent.SubnetNotFound, Message: fmt.Sprintf(
+					"there is no Subnet %s with an IPv4 prefix and gateway", name)})
+				continue
+			}
+			owner[name] = n.Name
+			if x.Dual {
+				v.Resolved = first(v.Resolved, dual(&x))
+			}
+			if !x.Ready {
+				v.Waiting = first(v.Waiting, intent.Finding{Reason: intent.WaitForEngine, Message: fmt.Sprintf(
+					"Kube-OVN has not made Subnet %s ready yet", name)})
+			}
+			facts.Subnets = append(facts.Subnets, intent.SubnetFacts{Name: name, Prefix: x.Prefix, Gateway: x.Gateway, Free: x.Free, Used: x.Used})
+		}
+		v.Facts = facts
+		out = append(out, v)
+	}
+	return out
+}

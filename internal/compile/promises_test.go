@@ -1,0 +1,109 @@
+package compile
+
+import (
+	"encoding/json"
+	"net/netip"
+	"slices"
+
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/status"
+)
+
+// finalizersHold: an object stays until nothing that was made for it is left, or nobody would remove that.
+func (p promises) finalizersHold() {
+	for key, entry := range p.in.Objects {
+		by := intent.ObjectKey{Kind: intent.Kind(entry.Origin.Kind), Namespace: entry.Origin.Namespace, Name: entry.Origin.Name}
+		if _, held := p.in.Finalizers[by]; !held && key.Kind != intent.EIp { // an EIp of a FIp is known by its labels
+			p.Errorf("%s is wanted for %s, which has no finalizer", key, by)
+		}
+	}
+	hold := func(key intent.ObjectKey, made intent.ObjectKey) {
+		if _, held := p.in.Finalizers[key]; !held && p.w.Engine.Objects[made] {
+			p.Errorf("%s has no finalizer, and %s is there", key, made)
+		}
+	}
+	for _, e := range p.w.EIps {
+		if e.Child == "" {
+			hold(intent.ObjectKey{Kind: intent.EIp, Namespace: shard, Name: e.Name}, intent.ObjectKey{Kind: intent.OvnEip, Name: "eip-" + shard + "-" + e.Name})
+		}
+	}
+	for _, f := range p.w.FIps {
+		hold(intent.ObjectKey{Kind: intent.FIp, Namespace: shard, Name: f.Name}, intent.ObjectKey{Kind: intent.OvnFip, Name: shard + "-" + f.Name})
+	}
+}
+
+// policiesAreOurs: in priorities that we claim, and to somewhere.
+func (p promises) policiesAreOurs() {
+	for key, entry := range p.in.Elements {
+		if key.List != intent.PolicyRoutes {
+			continue
+		}
+		var policy struct {
+			Priority  int
+			NextHopIP netip.Addr
+		}
+		if err := json.Unmarshal([]byte(entry.Value.Content), &policy); err != nil || !policy.NextHopIP.IsValid() || !ownership.Priority(policy.Priority) {
+			p.Errorf("%s %s: %v", key, entry.Value, err)
+		}
+	}
+}
+
+// verdictsAreComplete: one on each object, with its facts, and with reasons that the reference page has.
+func (p promises) verdictsAreComplete() {
+	left := objects(p.w)
+	for _, v := range p.verdicts {
+		if !left[v.Object.Ref()] {
+			p.Errorf("a verdict too many on %s", v.Object)
+		}
+		delete(left, v.Object.Ref())
+		if v.Facts == nil {
+			p.Errorf("no facts about %s", v.Object)
+		}
+		for condition, f := range map[string]intent.Finding{"Accepted": v.Accepted, "ResolvedRefs": v.Resolved, "Programmed": v.Waiting, "Deletable": v.Held} {
+			documented := slices.ContainsFunc(intent.Reasons, func(r intent.ReasonDoc) bool { return r.Condition == condition && r.Reason == f.Reason })
+			if !f.OK() && (!documented || f.Message == "") {
+				p.Errorf("%s: %s is %s, which is not documented or has no message: %q", v.Object, condition, f.Reason, f.Message)
+			}
+		}
+	}
+	for ref := range left {
+		p.Errorf("no verdict on %s", ref)
+	}
+}
+
+// statusesAreTrue: Programmed is true only of what was taken, found, made, and seen.
+func (p promises) statusesAreTrue() {
+	outcome := status.Outcome{Missing: map[state.Ref][]string{}, Failed: map[state.Ref][]string{}}
+	for i, v := range p.verdicts {
+		switch i % 3 {
+		case 1:
+			outcome.Missing[v.Object.Ref()] = []string{"+ a row"}
+		case 2:
+			outcome.Failed[v.Object.Ref()] = []string{"a write was refused"}
+		}
+	}
+	statuses := status.Render(p.verdicts, outcome)
+	if len(statuses) != len(p.verdicts) {
+		p.Errorf("%d statuses for %d verdicts", len(statuses), len(p.verdicts))
+	}
+	for i, v := range p.verdicts {
+		var got struct {
+			Ready      bool
+			Conditions []struct{ Type, Status, Reason string }
+		}
+		if err := json.Unmarshal([]byte(statuses[v.Object].Value.Content), &got); err != nil {
+			p.Errorf("%s: %v", v.Object, err)
+		}
+		for _, c := range got.Conditions {
+			if c.Type == kubedcv1.ConditionProgrammed && (c.Status == "True") != (v.OK() && i%3 == 0) {
+				p.Errorf("%s: Programmed is %s with %+v", v.Object, c.Status, v)
+			}
+		}
+		if got.Ready != (v.OK() && i%3 == 0) {
+			p.Errorf("%s: ready is %t with %+v", v.Object, got.Ready, v)
+		}
+	}
+}

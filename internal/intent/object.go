@@ -1,0 +1,196 @@
+package intent
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/state"
+)
+
+// Kind is a kind of Kubernetes object that we write.
+type Kind string
+
+// The kinds, in the order in which they are made; they go in the opposite order.
+const (
+	Project     Kind = "Project"
+	Namespace   Kind = "Namespace"
+	Vpc         Kind = "Vpc"
+	Subnet      Kind = "Subnet"
+	Attachment  Kind = "NetworkAttachmentDefinition"
+	OvnEip      Kind = "OvnEip"
+	EIp         Kind = "EIp"
+	OvnSnatRule Kind = "OvnSnatRule"
+	OvnFip      Kind = "OvnFip"
+	FIp         Kind = "FIp"
+
+	ExternalNetwork Kind = "ExternalNetwork"
+)
+
+// Kinds is the order in which objects are made.
+var Kinds = []Kind{Project, Namespace, Vpc, Subnet, Attachment, OvnEip, EIp, OvnSnatRule, OvnFip, FIp, ExternalNetwork}
+
+// ObjectKey names a Kubernetes object.
+type ObjectKey struct {
+	Kind            Kind
+	Namespace, Name string
+}
+
+// Compare orders keys by the order of making, then by name.
+func (k ObjectKey) Compare(o ObjectKey) int {
+	return cmp.Or(
+		cmp.Compare(slices.Index(Kinds, k.Kind), slices.Index(Kinds, o.Kind)),
+		cmp.Compare(k.Namespace, o.Namespace),
+		cmp.Compare(k.Name, o.Name))
+}
+
+// String is the object as people name it.
+func (k ObjectKey) String() string { return k.Ref().String() }
+
+// Ref is the object as an origin.
+func (k ObjectKey) Ref() state.Ref {
+	return state.Ref{Kind: string(k.Kind), Namespace: k.Namespace, Name: k.Name}
+}
+
+// Object is what we want of a Kubernetes object: the fields that we set, and no others.
+type Object struct {
+	// Content is those fields as JSON with sorted keys, so that equal objects are equal strings.
+	Content string
+	// Terminating is an object that somebody has deleted and that is not gone yet. Nothing can be written to it.
+	Terminating bool
+	// Needs are the objects that must not go before this one. Observed, never compared.
+	Needs []ObjectKey
+	// Untaken is when an object was made that Kube-OVN reads once and has not finished with; zero: it has. Observed, never
+	// compared.
+	Untaken time.Time
+}
+
+// Equal compares content.
+func (o Object) Equal(p Object) bool { return o.Content == p.Content && o.Terminating == p.Terminating }
+
+// String is the spec, for people; an object without one is its metadata.
+func (o Object) String() string {
+	text := o.Content
+	var body struct{ Spec json.RawMessage }
+	if err := json.Unmarshal([]byte(o.Content), &body); err == nil && body.Spec != nil {
+		text = string(body.Spec)
+	}
+	if o.Terminating {
+		text += " (being deleted)"
+	}
+	return text
+}
+
+// Meta is what we set of an object's metadata.
+type Meta struct {
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// NewObject is an object with the given metadata and spec. A nil spec is left out.
+func NewObject(meta Meta, spec any) Object {
+	body := map[string]any{"metadata": meta}
+	if spec != nil {
+		body["spec"] = spec
+	}
+	return Object{Content: Canonical(body)}
+}
+
+// Canonical is a value as JSON in normal form: sorted keys, no empty maps and lists.
+func Canonical(v any) string {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("a value of our own can't be written as JSON: %v", err))
+	}
+	var plain any
+	if err := json.Unmarshal(raw, &plain); err != nil {
+		panic(fmt.Sprintf("JSON that was just written can't be read: %v", err))
+	}
+	var out strings.Builder
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false) // people read it
+	if err := encoder.Encode(prune(plain)); err != nil {
+		panic(fmt.Sprintf("a plain value can't be written as JSON: %v", err))
+	}
+	return strings.TrimSuffix(out.String(), "\n")
+}
+
+// prune drops what is empty: the API server and typed clients disagree on whether an empty list is there.
+func prune(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, inner := range v {
+			if inner = prune(inner); empty(inner) {
+				delete(v, key)
+			}
+		}
+	case []any:
+		for i := range v {
+			v[i] = prune(v[i])
+		}
+	}
+	return v
+}
+
+func empty(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		return len(v) == 0
+	case []any:
+		return len(v) == 0
+	default:
+		return false
+	}
+}
+
+// Finalizer is the fact that an object can't go without us.
+type Finalizer struct{}
+
+// Equal holds always: there is only one.
+func (Finalizer) Equal(Finalizer) bool { return true }
+
+// String is empty: the key says it all.
+func (Finalizer) String() string { return "finalizer" }
+
+// AfterUsers is a guard: an object goes only when no object that needs it is left. Kube-OVN refuses other orders, some of
+// them for ever (a SNAT rule that outlives its VPC keeps its finalizer).
+//
+// A namespace needs its VPC because its pods do. As long as it stays, a VPC without pods may go and come again.
+func AfterUsers(changes []state.Change[ObjectKey, Object], observed state.Set[ObjectKey, Object]) []state.Change[ObjectKey, Object] {
+	goes := map[ObjectKey]bool{}
+	for _, c := range changes {
+		goes[c.Key] = c.Removes() || c.Before != nil && c.Before.Terminating
+	}
+	needed := map[ObjectKey]bool{}
+	for user, entry := range observed {
+		if user.Kind == Namespace && !goes[user] {
+			continue
+		}
+		for _, key := range entry.Value.Needs {
+			needed[key] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(changes), func(c state.Change[ObjectKey, Object]) bool {
+		return c.Removes() && needed[c.Key]
+	})
+}
+
+// untakenLimit is how long Kube-OVN may take for an object before it is deleted all the same.
+const untakenLimit = 10 * time.Second
+
+// OnceTaken is a guard: an object that Kube-OVN reads once is not deleted while it is being read. Kube-OVN would go on with it
+// after its end: it would make an OvnEip of the same name again that nobody asked for, keep an address in its IPAM, or leave a
+// NAT row behind.
+func OnceTaken(now time.Time) state.Guard[ObjectKey, Object] {
+	return func(changes []state.Change[ObjectKey, Object], observed state.Set[ObjectKey, Object]) []state.Change[ObjectKey, Object] {
+		return slices.DeleteFunc(slices.Clone(changes), func(c state.Change[ObjectKey, Object]) bool {
+			made := observed[c.Key].Value.Untaken
+			return !made.IsZero() && now.Sub(made) < untakenLimit
+		})
+	}
+}

@@ -1,0 +1,104 @@
+package intent
+
+import "slices"
+
+// Reasons of conditions and events. The reference page is made from Reasons below.
+const (
+	// Accepted
+	Accepted        = "Accepted"
+	Malformed       = "Malformed"
+	NameTaken       = "NameTaken"
+	NamespaceTaken  = "NamespaceTaken"
+	NoProject       = "NoProject"
+	ProjectRefused  = "ProjectRefused"
+	QuotaExceeded   = "QuotaExceeded"
+	AddressTaken    = "AddressTaken"
+	AddressOutside  = "AddressOutsideNetwork"
+	EIpTaken        = "EIpTaken"
+	TargetTaken     = "TargetTaken"
+	TargetOutside   = "TargetOutsideProject"
+	SubnetTaken     = "SubnetTaken"
+	ProjectDeleting = "ProjectDeleting"
+
+	// ResolvedRefs
+	Resolved        = "ResolvedRefs"
+	NetworkNotFound = "NetworkNotFound"
+	SubnetNotFound  = "SubnetNotFound"
+	NetworkIsDual   = "NetworkNotSupported"
+	EIpNotFound     = "EIpNotFound"
+	OvnEipNotFound  = "OvnEipNotFound"
+	PodNotFound     = "PodNotFound"
+	VMNotFound      = "VMNotFound"
+	NoAddressYet    = "TargetHasNoAddress"
+
+	// Programmed
+	Programmed    = "Programmed"
+	NotAccepted   = "NotAccepted"
+	Programming   = "Programming"
+	WriteFailed   = "WriteFailed"
+	PoolExhausted = "PoolExhausted"
+	WaitForEngine = "WaitingForEngine"
+	WaitForEIp    = "WaitingForEIp"
+	BeingDeleted  = "BeingDeleted"
+	Deleting      = "Deleting"
+
+	// Deletable
+	InUse   = "InUse"
+	Cleanup = "CleaningUp"
+)
+
+// Passing says whether a reason is a stage that every object goes through: worth a condition, not an event.
+func Passing(reason string) bool {
+	return slices.Contains([]string{Programming, WaitForEngine, WaitForEIp, NotAccepted, Deleting, ProjectDeleting, Cleanup, Accepted, Resolved}, reason)
+}
+
+// ReasonDoc is what a reason means and what to do about it.
+type ReasonDoc struct{ Condition, Reason, Meaning, Next string }
+
+// Reasons is every reason, by condition.
+var Reasons = []ReasonDoc{
+	{"Accepted", Accepted, "The object is well-formed and allowed.", "Nothing."},
+	{"Accepted", Malformed, "A field can't be read.", "Correct the field that the message names."},
+	{"Accepted", NameTaken, "Another Project gives the same namespace name.", "Choose another name for the younger Project."},
+	{"Accepted", NamespaceTaken, "A namespace with the project's name exists and is not the project's.", "Choose another name, or delete the namespace."},
+	{"Accepted", NoProject, "The namespace belongs to no Project.", "Create the object in a project's namespace."},
+	{"Accepted", ProjectRefused, "The Project of this namespace is not accepted.", "Look at the Project's conditions."},
+	{"Accepted", ProjectDeleting, "The Project of this namespace is being deleted.", "Nothing; the object goes with it."},
+	{"Accepted", QuotaExceeded, "The project has as many EIps as it may have.", "Delete an EIp, or ask the operator for a higher quota."},
+	{"Accepted", AddressTaken, "The address is held by somebody else.", "Ask for another address, or for any."},
+	{"Accepted", AddressOutside, "The address lies in no subnet of the network.", "Ask for an address of the prefixes that the message names."},
+	{"Accepted", EIpTaken, "The EIp is held by somebody else.", "Use another EIp, or release this one."},
+	{"Accepted", TargetTaken, "Another FIp leads to the same target.", "Delete one of the two."},
+	{"Accepted", TargetOutside, "The target address is not in the project's subnet.", "Use an address of the project."},
+	{"Accepted", SubnetTaken, "Another ExternalNetwork has the Subnet.", "Take it out of one of the two."},
+	{"ResolvedRefs", Resolved, "Everything that the object names exists.", "Nothing."},
+	{"ResolvedRefs", NetworkNotFound, "There is no external network of that type or name.", "Use one that the message names, or ask the operator."},
+	{"ResolvedRefs", NetworkIsDual, "The network's subnet has IPv6, which Kube-OVN 1.16 can't connect to a VPC.", "Use an IPv4 subnet for the network."},
+	{"ResolvedRefs", SubnetNotFound, "A Subnet that the ExternalNetwork names does not exist.", "Create it, or name another."},
+	{"ResolvedRefs", EIpNotFound, "The EIp does not exist.", "Create it, or name another."},
+	{"ResolvedRefs", OvnEipNotFound, "The OvnEip that childRef names does not exist in this project.", "Correct childRef."},
+	{"ResolvedRefs", PodNotFound, "The pod does not exist.", "Create it; the floating IP follows."},
+	{"ResolvedRefs", VMNotFound, "The virtual machine is not running, or has no such interface.", "Start it; the floating IP follows."},
+	{"ResolvedRefs", NoAddressYet, "The target has no address yet.", "Wait; the floating IP follows."},
+	{"Programmed", Programmed, "Everything is observed in Kubernetes and in the OVN northbound database.", "Nothing."},
+	{"Programmed", NotAccepted, "Nothing is written for an object that is not accepted or not resolved.", "Look at the other conditions."},
+	{"Programmed", Programming, "What was written is not observed yet.", "Wait a second; if it stays, look at Kube-OVN's controller."},
+	{"Programmed", WriteFailed, "A write was refused.", "The message has the refusal; it is tried again."},
+	{"Programmed", PoolExhausted, "No subnet of the network has a free address.", "Delete an EIp, or ask the operator for another subnet."},
+	{"Programmed", WaitForEngine, "Kube-OVN has not done its part yet.", "Wait; if it stays, look at the object that the message names."},
+	{"Programmed", WaitForEIp, "The EIp has no address yet.", "Look at the EIp's conditions."},
+	{"Programmed", BeingDeleted, "Somebody deletes an object that is needed. It is made again when it is gone.", "Wait, or remove what keeps the object."},
+	{"Programmed", Deleting, "The object is being deleted, and with it what was made for it.", "Nothing; while it waits, Deletable says for what."},
+	{"Deletable", InUse, "The object is being deleted and is still used.", "Delete what uses it, or let it use something else."},
+	{"Deletable", Cleanup, "What was made for the object is being removed.", "Wait; if it stays, look at the object that the message names."},
+}
+
+// Meaning is what a reason means, in a sentence.
+func Meaning(reason string) string {
+	for _, r := range Reasons {
+		if r.Reason == reason {
+			return r.Meaning
+		}
+	}
+	return ""
+}

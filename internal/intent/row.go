@@ -1,0 +1,150 @@
+package intent
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/sallyport/sallyport/internal/state"
+)
+
+// RowKey names a row of the OVN northbound database by what makes it unique there, not by its UUID.
+type RowKey struct {
+	Table  string
+	Router string // whose row it is
+	ID     string // unique in the table and router
+}
+
+// tables is the order in which rows are made.
+var tables = []string{"Logical_Router_Port", "Static_MAC_Binding", "NAT", "Logical_Router_Policy"}
+
+// Compare orders keys by the order of making, then by router and id.
+func (k RowKey) Compare(o RowKey) int {
+	return cmp.Or(
+		cmp.Compare(slices.Index(tables, k.Table), slices.Index(tables, o.Table)),
+		cmp.Compare(k.Router, o.Router),
+		cmp.Compare(k.ID, o.ID))
+}
+
+// String is where the row is.
+func (k RowKey) String() string { return fmt.Sprintf("%s %s [%s]", k.Table, k.Router, k.ID) }
+
+// Row is one row of the OVN northbound database, in normal form: one of the types below.
+type Row interface {
+	// Key is where the row is, on a router.
+	Key(router string) RowKey
+	Equal(Row) bool
+	String() string
+}
+
+// RouterPort is a port of a router that is linked to another router port.
+type RouterPort struct {
+	Name    string
+	MAC     string
+	Network netip.Prefix
+	Peer    string
+	// Table is the routing table for what comes in by this port; empty: the main one.
+	Table string
+}
+
+// Key is the port's name.
+func (p RouterPort) Key(router string) RowKey { return RowKey{"Logical_Router_Port", router, p.Name} }
+
+// Equal compares all.
+func (p RouterPort) Equal(o Row) bool { return Row(p) == o }
+
+func (p RouterPort) String() string {
+	return fmt.Sprintf("%s %s peer=%s table=%q", p.MAC, p.Network, p.Peer, p.Table)
+}
+
+// MACBinding is the MAC address of a next hop on a router port, so that nobody has to ask for it.
+type MACBinding struct {
+	Port    string
+	Address netip.Addr
+	MAC     string
+}
+
+// Key is port and address.
+func (b MACBinding) Key(router string) RowKey {
+	return RowKey{"Static_MAC_Binding", router, b.Port + " " + b.Address.String()}
+}
+
+// Equal compares all.
+func (b MACBinding) Equal(o Row) bool { return Row(b) == o }
+
+func (b MACBinding) String() string { return b.MAC }
+
+// FloatingNAT is the 1:1 translation of a floating IP. Kube-OVN makes it from an OvnFip and never looks at it again.
+type FloatingNAT struct {
+	External, Logical netip.Addr
+}
+
+// Key is the external address.
+func (n FloatingNAT) Key(router string) RowKey {
+	return RowKey{"NAT", router, "dnat_and_snat " + n.External.String()}
+}
+
+// Equal compares all.
+func (n FloatingNAT) Equal(o Row) bool { return Row(n) == o }
+
+func (n FloatingNAT) String() string { return n.Logical.String() }
+
+// SourceNAT is the translation of what leaves a subnet. Kube-OVN makes it from an OvnSnatRule and never looks at it again.
+type SourceNAT struct {
+	External netip.Addr
+	Logical  netip.Prefix
+}
+
+// Key is the translated prefix: OVN looks for the longest one.
+func (n SourceNAT) Key(router string) RowKey {
+	return RowKey{"NAT", router, "snat " + n.Logical.String()}
+}
+
+// Equal compares all.
+func (n SourceNAT) Equal(o Row) bool { return Row(n) == o }
+
+func (n SourceNAT) String() string { return n.External.String() }
+
+// RouterPolicy is a router policy. Kube-OVN makes it from an element of a Vpc's policyRoutes.
+type RouterPolicy struct {
+	Priority int
+	Match    string
+	NextHop  netip.Addr
+}
+
+// Key is priority and match.
+func (p RouterPolicy) Key(router string) RowKey {
+	return RowKey{"Logical_Router_Policy", router, fmt.Sprintf("%d %s", p.Priority, p.Match)}
+}
+
+// Equal compares all.
+func (p RouterPolicy) Equal(o Row) bool { return Row(p) == o }
+
+func (p RouterPolicy) String() string { return "reroute " + p.NextHop.String() }
+
+// Remainder is a row that Kube-OVN has left behind of a VPC that is gone. It is never wanted.
+type Remainder struct{ Table, Name string }
+
+// Key is the row's name.
+func (r Remainder) Key(router string) RowKey { return RowKey{r.Table, router, r.Name} }
+
+// Equal compares all.
+func (r Remainder) Equal(o Row) bool { return Row(r) == o }
+
+func (r Remainder) String() string { return "left behind" }
+
+// OnlyOurs is a guard: a row that does not say it is ours is put back when it is missing, and never taken away. Those are
+// the rows that Kube-OVN makes for an object or an element of ours.
+func OnlyOurs(changes []state.Change[RowKey, Row], _ state.Set[RowKey, Row]) []state.Change[RowKey, Row] {
+	return slices.DeleteFunc(slices.Clone(changes), func(c state.Change[RowKey, Row]) bool {
+		return c.Removes() && c.Origin == (state.Ref{})
+	})
+}
+
+// MAC is an address that is derived from words, locally administered: the same words give the same address.
+func MAC(words ...string) string {
+	sum := digest(strings.Join(words, "\x00"))
+	return fmt.Sprintf("0a:%02x:%02x:%02x:%02x:%02x", sum[0], sum[1], sum[2], sum[3], sum[4])
+}

@@ -1,0 +1,70 @@
+package intent
+
+import "net/netip"
+
+// Finding is why something is not as it should be. The zero value says that all is well.
+type Finding struct{ Reason, Message string }
+
+// OK says whether all is well.
+func (f Finding) OK() bool { return f.Reason == "" }
+
+// Verdict is what compile thinks of one API object.
+type Verdict struct {
+	Object     ObjectKey
+	Generation int64
+	// Accepted: we took it. Resolved: what it names exists. Waiting: why its intent is not complete yet.
+	Accepted, Resolved, Waiting Finding
+	// Held is why its deletion has to wait. Only for objects that are being deleted.
+	Held Finding
+	// Facts are the fields of its status that are not conditions: a ProjectFacts, EIpFacts, FIpFacts or NetworkFacts.
+	Facts any
+}
+
+// OK says whether nothing stands in the way.
+func (v Verdict) OK() bool { return v.Accepted.OK() && v.Resolved.OK() && v.Waiting.OK() }
+
+// ProjectFacts is the status of a Project.
+type ProjectFacts struct {
+	Namespace, Vpc, Subnet string
+	ExternalIP             netip.Addr
+	EIpsUsed               int
+}
+
+// EIpFacts is the status of an EIp.
+type EIpFacts struct {
+	Address netip.Addr
+	OvnEip  string
+	Network string      // the external subnet it is on
+	Holders []ObjectKey // who uses it
+	// MadeForOwner: a FIp or Service made it for itself, and it goes with its owner.
+	MadeForOwner bool
+}
+
+// FIpFacts is the status of a FIp.
+type FIpFacts struct {
+	EIp      string
+	External netip.Addr
+	OvnFip   string
+	Target   netip.Addr
+	VM       *VMInterface
+}
+
+// NetworkFacts is the status of an ExternalNetwork.
+type NetworkFacts struct{ Subnets []SubnetFacts }
+
+// SubnetFacts is how many addresses a subnet of an external network has.
+type SubnetFacts struct {
+	Name       string
+	Prefix     netip.Prefix
+	Gateway    netip.Addr
+	Free, Used int
+}
+
+// VMInterface is the interface of a virtual machine that a floating IP leads to.
+type VMInterface struct {
+	VM        string
+	Interface string // as the virtual machine's spec calls it
+	InGuest   string // as the guest calls it
+	MAC       string
+	Address   netip.Addr // IPv4
+}

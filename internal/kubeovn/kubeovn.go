@@ -1,0 +1,141 @@
+// Package kubeovn is the few fields of Kube-OVN's objects that we read or write.
+//
+// What we want is written from the same types as what is there is read into, so both have one form as JSON. That is also why
+// every field is left out when it is empty: Kube-OVN fills such fields in, and then they are its own.
+package kubeovn
+
+// Ready is the condition of a Subnet that Kube-OVN has finished.
+const Ready = "Ready"
+
+// VpcSpec is a router with its shared lists.
+type VpcSpec struct {
+	Namespaces           []string      `json:"namespaces,omitempty"`
+	EnableExternal       bool          `json:"enableExternal,omitempty"`
+	ExtraExternalSubnets []string      `json:"extraExternalSubnets,omitempty"`
+	StaticRoutes         []StaticRoute `json:"staticRoutes,omitempty"`
+	PolicyRoutes         []PolicyRoute `json:"policyRoutes,omitempty"`
+}
+
+// StaticRoute is an element of a Vpc's staticRoutes.
+type StaticRoute struct {
+	Policy     string `json:"policy,omitempty"`
+	CIDR       string `json:"cidr,omitempty"`
+	NextHopIP  string `json:"nextHopIP,omitempty"`
+	ECMPMode   string `json:"ecmpMode,omitempty"`
+	BfdID      string `json:"bfdId,omitempty"`
+	RouteTable string `json:"routeTable,omitempty"`
+}
+
+// PolicyRoute is an element of a Vpc's policyRoutes.
+type PolicyRoute struct {
+	Priority  int    `json:"priority,omitempty"`
+	Match     string `json:"match,omitempty"`
+	Action    string `json:"action,omitempty"`
+	NextHopIP string `json:"nextHopIP,omitempty"`
+}
+
+// VpcStatus is what Kube-OVN made of a Vpc. Standby means, against its name, that the router exists.
+type VpcStatus struct {
+	Standby              bool     `json:"standby,omitempty"`
+	Router               string   `json:"router,omitempty"`
+	EnableExternal       bool     `json:"enableExternal,omitempty"`
+	ExtraExternalSubnets []string `json:"extraExternalSubnets,omitempty"`
+	Subnets              []string `json:"subnets,omitempty"`
+}
+
+// SubnetSpec is a logical switch with its addresses. In a Subnet for two families, CIDRBlock and Gateway are lists with commas.
+type SubnetSpec struct {
+	Vpc        string   `json:"vpc,omitempty"`
+	Protocol   string   `json:"protocol,omitempty"`
+	CIDRBlock  string   `json:"cidrBlock,omitempty"`
+	Gateway    string   `json:"gateway,omitempty"`
+	ExcludeIps []string `json:"excludeIps,omitempty"`
+	Namespaces []string `json:"namespaces,omitempty"`
+	Provider   string   `json:"provider,omitempty"`
+	Vlan       string   `json:"vlan,omitempty"`
+}
+
+// SubnetStatus is how many addresses are left. They are numbers of any size, and of more than 64 bits for IPv6.
+type SubnetStatus struct {
+	Conditions     []Condition `json:"conditions,omitempty"`
+	V4AvailableIPs float64     `json:"v4availableIPs,omitempty"`
+	V4UsingIPs     float64     `json:"v4usingIPs,omitempty"`
+	V6AvailableIPs float64     `json:"v6availableIPs,omitempty"`
+	V6UsingIPs     float64     `json:"v6usingIPs,omitempty"`
+}
+
+// IsReady says whether Kube-OVN has made the logical switch.
+func (s SubnetStatus) IsReady() bool {
+	for _, c := range s.Conditions {
+		if c.Type == Ready {
+			return c.Status == "True"
+		}
+	}
+	return false
+}
+
+// Condition is one condition of a Subnet.
+type Condition struct {
+	Type    string `json:"type,omitempty"`
+	Status  string `json:"status,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// OvnEipSpec is an external address. Type is nat or lrp: the address of a router port.
+type OvnEipSpec struct {
+	ExternalSubnet string `json:"externalSubnet,omitempty"`
+	V4Ip           string `json:"v4Ip,omitempty"`
+	V6Ip           string `json:"v6Ip,omitempty"`
+	MacAddress     string `json:"macAddress,omitempty"`
+	Type           string `json:"type,omitempty"`
+}
+
+// OvnEipStatus is the address that was given. Nat lists what uses it, with commas: fip, snat, dnat.
+type OvnEipStatus struct {
+	Ready      bool   `json:"ready,omitempty"`
+	V4Ip       string `json:"v4Ip,omitempty"`
+	V6Ip       string `json:"v6Ip,omitempty"`
+	MacAddress string `json:"macAddress,omitempty"`
+	Type       string `json:"type,omitempty"`
+	Nat        string `json:"nat,omitempty"`
+}
+
+// OvnFipSpec is a 1:1 translation. With vpc and an address it does not matter to Kube-OVN whose address that is.
+type OvnFipSpec struct {
+	OvnEip string `json:"ovnEip,omitempty"`
+	Vpc    string `json:"vpc,omitempty"`
+	V4Ip   string `json:"v4Ip,omitempty"`
+	V6Ip   string `json:"v6Ip,omitempty"`
+}
+
+// OvnFipStatus is the translation as Kube-OVN wrote it to OVN, once.
+type OvnFipStatus struct {
+	Ready bool   `json:"ready,omitempty"`
+	Vpc   string `json:"vpc,omitempty"`
+	V4Eip string `json:"v4Eip,omitempty"`
+	V6Eip string `json:"v6Eip,omitempty"`
+	V4Ip  string `json:"v4Ip,omitempty"`
+	V6Ip  string `json:"v6Ip,omitempty"`
+}
+
+// OvnSnatRuleSpec is the translation of what leaves a subnet.
+type OvnSnatRuleSpec struct {
+	OvnEip    string `json:"ovnEip,omitempty"`
+	VpcSubnet string `json:"vpcSubnet,omitempty"`
+}
+
+// OvnSnatRuleStatus is the translation as Kube-OVN wrote it to OVN, once.
+type OvnSnatRuleStatus struct {
+	Ready    bool   `json:"ready,omitempty"`
+	Vpc      string `json:"vpc,omitempty"`
+	V4Eip    string `json:"v4Eip,omitempty"`
+	V6Eip    string `json:"v6Eip,omitempty"`
+	V4IpCidr string `json:"v4IpCidr,omitempty"`
+	V6IpCidr string `json:"v6IpCidr,omitempty"`
+}
+
+// AttachmentSpec is a NetworkAttachmentDefinition: a CNI configuration as JSON text.
+type AttachmentSpec struct {
+	Config string `json:"config,omitempty"`
+}

@@ -1,0 +1,183 @@
+// Package snapshot is the world of one shard as a value: everything that decides about one VPC, parsed, and nothing else.
+package snapshot
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/intent"
+)
+
+// World is everything that decides about one VPC. Lists are in no particular order; compile sorts what it depends on.
+type World struct {
+	// Shard is the name of the VPC, of its router and of its namespace.
+	Shard  string
+	Config Config
+	Now    time.Time
+
+	// Projects are those whose names give this shard. More than one is a clash of names.
+	Projects  []Project
+	Namespace Namespace
+	EIps      []EIp
+	FIps      []FIp
+
+	// Externals are the subnets of all external networks.
+	Externals []External
+	// Pods and VMs are the targets that the shard's FIps name. An absent one does not exist.
+	Pods map[string][]netip.Addr
+	VMs  map[string][]intent.VMInterface
+
+	// Engine is what Kube-OVN made of our objects.
+	Engine Engine
+	// Holders says who has an address that one of the shard's EIps asks for: the name of an OvnEip.
+	Holders map[netip.Addr]Holder
+}
+
+// Config is what the operator chose for all projects.
+type Config struct {
+	// DefaultEIpType and DefaultFIpType are the network types of EIps and FIps that name none; empty: the type of the
+	// default external network.
+	DefaultEIpType, DefaultFIpType string
+}
+
+// Meta is what all API objects have.
+type Meta struct {
+	Namespace, Name, UID string
+	Generation           int64
+	Created              time.Time
+	Deleting             bool
+	// Since is when it was deleted.
+	Since time.Time
+}
+
+// Project is a tenant's request for a VPC.
+type Project struct {
+	Meta
+	Prefixes []netip.Prefix // of the pods: one, or one of each family
+	Gateways []netip.Addr   // one of a prefix; none: its first address
+	Network  string         // type of the default network
+	Quota    *int           // EIps; nil: as many as there are
+	Malformed
+}
+
+// EIp is a request for an external address.
+type EIp struct {
+	Meta
+	Type    string     // network by type
+	Network string     // network by name
+	Child   string     // an OvnEip that exists already
+	Address netip.Addr // a specific one; invalid: any
+	// Remembered is the address in its status: what it had before somebody deleted the OvnEip.
+	Remembered netip.Addr
+	Malformed
+}
+
+// FIp is a request for a floating IP.
+type FIp struct {
+	Meta
+	EIp  string // by name
+	Type string // or an EIp of its own on a network of this type
+	// Exactly one of these is set.
+	Address       netip.Addr
+	Pod           string
+	VM, Interface string
+	Malformed
+}
+
+// Malformed is why a field could not be read; empty when all could.
+type Malformed string
+
+// Namespace is the project's namespace as it is.
+type Namespace struct {
+	Exists, Ours, Deleting bool
+	Quota                  *int // EIps, when the Project says nothing
+}
+
+// External is one subnet of an external network.
+type External struct {
+	Subnet  string
+	Network string // name of the ExternalNetwork, or of the subnet itself
+	Type    string
+	Default bool
+	Ready   bool
+	Prefix  netip.Prefix // IPv4
+	Gateway netip.Addr   // IPv4
+	Dual    bool         // it has an IPv6 prefix, too, or only that
+	Free    int
+	Used    int
+}
+
+// Engine is the shard's Kube-OVN objects and router ports as they are.
+type Engine struct {
+	Vpc     Vpc
+	Subnet  Seen
+	OvnEips map[string]OvnEip // ours, and those that the shard's EIps name as children
+	OvnFips map[string]OvnFip
+	Snat    OvnFip // of the OvnSnatRule; Target is not used
+	// Ports are the names of the router's ports in the OVN northbound database.
+	Ports map[string]bool
+	// Left are the names of what Kube-OVN makes for a VPC in that database besides the router, and does not remove with it.
+	Left []string
+	// InUse is how many addresses of the project's subnet pods have.
+	InUse int
+	// Objects are all objects of ours in this shard, by key: what has to go before a finalizer can.
+	Objects map[intent.ObjectKey]bool
+}
+
+// Seen is how an object is doing.
+type Seen struct {
+	Exists, Ready, Deleting bool
+	// Since is when it was deleted.
+	Since time.Time
+}
+
+// Vpc is how a VPC is doing.
+type Vpc struct {
+	Seen
+	// Touched is when we last changed a list of it.
+	Touched time.Time
+	// Asked are the external subnets that it is to be connected to, Attached those that Kube-OVN says it has connected, and
+	// Said is when Kube-OVN last said something.
+	Asked, Attached map[string]bool
+	Said            time.Time
+}
+
+// OvnEip is how an address is doing.
+type OvnEip struct {
+	Seen
+	Ours    bool // of this shard
+	Subnet  string
+	Type    string
+	Address netip.Addr
+	// Blank: Kube-OVN says that it is ready, and has overwritten its address with nothing. It does not look at it again.
+	Blank bool
+}
+
+// OvnFip is how a translation is doing.
+type OvnFip struct {
+	Seen
+	OvnEip   string
+	External netip.Addr
+	Target   netip.Addr
+}
+
+// Holder is who has an address.
+type Holder struct {
+	OvnEip string
+	Shard  string // empty: it is not ours
+}
+
+// Networks is everything that decides about the external networks themselves.
+type Networks struct {
+	Networks []Network
+	Subnets  map[string]External
+}
+
+// Network is an operator's request for an external network.
+type Network struct {
+	Meta
+	Subnets []string
+}
+
+// ShardOf is the shard of a Project: the name of its namespace, VPC, router and SNAT rule.
+func ShardOf(organization, project string) string { return organization + "-" + project }

@@ -1,0 +1,187 @@
+// Package status is what each API object is told about itself: a function of verdicts, failures and what was observed.
+package status
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/state"
+)
+
+// Deletable is the condition that an object has only while its deletion waits.
+const Deletable = "Deletable"
+
+// Outcome is what a run found in the targets.
+type Outcome struct {
+	// Missing is, by origin, what is not observed as it should be.
+	Missing map[state.Ref][]string
+	// Failed is, by origin, what could not be written.
+	Failed map[state.Ref][]string
+}
+
+// Observe is the outcome of plans, before they were carried out, and of the failures when they were.
+func Observe(plans []state.Plan, failures []state.Failure) Outcome {
+	out := Outcome{Missing: map[state.Ref][]string{}, Failed: map[state.Ref][]string{}}
+	for _, p := range plans {
+		for _, l := range p.Changes() {
+			if !l.Removes {
+				out.Missing[l.Origin] = append(out.Missing[l.Origin], l.Key)
+			}
+		}
+	}
+	for _, f := range failures {
+		out.Failed[f.Origin] = append(out.Failed[f.Origin], f.Error())
+	}
+	return out
+}
+
+// Render is the status of each object that there is a verdict on.
+func Render(verdicts []intent.Verdict, outcome Outcome) intent.Statuses {
+	out := intent.Statuses{}
+	for _, v := range verdicts {
+		programmed := programmed(v, outcome)
+		body := fields(v, programmed.OK())
+		body["conditions"] = conditions(v, programmed)
+		out[v.Object] = state.Entry[intent.Status]{Value: intent.NewStatus(body), Origin: v.Object.Ref()}
+	}
+	return out
+}
+
+// programmed is why an object is not in force, or nothing. What was only just written is not in force yet: it has to be
+// observed, which is the next run's business.
+func programmed(v intent.Verdict, outcome Outcome) intent.Finding {
+	ref := v.Object.Ref()
+	switch {
+	case !v.Accepted.OK() || !v.Resolved.OK():
+		return intent.Finding{Reason: intent.NotAccepted, Message: "see the other conditions"}
+	case len(outcome.Failed[ref]) > 0:
+		return intent.Finding{Reason: intent.WriteFailed, Message: summary(outcome.Failed[ref])}
+	case !v.Waiting.OK():
+		return v.Waiting
+	case len(outcome.Missing[ref]) > 0:
+		return intent.Finding{Reason: intent.Programming, Message: "not observed yet: " + summary(outcome.Missing[ref])}
+	default:
+		return intent.Finding{}
+	}
+}
+
+// summary is the first of several lines, and how many more there are.
+func summary(lines []string) string {
+	text := lines[0]
+	if len(text) > 500 {
+		text = strings.ToValidUTF8(text[:500], "") + "…"
+	}
+	if len(lines) > 1 {
+		return fmt.Sprintf("%s (and %d more)", text, len(lines)-1)
+	}
+	return text
+}
+
+// condition is a condition without the time of its last change, which the target knows.
+type condition struct {
+	Type               string `json:"type"`
+	Status             string `json:"status"`
+	Reason             string `json:"reason"`
+	Message            string `json:"message"`
+	ObservedGeneration int64  `json:"observedGeneration,omitempty"`
+}
+
+func conditions(v intent.Verdict, programmed intent.Finding) []condition {
+	out := []condition{
+		stated(kubedcv1.ConditionAccepted, intent.Accepted, v.Accepted),
+		stated(kubedcv1.ConditionResolvedRefs, intent.Resolved, v.Resolved),
+		stated(kubedcv1.ConditionProgrammed, intent.Programmed, programmed),
+	}
+	if !v.Held.OK() {
+		out = append(out, stated(Deletable, "", v.Held))
+	}
+	for i := range out {
+		out[i].ObservedGeneration = v.Generation
+	}
+	slices.SortFunc(out, func(a, b condition) int { return cmp.Compare(a.Type, b.Type) })
+	return out
+}
+
+// stated is a condition that is true with a reason of its own when there is nothing against it.
+func stated(kind, reason string, f intent.Finding) condition {
+	if f.OK() {
+		return condition{Type: kind, Status: "True", Reason: reason}
+	}
+	return condition{Type: kind, Status: "False", Reason: f.Reason, Message: f.Message}
+}
+
+// fields is the status without conditions, as plain JSON.
+func fields(v intent.Verdict, ready bool) map[string]any {
+	switch f := v.Facts.(type) {
+	case intent.ProjectFacts:
+		return plain(kubedcv1.ProjectStatus{
+			Namespace: f.Namespace, VPC: f.Vpc, Subnet: f.Subnet, ExternalIP: text(f.ExternalIP), EIpsUsed: int32(f.EIpsUsed),
+			Ready: ready, ObservedGeneration: v.Generation,
+		})
+	case intent.EIpFacts:
+		return plain(eip(v, f, ready))
+	case intent.FIpFacts:
+		s := kubedcv1.FIpStatus{
+			EIp: f.EIp, ExternalIP: text(f.External), OvnFip: f.OvnFip, ResolvedTargetIP: text(f.Target),
+			Ready: ready, ObservedGeneration: v.Generation,
+		}
+		if f.VM != nil {
+			s.TargetVMInterface = &kubedcv1.VMInterface{VMName: f.VM.VM, InterfaceName: f.VM.Interface, IPAddress: text(f.VM.Address), MAC: f.VM.MAC}
+		}
+		return plain(s)
+	case intent.NetworkFacts:
+		return plain(network(v, f))
+	default:
+		panic(fmt.Sprintf("a verdict on %s without facts", v.Object))
+	}
+}
+
+func eip(v intent.Verdict, f intent.EIpFacts, ready bool) kubedcv1.EIpStatus {
+	s := kubedcv1.EIpStatus{
+		IPAddress: text(f.Address), OvnEIpRef: f.OvnEip, ExternalNetwork: f.Network, OwnershipType: kubedcv1.OwnershipReleased,
+		DeleteReleased: f.MadeForOwner, Ready: ready, ObservedGeneration: v.Generation,
+	}
+	for _, h := range f.Holders {
+		s.OwnershipType = kubedcv1.OwnershipExclusive
+		s.Owners = append(s.Owners, kubedcv1.EIpOwner{OwnerRef: h.Name, Type: string(h.Kind)})
+	}
+	return s
+}
+
+func network(v intent.Verdict, f intent.NetworkFacts) kubedcv1alpha1.ExternalNetworkStatus {
+	s := kubedcv1alpha1.ExternalNetworkStatus{ObservedGeneration: v.Generation}
+	for _, x := range f.Subnets {
+		s.Subnets = append(s.Subnets, kubedcv1alpha1.ExternalSubnet{
+			Name: x.Name, CIDR: x.Prefix.String(), Gateway: text(x.Gateway), Available: int64(x.Free), Used: int64(x.Used),
+		})
+		s.Available, s.Used = s.Available+int64(x.Free), s.Used+int64(x.Used)
+	}
+	return s
+}
+
+func text(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
+}
+
+// plain is a value as JSON objects, so that fields which are left out when empty are left out here too.
+func plain(v any) map[string]any {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("a status can't be written as JSON: %v", err))
+	}
+	out := map[string]any{}
+	if err := json.Unmarshal(raw, &out); err != nil {
+		panic(fmt.Sprintf("a status that was just written can't be read: %v", err))
+	}
+	return out
+}

@@ -1,0 +1,187 @@
+package status
+
+import (
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/state/statetest"
+)
+
+var web = intent.ObjectKey{Kind: intent.FIp, Namespace: "acme-prod", Name: "web"}
+
+func TestConditions(t *testing.T) {
+	wrong := intent.Finding{Reason: "Wrong", Message: "it is wrong; correct it"}
+	for name, c := range map[string]struct {
+		verdict         intent.Verdict
+		missing, failed []string
+		want            []string
+		ready           bool
+	}{
+		"all is well": {
+			ready: true,
+			want:  []string{"Accepted=True Accepted", "Programmed=True Programmed", "ResolvedRefs=True ResolvedRefs"},
+		},
+		"refused": {
+			verdict: intent.Verdict{Accepted: wrong},
+			want:    []string{"Accepted=False Wrong", "Programmed=False NotAccepted", "ResolvedRefs=True ResolvedRefs"},
+		},
+		"names what is not there": {
+			verdict: intent.Verdict{Resolved: wrong},
+			want:    []string{"Accepted=True Accepted", "Programmed=False NotAccepted", "ResolvedRefs=False Wrong"},
+		},
+		"waits": {
+			verdict: intent.Verdict{Waiting: wrong}, missing: []string{"a row"},
+			want: []string{"Accepted=True Accepted", "Programmed=False Wrong", "ResolvedRefs=True ResolvedRefs"},
+		},
+		"was written a moment ago": {
+			missing: []string{"a row", "another row"},
+			want:    []string{"Accepted=True Accepted", "Programmed=False Programming", "ResolvedRefs=True ResolvedRefs"},
+		},
+		"could not be written": {
+			verdict: intent.Verdict{Waiting: wrong}, missing: []string{"a row"}, failed: []string{"no space left"},
+			want: []string{"Accepted=True Accepted", "Programmed=False WriteFailed", "ResolvedRefs=True ResolvedRefs"},
+		},
+		"refused, and a removal failed": {
+			verdict: intent.Verdict{Accepted: wrong}, failed: []string{"no space left"},
+			want: []string{"Accepted=False Wrong", "Programmed=False NotAccepted", "ResolvedRefs=True ResolvedRefs"},
+		},
+		"is being deleted, and works on": {
+			verdict: intent.Verdict{Held: wrong}, ready: true,
+			want: []string{"Accepted=True Accepted", "Deletable=False Wrong", "Programmed=True Programmed", "ResolvedRefs=True ResolvedRefs"},
+		},
+	} {
+		c.verdict.Object, c.verdict.Facts, c.verdict.Generation = web, intent.FIpFacts{}, 7
+		got := render(t, c.verdict, Outcome{
+			Missing: map[state.Ref][]string{web.Ref(): c.missing}, Failed: map[state.Ref][]string{web.Ref(): c.failed},
+		})
+		var conditions []string
+		for _, x := range got.Conditions {
+			conditions = append(conditions, x.Type+"="+x.Status+" "+x.Reason)
+			if x.ObservedGeneration != 7 {
+				t.Errorf("%s: %s is about generation %d, want 7", name, x.Type, x.ObservedGeneration)
+			}
+		}
+		if !slices.Equal(conditions, c.want) || got.Ready != c.ready {
+			t.Errorf("%s: ready is %t with %q, want %q", name, got.Ready, conditions, c.want)
+		}
+	}
+}
+
+type rendered struct {
+	Ready      bool
+	Conditions []struct {
+		Type, Status, Reason, Message string
+		ObservedGeneration            int64
+	}
+}
+
+func render(t *testing.T, v intent.Verdict, outcome Outcome) rendered {
+	t.Helper()
+	var out rendered
+	if err := json.Unmarshal([]byte(Render([]intent.Verdict{v}, outcome)[v.Object].Value.Content), &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// The message has the first of what is missing and how much more; a long one is cut between characters.
+func TestMessageIsShort(t *testing.T) {
+	long := strings.Repeat("x", 499) + "→ 100.65.0.1"
+	got := render(t, intent.Verdict{Object: web, Facts: intent.FIpFacts{}}, Outcome{Missing: map[state.Ref][]string{web.Ref(): {long, "b", "c"}}})
+	for _, c := range got.Conditions {
+		if c.Type != "Programmed" {
+			continue
+		}
+		if !strings.HasSuffix(c.Message, "x… (and 2 more)") || strings.ContainsRune(c.Message, utf8.RuneError) || len(c.Message) > 600 {
+			t.Errorf("%q", c.Message)
+		}
+	}
+}
+
+func TestFields(t *testing.T) {
+	address := netip.MustParseAddr
+	for name, c := range map[string]struct {
+		facts any
+		want  string
+	}{
+		"a project": {
+			intent.ProjectFacts{Namespace: "acme-prod", Vpc: "acme-prod", Subnet: "acme-prod-default", ExternalIP: address("100.65.0.2"), EIpsUsed: 2},
+			`{"eipsUsed":2,"externalIP":"100.65.0.2","namespace":"acme-prod","observedGeneration":7,"ready":true,` +
+				`"subnet":"acme-prod-default","vpc":"acme-prod"}`,
+		},
+		"an address that nobody uses": {
+			intent.EIpFacts{Address: address("198.51.100.3"), OvnEip: "eip-acme-prod-web", Network: "ext-public"},
+			`{"externalNetwork":"ext-public","ipAddress":"198.51.100.3","observedGeneration":7,"ovnEIpRef":"eip-acme-prod-web",` +
+				`"ownershipType":"Released","ready":true}`,
+		},
+		"an address that a FIp made for itself, before it has one": {
+			intent.EIpFacts{OvnEip: "eip-acme-prod-web", Holders: []intent.ObjectKey{web}, MadeForOwner: true},
+			`{"deleteReleased":true,"observedGeneration":7,"ovnEIpRef":"eip-acme-prod-web","owners":[{"ownerRef":"web","type":"FIp"}],` +
+				`"ownershipType":"Exclusive","ready":true}`,
+		},
+		"a floating IP": {
+			intent.FIpFacts{EIp: "web", External: address("198.51.100.3"), OvnFip: "acme-prod-web", Target: address("10.0.0.7")},
+			`{"eip":"web","externalIP":"198.51.100.3","observedGeneration":7,"ovnFip":"acme-prod-web","ready":true,"resolvedTargetIP":"10.0.0.7"}`,
+		},
+		"a floating IP of a virtual machine": {
+			intent.FIpFacts{VM: &intent.VMInterface{VM: "db", Interface: "main", InGuest: "eth0", MAC: "02:00:00:00:00:07", Address: address("10.0.0.7")}},
+			`{"eip":"","externalIP":"","observedGeneration":7,"ovnFip":"","ready":true,` +
+				`"targetVMInterface":{"interfaceName":"main","ipAddress":"10.0.0.7","mac":"02:00:00:00:00:07","vmName":"db"}}`,
+		},
+		"an external network": {
+			intent.NetworkFacts{Subnets: []intent.SubnetFacts{
+				{Name: "a", Prefix: netip.MustParsePrefix("198.51.100.0/24"), Gateway: address("198.51.100.1"), Free: 10, Used: 3},
+				{Name: "b", Prefix: netip.MustParsePrefix("192.0.2.0/24"), Free: 5},
+			}},
+			`{"available":15,"observedGeneration":7,"subnets":[{"available":10,"cidr":"198.51.100.0/24","gateway":"198.51.100.1","name":"a","used":3},` +
+				`{"available":5,"cidr":"192.0.2.0/24","name":"b","used":0}],"used":3}`,
+		},
+	} {
+		body := map[string]any{}
+		text := Render([]intent.Verdict{{Object: web, Generation: 7, Facts: c.facts}}, Outcome{})[web].Value.Content
+		if err := json.Unmarshal([]byte(text), &body); err != nil {
+			t.Fatal(err)
+		}
+		delete(body, "conditions")
+		if got := intent.Canonical(body); got != c.want {
+			t.Errorf("%s:\n%s, want\n%s", name, got, c.want)
+		}
+	}
+}
+
+// What has to come or to change is missing; what has to go is not, and neither is what belongs to others.
+func TestObserve(t *testing.T) {
+	row := func(last byte) intent.FloatingNAT {
+		return intent.FloatingNAT{External: netip.AddrFrom4([4]byte{198, 51, 100, last}), Logical: netip.AddrFrom4([4]byte{10, 0, 0, last})}
+	}
+	other := state.Ref{Kind: "FIp", Namespace: "acme-prod", Name: "other"}
+	target := &statetest.Memory[intent.RowKey, intent.Row]{}
+	target.Apply(t.Context(), []state.Change[intent.RowKey, intent.Row]{put(row(1)), put(row(2))})
+	moved := row(2)
+	moved.Logical = netip.MustParseAddr("10.0.0.99")
+	plan, err := state.Prepare(t.Context(), state.Target[intent.RowKey, intent.Row](target), intent.Rows{
+		moved.Key("r"): {Value: moved, Origin: web.Ref()}, row(3).Key("r"): {Value: row(3), Origin: web.Ref()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcome := Observe([]state.Plan{plan}, []state.Failure{{Scope: "rows", Key: "NAT", Origin: other, Err: errors.New("no space left")}})
+	if got := outcome.Missing[web.Ref()]; len(got) != 2 || len(outcome.Missing) != 1 {
+		t.Errorf("missing are %q, want the row that changes and the row that comes", outcome.Missing)
+	}
+	if got := outcome.Failed[other]; !slices.Equal(got, []string{"rows: NAT: no space left"}) || len(outcome.Failed) != 1 {
+		t.Errorf("failed are %q", outcome.Failed)
+	}
+}
+
+func put(n intent.FloatingNAT) state.Change[intent.RowKey, intent.Row] {
+	row := intent.Row(n)
+	return state.Change[intent.RowKey, intent.Row]{Key: n.Key("r"), After: &row}
+}
