@@ -1,0 +1,125 @@
+package kube
+
+import (
+	"encoding/json"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/kubeovn"
+	"github.com/sallyport/sallyport/internal/ownership"
+)
+
+var gateway = netip.MustParseAddr("198.51.100.1")
+
+// items is a list as the API server has it.
+func items(t *testing.T, text string) []any {
+	t.Helper()
+	var out []any
+	if err := json.Unmarshal([]byte(text), &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func put(key intent.ElementKey, e intent.Element) elementChange {
+	return elementChange{Key: key, After: &e}
+}
+
+func take(key intent.ElementKey, e intent.Element) elementChange {
+	return elementChange{Key: key, Before: &e}
+}
+
+func TestElementIsReadAsItIsWritten(t *testing.T) {
+	route := intent.DefaultRoute(gateway)
+	policy := intent.Reroute(ownership.ReturnFIP, "ip4.src == 10.0.0.7", gateway)
+	_, wantRoute := route.In("v")
+	_, wantPolicy := policy.In("v")
+	for name, c := range map[string]struct {
+		got  named
+		want intent.Element
+	}{
+		"route":                        {routeElement(kubeovn.StaticRoute{CIDR: "0.0.0.0/0", NextHopIP: "198.51.100.1", Policy: "policyDst"}), wantRoute},
+		"route before Kube-OVN saw it": {routeElement(kubeovn.StaticRoute{CIDR: "0.0.0.0/0", NextHopIP: "198.51.100.1"}), wantRoute},
+		"policy": {policyElement(kubeovn.PolicyRoute{
+			Priority: 30000, Match: "ip4.src == 10.0.0.7", Action: "reroute", NextHopIP: "198.51.100.1",
+		}), wantPolicy},
+	} {
+		if c.got.content != c.want.Content {
+			t.Errorf("%s: got %s, want %s", name, c.got.content, c.want.Content)
+		}
+	}
+}
+
+func TestElementsOfOthersAreNotOurs(t *testing.T) {
+	for name, e := range map[string]named{
+		"a route to a network":               routeElement(kubeovn.StaticRoute{CIDR: "10.1.0.0/16", NextHopIP: "10.0.0.9"}),
+		"a default route in another table":   routeElement(kubeovn.StaticRoute{CIDR: "0.0.0.0/0", NextHopIP: "10.0.0.9", RouteTable: "blue"}),
+		"a route that nobody can read":       routeElement(kubeovn.StaticRoute{CIDR: "everything"}),
+		"a policy of a priority not our own": policyElement(kubeovn.PolicyRoute{Priority: 29000, Match: "ip4", Action: "drop"}),
+	} {
+		if e.id != "" {
+			t.Errorf("%s is taken for ours: %s", name, e.id)
+		}
+	}
+}
+
+func TestEditKeepsWhatItWasNotAskedToChange(t *testing.T) {
+	before := items(t, `[
+		{"priority": 29000, "match": "ip4.dst == 192.0.2.0/24", "action": "drop", "note": "theirs"},
+		{"priority": 30000, "match": "ip4.src == 10.0.0.7", "action": "reroute", "nextHopIP": "203.0.113.1"},
+		{"priority": 32000, "match": "ip4", "action": "allow"},
+		{"priority": 30000, "match": "ip4.src == 10.0.0.8", "action": "reroute", "nextHopIP": "198.51.100.1"}]`)
+	got, changed, err := edited(intent.PolicyRoutes, before, []elementChange{
+		put(intent.Reroute(ownership.ReturnFIP, "ip4.src == 10.0.0.7", gateway).In("v")),
+		take(intent.Reroute(ownership.ReturnFIP, "ip4.src == 10.0.0.8", gateway).In("v")),
+		put(intent.Reroute(ownership.ReturnFIP, "ip4.src == 10.0.0.9", gateway).In("v")),
+		put(intent.DefaultRoute(gateway).In("v")), // of another list
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `[{"action":"drop","match":"ip4.dst == 192.0.2.0/24","note":"theirs","priority":29000},` +
+		`{"action":"reroute","match":"ip4.src == 10.0.0.7","nextHopIP":"198.51.100.1","priority":30000},` +
+		`{"action":"allow","match":"ip4","priority":32000},` +
+		`{"action":"reroute","match":"ip4.src == 10.0.0.9","nextHopIP":"198.51.100.1","priority":30000}]`
+	if text := intent.Canonical(got); !changed || text != want {
+		t.Errorf("changed %t\ngot  %s\nwant %s", changed, text, want)
+	}
+}
+
+func TestEditThatChangesNothingIsNoWrite(t *testing.T) {
+	before := items(t, `[{"cidr":"0.0.0.0/0","nextHopIP":"198.51.100.1","policy":"policyDst","ecmpMode":"","bfdId":"","routeTable":""}]`)
+	got, changed, err := edited(intent.StaticRoutes, before, []elementChange{put(intent.DefaultRoute(gateway).In("v"))})
+	if err != nil || changed || len(got) != 1 {
+		t.Errorf("changed %t to %v, %v; want the route as it was", changed, got, err)
+	}
+	_, changed, err = edited(intent.StaticRoutes, before, []elementChange{put(intent.DefaultRoute(gateway.Next()).In("v"))})
+	if err != nil || !changed { // control: another gateway is a change
+		t.Errorf("changed %t, %v; want a change", changed, err)
+	}
+}
+
+// Kube-OVN sets one and then the other of two routes to one prefix, for ever.
+func TestSecondDefaultRouteGoes(t *testing.T) {
+	before := items(t, `[{"cidr":"0.0.0.0/0","nextHopIP":"203.0.113.1"},{"cidr":"10.1.0.0/16","nextHopIP":"10.0.0.9"},
+		{"cidr":"0.0.0.0/0","nextHopIP":"198.51.100.1"}]`)
+	set := intent.Elements{}
+	target := &Elements{vpc: "v"}
+	for _, item := range before {
+		e, err := elementOf(intent.StaticRoutes, item)
+		if err != nil {
+			t.Fatal(err)
+		}
+		target.add(set, intent.StaticRoutes, e)
+	}
+	key, want := intent.DefaultRoute(gateway).In("v")
+	if content := set[key].Value.Content; content == want.Content || !strings.Contains(content, " and ") {
+		t.Errorf("two routes are observed as %s: nothing would be mended", content)
+	}
+	got, _, err := edited(intent.StaticRoutes, before, []elementChange{put(key, want)})
+	if err != nil || len(got) != 2 || intent.Canonical(got[0]) != want.Content {
+		t.Errorf("got %v, %v; want ours in the first place and the other network's", got, err)
+	}
+}

@@ -1,0 +1,223 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/snapshot"
+)
+
+// Indexes of a cache, besides the one by shard.
+const (
+	projectIndex  = "project-shard" // Projects by the shard that their names give
+	externalIndex = "external"      // Subnets that have the label of an external network
+	addressIndex  = "address"       // OvnEips by the address they have, EIps by the one they want or have
+)
+
+// Kinds that are read and not written.
+const (
+	Pod intent.Kind = "Pod"
+	VMI intent.Kind = "VirtualMachineInstance"
+)
+
+// readIndexes adds the indexes that keep the cost of a shard independent of the number of shards.
+func readIndexes(ctx context.Context, c client.FieldIndexer) error {
+	for _, index := range []struct {
+		object client.Object
+		name   string
+		values client.IndexerFunc
+	}{
+		{&kubedcv1.Project{}, projectIndex, func(o client.Object) []string { return []string{snapshot.ShardOf(o.GetNamespace(), o.GetName())} }},
+		{&Subnet{}, externalIndex, func(o client.Object) []string {
+			if o.GetLabels()[kubedcv1.ExternalNetworkTypeLabel] == "" {
+				return nil
+			}
+			return []string{"true"}
+		}},
+		{&OvnEip{}, addressIndex, func(o client.Object) []string {
+			eip := o.(*OvnEip)
+			return []string{eip.Spec.V4Ip, eip.Status.V4Ip}
+		}},
+		{&kubedcv1.EIp{}, addressIndex, func(o client.Object) []string {
+			eip := o.(*kubedcv1.EIp)
+			return []string{eip.Spec.IPAddress, eip.Status.IPAddress}
+		}},
+	} {
+		if err := c.IndexField(ctx, index.object, index.name, index.values); err != nil {
+			return fmt.Errorf("index %T by %s: %w", index.object, index.name, err)
+		}
+	}
+	return nil
+}
+
+// Gather reads the inputs of a shard. From a cache it costs what the shard costs, not what the cluster costs.
+func (c *Cluster) Gather(ctx context.Context, shard string) (*Inputs, error) {
+	in := NewInputs(shard)
+	lists := []struct {
+		list client.ObjectList
+		by   []client.ListOption
+	}{
+		{&kubedcv1.ProjectList{}, c.by(projectIndex, shard)},
+		{&kubedcv1.EIpList{}, []client.ListOption{client.InNamespace(shard)}},
+		{&kubedcv1.FIpList{}, []client.ListOption{client.InNamespace(shard)}},
+		{&kubedcv1alpha1.ExternalNetworkList{}, nil},
+		{&SubnetList{}, c.by(externalIndex, "true")},
+	}
+	for _, l := range lists {
+		if err := c.add(ctx, in, l.list, l.by); err != nil {
+			return nil, err
+		}
+	}
+	for _, kind := range written {
+		list, err := newList(kind)
+		if err != nil {
+			return nil, err
+		}
+		if kind == intent.EIp {
+			continue // read above
+		}
+		if err := c.add(ctx, in, list, c.inShard(shard)); err != nil {
+			return nil, err
+		}
+	}
+	return in, c.lookUp(ctx, in)
+}
+
+// lookUp adds what the inputs so far name.
+func (c *Cluster) lookUp(ctx context.Context, in *Inputs) error {
+	for _, key := range in.named() {
+		if in.has(key) {
+			continue
+		}
+		if key.Kind == VMI && !c.machines {
+			continue
+		}
+		object, err := c.read(ctx, key)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return fmt.Errorf("read %s: %w", key, err)
+		default:
+			in.Add(object)
+		}
+	}
+	for _, address := range in.asked() {
+		if err := c.add(ctx, in, &OvnEipList{}, c.by(addressIndex, address)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// by chooses by an index. Without a cache there is none: all is read, and Inputs leave out what is not theirs.
+func (c *Cluster) by(index, value string) []client.ListOption {
+	if !c.indexed {
+		return nil
+	}
+	return []client.ListOption{client.MatchingFields{index: value}}
+}
+
+func (c *Cluster) add(ctx context.Context, in *Inputs, list client.ObjectList, by []client.ListOption) error {
+	if err := c.reader.List(ctx, list, append(by, client.UnsafeDisableDeepCopy)...); err != nil {
+		return fmt.Errorf("list %T: %w", list, err)
+	}
+	return meta.EachListItem(list, func(o runtime.Object) error {
+		in.Add(o.(client.Object))
+		return nil
+	})
+}
+
+// has says whether an object of this key was added.
+func (in *Inputs) has(key intent.ObjectKey) bool {
+	switch key.Kind {
+	case intent.Subnet:
+		return in.subnets[key.Name] != nil
+	case intent.OvnEip:
+		return in.ovnEips[key.Name] != nil
+	case intent.Vpc:
+		return in.vpc != nil
+	case intent.Namespace:
+		return in.namespace != nil
+	case intent.OvnSnatRule:
+		return in.snat != nil
+	default:
+		return false
+	}
+}
+
+// asked is the addresses that EIps must have: whoever has them now decides, too.
+func (in *Inputs) asked() []string {
+	var out []string
+	for _, e := range in.eips {
+		for _, address := range []string{e.Spec.IPAddress, e.Status.IPAddress} {
+			if address != "" {
+				out = append(out, address)
+			}
+		}
+	}
+	return out
+}
+
+// claimed says whether there is a Project whose names give a shard.
+func (c *Cluster) claimed(ctx context.Context, shard string) bool {
+	var projects kubedcv1.ProjectList
+	err := c.reader.List(ctx, &projects, append(c.by(projectIndex, shard), client.UnsafeDisableDeepCopy)...)
+	return err == nil && len(projects.Items) > 0
+}
+
+// Knows says whether a VPC is one of ours, or should be.
+func (c *Cluster) Knows(ctx context.Context, vpc string) bool {
+	if c.claimed(ctx, vpc) {
+		return true
+	}
+	object, err := c.read(ctx, intent.ObjectKey{Kind: intent.Vpc, Name: vpc})
+	return err == nil && belongs(object) != ""
+}
+
+// CacheOptions keep out of memory what is never read: all of a pod but its name, addresses and phase.
+func CacheOptions() cache.Options {
+	slim := func(o any) (any, error) {
+		pod, ok := o.(*corev1.Pod)
+		if !ok {
+			return o, nil
+		}
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion},
+			Status:     corev1.PodStatus{Phase: pod.Status.Phase, PodIPs: pod.Status.PodIPs},
+		}, nil
+	}
+	return cache.Options{DefaultTransform: Trim, ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {Transform: slim}}}
+}
+
+// Shards is every shard of which there is a Project, an EIp, a FIp or an object of ours, in order.
+func (c *Cluster) Shards(ctx context.Context) ([]string, error) {
+	var objects []client.Object
+	for _, kind := range append([]intent.Kind{intent.Project, intent.FIp}, written...) {
+		list, err := newList(kind)
+		if err != nil {
+			return nil, err
+		}
+		if err := c.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list %s: %w", kind, err)
+		}
+		err = meta.EachListItem(list, func(o runtime.Object) error {
+			objects = append(objects, o.(client.Object))
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return ShardsOf(objects), nil
+}

@@ -1,0 +1,183 @@
+package kube
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/snapshot"
+)
+
+// Inputs are the API objects that decide about one shard, before they are parsed.
+type Inputs struct {
+	Shard string
+
+	projects  []*kubedcv1.Project
+	namespace *corev1.Namespace
+	eips      []*kubedcv1.EIp
+	fips      []*kubedcv1.FIp
+	networks  []*kubedcv1alpha1.ExternalNetwork
+	subnets   map[string]*Subnet // external ones, and the project's own
+	vpc       *Vpc
+	ovnEips   map[string]*OvnEip
+	ovnFips   map[string]*OvnFip
+	snat      *OvnSnatRule
+	pods      map[string]*corev1.Pod
+	vms       map[string]*VirtualMachineInstance
+	owned     map[intent.ObjectKey]bool
+}
+
+// NewInputs are no inputs yet.
+func NewInputs(shard string) *Inputs {
+	return &Inputs{
+		Shard: shard, subnets: map[string]*Subnet{}, ovnEips: map[string]*OvnEip{}, ovnFips: map[string]*OvnFip{},
+		pods: map[string]*corev1.Pod{}, vms: map[string]*VirtualMachineInstance{}, owned: map[intent.ObjectKey]bool{},
+	}
+}
+
+// Add takes an object in, unless it has no say in this shard. The object is not changed.
+func (in *Inputs) Add(object client.Object) {
+	if belongs(object) == in.Shard {
+		if key, err := KeyOf(object); err == nil {
+			in.owned[key] = true
+		}
+	}
+	switch o := object.(type) {
+	case *kubedcv1.Project:
+		if snapshot.ShardOf(o.Namespace, o.Name) == in.Shard {
+			in.projects = append(in.projects, o)
+		}
+	case *kubedcv1.EIp:
+		if o.Namespace == in.Shard {
+			in.eips = append(in.eips, o)
+		}
+	case *kubedcv1.FIp:
+		if o.Namespace == in.Shard {
+			in.fips = append(in.fips, o)
+		}
+	case *kubedcv1alpha1.ExternalNetwork:
+		in.networks = append(in.networks, o)
+	case *corev1.Namespace:
+		if o.Name == in.Shard {
+			in.namespace = o
+		}
+	case *corev1.Pod:
+		if o.Namespace == in.Shard {
+			in.pods[o.Name] = o
+		}
+	case *VirtualMachineInstance:
+		if o.Namespace == in.Shard {
+			in.vms[o.Name] = o
+		}
+	default:
+		in.addEngine(object)
+	}
+}
+
+// addEngine takes an object of Kube-OVN in.
+func (in *Inputs) addEngine(object client.Object) {
+	switch o := object.(type) {
+	case *Subnet:
+		in.subnets[o.Name] = o
+	case *Vpc:
+		if o.Name == in.Shard {
+			in.vpc = o
+		}
+	case *OvnEip:
+		in.ovnEips[o.Name] = o
+	case *OvnFip:
+		if belongs(o) == in.Shard {
+			in.ovnFips[o.Name] = o
+		}
+	case *OvnSnatRule:
+		if o.Name == in.Shard {
+			in.snat = o
+		}
+	}
+}
+
+// Judged are the objects that get a status and a finalizer from this shard.
+func (in *Inputs) Judged() []client.Object {
+	var out []client.Object
+	for _, p := range in.projects {
+		out = append(out, p)
+	}
+	for _, e := range in.eips {
+		out = append(out, e)
+	}
+	for _, f := range in.fips {
+		out = append(out, f)
+	}
+	return out
+}
+
+// Attached are the external subnets on which the router's port has an address of ours: those that we have connected, or are
+// about to.
+func (in *Inputs) Attached() map[string]bool {
+	out := map[string]bool{}
+	for name, eip := range in.ovnEips {
+		subnet := eip.Spec.ExternalSubnet
+		if name == in.Shard+"-"+subnet && isOf(eip, in.Shard) {
+			out[subnet] = true
+		}
+	}
+	return out
+}
+
+// World is the inputs, parsed. Ports are the router's, nil when there is no router.
+func (in *Inputs) World(config snapshot.Config, ports []string, now time.Time) *snapshot.World {
+	w := &snapshot.World{
+		Shard: in.Shard, Config: config, Now: now,
+		Namespace: in.readNamespace(), Externals: in.readExternals(),
+		Pods: in.readPods(), VMs: in.readVMs(), Engine: in.readEngine(ports), Holders: in.readHolders(),
+	}
+	for _, p := range in.projects {
+		w.Projects = append(w.Projects, readProject(p))
+	}
+	for _, e := range in.eips {
+		w.EIps = append(w.EIps, readEIp(e))
+	}
+	for _, f := range in.fips {
+		w.FIps = append(w.FIps, readFIp(f))
+	}
+	return w
+}
+
+// named says which subnets, OvnEips, pods and VMs have to be looked up by name.
+func (in *Inputs) named() []intent.ObjectKey {
+	keys := []intent.ObjectKey{
+		{Kind: intent.Namespace, Name: in.Shard},
+		{Kind: intent.Vpc, Name: in.Shard},
+		{Kind: intent.Subnet, Name: in.Shard + "-default"},
+		{Kind: intent.OvnSnatRule, Name: in.Shard},
+	}
+	for _, n := range in.networks {
+		for _, s := range n.Spec.Subnets {
+			keys = append(keys, intent.ObjectKey{Kind: intent.Subnet, Name: s})
+		}
+	}
+	for name := range in.subnets { // the router's ports on external subnets
+		keys = append(keys, intent.ObjectKey{Kind: intent.OvnEip, Name: in.Shard + "-" + name})
+	}
+	for _, e := range in.eips {
+		if e.Spec.ChildRef != "" {
+			keys = append(keys, intent.ObjectKey{Kind: intent.OvnEip, Name: e.Spec.ChildRef})
+		}
+	}
+	for _, f := range in.fips {
+		if f.Spec.PodTarget != nil {
+			keys = append(keys, intent.ObjectKey{Kind: Pod, Namespace: in.Shard, Name: f.Spec.PodTarget.PodName})
+		}
+		if f.Spec.VMTarget != nil {
+			keys = append(keys, intent.ObjectKey{Kind: VMI, Namespace: in.Shard, Name: f.Spec.VMTarget.VMName})
+		}
+	}
+	slices.SortFunc(keys, func(a, b intent.ObjectKey) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), a.Compare(b)) })
+	return slices.Compact(keys)
+}

@@ -1,0 +1,124 @@
+// Package kube is Kubernetes: caches read into a snapshot, and the targets that write to it.
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/ownership"
+)
+
+// ShardIndex is the index of a cache by the shard that an object of ours belongs to.
+const ShardIndex = "shard"
+
+// Cluster is a cluster as the targets see it: written to directly, read from a cache.
+type Cluster struct {
+	api     client.Client // the API server itself, also where it is read
+	reader  client.Reader
+	indexed bool
+	echo    *echo // nil: what was written is there to be read at once
+	// machines says whether KubeVirt is installed. A cache can't watch a kind that the API server does not have.
+	machines bool
+}
+
+// NewCluster is a cluster that is observed in a cache. The client must read from the API server and not from a cache. Call it
+// before the cache is started: it adds indexes and handlers for every kind that is written.
+func NewCluster(ctx context.Context, api client.Client, c cache.Cache) (*Cluster, error) {
+	if err := Indexes(ctx, c); err != nil {
+		return nil, err
+	}
+	if err := readIndexes(ctx, c); err != nil {
+		return nil, err
+	}
+	e, err := newEcho(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{api: api, reader: c, indexed: true, echo: e, machines: serves(api, VMI)}, nil
+}
+
+// Live is a cluster that is observed without a cache: for one look, such as a plan printed by a command.
+func Live(api client.Client) *Cluster {
+	return &Cluster{api: api, reader: api, machines: serves(api, VMI)}
+}
+
+func serves(api client.Client, kind intent.Kind) bool {
+	gvk := kinds[kind]
+	_, err := api.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
+	return err == nil
+}
+
+// Indexes adds the index by shard for every kind of which we write objects.
+func Indexes(ctx context.Context, c client.FieldIndexer) error {
+	for _, kind := range written {
+		object, err := newObject(kind)
+		if err != nil {
+			return err
+		}
+		if err := c.IndexField(ctx, object, ShardIndex, shardOf); err != nil {
+			return fmt.Errorf("index %s by shard: %w", kind, err)
+		}
+	}
+	return nil
+}
+
+func shardOf(o client.Object) []string {
+	if shard := belongs(o); shard != "" {
+		return []string{shard}
+	}
+	return nil
+}
+
+// inShard is the choice of a shard's objects: by index from a cache, where labels would be compared with those of every
+// object of the kind, and by label from the API server, which has no such index.
+func (c *Cluster) inShard(shard string) []client.ListOption {
+	if c.indexed {
+		return []client.ListOption{client.MatchingFields{ShardIndex: shard}, client.UnsafeDisableDeepCopy}
+	}
+	return []client.ListOption{client.MatchingLabels(ownership.Labels(shard))}
+}
+
+// read gets an object as it was last observed. What it returns must not be changed: it may be the cache's own.
+func (c *Cluster) read(ctx context.Context, key intent.ObjectKey) (client.Object, error) {
+	object, err := newObject(key.Kind)
+	if err != nil {
+		return nil, err
+	}
+	err = c.reader.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, object, client.UnsafeDisableDeepCopy)
+	return object, err
+}
+
+func newObject(kind intent.Kind) (client.Object, error) {
+	object, err := scheme.New(kinds[kind])
+	if err != nil {
+		return nil, fmt.Errorf("kind %s: %w", kind, err)
+	}
+	return object.(client.Object), nil
+}
+
+func newList(kind intent.Kind) (client.ObjectList, error) {
+	gvk := kinds[kind]
+	gvk.Kind += "List"
+	list, err := scheme.New(gvk)
+	if err != nil {
+		return nil, fmt.Errorf("kind %s: %w", kind, err)
+	}
+	return list.(client.ObjectList), nil
+}
+
+// KeyOf is the key of an object that was read.
+func KeyOf(o client.Object) (intent.ObjectKey, error) {
+	gvks, _, err := scheme.ObjectKinds(o)
+	if err != nil {
+		return intent.ObjectKey{}, err
+	}
+	return intent.ObjectKey{Kind: intent.Kind(gvks[0].Kind), Namespace: o.GetNamespace(), Name: o.GetName()}, nil
+}
+
+// Scheme is every kind that we read or write. Callers may not add to it.
+func Scheme() *runtime.Scheme { return scheme }

@@ -1,0 +1,154 @@
+package kube
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/kubeovn"
+	"github.com/sallyport/sallyport/internal/ownership"
+)
+
+func entry(manager string, operation metav1.ManagedFieldsOperationType, subresource, set string) metav1.ManagedFieldsEntry {
+	return metav1.ManagedFieldsEntry{
+		Manager: manager, Operation: operation, Subresource: subresource, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(set),
+	}
+}
+
+const (
+	apply  = metav1.ManagedFieldsOperationApply
+	update = metav1.ManagedFieldsOperationUpdate
+)
+
+// subnet is a Subnet of ours after Kube-OVN and a person have written to it.
+func subnet() *Subnet {
+	return &Subnet{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        "acme-web-default",
+			Labels:      map[string]string{"app.kubernetes.io/managed-by": "sallyport", "kube-dc.com/vpc": "acme-web", "team": "blue"},
+			Annotations: map[string]string{ownership.OriginAnnotation: "Project/acme/web", "seen": "yes"},
+			Finalizers:  []string{"kubeovn.io/kube-ovn-controller"},
+			ManagedFields: []metav1.ManagedFieldsEntry{
+				entry("sallyport", apply, "", `{"f:metadata":{"f:annotations":{".":{},"f:kube-dc.com/asked-by":{}},
+					"f:labels":{"f:app.kubernetes.io/managed-by":{},"f:kube-dc.com/vpc":{}}},
+					"f:spec":{"f:cidrBlock":{},"f:namespaces":{},"f:vpc":{}}}`),
+				entry("sallyport", update, "", `{"f:spec":{"f:protocol":{}}}`),
+				entry("kube-ovn-controller", update, "", `{"f:metadata":{"f:finalizers":{".":{},"v:\"kubeovn.io/kube-ovn-controller\"":{}}},
+					"f:spec":{"f:excludeIps":{},"f:gateway":{}}}`),
+				entry("kubectl-edit", update, "", `{"f:metadata":{"f:labels":{"f:team":{}}},"f:spec":{"f:provider":{}}}`),
+			},
+		},
+		Spec: kubeovn.SubnetSpec{
+			Vpc: "acme-web", CIDRBlock: "10.0.0.0/16", Namespaces: []string{"acme-web", "acme-old"},
+			Gateway: "10.0.0.1", ExcludeIps: []string{"10.0.0.1"}, Protocol: "IPv4", Provider: "somebody",
+		},
+	}
+}
+
+func TestContentIsWhatWeAppliedAndNothingElse(t *testing.T) {
+	got, err := ours(subnet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := intent.NewObject(intent.Meta{Labels: ownership.Labels("acme-web")}, kubeovn.SubnetSpec{
+		Vpc: "acme-web", CIDRBlock: "10.0.0.0/16", Namespaces: []string{"acme-web", "acme-old"},
+	})
+	if intent.Canonical(got) != want.Content {
+		t.Errorf("got  %s\nwant %s", intent.Canonical(got), want.Content)
+	}
+}
+
+// The API server moves a field to whoever changed it. Then it is missing in our content, which is a difference to be mended.
+func TestFieldThatSomebodyTookIsMissing(t *testing.T) {
+	s := subnet()
+	s.Spec.CIDRBlock = "10.9.0.0/16"
+	s.ManagedFields[0] = entry("sallyport", apply, "", `{"f:metadata":{"f:labels":{"f:app.kubernetes.io/managed-by":{},"f:kube-dc.com/vpc":{}}},
+		"f:spec":{"f:namespaces":{},"f:vpc":{}}}`)
+	s.ManagedFields[3] = entry("kubectl-edit", update, "", `{"f:spec":{"f:cidrBlock":{}}}`)
+	got, err := ours(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := intent.Canonical(got); strings.Contains(text, "cidrBlock") || !strings.Contains(text, `"vpc":"acme-web"`) {
+		t.Errorf("got %s; want it without cidrBlock, with vpc", text)
+	}
+}
+
+func TestObjectThatWeNeverAppliedHasNoContent(t *testing.T) {
+	s := subnet()
+	s.ManagedFields = s.ManagedFields[1:]
+	got, err := ours(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := intent.Canonical(got); text != "{}" {
+		t.Errorf("got %s, want nothing", text)
+	}
+}
+
+func TestItemsOfAListAreFoundByKeyAndByValue(t *testing.T) {
+	value := map[string]any{
+		"conditions": []any{
+			map[string]any{"type": "Theirs", "status": "True"},
+			map[string]any{"type": "Accepted", "status": "True", "note": "theirs"},
+		},
+		"names": []any{"a", "b", int64(3)},
+	}
+	set := fields{
+		"f:conditions": {`k:{"type":"Accepted"}`: {".": {}, "f:type": {}, "f:status": {}}},
+		"f:names":      {`v:"b"`: {}, `v:3`: {}},
+		"f:gone":       {},
+	}
+	want := `{"conditions":[{"status":"True","type":"Accepted"}],"names":["b",3]}`
+	if got := intent.Canonical(set.of(value)); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestStatusIsWhatWeApplied(t *testing.T) {
+	eip := &kubedcv1.EIp{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "acme-web", Name: "www", ManagedFields: []metav1.ManagedFieldsEntry{
+			entry("sallyport-status", apply, "status", `{"f:status":{"f:ready":{},"f:conditions":{"k:{\"type\":\"Accepted\"}":
+				{".":{},"f:lastTransitionTime":{},"f:reason":{},"f:status":{},"f:type":{}}}}}`),
+			entry("old-controller", update, "status", `{"f:status":{"f:ipAddress":{}}}`),
+		}},
+		Status: kubedcv1.EIpStatus{
+			Ready: true, IPAddress: "198.51.100.7",
+			Conditions: []metav1.Condition{{Type: "Accepted", Status: "True", Reason: "Accepted", LastTransitionTime: metav1.Now()}},
+		},
+	}
+	target, err := NewStatuses(nil, []client.Object{eip}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := target.Observe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"conditions":[{"reason":"Accepted","status":"True","type":"Accepted"}],"ready":true}`
+	if status := got[intent.ObjectKey{Kind: intent.EIp, Namespace: "acme-web", Name: "www"}].Value.Content; status != want {
+		t.Errorf("got %s, want %s", status, want)
+	}
+}
+
+func TestTrimKeepsWhatContentNeeds(t *testing.T) {
+	s := subnet()
+	before, err := ours(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Trim(s); err != nil {
+		t.Fatal(err)
+	}
+	after, err := ours(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if intent.Canonical(before) != intent.Canonical(after) || len(s.ManagedFields) != 2 {
+		t.Errorf("%d entries left, content %s; want our two and %s", len(s.ManagedFields), intent.Canonical(after), intent.Canonical(before))
+	}
+}

@@ -1,0 +1,44 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/snapshot"
+)
+
+// NetworksShard is the shard of all ExternalNetworks. No VPC can have its name.
+const NetworksShard = "/networks"
+
+// GatherNetworks reads the external networks and their subnets.
+func (c *Cluster) GatherNetworks(ctx context.Context) (*snapshot.Networks, []client.Object, error) {
+	var list kubedcv1alpha1.ExternalNetworkList
+	if err := c.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, nil, fmt.Errorf("list ExternalNetworks: %w", err)
+	}
+	out := &snapshot.Networks{Subnets: map[string]snapshot.External{}}
+	var judged []client.Object
+	for i := range list.Items {
+		n := &list.Items[i]
+		judged = append(judged, n)
+		out.Networks = append(out.Networks, snapshot.Network{Meta: readMeta(n.ObjectMeta), Subnets: n.Spec.Subnets})
+		for _, name := range n.Spec.Subnets {
+			object, err := c.read(ctx, intent.ObjectKey{Kind: intent.Subnet, Name: name})
+			if apierrors.IsNotFound(err) {
+				continue
+			}
+			if err != nil {
+				return nil, nil, fmt.Errorf("read Subnet %s: %w", name, err)
+			}
+			if x := readExternal(object.(*Subnet)); x.Prefix.IsValid() && x.Gateway.IsValid() {
+				out.Subnets[name] = x
+			}
+		}
+	}
+	return out, judged, nil
+}

@@ -1,0 +1,173 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/state"
+)
+
+type objectChange = state.Change[intent.ObjectKey, intent.Object]
+
+// Apply makes and changes objects in the given order and then takes objects away in the opposite order. It returns when the
+// cache shows what was done.
+func (t *Objects) Apply(ctx context.Context, changes []objectChange) map[intent.ObjectKey]error {
+	failed := map[intent.ObjectKey]error{}
+	var marks []mark
+	carryOut := func(c objectChange, do func(context.Context, objectChange) (mark, error)) {
+		m, err := do(ctx, c)
+		if err != nil {
+			failed[c.Key] = err
+		}
+		if m != (mark{}) {
+			marks = append(marks, m)
+		}
+	}
+	for _, c := range changes {
+		if !c.Removes() {
+			carryOut(c, t.put)
+		}
+	}
+	for _, c := range slices.Backward(changes) {
+		if c.Removes() {
+			carryOut(c, t.remove)
+		}
+	}
+	t.cluster.settle(ctx, marks)
+	return failed
+}
+
+// put makes an object as it should be. It looks at what is there now and not at what was there before, so that it can be
+// done twice.
+func (t *Objects) put(ctx context.Context, c objectChange) (mark, error) {
+	now, err := t.now(ctx, c)
+	switch {
+	case apierrors.IsNotFound(err):
+		return t.write(ctx, c, "")
+	case err != nil:
+		return mark{}, err
+	case now.GetDeletionTimestamp() != nil:
+		return mark{}, nil // made again when it is gone: its going is an event
+	}
+	if !t.mine(now) {
+		return mark{}, t.foreign(c.Key, now)
+	}
+	another, err := isAnother(c, now)
+	if err != nil {
+		return mark{}, err
+	}
+	if another {
+		return t.end(ctx, c.Key, now.GetUID())
+	}
+	return t.write(ctx, c, now.GetUID())
+}
+
+// now is the object as it was last observed. For one that was not observed, that means little: somebody may have made it a
+// moment ago, and it must not be overwritten. So the API server is asked.
+func (t *Objects) now(ctx context.Context, c objectChange) (client.Object, error) {
+	if c.Before != nil {
+		if now, err := t.cluster.read(ctx, c.Key); !apierrors.IsNotFound(err) {
+			return now, err
+		}
+	}
+	now, err := newObject(c.Key.Kind)
+	if err != nil {
+		return nil, err
+	}
+	return now, t.cluster.api.Get(ctx, client.ObjectKey{Namespace: c.Key.Namespace, Name: c.Key.Name}, now)
+}
+
+// mine says whether an object may be written to.
+func (t *Objects) mine(o client.Object) bool { return isOf(o, t.shard) }
+
+func (t *Objects) foreign(key intent.ObjectKey, o client.Object) error {
+	if shard := belongs(o); shard != "" {
+		return fmt.Errorf("%s exists and belongs to %s (label %s): choose another name", key, shard, ownership.ShardLabel)
+	}
+	return fmt.Errorf("%s exists and is not ours (no label %s=%s): delete it, or give it that label and %s=%s",
+		key, ownership.ManagedByLabel, ownership.ManagedBy, ownership.ShardLabel, t.shard)
+}
+
+// write applies an object. With a UID it fails unless the object is still the one that was looked at.
+func (t *Objects) write(ctx context.Context, c objectChange, uid types.UID) (mark, error) {
+	body := map[string]any{}
+	if err := utiljson.Unmarshal([]byte(c.After.Content), &body); err != nil {
+		return mark{}, err
+	}
+	u := &unstructured.Unstructured{Object: body}
+	u.SetGroupVersionKind(kinds[c.Key.Kind])
+	u.SetNamespace(c.Key.Namespace)
+	u.SetName(c.Key.Name)
+	u.SetUID(uid)
+	if err := unstructured.SetNestedField(body, originOf(c.Origin), "metadata", "annotations", ownership.OriginAnnotation); err != nil {
+		return mark{}, err
+	}
+	err := t.cluster.api.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.ForceOwnership, client.FieldOwner(ownership.FieldManager))
+	if err != nil {
+		return mark{}, fmt.Errorf("apply: %w", err)
+	}
+	return mark{key: c.Key, version: u.GetResourceVersion()}, nil
+}
+
+func (t *Objects) remove(ctx context.Context, c objectChange) (mark, error) {
+	now, err := t.cluster.read(ctx, c.Key)
+	switch {
+	case apierrors.IsNotFound(err):
+		return mark{}, nil
+	case err != nil:
+		return mark{}, err
+	case now.GetDeletionTimestamp() != nil || !t.mine(now):
+		return mark{}, nil
+	}
+	return t.end(ctx, c.Key, now.GetUID())
+}
+
+// end deletes the object that was looked at, and no other that has its name by now.
+func (t *Objects) end(ctx context.Context, key intent.ObjectKey, uid types.UID) (mark, error) {
+	o, err := newObject(key.Kind)
+	if err != nil {
+		return mark{}, err
+	}
+	o.SetNamespace(key.Namespace)
+	o.SetName(key.Name)
+	err = t.cluster.api.Delete(ctx, o, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if err != nil && !apierrors.IsNotFound(err) {
+		return mark{}, fmt.Errorf("delete: %w", err)
+	}
+	return mark{key: key, uid: uid}, nil
+}
+
+// isAnother says whether an object has to go so that another one with its name can come: something that we said in its spec
+// was read once and is now to be something else.
+func isAnother(c objectChange, now client.Object) (bool, error) {
+	if !replaced[c.Key.Kind] {
+		return false, nil
+	}
+	content, err := ours(now)
+	if err != nil {
+		return false, err
+	}
+	after := map[string]any{}
+	if err := utiljson.Unmarshal([]byte(c.After.Content), &after); err != nil {
+		return false, err
+	}
+	said, _ := content["spec"].(map[string]any)
+	wanted, _ := after["spec"].(map[string]any)
+	for name, value := range said {
+		if next, there := wanted[name]; there && !reflect.DeepEqual(value, next) {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,177 @@
+package kube
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/snapshot"
+)
+
+func readMeta(m metav1.ObjectMeta) snapshot.Meta {
+	out := snapshot.Meta{
+		Namespace: m.Namespace, Name: m.Name, UID: string(m.UID), Generation: m.Generation,
+		Created: m.CreationTimestamp.Time, Deleting: m.DeletionTimestamp != nil,
+	}
+	if out.Deleting {
+		out.Since = m.DeletionTimestamp.Time
+	}
+	return out
+}
+
+// parser reads addresses and remembers the first that can't be read. The API server has checked them already; an object
+// from a file, or of an older schema, it has not.
+type parser struct{ malformed snapshot.Malformed }
+
+func (p *parser) addr(field, text string) netip.Addr {
+	if text == "" {
+		return netip.Addr{}
+	}
+	a, err := netip.ParseAddr(text)
+	if err != nil {
+		p.fail(field, text, "an address")
+	}
+	return a.Unmap()
+}
+
+func (p *parser) prefix(field, text string) netip.Prefix {
+	prefix, err := netip.ParsePrefix(strings.TrimSpace(text))
+	if err != nil {
+		p.fail(field, text, "a prefix such as 10.0.0.0/16")
+		return netip.Prefix{}
+	}
+	return prefix.Masked()
+}
+
+func (p *parser) fail(field, text, want string) {
+	if p.malformed == "" {
+		p.malformed = snapshot.Malformed(fmt.Sprintf("%s %q is not %s", field, text, want))
+	}
+}
+
+func readProject(o *kubedcv1.Project) snapshot.Project {
+	var p parser
+	out := snapshot.Project{Meta: readMeta(o.ObjectMeta), Network: string(o.Spec.EgressNetworkType)}
+	for part := range strings.SplitSeq(o.Spec.CIDRBlock, ",") {
+		if prefix := p.prefix("spec.cidrBlock", part); prefix.IsValid() {
+			out.Prefixes = append(out.Prefixes, prefix)
+		}
+	}
+	if len(out.Prefixes) == 2 && out.Prefixes[0].Addr().Is4() == out.Prefixes[1].Addr().Is4() || len(out.Prefixes) > 2 {
+		p.fail("spec.cidrBlock", o.Spec.CIDRBlock, "one prefix, or one of each family")
+	}
+	for part := range strings.SplitSeq(o.Spec.GwLanIP, ",") {
+		gateway := p.addr("spec.gwLanIp", part)
+		if !gateway.IsValid() {
+			continue
+		}
+		if !slices.ContainsFunc(out.Prefixes, func(prefix netip.Prefix) bool { return prefix.Contains(gateway) }) {
+			p.fail("spec.gwLanIp", part, "an address of spec.cidrBlock")
+		}
+		out.Gateways = append(out.Gateways, gateway)
+	}
+	if o.Spec.EIpQuota != nil {
+		quota := int(*o.Spec.EIpQuota)
+		out.Quota = &quota
+	}
+	out.Malformed = p.malformed
+	return out
+}
+
+func readEIp(o *kubedcv1.EIp) snapshot.EIp {
+	var p parser
+	out := snapshot.EIp{
+		Meta: readMeta(o.ObjectMeta), Type: string(o.Spec.ExternalNetworkType), Network: o.Spec.ExternalNetwork,
+		Child: o.Spec.ChildRef, Address: p.addr("spec.ipAddress", o.Spec.IPAddress),
+	}
+	if out.Address.IsValid() && !out.Address.Is4() {
+		p.fail("spec.ipAddress", o.Spec.IPAddress, "an IPv4 address; Kube-OVN 1.16 can't give IPv6 addresses of external networks")
+	}
+	out.Malformed = p.malformed
+	out.Remembered, _ = netip.ParseAddr(o.Status.IPAddress)
+	return out
+}
+
+func readFIp(o *kubedcv1.FIp) snapshot.FIp {
+	var p parser
+	out := snapshot.FIp{
+		Meta: readMeta(o.ObjectMeta), EIp: o.Spec.EIp, Type: string(o.Spec.ExternalNetworkType), Address: p.addr("spec.ipAddress", o.Spec.IPAddress),
+	}
+	targets := 0
+	if out.Address.IsValid() {
+		targets++
+	}
+	if o.Spec.PodTarget != nil {
+		out.Pod = o.Spec.PodTarget.PodName
+		targets++
+	}
+	if o.Spec.VMTarget != nil {
+		out.VM, out.Interface = o.Spec.VMTarget.VMName, o.Spec.VMTarget.InterfaceName
+		targets++
+	}
+	if targets != 1 && p.malformed == "" {
+		p.malformed = "exactly one of spec.ipAddress, spec.podTarget and spec.vmTarget has to be given"
+	}
+	if out.Address.IsValid() && !out.Address.Is4() {
+		p.fail("spec.ipAddress", o.Spec.IPAddress, "an IPv4 address; Kube-OVN 1.16 can't translate IPv6 addresses of external networks")
+	}
+	out.Malformed = p.malformed
+	return out
+}
+
+func (in *Inputs) readNamespace() snapshot.Namespace {
+	ns := in.namespace
+	if ns == nil {
+		return snapshot.Namespace{}
+	}
+	out := snapshot.Namespace{
+		Exists: true, Deleting: ns.DeletionTimestamp != nil,
+		Ours: isOf(ns, in.Shard),
+	}
+	if quota, err := strconv.Atoi(ns.Annotations[kubedcv1.EIpQuotaAnnotation]); err == nil && quota >= 0 {
+		out.Quota = &quota
+	}
+	return out
+}
+
+// isOf says whether an object is a shard's: it has our labels; it lost them and still has fields that we applied; or it is the
+// address of a port of the shard's router, which Kube-OVN makes when it connects a subnet and finds none.
+func isOf(o client.Object, shard string) bool {
+	if belongs(o) != "" {
+		return belongs(o) == shard
+	}
+	eip, isOvnEip := o.(*OvnEip)
+	return lostLabels(o) || isOvnEip && eip.Spec.Type == "lrp" && eip.Name == shard+"-"+eip.Spec.ExternalSubnet
+}
+
+// lostLabels says whether an object without our labels is ours nevertheless: somebody took them off, and fields that we
+// applied are left. To take it for somebody else's would be to take the project down.
+func lostLabels(o client.Object) bool {
+	return belongs(o) == "" && slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+		return isApplied(e, ownership.FieldManager) && e.Subresource == ""
+	})
+}
+
+func (in *Inputs) readPods() map[string][]netip.Addr {
+	out := map[string][]netip.Addr{}
+	for name, pod := range in.pods {
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue // its address may be another pod's already
+		}
+		out[name] = nil
+		for _, ip := range pod.Status.PodIPs {
+			if a, err := netip.ParseAddr(ip.IP); err == nil {
+				out[name] = append(out[name], a)
+			}
+		}
+	}
+	return out
+}

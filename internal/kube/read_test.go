@@ -1,0 +1,237 @@
+package kube
+
+import (
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/kubeovn"
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/snapshot"
+)
+
+// world is what objects are for the shard acme-prod.
+func world(objects ...client.Object) *snapshot.World {
+	in := NewInputs("acme-prod")
+	for _, o := range objects {
+		in.Add(o)
+	}
+	return in.World(snapshot.Config{}, nil, time.Unix(0, 0))
+}
+
+func TestProjectIsRead(t *testing.T) {
+	for name, c := range map[string]struct {
+		cidr, gateway      string
+		prefixes, gateways int
+		malformed          string
+	}{
+		"one prefix":                 {"10.0.0.0/24", "", 1, 0, ""},
+		"host bits do not matter":    {"10.0.0.9/24", "10.0.0.1", 1, 1, ""},
+		"one of each family":         {"10.0.0.0/24,fd00::/64", "10.0.0.1,fd00::1", 2, 2, ""},
+		"a gateway of the second":    {"10.0.0.0/24,fd00::/64", "fd00::1", 2, 1, ""},
+		"a space after the comma":    {"10.0.0.0/24, fd00::/64", "", 2, 0, ""},
+		"two of one family":          {"10.0.0.0/24,10.0.1.0/24", "", 2, 0, "one of each family"},
+		"three":                      {"10.0.0.0/24,fd00::/64,fd01::/64", "", 3, 0, "one of each family"},
+		"nothing":                    {"", "", 0, 0, "spec.cidrBlock"},
+		"an address":                 {"10.0.0.1", "", 0, 0, `"10.0.0.1" is not a prefix`},
+		"a gateway outside":          {"10.0.0.0/24", "10.0.1.1", 1, 1, "spec.gwLanIp"},
+		"a gateway that is nonsense": {"10.0.0.0/24", "gw", 1, 0, `spec.gwLanIp "gw"`},
+	} {
+		p := readProject(&kubedcv1.Project{Spec: kubedcv1.ProjectSpec{CIDRBlock: c.cidr, GwLanIP: c.gateway}})
+		if len(p.Prefixes) != c.prefixes || len(p.Gateways) != c.gateways {
+			t.Errorf("%s: prefixes %s, gateways %s", name, p.Prefixes, p.Gateways)
+		}
+		if (c.malformed == "") != (p.Malformed == "") || !strings.Contains(string(p.Malformed), c.malformed) {
+			t.Errorf("%s: malformed is %q, want %q", name, p.Malformed, c.malformed)
+		}
+		for _, prefix := range p.Prefixes {
+			if prefix != prefix.Masked() {
+				t.Errorf("%s: %s has host bits", name, prefix)
+			}
+		}
+	}
+}
+
+func TestFIpHasOneTarget(t *testing.T) {
+	pod, vm := &kubedcv1.PodTarget{PodName: "p"}, &kubedcv1.VMTarget{VMName: "v"}
+	for name, c := range map[string]struct {
+		spec      kubedcv1.FIpSpec
+		malformed string
+	}{
+		"an address":                 {kubedcv1.FIpSpec{IPAddress: "10.0.0.7"}, ""},
+		"a pod":                      {kubedcv1.FIpSpec{PodTarget: pod}, ""},
+		"a virtual machine":          {kubedcv1.FIpSpec{VMTarget: vm}, ""},
+		"an address of IPv4 in IPv6": {kubedcv1.FIpSpec{IPAddress: "::ffff:10.0.0.7"}, ""},
+		"nothing":                    {kubedcv1.FIpSpec{}, "exactly one"},
+		"two":                        {kubedcv1.FIpSpec{IPAddress: "10.0.0.7", PodTarget: pod}, "exactly one"},
+		"IPv6":                       {kubedcv1.FIpSpec{IPAddress: "fd00::7"}, "IPv4"},
+		"nonsense":                   {kubedcv1.FIpSpec{IPAddress: "moon"}, `"moon" is not an address`},
+	} {
+		f := readFIp(&kubedcv1.FIp{Spec: c.spec})
+		if (c.malformed == "") != (f.Malformed == "") || !strings.Contains(string(f.Malformed), c.malformed) {
+			t.Errorf("%s: malformed is %q, want %q", name, f.Malformed, c.malformed)
+		}
+		if f.Address.Is4In6() {
+			t.Errorf("%s: %s is IPv4 and not called so", name, f.Address)
+		}
+	}
+}
+
+func TestEIpIsRead(t *testing.T) {
+	e := readEIp(&kubedcv1.EIp{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "u", Generation: 3, DeletionTimestamp: &metav1.Time{Time: time.Unix(5, 0)}},
+		Spec:       kubedcv1.EIpSpec{IPAddress: "198.51.100.7", ExternalNetwork: "n"}, Status: kubedcv1.EIpStatus{IPAddress: "198.51.100.8"},
+	})
+	if e.Address.String() != "198.51.100.7" || e.Remembered.String() != "198.51.100.8" || !e.Deleting || e.Network != "n" || e.Malformed != "" {
+		t.Errorf("%+v", e)
+	}
+	if e := readEIp(&kubedcv1.EIp{Spec: kubedcv1.EIpSpec{IPAddress: "2001:db8::7"}}); !strings.Contains(string(e.Malformed), "IPv4") {
+		t.Errorf("an IPv6 address can't be had, and it says %q", e.Malformed)
+	}
+}
+
+func TestNamespaceIsOurs(t *testing.T) {
+	const labels = `{"f:metadata":{"f:labels":{"f:app.kubernetes.io/managed-by":{},"f:kube-dc.com/vpc":{}}}}`
+	for name, c := range map[string]struct {
+		labels  map[string]string
+		manager string
+		ours    bool
+	}{
+		"our labels":                         {ownership.Labels("acme-prod"), ownership.FieldManager, true},
+		"labels of a file":                   {ownership.Labels("acme-prod"), "", true},
+		"no labels":                          {nil, "kubectl", false},
+		"handed over: labels by its owner":   {ownership.Labels("acme-prod"), "kubectl", true},
+		"labels of another VPC":              {ownership.Labels("globex-web"), ownership.FieldManager, false},
+		"labels lost, and fields of ours":    {nil, ownership.FieldManager, true},
+		"one label lost, and fields of ours": {map[string]string{ownership.ShardLabel: "acme-prod"}, ownership.FieldManager, true},
+	} {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "acme-prod", Labels: c.labels}}
+		if c.manager != "" {
+			ns.ManagedFields = []metav1.ManagedFieldsEntry{entry(c.manager, apply, "", labels)}
+		}
+		for _, cached := range []bool{false, true} {
+			if cached {
+				if _, err := Trim(ns); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := world(ns).Namespace; got.Ours != c.ours || !got.Exists {
+				t.Errorf("%s, from a cache %t: %+v", name, cached, got)
+			}
+		}
+	}
+}
+
+func TestNamespaceHasAQuota(t *testing.T) {
+	for text, want := range map[string]int{"3": 3, "0": 0, "-1": -1, "many": -1, "": -1} {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "acme-prod", Annotations: map[string]string{kubedcv1.EIpQuotaAnnotation: text}}}
+		switch quota := world(ns).Namespace.Quota; {
+		case want < 0 && quota != nil, want >= 0 && (quota == nil || *quota != want):
+			t.Errorf("a quota of %q is read as %v", text, quota)
+		}
+	}
+}
+
+func pool(name string, labels map[string]string, cidr, gateway string) *Subnet {
+	return &Subnet{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: kubeovn.SubnetSpec{CIDRBlock: cidr, Gateway: gateway}}
+}
+
+func TestExternalNetworks(t *testing.T) {
+	public := map[string]string{kubedcv1.ExternalNetworkTypeLabel: "public"}
+	network := func(name string, subnets ...string) *kubedcv1alpha1.ExternalNetwork {
+		return &kubedcv1alpha1.ExternalNetwork{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kubedcv1alpha1.ExternalNetworkSpec{Type: "lab", Default: true, Subnets: subnets},
+		}
+	}
+	objects := []client.Object{
+		pool("labelled", public, "198.51.100.0/24", "198.51.100.1"), pool("plain", nil, "192.0.2.0/24", "192.0.2.1"),
+		pool("named", public, "203.0.113.0/24", "203.0.113.1"), pool("dual", public, "2001:db8::/64,100.64.0.0/24", "2001:db8::1,100.64.0.1"),
+		pool("six", public, "2001:db8:1::/64", "2001:db8:1::1"), pool("broken", public, "moon", "198.51.100.1"),
+		network("lab-b", "named"), network("lab-a", "named", "absent"),
+	}
+	want := []string{"dual dual public false true", "labelled labelled public false false", "named lab-a lab true false", "six six public false true"}
+	for range 2 {
+		var got []string
+		for _, x := range world(objects...).Externals {
+			got = append(got, strings.Join([]string{x.Subnet, x.Network, x.Type, word(x.Default), word(x.Dual)}, " "))
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%q, want %q: a subnet is external by its label, or by the first network that names it", got, want)
+		}
+		objects[6], objects[7] = objects[7], objects[6]
+	}
+}
+
+func word(b bool) string {
+	if b {
+		return "true"
+	}
+	return "false"
+}
+
+// An object of another shard has no say, whatever it is called.
+func TestInputsAreOfOneShard(t *testing.T) {
+	mine, theirs := ownership.Labels("acme-prod"), ownership.Labels("globex-web")
+	w := world(
+		&kubedcv1.Project{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "prod"}},
+		&kubedcv1.Project{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "prod-eu"}},
+		&kubedcv1.EIp{ObjectMeta: metav1.ObjectMeta{Namespace: "acme-prod", Name: "e", Labels: mine}},
+		&kubedcv1.EIp{ObjectMeta: metav1.ObjectMeta{Namespace: "globex-web", Name: "e"}},
+		&kubedcv1.FIp{ObjectMeta: metav1.ObjectMeta{Namespace: "globex-web", Name: "f"}},
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "globex-web", Name: "p"}},
+		&Vpc{ObjectMeta: metav1.ObjectMeta{Name: "globex-web"}},
+		&OvnFip{ObjectMeta: metav1.ObjectMeta{Name: "acme-prod-f", Labels: theirs}},
+		&OvnEip{ObjectMeta: metav1.ObjectMeta{Name: "x", Labels: theirs}, Status: kubeovn.OvnEipStatus{V4Ip: "198.51.100.9"}},
+		&OvnEip{ObjectMeta: metav1.ObjectMeta{Name: "y", Labels: mine}, Spec: kubeovn.OvnEipSpec{V4Ip: "198.51.100.8"}},
+	)
+	if len(w.Projects) != 1 || len(w.EIps) != 1 || len(w.FIps)+len(w.Pods)+len(w.Engine.OvnFips) != 0 || w.Engine.Vpc.Exists {
+		t.Errorf("%+v", w)
+	}
+	if w.Engine.OvnEips["x"].Ours || !w.Engine.OvnEips["y"].Ours {
+		t.Errorf("%+v: x is another's, and may have an address that somebody here asks for", w.Engine.OvnEips)
+	}
+	if got, want := w.Holders, (map[netip.Addr]snapshot.Holder{
+		netip.MustParseAddr("198.51.100.9"): {OvnEip: "x", Shard: "globex-web"}, netip.MustParseAddr("198.51.100.8"): {OvnEip: "y", Shard: "acme-prod"},
+	}); !reflect.DeepEqual(got, want) {
+		t.Errorf("holders are %v, want %v: also who has asked for an address and not got it yet", got, want)
+	}
+	want := map[intent.ObjectKey]bool{{Kind: intent.EIp, Namespace: "acme-prod", Name: "e"}: true, {Kind: intent.OvnEip, Name: "y"}: true}
+	if !reflect.DeepEqual(w.Engine.Objects, want) {
+		t.Errorf("ours are %v, want %v", w.Engine.Objects, want)
+	}
+}
+
+// Kube-OVN says ready before it has written everything that ready means.
+func TestReadyMeansAll(t *testing.T) {
+	for name, c := range map[string]struct {
+		status       kubeovn.OvnEipStatus
+		ready, blank bool
+	}{
+		"ready":           {kubeovn.OvnEipStatus{Ready: true, V4Ip: "198.51.100.3", MacAddress: "00:00:00:00:00:03"}, true, false},
+		"not ready":       {kubeovn.OvnEipStatus{V4Ip: "198.51.100.3", MacAddress: "00:00:00:00:00:03"}, false, false},
+		"without MAC":     {kubeovn.OvnEipStatus{Ready: true, V4Ip: "198.51.100.3"}, false, true},
+		"without address": {kubeovn.OvnEipStatus{Ready: true, MacAddress: "00:00:00:00:00:03"}, false, false},
+		"IPv6 only":       {kubeovn.OvnEipStatus{Ready: true, V6Ip: "2001:db8::3", MacAddress: "00:00:00:00:00:03"}, false, false},
+	} {
+		got := world(&OvnEip{ObjectMeta: metav1.ObjectMeta{Name: "e"}, Status: c.status}).Engine.OvnEips["e"]
+		if got.Ready != c.ready || got.Blank != c.blank || !got.Exists {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	vpc := &Vpc{ObjectMeta: metav1.ObjectMeta{Name: "acme-prod"}, Status: kubeovn.VpcStatus{Standby: true}}
+	if world(vpc).Engine.Vpc.Ready {
+		t.Error("a Vpc is ready that has no router")
+	}
+	if vpc.Status.Router = "acme-prod"; !world(vpc).Engine.Vpc.Ready {
+		t.Error("a Vpc with a router is not ready")
+	}
+}

@@ -1,0 +1,179 @@
+package kube
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/snapshot"
+)
+
+// readExternals is the external subnets: those of ExternalNetworks, and those with the label.
+func (in *Inputs) readExternals() []snapshot.External {
+	out := map[string]snapshot.External{}
+	for name, s := range in.subnets {
+		if kind := s.Labels[kubedcv1.ExternalNetworkTypeLabel]; kind != "" {
+			x := readExternal(s)
+			x.Network, x.Type, x.Default = name, kind, s.Labels[kubedcv1.DefaultExternalLabel] == "true"
+			out[name] = x
+		}
+	}
+	// A subnet belongs to one network; of two that name it, the first by name has it.
+	for _, n := range slices.SortedFunc(slices.Values(in.networks), func(a, b *kubedcv1alpha1.ExternalNetwork) int { return strings.Compare(b.Name, a.Name) }) {
+		for _, name := range n.Spec.Subnets {
+			if s := in.subnets[name]; s != nil {
+				x := readExternal(s)
+				x.Network, x.Type, x.Default = n.Name, string(n.Spec.Type), n.Spec.Default
+				out[name] = x
+			}
+		}
+	}
+	list := make([]snapshot.External, 0, len(out))
+	for _, x := range out {
+		if x.Dual || (x.Prefix.IsValid() && x.Gateway.IsValid()) { // one with IPv6 is there to be refused
+			list = append(list, x)
+		}
+	}
+	slices.SortFunc(list, func(a, b snapshot.External) int { return strings.Compare(a.Subnet, b.Subnet) })
+	return list
+}
+
+func readExternal(s *Subnet) snapshot.External {
+	x := snapshot.External{
+		Subnet: s.Name, Ready: s.Status.IsReady(), Free: int(s.Status.V4AvailableIPs), Used: int(s.Status.V4UsingIPs),
+	}
+	for part := range strings.SplitSeq(s.Spec.CIDRBlock, ",") {
+		prefix, err := netip.ParsePrefix(part)
+		switch {
+		case err != nil:
+		case prefix.Addr().Is4():
+			x.Prefix = prefix.Masked()
+		default:
+			x.Dual = true
+		}
+	}
+	if len(s.Status.Conditions) == 0 && x.Prefix.IsValid() { // Kube-OVN has not seen it: nothing is given yet
+		x.Free = 1<<(32-x.Prefix.Bits()) - 3
+	}
+	for part := range strings.SplitSeq(s.Spec.Gateway, ",") {
+		if a, err := netip.ParseAddr(part); err == nil && a.Is4() {
+			x.Gateway = a
+		}
+	}
+	return x
+}
+
+func seen(m metav1.ObjectMeta, ready bool) snapshot.Seen {
+	s := snapshot.Seen{Exists: true, Ready: ready, Deleting: m.DeletionTimestamp != nil}
+	if s.Deleting {
+		s.Since = m.DeletionTimestamp.Time
+	}
+	return s
+}
+
+func (in *Inputs) readEngine(ports []string) snapshot.Engine {
+	e := snapshot.Engine{OvnEips: map[string]snapshot.OvnEip{}, OvnFips: map[string]snapshot.OvnFip{}, Objects: in.owned}
+	if v := in.vpc; v != nil {
+		e.Vpc = snapshot.Vpc{
+			Seen:  seen(v.ObjectMeta, v.Status.Standby && v.Status.Router != ""),
+			Asked: set(v.Spec.ExtraExternalSubnets), Attached: set(v.Status.ExtraExternalSubnets),
+			Touched: touched(v.ManagedFields), Said: said(v.ManagedFields),
+		}
+	}
+	if s := in.subnets[in.Shard+"-default"]; s != nil {
+		e.Subnet = seen(s.ObjectMeta, s.Status.IsReady())
+		e.InUse = int(s.Status.V4UsingIPs + s.Status.V6UsingIPs)
+	}
+	for name, o := range in.ovnEips {
+		address, _ := netip.ParseAddr(o.Status.V4Ip)
+		e.OvnEips[name] = snapshot.OvnEip{
+			Seen:   seen(o.ObjectMeta, o.Status.Ready && address.IsValid() && o.Status.MacAddress != ""),
+			Subnet: o.Spec.ExternalSubnet, Type: o.Spec.Type, Address: address,
+			Ours:  isOf(o, in.Shard),
+			Blank: o.Status.Ready && o.Status.MacAddress == "",
+		}
+	}
+	for name, o := range in.ovnFips {
+		external, _ := netip.ParseAddr(o.Status.V4Eip)
+		target, _ := netip.ParseAddr(o.Status.V4Ip)
+		e.OvnFips[name] = snapshot.OvnFip{
+			Seen: seen(o.ObjectMeta, o.Status.Ready && external.IsValid()), OvnEip: o.Spec.OvnEip, External: external, Target: target,
+		}
+	}
+	if o := in.snat; o != nil {
+		external, _ := netip.ParseAddr(o.Status.V4Eip)
+		e.Snat = snapshot.OvnFip{Seen: seen(o.ObjectMeta, o.Status.Ready && external.IsValid()), OvnEip: o.Spec.OvnEip, External: external}
+	}
+	if ports != nil {
+		e.Ports = set(ports)
+	}
+	return e
+}
+
+func set(names []string) map[string]bool {
+	out := make(map[string]bool, len(names))
+	for _, n := range names {
+		out[n] = true
+	}
+	return out
+}
+
+// touched is when we last wrote to a list of a Vpc.
+func touched(fields []metav1.ManagedFieldsEntry) time.Time {
+	return last(fields, func(f metav1.ManagedFieldsEntry) bool {
+		return f.Manager == ownership.FieldManager && f.Operation == metav1.ManagedFieldsOperationUpdate
+	})
+}
+
+// said is when somebody, which is Kube-OVN, last wrote to the status of a Vpc.
+func said(fields []metav1.ManagedFieldsEntry) time.Time {
+	return last(fields, func(f metav1.ManagedFieldsEntry) bool { return f.Subresource == "status" })
+}
+
+func last(fields []metav1.ManagedFieldsEntry, fits func(metav1.ManagedFieldsEntry) bool) (at time.Time) {
+	for _, f := range fields {
+		if fits(f) && f.Time != nil && f.Time.After(at) {
+			at = f.Time.Time
+		}
+	}
+	return at
+}
+
+// readHolders is who has the addresses that the inputs' OvnEips have.
+func (in *Inputs) readHolders() map[netip.Addr]snapshot.Holder {
+	out := map[netip.Addr]snapshot.Holder{}
+	for _, name := range slices.Sorted(maps.Keys(in.ovnEips)) {
+		o := in.ovnEips[name]
+		for _, text := range []string{o.Spec.V4Ip, o.Status.V4Ip} {
+			if a, err := netip.ParseAddr(text); err == nil && (text == o.Status.V4Ip || out[a].OvnEip == "") {
+				out[a] = snapshot.Holder{OvnEip: name, Shard: belongs(o)}
+			}
+		}
+	}
+	return out
+}
+
+func (in *Inputs) readVMs() map[string][]intent.VMInterface {
+	out := map[string][]intent.VMInterface{}
+	for name, vm := range in.vms {
+		out[name] = nil
+		for _, i := range vm.Status.Interfaces {
+			found := intent.VMInterface{VM: name, Interface: i.Name, InGuest: i.InterfaceName, MAC: i.MAC}
+			for _, text := range append([]string{i.IP}, i.IPs...) {
+				if a, err := netip.ParseAddr(text); err == nil && a.Is4() && !found.Address.IsValid() {
+					found.Address = a
+				}
+			}
+			out[name] = append(out[name], found)
+		}
+	}
+	return out
+}

@@ -1,0 +1,192 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/snapshot"
+)
+
+// watch maps what happens to objects to the shards that it matters to.
+type watch struct {
+	cluster *Cluster
+	ask     func(shard string)
+}
+
+// Watch asks for the shards that an event touches. Until the cache is synced, every object is an event.
+func (c *Cluster) Watch(ctx context.Context, objects cache.Cache, ask func(shard string)) error {
+	w := &watch{cluster: c, ask: ask}
+	watched := []client.Object{
+		&kubedcv1.Project{}, &kubedcv1.EIp{}, &kubedcv1.FIp{}, &kubedcv1alpha1.ExternalNetwork{}, &corev1.Namespace{}, &corev1.Pod{},
+		&Vpc{}, &Subnet{}, &NetworkAttachmentDefinition{}, &OvnEip{}, &OvnFip{}, &OvnSnatRule{},
+	}
+	if c.machines {
+		watched = append(watched, &VirtualMachineInstance{})
+	}
+	for _, object := range watched {
+		informer, err := objects.GetInformer(ctx, object)
+		if err != nil {
+			return fmt.Errorf("watch %T: %w", object, err)
+		}
+		if _, err := informer.AddEventHandler(w.handler(ctx)); err != nil {
+			return fmt.Errorf("watch %T: %w", object, err)
+		}
+	}
+	return nil
+}
+
+func (w *watch) handler(ctx context.Context) toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { w.changed(ctx, nil, o.(client.Object)) },
+		UpdateFunc: func(was, is any) { w.changed(ctx, was.(client.Object), is.(client.Object)) },
+		DeleteFunc: func(o any) {
+			if last, unknown := o.(toolscache.DeletedFinalStateUnknown); unknown {
+				o = last.Obj
+			}
+			w.changed(ctx, o.(client.Object), nil)
+		},
+	}
+}
+
+// changed asks for the shards that an object had a say in, or has now.
+func (w *watch) changed(ctx context.Context, was, is client.Object) {
+	if was != nil && is != nil && was.GetResourceVersion() == is.GetResourceVersion() {
+		return // the cache's own look through everything
+	}
+	object := is
+	if object == nil {
+		object = was
+	}
+	for _, o := range []client.Object{was, is} {
+		if o == nil {
+			continue
+		}
+		if shard := belongs(o); shard != "" {
+			w.ask(shard)
+		}
+	}
+	switch o := object.(type) {
+	case *kubedcv1.Project:
+		w.ask(snapshot.ShardOf(o.Namespace, o.Name))
+	case *kubedcv1.EIp, *kubedcv1.FIp:
+		w.ask(o.GetNamespace())
+	case *kubedcv1alpha1.ExternalNetwork:
+		w.ask(NetworksShard)
+		if was == nil || is == nil || was.GetGeneration() != is.GetGeneration() {
+			w.everybody(ctx)
+		}
+	case *corev1.Namespace:
+		w.claimed(ctx, o.Name)
+	case *corev1.Pod, *VirtualMachineInstance:
+		w.target(ctx, was, is)
+	case *Subnet:
+		w.subnet(ctx, was, is)
+	case *OvnEip:
+		w.released(ctx, was, is)
+		if router, isPorts := strings.CutSuffix(o.Name, "-"+o.Spec.ExternalSubnet); isPorts {
+			w.claimed(ctx, router) // Kube-OVN makes it too, without our labels
+		}
+	}
+}
+
+// everybody asks for every project's shard.
+func (w *watch) everybody(ctx context.Context) {
+	var projects kubedcv1.ProjectList
+	if err := w.cluster.reader.List(ctx, &projects, client.UnsafeDisableDeepCopy); err != nil {
+		return // the cache is not there yet; everything is an event then
+	}
+	for i := range projects.Items {
+		w.ask(snapshot.ShardOf(projects.Items[i].Namespace, projects.Items[i].Name))
+	}
+}
+
+// claimed asks for a shard that a Project wants: its namespace may have been somebody else's.
+func (w *watch) claimed(ctx context.Context, name string) {
+	if w.cluster.claimed(ctx, name) {
+		w.ask(name)
+	}
+}
+
+// target asks for the shard of a pod or VM that a FIp names, when its addresses or its end have changed.
+func (w *watch) target(ctx context.Context, was, is client.Object) {
+	object := is
+	if object == nil {
+		object = was
+	}
+	if was != nil && is != nil && reflect.DeepEqual(addresses(was), addresses(is)) {
+		return
+	}
+	var fips kubedcv1.FIpList
+	if err := w.cluster.reader.List(ctx, &fips, client.InNamespace(object.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		return
+	}
+	for i := range fips.Items {
+		spec := fips.Items[i].Spec
+		if (spec.PodTarget != nil && spec.PodTarget.PodName == object.GetName()) || (spec.VMTarget != nil && spec.VMTarget.VMName == object.GetName()) {
+			w.ask(object.GetNamespace())
+			return
+		}
+	}
+}
+
+// addresses is what a FIp depends on in a pod or VM.
+func addresses(o client.Object) any {
+	switch o := o.(type) {
+	case *corev1.Pod:
+		return []any{o.Status.PodIPs, o.Status.Phase}
+	case *VirtualMachineInstance:
+		return o.Status.Interfaces
+	default:
+		return nil
+	}
+}
+
+// subnet asks for everybody when an external subnet comes, goes, changes or has addresses again after it had none. How many
+// it has does not matter otherwise, and changes with every address that is given.
+func (w *watch) subnet(ctx context.Context, was, is client.Object) {
+	matters := func(o client.Object) any {
+		s, ok := o.(*Subnet)
+		if !ok || o == nil || s == nil || s.Labels[kubedcv1.ExternalNetworkTypeLabel] == "" && s.Spec.Vlan == "" {
+			return nil
+		}
+		return []any{s.Labels, s.Spec.CIDRBlock, s.Spec.Gateway, s.Status.IsReady(), s.Status.V4AvailableIPs > 0}
+	}
+	if matters(was) != nil || matters(is) != nil {
+		w.ask(NetworksShard)
+	}
+	if before, after := matters(was), matters(is); !reflect.DeepEqual(before, after) {
+		w.everybody(ctx)
+	}
+}
+
+// released asks for the shards that want an address which nobody has any more.
+func (w *watch) released(ctx context.Context, was, is client.Object) {
+	if was == nil || is != nil {
+		return
+	}
+	gone := was.(*OvnEip)
+	address := cmp.Or(gone.Status.V4Ip, gone.Spec.V4Ip)
+	if address == "" {
+		return // every EIp that asks for no address would be found
+	}
+	var eips kubedcv1.EIpList
+	if err := w.cluster.reader.List(ctx, &eips, append(w.cluster.by(addressIndex, address), client.UnsafeDisableDeepCopy)...); err != nil {
+		return
+	}
+	for i := range eips.Items {
+		if slices.Contains([]string{eips.Items[i].Spec.IPAddress, eips.Items[i].Status.IPAddress}, address) {
+			w.ask(eips.Items[i].Namespace)
+		}
+	}
+}

@@ -1,0 +1,168 @@
+// Package ovn is the OVN northbound database: a copy of what we need of it, and the rows of one router as a target.
+package ovn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ErrNotConnected is returned while no server that leads the database can be reached. The reason is in the log.
+var ErrNotConnected = errors.New("not connected to the OVN northbound database")
+
+// How long we wait before we try all endpoints again, at first and at most.
+const (
+	firstPause   = 100 * time.Millisecond
+	longestPause = 5 * time.Second
+)
+
+// Client is a connection to whichever server leads the northbound database, with a copy of the part that concerns us. When
+// the connection ends, it makes another.
+type Client struct {
+	config  Config
+	log     *slog.Logger
+	current atomic.Pointer[session] // nil while there is none
+	writes  atomic.Int64
+
+	watching sync.RWMutex
+	watchers []func(router string)
+
+	stop  context.CancelFunc
+	ended chan struct{}
+}
+
+// Dial connects and reads the database once. It tries again until the context is done; a wrong configuration fails at once.
+func Dial(ctx context.Context, config Config, log *slog.Logger) (*Client, error) {
+	if _, err := config.tls(); err != nil {
+		return nil, err
+	}
+	c := &Client{config: config, log: log, ended: make(chan struct{})}
+	first, err := c.connect(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the OVN northbound database: %w", err)
+	}
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	c.stop = stop
+	c.begin(first, nil)
+	go c.keep(life, first)
+	return c, nil
+}
+
+// Close ends the connection for good.
+func (c *Client) Close() {
+	c.stop()
+	<-c.ended
+}
+
+// Connected says whether there is a connection now.
+func (c *Client) Connected() bool { return c.current.Load() != nil }
+
+// Writes counts the transactions that were carried out: a steady state has none.
+func (c *Client) Writes() int64 { return c.writes.Load() }
+
+// Watch calls back with the name of a router whenever it, or a row that belongs to it, has changed; and with every router's
+// after a connection was lost, because anything may have happened meanwhile. The callback must not block.
+func (c *Client) Watch(changed func(router string)) {
+	c.watching.Lock()
+	defer c.watching.Unlock()
+	c.watchers = append(c.watchers, changed)
+}
+
+// Ports names the ports of a router, whoever made them; nil when the router, or the database, is not there.
+func (c *Client) Ports(router string) []string {
+	s := c.current.Load()
+	if s == nil {
+		return nil
+	}
+	return s.ports(router)
+}
+
+// keep replaces a session that has ended by the next, until the client is closed.
+func (c *Client) keep(ctx context.Context, s *session) {
+	defer close(c.ended)
+	for {
+		select {
+		case <-ctx.Done():
+		case <-s.ended:
+		}
+		c.current.Store(nil)
+		if ctx.Err() != nil {
+			s.end(ErrNotConnected)
+			return
+		}
+		c.log.Warn("left the OVN northbound database", "server", s.endpoint, "reason", s.why)
+		next, err := c.connect(ctx)
+		if err != nil {
+			return
+		}
+		c.begin(next, s)
+		s = next
+	}
+}
+
+// begin makes a session the current one. Routers that were there before or are there now may have changed in between.
+func (c *Client) begin(s, before *session) {
+	c.current.Store(s)
+	c.log.Info("joined the OVN northbound database", "server", s.endpoint)
+	names := s.routers()
+	if before != nil {
+		names = append(names, before.routers()...)
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		c.tell(s, name)
+	}
+}
+
+// tell passes a change on. What happens before a session is the current one is not told, because nobody could look at it.
+func (c *Client) tell(s *session, router string) {
+	if c.current.Load() != s {
+		return
+	}
+	c.watching.RLock()
+	defer c.watching.RUnlock()
+	for _, changed := range c.watchers {
+		changed(router)
+	}
+}
+
+// connect tries the endpoints in turn, with growing pauses, until one of them leads the database or the context is done.
+func (c *Client) connect(ctx context.Context) (*session, error) {
+	var said string
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		s, err := c.try(ctx)
+		if err == nil {
+			return s, nil
+		}
+		if text := err.Error(); text != said && ctx.Err() == nil {
+			c.log.Warn("the OVN northbound database can't be reached", "error", err)
+			said = text
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (c *Client) try(ctx context.Context) (*session, error) {
+	secrets, err := c.config.tls() // read again each time: certificates are renewed in place
+	if err != nil {
+		return nil, err
+	}
+	var failed []error
+	for _, endpoint := range c.config.Endpoints {
+		s, err := open(ctx, endpoint, secrets, c.tell)
+		if err == nil {
+			return s, nil
+		}
+		failed = append(failed, fmt.Errorf("%s: %w", endpoint, err))
+	}
+	return nil, errors.Join(failed...)
+}

@@ -1,0 +1,99 @@
+package ovn
+
+import (
+	"slices"
+
+	"github.com/ovn-kubernetes/libovsdb/model"
+
+	"github.com/sallyport/sallyport/internal/kubeovn"
+	"github.com/sallyport/sallyport/internal/ovn/nb"
+)
+
+// index knows which router a row belongs to, and tells which router each change concerns. In the database only the router
+// says so, in its sets. libovsdb calls it from one goroutine, after the copy has changed.
+type index struct {
+	s      *session
+	tell   func(router string)
+	router map[string]string // a row's UUID → the router's name
+}
+
+func newIndex(s *session, tell func(string)) *index {
+	return &index{s: s, tell: tell, router: map[string]string{}}
+}
+
+// OnAdd is called for a new row.
+func (x *index) OnAdd(_ string, row model.Model) { x.change(nil, row) }
+
+// OnUpdate is called for a row that has become another.
+func (x *index) OnUpdate(_ string, old, row model.Model) { x.change(old, row) }
+
+// OnDelete is called for a row that has gone.
+func (x *index) OnDelete(_ string, old model.Model) {
+	x.change(old, nil)
+	switch r := old.(type) { // the last that is left of a VPC: somebody may wait for its end
+	case *nb.LoadBalancer:
+		x.remainder(kubeovn.VpcOf(r.Name))
+	case *nb.AddressSet:
+		x.remainder(r.ExternalIDs[kubeovn.AddressSetVpc])
+	}
+}
+
+func (x *index) remainder(vpc string) {
+	if vpc != "" {
+		x.tell(vpc)
+	}
+}
+
+func (x *index) change(old, row model.Model) {
+	defer x.s.news.tell()
+	if x.routers(old, row) {
+		return
+	}
+	if row == nil {
+		row = old
+	}
+	if name := x.router[x.uuid(row)]; name != "" {
+		x.tell(name)
+	}
+}
+
+// routers handles the row of a router and says whether it was one.
+func (x *index) routers(old, row model.Model) bool {
+	before, was := old.(*nb.LogicalRouter)
+	now, is := row.(*nb.LogicalRouter)
+	if was {
+		for _, uuid := range sets(before) {
+			delete(x.router, uuid)
+		}
+	}
+	if is {
+		for _, uuid := range sets(now) {
+			x.router[uuid] = now.Name
+		}
+		x.tell(now.Name)
+	}
+	if was && (!is || before.Name != now.Name) {
+		x.tell(before.Name)
+	}
+	return was || is
+}
+
+// uuid is the row that a router would have in its sets: for a MAC binding, which is in none, that of its port. A row that is
+// in no set yet is told of when it comes into one.
+func (x *index) uuid(row model.Model) string {
+	switch r := row.(type) {
+	case *nb.LogicalRouterPort:
+		return r.UUID
+	case *nb.NAT:
+		return r.UUID
+	case *nb.LogicalRouterPolicy:
+		return r.UUID
+	case *nb.StaticMACBinding:
+		if port := x.s.port(r.LogicalPort); port != nil {
+			return port.UUID
+		}
+	}
+	return ""
+}
+
+func sets(r *nb.LogicalRouter) []string { return slices.Concat(r.Ports, r.NAT, r.Policies) }

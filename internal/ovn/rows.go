@@ -1,0 +1,130 @@
+package ovn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/state"
+)
+
+// applyLimit is how long a set of changes may take, with what has to be tried again.
+const applyLimit = 15 * time.Second
+
+type change = state.Change[intent.RowKey, intent.Row]
+
+// Rows is the target for the rows of one VPC, on the router of that name.
+func (c *Client) Rows(shard string) state.Target[intent.RowKey, intent.Row] {
+	return &target{client: c, shard: shard}
+}
+
+type target struct {
+	client *Client
+	shard  string
+}
+
+// Scope says what is ours. Rows of Kube-OVN are observed too, because they may have to be put back or right; they have no
+// origin, and are not removed.
+func (t *target) Scope() string {
+	return "OVN northbound: rows of router " + t.shard + " that are marked as ours"
+}
+
+// Observe reads our copy of the database and asks nobody.
+func (t *target) Observe(ctx context.Context) (intent.Rows, error) {
+	s := t.client.current.Load()
+	if s == nil {
+		return nil, ErrNotConnected
+	}
+	r, err := s.load(ctx, t.shard)
+	if err != nil {
+		return nil, err
+	}
+	out := make(intent.Rows, len(r.records))
+	for key, rec := range r.records {
+		out[key] = state.Entry[intent.Row]{Value: rec.value, Origin: rec.origin}
+	}
+	return out, nil
+}
+
+// Apply carries the changes out in one transaction, and returns when our copy has it.
+func (t *target) Apply(ctx context.Context, changes []change) map[intent.RowKey]error {
+	ctx, cancel := context.WithTimeout(ctx, applyLimit)
+	defer cancel()
+	s := t.client.current.Load()
+	if s == nil {
+		return all(changes, ErrNotConnected)
+	}
+	for {
+		before, err := s.load(ctx, t.shard)
+		if err != nil {
+			return all(changes, err)
+		}
+		failed, err := t.attempt(ctx, s, before, changes)
+		if !errors.Is(err, errOvertaken) {
+			if err != nil {
+				return all(changes, err)
+			}
+			return failed
+		}
+		// Somebody has changed the router since our copy was made. We try again when the copy has changed too.
+		err = s.until(ctx, func() bool { return !reflect.DeepEqual(s.router(t.shard), before.row) })
+		if err != nil {
+			return all(changes, fmt.Errorf("router %s is changed by somebody else all the time: %w", t.shard, err))
+		}
+	}
+}
+
+// attempt carries the changes out if the router is still what it was. It returns what can't be carried out at all by key, and
+// what concerns all changes as an error.
+func (t *target) attempt(ctx context.Context, s *session, before router, changes []change) (map[intent.RowKey]error, error) {
+	tx := newTransaction(s, t.shard, before)
+	failed := map[intent.RowKey]error{}
+	for _, c := range changes {
+		if err := tx.add(c); err != nil {
+			failed[c.Key] = err
+		}
+	}
+	sent, err := tx.commit(ctx)
+	if err != nil || !sent {
+		return failed, err
+	}
+	t.client.writes.Add(1)
+	ctx, cancel := context.WithTimeout(ctx, settleLimit)
+	defer cancel()
+	err = s.until(ctx, func() bool {
+		after, whole := s.read(t.shard)
+		return whole && after.holds(changes, failed)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the transaction is carried out but its result is not there: %w", err)
+	}
+	return failed, nil
+}
+
+// holds says whether all changes are carried out, except for those that failed.
+func (r router) holds(changes []change, failed map[intent.RowKey]error) bool {
+	for _, c := range changes {
+		if _, gave := failed[c.Key]; gave {
+			continue
+		}
+		have, there := r.records[c.Key]
+		switch {
+		case c.Removes() && there && have.rank() != 0:
+			return false
+		case !c.Removes() && (!there || !have.value.Equal(*c.After)):
+			return false
+		}
+	}
+	return true
+}
+
+func all(changes []change, err error) map[intent.RowKey]error {
+	failed := make(map[intent.RowKey]error, len(changes))
+	for _, c := range changes {
+		failed[c.Key] = err
+	}
+	return failed
+}

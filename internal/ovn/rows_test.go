@@ -1,0 +1,160 @@
+package ovn
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/ovn-kubernetes/libovsdb/model"
+
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/ovn/nb"
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/state"
+)
+
+func decode(m model.Model) (intent.Row, bool) {
+	switch r := m.(type) {
+	case *nb.LogicalRouterPort:
+		return decodePort(r), true
+	case *nb.StaticMACBinding:
+		return decodeBinding(r)
+	case *nb.NAT:
+		return decodeNAT(r)
+	case *nb.LogicalRouterPolicy:
+		return decodePolicy(r)
+	}
+	return nil, false
+}
+
+func addr(s string) netip.Addr      { return netip.MustParseAddr(s) }
+func network(s string) netip.Prefix { return netip.MustParsePrefix(s) }
+
+var (
+	aPort    = intent.RouterPort{Name: "acme-onl", MAC: "0a:00:00:00:00:01", Network: network("169.254.90.1/30"), Peer: "onl-acme", Table: "onlink"}
+	aBinding = intent.MACBinding{Port: "acme-onl", Address: addr("169.254.90.2"), MAC: "0a:00:00:00:00:02"}
+	aFIP     = intent.FloatingNAT{External: addr("198.51.100.10"), Logical: addr("10.0.0.10")}
+	aSNAT    = intent.SourceNAT{External: addr("198.51.100.20"), Logical: network("10.0.0.0/24")}
+	aPolicy  = intent.RouterPolicy{Priority: ownership.ReturnFIP, Match: "ip4.src == 10.0.0.10", NextHop: addr("198.51.100.1")}
+)
+
+func TestRowsComeBackAsTheyWereWritten(t *testing.T) {
+	for _, want := range []intent.Row{
+		aPort,
+		intent.RouterPort{Name: "plain", MAC: "0a:00:00:00:00:01", Network: network("fd00::1/64")},
+		aBinding,
+		intent.MACBinding{Port: "p", Address: addr("fe80::1"), MAC: "0a:00:00:00:00:02"},
+		aFIP,
+		intent.FloatingNAT{External: addr("2001:db8::10"), Logical: addr("fd00::10")},
+		aSNAT,
+		intent.SourceNAT{External: addr("198.51.100.20"), Logical: network("10.0.0.5/32")},
+		intent.SourceNAT{External: addr("2001:db8::20"), Logical: network("fd00::/64")},
+		aPolicy,
+	} {
+		d, err := encode(want, "uuid", nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := decode(d.row); !ok || !got.Equal(want) || got.Key("acme") != want.Key("acme") {
+			t.Errorf("%T: wrote %v, read %v", want, want, got)
+		}
+	}
+}
+
+// What Kube-OVN writes, which is older and looser than what we write, is read as the same value.
+func TestRowsOfKubeOVNAreReadAsOurs(t *testing.T) {
+	hop := "198.51.100.1"
+	six := intent.FloatingNAT{External: addr("2001:db8::10"), Logical: addr("fd00::10")}
+	host := intent.SourceNAT{External: addr("198.51.100.20"), Logical: network("10.0.0.5/32")}
+	for _, c := range []struct {
+		row  model.Model
+		want intent.Row
+	}{
+		{&nb.NAT{Type: "dnat_and_snat", ExternalIP: "198.51.100.10", LogicalIP: "10.0.0.10", Options: map[string]string{"stateless": "true"}}, aFIP},
+		{&nb.NAT{Type: "dnat_and_snat", ExternalIP: "2001:DB8::0:10", LogicalIP: "fd00::10"}, six},
+		{&nb.NAT{Type: "snat", ExternalIP: "198.51.100.20", LogicalIP: "10.0.0.5"}, host},
+		{&nb.LogicalRouterPolicy{Priority: 30000, Match: aPolicy.Match, Action: "reroute", Nexthop: &hop}, aPolicy},
+	} {
+		if got, ok := decode(c.row); !ok || !got.Equal(c.want) {
+			t.Errorf("%+v: got %v, want %v", c.row, got, c.want)
+		}
+	}
+}
+
+// A row that somebody has changed keeps its key and is another value, so that it is put right.
+func TestChangedRowsDiffer(t *testing.T) {
+	for name, c := range map[string]struct {
+		want   intent.Row
+		change func(model.Model)
+	}{
+		"two networks":     {aPort, func(m model.Model) { p := m.(*nb.LogicalRouterPort); p.Networks = append(p.Networks, "10.0.0.1/24") }},
+		"no network":       {aPort, func(m model.Model) { m.(*nb.LogicalRouterPort).Networks = nil }},
+		"no peer":          {aPort, func(m model.Model) { m.(*nb.LogicalRouterPort).Peer = nil }},
+		"no route table":   {aPort, func(m model.Model) { m.(*nb.LogicalRouterPort).Options = nil }},
+		"weak MAC binding": {aBinding, func(m model.Model) { m.(*nb.StaticMACBinding).OverrideDynamicMAC = false }},
+		"to another pod":   {aFIP, func(m model.Model) { m.(*nb.NAT).LogicalIP = "10.0.0.11" }},
+		"to nowhere":       {aFIP, func(m model.Model) { m.(*nb.NAT).LogicalIP = "nowhere" }},
+		"as nobody":        {aSNAT, func(m model.Model) { m.(*nb.NAT).ExternalIP = "" }},
+		"dropped":          {aPolicy, func(m model.Model) { m.(*nb.LogicalRouterPolicy).Action = "drop" }},
+		"two next hops":    {aPolicy, func(m model.Model) { p := m.(*nb.LogicalRouterPolicy); p.Nexthops = append(p.Nexthops, "198.51.100.2") }},
+	} {
+		d, err := encode(c.want, "uuid", nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.change(d.row)
+		if got, ok := decode(d.row); !ok || got.Key("acme") != c.want.Key("acme") || got.Equal(c.want) {
+			t.Errorf("%s: got %v; wanted the key of %v with another value", name, got, c.want)
+		}
+	}
+}
+
+func TestRowsThatAreNoneOfOurs(t *testing.T) {
+	for _, m := range []model.Model{
+		&nb.NAT{Type: "dnat", ExternalIP: "198.51.100.10", LogicalIP: "10.0.0.10"},
+		&nb.NAT{Type: "snat", ExternalIP: "198.51.100.10", LogicalIP: "$set"},
+		&nb.NAT{Type: "dnat_and_snat", ExternalIP: "", LogicalIP: "10.0.0.10"},
+		&nb.StaticMACBinding{LogicalPort: "p", IP: "?"},
+		&nb.LogicalRouterPolicy{Priority: 31000, Match: "ip4", Action: "reroute", Nexthops: []string{"10.0.0.1"}},
+	} {
+		if got, ok := decode(m); ok {
+			t.Errorf("%+v is read as %v", m, got)
+		}
+	}
+}
+
+func TestOriginOfARow(t *testing.T) {
+	none := state.Ref{}
+	for _, by := range []state.Ref{{Kind: "FIp", Namespace: "acme", Name: "web"}, {Kind: "Project", Name: "acme"}} {
+		ids := externalIDs(nb.NATTable, "acme", by)
+		if got := origin(ids, "acme"); got != by {
+			t.Errorf("wrote %v, read %v", by, got)
+		}
+		if got := origin(ids, "other"); got != none {
+			t.Errorf("a row of acme is taken for one of other, asked for by %v", got)
+		}
+	}
+	if got := origin(nil, "acme"); got != none {
+		t.Errorf("a row without marks is taken for ours, asked for by %v", got)
+	}
+	if got := origin(map[string]string{ownership.RowShardKey: "acme"}, "acme"); got == none {
+		t.Error("a row of ours that has lost its owner is not ours any more, and would stay for ever")
+	}
+}
+
+// Other options of a port of ours stay; whose it is is not part of what it states.
+func TestPortKeepsOtherOptions(t *testing.T) {
+	have := &nb.LogicalRouterPort{Options: map[string]string{"gateway_mtu": "1400", routeTable: "old"}}
+	for table, want := range map[string]int{"new": 2, "": 1} {
+		d, err := encode(intent.RouterPort{Name: "p", Table: table}, "uuid", nil, have)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := d.row.(*nb.LogicalRouterPort).Options
+		if got["gateway_mtu"] != "1400" || got[routeTable] != table || len(got) != want {
+			t.Errorf("table %q: got %v", table, got)
+		}
+	}
+	if have.Options[routeTable] != "old" {
+		t.Error("the row that was read is changed")
+	}
+}
