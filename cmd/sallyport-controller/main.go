@@ -1,0 +1,93 @@
+// Command sallyport-controller is the controller: it compiles Projects, EIps and FIps to Kube-OVN objects and OVN rows, and
+// keeps them so.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sallyport/sallyport/internal/controller"
+)
+
+// version is set when the program is built.
+var version = "unknown"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "sallyport-controller:", err)
+		os.Exit(1)
+	}
+}
+
+func command() *cobra.Command {
+	var c controller.Config
+	var kubeconfig, level string
+	cmd := &cobra.Command{
+		Use:   "sallyport-controller --nb-address ssl:HOST:6641 --nb-cert F --nb-key F --nb-ca F",
+		Short: "Make external addresses of Kube-OVN projects answer, and keep them so",
+		Long: `Make external addresses of Kube-OVN projects answer, and keep them so.
+
+The controller reads Projects, EIps and FIps, writes Kube-OVN objects and OVN
+rows for them, and reports in their status what is observed. Several replicas
+may run: one of them leads, the others have their caches ready.
+
+On SIGTERM it finishes what it is writing, gives up the lead and ends.`,
+		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true, Version: version,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			logger, err := logs(level)
+			if err != nil {
+				return err
+			}
+			if c.Kubernetes, err = kubernetes(kubeconfig); err != nil {
+				return err
+			}
+			return controller.Run(cmd.Context(), c, logger)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; empty: $KUBECONFIG, or the pod's own service account")
+	f.StringSliceVar(&c.Northbound.Endpoints, "nb-address", nil, "servers of the OVN northbound database, as in ssl:10.0.0.1:6641,ssl:10.0.0.2:6641")
+	f.StringVar(&c.Northbound.CertFile, "nb-cert", "", "our certificate for the northbound database")
+	f.StringVar(&c.Northbound.KeyFile, "nb-key", "", "its key")
+	f.StringVar(&c.Northbound.CAFile, "nb-ca", "", "certificate of the northbound database's authority")
+	f.IntVar(&c.Workers, "workers", 8, "projects that are worked on side by side")
+	f.BoolVar(&c.LeaderElect, "leader-elect", true, "let one of several replicas lead")
+	f.StringVar(&c.LeaderElectionNamespace, "leader-election-namespace", "", "namespace of the lease; empty: the pod's own")
+	f.StringVar(&c.MetricsAddress, "metrics-address", ":8080", "where Prometheus metrics are served; 0: nowhere")
+	f.StringVar(&c.HealthAddress, "health-address", ":8081", "where /healthz and /readyz are served; 0: nowhere")
+	f.StringVar(&c.Defaults.DefaultEIpType, "default-eip-network-type", "", "network type of EIps that name none; empty: that of the default external network")
+	f.StringVar(&c.Defaults.DefaultFIpType, "default-fip-network-type", "", "network type of FIps that name none; empty: that of the default external network")
+	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	return cmd
+}
+
+func logs(level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("--log-level %q: use debug, info, warn or error", level)
+	}
+	return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: l})), nil
+}
+
+func kubernetes(kubeconfig string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find the cluster: %w; give --kubeconfig, or run in a pod", err)
+	}
+	// What is limited here is bursts of one controller, not of the cluster: the API server has its own fairness.
+	config.QPS, config.Burst = 200, 400
+	config.UserAgent = "sallyport-controller/" + version
+	return config, nil
+}

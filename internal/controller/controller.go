@@ -1,0 +1,133 @@
+// Package controller is the wiring of the controller: caches, the northbound database, the runner, leader election.
+package controller
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/kube"
+	"github.com/sallyport/sallyport/internal/ovn"
+	"github.com/sallyport/sallyport/internal/runner"
+	"github.com/sallyport/sallyport/internal/snapshot"
+)
+
+// patience is how long a stopping controller waits for shards that are running.
+const patience = 10 * time.Second
+
+// Config is what the operator chooses.
+type Config struct {
+	Kubernetes *rest.Config
+	Northbound ovn.Config
+	Defaults   snapshot.Config
+	Workers    int
+
+	LeaderElect                   bool
+	LeaderElectionNamespace       string
+	MetricsAddress, HealthAddress string
+}
+
+// Run runs the controller until the context ends. It returns when what was running has finished.
+func Run(ctx context.Context, c Config, logger *slog.Logger) error {
+	ctrllog.SetLogger(logr.FromSlogHandler(logger.Handler()))
+	mgr, err := manager.New(c.Kubernetes, c.options())
+	if err != nil {
+		return fmt.Errorf("connect to Kubernetes: %w", err)
+	}
+	shards, asks, err := build(ctx, mgr, c, logger)
+	if err != nil {
+		return err
+	}
+	defer shards.NB.Close()
+	counters := newCounters(asks)
+	queue := runner.New(shards.Run, counters.ran, logger)
+	asks.to(queue.Ask)
+	counters.watch(queue, shards.NB)
+	// Every replica keeps its caches; only the leader runs shards.
+	if err := mgr.Add(leading{queue, c.Workers}); err != nil {
+		return err
+	}
+	if err := mgr.AddReadyzCheck("northbound", func(*http.Request) error { return connected(shards.NB) }); err != nil {
+		return err
+	}
+	if err := mgr.AddHealthzCheck("alive", func(*http.Request) error { return nil }); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+func (c Config) options() manager.Options {
+	wait := patience + 5*time.Second
+	return manager.Options{
+		Scheme: kube.Scheme(), Cache: kube.CacheOptions(), Metrics: metricsserver.Options{BindAddress: c.MetricsAddress},
+		HealthProbeBindAddress: c.HealthAddress, GracefulShutdownTimeout: &wait,
+		LeaderElection: c.LeaderElect, LeaderElectionID: "sallyport-controller", LeaderElectionNamespace: c.LeaderElectionNamespace,
+		LeaderElectionReleaseOnCancel: true,
+	}
+}
+
+func build(ctx context.Context, mgr manager.Manager, c Config, logger *slog.Logger) (*Shards, *asks, error) {
+	asks := &asks{}
+	api, err := client.New(c.Kubernetes, client.Options{Scheme: kube.Scheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect to Kubernetes: %w", err)
+	}
+	cluster, err := kube.NewCluster(ctx, kube.Counted(api, asks.wrote), mgr.GetCache())
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := cluster.Watch(ctx, mgr.GetCache(), asks.ask); err != nil {
+		return nil, nil, err
+	}
+	nb, err := ovn.Dial(ctx, c.Northbound, logger)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect to the OVN northbound database: %w", err)
+	}
+	nb.Watch(asks.askKnown(cluster))
+	record := recorder(mgr.GetEventRecorder("sallyport"))
+	return &Shards{Cluster: cluster, NB: nb, Config: c.Defaults, Clock: time.Now, Record: record}, asks, nil
+}
+
+func connected(nb *ovn.Client) error {
+	if !nb.Connected() {
+		return fmt.Errorf("the OVN northbound database is not connected")
+	}
+	return nil
+}
+
+// recorder is the recording of events on objects.
+func recorder(events events.EventRecorder) kube.Recorder {
+	return func(about client.Object, warning bool, reason, message string) {
+		if intent.Passing(reason) {
+			return
+		}
+		kind := "Normal"
+		if warning {
+			kind = "Warning"
+		}
+		events.Eventf(about, nil, kind, reason, "Reconcile", "%s", message)
+	}
+}
+
+// leading runs shards while this replica is the leader.
+type leading struct {
+	queue   *runner.Runner
+	workers int
+}
+
+// Start runs shards until the context ends.
+func (l leading) Start(ctx context.Context) error {
+	l.queue.Start(ctx, l.workers, patience)
+	return nil
+}

@@ -1,0 +1,45 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sallyport/sallyport/internal/kube"
+	"github.com/sallyport/sallyport/internal/ovn"
+)
+
+// Look reads a cluster and its northbound database without writing to them: for a plan. It ends with the context.
+func Look(ctx context.Context, c Config, logger *slog.Logger) (*Shards, error) {
+	api, err := client.New(c.Kubernetes, client.Options{Scheme: kube.Scheme()})
+	if err != nil {
+		return nil, fmt.Errorf("connect to Kubernetes: %w", err)
+	}
+	options := kube.CacheOptions()
+	options.Scheme, options.Mapper = kube.Scheme(), api.RESTMapper()
+	objects, err := cache.New(c.Kubernetes, options)
+	if err != nil {
+		return nil, fmt.Errorf("connect to Kubernetes: %w", err)
+	}
+	cluster, err := kube.NewCluster(ctx, api, objects)
+	if err != nil {
+		return nil, err
+	}
+	if err := cluster.Watch(ctx, objects, func(string) {}); err != nil {
+		return nil, err
+	}
+	go func() { _ = objects.Start(ctx) }() // it fails only where waiting for it fails, too
+	if !objects.WaitForCacheSync(ctx) {
+		return nil, errors.New("the cluster could not be read in time; are Sallyport's CRDs installed?")
+	}
+	nb, err := ovn.Dial(ctx, c.Northbound, logger)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the OVN northbound database: %w", err)
+	}
+	return &Shards{Cluster: cluster, NB: nb, Config: c.Defaults, Clock: time.Now}, nil
+}

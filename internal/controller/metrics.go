@@ -1,0 +1,127 @@
+package controller
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/sallyport/sallyport/internal/kube"
+	"github.com/sallyport/sallyport/internal/ovn"
+	"github.com/sallyport/sallyport/internal/runner"
+)
+
+// Metrics is every metric, with what it counts. The reference page is made from it.
+var Metrics = []struct{ Name, Kind, Labels, Help string }{
+	{"sallyport_shard_runs_total", "counter", "result", "Runs of a project's shard, by result: ok or failed."},
+	{"sallyport_shard_run_seconds", "histogram", "", "How long a run of a shard takes."},
+	{"sallyport_shards_waiting", "gauge", "", "Shards that are asked for and not yet run."},
+	{"sallyport_kubernetes_writes_total", "counter", "verb, kind", "Writes to the Kubernetes API."},
+	{"sallyport_northbound_transactions_total", "counter", "", "Transactions that wrote to the OVN northbound database."},
+	{"sallyport_northbound_connected", "gauge", "", "1 while the OVN northbound database is connected."},
+}
+
+func help(name string) string {
+	for _, m := range Metrics {
+		if m.Name == name {
+			return m.Help
+		}
+	}
+	panic(name + " is not in the list of metrics")
+}
+
+// counters is the metrics that are counted here.
+type counters struct {
+	runs  *prometheus.CounterVec
+	times prometheus.Histogram
+}
+
+func newCounters(a *asks) *counters {
+	const runs, times = "sallyport_shard_runs_total", "sallyport_shard_run_seconds"
+	c := &counters{
+		runs:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: runs, Help: help(runs)}, []string{"result"}),
+		times: prometheus.NewHistogram(prometheus.HistogramOpts{Name: times, Help: help(times), Buckets: prometheus.ExponentialBuckets(0.001, 2, 14)}),
+	}
+	metrics.Registry.MustRegister(c.runs, c.times, a.writes())
+	return c
+}
+
+// ran counts a run.
+func (c *counters) ran(_ string, took time.Duration, err error) {
+	result := "ok"
+	if err != nil {
+		result = "failed"
+	}
+	c.runs.WithLabelValues(result).Inc()
+	c.times.Observe(took.Seconds())
+}
+
+// watch adds the metrics that are read when somebody asks for them.
+func (c *counters) watch(queue *runner.Runner, nb *ovn.Client) {
+	gauge := func(name string, read func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help(name)}, read)
+	}
+	metrics.Registry.MustRegister(
+		gauge("sallyport_shards_waiting", func() float64 { return float64(queue.Waiting()) }),
+		gauge("sallyport_northbound_connected", func() float64 {
+			if nb.Connected() {
+				return 1
+			}
+			return 0
+		}),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "sallyport_northbound_transactions_total", Help: help("sallyport_northbound_transactions_total"),
+		}, func() float64 { return float64(nb.Writes()) }),
+	)
+}
+
+// asks is where events go. The caches are built before the queue that they ask, so what comes in between waits here.
+type asks struct {
+	mu      sync.Mutex
+	forward func(shard string)
+	early   []string
+	once    sync.Once
+	counter *prometheus.CounterVec
+}
+
+func (a *asks) ask(shard string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.forward == nil {
+		a.early = append(a.early, shard)
+		return
+	}
+	a.forward(shard)
+}
+
+// to passes everything on from now on.
+func (a *asks) to(forward func(shard string)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.forward = forward
+	for _, shard := range a.early {
+		forward(shard)
+	}
+	a.early = nil
+}
+
+// askKnown passes on what happens to routers of ours: Kube-OVN's default router changes all the time.
+func (a *asks) askKnown(cluster *kube.Cluster) func(router string) {
+	return func(router string) {
+		if cluster.Knows(context.Background(), router) {
+			a.ask(router)
+		}
+	}
+}
+
+func (a *asks) writes() *prometheus.CounterVec {
+	a.once.Do(func() {
+		const name = "sallyport_kubernetes_writes_total"
+		a.counter = prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help(name)}, []string{"verb", "kind"})
+	})
+	return a.counter
+}
+
+func (a *asks) wrote(verb, kind string) { a.writes().WithLabelValues(verb, kind).Inc() }

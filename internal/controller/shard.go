@@ -1,0 +1,196 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sallyport/sallyport/internal/compile"
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/kube"
+	"github.com/sallyport/sallyport/internal/ovn"
+	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/status"
+)
+
+// grace is how long Kube-OVN may take to write a router policy that we asked for, before we write it ourselves: while it is
+// at it, both would.
+const grace = 2 * time.Second
+
+// look is when a shard that waits for something is looked at again, for what no event tells.
+const look = 2 * time.Second
+
+// Shards is what one shard needs, and its doing.
+type Shards struct {
+	Cluster *kube.Cluster
+	NB      *ovn.Client
+	Config  snapshot.Config
+	Clock   func() time.Time
+	Record  kube.Recorder
+}
+
+// Work is what one shard needs, worked out by reading only.
+type Work struct {
+	Plans    []state.Plan
+	Verdicts []intent.Verdict
+	judged   []client.Object
+}
+
+// Prepare gathers, compiles and compares.
+func (s *Shards) Prepare(ctx context.Context, shard string) (*Work, error) {
+	if !s.NB.Connected() {
+		return nil, errors.New("the OVN northbound database is not connected")
+	}
+	inputs, err := s.Cluster.Gather(ctx, shard)
+	if err != nil {
+		return nil, fmt.Errorf("gather: %w", err)
+	}
+	world := inputs.World(s.Config, s.NB.Ports(shard), s.Clock())
+	world.Engine.Left = s.NB.Left(shard)
+	want, verdicts := compile.Shard(world)
+	if err := want.Err(); err != nil {
+		return nil, fmt.Errorf("compile: %w", err)
+	}
+	work := &Work{Verdicts: verdicts, judged: inputs.Judged()}
+	finalizers, err := kube.NewFinalizers(s.Cluster, work.judged)
+	if err != nil {
+		return nil, err
+	}
+	// What is made first goes last: an object can't go before its finalizer, and a policy goes before what it leads to.
+	work.Plans, err = prepare(
+		plan(ctx, finalizers, want.Finalizers),
+		plan(ctx, s.NB.Remains(shard), nil, afterVpc(world, want)),
+		plan(ctx, kube.NewObjects(s.Cluster, shard), want.Objects, intent.AfterUsers, intent.OnceTaken(world.Now), afterSwitch(world)),
+		plan(ctx, s.NB.Rows(shard), want.Rows, intent.OnlyOurs, settled(world)),
+		plan(ctx, kube.NewElements(s.Cluster, shard, inputs.Attached()), want.Elements, withVpc(want)),
+	)
+	return work, err
+}
+
+// settled is a guard that leaves router policies to Kube-OVN while it may still be writing them.
+func settled(w *snapshot.World) state.Guard[intent.RowKey, intent.Row] {
+	done := w.Now.Sub(w.Engine.Vpc.Touched) > grace
+	return func(changes []state.Change[intent.RowKey, intent.Row], _ intent.Rows) []state.Change[intent.RowKey, intent.Row] {
+		var out []state.Change[intent.RowKey, intent.Row]
+		for _, c := range changes {
+			if done || c.Removes() || c.Key.Table != "Logical_Router_Policy" {
+				out = append(out, c)
+			}
+		}
+		return out
+	}
+}
+
+// withVpc is a guard that leaves the elements of a Vpc which is about to go: they go with it, and until then SNAT and
+// addresses hang on them.
+func withVpc(want *intent.Intent) state.Guard[intent.ElementKey, intent.Element] {
+	return func(changes []state.Change[intent.ElementKey, intent.Element], observed intent.Elements) []state.Change[intent.ElementKey, intent.Element] {
+		for key := range observed {
+			if _, stays := want.Objects[intent.ObjectKey{Kind: intent.Vpc, Name: key.Vpc}]; !stays {
+				return state.OnlyGrow(changes, observed)
+			}
+		}
+		return changes
+	}
+}
+
+// Run does what a shard needs and reports it.
+func (s *Shards) Run(ctx context.Context, shard string) (again time.Duration, err error) {
+	if shard == kube.NetworksShard {
+		return s.runNetworks(ctx)
+	}
+	work, err := s.Prepare(ctx, shard)
+	if err != nil {
+		return 0, err
+	}
+	failures := state.Run(ctx, work.Plans...)
+	reported, err := s.report(ctx, work.judged, status.Render(work.Verdicts, status.Observe(work.Plans, failures)))
+	if err != nil {
+		return 0, err
+	}
+	if failures = append(failures, reported...); len(failures) > 0 {
+		return 0, failed(failures)
+	}
+	if work.waits() {
+		return look, nil
+	}
+	return 0, nil
+}
+
+// runNetworks reports how external networks are doing. Nothing else is written for them.
+func (s *Shards) runNetworks(ctx context.Context) (time.Duration, error) {
+	networks, judged, err := s.Cluster.GatherNetworks(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("gather networks: %w", err)
+	}
+	failures, err := s.report(ctx, judged, status.Render(compile.Networks(networks), status.Outcome{}))
+	if err != nil || len(failures) == 0 {
+		return 0, err
+	}
+	return 0, failed(failures)
+}
+
+// report writes the status of objects.
+func (s *Shards) report(ctx context.Context, judged []client.Object, want intent.Statuses) ([]state.Failure, error) {
+	statuses, err := kube.NewStatuses(s.Cluster, judged, s.Clock, s.Record)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := state.Prepare(ctx, statuses, want, state.OnlyGrow)
+	if err != nil {
+		return nil, err
+	}
+	return state.Run(ctx, plan), nil
+}
+
+// waits says whether something is not as it should be that no event may tell of.
+func (w *Work) waits() bool {
+	for _, v := range w.Verdicts {
+		if !v.Waiting.OK() || !v.Held.OK() {
+			return true
+		}
+	}
+	for _, p := range w.Plans {
+		for _, l := range p.Changes() {
+			if l.Held {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// failed is the failures as one error.
+func failed(failures []state.Failure) error {
+	errs := make([]error, 0, len(failures))
+	for _, f := range failures {
+		errs = append(errs, f)
+	}
+	return errors.Join(errs...)
+}
+
+// prepared is a plan that may have failed.
+type prepared struct {
+	state.Plan
+	err error
+}
+
+func plan[K state.Key[K], V state.Value[V]](ctx context.Context, t state.Target[K, V], want state.Set[K, V], guards ...state.Guard[K, V]) prepared {
+	p, err := state.Prepare(ctx, t, want, guards...)
+	return prepared{p, err}
+}
+
+func prepare(plans ...prepared) ([]state.Plan, error) {
+	var out []state.Plan
+	for _, p := range plans {
+		if p.err != nil {
+			return nil, p.err
+		}
+		out = append(out, p.Plan)
+	}
+	return out, nil
+}

@@ -1,0 +1,91 @@
+// Package runner is the queue of shards: asked for by every event, run once for a burst of them.
+package runner
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+)
+
+// burst is how long a shard waits for more events before it runs.
+const burst = 20 * time.Millisecond
+
+// Retries of a shard that failed: 100 ms, 200 ms, … up to half a minute.
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 30 * time.Second
+)
+
+// Run does all that a shard needs. It returns when to look again, zero for not before the next event.
+type Run func(ctx context.Context, shard string) (again time.Duration, err error)
+
+// Watch is told about each run that has ended.
+type Watch func(shard string, took time.Duration, err error)
+
+// Runner runs shards side by side, each of them never twice at once.
+type Runner struct {
+	queue  workqueue.TypedRateLimitingInterface[string]
+	run    Run
+	watch  Watch
+	logger *slog.Logger
+}
+
+// New is a runner that runs nothing yet.
+func New(run Run, watch Watch, logger *slog.Logger) *Runner {
+	retries := workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry)
+	return &Runner{queue: workqueue.NewTypedRateLimitingQueue(retries), run: run, watch: watch, logger: logger}
+}
+
+// Ask wants a shard to be run. It never blocks.
+func (r *Runner) Ask(shard string) { r.queue.AddAfter(shard, burst) }
+
+// Waiting is how many shards are asked for and not yet run.
+func (r *Runner) Waiting() int { return r.queue.Len() }
+
+// Start runs shards until the context ends, and returns when those that are running then have finished. They are not
+// interrupted: a run that is cut off between two writes leaves work for its successor.
+func (r *Runner) Start(ctx context.Context, workers int, grace time.Duration) {
+	ending, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() {
+		time.AfterFunc(grace, cancel)
+		r.queue.ShutDown()
+	})
+	defer stop()
+	var group sync.WaitGroup
+	for range workers {
+		group.Go(func() {
+			for r.next(ctx, ending) {
+			}
+		})
+	}
+	group.Wait()
+}
+
+// next runs one shard. A shard that is taken from the queue after the end was asked for is left to the successor.
+func (r *Runner) next(ctx, ending context.Context) bool {
+	shard, shutdown := r.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer r.queue.Done(shard)
+	if ctx.Err() != nil {
+		return true
+	}
+	begun := time.Now()
+	again, err := r.run(ending, shard)
+	r.watch(shard, time.Since(begun), err)
+	if err != nil {
+		r.logger.Warn("shard failed; it is tried again", "vpc", shard, "error", err)
+		r.queue.AddRateLimited(shard)
+		return true
+	}
+	r.queue.Forget(shard)
+	if again > 0 {
+		r.queue.AddAfter(shard, again)
+	}
+	return true
+}

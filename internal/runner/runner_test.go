@@ -1,0 +1,121 @@
+package runner_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/runner"
+)
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func ignore(string, time.Duration, error) {}
+
+// start runs a runner until the test ends.
+func start(t *testing.T, r *runner.Runner, workers int) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { r.Start(ctx, workers, time.Minute); close(done) }()
+	t.Cleanup(func() { stop(); <-done })
+}
+
+func TestABurstOfEventsIsOneRun(t *testing.T) {
+	var runs atomic.Int32
+	ran := make(chan struct{}, 100)
+	r := runner.New(func(context.Context, string) (time.Duration, error) {
+		runs.Add(1)
+		ran <- struct{}{}
+		return 0, nil
+	}, ignore, quiet())
+	for range 1000 {
+		r.Ask("acme")
+	}
+	start(t, r, 4)
+	<-ran
+	r.Ask("acme") // control: a later event is a run of its own
+	<-ran
+	if n := runs.Load(); n != 2 {
+		t.Errorf("%d runs; want one for the burst and one for what came later", n)
+	}
+}
+
+func TestShardsRunSideBySideAndNeverTwiceAtOnce(t *testing.T) {
+	var mu sync.Mutex
+	inside := map[string]int{}
+	both := make(chan struct{})
+	r := runner.New(func(_ context.Context, shard string) (time.Duration, error) {
+		mu.Lock()
+		inside[shard]++
+		if inside[shard] > 1 {
+			t.Errorf("%s runs twice at once", shard)
+		}
+		if inside["a"] == 1 && inside["b"] == 1 {
+			close(both)
+		}
+		mu.Unlock()
+		<-both
+		mu.Lock()
+		inside[shard]--
+		mu.Unlock()
+		return 0, nil
+	}, ignore, quiet())
+	r.Ask("a")
+	r.Ask("b")
+	start(t, r, 4)
+	<-both // would never come if they ran one after the other
+	r.Ask("a")
+}
+
+func TestAFailedShardIsTriedAgainAndHoldsUpNobody(t *testing.T) {
+	var failures atomic.Int32
+	well, cured := make(chan struct{}, 10), make(chan struct{})
+	r := runner.New(func(_ context.Context, shard string) (time.Duration, error) {
+		if shard == "well" {
+			well <- struct{}{}
+			return 0, nil
+		}
+		if failures.Add(1) < 3 {
+			return 0, errors.New("no")
+		}
+		close(cured)
+		return 0, nil
+	}, ignore, quiet())
+	start(t, r, 1)
+	r.Ask("broken")
+	r.Ask("well")
+	<-well
+	<-cured
+}
+
+func TestEndWaitsForWhatRuns(t *testing.T) {
+	running, finish := make(chan struct{}), make(chan struct{})
+	var cut atomic.Bool
+	r := runner.New(func(ctx context.Context, _ string) (time.Duration, error) {
+		close(running)
+		<-finish
+		cut.Store(ctx.Err() != nil)
+		return 0, nil
+	}, ignore, quiet())
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { r.Start(ctx, 2, time.Minute); close(ended) }()
+	r.Ask("acme")
+	<-running
+	stop()
+	select {
+	case <-ended:
+		t.Fatal("the runner ended while a shard was running")
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(finish)
+	<-ended
+	if cut.Load() {
+		t.Error("the shard was cut off in the middle")
+	}
+}
