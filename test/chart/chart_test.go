@@ -1,0 +1,206 @@
+// Package chart is what the Helm chart promises before it meets a cluster.
+package chart
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	sigsyaml "sigs.k8s.io/yaml"
+)
+
+const chart = "../../charts/sallyport"
+
+// helm runs the Helm that `make chart` built.
+func helm(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	program := os.Getenv("HELM")
+	if program == "" {
+		t.Skip("HELM is not set; run make chart")
+	}
+	var stdout, stderr bytes.Buffer
+	cmd := exec.Command(program, args...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	return stdout.String() + stderr.String(), err
+}
+
+// render renders the chart with settings as after `helm --set`.
+func render(t *testing.T, settings ...string) (string, error) {
+	t.Helper()
+	args := []string{"template", "sallyport", chart, "--namespace", "network"}
+	for _, s := range settings {
+		args = append(args, "--set-json", s)
+	}
+	return helm(t, args...)
+}
+
+// controllers finds the controller's rendered object of a kind and reads it strictly into out.
+func controllers(t *testing.T, rendered, kind string, out any) bool {
+	t.Helper()
+	for _, text := range strings.Split(rendered, "\n---\n") {
+		var head struct {
+			Kind     string
+			Metadata struct{ Name string }
+		}
+		if err := yaml.Unmarshal([]byte(text), &head); err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		if head.Kind != kind || head.Metadata.Name != "sallyport-controller" {
+			continue
+		}
+		if err := sigsyaml.UnmarshalStrict([]byte(text), out); err != nil {
+			t.Fatalf("%s: %v", kind, err)
+		}
+		return true
+	}
+	return false
+}
+
+// Helm wants the definitions in the chart; `make generate` copies them there.
+func TestDefinitionsAreTheGeneratedOnes(t *testing.T) {
+	ours, err := filepath.Glob("../../config/crd/*.yaml")
+	if err != nil || len(ours) == 0 {
+		t.Fatalf("no definitions: %v", err)
+	}
+	theirs, err := filepath.Glob(chart + "/crds/*")
+	if err != nil || len(theirs) != len(ours) {
+		t.Errorf("the chart has %d definitions, config/crd %d; run make generate", len(theirs), len(ours))
+	}
+	for _, path := range ours {
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(filepath.Join(chart, "crds", filepath.Base(path)))
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("the chart's copy of %s is not the same (%v); run make generate", filepath.Base(path), err)
+		}
+	}
+}
+
+// A wrong value is refused with its name, before anything is written.
+func TestValuesAreChecked(t *testing.T) {
+	for setting, good := range map[string]bool{
+		`replicas=1`:                         true,
+		`replicas="two"`:                     false,
+		`replicas=-1`:                        false,
+		`workers=0`:                          false,
+		`logLevel="loud"`:                    false,
+		`logLevel="debug"`:                   true,
+		`replica=3`:                          false, // a word that does not exist
+		`defaults.eipNetworkType="x y"`:      false,
+		`defaults.eipNetworkType="public"`:   true,
+		`ovn.nbAddress="10.0.0.1:6641"`:      false, // neither tcp: nor ssl:
+		`ovn.nbAddress="tcp:10.0.0.1"`:       false,
+		`ovn.nbAddress="tcp:10.0.0.1:6641,"`: false,
+		`ovn.nbAddress="tcp:10.0.0.1:6641,tcp:[fd00::2]:6641"`:                                true,
+		`ovn.nbAddress="ssl:10.0.0.1:6641"`:                                                   false, // without certificates
+		`ovn={"nbAddress":"ssl:10.0.0.1:6641,ssl:10.0.0.2:6641","tlsSecret":"kube-ovn-tls"}`:  true,
+		`ovn={"nbAddress":"ssl:10.0.0.1:6641,tcp:10.0.0.2:6641","tlsSecret":"kube-ovn-tls"}`:  false,
+		`image.digest="sha256:abc"`:                                                           false,
+		`image.pullPolicy="Sometimes"`:                                                        false,
+		`metrics.serviceMonitor={"enabled":true,"interval":"often"}`:                          false,
+		`metrics={"service":false,"serviceMonitor":{"enabled":true,"interval":"30s"}}`:        false, // nothing to monitor
+		`admissionPolicies.exempt.users="admin"`:                                              false,
+		`admissionPolicies.exempt={"users":[],"groups":["CN=Platform \"Ops\", OU=a"]}`:        true,
+		`networkPolicy={"enabled":true,"metricsFrom":[{"namespaceSelector":{}}]}`:             true,
+		`tolerations=[{"key":"node-role.kubernetes.io/control-plane","effect":"NoSchedule"}]`: true,
+	} {
+		out, err := render(t, setting)
+		if (err == nil) != good {
+			t.Errorf("%s: taken: %t, wanted %t\n%s", setting, err == nil, good, last(out))
+		}
+		key, _, _ := strings.Cut(strings.FieldsFunc(setting, func(r rune) bool { return r == '=' || r == '.' })[0], "=")
+		if err != nil && !strings.Contains(out, key) {
+			t.Errorf("%s: the refusal does not name %s:\n%s", setting, key, out)
+		}
+	}
+}
+
+func last(text string) string { return text[max(0, len(text)-500):] }
+
+// Two replicas on different nodes, as nobody, with nothing to write on.
+func TestDeployment(t *testing.T) {
+	out, err := render(t, `ovn={"nbAddress":"ssl:[fd00::1]:6641","tlsSecret":"kube-ovn-tls"}`, `defaults.fipNetworkType="public"`)
+	if err != nil {
+		t.Fatal(out)
+	}
+	var d appsv1.Deployment
+	if !controllers(t, out, "Deployment", &d) {
+		t.Fatal("no Deployment")
+	}
+	pod := d.Spec.Template.Spec
+	container := pod.Containers[0]
+	var budget policyv1.PodDisruptionBudget
+	budgeted := controllers(t, out, "PodDisruptionBudget", &budget)
+	if *d.Spec.Replicas != 2 || len(pod.TopologySpreadConstraints) == 0 || !budgeted {
+		t.Error("the replicas are not two, not spread, or may all be evicted at once")
+	}
+	s := container.SecurityContext
+	if !*pod.SecurityContext.RunAsNonRoot || !*s.ReadOnlyRootFilesystem || *s.AllowPrivilegeEscalation || s.Capabilities.Drop[0] != "ALL" {
+		t.Errorf("the pod may more than it needs: %v, %v", pod.SecurityContext, s)
+	}
+	for _, want := range []string{
+		"--nb-address=ssl:[fd00::1]:6641", "--nb-ca=/etc/sallyport/ovn/cacert", "--leader-election-namespace=network", "--default-fip-network-type=public",
+	} {
+		if !slices.Contains(container.Args, want) {
+			t.Errorf("no %s in %q", want, container.Args)
+		}
+	}
+	if out, err = render(t, `replicas=1`); err != nil || controllers(t, out, "PodDisruptionBudget", &budget) {
+		t.Errorf("the node of a single replica could not be drained: %v", err)
+	}
+	flagsExist(t, container.Args)
+}
+
+// flagsExist checks the chart's flags against the program, where it is built.
+func flagsExist(t *testing.T, args []string) {
+	t.Helper()
+	help, err := exec.Command("../../bin/sallyport-controller", "--help").CombinedOutput()
+	if err != nil {
+		t.Logf("flags are not compared: %v", err)
+		return
+	}
+	for _, arg := range args {
+		name, _, _ := strings.Cut(arg, "=")
+		if !regexp.MustCompile(`(?m)(^|\s)` + name + `\b`).Match(help) {
+			t.Errorf("sallyport-controller has no flag %s", name)
+		}
+	}
+}
+
+// The controller has no right on everything, none on Secrets, and none on others' leases.
+func TestRightsAreFew(t *testing.T) {
+	out, err := render(t)
+	if err != nil {
+		t.Fatal(out)
+	}
+	var cluster rbacv1.ClusterRole
+	var local rbacv1.Role
+	if !controllers(t, out, "ClusterRole", &cluster) || !controllers(t, out, "Role", &local) {
+		t.Fatal("a role is missing")
+	}
+	for _, rule := range append(cluster.Rules, local.Rules...) {
+		all := slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs)
+		for _, word := range []string{"*", "secrets", "deletecollection", "escalate", "bind", "impersonate"} {
+			if slices.Contains(all, word) {
+				t.Errorf("the controller has %q: %v", word, rule)
+			}
+		}
+	}
+	for _, rule := range local.Rules {
+		if slices.Contains(rule.Verbs, "update") && len(rule.ResourceNames) == 0 {
+			t.Errorf("the controller can take other programs' leases: %v", rule)
+		}
+	}
+}

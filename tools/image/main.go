@@ -1,0 +1,78 @@
+// Command image is a container image made of static programs, without a container engine.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	flags := flag.NewFlagSet("image", flag.ExitOnError)
+	out := flags.String("out", "image.tar", "the `file` to write")
+	reference := flags.String("reference", "sallyport:dev", "the image's `name` and tag when it is loaded")
+	version := flags.String("version", "unknown", "what the image says of its version")
+	revision := flags.String("revision", "", "the `commit` that it was built from")
+	flags.Usage = func() {
+		fmt.Fprintln(flags.Output(), "usage: image [flags] PROGRAM...\nThe image runs the first program. SOURCE_DATE_EPOCH is when it was made.")
+		flags.PrintDefaults()
+	}
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() == 0 {
+		return fmt.Errorf("name the programs to put into the image")
+	}
+	created, err := sourceDate(os.Getenv("SOURCE_DATE_EPOCH"))
+	if err != nil {
+		return err
+	}
+	image, err := build(recipe{binaries: flags.Args(), labels: labels(*version, *revision), created: created})
+	if err != nil {
+		return err
+	}
+	if err := save(image, *reference, *out); err != nil {
+		return err
+	}
+	digest, err := image.Digest()
+	if err != nil {
+		return err
+	}
+	fmt.Println(*out, digest)
+	return nil
+}
+
+// sourceDate is the time of what the image is built from, so that the same source gives the same image.
+func sourceDate(epoch string) (time.Time, error) {
+	if epoch == "" {
+		epoch = "0"
+	}
+	seconds, err := strconv.ParseInt(epoch, 10, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH must be seconds since 1970, it is %q", epoch)
+	}
+	return time.Unix(seconds, 0).UTC(), nil
+}
+
+func labels(version, revision string) map[string]string {
+	out := map[string]string{
+		"org.opencontainers.image.title":       "sallyport",
+		"org.opencontainers.image.description": "External addresses, floating IPs and ways out for a Kubernetes cluster on Kube-OVN",
+		"org.opencontainers.image.source":      "https://github.com/sallyport/sallyport",
+		"org.opencontainers.image.licenses":    "Apache-2.0",
+		"org.opencontainers.image.version":     version,
+	}
+	if revision != "" {
+		out["org.opencontainers.image.revision"] = revision
+	}
+	return out
+}
