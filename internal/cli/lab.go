@@ -32,7 +32,7 @@ func labCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "lab", Short: "Run a real cluster with external networks on this machine", Long: labHelp}
 	cmd.PersistentFlags().StringVar(&flags.name, "lab", envOr("SALLYPORT_LAB", "lab"), "name of the lab; several can run side by side (env SALLYPORT_LAB)")
 	cmd.AddCommand(
-		labUp(flags), labDown(flags), labList(), labParts(),
+		labUp(flags), labDown(flags), labList(), labParts(), labInstall(flags),
 		labStatus(flags), labKubeconfig(flags), labEnv(flags), labLogs(flags),
 		labExec(flags), labShell(flags), labCapture(flags),
 	)

@@ -2,6 +2,7 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/lab/daemon"
 	"github.com/sallyport/sallyport/internal/lab/netns"
+	"github.com/sallyport/sallyport/internal/lab/proc"
 )
 
 // Root is where labs have their directories.
@@ -198,21 +200,32 @@ func (l *Lab) Namespaces() ([]string, error) {
 
 // Status asks the lab how it is.
 func (l *Lab) Status(ctx context.Context) (daemon.Status, error) {
-	return l.call(ctx, http.MethodGet, "/status")
+	return l.call(ctx, http.MethodGet, "/status", nil)
 }
 
 // Order tells the lab to do something to a node or a process: kill, start, pause, resume, cut, mend.
 func (l *Lab) Order(ctx context.Context, order, target string) error {
-	_, err := l.call(ctx, http.MethodPost, "/"+order+"/"+target)
+	_, err := l.call(ctx, http.MethodPost, "/"+order+"/"+target, nil)
 	return err
 }
 
-func (l *Lab) call(ctx context.Context, method, path string) (daemon.Status, error) {
+// Run starts a program of this machine in the lab's own network, as a process of the lab: it shows in its status, it can be
+// killed and started again, and it ends with the lab. One of the same name is replaced.
+func (l *Lab) Run(ctx context.Context, name string, argv ...string) error {
+	body, err := json.Marshal(proc.Spec{Name: name, Argv: argv})
+	if err != nil {
+		return err
+	}
+	_, err = l.call(ctx, http.MethodPost, "/run", body)
+	return err
+}
+
+func (l *Lab) call(ctx context.Context, method, path string, body []byte) (daemon.Status, error) {
 	socket := filepath.Join(l.Dir, daemon.ControlSocket)
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}}}
-	request, err := http.NewRequestWithContext(ctx, method, "http://lab"+path, nil)
+	request, err := http.NewRequestWithContext(ctx, method, "http://lab"+path, bytes.NewReader(body))
 	if err != nil {
 		return daemon.Status{}, fmt.Errorf("ask lab %s: %w", l.Name, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"time"
 
 	"github.com/sallyport/sallyport/internal/lab/blueprint"
 	"github.com/sallyport/sallyport/internal/lab/boot"
@@ -57,6 +58,14 @@ func (d *Daemon) serve() error {
 		}
 		answer(w, d.status, order(r.Context(), r.PathValue("target")))
 	})
+	mux.HandleFunc("POST /run", func(w http.ResponseWriter, r *http.Request) {
+		var spec proc.Spec
+		err := json.NewDecoder(r.Body).Decode(&spec)
+		if err == nil {
+			err = d.run(spec)
+		}
+		answer(w, d.status, err)
+	})
 	go func() { _ = http.Serve(listener, mux) }()
 	return nil
 }
@@ -91,6 +100,20 @@ func (d *Daemon) status() (Status, error) {
 	}
 	return s, nil
 }
+
+// run starts a process of somebody else's in the lab. One of the same name is replaced.
+func (d *Daemon) run(spec proc.Spec) error {
+	if p, err := d.processes.Get(spec.Name); err == nil && p.Running() {
+		if err := p.Stop(stopGrace); err != nil {
+			return err
+		}
+	}
+	_, err := d.processes.Start(spec)
+	return err
+}
+
+// stopGrace is how long a process that is replaced may take to end.
+const stopGrace = 15 * time.Second
 
 // kill ends a node, with everything on it, or a process, at once.
 func (d *Daemon) kill(_ context.Context, target string) error {
