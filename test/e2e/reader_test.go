@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/cli"
 	"github.com/sallyport/sallyport/internal/lab/blueprint"
+	"github.com/sallyport/sallyport/internal/lab/manifest"
 )
 
 const howto = "../../docs/howto/lab.md"
@@ -138,9 +140,13 @@ var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 
 // Every topology in the docs and examples can be built, and every manifest can be applied.
 func TestDocsAndExamplesApply(t *testing.T) {
-	c := shared(t)
+	c := sallyport(t)
 	var texts []string
-	for _, file := range []string{"../../README.md", "../../CONTRIBUTING.md", howto} {
+	docs, err := filepath.Glob("../../docs/*/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(docs, "../../README.md", "../../CONTRIBUTING.md") {
 		for _, m := range yamlBlock.FindAllStringSubmatch(readFile(t, file), -1) {
 			texts = append(texts, m[1])
 		}
@@ -158,6 +164,21 @@ func TestDocsAndExamplesApply(t *testing.T) {
 			continue
 		}
 		c.apply(t, text)
+		c.inForce(t, text)
+	}
+}
+
+// inForce waits until every object of ours in a manifest is in force.
+func (c *cluster) inForce(t *testing.T, text string) {
+	t.Helper()
+	objects, err := manifest.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		if slices.Contains([]string{"Project", "EIp", "FIp"}, o.GetKind()) {
+			c.programmed(t, o.GetKind(), o.GetNamespace(), o.GetName())
+		}
 	}
 }
 

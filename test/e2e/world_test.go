@@ -137,6 +137,10 @@ func ref(kind, namespace, name string) manifest.Ref {
 	switch kind {
 	case "Vpc", "Subnet", "OvnEip", "OvnFip", "OvnSnatRule", "OvnDnatRule":
 		gv.Group = "kubeovn.io"
+	case "Project", "EIp", "FIp":
+		gv.Group = "kube-dc.com"
+	case "VirtualMachineInstance":
+		gv.Group = "kubevirt.io"
 	case "Deployment":
 		gv.Group = "apps"
 	}

@@ -1,0 +1,149 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sallyport/sallyport/test/show"
+)
+
+func TestCore5FaultsUnderTheStormEndInTheSame(t *testing.T) {
+	item := core.Item(t, 5)
+	c := own(t, "chaos", stormLab(3))
+	c.equip(t)
+	ctl := c.controller(t, t.TempDir())
+	ctl.start(t)
+	t.Cleanup(func() { ctl.stop(syscall.SIGTERM) })
+	s := c.storm(t, ctl, show.Size(12, 6), show.Size(60, 12))
+	f := &faults{storm: s, number: show.Size(30, 3), r: rand.New(rand.NewPCG(s.seed, 1)), counts: map[string]int{}}
+
+	calm, took := s.play(t, nil)
+	s.clear(t)
+	disturbed, tookDisturbed := s.play(t, f.run)
+	if d := calm.differs(disturbed); d != "" {
+		t.Errorf("the run with faults differs from the undisturbed one:\n%s", d)
+	}
+	for _, double := range s.ledger.found() {
+		t.Error(double)
+	}
+	select {
+	case <-ctl.ended:
+		t.Error("the controller has ended")
+	default:
+	}
+	if t.Failed() {
+		t.Logf("the controller's log ends with\n%s", ctl.tail(30))
+	}
+	item.Figure("seed %d: %d changes in %d projects; undisturbed %.1f s to settle, with %d faults (%s) %.1f s; the controller ran all the time",
+		s.seed, s.size(), len(s.tenants), took.Seconds(), f.number, f, tookDisturbed.Seconds())
+	item.Figure("the same %d lines of Kubernetes and OVN after both; addresses were given %d times, none twice at a time", len(calm), s.ledger.given)
+	ctl.stop(syscall.SIGTERM)
+	c.succession(t, item)
+}
+
+// faults are what goes wrong around the controller.
+type faults struct {
+	*storm
+	number int
+	r      *rand.Rand
+	counts map[string]int
+}
+
+func (f *faults) String() string {
+	var out []string
+	for _, what := range slices.Sorted(maps.Keys(f.counts)) {
+		out = append(out, fmt.Sprintf("%s %d", what, f.counts[what]))
+	}
+	return strings.Join(out, ", ")
+}
+
+func (f *faults) run(t *testing.T, pass func(int)) {
+	kinds := f.r.Perm(f.number)
+	for _, kind := range kinds {
+		pass(f.size()/f.number + 1)
+		f.pause(3 * time.Second)
+		switch kind % 3 {
+		case 0:
+			f.restart(t, "kube-ovn-controller", time.Millisecond)
+		case 1:
+			f.restartAPI(t)
+		default:
+			f.failover(t)
+		}
+		f.revive(t)
+	}
+}
+
+func (f *faults) pause(atMost time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(f.r.Int64N(int64(atMost))))
+	defer cancel()
+	<-ctx.Done()
+}
+
+// restart kills a process and starts it again some time later.
+func (f *faults) restart(t *testing.T, process string, later time.Duration) {
+	t.Helper()
+	f.order(t, "kill", process)
+	f.pause(later)
+	f.order(t, "start", process)
+	f.counts[process]++
+}
+
+// restartAPI restarts the API server. The namespace controller stands still until it is ready: when an API server restarts
+// under it, the one of Kubernetes 1.35 ends namespaces and leaves the custom resources that are in them, for ever.
+func (f *faults) restartAPI(t *testing.T) {
+	t.Helper()
+	f.order(t, "pause", "kube-controller-manager")
+	defer f.order(t, "resume", "kube-controller-manager")
+	f.restart(t, "kube-apiserver", time.Second)
+	f.until(t, "the API server", func() bool {
+		return f.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(within(t, time.Second)).Error() == nil
+	})
+}
+
+// failover kills the leader of the northbound database and brings it back when there is another.
+func (f *faults) failover(t *testing.T) {
+	t.Helper()
+	leader := f.led(t)
+	f.order(t, "kill", leader)
+	f.led(t)
+	f.order(t, "start", leader)
+	f.tool(t, "ovsdb-client", "--timeout=30", "wait", "unix:"+f.serverFile(leader, "sock"), "OVN_Northbound", "connected")
+	f.counts["northbound leader"]++
+}
+
+// led waits until a server of the northbound database leads, and says which.
+func (f *faults) led(t *testing.T) (leader string) {
+	t.Helper()
+	f.until(t, "a leader of the northbound database", func() bool {
+		for _, server := range f.alive(t) {
+			if strings.Contains(f.tool(t, "ovn-appctl", "-t", f.serverFile(server, "ctl"), "cluster/status", "OVN_Northbound"), "\nRole: leader") {
+				leader = server
+			}
+		}
+		return leader != ""
+	})
+	return leader
+}
+
+// revive starts what has ended by itself because of a fault, as a kubelet would.
+func (f *faults) revive(t *testing.T) {
+	t.Helper()
+	status, err := f.Status(within(t, time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range status.Processes {
+		if p.State != "running" {
+			f.order(t, "start", p.Name)
+			f.counts[p.Name+" ended by itself"]++
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// mendLimit is within what time everything of ours is back.
+const mendLimit = 2 * time.Second
+
+// drift is something that somebody does by hand to what is ours.
+type drift struct {
+	what string
+	// about are words of the lines of a replica that have to change and to come back.
+	about []string
+	hand  func(*testing.T)
+	// answers are FIps that have to answer afterwards.
+	answers []string
+	// chain: Kube-OVN has to end and to begin again what depends on it, so the limit is another one.
+	chain time.Duration
+}
+
+// Everything that we own and somebody deletes or changes by hand is back within 2 s, and nothing of others is touched. In a lab
+// of its own, where all of the database and all objects can be compared.
+func TestCore3Drift(t *testing.T) {
+	item := core.Item(t, 3)
+	c := alone(t, "drift")
+	p := c.patient(t)
+	foreign := p.foreign(t)
+	t.Run("one by one", func(t *testing.T) { p.oneByOne(t, item.Figure) })
+	t.Run("all at once", func(t *testing.T) { p.allAtOnce(t, item.Figure) })
+	t.Run("others", func(t *testing.T) {
+		if now := p.others(t); now.differs(foreign, 20) != "" || len(now) < 12 {
+			t.Errorf("of %d lines of others some are not what they were:\n%s", len(foreign), now.differs(foreign, 20))
+		}
+		item.Figure("%d rows, objects, elements and fields of others: untouched", len(foreign))
+	})
+	t.Run("Vpc and Subnet", func(t *testing.T) { c.rebuilds(t, item.Figure) })
+}
+
+// patient is a project to which things are done by hand.
+type patient struct {
+	*cluster
+	*replica
+	api       client.Client
+	addresses map[string]string // of FIps
+}
+
+const sick = "drift-web" // the patient's namespace, VPC and router
+
+// patient is a project with floating IPs on its default, a secondary and a third network.
+func (c *cluster) patient(t *testing.T) *patient {
+	t.Helper()
+	c.organization(t, "drift")
+	c.project(t, "drift", "web", "10.66.0.0/24", "cloud")
+	c.run(t, pod{namespace: sick, name: "a", address: "10.66.0.11"})
+	c.run(t, pod{namespace: sick, name: "b", address: "10.66.0.12"})
+	p := &patient{cluster: c, api: c.direct(t, nil), addresses: map[string]string{}}
+	for _, o := range []struct{ kind, name, spec string }{
+		{"EIp", "cloud", "externalNetworkType: cloud"},
+		{"EIp", "public", "externalNetworkType: public"},
+		{"FIp", "a", "eip: cloud, podTarget: {podName: a}"},
+		{"FIp", "b", "eip: public, podTarget: {podName: b}"},
+		{"FIp", "c", "externalNetworkType: third, ipAddress: 10.66.0.13"},
+	} {
+		c.apply(t, fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: %s, metadata: {name: %s, namespace: %s}, spec: {%s}}", o.kind, o.name, sick, o.spec))
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		c.programmed(t, "FIp", sick, name)
+		o, err := c.objects.Get(within(t, time.Minute), ref("FIp", sick, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.addresses[name] = text(o, "status", "externalIP")
+	}
+	c.quiet(t)
+	p.replica = c.replica(t)
+	return p
+}
+
+// oneByOne does everything that somebody could do by hand, and measures how long it takes until it is undone.
+func (p *patient) oneByOne(t *testing.T, figure func(string, ...any)) {
+	var longest, chain time.Duration
+	var times []string
+	drifts := slices.Concat(p.rows(t), p.objectDrifts(t), p.elementDrifts(t), p.markDrifts(t))
+	for _, d := range drifts {
+		took := p.suffers(t, d)
+		times = append(times, fmt.Sprintf("%6d ms  %s", took.Milliseconds(), d.what))
+		if d.chain == 0 {
+			longest = max(longest, took)
+		} else {
+			chain = max(chain, took)
+		}
+	}
+	t.Logf("times until it is back:\n%s", strings.Join(times, "\n"))
+	figure("%d changes by hand: each is undone within %d ms; where Kube-OVN has to undo others first, within %d ms",
+		len(drifts), longest.Milliseconds(), chain.Milliseconds())
+}
+
+// suffers does one thing and waits until it is undone, and until nothing else shows that it happened.
+func (p *patient) suffers(t *testing.T, d drift) (took time.Duration) {
+	t.Helper()
+	all := p.now()
+	v := p.watch(d.about...)
+	begin := time.Now()
+	d.hand(t)
+	back, err := p.mended(v, 15*time.Second)
+	if err != nil {
+		t.Errorf("%s: %v", d.what, err)
+		return 15 * time.Second
+	}
+	took = back.Sub(begin)
+	if limit := max(d.chain, mendLimit); took > limit {
+		t.Errorf("%s: undone after %v, wanted within %v", d.what, took, limit)
+	}
+	p.recovers(t, d.what, all)
+	for _, name := range d.answers {
+		where := map[string]string{"a": "client-ext-cloud", "b": "client-ext-public"}[name]
+		p.answers(t, where, "http://"+p.addresses[name], name, "")
+	}
+	return took
+}
+
+// recovers waits until everything is as it was.
+func (p *patient) recovers(t *testing.T, what string, all dump) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for p.now().differs(all, 1) != "" {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Errorf("%s: later, other things are not what they were:\n%s", what, p.now().differs(all, 20))
+			return
+		}
+	}
+}
+
+// allAtOnce does everything at once that leaves the others possible, three times.
+func (p *patient) allAtOnce(t *testing.T, figure func(string, ...any)) {
+	all := p.now()
+	drifts := slices.Concat(p.rows(t), p.elementDrifts(t), p.markDrifts(t))
+	var longest time.Duration
+	for range 3 {
+		begin := time.Now()
+		for _, d := range drifts {
+			d.hand(t)
+		}
+		p.recovers(t, "everything at once", all)
+		longest = max(longest, time.Since(begin))
+	}
+	for _, name := range []string{"a", "b"} {
+		where := map[string]string{"a": "client-ext-cloud", "b": "client-ext-public"}[name]
+		p.answers(t, where, "http://"+p.addresses[name], name, "")
+	}
+	figure("all of them without a pause, three times: everything is as before %.1f s after the first", longest.Seconds())
+}
+
+// patch changes an object by hand.
+func (p *patient) patch(kind, namespace, name, text string) func(*testing.T) {
+	return func(t *testing.T) {
+		t.Helper()
+		o := p.handle(kind, namespace, name)
+		if err := p.api.Patch(within(t, time.Minute), o, client.RawPatch(types.MergePatchType, []byte(text)), client.FieldOwner("somebody")); err != nil {
+			t.Fatalf("patch %s %s: %v", kind, name, err)
+		}
+	}
+}
+
+// patchStatus changes the status of an object by hand.
+func (p *patient) patchStatus(kind, namespace, name, text string) func(*testing.T) {
+	return func(t *testing.T) {
+		t.Helper()
+		o := p.handle(kind, namespace, name)
+		if err := p.api.Status().Patch(within(t, time.Minute), o, client.RawPatch(types.MergePatchType, []byte(text)), client.FieldOwner("somebody")); err != nil {
+			t.Fatalf("patch the status of %s %s: %v", kind, name, err)
+		}
+	}
+}
+
+// deletes deletes an object by hand.
+func (p *patient) deletes(kind, namespace, name string) func(*testing.T) {
+	return func(t *testing.T) {
+		t.Helper()
+		if err := p.api.Delete(within(t, time.Minute), p.handle(kind, namespace, name)); err != nil {
+			t.Fatalf("delete %s %s: %v", kind, name, err)
+		}
+	}
+}

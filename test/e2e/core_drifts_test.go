@@ -1,0 +1,179 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func (p *patient) handle(kind, namespace, name string) *unstructured.Unstructured {
+	gvk := ref(kind, "", "").GVK
+	if kind == "NetworkAttachmentDefinition" {
+		gvk = schema.GroupVersionKind{Group: "k8s.cni.cncf.io", Version: "v1", Kind: kind}
+	}
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(gvk)
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	return o
+}
+
+func text(o *unstructured.Unstructured, path ...string) string {
+	out, _, _ := unstructured.NestedString(o.Object, path...)
+	return out
+}
+
+// nb does something with ovn-nbctl.
+func (p *patient) nb(args ...string) func(*testing.T) {
+	return func(t *testing.T) {
+		t.Helper()
+		p.nbctl(t, args...)
+	}
+}
+
+// change sets a column of the one row of a table, of the patient's router where routers have such rows, that has this value.
+func (p *patient) change(table, condition, set string) func(*testing.T) {
+	return func(t *testing.T) {
+		t.Helper()
+		owned := p.nbctl(t, "--bare", "--columns=nat,policies", "list", "logical_router", sick)
+		for _, uuid := range strings.Fields(p.nbctl(t, "--bare", "--columns=_uuid", "find", table, condition)) {
+			if table == "static_mac_binding" || strings.Contains(owned, uuid) {
+				p.nbctl(t, "set", table, uuid, set)
+				return
+			}
+		}
+		t.Fatalf("%s has no row with %s", table, condition)
+	}
+}
+
+// rows are what can be done to rows of ours, and to rows that Kube-OVN makes for objects of ours.
+func (p *patient) rows(*testing.T) []drift {
+	a, b := p.addresses["a"], p.addresses["b"]
+	port, hop, within := sick+"-onlink", "169.254.90.2", "10.66.0.0/24"
+	nat := func(address string) []string { return []string{"NAT ", fmt.Sprintf("%q", address)} }
+	policy := func(priority string) []string {
+		return []string{"Logical_Router_Policy ", `"priority":` + priority, sick}
+	}
+	return []drift{
+		{what: "router port deleted", about: []string{"Logical_Router_Port ", port}, hand: p.nb("lrp-del", port)},
+		{what: "router port: another table", about: []string{"Logical_Router_Port ", port}, hand: p.nb("set", "Logical_Router_Port", port, "options:route_table=main")},
+		{what: "router port: another MAC address", about: []string{"Logical_Router_Port ", port}, hand: p.nb("set", "Logical_Router_Port", port, `mac="0a:00:00:00:00:01"`)},
+		{what: "router port: no peer", about: []string{"Logical_Router_Port ", port}, hand: p.nb("clear", "Logical_Router_Port", port, "peer")},
+		{what: "MAC binding deleted", about: []string{"Static_MAC_Binding ", port}, hand: p.nb("static-mac-binding-del", port, hop)},
+		{what: "MAC binding: another address", about: []string{"Static_MAC_Binding ", port}, hand: p.change("static_mac_binding", "logical_port="+port, `mac="0a:00:00:00:00:01"`)},
+		{what: "NAT of a FIp deleted", about: nat(a), hand: p.nb("lr-nat-del", sick, "dnat_and_snat", a), answers: []string{"a"}},
+		{what: "NAT of a FIp: another target", about: nat(a), hand: p.change("nat", "external_ip="+a, "logical_ip=10.66.0.99"), answers: []string{"a"}},
+		{what: "NAT of a FIp on a secondary network deleted", about: nat(b), hand: p.nb("lr-nat-del", sick, "dnat_and_snat", b), answers: []string{"b"}},
+		{what: "NAT of the way out deleted", about: []string{"NAT ", within}, hand: p.nb("lr-nat-del", sick, "snat", within)},
+		{what: "NAT of the way out: another address", about: []string{"NAT ", within}, hand: p.change("nat", "logical_ip="+`"`+within+`"`, "external_ip=100.65.99.99")},
+		{what: "policy of the way out deleted", about: policy("1000"), hand: p.nb("lr-policy-del", sick, "1000")},
+		{what: "policy of the way out: another next hop", about: policy("1000"), hand: p.change("logical_router_policy", "priority=1000", "nexthops=100.65.0.99")},
+		{what: "policy of the way out: another action", about: policy("1000"), hand: p.change("logical_router_policy", "priority=1000", "action=drop")},
+		{what: "policy for neighbours deleted", about: policy("1010"), hand: p.nb("lr-policy-del", sick, "1010")},
+		{what: "policies of FIps deleted", about: policy("30000"), hand: p.nb("lr-policy-del", sick, "30000"), answers: []string{"b"}},
+		{what: "policy of a FIp: another next hop", about: policy("30000"), hand: p.change("logical_router_policy", "priority=30000", "nexthops=91.224.11.99"), answers: []string{"b"}},
+	}
+}
+
+// objectDrifts are what can be done to whole objects.
+func (p *patient) objectDrifts(*testing.T) []drift {
+	const chain = 10 * time.Second
+	object := func(kind, name string) []string { return []string{kind + " /" + name + " "} }
+	return []drift{
+		{what: "OvnFip deleted", about: object("OvnFip", sick+"-a"), hand: p.deletes("OvnFip", "", sick+"-a"), answers: []string{"a"}},
+		{what: "OvnFip of a secondary network deleted", about: object("OvnFip", sick+"-b"), hand: p.deletes("OvnFip", "", sick+"-b"), answers: []string{"b"}},
+		{what: "OvnEip deleted, in use", about: object("OvnEip", "eip-"+sick+"-cloud"), hand: p.deletes("OvnEip", "", "eip-"+sick+"-cloud"), answers: []string{"a"}, chain: chain},
+		{what: "OvnEip of a secondary network deleted, in use", about: object("OvnEip", "eip-"+sick+"-public"), hand: p.deletes("OvnEip", "", "eip-"+sick+"-public"), answers: []string{"b"}, chain: chain},
+		{what: "OvnSnatRule deleted", about: object("OvnSnatRule", sick), hand: p.deletes("OvnSnatRule", "", sick)},
+		{what: "OvnEip of the router port deleted", about: object("OvnEip", sick+"-ext-cloud"), hand: p.deletes("OvnEip", "", sick+"-ext-cloud"), answers: []string{"a"}, chain: chain},
+		{what: "OvnEip of a secondary router port deleted", about: object("OvnEip", sick+"-ext-public"), hand: p.deletes("OvnEip", "", sick+"-ext-public"), answers: []string{"b"}, chain: chain},
+		{
+			what: "attachment deleted", about: []string{"NetworkAttachmentDefinition " + sick + "/default "},
+			hand: p.deletes("NetworkAttachmentDefinition", sick, "default"),
+		},
+	}
+}
+
+// elementDrifts are what can be done to lists and fields of objects.
+func (p *patient) elementDrifts(*testing.T) []drift {
+	const chain = 10 * time.Second
+	vpc := []string{"Vpc /" + sick + " "}
+	return []drift{
+		{what: "policyRoutes: all of ours removed", about: vpc, hand: p.list("policyRoutes", func(e any) any {
+			if priority := e.(map[string]any)["priority"].(int64); priority < 20000 || priority >= 30000 {
+				return nil
+			}
+			return e
+		}), answers: []string{"b"}},
+		{what: "policyRoutes: another next hop", about: vpc, hand: p.list("policyRoutes", func(e any) any {
+			if element := e.(map[string]any); element["priority"].(int64) == 1000 {
+				element["nextHopIP"] = "100.65.0.99"
+			}
+			return e
+		})},
+		{what: "staticRoutes: default route removed", about: vpc, hand: p.list("staticRoutes", func(e any) any {
+			if e.(map[string]any)["cidr"] == "0.0.0.0/0" {
+				return nil
+			}
+			return e
+		})},
+		{what: "staticRoutes: another next hop", about: vpc, hand: p.list("staticRoutes", func(e any) any {
+			if element := e.(map[string]any); element["cidr"] == "0.0.0.0/0" {
+				element["nextHopIP"] = "100.65.0.99"
+			}
+			return e
+		})},
+		{what: "extraExternalSubnets: one removed", about: vpc, hand: p.list("extraExternalSubnets", func(e any) any {
+			if e == "ext-public" {
+				return nil
+			}
+			return e
+		}), answers: []string{"b"}, chain: chain},
+		{what: "extraExternalSubnets: all removed", about: vpc, hand: p.list("extraExternalSubnets", func(any) any { return nil }), answers: []string{"a", "b"}, chain: chain},
+		{what: "enableExternal: false", about: vpc, hand: p.patch("Vpc", "", sick, `{"spec":{"enableExternal":false}}`), answers: []string{"a", "b"}, chain: chain},
+		{what: "Vpc: no namespaces", about: vpc, hand: p.patch("Vpc", "", sick, `{"spec":{"namespaces":[]}}`)},
+		{
+			what: "Subnet: another gateway", about: []string{"Subnet /" + sick + "-default "},
+			hand: p.patch("Subnet", "", sick+"-default", `{"spec":{"gateway":"10.66.0.254"}}`), answers: []string{"a"},
+		},
+		{
+			what: "Subnet: no namespaces", about: []string{"Subnet /" + sick + "-default "},
+			hand: p.patch("Subnet", "", sick+"-default", `{"spec":{"namespaces":null}}`),
+		},
+		{
+			what: "attachment changed", about: []string{"NetworkAttachmentDefinition " + sick + "/default "},
+			hand: p.patch("NetworkAttachmentDefinition", sick, "default", `{"spec":{"config":"{}"}}`),
+		},
+	}
+}
+
+// list rewrites a list of the Vpc by hand; an element that becomes nil goes, and more come.
+func (p *patient) list(name string, change func(any) any, more ...any) func(*testing.T) {
+	return func(t *testing.T) {
+		t.Helper()
+		vpc, err := p.objects.Get(within(t, time.Minute), ref("Vpc", "", sick))
+		if err != nil {
+			t.Fatal(err)
+		}
+		items, _, err := unstructured.NestedSlice(vpc.Object, "spec", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := []any{}
+		for _, e := range items {
+			if e = change(e); e != nil {
+				next = append(next, e)
+			}
+		}
+		raw, err := json.Marshal(map[string]any{"spec": map[string]any{name: append(next, more...)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.patch("Vpc", "", sick, string(raw))(t)
+	}
+}

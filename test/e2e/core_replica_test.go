@@ -1,0 +1,285 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
+)
+
+// replica is the northbound database and the objects that the product writes to, as the servers tell of each change: lines
+// without what a row or an object that was made again can't have (UUIDs, times, MAC addresses that Kube-OVN rolls).
+type replica struct {
+	mu    sync.Mutex
+	lines map[string]string // by table and UUID, or kind and name
+	vigil *vigil
+}
+
+// vigil watches some lines: whether they become other ones, and when they are again what they were.
+type vigil struct {
+	about   []string // words that they have
+	want    dump
+	differs bool      // now
+	changed bool      // ever: without that, nothing was shown
+	back    time.Time // when they became what they were
+	news    chan struct{}
+}
+
+// replica follows a lab until the test ends.
+func (c *cluster) replica(t *testing.T) *replica {
+	t.Helper()
+	r := &replica{lines: map[string]string{}}
+	r.followRows(t, c)
+	r.followObjects(t, c)
+	return r
+}
+
+// now is the lines that have all the words.
+func (r *replica) now(about ...string) dump {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.about(about)
+}
+
+func (r *replica) about(words []string) dump {
+	out := dump{}
+	for _, line := range r.lines {
+		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
+			out[line]++
+		}
+	}
+	return out
+}
+
+// set takes a change in; an empty line is none.
+func (r *replica) set(key, line string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines[key] = line
+	if line == "" {
+		delete(r.lines, key)
+	}
+	v := r.vigil
+	if v == nil {
+		return
+	}
+	before := v.differs
+	v.differs = r.about(v.about).differs(v.want, 1) != ""
+	v.changed = v.changed || v.differs
+	if before && !v.differs {
+		v.back = time.Now()
+	}
+	select {
+	case v.news <- struct{}{}:
+	default:
+	}
+}
+
+// watch begins a vigil over the lines that have all the words.
+func (r *replica) watch(about ...string) *vigil {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.vigil = &vigil{about: about, want: r.about(about), news: make(chan struct{}, 1)}
+	return r.vigil
+}
+
+// mended waits until the lines have been other ones and are what they were, and stay so for a while. It returns when they became so.
+func (r *replica) mended(v *vigil, limit time.Duration) (time.Time, error) {
+	const still = 300 * time.Millisecond
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	for {
+		r.mu.Lock()
+		changed, differs, back, difference := v.changed, v.differs, v.back, r.about(v.about).differs(v.want, 20)
+		r.mu.Unlock()
+		if changed && !differs && time.Since(back) >= still {
+			return back, nil
+		}
+		select {
+		case <-v.news:
+		case <-time.After(still):
+		case <-deadline.C:
+			if !changed {
+				return back, fmt.Errorf("nothing about %q was ever changed", v.about)
+			}
+			return back, fmt.Errorf("after %v it is not what it was:\n%s", limit, difference)
+		}
+	}
+}
+
+var (
+	macs   = regexp.MustCompile(`[0-9a-f]{2}(:[0-9a-f]{2}){5}`)
+	ownMAC = regexp.MustCompile(`-onlink"`)
+	// A port on a secondary network gets any address; nobody outside sees it. Kube-OVN puts its finalizer only on OvnEips that
+	// it chose the address of.
+	anyPort       = regexp.MustCompile(`-ext-(public|third)\b`)
+	portAddress   = regexp.MustCompile(`\b(91\.224\.11|198\.19\.7)\.\d+\b`)
+	renewedFields = append([]string{
+		"uid", "creationTimestamp", "deletionTimestamp", "observedGeneration", "v4usingIPrange", "v4availableIPrange",
+	}, restlessFields...)
+	// A row that we put back says so in its external_ids; Kube-OVN's own does not.
+	renewedColumns = append([]string{"row", "action", "_version", "external_ids"}, restlessColumns...)
+	followedTables = []string{
+		"Logical_Router", "Logical_Router_Port", "Static_MAC_Binding", "NAT", "Logical_Router_Policy", "Logical_Router_Static_Route",
+	}
+)
+
+// followRows reads what ovsdb-client says.
+func (r *replica) followRows(t *testing.T, c *cluster) {
+	t.Helper()
+	cmd, err := c.Command("", "lab", c.parts.Program("ovsdb-client"), "-f", "json", "monitor",
+		"unix:"+filepath.Join(c.Dir, "data/ovn/nb1.sock"), "OVN_Northbound", "ALL")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	go r.readRows(out)
+	c.until(t, "the rows are known", func() bool { return len(r.now("Logical_Router ", `"ovn-cluster"`)) > 0 })
+}
+
+func (r *replica) readRows(from io.Reader) {
+	lines := bufio.NewReader(from)
+	for {
+		text, err := lines.ReadString('\n')
+		if err != nil {
+			return
+		}
+		var table struct {
+			Caption  string
+			Headings []string
+			Data     [][]any
+		}
+		if json.Unmarshal([]byte(text), &table) != nil || !slices.Contains(followedTables, table.Caption) {
+			continue
+		}
+		var key string
+		for _, row := range table.Data {
+			if row[0] != "" { // of a row that has become another, only the old one says which
+				key = fmt.Sprint(table.Caption, " ", row[0])
+			}
+			switch row[1] {
+			case "delete":
+				r.set(key, "")
+			case "initial", "insert", "new":
+				r.set(key, table.Caption+" "+rowText(table.Headings, row))
+			}
+		}
+	}
+}
+
+func rowText(headings []string, row []any) string {
+	kept := map[string]any{}
+	for i, column := range headings {
+		if !slices.Contains(renewedColumns, column) {
+			kept[column] = row[i]
+		}
+	}
+	raw, _ := json.Marshal(kept) // it was JSON before
+	text := uuids.ReplaceAllString(string(raw), "…")
+	if ownMAC.MatchString(text) {
+		return text
+	}
+	return renewed(text)
+}
+
+// renewed is text without what is rolled anew.
+func renewed(text string) string {
+	if anyPort.MatchString(text) {
+		text = portAddress.ReplaceAllString(text, "…")
+	}
+	return macs.ReplaceAllString(text, "…")
+}
+
+// followObjects watches every kind that the product writes to.
+func (r *replica) followObjects(t *testing.T, c *cluster) {
+	t.Helper()
+	client, err := dynamic.NewForConfig(configFrom(t, c.Kubeconfig()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
+	for _, resource := range []schema.GroupVersionResource{
+		{Version: "v1", Resource: "namespaces"}, {Group: "k8s.cni.cncf.io", Version: "v1", Resource: "network-attachment-definitions"},
+		{Group: "kube-dc.com", Version: "v1", Resource: "projects"}, {Group: "kube-dc.com", Version: "v1", Resource: "eips"},
+		{Group: "kube-dc.com", Version: "v1", Resource: "fips"}, {Group: "kubeovn.io", Version: "v1", Resource: "vpcs"},
+		{Group: "kubeovn.io", Version: "v1", Resource: "subnets"}, {Group: "kubeovn.io", Version: "v1", Resource: "ovn-eips"},
+		{Group: "kubeovn.io", Version: "v1", Resource: "ovn-fips"}, {Group: "kubeovn.io", Version: "v1", Resource: "ovn-snat-rules"},
+	} {
+		take := func(o any) { r.object(o.(*unstructured.Unstructured), false) }
+		informer := factory.ForResource(resource).Informer()
+		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: take, UpdateFunc: func(_, o any) { take(o) },
+			DeleteFunc: func(o any) {
+				if o, known := o.(*unstructured.Unstructured); known {
+					r.object(o, true)
+				}
+			},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop := make(chan struct{})
+	t.Cleanup(func() { close(stop) })
+	factory.Start(stop)
+	factory.WaitForCacheSync(stop)
+}
+
+// sorted is a value with its lists in one order and without empty texts: what is put back into a list comes last, and Kube-OVN
+// adds the fields that it knows.
+func sorted(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, inner := range v {
+			if v[name] = sorted(inner); inner == "" {
+				delete(v, name)
+			}
+		}
+	case []any:
+		for i := range v {
+			v[i] = sorted(v[i])
+		}
+		slices.SortFunc(v, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	}
+	return v
+}
+
+// object takes an object in. One that is being deleted is not what it was.
+func (r *replica) object(o *unstructured.Unstructured, gone bool) {
+	key := fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())
+	if gone {
+		r.set(key, "")
+		return
+	}
+	raw, _ := json.Marshal(sorted(stripped(o.Object, renewedFields))) // it was JSON before
+	line := renewed(key + " " + string(raw))
+	if o.GetKind() == "OvnEip" {
+		line = strings.ReplaceAll(line, `"finalizers":["kubeovn.io/kube-ovn-controller"],`, "")
+	}
+	if o.GetDeletionTimestamp() != nil {
+		line += " being deleted"
+	}
+	r.set(key, line)
+}

@@ -1,0 +1,163 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sallyport/sallyport/internal/lab/blueprint"
+	"github.com/sallyport/sallyport/internal/lab/manifest"
+	"github.com/sallyport/sallyport/test/show"
+)
+
+// stormLab has one node, because nothing is sent, and a network with hardly more addresses than are asked for.
+func stormLab(raft int) blueprint.Blueprint {
+	network := func(name, prefix string) blueprint.Network {
+		return blueprint.Network{Name: name, Prefixes: []netip.Prefix{netip.MustParsePrefix(prefix)}, Default: name == "ext-cloud"}
+	}
+	return blueprint.Blueprint{
+		Nodes: 1, Gateways: 1, Raft: raft,
+		Networks: []blueprint.Network{network("ext-public", "198.18.0.0/16"), network("ext-cloud", "100.65.0.0/16"), network("ext-tiny", "198.19.7.0/28")},
+	}
+}
+
+// stormSeed is another one each time, or the one that is to be looked at again.
+func stormSeed(t *testing.T) uint64 {
+	t.Helper()
+	seed := rand.Uint64N(1_000_000)
+	if text := os.Getenv("SALLYPORT_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("seed %d; again with SALLYPORT_SEED=%d", seed, seed)
+	return seed
+}
+
+func TestCore4KilledControllerConvergesToTheSame(t *testing.T) {
+	item := core.Item(t, 4)
+	kills := show.Size(100, 8)
+	c := own(t, "storm", stormLab(1))
+	c.equip(t)
+	ctl := c.controller(t, t.TempDir())
+	ctl.start(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the controller's log ends with\n%s", ctl.tail(30))
+		}
+		ctl.stop(syscall.SIGTERM)
+	})
+	s := c.storm(t, ctl, show.Size(12, 6), show.Size(60, 12))
+
+	calm, took := s.play(t, nil)
+	s.clear(t)
+	again, _ := s.play(t, nil)
+	if d := calm.differs(again); d != "" {
+		t.Errorf("two undisturbed runs differ:\n%s", d)
+	}
+	s.clear(t)
+	lives := &lives{storm: s, controller: ctl, kills: kills, r: rand.New(rand.NewPCG(s.seed, 0))}
+	killed, tookKilled := s.play(t, lives.run)
+	if d := calm.differs(killed); d != "" {
+		t.Errorf("the run with %d kills differs from the undisturbed one:\n%s", kills, d)
+	}
+	for _, double := range s.ledger.found() {
+		t.Error(double)
+	}
+	s.controls(t, calm)
+	item.Figure("seed %d: %d changes in %d projects; undisturbed %.1f s to settle, with %d kills %.1f s; %d lives had written something (%.0f writes)",
+		s.seed, s.size(), len(s.tenants), took.Seconds(), kills, tookKilled.Seconds(), lives.busy, lives.writes)
+	item.Figure("the same %d lines of Kubernetes and OVN after each; addresses were given %d times, none twice at a time", len(calm), s.ledger.given)
+}
+
+// controls shows that a difference and a double would be found.
+func (s *storm) controls(t *testing.T, calm remains) {
+	t.Helper()
+	home, other := s.tenants[0].namespace(), s.tenants[1].namespace() // both are there in the end
+	s.put(t, fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: EIp, metadata: {name: control, namespace: %s}}", home))
+	s.programmed(t, "EIp", home, "control")
+	if d := calm.differs(s.remains(t)); !strings.Contains(d, "+ EIp "+home+"/control") {
+		t.Errorf("one more EIp makes no difference: %q", d)
+	}
+	books := s.cluster.ledger(t)
+	way, err := s.objects.Get(within(t, time.Minute), ref("EIp", home, "default-gw"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, _, _ := unstructured.NestedString(way.Object, "status", "ipAddress")
+	s.nbctl(t, "lr-nat-add", home, "dnat_and_snat", address, "10.50.0.99", "--", "lr-nat-add", other, "dnat_and_snat", address, "10.51.0.99")
+	s.patchStatus(t, ref("EIp", home, "control"), fmt.Sprintf(`{"status": {"ipAddress": %q}}`, address))
+	s.patchStatus(t, ref("OvnEip", "", "eip-"+home+"-control"), fmt.Sprintf(`{"status": {"v4Ip": %q}}`, address))
+	for _, stream := range []string{eipStream, ovnEipStream, natStream} {
+		s.until(t, "the double in the stream of "+stream, func() bool {
+			return slices.ContainsFunc(books.found(), func(double string) bool { return strings.HasPrefix(double, stream+": "+address) })
+		})
+	}
+}
+
+func (s *storm) patchStatus(t *testing.T, r manifest.Ref, patch string) {
+	t.Helper()
+	_, err := s.api.Resource(resourceOf(r)).Namespace(r.Namespace).Patch(within(t, time.Minute), r.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lives kills the controller again and again, and starts it again at once.
+type lives struct {
+	*storm
+	controller *controller
+	kills      int
+	r          *rand.Rand
+
+	busy   int // lives in which something was written
+	writes float64
+}
+
+func (l *lives) run(t *testing.T, pass func(int)) {
+	for range l.kills {
+		pass(l.size()/l.kills + 1)
+		l.moment()
+		if n := l.written(); n > 0 {
+			l.busy++
+			l.writes += n
+		}
+		l.controller.stop(syscall.SIGKILL)
+		l.controller.start(t)
+	}
+}
+
+// moment returns at a random moment: some time after the start, or when something has just happened.
+func (l *lives) moment() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(l.r.Int64N(int64(3*time.Second))))
+	defer cancel()
+	if l.r.IntN(2) == 0 {
+		<-ctx.Done()
+		return
+	}
+	l.ledger.after(ctx, 1+l.r.IntN(40))
+}
+
+// written is how often the controller has written in this life, as far as it can be asked.
+func (l *lives) written() float64 {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	counters, err := l.controller.scrape(ctx)
+	if err != nil {
+		return 0 // it has only just started
+	}
+	return written(counters)
+}

@@ -1,0 +1,225 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/sallyport/sallyport/internal/lab/manifest"
+)
+
+// storm is the scripts of all tenants, and the cluster on which they can be played again and again.
+type storm struct {
+	*cluster
+	api     dynamic.Interface
+	seed    uint64
+	tenants []*tenant
+	ledger  *ledger
+	ctl     *controller
+	limit   time.Duration // to settle
+}
+
+func (c *cluster) storm(t *testing.T, ctl *controller, tenants, changes int) *storm {
+	t.Helper()
+	api, err := dynamic.NewForConfig(c.config(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &storm{cluster: c, api: api, seed: stormSeed(t), ledger: c.ledger(t), ctl: ctl, limit: 2 * time.Minute}
+	for number := range tenants {
+		s.tenants = append(s.tenants, script(s.seed, number, changes))
+	}
+	if err := c.objects.Namespace(within(t, time.Minute), stormOrganization); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *storm) size() (steps int) {
+	for _, n := range s.tenants {
+		steps += len(n.steps)
+	}
+	return steps
+}
+
+// play plays the storm once and returns what is left. What disturbs it, if anything, lets the steps through as it likes.
+func (s *storm) play(t *testing.T, disturb func(t *testing.T, pass func(steps int))) (left remains, took time.Duration) {
+	t.Helper()
+	begin := time.Now()
+	gate := make(chan struct{}, s.size())
+	pass := func(steps int) {
+		for range steps {
+			select {
+			case gate <- struct{}{}:
+			default: // all may go already
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	for _, n := range s.tenants {
+		group.Go(func() error { return s.act(ctx, n, gate) })
+	}
+	if disturb != nil {
+		disturb(t, pass)
+	}
+	pass(s.size())
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	acted := time.Since(begin)
+	s.settle(t)
+	t.Logf("the changes took %s, and it was settled after %s", acted.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond))
+	return s.remains(t), time.Since(begin)
+}
+
+// act plays the part of one tenant.
+func (s *storm) act(ctx context.Context, n *tenant, gate <-chan struct{}) error {
+	for _, step := range n.steps {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		select {
+		case <-time.After(step.pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := s.do(ctx, step); err != nil {
+			return fmt.Errorf("%s: %w", step.ref(), err)
+		}
+	}
+	return nil
+}
+
+// do makes one change, as stubbornly as a person would: it waits for what is in the way, and tries again when the API server
+// is not there.
+func (s *storm) do(ctx context.Context, step step) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	for {
+		err := s.try(ctx, step)
+		if err == nil || apierrors.IsInvalid(errors.Unwrap(err)) || apierrors.IsInvalid(err) {
+			return err
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+func (s *storm) try(ctx context.Context, step step) error {
+	r := step.ref()
+	if step.remove {
+		err := s.api.Resource(resourceOf(r)).Namespace(r.Namespace).Delete(ctx, r.Name, metav1.DeleteOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	}
+	now, err := s.objects.Get(ctx, r)
+	if err != nil {
+		return err
+	}
+	if now != nil && now.GetDeletionTimestamp() != nil {
+		if err := s.objects.Wait(ctx, r, manifest.Gone); err != nil {
+			return err
+		}
+	}
+	return s.objects.ApplyObject(ctx, step.object)
+}
+
+func resourceOf(r manifest.Ref) schema.GroupVersionResource {
+	if r.GVK.Kind == "OvnEip" {
+		return r.GVK.GroupVersion().WithResource("ovn-eips")
+	}
+	return r.GVK.GroupVersion().WithResource(strings.ToLower(r.GVK.Kind) + "s")
+}
+
+// settle waits until everything is in force that should be there in the end, everything else is gone, and nobody writes any
+// more.
+func (s *storm) settle(t *testing.T) {
+	t.Helper()
+	ctx := within(t, s.limit)
+	for _, n := range s.tenants {
+		if !n.stays {
+			s.expect(ctx, t, ref("Project", stormOrganization, n.project()), false)
+			continue
+		}
+		s.expect(ctx, t, ref("Project", stormOrganization, n.project()), true)
+		for _, kind := range []struct {
+			kind  string
+			names []string
+		}{{"EIp", eipNames}, {"FIp", fipNames}} {
+			for _, name := range kind.names {
+				s.expect(ctx, t, ref(kind.kind, n.namespace(), name), n.last[kind.kind+" "+name])
+			}
+		}
+	}
+	s.quiet(ctx, t)
+}
+
+// quiet waits until nobody writes for longer than the controller ever waits before it looks again.
+func (s *storm) quiet(ctx context.Context, t *testing.T) {
+	t.Helper()
+	const while = 2500 * time.Millisecond
+	for {
+		before, events := s.ctl.writes(t), s.ledger.count()
+		select {
+		case <-time.After(while):
+		case <-ctx.Done():
+			t.Errorf("it never becomes quiet: %.0f writes and %d events in the last %s", s.ctl.writes(t)-before, s.ledger.count()-events, while)
+			return
+		}
+		if s.ctl.writes(t) == before && s.ledger.count() == events {
+			return
+		}
+	}
+}
+
+func (s *storm) expect(ctx context.Context, t *testing.T, r manifest.Ref, there bool) {
+	t.Helper()
+	holds := manifest.Gone
+	if there {
+		holds = func(o *unstructured.Unstructured) bool {
+			if !manifest.True("Programmed")(o) || o.GetDeletionTimestamp() != nil {
+				return false
+			}
+			seen, _, _ := unstructured.NestedInt64(o.Object, "status", "observedGeneration")
+			return seen == o.GetGeneration()
+		}
+	}
+	if err := s.objects.Wait(ctx, r, holds); err != nil {
+		t.Errorf("the storm of seed %d does not settle: %v", s.seed, err)
+	}
+}
+
+// clear deletes all projects and waits until nothing is left of them.
+func (s *storm) clear(t *testing.T) {
+	t.Helper()
+	for _, n := range s.tenants {
+		if err := s.do(within(t, time.Minute), step{remove: true, object: n.steps[0].object}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, n := range s.tenants {
+		s.expect(within(t, s.limit), t, ref("Project", stormOrganization, n.project()), false)
+	}
+	if left := s.remains(t); len(left) > 0 {
+		t.Errorf("all projects are deleted, and there is still\n%s", strings.Join(left, "\n"))
+	}
+}

@@ -1,0 +1,250 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/sallyport/sallyport/internal/ownership"
+)
+
+// remains are all that a storm has left, as lines that do not depend on the order in which things happened: an address that
+// Kube-OVN chose is written as the name of who has it.
+type remains []string
+
+// differs is what one world has and the other has not.
+func (w remains) differs(o remains) string {
+	var out []string
+	count := map[string]int{}
+	for _, line := range w {
+		count[line]++
+	}
+	for _, line := range o {
+		count[line]--
+	}
+	for _, line := range slices.Sorted(maps.Keys(count)) {
+		for ; count[line] > 0; count[line]-- {
+			out = append(out, "- "+line)
+		}
+		for ; count[line] < 0; count[line]++ {
+			out = append(out, "+ "+line)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// remains reads Kubernetes and the northbound database.
+func (c *cluster) remains(t *testing.T) remains {
+	t.Helper()
+	objects := c.stormObjects(t)
+	names := map[string]string{}
+	for _, o := range objects {
+		nameAddress(o, names)
+	}
+	var out remains
+	for _, o := range objects {
+		out = append(out, describe(o))
+	}
+	out = append(out, c.stormRows(t)...)
+	for i := range out {
+		out[i] = anyAddress.ReplaceAllStringFunc(out[i], func(a string) string {
+			if who := names[a]; who != "" {
+				return "<" + who + ">"
+			}
+			return a
+		})
+		out[i] = suffixes.ReplaceAllString(out[i], "$1-*")
+	}
+	slices.Sort(out)
+	return out
+}
+
+var (
+	anyAddress = regexp.MustCompile(`\b(\d{1,3}\.){3}\d{1,3}\b`)
+	suffixes   = regexp.MustCompile(`\b(fip-f\d)-[0-9a-v]{5}\b`) // of EIps that FIps make for themselves: from their UID
+)
+
+// nameAddress gives an address that was chosen by Kube-OVN the name of the OvnEip that has it. One that somebody asked for stays.
+func nameAddress(o *unstructured.Unstructured, names map[string]string) {
+	address, _, _ := unstructured.NestedString(o.Object, "status", "v4Ip")
+	if o.GetKind() != "OvnEip" || strings.Contains(address, ".200.") {
+		return
+	}
+	names[address] = o.GetName()
+}
+
+// stormObjects are the Projects, and all objects of their shards.
+func (c *cluster) stormObjects(t *testing.T) (out []*unstructured.Unstructured) {
+	t.Helper()
+	api, err := dynamic.NewForConfig(c.config(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, where := range []schema.GroupVersionResource{
+		{Group: "kube-dc.com", Version: "v1", Resource: "projects"}, {Group: "kube-dc.com", Version: "v1", Resource: "eips"},
+		{Group: "kube-dc.com", Version: "v1", Resource: "fips"},
+		{Version: "v1", Resource: "namespaces"}, {Group: "k8s.cni.cncf.io", Version: "v1", Resource: "network-attachment-definitions"},
+		{Group: "kubeovn.io", Version: "v1", Resource: "vpcs"}, {Group: "kubeovn.io", Version: "v1", Resource: "subnets"},
+		{Group: "kubeovn.io", Version: "v1", Resource: "ovn-eips"}, {Group: "kubeovn.io", Version: "v1", Resource: "ovn-fips"},
+		{Group: "kubeovn.io", Version: "v1", Resource: "ovn-snat-rules"},
+	} {
+		list, err := api.Resource(where).List(within(t, time.Minute), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range list.Items {
+			o := &list.Items[i]
+			if o.GetNamespace() == stormOrganization || strings.HasPrefix(o.GetNamespace()+o.GetName(), stormOrganization+"-") || ownership.Ours(o.GetLabels()) {
+				out = append(out, o)
+			}
+		}
+	}
+	return out
+}
+
+// describe is an object without what is different each time: times, versions, MAC addresses, who wrote what.
+func describe(o *unstructured.Unstructured) string {
+	spec, _, _ := unstructured.NestedMap(o.Object, "spec")
+	status, _, _ := unstructured.NestedMap(o.Object, "status")
+	switch o.GetKind() {
+	case "Subnet":
+		status = map[string]any{"conditions": status["conditions"]}
+	case "OvnEip":
+		delete(status, "nat") // Kube-OVN does not keep it up to date
+	}
+	current := status["observedGeneration"] == nil || status["observedGeneration"] == o.GetGeneration()
+	labels := o.GetLabels()
+	maps.DeleteFunc(labels, func(key, _ string) bool {
+		return !strings.Contains(key, "kube-dc.com") && key != ownership.ManagedByLabel
+	})
+	finalizers := o.GetFinalizers()
+	slices.Sort(finalizers)
+	return fmt.Sprintf("%s %s/%s labels=%v asked-by=%s finalizers=%v leaving=%t spec=%s status=%s current=%t", o.GetKind(), o.GetNamespace(), o.GetName(),
+		labels, o.GetAnnotations()[ownership.OriginAnnotation], finalizers, o.GetDeletionTimestamp() != nil, steady(spec), steady(status), current)
+}
+
+// steady is a value as JSON, with lists in order and without what is different each time.
+func steady(v any) string {
+	switch v := v.(type) {
+	case map[string]any:
+		var out []string
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			switch key {
+			case "lastTransitionTime", "lastUpdateTime", "observedGeneration", "macAddress", "mac":
+			default:
+				out = append(out, key+":"+steady(v[key]))
+			}
+		}
+		return "{" + strings.Join(out, " ") + "}"
+	case []any:
+		var out []string
+		for _, item := range v {
+			out = append(out, steady(item))
+		}
+		slices.Sort(out)
+		return "[" + strings.Join(out, " ") + "]"
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+// stormRows are the rows of the projects' routers, without who wrote them: Kube-OVN and we write the same.
+func (c *cluster) stormRows(t *testing.T) (out remains) {
+	t.Helper()
+	rows := map[string]map[string]any{}
+	for table, columns := range map[string]string{
+		"logical_router_port": "name,networks,peer,options,gateway_chassis", "nat": "type,external_ip,logical_ip,options,gateway_port",
+		"logical_router_policy": "priority,match,action,nexthop,nexthops", "logical_router_static_route": "ip_prefix,nexthop,policy,route_table,output_port",
+	} {
+		for _, row := range c.table(t, table, "_uuid,"+columns) {
+			id := row["_uuid"].(string)
+			delete(row, "_uuid")
+			if chassis, there := row["gateway_chassis"]; there {
+				row["gateway_chassis"] = len(fmt.Sprint(chassis)) > 2
+			}
+			rows[id] = row
+		}
+	}
+	for _, router := range c.table(t, "logical_router", "name,ports,nat,policies,static_routes,load_balancer") {
+		if !strings.HasPrefix(router["name"].(string), stormOrganization+"-") {
+			continue
+		}
+		out = append(out, fmt.Sprintf("router %s load balancers=%v", router["name"], router["load_balancer"]))
+		for _, set := range []string{"ports", "nat", "policies", "static_routes"} {
+			for _, id := range values(router[set]) {
+				out = append(out, fmt.Sprintf("router %s %s %s", router["name"], set, steady(rows[id.(string)])))
+			}
+		}
+	}
+	for _, binding := range c.table(t, "static_mac_binding", "logical_port,ip,mac,override_dynamic_mac") {
+		out = append(out, fmt.Sprintf("mac binding %v", binding))
+	}
+	return out
+}
+
+// table reads a table of the northbound database: rows with their columns.
+func (c *cluster) table(t *testing.T, table, columns string) (out []map[string]any) {
+	t.Helper()
+	var read struct {
+		Headings []string
+		Data     [][]any
+	}
+	if err := json.Unmarshal([]byte(c.nbctl(t, "--format=json", "--columns="+columns, "list", table)), &read); err != nil {
+		t.Fatal(err)
+	}
+	for _, cells := range read.Data {
+		row := map[string]any{}
+		for i, cell := range cells {
+			row[read.Headings[i]] = plainCell(cell)
+		}
+		out = append(out, row)
+	}
+	return out
+}
+
+// plainCell is a value without OVSDB's marks of what it is.
+func plainCell(cell any) any {
+	pair, ok := cell.([]any)
+	if !ok || len(pair) != 2 {
+		return cell
+	}
+	switch pair[0] {
+	case "uuid":
+		return pair[1]
+	case "set":
+		var out []any
+		for _, item := range pair[1].([]any) {
+			out = append(out, plainCell(item))
+		}
+		return out
+	case "map":
+		out := map[string]any{}
+		for _, item := range pair[1].([]any) {
+			out[fmt.Sprint(item.([]any)[0])] = item.([]any)[1]
+		}
+		return out
+	default:
+		return cell
+	}
+}
+
+// values is a set of any size: OVSDB writes one of a single value as that value.
+func values(v any) []any {
+	if many, ok := v.([]any); ok {
+		return many
+	}
+	if v == nil {
+		return nil
+	}
+	return []any{v}
+}
