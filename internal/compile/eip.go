@@ -82,19 +82,21 @@ func (c *compiler) named(name string) *eip {
 	return nil
 }
 
-// byPossession is the EIps that have an OvnEip already, then the others: who comes later gets what is left.
+// byPossession is the EIps that have an OvnEip already, then those that had one, then the others: who comes later gets what is
+// left.
 func (c *compiler) byPossession() []*eip {
-	out := slices.Clone(c.eips)
-	slices.SortStableFunc(out, func(a, b *eip) int {
-		switch x, y := c.w.Engine.OvnEips[c.ovnEip(a)].Exists, c.w.Engine.OvnEips[c.ovnEip(b)].Exists; {
-		case x == y:
+	rank := func(e *eip) int {
+		switch {
+		case c.w.Engine.OvnEips[c.ovnEip(e)].Exists:
 			return 0
-		case x:
-			return -1
-		default:
+		case e.Remembered.IsValid():
 			return 1
+		default:
+			return 2
 		}
-	})
+	}
+	out := slices.Clone(c.eips)
+	slices.SortStableFunc(out, func(a, b *eip) int { return cmp.Compare(rank(a), rank(b)) })
 	return out
 }
 
@@ -120,6 +122,9 @@ func (c *compiler) allocate(e *eip, asked map[netip.Addr]*eip) (accepted, resolv
 		return accepted, resolved, waiting
 	}
 	if e.Child != "" {
+		if c.isWayOut(e) && e.Remembered.IsValid() && !have.Address.IsValid() {
+			asked[e.Remembered] = e // the port gets it again
+		}
 		resolved, waiting = c.child(e, have)
 		return accepted, resolved, waiting
 	}
@@ -148,6 +153,8 @@ func (c *compiler) child(e *eip, have snapshot.OvnEip) (resolved, waiting intent
 		e.on = c.project.way
 	}
 	switch {
+	case have.Deleting:
+		waiting = beingDeleted(intent.OvnEip, e.Child)
 	case !have.Ready && e.on != nil && e.on.Free <= 0:
 		waiting = exhausted([]*snapshot.External{e.on})
 	case !have.Ready:
@@ -192,7 +199,7 @@ func (c *compiler) quota(e *eip, have snapshot.OvnEip) intent.Finding {
 	if limit == nil {
 		limit = c.w.Namespace.Quota
 	}
-	if limit == nil || (have.Exists && have.Ours) {
+	if limit == nil || (have.Exists && have.Ours) || e.Remembered.IsValid() {
 		return intent.Finding{}
 	}
 	used := 0
@@ -211,12 +218,12 @@ func (c *compiler) quota(e *eip, have snapshot.OvnEip) intent.Finding {
 // choose is the subnet for an EIp's address: the one it has an address on; the one that has the wanted address; or, of those
 // of the network, the default network's, then one that the router has a port on, then the one with most free addresses.
 func (c *compiler) choose(e *eip, have snapshot.OvnEip) (x *snapshot.External, resolved, waiting intent.Finding) {
+	if x := c.stays(e, have); x != nil {
+		return x, resolved, waiting
+	}
 	found, resolved := c.candidates(e)
 	if !resolved.OK() {
 		return nil, resolved, waiting
-	}
-	if x := c.external(have.Subnet); x != nil && have.Exists && (have.Ready || x.Free > 0) {
-		return x, resolved, waiting
 	}
 	if want := e.want(); want.IsValid() {
 		if i := slices.IndexFunc(found, func(x *snapshot.External) bool { return x.Prefix.Contains(want) }); i >= 0 {
@@ -232,6 +239,21 @@ func (c *compiler) choose(e *eip, have snapshot.OvnEip) (x *snapshot.External, r
 		func(x *snapshot.External) bool { return c.project.way != nil && x.Subnet == c.project.way.Subnet },
 		func(x *snapshot.External) bool { return c.ported(x.Subnet) },
 	), resolved, waiting
+}
+
+// stays is the subnet that an EIp is on, or was on when somebody deleted its OvnEip. It stays there, whatever the type of the
+// subnet and the default type are by now.
+func (c *compiler) stays(e *eip, have snapshot.OvnEip) *snapshot.External {
+	if x := c.external(have.Subnet); x != nil && !x.Dual && have.Exists && have.Ours && (have.Ready || x.Free > 0) {
+		return x
+	}
+	want := e.want()
+	for _, x := range c.networks(func(x snapshot.External) bool { return !x.Dual }) {
+		if (want == e.address || want == e.Remembered) && usable(x, want) {
+			return x
+		}
+	}
+	return nil
 }
 
 // candidates is the subnets of the network that an EIp names, or of the default type.

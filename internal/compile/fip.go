@@ -215,8 +215,13 @@ func (c *compiler) translateFIps() {
 		have := c.w.Engine.OvnFips[f.ovnFip]
 		ready := c.readyFor(f)
 		f.waiting = first(f.waiting, ready)
-		if (!ready.OK() && !have.Exists) || c.mustGiveWay(f, have) {
+		if !ready.OK() && !have.Exists {
 			continue // what is there stays while something is slow
+		}
+		if c.mustGiveWay(f, have) {
+			f.waiting = first(f.waiting, intent.Finding{Reason: intent.WaitForEngine, Message: fmt.Sprintf(
+				"OvnFip %s has to go, and comes again with the address of EIp %s", f.ovnFip, f.eip.Name)})
+			continue
 		}
 		spec := kubeovn.OvnFipSpec{OvnEip: f.eip.ovnEip, Vpc: c.w.Shard, V4Ip: f.target.String()}
 		c.in.Object(c.key(intent.OvnFip, f.ovnFip), intent.NewObject(intent.Meta{Labels: ownership.Labels(c.w.Shard)}, spec), f.key.Ref())

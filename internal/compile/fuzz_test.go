@@ -17,17 +17,21 @@ import (
 // FuzzShard looks for a world that breaks a promise of compile.
 func FuzzShard(f *testing.F) {
 	chance := rand.New(rand.NewPCG(3, 4))
-	for size := range 200 {
-		seed := make([]byte, size)
+	for size := range 400 {
+		seed := make([]byte, size/2)
 		for i := range seed {
 			seed[i] = byte(chance.Uint32())
 		}
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, bytes []byte) {
-		p := promises{T: t, w: worldOf(bytes)}
+		d := &dice{bytes}
+		p := &promises{T: t, w: worldOf(d)}
 		p.in, p.verdicts = Shard(p.w)
-		p.all(bytes)
+		p.pure(bytes)
+		p.always()
+		p.settles()
+		p.recovers(d)
 	})
 }
 
@@ -39,14 +43,8 @@ type promises struct {
 	verdicts []intent.Verdict
 }
 
-func (p promises) all(bytes []byte) {
-	p.pure(bytes)
-	p.always()
-	p.settles()
-}
-
 // always is what holds at every step.
-func (p promises) always() {
+func (p *promises) always() {
 	p.oneOriginAKey()
 	p.originsAreOurs()
 	p.translationsAreUnique()
@@ -54,12 +52,13 @@ func (p promises) always() {
 	p.finalizersHold()
 	p.policiesAreOurs()
 	p.verdictsAreComplete()
+	p.readyIsWanted()
 	p.statusesAreTrue()
 }
 
 // pure: the same world gives the same, in whatever order it is listed, and stays as it was.
-func (p promises) pure(bytes []byte) {
-	again := worldOf(bytes)
+func (p *promises) pure(bytes []byte) {
+	again := worldOf(&dice{bytes})
 	if !reflect.DeepEqual(p.w, again) {
 		p.Errorf("the world was changed: %+v, before %+v", p.w, again)
 	}
@@ -72,7 +71,7 @@ func (p promises) pure(bytes []byte) {
 	}
 }
 
-func (p promises) oneOriginAKey() {
+func (p *promises) oneOriginAKey() {
 	if err := p.in.Err(); err != nil {
 		p.Error(err)
 	}
@@ -93,7 +92,7 @@ func objects(w *snapshot.World) map[state.Ref]bool {
 	return out
 }
 
-func (p promises) originsAreOurs() {
+func (p *promises) originsAreOurs() {
 	known := objects(p.w)
 	origins := map[string]state.Ref{}
 	for key, entry := range p.in.Objects {
@@ -118,7 +117,7 @@ func (p promises) originsAreOurs() {
 }
 
 // translationsAreUnique: OVN would take one of two, and nobody could tell which.
-func (p promises) translationsAreUnique() {
+func (p *promises) translationsAreUnique() {
 	logical := map[netip.Addr]state.Ref{}
 	for _, entry := range p.in.Rows { // the key of a row is its external address
 		nat, is := entry.Value.(intent.FloatingNAT)
@@ -146,7 +145,7 @@ func (p promises) translationsAreUnique() {
 }
 
 // nothingDangles: what an object hangs on is wanted too.
-func (p promises) nothingDangles() {
+func (p *promises) nothingDangles() {
 	needs := func(by fmt.Stringer, kind intent.Kind, name string) {
 		if _, wanted := p.in.Objects[intent.ObjectKey{Kind: kind, Name: name}]; !wanted {
 			p.Errorf("%s is wanted and %s %s is not", by, kind, name)

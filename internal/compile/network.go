@@ -110,14 +110,19 @@ func (c *compiler) attachNetworks() {
 // one it had, which others may have in their lists. Invalid: any.
 func (c *compiler) portAddress(x *snapshot.External) netip.Addr {
 	have := c.w.Engine.OvnEips[c.port(x.Subnet)]
-	if e := c.named(DefaultEIp); !have.Address.IsValid() && e != nil && c.isWayOut(e) && e.Child == c.port(x.Subnet) && usable(x, e.Remembered) {
-		return e.Remembered
+	e := c.named(DefaultEIp)
+	if have.Address.IsValid() && !have.Found || e == nil || !c.isWayOut(e) || e.Child != c.port(x.Subnet) || !usable(x, e.Remembered) {
+		return have.Address
 	}
-	return have.Address
+	if holder, held := c.w.Holders[e.Remembered]; held && holder.OvnEip != c.port(x.Subnet) {
+		return have.Address
+	}
+	return e.Remembered
 }
 
 // blank says whether an OvnEip has to go, so that it can come again. Kube-OVN writes an OvnEip's address into its spec and then
-// copies it from its cache into the status; when the cache is late, the status becomes ready without an address, for ever.
+// copies it from its cache into the status; when the cache is late, the status becomes ready without an address, for ever. When
+// Kube-OVN is restarted in between, another may get the address, and then this one gets none.
 func (c *compiler) blank(ovnEip string) bool {
 	have := c.w.Engine.OvnEips[ovnEip]
 	return have.Ours && have.Blank
@@ -140,7 +145,7 @@ func (c *compiler) used() []*snapshot.External {
 		names[c.project.way.Subnet] = true
 	}
 	for _, e := range c.eips {
-		if e.wanted() {
+		if e.wanted() && e.Child == "" { // a child is there for another reason, and only as long
 			names[e.on.Subnet] = true
 		}
 	}

@@ -79,9 +79,14 @@ func (c *compiler) wayOut() (*snapshot.External, intent.Finding) {
 		return nil, dual(found[0])
 	}
 	used, _ := strings.CutPrefix(c.w.Engine.Snat.OvnEip, c.w.Shard+"-")
-	room := func(x *snapshot.External) bool { return x.Free > 0 || c.portReady(x.Subnet) }
+	before := func(x *snapshot.External) bool { // what it was when somebody deleted rule and port
+		e := c.named(DefaultEIp)
+		return e != nil && e.Child == c.port(x.Subnet)
+	}
+	room := func(x *snapshot.External) bool { return x.Free > 0 || c.w.Engine.OvnEips[c.port(x.Subnet)].Address.IsValid() }
 	return pick(usable,
 		func(x *snapshot.External) bool { return x.Subnet == used },
+		func(x *snapshot.External) bool { return before(x) && room(x) },
 		func(x *snapshot.External) bool { return c.ported(x.Subnet) && room(x) },
 		func(x *snapshot.External) bool { return x.Default && room(x) },
 	), intent.Finding{}

@@ -8,12 +8,13 @@ import (
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/snapshot"
 	"github.com/sallyport/sallyport/internal/state"
 	"github.com/sallyport/sallyport/internal/status"
 )
 
 // finalizersHold: an object stays until nothing that was made for it is left, or nobody would remove that.
-func (p promises) finalizersHold() {
+func (p *promises) finalizersHold() {
 	for key, entry := range p.in.Objects {
 		by := intent.ObjectKey{Kind: intent.Kind(entry.Origin.Kind), Namespace: entry.Origin.Namespace, Name: entry.Origin.Name}
 		if _, held := p.in.Finalizers[by]; !held && key.Kind != intent.EIp { // an EIp of a FIp is known by its labels
@@ -36,7 +37,7 @@ func (p promises) finalizersHold() {
 }
 
 // policiesAreOurs: in priorities that we claim, and to somewhere.
-func (p promises) policiesAreOurs() {
+func (p *promises) policiesAreOurs() {
 	for key, entry := range p.in.Elements {
 		if key.List != intent.PolicyRoutes {
 			continue
@@ -52,7 +53,7 @@ func (p promises) policiesAreOurs() {
 }
 
 // verdictsAreComplete: one on each object, with its facts, and with reasons that the reference page has.
-func (p promises) verdictsAreComplete() {
+func (p *promises) verdictsAreComplete() {
 	left := objects(p.w)
 	for _, v := range p.verdicts {
 		if !left[v.Object.Ref()] {
@@ -74,8 +75,33 @@ func (p promises) verdictsAreComplete() {
 	}
 }
 
+// readyIsWanted: who is told that all is well has everything wanted.
+func (p *promises) readyIsWanted() {
+	wants := func(v intent.Verdict, kind intent.Kind, name string, row intent.Row) {
+		if _, wanted := p.in.Objects[intent.ObjectKey{Kind: kind, Name: name}]; !wanted {
+			p.Errorf("%s is ready without %s %s", v.Object, kind, name)
+		}
+		if have := p.in.Rows[row.Key(shard)].Value; have == nil || !have.Equal(row) {
+			p.Errorf("%s is ready without the row %s %s; there is %v", v.Object, row.Key(shard), row, have)
+		}
+	}
+	for _, v := range p.verdicts {
+		switch facts := v.Facts.(type) {
+		case intent.FIpFacts:
+			if v.OK() {
+				wants(v, intent.OvnFip, facts.OvnFip, intent.FloatingNAT{External: facts.External, Logical: facts.Target})
+			}
+		case intent.ProjectFacts:
+			i := slices.IndexFunc(p.w.Projects, func(o snapshot.Project) bool { return o.Namespace == v.Object.Namespace && o.Name == v.Object.Name })
+			if four := p.w.Projects[i].Prefixes; v.OK() && four[0].Addr().Is4() {
+				wants(v, intent.OvnSnatRule, shard, intent.SourceNAT{External: facts.ExternalIP, Logical: four[0]})
+			}
+		}
+	}
+}
+
 // statusesAreTrue: Programmed is true only of what was taken, found, made, and seen.
-func (p promises) statusesAreTrue() {
+func (p *promises) statusesAreTrue() {
 	outcome := status.Outcome{Missing: map[state.Ref][]string{}, Failed: map[state.Ref][]string{}}
 	for i, v := range p.verdicts {
 		switch i % 3 {

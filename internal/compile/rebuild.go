@@ -10,6 +10,11 @@ import (
 // the switch after the Subnet, each from a queue of its own; a new one that comes earlier loses its router or switch to that.
 // So the OVN database has to show that the old one is gone.
 
+// beingDeleted is what is said of an object that somebody deletes and that is needed.
+func beingDeleted(kind intent.Kind, name string) intent.Finding {
+	return intent.Finding{Reason: intent.BeingDeleted, Message: fmt.Sprintf("%s %s is being deleted by somebody; it is made again when it is gone", kind, name)}
+}
+
 // vpcLeaves says whether the VPC is on its way out. Kube-OVN keeps a Vpc that has a Subnet, and a Subnet that has pods, so as
 // long as there are pods all stays as it is and works.
 func (c *compiler) vpcLeaves() bool {

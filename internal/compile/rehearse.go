@@ -108,7 +108,7 @@ func (e *engine) allocate(name string, spec kubeovn.OvnEipSpec) netip.Addr {
 	}
 	e.release(name)
 	x := e.subnet(spec.ExternalSubnet)
-	if x == nil || x.Free <= 0 || e.taken[want] {
+	if x == nil || x.Free <= 0 || e.taken[want] || (want.IsValid() && !usable(x, want)) {
 		return netip.Addr{}
 	}
 	for a := x.Prefix.Masked().Addr(); x.Prefix.Contains(a) && !want.IsValid(); a = a.Next() {

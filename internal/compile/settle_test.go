@@ -12,7 +12,7 @@ import (
 
 // settles: when Kubernetes and Kube-OVN do what is asked of them, every world comes to rest. Then nothing waits for them, and
 // what somebody has deleted is gone, unless it is in use. That is: no state waits for ever.
-func (p promises) settles() {
+func (p *promises) settles() {
 	for range 20 {
 		next := carriedOut(p.w, p.in)
 		remove(p.w, next, p.in)
@@ -29,7 +29,7 @@ func (p promises) settles() {
 }
 
 // remember writes into the EIps of the next world what their status says.
-func (p promises) remember(next *snapshot.World) {
+func (p *promises) remember(next *snapshot.World) {
 	for _, v := range p.verdicts {
 		for i, e := range next.EIps {
 			if facts, isEIp := v.Facts.(intent.EIpFacts); isEIp && e.Name == v.Object.Name {
@@ -39,7 +39,7 @@ func (p promises) remember(next *snapshot.World) {
 	}
 }
 
-func (p promises) atRest() {
+func (p *promises) atRest() {
 	ready := map[intent.ObjectKey]bool{}
 	for _, v := range p.verdicts {
 		ready[v.Object] = v.OK()
@@ -72,7 +72,7 @@ func (p promises) atRest() {
 }
 
 // deleted says whether somebody has deleted an object.
-func (p promises) deleted(key intent.ObjectKey) bool {
+func (p *promises) deleted(key intent.ObjectKey) bool {
 	is := func(kind intent.Kind, m snapshot.Meta) bool {
 		return m.Deleting && key == intent.ObjectKey{Kind: kind, Namespace: m.Namespace, Name: m.Name}
 	}

@@ -49,6 +49,13 @@ func (c *compiler) projectWaits() intent.Finding {
 		return intent.Finding{Reason: intent.WaitForEngine, Message: fmt.Sprintf("Kube-OVN has not made Vpc %s yet", c.w.Shard)}
 	case !engine.Subnet.Ready:
 		return intent.Finding{Reason: intent.WaitForEngine, Message: fmt.Sprintf("Kube-OVN has not made Subnet %s yet", c.subnet())}
+	case c.w.Namespace.PodSubnet != "" && c.w.Namespace.PodSubnet != c.subnet(): // Kube-OVN saw the namespace before the Subnet
+		return intent.Finding{Reason: intent.WaitForEngine, Message: fmt.Sprintf(
+			"Kube-OVN would still give pods in namespace %s addresses of Subnet %s; create them later", c.w.Shard, c.w.Namespace.PodSubnet)}
+	case port.Deleting:
+		return beingDeleted(intent.OvnEip, c.port(way.Subnet))
+	case engine.Snat.Deleting:
+		return beingDeleted(intent.OvnSnatRule, c.w.Shard)
 	case !port.Ready && way.Free <= 0:
 		return exhausted([]*snapshot.External{way})
 	case !c.connected(way.Subnet):

@@ -34,8 +34,7 @@ func choose[T any](d *dice, from ...T) T { return from[d.roll(len(from))] }
 
 // worldOf is a world that bytes stand for: few names and few addresses, so that they collide, and everything that can be in
 // the way of something. It is as wild as Kubernetes allows (names are unique) and Kube-OVN (no address is given twice).
-func worldOf(bytes []byte) *snapshot.World {
-	d := &dice{bytes}
+func worldOf(d *dice) *snapshot.World {
 	w := &snapshot.World{
 		Shard: shard, Now: time.Unix(1000, 0),
 		Config:    snapshot.Config{DefaultEIpType: choose(d, "", "", "a", "b"), DefaultFIpType: choose(d, "", "", "a", "b")},
@@ -225,8 +224,11 @@ func engineOf(d *dice, w *snapshot.World) {
 }
 
 func ovnEip(d *dice, w *snapshot.World, name string) snapshot.OvnEip {
-	i := d.roll(len(w.Externals))
-	o := snapshot.OvnEip{Seen: seen(d), Ours: name != "foreign" && !d.rare(), Subnet: w.Externals[i].Subnet, Type: choose(d, "nat", "lrp")}
+	i, kind := d.roll(len(w.Externals)), "nat"
+	if port := slices.Index([]string{shard + "-x0", shard + "-x1"}, name); port >= 0 {
+		i, kind = min(port, len(w.Externals)-1), "lrp"
+	}
+	o := snapshot.OvnEip{Seen: seen(d), Ours: name != "foreign" && !d.rare(), Subnet: w.Externals[i].Subnet, Type: kind}
 	if a := address(i, 2+d.roll(4)); !d.rare() && w.Holders[a].OvnEip == "" {
 		o.Address = a
 		h := snapshot.Holder{OvnEip: name, Shard: shard}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sallyport/sallyport/internal/state"
 )
@@ -103,6 +104,32 @@ func TestAfterUsers(t *testing.T) {
 	changed := NewObject(Meta{}, map[string]any{"x": 2})
 	if got, want := kept(Objects{vpc: {Value: changed}, free: {Value: o}, subnet: observed[subnet]}), []string{"~ Vpc v"}; !slices.Equal(got, want) {
 		t.Errorf("what is used may be changed: %q, want %q", got, want)
+	}
+}
+
+// What Kube-OVN is at work on is left to it: for an address some seconds, for a translation a minute, and as long as it takes
+// once the NAT row is there.
+func TestOnceTaken(t *testing.T) {
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		kind  Kind
+		have  Object
+		stays bool
+	}{
+		"an address that is given":       {OvnEip, Object{}, false},
+		"a new address":                  {OvnEip, Object{Untaken: now.Add(-5 * time.Second)}, true},
+		"an address that takes long":     {OvnEip, Object{Untaken: now.Add(-20 * time.Second)}, false},
+		"a translation that is there":    {OvnFip, Object{Begun: true}, false},
+		"a translation after a restart":  {OvnFip, Object{Untaken: now.Add(-20 * time.Second)}, true},
+		"one that nobody takes":          {OvnFip, Object{Untaken: now.Add(-2 * time.Minute)}, false},
+		"one whose row is there already": {OvnFip, Object{Untaken: now.Add(-2 * time.Minute), Begun: true}, true},
+	} {
+		key := ObjectKey{Kind: c.kind, Name: "x"}
+		observed := Objects{key: {Value: c.have}}
+		left := OnceTaken(now)(state.Diff(Objects{}, observed), observed)
+		if stays := len(left) == 0; stays != c.stays {
+			t.Errorf("%s stays: %t, want %t", name, stays, c.stays)
+		}
 	}
 }
 

@@ -63,9 +63,10 @@ type Object struct {
 	Terminating bool
 	// Needs are the objects that must not go before this one. Observed, never compared.
 	Needs []ObjectKey
-	// Untaken is when an object was made that Kube-OVN reads once and has not finished with; zero: it has. Observed, never
-	// compared.
+	// Untaken is when an object was made that Kube-OVN reads once and has not finished with; zero: it has. Begun: it is at it.
+	// Observed, never compared.
 	Untaken time.Time
+	Begun   bool
 }
 
 // Equal compares content.
@@ -180,8 +181,12 @@ func AfterUsers(changes []state.Change[ObjectKey, Object], observed state.Set[Ob
 	})
 }
 
-// untakenLimit is how long Kube-OVN may take for an object before it is deleted all the same.
-const untakenLimit = 10 * time.Second
+// How long Kube-OVN may take for an object before it is deleted all the same. For a translation that is longer than its own
+// restart: it writes the NAT row first, and who deletes the translation before it has a status keeps the row for ever.
+const (
+	addressLimit     = 10 * time.Second
+	translationLimit = time.Minute
+)
 
 // OnceTaken is a guard: an object that Kube-OVN reads once is not deleted while it is being read. Kube-OVN would go on with it
 // after its end: it would make an OvnEip of the same name again that nobody asked for, keep an address in its IPAM, or leave a
@@ -189,8 +194,11 @@ const untakenLimit = 10 * time.Second
 func OnceTaken(now time.Time) state.Guard[ObjectKey, Object] {
 	return func(changes []state.Change[ObjectKey, Object], observed state.Set[ObjectKey, Object]) []state.Change[ObjectKey, Object] {
 		return slices.DeleteFunc(slices.Clone(changes), func(c state.Change[ObjectKey, Object]) bool {
-			made := observed[c.Key].Value.Untaken
-			return !made.IsZero() && now.Sub(made) < untakenLimit
+			have, limit := observed[c.Key].Value, translationLimit
+			if c.Key.Kind == OvnEip {
+				limit = addressLimit
+			}
+			return !have.Untaken.IsZero() && (have.Begun || now.Sub(have.Untaken) < limit)
 		})
 	}
 }

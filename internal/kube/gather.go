@@ -156,9 +156,14 @@ func (in *Inputs) has(key intent.ObjectKey) bool {
 	}
 }
 
-// asked is the addresses that EIps must have: whoever has them now decides, too.
+// asked is the addresses that EIps must have, and those that Kube-OVN was about to give: whoever has them now decides, too.
 func (in *Inputs) asked() []string {
 	var out []string
+	for _, o := range in.ovnEips {
+		if unsettled(o) {
+			out = append(out, o.Spec.V4Ip)
+		}
+	}
 	for _, e := range in.eips {
 		for _, address := range []string{e.Spec.IPAddress, e.Status.IPAddress} {
 			if address != "" {

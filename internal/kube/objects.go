@@ -65,6 +65,7 @@ func (t *Objects) add(set intent.Objects, kind intent.Kind, o client.Object) err
 			Terminating: o.GetDeletionTimestamp() != nil,
 			Needs:       needs(o, t.shard),
 			Untaken:     untaken(o),
+			Begun:       begun(o),
 		},
 		Origin: parseOrigin(o.GetAnnotations()[ownership.OriginAnnotation]),
 	}
@@ -117,6 +118,16 @@ func untaken(o client.Object) time.Time {
 		return time.Time{}
 	}
 	return o.GetCreationTimestamp().Time
+}
+
+// begun says whether Kube-OVN is at work on a translation. Its finalizer comes after the NAT row and before the status.
+func begun(o client.Object) bool {
+	switch o.(type) {
+	case *OvnFip, *OvnSnatRule:
+		return len(o.GetFinalizers()) > 0
+	default:
+		return false
+	}
 }
 
 // needs are the objects that must outlive this one. Kube-OVN does not finish the deletion of a translation whose router or

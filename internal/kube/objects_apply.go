@@ -148,8 +148,8 @@ func (t *Objects) end(ctx context.Context, key intent.ObjectKey, uid types.UID) 
 	return mark{key: key, uid: uid}, nil
 }
 
-// isAnother says whether an object has to go so that another one with its name can come: something that we said in its spec
-// was read once and is now to be something else.
+// isAnother says whether an object has to go so that another one with its name can come: something that we said in its spec, or
+// whoever made it if it was not us, was read once and is now to be something else.
 func isAnother(c objectChange, now client.Object) (bool, error) {
 	if !replaced[c.Key.Kind] {
 		return false, nil
@@ -162,7 +162,14 @@ func isAnother(c objectChange, now client.Object) (bool, error) {
 	if err := utiljson.Unmarshal([]byte(c.After.Content), &after); err != nil {
 		return false, err
 	}
-	said, _ := content["spec"].(map[string]any)
+	said, spoke := content["spec"].(map[string]any)
+	if !spoke {
+		all, err := plain(now)
+		if err != nil {
+			return false, err
+		}
+		said, _ = all["spec"].(map[string]any)
+	}
 	wanted, _ := after["spec"].(map[string]any)
 	for name, value := range said {
 		if next, there := wanted[name]; there && !reflect.DeepEqual(value, next) {

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	"github.com/sallyport/sallyport/internal/kubeovn"
 	"github.com/sallyport/sallyport/internal/ownership"
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
@@ -136,6 +137,7 @@ func (in *Inputs) readNamespace() snapshot.Namespace {
 		Exists: true, Deleting: ns.DeletionTimestamp != nil,
 		Ours: isOf(ns, in.Shard),
 	}
+	out.PodSubnet, _, _ = strings.Cut(ns.Annotations[kubeovn.NamespaceSubnets], ",")
 	if quota, err := strconv.Atoi(ns.Annotations[kubedcv1.EIpQuotaAnnotation]); err == nil && quota >= 0 {
 		out.Quota = &quota
 	}

@@ -227,6 +227,14 @@ func TestReadyMeansAll(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
+	late := &OvnEip{ObjectMeta: metav1.ObjectMeta{Name: "late"}, Spec: kubeovn.OvnEipSpec{V4Ip: "198.51.100.3"}}
+	taker := &OvnEip{ObjectMeta: metav1.ObjectMeta{Name: "taker"}, Status: kubeovn.OvnEipStatus{V4Ip: "198.51.100.3"}}
+	if world(late).Engine.OvnEips["late"].Blank {
+		t.Error("an OvnEip that is about to get its address is given up")
+	}
+	if !world(late, taker).Engine.OvnEips["late"].Blank {
+		t.Error("an OvnEip is waited for whose address another has got")
+	}
 	vpc := &Vpc{ObjectMeta: metav1.ObjectMeta{Name: "acme-prod"}, Status: kubeovn.VpcStatus{Standby: true}}
 	if world(vpc).Engine.Vpc.Ready {
 		t.Error("a Vpc is ready that has no router")

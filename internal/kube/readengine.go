@@ -92,13 +92,15 @@ func (in *Inputs) readEngine(ports []string) snapshot.Engine {
 		e.Subnet = seen(s.ObjectMeta, s.Status.IsReady())
 		e.InUse = int(s.Status.V4UsingIPs + s.Status.V6UsingIPs)
 	}
+	holders := in.readHolders()
 	for name, o := range in.ovnEips {
 		address, _ := netip.ParseAddr(o.Status.V4Ip)
 		e.OvnEips[name] = snapshot.OvnEip{
 			Seen:   seen(o.ObjectMeta, o.Status.Ready && address.IsValid() && o.Status.MacAddress != ""),
 			Subnet: o.Spec.ExternalSubnet, Type: o.Spec.Type, Address: address,
 			Ours:  isOf(o, in.Shard),
-			Blank: o.Status.Ready && o.Status.MacAddress == "",
+			Found: isOf(o, in.Shard) && belongs(o) == "" && !lostLabels(o),
+			Blank: o.Status.Ready && o.Status.MacAddress == "" || unsettled(o) && holders[parsed(o.Spec.V4Ip)].OvnEip != name,
 		}
 	}
 	for name, o := range in.ovnFips {
@@ -116,6 +118,15 @@ func (in *Inputs) readEngine(ports []string) snapshot.Engine {
 		e.Ports = set(ports)
 	}
 	return e
+}
+
+// unsettled says whether an OvnEip has an address in its spec and not in its status. Kube-OVN writes it there first; when it is
+// restarted in between it has forgotten that, and may give the address to another.
+func unsettled(o *OvnEip) bool { return o.Spec.V4Ip != "" && o.Status.V4Ip == "" }
+
+func parsed(text string) netip.Addr {
+	a, _ := netip.ParseAddr(text)
+	return a
 }
 
 func set(names []string) map[string]bool {

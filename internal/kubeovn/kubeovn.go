@@ -7,6 +7,9 @@ package kubeovn
 // Ready is the condition of a Subnet that Kube-OVN has finished.
 const Ready = "Ready"
 
+// NamespaceSubnets is the annotation by which Kube-OVN notes on a namespace in which Subnets its pods get addresses, with commas.
+const NamespaceSubnets = "ovn.kubernetes.io/logical_switch"
+
 // VpcSpec is a router with its shared lists.
 type VpcSpec struct {
 	Namespaces           []string      `json:"namespaces,omitempty"`

@@ -96,7 +96,7 @@ func (t *target) attempt(ctx context.Context, s *session, before router, changes
 	defer cancel()
 	err = s.until(ctx, func() bool {
 		after, whole := s.read(t.shard)
-		return whole && after.holds(changes, failed)
+		return whole && (after.row == nil || after.holds(changes, failed)) // its rows went with the router: that is told, too
 	})
 	if err != nil {
 		return nil, fmt.Errorf("the transaction is carried out but its result is not there: %w", err)

@@ -91,6 +91,8 @@ type Malformed string
 type Namespace struct {
 	Exists, Ours, Deleting bool
 	Quota                  *int // EIps, when the Project says nothing
+	// PodSubnet is the Subnet in which Kube-OVN gives pods their addresses; empty: it gives none yet.
+	PodSubnet string
 }
 
 // External is one subnet of an external network.
@@ -146,10 +148,12 @@ type Vpc struct {
 type OvnEip struct {
 	Seen
 	Ours    bool // of this shard
+	Found   bool // and made by Kube-OVN itself, which took any address
 	Subnet  string
 	Type    string
 	Address netip.Addr
-	// Blank: Kube-OVN says that it is ready, and has overwritten its address with nothing. It does not look at it again.
+	// Blank: it will never have an address. Kube-OVN says that it is ready and has overwritten the address with nothing, or was
+	// about to give it one that another has by now.
 	Blank bool
 }
 

@@ -88,6 +88,7 @@ func (f *fleet) restart(t *testing.T, item *show.Item) {
 	f.quiet(t)
 	f.ctl.stop(syscall.SIGTERM)
 	begin := time.Now()
+	f.calm = false
 	f.ctl.start(t)
 	f.await(t, 2*time.Minute, func(now map[string]float64) bool {
 		return now["sallyport_shards_waiting"] == 0 && runs(now) >= float64(f.size)

@@ -42,10 +42,24 @@ func (d dump) differs(since dump, most int) string {
 	for _, line := range since.minus(d) {
 		out = append(out, "- "+line)
 	}
+	slices.SortStableFunc(out, func(a, b string) int { return strings.Compare(a[2:], b[2:]) })
+	for i := range len(out) - 1 { // often a line has become another: where?
+		if same := common(out[i][2:], out[i+1][2:]); same > 60 {
+			out[i] += "\n    here: " + out[i][2+same-20:min(len(out[i]), 2+same+100)] + "\n    next: " + out[i+1][2+same-20:min(len(out[i+1]), 2+same+100)]
+		}
+	}
 	if len(out) > most {
 		out = append(out[:most], fmt.Sprintf("and %d more", len(out)-most))
 	}
 	return strings.Join(out, "\n")
+}
+
+// common is how long two lines are the same.
+func common(a, b string) (n int) {
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
 }
 
 // only is the lines that are chosen.

@@ -67,10 +67,17 @@ func (p *patient) foreign(t *testing.T) dump {
 	} {
 		p.nbctl(t, strings.Fields(command)...)
 	}
-	p.list("policyRoutes", func(e any) any { return e }, map[string]any{"priority": 500, "match": "ip4.dst == 10.99.1.0/24", "action": "drop"},
-		map[string]any{"priority": 20000, "match": "ip4.dst == 10.99.2.0/24", "action": "reroute", "nextHopIP": "10.66.0.202"})(t)
-	p.list("staticRoutes", func(e any) any { return e }, map[string]any{"cidr": "10.97.0.0/24", "nextHopIP": "10.66.0.203", "policy": "policyDst"})(t)
-	p.patch("Vpc", "", sick, `{"metadata":{"labels":{"foreign":"label"},"annotations":{"foreign":"annotation"}}}`)(t)
+	all := func(e any) any { return e }
+	for _, hand := range []func() error{
+		p.list("policyRoutes", all, map[string]any{"priority": 500, "match": "ip4.dst == 10.99.1.0/24", "action": "drop"},
+			map[string]any{"priority": 20000, "match": "ip4.dst == 10.99.2.0/24", "action": "reroute", "nextHopIP": "10.66.0.202"}),
+		p.list("staticRoutes", all, map[string]any{"cidr": "10.97.0.0/24", "nextHopIP": "10.66.0.203", "policy": "policyDst"}),
+		p.patch("Vpc", "", sick, `{"metadata":{"labels":{"foreign":"label"},"annotations":{"foreign":"annotation"}}}`),
+	} {
+		if err := hand(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	p.audit(t)
 	c.quiet(t)
 	return p.others(t)

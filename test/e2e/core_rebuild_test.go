@@ -35,32 +35,38 @@ func (c *cluster) rebuilds(t *testing.T, figure func(string, ...any)) {
 	figure("deleted in a project without pods and made again with the same addresses: %s", strings.Join(times, ", "))
 
 	c.run(t, pod{namespace: ns, name: "web", address: "10.68.0.20"})
+	c.forget(t, "cloud")
 	external := c.status(t, "FIp", ns, "fixed", "externalIP")
 	c.answers(t, "client-ext-cloud", "http://"+external, "web", "")
-	c.replaced(t, "Vpc", ns, func(t *testing.T) {
-		p.deletes("Vpc", "", ns)(t)
+	c.replaced(t, "Vpc", ns, func() error {
+		if err := p.deletes("Vpc", "", ns)(); err != nil {
+			return err
+		}
 		c.wait(t, "Project", "drift", "built", func(o *unstructured.Unstructured) bool {
 			return o != nil && strings.Contains(fmt.Sprint(o.Object["status"]), "it works until the project's pods (1) have ended")
 		})
 		c.answers(t, "client-ext-cloud", "http://"+external, "web", "")
-		p.deletes("Pod", ns, "web")(t)
+		return p.deletes("Pod", ns, "web")()
 	})
 	c.built(t, ns)
 	if now := c.addressesOf(t, ns); now != addresses {
 		t.Errorf("the addresses are %s; they were %s", now, addresses)
 	}
 	c.run(t, pod{namespace: ns, name: "again", address: "10.68.0.20"})
+	c.forget(t, "cloud")
 	c.answers(t, "client-ext-cloud", "http://"+external, "again", "")
 }
 
 // replaced does something, and waits until there is another object of the name; in between the Project says what it waits for.
-func (c *cluster) replaced(t *testing.T, kind, name string, hand func(*testing.T)) {
+func (c *cluster) replaced(t *testing.T, kind, name string, hand func() error) {
 	t.Helper()
 	before, err := c.objects.Get(within(t, time.Minute), ref(kind, "", name))
+	if err == nil {
+		err = hand()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	hand(t)
 	c.wait(t, kind, "", name, func(o *unstructured.Unstructured) bool { return o != nil && o.GetUID() != before.GetUID() })
 }
 

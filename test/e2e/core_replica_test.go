@@ -131,7 +131,8 @@ var (
 		"uid", "creationTimestamp", "deletionTimestamp", "observedGeneration", "v4usingIPrange", "v4availableIPrange",
 	}, restlessFields...)
 	// A row that we put back says so in its external_ids; Kube-OVN's own does not.
-	renewedColumns = append([]string{"row", "action", "_version", "external_ids"}, restlessColumns...)
+	// The status of a port is which gateway holds it.
+	renewedColumns = append([]string{"_version", "external_ids", "status"}, restlessColumns...)
 	followedTables = []string{
 		"Logical_Router", "Logical_Router_Port", "Static_MAC_Binding", "NAT", "Logical_Router_Policy", "Logical_Router_Static_Route",
 	}
@@ -193,7 +194,7 @@ func (r *replica) readRows(from io.Reader) {
 func rowText(headings []string, row []any) string {
 	kept := map[string]any{}
 	for i, column := range headings {
-		if !slices.Contains(renewedColumns, column) {
+		if i > 1 && !slices.Contains(renewedColumns, column) { // the first two are which row, and what happened to it
 			kept[column] = row[i]
 		}
 	}

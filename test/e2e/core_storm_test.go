@@ -110,8 +110,8 @@ func (s *storm) controls(t *testing.T, calm remains) {
 
 func (s *storm) patchStatus(t *testing.T, r manifest.Ref, patch string) {
 	t.Helper()
-	_, err := s.api.Resource(resourceOf(r)).Namespace(r.Namespace).Patch(within(t, time.Minute), r.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
-	if err != nil {
+	resource := s.api.Resource(resourceOf(r)).Namespace(r.Namespace)
+	if _, err := resource.Patch(within(t, time.Minute), r.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -33,7 +33,8 @@ func (c *cluster) succession(t *testing.T, item *show.Item) {
 	holder = c.follows(t, holder)
 	taken := time.Since(begin)
 	c.programmed(t, "EIp", ns, "after-death")
-	item.Figure("the leading replica killed: the other leads after %.1f s, an EIp made meanwhile is in force after %.1f s", taken.Seconds(), time.Since(begin).Seconds())
+	item.Figure("the leading replica killed: the other leads after %.1f s, an EIp made meanwhile is in force after %.1f s",
+		taken.Seconds(), time.Since(begin).Seconds())
 	if taken > 25*time.Second {
 		t.Errorf("the lease was taken over after %s; it lasts 15 s", taken)
 	}
@@ -66,7 +67,8 @@ func (c *cluster) candidate(t *testing.T) *controller {
 // follows waits until somebody else than before leads, and says who.
 func (c *cluster) follows(t *testing.T, before string) (holder string) {
 	t.Helper()
-	lease := manifest.Ref{GVK: schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"}, Namespace: chartNamespace, Name: "sallyport-controller"}
+	kind := schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"}
+	lease := manifest.Ref{GVK: kind, Namespace: chartNamespace, Name: "sallyport-controller"}
 	err := c.objects.Wait(within(t, time.Minute), lease, func(o *unstructured.Unstructured) bool {
 		if o != nil {
 			holder, _, _ = unstructured.NestedString(o.Object, "spec", "holderIdentity")

@@ -90,14 +90,14 @@ func (f *fleet) chosen(i int) int { return i % 10 }
 // quiet waits until the controller has had nothing to do for longer than it waits before it looks again by itself.
 func (f *fleet) quiet(t *testing.T) {
 	t.Helper()
-	const still = 3 * time.Second
-	var last float64
+	const still = 2500 * time.Millisecond
 	since := time.Now()
-	f.await(t, time.Minute, func(now map[string]float64) bool {
-		if n := runs(now) + written(now); n != last || now["sallyport_shards_waiting"] > 0 {
-			last, since = n, time.Now()
+	f.await(t, 5*time.Minute, func(now map[string]float64) bool {
+		if done := runs(now); done != f.done || now["sallyport_shards_waiting"] > 0 {
+			f.done, f.calm, since = done, false, time.Now()
 		}
-		return time.Since(since) > still
+		f.calm = f.calm || time.Since(since) > still
+		return f.calm // since the last time, if nothing has been run
 	})
 }
 

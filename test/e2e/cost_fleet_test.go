@@ -33,6 +33,9 @@ type fleet struct {
 	ctl    *controller
 	census *census
 	size   int
+
+	done float64 // how many runs the controller had done
+	calm bool    // when it had nothing left to do
 }
 
 // newFleet is an empty one. The lab has one node, because nothing is sent, and addresses for thousands of projects.
@@ -62,6 +65,7 @@ func newFleet(t *testing.T) *fleet {
 	if err := c.objects.Namespace(within(t, time.Minute), fleetOrganization); err != nil {
 		t.Fatal(err)
 	}
+	f.quiet(t)
 	return f
 }
 
@@ -98,7 +102,6 @@ type growth struct {
 // grow makes projects until there are so many, and waits until all are in force.
 func (f *fleet) grow(t *testing.T, size int) growth {
 	t.Helper()
-	f.quiet(t)
 	ctx := within(t, show.Size(50*time.Minute, 5*time.Minute))
 	before, cpu, begin := f.ctl.counters(t), f.ctl.cpu(t), time.Now()
 	if err := f.populate(ctx, size); err != nil {

@@ -61,7 +61,8 @@ func (l *ledger) show(stream, holder, address string) {
 		l.held[key] = map[string]time.Time{}
 	}
 	for other, since := range l.held[key] {
-		l.doubles = append(l.doubles, fmt.Sprintf("%s: %s was given to %s while %s had had it for %s", stream, address, holder, other, time.Since(since).Round(time.Millisecond)))
+		l.doubles = append(l.doubles, fmt.Sprintf("%s: %s was given to %s while %s had had it for %s",
+			stream, address, holder, other, time.Since(since).Round(time.Millisecond)))
 	}
 	l.held[key][holder] = time.Now()
 	l.given++
@@ -238,7 +239,8 @@ func (s *objectStream) tell(o *unstructured.Unstructured, gone bool) {
 func (c *cluster) followNAT(ctx context.Context, l *ledger, begun chan<- struct{}) {
 	for i := 0; ctx.Err() == nil; i++ {
 		socket := c.Inside(c.serverFile(fmt.Sprintf("ovn-nb%d", 1+i%c.blueprint.Raft), "sock"))
-		cmd := exec.CommandContext(ctx, c.parts.Program("ovsdb-client"), "--format=json", "monitor", "unix:"+socket, "OVN_Northbound", "NAT", "type,external_ip,logical_ip")
+		cmd := exec.CommandContext(ctx, c.parts.Program("ovsdb-client"),
+			"--format=json", "monitor", "unix:"+socket, "OVN_Northbound", "NAT", "type,external_ip,logical_ip")
 		out, err := cmd.StdoutPipe()
 		if err == nil {
 			err = cmd.Start()

@@ -154,23 +154,23 @@ func resourceOf(r manifest.Ref) schema.GroupVersionResource {
 // more.
 func (s *storm) settle(t *testing.T) {
 	t.Helper()
-	ctx := within(t, s.limit)
+	limit := time.Now().Add(s.limit)
 	for _, n := range s.tenants {
 		if !n.stays {
-			s.expect(ctx, t, ref("Project", stormOrganization, n.project()), false)
+			s.expect(t, limit, ref("Project", stormOrganization, n.project()), false)
 			continue
 		}
-		s.expect(ctx, t, ref("Project", stormOrganization, n.project()), true)
+		s.expect(t, limit, ref("Project", stormOrganization, n.project()), true)
 		for _, kind := range []struct {
 			kind  string
 			names []string
 		}{{"EIp", eipNames}, {"FIp", fipNames}} {
 			for _, name := range kind.names {
-				s.expect(ctx, t, ref(kind.kind, n.namespace(), name), n.last[kind.kind+" "+name])
+				s.expect(t, limit, ref(kind.kind, n.namespace(), name), n.last[kind.kind+" "+name])
 			}
 		}
 	}
-	s.quiet(ctx, t)
+	s.quiet(within(t, 30*time.Second), t)
 }
 
 // quiet waits until nobody writes for longer than the controller ever waits before it looks again.
@@ -191,8 +191,10 @@ func (s *storm) quiet(ctx context.Context, t *testing.T) {
 	}
 }
 
-func (s *storm) expect(ctx context.Context, t *testing.T, r manifest.Ref, there bool) {
+// expect waits until an object is in force, or gone. When the time is up, one last look tells what else is not as it should be.
+func (s *storm) expect(t *testing.T, limit time.Time, r manifest.Ref, there bool) {
 	t.Helper()
+	ctx := within(t, max(time.Until(limit), 5*time.Second))
 	holds := manifest.Gone
 	if there {
 		holds = func(o *unstructured.Unstructured) bool {
@@ -217,7 +219,7 @@ func (s *storm) clear(t *testing.T) {
 		}
 	}
 	for _, n := range s.tenants {
-		s.expect(within(t, s.limit), t, ref("Project", stormOrganization, n.project()), false)
+		s.expect(t, time.Now().Add(s.limit), ref("Project", stormOrganization, n.project()), false)
 	}
 	if left := s.remains(t); len(left) > 0 {
 		t.Errorf("all projects are deleted, and there is still\n%s", strings.Join(left, "\n"))

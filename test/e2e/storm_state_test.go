@@ -104,7 +104,8 @@ func (c *cluster) stormObjects(t *testing.T) (out []*unstructured.Unstructured) 
 		}
 		for i := range list.Items {
 			o := &list.Items[i]
-			if o.GetNamespace() == stormOrganization || strings.HasPrefix(o.GetNamespace()+o.GetName(), stormOrganization+"-") || ownership.Ours(o.GetLabels()) {
+			here := o.GetNamespace() == stormOrganization || strings.HasPrefix(o.GetNamespace()+o.GetName(), stormOrganization+"-")
+			if here || ownership.Ours(o.GetLabels()) {
 				out = append(out, o)
 			}
 		}
@@ -127,8 +128,9 @@ func describe(o *unstructured.Unstructured) string {
 	maps.DeleteFunc(labels, func(key, _ string) bool {
 		return !strings.Contains(key, "kube-dc.com") && key != ownership.ManagedByLabel
 	})
-	finalizers := o.GetFinalizers()
-	slices.Sort(finalizers)
+	finalizers := slices.DeleteFunc(o.GetFinalizers(), func(f string) bool { // Kube-OVN forgets its own when it is restarted
+		return f != ownership.Finalizer
+	})
 	return fmt.Sprintf("%s %s/%s labels=%v asked-by=%s finalizers=%v leaving=%t spec=%s status=%s current=%t", o.GetKind(), o.GetNamespace(), o.GetName(),
 		labels, o.GetAnnotations()[ownership.OriginAnnotation], finalizers, o.GetDeletionTimestamp() != nil, steady(spec), steady(status), current)
 }
