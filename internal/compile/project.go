@@ -83,7 +83,9 @@ func (c *compiler) wayOut() (*snapshot.External, intent.Finding) {
 		e := c.named(DefaultEIp)
 		return e != nil && e.Child == c.port(x.Subnet)
 	}
-	room := func(x *snapshot.External) bool { return x.Free > 0 || c.w.Engine.OvnEips[c.port(x.Subnet)].Address.IsValid() }
+	room := func(x *snapshot.External) bool {
+		return x.Free > 0 || c.w.Engine.OvnEips[c.port(x.Subnet)].Address.IsValid()
+	}
 	return pick(usable,
 		func(x *snapshot.External) bool { return x.Subnet == used },
 		func(x *snapshot.External) bool { return before(x) && room(x) },

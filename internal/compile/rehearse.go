@@ -62,6 +62,7 @@ func carriedOut(was *snapshot.World, in *intent.Intent) *snapshot.World {
 			w.Engine.Ports[w.Shard+"-"+key.ID] = true
 		}
 	}
+	w.Holders = e.holders()
 	return &w
 }
 
@@ -133,6 +134,22 @@ func (e *engine) release(name string) {
 		x.Free++
 		x.Used--
 	}
+}
+
+// holders is who has addresses now.
+func (e *engine) holders() map[netip.Addr]snapshot.Holder {
+	out := map[netip.Addr]snapshot.Holder{}
+	for a, h := range e.Holders {
+		if h.Shard != e.Shard {
+			out[a] = h
+		}
+	}
+	for name, have := range e.OvnEips() {
+		if have.Ours && have.Address.IsValid() {
+			out[have.Address] = snapshot.Holder{OvnEip: name, Shard: e.Shard}
+		}
+	}
+	return out
 }
 
 func (e *engine) subnet(name string) *snapshot.External {

@@ -1,8 +1,6 @@
 package compile
 
 import (
-	"maps"
-	"net/netip"
 	"reflect"
 	"slices"
 
@@ -63,6 +61,11 @@ func (p *promises) atRest() {
 			p.Errorf("%s is never gone, and does not say why", v.Object)
 		}
 	}
+	p.anyAddressIsGiven()
+}
+
+// anyAddressIsGiven: who does not ask for an address is not refused for one.
+func (p *promises) anyAddressIsGiven() {
 	for _, e := range p.w.EIps {
 		v := p.verdicts[slices.IndexFunc(p.verdicts, func(v intent.Verdict) bool { return v.Object.Kind == intent.EIp && v.Object.Name == e.Name })]
 		if reason := v.Accepted.Reason; !e.Address.IsValid() && (reason == intent.AddressTaken || reason == intent.AddressOutside) {
@@ -118,17 +121,4 @@ func remove(was, next *snapshot.World, in *intent.Intent) {
 	if next.Engine.Vpc.Exists {
 		next.Engine.Objects[intent.ObjectKey{Kind: intent.Vpc, Name: shard}] = true
 	}
-	next.Holders = holders(was, next)
-}
-
-// holders is who has addresses now.
-func holders(was, next *snapshot.World) map[netip.Addr]snapshot.Holder {
-	out := maps.Clone(was.Holders)
-	maps.DeleteFunc(out, func(_ netip.Addr, h snapshot.Holder) bool { return h.Shard == shard })
-	for name, o := range next.Engine.OvnEips {
-		if o.Ours && o.Address.IsValid() {
-			out[o.Address] = snapshot.Holder{OvnEip: name, Shard: shard}
-		}
-	}
-	return out
 }

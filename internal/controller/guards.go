@@ -27,13 +27,22 @@ func afterSwitch(w *snapshot.World) state.Guard[intent.ObjectKey, intent.Object]
 	}
 }
 
-// afterVpc is a guard that lets what Kube-OVN leaves behind of a VPC go when the Vpc is gone and is not about to come again.
+// externals names the external subnets.
+func externals(w *snapshot.World) []string {
+	var out []string
+	for _, x := range w.Externals {
+		out = append(out, x.Subnet)
+	}
+	return out
+}
+
+// afterVpc is a guard that lets what Kube-OVN leaves behind of a VPC go when the Vpc is gone and is not about to come again. A
+// switch port that leads nowhere goes at once.
 func afterVpc(w *snapshot.World, want *intent.Intent) state.Guard[intent.RowKey, intent.Row] {
 	_, comes := want.Objects[intent.ObjectKey{Kind: intent.Vpc, Name: w.Shard}]
 	return func(changes []state.Change[intent.RowKey, intent.Row], _ intent.Rows) []state.Change[intent.RowKey, intent.Row] {
-		if comes || w.Engine.Vpc.Exists {
-			return nil
-		}
-		return changes
+		return slices.DeleteFunc(slices.Clone(changes), func(c state.Change[intent.RowKey, intent.Row]) bool {
+			return c.Key.Table != "Logical_Switch_Port" && (comes || w.Engine.Vpc.Exists)
+		})
 	}
 }

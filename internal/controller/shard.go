@@ -63,7 +63,7 @@ func (s *Shards) Prepare(ctx context.Context, shard string) (*Work, error) {
 	// What is made first goes last: an object can't go before its finalizer, and a policy goes before what it leads to.
 	work.Plans, err = prepare(
 		plan(ctx, finalizers, want.Finalizers),
-		plan(ctx, s.NB.Remains(shard), nil, afterVpc(world, want)),
+		plan(ctx, s.NB.Remains(shard, externals(world)), nil, afterVpc(world, want)),
 		plan(ctx, kube.NewObjects(s.Cluster, shard), want.Objects, intent.AfterUsers, intent.OnceTaken(world.Now), afterSwitch(world)),
 		plan(ctx, s.NB.Rows(shard), want.Rows, intent.OnlyOurs, settled(world)),
 		plan(ctx, kube.NewElements(s.Cluster, shard, inputs.Attached()), want.Elements, withVpc(want)),

@@ -64,14 +64,12 @@ func (w *watch) changed(ctx context.Context, was, is client.Object) {
 	if was != nil && is != nil && was.GetResourceVersion() == is.GetResourceVersion() {
 		return // the cache's own look through everything
 	}
-	object := is
-	if object == nil {
-		object = was
-	}
+	var object client.Object
 	for _, o := range []client.Object{was, is} {
 		if o == nil {
 			continue
 		}
+		object = o
 		if shard := belongs(o); shard != "" {
 			w.ask(shard)
 		}
@@ -94,9 +92,14 @@ func (w *watch) changed(ctx context.Context, was, is client.Object) {
 		w.subnet(ctx, was, is)
 	case *OvnEip:
 		w.released(ctx, was, is)
-		if router, isPorts := strings.CutSuffix(o.Name, "-"+o.Spec.ExternalSubnet); isPorts {
-			w.claimed(ctx, router) // Kube-OVN makes it too, without our labels
-		}
+		w.ported(ctx, o)
+	}
+}
+
+// ported asks for the shard of a router whose port an address is for: Kube-OVN makes such addresses too, without our labels.
+func (w *watch) ported(ctx context.Context, o *OvnEip) {
+	if router, isPorts := strings.CutSuffix(o.Name, "-"+o.Spec.ExternalSubnet); isPorts {
+		w.claimed(ctx, router)
 	}
 }
 

@@ -13,13 +13,17 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// Remains is the target for what Kube-OVN leaves behind of a VPC: load balancers and address sets that it makes with the
-// router and does not remove with it. While the router is there, they are Kube-OVN's and not seen here.
-func (c *Client) Remains(shard string) state.Target[intent.RowKey, intent.Row] {
-	return &remains{client: c, shard: shard}
+// Remains is the target for what Kube-OVN leaves behind of a VPC, and nobody else will ever remove:
+//
+//   - load balancers and address sets, which it makes with the router and does not remove with it. While the router is there,
+//     they are Kube-OVN's and not seen here;
+//   - a port of an external switch whose router port is gone, because the router port's OvnEip was deleted. While it is there,
+//     Kube-OVN can't connect the switch again.
+func (c *Client) Remains(shard string, externals []string) state.Target[intent.RowKey, intent.Row] {
+	return &remains{client: c, shard: shard, externals: externals}
 }
 
-// Left is what there is of a VPC besides its router, by name, whether the router is there or not.
+// Left is the load balancers and address sets of a VPC, by name, whether the router is there or not.
 func (c *Client) Left(shard string) []string {
 	s := c.current.Load()
 	if s == nil {
@@ -33,11 +37,12 @@ func (c *Client) Left(shard string) []string {
 }
 
 type remains struct {
-	client *Client
-	shard  string
+	client    *Client
+	shard     string
+	externals []string
 }
 
-// Scope says what is ours: nobody else will ever remove it.
+// Scope says what is ours.
 func (t *remains) Scope() string {
 	return "OVN northbound: what Kube-OVN has left behind of router " + t.shard
 }
@@ -49,13 +54,17 @@ func (t *remains) Observe(context.Context) (intent.Rows, error) {
 		return nil, ErrNotConnected
 	}
 	out := intent.Rows{}
-	if s.router(t.shard) != nil {
-		return out, nil
-	}
-	for _, r := range s.left(t.shard) {
+	for _, r := range t.rows(s) {
 		out[r.key] = state.Entry[intent.Row]{Value: r.value, Origin: r.origin}
 	}
 	return out, nil
+}
+
+func (t *remains) rows(s *session) []record {
+	if s.router(t.shard) == nil {
+		return append(s.left(t.shard), s.loose(t.shard, t.externals)...)
+	}
+	return s.loose(t.shard, t.externals)
 }
 
 // Apply removes rows in one transaction, and returns when our copy is without them.
@@ -66,11 +75,25 @@ func (t *remains) Apply(ctx context.Context, changes []change) map[intent.RowKey
 	if s == nil {
 		return all(changes, ErrNotConnected)
 	}
+	if err := t.remove(ctx, s, changes); err != nil {
+		return all(changes, fmt.Errorf("remove what Kube-OVN left: %w", err))
+	}
+	return nil
+}
+
+func (t *remains) remove(ctx context.Context, s *session, changes []change) error {
+	chosen := map[intent.RowKey]bool{}
+	for _, c := range changes {
+		chosen[c.Key] = c.Removes()
+	}
 	var ops []ovsdb.Operation
-	for _, r := range s.left(t.shard) {
-		more, err := s.nb.Where(r.row).Delete()
+	for _, r := range t.rows(s) {
+		if !chosen[r.key] {
+			continue
+		}
+		more, err := s.removal(r)
 		if err != nil {
-			return all(changes, err)
+			return err
 		}
 		ops = append(ops, more...)
 	}
@@ -78,36 +101,78 @@ func (t *remains) Apply(ctx context.Context, changes []change) map[intent.RowKey
 		return nil
 	}
 	results, err := s.nb.Transact(ctx, ops...)
-	if err == nil {
-		_, err = ovsdb.CheckOperationResults(results, ops)
-	}
-	if err == nil {
-		t.client.writes.Add(1)
-		err = s.until(ctx, func() bool { return len(s.left(t.shard)) == 0 })
-	}
 	if err != nil {
-		return all(changes, fmt.Errorf("remove what Kube-OVN left: %w", err))
+		return err
 	}
-	return nil
+	if _, err := ovsdb.CheckOperationResults(results, ops); err != nil {
+		return err
+	}
+	t.client.writes.Add(1)
+	return s.until(ctx, func() bool {
+		for _, r := range t.rows(s) {
+			if chosen[r.key] {
+				return false
+			}
+		}
+		return true
+	})
 }
 
-// left is the rows that Kube-OVN made for a VPC besides the router.
-func (s *session) left(vpc string) (out []record) {
-	add := func(table, name, uuid string, row model.Model) {
-		value := intent.Remainder{Table: table, Name: name}
-		out = append(out, record{key: value.Key(vpc), value: value, origin: state.Ref{Kind: "Vpc", Name: vpc}, uuid: uuid, row: row})
+// removal is the operations that remove a row. A switch port is in the set of its switch, and must still lead nowhere: our copy
+// takes in a transaction that makes both ports one by one.
+func (s *session) removal(r record) ([]ovsdb.Operation, error) {
+	port, isPort := r.row.(*nb.LogicalSwitchPort)
+	if !isPort {
+		return s.nb.Where(r.row).Delete()
 	}
+	members, err := ovsdb.NewOvsSet([]ovsdb.UUID{{GoUUID: port.UUID}})
+	if err != nil {
+		return nil, err
+	}
+	now, leads := 0, port.Options[routerPort]
+	return []ovsdb.Operation{{
+		Op: ovsdb.OperationWait, Table: nb.LogicalRouterPortTable, Timeout: &now, Until: string(ovsdb.WaitConditionNotEqual),
+		Where:   []ovsdb.Condition{ovsdb.NewCondition("name", ovsdb.ConditionEqual, leads)},
+		Columns: []string{"name"}, Rows: []ovsdb.Row{{"name": leads}},
+	}, {
+		Op: ovsdb.OperationMutate, Table: nb.LogicalSwitchTable,
+		Where:     []ovsdb.Condition{ovsdb.NewCondition("ports", ovsdb.ConditionIncludes, members)},
+		Mutations: []ovsdb.Mutation{*ovsdb.NewMutation("ports", ovsdb.MutateOperationDelete, members)},
+	}}, nil
+}
+
+// left is the load balancers and address sets that Kube-OVN made for a VPC.
+func (s *session) left(vpc string) (out []record) {
 	for _, name := range kubeovn.LoadBalancers(vpc) {
 		for _, b := range rows(s, nb.LoadBalancerTable, &nb.LoadBalancer{Name: name}) {
-			add(nb.LoadBalancerTable, name, b.UUID, b)
+			out = append(out, remainder(vpc, nb.LoadBalancerTable, name, b))
 		}
 	}
 	for _, name := range kubeovn.AddressSets(vpc) {
 		for _, a := range rows(s, nb.AddressSetTable, &nb.AddressSet{Name: name}) {
 			if a.ExternalIDs[kubeovn.AddressSetVpc] == vpc {
-				add(nb.AddressSetTable, name, a.UUID, a)
+				out = append(out, remainder(vpc, nb.AddressSetTable, name, a))
 			}
 		}
 	}
 	return out
+}
+
+const routerPort = "router-port" // of a switch port's options
+
+// loose is the ports of external switches that lead to a port of a VPC's router that is not there.
+func (s *session) loose(vpc string, externals []string) (out []record) {
+	for _, subnet := range externals {
+		for _, p := range rows(s, nb.LogicalSwitchPortTable, &nb.LogicalSwitchPort{Name: subnet + "-" + vpc}) {
+			if p.Type == nb.RouterPort && p.Options[routerPort] == vpc+"-"+subnet && s.port(vpc+"-"+subnet) == nil {
+				out = append(out, remainder(vpc, nb.LogicalSwitchPortTable, p.Name, p))
+			}
+		}
+	}
+	return out
+}
+
+func remainder(vpc, table, name string, row model.Model) record {
+	value := intent.Remainder{Table: table, Name: name}
+	return record{key: value.Key(vpc), value: value, origin: state.Ref{Kind: "Vpc", Name: vpc}, row: row}
 }

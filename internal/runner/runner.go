@@ -19,7 +19,11 @@ const (
 	lastRetry  = 30 * time.Second
 )
 
-// Run does all that a shard needs. It returns when to look again, zero for not before the next event.
+// lastLook is the longest pause before a shard is looked at that waits for something.
+const lastLook = 30 * time.Second
+
+// Run does all that a shard needs. It returns when to look again, zero for not before the next event. When no event comes, the
+// pauses grow: a thousand shards that wait for something must not keep the others from being run.
 type Run func(ctx context.Context, shard string) (again time.Duration, err error)
 
 // Watch is told about each run that has ended.
@@ -31,16 +35,24 @@ type Runner struct {
 	run    Run
 	watch  Watch
 	logger *slog.Logger
+
+	mu    sync.Mutex
+	looks map[string]int // how often a shard was looked at since its last event
 }
 
 // New is a runner that runs nothing yet.
 func New(run Run, watch Watch, logger *slog.Logger) *Runner {
 	retries := workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry)
-	return &Runner{queue: workqueue.NewTypedRateLimitingQueue(retries), run: run, watch: watch, logger: logger}
+	return &Runner{queue: workqueue.NewTypedRateLimitingQueue(retries), run: run, watch: watch, logger: logger, looks: map[string]int{}}
 }
 
 // Ask wants a shard to be run. It never blocks.
-func (r *Runner) Ask(shard string) { r.queue.AddAfter(shard, burst) }
+func (r *Runner) Ask(shard string) {
+	r.mu.Lock()
+	delete(r.looks, shard)
+	r.mu.Unlock()
+	r.queue.AddAfter(shard, burst)
+}
 
 // Waiting is how many shards are asked for and not yet run.
 func (r *Runner) Waiting() int { return r.queue.Len() }
@@ -85,7 +97,16 @@ func (r *Runner) next(ctx, ending context.Context) bool {
 	}
 	r.queue.Forget(shard)
 	if again > 0 {
-		r.queue.AddAfter(shard, again)
+		r.queue.AddAfter(shard, r.pause(shard, again))
 	}
 	return true
+}
+
+// pause is how long to wait before the next look: the first two as long as asked for, each further one twice as long.
+func (r *Runner) pause(shard string, again time.Duration) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.looks[shard]
+	r.looks[shard] = n + 1
+	return min(again<<min(max(n-1, 0), 10), max(again, lastLook))
 }

@@ -119,3 +119,29 @@ func TestEndWaitsForWhatRuns(t *testing.T) {
 		t.Error("the shard was cut off in the middle")
 	}
 }
+
+func TestAShardThatWaitsIsLookedAtLessOftenUntilSomethingHappens(t *testing.T) {
+	const again = 25 * time.Millisecond
+	looks := make(chan time.Time, 100)
+	r := runner.New(func(context.Context, string) (time.Duration, error) {
+		looks <- time.Now()
+		return again, nil
+	}, ignore, quiet())
+	start(t, r, 1)
+	pauses := func(n int) (out []time.Duration) {
+		last := <-looks
+		for range n {
+			next := <-looks
+			out, last = append(out, next.Sub(last)), next
+		}
+		return out
+	}
+	r.Ask("acme")
+	if p := pauses(5); p[4] < 8*again {
+		t.Errorf("the pauses are %s; want them to grow to %s", p, 8*again)
+	}
+	r.Ask("acme") // an event: what it leads to is looked at soon
+	if p := pauses(2); p[0] > 8*again || p[1] > 8*again {
+		t.Errorf("after an event the pauses are %s; want them to be short again", p)
+	}
+}

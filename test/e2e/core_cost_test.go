@@ -19,7 +19,7 @@ const readyLimit = 30 * time.Second
 func TestCore7ChangeCostsTheSameAtAnySize(t *testing.T) {
 	item := core.Item(t, 7)
 	f := newFleet(t)
-	few, many := 10, show.Size(1000, 40)
+	few, many := show.Size(10, 5), show.Size(1000, 25)
 	f.grow(t, few)
 	small := f.price(t)
 	converged(item, f, f.grow(t, many))
@@ -55,7 +55,7 @@ func converged(item *show.Item, f *fleet, g growth) {
 func (f *fleet) steady(t *testing.T, item *show.Item) {
 	t.Helper()
 	f.quiet(t)
-	period := show.Size(time.Minute, 5*time.Second)
+	period := show.Size(time.Minute, 3*time.Second)
 	before, cpu := f.ctl.counters(t), f.ctl.cpu(t)
 	<-within(t, period).Done()
 	spent := grown(before, f.ctl.counters(t))
@@ -93,7 +93,7 @@ func (f *fleet) restart(t *testing.T, item *show.Item) {
 	f.await(t, 2*time.Minute, func(now map[string]float64) bool {
 		return now["sallyport_shards_waiting"] == 0 && runs(now) >= float64(f.size)
 	})
-	ready := time.Since(begin)
+	ready, cpu := time.Since(begin), f.ctl.cpu(t)
 	f.quiet(t)
 	now, most := f.ctl.memory(t)
 	if n := f.ctl.writes(t); n > 0 {
@@ -106,7 +106,8 @@ func (f *fleet) restart(t *testing.T, item *show.Item) {
 	if n := f.ctl.writes(t); n == 0 {
 		t.Error("a new FIp is in force and the restarted controller has counted no write")
 	}
-	item.Figure("restart at %d projects: every shard run after %.1f s, 0 writes; %d MiB, at most %d MiB", f.size, ready.Seconds(), now, most)
+	item.Figure("restart at %d projects: every shard run after %.1f s (%.1f s of CPU), 0 writes; %d MiB, at most %d MiB",
+		f.size, ready.Seconds(), cpu.Seconds(), now, most)
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
@@ -149,7 +150,7 @@ type price struct {
 func (f *fleet) price(t *testing.T) price {
 	t.Helper()
 	const changes = 5
-	rounds := show.Size(30, 6)
+	rounds := show.Size(30, 5)
 	var made, repointed, byHand []time.Duration
 	f.quiet(t)
 	before, cpu := f.ctl.counters(t), f.ctl.cpu(t)

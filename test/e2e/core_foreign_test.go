@@ -17,8 +17,15 @@ import (
 func (p *patient) markDrifts(*testing.T) []drift {
 	var out []drift
 	for _, o := range []struct{ kind, namespace, name string }{
-		{"Namespace", "", sick}, {"Vpc", "", sick}, {"Subnet", "", sick + "-default"}, {"EIp", sick, "default-gw"}, {"OvnEip", "", "eip-" + sick + "-cloud"},
-		{"OvnEip", "", sick + "-ext-cloud"}, {"OvnFip", "", sick + "-a"}, {"OvnSnatRule", "", sick}, {"NetworkAttachmentDefinition", sick, "default"},
+		{"Namespace", "", sick},
+		{"Vpc", "", sick},
+		{"Subnet", "", sick + "-default"},
+		{"EIp", sick, "default-gw"},
+		{"OvnEip", "", "eip-" + sick + "-cloud"},
+		{"OvnEip", "", sick + "-ext-cloud"},
+		{"OvnFip", "", sick + "-a"},
+		{"OvnSnatRule", "", sick},
+		{"NetworkAttachmentDefinition", sick, "default"},
 	} {
 		about := []string{fmt.Sprintf("%s %s/%s ", o.kind, o.namespace, o.name)}
 		for what, labels := range map[string]string{

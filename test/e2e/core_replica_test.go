@@ -223,11 +223,16 @@ func (r *replica) followObjects(t *testing.T, c *cluster) {
 	}
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
 	for _, resource := range []schema.GroupVersionResource{
-		{Version: "v1", Resource: "namespaces"}, {Group: "k8s.cni.cncf.io", Version: "v1", Resource: "network-attachment-definitions"},
-		{Group: "kube-dc.com", Version: "v1", Resource: "projects"}, {Group: "kube-dc.com", Version: "v1", Resource: "eips"},
-		{Group: "kube-dc.com", Version: "v1", Resource: "fips"}, {Group: "kubeovn.io", Version: "v1", Resource: "vpcs"},
-		{Group: "kubeovn.io", Version: "v1", Resource: "subnets"}, {Group: "kubeovn.io", Version: "v1", Resource: "ovn-eips"},
-		{Group: "kubeovn.io", Version: "v1", Resource: "ovn-fips"}, {Group: "kubeovn.io", Version: "v1", Resource: "ovn-snat-rules"},
+		{Version: "v1", Resource: "namespaces"},
+		{Group: "k8s.cni.cncf.io", Version: "v1", Resource: "network-attachment-definitions"},
+		{Group: "kube-dc.com", Version: "v1", Resource: "projects"},
+		{Group: "kube-dc.com", Version: "v1", Resource: "eips"},
+		{Group: "kube-dc.com", Version: "v1", Resource: "fips"},
+		{Group: "kubeovn.io", Version: "v1", Resource: "vpcs"},
+		{Group: "kubeovn.io", Version: "v1", Resource: "subnets"},
+		{Group: "kubeovn.io", Version: "v1", Resource: "ovn-eips"},
+		{Group: "kubeovn.io", Version: "v1", Resource: "ovn-fips"},
+		{Group: "kubeovn.io", Version: "v1", Resource: "ovn-snat-rules"},
 	} {
 		take := func(o any) { r.object(o.(*unstructured.Unstructured), false) }
 		informer := factory.ForResource(resource).Informer()

@@ -85,7 +85,7 @@ func (f *fleet) readyByHand(t *testing.T, kind, text string) {
 }
 
 // chosen is a project that was there from the beginning.
-func (f *fleet) chosen(i int) int { return i % 10 }
+func (f *fleet) chosen(i int) int { return i % 5 }
 
 // quiet waits until the controller has had nothing to do for longer than it waits before it looks again by itself.
 func (f *fleet) quiet(t *testing.T) {

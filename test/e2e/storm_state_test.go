@@ -91,11 +91,15 @@ func (c *cluster) stormObjects(t *testing.T) (out []*unstructured.Unstructured) 
 		t.Fatal(err)
 	}
 	for _, where := range []schema.GroupVersionResource{
-		{Group: "kube-dc.com", Version: "v1", Resource: "projects"}, {Group: "kube-dc.com", Version: "v1", Resource: "eips"},
+		{Group: "kube-dc.com", Version: "v1", Resource: "projects"},
+		{Group: "kube-dc.com", Version: "v1", Resource: "eips"},
 		{Group: "kube-dc.com", Version: "v1", Resource: "fips"},
-		{Version: "v1", Resource: "namespaces"}, {Group: "k8s.cni.cncf.io", Version: "v1", Resource: "network-attachment-definitions"},
-		{Group: "kubeovn.io", Version: "v1", Resource: "vpcs"}, {Group: "kubeovn.io", Version: "v1", Resource: "subnets"},
-		{Group: "kubeovn.io", Version: "v1", Resource: "ovn-eips"}, {Group: "kubeovn.io", Version: "v1", Resource: "ovn-fips"},
+		{Version: "v1", Resource: "namespaces"},
+		{Group: "k8s.cni.cncf.io", Version: "v1", Resource: "network-attachment-definitions"},
+		{Group: "kubeovn.io", Version: "v1", Resource: "vpcs"},
+		{Group: "kubeovn.io", Version: "v1", Resource: "subnets"},
+		{Group: "kubeovn.io", Version: "v1", Resource: "ovn-eips"},
+		{Group: "kubeovn.io", Version: "v1", Resource: "ovn-fips"},
 		{Group: "kubeovn.io", Version: "v1", Resource: "ovn-snat-rules"},
 	} {
 		list, err := api.Resource(where).List(within(t, time.Minute), metav1.ListOptions{})

@@ -27,6 +27,8 @@ const (
 	LogicalRouterPolicyTable = "Logical_Router_Policy"
 	LoadBalancerTable        = "Load_Balancer"
 	AddressSetTable          = "Address_Set"
+	LogicalSwitchTable       = "Logical_Switch" // known by name only
+	LogicalSwitchPortTable   = "Logical_Switch_Port"
 )
 
 var tables = map[string]model.Model{
@@ -37,6 +39,7 @@ var tables = map[string]model.Model{
 	LogicalRouterPolicyTable: &LogicalRouterPolicy{},
 	LoadBalancerTable:        &LoadBalancer{},
 	AddressSetTable:          &AddressSet{},
+	LogicalSwitchPortTable:   &LogicalSwitchPort{},
 }
 
 // Model is the database as libovsdb wants it described. What is found by name has an index, so that finding it costs the same
@@ -54,13 +57,21 @@ func Model() (model.ClientDBModel, error) {
 	return m, nil
 }
 
-// Monitor asks for all rows of the tables, with the columns of the models.
+// RouterPort is the type of a switch port that leads to a router.
+const RouterPort = "router"
+
+// some are conditions for tables of which we do not want all rows: there is a switch port for each pod.
+var some = map[string][]ovsdb.Condition{
+	LogicalSwitchPortTable: {ovsdb.NewCondition("type", ovsdb.ConditionEqual, RouterPort)},
+}
+
+// Monitor asks for the rows of the tables, with the columns of the models.
 //
 // The method is not libovsdb's default, monitor_cond_since: there it would not report an update that does not fit its cache.
 func Monitor() *client.Monitor {
 	m := &client.Monitor{Method: ovsdb.ConditionalMonitorRPC}
 	for _, table := range slices.Sorted(maps.Keys(tables)) {
-		m.Tables = append(m.Tables, client.TableMonitor{Table: table, Fields: columns(tables[table])})
+		m.Tables = append(m.Tables, client.TableMonitor{Table: table, Fields: columns(tables[table]), Conditions: some[table]})
 	}
 	return m
 }

@@ -71,6 +71,15 @@ type AddressSet struct {
 	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
 
+// LogicalSwitchPort is a port by which a switch leads to a router: an option names the router's port. Names are unique in the
+// database.
+type LogicalSwitchPort struct {
+	UUID    string            `ovsdb:"_uuid"`
+	Name    string            `ovsdb:"name"`
+	Type    string            `ovsdb:"type"`
+	Options map[string]string `ovsdb:"options"`
+}
+
 // libovsdb copies rows on their way in and out of its cache, by way of JSON unless the model can copy itself.
 
 // CloneModel copies the row.
@@ -152,6 +161,18 @@ func (a *AddressSet) CloneModel() model.Model {
 // CloneModelInto copies the row into another.
 func (a *AddressSet) CloneModelInto(to model.Model) {
 	*to.(*AddressSet) = *a.CloneModel().(*AddressSet)
+}
+
+// CloneModel copies the row.
+func (p *LogicalSwitchPort) CloneModel() model.Model {
+	c := *p
+	c.Options = maps.Clone(p.Options)
+	return &c
+}
+
+// CloneModelInto copies the row into another.
+func (p *LogicalSwitchPort) CloneModelInto(to model.Model) {
+	*to.(*LogicalSwitchPort) = *p.CloneModel().(*LogicalSwitchPort)
 }
 
 // text copies an optional text.
