@@ -41,15 +41,32 @@ func (c *compiler) allocateEIps() {
 	asked := map[netip.Addr]*eip{}
 	for _, e := range c.byPossession() {
 		e.accepted, e.resolved, e.waiting = c.allocate(e, asked)
-		if !e.wanted() || e.Child != "" || c.blank(e.ovnEip) {
-			continue
+		switch {
+		case e.Child != "":
+		case e.wanted() && !c.blank(e.ovnEip):
+			c.wantOvnEip(e, e.on.Subnet)
+		case !e.wanted() && !e.Deleting:
+			c.letGo(e)
 		}
-		spec := kubeovn.OvnEipSpec{ExternalSubnet: e.on.Subnet, Type: "nat"}
-		if want := e.want(); want.IsValid() {
-			spec.V4Ip = want.String()
-		}
-		c.in.Object(c.key(intent.OvnEip, e.ovnEip), intent.NewObject(intent.Meta{Labels: ownership.Labels(c.w.Shard)}, spec), e.key.Ref())
 	}
+}
+
+func (c *compiler) wantOvnEip(e *eip, subnet string) {
+	spec := kubeovn.OvnEipSpec{ExternalSubnet: subnet, Type: "nat"}
+	if want := e.want(); want.IsValid() {
+		spec.V4Ip = want.String()
+	}
+	c.in.Object(c.key(intent.OvnEip, e.ovnEip), intent.NewObject(intent.Meta{Labels: ownership.Labels(c.w.Shard)}, spec), e.key.Ref())
+}
+
+// letGo is for an EIp that nobody deletes and that loses its address, as when its project goes. Its status gives the address up
+// before the OvnEip goes: the next who gets it may get it at once, and no two EIps may show the same.
+func (c *compiler) letGo(e *eip) {
+	have := c.w.Engine.OvnEips[e.ovnEip]
+	if e.Remembered.IsValid() && have.Ours && !have.Deleting {
+		c.wantOvnEip(e, have.Subnet)
+	}
+	e.address = netip.Addr{}
 }
 
 // makeDefaultEIp wants the EIp that stands for the address of the router's port on the default network.
@@ -303,10 +320,12 @@ func (e *eip) want() netip.Addr {
 	return netip.Addr{}
 }
 
-// lost says whether somebody else has the address that an EIp had. It can have another one, unless it asks for that.
+// lost says whether somebody else has the address that an EIp had, or no network has it: somebody wrote it into the status. It
+// can have another one, unless it asks for that.
 func (c *compiler) lost(e *eip, asked map[netip.Addr]*eip) bool {
 	h, held := c.w.Holders[e.Remembered]
-	return asked[e.Remembered] != nil || (held && h.OvnEip != e.ovnEip)
+	given := slices.ContainsFunc(c.w.Externals, func(x snapshot.External) bool { return usable(&x, e.Remembered) })
+	return !given || asked[e.Remembered] != nil || (held && h.OvnEip != e.ovnEip)
 }
 
 // free says whether nobody else has the address that an EIp must have.

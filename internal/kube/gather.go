@@ -145,6 +145,8 @@ func (in *Inputs) has(key intent.ObjectKey) bool {
 		return in.subnets[key.Name] != nil
 	case intent.OvnEip:
 		return in.ovnEips[key.Name] != nil
+	case intent.OvnFip:
+		return in.ovnFips[key.Name] != nil
 	case intent.Vpc:
 		return in.vpc != nil
 	case intent.Namespace:

@@ -92,7 +92,7 @@ func (in *Inputs) addEngine(object client.Object) {
 	case *OvnEip:
 		in.ovnEips[o.Name] = o
 	case *OvnFip:
-		if belongs(o) == in.Shard {
+		if isOf(o, in.Shard) {
 			in.ovnFips[o.Name] = o
 		}
 	case *OvnSnatRule:
@@ -149,7 +149,7 @@ func (in *Inputs) World(config snapshot.Config, ports []string, now time.Time) *
 	return w
 }
 
-// named says which subnets, OvnEips, pods and VMs have to be looked up by name.
+// named says what has to be looked up by name: what others make, and what is ours and may have lost its labels.
 func (in *Inputs) named() []intent.ObjectKey {
 	keys := []intent.ObjectKey{
 		{Kind: intent.Namespace, Name: in.Shard},
@@ -166,11 +166,10 @@ func (in *Inputs) named() []intent.ObjectKey {
 		keys = append(keys, intent.ObjectKey{Kind: intent.OvnEip, Name: in.Shard + "-" + name})
 	}
 	for _, e := range in.eips {
-		if e.Spec.ChildRef != "" {
-			keys = append(keys, intent.ObjectKey{Kind: intent.OvnEip, Name: e.Spec.ChildRef})
-		}
+		keys = append(keys, intent.ObjectKey{Kind: intent.OvnEip, Name: cmp.Or(e.Spec.ChildRef, "eip-"+e.Namespace+"-"+e.Name)})
 	}
 	for _, f := range in.fips {
+		keys = append(keys, intent.ObjectKey{Kind: intent.OvnFip, Name: f.Namespace + "-" + f.Name})
 		if f.Spec.PodTarget != nil {
 			keys = append(keys, intent.ObjectKey{Kind: Pod, Namespace: in.Shard, Name: f.Spec.PodTarget.PodName})
 		}

@@ -129,6 +129,7 @@ var (
 	portAddress   = regexp.MustCompile(`\b(91\.224\.11|198\.19\.7)\.\d+\b`)
 	renewedFields = append([]string{
 		"uid", "creationTimestamp", "deletionTimestamp", "observedGeneration", "v4usingIPrange", "v4availableIPrange",
+		"ovn.kubernetes.io/vpc_nat", "ovn.kubernetes.io/vpc", "nat", // Kube-OVN's notes on an OvnEip, from a cache that may be late
 	}, restlessFields...)
 	// A row that we put back says so in its external_ids; Kube-OVN's own does not.
 	// The status of a port is which gateway holds it.
