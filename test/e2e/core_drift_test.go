@@ -158,7 +158,7 @@ func (c *cluster) forget(t *testing.T, kind string) {
 // recovers waits until everything is as it was.
 func (p *patient) recovers(t *testing.T, what string, all dump) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for p.now().differs(all, 1) != "" {
