@@ -128,11 +128,11 @@ func (c *compiler) ovnEip(e *eip) string {
 func (c *compiler) allocate(e *eip, asked map[netip.Addr]*eip) (accepted, resolved, waiting intent.Finding) {
 	e.ovnEip = c.ovnEip(e)
 	have := c.w.Engine.OvnEips[e.ovnEip]
-	if have.Ours {
-		e.address = have.Address
-	}
 	if c.lost(e, asked) {
 		e.Remembered = netip.Addr{}
+	}
+	if have.Ours && (!have.Found || !e.Remembered.IsValid()) {
+		e.address = have.Address
 	}
 	accepted = first(c.member(), malformed(e.Malformed))
 	if !accepted.OK() {
