@@ -152,3 +152,46 @@ func TestTrimKeepsWhatContentNeeds(t *testing.T) {
 		t.Errorf("%d entries left, content %s; want our two and %s", len(s.ManagedFields), intent.Canonical(after), intent.Canonical(before))
 	}
 }
+
+// Whose an object is, where somebody has changed labels.
+func TestWhoseAnObjectIs(t *testing.T) {
+	const all, but = `{"f:metadata":{"f:labels":{"f:app.kubernetes.io/managed-by":{},"f:kube-dc.com/vpc":{}}}}`,
+		`{"f:metadata":{"f:labels":{"f:app.kubernetes.io/managed-by":{}}}}`
+	port := func(name, subnet, kind string) *OvnEip {
+		o := &OvnEip{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		o.Spec.ExternalSubnet, o.Spec.Type = subnet, kind
+		return o
+	}
+	labelled := func(shard, fields string) *OvnEip {
+		o := port("eip-acme-web", "ext", "nat")
+		o.Labels = ownership.Labels(shard)
+		if fields != "" {
+			o.ManagedFields = []metav1.ManagedFieldsEntry{entry(ownership.FieldManager, apply, "", fields)}
+		}
+		return o
+	}
+	lost := labelled("acme", but)
+	lost.Labels = nil
+	for what, c := range map[string]struct {
+		object  *OvnEip
+		belongs string
+		isAcmes bool
+	}{
+		"labels that we applied":                        {labelled("acme", all), "acme", true},
+		"labels that we applied for another VPC":        {labelled("globex", all), "globex", false},
+		"labels that somebody gave to his own":          {labelled("acme", ""), "acme", true},
+		"the label of another VPC that somebody wrote":  {labelled("globex", but), "", true},
+		"no labels, and fields that we applied":         {lost, "", true},
+		"nothing of ours":                               {port("eip-acme-web", "ext", "nat"), "", false},
+		"the router port's address, made by Kube-OVN":   {port("acme-ext", "ext", "lrp"), "", true},
+		"another router port's address":                 {port("globex-ext", "ext", "lrp"), "", false},
+		"an address that has only the name of a port's": {port("acme-ext", "ext", "nat"), "", false},
+	} {
+		if got := belongs(c.object); got != c.belongs {
+			t.Errorf("%s: it belongs to %q, wanted %q", what, got, c.belongs)
+		}
+		if got := isOf(c.object, "acme"); got != c.isAcmes {
+			t.Errorf("%s: it is acme's: %t, wanted %t", what, got, c.isAcmes)
+		}
+	}
+}

@@ -25,6 +25,8 @@ func schema(t *testing.T, described model.ClientDBModel) (out ovsdb.DatabaseSche
 	indexes := map[string]any{
 		nb.LogicalRouterPortTable: [][]string{{"name"}},
 		nb.StaticMACBindingTable:  [][]string{{"logical_port", "ip"}},
+		nb.AddressSetTable:        [][]string{{"name"}},
+		nb.LogicalSwitchPortTable: [][]string{{"name"}},
 	}
 	tables := map[string]any{}
 	for name, kind := range described.Types() {

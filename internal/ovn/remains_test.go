@@ -25,15 +25,17 @@ func TestRemainsOfARouter(t *testing.T) {
 		&nb.AddressSet{UUID: "a1", Name: made[0], ExternalIDs: map[string]string{"vpc": "acme-prod"}},
 		&nb.AddressSet{UUID: "a2", Name: "acme.prod.u2o_overlay_cidrs.ip6", ExternalIDs: map[string]string{"vpc": "acme.prod"}},
 	)
-	here, gone := &remains{shard: "acme-prod"}, &remains{shard: "acme-prod"}
-	if got := names(here.rows(s)); len(got) != 0 {
+	acme := &remains{shard: "acme-prod"}
+	if got := names(acme.rows(s)); len(got) != 0 {
 		t.Errorf("%q is left of a router that is there", got)
 	}
 	if got := names(s.left("acme-prod")); !slices.Equal(got, made) { // control: they are known
 		t.Errorf("Kube-OVN made %q, wanted %q", got, made)
 	}
-	s.rows.Table(nb.LogicalRouterTable).Delete("r1") //nolint:errcheck // checked by what follows
-	if got := names(gone.rows(s)); !slices.Equal(got, made) {
+	if err := s.rows.Table(nb.LogicalRouterTable).Delete("r1"); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(acme.rows(s)); !slices.Equal(got, made) {
 		t.Errorf("%q is left, wanted %q", got, made)
 	}
 }
