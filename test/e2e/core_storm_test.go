@@ -65,22 +65,31 @@ func TestCore4KilledControllerConvergesToTheSame(t *testing.T) {
 	calm, took := s.play(t, nil)
 	s.clear(t)
 	again, _ := s.play(t, nil)
-	if d := calm.differs(again); d != "" {
-		t.Errorf("two undisturbed runs differ:\n%s", d)
-	}
+	s.compare(t, "a second undisturbed run", calm, again)
 	s.clear(t)
 	lives := &lives{storm: s, controller: ctl, kills: kills, r: rand.New(rand.NewPCG(s.seed, 0))}
 	killed, tookKilled := s.play(t, lives.run)
-	if d := calm.differs(killed); d != "" {
-		t.Errorf("the run with %d kills differs from the undisturbed one:\n%s", kills, d)
-	}
-	for _, double := range s.ledger.found() {
-		t.Error(double)
-	}
+	same := s.compare(t, fmt.Sprintf("the run with %d kills", kills), calm, killed)
 	s.controls(t, calm)
 	item.Figure("seed %d: %d changes in %d projects; undisturbed %.1f s to settle, with %d kills %.1f s; %d lives had written something (%.0f writes)",
 		s.seed, s.size(), len(s.tenants), took.Seconds(), kills, tookKilled.Seconds(), lives.busy, lives.writes)
-	item.Figure("the same %d lines of Kubernetes and OVN after each; addresses were given %d times, none twice at a time", len(calm), s.ledger.given)
+	item.Figure("%s", same)
+}
+
+// compare says in what two runs are the same, or complains.
+func (s *storm) compare(t *testing.T, which string, calm, other remains) string {
+	t.Helper()
+	difference, doubles := calm.differs(other), s.ledger.found()
+	if difference != "" {
+		t.Errorf("%s differs from the undisturbed one:\n%s", which, difference)
+	}
+	for _, double := range doubles {
+		t.Error(double)
+	}
+	if difference != "" || len(doubles) > 0 {
+		return fmt.Sprintf("%s: not the same, or an address was given twice", which)
+	}
+	return fmt.Sprintf("%s: the same %d lines of Kubernetes and OVN; addresses were given %d times, none twice at a time", which, len(calm), s.ledger.given)
 }
 
 // controls shows that a difference and a double would be found.
@@ -98,7 +107,8 @@ func (s *storm) controls(t *testing.T, calm remains) {
 		t.Fatal(err)
 	}
 	address, _, _ := unstructured.NestedString(way.Object, "status", "ipAddress")
-	s.nbctl(t, "lr-nat-add", home, "dnat_and_snat", address, "10.50.0.99", "--", "lr-nat-add", other, "dnat_and_snat", address, "10.51.0.99")
+	s.nbctl(t, "lr-nat-add", home, "dnat_and_snat", address, "10.50.0.99")
+	s.nbctl(t, "lr-nat-add", other, "dnat_and_snat", address, "10.51.0.99")
 	s.patchStatus(t, ref("EIp", home, "control"), fmt.Sprintf(`{"status": {"ipAddress": %q}}`, address))
 	s.patchStatus(t, ref("OvnEip", "", "eip-"+home+"-control"), fmt.Sprintf(`{"status": {"v4Ip": %q}}`, address))
 	for _, stream := range []string{eipStream, ovnEipStream, natStream} {

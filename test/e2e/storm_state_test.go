@@ -147,7 +147,9 @@ func steady(v any) string {
 		for _, key := range slices.Sorted(maps.Keys(v)) {
 			switch key {
 			case "lastTransitionTime", "lastUpdateTime", "observedGeneration", "macAddress", "mac":
-			default:
+				continue
+			}
+			if v[key] != "" { // when Kube-OVN writes an object, it also writes the fields that nobody has set
 				out = append(out, key+":"+steady(v[key]))
 			}
 		}

@@ -217,7 +217,7 @@ func TestDualStackNetwork(t *testing.T) {
 	c := shared(t)
 	for _, address := range []string{"198.18.0.2", "2001:db8:18::2"} {
 		target := "http://" + netip.AddrPortFrom(netip.MustParseAddr(address), 80).String()
-		saw := map[bool]string{true: "172.20.2.10", false: "fd00:ab:20:2::a"}[strings.Contains(address, ".")]
+		saw := map[bool]string{true: "172.20.3.10", false: "fd00:ab:20:3::a"}[strings.Contains(address, ".")]
 		c.answers(t, "client-ext-dual", target, "host-ext-dual", saw)
 	}
 }
