@@ -107,8 +107,10 @@ func (s *storm) controls(t *testing.T, calm remains) {
 		t.Fatal(err)
 	}
 	address, _, _ := unstructured.NestedString(way.Object, "status", "ipAddress")
-	s.nbctl(t, "lr-nat-add", home, "dnat_and_snat", address, "10.50.0.99")
-	s.nbctl(t, "lr-nat-add", other, "dnat_and_snat", address, "10.51.0.99")
+	for i, router := range []string{home, other} { // lr-nat-add of OVN 25.03 ends with a segmentation fault here
+		s.nbctl(t, "--id=@row", "create", "NAT", "type=dnat_and_snat", "external_ip="+address, fmt.Sprintf("logical_ip=10.%d.0.99", 50+i),
+			"--", "add", "Logical_Router", router, "nat", "@row")
+	}
 	s.patchStatus(t, ref("EIp", home, "control"), fmt.Sprintf(`{"status": {"ipAddress": %q}}`, address))
 	s.patchStatus(t, ref("OvnEip", "", "eip-"+home+"-control"), fmt.Sprintf(`{"status": {"v4Ip": %q}}`, address))
 	for _, stream := range []string{eipStream, ovnEipStream, natStream} {

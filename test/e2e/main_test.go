@@ -8,6 +8,9 @@ import (
 	"os"
 	"testing"
 
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/sallyport/sallyport/internal/lab"
 	"github.com/sallyport/sallyport/internal/lab/daemon"
 	"github.com/sallyport/sallyport/test/show"
@@ -41,6 +44,7 @@ var everything = flag.Bool("show", false, "fail when an item of a list did not r
 func TestMain(m *testing.M) {
 	daemon.Hook()
 	flag.Parse()
+	log.SetLogger(logr.Discard()) // a client without a logger complains after some time
 	if os.Geteuid() != 0 {
 		fmt.Fprintln(os.Stderr, "these tests start labs and need root")
 		os.Exit(1)
