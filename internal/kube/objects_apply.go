@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,7 +59,7 @@ func (t *Objects) put(ctx context.Context, c objectChange) (mark, error) {
 	case err != nil:
 		return mark{}, err
 	case now.GetDeletionTimestamp() != nil:
-		return mark{}, nil // made again when it is gone: its going is an event
+		return mark{}, t.remind(ctx, now) // made again when it is gone: its going is an event
 	}
 	if !t.mine(now) {
 		return mark{}, t.foreign(c.Key, now)
@@ -127,10 +128,47 @@ func (t *Objects) remove(ctx context.Context, c objectChange) (mark, error) {
 		return mark{}, nil
 	case err != nil:
 		return mark{}, err
-	case now.GetDeletionTimestamp() != nil || !t.mine(now):
+	case !t.mine(now):
 		return mark{}, nil
+	case now.GetDeletionTimestamp() != nil:
+		return mark{}, t.remind(ctx, now)
 	}
 	return t.end(ctx, c.Key, now.GetUID())
+}
+
+// How long Kube-OVN may take to let go of an object, before it is reminded and reminded again.
+const (
+	firstReminder = 5 * time.Second
+	nextReminder  = 20 * time.Second
+)
+
+// remind changes an object that was deleted and does not go. Kube-OVN removes what it made for an object when it sees the object
+// change; one that was deleted while Kube-OVN was not running is new to it, and so it would never look at it again.
+func (t *Objects) remind(ctx context.Context, o client.Object) error {
+	if !kubeOVNs(o) || !t.mine(o) || time.Since(o.GetDeletionTimestamp().Time) < firstReminder {
+		return nil
+	}
+	last, err := time.Parse(time.RFC3339, o.GetAnnotations()[ownership.ReminderAnnotation])
+	if err == nil && time.Since(last) < nextReminder {
+		return nil
+	}
+	now := time.Now().UTC().Format(time.RFC3339)
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, o.GetUID(), ownership.ReminderAnnotation, now))
+	err = t.cluster.api.Patch(ctx, o.DeepCopyObject().(client.Object), patch, client.FieldOwner(ownership.FieldManager))
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("remind Kube-OVN of its deletion: %w", err)
+	}
+	return nil
+}
+
+// kubeOVNs says whether an object is one that Kube-OVN carries out.
+func kubeOVNs(o client.Object) bool {
+	switch o.(type) {
+	case *OvnEip, *OvnFip, *OvnSnatRule, *Subnet, *Vpc:
+		return true
+	default:
+		return false
+	}
 }
 
 // end deletes the object that was looked at, and no other that has its name by now.

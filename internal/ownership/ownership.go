@@ -19,6 +19,9 @@ const (
 
 	// OriginAnnotation on an object of ours names the API object that asked for it: kind/namespace/name.
 	OriginAnnotation = "kube-dc.com/asked-by"
+
+	// ReminderAnnotation on an object that was deleted and does not go is when Kube-OVN was last reminded of it.
+	ReminderAnnotation = "kube-dc.com/reminded-at"
 )
 
 // Labels are what marks an object of a shard as ours.

@@ -58,7 +58,7 @@ var (
 )
 
 func TestNamesAreValid(t *testing.T) {
-	for _, name := range []string{ManagedByLabel, ShardLabel, OriginAnnotation, Finalizer} {
+	for _, name := range []string{ManagedByLabel, ShardLabel, OriginAnnotation, ReminderAnnotation, Finalizer} {
 		prefix, rest, found := strings.Cut(name, "/")
 		if !found || !domain.MatchString(prefix) || !word.MatchString(rest) || len(rest) > 63 {
 			t.Errorf("%s can't be the name of a label, annotation or finalizer", name)

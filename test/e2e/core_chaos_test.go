@@ -27,7 +27,10 @@ func TestCore5FaultsUnderTheStormEndInTheSame(t *testing.T) {
 
 	calm, took := s.play(t, nil)
 	s.clear(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	go f.keep(ctx)
 	disturbed, tookDisturbed := s.play(t, f.run)
+	cancel()
 	same := s.compare(t, "the run with faults", calm, disturbed)
 	select {
 	case <-ctl.ended:
@@ -40,6 +43,7 @@ func TestCore5FaultsUnderTheStormEndInTheSame(t *testing.T) {
 	item.Figure("seed %d: %d changes in %d projects; undisturbed %.1f s to settle, with %d faults (%s) %.1f s; the controller ran all the time",
 		s.seed, s.size(), len(s.tenants), took.Seconds(), f.number, f, tookDisturbed.Seconds())
 	item.Figure("%s", same)
+	c.absence(t, item)
 	ctl.stop(syscall.SIGTERM)
 	c.succession(t, item)
 }
@@ -65,7 +69,6 @@ func (f *faults) String() string {
 }
 
 func (f *faults) run(t *testing.T, pass func(int)) {
-	go f.keep(t.Context())
 	for _, kind := range f.r.Perm(f.number) {
 		pass(f.size()/f.number + 1)
 		f.pause(3 * time.Second)

@@ -113,3 +113,25 @@ func (c *cluster) bowOut(t *testing.T, item *show.Item, leader *controller, ns, 
 		t.Errorf("the lead was taken over %s after its end; it should be given up", taken-ended)
 	}
 }
+
+// absence deletes a FIp while Kube-OVN is not running. Kube-OVN takes no notice of that when it is back, unless it is reminded.
+func (c *cluster) absence(t *testing.T, item *show.Item) {
+	t.Helper()
+	c.put(t, "{apiVersion: v1, kind: Namespace, metadata: {name: absent}}")
+	c.put(t, `
+{apiVersion: kube-dc.com/v1, kind: Project, metadata: {name: a, namespace: absent}, spec: {cidrBlock: 10.8.0.0/24, egressNetworkType: cloud}}`)
+	c.programmed(t, "Project", "absent", "a")
+	const ns = "absent-a"
+	fip := fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: FIp, metadata: {name: f, namespace: %s}, spec: {ipAddress: 10.8.0.10}}", ns)
+	c.put(t, fip)
+	c.programmed(t, "FIp", ns, "f")
+	c.order(t, "kill", "kube-ovn-controller")
+	if err := c.client.CoreV1().RESTClient().Delete().AbsPath("/apis/kube-dc.com/v1/namespaces", ns, "fips/f").Do(within(t, time.Minute)).Error(); err != nil {
+		t.Fatal(err)
+	}
+	c.wait(t, "OvnFip", "", ns+"-f", func(o *unstructured.Unstructured) bool { return o != nil && o.GetDeletionTimestamp() != nil })
+	begin := time.Now()
+	c.order(t, "start", "kube-ovn-controller")
+	c.wait(t, "FIp", ns, "f", manifest.Gone)
+	item.Figure("a FIp deleted while Kube-OVN was not running is gone %.1f s after Kube-OVN was started", time.Since(begin).Seconds())
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -76,12 +77,36 @@ func (s *storm) play(t *testing.T, disturb func(t *testing.T, pass func(steps in
 	}
 	pass(s.size())
 	if err := group.Wait(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v\n%s", err, s.leaving(t))
 	}
 	acted := time.Since(begin)
 	s.settle(t)
 	t.Logf("the changes took %s, and it was settled after %s", acted.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond))
 	return s.remains(t), time.Since(begin)
+}
+
+// leaving is the objects that are deleted and not gone, with what Kube-OVN last said of each, for a person to read.
+func (s *storm) leaving(t *testing.T) string {
+	t.Helper()
+	said, err := os.ReadFile(s.Log("kube-ovn-controller"))
+	if err != nil {
+		return err.Error()
+	}
+	var out []string
+	for _, o := range s.stormObjects(t) {
+		if o.GetDeletionTimestamp() == nil {
+			continue
+		}
+		out = append(out, fmt.Sprintf("%s %s/%s leaves since %s, held by %v", o.GetKind(), o.GetNamespace(), o.GetName(), o.GetDeletionTimestamp(), o.GetFinalizers()))
+		var lines []string
+		for line := range strings.Lines(string(said)) {
+			if strings.Contains(line, o.GetName()) {
+				lines = append(lines, "  "+strings.TrimSpace(line))
+			}
+		}
+		out = append(out, lines[max(0, len(lines)-8):]...)
+	}
+	return strings.Join(out, "\n")
 }
 
 // act plays the part of one tenant.
