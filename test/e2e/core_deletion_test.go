@@ -110,7 +110,10 @@ func (d *demolition) build(t *testing.T, size int) {
 			continue // it comes when the others go
 		}
 		group.Go(func() error {
-			if err := d.make(ctx, s, i); err != nil {
+			if err := d.found(ctx, s, i); err != nil {
+				return err
+			}
+			if err := d.furnish(ctx, s, i); err != nil {
 				return err
 			}
 			for _, o := range append(slices.Clone(s.objects), s.project()) {
@@ -126,19 +129,20 @@ func (d *demolition) build(t *testing.T, size int) {
 	}
 }
 
-// make makes a project and, as soon as it has its namespace, its addresses: on its default network and on others, for FIps
-// and for nobody, named and made by FIps for themselves, for plain addresses and for a pod.
-func (d *demolition) make(ctx context.Context, s *site, number int) error {
+// found makes a project.
+func (d *demolition) found(ctx context.Context, s *site, number int) error {
 	network := []string{"cloud", "public", "third"}[number%3]
-	err := d.objects.Apply(ctx, fmt.Sprintf(`
+	return d.objects.Apply(ctx, fmt.Sprintf(`
 apiVersion: kube-dc.com/v1
 kind: Project
 metadata: {name: %s, namespace: %s}
 spec: {cidrBlock: 10.0.0.0/24, egressNetworkType: %s}`, s.name, s.organization, network))
-	if err == nil {
-		err = d.objects.Wait(ctx, ref("ServiceAccount", s.namespace(), "default"), manifest.Exists)
-	}
-	if err != nil {
+}
+
+// furnish makes a project's addresses as soon as it has its namespace: on its default network and on others, for FIps and for
+// nobody, named and made by FIps for themselves, for plain addresses and for a pod.
+func (d *demolition) furnish(ctx context.Context, s *site, number int) error {
+	if err := d.objects.Wait(ctx, ref("ServiceAccount", s.namespace(), "default"), manifest.Exists); err != nil {
 		return err
 	}
 	if number%10 == 0 {

@@ -19,7 +19,7 @@ import (
 // demolish deletes all projects, each in its way, in random order and side by side. It returns how long each took to go.
 func (d *demolition) demolish(t *testing.T) []time.Duration {
 	t.Helper()
-	ctx := within(t, 5*time.Minute)
+	ctx := within(t, 10*time.Minute)
 	strokes := d.strokes(d.direct(t, nil))
 	d.chance.Shuffle(len(strokes), func(i, j int) { strokes[i], strokes[j] = strokes[j], strokes[i] })
 	var group, waits errgroup.Group
@@ -132,11 +132,13 @@ func (d *demolition) comesBack(api client.Client, s *site) stroke {
 // haste makes a project and deletes it a moment later, whatever there is of it by then.
 func (d *demolition) haste(api client.Client, s *site, number int, after time.Duration) stroke {
 	return func(ctx context.Context) (func() error, error) {
-		making, stop := context.WithTimeout(ctx, after)
+		if err := d.found(ctx, s, number); err != nil { // to its end: a request that is given up may still be carried out
+			return nil, err
+		}
+		moment, stop := context.WithTimeout(ctx, after)
 		defer stop()
-		err := d.make(making, s, number)
-		if err == nil {
-			<-making.Done()
+		if err := d.furnish(moment, s, number); err == nil {
+			<-moment.Done()
 		}
 		return d.end(api, s.project())(ctx)
 	}
