@@ -218,6 +218,11 @@ func (c *compiler) translateFIps() {
 		if !ready.OK() && !have.Exists {
 			continue // what is there stays while something is slow
 		}
+		if have.Overlooked {
+			f.waiting = first(f.waiting, intent.Finding{Reason: intent.WaitForEngine, Message: fmt.Sprintf(
+				"Kube-OVN has overlooked OvnFip %s, which is made again", f.ovnFip)})
+			continue
+		}
 		if c.mustGiveWay(f, have) {
 			f.waiting = first(f.waiting, intent.Finding{Reason: intent.WaitForEngine, Message: fmt.Sprintf(
 				"OvnFip %s has to go, and comes again with the address of EIp %s", f.ovnFip, f.eip.Name)})

@@ -72,7 +72,7 @@ func (c *compiler) translateSource() {
 	p, have, name := c.project, c.w.Engine.Snat, c.port(c.project.way.Subnet)
 	port := c.w.Engine.OvnEips[name]
 	ready := port.Ready && c.connected(p.way.Subnet) && c.w.Engine.Subnet.Ready
-	if !p.prefix4().IsValid() || port.Deleting || c.blank(name) || (!ready && have.OvnEip != name) {
+	if !p.prefix4().IsValid() || port.Deleting || c.blank(name) || have.Overlooked || (!ready && have.OvnEip != name) {
 		return // what is there stays while something is slow
 	}
 	if have.External.IsValid() && port.Address.IsValid() && have.External != port.Address {

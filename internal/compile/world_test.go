@@ -251,6 +251,7 @@ func translation(d *dice, e *snapshot.Engine) snapshot.OvnFip {
 		f.External = anyAddress(d)
 	}
 	f.Ready = f.Ready && f.External.IsValid()
+	f.Overlooked = f.Exists && !f.Ready && !f.Deleting && d.rare()
 	return f
 }
 

@@ -64,6 +64,7 @@ func readIndexes(ctx context.Context, c client.FieldIndexer) error {
 // Gather reads the inputs of a shard. From a cache it costs what the shard costs, not what the cluster costs.
 func (c *Cluster) Gather(ctx context.Context, shard string) (*Inputs, error) {
 	in := NewInputs(shard)
+	in.overlooked = c.progress.overlooked
 	lists := []struct {
 		list client.ObjectList
 		by   []client.ListOption

@@ -31,6 +31,9 @@ type Inputs struct {
 	pods      map[string]*corev1.Pod
 	vms       map[string]*VirtualMachineInstance
 	owned     map[intent.ObjectKey]bool
+
+	// overlooked says whether Kube-OVN will never take up an object.
+	overlooked func(client.Object) bool
 }
 
 // NewInputs are no inputs yet.
@@ -38,6 +41,7 @@ func NewInputs(shard string) *Inputs {
 	return &Inputs{
 		Shard: shard, subnets: map[string]*Subnet{}, ovnEips: map[string]*OvnEip{}, ovnFips: map[string]*OvnFip{},
 		pods: map[string]*corev1.Pod{}, vms: map[string]*VirtualMachineInstance{}, owned: map[intent.ObjectKey]bool{},
+		overlooked: func(client.Object) bool { return false },
 	}
 }
 

@@ -4,6 +4,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -24,6 +25,7 @@ type Cluster struct {
 	echo    *echo // nil: what was written is there to be read at once
 	// machines says whether KubeVirt is installed. A cache can't watch a kind that the API server does not have.
 	machines bool
+	progress *progress // nil: nobody has watched
 }
 
 // NewCluster is a cluster that is observed in a cache. The client must read from the API server and not from a cache. Call it
@@ -39,7 +41,7 @@ func NewCluster(ctx context.Context, api client.Client, c cache.Cache) (*Cluster
 	if err != nil {
 		return nil, err
 	}
-	return &Cluster{api: api, reader: c, indexed: true, echo: e, machines: serves(api, VMI)}, nil
+	return &Cluster{api: api, reader: c, indexed: true, echo: e, machines: serves(api, VMI), progress: newProgress(time.Now)}, nil
 }
 
 // Live is a cluster that is observed without a cache: for one look, such as a plan printed by a command.

@@ -153,7 +153,8 @@ func (t *Objects) remind(ctx context.Context, o client.Object) error {
 		return nil
 	}
 	now := time.Now().UTC().Format(time.RFC3339)
-	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, o.GetUID(), ownership.ReminderAnnotation, now))
+	body := fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, o.GetUID(), ownership.ReminderAnnotation, now)
+	patch := client.RawPatch(types.MergePatchType, body)
 	err = t.cluster.api.Patch(ctx, o.DeepCopyObject().(client.Object), patch, client.FieldOwner(ownership.FieldManager))
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("remind Kube-OVN of its deletion: %w", err)

@@ -71,6 +71,18 @@ func readExternal(s *Subnet) snapshot.External {
 	return x
 }
 
+// blank says whether an OvnEip will never have an address.
+func (in *Inputs) blank(o *OvnEip, holders map[netip.Addr]snapshot.Holder) bool {
+	return o.Status.Ready && o.Status.MacAddress == "" || unsettled(o) && holders[parsed(o.Spec.V4Ip)].OvnEip != o.Name ||
+		in.hasRoom(o.Spec.ExternalSubnet) && in.overlooked(o)
+}
+
+// hasRoom says whether a subnet has an address left. Where it has not, Kube-OVN tries again by itself.
+func (in *Inputs) hasRoom(subnet string) bool {
+	s := in.subnets[subnet]
+	return s != nil && s.Status.V4AvailableIPs > 0
+}
+
 func seen(m metav1.ObjectMeta, ready bool) snapshot.Seen {
 	s := snapshot.Seen{Exists: true, Ready: ready, Deleting: m.DeletionTimestamp != nil}
 	if s.Deleting {
@@ -100,7 +112,7 @@ func (in *Inputs) readEngine(ports []string) snapshot.Engine {
 			Subnet: o.Spec.ExternalSubnet, Type: o.Spec.Type, Address: address,
 			Ours:  isOf(o, in.Shard),
 			Found: isOf(o, in.Shard) && belongs(o) == "" && !lostLabels(o),
-			Blank: o.Status.Ready && o.Status.MacAddress == "" || unsettled(o) && holders[parsed(o.Spec.V4Ip)].OvnEip != name,
+			Blank: in.blank(o, holders),
 		}
 	}
 	for name, o := range in.ovnFips {
@@ -108,11 +120,14 @@ func (in *Inputs) readEngine(ports []string) snapshot.Engine {
 		target, _ := netip.ParseAddr(o.Status.V4Ip)
 		e.OvnFips[name] = snapshot.OvnFip{
 			Seen: seen(o.ObjectMeta, o.Status.Ready && external.IsValid()), OvnEip: o.Spec.OvnEip, External: external, Target: target,
+			Overlooked: in.overlooked(o),
 		}
 	}
 	if o := in.snat; o != nil {
 		external, _ := netip.ParseAddr(o.Status.V4Eip)
-		e.Snat = snapshot.OvnFip{Seen: seen(o.ObjectMeta, o.Status.Ready && external.IsValid()), OvnEip: o.Spec.OvnEip, External: external}
+		e.Snat = snapshot.OvnFip{
+			Seen: seen(o.ObjectMeta, o.Status.Ready && external.IsValid()), OvnEip: o.Spec.OvnEip, External: external, Overlooked: in.overlooked(o),
+		}
 	}
 	if ports != nil {
 		e.Ports = set(ports)

@@ -64,6 +64,7 @@ func (w *watch) changed(ctx context.Context, was, is client.Object) {
 	if was != nil && is != nil && was.GetResourceVersion() == is.GetResourceVersion() {
 		return // the cache's own look through everything
 	}
+	w.cluster.progress.saw(was, is)
 	var object client.Object
 	for _, o := range []client.Object{was, is} {
 		if o == nil {

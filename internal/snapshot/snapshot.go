@@ -153,7 +153,7 @@ type OvnEip struct {
 	Type    string
 	Address netip.Addr
 	// Blank: it will never have an address. Kube-OVN says that it is ready and has overwritten the address with nothing, or was
-	// about to give it one that another has by now.
+	// about to give it one that another has by now, or has overlooked it.
 	Blank bool
 }
 
@@ -163,6 +163,8 @@ type OvnFip struct {
 	OvnEip   string
 	External netip.Addr
 	Target   netip.Addr
+	// Overlooked: Kube-OVN will never carry it out. It has to go, so that it can come again.
+	Overlooked bool
 }
 
 // Holder is who has an address.

@@ -109,24 +109,25 @@ func (d *demolition) build(t *testing.T, size int) {
 		if s.way == "haste" {
 			continue // it comes when the others go
 		}
-		group.Go(func() error {
-			if err := d.found(ctx, s, i); err != nil {
-				return err
-			}
-			if err := d.furnish(ctx, s, i); err != nil {
-				return err
-			}
-			for _, o := range append(slices.Clone(s.objects), s.project()) {
-				if err := d.objects.Wait(ctx, o, manifest.True("Programmed")); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+		group.Go(func() error { return d.complete(ctx, s, i) })
 	}
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// complete makes a project with its addresses and waits until all are in force.
+func (d *demolition) complete(ctx context.Context, s *site, number int) error {
+	err := d.found(ctx, s, number)
+	if err == nil {
+		err = d.furnish(ctx, s, number)
+	}
+	for _, o := range append(slices.Clone(s.objects), s.project()) {
+		if err == nil {
+			err = d.objects.Wait(ctx, o, manifest.True("Programmed"))
+		}
+	}
+	return err
 }
 
 // found makes a project.
