@@ -275,6 +275,9 @@ func sorted(v any) any {
 
 // object takes an object in. One that is being deleted is not what it was.
 func (r *replica) object(o *unstructured.Unstructured, gone bool) {
+	if o.GetLabels()["ovn.kubernetes.io/vpc_external"] == "true" {
+		return // within a minute Kube-OVN makes a Vpc of each router that somebody else has made
+	}
 	key := fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())
 	if gone {
 		r.set(key, "")
