@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"path/filepath"
 	"strings"
@@ -147,6 +148,7 @@ func (c *Chassis) configure(ctx context.Context) error {
 		"external_ids:ovn-bridge-mappings=\"" + strings.Join(mappings, ",") + "\"",
 	}
 	args = append(args, bridge(tunnelBridge, tunnelInterface)...)
+	args = append(args, "--", "set", "bridge", tunnelBridge, "other_config:hwaddr=\""+tunnelMAC(c.Node.Tunnel.Addr())+"\"")
 	for _, p := range c.Providers {
 		args = append(args, bridge(p.Bridge(), p.Interface)...)
 	}
@@ -156,6 +158,13 @@ func (c *Chassis) configure(ctx context.Context) error {
 
 func bridge(name, port string) []string {
 	return []string{"--", "--may-exist", "add-br", name, "--", "set", "bridge", name, "datapath_type=netdev", "--", "--may-exist", "add-port", name, port}
+}
+
+// tunnelMAC is the MAC address of a tunnel's end. Without one of its own, the bridge takes that of a port a moment after it has
+// begun to answer, and another node that has asked in between knows the wrong one for a quarter of an hour.
+func tunnelMAC(end netip.Addr) string {
+	ip := end.As4()
+	return net.HardwareAddr{2, 0, ip[0], ip[1], ip[2], ip[3]}.String()
 }
 
 // WaitRegistered waits until ovn-controller has written the node's Chassis row.
