@@ -161,5 +161,6 @@ func TestSecondaryNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.sync(t) // a pod is ready when its first interface is
 	c.answers(t, "a.second", "http://"+address, "b", a.GetAnnotations()["extra.second.ovn.kubernetes.io/ip_address"])
 }
