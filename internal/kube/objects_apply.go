@@ -59,7 +59,7 @@ func (t *Objects) put(ctx context.Context, c objectChange) (mark, error) {
 	case err != nil:
 		return mark{}, err
 	case now.GetDeletionTimestamp() != nil:
-		return mark{}, t.remind(ctx, now) // made again when it is gone: its going is an event
+		return mark{}, t.remind(ctx, c.Key, now) // made again when it is gone: its going is an event
 	}
 	if !t.mine(now) {
 		return mark{}, t.foreign(c.Key, now)
@@ -131,7 +131,7 @@ func (t *Objects) remove(ctx context.Context, c objectChange) (mark, error) {
 	case !t.mine(now):
 		return mark{}, nil
 	case now.GetDeletionTimestamp() != nil:
-		return mark{}, t.remind(ctx, now)
+		return mark{}, t.remind(ctx, c.Key, now)
 	}
 	return t.end(ctx, c.Key, now.GetUID())
 }
@@ -144,8 +144,8 @@ const (
 
 // remind changes an object that was deleted and does not go. Kube-OVN removes what it made for an object when it sees the object
 // change; one that was deleted while Kube-OVN was not running is new to it, and so it would never look at it again.
-func (t *Objects) remind(ctx context.Context, o client.Object) error {
-	if !kubeOVNs(o) || !t.mine(o) || time.Since(o.GetDeletionTimestamp().Time) < firstReminder {
+func (t *Objects) remind(ctx context.Context, key intent.ObjectKey, o client.Object) error {
+	if kinds[key.Kind].GroupVersion() != kubeOVN || !t.mine(o) || time.Since(o.GetDeletionTimestamp().Time) < firstReminder {
 		return nil
 	}
 	last, err := time.Parse(time.RFC3339, o.GetAnnotations()[ownership.ReminderAnnotation])
@@ -160,16 +160,6 @@ func (t *Objects) remind(ctx context.Context, o client.Object) error {
 		return fmt.Errorf("remind Kube-OVN of its deletion: %w", err)
 	}
 	return nil
-}
-
-// kubeOVNs says whether an object is one that Kube-OVN carries out.
-func kubeOVNs(o client.Object) bool {
-	switch o.(type) {
-	case *OvnEip, *OvnFip, *OvnSnatRule, *Subnet, *Vpc:
-		return true
-	default:
-		return false
-	}
 }
 
 // end deletes the object that was looked at, and no other that has its name by now.

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
@@ -223,18 +222,7 @@ func (r *replica) followObjects(t *testing.T, c *cluster) {
 		t.Fatal(err)
 	}
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
-	for _, resource := range []schema.GroupVersionResource{
-		{Version: "v1", Resource: "namespaces"},
-		{Group: "k8s.cni.cncf.io", Version: "v1", Resource: "network-attachment-definitions"},
-		{Group: "kube-dc.com", Version: "v1", Resource: "projects"},
-		{Group: "kube-dc.com", Version: "v1", Resource: "eips"},
-		{Group: "kube-dc.com", Version: "v1", Resource: "fips"},
-		{Group: "kubeovn.io", Version: "v1", Resource: "vpcs"},
-		{Group: "kubeovn.io", Version: "v1", Resource: "subnets"},
-		{Group: "kubeovn.io", Version: "v1", Resource: "ovn-eips"},
-		{Group: "kubeovn.io", Version: "v1", Resource: "ovn-fips"},
-		{Group: "kubeovn.io", Version: "v1", Resource: "ovn-snat-rules"},
-	} {
+	for _, resource := range projectResources {
 		take := func(o any) { r.object(o.(*unstructured.Unstructured), false) }
 		informer := factory.ForResource(resource).Informer()
 		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{

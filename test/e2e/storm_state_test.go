@@ -83,6 +83,20 @@ func nameAddress(o *unstructured.Unstructured, names map[string]string) {
 	names[address] = o.GetName()
 }
 
+// projectResources are the kinds that a project consists of: what is asked for, and what it becomes.
+var projectResources = []schema.GroupVersionResource{
+	{Group: "kube-dc.com", Version: "v1", Resource: "projects"},
+	{Group: "kube-dc.com", Version: "v1", Resource: "eips"},
+	{Group: "kube-dc.com", Version: "v1", Resource: "fips"},
+	{Version: "v1", Resource: "namespaces"},
+	{Group: "k8s.cni.cncf.io", Version: "v1", Resource: "network-attachment-definitions"},
+	{Group: "kubeovn.io", Version: "v1", Resource: "vpcs"},
+	{Group: "kubeovn.io", Version: "v1", Resource: "subnets"},
+	{Group: "kubeovn.io", Version: "v1", Resource: "ovn-eips"},
+	{Group: "kubeovn.io", Version: "v1", Resource: "ovn-fips"},
+	{Group: "kubeovn.io", Version: "v1", Resource: "ovn-snat-rules"},
+}
+
 // stormObjects are the Projects, and all objects of their shards.
 func (c *cluster) stormObjects(t *testing.T) (out []*unstructured.Unstructured) {
 	t.Helper()
@@ -90,18 +104,7 @@ func (c *cluster) stormObjects(t *testing.T) (out []*unstructured.Unstructured) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, where := range []schema.GroupVersionResource{
-		{Group: "kube-dc.com", Version: "v1", Resource: "projects"},
-		{Group: "kube-dc.com", Version: "v1", Resource: "eips"},
-		{Group: "kube-dc.com", Version: "v1", Resource: "fips"},
-		{Version: "v1", Resource: "namespaces"},
-		{Group: "k8s.cni.cncf.io", Version: "v1", Resource: "network-attachment-definitions"},
-		{Group: "kubeovn.io", Version: "v1", Resource: "vpcs"},
-		{Group: "kubeovn.io", Version: "v1", Resource: "subnets"},
-		{Group: "kubeovn.io", Version: "v1", Resource: "ovn-eips"},
-		{Group: "kubeovn.io", Version: "v1", Resource: "ovn-fips"},
-		{Group: "kubeovn.io", Version: "v1", Resource: "ovn-snat-rules"},
-	} {
+	for _, where := range projectResources {
 		list, err := api.Resource(where).List(within(t, time.Minute), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
