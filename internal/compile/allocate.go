@@ -14,6 +14,9 @@ import (
 func (c *compiler) allocate(e *eip, asked map[netip.Addr]*eip) (accepted, resolved, waiting intent.Finding) {
 	e.ovnEip = c.ovnEip(e)
 	have := c.w.Engine.OvnEips[e.ovnEip]
+	if e.Remembered.IsValid() && c.lost(e, asked) {
+		e.Remembered = have.Asked // somebody has written into the status while it was being made again
+	}
 	if c.lost(e, asked) {
 		e.Remembered = netip.Addr{}
 	}

@@ -109,7 +109,7 @@ func (in *Inputs) readEngine(ports []string) snapshot.Engine {
 		address, _ := netip.ParseAddr(o.Status.V4Ip)
 		e.OvnEips[name] = snapshot.OvnEip{
 			Seen:   seen(o.ObjectMeta, o.Status.Ready && address.IsValid() && o.Status.MacAddress != ""),
-			Subnet: o.Spec.ExternalSubnet, Type: o.Spec.Type, Address: address,
+			Subnet: o.Spec.ExternalSubnet, Type: o.Spec.Type, Address: address, Asked: parsed(o.Spec.V4Ip),
 			Ours:  isOf(o, in.Shard),
 			Found: isOf(o, in.Shard) && belongs(o) == "" && !lostLabels(o),
 			Blank: in.blank(o, holders),

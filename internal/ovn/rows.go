@@ -49,7 +49,8 @@ func (t *target) Observe(ctx context.Context) (intent.Rows, error) {
 	return out, nil
 }
 
-// Apply carries the changes out in one transaction, and returns when our copy has it.
+// Apply carries the changes out in one transaction. Our copy has it then: the server tells of a transaction's changes before it
+// answers it, and libovsdb takes in one message after the other.
 func (t *target) Apply(ctx context.Context, changes []change) map[intent.RowKey]error {
 	ctx, cancel := context.WithTimeout(ctx, applyLimit)
 	defer cancel()
@@ -88,37 +89,10 @@ func (t *target) attempt(ctx context.Context, s *session, before router, changes
 		}
 	}
 	sent, err := tx.commit(ctx)
-	if err != nil || !sent {
-		return failed, err
+	if sent {
+		t.client.writes.Add(1)
 	}
-	t.client.writes.Add(1)
-	ctx, cancel := context.WithTimeout(ctx, settleLimit)
-	defer cancel()
-	err = s.until(ctx, func() bool {
-		after, whole := s.read(t.shard)
-		return whole && (after.row == nil || after.holds(changes, failed)) // its rows went with the router: that is told, too
-	})
-	if err != nil {
-		return nil, fmt.Errorf("the transaction is carried out but its result is not there: %w", err)
-	}
-	return failed, nil
-}
-
-// holds says whether all changes are carried out, except for those that failed.
-func (r router) holds(changes []change, failed map[intent.RowKey]error) bool {
-	for _, c := range changes {
-		if _, gave := failed[c.Key]; gave {
-			continue
-		}
-		have, there := r.records[c.Key]
-		switch {
-		case c.Removes() && there && have.rank() != 0:
-			return false
-		case !c.Removes() && (!there || !have.value.Equal(*c.After)):
-			return false
-		}
-	}
-	return true
+	return failed, err
 }
 
 func all(changes []change, err error) map[intent.RowKey]error {

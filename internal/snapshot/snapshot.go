@@ -152,6 +152,7 @@ type OvnEip struct {
 	Subnet  string
 	Type    string
 	Address netip.Addr
+	Asked   netip.Addr // the address that it is to have; invalid: any
 	// Blank: it will never have an address. Kube-OVN says that it is ready and has overwritten the address with nothing, or was
 	// about to give it one that another has by now, or has overlooked it.
 	Blank bool
