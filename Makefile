@@ -136,6 +136,10 @@ show-lab: parts ## Show by packets what the lab promises, at full size, a line f
 show-core: parts chart ## Show by packets what projects and addresses promise, at full size, a line for each (root)
 	SALLYPORT_SIZE=full go test -count=1 -timeout 120m -v -run '^TestCore[0-9]' ./test/e2e -show
 
+.PHONY: show-return
+show-return: parts chart ## Show by packets that replies leave by the network they came in on, at full size, a line for each (root)
+	SALLYPORT_SIZE=full go test -count=1 -timeout 150m -v -run '^TestReturn[0-9]' ./test/e2e -show
+
 ##@ Help
 
 .PHONY: help

@@ -67,6 +67,7 @@ On SIGTERM it finishes what it is writing, gives up the lead and ends.`,
 	f.StringVar(&c.HealthAddress, "health-address", ":8081", "where /healthz and /readyz are served; 0: nowhere")
 	f.StringVar(&c.Defaults.DefaultEIpType, "default-eip-network-type", "", "network type of EIps that name none; empty: that of the default external network")
 	f.StringVar(&c.Defaults.DefaultFIpType, "default-fip-network-type", "", "network type of FIps that name none; empty: that of the default external network")
+	f.Var(&c.Defaults.Return, "return-path", "how replies find back on networks that do not say: Connection, or Source for OVN before 24.09")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	return cmd
 }

@@ -68,6 +68,7 @@ and ends with the object that asked for it.`,
 	f.StringVar(&o.config.Northbound.CertFile, "nb-cert", "", "certificate for ssl: servers")
 	f.StringVar(&o.config.Northbound.KeyFile, "nb-key", "", "its key")
 	f.StringVar(&o.config.Northbound.CAFile, "nb-ca", "", "certificate of the database's authority")
+	f.Var(&o.config.Defaults.Return, "return-path", "as the controller has it")
 	f.StringVar(&o.config.Defaults.DefaultEIpType, "default-eip-network-type", "", "as the controller has it")
 	f.StringVar(&o.config.Defaults.DefaultFIpType, "default-fip-network-type", "", "as the controller has it")
 	f.BoolVar(&o.exitCode, "exit-code", false, "end with 1 when something would be written")

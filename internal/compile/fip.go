@@ -11,6 +11,7 @@ import (
 	"github.com/sallyport/sallyport/internal/kubeovn"
 	"github.com/sallyport/sallyport/internal/ownership"
 	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/state"
 )
 
 // fip is a FIp and what was decided about it.
@@ -25,6 +26,8 @@ type fip struct {
 	own    string
 	target netip.Addr
 	vm     *intent.VMInterface
+
+	through []state.Ref // what it needs besides its own rows
 }
 
 // wanted says whether its translation should be there.
@@ -40,17 +43,17 @@ func (c *compiler) resolveFIps() {
 		c.makeOwnEIp(f)
 		f.resolved = first(c.findEIp(f), c.findTarget(f))
 	}
-	targets, addresses := map[netip.Addr]*fip{}, map[*eip]*fip{}
+	targets, addresses := map[netip.Addr][]*fip{}, map[*eip]*fip{}
 	for _, f := range c.byTenure() {
 		if !f.accepted.OK() {
 			continue
 		}
-		f.accepted = first(c.inProject(f), taken(f, targets, addresses))
+		f.accepted = first(c.inProject(f), addressTaken(f, addresses), c.targetTaken(f, targets[f.target]))
 		if f.Deleting || !f.accepted.OK() {
 			continue
 		}
 		if f.target.IsValid() {
-			targets[f.target] = f
+			targets[f.target] = append(targets[f.target], f)
 		}
 		if f.eip != nil {
 			addresses[f.eip] = f
@@ -190,7 +193,8 @@ func (c *compiler) inProject(f *fip) intent.Finding {
 		"%s is not in the project's subnet %s; use an address of a pod or virtual machine in it", f.target, prefix)}
 }
 
-func taken(f *fip, targets map[netip.Addr]*fip, addresses map[*eip]*fip) intent.Finding {
+// addressTaken is who else uses a FIp's EIp.
+func addressTaken(f *fip, addresses map[*eip]*fip) intent.Finding {
 	if f.eip != nil && f.eip.Child != "" {
 		return intent.Finding{Reason: intent.EIpTaken, Message: fmt.Sprintf("EIp %s is the project's way out; use another EIp", f.eip.Name)}
 	}
@@ -198,11 +202,28 @@ func taken(f *fip, targets map[netip.Addr]*fip, addresses map[*eip]*fip) intent.
 		return intent.Finding{Reason: intent.EIpTaken, Message: fmt.Sprintf(
 			"EIp %s is held by FIp %s; use another EIp, or delete that FIp", f.eip.Name, other.Name)}
 	}
-	if other := targets[f.target]; f.target.IsValid() && other != nil {
-		return intent.Finding{Reason: intent.TargetTaken, Message: fmt.Sprintf(
-			"FIp %s leads to %s already, and replies can leave with one address only; delete one of the two", other.Name, f.target)}
+	return intent.Finding{}
+}
+
+// targetTaken is who else leads to a FIp's target by the same network. On several networks a target may have one address each,
+// unless replies find back by the target's address.
+func (c *compiler) targetTaken(f *fip, others []*fip) intent.Finding {
+	for _, other := range others {
+		if f.target.IsValid() && c.clash(f, other) {
+			return intent.Finding{Reason: intent.TargetTaken, Message: fmt.Sprintf(
+				"FIp %s leads to %s already, and on each network replies can leave with one address only; delete one of the two, or use another network",
+				other.Name, f.target)}
+		}
 	}
 	return intent.Finding{}
+}
+
+// clash says whether two FIps can't lead to the same target.
+func (c *compiler) clash(a, b *fip) bool {
+	if a.eip == nil || b.eip == nil || a.eip.on == nil || b.eip.on == nil {
+		return false // known before anything is translated
+	}
+	return a.eip.on.Subnet == b.eip.on.Subnet || c.bySource(a.eip.on) || c.bySource(b.eip.on)
 }
 
 // translateFIps wants the 1:1 translation of each FIp that has an EIp and a target, and the NAT row that Kube-OVN makes of
@@ -279,6 +300,6 @@ func (f *fip) verdict() intent.Verdict {
 	}
 	return intent.Verdict{
 		Object: f.key, Generation: f.Generation, Facts: facts,
-		Accepted: f.accepted, Resolved: f.resolved, Waiting: first(deleting(f.Deleting), f.waiting), Held: f.held,
+		Accepted: f.accepted, Resolved: f.resolved, Waiting: first(deleting(f.Deleting), f.waiting), Held: f.held, Through: f.through,
 	}
 }

@@ -109,6 +109,9 @@ func (p *promises) originsAreOurs() {
 	for key := range p.in.Finalizers {
 		origins["finalizer of "+key.String()] = key.Ref()
 	}
+	for _, x := range p.w.Externals {
+		known[state.Ref{Kind: "ReturnPath", Namespace: p.w.Shard, Name: x.Subnet}] = true
+	}
 	for what, by := range origins {
 		if !known[by] {
 			p.Errorf("%s is wanted by %s, which does not exist", what, by)
@@ -116,18 +119,19 @@ func (p *promises) originsAreOurs() {
 	}
 }
 
-// translationsAreUnique: OVN would take one of two, and nobody could tell which.
+// translationsAreUnique: OVN would take one of two on the same network, and nobody could tell which.
 func (p *promises) translationsAreUnique() {
-	logical := map[netip.Addr]state.Ref{}
+	logical := map[string]state.Ref{}
 	for _, entry := range p.in.Rows { // the key of a row is its external address
 		nat, is := entry.Value.(intent.FloatingNAT)
 		if !is || entry.Origin.Kind == "OvnFip" {
 			continue
 		}
-		if other, taken := logical[nat.Logical]; taken {
-			p.Errorf("%s and %s both translate to %s", other, entry.Origin, nat.Logical)
+		what := nat.Logical.String() + " on " + p.networkOf(nat.External)
+		if other, taken := logical[what]; taken {
+			p.Errorf("%s and %s both translate to %s", other, entry.Origin, what)
 		}
-		logical[nat.Logical] = entry.Origin
+		logical[what] = entry.Origin
 	}
 	used := map[string]intent.ObjectKey{}
 	for key, entry := range p.in.Objects {
@@ -135,13 +139,21 @@ func (p *promises) translationsAreUnique() {
 			continue
 		}
 		spec := content[kubeovn.OvnFipSpec](entry.Value)
-		for _, what := range []string{spec.OvnEip, spec.V4Ip} {
-			if other, taken := used[what]; taken {
-				p.Errorf("%s and %s both have %s", other, key, what)
-			}
-			used[what] = key
+		if other, taken := used[spec.OvnEip]; taken {
+			p.Errorf("%s and %s both have %s", other, key, spec.OvnEip)
+		}
+		used[spec.OvnEip] = key
+	}
+}
+
+// networkOf is the external subnet that an address is on.
+func (p *promises) networkOf(a netip.Addr) string {
+	for _, x := range p.w.Externals {
+		if x.Prefix.Contains(a) {
+			return x.Subnet
 		}
 	}
+	return ""
 }
 
 // nothingDangles: what an object hangs on is wanted too.

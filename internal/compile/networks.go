@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/sallyport/sallyport/internal/intent"
@@ -36,8 +37,20 @@ func Networks(w *snapshot.Networks) []intent.Verdict {
 			}
 			facts.Subnets = append(facts.Subnets, intent.SubnetFacts{Name: name, Prefix: x.Prefix, Gateway: x.Gateway, Free: x.Free, Used: x.Used})
 		}
+		facts.Return, facts.Obsolete = wayBack(w, n)
 		v.Facts = facts
 		out = append(out, v)
 	}
 	return out
+}
+
+// wayBack is how replies find back to a network, and why not as somebody asked for.
+func wayBack(w *snapshot.Networks, n snapshot.Network) (string, intent.Finding) {
+	want := cmp.Or(n.Return, w.Return, snapshot.ByConnection)
+	if want == snapshot.BySource || w.Lacks == "" {
+		return string(want), intent.Finding{}
+	}
+	return string(snapshot.BySource), intent.Finding{Reason: intent.EngineTooOld, Message: fmt.Sprintf(
+		"OVN can't lead replies back by their connection: %s; they follow the pod's address, as with returnPath: Source. "+
+			"Upgrade OVN to 24.09 or later", w.Lacks)}
 }

@@ -146,6 +146,7 @@ func (c *compiler) subnetSpec() kubeovn.SubnetSpec {
 		}
 		prefixes, gateways = append(prefixes, prefix.Masked().String()), append(gateways, gateway.String())
 	}
+	spec.ExcludeIps = c.excluded(gateways)
 	spec.CIDRBlock, spec.Gateway = strings.Join(prefixes, ","), strings.Join(gateways, ",")
 	if len(p.Prefixes) > 1 {
 		spec.Protocol = "Dual"

@@ -44,9 +44,11 @@ func (p *promises) policiesAreOurs() {
 		}
 		var policy struct {
 			Priority  int
+			Action    string
 			NextHopIP netip.Addr
 		}
-		if err := json.Unmarshal([]byte(entry.Value.Content), &policy); err != nil || !policy.NextHopIP.IsValid() || !ownership.Priority(policy.Priority) {
+		err := json.Unmarshal([]byte(entry.Value.Content), &policy)
+		if err != nil || policy.NextHopIP.IsValid() != (policy.Action == "reroute") || !ownership.Priority(policy.Priority) {
 			p.Errorf("%s %s: %v", key, entry.Value, err)
 		}
 	}

@@ -62,6 +62,12 @@ func carriedOut(was *snapshot.World, in *intent.Intent) *snapshot.World {
 			w.Engine.Ports[w.Shard+"-"+key.ID] = true
 		}
 	}
+	w.Engine.Legs = map[string]netip.Addr{}
+	for _, entry := range in.Rows {
+		if p, is := entry.Value.(intent.RouterPort); is && p.Peer == "" {
+			w.Engine.Legs[p.Name] = p.Network.Addr()
+		}
+	}
 	w.Holders = e.holders()
 	return &w
 }
@@ -82,6 +88,9 @@ func (e *engine) carryOut(key intent.ObjectKey, o intent.Object) {
 		e.Engine.Vpc, e.Engine.Ports = snapshot.Vpc{Seen: seen, Attached: map[string]bool{}}, map[string]bool{}
 	case intent.Subnet:
 		e.Engine.Subnet = seen
+		if e.Engine.Ports != nil {
+			e.Engine.Ports[e.Shard+"-"+key.Name] = true
+		}
 	case intent.OvnEip:
 		spec := content[kubeovn.OvnEipSpec](o)
 		address := e.allocate(key.Name, spec)

@@ -1,26 +1,81 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// returnToNetworks makes replies of floating IPs leave by the network that the FIp is on, where that is not the project's
-// default. It does so by the pod's address, so that everything the pod sends to the outside takes that network.
+// returnToNetworks makes replies leave by the network that the connection came in on, where that is not the project's default.
 func (c *compiler) returnToNetworks() {
-	for _, f := range c.fips {
-		if _, translated := c.in.Objects[c.key(intent.OvnFip, f.ovnFip)]; !translated || !f.wanted() {
-			continue
-		}
-		network := f.eip.on
-		if network == nil || (c.project.way != nil && network.Subnet == c.project.way.Subnet) {
-			continue
-		}
-		c.bounce()
-		source := "ip4.src == " + f.target.String()
-		c.policy(intent.Reroute(ownership.ReturnFIP, fmt.Sprintf("inport == %q && %s", c.inport(), source), network.Gateway), f.key)
-		c.policy(c.onLink(ownership.ReturnFIPLocal, source+" && ip4.dst == "+network.Prefix.Masked().String()), f.key)
+	if !c.project.alive() || !c.project.prefix4().IsValid() || c.vpcLeaves() {
+		return
 	}
+	legs := c.legs()
+	for _, f := range c.fips {
+		c.returnFIp(f, legs)
+	}
+	for _, l := range legs {
+		c.stand(l)
+	}
+	if len(legs) > 0 {
+		// A frame for all would reach the router by every leg.
+		c.in.Row(c.w.Shard, intent.Marking{
+			Switch: c.subnet(), Priority: 115, Match: "eth.mcast && ip4 && !ip4.mcast && ip4.dst != 255.255.255.255", Mark: ownership.MarkForged,
+		}, c.project.key.Ref())
+		c.policy(intent.Drop(ownership.ReturnForged, fmt.Sprintf("pkt.mark == %d", ownership.MarkForged)), c.project.key.Ref())
+	}
+}
+
+// returnFIp lets a FIp wait for the leg of its network, or makes the policies that do without.
+func (c *compiler) returnFIp(f *fip, legs []*leg) {
+	if _, translated := c.in.Objects[c.key(intent.OvnFip, f.ovnFip)]; !translated || !f.wanted() {
+		return
+	}
+	network := f.eip.on
+	if network == nil || c.isDefault(network) {
+		return
+	}
+	if c.bySource(network) {
+		c.returnBySource(f, network)
+		return
+	}
+	i := slices.IndexFunc(legs, func(l *leg) bool { return l.network.Subnet == network.Subnet })
+	if i >= 0 {
+		if !c.elsewhere(f) {
+			legs[i].targets = append(legs[i].targets, f.target)
+		}
+		f.through = append(f.through, legs[i].ref())
+	} else if c.w.Engine.Ports[c.inport()] {
+		f.waiting = first(f.waiting, c.noWayBack(network))
+	}
+}
+
+// elsewhere says whether the target of a FIp has one on another network, too.
+func (c *compiler) elsewhere(f *fip) bool {
+	return slices.ContainsFunc(c.fips, func(o *fip) bool {
+		return o.target == f.target && o.wanted() && o.eip.on != nil && o.eip.on.Subnet != f.eip.on.Subnet
+	})
+}
+
+// isDefault says whether an external subnet is the project's way out.
+func (c *compiler) isDefault(x *snapshot.External) bool {
+	return c.project.way != nil && c.project.way.Subnet == x.Subnet
+}
+
+// bySource says whether replies find back to a network by the pod's address.
+func (c *compiler) bySource(x *snapshot.External) bool {
+	return c.w.Engine.Lacks != "" || cmp.Or(x.Return, c.w.Config.Return) == snapshot.BySource
+}
+
+// returnBySource makes everything that the target of a FIp sends to the outside leave by the FIp's network.
+func (c *compiler) returnBySource(f *fip, network *snapshot.External) {
+	c.bounce()
+	source := "ip4.src == " + f.target.String()
+	c.policy(intent.Reroute(ownership.ReturnFIP, fmt.Sprintf("inport == %q && %s", c.inport(), source), network.Gateway), f.key.Ref())
+	c.policy(c.onLink(ownership.ReturnFIPLocal, source+" && ip4.dst == "+network.Prefix.Masked().String()), f.key.Ref())
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/sallyport/sallyport/internal/kubeovn"
 	"github.com/sallyport/sallyport/internal/ownership"
 	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/state"
 )
 
 // leaveByDefault makes what pods send to the outside leave by the project's default network with the address of the
@@ -29,8 +30,8 @@ func (c *compiler) leaveByDefault() {
 	c.route(intent.DefaultRoute(p.way.Gateway))
 	within := p.prefix4().Masked()
 	c.policy(intent.Reroute(ownership.WayOut,
-		fmt.Sprintf("inport == %q && ip4.src == %s && ip4.dst != %s", c.inport(), within, within), p.way.Gateway), p.key)
-	c.policy(c.onLink(ownership.WayOutOnLink, "ip4.dst == "+p.way.Prefix.Masked().String()), p.key)
+		fmt.Sprintf("inport == %q && ip4.src == %s && ip4.dst != %s", c.inport(), within, within), p.way.Gateway), p.ref())
+	c.policy(c.onLink(ownership.WayOutOnLink, "ip4.dst == "+p.way.Prefix.Masked().String()), p.ref())
 }
 
 // portReady says whether the router's port on an external subnet has its address.
@@ -111,11 +112,11 @@ func (c *compiler) onLink(priority int, match string) intent.PolicyRoute {
 }
 
 // policy wants a router policy: as an element of the Vpc, and as the row that Kube-OVN makes of it.
-func (c *compiler) policy(p intent.PolicyRoute, by intent.ObjectKey) {
+func (c *compiler) policy(p intent.PolicyRoute, by state.Ref) {
 	key, element := p.In(c.w.Shard)
-	c.in.Element(key, element, by.Ref())
+	c.in.Element(key, element, by)
 	if c.w.Engine.Ports != nil {
-		c.in.Row(c.w.Shard, intent.RouterPolicy{Priority: p.Priority, Match: p.Match, NextHop: p.NextHop}, by.Ref())
+		c.in.Row(c.w.Shard, intent.RouterPolicy(p), by)
 	}
 }
 

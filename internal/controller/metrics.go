@@ -107,9 +107,14 @@ func (a *asks) to(forward func(shard string)) {
 	a.early = nil
 }
 
-// askKnown passes on what happens to routers of ours: Kube-OVN's default router changes all the time.
+// askKnown passes on what happens to routers of ours: Kube-OVN's default router changes all the time. What the engine itself can
+// do is said of the networks.
 func (a *asks) askKnown(cluster *kube.Cluster) func(router string) {
 	return func(router string) {
+		if router == "" {
+			a.ask(kube.NetworksShard)
+			return
+		}
 		if cluster.Knows(context.Background(), router) {
 			a.ask(router)
 		}

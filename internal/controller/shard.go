@@ -50,7 +50,7 @@ func (s *Shards) Prepare(ctx context.Context, shard string) (*Work, error) {
 		return nil, fmt.Errorf("gather: %w", err)
 	}
 	world := inputs.World(s.Config, s.NB.Ports(shard), s.Clock())
-	world.Engine.Left = s.NB.Left(shard)
+	world.Engine.Left, world.Engine.Legs, world.Engine.Lacks = s.NB.Left(shard), s.NB.Legs(shard), s.NB.Lacks()
 	want, verdicts := compile.Shard(world)
 	if err := want.Err(); err != nil {
 		return nil, fmt.Errorf("compile: %w", err)
@@ -127,6 +127,7 @@ func (s *Shards) runNetworks(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, fmt.Errorf("gather networks: %w", err)
 	}
+	networks.Return, networks.Lacks = s.Config.Return, s.NB.Lacks()
 	failures, err := s.report(ctx, judged, status.Render(compile.Networks(networks), status.Outcome{}))
 	if err != nil || len(failures) == 0 {
 		return 0, err

@@ -52,7 +52,12 @@ type PolicyRoute struct {
 	Priority int        `json:"priority"`
 	Match    string     `json:"match"`
 	Action   string     `json:"action"`
-	NextHop  netip.Addr `json:"nextHopIP"`
+	NextHop  netip.Addr `json:"nextHopIP,omitzero"`
+}
+
+// Drop is a policy that drops what matches.
+func Drop(priority int, match string) PolicyRoute {
+	return PolicyRoute{Priority: priority, Match: match, Action: "drop"}
 }
 
 // Reroute is a policy that sends what matches to a next hop.

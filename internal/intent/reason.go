@@ -39,8 +39,14 @@ const (
 	PoolExhausted = "PoolExhausted"
 	WaitForEngine = "WaitingForEngine"
 	WaitForEIp    = "WaitingForEIp"
+	NoWayBack     = "NoWayBack"
 	BeingDeleted  = "BeingDeleted"
 	Deleting      = "Deleting"
+
+	// ReturnPath
+	ByConnection = "Connection"
+	BySource     = "Source"
+	EngineTooOld = "EngineTooOld"
 
 	// Deletable
 	InUse   = "InUse"
@@ -49,7 +55,9 @@ const (
 
 // Passing says whether a reason is a stage that every object goes through: worth a condition, not an event.
 func Passing(reason string) bool {
-	return slices.Contains([]string{Programming, WaitForEngine, WaitForEIp, NotAccepted, Deleting, ProjectDeleting, Cleanup, Accepted, Resolved}, reason)
+	return slices.Contains([]string{
+		Programming, WaitForEngine, WaitForEIp, NotAccepted, Deleting, ProjectDeleting, Cleanup, Accepted, Resolved, ByConnection, BySource,
+	}, reason)
 }
 
 // ReasonDoc is what a reason means and what to do about it.
@@ -85,10 +93,20 @@ var Reasons = []ReasonDoc{
 	{"Programmed", Programming, "What was written is not observed yet.", "Wait a second; if it stays, look at Kube-OVN's controller."},
 	{"Programmed", WriteFailed, "A write was refused.", "The message has the refusal; it is tried again."},
 	{"Programmed", PoolExhausted, "No subnet of the network has a free address.", "Delete an EIp, or ask the operator for another subnet."},
+	{
+		"Programmed", NoWayBack, "No address of the project's subnet is left for the way back to another network.",
+		"Use a network that the project uses already, or a project with a larger subnet.",
+	},
 	{"Programmed", WaitForEngine, "Kube-OVN has not done its part yet.", "Wait; if it stays, look at the object that the message names."},
 	{"Programmed", WaitForEIp, "The EIp has no address yet.", "Look at the EIp's conditions."},
 	{"Programmed", BeingDeleted, "Somebody deletes an object that is needed. It is made again when it is gone.", "Wait, or remove what keeps the object."},
 	{"Programmed", Deleting, "The object is being deleted, and with it what was made for it.", "Nothing; while it waits, Deletable says for what."},
+	{"ReturnPath", ByConnection, "Replies leave by the network that their connection came in on.", "Nothing."},
+	{"ReturnPath", BySource, "Everything that the target of a floating IP sends leaves by this network. It was chosen.", "Nothing."},
+	{
+		"ReturnPath", EngineTooOld, "OVN can't lead replies back by their connection. They follow the pod's address, as with Source.",
+		"Upgrade OVN to 24.09 or later, or choose Source.",
+	},
 	{"Deletable", InUse, "The object is being deleted and is still used.", "Delete what uses it, or let it use something else."},
 	{"Deletable", Cleanup, "What was made for the object is being removed.", "Wait; if it stays, look at the object that the message names."},
 }

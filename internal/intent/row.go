@@ -7,18 +7,22 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sallyport/sallyport/internal/ownership"
 	"github.com/sallyport/sallyport/internal/state"
 )
 
 // RowKey names a row of the OVN northbound database by what makes it unique there, not by its UUID.
 type RowKey struct {
 	Table  string
-	Router string // whose row it is
-	ID     string // unique in the table and router
+	Router string // of the VPC that it is made for
+	ID     string // unique in the table and VPC
 }
 
-// tables is the order in which rows are made.
-var tables = []string{"Logical_Router_Port", "Static_MAC_Binding", "NAT", "Logical_Router_Policy"}
+// tables is the order in which rows are made: what is led to comes before what leads there.
+var tables = []string{
+	"Logical_Router_Port", "Static_MAC_Binding", "Logical_Switch_Port", "Port_Group", "ACL", "QoS", "Logical_Router_Static_Route", "NAT",
+	"Logical_Router_Policy",
+}
 
 // Compare orders keys by the order of making, then by router and id.
 func (k RowKey) Compare(o RowKey) int {
@@ -31,15 +35,15 @@ func (k RowKey) Compare(o RowKey) int {
 // String is where the row is.
 func (k RowKey) String() string { return fmt.Sprintf("%s %s [%s]", k.Table, k.Router, k.ID) }
 
-// Row is one row of the OVN northbound database, in normal form: one of the types below.
+// Row is one row of the OVN northbound database, in normal form: a type of this package.
 type Row interface {
-	// Key is where the row is, on a router.
+	// Key is where the row is, in the VPC of a router.
 	Key(router string) RowKey
 	Equal(Row) bool
 	String() string
 }
 
-// RouterPort is a port of a router that is linked to another router port.
+// RouterPort is a port of a router that is linked to another router port or, without a peer, to a switch port that names it.
 type RouterPort struct {
 	Name    string
 	MAC     string
@@ -111,6 +115,7 @@ func (n SourceNAT) String() string { return n.External.String() }
 type RouterPolicy struct {
 	Priority int
 	Match    string
+	Action   string // reroute or drop
 	NextHop  netip.Addr
 }
 
@@ -122,7 +127,12 @@ func (p RouterPolicy) Key(router string) RowKey {
 // Equal compares all.
 func (p RouterPolicy) Equal(o Row) bool { return Row(p) == o }
 
-func (p RouterPolicy) String() string { return "reroute " + p.NextHop.String() }
+func (p RouterPolicy) String() string {
+	if !p.NextHop.IsValid() {
+		return p.Action
+	}
+	return p.Action + " " + p.NextHop.String()
+}
 
 // Remainder is a row that Kube-OVN has left behind of a VPC that is gone. It is never wanted.
 type Remainder struct{ Table, Name string }
@@ -143,8 +153,8 @@ func OnlyOurs(changes []state.Change[RowKey, Row], _ state.Set[RowKey, Row]) []s
 	})
 }
 
-// MAC is an address that is derived from words, locally administered: the same words give the same address.
+// MAC is an address of ours that is derived from words: the same words give the same address.
 func MAC(words ...string) string {
 	sum := digest(strings.Join(words, "\x00"))
-	return fmt.Sprintf("0a:%02x:%02x:%02x:%02x:%02x", sum[0], sum[1], sum[2], sum[3], sum[4])
+	return fmt.Sprintf("%s%02x:%02x:%02x:%02x", ownership.MACs, sum[0], sum[1], sum[2], sum[3])
 }

@@ -1,6 +1,10 @@
 package intent
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/sallyport/sallyport/internal/state"
+)
 
 // Finding is why something is not as it should be. The zero value says that all is well.
 type Finding struct{ Reason, Message string }
@@ -16,6 +20,8 @@ type Verdict struct {
 	Accepted, Resolved, Waiting Finding
 	// Held is why its deletion has to wait. Only for objects that are being deleted.
 	Held Finding
+	// Through is what it shares with others and can't work without.
+	Through []state.Ref
 	// Facts are the fields of its status that are not conditions: a ProjectFacts, EIpFacts, FIpFacts or NetworkFacts.
 	Facts any
 }
@@ -50,7 +56,12 @@ type FIpFacts struct {
 }
 
 // NetworkFacts is the status of an ExternalNetwork.
-type NetworkFacts struct{ Subnets []SubnetFacts }
+type NetworkFacts struct {
+	Subnets []SubnetFacts
+	Return  string // how replies find back
+	// Obsolete is why not as somebody asked for.
+	Obsolete Finding
+}
 
 // SubnetFacts is how many addresses a subnet of an external network has.
 type SubnetFacts struct {

@@ -101,9 +101,11 @@ func policyElement(p kubeovn.PolicyRoute) named {
 	if !ownership.Priority(p.Priority) {
 		return named{}
 	}
-	return named{strconv.Itoa(p.Priority) + " " + p.Match, intent.Canonical(map[string]any{
-		"priority": p.Priority, "match": p.Match, "action": p.Action, "nextHopIP": p.NextHopIP,
-	})}
+	element := map[string]any{"priority": p.Priority, "match": p.Match, "action": p.Action}
+	if p.NextHopIP != "" {
+		element["nextHopIP"] = p.NextHopIP
+	}
+	return named{strconv.Itoa(p.Priority) + " " + p.Match, intent.Canonical(element)}
 }
 
 // elementOf is an element as the API server has it.

@@ -26,7 +26,9 @@ func (c *Cluster) GatherNetworks(ctx context.Context) (*snapshot.Networks, []cli
 	for i := range list.Items {
 		n := &list.Items[i]
 		judged = append(judged, n)
-		out.Networks = append(out.Networks, snapshot.Network{Meta: readMeta(n.ObjectMeta), Subnets: n.Spec.Subnets})
+		out.Networks = append(out.Networks, snapshot.Network{
+			Meta: readMeta(n.ObjectMeta), Subnets: n.Spec.Subnets, Return: snapshot.Return(n.Spec.ReturnPath),
+		})
 		for _, name := range n.Spec.Subnets {
 			object, err := c.read(ctx, intent.ObjectKey{Kind: intent.Subnet, Name: name})
 			if apierrors.IsNotFound(err) {

@@ -31,7 +31,7 @@ func (in *Inputs) readExternals() []snapshot.External {
 		for _, name := range n.Spec.Subnets {
 			if s := in.subnets[name]; s != nil {
 				x := readExternal(s)
-				x.Network, x.Type, x.Default = n.Name, string(n.Spec.Type), n.Spec.Default
+				x.Network, x.Type, x.Default, x.Return = n.Name, string(n.Spec.Type), n.Spec.Default, snapshot.Return(n.Spec.ReturnPath)
 				out[name] = x
 			}
 		}
@@ -71,6 +71,21 @@ func readExternal(s *Subnet) snapshot.External {
 	return x
 }
 
+// readRanges reads addresses as Kube-OVN reports them: 10.0.0.2-10.0.0.5,10.0.0.9.
+func readRanges(text string) (out []snapshot.Range) {
+	for part := range strings.SplitSeq(text, ",") {
+		first, last, several := strings.Cut(part, "-")
+		if !several {
+			last = first
+		}
+		r := snapshot.Range{First: parsed(first), Last: parsed(last)}
+		if r.First.IsValid() && r.Last.IsValid() {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
 // blank says whether an OvnEip will never have an address.
 func (in *Inputs) blank(o *OvnEip, holders map[netip.Addr]snapshot.Holder) bool {
 	return o.Status.Ready && o.Status.MacAddress == "" || unsettled(o) && holders[parsed(o.Spec.V4Ip)].OvnEip != o.Name ||
@@ -102,7 +117,7 @@ func (in *Inputs) readEngine(ports []string) snapshot.Engine {
 	}
 	if s := in.subnets[in.Shard+"-default"]; s != nil {
 		e.Subnet = seen(s.ObjectMeta, s.Status.IsReady())
-		e.InUse = int(s.Status.V4UsingIPs + s.Status.V6UsingIPs)
+		e.InUse, e.Taken = int(s.Status.V4UsingIPs+s.Status.V6UsingIPs), readRanges(s.Status.V4UsingIPRange)
 	}
 	holders := in.readHolders()
 	for name, o := range in.ovnEips {

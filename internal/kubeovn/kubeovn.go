@@ -63,6 +63,7 @@ type SubnetStatus struct {
 	Conditions     []Condition `json:"conditions,omitempty"`
 	V4AvailableIPs float64     `json:"v4availableIPs,omitempty"`
 	V4UsingIPs     float64     `json:"v4usingIPs,omitempty"`
+	V4UsingIPRange string      `json:"v4usingIPrange,omitempty"`
 	V6AvailableIPs float64     `json:"v6availableIPs,omitempty"`
 	V6UsingIPs     float64     `json:"v6usingIPs,omitempty"`
 }

@@ -65,8 +65,9 @@ func (c *Client) Connected() bool { return c.current.Load() != nil }
 // Writes counts the transactions that were carried out: a steady state has none.
 func (c *Client) Writes() int64 { return c.writes.Load() }
 
-// Watch calls back with the name of a router whenever it, or a row that belongs to it, has changed; and with every router's
-// after a connection was lost, because anything may have happened meanwhile. The callback must not block.
+// Watch calls back with the name of a router whenever it, or a row that belongs to it, has changed; and after a connection was
+// lost with every router's, because anything may have happened meanwhile, and with none, because the engine may be another one.
+// The callback must not block.
 func (c *Client) Watch(changed func(router string)) {
 	c.watching.Lock()
 	defer c.watching.Unlock()
@@ -109,7 +110,7 @@ func (c *Client) keep(ctx context.Context, s *session) {
 func (c *Client) begin(s, before *session) {
 	c.current.Store(s)
 	c.log.Info("joined the OVN northbound database", "server", s.endpoint)
-	names := s.routers()
+	names := append(s.routers(), "")
 	if before != nil {
 		names = append(names, before.routers()...)
 	}

@@ -18,7 +18,7 @@ import (
 // copyOf is a session with a copy of a database that has these rows, and no connection.
 func copyOf(t *testing.T, rows ...model.Model) *session {
 	t.Helper()
-	described, err := nb.Model()
+	described, err := nb.Model(true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,10 +138,10 @@ func TestOfTwoRowsOursGoes(t *testing.T) {
 // A MAC binding outlives its port and its router. It is found by its name and address when the port is gone.
 func TestStrayBindingsAreFound(t *testing.T) {
 	bindings := []model.Model{
-		&nb.StaticMACBinding{UUID: "b1", LogicalPort: "acme-onlink", IP: "169.254.90.2"},
-		&nb.StaticMACBinding{UUID: "b2", LogicalPort: "acme-onlink", IP: "10.0.0.1"},         // not an address of ours
-		&nb.StaticMACBinding{UUID: "b3", LogicalPort: "other-onlink", IP: "169.254.90.2"},    // of another project
-		&nb.StaticMACBinding{UUID: "b4", LogicalPort: "acme-two-onlink", IP: "169.254.90.2"}, // of another, which is alive
+		&nb.StaticMACBinding{UUID: "b1", LogicalPort: "acme-onlink", IP: "169.254.90.2", MAC: intent.MAC("x")},
+		&nb.StaticMACBinding{UUID: "b2", LogicalPort: "acme-onlink", IP: "10.0.0.1", MAC: "0a:00:00:00:00:01"},     // not of ours
+		&nb.StaticMACBinding{UUID: "b3", LogicalPort: "other-onlink", IP: "169.254.90.2", MAC: intent.MAC("x")},    // of another project
+		&nb.StaticMACBinding{UUID: "b4", LogicalPort: "acme-two-onlink", IP: "169.254.90.2", MAC: intent.MAC("x")}, // of another, which is alive
 		&nb.LogicalRouterPort{UUID: "p4", Name: "acme-two-onlink"},
 	}
 	for where, s := range map[string]*session{
@@ -204,6 +204,11 @@ func TestModelsCopyThemselves(t *testing.T) {
 		&nb.StaticMACBinding{UUID: "1"},
 		&nb.NAT{UUID: "1", Options: map[string]string{"a": ""}, ExternalIDs: map[string]string{"a": ""}},
 		&nb.LogicalRouterPolicy{UUID: "1", Nexthop: &text, Nexthops: []string{"a"}, ExternalIDs: map[string]string{"a": ""}},
+		&nb.LogicalSwitchPort{UUID: "1", Addresses: []string{"a"}, Options: map[string]string{"a": ""}, ExternalIDs: map[string]string{"a": ""}},
+		&nb.PortGroup{UUID: "1", Ports: []string{"a"}, ExternalIDs: map[string]string{"a": ""}},
+		&nb.ACL{UUID: "1", ExternalIDs: map[string]string{"a": ""}},
+		&nb.QoS{UUID: "1", Action: map[string]int{"mark": 1}, ExternalIDs: map[string]string{"a": ""}},
+		&nb.StaticRoute{UUID: "1", OutputPort: &text, ExternalIDs: map[string]string{"a": ""}},
 	} {
 		apart(t, m, m.CloneModel())
 	}

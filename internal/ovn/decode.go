@@ -53,8 +53,11 @@ func decodePolicy(p *nb.LogicalRouterPolicy) (intent.RouterPolicy, bool) {
 	if len(hops) == 0 && p.Nexthop != nil {
 		hops = []string{*p.Nexthop}
 	}
-	if p.Action == reroute && len(hops) == 1 {
-		out.NextHop = address(hops[0])
+	switch {
+	case p.Action == reroute && len(hops) == 1:
+		out.Action, out.NextHop = p.Action, address(hops[0])
+	case p.Action != reroute && len(hops) == 0:
+		out.Action = p.Action
 	}
 	return out, ownership.Priority(p.Priority)
 }

@@ -1,7 +1,6 @@
 package ovn
 
 import (
-	"fmt"
 	"maps"
 	"net/netip"
 
@@ -46,12 +45,13 @@ func encode(row intent.Row, uuid string, ids map[string]string, have model.Model
 		n := &nb.NAT{UUID: uuid, Type: source, ExternalIP: r.External.String(), LogicalIP: short(r.Logical), ExternalIDs: ids}
 		return draft{row: n, fields: []any{&n.ExternalIP}, ids: &n.ExternalIDs}, nil
 	case intent.RouterPolicy:
-		p := &nb.LogicalRouterPolicy{
-			UUID: uuid, Priority: r.Priority, Match: r.Match, Action: reroute, Nexthops: []string{r.NextHop.String()}, ExternalIDs: ids,
+		p := &nb.LogicalRouterPolicy{UUID: uuid, Priority: r.Priority, Match: r.Match, Action: r.Action, ExternalIDs: ids}
+		if r.NextHop.IsValid() {
+			p.Nexthops = []string{r.NextHop.String()}
 		}
 		return draft{row: p, fields: []any{&p.Action, &p.Nexthop, &p.Nexthops}, ids: &p.ExternalIDs}, nil
 	default:
-		return draft{}, fmt.Errorf("no northbound table is known for %T", row)
+		return encodeLeg(row, uuid, ids)
 	}
 }
 
@@ -84,11 +84,12 @@ func short(p netip.Prefix) string {
 // whatever else is written there.
 func externalIDs(table, shard string, by state.Ref) map[string]string {
 	ids := map[string]string{
-		ownership.RowOwnerKey: by.Kind + "/" + by.Namespace + "/" + by.Name,
-		ownership.RowShardKey: shard,
+		ownership.RowOwnerKey:  by.Kind + "/" + by.Namespace + "/" + by.Name,
+		ownership.RowShardKey:  shard,
+		ownership.RowVendorKey: ownership.RowVendor,
 	}
 	if table == nb.LogicalRouterPolicyTable {
-		ids["vendor"] = "kube-ovn"
+		ids[ownership.RowVendorKey] = "kube-ovn"
 	}
 	return ids
 }

@@ -1,12 +1,14 @@
 package ovn
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/ovn-kubernetes/libovsdb/model"
 
 	"github.com/sallyport/sallyport/internal/kubeovn"
 	"github.com/sallyport/sallyport/internal/ovn/nb"
+	"github.com/sallyport/sallyport/internal/ownership"
 )
 
 // index knows which router a row belongs to, and tells which router each change concerns. In the database only the router
@@ -25,7 +27,12 @@ func newIndex(s *session, tell func(string)) *index {
 func (x *index) OnAdd(_ string, row model.Model) { x.change(nil, row) }
 
 // OnUpdate is called for a row that has become another.
-func (x *index) OnUpdate(_ string, old, row model.Model) { x.change(old, row) }
+func (x *index) OnUpdate(_ string, old, row model.Model) {
+	if was, is := old.(*nb.Global); is && was.Options[northdVersion] != row.(*nb.Global).Options[northdVersion] {
+		x.s.end(errors.New("ovn-northd is of another version now")) // the next session looks at what it can
+	}
+	x.change(old, row)
+}
 
 // OnDelete is called for a row that has gone.
 func (x *index) OnDelete(_ string, old model.Model) {
@@ -49,11 +56,37 @@ func (x *index) change(old, row model.Model) {
 	if x.routers(old, row) {
 		return
 	}
+	for _, r := range []model.Model{old, row} {
+		if shard := shardOf(r); shard != "" {
+			x.tell(shard)
+			return
+		}
+	}
 	if row == nil {
 		row = old
 	}
 	if name := x.router[x.uuid(row)]; name != "" {
 		x.tell(name)
+	}
+}
+
+// shardOf is whose a row is of which only its marks tell.
+func shardOf(row model.Model) string {
+	switch r := row.(type) {
+	case *nb.LogicalSwitchPort:
+		return r.ExternalIDs[ownership.RowShardKey]
+	case *nb.PortGroup:
+		return r.ExternalIDs[ownership.RowShardKey]
+	case *nb.ACL:
+		return r.ExternalIDs[ownership.RowShardKey]
+	case *nb.QoS:
+		return r.ExternalIDs[ownership.RowShardKey]
+	case *nb.StaticRoute:
+		return r.ExternalIDs[ownership.RowShardKey]
+	case *nb.AddressSet:
+		return r.ExternalIDs[ownership.RowShardKey]
+	default:
+		return ""
 	}
 }
 

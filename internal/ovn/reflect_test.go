@@ -21,12 +21,14 @@ func schema(t *testing.T, described model.ClientDBModel) (out ovsdb.DatabaseSche
 		reflect.TypeFor[*string]():           map[string]any{"key": "string", "min": 0, "max": 1},
 		reflect.TypeFor[[]string]():          map[string]any{"key": "string", "min": 0, "max": "unlimited"},
 		reflect.TypeFor[map[string]string](): map[string]any{"key": "string", "value": "string", "min": 0, "max": "unlimited"},
+		reflect.TypeFor[map[string]int]():    map[string]any{"key": "string", "value": "integer", "min": 0, "max": "unlimited"},
 	}
 	indexes := map[string]any{
 		nb.LogicalRouterPortTable: [][]string{{"name"}},
 		nb.StaticMACBindingTable:  [][]string{{"logical_port", "ip"}},
 		nb.AddressSetTable:        [][]string{{"name"}},
 		nb.LogicalSwitchPortTable: [][]string{{"name"}},
+		nb.PortGroupTable:         [][]string{{"name"}},
 	}
 	tables := map[string]any{}
 	for name, kind := range described.Types() {

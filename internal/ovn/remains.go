@@ -149,10 +149,8 @@ func (s *session) left(vpc string) (out []record) {
 		}
 	}
 	for _, name := range kubeovn.AddressSets(vpc) {
-		for _, a := range rows(s, nb.AddressSetTable, &nb.AddressSet{Name: name}) {
-			if a.ExternalIDs[kubeovn.AddressSetVpc] == vpc {
-				out = append(out, remainder(vpc, nb.AddressSetTable, name, a))
-			}
+		if a := only(s, nb.AddressSetTable, &nb.AddressSet{Name: name}); a != nil && a.ExternalIDs[kubeovn.AddressSetVpc] == vpc {
+			out = append(out, remainder(vpc, nb.AddressSetTable, name, a))
 		}
 	}
 	return out
@@ -163,10 +161,9 @@ const routerPort = "router-port" // of a switch port's options
 // loose is the ports of external switches that lead to a port of a VPC's router that is not there.
 func (s *session) loose(vpc string, externals []string) (out []record) {
 	for _, subnet := range externals {
-		for _, p := range rows(s, nb.LogicalSwitchPortTable, &nb.LogicalSwitchPort{Name: subnet + "-" + vpc}) {
-			if p.Type == nb.RouterPort && p.Options[routerPort] == vpc+"-"+subnet && s.port(vpc+"-"+subnet) == nil {
-				out = append(out, remainder(vpc, nb.LogicalSwitchPortTable, p.Name, p))
-			}
+		p := s.switchPort(subnet + "-" + vpc)
+		if p != nil && p.Type == nb.RouterPort && p.Options[routerPort] == vpc+"-"+subnet && s.port(vpc+"-"+subnet) == nil {
+			out = append(out, remainder(vpc, nb.LogicalSwitchPortTable, p.Name, p))
 		}
 	}
 	return out

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -16,9 +15,6 @@ import (
 	"github.com/sallyport/sallyport/internal/ownership"
 	"github.com/sallyport/sallyport/internal/state"
 )
-
-// links is where the addresses of our links are from.
-var links = netip.MustParsePrefix(ownership.LinkNetwork)
 
 // settleLimit is how long the copy may take to hold all of a transaction.
 const settleLimit = 5 * time.Second
@@ -56,24 +52,19 @@ func (s *session) load(ctx context.Context, name string) (out router, err error)
 // transaction row by row.
 func (s *session) read(name string) (out router, whole bool) {
 	out.row = s.router(name)
+	found, whole := s.legs(name)
+	if !whole {
+		return out, false
+	}
 	if out.row == nil {
-		out.records = distinct(name, s.strays(name))
+		out.records = distinct(name, append(found, s.strays(name)...))
 		return out, true
 	}
-	var found []record
-	for _, uuid := range out.row.Ports {
-		p, there := row[nb.LogicalRouterPort](s, nb.LogicalRouterPortTable, uuid)
-		if !there {
-			return out, false
-		}
-		if by := origin(p.ExternalIDs, name); by != (state.Ref{}) {
-			found = append(found, record{value: decodePort(p), origin: by, uuid: uuid, row: p})
-			found = append(found, s.bindings(p.Name, by)...)
-		}
+	links, whole := s.links(out.row)
+	if !whole {
+		return out, false
 	}
-	if len(found) == 0 {
-		found = s.strays(name)
-	}
+	found = append(found, links...)
 	for _, uuid := range out.row.NAT {
 		n, there := row[nb.NAT](s, nb.NATTable, uuid)
 		if !there {
@@ -93,6 +84,33 @@ func (s *session) read(name string) (out router, whole bool) {
 		}
 	}
 	out.records = distinct(name, found)
+	return out, true
+}
+
+// links are the ports of a router that are ours, with their MAC bindings, and the routing tables that we gave to others.
+func (s *session) links(r *nb.LogicalRouter) (out []record, whole bool) {
+	for _, uuid := range r.Ports {
+		p, there := row[nb.LogicalRouterPort](s, nb.LogicalRouterPortTable, uuid)
+		if !there {
+			return nil, false
+		}
+		table, by := p.Options[routeTable], origin(p.ExternalIDs, r.Name)
+		if by == (state.Ref{}) && (strings.HasPrefix(p.MAC, ownership.MACs) || p.UUID == lastUUID(p.Name)) {
+			by = lost // it has lost its marks
+		}
+		switch {
+		case by != (state.Ref{}):
+			out = append(out, record{value: decodePort(p), origin: by, uuid: uuid, row: p})
+			out = append(out, s.bindings(p.Name, by)...)
+			continue
+		case strings.HasPrefix(table, ownership.ReturnTables):
+			out = append(out, record{value: intent.RoutingTable{Port: p.Name, Table: table}, origin: lost, uuid: uuid, row: p})
+		}
+		out = append(out, slices.DeleteFunc(s.bindings(p.Name, lost), func(b record) bool { return !ourMAC(b) })...)
+	}
+	if len(out) == 0 {
+		out = s.strays(r.Name)
+	}
 	return out, true
 }
 
@@ -134,7 +152,11 @@ func row[T any](s *session, table, uuid string) (*T, bool) {
 
 // rows are the rows of the copy that have the same index as a model.
 func rows[T any](s *session, table string, like *T) []*T {
-	found, err := s.rows.Table(table).RowsByModels([]model.Model{like})
+	copied := s.rows.Table(table)
+	if copied == nil {
+		return nil // the engine is too old for it
+	}
+	found, err := copied.RowsByModels([]model.Model{like})
 	if err != nil {
 		return nil // like is of another table: a mistake in this package, which the tests would show
 	}
@@ -161,7 +183,28 @@ func (s *session) port(name string) *nb.LogicalRouterPort {
 	return nil
 }
 
-// bindings are the MAC bindings of a port. They are whose the port is: their table has no external_ids.
+// switchPort is a switch port that leads to a router.
+func (s *session) switchPort(name string) *nb.LogicalSwitchPort {
+	return only(s, nb.LogicalSwitchPortTable, &nb.LogicalSwitchPort{Name: name})
+}
+
+// only is the row that has the name of a model, or nil. The cache is asked by name alone: where it has an index of our own as well,
+// it would go on to look for rows without a shard.
+func only[T any](s *session, table string, like *T) *T {
+	_, m, err := s.rows.Table(table).RowByModel(like)
+	if err != nil || m == nil {
+		return nil
+	}
+	return m.(any).(*T)
+}
+
+// ourMAC says whether a MAC binding has an address of ours.
+func ourMAC(b record) bool {
+	return strings.HasPrefix(b.row.(*nb.StaticMACBinding).MAC, ownership.MACs)
+}
+
+// bindings are the MAC bindings of a port. They are whose the port is, because their table has no external_ids; on a port of
+// others those are ours that have an address of ours.
 func (s *session) bindings(port string, by state.Ref) (out []record) {
 	for _, b := range rows(s, nb.StaticMACBindingTable, &nb.StaticMACBinding{LogicalPort: port}) {
 		if value, ok := decodeBinding(b); ok {
@@ -172,14 +215,15 @@ func (s *session) bindings(port string, by state.Ref) (out []record) {
 }
 
 // strays are MAC bindings of a shard that have outlived their port: somebody deleted it, or the whole router. Only the port's
-// name and the address, which is one that we claim, tell whose they were. It takes a look at all bindings, and so is done only
+// name and the MAC address, which is one of ours, tell whose they were. It takes a look at all bindings, and so is done only
 // where a router has no port of ours: while a project comes and goes.
 func (s *session) strays(shard string) (out []record) {
 	for _, m := range s.rows.Table(nb.StaticMACBindingTable).RowsShallow() {
 		b := m.(*nb.StaticMACBinding)
 		value, ok := decodeBinding(b)
-		if ok && links.Contains(value.Address) && strings.HasPrefix(b.LogicalPort, shard+"-") && s.port(b.LogicalPort) == nil {
-			out = append(out, record{value: value, origin: lost, uuid: b.UUID, row: b})
+		stray := record{value: value, origin: lost, uuid: b.UUID, row: b}
+		if ok && ourMAC(stray) && strings.HasPrefix(b.LogicalPort, shard+"-") && s.port(b.LogicalPort) == nil {
+			out = append(out, stray)
 		}
 	}
 	return out

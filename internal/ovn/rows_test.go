@@ -22,6 +22,14 @@ func decode(m model.Model) (intent.Row, bool) {
 		return decodeNAT(r)
 	case *nb.LogicalRouterPolicy:
 		return decodePolicy(r)
+	case *nb.LogicalSwitchPort:
+		return decodeSwitchPort(r), true
+	case *nb.QoS:
+		return decodeMarking(r), true
+	case *nb.ACL:
+		return decodeRule(r), true
+	case *nb.StaticRoute:
+		return decodeRoute(r)
 	}
 	return nil, false
 }
@@ -34,7 +42,11 @@ var (
 	aBinding = intent.MACBinding{Port: "acme-onl", Address: addr("169.254.90.2"), MAC: "0a:00:00:00:00:02"}
 	aFIP     = intent.FloatingNAT{External: addr("198.51.100.10"), Logical: addr("10.0.0.10")}
 	aSNAT    = intent.SourceNAT{External: addr("198.51.100.20"), Logical: network("10.0.0.0/24")}
-	aPolicy  = intent.RouterPolicy{Priority: ownership.ReturnFIP, Match: "ip4.src == 10.0.0.10", NextHop: addr("198.51.100.1")}
+	aLeg     = intent.SwitchPort{Switch: "net1", Name: "net1-leg", RouterPort: "acme-leg"}
+	aMarking = intent.Marking{Switch: "net1", Priority: 100, Match: "ct.rpl", Mark: 91}
+	aRule    = intent.Rule{Group: "g", Direction: intent.OutOfSwitch, Tier: 1, Priority: 100, Match: "ip", Action: "pass", Label: 91}
+	aRoute   = intent.Route{Table: "return-x", Prefix: network("10.0.0.0/25"), Port: "acme-leg"}
+	aPolicy  = intent.RouterPolicy{Priority: ownership.ReturnFIP, Match: "ip4.src == 10.0.0.10", Action: "reroute", NextHop: addr("198.51.100.1")}
 )
 
 func TestRowsComeBackAsTheyWereWritten(t *testing.T) {
@@ -49,6 +61,14 @@ func TestRowsComeBackAsTheyWereWritten(t *testing.T) {
 		intent.SourceNAT{External: addr("198.51.100.20"), Logical: network("10.0.0.5/32")},
 		intent.SourceNAT{External: addr("2001:db8::20"), Logical: network("fd00::/64")},
 		aPolicy,
+		aLeg,
+		aMarking,
+		intent.Marking{Switch: "net1", Priority: 110, Match: "ip", Mark: 0},
+		aRule,
+		intent.Rule{Group: "g", Direction: intent.OutOfSwitch, Tier: 3, Match: "ip", Action: "allow-related"},
+		aRoute,
+		intent.Route{Prefix: network("::/0"), NextHop: addr("2001:db8::1"), Port: "acme-ext"},
+		intent.Route{Prefix: network("10.0.0.1/32"), NextHop: addr("10.0.0.254"), Port: "acme-ext"},
 	} {
 		d, err := encode(want, "uuid", nil, nil)
 		if err != nil {
@@ -95,6 +115,14 @@ func TestChangedRowsDiffer(t *testing.T) {
 		"to nowhere":       {aFIP, func(m model.Model) { m.(*nb.NAT).LogicalIP = "nowhere" }},
 		"as nobody":        {aSNAT, func(m model.Model) { m.(*nb.NAT).ExternalIP = "" }},
 		"dropped":          {aPolicy, func(m model.Model) { m.(*nb.LogicalRouterPolicy).Action = "drop" }},
+		"to another port":  {aLeg, func(m model.Model) { m.(*nb.LogicalSwitchPort).Options["router-port"] = "x" }},
+		"of another type":  {aLeg, func(m model.Model) { m.(*nb.LogicalSwitchPort).Type = "" }},
+		"no mark":          {intent.Marking{Match: "ip"}, func(m model.Model) { m.(*nb.QoS).Action = nil }},
+		"on the way out":   {aMarking, func(m model.Model) { m.(*nb.QoS).Direction = "to-lport" }},
+		"no label":         {aRule, func(m model.Model) { m.(*nb.ACL).Label = 0 }},
+		"on the way in":    {aRule, func(m model.Model) { m.(*nb.ACL).Direction = "from-lport" }},
+		"by no port":       {aRoute, func(m model.Model) { m.(*nb.StaticRoute).OutputPort = nil }},
+		"by a stranger":    {aRoute, func(m model.Model) { m.(*nb.StaticRoute).Nexthop = "discard" }},
 		"two next hops":    {aPolicy, func(m model.Model) { p := m.(*nb.LogicalRouterPolicy); p.Nexthops = append(p.Nexthops, "198.51.100.2") }},
 	} {
 		d, err := encode(c.want, "uuid", nil, nil)

@@ -38,6 +38,8 @@ type session struct {
 	server   client.Client
 	rows     *cache.TableCache
 	news     news
+	schema   string // as JSON
+	lacks    string // what it lacks for legs; empty: nothing
 
 	once  sync.Once
 	ended chan struct{}
@@ -84,13 +86,16 @@ func (s *session) follow(ctx context.Context, secrets *tls.Config) error {
 	})
 	_, err = s.server.Monitor(ctx, &client.Monitor{
 		Method: ovsdb.ConditionalMonitorRPC,
-		Tables: []client.TableMonitor{{Table: serverdb.DatabaseTable, Fields: []string{"name", "model", "leader"}}},
+		Tables: []client.TableMonitor{{Table: serverdb.DatabaseTable, Fields: []string{"name", "model", "leader", "schema"}}},
 	})
 	if err != nil {
 		return fmt.Errorf("ask who leads: %w", err)
 	}
 	for _, m := range databases.Table(serverdb.DatabaseTable).Rows() {
 		check(serverdb.DatabaseTable, m)
+		if d := m.(*serverdb.Database); d.Name == nb.Database && d.Schema != nil {
+			s.schema = *d.Schema
+		}
 	}
 	return s.alive()
 }
@@ -99,7 +104,12 @@ func (s *session) follow(ctx context.Context, secrets *tls.Config) error {
 func (s *session) copy(ctx context.Context, secrets *tls.Config, tell func(*session, string)) error {
 	ctx, cancel := context.WithTimeout(ctx, copyLimit)
 	defer cancel()
-	described, err := nb.Model()
+	missing, err := nb.Missing(s.schema)
+	if err != nil {
+		return err
+	}
+	legs := missing == ""
+	described, err := nb.Model(legs)
 	if err != nil {
 		return err
 	}
@@ -110,9 +120,10 @@ func (s *session) copy(ctx context.Context, secrets *tls.Config, tell func(*sess
 		return ErrNotConnected
 	}
 	s.rows.AddEventHandler(newIndex(s, func(router string) { tell(s, router) }))
-	if _, err := s.nb.Monitor(ctx, nb.Monitor()); err != nil {
+	if _, err := s.nb.Monitor(ctx, nb.Monitor(legs)); err != nil {
 		return fmt.Errorf("read the database: %w", err)
 	}
+	s.lacks = s.examine(missing)
 	return s.alive()
 }
 

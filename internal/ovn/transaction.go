@@ -2,8 +2,10 @@ package ovn
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/ovn-kubernetes/libovsdb/model"
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
@@ -21,15 +23,20 @@ type transaction struct {
 	shard  string
 	before router
 
-	ops    []ovsdb.Operation
-	come   nb.LogicalRouter // rows that come into the router's sets
-	leave  nb.LogicalRouter // rows that leave them, and by that cease to exist
-	relied map[string]bool  // tables whose set must still be what it was
-	ports  map[string]bool  // of ours, those that come too
+	ops     []ovsdb.Operation
+	come    nb.LogicalRouter  // rows that come into the router's sets
+	leave   nb.LogicalRouter  // rows that leave them, and by that cease to exist
+	relied  map[string]bool   // tables whose set must still be what it was
+	ports   map[string]string // of ours, those that come too: their names in the transaction
+	foreign map[string]bool   // ports that have the name of one of ours
+	needs   map[int]string    // operations that fail when something is not there: what
 }
 
 func newTransaction(s *session, shard string, before router) *transaction {
-	return &transaction{s: s, shard: shard, before: before, relied: map[string]bool{}, ports: map[string]bool{}}
+	return &transaction{
+		s: s, shard: shard, before: before,
+		relied: map[string]bool{}, ports: map[string]string{}, foreign: map[string]bool{}, needs: map[int]string{},
+	}
 }
 
 // add works out one change. It may have been carried out already.
@@ -42,6 +49,8 @@ func (t *transaction) add(c change) error {
 		return t.remove(have)
 	case t.before.row == nil:
 		return fmt.Errorf("router %s does not exist in the northbound database", t.shard)
+	case isRoutingTable(*c.After):
+		return t.give((*c.After).(intent.RoutingTable))
 	case !there:
 		return t.create(c)
 	case have.value.Equal(*c.After):
@@ -60,10 +69,14 @@ func (t *transaction) create(c change) error {
 		return t.update(*stray, c)
 	}
 	name := fmt.Sprintf("row%d", len(t.ops))
-	d, err := encode(*c.After, name, externalIDs(table, t.shard, c.Origin), nil)
+	if p, is := (*c.After).(intent.RouterPort); is && p.Peer == "" {
+		name = lastUUID(p.Name)
+	}
+	d, err := t.draft(c, name, nil)
 	if err != nil {
 		return err
 	}
+	t.replace(d.row)
 	if err := t.do(t.s.nb.Create(d.row)); err != nil {
 		return err
 	}
@@ -71,26 +84,126 @@ func (t *transaction) create(c change) error {
 		*set = append(*set, name)
 		t.rely(table)
 	}
+	if p, is := (*c.After).(intent.SwitchPort); is {
+		t.ports[p.Name] = name
+	}
+	if home, in := homes[table]; in {
+		return t.settle(home, parent(*c.After, t.shard), name)
+	}
 	return nil
 }
 
-// claim checks the names of ports: they are unique in the whole database, and what is on a port of others is not ours.
+// replace removes the row that has the name of a new one. Names of these tables are unique, and such names are ours: it has lost
+// its marks. With it all of the transaction would fail.
+func (t *transaction) replace(row model.Model) {
+	remove := func(table, name string) {
+		t.ops = append(t.ops, ovsdb.Operation{
+			Op: ovsdb.OperationDelete, Table: table, Where: []ovsdb.Condition{ovsdb.NewCondition("name", ovsdb.ConditionEqual, name)},
+		})
+	}
+	switch r := row.(type) {
+	case *nb.PortGroup:
+		remove(nb.PortGroupTable, r.Name)
+	case *nb.AddressSet:
+		remove(nb.AddressSetTable, r.Name)
+	}
+}
+
+// lastUUID is a UUID that comes after those of others. northd sends a policy's next hop out by the first port, in the order of
+// UUIDs, whose network has it, and Kube-OVN's port to the switch has to come before our legs.
+func lastUUID(port string) string {
+	hash := fmt.Sprintf("%x", sha256.Sum256([]byte(port)))
+	return fmt.Sprintf("ffffffff-%s-4%s-8%s-%s", hash[:4], hash[4:7], hash[7:10], hash[10:22])
+}
+
+// draft writes a row of this transaction.
+func (t *transaction) draft(c change, uuid string, have model.Model) (draft, error) {
+	d, err := encode(*c.After, uuid, externalIDs(c.Key.Table, t.shard, c.Origin), have)
+	if err != nil {
+		return d, err
+	}
+	if group, is := d.row.(*nb.PortGroup); is {
+		group.Ports, err = t.members((*c.After).(intent.PortGroup))
+	}
+	return d, err
+}
+
+// members are the ports of a group, as a set of one.
+func (t *transaction) members(g intent.PortGroup) ([]string, error) {
+	if name, comes := t.ports[g.Port]; comes {
+		return []string{name}, nil
+	}
+	if p := t.s.switchPort(g.Port); p != nil {
+		return []string{p.UUID}, nil
+	}
+	return nil, fmt.Errorf("there is no switch port %s", g.Port)
+}
+
+// settle puts a new row into the set of a parent, which must be there: otherwise the row would vanish without a word.
+func (t *transaction) settle(h home, parent, row string) error {
+	members, err := ovsdb.NewOvsSet([]ovsdb.UUID{{GoUUID: row}})
+	if err != nil {
+		return err
+	}
+	now, where := 0, []ovsdb.Condition{ovsdb.NewCondition("name", ovsdb.ConditionEqual, parent)}
+	t.needs[len(t.ops)] = fmt.Sprintf("there is no %s %s", h.table, parent)
+	t.ops = append(t.ops,
+		ovsdb.Operation{
+			Op: ovsdb.OperationWait, Table: h.table, Timeout: &now, Until: string(ovsdb.WaitConditionEqual), Where: where,
+			Columns: []string{"name"}, Rows: []ovsdb.Row{{"name": parent}},
+		},
+		ovsdb.Operation{
+			Op: ovsdb.OperationMutate, Table: h.table, Where: where,
+			Mutations: []ovsdb.Mutation{*ovsdb.NewMutation(h.column, ovsdb.MutateOperationInsert, members)},
+		})
+	return nil
+}
+
+func isRoutingTable(row intent.Row) bool {
+	_, is := row.(intent.RoutingTable)
+	return is
+}
+
+// give gives a port of Kube-OVN's a routing table, or takes it away. Its other options are Kube-OVN's and stay.
+func (t *transaction) give(r intent.RoutingTable) error {
+	port := t.s.port(r.Port)
+	if port == nil {
+		return fmt.Errorf("there is no router port %s", r.Port)
+	}
+	mutations := []model.Mutation{{Field: &port.Options, Mutator: ovsdb.MutateOperationDelete, Value: []string{routeTable}}}
+	if r.Table != "" {
+		mutations = append(mutations, model.Mutation{Field: &port.Options, Mutator: ovsdb.MutateOperationInsert, Value: map[string]string{routeTable: r.Table}})
+	}
+	return t.do(t.s.nb.Where(port).Mutate(port, mutations...))
+}
+
+// claim checks the names of ports: they are unique in the whole database.
 func (t *transaction) claim(row intent.Row) error {
 	switch r := row.(type) {
 	case intent.RouterPort:
 		if t.s.port(r.Name) != nil {
+			t.foreign[r.Name] = true
 			return fmt.Errorf("there is a router port %s already, and it is not ours", r.Name)
 		}
-		t.ports[r.Name] = true
+		t.ports[r.Name] = r.Name
+	case intent.SwitchPort:
+		if t.s.switchPort(r.Name) != nil {
+			return fmt.Errorf("there is a switch port %s already, and it is not ours", r.Name)
+		}
 	case intent.MACBinding:
-		if _, ours := t.before.records[intent.RouterPort{Name: r.Port}.Key(t.shard)]; !ours && !t.ports[r.Port] {
+		port := t.s.port(r.Port)
+		if t.foreign[r.Port] {
 			return fmt.Errorf("router port %s is not ours", r.Port)
+		}
+		if _, comes := t.ports[r.Port]; !comes && (port == nil || !slices.Contains(t.before.row.Ports, port.UUID)) {
+			return fmt.Errorf("router %s has no port %s", t.shard, r.Port)
 		}
 	}
 	return nil
 }
 
-// stray is a MAC binding that has outlived its port: it is not seen, and in the way of a new one.
+// stray is a MAC binding that is not seen as ours, because it has outlived its port or has another's address, and is in the way of
+// a new one.
 func (t *transaction) stray(c change) *record {
 	binding, ok := (*c.After).(intent.MACBinding)
 	if !ok {
@@ -106,7 +219,7 @@ func (t *transaction) stray(c change) *record {
 
 // update changes what a row states. Whose it is is written to rows of ours only: one of Kube-OVN's stays Kube-OVN's.
 func (t *transaction) update(have record, c change) error {
-	d, err := encode(*c.After, have.uuid, externalIDs(c.Key.Table, t.shard, c.Origin), have.row)
+	d, err := t.draft(c, have.uuid, have.row)
 	if err != nil {
 		return err
 	}
@@ -118,6 +231,12 @@ func (t *transaction) update(have record, c change) error {
 }
 
 func (t *transaction) remove(have record) error {
+	if r, is := have.value.(intent.RoutingTable); is {
+		return t.give(intent.RoutingTable{Port: r.Port})
+	}
+	if home, in := homes[have.key.Table]; in {
+		return t.unsettle(home, have.uuid)
+	}
 	if set := set(&t.leave, have.key.Table); set != nil {
 		*set = append(*set, have.uuid)
 	} else if err := t.do(t.s.nb.Where(have.row).Delete()); err != nil {
@@ -135,6 +254,20 @@ func (t *transaction) remove(have record) error {
 	return nil
 }
 
+// unsettle takes a row out of the set that it is in, and by that removes it.
+func (t *transaction) unsettle(h home, uuid string) error {
+	members, err := ovsdb.NewOvsSet([]ovsdb.UUID{{GoUUID: uuid}})
+	if err != nil {
+		return err
+	}
+	t.ops = append(t.ops, ovsdb.Operation{
+		Op: ovsdb.OperationMutate, Table: h.table,
+		Where:     []ovsdb.Condition{ovsdb.NewCondition(h.column, ovsdb.ConditionIncludes, members)},
+		Mutations: []ovsdb.Mutation{*ovsdb.NewMutation(h.column, ovsdb.MutateOperationDelete, members)},
+	})
+	return nil
+}
+
 func (t *transaction) do(ops []ovsdb.Operation, err error) error {
 	t.ops = append(t.ops, ops...)
 	return err
@@ -148,23 +281,29 @@ func (t *transaction) commit(ctx context.Context) (sent bool, err error) {
 	if len(t.ops) == 0 {
 		return false, nil
 	}
-	if err := t.guard(); err != nil {
+	guard, err := t.guard()
+	if err != nil {
 		return false, err
 	}
-	results, err := t.s.nb.Transact(ctx, t.ops...)
+	ops := append(guard, t.ops...)
+	results, err := t.s.nb.Transact(ctx, ops...)
 	if err != nil {
 		return false, fmt.Errorf("northbound transaction: %w", err)
 	}
-	failed, err := ovsdb.CheckOperationResults(results, t.ops)
-	if err == nil {
+	if _, err = ovsdb.CheckOperationResults(results, ops); err == nil {
 		return true, nil
 	}
-	var overtaken *ovsdb.TimedOut
-	for _, f := range failed {
-		if errors.As(f, &overtaken) {
+	for i, r := range results {
+		switch missing, needed := t.needs[i-len(guard)]; {
+		case r.Error == "":
+			continue
+		case needed:
+			return false, errors.New(missing)
+		case i < len(guard):
 			return false, errOvertaken
+		default:
+			err = fmt.Errorf("%w: %s: %s", err, r.Error, r.Details)
 		}
-		err = fmt.Errorf("%w: %w", err, f)
 	}
 	return false, fmt.Errorf("northbound transaction: %w", err)
 }
@@ -189,18 +328,16 @@ func (t *transaction) sets() error {
 
 // guard lets the transaction fail when somebody else has changed a set that it relies on. Otherwise two of us would write the
 // same row, Kube-OVN and we: nothing in the database forbids it, and Kube-OVN does not work with two.
-func (t *transaction) guard() error {
+func (t *transaction) guard() ([]ovsdb.Operation, error) {
 	if len(t.relied) == 0 {
-		return nil
+		return nil, nil
 	}
 	var columns []any
 	for table := range t.relied {
 		columns = append(columns, set(t.before.row, table))
 	}
 	now := 0
-	ops, err := t.s.nb.Where(t.before.row).Wait(ovsdb.WaitConditionEqual, &now, t.before.row, columns...)
-	t.ops = append(ops, t.ops...)
-	return err
+	return t.s.nb.Where(t.before.row).Wait(ovsdb.WaitConditionEqual, &now, t.before.row, columns...)
 }
 
 func (t *transaction) rely(table string) {

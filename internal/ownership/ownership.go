@@ -3,6 +3,8 @@
 // What is not claimed here is somebody else's and is never changed.
 package ownership
 
+import "strings"
+
 // Kubernetes: an object is ours when it has both labels; a field of it is ours when our field manager applied it.
 const (
 	FieldManager = "sallyport"
@@ -38,15 +40,24 @@ func Ours(labels map[string]string) bool {
 const (
 	RowOwnerKey = "sallyport-owner" // the API object that asked: kind/namespace/name
 	RowShardKey = "sallyport-vpc"
+	// RowParentKey names the switch or port group that a row is in. In the database only they say so, in their sets.
+	RowParentKey = "sallyport-in"
+
+	// RowVendorKey tells rows of tables in which we read only our own. Kube-OVN uses the key as well, with a value of its own.
+	RowVendorKey = "vendor"
+	RowVendor    = "sallyport"
 )
 
 // OnLinkPort is the name of the port by which a router is linked with itself. A row that can't carry external_ids is ours
 // when it belongs to this port.
 func OnLinkPort(router string) string { return router + "-onlink" }
 
-// LinkNetwork is where the addresses of links inside a project's router come from: it never leaves the router, so every
-// router uses the same ones.
-const LinkNetwork = "169.254.90.0/24"
+// MACs is how the MAC addresses of our ports begin: locally administered, of one host. A MAC binding has no external_ids; on a port
+// of others it is ours when it has such an address.
+const MACs = "0a:5a:"
+
+// ReturnTables is how the names of the routing tables begin that we give to ports of Kube-OVN's.
+const ReturnTables = "return-"
 
 // Band is a range of router policy priorities, both ends included.
 type Band struct {
@@ -61,13 +72,49 @@ const (
 	WayOutOnLink   = 1010  // pods → neighbours on the default network's own prefix
 	ReturnFIP      = 30000 // a floating IP's pod → its network's gateway
 	ReturnFIPLocal = 30001 // a floating IP's pod → neighbours on its network's own prefix
+	ReturnReply    = 30010 // replies of a connection → the leg of its network
+	ReturnLeave    = 30011 // what comes by a leg → its network's gateway
+	ReturnForged   = 31100 // what pods send to a leg themselves → nowhere
 )
 
 // Bands are the priorities in which every element of a project's Vpc is ours.
 var Bands = []Band{
 	{WayOut, WayOutOnLink, "default way out"},
-	{ReturnFIP, ReturnFIPLocal, "replies of floating IPs on secondary networks"},
+	{ReturnFIP, ReturnFIPLocal, "replies of floating IPs on secondary networks, by the pod's address"},
+	{ReturnReply, ReturnLeave, "replies on secondary networks, by the connection"},
+	{ReturnForged, ReturnForged, "packets that pods may not send"},
 }
+
+// Marks of packets inside a project's router and switch, and labels of connections there: numbers that others are unlikely to use.
+// They never leave the node.
+const (
+	MarkForged   = 0x53600000 // packets that a pod may not send
+	MarkFirst    = 0x53500000 // a network's number is added
+	MarkBits     = 20
+	LabelDefault = 0x53600001 // connections that came in by the default network, or from inside
+)
+
+// LegRouterPort is the router's end of a leg: the second way between a project's switch and its router, one for each secondary
+// network. Kube-OVN names ports router-switch and switch-router.
+func LegRouterPort(router, subnet, network string) string {
+	return router + "-" + subnet + "-return-" + network
+}
+
+// LegSwitchPort is the other end of a leg.
+func LegSwitchPort(router, subnet, network string) string {
+	return subnet + "-" + router + "-return-" + network
+}
+
+// LegGroup is the port group of a leg. OVN allows no hyphen in its name, Kubernetes no underscore in the others.
+func LegGroup(subnet, network string) string {
+	return strings.ReplaceAll("sallyport."+subnet+"."+network, "-", "_")
+}
+
+// LegTargets is the address set of the targets of floating IPs behind a leg.
+func LegTargets(subnet, network string) string { return LegGroup(subnet, network) + ".targets" }
+
+// ReturnTable is the routing table for what comes in by a secondary network, and by its legs.
+func ReturnTable(network string) string { return ReturnTables + network }
 
 // Priority says whether router policies of a priority are ours.
 func Priority(p int) bool {

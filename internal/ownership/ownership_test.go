@@ -1,7 +1,6 @@
 package ownership
 
 import (
-	"net/netip"
 	"regexp"
 	"strings"
 	"testing"
@@ -30,12 +29,12 @@ func TestBandsAreApart(t *testing.T) {
 }
 
 func TestPrioritiesAreInBands(t *testing.T) {
-	for _, p := range []int{WayOut, WayOutOnLink, ReturnFIP, ReturnFIPLocal} {
+	for _, p := range []int{WayOut, WayOutOnLink, ReturnFIP, ReturnFIPLocal, ReturnReply, ReturnLeave, ReturnForged} {
 		if !Priority(p) {
 			t.Errorf("%d is used and not claimed", p)
 		}
 	}
-	for _, p := range append([]int{0, 999, 1011, 29999, 30002, 32767}, kubeOVN...) {
+	for _, p := range append([]int{0, 999, 1011, 29999, 30002, 30009, 30012, 31099, 31101, 32767}, kubeOVN...) {
 		if Priority(p) {
 			t.Errorf("%d is claimed and not used", p)
 		}
@@ -44,8 +43,8 @@ func TestPrioritiesAreInBands(t *testing.T) {
 
 // Kube-OVN's policy for traffic inside the subnets comes before all of ours; what is more special comes before the way out.
 func TestPrioritiesAreInOrder(t *testing.T) {
-	for i, p := range []int{WayOut, WayOutOnLink, ReturnFIP, ReturnFIPLocal} {
-		if next := []int{WayOutOnLink, ReturnFIP, ReturnFIPLocal, 31000}[i]; p >= next {
+	for i, p := range []int{WayOut, WayOutOnLink, ReturnFIP, ReturnFIPLocal, ReturnReply, ReturnLeave, 31000} {
+		if next := []int{WayOutOnLink, ReturnFIP, ReturnFIPLocal, ReturnReply, ReturnLeave, 31000, ReturnForged}[i]; p >= next {
 			t.Errorf("%d comes before %d", p, next)
 		}
 	}
@@ -95,13 +94,5 @@ func TestOurs(t *testing.T) {
 		if got := Ours(c.labels); got != c.ours {
 			t.Errorf("%s: ours is %t", name, got)
 		}
-	}
-}
-
-// Addresses of the link must not be those of a network that somebody has: link-local ones are nobody's, and the API refuses
-// them as a project's.
-func TestLinkNetworkIsNobodys(t *testing.T) {
-	if p, err := netip.ParsePrefix(LinkNetwork); err != nil || !p.Addr().IsLinkLocalUnicast() || p.Masked() != p {
-		t.Errorf("%s: %v", LinkNetwork, err)
 	}
 }

@@ -2,6 +2,8 @@
 package snapshot
 
 import (
+	"cmp"
+	"fmt"
 	"net/netip"
 	"time"
 
@@ -38,7 +40,32 @@ type Config struct {
 	// DefaultEIpType and DefaultFIpType are the network types of EIps and FIps that name none; empty: the type of the
 	// default external network.
 	DefaultEIpType, DefaultFIpType string
+	// Return is how replies find back on networks that do not say.
+	Return Return
 }
+
+// Return is how replies find back to the network that a connection came in on.
+type Return string
+
+// The ways back. None given means the first.
+const (
+	ByConnection Return = "Connection"
+	BySource     Return = "Source"
+)
+
+// Set reads it, as a flag's value.
+func (r *Return) Set(text string) error {
+	if *r = Return(text); *r != ByConnection && *r != BySource {
+		return fmt.Errorf("%q: use %s or %s", text, ByConnection, BySource)
+	}
+	return nil
+}
+
+// String is the word for it.
+func (r *Return) String() string { return string(cmp.Or(*r, ByConnection)) }
+
+// Type is what a flag's value is called.
+func (r *Return) Type() string { return "way" }
 
 // Meta is what all API objects have.
 type Meta struct {
@@ -107,6 +134,8 @@ type External struct {
 	Dual    bool         // it has an IPv6 prefix, too, or only that
 	Free    int
 	Used    int
+	// Return is how replies find back; empty: as the operator chose for all networks.
+	Return Return
 }
 
 // Engine is the shard's Kube-OVN objects and router ports as they are.
@@ -120,11 +149,22 @@ type Engine struct {
 	Ports map[string]bool
 	// Left are the names of what Kube-OVN makes for a VPC in that database besides the router, and does not remove with it.
 	Left []string
-	// InUse is how many addresses of the project's subnet pods have.
+	// InUse is how many addresses of the project's subnet pods have, and Taken which.
 	InUse int
+	Taken []Range
+	// Legs are the addresses of the router's ports that are legs, by port.
+	Legs map[string]netip.Addr
+	// Lacks is what the engine lacks for replies to find back by their connection; empty: nothing.
+	Lacks string
 	// Objects are all objects of ours in this shard, by key: what has to go before a finalizer can.
 	Objects map[intent.ObjectKey]bool
 }
+
+// Range is addresses from the first to the last.
+type Range struct{ First, Last netip.Addr }
+
+// Contains says whether an address is in it.
+func (r Range) Contains(a netip.Addr) bool { return r.First.Compare(a) <= 0 && a.Compare(r.Last) <= 0 }
 
 // Seen is how an object is doing.
 type Seen struct {
@@ -178,12 +218,16 @@ type Holder struct {
 type Networks struct {
 	Networks []Network
 	Subnets  map[string]External
+	// Return is how replies find back on networks that do not say, and Lacks what the engine lacks for more than by source.
+	Return Return
+	Lacks  string
 }
 
 // Network is an operator's request for an external network.
 type Network struct {
 	Meta
 	Subnets []string
+	Return  Return // empty: as the operator chose for all networks
 }
 
 // ShardOf is the shard of a Project: the name of its namespace, VPC, router and SNAT rule.

@@ -18,6 +18,9 @@ import (
 // Deletable is the condition that an object has only while its deletion waits.
 const Deletable = "Deletable"
 
+// ReturnPath is the condition of an ExternalNetwork that says how replies find back to it.
+const ReturnPath = "ReturnPath"
+
 // Outcome is what a run found in the targets.
 type Outcome struct {
 	// Missing is, by origin, what is not observed as it should be.
@@ -57,16 +60,19 @@ func Render(verdicts []intent.Verdict, outcome Outcome) intent.Statuses {
 // programmed is why an object is not in force, or nothing. What was only just written is not in force yet: it has to be
 // observed, which is the next run's business.
 func programmed(v intent.Verdict, outcome Outcome) intent.Finding {
-	ref := v.Object.Ref()
+	var failed, missing []string
+	for _, ref := range append([]state.Ref{v.Object.Ref()}, v.Through...) {
+		failed, missing = append(failed, outcome.Failed[ref]...), append(missing, outcome.Missing[ref]...)
+	}
 	switch {
 	case !v.Accepted.OK() || !v.Resolved.OK():
 		return intent.Finding{Reason: intent.NotAccepted, Message: "see the other conditions"}
-	case len(outcome.Failed[ref]) > 0:
-		return intent.Finding{Reason: intent.WriteFailed, Message: summary(outcome.Failed[ref])}
+	case len(failed) > 0:
+		return intent.Finding{Reason: intent.WriteFailed, Message: summary(failed)}
 	case !v.Waiting.OK():
 		return v.Waiting
-	case len(outcome.Missing[ref]) > 0:
-		return intent.Finding{Reason: intent.Programming, Message: "not observed yet: " + summary(outcome.Missing[ref])}
+	case len(missing) > 0:
+		return intent.Finding{Reason: intent.Programming, Message: "not observed yet: " + summary(missing)}
 	default:
 		return intent.Finding{}
 	}
@@ -101,6 +107,9 @@ func conditions(v intent.Verdict, programmed intent.Finding) []condition {
 	}
 	if !v.Held.OK() {
 		out = append(out, stated(Deletable, "", v.Held))
+	}
+	if f, isNetwork := v.Facts.(intent.NetworkFacts); isNetwork {
+		out = append(out, stated(ReturnPath, f.Return, f.Obsolete))
 	}
 	for i := range out {
 		out[i].ObservedGeneration = v.Generation
@@ -156,7 +165,7 @@ func eip(v intent.Verdict, f intent.EIpFacts, ready bool) kubedcv1.EIpStatus {
 }
 
 func network(v intent.Verdict, f intent.NetworkFacts) kubedcv1alpha1.ExternalNetworkStatus {
-	s := kubedcv1alpha1.ExternalNetworkStatus{ObservedGeneration: v.Generation}
+	s := kubedcv1alpha1.ExternalNetworkStatus{ObservedGeneration: v.Generation, ReturnPath: kubedcv1alpha1.ReturnPath(f.Return)}
 	for _, x := range f.Subnets {
 		s.Subnets = append(s.Subnets, kubedcv1alpha1.ExternalSubnet{
 			Name: x.Name, CIDR: x.Prefix.String(), Gateway: text(x.Gateway), Available: int64(x.Free), Used: int64(x.Used),

@@ -40,7 +40,7 @@ func TestCore3Drift(t *testing.T) {
 	t.Run("one by one", func(t *testing.T) { p.oneByOne(t, item.Figure) })
 	t.Run("all at once", func(t *testing.T) { p.allAtOnce(t, item.Figure) })
 	t.Run("others", func(t *testing.T) {
-		if now := p.others(t); now.differs(foreign, 20) != "" || len(now) < 12 {
+		if now := p.others(t); now.differs(foreign, 20) != "" || len(now) < 28 {
 			t.Errorf("of %d lines of others some are not what they were:\n%s", len(foreign), now.differs(foreign, 20))
 		}
 		item.Figure("%d rows, objects, elements and fields of others: untouched", len(foreign))
@@ -92,7 +92,7 @@ func (c *cluster) patient(t *testing.T) *patient {
 func (p *patient) oneByOne(t *testing.T, figure func(string, ...any)) {
 	var longest, chain time.Duration
 	var times []string
-	drifts := slices.Concat(p.rows(t), p.objectDrifts(t), p.elementDrifts(t), p.markDrifts(t))
+	drifts := slices.Concat(p.rows(t), p.legDrifts(t), p.objectDrifts(t), p.elementDrifts(t), p.markDrifts(t))
 	for _, d := range drifts {
 		took := p.suffers(t, d)
 		times = append(times, fmt.Sprintf("%6d ms  %s", took.Milliseconds(), d.what))
@@ -174,7 +174,7 @@ func (p *patient) recovers(t *testing.T, what string, all dump) {
 // allAtOnce does everything without a pause, three times. Some of it can't be done, because it was undone a moment ago.
 func (p *patient) allAtOnce(t *testing.T, figure func(string, ...any)) {
 	all := p.now()
-	drifts := slices.Concat(p.rows(t), p.objectDrifts(t), p.elementDrifts(t), p.markDrifts(t))
+	drifts := slices.Concat(p.rows(t), p.legDrifts(t), p.objectDrifts(t), p.elementDrifts(t), p.markDrifts(t))
 	var longest time.Duration
 	done := 0
 	for range 3 {

@@ -202,6 +202,9 @@ func stripped(v any, fields []string) any {
 func (c *cluster) quiet(t *testing.T) dump {
 	t.Helper()
 	const pause = 2 * time.Second
+	c.until(t, "the port with which Kube-OVN's own work ends: nothing changes before that begins, either", func() bool {
+		return c.nbctl(t, "--bare", "--columns=_uuid", "find", "logical_router_port", "name=ovn-cluster-ext-cloud") != ""
+	})
 	before := c.snapshot(t)
 	for begin := time.Now(); time.Since(begin) < time.Minute; {
 		<-time.After(pause)

@@ -51,6 +51,26 @@ func (p *patient) markDrifts(*testing.T) []drift {
 	return out
 }
 
+// foreignNeighbour is an address that somebody else wrote a MAC binding for, on a port that we write some for, too.
+const foreignNeighbour = "10.66.0.99"
+
+// foreignRows are commands that make rows of others, on a router of theirs and on the patient's.
+func foreignRows() []string {
+	return []string{
+		"lr-add foreign", "lrp-add foreign foreign-port 00:00:00:00:99:01 10.99.0.1/24", "lr-nat-add foreign snat 203.0.113.77 10.99.0.0/24",
+		"lr-policy-add foreign 1000 ip4.dst==10.99.0.0/24 drop", "lr-route-add foreign 10.98.0.0/24 10.99.0.2",
+		"static-mac-binding-add foreign-port 10.99.0.2 00:00:00:00:99:02",
+		"lr-nat-add " + sick + " snat 100.65.250.78 10.99.0.0/24", "lr-nat-add " + sick + " dnat_and_snat 100.65.250.79 10.99.0.5",
+		"lr-route-add " + sick + " 10.98.0.0/24 10.66.0.201",
+		"--route-table=" + legTable + " lr-route-add " + sick + " 10.98.1.0/24 91.224.11.1", "--route-table=foreign lr-route-add " + sick + " 10.98.2.0/24 91.224.11.1",
+		"static-mac-binding-add " + sickPort + " " + foreignNeighbour + " 00:00:00:00:99:03",
+		"lsp-add " + sickNet + " foreign-lsp", "pg-add foreign_group b." + sick,
+		"create address_set name=foreign_set addresses=10.99.0.7", "acl-add foreign_group to-lport 1000 ip4.src==10.99.0.0/24 drop",
+		"--tier=1 acl-add foreign_group to-lport 100 ip4.src==10.99.1.0/24 allow-related",
+		"qos-add " + sickNet + " from-lport 1000 ip4.src==10.99.0.0/24 mark=7", "qos-add " + sickNet + " to-lport 100 ip4.src==10.99.0.0/24 rate=1000",
+	}
+}
+
 // foreign makes what is nobody's business of ours, everywhere near what is ours, and returns it.
 func (p *patient) foreign(t *testing.T) dump {
 	t.Helper()
@@ -65,13 +85,7 @@ func (p *patient) foreign(t *testing.T) dump {
 	c.wait(t, "OvnEip", "", "foreign-eip", manifest.Field("true", "status", "ready"))
 	c.apply(t, fmt.Sprintf("{apiVersion: kubeovn.io/v1, kind: OvnFip, metadata: {name: foreign-fip}, spec: {ovnEip: foreign-eip, vpc: %s, v4Ip: 10.66.0.77}}", sick))
 	c.wait(t, "OvnFip", "", "foreign-fip", manifest.Field("true", "status", "ready"))
-	for _, command := range []string{
-		"lr-add foreign", "lrp-add foreign foreign-port 00:00:00:00:99:01 10.99.0.1/24", "lr-nat-add foreign snat 203.0.113.77 10.99.0.0/24",
-		"lr-policy-add foreign 1000 ip4.dst==10.99.0.0/24 drop", "lr-route-add foreign 10.98.0.0/24 10.99.0.2",
-		"static-mac-binding-add foreign-port 10.99.0.2 00:00:00:00:99:02",
-		"lr-nat-add " + sick + " snat 100.65.250.78 10.99.0.0/24", "lr-nat-add " + sick + " dnat_and_snat 100.65.250.79 10.99.0.5",
-		"lr-route-add " + sick + " 10.98.0.0/24 10.66.0.201",
-	} {
+	for _, command := range foreignRows() {
 		p.nbctl(t, strings.Fields(command)...)
 	}
 	all := func(e any) any { return e }
@@ -106,7 +120,7 @@ func (p *patient) audit(t *testing.T) {
 // others is what belongs to others, as it is now: rows and objects of their own, and their part of ours.
 func (p *patient) others(t *testing.T) dump {
 	t.Helper()
-	words := []string{"foreign", "10.97.", "10.98.", "10.99.", "203.0.113.7", "100.65.250."}
+	words := []string{"foreign", "10.97.", "10.98.", "10.99.", "203.0.113.7", "100.65.250.", "00:00:00:00:99:"}
 	out := p.snapshot(t).only(func(line string) bool {
 		ours := strings.HasPrefix(line, "Vpc /"+sick) || strings.HasPrefix(line, "EIp "+sick) || strings.HasPrefix(line, "OVN_Southbound")
 		adopted := strings.Contains(line, "vpc_external") // by Kube-OVN, within a minute

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/model"
 
 	"github.com/sallyport/sallyport/internal/ovn/nb"
+	"github.com/sallyport/sallyport/internal/ownership"
 )
 
 // jitter is how much later than an object's status we may hear of a row that came first: the two come by different ways.
@@ -85,18 +87,51 @@ func (h *rowHistory) lead(c claim) (time.Duration, bool) {
 	return c.at.Sub(last), true
 }
 
-// printed is a row by what it says, empty for those of no interest. Each row belongs to a router: those that nobody refers to
-// do not exist.
-func printed(m model.Model) string {
+// printed is a row by what it says, in as many texts as it says things that somebody may rely on. Each row is in a set of a router, a
+// switch or a group: those that nobody refers to do not exist.
+func printed(m model.Model) []string {
 	switch r := m.(type) {
 	case *nb.NAT:
-		return fmt.Sprintf("%s %s %s", r.Type, r.ExternalIP, r.LogicalIP)
+		return []string{fmt.Sprintf("%s %s %s", r.Type, r.ExternalIP, r.LogicalIP)}
 	case *nb.LogicalRouterPolicy:
-		return fmt.Sprintf("%d %s", r.Priority, r.Match)
+		return []string{fmt.Sprintf("%d %s", r.Priority, r.Match)}
 	case *nb.LogicalRouterPort:
-		return r.Name
+		return []string{r.Name, r.Name + " with table " + r.Options["route_table"]}
+	case *nb.StaticMACBinding:
+		return []string{fmt.Sprintf("binding %s %s", r.LogicalPort, r.MAC)}
+	case *nb.LogicalSwitchPort:
+		return []string{fmt.Sprintf("switch port %s to %s", r.Name, r.Options["router-port"])}
+	case *nb.AddressSet:
+		out := []string{"set " + r.Name}
+		for _, a := range r.Addresses {
+			out = append(out, fmt.Sprintf("set %s with %s", r.Name, a))
+		}
+		return out
+	case *nb.PortGroup:
+		return []string{fmt.Sprintf("group %s of %d", r.Name, len(r.Ports))}
+	case *nb.ACL:
+		return []string{fmt.Sprintf("rule %d %s of %s", r.Tier, r.Action, r.ExternalIDs[ownership.RowOwnerKey])}
+	case *nb.QoS:
+		return []string{fmt.Sprintf("marking %d of %s", r.Priority, r.ExternalIDs[ownership.RowOwnerKey])}
+	case *nb.StaticRoute:
+		return []string{fmt.Sprintf("route %s %s of %s", r.RouteTable, r.IPPrefix, r.ExternalIDs[ownership.RowOwnerKey])}
 	default:
-		return ""
+		return nil
+	}
+}
+
+// change writes down that a row has become another; nil is none.
+func (h *rowHistory) change(old, row model.Model) {
+	now, was, is := time.Now(), printed(old), printed(row)
+	for _, text := range was {
+		if !slices.Contains(is, text) {
+			h.went(text, now)
+		}
+	}
+	for _, text := range is {
+		if !slices.Contains(was, text) {
+			h.came(text, now)
+		}
 	}
 }
 
@@ -104,7 +139,7 @@ func printed(m model.Model) string {
 func (c *cluster) rowHistory(t *testing.T) *rowHistory {
 	t.Helper()
 	h := &rowHistory{spans: map[string][]span{}}
-	described, err := nb.Model()
+	described, err := nb.Model(true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,16 +152,11 @@ func (c *cluster) rowHistory(t *testing.T) *rowHistory {
 	}
 	t.Cleanup(conn.Close)
 	conn.Cache().AddEventHandler(&cache.EventHandlerFuncs{
-		AddFunc:    func(_ string, row model.Model) { h.came(printed(row), time.Now()) },
-		DeleteFunc: func(_ string, row model.Model) { h.went(printed(row), time.Now()) },
-		UpdateFunc: func(_ string, old, row model.Model) {
-			if now := time.Now(); printed(old) != printed(row) {
-				h.went(printed(old), now)
-				h.came(printed(row), now)
-			}
-		},
+		AddFunc:    func(_ string, row model.Model) { h.change(nil, row) },
+		DeleteFunc: func(_ string, row model.Model) { h.change(row, nil) },
+		UpdateFunc: func(_ string, old, row model.Model) { h.change(old, row) },
 	})
-	if _, err := conn.Monitor(within(t, 30*time.Second), nb.Monitor()); err != nil {
+	if _, err := conn.Monitor(within(t, 30*time.Second), nb.Monitor(true)); err != nil {
 		t.Fatal(err)
 	}
 	return h

@@ -105,6 +105,17 @@ var poolMistakes = []mistake{
 		says:  []string{"the project has 1 EIps and may have 1", "delete one, or ask the operator to raise the quota"},
 		cure:  []deed{put("Project mistakes/few", "{cidrBlock: 10.63.0.0/24, egressNetworkType: cloud, eipQuota: 2}")},
 	},
+	{
+		// Of eight addresses one is kept.
+		what: "more secondary networks than the subnet has ways back", on: "FIp mistakes-small/second", condition: "Programmed", reason: "NoWayBack",
+		before: []deed{
+			made("Project mistakes/small", "{cidrBlock: 10.63.1.0/29, egressNetworkType: cloud}"),
+			made("FIp mistakes-small/first", "{ipAddress: 10.63.1.2, externalNetworkType: public}"),
+		},
+		wrong: []deed{put("FIp mistakes-small/second", "{ipAddress: 10.63.1.3, externalNetworkType: third}")},
+		says:  []string{"subnet mistakes-small-default keeps 1 addresses", "none left for ext-third", "use a network that the project uses already"},
+		cure:  []deed{dropped("FIp mistakes-small/first")},
+	},
 }
 
 // conflictMistakes want what somebody else uses.
@@ -112,8 +123,8 @@ var conflictMistakes = []mistake{
 	{
 		what: "a target that another FIp leads to", on: "FIp mistakes-a/second", condition: "Accepted", reason: "TargetTaken",
 		before: []deed{made("FIp mistakes-a/first", "{ipAddress: 10.62.0.16}")},
-		wrong:  []deed{put("FIp mistakes-a/second", "{ipAddress: 10.62.0.16, externalNetworkType: public}")},
-		says:   []string{"FIp first leads to 10.62.0.16 already", "delete one of the two"},
+		wrong:  []deed{put("FIp mistakes-a/second", "{ipAddress: 10.62.0.16}")},
+		says:   []string{"FIp first leads to 10.62.0.16 already", "delete one of the two, or use another network"},
 		cure:   []deed{dropped("FIp mistakes-a/first")},
 	},
 	{

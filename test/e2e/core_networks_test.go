@@ -22,9 +22,9 @@ func (s *stage) threeNetworks(t *testing.T) string {
 		s.on(t, kind, addresses[kind])
 		ways += s.everyWay(t, x.client, addresses[kind], "on-"+kind, x.clientAddress)
 		ways += s.everyWay(t, "internet", addresses[kind], "on-"+kind, theInternet)
-		// What the pod sends by itself comes from its floating IP.
-		ways += s.everyWay(t, "on-"+kind+"."+s.cloud, theInternet, "internet", addresses[kind])
-		ways += s.everyWay(t, "on-"+kind+"."+s.cloud, x.clientAddress, x.client, addresses[kind])
+		own := s.leavesAs(t, s.cloud, kind, addresses[kind])
+		ways += s.everyWay(t, "on-"+kind+"."+s.cloud, theInternet, "internet", own)
+		ways += s.everyWay(t, "on-"+kind+"."+s.cloud, x.clientAddress, x.client, own)
 	}
 	external := s.field(t, "Project", "packets", "cloud", "status", "externalIP")
 	ways += s.everyWay(t, "plain-node1."+s.cloud, theInternet, "internet", external) // the others' way out is as before
@@ -46,6 +46,17 @@ func (s *stage) on(t *testing.T, kind, address string) {
 	}
 }
 
+// leavesAs is the address with which a pod's own traffic leaves that has a floating IP on a network: that address on the project's
+// default network, and on any other the project's own.
+func (s *stage) leavesAs(t *testing.T, namespace, kind, floating string) string {
+	t.Helper()
+	name := namespace[len("packets-"):]
+	if kind == name {
+		return floating
+	}
+	return s.field(t, "Project", "packets", name, "status", "externalIP")
+}
+
 // neighbours: hosts on the external prefix itself, and floating IPs of another project there, both ways.
 func (s *stage) neighbours(t *testing.T) string {
 	mine, theirs := map[string]string{}, map[string]string{}
@@ -61,11 +72,11 @@ func (s *stage) neighbours(t *testing.T) string {
 	for _, kind := range kindsOfNetwork {
 		x, pod := s.network(t, kind), "near-"+kind
 		hosts += s.everyWay(t, x.neighbour, mine[kind], pod, x.neighbourAddress)
-		hosts += s.everyWay(t, pod+"."+s.cloud, x.neighbourAddress, x.neighbour, mine[kind])
+		hosts += s.everyWay(t, pod+"."+s.cloud, x.neighbourAddress, x.neighbour, s.leavesAs(t, s.cloud, kind, mine[kind]))
 		hosts += s.everyWay(t, x.neighbour, theirs[kind], pod, x.neighbourAddress)
-		hosts += s.everyWay(t, pod+"."+s.public, x.neighbourAddress, x.neighbour, theirs[kind])
-		projects += s.everyWay(t, pod+"."+s.cloud, theirs[kind], pod, mine[kind])
-		projects += s.everyWay(t, pod+"."+s.public, mine[kind], pod, theirs[kind])
+		hosts += s.everyWay(t, pod+"."+s.public, x.neighbourAddress, x.neighbour, s.leavesAs(t, s.public, kind, theirs[kind]))
+		projects += s.everyWay(t, pod+"."+s.cloud, theirs[kind], pod, s.leavesAs(t, s.cloud, kind, mine[kind]))
+		projects += s.everyWay(t, pod+"."+s.public, mine[kind], pod, s.leavesAs(t, s.public, kind, theirs[kind]))
 	}
 	// Pods without a floating IP reach who is on their default network.
 	for namespace, kind := range map[string]string{s.cloud: "cloud", s.public: "public"} {

@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/sallyport/sallyport/internal/ownership"
 )
 
 // replica is the northbound database and the objects that the product writes to, as the servers tell of each change: lines
@@ -120,21 +122,23 @@ func (r *replica) mended(v *vigil, limit time.Duration) (time.Time, error) {
 }
 
 var (
-	macs   = regexp.MustCompile(`[0-9a-f]{2}(:[0-9a-f]{2}){5}`)
-	ownMAC = regexp.MustCompile(`-onlink"`)
+	macs = regexp.MustCompile(`[0-9a-f]{2}(:[0-9a-f]{2}){5}`)
 	// A port on a secondary network gets any address; nobody outside sees it. Kube-OVN puts its finalizer only on OvnEips that
 	// it chose the address of.
-	anyPort       = regexp.MustCompile(`-ext-(public|third)\b`)
-	portAddress   = regexp.MustCompile(`\b(91\.224\.11|198\.19\.7)\.\d+\b`)
+	anyPort     = regexp.MustCompile(`-ext-(public|third)\b`)
+	portAddress = regexp.MustCompile(`\b(91\.224\.11|198\.19\.7)\.\d\d+\b`) // not the gateway, which is the first, nor the prefix
+	// A leg gets the next address of the subnet's reserve that is free when its network comes.
+	legAddress    = regexp.MustCompile(`\b10\.66\.0\.2(4[7-9]|5[0-4])\b`)
 	renewedFields = append([]string{
 		"uid", "creationTimestamp", "deletionTimestamp", "observedGeneration", "v4usingIPrange", "v4availableIPrange",
 		"ovn.kubernetes.io/vpc_nat", "ovn.kubernetes.io/vpc", "nat", // Kube-OVN's notes on an OvnEip, from a cache that may be late
 	}, restlessFields...)
 	// A row that we put back says so in its external_ids; Kube-OVN's own does not.
-	// The status of a port is which gateway holds it.
-	renewedColumns = append([]string{"_version", "external_ids", "status"}, restlessColumns...)
+	// The status of a port is which gateway holds it; up is what northd says of it.
+	renewedColumns = append([]string{"_version", "external_ids", "status", "up"}, restlessColumns...)
 	followedTables = []string{
 		"Logical_Router", "Logical_Router_Port", "Static_MAC_Binding", "NAT", "Logical_Router_Policy", "Logical_Router_Static_Route",
+		"Logical_Switch", "Logical_Switch_Port", "Port_Group", "ACL", "QoS", "Address_Set",
 	}
 )
 
@@ -199,11 +203,7 @@ func rowText(headings []string, row []any) string {
 		}
 	}
 	raw, _ := json.Marshal(kept) // it was JSON before
-	text := uuids.ReplaceAllString(string(raw), "…")
-	if ownMAC.MatchString(text) {
-		return text
-	}
-	return renewed(text)
+	return renewed(uuids.ReplaceAllString(string(raw), "…"))
 }
 
 // renewed is text without what is rolled anew.
@@ -211,7 +211,12 @@ func renewed(text string) string {
 	if anyPort.MatchString(text) {
 		text = portAddress.ReplaceAllString(text, "…")
 	}
-	return macs.ReplaceAllString(text, "…")
+	return macs.ReplaceAllStringFunc(legAddress.ReplaceAllString(text, "<leg>"), func(mac string) string {
+		if strings.HasPrefix(mac, ownership.MACs) {
+			return mac // ours are always the same
+		}
+		return "…"
+	})
 }
 
 // followObjects watches every kind that the product writes to.

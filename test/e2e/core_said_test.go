@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"net/netip"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/kube"
 	"github.com/sallyport/sallyport/internal/ownership"
 )
@@ -111,15 +113,41 @@ func (s *claims) ofProject(o *kubedcv1.Project) []string {
 	}
 }
 
-// ofFIp is the rows of a floating IP: the translation, and on another network than the project's default two policies.
+// ofFIp is the rows of a floating IP: the translation, and on another network than the project's default the leg.
 func (s *claims) ofFIp(o *kubedcv1.FIp) []string {
 	out := []string{fmt.Sprintf("dnat_and_snat %s %s", o.Status.ExternalIP, o.Status.ResolvedTargetIP)}
 	kind, prefix := s.network(o.Status.ExternalIP)
 	if kind == s.way[o.Namespace] {
 		return out
 	}
-	match := fmt.Sprintf("inport == %q && ip4.src == %s", o.Namespace+"-"+o.Namespace+"-default", o.Status.ResolvedTargetIP)
-	return append(out, fmt.Sprintf("%d %s", ownership.ReturnFIP, match), fmt.Sprintf("%d %s && ip4.dst == %s", ownership.ReturnFIPLocal, match, prefix))
+	set := ownership.LegTargets(o.Namespace+"-default", "ext-"+kind)
+	return append(append(out, ofLegTo(o.Namespace, "ext-"+kind, prefix)...), fmt.Sprintf("set %s with %s", set, o.Status.ResolvedTargetIP))
+}
+
+// ofLegTo is the rows of a project's leg to a network.
+func ofLegTo(vpc, network, prefix string) []string {
+	subnet := vpc + "-default"
+	port, socket, table := ownership.LegRouterPort(vpc, subnet, network), ownership.LegSwitchPort(vpc, subnet, network), ownership.ReturnTable(network)
+	by := fmt.Sprintf("of ReturnPath/%s/%s", vpc, network)
+	return []string{
+		port + " with table " + table,
+		fmt.Sprintf("switch port %s to %s", socket, port),
+		fmt.Sprintf("binding %s-%s %s", vpc, subnet, intent.MAC(port)),
+		fmt.Sprintf("%s-%s with table %s", vpc, network, table),
+		fmt.Sprintf("route %s 0.0.0.0/0 %s", table, by), fmt.Sprintf("route %s 10.61.0.0/17 %s", table, by), fmt.Sprintf("route %s 10.61.128.0/17 %s", table, by),
+		fmt.Sprintf("group %s of 1", ownership.LegGroup(subnet, network)), "rule 1 pass " + by, "rule 3 allow-related " + by,
+		"marking 120 " + by, "marking 110 " + by, "marking 100 " + by, "marking 95 " + by, "marking 90 " + by,
+		fmt.Sprintf("%d inport == %q && pkt.mark == %d", ownership.ReturnReply, vpc+"-"+subnet, networkNumber(network)),
+		fmt.Sprintf("%d inport == %q && ip4.dst != %s", ownership.ReturnLeave, port, prefix),
+		fmt.Sprintf("%d pkt.mark == %d", ownership.ReturnForged, ownership.MarkForged),
+	}
+}
+
+// networkNumber is what stands for a network in marks and labels, unless two in one project have the same.
+func networkNumber(network string) int {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(network)) // never fails
+	return ownership.MarkFirst + int(hash.Sum32()&(1<<ownership.MarkBits-1))
 }
 
 // network is the type and the prefix of the network that an address is on.

@@ -24,7 +24,7 @@ func (s *stage) follows(t *testing.T, name, kind, target, answers string) {
 	external, x := s.field(t, "FIp", s.cloud, name, "status", "externalIP"), s.network(t, kind)
 	s.answers(t, x.client, "http://"+external, answers, x.clientAddress)
 	s.answers(t, "internet", "http://"+external, answers, theInternet)
-	s.answers(t, answers+"."+s.cloud, "http://"+theInternet, "internet", external)
+	s.answers(t, answers+"."+s.cloud, "http://"+theInternet, "internet", s.leavesAs(t, s.cloud, kind, external))
 }
 
 // machine writes a virtual machine as KubeVirt reports it.

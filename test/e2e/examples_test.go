@@ -34,9 +34,12 @@ func TestProjectExampleRunsAsWritten(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	if n := strings.Count(string(out), "web saw 203.0.113.10"); n != 2 {
+		t.Errorf("the pod answered %d times; wanted one answer on each of two networks:\n%s", n, out)
+	}
 	for _, wanted := range []string{
-		"web saw 203.0.113.10", "api saw 203.0.113.10", // the client's own address, on either network
-		"fip.kube-dc.com/api condition met", "project.kube-dc.com \"production\" deleted", "lab \"" + name + "\" is down",
+		"web saw 203.0.113.10", "internet saw 100.65.", // the client's own address, and the pod's own on the default network
+		"fip.kube-dc.com/web-public condition met", "project.kube-dc.com \"production\" deleted", "lab \"" + name + "\" is down",
 	} {
 		if !strings.Contains(string(out), wanted) {
 			t.Errorf("wanted %q in:\n%s", wanted, out)

@@ -42,6 +42,23 @@ func (b *bench) drift(t *testing.T) {
 		"set nat 10.0.0.0/24 external_ip=198.51.100.99",
 		"set logical_router_policy 30000 nexthops=198.51.100.99",
 		"set logical_router_policy 30000 action=drop",
+		"lrp-del rows-leg",
+		"lsp-del rows-net-leg",
+		"set logical_switch_port rows-net-leg options:router-port=elsewhere",
+		`set logical_switch_port rows-net-leg type=""`,
+		"pg-del rows.leg",
+		"clear port_group rows.leg ports",
+		"clear port_group rows.leg acls",
+		"set acl 91 label=92",
+		"set acl 91 direction=from-lport",
+		"destroy address_set rows.targets",
+		"set address_set rows.targets addresses=10.0.0.9",
+		"qos-del rows-net from-lport",
+		"set qos 110 action:mark=5",
+		"--route-table=return-x lr-route-del rows 10.0.0.0/25",
+		"set logical_router_static_route 198.51.100.1 nexthop=198.51.100.2",
+		"remove logical_router_port rows-out options route_table",
+		"set logical_router_port rows-out options:route_table=return-other",
 	} {
 		begin := time.Now()
 		b.nbctl(t, b.byUUID(t, strings.Fields(hand))...)
@@ -80,12 +97,15 @@ func (b *bench) heal(ctx context.Context, want intent.Rows) error {
 // byUUID puts the row's UUID into a command "set table what column=value".
 func (b *bench) byUUID(t *testing.T, command []string) []string {
 	t.Helper()
-	column, found := map[string]string{"nat": "external_ip", "logical_router_policy": "priority", "static_mac_binding": ""}[command[1]]
+	column, found := map[string]string{
+		"nat": "external_ip", "logical_router_policy": "priority", "static_mac_binding": "", "acl": "label", "qos": "priority",
+		"logical_router_static_route": "nexthop",
+	}[command[1]]
 	if command[0] != "set" || !found {
 		return command
 	}
 	what := command[2]
-	if strings.Contains(what, "/") {
+	if strings.Contains(what, "/") && command[1] == "nat" {
 		column = "logical_ip"
 	}
 	find := []string{"--bare", "--columns=_uuid", "find", command[1]}
@@ -105,14 +125,25 @@ func (b *bench) ours(t *testing.T) string {
 		{"static_mac_binding", "logical_port,ip,mac,override_dynamic_mac"},
 		{"nat", "type,external_ip,logical_ip,options,external_ids"},
 		{"logical_router_policy", "priority,match,action,nexthop,nexthops,external_ids"},
+		{"logical_switch_port", "name,type,addresses,options,external_ids"},
+		{"port_group", "name,external_ids"},
+		{"address_set", "name,addresses,external_ids"},
+		{"acl", "tier,priority,direction,match,action,label,external_ids"},
+		{"qos", "priority,direction,match,action,external_ids"},
+		{"logical_router_static_route", "route_table,ip_prefix,nexthop,output_port,external_ids"},
 	} {
 		text := b.nbctl(t, "--format=csv", "--no-headings", "--columns="+table[1], "list", table[0])
 		for line := range strings.Lines(text) {
-			if strings.Contains(line, ownership.RowShardKey) || strings.Contains(line, "rows-near") {
+			if strings.Contains(line, ownership.RowShardKey) || strings.Contains(line, "rows-near") || strings.Contains(line, ownership.ReturnTables) {
 				out = append(out, strings.TrimSpace(line))
 			}
 		}
 	}
 	slices.Sort(out)
+	for _, group := range []string{"ports", "acls"} { // how many, because they are UUIDs
+		if members := b.nbctl(t, "--bare", "--columns="+group, "list", "port_group"); members != "" {
+			out = append(out, fmt.Sprint(group, len(members)))
+		}
+	}
 	return strings.Join(out, "\n")
 }

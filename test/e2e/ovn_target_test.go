@@ -49,12 +49,30 @@ func snatRow(external, logical string) intent.Row {
 }
 
 func policyRow(priority int, match, hop string) intent.Row {
-	return intent.RouterPolicy{Priority: priority, Match: match, NextHop: netip.MustParseAddr(hop)}
+	return intent.RouterPolicy{Priority: priority, Match: match, Action: "reroute", NextHop: netip.MustParseAddr(hop)}
+}
+
+const rowsSwitch = "rows-net" // and the switch that a leg leads to
+
+// legRows is a leg between the router and the switch, with what is marked and where it goes.
+func legRows(mark int, action string, table string) []intent.Row {
+	return []intent.Row{
+		intent.RouterPort{Name: "rows-leg", MAC: intent.MAC("leg"), Network: netip.MustParsePrefix("10.0.0.254/24"), Table: table},
+		intent.SwitchPort{Switch: rowsSwitch, Name: "rows-net-leg", RouterPort: "rows-leg"},
+		intent.PortGroup{Name: "rows.leg", Port: "rows-net-leg"},
+		intent.AddressSet{Name: "rows.targets", Addresses: "10.0.0.7 10.0.0.8"},
+		intent.Rule{Group: "rows.leg", Direction: intent.OutOfSwitch, Tier: 1, Priority: 100, Match: `inport == "rows-net-leg" && ip`, Action: action, Label: mark},
+		intent.Marking{Switch: rowsSwitch, Priority: 100, Match: "ct.trk && ct.rpl", Mark: mark},
+		intent.Route{Table: table, Prefix: netip.MustParsePrefix("10.0.0.0/25"), Port: "rows-leg"},
+		intent.Route{Table: "return-x", Prefix: netip.MustParsePrefix("0.0.0.0/0"), NextHop: netip.MustParseAddr("198.51.100.1"), Port: "rows-out"},
+	}
 }
 
 // firstRows and secondRows have every kind of row, and from one to the other each kind comes, goes or becomes another.
 func firstRows() intent.Rows {
-	return wantedRows(append(linkRows(intent.MAC("one"), "onlink"),
+	return wantedRows(append(append(linkRows(intent.MAC("one"), "onlink"), legRows(91, "pass", "return-x")...),
+		intent.Marking{Switch: rowsSwitch, Priority: 110, Match: "pkt.mark == 91", Mark: 0},
+		intent.RoutingTable{Port: "rows-out", Table: "return-x"},
 		fipRow("198.51.100.10", "10.0.0.10"), fipRow("2001:db8::10", "fd00::10"),
 		snatRow("198.51.100.20", "10.0.0.0/24"), snatRow("2001:db8::20", "fd00::/64"), snatRow("198.51.100.20", "10.1.0.1/32"),
 		policyRow(ownership.ReturnFIP, "ip4.src == 10.0.0.10", "198.51.100.1"),
@@ -62,7 +80,8 @@ func firstRows() intent.Rows {
 }
 
 func secondRows() intent.Rows {
-	return wantedRows(append(linkRows(intent.MAC("two"), "")[:2],
+	return wantedRows(append(append(linkRows(intent.MAC("two"), "")[:2], legRows(92, "allow-related", "return-y")...),
+		intent.RoutingTable{Port: "rows-out", Table: "return-y"},
 		fipRow("198.51.100.10", "10.0.0.11"), fipRow("198.51.100.11", "10.0.0.10"),
 		snatRow("198.51.100.21", "10.0.0.0/24"),
 		policyRow(ownership.ReturnFIP, "ip4.src == 10.0.0.10", "198.51.100.2"),
@@ -97,9 +116,11 @@ func TestRowsOfARouter(t *testing.T) {
 		{"are as wanted when the leader has died", (*bench).failover},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			b.nbctl(t, "--if-exists", "lr-del", rowsRouter, "--", "--all", "destroy", "static_mac_binding")
+			b.nbctl(t, "--if-exists", "lr-del", rowsRouter, "--", "--if-exists", "ls-del", rowsSwitch,
+				"--", "--all", "destroy", "static_mac_binding", "--", "--all", "destroy", "port_group", "--", "--if-exists", "destroy", "address_set", "rows.targets")
 			b.wait(t, "the client does not know the router", func() bool { return b.client.Ports(rowsRouter) == nil })
-			b.nbctl(t, "lr-add", rowsRouter)
+			b.nbctl(t, "lr-add", rowsRouter, "--", "ls-add", rowsSwitch,
+				"--", "lrp-add", rowsRouter, "rows-out", "0a:00:00:00:00:01", "198.51.100.254/24", "2001:db8::254/64") // where next hops are
 			b.wait(t, "the client knows the router", func() bool { return b.client.Ports(rowsRouter) != nil })
 			test.run(b, t)
 		})
@@ -141,6 +162,9 @@ func (b *bench) others(t *testing.T) string {
 		out = append(out, line)
 	}
 	text := strings.ReplaceAll(strings.Join(out, ""), `"`, "") // a set of several is in quotes, one of less is not
+	for _, table := range []string{"return-x", "return-y"} {   // the only thing of ours on a port of others
+		text = strings.ReplaceAll(text, "{route_table="+table+"}", "{}")
+	}
 	for _, uuid := range ours {
 		text = strings.NewReplacer(", "+uuid, "", uuid+", ", "", uuid, "").Replace(text)
 	}
@@ -150,8 +174,7 @@ func (b *bench) others(t *testing.T) string {
 // northd makes ports and flows of the rows, and complains of nothing. It counts its complaints, so this comes first.
 func (b *bench) northd(t *testing.T) {
 	before := len(readFile(t, b.Log("ovn-northd")))
-	b.nbctl(t, "lrp-add", rowsRouter, "rows-out", "0a:00:00:00:00:01", "198.51.100.254/24", "2001:db8::254/64") // where next hops are
-	b.nbctl(t, "set", "logical_router", rowsRouter, "options:chassis=nobody")                                   // NAT needs a place
+	b.nbctl(t, "set", "logical_router", rowsRouter, "options:chassis=nobody") // NAT needs a place
 	for _, want := range []intent.Rows{firstRows(), secondRows(), firstRows()} {
 		b.mustConverge(t, want)
 		b.nbctl(t, "--wait=sb", "sync")

@@ -19,7 +19,7 @@ import (
 )
 
 // remains are all that a storm has left, as lines that do not depend on the order in which things happened: an address that
-// Kube-OVN chose is written as the name of who has it.
+// Kube-OVN chose, or we for a leg, is written as the name of who has it.
 type remains []string
 
 // differs is what one world has and the other has not.
@@ -51,6 +51,7 @@ func (c *cluster) remains(t *testing.T) remains {
 	for _, o := range objects {
 		nameAddress(o, names)
 	}
+	c.nameLegs(t, names)
 	var out remains
 	for _, o := range objects {
 		out = append(out, describe(o))
@@ -167,43 +168,6 @@ func steady(v any) string {
 	default:
 		return fmt.Sprint(v)
 	}
-}
-
-// stormRows are the rows of the projects' routers, without who wrote them: Kube-OVN and we write the same.
-func (c *cluster) stormRows(t *testing.T) (out remains) {
-	t.Helper()
-	rows := map[string]map[string]any{}
-	for table, columns := range map[string]string{
-		"logical_router_port": "name,networks,peer,options,gateway_chassis", "nat": "type,external_ip,logical_ip,options,gateway_port",
-		"logical_router_policy": "priority,match,action,nexthop,nexthops", "logical_router_static_route": "ip_prefix,nexthop,policy,route_table,output_port",
-	} {
-		for _, row := range c.table(t, table, "_uuid,"+columns) {
-			id := row["_uuid"].(string)
-			delete(row, "_uuid")
-			if chassis, there := row["gateway_chassis"]; there {
-				row["gateway_chassis"] = len(fmt.Sprint(chassis)) > 2
-			}
-			rows[id] = row
-		}
-	}
-	for _, router := range c.table(t, "logical_router", "name,ports,nat,policies,static_routes,load_balancer") {
-		if !strings.HasPrefix(router["name"].(string), stormOrganization+"-") {
-			continue
-		}
-		out = append(out, fmt.Sprintf("router %s load balancers=%v", router["name"], router["load_balancer"]))
-		for _, set := range []string{"ports", "nat", "policies", "static_routes"} {
-			for _, id := range values(router[set]) {
-				if rows[id.(string)]["policy"] == "src-ip" {
-					continue // Kube-OVN's own, which nothing of ours needs; it does not write it again when a fault has cut it off
-				}
-				out = append(out, fmt.Sprintf("router %s %s %s", router["name"], set, steady(rows[id.(string)])))
-			}
-		}
-	}
-	for _, binding := range c.table(t, "static_mac_binding", "logical_port,ip,mac,override_dynamic_mac") {
-		out = append(out, fmt.Sprintf("mac binding %v", binding))
-	}
-	return out
 }
 
 // table reads a table of the northbound database: rows with their columns.

@@ -135,10 +135,12 @@ func ready(o *unstructured.Unstructured) bool { return manifest.True("Ready")(o)
 func ref(kind, namespace, name string) manifest.Ref {
 	gv := schema.GroupVersion{Version: "v1"}
 	switch kind {
-	case "Vpc", "Subnet", "OvnEip", "OvnFip", "OvnSnatRule", "OvnDnatRule":
+	case "Vpc", "Subnet", "OvnEip", "OvnFip", "OvnSnatRule", "OvnDnatRule", "SwitchLBRule":
 		gv.Group = "kubeovn.io"
 	case "Project", "EIp", "FIp":
 		gv.Group = "kube-dc.com"
+	case "ExternalNetwork":
+		gv = schema.GroupVersion{Group: "kube-dc.com", Version: "v1alpha1"}
 	case "VirtualMachineInstance":
 		gv.Group = "kubevirt.io"
 	case "Deployment":

@@ -13,6 +13,7 @@ import (
 // +kubebuilder:printcolumn:name="Default",type=boolean,JSONPath=`.spec.default`
 // +kubebuilder:printcolumn:name="Subnets",type=string,JSONPath=`.spec.subnets`
 // +kubebuilder:printcolumn:name="Available",type=integer,JSONPath=`.status.available`
+// +kubebuilder:printcolumn:name="Return",type=string,JSONPath=`.status.returnPath`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 
 // ExternalNetwork is a network outside, from which projects take addresses. A Kube-OVN Subnet with the label
@@ -48,7 +49,25 @@ type ExternalNetworkSpec struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	// +listType=set
 	Subnets []string `json:"subnets"`
+
+	// How replies find back to this network where it is not the project's default. Connection: by the connection, so that a pod
+	// answers on several networks and its own traffic keeps the project's default. Source: by the pod's address, for engines too
+	// old for that (OVN before 24.09); everything that the target of a floating IP sends then leaves by this network. Empty: as
+	// the controller was told, Connection unless it was told otherwise.
+	// +optional
+	ReturnPath ReturnPath `json:"returnPath,omitempty"`
 }
+
+// ReturnPath is how replies find back to the network that a connection came in on.
+//
+// +kubebuilder:validation:Enum=Connection;Source
+type ReturnPath string
+
+// The ways back.
+const (
+	ReturnByConnection ReturnPath = "Connection"
+	ReturnBySource     ReturnPath = "Source"
+)
 
 // ExternalNetworkStatus is what there is of an ExternalNetwork.
 type ExternalNetworkStatus struct {
@@ -66,11 +85,15 @@ type ExternalNetworkStatus struct {
 	// +optional
 	Used int64 `json:"used"`
 
+	// How replies find back to this network where it is not the project's default.
+	// +optional
+	ReturnPath ReturnPath `json:"returnPath,omitempty"`
+
 	// The generation of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Accepted, ResolvedRefs and Programmed. What is false says why and what to do next.
+	// Accepted, ResolvedRefs, Programmed and ReturnPath. What is false says why and what to do next.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

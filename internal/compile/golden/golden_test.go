@@ -38,15 +38,16 @@ var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 //	once              compile the world as it is
 //	with FILE …       objects of testdata/FILE.yaml too, unless the case has one of the same name
 //	ports NAME …      ports of the router in OVN; without it there is no router
-//	hide KIND         what objects of this kind asked for is counted, not shown
+//	hide KIND…        what objects of these kinds asked for is counted, not shown
 type golden struct {
 	path    string
 	archive *txtar.Archive
 
-	shard, hide string
-	rehearse    bool
-	ports       []string
-	objects     []client.Object
+	shard    string
+	hide     []string
+	rehearse bool
+	ports    []string
+	objects  []client.Object
 }
 
 func TestGolden(t *testing.T) {
@@ -144,7 +145,7 @@ func (g *golden) configure() error {
 		case "shard":
 			g.shard = fields[1]
 		case "hide":
-			g.hide = fields[1]
+			g.hide = fields[1:]
 		case "ports":
 			g.ports = fields[1:]
 		case "with":

@@ -15,7 +15,7 @@ import (
 
 // printed is an intent and the statuses that follow from verdicts, as text whose difference a network engineer can review:
 // a line for each entry, with who asked for it.
-func printed(in *intent.Intent, verdicts []intent.Verdict, shard, hide string) string {
+func printed(in *intent.Intent, verdicts []intent.Verdict, shard string, hide []string) string {
 	p := &printer{hide: hide, hidden: map[state.Ref]int{}}
 	section(p, "objects", in.Objects, func(k intent.ObjectKey, o intent.Object) string { return k.String() + object(o) })
 	section(p, "elements of Vpc "+shard, in.Elements, func(k intent.ElementKey, e intent.Element) string {
@@ -39,7 +39,7 @@ func printed(in *intent.Intent, verdicts []intent.Verdict, shard, hide string) s
 
 type printer struct {
 	out    strings.Builder
-	hide   string
+	hide   []string
 	hidden map[state.Ref]int
 }
 
@@ -49,7 +49,7 @@ func section[K state.Key[K], V state.Value[V]](p *printer, title string, set sta
 	p.line(title)
 	for _, key := range slices.SortedFunc(maps.Keys(set), K.Compare) {
 		entry := set[key]
-		if entry.Origin.Kind == p.hide {
+		if slices.Contains(p.hide, entry.Origin.Kind) {
 			p.hidden[entry.Origin]++
 			continue
 		}
@@ -59,7 +59,9 @@ func section[K state.Key[K], V state.Value[V]](p *printer, title string, set sta
 
 // count says how much was hidden.
 func (p *printer) count() {
-	for ref, n := range p.hidden {
+	byName := func(a, b state.Ref) int { return strings.Compare(a.String(), b.String()) }
+	for _, ref := range slices.SortedFunc(maps.Keys(p.hidden), byName) {
+		n := p.hidden[ref]
 		p.line(fmt.Sprintf("and %d more  # %s", n, ref))
 	}
 }

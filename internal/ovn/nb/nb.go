@@ -2,10 +2,12 @@
 //
 // Checked against schema 7.11.0 (OVN 25.03). The models have only the columns that we read or write: the others are not sent
 // to us, and an update can't touch them. libovsdb compares the models with the server's schema at every connect, so a server
-// without one of the columns is refused with its name.
+// without one of the columns is refused with its name. Only those of legs may be missing.
 package nb
 
 import (
+	"encoding/json"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -13,6 +15,8 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/client"
 	"github.com/ovn-kubernetes/libovsdb/model"
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
+
+	"github.com/sallyport/sallyport/internal/ownership"
 )
 
 // Database is the name of the database.
@@ -20,6 +24,7 @@ const Database = "OVN_Northbound"
 
 // The tables.
 const (
+	GlobalTable              = "NB_Global"
 	LogicalRouterTable       = "Logical_Router"
 	LogicalRouterPortTable   = "Logical_Router_Port"
 	StaticMACBindingTable    = "Static_MAC_Binding"
@@ -29,9 +34,14 @@ const (
 	AddressSetTable          = "Address_Set"
 	LogicalSwitchTable       = "Logical_Switch" // known by name only
 	LogicalSwitchPortTable   = "Logical_Switch_Port"
+	PortGroupTable           = "Port_Group"
+	ACLTable                 = "ACL"
+	QoSTable                 = "QoS"
+	StaticRouteTable         = "Logical_Router_Static_Route"
 )
 
 var tables = map[string]model.Model{
+	GlobalTable:              &Global{},
 	LogicalRouterTable:       &LogicalRouter{},
 	LogicalRouterPortTable:   &LogicalRouterPort{},
 	StaticMACBindingTable:    &StaticMACBinding{},
@@ -40,37 +50,88 @@ var tables = map[string]model.Model{
 	LoadBalancerTable:        &LoadBalancer{},
 	AddressSetTable:          &AddressSet{},
 	LogicalSwitchPortTable:   &LogicalSwitchPort{},
+	PortGroupTable:           &PortGroup{},
+	ACLTable:                 &ACL{},
+	QoSTable:                 &QoS{},
+	StaticRouteTable:         &StaticRoute{},
+}
+
+// legTables are those that only legs need. A server that is too old for legs may lack columns of them.
+var legTables = []string{PortGroupTable, ACLTable, QoSTable, StaticRouteTable}
+
+// Missing is a column that legs need and a schema, as JSON, does not have; empty: none.
+func Missing(schema string) (string, error) {
+	var have struct {
+		Tables map[string]struct{ Columns map[string]any }
+	}
+	if err := json.Unmarshal([]byte(schema), &have); err != nil {
+		return "", fmt.Errorf("read the schema: %w", err)
+	}
+	for _, table := range legTables {
+		for _, column := range columns(tables[table]) {
+			if _, there := have.Tables[table].Columns[column]; !there {
+				return table + "." + column, nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// known are the tables with which we work, with those of legs or without.
+func known(legs bool) map[string]model.Model {
+	out := maps.Clone(tables)
+	if !legs {
+		maps.DeleteFunc(out, func(table string, _ model.Model) bool { return slices.Contains(legTables, table) })
+	}
+	return out
 }
 
 // Model is the database as libovsdb wants it described. What is found by name has an index, so that finding it costs the same
 // in a database of any size.
-func Model() (model.ClientDBModel, error) {
-	m, err := model.NewClientDBModel(Database, tables)
+func Model(legs bool) (model.ClientDBModel, error) {
+	m, err := model.NewClientDBModel(Database, known(legs))
 	if err != nil {
 		return m, err
 	}
-	m.SetIndexes(map[string][]model.ClientIndex{
-		LogicalRouterTable:    {{Columns: []model.ColumnKey{{Column: "name"}}}},
-		StaticMACBindingTable: {{Columns: []model.ColumnKey{{Column: "logical_port"}}}},
-		LoadBalancerTable:     {{Columns: []model.ColumnKey{{Column: "name"}}}},
-	})
+	shard := model.ClientIndex{Columns: []model.ColumnKey{{Column: "external_ids", Key: ownership.RowShardKey}}}
+	indexes := map[string][]model.ClientIndex{
+		LogicalRouterTable:     {{Columns: []model.ColumnKey{{Column: "name"}}}},
+		StaticMACBindingTable:  {{Columns: []model.ColumnKey{{Column: "logical_port"}}}},
+		LoadBalancerTable:      {{Columns: []model.ColumnKey{{Column: "name"}}}},
+		LogicalSwitchPortTable: {shard},
+		AddressSetTable:        {shard},
+	}
+	for _, table := range legTables {
+		if legs {
+			indexes[table] = []model.ClientIndex{shard}
+		}
+	}
+	m.SetIndexes(indexes)
 	return m, nil
 }
 
 // RouterPort is the type of a switch port that leads to a router.
 const RouterPort = "router"
 
-// some are conditions for tables of which we do not want all rows: there is a switch port for each pod.
+// some are conditions for tables of which we do not want all rows: there is a switch port for each pod, and there are ACLs for
+// each network policy. A row has to meet one of them.
 var some = map[string][]ovsdb.Condition{
-	LogicalSwitchPortTable: {ovsdb.NewCondition("type", ovsdb.ConditionEqual, RouterPort)},
+	LogicalSwitchPortTable: {ovsdb.NewCondition("type", ovsdb.ConditionEqual, RouterPort), ours},
+	PortGroupTable:         {ours},
+	ACLTable:               {ours},
+	QoSTable:               {ours},
+	StaticRouteTable:       {ours},
 }
+
+var ours = ovsdb.NewCondition("external_ids", ovsdb.ConditionIncludes,
+	ovsdb.OvsMap{GoMap: map[any]any{ownership.RowVendorKey: ownership.RowVendor}})
 
 // Monitor asks for the rows of the tables, with the columns of the models.
 //
 // The method is not libovsdb's default, monitor_cond_since: there it would not report an update that does not fit its cache.
-func Monitor() *client.Monitor {
+func Monitor(legs bool) *client.Monitor {
 	m := &client.Monitor{Method: ovsdb.ConditionalMonitorRPC}
-	for _, table := range slices.Sorted(maps.Keys(tables)) {
+	for _, table := range slices.Sorted(maps.Keys(known(legs))) {
 		m.Tables = append(m.Tables, client.TableMonitor{Table: table, Fields: columns(tables[table]), Conditions: some[table]})
 	}
 	return m

@@ -7,6 +7,12 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/model"
 )
 
+// Global is the one row about the whole database.
+type Global struct {
+	UUID    string            `ovsdb:"_uuid"`
+	Options map[string]string `ovsdb:"options"`
+}
+
 // LogicalRouter is a router. Rows in its sets exist as long as they are in the set.
 type LogicalRouter struct {
 	UUID     string   `ovsdb:"_uuid"`
@@ -64,23 +70,78 @@ type LoadBalancer struct {
 	Name string `ovsdb:"name"`
 }
 
-// AddressSet is a set of addresses, of which we need to know only whose it is. Names are unique in the database.
+// AddressSet is a set of addresses. Names are unique in the database.
 type AddressSet struct {
 	UUID        string            `ovsdb:"_uuid"`
 	Name        string            `ovsdb:"name"`
+	Addresses   []string          `ovsdb:"addresses"`
 	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
 
 // LogicalSwitchPort is a port by which a switch leads to a router: an option names the router's port. Names are unique in the
 // database.
 type LogicalSwitchPort struct {
-	UUID    string            `ovsdb:"_uuid"`
-	Name    string            `ovsdb:"name"`
-	Type    string            `ovsdb:"type"`
-	Options map[string]string `ovsdb:"options"`
+	UUID        string            `ovsdb:"_uuid"`
+	Name        string            `ovsdb:"name"`
+	Type        string            `ovsdb:"type"`
+	Addresses   []string          `ovsdb:"addresses"`
+	Options     map[string]string `ovsdb:"options"`
+	ExternalIDs map[string]string `ovsdb:"external_ids"`
+}
+
+// Of the following tables our copy has only rows of our own.
+
+// PortGroup is ports of switches. Names are unique in the database.
+type PortGroup struct {
+	UUID        string            `ovsdb:"_uuid"`
+	Name        string            `ovsdb:"name"`
+	Ports       []string          `ovsdb:"ports"`
+	ExternalIDs map[string]string `ovsdb:"external_ids"`
+}
+
+// ACL is a rule of a port group.
+type ACL struct {
+	UUID        string            `ovsdb:"_uuid"`
+	Tier        int               `ovsdb:"tier"`
+	Priority    int               `ovsdb:"priority"`
+	Direction   string            `ovsdb:"direction"`
+	Match       string            `ovsdb:"match"`
+	Action      string            `ovsdb:"action"`
+	Label       int               `ovsdb:"label"`
+	ExternalIDs map[string]string `ovsdb:"external_ids"`
+}
+
+// QoS is a rule of a switch that marks packets.
+type QoS struct {
+	UUID        string            `ovsdb:"_uuid"`
+	Priority    int               `ovsdb:"priority"`
+	Direction   string            `ovsdb:"direction"`
+	Match       string            `ovsdb:"match"`
+	Action      map[string]int    `ovsdb:"action"`
+	ExternalIDs map[string]string `ovsdb:"external_ids"`
+}
+
+// StaticRoute is a route of a router.
+type StaticRoute struct {
+	UUID        string            `ovsdb:"_uuid"`
+	RouteTable  string            `ovsdb:"route_table"`
+	IPPrefix    string            `ovsdb:"ip_prefix"`
+	Nexthop     string            `ovsdb:"nexthop"`
+	OutputPort  *string           `ovsdb:"output_port"`
+	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
 
 // libovsdb copies rows on their way in and out of its cache, by way of JSON unless the model can copy itself.
+
+// CloneModel copies the row.
+func (g *Global) CloneModel() model.Model {
+	c := *g
+	c.Options = maps.Clone(g.Options)
+	return &c
+}
+
+// CloneModelInto copies the row into another.
+func (g *Global) CloneModelInto(to model.Model) { *to.(*Global) = *g.CloneModel().(*Global) }
 
 // CloneModel copies the row.
 func (r *LogicalRouter) CloneModel() model.Model {
@@ -154,7 +215,7 @@ func (b *LoadBalancer) CloneModelInto(to model.Model) {
 // CloneModel copies the row.
 func (a *AddressSet) CloneModel() model.Model {
 	c := *a
-	c.ExternalIDs = maps.Clone(a.ExternalIDs)
+	c.Addresses, c.ExternalIDs = slices.Clone(a.Addresses), maps.Clone(a.ExternalIDs)
 	return &c
 }
 
@@ -166,13 +227,55 @@ func (a *AddressSet) CloneModelInto(to model.Model) {
 // CloneModel copies the row.
 func (p *LogicalSwitchPort) CloneModel() model.Model {
 	c := *p
-	c.Options = maps.Clone(p.Options)
+	c.Addresses, c.Options, c.ExternalIDs = slices.Clone(p.Addresses), maps.Clone(p.Options), maps.Clone(p.ExternalIDs)
 	return &c
 }
 
 // CloneModelInto copies the row into another.
 func (p *LogicalSwitchPort) CloneModelInto(to model.Model) {
 	*to.(*LogicalSwitchPort) = *p.CloneModel().(*LogicalSwitchPort)
+}
+
+// CloneModel copies the row.
+func (g *PortGroup) CloneModel() model.Model {
+	c := *g
+	c.Ports, c.ExternalIDs = slices.Clone(g.Ports), maps.Clone(g.ExternalIDs)
+	return &c
+}
+
+// CloneModelInto copies the row into another.
+func (g *PortGroup) CloneModelInto(to model.Model) { *to.(*PortGroup) = *g.CloneModel().(*PortGroup) }
+
+// CloneModel copies the row.
+func (a *ACL) CloneModel() model.Model {
+	c := *a
+	c.ExternalIDs = maps.Clone(a.ExternalIDs)
+	return &c
+}
+
+// CloneModelInto copies the row into another.
+func (a *ACL) CloneModelInto(to model.Model) { *to.(*ACL) = *a.CloneModel().(*ACL) }
+
+// CloneModel copies the row.
+func (q *QoS) CloneModel() model.Model {
+	c := *q
+	c.Action, c.ExternalIDs = maps.Clone(q.Action), maps.Clone(q.ExternalIDs)
+	return &c
+}
+
+// CloneModelInto copies the row into another.
+func (q *QoS) CloneModelInto(to model.Model) { *to.(*QoS) = *q.CloneModel().(*QoS) }
+
+// CloneModel copies the row.
+func (r *StaticRoute) CloneModel() model.Model {
+	c := *r
+	c.OutputPort, c.ExternalIDs = text(r.OutputPort), maps.Clone(r.ExternalIDs)
+	return &c
+}
+
+// CloneModelInto copies the row into another.
+func (r *StaticRoute) CloneModelInto(to model.Model) {
+	*to.(*StaticRoute) = *r.CloneModel().(*StaticRoute)
 }
 
 // text copies an optional text.

@@ -1,0 +1,170 @@
+package compile
+
+import (
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/state"
+)
+
+// leg is a second way between the project's router and its switch, for one network. What came in by the network goes to the pods
+// by it. A rule writes the network's number into the label of each connection that begins there; replies get it back as their
+// mark, on the pod's own node, and the mark leads them through the leg to the network's gateway. The rows are the same for any
+// number of pods, addresses and ports.
+type leg struct {
+	network *snapshot.External
+	vpc     string
+	within  netip.Prefix // the project's subnet
+	address netip.Addr   // in it: where the mark leads to
+	number  int          // label and mark
+	mac     string
+	// Names: of the router's port and the switch's, of the port group, and of the router's own port on the network.
+	port, socket, group, outside string
+	// targets are the targets of floating IPs on this network and no other.
+	targets []netip.Addr
+}
+
+func (l *leg) ref() state.Ref {
+	return state.Ref{Kind: "ReturnPath", Namespace: l.vpc, Name: l.network.Subnet}
+}
+
+// legs are those of the secondary networks that the project uses.
+func (c *compiler) legs() []*leg {
+	if !c.w.Engine.Ports[c.inport()] {
+		return nil // the switch is not there yet, or goes
+	}
+	var out []*leg
+	numbers := map[int]bool{}
+	networks := slices.DeleteFunc(c.used(), func(x *snapshot.External) bool { return c.isDefault(x) || c.bySource(x) })
+	slices.SortFunc(networks, func(a, b *snapshot.External) int { return strings.Compare(a.Subnet, b.Subnet) })
+	for i, address := range c.legAddresses(networks) {
+		if !address.IsValid() {
+			continue
+		}
+		l := c.leg(networks[i], address)
+		for numbers[l.number] {
+			l.number++
+		}
+		numbers[l.number] = true
+		out = append(out, l)
+	}
+	return out
+}
+
+func (c *compiler) leg(n *snapshot.External, address netip.Addr) *leg {
+	port := ownership.LegRouterPort(c.w.Shard, c.subnet(), n.Subnet)
+	return &leg{
+		network: n, vpc: c.w.Shard, within: c.project.prefix4().Masked(), address: address, number: number(n.Subnet), mac: intent.MAC(port),
+		port: port, socket: ownership.LegSwitchPort(c.w.Shard, c.subnet(), n.Subnet), group: ownership.LegGroup(c.subnet(), n.Subnet),
+		outside: c.port(n.Subnet),
+	}
+}
+
+// number is what stands for a network in marks and labels.
+func number(subnet string) int {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(subnet)) // never fails
+	return ownership.MarkFirst + int(hash.Sum32()&(1<<ownership.MarkBits-1))
+}
+
+// stand wants the policies of a leg, and its rows as soon as the router has a port on the network. The policies stay when that port
+// goes and comes again: Kube-OVN writes them slowly.
+func (c *compiler) stand(l *leg) {
+	c.policy(intent.Reroute(ownership.ReturnReply, fmt.Sprintf("inport == %q && pkt.mark == %d", c.inport(), l.number), l.address), l.ref())
+	c.policy(intent.Reroute(ownership.ReturnLeave, fmt.Sprintf("inport == %q && ip4.dst != %s", l.port, l.network.Prefix.Masked()), l.network.Gateway), l.ref())
+	if !c.w.Engine.Ports[l.outside] {
+		return
+	}
+	row := func(r intent.Row) { c.in.Row(c.w.Shard, r, l.ref()) }
+	c.connect(l, row)
+	c.label(l, row)
+	c.mark(l, row)
+}
+
+// connect wants the leg itself, and the routes by which what comes in by the network takes it.
+func (c *compiler) connect(l *leg, row func(intent.Row)) {
+	table := ownership.ReturnTable(l.network.Subnet)
+	// Its prefix has one bit less than the subnet's, so that it has a neighbour entry for each pod and yet never wins against
+	// Kube-OVN's port.
+	row(intent.RouterPort{Name: l.port, MAC: l.mac, Network: netip.PrefixFrom(l.address, l.within.Bits()-1), Table: table})
+	row(intent.SwitchPort{Switch: c.subnet(), Name: l.socket, RouterPort: l.port})
+	row(intent.MACBinding{Port: c.inport(), Address: l.address, MAC: l.mac})
+	row(intent.RoutingTable{Port: l.outside, Table: table})
+	row(intent.Route{Table: table, Prefix: netip.PrefixFrom(netip.IPv4Unspecified(), 0), NextHop: l.network.Gateway, Port: l.outside})
+	for _, half := range halves(l.within) {
+		row(intent.Route{Table: table, Prefix: half, Port: l.port})
+	}
+}
+
+// label wants the rules that write into each connection by which network it came in. What comes in by the default network has a
+// label as well, so that a connection without one is older than the leg.
+func (c *compiler) label(l *leg, row func(intent.Row)) {
+	rule := func(direction intent.Direction, tier, priority int, match, action string, label int) {
+		row(intent.Rule{Group: l.group, Direction: direction, Tier: tier, Priority: priority, Match: match, Action: action, Label: label})
+	}
+	row(intent.PortGroup{Name: l.group, Port: l.socket})
+	for door, label := range map[string]int{l.socket: l.number, c.socket(): ownership.LabelDefault} {
+		comes := fmt.Sprintf("inport == %q && ip", door)
+		rule(intent.OutOfSwitch, 1, 100, comes, "pass", label)
+		rule(intent.OutOfSwitch, 3, 0, comes, "allow-related", label)
+	}
+	row(intent.AddressSet{Name: c.targetSet(l), Addresses: list(l.targets)})
+	rule(intent.IntoSwitch, 1, 100, c.unseen(l), "pass", l.number)
+}
+
+// mark wants the markings of replies. They are wiped when a reply comes back from the router, before it leaves the node; and those
+// that a sender brought along are wiped, too.
+func (c *compiler) mark(l *leg, row func(intent.Row)) {
+	mark := func(priority int, match string, mark int) {
+		row(intent.Marking{Switch: c.subnet(), Priority: priority, Match: match, Mark: mark})
+	}
+	mark(120, fmt.Sprintf("inport == %q && pkt.mark == %d", c.socket(), l.number), 0)
+	mark(110, "eth.dst == "+l.mac, ownership.MarkForged)
+	mark(100, fmt.Sprintf("ct.trk && ct_label.label == %d", l.number), l.number)
+	mark(96, "ct.trk && ct.rpl && ct_label.label == 0 && "+c.ofTargets(l), l.number)
+	mark(95, c.unseen(l), l.number)
+	mark(90, fmt.Sprintf("pkt.mark == %d", l.number), 0)
+}
+
+// socket is the switch's port to the router as Kube-OVN made it.
+func (c *compiler) socket() string { return c.subnet() + "-" + c.w.Shard }
+
+func (c *compiler) targetSet(l *leg) string {
+	return ownership.LegTargets(c.subnet(), l.network.Subnet)
+}
+
+// ofTargets are packets to the outside of targets that are reached by this network only. Replies among them that have no label are
+// of a connection by this network that is older than the leg.
+func (c *compiler) ofTargets(l *leg) string {
+	return fmt.Sprintf("ip4.src == $%s && ip4.dst != %s", c.targetSet(l), l.within)
+}
+
+// unseen are packets of such targets in the middle of a connection that their node has never seen, from the port of a server: the
+// target has come from another node, or nobody has kept track before there was a leg.
+func (c *compiler) unseen(l *leg) string {
+	return "ct.trk && ct.new && " + c.ofTargets(l) + " && tcp.src < 32768 && tcp.flags == 0/2"
+}
+
+// list is addresses in the order of their texts, with spaces between.
+func list(addresses []netip.Addr) string {
+	var out []string
+	for _, a := range addresses {
+		out = append(out, a.String())
+	}
+	slices.Sort(out)
+	return strings.Join(slices.Compact(out), " ")
+}
+
+// halves are the two halves of a prefix: longer than that of Kube-OVN's port, and so preferred to it.
+func halves(p netip.Prefix) [2]netip.Prefix {
+	low := netip.PrefixFrom(p.Addr(), p.Bits()+1)
+	bytes := p.Addr().As4()
+	bytes[p.Bits()/8] |= 0x80 >> (p.Bits() % 8)
+	return [2]netip.Prefix{low, netip.PrefixFrom(netip.AddrFrom4(bytes), p.Bits()+1)}
+}

@@ -1,0 +1,136 @@
+package intent
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// The rows of a leg: the second way between a router and a switch, for what came in by a network that is not the default.
+
+// SwitchPort is the port by which a switch leads to a port of a router.
+type SwitchPort struct {
+	Switch, Name string
+	RouterPort   string
+}
+
+// Key is the port's name.
+func (p SwitchPort) Key(router string) RowKey { return RowKey{"Logical_Switch_Port", router, p.Name} }
+
+// Equal compares all.
+func (p SwitchPort) Equal(o Row) bool { return Row(p) == o }
+
+func (p SwitchPort) String() string { return p.Switch + " to " + p.RouterPort }
+
+// RoutingTable is the routing table for what comes in by a router port that Kube-OVN made.
+type RoutingTable struct{ Port, Table string }
+
+// Key is the port's name.
+func (r RoutingTable) Key(router string) RowKey {
+	return RowKey{"Logical_Router_Port", router, r.Port + " options:route_table"}
+}
+
+// Equal compares all.
+func (r RoutingTable) Equal(o Row) bool { return Row(r) == o }
+
+func (r RoutingTable) String() string { return r.Table }
+
+// Route is a route of a routing table.
+type Route struct {
+	Table  string // empty: the main one
+	Prefix netip.Prefix
+	// NextHop is where to; invalid: to the destination itself, which is on the port's network.
+	NextHop netip.Addr
+	Port    string
+}
+
+// Key is table and prefix.
+func (r Route) Key(router string) RowKey {
+	return RowKey{"Logical_Router_Static_Route", router, fmt.Sprintf("%q %s", r.Table, r.Prefix)}
+}
+
+// Equal compares all.
+func (r Route) Equal(o Row) bool { return Row(r) == o }
+
+func (r Route) String() string {
+	if !r.NextHop.IsValid() {
+		return "out by " + r.Port
+	}
+	return fmt.Sprintf("via %s out by %s", r.NextHop, r.Port)
+}
+
+// Marking is a rule of a switch that sets the mark of packets that come in.
+type Marking struct {
+	Switch   string
+	Priority int
+	Match    string
+	Mark     int
+}
+
+// Key is switch, priority and match.
+func (m Marking) Key(router string) RowKey {
+	return RowKey{"QoS", router, fmt.Sprintf("%s %d %s", m.Switch, m.Priority, m.Match)}
+}
+
+// Equal compares all.
+func (m Marking) Equal(o Row) bool { return Row(m) == o }
+
+func (m Marking) String() string { return fmt.Sprintf("mark=%d", m.Mark) }
+
+// PortGroup carries rules to the switch that its port is on. Kube-OVN removes what is written to the switch itself.
+type PortGroup struct{ Name, Port string }
+
+// Key is the group's name.
+func (g PortGroup) Key(router string) RowKey { return RowKey{"Port_Group", router, g.Name} }
+
+// Equal compares all.
+func (g PortGroup) Equal(o Row) bool { return Row(g) == o }
+
+func (g PortGroup) String() string { return g.Port }
+
+// AddressSet is addresses under a name that matches can use.
+type AddressSet struct {
+	Name      string
+	Addresses string // with spaces between, in order
+}
+
+// Key is the set's name.
+func (a AddressSet) Key(router string) RowKey { return RowKey{"Address_Set", router, a.Name} }
+
+// Equal compares all.
+func (a AddressSet) Equal(o Row) bool { return Row(a) == o }
+
+func (a AddressSet) String() string { return "{" + a.Addresses + "}" }
+
+// Rule is an ACL of a port group.
+type Rule struct {
+	Group          string
+	Direction      Direction
+	Tier, Priority int
+	Match          string
+	Action         string
+	Label          int // of the connection; 0: none
+}
+
+// Direction is which packets of a switch a rule is for.
+type Direction string
+
+// The directions, as OVN calls them.
+const (
+	IntoSwitch  Direction = "from-lport"
+	OutOfSwitch Direction = "to-lport"
+)
+
+// Key is group, tier, priority and match.
+func (r Rule) Key(router string) RowKey {
+	return RowKey{"ACL", router, fmt.Sprintf("%s %d %d %s", r.Group, r.Tier, r.Priority, r.Match)}
+}
+
+// Equal compares all.
+func (r Rule) Equal(o Row) bool { return Row(r) == o }
+
+func (r Rule) String() string {
+	if r.Label == 0 {
+		return r.Action
+	}
+	return fmt.Sprintf("%s label=%d", r.Action, r.Label)
+}

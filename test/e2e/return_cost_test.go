@@ -1,0 +1,242 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/lab/netns"
+	"github.com/sallyport/sallyport/test/show"
+)
+
+// TestReturn5Cost: what a leg costs a connection, against a project of the same kind without any leg, on the same wire and
+// node, in turn. Everything runs on this machine's cores, clients and servers too, so only ratios mean anything.
+func TestReturn5Cost(t *testing.T) {
+	item := returns.Item(t, 5)
+	s := &course{stage: &stage{cluster: sallyport(t)}}
+	s.organization(t, "cost")
+	ways := s.measuredWays(t)
+	rounds, length := show.Size(15, 3), show.Size(2*time.Second, 500*time.Millisecond)
+	for _, kind := range measurements {
+		got := s.inTurn(t, kind, ways, rounds, length)
+		for i := 0; i < len(ways); i += 2 {
+			bare, leg := got[i], got[i+1]
+			ratio, work := middle(leg.amount)/middle(bare.amount), middle(leg.work)/middle(bare.work)
+			item.Figure("%s, %s: %.2f of the way without (%.0f and %.0f %s; rounds %s), and %.2f of its CPU time in Open vSwitch (%.0f and %.0f µs each; rounds %s)",
+				kind.what, ways[i+1].what, ratio, middle(leg.amount), middle(bare.amount), kind.unit, spread(leg.amount, bare.amount),
+				work, middle(leg.work), middle(bare.work), spread(leg.work, bare.work))
+			if ratio < kind.least || work > kind.most {
+				t.Errorf("%s, %s: %.2f of what the project without legs has, for %.2f of the CPU time; wanted at least %.2f and at most %.2f",
+					kind.what, ways[i+1].what, ratio, work, kind.least, kind.most)
+			}
+		}
+	}
+	item.Figure("medians of %d rounds of %s in turn", rounds, length)
+}
+
+// cost is what was measured by one way, round by round.
+type cost struct {
+	amount []float64 // a second
+	work   []float64 // CPU time of Open vSwitch, in µs, for one of it
+}
+
+// inTurn measures all ways, again and again: what else the machine does meets all of them.
+func (s *course) inTurn(t *testing.T, kind measurement, ways []measuredWay, rounds int, length time.Duration) []cost {
+	t.Helper()
+	out := make([]cost, len(ways))
+	for range rounds {
+		for i, w := range ways {
+			before, begun := s.vswitchTime(t), time.Now()
+			n, err := kind.measure(s.NS(w.client), w.address, length)
+			if err != nil {
+				t.Fatalf("%s, %s: %v", kind.what, w.what, err)
+			}
+			out[i].amount = append(out[i].amount, n/time.Since(begun).Seconds())
+			out[i].work = append(out[i].work, float64((s.vswitchTime(t)-before).Microseconds())/n)
+		}
+	}
+	return out
+}
+
+// vswitchTime is the CPU time that the lab's Open vSwitch has had, on all nodes.
+func (s *course) vswitchTime(t *testing.T) (sum time.Duration) {
+	t.Helper()
+	if s.vswitches == nil {
+		processes, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, p := range processes {
+			if line, err := os.ReadFile(p); err == nil && bytes.Contains(line, []byte("ovs-vswitchd\x00")) && bytes.Contains(line, []byte(s.Dir+"/")) {
+				s.vswitches = append(s.vswitches, filepath.Dir(p))
+			}
+		}
+	}
+	for _, p := range s.vswitches {
+		threads, _ := filepath.Glob(p + "/task/*/schedstat")
+		for _, thread := range threads {
+			var ran int64
+			if line, err := os.ReadFile(thread); err == nil {
+				_, _ = fmt.Sscan(string(line), &ran)
+			}
+			sum += time.Duration(ran)
+		}
+	}
+	if sum == 0 {
+		t.Fatal("no time of Open vSwitch was found")
+	}
+	return sum
+}
+
+// course is where ways are measured.
+type course struct {
+	*stage
+	vswitches []string // in /proc
+}
+
+// measuredWay is one way to a pod.
+type measuredWay struct{ what, client, address, pod string }
+
+// measuredWays are pairs: a way without a leg, and the one to compare with it. All pods are on node1, which holds no gateway,
+// so every packet goes through one tunnel.
+func (s *course) measuredWays(t *testing.T) []measuredWay {
+	t.Helper()
+	legs := s.project(t, "cost", "legs", "10.45.0.0/24", "cloud")
+	at := func(namespace, name, kind string) string {
+		return s.fip(t, namespace, name+"-"+kind, "{podTarget: {podName: "+name+"}, externalNetworkType: "+kind+"}")
+	}
+	var out []measuredWay
+	for _, kind := range []string{"public", "cloud"} {
+		bare := s.project(t, "cost", "bare-"+kind, "10.45.0.0/24", kind)
+		s.run(t, pod{namespace: bare, name: "web", node: "node1"})
+		s.run(t, pod{namespace: legs, name: "web-" + kind, node: "node1"})
+		client := s.network(t, kind).client
+		out = append(out, measuredWay{"without a leg", client, at(bare, "web", kind), "web"},
+			measuredWay{map[string]string{"public": "by a leg", "cloud": "beside a leg"}[kind], client, at(legs, "web-"+kind, kind), "web-" + kind})
+	}
+	for _, w := range out { // neighbours and flows are there before the clock runs
+		s.answers(t, w.client, "http://"+w.address, w.pod, "")
+	}
+	return out
+}
+
+// measurement is something that is measured for some time.
+type measurement struct {
+	what, unit string
+	least      float64 // a ratio below is absurd, on a machine that others use as well
+	most       float64 // and so is this ratio of CPU time
+	measure    func(from netns.NS, address string, length time.Duration) (float64, error)
+}
+
+var measurements = []measurement{
+	{"new connections", "/s", 0.4, 2, connections},
+	{"bulk out of the pod", "MB/s", 0.4, 2, download},
+	{"bulk into the pod", "MB/s", 0.15, 2, upload}, // it goes at about 27 or about 75 MB/s, without a leg as well, and stays so for a run
+}
+
+// connections is how many TCP connections are made, used for one question and closed.
+func connections(from netns.NS, address string, length time.Duration) (float64, error) {
+	const workers = 4
+	begun := time.Now()
+	made, errs := make([]int, workers), make([]error, workers)
+	var all sync.WaitGroup
+	for i := range workers {
+		all.Go(func() {
+			errs[i] = from.Do(func() error { // one thread for all of them: to enter the namespace costs more than to connect
+				for time.Since(begun) < length {
+					if err := question(address); err != nil {
+						return err
+					}
+					made[i]++
+				}
+				return nil
+			})
+		})
+	}
+	all.Wait()
+	sum := 0
+	for i := range workers {
+		if errs[i] != nil {
+			return 0, errs[i]
+		}
+		sum += made[i]
+	}
+	return float64(sum), nil
+}
+
+// question is one connection.
+func question(address string) error {
+	conn, err := net.DialTimeout("tcp", address+":80", 5*time.Second)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // the answer has come
+	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(conn, "hello\n"); err != nil {
+		return err
+	}
+	_, err = bufio.NewReader(conn).ReadString('\n')
+	return err
+}
+
+// download is MB from a pod.
+func download(from netns.NS, address string, length time.Duration) (float64, error) {
+	return bulk(from, address, length, "GET /blob?mb=4096 HTTP/1.1\r\nHost: x\r\n\r\n", func(conn net.Conn, b []byte) (int, error) { return conn.Read(b) })
+}
+
+// upload is MB to a pod.
+func upload(from netns.NS, address string, length time.Duration) (float64, error) {
+	return bulk(from, address, length, "POST /upload HTTP/1.1\r\nHost: x\r\nContent-Length: 4294967296\r\n\r\n",
+		func(conn net.Conn, b []byte) (int, error) { return conn.Write(b) })
+}
+
+// bulk reads or writes as much as goes.
+func bulk(from netns.NS, address string, length time.Duration, request string, move func(net.Conn, []byte) (int, error)) (float64, error) {
+	var conn net.Conn
+	err := from.Do(func() (err error) {
+		conn, err = net.DialTimeout("tcp", address+":80", 5*time.Second)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close() //nolint:errcheck // it is cut in its middle
+	if err := conn.SetDeadline(time.Now().Add(length + 5*time.Second)); err != nil {
+		return 0, err
+	}
+	if _, err := io.WriteString(conn, request); err != nil {
+		return 0, err
+	}
+	sum, b, begun := 0, make([]byte, 256<<10), time.Now()
+	for time.Since(begun) < length {
+		n, err := move(conn, b)
+		if err != nil {
+			return 0, err
+		}
+		sum += n
+	}
+	return float64(sum) / 1e6, nil
+}
+
+func middle(of []float64) float64 {
+	sorted := slices.Sorted(slices.Values(of))
+	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
+}
+
+// spread is the smallest, the median and the largest ratio of a round.
+func spread(of, by []float64) string {
+	var ratios []float64
+	for i := range of {
+		ratios = append(ratios, of[i]/by[i])
+	}
+	slices.Sort(ratios)
+	return strings.Join([]string{fmt.Sprintf("%.2f", ratios[0]), fmt.Sprintf("%.2f", middle(ratios)), fmt.Sprintf("%.2f", ratios[len(ratios)-1])}, "–")
+}

@@ -1,0 +1,210 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/lab/manifest"
+)
+
+// eighteen is the project of the matrix: a pod with a floating IP on a secondary network and a load balancer on the default one,
+// both to the same port; two pods behind load balancers on both networks; and one without anything.
+type eighteen struct {
+	*stage
+	floating, external            string // of web, and of the project
+	publicLB, cloudLB, cloudLBWeb string
+	pods                          map[string]string // their addresses
+}
+
+// matrix18 is the 18 kinds of traffic of the return path, each by itself.
+func (s *stage) matrix18(t *testing.T) int {
+	t.Helper()
+	e := s.eighteen(t)
+	rows := []struct {
+		what string
+		run  func(*testing.T)
+	}{
+		{"internet → floating IP on a secondary network", func(t *testing.T) { e.repeats(t, "internet", e.floating+":80", "web", theInternet) }},
+		{"internet → load balancer of the default network, same pod and port", func(t *testing.T) { e.repeats(t, "internet", e.cloudLBWeb+":80", "web", theInternet) }},
+		{"internet → load balancer of the secondary network", func(t *testing.T) { e.balanced(t, "internet", e.publicLB, theInternet) }},
+		{"internet → load balancer of the default network, same pods", func(t *testing.T) { e.balanced(t, "internet", e.cloudLB, theInternet) }},
+		{"client of the secondary network → its load balancer", func(t *testing.T) {
+			e.balanced(t, "client-ext-public", e.publicLB, e.network(t, "public").clientAddress)
+		}},
+		{"client of the default network → its load balancer", func(t *testing.T) {
+			e.balanced(t, "client-ext-cloud", e.cloudLB, e.network(t, "cloud").clientAddress)
+		}},
+		{"the pod with the floating IP → internet", func(t *testing.T) { e.repeats(t, "web."+e.cloud, theInternet+":80", "internet", e.external) }},
+		{"a pod behind load balancers → internet", func(t *testing.T) { e.repeats(t, "b13."+e.cloud, theInternet+":80", "internet", e.external) }},
+		{"a pod behind load balancers, on a gateway's node → internet", func(t *testing.T) { e.repeats(t, "b14."+e.cloud, theInternet+":80", "internet", e.external) }},
+		{"a pod without anything → internet", func(t *testing.T) { e.repeats(t, "cli."+e.cloud, theInternet+":80", "internet", e.external) }},
+		{"streams by both networks to one pod, and a new connection of its own", e.streamsAtOnce},
+		{"UDP to the floating IP", func(t *testing.T) { e.answers(t, "internet", "udp://"+e.floating+":80", "web", theInternet) }},
+		{"ping to the floating IP", func(t *testing.T) { e.ping(t, "internet", e.floating) }},
+		{"pod → pod on another node", func(t *testing.T) { e.repeats(t, "cli."+e.cloud, e.pods["web"]+":80", "web", e.pods["cli"]) }},
+		{"pod → load balancer of the default network", func(t *testing.T) { e.balanced(t, "cli."+e.cloud, e.cloudLB, e.pods["cli"]) }},
+		{"pod → load balancer of the secondary network", func(t *testing.T) { e.balanced(t, "cli."+e.cloud, e.publicLB, e.pods["cli"]) }},
+		{"8 MiB from the floating IP", func(t *testing.T) { e.download(t, "internet", e.floating, 8) }},
+		{"a closed UDP port of the floating IP is refused", func(t *testing.T) { e.refused(t, "internet", e.floating+":9999") }},
+	}
+	s.resetDrops(t)
+	for i, r := range rows {
+		t.Run(fmt.Sprintf("%d %s", i+1, r.what), r.run)
+	}
+	s.noDrops(t)
+	return len(rows)
+}
+
+// eighteen makes the project. Load balancers of routers are Kube-OVN's OvnDnatRules, those of switches its SwitchLBRules.
+func (s *stage) eighteen(t *testing.T) *eighteen {
+	t.Helper()
+	e := &eighteen{stage: &stage{cluster: s.cluster}, pods: map[string]string{}}
+	e.cloud = s.project(t, "return", "eighteen", "10.46.0.0/24", "cloud")
+	e.external = s.field(t, "Project", "return", "eighteen", "status", "externalIP")
+	for name, node := range map[string]string{"web": "node1", "b13": "node1", "b14": "node3", "cli": "node2"} {
+		e.pods[name] = e.run(t, pod{namespace: e.cloud, name: name, node: node})
+	}
+	e.floating = s.fip(t, e.cloud, "web", "{podTarget: {podName: web}, externalNetworkType: public}")
+	e.publicLB, e.cloudLB, e.cloudLBWeb = e.balancer(t, "lb-public", "public"), e.balancer(t, "lb-cloud", "cloud"), e.balancer(t, "lb-web", "cloud")
+	for _, lb := range []string{"lb-public", "lb-cloud"} {
+		e.forward(t, lb, 81, "b13")
+		e.forward(t, lb, 82, "b14")
+	}
+	e.forward(t, "lb-web", 80, "web")
+	s.sync(t)
+	return e
+}
+
+// balancer is an address for a load balancer.
+func (e *eighteen) balancer(t *testing.T, name, kind string) string {
+	t.Helper()
+	return e.eip(t, e.cloud, name, "{externalNetworkType: "+kind+"}")
+}
+
+// forward leads a port of an address to a pod, from outside and from inside.
+func (e *eighteen) forward(t *testing.T, eip string, port int, to string) {
+	t.Helper()
+	name := fmt.Sprintf("%s-%s-%d", e.cloud, eip, port)
+	e.apply(t, fmt.Sprintf(`
+apiVersion: kubeovn.io/v1
+kind: OvnDnatRule
+metadata: {name: %[1]s}
+spec: {ovnEip: eip-%[2]s-%[3]s, vpc: %[2]s, v4Ip: %[4]s, internalPort: "80", externalPort: "%[5]d", protocol: tcp}
+---
+apiVersion: kubeovn.io/v1
+kind: SwitchLBRule
+metadata: {name: %[1]s}
+spec:
+  vip: %[6]s
+  namespace: %[2]s
+  endpoints: [%[4]s]
+  selector: []
+  ports: [{name: web, port: %[5]d, targetPort: 80, protocol: TCP}]`,
+		name, e.cloud, eip, e.pods[to], port, e.field(t, "EIp", e.cloud, eip, "status", "ipAddress")))
+	e.wait(t, "OvnDnatRule", "", name, manifest.Field("true", "status", "ready"))
+	t.Cleanup(func() {
+		e.remove(t, "SwitchLBRule", "", name)
+		e.remove(t, "OvnDnatRule", "", name)
+	})
+}
+
+// repeats asks five times.
+func (e *eighteen) repeats(t *testing.T, where, target, name, saw string) {
+	t.Helper()
+	for range 5 {
+		e.answers(t, where, "http://"+target, name, saw)
+	}
+}
+
+// balanced asks both pods behind an address.
+func (e *eighteen) balanced(t *testing.T, where, address, saw string) {
+	t.Helper()
+	e.repeats(t, where, address+":81", "b13", saw)
+	e.repeats(t, where, address+":82", "b14", saw)
+}
+
+// streamsAtOnce holds a stream by each network while the pod asks somebody.
+func (e *eighteen) streamsAtOnce(t *testing.T) {
+	streams := []*stream{e.stream(t, "internet", e.floating), e.stream(t, "internet", e.cloudLBWeb)}
+	e.repeats(t, "web."+e.cloud, theInternet+":80", "internet", e.external)
+	if silent := survive(t, "both", 10*time.Second, streams...); silent > time.Second {
+		t.Errorf("a stream was silent for %v", silent)
+	}
+}
+
+// download gets so many MiB.
+func (c *cluster) download(t *testing.T, where, address string, mib int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	conn, err := c.NS(where).Dial(ctx, "tcp", address+":80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // it was only read
+	deadline, _ := ctx.Deadline()
+	if err := conn.SetDeadline(deadline); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fprintf(conn, "GET /blob?mb=%d HTTP/1.0\r\n\r\n", mib); err != nil {
+		t.Fatal(err)
+	}
+	all, err := io.ReadAll(conn)
+	if _, body, found := bytes.Cut(all, []byte("\r\n\r\n")); err != nil || !found || len(body) != mib<<20 {
+		t.Errorf("got %d bytes, %v; wanted %d MiB", len(body), err, mib)
+	}
+}
+
+// refused sends to a port that nobody listens on, and wants to be told so.
+func (c *cluster) refused(t *testing.T, where, target string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	conn, err := c.NS(where).Dial(ctx, "udp", target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // nothing to lose
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	if _, err = conn.Write([]byte("hello")); err == nil {
+		_, err = conn.Read(make([]byte, 64))
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("%s → %s: %v; wanted it to be refused", where, target, err)
+	}
+}
+
+// ping sends an echo request and waits for the answer.
+func (c *cluster) ping(t *testing.T, where, address string) {
+	t.Helper()
+	err := c.NS(where).Do(func() error {
+		conn, err := net.Dial("ip4:icmp", address)
+		if err != nil {
+			return err
+		}
+		defer conn.Close() //nolint:errcheck // nothing to lose
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		request := []byte{8, 0, 0, 0, 0x53, 0x50, 0, 1}
+		sum := ^(uint32(8)<<8 + 0x5350 + 1)
+		request[2], request[3] = byte(sum>>8), byte(sum)
+		if _, err := conn.Write(request); err != nil {
+			return err
+		}
+		answer := make([]byte, 128)
+		n, err := conn.Read(answer)
+		if err == nil && (n < 8 || answer[n-8] != 0 || !bytes.Equal(answer[n-4:n], request[4:])) {
+			err = fmt.Errorf("got % x", answer[:n])
+		}
+		return err
+	})
+	if err != nil {
+		t.Errorf("%s → ping %s: %v", where, address, err)
+	}
+}

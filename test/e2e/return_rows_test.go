@@ -1,0 +1,122 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/lab/blueprint"
+	"github.com/sallyport/sallyport/test/show"
+)
+
+// TestReturn4Rows: the rows of the way back are the same for any number of floating IPs; by the pod's address they grow with it.
+func TestReturn4Rows(t *testing.T) {
+	item := returns.Item(t, 4)
+	b, err := blueprint.Load("testdata/wide.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stage{cluster: own(t, "wide", b)}
+	s.equip(t)
+	ctl := s.controller(t, t.TempDir())
+	ctl.start(t)
+	t.Cleanup(func() { ctl.stop(9) })
+	s.organization(t, "rows")
+	s.apply(t, `
+apiVersion: kube-dc.com/v1alpha1
+kind: ExternalNetwork
+metadata: {name: by-source}
+spec: {type: source, subnets: [ext-source], returnPath: Source}`)
+
+	sizes := show.Size([]int{1, 100, 1000}, []int{1, 3, 10})
+	var counted [2][]wayBackSize
+	for i, kind := range []string{"conn", "source"} {
+		ns := s.project(t, "rows", kind, fmt.Sprintf("10.%d.0.0/16", 42+i), "cloud")
+		for _, n := range sizes {
+			counted[i] = append(counted[i], s.grow(t, ns, kind, n))
+		}
+	}
+	item.Figure("%-14s %-44s %s", "floating IPs", "by connection: rows, policies, policyRoutes", "by source")
+	for i, n := range sizes {
+		item.Figure("%-14d %-44s %s", n, counted[0][i], counted[1][i])
+	}
+	first, last := counted[0][0], counted[0][len(sizes)-1]
+	if !slices.Equal(first.rows, last.rows) || first.policies != last.policies || first.routes != last.routes {
+		t.Errorf("the rows of the way back change with the number of floating IPs:\n%s\n%s", strings.Join(first.rows, "\n"), strings.Join(last.rows, "\n"))
+	}
+	if by := counted[1]; by[len(by)-1].policies <= by[0].policies {
+		t.Error("by the pod's address there should be more policies for more floating IPs, or this counts nothing")
+	}
+}
+
+// wayBackSize is how much there is for the way back, and how long the last floating IP took.
+type wayBackSize struct {
+	rows             []string // of tables other than policies
+	policies, routes int
+	last             time.Duration
+}
+
+func (c wayBackSize) String() string {
+	return fmt.Sprintf("%d, %d, %d (the last took %d ms)", len(c.rows), c.policies, c.routes, c.last.Milliseconds())
+}
+
+// grow makes as many floating IPs as there should be, the last one alone, and counts.
+func (s *stage) grow(t *testing.T, ns, kind string, n int) (out wayBackSize) {
+	t.Helper()
+	name := func(i int) string { return fmt.Sprintf("f%d", i) }
+	make := func(i int) {
+		s.write(t, "FIp", ns, name(i), fmt.Sprintf("{ipAddress: 10.%s.%d.%d, externalNetworkType: %s}",
+			map[string]string{"conn": "42", "source": "43"}[kind], 1+i/250, 1+i%250, kind))
+	}
+	for i := range n - 1 {
+		make(i)
+	}
+	for i := range n - 1 {
+		s.settled(t, ns, name(i))
+	}
+	begin := time.Now()
+	make(n - 1)
+	s.settled(t, ns, name(n-1))
+	out.last = time.Since(begin)
+	out.rows = s.returnRows(t, ns)
+	for _, row := range s.table(t, "logical_router_policy", "priority,match") {
+		if isReturnPolicy(row, ns) {
+			out.policies++
+		}
+	}
+	out.routes = strings.Count(s.field(t, "Vpc", "", ns, "spec", "policyRoutes"), "priority:")
+	return out
+}
+
+// returnRows are the rows that carry the way back of a project, without their UUIDs. The addresses in a set are not rows.
+func (s *stage) returnRows(t *testing.T, vpc string) (out []string) {
+	t.Helper()
+	for table, columns := range map[string]string{
+		"logical_router_port": "name,networks,options", "logical_switch_port": "name,options", "port_group": "name", "acl": "match,action,label",
+		"qos": "match,action", "logical_router_static_route": "route_table,ip_prefix,nexthop,output_port", "address_set": "name",
+	} {
+		for _, row := range s.table(t, table, "external_ids,"+columns) {
+			if ids, _ := row["external_ids"].(map[string]any); ids["sallyport-vpc"] == vpc && strings.HasPrefix(fmt.Sprint(ids["sallyport-owner"]), "ReturnPath/") {
+				out = append(out, fmt.Sprint(table, row))
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// isReturnPolicy says whether a policy of a router leads replies back. Kube-OVN writes them, without our marks.
+func isReturnPolicy(row map[string]any, vpc string) bool {
+	priority, _ := row["priority"].(float64)
+	return priority >= 30000 && priority < 31000 && strings.Contains(fmt.Sprint(row["match"]), vpc)
+}
+
+// settled waits for a FIp among many.
+func (s *stage) settled(t *testing.T, ns, name string) {
+	t.Helper()
+	if err := s.objects.Wait(within(t, 30*time.Minute), ref("FIp", ns, name), upToDate); err != nil {
+		t.Fatal(err)
+	}
+}
