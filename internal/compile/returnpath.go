@@ -3,6 +3,7 @@ package compile
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/sallyport/sallyport/internal/intent"
@@ -15,11 +16,12 @@ func (c *compiler) returnToNetworks() {
 	if !c.project.alive() || !c.project.prefix4().IsValid() || c.vpcLeaves() {
 		return
 	}
-	legs := c.legs()
+	legs, several := c.legs(), c.several()
 	for _, f := range c.fips {
 		c.returnFIp(f, legs)
 	}
 	for _, l := range legs {
+		l.targets = slices.DeleteFunc(l.targets, func(a netip.Addr) bool { return several[a] })
 		c.stand(l)
 	}
 	if len(legs) > 0 {
@@ -46,20 +48,26 @@ func (c *compiler) returnFIp(f *fip, legs []*leg) {
 	}
 	i := slices.IndexFunc(legs, func(l *leg) bool { return l.network.Subnet == network.Subnet })
 	if i >= 0 {
-		if !c.elsewhere(f) {
-			legs[i].targets = append(legs[i].targets, f.target)
-		}
+		legs[i].targets = append(legs[i].targets, f.target)
 		f.through = append(f.through, legs[i].ref())
 	} else if c.w.Engine.Ports[c.inport()] {
 		f.waiting = first(f.waiting, c.noWayBack(network))
 	}
 }
 
-// elsewhere says whether the target of a FIp has one on another network, too.
-func (c *compiler) elsewhere(f *fip) bool {
-	return slices.ContainsFunc(c.fips, func(o *fip) bool {
-		return o.target == f.target && o.wanted() && o.eip.on != nil && o.eip.on.Subnet != f.eip.on.Subnet
-	})
+// several are the targets that have floating IPs on more than one network.
+func (c *compiler) several() map[netip.Addr]bool {
+	on, out := map[netip.Addr]string{}, map[netip.Addr]bool{}
+	for _, f := range c.fips {
+		if !f.wanted() || f.eip.on == nil {
+			continue
+		}
+		if other, seen := on[f.target]; seen && other != f.eip.on.Subnet {
+			out[f.target] = true
+		}
+		on[f.target] = f.eip.on.Subnet
+	}
+	return out
 }
 
 // isDefault says whether an external subnet is the project's way out.

@@ -19,7 +19,7 @@ func TestCore6Conditions(t *testing.T) {
 	item := core.Item(t, 6)
 	c := sallyport(t)
 	t.Run("never before the row", func(t *testing.T) {
-		for _, figure := range c.neverEarly(t, show.Size(200, 30)) {
+		for _, figure := range c.neverEarly(t, show.Size(200, 20)) {
 			item.Figure("%s", figure)
 		}
 	})

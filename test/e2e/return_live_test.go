@@ -102,12 +102,12 @@ func (s *stage) addsLive(t *testing.T) string {
 	return fmt.Sprintf("%d streams, from outside, to outside and between pods, go on, with a silence of %v at most", len(streams), longest.Round(10*time.Millisecond))
 }
 
-// hairpin: a pod asks floating IPs of its own project. It works where its packets leave with a floating IP of its own and come back
-// by another network. Where they would come back with the address of the router itself, OVN drops them; and on the default network
-// they would be translated twice by one port.
+// hairpin: a pod asks floating IPs of its own project. It works for a pod with a floating IP on the default network. Without one its
+// packets would come back with the address of the router itself, and OVN drops those. The asked pod is on a node that holds no
+// gateway: on the default network's gateway's own node it is not reached by that network.
 func (s *stage) hairpin(t *testing.T) string {
-	s.run(t, pod{namespace: s.cloud, name: "asker", node: "node1"})
-	s.run(t, pod{namespace: s.cloud, name: "asked", node: "node2"})
+	s.run(t, pod{namespace: s.cloud, name: "asker", node: "node2"})
+	s.run(t, pod{namespace: s.cloud, name: "asked", node: "node1"})
 	asked, ways := s.everywhere(t, "asked"), 0
 	var asking sync.WaitGroup // each waits for an answer that does not come
 	for _, kind := range kindsOfNetwork {
@@ -116,14 +116,8 @@ func (s *stage) hairpin(t *testing.T) string {
 	asking.Wait()
 	asker := s.everywhere(t, "asker")
 	for _, kind := range kindsOfNetwork {
-		if kind == "cloud" {
-			asking.Go(func() { s.silent(t, "asker."+s.cloud, "http://"+asked[kind]) })
-			asking.Go(func() { s.silent(t, "asked."+s.cloud, "http://"+asked[kind]) })
-			continue
-		}
 		ways += s.everyWay(t, "asker."+s.cloud, asked[kind], "asked", asker["cloud"])
 		ways += s.everyWay(t, "asked."+s.cloud, asked[kind], "asked", asked["cloud"])
 	}
-	asking.Wait()
-	return fmt.Sprintf("%d ways to floating IPs on secondary networks work for pods with one on the default network; the others do not (docs/concepts/return-path.md)", ways)
+	return fmt.Sprintf("%d ways to floating IPs of the own project work for pods with one on the default network, and not for others", ways)
 }

@@ -22,7 +22,7 @@ const mostSilence = time.Second
 func TestReturn7Soak(t *testing.T) {
 	item := returns.Item(t, 7)
 	s := &stage{cluster: sallyport(t)}
-	k := &soak{stage: s, length: show.Size(time.Hour, 40*time.Second), restart: show.Size(5*time.Minute, 20*time.Second), touch: show.Size(time.Minute, 10*time.Second)}
+	k := &soak{stage: s, length: show.Size(time.Hour, 25*time.Second), restart: show.Size(5*time.Minute, 10*time.Second), touch: show.Size(time.Minute, 10*time.Second)}
 	if d, err := time.ParseDuration(*soakFor); err == nil {
 		k.length = d
 	}

@@ -135,7 +135,7 @@ func ready(o *unstructured.Unstructured) bool { return manifest.True("Ready")(o)
 func ref(kind, namespace, name string) manifest.Ref {
 	gv := schema.GroupVersion{Version: "v1"}
 	switch kind {
-	case "Vpc", "Subnet", "OvnEip", "OvnFip", "OvnSnatRule", "OvnDnatRule", "SwitchLBRule":
+	case "Vpc", "Subnet", "OvnEip", "OvnFip", "OvnSnatRule", "OvnDnatRule", "SwitchLBRule", "Vip":
 		gv.Group = "kubeovn.io"
 	case "Project", "EIp", "FIp":
 		gv.Group = "kube-dc.com"
