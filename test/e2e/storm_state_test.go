@@ -58,6 +58,9 @@ func (c *cluster) remains(t *testing.T) remains {
 	}
 	out = append(out, c.stormRows(t)...)
 	for i := range out {
+		if strings.HasPrefix(out[i], "Subnet ") {
+			continue // it keeps addresses for legs, whichever leg has them
+		}
 		out[i] = anyAddress.ReplaceAllStringFunc(out[i], func(a string) string {
 			if who := names[a]; who != "" {
 				return "<" + who + ">"
