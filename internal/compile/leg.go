@@ -2,7 +2,6 @@ package compile
 
 import (
 	"fmt"
-	"hash/fnv"
 	"net/netip"
 	"slices"
 	"strings"
@@ -60,17 +59,10 @@ func (c *compiler) legs() []*leg {
 func (c *compiler) leg(n *snapshot.External, address netip.Addr) *leg {
 	port := ownership.LegRouterPort(c.w.Shard, c.subnet(), n.Subnet)
 	return &leg{
-		network: n, vpc: c.w.Shard, within: c.project.prefix4().Masked(), address: address, number: number(n.Subnet), mac: intent.MAC(port),
+		network: n, vpc: c.w.Shard, within: c.project.prefix4().Masked(), address: address, number: ownership.Mark(n.Subnet), mac: intent.MAC(port),
 		port: port, socket: ownership.LegSwitchPort(c.w.Shard, c.subnet(), n.Subnet), group: ownership.LegGroup(c.subnet(), n.Subnet),
 		outside: c.port(n.Subnet),
 	}
-}
-
-// number is what stands for a network in marks and labels.
-func number(subnet string) int {
-	hash := fnv.New32a()
-	_, _ = hash.Write([]byte(subnet)) // never fails
-	return ownership.MarkFirst + int(hash.Sum32()&(1<<ownership.MarkBits-1))
 }
 
 // stand wants the policies of a leg, and its rows as soon as the router has a port on the network. The policies stay when that port

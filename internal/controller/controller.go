@@ -3,6 +3,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -101,7 +102,7 @@ func build(ctx context.Context, mgr manager.Manager, c Config, logger *slog.Logg
 
 func connected(nb *ovn.Client) error {
 	if !nb.Connected() {
-		return fmt.Errorf("the OVN northbound database is not connected")
+		return errors.New("the OVN northbound database is not connected")
 	}
 	return nil
 }

@@ -42,8 +42,8 @@ type Work struct {
 
 // Prepare gathers, compiles and compares.
 func (s *Shards) Prepare(ctx context.Context, shard string) (*Work, error) {
-	if !s.NB.Connected() {
-		return nil, errors.New("the OVN northbound database is not connected")
+	if err := connected(s.NB); err != nil {
+		return nil, err
 	}
 	inputs, err := s.Cluster.Gather(ctx, shard)
 	if err != nil {
@@ -123,6 +123,9 @@ func (s *Shards) Run(ctx context.Context, shard string) (again time.Duration, er
 
 // runNetworks reports how external networks are doing. Nothing else is written for them.
 func (s *Shards) runNetworks(ctx context.Context) (time.Duration, error) {
+	if err := connected(s.NB); err != nil {
+		return 0, err // what the engine can do is not known
+	}
 	networks, judged, err := s.Cluster.GatherNetworks(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("gather networks: %w", err)

@@ -20,8 +20,8 @@ type RowKey struct {
 
 // tables is the order in which rows are made: what is led to comes before what leads there.
 var tables = []string{
-	"Logical_Router_Port", "Static_MAC_Binding", "Logical_Switch_Port", "Port_Group", "ACL", "QoS", "Logical_Router_Static_Route", "NAT",
-	"Logical_Router_Policy",
+	"Address_Set", "Logical_Router_Port", "Static_MAC_Binding", "Logical_Switch_Port", "Port_Group", "ACL", "QoS",
+	"Logical_Router_Static_Route", "NAT", "Logical_Router_Policy",
 }
 
 // Compare orders keys by the order of making, then by router and id.

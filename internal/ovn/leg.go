@@ -2,7 +2,6 @@ package ovn
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -17,41 +16,6 @@ import (
 // Rows of legs, and of the tables that only our own rows of are copied. Each is found by the shard that its external_ids name.
 
 const marks = "mark" // of a QoS rule's action
-
-// home is the table and column of the sets that rows of a table are in. Our copy does not have those sets: a row that is in
-// none does not exist.
-type home struct{ table, column string }
-
-var homes = map[string]home{
-	nb.LogicalSwitchPortTable: {nb.LogicalSwitchTable, "ports"},
-	nb.QoSTable:               {nb.LogicalSwitchTable, "qos_rules"},
-	nb.ACLTable:               {nb.PortGroupTable, "acls"},
-	nb.StaticRouteTable:       {nb.LogicalRouterTable, "static_routes"},
-}
-
-// parent names what has the set that a row is in.
-func parent(row intent.Row, shard string) string {
-	switch r := row.(type) {
-	case intent.SwitchPort:
-		return r.Switch
-	case intent.Marking:
-		return r.Switch
-	case intent.Rule:
-		return r.Group
-	default:
-		return shard
-	}
-}
-
-// in is external_ids that say where a row is.
-func in(ids map[string]string, parent string) map[string]string {
-	out := maps.Clone(ids)
-	if out == nil {
-		out = map[string]string{}
-	}
-	out[ownership.RowParentKey] = parent
-	return out
-}
 
 // Legs are the addresses of the legs of a router, by port.
 func (c *Client) Legs(router string) map[string]netip.Addr {

@@ -67,7 +67,7 @@ func (t *remains) rows(s *session) []record {
 	return s.loose(t.shard, t.externals)
 }
 
-// Apply removes rows in one transaction, and returns when our copy is without them.
+// Apply removes rows in one transaction. Our copy is without them then, as with Rows.
 func (t *remains) Apply(ctx context.Context, changes []change) map[intent.RowKey]error {
 	ctx, cancel := context.WithTimeout(ctx, applyLimit)
 	defer cancel()
@@ -108,14 +108,7 @@ func (t *remains) remove(ctx context.Context, s *session, changes []change) erro
 		return err
 	}
 	t.client.writes.Add(1)
-	return s.until(ctx, func() bool {
-		for _, r := range t.rows(s) {
-			if chosen[r.key] {
-				return false
-			}
-		}
-		return true
-	})
+	return nil
 }
 
 // removal is the operations that remove a row. A switch port is in the set of its switch, and must still lead nowhere: our copy
@@ -125,20 +118,8 @@ func (s *session) removal(r record) ([]ovsdb.Operation, error) {
 	if !isPort {
 		return s.nb.Where(r.row).Delete()
 	}
-	members, err := ovsdb.NewOvsSet([]ovsdb.UUID{{GoUUID: port.UUID}})
-	if err != nil {
-		return nil, err
-	}
-	now, leads := 0, port.Options[routerPort]
-	return []ovsdb.Operation{{
-		Op: ovsdb.OperationWait, Table: nb.LogicalRouterPortTable, Timeout: &now, Until: string(ovsdb.WaitConditionNotEqual),
-		Where:   []ovsdb.Condition{ovsdb.NewCondition("name", ovsdb.ConditionEqual, leads)},
-		Columns: []string{"name"}, Rows: []ovsdb.Row{{"name": leads}},
-	}, {
-		Op: ovsdb.OperationMutate, Table: nb.LogicalSwitchTable,
-		Where:     []ovsdb.Condition{ovsdb.NewCondition("ports", ovsdb.ConditionIncludes, members)},
-		Mutations: []ovsdb.Mutation{*ovsdb.NewMutation("ports", ovsdb.MutateOperationDelete, members)},
-	}}, nil
+	take, err := homes[nb.LogicalSwitchPortTable].leave(port.UUID)
+	return []ovsdb.Operation{require(nb.LogicalRouterPortTable, port.Options[routerPort], ovsdb.WaitConditionNotEqual), take}, err
 }
 
 // left is the load balancers and address sets that Kube-OVN made for a VPC.

@@ -38,7 +38,6 @@ type session struct {
 	server   client.Client
 	rows     *cache.TableCache
 	news     news
-	schema   string // as JSON
 	lacks    string // what it lacks for legs; empty: nothing
 
 	once  sync.Once
@@ -49,9 +48,9 @@ type session struct {
 // open connects to one server. tell is called with the routers that change.
 func open(ctx context.Context, endpoint string, secrets *tls.Config, tell func(*session, string)) (*session, error) {
 	s := &session{endpoint: endpoint, ended: make(chan struct{})}
-	err := s.follow(ctx, secrets)
+	schema, err := s.follow(ctx, secrets)
 	if err == nil {
-		err = s.copy(ctx, secrets, tell)
+		err = s.copy(ctx, secrets, schema, tell)
 	}
 	if err != nil {
 		s.end(err)
@@ -61,16 +60,17 @@ func open(ctx context.Context, endpoint string, secrets *tls.Config, tell func(*
 	return s, nil
 }
 
-// follow checks that the server leads the database, and ends the session when it does not any more.
-func (s *session) follow(ctx context.Context, secrets *tls.Config) error {
+// follow checks that the server leads the database, and ends the session when it does not any more. It returns the database's
+// schema, as JSON.
+func (s *session) follow(ctx context.Context, secrets *tls.Config) (schema string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, followLimit)
 	defer cancel()
 	described, err := serverdb.FullDatabaseModel()
 	if err != nil {
-		return err
+		return "", err
 	}
 	if s.server, err = s.dial(ctx, described, secrets); err != nil {
-		return err
+		return "", err
 	}
 	check := func(_ string, m model.Model) {
 		if d, ok := m.(*serverdb.Database); ok && d.Name == nb.Database && d.Model == serverdb.DatabaseModelClustered && !d.Leader {
@@ -79,7 +79,7 @@ func (s *session) follow(ctx context.Context, secrets *tls.Config) error {
 	}
 	databases := s.server.Cache()
 	if databases == nil {
-		return ErrNotConnected
+		return "", ErrNotConnected
 	}
 	databases.AddEventHandler(&cache.EventHandlerFuncs{
 		UpdateFunc: func(table string, _, m model.Model) { check(table, m) },
@@ -89,22 +89,22 @@ func (s *session) follow(ctx context.Context, secrets *tls.Config) error {
 		Tables: []client.TableMonitor{{Table: serverdb.DatabaseTable, Fields: []string{"name", "model", "leader", "schema"}}},
 	})
 	if err != nil {
-		return fmt.Errorf("ask who leads: %w", err)
+		return "", fmt.Errorf("ask who leads: %w", err)
 	}
 	for _, m := range databases.Table(serverdb.DatabaseTable).Rows() {
 		check(serverdb.DatabaseTable, m)
 		if d := m.(*serverdb.Database); d.Name == nb.Database && d.Schema != nil {
-			s.schema = *d.Schema
+			schema = *d.Schema
 		}
 	}
-	return s.alive()
+	return schema, s.alive()
 }
 
 // copy fetches our part of the database and keeps it up to date.
-func (s *session) copy(ctx context.Context, secrets *tls.Config, tell func(*session, string)) error {
+func (s *session) copy(ctx context.Context, secrets *tls.Config, schema string, tell func(*session, string)) error {
 	ctx, cancel := context.WithTimeout(ctx, copyLimit)
 	defer cancel()
-	missing, err := nb.Missing(s.schema)
+	missing, err := nb.Missing(schema)
 	if err != nil {
 		return err
 	}

@@ -88,7 +88,9 @@ func (t *transaction) create(c change) error {
 		t.ports[p.Name] = name
 	}
 	if home, in := homes[table]; in {
-		return t.settle(home, parent(*c.After, t.shard), name)
+		where := parent(*c.After, t.shard)
+		t.needs[len(t.ops)] = fmt.Sprintf("there is no %s %s", home.table, where)
+		return t.do(home.enter(where, name))
 	}
 	return nil
 }
@@ -97,9 +99,7 @@ func (t *transaction) create(c change) error {
 // its marks. With it all of the transaction would fail.
 func (t *transaction) replace(row model.Model) {
 	remove := func(table, name string) {
-		t.ops = append(t.ops, ovsdb.Operation{
-			Op: ovsdb.OperationDelete, Table: table, Where: []ovsdb.Condition{ovsdb.NewCondition("name", ovsdb.ConditionEqual, name)},
-		})
+		t.ops = append(t.ops, ovsdb.Operation{Op: ovsdb.OperationDelete, Table: table, Where: named(name)})
 	}
 	switch r := row.(type) {
 	case *nb.PortGroup:
@@ -137,26 +137,6 @@ func (t *transaction) members(g intent.PortGroup) ([]string, error) {
 		return []string{p.UUID}, nil
 	}
 	return nil, fmt.Errorf("there is no switch port %s", g.Port)
-}
-
-// settle puts a new row into the set of a parent, which must be there: otherwise the row would vanish without a word.
-func (t *transaction) settle(h home, parent, row string) error {
-	members, err := ovsdb.NewOvsSet([]ovsdb.UUID{{GoUUID: row}})
-	if err != nil {
-		return err
-	}
-	now, where := 0, []ovsdb.Condition{ovsdb.NewCondition("name", ovsdb.ConditionEqual, parent)}
-	t.needs[len(t.ops)] = fmt.Sprintf("there is no %s %s", h.table, parent)
-	t.ops = append(t.ops,
-		ovsdb.Operation{
-			Op: ovsdb.OperationWait, Table: h.table, Timeout: &now, Until: string(ovsdb.WaitConditionEqual), Where: where,
-			Columns: []string{"name"}, Rows: []ovsdb.Row{{"name": parent}},
-		},
-		ovsdb.Operation{
-			Op: ovsdb.OperationMutate, Table: h.table, Where: where,
-			Mutations: []ovsdb.Mutation{*ovsdb.NewMutation(h.column, ovsdb.MutateOperationInsert, members)},
-		})
-	return nil
 }
 
 func isRoutingTable(row intent.Row) bool {
@@ -235,7 +215,8 @@ func (t *transaction) remove(have record) error {
 		return t.give(intent.RoutingTable{Port: r.Port})
 	}
 	if home, in := homes[have.key.Table]; in {
-		return t.unsettle(home, have.uuid)
+		op, err := home.leave(have.uuid)
+		return t.do([]ovsdb.Operation{op}, err)
 	}
 	if set := set(&t.leave, have.key.Table); set != nil {
 		*set = append(*set, have.uuid)
@@ -251,20 +232,6 @@ func (t *transaction) remove(have record) error {
 			return err
 		}
 	}
-	return nil
-}
-
-// unsettle takes a row out of the set that it is in, and by that removes it.
-func (t *transaction) unsettle(h home, uuid string) error {
-	members, err := ovsdb.NewOvsSet([]ovsdb.UUID{{GoUUID: uuid}})
-	if err != nil {
-		return err
-	}
-	t.ops = append(t.ops, ovsdb.Operation{
-		Op: ovsdb.OperationMutate, Table: h.table,
-		Where:     []ovsdb.Condition{ovsdb.NewCondition(h.column, ovsdb.ConditionIncludes, members)},
-		Mutations: []ovsdb.Mutation{*ovsdb.NewMutation(h.column, ovsdb.MutateOperationDelete, members)},
-	})
 	return nil
 }
 

@@ -3,7 +3,10 @@
 // What is not claimed here is somebody else's and is never changed.
 package ownership
 
-import "strings"
+import (
+	"hash/fnv"
+	"strings"
+)
 
 // Kubernetes: an object is ours when it has both labels; a field of it is ours when our field manager applied it.
 const (
@@ -93,6 +96,13 @@ const (
 	MarkBits     = 20
 	LabelDefault = 0x53600001 // connections that came in by the default network, or from inside
 )
+
+// Mark is what stands for a network in marks and labels, unless two networks of one project have the same.
+func Mark(network string) int {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(network)) // never fails
+	return MarkFirst + int(hash.Sum32()&(1<<MarkBits-1))
+}
 
 // LegRouterPort is the router's end of a leg: the second way between a project's switch and its router, one for each secondary
 // network. Kube-OVN names ports router-switch and switch-router.
