@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -46,11 +47,24 @@ func TestCore2DeletionLeavesNothing(t *testing.T) {
 // alone is a lab with Sallyport in it that nobody else uses.
 func alone(t *testing.T, name string) *cluster {
 	t.Helper()
-	b, err := blueprint.Load("testdata/shared.yaml")
+	b := layout(t, "shared.yaml")
+	b.Nodes, b.Gateways = 2, 2
+	return installed(t, name, b)
+}
+
+// layout reads how a lab is laid out.
+func layout(t *testing.T, file string) blueprint.Blueprint {
+	t.Helper()
+	b, err := blueprint.Load(filepath.Join("testdata", file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Nodes, b.Gateways = 2, 2
+	return b
+}
+
+// installed is a lab of the test's own with Sallyport in it.
+func installed(t *testing.T, name string, b blueprint.Blueprint) *cluster {
+	t.Helper()
 	c := own(t, name, b)
 	c.equip(t)
 	ctl := c.controller(t, t.TempDir())

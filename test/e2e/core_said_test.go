@@ -3,7 +3,6 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"net/netip"
 	"slices"
 	"strings"
@@ -136,18 +135,11 @@ func ofLegTo(vpc, network, prefix string) []string {
 		fmt.Sprintf("%s-%s with table %s", vpc, network, table),
 		fmt.Sprintf("route %s 0.0.0.0/0 %s", table, by), fmt.Sprintf("route %s 10.61.0.0/17 %s", table, by), fmt.Sprintf("route %s 10.61.128.0/17 %s", table, by),
 		fmt.Sprintf("group %s of 1", ownership.LegGroup(subnet, network)), "rule 1 pass " + by, "rule 3 allow-related " + by,
-		"marking 120 " + by, "marking 110 " + by, "marking 100 " + by, "marking 95 " + by, "marking 90 " + by,
-		fmt.Sprintf("%d inport == %q && pkt.mark == %d", ownership.ReturnReply, vpc+"-"+subnet, networkNumber(network)),
+		"marking 120 " + by, "marking 110 " + by, "marking 100 " + by, "marking 96 " + by, "marking 95 " + by, "marking 90 " + by,
+		fmt.Sprintf("%d inport == %q && pkt.mark == %d", ownership.ReturnReply, vpc+"-"+subnet, ownership.Mark(network)),
 		fmt.Sprintf("%d inport == %q && ip4.dst != %s", ownership.ReturnLeave, port, prefix),
 		fmt.Sprintf("%d pkt.mark == %d", ownership.ReturnForged, ownership.MarkForged),
 	}
-}
-
-// networkNumber is what stands for a network in marks and labels, unless two in one project have the same.
-func networkNumber(network string) int {
-	hash := fnv.New32a()
-	_, _ = hash.Write([]byte(network)) // never fails
-	return ownership.MarkFirst + int(hash.Sum32()&(1<<ownership.MarkBits-1))
 }
 
 // network is the type and the prefix of the network that an address is on.

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
 	"io"
@@ -177,14 +176,7 @@ func question(address string) error {
 		return err
 	}
 	defer conn.Close() //nolint:errcheck // the answer has come
-	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
-		return err
-	}
-	if _, err := io.WriteString(conn, "hello\n"); err != nil {
-		return err
-	}
-	_, err = bufio.NewReader(conn).ReadString('\n')
-	return err
+	return exchange(conn, 5*time.Second)
 }
 
 // download is MB from a pod.

@@ -10,22 +10,13 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/sallyport/sallyport/internal/lab/blueprint"
 	"github.com/sallyport/sallyport/internal/lab/netns"
 )
 
 // TestReturn2Disturbed: connections by several networks survive what happens to nodes and pods, and policies still filter.
 func TestReturn2Disturbed(t *testing.T) {
 	item := returns.Item(t, 2)
-	b, err := blueprint.Load("testdata/shared.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &stage{cluster: own(t, "return", b)}
-	s.equip(t)
-	ctl := s.controller(t, t.TempDir())
-	ctl.start(t)
-	t.Cleanup(func() { ctl.stop(9) })
+	s := &stage{cluster: installed(t, "return", layout(t, "shared.yaml"))}
 	s.organization(t, "return")
 	s.cloud = s.project(t, "return", "cloud", "10.41.0.0/24", "cloud")
 	for _, part := range []struct {

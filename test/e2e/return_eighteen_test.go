@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/lab/manifest"
+	"github.com/sallyport/sallyport/internal/lab/program"
 )
 
 // eighteen is the project of the matrix: a pod with a floating IP on a secondary network and a load balancer on the default one,
@@ -94,27 +94,39 @@ func (e *eighteen) balancer(t *testing.T, name, kind string) string {
 func (e *eighteen) forward(t *testing.T, eip string, port int, to string) {
 	t.Helper()
 	name := fmt.Sprintf("%s-%s-%d", e.cloud, eip, port)
+	e.balance(t, dnat{name: name, ovnEip: "eip-" + e.cloud + "-" + eip, vpc: e.cloud, target: e.pods[to], port: port})
 	e.apply(t, fmt.Sprintf(`
 apiVersion: kubeovn.io/v1
-kind: OvnDnatRule
-metadata: {name: %[1]s}
-spec: {ovnEip: eip-%[2]s-%[3]s, vpc: %[2]s, v4Ip: %[4]s, internalPort: "80", externalPort: "%[5]d", protocol: tcp}
----
-apiVersion: kubeovn.io/v1
 kind: SwitchLBRule
-metadata: {name: %[1]s}
+metadata: {name: %s}
 spec:
-  vip: %[6]s
-  namespace: %[2]s
-  endpoints: [%[4]s]
+  vip: %s
+  namespace: %s
+  endpoints: [%s]
   selector: []
-  ports: [{name: web, port: %[5]d, targetPort: 80, protocol: TCP}]`,
-		name, e.cloud, eip, e.pods[to], port, e.field(t, "EIp", e.cloud, eip, "status", "ipAddress")))
-	e.wait(t, "OvnDnatRule", "", name, manifest.Field("true", "status", "ready"))
+  ports: [{name: web, port: %d, targetPort: 80, protocol: TCP}]`,
+		name, e.field(t, "EIp", e.cloud, eip, "status", "ipAddress"), e.cloud, e.pods[to], port))
 	t.Cleanup(func() {
 		e.remove(t, "SwitchLBRule", "", name)
 		e.remove(t, "OvnDnatRule", "", name)
 	})
+}
+
+// dnat is a load balancer of a VPC's router, as Kube-OVN makes it: it leads a port of an OvnEip to port 80 of a pod.
+type dnat struct {
+	name, ovnEip, vpc, target string
+	port                      int
+}
+
+// balance makes a load balancer.
+func (c *cluster) balance(t *testing.T, d dnat) {
+	t.Helper()
+	c.apply(t, fmt.Sprintf(`
+apiVersion: kubeovn.io/v1
+kind: OvnDnatRule
+metadata: {name: %s}
+spec: {ovnEip: %s, vpc: %s, v4Ip: %s, internalPort: "80", externalPort: "%d", protocol: tcp}`, d.name, d.ovnEip, d.vpc, d.target, d.port))
+	c.wait(t, "OvnDnatRule", "", d.name, manifest.Field("true", "status", "ready"))
 }
 
 // repeats asks five times.
@@ -142,25 +154,11 @@ func (e *eighteen) streamsAtOnce(t *testing.T) {
 }
 
 // download gets so many MiB.
-func (c *cluster) download(t *testing.T, where, address string, mib int) {
+func (c *cluster) download(t *testing.T, where, address string, mib int64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	conn, err := c.NS(where).Dial(ctx, "tcp", address+":80")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close() //nolint:errcheck // it was only read
-	deadline, _ := ctx.Deadline()
-	if err := conn.SetDeadline(deadline); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := fmt.Fprintf(conn, "GET /blob?mb=%d HTTP/1.0\r\n\r\n", mib); err != nil {
-		t.Fatal(err)
-	}
-	all, err := io.ReadAll(conn)
-	if _, body, found := bytes.Cut(all, []byte("\r\n\r\n")); err != nil || !found || len(body) != mib<<20 {
-		t.Errorf("got %d bytes, %v; wanted %d MiB", len(body), err, mib)
+	a, err := program.Ask(within(t, 20*time.Second), c.NS(where), fmt.Sprintf("http://%s/blob?mb=%d", address, mib))
+	if err != nil || a.Size != mib<<20 {
+		t.Errorf("got %d bytes, %v; wanted %d MiB", a.Size, err, mib)
 	}
 }
 

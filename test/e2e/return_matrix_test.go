@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"testing"
 )
 
@@ -28,10 +27,7 @@ func (s *stage) atOnce(t *testing.T, node string) (ways int) {
 	t.Helper()
 	name := "web-" + node
 	s.run(t, pod{namespace: s.cloud, name: name, node: node})
-	addresses := map[string]string{}
-	for _, kind := range kindsOfNetwork {
-		addresses[kind] = s.fip(t, s.cloud, name+"-"+kind, fmt.Sprintf("{podTarget: {podName: %s}, externalNetworkType: %s}", name, kind))
-	}
+	addresses := s.everywhere(t, name)
 	s.resetDrops(t)
 	for _, kind := range kindsOfNetwork {
 		for _, from := range kindsOfNetwork { // from the clients and neighbours of every network, not only its own

@@ -7,22 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sallyport/sallyport/internal/lab/blueprint"
 	"github.com/sallyport/sallyport/test/show"
 )
 
 // TestReturn4Rows: the rows of the way back are the same for any number of floating IPs; by the pod's address they grow with it.
 func TestReturn4Rows(t *testing.T) {
 	item := returns.Item(t, 4)
-	b, err := blueprint.Load("testdata/wide.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &stage{cluster: own(t, "wide", b)}
-	s.equip(t)
-	ctl := s.controller(t, t.TempDir())
-	ctl.start(t)
-	t.Cleanup(func() { ctl.stop(9) })
+	s := &stage{cluster: installed(t, "wide", layout(t, "wide.yaml"))}
 	s.organization(t, "rows")
 	s.apply(t, `
 apiVersion: kube-dc.com/v1alpha1

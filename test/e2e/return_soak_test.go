@@ -119,12 +119,7 @@ func (k *soak) balancer(t *testing.T, ns, kind string) string {
 	name := ns + "-lb-" + kind
 	k.apply(t, fmt.Sprintf("{apiVersion: kubeovn.io/v1, kind: OvnEip, metadata: {name: %s}, spec: {externalSubnet: ext-%s, type: nat}}", name, kind))
 	k.wait(t, "OvnEip", "", name, manifest.Field("true", "status", "ready"))
-	k.apply(t, fmt.Sprintf(`
-apiVersion: kubeovn.io/v1
-kind: OvnDnatRule
-metadata: {name: %[1]s}
-spec: {ovnEip: %[1]s, vpc: %[2]s, v4Ip: %[3]s, internalPort: "80", externalPort: "80", protocol: tcp}`, name, ns, k.field(t, "Pod", ns, "backend", "status", "podIP")))
-	k.wait(t, "OvnDnatRule", "", name, manifest.Field("true", "status", "ready"))
+	k.balance(t, dnat{name: name, ovnEip: name, vpc: ns, target: k.field(t, "Pod", ns, "backend", "status", "podIP"), port: 80})
 	return k.field(t, "OvnEip", "", name, "status", "v4Ip")
 }
 

@@ -138,13 +138,7 @@ func (s *soaked) knock(ctx context.Context, pace *time.Ticker) error {
 		return err
 	}
 	defer conn.Close() //nolint:errcheck // the answer has come
-	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
-		return err
-	}
-	if _, err := io.WriteString(conn, "hello\n"); err != nil {
-		return err
-	}
-	if _, err := bufio.NewReader(conn).ReadString('\n'); err != nil {
+	if err := exchange(conn, time.Second); err != nil {
 		return err
 	}
 	s.heard(time.Now())
@@ -152,6 +146,18 @@ func (s *soaked) knock(ctx context.Context, pace *time.Ticker) error {
 		<-pace.C
 	}
 	return nil
+}
+
+// exchange says a line and hears one.
+func exchange(conn net.Conn, limit time.Duration) error {
+	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(conn, "hello\n"); err != nil {
+		return err
+	}
+	_, err := bufio.NewReader(conn).ReadString('\n')
+	return err
 }
 
 // dial makes the connection. For a new one a second is all there is: one SYN may be lost.
