@@ -20,7 +20,8 @@ type leg struct {
 	network *snapshot.External
 	vpc     string
 	within  netip.Prefix // the project's subnet
-	address netip.Addr   // in it: where the mark leads to
+	address netip.Addr   // in it: the router's, which nobody asks for
+	hop     netip.Addr   // where the mark leads to
 	number  int          // label and mark
 	mac     string
 	// Names: of the router's port and the switch's, of the port group, and of the router's own port on the network.
@@ -60,15 +61,39 @@ func (c *compiler) leg(n *snapshot.External, address netip.Addr) *leg {
 	port := ownership.LegRouterPort(c.w.Shard, c.subnet(), n.Subnet)
 	return &leg{
 		network: n, vpc: c.w.Shard, within: c.project.prefix4().Masked(), address: address, number: ownership.Mark(n.Subnet), mac: intent.MAC(port),
+		hop:  c.hopTo(address),
 		port: port, socket: ownership.LegSwitchPort(c.w.Shard, c.subnet(), n.Subnet), group: ownership.LegGroup(c.subnet(), n.Subnet),
 		outside: c.port(n.Subnet),
 	}
 }
 
+// hops are the addresses that marks lead to. They are of a network of their own, so that no other port of the router has it: northd
+// takes any port whose network has a policy's next hop.
+var hops = netip.MustParsePrefix("169.254.91.1/24")
+
+// hopTo is the hop to a leg: as stable as the leg's address, and nobody's.
+func (c *compiler) hopTo(leg netip.Addr) netip.Addr {
+	bytes := hops.Addr().As4()
+	bytes[3] += byte(1 + slices.Index(reserve(c.project.prefix4()), leg))
+	return netip.AddrFrom4(bytes)
+}
+
+// turn wants the port by which replies turn back into the switch, and from there into the leg of their network. What pods send to it
+// themselves goes nowhere, and nothing for all goes to the legs.
+func (c *compiler) turn() {
+	row := func(r intent.Row) { c.in.Row(c.w.Shard, r, c.project.ref()) }
+	name := ownership.HopRouterPort(c.w.Shard, c.subnet())
+	row(intent.RouterPort{Name: name, MAC: intent.MAC(name), Network: hops})
+	row(intent.SwitchPort{Switch: c.subnet(), Name: ownership.HopSwitchPort(c.w.Shard, c.subnet()), RouterPort: name})
+	row(intent.Marking{Switch: c.subnet(), Priority: 110, Match: "eth.dst == " + intent.MAC(name), Mark: ownership.MarkForged})
+	row(intent.Marking{Switch: c.subnet(), Priority: 115, Match: "eth.mcast && ip4 && !ip4.mcast && ip4.dst != 255.255.255.255", Mark: ownership.MarkForged})
+	c.policy(intent.Drop(ownership.ReturnForged, fmt.Sprintf("pkt.mark == %d", ownership.MarkForged)), c.project.ref())
+}
+
 // stand wants the policies of a leg, and its rows as soon as the router has a port on the network. The policies stay when that port
 // goes and comes again: Kube-OVN writes them slowly.
 func (c *compiler) stand(l *leg) {
-	c.policy(intent.Reroute(ownership.ReturnReply, fmt.Sprintf("inport == %q && pkt.mark == %d", c.inport(), l.number), l.address), l.ref())
+	c.policy(intent.Reroute(ownership.ReturnReply, fmt.Sprintf("inport == %q && pkt.mark == %d", c.inport(), l.number), l.hop), l.ref())
 	c.policy(intent.Reroute(ownership.ReturnLeave, fmt.Sprintf("inport == %q && ip4.dst != %s", l.port, l.network.Prefix.Masked()), l.network.Gateway), l.ref())
 	if !c.w.Engine.Ports[l.outside] {
 		return
@@ -86,7 +111,7 @@ func (c *compiler) connect(l *leg, row func(intent.Row)) {
 	// Kube-OVN's port.
 	row(intent.RouterPort{Name: l.port, MAC: l.mac, Network: netip.PrefixFrom(l.address, l.within.Bits()-1), Table: table})
 	row(intent.SwitchPort{Switch: c.subnet(), Name: l.socket, RouterPort: l.port})
-	row(intent.MACBinding{Port: c.inport(), Address: l.address, MAC: l.mac})
+	row(intent.MACBinding{Port: ownership.HopRouterPort(c.w.Shard, c.subnet()), Address: l.hop, MAC: l.mac})
 	row(intent.RoutingTable{Port: l.outside, Table: table})
 	row(intent.Route{Table: table, Prefix: netip.PrefixFrom(netip.IPv4Unspecified(), 0), NextHop: l.network.Gateway, Port: l.outside})
 	for _, half := range halves(l.within) {
@@ -116,7 +141,7 @@ func (c *compiler) mark(l *leg, row func(intent.Row)) {
 	mark := func(priority int, match string, mark int) {
 		row(intent.Marking{Switch: c.subnet(), Priority: priority, Match: match, Mark: mark})
 	}
-	mark(120, fmt.Sprintf("inport == %q && pkt.mark == %d", c.socket(), l.number), 0)
+	mark(120, fmt.Sprintf("inport == %q && pkt.mark == %d", ownership.HopSwitchPort(c.w.Shard, c.subnet()), l.number), 0)
 	mark(110, "eth.dst == "+l.mac, ownership.MarkForged)
 	mark(100, fmt.Sprintf("ct.trk && ct_label.label == %d", l.number), l.number)
 	mark(96, "ct.trk && ct.rpl && ct_label.label == 0 && "+c.ofTargets(l), l.number)

@@ -25,11 +25,7 @@ func (c *compiler) returnToNetworks() {
 		c.stand(l)
 	}
 	if len(legs) > 0 {
-		// A frame for all would reach the router by every leg.
-		c.in.Row(c.w.Shard, intent.Marking{
-			Switch: c.subnet(), Priority: 115, Match: "eth.mcast && ip4 && !ip4.mcast && ip4.dst != 255.255.255.255", Mark: ownership.MarkForged,
-		}, c.project.key.Ref())
-		c.policy(intent.Drop(ownership.ReturnForged, fmt.Sprintf("pkt.mark == %d", ownership.MarkForged)), c.project.key.Ref())
+		c.turn()
 	}
 }
 

@@ -95,18 +95,16 @@ func (s *session) links(r *nb.LogicalRouter) (out []record, whole bool) {
 			return nil, false
 		}
 		table, by := p.Options[routeTable], origin(p.ExternalIDs, r.Name)
-		if by == (state.Ref{}) && (strings.HasPrefix(p.MAC, ownership.MACs) || p.UUID == lastUUID(p.Name)) {
+		if by == (state.Ref{}) && strings.HasPrefix(p.MAC, ownership.MACs) {
 			by = lost // it has lost its marks
 		}
 		switch {
 		case by != (state.Ref{}):
 			out = append(out, record{value: decodePort(p), origin: by, uuid: uuid, row: p})
 			out = append(out, s.bindings(p.Name, by)...)
-			continue
 		case strings.HasPrefix(table, ownership.ReturnTables):
 			out = append(out, record{value: intent.RoutingTable{Port: p.Name, Table: table}, origin: lost, uuid: uuid, row: p})
 		}
-		out = append(out, slices.DeleteFunc(s.bindings(p.Name, lost), func(b record) bool { return !ourMAC(b) })...)
 	}
 	if len(out) == 0 {
 		out = s.strays(r.Name)
@@ -203,8 +201,7 @@ func ourMAC(b record) bool {
 	return strings.HasPrefix(b.row.(*nb.StaticMACBinding).MAC, ownership.MACs)
 }
 
-// bindings are the MAC bindings of a port. They are whose the port is, because their table has no external_ids; on a port of
-// others those are ours that have an address of ours.
+// bindings are the MAC bindings of a port. They are whose the port is, because their table has no external_ids.
 func (s *session) bindings(port string, by state.Ref) (out []record) {
 	for _, b := range rows(s, nb.StaticMACBindingTable, &nb.StaticMACBinding{LogicalPort: port}) {
 		if value, ok := decodeBinding(b); ok {

@@ -2,7 +2,6 @@ package ovn
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -69,9 +68,6 @@ func (t *transaction) create(c change) error {
 		return t.update(*stray, c)
 	}
 	name := fmt.Sprintf("row%d", len(t.ops))
-	if p, is := (*c.After).(intent.RouterPort); is && p.Peer == "" {
-		name = lastUUID(p.Name)
-	}
 	d, err := t.draft(c, name, nil)
 	if err != nil {
 		return err
@@ -107,13 +103,6 @@ func (t *transaction) replace(row model.Model) {
 	case *nb.AddressSet:
 		remove(nb.AddressSetTable, r.Name)
 	}
-}
-
-// lastUUID is a UUID that comes after those of others. northd sends a policy's next hop out by the first port, in the order of
-// UUIDs, whose network has it, and Kube-OVN's port to the switch has to come before our legs.
-func lastUUID(port string) string {
-	hash := fmt.Sprintf("%x", sha256.Sum256([]byte(port)))
-	return fmt.Sprintf("ffffffff-%s-4%s-8%s-%s", hash[:4], hash[4:7], hash[7:10], hash[10:22])
 }
 
 // draft writes a row of this transaction.

@@ -55,8 +55,8 @@ const (
 // when it belongs to this port.
 func OnLinkPort(router string) string { return router + "-onlink" }
 
-// MACs is how the MAC addresses of our ports begin: locally administered, of one host. A MAC binding has no external_ids; on a port
-// of others it is ours when it has such an address.
+// MACs is how the MAC addresses of our ports begin: locally administered, of one host. A MAC binding has no external_ids; it is ours
+// when its port is, or when the port is gone and it has such an address.
 const MACs = "0a:5a:"
 
 // ReturnTables is how the names of the routing tables begin that we give to ports of Kube-OVN's.
@@ -122,6 +122,13 @@ func LegGroup(subnet, network string) string {
 
 // LegTargets is the address set of the targets of floating IPs behind a leg.
 func LegTargets(subnet, network string) string { return LegGroup(subnet, network) + ".targets" }
+
+// HopRouterPort is the port by which a router sends replies once more through a project's switch, into the leg of their network,
+// and HopSwitchPort its other end.
+func HopRouterPort(router, subnet string) string { return router + "-" + subnet + "-return" }
+
+// HopSwitchPort is the other end.
+func HopSwitchPort(router, subnet string) string { return subnet + "-" + router + "-return" }
 
 // ReturnTable is the routing table for what comes in by a secondary network, and by its legs.
 func ReturnTable(network string) string { return ReturnTables + network }

@@ -2,19 +2,21 @@ package parts
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
 // Debian 12's own OVN is too old: Kube-OVN's client rejects its schema, and its northd does not support load balancers on
-// a router with more than one gateway port. Trixie's packages are unpacked beside the system and run through trixie's own
-// dynamic loader, so nothing is installed and nothing of the system is replaced.
-const suite = "trixie"
+// a router with more than one gateway port. The packages of another suite are unpacked beside the system and run through that
+// suite's own dynamic loader, so nothing is installed and nothing of the system is replaced.
 
 var ovnPrograms = []string{
 	"ovsdb-server", "ovsdb-tool", "ovsdb-client", "ovs-vswitchd", "ovs-vsctl", "ovs-appctl", "ovs-ofctl", "ovs-dpctl",
@@ -22,17 +24,24 @@ var ovnPrograms = []string{
 }
 
 func ovn() part {
-	return part{name: "ovn", version: OVNVersion, inputs: []byte(suite + strings.Join(ovnPrograms, " ")), build: unpackOVN}
+	version := cmp.Or(os.Getenv("SALLYPORT_OVN"), OVNVersion)
+	suite := suites[version]
+	return part{name: "ovn", version: version, inputs: []byte(suite + strings.Join(ovnPrograms, " ")), build: func(ctx context.Context, w workshop) error {
+		return unpackOVN(ctx, w, suite, version)
+	}}
 }
 
-func unpackOVN(ctx context.Context, w workshop) error {
+func unpackOVN(ctx context.Context, w workshop, suite, version string) error {
+	if suite == "" {
+		return fmt.Errorf("the lab knows OVN %s; set SALLYPORT_OVN to one of them, or leave it out", strings.Join(slices.Sorted(maps.Keys(suites)), " and "))
+	}
 	for _, need := range []string{"apt-get", "dpkg-deb"} {
 		if _, err := exec.LookPath(need); err != nil {
 			return fmt.Errorf("OVN is taken from Debian's packages, which needs a Debian machine with %s: %w", need, err)
 		}
 	}
 	apt := filepath.Join(w.dir, "apt")
-	options, err := privateApt(ctx, apt)
+	options, err := privateApt(ctx, apt, suite)
 	if err != nil {
 		return err
 	}
@@ -47,6 +56,9 @@ func unpackOVN(ctx context.Context, w workshop) error {
 	if err != nil || len(debs) == 0 {
 		return fmt.Errorf("no packages were downloaded for suite %s", suite)
 	}
+	if has, _ := filepath.Glob(filepath.Join(apt, "cache/archives/ovn-common_"+version+".*.deb")); len(has) == 0 {
+		return fmt.Errorf("suite %s of Debian has another OVN than %s by now: see https://packages.debian.org/%s/ovn-common", suite, version, suite)
+	}
 	for _, deb := range debs {
 		if err := run(ctx, "dpkg-deb", "-x", deb, filepath.Join(w.dir, "root")); err != nil {
 			return err
@@ -59,7 +71,7 @@ func unpackOVN(ctx context.Context, w workshop) error {
 }
 
 // privateApt is an apt configuration of our own below dir: the machine's mirror, another suite, nothing installed.
-func privateApt(ctx context.Context, dir string) ([]string, error) {
+func privateApt(ctx context.Context, dir, suite string) ([]string, error) {
 	for _, sub := range []string{"lists/partial", "cache/archives/partial", "parts"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return nil, fmt.Errorf("make apt directories: %w", err)

@@ -19,8 +19,12 @@ const (
 	KubernetesVersion = "1.35.4"
 	EtcdVersion       = "3.6.5"
 	KubeOVNVersion    = "1.16.2"
-	OVNVersion        = "25.03" // of Debian trixie; Open vSwitch 3.5 comes with it
+	OVNVersion        = "25.03" // the usual one
 )
+
+// suites are the versions of OVN that a lab can run, by the suite of Debian that has them; the Open vSwitch of the suite comes
+// with it. The environment variable SALLYPORT_OVN chooses another than the usual.
+var suites = map[string]string{OVNVersion: "trixie", "26.03": "sid"}
 
 // part is one cache entry: a directory with bin/ and what belongs to it.
 type part struct {
