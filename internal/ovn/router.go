@@ -95,7 +95,7 @@ func (s *session) links(r *nb.LogicalRouter) (out []record, whole bool) {
 			return nil, false
 		}
 		table, by := p.Options[routeTable], origin(p.ExternalIDs, r.Name)
-		if by == (state.Ref{}) && strings.HasPrefix(p.MAC, ownership.MACs) {
+		if by == (state.Ref{}) && (strings.HasPrefix(p.MAC, ownership.MACs) || ownership.Port(r.Name, p.Name)) {
 			by = lost // it has lost its marks
 		}
 		switch {

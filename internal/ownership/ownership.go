@@ -130,6 +130,12 @@ func HopRouterPort(router, subnet string) string { return router + "-" + subnet 
 // HopSwitchPort is the other end.
 func HopSwitchPort(router, subnet string) string { return subnet + "-" + router + "-return" }
 
+// Port says whether a router port has a name of ours: a port of a switch whose name begins so would have it too, and could not be
+// made beside ours.
+func Port(router, name string) bool {
+	return name == OnLinkPort(router) || strings.HasPrefix(name, HopRouterPort(router, router+"-default"))
+}
+
 // ReturnTable is the routing table for what comes in by a secondary network, and by its legs.
 func ReturnTable(network string) string { return ReturnTables + network }
 

@@ -51,7 +51,7 @@ func (p *patient) markDrifts(*testing.T) []drift {
 	return out
 }
 
-// foreignNeighbour is an address that somebody else wrote a MAC binding for, on a port that we write some for, too.
+// foreignNeighbour is an address that somebody else wrote a MAC binding for.
 const foreignNeighbour = "10.66.0.99"
 
 // foreignRows are commands that make rows of others, on a router of theirs and on the patient's.

@@ -19,6 +19,8 @@ var (
 	legGroup  = ownership.LegGroup(sickNet, "ext-public")
 	legSet    = ownership.LegTargets(sickNet, "ext-public")
 	legTable  = ownership.ReturnTable("ext-public")
+	turnPort  = ownership.HopRouterPort(sick, sickNet)
+	turnEnd   = ownership.HopSwitchPort(sick, sickNet)
 )
 
 // legDrifts are what can be done to rows of legs.
@@ -147,9 +149,17 @@ func (p *patient) routeDrifts() (out []drift) {
 // replyDrifts are what can be done to the way of replies, of both legs.
 func (p *patient) replyDrifts() (out []drift) {
 	binding := func(what string, hand func() error) {
-		out = append(out, ofLeg("MAC bindings: "+what, "Static_MAC_Binding", sickPort, hand))
+		out = append(out, ofLeg("MAC bindings: "+what, "Static_MAC_Binding", turnPort, hand))
 	}
-	of := "logical_port=" + sickPort + ", ip!=" + foreignNeighbour
+	of := "logical_port=" + turnPort
+	turn := func(what, table, name string, words ...string) {
+		out = append(out, ofLeg("turn: "+what, table, `"`+name+`"`, p.nb(words...)))
+	}
+	turn("deleted", "Logical_Router_Port", turnPort, "lrp-del", turnPort)
+	turn("another network", "Logical_Router_Port", turnPort, "set", "logical_router_port", turnPort, `networks="10.66.0.201/23"`)
+	turn("another MAC address, and no marks", "Logical_Router_Port", turnPort,
+		"set", "logical_router_port", turnPort, `mac="0a:00:00:00:00:02"`, "--", "clear", "logical_router_port", turnPort, "external_ids")
+	turn("switch port deleted", "Logical_Switch_Port", turnEnd, "lsp-del", turnEnd)
 	binding("deleted", func() error {
 		found, err := p.find("static_mac_binding", of)
 		if err != nil {
