@@ -112,6 +112,7 @@ func (p *promises) originsAreOurs() {
 	for _, x := range p.w.Externals {
 		known[state.Ref{Kind: "ReturnPath", Namespace: p.w.Shard, Name: x.Subnet}] = true
 	}
+	known[state.Ref{Kind: "ReturnPath", Namespace: p.w.Shard, Name: "turn"}] = true
 	for what, by := range origins {
 		if !known[by] {
 			p.Errorf("%s is wanted by %s, which does not exist", what, by)

@@ -81,13 +81,18 @@ func (c *compiler) hopTo(leg netip.Addr) netip.Addr {
 // turn wants the port by which replies turn back into the switch, and from there into the leg of their network. What pods send to it
 // themselves goes nowhere, and nothing for all goes to the legs.
 func (c *compiler) turn() {
-	row := func(r intent.Row) { c.in.Row(c.w.Shard, r, c.project.ref()) }
+	row := func(r intent.Row) { c.in.Row(c.w.Shard, r, c.turnRef()) }
 	name := ownership.HopRouterPort(c.w.Shard, c.subnet())
 	row(intent.RouterPort{Name: name, MAC: intent.MAC(name), Network: hops})
 	row(intent.SwitchPort{Switch: c.subnet(), Name: ownership.HopSwitchPort(c.w.Shard, c.subnet()), RouterPort: name})
 	row(intent.Marking{Switch: c.subnet(), Priority: 110, Match: "eth.dst == " + intent.MAC(name), Mark: ownership.MarkForged})
 	row(intent.Marking{Switch: c.subnet(), Priority: 115, Match: "eth.mcast && ip4 && !ip4.mcast && ip4.dst != 255.255.255.255", Mark: ownership.MarkForged})
-	c.policy(intent.Drop(ownership.ReturnForged, fmt.Sprintf("pkt.mark == %d", ownership.MarkForged)), c.project.ref())
+	c.policy(intent.Drop(ownership.ReturnForged, fmt.Sprintf("pkt.mark == %d", ownership.MarkForged)), c.turnRef())
+}
+
+// turnRef is what all legs need.
+func (c *compiler) turnRef() state.Ref {
+	return state.Ref{Kind: "ReturnPath", Namespace: c.w.Shard, Name: "turn"}
 }
 
 // stand wants the policies of a leg, and its rows as soon as the router has a port on the network. The policies stay when that port

@@ -45,7 +45,7 @@ func (c *compiler) returnFIp(f *fip, legs []*leg) {
 	i := slices.IndexFunc(legs, func(l *leg) bool { return l.network.Subnet == network.Subnet })
 	if i >= 0 {
 		legs[i].targets = append(legs[i].targets, f.target)
-		f.through = append(f.through, legs[i].ref())
+		f.through = append(f.through, legs[i].ref(), c.turnRef())
 	} else if c.w.Engine.Ports[c.inport()] {
 		f.waiting = first(f.waiting, c.noWayBack(network))
 	}
