@@ -57,9 +57,13 @@ func (c wayBackSize) String() string {
 func (s *stage) grow(t *testing.T, ns, kind string, n int) (out wayBackSize) {
 	t.Helper()
 	name := func(i int) string { return fmt.Sprintf("f%d", i) }
-	make := func(i int) {
-		s.write(t, "FIp", ns, name(i), fmt.Sprintf("{ipAddress: 10.%s.%d.%d, externalNetworkType: %s}",
-			map[string]string{"conn": "42", "source": "43"}[kind], 1+i/250, 1+i%250, kind))
+	make := func(i int) { // they go with the lab
+		err := s.objects.Apply(within(t, time.Minute), fmt.Sprintf(
+			"{apiVersion: kube-dc.com/v1, kind: FIp, metadata: {name: %s, namespace: %s}, spec: {ipAddress: 10.%s.%d.%d, externalNetworkType: %s}}",
+			name(i), ns, map[string]string{"conn": "42", "source": "43"}[kind], 1+i/250, 1+i%250, kind))
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	for i := range n - 1 {
 		make(i)
