@@ -36,14 +36,16 @@ type compiler struct {
 
 	project *project
 	eips    []*eip // in the order in which they are served
+	names   map[string]*eip
 	fips    []*fip
 	others  []intent.Verdict // of Projects that want a shard that is taken
 }
 
 func newCompiler(w *snapshot.World) *compiler {
-	c := &compiler{w: w, in: intent.New()}
+	c := &compiler{w: w, in: intent.New(), names: map[string]*eip{}}
 	for _, e := range inOrder(w.EIps, func(e snapshot.EIp) snapshot.Meta { return e.Meta }) {
-		c.eips = append(c.eips, &eip{EIp: e, key: intent.ObjectKey{Kind: intent.EIp, Namespace: e.Namespace, Name: e.Name}})
+		c.names[e.Name] = &eip{EIp: e, key: intent.ObjectKey{Kind: intent.EIp, Namespace: e.Namespace, Name: e.Name}}
+		c.eips = append(c.eips, c.names[e.Name])
 	}
 	for _, f := range inOrder(w.FIps, func(f snapshot.FIp) snapshot.Meta { return f.Meta }) {
 		c.fips = append(c.fips, &fip{FIp: f, key: intent.ObjectKey{Kind: intent.FIp, Namespace: f.Namespace, Name: f.Name}})

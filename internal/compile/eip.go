@@ -88,14 +88,7 @@ func (c *compiler) wantEIp(name, field, from string, by state.Ref) {
 }
 
 // named is the EIp of a name, or nil.
-func (c *compiler) named(name string) *eip {
-	for _, e := range c.eips {
-		if e.Name == name {
-			return e
-		}
-	}
-	return nil
-}
+func (c *compiler) named(name string) *eip { return c.names[name] }
 
 // byPossession is the EIps that have an OvnEip already, then those that had one, then the others: who comes later gets what is
 // left.

@@ -25,7 +25,9 @@ type Cluster struct {
 	echo    *echo // nil: what was written is there to be read at once
 	// machines says whether KubeVirt is installed. A cache can't watch a kind that the API server does not have.
 	machines bool
-	progress *progress // nil: nobody has watched
+	progress *progress           // nil: nobody has watched
+	contents memo[string]        // of objects: the fields that we applied
+	statuses memo[intent.Status] // of statuses
 }
 
 // NewCluster is a cluster that is observed in a cache. The client must read from the API server and not from a cache. Call it
@@ -74,6 +76,14 @@ func shardOf(o client.Object) []string {
 		return []string{shard}
 	}
 	return nil
+}
+
+// forget drops what is remembered of an object that is gone.
+func (c *Cluster) forget(o client.Object) {
+	if key, err := KeyOf(o); err == nil {
+		c.contents.forget(key)
+		c.statuses.forget(key)
+	}
 }
 
 // inShard is the choice of a shard's objects: by index from a cache, where labels would be compared with those of every

@@ -121,7 +121,7 @@ func TestStatusIsWhatWeApplied(t *testing.T) {
 			Conditions: []metav1.Condition{{Type: "Accepted", Status: "True", Reason: "Accepted", LastTransitionTime: metav1.Now()}},
 		},
 	}
-	target, err := NewStatuses(nil, []client.Object{eip}, nil, nil)
+	target, err := NewStatuses(&Cluster{}, []client.Object{eip}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

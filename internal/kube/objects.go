@@ -55,13 +55,16 @@ func (t *Objects) add(set intent.Objects, kind intent.Kind, o client.Object) err
 		return nil
 	}
 	key := intent.ObjectKey{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()}
-	content, err := ours(o)
+	content, err := t.cluster.contents.of(key, o, func() (string, error) {
+		applied, err := ours(o)
+		return intent.Canonical(applied), err
+	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", key, err)
 	}
 	set[key] = state.Entry[intent.Object]{
 		Value: intent.Object{
-			Content:     intent.Canonical(content),
+			Content:     content,
 			Terminating: o.GetDeletionTimestamp() != nil,
 			Needs:       needs(o, t.shard),
 			Untaken:     untaken(o),

@@ -42,21 +42,28 @@ func (t *Statuses) Scope() string { return "status that " + ownership.StatusMana
 func (t *Statuses) Observe(context.Context) (intent.Statuses, error) {
 	set := intent.Statuses{}
 	for key, o := range t.objects {
-		owned, err := applied(o, ownership.StatusManager, "status")
+		status, err := t.cluster.statuses.of(key, o, func() (intent.Status, error) { return told(o) })
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", key, err)
 		}
-		if len(owned) == 0 {
-			continue
+		if status != (intent.Status{}) {
+			set[key] = state.Entry[intent.Status]{Value: status, Origin: key.Ref()}
 		}
-		body, err := plain(o)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", key, err)
-		}
-		status := owned.ofMap(map[string]any{"status": body["status"]})["status"]
-		set[key] = state.Entry[intent.Status]{Value: intent.NewStatus(status), Origin: key.Ref()}
 	}
 	return set, nil
+}
+
+// told is the status that we applied to an object; zero: none.
+func told(o client.Object) (intent.Status, error) {
+	owned, err := applied(o, ownership.StatusManager, "status")
+	if err != nil || len(owned) == 0 {
+		return intent.Status{}, err
+	}
+	body, err := plain(o)
+	if err != nil {
+		return intent.Status{}, err
+	}
+	return intent.NewStatus(owned.ofMap(map[string]any{"status": body["status"]})["status"]), nil
 }
 
 // Apply writes statuses. Nothing in them is asked for, so an object that is gone is no failure.

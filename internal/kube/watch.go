@@ -65,6 +65,9 @@ func (w *watch) changed(ctx context.Context, was, is client.Object) {
 		return // the cache's own look through everything
 	}
 	w.cluster.progress.saw(was, is)
+	if is == nil {
+		w.cluster.forget(was)
+	}
 	var object client.Object
 	for _, o := range []client.Object{was, is} {
 		if o == nil {

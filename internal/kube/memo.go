@@ -1,0 +1,48 @@
+package kube
+
+import (
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sallyport/sallyport/internal/intent"
+)
+
+// memo remembers what was read out of objects, by their version: to find the fields that we applied costs much more than to see
+// that nothing has changed. An object that is gone is forgotten.
+type memo[T any] struct {
+	mu   sync.Mutex
+	read map[intent.ObjectKey]memory[T]
+}
+
+type memory[T any] struct {
+	uid, version string
+	value        T
+}
+
+// of is what read returns for an object, which is called once for each version. An object without a version is not remembered.
+func (m *memo[T]) of(key intent.ObjectKey, o client.Object, read func() (T, error)) (T, error) {
+	uid, version := string(o.GetUID()), o.GetResourceVersion()
+	m.mu.Lock()
+	known, there := m.read[key]
+	m.mu.Unlock()
+	if there && known.uid == uid && known.version == version {
+		return known.value, nil
+	}
+	value, err := read()
+	if err == nil && version != "" {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.read == nil {
+			m.read = map[intent.ObjectKey]memory[T]{}
+		}
+		m.read[key] = memory[T]{uid, version, value}
+	}
+	return value, err
+}
+
+func (m *memo[T]) forget(key intent.ObjectKey) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.read, key)
+}
