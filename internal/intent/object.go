@@ -101,7 +101,10 @@ func NewObject(meta Meta, spec any) Object {
 }
 
 // Canonical is a value as JSON in normal form: sorted keys, no empty maps and lists.
-func Canonical(v any) string {
+func Canonical(v any) string { return text(normal(v)) }
+
+// normal is a value as JSON would be read, without what is empty.
+func normal(v any) any {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		panic(fmt.Sprintf("a value of our own can't be written as JSON: %v", err))
@@ -110,10 +113,15 @@ func Canonical(v any) string {
 	if err := json.Unmarshal(raw, &plain); err != nil {
 		panic(fmt.Sprintf("JSON that was just written can't be read: %v", err))
 	}
+	return prune(plain)
+}
+
+// text is a value of that form as JSON.
+func text(v any) string {
 	var out strings.Builder
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false) // people read it
-	if err := encoder.Encode(prune(plain)); err != nil {
+	if err := encoder.Encode(v); err != nil {
 		panic(fmt.Sprintf("a plain value can't be written as JSON: %v", err))
 	}
 	return strings.TrimSuffix(out.String(), "\n")

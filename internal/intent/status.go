@@ -2,7 +2,6 @@ package intent
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
 
 	"github.com/sallyport/sallyport/internal/state"
@@ -23,14 +22,14 @@ func (s Status) String() string { return s.Content }
 
 // NewStatus is a status in normal form: conditions are sorted by type and have no time.
 func NewStatus(status any) Status {
-	body := map[string]any{}
-	if err := json.Unmarshal([]byte(Canonical(status)), &body); err != nil {
-		body = map[string]any{} // not an object, so not a status
+	body, isObject := normal(status).(map[string]any)
+	if !isObject {
+		body = map[string]any{} // not a status
 	}
 	if conditions, isList := body["conditions"].([]any); isList {
 		body["conditions"] = timeless(conditions)
 	}
-	return Status{Content: Canonical(body)}
+	return Status{Content: text(body)}
 }
 
 func timeless(conditions []any) []any {
