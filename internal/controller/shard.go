@@ -38,7 +38,11 @@ type Work struct {
 	Plans    []state.Plan
 	Verdicts []intent.Verdict
 	judged   []client.Object
+	rows     func() prepared // prepares the plan for rows anew
 }
+
+// rowsPlan is where among the plans that for rows is.
+const rowsPlan = 3
 
 // Prepare gathers, compiles and compares.
 func (s *Shards) Prepare(ctx context.Context, shard string) (*Work, error) {
@@ -56,6 +60,7 @@ func (s *Shards) Prepare(ctx context.Context, shard string) (*Work, error) {
 		return nil, fmt.Errorf("compile: %w", err)
 	}
 	work := &Work{Verdicts: verdicts, judged: inputs.Judged()}
+	work.rows = func() prepared { return plan(ctx, s.NB.Rows(shard), want.Rows, intent.OnlyOurs, settled(world)) }
 	finalizers, err := kube.NewFinalizers(s.Cluster, work.judged)
 	if err != nil {
 		return nil, err
@@ -65,7 +70,7 @@ func (s *Shards) Prepare(ctx context.Context, shard string) (*Work, error) {
 		plan(ctx, finalizers, want.Finalizers),
 		plan(ctx, s.NB.Remains(shard, externals(world)), nil, afterVpc(world, want)),
 		plan(ctx, kube.NewObjects(s.Cluster, shard), want.Objects, intent.AfterUsers, intent.OnceTaken(world.Now), afterSwitch(world)),
-		plan(ctx, s.NB.Rows(shard), want.Rows, intent.OnlyOurs, settled(world)),
+		work.rows(),
 		plan(ctx, kube.NewElements(s.Cluster, shard, inputs.Attached()), want.Elements, withVpc(want)),
 	)
 	return work, err
@@ -108,6 +113,9 @@ func (s *Shards) Run(ctx context.Context, shard string) (again time.Duration, er
 		return 0, err
 	}
 	failures := state.Run(ctx, work.Plans...)
+	if err := work.look(); err != nil {
+		return 0, err
+	}
 	reported, err := s.report(ctx, work.judged, status.Render(work.Verdicts, status.Observe(work.Plans, failures)))
 	if err != nil {
 		return 0, err
@@ -119,6 +127,17 @@ func (s *Shards) Run(ctx context.Context, shard string) (again time.Duration, er
 		return look, nil
 	}
 	return 0, nil
+}
+
+// look looks at the rows again when some were written. Our copy of the database has them by then, so a row that was only put right
+// is in force: nobody has to be told that it was not for some milliseconds.
+func (w *Work) look() error {
+	if len(w.Plans[rowsPlan].Changes()) == 0 {
+		return nil
+	}
+	again := w.rows()
+	w.Plans[rowsPlan] = again.Plan
+	return again.err
 }
 
 // runNetworks reports how external networks are doing. Nothing else is written for them.

@@ -24,7 +24,13 @@ spec: {type: source, subnets: [ext-source], returnPath: Source}`)
 	sizes := show.Size([]int{1, 100, 1000}, []int{1, 3, 10})
 	var counted [2][]wayBackSize
 	for i, kind := range []string{"conn", "source"} {
-		ns := s.project(t, "rows", kind, fmt.Sprintf("10.%d.0.0/16", 42+i), "cloud")
+		ns := "rows-" + kind
+		err := s.objects.Apply(within(t, time.Minute), fmt.Sprintf( // it goes with the lab
+			"{apiVersion: kube-dc.com/v1, kind: Project, metadata: {name: %s, namespace: rows}, spec: {cidrBlock: 10.%d.0.0/16, egressNetworkType: cloud}}", kind, 42+i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.programmed(t, "Project", "rows", kind)
 		for _, n := range sizes {
 			counted[i] = append(counted[i], s.grow(t, ns, kind, n))
 		}
