@@ -14,22 +14,15 @@ import (
 func TestReturn4Rows(t *testing.T) {
 	item := returns.Item(t, 4)
 	s := &stage{cluster: installed(t, "wide", layout(t, "wide.yaml"))}
-	s.organization(t, "rows")
-	s.apply(t, `
-apiVersion: kube-dc.com/v1alpha1
-kind: ExternalNetwork
-metadata: {name: by-source}
-spec: {type: source, subnets: [ext-source], returnPath: Source}`)
+	s.put(t, "{apiVersion: v1, kind: Namespace, metadata: {name: rows}}")
+	s.put(t, "{apiVersion: kube-dc.com/v1alpha1, kind: ExternalNetwork, metadata: {name: by-source}, spec: {type: source, subnets: [ext-source], returnPath: Source}}")
 
 	sizes := show.Size([]int{1, 100, 1000}, []int{1, 3, 10})
 	var counted [2][]wayBackSize
 	for i, kind := range []string{"conn", "source"} {
 		ns := "rows-" + kind
-		err := s.objects.Apply(within(t, time.Minute), fmt.Sprintf( // it goes with the lab
+		s.put(t, fmt.Sprintf(
 			"{apiVersion: kube-dc.com/v1, kind: Project, metadata: {name: %s, namespace: rows}, spec: {cidrBlock: 10.%d.0.0/16, egressNetworkType: cloud}}", kind, 42+i))
-		if err != nil {
-			t.Fatal(err)
-		}
 		s.programmed(t, "Project", "rows", kind)
 		for _, n := range sizes {
 			counted[i] = append(counted[i], s.grow(t, ns, kind, n))
@@ -63,13 +56,10 @@ func (c wayBackSize) String() string {
 func (s *stage) grow(t *testing.T, ns, kind string, n int) (out wayBackSize) {
 	t.Helper()
 	name := func(i int) string { return fmt.Sprintf("f%d", i) }
-	make := func(i int) { // they go with the lab
-		err := s.objects.Apply(within(t, time.Minute), fmt.Sprintf(
+	make := func(i int) {
+		s.put(t, fmt.Sprintf(
 			"{apiVersion: kube-dc.com/v1, kind: FIp, metadata: {name: %s, namespace: %s}, spec: {ipAddress: 10.%s.%d.%d, externalNetworkType: %s}}",
 			name(i), ns, map[string]string{"conn": "42", "source": "43"}[kind], 1+i/250, 1+i%250, kind))
-		if err != nil {
-			t.Fatal(err)
-		}
 	}
 	for i := range n - 1 {
 		make(i)
