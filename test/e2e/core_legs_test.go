@@ -64,7 +64,8 @@ func (p *patient) portDrifts() (out []drift) {
 	group("deleted", "pg-del", legGroup)
 	group("no ports", "clear", "port_group", legGroup, "ports")
 	group("a pod's port too", "--id=@pod", "get", "logical_switch_port", "b."+sick, "--", "add", "port_group", legGroup, "ports", "@pod")
-	group("a pod's port instead", "--id=@pod", "get", "logical_switch_port", "b."+sick, "--", "set", "port_group", legGroup, "ports=@pod")
+	group("pods' ports instead", "--id=@a", "get", "logical_switch_port", "a."+sick, "--", "--id=@b", "get", "logical_switch_port", "b."+sick,
+		"--", "set", "port_group", legGroup, "ports=@a,@b") // one instead of one can't be seen: lines have no UUIDs
 	group("no ports and no marks", "clear", "port_group", legGroup, "ports", "--", "clear", "port_group", legGroup, "external_ids")
 	group("no rules", "clear", "port_group", legGroup, "acls")
 	set := func(what string, words ...string) {

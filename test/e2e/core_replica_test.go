@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -97,6 +98,10 @@ func (r *replica) watch(about ...string) *vigil {
 	return r.vigil
 }
 
+// errUnseen is that nobody has seen a change: none was made, or the server had nothing to tell, because it was undone before the server
+// told the next time.
+var errUnseen = errors.New("nothing was ever changed")
+
 // mended waits until the lines have been other ones and are what they were, and stay so for a while. It returns when they became so.
 func (r *replica) mended(v *vigil, limit time.Duration) (time.Time, error) {
 	const still = 300 * time.Millisecond
@@ -114,7 +119,7 @@ func (r *replica) mended(v *vigil, limit time.Duration) (time.Time, error) {
 		case <-time.After(still):
 		case <-deadline.C:
 			if !changed {
-				return back, fmt.Errorf("nothing about %q was ever changed", v.about)
+				return back, fmt.Errorf("%w about %q", errUnseen, v.about)
 			}
 			return back, fmt.Errorf("after %v it is not what it was:\n%s", limit, difference)
 		}
