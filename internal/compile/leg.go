@@ -82,9 +82,9 @@ func (c *compiler) hopTo(leg netip.Addr) netip.Addr {
 // themselves goes nowhere, and nothing for all goes to the legs.
 func (c *compiler) turn() {
 	row := func(r intent.Row) { c.in.Row(c.w.Shard, r, c.turnRef()) }
-	name := ownership.HopRouterPort(c.w.Shard, c.subnet())
+	name := ownership.TurnRouterPort(c.w.Shard, c.subnet())
 	row(intent.RouterPort{Name: name, MAC: intent.MAC(name), Network: hops})
-	row(intent.SwitchPort{Switch: c.subnet(), Name: ownership.HopSwitchPort(c.w.Shard, c.subnet()), RouterPort: name})
+	row(intent.SwitchPort{Switch: c.subnet(), Name: ownership.TurnSwitchPort(c.w.Shard, c.subnet()), RouterPort: name})
 	row(intent.Marking{Switch: c.subnet(), Priority: 110, Match: "eth.dst == " + intent.MAC(name), Mark: ownership.MarkForged})
 	row(intent.Marking{Switch: c.subnet(), Priority: 115, Match: "eth.mcast && ip4 && !ip4.mcast && ip4.dst != 255.255.255.255", Mark: ownership.MarkForged})
 	c.policy(intent.Drop(ownership.ReturnForged, fmt.Sprintf("pkt.mark == %d", ownership.MarkForged)), c.turnRef())
@@ -116,7 +116,7 @@ func (c *compiler) connect(l *leg, row func(intent.Row)) {
 	// Kube-OVN's port.
 	row(intent.RouterPort{Name: l.port, MAC: l.mac, Network: netip.PrefixFrom(l.address, l.within.Bits()-1), Table: table})
 	row(intent.SwitchPort{Switch: c.subnet(), Name: l.socket, RouterPort: l.port})
-	row(intent.MACBinding{Port: ownership.HopRouterPort(c.w.Shard, c.subnet()), Address: l.hop, MAC: l.mac})
+	row(intent.MACBinding{Port: ownership.TurnRouterPort(c.w.Shard, c.subnet()), Address: l.hop, MAC: l.mac})
 	row(intent.RoutingTable{Port: l.outside, Table: table})
 	row(intent.Route{Table: table, Prefix: netip.PrefixFrom(netip.IPv4Unspecified(), 0), NextHop: l.network.Gateway, Port: l.outside})
 	for _, half := range halves(l.within) {
@@ -146,7 +146,7 @@ func (c *compiler) mark(l *leg, row func(intent.Row)) {
 	mark := func(priority int, match string, mark int) {
 		row(intent.Marking{Switch: c.subnet(), Priority: priority, Match: match, Mark: mark})
 	}
-	mark(120, fmt.Sprintf("inport == %q && pkt.mark == %d", ownership.HopSwitchPort(c.w.Shard, c.subnet()), l.number), 0)
+	mark(120, fmt.Sprintf("inport == %q && pkt.mark == %d", ownership.TurnSwitchPort(c.w.Shard, c.subnet()), l.number), 0)
 	mark(110, "eth.dst == "+l.mac, ownership.MarkForged)
 	mark(100, fmt.Sprintf("ct.trk && ct_label.label == %d", l.number), l.number)
 	mark(96, "ct.trk && ct.rpl && ct_label.label == 0 && "+c.ofTargets(l), l.number)

@@ -123,17 +123,16 @@ func LegGroup(subnet, network string) string {
 // LegTargets is the address set of the targets of floating IPs behind a leg.
 func LegTargets(subnet, network string) string { return LegGroup(subnet, network) + ".targets" }
 
-// HopRouterPort is the port by which a router sends replies once more through a project's switch, into the leg of their network,
-// and HopSwitchPort its other end.
-func HopRouterPort(router, subnet string) string { return router + "-" + subnet + "-return" }
+// TurnRouterPort is the router's end of the turn: by it replies go once more through a project's switch, into the leg of their network.
+func TurnRouterPort(router, subnet string) string { return router + "-" + subnet + "-return" }
 
-// HopSwitchPort is the other end.
-func HopSwitchPort(router, subnet string) string { return subnet + "-" + router + "-return" }
+// TurnSwitchPort is the other end of the turn.
+func TurnSwitchPort(router, subnet string) string { return subnet + "-" + router + "-return" }
 
 // Port says whether a router port has a name of ours: a port of a switch whose name begins so would have it too, and could not be
 // made beside ours.
 func Port(router, name string) bool {
-	return name == OnLinkPort(router) || strings.HasPrefix(name, HopRouterPort(router, router+"-default"))
+	return name == OnLinkPort(router) || strings.HasPrefix(name, TurnRouterPort(router, router+"-default"))
 }
 
 // ReturnTable is the routing table for what comes in by a secondary network, and by its legs.

@@ -19,8 +19,8 @@ var (
 	legGroup  = ownership.LegGroup(sickNet, "ext-public")
 	legSet    = ownership.LegTargets(sickNet, "ext-public")
 	legTable  = ownership.ReturnTable("ext-public")
-	turnPort  = ownership.HopRouterPort(sick, sickNet)
-	turnEnd   = ownership.HopSwitchPort(sick, sickNet)
+	turnPort  = ownership.TurnRouterPort(sick, sickNet)
+	turnEnd   = ownership.TurnSwitchPort(sick, sickNet)
 )
 
 // legDrifts are what can be done to rows of legs.

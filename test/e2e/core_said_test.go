@@ -131,9 +131,9 @@ func ofLegTo(vpc, network, prefix string) []string {
 	return []string{
 		port + " with table " + table,
 		fmt.Sprintf("switch port %s to %s", socket, port),
-		fmt.Sprintf("binding %s %s", ownership.HopRouterPort(vpc, subnet), intent.MAC(port)),
-		ownership.HopRouterPort(vpc, subnet),
-		fmt.Sprintf("switch port %s to %s", ownership.HopSwitchPort(vpc, subnet), ownership.HopRouterPort(vpc, subnet)),
+		fmt.Sprintf("binding %s %s", ownership.TurnRouterPort(vpc, subnet), intent.MAC(port)),
+		ownership.TurnRouterPort(vpc, subnet),
+		fmt.Sprintf("switch port %s to %s", ownership.TurnSwitchPort(vpc, subnet), ownership.TurnRouterPort(vpc, subnet)),
 		fmt.Sprintf("marking 110 of ReturnPath/%s/turn", vpc), fmt.Sprintf("marking 115 of ReturnPath/%s/turn", vpc),
 		fmt.Sprintf("%s-%s with table %s", vpc, network, table),
 		fmt.Sprintf("route %s 0.0.0.0/0 %s", table, by), fmt.Sprintf("route %s 10.61.0.0/17 %s", table, by), fmt.Sprintf("route %s 10.61.128.0/17 %s", table, by),
