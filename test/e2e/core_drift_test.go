@@ -39,6 +39,7 @@ func TestCore3Drift(t *testing.T) {
 	p := c.patient(t)
 	foreign := p.foreign(t)
 	t.Run("one by one", func(t *testing.T) { p.oneByOne(t, item.Figure) })
+	t.Run("one port instead of another", p.anotherPort)
 	t.Run("all at once", func(t *testing.T) { p.allAtOnce(t, item.Figure) })
 	t.Run("others", func(t *testing.T) {
 		if now := p.others(t); now.differs(foreign, 20) != "" || len(now) < 28 {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sallyport/sallyport/internal/ownership"
 )
@@ -65,7 +66,7 @@ func (p *patient) portDrifts() (out []drift) {
 	group("no ports", "clear", "port_group", legGroup, "ports")
 	group("a pod's port too", "--id=@pod", "get", "logical_switch_port", "b."+sick, "--", "add", "port_group", legGroup, "ports", "@pod")
 	group("pods' ports instead", "--id=@a", "get", "logical_switch_port", "a."+sick, "--", "--id=@b", "get", "logical_switch_port", "b."+sick,
-		"--", "set", "port_group", legGroup, "ports=@a,@b") // one instead of one can't be seen: lines have no UUIDs
+		"--", "set", "port_group", legGroup, "ports=@a,@b")
 	group("no ports and no marks", "clear", "port_group", legGroup, "ports", "--", "clear", "port_group", legGroup, "external_ids")
 	group("no rules", "clear", "port_group", legGroup, "acls")
 	set := func(what string, words ...string) {
@@ -77,6 +78,22 @@ func (p *patient) portDrifts() (out []drift) {
 	set("one more", "add", "address_set", legSet, "addresses", `"10.66.0.99"`)
 	set("another", "set", "address_set", legSet, `addresses="10.66.0.99"`)
 	return out
+}
+
+// anotherPort: one port of a group instead of another looks the same in lines without UUIDs, so the row itself is asked.
+func (p *patient) anotherPort(t *testing.T) {
+	t.Helper()
+	ports := func() string { return p.nbctl(t, "--bare", "--columns=ports", "find", "port_group", "name="+legGroup) }
+	want, begin := ports(), time.Now()
+	hand := p.nb("--id=@pod", "get", "logical_switch_port", "b."+sick, "--", "set", "port_group", legGroup, "ports=@pod")
+	if err := hand(); err != nil || want == "" {
+		t.Fatalf("a pod's port instead of %q: %v", want, err)
+	}
+	p.until(t, "the leg's port is in its group again", func() bool { return ports() == want })
+	if took := time.Since(begin); took > mendLimit {
+		t.Errorf("a pod's port instead of the leg's: undone after %v, wanted within %v", took, mendLimit)
+	}
+	p.respond(t, false, "b")
 }
 
 // ruleDrifts are what can be done to the rules that give connections their label.
