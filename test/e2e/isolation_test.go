@@ -3,10 +3,13 @@ package e2e
 import (
 	"context"
 	"net"
+	"net/netip"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/sallyport/sallyport/internal/lab/netns"
 )
@@ -37,6 +40,43 @@ func TestLabHasNoLinkToTheMachine(t *testing.T) {
 	}
 	if n := reached(); n != 1 {
 		t.Errorf("the server on the machine had %d connections; wanted 1, the control", n)
+	}
+}
+
+// A node is at one MAC address on the wire of the tunnels: another node that took an answer of its kernel's for the tunnel's end would
+// not reach it for a quarter of an hour.
+func TestTunnelEndsAnswerOnce(t *testing.T) {
+	c := shared(t)
+	nodes := c.blueprint.NodeList()
+	asker := nodes[0]
+	var mu sync.Mutex
+	heard := map[netip.Addr]map[string]bool{}
+	c.sniff(t, asker.Name, "ul0", unix.ETH_P_ARP, func(b []byte, own bool) {
+		const isReply, sender = 21, 22
+		if own || len(b) < 32 || b[isReply] != 2 {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		address := netip.AddrFrom4([4]byte(b[sender+6:]))
+		if heard[address] == nil {
+			heard[address] = map[string]bool{}
+		}
+		heard[address][net.HardwareAddr(b[sender:sender+6]).String()] = true
+	})
+	mine := net.HardwareAddr{2, 0, 0, 0, 0, 1} // not the tunnel's: OVS would hear the answers, too
+	for _, n := range nodes[1:] {
+		if err := injectBy(c.NS(asker.Name), "ul0", arpRequest(mine, asker.Tunnel.Addr(), n.Tunnel.Addr())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-time.After(time.Second) // for answers that should not come
+	mu.Lock()
+	defer mu.Unlock()
+	for _, n := range nodes[1:] {
+		if macs := heard[n.Tunnel.Addr()]; len(macs) != 1 {
+			t.Errorf("the tunnel's end of %s was said to be at %d MAC addresses: %v", n.Name, len(macs), macs)
+		}
 	}
 }
 

@@ -27,11 +27,14 @@ var crdKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v
 
 // Define installs Kube-OVN's resource definitions and the one of network attachments, and waits until they can be used.
 func (c *Cluster) Define(ctx context.Context, client *manifest.Client) error {
-	raw, err := os.ReadFile(c.Parts.KubeOVNCRDs())
-	if err != nil {
-		return fmt.Errorf("read Kube-OVN's resource definitions: %w", err)
+	text := networkAttachments
+	for _, path := range []string{c.Parts.KubeOVNCRDs(), c.Parts.BackendCRD()} {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("read resource definitions: %w", err)
+		}
+		text += "\n---\n" + string(raw)
 	}
-	text := string(raw) + "\n---\n" + networkAttachments
 	if err := client.ApplyAll(ctx, text); err != nil {
 		return err
 	}

@@ -82,6 +82,9 @@ func (c *Chassis) Kill() error {
 }
 
 func (c *Chassis) run(ctx context.Context) error {
+	if err := c.hush(); err != nil {
+		return err
+	}
 	if err := c.startProcesses(ctx); err != nil {
 		return err
 	}
@@ -95,6 +98,18 @@ func (c *Chassis) run(ctx context.Context) error {
 		return err
 	}
 	return c.NS.LinkUp(tunnelBridge)
+}
+
+// hush lets the node's kernel not answer for its addresses on ports of the switch, of which it hears everything as well. It would name the
+// MAC address of the port, beside the switch's answer: other nodes that take it for that of the tunnel's end do not reach this one
+// for a quarter of an hour.
+func (c *Chassis) hush() error {
+	const quiet = "ipv4/conf/%s/arp_ignore"
+	settings := map[string]string{fmt.Sprintf(quiet, tunnelInterface): "1"}
+	for _, p := range c.Providers {
+		settings[fmt.Sprintf(quiet, p.Interface)] = "1"
+	}
+	return c.NS.Sysctl(settings)
 }
 
 // startProcesses starts the three processes; vswitchd and ovn-controller find their configuration when it is written.

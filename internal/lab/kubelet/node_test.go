@@ -174,18 +174,22 @@ func TestFakePodsCostNoGoroutines(t *testing.T) {
 	for i := range nodes {
 		l.register(Node{Node: nodeNamed(fmt.Sprintf("fake%d", i))})
 	}
-	before := runtime.NumGoroutine()
-	var last *corev1.Pod
-	for i := range pods {
-		last = l.pod(fmt.Sprintf("fake%d", i%nodes), func(p *corev1.Pod) {
-			p.Name, p.UID, p.Annotations = fmt.Sprintf("web%d", i), types.UID(fmt.Sprint(i)), v4
+	api := l.client.CoreV1().Pods("shop")
+	ready := func(first, end int) {
+		var last *corev1.Pod
+		for i := first; i < end; i++ {
+			last = l.pod(fmt.Sprintf("fake%d", i%nodes), func(p *corev1.Pod) {
+				p.Name, p.UID, p.Annotations = fmt.Sprintf("web%d", i), types.UID(fmt.Sprint(i)), v4
+			})
+		}
+		await(t, "all pods are ready", watchOf(t, api), getOf(t, api, last.Name), func(*corev1.Pod, bool) bool {
+			list, err := api.List(t.Context(), metav1.ListOptions{})
+			return err == nil && !slices.ContainsFunc(list.Items, func(p corev1.Pod) bool { return !isReady(&p) })
 		})
 	}
-	api := l.client.CoreV1().Pods("shop")
-	await(t, "all pods are ready", watchOf(t, api), getOf(t, api, last.Name), func(*corev1.Pod, bool) bool {
-		list, err := api.List(t.Context(), metav1.ListOptions{})
-		return err == nil && !slices.ContainsFunc(list.Items, func(p corev1.Pod) bool { return !isReady(&p) })
-	})
+	ready(0, 1) // when one is, all workers are there
+	before := runtime.NumGoroutine()
+	ready(1, pods+1)
 	if more := runtime.NumGoroutine() - before; more > pods/2 {
 		t.Errorf("%d pods of fake nodes hold %d goroutines", pods, more)
 	}

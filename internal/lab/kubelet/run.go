@@ -106,7 +106,7 @@ func (s *sandbox) once(c corev1.Container, run runner) exit {
 }
 
 // runnerOf is how a container is run: one with a command as a process, one without as the built-in program of its image.
-// Volumes, hooks, liveness and startup probes, and init containers that never end do not exist in a lab.
+// Volumes, hooks other than preStop with sleep, liveness and startup probes, and init containers that never end do not exist in a lab.
 func (s *sandbox) runnerOf(c corev1.Container) (runner, *corev1.ContainerStateWaiting) {
 	if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 		return nil, &corev1.ContainerStateWaiting{Reason: "CreateContainerError", Message: "a lab has no init containers that never end"}

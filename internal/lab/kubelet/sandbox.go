@@ -37,6 +37,8 @@ type sandbox struct {
 	seen  observation
 	grace time.Duration
 	log   *os.File
+
+	stopping bool
 }
 
 // start makes the sandbox of a pod and sets it going.
@@ -76,15 +78,27 @@ func (s *sandbox) finish() {
 	s.changed()
 }
 
-// stop ends the pod: programs at once, processes within grace. It does not wait.
+// stop ends the pod: programs at once, processes within grace. It does not wait. A preStop hook that sleeps comes first, as long as
+// the grace allows.
 func (s *sandbox) stop(grace time.Duration) {
-	if s.term.Err() != nil {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping {
 		return
 	}
-	s.mu.Lock()
-	s.grace = grace
-	s.mu.Unlock()
-	s.terminate()
+	sleep := min(preStop(s.pod), grace)
+	s.stopping, s.grace = true, grace-sleep
+	time.AfterFunc(sleep, s.terminate)
+}
+
+// preStop is how long the hooks of a pod sleep. Other hooks do not exist in a lab.
+func preStop(pod *corev1.Pod) (longest time.Duration) {
+	for _, c := range pod.Spec.Containers {
+		if c.Lifecycle != nil && c.Lifecycle.PreStop != nil && c.Lifecycle.PreStop.Sleep != nil {
+			longest = max(longest, time.Duration(c.Lifecycle.PreStop.Sleep.Seconds)*time.Second)
+		}
+	}
+	return longest
 }
 
 // loseDueToPower ends the pod as a power cut does. The interfaces go down first: a machine without power sends no FIN.

@@ -30,6 +30,14 @@ const FieldManager = "sallyport-lab"
 type Client struct {
 	dynamic dynamic.Interface
 	mapper  *restmapper.DeferredDiscoveryRESTMapper
+	dry     []string // what of the writing is only tried
+}
+
+// Trying is the same client, but what it applies is only tried: the API server says what it thinks of it and keeps nothing.
+func (c *Client) Trying() *Client {
+	tries := *c
+	tries.dry = []string{metav1.DryRunAll}
+	return &tries
 }
 
 // New is a client for the cluster that config reaches.
@@ -98,7 +106,7 @@ func (c *Client) ApplyObject(ctx context.Context, object *unstructured.Unstructu
 	if err != nil {
 		return err
 	}
-	options := metav1.ApplyOptions{FieldManager: FieldManager, Force: true}
+	options := metav1.ApplyOptions{FieldManager: FieldManager, Force: true, DryRun: c.dry}
 	_, err = resource.Apply(ctx, object.GetName(), object, options)
 	if err == nil && object.Object["status"] != nil {
 		_, err = resource.ApplyStatus(ctx, object.GetName(), object, options)

@@ -23,48 +23,64 @@ var ovnPrograms = []string{
 	"ovn-northd", "ovn-nbctl", "ovn-sbctl", "ovn-controller", "ovn-appctl", "ovn-trace",
 }
 
+// debs are packages of one suite of Debian, and the programs that are wanted of them.
+type debs struct {
+	suite           string
+	names, programs []string
+	proof           string // the package whose version is the part's
+}
+
 func ovn() part {
 	version := cmp.Or(os.Getenv("SALLYPORT_OVN"), OVNVersion)
-	suite := suites[version]
-	return part{name: "ovn", version: version, inputs: []byte(suite + strings.Join(ovnPrograms, " ")), build: func(ctx context.Context, w workshop) error {
-		return unpackOVN(ctx, w, suite, version)
+	from := debs{suite: suites[version], names: []string{"ovn-central", "ovn-host", "openvswitch-switch"}, programs: ovnPrograms, proof: "ovn-common"}
+	return part{name: "ovn", version: version, inputs: []byte(from.suite + strings.Join(ovnPrograms, " ")), build: func(ctx context.Context, w workshop) error {
+		if from.suite == "" {
+			known := strings.Join(slices.Sorted(maps.Keys(suites)), " and ")
+			return fmt.Errorf("the lab knows OVN %s; set SALLYPORT_OVN to one of them, or leave it out", known)
+		}
+		return from.unpack(ctx, w, version)
 	}}
 }
 
-func unpackOVN(ctx context.Context, w workshop, suite, version string) error {
-	if suite == "" {
-		return fmt.Errorf("the lab knows OVN %s; set SALLYPORT_OVN to one of them, or leave it out", strings.Join(slices.Sorted(maps.Keys(suites)), " and "))
-	}
+// haproxy is a proxy such as clusters have in front of their tenants.
+func haproxy() part {
+	from := debs{suite: suites[OVNVersion], names: []string{"haproxy"}, programs: []string{"haproxy"}, proof: "haproxy"}
+	return part{name: "haproxy", version: HAProxyVersion, inputs: []byte(from.suite), build: func(ctx context.Context, w workshop) error {
+		return from.unpack(ctx, w, HAProxyVersion)
+	}}
+}
+
+func (d debs) unpack(ctx context.Context, w workshop, version string) error {
 	for _, need := range []string{"apt-get", "dpkg-deb"} {
 		if _, err := exec.LookPath(need); err != nil {
-			return fmt.Errorf("OVN is taken from Debian's packages, which needs a Debian machine with %s: %w", need, err)
+			return fmt.Errorf("%s is taken from Debian's packages, which needs a Debian machine with %s: %w", d.proof, need, err)
 		}
 	}
 	apt := filepath.Join(w.dir, "apt")
-	options, err := privateApt(ctx, apt, suite)
+	options, err := privateApt(ctx, apt, d.suite)
 	if err != nil {
 		return err
 	}
 	if err := run(ctx, "apt-get", append(options, "-qq", "update")...); err != nil {
 		return err
 	}
-	w.report("  downloading OVN and Open vSwitch")
-	if err := run(ctx, "apt-get", append(options, "-qq", "-y", "--download-only", "install", "ovn-central", "ovn-host", "openvswitch-switch")...); err != nil {
+	w.report("  downloading " + strings.Join(d.names, ", "))
+	if err := run(ctx, "apt-get", slices.Concat(options, []string{"-qq", "-y", "--download-only", "install"}, d.names)...); err != nil {
 		return err
 	}
-	debs, err := filepath.Glob(filepath.Join(apt, "cache/archives/*.deb"))
-	if err != nil || len(debs) == 0 {
-		return fmt.Errorf("no packages were downloaded for suite %s", suite)
+	files, err := filepath.Glob(filepath.Join(apt, "cache/archives/*.deb"))
+	if err != nil || len(files) == 0 {
+		return fmt.Errorf("no packages were downloaded for suite %s", d.suite)
 	}
-	if has, _ := filepath.Glob(filepath.Join(apt, "cache/archives/ovn-common_"+version+".*.deb")); len(has) == 0 {
-		return fmt.Errorf("suite %s of Debian has another OVN than %s by now: see https://packages.debian.org/%s/ovn-common", suite, version, suite)
+	if has, _ := filepath.Glob(filepath.Join(apt, "cache/archives/"+d.proof+"_"+version+".*.deb")); len(has) == 0 {
+		return fmt.Errorf("suite %s of Debian has another %s than %s by now: see https://packages.debian.org/%[1]s/%[2]s", d.suite, d.proof, version)
 	}
-	for _, deb := range debs {
+	for _, deb := range files {
 		if err := run(ctx, "dpkg-deb", "-x", deb, filepath.Join(w.dir, "root")); err != nil {
 			return err
 		}
 	}
-	if err := wrapPrograms(w); err != nil {
+	if err := wrapPrograms(w, d.programs); err != nil {
 		return err
 	}
 	return os.RemoveAll(apt)
@@ -109,9 +125,9 @@ func debianMirror(ctx context.Context) (string, error) {
 }
 
 // wrapPrograms writes bin/NAME for each program. The wrapper names the final place of the part, not where it is built.
-func wrapPrograms(w workshop) error {
+func wrapPrograms(w workshop, programs []string) error {
 	root := filepath.Join(w.final, "root")
-	for _, name := range ovnPrograms {
+	for _, name := range programs {
 		rel, err := findProgram(filepath.Join(w.dir, "root"), name)
 		if err != nil {
 			return err

@@ -3,6 +3,7 @@ package parts
 import (
 	"context"
 	"embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -119,15 +120,44 @@ func (w workshop) goTool(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
+const backendCRD = "gateway.envoyproxy.io_backends.yaml"
+
+// envoyGateway is the resource definition of Backends, out of Envoy Gateway's module.
+func envoyGateway() part {
+	const module = "github.com/envoyproxy/gateway"
+	sum := []byte(module + " v" + EnvoyVersion + " h1:wfHytSeNoinwu0vCtWT61XK23qJuRmJyU+CPWdIJp2I=\n" +
+		module + " v" + EnvoyVersion + "/go.mod h1:jgU4J61wGBqPWzTW14otfLXoSU82qo75xz6CUVLILVc=\n")
+	build := func(ctx context.Context, w workshop) error {
+		if err := writeModule(w, []byte("module sallyport.invalid/parts\n"), sum); err != nil {
+			return err
+		}
+		out, err := w.goTool(ctx, "mod", "download", "-json", module+"@v"+EnvoyVersion)
+		if err != nil {
+			return err
+		}
+		var got struct{ Dir string }
+		if err := json.Unmarshal([]byte(out), &got); err != nil {
+			return fmt.Errorf("read what was downloaded: %w", err)
+		}
+		return take(w, filepath.Join(got.Dir, "charts/gateway-helm/crds/generated"), backendCRD)
+	}
+	return part{name: "envoy-gateway", version: EnvoyVersion, inputs: sum, build: build}
+}
+
+// take copies a file of a module into the part.
+func take(w workshop, dir, name string) error {
+	raw, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		return fmt.Errorf("read a resource definition: %w", err)
+	}
+	return os.WriteFile(filepath.Join(w.dir, name), raw, 0o644)
+}
+
 // takeCRDs copies Kube-OVN's resource definitions out of its module: they are its files, not ours, and follow its version.
 func takeCRDs(ctx context.Context, w workshop) error {
 	dir, err := w.goTool(ctx, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", "github.com/kubeovn/kube-ovn")
 	if err != nil {
 		return err
 	}
-	raw, err := os.ReadFile(filepath.Join(dir, "charts/kube-ovn-v2/crds", kubeOVNCRDs))
-	if err != nil {
-		return fmt.Errorf("read Kube-OVN's resource definitions: %w", err)
-	}
-	return os.WriteFile(filepath.Join(w.dir, kubeOVNCRDs), raw, 0o644)
+	return take(w, filepath.Join(dir, "charts/kube-ovn-v2/crds"), kubeOVNCRDs)
 }

@@ -19,7 +19,9 @@ const (
 	KubernetesVersion = "1.35.4"
 	EtcdVersion       = "3.6.5"
 	KubeOVNVersion    = "1.16.2"
+	EnvoyVersion      = "1.5.0" // of Envoy Gateway, of which the lab has one kind only
 	OVNVersion        = "25.03" // the usual one
+	HAProxyVersion    = "3.0"
 )
 
 // suites are the versions of OVN that a lab can run, by the suite of Debian that has them; the Open vSwitch of the suite comes
@@ -79,7 +81,7 @@ func Ensure(ctx context.Context, report Progress) (Set, error) {
 	return set, nil
 }
 
-func all() []part { return []part{ovn(), kubernetes(), kubeOVN()} }
+func all() []part { return []part{ovn(), kubernetes(), kubeOVN(), envoyGateway(), haproxy()} }
 
 func (p part) key() string {
 	sum := sha256.Sum256(append([]byte(p.version+"\x00"), p.inputs...))
@@ -158,3 +160,6 @@ func (s Set) Schema(name string) string {
 
 // KubeOVNCRDs is the manifest with Kube-OVN's resource definitions.
 func (s Set) KubeOVNCRDs() string { return filepath.Join(s.dirs["kube-ovn"], kubeOVNCRDs) }
+
+// BackendCRD is the manifest with the resource definition of Envoy Gateway's Backend.
+func (s Set) BackendCRD() string { return filepath.Join(s.dirs["envoy-gateway"], backendCRD) }
