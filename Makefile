@@ -93,8 +93,9 @@ generate-check: $(GENERATOR) ## Check that what is generated is up to date
 	diff -ru api "$$new/api" && diff -ru config "$$new/config" || { echo "generated files differ: run make generate"; exit 1; }
 
 .PHONY: golden
-golden: ## Rewrite what tests compare with: the cases of compile and the reference pages
+golden: ## Rewrite what tests compare with: the cases of compile and the reference pages (root)
 	go test ./internal/compile/golden ./internal/controller ./internal/intent -update
+	go test -run '^TestBalancer(2Conformance|Docs)$$' ./test/e2e -update
 
 # How long to look: make fuzz FUZZTIME=10m
 FUZZTIME := 30s
@@ -139,6 +140,10 @@ show-core: parts chart ## Show by packets what projects and addresses promise, a
 .PHONY: show-return
 show-return: parts chart ## Show by packets that replies leave by the network they came in on, at full size, a line for each (root)
 	SALLYPORT_SIZE=full go test -count=1 -timeout 150m -v -run '^TestReturn[0-9]' ./test/e2e -show
+
+.PHONY: show-lb
+show-lb: parts chart ## Show by packets what load balancers promise, at full size, a line for each (root)
+	SALLYPORT_SIZE=full go test -count=1 -timeout 120m -v -run '^TestBalancer[0-9]' ./test/e2e -show
 
 ##@ Help
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
@@ -37,9 +38,10 @@ func command() *cobra.Command {
 		Short: "Make external addresses of Kube-OVN projects answer, and keep them so",
 		Long: `Make external addresses of Kube-OVN projects answer, and keep them so.
 
-The controller reads Projects, EIps and FIps, writes Kube-OVN objects and OVN
-rows for them, and reports in their status what is observed. Several replicas
-may run: one of them leads, the others have their caches ready.
+The controller reads Projects, EIps, FIps and Services of type LoadBalancer,
+writes Kube-OVN objects and OVN rows for them, and reports in their status what
+is observed. Several replicas may run: one of them leads, the others have their
+caches ready.
 
 On SIGTERM it finishes what it is writing, gives up the lead and ends.`,
 		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true, Version: version,
@@ -67,6 +69,10 @@ On SIGTERM it finishes what it is writing, gives up the lead and ends.`,
 	f.StringVar(&c.HealthAddress, "health-address", ":8081", "where /healthz and /readyz are served; 0: nowhere")
 	f.StringVar(&c.Defaults.DefaultEIpType, "default-eip-network-type", "", "network type of EIps that name none; empty: that of the default external network")
 	f.StringVar(&c.Defaults.DefaultFIpType, "default-fip-network-type", "", "network type of FIps that name none; empty: that of the default external network")
+	f.StringVar(&c.Defaults.DefaultServiceType, "default-service-network-type", "", "network type of load balancers that name none; empty: as with EIps")
+	f.DurationVar(&c.Defaults.Lonely, "autodelete-after", 5*time.Minute, "how long a Service with the autodelete annotation may be without endpoints")
+	f.Var(&c.Defaults.Classless, "classless-services", "whose Services without a loadBalancerClass are ours: projects, everywhere or nowhere")
+	f.StringVar(&c.Defaults.ManagementNetwork, "management-network-type", "", "network type whose hosts pods of the management VPC reach by OVN; empty: none")
 	f.Var(&c.Defaults.Return, "return-path", "how replies find back on networks that do not say: Connection, or Source for OVN before 24.09")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	return cmd

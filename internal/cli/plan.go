@@ -71,6 +71,9 @@ and ends with the object that asked for it.`,
 	f.Var(&o.config.Defaults.Return, "return-path", "as the controller has it")
 	f.StringVar(&o.config.Defaults.DefaultEIpType, "default-eip-network-type", "", "as the controller has it")
 	f.StringVar(&o.config.Defaults.DefaultFIpType, "default-fip-network-type", "", "as the controller has it")
+	f.StringVar(&o.config.Defaults.DefaultServiceType, "default-service-network-type", "", "as the controller has it")
+	f.Var(&o.config.Defaults.Classless, "classless-services", "as the controller has it")
+	f.StringVar(&o.config.Defaults.ManagementNetwork, "management-network-type", "", "as the controller has it")
 	f.BoolVar(&o.exitCode, "exit-code", false, "end with 1 when something would be written")
 	f.DurationVar(&o.timeout, "timeout", 30*time.Second, "how long reading the cluster may take")
 	return cmd
@@ -95,9 +98,7 @@ func (o planOptions) fromFiles(ctx context.Context, out io.Writer, chosen []stri
 			continue
 		}
 		inputs := kube.NewInputs(shard)
-		for _, object := range objects {
-			inputs.Add(object)
-		}
+		inputs.AddAll(objects)
 		plans, verdicts, err := rehearse(ctx, inputs.World(o.config.Defaults, nil, time.Time{}))
 		if err != nil {
 			return err

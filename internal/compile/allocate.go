@@ -23,7 +23,7 @@ func (c *compiler) allocate(e *eip, asked map[netip.Addr]*eip) (accepted, resolv
 	if have.Ours && (!have.Found || !e.Remembered.IsValid()) {
 		e.address = have.Address
 	}
-	accepted = first(c.member(), malformed(e.Malformed))
+	accepted = first(c.member(), malformed(e.Malformed), c.namesake(e))
 	if !accepted.OK() {
 		return accepted, resolved, waiting
 	}
@@ -98,19 +98,47 @@ func malformed(m snapshot.Malformed) intent.Finding {
 	return intent.Finding{Reason: intent.Malformed, Message: string(m)}
 }
 
+// namesake says whether an older EIp of another namespace gives its OvnEip the same name: eip-a-b-c is that of a/b-c and of a-b/c.
+func (c *compiler) namesake(e *eip) intent.Finding {
+	if e.Child != "" || c.w.Management == nil {
+		return intent.Finding{} // in a project's one namespace there is none
+	}
+	for _, older := range c.eips {
+		if older == e {
+			break
+		}
+		if older.Child == "" && c.ovnEip(older) == c.ovnEip(e) {
+			return intent.Finding{Reason: intent.NameTaken, Message: fmt.Sprintf(
+				"%s has an OvnEip with the name %s already; choose another name", older.key, c.ovnEip(e))}
+		}
+	}
+	return intent.Finding{}
+}
+
+// limit is how many EIps a namespace may have; nil: as many as there are.
+func (c *compiler) limit(namespace string) *int {
+	if m := c.w.Management; m != nil {
+		if limit, said := m.Quotas[namespace]; said {
+			return &limit
+		}
+		return nil
+	}
+	if c.project.Quota != nil {
+		return c.project.Quota
+	}
+	return c.w.Namespace.Quota
+}
+
 // quota says whether the project may have one more EIp. The default gateway's does not count, and what is there stays when
 // the quota is lowered.
 func (c *compiler) quota(e *eip, have snapshot.OvnEip) intent.Finding {
-	limit := c.project.Quota
-	if limit == nil {
-		limit = c.w.Namespace.Quota
-	}
+	limit := c.limit(e.Namespace)
 	if limit == nil || (have.Exists && have.Ours) || e.Remembered.IsValid() {
 		return intent.Finding{}
 	}
 	used := 0
 	for _, o := range c.eips {
-		if o.ovnEip != "" && o != e && o.Child == "" && o.accepted.OK() {
+		if o.ovnEip != "" && o != e && o.Child == "" && o.accepted.OK() && o.Namespace == e.Namespace {
 			used++
 		}
 	}
@@ -259,6 +287,8 @@ func (c *compiler) settled(e *eip, have snapshot.OvnEip) intent.Finding {
 		return exhausted([]*snapshot.External{e.on})
 	case !have.Ready || !have.Address.IsValid():
 		return intent.Finding{Reason: intent.WaitForEngine, Message: fmt.Sprintf("Kube-OVN has given OvnEip %s no address yet", e.ovnEip)}
+	case !c.connected(e.on.Subnet) && !c.gated().OK():
+		return c.gated()
 	case !c.connected(e.on.Subnet):
 		return intent.Finding{Reason: intent.WaitForEngine, Message: fmt.Sprintf("router %s has no port on %s yet", c.w.Shard, e.on.Subnet)}
 	default:

@@ -15,16 +15,21 @@ func Shard(world *snapshot.World) (*intent.Intent, []intent.Verdict) {
 	c := newCompiler(world)
 
 	c.claimProject()     // whose shard this is
+	c.chooseServices()   // which Services are ours
 	c.buildProject()     // namespace, VPC, subnet
 	c.allocateEIps()     // each EIp gets a network and an address
 	c.resolveFIps()      // each FIp gets an EIp and a target
+	c.resolveServices()  // each Service gets an EIp and its ports
 	c.attachNetworks()   // the router gets a port on each network that is used
 	c.leaveByDefault()   // SNAT and the default way out
+	c.reachNetwork()     // or what the management VPC has instead
 	c.translateFIps()    // 1:1 NAT
+	c.balanceServices()  // load balancers
 	c.returnToNetworks() // replies leave by the network they came from
 	c.unblock()          // what Kube-OVN can't remove by itself
 	c.judgeEIps()        // who holds each EIp
 	c.holdObjects()      // finalizers
+	c.keepServices()     // which Services do not go by themselves yet
 
 	return c.in, c.verdicts()
 }
@@ -34,21 +39,27 @@ type compiler struct {
 	w  *snapshot.World
 	in *intent.Intent
 
-	project *project
-	eips    []*eip // in the order in which they are served
-	names   map[string]*eip
-	fips    []*fip
-	others  []intent.Verdict // of Projects that want a shard that is taken
+	project  *project
+	eips     []*eip // in the order in which they are served
+	names    map[intent.ObjectKey]*eip
+	fips     []*fip
+	services []*service
+	foreign  []*service       // somebody else's, of which we have written the status
+	others   []intent.Verdict // of Projects that want a shard that is taken
 }
 
 func newCompiler(w *snapshot.World) *compiler {
-	c := &compiler{w: w, in: intent.New(), names: map[string]*eip{}}
+	c := &compiler{w: w, in: intent.New(), names: map[intent.ObjectKey]*eip{}}
 	for _, e := range inOrder(w.EIps, func(e snapshot.EIp) snapshot.Meta { return e.Meta }) {
-		c.names[e.Name] = &eip{EIp: e, key: intent.ObjectKey{Kind: intent.EIp, Namespace: e.Namespace, Name: e.Name}}
-		c.eips = append(c.eips, c.names[e.Name])
+		key := intent.ObjectKey{Kind: intent.EIp, Namespace: e.Namespace, Name: e.Name}
+		c.names[key] = &eip{EIp: e, key: key}
+		c.eips = append(c.eips, c.names[key])
 	}
 	for _, f := range inOrder(w.FIps, func(f snapshot.FIp) snapshot.Meta { return f.Meta }) {
 		c.fips = append(c.fips, &fip{FIp: f, key: intent.ObjectKey{Kind: intent.FIp, Namespace: f.Namespace, Name: f.Name}})
+	}
+	for _, s := range inOrder(w.Services, func(s snapshot.Service) snapshot.Meta { return s.Meta }) {
+		c.services = append(c.services, &service{Service: s, key: intent.ObjectKey{Kind: intent.Service, Namespace: s.Namespace, Name: s.Name}})
 	}
 	return c
 }
@@ -64,7 +75,7 @@ func inOrder[T any](list []T, meta func(T) snapshot.Meta) []T {
 // verdicts is what we think of each object, Projects first.
 func (c *compiler) verdicts() []intent.Verdict {
 	out := slices.Clone(c.others)
-	if c.project != nil {
+	if c.project != nil && c.w.Management == nil {
 		out = append(out, c.project.verdict(c))
 	}
 	for _, e := range c.eips {
@@ -72,6 +83,12 @@ func (c *compiler) verdicts() []intent.Verdict {
 	}
 	for _, f := range c.fips {
 		out = append(out, f.verdict())
+	}
+	for _, s := range c.services {
+		out = append(out, s.verdict(c))
+	}
+	for _, s := range c.foreign {
+		out = append(out, intent.Verdict{Object: s.key, Facts: intent.ServiceFacts{Foreign: true}})
 	}
 	slices.SortStableFunc(out, func(a, b intent.Verdict) int { return a.Object.Compare(b.Object) })
 	return out

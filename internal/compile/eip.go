@@ -2,6 +2,7 @@ package compile
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -22,7 +23,7 @@ type eip struct {
 	on      *snapshot.External // the subnet it is on
 	address netip.Addr         // invalid: none yet
 	holders []intent.ObjectKey
-	made    bool // for a FIp, with which it goes
+	made    bool // for a FIp or a Service, with which it goes
 	keep    bool // it is being deleted, and has to wait
 }
 
@@ -30,6 +31,9 @@ type eip struct {
 func (e *eip) wanted() bool {
 	return e.on != nil && e.accepted.OK() && e.resolved.OK() && (!e.Deleting || e.keep)
 }
+
+// owns says whether the OvnEip of its name is its own: not another's whose address it stands for, nor that of a namesake.
+func (e *eip) owns() bool { return e.Child == "" && e.accepted.Reason != intent.NameTaken }
 
 // allocateEIps decides for each EIp on which subnet its address is. Kube-OVN's IPAM gives the address: it is the only one
 // that gives any, so none is given twice.
@@ -61,7 +65,7 @@ func (c *compiler) wantOvnEip(e *eip, subnet string) {
 // before the OvnEip goes: the next who gets it may get it at once, and no two EIps may show the same.
 func (c *compiler) letGo(e *eip) {
 	have := c.w.Engine.OvnEips[e.ovnEip]
-	if e.Remembered.IsValid() && have.Ours && !have.Deleting {
+	if e.Remembered.IsValid() && have.Ours && !have.Deleting && e.owns() {
 		c.wantOvnEip(e, have.Subnet)
 	}
 	e.address = netip.Addr{}
@@ -69,26 +73,61 @@ func (c *compiler) letGo(e *eip) {
 
 // makeDefaultEIp wants the EIp that stands for the address of the router's port on the default network.
 func (c *compiler) makeDefaultEIp() {
-	if !c.project.alive() || c.project.way == nil || c.w.Namespace.Deleting {
+	if !c.project.alive() || c.project.way == nil || c.ending(c.w.Shard) {
 		return
 	}
-	c.wantEIp(DefaultEIp, "childRef", c.port(c.project.way.Subnet), c.project.ref())
+	c.wantEIp(c.inside(intent.EIp, DefaultEIp), source{Child: c.port(c.project.way.Subnet)}, c.project.ref())
 }
 
-// wantEIp wants an EIp of our own making that says where its address comes from. Nothing in an EIp can be changed: one that
-// says something else has to go first.
-func (c *compiler) wantEIp(name, field, from string, by state.Ref) {
-	key, have := c.inside(intent.EIp, name), c.named(name)
-	if have != nil && c.w.Engine.Objects[key] && from != cmp.Or(have.Child, have.Type) {
+// source is where the address of an EIp comes from.
+type source struct {
+	Type, Child string
+	Address     netip.Addr
+}
+
+func (s source) spec() map[string]string {
+	out := map[string]string{"externalNetworkType": s.Type, "childRef": s.Child}
+	if s.Address.IsValid() {
+		out["ipAddress"] = s.Address.String()
+	}
+	maps.DeleteFunc(out, func(_, value string) bool { return value == "" })
+	return out
+}
+
+// wantEIp wants an EIp of our own making. Nothing in an EIp can be changed: one whose address comes from elsewhere has to go first.
+func (c *compiler) wantEIp(key intent.ObjectKey, from source, by state.Ref) {
+	have := c.names[key]
+	if have != nil && c.w.Engine.Objects[key] && from != (source{have.Type, have.Child, have.Address}) {
 		return
 	}
-	o := intent.NewObject(intent.Meta{Labels: ownership.Labels(c.w.Shard)}, map[string]string{field: from})
+	o := intent.NewObject(intent.Meta{Labels: ownership.Labels(c.w.Shard)}, from.spec())
 	o.Terminating = have != nil && have.keep // it works as it is, and nothing can be written to it
 	c.in.Object(key, o, by)
 }
 
-// named is the EIp of a name, or nil.
-func (c *compiler) named(name string) *eip { return c.names[name] }
+// ownType is the network type of an EIp of our own making: what is asked for, the default of its day, or today's.
+func (c *compiler) ownType(key intent.ObjectKey, asked, usual string) string {
+	if have := c.names[key]; asked == "" && have != nil {
+		asked = have.Type
+	}
+	if asked == "" {
+		return c.defaultType(usual)
+	}
+	return asked
+}
+
+// named is the EIp of a namespace and name, or nil.
+func (c *compiler) named(namespace, name string) *eip {
+	return c.names[intent.ObjectKey{Kind: intent.EIp, Namespace: namespace, Name: name}]
+}
+
+// ending says whether nothing can be made in a namespace any more.
+func (c *compiler) ending(namespace string) bool {
+	if m := c.w.Management; m != nil {
+		return m.Ending[namespace]
+	}
+	return c.w.Namespace.Deleting
+}
 
 // byPossession is the EIps that have an OvnEip already, then those that had one, then the others: who comes later gets what is
 // left.

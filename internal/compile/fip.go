@@ -37,7 +37,7 @@ func (f *fip) wanted() bool { return f.accepted.OK() && f.resolved.OK() && !f.De
 func (c *compiler) resolveFIps() {
 	for _, f := range c.fips {
 		f.ovnFip, f.own = f.Namespace+"-"+f.Name, ownEIp(f)
-		if f.accepted = first(c.member(), malformed(f.Malformed)); !f.accepted.OK() {
+		if f.accepted = first(c.member(), c.translatable(), malformed(f.Malformed)); !f.accepted.OK() {
 			continue
 		}
 		c.makeOwnEIp(f)
@@ -48,7 +48,7 @@ func (c *compiler) resolveFIps() {
 		if !f.accepted.OK() {
 			continue
 		}
-		f.accepted = first(c.inProject(f), addressTaken(f, addresses), c.targetTaken(f, targets[f.target]))
+		f.accepted = first(c.inProject(f), c.addressTaken(f, addresses), c.targetTaken(f, targets[f.target]))
 		if f.Deleting || !f.accepted.OK() {
 			continue
 		}
@@ -58,6 +58,16 @@ func (c *compiler) resolveFIps() {
 		if f.eip != nil {
 			addresses[f.eip] = f
 		}
+	}
+}
+
+// translatable says whether the shard can have floating IPs.
+func (c *compiler) translatable() intent.Finding {
+	if c.w.Management == nil {
+		return intent.Finding{}
+	}
+	return intent.Finding{
+		Reason: intent.NoProject, Message: "the namespace is in the management VPC, which has no floating IPs; use a load balancer, or a project",
 	}
 }
 
@@ -89,17 +99,11 @@ func ownEIp(f *fip) string {
 
 // makeOwnEIp wants that EIp.
 func (c *compiler) makeOwnEIp(f *fip) {
-	if f.own == "" || f.Deleting || c.w.Namespace.Deleting {
+	if f.own == "" || f.Deleting || c.ending(f.Namespace) {
 		return
 	}
-	kind := f.Type
-	if have := c.named(f.own); kind == "" && have != nil {
-		kind = have.Type // the default of its day
-	}
-	if kind == "" {
-		kind = c.defaultType(c.w.Config.DefaultFIpType)
-	}
-	c.wantEIp(f.own, "externalNetworkType", kind, f.key.Ref())
+	key := c.inside(intent.EIp, f.own)
+	c.wantEIp(key, source{Type: c.ownType(key, f.Type, c.w.Config.DefaultFIpType)}, f.key.Ref())
 }
 
 func (c *compiler) findEIp(f *fip) intent.Finding {
@@ -107,7 +111,7 @@ func (c *compiler) findEIp(f *fip) intent.Finding {
 	if f.own != "" {
 		name = f.own
 	}
-	if f.eip = c.named(name); f.eip != nil {
+	if f.eip = c.named(f.Namespace, name); f.eip != nil {
 		return intent.Finding{}
 	}
 	if f.own != "" {
@@ -194,13 +198,17 @@ func (c *compiler) inProject(f *fip) intent.Finding {
 }
 
 // addressTaken is who else uses a FIp's EIp.
-func addressTaken(f *fip, addresses map[*eip]*fip) intent.Finding {
+func (c *compiler) addressTaken(f *fip, addresses map[*eip]*fip) intent.Finding {
 	if f.eip != nil && f.eip.Child != "" {
 		return intent.Finding{Reason: intent.EIpTaken, Message: fmt.Sprintf("EIp %s is the project's way out; use another EIp", f.eip.Name)}
 	}
 	if other := addresses[f.eip]; f.eip != nil && other != nil {
 		return intent.Finding{Reason: intent.EIpTaken, Message: fmt.Sprintf(
 			"EIp %s is held by FIp %s; use another EIp, or delete that FIp", f.eip.Name, other.Name)}
+	}
+	if s := c.balancer(f.eip); s != nil {
+		return intent.Finding{Reason: intent.EIpTaken, Message: fmt.Sprintf(
+			"EIp %s is held by Service %s; use another EIp, or let that Service use another", f.eip.Name, s.Name)}
 	}
 	return intent.Finding{}
 }
@@ -277,9 +285,8 @@ func (c *compiler) mustGiveWay(f *fip, have snapshot.OvnFip) bool {
 // readyFor says what a translation has to wait for. Kube-OVN reports one as ready that it could not write, when it comes
 // before the router or its port.
 func (c *compiler) readyFor(f *fip) intent.Finding {
-	if !f.eip.wanted() || !f.eip.waiting.OK() {
-		why := first(f.eip.accepted, f.eip.resolved, f.eip.waiting, intent.Finding{Reason: intent.BeingDeleted, Message: "it is being deleted"})
-		return intent.Finding{Reason: intent.WaitForEIp, Message: fmt.Sprintf("EIp %s is not ready: %s", f.eip.Name, why.Message)}
+	if why := c.eipReady(f.eip); !why.OK() {
+		return why
 	}
 	if why := c.rebuilt(); !why.OK() && c.vpcLeaves() {
 		return why

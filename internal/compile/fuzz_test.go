@@ -53,6 +53,7 @@ func (p *promises) always() {
 	p.policiesAreOurs()
 	p.verdictsAreComplete()
 	p.readyIsWanted()
+	p.portsAreGivenOnce()
 	p.statusesAreTrue()
 }
 
@@ -88,6 +89,9 @@ func objects(w *snapshot.World) map[state.Ref]bool {
 	}
 	for _, o := range w.FIps {
 		out[state.Ref{Kind: "FIp", Namespace: o.Namespace, Name: o.Name}] = true
+	}
+	for _, o := range w.Services {
+		out[state.Ref{Kind: "Service", Namespace: o.Namespace, Name: o.Name}] = true
 	}
 	return out
 }

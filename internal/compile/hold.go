@@ -11,11 +11,11 @@ import (
 
 // keepHeldEIps finds the EIps that somebody deletes while they are in use. They stay as they are until they are released.
 func (c *compiler) keepHeldEIps() {
-	if !c.project.alive() || c.w.Namespace.Deleting {
+	if !c.project.alive() {
 		return
 	}
 	for _, e := range c.eips {
-		if !e.Deleting {
+		if !e.Deleting || c.ending(e.Namespace) {
 			continue
 		}
 		if who := c.user(e); who != "" {
@@ -31,8 +31,13 @@ func (c *compiler) user(e *eip) string {
 		return c.project.key.String()
 	}
 	for _, f := range c.fips {
-		if !f.Deleting && (f.EIp == e.Name || ownEIp(f) == e.Name && c.translatesBy(f, e)) {
+		if !f.Deleting && f.Namespace == e.Namespace && (f.EIp == e.Name || ownEIp(f) == e.Name && c.translatesBy(f, e)) {
 			return f.key.String()
+		}
+	}
+	for _, s := range c.services {
+		if c.usesEIp(s, e) {
+			return s.key.String()
 		}
 	}
 	return ""
@@ -48,18 +53,26 @@ func (c *compiler) translatesBy(f *fip, e *eip) bool {
 // isWayOut says whether an EIp is the one that the project has for its way out.
 func (c *compiler) isWayOut(e *eip) bool { return e.Name == DefaultEIp && c.ownChild(e) }
 
-// judgeEIps says who holds each EIp.
+// judgeEIps says who holds each EIp, and for whom it was made.
 func (c *compiler) judgeEIps() {
 	for _, e := range c.eips {
 		if c.isWayOut(e) {
 			e.holders = append(e.holders, c.project.key)
 		}
-		for _, f := range c.fips {
-			e.made = e.made || f.own == e.Name
-			if f.eip == e && f.accepted.OK() && !f.Deleting {
-				e.holders = append(e.holders, f.key)
-			}
+	}
+	hold := func(by intent.ObjectKey, e *eip, own string, holds bool) {
+		if made := c.named(by.Namespace, own); made != nil {
+			made.made = true
 		}
+		if e != nil && holds {
+			e.holders = append(e.holders, by)
+		}
+	}
+	for _, f := range c.fips {
+		hold(f.key, f.eip, f.own, f.accepted.OK() && !f.Deleting)
+	}
+	for _, s := range c.services {
+		hold(s.key, s.eip, s.own, s.accepted.OK() && !s.Deleting)
 	}
 }
 
@@ -67,14 +80,14 @@ func (c *compiler) judgeEIps() {
 func (c *compiler) holdObjects() {
 	c.holdEIps()
 	c.holdFIps()
-	if p := c.project; p != nil && (p.alive() || !c.leftovers().OK()) {
+	if p := c.project; p != nil && c.w.Management == nil && (p.alive() || !c.leftovers().OK()) {
 		c.in.Hold(p.key)
 	}
 }
 
 func (c *compiler) holdEIps() {
 	for _, e := range c.eips {
-		there := e.Child == "" && c.w.Engine.Objects[c.key(intent.OvnEip, e.ovnEip)]
+		there := e.owns() && c.w.Engine.Objects[c.key(intent.OvnEip, e.ovnEip)]
 		if there || e.keep || (!e.Deleting && e.accepted.OK()) {
 			c.in.Hold(e.key)
 		}

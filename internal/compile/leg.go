@@ -26,7 +26,7 @@ type leg struct {
 	mac     string
 	// Names: of the router's port and the switch's, of the port group, and of the router's own port on the network.
 	port, socket, group, outside string
-	// targets are the targets of floating IPs on this network and no other.
+	// targets are the targets of floating IPs and load balancers on this network and no other.
 	targets []netip.Addr
 }
 
@@ -100,6 +100,9 @@ func (c *compiler) turnRef() state.Ref {
 func (c *compiler) stand(l *leg) {
 	c.policy(intent.Reroute(ownership.ReturnReply, fmt.Sprintf("inport == %q && pkt.mark == %d", c.inport(), l.number), l.hop), l.ref())
 	c.policy(intent.Reroute(ownership.ReturnLeave, fmt.Sprintf("inport == %q && ip4.dst != %s", l.port, l.network.Prefix.Masked()), l.network.Gateway), l.ref())
+	if c.w.Management != nil { // where a policy of Kube-OVN's would send it to the nodes
+		c.policy(intent.Allow(ownership.ReturnLeave, fmt.Sprintf("inport == %q && ip4.dst == %s", l.port, l.network.Prefix.Masked())), l.ref())
+	}
 	if !c.w.Engine.Ports[l.outside] {
 		return
 	}
@@ -117,7 +120,9 @@ func (c *compiler) connect(l *leg, row func(intent.Row)) {
 	row(intent.RouterPort{Name: l.port, MAC: l.mac, Network: netip.PrefixFrom(l.address, l.within.Bits()-1), Table: table})
 	row(intent.SwitchPort{Switch: c.subnet(), Name: l.socket, RouterPort: l.port})
 	row(intent.MACBinding{Port: ownership.TurnRouterPort(c.w.Shard, c.subnet()), Address: l.hop, MAC: l.mac})
-	row(intent.RoutingTable{Port: l.outside, Table: table})
+	if !c.connects(l.network.Subnet) { // then it has it already
+		row(intent.RoutingTable(l.outside, table))
+	}
 	row(intent.Route{Table: table, Prefix: netip.PrefixFrom(netip.IPv4Unspecified(), 0), NextHop: l.network.Gateway, Port: l.outside})
 	for _, half := range halves(l.within) {
 		row(intent.Route{Table: table, Prefix: half, Port: l.port})
@@ -154,8 +159,11 @@ func (c *compiler) mark(l *leg, row func(intent.Row)) {
 	mark(90, fmt.Sprintf("pkt.mark == %d", l.number), 0)
 }
 
-// socket is the switch's port to the router as Kube-OVN made it.
-func (c *compiler) socket() string { return c.subnet() + "-" + c.w.Shard }
+// socketOn is the port of a switch to the router. Kube-OVN names it.
+func (c *compiler) socketOn(subnet string) string { return subnet + "-" + c.w.Shard }
+
+// socket is that of the project's switch.
+func (c *compiler) socket() string { return c.socketOn(c.subnet()) }
 
 func (c *compiler) targetSet(l *leg) string {
 	return ownership.LegTargets(c.subnet(), l.network.Subnet)

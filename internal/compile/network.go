@@ -88,7 +88,7 @@ func (c *compiler) attachNetworks() {
 	}
 	by := c.project.ref()
 	for _, x := range c.used() {
-		if c.blank(c.port(x.Subnet)) {
+		if c.blank(c.port(x.Subnet)) || c.given(x.Subnet) {
 			continue
 		}
 		eip := c.w.Engine.OvnEips[c.port(x.Subnet)]
@@ -97,11 +97,18 @@ func (c *compiler) attachNetworks() {
 			spec.V4Ip = address.String()
 		}
 		c.in.Object(c.key(intent.OvnEip, c.port(x.Subnet)), intent.NewObject(intent.Meta{Labels: ownership.Labels(c.w.Shard)}, spec), by)
+		if c.w.Management != nil {
+			c.connectManagement(x)
+			continue
+		}
 		if eip.Ready && !eip.Deleting && c.w.Engine.Vpc.Exists && !c.skipped(x.Subnet) {
 			key, element := intent.Attached(c.w.Shard, x.Subnet)
 			c.in.Element(key, element, by)
 			key, element = intent.Connected(c.w.Shard)
 			c.in.Element(key, element, by)
+		}
+		if c.connected(x.Subnet) {
+			c.in.Row(c.w.Shard, intent.Announcement(c.socketOn(x.Subnet)), by)
 		}
 	}
 }
@@ -110,7 +117,7 @@ func (c *compiler) attachNetworks() {
 // one it had, which others may have in their lists. Invalid: any.
 func (c *compiler) portAddress(x *snapshot.External) netip.Addr {
 	have := c.w.Engine.OvnEips[c.port(x.Subnet)]
-	e := c.named(DefaultEIp)
+	e := c.named(c.w.Shard, DefaultEIp)
 	if have.Address.IsValid() && !have.Found || e == nil || !c.isWayOut(e) || e.Child != c.port(x.Subnet) || !usable(x, e.Remembered) {
 		return have.Address
 	}
@@ -141,8 +148,10 @@ func (c *compiler) skipped(subnet string) bool {
 // used is the external subnets that the router needs a port on.
 func (c *compiler) used() []*snapshot.External {
 	names := map[string]bool{}
-	if c.project.way != nil {
-		names[c.project.way.Subnet] = true
+	for _, x := range []*snapshot.External{c.project.way, c.project.reach} {
+		if x != nil {
+			names[x.Subnet] = true
+		}
 	}
 	for _, e := range c.eips {
 		if e.wanted() && e.Child == "" { // a child is there for another reason, and only as long

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/kubeovn"
 	"github.com/sallyport/sallyport/internal/ownership"
@@ -14,15 +15,15 @@ import (
 )
 
 // DefaultEIp is the EIp that stands for a project's way out.
-const DefaultEIp = "default-gw"
+const DefaultEIp = kubedcv1.DefaultGatewayEIp
 
 // project is the Project that has the shard.
 type project struct {
 	snapshot.Project
 	key                         intent.ObjectKey
 	accepted, resolved, waiting intent.Finding
-	// way is the subnet of the project's default network.
-	way *snapshot.External
+	// way is the subnet of the project's default network. The management VPC has none; its pods only reach the hosts on one.
+	way, reach *snapshot.External
 }
 
 func (p *project) ref() state.Ref { return p.key.Ref() }
@@ -30,8 +31,11 @@ func (p *project) ref() state.Ref { return p.key.Ref() }
 // alive says whether the project's objects should be there.
 func (p *project) alive() bool { return p != nil && p.accepted.OK() && !p.Deleting }
 
-// claimProject gives the shard to the oldest Project. The others are refused.
+// claimProject gives the shard to the oldest Project. The others are refused; all are when Kube-OVN itself has it.
 func (c *compiler) claimProject() {
+	if c.w.Management != nil {
+		c.manage()
+	}
 	for _, p := range inOrder(c.w.Projects, func(p snapshot.Project) snapshot.Meta { return p.Meta }) {
 		key := intent.ObjectKey{Kind: intent.Project, Namespace: p.Namespace, Name: p.Name}
 		if c.project != nil {
@@ -42,7 +46,7 @@ func (c *compiler) claimProject() {
 		}
 		c.project = &project{Project: p, key: key}
 	}
-	if c.project == nil {
+	if c.project == nil || c.w.Management != nil {
 		return
 	}
 	c.project.accepted = c.acceptProject()
@@ -80,7 +84,7 @@ func (c *compiler) wayOut() (*snapshot.External, intent.Finding) {
 	}
 	used, _ := strings.CutPrefix(c.w.Engine.Snat.OvnEip, c.w.Shard+"-")
 	before := func(x *snapshot.External) bool { // what it was when somebody deleted rule and port
-		e := c.named(DefaultEIp)
+		e := c.named(c.w.Shard, DefaultEIp)
 		return e != nil && e.Child == c.port(x.Subnet)
 	}
 	room := func(x *snapshot.External) bool {
@@ -95,7 +99,7 @@ func (c *compiler) wayOut() (*snapshot.External, intent.Finding) {
 }
 
 // subnet is the name of the project's subnet, which is also that of its logical switch.
-func (c *compiler) subnet() string { return c.w.Shard + "-default" }
+func (c *compiler) subnet() string { return ownership.Subnet(c.w.Shard) }
 
 // inport is the router's port to the project's subnet. Kube-OVN names it.
 func (c *compiler) inport() string { return c.w.Shard + "-" + c.subnet() }
@@ -111,7 +115,7 @@ func (p *project) prefix4() netip.Prefix {
 }
 
 func (c *compiler) buildProject() {
-	if !c.project.alive() {
+	if !c.project.alive() || c.w.Management != nil {
 		return
 	}
 	p, by := c.project, c.project.ref()
@@ -126,7 +130,7 @@ func (c *compiler) buildProject() {
 	if !c.vpcLeaves() && !c.subnetLeaves() && (c.w.Engine.Vpc.Ready || c.w.Engine.Subnet.Exists) {
 		c.in.Object(c.key(intent.Subnet, c.subnet()), intent.NewObject(meta, c.subnetSpec()), by)
 	}
-	if c.w.Namespace.Deleting {
+	if c.ending(c.w.Shard) {
 		return // nothing can be made in it until it is gone
 	}
 	c.in.Object(c.inside(intent.Attachment, "default"), intent.NewObject(meta, kubeovn.AttachmentSpec{Config: intent.Canonical(map[string]string{

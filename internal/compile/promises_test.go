@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/netip"
 	"slices"
+	"strings"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	"github.com/sallyport/sallyport/internal/intent"
@@ -13,11 +14,12 @@ import (
 	"github.com/sallyport/sallyport/internal/status"
 )
 
-// finalizersHold: an object stays until nothing that was made for it is left, or nobody would remove that.
+// finalizersHold: an object stays until nothing that was made for it is left, or nobody would remove that. What is made for a Service,
+// and the EIp of a FIp, is known by its labels.
 func (p *promises) finalizersHold() {
 	for key, entry := range p.in.Objects {
 		by := intent.ObjectKey{Kind: intent.Kind(entry.Origin.Kind), Namespace: entry.Origin.Namespace, Name: entry.Origin.Name}
-		if _, held := p.in.Finalizers[by]; !held && key.Kind != intent.EIp { // an EIp of a FIp is known by its labels
+		if _, held := p.in.Finalizers[by]; !held && key.Kind != intent.EIp && by.Kind != intent.Service {
 			p.Errorf("%s is wanted for %s, which has no finalizer", key, by)
 		}
 	}
@@ -48,7 +50,7 @@ func (p *promises) policiesAreOurs() {
 			NextHopIP netip.Addr
 		}
 		err := json.Unmarshal([]byte(entry.Value.Content), &policy)
-		if err != nil || policy.NextHopIP.IsValid() != (policy.Action == "reroute") || !ownership.Priority(policy.Priority) {
+		if err != nil || policy.NextHopIP.IsValid() != (policy.Action == "reroute") || !ownership.Priority(key.Vpc, policy.Priority) {
 			p.Errorf("%s %s: %v", key, entry.Value, err)
 		}
 	}
@@ -70,6 +72,11 @@ func (p *promises) verdictsAreComplete() {
 			if !f.OK() && (!documented || f.Message == "") {
 				p.Errorf("%s: %s is %s, which is not documented or has no message: %q", v.Object, condition, f.Reason, f.Message)
 			}
+		}
+	}
+	for _, s := range p.w.Services { // of somebody else's, or of no project
+		if !s.Marked && (!s.Balancer || s.Class != kubedcv1.LoadBalancerClass) {
+			delete(left, state.Ref{Kind: "Service", Namespace: s.Namespace, Name: s.Name})
 		}
 	}
 	for ref := range left {
@@ -97,6 +104,37 @@ func (p *promises) readyIsWanted() {
 			i := slices.IndexFunc(p.w.Projects, func(o snapshot.Project) bool { return o.Namespace == v.Object.Namespace && o.Name == v.Object.Name })
 			if four := p.w.Projects[i].Prefixes; v.OK() && four[0].Addr().Is4() {
 				wants(v, intent.OvnSnatRule, shard, intent.SourceNAT{External: facts.ExternalIP, Logical: four[0]})
+			}
+		}
+	}
+}
+
+// portsAreGivenOnce: no two load balancers have the same port of an address, and a Service that is told that all is well has its own.
+func (p *promises) portsAreGivenOnce() {
+	holders := map[string]string{}
+	for _, entry := range p.in.Rows {
+		b, is := entry.Value.(intent.LoadBalancer)
+		if !is {
+			continue
+		}
+		for word := range strings.FieldsSeq(b.VIPs) {
+			at, _, _ := strings.Cut(word, "=")
+			key := string(b.Protocol) + " " + at
+			if other, taken := holders[key]; taken {
+				p.Errorf("%s is balanced by %s and by %s", key, other, b.Name)
+			}
+			holders[key] = b.Name
+		}
+	}
+	for _, v := range p.verdicts {
+		facts, isService := v.Facts.(intent.ServiceFacts)
+		if !isService || !v.OK() || facts.Foreign || !facts.Address.IsValid() {
+			continue
+		}
+		for _, port := range facts.Ports {
+			key, want := balanced(port.Protocol, facts.Address, port.Number), shard+"-"+v.Object.Name+"-"+string(port.Protocol)
+			if holders[key] != want {
+				p.Errorf("%s is ready, and %s is balanced by %q", v.Object, key, holders[key])
 			}
 		}
 	}
@@ -130,7 +168,7 @@ func (p *promises) statusesAreTrue() {
 				p.Errorf("%s: Programmed is %s with %+v", v.Object, c.Status, v)
 			}
 		}
-		if got.Ready != (v.OK() && i%3 == 0) {
+		if v.Object.Kind != intent.Service && got.Ready != (v.OK() && i%3 == 0) {
 			p.Errorf("%s: ready is %t with %+v", v.Object, got.Ready, v)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/kubeovn"
@@ -38,6 +39,9 @@ func carriedOut(was *snapshot.World, in *intent.Intent) *snapshot.World {
 	w := *was
 	w.EIps, w.Externals = slices.Clone(w.EIps), slices.Clone(w.Externals)
 	w.Engine = snapshot.Engine{OvnEips: maps.Clone(was.Engine.OvnEips), OvnFips: map[string]snapshot.OvnFip{}, Objects: map[intent.ObjectKey]bool{}}
+	if w.Management != nil { // which Kube-OVN has made already
+		w.Engine.Vpc, w.Engine.Subnet, w.Engine.Ports = was.Engine.Vpc, was.Engine.Subnet, maps.Clone(was.Engine.Ports)
+	}
 	e := &engine{World: &w, taken: map[netip.Addr]bool{}}
 	for a := range was.Holders {
 		e.taken[a] = true
@@ -62,12 +66,7 @@ func carriedOut(was *snapshot.World, in *intent.Intent) *snapshot.World {
 			w.Engine.Ports[w.Shard+"-"+key.ID] = true
 		}
 	}
-	w.Engine.Legs = map[string]netip.Addr{}
-	for _, entry := range in.Rows {
-		if p, is := entry.Value.(intent.RouterPort); is && p.Peer == "" {
-			w.Engine.Legs[p.Name] = p.Network.Addr()
-		}
-	}
+	e.write(in.Rows)
 	w.Holders = e.holders()
 	return &w
 }
@@ -76,6 +75,27 @@ func carriedOut(was *snapshot.World, in *intent.Intent) *snapshot.World {
 type engine struct {
 	*snapshot.World
 	taken map[netip.Addr]bool
+}
+
+// write takes note of rows that are read again.
+func (e *engine) write(rows intent.Rows) {
+	e.Engine.Legs, e.Engine.Balanced = map[string]netip.Addr{}, map[string]string{}
+	for _, entry := range rows {
+		switch r := entry.Value.(type) {
+		case intent.RouterPort:
+			if r.Peer == "" {
+				e.Engine.Legs[r.Name] = r.Network.Addr()
+			}
+			if e.Engine.Ports != nil {
+				e.Engine.Ports[r.Name] = true
+			}
+		case intent.LoadBalancer:
+			for word := range strings.FieldsSeq(r.VIPs) {
+				vip, _, _ := strings.Cut(word, "=")
+				e.Engine.Balanced[string(r.Protocol)+" "+vip] = r.Service
+			}
+		}
+	}
 }
 
 func (e *engine) carryOut(key intent.ObjectKey, o intent.Object) {
@@ -179,12 +199,13 @@ func (e *engine) OvnEips() map[string]snapshot.OvnEip {
 }
 
 func (e *engine) makeEIp(key intent.ObjectKey, o intent.Object) {
-	if slices.ContainsFunc(e.EIps, func(x snapshot.EIp) bool { return x.Name == key.Name }) {
+	if slices.ContainsFunc(e.EIps, func(x snapshot.EIp) bool { return x.Name == key.Name && x.Namespace == key.Namespace }) {
 		return
 	}
-	spec := content[struct{ ExternalNetworkType, ChildRef string }](o)
+	spec := content[struct{ ExternalNetworkType, ChildRef, IPAddress string }](o)
+	address, _ := netip.ParseAddr(spec.IPAddress)
 	e.EIps = append(e.EIps, snapshot.EIp{
-		Meta: snapshot.Meta{Namespace: key.Namespace, Name: key.Name, Created: e.Now}, Type: spec.ExternalNetworkType, Child: spec.ChildRef,
+		Meta: snapshot.Meta{Namespace: key.Namespace, Name: key.Name, Created: e.Now}, Type: spec.ExternalNetworkType, Child: spec.ChildRef, Address: address,
 	})
 }
 

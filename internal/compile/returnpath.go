@@ -20,6 +20,9 @@ func (c *compiler) returnToNetworks() {
 	for _, f := range c.fips {
 		c.returnFIp(f, legs)
 	}
+	for _, s := range c.services {
+		c.returnService(s, legs)
+	}
 	for _, l := range legs {
 		l.targets = slices.DeleteFunc(l.targets, func(a netip.Addr) bool { return several[a] })
 		c.stand(l)
@@ -51,17 +54,44 @@ func (c *compiler) returnFIp(f *fip, legs []*leg) {
 	}
 }
 
-// several are the targets that have floating IPs on more than one network.
+// returnService lets a Service wait for the leg of its network.
+func (c *compiler) returnService(s *service, legs []*leg) {
+	if !s.wanted() || c.isDefault(s.eip.on) || c.bySource(s.eip.on) {
+		return
+	}
+	i := slices.IndexFunc(legs, func(l *leg) bool { return l.network.Subnet == s.eip.on.Subnet })
+	if i < 0 {
+		s.waiting = first(s.waiting, c.noWayBack(s.eip.on))
+		return
+	}
+	s.through = append(s.through, legs[i].ref(), c.turnRef(), portRef(c.port(s.eip.on.Subnet)))
+	for _, e := range s.Endpoints {
+		if e.Address.Is4() {
+			legs[i].targets = append(legs[i].targets, e.Address)
+		}
+	}
+}
+
+// several are the targets that are reached by more than one network.
 func (c *compiler) several() map[netip.Addr]bool {
 	on, out := map[netip.Addr]string{}, map[netip.Addr]bool{}
+	reached := func(a netip.Addr, e *eip) {
+		if other, seen := on[a]; seen && other != e.on.Subnet {
+			out[a] = true
+		}
+		on[a] = e.on.Subnet
+	}
 	for _, f := range c.fips {
-		if !f.wanted() || f.eip.on == nil {
-			continue
+		if f.wanted() && f.eip.on != nil {
+			reached(f.target, f.eip)
 		}
-		if other, seen := on[f.target]; seen && other != f.eip.on.Subnet {
-			out[f.target] = true
+	}
+	for _, s := range c.services {
+		for _, e := range s.Endpoints {
+			if s.wanted() {
+				reached(e.Address, s.eip)
+			}
 		}
-		on[f.target] = f.eip.on.Subnet
 	}
 	return out
 }

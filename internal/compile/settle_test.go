@@ -34,6 +34,12 @@ func (p *promises) remember(next *snapshot.World) {
 				next.EIps[i].Remembered = facts.Address
 			}
 		}
+		next.Services = slices.Clone(next.Services)
+		for i, s := range next.Services {
+			if facts, isService := v.Facts.(intent.ServiceFacts); isService && s.Name == v.Object.Name {
+				next.Services[i].Shown, next.Services[i].Marked = facts.Address, !facts.Foreign
+			}
+		}
 	}
 }
 
@@ -44,10 +50,10 @@ func (p *promises) atRest() {
 	}
 	for _, v := range p.verdicts {
 		switch v.Waiting.Reason {
-		case "", intent.PoolExhausted:
+		case "", intent.PoolExhausted, intent.SomePortTaken, intent.OutsideUnused:
 		case intent.WaitForEIp:
-			if eip := v.Facts.(intent.FIpFacts).EIp; ready[intent.ObjectKey{Kind: intent.EIp, Namespace: shard, Name: eip}] {
-				p.Errorf("%s waits for %s, which is ready", v.Object, eip)
+			if f, isFIp := v.Facts.(intent.FIpFacts); isFIp && ready[intent.ObjectKey{Kind: intent.EIp, Namespace: shard, Name: f.EIp}] {
+				p.Errorf("%s waits for %s, which is ready", v.Object, f.EIp)
 			}
 		default:
 			if v.Accepted.OK() && v.Resolved.OK() {
@@ -95,6 +101,7 @@ func remove(was, next *snapshot.World, in *intent.Intent) {
 	}
 	next.Projects = slices.DeleteFunc(slices.Clone(next.Projects), func(o snapshot.Project) bool { return free(intent.Project, o.Meta) })
 	next.FIps = slices.DeleteFunc(slices.Clone(next.FIps), func(o snapshot.FIp) bool { return free(intent.FIp, o.Meta) })
+	next.Services = slices.DeleteFunc(slices.Clone(next.Services), func(o snapshot.Service) bool { return o.Deleting })
 	next.EIps = slices.DeleteFunc(next.EIps, func(o snapshot.EIp) bool { return free(intent.EIp, o.Meta) })
 
 	home := intent.ObjectKey{Kind: intent.Namespace, Name: shard}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
@@ -48,6 +49,7 @@ func worldOf(d *dice) *snapshot.World {
 	}
 	projects(d, w)
 	fips(d, w)
+	services(d, w)
 	eips(d, w)
 	targets(d, w)
 	engineOf(d, w)
@@ -139,6 +141,33 @@ func fips(d *dice, w *snapshot.World) {
 			f.VM, f.Interface = choose(d, "v0", "none"), choose(d, "", "eth0", "eth9")
 		}
 		w.FIps = append(w.FIps, f)
+	}
+}
+
+// services ask for few ports of few addresses, and some of them are not ours.
+func services(d *dice, w *snapshot.World) {
+	for i := range d.roll(4) {
+		s := snapshot.Service{
+			Meta: meta(d, shard, fmt.Sprintf("s%d", i)), Balancer: !d.rare(), Marked: d.bool(), Malformed: malformedBy(d),
+			Class: choose(d, "", "", "", kubedcv1.LoadBalancerClass, "other"), EIp: choose(d, "", "", "e0", "e0", "e1", DefaultEIp, "none"),
+			Type: choose(d, "", "", "a", "b", "none"), Address: anyAddress(d), Shown: anyAddress(d), Affinity: choose(d, 0, 10, 86400),
+			Backend: d.bool(), Expires: d.rare(), Idle: choose(d, time.Time{}, time.Unix(1, 0)),
+		}
+		if d.rare() {
+			s.Ranges = []netip.Prefix{netip.MustParsePrefix(choose(d, "192.0.2.0/24", "2001:db8::/32"))}
+		}
+		if d.rare() {
+			s.Check = &snapshot.Check{Interval: 1, Timeout: 1, Successes: 1, Failures: 1}
+		}
+		for n := range 1 + d.roll(2) {
+			s.Ports = append(s.Ports, snapshot.Port{Name: fmt.Sprint(n), Protocol: choose(d, intent.TCP, intent.TCP, intent.UDP, "other"), Number: choose(d, 80, 80, 81)})
+		}
+		for range d.roll(3) {
+			s.Endpoints = append(s.Endpoints, snapshot.Endpoint{
+				Port: choose(d, "0", "1"), Address: choose(d, inside(5), inside(6), netip.MustParseAddr("10.9.9.9")), Number: 8080, Ready: d.bool(), Serving: d.bool(),
+			})
+		}
+		w.Services = append(w.Services, s)
 	}
 }
 

@@ -79,7 +79,7 @@ func (c Config) options() manager.Options {
 }
 
 func build(ctx context.Context, mgr manager.Manager, c Config, logger *slog.Logger) (*Shards, *asks, error) {
-	asks := &asks{}
+	asks := newAsks()
 	api, err := client.New(c.Kubernetes, client.Options{Scheme: kube.Scheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to Kubernetes: %w", err)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/ownership"
 	"github.com/sallyport/sallyport/internal/snapshot"
 	"github.com/sallyport/sallyport/internal/state"
 )
@@ -16,7 +17,7 @@ const removal = time.Minute
 // afterSwitch is a guard that keeps a Vpc until Kube-OVN has removed the switch of its Subnet, which it begins when the Subnet
 // is gone. The port on the router is the last of it. Without the router it would try for ever.
 func afterSwitch(w *snapshot.World) state.Guard[intent.ObjectKey, intent.Object] {
-	port := w.Shard + "-" + w.Shard + "-default"
+	port := w.Shard + "-" + ownership.Subnet(w.Shard)
 	waits := w.Engine.Ports[port] && !slices.ContainsFunc(w.Projects, func(p snapshot.Project) bool {
 		return p.Deleting && w.Now.Sub(p.Since) > removal
 	})
@@ -42,7 +43,7 @@ func afterVpc(w *snapshot.World, want *intent.Intent) state.Guard[intent.RowKey,
 	_, comes := want.Objects[intent.ObjectKey{Kind: intent.Vpc, Name: w.Shard}]
 	return func(changes []state.Change[intent.RowKey, intent.Row], _ intent.Rows) []state.Change[intent.RowKey, intent.Row] {
 		return slices.DeleteFunc(slices.Clone(changes), func(c state.Change[intent.RowKey, intent.Row]) bool {
-			return c.Key.Table != "Logical_Switch_Port" && (comes || w.Engine.Vpc.Exists)
+			return c.Key.Table != "Logical_Switch_Port" && (comes || w.Engine.Vpc.Exists || w.Management != nil)
 		})
 	}
 }

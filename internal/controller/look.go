@@ -30,7 +30,7 @@ func Look(ctx context.Context, c Config, logger *slog.Logger) (*Shards, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := cluster.Watch(ctx, objects, func(string) {}); err != nil {
+	if err := cluster.Watch(ctx, objects, func(string, string) {}); err != nil {
 		return nil, err
 	}
 	go func() { _ = objects.Start(ctx) }() // it fails only where waiting for it fails, too

@@ -17,6 +17,7 @@ import (
 var Metrics = []struct{ Name, Kind, Labels, Help string }{
 	{"sallyport_shard_runs_total", "counter", "result", "Runs of a project's shard, by result: ok or failed."},
 	{"sallyport_shard_run_seconds", "histogram", "", "How long a run of a shard takes."},
+	{"sallyport_shard_asks_total", "counter", "by", "Events that asked for a shard to be run, by the kind of object; OVN for the northbound database."},
 	{"sallyport_shards_waiting", "gauge", "", "Shards that are asked for and not yet run."},
 	{"sallyport_kubernetes_writes_total", "counter", "verb, kind", "Writes to the Kubernetes API."},
 	{"sallyport_northbound_transactions_total", "counter", "", "Transactions that wrote to the OVN northbound database."},
@@ -44,7 +45,8 @@ func newCounters(a *asks) *counters {
 		runs:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: runs, Help: help(runs)}, []string{"result"}),
 		times: prometheus.NewHistogram(prometheus.HistogramOpts{Name: times, Help: help(times), Buckets: prometheus.ExponentialBuckets(0.001, 2, 14)}),
 	}
-	metrics.Registry.MustRegister(c.runs, c.times, a.writes())
+	a.register()
+	metrics.Registry.MustRegister(c.runs, c.times)
 	return c
 }
 
@@ -79,14 +81,24 @@ func (c *counters) watch(queue *runner.Runner, nb *ovn.Client) {
 
 // asks is where events go. The caches are built before the queue that they ask, so what comes in between waits here.
 type asks struct {
-	mu      sync.Mutex
-	forward func(shard string)
-	early   []string
-	once    sync.Once
-	counter *prometheus.CounterVec
+	mu             sync.Mutex
+	forward        func(shard string)
+	early          []string
+	events, writes *prometheus.CounterVec
 }
 
-func (a *asks) ask(shard string) {
+func newAsks() *asks {
+	count := func(name string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help(name)}, labels)
+	}
+	return &asks{events: count("sallyport_shard_asks_total", "by"), writes: count("sallyport_kubernetes_writes_total", "verb", "kind")}
+}
+
+func (a *asks) register() { metrics.Registry.MustRegister(a.events, a.writes) }
+
+// ask passes on that a shard is asked for, because of an object of a kind.
+func (a *asks) ask(shard, by string) {
+	a.events.WithLabelValues(by).Inc()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.forward == nil {
@@ -107,26 +119,21 @@ func (a *asks) to(forward func(shard string)) {
 	a.early = nil
 }
 
+// engine is what events of the northbound database are called.
+const engine = "OVN"
+
 // askKnown passes on what happens to routers of ours: Kube-OVN's default router changes all the time. What the engine itself can
 // do is said of the networks.
 func (a *asks) askKnown(cluster *kube.Cluster) func(router string) {
 	return func(router string) {
 		if router == "" {
-			a.ask(kube.NetworksShard)
+			a.ask(kube.NetworksShard, engine)
 			return
 		}
 		if cluster.Knows(context.Background(), router) {
-			a.ask(router)
+			a.ask(router, engine)
 		}
 	}
 }
 
-func (a *asks) writes() *prometheus.CounterVec {
-	a.once.Do(func() {
-		const name = "sallyport_kubernetes_writes_total"
-		a.counter = prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help(name)}, []string{"verb", "kind"})
-	})
-	return a.counter
-}
-
-func (a *asks) wrote(verb, kind string) { a.writes().WithLabelValues(verb, kind).Inc() }
+func (a *asks) wrote(verb, kind string) { a.writes.WithLabelValues(verb, kind).Inc() }

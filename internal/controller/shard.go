@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -12,6 +14,7 @@ import (
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/kube"
 	"github.com/sallyport/sallyport/internal/ovn"
+	"github.com/sallyport/sallyport/internal/runner"
 	"github.com/sallyport/sallyport/internal/snapshot"
 	"github.com/sallyport/sallyport/internal/state"
 	"github.com/sallyport/sallyport/internal/status"
@@ -38,6 +41,7 @@ type Work struct {
 	Plans    []state.Plan
 	Verdicts []intent.Verdict
 	judged   []client.Object
+	size     int             // how much there is in the shard
 	rows     func() prepared // prepares the plan for rows anew
 }
 
@@ -55,11 +59,13 @@ func (s *Shards) Prepare(ctx context.Context, shard string) (*Work, error) {
 	}
 	world := inputs.World(s.Config, s.NB.Ports(shard), s.Clock())
 	world.Engine.Left, world.Engine.Legs, world.Engine.Lacks = s.NB.Left(shard), s.NB.Legs(shard), s.NB.Lacks()
+	world.Engine.Balanced = s.NB.Balanced(shard)
+	s.lookAtManagement(world)
 	want, verdicts := compile.Shard(world)
 	if err := want.Err(); err != nil {
 		return nil, fmt.Errorf("compile: %w", err)
 	}
-	work := &Work{Verdicts: verdicts, judged: inputs.Judged()}
+	work := &Work{Verdicts: verdicts, judged: inputs.Judged(), size: sizeOf(world, want)}
 	work.rows = func() prepared { return plan(ctx, s.NB.Rows(shard), want.Rows, intent.OnlyOurs, settled(world)) }
 	finalizers, err := kube.NewFinalizers(s.Cluster, work.judged)
 	if err != nil {
@@ -71,9 +77,24 @@ func (s *Shards) Prepare(ctx context.Context, shard string) (*Work, error) {
 		plan(ctx, s.NB.Remains(shard, externals(world)), nil, afterVpc(world, want)),
 		plan(ctx, kube.NewObjects(s.Cluster, shard), want.Objects, intent.AfterUsers, intent.OnceTaken(world.Now), afterSwitch(world)),
 		work.rows(),
-		plan(ctx, kube.NewElements(s.Cluster, shard, inputs.Attached()), want.Elements, withVpc(want)),
+		plan(ctx, kube.NewElements(s.Cluster, shard, inputs.Attached()), want.Elements, withVpc(world, want)),
+		plan(ctx, kube.NewStays(s.Cluster, work.judged), want.Stays),
 	)
 	return work, err
+}
+
+// lookAtManagement adds what the OVN database says of the management VPC.
+func (s *Shards) lookAtManagement(w *snapshot.World) {
+	m := w.Management
+	if m == nil {
+		return
+	}
+	m.Holding = s.NB.Gateways(w.Shard)
+	m.Translated = slices.ContainsFunc(m.Prefixes, func(p netip.Prefix) bool { return s.NB.Translated(w.Shard, p) })
+	m.Connected = map[string]bool{}
+	for _, x := range w.Externals {
+		m.Connected[x.Subnet] = s.NB.Foreign(w.Shard, w.Shard+"-"+x.Subnet)
+	}
 }
 
 // settled is a guard that leaves router policies to Kube-OVN while it may still be writing them.
@@ -92,10 +113,10 @@ func settled(w *snapshot.World) state.Guard[intent.RowKey, intent.Row] {
 
 // withVpc is a guard that leaves the elements of a Vpc which is about to go: they go with it, and until then SNAT and
 // addresses hang on them.
-func withVpc(want *intent.Intent) state.Guard[intent.ElementKey, intent.Element] {
+func withVpc(w *snapshot.World, want *intent.Intent) state.Guard[intent.ElementKey, intent.Element] {
 	return func(changes []state.Change[intent.ElementKey, intent.Element], observed intent.Elements) []state.Change[intent.ElementKey, intent.Element] {
 		for key := range observed {
-			if _, stays := want.Objects[intent.ObjectKey{Kind: intent.Vpc, Name: key.Vpc}]; !stays {
+			if _, stays := want.Objects[intent.ObjectKey{Kind: intent.Vpc, Name: key.Vpc}]; !stays && w.Management == nil {
 				return state.OnlyGrow(changes, observed)
 			}
 		}
@@ -103,30 +124,40 @@ func withVpc(want *intent.Intent) state.Guard[intent.ElementKey, intent.Element]
 	}
 }
 
+// sizeOf is how much there is to do for a shard: rows, and what is in them.
+func sizeOf(w *snapshot.World, want *intent.Intent) int {
+	n := len(want.Rows)
+	for _, s := range w.Services {
+		n += len(s.Endpoints)
+	}
+	return n
+}
+
 // Run does what a shard needs and reports it.
-func (s *Shards) Run(ctx context.Context, shard string) (again time.Duration, err error) {
+func (s *Shards) Run(ctx context.Context, shard string) (runner.Result, error) {
 	if shard == kube.NetworksShard {
-		return s.runNetworks(ctx)
+		return runner.Result{}, s.runNetworks(ctx)
 	}
 	work, err := s.Prepare(ctx, shard)
 	if err != nil {
-		return 0, err
+		return runner.Result{}, err
 	}
 	failures := state.Run(ctx, work.Plans...)
 	if err := work.look(); err != nil {
-		return 0, err
+		return runner.Result{}, err
 	}
 	reported, err := s.report(ctx, work.judged, status.Render(work.Verdicts, status.Observe(work.Plans, failures)))
 	if err != nil {
-		return 0, err
+		return runner.Result{}, err
 	}
 	if failures = append(failures, reported...); len(failures) > 0 {
-		return 0, failed(failures)
+		return runner.Result{}, failed(failures)
 	}
+	result := runner.Result{Size: work.size}
 	if work.waits() {
-		return look, nil
+		result.Again = look
 	}
-	return 0, nil
+	return result, nil
 }
 
 // look looks at the rows again when some were written. Our copy of the database has them by then, so a row that was only put right
@@ -141,20 +172,20 @@ func (w *Work) look() error {
 }
 
 // runNetworks reports how external networks are doing. Nothing else is written for them.
-func (s *Shards) runNetworks(ctx context.Context) (time.Duration, error) {
+func (s *Shards) runNetworks(ctx context.Context) error {
 	if err := connected(s.NB); err != nil {
-		return 0, err // what the engine can do is not known
+		return err // what the engine can do is not known
 	}
 	networks, judged, err := s.Cluster.GatherNetworks(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("gather networks: %w", err)
+		return fmt.Errorf("gather networks: %w", err)
 	}
 	networks.Return, networks.Lacks = s.Config.Return, s.NB.Lacks()
 	failures, err := s.report(ctx, judged, status.Render(compile.Networks(networks), status.Outcome{}))
 	if err != nil || len(failures) == 0 {
-		return 0, err
+		return err
 	}
-	return 0, failed(failures)
+	return failed(failures)
 }
 
 // report writes the status of objects.
@@ -173,7 +204,8 @@ func (s *Shards) report(ctx context.Context, judged []client.Object, want intent
 // waits says whether something is not as it should be that no event may tell of.
 func (w *Work) waits() bool {
 	for _, v := range w.Verdicts {
-		if !v.Waiting.OK() || !v.Held.OK() {
+		f, isService := v.Facts.(intent.ServiceFacts)
+		if !v.Waiting.OK() || !v.Held.OK() || isService && f.Lonely && f.Expires {
 			return true
 		}
 	}

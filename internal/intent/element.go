@@ -60,6 +60,11 @@ func Drop(priority int, match string) PolicyRoute {
 	return PolicyRoute{Priority: priority, Match: match, Action: "drop"}
 }
 
+// Allow is a policy that leaves what matches to the routing table.
+func Allow(priority int, match string) PolicyRoute {
+	return PolicyRoute{Priority: priority, Match: match, Action: "allow"}
+}
+
 // Reroute is a policy that sends what matches to a next hop.
 func Reroute(priority int, match string, to netip.Addr) PolicyRoute {
 	return PolicyRoute{Priority: priority, Match: match, Action: "reroute", NextHop: to}

@@ -14,6 +14,9 @@ import (
 // Finalizers is the objects that can't go without us.
 type Finalizers = state.Set[ObjectKey, Finalizer]
 
+// Stays is the Services that would go by themselves, and do not yet.
+type Stays = state.Set[ObjectKey, Stay]
+
 // Objects is Kubernetes objects.
 type Objects = state.Set[ObjectKey, Object]
 
@@ -29,19 +32,23 @@ type Intent struct {
 	Objects    Objects
 	Elements   Elements
 	Rows       Rows
+	Stays      Stays
 
 	clashes []error
 }
 
 // New is an intent that wants nothing.
 func New() *Intent {
-	return &Intent{Finalizers: Finalizers{}, Objects: Objects{}, Elements: Elements{}, Rows: Rows{}}
+	return &Intent{Finalizers: Finalizers{}, Objects: Objects{}, Elements: Elements{}, Rows: Rows{}, Stays: Stays{}}
 }
 
 // Hold wants a finalizer on an object.
 func (in *Intent) Hold(key ObjectKey) {
 	in.Finalizers[key] = state.Entry[Finalizer]{Origin: key.Ref()}
 }
+
+// Stay wants a Service to stay that asked to go at some time.
+func (in *Intent) Stay(key ObjectKey) { in.Stays[key] = state.Entry[Stay]{Origin: key.Ref()} }
 
 // Object wants an object.
 func (in *Intent) Object(key ObjectKey, o Object, by state.Ref) { put(in, in.Objects, key, o, by) }

@@ -11,6 +11,8 @@ import (
 type SwitchPort struct {
 	Switch, Name string
 	RouterPort   string
+	// Announces: the router tells its neighbours on the switch where its addresses are.
+	Announces bool
 }
 
 // Key is the port's name.
@@ -19,20 +21,40 @@ func (p SwitchPort) Key(router string) RowKey { return RowKey{"Logical_Switch_Po
 // Equal compares all.
 func (p SwitchPort) Equal(o Row) bool { return Row(p) == o }
 
-func (p SwitchPort) String() string { return p.Switch + " to " + p.RouterPort }
+func (p SwitchPort) String() string {
+	if p.Announces {
+		return p.Switch + " to " + p.RouterPort + ", announced"
+	}
+	return p.Switch + " to " + p.RouterPort
+}
 
-// RoutingTable is the routing table for what comes in by a router port that Kube-OVN made.
-type RoutingTable struct{ Port, Table string }
+// Option is one of the options of a port that Kube-OVN made.
+type Option struct {
+	Table string // of the port: a router's, or a switch's
+	Port  string
+	Name  string
+	Value string
+}
 
-// Key is the port's name.
-func (r RoutingTable) Key(router string) RowKey {
-	return RowKey{"Logical_Router_Port", router, r.Port + " options:route_table"}
+// RoutingTable is the routing table for what comes in by a router port.
+func RoutingTable(port, table string) Option {
+	return Option{"Logical_Router_Port", port, "route_table", table}
+}
+
+// Announcement is that the router behind a switch port tells its neighbours where its addresses are, as soon as it has them.
+func Announcement(port string) Option {
+	return Option{"Logical_Switch_Port", port, "nat-addresses", "router"}
+}
+
+// Key is the port's name and the option's.
+func (o Option) Key(router string) RowKey {
+	return RowKey{o.Table, router, o.Port + " options:" + o.Name}
 }
 
 // Equal compares all.
-func (r RoutingTable) Equal(o Row) bool { return Row(r) == o }
+func (o Option) Equal(other Row) bool { return Row(o) == other }
 
-func (r RoutingTable) String() string { return r.Table }
+func (o Option) String() string { return o.Value }
 
 // Route is a route of a routing table.
 type Route struct {

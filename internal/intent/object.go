@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -27,11 +28,15 @@ const (
 	OvnFip      Kind = "OvnFip"
 	FIp         Kind = "FIp"
 
+	Service       Kind = "Service"
+	EndpointSlice Kind = "EndpointSlice"
+	Backend       Kind = "Backend" // of Envoy Gateway
+
 	ExternalNetwork Kind = "ExternalNetwork"
 )
 
 // Kinds is the order in which objects are made.
-var Kinds = []Kind{Project, Namespace, Vpc, Subnet, Attachment, OvnEip, EIp, OvnSnatRule, OvnFip, FIp, ExternalNetwork}
+var Kinds = []Kind{Project, Namespace, Vpc, Subnet, Attachment, OvnEip, EIp, OvnSnatRule, OvnFip, FIp, Service, EndpointSlice, Backend, ExternalNetwork}
 
 // ObjectKey names a Kubernetes object.
 type ObjectKey struct {
@@ -100,6 +105,13 @@ func NewObject(meta Meta, spec any) Object {
 	return Object{Content: Canonical(body)}
 }
 
+// NewBody is an object of a kind that has no spec: with the given metadata and other fields.
+func NewBody(meta Meta, fields map[string]any) Object {
+	body := maps.Clone(fields)
+	body["metadata"] = meta
+	return Object{Content: Canonical(body)}
+}
+
 // Canonical is a value as JSON in normal form: sorted keys, no empty maps and lists.
 func Canonical(v any) string { return text(normal(v)) }
 
@@ -165,6 +177,15 @@ func (Finalizer) Equal(Finalizer) bool { return true }
 
 // String is empty: the key says it all.
 func (Finalizer) String() string { return "finalizer" }
+
+// Stay is the fact that a Service which asked to go at some time does not go yet.
+type Stay struct{}
+
+// Equal holds always: there is only one.
+func (Stay) Equal(Stay) bool { return true }
+
+// String is empty: the key says it all.
+func (Stay) String() string { return "stays" }
 
 // AfterUsers is a guard: an object goes only when no object that needs it is left. Kube-OVN refuses other orders, some of
 // them for ever (a SNAT rule that outlives its VPC keeps its finalizer).

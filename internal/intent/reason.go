@@ -17,6 +17,8 @@ const (
 	EIpTaken        = "EIpTaken"
 	TargetTaken     = "TargetTaken"
 	TargetOutside   = "TargetOutsideProject"
+	PortTaken       = "PortTaken"
+	NeedsConnection = "NeedsConnectionReturnPath"
 	SubnetTaken     = "SubnetTaken"
 	ProjectDeleting = "ProjectDeleting"
 
@@ -40,8 +42,18 @@ const (
 	WaitForEngine = "WaitingForEngine"
 	WaitForEIp    = "WaitingForEIp"
 	NoWayBack     = "NoWayBack"
-	BeingDeleted  = "BeingDeleted"
-	Deleting      = "Deleting"
+	SomePortTaken = "SomePortTaken"
+	NoProber      = "NoAddressForChecks"
+	NoGateway     = "NoGatewayNode"
+
+	NoEnvoyGateway = "NoEnvoyGateway"
+	OutsideUnused  = "EndpointOutsideProject"
+	BeingDeleted   = "BeingDeleted"
+	Deleting       = "Deleting"
+
+	// HasEndpoints
+	HasEndpoints = "HasEndpoints"
+	NoEndpoints  = "NoEndpoints"
 
 	// ReturnPath
 	ByConnection = "Connection"
@@ -56,7 +68,7 @@ const (
 // Passing says whether a reason is a stage that every object goes through: worth a condition, not an event.
 func Passing(reason string) bool {
 	return slices.Contains([]string{
-		Programming, WaitForEngine, WaitForEIp, NotAccepted, Deleting, ProjectDeleting, Cleanup, Accepted, Resolved, ByConnection, BySource,
+		Programming, WaitForEngine, WaitForEIp, NotAccepted, Deleting, ProjectDeleting, Cleanup, Accepted, Resolved, HasEndpoints, ByConnection, BySource,
 	}, reason)
 }
 
@@ -67,11 +79,16 @@ type ReasonDoc struct{ Condition, Reason, Meaning, Next string }
 var Reasons = []ReasonDoc{
 	{"Accepted", Accepted, "The object is well-formed and allowed.", "Nothing."},
 	{"Accepted", Malformed, "A field can't be read.", "Correct the field that the message names."},
-	{"Accepted", NameTaken, "Another Project gives the same namespace name.", "Choose another name for the younger Project."},
+	{"Accepted", NameTaken, "Another Project, or another EIp of the management VPC, gives the same name.", "Choose another name."},
 	{"Accepted", NamespaceTaken, "A namespace with the project's name exists and is not the project's.", "Choose another name, or delete the namespace."},
-	{"Accepted", NoProject, "The namespace belongs to no Project.", "Create the object in a project's namespace."},
+	{"Accepted", NoProject, "The namespace belongs to no Project (load balancers: nor to the management VPC).", "Create the object in a project's namespace."},
 	{"Accepted", ProjectRefused, "The Project of this namespace is not accepted.", "Look at the Project's conditions."},
 	{"Accepted", ProjectDeleting, "The Project of this namespace is being deleted.", "Nothing; the object goes with it."},
+	{"Accepted", PortTaken, "Another Service has the same ports on the same EIp.", "Use other ports or another EIp; the message names who has them."},
+	{
+		"Accepted", NeedsConnection, "A load balancer on a secondary network needs replies that follow the connection, and this network has returnPath Source.",
+		"Use the project's default network, or let the operator set returnPath Connection.",
+	},
 	{"Accepted", QuotaExceeded, "The project has as many EIps as it may have.", "Delete an EIp, or ask the operator for a higher quota."},
 	{"Accepted", AddressTaken, "The address is held by somebody else.", "Ask for another address, or for any."},
 	{"Accepted", AddressOutside, "The address lies in no subnet of the network.", "Ask for an address of the prefixes that the message names."},
@@ -98,9 +115,31 @@ var Reasons = []ReasonDoc{
 		"Use a network that the project uses already, or a project with a larger subnet.",
 	},
 	{"Programmed", WaitForEngine, "Kube-OVN has not done its part yet.", "Wait; if it stays, look at the object that the message names."},
+	{
+		"Programmed", NoProber, "Health checks need an address of the project's subnet, and those that are kept for us are in use. Nothing is checked.",
+		"Use fewer networks, or a project with a larger subnet.",
+	},
+	{
+		"Programmed", NoGateway, "No node may hold the gateway of the management VPC.",
+		"Label nodes with ovn.kubernetes.io/external-gw=true.",
+	},
+	{
+		"Programmed", NoEnvoyGateway, "A Backend is asked for, and Kubernetes does not know that kind. The load balancer works.",
+		"Install Envoy Gateway's resource definitions and restart the controller, or take the annotation off the Service.",
+	},
+	{
+		"Programmed", SomePortTaken, "Another Service has one of the ports on the same EIp. The others work.",
+		"Use another port or another EIp; the message names who has it.",
+	},
+	{
+		"Programmed", OutsideUnused, "A Service has an endpoint that is not in the project's subnet. It gets no connections; the others do.",
+		"Use pods or virtual machines of the project.",
+	},
 	{"Programmed", WaitForEIp, "The EIp has no address yet.", "Look at the EIp's conditions."},
 	{"Programmed", BeingDeleted, "Somebody deletes an object that is needed. It is made again when it is gone.", "Wait, or remove what keeps the object."},
 	{"Programmed", Deleting, "The object is being deleted, and with it what was made for it.", "Nothing; while it waits, Deletable says for what."},
+	{"HasEndpoints", HasEndpoints, "Connections have somewhere to go.", "Nothing."},
+	{"HasEndpoints", NoEndpoints, "No endpoint is ready, and connections are refused.", "Look at the pods that the Service selects."},
 	{"ReturnPath", ByConnection, "Replies leave by the network that their connection came in on.", "Nothing."},
 	{"ReturnPath", BySource, "Everything that the target of a floating IP sends leaves by this network. It was chosen.", "Nothing."},
 	{

@@ -20,8 +20,8 @@ type RowKey struct {
 
 // tables is the order in which rows are made: what is led to comes before what leads there.
 var tables = []string{
-	"Address_Set", "Logical_Router_Port", "Static_MAC_Binding", "Logical_Switch_Port", "Port_Group", "ACL", "QoS",
-	"Logical_Router_Static_Route", "NAT", "Logical_Router_Policy",
+	"Address_Set", "Logical_Router_Port", "Gateway_Chassis", "Static_MAC_Binding", "Logical_Switch_Port", "Port_Group", "ACL", "QoS",
+	"Load_Balancer", "Load_Balancer_Health_Check", "Logical_Router_Static_Route", "NAT", "Logical_Router_Policy",
 }
 
 // Compare orders keys by the order of making, then by router and id.
@@ -62,6 +62,22 @@ func (p RouterPort) Equal(o Row) bool { return Row(p) == o }
 func (p RouterPort) String() string {
 	return fmt.Sprintf("%s %s peer=%s table=%q", p.MAC, p.Network, p.Peer, p.Table)
 }
+
+// Gateway is a chassis that may hold a router port: of those that are there, the one with the highest priority does.
+type Gateway struct {
+	Port, Chassis string
+	Priority      int
+}
+
+// Key is port and chassis.
+func (g Gateway) Key(router string) RowKey {
+	return RowKey{"Gateway_Chassis", router, g.Port + " " + g.Chassis}
+}
+
+// Equal compares all.
+func (g Gateway) Equal(o Row) bool { return Row(g) == o }
+
+func (g Gateway) String() string { return fmt.Sprintf("priority=%d", g.Priority) }
 
 // MACBinding is the MAC address of a next hop on a router port, so that nobody has to ask for it.
 type MACBinding struct {
@@ -115,7 +131,7 @@ func (n SourceNAT) String() string { return n.External.String() }
 type RouterPolicy struct {
 	Priority int
 	Match    string
-	Action   string // reroute or drop
+	Action   string // reroute, allow or drop
 	NextHop  netip.Addr
 }
 

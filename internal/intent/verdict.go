@@ -22,7 +22,7 @@ type Verdict struct {
 	Held Finding
 	// Through is what it shares with others and can't work without.
 	Through []state.Ref
-	// Facts are the fields of its status that are not conditions: a ProjectFacts, EIpFacts, FIpFacts or NetworkFacts.
+	// Facts are the fields of its status that are not conditions: a ProjectFacts, EIpFacts, FIpFacts, ServiceFacts or NetworkFacts.
 	Facts any
 }
 
@@ -53,6 +53,23 @@ type FIpFacts struct {
 	OvnFip   string
 	Target   netip.Addr
 	VM       *VMInterface
+}
+
+// ServiceFacts is the status of a Service of type LoadBalancer.
+type ServiceFacts struct {
+	// Foreign: it is not ours any more, and what we have written goes.
+	Foreign bool
+	Address netip.Addr
+	Ports   []PortFacts
+	// Lonely: it has no endpoints. Expires: for that it will be deleted.
+	Lonely, Expires bool
+}
+
+// PortFacts is one port of a Service, and why it can't have it.
+type PortFacts struct {
+	Number   int
+	Protocol Protocol
+	Refused  Finding
 }
 
 // NetworkFacts is the status of an ExternalNetwork.

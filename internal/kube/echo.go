@@ -35,9 +35,9 @@ type mark struct {
 	uid     types.UID
 }
 
-func newEcho(ctx context.Context, c cache.Cache) (*echo, error) {
+func newEcho(ctx context.Context, c cache.Cache, kinds []intent.Kind) (*echo, error) {
 	e := &echo{waiting: map[intent.ObjectKey]chan struct{}{}}
-	for _, kind := range marked {
+	for _, kind := range kinds {
 		object, err := newObject(kind)
 		if err != nil {
 			return nil, err

@@ -39,15 +39,19 @@ func (t *Elements) Scope() string {
 
 // Observe returns our elements. A Vpc that does not exist has none.
 func (t *Elements) Observe(ctx context.Context) (intent.Elements, error) {
-	set := intent.Elements{}
 	object, err := t.cluster.read(ctx, intent.ObjectKey{Kind: intent.Vpc, Name: t.vpc})
 	if apierrors.IsNotFound(err) {
-		return set, nil
+		return intent.Elements{}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	spec := object.(*Vpc).Spec
+	return t.of(object.(*Vpc).Spec), nil
+}
+
+// of is our elements of a spec.
+func (t *Elements) of(spec kubeovn.VpcSpec) intent.Elements {
+	set := intent.Elements{}
 	for _, subnet := range spec.ExtraExternalSubnets {
 		if t.attached[subnet] {
 			t.add(set, intent.ExternalSubnets, attachedElement(subnet))
@@ -57,12 +61,16 @@ func (t *Elements) Observe(ctx context.Context) (intent.Elements, error) {
 		set[key] = state.Entry[intent.Element]{Value: connected}
 	}
 	for _, route := range spec.StaticRoutes {
-		t.add(set, intent.StaticRoutes, routeElement(route))
+		if t.vpc != kubeovn.ManagementVpc { // there the operator has the default route
+			t.add(set, intent.StaticRoutes, routeElement(route))
+		}
 	}
 	for _, policy := range spec.PolicyRoutes {
-		t.add(set, intent.PolicyRoutes, policyElement(policy))
+		if ownership.Priority(t.vpc, policy.Priority) {
+			t.add(set, intent.PolicyRoutes, policyElement(policy))
+		}
 	}
-	return set, nil
+	return set
 }
 
 // named is an element with what makes it unique in its list. It has no id when it is not ours.
@@ -96,11 +104,8 @@ func routeElement(r kubeovn.StaticRoute) named {
 	return named{r.CIDR, intent.Canonical(r)}
 }
 
-// policyElement knows policies in our bands.
+// policyElement is a policy without what Kube-OVN fills in.
 func policyElement(p kubeovn.PolicyRoute) named {
-	if !ownership.Priority(p.Priority) {
-		return named{}
-	}
 	element := map[string]any{"priority": p.Priority, "match": p.Match, "action": p.Action}
 	if p.NextHopIP != "" {
 		element["nextHopIP"] = p.NextHopIP

@@ -54,13 +54,29 @@ func TestElementIsReadAsItIsWritten(t *testing.T) {
 
 func TestElementsOfOthersAreNotOurs(t *testing.T) {
 	for name, e := range map[string]named{
-		"a route to a network":               routeElement(kubeovn.StaticRoute{CIDR: "10.1.0.0/16", NextHopIP: "10.0.0.9"}),
-		"a default route in another table":   routeElement(kubeovn.StaticRoute{CIDR: "0.0.0.0/0", NextHopIP: "10.0.0.9", RouteTable: "blue"}),
-		"a route that nobody can read":       routeElement(kubeovn.StaticRoute{CIDR: "everything"}),
-		"a policy of a priority not our own": policyElement(kubeovn.PolicyRoute{Priority: 29000, Match: "ip4", Action: "drop"}),
+		"a route to a network":             routeElement(kubeovn.StaticRoute{CIDR: "10.1.0.0/16", NextHopIP: "10.0.0.9"}),
+		"a default route in another table": routeElement(kubeovn.StaticRoute{CIDR: "0.0.0.0/0", NextHopIP: "10.0.0.9", RouteTable: "blue"}),
+		"a route that nobody can read":     routeElement(kubeovn.StaticRoute{CIDR: "everything"}),
 	} {
 		if e.id != "" {
 			t.Errorf("%s is taken for ours: %s", name, e.id)
+		}
+	}
+}
+
+// On Kube-OVN's own VPC the operator has routes and policies.
+func TestElementsByVpc(t *testing.T) {
+	spec := kubeovn.VpcSpec{
+		StaticRoutes: []kubeovn.StaticRoute{{CIDR: "0.0.0.0/0", NextHopIP: "10.0.0.9"}},
+		PolicyRoutes: []kubeovn.PolicyRoute{
+			{Priority: 29000, Match: "ip4", Action: "drop"},
+			{Priority: ownership.ReturnFIP, Match: "ip4", Action: "drop"},
+			{Priority: ownership.ReturnReply, Match: "ip4", Action: "drop"},
+		},
+	}
+	for vpc, want := range map[string]int{"acme-web": 3, kubeovn.ManagementVpc: 1} {
+		if got := NewElements(nil, vpc, nil).of(spec); len(got) != want {
+			t.Errorf("of Vpc %s these are ours: %v", vpc, got)
 		}
 	}
 }

@@ -3,8 +3,11 @@ package kube
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +18,7 @@ import (
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
 	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/kubeovn"
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
@@ -23,6 +27,7 @@ const (
 	projectIndex  = "project-shard" // Projects by the shard that their names give
 	externalIndex = "external"      // Subnets that have the label of an external network
 	addressIndex  = "address"       // OvnEips by the address they have, EIps by the one they want or have
+	subnetIndex   = "subnet"        // Namespaces by the Subnet in which their pods get addresses
 )
 
 // Kinds that are read and not written.
@@ -45,6 +50,7 @@ func readIndexes(ctx context.Context, c client.FieldIndexer) error {
 			}
 			return []string{"true"}
 		}},
+		{&corev1.Namespace{}, subnetIndex, func(o client.Object) []string { return []string{podSubnet(o.(*corev1.Namespace))} }},
 		{&OvnEip{}, addressIndex, func(o client.Object) []string {
 			eip := o.(*OvnEip)
 			return []string{eip.Spec.V4Ip, eip.Status.V4Ip}
@@ -64,14 +70,15 @@ func readIndexes(ctx context.Context, c client.FieldIndexer) error {
 // Gather reads the inputs of a shard. From a cache it costs what the shard costs, not what the cluster costs.
 func (c *Cluster) Gather(ctx context.Context, shard string) (*Inputs, error) {
 	in := NewInputs(shard)
-	in.overlooked = c.progress.overlooked
+	in.overlooked, in.noBackends = c.progress.overlooked, c.lacks[intent.Backend]
+	if err := c.gatherInside(ctx, in); err != nil {
+		return nil, err
+	}
 	lists := []struct {
 		list client.ObjectList
 		by   []client.ListOption
 	}{
 		{&kubedcv1.ProjectList{}, c.by(projectIndex, shard)},
-		{&kubedcv1.EIpList{}, []client.ListOption{client.InNamespace(shard)}},
-		{&kubedcv1.FIpList{}, []client.ListOption{client.InNamespace(shard)}},
 		{&kubedcv1alpha1.ExternalNetworkList{}, nil},
 		{&SubnetList{}, c.by(externalIndex, "true")},
 	}
@@ -80,12 +87,12 @@ func (c *Cluster) Gather(ctx context.Context, shard string) (*Inputs, error) {
 			return nil, err
 		}
 	}
-	for _, kind := range written {
+	for _, kind := range c.have(written) {
 		list, err := newList(kind)
 		if err != nil {
 			return nil, err
 		}
-		if kind == intent.EIp {
+		if kind == intent.EIp || kind == intent.Service || kind == intent.EndpointSlice {
 			continue // read above
 		}
 		if err := c.add(ctx, in, list, c.inShard(shard)); err != nil {
@@ -95,13 +102,36 @@ func (c *Cluster) Gather(ctx context.Context, shard string) (*Inputs, error) {
 	return in, c.lookUp(ctx, in)
 }
 
+// gatherInside adds what is in the namespaces of a shard and, for the management VPC, the nodes.
+func (c *Cluster) gatherInside(ctx context.Context, in *Inputs) error {
+	in.tenant = c.organization(ctx, in.Shard)
+	namespaces, err := c.namespaces(ctx, in.Shard)
+	if err != nil {
+		return fmt.Errorf("list namespaces: %w", err)
+	}
+	for _, ns := range namespaces {
+		if ns.GetUID() != "" {
+			in.Add(ns)
+		}
+		for _, list := range []client.ObjectList{&kubedcv1.EIpList{}, &kubedcv1.FIpList{}, &corev1.ServiceList{}, &discoveryv1.EndpointSliceList{}} {
+			if err := c.add(ctx, in, list, []client.ListOption{client.InNamespace(ns.GetName())}); err != nil {
+				return err
+			}
+		}
+	}
+	if in.Shard == kubeovn.ManagementVpc {
+		return c.add(ctx, in, &corev1.NodeList{}, nil)
+	}
+	return nil
+}
+
 // lookUp adds what the inputs so far name.
 func (c *Cluster) lookUp(ctx context.Context, in *Inputs) error {
 	for _, key := range in.named() {
 		if in.has(key) {
 			continue
 		}
-		if key.Kind == VMI && !c.machines {
+		if c.lacks[key.Kind] {
 			continue
 		}
 		object, err := c.read(ctx, key)
@@ -151,7 +181,7 @@ func (in *Inputs) has(key intent.ObjectKey) bool {
 	case intent.Vpc:
 		return in.vpc != nil
 	case intent.Namespace:
-		return in.namespace != nil
+		return in.namespaces[key.Name] != nil
 	case intent.OvnSnatRule:
 		return in.snat != nil
 	default:
@@ -186,6 +216,9 @@ func (c *Cluster) claimed(ctx context.Context, shard string) bool {
 
 // Knows says whether a VPC is one of ours, or should be.
 func (c *Cluster) Knows(ctx context.Context, vpc string) bool {
+	if vpc == kubeovn.ManagementVpc {
+		return c.inUse(ctx, vpc)
+	}
 	if c.claimed(ctx, vpc) {
 		return true
 	}
@@ -193,25 +226,34 @@ func (c *Cluster) Knows(ctx context.Context, vpc string) bool {
 	return err == nil && belongs(object) != ""
 }
 
-// CacheOptions keep out of memory what is never read: all of a pod but its name, addresses and phase.
+// CacheOptions keep out of memory what is never read: of a pod all but its name, addresses and phase, of a node all but whether it may
+// hold gateways.
 func CacheOptions() cache.Options {
 	slim := func(o any) (any, error) {
-		pod, ok := o.(*corev1.Pod)
-		if !ok {
+		switch o := o.(type) {
+		case *corev1.Pod:
+			return &corev1.Pod{ObjectMeta: bare(o.ObjectMeta), Status: corev1.PodStatus{Phase: o.Status.Phase, PodIPs: o.Status.PodIPs}}, nil
+		case *corev1.Node:
+			node := &corev1.Node{ObjectMeta: bare(o.ObjectMeta)}
+			node.Labels = map[string]string{kubeovn.GatewayLabel: o.Labels[kubeovn.GatewayLabel]}
+			node.Annotations = map[string]string{kubeovn.ChassisAnnotation: o.Annotations[kubeovn.ChassisAnnotation]}
+			return node, nil
+		default:
 			return o, nil
 		}
-		return &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion},
-			Status:     corev1.PodStatus{Phase: pod.Status.Phase, PodIPs: pod.Status.PodIPs},
-		}, nil
 	}
-	return cache.Options{DefaultTransform: Trim, ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {Transform: slim}}}
+	slimmed := cache.ByObject{Transform: slim}
+	return cache.Options{DefaultTransform: Trim, ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: slimmed, &corev1.Node{}: slimmed}}
+}
+
+func bare(m metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}
 }
 
 // Shards is every shard of which there is a Project, an EIp, a FIp or an object of ours, in order.
 func (c *Cluster) Shards(ctx context.Context) ([]string, error) {
 	var objects []client.Object
-	for _, kind := range append([]intent.Kind{intent.Project, intent.FIp}, written...) {
+	for _, kind := range append([]intent.Kind{intent.Project, intent.FIp}, c.have(written)...) {
 		list, err := newList(kind)
 		if err != nil {
 			return nil, err
@@ -227,5 +269,14 @@ func (c *Cluster) Shards(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 	}
-	return ShardsOf(objects), nil
+	return c.shardsOf(ctx, objects), nil
+}
+
+// shardsOf is the shards that objects belong to, with the management VPC for those in its namespaces.
+func (c *Cluster) shardsOf(ctx context.Context, objects []client.Object) []string {
+	out := map[string]bool{}
+	for _, shard := range ShardsOf(objects) {
+		out[c.shardOfNamespace(ctx, shard)] = true
+	}
+	return slices.Sorted(maps.Keys(out))
 }

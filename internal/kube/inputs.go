@@ -6,11 +6,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
 	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/kubeovn"
+	"github.com/sallyport/sallyport/internal/ownership"
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
@@ -18,20 +21,25 @@ import (
 type Inputs struct {
 	Shard string
 
-	projects  []*kubedcv1.Project
-	namespace *corev1.Namespace
-	eips      []*kubedcv1.EIp
-	fips      []*kubedcv1.FIp
-	networks  []*kubedcv1alpha1.ExternalNetwork
-	subnets   map[string]*Subnet // external ones, and the project's own
-	vpc       *Vpc
-	ovnEips   map[string]*OvnEip
-	ovnFips   map[string]*OvnFip
-	snat      *OvnSnatRule
-	pods      map[string]*corev1.Pod
-	vms       map[string]*VirtualMachineInstance
-	owned     map[intent.ObjectKey]bool
+	projects   []*kubedcv1.Project
+	namespaces map[string]*corev1.Namespace // that it decides about
+	tenant     bool                         // its own namespace has Projects, and so is not the management VPC's
+	nodes      []*corev1.Node
+	eips       []*kubedcv1.EIp
+	fips       []*kubedcv1.FIp
+	networks   []*kubedcv1alpha1.ExternalNetwork
+	subnets    map[string]*Subnet // external ones, and the project's own
+	vpc        *Vpc
+	ovnEips    map[string]*OvnEip
+	ovnFips    map[string]*OvnFip
+	snat       *OvnSnatRule
+	pods       map[string]*corev1.Pod
+	vms        map[string]*VirtualMachineInstance
+	services   []*corev1.Service
+	slices     map[string][]*discoveryv1.EndpointSlice // by the Service's namespace/name
+	owned      map[intent.ObjectKey]bool
 
+	noBackends bool // Kubernetes does not know them
 	// overlooked says whether Kube-OVN will never take up an object.
 	overlooked func(client.Object) bool
 }
@@ -40,8 +48,21 @@ type Inputs struct {
 func NewInputs(shard string) *Inputs {
 	return &Inputs{
 		Shard: shard, subnets: map[string]*Subnet{}, ovnEips: map[string]*OvnEip{}, ovnFips: map[string]*OvnFip{},
+		slices: map[string][]*discoveryv1.EndpointSlice{}, namespaces: map[string]*corev1.Namespace{},
 		pods: map[string]*corev1.Pod{}, vms: map[string]*VirtualMachineInstance{}, owned: map[intent.ObjectKey]bool{},
 		overlooked: func(client.Object) bool { return false },
+	}
+}
+
+// AddAll takes objects in. Namespaces come first: they say which of the others have a say.
+func (in *Inputs) AddAll(objects []client.Object) {
+	isNamespace := func(o client.Object) bool { _, is := o.(*corev1.Namespace); return is }
+	for _, first := range []bool{true, false} {
+		for _, o := range objects {
+			if isNamespace(o) == first {
+				in.Add(o)
+			}
+		}
 	}
 }
 
@@ -57,30 +78,38 @@ func (in *Inputs) Add(object client.Object) {
 		if snapshot.ShardOf(o.Namespace, o.Name) == in.Shard {
 			in.projects = append(in.projects, o)
 		}
-	case *kubedcv1.EIp:
-		if o.Namespace == in.Shard {
-			in.eips = append(in.eips, o)
-		}
-	case *kubedcv1.FIp:
-		if o.Namespace == in.Shard {
-			in.fips = append(in.fips, o)
-		}
 	case *kubedcv1alpha1.ExternalNetwork:
 		in.networks = append(in.networks, o)
 	case *corev1.Namespace:
-		if o.Name == in.Shard {
-			in.namespace = o
-		}
-	case *corev1.Pod:
-		if o.Namespace == in.Shard {
-			in.pods[o.Name] = o
-		}
-	case *VirtualMachineInstance:
-		if o.Namespace == in.Shard {
-			in.vms[o.Name] = o
-		}
+		in.addNamespace(o)
+	case *corev1.Node:
+		in.nodes = append(in.nodes, o)
 	default:
 		in.addEngine(object)
+		if in.decides(object.GetNamespace()) {
+			in.addInside(object)
+		}
+	}
+}
+
+// addInside takes an object in a namespace of the shard in.
+func (in *Inputs) addInside(object client.Object) {
+	switch o := object.(type) {
+	case *kubedcv1.EIp:
+		in.eips = append(in.eips, o)
+	case *kubedcv1.FIp:
+		in.fips = append(in.fips, o)
+	case *corev1.Pod:
+		in.pods[o.Name] = o
+	case *VirtualMachineInstance:
+		in.vms[o.Name] = o
+	case *corev1.Service:
+		if balances(o) {
+			in.services = append(in.services, o)
+		}
+	case *discoveryv1.EndpointSlice:
+		of := o.Namespace + "/" + serviceOf(o)
+		in.slices[of] = append(in.slices[of], o)
 	}
 }
 
@@ -118,6 +147,9 @@ func (in *Inputs) Judged() []client.Object {
 	for _, f := range in.fips {
 		out = append(out, f)
 	}
+	for _, s := range in.services {
+		out = append(out, s)
+	}
 	return out
 }
 
@@ -125,6 +157,9 @@ func (in *Inputs) Judged() []client.Object {
 // about to.
 func (in *Inputs) Attached() map[string]bool {
 	out := map[string]bool{}
+	if in.Shard == kubeovn.ManagementVpc {
+		return out // there the ports themselves are ours, not the list
+	}
 	for name, eip := range in.ovnEips {
 		subnet := eip.Spec.ExternalSubnet
 		if name == in.Shard+"-"+subnet && isOf(eip, in.Shard) {
@@ -137,9 +172,9 @@ func (in *Inputs) Attached() map[string]bool {
 // World is the inputs, parsed. Ports are the router's, nil when there is no router.
 func (in *Inputs) World(config snapshot.Config, ports []string, now time.Time) *snapshot.World {
 	w := &snapshot.World{
-		Shard: in.Shard, Config: config, Now: now,
-		Namespace: in.readNamespace(), Externals: in.readExternals(),
-		Pods: in.readPods(), VMs: in.readVMs(), Engine: in.readEngine(ports), Holders: in.readHolders(),
+		Shard: in.Shard, Config: config, Now: now, NoBackends: in.noBackends,
+		Management: in.readManagement(), Namespace: in.readNamespace(), Externals: in.readExternals(),
+		Services: in.readServices(), Pods: in.readPods(), VMs: in.readVMs(), Engine: in.readEngine(ports), Holders: in.readHolders(),
 	}
 	for _, p := range in.projects {
 		w.Projects = append(w.Projects, readProject(p))
@@ -156,9 +191,8 @@ func (in *Inputs) World(config snapshot.Config, ports []string, now time.Time) *
 // named says what has to be looked up by name: what others make, and what is ours and may have lost its labels.
 func (in *Inputs) named() []intent.ObjectKey {
 	keys := []intent.ObjectKey{
-		{Kind: intent.Namespace, Name: in.Shard},
 		{Kind: intent.Vpc, Name: in.Shard},
-		{Kind: intent.Subnet, Name: in.Shard + "-default"},
+		{Kind: intent.Subnet, Name: ownership.Subnet(in.Shard)},
 		{Kind: intent.OvnSnatRule, Name: in.Shard},
 	}
 	for _, n := range in.networks {

@@ -4,6 +4,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,8 +24,8 @@ type Cluster struct {
 	reader  client.Reader
 	indexed bool
 	echo    *echo // nil: what was written is there to be read at once
-	// machines says whether KubeVirt is installed. A cache can't watch a kind that the API server does not have.
-	machines bool
+	// lacks are the optional kinds that the API server does not have. A cache can't watch them.
+	lacks    map[intent.Kind]bool
 	progress *progress           // nil: nobody has watched
 	contents memo[string]        // of objects: the fields that we applied
 	statuses memo[intent.Status] // of statuses
@@ -33,42 +34,43 @@ type Cluster struct {
 // NewCluster is a cluster that is observed in a cache. The client must read from the API server and not from a cache. Call it
 // before the cache is started: it adds indexes and handlers for every kind that is written.
 func NewCluster(ctx context.Context, api client.Client, c cache.Cache) (*Cluster, error) {
-	if err := Indexes(ctx, c); err != nil {
-		return nil, err
+	cluster := &Cluster{api: api, reader: c, indexed: true, lacks: lacking(api), progress: newProgress(time.Now)}
+	for _, kind := range cluster.have(written) {
+		object, err := newObject(kind)
+		if err != nil {
+			return nil, err
+		}
+		if err := c.IndexField(ctx, object, ShardIndex, shardOf); err != nil {
+			return nil, fmt.Errorf("index %s by shard: %w", kind, err)
+		}
 	}
 	if err := readIndexes(ctx, c); err != nil {
 		return nil, err
 	}
-	e, err := newEcho(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	return &Cluster{api: api, reader: c, indexed: true, echo: e, machines: serves(api, VMI), progress: newProgress(time.Now)}, nil
+	var err error
+	cluster.echo, err = newEcho(ctx, c, cluster.have(marked))
+	return cluster, err
 }
 
 // Live is a cluster that is observed without a cache: for one look, such as a plan printed by a command.
 func Live(api client.Client) *Cluster {
-	return &Cluster{api: api, reader: api, machines: serves(api, VMI)}
+	return &Cluster{api: api, reader: api, lacks: lacking(api)}
 }
 
-func serves(api client.Client, kind intent.Kind) bool {
-	gvk := kinds[kind]
-	_, err := api.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
-	return err == nil
-}
-
-// Indexes adds the index by shard for every kind of which we write objects.
-func Indexes(ctx context.Context, c client.FieldIndexer) error {
-	for _, kind := range written {
-		object, err := newObject(kind)
-		if err != nil {
-			return err
-		}
-		if err := c.IndexField(ctx, object, ShardIndex, shardOf); err != nil {
-			return fmt.Errorf("index %s by shard: %w", kind, err)
-		}
+// lacking are the optional kinds that the API server does not have.
+func lacking(api client.Client) map[intent.Kind]bool {
+	out := map[intent.Kind]bool{}
+	for _, kind := range optional {
+		gvk := kinds[kind]
+		_, err := api.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
+		out[kind] = err != nil
 	}
-	return nil
+	return out
+}
+
+// have are the kinds of a list that the API server has.
+func (c *Cluster) have(list []intent.Kind) []intent.Kind {
+	return slices.DeleteFunc(slices.Clone(list), func(kind intent.Kind) bool { return c.lacks[kind] })
 }
 
 func shardOf(o client.Object) []string {

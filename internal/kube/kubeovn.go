@@ -40,6 +40,8 @@ type (
 	OvnSnatRule = Object[kubeovn.OvnSnatRuleSpec, kubeovn.OvnSnatRuleStatus]
 	// NetworkAttachmentDefinition is a network that pods can ask for.
 	NetworkAttachmentDefinition = Object[kubeovn.AttachmentSpec, Nothing]
+	// Backend is where Envoy Gateway can send requests to.
+	Backend = Object[BackendSpec, Nothing]
 	// VirtualMachineInstance is KubeVirt's running virtual machine.
 	VirtualMachineInstance = Object[Nothing, VirtualMachineInstanceStatus]
 
@@ -55,12 +57,27 @@ type (
 	OvnSnatRuleList = ObjectList[kubeovn.OvnSnatRuleSpec, kubeovn.OvnSnatRuleStatus]
 	// NetworkAttachmentDefinitionList is a list.
 	NetworkAttachmentDefinitionList = ObjectList[kubeovn.AttachmentSpec, Nothing]
+	// BackendList is a list.
+	BackendList = ObjectList[BackendSpec, Nothing]
 	// VirtualMachineInstanceList is a list.
 	VirtualMachineInstanceList = ObjectList[Nothing, VirtualMachineInstanceStatus]
 )
 
 // Nothing is a spec or a status of which we know no field.
 type Nothing struct{}
+
+// BackendSpec is addresses and ports.
+type BackendSpec struct {
+	Endpoints []BackendEndpoint `json:"endpoints,omitempty"`
+}
+
+// BackendEndpoint is one of them.
+type BackendEndpoint struct {
+	IP struct {
+		Address string `json:"address"`
+		Port    int32  `json:"port"`
+	} `json:"ip"`
+}
 
 // VirtualMachineInstanceStatus is where KubeVirt says which addresses a virtual machine has.
 type VirtualMachineInstanceStatus struct {

@@ -14,7 +14,7 @@ import (
 func TestMemoKnowsVersions(t *testing.T) {
 	var m memo[int]
 	reads := 0
-	key := intent.ObjectKey{Kind: intent.FIp, Namespace: "a", Name: "b"}
+	key := intent.ObjectKey{Kind: intent.Service, Namespace: "a", Name: "b"}
 	look := func(uid, version string) int {
 		o := &corev1.Service{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), ResourceVersion: version}}
 		value, err := m.of(key, o, func() (int, error) { reads++; return reads, nil })

@@ -35,7 +35,7 @@ func (t *Objects) Scope() string {
 // Observe returns, of every object of the shard, the fields that we applied.
 func (t *Objects) Observe(ctx context.Context) (intent.Objects, error) {
 	set := intent.Objects{}
-	for _, kind := range written {
+	for _, kind := range t.cluster.have(written) {
 		list, err := newList(kind)
 		if err != nil {
 			return nil, err
@@ -87,10 +87,9 @@ func ours(o client.Object) (map[string]any, error) {
 	}
 	labels, _, _ := unstructured.NestedFieldNoCopy(all, "metadata", "labels")
 	annotations, _, _ := unstructured.NestedFieldNoCopy(all, "metadata", "annotations")
-	out := owned.ofMap(map[string]any{
-		"metadata": map[string]any{"labels": labels, "annotations": annotations},
-		"spec":     all["spec"],
-	})
+	all["metadata"] = map[string]any{"labels": labels, "annotations": annotations}
+	delete(all, "status")
+	out := owned.ofMap(all)
 	unstructured.RemoveNestedField(out, "metadata", "annotations", ownership.OriginAnnotation)
 	return out, nil
 }

@@ -129,19 +129,26 @@ func readFIp(o *kubedcv1.FIp) snapshot.FIp {
 }
 
 func (in *Inputs) readNamespace() snapshot.Namespace {
-	ns := in.namespace
-	if ns == nil {
+	ns := in.namespaces[in.Shard]
+	if ns == nil || in.Shard == kubeovn.ManagementVpc {
 		return snapshot.Namespace{}
 	}
 	out := snapshot.Namespace{
 		Exists: true, Deleting: ns.DeletionTimestamp != nil,
 		Ours: isOf(ns, in.Shard),
 	}
-	out.PodSubnet, _, _ = strings.Cut(ns.Annotations[kubeovn.NamespaceSubnets], ",")
-	if quota, err := strconv.Atoi(ns.Annotations[kubedcv1.EIpQuotaAnnotation]); err == nil && quota >= 0 {
-		out.Quota = &quota
-	}
+	out.PodSubnet = podSubnet(ns)
+	out.Quota = readQuota(ns)
 	return out
+}
+
+// readQuota is how many EIps a namespace may have; nil: nothing is said.
+func readQuota(ns *corev1.Namespace) *int {
+	quota, err := strconv.Atoi(ns.Annotations[kubedcv1.EIpQuotaAnnotation])
+	if err != nil || quota < 0 {
+		return nil
+	}
+	return &quota
 }
 
 // isOf says whether an object is a shard's: it has our labels; it lost them and still has fields that we applied; or it is the
@@ -151,7 +158,7 @@ func isOf(o client.Object, shard string) bool {
 		return belongs(o) == shard
 	}
 	eip, isOvnEip := o.(*OvnEip)
-	return lostLabels(o) || isOvnEip && eip.Spec.Type == "lrp" && eip.Name == shard+"-"+eip.Spec.ExternalSubnet
+	return lostLabels(o) || isOvnEip && shard != kubeovn.ManagementVpc && eip.Spec.Type == "lrp" && eip.Name == shard+"-"+eip.Spec.ExternalSubnet
 }
 
 // lostLabels says whether an object without our labels is ours nevertheless: somebody took them off, and fields that we

@@ -22,10 +22,32 @@ import (
 // world is what objects are for the shard acme-prod.
 func world(objects ...client.Object) *snapshot.World {
 	in := NewInputs("acme-prod")
-	for _, o := range objects {
-		in.Add(o)
-	}
+	in.AddAll(objects)
 	return in.World(snapshot.Config{}, nil, time.Unix(0, 0))
+}
+
+// Kube-OVN annotates Services; that is nobody's business. A status that somebody writes is ours to put right.
+func TestServiceIsTheSame(t *testing.T) {
+	was := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
+	for name, c := range map[string]struct {
+		change func(*corev1.Service)
+		same   bool
+	}{
+		"another's annotation": {func(s *corev1.Service) { s.Annotations = map[string]string{"ovn.kubernetes.io/x": "y"} }, true},
+		"ours":                 {func(s *corev1.Service) { s.Annotations = map[string]string{kubedcv1.BindAnnotation: "front"} }, false},
+		"a port":               {func(s *corev1.Service) { s.Spec.Ports = []corev1.ServicePort{{Port: 80}} }, false},
+		"the status":           {func(s *corev1.Service) { s.Status.Conditions = []metav1.Condition{{Type: "Accepted"}} }, false},
+		"its end":              {func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, false},
+	} {
+		is := was.DeepCopy()
+		c.change(is)
+		if sameService(was, is) != c.same {
+			t.Errorf("%s: it is taken for the same: %v", name, !c.same)
+		}
+	}
+	if sameService(nil, was) || sameService(was, nil) {
+		t.Error("one that comes or goes is taken for the same")
+	}
 }
 
 func TestProjectIsRead(t *testing.T) {

@@ -115,7 +115,7 @@ func (in *Inputs) readEngine(ports []string) snapshot.Engine {
 			Touched: touched(v.ManagedFields), Said: said(v.ManagedFields),
 		}
 	}
-	if s := in.subnets[in.Shard+"-default"]; s != nil {
+	if s := in.subnets[ownership.Subnet(in.Shard)]; s != nil {
 		e.Subnet = seen(s.ObjectMeta, s.Status.IsReady())
 		e.InUse, e.Taken = int(s.Status.V4UsingIPs+s.Status.V6UsingIPs), readRanges(s.Status.V4UsingIPRange)
 	}

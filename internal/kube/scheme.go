@@ -2,6 +2,7 @@ package kube
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,6 +17,7 @@ var (
 	kubeOVN    = schema.GroupVersion{Group: "kubeovn.io", Version: "v1"}
 	multus     = schema.GroupVersion{Group: "k8s.cni.cncf.io", Version: "v1"}
 	kubeVirt   = schema.GroupVersion{Group: "kubevirt.io", Version: "v1"}
+	envoy      = schema.GroupVersion{Group: "gateway.envoyproxy.io", Version: "v1alpha1"}
 	kubernetes = corev1.SchemeGroupVersion
 )
 
@@ -33,13 +35,20 @@ var kinds = map[intent.Kind]schema.GroupVersionKind{
 	intent.Attachment:      multus.WithKind("NetworkAttachmentDefinition"),
 	Pod:                    kubernetes.WithKind("Pod"),
 	VMI:                    kubeVirt.WithKind("VirtualMachineInstance"),
+	intent.Service:         kubernetes.WithKind("Service"),
+	intent.EndpointSlice:   discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"),
+	intent.Backend:         envoy.WithKind("Backend"),
 	intent.ExternalNetwork: kubedcv1alpha1.GroupVersion.WithKind("ExternalNetwork"),
 }
 
 // written are the kinds of which we write whole objects.
 var written = []intent.Kind{
 	intent.Namespace, intent.Vpc, intent.Subnet, intent.Attachment, intent.OvnEip, intent.EIp, intent.OvnSnatRule, intent.OvnFip,
+	intent.Service, intent.EndpointSlice, intent.Backend,
 }
+
+// optional are the kinds that the API server may not have.
+var optional = []intent.Kind{VMI, intent.Backend}
 
 // marked are the kinds to which we write something, if only a finalizer or a status.
 var marked = append([]intent.Kind{intent.Project, intent.FIp, intent.ExternalNetwork}, written...)
@@ -52,6 +61,7 @@ var scheme = newScheme()
 func newScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	utilruntime.Must(corev1.AddToScheme(s))
+	utilruntime.Must(discoveryv1.AddToScheme(s))
 	utilruntime.Must(kubedcv1.AddToScheme(s))
 	utilruntime.Must(kubedcv1alpha1.AddToScheme(s))
 	register(s, kubeOVN, "Vpc", &Vpc{}, &VpcList{})
@@ -61,7 +71,8 @@ func newScheme() *runtime.Scheme {
 	register(s, kubeOVN, "OvnSnatRule", &OvnSnatRule{}, &OvnSnatRuleList{})
 	register(s, multus, "NetworkAttachmentDefinition", &NetworkAttachmentDefinition{}, &NetworkAttachmentDefinitionList{})
 	register(s, kubeVirt, "VirtualMachineInstance", &VirtualMachineInstance{}, &VirtualMachineInstanceList{})
-	for _, gv := range []schema.GroupVersion{kubeOVN, multus, kubeVirt} {
+	register(s, envoy, "Backend", &Backend{}, &BackendList{})
+	for _, gv := range []schema.GroupVersion{kubeOVN, multus, kubeVirt, envoy} {
 		metav1.AddToGroupVersion(s, gv)
 	}
 	return s

@@ -9,12 +9,15 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/kubeovn"
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
@@ -24,21 +27,30 @@ type watch struct {
 	ask     func(shard string)
 }
 
-// Watch asks for the shards that an event touches. Until the cache is synced, every object is an event.
-func (c *Cluster) Watch(ctx context.Context, objects cache.Cache, ask func(shard string)) error {
-	w := &watch{cluster: c, ask: ask}
+// Watch asks for the shards that an event touches, and says of what kind of object it is. Until the cache is synced, every object is an event.
+func (c *Cluster) Watch(ctx context.Context, objects cache.Cache, ask func(shard, by string)) error {
 	watched := []client.Object{
-		&kubedcv1.Project{}, &kubedcv1.EIp{}, &kubedcv1.FIp{}, &kubedcv1alpha1.ExternalNetwork{}, &corev1.Namespace{}, &corev1.Pod{},
+		&kubedcv1.Project{}, &kubedcv1.EIp{}, &kubedcv1.FIp{}, &kubedcv1alpha1.ExternalNetwork{}, &corev1.Namespace{}, &corev1.Node{}, &corev1.Pod{},
+		&corev1.Service{}, &discoveryv1.EndpointSlice{},
 		&Vpc{}, &Subnet{}, &NetworkAttachmentDefinition{}, &OvnEip{}, &OvnFip{}, &OvnSnatRule{},
 	}
-	if c.machines {
-		watched = append(watched, &VirtualMachineInstance{})
+	for _, kind := range c.have(optional) {
+		object, err := newObject(kind)
+		if err != nil {
+			return err
+		}
+		watched = append(watched, object)
 	}
 	for _, object := range watched {
 		informer, err := objects.GetInformer(ctx, object)
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", object, err)
 		}
+		key, err := KeyOf(object)
+		if err != nil {
+			return err
+		}
+		w := &watch{cluster: c, ask: func(shard string) { ask(shard, string(key.Kind)) }}
 		if _, err := informer.AddEventHandler(w.handler(ctx)); err != nil {
 			return fmt.Errorf("watch %T: %w", object, err)
 		}
@@ -80,23 +92,31 @@ func (w *watch) changed(ctx context.Context, was, is client.Object) {
 	}
 	switch o := object.(type) {
 	case *kubedcv1.Project:
-		w.ask(snapshot.ShardOf(o.Namespace, o.Name))
+		w.project(o, was == nil || is == nil)
 	case *kubedcv1.EIp, *kubedcv1.FIp:
-		w.ask(o.GetNamespace())
+		w.inside(ctx, o.GetNamespace())
 	case *kubedcv1alpha1.ExternalNetwork:
 		w.ask(NetworksShard)
 		if was == nil || is == nil || was.GetGeneration() != is.GetGeneration() {
 			w.everybody(ctx)
 		}
-	case *corev1.Namespace:
-		w.claimed(ctx, o.Name)
-	case *corev1.Pod, *VirtualMachineInstance:
-		w.target(ctx, was, is)
+	case *corev1.Namespace, *corev1.Node, *corev1.Pod, *VirtualMachineInstance, *corev1.Service, *discoveryv1.EndpointSlice:
+		w.workload(ctx, was, is)
 	case *Subnet:
 		w.subnet(ctx, was, is)
 	case *OvnEip:
 		w.released(ctx, was, is)
 		w.ported(ctx, o)
+	}
+}
+
+// project asks for the shard of a Project and, when it comes or goes, for that of the namespace that it is in: with its first Project
+// that becomes a tenant's.
+func (w *watch) project(o *kubedcv1.Project, comesOrGoes bool) {
+	w.ask(snapshot.ShardOf(o.Namespace, o.Name))
+	if comesOrGoes {
+		w.ask(o.Namespace)
+		w.ask(kubeovn.ManagementVpc)
 	}
 }
 
@@ -107,8 +127,9 @@ func (w *watch) ported(ctx context.Context, o *OvnEip) {
 	}
 }
 
-// everybody asks for every project's shard.
+// everybody asks for every project's shard, and for the management VPC.
 func (w *watch) everybody(ctx context.Context) {
+	w.ask(kubeovn.ManagementVpc)
 	var projects kubedcv1.ProjectList
 	if err := w.cluster.reader.List(ctx, &projects, client.UnsafeDisableDeepCopy); err != nil {
 		return // the cache is not there yet; everything is an event then
@@ -147,6 +168,42 @@ func (w *watch) target(ctx context.Context, was, is client.Object) {
 	}
 }
 
+// workload asks for the shard of what addresses lead to, and of where that runs.
+func (w *watch) workload(ctx context.Context, was, is client.Object) {
+	for _, object := range []client.Object{was, is} {
+		switch o := object.(type) {
+		case *corev1.Namespace:
+			w.namespace(ctx, was, is)
+			return
+		case *corev1.Node:
+			w.node(was, is)
+			return
+		case *corev1.Service:
+			if balances(o) && !sameService(was, is) { // or did
+				w.inside(ctx, o.Namespace)
+			}
+		case *discoveryv1.EndpointSlice:
+			w.endpoints(ctx, o)
+		case *corev1.Pod, *VirtualMachineInstance:
+			w.target(ctx, was, is)
+			return
+		}
+	}
+}
+
+// endpoints asks for the shard of endpoints behind a load balancer.
+func (w *watch) endpoints(ctx context.Context, o *discoveryv1.EndpointSlice) {
+	s, err := w.cluster.read(ctx, intent.ObjectKey{Kind: intent.Service, Namespace: o.Namespace, Name: serviceOf(o)})
+	if err == nil && balances(s.(*corev1.Service)) {
+		w.inside(ctx, o.Namespace)
+	}
+}
+
+// inside asks for the shard that decides about what is in a namespace.
+func (w *watch) inside(ctx context.Context, namespace string) {
+	w.ask(w.cluster.shardOfNamespace(ctx, namespace))
+}
+
 // addresses is what a FIp depends on in a pod or VM.
 func addresses(o client.Object) any {
 	switch o := o.(type) {
@@ -172,6 +229,9 @@ func (w *watch) subnet(ctx context.Context, was, is client.Object) {
 	if matters(was) != nil || matters(is) != nil {
 		w.ask(NetworksShard)
 	}
+	if is != nil && is.GetName() == kubeovn.ManagementSubnet && w.cluster.inUse(ctx, kubeovn.ManagementVpc) {
+		w.ask(kubeovn.ManagementVpc) // a pod may have got the address of a leg
+	}
 	if before, after := matters(was), matters(is); !reflect.DeepEqual(before, after) {
 		w.everybody(ctx)
 	}
@@ -193,7 +253,7 @@ func (w *watch) released(ctx context.Context, was, is client.Object) {
 	}
 	for i := range eips.Items {
 		if slices.Contains([]string{eips.Items[i].Spec.IPAddress, eips.Items[i].Status.IPAddress}, address) {
-			w.ask(eips.Items[i].Namespace)
+			w.inside(ctx, eips.Items[i].Namespace)
 		}
 	}
 }

@@ -10,6 +10,18 @@ const Ready = "Ready"
 // NamespaceSubnets is the annotation by which Kube-OVN notes on a namespace in which Subnets its pods get addresses, with commas.
 const NamespaceSubnets = "ovn.kubernetes.io/logical_switch"
 
+// ManagementVpc and ManagementSubnet are what Kube-OVN makes for itself, for the pods of all namespaces that have no Subnet of their own.
+const (
+	ManagementVpc    = "ovn-cluster"
+	ManagementSubnet = "ovn-default"
+)
+
+// Of nodes: the label of those that may hold gateways, and the annotation with the name of their chassis.
+const (
+	GatewayLabel      = "ovn.kubernetes.io/external-gw"
+	ChassisAnnotation = "ovn.kubernetes.io/chassis"
+)
+
 // VpcSpec is a router with its shared lists.
 type VpcSpec struct {
 	Namespaces           []string      `json:"namespaces,omitempty"`

@@ -199,7 +199,13 @@ func TestModelsCopyThemselves(t *testing.T) {
 		model.Model
 		model.CloneableModel
 	}{
-		&nb.LogicalRouter{UUID: "1", Ports: []string{"a"}, NAT: []string{"a"}, Policies: []string{"a"}},
+		&nb.LogicalRouter{UUID: "1", Ports: []string{"a"}, NAT: []string{"a"}, Policies: []string{"a"}, LoadBalancers: []string{"a"}},
+		&nb.LogicalSwitch{UUID: "1", LoadBalancers: []string{"a"}},
+		&nb.LoadBalancer{
+			UUID: "1", Protocol: &text, VIPs: map[string]string{"a": ""}, Options: map[string]string{"a": ""},
+			IPPortMappings: map[string]string{"a": ""}, ExternalIDs: map[string]string{"a": ""},
+		},
+		&nb.HealthCheck{UUID: "1", Options: map[string]string{"a": ""}, ExternalIDs: map[string]string{"a": ""}},
 		&nb.LogicalRouterPort{UUID: "1", Networks: []string{"a"}, Peer: &text, Options: map[string]string{"a": ""}, ExternalIDs: map[string]string{"a": ""}},
 		&nb.StaticMACBinding{UUID: "1"},
 		&nb.NAT{UUID: "1", Options: map[string]string{"a": ""}, ExternalIDs: map[string]string{"a": ""}},

@@ -47,7 +47,7 @@ func decodeNAT(n *nb.NAT) (intent.Row, bool) {
 	}
 }
 
-func decodePolicy(p *nb.LogicalRouterPolicy) (intent.RouterPolicy, bool) {
+func decodePolicy(router string, p *nb.LogicalRouterPolicy) (intent.RouterPolicy, bool) {
 	out := intent.RouterPolicy{Priority: p.Priority, Match: p.Match}
 	hops := p.Nexthops
 	if len(hops) == 0 && p.Nexthop != nil {
@@ -59,7 +59,7 @@ func decodePolicy(p *nb.LogicalRouterPolicy) (intent.RouterPolicy, bool) {
 	case p.Action != reroute && len(hops) == 0:
 		out.Action = p.Action
 	}
-	return out, ownership.Priority(p.Priority)
+	return out, ownership.Priority(router, p.Priority)
 }
 
 func address(text string) netip.Addr {

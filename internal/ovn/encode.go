@@ -17,6 +17,7 @@ const (
 	floating = "dnat_and_snat"
 	source   = "snat"
 	reroute  = "reroute"
+	kubeOVN  = "kube-ovn" // the vendor of its rows
 )
 
 // draft is a row as it is to be written.
@@ -31,6 +32,9 @@ func encode(row intent.Row, uuid string, ids map[string]string, have model.Model
 	switch r := row.(type) {
 	case intent.RouterPort:
 		return encodePort(r, uuid, ids, have), nil
+	case intent.Gateway:
+		g := &nb.GatewayChassis{UUID: uuid, Name: r.Port + "-" + r.Chassis, ChassisName: r.Chassis, Priority: r.Priority, ExternalIDs: in(ids, r.Port)}
+		return draft{row: g, fields: []any{&g.Priority}, ids: &g.ExternalIDs}, nil
 	case intent.MACBinding:
 		b := &nb.StaticMACBinding{UUID: uuid, LogicalPort: r.Port, IP: r.Address.String(), MAC: r.MAC, OverrideDynamicMAC: true}
 		return draft{row: b, fields: []any{&b.MAC, &b.OverrideDynamicMAC}}, nil
@@ -50,6 +54,10 @@ func encode(row intent.Row, uuid string, ids map[string]string, have model.Model
 			p.Nexthops = []string{r.NextHop.String()}
 		}
 		return draft{row: p, fields: []any{&p.Action, &p.Nexthop, &p.Nexthops}, ids: &p.ExternalIDs}, nil
+	case intent.LoadBalancer:
+		return encodeBalancer(r, uuid, ids), nil
+	case intent.HealthCheck:
+		return encodeCheck(r, uuid, ids), nil
 	default:
 		return encodeLeg(row, uuid, ids)
 	}
@@ -89,7 +97,7 @@ func externalIDs(table, shard string, by state.Ref) map[string]string {
 		ownership.RowVendorKey: ownership.RowVendor,
 	}
 	if table == nb.LogicalRouterPolicyTable {
-		ids[ownership.RowVendorKey] = "kube-ovn"
+		ids[ownership.RowVendorKey] = kubeOVN
 	}
 	return ids
 }

@@ -19,6 +19,8 @@ var homes = map[string]home{
 	nb.QoSTable:               {nb.LogicalSwitchTable, "qos_rules"},
 	nb.ACLTable:               {nb.PortGroupTable, "acls"},
 	nb.StaticRouteTable:       {nb.LogicalRouterTable, "static_routes"},
+	nb.HealthCheckTable:       {nb.LoadBalancerTable, "health_check"},
+	nb.GatewayChassisTable:    {nb.LogicalRouterPortTable, "gateway_chassis"},
 }
 
 // parent names what has the set that a row is in.
@@ -30,6 +32,10 @@ func parent(row intent.Row, shard string) string {
 		return r.Switch
 	case intent.Rule:
 		return r.Group
+	case intent.HealthCheck:
+		return r.Balancer
+	case intent.Gateway:
+		return r.Port
 	default:
 		return shard
 	}
@@ -47,10 +53,12 @@ func in(ids map[string]string, parent string) map[string]string {
 
 // enter is the operations that put a new row into the set of a parent. The first fails unless the parent is there: otherwise the row
 // would vanish without a word.
-func (h home) enter(parent, row string) ([]ovsdb.Operation, error) {
+func (h home) enter(parent, row string, of ...ovsdb.Condition) ([]ovsdb.Operation, error) {
 	put, err := h.mutate(ovsdb.MutateOperationInsert, row)
-	put.Where = named(parent)
-	return []ovsdb.Operation{require(h.table, parent, ovsdb.WaitConditionEqual), put}, err
+	put.Where = append(named(parent), of...)
+	there := require(h.table, parent, ovsdb.WaitConditionEqual)
+	there.Where = put.Where
+	return []ovsdb.Operation{there, put}, err
 }
 
 // leave is the operation that takes a row out of the set that it is in, and by that removes it.
@@ -59,6 +67,13 @@ func (h home) leave(uuid string) (ovsdb.Operation, error) {
 	if err == nil {
 		take.Where = []ovsdb.Condition{ovsdb.NewCondition(h.column, ovsdb.ConditionIncludes, take.Mutations[0].Value)}
 	}
+	return take, err
+}
+
+// leaveNamed is the operation that takes a row out of the set of one parent. It may be in others.
+func (h home) leaveNamed(parent, uuid string) (ovsdb.Operation, error) {
+	take, err := h.mutate(ovsdb.MutateOperationDelete, uuid)
+	take.Where = named(parent)
 	return take, err
 }
 

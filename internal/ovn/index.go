@@ -53,7 +53,7 @@ func (x *index) remainder(vpc string) {
 
 func (x *index) change(old, row model.Model) {
 	defer x.s.news.tell()
-	if x.routers(old, row) {
+	if x.routers(old, row) || x.switches(old, row) {
 		return
 	}
 	for _, r := range []model.Model{old, row} {
@@ -85,6 +85,12 @@ func shardOf(row model.Model) string {
 		return r.ExternalIDs[ownership.RowShardKey]
 	case *nb.AddressSet:
 		return r.ExternalIDs[ownership.RowShardKey]
+	case *nb.LoadBalancer:
+		return r.ExternalIDs[ownership.RowShardKey]
+	case *nb.HealthCheck:
+		return r.ExternalIDs[ownership.RowShardKey]
+	case *nb.GatewayChassis:
+		return r.ExternalIDs[ownership.RowShardKey]
 	default:
 		return ""
 	}
@@ -111,8 +117,40 @@ func (x *index) routers(old, row model.Model) bool {
 	return was || is
 }
 
-// uuid is the row that a router would have in its sets: for a MAC binding, which is in none, that of its port. A row that is
-// in no set yet is told of when it comes into one.
+// switches handles the row of a switch and says whether it was one. It concerns those whose load balancers have come or gone.
+func (x *index) switches(old, row model.Model) bool {
+	before, was := old.(*nb.LogicalSwitch)
+	now, is := row.(*nb.LogicalSwitch)
+	var had, has []string
+	if was {
+		had = before.LoadBalancers
+	}
+	if is {
+		has = now.LoadBalancers
+	}
+	for _, uuid := range slices.Concat(without(had, has), without(has, had)) {
+		if b, there := x.balancer(uuid); there {
+			x.remainder(b.ExternalIDs[ownership.RowShardKey])
+		}
+	}
+	return was || is
+}
+
+func (x *index) balancer(uuid string) (*nb.LoadBalancer, bool) {
+	return row[nb.LoadBalancer](x.s, nb.LoadBalancerTable, uuid)
+}
+
+// without are the members of a set that are not in another.
+func without(set, other []string) []string {
+	in := make(map[string]bool, len(other))
+	for _, uuid := range other {
+		in[uuid] = true
+	}
+	return slices.DeleteFunc(slices.Clone(set), func(uuid string) bool { return in[uuid] })
+}
+
+// uuid is the row that a router would have in its sets: for a MAC binding, and a switch port, which are in none, that of the
+// router's port. A row that is in no set yet is told of when it comes into one.
 func (x *index) uuid(row model.Model) string {
 	switch r := row.(type) {
 	case *nb.LogicalRouterPort:
@@ -122,9 +160,19 @@ func (x *index) uuid(row model.Model) string {
 	case *nb.LogicalRouterPolicy:
 		return r.UUID
 	case *nb.StaticMACBinding:
-		if port := x.s.port(r.LogicalPort); port != nil {
-			return port.UUID
-		}
+		return x.port(r.LogicalPort)
+	case *nb.LogicalSwitchPort:
+		return x.port(r.Options[routerPort])
+	}
+	return ""
+}
+
+func (x *index) port(name string) string {
+	if name == "" {
+		return ""
+	}
+	if port := x.s.port(name); port != nil {
+		return port.UUID
 	}
 	return ""
 }

@@ -25,7 +25,7 @@ func (c *Client) Legs(router string) map[string]netip.Addr {
 	}
 	out := map[string]netip.Addr{}
 	for _, p := range rows(s, nb.LogicalSwitchPortTable, &nb.LogicalSwitchPort{ExternalIDs: map[string]string{ownership.RowShardKey: router}}) {
-		if port := s.port(p.Options[routerPort]); port != nil {
+		if port := s.port(p.Options[routerPort]); port != nil && p.ExternalIDs[ownership.RowParentKey] == ownership.Subnet(router) {
 			out[port.Name] = decodePort(port).Network.Addr()
 		}
 	}
@@ -39,6 +39,9 @@ func encodeLeg(row intent.Row, uuid string, ids map[string]string) (draft, error
 		p := &nb.LogicalSwitchPort{
 			UUID: uuid, Name: r.Name, Type: nb.RouterPort, Addresses: []string{"router"}, Options: map[string]string{routerPort: r.RouterPort},
 			ExternalIDs: in(ids, r.Switch),
+		}
+		if r.Announces {
+			p.Options[announces] = allOfRouter
 		}
 		return draft{row: p, fields: []any{&p.Type, &p.Addresses, &p.Options}, ids: &p.ExternalIDs}, nil
 	case intent.Marking:
@@ -75,6 +78,7 @@ func decodeSwitchPort(p *nb.LogicalSwitchPort) intent.SwitchPort {
 	if p.Type == nb.RouterPort && slices.Equal(p.Addresses, []string{"router"}) {
 		out.RouterPort = p.Options[routerPort]
 	}
+	out.Announces = p.Options[announces] == allOfRouter
 	return out
 }
 
@@ -116,6 +120,9 @@ func (s *session) legs(shard string) (out []record, whole bool) {
 	for _, p := range rows(s, nb.LogicalSwitchPortTable, &nb.LogicalSwitchPort{ExternalIDs: marked}) {
 		add(decodeSwitchPort(p), p.ExternalIDs, p.UUID, p)
 		ports[p.ExternalIDs[ownership.RowOwnerKey]] = true
+	}
+	for _, g := range rows(s, nb.GatewayChassisTable, &nb.GatewayChassis{ExternalIDs: marked}) {
+		add(intent.Gateway{Port: g.ExternalIDs[ownership.RowParentKey], Chassis: g.ChassisName, Priority: g.Priority}, g.ExternalIDs, g.UUID, g)
 	}
 	for _, q := range rows(s, nb.QoSTable, &nb.QoS{ExternalIDs: marked}) {
 		add(decodeMarking(q), q.ExternalIDs, q.UUID, q)

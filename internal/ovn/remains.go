@@ -125,7 +125,7 @@ func (s *session) removal(r record) ([]ovsdb.Operation, error) {
 // left is the load balancers and address sets that Kube-OVN made for a VPC.
 func (s *session) left(vpc string) (out []record) {
 	for _, name := range kubeovn.LoadBalancers(vpc) {
-		for _, b := range rows(s, nb.LoadBalancerTable, &nb.LoadBalancer{Name: name}) {
+		for _, b := range s.balancersNamed(name) {
 			out = append(out, remainder(vpc, nb.LoadBalancerTable, name, b))
 		}
 	}
@@ -137,7 +137,13 @@ func (s *session) left(vpc string) (out []record) {
 	return out
 }
 
-const routerPort = "router-port" // of a switch port's options
+// Of a switch port's options.
+const (
+	routerPort = "router-port"
+	announces  = "nat-addresses"
+
+	allOfRouter = "router" // what it announces: every address of the router
+)
 
 // loose is the ports of external switches that lead to a port of a VPC's router that is not there.
 func (s *session) loose(vpc string, externals []string) (out []record) {

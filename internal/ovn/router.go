@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/model"
 
 	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/kubeovn"
 	"github.com/sallyport/sallyport/internal/ovn/nb"
 	"github.com/sallyport/sallyport/internal/ownership"
 	"github.com/sallyport/sallyport/internal/state"
@@ -56,6 +58,7 @@ func (s *session) read(name string) (out router, whole bool) {
 	if !whole {
 		return out, false
 	}
+	found = append(found, s.balancers(name)...)
 	if out.row == nil {
 		out.records = distinct(name, append(found, s.strays(name)...))
 		return out, true
@@ -79,7 +82,7 @@ func (s *session) read(name string) (out router, whole bool) {
 		if !there {
 			return out, false
 		}
-		if value, ok := decodePolicy(p); ok {
+		if value, ok := decodePolicy(name, p); ok {
 			found = append(found, record{value: value, origin: origin(p.ExternalIDs, name), uuid: uuid, row: p})
 		}
 	}
@@ -94,22 +97,54 @@ func (s *session) links(r *nb.LogicalRouter) (out []record, whole bool) {
 		if !there {
 			return nil, false
 		}
-		table, by := p.Options[routeTable], origin(p.ExternalIDs, r.Name)
-		if by == (state.Ref{}) && (strings.HasPrefix(p.MAC, ownership.MACs) || ownership.Port(r.Name, p.Name)) {
-			by = lost // it has lost its marks
-		}
+		table, by := p.Options[routeTable], asker(r.Name, p)
 		switch {
 		case by != (state.Ref{}):
 			out = append(out, record{value: decodePort(p), origin: by, uuid: uuid, row: p})
 			out = append(out, s.bindings(p.Name, by)...)
 		case strings.HasPrefix(table, ownership.ReturnTables):
-			out = append(out, record{value: intent.RoutingTable{Port: p.Name, Table: table}, origin: lost, uuid: uuid, row: p})
+			out = append(out, record{value: intent.RoutingTable(p.Name, table), origin: lost, uuid: uuid, row: p})
+		}
+		if by == (state.Ref{}) {
+			out = append(out, s.announcement(r.Name, p)...)
 		}
 	}
 	if len(out) == 0 {
 		out = s.strays(r.Name)
 	}
 	return out, true
+}
+
+// announcement is what Kube-OVN's port of a switch says on the addresses of the router behind it. Kube-OVN itself says nothing; on its own
+// VPC operators may.
+func (s *session) announcement(router string, p *nb.LogicalRouterPort) []record {
+	network, isPort := strings.CutPrefix(p.Name, router+"-")
+	socket := s.switchPort(network + "-" + router)
+	if !isPort || socket == nil || socket.Options[announces] == "" || router == kubeovn.ManagementVpc {
+		return nil
+	}
+	value := intent.Announcement(socket.Name)
+	value.Value = socket.Options[announces]
+	return []record{{value: value, origin: lost, uuid: socket.UUID, row: socket}}
+}
+
+// asker is who asked for a port of a router; zero: it is not ours.
+func asker(router string, p *nb.LogicalRouterPort) state.Ref {
+	by := origin(p.ExternalIDs, router)
+	if by == (state.Ref{}) && (strings.HasPrefix(p.MAC, ownership.MACs) || ownership.Port(router, p.Name)) {
+		return lost // it has lost its marks
+	}
+	return by
+}
+
+// Foreign says whether there is a port of a router that is not ours.
+func (c *Client) Foreign(router, port string) bool {
+	s := c.current.Load()
+	if s == nil {
+		return false
+	}
+	p := s.port(port)
+	return p != nil && asker(router, p) == (state.Ref{})
 }
 
 // distinct gives each row a key. Where there are several of one key, Kube-OVN's has it: it looks for the row when it deletes
@@ -246,6 +281,40 @@ func (s *session) ports(name string) []string {
 func (s *session) routers() (out []string) {
 	for _, m := range s.rows.Table(nb.LogicalRouterTable).RowsShallow() {
 		out = append(out, m.(*nb.LogicalRouter).Name)
+	}
+	return out
+}
+
+// Translated says whether somebody else translates the addresses of what leaves a prefix behind a router.
+func (c *Client) Translated(router string, within netip.Prefix) bool {
+	s := c.current.Load()
+	if s == nil {
+		return false
+	}
+	r := s.router(router)
+	if r == nil {
+		return false
+	}
+	return slices.ContainsFunc(r.NAT, func(uuid string) bool {
+		n, there := row[nb.NAT](s, nb.NATTable, uuid)
+		return there && n.Type == source && prefix(n.LogicalIP) == within && origin(n.ExternalIDs, router) == (state.Ref{})
+	})
+}
+
+// Gateways are the chassis that may hold the ports of ours of a router, the first first.
+func (c *Client) Gateways(router string) (out []string) {
+	s := c.current.Load()
+	if s == nil {
+		return nil
+	}
+	found := rows(s, nb.GatewayChassisTable, &nb.GatewayChassis{ExternalIDs: map[string]string{ownership.RowShardKey: router}})
+	slices.SortFunc(found, func(a, b *nb.GatewayChassis) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), strings.Compare(a.Name, b.Name))
+	})
+	for _, g := range found {
+		if !slices.Contains(out, g.ChassisName) {
+			out = append(out, g.ChassisName)
+		}
 	}
 	return out
 }

@@ -21,7 +21,7 @@ func decode(m model.Model) (intent.Row, bool) {
 	case *nb.NAT:
 		return decodeNAT(r)
 	case *nb.LogicalRouterPolicy:
-		return decodePolicy(r)
+		return decodePolicy("acme-web", r)
 	case *nb.LogicalSwitchPort:
 		return decodeSwitchPort(r), true
 	case *nb.QoS:
@@ -43,6 +43,7 @@ var (
 	aFIP     = intent.FloatingNAT{External: addr("198.51.100.10"), Logical: addr("10.0.0.10")}
 	aSNAT    = intent.SourceNAT{External: addr("198.51.100.20"), Logical: network("10.0.0.0/24")}
 	aLeg     = intent.SwitchPort{Switch: "net1", Name: "net1-leg", RouterPort: "acme-leg"}
+	aSocket  = intent.SwitchPort{Switch: "ext", Name: "ext-acme", RouterPort: "acme-ext", Announces: true}
 	aMarking = intent.Marking{Switch: "net1", Priority: 100, Match: "ct.rpl", Mark: 91}
 	aRule    = intent.Rule{Group: "g", Direction: intent.OutOfSwitch, Tier: 1, Priority: 100, Match: "ip", Action: "pass", Label: 91}
 	aRoute   = intent.Route{Table: "return-x", Prefix: network("10.0.0.0/25"), Port: "acme-leg"}
@@ -62,6 +63,7 @@ func TestRowsComeBackAsTheyWereWritten(t *testing.T) {
 		intent.SourceNAT{External: addr("2001:db8::20"), Logical: network("fd00::/64")},
 		aPolicy,
 		aLeg,
+		aSocket,
 		aMarking,
 		intent.Marking{Switch: "net1", Priority: 110, Match: "ip", Mark: 0},
 		aRule,
@@ -116,6 +118,9 @@ func TestChangedRowsDiffer(t *testing.T) {
 		"as nobody":        {aSNAT, func(m model.Model) { m.(*nb.NAT).ExternalIP = "" }},
 		"dropped":          {aPolicy, func(m model.Model) { m.(*nb.LogicalRouterPolicy).Action = "drop" }},
 		"to another port":  {aLeg, func(m model.Model) { m.(*nb.LogicalSwitchPort).Options["router-port"] = "x" }},
+		"announced":        {aLeg, func(m model.Model) { m.(*nb.LogicalSwitchPort).Options["nat-addresses"] = "router" }},
+		"not announced":    {aSocket, func(m model.Model) { delete(m.(*nb.LogicalSwitchPort).Options, "nat-addresses") }},
+		"announced others": {aSocket, func(m model.Model) { m.(*nb.LogicalSwitchPort).Options["nat-addresses"] = "x" }},
 		"of another type":  {aLeg, func(m model.Model) { m.(*nb.LogicalSwitchPort).Type = "" }},
 		"no mark":          {intent.Marking{Match: "ip"}, func(m model.Model) { m.(*nb.QoS).Action = nil }},
 		"on the way out":   {aMarking, func(m model.Model) { m.(*nb.QoS).Direction = "to-lport" }},

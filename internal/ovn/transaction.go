@@ -11,6 +11,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/ovn/nb"
+	"github.com/sallyport/sallyport/internal/ownership"
 )
 
 // errOvertaken means that a router is not what it was when a transaction was worked out.
@@ -29,12 +30,13 @@ type transaction struct {
 	ports   map[string]string // of ours, those that come too: their names in the transaction
 	foreign map[string]bool   // ports that have the name of one of ours
 	needs   map[int]string    // operations that fail when something is not there: what
+	failed  map[string]error  // groups that can't come, by name: nor can what is in them
 }
 
 func newTransaction(s *session, shard string, before router) *transaction {
 	return &transaction{
 		s: s, shard: shard, before: before,
-		relied: map[string]bool{}, ports: map[string]string{}, foreign: map[string]bool{}, needs: map[int]string{},
+		relied: map[string]bool{}, ports: map[string]string{}, foreign: map[string]bool{}, needs: map[int]string{}, failed: map[string]error{},
 	}
 }
 
@@ -48,8 +50,8 @@ func (t *transaction) add(c change) error {
 		return t.remove(have)
 	case t.before.row == nil:
 		return fmt.Errorf("router %s does not exist in the northbound database", t.shard)
-	case isRoutingTable(*c.After):
-		return t.give((*c.After).(intent.RoutingTable))
+	case isOption(*c.After):
+		return t.give((*c.After).(intent.Option))
 	case !there:
 		return t.create(c)
 	case have.value.Equal(*c.After):
@@ -69,6 +71,12 @@ func (t *transaction) create(c change) error {
 	}
 	name := fmt.Sprintf("row%d", len(t.ops))
 	d, err := t.draft(c, name, nil)
+	if group, is := (*c.After).(intent.PortGroup); is {
+		t.failed[group.Name] = err
+	}
+	if rule, is := (*c.After).(intent.Rule); is && err == nil {
+		err = t.failed[rule.Group]
+	}
 	if err != nil {
 		return err
 	}
@@ -80,28 +88,48 @@ func (t *transaction) create(c change) error {
 		*set = append(*set, name)
 		t.rely(table)
 	}
-	if p, is := (*c.After).(intent.SwitchPort); is {
-		t.ports[p.Name] = name
+	switch r := (*c.After).(type) {
+	case intent.SwitchPort:
+		t.ports[r.Name] = name
+	case intent.LoadBalancer:
+		return t.balance(name, intent.LoadBalancer{}, r)
 	}
 	if home, in := homes[table]; in {
 		where := parent(*c.After, t.shard)
 		t.needs[len(t.ops)] = fmt.Sprintf("there is no %s %s", home.table, where)
-		return t.do(home.enter(where, name))
+		return t.do(home.enter(where, name, t.same(c)...))
 	}
 	return nil
+}
+
+// same is the condition that the parent of a row is of the same Service: names of load balancers are not unique.
+func (t *transaction) same(c change) []ovsdb.Condition {
+	if _, checks := (*c.After).(intent.HealthCheck); !checks {
+		return nil
+	}
+	ids := externalIDs(c.Key.Table, t.shard, c.Origin)
+	marks := map[any]any{ownership.RowOwnerKey: ids[ownership.RowOwnerKey], ownership.RowShardKey: t.shard}
+	return []ovsdb.Condition{ovsdb.NewCondition("external_ids", ovsdb.ConditionIncludes, ovsdb.OvsMap{GoMap: marks})}
 }
 
 // replace removes the row that has the name of a new one. Names of these tables are unique, and such names are ours: it has lost
 // its marks. With it all of the transaction would fail.
 func (t *transaction) replace(row model.Model) {
-	remove := func(table, name string) {
-		t.ops = append(t.ops, ovsdb.Operation{Op: ovsdb.OperationDelete, Table: table, Where: named(name)})
+	remove := func(table string, where ...ovsdb.Condition) {
+		t.ops = append(t.ops, ovsdb.Operation{Op: ovsdb.OperationDelete, Table: table, Where: where})
 	}
 	switch r := row.(type) {
 	case *nb.PortGroup:
-		remove(nb.PortGroupTable, r.Name)
+		remove(nb.PortGroupTable, named(r.Name)...)
 	case *nb.AddressSet:
-		remove(nb.AddressSetTable, r.Name)
+		remove(nb.AddressSetTable, named(r.Name)...)
+	case *nb.LoadBalancer: // here several may have one name; one that says whose it is is that of another Service
+		for _, b := range t.s.balancersNamed(r.Name) {
+			shard := b.ExternalIDs[ownership.RowShardKey]
+			if (shard == "" || origin(b.ExternalIDs, shard) == lost) && b.ExternalIDs[ownership.RowVendorKey] != kubeOVN {
+				remove(nb.LoadBalancerTable, ovsdb.NewCondition("_uuid", ovsdb.ConditionEqual, ovsdb.UUID{GoUUID: b.UUID}))
+			}
+		}
 	}
 }
 
@@ -128,22 +156,36 @@ func (t *transaction) members(g intent.PortGroup) ([]string, error) {
 	return nil, fmt.Errorf("there is no switch port %s", g.Port)
 }
 
-func isRoutingTable(row intent.Row) bool {
-	_, is := row.(intent.RoutingTable)
+func isOption(row intent.Row) bool {
+	_, is := row.(intent.Option)
 	return is
 }
 
-// give gives a port of Kube-OVN's a routing table, or takes it away. Its other options are Kube-OVN's and stay.
-func (t *transaction) give(r intent.RoutingTable) error {
-	port := t.s.port(r.Port)
+// give gives a port of Kube-OVN's an option, or takes it away. Its other options are Kube-OVN's and stay.
+func (t *transaction) give(o intent.Option) error {
+	port, options := t.s.options(o)
 	if port == nil {
-		return fmt.Errorf("there is no router port %s", r.Port)
+		return fmt.Errorf("there is no port %s", o.Port)
 	}
-	mutations := []model.Mutation{{Field: &port.Options, Mutator: ovsdb.MutateOperationDelete, Value: []string{routeTable}}}
-	if r.Table != "" {
-		mutations = append(mutations, model.Mutation{Field: &port.Options, Mutator: ovsdb.MutateOperationInsert, Value: map[string]string{routeTable: r.Table}})
+	mutations := []model.Mutation{{Field: options, Mutator: ovsdb.MutateOperationDelete, Value: []string{o.Name}}}
+	if o.Value != "" {
+		mutations = append(mutations, model.Mutation{Field: options, Mutator: ovsdb.MutateOperationInsert, Value: map[string]string{o.Name: o.Value}})
 	}
 	return t.do(t.s.nb.Where(port).Mutate(port, mutations...))
+}
+
+// options are those of the port that an option is of, with the port; nil when there is none.
+func (s *session) options(o intent.Option) (model.Model, *map[string]string) {
+	if o.Table == nb.LogicalSwitchPortTable {
+		if p := s.switchPort(o.Port); p != nil {
+			return p, &p.Options
+		}
+		return nil, nil
+	}
+	if p := s.port(o.Port); p != nil {
+		return p, &p.Options
+	}
+	return nil, nil
 }
 
 // claim checks the names of ports: they are unique in the whole database.
@@ -196,16 +238,28 @@ func (t *transaction) update(have record, c change) error {
 		d.fields = append(d.fields, d.ids)
 	}
 	t.rely(c.Key.Table)
-	return t.do(t.s.nb.Where(d.row).Update(d.row, d.fields...))
+	if err := t.do(t.s.nb.Where(d.row).Update(d.row, d.fields...)); err != nil {
+		return err
+	}
+	if b, is := (*c.After).(intent.LoadBalancer); is {
+		return t.balance(have.uuid, have.value.(intent.LoadBalancer), b)
+	}
+	return nil
 }
 
 func (t *transaction) remove(have record) error {
-	if r, is := have.value.(intent.RoutingTable); is {
-		return t.give(intent.RoutingTable{Port: r.Port})
+	if o, is := have.value.(intent.Option); is {
+		o.Value = ""
+		return t.give(o)
 	}
 	if home, in := homes[have.key.Table]; in {
 		op, err := home.leave(have.uuid)
 		return t.do([]ovsdb.Operation{op}, err)
+	}
+	if b, is := have.value.(intent.LoadBalancer); is { // ovsdb-server forgets to, when the switch changes as well
+		if err := t.balance(have.uuid, b, intent.LoadBalancer{}); err != nil {
+			return err
+		}
 	}
 	if set := set(&t.leave, have.key.Table); set != nil {
 		*set = append(*set, have.uuid)

@@ -6,6 +6,8 @@ package ownership
 import (
 	"hash/fnv"
 	"strings"
+
+	"github.com/sallyport/sallyport/internal/kubeovn"
 )
 
 // Kubernetes: an object is ours when it has both labels; a field of it is ours when our field manager applied it.
@@ -66,6 +68,8 @@ const ReturnTables = "return-"
 type Band struct {
 	First, Last int
 	For         string
+	// Management: it is ours on Kube-OVN's own VPC, too, where operators may use all others.
+	Management bool
 }
 
 // Priorities of router policies. OVN's maximum is 32767; Kube-OVN's own numbers are 29000–29500, 30050, 30060, 30100 and
@@ -73,6 +77,8 @@ type Band struct {
 const (
 	WayOut         = 1000  // pods → default network's gateway
 	WayOutOnLink   = 1010  // pods → neighbours on the default network's own prefix
+	Reach          = 29900 // pods of the management VPC → hosts on its network's own prefix
+	ReachOnLink    = 29901 // the same, once they are on their way there
 	ReturnFIP      = 30000 // a floating IP's pod → its network's gateway
 	ReturnFIPLocal = 30001 // a floating IP's pod → neighbours on its network's own prefix
 	ReturnReply    = 30010 // replies of a connection → the leg of its network
@@ -82,10 +88,11 @@ const (
 
 // Bands are the priorities in which every element of a project's Vpc is ours.
 var Bands = []Band{
-	{WayOut, WayOutOnLink, "default way out"},
-	{ReturnFIP, ReturnFIPLocal, "replies of floating IPs on secondary networks, by the pod's address"},
-	{ReturnReply, ReturnLeave, "replies on secondary networks, by the connection"},
-	{ReturnForged, ReturnForged, "packets that pods may not send"},
+	{WayOut, WayOutOnLink, "default way out", false},
+	{ReturnFIP, ReturnFIPLocal, "replies of floating IPs on secondary networks, by the pod's address", false},
+	{ReturnReply, ReturnLeave, "replies on secondary networks, by the connection", true},
+	{Reach, ReachOnLink, "pods of the management VPC to hosts on its network", true},
+	{ReturnForged, ReturnForged, "packets that pods may not send", true},
 }
 
 // Marks of packets inside a project's router and switch, and labels of connections there: numbers that others are unlikely to use.
@@ -123,26 +130,39 @@ func LegGroup(subnet, network string) string {
 // LegTargets is the address set of the targets of floating IPs behind a leg.
 func LegTargets(subnet, network string) string { return LegGroup(subnet, network) + ".targets" }
 
+// RangeGroup is the port group of a port on a switch that carries the rules on who may reach a load balancer.
+func RangeGroup(port string) string {
+	return strings.ReplaceAll("sallyport."+port+".ranges", "-", "_")
+}
+
 // TurnRouterPort is the router's end of the turn: by it replies go once more through a project's switch, into the leg of their network.
 func TurnRouterPort(router, subnet string) string { return router + "-" + subnet + "-return" }
 
 // TurnSwitchPort is the other end of the turn.
 func TurnSwitchPort(router, subnet string) string { return subnet + "-" + router + "-return" }
 
+// Subnet is the subnet of a VPC whose pods have external addresses: in a project's VPC our own.
+func Subnet(vpc string) string {
+	if vpc == kubeovn.ManagementVpc {
+		return kubeovn.ManagementSubnet
+	}
+	return vpc + "-default"
+}
+
 // Port says whether a router port has a name of ours: a port of a switch whose name begins so would have it too, and could not be
 // made beside ours.
 func Port(router, name string) bool {
-	return name == OnLinkPort(router) || strings.HasPrefix(name, TurnRouterPort(router, router+"-default"))
+	return name == OnLinkPort(router) || strings.HasPrefix(name, TurnRouterPort(router, Subnet(router)))
 }
 
 // ReturnTable is the routing table for what comes in by a secondary network, and by its legs.
 func ReturnTable(network string) string { return ReturnTables + network }
 
-// Priority says whether router policies of a priority are ours.
-func Priority(p int) bool {
+// Priority says whether router policies of a priority are ours on the router of a VPC.
+func Priority(vpc string, p int) bool {
 	for _, b := range Bands {
 		if b.First <= p && p <= b.Last {
-			return true
+			return b.Management || vpc != kubeovn.ManagementVpc
 		}
 	}
 	return false

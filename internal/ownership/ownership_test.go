@@ -4,10 +4,12 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/sallyport/sallyport/internal/kubeovn"
 )
 
 // kubeOVN is the priorities that Kube-OVN 1.16 gives to router policies of its own on a VPC of ours. 30000 is not among them:
-// it uses that on its default VPC only, which is never ours.
+// it uses that on its default VPC only, where we claim other bands.
 var kubeOVN = []int{29000, 29090, 29100, 29150, 29190, 29200, 29250, 29400, 29500, 30050, 30060, 30100, 31000}
 
 func TestBandsAreApart(t *testing.T) {
@@ -29,14 +31,19 @@ func TestBandsAreApart(t *testing.T) {
 }
 
 func TestPrioritiesAreInBands(t *testing.T) {
-	for _, p := range []int{WayOut, WayOutOnLink, ReturnFIP, ReturnFIPLocal, ReturnReply, ReturnLeave, ReturnForged} {
-		if !Priority(p) {
+	for _, p := range []int{WayOut, WayOutOnLink, ReturnFIP, ReturnFIPLocal, ReturnReply, ReturnLeave, Reach, ReachOnLink, ReturnForged} {
+		if !Priority("acme-web", p) {
 			t.Errorf("%d is used and not claimed", p)
 		}
 	}
 	for _, p := range append([]int{0, 999, 1011, 29999, 30002, 30009, 30012, 31099, 31101, 32767}, kubeOVN...) {
-		if Priority(p) {
+		if Priority("acme-web", p) {
 			t.Errorf("%d is claimed and not used", p)
+		}
+	}
+	for p, ours := range map[int]bool{WayOut: false, ReturnFIP: false, ReturnReply: true, Reach: true, ReturnForged: true} {
+		if Priority(kubeovn.ManagementVpc, p) != ours {
+			t.Errorf("on Kube-OVN's own VPC %d is claimed: %v", p, !ours)
 		}
 	}
 }

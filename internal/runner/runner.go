@@ -10,8 +10,14 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// burst is how long a shard waits for more events before it runs.
-const burst = 20 * time.Millisecond
+// How long a shard rests after it has begun to run: the first event of a burst makes it run at once, and all others once more. A very
+// large shard rests longer, so that one tenant who changes something all the time does not take all of a processor, here and in the
+// engine.
+const (
+	burst   = 20 * time.Millisecond
+	large   = 2000
+	perItem = 100 * time.Microsecond // of a large one
+)
 
 // Retries of a shard that failed: 100 ms, 200 ms, … up to half a minute.
 const (
@@ -22,9 +28,17 @@ const (
 // lastLook is the longest pause before a shard is looked at that waits for something.
 const lastLook = 30 * time.Second
 
-// Run does all that a shard needs. It returns when to look again, zero for not before the next event. When no event comes, the
-// pauses grow: a thousand shards that wait for something must not keep the others from being run.
-type Run func(ctx context.Context, shard string) (again time.Duration, err error)
+// Run does all that a shard needs.
+type Run func(ctx context.Context, shard string) (Result, error)
+
+// Result is what a run has to say of the next one.
+type Result struct {
+	// Again is when to look again, zero for not before the next event. When no event comes, the pauses grow: a thousand shards that
+	// wait for something must not keep the others from being run.
+	Again time.Duration
+	// Size is how much there is in the shard.
+	Size int
+}
 
 // Watch is told about each run that has ended.
 type Watch func(shard string, took time.Duration, err error)
@@ -37,21 +51,27 @@ type Runner struct {
 	logger *slog.Logger
 
 	mu    sync.Mutex
-	looks map[string]int // how often a shard was looked at since its last event
+	looks map[string]int           // how often a shard was looked at since its last event
+	begun map[string]time.Time     // when a shard has last begun to run
+	rests map[string]time.Duration // how long a large one rests
 }
 
 // New is a runner that runs nothing yet.
 func New(run Run, watch Watch, logger *slog.Logger) *Runner {
 	retries := workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry)
-	return &Runner{queue: workqueue.NewTypedRateLimitingQueue(retries), run: run, watch: watch, logger: logger, looks: map[string]int{}}
+	return &Runner{
+		queue: workqueue.NewTypedRateLimitingQueue(retries), run: run, watch: watch, logger: logger,
+		looks: map[string]int{}, begun: map[string]time.Time{}, rests: map[string]time.Duration{},
+	}
 }
 
 // Ask wants a shard to be run. It never blocks.
 func (r *Runner) Ask(shard string) {
 	r.mu.Lock()
 	delete(r.looks, shard)
+	rest := max(burst, r.rests[shard]) - time.Since(r.begun[shard])
 	r.mu.Unlock()
-	r.queue.AddAfter(shard, burst)
+	r.queue.AddAfter(shard, max(rest, 0))
 }
 
 // Waiting is how many shards are asked for and not yet run.
@@ -88,7 +108,10 @@ func (r *Runner) next(ctx, ending context.Context) bool {
 		return true
 	}
 	begun := time.Now()
-	again, err := r.run(ending, shard)
+	r.mu.Lock()
+	r.begun[shard] = begun
+	r.mu.Unlock()
+	result, err := r.run(ending, shard)
 	r.watch(shard, time.Since(begun), err)
 	if err != nil {
 		r.logger.Warn("shard failed; it is tried again", "vpc", shard, "error", err)
@@ -96,8 +119,11 @@ func (r *Runner) next(ctx, ending context.Context) bool {
 		return true
 	}
 	r.queue.Forget(shard)
-	if again > 0 {
-		r.queue.AddAfter(shard, r.pause(shard, again))
+	r.mu.Lock()
+	r.rests[shard] = time.Duration(result.Size-large) * perItem
+	r.mu.Unlock()
+	if result.Again > 0 {
+		r.queue.AddAfter(shard, r.pause(shard, result.Again))
 	}
 	return true
 }

@@ -28,10 +28,10 @@ func start(t *testing.T, r *runner.Runner, workers int) {
 func TestABurstOfEventsIsOneRun(t *testing.T) {
 	var runs atomic.Int32
 	ran := make(chan struct{}, 100)
-	r := runner.New(func(context.Context, string) (time.Duration, error) {
+	r := runner.New(func(context.Context, string) (runner.Result, error) {
 		runs.Add(1)
 		ran <- struct{}{}
-		return 0, nil
+		return runner.Result{}, nil
 	}, ignore, quiet())
 	for range 1000 {
 		r.Ask("acme")
@@ -49,7 +49,7 @@ func TestShardsRunSideBySideAndNeverTwiceAtOnce(t *testing.T) {
 	var mu sync.Mutex
 	inside := map[string]int{}
 	both := make(chan struct{})
-	r := runner.New(func(_ context.Context, shard string) (time.Duration, error) {
+	r := runner.New(func(_ context.Context, shard string) (runner.Result, error) {
 		mu.Lock()
 		inside[shard]++
 		if inside[shard] > 1 {
@@ -63,7 +63,7 @@ func TestShardsRunSideBySideAndNeverTwiceAtOnce(t *testing.T) {
 		mu.Lock()
 		inside[shard]--
 		mu.Unlock()
-		return 0, nil
+		return runner.Result{}, nil
 	}, ignore, quiet())
 	r.Ask("a")
 	r.Ask("b")
@@ -75,16 +75,16 @@ func TestShardsRunSideBySideAndNeverTwiceAtOnce(t *testing.T) {
 func TestAFailedShardIsTriedAgainAndHoldsUpNobody(t *testing.T) {
 	var failures atomic.Int32
 	well, cured := make(chan struct{}, 10), make(chan struct{})
-	r := runner.New(func(_ context.Context, shard string) (time.Duration, error) {
+	r := runner.New(func(_ context.Context, shard string) (runner.Result, error) {
 		if shard == "well" {
 			well <- struct{}{}
-			return 0, nil
+			return runner.Result{}, nil
 		}
 		if failures.Add(1) < 3 {
-			return 0, errors.New("no")
+			return runner.Result{}, errors.New("no")
 		}
 		close(cured)
-		return 0, nil
+		return runner.Result{}, nil
 	}, ignore, quiet())
 	start(t, r, 1)
 	r.Ask("broken")
@@ -96,11 +96,11 @@ func TestAFailedShardIsTriedAgainAndHoldsUpNobody(t *testing.T) {
 func TestEndWaitsForWhatRuns(t *testing.T) {
 	running, finish := make(chan struct{}), make(chan struct{})
 	var cut atomic.Bool
-	r := runner.New(func(ctx context.Context, _ string) (time.Duration, error) {
+	r := runner.New(func(ctx context.Context, _ string) (runner.Result, error) {
 		close(running)
 		<-finish
 		cut.Store(ctx.Err() != nil)
-		return 0, nil
+		return runner.Result{}, nil
 	}, ignore, quiet())
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -123,9 +123,9 @@ func TestEndWaitsForWhatRuns(t *testing.T) {
 func TestAShardThatWaitsIsLookedAtLessOftenUntilSomethingHappens(t *testing.T) {
 	const again = 25 * time.Millisecond
 	looks := make(chan time.Time, 100)
-	r := runner.New(func(context.Context, string) (time.Duration, error) {
+	r := runner.New(func(context.Context, string) (runner.Result, error) {
 		looks <- time.Now()
-		return again, nil
+		return runner.Result{Again: again}, nil
 	}, ignore, quiet())
 	start(t, r, 1)
 	pauses := func(n int) (out []time.Duration) {
@@ -143,5 +143,27 @@ func TestAShardThatWaitsIsLookedAtLessOftenUntilSomethingHappens(t *testing.T) {
 	r.Ask("acme") // an event: what it leads to is looked at soon
 	if p := pauses(2); p[0] > 8*again || p[1] > 8*again {
 		t.Errorf("after an event the pauses are %s; want them to be short again", p)
+	}
+}
+
+func TestALargeShardRestsLonger(t *testing.T) {
+	for size, rests := range map[int]bool{0: false, 10000: true} {
+		began := make(chan time.Time, 100)
+		r := runner.New(func(context.Context, string) (runner.Result, error) {
+			began <- time.Now()
+			return runner.Result{Size: size}, nil
+		}, ignore, quiet())
+		start(t, r, 1)
+		r.Ask("acme")
+		first := <-began
+		for len(began) == 0 { // the size is known when the first run has ended
+			r.Ask("acme")
+		}
+		<-began
+		r.Ask("acme")
+		third := <-began
+		if took := third.Sub(first); (took > 150*time.Millisecond) != rests {
+			t.Errorf("a shard of %d ran three times in %v", size, took)
+		}
 	}
 }

@@ -18,11 +18,18 @@ type World struct {
 	Now    time.Time
 
 	// Projects are those whose names give this shard. More than one is a clash of names.
-	Projects  []Project
+	Projects []Project
+	// Management: the shard is Kube-OVN's own VPC, which has no Project. Nil: it is not.
+	Management *Management
+
 	Namespace Namespace
 	EIps      []EIp
 	FIps      []FIp
+	// Services are those of type LoadBalancer.
+	Services []Service
 
+	// NoBackends: Kubernetes has no Backends of Envoy Gateway.
+	NoBackends bool
 	// Externals are the subnets of all external networks.
 	Externals []External
 	// Pods and VMs are the targets that the shard's FIps name. An absent one does not exist.
@@ -40,6 +47,14 @@ type Config struct {
 	// DefaultEIpType and DefaultFIpType are the network types of EIps and FIps that name none; empty: the type of the
 	// default external network.
 	DefaultEIpType, DefaultFIpType string
+	// DefaultServiceType is the network type of load balancers that name none; empty: as with EIps.
+	DefaultServiceType string
+	// Lonely is how long a Service that asks for it may be without endpoints before it is deleted.
+	Lonely time.Duration
+	// Classless says which Services without a loadBalancerClass are ours.
+	Classless Classless
+	// ManagementNetwork is the type of the network whose hosts pods of the management VPC reach; empty: none.
+	ManagementNetwork string
 	// Return is how replies find back on networks that do not say.
 	Return Return
 }
@@ -66,6 +81,45 @@ func (r *Return) String() string { return string(cmp.Or(*r, ByConnection)) }
 
 // Type is what a flag's value is called.
 func (r *Return) Type() string { return "way" }
+
+// Classless is which Services without a loadBalancerClass are ours.
+type Classless string
+
+// The choices. None given means the first. In the management VPC others may serve them, as in every cluster that is older than we.
+const (
+	InProjects Classless = "projects"
+	Everywhere Classless = "everywhere"
+	Nowhere    Classless = "nowhere"
+)
+
+// Set reads it, as a flag's value.
+func (c *Classless) Set(text string) error {
+	if *c = Classless(text); *c != InProjects && *c != Everywhere && *c != Nowhere {
+		return fmt.Errorf("%q: use %s, %s or %s", text, InProjects, Everywhere, Nowhere)
+	}
+	return nil
+}
+
+// String is the word for it.
+func (c *Classless) String() string { return string(cmp.Or(*c, InProjects)) }
+
+// Type is what a flag's value is called.
+func (c *Classless) Type() string { return "where" }
+
+// Management is the VPC that Kube-OVN makes for itself. Pods of any namespace without a Subnet of its own are in it.
+type Management struct {
+	Prefixes []netip.Prefix // of its pods
+	Gateways []netip.Addr   // of the prefixes
+	// Chassis are those of the nodes that may hold gateways, in order, and Holding those that may at present.
+	Chassis, Holding []string
+	// Connected are the external subnets to which Kube-OVN itself has connected it.
+	Connected map[string]bool
+	// Ending are its namespaces that are being deleted, and Quotas how many EIps they may have; where nothing is said, as many as there are.
+	Ending map[string]bool
+	Quotas map[string]int
+	// Translated: somebody else translates the addresses of what leaves it.
+	Translated bool
+}
 
 // Meta is what all API objects have.
 type Meta struct {
@@ -154,6 +208,8 @@ type Engine struct {
 	Taken []Range
 	// Legs are the addresses of the router's ports that are legs, by port.
 	Legs map[string]netip.Addr
+	// Balanced says whose load balancer has what is balanced now: "protocol address:port" → the Service's namespace/name.
+	Balanced map[string]string
 	// Lacks is what the engine lacks for replies to find back by their connection; empty: nothing.
 	Lacks string
 	// Objects are all objects of ours in this shard, by key: what has to go before a finalizer can.
@@ -229,6 +285,53 @@ type Network struct {
 	Subnets []string
 	Return  Return // empty: as the operator chose for all networks
 }
+
+// Service is a request for a load balancer.
+type Service struct {
+	Meta
+	// Balancer: it is of type LoadBalancer. It may have been.
+	Balancer bool
+	Class    string // loadBalancerClass
+	// Where its address comes from: an EIp by name and namespace, or one of its own with this address, or on a network of this type.
+	EIp, EIpIn string
+	Address    netip.Addr
+	Type       string
+
+	Ports    []Port
+	Ranges   []netip.Prefix // from which clients may come; none: from anywhere
+	Affinity int            // seconds for which a client keeps its backend; 0: it doesn't
+	Check    *Check         // of backends; nil: none
+	Backend  bool           // it wants a Backend of Envoy Gateway
+	Expires  bool           // it is to go when it stays without endpoints
+	// Endpoints are those that it has, in no particular order.
+	Endpoints []Endpoint
+	// Idle is since when it has been without endpoints; zero: it has some, or nobody has looked yet.
+	Idle time.Time
+	// Shown is the address in its status, and Marked says whether there is a status of ours.
+	Shown  netip.Addr
+	Marked bool
+	Malformed
+}
+
+// Port is a port of a Service.
+type Port struct {
+	Name     string
+	Protocol intent.Protocol
+	Number   int
+}
+
+// Endpoint is an address behind one port of a Service.
+type Endpoint struct {
+	Port    string // by name
+	Address netip.Addr
+	Number  int
+	Target  string // the pod that it is; empty: none
+	// Ready: it may get connections. Serving: it could, but is about to end.
+	Ready, Serving bool
+}
+
+// Check is how backends are checked, in seconds and times.
+type Check struct{ Interval, Timeout, Successes, Failures int }
 
 // ShardOf is the shard of a Project: the name of its namespace, VPC, router and SNAT rule.
 func ShardOf(organization, project string) string { return organization + "-" + project }

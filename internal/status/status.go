@@ -21,6 +21,9 @@ const Deletable = "Deletable"
 // ReturnPath is the condition of an ExternalNetwork that says how replies find back to it.
 const ReturnPath = "ReturnPath"
 
+// PortsError is the condition of a Service that Kubernetes has for ports which its load balancer can't have.
+const PortsError = "LoadBalancerPortsError"
+
 // Outcome is what a run found in the targets.
 type Outcome struct {
 	// Missing is, by origin, what is not observed as it should be.
@@ -52,6 +55,9 @@ func Render(verdicts []intent.Verdict, outcome Outcome) intent.Statuses {
 		programmed := programmed(v, outcome)
 		body := fields(v, programmed.OK())
 		body["conditions"] = conditions(v, programmed)
+		if f, isService := v.Facts.(intent.ServiceFacts); isService && f.Foreign {
+			delete(body, "conditions")
+		}
 		out[v.Object] = state.Entry[intent.Status]{Value: intent.NewStatus(body), Origin: v.Object.Ref()}
 	}
 	return out
@@ -111,6 +117,9 @@ func conditions(v intent.Verdict, programmed intent.Finding) []condition {
 	if f, isNetwork := v.Facts.(intent.NetworkFacts); isNetwork {
 		out = append(out, stated(ReturnPath, f.Return, f.Obsolete))
 	}
+	if f, isService := v.Facts.(intent.ServiceFacts); isService {
+		out = append(append(out, ports(f)...), endpoints(f))
+	}
 	for i := range out {
 		out[i].ObservedGeneration = v.Generation
 	}
@@ -145,6 +154,8 @@ func fields(v intent.Verdict, ready bool) map[string]any {
 			s.TargetVMInterface = &kubedcv1.VMInterface{VMName: f.VM.VM, InterfaceName: f.VM.Interface, IPAddress: text(f.VM.Address), MAC: f.VM.MAC}
 		}
 		return plain(s)
+	case intent.ServiceFacts:
+		return service(f)
 	case intent.NetworkFacts:
 		return plain(network(v, f))
 	default:
@@ -159,9 +170,53 @@ func eip(v intent.Verdict, f intent.EIpFacts, ready bool) kubedcv1.EIpStatus {
 	}
 	for _, h := range f.Holders {
 		s.OwnershipType = kubedcv1.OwnershipExclusive
+		if h.Kind == intent.Service {
+			s.OwnershipType = kubedcv1.OwnershipShared // others may have other ports
+		}
 		s.Owners = append(s.Owners, kubedcv1.EIpOwner{OwnerRef: h.Name, Type: string(h.Kind)})
 	}
 	return s
+}
+
+// service is Kubernetes' own status of a Service, with the ports that it can't have.
+func service(f intent.ServiceFacts) map[string]any {
+	if !f.Address.IsValid() {
+		return map[string]any{}
+	}
+	ingress := map[string]any{"ip": f.Address.String(), "ipMode": "VIP"}
+	var ports []any
+	for _, p := range f.Ports {
+		if p.Refused.OK() {
+			continue
+		}
+		ports = append(ports, map[string]any{"port": p.Number, "protocol": strings.ToUpper(string(p.Protocol)), "error": "kube-dc.com/" + p.Refused.Reason})
+	}
+	if len(ports) > 0 {
+		ingress["ports"] = ports
+	}
+	return map[string]any{"loadBalancer": map[string]any{"ingress": []any{ingress}}}
+}
+
+// endpoints is the condition of a Service that says whether connections have somewhere to go.
+func endpoints(f intent.ServiceFacts) condition {
+	if !f.Lonely {
+		return stated(intent.HasEndpoints, intent.HasEndpoints, intent.Finding{})
+	}
+	message := "no endpoint is ready, and connections are refused; look at the pods that the Service selects"
+	if f.Expires {
+		message += "; if it stays so, the Service is deleted, as its annotation asks for"
+	}
+	return stated(intent.HasEndpoints, "", intent.Finding{Reason: intent.NoEndpoints, Message: message})
+}
+
+// ports is Kubernetes' own condition on ports that a load balancer can't have, while there are any.
+func ports(f intent.ServiceFacts) []condition {
+	for _, p := range f.Ports {
+		if !p.Refused.OK() {
+			return []condition{{Type: PortsError, Status: "True", Reason: p.Refused.Reason, Message: p.Refused.Message}}
+		}
+	}
+	return nil
 }
 
 func network(v intent.Verdict, f intent.NetworkFacts) kubedcv1alpha1.ExternalNetworkStatus {

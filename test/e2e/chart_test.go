@@ -25,7 +25,7 @@ var dryRun = []string{metav1.DryRunAll}
 
 func gvr(resource string) schema.GroupVersionResource {
 	switch resource {
-	case "namespaces", "secrets":
+	case "namespaces", "secrets", "services":
 		return schema.GroupVersionResource{Version: "v1", Resource: resource}
 	case "leases":
 		return schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: resource}
@@ -144,6 +144,12 @@ func (c *cluster) tenancy(t *testing.T, org, project string) {
 			t.Fatal(err)
 		}
 	}
+	master := dynamic.NewForConfigOrDie(configFrom(t, c.Kubeconfig()))
+	_, err := master.Resource(gvr("services")).Namespace(project).Patch(within(t, time.Minute), "balanced", types.MergePatchType,
+		[]byte(`{"status":{"loadBalancer":{"ingress":[{"ip":"100.65.0.9"}]}}}`), metav1.PatchOptions{}, "status")
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 const people = `
@@ -192,6 +198,10 @@ const belongings = `
 {apiVersion: kube-dc.com/v1, kind: EIp, metadata: {name: mine, namespace: %[2]s}, spec: {externalNetworkType: public}}
 ---
 {apiVersion: kube-dc.com/v1, kind: FIp, metadata: {name: mine, namespace: %[2]s}, spec: {ipAddress: 10.0.0.7, eip: mine}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: balanced, namespace: %[2]s}, spec: {type: LoadBalancer, ports: [{port: 80}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: waiting, namespace: %[2]s}, spec: {type: LoadBalancer, ports: [{port: 80}]}}
 ---
 {apiVersion: kube-dc.com/v1, kind: EIp, metadata: {name: held, namespace: %[2]s, finalizers: [kube-dc.com/sallyport]}, spec: {}}
 `

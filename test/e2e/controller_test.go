@@ -19,6 +19,9 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/manifest"
 )
 
+// lonely is how long a Service may be without endpoints before it goes by itself, when it asked for that.
+const lonely = 2 * time.Second
+
 const controllerProgram = "../../bin/sallyport-controller"
 
 // controller is sallyport-controller, run beside a lab with the rights of the chart's ServiceAccount and no others.
@@ -93,7 +96,7 @@ func (c *cluster) controller(t *testing.T, dir string, flags ...string) *control
 	args := append([]string{
 		"--kubeconfig", kubeconfig, "--nb-address", strings.Join(servers, ","),
 		"--nb-cert", filepath.Join(c.Dir, "pki/ovn.crt"), "--nb-key", filepath.Join(c.Dir, "pki/ovn.key"), "--nb-ca", filepath.Join(c.Dir, "pki/ca.crt"),
-		"--leader-elect=false", "--metrics-address", metrics, "--health-address", "0",
+		"--leader-elect=false", "--metrics-address", metrics, "--health-address", "0", "--autodelete-after", lonely.String(),
 	}, flags...)
 	return &controller{args: args, metrics: metrics, log: filepath.Join(dir, c.Name+"-controller.log")}
 }

@@ -106,6 +106,7 @@ func (f *fleet) restart(t *testing.T, item *show.Item) {
 	if n := f.ctl.writes(t); n == 0 {
 		t.Error("a new FIp is in force and the restarted controller has counted no write")
 	}
+	f.unmake(t, 0)
 	item.Figure("restart at %d projects: every shard run after %.1f s (%.1f s of CPU), 0 writes; %d MiB, at most %d MiB",
 		f.size, ready.Seconds(), cpu.Seconds(), now, most)
 }

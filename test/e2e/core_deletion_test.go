@@ -25,7 +25,7 @@ import (
 func TestCore2DeletionLeavesNothing(t *testing.T) {
 	item := core.Item(t, 2)
 	c := alone(t, "deletion")
-	size, rounds := show.Size(50, 6), 3
+	size, rounds := show.Size(50, 6), show.Size(3, 2)
 	before := c.quiet(t)
 	var times []time.Duration
 	for round := range rounds {

@@ -26,9 +26,6 @@ type drift struct {
 	answers []string
 	// chain: Kube-OVN has to end and to begin again what depends on it, so the limit is another one.
 	chain time.Duration
-	// port: the router's port is made again. Kube-OVN gives it another MAC address, and tells nobody (it sets no nat-addresses):
-	// the routers outside find out when they ask again.
-	port bool
 }
 
 // Everything that we own and somebody deletes or changes by hand is back within 2 s, and nothing of others is touched. In a lab
@@ -125,7 +122,7 @@ func (p *patient) suffers(t *testing.T, d drift) (took time.Duration) {
 		t.Errorf("%s: undone after %v, wanted within %v", d.what, took, limit)
 	}
 	p.recovers(t, d.what, all)
-	p.respond(t, d.port, d.answers...)
+	p.respond(t, d.answers...)
 	return took
 }
 
@@ -140,27 +137,12 @@ func (p *patient) once(d drift) (time.Duration, error) {
 	return back.Sub(begin), err
 }
 
-// respond asks floating IPs from outside.
-func (p *patient) respond(t *testing.T, port bool, names ...string) {
+// respond asks floating IPs from outside. Where the router's port was made again, Kube-OVN has given it another MAC address.
+func (p *patient) respond(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		kind := map[string]string{"a": "cloud", "b": "public"}[name]
-		if port {
-			p.forget(t, kind)
-		}
 		p.answers(t, "client-ext-"+kind, "http://"+p.addresses[name], name, "")
-	}
-}
-
-// forget makes the router of a network ask for MAC addresses again.
-func (c *cluster) forget(t *testing.T, kind string) {
-	t.Helper()
-	cmd, err := c.Command("", "router-ext-"+kind, "ip", "neigh", "flush", "all")
-	if err == nil {
-		err = cmd.Run()
-	}
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -199,7 +181,7 @@ func (p *patient) allAtOnce(t *testing.T, figure func(string, ...any)) {
 	if done < 2*len(drifts) {
 		t.Errorf("only %d of 3 × %d things could be done", done, len(drifts))
 	}
-	p.respond(t, true, "a", "b")
+	p.respond(t, "a", "b")
 	figure("%d of them without a pause: everything is as before %.1f s after the last", done, longest.Seconds())
 }
 

@@ -111,6 +111,8 @@ func (p *patient) rows(*testing.T) []drift {
 	policy := func(priority string) []string {
 		return []string{"Logical_Router_Policy ", `"priority":` + priority, sick}
 	}
+	socket := "ext-cloud-" + sick // Kube-OVN's port to the router
+	announced := []string{"Logical_Switch_Port ", `"` + socket + `"`}
 	return []drift{
 		{what: "router port deleted", about: []string{"Logical_Router_Port ", port}, hand: p.nb("lrp-del", port)},
 		{what: "router port: another table", about: []string{"Logical_Router_Port ", port}, hand: p.nb("set", "Logical_Router_Port", port, "options:route_table=main")},
@@ -127,6 +129,8 @@ func (p *patient) rows(*testing.T) []drift {
 		{what: "policy of the way out: another next hop", about: policy("1000"), hand: p.change("logical_router_policy", "priority=1000", "nexthops=100.65.0.99")},
 		{what: "policy of the way out: another action", about: policy("1000"), hand: p.change("logical_router_policy", "priority=1000", "action=drop")},
 		{what: "policy for neighbours deleted", about: policy("1010"), hand: p.nb("lr-policy-del", sick, "1010")},
+		{what: "addresses no longer announced", about: announced, hand: p.nb("remove", "logical_switch_port", socket, "options", "nat-addresses")},
+		{what: "another address announced", about: announced, hand: p.nb("set", "logical_switch_port", socket, `options:nat-addresses="0a:00:00:00:00:01 100.65.0.99"`)},
 	}
 }
 
@@ -140,8 +144,8 @@ func (p *patient) objectDrifts(*testing.T) []drift {
 		{what: "OvnEip deleted, in use", about: object("OvnEip", "eip-"+sick+"-cloud"), hand: p.deletes("OvnEip", "", "eip-"+sick+"-cloud"), answers: []string{"a"}, chain: chain},
 		{what: "OvnEip of a secondary network deleted, in use", about: object("OvnEip", "eip-"+sick+"-public"), hand: p.deletes("OvnEip", "", "eip-"+sick+"-public"), answers: []string{"b"}, chain: chain},
 		{what: "OvnSnatRule deleted", about: object("OvnSnatRule", sick), hand: p.deletes("OvnSnatRule", "", sick)},
-		{what: "OvnEip of the router port deleted", about: object("OvnEip", sick+"-ext-cloud"), hand: p.deletes("OvnEip", "", sick+"-ext-cloud"), answers: []string{"a"}, chain: chain, port: true},
-		{what: "OvnEip of a secondary router port deleted", about: object("OvnEip", sick+"-ext-public"), hand: p.deletes("OvnEip", "", sick+"-ext-public"), answers: []string{"b"}, chain: chain, port: true},
+		{what: "OvnEip of the router port deleted", about: object("OvnEip", sick+"-ext-cloud"), hand: p.deletes("OvnEip", "", sick+"-ext-cloud"), answers: []string{"a"}, chain: chain},
+		{what: "OvnEip of a secondary router port deleted", about: object("OvnEip", sick+"-ext-public"), hand: p.deletes("OvnEip", "", sick+"-ext-public"), answers: []string{"b"}, chain: chain},
 		{
 			what: "attachment deleted", about: []string{"NetworkAttachmentDefinition " + sick + "/default "},
 			hand: p.deletes("NetworkAttachmentDefinition", sick, "default"),
@@ -155,7 +159,7 @@ func (p *patient) elementDrifts(*testing.T) []drift {
 	vpc := []string{"Vpc /" + sick + " "}
 	return []drift{
 		{what: "policyRoutes: all of ours removed", about: vpc, hand: p.list("policyRoutes", func(e any) any {
-			if ownership.Priority(int(e.(map[string]any)["priority"].(int64))) {
+			if ownership.Priority(sick, int(e.(map[string]any)["priority"].(int64))) {
 				return nil
 			}
 			return e
@@ -183,9 +187,9 @@ func (p *patient) elementDrifts(*testing.T) []drift {
 				return nil
 			}
 			return e
-		}), answers: []string{"b"}, chain: chain, port: true},
-		{what: "extraExternalSubnets: all removed", about: vpc, hand: p.list("extraExternalSubnets", func(any) any { return nil }), answers: []string{"a", "b"}, chain: chain, port: true},
-		{what: "enableExternal: false", about: vpc, hand: p.patch("Vpc", "", sick, `{"spec":{"enableExternal":false}}`), answers: []string{"a", "b"}, chain: chain, port: true},
+		}), answers: []string{"b"}, chain: chain},
+		{what: "extraExternalSubnets: all removed", about: vpc, hand: p.list("extraExternalSubnets", func(any) any { return nil }), answers: []string{"a", "b"}, chain: chain},
+		{what: "enableExternal: false", about: vpc, hand: p.patch("Vpc", "", sick, `{"spec":{"enableExternal":false}}`), answers: []string{"a", "b"}, chain: chain},
 		{what: "Vpc: no namespaces", about: vpc, hand: p.patch("Vpc", "", sick, `{"spec":{"namespaces":[]}}`)},
 		{
 			what: "Subnet: no namespaces", about: []string{"Subnet /" + sick + "-default "},

@@ -93,7 +93,7 @@ func (p *patient) anotherPort(t *testing.T) {
 	if took := time.Since(begin); took > mendLimit {
 		t.Errorf("a pod's port instead of the leg's: undone after %v, wanted within %v", took, mendLimit)
 	}
-	p.respond(t, false, "b")
+	p.respond(t, "b")
 }
 
 // ruleDrifts are what can be done to the rules that give connections their label.

@@ -43,6 +43,7 @@ func TestCore1ByPackets(t *testing.T) {
 		{"targets", (*stage).targets},
 		{"another target and another EIp", (*stage).repoint},
 		{"an EIp of its own", (*stage).ownEIp},
+		{"an address that another project had", (*stage).handedOn},
 		{"dual stack", (*stage).dualStack},
 		{"IPv6 outside", (*stage).noIPv6Outside},
 	} {

@@ -35,7 +35,6 @@ func (c *cluster) rebuilds(t *testing.T, figure func(string, ...any)) {
 	figure("deleted in a project without pods and made again with the same addresses: %s", strings.Join(times, ", "))
 
 	c.run(t, pod{namespace: ns, name: "web", address: "10.68.0.20"})
-	c.forget(t, "cloud")
 	external := c.status(t, "FIp", ns, "fixed", "externalIP")
 	c.answers(t, "client-ext-cloud", "http://"+external, "web", "")
 	c.replaced(t, "Vpc", ns, func() error {
@@ -53,7 +52,6 @@ func (c *cluster) rebuilds(t *testing.T, figure func(string, ...any)) {
 		t.Errorf("the addresses are %s; they were %s", now, addresses)
 	}
 	c.run(t, pod{namespace: ns, name: "again", address: "10.68.0.20"})
-	c.forget(t, "cloud")
 	c.answers(t, "client-ext-cloud", "http://"+external, "again", "")
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -126,4 +127,27 @@ func (s *stage) ownEIp(t *testing.T) string {
 		t.Errorf("an EIp that a person made had %s and has %s after its FIp is gone", address, got)
 	}
 	return "made with the FIp and gone with it; an EIp that a person made stays Released with its address"
+}
+
+// handedOn: an address goes from one project to another, and so to another router. Who has talked with the first learns of it at once.
+func (s *stage) handedOn(t *testing.T) string {
+	var took time.Duration
+	address := ""
+	for _, ns := range []string{s.cloud, s.public} {
+		name := "heir-of-" + ns
+		s.run(t, pod{namespace: ns, name: name, node: "node1"})
+		wish := ""
+		if address != "" {
+			wish = ", ipAddress: " + address
+		}
+		address = s.eip(t, ns, "handed", "{externalNetworkType: public"+wish+"}")
+		s.fip(t, ns, "handed", "{podTarget: {podName: "+name+"}, eip: handed}")
+		begin := time.Now()
+		s.answers(t, "client-ext-public", "http://"+address, name, "")
+		s.answers(t, "internet", "http://"+address, name, "")
+		took = time.Since(begin)
+		s.remove(t, "FIp", ns, "handed")
+		s.remove(t, "EIp", ns, "handed")
+	}
+	return fmt.Sprintf("clients of one project's pod reach the other's %v after the FIp is in force", took.Round(time.Millisecond))
 }

@@ -104,12 +104,13 @@ func (f *fleet) readyByHand(t *testing.T, kind, text string) (address string) {
 // chosen is a project that was there from the beginning.
 func (f *fleet) chosen(i int) int { return i % 5 }
 
-// quiet waits until the controller has had nothing to do for longer than it waits before it looks again by itself.
+// quiet waits until the controller has had nothing to do for longer than it waits before it looks again by itself. After thousands of
+// Services that takes minutes: Kube-OVN has a look at each, some forty in a second.
 func (f *fleet) quiet(t *testing.T) {
 	t.Helper()
 	const still = 2500 * time.Millisecond
 	since := time.Now()
-	f.await(t, 5*time.Minute, func(now map[string]float64) bool {
+	f.await(t, 15*time.Minute, func(now map[string]float64) bool {
 		if done := runs(now); done != f.done || now["sallyport_shards_waiting"] > 0 {
 			f.done, f.calm, since = done, false, time.Now()
 		}

@@ -16,7 +16,28 @@ var shellBlock = regexp.MustCompile("(?s)```\n(.*?)```")
 
 // The commands of the project example, typed in as they stand, do what the text beside them says.
 func TestProjectExampleRunsAsWritten(t *testing.T) {
-	name := fmt.Sprintf("e2e-%d-example", os.Getpid())
+	out, name := example(t, "02-project")
+	if n := strings.Count(out, "web saw 203.0.113.10"); n != 2 {
+		t.Errorf("the pod answered %d times; wanted one answer on each of two networks:\n%s", n, out)
+	}
+	contain(t, out,
+		"web saw 203.0.113.10", "internet saw 100.65.", // the client's own address, and the pod's own on the default network
+		"fip.kube-dc.com/web-public condition met", "project.kube-dc.com \"production\" deleted", "lab \""+name+"\" is down")
+}
+
+// The same for load balancers.
+func TestLoadBalancerExampleRunsAsWritten(t *testing.T) {
+	out, name := example(t, "03-load-balancer")
+	if n := strings.Count(out, " saw 203.0.113.10"); n != 4 {
+		t.Errorf("the internet host was seen %d times, wanted 4:\n%s", n, out)
+	}
+	contain(t, out, "service/tls condition met", "no answer", "held by Service acme-shop/plain", "lab \""+name+"\" is down")
+}
+
+// example types in the commands of an example's text, in a lab of their own, and returns what they printed and the lab's name.
+func example(t *testing.T, dir string) (out, name string) {
+	t.Helper()
+	name = fmt.Sprintf("e2e-%d-%s", os.Getpid(), dir)
 	t.Cleanup(func() {
 		if _, err := lab.Open(name); err == nil { // it failed before its last line
 			_ = lab.Down(t.Context(), name)
@@ -24,24 +45,23 @@ func TestProjectExampleRunsAsWritten(t *testing.T) {
 	})
 	var script strings.Builder
 	script.WriteString("set -euo pipefail\n")
-	for _, block := range shellBlock.FindAllStringSubmatch(readFile(t, "../../examples/02-project/README.md"), -1) {
+	for _, block := range shellBlock.FindAllStringSubmatch(readFile(t, "../../examples/"+dir+"/README.md"), -1) {
 		script.WriteString(block[1])
 	}
 	cmd := exec.CommandContext(within(t, 3*time.Minute), "bash", "-c", script.String())
 	cmd.Dir = "../.."
 	cmd.Env = append(os.Environ(), "SALLYPORT_LAB="+name)
-	out, err := cmd.CombinedOutput()
+	text, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("%v\n%s", err, text)
 	}
-	if n := strings.Count(string(out), "web saw 203.0.113.10"); n != 2 {
-		t.Errorf("the pod answered %d times; wanted one answer on each of two networks:\n%s", n, out)
-	}
-	for _, wanted := range []string{
-		"web saw 203.0.113.10", "internet saw 100.65.", // the client's own address, and the pod's own on the default network
-		"fip.kube-dc.com/web-public condition met", "project.kube-dc.com \"production\" deleted", "lab \"" + name + "\" is down",
-	} {
-		if !strings.Contains(string(out), wanted) {
+	return string(text), name
+}
+
+func contain(t *testing.T, out string, words ...string) {
+	t.Helper()
+	for _, wanted := range words {
+		if !strings.Contains(out, wanted) {
 			t.Errorf("wanted %q in:\n%s", wanted, out)
 		}
 	}

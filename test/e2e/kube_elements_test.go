@@ -78,7 +78,7 @@ func (c *cluster) foreignElements(ctx context.Context, name string, ours map[str
 		for _, item := range items {
 			fields, _ := item.(map[string]any)
 			priority, _ := fields["priority"].(int64)
-			if name, _ := item.(string); ours[name] || ownership.Priority(int(priority)) || fields["cidr"] == "0.0.0.0/0" {
+			if subnet, _ := item.(string); ours[subnet] || ownership.Priority(name, int(priority)) || fields["cidr"] == "0.0.0.0/0" {
 				continue
 			}
 			out = append(out, item)

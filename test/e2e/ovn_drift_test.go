@@ -59,6 +59,8 @@ func (b *bench) drift(t *testing.T) {
 		"set logical_router_static_route 198.51.100.1 nexthop=198.51.100.2",
 		"remove logical_router_port rows-out options route_table",
 		"set logical_router_port rows-out options:route_table=return-other",
+		"remove logical_switch_port out-rows options nat-addresses",
+		"set logical_switch_port out-rows options:nat-addresses=198.51.100.9",
 	} {
 		begin := time.Now()
 		b.nbctl(t, b.byUUID(t, strings.Fields(hand))...)
@@ -134,7 +136,7 @@ func (b *bench) ours(t *testing.T) string {
 	} {
 		text := b.nbctl(t, "--format=csv", "--no-headings", "--columns="+table[1], "list", table[0])
 		for line := range strings.Lines(text) {
-			if strings.Contains(line, ownership.RowShardKey) || strings.Contains(line, "rows-near") || strings.Contains(line, ownership.ReturnTables) {
+			if strings.Contains(line, ownership.RowShardKey) || strings.Contains(line, "rows-near") || strings.Contains(line, "nat-addresses") || strings.Contains(line, ownership.ReturnTables) {
 				out = append(out, strings.TrimSpace(line))
 			}
 		}

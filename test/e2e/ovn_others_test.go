@@ -90,7 +90,7 @@ func (b *bench) orphans(t *testing.T) {
 	b.nbctl(t, "lrp-del", "rows-near")
 	b.wait(t, "the client knows that the port is gone", func() bool { return !slices.Contains(b.client.Ports(rowsRouter), "rows-near") })
 	b.mustConverge(t, firstRows())
-	b.nbctl(t, "lr-del", rowsRouter)
+	b.nbctl(t, "lr-del", rowsRouter, "--", "lsp-del", "out-rows") // as Kube-OVN does
 	b.wait(t, "the client knows that the router is gone", func() bool { return b.client.Ports(rowsRouter) == nil })
 	b.mustConverge(t, nil)
 	if left := b.nbctl(t, "list", "static_mac_binding"); left != "" {

@@ -135,6 +135,12 @@ var protections = []struct {
 		patch("projects/guard/web", `{"metadata":{"annotations":{"a":"b"}}}`),
 	},
 	{
+		"the network of a load balancer that has an address",
+		patch("services/guard-web/balanced", `{"metadata":{"annotations":{"network.kube-dc.com/external-network-type":"third"}}}`),
+		"make another Service on the network that you want",
+		patch("services/guard-web/waiting", `{"metadata":{"annotations":{"network.kube-dc.com/external-network-type":"third"}}}`),
+	},
+	{
 		"a new Project's way in",
 		create("projects/guard/new", `{metadata: {annotations: {network.kube-dc.com/ingress-allowlist: 0.0.0.0/0}},
   spec: {cidrBlock: 10.0.0.0/24, egressNetworkType: cloud}}`),

@@ -30,7 +30,7 @@ func TestLab4RaftLeaderDiesAndNoWriteIsLost(t *testing.T) {
 	b := blueprint.Default()
 	b.Nodes, b.Gateways, b.Raft, b.Networks, b.Uplinks = 0, 0, 3, nil, nil
 	c := own(t, "raft", b)
-	nb := c.northbound(t)
+	nb := c.northbound(t, "Address_Set", &addressSet{})
 
 	killAt := show.Size(1000, 300)
 	total := 2 * killAt
@@ -61,10 +61,10 @@ func TestLab4RaftLeaderDiesAndNoWriteIsLost(t *testing.T) {
 	item.Figure("%d writes acknowledged over TLS, all found on the surviving servers; longest wait for one %d ms", len(written), gap.Milliseconds())
 }
 
-// northbound is a client that writes over TLS to whichever server leads.
-func (c *cluster) northbound(t *testing.T) client.Client {
+// northbound is a client that speaks TLS to whichever server leads, about one table.
+func (c *cluster) northbound(t *testing.T, table string, row model.Model) client.Client {
 	t.Helper()
-	dbModel, err := model.NewClientDBModel("OVN_Northbound", map[string]model.Model{"Address_Set": &addressSet{}})
+	dbModel, err := model.NewClientDBModel("OVN_Northbound", map[string]model.Model{table: row})
 	if err != nil {
 		t.Fatal(err)
 	}

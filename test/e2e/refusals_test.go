@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // What can't work is refused when it is written, with the next step in the message; beside each the nearest that is taken.
@@ -14,7 +15,9 @@ func TestAPIRefusesWhatCannotWork(t *testing.T) {
 	const namespace = "refusals"
 	c.namespace(t, namespace, "")
 	for i, r := range slices.Concat(projectRules, eipRules, fipRules, networkRules) {
-		c.apply(t, r.object(namespace, fmt.Sprintf("good-%d", i), r.good)) // control
+		if err := c.objects.Trying().Apply(within(t, time.Minute), r.object(namespace, fmt.Sprintf("good-%d", i), r.good)); err != nil { // control
+			t.Error(err)
+		}
 		c.refuses(t, r.object(namespace, fmt.Sprintf("bad-%d", i), r.bad), r.refusal)
 	}
 }

@@ -103,10 +103,21 @@ func arpReply(from, to net.HardwareAddr, claimed, asked netip.Addr) []byte {
 	return append(append(out, to...), asked.AsSlice()...)
 }
 
+// arpRequest asks where an address is.
+func arpRequest(from net.HardwareAddr, asker, asked netip.Addr) []byte {
+	out := append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, from...)
+	out = append(order.BigEndian.AppendUint16(out, unix.ETH_P_ARP), 0, 1, 8, 0, 6, 4, 0, 1)
+	out = append(append(out, from...), asker.AsSlice()...)
+	return append(append(out, make([]byte, len(from))...), asked.AsSlice()...)
+}
+
 // inject sends a frame as it is from a namespace's eth0.
-func inject(ns netns.NS, raw []byte) error {
+func inject(ns netns.NS, raw []byte) error { return injectBy(ns, "eth0", raw) }
+
+// injectBy sends a frame as it is by a link.
+func injectBy(ns netns.NS, name string, raw []byte) error {
 	return ns.Do(func() error {
-		link, err := netlink.LinkByName("eth0")
+		link, err := netlink.LinkByName(name)
 		if err != nil {
 			return err
 		}

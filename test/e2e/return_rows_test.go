@@ -17,7 +17,7 @@ func TestReturn4Rows(t *testing.T) {
 	s.put(t, "{apiVersion: v1, kind: Namespace, metadata: {name: rows}}")
 	s.put(t, "{apiVersion: kube-dc.com/v1alpha1, kind: ExternalNetwork, metadata: {name: by-source}, spec: {type: source, subnets: [ext-source], returnPath: Source}}")
 
-	sizes := show.Size([]int{1, 100, 1000}, []int{1, 3, 10})
+	sizes := show.Size([]int{1, 100, 1000}, []int{1, 5})
 	var counted [2][]wayBackSize
 	for i, kind := range []string{"conn", "source"} {
 		ns := "rows-" + kind

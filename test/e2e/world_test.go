@@ -145,6 +145,10 @@ func ref(kind, namespace, name string) manifest.Ref {
 		gv.Group = "kubevirt.io"
 	case "Deployment":
 		gv.Group = "apps"
+	case "Backend":
+		gv = schema.GroupVersion{Group: "gateway.envoyproxy.io", Version: "v1alpha1"}
+	case "EndpointSlice":
+		gv.Group = "discovery.k8s.io"
 	}
 	return manifest.Ref{GVK: gv.WithKind(kind), Namespace: namespace, Name: name}
 }
@@ -189,6 +193,7 @@ type pod struct {
 	namespace, name, node string
 	address               string // a fixed one, or what Kube-OVN gives
 	image                 string
+	command               []string // instead of the image's program
 	labels, annotations   map[string]string
 }
 
@@ -209,10 +214,18 @@ func (c *cluster) run(t *testing.T, p pod) string {
 	for k, v := range p.labels {
 		labels[k] = v
 	}
+	container := map[string]any{"name": "main", "image": p.image}
+	if len(p.command) > 0 {
+		var words []any
+		for _, word := range p.command {
+			words = append(words, word)
+		}
+		container["command"] = words
+	}
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Pod",
 		"metadata": map[string]any{"name": p.name, "namespace": p.namespace, "annotations": annotations, "labels": labels},
-		"spec":     map[string]any{"nodeName": p.node, "containers": []any{map[string]any{"name": "main", "image": p.image}}},
+		"spec":     map[string]any{"nodeName": p.node, "containers": []any{container}},
 	}}
 	raw, err := object.MarshalJSON()
 	if err != nil {

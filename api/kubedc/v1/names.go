@@ -12,7 +12,7 @@ const (
 	// ProjectLabel is on the namespace of every project.
 	ProjectLabel = "kube-dc.com/project"
 
-	// EIpQuotaAnnotation on a project's namespace is how many EIps it may have, when its Project does not say.
+	// EIpQuotaAnnotation on a namespace is how many EIps it may have, when its Project does not say.
 	EIpQuotaAnnotation = "kube-dc.com/eip-quota"
 
 	// DefaultGatewaySubnetAnnotation on a Vpc names the external subnet of its default way out.
@@ -29,4 +29,34 @@ const (
 
 	// ConditionProgrammed is true when everything that the object asks for was seen in OVN.
 	ConditionProgrammed = "Programmed"
+
+	// DefaultGatewayEIp is the EIp that stands for a project's way out.
+	DefaultGatewayEIp = "default-gw"
+
+	// LoadBalancerClass is the class of Services that are ours whatever is configured for those without a class.
+	LoadBalancerClass = "kube-dc.com/sallyport"
+
+	// BindAnnotation on a Service of type LoadBalancer names the EIp whose address it has. Several may share one on different
+	// ports. BindDefaultAnnotation, "true", is the same for the EIp of the project's way out.
+	BindAnnotation        = "service.nlb.kube-dc.com/bind-on-eip"
+	BindDefaultAnnotation = "service.nlb.kube-dc.com/bind-on-default-gw-eip"
+
+	// HealthAnnotation on a Service of type LoadBalancer lets OVN check its backends: "true", or what differs from
+	// "interval=5,timeout=2,successes=2,failures=3".
+	HealthAnnotation = "service.nlb.kube-dc.com/health-check"
+
+	// BackendAnnotation, or BackendAnnotationToo, "true" on a Service of type LoadBalancer, makes a Backend of Envoy Gateway at
+	// its external address.
+	BackendAnnotation    = "gateway.kube-dc.com/create-backend"
+	BackendAnnotationToo = "service.nlb.kube-dc.com/create-gateway-backend"
+
+	// AutodeleteAnnotation, "true" on a Service of type LoadBalancer, deletes it when it stays without endpoints.
+	AutodeleteAnnotation = "service.nlb.kube-dc.com/autodelete"
+
+	// Labels of what is made beside a Service of type LoadBalancer for its external address.
+	ServiceManagedByLabel = "kube-dc.com/managed-by"
+	ServiceManagedBy      = "service-lb-controller"
+	SourceServiceLabel    = "kube-dc.com/source-service"
+	EndpointTypeLabel     = "kube-dc.com/endpoint-type"
+	EndpointTypeExternal  = "external"
 )

@@ -38,12 +38,14 @@ var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 //	once              compile the world as it is
 //	with FILE …       objects of testdata/FILE.yaml too, unless the case has one of the same name
 //	ports NAME …      ports of the router in OVN; without it there is no router
+//	management TYPE   the network whose hosts pods of the management VPC reach
 //	hide KIND…        what objects of these kinds asked for is counted, not shown
 type golden struct {
 	path    string
 	archive *txtar.Archive
 
 	shard    string
+	config   snapshot.Config
 	hide     []string
 	rehearse bool
 	ports    []string
@@ -144,6 +146,8 @@ func (g *golden) configure() error {
 			modes++
 		case "shard":
 			g.shard = fields[1]
+		case "management":
+			g.config.ManagementNetwork = fields[1]
 		case "hide":
 			g.hide = fields[1:]
 		case "ports":
@@ -196,10 +200,8 @@ func (g *golden) add(object client.Object) {
 
 func (g *golden) world(objects []client.Object) *snapshot.World {
 	in := kube.NewInputs(g.shard)
-	for _, o := range objects {
-		in.Add(o)
-	}
-	return in.World(snapshot.Config{}, g.ports, now)
+	in.AddAll(objects)
+	return in.World(g.config, g.ports, now)
 }
 
 // text is what the case gives.

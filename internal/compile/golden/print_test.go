@@ -84,6 +84,12 @@ func object(o intent.Object) string {
 			out += fmt.Sprintf(" %s=%s", name, body.Metadata.Labels[name])
 		}
 	}
+	if body.Spec == nil { // of a kind without one
+		if err := json.Unmarshal([]byte(o.Content), &body.Spec); err != nil {
+			panic(err)
+		}
+		delete(body.Spec, "metadata")
+	}
 	for _, name := range slices.Sorted(maps.Keys(body.Spec)) {
 		out += fmt.Sprintf(" %s=%v", name, body.Spec[name])
 	}

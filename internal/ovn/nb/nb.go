@@ -27,12 +27,14 @@ const (
 	GlobalTable              = "NB_Global"
 	LogicalRouterTable       = "Logical_Router"
 	LogicalRouterPortTable   = "Logical_Router_Port"
+	GatewayChassisTable      = "Gateway_Chassis"
 	StaticMACBindingTable    = "Static_MAC_Binding"
 	NATTable                 = "NAT"
 	LogicalRouterPolicyTable = "Logical_Router_Policy"
 	LoadBalancerTable        = "Load_Balancer"
 	AddressSetTable          = "Address_Set"
-	LogicalSwitchTable       = "Logical_Switch" // known by name only
+	HealthCheckTable         = "Load_Balancer_Health_Check"
+	LogicalSwitchTable       = "Logical_Switch"
 	LogicalSwitchPortTable   = "Logical_Switch_Port"
 	PortGroupTable           = "Port_Group"
 	ACLTable                 = "ACL"
@@ -44,10 +46,13 @@ var tables = map[string]model.Model{
 	GlobalTable:              &Global{},
 	LogicalRouterTable:       &LogicalRouter{},
 	LogicalRouterPortTable:   &LogicalRouterPort{},
+	GatewayChassisTable:      &GatewayChassis{},
 	StaticMACBindingTable:    &StaticMACBinding{},
 	NATTable:                 &NAT{},
 	LogicalRouterPolicyTable: &LogicalRouterPolicy{},
 	LoadBalancerTable:        &LoadBalancer{},
+	HealthCheckTable:         &HealthCheck{},
+	LogicalSwitchTable:       &LogicalSwitch{},
 	AddressSetTable:          &AddressSet{},
 	LogicalSwitchPortTable:   &LogicalSwitchPort{},
 	PortGroupTable:           &PortGroup{},
@@ -97,7 +102,10 @@ func Model(legs bool) (model.ClientDBModel, error) {
 	indexes := map[string][]model.ClientIndex{
 		LogicalRouterTable:     {{Columns: []model.ColumnKey{{Column: "name"}}}},
 		StaticMACBindingTable:  {{Columns: []model.ColumnKey{{Column: "logical_port"}}}},
-		LoadBalancerTable:      {{Columns: []model.ColumnKey{{Column: "name"}}}},
+		LoadBalancerTable:      {{Columns: []model.ColumnKey{{Column: "name"}}}, shard},
+		HealthCheckTable:       {shard},
+		GatewayChassisTable:    {shard},
+		LogicalSwitchTable:     {{Columns: []model.ColumnKey{{Column: "name"}}}},
 		LogicalSwitchPortTable: {shard},
 		AddressSetTable:        {shard},
 	}
@@ -121,6 +129,8 @@ var some = map[string][]ovsdb.Condition{
 	ACLTable:               {ours},
 	QoSTable:               {ours},
 	StaticRouteTable:       {ours},
+	HealthCheckTable:       {ours},
+	GatewayChassisTable:    {ours},
 }
 
 var ours = ovsdb.NewCondition("external_ids", ovsdb.ConditionIncludes,

@@ -20,6 +20,15 @@ type LogicalRouter struct {
 	Ports    []string `ovsdb:"ports"`
 	NAT      []string `ovsdb:"nat"`
 	Policies []string `ovsdb:"policies"`
+	// LoadBalancers exist without it.
+	LoadBalancers []string `ovsdb:"load_balancer"`
+}
+
+// LogicalSwitch is a switch, of which we need to know only which load balancers it has.
+type LogicalSwitch struct {
+	UUID          string   `ovsdb:"_uuid"`
+	Name          string   `ovsdb:"name"`
+	LoadBalancers []string `ovsdb:"load_balancer"`
 }
 
 // LogicalRouterPort is a port of a router. Names are unique in the database.
@@ -30,6 +39,15 @@ type LogicalRouterPort struct {
 	Networks    []string          `ovsdb:"networks"`
 	Peer        *string           `ovsdb:"peer"`
 	Options     map[string]string `ovsdb:"options"`
+	ExternalIDs map[string]string `ovsdb:"external_ids"`
+}
+
+// GatewayChassis is a chassis that may hold a router port. Names are unique in the database.
+type GatewayChassis struct {
+	UUID        string            `ovsdb:"_uuid"`
+	Name        string            `ovsdb:"name"`
+	ChassisName string            `ovsdb:"chassis_name"`
+	Priority    int               `ovsdb:"priority"`
 	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
 
@@ -64,10 +82,15 @@ type LogicalRouterPolicy struct {
 	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
 
-// LoadBalancer is a load balancer, of which we need to know only that it is there.
+// LoadBalancer is a load balancer. Kube-OVN makes some for each VPC, of which we need to know only that they are there.
 type LoadBalancer struct {
-	UUID string `ovsdb:"_uuid"`
-	Name string `ovsdb:"name"`
+	UUID           string            `ovsdb:"_uuid"`
+	Name           string            `ovsdb:"name"`
+	Protocol       *string           `ovsdb:"protocol"`
+	VIPs           map[string]string `ovsdb:"vips"`
+	Options        map[string]string `ovsdb:"options"`
+	IPPortMappings map[string]string `ovsdb:"ip_port_mappings"`
+	ExternalIDs    map[string]string `ovsdb:"external_ids"`
 }
 
 // AddressSet is a set of addresses. Names are unique in the database.
@@ -96,6 +119,14 @@ type PortGroup struct {
 	UUID        string            `ovsdb:"_uuid"`
 	Name        string            `ovsdb:"name"`
 	Ports       []string          `ovsdb:"ports"`
+	ExternalIDs map[string]string `ovsdb:"external_ids"`
+}
+
+// HealthCheck is the health check of one address of a load balancer.
+type HealthCheck struct {
+	UUID        string            `ovsdb:"_uuid"`
+	VIP         string            `ovsdb:"vip"`
+	Options     map[string]string `ovsdb:"options"`
 	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
 
@@ -147,6 +178,7 @@ func (g *Global) CloneModelInto(to model.Model) { *to.(*Global) = *g.CloneModel(
 func (r *LogicalRouter) CloneModel() model.Model {
 	c := *r
 	c.Ports, c.NAT, c.Policies = slices.Clone(r.Ports), slices.Clone(r.NAT), slices.Clone(r.Policies)
+	c.LoadBalancers = slices.Clone(r.LoadBalancers)
 	return &c
 }
 
@@ -202,14 +234,40 @@ func (p *LogicalRouterPolicy) CloneModelInto(to model.Model) {
 }
 
 // CloneModel copies the row.
+func (l *LogicalSwitch) CloneModel() model.Model {
+	c := *l
+	c.LoadBalancers = slices.Clone(l.LoadBalancers)
+	return &c
+}
+
+// CloneModelInto copies the row into another.
+func (l *LogicalSwitch) CloneModelInto(to model.Model) {
+	*to.(*LogicalSwitch) = *l.CloneModel().(*LogicalSwitch)
+}
+
+// CloneModel copies the row.
 func (b *LoadBalancer) CloneModel() model.Model {
 	c := *b
+	c.Protocol, c.VIPs, c.Options = text(b.Protocol), maps.Clone(b.VIPs), maps.Clone(b.Options)
+	c.IPPortMappings, c.ExternalIDs = maps.Clone(b.IPPortMappings), maps.Clone(b.ExternalIDs)
 	return &c
 }
 
 // CloneModelInto copies the row into another.
 func (b *LoadBalancer) CloneModelInto(to model.Model) {
 	*to.(*LoadBalancer) = *b.CloneModel().(*LoadBalancer)
+}
+
+// CloneModel copies the row.
+func (h *HealthCheck) CloneModel() model.Model {
+	c := *h
+	c.Options, c.ExternalIDs = maps.Clone(h.Options), maps.Clone(h.ExternalIDs)
+	return &c
+}
+
+// CloneModelInto copies the row into another.
+func (h *HealthCheck) CloneModelInto(to model.Model) {
+	*to.(*HealthCheck) = *h.CloneModel().(*HealthCheck)
 }
 
 // CloneModel copies the row.

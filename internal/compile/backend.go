@@ -1,0 +1,142 @@
+package compile
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/snapshot"
+)
+
+// backends are where new connections to a port go: endpoints that are ready or, when none is, those that end and still serve. The
+// others only bring the connections to an end that they have.
+func (c *compiler) backends(s *service, p snapshot.Port) (to, draining []string) {
+	var serving []string
+	for _, e := range s.Endpoints {
+		if e.Port != p.Name || !c.project.prefix4().Contains(e.Address) {
+			continue
+		}
+		at := vip(e.Address, e.Number)
+		switch {
+		case e.Ready:
+			to = append(to, at)
+		case e.Serving:
+			serving = append(serving, at)
+		default:
+			draining = append(draining, at)
+		}
+	}
+	if len(to) == 0 {
+		to = serving
+	} else {
+		draining = append(draining, serving...)
+	}
+	return unique(to), unique(draining)
+}
+
+// unique is texts in order, each once.
+func unique(texts []string) []string {
+	slices.Sort(texts)
+	return slices.Compact(texts)
+}
+
+// check wants the health checks of a load balancer, and returns at which switch port each backend is, and who asks it.
+func (c *compiler) check(s *service, protocol intent.Protocol, vips []string) string {
+	asks := c.prober()
+	if !asks.IsValid() {
+		s.waiting = first(s.waiting, intent.Finding{Reason: intent.NoProber, Message: fmt.Sprintf(
+			"subnet %s has no address left with which backends could be checked; use fewer networks, or a project with a larger subnet", c.subnet())})
+		return ""
+	}
+	for _, v := range vips {
+		at, _, _ := strings.Cut(v, "=")
+		if strings.HasPrefix(at, s.drain().String()) {
+			continue // whoever brings connections to an end is not asked
+		}
+		c.in.Row(c.w.Shard, intent.HealthCheck{
+			Balancer: s.balancer(protocol), VIP: at,
+			Interval: s.Check.Interval, Timeout: s.Check.Timeout, Successes: s.Check.Successes, Failures: s.Check.Failures,
+		}, s.key.Ref())
+	}
+	var probes []string
+	for _, e := range s.Endpoints {
+		if e.Target != "" && c.project.prefix4().Contains(e.Address) {
+			probes = append(probes, fmt.Sprintf("%s=%s.%s:%s", e.Address, e.Target, s.Namespace, asks)) // Kube-OVN names ports POD.NAMESPACE
+		}
+	}
+	return strings.Join(unique(probes), " ")
+}
+
+// prober is the address with which backends are checked: of those that are kept for legs the last, which legs take last.
+func (c *compiler) prober() netip.Addr {
+	for _, a := range slices.Backward(reserve(c.project.prefix4())) {
+		taken := c.occupied(a)
+		for _, leg := range c.w.Engine.Legs {
+			taken = taken || leg == a
+		}
+		if !taken {
+			return a
+		}
+	}
+	return netip.Addr{}
+}
+
+// restrict wants the rules that let only clients of given ranges reach a Service: on the way from the network to the router, and
+// inside the project before the switch balances. It says whether they can be written: until then nothing is balanced, or strangers
+// would be first.
+func (c *compiler) restrict(s *service) bool {
+	if len(s.Ranges) == 0 {
+		return true
+	}
+	if !c.connected(s.eip.on.Subnet) {
+		return false // the EIp says so
+	}
+	var ranges []string
+	for _, r := range s.Ranges {
+		if r.Addr().Is4() {
+			ranges = append(ranges, r.String())
+		}
+	}
+	stranger := fmt.Sprintf("!(ip4.src == {%s})", strings.Join(unique(ranges), ", "))
+	if len(ranges) == 0 {
+		stranger = "ip4" // ranges of IPv6 only: nobody
+	}
+	door := c.socketOn(s.eip.on.Subnet)
+	for _, at := range []struct {
+		port      string
+		direction intent.Direction
+		match     string
+	}{
+		{door, intent.OutOfSwitch, fmt.Sprintf("outport == %q && ", door)},
+		{c.socket(), intent.IntoSwitch, ""},
+	} {
+		group := ownership.RangeGroup(at.port)
+		// Several Services have the same group: it is the project's.
+		c.in.Row(c.w.Shard, intent.PortGroup{Name: group, Port: at.port}, c.project.ref())
+		for _, p := range protocols {
+			if ports := s.numbers(p); ports != "" {
+				c.in.Row(c.w.Shard, intent.Rule{
+					Group: group, Direction: at.direction, Priority: 100, Action: "drop",
+					Match: fmt.Sprintf("%sip4.dst == %s && %s.dst == {%s} && %s", at.match, s.eip.address, p, ports, stranger),
+				}, s.key.Ref())
+			}
+		}
+	}
+	return true
+}
+
+// numbers are the ports of a protocol that a Service has.
+func (s *service) numbers(protocol intent.Protocol) string {
+	var out []string
+	for _, p := range s.Ports {
+		if _, refused := s.refused[p]; !refused && p.Protocol == protocol {
+			out = append(out, strconv.Itoa(p.Number))
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}

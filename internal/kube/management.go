@@ -1,0 +1,177 @@
+package kube
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/kubeovn"
+	"github.com/sallyport/sallyport/internal/snapshot"
+)
+
+// The management VPC is one shard with many namespaces. All others have one, of the same name.
+
+// podSubnet is the Subnet in which Kube-OVN gives the pods of a namespace their addresses; empty: it gives none yet.
+func podSubnet(ns *corev1.Namespace) string {
+	subnet, _, _ := strings.Cut(ns.Annotations[kubeovn.NamespaceSubnets], ",")
+	return subnet
+}
+
+// managed says whether the pods of a namespace are in the management VPC for good: that of a project is there only until Kube-OVN has
+// seen the project's Subnet.
+func managed(ns *corev1.Namespace) bool {
+	return podSubnet(ns) == kubeovn.ManagementSubnet && !isOf(ns, ns.Name)
+}
+
+// shardOfNamespace is the shard that decides about what is in a namespace.
+func (c *Cluster) shardOfNamespace(ctx context.Context, name string) string {
+	ns, err := c.read(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: name})
+	if err == nil && managed(ns.(*corev1.Namespace)) && !c.organization(ctx, name) {
+		return kubeovn.ManagementVpc
+	}
+	return name
+}
+
+// organization says whether a namespace has Projects. It is a tenant's then, whose addresses are those of the projects, with their
+// quotas, though its pods, if it had any, would be in the management VPC.
+func (c *Cluster) organization(ctx context.Context, namespace string) bool {
+	var projects kubedcv1.ProjectList
+	err := c.reader.List(ctx, &projects, client.InNamespace(namespace), client.Limit(1), client.UnsafeDisableDeepCopy)
+	return err == nil && len(projects.Items) > 0
+}
+
+// namespaces are those that a shard decides about.
+func (c *Cluster) namespaces(ctx context.Context, shard string) ([]client.Object, error) {
+	if shard != kubeovn.ManagementVpc {
+		ns, err := c.read(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: shard})
+		if client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+		if err != nil { // what is left in the cache of a namespace that is gone
+			ns.SetName(shard)
+		}
+		return []client.Object{ns}, nil
+	}
+	var list corev1.NamespaceList
+	if err := c.reader.List(ctx, &list, append(c.by(subnetIndex, kubeovn.ManagementSubnet), client.UnsafeDisableDeepCopy)...); err != nil {
+		return nil, err
+	}
+	var out []client.Object
+	for i := range list.Items {
+		if !c.organization(ctx, list.Items[i].Name) {
+			out = append(out, &list.Items[i])
+		}
+	}
+	return out, nil
+}
+
+// inUse says whether there is something of ours in a shard. In the management VPC much happens that has nothing to do with us.
+func (c *Cluster) inUse(ctx context.Context, shard string) bool {
+	var eips OvnEipList
+	err := c.reader.List(ctx, &eips, append(c.inShard(shard), client.Limit(1))...)
+	return err == nil && len(eips.Items) > 0
+}
+
+// decides says whether the shard decides about what is in a namespace.
+func (in *Inputs) decides(namespace string) bool {
+	ns := in.namespaces[namespace]
+	if in.Shard == kubeovn.ManagementVpc {
+		return ns != nil
+	}
+	return namespace == in.Shard && (ns == nil || in.tenant || !managed(ns))
+}
+
+// addNamespace takes a namespace in. What is in it comes later.
+func (in *Inputs) addNamespace(ns *corev1.Namespace) {
+	if ns.Name == in.Shard || in.Shard == kubeovn.ManagementVpc && managed(ns) {
+		in.namespaces[ns.Name] = ns
+	}
+}
+
+// readManagement reads what is special about the management VPC. Nil: the shard is another.
+func (in *Inputs) readManagement() *snapshot.Management {
+	subnet := in.subnets[kubeovn.ManagementSubnet]
+	if in.Shard != kubeovn.ManagementVpc || subnet == nil {
+		return nil
+	}
+	out := &snapshot.Management{Ending: map[string]bool{}, Quotas: map[string]int{}}
+	for name, ns := range in.namespaces {
+		out.Ending[name] = ns.DeletionTimestamp != nil
+		if quota := readQuota(ns); quota != nil {
+			out.Quotas[name] = *quota
+		}
+	}
+	for part := range strings.SplitSeq(subnet.Spec.CIDRBlock, ",") {
+		if prefix, err := netip.ParsePrefix(part); err == nil {
+			out.Prefixes = append(out.Prefixes, prefix.Masked())
+		}
+	}
+	for part := range strings.SplitSeq(subnet.Spec.Gateway, ",") {
+		if gateway := parsed(part); gateway.IsValid() {
+			out.Gateways = append(out.Gateways, gateway)
+		}
+	}
+	slices.SortFunc(in.nodes, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	for _, n := range in.nodes {
+		if chassis := gatewayChassis(n); chassis != "" {
+			out.Chassis = append(out.Chassis, chassis)
+		}
+	}
+	return out
+}
+
+// gatewayChassis is the chassis of a node that may hold gateways; empty: it may not.
+func gatewayChassis(n *corev1.Node) string {
+	if n.Labels[kubeovn.GatewayLabel] != "true" {
+		return ""
+	}
+	return n.Annotations[kubeovn.ChassisAnnotation]
+}
+
+// node asks for the management VPC when another chassis may hold gateways.
+func (w *watch) node(was, is client.Object) {
+	chassis := func(o client.Object) string {
+		if n, ok := o.(*corev1.Node); ok && n != nil {
+			return gatewayChassis(n)
+		}
+		return ""
+	}
+	if chassis(was) != chassis(is) {
+		w.ask(kubeovn.ManagementVpc)
+	}
+}
+
+// namespace asks for the shards that decide, or decided, about what is in a namespace.
+func (w *watch) namespace(ctx context.Context, was, is client.Object) {
+	before, now := "", ""
+	for _, side := range []struct {
+		object client.Object
+		shard  *string
+	}{{was, &before}, {is, &now}} {
+		if ns, ok := side.object.(*corev1.Namespace); ok && ns != nil {
+			*side.shard = ns.Name
+			if managed(ns) {
+				*side.shard = kubeovn.ManagementVpc
+			}
+		}
+	}
+	for _, o := range []client.Object{was, is} {
+		if o != nil {
+			w.claimed(ctx, o.GetName())
+		}
+	}
+	if before == now && now != kubeovn.ManagementVpc {
+		return
+	}
+	for _, shard := range []string{before, now} {
+		if shard != "" {
+			w.ask(shard)
+		}
+	}
+}
