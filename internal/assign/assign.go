@@ -1,0 +1,255 @@
+// Package assign is which node holds each egress address.
+package assign
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Node is a node as far as it matters who holds an address.
+type Node struct {
+	Name  string
+	State State
+	// Networks are the external networks that end on the node.
+	Networks map[string]bool
+	// Addresses are the node's own. Nobody else can have them.
+	Addresses []netip.Addr
+	// Capacity is how many addresses the node may hold; 0: any number.
+	Capacity int
+}
+
+// State is what a node is good for.
+type State int
+
+// The states of a node.
+const (
+	Down    State = iota // it holds nothing
+	Leaving              // it holds what it has until another node can, and gets nothing
+	Up
+)
+
+// Request is the addresses that one object asks for.
+type Request struct {
+	Name      string
+	Created   time.Time
+	Addresses []Address
+	// Nodes are those that may hold them; nil: any.
+	Nodes map[string]bool
+}
+
+// Address is one of them.
+type Address struct {
+	Address netip.Addr
+	Network string // the external network that it is of; empty: of none
+	Holder  string // the node that holds it now; empty: none
+}
+
+// Placement is where an address is, or why nowhere.
+type Placement struct {
+	Request string
+	Address netip.Addr
+	Node    string // empty: nowhere
+	Why     Reason
+	Who     string // whose it is, for reasons that name somebody
+}
+
+// Reason is why an address has no node.
+type Reason string
+
+// The reasons.
+const (
+	NoNetwork Reason = "NoNetwork" // it is of no external network
+	OfNode    Reason = "OfNode"    // it is an address of a node itself
+	Taken     Reason = "Taken"     // another request has it, or this one asks for it twice
+	NoNode    Reason = "NoNode"    // no node can hold it
+)
+
+// Addresses places each address of the requests, in the order of the requests' names and of their lists.
+//
+// Who holds an address keeps it as long as it can: nothing moves because a node came back, or another has less. Of one request no
+// node holds two. An address without a holder goes to the node that has the fewest. Beside that, as many addresses as moves allows
+// go from nodes with many to nodes with few.
+func Addresses(nodes []Node, requests []Request, moves int) []Placement {
+	a := newAssignment(nodes, requests)
+	a.refuse()
+	a.keep()
+	a.place()
+	for range moves {
+		if !a.level() {
+			break
+		}
+	}
+	return a.placements()
+}
+
+// assignment is one run.
+type assignment struct {
+	nodes  []*node // by name
+	claims []*claim
+}
+
+// node is a node and what it holds by now.
+type node struct {
+	Node
+	holds    int
+	requests map[string]bool
+}
+
+// claim is an address of a request and what became of it.
+type claim struct {
+	Address
+	request *Request
+	index   int // in the request's list
+	at      *node
+	why     Reason
+	who     string
+}
+
+func newAssignment(nodes []Node, requests []Request) *assignment {
+	a := &assignment{}
+	for _, n := range slices.SortedFunc(slices.Values(nodes), func(x, y Node) int { return strings.Compare(x.Name, y.Name) }) {
+		a.nodes = append(a.nodes, &node{Node: n, requests: map[string]bool{}})
+	}
+	requests = slices.SortedFunc(slices.Values(requests), func(x, y Request) int {
+		return cmp.Or(x.Created.Compare(y.Created), strings.Compare(x.Name, y.Name))
+	})
+	for i := range requests {
+		for index, address := range requests[i].Addresses {
+			a.claims = append(a.claims, &claim{Address: address, request: &requests[i], index: index})
+		}
+	}
+	return a
+}
+
+// refuse finds the addresses that can't be placed whatever the nodes do. Who holds an address has it, and then who asked first.
+func (a *assignment) refuse() {
+	own, taken := map[netip.Addr]string{}, map[netip.Addr]*claim{}
+	for _, n := range a.nodes {
+		for _, address := range n.Addresses {
+			own[address] = n.Name
+		}
+	}
+	for _, c := range slices.SortedStableFunc(slices.Values(a.claims), func(x, y *claim) int { return -compareBool(x.Holder != "", y.Holder != "") }) {
+		first, again := taken[c.Address.Address]
+		owner, isOwn := own[c.Address.Address]
+		switch {
+		case c.Network == "":
+			c.why = NoNetwork
+		case isOwn:
+			c.why, c.who = OfNode, owner
+		case again:
+			c.why, c.who = Taken, first.request.Name
+		default:
+			taken[c.Address.Address] = c
+		}
+	}
+}
+
+// keep leaves addresses where they are. Those on nodes that leave are placed after all others, and stay when no other node can hold them.
+func (a *assignment) keep() {
+	for _, c := range a.claims {
+		if n := a.node(c.Holder); c.why == "" && n != nil && n.State == Up && n.can(c) {
+			c.take(n)
+		}
+	}
+}
+
+// place gives each address without a node to the node that holds the fewest.
+func (a *assignment) place() {
+	for _, c := range a.claims {
+		if c.why != "" || c.at != nil {
+			continue
+		}
+		if n := a.fewest(c); n != nil {
+			c.take(n)
+		} else if n := a.node(c.Holder); n != nil && n.State == Leaving && n.can(c) {
+			c.take(n)
+		} else {
+			c.why = NoNode
+		}
+	}
+}
+
+// level moves one address from the node that holds the most to one that holds at least two less, and says whether it did.
+func (a *assignment) level() bool {
+	byLoad := slices.SortedStableFunc(slices.Values(a.nodes), func(x, y *node) int { return cmp.Compare(y.holds, x.holds) })
+	for _, full := range byLoad {
+		for _, c := range a.claims {
+			if c.at != full {
+				continue
+			}
+			if n := a.fewest(c); n != nil && n.holds+2 <= full.holds {
+				c.leave()
+				c.take(n)
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// fewest is the node that may hold an address and holds the fewest; nil: none may.
+func (a *assignment) fewest(c *claim) *node {
+	var best *node
+	for _, n := range a.nodes {
+		if n.State == Up && n.can(c) && (best == nil || n.holds < best.holds) {
+			best = n
+		}
+	}
+	return best
+}
+
+func (a *assignment) node(name string) *node {
+	i, found := slices.BinarySearchFunc(a.nodes, name, func(n *node, name string) int { return strings.Compare(n.Name, name) })
+	if !found {
+		return nil
+	}
+	return a.nodes[i]
+}
+
+func (a *assignment) placements() []Placement {
+	slices.SortStableFunc(a.claims, func(x, y *claim) int {
+		return cmp.Or(strings.Compare(x.request.Name, y.request.Name), cmp.Compare(x.index, y.index))
+	})
+	out := make([]Placement, 0, len(a.claims))
+	for _, c := range a.claims {
+		p := Placement{Request: c.request.Name, Address: c.Address.Address, Why: c.why, Who: c.who}
+		if c.at != nil {
+			p.Node = c.at.Name
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// can says whether a node that is there may hold an address.
+func (n *node) can(c *claim) bool {
+	return n.Networks[c.Network] && (c.request.Nodes == nil || c.request.Nodes[n.Name]) && !n.requests[c.request.Name] &&
+		(n.Capacity == 0 || n.holds < n.Capacity)
+}
+
+func (c *claim) take(n *node) {
+	c.at = n
+	n.holds++
+	n.requests[c.request.Name] = true
+}
+
+func (c *claim) leave() {
+	c.at.holds--
+	delete(c.at.requests, c.request.Name)
+	c.at = nil
+}
+
+func compareBool(x, y bool) int {
+	switch {
+	case x == y:
+		return 0
+	case x:
+		return 1
+	default:
+		return -1
+	}
+}

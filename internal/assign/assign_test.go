@@ -1,0 +1,296 @@
+package assign
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var begin = time.Unix(1_700_000_000, 0)
+
+func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
+
+// up are nodes on one network.
+func up(names ...string) (out []Node) {
+	for _, name := range names {
+		out = append(out, Node{Name: name, State: Up, Networks: map[string]bool{"ext": true}})
+	}
+	return out
+}
+
+// asks is a request for addresses, each with the node that holds it after an @.
+func asks(name string, age int, addresses ...string) Request {
+	r := Request{Name: name, Created: begin.Add(-time.Duration(age) * time.Hour)}
+	for _, a := range addresses {
+		text, holder, _ := strings.Cut(a, "@")
+		r.Addresses = append(r.Addresses, Address{Address: addr(text), Network: "ext", Holder: holder})
+	}
+	return r
+}
+
+// say is placements in short.
+func say(placements []Placement) string {
+	var out []string
+	for _, p := range placements {
+		where := p.Node
+		if p.Why != "" {
+			where = fmt.Sprintf("%s(%s)", p.Why, p.Who)
+		}
+		out = append(out, fmt.Sprintf("%s %s@%s", p.Request, p.Address, where))
+	}
+	return strings.Join(out, ", ")
+}
+
+// first is nodes of which the first is in another state.
+func first(s State, nodes []Node) []Node {
+	nodes[0].State = s
+	return nodes
+}
+
+var cases = []struct {
+	what     string
+	nodes    []Node
+	requests []Request
+	moves    int
+	want     string
+}{
+	{"the first goes to the first", up("a", "b"), []Request{asks("x", 0, "10.0.0.1")}, 0, "x 10.0.0.1@a"},
+	{
+		"never two of one on a node", up("a", "b"),
+		[]Request{asks("x", 0, "10.0.0.1", "10.0.0.2", "10.0.0.3")},
+		0,
+		"x 10.0.0.1@a, x 10.0.0.2@b, x 10.0.0.3@NoNode()",
+	},
+	{
+		"the node with the fewest", up("a", "b"),
+		[]Request{asks("x", 2, "10.0.0.1"), asks("y", 1, "10.0.0.2"), asks("z", 0, "10.0.0.3")},
+		0,
+		"x 10.0.0.1@a, y 10.0.0.2@b, z 10.0.0.3@a",
+	},
+	{
+		"what is held stays, however uneven", up("a", "b"),
+		[]Request{asks("x", 0, "10.0.0.1@b"), asks("y", 0, "10.0.0.2@b")},
+		0,
+		"x 10.0.0.1@b, y 10.0.0.2@b",
+	},
+	{
+		"unless moves are allowed", up("a", "b"),
+		[]Request{asks("x", 0, "10.0.0.1@b"), asks("y", 0, "10.0.0.2@b")},
+		5,
+		"x 10.0.0.1@a, y 10.0.0.2@b",
+	},
+	{
+		"no more moves than allowed", up("a", "b"),
+		[]Request{asks("w", 0, "10.0.0.1@b"), asks("x", 0, "10.0.0.2@b"), asks("y", 0, "10.0.0.3@b"), asks("z", 0, "10.0.0.4@b")},
+		1,
+		"w 10.0.0.1@a, x 10.0.0.2@b, y 10.0.0.3@b, z 10.0.0.4@b",
+	},
+	{"a dead node holds nothing", first(Down, up("a", "b")), []Request{asks("x", 0, "10.0.0.1@a")}, 0, "x 10.0.0.1@b"},
+	{"all nodes dead", first(Down, up("a")), []Request{asks("x", 0, "10.0.0.1@a")}, 0, "x 10.0.0.1@NoNode()"},
+	{"a node that is gone", up("b"), []Request{asks("x", 0, "10.0.0.1@a")}, 0, "x 10.0.0.1@b"},
+	{"a node that leaves hands over", first(Leaving, up("a", "b")), []Request{asks("x", 0, "10.0.0.1@a")}, 0, "x 10.0.0.1@b"},
+	{"and gets nothing", first(Leaving, up("a", "b")), []Request{asks("x", 0, "10.0.0.1")}, 0, "x 10.0.0.1@b"},
+	{"or keeps what nobody else can hold", first(Leaving, up("a")), []Request{asks("x", 0, "10.0.0.1@a")}, 0, "x 10.0.0.1@a"},
+	{
+		"of two who ask the older has it", up("a", "b"),
+		[]Request{asks("x", 1, "10.0.0.1"), asks("y", 2, "10.0.0.1")},
+		0,
+		"x 10.0.0.1@Taken(y), y 10.0.0.1@a",
+	},
+	{
+		"but who holds it keeps it", up("a", "b"),
+		[]Request{asks("x", 1, "10.0.0.1@b"), asks("y", 2, "10.0.0.1")},
+		0,
+		"x 10.0.0.1@b, y 10.0.0.1@Taken(x)",
+	},
+	{"asked for twice by one", up("a", "b"), []Request{asks("x", 1, "10.0.0.1", "10.0.0.1")}, 0, "x 10.0.0.1@a, x 10.0.0.1@Taken(x)"},
+	{
+		"a node's own address", append(up("a"), Node{Name: "b", Addresses: []netip.Addr{addr("10.0.0.1")}}),
+		[]Request{asks("x", 1, "10.0.0.1")},
+		0,
+		"x 10.0.0.1@OfNode(b)",
+	},
+	{
+		"another network", up("a"),
+		[]Request{{Name: "x", Addresses: []Address{{Address: addr("10.9.0.1"), Network: "other"}, {Address: addr("10.8.0.1")}}}},
+		0,
+		"x 10.9.0.1@NoNode(), x 10.8.0.1@NoNetwork()",
+	},
+	{"only some nodes", up("a", "b"), []Request{{Name: "x", Nodes: map[string]bool{"b": true}, Addresses: asks("", 0, "10.0.0.1").Addresses}}, 0, "x 10.0.0.1@b"},
+	{
+		"the holder is not among them any more", up("a", "b"),
+		[]Request{{Name: "x", Nodes: map[string]bool{"b": true}, Addresses: asks("", 0, "10.0.0.1@a").Addresses}},
+		0, "x 10.0.0.1@b",
+	},
+	{
+		"no room",
+		[]Node{{Name: "a", State: Up, Networks: map[string]bool{"ext": true}, Capacity: 1}},
+		[]Request{asks("x", 1, "10.0.0.1"), asks("y", 0, "10.0.0.2")},
+		0,
+		"x 10.0.0.1@a, y 10.0.0.2@NoNode()",
+	},
+}
+
+func TestPlacement(t *testing.T) {
+	for _, c := range cases {
+		if got := say(Addresses(c.nodes, c.requests, c.moves)); got != c.want {
+			t.Errorf("%s: %s; wanted %s", c.what, got, c.want)
+		}
+	}
+}
+
+// A hundred addresses on ten nodes, one of which is lost: only its own move, and the rest stay even.
+func TestNodeLost(t *testing.T) {
+	var names []string
+	for i := range 10 {
+		names = append(names, fmt.Sprintf("node%d", i))
+	}
+	var requests []Request
+	for i := range 100 {
+		requests = append(requests, asks(fmt.Sprintf("e%02d", i), 0, fmt.Sprintf("10.0.0.%d", i+1)))
+	}
+	nodes := up(names...)
+	before := hold(requests, Addresses(nodes, requests, 0))
+	nodes[3].State = Down
+	loads := map[string]int{}
+	for i, p := range Addresses(nodes, requests, 0) {
+		loads[p.Node]++
+		if before[i] != "node3" && before[i] != p.Node {
+			t.Errorf("%s was on %s, which is well, and is on %s", p.Request, before[i], p.Node)
+		}
+	}
+	for name, n := range loads {
+		if n < 11 || n > 12 || name == "node3" {
+			t.Errorf("%s holds %d", name, n)
+		}
+	}
+}
+
+// hold writes placements into requests as who holds what, and returns the nodes.
+func hold(requests []Request, placements []Placement) (nodes []string) {
+	for i, p := range placements {
+		requests[i].Addresses[0].Holder = p.Node
+		nodes = append(nodes, p.Node)
+	}
+	return nodes
+}
+
+// What holds for any nodes and requests.
+func TestPromises(t *testing.T) {
+	chance := rand.New(rand.NewPCG(7, 8))
+	for range 3000 {
+		nodes, requests, moves := anyWorld(chance)
+		got := Addresses(nodes, requests, moves)
+		check(t, nodes, requests, moves, got)
+		slices.Reverse(nodes)
+		slices.Reverse(requests)
+		if again := Addresses(nodes, requests, moves); !reflect.DeepEqual(again, got) {
+			t.Fatalf("in another order: %s; %s", say(again), say(got))
+		}
+		if t.Failed() {
+			t.Fatalf("%+v %+v: %s", nodes, requests, say(got))
+		}
+	}
+}
+
+func anyWorld(chance *rand.Rand) (nodes []Node, requests []Request, moves int) {
+	for i := range chance.IntN(5) {
+		n := Node{Name: fmt.Sprintf("n%d", i), State: State(chance.IntN(3)), Networks: map[string]bool{"ext": chance.IntN(5) > 0}, Capacity: chance.IntN(4)}
+		if chance.IntN(5) == 0 {
+			n.Addresses = []netip.Addr{addr(fmt.Sprintf("10.0.0.%d", chance.IntN(6)))}
+		}
+		nodes = append(nodes, n)
+	}
+	for i := range chance.IntN(5) {
+		r := Request{Name: fmt.Sprintf("r%d", i), Created: begin.Add(time.Duration(chance.IntN(3)) * time.Second)}
+		for range chance.IntN(3) {
+			a := Address{Address: addr(fmt.Sprintf("10.0.0.%d", chance.IntN(6))), Network: "ext"}
+			if chance.IntN(2) == 0 {
+				a.Holder = fmt.Sprintf("n%d", chance.IntN(5))
+			}
+			r.Addresses = append(r.Addresses, a)
+		}
+		if chance.IntN(4) == 0 {
+			r.Nodes = map[string]bool{"n0": true, "n1": true}
+		}
+		requests = append(requests, r)
+	}
+	return nodes, requests, chance.IntN(3)
+}
+
+func check(t *testing.T, nodes []Node, requests []Request, moves int, got []Placement) {
+	t.Helper()
+	byName := map[string]Node{}
+	for _, n := range nodes {
+		byName[n.Name] = n
+	}
+	placed, ofRequest, loads := map[netip.Addr]bool{}, map[string]bool{}, map[string]int{}
+	for _, p := range got {
+		if (p.Node == "") == (p.Why == "") {
+			t.Errorf("%+v is somewhere and says why not, or the other way round", p)
+		}
+		if p.Node == "" {
+			continue
+		}
+		n := byName[p.Node]
+		if placed[p.Address] || ofRequest[p.Request+" on "+p.Node] || n.State == Down || !n.Networks["ext"] {
+			t.Errorf("%+v can't be there", p)
+		}
+		placed[p.Address], ofRequest[p.Request+" on "+p.Node] = true, true
+		if loads[p.Node]++; n.Capacity > 0 && loads[p.Node] > n.Capacity {
+			t.Errorf("%s holds more than it can", p.Node)
+		}
+	}
+	if len(got) != count(requests) {
+		t.Errorf("%d placements of %d addresses", len(got), count(requests))
+	}
+	for _, p := range got {
+		if holder, simple := holderOf(requests, p), moves == 0; simple && mayStay(byName[holder], requests, nodes, p) && p.Node != holder {
+			t.Errorf("%+v was on %s and had no reason to move", p, holder)
+		}
+	}
+}
+
+// mayStay says whether nothing stands in the way of an address where it is, as far as that is simple to say.
+func mayStay(holder Node, requests []Request, nodes []Node, p Placement) bool {
+	for _, n := range nodes {
+		if slices.Contains(n.Addresses, p.Address) {
+			return false
+		}
+	}
+	asked := 0
+	for _, r := range requests {
+		for _, a := range r.Addresses {
+			if a.Address == p.Address {
+				asked++
+			}
+			if r.Name == p.Request && (r.Nodes != nil || a.Address != p.Address && a.Holder == holder.Name) {
+				return false
+			}
+		}
+	}
+	return asked == 1 && holder.State == Up && holder.Networks["ext"] && holder.Capacity == 0
+}
+
+func holderOf(requests []Request, p Placement) string {
+	for _, r := range requests {
+		for _, a := range r.Addresses {
+			if r.Name == p.Request && a.Address == p.Address {
+				return a.Holder
+			}
+		}
+	}
+	return ""
+}
+
+func count(requests []Request) (n int) {
+	for _, r := range requests {
+		n += len(r.Addresses)
+	}
+	return n
+}
