@@ -31,6 +31,10 @@ func (x *index) OnUpdate(_ string, old, row model.Model) {
 	if was, is := old.(*nb.Global); is && was.Options[northdVersion] != row.(*nb.Global).Options[northdVersion] {
 		x.s.end(errors.New("ovn-northd is of another version now")) // the next session looks at what it can
 	}
+	if x.s.echoes.is(uuidOf(row), row) {
+		x.s.news.tell()
+		return
+	}
 	x.change(old, row)
 }
 

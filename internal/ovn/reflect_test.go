@@ -50,8 +50,6 @@ func schema(t *testing.T, described model.ClientDBModel) (out ovsdb.DatabaseSche
 	return out
 }
 
-func uuidOf(m model.Model) string { return reflect.ValueOf(m).Elem().FieldByName("UUID").String() }
-
 // apart fails the test when a copy differs from its original, or shares memory with it.
 func apart(t *testing.T, from, to model.Model) {
 	t.Helper()

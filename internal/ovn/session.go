@@ -38,6 +38,7 @@ type session struct {
 	server   client.Client
 	rows     *cache.TableCache
 	news     news
+	echoes   echoes
 	lacks    string // what it lacks for legs; empty: nothing
 
 	once  sync.Once

@@ -24,6 +24,7 @@ type transaction struct {
 	before router
 
 	ops     []ovsdb.Operation
+	updates map[string]draft  // of rows, by UUID
 	come    nb.LogicalRouter  // rows that come into the router's sets
 	leave   nb.LogicalRouter  // rows that leave them, and by that cease to exist
 	relied  map[string]bool   // tables whose set must still be what it was
@@ -35,7 +36,7 @@ type transaction struct {
 
 func newTransaction(s *session, shard string, before router) *transaction {
 	return &transaction{
-		s: s, shard: shard, before: before,
+		s: s, shard: shard, before: before, updates: map[string]draft{},
 		relied: map[string]bool{}, ports: map[string]string{}, foreign: map[string]bool{}, needs: map[int]string{}, failed: map[string]error{},
 	}
 }
@@ -238,6 +239,7 @@ func (t *transaction) update(have record, c change) error {
 		d.fields = append(d.fields, d.ids)
 	}
 	t.rely(c.Key.Table)
+	t.updates[have.uuid] = d
 	if err := t.do(t.s.nb.Where(d.row).Update(d.row, d.fields...)); err != nil {
 		return err
 	}
@@ -296,6 +298,12 @@ func (t *transaction) commit(ctx context.Context) (sent bool, err error) {
 		return false, err
 	}
 	ops := append(guard, t.ops...)
+	t.s.echoes.expect(t.updates)
+	defer func() {
+		if err != nil {
+			t.s.echoes.forget(t.updates)
+		}
+	}()
 	results, err := t.s.nb.Transact(ctx, ops...)
 	if err != nil {
 		return false, fmt.Errorf("northbound transaction: %w", err)
