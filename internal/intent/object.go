@@ -3,10 +3,8 @@ package intent
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/state"
@@ -91,14 +89,15 @@ func (o Object) String() string {
 }
 
 // Meta is what we set of an object's metadata.
-type Meta struct {
-	Labels      map[string]string `json:"labels,omitempty"`
-	Annotations map[string]string `json:"annotations,omitempty"`
+type Meta struct{ Labels, Annotations map[string]string }
+
+func (m Meta) plain() map[string]any {
+	return map[string]any{"labels": m.Labels, "annotations": m.Annotations}
 }
 
 // NewObject is an object with the given metadata and spec. A nil spec is left out.
 func NewObject(meta Meta, spec any) Object {
-	body := map[string]any{"metadata": meta}
+	body := map[string]any{"metadata": meta.plain()}
 	if spec != nil {
 		body["spec"] = spec
 	}
@@ -108,65 +107,8 @@ func NewObject(meta Meta, spec any) Object {
 // NewBody is an object of a kind that has no spec: with the given metadata and other fields.
 func NewBody(meta Meta, fields map[string]any) Object {
 	body := maps.Clone(fields)
-	body["metadata"] = meta
+	body["metadata"] = meta.plain()
 	return Object{Content: Canonical(body)}
-}
-
-// Canonical is a value as JSON in normal form: sorted keys, no empty maps and lists.
-func Canonical(v any) string { return text(normal(v)) }
-
-// normal is a value as JSON would be read, without what is empty.
-func normal(v any) any {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("a value of our own can't be written as JSON: %v", err))
-	}
-	var plain any
-	if err := json.Unmarshal(raw, &plain); err != nil {
-		panic(fmt.Sprintf("JSON that was just written can't be read: %v", err))
-	}
-	return prune(plain)
-}
-
-// text is a value of that form as JSON.
-func text(v any) string {
-	var out strings.Builder
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false) // people read it
-	if err := encoder.Encode(v); err != nil {
-		panic(fmt.Sprintf("a plain value can't be written as JSON: %v", err))
-	}
-	return strings.TrimSuffix(out.String(), "\n")
-}
-
-// prune drops what is empty: the API server and typed clients disagree on whether an empty list is there.
-func prune(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		for key, inner := range v {
-			if inner = prune(inner); empty(inner) {
-				delete(v, key)
-			}
-		}
-	case []any:
-		for i := range v {
-			v[i] = prune(v[i])
-		}
-	}
-	return v
-}
-
-func empty(v any) bool {
-	switch v := v.(type) {
-	case nil:
-		return true
-	case map[string]any:
-		return len(v) == 0
-	case []any:
-		return len(v) == 0
-	default:
-		return false
-	}
 }
 
 // Finalizer is the fact that an object can't go without us.

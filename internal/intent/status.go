@@ -2,6 +2,7 @@ package intent
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/sallyport/sallyport/internal/state"
@@ -21,25 +22,25 @@ func (s Status) Equal(o Status) bool { return s.Content == o.Content }
 func (s Status) String() string { return s.Content }
 
 // NewStatus is a status in normal form: conditions are sorted by type and have no time.
-func NewStatus(status any) Status {
-	body, isObject := normal(status).(map[string]any)
-	if !isObject {
-		body = map[string]any{} // not a status
+func NewStatus(status map[string]any) Status {
+	if conditions, has := status["conditions"].([]any); has {
+		status = maps.Clone(status)
+		status["conditions"] = timeless(conditions)
 	}
-	if conditions, isList := body["conditions"].([]any); isList {
-		body["conditions"] = timeless(conditions)
-	}
-	return Status{Content: text(body)}
+	return Status{Content: Canonical(status)}
 }
 
 func timeless(conditions []any) []any {
-	for _, c := range conditions {
-		if c, isObject := c.(map[string]any); isObject {
+	out := slices.Clone(conditions)
+	for i, c := range out {
+		if c, isObject := c.(map[string]any); isObject && c["lastTransitionTime"] != nil {
+			c = maps.Clone(c)
 			delete(c, "lastTransitionTime")
+			out[i] = c
 		}
 	}
-	slices.SortFunc(conditions, func(a, b any) int { return cmp.Compare(conditionType(a), conditionType(b)) })
-	return conditions
+	slices.SortFunc(out, func(a, b any) int { return cmp.Compare(conditionType(a), conditionType(b)) })
+	return out
 }
 
 func conditionType(condition any) string {

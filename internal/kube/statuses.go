@@ -63,7 +63,8 @@ func told(o client.Object) (intent.Status, error) {
 	if err != nil {
 		return intent.Status{}, err
 	}
-	return intent.NewStatus(owned.ofMap(map[string]any{"status": body["status"]})["status"]), nil
+	status, _ := owned.ofMap(map[string]any{"status": body["status"]})["status"].(map[string]any)
+	return intent.NewStatus(status), nil
 }
 
 // Apply writes statuses. Nothing in them is asked for, so an object that is gone is no failure.

@@ -2,11 +2,9 @@
 package status
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
@@ -54,9 +52,8 @@ func Render(verdicts []intent.Verdict, outcome Outcome) intent.Statuses {
 	for _, v := range verdicts {
 		programmed := programmed(v, outcome)
 		body := fields(v, programmed.OK())
-		body["conditions"] = conditions(v, programmed)
-		if f, isService := v.Facts.(intent.ServiceFacts); isService && f.Foreign {
-			delete(body, "conditions")
+		if f, isService := v.Facts.(intent.ServiceFacts); !isService || !f.Foreign {
+			body["conditions"] = conditions(v, programmed)
 		}
 		out[v.Object] = state.Entry[intent.Status]{Value: intent.NewStatus(body), Origin: v.Object.Ref()}
 	}
@@ -98,32 +95,36 @@ func summary(lines []string) string {
 
 // condition is a condition without the time of its last change, which the target knows.
 type condition struct {
-	Type               string `json:"type"`
-	Status             string `json:"status"`
-	Reason             string `json:"reason"`
-	Message            string `json:"message"`
-	ObservedGeneration int64  `json:"observedGeneration,omitempty"`
+	Type, Status, Reason, Message string
 }
 
-func conditions(v intent.Verdict, programmed intent.Finding) []condition {
-	out := []condition{
+func (c condition) plain(generation int64) map[string]any {
+	out := map[string]any{"type": c.Type, "status": c.Status, "reason": c.Reason, "message": c.Message}
+	if generation != 0 {
+		out["observedGeneration"] = generation
+	}
+	return out
+}
+
+func conditions(v intent.Verdict, programmed intent.Finding) []any {
+	list := []condition{
 		stated(kubedcv1.ConditionAccepted, intent.Accepted, v.Accepted),
 		stated(kubedcv1.ConditionResolvedRefs, intent.Resolved, v.Resolved),
 		stated(kubedcv1.ConditionProgrammed, intent.Programmed, programmed),
 	}
 	if !v.Held.OK() {
-		out = append(out, stated(Deletable, "", v.Held))
+		list = append(list, stated(Deletable, "", v.Held))
 	}
 	if f, isNetwork := v.Facts.(intent.NetworkFacts); isNetwork {
-		out = append(out, stated(ReturnPath, f.Return, f.Obsolete))
+		list = append(list, stated(ReturnPath, f.Return, f.Obsolete))
 	}
 	if f, isService := v.Facts.(intent.ServiceFacts); isService {
-		out = append(append(out, ports(f)...), endpoints(f))
+		list = append(append(list, ports(f)...), endpoints(f))
 	}
-	for i := range out {
-		out[i].ObservedGeneration = v.Generation
+	out := make([]any, 0, len(list))
+	for _, c := range list {
+		out = append(out, c.plain(v.Generation))
 	}
-	slices.SortFunc(out, func(a, b condition) int { return cmp.Compare(a.Type, b.Type) })
 	return out
 }
 
