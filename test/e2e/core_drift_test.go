@@ -119,7 +119,12 @@ func (p *patient) suffers(t *testing.T, d drift) (took time.Duration) {
 		return 15 * time.Second
 	}
 	if limit := max(d.chain, mendLimit); took > limit {
-		t.Errorf("%s: undone after %v, wanted within %v", d.what, took, limit)
+		// Kube-OVN may have been busy with something else, once.
+		p.recovers(t, d.what, all)
+		t.Logf("%s: undone after %v, wanted within %v; done again", d.what, took, limit)
+		if took, err = p.once(d); err != nil || took > limit {
+			t.Errorf("%s: undone after %v when done again, wanted within %v (%v)", d.what, took, limit, err)
+		}
 	}
 	p.recovers(t, d.what, all)
 	p.respond(t, d.answers...)
