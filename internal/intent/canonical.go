@@ -45,12 +45,16 @@ func appendValue(text []byte, v any) (_ []byte, empty bool) {
 	case float64, json.Number:
 		return append(text, marshal(v)...), false
 	default:
-		var plain any
-		if err := json.Unmarshal(marshal(v), &plain); err != nil {
-			panic(fmt.Sprintf("JSON that was just written can't be read: %v", err))
-		}
-		return appendValue(text, plain)
+		return appendValue(text, read(v))
 	}
+}
+
+// read is a value as JSON would be read.
+func read(v any) (out any) {
+	if err := json.Unmarshal(marshal(v), &out); err != nil {
+		panic(fmt.Sprintf("JSON that was just written can't be read: %v", err))
+	}
+	return out
 }
 
 // appendMap leaves out what is empty.

@@ -23,7 +23,11 @@ func (s Status) String() string { return s.Content }
 
 // NewStatus is a status in normal form: conditions are sorted by type and have no time.
 func NewStatus(status map[string]any) Status {
-	if conditions, has := status["conditions"].([]any); has {
+	conditions, plain := status["conditions"].([]any)
+	if !plain {
+		conditions, _ = read(status["conditions"]).([]any)
+	}
+	if len(conditions) > 0 {
 		status = maps.Clone(status)
 		status["conditions"] = timeless(conditions)
 	}

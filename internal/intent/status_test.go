@@ -12,6 +12,13 @@ func TestStatusHasNoTimesAndAnOrder(t *testing.T) {
 	if !a.Equal(b) || a.String() != want {
 		t.Errorf("got %s and %s, want %s", a, b, want)
 	}
+	type typed struct {
+		Kind   string `json:"type"`
+		Status string `json:"status"`
+	}
+	if c := NewStatus(map[string]any{"ready": true, "conditions": []typed{{"B", "True"}, {"A", "True"}}}); !a.Equal(c) {
+		t.Errorf("with conditions of another type it is %s", c)
+	}
 	if c := NewStatus(map[string]any{"ready": false}); a.Equal(c) {
 		t.Errorf("%s and %s are taken for equal", a, c)
 	}
