@@ -40,7 +40,7 @@ func copyOf(t *testing.T, rows ...model.Model) *session {
 func (s *session) put(t *testing.T, m model.Model) {
 	t.Helper()
 	table := s.rows.DatabaseModel().FindTable(reflect.TypeOf(m))
-	if err := s.rows.Table(table).Create(uuidOf(m), m, true); err != nil {
+	if err := s.rows.Table(table).Create(column(m, "UUID").(string), m, true); err != nil {
 		t.Fatal(err)
 	}
 	s.news.tell()

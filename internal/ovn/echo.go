@@ -70,5 +70,3 @@ func alike(a, b reflect.Value) bool {
 	}
 	return reflect.DeepEqual(a.Interface(), b.Interface())
 }
-
-func uuidOf(row model.Model) string { return reflect.ValueOf(row).Elem().FieldByName("UUID").String() }

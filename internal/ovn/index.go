@@ -2,6 +2,7 @@ package ovn
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 
 	"github.com/ovn-kubernetes/libovsdb/model"
@@ -31,7 +32,7 @@ func (x *index) OnUpdate(_ string, old, row model.Model) {
 	if was, is := old.(*nb.Global); is && was.Options[northdVersion] != row.(*nb.Global).Options[northdVersion] {
 		x.s.end(errors.New("ovn-northd is of another version now")) // the next session looks at what it can
 	}
-	if x.s.echoes.is(uuidOf(row), row) {
+	if x.s.echoes.is(column(row, "UUID").(string), row) {
 		x.s.news.tell()
 		return
 	}
@@ -74,30 +75,21 @@ func (x *index) change(old, row model.Model) {
 	}
 }
 
-// shardOf is whose a row is of which only its marks tell.
+// shardOf is whose a row is by its marks; empty: it has none of ours, or its table has no place for them.
 func shardOf(row model.Model) string {
-	switch r := row.(type) {
-	case *nb.LogicalSwitchPort:
-		return r.ExternalIDs[ownership.RowShardKey]
-	case *nb.PortGroup:
-		return r.ExternalIDs[ownership.RowShardKey]
-	case *nb.ACL:
-		return r.ExternalIDs[ownership.RowShardKey]
-	case *nb.QoS:
-		return r.ExternalIDs[ownership.RowShardKey]
-	case *nb.StaticRoute:
-		return r.ExternalIDs[ownership.RowShardKey]
-	case *nb.AddressSet:
-		return r.ExternalIDs[ownership.RowShardKey]
-	case *nb.LoadBalancer:
-		return r.ExternalIDs[ownership.RowShardKey]
-	case *nb.HealthCheck:
-		return r.ExternalIDs[ownership.RowShardKey]
-	case *nb.GatewayChassis:
-		return r.ExternalIDs[ownership.RowShardKey]
-	default:
+	if row == nil {
 		return ""
 	}
+	ids, _ := column(row, "ExternalIDs").(map[string]string)
+	return ids[ownership.RowShardKey]
+}
+
+// column is what a row has under a name of its model; nil where the model has no such name.
+func column(row model.Model, name string) any {
+	if field := reflect.ValueOf(row).Elem().FieldByName(name); field.IsValid() {
+		return field.Interface()
+	}
+	return nil
 }
 
 // routers handles the row of a router and says whether it was one.
