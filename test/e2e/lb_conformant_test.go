@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // becomes changes a Service and waits until the change is seen everywhere.
@@ -154,6 +155,12 @@ func (h *hall) sticks(t *testing.T, target string, n int) {
 	if err != nil {
 		t.Errorf("%s: %v", target, err)
 		return
+	}
+	// Until its switch has looked through its cache, OVN may choose once more for a client that it has just learned.
+	for begun := time.Now(); time.Since(begun) < time.Second; {
+		if again, err := h.ask("internet", target); err == nil {
+			first = again
+		}
 	}
 	for range n {
 		h.answers(t, "internet", target, first.Name, theInternet)
