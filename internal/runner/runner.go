@@ -10,12 +10,11 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// How long a shard rests after it has begun to run: the first event of a burst makes it run at once, and all others once more. One whose
-// run takes long rests as long as it ran, and a very large one longer, so that one tenant who changes something all the time does not take
-// all of a processor, here and in the engine.
+// How long a shard rests after it has begun to run: the first event of a burst makes it run at once, and all others once more. A very
+// large shard rests longer, so that one tenant who changes something all the time does not take all of a processor, here and in the
+// engine.
 const (
 	burst   = 20 * time.Millisecond
-	share   = 2 // of the time, one part is for running
 	large   = 2000
 	perItem = 300 * time.Microsecond // of a large one
 )
@@ -54,7 +53,7 @@ type Runner struct {
 	mu    sync.Mutex
 	looks map[string]int           // how often a shard was looked at since its last event
 	begun map[string]time.Time     // when a shard has last begun to run
-	rests map[string]time.Duration // how long it rests after that
+	rests map[string]time.Duration // how long a large one rests
 }
 
 // New is a runner that runs nothing yet.
@@ -113,8 +112,7 @@ func (r *Runner) next(ctx, ending context.Context) bool {
 	r.begun[shard] = begun
 	r.mu.Unlock()
 	result, err := r.run(ending, shard)
-	took := time.Since(begun)
-	r.watch(shard, took, err)
+	r.watch(shard, time.Since(begun), err)
 	if err != nil {
 		r.logger.Warn("shard failed; it is tried again", "vpc", shard, "error", err)
 		r.queue.AddRateLimited(shard)
@@ -122,7 +120,7 @@ func (r *Runner) next(ctx, ending context.Context) bool {
 	}
 	r.queue.Forget(shard)
 	r.mu.Lock()
-	r.rests[shard] = max(share*took, time.Duration(result.Size-large)*perItem)
+	r.rests[shard] = time.Duration(result.Size-large) * perItem
 	r.mu.Unlock()
 	if result.Again > 0 {
 		r.queue.AddAfter(shard, r.pause(shard, result.Again))

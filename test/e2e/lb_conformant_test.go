@@ -5,7 +5,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
+
+	"github.com/sallyport/sallyport/internal/lab/program"
 )
 
 // becomes changes a Service and waits until the change is seen everywhere.
@@ -145,25 +146,29 @@ func (h *hall) affinitySwitched(t *testing.T) string {
 	return "on and off twice, with each policy, by TCP and UDP: one backend, and all three"
 }
 
-// sticks fails the test unless one backend answers all of so many questions.
+// sticks fails the test unless one backend answers all of so many questions. By UDP, a question from a port that was used before belongs to
+// the flow that conntrack remembers, which keeps its own backend.
 func (h *hall) sticks(t *testing.T, target string, n int) {
 	t.Helper()
 	first, err := h.ask("internet", target)
 	for i := 0; err != nil && i < 2; i++ { // OVN learns a new client from its first packet, and drops that
 		first, err = h.ask("internet", target)
 	}
-	if err != nil {
-		t.Errorf("%s: %v", target, err)
-		return
-	}
-	// Until its switch has looked through its cache, OVN may choose once more for a client that it has just learned.
-	for begun := time.Now(); time.Since(begun) < time.Second; {
-		if again, err := h.ask("internet", target); err == nil {
-			first = again
-		}
-	}
 	for range n {
-		h.answers(t, "internet", target, first.Name, theInternet)
+		if err != nil {
+			t.Errorf("%s: %v", target, err)
+			return
+		}
+		var a program.Answer
+		var again bool
+		a, again, err = h.asks("internet", target)
+		switch {
+		case err != nil || a.Name == first.Name:
+		case again && strings.HasPrefix(target, "udp"):
+			t.Logf("%s: %s, from a port that it has answered before", target, a.Text)
+		default:
+			t.Errorf("%s: got %q; wanted %s to answer", target, a.Text, first.Name)
+		}
 	}
 }
 

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sallyport/sallyport/internal/lab/manifest"
+	"github.com/sallyport/sallyport/internal/lab/program"
 )
 
 // hall is a project with pods behind load balancers: b1, b2 and b3, one on each node, and cli, which is behind none.
@@ -19,6 +21,22 @@ type hall struct {
 	ns    string
 	pods  map[string]string // their addresses
 	marks int               // see seen
+	flows sync.Map          // see asks
+}
+
+// asks asks, and says whether the same backend has answered the same port of the client before.
+func (h *hall) asks(where, target string) (a program.Answer, again bool, err error) {
+	if a, err = h.stage.ask(where, target); err != nil {
+		return a, false, err
+	}
+	_, again = h.flows.LoadOrStore(fmt.Sprintf("%s from %s by %s", target, a.Saw, a.Name), true)
+	return a, again, nil
+}
+
+// ask asks, as asks does.
+func (h *hall) ask(where, target string) (program.Answer, error) {
+	a, _, err := h.asks(where, target)
+	return a, err
 }
 
 // feature is something that a load balancer does, how a user asks for it, and the test that shows it.
