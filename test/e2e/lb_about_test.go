@@ -104,8 +104,8 @@ at each write, and shares the two cores with everybody. A very large project is 
 
 A rolling update of ten pods, five times, under load (item 3): 18,431 requests, 0 failed; 42 took more than 0.9 s, because a SYN was lost.
 
-When Kube-OVN's controller restarts, it removes every load balancer; ours are gone for 74 ms
-(median of ten restarts with ten addresses), 139 ms (99th percentile), and open connections go on.
+When Kube-OVN's controller restarts, it removes every load balancer; ours are gone for 76 ms
+(median of ten restarts with ten addresses), 189 ms (99th percentile), and open connections go on.
 
 ## What it does not do
 
