@@ -85,7 +85,7 @@ projects.
 
 The first row is measured while Kube-OVN's controller is paused. The goal is twice the bare transaction's 99th percentile and 20 ms more,
 paused or not: 35 and 38 ms at 1,000, 52 and 333 ms at 10,000. It is reached, at 10,000 narrowly: a project has 100 Services then, and a
-change of one works out all of them anew, which takes 8 ms of CPU time.
+change of one works out all of them anew.
 
 How one tenant's abuse slows down others (item 6): from an accepted EndpointSlice to the row, median and 99th percentile, in two runs. The
 goal is a 99th percentile of twice the quiet run's.
@@ -98,7 +98,7 @@ goal is a 99th percentile of twice the quiet run's.
 | endpoints that come and go 100 times a second | 4.0, 19 ms; 3.0, 26 ms | 2.2, 10 ms; 2.0, 17 ms |
 
 The median of others does not move. Their 99th percentile, the second slowest of 200 changes, misses the goal in some runs, and a bare
-transaction's slows down by two to four times in all: ovn-controller, on each of the lab's nodes, works through all of the 5,000 endpoints
+transaction's is 1.4 to 3.5 times that of the quiet run: ovn-controller, on each of the lab's nodes, works through all of the 5,000 endpoints
 at each write, and shares the two cores with everybody. A very large project is written less often for that: what comes while it rests,
 300 µs for each row and endpoint above 2,000, is written at once after it.
 
