@@ -17,6 +17,9 @@ GENERATE := $(GENERATOR) object crd paths=./api/... output:crd:dir=config/crd
 HELM_VERSION := $(shell awk '$$1 == "helm.sh/helm/v4" {print substr($$2, 2)}' tools/helm/go.mod)
 HELM := $(CACHE)/helm-$(HELM_VERSION)-$(shell sha256sum tools/helm/go.sum | cut -c1-8)/helm
 
+RETRY_VERSION := $(shell awk '$$1 == "gotest.tools/gotestsum" {print substr($$2, 2)}' tools/retry/go.mod)
+RETRY := $(CACHE)/gotestsum-$(RETRY_VERSION)-$(shell sha256sum tools/retry/go.sum | cut -c1-8)/gotestsum
+
 # The race detector needs a C compiler.
 RACE := $(if $(shell command -v gcc),-race)
 
@@ -69,8 +72,9 @@ test: ## Run the unit tests (some need root and are skipped without)
 	go test $(RACE) ./api/... ./config/... ./internal/... ./cmd/... ./test/show/...
 
 .PHONY: e2e
-e2e: parts chart ## Run the end-to-end tests in labs, at the size of CI (root)
-	go test -count=1 -timeout 60m -v ./test/e2e
+e2e: parts chart $(RETRY) ## Run the end-to-end tests in labs, at the size of CI; the few that fail are run once more, and told (root)
+	$(RETRY) --format standard-verbose --rerun-fails=1 --rerun-fails-max-failures=6 --rerun-fails-run-root-test --packages ./test/e2e -- \
+		-count=1 -timeout 60m
 
 .PHONY: lint
 lint: $(LINT) ## Run the linters
@@ -83,6 +87,7 @@ tidy-check: ## Check that go.mod and go.sum are tidy
 	go -C tools/generate mod tidy -diff
 	go -C tools/helm mod tidy -diff
 	go -C tools/image mod tidy -diff
+	go -C tools/retry mod tidy -diff
 
 .PHONY: generate-check
 generate-check: $(GENERATOR) ## Check that what is generated is up to date
@@ -176,3 +181,10 @@ $(HELM):
 	CGO_ENABLED=0 go build -C tools/helm -trimpath -o $@.building helm.sh/helm/v4/cmd/helm; \
 	mv $@.building $@; \
 	echo "built helm $(HELM_VERSION) in $$SECONDS s"
+
+$(RETRY):
+	@echo "building gotestsum $(RETRY_VERSION) (once; kept in $(@D))"
+	@mkdir -p $(@D); \
+	CGO_ENABLED=0 go build -C tools/retry -trimpath -o $@.building gotest.tools/gotestsum; \
+	mv $@.building $@; \
+	echo "built gotestsum $(RETRY_VERSION) in $$SECONDS s"

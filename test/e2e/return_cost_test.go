@@ -26,20 +26,24 @@ func TestReturn5Cost(t *testing.T) {
 	ways := s.measuredWays(t)
 	rounds, length := show.Size(15, 3), show.Size(2*time.Second, 500*time.Millisecond)
 	for _, kind := range measurements {
-		got := s.inTurn(t, kind, ways, rounds, length)
-		for i := 0; i < len(ways); i += 2 {
-			bare, leg := got[i], got[i+1]
-			ratio, work := middle(leg.amount)/middle(bare.amount), middle(leg.work)/middle(bare.work)
-			item.Figure("%s, %s: %.2f of the way without (%.0f and %.0f %s; rounds %s), and %.2f of its CPU time in Open vSwitch (%.0f and %.0f µs each; rounds %s)",
-				kind.what, ways[i+1].what, ratio, middle(leg.amount), middle(bare.amount), kind.unit, spread(leg.amount, bare.amount),
-				work, middle(leg.work), middle(bare.work), spread(leg.work, bare.work))
-			if ratio < kind.least || work > kind.most {
-				t.Errorf("%s, %s: %.2f of what the project without legs has, for %.2f of the CPU time; wanted at least %.2f and at most %.2f",
-					kind.what, ways[i+1].what, ratio, work, kind.least, kind.most)
+		got, measured := make([]cost, len(ways)), 0
+		for judged := false; !judged; { // a figure beyond its limit is measured again before it is believed
+			s.inTurn(t, kind, ways, got, rounds, length)
+			measured += rounds
+			judged = measured >= 5*rounds || !slices.ContainsFunc(pairs(got), kind.absurd)
+		}
+		for i, p := range pairs(got) {
+			what := kind.what + ", " + ways[2*i+1].what
+			item.Figure("%s: %.2f of the way without (%.0f and %.0f %s; rounds %s), and %.2f of its CPU time in Open vSwitch (%.0f and %.0f µs each; rounds %s)",
+				what, p.ratio(), middle(p.leg.amount), middle(p.bare.amount), kind.unit, spread(p.leg.amount, p.bare.amount),
+				p.work(), middle(p.leg.work), middle(p.bare.work), spread(p.leg.work, p.bare.work))
+			if kind.absurd(p) {
+				t.Errorf("%s: %.2f of what the project without legs has, for %.2f of the CPU time; wanted at least %.2f and at most %.2f",
+					what, p.ratio(), p.work(), kind.least, kind.most)
 			}
 		}
+		item.Figure("%s: medians of %d rounds of %s in turn", kind.what, measured, length)
 	}
-	item.Figure("medians of %d rounds of %s in turn", rounds, length)
 }
 
 // cost is what was measured by one way, round by round.
@@ -48,10 +52,22 @@ type cost struct {
 	work   []float64 // CPU time of Open vSwitch, in µs, for one of it
 }
 
+// pair is a way without a leg and the one to compare with it.
+type pair struct{ bare, leg cost }
+
+func pairs(of []cost) (out []pair) {
+	for i := 0; i < len(of); i += 2 {
+		out = append(out, pair{bare: of[i], leg: of[i+1]})
+	}
+	return out
+}
+
+func (p pair) ratio() float64 { return middle(p.leg.amount) / middle(p.bare.amount) }
+func (p pair) work() float64  { return middle(p.leg.work) / middle(p.bare.work) }
+
 // inTurn measures all ways, again and again: what else the machine does meets all of them.
-func (s *course) inTurn(t *testing.T, kind measurement, ways []measuredWay, rounds int, length time.Duration) []cost {
+func (s *course) inTurn(t *testing.T, kind measurement, ways []measuredWay, out []cost, rounds int, length time.Duration) {
 	t.Helper()
-	out := make([]cost, len(ways))
 	for range rounds {
 		for i, w := range ways {
 			before, begun := s.vswitchTime(t), time.Now()
@@ -63,7 +79,6 @@ func (s *course) inTurn(t *testing.T, kind measurement, ways []measuredWay, roun
 			out[i].work = append(out[i].work, float64((s.vswitchTime(t)-before).Microseconds())/n)
 		}
 	}
-	return out
 }
 
 // vswitchTime is the CPU time that the lab's Open vSwitch has had, on all nodes.
@@ -132,6 +147,8 @@ type measurement struct {
 	most       float64 // and so is this ratio of CPU time
 	measure    func(from netns.NS, address string, length time.Duration) (float64, error)
 }
+
+func (m measurement) absurd(p pair) bool { return p.ratio() < m.least || p.work() > m.most }
 
 var measurements = []measurement{
 	{"new connections", "/s", 0.4, 2, connections},
