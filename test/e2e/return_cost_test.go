@@ -27,13 +27,16 @@ func TestReturn5Cost(t *testing.T) {
 	rounds, length := show.Size(15, 3), show.Size(2*time.Second, 500*time.Millisecond)
 	for _, kind := range measurements {
 		got, measured := make([]cost, len(ways)), 0
+		for i, w := range ways {
+			got[i].way = w
+		}
 		for judged := false; !judged; { // a figure beyond its limit is measured again before it is believed
-			s.inTurn(t, kind, ways, got, rounds, length)
+			s.inTurn(t, kind, got, rounds, length)
 			measured += rounds
 			judged = measured >= 5*rounds || !slices.ContainsFunc(pairs(got), kind.absurd)
 		}
-		for i, p := range pairs(got) {
-			what := kind.what + ", " + ways[2*i+1].what
+		for _, p := range pairs(got) {
+			what := kind.what + ", " + p.leg.way.what
 			item.Figure("%s: %.2f of the way without (%.0f and %.0f %s; rounds %s), and %.2f of its CPU time in Open vSwitch (%.0f and %.0f µs each; rounds %s)",
 				what, p.ratio(), middle(p.leg.amount), middle(p.bare.amount), kind.unit, spread(p.leg.amount, p.bare.amount),
 				p.work(), middle(p.leg.work), middle(p.bare.work), spread(p.leg.work, p.bare.work))
@@ -48,6 +51,7 @@ func TestReturn5Cost(t *testing.T) {
 
 // cost is what was measured by one way, round by round.
 type cost struct {
+	way    measuredWay
 	amount []float64 // a second
 	work   []float64 // CPU time of Open vSwitch, in µs, for one of it
 }
@@ -66,10 +70,11 @@ func (p pair) ratio() float64 { return middle(p.leg.amount) / middle(p.bare.amou
 func (p pair) work() float64  { return middle(p.leg.work) / middle(p.bare.work) }
 
 // inTurn measures all ways, again and again: what else the machine does meets all of them.
-func (s *course) inTurn(t *testing.T, kind measurement, ways []measuredWay, out []cost, rounds int, length time.Duration) {
+func (s *course) inTurn(t *testing.T, kind measurement, out []cost, rounds int, length time.Duration) {
 	t.Helper()
 	for range rounds {
-		for i, w := range ways {
+		for i := range out {
+			w := out[i].way
 			before, begun := s.vswitchTime(t), time.Now()
 			n, err := kind.measure(s.NS(w.client), w.address, length)
 			if err != nil {
