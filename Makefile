@@ -29,7 +29,7 @@ PACKAGES := ca-certificates curl gcc git iproute2 libc6-dev make nftables tcpdum
 ##@ Build
 
 .PHONY: build
-build: ## Build bin/sallyport and bin/sallyport-controller
+build: ## Build bin/sallyport, bin/sallyport-controller and bin/sallyport-agent
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/...
 
 .PHONY: parts
@@ -62,7 +62,7 @@ chart: $(HELM) ## Check the Helm chart and render it as bin/sallyport.yaml
 .PHONY: image
 image: build ## Make the container image bin/sallyport-image.tar (linux/amd64), without a container engine
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) go -C tools/image run . -out $(CURDIR)/bin/sallyport-image.tar -version $(VERSION) \
-		-revision $$(git rev-parse HEAD) -reference ghcr.io/sallyport/sallyport:$(VERSION) $(CURDIR)/bin/sallyport-controller $(CURDIR)/bin/sallyport
+		-revision $$(git rev-parse HEAD) -reference ghcr.io/sallyport/sallyport:$(VERSION) $(CURDIR)/bin/sallyport-controller $(CURDIR)/bin/sallyport $(CURDIR)/bin/sallyport-agent
 	IMAGE=$(CURDIR)/bin/sallyport-image.tar go -C tools/image test -count=1 ./...
 
 ##@ Check
@@ -149,6 +149,10 @@ show-return: parts chart ## Show by packets that replies leave by the network th
 .PHONY: show-lb
 show-lb: parts chart ## Show by packets what load balancers promise, at full size, a line for each (root)
 	SALLYPORT_SIZE=full go test -count=1 -timeout 120m -v -run '^TestBalancer[0-9]' ./test/e2e -show
+
+.PHONY: show-egress
+show-egress: parts chart ## Show by packets what egress addresses promise, at full size, a line for each (root)
+	SALLYPORT_SIZE=full go test -count=1 -timeout 90m -v -run '^TestEgress[0-9]' ./test/e2e -show
 
 ##@ Help
 

@@ -13,10 +13,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sallyport/sallyport/internal/controller"
+	"github.com/sallyport/sallyport/internal/mutual"
+	"github.com/sallyport/sallyport/internal/reach"
 )
 
 // version is set when the program is built.
@@ -41,13 +44,14 @@ func main() {
 func command() *cobra.Command {
 	var c controller.Config
 	var kubeconfig, level string
+	var asking reachability
 	cmd := &cobra.Command{
 		Use:   "sallyport-controller --nb-address ssl:HOST:6641 --nb-cert F --nb-key F --nb-ca F",
 		Short: "Make external addresses of Kube-OVN projects answer, and keep them so",
 		Long: `Make external addresses of Kube-OVN projects answer, and keep them so.
 
-The controller reads Projects, EIps, FIps and Services of type LoadBalancer,
-writes Kube-OVN objects and OVN rows for them, and reports in their status what
+The controller reads Projects, EIps, FIps, EgressIPs and Services of type
+LoadBalancer, writes Kube-OVN objects and OVN rows for them, and reports in their status what
 is observed. Several replicas may run: one of them leads, the others have their
 caches ready.
 
@@ -61,6 +65,10 @@ On SIGTERM it finishes what it is writing, gives up the lead and ends.`,
 			if c.Kubernetes, err = kubernetes(kubeconfig); err != nil {
 				return err
 			}
+			if err := asking.into(&c.Probe); err != nil {
+				return err
+			}
+			c.Southbound.CertFile, c.Southbound.KeyFile, c.Southbound.CAFile = c.Northbound.CertFile, c.Northbound.KeyFile, c.Northbound.CAFile
 			return controller.Run(cmd.Context(), c, logger)
 		},
 	}
@@ -70,6 +78,8 @@ On SIGTERM it finishes what it is writing, gives up the lead and ends.`,
 	f.StringVar(&c.Northbound.CertFile, "nb-cert", "", "our certificate for the northbound database")
 	f.StringVar(&c.Northbound.KeyFile, "nb-key", "", "its key")
 	f.StringVar(&c.Northbound.CAFile, "nb-ca", "", "certificate of the northbound database's authority")
+	f.StringSliceVar(&c.Southbound.Endpoints, "sb-address", nil,
+		"servers of the OVN southbound database, which has the same certificates; empty: what OVN does by itself when a node dies is not followed")
 	f.IntVar(&c.Workers, "workers", 8, "projects that are worked on side by side")
 	f.BoolVar(&c.LeaderElect, "leader-elect", true, "let one of several replicas lead")
 	f.StringVar(&c.LeaderElectionNamespace, "leader-election-namespace", "", "namespace of the lease; empty: the pod's own")
@@ -78,12 +88,44 @@ On SIGTERM it finishes what it is writing, gives up the lead and ends.`,
 	f.StringVar(&c.Defaults.DefaultEIpType, "default-eip-network-type", "", "network type of EIps that name none; empty: that of the default external network")
 	f.StringVar(&c.Defaults.DefaultFIpType, "default-fip-network-type", "", "network type of FIps that name none; empty: that of the default external network")
 	f.StringVar(&c.Defaults.DefaultServiceType, "default-service-network-type", "", "network type of load balancers that name none; empty: as with EIps")
+	f.DurationVar(&c.Defaults.Liveness, "egress-liveness", 200*time.Millisecond,
+		"how often nodes ask each other for a sign of life while there are EgressIPs: three that are missing move addresses; 0: as OVN does")
+	asking.flags(f, &c.Probe)
 	f.DurationVar(&c.Defaults.Lonely, "autodelete-after", 5*time.Minute, "how long a Service with the autodelete annotation may be without endpoints")
 	f.Var(&c.Defaults.Classless, "classless-services", "whose Services without a loadBalancerClass are ours: projects, everywhere or nowhere")
 	f.StringVar(&c.Defaults.ManagementNetwork, "management-network-type", "", "network type whose hosts pods of the management VPC reach by OVN; empty: none")
 	f.Var(&c.Defaults.Return, "return-path", "how replies find back on networks that do not say: Connection, or Source for OVN before 24.09")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	return cmd
+}
+
+// reachability is how nodes are asked, as flags have it.
+type reachability struct {
+	seconds int
+	files   mutual.Files
+}
+
+func (r *reachability) flags(f *pflag.FlagSet, c *reach.Config) {
+	f.IntVar(&r.seconds, "egressip-reachability-total-timeout", 1,
+		"how many seconds a node that may hold egress addresses may leave questions unanswered; 0: it is not asked")
+	f.DurationVar(&c.Period, "egressip-reachability-period", time.Second, "how often such a node is asked")
+	f.IntVar(&c.Port, "egressip-node-healthcheck-port", 0, "where sallyport-agent answers on nodes, by gRPC; 0: ask their kernels, on port 9")
+	f.StringVar(&r.files.Cert, "egressip-healthcheck-cert", "", "our certificate for sallyport-agent, for TLS; empty: without")
+	f.StringVar(&r.files.Key, "egressip-healthcheck-key", "", "its key")
+	f.StringVar(&r.files.CA, "egressip-healthcheck-ca", "", "certificate of the authority that the agents' certificates are of")
+}
+
+func (r *reachability) into(c *reach.Config) (err error) {
+	c.Timeout = time.Duration(r.seconds) * time.Second
+	if c.Period <= 0 {
+		return fmt.Errorf("--egressip-reachability-period %s: use a time above zero", c.Period)
+	}
+	if r.files.Given() {
+		if c.TLS, err = r.files.Client(); err != nil {
+			return fmt.Errorf("for sallyport-agent: %w", err)
+		}
+	}
+	return nil
 }
 
 func logs(level string) (*slog.Logger, error) {

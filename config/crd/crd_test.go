@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	"github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
 	"github.com/sallyport/sallyport/config/crd"
 )
 
@@ -56,7 +57,7 @@ func versions(t *testing.T, definition map[string]any) []map[string]any {
 // Whoever uses the Go types finds each of them defined in a cluster, and the other way round.
 func TestEveryKindIsDefinedAndRegistered(t *testing.T) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{v1.AddToScheme, v1alpha1.AddToScheme, ovnv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}

@@ -45,6 +45,8 @@ type Address struct {
 	Address netip.Addr
 	Network string // the external network that it is of; empty: of none
 	Holder  string // the node that holds it now; empty: none
+	// Standbys are the nodes that take it over by themselves when the holder dies, the first first.
+	Standbys []string
 }
 
 // Placement is where an address is, or why nowhere.
@@ -52,8 +54,10 @@ type Placement struct {
 	Request string
 	Address netip.Addr
 	Node    string // empty: nowhere
-	Why     Reason
-	Who     string // whose it is, for reasons that name somebody
+	// Standbys are the nodes that take it over by themselves when the node dies, the first first.
+	Standbys []string
+	Why      Reason
+	Who      string // whose it is, for reasons that name somebody
 }
 
 // Reason is why an address has no node.
@@ -70,8 +74,8 @@ const (
 // Addresses places each address of the requests, in the order of the requests' names and of their lists.
 //
 // Who holds an address keeps it as long as it can: nothing moves because a node came back, or another has less. Of one request no
-// node holds two. An address without a holder goes to the node that has the fewest. Beside that, as many addresses as moves allows
-// go from nodes with many to nodes with few.
+// node holds two. An address whose holder is lost goes to the first of its standbys, which has it already, and one without a holder to
+// the node that has the fewest. Beside that, as many addresses as moves allows go from nodes with many to nodes with few.
 func Addresses(nodes []Node, requests []Request, moves int) []Placement {
 	a := newAssignment(nodes, requests)
 	a.refuse()
@@ -82,6 +86,7 @@ func Addresses(nodes []Node, requests []Request, moves int) []Placement {
 			break
 		}
 	}
+	a.standBy()
 	return a.placements()
 }
 
@@ -96,6 +101,7 @@ type node struct {
 	Node
 	holds    int
 	requests map[string]bool
+	waits    map[*node]int // addresses that it takes over first when a node dies
 }
 
 // claim is an address of a request and what became of it.
@@ -104,6 +110,7 @@ type claim struct {
 	request *Request
 	index   int // in the request's list
 	at      *node
+	next    []string
 	why     Reason
 	who     string
 }
@@ -111,7 +118,7 @@ type claim struct {
 func newAssignment(nodes []Node, requests []Request) *assignment {
 	a := &assignment{}
 	for _, n := range slices.SortedFunc(slices.Values(nodes), func(x, y Node) int { return strings.Compare(x.Name, y.Name) }) {
-		a.nodes = append(a.nodes, &node{Node: n, requests: map[string]bool{}})
+		a.nodes = append(a.nodes, &node{Node: n, requests: map[string]bool{}, waits: map[*node]int{}})
 	}
 	requests = slices.SortedFunc(slices.Values(requests), func(x, y Request) int {
 		return cmp.Or(x.Created.Compare(y.Created), strings.Compare(x.Name, y.Name))
@@ -163,12 +170,57 @@ func (a *assignment) place() {
 		if c.why != "" || c.at != nil {
 			continue
 		}
-		if n := a.fewest(c); n != nil {
+		if n := a.standby(c); n != nil {
+			c.take(n)
+		} else if n := a.fewest(c); n != nil {
 			c.take(n)
 		} else if n := a.node(c.Holder); n != nil && n.State == Leaving && n.can(c) {
 			c.take(n)
 		} else {
 			c.why = NoNode
+		}
+	}
+}
+
+// standby is the first of an address's standbys that may hold it, when its holder is lost; nil: none.
+func (a *assignment) standby(c *claim) *node {
+	if n := a.node(c.Holder); c.Holder == "" || n != nil && n.State != Down {
+		return nil // it moves because it is to, and may go anywhere
+	}
+	for _, name := range c.Standbys {
+		if n := a.node(name); n != nil && n.State == Up && n.can(c) {
+			return n
+		}
+	}
+	return nil
+}
+
+// standbys is how many nodes stand by for an address. More are no help: who is there is found by asking each other.
+const standbys = 2
+
+// standBy finds the nodes that take addresses over. The addresses of one node are spread evenly over the others; who holds another address
+// of the same request comes last. Those that stand by already go on.
+func (a *assignment) standBy() {
+	place := func(c *claim, n *node) int {
+		if i := slices.Index(c.Standbys, n.Name); i >= 0 {
+			return i
+		}
+		return len(c.Standbys)
+	}
+	for _, c := range a.claims {
+		if c.at == nil {
+			continue
+		}
+		able := slices.DeleteFunc(slices.Clone(a.nodes), func(n *node) bool { return n == c.at || n.State != Up || !n.could(c) })
+		slices.SortStableFunc(able, func(x, y *node) int {
+			return cmp.Or(compareBool(x.requests[c.request.Name], y.requests[c.request.Name]), cmp.Compare(place(c, x), place(c, y)),
+				cmp.Compare(x.holds+x.waits[c.at], y.holds+y.waits[c.at]))
+		})
+		if len(able) > 0 {
+			able[0].waits[c.at]++
+		}
+		for _, n := range able[:min(len(able), standbys)] {
+			c.next = append(c.next, n.Name)
 		}
 	}
 }
@@ -216,7 +268,7 @@ func (a *assignment) placements() []Placement {
 	})
 	out := make([]Placement, 0, len(a.claims))
 	for _, c := range a.claims {
-		p := Placement{Request: c.request.Name, Address: c.Address.Address, Why: c.why, Who: c.who}
+		p := Placement{Request: c.request.Name, Address: c.Address.Address, Standbys: c.next, Why: c.why, Who: c.who}
 		if c.at != nil {
 			p.Node = c.at.Name
 		}
@@ -226,9 +278,11 @@ func (a *assignment) placements() []Placement {
 }
 
 // can says whether a node that is there may hold an address.
-func (n *node) can(c *claim) bool {
-	return n.Networks[c.Network] && (c.request.Nodes == nil || c.request.Nodes[n.Name]) && !n.requests[c.request.Name] &&
-		(n.Capacity == 0 || n.holds < n.Capacity)
+func (n *node) can(c *claim) bool { return n.could(c) && !n.requests[c.request.Name] }
+
+// could says whether it may hold it if it holds no other address of the request.
+func (n *node) could(c *claim) bool {
+	return n.Networks[c.Network] && (c.request.Nodes == nil || c.request.Nodes[n.Name]) && (n.Capacity == 0 || n.holds < n.Capacity)
 }
 
 func (c *claim) take(n *node) {

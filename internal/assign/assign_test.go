@@ -294,3 +294,47 @@ func count(requests []Request) (n int) {
 	}
 	return n
 }
+
+// 100 addresses on ten nodes, one of which dies: each goes to its first standby, which has it already, and they are spread.
+func TestLostNodesAddressesGoToTheirStandbys(t *testing.T) {
+	nodes, requests := many(10, 100)
+	before := Addresses(nodes, requests, 0)
+	lost := nodes[3].Name
+	first := map[netip.Addr]string{}
+	for i, p := range before {
+		if len(p.Standbys) != standbys || slices.Contains(p.Standbys, p.Node) {
+			t.Fatalf("%s is held by %s and stood by for by %v", p.Address, p.Node, p.Standbys)
+		}
+		first[p.Address] = p.Standbys[0]
+		requests[i].Addresses[0].Holder, requests[i].Addresses[0].Standbys = p.Node, p.Standbys
+	}
+	nodes[3].State = Down
+	load := map[string]int{}
+	for i, p := range Addresses(nodes, requests, 0) {
+		load[p.Node]++
+		switch {
+		case before[i].Node == lost && p.Node != first[p.Address]:
+			t.Errorf("%s went to %s, and %s had it already", p.Address, p.Node, first[p.Address])
+		case before[i].Node != lost && p.Node != before[i].Node:
+			t.Errorf("%s moved from %s to %s", p.Address, before[i].Node, p.Node)
+		}
+	}
+	for name, n := range load {
+		if n < 11 || n > 12 {
+			t.Errorf("%s holds %d of 100 addresses, on nine nodes", name, n)
+		}
+	}
+}
+
+// many are nodes on one network, and requests for one address each.
+func many(nodes, requests int) (outNodes []Node, outRequests []Request) {
+	for i := range nodes {
+		outNodes = append(outNodes, Node{Name: fmt.Sprintf("node%02d", i), State: Up, Networks: map[string]bool{"public": true}})
+	}
+	for i := range requests {
+		outRequests = append(outRequests, Request{Name: fmt.Sprintf("e%03d", i), Addresses: []Address{
+			{Address: netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}), Network: "public"},
+		}})
+	}
+	return outNodes, outRequests
+}

@@ -72,6 +72,7 @@ and ends with the object that asked for it.`,
 	f.StringVar(&o.config.Defaults.DefaultEIpType, "default-eip-network-type", "", "as the controller has it")
 	f.StringVar(&o.config.Defaults.DefaultFIpType, "default-fip-network-type", "", "as the controller has it")
 	f.StringVar(&o.config.Defaults.DefaultServiceType, "default-service-network-type", "", "as the controller has it")
+	f.DurationVar(&o.config.Defaults.Liveness, "egress-liveness", 200*time.Millisecond, "as the controller has it")
 	f.Var(&o.config.Defaults.Classless, "classless-services", "as the controller has it")
 	f.StringVar(&o.config.Defaults.ManagementNetwork, "management-network-type", "", "as the controller has it")
 	f.BoolVar(&o.exitCode, "exit-code", false, "end with 1 when something would be written")

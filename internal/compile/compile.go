@@ -25,6 +25,7 @@ func Shard(world *snapshot.World) (*intent.Intent, []intent.Verdict) {
 	c.reachNetwork()     // or what the management VPC has instead
 	c.translateFIps()    // 1:1 NAT
 	c.balanceServices()  // load balancers
+	c.leaveByEgress()    // what EgressIPs select
 	c.returnToNetworks() // replies leave by the network they came from
 	c.unblock()          // what Kube-OVN can't remove by itself
 	c.judgeEIps()        // who holds each EIp

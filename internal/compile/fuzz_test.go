@@ -117,6 +117,9 @@ func (p *promises) originsAreOurs() {
 		known[state.Ref{Kind: "ReturnPath", Namespace: p.w.Shard, Name: x.Subnet}] = true
 	}
 	known[state.Ref{Kind: "ReturnPath", Namespace: p.w.Shard, Name: "turn"}] = true
+	for _, s := range p.w.Selections {
+		known[selectionRef(s)] = true
+	}
 	for what, by := range origins {
 		if !known[by] {
 			p.Errorf("%s is wanted by %s, which does not exist", what, by)

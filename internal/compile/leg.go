@@ -41,7 +41,7 @@ func (c *compiler) legs() []*leg {
 	}
 	var out []*leg
 	numbers := map[int]bool{}
-	networks := slices.DeleteFunc(c.used(), func(x *snapshot.External) bool { return c.isDefault(x) || c.bySource(x) })
+	networks := slices.DeleteFunc(c.used(), func(x *snapshot.External) bool { return c.straight(x) || c.bySource(x) })
 	slices.SortFunc(networks, func(a, b *snapshot.External) int { return strings.Compare(a.Subnet, b.Subnet) })
 	for i, address := range c.legAddresses(networks) {
 		if !address.IsValid() {
@@ -154,6 +154,9 @@ func (c *compiler) mark(l *leg, row func(intent.Row)) {
 	mark(120, fmt.Sprintf("inport == %q && pkt.mark == %d", ownership.TurnSwitchPort(c.w.Shard, c.subnet()), l.number), 0)
 	mark(110, "eth.dst == "+l.mac, ownership.MarkForged)
 	mark(100, fmt.Sprintf("ct.trk && ct_label.label == %d", l.number), l.number)
+	if c.isDefault(l.network) { // connections that are older than the leg
+		mark(97, fmt.Sprintf("ct.trk && ct.rpl && ct_label.label == %d && ip4.dst != %s", ownership.LabelDefault, l.within), l.number)
+	}
 	mark(96, "ct.trk && ct.rpl && ct_label.label == 0 && "+c.ofTargets(l), l.number)
 	mark(95, c.unseen(l), l.number)
 	mark(90, fmt.Sprintf("pkt.mark == %d", l.number), 0)

@@ -38,7 +38,7 @@ func (c *compiler) returnFIp(f *fip, legs []*leg) {
 		return
 	}
 	network := f.eip.on
-	if network == nil || c.isDefault(network) {
+	if network == nil || c.straight(network) {
 		return
 	}
 	if c.bySource(network) {
@@ -56,7 +56,7 @@ func (c *compiler) returnFIp(f *fip, legs []*leg) {
 
 // returnService lets a Service wait for the leg of its network.
 func (c *compiler) returnService(s *service, legs []*leg) {
-	if !s.wanted() || c.isDefault(s.eip.on) || c.bySource(s.eip.on) {
+	if !s.wanted() || c.straight(s.eip.on) || c.bySource(s.eip.on) {
 		return
 	}
 	i := slices.IndexFunc(legs, func(l *leg) bool { return l.network.Subnet == s.eip.on.Subnet })
@@ -100,6 +100,10 @@ func (c *compiler) several() map[netip.Addr]bool {
 func (c *compiler) isDefault(x *snapshot.External) bool {
 	return c.project.way != nil && c.project.way.Subnet == x.Subnet
 }
+
+// straight says whether replies find back to a network as everything else does that pods send. Where EgressIPs lead that elsewhere, the
+// default network has a leg like any other.
+func (c *compiler) straight(x *snapshot.External) bool { return c.isDefault(x) && !c.selects() }
 
 // bySource says whether replies find back to a network by the pod's address.
 func (c *compiler) bySource(x *snapshot.External) bool {

@@ -116,7 +116,7 @@ func (c *compiler) policy(p intent.PolicyRoute, by state.Ref) {
 	key, element := p.In(c.w.Shard)
 	c.in.Element(key, element, by)
 	if c.w.Engine.Ports != nil {
-		c.in.Row(c.w.Shard, intent.RouterPolicy(p), by)
+		c.in.Row(c.w.Shard, p.Row(), by)
 	}
 }
 

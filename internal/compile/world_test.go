@@ -54,7 +54,25 @@ func worldOf(d *dice) *snapshot.World {
 	targets(d, w)
 	engineOf(d, w)
 	own(d, w)
+	selections(d, w)
 	return w
+}
+
+// selections: seldom any, and then some without an address.
+func selections(d *dice, w *snapshot.World) {
+	for i := range d.roll(3) {
+		if !d.rare() {
+			return
+		}
+		s := snapshot.Selection{EgressIP: fmt.Sprintf("e%d", i), Open: d.bool(), Created: time.Unix(int64(d.roll(3)), 0)}
+		for host := range byte(d.roll(4)) {
+			s.Pods = append(s.Pods, inside(host+2))
+		}
+		if d.bool() {
+			s.Links = []snapshot.Link{{Address: address(0, 5+i), Network: netip.PrefixFrom(netip.AddrFrom4([4]byte{240, 0, 0, byte(4*i + 1)}), 30)}}
+		}
+		w.Selections, w.Inside = append(w.Selections, s), []netip.Addr{inside(2), inside(3), inside(4), inside(5)}
+	}
 }
 
 func quota(d *dice) *int {

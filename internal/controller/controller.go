@@ -20,6 +20,8 @@ import (
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/kube"
 	"github.com/sallyport/sallyport/internal/ovn"
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/reach"
 	"github.com/sallyport/sallyport/internal/runner"
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
@@ -31,7 +33,10 @@ const patience = 10 * time.Second
 type Config struct {
 	Kubernetes *rest.Config
 	Northbound ovn.Config
+	// Southbound may have no endpoints; then nothing is known of what OVN does by itself.
+	Southbound ovn.Config
 	Defaults   snapshot.Config
+	Probe      reach.Config // of nodes that may hold egress addresses
 	Workers    int
 
 	LeaderElect                   bool
@@ -51,12 +56,16 @@ func Run(ctx context.Context, c Config, logger *slog.Logger) error {
 		return err
 	}
 	defer shards.NB.Close()
+	defer shards.SB.Close()
 	counters := newCounters(asks)
 	queue := runner.New(shards.Run, counters.ran, logger)
 	asks.to(queue.Ask)
 	counters.watch(queue, shards.NB)
 	// Every replica keeps its caches; only the leader runs shards.
 	if err := mgr.Add(leading{queue, c.Workers}); err != nil {
+		return err
+	}
+	if err := mgr.Add(manager.RunnableFunc(shards.Probe.Start)); err != nil {
 		return err
 	}
 	if err := mgr.AddReadyzCheck("northbound", func(*http.Request) error { return connected(shards.NB) }); err != nil {
@@ -96,8 +105,13 @@ func build(ctx context.Context, mgr manager.Manager, c Config, logger *slog.Logg
 		return nil, nil, fmt.Errorf("connect to the OVN northbound database: %w", err)
 	}
 	nb.Watch(asks.askKnown(cluster))
+	sb, err := ovn.Look(ctx, c.Southbound, logger, func() { asks.ask(ownership.EgressVpc, engine) })
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the OVN southbound database: %w", err)
+	}
+	prober := reach.New(c.Probe, func() { asks.ask(ownership.EgressVpc, probed) })
 	record := recorder(mgr.GetEventRecorder("sallyport"))
-	return &Shards{Cluster: cluster, NB: nb, Config: c.Defaults, Clock: time.Now, Record: record}, asks, nil
+	return &Shards{Cluster: cluster, NB: nb, SB: sb, Probe: prober, Config: c.Defaults, Clock: time.Now, Record: record}, asks, nil
 }
 
 func connected(nb *ovn.Client) error {

@@ -41,5 +41,9 @@ func Look(ctx context.Context, c Config, logger *slog.Logger) (*Shards, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the OVN northbound database: %w", err)
 	}
-	return &Shards{Cluster: cluster, NB: nb, Config: c.Defaults, Clock: time.Now}, nil
+	sb, err := ovn.Look(ctx, c.Southbound, logger, func() {})
+	if err != nil {
+		return nil, fmt.Errorf("read the OVN southbound database: %w", err)
+	}
+	return &Shards{Cluster: cluster, NB: nb, SB: sb, Config: c.Defaults, Clock: time.Now}, nil
 }

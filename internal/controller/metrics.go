@@ -17,7 +17,7 @@ import (
 var Metrics = []struct{ Name, Kind, Labels, Help string }{
 	{"sallyport_shard_runs_total", "counter", "result", "Runs of a project's shard, by result: ok or failed."},
 	{"sallyport_shard_run_seconds", "histogram", "", "How long a run of a shard takes."},
-	{"sallyport_shard_asks_total", "counter", "by", "Events that asked for a shard to be run, by the kind of object; OVN for the northbound database."},
+	{"sallyport_shard_asks_total", "counter", "by", "Events that asked for a shard to be run, by the kind of object, OVN, or Reach: nodes that are asked."},
 	{"sallyport_shards_waiting", "gauge", "", "Shards that are asked for and not yet run."},
 	{"sallyport_kubernetes_writes_total", "counter", "verb, kind", "Writes to the Kubernetes API."},
 	{"sallyport_northbound_transactions_total", "counter", "", "Transactions that wrote to the OVN northbound database."},
@@ -119,8 +119,11 @@ func (a *asks) to(forward func(shard string)) {
 	a.early = nil
 }
 
-// engine is what events of the northbound database are called.
-const engine = "OVN"
+// What events of the OVN databases and of probes are called.
+const (
+	engine = "OVN"
+	probed = "Reach"
+)
 
 // askKnown passes on what happens to routers of ours: Kube-OVN's default router changes all the time. What the engine itself can
 // do is said of the networks.

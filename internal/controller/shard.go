@@ -14,6 +14,8 @@ import (
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/kube"
 	"github.com/sallyport/sallyport/internal/ovn"
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/reach"
 	"github.com/sallyport/sallyport/internal/runner"
 	"github.com/sallyport/sallyport/internal/snapshot"
 	"github.com/sallyport/sallyport/internal/state"
@@ -34,6 +36,12 @@ type Shards struct {
 	Config  snapshot.Config
 	Clock   func() time.Time
 	Record  kube.Recorder
+	// SB is what the southbound database says.
+	SB *ovn.Southbound
+	// Probe asks nodes whether they are there; nil: nobody does.
+	Probe *reach.Prober
+
+	strays map[string]strayed // egress addresses that are elsewhere than we said, by port; of the one shard that looks
 }
 
 // Work is what one shard needs, worked out by reading only.
@@ -43,15 +51,18 @@ type Work struct {
 	judged   []client.Object
 	size     int             // how much there is in the shard
 	rows     func() prepared // prepares the plan for rows anew
+	rowsAt   int             // where among the plans that is
+	// unsettled: the engine may still be carrying something out.
+	unsettled bool
 }
-
-// rowsPlan is where among the plans that for rows is.
-const rowsPlan = 3
 
 // Prepare gathers, compiles and compares.
 func (s *Shards) Prepare(ctx context.Context, shard string) (*Work, error) {
 	if err := connected(s.NB); err != nil {
 		return nil, err
+	}
+	if shard == ownership.EgressVpc {
+		return s.prepareEgress(ctx)
 	}
 	inputs, err := s.Cluster.Gather(ctx, shard)
 	if err != nil {
@@ -61,11 +72,12 @@ func (s *Shards) Prepare(ctx context.Context, shard string) (*Work, error) {
 	world.Engine.Left, world.Engine.Legs, world.Engine.Lacks = s.NB.Left(shard), s.NB.Legs(shard), s.NB.Lacks()
 	world.Engine.Balanced = s.NB.Balanced(shard)
 	s.lookAtManagement(world)
+	s.lookAtLinks(world)
 	want, verdicts := compile.Shard(world)
 	if err := want.Err(); err != nil {
 		return nil, fmt.Errorf("compile: %w", err)
 	}
-	work := &Work{Verdicts: verdicts, judged: inputs.Judged(), size: sizeOf(world, want)}
+	work := &Work{Verdicts: verdicts, judged: inputs.Judged(), size: sizeOf(world, want), rowsAt: 3}
 	work.rows = func() prepared { return plan(ctx, s.NB.Rows(shard), want.Rows, intent.OnlyOurs, settled(world)) }
 	finalizers, err := kube.NewFinalizers(s.Cluster, work.judged)
 	if err != nil {
@@ -103,7 +115,11 @@ func settled(w *snapshot.World) state.Guard[intent.RowKey, intent.Row] {
 	return func(changes []state.Change[intent.RowKey, intent.Row], _ intent.Rows) []state.Change[intent.RowKey, intent.Row] {
 		var out []state.Change[intent.RowKey, intent.Row]
 		for _, c := range changes {
-			if done || c.Removes() || c.Key.Table != "Logical_Router_Policy" {
+			policy, isPolicy := intent.RouterPolicy{}, false
+			if !c.Removes() {
+				policy, isPolicy = (*c.After).(intent.RouterPolicy)
+			}
+			if done || !isPolicy || ownership.Unlisted(policy.Priority) {
 				out = append(out, c)
 			}
 		}
@@ -154,7 +170,10 @@ func (s *Shards) Run(ctx context.Context, shard string) (runner.Result, error) {
 		return runner.Result{}, failed(failures)
 	}
 	result := runner.Result{Size: work.size}
-	if work.waits() {
+	switch {
+	case work.unsettled:
+		result.Again = settles
+	case work.waits():
 		result.Again = look
 	}
 	return result, nil
@@ -163,11 +182,11 @@ func (s *Shards) Run(ctx context.Context, shard string) (runner.Result, error) {
 // look looks at the rows again when some were written. Our copy of the database has them by then, so a row that was only put right
 // is in force: nobody has to be told that it was not for some milliseconds.
 func (w *Work) look() error {
-	if len(w.Plans[rowsPlan].Changes()) == 0 {
+	if len(w.Plans[w.rowsAt].Changes()) == 0 {
 		return nil
 	}
 	again := w.rows()
-	w.Plans[rowsPlan] = again.Plan
+	w.Plans[w.rowsAt] = again.Plan
 	return again.err
 }
 

@@ -75,6 +75,15 @@ func (p PolicyRoute) In(vpc string) (ElementKey, Element) {
 	return ElementKey{vpc, PolicyRoutes, strconv.Itoa(p.Priority) + " " + p.Match}, Element{Canonical(p)}
 }
 
+// Row is the policy as a row.
+func (p PolicyRoute) Row() RouterPolicy {
+	row := RouterPolicy{Priority: p.Priority, Match: p.Match, Action: p.Action}
+	if p.NextHop.IsValid() {
+		row.NextHops = p.NextHop.String()
+	}
+	return row
+}
+
 // StaticRoute is a route of a router's main table, as an element of a Vpc.
 type StaticRoute struct {
 	CIDR    netip.Prefix `json:"cidr"`

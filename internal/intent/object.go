@@ -31,10 +31,14 @@ const (
 	Backend       Kind = "Backend" // of Envoy Gateway
 
 	ExternalNetwork Kind = "ExternalNetwork"
+	EgressIP        Kind = "EgressIP"
 )
 
 // Kinds is the order in which objects are made.
-var Kinds = []Kind{Project, Namespace, Vpc, Subnet, Attachment, OvnEip, EIp, OvnSnatRule, OvnFip, FIp, Service, EndpointSlice, Backend, ExternalNetwork}
+var Kinds = []Kind{
+	Project, Namespace, Vpc, Subnet, Attachment, OvnEip, EIp, OvnSnatRule, OvnFip, FIp,
+	Service, EndpointSlice, Backend, ExternalNetwork, EgressIP,
+}
 
 // ObjectKey names a Kubernetes object.
 type ObjectKey struct {

@@ -22,6 +22,11 @@ const (
 	SubnetTaken     = "SubnetTaken"
 	ProjectDeleting = "ProjectDeleting"
 
+	// Accepted, of EgressIPs: the words are OVN-Kubernetes'.
+	InvalidEgressIP    = "InvalidEgressIP"
+	EgressIPConflict   = "EgressIPConflict"
+	UnsupportedRequest = "UnsupportedRequest"
+
 	// ResolvedRefs
 	Resolved        = "ResolvedRefs"
 	NetworkNotFound = "NetworkNotFound"
@@ -45,6 +50,10 @@ const (
 	SomePortTaken = "SomePortTaken"
 	NoProber      = "NoAddressForChecks"
 	NoGateway     = "NoGatewayNode"
+
+	// Programmed, of EgressIPs: the words are OVN-Kubernetes'.
+	NoMatchingNode    = "NoMatchingNodeFound"
+	UnassignedRequest = "UnassignedRequest"
 
 	NoEnvoyGateway = "NoEnvoyGateway"
 	OutsideUnused  = "EndpointOutsideProject"
@@ -96,6 +105,9 @@ var Reasons = []ReasonDoc{
 	{"Accepted", TargetTaken, "Another FIp leads to the same target.", "Delete one of the two."},
 	{"Accepted", TargetOutside, "The target address is not in the project's subnet.", "Use an address of the project."},
 	{"Accepted", SubnetTaken, "Another ExternalNetwork has the Subnet.", "Take it out of one of the two."},
+	{"Accepted", InvalidEgressIP, "An address or a selector of an EgressIP can't be read.", "Correct the field that the message names."},
+	{"Accepted", EgressIPConflict, "An egress address is a node's, a gateway's or somebody else's.", "Choose another address; the message names who has it."},
+	{"Accepted", UnsupportedRequest, "Another EgressIP has the address.", "Choose another address, or delete the EgressIP that the message names."},
 	{"ResolvedRefs", Resolved, "Everything that the object names exists.", "Nothing."},
 	{"ResolvedRefs", NetworkNotFound, "There is no external network of that type or name.", "Use one that the message names, or ask the operator."},
 	{"ResolvedRefs", NetworkIsDual, "The network's subnet has IPv6, which Kube-OVN 1.16 can't connect to a VPC.", "Use an IPv4 subnet for the network."},
@@ -122,6 +134,14 @@ var Reasons = []ReasonDoc{
 	{
 		"Programmed", NoGateway, "No node may hold the gateway of the management VPC.",
 		"Label nodes with ovn.kubernetes.io/external-gw=true.",
+	},
+	{
+		"Programmed", NoMatchingNode, "No node can hold an address of the EgressIP. Its pods do not reach the outside, unless it fails open.",
+		"Label nodes that are Ready with k8s.ovn.org/egress-assignable.",
+	},
+	{
+		"Programmed", UnassignedRequest, "No node can hold some of the addresses: no node holds two of one EgressIP. Its pods leave with the others.",
+		"Label more nodes with k8s.ovn.org/egress-assignable.",
 	},
 	{
 		"Programmed", NoEnvoyGateway, "A Backend is asked for, and Kubernetes does not know that kind. The load balancer works.",

@@ -20,7 +20,8 @@ type RowKey struct {
 
 // tables is the order in which rows are made: what is led to comes before what leads there.
 var tables = []string{
-	"Address_Set", "Logical_Router_Port", "Gateway_Chassis", "Static_MAC_Binding", "Logical_Switch_Port", "Port_Group", "ACL", "QoS",
+	"NB_Global", "Address_Set", "HA_Chassis_Group", "Logical_Router_Port", "Gateway_Chassis", "Static_MAC_Binding", "Logical_Switch_Port",
+	"Port_Group", "ACL", "QoS",
 	"Load_Balancer", "Load_Balancer_Health_Check", "Logical_Router_Static_Route", "NAT", "Logical_Router_Policy",
 }
 
@@ -51,6 +52,8 @@ type RouterPort struct {
 	Peer    string
 	// Table is the routing table for what comes in by this port; empty: the main one.
 	Table string
+	// Holders is the name of the chassis that may hold the port; empty: it is on every chassis, or on those of Gateway rows.
+	Holders string
 }
 
 // Key is the port's name.
@@ -60,7 +63,11 @@ func (p RouterPort) Key(router string) RowKey { return RowKey{"Logical_Router_Po
 func (p RouterPort) Equal(o Row) bool { return Row(p) == o }
 
 func (p RouterPort) String() string {
-	return fmt.Sprintf("%s %s peer=%s table=%q", p.MAC, p.Network, p.Peer, p.Table)
+	text := fmt.Sprintf("%s %s peer=%s table=%q", p.MAC, p.Network, p.Peer, p.Table)
+	if p.Holders != "" {
+		text += " held by " + p.Holders
+	}
+	return text
 }
 
 // Gateway is a chassis that may hold a router port: of those that are there, the one with the highest priority does.
@@ -78,6 +85,21 @@ func (g Gateway) Key(router string) RowKey {
 func (g Gateway) Equal(o Row) bool { return Row(g) == o }
 
 func (g Gateway) String() string { return fmt.Sprintf("priority=%d", g.Priority) }
+
+// Holders are chassis that may hold router ports: of those that are there, the first holds all ports that name them. To change the order
+// is to move the ports.
+type Holders struct {
+	Name    string
+	Chassis string // with spaces between, the first first
+}
+
+// Key is the name.
+func (h Holders) Key(router string) RowKey { return RowKey{"HA_Chassis_Group", router, h.Name} }
+
+// Equal compares all.
+func (h Holders) Equal(o Row) bool { return Row(h) == o }
+
+func (h Holders) String() string { return h.Chassis }
 
 // MACBinding is the MAC address of a next hop on a router port, so that nobody has to ask for it.
 type MACBinding struct {
@@ -127,12 +149,29 @@ func (n SourceNAT) Equal(o Row) bool { return Row(n) == o }
 
 func (n SourceNAT) String() string { return n.External.String() }
 
+// PortNAT is the translation of what leaves a prefix by one port, where the port is held.
+type PortNAT struct {
+	Port     string
+	External netip.Addr
+	Logical  netip.Prefix
+}
+
+// Key is port and prefix.
+func (n PortNAT) Key(router string) RowKey {
+	return RowKey{"NAT", router, "snat " + n.Logical.String() + " by " + n.Port}
+}
+
+// Equal compares all.
+func (n PortNAT) Equal(o Row) bool { return Row(n) == o }
+
+func (n PortNAT) String() string { return n.External.String() }
+
 // RouterPolicy is a router policy. Kube-OVN makes it from an element of a Vpc's policyRoutes.
 type RouterPolicy struct {
 	Priority int
 	Match    string
 	Action   string // reroute, allow or drop
-	NextHop  netip.Addr
+	NextHops string // with spaces between, in order: a connection goes to one of them
 }
 
 // Key is priority and match.
@@ -143,12 +182,18 @@ func (p RouterPolicy) Key(router string) RowKey {
 // Equal compares all.
 func (p RouterPolicy) Equal(o Row) bool { return Row(p) == o }
 
-func (p RouterPolicy) String() string {
-	if !p.NextHop.IsValid() {
-		return p.Action
-	}
-	return p.Action + " " + p.NextHop.String()
-}
+func (p RouterPolicy) String() string { return strings.TrimSpace(p.Action + " " + p.NextHops) }
+
+// Setting is one of the settings of the whole engine.
+type Setting struct{ Name, Value string }
+
+// Key is the name.
+func (s Setting) Key(router string) RowKey { return RowKey{"NB_Global", router, s.Name} }
+
+// Equal compares all.
+func (s Setting) Equal(o Row) bool { return Row(s) == o }
+
+func (s Setting) String() string { return s.Value }
 
 // Remainder is a row that Kube-OVN has left behind of a VPC that is gone. It is never wanted.
 type Remainder struct{ Table, Name string }

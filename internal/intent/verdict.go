@@ -22,7 +22,8 @@ type Verdict struct {
 	Held Finding
 	// Through is what it shares with others and can't work without.
 	Through []state.Ref
-	// Facts are the fields of its status that are not conditions: a ProjectFacts, EIpFacts, FIpFacts, ServiceFacts or NetworkFacts.
+	// Facts are the fields of its status that are not conditions: a ProjectFacts, EIpFacts, FIpFacts, ServiceFacts, NetworkFacts or
+	// EgressFacts.
 	Facts any
 }
 
@@ -78,6 +79,15 @@ type NetworkFacts struct {
 	Return  string // how replies find back
 	// Obsolete is why not as somebody asked for.
 	Obsolete Finding
+}
+
+// EgressFacts is the status of an EgressIP.
+type EgressFacts struct{ Items []EgressItem }
+
+// EgressItem is an address that a node holds.
+type EgressItem struct {
+	Node    string
+	Address netip.Addr
 }
 
 // SubnetFacts is how many addresses a subnet of an external network has.

@@ -19,6 +19,7 @@ import (
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/kubeovn"
+	"github.com/sallyport/sallyport/internal/ownership"
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
@@ -98,6 +99,9 @@ func (c *Cluster) Gather(ctx context.Context, shard string) (*Inputs, error) {
 		if err := c.add(ctx, in, list, c.inShard(shard)); err != nil {
 			return nil, err
 		}
+	}
+	if err := c.gatherSelections(ctx, in); err != nil {
+		return nil, err
 	}
 	return in, c.lookUp(ctx, in)
 }
@@ -219,24 +223,31 @@ func (c *Cluster) Knows(ctx context.Context, vpc string) bool {
 	if vpc == kubeovn.ManagementVpc {
 		return c.inUse(ctx, vpc)
 	}
-	if c.claimed(ctx, vpc) {
+	if vpc == ownership.EgressVpc || c.claimed(ctx, vpc) {
 		return true
 	}
 	object, err := c.read(ctx, intent.ObjectKey{Kind: intent.Vpc, Name: vpc})
 	return err == nil && belongs(object) != ""
 }
 
-// CacheOptions keep out of memory what is never read: of a pod all but its name, addresses and phase, of a node all but whether it may
-// hold gateways.
+// CacheOptions keep out of memory what is never read: of a pod all but its names, labels, addresses and phase, of a node all but what makes
+// it hold gateways and egress addresses.
 func CacheOptions() cache.Options {
 	slim := func(o any) (any, error) {
 		switch o := o.(type) {
 		case *corev1.Pod:
-			return &corev1.Pod{ObjectMeta: bare(o.ObjectMeta), Status: corev1.PodStatus{Phase: o.Status.Phase, PodIPs: o.Status.PodIPs}}, nil
+			pod := &corev1.Pod{ObjectMeta: bare(o.ObjectMeta), Status: corev1.PodStatus{Phase: o.Status.Phase, PodIPs: o.Status.PodIPs}}
+			pod.Annotations = map[string]string{kubeovn.PodAddress: o.Annotations[kubeovn.PodAddress]}
+			return pod, nil
 		case *corev1.Node:
-			node := &corev1.Node{ObjectMeta: bare(o.ObjectMeta)}
-			node.Labels = map[string]string{kubeovn.GatewayLabel: o.Labels[kubeovn.GatewayLabel]}
+			node := &corev1.Node{ObjectMeta: bare(o.ObjectMeta), Spec: corev1.NodeSpec{Unschedulable: o.Spec.Unschedulable}}
 			node.Annotations = map[string]string{kubeovn.ChassisAnnotation: o.Annotations[kubeovn.ChassisAnnotation]}
+			node.Status.Addresses = o.Status.Addresses
+			for _, c := range o.Status.Conditions {
+				if c.Type == corev1.NodeReady {
+					node.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
+				}
+			}
 			return node, nil
 		default:
 			return o, nil
@@ -247,7 +258,7 @@ func CacheOptions() cache.Options {
 }
 
 func bare(m metav1.ObjectMeta) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}
+	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, Labels: m.Labels}
 }
 
 // Shards is every shard of which there is a Project, an EIp, a FIp or an object of ours, in order.

@@ -11,6 +11,7 @@ import (
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/kubeovn"
 	"github.com/sallyport/sallyport/internal/ownership"
@@ -38,6 +39,8 @@ type Inputs struct {
 	services   []*corev1.Service
 	slices     map[string][]*discoveryv1.EndpointSlice // by the Service's namespace/name
 	owned      map[intent.ObjectKey]bool
+	// egressIPs are those that select something in the shard; for the shard of egress addresses, all.
+	egressIPs []*ovnv1.EgressIP
 
 	noBackends bool // Kubernetes does not know them
 	// overlooked says whether Kube-OVN will never take up an object.
@@ -179,6 +182,7 @@ func (in *Inputs) World(config snapshot.Config, ports []string, now time.Time) *
 	for _, p := range in.projects {
 		w.Projects = append(w.Projects, readProject(p))
 	}
+	w.Selections, w.Inside = in.readSelections()
 	for _, e := range in.eips {
 		w.EIps = append(w.EIps, readEIp(e))
 	}

@@ -29,6 +29,7 @@ type Cluster struct {
 	progress *progress           // nil: nobody has watched
 	contents memo[string]        // of objects: the fields that we applied
 	statuses memo[intent.Status] // of statuses
+	choices  memo[choice]        // of EgressIPs: whom they select
 }
 
 // NewCluster is a cluster that is observed in a cache. The client must read from the API server and not from a cache. Call it
@@ -85,6 +86,7 @@ func (c *Cluster) forget(o client.Object) {
 	if key, err := KeyOf(o); err == nil {
 		c.contents.forget(key)
 		c.statuses.forget(key)
+		c.choices.forget(key)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
 	"github.com/sallyport/sallyport/internal/intent"
 )
 
@@ -39,6 +40,7 @@ var kinds = map[intent.Kind]schema.GroupVersionKind{
 	intent.EndpointSlice:   discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"),
 	intent.Backend:         envoy.WithKind("Backend"),
 	intent.ExternalNetwork: kubedcv1alpha1.GroupVersion.WithKind("ExternalNetwork"),
+	intent.EgressIP:        ovnv1.GroupVersion.WithKind("EgressIP"),
 }
 
 // written are the kinds of which we write whole objects.
@@ -51,7 +53,7 @@ var written = []intent.Kind{
 var optional = []intent.Kind{VMI, intent.Backend}
 
 // marked are the kinds to which we write something, if only a finalizer or a status.
-var marked = append([]intent.Kind{intent.Project, intent.FIp, intent.ExternalNetwork}, written...)
+var marked = append([]intent.Kind{intent.Project, intent.FIp, intent.ExternalNetwork, intent.EgressIP}, written...)
 
 // replaced are the kinds whose spec Kube-OVN reads once. Another spec is another object: the old one has to go first.
 var replaced = map[intent.Kind]bool{intent.OvnEip: true, intent.OvnFip: true, intent.OvnSnatRule: true}
@@ -64,6 +66,7 @@ func newScheme() *runtime.Scheme {
 	utilruntime.Must(discoveryv1.AddToScheme(s))
 	utilruntime.Must(kubedcv1.AddToScheme(s))
 	utilruntime.Must(kubedcv1alpha1.AddToScheme(s))
+	utilruntime.Must(ovnv1.AddToScheme(s))
 	register(s, kubeOVN, "Vpc", &Vpc{}, &VpcList{})
 	register(s, kubeOVN, "Subnet", &Subnet{}, &SubnetList{})
 	register(s, kubeOVN, "OvnEip", &OvnEip{}, &OvnEipList{})

@@ -16,6 +16,7 @@ import (
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/kubeovn"
 	"github.com/sallyport/sallyport/internal/snapshot"
@@ -30,8 +31,8 @@ type watch struct {
 // Watch asks for the shards that an event touches, and says of what kind of object it is. Until the cache is synced, every object is an event.
 func (c *Cluster) Watch(ctx context.Context, objects cache.Cache, ask func(shard, by string)) error {
 	watched := []client.Object{
-		&kubedcv1.Project{}, &kubedcv1.EIp{}, &kubedcv1.FIp{}, &kubedcv1alpha1.ExternalNetwork{}, &corev1.Namespace{}, &corev1.Node{}, &corev1.Pod{},
-		&corev1.Service{}, &discoveryv1.EndpointSlice{},
+		&kubedcv1.Project{}, &kubedcv1.EIp{}, &kubedcv1.FIp{}, &kubedcv1alpha1.ExternalNetwork{}, &ovnv1.EgressIP{},
+		&corev1.Namespace{}, &corev1.Node{}, &corev1.Pod{}, &corev1.Service{}, &discoveryv1.EndpointSlice{},
 		&Vpc{}, &Subnet{}, &NetworkAttachmentDefinition{}, &OvnEip{}, &OvnFip{}, &OvnSnatRule{},
 	}
 	for _, kind := range c.have(optional) {
@@ -92,14 +93,13 @@ func (w *watch) changed(ctx context.Context, was, is client.Object) {
 	}
 	switch o := object.(type) {
 	case *kubedcv1.Project:
-		w.project(o, was == nil || is == nil)
+		w.project(ctx, o, was == nil || is == nil)
+	case *ovnv1.EgressIP:
+		w.egressIP(ctx, was, is)
 	case *kubedcv1.EIp, *kubedcv1.FIp:
 		w.inside(ctx, o.GetNamespace())
 	case *kubedcv1alpha1.ExternalNetwork:
-		w.ask(NetworksShard)
-		if was == nil || is == nil || was.GetGeneration() != is.GetGeneration() {
-			w.everybody(ctx)
-		}
+		w.network(ctx, was, is)
 	case *corev1.Namespace, *corev1.Node, *corev1.Pod, *VirtualMachineInstance, *corev1.Service, *discoveryv1.EndpointSlice:
 		w.workload(ctx, was, is)
 	case *Subnet:
@@ -112,11 +112,22 @@ func (w *watch) changed(ctx context.Context, was, is client.Object) {
 
 // project asks for the shard of a Project and, when it comes or goes, for that of the namespace that it is in: with its first Project
 // that becomes a tenant's.
-func (w *watch) project(o *kubedcv1.Project, comesOrGoes bool) {
+func (w *watch) project(ctx context.Context, o *kubedcv1.Project, comesOrGoes bool) {
 	w.ask(snapshot.ShardOf(o.Namespace, o.Name))
+	if comesOrGoes || o.DeletionTimestamp != nil {
+		w.egress(ctx)
+	}
 	if comesOrGoes {
 		w.ask(o.Namespace)
 		w.ask(kubeovn.ManagementVpc)
+	}
+}
+
+// network asks for the networks and, when one comes, goes or is another, for everybody.
+func (w *watch) network(ctx context.Context, was, is client.Object) {
+	w.ask(NetworksShard)
+	if was == nil || is == nil || was.GetGeneration() != is.GetGeneration() {
+		w.everybody(ctx)
 	}
 }
 
@@ -130,6 +141,7 @@ func (w *watch) ported(ctx context.Context, o *OvnEip) {
 // everybody asks for every project's shard, and for the management VPC.
 func (w *watch) everybody(ctx context.Context) {
 	w.ask(kubeovn.ManagementVpc)
+	w.egress(ctx)
 	var projects kubedcv1.ProjectList
 	if err := w.cluster.reader.List(ctx, &projects, client.UnsafeDisableDeepCopy); err != nil {
 		return // the cache is not there yet; everything is an event then
@@ -174,9 +186,11 @@ func (w *watch) workload(ctx context.Context, was, is client.Object) {
 		switch o := object.(type) {
 		case *corev1.Namespace:
 			w.namespace(ctx, was, is)
+			w.labelled(ctx, was, is)
 			return
 		case *corev1.Node:
 			w.node(was, is)
+			w.holder(ctx, was, is)
 			return
 		case *corev1.Service:
 			if balances(o) && !sameService(was, is) { // or did
@@ -184,7 +198,11 @@ func (w *watch) workload(ctx context.Context, was, is client.Object) {
 			}
 		case *discoveryv1.EndpointSlice:
 			w.endpoints(ctx, o)
-		case *corev1.Pod, *VirtualMachineInstance:
+		case *corev1.Pod:
+			w.target(ctx, was, is)
+			w.selected(ctx, was, is)
+			return
+		case *VirtualMachineInstance:
 			w.target(ctx, was, is)
 			return
 		}
@@ -247,6 +265,7 @@ func (w *watch) released(ctx context.Context, was, is client.Object) {
 	if address == "" {
 		return // every EIp that asks for no address would be found
 	}
+	w.egress(ctx)
 	var eips kubedcv1.EIpList
 	if err := w.cluster.reader.List(ctx, &eips, append(w.cluster.by(addressIndex, address), client.UnsafeDisableDeepCopy)...); err != nil {
 		return

@@ -22,6 +22,13 @@ const (
 	ChassisAnnotation = "ovn.kubernetes.io/chassis"
 )
 
+// PolicyKept is the key in the external_ids of a router policy with which Kube-OVN marks those of its own egress gateways. It leaves such
+// policies alone when it compares a router with its Vpc's list.
+const PolicyKept = "vpc-egress-gateway"
+
+// PodAddress is the annotation by which Kube-OVN notes on a pod which addresses it gives it, with commas, before the pod starts.
+const PodAddress = "ovn.kubernetes.io/ip_address"
+
 // VpcSpec is a router with its shared lists.
 type VpcSpec struct {
 	Namespaces           []string      `json:"namespaces,omitempty"`

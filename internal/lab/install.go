@@ -24,8 +24,9 @@ const Controller = "sallyport-controller"
 
 // Installation is what makes a lab a cluster with Sallyport.
 type Installation struct {
-	Manifests string // file: the rendered chart
-	Program   string // file: the controller
+	Manifests string   // file: the rendered chart
+	Program   string   // file: the controller
+	Flags     []string // of the controller, besides those that it needs in a lab
 }
 
 // tokenHours is how long the controller's token is good: longer than anybody keeps a lab.
@@ -57,16 +58,21 @@ func (l *Lab) Install(ctx context.Context, what Installation) error {
 	if err != nil {
 		return err
 	}
-	var servers []string
-	for _, d := range status.Doors {
-		if strings.HasPrefix(d.Name, "nb") {
-			servers = append(servers, "ssl:"+d.Inside)
+	servers := func(database string) string {
+		var out []string
+		for _, d := range status.Doors {
+			if strings.HasPrefix(d.Name, database) {
+				out = append(out, "ssl:"+d.Inside)
+			}
 		}
+		return strings.Join(out, ",")
 	}
 	pki := func(name string) string { return filepath.Join(l.Dir, "pki", name) }
-	return l.Run(ctx, Controller, program, "--kubeconfig", kubeconfig, "--nb-address", strings.Join(servers, ","),
+	return l.Run(ctx, Controller, append([]string{
+		program, "--kubeconfig", kubeconfig, "--nb-address", servers("nb"), "--sb-address", servers("sb"),
 		"--nb-cert", pki("ovn.crt"), "--nb-key", pki("ovn.key"), "--nb-ca", pki("ca.crt"),
-		"--leader-elect=false", "--metrics-address", "127.0.0.1:8080", "--health-address", "127.0.0.1:8081")
+		"--leader-elect=false", "--metrics-address", "127.0.0.1:8080", "--health-address", "127.0.0.1:8081",
+	}, what.Flags...)...)
 }
 
 // applyChart applies manifests, waits for their CRDs and returns the namespace of the controller's ServiceAccount.

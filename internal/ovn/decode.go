@@ -2,6 +2,7 @@ package ovn
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/intent"
@@ -34,13 +35,17 @@ func decodeBinding(b *nb.StaticMACBinding) (intent.MACBinding, bool) {
 	return out, out.Address.IsValid()
 }
 
-func decodeNAT(n *nb.NAT) (intent.Row, bool) {
+// decodeNAT reads a translation; port is the name of the port that it is for, empty where it is for none.
+func decodeNAT(n *nb.NAT, port string) (intent.Row, bool) {
 	switch n.Type {
 	case floating:
 		out := intent.FloatingNAT{External: address(n.ExternalIP), Logical: address(n.LogicalIP)}
 		return out, out.External.IsValid()
 	case source:
 		out := intent.SourceNAT{External: address(n.ExternalIP), Logical: prefix(n.LogicalIP)}
+		if port != "" {
+			return intent.PortNAT{Port: port, External: out.External, Logical: out.Logical}, out.Logical.IsValid()
+		}
 		return out, out.Logical.IsValid()
 	default:
 		return nil, false
@@ -53,11 +58,8 @@ func decodePolicy(router string, p *nb.LogicalRouterPolicy) (intent.RouterPolicy
 	if len(hops) == 0 && p.Nexthop != nil {
 		hops = []string{*p.Nexthop}
 	}
-	switch {
-	case p.Action == reroute && len(hops) == 1:
-		out.Action, out.NextHop = p.Action, address(hops[0])
-	case p.Action != reroute && len(hops) == 0:
-		out.Action = p.Action
+	if (p.Action == reroute) == (len(hops) > 0) {
+		out.Action, out.NextHops = p.Action, strings.Join(slices.Sorted(slices.Values(hops)), " ")
 	}
 	return out, ownership.Priority(router, p.Priority)
 }

@@ -3,6 +3,7 @@ package ovn
 import (
 	"maps"
 	"net/netip"
+	"strings"
 
 	"github.com/ovn-kubernetes/libovsdb/model"
 
@@ -35,6 +36,9 @@ func encode(row intent.Row, uuid string, ids map[string]string, have model.Model
 	case intent.Gateway:
 		g := &nb.GatewayChassis{UUID: uuid, Name: r.Port + "-" + r.Chassis, ChassisName: r.Chassis, Priority: r.Priority, ExternalIDs: in(ids, r.Port)}
 		return draft{row: g, fields: []any{&g.Priority}, ids: &g.ExternalIDs}, nil
+	case intent.Holders:
+		g := &nb.ChassisGroup{UUID: uuid, Name: r.Name, ExternalIDs: ids}
+		return draft{row: g, fields: []any{&g.Chassis}, ids: &g.ExternalIDs}, nil
 	case intent.MACBinding:
 		b := &nb.StaticMACBinding{UUID: uuid, LogicalPort: r.Port, IP: r.Address.String(), MAC: r.MAC, OverrideDynamicMAC: true}
 		return draft{row: b, fields: []any{&b.MAC, &b.OverrideDynamicMAC}}, nil
@@ -48,10 +52,16 @@ func encode(row intent.Row, uuid string, ids map[string]string, have model.Model
 	case intent.SourceNAT:
 		n := &nb.NAT{UUID: uuid, Type: source, ExternalIP: r.External.String(), LogicalIP: short(r.Logical), ExternalIDs: ids}
 		return draft{row: n, fields: []any{&n.ExternalIP}, ids: &n.ExternalIDs}, nil
+	case intent.PortNAT:
+		n := &nb.NAT{UUID: uuid, Type: source, ExternalIP: r.External.String(), LogicalIP: short(r.Logical), ExternalIDs: ids}
+		return draft{row: n, fields: []any{&n.ExternalIP, &n.GatewayPort}, ids: &n.ExternalIDs}, nil
 	case intent.RouterPolicy:
 		p := &nb.LogicalRouterPolicy{UUID: uuid, Priority: r.Priority, Match: r.Match, Action: r.Action, ExternalIDs: ids}
-		if r.NextHop.IsValid() {
-			p.Nexthops = []string{r.NextHop.String()}
+		if p.Nexthops = strings.Fields(r.NextHops); len(p.Nexthops) == 0 {
+			p.Nexthops = nil
+		}
+		if ownership.Unlisted(r.Priority) {
+			p.ExternalIDs[ownership.KeptKey] = ownership.RowVendor
 		}
 		return draft{row: p, fields: []any{&p.Action, &p.Nexthop, &p.Nexthops}, ids: &p.ExternalIDs}, nil
 	case intent.LoadBalancer:
@@ -77,7 +87,7 @@ func encodePort(r intent.RouterPort, uuid string, ids map[string]string, have mo
 	if r.Table != "" {
 		p.Options[routeTable] = r.Table
 	}
-	return draft{row: p, fields: []any{&p.MAC, &p.Networks, &p.Peer, &p.Options}, ids: &p.ExternalIDs}
+	return draft{row: p, fields: []any{&p.MAC, &p.Networks, &p.Peer, &p.Group, &p.Options}, ids: &p.ExternalIDs}
 }
 
 // short is a prefix as OVN's and Kube-OVN's tools write it: that of one address without its length.

@@ -32,6 +32,10 @@ func (x *index) OnUpdate(_ string, old, row model.Model) {
 	if was, is := old.(*nb.Global); is && was.Options[northdVersion] != row.(*nb.Global).Options[northdVersion] {
 		x.s.end(errors.New("ovn-northd is of another version now")) // the next session looks at what it can
 	}
+	if _, is := old.(*nb.Global); is {
+		x.tell(ownership.EgressVpc)
+	}
+	x.linked(row) // who is at the other end has not heard of it, though we have written it
 	if x.s.echoes.is(column(row, "UUID").(string), row) {
 		x.s.news.tell()
 		return
@@ -58,6 +62,10 @@ func (x *index) remainder(vpc string) {
 
 func (x *index) change(old, row model.Model) {
 	defer x.s.news.tell()
+	x.linked(old)
+	if old == nil {
+		x.linked(row)
+	}
 	if x.routers(old, row) || x.switches(old, row) {
 		return
 	}

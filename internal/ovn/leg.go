@@ -124,6 +124,13 @@ func (s *session) legs(shard string) (out []record, whole bool) {
 	for _, g := range rows(s, nb.GatewayChassisTable, &nb.GatewayChassis{ExternalIDs: marked}) {
 		add(intent.Gateway{Port: g.ExternalIDs[ownership.RowParentKey], Chassis: g.ChassisName, Priority: g.Priority}, g.ExternalIDs, g.UUID, g)
 	}
+	groups, holders, whole := s.holders(marked)
+	if !whole {
+		return nil, false
+	}
+	for i, g := range groups {
+		add(holders[i], g.ExternalIDs, g.UUID, g)
+	}
 	for _, q := range rows(s, nb.QoSTable, &nb.QoS{ExternalIDs: marked}) {
 		add(decodeMarking(q), q.ExternalIDs, q.UUID, q)
 	}

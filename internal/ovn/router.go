@@ -58,7 +58,7 @@ func (s *session) read(name string) (out router, whole bool) {
 	if !whole {
 		return out, false
 	}
-	found = append(found, s.balancers(name)...)
+	found = append(append(found, s.balancers(name)...), s.settings(name)...)
 	if out.row == nil {
 		out.records = distinct(name, append(found, s.strays(name)...))
 		return out, true
@@ -73,7 +73,7 @@ func (s *session) read(name string) (out router, whole bool) {
 		if !there {
 			return out, false
 		}
-		if value, ok := decodeNAT(n); ok {
+		if value, ok := decodeNAT(n, s.portName(n.GatewayPort)); ok {
 			found = append(found, record{value: value, origin: origin(n.ExternalIDs, name), uuid: uuid, row: n})
 		}
 	}
@@ -100,7 +100,9 @@ func (s *session) links(r *nb.LogicalRouter) (out []record, whole bool) {
 		table, by := p.Options[routeTable], asker(r.Name, p)
 		switch {
 		case by != (state.Ref{}):
-			out = append(out, record{value: decodePort(p), origin: by, uuid: uuid, row: p})
+			value := decodePort(p)
+			value.Holders = s.groupName(p.Group)
+			out = append(out, record{value: value, origin: by, uuid: uuid, row: p})
 			out = append(out, s.bindings(p.Name, by)...)
 		case strings.HasPrefix(table, ownership.ReturnTables):
 			out = append(out, record{value: intent.RoutingTable(p.Name, table), origin: lost, uuid: uuid, row: p})

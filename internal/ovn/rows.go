@@ -83,7 +83,7 @@ func (t *target) Apply(ctx context.Context, changes []change) map[intent.RowKey]
 func (t *target) attempt(ctx context.Context, s *session, before router, changes []change) (map[intent.RowKey]error, error) {
 	tx := newTransaction(s, t.shard, before)
 	failed := map[intent.RowKey]error{}
-	for _, c := range changes {
+	for _, c := range holdersLast(changes) {
 		if err := tx.add(c); err != nil {
 			failed[c.Key] = err
 		}

@@ -19,7 +19,11 @@ func decode(m model.Model) (intent.Row, bool) {
 	case *nb.StaticMACBinding:
 		return decodeBinding(r)
 	case *nb.NAT:
-		return decodeNAT(r)
+		port := ""
+		if r.GatewayPort != nil {
+			port = *r.GatewayPort
+		}
+		return decodeNAT(r, port)
 	case *nb.LogicalRouterPolicy:
 		return decodePolicy("acme-web", r)
 	case *nb.LogicalSwitchPort:
@@ -47,7 +51,7 @@ var (
 	aMarking = intent.Marking{Switch: "net1", Priority: 100, Match: "ct.rpl", Mark: 91}
 	aRule    = intent.Rule{Group: "g", Direction: intent.OutOfSwitch, Tier: 1, Priority: 100, Match: "ip", Action: "pass", Label: 91}
 	aRoute   = intent.Route{Table: "return-x", Prefix: network("10.0.0.0/25"), Port: "acme-leg"}
-	aPolicy  = intent.RouterPolicy{Priority: ownership.ReturnFIP, Match: "ip4.src == 10.0.0.10", Action: "reroute", NextHop: addr("198.51.100.1")}
+	aPolicy  = intent.RouterPolicy{Priority: ownership.ReturnFIP, Match: "ip4.src == 10.0.0.10", Action: "reroute", NextHops: "198.51.100.1"}
 )
 
 func TestRowsComeBackAsTheyWereWritten(t *testing.T) {

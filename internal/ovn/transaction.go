@@ -29,21 +29,27 @@ type transaction struct {
 	leave   nb.LogicalRouter  // rows that leave them, and by that cease to exist
 	relied  map[string]bool   // tables whose set must still be what it was
 	ports   map[string]string // of ours, those that come too: their names in the transaction
-	foreign map[string]bool   // ports that have the name of one of ours
-	needs   map[int]string    // operations that fail when something is not there: what
-	failed  map[string]error  // groups that can't come, by name: nor can what is in them
+	// routerPorts are those of them that are a router's, and groups the chassis groups that come.
+	routerPorts, groups map[string]string
+	foreign             map[string]bool  // ports that have the name of one of ours
+	needs               map[int]string   // operations that fail when something is not there: what
+	failed              map[string]error // groups that can't come, by name: nor can what is in them
 }
 
 func newTransaction(s *session, shard string, before router) *transaction {
 	return &transaction{
 		s: s, shard: shard, before: before, updates: map[string]draft{},
-		relied: map[string]bool{}, ports: map[string]string{}, foreign: map[string]bool{}, needs: map[int]string{}, failed: map[string]error{},
+		relied: map[string]bool{}, ports: map[string]string{}, routerPorts: map[string]string{}, groups: map[string]string{},
+		foreign: map[string]bool{}, needs: map[int]string{}, failed: map[string]error{},
 	}
 }
 
 // add works out one change. It may have been carried out already.
 func (t *transaction) add(c change) error {
 	have, there := t.before.records[c.Key]
+	if setting, is := settingOf(c, have); is {
+		return t.put(setting)
+	}
 	switch {
 	case c.Removes() && (!there || have.rank() == 0):
 		return nil // a row of others with our key is not ours to remove
@@ -90,6 +96,10 @@ func (t *transaction) create(c change) error {
 		t.rely(table)
 	}
 	switch r := (*c.After).(type) {
+	case intent.Holders:
+		t.groups[r.Name] = name
+	case intent.RouterPort:
+		t.routerPorts[r.Name] = name
 	case intent.SwitchPort:
 		t.ports[r.Name] = name
 	case intent.LoadBalancer:
@@ -124,6 +134,8 @@ func (t *transaction) replace(row model.Model) {
 		remove(nb.PortGroupTable, named(r.Name)...)
 	case *nb.AddressSet:
 		remove(nb.AddressSetTable, named(r.Name)...)
+	case *nb.ChassisGroup:
+		remove(nb.ChassisGroupTable, named(r.Name)...)
 	case *nb.LoadBalancer: // here several may have one name; one that says whose it is is that of another Service
 		for _, b := range t.s.balancersNamed(r.Name) {
 			shard := b.ExternalIDs[ownership.RowShardKey]
@@ -140,10 +152,29 @@ func (t *transaction) draft(c change, uuid string, have model.Model) (draft, err
 	if err != nil {
 		return d, err
 	}
-	if group, is := d.row.(*nb.PortGroup); is {
-		group.Ports, err = t.members((*c.After).(intent.PortGroup))
+	switch after := (*c.After).(type) {
+	case intent.PortGroup:
+		d.row.(*nb.PortGroup).Ports, err = t.members(after)
+	case intent.Holders:
+		group := d.row.(*nb.ChassisGroup)
+		group.Chassis, err = t.chassis(after, group.ExternalIDs, have)
+	case intent.RouterPort:
+		d.row.(*nb.LogicalRouterPort).Group, err = t.group(after.Holders)
+	case intent.PortNAT:
+		d.row.(*nb.NAT).GatewayPort, err = t.gateway(after.Port)
 	}
 	return d, err
+}
+
+// gateway is the port that a translation is for.
+func (t *transaction) gateway(port string) (*string, error) {
+	if name, comes := t.routerPorts[port]; comes {
+		return &name, nil
+	}
+	if p := t.s.port(port); p != nil {
+		return &p.UUID, nil
+	}
+	return nil, fmt.Errorf("there is no router port %s", port)
 }
 
 // members are the ports of a group, as a set of one.
@@ -258,6 +289,11 @@ func (t *transaction) remove(have record) error {
 		op, err := home.leave(have.uuid)
 		return t.do([]ovsdb.Operation{op}, err)
 	}
+	if have.key.Table == nb.ChassisGroupTable {
+		if port := t.held(have.uuid); port != "" {
+			return fmt.Errorf("router port %s is still held by it", port)
+		}
+	}
 	if b, is := have.value.(intent.LoadBalancer); is { // ovsdb-server forgets to, when the switch changes as well
 		if err := t.balance(have.uuid, b, intent.LoadBalancer{}); err != nil {
 			return err
@@ -271,6 +307,11 @@ func (t *transaction) remove(have record) error {
 	port, ok := have.row.(*nb.LogicalRouterPort)
 	if !ok {
 		return nil
+	}
+	if port.Group != nil { // the group may go as well, and ovsdb-server looks who refers to it before it collects what is in no set
+		if err := t.do(t.s.nb.Where(port).Delete()); err != nil {
+			return err
+		}
 	}
 	for _, b := range t.s.bindings(port.Name, have.origin) { // nothing else would ever find them again
 		if err := t.do(t.s.nb.Where(b.row).Delete()); err != nil {

@@ -53,6 +53,9 @@ const (
 	RowVendor    = "sallyport"
 )
 
+// SettingPrefix and the name of a setting of the whole engine is the key in the external_ids of its one row that marks it as ours.
+const SettingPrefix = "sallyport-setting-"
+
 // OnLinkPort is the name of the port by which a router is linked with itself. A row that can't carry external_ids is ours
 // when it belongs to this port.
 func OnLinkPort(router string) string { return router + "-onlink" }
@@ -77,6 +80,10 @@ type Band struct {
 const (
 	WayOut         = 1000  // pods → default network's gateway
 	WayOutOnLink   = 1010  // pods → neighbours on the default network's own prefix
+	EgressRest     = 1800  // pods that nobody has looked at yet → nowhere, where an EgressIP fails closed
+	EgressFree     = 1900  // pods that no EgressIP selects → default network's gateway
+	EgressFreeLink = 1910  // and → neighbours on the default network's own prefix
+	EgressOut      = 2000  // pods that an EgressIP selects → its addresses
 	Reach          = 29900 // pods of the management VPC → hosts on its network's own prefix
 	ReachOnLink    = 29901 // the same, once they are on their way there
 	ReturnFIP      = 30000 // a floating IP's pod → its network's gateway
@@ -89,6 +96,7 @@ const (
 // Bands are the priorities in which every element of a project's Vpc is ours.
 var Bands = []Band{
 	{WayOut, WayOutOnLink, "default way out", false},
+	{EgressRest, EgressOut, "the ways out by egress addresses, and beside them", false},
 	{ReturnFIP, ReturnFIPLocal, "replies of floating IPs on secondary networks, by the pod's address", false},
 	{ReturnReply, ReturnLeave, "replies on secondary networks, by the connection", true},
 	{Reach, ReachOnLink, "pods of the management VPC to hosts on its network", true},

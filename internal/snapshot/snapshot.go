@@ -36,6 +36,10 @@ type World struct {
 	Pods map[string][]netip.Addr
 	VMs  map[string][]intent.VMInterface
 
+	// Selections are the EgressIPs that select pods of the shard, and Inside the addresses of all its pods, where there are any.
+	Selections []Selection
+	Inside     []netip.Addr
+
 	// Engine is what Kube-OVN made of our objects.
 	Engine Engine
 	// Holders says who has an address that one of the shard's EIps asks for: the name of an OvnEip.
@@ -57,6 +61,8 @@ type Config struct {
 	ManagementNetwork string
 	// Return is how replies find back on networks that do not say.
 	Return Return
+	// Liveness is how often nodes that hold addresses are asked for a sign of life; 0: as OVN does.
+	Liveness time.Duration
 }
 
 // Return is how replies find back to the network that a connection came in on.

@@ -9,6 +9,7 @@ import (
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/state"
 )
@@ -159,6 +160,8 @@ func fields(v intent.Verdict, ready bool) map[string]any {
 		return service(f)
 	case intent.NetworkFacts:
 		return plain(network(v, f))
+	case intent.EgressFacts:
+		return plain(egress(v, f))
 	default:
 		panic(fmt.Sprintf("a verdict on %s without facts", v.Object))
 	}
@@ -227,6 +230,14 @@ func network(v intent.Verdict, f intent.NetworkFacts) kubedcv1alpha1.ExternalNet
 			Name: x.Name, CIDR: x.Prefix.String(), Gateway: text(x.Gateway), Available: int64(x.Free), Used: int64(x.Used),
 		})
 		s.Available, s.Used = s.Available+int64(x.Free), s.Used+int64(x.Used)
+	}
+	return s
+}
+
+func egress(v intent.Verdict, f intent.EgressFacts) ovnv1.EgressIPStatus {
+	s := ovnv1.EgressIPStatus{ObservedGeneration: v.Generation}
+	for _, i := range f.Items {
+		s.Items = append(s.Items, ovnv1.EgressIPStatusItem{Node: i.Node, EgressIP: i.Address.String()})
 	}
 	return s
 }

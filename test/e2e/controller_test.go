@@ -82,11 +82,14 @@ func (c *cluster) controller(t *testing.T, dir string, flags ...string) *control
 	if err != nil {
 		t.Fatal(err)
 	}
-	var servers []string
-	for _, d := range status.Doors {
-		if strings.HasPrefix(d.Name, "nb") {
-			servers = append(servers, "ssl:"+d.Outside)
+	servers := func(database string) string {
+		var out []string
+		for _, d := range status.Doors {
+			if strings.HasPrefix(d.Name, database) {
+				out = append(out, "ssl:"+d.Outside)
+			}
 		}
+		return strings.Join(out, ",")
 	}
 	kubeconfig := filepath.Join(c.Dir, "controller-kubeconfig")
 	if err := os.Rename(c.controllerKubeconfig(t), kubeconfig); err != nil {
@@ -94,7 +97,7 @@ func (c *cluster) controller(t *testing.T, dir string, flags ...string) *control
 	}
 	metrics := freeAddress(t)
 	args := append([]string{
-		"--kubeconfig", kubeconfig, "--nb-address", strings.Join(servers, ","),
+		"--kubeconfig", kubeconfig, "--nb-address", servers("nb"), "--sb-address", servers("sb"),
 		"--nb-cert", filepath.Join(c.Dir, "pki/ovn.crt"), "--nb-key", filepath.Join(c.Dir, "pki/ovn.key"), "--nb-ca", filepath.Join(c.Dir, "pki/ca.crt"),
 		"--leader-elect=false", "--metrics-address", metrics, "--health-address", "0", "--autodelete-after", lonely.String(),
 	}, flags...)

@@ -34,6 +34,15 @@ func TestLoadBalancerExampleRunsAsWritten(t *testing.T) {
 	contain(t, out, "service/tls condition met", "no answer", "held by Service acme-shop/plain", "lab \""+name+"\" is down")
 }
 
+// The same for egress addresses.
+func TestEgressExampleRunsAsWritten(t *testing.T) {
+	out, name := example(t, "04-egress")
+	if n := strings.Count(out, "internet saw 198.51.100.200"); n != 2 {
+		t.Errorf("the egress address was seen %d times, wanted once before and once after its node died:\n%s", n, out)
+	}
+	contain(t, out, "internet saw 100.65.", "was on node2, is on node3", "no answer", "no node can hold an address", "lab \""+name+"\" is down")
+}
+
 // example types in the commands of an example's text, in a lab of their own, and returns what they printed and the lab's name.
 func example(t *testing.T, dir string) (out, name string) {
 	t.Helper()

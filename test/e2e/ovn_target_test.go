@@ -50,7 +50,7 @@ func snatRow(external, logical string) intent.Row {
 }
 
 func policyRow(priority int, match, hop string) intent.Row {
-	return intent.RouterPolicy{Priority: priority, Match: match, Action: "reroute", NextHop: netip.MustParseAddr(hop)}
+	return intent.RouterPolicy{Priority: priority, Match: match, Action: "reroute", NextHops: hop}
 }
 
 const rowsSwitch = "rows-net" // and the switch that a leg leads to
@@ -69,12 +69,15 @@ func legRows(mark int, action string, table string) []intent.Row {
 	}
 }
 
-// held adds the chassis that may hold a port. northd does not like that on a router that is on one chassis.
+// held adds the chassis that may hold ports, one by one and as a group. northd does not like that on a router that is on one chassis.
 func held(rows intent.Rows, chassis ...string) intent.Rows {
+	add := func(r intent.Row) { rows[r.Key(rowsRouter)] = state.Entry[intent.Row]{Value: r, Origin: rowsAsked} }
 	for i, name := range chassis {
-		r := intent.Gateway{Port: "rows-leg", Chassis: name, Priority: 100 - i}
-		rows[r.Key(rowsRouter)] = state.Entry[intent.Row]{Value: r, Origin: rowsAsked}
+		add(intent.Gateway{Port: "rows-leg", Chassis: name, Priority: 100 - i})
 	}
+	add(intent.Holders{Name: "rows.holders", Chassis: strings.Join(chassis, " ")})
+	add(intent.RouterPort{Name: "rows-held", MAC: intent.MAC("held"), Network: netip.MustParsePrefix("240.0.0.1/30"), Holders: "rows.holders"})
+	add(intent.PortNAT{Port: "rows-held", External: netip.AddrFrom4([4]byte{240, 0, 0, byte(len(chassis))}), Logical: netip.MustParsePrefix("10.0.0.0/24")})
 	return rows
 }
 
@@ -163,7 +166,7 @@ func (b *bench) contract(t *testing.T) {
 	if dump, _ := others(t.Context()); strings.Count(dump, "99") < 4 {
 		t.Fatalf("the dump of what others have is wrong:\n%s", dump)
 	}
-	statetest.Contract(t, statetest.Case[intent.RowKey, intent.Row]{Target: b.rows, First: held(firstRows(), "one", "two"), Second: held(secondRows(), "two", "three"), Others: others})
+	statetest.Contract(t, statetest.Case[intent.RowKey, intent.Row]{Target: b.rows, First: held(firstRows(), "one", "two"), Second: held(secondRows(), "two", "three", "one"), Others: others})
 
 	b.mustConverge(t, firstRows())
 	writes := b.client.Writes()

@@ -139,6 +139,8 @@ func ref(kind, namespace, name string) manifest.Ref {
 		gv.Group = "kubeovn.io"
 	case "Project", "EIp", "FIp":
 		gv.Group = "kube-dc.com"
+	case "EgressIP":
+		gv.Group = "k8s.ovn.org"
 	case "ExternalNetwork":
 		gv = schema.GroupVersion{Group: "kube-dc.com", Version: "v1alpha1"}
 	case "VirtualMachineInstance":

@@ -28,6 +28,8 @@ const (
 	LogicalRouterTable       = "Logical_Router"
 	LogicalRouterPortTable   = "Logical_Router_Port"
 	GatewayChassisTable      = "Gateway_Chassis"
+	ChassisGroupTable        = "HA_Chassis_Group"
+	GroupChassisTable        = "HA_Chassis"
 	StaticMACBindingTable    = "Static_MAC_Binding"
 	NATTable                 = "NAT"
 	LogicalRouterPolicyTable = "Logical_Router_Policy"
@@ -47,6 +49,8 @@ var tables = map[string]model.Model{
 	LogicalRouterTable:       &LogicalRouter{},
 	LogicalRouterPortTable:   &LogicalRouterPort{},
 	GatewayChassisTable:      &GatewayChassis{},
+	ChassisGroupTable:        &ChassisGroup{},
+	GroupChassisTable:        &GroupChassis{},
 	StaticMACBindingTable:    &StaticMACBinding{},
 	NATTable:                 &NAT{},
 	LogicalRouterPolicyTable: &LogicalRouterPolicy{},
@@ -105,6 +109,7 @@ func Model(legs bool) (model.ClientDBModel, error) {
 		LoadBalancerTable:      {{Columns: []model.ColumnKey{{Column: "name"}}}, shard},
 		HealthCheckTable:       {shard},
 		GatewayChassisTable:    {shard},
+		ChassisGroupTable:      {shard},
 		LogicalSwitchTable:     {{Columns: []model.ColumnKey{{Column: "name"}}}},
 		LogicalSwitchPortTable: {shard},
 		AddressSetTable:        {shard},
@@ -131,6 +136,8 @@ var some = map[string][]ovsdb.Condition{
 	StaticRouteTable:       {ours},
 	HealthCheckTable:       {ours},
 	GatewayChassisTable:    {ours},
+	ChassisGroupTable:      {ours},
+	GroupChassisTable:      {ours},
 }
 
 var ours = ovsdb.NewCondition("external_ids", ovsdb.ConditionIncludes,

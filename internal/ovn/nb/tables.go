@@ -9,8 +9,9 @@ import (
 
 // Global is the one row about the whole database.
 type Global struct {
-	UUID    string            `ovsdb:"_uuid"`
-	Options map[string]string `ovsdb:"options"`
+	UUID        string            `ovsdb:"_uuid"`
+	Options     map[string]string `ovsdb:"options"`
+	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
 
 // LogicalRouter is a router. Rows in its sets exist as long as they are in the set.
@@ -38,6 +39,7 @@ type LogicalRouterPort struct {
 	MAC         string            `ovsdb:"mac"`
 	Networks    []string          `ovsdb:"networks"`
 	Peer        *string           `ovsdb:"peer"`
+	Group       *string           `ovsdb:"ha_chassis_group"`
 	Options     map[string]string `ovsdb:"options"`
 	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
@@ -46,6 +48,23 @@ type LogicalRouterPort struct {
 type GatewayChassis struct {
 	UUID        string            `ovsdb:"_uuid"`
 	Name        string            `ovsdb:"name"`
+	ChassisName string            `ovsdb:"chassis_name"`
+	Priority    int               `ovsdb:"priority"`
+	ExternalIDs map[string]string `ovsdb:"external_ids"`
+}
+
+// ChassisGroup is chassis that may hold router ports: of those that are there, the one with the highest priority. Names are unique in the
+// database.
+type ChassisGroup struct {
+	UUID        string            `ovsdb:"_uuid"`
+	Name        string            `ovsdb:"name"`
+	Chassis     []string          `ovsdb:"ha_chassis"`
+	ExternalIDs map[string]string `ovsdb:"external_ids"`
+}
+
+// GroupChassis is a chassis of such a group.
+type GroupChassis struct {
+	UUID        string            `ovsdb:"_uuid"`
 	ChassisName string            `ovsdb:"chassis_name"`
 	Priority    int               `ovsdb:"priority"`
 	ExternalIDs map[string]string `ovsdb:"external_ids"`
@@ -67,6 +86,7 @@ type NAT struct {
 	Type        string            `ovsdb:"type"`
 	ExternalIP  string            `ovsdb:"external_ip"`
 	LogicalIP   string            `ovsdb:"logical_ip"`
+	GatewayPort *string           `ovsdb:"gateway_port"`
 	Options     map[string]string `ovsdb:"options"`
 	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
@@ -167,7 +187,7 @@ type StaticRoute struct {
 // CloneModel copies the row.
 func (g *Global) CloneModel() model.Model {
 	c := *g
-	c.Options = maps.Clone(g.Options)
+	c.Options, c.ExternalIDs = maps.Clone(g.Options), maps.Clone(g.ExternalIDs)
 	return &c
 }
 
@@ -190,7 +210,7 @@ func (r *LogicalRouter) CloneModelInto(to model.Model) {
 // CloneModel copies the row.
 func (p *LogicalRouterPort) CloneModel() model.Model {
 	c := *p
-	c.Networks, c.Peer = slices.Clone(p.Networks), text(p.Peer)
+	c.Networks, c.Peer, c.Group = slices.Clone(p.Networks), text(p.Peer), text(p.Group)
 	c.Options, c.ExternalIDs = maps.Clone(p.Options), maps.Clone(p.ExternalIDs)
 	return &c
 }
@@ -212,9 +232,33 @@ func (b *StaticMACBinding) CloneModelInto(to model.Model) {
 }
 
 // CloneModel copies the row.
+func (g *ChassisGroup) CloneModel() model.Model {
+	c := *g
+	c.Chassis, c.ExternalIDs = slices.Clone(g.Chassis), maps.Clone(g.ExternalIDs)
+	return &c
+}
+
+// CloneModelInto copies the row into another.
+func (g *ChassisGroup) CloneModelInto(to model.Model) {
+	*to.(*ChassisGroup) = *g.CloneModel().(*ChassisGroup)
+}
+
+// CloneModel copies the row.
+func (g *GroupChassis) CloneModel() model.Model {
+	c := *g
+	c.ExternalIDs = maps.Clone(g.ExternalIDs)
+	return &c
+}
+
+// CloneModelInto copies the row into another.
+func (g *GroupChassis) CloneModelInto(to model.Model) {
+	*to.(*GroupChassis) = *g.CloneModel().(*GroupChassis)
+}
+
+// CloneModel copies the row.
 func (n *NAT) CloneModel() model.Model {
 	c := *n
-	c.Options, c.ExternalIDs = maps.Clone(n.Options), maps.Clone(n.ExternalIDs)
+	c.GatewayPort, c.Options, c.ExternalIDs = text(n.GatewayPort), maps.Clone(n.Options), maps.Clone(n.ExternalIDs)
 	return &c
 }
 

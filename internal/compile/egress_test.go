@@ -1,0 +1,271 @@
+package compile
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/snapshot"
+)
+
+// asks is an EgressIP for pods of one VPC.
+func asks(name string, age int, addresses ...string) snapshot.EgressIP {
+	return snapshot.EgressIP{
+		Meta: snapshot.Meta{Name: name, Created: time.Unix(int64(1000-age), 0)}, Addresses: addresses, Vpcs: []string{"acme-prod"},
+	}
+}
+
+// gate is a world with three nodes and a network, in which Kube-OVN has done its part for the addresses that are asked for.
+func gate(requests ...snapshot.EgressIP) *snapshot.Egress {
+	w := &snapshot.Egress{
+		Requests:  requests,
+		Externals: []snapshot.External{{Subnet: "ext-public", Network: "public", Prefix: netip.MustParsePrefix("198.51.100.0/24"), Gateway: addr("198.51.100.1")}},
+		Links:     map[string]netip.Prefix{}, Held: map[string]snapshot.Held{}, Ends: map[string]bool{}, Settings: map[string]bool{},
+		Engine: snapshot.Engine{OvnEips: map[string]snapshot.OvnEip{}}, Holders: map[netip.Addr]snapshot.Holder{},
+	}
+	for i := range 3 {
+		w.Nodes = append(w.Nodes, snapshot.Node{
+			Name: fmt.Sprintf("node%d", i+1), Chassis: fmt.Sprintf("chassis%d", i+1), Ready: true, Addresses: []netip.Addr{addr(fmt.Sprintf("192.0.2.%d", i+1))},
+		})
+	}
+	for _, r := range requests {
+		for _, text := range r.Addresses {
+			if a, err := netip.ParseAddr(text); err == nil {
+				w.Engine.OvnEips[ownership.EgressEip(a)] = snapshot.OvnEip{Seen: snapshot.Seen{Exists: true, Ready: true}, Address: a}
+				w.Holders[a] = snapshot.Holder{OvnEip: ownership.EgressEip(a), Shard: ownership.EgressVpc}
+				for _, vpc := range r.Vpcs {
+					w.Ends[ownership.EgressEnd(vpc, a)] = true
+				}
+			}
+		}
+	}
+	return w
+}
+
+func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
+
+// told is the verdict on an EgressIP in short: the first reason against it, and its items.
+func told(verdicts []intent.Verdict, name string) (reason, items string) {
+	for _, v := range verdicts {
+		if v.Object.Name != name {
+			continue
+		}
+		var list []string
+		for _, i := range v.Facts.(intent.EgressFacts).Items {
+			list = append(list, i.Address.String()+"@"+i.Node)
+		}
+		return first(v.Accepted, v.Resolved, v.Waiting).Reason, strings.Join(list, " ")
+	}
+	return "no verdict", ""
+}
+
+func TestEgressVerdicts(t *testing.T) {
+	for name, c := range map[string]struct {
+		world         *snapshot.Egress
+		about         string
+		reason, items string
+	}{
+		"in force":                  {gate(asks("a", 0, "198.51.100.7")), "a", "", "198.51.100.7@node1"},
+		"no address":                {gate(asks("a", 0, "198.51.100.7", "x")), "a", intent.InvalidEgressIP, ""},
+		"of no network":             {gate(asks("a", 0, "203.0.113.7")), "a", intent.AddressOutside, ""},
+		"the gateway's":             {gate(asks("a", 0, "198.51.100.1")), "a", intent.EgressIPConflict, ""},
+		"another's":                 {takenBy("198.51.100.7", "eip-x"), "a", intent.EgressIPConflict, ""},
+		"the older one's":           {gate(asks("new", 0, "198.51.100.7"), asks("old", 9, "198.51.100.7")), "new", intent.UnsupportedRequest, ""},
+		"the older one has it":      {gate(asks("new", 0, "198.51.100.7"), asks("old", 9, "198.51.100.7")), "old", "", "198.51.100.7@node1"},
+		"one address for each node": {gate(asks("a", 0, "198.51.100.7", "198.51.100.8")), "a", "", "198.51.100.7@node1 198.51.100.8@node2"},
+		"more addresses than nodes": {
+			gate(asks("a", 0, "198.51.100.4", "198.51.100.5", "198.51.100.6", "198.51.100.7")), "a", intent.UnassignedRequest,
+			"198.51.100.4@node1 198.51.100.5@node2 198.51.100.6@node3",
+		},
+		"no node is ready":         {without(gate(asks("a", 0, "198.51.100.7")), func(n *snapshot.Node) { n.Ready = false }), "a", intent.NoMatchingNode, ""},
+		"every node leaves":        {without(gate(asks("a", 0, "198.51.100.7")), func(n *snapshot.Node) { n.Leaving = true }), "a", intent.NoMatchingNode, ""},
+		"the router is not there":  {absent(gate(asks("a", 0, "198.51.100.7"))), "a", intent.WaitForEngine, "198.51.100.7@node1"},
+		"the VPC is not linked":    {unlinked(gate(asks("a", 0, "198.51.100.7"))), "a", intent.Programming, "198.51.100.7@node1"},
+		"the selector is nonsense": {nonsense(gate(asks("a", 0, "198.51.100.7"))), "a", intent.InvalidEgressIP, ""},
+	} {
+		_, verdicts := Egress(c.world)
+		if reason, items := told(verdicts, c.about); reason != c.reason || items != c.items {
+			t.Errorf("%s: %q with %q, want %q with %q", name, reason, items, c.reason, c.items)
+		}
+	}
+}
+
+func takenBy(address, by string) *snapshot.Egress {
+	w := gate(asks("a", 0, address))
+	w.Holders[addr(address)] = snapshot.Holder{OvnEip: by}
+	return w
+}
+
+func without(w *snapshot.Egress, change func(*snapshot.Node)) *snapshot.Egress {
+	for i := range w.Nodes {
+		change(&w.Nodes[i])
+	}
+	return w
+}
+
+func absent(w *snapshot.Egress) *snapshot.Egress { w.Links = nil; return w }
+
+func unlinked(w *snapshot.Egress) *snapshot.Egress { w.Ends = nil; return w }
+
+func nonsense(w *snapshot.Egress) *snapshot.Egress {
+	w.Requests[0].Malformed = "podSelector: nonsense"
+	return w
+}
+
+// An address stays with its holder, goes to the first that stands by when that dies, and leaves a node that is drained.
+func TestEgressHolders(t *testing.T) {
+	port := ownership.EgressPort(addr("198.51.100.7"))
+	for name, c := range map[string]struct {
+		held   []string
+		change func(*snapshot.Egress)
+		want   string
+	}{
+		"nobody holds it":   {nil, nil, "chassis1 chassis2 chassis3"},
+		"the engine moved":  {[]string{"chassis3", "chassis2", "chassis1"}, moved("chassis2"), "chassis2 chassis1 chassis3"},
+		"it moved farther":  {[]string{"chassis3", "chassis2", "chassis1"}, moved("chassis1"), "chassis1 chassis3 chassis2"},
+		"to nobody we know": {[]string{"chassis3", "chassis2", "chassis1"}, moved("chassis9"), "chassis3 chassis2 chassis1"},
+		"it stays":          {[]string{"chassis3", "chassis2", "chassis1"}, nil, "chassis3 chassis2 chassis1"},
+		"its node is dead":  {[]string{"chassis3", "chassis2", "chassis1"}, each(func(n *snapshot.Node) { n.Ready = n.Name != "node3" }), "chassis2 chassis1"},
+		"its node is gone":  {[]string{"chassis9", "chassis3"}, nil, "chassis3 chassis1 chassis2"},
+		"its node leaves":   {[]string{"chassis3", "chassis2"}, each(func(n *snapshot.Node) { n.Leaving = n.Name == "node3" }), "chassis1 chassis2"},
+		"another node dies": {[]string{"chassis3", "chassis2"}, each(func(n *snapshot.Node) { n.Ready = n.Name != "node2" }), "chassis3 chassis1"},
+	} {
+		w := gate(asks("a", 0, "198.51.100.7"))
+		w.Held[port], w.Moved = snapshot.Held{Chassis: c.held, By: "a"}, map[string]string{}
+		if c.change != nil {
+			c.change(w)
+		}
+		in, _ := Egress(w)
+		row := intent.Holders{Name: port}
+		got := in.Rows[row.Key(ownership.EgressVpc)].Value
+		if want := (intent.Holders{Name: port, Chassis: c.want}); got == nil || !got.Equal(want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+}
+
+func moved(to string) func(*snapshot.Egress) {
+	return func(w *snapshot.Egress) { w.Moved[ownership.EgressPort(addr("198.51.100.7"))] = to }
+}
+
+func each(change func(*snapshot.Node)) func(*snapshot.Egress) {
+	return func(w *snapshot.Egress) { without(w, change) }
+}
+
+// Of two that were made in one second, who has the address keeps it.
+func TestWhoHasAnAddressKeepsIt(t *testing.T) {
+	w := gate(asks("again", 0, "198.51.100.7"), asks("first", 0, "198.51.100.7"))
+	w.Held[ownership.EgressPort(addr("198.51.100.7"))] = snapshot.Held{Chassis: []string{"chassis2"}, By: "first"}
+	_, verdicts := Egress(w)
+	if reason, items := told(verdicts, "first"); reason != "" || items != "198.51.100.7@node2" {
+		t.Errorf("who had it: %q with %q", reason, items)
+	}
+	if reason, _ := told(verdicts, "again"); reason != intent.UnsupportedRequest {
+		t.Errorf("who came later: %q", reason)
+	}
+}
+
+// Links keep their networks, and no two have the same: not those that follow from names either.
+func TestEgressLinks(t *testing.T) {
+	r := asks("a", 0, "198.51.100.7")
+	r.Vpcs = nil
+	for i := range 300 {
+		r.Vpcs = append(r.Vpcs, fmt.Sprintf("acme-%d", i))
+	}
+	w := gate(r)
+	links := func() map[string]netip.Prefix {
+		out := map[string]netip.Prefix{}
+		in, _ := Egress(w)
+		for _, entry := range in.Rows {
+			if p, is := entry.Value.(intent.RouterPort); is && p.Peer != "" {
+				out[p.Name] = p.Network
+			}
+		}
+		return out
+	}
+	before, seen := links(), map[netip.Prefix]bool{}
+	for _, n := range before {
+		seen[n.Masked()] = true
+	}
+	if len(before) != 300 || len(seen) != 300 {
+		t.Fatalf("%d links have %d networks", len(before), len(seen))
+	}
+	// One whose network follows from its name finds it taken by another, which has it already.
+	here, other := ownership.EgressLink(addr("198.51.100.7"), "acme-1"), ownership.EgressLink(addr("198.51.100.7"), "acme-2")
+	w.Links = map[string]netip.Prefix{other: before[here]}
+	after := links()
+	if after[other] != before[here] || after[here] == before[here] {
+		t.Errorf("%s had %s and has %s; %s has %s", other, before[here], after[other], here, after[here])
+	}
+}
+
+// A pod that several select has the addresses of the oldest. Without an address it stays inside, or leaves as others do.
+func TestSelections(t *testing.T) {
+	link := []snapshot.Link{{Address: addr("198.51.100.7"), Network: netip.MustParsePrefix("240.0.0.1/30")}}
+	pod := func(last ...byte) (out []netip.Addr) {
+		for _, b := range last {
+			out = append(out, netip.AddrFrom4([4]byte{10, 0, 0, b}))
+		}
+		return out
+	}
+	for name, c := range map[string]struct {
+		selections []snapshot.Selection
+		want       []string
+	}{
+		"one": {[]snapshot.Selection{{EgressIP: "a", Pods: pod(2), Links: link}}, []string{"a {10.0.0.2} reroute 240.0.0.1", "free {10.0.0.3 10.0.0.4}"}},
+		"two": {
+			[]snapshot.Selection{{EgressIP: "b", Pods: pod(2, 3), Links: link, Created: time.Unix(2, 0)}, {EgressIP: "a", Pods: pod(2), Created: time.Unix(1, 0)}},
+			[]string{"a {10.0.0.2} drop", "b {10.0.0.3} reroute 240.0.0.1", "free {10.0.0.4}"},
+		},
+		"open, with an address":    {[]snapshot.Selection{{EgressIP: "a", Open: true, Pods: pod(2), Links: link}}, []string{"a {10.0.0.2} reroute 240.0.0.1"}},
+		"open, without an address": {[]snapshot.Selection{{EgressIP: "a", Open: true, Pods: pod(2)}}, nil},
+		"open, beside a closed one": {
+			[]snapshot.Selection{{EgressIP: "a", Open: true, Pods: pod(2)}, {EgressIP: "b", Pods: pod(3), Links: link}},
+			[]string{"b {10.0.0.3} reroute 240.0.0.1", "free {10.0.0.2 10.0.0.4}"},
+		},
+	} {
+		w := snapshot.World{
+			Shard: shard, Selections: c.selections, Inside: pod(2, 3, 4),
+			Projects: []snapshot.Project{{
+				Meta: snapshot.Meta{Namespace: "acme", Name: "prod"}, Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}, Network: "public",
+			}},
+			Externals: []snapshot.External{{
+				Subnet: "ext-public", Network: "public", Type: "public", Ready: true, Free: 9,
+				Prefix: netip.MustParsePrefix("198.51.100.0/24"), Gateway: addr("198.51.100.1"),
+			}},
+		}
+		in, _ := Rehearse(w)
+		if got := leaving(in, w.Shard); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// leaving is who leaves how by egress addresses, in short.
+func leaving(in *intent.Intent, vpc string) (out []string) {
+	set := func(name string) string {
+		if s, is := in.Rows[(intent.AddressSet{Name: name}).Key(vpc)].Value.(intent.AddressSet); is {
+			return s.String()
+		}
+		return "no set"
+	}
+	for _, entry := range in.Rows {
+		p, is := entry.Value.(intent.RouterPolicy)
+		if !is || !ownership.Unlisted(p.Priority) {
+			continue
+		}
+		switch p.Priority {
+		case ownership.EgressOut:
+			out = append(out, fmt.Sprintf("%s %s %s", entry.Origin.Name, set(ownership.EgressSet(vpc, entry.Origin.Name)), p))
+		case ownership.EgressFree:
+			out = append(out, "free "+set(ownership.FreeSet(vpc)))
+		}
+	}
+	slices.Sort(out)
+	return out
+}

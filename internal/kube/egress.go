@@ -1,0 +1,365 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/kubeovn"
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/snapshot"
+)
+
+// choice is whom an EgressIP selects. Nodes is nil where all may hold its addresses.
+type choice struct{ namespaces, pods, nodes labels.Selector }
+
+// readChoice reads the selectors of an EgressIP.
+func readChoice(e *ovnv1.EgressIP) (choice, error) {
+	var out choice
+	for _, s := range []struct {
+		name string
+		from *metav1.LabelSelector
+		to   *labels.Selector
+	}{
+		{"namespaceSelector", &e.Spec.NamespaceSelector, &out.namespaces},
+		{"podSelector", &e.Spec.PodSelector, &out.pods},
+		{"nodeSelector", e.Spec.NodeSelector, &out.nodes},
+	} {
+		if s.from == nil {
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(s.from)
+		if err != nil {
+			return choice{}, fmt.Errorf("%s: %w", s.name, err)
+		}
+		*s.to = selector
+	}
+	return out, nil
+}
+
+// choice is that of an EgressIP; one that can't be read selects nothing.
+func (c *Cluster) choice(e *ovnv1.EgressIP) (choice, bool) {
+	out, err := c.choices.of(intent.ObjectKey{Kind: intent.EgressIP, Name: e.Name}, e, func() (choice, error) { return readChoice(e) })
+	return out, err == nil
+}
+
+// egressIPs are all EgressIPs. They must not be changed.
+func (c *Cluster) egressIPs(ctx context.Context) ([]*ovnv1.EgressIP, error) {
+	var list ovnv1.EgressIPList
+	if err := c.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list EgressIPs: %w", err)
+	}
+	out := make([]*ovnv1.EgressIP, 0, len(list.Items))
+	for i := range list.Items {
+		out = append(out, &list.Items[i])
+	}
+	return out, nil
+}
+
+// selecting are the EgressIPs that select pods of a namespace.
+func (c *Cluster) selecting(ctx context.Context, ns *corev1.Namespace) ([]*ovnv1.EgressIP, error) {
+	all, err := c.egressIPs(ctx)
+	return slices.DeleteFunc(all, func(e *ovnv1.EgressIP) bool {
+		choice, readable := c.choice(e)
+		return !readable || !choice.namespaces.Matches(labels.Set(ns.Labels))
+	}), err
+}
+
+// gatherSelections adds the EgressIPs that select something in a project, and its pods.
+func (c *Cluster) gatherSelections(ctx context.Context, in *Inputs) error {
+	ns := in.namespaces[in.Shard]
+	if ns == nil || in.Shard == kubeovn.ManagementVpc {
+		return nil
+	}
+	selecting, err := c.selecting(ctx, ns)
+	if err != nil || len(selecting) == 0 {
+		return err
+	}
+	in.egressIPs = selecting
+	return c.add(ctx, in, &corev1.PodList{}, []client.ListOption{client.InNamespace(in.Shard)})
+}
+
+// readSelections reads which pods leave with which addresses, and the addresses of all pods where there are such.
+func (in *Inputs) readSelections() (out []snapshot.Selection, inside []netip.Addr) {
+	for _, e := range in.egressIPs {
+		choice, err := readChoice(e)
+		if err != nil || e.DeletionTimestamp != nil {
+			continue
+		}
+		s := snapshot.Selection{EgressIP: e.Name, Created: e.CreationTimestamp.Time, Open: e.Spec.FailurePolicy == ovnv1.FailOpen}
+		for _, pod := range in.pods {
+			if choice.pods.Matches(labels.Set(pod.Labels)) {
+				s.Pods = append(s.Pods, podAddresses(pod)...)
+			}
+		}
+		s.Addresses = Addresses(e.Spec.EgressIPs)
+		slices.SortFunc(s.Pods, netip.Addr.Compare)
+		out = append(out, s)
+	}
+	if len(out) == 0 {
+		return nil, nil
+	}
+	for _, pod := range in.pods {
+		inside = append(inside, podAddresses(pod)...)
+	}
+	slices.SortFunc(inside, netip.Addr.Compare)
+	return out, inside
+}
+
+// Addresses are those of texts that can be read.
+func Addresses(texts []string) (out []netip.Addr) {
+	for _, text := range texts {
+		if a := parsed(text); a.IsValid() {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// podAddresses are the IPv4 addresses of a pod: as soon as Kube-OVN has chosen them, and as long as they are not another's.
+func podAddresses(pod *corev1.Pod) (out []netip.Addr) {
+	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return nil
+	}
+	add := func(text string) {
+		if a := parsed(strings.TrimSpace(text)); a.Is4() && !slices.Contains(out, a) {
+			out = append(out, a)
+		}
+	}
+	for part := range strings.SplitSeq(pod.Annotations[kubeovn.PodAddress], ",") {
+		add(part)
+	}
+	for _, ip := range pod.Status.PodIPs {
+		add(ip.IP)
+	}
+	return out
+}
+
+// GatherEgress reads everything that decides about egress addresses, and the EgressIPs.
+func (c *Cluster) GatherEgress(ctx context.Context) (*Inputs, *snapshot.Egress, error) {
+	in := NewInputs(ownership.EgressVpc)
+	in.overlooked = c.progress.overlooked
+	for _, list := range []struct {
+		list client.ObjectList
+		by   []client.ListOption
+	}{
+		{&kubedcv1alpha1.ExternalNetworkList{}, nil},
+		{&SubnetList{}, c.by(externalIndex, "true")},
+		{&VpcList{}, c.inShard(in.Shard)},
+		{&OvnEipList{}, c.inShard(in.Shard)},
+		{&corev1.NodeList{}, nil},
+	} {
+		if err := c.add(ctx, in, list.list, list.by); err != nil {
+			return nil, nil, err
+		}
+	}
+	var err error
+	if in.egressIPs, err = c.egressIPs(ctx); err != nil {
+		return nil, nil, err
+	}
+	if err := c.lookUpEgress(ctx, in); err != nil {
+		return nil, nil, err
+	}
+	vpcs, err := c.vpcs(ctx, in.egressIPs)
+	if err != nil {
+		return nil, nil, err
+	}
+	out := &snapshot.Egress{Externals: in.readExternals(), Holders: in.readHolders(), Engine: in.readEngine(nil)}
+	for _, n := range in.nodes {
+		if _, may := n.Labels[ovnv1.AssignableLabel]; may {
+			out.Nodes = append(out.Nodes, readNode(n))
+		}
+	}
+	for _, e := range in.egressIPs {
+		out.Requests = append(out.Requests, in.readEgressIP(e, vpcs[e.Name]))
+	}
+	return in, out, nil
+}
+
+// lookUpEgress adds what is named: the Vpc, which may have lost its labels, subnets of networks, and who has the addresses.
+func (c *Cluster) lookUpEgress(ctx context.Context, in *Inputs) error {
+	keys := []intent.ObjectKey{{Kind: intent.Vpc, Name: in.Shard}}
+	for _, n := range in.networks {
+		for _, s := range n.Spec.Subnets {
+			keys = append(keys, intent.ObjectKey{Kind: intent.Subnet, Name: s})
+		}
+	}
+	for _, key := range keys {
+		object, err := c.read(ctx, key)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return fmt.Errorf("read %s: %w", key, err)
+		default:
+			in.Add(object)
+		}
+	}
+	for _, e := range in.egressIPs {
+		for _, address := range e.Spec.EgressIPs {
+			if err := c.add(ctx, in, &OvnEipList{}, c.by(addressIndex, address)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// vpcs are the projects of which each EgressIP selects pods.
+func (c *Cluster) vpcs(ctx context.Context, of []*ovnv1.EgressIP) (map[string][]string, error) {
+	var projects kubedcv1.ProjectList
+	if err := c.reader.List(ctx, &projects, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list Projects: %w", err)
+	}
+	out := map[string][]string{}
+	for i := range projects.Items {
+		shard := snapshot.ShardOf(projects.Items[i].Namespace, projects.Items[i].Name)
+		object, err := c.read(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: shard})
+		if err != nil || projects.Items[i].DeletionTimestamp != nil || object.GetDeletionTimestamp() != nil {
+			continue // it is not there yet, or goes
+		}
+		for _, e := range of {
+			if choice, readable := c.choice(e); readable && choice.namespaces.Matches(labels.Set(object.GetLabels())) {
+				out[e.Name] = append(out[e.Name], shard)
+			}
+		}
+	}
+	return out, nil
+}
+
+func (in *Inputs) readEgressIP(e *ovnv1.EgressIP, vpcs []string) snapshot.EgressIP {
+	out := snapshot.EgressIP{Meta: readMeta(e.ObjectMeta), Addresses: e.Spec.EgressIPs, Vpcs: slices.Compact(slices.Sorted(slices.Values(vpcs)))}
+	choice, err := readChoice(e)
+	if err != nil {
+		out.Malformed = snapshot.Malformed(err.Error())
+		return out
+	}
+	if choice.nodes == nil {
+		return out
+	}
+	out.Nodes = map[string]bool{}
+	for _, n := range in.nodes {
+		if choice.nodes.Matches(labels.Set(n.Labels)) {
+			out.Nodes[n.Name] = true
+		}
+	}
+	return out
+}
+
+// readNode reads a node that may hold egress addresses.
+func readNode(n *corev1.Node) snapshot.Node {
+	out := snapshot.Node{Name: n.Name, Chassis: n.Annotations[kubeovn.ChassisAnnotation]}
+	for _, c := range n.Status.Conditions {
+		out.Ready = out.Ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	}
+	_, drains := n.Labels[ovnv1.DrainLabel]
+	out.Ready = out.Ready && out.Chassis != "" && n.DeletionTimestamp == nil
+	out.Leaving = n.Spec.Unschedulable && drains
+	for _, a := range n.Status.Addresses {
+		if address := parsed(a.Address); address.IsValid() {
+			out.Addresses = append(out.Addresses, address)
+		}
+	}
+	return out
+}
+
+// Requests are the EgressIPs, which get a status.
+func (in *Inputs) Requests() []client.Object {
+	out := make([]client.Object, 0, len(in.egressIPs))
+	for _, e := range in.egressIPs {
+		out = append(out, e)
+	}
+	return out
+}
+
+// egress asks for the shard of egress addresses, where there are any.
+func (w *watch) egress(ctx context.Context) {
+	if all, err := w.cluster.egressIPs(ctx); err == nil && len(all) > 0 {
+		w.ask(ownership.EgressVpc)
+	}
+}
+
+// egressIP asks for the shard of egress addresses, and for the projects of which an EgressIP selects pods, or did.
+func (w *watch) egressIP(ctx context.Context, was, is client.Object) {
+	w.ask(ownership.EgressVpc)
+	if was != nil && is != nil && was.GetGeneration() == is.GetGeneration() && was.GetDeletionTimestamp().Equal(is.GetDeletionTimestamp()) {
+		return
+	}
+	for _, object := range []client.Object{was, is} {
+		e, there := object.(*ovnv1.EgressIP)
+		if !there || e == nil {
+			continue
+		}
+		vpcs, err := w.cluster.vpcs(ctx, []*ovnv1.EgressIP{e})
+		if err != nil {
+			return // the cache is not there yet; everything is an event then
+		}
+		for _, vpc := range vpcs[e.Name] {
+			w.ask(vpc)
+		}
+	}
+}
+
+// selected asks for the project of a pod that an EgressIP may select, when it or its addresses have changed.
+func (w *watch) selected(ctx context.Context, was, is client.Object) {
+	object := is
+	if object == nil {
+		object = was
+	}
+	matters := func(o client.Object) any {
+		pod, there := o.(*corev1.Pod)
+		if !there || pod == nil {
+			return nil
+		}
+		return []any{pod.Labels, podAddresses(pod)}
+	}
+	if was != nil && is != nil && reflect.DeepEqual(matters(was), matters(is)) {
+		return
+	}
+	ns, err := w.cluster.read(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: object.GetNamespace()})
+	if err != nil {
+		return
+	}
+	if by, err := w.cluster.selecting(ctx, ns.(*corev1.Namespace)); err == nil && len(by) > 0 {
+		w.inside(ctx, object.GetNamespace())
+	}
+}
+
+// labelled asks for what depends on the labels of a namespace.
+func (w *watch) labelled(ctx context.Context, was, is client.Object) {
+	if was != nil && is != nil && reflect.DeepEqual(was.GetLabels(), is.GetLabels()) && was.GetDeletionTimestamp().Equal(is.GetDeletionTimestamp()) {
+		return
+	}
+	w.egress(ctx)
+	for _, o := range []client.Object{was, is} {
+		if o != nil {
+			w.claimed(ctx, o.GetName())
+		}
+	}
+}
+
+// holder asks for the shard of egress addresses when a node may hold some, or might, and has changed.
+func (w *watch) holder(ctx context.Context, was, is client.Object) {
+	matters := func(o client.Object) any {
+		n, there := o.(*corev1.Node)
+		if !there || n == nil {
+			return nil
+		}
+		return []any{n.Labels, readNode(n)}
+	}
+	if !reflect.DeepEqual(matters(was), matters(is)) {
+		w.egress(ctx)
+	}
+}

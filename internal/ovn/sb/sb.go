@@ -1,0 +1,81 @@
+// Package sb is the tables of the OVN southbound database that are read: chassis, and which of them hold router ports.
+package sb
+
+import (
+	"maps"
+
+	"github.com/ovn-kubernetes/libovsdb/client"
+	"github.com/ovn-kubernetes/libovsdb/model"
+	"github.com/ovn-kubernetes/libovsdb/ovsdb"
+)
+
+// Database is the database's name.
+const Database = "OVN_Southbound"
+
+// The tables.
+const (
+	ChassisTable     = "Chassis"
+	PortBindingTable = "Port_Binding"
+)
+
+// Redirect is the type of the port that stands for a router port where it is held. Its name is the port's, with HeldPrefix.
+const (
+	Redirect   = "chassisredirect"
+	HeldPrefix = "cr-"
+)
+
+// Chassis is a node as OVN sees it.
+type Chassis struct {
+	UUID string `ovsdb:"_uuid"`
+	Name string `ovsdb:"name"`
+}
+
+// PortBinding is where a port is.
+type PortBinding struct {
+	UUID    string  `ovsdb:"_uuid"`
+	Port    string  `ovsdb:"logical_port"`
+	Type    string  `ovsdb:"type"`
+	Chassis *string `ovsdb:"chassis"`
+	// These are unique together, and libovsdb insists on what is.
+	Datapath  string `ovsdb:"datapath"`
+	TunnelKey int    `ovsdb:"tunnel_key"`
+}
+
+// CloneModel copies the row.
+func (c *Chassis) CloneModel() model.Model { out := *c; return &out }
+
+// CloneModelInto copies the row into another.
+func (c *Chassis) CloneModelInto(to model.Model) { *to.(*Chassis) = *c }
+
+// CloneModel copies the row.
+func (p *PortBinding) CloneModel() model.Model {
+	out := *p
+	if p.Chassis != nil {
+		chassis := *p.Chassis
+		out.Chassis = &chassis
+	}
+	return &out
+}
+
+// CloneModelInto copies the row into another.
+func (p *PortBinding) CloneModelInto(to model.Model) {
+	*to.(*PortBinding) = *p.CloneModel().(*PortBinding)
+}
+
+var tables = map[string]model.Model{ChassisTable: &Chassis{}, PortBindingTable: &PortBinding{}}
+
+// Model is the database as libovsdb wants it described.
+func Model() (model.ClientDBModel, error) {
+	return model.NewClientDBModel(Database, maps.Clone(tables))
+}
+
+// Monitor asks for all chassis, and for the ports that are held by one.
+func Monitor() *client.Monitor {
+	return &client.Monitor{Method: ovsdb.ConditionalMonitorRPC, Tables: []client.TableMonitor{
+		{Table: ChassisTable, Fields: []string{"name"}},
+		{
+			Table: PortBindingTable, Fields: []string{"logical_port", "type", "chassis", "datapath", "tunnel_key"},
+			Conditions: []ovsdb.Condition{ovsdb.NewCondition("type", ovsdb.ConditionEqual, Redirect)},
+		},
+	}}
+}

@@ -1,0 +1,71 @@
+package snapshot
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Egress is everything that decides about which node holds which egress address.
+type Egress struct {
+	Requests []EgressIP
+	// Nodes are those that may hold egress addresses.
+	Nodes     []Node
+	Externals []External
+	// Engine is what Kube-OVN made of our objects, and Holders says who has an address that is asked for: the name of an OvnEip.
+	Engine  Engine
+	Holders map[netip.Addr]Holder
+
+	// Links are the networks of the egress router's ports, Held the chassis that may hold them, the first first, and Ends the other ends
+	// of its links, which VPCs make: all by name.
+	Links map[string]netip.Prefix
+	Held  map[string]Held
+	Ends  map[string]bool
+	// Moved are the chassis to which the engine itself has moved ports, because the one that was to hold them is not there: by port.
+	Moved map[string]string
+
+	// Liveness is how often nodes ask each other whether they are there; 0: as the engine does. Settings are the names of those that the
+	// engine has, and whether they are ours.
+	Liveness time.Duration
+	Settings map[string]bool
+}
+
+// Held is the chassis that may hold a port, the first first, and the EgressIP that asked for it.
+type Held struct {
+	Chassis []string
+	By      string
+}
+
+// EgressIP is a request for addresses that selected pods leave with.
+type EgressIP struct {
+	Meta
+	Addresses []string // as they were written
+	Vpcs      []string // that it selects pods of
+	// Nodes are those that may hold the addresses; nil: any.
+	Nodes map[string]bool
+	Malformed
+}
+
+// Node is a node that may hold egress addresses.
+type Node struct {
+	Name, Chassis string
+	Ready         bool
+	Leaving       bool // it is to hand over what it holds
+	Addresses     []netip.Addr
+}
+
+// Selection is the pods of a shard that an EgressIP selects.
+type Selection struct {
+	EgressIP string
+	Created  time.Time
+	Open     bool // without an address, they leave as other pods do
+	Pods     []netip.Addr
+	// Addresses are the EgressIP's, and Links the ways to those that are there.
+	Addresses []netip.Addr
+	Links     []Link
+}
+
+// Link is the way from a VPC's router to an egress address.
+type Link struct {
+	Address netip.Addr
+	Network netip.Prefix // of the far end, with its address
+}

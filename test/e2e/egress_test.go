@@ -1,0 +1,515 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
+	"github.com/sallyport/sallyport/internal/lab/blueprint"
+	"github.com/sallyport/sallyport/internal/lab/manifest"
+	"github.com/sallyport/sallyport/test/show"
+)
+
+// yard is a lab for egress addresses: two projects with the same addresses inside.
+type yard struct {
+	*stage
+	*controller
+	namespaces [2]string
+}
+
+// TestEgress1Features: what selected pods leave with, shown by what a host outside sees.
+func TestEgress1Features(t *testing.T) {
+	item := egresses.Item(t, 1)
+	y := newYard(t, "egress")
+	for _, f := range []struct {
+		what string
+		run  func(*yard, *testing.T) string
+	}{
+		{"selected pods", (*yard).selected},
+		{"the manifests of OVN-Kubernetes' documentation", (*yard).documented},
+		{"several addresses", (*yard).severalAddresses},
+		{"labels that change", (*yard).relabelled},
+		{"pods that come and go", (*yard).comeAndGo},
+		{"fail closed before a pod is looked at", (*yard).closedBefore},
+		{"no node", (*yard).noNode},
+		{"mistakes", (*yard).mistakes},
+		{"nodes", (*yard).choosesNodes},
+		{"replies", (*yard).repliesStay},
+		{"fencing", (*yard).fenced},
+		{"deleted", (*yard).deleted},
+	} {
+		t.Run(f.what, func(t *testing.T) {
+			y.resetDrops(t)
+			if figure := f.run(y, t); !t.Failed() {
+				item.Figure("%s: %s", f.what, figure)
+			}
+		})
+	}
+	for _, s := range scenarios[show.Size(0, 1):] {
+		t.Run("OVN-Kubernetes' scenario of 27 steps, "+s.what, func(t *testing.T) {
+			if figure := s.play(t); !t.Failed() {
+				item.Figure("OVN-Kubernetes' scenario of 27 steps, %s: %s", s.what, figure)
+			}
+		})
+	}
+	missing(t, item, "rebalancing", "EgressService", "EgressRoute", "IPv6 (ADR 8)")
+}
+
+// missing says what of an item is not built. At full size the item is not shown then.
+func missing(t *testing.T, item *show.Item, list ...string) {
+	t.Helper()
+	for _, what := range list {
+		item.Figure("not built: %s", what)
+		if show.Full() {
+			t.Errorf("not built: %s", what)
+		}
+	}
+}
+
+// newYard starts the lab, and a controller of its own, and makes the projects.
+func newYard(t *testing.T, name string) *yard {
+	t.Helper()
+	b, err := blueprint.Load("testdata/egress.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newYardOf(t, name, b)
+}
+
+func newYardOf(t *testing.T, name string, b blueprint.Blueprint) *yard {
+	t.Helper()
+	c := own(t, name, b)
+	c.equip(t)
+	// It runs outside of the lab, from where the nodes can't be asked.
+	y := &yard{stage: &stage{cluster: c}, controller: c.controller(t, os.TempDir(), "--egressip-reachability-total-timeout=0")}
+	y.start(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the controller's log ends with\n%s", y.tail(20))
+		}
+		y.stop(syscall.SIGTERM)
+	})
+	y.furnish(t)
+	return y
+}
+
+// furnish makes the projects, and lets nodes hold addresses.
+func (y *yard) furnish(t *testing.T) {
+	t.Helper()
+	c := y.cluster
+	c.organization(t, "yard")
+	for i, project := range []string{"one", "two"} {
+		y.namespaces[i] = c.project(t, "yard", project, "10.61.0.0/24", "cloud")
+		for _, pod := range []string{"a", "b"} { // node1 can't hold addresses, node2 can
+			y.pod(t, y.namespaces[i], pod)
+		}
+	}
+	for _, n := range c.blueprint.NodeList()[1:] {
+		y.label(t, "Node "+n.Name, ovnv1.AssignableLabel, "")
+	}
+}
+
+// pod runs a pod whose label app is its name.
+func (y *yard) pod(t *testing.T, namespace, name string) string {
+	t.Helper()
+	return y.run(t, pod{namespace: namespace, name: name, node: map[string]string{"a": "node1", "b": "node2"}[name[:1]]})
+}
+
+// label sets a label of an object: "Node NAME", "Namespace NAME" or "Pod NAMESPACE NAME". "-" takes it away.
+func (y *yard) label(t *testing.T, object, key, value string) {
+	t.Helper()
+	words := strings.Fields(object)
+	name := words[len(words)-1]
+	text := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, key, value)
+	if value == "-" {
+		text = fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, key)
+	}
+	var err error
+	core, patch, ctx := y.client.CoreV1(), []byte(text), within(t, time.Minute)
+	switch words[0] {
+	case "Node":
+		_, err = core.Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	case "Namespace":
+		_, err = core.Namespaces().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	case "Pod":
+		_, err = core.Pods(words[1]).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// request makes an EgressIP, and waits until it is in force.
+func (y *yard) request(t *testing.T, name, spec string) {
+	t.Helper()
+	y.ask4(t, name, spec)
+	y.takesEffect(t, "EgressIP", "", name)
+}
+
+// ask4 makes an EgressIP.
+func (y *yard) ask4(t *testing.T, name, spec string) {
+	t.Helper()
+	y.apply(t, fmt.Sprintf("{apiVersion: k8s.ovn.org/v1, kind: EgressIP, metadata: {name: %s}, spec: %s}", name, spec))
+}
+
+// inProject is the namespaceSelector of projects by name.
+func inProject(names ...string) string {
+	return "namespaceSelector: {matchExpressions: [{key: kube-dc.com/project, operator: In, values: [" + strings.Join(names, ", ") + "]}]}"
+}
+
+// leaves waits until what a pod sends is seen with an address, and shows it by each protocol.
+func (y *yard) leaves(t *testing.T, pod, as string) {
+	t.Helper()
+	eventually(t, pod+" leaves as "+as, func() bool {
+		a, err := y.ask(pod, "http://"+theInternet)
+		return err == nil && a.Saw.Addr().String() == as
+	})
+	y.everyWay(t, pod, theInternet, "internet", as)
+}
+
+// stays waits until a pod reaches nothing outside.
+func (y *yard) stays(t *testing.T, pod string) {
+	t.Helper()
+	eventually(t, pod+" stays inside", func() bool {
+		_, err := y.ask(pod, "udp://"+theInternet+":80")
+		return err != nil
+	})
+	y.silent(t, pod, "http://"+theInternet)
+}
+
+// own is the address with which a project's pods leave that nobody selects.
+func (y *yard) own(t *testing.T, project string) string {
+	t.Helper()
+	return y.field(t, "Project", "yard", project, "status", "externalIP")
+}
+
+// items are the addresses of an EgressIP and who holds them, as "address node".
+func (y *yard) items(t *testing.T, name string) (out []string) {
+	t.Helper()
+	o, err := y.objects.Get(within(t, time.Minute), ref("EgressIP", "", name))
+	if err != nil || o == nil {
+		t.Fatalf("EgressIP %s: %v", name, err)
+	}
+	list, _, _ := unstructured.NestedSlice(o.Object, "status", "items")
+	for _, item := range list {
+		i := item.(map[string]any)
+		out = append(out, fmt.Sprintf("%s %s", i["egressIP"], i["node"]))
+	}
+	return out
+}
+
+// holder is the node that holds the only address of an EgressIP.
+func (y *yard) holder(t *testing.T, name string) string {
+	t.Helper()
+	items := y.items(t, name)
+	if len(items) != 1 {
+		t.Fatalf("EgressIP %s has %v, want one address on one node", name, items)
+	}
+	_, node, _ := strings.Cut(items[0], " ")
+	return node
+}
+
+// says waits until an EgressIP has a condition with a reason.
+func (y *yard) says(t *testing.T, name, condition, reason string) {
+	t.Helper()
+	y.wait(t, "EgressIP", "", name, func(o *unstructured.Unstructured) bool {
+		conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+		return slices.ContainsFunc(conditions, func(c any) bool {
+			m := c.(map[string]any)
+			return m["type"] == condition && m["reason"] == reason && (m["message"] != "" || m["status"] == "True")
+		})
+	})
+}
+
+// selected: pods of two projects with the same addresses inside leave with one address; others, and what stays inside, as ever.
+func (y *yard) selected(t *testing.T) string {
+	y.request(t, "selected", "{egressIPs: [91.224.11.200], "+inProject("one", "two")+", podSelector: {matchLabels: {app: a}}}")
+	near := []outside{y.network(t, "public"), y.network(t, "cloud")}
+	for i, project := range []string{"one", "two"} {
+		a, b := "a."+y.namespaces[i], "b."+y.namespaces[i]
+		y.leaves(t, a, "91.224.11.200")
+		y.leaves(t, b, y.own(t, project))
+		for _, n := range near { // hosts on the wire itself, without the router between
+			y.everyWay(t, a, n.neighbourAddress, n.neighbour, "91.224.11.200")
+			y.everyWay(t, b, n.neighbourAddress, n.neighbour, y.own(t, project))
+		}
+		inside := y.field(t, "Pod", y.namespaces[i], "b", "status", "podIP")
+		y.everyWay(t, a, inside, "b", y.field(t, "Pod", y.namespaces[i], "a", "status", "podIP"))
+	}
+	y.noDrops(t)
+	return fmt.Sprintf("pods of two projects with the same addresses inside left as 91.224.11.200 in %d ways, their neighbours as ever; no drops", 2*4*len(protocols))
+}
+
+// documented: the two manifests of seed 004, with its addresses on a network of the lab.
+func (y *yard) documented(t *testing.T) string {
+	page := readFile(t, "testdata/egressip-ovn-kubernetes.yaml")
+	y.apply(t, page)
+	for _, name := range []string{"egress-project1", "egressip-prod"} { // their addresses are of no network here: told, not silently ignored
+		y.says(t, name, "Accepted", "AddressOutsideNetwork")
+	}
+	moved := strings.NewReplacer("192.168.127.", "91.224.11.", "10.0.254.100", "91.224.11.100").Replace(page)
+	y.apply(t, moved)
+	for _, name := range []string{"egress-project1", "egressip-prod"} {
+		y.takesEffect(t, "EgressIP", "", name)
+	}
+	y.label(t, "Namespace "+y.namespaces[0], "env", "qa")
+	defer y.label(t, "Namespace "+y.namespaces[0], "env", "-")
+	eventually(t, "a leaves as one of two", func() bool {
+		a, err := y.ask("a."+y.namespaces[0], "http://"+theInternet)
+		return err == nil && slices.Contains([]string{"91.224.11.10", "91.224.11.11"}, a.Saw.Addr().String())
+	})
+	y.label(t, "Pod "+y.namespaces[1]+" b", "app", "web")
+	defer y.label(t, "Pod "+y.namespaces[1]+" b", "app", "b")
+	y.leaves(t, "b."+y.namespaces[1], "91.224.11.100")
+	return "apply unchanged, and with addresses of the lab select by labels and by expressions"
+}
+
+// severalAddresses: each on a node of its own; connections leave with any of them.
+func (y *yard) severalAddresses(t *testing.T) string {
+	y.request(t, "several", "{egressIPs: [91.224.11.201, 91.224.11.202, 100.65.9.9], "+inProject("one")+"}")
+	nodes, seen := map[string]bool{}, map[string]int{}
+	for _, item := range y.items(t, "several") {
+		_, node, _ := strings.Cut(item, " ")
+		nodes[node] = true
+	}
+	if len(nodes) != 3 {
+		t.Errorf("three addresses are on %v", nodes)
+	}
+	y.sync(t)
+	for range 40 {
+		a, err := y.ask("a."+y.namespaces[0], "http://"+theInternet)
+		if err != nil {
+			t.Errorf("%v", err)
+			continue
+		}
+		seen[a.Saw.Addr().String()]++
+	}
+	if len(seen) != 3 || seen["91.224.11.201"]*seen["91.224.11.202"]*seen["100.65.9.9"] == 0 {
+		t.Errorf("seen: %v, want all three addresses and no other", seen)
+	}
+	y.noDrops(t)
+	return fmt.Sprintf("three on two networks, on three nodes; 40 connections of one pod left as %v", seen)
+}
+
+// relabelled: pods and namespaces that are selected no more, or only now.
+func (y *yard) relabelled(t *testing.T) string {
+	ns, own := y.namespaces[0], y.own(t, "one")
+	y.request(t, "labels", "{egressIPs: [91.224.11.203], namespaceSelector: {matchLabels: {wants: egress}}, podSelector: {matchLabels: {role: out}}}")
+	y.leaves(t, "a."+ns, own)
+	y.label(t, "Namespace "+ns, "wants", "egress")
+	y.leaves(t, "a."+ns, own)
+	y.label(t, "Pod "+ns+" a", "role", "out")
+	y.leaves(t, "a."+ns, "91.224.11.203")
+	y.label(t, "Pod "+ns+" a", "role", "-")
+	y.leaves(t, "a."+ns, own)
+	y.label(t, "Pod "+ns+" a", "role", "out")
+	y.leaves(t, "a."+ns, "91.224.11.203")
+	y.label(t, "Namespace "+ns, "wants", "-")
+	y.leaves(t, "a."+ns, own)
+	y.label(t, "Pod "+ns+" a", "role", "-")
+	y.leaves(t, "b."+ns, own)
+	return "a pod's and a namespace's label move a pod there and back"
+}
+
+// comeAndGo: a pod that comes is selected, and one that gets the address of a pod that went is judged by itself.
+func (y *yard) comeAndGo(t *testing.T) string {
+	ns, own := y.namespaces[1], y.own(t, "two")
+	y.request(t, "comes", "{egressIPs: [91.224.11.204], "+inProject("two")+", podSelector: {matchLabels: {role: out}}}")
+	const address = "10.61.0.77"
+	for i, role := range []string{"out", "in", "out"} {
+		name := fmt.Sprintf("a-%d", i)
+		t.Run(name, func(t *testing.T) {
+			y.run(t, pod{namespace: ns, name: name, node: "node1", address: address, labels: map[string]string{"role": role}})
+			y.leaves(t, name+"."+ns, map[string]string{"out": "91.224.11.204", "in": own}[role])
+		})
+		y.wait(t, "Pod", ns, name, manifest.Gone)
+	}
+	return "three pods with one address after each other, of which the first and last are selected"
+}
+
+// closedBefore: while the controller does nothing, a pod that may be selected does not get out with another address.
+func (y *yard) closedBefore(t *testing.T) string {
+	ns := y.namespaces[1]
+	y.request(t, "closed", "{egressIPs: [91.224.11.205], "+inProject("two")+", podSelector: {matchLabels: {role: out}}}")
+	y.signal(t, syscall.SIGSTOP)
+	var again sync.Once
+	resume := func() { again.Do(func() { y.signal(t, syscall.SIGCONT) }) }
+	defer resume()
+	y.run(t, pod{namespace: ns, name: "a-early", node: "node1", labels: map[string]string{"role": "out"}})
+	y.run(t, pod{namespace: ns, name: "a-other", node: "node1"})
+	for range 3 {
+		y.silent(t, "a-early."+ns, "http://"+theInternet)
+	}
+	y.silent(t, "a-other."+ns, "udp://"+theInternet+":80")
+	y.leaves(t, "b."+ns, y.own(t, "two")) // who was looked at before goes on
+	resume()
+	y.leaves(t, "a-early."+ns, "91.224.11.205")
+	y.leaves(t, "a-other."+ns, y.own(t, "two"))
+	return "a pod that starts while the controller is stopped gets nothing out, and 91.224.11.205 when it goes on"
+}
+
+// noNode: selected pods stay inside, or leave as others where the EgressIP says so.
+func (y *yard) noNode(t *testing.T) string {
+	for _, open := range []bool{false, true} {
+		policy := map[bool]string{false: "Closed", true: "Open"}[open]
+		name := strings.ToLower(policy) + "-nowhere"
+		y.request(t, name, "{egressIPs: [91.224.11.206], failurePolicy: "+policy+", "+inProject("one")+", podSelector: {matchLabels: {app: a}}}")
+		a, b, own := "a."+y.namespaces[0], "b."+y.namespaces[0], y.own(t, "one")
+		y.leaves(t, a, "91.224.11.206")
+		for _, n := range y.blueprint.NodeList()[1:] {
+			y.label(t, "Node "+n.Name, ovnv1.AssignableLabel, "-")
+		}
+		y.says(t, name, "Programmed", "NoMatchingNodeFound")
+		if items := y.items(t, name); len(items) > 0 {
+			t.Errorf("no node can hold an address, and the status has %v", items)
+		}
+		if open {
+			y.leaves(t, a, own)
+		} else {
+			y.stays(t, a)
+		}
+		y.leaves(t, b, own)
+		for _, n := range y.blueprint.NodeList()[1:] {
+			y.label(t, "Node "+n.Name, ovnv1.AssignableLabel, "")
+		}
+		y.leaves(t, a, "91.224.11.206")
+		y.remove(t, "EgressIP", "", name)
+		y.leaves(t, a, own)
+	}
+	return "without a node a selected pod stays inside, or with failurePolicy Open leaves as others; then as 91.224.11.206 again"
+}
+
+// mistakes: each gives a condition and an event, with the words of OVN-Kubernetes.
+func (y *yard) mistakes(t *testing.T) string {
+	y.request(t, "first", "{egressIPs: [91.224.11.207], "+inProject("one")+"}")
+	held := y.eip(t, y.namespaces[0], "taken", "{externalNetworkType: public}")
+	list := []struct{ name, addresses, condition, reason string }{
+		{"again", "91.224.11.207", "Accepted", "UnsupportedRequest"},
+		{"no-address", "91.224.11.300", "Accepted", "InvalidEgressIP"},
+		{"outside", "192.0.2.7", "Accepted", "AddressOutsideNetwork"},
+		{"gateway", "91.224.11.1", "Accepted", "EgressIPConflict"},
+		{"held", held, "Accepted", "EgressIPConflict"},
+		{"too-many", "91.224.11.211, 91.224.11.212, 91.224.11.213, 91.224.11.214, 91.224.11.215, 91.224.11.216", "Programmed", "UnassignedRequest"},
+	}
+	for _, m := range list {
+		y.ask4(t, m.name, "{egressIPs: ["+m.addresses+"], "+inProject("two")+", podSelector: {matchLabels: {app: nobody}}}")
+		y.says(t, m.name, m.condition, m.reason)
+		eventually(t, "an event on "+m.name, func() bool {
+			events, err := y.client.EventsV1().Events("").List(within(t, time.Minute), metav1.ListOptions{})
+			if err != nil {
+				return false
+			}
+			for _, e := range events.Items {
+				if e.Regarding.Kind == "EgressIP" && e.Regarding.Name == m.name && e.Reason == m.reason {
+					return true
+				}
+			}
+			return false
+		})
+	}
+	if n := len(y.items(t, "too-many")); n != 5 {
+		t.Errorf("of six addresses %d are on five nodes", n)
+	}
+	y.leaves(t, "a."+y.namespaces[0], "91.224.11.207")
+	return fmt.Sprintf("%d, each with a condition and an event; the EgressIP that was there goes on", len(list))
+}
+
+// choosesNodes: a nodeSelector, the node that holds the fewest, and addresses that stay where they are.
+func (y *yard) choosesNodes(t *testing.T) string {
+	y.label(t, "Node node4", "rack", "b")
+	y.label(t, "Node node5", "rack", "b")
+	y.request(t, "rack", "{egressIPs: [91.224.11.221], nodeSelector: {matchLabels: {rack: b}}, "+inProject("one")+", podSelector: {matchLabels: {app: a}}}")
+	first := y.holder(t, "rack")
+	other := map[string]string{"node4": "node5", "node5": "node4"}[first]
+	if other == "" {
+		t.Fatalf("%s holds it, which has no label rack=b", first)
+	}
+	y.request(t, "fewest", "{egressIPs: [91.224.11.222], nodeSelector: {matchLabels: {rack: b}}, "+inProject("two")+", podSelector: {matchLabels: {app: a}}}")
+	if got := y.holder(t, "fewest"); got != other {
+		t.Errorf("%s has one address, and got another; %s has none", got, other)
+	}
+	moves := func(to string) {
+		t.Helper()
+		y.wait(t, "EgressIP", "", "rack", func(o *unstructured.Unstructured) bool {
+			items, _, _ := unstructured.NestedSlice(o.Object, "status", "items")
+			return len(items) == 1 && items[0].(map[string]any)["node"] == to && upToDate(o)
+		})
+		y.leaves(t, "a."+y.namespaces[0], "91.224.11.221")
+	}
+	y.label(t, "Node "+first, ovnv1.AssignableLabel, "-")
+	moves(other)
+	y.label(t, "Node "+first, ovnv1.AssignableLabel, "")
+	y.label(t, "Node node2", "rack", "b") // something that makes the controller look again
+	y.sync(t)
+	if got := y.holder(t, "rack"); got != other {
+		t.Errorf("it went from %s to %s because a node came back", other, got)
+	}
+	y.leaves(t, "a."+y.namespaces[1], "91.224.11.222")
+	for _, n := range []string{"node2", "node4", "node5"} {
+		y.label(t, "Node "+n, "rack", "-")
+	}
+	return "by nodeSelector, to the node with the fewest, and back to none that returns"
+}
+
+// repliesStay: what came in by a floating IP or a load balancer goes back by it, and what the same pod begins leaves with its egress address.
+func (y *yard) repliesStay(t *testing.T) string {
+	ns := y.namespaces[0]
+	public := y.fip(t, ns, "public", "{podTarget: {podName: a}, externalNetworkType: public}")
+	y.apply(t, fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: cloud, namespace: %s}, spec: {type: LoadBalancer, selector: {app: a}, ports: [{port: 80}]}}", ns))
+	y.wait(t, "Service", ns, "cloud", func(o *unstructured.Unstructured) bool { return ingress(o) != "" && manifest.True("Programmed")(o) })
+	o, err := y.objects.Get(within(t, time.Minute), ref("Service", ns, "cloud"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	balanced := ingress(o)
+	y.sync(t)
+	old := []*stream{y.stream(t, "internet", public), y.stream(t, "internet", balanced)}
+	y.request(t, "replies", "{egressIPs: [100.65.9.20], "+inProject("one")+"}")
+	y.leaves(t, "a."+ns, "100.65.9.20")
+	y.resetDrops(t) // a packet that was on its way meanwhile may have been lost
+	for _, address := range []string{public, balanced} {
+		for _, n := range []outside{y.network(t, "public"), y.network(t, "cloud")} {
+			y.answers(t, n.client, "http://"+address, "a", n.clientAddress)
+		}
+		y.answers(t, "internet", "http://"+address, "a", theInternet)
+	}
+	fresh := []*stream{y.stream(t, "internet", public), y.stream(t, "internet", balanced)}
+	longest := survive(t, "with an EgressIP", 3*time.Second, append(old, fresh...)...)
+	y.noDrops(t)
+	y.remove(t, "EgressIP", "", "replies")
+	survive(t, "without it again", 3*time.Second, append(old, fresh...)...)
+	return fmt.Sprintf("a floating IP on one network and a load balancer on another answer, streams live on (longest silence %d ms), the pod's own leaves as 100.65.9.20",
+		longest.Milliseconds())
+}
+
+// deleted: with the last EgressIP everything goes that was made for any.
+func (y *yard) deleted(t *testing.T) string {
+	y.wait(t, "Vpc", "", "sallyport-egress", manifest.Gone)
+	left := ""
+	eventually(t, "nothing is left", func() bool {
+		left = y.tool(t, "ovn-nbctl", "--db=unix:"+y.Dir+"/data/ovn/nb1.sock", "--bare", "--columns=name", "find", "Logical_Router_Port") +
+			y.tool(t, "ovn-nbctl", "--db=unix:"+y.Dir+"/data/ovn/nb1.sock", "--bare", "--columns=name", "find", "Address_Set")
+		return !strings.Contains(left, "egress")
+	})
+	return "router, ports and address sets are gone"
+}
+
+// signal sends a signal to the controller.
+func (c *controller) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.process.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
