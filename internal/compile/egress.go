@@ -217,9 +217,11 @@ func (q *request) take(placed []assign.Placement, chassis map[string]string) {
 // makeRouter wants the router and, for each address, the OvnEip that keeps it from others.
 func (e *egress) makeRouter() {
 	meta := intent.Meta{Labels: ownership.Labels(ownership.EgressVpc)}
+	if slices.ContainsFunc(e.requests, func(q *request) bool { return len(q.addresses) > 0 }) {
+		e.in.Object(intent.ObjectKey{Kind: intent.Vpc, Name: ownership.EgressVpc}, intent.NewObject(meta, kubeovn.VpcSpec{}), egressRef)
+	}
 	for _, q := range e.requests {
 		for _, h := range q.addresses {
-			e.in.Object(intent.ObjectKey{Kind: intent.Vpc, Name: ownership.EgressVpc}, intent.NewObject(meta, kubeovn.VpcSpec{}), egressRef)
 			if e.w.Engine.OvnEips[ownership.EgressEip(h.address)].Blank {
 				continue // Kube-OVN will never finish it: it has to go, and comes again
 			}

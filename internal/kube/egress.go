@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -131,7 +130,7 @@ func Addresses(texts []string) (out []netip.Addr) {
 
 // podAddresses are the IPv4 addresses of a pod: as soon as Kube-OVN has chosen them, and as long as they are not another's.
 func podAddresses(pod *corev1.Pod) (out []netip.Addr) {
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	if ended(pod) {
 		return nil
 	}
 	add := func(text string) {
@@ -197,24 +196,11 @@ func (c *Cluster) lookUpEgress(ctx context.Context, in *Inputs) error {
 			keys = append(keys, intent.ObjectKey{Kind: intent.Subnet, Name: s})
 		}
 	}
-	for _, key := range keys {
-		object, err := c.read(ctx, key)
-		switch {
-		case apierrors.IsNotFound(err):
-		case err != nil:
-			return fmt.Errorf("read %s: %w", key, err)
-		default:
-			in.Add(object)
-		}
-	}
+	var addresses []string
 	for _, e := range in.egressIPs {
-		for _, address := range e.Spec.EgressIPs {
-			if err := c.add(ctx, in, &OvnEipList{}, c.by(addressIndex, address)); err != nil {
-				return err
-			}
-		}
+		addresses = append(addresses, e.Spec.EgressIPs...)
 	}
-	return nil
+	return c.lookUpNamed(ctx, in, keys, addresses)
 }
 
 // vpcs are the projects of which each EgressIP selects pods.

@@ -131,11 +131,13 @@ func (c *Cluster) gatherInside(ctx context.Context, in *Inputs) error {
 
 // lookUp adds what the inputs so far name.
 func (c *Cluster) lookUp(ctx context.Context, in *Inputs) error {
-	for _, key := range in.named() {
-		if in.has(key) {
-			continue
-		}
-		if c.lacks[key.Kind] {
+	return c.lookUpNamed(ctx, in, in.named(), in.asked())
+}
+
+// lookUpNamed adds objects by name, as far as there are such and they are not added yet, and who has addresses.
+func (c *Cluster) lookUpNamed(ctx context.Context, in *Inputs, keys []intent.ObjectKey, addresses []string) error {
+	for _, key := range keys {
+		if in.has(key) || c.lacks[key.Kind] {
 			continue
 		}
 		object, err := c.read(ctx, key)
@@ -147,7 +149,7 @@ func (c *Cluster) lookUp(ctx context.Context, in *Inputs) error {
 			in.Add(object)
 		}
 	}
-	for _, address := range in.asked() {
+	for _, address := range addresses {
 		if err := c.add(ctx, in, &OvnEipList{}, c.by(addressIndex, address)); err != nil {
 			return err
 		}

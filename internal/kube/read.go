@@ -169,11 +169,16 @@ func lostLabels(o client.Object) bool {
 	})
 }
 
+// ended says whether a pod has ended: its address may be another pod's already.
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
 func (in *Inputs) readPods() map[string][]netip.Addr {
 	out := map[string][]netip.Addr{}
 	for name, pod := range in.pods {
-		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-			continue // its address may be another pod's already
+		if ended(pod) {
+			continue
 		}
 		out[name] = nil
 		for _, ip := range pod.Status.PodIPs {

@@ -29,7 +29,7 @@ func (f Files) Client() (*tls.Config, error) {
 		MinVersion:   tls.VersionTLS12,
 		// The name is not checked; the authority is.
 		InsecureSkipVerify: true,
-		VerifyConnection:   func(s tls.ConnectionState) error { return Signed(s.PeerCertificates, roots) },
+		VerifyConnection:   func(s tls.ConnectionState) error { return signed(s.PeerCertificates, roots) },
 	}, nil
 }
 
@@ -60,8 +60,8 @@ func (f Files) read() (tls.Certificate, *x509.CertPool, error) {
 	return pair, roots, nil
 }
 
-// Signed says whether one of the roots stands behind a certificate, the first of the chain that was sent.
-func Signed(chain []*x509.Certificate, roots *x509.CertPool) error {
+// signed says whether one of the roots stands behind a certificate, the first of the chain that was sent.
+func signed(chain []*x509.Certificate, roots *x509.CertPool) error {
 	if len(chain) == 0 {
 		return errors.New("the server showed no certificate")
 	}

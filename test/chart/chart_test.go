@@ -47,6 +47,12 @@ func render(t *testing.T, settings ...string) (string, error) {
 // controllers finds the controller's rendered object of a kind and reads it strictly into out.
 func controllers(t *testing.T, rendered, kind string, out any) bool {
 	t.Helper()
+	return find(t, rendered, kind, "sallyport-controller", out)
+}
+
+// find finds a rendered object and reads it strictly into out.
+func find(t *testing.T, rendered, kind, name string, out any) bool {
+	t.Helper()
 	for _, text := range strings.Split(rendered, "\n---\n") {
 		var head struct {
 			Kind     string
@@ -55,7 +61,7 @@ func controllers(t *testing.T, rendered, kind string, out any) bool {
 		if err := yaml.Unmarshal([]byte(text), &head); err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
-		if head.Kind != kind || head.Metadata.Name != "sallyport-controller" {
+		if head.Kind != kind || head.Metadata.Name != name {
 			continue
 		}
 		if err := sigsyaml.UnmarshalStrict([]byte(text), out); err != nil {
@@ -164,6 +170,30 @@ func TestDeployment(t *testing.T) {
 }
 
 // flagsExist checks the chart's flags against the program, where it is built.
+// The agent may nothing, and speaks with the controller where, and how, the controller asks.
+func TestAgent(t *testing.T) {
+	out, err := render(t, `agent.enabled=true`, `ovn={"nbAddress":"ssl:[fd00::1]:6641","tlsSecret":"kube-ovn-tls"}`)
+	if err != nil {
+		t.Fatal(out)
+	}
+	var d appsv1.DaemonSet
+	var c appsv1.Deployment
+	if !find(t, out, "DaemonSet", "sallyport-agent", &d) || !controllers(t, out, "Deployment", &c) {
+		t.Fatal("no DaemonSet, or no Deployment")
+	}
+	pod := d.Spec.Template.Spec
+	s := pod.Containers[0].SecurityContext
+	if *pod.AutomountServiceAccountToken || !*pod.SecurityContext.RunAsNonRoot || *s.AllowPrivilegeEscalation || s.Capabilities.Drop[0] != "ALL" {
+		t.Errorf("the pod may more than it needs: %v, %v", pod.SecurityContext, s)
+	}
+	for _, arg := range pod.Containers[0].Args {
+		if !slices.Contains(c.Spec.Template.Spec.Containers[0].Args, arg) {
+			t.Errorf("the controller does not know %s", arg)
+		}
+	}
+	flagsExist(t, c.Spec.Template.Spec.Containers[0].Args)
+}
+
 func flagsExist(t *testing.T, args []string) {
 	t.Helper()
 	help, err := exec.Command("../../bin/sallyport-controller", "--help").CombinedOutput()

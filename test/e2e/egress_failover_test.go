@@ -21,6 +21,7 @@ import (
 
 	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
 	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/lab/manifest"
 	"github.com/sallyport/sallyport/internal/ownership"
 	"github.com/sallyport/sallyport/test/show"
 )
@@ -118,11 +119,16 @@ const forgets = 12 * time.Second
 // moves waits until another node holds the address, and the status says so: then the old one does not take it back when it returns.
 func (y *yard) moves(t *testing.T, name, from string) (to string) {
 	t.Helper()
-	y.wait(t, "EgressIP", "", name, func(o *unstructured.Unstructured) bool {
-		items, _, _ := unstructured.NestedSlice(o.Object, "status", "items")
-		return len(items) == 1 && items[0].(map[string]any)["node"] != from && upToDate(o)
-	})
+	y.wait(t, "EgressIP", "", name, heldBy(func(node string) bool { return node != from }))
 	return y.holder(t, name)
+}
+
+// heldBy holds when the only address of an EgressIP is on a node of some kind, and everything is as it says.
+func heldBy(matches func(node string) bool) manifest.Condition {
+	return func(o *unstructured.Unstructured) bool {
+		items, _, _ := unstructured.NestedSlice(o.Object, "status", "items")
+		return len(items) == 1 && matches(fmt.Sprint(items[0].(map[string]any)["node"])) && upToDate(o)
+	}
 }
 
 // settled waits until every gateway node hears all others.

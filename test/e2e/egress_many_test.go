@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 	"github.com/sallyport/sallyport/internal/lab/blueprint"
 	"github.com/sallyport/sallyport/test/show"
 )
@@ -47,10 +45,7 @@ func TestEgress3Many(t *testing.T) {
 	y.order(t, "kill", lost)
 	t.Cleanup(func() { y.order(t, "start", lost) })
 	for i := range addresses {
-		y.wait(t, "EgressIP", "", fmt.Sprintf("many-%d", i), func(o *unstructured.Unstructured) bool {
-			items, _, _ := unstructured.NestedSlice(o.Object, "status", "items")
-			return len(items) == 1 && items[0].(map[string]any)["node"] != lost && upToDate(o)
-		})
+		y.wait(t, "EgressIP", "", fmt.Sprintf("many-%d", i), heldBy(func(node string) bool { return node != lost }))
 	}
 	took := time.Since(begun)
 	gap := p.gap(t, 2*time.Second)

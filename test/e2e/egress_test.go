@@ -440,10 +440,7 @@ func (y *yard) choosesNodes(t *testing.T) string {
 	}
 	moves := func(to string) {
 		t.Helper()
-		y.wait(t, "EgressIP", "", "rack", func(o *unstructured.Unstructured) bool {
-			items, _, _ := unstructured.NestedSlice(o.Object, "status", "items")
-			return len(items) == 1 && items[0].(map[string]any)["node"] == to && upToDate(o)
-		})
+		y.wait(t, "EgressIP", "", "rack", heldBy(func(node string) bool { return node == to }))
 		y.leaves(t, "a."+y.namespaces[0], "91.224.11.221")
 	}
 	y.label(t, "Node "+first, ovnv1.AssignableLabel, "-")
