@@ -56,6 +56,23 @@ func (o Option) Equal(other Row) bool { return Row(o) == other }
 
 func (o Option) String() string { return o.Value }
 
+// PortNetwork is the address of a port that Kube-OVN made, with its network's length. Kube-OVN gives it once, and leaves it when the OvnEip
+// of the port gets another.
+type PortNetwork struct {
+	Port    string
+	Network netip.Prefix
+}
+
+// Key is the port's name.
+func (p PortNetwork) Key(router string) RowKey {
+	return RowKey{"Logical_Router_Port", router, p.Port + " networks"}
+}
+
+// Equal compares all.
+func (p PortNetwork) Equal(o Row) bool { return Row(p) == o }
+
+func (p PortNetwork) String() string { return p.Network.String() }
+
 // Route is a route of a routing table.
 type Route struct {
 	Table  string // empty: the main one

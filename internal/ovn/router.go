@@ -92,6 +92,7 @@ func (s *session) read(name string) (out router, whole bool) {
 
 // links are the ports of a router that are ours, with their MAC bindings, and the routing tables that we gave to others.
 func (s *session) links(r *nb.LogicalRouter) (out []record, whole bool) {
+	ours := false
 	for _, uuid := range r.Ports {
 		p, there := row[nb.LogicalRouterPort](s, nb.LogicalRouterPortTable, uuid)
 		if !there {
@@ -100,6 +101,7 @@ func (s *session) links(r *nb.LogicalRouter) (out []record, whole bool) {
 		table, by := p.Options[routeTable], asker(r.Name, p)
 		switch {
 		case by != (state.Ref{}):
+			ours = true
 			value := decodePort(p)
 			value.Holders = s.groupName(p.Group)
 			out = append(out, record{value: value, origin: by, uuid: uuid, row: p})
@@ -109,10 +111,11 @@ func (s *session) links(r *nb.LogicalRouter) (out []record, whole bool) {
 		}
 		if by == (state.Ref{}) {
 			out = append(out, s.announcement(r.Name, p)...)
+			out = append(out, record{value: decodeNetwork(p), uuid: uuid, row: p})
 		}
 	}
-	if len(out) == 0 {
-		out = s.strays(r.Name)
+	if !ours {
+		out = append(out, s.strays(r.Name)...)
 	}
 	return out, true
 }
@@ -128,6 +131,15 @@ func (s *session) announcement(router string, p *nb.LogicalRouterPort) []record 
 	value := intent.Announcement(socket.Name)
 	value.Value = socket.Options[announces]
 	return []record{{value: value, origin: lost, uuid: socket.UUID, row: socket}}
+}
+
+// decodeNetwork reads the address of a port of Kube-OVN's; one that has several has none that we want.
+func decodeNetwork(p *nb.LogicalRouterPort) (out intent.PortNetwork) {
+	out.Port = p.Name
+	if len(p.Networks) == 1 {
+		out.Network, _ = netip.ParsePrefix(p.Networks[0])
+	}
+	return out
 }
 
 // asker is who asked for a port of a router; zero: it is not ours.

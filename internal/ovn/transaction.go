@@ -59,6 +59,8 @@ func (t *transaction) add(c change) error {
 		return fmt.Errorf("router %s does not exist in the northbound database", t.shard)
 	case isOption(*c.After):
 		return t.give((*c.After).(intent.Option))
+	case isNetwork(*c.After):
+		return t.move((*c.After).(intent.PortNetwork))
 	case !there:
 		return t.create(c)
 	case have.value.Equal(*c.After):
@@ -204,6 +206,21 @@ func (t *transaction) give(o intent.Option) error {
 		mutations = append(mutations, model.Mutation{Field: options, Mutator: ovsdb.MutateOperationInsert, Value: map[string]string{o.Name: o.Value}})
 	}
 	return t.do(t.s.nb.Where(port).Mutate(port, mutations...))
+}
+
+func isNetwork(row intent.Row) bool {
+	_, is := row.(intent.PortNetwork)
+	return is
+}
+
+// move gives a port of Kube-OVN's another address.
+func (t *transaction) move(n intent.PortNetwork) error {
+	p := t.s.port(n.Port)
+	if p == nil {
+		return fmt.Errorf("there is no port %s", n.Port)
+	}
+	moved := &nb.LogicalRouterPort{UUID: p.UUID, Networks: []string{n.Network.String()}}
+	return t.do(t.s.nb.Where(moved).Update(moved, &moved.Networks))
 }
 
 // options are those of the port that an option is of, with the port; nil when there is none.

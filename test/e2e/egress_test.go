@@ -162,6 +162,14 @@ func (y *yard) ask4(t *testing.T, name, spec string) {
 	y.apply(t, fmt.Sprintf("{apiVersion: k8s.ovn.org/v1, kind: EgressIP, metadata: {name: %s}, spec: %s}", name, spec))
 }
 
+// fromHere waits until all nodes have everything. A connection that has begun meanwhile changes its address in the middle, and a router drops
+// the rest of it: what is dropped counts from here on.
+func (y *yard) fromHere(t *testing.T) {
+	t.Helper()
+	y.sync(t)
+	y.resetDrops(t)
+}
+
 // inProject is the namespaceSelector of projects by name.
 func inProject(names ...string) string {
 	return "namespaceSelector: {matchExpressions: [{key: kube-dc.com/project, operator: In, values: [" + strings.Join(names, ", ") + "]}]}"
@@ -235,6 +243,7 @@ func (y *yard) says(t *testing.T, name, condition, reason string) {
 func (y *yard) selected(t *testing.T) string {
 	y.request(t, "selected", "{egressIPs: [91.224.11.200], "+inProject("one", "two")+", podSelector: {matchLabels: {app: a}}}")
 	near := []outside{y.network(t, "public"), y.network(t, "cloud")}
+	y.fromHere(t)
 	for i, project := range []string{"one", "two"} {
 		a, b := "a."+y.namespaces[i], "b."+y.namespaces[i]
 		y.leaves(t, a, "91.224.11.200")
@@ -285,7 +294,7 @@ func (y *yard) severalAddresses(t *testing.T) string {
 	if len(nodes) != 3 {
 		t.Errorf("three addresses are on %v", nodes)
 	}
-	y.sync(t)
+	y.fromHere(t)
 	for range 40 {
 		a, err := y.ask("a."+y.namespaces[0], "http://"+theInternet)
 		if err != nil {
@@ -473,7 +482,7 @@ func (y *yard) repliesStay(t *testing.T) string {
 	old := []*stream{y.stream(t, "internet", public), y.stream(t, "internet", balanced)}
 	y.request(t, "replies", "{egressIPs: [100.65.9.20], "+inProject("one")+"}")
 	y.leaves(t, "a."+ns, "100.65.9.20")
-	y.resetDrops(t) // a packet that was on its way meanwhile may have been lost
+	y.fromHere(t)
 	for _, address := range []string{public, balanced} {
 		for _, n := range []outside{y.network(t, "public"), y.network(t, "cloud")} {
 			y.answers(t, n.client, "http://"+address, "a", n.clientAddress)

@@ -140,6 +140,7 @@ func TestRowsOfARouter(t *testing.T) {
 		{"pass the contract", (*bench).contract},
 		{"come back when they are changed by hand", (*bench).drift},
 		{"of others stay", (*bench).foreign},
+		{"put the address of a port of others right", (*bench).address},
 		{"of one key become one", (*bench).duplicates},
 		{"need their router", (*bench).orphans},
 		{"are written beside other writers", (*bench).crowd},
@@ -200,6 +201,22 @@ func (b *bench) others(t *testing.T) string {
 		text = strings.NewReplacer(", "+uuid, "", uuid+", ", "", uuid, "").Replace(text)
 	}
 	return strings.TrimSpace(text)
+}
+
+// address: Kube-OVN's port gets the address that it is to have, and keeps it when nobody wants it any more; one that is not there is not made.
+func (b *bench) address(t *testing.T) {
+	b.nbctl(t, "lrp-add", rowsRouter, "rows-wan", "0a:00:00:00:00:03", "198.51.102.16/24")
+	want := wantedRows(intent.PortNetwork{Port: "rows-wan", Network: netip.MustParsePrefix("198.51.102.11/24")})
+	for _, want := range []intent.Rows{want, {}} {
+		b.mustConverge(t, want)
+		if got := strings.TrimSpace(b.nbctl(t, "get", "logical_router_port", "rows-wan", "networks")); got != `["198.51.102.11/24"]` {
+			t.Errorf("the port has %s", got)
+		}
+	}
+	err := b.converge(wantedRows(intent.PortNetwork{Port: "rows-missing", Network: netip.MustParsePrefix("198.51.102.11/24")}))
+	if err == nil || !strings.Contains(err.Error(), "no port rows-missing") {
+		t.Errorf("a port that is not there: %v", err)
+	}
 }
 
 // northd makes ports and flows of the rows, and complains of nothing. It counts its complaints, so this comes first.
