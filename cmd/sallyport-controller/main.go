@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
 	"github.com/sallyport/sallyport/internal/controller"
 	"github.com/sallyport/sallyport/internal/mutual"
 	"github.com/sallyport/sallyport/internal/reach"
@@ -88,6 +89,8 @@ On SIGTERM it finishes what it is writing, gives up the lead and ends.`,
 	f.StringVar(&c.Defaults.DefaultEIpType, "default-eip-network-type", "", "network type of EIps that name none; empty: that of the default external network")
 	f.StringVar(&c.Defaults.DefaultFIpType, "default-fip-network-type", "", "network type of FIps that name none; empty: that of the default external network")
 	f.StringVar(&c.Defaults.DefaultServiceType, "default-service-network-type", "", "network type of load balancers that name none; empty: as with EIps")
+	f.DurationVar(&c.Defaults.Rebalance, "egress-rebalance-every", 0,
+		"let one egress address go to a node that holds fewer, at most this often; 0: only on request, by the annotation "+ovnv1.RebalanceAnnotation)
 	f.DurationVar(&c.Defaults.Liveness, "egress-liveness", 200*time.Millisecond,
 		"how often nodes ask each other for a sign of life while there are EgressIPs: three that are missing move addresses; 0: as OVN does")
 	asking.flags(f, &c.Probe)

@@ -38,6 +38,8 @@ type Request struct {
 	Addresses []Address
 	// Nodes are those that may hold them; nil: any.
 	Nodes map[string]bool
+	// Levels: its addresses may go to nodes that hold fewer.
+	Levels bool
 }
 
 // Address is one of them.
@@ -56,6 +58,7 @@ type Placement struct {
 	Node    string // empty: nowhere
 	// Standbys are the nodes that take it over by themselves when the node dies, the first first.
 	Standbys []string
+	Leveled  bool // it went to a node that holds fewer
 	Why      Reason
 	Who      string // whose it is, for reasons that name somebody
 }
@@ -75,14 +78,20 @@ const (
 //
 // Who holds an address keeps it as long as it can: nothing moves because a node came back, or another has less. Of one request no
 // node holds two. An address whose holder is lost goes to the first of its standbys, which has it already, and one without a holder to
-// the node that has the fewest. Beside that, as many addresses as moves allows go from nodes with many to nodes with few.
+// the node that has the fewest. Beside that, those of requests that level go from nodes with many to nodes with few, and of all as many as
+// moves allows.
 func Addresses(nodes []Node, requests []Request, moves int) []Placement {
 	a := newAssignment(nodes, requests)
 	a.refuse()
 	a.keep()
 	a.place()
+	for range a.claims {
+		if !a.level(func(c *claim) bool { return c.request.Levels }) {
+			break
+		}
+	}
 	for range moves {
-		if !a.level() {
+		if !a.level(func(*claim) bool { return true }) {
 			break
 		}
 	}
@@ -111,6 +120,7 @@ type claim struct {
 	index   int // in the request's list
 	at      *node
 	next    []string
+	leveled bool
 	why     Reason
 	who     string
 }
@@ -225,17 +235,18 @@ func (a *assignment) standBy() {
 	}
 }
 
-// level moves one address from the node that holds the most to one that holds at least two less, and says whether it did.
-func (a *assignment) level() bool {
+// level moves one address that may move from the node that holds the most to one that holds at least two less, and says whether it did.
+func (a *assignment) level(may func(*claim) bool) bool {
 	byLoad := slices.SortedStableFunc(slices.Values(a.nodes), func(x, y *node) int { return cmp.Compare(y.holds, x.holds) })
 	for _, full := range byLoad {
 		for _, c := range a.claims {
-			if c.at != full {
+			if c.at != full || !may(c) {
 				continue
 			}
 			if n := a.fewest(c); n != nil && n.holds+2 <= full.holds {
 				c.leave()
 				c.take(n)
+				c.leveled = true
 				return true
 			}
 		}
@@ -268,7 +279,7 @@ func (a *assignment) placements() []Placement {
 	})
 	out := make([]Placement, 0, len(a.claims))
 	for _, c := range a.claims {
-		p := Placement{Request: c.request.Name, Address: c.Address.Address, Standbys: c.next, Why: c.why, Who: c.who}
+		p := Placement{Request: c.request.Name, Address: c.Address.Address, Standbys: c.next, Leveled: c.leveled, Why: c.why, Who: c.who}
 		if c.at != nil {
 			p.Node = c.at.Name
 		}

@@ -52,6 +52,11 @@ func first(s State, nodes []Node) []Node {
 	return nodes
 }
 
+func leveling(r Request) Request {
+	r.Levels = true
+	return r
+}
+
 var cases = []struct {
 	what     string
 	nodes    []Node
@@ -89,6 +94,18 @@ var cases = []struct {
 		[]Request{asks("w", 0, "10.0.0.1@b"), asks("x", 0, "10.0.0.2@b"), asks("y", 0, "10.0.0.3@b"), asks("z", 0, "10.0.0.4@b")},
 		1,
 		"w 10.0.0.1@a, x 10.0.0.2@b, y 10.0.0.3@b, z 10.0.0.4@b",
+	},
+	{
+		"of a request that levels, and no other", up("a", "b"),
+		[]Request{asks("w", 0, "10.0.0.1@b"), leveling(asks("x", 0, "10.0.0.2@b")), leveling(asks("y", 0, "10.0.0.3@b")), asks("z", 0, "10.0.0.4@b")},
+		0,
+		"w 10.0.0.1@b, x 10.0.0.2@a, y 10.0.0.3@a, z 10.0.0.4@b",
+	},
+	{
+		"which has its share already", up("a", "b"),
+		[]Request{asks("w", 0, "10.0.0.1@a"), leveling(asks("x", 0, "10.0.0.2@b")), asks("y", 0, "10.0.0.3@b")},
+		0,
+		"w 10.0.0.1@a, x 10.0.0.2@b, y 10.0.0.3@b",
 	},
 	{"a dead node holds nothing", first(Down, up("a", "b")), []Request{asks("x", 0, "10.0.0.1@a")}, 0, "x 10.0.0.1@b"},
 	{"all nodes dead", first(Down, up("a")), []Request{asks("x", 0, "10.0.0.1@a")}, 0, "x 10.0.0.1@NoNode()"},

@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -192,18 +193,21 @@ func (c *compiler) stays(e *eip, have snapshot.OvnEip) *snapshot.External {
 
 // candidates is the subnets of the network that an EIp names, or of the default type.
 func (c *compiler) candidates(e *eip) ([]*snapshot.External, intent.Finding) {
-	kind, name := "type", e.Type
-	fits := func(x snapshot.External) bool { return x.Type == name }
-	switch {
-	case e.Network != "":
-		kind, name = "name", e.Network
-		fits = func(x snapshot.External) bool { return x.Network == name || x.Subnet == name }
-	case name == "":
-		name = c.defaultType(c.w.Config.DefaultEIpType)
+	if e.Network == "" && e.Type == "" {
+		return c.subnetsOf(c.defaultType(c.w.Config.DefaultEIpType), "")
+	}
+	return c.subnetsOf(e.Type, e.Network)
+}
+
+// subnetsOf is the subnets of the network of a name, and without a name of those of a type.
+func (c *compiler) subnetsOf(of, name string) ([]*snapshot.External, intent.Finding) {
+	kind, fits := "type", func(x snapshot.External) bool { return x.Type == of }
+	if name != "" {
+		kind, fits = "name", func(x snapshot.External) bool { return x.Network == name || x.Subnet == name }
 	}
 	found := c.networks(fits)
 	if len(found) == 0 {
-		return nil, c.noNetwork(kind, name)
+		return nil, c.noNetwork(kind, cmp.Or(name, of))
 	}
 	usable := slices.DeleteFunc(slices.Clone(found), func(x *snapshot.External) bool { return x.Dual })
 	if len(usable) == 0 {

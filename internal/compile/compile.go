@@ -14,23 +14,25 @@ import (
 func Shard(world *snapshot.World) (*intent.Intent, []intent.Verdict) {
 	c := newCompiler(world)
 
-	c.claimProject()     // whose shard this is
-	c.chooseServices()   // which Services are ours
-	c.buildProject()     // namespace, VPC, subnet
-	c.allocateEIps()     // each EIp gets a network and an address
-	c.resolveFIps()      // each FIp gets an EIp and a target
-	c.resolveServices()  // each Service gets an EIp and its ports
-	c.attachNetworks()   // the router gets a port on each network that is used
-	c.leaveByDefault()   // SNAT and the default way out
-	c.reachNetwork()     // or what the management VPC has instead
-	c.translateFIps()    // 1:1 NAT
-	c.balanceServices()  // load balancers
-	c.leaveByEgress()    // what EgressIPs select
-	c.returnToNetworks() // replies leave by the network they came from
-	c.unblock()          // what Kube-OVN can't remove by itself
-	c.judgeEIps()        // who holds each EIp
-	c.holdObjects()      // finalizers
-	c.keepServices()     // which Services do not go by themselves yet
+	c.claimProject()      // whose shard this is
+	c.chooseServices()    // which Services are ours
+	c.buildProject()      // namespace, VPC, subnet
+	c.allocateEIps()      // each EIp gets a network and an address
+	c.resolveFIps()       // each FIp gets an EIp and a target
+	c.resolveServices()   // each Service gets an EIp and its ports
+	c.resolveDiversions() // each EgressService and EgressRoute gets a network, an address and pods
+	c.attachNetworks()    // the router gets a port on each network that is used
+	c.leaveByDefault()    // SNAT and the default way out
+	c.reachNetwork()      // or what the management VPC has instead
+	c.translateFIps()     // 1:1 NAT
+	c.balanceServices()   // load balancers
+	c.leaveByEgress()     // what EgressIPs select
+	c.divert()            // what EgressServices and EgressRoutes lead elsewhere
+	c.returnToNetworks()  // replies leave by the network they came from
+	c.unblock()           // what Kube-OVN can't remove by itself
+	c.judgeEIps()         // who holds each EIp
+	c.holdObjects()       // finalizers
+	c.keepServices()      // which Services do not go by themselves yet
 
 	return c.in, c.verdicts()
 }
@@ -40,13 +42,14 @@ type compiler struct {
 	w  *snapshot.World
 	in *intent.Intent
 
-	project  *project
-	eips     []*eip // in the order in which they are served
-	names    map[intent.ObjectKey]*eip
-	fips     []*fip
-	services []*service
-	foreign  []*service       // somebody else's, of which we have written the status
-	others   []intent.Verdict // of Projects that want a shard that is taken
+	project    *project
+	eips       []*eip // in the order in which they are served
+	names      map[intent.ObjectKey]*eip
+	fips       []*fip
+	services   []*service
+	foreign    []*service // somebody else's, of which we have written the status
+	diversions []*diversion
+	others     []intent.Verdict // of Projects that want a shard that is taken
 }
 
 func newCompiler(w *snapshot.World) *compiler {
@@ -87,6 +90,11 @@ func (c *compiler) verdicts() []intent.Verdict {
 	}
 	for _, s := range c.services {
 		out = append(out, s.verdict(c))
+	}
+	for _, d := range c.diversions {
+		if !d.hidden {
+			out = append(out, d.verdict(c))
+		}
 	}
 	for _, s := range c.foreign {
 		out = append(out, intent.Verdict{Object: s.key, Facts: intent.ServiceFacts{Foreign: true}})

@@ -52,6 +52,7 @@ type held struct {
 	address netip.Addr
 	on      *snapshot.External
 	node    string
+	leveled bool     // it went to a node that holds fewer
 	chassis []string // the node's, and those that stand by
 }
 
@@ -130,14 +131,14 @@ func (e *egress) place() {
 	}
 	var requests []assign.Request
 	for _, q := range e.requests {
-		r := assign.Request{Name: q.Name, Created: q.Created, Nodes: q.Nodes}
+		r := assign.Request{Name: q.Name, Created: q.Created, Nodes: q.Nodes, Levels: q.Rebalance != q.Rebalanced}
 		for _, h := range q.addresses {
 			r.Addresses = append(r.Addresses, e.before(q, h))
 		}
 		requests = append(requests, r)
 	}
 	placed := map[string][]assign.Placement{}
-	for _, p := range assign.Addresses(nodes, requests, 0) {
+	for _, p := range assign.Addresses(nodes, requests, e.w.Moves) {
 		placed[p.Request] = append(placed[p.Request], p)
 	}
 	for _, q := range e.requests {
@@ -196,7 +197,7 @@ func (q *request) take(placed []assign.Placement, chassis map[string]string) {
 		case assign.NoNode:
 			homeless = append(homeless, p.Address.String())
 		default:
-			h.node = p.Node
+			h.node, h.leveled = p.Node, p.Leveled
 			for _, node := range append([]string{p.Node}, p.Standbys...) {
 				h.chassis = append(h.chassis, chassis[node])
 			}
@@ -343,9 +344,10 @@ func (e *egress) hold(q *request, h *held) {
 func (e *egress) verdicts() []intent.Verdict {
 	var out []intent.Verdict
 	for _, q := range e.requests {
-		var facts intent.EgressFacts
+		facts := intent.EgressFacts{Rebalanced: q.Rebalance}
 		for _, h := range q.addresses {
 			if h.node != "" {
+				facts.Leveled = facts.Leveled || h.leveled
 				facts.Items = append(facts.Items, intent.EgressItem{Node: h.node, Address: h.address})
 			}
 		}

@@ -90,6 +90,12 @@ func objects(w *snapshot.World) map[state.Ref]bool {
 	for _, o := range w.FIps {
 		out[state.Ref{Kind: "FIp", Namespace: o.Namespace, Name: o.Name}] = true
 	}
+	for _, o := range w.EgressServices {
+		out[state.Ref{Kind: "EgressService", Namespace: o.Namespace, Name: o.Name}] = true
+	}
+	for _, o := range w.EgressRoutes {
+		out[state.Ref{Kind: "EgressRoute", Namespace: o.Namespace, Name: o.Name}] = true
+	}
 	for _, o := range w.Services {
 		out[state.Ref{Kind: "Service", Namespace: o.Namespace, Name: o.Name}] = true
 	}

@@ -161,6 +161,11 @@ func (c *compiler) used() []*snapshot.External {
 			names[e.on.Subnet] = true
 		}
 	}
+	for _, d := range c.diversions {
+		if d.wanted() {
+			names[d.on.Subnet] = true
+		}
+	}
 	for _, have := range c.w.Engine.OvnEips {
 		if have.Ours && have.Type == "nat" {
 			names[have.Subnet] = true // an address that is on its way out still needs the port

@@ -23,6 +23,7 @@ func (c *compiler) returnToNetworks() {
 	for _, s := range c.services {
 		c.returnService(s, legs)
 	}
+	c.returnDiversions(legs)
 	for _, l := range legs {
 		l.targets = slices.DeleteFunc(l.targets, func(a netip.Addr) bool { return several[a] })
 		c.stand(l)
@@ -72,6 +73,18 @@ func (c *compiler) returnService(s *service, legs []*leg) {
 	}
 }
 
+// returnDiversions lets diversions wait for the leg of the default network, without which they would lead its replies away, too.
+func (c *compiler) returnDiversions(legs []*leg) {
+	if !c.diverts() || slices.ContainsFunc(legs, func(l *leg) bool { return c.isDefault(l.network) }) {
+		return
+	}
+	for _, d := range c.diversions {
+		if d.wanted() && c.project.way != nil && c.w.Engine.Ports[c.inport()] {
+			c.waits(d, c.noWayBack(c.project.way))
+		}
+	}
+}
+
 // several are the targets that are reached by more than one network.
 func (c *compiler) several() map[netip.Addr]bool {
 	on, out := map[netip.Addr]string{}, map[netip.Addr]bool{}
@@ -101,9 +114,11 @@ func (c *compiler) isDefault(x *snapshot.External) bool {
 	return c.project.way != nil && c.project.way.Subnet == x.Subnet
 }
 
-// straight says whether replies find back to a network as everything else does that pods send. Where EgressIPs lead that elsewhere, the
-// default network has a leg like any other.
-func (c *compiler) straight(x *snapshot.External) bool { return c.isDefault(x) && !c.selects() }
+// straight says whether replies find back to a network as everything else does that pods send. Where that is led elsewhere, the default
+// network has a leg like any other.
+func (c *compiler) straight(x *snapshot.External) bool {
+	return c.isDefault(x) && !c.selects() && !c.diverts()
+}
 
 // bySource says whether replies find back to a network by the pod's address.
 func (c *compiler) bySource(x *snapshot.External) bool {

@@ -2,6 +2,7 @@ package compile
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -18,23 +19,41 @@ func (c *compiler) leaveByEgress() {
 	if !c.selects() || p.way == nil || c.w.Engine.Ports == nil {
 		return
 	}
-	selected, closed := map[netip.Addr]bool{}, false
+	selected, closed := map[netip.Addr]string{}, false // by whom
 	for _, s := range inOrder(c.w.Selections, func(s snapshot.Selection) snapshot.Meta { return snapshot.Meta{Name: s.EgressIP, Created: s.Created} }) {
-		pods := slices.DeleteFunc(slices.Clone(s.Pods), func(a netip.Addr) bool { return selected[a] })
+		pods := c.unselected(s, selected)
 		way := c.wayBy(s)
 		if way.Action == "" {
 			continue // it fails open, and its pods leave as others do
 		}
 		closed = closed || !s.Open
 		for _, a := range pods {
-			selected[a] = true
+			selected[a] = s.EgressIP
 		}
 		c.in.Row(c.w.Shard, intent.AddressSet{Name: ownership.EgressSet(c.w.Shard, s.EgressIP), Addresses: list(pods)}, selectionRef(s))
 		c.in.Row(c.w.Shard, way, selectionRef(s))
 	}
 	if closed {
-		c.keepRest(slices.DeleteFunc(slices.Clone(c.w.Inside), func(a netip.Addr) bool { return selected[a] }))
+		c.keepRest(slices.DeleteFunc(slices.Clone(c.w.Inside), func(a netip.Addr) bool { return selected[a] != "" }))
 	}
+}
+
+// unselected is the pods that an EgressIP selects and no older one does. Of the others a note tells.
+func (c *compiler) unselected(s snapshot.Selection, selected map[netip.Addr]string) []netip.Addr {
+	older := map[string]bool{}
+	pods := slices.DeleteFunc(slices.Clone(s.Pods), func(a netip.Addr) bool {
+		older[selected[a]] = true
+		return selected[a] != ""
+	})
+	delete(older, "")
+	for _, name := range slices.Sorted(maps.Keys(older)) {
+		c.in.Notes = append(c.in.Notes, intent.Note{
+			Object: intent.ObjectKey{Kind: intent.EgressIP, Name: s.EgressIP},
+			Finding: intent.Finding{Reason: intent.UndefinedRequest, Message: fmt.Sprintf(
+				"pods of project %s are selected by EgressIP %s as well, which is older: they leave with its addresses; let only one select them", c.w.Shard, name)},
+		})
+	}
+	return pods
 }
 
 // selects says whether pods of the project leave with egress addresses, or may.

@@ -124,6 +124,11 @@ func (c *compiler) byTenancy() []*service {
 	return out
 }
 
+// onlyIPv6 is why a project can't have external addresses.
+var onlyIPv6 = intent.Finding{
+	Reason: intent.TargetOutside, Message: "the project has no IPv4 prefix, and Kube-OVN 1.16 has IPv4 addresses on external networks only",
+}
+
 // balanceable says whether OVN can balance what a Service asks for.
 func (c *compiler) balanceable(s *service) intent.Finding {
 	for _, p := range s.Ports {
@@ -133,9 +138,7 @@ func (c *compiler) balanceable(s *service) intent.Finding {
 		}
 	}
 	if !c.project.prefix4().IsValid() {
-		return intent.Finding{
-			Reason: intent.TargetOutside, Message: "the project has no IPv4 prefix, and Kube-OVN 1.16 has IPv4 addresses on external networks only",
-		}
+		return onlyIPv6
 	}
 	return intent.Finding{}
 }

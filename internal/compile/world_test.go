@@ -55,7 +55,26 @@ func worldOf(d *dice) *snapshot.World {
 	engineOf(d, w)
 	own(d, w)
 	selections(d, w)
+	diversions(d, w)
 	return w
+}
+
+// diversions: seldom any, of networks that there may not be.
+func diversions(d *dice, w *snapshot.World) {
+	for i := range d.roll(3) {
+		if !d.rare() {
+			return
+		}
+		name := fmt.Sprintf("s%d", i)
+		w.EgressServices = append(w.EgressServices, snapshot.EgressService{
+			Meta: meta(d, shard, name), ByNetwork: d.bool(), Network: choose(d, "", "a", "b", "n", "x1"),
+		})
+		w.EgressRoutes = append(w.EgressRoutes, snapshot.EgressRoute{
+			Meta: meta(d, shard, name), Type: choose(d, "a", "b", "c"), Network: choose(d, "", "", "n", "x0"), Malformed: malformedBy(d),
+			Pods:         []netip.Addr{inside(byte(2 + d.roll(3)))},
+			Destinations: []netip.Prefix{netip.PrefixFrom(choose(d, address(0, 0), address(1, 0), address(9, 0)), choose(d, 16, 24, 28)).Masked()},
+		})
+	}
 }
 
 // selections: seldom any, and then some without an address.

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/compile"
@@ -13,6 +14,13 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 	"github.com/sallyport/sallyport/internal/state"
 )
+
+// memory is what the shard of egress addresses remembers from one run to the next: no two of its runs are at the same time.
+type memory struct {
+	leveled time.Time          // when the last address went to a node that holds fewer, or we began
+	said    map[string]strayed // where we say that addresses are, by port
+	strays  map[string]strayed // those that are elsewhere
+}
 
 // prepareEgress gathers, compiles and compares what holds egress addresses.
 func (s *Shards) prepareEgress(ctx context.Context) (*Work, error) {
@@ -32,12 +40,16 @@ func (s *Shards) prepareEgress(ctx context.Context) (*Work, error) {
 	}
 	s.probe(world)
 	moving := s.follow(world)
+	again := s.rebalance(world)
 	want, verdicts := compile.Egress(world)
+	s.note(verdicts)
 	if err := want.Err(); err != nil {
 		return nil, fmt.Errorf("compile: %w", err)
 	}
-	work := &Work{Verdicts: verdicts, judged: inputs.Requests(), size: len(want.Rows), rowsAt: 2, unsettled: moving}
-	work.rows = func() prepared { return plan(ctx, s.NB.Rows(ownership.EgressVpc), want.Rows, intent.OnlyOurs) }
+	work := &Work{Verdicts: verdicts, judged: inputs.Requests(), size: len(want.Rows), rowsAt: 2, unsettled: moving, again: again}
+	work.rows = func() prepared {
+		return plan(ctx, s.NB.Rows(ownership.EgressVpc), want.Rows, intent.OnlyOurs, s.afterEnds)
+	}
 	work.Plans, err = prepare(
 		plan(ctx, s.NB.Remains(ownership.EgressVpc, nil), nil, afterEgress(world, want)),
 		plan(ctx, kube.NewObjects(s.Cluster, ownership.EgressVpc), want.Objects, intent.AfterUsers, intent.OnceTaken(s.Clock())),
@@ -64,11 +76,40 @@ func (s *Shards) probe(w *snapshot.Egress) {
 	}
 }
 
-// settles is how long a port has to be elsewhere than we said before we believe that the engine has moved it: it takes a moment to bring it
-// there, and a node that comes back from a partition may claim it for a moment.
-const settles = 250 * time.Millisecond
+// rebalance allows one address to go to a node that holds fewer when the last one was long enough ago, and says when the next may.
+func (s *Shards) rebalance(w *snapshot.Egress) (again time.Duration) {
+	every := s.Config.Rebalance
+	if every == 0 || len(w.Requests) == 0 {
+		return 0
+	}
+	if s.egress.leveled.IsZero() {
+		s.egress.leveled = s.Clock() // another controller may just have moved one
+	}
+	if since := s.Clock().Sub(s.egress.leveled); since < every {
+		return every - since
+	}
+	w.Moves = 1
+	return every
+}
 
-// strayed is a port that is elsewhere than we said, and since when.
+// note remembers when an address was moved to a node that holds fewer.
+func (s *Shards) note(verdicts []intent.Verdict) {
+	for _, v := range verdicts {
+		if f, is := v.Facts.(intent.EgressFacts); is && f.Leveled {
+			s.egress.leveled = s.Clock()
+		}
+	}
+}
+
+// settles is how long a port has to be elsewhere than we said before we believe that the engine has moved it: it takes a moment to bring it
+// there. Where we have said so only a short time ago, it takes longer: nodes that have not heard of each other yet, or a node that was cut
+// off and comes back with what it knew before, claim the port until they have heard of the others.
+const (
+	settles = 250 * time.Millisecond
+	learns  = 3 * time.Second
+)
+
+// strayed is where we said that a port is, where it is instead, and since when that is so.
 type strayed struct {
 	said, at string
 	since    time.Time
@@ -82,27 +123,55 @@ func (s *Shards) follow(w *snapshot.Egress) (moving bool) {
 			w.Nodes[i].Ready = w.Nodes[i].Ready && chassis[w.Nodes[i].Chassis]
 		}
 	}
-	now, strays := s.Clock(), map[string]strayed{}
-	w.Moved = map[string]string{}
-	holders := s.SB.Holders(ownership.EgressVpc)
-	for port, held := range w.Held {
-		at := holders[port]
-		if len(held.Chassis) == 0 || at == "" || at == held.Chassis[0] {
+	w.Moved, moving = s.egress.believe(w.Held, s.SB.Holders(ownership.EgressVpc), s.Clock())
+	return moving
+}
+
+// believe says which ports the engine has moved, given who may hold each, and who does. Some may still be on their way.
+func (m *memory) believe(held map[string]snapshot.Held, holders map[string]string, now time.Time) (moved map[string]string, moving bool) {
+	moved = map[string]string{}
+	said, strays := map[string]strayed{}, map[string]strayed{}
+	for port, h := range held {
+		if len(h.Chassis) == 0 {
 			continue
 		}
-		stray := strayed{held.Chassis[0], at, now}
-		if known := s.strays[port]; known.said == stray.said && known.at == stray.at {
-			stray.since = known.since
+		first, at := h.Chassis[0], holders[port]
+		said[port] = m.said[port].still(strayed{said: first, since: now})
+		if at == "" || at == first {
+			continue
 		}
-		strays[port] = stray
-		if now.Sub(stray.since) < settles {
+		strays[port] = m.strays[port].still(strayed{first, at, now})
+		doubt := settles
+		if strays[port].since.Sub(said[port].since) < learns {
+			doubt = learns
+		}
+		if now.Sub(strays[port].since) < doubt {
 			moving = true
 		} else {
-			w.Moved[port] = at
+			moved[port] = at
 		}
 	}
-	s.strays = strays
-	return moving
+	m.said, m.strays = said, strays
+	return moved, moving
+}
+
+// still is the same as before with its time, unless it is another now.
+func (s strayed) still(now strayed) strayed {
+	if s.said == now.said && s.at == now.at {
+		return s
+	}
+	return now
+}
+
+// afterEnds is a guard that keeps the holders of an address until no project has an end of a link to it.
+func (s *Shards) afterEnds(changes []state.Change[intent.RowKey, intent.Row], observed intent.Rows) []state.Change[intent.RowKey, intent.Row] {
+	return slices.DeleteFunc(slices.Clone(changes), func(c state.Change[intent.RowKey, intent.Row]) bool {
+		if !c.Removes() {
+			return false
+		}
+		h, holds := observed[c.Key].Value.(intent.Holders)
+		return holds && s.NB.HoldsOthers(ownership.EgressVpc, h.Name)
+	})
 }
 
 // afterEgress is a guard that lets what Kube-OVN leaves behind of the egress router go when its Vpc is gone.

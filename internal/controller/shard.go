@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,7 +42,8 @@ type Shards struct {
 	// Probe asks nodes whether they are there; nil: nobody does.
 	Probe *reach.Prober
 
-	strays map[string]strayed // egress addresses that are elsewhere than we said, by port; of the one shard that looks
+	egress memory
+	told   told
 }
 
 // Work is what one shard needs, worked out by reading only.
@@ -49,11 +51,14 @@ type Work struct {
 	Plans    []state.Plan
 	Verdicts []intent.Verdict
 	judged   []client.Object
+	notes    []intent.Note
+	noted    []client.Object // what they may be about
 	size     int             // how much there is in the shard
 	rows     func() prepared // prepares the plan for rows anew
 	rowsAt   int             // where among the plans that is
 	// unsettled: the engine may still be carrying something out.
 	unsettled bool
+	again     time.Duration // after that it is to be looked at in any case; 0: not
 }
 
 // Prepare gathers, compiles and compares.
@@ -77,7 +82,7 @@ func (s *Shards) Prepare(ctx context.Context, shard string) (*Work, error) {
 	if err := want.Err(); err != nil {
 		return nil, fmt.Errorf("compile: %w", err)
 	}
-	work := &Work{Verdicts: verdicts, judged: inputs.Judged(), size: sizeOf(world, want), rowsAt: 3}
+	work := &Work{Verdicts: verdicts, judged: inputs.Judged(), notes: want.Notes, noted: inputs.Requests(), size: sizeOf(world, want), rowsAt: 3}
 	work.rows = func() prepared { return plan(ctx, s.NB.Rows(shard), want.Rows, intent.OnlyOurs, settled(world)) }
 	finalizers, err := kube.NewFinalizers(s.Cluster, work.judged)
 	if err != nil {
@@ -169,14 +174,44 @@ func (s *Shards) Run(ctx context.Context, shard string) (runner.Result, error) {
 	if failures = append(failures, reported...); len(failures) > 0 {
 		return runner.Result{}, failed(failures)
 	}
+	s.tell(shard, work)
 	result := runner.Result{Size: work.size}
 	switch {
 	case work.unsettled:
 		result.Again = settles
 	case work.waits():
 		result.Again = look
+	default:
+		result.Again = work.again
 	}
 	return result, nil
+}
+
+// told is what was told of each shard, so that it is not told again as long as it holds.
+type told struct {
+	mu    sync.Mutex
+	notes map[string]map[intent.Note]bool
+}
+
+// tell tells what is new.
+func (s *Shards) tell(shard string, w *Work) {
+	s.told.mu.Lock()
+	defer s.told.mu.Unlock()
+	before, now := s.told.notes[shard], map[intent.Note]bool{}
+	for _, n := range w.notes {
+		now[n] = true
+		for _, o := range w.noted {
+			if o.GetName() == n.Object.Name && !before[n] && s.Record != nil {
+				s.Record(o, true, n.Finding.Reason, n.Finding.Message)
+			}
+		}
+	}
+	if s.told.notes == nil {
+		s.told.notes = map[string]map[intent.Note]bool{}
+	}
+	if s.told.notes[shard] = now; len(now) == 0 {
+		delete(s.told.notes, shard)
+	}
 }
 
 // look looks at the rows again when some were written. Our copy of the database has them by then, so a row that was only put right

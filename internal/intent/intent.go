@@ -33,8 +33,16 @@ type Intent struct {
 	Elements   Elements
 	Rows       Rows
 	Stays      Stays
+	// Notes are told once.
+	Notes []Note
 
 	clashes []error
+}
+
+// Note is something that whoever looks at an object should know, and that is not wrong with it.
+type Note struct {
+	Object  ObjectKey
+	Finding Finding
 }
 
 // New is an intent that wants nothing.

@@ -32,12 +32,14 @@ const (
 
 	ExternalNetwork Kind = "ExternalNetwork"
 	EgressIP        Kind = "EgressIP"
+	EgressService   Kind = "EgressService"
+	EgressRoute     Kind = "EgressRoute"
 )
 
 // Kinds is the order in which objects are made.
 var Kinds = []Kind{
 	Project, Namespace, Vpc, Subnet, Attachment, OvnEip, EIp, OvnSnatRule, OvnFip, FIp,
-	Service, EndpointSlice, Backend, ExternalNetwork, EgressIP,
+	Service, EndpointSlice, Backend, ExternalNetwork, EgressIP, EgressService, EgressRoute,
 }
 
 // ObjectKey names a Kubernetes object.

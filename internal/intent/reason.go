@@ -27,6 +27,10 @@ const (
 	EgressIPConflict   = "EgressIPConflict"
 	UnsupportedRequest = "UnsupportedRequest"
 
+	// Accepted, of EgressServices and EgressRoutes
+	AddressElsewhere = "AddressOfAnotherNetwork"
+	TooManyRoutes    = "TooManyRoutes"
+
 	// ResolvedRefs
 	Resolved        = "ResolvedRefs"
 	NetworkNotFound = "NetworkNotFound"
@@ -36,6 +40,7 @@ const (
 	OvnEipNotFound  = "OvnEipNotFound"
 	PodNotFound     = "PodNotFound"
 	VMNotFound      = "VMNotFound"
+	ServiceNotFound = "ServiceNotFound"
 	NoAddressYet    = "TargetHasNoAddress"
 
 	// Programmed
@@ -63,6 +68,9 @@ const (
 	// HasEndpoints
 	HasEndpoints = "HasEndpoints"
 	NoEndpoints  = "NoEndpoints"
+
+	// Only events: the word is OVN-Kubernetes'.
+	UndefinedRequest = "UndefinedRequest"
 
 	// ReturnPath
 	ByConnection = "Connection"
@@ -95,7 +103,8 @@ var Reasons = []ReasonDoc{
 	{"Accepted", ProjectDeleting, "The Project of this namespace is being deleted.", "Nothing; the object goes with it."},
 	{"Accepted", PortTaken, "Another Service has the same ports on the same EIp.", "Use other ports or another EIp; the message names who has them."},
 	{
-		"Accepted", NeedsConnection, "A load balancer on a secondary network needs replies that follow the connection, and this network has returnPath Source.",
+		"Accepted", NeedsConnection,
+		"Load balancers on a secondary network, EgressRoutes and EgressServices need replies that follow the connection; this network has returnPath Source.",
 		"Use the project's default network, or let the operator set returnPath Connection.",
 	},
 	{"Accepted", QuotaExceeded, "The project has as many EIps as it may have.", "Delete an EIp, or ask the operator for a higher quota."},
@@ -107,6 +116,11 @@ var Reasons = []ReasonDoc{
 	{"Accepted", SubnetTaken, "Another ExternalNetwork has the Subnet.", "Take it out of one of the two."},
 	{"Accepted", InvalidEgressIP, "An address or a selector of an EgressIP can't be read.", "Correct the field that the message names."},
 	{"Accepted", EgressIPConflict, "An egress address is a node's, a gateway's or somebody else's.", "Choose another address; the message names who has it."},
+	{
+		"Accepted", AddressElsewhere, "The Service's address is of another network than the one that its pods are to leave by, where it would be dropped.",
+		"Leave out spec.network, or use sourceIPBy Network.",
+	},
+	{"Accepted", TooManyRoutes, "Too many EgressRoutes of the project have the same destination.", "Put their pods together in one EgressRoute."},
 	{"Accepted", UnsupportedRequest, "Another EgressIP has the address.", "Choose another address, or delete the EgressIP that the message names."},
 	{"ResolvedRefs", Resolved, "Everything that the object names exists.", "Nothing."},
 	{"ResolvedRefs", NetworkNotFound, "There is no external network of that type or name.", "Use one that the message names, or ask the operator."},
@@ -116,6 +130,10 @@ var Reasons = []ReasonDoc{
 	{"ResolvedRefs", OvnEipNotFound, "The OvnEip that childRef names does not exist in this project.", "Correct childRef."},
 	{"ResolvedRefs", PodNotFound, "The pod does not exist.", "Create it; the floating IP follows."},
 	{"ResolvedRefs", VMNotFound, "The virtual machine is not running, or has no such interface.", "Start it; the floating IP follows."},
+	{
+		"ResolvedRefs", ServiceNotFound, "There is no load balancer of the EgressService's name.",
+		"Create the Service of type LoadBalancer, or name the EgressService after one.",
+	},
 	{"ResolvedRefs", NoAddressYet, "The target has no address yet.", "Wait; the floating IP follows."},
 	{"Programmed", Programmed, "Everything is observed in Kubernetes and in the OVN northbound database.", "Nothing."},
 	{"Programmed", NotAccepted, "Nothing is written for an object that is not accepted or not resolved.", "Look at the other conditions."},
@@ -165,6 +183,10 @@ var Reasons = []ReasonDoc{
 	{
 		"ReturnPath", EngineTooOld, "OVN can't lead replies back by their connection. They follow the pod's address, as with Source.",
 		"Upgrade OVN to 24.09 or later, or choose Source.",
+	},
+	{
+		"Event", UndefinedRequest, "Several EgressIPs select a pod. It leaves with the addresses of the oldest.",
+		"Let only one of them select it.",
 	},
 	{"Deletable", InUse, "The object is being deleted and is still used.", "Delete what uses it, or let it use something else."},
 	{"Deletable", Cleanup, "What was made for the object is being removed.", "Wait; if it stays, look at the object that the message names."},

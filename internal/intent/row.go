@@ -154,11 +154,13 @@ type PortNAT struct {
 	Port     string
 	External netip.Addr
 	Logical  netip.Prefix
+	Match    string // which of it; empty: all
+	Priority int    // among those with a match
 }
 
-// Key is port and prefix.
+// Key is port, prefix and match.
 func (n PortNAT) Key(router string) RowKey {
-	return RowKey{"NAT", router, "snat " + n.Logical.String() + " by " + n.Port}
+	return RowKey{"NAT", router, strings.TrimSpace("snat " + n.Logical.String() + " by " + n.Port + " " + n.Match)}
 }
 
 // Equal compares all.

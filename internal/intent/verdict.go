@@ -22,8 +22,8 @@ type Verdict struct {
 	Held Finding
 	// Through is what it shares with others and can't work without.
 	Through []state.Ref
-	// Facts are the fields of its status that are not conditions: a ProjectFacts, EIpFacts, FIpFacts, ServiceFacts, NetworkFacts or
-	// EgressFacts.
+	// Facts are the fields of its status that are not conditions: a ProjectFacts, EIpFacts, FIpFacts, ServiceFacts, NetworkFacts,
+	// EgressFacts or DiversionFacts.
 	Facts any
 }
 
@@ -82,12 +82,23 @@ type NetworkFacts struct {
 }
 
 // EgressFacts is the status of an EgressIP.
-type EgressFacts struct{ Items []EgressItem }
+type EgressFacts struct {
+	Items      []EgressItem
+	Leveled    bool   // an address went to a node that holds fewer
+	Rebalanced string // the request for that which was carried out last
+}
 
 // EgressItem is an address that a node holds.
 type EgressItem struct {
 	Node    string
 	Address netip.Addr
+}
+
+// DiversionFacts is the status of an EgressRoute or EgressService.
+type DiversionFacts struct {
+	Network string // the external subnet by which pods leave
+	Address netip.Addr
+	Pods    int
 }
 
 // SubnetFacts is how many addresses a subnet of an external network has.

@@ -77,14 +77,14 @@ func (c *Cluster) selecting(ctx context.Context, ns *corev1.Namespace) ([]*ovnv1
 	}), err
 }
 
-// gatherSelections adds the EgressIPs that select something in a project, and its pods.
+// gatherSelections adds the EgressIPs that select something in a project, and its pods where they or EgressRoutes do.
 func (c *Cluster) gatherSelections(ctx context.Context, in *Inputs) error {
 	ns := in.namespaces[in.Shard]
 	if ns == nil || in.Shard == kubeovn.ManagementVpc {
 		return nil
 	}
 	selecting, err := c.selecting(ctx, ns)
-	if err != nil || len(selecting) == 0 {
+	if err != nil || len(selecting) == 0 && len(in.egressRoutes) == 0 {
 		return err
 	}
 	in.egressIPs = selecting
@@ -227,6 +227,7 @@ func (c *Cluster) vpcs(ctx context.Context, of []*ovnv1.EgressIP) (map[string][]
 
 func (in *Inputs) readEgressIP(e *ovnv1.EgressIP, vpcs []string) snapshot.EgressIP {
 	out := snapshot.EgressIP{Meta: readMeta(e.ObjectMeta), Addresses: e.Spec.EgressIPs, Vpcs: slices.Compact(slices.Sorted(slices.Values(vpcs)))}
+	out.Rebalance, out.Rebalanced = e.Annotations[ovnv1.RebalanceAnnotation], e.Status.Rebalanced
 	choice, err := readChoice(e)
 	if err != nil {
 		out.Malformed = snapshot.Malformed(err.Error())
@@ -298,7 +299,7 @@ func (w *watch) egressIP(ctx context.Context, was, is client.Object) {
 	}
 }
 
-// selected asks for the project of a pod that an EgressIP may select, when it or its addresses have changed.
+// selected asks for the project of a pod that an EgressIP or EgressRoute may select, when it or its addresses have changed.
 func (w *watch) selected(ctx context.Context, was, is client.Object) {
 	object := is
 	if object == nil {
@@ -318,7 +319,7 @@ func (w *watch) selected(ctx context.Context, was, is client.Object) {
 	if err != nil {
 		return
 	}
-	if by, err := w.cluster.selecting(ctx, ns.(*corev1.Namespace)); err == nil && len(by) > 0 {
+	if by, err := w.cluster.selecting(ctx, ns.(*corev1.Namespace)); err == nil && len(by) > 0 || w.cluster.routed(ctx, ns.GetName()) {
 		w.inside(ctx, object.GetNamespace())
 	}
 }

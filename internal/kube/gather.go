@@ -17,6 +17,7 @@ import (
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/kubeovn"
 	"github.com/sallyport/sallyport/internal/ownership"
@@ -117,7 +118,10 @@ func (c *Cluster) gatherInside(ctx context.Context, in *Inputs) error {
 		if ns.GetUID() != "" {
 			in.Add(ns)
 		}
-		for _, list := range []client.ObjectList{&kubedcv1.EIpList{}, &kubedcv1.FIpList{}, &corev1.ServiceList{}, &discoveryv1.EndpointSliceList{}} {
+		for _, list := range []client.ObjectList{
+			&kubedcv1.EIpList{}, &kubedcv1.FIpList{}, &corev1.ServiceList{}, &discoveryv1.EndpointSliceList{},
+			&ovnv1.EgressServiceList{}, &kubedcv1alpha1.EgressRouteList{},
+		} {
 			if err := c.add(ctx, in, list, []client.ListOption{client.InNamespace(ns.GetName())}); err != nil {
 				return err
 			}
@@ -266,7 +270,7 @@ func bare(m metav1.ObjectMeta) metav1.ObjectMeta {
 // Shards is every shard of which there is a Project, an EIp, a FIp or an object of ours, in order.
 func (c *Cluster) Shards(ctx context.Context) ([]string, error) {
 	var objects []client.Object
-	for _, kind := range append([]intent.Kind{intent.Project, intent.FIp}, c.have(written)...) {
+	for _, kind := range append([]intent.Kind{intent.Project, intent.FIp, intent.EgressService, intent.EgressRoute}, c.have(written)...) {
 		list, err := newList(kind)
 		if err != nil {
 			return nil, err

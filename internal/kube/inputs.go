@@ -40,7 +40,9 @@ type Inputs struct {
 	slices     map[string][]*discoveryv1.EndpointSlice // by the Service's namespace/name
 	owned      map[intent.ObjectKey]bool
 	// egressIPs are those that select something in the shard; for the shard of egress addresses, all.
-	egressIPs []*ovnv1.EgressIP
+	egressIPs      []*ovnv1.EgressIP
+	egressServices []*ovnv1.EgressService
+	egressRoutes   []*kubedcv1alpha1.EgressRoute
 
 	noBackends bool // Kubernetes does not know them
 	// overlooked says whether Kube-OVN will never take up an object.
@@ -102,6 +104,10 @@ func (in *Inputs) addInside(object client.Object) {
 		in.eips = append(in.eips, o)
 	case *kubedcv1.FIp:
 		in.fips = append(in.fips, o)
+	case *ovnv1.EgressService:
+		in.egressServices = append(in.egressServices, o)
+	case *kubedcv1alpha1.EgressRoute:
+		in.egressRoutes = append(in.egressRoutes, o)
 	case *corev1.Pod:
 		in.pods[o.Name] = o
 	case *VirtualMachineInstance:
@@ -153,6 +159,12 @@ func (in *Inputs) Judged() []client.Object {
 	for _, s := range in.services {
 		out = append(out, s)
 	}
+	for _, s := range in.egressServices {
+		out = append(out, s)
+	}
+	for _, r := range in.egressRoutes {
+		out = append(out, r)
+	}
 	return out
 }
 
@@ -183,6 +195,7 @@ func (in *Inputs) World(config snapshot.Config, ports []string, now time.Time) *
 		w.Projects = append(w.Projects, readProject(p))
 	}
 	w.Selections, w.Inside = in.readSelections()
+	w.EgressServices, w.EgressRoutes = in.readEgressServices(), in.readEgressRoutes()
 	for _, e := range in.eips {
 		w.EIps = append(w.EIps, readEIp(e))
 	}

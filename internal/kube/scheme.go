@@ -41,6 +41,8 @@ var kinds = map[intent.Kind]schema.GroupVersionKind{
 	intent.Backend:         envoy.WithKind("Backend"),
 	intent.ExternalNetwork: kubedcv1alpha1.GroupVersion.WithKind("ExternalNetwork"),
 	intent.EgressIP:        ovnv1.GroupVersion.WithKind("EgressIP"),
+	intent.EgressService:   ovnv1.GroupVersion.WithKind("EgressService"),
+	intent.EgressRoute:     kubedcv1alpha1.GroupVersion.WithKind("EgressRoute"),
 }
 
 // written are the kinds of which we write whole objects.
@@ -53,7 +55,7 @@ var written = []intent.Kind{
 var optional = []intent.Kind{VMI, intent.Backend}
 
 // marked are the kinds to which we write something, if only a finalizer or a status.
-var marked = append([]intent.Kind{intent.Project, intent.FIp, intent.ExternalNetwork, intent.EgressIP}, written...)
+var marked = append([]intent.Kind{intent.Project, intent.FIp, intent.ExternalNetwork, intent.EgressIP, intent.EgressService, intent.EgressRoute}, written...)
 
 // replaced are the kinds whose spec Kube-OVN reads once. Another spec is another object: the old one has to go first.
 var replaced = map[intent.Kind]bool{intent.OvnEip: true, intent.OvnFip: true, intent.OvnSnatRule: true}

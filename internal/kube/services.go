@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/ownership"
 	"github.com/sallyport/sallyport/internal/snapshot"
@@ -54,6 +55,8 @@ func (in *Inputs) readServices() (out []snapshot.Service) {
 	return out
 }
 
+func has(m map[string]string, key string) bool { _, there := m[key]; return there }
+
 func readService(o *corev1.Service) snapshot.Service {
 	var p parser
 	out := snapshot.Service{
@@ -63,6 +66,7 @@ func readService(o *corev1.Service) snapshot.Service {
 		Check:   p.check(o.Annotations[kubedcv1.HealthAnnotation]),
 		Backend: cmp.Or(o.Annotations[kubedcv1.BackendAnnotation], o.Annotations[kubedcv1.BackendAnnotationToo]) == "true",
 		Expires: o.Annotations[kubedcv1.AutodeleteAnnotation] == "true",
+		Leaves:  has(o.Annotations, ovnv1.EgressServiceAnnotation),
 	}
 	if o.Spec.LoadBalancerClass != nil {
 		out.Class = *o.Spec.LoadBalancerClass

@@ -32,6 +32,7 @@ type watch struct {
 func (c *Cluster) Watch(ctx context.Context, objects cache.Cache, ask func(shard, by string)) error {
 	watched := []client.Object{
 		&kubedcv1.Project{}, &kubedcv1.EIp{}, &kubedcv1.FIp{}, &kubedcv1alpha1.ExternalNetwork{}, &ovnv1.EgressIP{},
+		&ovnv1.EgressService{}, &kubedcv1alpha1.EgressRoute{},
 		&corev1.Namespace{}, &corev1.Node{}, &corev1.Pod{}, &corev1.Service{}, &discoveryv1.EndpointSlice{},
 		&Vpc{}, &Subnet{}, &NetworkAttachmentDefinition{}, &OvnEip{}, &OvnFip{}, &OvnSnatRule{},
 	}
@@ -96,7 +97,7 @@ func (w *watch) changed(ctx context.Context, was, is client.Object) {
 		w.project(ctx, o, was == nil || is == nil)
 	case *ovnv1.EgressIP:
 		w.egressIP(ctx, was, is)
-	case *kubedcv1.EIp, *kubedcv1.FIp:
+	case *kubedcv1.EIp, *kubedcv1.FIp, *ovnv1.EgressService, *kubedcv1alpha1.EgressRoute:
 		w.inside(ctx, o.GetNamespace())
 	case *kubedcv1alpha1.ExternalNetwork:
 		w.network(ctx, was, is)

@@ -18,7 +18,7 @@ import (
 // copyOf is a session with a copy of a database that has these rows, and no connection.
 func copyOf(t *testing.T, rows ...model.Model) *session {
 	t.Helper()
-	described, err := nb.Model(true)
+	described, err := nb.Model()
 	if err != nil {
 		t.Fatal(err)
 	}

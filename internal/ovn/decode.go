@@ -44,7 +44,7 @@ func decodeNAT(n *nb.NAT, port string) (intent.Row, bool) {
 	case source:
 		out := intent.SourceNAT{External: address(n.ExternalIP), Logical: prefix(n.LogicalIP)}
 		if port != "" {
-			return intent.PortNAT{Port: port, External: out.External, Logical: out.Logical}, out.Logical.IsValid()
+			return intent.PortNAT{Port: port, External: out.External, Logical: out.Logical, Match: n.Match, Priority: n.Priority}, out.Logical.IsValid()
 		}
 		return out, out.Logical.IsValid()
 	default:

@@ -53,8 +53,10 @@ func encode(row intent.Row, uuid string, ids map[string]string, have model.Model
 		n := &nb.NAT{UUID: uuid, Type: source, ExternalIP: r.External.String(), LogicalIP: short(r.Logical), ExternalIDs: ids}
 		return draft{row: n, fields: []any{&n.ExternalIP}, ids: &n.ExternalIDs}, nil
 	case intent.PortNAT:
-		n := &nb.NAT{UUID: uuid, Type: source, ExternalIP: r.External.String(), LogicalIP: short(r.Logical), ExternalIDs: ids}
-		return draft{row: n, fields: []any{&n.ExternalIP, &n.GatewayPort}, ids: &n.ExternalIDs}, nil
+		n := &nb.NAT{
+			UUID: uuid, Type: source, ExternalIP: r.External.String(), LogicalIP: short(r.Logical), Match: r.Match, Priority: r.Priority, ExternalIDs: ids,
+		}
+		return draft{row: n, fields: []any{&n.ExternalIP, &n.GatewayPort, &n.Priority}, ids: &n.ExternalIDs}, nil
 	case intent.RouterPolicy:
 		p := &nb.LogicalRouterPolicy{UUID: uuid, Priority: r.Priority, Match: r.Match, Action: r.Action, ExternalIDs: ids}
 		if p.Nexthops = strings.Fields(r.NextHops); len(p.Nexthops) == 0 {

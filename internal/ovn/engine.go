@@ -23,11 +23,8 @@ func (c *Client) Lacks() string {
 	return s.lacks
 }
 
-// examine says what the engine lacks for legs, given a column that its schema does not have.
-func (s *session) examine(missing string) string {
-	if missing != "" {
-		return "its northbound schema has no " + missing
-	}
+// examine says what the engine lacks for legs.
+func (s *session) examine() string {
 	for _, m := range s.rows.Table(nb.GlobalTable).RowsShallow() {
 		if version := m.(*nb.Global).Options[northdVersion]; older(version, firstWithLegs) {
 			return fmt.Sprintf("its ovn-northd is %s, older than %d.%02d", version, firstWithLegs[0], firstWithLegs[1])

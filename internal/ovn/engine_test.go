@@ -1,12 +1,6 @@
 package ovn
 
-import (
-	"encoding/json"
-	"strings"
-	"testing"
-
-	"github.com/sallyport/sallyport/internal/ovn/nb"
-)
+import "testing"
 
 // Versions as ovn-northd writes them: year and month decide.
 func TestOlder(t *testing.T) {
@@ -18,34 +12,5 @@ func TestOlder(t *testing.T) {
 		if older(version, firstWithLegs) != want {
 			t.Errorf("%q: wanted older to be %t", version, want)
 		}
-	}
-}
-
-// A schema without a column of legs is found out by its name, and our models then fit without it.
-func TestMissing(t *testing.T) {
-	full, err := nb.Model(true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := json.Marshal(schema(t, full))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if missing, err := nb.Missing(string(raw)); err != nil || missing != "" {
-		t.Errorf("of a schema with everything, %q is missing, %v", missing, err)
-	}
-	old := strings.Replace(string(raw), `"tier":`, `"years":`, 1)
-	if missing, err := nb.Missing(old); err != nil || missing != "ACL.tier" {
-		t.Errorf("of a schema without tiers %q is missing, %v", missing, err)
-	}
-	without, err := nb.Model(false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, has := without.Types()[nb.ACLTable]; has {
-		t.Error("the model for an old engine has ACLs")
-	}
-	if _, err := nb.Missing("{"); err == nil {
-		t.Error("a schema that can't be read is taken")
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/ovn/nb"
+	"github.com/sallyport/sallyport/internal/ownership"
 )
 
 // Router ports that one chassis holds, and what is translated there.
@@ -123,11 +124,25 @@ func holdersLast(changes []change) []change {
 // held is a router port that a chassis group holds and that stays; empty: none. Such a group can't go, and all of the transaction would
 // fail with it.
 func (t *transaction) held(group string) string {
-	for uuid, m := range t.s.rows.Table(nb.LogicalRouterPortTable).RowsShallow() {
-		p := m.(*nb.LogicalRouterPort)
-		if p.Group != nil && *p.Group == group && !slices.Contains(t.leave.Ports, uuid) {
+	return t.s.heldBy(group, func(uuid string, _ *nb.LogicalRouterPort) bool { return !slices.Contains(t.leave.Ports, uuid) })
+}
+
+// heldBy is a router port of some kind that a chassis group holds; empty: none.
+func (s *session) heldBy(group string, matches func(uuid string, p *nb.LogicalRouterPort) bool) string {
+	for uuid, m := range s.rows.Table(nb.LogicalRouterPortTable).RowsShallow() {
+		if p := m.(*nb.LogicalRouterPort); p.Group != nil && *p.Group == group && matches(uuid, p) {
 			return p.Name
 		}
 	}
 	return ""
+}
+
+// HoldsOthers says whether a chassis group of a router holds a port of another one, too.
+func (c *Client) HoldsOthers(router, group string) bool {
+	s := c.current.Load()
+	if s == nil {
+		return false
+	}
+	g := only(s, nb.ChassisGroupTable, &nb.ChassisGroup{Name: group})
+	return g != nil && s.heldBy(g.UUID, func(_ string, p *nb.LogicalRouterPort) bool { return p.ExternalIDs[ownership.RowShardKey] != router }) != ""
 }

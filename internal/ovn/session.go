@@ -49,9 +49,9 @@ type session struct {
 // open connects to one server. tell is called with the routers that change.
 func open(ctx context.Context, endpoint string, secrets *tls.Config, tell func(*session, string)) (*session, error) {
 	s := &session{endpoint: endpoint, ended: make(chan struct{})}
-	schema, err := s.follow(ctx, secrets)
+	err := s.follow(ctx, secrets)
 	if err == nil {
-		err = s.copy(ctx, secrets, schema, tell)
+		err = s.copy(ctx, secrets, tell)
 	}
 	if err != nil {
 		s.end(err)
@@ -61,17 +61,16 @@ func open(ctx context.Context, endpoint string, secrets *tls.Config, tell func(*
 	return s, nil
 }
 
-// follow checks that the server leads the database, and ends the session when it does not any more. It returns the database's
-// schema, as JSON.
-func (s *session) follow(ctx context.Context, secrets *tls.Config) (schema string, err error) {
+// follow checks that the server leads the database, and ends the session when it does not any more.
+func (s *session) follow(ctx context.Context, secrets *tls.Config) error {
 	ctx, cancel := context.WithTimeout(ctx, followLimit)
 	defer cancel()
 	described, err := serverdb.FullDatabaseModel()
 	if err != nil {
-		return "", err
+		return err
 	}
 	if s.server, err = s.dial(ctx, described, secrets); err != nil {
-		return "", err
+		return err
 	}
 	check := func(_ string, m model.Model) {
 		if d, ok := m.(*serverdb.Database); ok && d.Name == nb.Database && d.Model == serverdb.DatabaseModelClustered && !d.Leader {
@@ -80,37 +79,29 @@ func (s *session) follow(ctx context.Context, secrets *tls.Config) (schema strin
 	}
 	databases := s.server.Cache()
 	if databases == nil {
-		return "", ErrNotConnected
+		return ErrNotConnected
 	}
 	databases.AddEventHandler(&cache.EventHandlerFuncs{
 		UpdateFunc: func(table string, _, m model.Model) { check(table, m) },
 	})
 	_, err = s.server.Monitor(ctx, &client.Monitor{
 		Method: ovsdb.ConditionalMonitorRPC,
-		Tables: []client.TableMonitor{{Table: serverdb.DatabaseTable, Fields: []string{"name", "model", "leader", "schema"}}},
+		Tables: []client.TableMonitor{{Table: serverdb.DatabaseTable, Fields: []string{"name", "model", "leader"}}},
 	})
 	if err != nil {
-		return "", fmt.Errorf("ask who leads: %w", err)
+		return fmt.Errorf("ask who leads: %w", err)
 	}
 	for _, m := range databases.Table(serverdb.DatabaseTable).Rows() {
 		check(serverdb.DatabaseTable, m)
-		if d := m.(*serverdb.Database); d.Name == nb.Database && d.Schema != nil {
-			schema = *d.Schema
-		}
 	}
-	return schema, s.alive()
+	return s.alive()
 }
 
 // copy fetches our part of the database and keeps it up to date.
-func (s *session) copy(ctx context.Context, secrets *tls.Config, schema string, tell func(*session, string)) error {
+func (s *session) copy(ctx context.Context, secrets *tls.Config, tell func(*session, string)) error {
 	ctx, cancel := context.WithTimeout(ctx, copyLimit)
 	defer cancel()
-	missing, err := nb.Missing(schema)
-	if err != nil {
-		return err
-	}
-	legs := missing == ""
-	described, err := nb.Model(legs)
+	described, err := nb.Model()
 	if err != nil {
 		return err
 	}
@@ -121,10 +112,10 @@ func (s *session) copy(ctx context.Context, secrets *tls.Config, schema string, 
 		return ErrNotConnected
 	}
 	s.rows.AddEventHandler(newIndex(s, func(router string) { tell(s, router) }))
-	if _, err := s.nb.Monitor(ctx, nb.Monitor(legs)); err != nil {
+	if _, err := s.nb.Monitor(ctx, nb.Monitor()); err != nil {
 		return fmt.Errorf("read the database: %w", err)
 	}
-	s.lacks = s.examine(missing)
+	s.lacks = s.examine()
 	return s.alive()
 }
 

@@ -50,13 +50,29 @@ func RouterOf(port string) string {
 // EgressSet is the address set of the pods of a VPC that an EgressIP selects.
 func EgressSet(vpc, egressIP string) string { return setName(vpc + ".egress." + egressIP) }
 
+// BehindSet is the address set of the pods behind an EgressService of a VPC.
+func BehindSet(vpc, service string) string { return setName(vpc + ".service." + service) }
+
+// RouteSet is the address set of the pods that an EgressRoute of a VPC selects.
+func RouteSet(vpc, route string) string { return setName(vpc + ".route." + route) }
+
+// routeSteps is how many priorities there are for a length of prefixes: two for each EgressRoute that has the same one.
+const routeSteps = 20
+
+// SameRoutes is how many EgressRoutes may have the same destination.
+const SameRoutes = routeSteps / 2
+
+// RouteWay is the priority of the way to a destination by its gateway; by that plus one, its neighbours are reached. The longest prefix comes
+// first, and of the same ones the first by rank.
+func RouteWay(bits, rank int) int { return EgressTo + bits*routeSteps + 2*(SameRoutes-1-rank) }
+
 // FreeSet is the address set of the pods of a VPC that leave by its default way.
 func FreeSet(vpc string) string { return setName(vpc + ".free") }
 
 func setName(name string) string { return strings.ReplaceAll("sallyport."+name, "-", "_") }
 
 // Unlisted says whether router policies of a priority are rows of ours alone, and not also elements of a Vpc's list.
-func Unlisted(p int) bool { return EgressRest <= p && p <= EgressOut }
+func Unlisted(p int) bool { return EgressRest <= p && p <= EgressToLast }
 
 // KeptKey in the external_ids of a router policy keeps Kube-OVN from removing one that is not in its Vpc's list.
 const KeptKey = kubeovn.PolicyKept

@@ -78,12 +78,16 @@ type Band struct {
 // Priorities of router policies. OVN's maximum is 32767; Kube-OVN's own numbers are 29000–29500, 30050, 30060, 30100 and
 // 31000 on a VPC of ours (30000 only on its default VPC).
 const (
-	WayOut         = 1000  // pods → default network's gateway
-	WayOutOnLink   = 1010  // pods → neighbours on the default network's own prefix
-	EgressRest     = 1800  // pods that nobody has looked at yet → nowhere, where an EgressIP fails closed
-	EgressFree     = 1900  // pods that no EgressIP selects → default network's gateway
-	EgressFreeLink = 1910  // and → neighbours on the default network's own prefix
-	EgressOut      = 2000  // pods that an EgressIP selects → its addresses
+	WayOut         = 1000 // pods → default network's gateway
+	WayOutOnLink   = 1010 // pods → neighbours on the default network's own prefix
+	EgressRest     = 1800 // pods that nobody has looked at yet → nowhere, where an EgressIP fails closed
+	EgressFree     = 1900 // pods that no EgressIP selects → default network's gateway
+	EgressFreeLink = 1910 // and → neighbours on the default network's own prefix
+	EgressOut      = 2000 // pods that an EgressIP selects → its addresses
+	EgressBehind   = 2100 // pods behind an EgressService → its network's gateway
+	EgressNear     = 2110 // and → neighbours on that network's own prefix
+	EgressTo       = 3000 // pods that an EgressRoute selects → its network's gateway: see RouteWay
+	EgressToLast   = EgressTo + 33*routeSteps - 1
 	Reach          = 29900 // pods of the management VPC → hosts on its network's own prefix
 	ReachOnLink    = 29901 // the same, once they are on their way there
 	ReturnFIP      = 30000 // a floating IP's pod → its network's gateway
@@ -96,7 +100,8 @@ const (
 // Bands are the priorities in which every element of a project's Vpc is ours.
 var Bands = []Band{
 	{WayOut, WayOutOnLink, "default way out", false},
-	{EgressRest, EgressOut, "the ways out by egress addresses, and beside them", false},
+	{EgressRest, EgressNear, "the ways out by egress addresses, and beside them", false},
+	{EgressTo, EgressToLast, "the ways out by destination", false},
 	{ReturnFIP, ReturnFIPLocal, "replies of floating IPs on secondary networks, by the pod's address", false},
 	{ReturnReply, ReturnLeave, "replies on secondary networks, by the connection", true},
 	{Reach, ReachOnLink, "pods of the management VPC to hosts on its network", true},

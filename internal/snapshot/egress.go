@@ -23,6 +23,9 @@ type Egress struct {
 	// Moved are the chassis to which the engine itself has moved ports, because the one that was to hold them is not there: by port.
 	Moved map[string]string
 
+	// Moves is how many addresses may go to nodes that hold fewer, without a request.
+	Moves int
+
 	// Liveness is how often nodes ask each other whether they are there; 0: as the engine does. Settings are the names of those that the
 	// engine has, and whether they are ours.
 	Liveness time.Duration
@@ -42,6 +45,8 @@ type EgressIP struct {
 	Vpcs      []string // that it selects pods of
 	// Nodes are those that may hold the addresses; nil: any.
 	Nodes map[string]bool
+	// Rebalance is the last request that its addresses go to nodes with fewer, and Rebalanced the last that was carried out.
+	Rebalance, Rebalanced string
 	Malformed
 }
 
@@ -68,4 +73,20 @@ type Selection struct {
 type Link struct {
 	Address netip.Addr
 	Network netip.Prefix // of the far end, with its address
+}
+
+// EgressService is a request that the pods behind the Service of its name leave with the Service's address, or by its network.
+type EgressService struct {
+	Meta
+	ByNetwork bool   // with the project's own address there
+	Network   string // by name or type; empty: that of the Service's address
+}
+
+// EgressRoute is a request that pods leave to some destinations by another network.
+type EgressRoute struct {
+	Meta
+	Type, Network string // the network by type, or by name
+	Destinations  []netip.Prefix
+	Pods          []netip.Addr
+	Malformed
 }

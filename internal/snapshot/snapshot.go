@@ -40,6 +40,10 @@ type World struct {
 	Selections []Selection
 	Inside     []netip.Addr
 
+	// EgressServices and EgressRoutes lead pods of the shard out by other networks, or with other addresses.
+	EgressServices []EgressService
+	EgressRoutes   []EgressRoute
+
 	// Engine is what Kube-OVN made of our objects.
 	Engine Engine
 	// Holders says who has an address that one of the shard's EIps asks for: the name of an OvnEip.
@@ -63,6 +67,8 @@ type Config struct {
 	Return Return
 	// Liveness is how often nodes that hold addresses are asked for a sign of life; 0: as OVN does.
 	Liveness time.Duration
+	// Rebalance is after what time another egress address may go to a node that holds fewer, without a request; 0: none does.
+	Rebalance time.Duration
 }
 
 // Return is how replies find back to the network that a connection came in on.
@@ -309,6 +315,7 @@ type Service struct {
 	Check    *Check         // of backends; nil: none
 	Backend  bool           // it wants a Backend of Envoy Gateway
 	Expires  bool           // it is to go when it stays without endpoints
+	Leaves   bool           // its pods are to leave with its address
 	// Endpoints are those that it has, in no particular order.
 	Endpoints []Endpoint
 	// Idle is since when it has been without endpoints; zero: it has some, or nobody has looked yet.

@@ -162,6 +162,8 @@ func fields(v intent.Verdict, ready bool) map[string]any {
 		return plain(network(v, f))
 	case intent.EgressFacts:
 		return plain(egress(v, f))
+	case intent.DiversionFacts:
+		return plain(diversion(v, f, ready))
 	default:
 		panic(fmt.Sprintf("a verdict on %s without facts", v.Object))
 	}
@@ -235,9 +237,23 @@ func network(v intent.Verdict, f intent.NetworkFacts) kubedcv1alpha1.ExternalNet
 }
 
 func egress(v intent.Verdict, f intent.EgressFacts) ovnv1.EgressIPStatus {
-	s := ovnv1.EgressIPStatus{ObservedGeneration: v.Generation}
+	s := ovnv1.EgressIPStatus{ObservedGeneration: v.Generation, Rebalanced: f.Rebalanced}
 	for _, i := range f.Items {
 		s.Items = append(s.Items, ovnv1.EgressIPStatusItem{Node: i.Node, EgressIP: i.Address.String()})
+	}
+	return s
+}
+
+// diversion is the status of an EgressService or an EgressRoute.
+func diversion(v intent.Verdict, f intent.DiversionFacts, ready bool) any {
+	if v.Object.Kind == intent.EgressRoute {
+		return kubedcv1alpha1.EgressRouteStatus{
+			ExternalNetwork: f.Network, ExternalIP: text(f.Address), Pods: int32(f.Pods), ObservedGeneration: v.Generation,
+		}
+	}
+	s := ovnv1.EgressServiceStatus{ExternalNetwork: f.Network, ExternalIP: text(f.Address), ObservedGeneration: v.Generation}
+	if ready {
+		s.Host = ovnv1.AllHosts
 	}
 	return s
 }

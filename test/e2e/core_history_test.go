@@ -139,7 +139,7 @@ func (h *rowHistory) change(old, row model.Model) {
 func (c *cluster) rowHistory(t *testing.T) *rowHistory {
 	t.Helper()
 	h := &rowHistory{spans: map[string][]span{}}
-	described, err := nb.Model(true)
+	described, err := nb.Model()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func (c *cluster) rowHistory(t *testing.T) *rowHistory {
 		DeleteFunc: func(_ string, row model.Model) { h.change(row, nil) },
 		UpdateFunc: func(_ string, old, row model.Model) { h.change(old, row) },
 	})
-	if _, err := conn.Monitor(within(t, 30*time.Second), nb.Monitor(true)); err != nil {
+	if _, err := conn.Monitor(within(t, 30*time.Second), nb.Monitor()); err != nil {
 		t.Fatal(err)
 	}
 	return h

@@ -39,7 +39,7 @@ type fleet struct {
 }
 
 // newFleet is an empty one. The lab has one node, because nothing is sent, and addresses for thousands of projects.
-func newFleet(t *testing.T) *fleet {
+func newFleet(t *testing.T, flags ...string) *fleet {
 	t.Helper()
 	network := func(name, prefix string) blueprint.Network {
 		return blueprint.Network{Name: name, Prefixes: []netip.Prefix{netip.MustParsePrefix(prefix)}, Default: name == "ext-cloud"}
@@ -54,7 +54,7 @@ func newFleet(t *testing.T) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{cluster: c, api: api, census: newCensus(t, api), ctl: c.controller(t, t.TempDir())}
+	f := &fleet{cluster: c, api: api, census: newCensus(t, api), ctl: c.controller(t, t.TempDir(), flags...)}
 	f.ctl.start(t)
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -39,15 +39,22 @@ const (
 	stepPod     = "a"
 )
 
-// play goes through the steps, in a lab in which the controller runs inside and can ask the nodes.
+// play goes through the steps.
 func (s scenario) play(t *testing.T) string {
+	t.Helper()
+	y := s.yard(t, fmt.Sprintf("steps-%d", s.port), 3)
+	return (&steps{yard: y, scenario: s, pod: stepPod + "." + y.namespaces[0]}).all(t)
+}
+
+// yard is a lab in which the controller runs inside and can ask the nodes. All but the first may hold addresses.
+func (s scenario) yard(t *testing.T, name string, nodes int) *yard {
 	t.Helper()
 	b, err := blueprint.Load("testdata/egress.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Nodes, b.Gateways = 3, 2
-	y := &yard{stage: &stage{cluster: own(t, fmt.Sprintf("steps-%d", s.port), b)}}
+	b.Nodes, b.Gateways = nodes, nodes-1
+	y := &yard{stage: &stage{cluster: own(t, name, b)}, agents: map[string]*exec.Cmd{}}
 	if err := y.objects.Apply(within(t, time.Minute), readFile(t, "testdata/kubevirt.yaml")); err != nil {
 		t.Fatal(err)
 	}
@@ -61,11 +68,11 @@ func (s scenario) play(t *testing.T) string {
 	if err := y.Install(within(t, time.Minute), what); err != nil {
 		t.Fatal(err)
 	}
-	for _, node := range []string{"node2", "node3"} {
-		s.prepare(y, t, node)
+	for _, n := range y.blueprint.NodeList()[1:] {
+		s.prepare(y, t, n.Name)
 	}
 	y.furnish(t)
-	return (&steps{yard: y, scenario: s, pod: stepPod + "." + y.namespaces[0]}).all(t)
+	return y
 }
 
 // agent runs sallyport-agent on a node.
@@ -84,7 +91,24 @@ func (y *yard) agent(t *testing.T, node string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	y.agents[node] = cmd
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+}
+
+// silence ends the agent of a node.
+func (y *yard) silence(t *testing.T, node string) {
+	t.Helper()
+	if err := y.agents[node].Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// speak runs the agent of a node again, once another node holds the address.
+func (y *yard) speak(t *testing.T, node string) {
+	t.Helper()
+	y.moves(t, "out", node)
+	_ = y.agents[node].Wait() // it was killed
+	y.agent(t, node)
 }
 
 // steps is one run of the scenario.

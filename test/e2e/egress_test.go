@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -10,9 +11,11 @@ import (
 	"testing"
 	"time"
 
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
 	"github.com/sallyport/sallyport/internal/lab/blueprint"
@@ -25,6 +28,7 @@ type yard struct {
 	*stage
 	*controller
 	namespaces [2]string
+	agents     map[string]*exec.Cmd // by node
 }
 
 // TestEgress1Features: what selected pods leave with, shown by what a host outside sees.
@@ -44,8 +48,11 @@ func TestEgress1Features(t *testing.T) {
 		{"no node", (*yard).noNode},
 		{"mistakes", (*yard).mistakes},
 		{"nodes", (*yard).choosesNodes},
+		{"rebalancing", (*yard).rebalanced},
 		{"replies", (*yard).repliesStay},
 		{"fencing", (*yard).fenced},
+		{"EgressRoute", (*yard).byDestination},
+		{"EgressService", (*yard).behindService},
 		{"deleted", (*yard).deleted},
 	} {
 		t.Run(f.what, func(t *testing.T) {
@@ -62,7 +69,7 @@ func TestEgress1Features(t *testing.T) {
 			}
 		})
 	}
-	missing(t, item, "rebalancing", "EgressService", "EgressRoute", "IPv6 (ADR 8)")
+	missing(t, item, "IPv6 (ADR 8)")
 }
 
 // missing says what of an item is not built. At full size the item is not shown then.
@@ -230,7 +237,13 @@ func (y *yard) holder(t *testing.T, name string) string {
 // says waits until an EgressIP has a condition with a reason.
 func (y *yard) says(t *testing.T, name, condition, reason string) {
 	t.Helper()
-	y.wait(t, "EgressIP", "", name, func(o *unstructured.Unstructured) bool {
+	y.tells(t, ref("EgressIP", "", name), condition, reason)
+}
+
+// tells waits until an object has a condition with a reason.
+func (y *yard) tells(t *testing.T, of manifest.Ref, condition, reason string) {
+	t.Helper()
+	y.wait(t, of.GVK.Kind, of.Namespace, of.Name, func(o *unstructured.Unstructured) bool {
 		conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 		return slices.ContainsFunc(conditions, func(c any) bool {
 			m := c.(map[string]any)
@@ -255,6 +268,9 @@ func (y *yard) selected(t *testing.T) string {
 		inside := y.field(t, "Pod", y.namespaces[i], "b", "status", "podIP")
 		y.everyWay(t, a, inside, "b", y.field(t, "Pod", y.namespaces[i], "a", "status", "podIP"))
 	}
+	vm := "b-vm" // the pod in which KubeVirt runs a virtual machine has the machine's labels and its address
+	y.run(t, pod{namespace: y.namespaces[0], name: vm, node: "node2", labels: map[string]string{"kubevirt.io": "virt-launcher", "app": "a"}})
+	y.leaves(t, vm+"."+y.namespaces[0], "91.224.11.200")
 	y.noDrops(t)
 	return fmt.Sprintf("pods of two projects with the same addresses inside left as 91.224.11.200 in %d ways, their neighbours as ever; no drops", 2*4*len(protocols))
 }
@@ -413,24 +429,26 @@ func (y *yard) mistakes(t *testing.T) string {
 	for _, m := range list {
 		y.ask4(t, m.name, "{egressIPs: ["+m.addresses+"], "+inProject("two")+", podSelector: {matchLabels: {app: nobody}}}")
 		y.says(t, m.name, m.condition, m.reason)
-		eventually(t, "an event on "+m.name, func() bool {
-			events, err := y.client.EventsV1().Events("").List(within(t, time.Minute), metav1.ListOptions{})
-			if err != nil {
-				return false
-			}
-			for _, e := range events.Items {
-				if e.Regarding.Kind == "EgressIP" && e.Regarding.Name == m.name && e.Reason == m.reason {
-					return true
-				}
-			}
-			return false
-		})
+		y.event(t, m.name, m.reason)
 	}
+	y.request(t, "younger", "{egressIPs: [91.224.11.217], "+inProject("one")+"}") // pods that another one selects
+	y.event(t, "younger", "UndefinedRequest")
 	if n := len(y.items(t, "too-many")); n != 5 {
 		t.Errorf("of six addresses %d are on five nodes", n)
 	}
 	y.leaves(t, "a."+y.namespaces[0], "91.224.11.207")
-	return fmt.Sprintf("%d, each with a condition and an event; the EgressIP that was there goes on", len(list))
+	return fmt.Sprintf("%d, each with a condition and an event, and pods of two with an event; the EgressIP that was there goes on", len(list))
+}
+
+// event waits until there is an event on an EgressIP.
+func (y *yard) event(t *testing.T, name, reason string) {
+	t.Helper()
+	eventually(t, "an event "+reason+" on "+name, func() bool {
+		events, err := y.client.EventsV1().Events("").List(within(t, time.Minute), metav1.ListOptions{})
+		return err == nil && slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
+			return e.Regarding.Kind == "EgressIP" && e.Regarding.Name == name && e.Reason == reason
+		})
+	})
 }
 
 // choosesNodes: a nodeSelector, the node that holds the fewest, and addresses that stay where they are.
@@ -465,6 +483,61 @@ func (y *yard) choosesNodes(t *testing.T) string {
 		y.label(t, "Node "+n, "rack", "-")
 	}
 	return "by nodeSelector, to the node with the fewest, and back to none that returns"
+}
+
+// rebalanced: addresses that a node has collected go to an empty one on request, or one after the other where the controller is told to.
+func (y *yard) rebalanced(t *testing.T) string {
+	names := []string{"level-1", "level-2", "level-3", "level-4"}
+	y.label(t, "Node node2", "rack", "c")
+	for i, name := range names {
+		y.request(t, name, fmt.Sprintf("{egressIPs: [91.224.11.%d], nodeSelector: {matchLabels: {rack: c}}, %s, podSelector: {matchLabels: {app: a}}}", 223+i, inProject("one")))
+	}
+	y.label(t, "Node node3", "rack", "c")
+	defer func() {
+		for _, n := range []string{"node2", "node3"} {
+			y.label(t, "Node "+n, "rack", "-")
+		}
+	}()
+	on := func(node string) (out int) {
+		for _, name := range names {
+			if y.holder(t, name) == node {
+				out++
+			}
+		}
+		return out
+	}
+	y.sync(t)
+	if n := on("node2"); n != 4 {
+		t.Errorf("%d of 4 addresses are still on the node that had all", n)
+	}
+	y.annotate(t, "level-2", "first")
+	y.wait(t, "EgressIP", "", "level-2", func(o *unstructured.Unstructured) bool { return text(o, "status", "rebalanced") == "first" })
+	y.wait(t, "EgressIP", "", "level-2", heldBy(func(node string) bool { return node == "node3" }))
+	if n := on("node2"); n != 3 {
+		t.Errorf("one address was to move, and %d of 4 are left", n)
+	}
+	y.leaves(t, "a."+y.namespaces[0], "91.224.11.223") // of the oldest EgressIP
+
+	y.stop(syscall.SIGTERM)
+	args := y.args
+	y.args = append(slices.Clone(args), "--egress-rebalance-every=1s")
+	y.start(t)
+	eventually(t, "two addresses on each", func() bool { return on("node2") == 2 && on("node3") == 2 })
+	y.stop(syscall.SIGTERM)
+	y.args = args
+	y.start(t)
+	y.leaves(t, "a."+y.namespaces[0], "91.224.11.223")
+	return "of four addresses on one node one goes to an empty node on request, and one more with --egress-rebalance-every"
+}
+
+// annotate asks for the addresses of an EgressIP to be spread.
+func (y *yard) annotate(t *testing.T, name, value string) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, ovnv1.RebalanceAnnotation, value)
+	err := y.direct(t, nil).Patch(within(t, time.Minute), &ovnv1.EgressIP{ObjectMeta: metav1.ObjectMeta{Name: name}}, client.RawPatch(types.MergePatchType, []byte(patch)))
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // repliesStay: what came in by a floating IP or a load balancer goes back by it, and what the same pod begins leaves with its egress address.

@@ -139,9 +139,9 @@ func ref(kind, namespace, name string) manifest.Ref {
 		gv.Group = "kubeovn.io"
 	case "Project", "EIp", "FIp":
 		gv.Group = "kube-dc.com"
-	case "EgressIP":
+	case "EgressIP", "EgressService":
 		gv.Group = "k8s.ovn.org"
-	case "ExternalNetwork":
+	case "ExternalNetwork", "EgressRoute":
 		gv = schema.GroupVersion{Group: "kube-dc.com", Version: "v1alpha1"}
 	case "VirtualMachineInstance":
 		gv.Group = "kubevirt.io"

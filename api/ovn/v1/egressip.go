@@ -70,6 +70,10 @@ type EgressIPStatus struct {
 	// +listType=atomic
 	Items []EgressIPStatusItem `json:"items,omitempty"`
 
+	// The value of the annotation kube-dc.com/egress-rebalance that was carried out last.
+	// +optional
+	Rebalanced string `json:"rebalanced,omitempty"`
+
 	// The generation of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`

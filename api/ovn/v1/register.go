@@ -1,5 +1,5 @@
-// Package v1 is the kinds with which administrators choose the addresses that pods leave with: EgressIP of the group k8s.ovn.org, as
-// OVN-Kubernetes has it. What is written for OVN-Kubernetes applies unchanged; what we add is optional.
+// Package v1 is the kinds with which administrators choose the addresses that pods leave with: EgressIP and EgressService of the group
+// k8s.ovn.org, as OVN-Kubernetes has them. What is written for OVN-Kubernetes applies unchanged; what we add is optional.
 //
 // The comments on types and fields are what `kubectl explain` prints. `make generate` makes the deep copies and the
 // CustomResourceDefinitions in config/crd from this package.
@@ -23,7 +23,7 @@ var schemeBuilder = runtime.NewSchemeBuilder(register)
 var AddToScheme = schemeBuilder.AddToScheme
 
 func register(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &EgressIP{}, &EgressIPList{})
+	s.AddKnownTypes(GroupVersion, &EgressIP{}, &EgressIPList{}, &EgressService{}, &EgressServiceList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

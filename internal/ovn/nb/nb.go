@@ -2,12 +2,10 @@
 //
 // Checked against schema 7.11.0 (OVN 25.03). The models have only the columns that we read or write: the others are not sent
 // to us, and an update can't touch them. libovsdb compares the models with the server's schema at every connect, so a server
-// without one of the columns is refused with its name. Only those of legs may be missing.
+// without one of the columns is refused with its name. Kube-OVN 1.16 needs a schema that has all of them.
 package nb
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -65,40 +63,10 @@ var tables = map[string]model.Model{
 	StaticRouteTable:         &StaticRoute{},
 }
 
-// legTables are those that only legs need. A server that is too old for legs may lack columns of them.
-var legTables = []string{PortGroupTable, ACLTable, QoSTable, StaticRouteTable}
-
-// Missing is a column that legs need and a schema, as JSON, does not have; empty: none.
-func Missing(schema string) (string, error) {
-	var have struct {
-		Tables map[string]struct{ Columns map[string]any }
-	}
-	if err := json.Unmarshal([]byte(schema), &have); err != nil {
-		return "", fmt.Errorf("read the schema: %w", err)
-	}
-	for _, table := range legTables {
-		for _, column := range columns(tables[table]) {
-			if _, there := have.Tables[table].Columns[column]; !there {
-				return table + "." + column, nil
-			}
-		}
-	}
-	return "", nil
-}
-
-// known are the tables with which we work, with those of legs or without.
-func known(legs bool) map[string]model.Model {
-	out := maps.Clone(tables)
-	if !legs {
-		maps.DeleteFunc(out, func(table string, _ model.Model) bool { return slices.Contains(legTables, table) })
-	}
-	return out
-}
-
 // Model is the database as libovsdb wants it described. What is found by name has an index, so that finding it costs the same
 // in a database of any size.
-func Model(legs bool) (model.ClientDBModel, error) {
-	m, err := model.NewClientDBModel(Database, known(legs))
+func Model() (model.ClientDBModel, error) {
+	m, err := model.NewClientDBModel(Database, tables)
 	if err != nil {
 		return m, err
 	}
@@ -113,11 +81,10 @@ func Model(legs bool) (model.ClientDBModel, error) {
 		LogicalSwitchTable:     {{Columns: []model.ColumnKey{{Column: "name"}}}},
 		LogicalSwitchPortTable: {shard},
 		AddressSetTable:        {shard},
-	}
-	for _, table := range legTables {
-		if legs {
-			indexes[table] = []model.ClientIndex{shard}
-		}
+		PortGroupTable:         {shard},
+		ACLTable:               {shard},
+		QoSTable:               {shard},
+		StaticRouteTable:       {shard},
 	}
 	m.SetIndexes(indexes)
 	return m, nil
@@ -146,9 +113,9 @@ var ours = ovsdb.NewCondition("external_ids", ovsdb.ConditionIncludes,
 // Monitor asks for the rows of the tables, with the columns of the models.
 //
 // The method is not libovsdb's default, monitor_cond_since: there it would not report an update that does not fit its cache.
-func Monitor(legs bool) *client.Monitor {
+func Monitor() *client.Monitor {
 	m := &client.Monitor{Method: ovsdb.ConditionalMonitorRPC}
-	for _, table := range slices.Sorted(maps.Keys(known(legs))) {
+	for _, table := range slices.Sorted(maps.Keys(tables)) {
 		m.Tables = append(m.Tables, client.TableMonitor{Table: table, Fields: columns(tables[table]), Conditions: some[table]})
 	}
 	return m

@@ -87,6 +87,8 @@ type NAT struct {
 	ExternalIP  string            `ovsdb:"external_ip"`
 	LogicalIP   string            `ovsdb:"logical_ip"`
 	GatewayPort *string           `ovsdb:"gateway_port"`
+	Match       string            `ovsdb:"match"`
+	Priority    int               `ovsdb:"priority"` // of those that have a match
 	Options     map[string]string `ovsdb:"options"`
 	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }

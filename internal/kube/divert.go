@@ -1,0 +1,68 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
+	"github.com/sallyport/sallyport/internal/snapshot"
+)
+
+// routed says whether EgressRoutes may select pods of a namespace.
+func (c *Cluster) routed(ctx context.Context, namespace string) bool {
+	var list kubedcv1alpha1.EgressRouteList
+	err := c.reader.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+	return err == nil && len(list.Items) > 0
+}
+
+func (in *Inputs) readEgressServices() (out []snapshot.EgressService) {
+	for _, s := range in.egressServices {
+		out = append(out, snapshot.EgressService{
+			Meta: readMeta(s.ObjectMeta), ByNetwork: s.Spec.SourceIPBy == ovnv1.SourceNetwork, Network: s.Spec.Network,
+		})
+	}
+	return out
+}
+
+func (in *Inputs) readEgressRoutes() (out []snapshot.EgressRoute) {
+	for _, r := range in.egressRoutes {
+		out = append(out, in.readEgressRoute(r))
+	}
+	return out
+}
+
+func (in *Inputs) readEgressRoute(r *kubedcv1alpha1.EgressRoute) snapshot.EgressRoute {
+	out := snapshot.EgressRoute{Meta: readMeta(r.ObjectMeta), Type: string(r.Spec.ExternalNetworkType), Network: r.Spec.ExternalNetwork}
+	var p parser
+	for _, text := range r.Spec.Destinations {
+		to := p.prefix("destination", text)
+		if to.IsValid() && !to.Addr().Is4() {
+			p.fail("destination", text, "an IPv4 prefix such as 198.51.100.0/24; there are no others yet")
+		}
+		out.Destinations = append(out.Destinations, to)
+	}
+	pods, err := metav1.LabelSelectorAsSelector(&r.Spec.PodSelector)
+	if err != nil {
+		p.malformed = snapshot.Malformed(fmt.Sprintf("podSelector: %v", err))
+	}
+	if out.Malformed = p.malformed; out.Malformed != "" {
+		return out
+	}
+	for _, pod := range in.pods {
+		if pods.Matches(labels.Set(pod.Labels)) {
+			out.Pods = append(out.Pods, podAddresses(pod)...)
+		}
+	}
+	slices.SortFunc(out.Pods, netip.Addr.Compare)
+	out.Pods = slices.Compact(out.Pods)
+	slices.SortFunc(out.Destinations, netip.Prefix.Compare)
+	out.Destinations = slices.Compact(out.Destinations)
+	return out
+}
