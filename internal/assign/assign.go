@@ -49,6 +49,8 @@ type Address struct {
 	Holder  string // the node that holds it now; empty: none
 	// Standbys are the nodes that take it over by themselves when the holder dies, the first first.
 	Standbys []string
+	// Avoids is a node that has just lost it, and gets it only where no other can have it; empty: none.
+	Avoids string
 }
 
 // Placement is where an address is, or why nowhere.
@@ -198,7 +200,7 @@ func (a *assignment) standby(c *claim) *node {
 		return nil // it moves because it is to, and may go anywhere
 	}
 	for _, name := range c.Standbys {
-		if n := a.node(name); n != nil && n.State == Up && n.can(c) {
+		if n := a.node(name); n != nil && n.State == Up && n.can(c) && n.Name != c.Avoids {
 			return n
 		}
 	}
@@ -221,7 +223,7 @@ func (a *assignment) standBy() {
 		if c.at == nil {
 			continue
 		}
-		able := slices.DeleteFunc(slices.Clone(a.nodes), func(n *node) bool { return n == c.at || n.State != Up || !n.could(c) })
+		able := slices.DeleteFunc(slices.Clone(a.nodes), func(n *node) bool { return n == c.at || n.State != Up || !n.could(c) || n.Name == c.Avoids })
 		slices.SortStableFunc(able, func(x, y *node) int {
 			return cmp.Or(compareBool(x.requests[c.request.Name], y.requests[c.request.Name]), cmp.Compare(place(c, x), place(c, y)),
 				cmp.Compare(x.holds+x.waits[c.at], y.holds+y.waits[c.at]))
@@ -258,7 +260,7 @@ func (a *assignment) level(may func(*claim) bool) bool {
 func (a *assignment) fewest(c *claim) *node {
 	var best *node
 	for _, n := range a.nodes {
-		if n.State == Up && n.can(c) && (best == nil || n.holds < best.holds) {
+		if n.State == Up && n.can(c) && (best == nil || best.Name == c.Avoids || n.Name != c.Avoids && n.holds < best.holds) {
 			best = n
 		}
 	}

@@ -52,6 +52,13 @@ func first(s State, nodes []Node) []Node {
 	return nodes
 }
 
+func avoiding(node string, r Request) Request {
+	for i := range r.Addresses {
+		r.Addresses[i].Avoids = node
+	}
+	return r
+}
+
 func leveling(r Request) Request {
 	r.Levels = true
 	return r
@@ -108,6 +115,8 @@ var cases = []struct {
 		"w 10.0.0.1@a, x 10.0.0.2@b, y 10.0.0.3@b",
 	},
 	{"a dead node holds nothing", first(Down, up("a", "b")), []Request{asks("x", 0, "10.0.0.1@a")}, 0, "x 10.0.0.1@b"},
+	{"a node that has just lost it comes last", first(Down, up("a", "b", "c")), []Request{avoiding("b", asks("x", 0, "10.0.0.1@a"))}, 0, "x 10.0.0.1@c"},
+	{"and yet before none", first(Down, up("a", "b")), []Request{avoiding("b", asks("x", 0, "10.0.0.1@a"))}, 0, "x 10.0.0.1@b"},
 	{"all nodes dead", first(Down, up("a")), []Request{asks("x", 0, "10.0.0.1@a")}, 0, "x 10.0.0.1@NoNode()"},
 	{"a node that is gone", up("b"), []Request{asks("x", 0, "10.0.0.1@a")}, 0, "x 10.0.0.1@b"},
 	{"a node that leaves hands over", first(Leaving, up("a", "b")), []Request{asks("x", 0, "10.0.0.1@a")}, 0, "x 10.0.0.1@b"},

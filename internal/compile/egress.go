@@ -154,6 +154,7 @@ func (e *egress) before(q *request, h *held) assign.Address {
 	if e.w.Held[port].By != q.Name {
 		return out // nobody has it, or another has
 	}
+	out.Avoids = e.nodes[e.w.Lost[port]]
 	holders := slices.Clone(e.w.Held[port].Chassis)
 	if i := slices.Index(holders, e.w.Moved[port]); i > 0 {
 		holders = append(append(holders[i:i+1:i+1], holders[i+1:]...), holders[:i]...)

@@ -109,8 +109,9 @@ func (c *compiler) attachNetworks() {
 		}
 		if c.connected(x.Subnet) {
 			c.in.Row(c.w.Shard, intent.Announcement(c.socketOn(x.Subnet)), by)
-			if !eip.Deleting && eip.Asked == eip.Address {
-				c.in.Row(c.w.Shard, intent.PortNetwork{Port: c.port(x.Subnet), Network: netip.PrefixFrom(eip.Address, x.Prefix.Bits())}, by)
+			want := netip.PrefixFrom(eip.Address, x.Prefix.Bits())
+			if have, known := c.w.Engine.Networks[c.port(x.Subnet)]; known && have != want && !eip.Deleting && eip.Asked == eip.Address {
+				c.in.Row(c.w.Shard, intent.PortNetwork{Port: c.port(x.Subnet), Network: want}, by)
 			}
 		}
 	}

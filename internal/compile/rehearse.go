@@ -115,7 +115,7 @@ func (e *engine) carryOut(key intent.ObjectKey, o intent.Object) {
 		spec := content[kubeovn.OvnEipSpec](o)
 		address := e.allocate(key.Name, spec)
 		seen.Ready = address.IsValid()
-		e.OvnEips()[key.Name] = snapshot.OvnEip{Seen: seen, Ours: true, Subnet: spec.ExternalSubnet, Type: spec.Type, Address: address, Asked: address}
+		e.OvnEips()[key.Name] = snapshot.OvnEip{Seen: seen, Ours: true, Subnet: spec.ExternalSubnet, Type: spec.Type, Address: address}
 	case intent.OvnFip:
 		spec := content[kubeovn.OvnFipSpec](o)
 		target, _ := netip.ParseAddr(spec.V4Ip)

@@ -20,6 +20,7 @@ type memory struct {
 	leveled time.Time          // when the last address went to a node that holds fewer, or we began
 	said    map[string]strayed // where we say that addresses are, by port
 	strays  map[string]strayed // those that are elsewhere
+	losers  map[string]strayed // where those were that the engine has moved a short time ago, and when
 }
 
 // prepareEgress gathers, compiles and compares what holds egress addresses.
@@ -41,6 +42,9 @@ func (s *Shards) prepareEgress(ctx context.Context) (*Work, error) {
 	s.probe(world)
 	moving := s.follow(world)
 	again := s.rebalance(world)
+	if len(world.Lost) > 0 && (again == 0 || again > avoids) {
+		again = avoids // then they may stand by
+	}
 	want, verdicts := compile.Egress(world)
 	s.note(verdicts)
 	if err := want.Err(); err != nil {
@@ -104,9 +108,12 @@ func (s *Shards) note(verdicts []intent.Verdict) {
 // settles is how long a port has to be elsewhere than we said before we believe that the engine has moved it: it takes a moment to bring it
 // there. Where we have said so only a short time ago, it takes longer: nodes that have not heard of each other yet, or a node that was cut
 // off and comes back with what it knew before, claim the port until they have heard of the others.
+//
+// A node from which the engine has moved a port does not stand by for it until it has not claimed it for some time: it may come and go.
 const (
 	settles = 250 * time.Millisecond
 	learns  = 3 * time.Second
+	avoids  = 10 * time.Second
 )
 
 // strayed is where we said that a port is, where it is instead, and since when that is so.
@@ -124,21 +131,28 @@ func (s *Shards) follow(w *snapshot.Egress) (moving bool) {
 		}
 	}
 	w.Moved, moving = s.egress.believe(w.Held, s.SB.Holders(ownership.EgressVpc), s.Clock())
+	w.Lost = map[string]string{}
+	for port, lost := range s.egress.losers {
+		w.Lost[port] = lost.said
+	}
 	return moving
 }
 
 // believe says which ports the engine has moved, given who may hold each, and who does. Some may still be on their way.
 func (m *memory) believe(held map[string]snapshot.Held, holders map[string]string, now time.Time) (moved map[string]string, moving bool) {
 	moved = map[string]string{}
-	said, strays := map[string]strayed{}, map[string]strayed{}
+	said, strays, losers := map[string]strayed{}, map[string]strayed{}, map[string]strayed{}
 	for port, h := range held {
 		if len(h.Chassis) == 0 {
 			continue
 		}
 		first, at := h.Chassis[0], holders[port]
 		said[port] = m.said[port].still(strayed{said: first, since: now})
-		if at == "" || at == first {
-			continue
+		if lost := m.losers[port].unless(at, now); lost.said != first && now.Sub(lost.since) < avoids {
+			losers[port] = lost
+		}
+		if at == first || !slices.Contains(h.Chassis, at) {
+			continue // it is in its place, or nobody who may hold it has it
 		}
 		strays[port] = m.strays[port].still(strayed{first, at, now})
 		doubt := settles
@@ -148,11 +162,19 @@ func (m *memory) believe(held map[string]snapshot.Held, holders map[string]strin
 		if now.Sub(strays[port].since) < doubt {
 			moving = true
 		} else {
-			moved[port] = at
+			moved[port], losers[port] = at, strayed{said: first, since: now}
 		}
 	}
-	m.said, m.strays = said, strays
+	m.said, m.strays, m.losers = said, strays, losers
 	return moved, moving
+}
+
+// unless is the same with another time, if a port is still claimed by who has lost it.
+func (s strayed) unless(claims string, now time.Time) strayed {
+	if claims != "" && claims == s.said {
+		s.since = now
+	}
+	return s
 }
 
 // still is the same as before with its time, unless it is another now.

@@ -75,7 +75,7 @@ func (s *Shards) Prepare(ctx context.Context, shard string) (*Work, error) {
 	}
 	world := inputs.World(s.Config, s.NB.Ports(shard), s.Clock())
 	world.Engine.Left, world.Engine.Legs, world.Engine.Lacks = s.NB.Left(shard), s.NB.Legs(shard), s.NB.Lacks()
-	world.Engine.Balanced = s.NB.Balanced(shard)
+	world.Engine.Balanced, world.Engine.Networks = s.NB.Balanced(shard), s.NB.Networks(shard)
 	s.lookAtManagement(world)
 	s.lookAtLinks(world)
 	want, verdicts := compile.Shard(world)

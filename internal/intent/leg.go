@@ -57,7 +57,7 @@ func (o Option) Equal(other Row) bool { return Row(o) == other }
 func (o Option) String() string { return o.Value }
 
 // PortNetwork is the address of a port that Kube-OVN made, with its network's length. Kube-OVN gives it once, and leaves it when the OvnEip
-// of the port gets another.
+// of the port gets another. It is wanted only while it is wrong: the port is Kube-OVN's, and nothing of it is ours.
 type PortNetwork struct {
 	Port    string
 	Network netip.Prefix

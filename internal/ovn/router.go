@@ -111,7 +111,6 @@ func (s *session) links(r *nb.LogicalRouter) (out []record, whole bool) {
 		}
 		if by == (state.Ref{}) {
 			out = append(out, s.announcement(r.Name, p)...)
-			out = append(out, record{value: decodeNetwork(p), uuid: uuid, row: p})
 		}
 	}
 	if !ours {
@@ -133,11 +132,21 @@ func (s *session) announcement(router string, p *nb.LogicalRouterPort) []record 
 	return []record{{value: value, origin: lost, uuid: socket.UUID, row: socket}}
 }
 
-// decodeNetwork reads the address of a port of Kube-OVN's; one that has several has none that we want.
-func decodeNetwork(p *nb.LogicalRouterPort) (out intent.PortNetwork) {
-	out.Port = p.Name
-	if len(p.Networks) == 1 {
-		out.Network, _ = netip.ParsePrefix(p.Networks[0])
+// Networks are the addresses of the ports of a router that are not ours, by port. Where a port has several, there is none.
+func (c *Client) Networks(router string) map[string]netip.Prefix {
+	s := c.current.Load()
+	if s == nil {
+		return nil
+	}
+	r := s.router(router)
+	if r == nil {
+		return nil
+	}
+	out := map[string]netip.Prefix{}
+	for _, uuid := range r.Ports {
+		if p, there := row[nb.LogicalRouterPort](s, nb.LogicalRouterPortTable, uuid); there && asker(router, p) == (state.Ref{}) && len(p.Networks) == 1 {
+			out[p.Name], _ = netip.ParsePrefix(p.Networks[0])
+		}
 	}
 	return out
 }

@@ -22,6 +22,8 @@ type Egress struct {
 	Ends  map[string]bool
 	// Moved are the chassis to which the engine itself has moved ports, because the one that was to hold them is not there: by port.
 	Moved map[string]string
+	// Lost are the chassis from which it has moved ports a short time ago: by port.
+	Lost map[string]string
 
 	// Moves is how many addresses may go to nodes that hold fewer, without a request.
 	Moves int

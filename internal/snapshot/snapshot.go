@@ -213,6 +213,8 @@ type Engine struct {
 	Snat    OvnFip // of the OvnSnatRule; Target is not used
 	// Ports are the names of the router's ports in the OVN northbound database.
 	Ports map[string]bool
+	// Networks are the addresses of those that Kube-OVN made, by name.
+	Networks map[string]netip.Prefix
 	// Left are the names of what Kube-OVN makes for a VPC in that database besides the router, and does not remove with it.
 	Left []string
 	// InUse is how many addresses of the project's subnet pods have, and Taken which.

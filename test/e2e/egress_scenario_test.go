@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -95,10 +97,15 @@ func (y *yard) agent(t *testing.T, node string) {
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 }
 
-// silence ends the agent of a node.
+// silence ends the agent of a node, which is the child of the program that went into the node.
 func (y *yard) silence(t *testing.T, node string) {
 	t.Helper()
-	if err := y.agents[node].Process.Kill(); err != nil {
+	entered := y.agents[node].Process.Pid
+	agent, err := strconv.Atoi(strings.TrimSpace(readFile(t, fmt.Sprintf("/proc/%d/task/%d/children", entered, entered))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(agent, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 }
