@@ -50,7 +50,8 @@ func (c *compiler) unselected(s snapshot.Selection, selected map[netip.Addr]stri
 		c.in.Notes = append(c.in.Notes, intent.Note{
 			Object: intent.ObjectKey{Kind: intent.EgressIP, Name: s.EgressIP},
 			Finding: intent.Finding{Reason: intent.UndefinedRequest, Message: fmt.Sprintf(
-				"pods of project %s are selected by EgressIP %s as well, which is older: they leave with its addresses; let only one select them", c.w.Shard, name)},
+				"pods of project %s are selected by EgressIP %s as well, which is older: they leave with its addresses; let only one select them",
+				c.w.Shard, name)},
 		})
 	}
 	return pods

@@ -111,7 +111,9 @@ func build(ctx context.Context, mgr manager.Manager, c Config, logger *slog.Logg
 	}
 	prober := reach.New(c.Probe, func() { asks.ask(ownership.EgressVpc, probed) })
 	record := recorder(mgr.GetEventRecorder("sallyport"))
-	return &Shards{Cluster: cluster, NB: nb, SB: sb, Probe: prober, Config: c.Defaults, Clock: time.Now, Record: record}, asks, nil
+	return &Shards{
+		Cluster: cluster, NB: nb, SB: sb, Probe: prober, Config: c.Defaults, Clock: time.Now, Record: record, Addresses: newAddresses(),
+	}, asks, nil
 }
 
 func connected(nb *ovn.Client) error {

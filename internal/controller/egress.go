@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -17,10 +18,11 @@ import (
 
 // memory is what the shard of egress addresses remembers from one run to the next: no two of its runs are at the same time.
 type memory struct {
-	leveled time.Time          // when the last address went to a node that holds fewer, or we began
-	said    map[string]strayed // where we say that addresses are, by port
-	strays  map[string]strayed // those that are elsewhere
-	losers  map[string]strayed // where those were that the engine has moved a short time ago, and when
+	leveled time.Time             // when the last address went to a node that holds fewer, or we began
+	places  map[netip.Addr]string // the nodes of addresses
+	said    map[string]strayed    // where we say that addresses are, by port
+	strays  map[string]strayed    // those that are elsewhere
+	losers  map[string]strayed    // where those were that the engine has moved a short time ago, and when
 }
 
 // prepareEgress gathers, compiles and compares what holds egress addresses.
@@ -46,7 +48,7 @@ func (s *Shards) prepareEgress(ctx context.Context) (*Work, error) {
 		again = avoids // then they may stand by
 	}
 	want, verdicts := compile.Egress(world)
-	s.note(verdicts)
+	s.note(world, verdicts)
 	if err := want.Err(); err != nil {
 		return nil, fmt.Errorf("compile: %w", err)
 	}
@@ -96,13 +98,20 @@ func (s *Shards) rebalance(w *snapshot.Egress) (again time.Duration) {
 	return every
 }
 
-// note remembers when an address was moved to a node that holds fewer.
-func (s *Shards) note(verdicts []intent.Verdict) {
+// note remembers where addresses are, and when one went to a node that holds fewer.
+func (s *Shards) note(w *snapshot.Egress, verdicts []intent.Verdict) {
+	places := map[netip.Addr]string{}
 	for _, v := range verdicts {
-		if f, is := v.Facts.(intent.EgressFacts); is && f.Leveled {
+		f := v.Facts.(intent.EgressFacts)
+		if f.Leveled {
 			s.egress.leveled = s.Clock()
 		}
+		for _, i := range f.Items {
+			places[i.Address] = i.Node
+		}
 	}
+	s.Addresses.are(places, s.egress.places, func(a netip.Addr) bool { return w.Moved[ownership.EgressPort(a)] != "" })
+	s.egress.places = places
 }
 
 // settles is how long a port has to be elsewhere than we said before we believe that the engine has moved it: it takes a moment to bring it

@@ -61,9 +61,23 @@ func TestAvoided(t *testing.T) {
 		said, at string
 		avoided  bool
 	}{
-		{"a", "a", false}, {"a", "a", false}, {"a", "a", false}, {"a", "a", false},
-		{"a", "b", false}, {"a", "b", true}, {"b", "b", true}, {"b", "a", true}, {"b", "b", true}, // 8
-		{"b", "b", true}, {"b", "b", true}, {"b", "b", true}, {"b", "b", true}, {"b", "b", true}, {"b", "b", true}, {"b", "b", true}, {"b", "b", true},
+		{"a", "a", false},
+		{"a", "a", false},
+		{"a", "a", false},
+		{"a", "a", false},
+		{"a", "b", false},
+		{"a", "b", true},
+		{"b", "b", true},
+		{"b", "a", true},
+		{"b", "b", true},
+		{"b", "b", true},
+		{"b", "b", true},
+		{"b", "b", true},
+		{"b", "b", true},
+		{"b", "b", true},
+		{"b", "b", true},
+		{"b", "b", true},
+		{"b", "b", true},
 		{"b", "b", false}, // 10 s after the last claim
 	} {
 		held := map[string]snapshot.Held{"port": {Chassis: []string{c.said, "b", "c"}}}

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -22,6 +23,8 @@ var Metrics = []struct{ Name, Kind, Labels, Help string }{
 	{"sallyport_kubernetes_writes_total", "counter", "verb, kind", "Writes to the Kubernetes API."},
 	{"sallyport_northbound_transactions_total", "counter", "", "Transactions that wrote to the OVN northbound database."},
 	{"sallyport_northbound_connected", "gauge", "", "1 while the OVN northbound database is connected."},
+	{"sallyport_egress_addresses", "gauge", "node", "Egress addresses that a node holds."},
+	{"sallyport_egress_moves_total", "counter", "by", "Egress addresses that went to another node, by who decided it: OVN, or the controller."},
 }
 
 func help(name string) string {
@@ -77,6 +80,40 @@ func (c *counters) watch(queue *runner.Runner, nb *ovn.Client) {
 			Name: "sallyport_northbound_transactions_total", Help: help("sallyport_northbound_transactions_total"),
 		}, func() float64 { return float64(nb.Writes()) }),
 	)
+}
+
+// addresses counts where egress addresses are.
+type addresses struct {
+	held  *prometheus.GaugeVec
+	moves *prometheus.CounterVec
+}
+
+func newAddresses() *addresses {
+	const held, moves = "sallyport_egress_addresses", "sallyport_egress_moves_total"
+	a := &addresses{
+		held:  prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: held, Help: help(held)}, []string{"node"}),
+		moves: prometheus.NewCounterVec(prometheus.CounterOpts{Name: moves, Help: help(moves)}, []string{"by"}),
+	}
+	metrics.Registry.MustRegister(a.held, a.moves)
+	return a
+}
+
+// are takes down where addresses are now and were before, and which of them the engine has moved. Without anybody who counts, nothing happens.
+func (a *addresses) are(now, before map[netip.Addr]string, engines func(netip.Addr) bool) {
+	if a == nil {
+		return
+	}
+	a.held.Reset()
+	for address, node := range now {
+		a.held.WithLabelValues(node).Inc()
+		switch was := before[address]; {
+		case was == "" || was == node:
+		case engines(address):
+			a.moves.WithLabelValues(engine).Inc()
+		default:
+			a.moves.WithLabelValues("controller").Inc()
+		}
+	}
 }
 
 // asks is where events go. The caches are built before the queue that they ask, so what comes in between waits here.

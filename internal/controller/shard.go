@@ -41,6 +41,8 @@ type Shards struct {
 	SB *ovn.Southbound
 	// Probe asks nodes whether they are there; nil: nobody does.
 	Probe *reach.Prober
+	// Addresses counts where egress addresses are; nil: nobody does.
+	Addresses *addresses
 
 	egress memory
 	told   told

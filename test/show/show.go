@@ -19,9 +19,10 @@ type List struct {
 	results map[int]*result
 }
 
+// result is what became of an item. Several tests may show it together: each has to pass.
 type result struct {
-	passed  bool
-	figures []string
+	tests, passed int
+	figures       []string
 }
 
 // Full says whether the tests run at full size; otherwise they run at a size that fits CI and say which.
@@ -44,19 +45,24 @@ func New(name string, titles ...string) *List {
 	return l
 }
 
-// Item marks the running test as the one that shows an item. It counts as passed when the test ends without failure.
+// Item marks the running test as one that shows an item. It counts as passed when all such tests have ended without failure.
 func (l *List) Item(t *testing.T, number int) *Item {
 	t.Helper()
 	if l.titles[number] == "" {
 		t.Fatalf("the list %s has no item %d", l.name, number)
 	}
 	l.mu.Lock()
-	l.results[number] = &result{}
+	if l.results[number] == nil {
+		l.results[number] = &result{}
+	}
+	l.results[number].tests++
 	l.mu.Unlock()
 	t.Cleanup(func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.results[number].passed = !t.Failed() && !t.Skipped()
+		if !t.Failed() && !t.Skipped() {
+			l.results[number].passed++
+		}
 	})
 	return &Item{list: l, number: number}
 }
@@ -89,9 +95,9 @@ func (l *List) Print(w io.Writer) bool {
 	for _, n := range numbers {
 		verdict, r := "NOT RUN", l.results[n]
 		if r != nil {
-			verdict = map[bool]string{true: "PASS", false: "FAIL"}[r.passed]
+			verdict = map[bool]string{true: "PASS", false: "FAIL"}[r.passed == r.tests]
 		}
-		all = all && r != nil && r.passed
+		all = all && r != nil && r.passed == r.tests
 		fmt.Fprintf(w, "%2d  %-7s  %s\n", n, verdict, l.titles[n])
 		if r == nil {
 			continue

@@ -34,3 +34,16 @@ func TestListFailsWhenAnItemWasSkipped(t *testing.T) {
 		t.Errorf("a skipped item passes for shown:\n%s", out.String())
 	}
 }
+
+func TestItemFailsWhenOneOfItsTestsDoes(t *testing.T) {
+	l := New("list", "first")
+	t.Run("one", func(t *testing.T) {
+		l.Item(t, 1)
+		t.Skip("on purpose")
+	})
+	t.Run("other", func(t *testing.T) { l.Item(t, 1) })
+	var out strings.Builder
+	if l.Print(&out) || !strings.Contains(out.String(), "FAIL") {
+		t.Errorf("an item of which one test did not pass is shown as passed:\n%s", out.String())
+	}
+}
