@@ -54,6 +54,9 @@ func (c *compiler) resolveDiversions() {
 				behind[a] = true
 			}
 		}
+		if d.hidden && !d.accepted.OK() {
+			c.waits(d, intent.Finding{Reason: intent.NoEgress, Message: "its pods can't leave with its address: " + d.accepted.Message})
+		}
 		c.diversions = append(c.diversions, d)
 	}
 	same := map[netip.Prefix]int{}

@@ -50,7 +50,7 @@ func (p *promises) atRest() {
 	}
 	for _, v := range p.verdicts {
 		switch v.Waiting.Reason {
-		case "", intent.PoolExhausted, intent.SomePortTaken, intent.OutsideUnused:
+		case "", intent.PoolExhausted, intent.SomePortTaken, intent.OutsideUnused, intent.NoEgress:
 		case intent.WaitForEIp:
 			if f, isFIp := v.Facts.(intent.FIpFacts); isFIp && ready[intent.ObjectKey{Kind: intent.EIp, Namespace: shard, Name: f.EIp}] {
 				p.Errorf("%s waits for %s, which is ready", v.Object, f.EIp)

@@ -188,7 +188,7 @@ func services(d *dice, w *snapshot.World) {
 			Meta: meta(d, shard, fmt.Sprintf("s%d", i)), Balancer: !d.rare(), Marked: d.bool(), Malformed: malformedBy(d),
 			Class: choose(d, "", "", "", kubedcv1.LoadBalancerClass, "other"), EIp: choose(d, "", "", "e0", "e0", "e1", DefaultEIp, "none"),
 			Type: choose(d, "", "", "a", "b", "none"), Address: anyAddress(d), Shown: anyAddress(d), Affinity: choose(d, 0, 10, 86400),
-			Backend: d.bool(), Expires: d.rare(), Idle: choose(d, time.Time{}, time.Unix(1, 0)),
+			Backend: d.bool(), Expires: d.rare(), Leaves: d.rare(), Idle: choose(d, time.Time{}, time.Unix(1, 0)),
 		}
 		if d.rare() {
 			s.Ranges = []netip.Prefix{netip.MustParsePrefix(choose(d, "192.0.2.0/24", "2001:db8::/32"))}

@@ -55,6 +55,7 @@ const (
 	SomePortTaken = "SomePortTaken"
 	NoProber      = "NoAddressForChecks"
 	NoGateway     = "NoGatewayNode"
+	NoEgress      = "NoEgress"
 
 	// Programmed, of EgressIPs: the words are OVN-Kubernetes'.
 	NoMatchingNode    = "NoMatchingNodeFound"
@@ -152,6 +153,10 @@ var Reasons = []ReasonDoc{
 	{
 		"Programmed", NoGateway, "No node may hold the gateway of the management VPC.",
 		"Label nodes with ovn.kubernetes.io/external-gw=true.",
+	},
+	{
+		"Programmed", NoEgress, "The Service's annotation k8s.ovn.org/egress-service can't be followed. The load balancer itself works.",
+		"The message says what is in the way.",
 	},
 	{
 		"Programmed", NoMatchingNode, "No node can hold an address of the EgressIP. Its pods do not reach the outside, unless it fails open.",
