@@ -95,7 +95,7 @@ func (y *yard) goesOut(t *testing.T) {
 // suffers lets a misfortune happen several times, and says how long nothing came back.
 func (y *yard) suffers(t *testing.T, m misfortune, item *show.Item) {
 	t.Helper()
-	times := show.Size(20, 2)
+	times := show.Size(20, 1)
 	var gaps []time.Duration
 	for range times {
 		gaps = append(gaps, y.strike(t, m))
