@@ -102,6 +102,8 @@ func remove(was, next *snapshot.World, in *intent.Intent) {
 	next.Projects = slices.DeleteFunc(slices.Clone(next.Projects), func(o snapshot.Project) bool { return free(intent.Project, o.Meta) })
 	next.FIps = slices.DeleteFunc(slices.Clone(next.FIps), func(o snapshot.FIp) bool { return free(intent.FIp, o.Meta) })
 	next.Services = slices.DeleteFunc(slices.Clone(next.Services), func(o snapshot.Service) bool { return o.Deleting })
+	next.EgressServices = slices.DeleteFunc(slices.Clone(next.EgressServices), func(o snapshot.EgressService) bool { return o.Deleting })
+	next.EgressRoutes = slices.DeleteFunc(slices.Clone(next.EgressRoutes), func(o snapshot.EgressRoute) bool { return o.Deleting })
 	next.EIps = slices.DeleteFunc(next.EIps, func(o snapshot.EIp) bool { return free(intent.EIp, o.Meta) })
 
 	home := intent.ObjectKey{Kind: intent.Namespace, Name: shard}
