@@ -253,11 +253,18 @@ func (s *steps) out(t *testing.T) {
 	s.leaves(t, s.pod, stepAddress)
 }
 
-// shut: it does not leave.
+// shut: it does not leave. A node that is not to be Ready is so for a moment when its kubelet says so.
 func (s *steps) shut(t *testing.T) {
 	t.Helper()
 	s.done++
-	s.yard.stays(t, s.pod)
+	eventually(t, fmt.Sprintf("step %d: the pod stays inside", s.done), func() bool {
+		for range 3 {
+			if _, err := s.ask(s.pod, "udp://"+theInternet+":80"); err == nil {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // inside: it reaches others inside as ever.
