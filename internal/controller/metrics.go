@@ -12,6 +12,7 @@ import (
 	"github.com/sallyport/sallyport/internal/kube"
 	"github.com/sallyport/sallyport/internal/ovn"
 	"github.com/sallyport/sallyport/internal/runner"
+	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
 // Metrics is every metric, with what it counts. The reference page is made from it.
@@ -94,16 +95,23 @@ func newAddresses() *addresses {
 		held:  prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: held, Help: help(held)}, []string{"node"}),
 		moves: prometheus.NewCounterVec(prometheus.CounterOpts{Name: moves, Help: help(moves)}, []string{"by"}),
 	}
+	for _, by := range []string{engine, ourselves} {
+		a.moves.WithLabelValues(by)
+	}
 	metrics.Registry.MustRegister(a.held, a.moves)
 	return a
 }
 
-// are takes down where addresses are now and were before, and which of them the engine has moved. Without anybody who counts, nothing happens.
-func (a *addresses) are(now, before map[netip.Addr]string, engines func(netip.Addr) bool) {
+// are takes down where addresses are now and were before, of the nodes that may hold some, and which of them the engine has moved. Without
+// anybody who counts, nothing happens.
+func (a *addresses) are(nodes []snapshot.Node, now, before map[netip.Addr]string, engines func(netip.Addr) bool) {
 	if a == nil {
 		return
 	}
 	a.held.Reset()
+	for _, n := range nodes {
+		a.held.WithLabelValues(n.Name)
+	}
 	for address, node := range now {
 		a.held.WithLabelValues(node).Inc()
 		switch was := before[address]; {
@@ -111,7 +119,7 @@ func (a *addresses) are(now, before map[netip.Addr]string, engines func(netip.Ad
 		case engines(address):
 			a.moves.WithLabelValues(engine).Inc()
 		default:
-			a.moves.WithLabelValues("controller").Inc()
+			a.moves.WithLabelValues(ourselves).Inc()
 		}
 	}
 }
@@ -161,6 +169,9 @@ const (
 	engine = "OVN"
 	probed = "Reach"
 )
+
+// ourselves is what the controller is called where it decides.
+const ourselves = "controller"
 
 // askKnown passes on what happens to routers of ours: Kube-OVN's default router changes all the time. What the engine itself can
 // do is said of the networks.

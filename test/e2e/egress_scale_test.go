@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
 	"github.com/sallyport/sallyport/internal/kubeovn"
 	"github.com/sallyport/sallyport/internal/ownership"
 	"github.com/sallyport/sallyport/test/show"
@@ -49,10 +48,7 @@ func TestEgress3Scale(t *testing.T) {
 	if _, err := c.sets.MonitorAll(within(t, 30*time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:""}}}`, ovnv1.AssignableLabel)
-	if _, err := c.client.CoreV1().Nodes().Patch(within(t, time.Minute), "node1", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	c.assignable(t, "node1", true)
 	c.ask(t, item)
 	c.order(t, "kill", "kube-ovn-controller") // it would give each pod an address, a few a second
 	c.crowd(t, item)

@@ -176,7 +176,7 @@ func (c *cluster) inForce(t *testing.T, text string) {
 		t.Fatal(err)
 	}
 	for _, o := range objects {
-		if slices.Contains([]string{"Project", "EIp", "FIp"}, o.GetKind()) {
+		if slices.Contains([]string{"Project", "EIp", "FIp", "EgressRoute"}, o.GetKind()) {
 			c.programmed(t, o.GetKind(), o.GetNamespace(), o.GetName())
 		}
 	}
