@@ -51,10 +51,10 @@ func command() *cobra.Command {
 		Short: "Make external addresses of Kube-OVN projects answer, and keep them so",
 		Long: `Make external addresses of Kube-OVN projects answer, and keep them so.
 
-The controller reads Projects, EIps, FIps, EgressIPs and Services of type
-LoadBalancer, writes Kube-OVN objects and OVN rows for them, and reports in
-their status what is observed. Several replicas may run: one of them leads, the
-others have their caches ready.
+The controller reads Projects, EIps, FIps, EgressIPs, EgressServices,
+EgressRoutes and Services of type LoadBalancer, writes Kube-OVN objects and OVN
+rows for them, and reports in their status what is observed. Several replicas
+may run: one of them leads, the others have their caches ready.
 
 On SIGTERM it finishes what it is writing, gives up the lead and ends.`,
 		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true, Version: version,

@@ -92,7 +92,7 @@ func (c *compiler) verdicts() []intent.Verdict {
 		out = append(out, s.verdict(c))
 	}
 	for _, d := range c.diversions {
-		if !d.hidden {
+		if d.service == nil {
 			out = append(out, d.verdict(c))
 		}
 	}

@@ -24,8 +24,8 @@ type diversion struct {
 	on      *snapshot.External // by which they leave; nil: not known
 	address netip.Addr         // with which; invalid: that of the router's port
 	ways    []way
-	rank    int  // among translations: the higher one applies
-	hidden  bool // its conditions are those of the Service
+	rank    int      // among translations: the higher one applies
+	service *service // that asked for it by annotation, and whose conditions are its own; nil: it has some itself
 }
 
 // way is where a diversion leads to.
@@ -54,8 +54,8 @@ func (c *compiler) resolveDiversions() {
 				behind[a] = true
 			}
 		}
-		if d.hidden && !d.accepted.OK() {
-			c.waits(d, intent.Finding{Reason: intent.NoEgress, Message: "its pods can't leave with its address: " + d.accepted.Message})
+		if d.service != nil && !d.accepted.OK() {
+			d.waits(intent.Finding{Reason: intent.NoEgress, Message: "its pods can't leave with its address: " + d.accepted.Message})
 		}
 		c.diversions = append(c.diversions, d)
 	}
@@ -95,7 +95,7 @@ func (c *compiler) divertible() intent.Finding {
 // behind is a request for the pods behind a Service, by an EgressService or by the Service itself.
 type behind struct {
 	snapshot.EgressService
-	hidden bool
+	service *service // nil: by an EgressService
 }
 
 // egressServices are the requests by age. An EgressService comes before the annotation of its Service.
@@ -108,7 +108,7 @@ func (c *compiler) egressServices() []behind {
 	}
 	for _, s := range c.services {
 		if s.Leaves && !asked[s.Name] && s.Namespace == c.w.Shard {
-			all = append(all, behind{snapshot.EgressService{Meta: s.Meta}, true})
+			all = append(all, behind{snapshot.EgressService{Meta: s.Meta}, s})
 		}
 	}
 	return inOrder(all, func(b behind) snapshot.Meta { return b.Meta })
@@ -117,11 +117,11 @@ func (c *compiler) egressServices() []behind {
 // leaveBehind is the diversion of pods behind a Service.
 func (c *compiler) leaveBehind(b behind) *diversion {
 	d := &diversion{
-		key: intent.ObjectKey{Kind: intent.EgressService, Namespace: b.Namespace, Name: b.Name}, meta: b.Meta, hidden: b.hidden,
+		key: intent.ObjectKey{Kind: intent.EgressService, Namespace: b.Namespace, Name: b.Name}, meta: b.Meta, service: b.service,
 		set: ownership.BehindSet(c.w.Shard, b.Name), ways: []way{{priority: ownership.EgressBehind, near: ownership.EgressNear}}, rank: rankBehind,
 	}
-	if b.hidden {
-		d.key.Kind = intent.Service
+	if b.service != nil {
+		d.key = b.service.key
 	}
 	if d.accepted = c.divertible(); !d.accepted.OK() {
 		return d
@@ -211,7 +211,7 @@ func (c *compiler) divert() {
 			continue
 		}
 		if why := c.unconnected(d.on); !why.OK() {
-			c.waits(d, why)
+			d.waits(why)
 			continue
 		}
 		c.bounce()
@@ -235,16 +235,12 @@ func (c *compiler) unconnected(x *snapshot.External) intent.Finding {
 }
 
 // waits lets a diversion wait, or the Service that asked for it.
-func (c *compiler) waits(d *diversion, why intent.Finding) {
-	if !d.hidden {
-		d.waiting = first(d.waiting, why)
-		return
+func (d *diversion) waits(why intent.Finding) {
+	waiting := &d.waiting
+	if d.service != nil {
+		waiting = &d.service.waiting
 	}
-	for _, s := range c.services {
-		if s.key == d.key {
-			s.waiting = first(s.waiting, why)
-		}
-	}
+	*waiting = first(*waiting, why)
 }
 
 // lead wants the policies that lead the pods of a diversion to its network's gateway, and to hosts on the network itself.
@@ -267,7 +263,6 @@ func (c *compiler) lead(d *diversion) {
 
 // rename wants the translation of what a diversion leads out: the project's own is of its default network alone.
 func (c *compiler) rename(d *diversion) {
-	address := cmp.Or(d.address, c.w.Engine.OvnEips[c.port(d.on.Subnet)].Address)
 	if c.isDefault(d.on) && !d.address.IsValid() {
 		return
 	}
@@ -282,8 +277,13 @@ func (c *compiler) rename(d *diversion) {
 		match += " && ip4.dst == {" + strings.Join(to, ", ") + "}"
 	}
 	c.in.Row(c.w.Shard, intent.PortNAT{
-		Port: c.port(d.on.Subnet), External: address, Logical: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Match: match, Priority: d.rank,
+		Port: c.port(d.on.Subnet), External: c.seenAs(d), Logical: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Match: match, Priority: d.rank,
 	}, d.key.Ref())
+}
+
+// seenAs is the address with which the pods of a diversion leave.
+func (c *compiler) seenAs(d *diversion) netip.Addr {
+	return cmp.Or(d.address, c.w.Engine.OvnEips[c.port(d.on.Subnet)].Address)
 }
 
 // overlap is what two prefixes have in common: the longer one, or nothing.
@@ -301,7 +301,7 @@ func overlap(a, b netip.Prefix) netip.Prefix {
 func (d *diversion) verdict(c *compiler) intent.Verdict {
 	facts := intent.DiversionFacts{}
 	if d.wanted() {
-		facts = intent.DiversionFacts{Network: d.on.Subnet, Address: cmp.Or(d.address, c.w.Engine.OvnEips[c.port(d.on.Subnet)].Address), Pods: len(d.pods)}
+		facts = intent.DiversionFacts{Network: d.on.Subnet, Address: c.seenAs(d), Pods: len(d.pods)}
 	}
 	return intent.Verdict{
 		Object: d.key, Generation: d.meta.Generation, Facts: facts,

@@ -80,7 +80,7 @@ func (c *compiler) returnDiversions(legs []*leg) {
 	}
 	for _, d := range c.diversions {
 		if d.wanted() && c.project.way != nil && c.w.Engine.Ports[c.inport()] {
-			c.waits(d, c.noWayBack(c.project.way))
+			d.waits(c.noWayBack(c.project.way))
 		}
 	}
 }

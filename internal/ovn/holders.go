@@ -106,21 +106,6 @@ func (t *transaction) group(name string) (*string, error) {
 	return nil, fmt.Errorf("there is no chassis group %s", name)
 }
 
-// holdersLast are changes with chassis groups that go at the end: what they hold goes before.
-func holdersLast(changes []change) []change {
-	goes := func(c change) bool { return c.Removes() && c.Key.Table == nb.ChassisGroupTable }
-	return slices.SortedStableFunc(slices.Values(changes), func(a, b change) int {
-		switch {
-		case goes(a) == goes(b):
-			return 0
-		case goes(a):
-			return 1
-		default:
-			return -1
-		}
-	})
-}
-
 // held is a router port that a chassis group holds and that stays; empty: none. Such a group can't go, and all of the transaction would
 // fail with it.
 func (t *transaction) held(group string) string {

@@ -11,7 +11,13 @@ import (
 )
 
 // Links are the networks of the ports of a router that are ours, by port.
-func (c *Client) Links(router string) map[string]netip.Prefix {
+func (c *Client) Links(router string) map[string]netip.Prefix { return c.networks(router, true) }
+
+// Networks are the addresses of the ports of a router that are not ours, by port. Where a port has several, there is none.
+func (c *Client) Networks(router string) map[string]netip.Prefix { return c.networks(router, false) }
+
+// networks are those of the ports of a router that are ours, or are not; nil: there is no such router.
+func (c *Client) networks(router string, ours bool) map[string]netip.Prefix {
 	s := c.current.Load()
 	if s == nil {
 		return nil
@@ -22,8 +28,12 @@ func (c *Client) Links(router string) map[string]netip.Prefix {
 	}
 	out := map[string]netip.Prefix{}
 	for _, uuid := range r.Ports {
-		if p, there := row[nb.LogicalRouterPort](s, nb.LogicalRouterPortTable, uuid); there && asker(router, p) != (state.Ref{}) {
-			out[p.Name] = decodePort(p).Network
+		p, there := row[nb.LogicalRouterPort](s, nb.LogicalRouterPortTable, uuid)
+		if !there || (asker(router, p) != state.Ref{}) != ours {
+			continue
+		}
+		if network := decodePort(p).Network; network.IsValid() {
+			out[p.Name] = network
 		}
 	}
 	return out

@@ -132,25 +132,6 @@ func (s *session) announcement(router string, p *nb.LogicalRouterPort) []record 
 	return []record{{value: value, origin: lost, uuid: socket.UUID, row: socket}}
 }
 
-// Networks are the addresses of the ports of a router that are not ours, by port. Where a port has several, there is none.
-func (c *Client) Networks(router string) map[string]netip.Prefix {
-	s := c.current.Load()
-	if s == nil {
-		return nil
-	}
-	r := s.router(router)
-	if r == nil {
-		return nil
-	}
-	out := map[string]netip.Prefix{}
-	for _, uuid := range r.Ports {
-		if p, there := row[nb.LogicalRouterPort](s, nb.LogicalRouterPortTable, uuid); there && asker(router, p) == (state.Ref{}) && len(p.Networks) == 1 {
-			out[p.Name], _ = netip.ParsePrefix(p.Networks[0])
-		}
-	}
-	return out
-}
-
 // asker is who asked for a port of a router; zero: it is not ours.
 func asker(router string, p *nb.LogicalRouterPort) state.Ref {
 	by := origin(p.ExternalIDs, router)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/intent"
@@ -83,7 +84,7 @@ func (t *target) Apply(ctx context.Context, changes []change) map[intent.RowKey]
 func (t *target) attempt(ctx context.Context, s *session, before router, changes []change) (map[intent.RowKey]error, error) {
 	tx := newTransaction(s, t.shard, before)
 	failed := map[intent.RowKey]error{}
-	for _, c := range holdersLast(changes) {
+	for _, c := range inTurn(changes) {
 		if err := tx.add(c); err != nil {
 			failed[c.Key] = err
 		}
@@ -93,6 +94,14 @@ func (t *target) attempt(ctx context.Context, s *session, before router, changes
 		t.client.writes.Add(1)
 	}
 	return failed, err
+}
+
+// inTurn is changes in the order of making, and those that remove in the opposite one: what is made first goes last.
+func inTurn(changes []change) []change {
+	comes := slices.DeleteFunc(slices.Clone(changes), change.Removes)
+	goes := slices.DeleteFunc(slices.Clone(changes), func(c change) bool { return !c.Removes() })
+	slices.Reverse(goes)
+	return append(comes, goes...)
 }
 
 func all(changes []change, err error) map[intent.RowKey]error {

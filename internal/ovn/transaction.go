@@ -57,9 +57,9 @@ func (t *transaction) add(c change) error {
 		return t.remove(have)
 	case t.before.row == nil:
 		return fmt.Errorf("router %s does not exist in the northbound database", t.shard)
-	case isOption(*c.After):
+	case is[intent.Option](*c.After):
 		return t.give((*c.After).(intent.Option))
-	case isNetwork(*c.After):
+	case is[intent.PortNetwork](*c.After):
 		return t.move((*c.After).(intent.PortNetwork))
 	case !there:
 		return t.create(c)
@@ -190,8 +190,9 @@ func (t *transaction) members(g intent.PortGroup) ([]string, error) {
 	return nil, fmt.Errorf("there is no switch port %s", g.Port)
 }
 
-func isOption(row intent.Row) bool {
-	_, is := row.(intent.Option)
+// is says whether a row is of a kind.
+func is[T intent.Row](row intent.Row) bool {
+	_, is := row.(T)
 	return is
 }
 
@@ -206,11 +207,6 @@ func (t *transaction) give(o intent.Option) error {
 		mutations = append(mutations, model.Mutation{Field: options, Mutator: ovsdb.MutateOperationInsert, Value: map[string]string{o.Name: o.Value}})
 	}
 	return t.do(t.s.nb.Where(port).Mutate(port, mutations...))
-}
-
-func isNetwork(row intent.Row) bool {
-	_, is := row.(intent.PortNetwork)
-	return is
 }
 
 // move gives a port of Kube-OVN's another address.

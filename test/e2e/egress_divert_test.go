@@ -66,6 +66,8 @@ func (y *yard) byDestination(t *testing.T) string {
 	if !y.prefix(t, "public").Contains(netip.MustParseAddr(as)) {
 		t.Fatalf("pods are to leave as %s, which is not of the network", as)
 	}
+	y.leaves(t, a, as)
+	y.fromHere(t)
 	for range 2 {
 		y.leaves(t, a, as)
 		y.leaves(t, b, own)

@@ -171,13 +171,16 @@ func inProject(names ...string) string {
 	return "namespaceSelector: {matchExpressions: [{key: kube-dc.com/project, operator: In, values: [" + strings.Join(names, ", ") + "]}]}"
 }
 
-// leaves waits until what a pod sends is seen with an address, and shows it by each protocol.
+// leaves waits until what a pod sends is seen with an address, and shows it by each protocol. Open vSwitch goes on for a moment with what it
+// has learned of each.
 func (y *yard) leaves(t *testing.T, pod, as string) {
 	t.Helper()
-	eventually(t, pod+" leaves as "+as, func() bool {
-		a, err := y.ask(pod, "http://"+theInternet)
-		return err == nil && a.Saw.Addr().String() == as
-	})
+	for _, proto := range protocols {
+		eventually(t, pod+" leaves as "+as, func() bool {
+			a, err := y.ask(pod, proto+"://"+theInternet+":80")
+			return err == nil && a.Saw.Addr().String() == as
+		})
+	}
 	y.everyWay(t, pod, theInternet, "internet", as)
 }
 
