@@ -66,8 +66,8 @@ func (c *compiler) child(e *eip, have snapshot.OvnEip) (resolved, waiting intent
 		waiting = exhausted([]*snapshot.External{e.on})
 	case !have.Ready:
 		waiting = intent.Finding{Reason: intent.WaitForEngine, Message: fmt.Sprintf("OvnEip %s has no address yet", e.Child)}
-	case !c.connected(have.Subnet):
-		waiting = intent.Finding{Reason: intent.WaitForEngine, Message: fmt.Sprintf("router %s has no port on %s yet", c.w.Shard, have.Subnet)}
+	default:
+		waiting = c.unported(have.Subnet)
 	}
 	return resolved, waiting
 }
@@ -287,16 +287,14 @@ func (c *compiler) settled(e *eip, have snapshot.OvnEip) intent.Finding {
 	switch {
 	case have.Deleting && !e.Deleting:
 		return intent.Finding{Reason: intent.BeingDeleted, Message: fmt.Sprintf("OvnEip %s is being deleted; it is made again with the same address", e.ovnEip)}
-	case e.on.Free <= 0 && (!have.Ready || !c.w.Engine.OvnEips[c.port(e.on.Subnet)].Ready):
+	case e.on.Free <= 0 && !have.Ready:
 		return exhausted([]*snapshot.External{e.on})
 	case !have.Ready || !have.Address.IsValid():
 		return intent.Finding{Reason: intent.WaitForEngine, Message: fmt.Sprintf("Kube-OVN has given OvnEip %s no address yet", e.ovnEip)}
 	case !c.connected(e.on.Subnet) && !c.gated().OK():
 		return c.gated()
-	case !c.connected(e.on.Subnet):
-		return intent.Finding{Reason: intent.WaitForEngine, Message: fmt.Sprintf("router %s has no port on %s yet", c.w.Shard, e.on.Subnet)}
 	default:
-		return intent.Finding{}
+		return c.unported(e.on.Subnet)
 	}
 }
 

@@ -14,7 +14,9 @@ import (
 // EIp that nobody has deleted has the address that it had.
 func (p *promises) recovers(d *dice) {
 	before := addresses(p.verdicts)
-	maps.DeleteFunc(before, func(key intent.ObjectKey, _ netip.Addr) bool { return p.deleted(key) }) // it stays only while it is used
+	maps.DeleteFunc(before, func(key intent.ObjectKey, had netip.Addr) bool {
+		return p.deleted(key) || p.ofPort(key) && had != p.wayOut() // it stays only while it is used
+	})
 	for range 1 + d.roll(3) {
 		p.w = disturbed(d, p.w)
 	}
@@ -30,6 +32,21 @@ func (p *promises) recovers(d *dice) {
 			p.Errorf("%s had %s and has %s", key, had, after[key])
 		}
 	}
+}
+
+// ofPort says whether an EIp only tells the address of a port of the router.
+func (p *promises) ofPort(key intent.ObjectKey) bool {
+	return slices.ContainsFunc(p.w.EIps, func(e snapshot.EIp) bool { return e.Child != "" && e.Namespace == key.Namespace && e.Name == key.Name })
+}
+
+// wayOut is the address by which the project's pods leave.
+func (p *promises) wayOut() (address netip.Addr) {
+	for _, v := range p.verdicts {
+		if facts, isProject := v.Facts.(intent.ProjectFacts); isProject && facts.ExternalIP.IsValid() {
+			address = facts.ExternalIP
+		}
+	}
+	return address
 }
 
 // addresses are those of the EIps that are ready.

@@ -225,12 +225,10 @@ func (c *compiler) unconnected(x *snapshot.External) intent.Finding {
 	switch {
 	case c.vpcLeaves() || c.w.Engine.Ports == nil:
 		return intent.Finding{Reason: intent.WaitForEngine, Message: fmt.Sprintf("router %s is not there yet", c.w.Shard)}
-	case !c.portReady(x.Subnet) && x.Free <= 0:
-		return exhausted([]*snapshot.External{x})
-	case !c.connected(x.Subnet) || !c.portReady(x.Subnet):
-		return intent.Finding{Reason: intent.WaitForEngine, Message: fmt.Sprintf("router %s has no port on %s yet", c.w.Shard, x.Subnet)}
+	case c.w.Engine.OvnEips[c.port(x.Subnet)].Deleting:
+		return beingDeleted(intent.OvnEip, c.port(x.Subnet))
 	default:
-		return intent.Finding{}
+		return c.unported(x.Subnet)
 	}
 }
 

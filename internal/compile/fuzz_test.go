@@ -17,8 +17,8 @@ import (
 // FuzzShard looks for a world that breaks a promise of compile.
 func FuzzShard(f *testing.F) {
 	chance := rand.New(rand.NewPCG(3, 4))
-	for size := range 400 {
-		seed := make([]byte, size/2)
+	for size := range 4000 {
+		seed := make([]byte, size/8)
 		for i := range seed {
 			seed[i] = byte(chance.Uint32())
 		}

@@ -80,6 +80,18 @@ func (c *compiler) connected(subnet string) bool {
 	return c.w.Engine.Ports[c.port(subnet)] && c.w.Engine.OvnEips[c.port(subnet)].Ready
 }
 
+// unported is why the router has no port on an external subnet yet.
+func (c *compiler) unported(subnet string) intent.Finding {
+	switch x := c.external(subnet); {
+	case x != nil && x.Free <= 0 && !c.w.Engine.OvnEips[c.port(subnet)].Ready:
+		return exhausted([]*snapshot.External{x})
+	case !c.connected(subnet):
+		return intent.Finding{Reason: intent.WaitForEngine, Message: fmt.Sprintf("router %s has no port on %s yet", c.w.Shard, subnet)}
+	default:
+		return intent.Finding{}
+	}
+}
+
 // attachNetworks gives the router a port on each external subnet that an address is on. The port's address comes first:
 // Kube-OVN then uses it instead of taking one itself, for which it would stop a worker for a second.
 func (c *compiler) attachNetworks() {
@@ -149,7 +161,7 @@ func (c *compiler) skipped(subnet string) bool {
 	return !vpc.Asked[subnet] || (!vpc.Said.IsZero() && c.w.Now.Sub(vpc.Said) > patience)
 }
 
-// used is the external subnets that the router needs a port on.
+// used is the external subnets that the router needs a port on. One without IPv4 is none: the router could not get an address there.
 func (c *compiler) used() []*snapshot.External {
 	names := map[string]bool{}
 	for _, x := range []*snapshot.External{c.project.way, c.project.reach} {
@@ -172,5 +184,5 @@ func (c *compiler) used() []*snapshot.External {
 			names[have.Subnet] = true // an address that is on its way out still needs the port
 		}
 	}
-	return c.networks(func(x snapshot.External) bool { return names[x.Subnet] })
+	return c.networks(func(x snapshot.External) bool { return names[x.Subnet] && x.Prefix.IsValid() && x.Gateway.IsValid() })
 }

@@ -104,9 +104,9 @@ func (s *service) judgePorts() {
 	}
 }
 
-// slot is what no two Services can have: a port of an EIp.
+// slot is what no two Services can have: a port of an address, which several EIps may stand for.
 func (s *service) slot(p snapshot.Port) string {
-	return fmt.Sprintf("%s %s/%s:%d", p.Protocol, s.eip.Namespace, s.eip.Name, p.Number)
+	return fmt.Sprintf("%s %s:%d", p.Protocol, s.eip.ovnEip, p.Number)
 }
 
 // byTenancy is the Services by how many of their ports they have now, most first; then by age.

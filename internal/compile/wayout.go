@@ -7,7 +7,6 @@ import (
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/kubeovn"
 	"github.com/sallyport/sallyport/internal/ownership"
-	"github.com/sallyport/sallyport/internal/snapshot"
 	"github.com/sallyport/sallyport/internal/state"
 )
 
@@ -57,10 +56,8 @@ func (c *compiler) projectWaits() intent.Finding {
 		return beingDeleted(intent.OvnEip, c.port(way.Subnet))
 	case engine.Snat.Deleting:
 		return beingDeleted(intent.OvnSnatRule, c.w.Shard)
-	case !port.Ready && way.Free <= 0:
-		return exhausted([]*snapshot.External{way})
-	case !c.connected(way.Subnet):
-		return intent.Finding{Reason: intent.WaitForEngine, Message: fmt.Sprintf("router %s has no port on %s yet", c.w.Shard, way.Subnet)}
+	case !c.unported(way.Subnet).OK():
+		return c.unported(way.Subnet)
 	case c.project.prefix4().IsValid() && (!engine.Snat.Ready || engine.Snat.External != port.Address):
 		return intent.Finding{Reason: intent.WaitForEngine, Message: fmt.Sprintf("Kube-OVN has not carried out OvnSnatRule %s yet", c.w.Shard)}
 	default:

@@ -31,10 +31,19 @@ func TestCore8Compile(t *testing.T) {
 	}
 	item.Figure("%d cases from YAML to objects, rows and status, each also with shuffled inputs", goldens)
 
-	length := show.Size("10m", "30s")
+	worlds := strings.Count(out, "--- PASS: FuzzShard/")
+	if worlds == 0 {
+		t.Errorf("no world was tried:\n%s", out)
+	}
+	item.Figure("%d worlds that are always the same: no panic, no key wanted twice, every promise kept", worlds)
+
+	length := show.Size("10m", "") // a search that finds what nobody has changed would stop a change that has nothing to do with it
+	if length == "" {
+		return
+	}
 	found := executions.FindAllStringSubmatch(run(20*time.Minute, "-run", "^$", "-fuzz", "FuzzShard", "-fuzztime", length, "./internal/compile"), -1)
 	if len(found) == 0 {
 		t.Fatal("the fuzzer tried nothing")
 	}
-	item.Figure("%s worlds in %s of fuzzing: no panic, no key wanted twice, every promise kept", found[len(found)-1][1], length)
+	item.Figure("%s worlds more in %s of fuzzing", found[len(found)-1][1], length)
 }

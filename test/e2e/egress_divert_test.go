@@ -54,6 +54,7 @@ func (y *yard) prefix(t *testing.T, kind string) netip.Prefix {
 // byDestination: selected pods leave to some destinations by another network with its address; everything else, and what came in by any
 // network, is as before.
 func (y *yard) byDestination(t *testing.T) string {
+	y.anew(t)
 	ns, own := y.namespaces[0], y.own(t, "one")
 	a, b := "a."+ns, "b."+ns
 	public, cloud := y.network(t, "public"), y.network(t, "cloud")
@@ -95,6 +96,7 @@ func (y *yard) byDestination(t *testing.T) string {
 
 // behindService: pods behind a load balancer leave with its address, on any network, or by a network with the project's address there.
 func (y *yard) behindService(t *testing.T) string {
+	y.anew(t)
 	ns, own := y.namespaces[0], y.own(t, "one")
 	a, b := "a."+ns, "b."+ns
 	public := y.network(t, "public")

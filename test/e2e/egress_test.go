@@ -121,6 +121,17 @@ func (y *yard) pod(t *testing.T, namespace, name string) string {
 	return y.run(t, pod{namespace: namespace, name: name, node: map[string]string{"a": "node1", "b": "node2"}[name[:1]]})
 }
 
+// anew replaces the pods. What the end of an old connection still sends goes the way that is now, and a router there does not know it.
+func (y *yard) anew(t *testing.T) {
+	t.Helper()
+	for _, ns := range y.namespaces {
+		for _, pod := range []string{"a", "b"} {
+			y.remove(t, "Pod", ns, pod)
+			y.pod(t, ns, pod)
+		}
+	}
+}
+
 // label sets a label of an object: "Node NAME", "Namespace NAME" or "Pod NAMESPACE NAME". "-" takes it away.
 func (y *yard) label(t *testing.T, object, key, value string) {
 	t.Helper()

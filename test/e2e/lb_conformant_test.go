@@ -150,9 +150,9 @@ func (h *hall) affinitySwitched(t *testing.T) string {
 // the flow that conntrack remembers, which keeps its own backend.
 func (h *hall) sticks(t *testing.T, target string, n int) {
 	t.Helper()
-	first, err := h.ask("internet", target)
-	for i := 0; err != nil && i < 2; i++ { // OVN learns a new client from its first packet, and drops that
-		first, err = h.ask("internet", target)
+	first, again, err := h.asks("internet", target)
+	for i := 0; i < 5 && (again || err != nil && i < 2); i++ { // OVN learns a new client from its first packet, and drops that
+		first, again, err = h.asks("internet", target)
 	}
 	for range n {
 		if err != nil {
@@ -160,7 +160,6 @@ func (h *hall) sticks(t *testing.T, target string, n int) {
 			return
 		}
 		var a program.Answer
-		var again bool
 		a, again, err = h.asks("internet", target)
 		switch {
 		case err != nil || a.Name == first.Name:
