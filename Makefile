@@ -57,6 +57,7 @@ chart: $(HELM) ## Check the Helm chart and render it as bin/sallyport.yaml
 	HELM=$(HELM) go test -count=1 ./test/chart
 	@mkdir -p bin
 	$(HELM) template sallyport charts/sallyport --namespace kube-system --include-crds >bin/sallyport.yaml.new
+	$(HELM) template sallyport charts/sallyport --namespace kube-system --set agent.enabled=true,agent.nodePaths=true --show-only templates/agent.yaml >bin/sallyport-agent.yaml
 	@mv bin/sallyport.yaml.new bin/sallyport.yaml
 
 .PHONY: image

@@ -1,4 +1,4 @@
-// Command sallyport-agent is Sallyport on a node. For now it does one thing: it answers that the node is there.
+// Command sallyport-agent is Sallyport on a node: it carries out the node's NodePath, and answers that the node is there.
 package main
 
 import (
@@ -14,8 +14,13 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/sallyport/sallyport/internal/agent"
 	"github.com/sallyport/sallyport/internal/mutual"
+	"github.com/sallyport/sallyport/internal/nodepath"
 	"github.com/sallyport/sallyport/internal/reach"
 )
 
@@ -31,29 +36,93 @@ func main() {
 	}
 }
 
+// options is what the operator chooses.
+type options struct {
+	kubeconfig string
+	agent      agent.Config
+	port       int
+	address    string
+	files      mutual.Files
+}
+
 func command() *cobra.Command {
-	var port int
-	var address string
-	var files mutual.Files
+	var o options
 	cmd := &cobra.Command{
-		Use: "sallyport-agent", Short: "Answer on a node for what Sallyport does there", Version: version, Args: cobra.NoArgs,
-		Long: `Answers the controller's questions whether this node is there (gRPC, grpc.health.v1, service ` + reach.Service + `).
-Give the controller the same --egressip-node-healthcheck-port and, for TLS, certificates of the same authority.`,
+		Use: "sallyport-agent", Short: "Do on a node what Sallyport has to do there", Version: version, Args: cobra.NoArgs,
+		Long: `Carries out the NodePath of this node: rules, routes, nftables and settings by which what came in by an external network
+leaves by it. When it ends, they stay; "sallyport-agent clean" takes them away. Needs CAP_NET_ADMIN and the program nft.
+
+Answers the controller's questions whether this node is there (gRPC, grpc.health.v1, service ` + reach.Service + `). Give the
+controller the same --egressip-node-healthcheck-port and, for TLS, certificates of the same authority.`,
 		SilenceUsage: true, SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if port == 0 {
-				return errors.New("there is nothing to do: give --egressip-node-healthcheck-port")
-			}
-			return serve(cmd.Context(), net.JoinHostPort(address, strconv.Itoa(port)), files)
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	f := cmd.Flags()
-	f.IntVar(&port, "egressip-node-healthcheck-port", 0, "where to answer, the same as the controller's")
-	f.StringVar(&address, "bind-address", "", "which of the node's addresses to answer on; empty: all")
-	f.StringVar(&files.Cert, "egressip-healthcheck-cert", "", "our certificate, for TLS; empty: without")
-	f.StringVar(&files.Key, "egressip-healthcheck-key", "", "its key")
-	f.StringVar(&files.CA, "egressip-healthcheck-ca", "", "certificate of the authority that the controller's certificate is of")
+	f.StringVar(&o.agent.Node, "node", os.Getenv("NODE_NAME"), "name of this node, whose NodePath is carried out; empty: $NODE_NAME, and without that none is")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: $KUBECONFIG, or the pod's own service account")
+	f.IntVar(&o.port, "egressip-node-healthcheck-port", 0, "where to answer, the same as the controller's; 0: nowhere")
+	f.StringVar(&o.address, "bind-address", "", "which of the node's addresses to answer on; empty: all")
+	f.StringVar(&o.files.Cert, "egressip-healthcheck-cert", "", "our certificate, for TLS; empty: without")
+	f.StringVar(&o.files.Key, "egressip-healthcheck-key", "", "its key")
+	f.StringVar(&o.files.CA, "egressip-healthcheck-ca", "", "certificate of the authority that the controller's certificate is of")
+	cmd.PersistentFlags().StringVar(&o.agent.Dir, "state-dir", "/run/sallyport-agent", "where settings are written down that were there before us")
+	cmd.AddCommand(clean(&o))
 	return cmd
+}
+
+// clean takes everything of ours away from the node.
+func clean(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "clean", Short: "Take away everything that the agent has written on this node, and put settings back", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			carrier, err := agent.NewCarrier(o.agent.Dir)
+			if err != nil {
+				return err
+			}
+			defer carrier.Close()
+			report, err := carrier.Carry(cmd.Context(), nodepath.Spec{})
+			if err != nil {
+				return err
+			}
+			for _, line := range report.Changes {
+				fmt.Fprintln(cmd.OutOrStdout(), line)
+			}
+			var failed error
+			for _, f := range report.Failures {
+				failed = errors.Join(failed, f)
+			}
+			return failed
+		},
+	}
+}
+
+func (o *options) run(ctx context.Context) error {
+	if o.port == 0 && o.agent.Node == "" {
+		return errors.New("there is nothing to do: give --node, --egressip-node-healthcheck-port or both")
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	if o.agent.Node != "" {
+		var err error
+		if o.agent.Kubernetes, err = kubernetes(o.kubeconfig); err != nil {
+			return err
+		}
+		group.Go(func() error { return agent.Run(ctx, o.agent, slog.Default()) })
+	}
+	if o.port != 0 {
+		group.Go(func() error { return serve(ctx, net.JoinHostPort(o.address, strconv.Itoa(o.port)), o.files) })
+	}
+	return group.Wait()
+}
+
+// kubernetes is how to reach the API server.
+func kubernetes(file string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = file
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("%w; give --kubeconfig, or run in a pod with a service account", err)
+	}
+	return config, nil
 }
 
 func serve(ctx context.Context, address string, files mutual.Files) error {

@@ -98,6 +98,8 @@ On SIGTERM it finishes what it is writing, gives up the lead and ends.`,
 	f.Var(&c.Defaults.Classless, "classless-services", "whose Services without a loadBalancerClass are ours: projects, everywhere or nowhere")
 	f.StringVar(&c.Defaults.ManagementNetwork, "management-network-type", "", "network type whose hosts pods of the management VPC reach by OVN; empty: none")
 	f.Var(&c.Defaults.Return, "return-path", "how replies find back on networks that do not say: Connection, or Source for OVN before 24.09")
+	f.Var(&c.Defaults.Inside, "cluster-prefixes",
+		"prefixes of the cluster's pods and Services, as in 10.16.0.0/16,10.96.0.0/12: what nodes with an uplink of method VRF keep inside")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	return cmd
 }

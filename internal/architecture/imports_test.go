@@ -9,7 +9,7 @@ import (
 
 // The layers of the import rule, as patterns of directories.
 const (
-	pure   = `internal/(assign|compile|health|intent|kubeovn|ownership|snapshot|state|status|topology|trace)`
+	pure   = `internal/(assign|compile|health|intent|kubeovn|nodepath|ownership|snapshot|state|status|topology|trace)`
 	kube   = `internal/kube`
 	ovn    = `internal/ovn`
 	kernel = `internal/kernel`

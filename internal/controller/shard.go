@@ -48,6 +48,9 @@ type Shards struct {
 	told   told
 }
 
+// noRows is where the plan for rows is of a shard that has none.
+const noRows = -1
+
 // Work is what one shard needs, worked out by reading only.
 type Work struct {
 	Plans    []state.Plan
@@ -57,7 +60,7 @@ type Work struct {
 	noted    []client.Object // what they may be about
 	size     int             // how much there is in the shard
 	rows     func() prepared // prepares the plan for rows anew
-	rowsAt   int             // where among the plans that is
+	rowsAt   int             // where among the plans that is, or noRows
 	// unsettled: the engine may still be carrying something out.
 	unsettled bool
 	again     time.Duration // after that it is to be looked at in any case; 0: not
@@ -68,8 +71,11 @@ func (s *Shards) Prepare(ctx context.Context, shard string) (*Work, error) {
 	if err := connected(s.NB); err != nil {
 		return nil, err
 	}
-	if shard == ownership.EgressVpc {
+	switch shard {
+	case ownership.EgressVpc:
 		return s.prepareEgress(ctx)
+	case ownership.NodesShard:
+		return s.prepareNodes(ctx)
 	}
 	inputs, err := s.Cluster.Gather(ctx, shard)
 	if err != nil {
@@ -216,10 +222,26 @@ func (s *Shards) tell(shard string, w *Work) {
 	}
 }
 
+// prepareNodes gathers, compiles and compares what nodes have to do themselves.
+func (s *Shards) prepareNodes(ctx context.Context) (*Work, error) {
+	world, err := s.Cluster.GatherNodes(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("gather: %w", err)
+	}
+	world.Inside = s.Config.Inside
+	want := compile.Nodes(world)
+	if err := want.Err(); err != nil {
+		return nil, fmt.Errorf("compile: %w", err)
+	}
+	work := &Work{size: len(want.Objects), rowsAt: noRows}
+	work.Plans, err = prepare(plan(ctx, kube.NewObjects(s.Cluster, ownership.NodesShard), want.Objects))
+	return work, err
+}
+
 // look looks at the rows again when some were written. Our copy of the database has them by then, so a row that was only put right
 // is in force: nobody has to be told that it was not for some milliseconds.
 func (w *Work) look() error {
-	if len(w.Plans[w.rowsAt].Changes()) == 0 {
+	if w.rowsAt == noRows || len(w.Plans[w.rowsAt].Changes()) == 0 {
 		return nil
 	}
 	again := w.rows()

@@ -34,12 +34,13 @@ const (
 	EgressIP        Kind = "EgressIP"
 	EgressService   Kind = "EgressService"
 	EgressRoute     Kind = "EgressRoute"
+	NodePath        Kind = "NodePath"
 )
 
 // Kinds is the order in which objects are made.
 var Kinds = []Kind{
 	Project, Namespace, Vpc, Subnet, Attachment, OvnEip, EIp, OvnSnatRule, OvnFip, FIp,
-	Service, EndpointSlice, Backend, ExternalNetwork, EgressIP, EgressService, EgressRoute,
+	Service, EndpointSlice, Backend, ExternalNetwork, EgressIP, EgressService, EgressRoute, NodePath,
 }
 
 // ObjectKey names a Kubernetes object.

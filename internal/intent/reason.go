@@ -57,6 +57,10 @@ const (
 	NoGateway     = "NoGatewayNode"
 	NoEgress      = "NoEgress"
 
+	// Of NodePaths
+	InterfaceNotFound = "InterfaceNotFound"
+	Disturbed         = "Disturbed"
+
 	// Programmed, of EgressIPs: the words are OVN-Kubernetes'.
 	NoMatchingNode    = "NoMatchingNodeFound"
 	UnassignedRequest = "UnassignedRequest"
@@ -181,6 +185,14 @@ var Reasons = []ReasonDoc{
 	{"Programmed", WaitForEIp, "The EIp has no address yet.", "Look at the EIp's conditions."},
 	{"Programmed", BeingDeleted, "Somebody deletes an object that is needed. It is made again when it is gone.", "Wait, or remove what keeps the object."},
 	{"Programmed", Deleting, "The object is being deleted, and with it what was made for it.", "Nothing; while it waits, Deletable says for what."},
+	{
+		"ResolvedRefs", InterfaceNotFound, "A node has no such interface, or it is not up.",
+		"Plug it in or set it up; or correct the ExternalNetwork's interface or nodeSelector.",
+	},
+	{
+		"Undisturbed", Disturbed, "Something else on the node takes away what is ours there. It is put back each time.",
+		"Find out what it is; the message has the usual suspects.",
+	},
 	{"HasEndpoints", HasEndpoints, "Connections have somewhere to go.", "Nothing."},
 	{"HasEndpoints", NoEndpoints, "No endpoint is ready, and connections are refused.", "Look at the pods that the Service selects."},
 	{"ReturnPath", ByConnection, "Replies leave by the network that their connection came in on.", "Nothing."},

@@ -25,6 +25,7 @@ var about = []struct{ condition, means string }{
 	{"HasEndpoints", "Only on a Service: an endpoint is ready, or ends and still serves. When it is false, connections are refused."},
 	{"ReturnPath", "Only on an ExternalNetwork: how replies find back to it, in `status.returnPath` as well. When it is false, not as was asked for."},
 	{"Event", "Not a condition: events that say something which is not wrong with the object itself."},
+	{"Undisturbed", "Of NodePaths: nobody else takes away what is ours on the node."},
 	{"Deletable", "Only there, and false, while a deletion waits. It says for what."},
 }
 

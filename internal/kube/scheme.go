@@ -43,12 +43,13 @@ var kinds = map[intent.Kind]schema.GroupVersionKind{
 	intent.EgressIP:        ovnv1.GroupVersion.WithKind("EgressIP"),
 	intent.EgressService:   ovnv1.GroupVersion.WithKind("EgressService"),
 	intent.EgressRoute:     kubedcv1alpha1.GroupVersion.WithKind("EgressRoute"),
+	intent.NodePath:        kubedcv1alpha1.GroupVersion.WithKind("NodePath"),
 }
 
 // written are the kinds of which we write whole objects.
 var written = []intent.Kind{
 	intent.Namespace, intent.Vpc, intent.Subnet, intent.Attachment, intent.OvnEip, intent.EIp, intent.OvnSnatRule, intent.OvnFip,
-	intent.Service, intent.EndpointSlice, intent.Backend,
+	intent.Service, intent.EndpointSlice, intent.Backend, intent.NodePath,
 }
 
 // optional are the kinds that the API server may not have.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/kubeovn"
+	"github.com/sallyport/sallyport/internal/ownership"
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
@@ -32,7 +34,7 @@ type watch struct {
 func (c *Cluster) Watch(ctx context.Context, objects cache.Cache, ask func(shard, by string)) error {
 	watched := []client.Object{
 		&kubedcv1.Project{}, &kubedcv1.EIp{}, &kubedcv1.FIp{}, &kubedcv1alpha1.ExternalNetwork{}, &ovnv1.EgressIP{},
-		&ovnv1.EgressService{}, &kubedcv1alpha1.EgressRoute{},
+		&ovnv1.EgressService{}, &kubedcv1alpha1.EgressRoute{}, &kubedcv1alpha1.NodePath{},
 		&corev1.Namespace{}, &corev1.Node{}, &corev1.Pod{}, &corev1.Service{}, &discoveryv1.EndpointSlice{},
 		&Vpc{}, &Subnet{}, &NetworkAttachmentDefinition{}, &OvnEip{}, &OvnFip{}, &OvnSnatRule{},
 	}
@@ -127,6 +129,7 @@ func (w *watch) project(ctx context.Context, o *kubedcv1.Project, comesOrGoes bo
 // network asks for the networks and, when one comes, goes or is another, for everybody.
 func (w *watch) network(ctx context.Context, was, is client.Object) {
 	w.ask(NetworksShard)
+	w.ask(ownership.NodesShard)
 	if was == nil || is == nil || was.GetGeneration() != is.GetGeneration() {
 		w.everybody(ctx)
 	}
@@ -192,8 +195,12 @@ func (w *watch) workload(ctx context.Context, was, is client.Object) {
 		case *corev1.Node:
 			w.node(was, is)
 			w.holder(ctx, was, is)
+			if was == nil || is == nil || !maps.Equal(was.GetLabels(), is.GetLabels()) {
+				w.ask(ownership.NodesShard)
+			}
 			return
 		case *corev1.Service:
+			w.reached(ctx, was, is)
 			if balances(o) && !sameService(was, is) { // or did
 				w.inside(ctx, o.Namespace)
 			}

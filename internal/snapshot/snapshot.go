@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/intent"
@@ -69,7 +70,40 @@ type Config struct {
 	Liveness time.Duration
 	// Rebalance is after what time another egress address may go to a node that holds fewer, without a request; 0: none does.
 	Rebalance time.Duration
+	// Inside are the prefixes of the cluster's pods and Services.
+	Inside Prefixes
 }
+
+// Prefixes is a list of prefixes, as a flag's value.
+type Prefixes []netip.Prefix
+
+// Set reads the list, with commas between.
+func (l *Prefixes) Set(text string) error {
+	*l = nil
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		p, err := netip.ParsePrefix(part)
+		if err != nil {
+			return err
+		}
+		*l = append(*l, p.Masked())
+	}
+	return nil
+}
+
+// String is the list as it is given.
+func (l *Prefixes) String() string {
+	var out []string
+	for _, p := range *l {
+		out = append(out, p.String())
+	}
+	return strings.Join(out, ",")
+}
+
+// Type is what help calls such a value.
+func (*Prefixes) Type() string { return "prefixes" }
 
 // Return is how replies find back to the network that a connection came in on.
 type Return string

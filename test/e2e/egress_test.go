@@ -116,9 +116,9 @@ func (y *yard) furnish(t *testing.T) {
 }
 
 // pod runs a pod whose label app is its name.
-func (y *yard) pod(t *testing.T, namespace, name string) string {
+func (y *yard) pod(t *testing.T, namespace, name string) {
 	t.Helper()
-	return y.run(t, pod{namespace: namespace, name: name, node: map[string]string{"a": "node1", "b": "node2"}[name[:1]]})
+	y.run(t, pod{namespace: namespace, name: name, node: map[string]string{"a": "node1", "b": "node2"}[name[:1]]})
 }
 
 // anew replaces the pods. What the end of an old connection still sends goes the way that is now, and a router there does not know it.

@@ -32,6 +32,8 @@ type ExternalNetwork struct {
 }
 
 // ExternalNetworkSpec is what an ExternalNetwork should be.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.nodes) || has(self.subnets) && size(self.subnets) > 0",message="an ExternalNetwork needs subnets, nodes or both: name the Kube-OVN Subnets that addresses are from, or say by which interface nodes reach the network"
 type ExternalNetworkSpec struct {
 	// The type under which tenants ask for the network, such as "cloud" or "public". Several networks may have the same type;
 	// an address is then taken from the one with the most free addresses.
@@ -42,13 +44,18 @@ type ExternalNetworkSpec struct {
 	// +optional
 	Default bool `json:"default,omitempty"`
 
-	// The names of the Kube-OVN Subnets that the addresses are from. Each belongs to one ExternalNetwork.
-	// +kubebuilder:validation:MinItems=1
+	// The names of the Kube-OVN Subnets that the addresses are from. Each belongs to one ExternalNetwork. A network that only nodes
+	// are on has none.
+	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=63
 	// +listType=set
-	Subnets []string `json:"subnets"`
+	Subnets []string `json:"subnets,omitempty"`
+
+	// How nodes are on this network themselves, and how what came in there finds back. Left out: not at all, or nobody has to care.
+	// +optional
+	Nodes *NodeUplink `json:"nodes,omitempty"`
 
 	// How replies find back to this network where it is not the project's default. Connection: by the connection, so that a pod
 	// answers on several networks and its own traffic keeps the project's default. Source: by the pod's address, for engines too
@@ -57,6 +64,81 @@ type ExternalNetworkSpec struct {
 	// +optional
 	ReturnPath ReturnPath `json:"returnPath,omitempty"`
 }
+
+// NodeUplink is an interface of nodes that leads to an external network, by which connections to Services come in: to addresses that
+// MetalLB or a router announces, to external IPs, or to node ports. Their replies leave by it, too.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.interface) != has(self.mac)",message="name the interface once: by interface, or by mac"
+// +kubebuilder:validation:XValidation:rule="self.method != 'Static' || has(self.clients) && size(self.clients) > 0",message="method Static needs clients: the prefixes from which connections come in here"
+// +kubebuilder:validation:XValidation:rule="!(self.method in ['SourceRule', 'Mark', 'VRF']) || has(self.addresses) && size(self.addresses) > 0",message="methods SourceRule, Mark and VRF need addresses: the prefixes of the Service addresses that are reached here"
+// +kubebuilder:validation:XValidation:rule="!has(self.legs) || !self.legs || self.method == 'VRF'",message="legs are of method VRF: leave them out"
+type NodeUplink struct {
+	// The name of the interface on the nodes, such as eth1. It may have wildcards, such as ens*f1; exactly one interface of a node has
+	// to fit. It may come later, and go and come again.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Interface string `json:"interface,omitempty"`
+
+	// Or its MAC address, which stays when the interface is renamed.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^([0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}$`
+	MAC string `json:"mac,omitempty"`
+
+	// The routers there, one of each IP family that is used.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=2
+	// +kubebuilder:validation:items:MaxLength=45
+	// +kubebuilder:validation:items:XValidation:rule="isIP(self)",message="a gateway must be an IP address: correct it"
+	// +listType=set
+	Gateways []string `json:"gateways"`
+
+	// How replies find back. Connection: by the connection, whatever it is to; the right one unless you know better. Static: by routes to
+	// clients. SourceRule: by rules for the cluster addresses of Services. Mark: by marks for those. VRF: the interface is in a VRF, and
+	// rules for those lead there.
+	// +optional
+	// +kubebuilder:default=Connection
+	Method NodeMethod `json:"method,omitempty"`
+
+	// The prefixes of the Service addresses that are reached here, such as a pool of MetalLB's. Services of which an external address is
+	// in one of them are meant by methods SourceRule, Mark and VRF.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=43
+	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="an entry of addresses must be a prefix such as 192.168.10.0/24: correct it"
+	// +listType=set
+	Addresses []string `json:"addresses,omitempty"`
+
+	// The prefixes from which connections come in here, for method Static.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=43
+	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="an entry of clients must be a prefix such as 198.51.100.0/24: correct it"
+	// +listType=set
+	Clients []string `json:"clients,omitempty"`
+
+	// Whether the VRF and the rest of the node are connected by a pair of veth interfaces. Without, which is simpler, rules do it.
+	// +optional
+	Legs bool `json:"legs,omitempty"`
+
+	// Which nodes have such an interface. Left out: all.
+	// +optional
+	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
+}
+
+// NodeMethod is how replies find back to the interface that a connection came in by.
+//
+// +kubebuilder:validation:Enum=Connection;Static;SourceRule;Mark;VRF
+type NodeMethod string
+
+// The methods.
+const (
+	NodeConnection NodeMethod = "Connection"
+	NodeStatic     NodeMethod = "Static"
+	NodeSourceRule NodeMethod = "SourceRule"
+	NodeMark       NodeMethod = "Mark"
+	NodeVRF        NodeMethod = "VRF"
+)
 
 // ReturnPath is how replies find back to the network that a connection came in on.
 //

@@ -23,7 +23,7 @@ var schemeBuilder = runtime.NewSchemeBuilder(register)
 var AddToScheme = schemeBuilder.AddToScheme
 
 func register(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &ExternalNetwork{}, &ExternalNetworkList{}, &EgressRoute{}, &EgressRouteList{})
+	s.AddKnownTypes(GroupVersion, &ExternalNetwork{}, &ExternalNetworkList{}, &EgressRoute{}, &EgressRouteList{}, &NodePath{}, &NodePathList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

@@ -1,0 +1,162 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/sallyport/sallyport/internal/kernel"
+	"github.com/sallyport/sallyport/internal/nodepath"
+	"github.com/sallyport/sallyport/internal/state"
+)
+
+// Carrier carries out what a NodePath asks for, in the network namespace in which it was made.
+type Carrier struct {
+	kernel *kernel.Kernel
+	nft    *kernel.Nft
+	dir    string // where former settings are written down
+}
+
+// NewCarrier is a carrier that writes down former settings in a directory.
+func NewCarrier(dir string) (*Carrier, error) {
+	k, err := kernel.Open()
+	if err != nil {
+		return nil, err
+	}
+	nft, err := kernel.OpenNft()
+	if err != nil {
+		return nil, err
+	}
+	return &Carrier{k, nft, dir}, nil
+}
+
+// Close ends the connection to the kernel. What it holds stays.
+func (c *Carrier) Close() { c.kernel.Close() }
+
+// Report is how the kernel is doing.
+type Report struct {
+	Want     *nodepath.Kernel
+	Networks []nodepath.Network
+	Entries  map[string]int64 // by network
+	Failures []state.Failure
+	// Changes are what had to be done, as lines of a plan.
+	Changes []string
+}
+
+// Carry brings the kernel to what is asked for.
+func (c *Carrier) Carry(ctx context.Context, spec nodepath.Spec) (*Report, error) {
+	node, err := c.kernel.Node()
+	if err != nil {
+		return nil, err
+	}
+	want := nodepath.Compile(spec, node)
+	// What is made first goes last. An interface keeps its addresses in a VRF by a setting, has its routes there, and rules lead to them.
+	plans, err := prepare(
+		plan(ctx, c.kernel.Settings(c.dir, want.Settings), want.Settings),
+		plan(ctx, c.kernel.Links(), want.Links),
+	)
+	if err != nil {
+		return nil, err
+	}
+	out := &Report{Want: want, Networks: want.Networks, Entries: entries(want), Changes: lines(plans)}
+	out.Failures = state.Run(ctx, plans...)
+	// Routes go with the interface that is put into a VRF, so they are looked at only now.
+	plans, err = prepare(
+		plan(ctx, c.kernel.Routes(), want.Routes),
+		plan(ctx, c.nft, want.Nft),
+		plan(ctx, c.kernel.Rules(), want.Rules),
+	)
+	if err != nil {
+		return nil, err
+	}
+	out.Changes = append(out.Changes, lines(plans)...)
+	out.Failures = append(out.Failures, state.Run(ctx, plans...)...)
+	return out, nil
+}
+
+type prepared struct {
+	state.Plan
+	err error
+}
+
+func plan[K state.Key[K], V state.Value[V]](ctx context.Context, t state.Target[K, V], want state.Set[K, V]) prepared {
+	p, err := state.Prepare(ctx, t, want)
+	return prepared{p, err}
+}
+
+func prepare(plans ...prepared) ([]state.Plan, error) {
+	var out []state.Plan
+	for _, p := range plans {
+		if p.err != nil {
+			return nil, p.err
+		}
+		out = append(out, p.Plan)
+	}
+	return out, nil
+}
+
+func lines(plans []state.Plan) (out []string) {
+	for _, p := range plans {
+		for _, l := range p.Changes() {
+			out = append(out, l.Text)
+		}
+	}
+	return out
+}
+
+// entries counts what is wanted for each network.
+func entries(k *nodepath.Kernel) map[string]int64 {
+	out := map[string]int64{}
+	count(out, k.Links)
+	count(out, k.Rules)
+	count(out, k.Routes)
+	count(out, k.Nft)
+	count(out, k.Settings)
+	return out
+}
+
+func count[K state.Key[K], V state.Value[V]](into map[string]int64, set state.Set[K, V]) {
+	for e := range maps.Values(set) {
+		into[e.Origin.Name]++
+	}
+}
+
+// failed is the failures of a network, as a sentence.
+func (r *Report) failed(network string) string {
+	var first state.Failure
+	n := 0
+	for _, f := range r.Failures {
+		if f.Origin == nodepath.Ref(network) {
+			if n++; n == 1 {
+				first = f
+			}
+		}
+	}
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("%s: %v", first.Key, first.Err)
+	default:
+		return fmt.Sprintf("%s: %v, and %d more", first.Key, first.Err, n-1)
+	}
+}
+
+// problems are what keeps networks from working, by network.
+func (r *Report) problems() map[string]string {
+	out := map[string]string{}
+	for _, n := range r.Networks {
+		if problem := n.Problem; problem != "" {
+			out[n.Name] = problem
+		} else if failed := r.failed(n.Name); failed != "" {
+			out[n.Name] = failed
+		}
+	}
+	return out
+}
+
+// missing says whether a network's interface is not there or not ready.
+func (r *Report) missing() bool {
+	return slices.ContainsFunc(r.Networks, func(n nodepath.Network) bool { return n.Missing })
+}

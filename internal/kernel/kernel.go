@@ -1,0 +1,116 @@
+// Package kernel is the kernel of a node: its links, rules, routes, nftables objects and settings, as targets.
+//
+// Everything is of the network namespace in which it was opened.
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/sallyport/sallyport/internal/nodepath"
+	"github.com/sallyport/sallyport/internal/ownership"
+)
+
+// families are those that rules and routes have.
+var families = []int{netlink.FAMILY_V4, netlink.FAMILY_V6}
+
+// Kernel is the kernel of one network namespace.
+type Kernel struct{ handle *netlink.Handle }
+
+// Open is the kernel of the caller's network namespace.
+func Open() (*Kernel, error) {
+	handle, err := netlink.NewHandle()
+	if err != nil {
+		return nil, fmt.Errorf("open netlink: %w", err)
+	}
+	return &Kernel{handle}, nil
+}
+
+// Close ends the connection to the kernel.
+func (k *Kernel) Close() { k.handle.Close() }
+
+// Node is what decides about a NodePath.
+func (k *Kernel) Node() (nodepath.Node, error) {
+	var out nodepath.Node
+	links, err := k.handle.LinkList()
+	if err != nil {
+		return out, fmt.Errorf("list links: %w", err)
+	}
+	for _, l := range links {
+		a := l.Attrs()
+		i := nodepath.Interface{Name: a.Name, MAC: a.HardwareAddr.String(), Up: a.Flags&net.FlagUp != 0, Ours: ours(a.Name)}
+		if a.Flags&net.FlagLoopback != 0 {
+			continue
+		}
+		if i.Addresses, err = k.addresses(l); err != nil {
+			return out, err
+		}
+		out.Interfaces = append(out.Interfaces, i)
+	}
+	forwards, err := os.ReadFile("/proc/sys/net/ipv6/conf/all/forwarding")
+	out.Forwards6 = err == nil && strings.TrimSpace(string(forwards)) != "0"
+	return out, nil
+}
+
+// addresses are those of a link that others can use.
+func (k *Kernel) addresses(l netlink.Link) (out []netip.Prefix, _ error) {
+	list, err := k.handle.AddrList(l, netlink.FAMILY_ALL)
+	if errors.Is(err, unix.ENODEV) || errors.As(err, &netlink.LinkNotFoundError{}) {
+		return nil, nil // it has gone
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list addresses of %s: %w", l.Attrs().Name, err)
+	}
+	for _, a := range list {
+		if p := prefixOf(a.IPNet); p.IsValid() && !p.Addr().IsLinkLocalUnicast() || p.Addr().Is4() {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// ours says whether a link has a name of ours.
+func ours(name string) bool {
+	for _, prefix := range []string{ownership.NodeVRFs, ownership.NodeLegs, ownership.NodeFarLegs} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// prefixOf and netOf are a prefix as netlink has it, and back.
+func prefixOf(n *net.IPNet) netip.Prefix {
+	if n == nil {
+		return netip.Prefix{}
+	}
+	a, ok := netip.AddrFromSlice(n.IP)
+	if !ok {
+		return netip.Prefix{}
+	}
+	bits, size := n.Mask.Size()
+	if size == net.IPv4len*8 {
+		a = a.Unmap()
+	}
+	return netip.PrefixFrom(a, bits)
+}
+
+func netOf(p netip.Prefix) *net.IPNet {
+	if !p.IsValid() {
+		return nil
+	}
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+// gone says whether something could not be taken away because it is not there.
+func gone(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EADDRNOTAVAIL) ||
+		errors.As(err, &netlink.LinkNotFoundError{})
+}

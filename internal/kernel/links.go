@@ -1,0 +1,211 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/sallyport/sallyport/internal/nodepath"
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/state"
+)
+
+// Links is the links with names of ours, their addresses, and what is in our VRFs.
+type Links struct{ kernel *Kernel }
+
+// Links is a target.
+func (k *Kernel) Links() Links { return Links{k} }
+
+// Scope says which links are ours.
+func (Links) Scope() string {
+	return fmt.Sprintf("links %s…, %s… and %s…, and what is in such a VRF", ownership.NodeVRFs, ownership.NodeLegs, ownership.NodeFarLegs)
+}
+
+// Observe returns our links.
+func (t Links) Observe(context.Context) (nodepath.Links, error) {
+	links, err := t.kernel.handle.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	names := map[int]string{}
+	for _, l := range links {
+		names[l.Attrs().Index] = l.Attrs().Name
+	}
+	out := nodepath.Links{}
+	put := func(aspect nodepath.LinkAspect, name string, v nodepath.Link) {
+		out[nodepath.LinkKey{Aspect: aspect, Name: name}] = state.Entry[nodepath.Link]{Value: v}
+	}
+	for _, l := range links {
+		a := l.Attrs()
+		if master := names[a.MasterIndex]; strings.HasPrefix(master, ownership.NodeVRFs) {
+			put(nodepath.ItsMaster, a.Name, nodepath.Link{Master: master})
+		}
+		switch l := l.(type) {
+		case *netlink.Vrf:
+			if ours(a.Name) {
+				put(nodepath.ItsBeing, a.Name, nodepath.Link{VRF: int(l.Table)})
+			}
+		case *netlink.Veth:
+			if strings.HasPrefix(a.Name, ownership.NodeLegs) { // the other end comes and goes with it
+				put(nodepath.ItsBeing, a.Name, nodepath.Link{Peer: names[a.ParentIndex]})
+			}
+			addresses, err := t.legAddresses(l)
+			if err != nil {
+				return nil, err
+			}
+			if addresses != "" {
+				put(nodepath.ItsAddress, a.Name, nodepath.Link{Addresses: addresses})
+			}
+		}
+	}
+	return out, nil
+}
+
+// legAddresses are those of a leg, with spaces between.
+func (t Links) legAddresses(l *netlink.Veth) (string, error) {
+	name := l.Attrs().Name
+	if !strings.HasPrefix(name, ownership.NodeLegs) && !strings.HasPrefix(name, ownership.NodeFarLegs) {
+		return "", nil
+	}
+	list, err := t.kernel.addresses(l)
+	slices.SortFunc(list, netip.Prefix.Compare)
+	var out []string
+	for _, p := range list {
+		out = append(out, p.String())
+	}
+	return strings.Join(out, " "), err
+}
+
+// Apply makes links, and takes them away.
+func (t Links) Apply(_ context.Context, changes []state.Change[nodepath.LinkKey, nodepath.Link]) map[nodepath.LinkKey]error {
+	failed := map[nodepath.LinkKey]error{}
+	for _, c := range changes {
+		if c.After == nil {
+			continue
+		}
+		if err := t.make(c); err != nil {
+			failed[c.Key] = err
+		}
+	}
+	for _, c := range slices.Backward(changes) {
+		if c.After == nil {
+			if err := t.remove(c.Key); err != nil && !gone(err) {
+				failed[c.Key] = err
+			}
+		}
+	}
+	return failed
+}
+
+func (t Links) make(c state.Change[nodepath.LinkKey, nodepath.Link]) error {
+	switch c.Key.Aspect {
+	case nodepath.ItsBeing:
+		return t.create(c)
+	case nodepath.ItsMaster:
+		return t.enslave(c.Key.Name, c.After.Master)
+	default:
+		return t.address(c.Key.Name, c.After.Addresses)
+	}
+}
+
+// create makes a link; one that is another goes before.
+func (t Links) create(c state.Change[nodepath.LinkKey, nodepath.Link]) error {
+	if c.Before != nil && *c.Before != *c.After {
+		if err := t.remove(c.Key); err != nil && !gone(err) {
+			return err
+		}
+	}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = c.Key.Name
+	var link netlink.Link = &netlink.Veth{LinkAttrs: attrs, PeerName: c.After.Peer}
+	names := []string{c.Key.Name, c.After.Peer}
+	if c.After.VRF != 0 {
+		link, names = &netlink.Vrf{LinkAttrs: attrs, Table: uint32(c.After.VRF)}, names[:1] //nolint:gosec // of our tables
+	}
+	err := t.kernel.handle.LinkAdd(link)
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return fmt.Errorf("this kernel can't make it (%w); load the module vrf, or choose another method", err)
+	}
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	for _, name := range names {
+		if err := t.up(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t Links) up(name string) error {
+	l, err := t.kernel.handle.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	return t.kernel.handle.LinkSetUp(l)
+}
+
+func (t Links) enslave(name, master string) error {
+	l, err := t.kernel.handle.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	m, err := t.kernel.handle.LinkByName(master)
+	if err != nil {
+		return err
+	}
+	return t.kernel.handle.LinkSetMaster(l, m)
+}
+
+// address gives a link its addresses.
+func (t Links) address(name, addresses string) error {
+	l, err := t.kernel.handle.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	for text := range strings.FieldsSeq(addresses) {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return err
+		}
+		if err := t.kernel.handle.AddrReplace(l, &netlink.Addr{IPNet: netOf(p), Flags: unix.IFA_F_NODAD}); err != nil {
+			return err
+		}
+	}
+	have, err := t.kernel.addresses(l)
+	if err != nil {
+		return err
+	}
+	for _, p := range have {
+		if !slices.Contains(strings.Fields(addresses), p.String()) {
+			if err := t.kernel.handle.AddrDel(l, &netlink.Addr{IPNet: netOf(p)}); err != nil && !gone(err) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (t Links) remove(key nodepath.LinkKey) error {
+	l, err := t.kernel.handle.LinkByName(key.Name)
+	if err != nil {
+		return err
+	}
+	switch key.Aspect {
+	case nodepath.ItsBeing:
+		return t.kernel.handle.LinkDel(l)
+	case nodepath.ItsMaster:
+		if l.Attrs().MasterIndex == 0 {
+			return nil
+		}
+		return t.kernel.handle.LinkSetNoMaster(l)
+	default:
+		return t.address(key.Name, "")
+	}
+}

@@ -1,0 +1,125 @@
+package kernel
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/sallyport/sallyport/internal/nodepath"
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/state"
+)
+
+// Routes is the routes with our protocol, in any table.
+type Routes struct{ kernel *Kernel }
+
+// Routes is a target.
+func (k *Kernel) Routes() Routes { return Routes{k} }
+
+// Scope says which routes are ours.
+func (Routes) Scope() string { return fmt.Sprintf("routes of protocol %d", ownership.NodeProtocol) }
+
+// Observe returns our routes.
+func (t Routes) Observe(context.Context) (nodepath.Routes, error) {
+	names, err := t.names()
+	if err != nil {
+		return nil, err
+	}
+	out := nodepath.Routes{}
+	for _, family := range families {
+		filter := &netlink.Route{Protocol: ownership.NodeProtocol, Table: unix.RT_TABLE_UNSPEC}
+		list, err := t.kernel.handle.RouteListFiltered(family, filter, netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TABLE)
+		if err != nil {
+			return nil, fmt.Errorf("list routes: %w", err)
+		}
+		for _, r := range list {
+			route := nodepath.Route{Table: r.Table, To: prefixOf(r.Dst), Metric: r.Priority}
+			if !route.To.IsValid() {
+				route.To = everything(family)
+			}
+			if r.Type != unix.RTN_UNREACHABLE {
+				route.Dev = names[r.LinkIndex]
+				via, _ := netip.AddrFromSlice(r.Gw)
+				route.Via = via.Unmap()
+			}
+			out[route.Key()] = state.Entry[nodepath.Route]{Value: route}
+		}
+	}
+	return out, nil
+}
+
+func everything(family int) netip.Prefix {
+	if family == netlink.FAMILY_V4 {
+		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	}
+	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+}
+
+// names are those of links, by number.
+func (t Routes) names() (map[int]string, error) {
+	links, err := t.kernel.handle.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	out := map[int]string{}
+	for _, l := range links {
+		out[l.Attrs().Index] = l.Attrs().Name
+	}
+	return out, nil
+}
+
+// Apply writes routes.
+func (t Routes) Apply(_ context.Context, changes []state.Change[nodepath.RouteKey, nodepath.Route]) map[nodepath.RouteKey]error {
+	failed := map[nodepath.RouteKey]error{}
+	for _, c := range changes {
+		if err := t.apply(c); err != nil {
+			failed[c.Key] = err
+		}
+	}
+	return failed
+}
+
+func (t Routes) apply(c state.Change[nodepath.RouteKey, nodepath.Route]) error {
+	if c.Removes() {
+		r, err := t.route(c.Key, *c.Before)
+		if err == nil {
+			err = t.kernel.handle.RouteDel(r)
+		}
+		if gone(err) {
+			return nil
+		}
+		return err
+	}
+	r, err := t.route(c.Key, *c.After)
+	if err != nil {
+		return err
+	}
+	return t.kernel.handle.RouteReplace(r)
+}
+
+// route is a route as netlink has it.
+func (t Routes) route(key nodepath.RouteKey, v nodepath.Route) (*netlink.Route, error) {
+	r := &netlink.Route{Table: key.Table, Dst: netOf(key.To), Priority: key.Metric, Protocol: ownership.NodeProtocol, Family: netlink.FAMILY_V4}
+	if key.To.Addr().Is6() {
+		r.Family = netlink.FAMILY_V6
+	}
+	if v.Dev == "" {
+		r.Type = unix.RTN_UNREACHABLE
+		return r, nil
+	}
+	link, err := t.kernel.handle.LinkByName(v.Dev)
+	if err != nil {
+		return nil, fmt.Errorf("find %s: %w", v.Dev, err)
+	}
+	r.LinkIndex = link.Attrs().Index
+	switch {
+	case v.Via.IsValid():
+		r.Gw = v.Via.AsSlice()
+	case key.To.Addr().Is4():
+		r.Scope = netlink.SCOPE_LINK
+	}
+	return r, nil
+}

@@ -1,0 +1,51 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// nftEvents is the group in which the kernel tells of changes of nftables.
+const nftEvents = 7
+
+// Watch calls back whenever something changes that could matter: links, addresses, routes, rules, settings of interfaces, nftables. It does
+// so until the context ends.
+func (k *Kernel) Watch(ctx context.Context, changed func()) error {
+	routing, err := nl.Subscribe(unix.NETLINK_ROUTE,
+		unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE,
+		unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_RULE, unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_IPV6_NETCONF)
+	if err != nil {
+		return fmt.Errorf("watch routing: %w", err)
+	}
+	filtering, err := nl.Subscribe(unix.NETLINK_NETFILTER, nftEvents)
+	if err != nil {
+		routing.Close()
+		return fmt.Errorf("watch nftables: %w", err)
+	}
+	for _, socket := range []*nl.NetlinkSocket{routing, filtering} {
+		if err := socket.SetReceiveTimeout(&unix.Timeval{Sec: 1}); err != nil { // to see the end of the context
+			return fmt.Errorf("watch: %w", err)
+		}
+		go listen(ctx, socket, changed)
+	}
+	return nil
+}
+
+// listen calls back for whatever comes. Where too much came at once, something did.
+func listen(ctx context.Context, socket *nl.NetlinkSocket, changed func()) {
+	defer socket.Close()
+	for ctx.Err() == nil {
+		_, _, err := socket.Receive()
+		switch {
+		case err == nil || errors.Is(err, unix.ENOBUFS):
+			changed()
+		case errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR):
+		default:
+			return
+		}
+	}
+}

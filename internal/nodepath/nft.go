@@ -1,0 +1,213 @@
+package nodepath
+
+import (
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/state"
+)
+
+// The chains of our table: their type, hook and priority. Marks of connections can be read and written only after conntrack has looked at
+// the packet (-200), and have to be there before it is routed. Addresses of pods are translated before others do it (100).
+var chains = map[string]Chain{
+	"zones":  {"filter", "prerouting", -300},
+	"marks":  {"filter", "prerouting", -150},
+	"local":  {"route", "output", -150},
+	"leaves": {"nat", "postrouting", 95},
+}
+
+// Chain is where a chain of our table is.
+type Chain struct {
+	Type, Hook string
+	Priority   int
+}
+
+// String is the chain as nft writes it.
+func (c Chain) String() string {
+	return fmt.Sprintf("type %s hook %s priority %d", c.Type, c.Hook, c.Priority)
+}
+
+// ChainOf is where the chain of a name is.
+func ChainOf(name string) Chain { return chains[name] }
+
+func sum(text string) string {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(text)) // never fails
+	return fmt.Sprintf("%08x", hash.Sum32())
+}
+
+// in wants a rule in a chain, and the chain.
+func (w *way) in(chain, name, text string) {
+	key := NftKey{Kind: NftChain, Name: chain}
+	if _, there := w.kernel.Nft[key]; !there { // several networks use it
+		w.nft(key, NftValue{Text: chains[chain].String()})
+	}
+	w.nft(NftKey{Kind: NftRule, In: chain, Name: w.spec.Name + " " + name}, NftValue{text, sum(text)})
+}
+
+func (w *way) nft(key NftKey, v NftValue) {
+	w.kernel.Nft[key] = state.Entry[NftValue]{Value: v, Origin: w.by}
+}
+
+// set wants a set of addresses of a family, and returns how it is written in a rule.
+func (w *way) set(name string, v6 bool, addresses []netip.Addr) string {
+	return w.setOf(name, NftValue{Text: family(v6)}, texts(addresses))
+}
+
+// intervals wants a set of prefixes of a family. Prefixes in another would be refused by the kernel.
+func (w *way) intervals(name string, v6 bool, prefixes []netip.Prefix) string {
+	var out []string
+	for i, p := range prefixes {
+		inside := slices.ContainsFunc(prefixes, func(o netip.Prefix) bool { return o.Bits() < p.Bits() && o.Contains(p.Addr()) })
+		switch {
+		case inside || slices.Contains(prefixes[:i], p):
+		case p.IsSingleIP():
+			out = append(out, p.Addr().String())
+		default:
+			out = append(out, p.Masked().String())
+		}
+	}
+	return w.setOf(name, NftValue{Text: family(v6) + " " + Interval}, out)
+}
+
+// Interval marks sets of prefixes.
+const Interval = "interval"
+
+func (w *way) setOf(name string, kind NftValue, elements []string) string {
+	name = fmt.Sprintf("%s-%d-%s", name, w.number, kind.Text[:4])
+	w.nft(NftKey{Kind: NftSet, Name: name}, kind)
+	for _, e := range elements {
+		w.nft(NftKey{Kind: NftElement, In: name, Name: e}, NftValue{})
+	}
+	return "@" + name
+}
+
+// family is the type of addresses of a family.
+func family(v6 bool) string {
+	if v6 {
+		return "ipv6_addr"
+	}
+	return "ipv4_addr"
+}
+
+// marked is what marks a packet with the network, and leaves all other bits.
+func (w *way) marked() string {
+	return fmt.Sprintf("meta mark set meta mark and %#x or %#x", ^uint32(ownership.NodeMarkMask), w.mark())
+}
+
+// markConnections wants the marks that follow connections: each that begins by the interface gets the network's number, and its replies
+// get that as their mark, whether they are routed through the node or begin on it.
+func (w *way) markConnections() {
+	keep := ^uint32(ownership.NodeMarkMask)
+	w.in("marks", "comes", fmt.Sprintf("iifname %q ct direction original ct state new ct mark set ct mark and %#x or %#x", w.dev.Name, keep, w.mark()))
+	reply := fmt.Sprintf("ct direction reply ct mark and %#x == %#x %s", ownership.NodeMarkMask, w.mark(), w.marked())
+	w.in("marks", "returns", fmt.Sprintf("iifname != %q %s", w.dev.Name, reply))
+	w.in("local", "returns", reply)
+}
+
+// markServices wants marks on what has a cluster address as its source.
+func (w *way) markServices() {
+	for _, v6 := range []bool{false, true} {
+		if services := w.services(v6); len(services) > 0 {
+			w.in("marks", "services"+ip(v6), fmt.Sprintf("%s saddr %s %s", ip(v6), w.set("services", v6, services), w.marked()))
+		}
+	}
+}
+
+// ip is how nft calls the header of a family.
+func ip(v6 bool) string {
+	if v6 {
+		return "ip6"
+	}
+	return "ip"
+}
+
+func texts[T fmt.Stringer](list []T) (out []string) {
+	for _, v := range list {
+		out = append(out, v.String())
+	}
+	return out
+}
+
+// egress wants the ways of pods that leave by this network, and says what can't be.
+func (w *way) egress() string {
+	for i, e := range w.spec.Egress {
+		for _, v6 := range []bool{false, true} {
+			ofFamily := func(a netip.Addr) bool { return a.Is6() == v6 }
+			pods := keep(parse(e.Pods, netip.ParseAddr), ofFamily)
+			destinations := keep(parse(e.Destinations, netip.ParsePrefix), func(p netip.Prefix) bool { return ofFamily(p.Addr()) })
+			if len(pods) == 0 || !w.gateway(v6).IsValid() || len(e.Destinations) > 0 && len(destinations) == 0 {
+				continue
+			}
+			if wrong := w.leave(fmt.Sprintf("egress%d", i), pods, destinations, e.Address); wrong != "" {
+				return wrong
+			}
+		}
+	}
+	return ""
+}
+
+func keep[T any](list []T, fits func(T) bool) (out []T) {
+	for _, v := range list {
+		if fits(v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// leave wants the way of some pods. Replies to what came to them by another way are not moved.
+func (w *way) leave(name string, pods []netip.Addr, destinations []netip.Prefix, address string) string {
+	v6 := pods[0].Is6()
+	match := fmt.Sprintf("%s saddr %s", ip(v6), w.set(name+"-pods", v6, pods))
+	switch inside := keep(parse(w.spec.Inside, netip.ParsePrefix), func(p netip.Prefix) bool { return p.Addr().Is6() == v6 }); {
+	case len(destinations) > 0:
+		match += fmt.Sprintf(" %s daddr %s", ip(v6), w.intervals(name+"-to", v6, destinations))
+	case len(inside) > 0:
+		match += fmt.Sprintf(" %s daddr != %s", ip(v6), w.intervals("inside", v6, inside))
+	}
+	if err := w.lead(name, match, pods, destinations); err != "" {
+		return err
+	}
+	translation := "masquerade"
+	if a, err := netip.ParseAddr(address); err == nil && a.Is6() == v6 {
+		translation = fmt.Sprintf("snat %s to %s", ip(v6), a)
+	}
+	w.in("leaves", name+ip(v6), fmt.Sprintf("oifname %q ct direction original %s %s", w.dev.Name, match, translation))
+	return ""
+}
+
+// lead wants pods' own connections to be led to the network, as its method does it.
+func (w *way) lead(name, match string, pods []netip.Addr, destinations []netip.Prefix) string {
+	v6 := pods[0].Is6()
+	switch w.spec.Method {
+	case "Static":
+		if len(destinations) == 0 {
+			return "method Static can't lead pods out by this network: routes know destinations only; choose another method, or name destinations"
+		}
+		for _, to := range destinations {
+			w.route(Route{Table: MainTable, To: to.Masked(), Via: w.gateway(v6), Dev: w.dev.Name})
+		}
+	default:
+		w.in("marks", name+ip(v6), fmt.Sprintf("iifname != %q ct direction original %s %s", w.dev.Name, match, w.marked()))
+		w.rule(RuleKey{Pref: ownership.NodeRuleMark, Mark: w.mark(), V6: v6}, w.tableID())
+		w.setting("net.ipv4.conf."+dotted(w.dev.Name)+".rp_filter", "2", "0")
+	}
+	return ""
+}
+
+// SumOf is the sum in a rule's comment, and the rule's name.
+func SumOf(comment string) (name, sum string) {
+	i := strings.LastIndex(comment, " ")
+	if i < 0 {
+		return comment, ""
+	}
+	return comment[:i], comment[i+1:]
+}
+
+// Comment is what a rule carries.
+func Comment(name string, v NftValue) string { return name + " " + v.Sum }

@@ -1,0 +1,263 @@
+// Package nodepath is what a NodePath means for the kernel of its node: links, rules, routes, nftables objects and settings.
+package nodepath
+
+import (
+	"fmt"
+	"net/netip"
+	"path"
+	"slices"
+	"strings"
+
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/state"
+)
+
+// Node is what has to be known of a node.
+type Node struct {
+	Interfaces []Interface
+	// Forwards6: it forwards IPv6, which is one setting for all interfaces.
+	Forwards6 bool
+}
+
+// Interface is an interface of the node.
+type Interface struct {
+	Name, MAC string
+	Up        bool
+	Addresses []netip.Prefix
+	Ours      bool // made by us
+}
+
+// Kernel is everything that the kernel should hold for a NodePath.
+type Kernel struct {
+	Links    Links
+	Rules    Rules
+	Routes   Routes
+	Nft      Nft
+	Settings Settings
+	// Networks is what became of each network, in the order of the NodePath.
+	Networks []Network
+}
+
+// Network is what became of a network.
+type Network struct {
+	Name, Interface string
+	Problem         string // empty: none
+	Missing         bool   // the problem is that the interface is not there, or not ready
+}
+
+// Ref is the origin of a network's entries.
+func Ref(network string) state.Ref {
+	return state.Ref{Kind: "ExternalNetwork", Name: network}
+}
+
+// Compile is what the kernel should hold.
+func Compile(spec Spec, node Node) *Kernel {
+	k := &Kernel{Links: Links{}, Rules: Rules{}, Routes: Routes{}, Nft: Nft{}, Settings: Settings{}}
+	networks := slices.Clone(spec.Networks)
+	slices.SortFunc(networks, func(a, b NetworkSpec) int { return strings.Compare(a.Name, b.Name) })
+	for _, n := range networks {
+		w := &way{kernel: k, node: node, spec: n, by: Ref(n.Name), number: int(n.Number)}
+		out := Network{Name: n.Name}
+		w.dev, out.Problem = node.find(n)
+		if out.Interface, out.Missing = w.dev.Name, out.Problem != ""; out.Problem == "" {
+			out.Problem = w.lay()
+		}
+		k.Networks = append(k.Networks, out)
+	}
+	return k
+}
+
+// find is the interface of a network, or why there is none.
+func (node Node) find(n NetworkSpec) (Interface, string) {
+	var found []Interface
+	for _, i := range node.Interfaces {
+		byMAC := n.MAC != "" && strings.EqualFold(i.MAC, n.MAC)
+		byName, err := path.Match(n.Interface, i.Name)
+		if err != nil {
+			return Interface{}, fmt.Sprintf("interface %q is no name with wildcards; correct it in the ExternalNetwork", n.Interface)
+		}
+		if !i.Ours && (byMAC || n.MAC == "" && byName) {
+			found = append(found, i)
+		}
+	}
+	wanted := n.Interface
+	if n.MAC != "" {
+		wanted = "with MAC address " + n.MAC
+	}
+	switch {
+	case len(found) == 0:
+		return Interface{}, fmt.Sprintf("the node has no interface %s; plug it in, or correct the ExternalNetwork's interface or nodeSelector", wanted)
+	case len(found) > 1:
+		return Interface{}, fmt.Sprintf("interfaces %s and %s both fit %s; name one of them", found[0].Name, found[1].Name, wanted)
+	case !found[0].Up:
+		return found[0], fmt.Sprintf("interface %s is down; set it up", found[0].Name)
+	}
+	return found[0], ""
+}
+
+// way is a network on its way into the kernel.
+type way struct {
+	kernel *Kernel
+	node   Node
+	spec   NetworkSpec
+	by     state.Ref
+	number int
+	dev    Interface
+}
+
+// lay wants everything for the network, and says why it can't.
+func (w *way) lay() string {
+	if wrong := w.gatewaysFit(); wrong != "" {
+		return wrong
+	}
+	w.setting("net.ipv4.conf."+dotted(w.dev.Name)+".forwarding", "1")
+	switch w.spec.Method {
+	case kubedcv1alpha1.NodeStatic:
+		w.static()
+	case kubedcv1alpha1.NodeSourceRule:
+		w.table()
+		w.fromServices(w.tableID())
+	case kubedcv1alpha1.NodeMark:
+		w.table()
+		w.markServices()
+		w.followMark(w.tableID())
+	case kubedcv1alpha1.NodeVRF:
+		w.vrf()
+	default:
+		w.table()
+		w.markConnections()
+		w.followMark(w.tableID())
+	}
+	return w.egress()
+}
+
+// gatewaysFit says why a gateway can't be reached by the interface.
+func (w *way) gatewaysFit() string {
+	for _, gateway := range w.gateways() {
+		near := gateway.IsLinkLocalUnicast() || slices.ContainsFunc(w.dev.Addresses, func(p netip.Prefix) bool { return p.Contains(gateway) })
+		if !near {
+			return fmt.Sprintf("gateway %s is in no prefix of %s (%s); correct the ExternalNetwork's gateways, or the interface's addresses",
+				gateway, w.dev.Name, prefixes(w.dev.Addresses))
+		}
+		if gateway.Is6() && !w.node.Forwards6 {
+			return "the node does not forward IPv6; set net.ipv6.conf.all.forwarding to 1, or take the IPv6 gateway out of the ExternalNetwork"
+		}
+	}
+	return ""
+}
+
+func prefixes(list []netip.Prefix) string {
+	if len(list) == 0 {
+		return "it has none"
+	}
+	var out []string
+	for _, p := range list {
+		out = append(out, p.Masked().String())
+	}
+	return strings.Join(out, ", ")
+}
+
+func (w *way) gateways() []netip.Addr { return parse(w.spec.Gateways, netip.ParseAddr) }
+
+// gateway is that of a family; invalid: none.
+func (w *way) gateway(v6 bool) netip.Addr {
+	for _, g := range w.gateways() {
+		if g.Is6() == v6 {
+			return g
+		}
+	}
+	return netip.Addr{}
+}
+
+// parse reads what the API server has checked already.
+func parse[T any](texts []string, read func(string) (T, error)) (out []T) {
+	for _, text := range texts {
+		if v, err := read(text); err == nil {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func (w *way) tableID() int { return ownership.NodeTables + w.number }
+
+// mark is the network's in marks.
+func (w *way) mark() uint32 { return uint32(w.number) << ownership.NodeMarkShift } //nolint:gosec // the API server allows 1 to 255
+
+// table wants the routes by which packets leave by the interface: to its own prefixes at once, to all others by the gateway.
+func (w *way) table() {
+	for _, p := range w.dev.Addresses {
+		if w.gateway(p.Addr().Is6()).IsValid() && !p.IsSingleIP() {
+			w.route(Route{Table: w.tableID(), To: p.Masked(), Dev: w.dev.Name})
+		}
+	}
+	for _, g := range w.gateways() {
+		w.route(Route{Table: w.tableID(), To: everything(g), Via: g, Dev: w.dev.Name})
+	}
+}
+
+// everything is the prefix of all addresses of a family.
+func everything(of netip.Addr) netip.Prefix {
+	if of.Is4() {
+		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	}
+	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+}
+
+// static wants routes to the clients.
+func (w *way) static() {
+	for _, to := range parse(w.spec.Clients, netip.ParsePrefix) {
+		if g := w.gateway(to.Addr().Is6()); g.IsValid() {
+			w.route(Route{Table: MainTable, To: to.Masked(), Via: g, Dev: w.dev.Name})
+		}
+	}
+}
+
+// services are the cluster addresses of a family.
+func (w *way) services(v6 bool) []netip.Addr {
+	return slices.DeleteFunc(parse(w.spec.Services, netip.ParseAddr), func(a netip.Addr) bool { return a.Is6() != v6 || !w.gateway(v6).IsValid() })
+}
+
+// fromServices wants rules that lead what has a cluster address as its source to a table. Replies have it until they have been routed.
+func (w *way) fromServices(table int) {
+	for _, v6 := range []bool{false, true} {
+		for _, a := range w.services(v6) {
+			w.rule(RuleKey{Pref: ownership.NodeRuleSource, From: netip.PrefixFrom(a, a.BitLen()), V6: v6}, table)
+		}
+	}
+}
+
+// followMark wants the rules that lead marked packets to a table. The interface must not ask whether a source would be routed back by it
+// without the mark.
+func (w *way) followMark(table int) {
+	for _, g := range w.gateways() {
+		w.rule(RuleKey{Pref: ownership.NodeRuleMark, Mark: w.mark(), V6: g.Is6()}, table)
+	}
+	w.setting("net.ipv4.conf."+dotted(w.dev.Name)+".rp_filter", "2", "0")
+}
+
+// dotted is an interface as a part of a setting's name: a dot in it is written as a slash.
+func dotted(name string) string { return strings.ReplaceAll(name, ".", "/") }
+
+func (w *way) route(r Route) {
+	key := r.Key()
+	w.kernel.Routes[key] = state.Entry[Route]{Value: r, Origin: w.by}
+}
+
+func (w *way) rule(key RuleKey, table int) {
+	w.kernel.Rules[key] = state.Entry[Rule]{Value: Rule{table}, Origin: w.by}
+}
+
+func (w *way) setting(name, value string, also ...string) {
+	w.kernel.Settings[SettingKey(name)] = state.Entry[Setting]{Value: Setting{Text: value, Also: strings.Join(also, " ")}, Origin: w.by}
+}
+
+// Spec is what a NodePath asks for.
+type Spec = kubedcv1alpha1.NodePathSpec
+
+// NetworkSpec is what it asks for on one network.
+type NetworkSpec = kubedcv1alpha1.NodeNetwork
+
+// EgressSpec is which pods leave by that.
+type EgressSpec = kubedcv1alpha1.NodeEgress

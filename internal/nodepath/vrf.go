@@ -1,0 +1,96 @@
+package nodepath
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/state"
+)
+
+// unreachable is the metric of the last route of a VRF's table, as the kernel's documentation has it: without such a route a lookup goes on
+// in the main table.
+const unreachable = 4278198272
+
+// vrf wants the interface in a VRF, and the ways between it and the rest of the node.
+func (w *way) vrf() {
+	name := fmt.Sprintf("%s%d", ownership.NodeVRFs, w.number)
+	w.link(LinkKey{ItsBeing, name}, Link{VRF: w.tableID()})
+	w.link(LinkKey{ItsMaster, w.dev.Name}, Link{Master: name})
+	for _, g := range w.gateways() {
+		w.route(Route{Table: w.tableID(), To: everything(g), Metric: unreachable})
+		w.route(Route{Table: w.tableID(), To: everything(g), Via: g, Dev: w.dev.Name})
+	}
+	// The kernel takes an interface down to put it into a VRF, and IPv6 addresses go with that.
+	w.setting("net.ipv6.conf."+dotted(w.dev.Name)+".keep_addr_on_down", "1")
+	// What listens on all addresses is still to be reached by the interface: a BGP speaker, for one.
+	w.setting("net.ipv4.tcp_l3mdev_accept", "1")
+	w.setting("net.ipv4.udp_l3mdev_accept", "1")
+	if w.spec.Legs {
+		w.legs(name)
+		return
+	}
+	for _, p := range w.inside() {
+		w.rule(RuleKey{Pref: ownership.NodeRuleInside, To: p.Masked(), V6: p.Addr().Is6()}, MainTable)
+	}
+	w.fromServices(w.tableID())
+}
+
+// inside are the prefixes of the cluster, of families that the network has.
+func (w *way) inside() []netip.Prefix {
+	return keep(parse(w.spec.Inside, netip.ParsePrefix), func(p netip.Prefix) bool { return w.gateway(p.Addr().Is6()).IsValid() })
+}
+
+// legs wants the VRF and the rest of the node connected by a pair of interfaces. What crosses it is another connection to conntrack unless
+// each side has its own zone; then the client's port would be taken, and changed.
+func (w *way) legs(vrf string) {
+	near, far := fmt.Sprintf("%s%d", ownership.NodeLegs, w.number), fmt.Sprintf("%s%d", ownership.NodeFarLegs, w.number)
+	w.link(LinkKey{ItsBeing, near}, Link{Peer: far})
+	w.link(LinkKey{ItsMaster, far}, Link{Master: vrf})
+	table := w.tableID() + ownership.NodeLegTables
+	for _, g := range w.gateways() {
+		here, there := legAddresses(w.number, g.Is6())
+		w.addresses(near, here)
+		w.addresses(far, there)
+		for _, p := range w.inside() {
+			if p.Addr().Is6() == g.Is6() {
+				w.route(Route{Table: w.tableID(), To: p.Masked(), Via: here.Addr(), Dev: far})
+			}
+		}
+		w.route(Route{Table: table, To: everything(g), Via: there.Addr(), Dev: near})
+	}
+	w.fromServices(table)
+	w.in("zones", "far", fmt.Sprintf("iifname { %q, %q, %q } ct zone set %d", w.dev.Name, far, vrf, w.tableID()))
+	for _, name := range []string{near, far} {
+		w.setting("net.ipv4.conf."+name+".forwarding", "1")
+	}
+}
+
+// addresses wants an address on a leg.
+func (w *way) addresses(name string, p netip.Prefix) {
+	key := LinkKey{ItsAddress, name}
+	have := w.kernel.Links[key].Value.Addresses
+	if have != "" {
+		have += " "
+	}
+	w.link(key, Link{Addresses: have + p.String()})
+}
+
+// legAddresses are the ends of a network's legs.
+func legAddresses(number int, v6 bool) (near, far netip.Prefix) {
+	if v6 {
+		base := ownership.NodeLegs6.As16()
+		base[13], base[15] = byte(number), 1
+		a := netip.AddrFrom16(base)
+		return netip.PrefixFrom(a, 126), netip.PrefixFrom(a.Next(), 126)
+	}
+	base := ownership.NodeLegs4.As4()
+	base[2] += byte(number >> 6)
+	base[3] = byte(number<<2) + 1
+	a := netip.AddrFrom4(base)
+	return netip.PrefixFrom(a, 30), netip.PrefixFrom(a.Next(), 30)
+}
+
+func (w *way) link(key LinkKey, l Link) {
+	w.kernel.Links[key] = state.Entry[Link]{Value: l, Origin: w.by}
+}
