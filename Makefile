@@ -23,8 +23,8 @@ RETRY := $(CACHE)/gotestsum-$(RETRY_VERSION)-$(shell sha256sum tools/retry/go.su
 # The race detector needs a C compiler.
 RACE := $(if $(shell command -v gcc),-race)
 
-# What the lab and its tests use of a Debian machine, besides Go: nft, tcpdump, nsenter, ip, curl; gcc for the race detector.
-PACKAGES := ca-certificates curl gcc git iproute2 libc6-dev make nftables tcpdump util-linux
+# What the lab and its tests use of a Debian machine, besides Go: nft, tcpdump, nsenter, ip, curl; gcc for the race detector; xz for kernels.
+PACKAGES := ca-certificates curl gcc git iproute2 libc6-dev make nftables tcpdump util-linux xz-utils
 
 ##@ Build
 

@@ -203,14 +203,20 @@ func labParts() *cobra.Command {
 		Use:   "parts",
 		Short: "Get the programs that a lab runs, and say where they are",
 		Long: "Builds Kubernetes and Kube-OVN from source and unpacks OVN and Open vSwitch, each once a version, into a cache\n" +
-			"($SALLYPORT_CACHE, by default sallyport/ in your cache directory). \"lab up\" does this by itself.",
+			"($SALLYPORT_CACHE, by default sallyport/ in your cache directory). \"lab up\" does this by itself. QEMU and the kernels\n" +
+			"of the virtual machines that tests use are unpacked as well; \"lab up\" does without them.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			set, err := parts.Ensure(cmd.Context(), func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) })
+			report := func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }
+			set, err := parts.Ensure(cmd.Context(), report)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), strings.ReplaceAll(set.Bin(), ":", "\n"))
+			machine, err := parts.EnsureMachine(cmd.Context(), report)
+			if err != nil {
+				return err
+			}
+			report(strings.ReplaceAll(set.Bin()+":"+machine.Bin(), ":", "\n"))
 			return nil
 		},
 	}

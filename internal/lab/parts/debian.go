@@ -51,17 +51,9 @@ func haproxy() part {
 }
 
 func (d debs) unpack(ctx context.Context, w workshop, version string) error {
-	for _, need := range []string{"apt-get", "dpkg-deb"} {
-		if _, err := exec.LookPath(need); err != nil {
-			return fmt.Errorf("%s is taken from Debian's packages, which needs a Debian machine with %s: %w", d.proof, need, err)
-		}
-	}
 	apt := filepath.Join(w.dir, "apt")
 	options, err := privateApt(ctx, apt, d.suite)
 	if err != nil {
-		return err
-	}
-	if err := run(ctx, "apt-get", append(options, "-qq", "update")...); err != nil {
 		return err
 	}
 	w.report("  downloading " + strings.Join(d.names, ", "))
@@ -72,7 +64,7 @@ func (d debs) unpack(ctx context.Context, w workshop, version string) error {
 	if err != nil || len(files) == 0 {
 		return fmt.Errorf("no packages were downloaded for suite %s", d.suite)
 	}
-	if has, _ := filepath.Glob(filepath.Join(apt, "cache/archives/"+d.proof+"_"+version+".*.deb")); len(has) == 0 {
+	if !slices.ContainsFunc(files, func(file string) bool { return isRelease(file, d.proof, version) }) {
 		return fmt.Errorf("suite %s of Debian has another %s than %s by now: see https://packages.debian.org/%[1]s/%[2]s", d.suite, d.proof, version)
 	}
 	for _, deb := range files {
@@ -86,8 +78,21 @@ func (d debs) unpack(ctx context.Context, w workshop, version string) error {
 	return os.RemoveAll(apt)
 }
 
-// privateApt is an apt configuration of our own below dir: the machine's mirror, another suite, nothing installed.
+// isRelease says whether a file is a package of this name and of a release of this version. An epoch does not count.
+func isRelease(file, name, version string) bool {
+	rest, found := strings.CutPrefix(filepath.Base(file), name+"_")
+	if _, after, epoch := strings.Cut(rest, "%3a"); epoch {
+		rest = after
+	}
+	return found && strings.HasPrefix(rest, version+".")
+}
+
+// privateApt is an apt configuration of our own below dir: the machine's mirror, another suite, nothing installed. The lists of
+// the suite are there.
 func privateApt(ctx context.Context, dir, suite string) ([]string, error) {
+	if err := need("apt-get", "dpkg-deb"); err != nil {
+		return nil, err
+	}
 	for _, sub := range []string{"lists/partial", "cache/archives/partial", "parts"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return nil, fmt.Errorf("make apt directories: %w", err)
@@ -102,12 +107,25 @@ func privateApt(ctx context.Context, dir, suite string) ([]string, error) {
 		os.WriteFile(filepath.Join(dir, "parts/lab.sources"), []byte(sources), 0o644),
 		os.WriteFile(filepath.Join(dir, "status"), nil, 0o644),
 	)
-	return []string{
+	options := []string{
 		"-o", "Dir::Etc::sourcelist=/dev/null", "-o", "Dir::Etc::sourceparts=" + filepath.Join(dir, "parts"),
 		"-o", "Dir::State::lists=" + filepath.Join(dir, "lists"), "-o", "Dir::State::status=" + filepath.Join(dir, "status"),
 		"-o", "Dir::Cache=" + filepath.Join(dir, "cache"), "-o", "APT::Install-Recommends=false", "-o", "Acquire::Languages=none",
 		"-o", "APT::Sandbox::User=root", // the cache may lie where apt's own user can't write
-	}, err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("configure apt: %w", err)
+	}
+	return options, run(ctx, "apt-get", slices.Concat(options, []string{"-qq", "update"})...)
+}
+
+func need(programs ...string) error {
+	for _, name := range programs {
+		if _, err := exec.LookPath(name); err != nil {
+			return fmt.Errorf("this part is taken from Debian's packages, which needs a Debian machine with %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // debianMirror is the mirror that the machine itself uses for Debian.
@@ -151,9 +169,13 @@ func findProgram(root, name string) (string, error) {
 }
 
 func run(ctx context.Context, name string, args ...string) error {
+	return runIn(ctx, "", name, args...)
+}
+
+func runIn(ctx context.Context, dir, name string, args ...string) error {
 	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &out
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", name, err, out.String())
 	}

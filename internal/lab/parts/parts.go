@@ -22,6 +22,7 @@ const (
 	EnvoyVersion      = "1.5.0" // of Envoy Gateway, of which the lab has one kind only
 	OVNVersion        = "25.03" // the usual one
 	HAProxyVersion    = "3.0"
+	QEMUVersion       = "10.0"
 )
 
 // suites are the versions of OVN that a lab can run, by the suite of Debian that has them; the Open vSwitch of the suite comes
@@ -44,7 +45,10 @@ type workshop struct {
 }
 
 // Set is where the programs are, once they are all there.
-type Set struct{ dirs map[string]string }
+type Set struct {
+	names []string // in the order of a PATH
+	dirs  map[string]string
+}
 
 // Progress is told, in one line each, what is being built and how long it took.
 type Progress func(line string)
@@ -61,8 +65,15 @@ func CacheDir() (string, error) {
 	return filepath.Join(base, "sallyport"), nil
 }
 
-// Ensure builds the parts that are not cached yet and says where all of them are.
-func Ensure(ctx context.Context, report Progress) (Set, error) {
+// Ensure builds the parts of a lab that are not cached yet and says where all of them are.
+func Ensure(ctx context.Context, report Progress) (Set, error) { return ensure(ctx, ofLab(), report) }
+
+// EnsureMachine does the same for the parts of a virtual machine. No lab waits for them: only tests have machines.
+func EnsureMachine(ctx context.Context, report Progress) (Set, error) {
+	return ensure(ctx, ofMachine(), report)
+}
+
+func ensure(ctx context.Context, wanted []part, report Progress) (Set, error) {
 	cache, err := CacheDir()
 	if err != nil {
 		return Set{}, err
@@ -71,17 +82,25 @@ func Ensure(ctx context.Context, report Progress) (Set, error) {
 		return Set{}, fmt.Errorf("make cache: %w", err)
 	}
 	set := Set{dirs: map[string]string{}}
-	for _, p := range all() {
+	for _, p := range wanted {
 		dir := filepath.Join(cache, p.key())
 		if err := p.ensure(ctx, dir, report); err != nil {
 			return Set{}, fmt.Errorf("%s %s: %w", p.name, p.version, err)
 		}
-		set.dirs[p.name] = dir
+		set.names, set.dirs[p.name] = append(set.names, p.name), dir
 	}
 	return set, nil
 }
 
-func all() []part { return []part{ovn(), kubernetes(), kubeOVN(), envoyGateway(), haproxy()} }
+func ofLab() []part { return []part{ovn(), kubernetes(), kubeOVN(), envoyGateway(), haproxy()} }
+
+func ofMachine() []part {
+	out := []part{qemu()}
+	for _, version := range Kernels() {
+		out = append(out, kernel(version))
+	}
+	return out
+}
 
 func (p part) key() string {
 	sum := sha256.Sum256(append([]byte(p.version+"\x00"), p.inputs...))
@@ -132,8 +151,8 @@ func lock(path string) (func(), error) {
 // Bin are the directories with programs, in the form of a PATH.
 func (s Set) Bin() string {
 	var dirs []string
-	for _, p := range all() {
-		dirs = append(dirs, filepath.Join(s.dirs[p.name], "bin"))
+	for _, name := range s.names {
+		dirs = append(dirs, filepath.Join(s.dirs[name], "bin"))
 	}
 	return strings.Join(dirs, string(os.PathListSeparator))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -50,7 +51,7 @@ func TestKeyFollowsWhatIsBuilt(t *testing.T) {
 		}
 		seen[p.key()] = true
 	}
-	for _, p := range all() {
+	for _, p := range slices.Concat(ofLab(), ofMachine()) {
 		if !strings.HasPrefix(p.key(), p.name+"-"+p.version+"-") || len(p.inputs) == 0 {
 			t.Errorf("%s with %d bytes of inputs", p.key(), len(p.inputs))
 		}
@@ -130,5 +131,19 @@ func TestTwoAtOnceBuildOnce(t *testing.T) {
 	all.Wait()
 	if builds.Load() != 1 {
 		t.Errorf("%d builds", builds.Load())
+	}
+}
+
+func TestReleaseOfAVersion(t *testing.T) {
+	for file, want := range map[string]bool{
+		"/cache/qemu-system-x86_1%3a10.0.13+ds-0+deb13u1_amd64.deb":     true,
+		"/cache/qemu-system-x86_10.0.1-1_amd64.deb":                     true,
+		"/cache/qemu-system-x86_1%3a10.1.2+ds-1_amd64.deb":              false,
+		"/cache/qemu-system-x86_1%3a110.0.2-1_amd64.deb":                false,
+		"/cache/qemu-system-x86-xen_1%3a10.0.13+ds-0+deb13u1_amd64.deb": false,
+	} {
+		if got := isRelease(file, "qemu-system-x86", "10.0"); got != want {
+			t.Errorf("%s is a release of 10.0: %t", file, got)
+		}
 	}
 }
