@@ -122,7 +122,7 @@ func buildInit(ctx context.Context, path string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", path, initPkg)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the first process of the machine: %w\n%s", err, out)
+		return fmt.Errorf("build the first process of the machine: %w\n%s", errors.Join(err, ctx.Err()), out)
 	}
 	return nil
 }
