@@ -50,6 +50,13 @@ func haproxy() part {
 	}}
 }
 
+// frr is a set of routing daemons. It has its paths and its user compiled in, so it gets no wrappers: it runs with the packages as its root.
+func frr() part {
+	from := debs{suite: suites[OVNVersion], names: []string{"frr"}, proof: "frr"}
+	build := func(ctx context.Context, w workshop) error { return from.unpack(ctx, w, FRRVersion) }
+	return part{name: FRR, version: FRRVersion, inputs: []byte(from.suite), build: build, optional: true}
+}
+
 func (d debs) unpack(ctx context.Context, w workshop, version string) error {
 	apt := filepath.Join(w.dir, "apt")
 	options, err := privateApt(ctx, apt, d.suite)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -23,7 +24,11 @@ const (
 	OVNVersion        = "25.03" // the usual one
 	HAProxyVersion    = "3.0"
 	QEMUVersion       = "10.0"
+	FRRVersion        = "10.3"
 )
+
+// FRR is the name of the part that only labs with BGP need.
+const FRR = "frr"
 
 // suites are the versions of OVN that a lab can run, by the suite of Debian that has them; the Open vSwitch of the suite comes
 // with it. The environment variable SALLYPORT_OVN chooses another than the usual.
@@ -35,6 +40,8 @@ type part struct {
 	version string
 	inputs  []byte // whatever else decides what is built; part of the cache key
 	build   func(ctx context.Context, w workshop) error
+
+	optional bool // only had where it is asked for by name
 }
 
 // workshop is where one part is being built.
@@ -65,8 +72,11 @@ func CacheDir() (string, error) {
 	return filepath.Join(base, "sallyport"), nil
 }
 
-// Ensure builds the parts of a lab that are not cached yet and says where all of them are.
-func Ensure(ctx context.Context, report Progress) (Set, error) { return ensure(ctx, ofLab(), report) }
+// Ensure builds the parts of a lab that are not cached yet and says where all of them are. The optional ones are those named.
+func Ensure(ctx context.Context, report Progress, optional ...string) (Set, error) {
+	wanted := slices.DeleteFunc(ofLab(), func(p part) bool { return p.optional && !slices.Contains(optional, p.name) })
+	return ensure(ctx, wanted, report)
+}
 
 // EnsureMachine does the same for the parts of a virtual machine. No lab waits for them: only tests have machines.
 func EnsureMachine(ctx context.Context, report Progress) (Set, error) {
@@ -87,12 +97,14 @@ func ensure(ctx context.Context, wanted []part, report Progress) (Set, error) {
 		if err := p.ensure(ctx, dir, report); err != nil {
 			return Set{}, fmt.Errorf("%s %s: %w", p.name, p.version, err)
 		}
-		set.names, set.dirs[p.name] = append(set.names, p.name), dir
+		if set.dirs[p.name] = dir; !p.optional { // an optional part has no programs for people's PATH
+			set.names = append(set.names, p.name)
+		}
 	}
 	return set, nil
 }
 
-func ofLab() []part { return []part{ovn(), kubernetes(), kubeOVN(), envoyGateway(), haproxy()} }
+func ofLab() []part { return []part{ovn(), kubernetes(), kubeOVN(), envoyGateway(), haproxy(), frr()} }
 
 func ofMachine() []part {
 	out := []part{qemu()}
@@ -176,6 +188,9 @@ func (s Set) Schema(name string) string {
 	}
 	return filepath.Join(s.dirs["ovn"], "root/usr/share", dir, name+".ovsschema")
 }
+
+// Root is the file tree of a part that comes from Debian's packages.
+func (s Set) Root(name string) string { return filepath.Join(s.dirs[name], "root") }
 
 // KubeOVNCRDs is the manifest with Kube-OVN's resource definitions.
 func (s Set) KubeOVNCRDs() string { return filepath.Join(s.dirs["kube-ovn"], kubeOVNCRDs) }

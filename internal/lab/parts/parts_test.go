@@ -58,6 +58,27 @@ func TestKeyFollowsWhatIsBuilt(t *testing.T) {
 	}
 }
 
+func TestOptionalPartIsForThoseWhoAsk(t *testing.T) {
+	cache := t.TempDir()
+	t.Setenv("SALLYPORT_CACHE", cache)
+	for _, p := range slices.Concat(ofLab(), ofMachine()) {
+		if err := os.Mkdir(filepath.Join(cache, p.key()), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	with, err := Ensure(t.Context(), quiet, FRR)
+	if want := filepath.Join(cache, frr().key(), "root"); err != nil || with.Root(FRR) != want {
+		t.Errorf("asked for: %q, %v; want %q", with.Root(FRR), err, want)
+	}
+	if err := os.Remove(filepath.Join(cache, frr().key())); err != nil {
+		t.Fatal(err)
+	}
+	without, err := Ensure(t.Context(), func(line string) { t.Errorf("not asked for, and still: %s", line) })
+	if err != nil || without.Bin() != with.Bin() {
+		t.Errorf("programs are in %q, %v; want %q", without.Bin(), err, with.Bin())
+	}
+}
+
 func TestFinishedPartIsReused(t *testing.T) {
 	var builds atomic.Int32
 	cache := t.TempDir()

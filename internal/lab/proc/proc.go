@@ -24,6 +24,7 @@ type Spec struct {
 	Env  []string // added to the lab's own environment
 	NS   netns.NS // zero value: the lab's own namespace
 	Dir  string
+	Root string // its own root directory; empty: the lab's
 }
 
 // Table holds the processes of a lab by name.
@@ -73,7 +74,7 @@ func (t *Table) Start(spec Spec) (*Process, error) {
 	cmd := exec.Command(spec.Argv[0], spec.Argv[1:]...)
 	cmd.Env, cmd.Dir = append(os.Environ(), spec.Env...), spec.Dir
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Chroot: spec.Root}
 	if err := spec.NS.Do(cmd.Start); err != nil {
 		return nil, fmt.Errorf("start %s: %w", spec.Name, err)
 	}

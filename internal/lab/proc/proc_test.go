@@ -195,3 +195,17 @@ func TestLogIsContinued(t *testing.T) {
 		t.Errorf("a forgotten process has a log: %v", err)
 	}
 }
+
+func TestProcessHasItsOwnRoot(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to change the root directory")
+	}
+	table := NewTable(t.TempDir())
+	if _, err := table.Start(Spec{Name: "none", Argv: []string{"/bin/true"}, Dir: "/", Root: t.TempDir()}); err == nil {
+		t.Error("a program was found that its root directory does not have")
+	}
+	p, err := table.Start(Spec{Name: "whole", Argv: []string{"/bin/true"}, Dir: "/", Root: "/"})
+	must(t, err)
+	next(t, p.Done())
+	must(t, p.Err())
+}
