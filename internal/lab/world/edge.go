@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os/exec"
 	"strings"
 
@@ -30,16 +29,17 @@ const (
 // rules are a router's nftables rules. Invalid is what connection tracking calls a TCP segment other than a first SYN (so
 // also SYN+ACK) without its connection, an ICMP reply without its request and an ICMP error about an unknown packet. A
 // UDP reply can't be told from a request, so it passes.
-func rules(prefixes []netip.Prefix) string {
+//
+// A source is the segment's when the router itself would send to it by the wire: that is the segment's prefix, and what nodes have
+// announced by BGP.
+func rules() string {
 	var b strings.Builder
 	b.WriteString("table inet edge {\n")
 	for _, name := range []string{Spoofed, OutOfState, Out, In} {
 		fmt.Fprintf(&b, "\tcounter %s {\n\t}\n", name)
 	}
 	b.WriteString("\tchain forward {\n\t\ttype filter hook forward priority filter; policy accept;\n")
-	for _, foreign := range foreignSources(prefixes) {
-		fmt.Fprintf(&b, "\t\tiifname %q %s counter name %q drop\n", lanSide, foreign, Spoofed)
-	}
+	fmt.Fprintf(&b, "\t\tiifname %q fib saddr . iif oif missing counter name %q drop\n", lanSide, Spoofed)
 	for _, direction := range []string{"iifname", "oifname"} {
 		fmt.Fprintf(&b, "\t\t%s %q ct state invalid counter name %q drop\n", direction, lanSide, OutOfState)
 	}
@@ -49,23 +49,10 @@ func rules(prefixes []netip.Prefix) string {
 	return b.String()
 }
 
-// foreignSources match what is not from the segment: of a family without a prefix, that is everything.
-func foreignSources(prefixes []netip.Prefix) []string {
-	v4, v6 := "meta nfproto ipv4", "meta nfproto ipv6"
-	for _, p := range prefixes {
-		if p.Addr().Is4() {
-			v4 = fmt.Sprintf("ip saddr != %s", p)
-		} else {
-			v6 = fmt.Sprintf("ip6 saddr != %s", p)
-		}
-	}
-	return []string{v4, v6}
-}
-
 // guard puts a segment's rules on its router. The settings of connection tracking exist in a namespace only once a rule
 // there has asked for it, so they come second.
-func guard(ctx context.Context, router netns.NS, prefixes []netip.Prefix) error {
-	if _, err := nft(ctx, router, rules(prefixes), "-f", "-"); err != nil {
+func guard(ctx context.Context, router netns.NS) error {
+	if _, err := nft(ctx, router, rules(), "-f", "-"); err != nil {
 		return fmt.Errorf("load rules in %s: %w", router.Name, err)
 	}
 	return router.Sysctl(map[string]string{

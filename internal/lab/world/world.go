@@ -81,7 +81,7 @@ func placeRouter(ctx context.Context, seg blueprint.Segment) error {
 	if err != nil {
 		return err
 	}
-	if err := guard(ctx, ns, seg.Prefixes); err != nil {
+	if err := guard(ctx, ns); err != nil {
 		return err
 	}
 	return Attach(seg, netns.End{NS: ns, Name: lanSide, Addresses: seg.Gateways}, blueprint.WireMTU)
