@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/sallyport/sallyport/internal/lab/blueprint"
@@ -71,5 +72,16 @@ func TestFlagsAreLaidOverTheFile(t *testing.T) {
 	}
 	if _, err := upWith(t, "node: 5"); err == nil {
 		t.Error("a file with a mistake is taken")
+	}
+}
+
+func TestAnnounceSaysWhatIsWrong(t *testing.T) {
+	for _, args := range [][]string{{"node1"}, {"node1", "198.18.10.1"}, {"node1", "198.18.10.1/32", "--withdraw", "--uplink", "uplink-a"}} {
+		cmd := labAnnounce(&labFlags{name: "no-such-lab"})
+		cmd.SetArgs(args)
+		cmd.SilenceUsage, cmd.SilenceErrors = true, true
+		if err := cmd.Execute(); err == nil || strings.Contains(err.Error(), "no-such-lab") {
+			t.Errorf("%v: %v, want it refused before a lab is looked for", args, err)
+		}
 	}
 }

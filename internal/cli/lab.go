@@ -34,7 +34,7 @@ func labCommand() *cobra.Command {
 	cmd.AddCommand(
 		labUp(flags), labDown(flags), labList(), labParts(), labInstall(flags),
 		labStatus(flags), labKubeconfig(flags), labEnv(flags), labLogs(flags),
-		labExec(flags), labShell(flags), labCapture(flags),
+		labExec(flags), labShell(flags), labCapture(flags), labAnnounce(flags),
 	)
 	cmd.AddCommand(labOrders(flags)...)
 	return cmd

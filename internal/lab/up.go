@@ -43,7 +43,7 @@ func Up(ctx context.Context, o Options) (*Lab, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	if _, err := parts.Ensure(ctx, o.Progress); err != nil {
+	if _, err := parts.Ensure(ctx, o.Progress, daemon.OptionalParts(o.Blueprint)...); err != nil {
 		return nil, fmt.Errorf("get the parts of the lab: %w", err)
 	}
 	if err := claim(o.Name); err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/big"
 	"net/netip"
+	"slices"
 )
 
 // The lab's own links live in ranges that no segment may use. The layout of a range is written down here and nowhere else.
@@ -119,6 +120,8 @@ type Segment struct {
 	Name     string
 	Kind     Kind
 	Prefixes []netip.Prefix
+	BGP      bool       // the router learns addresses from the nodes
+	RouterID netip.Addr // the router's name in BGP: an IPv4 address, also where there is no IPv4
 
 	Router    string // namespaces
 	Client    string
@@ -140,16 +143,25 @@ func (b Blueprint) Segments() []Segment {
 		out = append(out, segment(len(out), n.Name, External, n.Prefixes))
 	}
 	for _, u := range b.Uplinks {
-		out = append(out, segment(len(out), u.Name, Plain, u.Prefixes))
+		s := segment(len(out), u.Name, Plain, u.Prefixes)
+		s.BGP = u.BGP
+		out = append(out, s)
 	}
 	return out
 }
 
+// BGP lists the uplinks whose routers learn addresses from the nodes.
+func (b Blueprint) BGP() []Segment {
+	return slices.DeleteFunc(b.Segments(), func(s Segment) bool { return !s.BGP })
+}
+
 func segment(index int, name string, kind Kind, prefixes []netip.Prefix) Segment {
+	_, wide4 := linkRanges(true, index)
 	s := Segment{
 		Name:      name,
 		Kind:      kind,
 		Prefixes:  prefixes,
+		RouterID:  hostIn(wide4, 1).Addr(),
 		Router:    "router-" + name,
 		Client:    "client-" + name,
 		Neighbour: "host-" + name,

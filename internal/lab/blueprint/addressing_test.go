@@ -100,6 +100,18 @@ func TestGreatestLab(t *testing.T) {
 	}
 }
 
+func TestWhoLearnsByBGP(t *testing.T) {
+	b := Default()
+	if got := b.BGP(); len(got) != 0 {
+		t.Errorf("the usual lab has BGP on %v", got)
+	}
+	b.Uplinks[1].BGP, b.Uplinks[1].Prefixes = true, []netip.Prefix{netip.MustParsePrefix("2001:db8:50::/64")}
+	got := b.BGP()
+	if len(got) != 1 || got[0].Name != "uplink-b" || got[0].RouterID != netip.MustParseAddr("172.21.3.1") {
+		t.Errorf("BGP on %+v, want uplink-b, whose router has an IPv4 address for a name though it has no IPv4", got)
+	}
+}
+
 // holders is who has which address, and what is wrong with that.
 type holders struct {
 	of    map[netip.Addr]string

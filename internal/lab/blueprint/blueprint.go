@@ -40,6 +40,8 @@ type Network struct {
 type Uplink struct {
 	Name     string         `json:"name"`
 	Prefixes []netip.Prefix `json:"prefixes"`
+	// BGP lets the router learn addresses from the nodes.
+	BGP bool `json:"bgp"`
 }
 
 // Default is the lab that `lab up` starts when nothing is said.

@@ -39,6 +39,9 @@ func TestFileIsLaidOverTheDefault(t *testing.T) {
 		`uplinks: [{name: up, prefixes: ["2001:db8:50::/64"]}]`: func(b *Blueprint) {
 			b.Uplinks = []Uplink{{Name: "up", Prefixes: prefixes("2001:db8:50::/64")}}
 		},
+		`uplinks: [{name: up, prefixes: [192.168.50.0/24], bgp: true}]`: func(b *Blueprint) {
+			b.Uplinks = []Uplink{{Name: "up", Prefixes: prefixes("192.168.50.0/24"), BGP: true}}
+		},
 	} {
 		want := Default()
 		change(&want)
@@ -51,8 +54,10 @@ func TestFileIsLaidOverTheDefault(t *testing.T) {
 func TestMistakeInAFileIsSaid(t *testing.T) {
 	for wrong, right := range map[string]string{
 		"node: 5": "nodes: 5", "nodes: two": "nodes: 2", "nodes: 1\nnodes: 2": "nodes: 1\nraft: 1",
-		"networks: [{name: a, prefix: 192.168.50.0/24}]":       "networks: [{name: a, prefixes: [192.168.50.0/24]}]",
-		"networks: [{name: a, prefixes: [192.168.50.256/24]}]": "networks: [{name: a, prefixes: [192.168.50.0/24]}]",
+		"networks: [{name: a, prefix: 192.168.50.0/24}]":                "networks: [{name: a, prefixes: [192.168.50.0/24]}]",
+		"networks: [{name: a, prefixes: [192.168.50.0/24], bgp: true}]": "uplinks: [{name: a, prefixes: [192.168.50.0/24], bgp: true}]",
+		"uplinks: [{name: a, prefixes: [192.168.50.0/24], bgp: 64512}]": "uplinks: [{name: a, prefixes: [192.168.50.0/24], bgp: false}]",
+		"networks: [{name: a, prefixes: [192.168.50.256/24]}]":          "networks: [{name: a, prefixes: [192.168.50.0/24]}]",
 	} {
 		if b, err := load(t, wrong); err == nil {
 			t.Errorf("%q is taken: %+v", wrong, b)

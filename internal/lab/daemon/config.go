@@ -8,6 +8,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/lab/blueprint"
 	"github.com/sallyport/sallyport/internal/lab/boot"
+	"github.com/sallyport/sallyport/internal/lab/parts"
 )
 
 // Config is what a lab is started with. It reaches the daemon as JSON on standard input.
@@ -36,6 +37,14 @@ const (
 	Logs          = "data/logs"
 	OVN           = "data/ovn"
 )
+
+// OptionalParts are the parts that this lab needs and others do not.
+func OptionalParts(b blueprint.Blueprint) []string {
+	if len(b.BGP()) > 0 {
+		return []string{parts.FRR}
+	}
+	return nil
+}
 
 func (c Config) path(name string) string { return filepath.Join(c.Dir, name) }
 

@@ -122,7 +122,11 @@ func (d *Daemon) kill(_ context.Context, target string) error {
 		return d.onProcess(target, (*proc.Process).Kill)
 	}
 	defer d.mark(target, "killed")
-	return errors.Join(d.links(c, netns.NS.LinkDown), c.Kill(), d.kubelet.Kill(target))
+	err := errors.Join(d.links(c, netns.NS.LinkDown), c.Kill(), d.kubelet.Kill(target))
+	if s := d.speakers[target]; s != nil {
+		err = errors.Join(err, s.Kill())
+	}
+	return err
 }
 
 // revive boots a killed node, or starts an ended process again.
@@ -139,6 +143,11 @@ func (d *Daemon) revive(ctx context.Context, target string) error {
 	}
 	if err := c.Restart(ctx); err != nil {
 		return err
+	}
+	if s := d.speakers[target]; s != nil {
+		if err := s.Start(ctx); err != nil {
+			return err
+		}
 	}
 	defer d.mark(target, "")
 	return d.kubelet.Restart(ctx, target)

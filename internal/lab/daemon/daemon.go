@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/sallyport/sallyport/internal/lab/bgp"
 	"github.com/sallyport/sallyport/internal/lab/boot"
 	"github.com/sallyport/sallyport/internal/lab/cluster"
 	"github.com/sallyport/sallyport/internal/lab/engine"
@@ -28,6 +29,7 @@ type Daemon struct {
 	processes *proc.Table
 	central   engine.Central
 	chassis   map[string]*engine.Chassis
+	speakers  map[string]*bgp.Speaker // by namespace: nodes and routers; none without BGP
 	cluster   *cluster.Cluster
 	kubeovn   cluster.KubeOVN
 	client    kubernetes.Interface
@@ -70,7 +72,7 @@ func begin(ctx context.Context, config Config, report func(boot.Timing)) (Usage,
 
 // prepare makes the parts that know each other; nothing runs yet.
 func prepare(ctx context.Context, config Config) (*Daemon, error) {
-	set, err := parts.Ensure(ctx, func(line string) { fmt.Fprintln(os.Stderr, line) })
+	set, err := parts.Ensure(ctx, func(line string) { fmt.Fprintln(os.Stderr, line) }, OptionalParts(config.Blueprint)...)
 	if err != nil {
 		return nil, err
 	}
@@ -96,6 +98,8 @@ func prepare(ctx context.Context, config Config) (*Daemon, error) {
 	for _, n := range config.Blueprint.NodeList() {
 		d.chassis[n.Name] = &engine.Chassis{Shop: shop, Node: n, SB: d.central.SBPlain(), Providers: providers(config.Blueprint)}
 	}
+	frr := bgp.Shop{Packages: set.Root(parts.FRR), Processes: d.processes, Data: config.path(Data)}
+	d.speakers = bgp.Speakers(frr, config.Blueprint)
 	_, grace := config.heartbeat()
 	d.cluster = &cluster.Cluster{Parts: set, Processes: d.processes, State: config.path(Data), CA: ca, Address: servers[0].Addr(), Grace: grace}
 	d.kubeovn = cluster.KubeOVN{NB: d.central.NBPlain(), SB: d.central.SBPlain(), Blueprint: config.Blueprint}

@@ -6,6 +6,9 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/sallyport/sallyport/internal/lab/blueprint"
+	"github.com/sallyport/sallyport/internal/lab/parts"
 )
 
 func TestHeartbeatIsCalmInLargeLabs(t *testing.T) {
@@ -18,6 +21,17 @@ func TestHeartbeatIsCalmInLargeLabs(t *testing.T) {
 		if lease, grace := config.heartbeat(); grace != c.want || lease >= grace {
 			t.Errorf("%d nodes and %d fake nodes: lease %s, grace %s, want %s", c.nodes, c.fakes, lease, grace, c.want)
 		}
+	}
+}
+
+func TestOnlyALabWithBGPNeedsFRR(t *testing.T) {
+	b := blueprint.Default()
+	if got := OptionalParts(b); len(got) != 0 {
+		t.Errorf("the usual lab needs %v", got)
+	}
+	b.Uplinks[1].BGP = true
+	if got := OptionalParts(b); len(got) != 1 || got[0] != parts.FRR {
+		t.Errorf("a lab with BGP needs %v, want FRR", got)
 	}
 }
 

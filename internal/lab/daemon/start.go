@@ -53,6 +53,9 @@ func (d *Daemon) start(daemonCtx context.Context, report func(boot.Timing)) erro
 		{Name: "flows", After: []string{"kube-ovn", "tunnels"}, Run: d.central.Sync},
 		{Name: "fake pods", After: []string{"kube-ovn"}, Run: d.fakePods},
 	}
+	if len(d.speakers) > 0 {
+		steps = append(steps, boot.Step{Name: "BGP", After: []string{"nodes"}, Run: d.startBGP})
+	}
 	err := boot.Run(ctx, steps, func(t boot.Timing) {
 		d.mu.Lock()
 		d.timings = append(d.timings, t)
@@ -122,6 +125,23 @@ func attach(c *engine.Chassis, b blueprint.Blueprint) error {
 		}
 	}
 	return nil
+}
+
+// startBGP starts FRR on nodes and routers side by side, and waits until each node has its sessions.
+func (d *Daemon) startBGP(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, s := range d.speakers {
+		group.Go(func() error {
+			if err := s.Build(); err != nil {
+				return err
+			}
+			if err := s.Start(ctx); err != nil {
+				return err
+			}
+			return s.WaitCalled(ctx)
+		})
+	}
+	return group.Wait()
 }
 
 func (d *Daemon) waitChassis(ctx context.Context) error {
