@@ -51,6 +51,16 @@ var returns = show.New("the return path",
 	"the documentation explains it",
 )
 
+// agents is what `make show-agent` prints.
+var agents = show.New("return traffic on nodes",
+	"every method: without it the reply leaves by the default uplink, with it the client gets its answer",
+	"VRF on real kernels",
+	"rules, programming time and speed of each method",
+	"the method changes on a live node",
+	"the seed's commands, one by one",
+	"least privilege",
+)
+
 // balancers is what `make show-lb` prints.
 var balancers = show.New("load balancers",
 	"every feature, by packets",
@@ -81,7 +91,7 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	endShared()
-	for _, l := range []*show.List{list, core, returns, balancers, egresses} {
+	for _, l := range []*show.List{list, core, returns, balancers, egresses, agents} {
 		if l.Ran() && !l.Print(os.Stdout) && *everything {
 			code = 1
 		}
