@@ -141,7 +141,7 @@ func ref(kind, namespace, name string) manifest.Ref {
 		gv.Group = "kube-dc.com"
 	case "EgressIP", "EgressService":
 		gv.Group = "k8s.ovn.org"
-	case "ExternalNetwork", "EgressRoute":
+	case "ExternalNetwork", "EgressRoute", "NodePath":
 		gv = schema.GroupVersion{Group: "kube-dc.com", Version: "v1alpha1"}
 	case "VirtualMachineInstance":
 		gv.Group = "kubevirt.io"
