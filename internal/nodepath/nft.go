@@ -99,11 +99,12 @@ func (w *way) marked() string {
 	return fmt.Sprintf("meta mark set meta mark and %#x or %#x", ^uint32(ownership.NodeMarkMask), w.mark())
 }
 
-// markConnections wants the marks that follow connections: each that begins by the interface gets the network's number, and its replies
-// get that as their mark, whether they are routed through the node or begin on it.
+// markConnections wants the marks that follow connections: each that comes by the interface gets the network's number, if it has none, and
+// its replies get that as their mark, whether they are routed through the node or begin on it. So a connection that is older than the rules
+// finds its way with the next packet that comes.
 func (w *way) markConnections() {
-	keep := ^uint32(ownership.NodeMarkMask)
-	w.in("marks", "comes", fmt.Sprintf("iifname %q ct direction original ct state new ct mark set ct mark and %#x or %#x", w.dev.Name, keep, w.mark()))
+	w.in("marks", "comes", fmt.Sprintf("iifname %q ct direction original ct mark and %#x == 0 ct mark set ct mark or %#x",
+		w.dev.Name, ownership.NodeMarkMask, w.mark()))
 	reply := fmt.Sprintf("ct direction reply ct mark and %#x == %#x %s", ownership.NodeMarkMask, w.mark(), w.marked())
 	w.in("marks", "returns", fmt.Sprintf("iifname != %q %s", w.dev.Name, reply))
 	w.in("local", "returns", reply)

@@ -2,6 +2,7 @@
 package nodepath
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"path"
@@ -104,11 +105,13 @@ type way struct {
 	by     state.Ref
 	number int
 	dev    Interface
+	usable []netip.Addr // gateways
 }
 
-// lay wants everything for the network, and says why it can't.
+// lay wants everything for the network, and says what can't be. A family that can't be does not keep the other from working.
 func (w *way) lay() string {
-	if wrong := w.gatewaysFit(); wrong != "" {
+	wrong := w.chooseGateways()
+	if len(w.usable) == 0 {
 		return wrong
 	}
 	w.setting("net.ipv4.conf."+dotted(w.dev.Name)+".forwarding", "1")
@@ -129,22 +132,24 @@ func (w *way) lay() string {
 		w.markConnections()
 		w.followMark(w.tableID())
 	}
-	return w.egress()
+	return cmp.Or(wrong, w.egress())
 }
 
-// gatewaysFit says why a gateway can't be reached by the interface.
-func (w *way) gatewaysFit() string {
-	for _, gateway := range w.gateways() {
+// chooseGateways takes the gateways that the interface leads to, and says why it does not lead to another.
+func (w *way) chooseGateways() (wrong string) {
+	for _, gateway := range parse(w.spec.Gateways, netip.ParseAddr) {
 		near := gateway.IsLinkLocalUnicast() || slices.ContainsFunc(w.dev.Addresses, func(p netip.Prefix) bool { return p.Contains(gateway) })
-		if !near {
-			return fmt.Sprintf("gateway %s is in no prefix of %s (%s); correct the ExternalNetwork's gateways, or the interface's addresses",
+		switch {
+		case !near:
+			wrong = fmt.Sprintf("gateway %s is in no prefix of %s (%s); correct the ExternalNetwork's gateways, or the interface's addresses",
 				gateway, w.dev.Name, prefixes(w.dev.Addresses))
-		}
-		if gateway.Is6() && !w.node.Forwards6 {
-			return "the node does not forward IPv6; set net.ipv6.conf.all.forwarding to 1, or take the IPv6 gateway out of the ExternalNetwork"
+		case gateway.Is6() && !w.node.Forwards6:
+			wrong = "the node does not forward IPv6; set net.ipv6.conf.all.forwarding to 1, or take the IPv6 gateway out of the ExternalNetwork"
+		default:
+			w.usable = append(w.usable, gateway)
 		}
 	}
-	return ""
+	return wrong
 }
 
 func prefixes(list []netip.Prefix) string {
@@ -158,11 +163,9 @@ func prefixes(list []netip.Prefix) string {
 	return strings.Join(out, ", ")
 }
 
-func (w *way) gateways() []netip.Addr { return parse(w.spec.Gateways, netip.ParseAddr) }
-
 // gateway is that of a family; invalid: none.
 func (w *way) gateway(v6 bool) netip.Addr {
-	for _, g := range w.gateways() {
+	for _, g := range w.usable {
 		if g.Is6() == v6 {
 			return g
 		}
@@ -192,7 +195,7 @@ func (w *way) table() {
 			w.route(Route{Table: w.tableID(), To: p.Masked(), Dev: w.dev.Name})
 		}
 	}
-	for _, g := range w.gateways() {
+	for _, g := range w.usable {
 		w.route(Route{Table: w.tableID(), To: everything(g), Via: g, Dev: w.dev.Name})
 	}
 }
@@ -231,7 +234,7 @@ func (w *way) fromServices(table int) {
 // followMark wants the rules that lead marked packets to a table. The interface must not ask whether a source would be routed back by it
 // without the mark.
 func (w *way) followMark(table int) {
-	for _, g := range w.gateways() {
+	for _, g := range w.usable {
 		w.rule(RuleKey{Pref: ownership.NodeRuleMark, Mark: w.mark(), V6: g.Is6()}, table)
 	}
 	w.setting("net.ipv4.conf."+dotted(w.dev.Name)+".rp_filter", "2", "0")

@@ -17,7 +17,7 @@ func (w *way) vrf() {
 	name := fmt.Sprintf("%s%d", ownership.NodeVRFs, w.number)
 	w.link(LinkKey{ItsBeing, name}, Link{VRF: w.tableID()})
 	w.link(LinkKey{ItsMaster, w.dev.Name}, Link{Master: name})
-	for _, g := range w.gateways() {
+	for _, g := range w.usable {
 		w.route(Route{Table: w.tableID(), To: everything(g), Metric: unreachable})
 		w.route(Route{Table: w.tableID(), To: everything(g), Via: g, Dev: w.dev.Name})
 	}
@@ -48,7 +48,7 @@ func (w *way) legs(vrf string) {
 	w.link(LinkKey{ItsBeing, near}, Link{Peer: far})
 	w.link(LinkKey{ItsMaster, far}, Link{Master: vrf})
 	table := w.tableID() + ownership.NodeLegTables
-	for _, g := range w.gateways() {
+	for _, g := range w.usable {
 		here, there := legAddresses(w.number, g.Is6())
 		w.addresses(near, here)
 		w.addresses(far, there)

@@ -1,29 +1,38 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"maps"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
 	"github.com/sallyport/sallyport/internal/lab/blueprint"
 	controlplane "github.com/sallyport/sallyport/internal/lab/cluster"
 	"github.com/sallyport/sallyport/internal/lab/manifest"
+	"github.com/sallyport/sallyport/internal/lab/program"
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/test/show"
 )
 
 // gatehouse is a lab whose nodes have a default uplink and two networks, with an agent on node1. Service addresses come to node1, which
@@ -77,7 +86,7 @@ func newGatehouse(t *testing.T, name string) *gatehouse {
 	for i, network := range []string{"uplink-a", "vlan1", "vlan2"} {
 		g.serve(t, network, netip.AddrFrom4([4]byte{198, 18, 10, byte(i + 1)}))
 	}
-	for _, proto := range []string{"tcp", "udp"} {
+	for _, proto := range []string{"tcp", "udp", "sctp"} {
 		g.nbctl(t, "--may-exist", "ls-lb-add", "join", "cluster-"+proto+"-loadbalancer")
 	}
 	return g
@@ -109,7 +118,7 @@ spec:
   type: LoadBalancer
   loadBalancerClass: example.com/announced
   selector: {app: %[1]s}
-  ports: [{name: t, port: 80, protocol: TCP}, {name: u, port: 80, protocol: UDP}]`, network))
+  ports: [{name: t, port: 80, protocol: TCP}, {name: u, port: 80, protocol: UDP}, {name: s, port: 80, protocol: SCTP}]`, network))
 	g.wait(t, "Pod", "shop", network, manifest.True("Ready"))
 	s, err := g.client.CoreV1().Services("shop").Get(within(t, time.Minute), network, metav1.GetOptions{})
 	if err != nil {
@@ -256,34 +265,306 @@ func (g *gatehouse) methods(t *testing.T, network string) []method {
 	}
 }
 
-// TestAgent1Methods: for every method that this machine's kernel has, what a client gets without it and with it.
-func TestAgent1Methods(t *testing.T) {
-	item := agents.Item(t, 1)
+// TestAgentOnNodes: what the agent promises, in one lab.
+func TestAgentOnNodes(t *testing.T) {
 	g := newGatehouse(t, "agent")
 	g.run(t)
-	client := func(network string) string { return g.segment(t, network).ClientSide[0].Peer.Addr().String() }
 	g.answers(t, "node1", "http://"+g.ips["vlan1"], "vlan1", "") // the Service itself works
-	before := g.kernel(t)
-	for _, m := range g.methods(t, "vlan1") {
-		t.Run(m.name, func(t *testing.T) {
-			g.resetDrops(t)
-			g.silent(t, "client-vlan1", g.url("vlan1", "http"))
-			if g.drops(t)["router-uplink-a"] == 0 {
-				t.Errorf("nothing was dropped at the default uplink, so the reply did not leave by it")
-			}
-			g.network(t, "vlan1", m.spec)
-			g.resetDrops(t)
-			for _, protocol := range []string{"http", "udp"} {
-				g.answers(t, "client-vlan1", g.url("vlan1", protocol), "vlan1", client("vlan1"))
-			}
-			g.noDrops(t)
-			g.remove(t, "ExternalNetwork", "", "vlan1")
-			g.asFound(t, before)
-			if !t.Failed() {
-				item.Figure("%s: by HTTP and UDP the client of vlan1 got its answer, the server saw %s, no router dropped anything; without it, nothing", m.name, client("vlan1"))
+	t.Run("methods", func(t *testing.T) {
+		item := agents.Item(t, 1)
+		before := g.kernel(t)
+		for _, m := range g.methods(t, "vlan1") {
+			t.Run(m.name, func(t *testing.T) {
+				g.leadsBack(t, m)
+				g.remove(t, "ExternalNetwork", "", "vlan1")
+				g.asFound(t, before)
+				if !t.Failed() {
+					item.Figure("%s: by HTTP, UDP and SCTP the client got its answer by vlan1 and the server saw its address; without it the reply left by uplink-a, "+
+						"whose router dropped it; removed, the kernel is as found", m.name)
+				}
+			})
+		}
+		for _, f := range []struct {
+			what string
+			run  func(*gatehouse, *testing.T) string
+		}{
+			{"two networks at once", (*gatehouse).twoNetworks},
+			{"the node's own", (*gatehouse).nodesOwn},
+			{"disturbed", (*gatehouse).disturbed},
+			{"interfaces that come and go", (*gatehouse).interfaces},
+		} {
+			t.Run(f.what, func(t *testing.T) {
+				if figure := f.run(g, t); !t.Failed() {
+					item.Figure("%s: %s", f.what, figure)
+				}
+			})
+		}
+	})
+	t.Run("switched", func(t *testing.T) { g.switched(t, agents.Item(t, 4)) })
+	t.Run("privileges", func(t *testing.T) { g.privileges(t, agents.Item(t, 6)) })
+}
+
+// client4 is the IPv4 address of the client of an uplink.
+func (g *gatehouse) client4(t *testing.T, network string) string {
+	return g.segment(t, network).ClientSide[0].Peer.Addr().String()
+}
+
+// leadsBack shows a method by packets: without it the reply leaves by the default uplink, with it by the network.
+func (g *gatehouse) leadsBack(t *testing.T, m method) {
+	t.Helper()
+	left := g.leaves(t, g.vips["vlan1"], "uplink-a", "vlan1")
+	g.resetDrops(t)
+	g.silent(t, "client-vlan1", g.url("vlan1", "http"))
+	if g.drops(t)["router-uplink-a"] == 0 || left()["vlan1"] > 0 {
+		t.Errorf("without it the reply did not leave by the default uplink: %v", left())
+	}
+	g.network(t, "vlan1", m.spec)
+	g.resetDrops(t)
+	wrong := left()["uplink-a"]
+	for _, protocol := range []string{"http", "udp", "sctp"} {
+		g.answers(t, "client-vlan1", g.url("vlan1", protocol), "vlan1", g.client4(t, "vlan1"))
+	}
+	g.noDrops(t)
+	if now := left(); now["vlan1"] < 3 || now["uplink-a"] > wrong {
+		t.Errorf("replies left by %v; by uplink-a %d before", now, wrong)
+	}
+}
+
+// leaves counts the packets with a source address that leave node1 by each of some links.
+func (g *gatehouse) leaves(t *testing.T, source netip.Addr, links ...string) func() map[string]int {
+	t.Helper()
+	var mu sync.Mutex
+	counts := map[string]int{}
+	for _, link := range links {
+		g.sniff(t, "node1", link, unix.ETH_P_ALL, func(frame []byte, own bool) {
+			if from, ok := netip.AddrFromSlice(frame[26:30]); own && len(frame) > 34 && frame[12] == 8 && ok && from == source {
+				mu.Lock()
+				counts[link]++
+				mu.Unlock()
 			}
 		})
 	}
+	return func() map[string]int {
+		mu.Lock()
+		defer mu.Unlock()
+		return maps.Clone(counts)
+	}
+}
+
+// twoNetworks: one client reaches two Services by two networks at the same time, and one Service by both; each reply goes back by its own.
+func (g *gatehouse) twoNetworks(t *testing.T) string {
+	both := netip.PrefixFrom(g.vips["vlan1"], 32)
+	if err := g.Announce(within(t, time.Minute), "node1", both, "vlan1", "vlan2"); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []string{"vlan1", "vlan2"} {
+		g.network(t, n, "method: Connection")
+		wide := g.segment(t, n).WideArea[0]
+		if err := g.NS("internet").Do(func() error { // whose address is the same by every network
+			return netlink.RouteAdd(&netlink.Route{Dst: &net.IPNet{IP: g.vips[n].AsSlice(), Mask: net.CIDRMask(32, 32)}, Gw: wide.Router.Addr().AsSlice(), Src: net.ParseIP(theInternet)})
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "vlan2's router knows the address of vlan1", func() bool { return g.learnt(t, "router-vlan2", both) })
+	g.resetDrops(t)
+	for range 5 {
+		for _, n := range []string{"vlan1", "vlan2"} {
+			g.answers(t, "internet", g.url(n, "http"), n, theInternet)
+		}
+		g.answers(t, "client-vlan2", g.url("vlan1", "http"), "vlan1", g.client4(t, "vlan2"))
+		g.answers(t, "client-vlan1", g.url("vlan1", "http"), "vlan1", g.client4(t, "vlan1"))
+	}
+	g.noDrops(t)
+	if err := g.Announce(within(t, time.Minute), "node1", both, "vlan1"); err != nil {
+		t.Fatal(err)
+	}
+	g.remove(t, "ExternalNetwork", "", "vlan2")
+	return theInternet + " was answered by two networks in turn, and one address by both of them, 20 times, no drops"
+}
+
+// nodesOwn: what listens on the node itself is reached by its address on any network, by IPv4 and IPv6.
+func (g *gatehouse) nodesOwn(t *testing.T) string {
+	g.apply(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: own, namespace: shop}
+spec: {nodeName: node1, hostNetwork: true, containers: [{name: main, image: lab/echo}]}`)
+	g.wait(t, "Pod", "shop", "own", manifest.True("Ready"))
+	s, node := g.segment(t, "vlan1"), g.blueprint.NodeList()[0]
+	ask := func(answer bool) {
+		t.Helper()
+		for i, a := range s.NodeAddresses(node) {
+			if target := "http://" + netip.AddrPortFrom(a.Addr(), 80).String(); answer {
+				g.answers(t, "client-vlan1", target, "own", s.ClientSide[i].Peer.Addr().String())
+			} else {
+				g.silent(t, "client-vlan1", target)
+			}
+		}
+	}
+	g.network(t, "vlan1", "method: Connection")
+	ask(true)
+	g.remove(t, "ExternalNetwork", "", "vlan1")
+	g.until(t, "the node answers by its default uplink again", func() bool { _, err := g.ask("client-vlan1", g.url("vlan1", "http")); return err != nil })
+	ask(false)
+	return "by IPv4 and IPv6, the client got its answer with Connection, and none without"
+}
+
+// disturbed: whatever others do to the node's kernel, it works again within a second, and established connections go on.
+func (g *gatehouse) disturbed(t *testing.T) string {
+	g.network(t, "vlan1", "method: Connection")
+	g.answers(t, "client-vlan1", g.url("vlan1", "http"), "vlan1", "")
+	var figures []string
+	for _, d := range []struct{ what, command string }{
+		{"ip rule flush", "ip rule flush; ip rule add pref 32766 lookup main; ip rule add pref 32767 lookup default"},
+		{"nft flush of our table", "nft flush table inet sallyport"},
+		{"nft delete of our table", "nft delete table inet sallyport"},
+		{"routes flushed", "ip route flush table " + fmt.Sprint(ownership.NodeTables+g.number(t, "vlan1"))},
+		{"rp_filter strict", "sysctl -qw net.ipv4.conf.vlan1.rp_filter=1"},
+		{"link down and up", "ip link set vlan1 down; ip link set vlan1 up; ip addr add " + g.address6(t, "vlan1") + " dev vlan1 nodad"},
+	} {
+		stream := g.stream(t, "client-vlan1", g.vips["vlan1"].String())
+		g.onNode1(t, "sh", "-c", d.command)
+		begun := time.Now()
+		eventually(t, "it works after "+d.what, func() bool { return g.atOnce(g.url("vlan1", "http")) })
+		took := time.Since(begun)
+		if took > time.Second {
+			t.Errorf("%s: it worked again after %v", d.what, took)
+		}
+		longest := survive(t, d.what, 10*time.Second, stream)
+		figures = append(figures, fmt.Sprintf("%s %d ms (a stream was silent for %d ms)", d.what, took.Milliseconds(), longest.Milliseconds()))
+	}
+	g.wait(t, "NodePath", "", "node1", func(o *unstructured.Unstructured) bool { return reasonOf(o, "Undisturbed") == "Disturbed" })
+	g.remove(t, "ExternalNetwork", "", "vlan1")
+	return "works again after " + strings.Join(figures, ", ") + "; then the NodePath says that somebody disturbs it"
+}
+
+// atOnce says whether a question from the client of vlan1 is answered before anything would be sent again.
+func (g *gatehouse) atOnce(target string) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), 150*time.Millisecond)
+	defer cancel()
+	_, err := program.Ask(ctx, g.NS("client-vlan1"), target)
+	return err == nil
+}
+
+// address6 is the IPv6 address of node1 on an uplink. The kernel forgets it when the link goes down.
+func (g *gatehouse) address6(t *testing.T, network string) string {
+	t.Helper()
+	return g.segment(t, network).NodeAddresses(g.blueprint.NodeList()[0])[1].String()
+}
+
+// number is what stands for a network on node1.
+func (g *gatehouse) number(t *testing.T, network string) int {
+	t.Helper()
+	var path kubedcv1alpha1.NodePath
+	if err := g.direct(t, nil).Get(within(t, time.Minute), client.ObjectKey{Name: "node1"}, &path); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range path.Spec.Networks {
+		if n.Name == network {
+			return int(n.Number)
+		}
+	}
+	t.Fatalf("the NodePath has no network %s", network)
+	return 0
+}
+
+// interfaces: one that is not there is told of, and taken when it comes; one that is known by its MAC address may be renamed.
+func (g *gatehouse) interfaces(t *testing.T) string {
+	g.network(t, "vlan1", "method: Connection")
+	s := g.segment(t, "vlan1")
+	works := func() bool { _, err := g.ask("client-vlan1", g.url("vlan1", "http")); return err == nil }
+	rename := func(from, to string) {
+		g.onNode1(t, "sh", "-c", fmt.Sprintf("ip link set %[1]s down; ip link set %[1]s name %[2]s; ip link set %[2]s up; ip addr add %[3]s dev %[2]s nodad",
+			from, to, g.address6(t, "vlan1")))
+	}
+	rename("vlan1", "other")
+	g.wait(t, "NodePath", "", "node1", func(o *unstructured.Unstructured) bool { return reasonOf(o, "ResolvedRefs") == "InterfaceNotFound" })
+	if works() {
+		t.Error("it answers without the interface")
+	}
+	var mac string
+	if err := g.NS("node1").Do(func() error {
+		l, err := netlink.LinkByName("other")
+		if err == nil {
+			mac = l.Attrs().HardwareAddr.String()
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	g.apply(t, fmt.Sprintf(`
+apiVersion: kube-dc.com/v1alpha1
+kind: ExternalNetwork
+metadata: {name: vlan1}
+spec: {type: vlan1, nodes: {mac: %q, gateways: [%q], nodeSelector: {matchLabels: {kubernetes.io/hostname: node1}}}}`, mac, s.Gateways[0].Addr()))
+	g.until(t, "it works by MAC address", works)
+	rename("other", "vlan1")
+	took := eventually(t, "it works under its old name", works)
+	g.remove(t, "ExternalNetwork", "", "vlan1")
+	return fmt.Sprintf("InterfaceNotFound while it had another name; found by MAC address, also after it was renamed (%d ms)", took.Milliseconds())
+}
+
+// switched: the method of a network changes while a client is connected.
+func (g *gatehouse) switched(t *testing.T, item *show.Item) {
+	methods := g.methods(t, "vlan1")
+	g.network(t, "vlan1", methods[0].spec)
+	stream := g.stream(t, "client-vlan1", g.vips["vlan1"].String())
+	was := methods[0]
+	for _, i := range []int{1, 2, 3, 0, 2, 1, 3, 2, 0, 3, 1, 0} { // each after each other
+		now := methods[i]
+		g.network(t, "vlan1", now.spec)
+		longest := survive(t, was.name+" → "+now.name, 10*time.Second, stream)
+		item.Figure("%s → %s: the connection went on, its longest silence so far was %d ms", was.name, now.name, longest.Milliseconds())
+		was = now
+	}
+	g.remove(t, "ExternalNetwork", "", "vlan1")
+}
+
+// privileges: what the agent may do, and nothing else. It has run with CAP_NET_ADMIN only all the time.
+func (g *gatehouse) privileges(t *testing.T, item *show.Item) {
+	g.network(t, "vlan1", "method: Connection")
+	agent := someone(t, "the agent", configFrom(t, g.outside(t, g.agentKubeconfig(t, "node1"))))
+	agent.can(t, "its own status", patch("nodepaths//node1/status", `{"status":{"repairs":0}}`))
+	other := someone(t, "the agent of node2", configFrom(t, g.outside(t, g.agentKubeconfig(t, "node2"))))
+	other.cannot(t, "the status of another", patch("nodepaths//node1/status", `{"status":{"repairs":7}}`), "an agent reports on the NodePath of the node that it runs on")
+	for what, try := range map[string]tried{
+		"a Secret":           get("secrets/kube-system/any"),
+		"a NodePath":         patch("nodepaths//node1", `{"spec":{}}`),
+		"a NodePath, gone":   remove("nodepaths//node1"),
+		"an ExternalNetwork": patch("externalnetworks//vlan1", `{"spec":{}}`),
+		"Pods":               get("pods/shop/vlan1"),
+		"Nodes":              patch("nodes//node1", `{}`),
+	} {
+		agent.cannot(t, what, try, "cannot")
+	}
+	g.remove(t, "ExternalNetwork", "", "vlan1")
+	if t.Failed() {
+		return
+	}
+	item.Figure("all of this list was carried out with CAP_NET_ADMIN alone, without new privileges; in Kubernetes the agent writes the status of its own " +
+		"NodePath and events, and reads NodePaths: six other things are refused, and so is the NodePath of another node")
+}
+
+// outside is a kubeconfig that was made for a node, for use here.
+func (g *gatehouse) outside(t *testing.T, path string) string {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	here, err := clientcmd.LoadFromFile(g.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range config.Clusters {
+		c.Server = here.Clusters[name].Server
+	}
+	out := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, out); err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 // asFound fails the test unless the kernel of node1 becomes again what it was.

@@ -25,10 +25,12 @@ var dryRun = []string{metav1.DryRunAll}
 
 func gvr(resource string) schema.GroupVersionResource {
 	switch resource {
-	case "namespaces", "secrets", "services":
+	case "namespaces", "secrets", "services", "pods", "nodes":
 		return schema.GroupVersionResource{Version: "v1", Resource: resource}
 	case "leases":
 		return schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: resource}
+	case "nodepaths", "externalnetworks":
+		return schema.GroupVersionResource{Group: "kube-dc.com", Version: "v1alpha1", Resource: resource}
 	case "network-attachment-definitions":
 		return schema.GroupVersionResource{Group: "k8s.cni.cncf.io", Version: "v1", Resource: resource}
 	}
@@ -50,6 +52,14 @@ func patch(path, text string) tried {
 }
 
 // remove tries to delete "resource/namespace/name".
+func get(path string) tried {
+	p := strings.Split(path, "/")
+	return func(ctx context.Context, client dynamic.Interface) error {
+		_, err := client.Resource(gvr(p[0])).Namespace(p[1]).Get(ctx, p[2], metav1.GetOptions{})
+		return err
+	}
+}
+
 func remove(path string) tried {
 	p := strings.Split(path, "/")
 	return func(ctx context.Context, client dynamic.Interface) error {
