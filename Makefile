@@ -101,7 +101,7 @@ generate-check: $(GENERATOR) ## Check that what is generated is up to date
 .PHONY: golden
 golden: ## Rewrite what tests compare with: the cases of compile and the reference pages (root)
 	go test ./internal/compile/golden ./internal/controller ./internal/intent -update
-	go test -run '^TestBalancer(2Conformance|Docs)$$' ./test/e2e -update
+	go test -run '^Test(Balancer(2Conformance|Docs)|Agent5Seed)$$' ./test/e2e -update
 
 # How long to look: make fuzz FUZZTIME=10m
 FUZZTIME := 30s
@@ -154,6 +154,10 @@ show-lb: parts chart ## Show by packets what load balancers promise, at full siz
 .PHONY: show-egress
 show-egress: parts chart ## Show by packets what egress addresses promise, at full size, a line for each (root)
 	SALLYPORT_SIZE=full go test -count=1 -timeout 90m -v -run '^TestEgress[0-9]' ./test/e2e -show
+
+.PHONY: show-agent
+show-agent: parts chart ## Show by packets what the agent does on nodes, at full size, a line for each (root)
+	SALLYPORT_SIZE=full go test -count=1 -timeout 60m -v -run '^(TestAgent|TestNodeEgress)' ./test/e2e -show
 
 ##@ Help
 

@@ -264,3 +264,6 @@ type NetworkSpec = kubedcv1alpha1.NodeNetwork
 
 // EgressSpec is which pods leave by that.
 type EgressSpec = kubedcv1alpha1.NodeEgress
+
+// Method is how replies find back.
+type Method = kubedcv1alpha1.NodeMethod

@@ -18,17 +18,14 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
 	"github.com/sallyport/sallyport/internal/lab/blueprint"
-	controlplane "github.com/sallyport/sallyport/internal/lab/cluster"
 	"github.com/sallyport/sallyport/internal/lab/manifest"
 	"github.com/sallyport/sallyport/internal/lab/program"
 	"github.com/sallyport/sallyport/internal/ownership"
@@ -45,8 +42,6 @@ type gatehouse struct {
 	vips  map[string]netip.Addr // Service address by network
 	ips   map[string]string     // cluster address by network
 }
-
-const agentAccount = "sallyport-agent"
 
 func newGatehouse(t *testing.T, name string) *gatehouse {
 	t.Helper()
@@ -163,38 +158,11 @@ func (g *gatehouse) run(t *testing.T) {
 
 func (g *gatehouse) stateDir() string { return filepath.Join(g.Dir, "agent-node1") }
 
-// agentKubeconfig writes a kubeconfig with the token that a pod of the agent's has on a node, and returns its path.
+// agentKubeconfig is that of the agent on a node.
 func (g *gatehouse) agentKubeconfig(t *testing.T, node string) string {
 	t.Helper()
-	pod := "agent-" + node
-	g.apply(t, fmt.Sprintf(`
-apiVersion: v1
-kind: Pod
-metadata: {name: %s, namespace: %s}
-spec: {nodeName: %s, serviceAccountName: %s, hostNetwork: true, containers: [{name: main, image: lab/idle}]}`, pod, chartNamespace, node, agentAccount))
-	p, err := g.client.CoreV1().Pods(chartNamespace).Get(within(t, time.Minute), pod, metav1.GetOptions{})
+	path, err := g.AgentConfig(within(t, time.Minute), g.client, chartNamespace, node)
 	if err != nil {
-		t.Fatal(err)
-	}
-	hours := int64(4 * 3600)
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		ExpirationSeconds: &hours, BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod, UID: p.UID},
-	}}
-	token, err := g.client.CoreV1().ServiceAccounts(chartNamespace).CreateToken(within(t, time.Minute), agentAccount, request, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatalf("get a token for %s: %v", agentAccount, err)
-	}
-	config, err := clientcmd.LoadFromFile(g.Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.AuthInfos = map[string]*clientcmdapi.AuthInfo{agentAccount: {Token: token.Status.Token}}
-	config.Contexts[config.CurrentContext].AuthInfo = agentAccount
-	for _, c := range config.Clusters { // from a node
-		c.Server = fmt.Sprintf("https://%s", netip.AddrPortFrom(g.blueprint.ServerAddresses()[0].Addr(), controlplane.APIPort))
-	}
-	path := filepath.Join(g.Dir, "agent-kubeconfig-"+node)
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
 		t.Fatal(err)
 	}
 	return path

@@ -45,6 +45,15 @@ func TestEgressExampleRunsAsWritten(t *testing.T) {
 	contain(t, out, "internet saw "+address+":", "internet saw 100.65.", "was on node2, is on node3", "no answer", "no node can hold an address", "lab \""+name+"\" is down")
 }
 
+// The same for nodes with several uplinks.
+func TestNodesExampleRunsAsWritten(t *testing.T) {
+	out, name := example(t, "05-nodes")
+	if n := strings.Count(out, "echo saw 172."); n != 2 {
+		t.Errorf("the client was answered %d times, wanted once with the network and once after it was put back:\n%s", n, out)
+	}
+	contain(t, out, "no answer\n", "nodepath.kube-dc.com/node1 condition met", "table inet sallyport", "put back ", "no answer again", "lab \""+name+"\" is down")
+}
+
 // example types in the commands of an example's text, in a lab of their own, and returns what they printed and the lab's name.
 func example(t *testing.T, dir string) (out, name string) {
 	t.Helper()
