@@ -144,7 +144,7 @@ func (w *way) egress() string {
 			if len(pods) == 0 || !w.gateway(v6).IsValid() || len(e.Destinations) > 0 && len(destinations) == 0 {
 				continue
 			}
-			if wrong := w.leave(fmt.Sprintf("egress%d", i), pods, destinations, e.Address); wrong != "" {
+			if wrong := w.leave(fmt.Sprintf("egress%d", i), e, pods, destinations); wrong != "" {
 				return wrong
 			}
 		}
@@ -162,24 +162,37 @@ func keep[T any](list []T, fits func(T) bool) (out []T) {
 }
 
 // leave wants the way of some pods. Replies to what came to them by another way are not moved.
-func (w *way) leave(name string, pods []netip.Addr, destinations []netip.Prefix, address string) string {
+func (w *way) leave(name string, e EgressSpec, pods []netip.Addr, destinations []netip.Prefix) string {
 	v6 := pods[0].Is6()
+	ofFamily := func(p netip.Prefix) bool { return p.Addr().Is6() == v6 }
 	match := fmt.Sprintf("%s saddr %s", ip(v6), w.set(name+"-pods", v6, pods))
-	switch inside := keep(parse(w.spec.Inside, netip.ParsePrefix), func(p netip.Prefix) bool { return p.Addr().Is6() == v6 }); {
+	switch stays := keep(w.stays(), ofFamily); {
 	case len(destinations) > 0:
 		match += fmt.Sprintf(" %s daddr %s", ip(v6), w.intervals(name+"-to", v6, destinations))
-	case len(inside) > 0:
-		match += fmt.Sprintf(" %s daddr != %s", ip(v6), w.intervals("inside", v6, inside))
+	case len(stays) > 0:
+		match += fmt.Sprintf(" %s daddr != %s", ip(v6), w.intervals("inside", v6, stays))
+	}
+	if except := keep(parse(e.Except, netip.ParsePrefix), ofFamily); len(except) > 0 {
+		match += fmt.Sprintf(" %s daddr != %s", ip(v6), w.intervals(name+"-not", v6, except))
 	}
 	if err := w.lead(name, match, pods, destinations); err != "" {
 		return err
 	}
 	translation := "masquerade"
-	if a, err := netip.ParseAddr(address); err == nil && a.Is6() == v6 {
+	if a, err := netip.ParseAddr(e.Address); err == nil && a.Is6() == v6 {
 		translation = fmt.Sprintf("snat %s to %s", ip(v6), a)
 	}
 	w.in("leaves", name+ip(v6), fmt.Sprintf("oifname %q ct direction original %s %s", w.dev.Name, match, translation))
 	return ""
+}
+
+// stays are the prefixes that no pod leaves for by this network, unless it is told to.
+func (w *way) stays() []netip.Prefix {
+	out := parse(w.spec.Inside, netip.ParsePrefix)
+	for _, a := range parse(w.spec.Hosts, netip.ParseAddr) {
+		out = append(out, netip.PrefixFrom(a, a.BitLen()))
+	}
+	return out
 }
 
 // lead wants pods' own connections to be led to the network, as its method does it.

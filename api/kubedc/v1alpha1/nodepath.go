@@ -71,10 +71,15 @@ type NodeNetwork struct {
 	// +listType=set
 	Services []string `json:"services,omitempty"`
 
-	// The prefixes that are inside the cluster: of Services and pods (method VRF).
+	// The prefixes that are inside the cluster: of Services and pods (method VRF, and where pods leave by this network to everywhere).
 	// +optional
 	// +listType=set
 	Inside []string `json:"inside,omitempty"`
+
+	// The addresses of the cluster's nodes, which pods that leave by this network to everywhere reach as others do.
+	// +optional
+	// +listType=set
+	Hosts []string `json:"hosts,omitempty"`
 
 	// Whether the VRF has legs.
 	// +optional
@@ -86,8 +91,12 @@ type NodeNetwork struct {
 	Egress []NodeEgress `json:"egress,omitempty"`
 }
 
-// NodeEgress is pods that leave by a network.
+// NodeEgress is pods that leave by a network. No two of them mean the same packet: their order does not matter.
 type NodeEgress struct {
+	// Who asked for it, such as "EgressRoute web/partner".
+	// +optional
+	By string `json:"by,omitempty"`
+
 	// The addresses of the pods.
 	// +listType=set
 	Pods []string `json:"pods"`
@@ -96,6 +105,11 @@ type NodeEgress struct {
 	// +optional
 	// +listType=set
 	Destinations []string `json:"destinations,omitempty"`
+
+	// Which of these destinations are not meant, because something else is asked for them.
+	// +optional
+	// +listType=set
+	Except []string `json:"except,omitempty"`
 
 	// The address that they are seen with. Empty: that of the interface.
 	// +optional
