@@ -99,7 +99,7 @@ On SIGTERM it finishes what it is writing, gives up the lead and ends.`,
 	f.StringVar(&c.Defaults.ManagementNetwork, "management-network-type", "", "network type whose hosts pods of the management VPC reach by OVN; empty: none")
 	f.Var(&c.Defaults.Return, "return-path", "how replies find back on networks that do not say: Connection, or Source for OVN before 24.09")
 	f.Var(&c.Defaults.Inside, "cluster-prefixes",
-		"prefixes of the cluster's pods and Services, as in 10.16.0.0/16,10.96.0.0/12: what nodes with an uplink of method VRF keep inside")
+		"prefixes of the cluster's pods and Services, as in 10.16.0.0/16,10.96.0.0/12: what stays inside where pods leave by an uplink, or its method is VRF")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	return cmd
 }

@@ -77,10 +77,6 @@ func (c *compiler) divertible() intent.Finding {
 	}
 	p := c.project
 	switch {
-	case c.w.Management != nil:
-		return intent.Finding{
-			Reason: intent.NoProject, Message: "the namespace is of Kube-OVN's own VPC, whose pods leave as its operator chose; use a project's namespace",
-		}
 	case !p.prefix4().IsValid():
 		return onlyIPv6
 	case p.way != nil && c.bySource(p.way):
@@ -179,14 +175,18 @@ func (c *compiler) leaveTo(r snapshot.EgressRoute, same map[netip.Prefix]int) *d
 		key: intent.ObjectKey{Kind: intent.EgressRoute, Namespace: r.Namespace, Name: r.Name}, meta: r.Meta,
 		set: ownership.RouteSet(c.w.Shard, r.Name), rank: rankRoute,
 	}
-	if d.accepted = first(c.divertible(), malformed(r.Malformed)); !d.accepted.OK() {
+	if d.accepted = first(c.divertible(), malformed(r.Malformed), onlyIPv4(r.Destinations)); !d.accepted.OK() {
 		return d
 	}
 	found, wrong := c.subnetsOf(r.Type, r.Network)
 	if d.resolved = wrong; !wrong.OK() {
 		return d
 	}
-	d.pods = slices.DeleteFunc(slices.Clone(r.Pods), func(a netip.Addr) bool { return !c.project.prefix4().Contains(a) }) // of a node
+	for _, p := range r.Pods {
+		if c.project.prefix4().Contains(p.Address) { // and not of a node
+			d.pods = append(d.pods, p.Address)
+		}
+	}
 	for _, to := range r.Destinations {
 		rank := same[to]
 		if rank >= ownership.SameRoutes {
@@ -202,6 +202,17 @@ func (c *compiler) leaveTo(r snapshot.EgressRoute, same map[netip.Prefix]int) *d
 	}
 	d.on = pick(found, func(x *snapshot.External) bool { return c.ported(x.Subnet) })
 	return d
+}
+
+// onlyIPv4 says whether a destination can't be reached by an external network of Kube-OVN's.
+func onlyIPv4(destinations []netip.Prefix) intent.Finding {
+	for _, to := range destinations {
+		if !to.Addr().Is4() {
+			return intent.Finding{Reason: intent.Malformed, Message: fmt.Sprintf(
+				"destination %s is not an IPv4 prefix such as 198.51.100.0/24; there are no others for projects yet", to)}
+		}
+	}
+	return intent.Finding{}
 }
 
 // divert wants the rows of diversions whose network the router is connected to.

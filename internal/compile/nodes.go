@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"cmp"
 	"hash/fnv"
 	"maps"
 	"net/netip"
@@ -14,30 +15,72 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// Nodes is the NodePath of each node that is on an external network itself.
-func Nodes(w *snapshot.Nodes) *intent.Intent {
-	in := intent.New()
-	numbers := numbered(w.Uplinks)
-	paths := map[string]*kubedcv1alpha1.NodePathSpec{}
-	for _, u := range inOrder(w.Uplinks, func(u snapshot.Uplink) snapshot.Meta { return snapshot.Meta{Name: u.Name} }) {
+// Nodes is the NodePath of each node that is on an external network itself, and what we think of those who ask for ways out by it.
+func Nodes(w *snapshot.Nodes) (*intent.Intent, []intent.Verdict) {
+	n := &nodes{
+		w: w, in: intent.New(), on: map[place]bool{}, hosts: map[netip.Addr]bool{},
+		claims: map[netip.Addr]claims{}, egress: map[place][]kubedcv1alpha1.NodeEgress{},
+	}
+	for _, a := range w.Hosts {
+		n.hosts[a] = true
+	}
+	for _, u := range inOrder(w.Uplinks, func(u snapshot.Uplink) snapshot.Meta { return u.Meta }) {
 		if u.Malformed != "" || u.Deleting {
 			continue
 		}
-		network := nodeNetwork(w, u)
+		n.uplinks = append(n.uplinks, &u)
+		for _, node := range u.Nodes {
+			n.on[place{node, u.Name}] = true
+		}
+	}
+	n.resolveDepartures() // each EgressService and EgressRoute gets a network and pods
+	n.claimPods()         // who leads what each pod sends
+	n.groupPods()         // and by which network of which node
+	n.lay()               // what each node has to do
+	return n.in, n.verdicts()
+}
+
+// nodes is one run.
+type nodes struct {
+	w          *snapshot.Nodes
+	in         *intent.Intent
+	uplinks    []*snapshot.Uplink // that can be used, the oldest first
+	on         map[place]bool
+	hosts      map[netip.Addr]bool
+	departures []*departure
+	claims     map[netip.Addr]claims // by pod
+	egress     map[place][]kubedcv1alpha1.NodeEgress
+}
+
+// place is a network on a node.
+type place struct{ node, network string }
+
+func (p place) compare(o place) int {
+	return cmp.Or(strings.Compare(p.node, o.node), strings.Compare(p.network, o.network))
+}
+
+// lay wants the NodePaths.
+func (n *nodes) lay() {
+	numbers := numbered(n.w.Uplinks)
+	paths := map[string]*kubedcv1alpha1.NodePathSpec{}
+	for _, u := range slices.SortedFunc(slices.Values(n.uplinks), func(a, b *snapshot.Uplink) int { return strings.Compare(a.Name, b.Name) }) {
+		network := nodeNetwork(n.w, *u)
 		network.Number = numbers[u.Name]
 		for _, node := range u.Nodes {
 			if paths[node] == nil {
 				paths[node] = &kubedcv1alpha1.NodePathSpec{}
 			}
-			paths[node].Networks = append(paths[node].Networks, network)
+			paths[node].Networks = append(paths[node].Networks, n.withEgress(network, node))
 		}
 	}
 	for _, node := range slices.Sorted(maps.Keys(paths)) {
 		key := intent.ObjectKey{Kind: intent.NodePath, Name: node}
-		in.Object(key, intent.NewObject(intent.Meta{Labels: ownership.Labels(ownership.NodesShard)}, paths[node]), state.Ref{Kind: "Node", Name: node})
+		n.in.Object(key, intent.NewObject(intent.Meta{Labels: ownership.Labels(ownership.NodesShard)}, paths[node]), nodeRef(node))
 	}
-	return in
 }
+
+// nodeRef is what all who leave by a node need.
+func nodeRef(node string) state.Ref { return state.Ref{Kind: "Node", Name: node} }
 
 // nodeNetwork is a network as nodes have to serve it.
 func nodeNetwork(w *snapshot.Nodes, u snapshot.Uplink) kubedcv1alpha1.NodeNetwork {
@@ -62,12 +105,17 @@ func servicesOf(w *snapshot.Nodes, u snapshot.Uplink) []string {
 	var out []netip.Addr
 	for _, s := range w.Reached {
 		if slices.ContainsFunc(s.External, func(a netip.Addr) bool {
-			return slices.ContainsFunc(u.Addresses, func(p netip.Prefix) bool { return p.Contains(a) })
+			return reachedBy(&u, a)
 		}) {
 			out = append(out, s.Cluster...)
 		}
 	}
 	return sorted(out)
+}
+
+// reachedBy says whether an address of a Service is reached by a network.
+func reachedBy(u *snapshot.Uplink, a netip.Addr) bool {
+	return slices.ContainsFunc(u.Addresses, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // sorted is a list as text, each entry once.

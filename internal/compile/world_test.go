@@ -71,7 +71,7 @@ func diversions(d *dice, w *snapshot.World) {
 		})
 		w.EgressRoutes = append(w.EgressRoutes, snapshot.EgressRoute{
 			Meta: meta(d, shard, name), Type: choose(d, "a", "b", "c"), Network: choose(d, "", "", "n", "x0"), Malformed: malformedBy(d),
-			Pods:         []netip.Addr{inside(byte(2 + d.roll(3)))},
+			Pods:         []snapshot.Placed{{Address: inside(byte(2 + d.roll(3)))}},
 			Destinations: []netip.Prefix{netip.PrefixFrom(choose(d, address(0, 0), address(1, 0), address(9, 0)), choose(d, 16, 24, 28)).Masked()},
 		})
 	}

@@ -209,7 +209,7 @@ func (s *Shards) tell(shard string, w *Work) {
 	for _, n := range w.notes {
 		now[n] = true
 		for _, o := range w.noted {
-			if o.GetName() == n.Object.Name && !before[n] && s.Record != nil {
+			if key, err := kube.KeyOf(o); err == nil && key == n.Object && !before[n] && s.Record != nil {
 				s.Record(o, true, n.Finding.Reason, n.Finding.Message)
 			}
 		}
@@ -224,16 +224,17 @@ func (s *Shards) tell(shard string, w *Work) {
 
 // prepareNodes gathers, compiles and compares what nodes have to do themselves.
 func (s *Shards) prepareNodes(ctx context.Context) (*Work, error) {
-	world, err := s.Cluster.GatherNodes(ctx)
+	inputs, err := s.Cluster.GatherNodes(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("gather: %w", err)
 	}
-	world.Inside = s.Config.Inside
-	want := compile.Nodes(world)
+	want, verdicts := compile.Nodes(inputs.Nodes(s.Config))
 	if err := want.Err(); err != nil {
 		return nil, fmt.Errorf("compile: %w", err)
 	}
-	work := &Work{size: len(want.Objects), rowsAt: noRows}
+	work := &Work{
+		Verdicts: verdicts, judged: inputs.Judged(), notes: want.Notes, noted: inputs.Judged(), size: len(want.Objects), rowsAt: noRows,
+	}
 	work.Plans, err = prepare(plan(ctx, kube.NewObjects(s.Cluster, ownership.NodesShard), want.Objects))
 	return work, err
 }

@@ -30,6 +30,7 @@ const (
 	// Accepted, of EgressServices and EgressRoutes
 	AddressElsewhere = "AddressOfAnotherNetwork"
 	TooManyRoutes    = "TooManyRoutes"
+	NeedsMethod      = "NeedsAnotherMethod"
 
 	// ResolvedRefs
 	Resolved        = "ResolvedRefs"
@@ -42,6 +43,7 @@ const (
 	VMNotFound      = "VMNotFound"
 	ServiceNotFound = "ServiceNotFound"
 	NoAddressYet    = "TargetHasNoAddress"
+	FamilyNotServed = "FamilyNotServed"
 
 	// Programmed
 	Programmed    = "Programmed"
@@ -56,6 +58,8 @@ const (
 	NoProber      = "NoAddressForChecks"
 	NoGateway     = "NoGatewayNode"
 	NoEgress      = "NoEgress"
+	WaitForAgent  = "WaitingForAgent"
+	NodeElsewhere = "NodeNotOnNetwork"
 
 	// Of NodePaths
 	InterfaceNotFound = "InterfaceNotFound"
@@ -90,7 +94,8 @@ const (
 // Passing says whether a reason is a stage that every object goes through: worth a condition, not an event.
 func Passing(reason string) bool {
 	return slices.Contains([]string{
-		Programming, WaitForEngine, WaitForEIp, NotAccepted, Deleting, ProjectDeleting, Cleanup, Accepted, Resolved, HasEndpoints, ByConnection, BySource,
+		Programming, WaitForEngine, WaitForEIp, WaitForAgent, NotAccepted, Deleting, ProjectDeleting, Cleanup,
+		Accepted, Resolved, HasEndpoints, ByConnection, BySource,
 	}, reason)
 }
 
@@ -114,7 +119,10 @@ var Reasons = []ReasonDoc{
 	},
 	{"Accepted", QuotaExceeded, "The project has as many EIps as it may have.", "Delete an EIp, or ask the operator for a higher quota."},
 	{"Accepted", AddressTaken, "The address is held by somebody else.", "Ask for another address, or for any."},
-	{"Accepted", AddressOutside, "The address lies in no subnet of the network.", "Ask for an address of the prefixes that the message names."},
+	{
+		"Accepted", AddressOutside, "The address lies in no subnet of the network, or is reached by no network that nodes are on.",
+		"Ask for an address of the prefixes that the message names, or let the operator add it.",
+	},
 	{"Accepted", EIpTaken, "The EIp is held by somebody else.", "Use another EIp, or release this one."},
 	{"Accepted", TargetTaken, "Another FIp leads to the same target.", "Delete one of the two."},
 	{"Accepted", TargetOutside, "The target address is not in the project's subnet.", "Use an address of the project."},
@@ -126,6 +134,10 @@ var Reasons = []ReasonDoc{
 		"Leave out spec.network, or use sourceIPBy Network.",
 	},
 	{"Accepted", TooManyRoutes, "Too many EgressRoutes of the project have the same destination.", "Put their pods together in one EgressRoute."},
+	{
+		"Accepted", NeedsMethod, "The network's nodes lead by destination only (method Static), and the pods are to leave for everywhere.",
+		"Use an EgressRoute with destinations, or let the operator choose another method.",
+	},
 	{"Accepted", UnsupportedRequest, "Another EgressIP has the address.", "Choose another address, or delete the EgressIP that the message names."},
 	{"ResolvedRefs", Resolved, "Everything that the object names exists.", "Nothing."},
 	{"ResolvedRefs", NetworkNotFound, "There is no external network of that type or name.", "Use one that the message names, or ask the operator."},
@@ -139,7 +151,11 @@ var Reasons = []ReasonDoc{
 		"ResolvedRefs", ServiceNotFound, "There is no load balancer of the EgressService's name.",
 		"Create the Service of type LoadBalancer, or name the EgressService after one.",
 	},
-	{"ResolvedRefs", NoAddressYet, "The target has no address yet.", "Wait; the floating IP follows."},
+	{"ResolvedRefs", NoAddressYet, "The target, or the Service, has no address yet.", "Wait; what names it follows."},
+	{
+		"ResolvedRefs", FamilyNotServed, "The network has no gateway of a destination's IP family.",
+		"Leave the destination out, or ask the operator for such a gateway.",
+	},
 	{"Programmed", Programmed, "Everything is observed in Kubernetes and in the OVN northbound database.", "Nothing."},
 	{"Programmed", NotAccepted, "Nothing is written for an object that is not accepted or not resolved.", "Look at the other conditions."},
 	{"Programmed", Programming, "What was written is not observed yet.", "Wait a second; if it stays, look at Kube-OVN's controller."},
@@ -161,6 +177,14 @@ var Reasons = []ReasonDoc{
 	{
 		"Programmed", NoEgress, "The Service's annotation k8s.ovn.org/egress-service can't be followed. The load balancer itself works.",
 		"The message says what is in the way.",
+	},
+	{
+		"Programmed", WaitForAgent, "A node has not carried out yet what its NodePath asks for.",
+		"Wait a second; if it stays, look at the NodePath that the message names, and at sallyport-agent there.",
+	},
+	{
+		"Programmed", NodeElsewhere, "Some pods run on nodes that are not on the network. They leave as others do; the rest leaves as asked for.",
+		"Let the pods run on nodes that the ExternalNetwork's nodeSelector chooses, or let it choose more.",
 	},
 	{
 		"Programmed", NoMatchingNode, "No node can hold an address of the EgressIP. Its pods do not reach the outside, unless it fails open.",

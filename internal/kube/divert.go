@@ -1,10 +1,12 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -42,11 +44,7 @@ func (in *Inputs) readEgressRoute(r *kubedcv1alpha1.EgressRoute) snapshot.Egress
 	out := snapshot.EgressRoute{Meta: readMeta(r.ObjectMeta), Type: string(r.Spec.ExternalNetworkType), Network: r.Spec.ExternalNetwork}
 	var p parser
 	for _, text := range r.Spec.Destinations {
-		to := p.prefix("destination", text)
-		if to.IsValid() && !to.Addr().Is4() {
-			p.fail("destination", text, "an IPv4 prefix such as 198.51.100.0/24; there are no others yet")
-		}
-		out.Destinations = append(out.Destinations, to)
+		out.Destinations = append(out.Destinations, p.prefix("destination", text))
 	}
 	pods, err := metav1.LabelSelectorAsSelector(&r.Spec.PodSelector)
 	if err != nil {
@@ -56,13 +54,22 @@ func (in *Inputs) readEgressRoute(r *kubedcv1alpha1.EgressRoute) snapshot.Egress
 		return out
 	}
 	for _, pod := range in.pods {
-		if pods.Matches(labels.Set(pod.Labels)) {
-			out.Pods = append(out.Pods, podAddresses(pod)...)
+		if pod.Namespace == r.Namespace && pods.Matches(labels.Set(pod.Labels)) {
+			for _, a := range podAddresses(pod) {
+				out.Pods = append(out.Pods, snapshot.Placed{Address: a, Node: pod.Spec.NodeName})
+			}
 		}
 	}
-	slices.SortFunc(out.Pods, netip.Addr.Compare)
-	out.Pods = slices.Compact(out.Pods)
+	out.Pods = inPlaces(out.Pods)
 	slices.SortFunc(out.Destinations, netip.Prefix.Compare)
 	out.Destinations = slices.Compact(out.Destinations)
 	return out
+}
+
+// inPlaces is addresses in order, each once.
+func inPlaces(pods []snapshot.Placed) []snapshot.Placed {
+	slices.SortFunc(pods, func(a, b snapshot.Placed) int {
+		return cmp.Or(a.Address.Compare(b.Address), strings.Compare(a.Node, b.Node))
+	})
+	return slices.CompactFunc(pods, func(a, b snapshot.Placed) bool { return a.Address == b.Address })
 }

@@ -101,7 +101,7 @@ func (in *Inputs) readSelections() (out []snapshot.Selection, inside []netip.Add
 		s := snapshot.Selection{EgressIP: e.Name, Created: e.CreationTimestamp.Time, Open: e.Spec.FailurePolicy == ovnv1.FailOpen}
 		for _, pod := range in.pods {
 			if choice.pods.Matches(labels.Set(pod.Labels)) {
-				s.Pods = append(s.Pods, podAddresses(pod)...)
+				s.Pods = append(s.Pods, podAddresses4(pod)...)
 			}
 		}
 		s.Addresses = Addresses(e.Spec.EgressIPs)
@@ -112,7 +112,7 @@ func (in *Inputs) readSelections() (out []snapshot.Selection, inside []netip.Add
 		return nil, nil
 	}
 	for _, pod := range in.pods {
-		inside = append(inside, podAddresses(pod)...)
+		inside = append(inside, podAddresses4(pod)...)
 	}
 	slices.SortFunc(inside, netip.Addr.Compare)
 	return out, inside
@@ -128,13 +128,18 @@ func Addresses(texts []string) (out []netip.Addr) {
 	return out
 }
 
-// podAddresses are the IPv4 addresses of a pod: as soon as Kube-OVN has chosen them, and as long as they are not another's.
+// podAddresses4 are the IPv4 addresses of a pod.
+func podAddresses4(pod *corev1.Pod) []netip.Addr {
+	return slices.DeleteFunc(podAddresses(pod), netip.Addr.Is6)
+}
+
+// podAddresses are the addresses of a pod: as soon as Kube-OVN has chosen them, and as long as they are not another's.
 func podAddresses(pod *corev1.Pod) (out []netip.Addr) {
 	if ended(pod) {
 		return nil
 	}
 	add := func(text string) {
-		if a := parsed(strings.TrimSpace(text)); a.Is4() && !slices.Contains(out, a) {
+		if a := parsed(strings.TrimSpace(text)); a.IsValid() && !slices.Contains(out, a) {
 			out = append(out, a)
 		}
 	}
@@ -310,7 +315,7 @@ func (w *watch) selected(ctx context.Context, was, is client.Object) {
 		if !there || pod == nil {
 			return nil
 		}
-		return []any{pod.Labels, podAddresses(pod)}
+		return []any{pod.Labels, podAddresses(pod), pod.Spec.NodeName}
 	}
 	if was != nil && is != nil && reflect.DeepEqual(matters(was), matters(is)) {
 		return
@@ -319,8 +324,11 @@ func (w *watch) selected(ctx context.Context, was, is client.Object) {
 	if err != nil {
 		return
 	}
-	if by, err := w.cluster.selecting(ctx, ns.(*corev1.Namespace)); err == nil && len(by) > 0 || w.cluster.routed(ctx, ns.GetName()) {
+	if by, err := w.cluster.selecting(ctx, ns.(*corev1.Namespace)); err == nil && len(by) > 0 {
 		w.inside(ctx, object.GetNamespace())
+	}
+	if w.cluster.routed(ctx, ns.GetName()) {
+		w.diverted(ctx, object.GetNamespace())
 	}
 }
 

@@ -30,6 +30,7 @@ const (
 	externalIndex = "external"      // Subnets that have the label of an external network
 	addressIndex  = "address"       // OvnEips by the address they have, EIps by the one they want or have
 	subnetIndex   = "subnet"        // Namespaces by the Subnet in which their pods get addresses
+	leavesIndex   = "leaves"        // Services whose pods are to leave with their address
 )
 
 // Kinds that are read and not written.
@@ -53,6 +54,12 @@ func readIndexes(ctx context.Context, c client.FieldIndexer) error {
 			return []string{"true"}
 		}},
 		{&corev1.Namespace{}, subnetIndex, func(o client.Object) []string { return []string{podSubnet(o.(*corev1.Namespace))} }},
+		{&corev1.Service{}, leavesIndex, func(o client.Object) []string {
+			if !leaves(o) {
+				return nil
+			}
+			return []string{"true"}
+		}},
 		{&OvnEip{}, addressIndex, func(o client.Object) []string {
 			eip := o.(*OvnEip)
 			return []string{eip.Spec.V4Ip, eip.Status.V4Ip}
@@ -236,13 +243,14 @@ func (c *Cluster) Knows(ctx context.Context, vpc string) bool {
 	return err == nil && belongs(object) != ""
 }
 
-// CacheOptions keep out of memory what is never read: of a pod all but its names, labels, addresses and phase, of a node all but what makes
+// CacheOptions keep out of memory what is never read: of a pod all but its names, labels, addresses, node and phase, of a node all but what makes
 // it hold gateways and egress addresses.
 func CacheOptions() cache.Options {
 	slim := func(o any) (any, error) {
 		switch o := o.(type) {
 		case *corev1.Pod:
 			pod := &corev1.Pod{ObjectMeta: bare(o.ObjectMeta), Status: corev1.PodStatus{Phase: o.Status.Phase, PodIPs: o.Status.PodIPs}}
+			pod.Spec.NodeName = o.Spec.NodeName
 			pod.Annotations = map[string]string{kubeovn.PodAddress: o.Annotations[kubeovn.PodAddress]}
 			return pod, nil
 		case *corev1.Node:

@@ -34,7 +34,7 @@ type Inputs struct {
 	ovnEips    map[string]*OvnEip
 	ovnFips    map[string]*OvnFip
 	snat       *OvnSnatRule
-	pods       map[string]*corev1.Pod
+	pods       map[string]*corev1.Pod // by namespace/name
 	vms        map[string]*VirtualMachineInstance
 	services   []*corev1.Service
 	slices     map[string][]*discoveryv1.EndpointSlice // by the Service's namespace/name
@@ -43,6 +43,10 @@ type Inputs struct {
 	egressIPs      []*ovnv1.EgressIP
 	egressServices []*ovnv1.EgressService
 	egressRoutes   []*kubedcv1alpha1.EgressRoute
+
+	// paths are the NodePaths, and reaching the Services of all namespaces: for the shard of NodePaths.
+	paths    []*kubedcv1alpha1.NodePath
+	reaching []*corev1.Service
 
 	noBackends bool // Kubernetes does not know them
 	// overlooked says whether Kube-OVN will never take up an object.
@@ -91,6 +95,7 @@ func (in *Inputs) Add(object client.Object) {
 		in.nodes = append(in.nodes, o)
 	default:
 		in.addEngine(object)
+		in.addNodes(object)
 		if in.decides(object.GetNamespace()) {
 			in.addInside(object)
 		}
@@ -105,11 +110,15 @@ func (in *Inputs) addInside(object client.Object) {
 	case *kubedcv1.FIp:
 		in.fips = append(in.fips, o)
 	case *ovnv1.EgressService:
-		in.egressServices = append(in.egressServices, o)
+		if in.diverts() {
+			in.egressServices = append(in.egressServices, o)
+		}
 	case *kubedcv1alpha1.EgressRoute:
-		in.egressRoutes = append(in.egressRoutes, o)
+		if in.diverts() {
+			in.egressRoutes = append(in.egressRoutes, o)
+		}
 	case *corev1.Pod:
-		in.pods[o.Name] = o
+		in.pods[o.Namespace+"/"+o.Name] = o
 	case *VirtualMachineInstance:
 		in.vms[o.Name] = o
 	case *corev1.Service:

@@ -12,6 +12,7 @@ import (
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/kubeovn"
+	"github.com/sallyport/sallyport/internal/ownership"
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
@@ -78,10 +79,18 @@ func (c *Cluster) inUse(ctx context.Context, shard string) bool {
 	return err == nil && len(eips.Items) > 0
 }
 
+// manages says whether the shard decides about namespaces of the management VPC: its own about all but how pods leave, which is by nodes.
+func (in *Inputs) manages() bool {
+	return in.Shard == kubeovn.ManagementVpc || in.Shard == ownership.NodesShard
+}
+
+// diverts says whether the shard decides about EgressServices and EgressRoutes.
+func (in *Inputs) diverts() bool { return in.Shard != kubeovn.ManagementVpc }
+
 // decides says whether the shard decides about what is in a namespace.
 func (in *Inputs) decides(namespace string) bool {
 	ns := in.namespaces[namespace]
-	if in.Shard == kubeovn.ManagementVpc {
+	if in.manages() {
 		return ns != nil
 	}
 	return namespace == in.Shard && (ns == nil || in.tenant || !managed(ns))
@@ -89,7 +98,7 @@ func (in *Inputs) decides(namespace string) bool {
 
 // addNamespace takes a namespace in. What is in it comes later.
 func (in *Inputs) addNamespace(ns *corev1.Namespace) {
-	if ns.Name == in.Shard || in.Shard == kubeovn.ManagementVpc && managed(ns) {
+	if ns.Name == in.Shard || in.manages() && managed(ns) {
 		in.namespaces[ns.Name] = ns
 	}
 }
@@ -149,13 +158,13 @@ func (w *watch) node(was, is client.Object) {
 
 // namespace asks for the shards that decide, or decided, about what is in a namespace.
 func (w *watch) namespace(ctx context.Context, was, is client.Object) {
-	before, now := "", ""
+	before, now, name := "", "", ""
 	for _, side := range []struct {
 		object client.Object
 		shard  *string
 	}{{was, &before}, {is, &now}} {
 		if ns, ok := side.object.(*corev1.Namespace); ok && ns != nil {
-			*side.shard = ns.Name
+			*side.shard, name = ns.Name, ns.Name
 			if managed(ns) {
 				*side.shard = kubeovn.ManagementVpc
 			}
@@ -168,6 +177,9 @@ func (w *watch) namespace(ctx context.Context, was, is client.Object) {
 	}
 	if before == now && now != kubeovn.ManagementVpc {
 		return
+	}
+	if before != now {
+		w.handedOver(ctx, name)
 	}
 	for _, shard := range []string{before, now} {
 		if shard != "" {

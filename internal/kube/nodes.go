@@ -1,62 +1,217 @@
 package kube
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/kubeovn"
 	"github.com/sallyport/sallyport/internal/ownership"
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// GatherNodes reads everything that decides about NodePaths.
-func (c *Cluster) GatherNodes(ctx context.Context) (*snapshot.Nodes, error) {
-	var networks kubedcv1alpha1.ExternalNetworkList
-	if err := c.reader.List(ctx, &networks, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list ExternalNetworks: %w", err)
-	}
-	var nodes corev1.NodeList
-	if err := c.reader.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list Nodes: %w", err)
-	}
-	out, services := &snapshot.Nodes{}, false
-	for i := range networks.Items {
-		if n := &networks.Items[i]; n.Spec.Nodes != nil {
-			out.Uplinks = append(out.Uplinks, readUplink(n, nodes.Items))
-			services = services || byService(n.Spec.Nodes.Method)
+// GatherNodes reads everything that decides about NodePaths, and the EgressServices and EgressRoutes of the management VPC.
+func (c *Cluster) GatherNodes(ctx context.Context) (*Inputs, error) {
+	in := NewInputs(ownership.NodesShard)
+	for _, list := range []struct {
+		list client.ObjectList
+		by   []client.ListOption
+	}{
+		{&kubedcv1alpha1.ExternalNetworkList{}, nil},
+		{&corev1.NodeList{}, nil},
+		{&kubedcv1alpha1.NodePathList{}, c.inShard(in.Shard)},
+	} {
+		if err := c.add(ctx, in, list.list, list.by); err != nil {
+			return nil, err
 		}
 	}
-	if !services {
-		return out, nil
+	leaving, err := c.leaving(ctx, in)
+	if err != nil {
+		return nil, err
 	}
-	var list corev1.ServiceList
-	if err := c.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list Services: %w", err)
+	if in.uplinked(byService) {
+		if err := c.add(ctx, in, &corev1.ServiceList{}, nil); err != nil {
+			return nil, err
+		}
 	}
-	for i := range list.Items {
-		if r := readReached(&list.Items[i]); len(r.External) > 0 {
+	for _, namespace := range slices.Sorted(maps.Keys(leaving)) {
+		if err := c.gatherLeaving(ctx, in, namespace); err != nil {
+			return nil, err
+		}
+	}
+	return in, nil
+}
+
+// leaving adds the namespaces of the management VPC of which pods are to leave by nodes, and says which these are. Where no node is on an
+// external network, Services are not looked at.
+func (c *Cluster) leaving(ctx context.Context, in *Inputs) (map[string]bool, error) {
+	out := map[string]bool{}
+	ask := func(list client.ObjectList, by ...client.ListOption) error {
+		if err := c.reader.List(ctx, list, append(by, client.UnsafeDisableDeepCopy)...); err != nil {
+			return fmt.Errorf("list %T: %w", list, err)
+		}
+		return meta.EachListItem(list, func(o runtime.Object) error {
+			s, isService := o.(*corev1.Service)
+			if name := o.(client.Object).GetNamespace(); !isService || leaves(s) {
+				out[name] = out[name] || c.shardOfDiversions(ctx, name) == in.Shard
+			}
+			return nil
+		})
+	}
+	err := errors.Join(ask(&ovnv1.EgressServiceList{}), ask(&kubedcv1alpha1.EgressRouteList{}))
+	if in.uplinked(byAny) {
+		err = errors.Join(err, ask(&corev1.ServiceList{}, c.by(leavesIndex, "true")...))
+	}
+	for name := range out {
+		if !out[name] {
+			delete(out, name)
+			continue
+		}
+		ns, wrong := c.read(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: name})
+		if err = errors.Join(err, wrong); wrong == nil {
+			in.Add(ns)
+		}
+	}
+	return out, err
+}
+
+// gatherLeaving adds what is in a namespace of which pods are to leave by nodes. Without a network there is no need to know who they are.
+func (c *Cluster) gatherLeaving(ctx context.Context, in *Inputs, namespace string) error {
+	lists := []client.ObjectList{&ovnv1.EgressServiceList{}, &kubedcv1alpha1.EgressRouteList{}, &discoveryv1.EndpointSliceList{}, &corev1.PodList{}}
+	if !in.uplinked(byAny) {
+		lists = lists[:2]
+	}
+	if !in.uplinked(byService) { // otherwise they are there already
+		lists = append(lists, &corev1.ServiceList{})
+	}
+	for _, list := range lists {
+		if err := c.add(ctx, in, list, []client.ListOption{client.InNamespace(namespace)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addNodes takes in what only the shard of NodePaths reads.
+func (in *Inputs) addNodes(object client.Object) {
+	if in.Shard != ownership.NodesShard {
+		return
+	}
+	switch o := object.(type) {
+	case *kubedcv1alpha1.NodePath:
+		in.paths = append(in.paths, o)
+	case *corev1.Service:
+		in.reaching = append(in.reaching, o)
+	}
+}
+
+// Nodes is the inputs of the shard of NodePaths, parsed.
+func (in *Inputs) Nodes(config snapshot.Config) *snapshot.Nodes {
+	out := &snapshot.Nodes{
+		Inside: config.Inside, Paths: map[string]snapshot.Path{},
+		EgressServices: in.readEgressServices(), EgressRoutes: in.readEgressRoutes(), Balancers: in.readBalancers(),
+	}
+	for _, n := range in.networks {
+		if n.Spec.Nodes != nil {
+			out.Uplinks = append(out.Uplinks, readUplink(n, in.nodes))
+		}
+	}
+	for _, s := range in.reaching {
+		if r := readReached(s); len(r.External) > 0 {
 			out.Reached = append(out.Reached, r)
 		}
 	}
-	return out, nil
+	for _, n := range in.nodes {
+		for _, a := range n.Status.Addresses {
+			out.Hosts = append(out.Hosts, Addresses([]string{a.Address})...)
+		}
+	}
+	for _, p := range in.paths {
+		out.Paths[p.Name] = readPath(p)
+	}
+	return out
 }
+
+// readBalancers reads the Services of type LoadBalancer, with the pods behind them.
+func (in *Inputs) readBalancers() (out []snapshot.Balancer) {
+	for _, o := range in.services {
+		if o.Spec.Type != corev1.ServiceTypeLoadBalancer || o.DeletionTimestamp != nil {
+			continue
+		}
+		b := snapshot.Balancer{Meta: readMeta(o.ObjectMeta), Leaves: leaves(o), External: readExternalOf(o)}
+		for _, slice := range in.slices[o.Namespace+"/"+o.Name] {
+			b.Pods = append(b.Pods, readPlaces(slice)...)
+		}
+		b.Pods = inPlaces(b.Pods)
+		out = append(out, b)
+	}
+	return out
+}
+
+// readPlaces reads the addresses of a slice that get connections, or finish some.
+func readPlaces(o *discoveryv1.EndpointSlice) (out []snapshot.Placed) {
+	for _, e := range o.Endpoints {
+		if e.NodeName == nil || !isTrue(e.Conditions.Ready, true) && !isTrue(e.Conditions.Serving, false) {
+			continue
+		}
+		for _, a := range Addresses(e.Addresses) {
+			out = append(out, snapshot.Placed{Address: a, Node: *e.NodeName})
+		}
+	}
+	return out
+}
+
+// readPath reads what the agent of a node says. What it says of no network in particular, it says of each.
+func readPath(o *kubedcv1alpha1.NodePath) snapshot.Path {
+	out := snapshot.Path{Reported: o.Status.ObservedGeneration == o.Generation, Networks: map[string]string{}}
+	for _, n := range o.Status.Networks {
+		out.Networks[n.Name] = n.Problem
+	}
+	programmed := meta.FindStatusCondition(o.Status.Conditions, kubedcv1.ConditionProgrammed)
+	switch told := slices.ContainsFunc(o.Status.Networks, func(n kubedcv1alpha1.NodeNetworkStatus) bool { return n.Problem != "" }); {
+	case programmed == nil:
+		out.Reported = false
+	case programmed.Status != metav1.ConditionTrue && !told:
+		for name := range out.Networks {
+			out.Networks[name] = cmp.Or(programmed.Message, programmed.Reason)
+		}
+	}
+	return out
+}
+
+// uplinked says whether nodes are on an external network by a method.
+func (in *Inputs) uplinked(by func(kubedcv1alpha1.NodeMethod) bool) bool {
+	return slices.ContainsFunc(in.networks, func(n *kubedcv1alpha1.ExternalNetwork) bool { return n.Spec.Nodes != nil && by(n.Spec.Nodes.Method) })
+}
+
+func byAny(kubedcv1alpha1.NodeMethod) bool { return true }
 
 // byService says whether a method has to know Services.
 func byService(m kubedcv1alpha1.NodeMethod) bool {
 	return slices.Contains([]kubedcv1alpha1.NodeMethod{kubedcv1alpha1.NodeSourceRule, kubedcv1alpha1.NodeMark, kubedcv1alpha1.NodeVRF}, m)
 }
 
-func readUplink(n *kubedcv1alpha1.ExternalNetwork, nodes []corev1.Node) snapshot.Uplink {
+func readUplink(n *kubedcv1alpha1.ExternalNetwork, nodes []*corev1.Node) snapshot.Uplink {
 	spec := n.Spec.Nodes
 	out := snapshot.Uplink{
-		Meta: readMeta(n.ObjectMeta), Interface: spec.Interface, MAC: spec.MAC, Method: string(spec.Method), Legs: spec.Legs,
+		Meta: readMeta(n.ObjectMeta), Type: string(n.Spec.Type), Interface: spec.Interface, MAC: spec.MAC, Method: string(spec.Method), Legs: spec.Legs,
 		Gateways: Addresses(spec.Gateways),
 	}
 	var p parser
@@ -76,9 +231,9 @@ func readUplink(n *kubedcv1alpha1.ExternalNetwork, nodes []corev1.Node) snapshot
 	if out.Malformed = p.malformed; out.Malformed != "" {
 		return out
 	}
-	for i := range nodes {
-		if chosen.Matches(labels.Set(nodes[i].Labels)) {
-			out.Nodes = append(out.Nodes, nodes[i].Name)
+	for _, n := range nodes {
+		if chosen.Matches(labels.Set(n.Labels)) {
+			out.Nodes = append(out.Nodes, n.Name)
 		}
 	}
 	return out
@@ -89,12 +244,33 @@ func readReached(s *corev1.Service) (out snapshot.Reached) {
 	if s.DeletionTimestamp != nil {
 		return out
 	}
-	out.External = Addresses(s.Spec.ExternalIPs)
-	for _, i := range s.Status.LoadBalancer.Ingress {
-		out.External = append(out.External, Addresses([]string{i.IP})...)
-	}
-	out.Cluster = Addresses(s.Spec.ClusterIPs)
+	out.External, out.Cluster = readExternalOf(s), Addresses(s.Spec.ClusterIPs)
 	return out
+}
+
+// readExternalOf reads the external addresses of a Service, those of its load balancer first.
+func readExternalOf(s *corev1.Service) (out []netip.Addr) {
+	for _, i := range s.Status.LoadBalancer.Ingress {
+		out = append(out, Addresses([]string{i.IP})...)
+	}
+	return append(out, Addresses(s.Spec.ExternalIPs)...)
+}
+
+// uplinks says whether nodes are on an external network by a method.
+func (c *Cluster) uplinks(ctx context.Context, by func(kubedcv1alpha1.NodeMethod) bool) bool {
+	var networks kubedcv1alpha1.ExternalNetworkList
+	if err := c.reader.List(ctx, &networks, client.UnsafeDisableDeepCopy); err != nil {
+		return false // the cache is not there yet; everything is an event then
+	}
+	return slices.ContainsFunc(networks.Items, func(n kubedcv1alpha1.ExternalNetwork) bool { return n.Spec.Nodes != nil && by(n.Spec.Nodes.Method) })
+}
+
+// shardOfDiversions is the shard that decides about EgressServices and EgressRoutes of a namespace.
+func (c *Cluster) shardOfDiversions(ctx context.Context, namespace string) string {
+	if shard := c.shardOfNamespace(ctx, namespace); shard != kubeovn.ManagementVpc {
+		return shard
+	}
+	return ownership.NodesShard
 }
 
 // reached asks for the NodePaths when a Service may be reached by another address than before.
@@ -110,16 +286,68 @@ func (w *watch) reached(ctx context.Context, was, is client.Object) {
 		}
 		return append(r.External, r.Cluster...)
 	}
-	if slices.Equal(read(was), read(is)) {
+	if !slices.Equal(read(was), read(is)) && w.cluster.uplinks(ctx, byService) {
+		w.ask(ownership.NodesShard)
+	}
+}
+
+// balanced asks for the NodePaths when pods behind a Service may have to leave with another address than before.
+func (w *watch) balanced(ctx context.Context, was, is client.Object) {
+	matters := func(o client.Object) any {
+		s, isService := o.(*corev1.Service)
+		if !isService || s == nil {
+			return nil
+		}
+		return []any{s.Spec.Type, readExternalOf(s), leaves(s), s.DeletionTimestamp == nil}
+	}
+	if reflect.DeepEqual(matters(was), matters(is)) {
 		return
 	}
-	var networks kubedcv1alpha1.ExternalNetworkList
-	if err := w.cluster.reader.List(ctx, &networks, client.UnsafeDisableDeepCopy); err != nil {
-		return
+	for _, o := range []client.Object{was, is} {
+		if s, isService := o.(*corev1.Service); isService && s != nil {
+			w.leaving(ctx, s)
+		}
 	}
-	if slices.ContainsFunc(networks.Items, func(n kubedcv1alpha1.ExternalNetwork) bool {
-		return n.Spec.Nodes != nil && byService(n.Spec.Nodes.Method)
-	}) {
+}
+
+// leaving asks for the NodePaths when pods behind a Service leave by nodes, or should.
+func (w *watch) leaving(ctx context.Context, s *corev1.Service) {
+	if !leaves(s) {
+		if _, err := w.cluster.read(ctx, intent.ObjectKey{Kind: intent.EgressService, Namespace: s.Namespace, Name: s.Name}); err != nil {
+			return
+		}
+	}
+	if w.cluster.shardOfDiversions(ctx, s.Namespace) == ownership.NodesShard && w.cluster.uplinks(ctx, byAny) {
+		w.ask(ownership.NodesShard)
+	}
+}
+
+// diverted asks for the shard that leads pods of a namespace elsewhere. Where no node is on an external network that is none of nodes.
+func (w *watch) diverted(ctx context.Context, namespace string) {
+	if shard := w.cluster.shardOfDiversions(ctx, namespace); shard != ownership.NodesShard || w.cluster.uplinks(ctx, byAny) {
+		w.ask(shard)
+	}
+}
+
+// handedOver asks for the NodePaths when a namespace comes to the management VPC or leaves it, if pods there may leave by nodes.
+func (w *watch) handedOver(ctx context.Context, namespace string) {
+	var services ovnv1.EgressServiceList
+	err := w.cluster.reader.List(ctx, &services, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+	if err == nil && len(services.Items) > 0 || w.cluster.routed(ctx, namespace) || w.cluster.uplinks(ctx, byAny) {
+		w.ask(ownership.NodesShard)
+	}
+}
+
+// uplinked asks for the NodePaths when another node may be on a network, or has other addresses.
+func (w *watch) uplinked(was, is client.Object) {
+	matters := func(o client.Object) any {
+		n, isNode := o.(*corev1.Node)
+		if !isNode || n == nil {
+			return nil
+		}
+		return []any{n.Labels, n.Status.Addresses}
+	}
+	if !reflect.DeepEqual(matters(was), matters(is)) {
 		w.ask(ownership.NodesShard)
 	}
 }

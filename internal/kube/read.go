@@ -176,14 +176,14 @@ func ended(pod *corev1.Pod) bool {
 
 func (in *Inputs) readPods() map[string][]netip.Addr {
 	out := map[string][]netip.Addr{}
-	for name, pod := range in.pods {
+	for _, pod := range in.pods {
 		if ended(pod) {
 			continue
 		}
-		out[name] = nil
+		out[pod.Name] = nil
 		for _, ip := range pod.Status.PodIPs {
 			if a, err := netip.ParseAddr(ip.IP); err == nil {
-				out[name] = append(out[name], a)
+				out[pod.Name] = append(out[pod.Name], a)
 			}
 		}
 	}

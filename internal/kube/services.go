@@ -55,7 +55,11 @@ func (in *Inputs) readServices() (out []snapshot.Service) {
 	return out
 }
 
-func has(m map[string]string, key string) bool { _, there := m[key]; return there }
+// leaves says whether the pods behind a Service are to leave with its address, as the annotation says.
+func leaves(o client.Object) bool {
+	_, asked := o.GetAnnotations()[ovnv1.EgressServiceAnnotation]
+	return asked
+}
 
 func readService(o *corev1.Service) snapshot.Service {
 	var p parser
@@ -66,7 +70,7 @@ func readService(o *corev1.Service) snapshot.Service {
 		Check:   p.check(o.Annotations[kubedcv1.HealthAnnotation]),
 		Backend: cmp.Or(o.Annotations[kubedcv1.BackendAnnotation], o.Annotations[kubedcv1.BackendAnnotationToo]) == "true",
 		Expires: o.Annotations[kubedcv1.AutodeleteAnnotation] == "true",
-		Leaves:  has(o.Annotations, ovnv1.EgressServiceAnnotation),
+		Leaves:  leaves(o),
 	}
 	if o.Spec.LoadBalancerClass != nil {
 		out.Class = *o.Spec.LoadBalancerClass

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -99,8 +98,10 @@ func (w *watch) changed(ctx context.Context, was, is client.Object) {
 		w.project(ctx, o, was == nil || is == nil)
 	case *ovnv1.EgressIP:
 		w.egressIP(ctx, was, is)
-	case *kubedcv1.EIp, *kubedcv1.FIp, *ovnv1.EgressService, *kubedcv1alpha1.EgressRoute:
+	case *kubedcv1.EIp, *kubedcv1.FIp:
 		w.inside(ctx, o.GetNamespace())
+	case *ovnv1.EgressService, *kubedcv1alpha1.EgressRoute:
+		w.ask(w.cluster.shardOfDiversions(ctx, o.GetNamespace()))
 	case *kubedcv1alpha1.ExternalNetwork:
 		w.network(ctx, was, is)
 	case *corev1.Namespace, *corev1.Node, *corev1.Pod, *VirtualMachineInstance, *corev1.Service, *discoveryv1.EndpointSlice:
@@ -123,6 +124,7 @@ func (w *watch) project(ctx context.Context, o *kubedcv1.Project, comesOrGoes bo
 	if comesOrGoes {
 		w.ask(o.Namespace)
 		w.ask(kubeovn.ManagementVpc)
+		w.handedOver(ctx, o.Namespace)
 	}
 }
 
@@ -195,12 +197,11 @@ func (w *watch) workload(ctx context.Context, was, is client.Object) {
 		case *corev1.Node:
 			w.node(was, is)
 			w.holder(ctx, was, is)
-			if was == nil || is == nil || !maps.Equal(was.GetLabels(), is.GetLabels()) {
-				w.ask(ownership.NodesShard)
-			}
+			w.uplinked(was, is)
 			return
 		case *corev1.Service:
 			w.reached(ctx, was, is)
+			w.balanced(ctx, was, is)
 			if balances(o) && !sameService(was, is) { // or did
 				w.inside(ctx, o.Namespace)
 			}
@@ -222,6 +223,7 @@ func (w *watch) endpoints(ctx context.Context, o *discoveryv1.EndpointSlice) {
 	s, err := w.cluster.read(ctx, intent.ObjectKey{Kind: intent.Service, Namespace: o.Namespace, Name: serviceOf(o)})
 	if err == nil && balances(s.(*corev1.Service)) {
 		w.inside(ctx, o.Namespace)
+		w.leaving(ctx, s.(*corev1.Service))
 	}
 }
 

@@ -89,6 +89,12 @@ type EgressRoute struct {
 	Meta
 	Type, Network string // the network by type, or by name
 	Destinations  []netip.Prefix
-	Pods          []netip.Addr
+	Pods          []Placed
 	Malformed
+}
+
+// Placed is an address of a pod, and the node that it runs on.
+type Placed struct {
+	Address netip.Addr
+	Node    string
 }

@@ -7,13 +7,24 @@ type Nodes struct {
 	Uplinks []Uplink
 	// Reached are the Services that have external addresses.
 	Reached []Reached
-	// Inside are the prefixes of pods and Services, as the operator told.
+	// Inside are the prefixes of pods and Services, as the operator told, and Hosts the addresses of nodes.
 	Inside []netip.Prefix
+	Hosts  []netip.Addr
+
+	// EgressServices and EgressRoutes are those of Kube-OVN's own VPC, whose pods leave by the nodes, and Balancers the Services there of
+	// type LoadBalancer, whoever serves them.
+	EgressServices []EgressService
+	EgressRoutes   []EgressRoute
+	Balancers      []Balancer
+
+	// Paths are the NodePaths that there are, by node.
+	Paths map[string]Path
 }
 
 // Uplink is an ExternalNetwork that nodes are on themselves.
 type Uplink struct {
 	Meta
+	Type           string
 	Interface, MAC string
 	Gateways       []netip.Addr
 	Method         string
@@ -28,4 +39,18 @@ type Uplink struct {
 type Reached struct {
 	External []netip.Addr
 	Cluster  []netip.Addr
+}
+
+// Balancer is a Service of type LoadBalancer with the pods behind it.
+type Balancer struct {
+	Meta
+	Leaves   bool // its pods are to leave with its address, as the annotation says
+	External []netip.Addr
+	Pods     []Placed
+}
+
+// Path is what the agent of a node says of its NodePath.
+type Path struct {
+	Reported bool              // it has seen the NodePath as it is now
+	Networks map[string]string // what became of each network: why it does not work, or nothing
 }

@@ -17,7 +17,9 @@ import (
 // +kubebuilder:validation:XValidation:optionalOldSelf=true,fieldPath=".metadata",rule="oldSelf.hasValue() || size(self.metadata.name) <= 63",message="the name becomes part of names in OVN: choose one of at most 63 characters"
 
 // EgressRoute leads what selected pods send to some destinations out by another external network than the project's default, with the
-// project's address there. Everything else leaves as before. Write it in the namespace of your project.
+// project's address there. Everything else leaves as before. Write it in the namespace of your project. In a namespace of Kube-OVN's own
+// VPC it leads pods out by an interface of the node that each runs on, with the interface's address: the network is an ExternalNetwork with
+// nodes then.
 type EgressRoute struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -34,7 +36,7 @@ type EgressRoute struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.externalNetworkType) != has(self.externalNetwork)",message="name the network once: by externalNetworkType, or by externalNetwork"
 type EgressRouteSpec struct {
-	// Which pods of the project, by their labels. Left out: all.
+	// Which pods of the project, or of the namespace in Kube-OVN's own VPC, by their labels. Left out: all.
 	// +optional
 	PodSelector metav1.LabelSelector `json:"podSelector,omitzero"`
 
@@ -59,11 +61,11 @@ type EgressRouteSpec struct {
 
 // EgressRouteStatus is what there is of an EgressRoute.
 type EgressRouteStatus struct {
-	// The Kube-OVN Subnet by which the pods leave.
+	// The Kube-OVN Subnet by which the pods leave; for pods of Kube-OVN's own VPC the ExternalNetwork.
 	// +optional
 	ExternalNetwork string `json:"externalNetwork,omitempty"`
 
-	// The address that they are seen with.
+	// The address that they are seen with. Empty for pods of Kube-OVN's own VPC: each node has another.
 	// +optional
 	ExternalIP string `json:"externalIP,omitempty"`
 

@@ -101,7 +101,7 @@ type NodeUplink struct {
 	Method NodeMethod `json:"method,omitempty"`
 
 	// The prefixes of the Service addresses that are reached here, such as a pool of MetalLB's. Services of which an external address is
-	// in one of them are meant by methods SourceRule, Mark and VRF.
+	// in one of them are meant by methods SourceRule, Mark and VRF, and EgressServices let pods leave with such an address.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=43

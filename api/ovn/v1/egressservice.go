@@ -11,7 +11,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Assigned Host",type=string,JSONPath=`.status.host`
 
 // EgressService lets the pods behind a Service of type LoadBalancer leave with the Service's address, or by its network. It has the name of
-// the Service, and is in the same namespace.
+// the Service, and is in the same namespace. In a namespace of Kube-OVN's own VPC the address may be anybody's, such as MetalLB's, and the pods
+// leave by an interface of the node that each runs on: of the ExternalNetwork whose nodes.addresses have the address.
 type EgressService struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -27,7 +28,8 @@ type EgressService struct {
 
 // EgressServiceSpec is what an EgressService should be.
 type EgressServiceSpec struct {
-	// The address with which the pods leave. LoadBalancerIP: that of the Service. Network: the project's own on the network.
+	// The address with which the pods leave. LoadBalancerIP: that of the Service. Network: the project's own on the network, or
+	// that of the node's interface.
 	// +optional
 	// +kubebuilder:default=LoadBalancerIP
 	SourceIPBy SourceIPBy `json:"sourceIPBy,omitempty"`
@@ -57,12 +59,13 @@ const (
 
 // EgressServiceStatus is what there is of an EgressService.
 type EgressServiceStatus struct {
-	// Which node the traffic leaves by. ALL: any that holds the gateway of the external network, as all traffic of the project there does.
+	// Which node the traffic leaves by. ALL: any that holds the gateway of the external network, as all traffic of the project there does;
+	// of Kube-OVN's own VPC each pod's own.
 	// Empty: nothing leaves with the address.
 	// +optional
 	Host string `json:"host"`
 
-	// The Kube-OVN Subnet by which the pods leave.
+	// The Kube-OVN Subnet by which the pods leave; for pods of Kube-OVN's own VPC the ExternalNetwork.
 	// +optional
 	ExternalNetwork string `json:"externalNetwork,omitempty"`
 

@@ -22,6 +22,7 @@ import (
 	"github.com/sallyport/sallyport/internal/compile"
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/kube"
+	"github.com/sallyport/sallyport/internal/ownership"
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
@@ -33,12 +34,13 @@ var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // golden is testdata/NAME.txtar: Kubernetes objects in, and what we want and say of them. Its comment tells in words what it
 // shows and ends with lines of settings:
 //
-//	shard NAME        the VPC; acme-prod when left out
+//	shard NAME        the VPC, or the shard of NodePaths; acme-prod when left out
 //	rehearse          compile until nothing changes, as if Kube-OVN had done its part
 //	once              compile the world as it is
 //	with FILE …       objects of testdata/FILE.yaml too, unless the case has one of the same name
 //	ports NAME …      ports of the router in OVN; without it there is no router
 //	management TYPE   the network whose hosts pods of the management VPC reach
+//	inside PREFIX …   the prefixes of pods and Services
 //	hide KIND…        what objects of these kinds asked for is counted, not shown
 type golden struct {
 	path    string
@@ -148,6 +150,10 @@ func (g *golden) configure() error {
 			g.shard = fields[1]
 		case "management":
 			g.config.ManagementNetwork = fields[1]
+		case "inside":
+			if err := g.config.Inside.Set(strings.Join(fields[1:], ",")); err != nil {
+				return err
+			}
 		case "hide":
 			g.hide = fields[1:]
 		case "ports":
@@ -198,25 +204,23 @@ func (g *golden) add(object client.Object) {
 	g.objects = append(g.objects, object)
 }
 
-func (g *golden) world(objects []client.Object) *snapshot.World {
+func (g *golden) compile(objects []client.Object) (*intent.Intent, []intent.Verdict) {
 	in := kube.NewInputs(g.shard)
 	in.AddAll(objects)
-	return in.World(g.config, g.ports, now)
+	if g.shard == ownership.NodesShard {
+		return compile.Nodes(in.Nodes(g.config))
+	}
+	w := in.World(g.config, g.ports, now)
+	if g.rehearse {
+		return compile.Rehearse(*w)
+	}
+	return compile.Shard(w)
 }
 
 // text is what the case gives.
 func (g *golden) text(t *testing.T, objects []client.Object) string {
 	t.Helper()
-	w := g.world(objects)
-	var (
-		in       *intent.Intent
-		verdicts []intent.Verdict
-	)
-	if g.rehearse {
-		in, verdicts = compile.Rehearse(*w)
-	} else {
-		in, verdicts = compile.Shard(w)
-	}
+	in, verdicts := g.compile(objects)
 	if err := in.Err(); err != nil {
 		t.Error(err)
 	}

@@ -1,0 +1,200 @@
+package kube
+
+import (
+	"context"
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
+	"github.com/sallyport/sallyport/internal/kubeovn"
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/snapshot"
+)
+
+func in(namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name}
+}
+
+// gate is a cluster with a node on a network, a namespace of the management VPC with something in it, and a project's namespace with the same.
+func gate() []client.Object {
+	managed := inSubnet(kubeovn.ManagementSubnet, nil)
+	managed.Name = "gate"
+	own := inSubnet("acme-prod-default", ownership.Labels("acme-prod"))
+	own.Name = "acme-prod"
+	out := []client.Object{
+		managed, own,
+		&corev1.Node{ObjectMeta: in("", "a"), Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}, {Type: corev1.NodeHostName, Address: "a"},
+		}}},
+		uplink("red"),
+	}
+	for _, namespace := range []string{"gate", "acme-prod"} {
+		out = append(out,
+			&corev1.Pod{ObjectMeta: in(namespace, "x"), Spec: corev1.PodSpec{NodeName: "a"}, Status: corev1.PodStatus{PodIPs: []corev1.PodIP{{IP: "10.16.0.7"}, {IP: "fd00::7"}}}},
+			&kubedcv1alpha1.EgressRoute{ObjectMeta: in(namespace, "partners"), Spec: kubedcv1alpha1.EgressRouteSpec{
+				Destinations: []string{"203.0.113.0/24", "2001:db8::/32"}, ExternalNetwork: "red",
+			}},
+			&ovnv1.EgressService{ObjectMeta: in(namespace, "mail")},
+			balancer(namespace, "mail"),
+			behind(namespace, "mail", discoveryv1.Endpoint{Addresses: []string{"10.16.0.7"}, NodeName: new("a")}),
+		)
+	}
+	return out
+}
+
+func uplink(name string) *kubedcv1alpha1.ExternalNetwork {
+	return &kubedcv1alpha1.ExternalNetwork{ObjectMeta: in("", name), Spec: kubedcv1alpha1.ExternalNetworkSpec{
+		Type: "red", Nodes: &kubedcv1alpha1.NodeUplink{
+			Interface: "eth1", Gateways: []string{"192.168.10.1"}, Addresses: []string{"192.168.10.0/24"}, Method: kubedcv1alpha1.NodeConnection,
+		},
+	}}
+}
+
+func balancer(namespace, name string) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: in(namespace, name), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ExternalIPs: []string{"192.168.10.99"}},
+		Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "192.168.10.25"}}}},
+	}
+}
+
+func behind(namespace, service string, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+	out := &discoveryv1.EndpointSlice{ObjectMeta: in(namespace, service+"-1"), AddressType: discoveryv1.AddressTypeIPv4, Endpoints: endpoints}
+	out.Labels = map[string]string{discoveryv1.LabelServiceName: service}
+	return out
+}
+
+func clusterOf(objects ...client.Object) *Cluster {
+	return &Cluster{reader: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()}
+}
+
+// The shard of NodePaths reads who leaves by nodes: what is in the management VPC's namespaces, and not what is in a project's.
+func TestNodesAreRead(t *testing.T) {
+	inputs, err := clusterOf(gate()...).GatherNodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := inputs.Nodes(snapshot.Config{})
+	if len(w.EgressRoutes) != 1 || len(w.EgressServices) != 1 || len(w.Balancers) != 1 || w.EgressRoutes[0].Namespace != "gate" {
+		t.Fatalf("routes %v, services %v, balancers %v", w.EgressRoutes, w.EgressServices, w.Balancers)
+	}
+	four, six := netip.MustParseAddr("10.16.0.7"), netip.MustParseAddr("fd00::7")
+	for what, c := range map[string]struct{ got, want any }{
+		"pods of the route":   {w.EgressRoutes[0].Pods, []snapshot.Placed{{Address: four, Node: "a"}, {Address: six, Node: "a"}}},
+		"pods of the Service": {w.Balancers[0].Pods, []snapshot.Placed{{Address: four, Node: "a"}}},
+		"its addresses":       {w.Balancers[0].External, Addresses([]string{"192.168.10.25", "192.168.10.99"})},
+		"nodes":               {w.Hosts, Addresses([]string{"192.0.2.1"})},
+	} {
+		if !reflect.DeepEqual(c.got, c.want) {
+			t.Errorf("%s: %v, want %v", what, c.got, c.want)
+		}
+	}
+	for _, o := range inputs.Judged() {
+		if o.GetNamespace() != "gate" {
+			t.Errorf("%T %s/%s would be judged here, too", o, o.GetNamespace(), o.GetName())
+		}
+	}
+}
+
+// An endpoint counts while it gets connections, or finishes some; where it runs has to be known.
+func TestPlacesAreRead(t *testing.T) {
+	end := func(a string, node *string, ready, serving *bool) discoveryv1.Endpoint {
+		return discoveryv1.Endpoint{Addresses: []string{a}, NodeName: node, Conditions: discoveryv1.EndpointConditions{Ready: ready, Serving: serving}}
+	}
+	var got []string
+	for _, p := range readPlaces(behind("gate", "mail",
+		end("10.0.0.1", new("a"), nil, nil), end("10.0.0.2", new("a"), new(false), new(true)), end("10.0.0.3", new("a"), new(false), new(false)),
+		end("10.0.0.4", nil, nil, nil), end("fd00::5", new("b"), new(true), nil))) {
+		got = append(got, p.Address.String()+"@"+p.Node)
+	}
+	if text := strings.Join(got, " "); text != "10.0.0.1@a 10.0.0.2@a fd00::5@b" {
+		t.Error(text)
+	}
+}
+
+// A network is carried out when the agent says so of the NodePath as it is now.
+func TestPathIsRead(t *testing.T) {
+	path := func(observed int64, programmed metav1.ConditionStatus, problem string) *kubedcv1alpha1.NodePath {
+		return &kubedcv1alpha1.NodePath{ObjectMeta: metav1.ObjectMeta{Generation: 2}, Status: kubedcv1alpha1.NodePathStatus{
+			ObservedGeneration: observed, Networks: []kubedcv1alpha1.NodeNetworkStatus{{Name: "red"}, {Name: "blue", Problem: problem}},
+			Conditions: []metav1.Condition{{Type: kubedcv1.ConditionProgrammed, Status: programmed, Message: "no"}},
+		}}
+	}
+	for what, c := range map[string]struct {
+		path      *kubedcv1alpha1.NodePath
+		reported  bool
+		red, blue string
+	}{
+		"in force":                   {path(2, metav1.ConditionTrue, ""), true, "", ""},
+		"an older one is":            {path(1, metav1.ConditionTrue, ""), false, "", ""},
+		"one network is not":         {path(2, metav1.ConditionFalse, "no eth2"), true, "", "no eth2"},
+		"nothing is":                 {path(2, metav1.ConditionFalse, ""), true, "no", "no"},
+		"the agent has said nothing": {&kubedcv1alpha1.NodePath{}, false, "", ""},
+	} {
+		if got := readPath(c.path); got.Reported != c.reported || got.Networks["red"] != c.red || got.Networks["blue"] != c.blue {
+			t.Errorf("%s: %+v", what, got)
+		}
+	}
+}
+
+// Events of the management VPC ask for the NodePaths when they may change what leaves by nodes. Where no node is on a network, only
+// EgressServices and EgressRoutes themselves do: they have a status.
+func TestNodesAreAskedFor(t *testing.T) {
+	labelled := func(o client.Object, key string) client.Object {
+		o = o.DeepCopyObject().(client.Object)
+		o.SetLabels(map[string]string{key: "x", discoveryv1.LabelServiceName: o.GetLabels()[discoveryv1.LabelServiceName]})
+		o.SetResourceVersion("2")
+		return o
+	}
+	annotated := labelled(balancer("gate", "web"), "x")
+	annotated.SetAnnotations(map[string]string{ovnv1.EgressServiceAnnotation: "{}"})
+	moved := labelled(balancer("gate", "mail"), "x").(*corev1.Service)
+	moved.Status.LoadBalancer.Ingress[0].IP = "192.168.10.26"
+	find := func(kind client.Object, namespace string) client.Object {
+		i := slices.IndexFunc(gate(), func(o client.Object) bool {
+			return reflect.TypeOf(o) == reflect.TypeOf(kind) && o.GetNamespace() == namespace
+		})
+		return gate()[i]
+	}
+	for what, c := range map[string]struct {
+		was, is       client.Object
+		with, without bool
+	}{
+		"a pod's labels":                    {find(&corev1.Pod{}, "gate"), labelled(find(&corev1.Pod{}, "gate"), "new"), true, false},
+		"a pod in a project":                {find(&corev1.Pod{}, "acme-prod"), labelled(find(&corev1.Pod{}, "acme-prod"), "new"), false, false},
+		"a pod where nobody asks":           {nil, &corev1.Pod{ObjectMeta: in("quiet", "x")}, false, false},
+		"an EgressRoute":                    {nil, find(&kubedcv1alpha1.EgressRoute{}, "gate"), true, true},
+		"an EgressRoute of a project":       {nil, find(&kubedcv1alpha1.EgressRoute{}, "acme-prod"), false, false},
+		"an EgressService":                  {find(&ovnv1.EgressService{}, "gate"), nil, true, true},
+		"endpoints":                         {nil, find(&discoveryv1.EndpointSlice{}, "gate"), true, false},
+		"endpoints of a project":            {nil, find(&discoveryv1.EndpointSlice{}, "acme-prod"), false, false},
+		"an address":                        {balancer("gate", "mail"), moved, true, false},
+		"a Service's labels":                {balancer("gate", "mail"), labelled(balancer("gate", "mail"), "new"), false, false},
+		"a Service that nobody leaves with": {nil, balancer("gate", "web"), false, false},
+		"an annotation":                     {balancer("gate", "web"), annotated, true, false},
+	} {
+		for _, uplinks := range []bool{true, false} {
+			objects := append(gate(), balancer("gate", "web"))
+			if !uplinks {
+				objects = slices.DeleteFunc(objects, func(o client.Object) bool { return o.GetName() == "red" })
+			}
+			asked := map[string]bool{}
+			w := &watch{cluster: clusterOf(objects...), ask: func(shard string) { asked[shard] = true }}
+			w.changed(context.Background(), c.was, c.is)
+			if want := uplinks && c.with || !uplinks && c.without; asked[ownership.NodesShard] != want {
+				t.Errorf("%s, with uplinks: %v: asked for %v", what, uplinks, slices.Sorted(maps.Keys(asked)))
+			}
+		}
+	}
+}
