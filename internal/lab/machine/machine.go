@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -26,8 +27,12 @@ type Job struct {
 	Args     []string // without the program's name
 	Env      []string // besides PATH and HOME
 	Modules  []string // of the kernel, loaded before, with those that they need. One that can't be loaded fails the job
+	Spare    []string // modules that are brought along to ModuleDir and not loaded: the program does that, or looks what is without them
 	Programs []string // of this machine, brought along with their shared libraries: "nft"
 }
+
+// ModuleDir is where modules are in the machine.
+const ModuleDir = "/modules"
 
 // Result is how the program ended.
 type Result struct {
@@ -86,6 +91,10 @@ func (b box) fill(ctx context.Context, job Job, dir string) error {
 	if err != nil {
 		return fmt.Errorf("kernel %s: %w", job.Kernel, err)
 	}
+	spare, err := all.order(job.Spare)
+	if err != nil {
+		return fmt.Errorf("kernel %s: %w", job.Kernel, err)
+	}
 	bring, err := libraries(ctx, job.Programs)
 	if err != nil {
 		return err
@@ -106,9 +115,10 @@ func (b box) fill(ctx context.Context, job Job, dir string) error {
 	files.copy("init", b.path("init"))
 	files.copy(orders.Program, job.Program)
 	for _, from := range load {
-		at := "/modules/" + filepath.Base(from)
-		orders.Modules = append(orders.Modules, at)
-		files.copy(at, from)
+		orders.Modules = append(orders.Modules, files.module(from))
+	}
+	for _, from := range spare {
+		files.module(from)
 	}
 	for _, path := range bring {
 		files.copy(path, path)
@@ -116,6 +126,13 @@ func (b box) fill(ctx context.Context, job Job, dir string) error {
 	raw, err := json.Marshal(orders)
 	files.file(guest.OrdersFile, raw)
 	return errors.Join(err, files.end())
+}
+
+// module puts a module into the archive and returns where.
+func (a *archive) module(from string) string {
+	at := path.Join(ModuleDir, filepath.Base(from))
+	a.copy(at, from)
+	return at
 }
 
 func buildInit(ctx context.Context, path string) error {
