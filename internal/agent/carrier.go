@@ -15,10 +15,10 @@ import (
 type Carrier struct {
 	kernel *kernel.Kernel
 	nft    *kernel.Nft
-	dir    string // where former settings are written down
+	dir    string // where is written down what was there before
 }
 
-// NewCarrier is a carrier that writes down former settings in a directory.
+// NewCarrier is a carrier that writes down in a directory what was there before.
 func NewCarrier(dir string) (*Carrier, error) {
 	k, err := kernel.Open()
 	if err != nil {
@@ -52,20 +52,23 @@ func (c *Carrier) Carry(ctx context.Context, spec nodepath.Spec) (*Report, error
 	}
 	want := nodepath.Compile(spec, node)
 	// What is made first goes last. An interface keeps its addresses in a VRF by a setting, has its routes there, and rules lead to them.
+	settings := c.kernel.Settings(c.dir, want.Settings)
 	plans, err := prepare(
-		plan(ctx, c.kernel.Settings(c.dir, want.Settings), want.Settings),
-		plan(ctx, c.kernel.Links(), want.Links),
+		plan(ctx, settings, kernel.Known(want.Settings)),
+		plan(ctx, c.kernel.Links(c.dir), want.Links),
 	)
 	if err != nil {
 		return nil, err
 	}
 	out := &Report{Want: want, Networks: want.Networks, Entries: entries(want), Changes: lines(plans)}
 	out.Failures = state.Run(ctx, plans...)
-	// Routes go with the interface that is put into a VRF, so they are looked at only now.
+	// Routes go with the interface that is put into a VRF, and settings come with one that is made, so they are looked at only now.
+	failed := origins(out.Failures)
 	plans, err = prepare(
-		plan(ctx, c.kernel.Routes(), want.Routes),
-		plan(ctx, c.nft, want.Nft),
-		plan(ctx, c.kernel.Rules(), want.Rules),
+		plan(ctx, settings, want.Settings, without[nodepath.SettingKey, nodepath.Setting](failed)),
+		plan(ctx, c.kernel.Routes(), want.Routes, without[nodepath.RouteKey, nodepath.Route](failed)),
+		plan(ctx, c.nft, want.Nft, without[nodepath.NftKey, nodepath.NftValue](failed)),
+		plan(ctx, c.kernel.Rules(), want.Rules, without[nodepath.RuleKey, nodepath.Rule](failed)),
 	)
 	if err != nil {
 		return nil, err
@@ -75,13 +78,29 @@ func (c *Carrier) Carry(ctx context.Context, spec nodepath.Spec) (*Report, error
 	return out, nil
 }
 
+// origins are those of what failed.
+func origins(failures []state.Failure) map[state.Ref]bool {
+	out := map[state.Ref]bool{}
+	for _, f := range failures {
+		out[f.Origin] = true
+	}
+	return out
+}
+
+// without lets nothing come for networks that lack a link: rules that lead to the legs of a VRF that is not there make packets go round.
+func without[K state.Key[K], V state.Value[V]](failed map[state.Ref]bool) state.Guard[K, V] {
+	return func(changes []state.Change[K, V], _ state.Set[K, V]) []state.Change[K, V] {
+		return slices.DeleteFunc(slices.Clone(changes), func(c state.Change[K, V]) bool { return !c.Removes() && failed[c.Origin] })
+	}
+}
+
 type prepared struct {
 	state.Plan
 	err error
 }
 
-func plan[K state.Key[K], V state.Value[V]](ctx context.Context, t state.Target[K, V], want state.Set[K, V]) prepared {
-	p, err := state.Prepare(ctx, t, want)
+func plan[K state.Key[K], V state.Value[V]](ctx context.Context, t state.Target[K, V], want state.Set[K, V], guards ...state.Guard[K, V]) prepared {
+	p, err := state.Prepare(ctx, t, want, guards...)
 	return prepared{p, err}
 }
 
@@ -99,7 +118,9 @@ func prepare(plans ...prepared) ([]state.Plan, error) {
 func lines(plans []state.Plan) (out []string) {
 	for _, p := range plans {
 		for _, l := range p.Changes() {
-			out = append(out, l.Text)
+			if !l.Held {
+				out = append(out, l.Text)
+			}
 		}
 	}
 	return out

@@ -26,7 +26,7 @@ type Kernel struct{ handle *netlink.Handle }
 
 // Open is the kernel of the caller's network namespace.
 func Open() (*Kernel, error) {
-	handle, err := netlink.NewHandle()
+	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE) // without a name it opens all, and some kernels lack those of IPsec
 	if err != nil {
 		return nil, fmt.Errorf("open netlink: %w", err)
 	}
@@ -43,9 +43,17 @@ func (k *Kernel) Node() (nodepath.Node, error) {
 	if err != nil {
 		return out, fmt.Errorf("list links: %w", err)
 	}
+	masters := map[int]string{}
+	for _, l := range links {
+		if name := l.Attrs().Name; !strings.HasPrefix(name, ownership.NodeVRFs) {
+			masters[l.Attrs().Index] = name
+		}
+	}
 	for _, l := range links {
 		a := l.Attrs()
-		i := nodepath.Interface{Name: a.Name, MAC: a.HardwareAddr.String(), Up: a.Flags&net.FlagUp != 0, Ours: ours(a.Name)}
+		i := nodepath.Interface{
+			Name: a.Name, MAC: a.HardwareAddr.String(), Up: a.Flags&net.FlagUp != 0, Ours: ours(a.Name), Master: masters[a.MasterIndex],
+		}
 		if a.Flags&net.FlagLoopback != 0 {
 			continue
 		}

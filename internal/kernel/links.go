@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -17,18 +18,27 @@ import (
 )
 
 // Links is the links with names of ours, their addresses, and what is in our VRFs.
-type Links struct{ kernel *Kernel }
+type Links struct {
+	kernel *Kernel
+	lost   notes[string, []lostRoute] // by interface
+}
 
-// Links is a target.
-func (k *Kernel) Links() Links { return Links{k} }
+// Links is a target. Routes that interfaces lose are written down in a directory of ours below /run.
+func (k *Kernel) Links(dir string) Links {
+	return Links{k, notes[string, []lostRoute](filepath.Join(dir, "routes.json"))}
+}
 
 // Scope says which links are ours.
 func (Links) Scope() string {
 	return fmt.Sprintf("links %s…, %s… and %s…, and what is in such a VRF", ownership.NodeVRFs, ownership.NodeLegs, ownership.NodeFarLegs)
 }
 
-// Observe returns our links.
+// Observe returns our links. An interface that has lost routes to a VRF and is in none now is still to be looked after.
 func (t Links) Observe(context.Context) (nodepath.Links, error) {
+	lost, err := t.lost.read()
+	if err != nil {
+		return nil, err
+	}
 	links, err := t.kernel.handle.LinkList()
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
@@ -40,6 +50,9 @@ func (t Links) Observe(context.Context) (nodepath.Links, error) {
 	out := nodepath.Links{}
 	put := func(aspect nodepath.LinkAspect, name string, v nodepath.Link) {
 		out[nodepath.LinkKey{Aspect: aspect, Name: name}] = state.Entry[nodepath.Link]{Value: v}
+	}
+	for name := range lost {
+		put(nodepath.ItsMaster, name, nodepath.Link{})
 	}
 	for _, l := range links {
 		a := l.Attrs()
@@ -55,16 +68,13 @@ func (t Links) Observe(context.Context) (nodepath.Links, error) {
 			if strings.HasPrefix(a.Name, ownership.NodeLegs) { // the other end comes and goes with it
 				put(nodepath.ItsBeing, a.Name, nodepath.Link{Peer: names[a.ParentIndex]})
 			}
-			addresses, err := t.legAddresses(l)
-			if err != nil {
-				return nil, err
-			}
-			if addresses != "" {
+			addresses, e := t.legAddresses(l)
+			if err = errors.Join(err, e); addresses != "" {
 				put(nodepath.ItsAddress, a.Name, nodepath.Link{Addresses: addresses})
 			}
 		}
 	}
-	return out, nil
+	return out, err
 }
 
 // legAddresses are those of a leg, with spaces between.
@@ -151,6 +161,7 @@ func (t Links) up(name string) error {
 	return t.kernel.handle.LinkSetUp(l)
 }
 
+// enslave puts a link into a VRF of ours. The kernel takes it down and up for that, and routes by it go.
 func (t Links) enslave(name, master string) error {
 	l, err := t.kernel.handle.LinkByName(name)
 	if err != nil {
@@ -160,7 +171,27 @@ func (t Links) enslave(name, master string) error {
 	if err != nil {
 		return err
 	}
+	if l.Attrs().MasterIndex == 0 && !ours(name) {
+		if err := t.leave(l); err != nil {
+			return fmt.Errorf("write down its routes: %w", err)
+		}
+	}
 	return t.kernel.handle.LinkSetMaster(l, m)
+}
+
+// release takes a link out of a VRF of ours, and puts back what it lost to that.
+func (t Links) release(name string) error {
+	l, err := t.kernel.handle.LinkByName(name)
+	if err == nil && l.Attrs().MasterIndex != 0 {
+		var m netlink.Link
+		if m, err = t.kernel.handle.LinkByIndex(l.Attrs().MasterIndex); err == nil && ours(m.Attrs().Name) {
+			err = t.kernel.handle.LinkSetNoMaster(l)
+		}
+	}
+	if err != nil && !gone(err) {
+		return err
+	}
+	return t.back(name)
 }
 
 // address gives a link its addresses.
@@ -193,19 +224,15 @@ func (t Links) address(name, addresses string) error {
 }
 
 func (t Links) remove(key nodepath.LinkKey) error {
+	if key.Aspect == nodepath.ItsMaster {
+		return t.release(key.Name)
+	}
 	l, err := t.kernel.handle.LinkByName(key.Name)
 	if err != nil {
 		return err
 	}
-	switch key.Aspect {
-	case nodepath.ItsBeing:
+	if key.Aspect == nodepath.ItsBeing {
 		return t.kernel.handle.LinkDel(l)
-	case nodepath.ItsMaster:
-		if l.Attrs().MasterIndex == 0 {
-			return nil
-		}
-		return t.kernel.handle.LinkSetNoMaster(l)
-	default:
-		return t.address(key.Name, "")
 	}
+	return t.address(key.Name, "")
 }

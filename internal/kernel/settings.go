@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,24 +14,35 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// Settings is the settings that we have changed. What was there before is written down in a file, which lives as long as the settings do:
-// until the machine starts again.
+// Settings is the settings that we have changed. What was there before is written down.
 type Settings struct {
-	file   string
+	file   notes[nodepath.SettingKey, string]
 	wanted nodepath.Settings // they are looked at, too
 }
 
 // Settings is a target. The file is in a directory of ours below /run.
 func (k *Kernel) Settings(dir string, wanted nodepath.Settings) Settings {
-	return Settings{filepath.Join(dir, "settings.json"), wanted}
+	return Settings{notes[nodepath.SettingKey, string](filepath.Join(dir, "settings.json")), wanted}
 }
 
 // Scope says which settings are ours.
-func (t Settings) Scope() string { return "settings that " + t.file + " has the former values of" }
+func (t Settings) Scope() string {
+	return "settings that " + string(t.file) + " has the former values of"
+}
 
 // path is the file of a setting. A slash in its name stands for a dot.
 func path(key nodepath.SettingKey) string {
 	return "/proc/sys/" + strings.NewReplacer(".", "/", "/", ".").Replace(string(key))
+}
+
+// Known are the settings that the kernel has by now: those of an interface come with it.
+func Known(all nodepath.Settings) nodepath.Settings {
+	out := maps.Clone(all)
+	maps.DeleteFunc(out, func(key nodepath.SettingKey, _ state.Entry[nodepath.Setting]) bool {
+		_, err := os.Stat(path(key))
+		return errors.Is(err, fs.ErrNotExist)
+	})
+	return out
 }
 
 func read(key nodepath.SettingKey) (string, error) {
@@ -40,46 +50,9 @@ func read(key nodepath.SettingKey) (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// found is what was there before, by name.
-func (t Settings) found() (map[nodepath.SettingKey]string, error) {
-	out := map[nodepath.SettingKey]string{}
-	text, err := os.ReadFile(t.file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return out, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(text, &out); err != nil {
-		return nil, fmt.Errorf("read %s: %w", t.file, err)
-	}
-	return out, nil
-}
-
-// note writes down what was there before.
-func (t Settings) note(found map[nodepath.SettingKey]string) error {
-	if len(found) == 0 {
-		if err := os.Remove(t.file); !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
-	}
-	text, err := json.MarshalIndent(found, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(t.file), 0o700); err != nil {
-		return err
-	}
-	if err := os.WriteFile(t.file+".new", text, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(t.file+".new", t.file)
-}
-
 // Observe returns the settings that we have changed, and those that are wanted, as they are.
 func (t Settings) Observe(context.Context) (nodepath.Settings, error) {
-	found, err := t.found()
+	found, err := t.file.read()
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +86,7 @@ func (t Settings) Observe(context.Context) (nodepath.Settings, error) {
 // Apply sets settings, and puts back what was there before.
 func (t Settings) Apply(_ context.Context, changes []state.Change[nodepath.SettingKey, nodepath.Setting]) map[nodepath.SettingKey]error {
 	failed := map[nodepath.SettingKey]error{}
-	found, err := t.found()
+	found, err := t.file.read()
 	for _, c := range changes {
 		if err != nil {
 			failed[c.Key] = err
@@ -134,7 +107,7 @@ func (t Settings) apply(c state.Change[nodepath.SettingKey, nodepath.Setting], f
 		left := maps.Clone(found)
 		delete(left, c.Key)
 		delete(found, c.Key)
-		return t.note(left)
+		return t.file.write(left)
 	}
 	if _, noted := found[c.Key]; !noted {
 		is, err := read(c.Key)
@@ -142,7 +115,7 @@ func (t Settings) apply(c state.Change[nodepath.SettingKey, nodepath.Setting], f
 			return fmt.Errorf("%w; the kernel has no such setting", err)
 		}
 		found[c.Key] = is
-		if err := t.note(found); err != nil {
+		if err := t.file.write(found); err != nil {
 			return fmt.Errorf("write down what was there before: %w", err)
 		}
 	}

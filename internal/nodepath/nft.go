@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
 	"github.com/sallyport/sallyport/internal/ownership"
 	"github.com/sallyport/sallyport/internal/state"
 )
@@ -14,10 +15,11 @@ import (
 // The chains of our table: their type, hook and priority. Marks of connections can be read and written only after conntrack has looked at
 // the packet (-200), and have to be there before it is routed. Addresses of pods are translated before others do it (100).
 var chains = map[string]Chain{
-	"zones":  {"filter", "prerouting", -300},
-	"marks":  {"filter", "prerouting", -150},
-	"local":  {"route", "output", -150},
-	"leaves": {"nat", "postrouting", 95},
+	"zones":    {"filter", "prerouting", -300},
+	"ownzones": {"filter", "output", -300},
+	"marks":    {"filter", "prerouting", -150},
+	"local":    {"route", "output", -150},
+	"leaves":   {"nat", "postrouting", 95},
 }
 
 // Chain is where a chain of our table is.
@@ -208,10 +210,27 @@ func (w *way) lead(name, match string, pods []netip.Addr, destinations []netip.P
 		}
 	default:
 		w.in("marks", name+ip(v6), fmt.Sprintf("iifname != %q ct direction original %s %s", w.dev.Name, match, w.marked()))
-		w.rule(RuleKey{Pref: ownership.NodeRuleMark, Mark: w.mark(), V6: v6}, w.tableID())
-		w.setting("net.ipv4.conf."+dotted(w.dev.Name)+".rp_filter", "2", "0")
+		table, replies := w.leads()
+		w.rule(RuleKey{Pref: ownership.NodeRuleMark, Mark: w.mark(), V6: v6}, table)
+		if replies != "" {
+			w.setting("net.ipv4.conf."+dotted(replies)+".rp_filter", "2", "0")
+		}
 	}
 	return ""
+}
+
+// leads is the table that marked packets are led to, and the interface that can't ask whether replies to them should come by it: without
+// the mark it would be another. In a VRF the kernel asks the VRF's table anyhow. With legs, replies to pods cross them as well, because
+// conntrack has the connection in the zone of the VRF.
+func (w *way) leads() (table int, replies string) {
+	switch near, _ := w.legNames(); {
+	case w.spec.Method != kubedcv1alpha1.NodeVRF:
+		return w.tableID(), w.dev.Name
+	case w.spec.Legs:
+		return w.legTableID(), near
+	default:
+		return w.tableID(), ""
+	}
 }
 
 // SumOf is the sum in a rule's comment, and the rule's name.

@@ -26,7 +26,8 @@ type Interface struct {
 	Name, MAC string
 	Up        bool
 	Addresses []netip.Prefix
-	Ours      bool // made by us
+	Ours      bool   // made by us
+	Master    string // the bridge, bond or VRF of somebody else that it is in
 }
 
 // Kernel is everything that the kernel should hold for a NodePath.
@@ -126,6 +127,9 @@ func (w *way) lay() string {
 		w.markServices()
 		w.followMark(w.tableID())
 	case kubedcv1alpha1.NodeVRF:
+		if w.dev.Master != "" { // the kernel would take it out of that
+			return fmt.Sprintf("interface %s is in %s and can't be in a VRF as well; take it out of that, or choose another method", w.dev.Name, w.dev.Master)
+		}
 		w.vrf()
 	default:
 		w.table()

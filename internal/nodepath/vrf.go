@@ -3,6 +3,8 @@ package nodepath
 import (
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/sallyport/sallyport/internal/ownership"
 	"github.com/sallyport/sallyport/internal/state"
@@ -22,7 +24,9 @@ func (w *way) vrf() {
 		w.route(Route{Table: w.tableID(), To: everything(g), Via: g, Dev: w.dev.Name})
 	}
 	// The kernel takes an interface down to put it into a VRF, and IPv6 addresses go with that.
-	w.setting("net.ipv6.conf."+dotted(w.dev.Name)+".keep_addr_on_down", "1")
+	if slices.ContainsFunc(w.dev.Addresses, func(p netip.Prefix) bool { return p.Addr().Is6() }) {
+		w.setting("net.ipv6.conf."+dotted(w.dev.Name)+".keep_addr_on_down", "1")
+	}
 	// What listens on all addresses is still to be reached by the interface: a BGP speaker, for one.
 	w.setting("net.ipv4.tcp_l3mdev_accept", "1")
 	w.setting("net.ipv4.udp_l3mdev_accept", "1")
@@ -41,13 +45,17 @@ func (w *way) inside() []netip.Prefix {
 	return keep(parse(w.spec.Inside, netip.ParsePrefix), func(p netip.Prefix) bool { return w.gateway(p.Addr().Is6()).IsValid() })
 }
 
-// legs wants the VRF and the rest of the node connected by a pair of interfaces. What crosses it is another connection to conntrack unless
-// each side has its own zone; then the client's port would be taken, and changed.
+// legNames are the ends of a network's legs: near the rest of the node, and far from it, in the VRF.
+func (w *way) legNames() (near, far string) {
+	return fmt.Sprintf("%s%d", ownership.NodeLegs, w.number), fmt.Sprintf("%s%d", ownership.NodeFarLegs, w.number)
+}
+
+// legs wants the VRF and the rest of the node connected by a pair of interfaces. To conntrack what crosses it is a second connection. So
+// each side has a zone of its own: in one zone they would meet, and the client's port would be changed.
 func (w *way) legs(vrf string) {
-	near, far := fmt.Sprintf("%s%d", ownership.NodeLegs, w.number), fmt.Sprintf("%s%d", ownership.NodeFarLegs, w.number)
+	near, far := w.legNames()
 	w.link(LinkKey{ItsBeing, near}, Link{Peer: far})
 	w.link(LinkKey{ItsMaster, far}, Link{Master: vrf})
-	table := w.tableID() + ownership.NodeLegTables
 	for _, g := range w.usable {
 		here, there := legAddresses(w.number, g.Is6())
 		w.addresses(near, here)
@@ -57,10 +65,12 @@ func (w *way) legs(vrf string) {
 				w.route(Route{Table: w.tableID(), To: p.Masked(), Via: here.Addr(), Dev: far})
 			}
 		}
-		w.route(Route{Table: table, To: everything(g), Via: there.Addr(), Dev: near})
+		w.route(Route{Table: w.legTableID(), To: everything(g), Via: there.Addr(), Dev: near})
 	}
-	w.fromServices(table)
-	w.in("zones", "far", fmt.Sprintf("iifname { %q, %q, %q } ct zone set %d", w.dev.Name, far, vrf, w.tableID()))
+	w.fromServices(w.legTableID())
+	side := fmt.Sprintf("{ %q, %q, %q } ct zone set %d", w.dev.Name, far, vrf, w.tableID())
+	w.in("zones", "far", "iifname "+side)
+	w.in("ownzones", "far", "oifname "+side) // what the node itself says in the VRF has its replies there
 	for _, name := range []string{near, far} {
 		w.setting("net.ipv4.conf."+name+".forwarding", "1")
 	}
@@ -69,12 +79,14 @@ func (w *way) legs(vrf string) {
 // addresses wants an address on a leg.
 func (w *way) addresses(name string, p netip.Prefix) {
 	key := LinkKey{ItsAddress, name}
-	have := w.kernel.Links[key].Value.Addresses
-	if have != "" {
-		have += " "
-	}
-	w.link(key, Link{Addresses: have + p.String()})
+	all := parse(strings.Fields(w.kernel.Links[key].Value.Addresses), netip.ParsePrefix)
+	all = append(all, p)
+	slices.SortFunc(all, netip.Prefix.Compare) // as they are read from the kernel
+	w.link(key, Link{Addresses: strings.Join(texts(all), " ")})
 }
+
+// legTableID is the table that leads to the legs.
+func (w *way) legTableID() int { return w.tableID() + ownership.NodeLegTables }
 
 // legAddresses are the ends of a network's legs.
 func legAddresses(number int, v6 bool) (near, far netip.Prefix) {

@@ -1,0 +1,51 @@
+package kernel
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// notes is a file with what was there before us, by name. It is in a directory of ours below /run, and so lives as long as what it tells
+// of: until the machine starts again.
+type notes[K ~string, V any] string
+
+func (n notes[K, V]) read() (map[K]V, error) {
+	out := map[K]V{}
+	text, err := os.ReadFile(string(n))
+	if errors.Is(err, fs.ErrNotExist) {
+		return out, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(text, &out); err != nil {
+		return nil, fmt.Errorf("read %s: %w", n, err)
+	}
+	return out, nil
+}
+
+// write writes everything down anew. Where there is nothing, there is no file.
+func (n notes[K, V]) write(all map[K]V) error {
+	if len(all) == 0 {
+		if err := os.Remove(string(n)); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	text, err := json.MarshalIndent(all, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(string(n)), 0o700); err != nil {
+		return err
+	}
+	fresh := string(n) + ".new"
+	if err := os.WriteFile(fresh, text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(fresh, string(n))
+}
