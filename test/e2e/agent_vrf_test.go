@@ -1,0 +1,43 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	vm "github.com/sallyport/sallyport/internal/lab/machine"
+)
+
+// TestAgent2VRF shows method VRF on the kernels that nodes have, with and without legs. Where a kernel lacks VRFs it fails.
+func TestAgent2VRF(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "vrf.test")
+	cmd := exec.CommandContext(within(t, 5*time.Minute), "go", "test", "-c", "-o", program, "./testdata/vrf")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build the tests for machines: %v\n%s", err, out)
+	}
+	for _, kernel := range vm.Kernels() {
+		t.Run(kernel, func(t *testing.T) {
+			item := agents.Item(t, 2)
+			begun := time.Now()
+			got, err := boot(t, vm.Job{
+				Kernel: kernel, Program: program, Args: []string{"-test.v"}, Programs: []string{"nft", "ip"},
+				Spare:   []string{"vrf"}, // the agent's words about its absence are a part of it
+				Modules: []string{"veth", "nf_tables", "nft_ct", "nft_chain_nat", "nft_nat", "nft_masq"},
+			})
+			if err != nil || got.Status != 0 {
+				t.Fatalf("status %d, %v\n%s", got.Status, err, got.Output)
+			}
+			t.Log(got.Output)
+			passed := regexp.MustCompile(`(?m)^ *--- PASS: (Test\S+)`).FindAllString(got.Output, -1)
+			if strings.Contains(got.Output, "--- SKIP") || !strings.Contains(got.Output, "--- PASS: TestVRF/legs_true") {
+				t.Errorf("something did not run:\n%s", got.Output)
+			}
+			item.Figure("kernel %s: %d tests in %.0f s with its boot", kernel, len(passed), time.Since(begun).Seconds())
+		})
+	}
+}
