@@ -170,10 +170,12 @@ func TestNftSeesWhatOthersDo(t *testing.T) {
 		"no rules":                      "flush chain inet sallyport marks",
 		"nothing at all":                "flush ruleset",
 		"an element that is not wanted": "add element inet sallyport egress0-to-1-ipv4 { 10.0.0.0/8 }",
+		"a range that is not wanted":    "add element inet sallyport egress0-to-1-ipv4 { 10.1.0.3-10.1.0.9 }",
+		"an element with a remark":      `add element inet sallyport egress0-to-1-ipv4 { 10.2.0.1 comment "why" }`,
+		"a set of numbers":              "add set inet sallyport ports { type inet_service; elements = { 80, 443 }; }",
+		"a set of pairs":                "add set inet sallyport pairs { type ipv4_addr . inet_service; elements = { 10.0.0.1 . 80 }; }",
 	} {
-		if _, err := exec.CommandContext(t.Context(), "nft", command).CombinedOutput(); err != nil {
-			t.Fatalf("nft %s: %v", command, err)
-		}
+		nft(t, command)
 		if plan() == "" {
 			t.Errorf("%s: it was not noticed", what)
 		}

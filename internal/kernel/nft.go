@@ -1,9 +1,12 @@
 package kernel
 
 import (
-	"cmp"
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,75 +30,108 @@ func OpenNft() (*Nft, error) {
 	return &Nft{table}, nil
 }
 
+type nftChange = state.Change[nodepath.NftKey, nodepath.NftValue]
+
 // Scope is the table.
 func (*Nft) Scope() string { return "nftables table inet " + ownership.NodeTable }
 
 // Observe returns everything in the table.
 func (t *Nft) Observe(ctx context.Context) (nodepath.Nft, error) {
-	all, err := t.table.ListAll(ctx)
-	if knftables.IsNotFound(err) {
-		return nodepath.Nft{}, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list the table: %w", err)
-	}
-	out := nodepath.Nft{}
-	put := func(kind nodepath.NftKind, in, name, sum string) {
-		out[nodepath.NftKey{Kind: kind, In: in, Name: name}] = state.Entry[nodepath.NftValue]{Value: nodepath.NftValue{Sum: sum}}
-	}
-	for _, chain := range all["chain"] {
-		put(nodepath.NftChain, "", chain, "")
-	}
-	for _, set := range all["set"] {
-		put(nodepath.NftSet, "", set, "")
-		elements, err := t.table.ListElements(ctx, "set", set)
-		if err != nil {
-			return nil, fmt.Errorf("list set %s: %w", set, err)
-		}
-		for _, e := range elements {
-			put(nodepath.NftElement, set, strings.Join(e.Key, " . "), "")
-		}
-	}
-	rules, err := t.rules(ctx, len(all["chain"]) > 0)
-	for key, r := range rules {
-		put(key.Kind, key.In, key.Name, r.sum)
-	}
+	out, _, err := t.list(ctx)
 	return out, err
 }
 
-// written is a rule in the kernel.
-type written struct {
-	handle int
-	sum    string
+// listing is what nft says of a table. It comes from one run of the program: of several, each would read all elements again.
+type listing struct {
+	Objects []struct {
+		Chain *struct{ Name string }
+		Set   *struct {
+			Name     string
+			Elements []element `json:"elem"`
+		}
+		Rule *struct {
+			Chain, Comment string
+			Handle         int
+		}
+	} `json:"nftables"`
 }
 
-// rules are all rules of the table. One that we can't have written is known by its handle, and so is a second one of the same name.
-func (t *Nft) rules(ctx context.Context, any bool) (map[nodepath.NftKey]written, error) {
-	out := map[nodepath.NftKey]written{}
-	if !any {
-		return out, nil
+// list returns everything in the table, and the handles of rules. A rule that we can't have written is known by its handle, and so is a
+// second one of the same name.
+func (t *Nft) list(ctx context.Context) (nodepath.Nft, map[nodepath.NftKey]int, error) {
+	out, handles := nodepath.Nft{}, map[nodepath.NftKey]int{}
+	text, err := exec.CommandContext(ctx, "nft", "--json", "list", "table", string(knftables.InetFamily), ownership.NodeTable).Output()
+	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
+		if strings.Contains(string(failed.Stderr), "No such file or directory") {
+			return out, handles, nil
+		}
+		err = fmt.Errorf("%w: %s", err, failed.Stderr)
 	}
-	list, err := t.table.ListRules(ctx, "")
+	var all listing
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("list rules: %w", err)
+		return nil, nil, fmt.Errorf("list the table: %w", err)
 	}
-	for _, r := range list {
-		handle := *r.Handle
-		key := nodepath.NftKey{Kind: nodepath.NftRule, In: r.Chain}
-		var sum string
-		if r.Comment != nil {
-			key.Name, sum = nodepath.SumOf(*r.Comment)
-		}
-		if _, twice := out[key]; twice || key.Name == "" || sum == "" {
-			key.Name, sum = "handle "+strconv.Itoa(handle), "?"
-		}
-		out[key] = written{handle, sum}
+	put := func(key nodepath.NftKey, sum string) {
+		out[key] = state.Entry[nodepath.NftValue]{Value: nodepath.NftValue{Sum: sum}}
 	}
-	return out, nil
+	for _, o := range all.Objects {
+		switch {
+		case o.Chain != nil:
+			put(nodepath.NftKey{Kind: nodepath.NftChain, Name: o.Chain.Name}, "")
+		case o.Set != nil:
+			put(nodepath.NftKey{Kind: nodepath.NftSet, Name: o.Set.Name}, "")
+			for _, e := range o.Set.Elements {
+				put(nodepath.NftKey{Kind: nodepath.NftElement, In: o.Set.Name, Name: string(e)}, "")
+			}
+		case o.Rule != nil:
+			name, sum := nodepath.SumOf(o.Rule.Comment)
+			key := nodepath.NftKey{Kind: nodepath.NftRule, In: o.Rule.Chain, Name: name}
+			if _, twice := out[key]; twice || name == "" || sum == "" {
+				key.Name, sum = "handle "+strconv.Itoa(o.Rule.Handle), "?"
+			}
+			put(key, sum)
+			handles[key] = o.Rule.Handle
+		}
+	}
+	return out, handles, nil
+}
+
+// element is one of a set, as nft's own language has it. Others may have written what we never do.
+type element string
+
+// UnmarshalJSON reads an element.
+func (e *element) UnmarshalJSON(text []byte) error {
+	if text[0] != '{' {
+		*e = element(bytes.Trim(text, `"`)) // an address or a number: JSON has nothing in it to escape
+		return nil
+	}
+	var v struct {
+		Prefix struct {
+			Addr string
+			Len  int
+		}
+		Range, Concat []element
+		Elem          struct{ Val element }
+	}
+	err := json.Unmarshal(text, &v)
+	switch {
+	case v.Prefix.Addr != "":
+		*e = element(fmt.Sprintf("%s/%d", v.Prefix.Addr, v.Prefix.Len))
+	case len(v.Range) == 2:
+		*e = v.Range[0] + "-" + v.Range[1]
+	case len(v.Concat) == 2:
+		*e = v.Concat[0] + " . " + v.Concat[1]
+	default:
+		*e = v.Elem.Val
+	}
+	return err
 }
 
 // Apply carries everything out in one transaction. The table goes with the last that is in it.
-func (t *Nft) Apply(ctx context.Context, changes []state.Change[nodepath.NftKey, nodepath.NftValue]) map[nodepath.NftKey]error {
+func (t *Nft) Apply(ctx context.Context, changes []nftChange) map[nodepath.NftKey]error {
 	err := t.apply(ctx, changes)
 	if err == nil {
 		return nil
@@ -107,29 +143,34 @@ func (t *Nft) Apply(ctx context.Context, changes []state.Change[nodepath.NftKey,
 	return failed
 }
 
-func (t *Nft) apply(ctx context.Context, changes []state.Change[nodepath.NftKey, nodepath.NftValue]) error {
-	have, err := t.Observe(ctx)
-	if err != nil {
-		return err
-	}
-	rules, err := t.rules(ctx, len(have) > 0)
-	if err != nil {
-		return err
+func (t *Nft) apply(ctx context.Context, changes []nftChange) error {
+	have, handles := nodepath.Nft{}, map[nodepath.NftKey]int{}
+	if slices.ContainsFunc(changes, func(c nftChange) bool { return c.Removes() || c.Key.Kind == nodepath.NftRule }) {
+		// All others can be added again.
+		var err error
+		if have, handles, err = t.list(ctx); err != nil {
+			return err
+		}
 	}
 	tx := t.table.NewTransaction()
 	tx.Add(&knftables.Table{})
+	left := len(have)
 	for _, c := range changes {
-		if c.After != nil {
-			t.add(tx, c, rules)
+		if was, there := have[c.Key]; there && c.Key.Kind == nodepath.NftRule && !c.Removes() {
+			if was.Value.Equal(*c.After) {
+				continue
+			}
+			remove(tx, c.Key, handles[c.Key])
+		}
+		if !c.Removes() {
+			add(tx, c.Key, *c.After)
+			left++
 		}
 	}
-	left := len(have)
 	for _, c := range slices.Backward(changes) {
-		if _, there := have[c.Key]; c.After == nil && there {
-			remove(tx, c.Key, rules[c.Key].handle)
+		if _, there := have[c.Key]; there && c.Removes() {
+			remove(tx, c.Key, handles[c.Key])
 			left--
-		} else if c.After != nil {
-			left++
 		}
 	}
 	if left <= 0 {
@@ -138,8 +179,7 @@ func (t *Nft) apply(ctx context.Context, changes []state.Change[nodepath.NftKey,
 	return t.table.Run(ctx, tx)
 }
 
-func (t *Nft) add(tx *knftables.Transaction, c state.Change[nodepath.NftKey, nodepath.NftValue], rules map[nodepath.NftKey]written) {
-	key := c.Key
+func add(tx *knftables.Transaction, key nodepath.NftKey, v nodepath.NftValue) {
 	switch key.Kind {
 	case nodepath.NftChain:
 		at := nodepath.ChainOf(key.Name)
@@ -148,7 +188,7 @@ func (t *Nft) add(tx *knftables.Transaction, c state.Change[nodepath.NftKey, nod
 			Priority: new(knftables.BaseChainPriority(strconv.Itoa(at.Priority))),
 		})
 	case nodepath.NftSet:
-		kind, flag, _ := strings.Cut(c.After.Text, " ")
+		kind, flag, _ := strings.Cut(v.Text, " ")
 		set := &knftables.Set{Name: key.Name, Type: kind}
 		if flag == nodepath.Interval {
 			set.Flags = []knftables.SetFlag{knftables.IntervalFlag}
@@ -157,13 +197,7 @@ func (t *Nft) add(tx *knftables.Transaction, c state.Change[nodepath.NftKey, nod
 	case nodepath.NftElement:
 		tx.Add(&knftables.Element{Set: key.In, Key: []string{key.Name}})
 	case nodepath.NftRule:
-		if was, there := rules[key]; there {
-			if was.sum == c.After.Sum {
-				return
-			}
-			remove(tx, key, was.handle)
-		}
-		tx.Add(&knftables.Rule{Chain: key.In, Rule: c.After.Text, Comment: new(nodepath.Comment(key.Name, *c.After))})
+		tx.Add(&knftables.Rule{Chain: key.In, Rule: v.Text, Comment: new(nodepath.Comment(key.Name, v))})
 	}
 }
 
@@ -174,8 +208,8 @@ func remove(tx *knftables.Transaction, key nodepath.NftKey, handle int) {
 	case nodepath.NftSet:
 		tx.Delete(&knftables.Set{Name: key.Name, Type: "ipv4_addr"})
 	case nodepath.NftElement:
-		tx.Delete(&knftables.Element{Set: key.In, Key: strings.Split(key.Name, " . ")})
+		tx.Delete(&knftables.Element{Set: key.In, Key: []string{key.Name}})
 	case nodepath.NftRule:
-		tx.Delete(&knftables.Rule{Chain: cmp.Or(key.In, ""), Handle: &handle})
+		tx.Delete(&knftables.Rule{Chain: key.In, Handle: &handle})
 	}
 }
