@@ -39,9 +39,13 @@ func (k *Kernel) Close() { k.handle.Close() }
 // Node is what decides about a NodePath.
 func (k *Kernel) Node() (nodepath.Node, error) {
 	var out nodepath.Node
-	links, err := k.handle.LinkList()
+	links, err := k.links()
 	if err != nil {
-		return out, fmt.Errorf("list links: %w", err)
+		return out, err
+	}
+	addresses, err := k.addresses()
+	if err != nil {
+		return out, err
 	}
 	masters := map[int]string{}
 	for _, l := range links {
@@ -51,34 +55,45 @@ func (k *Kernel) Node() (nodepath.Node, error) {
 	}
 	for _, l := range links {
 		a := l.Attrs()
-		i := nodepath.Interface{
-			Name: a.Name, MAC: a.HardwareAddr.String(), Up: a.Flags&net.FlagUp != 0, Ours: ours(a.Name), Master: masters[a.MasterIndex],
-		}
 		if a.Flags&net.FlagLoopback != 0 {
 			continue
 		}
-		if i.Addresses, err = k.addresses(l); err != nil {
-			return out, err
-		}
-		out.Interfaces = append(out.Interfaces, i)
+		out.Interfaces = append(out.Interfaces, nodepath.Interface{
+			Name: a.Name, MAC: a.HardwareAddr.String(), Up: a.Flags&net.FlagUp != 0, Addresses: addresses[a.Index], Ours: ours(a.Name),
+			Master: masters[a.MasterIndex],
+		})
 	}
 	forwards, err := os.ReadFile("/proc/sys/net/ipv6/conf/all/forwarding")
 	out.Forwards6 = err == nil && strings.TrimSpace(string(forwards)) != "0"
 	return out, nil
 }
 
-// addresses are those of a link that others can use.
-func (k *Kernel) addresses(l netlink.Link) (out []netip.Prefix, _ error) {
-	list, err := k.handle.AddrList(l, netlink.FAMILY_ALL)
-	if errors.Is(err, unix.ENODEV) || errors.As(err, &netlink.LinkNotFoundError{}) {
-		return nil, nil // it has gone
+// whole asks for a list, and again where the kernel says that it has changed while it was read: pods come and go all the time.
+func whole[T any](what string, list func() ([]T, error)) (out []T, err error) {
+	for range 10 {
+		if out, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list addresses of %s: %w", l.Attrs().Name, err)
+		return nil, fmt.Errorf("list %s: %w", what, err)
 	}
+	return out, nil
+}
+
+func (k *Kernel) links() ([]netlink.Link, error) { return whole("links", k.handle.LinkList) }
+
+// addresses are those that others can use, by the number of their link. They are read all at once: asked for those of one link, the kernel
+// gives all of them, too.
+func (k *Kernel) addresses() (map[int][]netip.Prefix, error) {
+	list, err := whole("addresses", func() ([]netlink.Addr, error) { return k.handle.AddrList(nil, netlink.FAMILY_ALL) })
+	if err != nil {
+		return nil, err
+	}
+	out := map[int][]netip.Prefix{}
 	for _, a := range list {
 		if p := prefixOf(a.IPNet); p.IsValid() && !p.Addr().IsLinkLocalUnicast() || p.Addr().Is4() {
-			out = append(out, p)
+			out[a.LinkIndex] = append(out[a.LinkIndex], p)
 		}
 	}
 	return out, nil

@@ -39,9 +39,13 @@ func (t Links) Observe(context.Context) (nodepath.Links, error) {
 	if err != nil {
 		return nil, err
 	}
-	links, err := t.kernel.handle.LinkList()
+	links, err := t.kernel.links()
 	if err != nil {
-		return nil, fmt.Errorf("list links: %w", err)
+		return nil, err
+	}
+	addresses, err := t.kernel.addresses()
+	if err != nil {
+		return nil, err
 	}
 	names := map[int]string{}
 	for _, l := range links {
@@ -68,28 +72,22 @@ func (t Links) Observe(context.Context) (nodepath.Links, error) {
 			if strings.HasPrefix(a.Name, ownership.NodeLegs) { // the other end comes and goes with it
 				put(nodepath.ItsBeing, a.Name, nodepath.Link{Peer: names[a.ParentIndex]})
 			}
-			addresses, e := t.legAddresses(l)
-			if err = errors.Join(err, e); addresses != "" {
-				put(nodepath.ItsAddress, a.Name, nodepath.Link{Addresses: addresses})
+			if has := addresses[a.Index]; len(has) > 0 && ours(a.Name) {
+				put(nodepath.ItsAddress, a.Name, nodepath.Link{Addresses: inOrder(has)})
 			}
 		}
 	}
-	return out, err
+	return out, nil
 }
 
-// legAddresses are those of a leg, with spaces between.
-func (t Links) legAddresses(l *netlink.Veth) (string, error) {
-	name := l.Attrs().Name
-	if !strings.HasPrefix(name, ownership.NodeLegs) && !strings.HasPrefix(name, ownership.NodeFarLegs) {
-		return "", nil
-	}
-	list, err := t.kernel.addresses(l)
+// inOrder is addresses with spaces between.
+func inOrder(list []netip.Prefix) string {
 	slices.SortFunc(list, netip.Prefix.Compare)
 	var out []string
 	for _, p := range list {
 		out = append(out, p.String())
 	}
-	return strings.Join(out, " "), err
+	return strings.Join(out, " ")
 }
 
 // Apply makes links, and takes them away.
@@ -209,11 +207,11 @@ func (t Links) address(name, addresses string) error {
 			return err
 		}
 	}
-	have, err := t.kernel.addresses(l)
+	have, err := t.kernel.addresses()
 	if err != nil {
 		return err
 	}
-	for _, p := range have {
+	for _, p := range have[l.Attrs().Index] {
 		if !slices.Contains(strings.Fields(addresses), p.String()) {
 			if err := t.kernel.handle.AddrDel(l, &netlink.Addr{IPNet: netOf(p)}); err != nil && !gone(err) {
 				return err

@@ -31,9 +31,11 @@ func (t Routes) Observe(context.Context) (nodepath.Routes, error) {
 	out := nodepath.Routes{}
 	for _, family := range families {
 		filter := &netlink.Route{Protocol: ownership.NodeProtocol, Table: unix.RT_TABLE_UNSPEC}
-		list, err := t.kernel.handle.RouteListFiltered(family, filter, netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TABLE)
+		list, err := whole("routes", func() ([]netlink.Route, error) {
+			return t.kernel.handle.RouteListFiltered(family, filter, netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TABLE)
+		})
 		if err != nil {
-			return nil, fmt.Errorf("list routes: %w", err)
+			return nil, err
 		}
 		for _, r := range list {
 			route := nodepath.Route{Table: r.Table, To: prefixOf(r.Dst), Metric: r.Priority}
@@ -60,9 +62,9 @@ func everything(family int) netip.Prefix {
 
 // names are those of links, by number.
 func (t Routes) names() (map[int]string, error) {
-	links, err := t.kernel.handle.LinkList()
+	links, err := t.kernel.links()
 	if err != nil {
-		return nil, fmt.Errorf("list links: %w", err)
+		return nil, err
 	}
 	out := map[int]string{}
 	for _, l := range links {
@@ -73,18 +75,18 @@ func (t Routes) names() (map[int]string, error) {
 
 // Apply writes routes.
 func (t Routes) Apply(_ context.Context, changes []state.Change[nodepath.RouteKey, nodepath.Route]) map[nodepath.RouteKey]error {
-	failed := map[nodepath.RouteKey]error{}
+	failed, numbers := map[nodepath.RouteKey]error{}, map[string]int{}
 	for _, c := range changes {
-		if err := t.apply(c); err != nil {
+		if err := t.apply(c, numbers); err != nil {
 			failed[c.Key] = err
 		}
 	}
 	return failed
 }
 
-func (t Routes) apply(c state.Change[nodepath.RouteKey, nodepath.Route]) error {
+func (t Routes) apply(c state.Change[nodepath.RouteKey, nodepath.Route], numbers map[string]int) error {
 	if c.Removes() {
-		r, err := t.route(c.Key, *c.Before)
+		r, err := t.route(c.Key, *c.Before, numbers)
 		if err == nil {
 			err = t.kernel.handle.RouteDel(r)
 		}
@@ -93,15 +95,15 @@ func (t Routes) apply(c state.Change[nodepath.RouteKey, nodepath.Route]) error {
 		}
 		return err
 	}
-	r, err := t.route(c.Key, *c.After)
+	r, err := t.route(c.Key, *c.After, numbers)
 	if err != nil {
 		return err
 	}
 	return t.kernel.handle.RouteReplace(r)
 }
 
-// route is a route as netlink has it.
-func (t Routes) route(key nodepath.RouteKey, v nodepath.Route) (*netlink.Route, error) {
+// route is a route as netlink has it. The numbers of links are asked for once.
+func (t Routes) route(key nodepath.RouteKey, v nodepath.Route, numbers map[string]int) (*netlink.Route, error) {
 	r := &netlink.Route{Table: key.Table, Dst: netOf(key.To), Priority: key.Metric, Protocol: ownership.NodeProtocol, Family: netlink.FAMILY_V4}
 	if key.To.Addr().Is6() {
 		r.Family = netlink.FAMILY_V6
@@ -110,11 +112,14 @@ func (t Routes) route(key nodepath.RouteKey, v nodepath.Route) (*netlink.Route, 
 		r.Type = unix.RTN_UNREACHABLE
 		return r, nil
 	}
-	link, err := t.kernel.handle.LinkByName(v.Dev)
-	if err != nil {
-		return nil, fmt.Errorf("find %s: %w", v.Dev, err)
+	if numbers[v.Dev] == 0 {
+		link, err := t.kernel.handle.LinkByName(v.Dev)
+		if err != nil {
+			return nil, fmt.Errorf("find %s: %w", v.Dev, err)
+		}
+		numbers[v.Dev] = link.Attrs().Index
 	}
-	r.LinkIndex = link.Attrs().Index
+	r.LinkIndex = numbers[v.Dev]
 	switch {
 	case v.Via.IsValid():
 		r.Gw = v.Via.AsSlice()

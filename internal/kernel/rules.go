@@ -37,9 +37,9 @@ func (t Rules) Observe(context.Context) (nodepath.Rules, error) {
 // each calls back for each rule of ours.
 func (t Rules) each(do func(nodepath.RuleKey, netlink.Rule) error) error {
 	for _, family := range families {
-		list, err := t.kernel.handle.RuleList(family)
+		list, err := whole("rules", func() ([]netlink.Rule, error) { return t.kernel.handle.RuleList(family) })
 		if err != nil {
-			return fmt.Errorf("list rules: %w", err)
+			return err
 		}
 		for _, r := range list {
 			switch r.Priority {
