@@ -247,10 +247,15 @@ func middle(of []float64) float64 {
 
 // spread is the smallest, the median and the largest ratio of a round.
 func spread(of, by []float64) string {
-	var ratios []float64
+	r := ratios(of, by)
+	return strings.Join([]string{fmt.Sprintf("%.2f", r[0]), fmt.Sprintf("%.2f", middle(r)), fmt.Sprintf("%.2f", r[len(r)-1])}, "–")
+}
+
+// ratios are those of rounds, sorted.
+func ratios(of, by []float64) (out []float64) {
 	for i := range of {
-		ratios = append(ratios, of[i]/by[i])
+		out = append(out, of[i]/by[i])
 	}
-	slices.Sort(ratios)
-	return strings.Join([]string{fmt.Sprintf("%.2f", ratios[0]), fmt.Sprintf("%.2f", middle(ratios)), fmt.Sprintf("%.2f", ratios[len(ratios)-1])}, "–")
+	slices.Sort(out)
+	return out
 }
