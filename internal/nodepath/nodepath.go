@@ -139,9 +139,10 @@ func (w *way) lay() string {
 	return cmp.Or(wrong, w.egress())
 }
 
-// chooseGateways takes the gateways that the interface leads to, and says why it does not lead to another.
+// chooseGateways takes the gateways that the interface leads to, and says why it does not lead to another. They are sorted: the kernel gives
+// the addresses of legs back in that order, too.
 func (w *way) chooseGateways() (wrong string) {
-	for _, gateway := range parse(w.spec.Gateways, netip.ParseAddr) {
+	for _, gateway := range slices.SortedFunc(slices.Values(parse(w.spec.Gateways, netip.ParseAddr)), netip.Addr.Compare) {
 		near := gateway.IsLinkLocalUnicast() || slices.ContainsFunc(w.dev.Addresses, func(p netip.Prefix) bool { return p.Contains(gateway) })
 		switch {
 		case !near:
@@ -223,7 +224,10 @@ func (w *way) static() {
 
 // services are the cluster addresses of a family.
 func (w *way) services(v6 bool) []netip.Addr {
-	return slices.DeleteFunc(parse(w.spec.Services, netip.ParseAddr), func(a netip.Addr) bool { return a.Is6() != v6 || !w.gateway(v6).IsValid() })
+	if !w.gateway(v6).IsValid() {
+		return nil
+	}
+	return keep(parse(w.spec.Services, netip.ParseAddr), func(a netip.Addr) bool { return a.Is6() == v6 })
 }
 
 // fromServices wants rules that lead what has a cluster address as its source to a table. Replies have it until they have been routed.

@@ -1,0 +1,253 @@
+package nodepath
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/state"
+)
+
+// node has an interface of each kind that matters.
+func node() Node {
+	at := func(list ...string) []netip.Prefix { return parse(list, netip.ParsePrefix) }
+	return Node{Forwards6: true, Interfaces: []Interface{
+		{Name: "eth0", MAC: "02:00:00:00:00:01", Up: true, Addresses: at("10.0.0.2/24")},
+		{Name: "eth1", MAC: "02:00:00:00:00:02", Up: true, Addresses: at("192.0.2.2/24", "2001:db8::2/64", "192.0.2.9/32")},
+		{Name: "eth1.7", MAC: "02:00:00:00:00:02", Up: true, Addresses: at("198.51.100.2/24")},
+		{Name: "ens5", MAC: "02:00:00:00:00:0a", Up: true, Addresses: at("203.0.113.2/24")},
+		{Name: "ens6", MAC: "02:00:00:00:00:0b", Up: true},
+		{Name: "down0", MAC: "02:00:00:00:00:0c", Addresses: at("192.0.2.3/24")},
+		{Name: "sp-leg-1", MAC: "02:00:00:00:00:0d", Up: true, Ours: true},
+	}}
+}
+
+// network is one with everything that methods ask for.
+func network(method kubedcv1alpha1.NodeMethod) NetworkSpec {
+	return NetworkSpec{
+		Name: "outer", Number: 1, Interface: "eth1", Gateways: []string{"192.0.2.1", "2001:db8::1"}, Method: method,
+		Clients: []string{"203.0.113.0/24", "2001:db8:9::/48"}, Services: []string{"10.96.0.1", "fd00::1"}, Inside: []string{"10.96.0.0/12", "fd00::/108"},
+	}
+}
+
+// text is everything that the kernel should hold, a line for each entry.
+func text(k *Kernel) string {
+	var out []string
+	out = append(out, linesOf(k.Links)...)
+	out = append(out, linesOf(k.Rules)...)
+	out = append(out, linesOf(k.Routes)...)
+	out = append(out, linesOf(k.Nft)...)
+	out = append(out, linesOf(k.Settings)...)
+	return strings.Join(out, "\n")
+}
+
+func linesOf[K state.Key[K], V state.Value[V]](set state.Set[K, V]) (out []string) {
+	for _, key := range slices.SortedFunc(maps.Keys(set), K.Compare) {
+		out = append(out, strings.TrimSpace(key.String()+" "+set[key].Value.String()))
+	}
+	return out
+}
+
+// compiled is the text for networks, none of which has a problem.
+func compiled(t *testing.T, networks ...NetworkSpec) string {
+	t.Helper()
+	k := Compile(Spec{Networks: networks}, node())
+	for _, n := range k.Networks {
+		if n.Problem != "" {
+			t.Errorf("%s: %s", n.Name, n.Problem)
+		}
+	}
+	return text(k)
+}
+
+var update = flag.Bool("update", false, "rewrite what is compared with")
+
+// What each network means is in a file of its own.
+func TestMeanings(t *testing.T) {
+	for name, network := range meanings {
+		t.Run(name, func(t *testing.T) {
+			file, got := filepath.Join("testdata", name+".txt"), compiled(t, network)+"\n"
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != string(want) {
+				t.Errorf("the kernel should hold\n%s\nand in %s there is\n%s", got, file, want)
+			}
+		})
+	}
+}
+
+// with is a network with something else.
+func with(method kubedcv1alpha1.NodeMethod, change func(*NetworkSpec)) NetworkSpec {
+	n := network(method)
+	change(&n)
+	return n
+}
+
+// meanings are networks, each for what is special about it.
+var meanings = map[string]NetworkSpec{
+	"connection":    network("Connection"),
+	"static":        network("Static"),
+	"source-rule":   network("SourceRule"),
+	"mark":          network("Mark"),
+	"vrf":           network("VRF"),
+	"vrf-with-legs": with("VRF", func(n *NetworkSpec) { n.Legs, n.Number = true, 200 }),
+	"one-family":    with("SourceRule", func(n *NetworkSpec) { n.Gateways = n.Gateways[:1] }),
+	"dotted":        with("Connection", func(n *NetworkSpec) { n.Interface, n.Gateways = "eth1.7", []string{"198.51.100.1"} }),
+	"by-mac-and-near-gateway": with("Connection", func(n *NetworkSpec) {
+		n.Interface, n.MAC, n.Gateways = "", "02:00:00:00:00:0A", []string{"203.0.113.1", "fe80::1"}
+	}),
+	"egress-connection": with("Connection", leaving),
+	"egress-static": with("Static", func(n *NetworkSpec) {
+		leaving(n)
+		n.Egress = n.Egress[:1]
+	}),
+	"egress-everywhere": with("SourceRule", func(n *NetworkSpec) {
+		leaving(n)
+		n.Inside, n.Egress, n.Services = nil, n.Egress[1:], nil
+	}),
+}
+
+// leaving has pods that leave: some for destinations, with an address of their own, and one for everywhere.
+func leaving(n *NetworkSpec) {
+	n.Egress = []EgressSpec{
+		{Pods: []string{"10.1.0.5", "fd01::5"}, Address: "192.0.2.50", Destinations: []string{"198.51.100.0/24", "198.51.100.7/32", "203.0.113.9/32", "203.0.113.9/32"}},
+		{Pods: []string{"10.1.0.6", "fd01::6"}},
+	}
+}
+
+// The order of lists in the API says nothing.
+func TestOrderSaysNothing(t *testing.T) {
+	var networks []NetworkSpec
+	for i, method := range []kubedcv1alpha1.NodeMethod{"Connection", "Mark", "SourceRule", "VRF", "VRF"} {
+		n := with(method, leaving)
+		n.Name, n.Number, n.Legs = fmt.Sprint(method, i), int32(i+1), i == 4 //nolint:gosec // a few
+		networks = append(networks, n)
+	}
+	chance, want := rand.New(rand.NewPCG(1, 2)), compiled(t, networks...) //nolint:gosec // the same each time
+	for range 50 {
+		shuffled := slices.Clone(networks)
+		shuffle(chance, shuffled)
+		for i := range shuffled {
+			n := &shuffled[i]
+			n.Services, n.Inside, n.Clients, n.Gateways = slices.Clone(n.Services), slices.Clone(n.Inside), slices.Clone(n.Clients), slices.Clone(n.Gateways)
+			shuffle(chance, n.Services)
+			shuffle(chance, n.Inside)
+			shuffle(chance, n.Clients)
+			shuffle(chance, n.Gateways)
+		}
+		if got := compiled(t, shuffled...); got != want {
+			t.Fatalf("in another order it is\n%s\nand not\n%s", got, want)
+		}
+	}
+}
+
+func shuffle[T any](chance *rand.Rand, list []T) {
+	chance.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+}
+
+func TestProblems(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*NetworkSpec, *Node)
+		want    string
+		missing bool
+	}{
+		"no such interface":      {func(n *NetworkSpec, _ *Node) { n.Interface = "eth9" }, "the node has no interface eth9; plug it in", true},
+		"no such MAC address":    {func(n *NetworkSpec, _ *Node) { n.MAC = "02:00:00:00:00:99" }, "the node has no interface with MAC address 02:00:00:00:00:99; plug it in", true},
+		"two fit a wildcard":     {func(n *NetworkSpec, _ *Node) { n.Interface = "ens*" }, "interfaces ens5 and ens6 both fit ens*; name one of them", true},
+		"two have a MAC address": {func(n *NetworkSpec, _ *Node) { n.MAC = "02:00:00:00:00:02" }, "interfaces eth1 and eth1.7 both fit with MAC address", true},
+		"no wildcard":            {func(n *NetworkSpec, _ *Node) { n.Interface = "eth[" }, `interface "eth[" is no name with wildcards`, true},
+		"one of ours":            {func(n *NetworkSpec, _ *Node) { n.Interface = "sp-*" }, "the node has no interface sp-*", true},
+		"it is down":             {func(n *NetworkSpec, _ *Node) { n.Interface = "down0" }, "interface down0 is down; set it up", true},
+		"gateway elsewhere": {
+			func(n *NetworkSpec, _ *Node) { n.Gateways = []string{"198.51.100.1"} },
+			"gateway 198.51.100.1 is in no prefix of eth1 (192.0.2.0/24, 2001:db8::/64, 192.0.2.9/32); correct", false,
+		},
+		"no addresses":          {func(n *NetworkSpec, _ *Node) { n.Interface = "ens6" }, "gateway 2001:db8::1 is in no prefix of ens6 (it has none); correct", false},
+		"IPv6 is not forwarded": {func(_ *NetworkSpec, node *Node) { node.Forwards6 = false }, "the node does not forward IPv6; set net.ipv6.conf.all.forwarding to 1", false},
+		"static to everywhere": {
+			func(n *NetworkSpec, _ *Node) {
+				n.Method, n.Egress = "Static", []EgressSpec{{Pods: []string{"10.1.0.5"}}}
+			},
+			"method Static can't lead pods out by this network: routes know destinations only; choose another method", false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, is := network("Connection"), node()
+			c.change(&n, &is)
+			k := Compile(Spec{Networks: []NetworkSpec{n}}, is)
+			if got := k.Networks[0]; !strings.HasPrefix(got.Problem, c.want) || got.Missing != c.missing {
+				t.Errorf("the problem is %q (missing: %v), wanted %q (%v)", got.Problem, got.Missing, c.want, c.missing)
+			}
+			// What can't be for IPv6 does not keep IPv4 from working.
+			if _, there := k.Nft[NftKey{Kind: NftChain, Name: "marks"}]; there != (name == "IPv6 is not forwarded") {
+				t.Errorf("connections are marked: %v", there)
+			}
+		})
+	}
+}
+
+// A network with a problem does not keep others from working, and none is asked for without a spec.
+func TestOneProblemIsOneNetworks(t *testing.T) {
+	wrong := with("Connection", func(n *NetworkSpec) { n.Name, n.Number, n.Interface = "wrong", 2, "eth9" })
+	k := Compile(Spec{Networks: []NetworkSpec{wrong, network("Connection")}}, node())
+	if k.Networks[0].Problem != "" || k.Networks[1].Problem == "" {
+		t.Errorf("the networks are %+v", k.Networks)
+	}
+	if got, want := text(k), compiled(t, network("Connection")); got != want {
+		t.Errorf("beside a network with a problem there is\n%s\nand not\n%s", got, want)
+	}
+	if got := text(Compile(Spec{}, node())); got != "" {
+		t.Errorf("nothing is asked for, and there should be\n%s", got)
+	}
+}
+
+// Every network has numbers of its own: of tables, marks and addresses of legs.
+func TestNetworksDoNotShare(t *testing.T) {
+	seen := map[string]int32{}
+	for number := int32(1); number <= 255; number++ {
+		n := with("VRF", func(n *NetworkSpec) { n.Number, n.Legs = number, true })
+		k := Compile(Spec{Networks: []NetworkSpec{n}}, node())
+		var mine []string
+		for key, l := range k.Links {
+			if key.Aspect == ItsAddress {
+				mine = append(mine, strings.Fields(l.Value.Addresses)...)
+			}
+		}
+		for key := range k.Routes {
+			mine = append(mine, key.String())
+		}
+		for _, one := range slices.Compact(slices.Sorted(slices.Values(mine))) {
+			if other, taken := seen[one]; taken {
+				t.Fatalf("networks %d and %d both have %s", other, number, one)
+			}
+			seen[one] = number
+		}
+	}
+}
+
+func TestCommentIsReadBack(t *testing.T) {
+	for _, name := range []string{"outer comes", "outer", "a b c"} {
+		v := NftValue{"accept", sum("accept")}
+		if gotName, gotSum := SumOf(Comment(name, v)); gotName != name || gotSum != v.Sum {
+			t.Errorf("%q with %s is read as %q with %s", name, v.Sum, gotName, gotSum)
+		}
+	}
+	if name, sum := SumOf("drop"); name != "drop" || sum != "" {
+		t.Errorf("somebody's remark is read as %q and %q", name, sum)
+	}
+}
