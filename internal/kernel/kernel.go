@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -63,8 +62,10 @@ func (k *Kernel) Node() (nodepath.Node, error) {
 			Master: masters[a.MasterIndex],
 		})
 	}
-	forwards, err := os.ReadFile("/proc/sys/net/ipv6/conf/all/forwarding")
-	out.Forwards6 = err == nil && strings.TrimSpace(string(forwards)) != "0"
+	forwards, err := read("net.ipv6.conf.all.forwarding")
+	out.Forwards6 = err == nil && forwards != "0"
+	filter, err := read("net.ipv4.conf.all.rp_filter")
+	out.Strict = err == nil && filter == "1"
 	return out, nil
 }
 

@@ -260,6 +260,18 @@ func TestNodeIsSeen(t *testing.T) {
 	t.Errorf("eth1 is not seen among %+v", is.Interfaces)
 }
 
+func TestNodeSaysHowSourcesAreChecked(t *testing.T) {
+	k := isolated(t)
+	for text, want := range map[string]bool{"0": false, "1": true, "2": false} {
+		if err := write("net.ipv4.conf.all.rp_filter", text); err != nil {
+			t.Fatal(err)
+		}
+		if is, err := k.Node(); err != nil || is.Strict != want {
+			t.Errorf("with %s for all interfaces, the node is strict: %v (%v)", text, is.Strict, err)
+		}
+	}
+}
+
 func TestWatchTells(t *testing.T) {
 	k := isolated(t)
 	told := make(chan struct{}, 1000)

@@ -213,7 +213,7 @@ func (w *way) lead(name, match string, pods []netip.Addr, destinations []netip.P
 		table, replies := w.leads()
 		w.rule(RuleKey{Pref: ownership.NodeRuleMark, Mark: w.mark(), V6: v6}, table)
 		if replies != "" {
-			w.setting("net.ipv4.conf."+dotted(replies)+".rp_filter", "2", "0")
+			w.anyWayBack(replies)
 		}
 	}
 	return ""

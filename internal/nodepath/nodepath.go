@@ -19,6 +19,9 @@ type Node struct {
 	Interfaces []Interface
 	// Forwards6: it forwards IPv6, which is one setting for all interfaces.
 	Forwards6 bool
+	// Strict: on every interface that does not say more, the way back to a source has to be by it. The kernel takes the greater of the
+	// setting for all interfaces and that of one, so 0 there says nothing.
+	Strict bool
 }
 
 // Interface is an interface of the node.
@@ -239,13 +242,22 @@ func (w *way) fromServices(table int) {
 	}
 }
 
-// followMark wants the rules that lead marked packets to a table. The interface must not ask whether a source would be routed back by it
-// without the mark.
+// followMark wants the rules that lead marked packets to a table. What comes in has no mark yet, so its source would be routed back by
+// another interface.
 func (w *way) followMark(table int) {
 	for _, g := range w.usable {
 		w.rule(RuleKey{Pref: ownership.NodeRuleMark, Mark: w.mark(), V6: g.Is6()}, table)
 	}
-	w.setting("net.ipv4.conf."+dotted(w.dev.Name)+".rp_filter", "2", "0")
+	w.anyWayBack(w.dev.Name)
+}
+
+// anyWayBack wants an interface not to ask whether a source would be routed back by it.
+func (w *way) anyWayBack(dev string) {
+	var also []string
+	if !w.node.Strict {
+		also = []string{"0"}
+	}
+	w.setting("net.ipv4.conf."+dotted(dev)+".rp_filter", "2", also...)
 }
 
 // dotted is an interface as a part of a setting's name: a dot in it is written as a slash.

@@ -160,6 +160,18 @@ func shuffle[T any](chance *rand.Rand, list []T) {
 	chance.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 }
 
+// Where 1 is for all interfaces, 0 on one of them does not do.
+func TestStrictNodeNeedsTheSetting(t *testing.T) {
+	for strict, does := range map[bool]bool{false: true, true: false} {
+		is := node()
+		is.Strict = strict
+		want := Compile(Spec{Networks: []NetworkSpec{network("Connection")}}, is).Settings["net.ipv4.conf.eth1.rp_filter"].Value
+		if got := (Setting{Text: "0"}).Equal(want); got != does || (Setting{Text: "1"}).Equal(want) {
+			t.Errorf("where the node is strict (%v), 0 does: %v; the setting is %+v", strict, got, want)
+		}
+	}
+}
+
 func TestProblems(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(*NetworkSpec, *Node)

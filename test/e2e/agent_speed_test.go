@@ -70,6 +70,30 @@ func TestAgent3Speed(t *testing.T) {
 	t.Run("packets", func(t *testing.T) { race(t, item) })
 }
 
+// TestAgent1SourcesChecked: every method works whatever the node makes of sources that it would answer by another interface.
+func TestAgent1SourcesChecked(t *testing.T) {
+	item := agents.Item(t, 1)
+	settings := []string{"0", "1", "2"}
+	for _, method := range methods {
+		for _, all := range settings {
+			for _, own := range settings {
+				p := newPassage(t, method, 10)
+				if err := p.node.Sysctl(map[string]string{"ipv4/conf/all/rp_filter": all, "ipv4/conf/eth1/rp_filter": own}); err != nil {
+					t.Fatal(err)
+				}
+				p.serve(t)
+				p.carry(t, p.services)
+				if !p.answers(t, 5*time.Second) {
+					t.Errorf("%s: no answer with rp_filter %s for all interfaces and %s on eth1", method, all, own)
+				}
+			}
+		}
+	}
+	if !t.Failed() {
+		item.Figure("with rp_filter 0, 1 and 2, for all interfaces and on the interface: %d methods answer", len(methods))
+	}
+}
+
 // writing is what a method takes.
 type writing struct {
 	entries           string
@@ -191,6 +215,7 @@ func (p *passage) route() error {
 		p.node.AddRoutes(outside, netns.Route{Dst: netip.MustParsePrefix("10.96.0.0/16"), Via: netip.MustParseAddr("10.1.0.2")}),
 		p.server.AddRoutes(netns.Route{Via: netip.MustParseAddr("10.1.0.1")}),
 		p.node.Sysctl(map[string]string{"ipv4/ip_forward": "1"}),
+		p.client.Sysctl(map[string]string{"ipv4/conf/all/arp_announce": "2"}), // the address of its wire: it stands for a router as well
 	)
 }
 
