@@ -306,7 +306,7 @@ func connection() nodepath.Spec {
 		Name: "net", Number: 1, Interface: "eth1", Gateways: []string{"192.0.2.1", "2001:db8::1"}, Method: "Connection",
 		Egress: []nodepath.EgressSpec{
 			{Pods: []string{"10.0.0.5", "fd01::5"}, Destinations: []string{"203.0.113.0/24", "198.51.100.7/32", "2001:db8:9::/48"}, Address: "192.168.10.1"},
-			{Pods: []string{"10.0.0.6"}},
+			{Pods: []string{"10.0.0.6", "::1.2.3.4"}},
 		},
 		Inside: []string{"10.96.0.0/12", "10.0.0.0/16"},
 	}}}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -105,7 +106,11 @@ type element string
 // UnmarshalJSON reads an element.
 func (e *element) UnmarshalJSON(text []byte) error {
 	if text[0] != '{' {
-		*e = element(bytes.Trim(text, `"`)) // an address or a number: JSON has nothing in it to escape
+		is := string(bytes.Trim(text, `"`)) // an address or a number: JSON has nothing in it to escape
+		if a, err := netip.ParseAddr(is); err == nil {
+			is = a.String() // nft writes ::102:304 with dots
+		}
+		*e = element(is)
 		return nil
 	}
 	var v struct {
