@@ -62,7 +62,7 @@ chart: $(HELM) ## Check the Helm chart and render it as bin/sallyport.yaml
 
 .PHONY: image
 image: build ## Make the container image bin/sallyport-image.tar (linux/amd64), without a container engine
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) go -C tools/image run . -out $(CURDIR)/bin/sallyport-image.tar -version $(VERSION) \
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) go -C tools/image run . -out $(CURDIR)/bin/sallyport-image.tar -version $(VERSION) -with nft \
 		-revision $$(git rev-parse HEAD) -reference ghcr.io/sallyport/sallyport:$(VERSION) $(CURDIR)/bin/sallyport-controller $(CURDIR)/bin/sallyport $(CURDIR)/bin/sallyport-agent
 	IMAGE=$(CURDIR)/bin/sallyport-image.tar go -C tools/image test -count=1 ./...
 

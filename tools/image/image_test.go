@@ -5,12 +5,15 @@ import (
 	"bytes"
 	"debug/elf"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
@@ -20,14 +23,14 @@ import (
 
 const reference = "example.com/sallyport:test"
 
-// archive is the image that `make image` made, or else one of a small program.
+// archive is the image that `make image` made, or else one of a small program and nft.
 func archive(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv("IMAGE"); path != "" {
 		return path
 	}
 	path := filepath.Join(t.TempDir(), "image.tar")
-	if err := run([]string{"-out", path, "-reference", reference, "-version", "v1", program(t)}); err != nil {
+	if err := run([]string{"-out", path, "-reference", reference, "-version", "v1", "-with", "nft", program(t)}); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -81,12 +84,28 @@ func unpack(t *testing.T, path string) v1.Image {
 	return image
 }
 
-// Kubernetes can run it as somebody else than root, and it says what it is.
-func TestConfiguration(t *testing.T) {
-	config, err := unpack(t, archive(t)).ConfigFile()
+// unpacked is an image, and a directory with its files. It takes a while to get there.
+type unpacked struct {
+	config *v1.ConfigFile
+	root   string
+}
+
+func TestImage(t *testing.T) {
+	image := unpack(t, archive(t))
+	config, err := image.ConfigFile()
 	if err != nil {
 		t.Fatal(err)
 	}
+	u := unpacked{config: config, root: extract(t, image)}
+	t.Run("configuration", u.configuration)
+	t.Run("our programs", u.ourPrograms)
+	t.Run("nothing is missing", u.nothingIsMissing)
+	t.Run("nft runs", u.nftRuns)
+}
+
+// Kubernetes can run it as somebody else than root, and it says what it is.
+func (u unpacked) configuration(t *testing.T) {
+	config := u.config
 	if config.Config.User != "65532:65532" || len(config.Config.Entrypoint) != 1 || config.OS != "linux" || config.Architecture != "amd64" {
 		t.Errorf("user %q runs %q on %s/%s", config.Config.User, config.Config.Entrypoint, config.OS, config.Architecture)
 	}
@@ -97,41 +116,63 @@ func TestConfiguration(t *testing.T) {
 	}
 }
 
-// The layers have nothing but static programs, and the one that the image runs works.
-func TestProgramRuns(t *testing.T) {
-	image := unpack(t, archive(t))
-	config, err := image.ConfigFile()
+// What lies in the root directory are our programs, static and one a layer, and the one that the image runs works. All else is one layer.
+func (u unpacked) ourPrograms(t *testing.T) {
+	ours := 0
+	for name, program := range binaries(t, u.root) {
+		if program.Machine != elf.EM_X86_64 {
+			t.Errorf("%s is for %s, the image for amd64", name, program.Machine)
+		}
+		if filepath.Dir(name) != "/" {
+			continue
+		}
+		ours++
+		if libraries, _ := program.ImportedLibraries(); len(libraries) > 0 || program.Section(".interp") != nil {
+			t.Errorf("%s is not static: it needs a loader, and %v", name, libraries)
+		}
+	}
+	if layers := len(u.config.RootFS.DiffIDs); layers != ours+1 {
+		t.Errorf("%d programs are in %d layers; nft and its libraries are one more", ours, layers)
+	}
+	entrypoint := u.config.Config.Entrypoint[0]
+	out, err := exec.Command(filepath.Join(u.root, entrypoint), "--help").CombinedOutput()
+	if err != nil || !bytes.Contains(bytes.ToLower(out), []byte("usage")) {
+		t.Errorf("%s --help: %v\n%s", entrypoint, err, out)
+	}
+}
+
+// binaries are all files of an image, by their paths in it. There is none that is not a program or a library.
+func binaries(t *testing.T, root string) map[string]*elf.File {
+	t.Helper()
+	out := map[string]*elf.File{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name := strings.TrimPrefix(path, root)
+		if out[name], err = elf.Open(path); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		t.Cleanup(func() { _ = out[name].Close() })
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	root := extract(t, image)
-	files, err := filepath.Glob(filepath.Join(root, "*"))
-	if err != nil || len(files) != len(config.RootFS.DiffIDs) {
-		t.Fatalf("%d layers have the files %v, %v", len(config.RootFS.DiffIDs), files, err)
-	}
-	for _, file := range files {
-		program, err := elf.Open(file)
-		if err != nil {
-			t.Fatalf("%s: %v", filepath.Base(file), err)
-		}
-		if libraries, _ := program.ImportedLibraries(); len(libraries) > 0 {
-			t.Errorf("%s needs %v, which the image does not have", filepath.Base(file), libraries)
-		}
-		if program.Machine != elf.EM_X86_64 {
-			t.Errorf("%s is for %s, the image for amd64", filepath.Base(file), program.Machine)
-		}
-		_ = program.Close()
-	}
-	out, err := exec.Command(filepath.Join(root, config.Config.Entrypoint[0]), "--help").CombinedOutput()
-	if err != nil || !bytes.Contains(bytes.ToLower(out), []byte("usage")) {
-		t.Errorf("%s --help: %v\n%s", config.Config.Entrypoint[0], err, out)
-	}
+	return out
 }
 
 // extract writes the image's files into a directory.
 func extract(t *testing.T, image v1.Image) string {
 	t.Helper()
 	root := t.TempDir()
+	if err := os.Chmod(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
 	layers, err := image.Layers()
 	if err != nil {
 		t.Fatal(err)
@@ -141,15 +182,16 @@ func extract(t *testing.T, image v1.Image) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		extractLayer(t, tar.NewReader(raw), root)
+		extractLayer(t, tar.NewReader(raw), root, config.Created.Time)
 		_ = raw.Close()
 	}
 	return root
 }
 
-func extractLayer(t *testing.T, r *tar.Reader, root string) {
+// extractLayer checks that a layer has plain files and directories of root's, in order and of one time, and nothing that others may write.
+func extractLayer(t *testing.T, r *tar.Reader, root string, created time.Time) {
 	t.Helper()
-	for {
+	for before := ""; ; {
 		header, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return
@@ -157,17 +199,35 @@ func extractLayer(t *testing.T, r *tar.Reader, root string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if header.Mode != 0o755 || header.Uid != 0 || strings.Contains(header.Name, "/") {
-			t.Errorf("%s has mode %o and owner %d", header.Name, header.Mode, header.Uid)
+		mode := fs.FileMode(header.Mode)
+		if mode != 0o755 && (mode != 0o644 || header.Typeflag == tar.TypeDir) || header.Uid != 0 || header.Gid != 0 {
+			t.Errorf("%s has mode %o and owner %d:%d", header.Name, mode, header.Uid, header.Gid)
 		}
-		content, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
+		if header.Name <= before || !header.ModTime.Equal(created) {
+			t.Errorf("%s, of %s, comes after %s; the image is of %s", header.Name, header.ModTime, before, created)
 		}
-		if err := os.WriteFile(filepath.Join(root, header.Name), content, 0o700); err != nil {
+		before = header.Name
+		path := filepath.Join(root, header.Name)
+		switch header.Typeflag {
+		case tar.TypeDir:
+			err = os.Mkdir(path, mode)
+		case tar.TypeReg:
+			err = writeAll(path, r, mode)
+		default:
+			err = fmt.Errorf("%s is neither file nor directory", header.Name)
+		}
+		if err := errors.Join(err, os.Chmod(path, mode)); err != nil { // whatever the umask is
 			t.Fatal(err)
 		}
 	}
+}
+
+func writeAll(path string, r io.Reader, mode fs.FileMode) error {
+	content, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, content, mode)
 }
 
 // The same programs give the same image, byte for byte; a changed one gives another.
@@ -175,9 +235,10 @@ func TestSameInputSameImage(t *testing.T) {
 	first, second := filepath.Join(t.TempDir(), "image.tar"), filepath.Join(t.TempDir(), "image.tar")
 	binary := program(t)
 	for _, path := range []string{first, second} {
-		if err := run([]string{"-out", path, "-reference", reference, binary}); err != nil {
+		if err := run([]string{"-out", path, "-reference", reference, "-with", "nft", binary}); err != nil {
 			t.Fatal(err)
 		}
+		t.Setenv("PATH", "/sbin:"+os.Getenv("PATH")) // another name of the directory that nft is in
 		binary = again(t, binary)
 	}
 	if !bytes.Equal(read(t, first), read(t, second)) {
@@ -186,7 +247,7 @@ func TestSameInputSameImage(t *testing.T) {
 	if err := os.WriteFile(binary, []byte("another program"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := run([]string{"-out", second, "-reference", reference, binary}); err != nil {
+	if err := run([]string{"-out", second, "-reference", reference, "-with", "nft", binary}); err != nil {
 		t.Fatal(err)
 	}
 	if bytes.Equal(read(t, first), read(t, second)) {

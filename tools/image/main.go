@@ -1,4 +1,4 @@
-// Command image is a container image made of static programs, without a container engine.
+// Command image is a container image made of static programs and of programs of the machine, without a container engine.
 package main
 
 import (
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -22,8 +23,10 @@ func run(args []string) error {
 	reference := flags.String("reference", "sallyport:dev", "the image's `name` and tag when it is loaded")
 	version := flags.String("version", "unknown", "what the image says of its version")
 	revision := flags.String("revision", "", "the `commit` that it was built from")
+	var with system
+	flags.Var(&with, "with", "a `program` of this machine to put into the image with its libraries; may be given several times")
 	flags.Usage = func() {
-		fmt.Fprintln(flags.Output(), "usage: image [flags] PROGRAM...\nThe image runs the first program. SOURCE_DATE_EPOCH is when it was made.")
+		fmt.Fprintln(flags.Output(), "usage: image [flags] PROGRAM...\nPrograms are static; the image runs the first. SOURCE_DATE_EPOCH is when it was made.")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
@@ -36,7 +39,11 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	image, err := build(recipe{binaries: flags.Args(), labels: labels(*version, *revision), created: created})
+	files, err := with.files()
+	if err != nil {
+		return err
+	}
+	image, err := build(recipe{binaries: flags.Args(), system: files, labels: labels(*version, *revision, with), created: created})
 	if err != nil {
 		return err
 	}
@@ -63,12 +70,12 @@ func sourceDate(epoch string) (time.Time, error) {
 	return time.Unix(seconds, 0).UTC(), nil
 }
 
-func labels(version, revision string) map[string]string {
+func labels(version, revision string, with system) map[string]string {
 	out := map[string]string{
 		"org.opencontainers.image.title":       "sallyport",
 		"org.opencontainers.image.description": "External addresses, floating IPs and ways out for a Kubernetes cluster on Kube-OVN",
 		"org.opencontainers.image.source":      "https://github.com/sallyport/sallyport",
-		"org.opencontainers.image.licenses":    "Apache-2.0",
+		"org.opencontainers.image.licenses":    strings.Join(append([]string{"Apache-2.0"}, with.licenses()...), " AND "),
 		"org.opencontainers.image.version":     version,
 	}
 	if revision != "" {
