@@ -54,7 +54,7 @@ func (c *Carrier) Carry(ctx context.Context, spec nodepath.Spec) (*Report, error
 	// What is made first goes last. An interface keeps its addresses in a VRF by a setting, has its routes there, and rules lead to them.
 	settings := c.kernel.Settings(c.dir, want.Settings)
 	plans, err := prepare(
-		plan(ctx, settings, kernel.Known(want.Settings)),
+		plan(ctx, settings, kernel.Known(want.Settings), state.OnlyGrow),
 		plan(ctx, c.kernel.Links(c.dir), want.Links),
 	)
 	if err != nil {
@@ -87,10 +87,13 @@ func origins(failures []state.Failure) map[state.Ref]bool {
 	return out
 }
 
-// without lets nothing come for networks that lack a link: rules that lead to the legs of a VRF that is not there make packets go round.
+// without lets nothing come for networks that lack a link: rules that lead to the legs of a VRF that is not there make packets go round. And
+// it lets nothing go, because the old way of such a network is better than none.
 func without[K state.Key[K], V state.Value[V]](failed map[state.Ref]bool) state.Guard[K, V] {
 	return func(changes []state.Change[K, V], _ state.Set[K, V]) []state.Change[K, V] {
-		return slices.DeleteFunc(slices.Clone(changes), func(c state.Change[K, V]) bool { return !c.Removes() && failed[c.Origin] })
+		return slices.DeleteFunc(slices.Clone(changes), func(c state.Change[K, V]) bool {
+			return failed[c.Origin] || c.Removes() && len(failed) > 0
+		})
 	}
 }
 

@@ -486,7 +486,26 @@ func (g *gatehouse) switched(t *testing.T, item *show.Item) {
 		item.Figure("%s → %s: the connection went on, its longest silence so far was %d ms", was.name, now.name, longest.Milliseconds())
 		was = now
 	}
+	g.lacksVRF(t, stream)
 	g.remove(t, "ExternalNetwork", "", "vlan1")
+	item.Figure("→ VRF on a kernel without it: the NodePath says so, and the old way stays")
+}
+
+// lacksVRF: a method that the kernel does not have is told of, and the way that there was stays.
+func (g *gatehouse) lacksVRF(t *testing.T, stream *stream) {
+	t.Helper()
+	g.apply(t, fmt.Sprintf(`
+apiVersion: kube-dc.com/v1alpha1
+kind: ExternalNetwork
+metadata: {name: vlan1}
+spec: {type: vlan1, nodes: {interface: vlan1, gateways: [%q], method: VRF, addresses: [%s/32], nodeSelector: {matchLabels: {kubernetes.io/hostname: node1}}}}`,
+		g.segment(t, "vlan1").Gateways[0].Addr(), g.vips["vlan1"]))
+	g.wait(t, "NodePath", "", "node1", func(o *unstructured.Unstructured) bool {
+		message, _ := condition(o, "Programmed")["message"].(string)
+		return reasonOf(o, "Programmed") == "WriteFailed" && strings.Contains(message, "load the module vrf")
+	})
+	survive(t, "→ VRF, which this kernel does not have", 10*time.Second, stream)
+	g.answers(t, "client-vlan1", g.url("vlan1", "http"), "vlan1", g.client4(t, "vlan1"))
 }
 
 // privileges: what the agent may do, and nothing else. It has run with CAP_NET_ADMIN only all the time.
