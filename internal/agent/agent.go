@@ -168,6 +168,7 @@ func (a *Agent) changed(report *Report) {
 	a.log.Info("the kernel was changed", "changes", len(report.Changes), "first", report.Changes[0])
 	if reflect.DeepEqual(a.settled, report.Want) {
 		a.repairs.happened(time.Now(), report.Changes)
+		time.AfterFunc(within, a.ask) // then it may be undisturbed again
 	}
 }
 

@@ -383,7 +383,7 @@ func (n *nodes) verdict(d *departure) intent.Verdict {
 	facts.Network = strings.Join(slices.Sorted(maps.Keys(names)), ",")
 	for _, at := range slices.SortedFunc(maps.Keys(places), place.compare) {
 		out.Through = append(out.Through, nodeRef(at.node))
-		out.Waiting = first(out.Waiting, n.carriedOut(at))
+		out.Waiting = first(out.Waiting, doneBy(n.w.Paths, at.node, at.network))
 	}
 	out.Facts, out.Waiting = facts, first(out.Waiting, d.waiting)
 	return out
@@ -400,11 +400,10 @@ func counted(pods []snapshot.Placed) int {
 	return max(four, len(pods)-four)
 }
 
-// carriedOut is why a node does not do its part of a network yet, as far as its NodePath is written: the agent there has the word.
-func (n *nodes) carriedOut(at place) intent.Finding {
-	node := at.node
-	path, written := n.w.Paths[node]
-	problem, known := path.Networks[at.network]
+// doneBy is why a node does not do its part of a network yet, as far as its NodePath is written: the agent there has the word.
+func doneBy(paths map[string]snapshot.Path, node, network string) intent.Finding {
+	path, written := paths[node]
+	problem, known := path.Networks[network]
 	switch {
 	case !written || path.Reported && known && problem == "":
 		return intent.Finding{}

@@ -37,6 +37,12 @@ func Networks(w *snapshot.Networks) []intent.Verdict {
 			}
 			facts.Subnets = append(facts.Subnets, intent.SubnetFacts{Name: name, Prefix: x.Prefix, Gateway: x.Gateway, Free: x.Free, Used: x.Used})
 		}
+		if n.Uplink != nil {
+			v.Accepted = first(v.Accepted, servable(*n.Uplink, w.Inside))
+			for _, node := range n.Uplink.Nodes {
+				v.Waiting = first(v.Waiting, doneBy(w.Paths, node, n.Name))
+			}
+		}
 		facts.Return, facts.Obsolete = wayBack(w, n)
 		v.Facts = facts
 		out = append(out, v)

@@ -25,7 +25,7 @@ func Nodes(w *snapshot.Nodes) (*intent.Intent, []intent.Verdict) {
 		n.hosts[a] = true
 	}
 	for _, u := range inOrder(w.Uplinks, func(u snapshot.Uplink) snapshot.Meta { return u.Meta }) {
-		if u.Malformed != "" || u.Deleting {
+		if !servable(u, w.Inside).OK() || u.Deleting {
 			continue
 		}
 		n.uplinks = append(n.uplinks, &u)
@@ -98,6 +98,15 @@ func nodeNetwork(w *snapshot.Nodes, u snapshot.Uplink) kubedcv1alpha1.NodeNetwor
 	case kubedcv1alpha1.NodeConnection:
 	}
 	return out
+}
+
+// servable says whether nodes can be on a network as they are asked to.
+func servable(u snapshot.Uplink, inside []netip.Prefix) intent.Finding {
+	if u.Method == string(kubedcv1alpha1.NodeVRF) && len(inside) == 0 {
+		return intent.Finding{Reason: intent.NeedsPrefixes, Message: "method VRF has to know what is inside the cluster; " +
+			"give the controller --cluster-prefixes (defaults.clusterPrefixes of the chart), or choose another method"}
+	}
+	return malformed(u.Malformed)
 }
 
 // servicesOf are the cluster addresses of the Services that are reached by a network.

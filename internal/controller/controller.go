@@ -113,6 +113,7 @@ func build(ctx context.Context, mgr manager.Manager, c Config, logger *slog.Logg
 	record := recorder(mgr.GetEventRecorder("sallyport"))
 	return &Shards{
 		Cluster: cluster, NB: nb, SB: sb, Probe: prober, Config: c.Defaults, Clock: time.Now, Record: record, Addresses: newAddresses(),
+		Uplinks: newUplinks(),
 	}, asks, nil
 }
 

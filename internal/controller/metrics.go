@@ -25,6 +25,7 @@ var Metrics = []struct{ Name, Kind, Labels, Help string }{
 	{"sallyport_northbound_transactions_total", "counter", "", "Transactions that wrote to the OVN northbound database."},
 	{"sallyport_northbound_connected", "gauge", "", "1 while the OVN northbound database is connected."},
 	{"sallyport_egress_addresses", "gauge", "node", "Egress addresses that a node holds."},
+	{"sallyport_node_networks", "gauge", "state", "External networks of nodes, one for each node: works, fails, or waits for the agent there."},
 	{"sallyport_egress_moves_total", "counter", "by", "Egress addresses that went to another node, by who decided it: OVN, or the controller."},
 }
 
@@ -81,6 +82,41 @@ func (c *counters) watch(queue *runner.Runner, nb *ovn.Client) {
 			Name: "sallyport_northbound_transactions_total", Help: help("sallyport_northbound_transactions_total"),
 		}, func() float64 { return float64(nb.Writes()) }),
 	)
+}
+
+// uplinks counts how networks on nodes are doing.
+type uplinks struct{ states *prometheus.GaugeVec }
+
+func newUplinks() *uplinks {
+	const name = "sallyport_node_networks"
+	u := &uplinks{prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help(name)}, []string{"state"})}
+	u.are(&snapshot.Nodes{})
+	metrics.Registry.MustRegister(u.states)
+	return u
+}
+
+// are takes down how networks on nodes are doing. Without anybody who counts, nothing happens.
+func (u *uplinks) are(w *snapshot.Nodes) {
+	if u == nil {
+		return
+	}
+	counts := map[string]int{"works": 0, "fails": 0, "waits": 0}
+	for _, n := range w.Uplinks {
+		for _, node := range n.Nodes {
+			path := w.Paths[node]
+			switch problem, known := path.Networks[n.Name]; {
+			case !path.Reported || !known:
+				counts["waits"]++
+			case problem != "":
+				counts["fails"]++
+			default:
+				counts["works"]++
+			}
+		}
+	}
+	for state, n := range counts {
+		u.states.WithLabelValues(state).Set(float64(n))
+	}
 }
 
 // addresses counts where egress addresses are.

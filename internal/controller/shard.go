@@ -43,6 +43,8 @@ type Shards struct {
 	Probe *reach.Prober
 	// Addresses counts where egress addresses are; nil: nobody does.
 	Addresses *addresses
+	// Uplinks counts how networks on nodes are doing; nil: nobody does.
+	Uplinks *uplinks
 
 	egress memory
 	told   told
@@ -228,7 +230,9 @@ func (s *Shards) prepareNodes(ctx context.Context) (*Work, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gather: %w", err)
 	}
-	want, verdicts := compile.Nodes(inputs.Nodes(s.Config))
+	world := inputs.Nodes(s.Config)
+	s.Uplinks.are(world)
+	want, verdicts := compile.Nodes(world)
 	if err := want.Err(); err != nil {
 		return nil, fmt.Errorf("compile: %w", err)
 	}
@@ -259,7 +263,7 @@ func (s *Shards) runNetworks(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("gather networks: %w", err)
 	}
-	networks.Return, networks.Lacks = s.Config.Return, s.NB.Lacks()
+	networks.Return, networks.Lacks, networks.Inside = s.Config.Return, s.NB.Lacks(), s.Config.Inside
 	failures, err := s.report(ctx, judged, status.Render(compile.Networks(networks), status.Outcome{}))
 	if err != nil || len(failures) == 0 {
 		return err

@@ -30,7 +30,10 @@ const (
 	// Accepted, of EgressServices and EgressRoutes
 	AddressElsewhere = "AddressOfAnotherNetwork"
 	TooManyRoutes    = "TooManyRoutes"
-	NeedsMethod      = "NeedsAnotherMethod"
+
+	// Accepted, of ExternalNetworks that nodes are on
+	NeedsPrefixes = "NeedsClusterPrefixes"
+	NeedsMethod   = "NeedsAnotherMethod"
 
 	// ResolvedRefs
 	Resolved        = "ResolvedRefs"
@@ -137,6 +140,10 @@ var Reasons = []ReasonDoc{
 	{
 		"Accepted", NeedsMethod, "The network's nodes lead by destination only (method Static), and the pods are to leave for everywhere.",
 		"Use an EgressRoute with destinations, or let the operator choose another method.",
+	},
+	{
+		"Accepted", NeedsPrefixes, "Method VRF has to know which prefixes are inside the cluster.",
+		"Give the controller --cluster-prefixes, or choose another method.",
 	},
 	{"Accepted", UnsupportedRequest, "Another EgressIP has the address.", "Choose another address, or delete the EgressIP that the message names."},
 	{"ResolvedRefs", Resolved, "Everything that the object names exists.", "Nothing."},

@@ -3,7 +3,9 @@ package kube
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,13 +24,19 @@ func (c *Cluster) GatherNetworks(ctx context.Context) (*snapshot.Networks, []cli
 		return nil, nil, fmt.Errorf("list ExternalNetworks: %w", err)
 	}
 	out := &snapshot.Networks{Subnets: map[string]snapshot.External{}}
+	nodes, err := c.onNodes(ctx, list.Items, out)
+	if err != nil {
+		return nil, nil, err
+	}
 	var judged []client.Object
 	for i := range list.Items {
 		n := &list.Items[i]
 		judged = append(judged, n)
-		out.Networks = append(out.Networks, snapshot.Network{
-			Meta: readMeta(n.ObjectMeta), Subnets: n.Spec.Subnets, Return: snapshot.Return(n.Spec.ReturnPath),
-		})
+		network := snapshot.Network{Meta: readMeta(n.ObjectMeta), Subnets: n.Spec.Subnets, Return: snapshot.Return(n.Spec.ReturnPath)}
+		if n.Spec.Nodes != nil {
+			network.Uplink = new(readUplink(n, nodes))
+		}
+		out.Networks = append(out.Networks, network)
 		for _, name := range n.Spec.Subnets {
 			object, err := c.read(ctx, intent.ObjectKey{Kind: intent.Subnet, Name: name})
 			if apierrors.IsNotFound(err) {
@@ -43,4 +51,28 @@ func (c *Cluster) GatherNetworks(ctx context.Context) (*snapshot.Networks, []cli
 		}
 	}
 	return out, judged, nil
+}
+
+// onNodes reads what becomes of networks on nodes, where there are such, and returns the nodes.
+func (c *Cluster) onNodes(ctx context.Context, networks []kubedcv1alpha1.ExternalNetwork, into *snapshot.Networks) ([]*corev1.Node, error) {
+	if !slices.ContainsFunc(networks, func(n kubedcv1alpha1.ExternalNetwork) bool { return n.Spec.Nodes != nil }) {
+		return nil, nil
+	}
+	var list corev1.NodeList
+	if err := c.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list Nodes: %w", err)
+	}
+	var nodes []*corev1.Node
+	for i := range list.Items {
+		nodes = append(nodes, &list.Items[i])
+	}
+	var paths kubedcv1alpha1.NodePathList
+	if err := c.reader.List(ctx, &paths, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list NodePaths: %w", err)
+	}
+	into.Paths = map[string]snapshot.Path{}
+	for i := range paths.Items {
+		into.Paths[paths.Items[i].Name] = readPath(&paths.Items[i])
+	}
+	return nodes, nil
 }

@@ -104,6 +104,8 @@ func (w *watch) changed(ctx context.Context, was, is client.Object) {
 		w.ask(w.cluster.shardOfDiversions(ctx, o.GetNamespace()))
 	case *kubedcv1alpha1.ExternalNetwork:
 		w.network(ctx, was, is)
+	case *kubedcv1alpha1.NodePath:
+		w.ask(NetworksShard)
 	case *corev1.Namespace, *corev1.Node, *corev1.Pod, *VirtualMachineInstance, *corev1.Service, *discoveryv1.EndpointSlice:
 		w.workload(ctx, was, is)
 	case *Subnet:

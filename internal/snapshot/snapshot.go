@@ -325,13 +325,17 @@ type Networks struct {
 	// Return is how replies find back on networks that do not say, and Lacks what the engine lacks for more than by source.
 	Return Return
 	Lacks  string
+	// Paths are the NodePaths that there are, by node, and Inside the prefixes of pods and Services.
+	Paths  map[string]Path
+	Inside []netip.Prefix
 }
 
 // Network is an operator's request for an external network.
 type Network struct {
 	Meta
 	Subnets []string
-	Return  Return // empty: as the operator chose for all networks
+	Return  Return  // empty: as the operator chose for all networks
+	Uplink  *Uplink // how nodes are on it themselves; nil: they are not
 }
 
 // Service is a request for a load balancer.

@@ -202,6 +202,27 @@ func (g *gatehouse) carriedOut(t *testing.T) {
 	t.Helper()
 	g.sync(t)
 	g.wait(t, "NodePath", "", "node1", manifest.True("Programmed"))
+	for _, n := range g.networks(t) {
+		g.wait(t, "ExternalNetwork", "", n, manifest.True("Programmed"))
+	}
+}
+
+// networks are those that node1 is on.
+func (g *gatehouse) networks(t *testing.T) (out []string) {
+	t.Helper()
+	for _, n := range g.path(t).Spec.Networks {
+		out = append(out, n.Name)
+	}
+	return out
+}
+
+// path is the NodePath of node1.
+func (g *gatehouse) path(t *testing.T) (out kubedcv1alpha1.NodePath) {
+	t.Helper()
+	if err := g.direct(t, nil).Get(within(t, time.Minute), client.ObjectKey{Name: "node1"}, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 // url is how a Service is reached from outside.
@@ -424,11 +445,7 @@ func (g *gatehouse) address6(t *testing.T, network string) string {
 // number is what stands for a network on node1.
 func (g *gatehouse) number(t *testing.T, network string) int {
 	t.Helper()
-	var path kubedcv1alpha1.NodePath
-	if err := g.direct(t, nil).Get(within(t, time.Minute), client.ObjectKey{Name: "node1"}, &path); err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range path.Spec.Networks {
+	for _, n := range g.path(t).Spec.Networks {
 		if n.Name == network {
 			return int(n.Number)
 		}
@@ -451,6 +468,7 @@ func (g *gatehouse) interfaces(t *testing.T) string {
 	if works() {
 		t.Error("it answers without the interface")
 	}
+	g.wait(t, "ExternalNetwork", "", "vlan1", func(o *unstructured.Unstructured) bool { return reasonOf(o, "Programmed") == "WaitingForAgent" })
 	var mac string
 	if err := g.NS("node1").Do(func() error {
 		l, err := netlink.LinkByName("other")

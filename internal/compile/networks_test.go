@@ -1,0 +1,44 @@
+package compile
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/snapshot"
+)
+
+// A VRF without the cluster's prefixes would send what is for pods to its gateway.
+func TestVRFNeedsToKnowWhatIsInside(t *testing.T) {
+	uplink := snapshot.Uplink{Meta: snapshot.Meta{Name: "vlan"}, Method: "VRF", Nodes: []string{"a"}}
+	for _, inside := range [][]netip.Prefix{nil, {netip.MustParsePrefix("10.96.0.0/12")}} {
+		v := Networks(&snapshot.Networks{Networks: []snapshot.Network{{Meta: uplink.Meta, Uplink: &uplink}}, Inside: inside})[0]
+		in, _ := Nodes(&snapshot.Nodes{Uplinks: []snapshot.Uplink{uplink}, Inside: inside})
+		if known := inside != nil; v.Accepted.OK() != known || (len(in.Objects) > 0) != known {
+			t.Errorf("with %v: %+v, and %v", inside, v.Accepted, in.Objects)
+		}
+	}
+}
+
+// A network that nodes are on is carried out when the agents of all of them say so.
+func TestNetworkWaitsForItsNodes(t *testing.T) {
+	paths := func(b snapshot.Path) map[string]snapshot.Path {
+		return map[string]snapshot.Path{"a": {Reported: true, Networks: map[string]string{"vlan": ""}}, "b": b}
+	}
+	for what, c := range map[string]struct {
+		b    snapshot.Path
+		says string
+	}{
+		"it is done":         {snapshot.Path{Reported: true, Networks: map[string]string{"vlan": ""}}, ""},
+		"nobody has said so": {snapshot.Path{}, "is sallyport-agent running there?"},
+		"it can't be":        {snapshot.Path{Reported: true, Networks: map[string]string{"vlan": "interface eth1 is down"}}, "interface eth1 is down"},
+	} {
+		v := Networks(&snapshot.Networks{
+			Networks: []snapshot.Network{{Meta: snapshot.Meta{Name: "vlan"}, Uplink: &snapshot.Uplink{Nodes: []string{"a", "b"}}}}, Paths: paths(c.b),
+		})[0]
+		if waits := v.Waiting.Reason == intent.WaitForAgent; waits != (c.says != "") || !strings.Contains(v.Waiting.Message, c.says) {
+			t.Errorf("%s: %+v", what, v.Waiting)
+		}
+	}
+}
