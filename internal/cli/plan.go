@@ -75,6 +75,7 @@ and ends with the object that asked for it.`,
 	f.DurationVar(&o.config.Defaults.Liveness, "egress-liveness", 200*time.Millisecond, "as the controller has it")
 	f.Var(&o.config.Defaults.Classless, "classless-services", "as the controller has it")
 	f.StringVar(&o.config.Defaults.ManagementNetwork, "management-network-type", "", "as the controller has it")
+	f.Var(&o.config.Defaults.Inside, "cluster-prefixes", "as the controller has it")
 	f.BoolVar(&o.exitCode, "exit-code", false, "end with 1 when something would be written")
 	f.DurationVar(&o.timeout, "timeout", 30*time.Second, "how long reading the cluster may take")
 	return cmd

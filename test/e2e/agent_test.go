@@ -161,9 +161,14 @@ func (g *gatehouse) disturbed(t *testing.T) string {
 		{"routes flushed", "ip route flush table " + fmt.Sprint(ownership.NodeTables+g.number(t, "vlan1"))},
 		{"rp_filter strict", "sysctl -qw net.ipv4.conf.vlan1.rp_filter=1"},
 		{"link down and up", "ip link set vlan1 down; ip link set vlan1 up; ip addr add " + g.address6(t, "vlan1") + " dev vlan1 nodad"},
+		{"conntrack flushed", ""},
 	} {
 		stream := g.stream(t, "client-vlan1", g.vips["vlan1"].String())
-		g.onNode1(t, "sh", "-c", d.command)
+		if d.command != "" {
+			g.onNode1(t, "sh", "-c", d.command)
+		} else if err := g.NS("node1").Do(func() error { return netlink.ConntrackTableFlush(netlink.ConntrackTable) }); err != nil {
+			t.Fatal(err)
+		}
 		begun := time.Now()
 		eventually(t, "it works after "+d.what, func() bool { return g.atOnce(g.url("vlan1", "http")) })
 		took := time.Since(begun)
