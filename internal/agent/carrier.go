@@ -51,20 +51,21 @@ func (c *Carrier) Carry(ctx context.Context, spec nodepath.Spec) (*Report, error
 		return nil, err
 	}
 	want := nodepath.Compile(spec, node)
+	out := &Report{Want: want, Networks: want.Networks, Entries: entries(want)}
 	// What is made first goes last. An interface keeps its addresses in a VRF by a setting, has its routes there, and rules lead to them.
 	settings := c.kernel.Settings(c.dir, want.Settings)
-	plans, err := prepare(
-		plan(ctx, settings, kernel.Known(want.Settings), state.OnlyGrow),
-		plan(ctx, c.kernel.Links(c.dir), want.Links),
-	)
-	if err != nil {
+	links := plan(ctx, c.kernel.Links(c.dir), want.Links, state.OnlyGrow)
+	if err := out.run(ctx, plan(ctx, settings, kernel.Known(want.Settings), state.OnlyGrow), links); err != nil {
 		return nil, err
 	}
-	out := &Report{Want: want, Networks: want.Networks, Entries: entries(want), Changes: lines(plans)}
-	out.Failures = state.Run(ctx, plans...)
-	// Routes go with the interface that is put into a VRF, and settings come with one that is made, so they are looked at only now.
 	failed := origins(out.Failures)
-	plans, err = prepare(
+	if links.shrinks() {
+		if err := c.unlink(ctx, out, failed); err != nil {
+			return nil, err
+		}
+	}
+	// Routes go with the interface that is put into a VRF, and settings come with one that is made, so they are looked at only now.
+	err = out.run(ctx,
 		plan(ctx, settings, want.Settings, without[nodepath.SettingKey, nodepath.Setting](failed)),
 		plan(ctx, c.kernel.Routes(), want.Routes, without[nodepath.RouteKey, nodepath.Route](failed)),
 		plan(ctx, c.nft, want.Nft, without[nodepath.NftKey, nodepath.NftValue](failed)),
@@ -73,9 +74,37 @@ func (c *Carrier) Carry(ctx context.Context, spec nodepath.Spec) (*Report, error
 	if err != nil {
 		return nil, err
 	}
-	out.Changes = append(out.Changes, lines(plans)...)
-	out.Failures = append(out.Failures, state.Run(ctx, plans...)...)
 	return out, nil
+}
+
+// unlink takes away links that are not wanted any more, and interfaces out of VRFs. What leads packets the new way comes before that, and
+// routes by such an interface, which the kernel takes away with it, come at once after: in between, connections are interrupted.
+func (c *Carrier) unlink(ctx context.Context, out *Report, failed map[state.Ref]bool) error {
+	err := out.run(ctx,
+		plan(ctx, c.nft, out.Want.Nft, without[nodepath.NftKey, nodepath.NftValue](failed), state.OnlyGrow),
+		plan(ctx, c.kernel.Rules(), out.Want.Rules, without[nodepath.RuleKey, nodepath.Rule](failed), state.OnlyGrow),
+		plan(ctx, c.kernel.Links(c.dir), out.Want.Links, onlyShrink),
+	)
+	if err != nil {
+		return err
+	}
+	return out.run(ctx, plan(ctx, c.kernel.Routes(), out.Want.Routes, without[nodepath.RouteKey, nodepath.Route](failed), state.OnlyGrow))
+}
+
+// run carries plans out.
+func (r *Report) run(ctx context.Context, plans ...prepared) error {
+	ready, err := prepare(plans...)
+	if err != nil {
+		return err
+	}
+	r.Changes = append(r.Changes, lines(ready)...)
+	r.Failures = append(r.Failures, state.Run(ctx, ready...)...)
+	return nil
+}
+
+// onlyShrink keeps what goes: what comes has come, or failed to.
+func onlyShrink[K state.Key[K], V state.Value[V]](changes []state.Change[K, V], _ state.Set[K, V]) []state.Change[K, V] {
+	return slices.DeleteFunc(slices.Clone(changes), func(c state.Change[K, V]) bool { return !c.Removes() })
 }
 
 // origins are those of what failed.
@@ -100,6 +129,11 @@ func without[K state.Key[K], V state.Value[V]](failed map[state.Ref]bool) state.
 type prepared struct {
 	state.Plan
 	err error
+}
+
+// shrinks says whether something should go.
+func (p prepared) shrinks() bool {
+	return p.err == nil && slices.ContainsFunc(p.Changes(), func(l state.Line) bool { return l.Removes })
 }
 
 func plan[K state.Key[K], V state.Value[V]](ctx context.Context, t state.Target[K, V], want state.Set[K, V], guards ...state.Guard[K, V]) prepared {
