@@ -22,7 +22,7 @@ func TestAgent2VRF(t *testing.T) {
 	}
 	for _, kernel := range vm.Kernels() {
 		t.Run(kernel, func(t *testing.T) {
-			item := agents.Item(t, 2)
+			item, live := agents.Item(t, 2), agents.Item(t, 4)
 			begun := time.Now()
 			got, err := boot(t, vm.Job{
 				Kernel: kernel, Program: program, Args: []string{"-test.v"}, Programs: []string{"nft", "ip"},
@@ -37,7 +37,15 @@ func TestAgent2VRF(t *testing.T) {
 			if strings.Contains(got.Output, "--- SKIP") || !strings.Contains(got.Output, "--- PASS: TestVRF/legs_true") {
 				t.Errorf("something did not run:\n%s", got.Output)
 			}
-			item.Figure("kernel %s: %d tests in %.0f s with its boot", kernel, len(passed), time.Since(begun).Seconds())
+			switched := regexp.MustCompile(`(?m)switched: (.*→.*)$`).FindAllStringSubmatch(got.Output, -1)
+			if len(switched) == 0 {
+				t.Errorf("no method was changed:\n%s", got.Output)
+			}
+			item.Figure("kernel %s: %d tests in %.0f s with its boot; after each of %d changes of the method new clients got their answers by TCP and UDP, "+
+				"IPv4 and IPv6", kernel, len(passed), time.Since(begun).Seconds(), len(switched))
+			for _, s := range switched {
+				live.Figure("kernel %s: %s", kernel, s[1])
+			}
 		})
 	}
 }

@@ -112,6 +112,10 @@ func TestVRF(t *testing.T) {
 		w.carries(t, dir, nodepath.Spec{})
 		same(t, before, found(t, w))
 	})
+	t.Run("switched", func(t *testing.T) {
+		w.switched(t, dir)
+		same(t, before, found(t, w))
+	})
 	w.filter(t, "0")
 	t.Run("without it again", func(t *testing.T) { w.without(t) })
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os/exec"
@@ -174,8 +175,7 @@ func serve(t *testing.T, ns netns.NS, address string) {
 			if err != nil {
 				return
 			}
-			_, _ = c.Write([]byte(plain(c.RemoteAddr())))
-			_ = c.Close()
+			go answer(c)
 		}
 	}()
 	go func() {
@@ -187,6 +187,14 @@ func serve(t *testing.T, ns netns.NS, address string) {
 			_, _ = datagrams.WriteTo([]byte(plain(from)), from)
 		}
 	}()
+}
+
+// answer tells a client who it is, and gives back what it says after that.
+func answer(c net.Conn) {
+	defer c.Close()
+	if _, err := c.Write([]byte(plain(c.RemoteAddr()))); err == nil {
+		_, _ = io.Copy(c, c)
+	}
 }
 
 // plain is an address without the IPv6 form of IPv4.
