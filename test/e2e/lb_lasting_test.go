@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sallyport/sallyport/internal/lab/manifest"
 )
 
 // oneSocket: a UDP socket that sends before there is a backend hears the first one, the one that replaces it on the same node, and
@@ -126,6 +128,7 @@ func (h *hall) withoutAPI(t *testing.T) string {
 	})
 	h.order(t, "resume", "kube-controller-manager")
 	next := h.serve(t, wish{name: "comes"})
+	h.wait(t, "Service", h.ns, "comes", manifest.True("HasEndpoints")) // whoever finds them has just come back
 	h.spread(t, "internet", "http://"+next, theInternet, "b1", "b2", "b3")
 	h.spread(t, "internet", "http://"+address, theInternet, "b1", "b2", "b3")
 	if next == address {

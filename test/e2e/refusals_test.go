@@ -117,8 +117,22 @@ var fipRules = []rule{
 }
 
 var networkRules = []rule{
-	{"ExternalNetwork", "{type: cloud, subnets: [a, b], default: true}", "{type: cloud, subnets: []}", "should have at least 1 items"},
-	{"ExternalNetwork", "{type: cloud, subnets: [a]}", "{type: cloud}", "spec.subnets: Required"},
+	{"ExternalNetwork", "{type: cloud, subnets: [a, b], default: true}", "{type: cloud, subnets: []}", "needs subnets, nodes or both"},
+	{"ExternalNetwork", "{type: cloud, nodes: {interface: eth1, gateways: [192.0.2.1]}}", "{type: cloud}", "needs subnets, nodes or both"},
+	{"ExternalNetwork", "{type: cloud, nodes: {mac: '52:54:00:00:00:01', gateways: [192.0.2.1]}}", "{type: cloud, nodes: {gateways: [192.0.2.1]}}", "name the interface once"},
+	{"ExternalNetwork", "{type: cloud, nodes: {interface: eth1, gateways: ['2001:db8::1']}}", "{type: cloud, nodes: {interface: eth1, gateways: [router]}}", "must be an IP address"},
+	{
+		"ExternalNetwork", "{type: cloud, nodes: {interface: eth1, gateways: [192.0.2.1], method: Static, clients: [198.51.100.0/24]}}",
+		"{type: cloud, nodes: {interface: eth1, gateways: [192.0.2.1], method: Static}}", "method Static needs clients",
+	},
+	{
+		"ExternalNetwork", "{type: cloud, nodes: {interface: eth1, gateways: [192.0.2.1], method: Mark, addresses: [198.51.100.0/24]}}",
+		"{type: cloud, nodes: {interface: eth1, gateways: [192.0.2.1], method: Mark}}", "need addresses",
+	},
+	{
+		"ExternalNetwork", "{type: cloud, nodes: {interface: eth1, gateways: [192.0.2.1], method: VRF, legs: true, addresses: [198.51.100.0/24]}}",
+		"{type: cloud, nodes: {interface: eth1, gateways: [192.0.2.1], legs: true}}", "legs are of method VRF",
+	},
 	{"ExternalNetwork", "{type: cloud, subnets: [a]}", "{subnets: [a]}", "spec.type: Required"},
 	{"ExternalNetwork", "{type: cloud, subnets: [a]}", "{type: '', subnets: [a]}", "type must not be empty"},
 	{"ExternalNetwork", "{type: cloud, subnets: [a, b]}", "{type: cloud, subnets: [a, a]}", "uplicate"},
