@@ -15,13 +15,13 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sallyport/sallyport/internal/agent"
+	"github.com/sallyport/sallyport/internal/kube"
 	"github.com/sallyport/sallyport/internal/mutual"
 	"github.com/sallyport/sallyport/internal/nodepath"
 	"github.com/sallyport/sallyport/internal/reach"
+	"github.com/sallyport/sallyport/internal/state"
 )
 
 // version is set by the build.
@@ -87,11 +87,7 @@ func clean(o *options) *cobra.Command {
 			for _, line := range report.Changes {
 				fmt.Fprintln(cmd.OutOrStdout(), line)
 			}
-			var failed error
-			for _, f := range report.Failures {
-				failed = errors.Join(failed, f)
-			}
-			return failed
+			return state.Failed(report.Failures)
 		},
 	}
 }
@@ -103,8 +99,8 @@ func (o *options) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	if o.agent.Node != "" {
 		var err error
-		if o.agent.Kubernetes, err = kubernetes(o.kubeconfig); err != nil {
-			return err
+		if o.agent.Kubernetes, err = kube.Config(o.kubeconfig); err != nil {
+			return fmt.Errorf("%w; give --kubeconfig, or run in a pod with a service account", err)
 		}
 		group.Go(func() error { return agent.Run(ctx, o.agent, slog.Default()) })
 	}
@@ -112,17 +108,6 @@ func (o *options) run(ctx context.Context) error {
 		group.Go(func() error { return serve(ctx, net.JoinHostPort(o.address, strconv.Itoa(o.port)), o.files) })
 	}
 	return group.Wait()
-}
-
-// kubernetes is how to reach the API server.
-func kubernetes(file string) (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = file
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("%w; give --kubeconfig, or run in a pod with a service account", err)
-	}
-	return config, nil
 }
 
 func serve(ctx context.Context, address string, files mutual.Files) error {

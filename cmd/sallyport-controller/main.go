@@ -15,10 +15,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
 	"github.com/sallyport/sallyport/internal/controller"
+	"github.com/sallyport/sallyport/internal/kube"
 	"github.com/sallyport/sallyport/internal/mutual"
 	"github.com/sallyport/sallyport/internal/reach"
 )
@@ -142,9 +142,7 @@ func logs(level string) (*slog.Logger, error) {
 }
 
 func kubernetes(kubeconfig string) (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	config, err := kube.Config(kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("find the cluster: %w; give --kubeconfig, or run in a pod", err)
 	}

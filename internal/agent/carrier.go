@@ -54,22 +54,22 @@ func (c *Carrier) Carry(ctx context.Context, spec nodepath.Spec) (*Report, error
 	out := &Report{Want: want, Networks: want.Networks, Entries: entries(want)}
 	// What is made first goes last. An interface keeps its addresses in a VRF by a setting, has its routes there, and rules lead to them.
 	settings := c.kernel.Settings(c.dir, want.Settings)
-	links := plan(ctx, c.kernel.Links(c.dir), want.Links, state.OnlyGrow)
-	if err := out.run(ctx, plan(ctx, settings, kernel.Known(want.Settings), state.OnlyGrow), links); err != nil {
+	links := state.Try(ctx, c.kernel.Links(c.dir), want.Links, state.OnlyGrow)
+	if err := out.run(ctx, state.Try(ctx, settings, kernel.Known(want.Settings), state.OnlyGrow), links); err != nil {
 		return nil, err
 	}
 	failed := origins(out.Failures)
-	if links.shrinks() {
+	if shrinks(links) {
 		if err := c.unlink(ctx, out, failed); err != nil {
 			return nil, err
 		}
 	}
 	// Routes go with the interface that is put into a VRF, and settings come with one that is made, so they are looked at only now.
 	err = out.run(ctx,
-		plan(ctx, settings, want.Settings, without[nodepath.SettingKey, nodepath.Setting](failed)),
-		plan(ctx, c.kernel.Routes(), want.Routes, without[nodepath.RouteKey, nodepath.Route](failed)),
-		plan(ctx, c.nft, want.Nft, without[nodepath.NftKey, nodepath.NftValue](failed)),
-		plan(ctx, c.kernel.Rules(), want.Rules, without[nodepath.RuleKey, nodepath.Rule](failed)),
+		state.Try(ctx, settings, want.Settings, without[nodepath.SettingKey, nodepath.Setting](failed)),
+		state.Try(ctx, c.kernel.Routes(), want.Routes, without[nodepath.RouteKey, nodepath.Route](failed)),
+		state.Try(ctx, c.nft, want.Nft, without[nodepath.NftKey, nodepath.NftValue](failed)),
+		state.Try(ctx, c.kernel.Rules(), want.Rules, without[nodepath.RuleKey, nodepath.Rule](failed)),
 	)
 	if err != nil {
 		return nil, err
@@ -81,19 +81,19 @@ func (c *Carrier) Carry(ctx context.Context, spec nodepath.Spec) (*Report, error
 // routes by such an interface, which the kernel takes away with it, come at once after: in between, connections are interrupted.
 func (c *Carrier) unlink(ctx context.Context, out *Report, failed map[state.Ref]bool) error {
 	err := out.run(ctx,
-		plan(ctx, c.nft, out.Want.Nft, without[nodepath.NftKey, nodepath.NftValue](failed), state.OnlyGrow),
-		plan(ctx, c.kernel.Rules(), out.Want.Rules, without[nodepath.RuleKey, nodepath.Rule](failed), state.OnlyGrow),
-		plan(ctx, c.kernel.Links(c.dir), out.Want.Links, onlyShrink),
+		state.Try(ctx, c.nft, out.Want.Nft, without[nodepath.NftKey, nodepath.NftValue](failed), state.OnlyGrow),
+		state.Try(ctx, c.kernel.Rules(), out.Want.Rules, without[nodepath.RuleKey, nodepath.Rule](failed), state.OnlyGrow),
+		state.Try(ctx, c.kernel.Links(c.dir), out.Want.Links, onlyShrink),
 	)
 	if err != nil {
 		return err
 	}
-	return out.run(ctx, plan(ctx, c.kernel.Routes(), out.Want.Routes, without[nodepath.RouteKey, nodepath.Route](failed), state.OnlyGrow))
+	return out.run(ctx, state.Try(ctx, c.kernel.Routes(), out.Want.Routes, without[nodepath.RouteKey, nodepath.Route](failed), state.OnlyGrow))
 }
 
 // run carries plans out.
-func (r *Report) run(ctx context.Context, plans ...prepared) error {
-	ready, err := prepare(plans...)
+func (r *Report) run(ctx context.Context, plans ...state.Prepared) error {
+	ready, err := state.All(plans...)
 	if err != nil {
 		return err
 	}
@@ -126,30 +126,9 @@ func without[K state.Key[K], V state.Value[V]](failed map[state.Ref]bool) state.
 	}
 }
 
-type prepared struct {
-	state.Plan
-	err error
-}
-
-// shrinks says whether something should go.
-func (p prepared) shrinks() bool {
-	return p.err == nil && slices.ContainsFunc(p.Changes(), func(l state.Line) bool { return l.Removes })
-}
-
-func plan[K state.Key[K], V state.Value[V]](ctx context.Context, t state.Target[K, V], want state.Set[K, V], guards ...state.Guard[K, V]) prepared {
-	p, err := state.Prepare(ctx, t, want, guards...)
-	return prepared{p, err}
-}
-
-func prepare(plans ...prepared) ([]state.Plan, error) {
-	var out []state.Plan
-	for _, p := range plans {
-		if p.err != nil {
-			return nil, p.err
-		}
-		out = append(out, p.Plan)
-	}
-	return out, nil
+// shrinks says whether something of a plan goes.
+func shrinks(p state.Prepared) bool {
+	return p.Err == nil && slices.ContainsFunc(p.Changes(), func(l state.Line) bool { return l.Removes })
 }
 
 func lines(plans []state.Plan) (out []string) {

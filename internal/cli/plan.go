@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sallyport/sallyport/internal/compile"
@@ -131,10 +130,8 @@ func rehearse(ctx context.Context, world *snapshot.World) ([]state.Plan, []inten
 func (o planOptions) fromCluster(ctx context.Context, out io.Writer, chosen []string) error {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.kubeconfig
 	var err error
-	if o.config.Kubernetes, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig(); err != nil {
+	if o.config.Kubernetes, err = kube.Config(o.kubeconfig); err != nil {
 		return fmt.Errorf("find the cluster: %w; give --kubeconfig, or -f to read files", err)
 	}
 	if db := os.Getenv("OVN_NB_DB"); len(o.config.Northbound.Endpoints) == 0 && db != "" {

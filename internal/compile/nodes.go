@@ -2,7 +2,6 @@ package compile
 
 import (
 	"cmp"
-	"hash/fnv"
 	"maps"
 	"net/netip"
 	"slices"
@@ -150,9 +149,7 @@ func numbered(uplinks []snapshot.Uplink) map[string]int32 {
 		}
 		return strings.Compare(a.Name, b.Name)
 	}) {
-		hash := fnv.New32a()
-		_, _ = hash.Write([]byte(u.Name)) // never fails
-		n := int32(hash.Sum32()%numbers) + 1
+		n := int32(ownership.Sum(u.Name)%numbers) + 1
 		for range numbers {
 			if !taken[n] {
 				break

@@ -53,12 +53,12 @@ func (s *Shards) prepareEgress(ctx context.Context) (*Work, error) {
 		return nil, fmt.Errorf("compile: %w", err)
 	}
 	work := &Work{Verdicts: verdicts, judged: inputs.Requests(), size: len(want.Rows), rowsAt: 2, unsettled: moving, again: again}
-	work.rows = func() prepared {
-		return plan(ctx, s.NB.Rows(ownership.EgressVpc), want.Rows, intent.OnlyOurs, s.afterEnds)
+	work.rows = func() state.Prepared {
+		return state.Try(ctx, s.NB.Rows(ownership.EgressVpc), want.Rows, intent.OnlyOurs, s.afterEnds)
 	}
-	work.Plans, err = prepare(
-		plan(ctx, s.NB.Remains(ownership.EgressVpc, nil), nil, afterEgress(world, want)),
-		plan(ctx, kube.NewObjects(s.Cluster, ownership.EgressVpc), want.Objects, intent.AfterUsers, intent.OnceTaken(s.Clock())),
+	work.Plans, err = state.All(
+		state.Try(ctx, s.NB.Remains(ownership.EgressVpc, nil), nil, afterEgress(world, want)),
+		state.Try(ctx, kube.NewObjects(s.Cluster, ownership.EgressVpc), want.Objects, intent.AfterUsers, intent.OnceTaken(s.Clock())),
 		work.rows(),
 	)
 	return work, err

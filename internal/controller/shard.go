@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -59,10 +58,10 @@ type Work struct {
 	Verdicts []intent.Verdict
 	judged   []client.Object
 	notes    []intent.Note
-	noted    []client.Object // what they may be about
-	size     int             // how much there is in the shard
-	rows     func() prepared // prepares the plan for rows anew
-	rowsAt   int             // where among the plans that is, or noRows
+	noted    []client.Object       // what they may be about
+	size     int                   // how much there is in the shard
+	rows     func() state.Prepared // prepares the plan for rows anew
+	rowsAt   int                   // where among the plans that is, or noRows
 	// unsettled: the engine may still be carrying something out.
 	unsettled bool
 	again     time.Duration // after that it is to be looked at in any case; 0: not
@@ -93,19 +92,21 @@ func (s *Shards) Prepare(ctx context.Context, shard string) (*Work, error) {
 		return nil, fmt.Errorf("compile: %w", err)
 	}
 	work := &Work{Verdicts: verdicts, judged: inputs.Judged(), notes: want.Notes, noted: inputs.Requests(), size: sizeOf(world, want), rowsAt: 3}
-	work.rows = func() prepared { return plan(ctx, s.NB.Rows(shard), want.Rows, intent.OnlyOurs, settled(world)) }
+	work.rows = func() state.Prepared {
+		return state.Try(ctx, s.NB.Rows(shard), want.Rows, intent.OnlyOurs, settled(world))
+	}
 	finalizers, err := kube.NewFinalizers(s.Cluster, work.judged)
 	if err != nil {
 		return nil, err
 	}
 	// What is made first goes last: an object can't go before its finalizer, and a policy goes before what it leads to.
-	work.Plans, err = prepare(
-		plan(ctx, finalizers, want.Finalizers),
-		plan(ctx, s.NB.Remains(shard, externals(world)), nil, afterVpc(world, want)),
-		plan(ctx, kube.NewObjects(s.Cluster, shard), want.Objects, intent.AfterUsers, intent.OnceTaken(world.Now), afterSwitch(world)),
+	work.Plans, err = state.All(
+		state.Try(ctx, finalizers, want.Finalizers),
+		state.Try(ctx, s.NB.Remains(shard, externals(world)), nil, afterVpc(world, want)),
+		state.Try(ctx, kube.NewObjects(s.Cluster, shard), want.Objects, intent.AfterUsers, intent.OnceTaken(world.Now), afterSwitch(world)),
 		work.rows(),
-		plan(ctx, kube.NewElements(s.Cluster, shard, inputs.Attached()), want.Elements, withVpc(world, want)),
-		plan(ctx, kube.NewStays(s.Cluster, work.judged), want.Stays),
+		state.Try(ctx, kube.NewElements(s.Cluster, shard, inputs.Attached()), want.Elements, withVpc(world, want)),
+		state.Try(ctx, kube.NewStays(s.Cluster, work.judged), want.Stays),
 	)
 	return work, err
 }
@@ -182,7 +183,7 @@ func (s *Shards) Run(ctx context.Context, shard string) (runner.Result, error) {
 		return runner.Result{}, err
 	}
 	if failures = append(failures, reported...); len(failures) > 0 {
-		return runner.Result{}, failed(failures)
+		return runner.Result{}, state.Failed(failures)
 	}
 	s.tell(shard, work)
 	result := runner.Result{Size: work.size}
@@ -239,7 +240,7 @@ func (s *Shards) prepareNodes(ctx context.Context) (*Work, error) {
 	work := &Work{
 		Verdicts: verdicts, judged: inputs.Judged(), notes: want.Notes, noted: inputs.Judged(), size: len(want.Objects), rowsAt: noRows,
 	}
-	work.Plans, err = prepare(plan(ctx, kube.NewObjects(s.Cluster, ownership.NodesShard), want.Objects))
+	work.Plans, err = state.All(state.Try(ctx, kube.NewObjects(s.Cluster, ownership.NodesShard), want.Objects))
 	return work, err
 }
 
@@ -251,7 +252,7 @@ func (w *Work) look() error {
 	}
 	again := w.rows()
 	w.Plans[w.rowsAt] = again.Plan
-	return again.err
+	return again.Err
 }
 
 // runNetworks reports how external networks are doing. Nothing else is written for them.
@@ -268,7 +269,7 @@ func (s *Shards) runNetworks(ctx context.Context) error {
 	if err != nil || len(failures) == 0 {
 		return err
 	}
-	return failed(failures)
+	return state.Failed(failures)
 }
 
 // report writes the status of objects.
@@ -300,35 +301,4 @@ func (w *Work) waits() bool {
 		}
 	}
 	return false
-}
-
-// failed is the failures as one error.
-func failed(failures []state.Failure) error {
-	errs := make([]error, 0, len(failures))
-	for _, f := range failures {
-		errs = append(errs, f)
-	}
-	return errors.Join(errs...)
-}
-
-// prepared is a plan that may have failed.
-type prepared struct {
-	state.Plan
-	err error
-}
-
-func plan[K state.Key[K], V state.Value[V]](ctx context.Context, t state.Target[K, V], want state.Set[K, V], guards ...state.Guard[K, V]) prepared {
-	p, err := state.Prepare(ctx, t, want, guards...)
-	return prepared{p, err}
-}
-
-func prepare(plans ...prepared) ([]state.Plan, error) {
-	var out []state.Plan
-	for _, p := range plans {
-		if p.err != nil {
-			return nil, p.err
-		}
-		out = append(out, p.Plan)
-	}
-	return out, nil
 }

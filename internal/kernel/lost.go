@@ -65,7 +65,7 @@ func lostOf(r netlink.Route, family int) lostRoute {
 		OnLink: r.Flags&unix.RTNH_F_ONLINK != 0,
 	}
 	if !out.To.IsValid() {
-		out.To = everything(family)
+		out.To = nodepath.Everything(family == netlink.FAMILY_V6)
 	}
 	via, _ := netip.AddrFromSlice(r.Gw)
 	source, _ := netip.AddrFromSlice(r.Src)

@@ -40,7 +40,7 @@ func (t Routes) Observe(context.Context) (nodepath.Routes, error) {
 		for _, r := range list {
 			route := nodepath.Route{Table: r.Table, To: prefixOf(r.Dst), Metric: r.Priority}
 			if !route.To.IsValid() {
-				route.To = everything(family)
+				route.To = nodepath.Everything(family == netlink.FAMILY_V6)
 			}
 			if r.Type != unix.RTN_UNREACHABLE {
 				route.Dev = names[r.LinkIndex]
@@ -51,13 +51,6 @@ func (t Routes) Observe(context.Context) (nodepath.Routes, error) {
 		}
 	}
 	return out, nil
-}
-
-func everything(family int) netip.Prefix {
-	if family == netlink.FAMILY_V4 {
-		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-	}
-	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 }
 
 // names are those of links, by number.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -79,6 +81,13 @@ func shardOf(o client.Object) []string {
 		return []string{shard}
 	}
 	return nil
+}
+
+// Config is how to reach the API server: by a kubeconfig file; without one by $KUBECONFIG, the usual place, or the pod's own account.
+func Config(file string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = file
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
 }
 
 // forget drops what is remembered of an object that is gone.

@@ -11,6 +11,7 @@ import (
 
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
 	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/ownership"
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
@@ -58,21 +59,10 @@ func (c *Cluster) onNodes(ctx context.Context, networks []kubedcv1alpha1.Externa
 	if !slices.ContainsFunc(networks, func(n kubedcv1alpha1.ExternalNetwork) bool { return n.Spec.Nodes != nil }) {
 		return nil, nil
 	}
-	var list corev1.NodeList
-	if err := c.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list Nodes: %w", err)
+	in := NewInputs(ownership.NodesShard)
+	if err := c.addPaths(ctx, in); err != nil {
+		return nil, err
 	}
-	var nodes []*corev1.Node
-	for i := range list.Items {
-		nodes = append(nodes, &list.Items[i])
-	}
-	var paths kubedcv1alpha1.NodePathList
-	if err := c.reader.List(ctx, &paths, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list NodePaths: %w", err)
-	}
-	into.Paths = map[string]snapshot.Path{}
-	for i := range paths.Items {
-		into.Paths[paths.Items[i].Name] = readPath(&paths.Items[i])
-	}
-	return nodes, nil
+	into.Paths = in.readPaths()
+	return in.nodes, nil
 }

@@ -30,17 +30,8 @@ import (
 // GatherNodes reads everything that decides about NodePaths, and the EgressServices and EgressRoutes of the management VPC.
 func (c *Cluster) GatherNodes(ctx context.Context) (*Inputs, error) {
 	in := NewInputs(ownership.NodesShard)
-	for _, list := range []struct {
-		list client.ObjectList
-		by   []client.ListOption
-	}{
-		{&kubedcv1alpha1.ExternalNetworkList{}, nil},
-		{&corev1.NodeList{}, nil},
-		{&kubedcv1alpha1.NodePathList{}, c.inShard(in.Shard)},
-	} {
-		if err := c.add(ctx, in, list.list, list.by); err != nil {
-			return nil, err
-		}
+	if err := errors.Join(c.add(ctx, in, &kubedcv1alpha1.ExternalNetworkList{}, nil), c.addPaths(ctx, in)); err != nil {
+		return nil, err
 	}
 	leaving, err := c.leaving(ctx, in)
 	if err != nil {
@@ -57,6 +48,20 @@ func (c *Cluster) GatherNodes(ctx context.Context) (*Inputs, error) {
 		}
 	}
 	return in, nil
+}
+
+// addPaths adds the nodes and their NodePaths.
+func (c *Cluster) addPaths(ctx context.Context, in *Inputs) error {
+	return errors.Join(c.add(ctx, in, &corev1.NodeList{}, nil), c.add(ctx, in, &kubedcv1alpha1.NodePathList{}, c.inShard(in.Shard)))
+}
+
+// readPaths reads what the agents say, by node.
+func (in *Inputs) readPaths() map[string]snapshot.Path {
+	out := map[string]snapshot.Path{}
+	for _, p := range in.paths {
+		out[p.Name] = readPath(p)
+	}
+	return out
 }
 
 // leaving adds the namespaces of the management VPC of which pods are to leave by nodes, and says which these are. Where no node is on an
@@ -125,7 +130,7 @@ func (in *Inputs) addNodes(object client.Object) {
 // Nodes is the inputs of the shard of NodePaths, parsed.
 func (in *Inputs) Nodes(config snapshot.Config) *snapshot.Nodes {
 	out := &snapshot.Nodes{
-		Inside: config.Inside, Paths: map[string]snapshot.Path{},
+		Inside: config.Inside, Paths: in.readPaths(),
 		EgressServices: in.readEgressServices(), EgressRoutes: in.readEgressRoutes(), Balancers: in.readBalancers(),
 	}
 	for _, n := range in.networks {
@@ -142,9 +147,6 @@ func (in *Inputs) Nodes(config snapshot.Config) *snapshot.Nodes {
 		for _, a := range n.Status.Addresses {
 			out.Hosts = append(out.Hosts, Addresses([]string{a.Address})...)
 		}
-	}
-	for _, p := range in.paths {
-		out.Paths[p.Name] = readPath(p)
 	}
 	return out
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -12,46 +11,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/sallyport/sallyport/internal/lab/cluster"
-	"github.com/sallyport/sallyport/internal/lab/manifest"
 	"github.com/sallyport/sallyport/internal/lab/netns"
 )
 
 // Agent is the name of the agent: of its program and its ServiceAccount. On a node its process is called NODE-sallyport-agent.
 const Agent = "sallyport-agent"
 
-// InstallAgents applies the chart's manifests of the agent, and runs it on each node with the rights that its pod there would have. The
-// chart's DaemonSet is left out: a lab's nodes have no container images but their own.
+// InstallAgents applies the chart's manifests of the agent, and runs it on each node with the rights that its pod there would have.
 func (l *Lab) InstallAgents(ctx context.Context, manifests, program string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", l.Kubeconfig())
 	if err != nil {
 		return err
 	}
-	raw, err := os.ReadFile(manifests)
-	if err != nil {
-		return fmt.Errorf("%w; make it with: make chart", err)
-	}
-	objects, err := manifest.Parse(string(raw))
-	if err != nil {
-		return fmt.Errorf("read %s: %w", manifests, err)
-	}
-	applier, err := manifest.New(config)
+	namespace, err := applyChart(ctx, config, manifests)
 	if err != nil {
 		return err
-	}
-	namespace := ""
-	for _, o := range objects {
-		switch o.GetKind() {
-		case "DaemonSet":
-			continue
-		case "ServiceAccount":
-			namespace = o.GetNamespace()
-		}
-		if err := applier.ApplyObject(ctx, o); err != nil {
-			return err
-		}
 	}
 	api, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -90,24 +66,12 @@ func (l *Lab) AgentConfig(ctx context.Context, api kubernetes.Interface, namespa
 	if err != nil {
 		return "", err
 	}
-	seconds := int64(tokenHours * 3600)
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		ExpirationSeconds: &seconds, BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID},
-	}}
-	token, err := api.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, Agent, request, metav1.CreateOptions{})
-	if err != nil {
-		return "", err
-	}
 	status, err := l.Status(ctx)
 	if err != nil {
 		return "", err
 	}
-	server := netip.AddrPortFrom(status.Blueprint.ServerAddresses()[0].Addr(), cluster.APIPort)
-	path := filepath.Join(l.Dir, "agent-kubeconfig-"+node)
-	config := clientcmdapi.NewConfig()
-	config.Clusters["lab"] = &clientcmdapi.Cluster{Server: "https://" + server.String(), CertificateAuthority: filepath.Join(l.Dir, "pki", "ca.crt")}
-	config.AuthInfos[Agent] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
-	config.Contexts["lab"] = &clientcmdapi.Context{Cluster: "lab", AuthInfo: Agent}
-	config.CurrentContext = "lab"
-	return path, clientcmd.WriteToFile(*config, path)
+	return l.tokenConfig(ctx, api, namespace, access{
+		account: Agent, bound: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID},
+		server: netip.AddrPortFrom(status.Blueprint.ServerAddresses()[0].Addr(), cluster.APIPort).String(), file: "agent-kubeconfig-" + node,
+	})
 }

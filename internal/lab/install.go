@@ -75,7 +75,8 @@ func (l *Lab) Install(ctx context.Context, what Installation) error {
 	}, what.Flags...)...)
 }
 
-// applyChart applies manifests, waits for their CRDs and returns the namespace of the controller's ServiceAccount.
+// applyChart applies manifests, waits for their CRDs and returns the namespace of their ServiceAccount. No pods come of them: a lab's nodes
+// have no container images but their own.
 func applyChart(ctx context.Context, config *rest.Config, file string) (string, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -96,6 +97,8 @@ func applyChart(ctx context.Context, config *rest.Config, file string) (string, 
 			if err := unstructured.SetNestedField(o.Object, int64(0), "spec", "replicas"); err != nil {
 				return "", err
 			}
+		case "DaemonSet":
+			continue
 		case "ServiceAccount":
 			account = o.GetNamespace()
 		}
@@ -121,17 +124,30 @@ func (l *Lab) accountConfig(ctx context.Context, config *rest.Config, namespace 
 	if err != nil {
 		return "", err
 	}
+	return l.tokenConfig(ctx, client, namespace, access{account: Controller, server: "127.0.0.1:6443", file: "controller-kubeconfig"})
+}
+
+// access is how somebody reaches the API server inside the lab.
+type access struct {
+	account string                                 // ServiceAccount
+	bound   *authenticationv1.BoundObjectReference // the pod that has the token; nil: none
+	server  string
+	file    string // in the lab's directory
+}
+
+// tokenConfig writes a kubeconfig with a token of a ServiceAccount, and returns its path.
+func (l *Lab) tokenConfig(ctx context.Context, api kubernetes.Interface, namespace string, a access) (string, error) {
 	seconds := int64(tokenHours * 3600)
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
-	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, Controller, request, metav1.CreateOptions{})
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds, BoundObjectRef: a.bound}}
+	token, err := api.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, a.account, request, metav1.CreateOptions{})
 	if err != nil {
 		return "", err
 	}
-	inside := clientcmdapi.NewConfig()
-	inside.Clusters["lab"] = &clientcmdapi.Cluster{Server: "https://127.0.0.1:6443", CertificateAuthority: filepath.Join(l.Dir, "pki", "ca.crt")}
-	inside.AuthInfos[Controller] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
-	inside.Contexts["lab"] = &clientcmdapi.Context{Cluster: "lab", AuthInfo: Controller}
-	inside.CurrentContext = "lab"
-	path := filepath.Join(l.Dir, "controller-kubeconfig")
-	return path, clientcmd.WriteToFile(*inside, path)
+	config := clientcmdapi.NewConfig()
+	config.Clusters["lab"] = &clientcmdapi.Cluster{Server: "https://" + a.server, CertificateAuthority: filepath.Join(l.Dir, "pki", "ca.crt")}
+	config.AuthInfos[a.account] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
+	config.Contexts["lab"] = &clientcmdapi.Context{Cluster: "lab", AuthInfo: a.account}
+	config.CurrentContext = "lab"
+	path := filepath.Join(l.Dir, a.file)
+	return path, clientcmd.WriteToFile(*config, path)
 }

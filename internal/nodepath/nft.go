@@ -2,7 +2,6 @@ package nodepath
 
 import (
 	"fmt"
-	"hash/fnv"
 	"net/netip"
 	"slices"
 	"strings"
@@ -37,9 +36,7 @@ func (c Chain) String() string {
 func ChainOf(name string) Chain { return chains[name] }
 
 func sum(text string) string {
-	hash := fnv.New32a()
-	_, _ = hash.Write([]byte(text)) // never fails
-	return fmt.Sprintf("%08x", hash.Sum32())
+	return fmt.Sprintf("%08x", ownership.Sum(text))
 }
 
 // in wants a rule in a chain, and the chain.

@@ -204,16 +204,16 @@ func (w *way) table() {
 		}
 	}
 	for _, g := range w.usable {
-		w.route(Route{Table: w.tableID(), To: everything(g), Via: g, Dev: w.dev.Name})
+		w.route(Route{Table: w.tableID(), To: Everything(g.Is6()), Via: g, Dev: w.dev.Name})
 	}
 }
 
-// everything is the prefix of all addresses of a family.
-func everything(of netip.Addr) netip.Prefix {
-	if of.Is4() {
-		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+// Everything is the prefix of all addresses of a family.
+func Everything(v6 bool) netip.Prefix {
+	if v6 {
+		return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 	}
-	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 }
 
 // static wants routes to the clients.

@@ -20,8 +20,8 @@ func (w *way) vrf() {
 	w.link(LinkKey{ItsBeing, name}, Link{VRF: w.tableID()})
 	w.link(LinkKey{ItsMaster, w.dev.Name}, Link{Master: name})
 	for _, g := range w.usable {
-		w.route(Route{Table: w.tableID(), To: everything(g), Metric: unreachable})
-		w.route(Route{Table: w.tableID(), To: everything(g), Via: g, Dev: w.dev.Name})
+		w.route(Route{Table: w.tableID(), To: Everything(g.Is6()), Metric: unreachable})
+		w.route(Route{Table: w.tableID(), To: Everything(g.Is6()), Via: g, Dev: w.dev.Name})
 	}
 	// The kernel takes an interface down to put it into a VRF, and IPv6 addresses go with that.
 	if slices.ContainsFunc(w.dev.Addresses, func(p netip.Prefix) bool { return p.Addr().Is6() }) {
@@ -65,7 +65,7 @@ func (w *way) legs(vrf string) {
 				w.route(Route{Table: w.tableID(), To: p.Masked(), Via: here.Addr(), Dev: far})
 			}
 		}
-		w.route(Route{Table: w.legTableID(), To: everything(g), Via: there.Addr(), Dev: near})
+		w.route(Route{Table: w.legTableID(), To: Everything(g.Is6()), Via: there.Addr(), Dev: near})
 	}
 	w.fromServices(w.legTableID())
 	side := fmt.Sprintf("{ %q, %q, %q } ct zone set %d", w.dev.Name, far, vrf, w.tableID())

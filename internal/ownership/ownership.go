@@ -119,9 +119,14 @@ const (
 
 // Mark is what stands for a network in marks and labels, unless two networks of one project have the same.
 func Mark(network string) int {
+	return MarkFirst + int(Sum(network)&(1<<MarkBits-1))
+}
+
+// Sum is a number that follows from a text.
+func Sum(text string) uint32 {
 	hash := fnv.New32a()
-	_, _ = hash.Write([]byte(network)) // never fails
-	return MarkFirst + int(hash.Sum32()&(1<<MarkBits-1))
+	_, _ = hash.Write([]byte(text)) // never fails
+	return hash.Sum32()
 }
 
 // LegRouterPort is the router's end of a leg: the second way between a project's switch and its router, one for each secondary

@@ -2,6 +2,7 @@ package state
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -70,6 +71,39 @@ func Prepare[K Key[K], V Value[V]](ctx context.Context, target Target[K, V], des
 		allowed = guard(allowed, observed)
 	}
 	return &plan[K, V]{target: target, changes: changes, allowed: allowed}, nil
+}
+
+// Prepared is a plan, or why there is none.
+type Prepared struct {
+	Plan
+	Err error
+}
+
+// Try prepares a plan, so that several can be written as a list.
+func Try[K Key[K], V Value[V]](ctx context.Context, target Target[K, V], desired Set[K, V], guards ...Guard[K, V]) Prepared {
+	p, err := Prepare(ctx, target, desired, guards...)
+	return Prepared{p, err}
+}
+
+// All is the plans, or why one of them is missing.
+func All(plans ...Prepared) ([]Plan, error) {
+	var out []Plan
+	for _, p := range plans {
+		if p.Err != nil {
+			return nil, p.Err
+		}
+		out = append(out, p.Plan)
+	}
+	return out, nil
+}
+
+// Failed is the failures as one error.
+func Failed(failures []Failure) error {
+	errs := make([]error, 0, len(failures))
+	for _, f := range failures {
+		errs = append(errs, f)
+	}
+	return errors.Join(errs...)
 }
 
 // Run carries plans out: first what comes, in the order of the plans, then what goes, in the opposite order. So a new way

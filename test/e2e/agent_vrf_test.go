@@ -1,9 +1,6 @@
 package e2e
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,12 +11,7 @@ import (
 
 // TestAgent2VRF shows method VRF on the kernels that nodes have, with and without legs. Where a kernel lacks VRFs it fails.
 func TestAgent2VRF(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "vrf.test")
-	cmd := exec.CommandContext(within(t, 5*time.Minute), "go", "test", "-c", "-o", program, "./testdata/vrf")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build the tests for machines: %v\n%s", err, out)
-	}
+	program := static(t, "./testdata/vrf", "test", "-c")
 	for _, kernel := range vm.Kernels() {
 		t.Run(kernel, func(t *testing.T) {
 			item, live := agents.Item(t, 2), agents.Item(t, 4)

@@ -14,10 +14,10 @@ import (
 )
 
 // static builds a program of testdata for machines, which have no libraries.
-func static(t *testing.T, dir string) string {
+func static(t *testing.T, dir string, how ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")
-	cmd := exec.CommandContext(within(t, 5*time.Minute), "go", "build", "-o", path, dir)
+	cmd := exec.CommandContext(within(t, 5*time.Minute), "go", append(how, "-o", path, dir)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", dir, err, out)
@@ -36,7 +36,7 @@ func boot(t *testing.T, job vm.Job) (vm.Result, error) {
 
 // TestMachine shows that a program in a machine has the kernel that was asked for, with what this machine's own may lack.
 func TestMachine(t *testing.T) {
-	program := static(t, "./testdata/machine")
+	program := static(t, "./testdata/machine", "build")
 	for _, kernel := range vm.Kernels() {
 		job := vm.Job{Kernel: kernel, Program: program, Programs: []string{"nft"}}
 		t.Run(kernel, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestMachine(t *testing.T) {
 
 // TestMachineTellsHowItEnded shows that a machine that did not do its job is not taken for one that did.
 func TestMachineTellsHowItEnded(t *testing.T) {
-	job := vm.Job{Kernel: vm.Kernels()[0], Program: static(t, "./testdata/machine")}
+	job := vm.Job{Kernel: vm.Kernels()[0], Program: static(t, "./testdata/machine", "build")}
 	t.Run("exit status", func(t *testing.T) {
 		exits := job
 		exits.Args = []string{"3"}
