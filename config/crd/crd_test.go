@@ -91,7 +91,7 @@ func TestEveryKindReportsAndExplainsItself(t *testing.T) {
 			}
 			schema, _, _ := unstructured.NestedMap(v, "schema", "openAPIV3Schema")
 			conditions, _, _ := unstructured.NestedMap(schema, "properties", "status", "properties", "conditions")
-			if conditions["x-kubernetes-list-type"] != "map" {
+			if conditions["x-kubernetes-list-type"] != "map" && kind != "Inspection" { // which is answered once, and has no conditions
 				t.Errorf("two writers of %s can't each own a condition", kind)
 			}
 			for _, field := range unexplained(schema, kind) {

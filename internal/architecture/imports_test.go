@@ -9,13 +9,13 @@ import (
 
 // The layers of the import rule, as patterns of directories.
 const (
-	pure   = `internal/(assign|compile|health|intent|kubeovn|nodepath|ownership|snapshot|state|status|topology|trace)`
+	pure   = `internal/(assign|compile|diagnosis|explain|health|intent|kubeovn|logical|match|nodepath|ownership|snapshot|state|status|survey|topology|trace)`
 	kube   = `internal/kube`
 	ovn    = `internal/ovn`
 	kernel = `internal/kernel`
 	probe  = `internal/probe`
 	inOut  = `internal/(kube|ovn|kernel|probe)`
-	wiring = `internal/(runner|controller|agent|cli|lab)`
+	wiring = `internal/(runner|controller|observer|agent|cli|lab|ui)`
 )
 
 // edge is one forbidden kind of import: packages in from, those in save excepted, may not import what matches to, except

@@ -1,5 +1,5 @@
 // Package v1alpha1 is the younger kinds of the group kube-dc.com: ExternalNetwork, which administrators write for the networks outside, and
-// EgressRoute, with which tenants choose one of them by destination.
+// EgressRoute, with which tenants choose one of them by destination; NodePath and Inspection, by which the controller and operators talk with nodes.
 //
 // The comments on types and fields are what `kubectl explain` prints. `make generate` makes the deep copies and the
 // CustomResourceDefinitions in config/crd from this package.
@@ -23,7 +23,8 @@ var schemeBuilder = runtime.NewSchemeBuilder(register)
 var AddToScheme = schemeBuilder.AddToScheme
 
 func register(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &ExternalNetwork{}, &ExternalNetworkList{}, &EgressRoute{}, &EgressRouteList{}, &NodePath{}, &NodePathList{})
+	s.AddKnownTypes(GroupVersion, &ExternalNetwork{}, &ExternalNetworkList{}, &EgressRoute{}, &EgressRouteList{}, &NodePath{}, &NodePathList{},
+		&Inspection{}, &InspectionList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

@@ -1,0 +1,380 @@
+// Package survey is a whole cluster as a value: what was asked for, what the engine holds, what differs, and what nodes say of themselves.
+//
+// Everything that an operator looks at is worked out from one: traces, maps, explanations and findings. So all of them tell of the same moment.
+package survey
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/logical"
+	"github.com/sallyport/sallyport/internal/state"
+)
+
+// Survey is a cluster at one moment.
+type Survey struct {
+	Taken   time.Time
+	Cluster Cluster
+	Logical logical.Network
+	// Shards are those that were compiled and compared with what is there: all, or those that somebody asked about.
+	Shards []Shard
+	// Inspected is what nodes say of themselves, by name. A node that did not answer is there with a Problem.
+	Inspected map[string]Inspected
+	// Unread is what could not be read.
+	Unread []Unread
+}
+
+// Unread is a system that could not be read, and why.
+type Unread struct{ System, Problem string }
+
+// The systems that are read.
+const (
+	Kubernetes = "Kubernetes"
+	Northbound = "OVN northbound database"
+	Southbound = "OVN southbound database"
+)
+
+// Shard is what was made of one shard.
+type Shard struct {
+	Name     string
+	Verdicts []intent.Verdict
+	// Differs is what would be written.
+	Differs []Difference
+	// Problem is why it could not be worked out.
+	Problem string
+}
+
+// Difference is something that is not as it should be: a line of a plan.
+type Difference struct {
+	Scope string // of the target
+	state.Line
+}
+
+// Cluster is the objects of Kubernetes, sorted by namespace and name.
+type Cluster struct {
+	Name     string // of the kubeconfig's context
+	Version  string // of Kubernetes
+	Networks []Network
+	Subnets  []Subnet
+	Vpcs     []Vpc
+	Projects []Project
+	EIps     []EIp
+	FIps     []FIp
+	Services []Service
+	// EgressIPs, EgressServices, EgressRoutes and NodePaths are said in their own words.
+	EgressIPs      []EgressIP
+	EgressServices []Egress
+	EgressRoutes   []Egress
+	NodePaths      []NodePath
+	Pods           []Pod
+	Nodes          []Node
+	OvnEips        []OvnEip
+	Policies       []Policy // NetworkPolicies
+	// Routes are those of the Gateway API, and Backends where Envoy Gateway sends their requests to.
+	Routes   []Route
+	Backends []Backend
+	Gateways []Gateway
+	// Leases say who leads: the controller and Kube-OVN's.
+	Leases []Lease
+	// Events are the last warnings, by object.
+	Events []Event
+}
+
+// Object is what all have.
+type Object struct {
+	state.Ref
+	Created    time.Time
+	Deleting   bool
+	Generation int64
+	Labels     map[string]string
+	Conditions []Condition
+}
+
+// Condition is a condition of an object.
+type Condition struct {
+	Type, Status, Reason, Message string
+	Since                         time.Time
+}
+
+// Condition is the condition of a type; the zero value when there is none.
+func (o Object) Condition(kind string) Condition {
+	for _, c := range o.Conditions {
+		if c.Type == kind {
+			return c
+		}
+	}
+	return Condition{}
+}
+
+// Network is an external network: an ExternalNetwork, or a Subnet with its label.
+type Network struct {
+	Object
+	Type    string
+	Default bool
+	Return  string
+	Subnets []string
+	// Interface, Method and Nodes are of nodes that are on it themselves.
+	Interface, Method string
+	Gateways          []netip.Addr
+	Addresses         []netip.Prefix
+	OnNodes           []string
+}
+
+// Subnet is a Subnet of Kube-OVN's.
+type Subnet struct {
+	Object
+	Vpc        string
+	Prefixes   []netip.Prefix
+	Gateways   []netip.Addr
+	Excluded   []string
+	Namespaces []string
+	Provider   string
+	Ready      bool
+	Free, Used int
+	// Of an external one: its VLAN, and the interface of each node that leads there.
+	Vlan      string
+	Tag       int
+	Interface string
+	Network   string // the external network; empty: it is none
+}
+
+// Vpc is a Vpc of Kube-OVN's.
+type Vpc struct {
+	Object
+	Namespaces []string
+	External   []string // subnets
+	Ready      bool
+}
+
+// Project is a tenant's VPC.
+type Project struct {
+	Object
+	Shard    string // of its VPC and its namespace
+	Prefixes []netip.Prefix
+	Network  string
+	Address  netip.Addr // with which its pods leave
+}
+
+// EIp is an external address.
+type EIp struct {
+	Object
+	Shard     string
+	Address   netip.Addr
+	Requested string
+	Network   string
+	Type      string
+	UsedBy    []string
+	MadeFor   string // the object that it was made for; empty: somebody asked for it
+}
+
+// FIp is a floating IP.
+type FIp struct {
+	Object
+	Shard            string
+	EIp              string
+	External, Target netip.Addr
+	Pod, VM          string
+}
+
+// Service is a Service of type LoadBalancer, or one with external IPs.
+type Service struct {
+	Object
+	Shard       string
+	Type, Class string
+	Ours        bool
+	ClusterIP   netip.Addr
+	Ingress     []netip.Addr
+	ExternalIPs []netip.Addr
+	Ports       []ServicePort
+	Selector    map[string]string
+	Annotations map[string]string
+	Sources     []netip.Prefix // loadBalancerSourceRanges
+	Endpoints   []Endpoint
+	Local       bool // externalTrafficPolicy
+	Affinity    bool
+}
+
+// ServicePort is a port of a Service.
+type ServicePort struct {
+	Name, Protocol string
+	Port           int
+	Target         string // a number, or the name of a container's port
+}
+
+// Endpoint is where a port of a Service goes.
+type Endpoint struct {
+	Port                string // name
+	Address             netip.AddrPort
+	Ready, Serving, End bool   // End: it is terminating
+	Pod                 string // name; empty: no pod
+	Node                string
+}
+
+// EgressIP is addresses that pods leave with.
+type EgressIP struct {
+	Object
+	Addresses []string
+	Held      map[string]string // address → node
+	Selects   int               // pods
+}
+
+// Egress is an EgressService or EgressRoute.
+type Egress struct {
+	Object
+	Shard        string
+	Network      string
+	Destinations []netip.Prefix
+	Sources      []netip.Addr
+}
+
+// NodePath is what a node has to do itself.
+type NodePath struct {
+	Object
+	Networks []string
+}
+
+// Pod is a pod, or the pod of a virtual machine.
+type Pod struct {
+	Object
+	Addresses   []netip.Addr
+	Node        string
+	Phase       string
+	Ready       bool
+	Ports       []int // that its containers declare
+	Subnet      string
+	HostNetwork bool
+	Waiting     string // why a container does not run
+}
+
+// Node is a node.
+type Node struct {
+	Object
+	Chassis    string // as Kube-OVN noted it
+	Addresses  []netip.Addr
+	Ready      bool
+	Gateway    bool // it may hold gateways
+	Assignable bool // it may hold egress addresses
+	Cordoned   bool
+	Kernel     string
+	Heartbeat  time.Time // of its lease
+}
+
+// OvnEip is an address as Kube-OVN has it.
+type OvnEip struct {
+	Object
+	Subnet, Type string
+	Address      netip.Addr
+	Ready        bool
+}
+
+// Policy is a NetworkPolicy.
+type Policy struct {
+	Object
+	Ingress, Egress bool
+}
+
+// Route is an HTTPRoute, TLSRoute, TCPRoute, UDPRoute or GRPCRoute.
+type Route struct {
+	Object
+	Hosts    []string
+	Gateways []string // namespace/name
+	Backends []state.Ref
+}
+
+// Backend is where Envoy Gateway sends requests.
+type Backend struct {
+	Object
+	Endpoints []string
+}
+
+// Gateway is a Gateway of the Gateway API.
+type Gateway struct {
+	Object
+	Class     string
+	Listeners []string // name protocol port
+	Addresses []string
+}
+
+// Lease says who leads.
+type Lease struct {
+	Object
+	Holder  string
+	Renewed time.Time
+	Lasts   time.Duration
+}
+
+// Event is a warning about an object.
+type Event struct {
+	About           state.Ref
+	Reason, Message string
+	Last            time.Time
+	Count           int
+}
+
+// Inspected is what a node says of itself. See the kind Inspection.
+type Inspected struct {
+	Problem    string // why it did not answer
+	Asked      time.Time
+	Clock      time.Time // the node's own, when it answered
+	Answered   time.Time // ours, then
+	Interfaces []Interface
+	Settings   map[string]string
+	Neighbours []Neighbour
+	Routes     []RouteTaken
+	Connection []Connection
+	Usage      []Usage
+	Switch     OpenVSwitch
+}
+
+// Interface is an interface of a node.
+type Interface struct {
+	Name      string
+	Up        bool
+	MTU       int
+	Addresses []netip.Prefix
+}
+
+// Neighbour is who answered for an address on the wire. More than one: two hosts have it.
+type Neighbour struct {
+	Interface string
+	Vlan      int
+	Address   netip.Addr
+	MACs      []string
+}
+
+// RouteTaken is the way that a node's kernel takes.
+type RouteTaken struct {
+	From, To netip.Addr
+	Mark     uint32
+	Output   string
+	NextHop  netip.Addr
+	Problem  string
+}
+
+// Connection is a tracked connection of the node's Open vSwitch.
+type Connection struct {
+	Protocol                      string
+	Source, Destination           netip.AddrPort // as it began
+	ReplySource, ReplyDestination netip.AddrPort
+	State                         string
+	Zone                          int
+}
+
+// Usage is how many connections of a node use an address, and to which destination the most ports of it.
+type Usage struct {
+	Address     netip.Addr
+	Connections int
+	Protocol    string
+	To          netip.AddrPort
+	Ports       int // in use to it
+	Of          int // that there are
+}
+
+// OpenVSwitch is how the switch of a node is doing.
+type OpenVSwitch struct {
+	Version    string
+	Controller string // ovn-controller's connection: connected, or what it says instead
+	Chassis    string // its name as the node knows it
+	Problem    string // why it does not answer
+}
