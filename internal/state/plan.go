@@ -15,12 +15,14 @@ type Plan interface {
 	Scope() string
 	// Changes are the lines of the plan, one for each change, in order.
 	Changes() []Line
+	// Wanted are lines for everything that the target should hold, in order, whether it does or not.
+	Wanted() []Line
 	// grow carries out what comes or becomes another; shrink what goes, except for origins that are held back.
 	grow(context.Context) []Failure
 	shrink(ctx context.Context, held map[Ref]bool) []Failure
 }
 
-// Line is one change of a plan.
+// Line is one change of a plan, or something that is wanted.
 type Line struct {
 	Text   string
 	Key    string // of the entry
@@ -55,6 +57,7 @@ func OnlyGrow[K Key[K], V Value[V]](changes []Change[K, V], _ Set[K, V]) []Chang
 
 type plan[K Key[K], V Value[V]] struct {
 	target  Target[K, V]
+	desired Set[K, V]
 	changes []Change[K, V]
 	allowed []Change[K, V] // by the guards
 }
@@ -70,7 +73,7 @@ func Prepare[K Key[K], V Value[V]](ctx context.Context, target Target[K, V], des
 	for _, guard := range guards {
 		allowed = guard(allowed, observed)
 	}
-	return &plan[K, V]{target: target, changes: changes, allowed: allowed}, nil
+	return &plan[K, V]{target: target, desired: desired, changes: changes, allowed: allowed}, nil
 }
 
 // Prepared is a plan, or why there is none.
@@ -157,6 +160,15 @@ func (p *plan[K, V]) Changes() []Line {
 	lines := make([]Line, 0, len(p.changes))
 	for _, c := range p.changes {
 		lines = append(lines, Line{Text: c.String(), Key: c.Key.String(), Origin: c.Origin, Removes: c.Removes(), Held: !allowed[c.Key]})
+	}
+	return lines
+}
+
+func (p *plan[K, V]) Wanted() []Line {
+	lines := make([]Line, 0, len(p.desired))
+	for _, key := range slices.SortedFunc(maps.Keys(p.desired), K.Compare) {
+		entry := p.desired[key]
+		lines = append(lines, Line{Text: key.String() + " " + entry.Value.String(), Key: key.String(), Origin: entry.Origin})
 	}
 	return lines
 }

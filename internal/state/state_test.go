@@ -147,3 +147,15 @@ func TestPlanPrintsWhatItWouldDoAndDoesNothing(t *testing.T) {
 		t.Errorf("got %q and %d writes, want %q and none", got, m.Writes(), want)
 	}
 }
+
+func TestPlanTellsWhatIsWantedWhetherItIsThereOrNot(t *testing.T) {
+	m := &statetest.Memory[name, text]{Name: "memory"}
+	state.Run(t.Context(), prepare(t, m, set{"b": asked("web", "2"), "old": asked("web", "3")}))
+	want := []state.Line{
+		{Text: "a 1", Key: "a", Origin: state.Ref{Kind: "FIp", Namespace: "acme", Name: "db"}},
+		{Text: "b 2", Key: "b", Origin: state.Ref{Kind: "FIp", Namespace: "acme", Name: "web"}},
+	}
+	if got := prepare(t, m, set{"a": asked("db", "1"), "b": asked("web", "2")}).Wanted(); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}

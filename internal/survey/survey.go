@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/logical"
 	"github.com/sallyport/sallyport/internal/state"
 )
@@ -34,22 +33,6 @@ const (
 	Northbound = "OVN northbound database"
 	Southbound = "OVN southbound database"
 )
-
-// Shard is what was made of one shard.
-type Shard struct {
-	Name     string
-	Verdicts []intent.Verdict
-	// Differs is what would be written.
-	Differs []Difference
-	// Problem is why it could not be worked out.
-	Problem string
-}
-
-// Difference is something that is not as it should be: a line of a plan.
-type Difference struct {
-	Scope string // of the target
-	state.Line
-}
 
 // Cluster is the objects of Kubernetes, sorted by namespace and name.
 type Cluster struct {

@@ -1,0 +1,47 @@
+package survey
+
+import (
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/state"
+)
+
+// Shard is what was made of one shard.
+type Shard struct {
+	Name     string
+	Verdicts []intent.Verdict
+	// Wanted is everything that should be there.
+	Wanted []Wanted
+	// Differs is what would be written.
+	Differs []Difference
+	// Problem is why it could not be worked out.
+	Problem string
+}
+
+// Wanted is something that should be there, and whether it is, and as it should be.
+type Wanted struct {
+	Scope string // of the target
+	state.Line
+	There bool
+}
+
+// Difference is something that is not as it should be: a line of a plan.
+type Difference struct {
+	Scope string // of the target
+	state.Line
+}
+
+// NewShard is what plans of a shard say.
+func NewShard(name string, plans []state.Plan, verdicts []intent.Verdict) Shard {
+	s := Shard{Name: name, Verdicts: verdicts}
+	for _, p := range plans {
+		differs := map[string]bool{}
+		for _, l := range p.Changes() {
+			differs[l.Key] = true
+			s.Differs = append(s.Differs, Difference{p.Scope(), l})
+		}
+		for _, l := range p.Wanted() {
+			s.Wanted = append(s.Wanted, Wanted{p.Scope(), l, !differs[l.Key]})
+		}
+	}
+	return s
+}

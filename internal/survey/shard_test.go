@@ -1,0 +1,49 @@
+package survey_test
+
+import (
+	"testing"
+
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/state/statetest"
+	"github.com/sallyport/sallyport/internal/survey"
+)
+
+func TestShardTellsWhatIsWantedAndWhetherItIsThere(t *testing.T) {
+	by := state.Ref{Kind: "EgressIP", Name: "out"}
+	set := func(values ...string) intent.Rows {
+		rows := intent.Rows{}
+		for _, v := range values {
+			rows[intent.RowKey{Table: "NB_Global", ID: v[:1]}] = state.Entry[intent.Row]{Value: intent.Setting{Name: v[:1], Value: v[1:]}, Origin: by}
+		}
+		return rows
+	}
+	target := &statetest.Memory[intent.RowKey, intent.Row]{Name: "settings"}
+	plan := func(rows intent.Rows) state.Plan {
+		p, err := state.Prepare(t.Context(), target, rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	if failures := state.Run(t.Context(), plan(set("a1", "b1", "d1"))); len(failures) > 0 {
+		t.Fatal(failures)
+	}
+	shard := survey.NewShard("acme", []state.Plan{plan(set("a1", "b2", "c1"))}, nil)
+	there := map[string]bool{}
+	for _, w := range shard.Wanted {
+		there[w.Text] = w.There
+		if w.Scope != "settings" || w.Origin != by {
+			t.Errorf("%+v: want its scope and who asked for it", w)
+		}
+	}
+	want := map[string]bool{"NB_Global  [a] 1": true, "NB_Global  [b] 2": false, "NB_Global  [c] 1": false}
+	for text, is := range want {
+		if got, known := there[text]; !known || got != is {
+			t.Errorf("%q is wanted: %t, there: %t; want there: %t", text, known, got, is)
+		}
+	}
+	if len(there) != len(want) || len(shard.Differs) != 3 { // another value, one that is missing, one too many
+		t.Errorf("got %v and %v", there, shard.Differs)
+	}
+}
