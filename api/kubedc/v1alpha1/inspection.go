@@ -7,12 +7,13 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=inspections,singular=inspection,scope=Cluster
+// +kubebuilder:selectablefield:JSONPath=`.spec.node`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.node`
 // +kubebuilder:printcolumn:name="Answered",type=date,JSONPath=`.status.time`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 
-// Inspection is a question to one node about itself. The agent there answers once, in its status. Whoever asked deletes it;
-// `sallyport doctor`, `trace` and `top` do.
+// Inspection is a question to one node about itself. The agent there answers once, in its status, within seconds; one that is older than some
+// minutes it leaves alone. Whoever asked deletes it; `sallyport doctor`, `trace` and `top` do.
 type Inspection struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -32,7 +33,7 @@ type InspectionSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	Node string `json:"node"`
 
-	// Who answers for these addresses on the wire.
+	// Who answers for these addresses on the wire. The node itself is not asked: neither its kernel, nor its Open vSwitch.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
@@ -44,13 +45,13 @@ type InspectionSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	Routes []RouteQuestion `json:"routes,omitempty"`
 
-	// Which tracked connections there are between these addresses.
+	// Which connections Open vSwitch tracks between these addresses: at most 64 for each question.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Connections []ConnectionQuestion `json:"connections,omitempty"`
 
-	// How many tracked connections use these addresses.
+	// How many connections that Open vSwitch tracks use these addresses.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=1024
@@ -110,16 +111,16 @@ type InspectionStatus struct {
 	// +optional
 	Time *metav1.MicroTime `json:"time,omitempty"`
 
-	// Its interfaces.
+	// Its interfaces. Ends of cables to pods are left out, unless they have addresses.
 	// +optional
 	// +listType=atomic
 	Interfaces []InterfaceAnswer `json:"interfaces,omitempty"`
 
-	// Settings of its kernel, such as net.ipv4.conf.eth1.rp_filter.
+	// Settings of its kernel, such as net.ipv4.conf.eth1.rp_filter: of interfaces that have an address.
 	// +optional
 	Settings map[string]string `json:"settings,omitempty"`
 
-	// Who answered for the addresses.
+	// Who answered for the addresses, in the order of the questions.
 	// +optional
 	// +listType=atomic
 	Neighbours []NeighbourAnswer `json:"neighbours,omitempty"`
@@ -153,8 +154,14 @@ type InspectionStatus struct {
 type InterfaceAnswer struct {
 	// Its name.
 	Name string `json:"name"`
+	// Its MAC address.
+	// +optional
+	MAC string `json:"mac,omitempty"`
 	// Whether it is up and has a carrier.
 	Up bool `json:"up"`
+	// It is set up, and there is nothing at the other end of its cable.
+	// +optional
+	NoCarrier bool `json:"noCarrier,omitempty"`
 	// The largest packet in bytes.
 	MTU int32 `json:"mtu"`
 	// Its addresses, with the length of the prefix.
@@ -194,9 +201,10 @@ type RouteAnswer struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// ConnectionAnswer is a tracked connection: its packets as they come, and the replies as they are expected.
+// ConnectionAnswer is a tracked connection: its packets as they come, and the replies as they are expected. Ports of ICMP are the number
+// that echoes have.
 type ConnectionAnswer struct {
-	// tcp, udp, sctp or icmp.
+	// tcp, udp, sctp, icmp or icmpv6.
 	Protocol string `json:"protocol"`
 	// Where its packets come from.
 	Source string `json:"source"`
@@ -218,7 +226,7 @@ type ConnectionAnswer struct {
 type UsageAnswer struct {
 	// The address.
 	Address string `json:"address"`
-	// How many connections use it.
+	// How many connections come to it or leave with it.
 	Connections int32 `json:"connections"`
 	// The protocol of the destination to which the most ports of the address are in use.
 	// +optional
@@ -242,7 +250,32 @@ type SwitchAnswer struct {
 	// The name of the chassis that the node says it is.
 	// +optional
 	Chassis string `json:"chassis,omitempty"`
+	// Its bridges that lead to provider networks.
+	// +optional
+	// +listType=atomic
+	Bridges []BridgeAnswer `json:"bridges,omitempty"`
+	// How many connections it tracks.
+	// +optional
+	Tracked int32 `json:"tracked,omitempty"`
+	// How many it can track. 0: it does not say, and the kernel's setting holds.
+	// +optional
+	MaxTracked int32 `json:"maxTracked,omitempty"`
 	// Why it does not answer.
+	// +optional
+	Problem string `json:"problem,omitempty"`
+}
+
+// BridgeAnswer is a bridge that leads to a provider network.
+type BridgeAnswer struct {
+	// Its name.
+	Name string `json:"name"`
+	// The provider network, as ovn-controller was told.
+	Network string `json:"network"`
+	// The interfaces of the node that are ports of it. None: it leads nowhere.
+	// +optional
+	// +listType=set
+	Interfaces []string `json:"interfaces,omitempty"`
+	// What is wrong with it.
 	// +optional
 	Problem string `json:"problem,omitempty"`
 }
