@@ -22,6 +22,14 @@ type Survey struct {
 	Inspected map[string]Inspected
 	// Unread is what could not be read.
 	Unread []Unread
+	// Certificates are those with which it was read.
+	Certificates []Certificate
+}
+
+// Certificate is a certificate that somebody shows, and until when it is good.
+type Certificate struct {
+	For     string // what it is shown to
+	Expires time.Time
 }
 
 // Unread is a system that could not be read, and why.
@@ -58,8 +66,14 @@ type Cluster struct {
 	Routes   []Route
 	Backends []Backend
 	Gateways []Gateway
+	// Inspections are questions to nodes that somebody has left there.
+	Inspections []Object
 	// Leases say who leads: the controller and Kube-OVN's.
 	Leases []Lease
+	// Absent are kinds that are needed and that Kubernetes does not know.
+	Absent []string
+	// Inside are the prefixes of cluster addresses of Services.
+	Inside []netip.Prefix
 	// Events are the last warnings, by object.
 	Events []Event
 }
@@ -78,6 +92,7 @@ type Object struct {
 type Condition struct {
 	Type, Status, Reason, Message string
 	Since                         time.Time
+	Generation                    int64 // of the object, when it was said; 0: unknown
 }
 
 // Condition is the condition of a type; the zero value when there is none.
@@ -115,6 +130,7 @@ type Subnet struct {
 	Provider   string
 	Ready      bool
 	Free, Used int
+	MTU        int // of its pods; 0: as everywhere
 	// Of an external one: its VLAN, and the interface of each node that leads there.
 	Vlan      string
 	Tag       int
@@ -215,6 +231,14 @@ type Egress struct {
 type NodePath struct {
 	Object
 	Networks []string
+	Ways     []Way // in the same order
+}
+
+// Way is what a node does for a network: what came in there has a mark on its way back.
+type Way struct {
+	Network, Interface string
+	Mark               uint32
+	Method             string
 }
 
 // Pod is a pod, or the pod of a virtual machine.
@@ -224,7 +248,8 @@ type Pod struct {
 	Node        string
 	Phase       string
 	Ready       bool
-	Ports       []int // that its containers declare
+	Ports       []int    // that its containers declare
+	PortNames   []string // of those that have one
 	Subnet      string
 	HostNetwork bool
 	Waiting     string // why a container does not run

@@ -1,0 +1,59 @@
+package diagnosis
+
+import (
+	"slices"
+
+	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/survey"
+)
+
+// floating finds floating IPs whose target is not there, or not ready.
+func (p *patient) floating() {
+	for i := range p.Cluster.FIps {
+		f := &p.Cluster.FIps[i]
+		if f.Deleting || !f.Target.IsValid() {
+			continue // its conditions say why
+		}
+		pod := p.target(f)
+		switch {
+		case pod == nil && f.VM == "":
+			p.report(TargetAbsent, []state.Ref{f.Ref}, "%s leads to %s, which no pod has", nameOf(f.Object), f.Target)
+		case pod == nil:
+		case len(pod.Addresses) > 0 && !slices.Contains(pod.Addresses, f.Target):
+			p.report(TargetMoved, []state.Ref{f.Ref, pod.Ref}, "%s leads to %s, and pod %s has %s%s", nameOf(f.Object), f.Target, pod.Name, pod.Addresses[0], p.unrepaired())
+		case !pod.Ready:
+			report := p.report(TargetNotReady, []state.Ref{f.Ref, pod.Ref}, "pod %s of %s %s", pod.Name, nameOf(f.Object), doing(pod))
+			if pod.Phase == "Running" && pod.Waiting == "" {
+				report.Severity = Warning // it may answer all the same
+			}
+		}
+	}
+}
+
+// target is the pod of a floating IP, by name or by address.
+func (p *patient) target(f *survey.FIp) *survey.Pod {
+	if f.Pod == "" {
+		return p.pods[f.Target]
+	}
+	for i := range p.Cluster.Pods {
+		if pod := &p.Cluster.Pods[i]; pod.Namespace == f.Namespace && pod.Name == f.Pod {
+			return pod
+		}
+	}
+	return nil
+}
+
+// egress finds egress addresses that nobody uses, or whose node is down.
+func (p *patient) egress() {
+	for i := range p.Cluster.EgressIPs {
+		e := &p.Cluster.EgressIPs[i]
+		if e.Selects == 0 && !e.Deleting {
+			p.report(EgressSelectsNothing, []state.Ref{e.Ref}, "%s selects no pod", nameOf(e.Object))
+		}
+		for _, a := range byName(e.Held) {
+			if n := p.nodes[e.Held[a]]; n == nil || !n.Ready {
+				p.report(EgressHolderDown, []state.Ref{e.Ref, nodeRef(e.Held[a])}, "%s of %s is held by node %s, which is not Ready", a, nameOf(e.Object), e.Held[a])
+			}
+		}
+	}
+}

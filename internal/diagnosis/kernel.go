@@ -1,0 +1,225 @@
+package diagnosis
+
+import (
+	"net/netip"
+	"path"
+	"slices"
+	"strconv"
+
+	"github.com/sallyport/sallyport/internal/logical"
+	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/survey"
+)
+
+// How full is low, and how full is full, in percent.
+const (
+	low  = 80
+	full = 95
+)
+
+// Settings of the kernel that are looked at.
+const (
+	trackedNow = "net.netfilter.nf_conntrack_count"
+	trackedMax = "net.netfilter.nf_conntrack_max"
+)
+
+// strict says whether a node drops what comes in by an interface when its way back is another. The greater of two settings counts.
+func strict(i survey.Inspected, name string) bool {
+	all, _ := strconv.Atoi(i.Settings["net.ipv4.conf.all.rp_filter"])
+	one, _ := strconv.Atoi(i.Settings["net.ipv4.conf."+name+".rp_filter"])
+	return max(all, one) == 1
+}
+
+// onNode is a network that a node is on itself, and by which interface.
+type onNode struct {
+	network *survey.Network
+	by      *survey.Interface
+	path    *survey.NodePath // nil: nobody leads its replies back
+	way     survey.Way
+}
+
+// nodeNetworks are the networks that a node is on itself.
+func (p *patient) nodeNetworks(name string) (out []onNode) {
+	i := p.Inspected[name]
+	for k := range p.Cluster.Networks {
+		n := &p.Cluster.Networks[k]
+		if n.Interface == "" || !slices.Contains(n.OnNodes, name) {
+			continue
+		}
+		for x := range i.Interfaces {
+			if fits, err := path.Match(n.Interface, i.Interfaces[x].Name); err == nil && fits {
+				o := onNode{network: n, by: &i.Interfaces[x]}
+				o.path, o.way = p.nodePath(name, n.Name)
+				out = append(out, o)
+			}
+		}
+	}
+	return out
+}
+
+func (p *patient) nodePath(node, network string) (*survey.NodePath, survey.Way) {
+	for i := range p.Cluster.NodePaths {
+		path := &p.Cluster.NodePaths[i]
+		if path.Name != node {
+			continue
+		}
+		for _, w := range path.Ways {
+			if w.Network == network {
+				return path, w
+			}
+		}
+	}
+	return nil, survey.Way{}
+}
+
+// filters finds uplinks that drop what comes in because the way back is another.
+func (p *patient) filters() {
+	for _, name := range byName(p.Inspected) {
+		for _, o := range p.nodeNetworks(name) {
+			if strict(p.Inspected[name], o.by.Name) {
+				p.report(RPFilterStrict, []state.Ref{nodeRef(name), o.network.Ref},
+					"rp_filter of interface %s of node %s is strict: what comes in by network %s from elsewhere is dropped", o.by.Name, name, o.network.Name)
+			}
+		}
+	}
+}
+
+// waysBack finds replies that leave by another interface than what they answer came in by.
+func (p *patient) waysBack() {
+	for _, name := range byName(p.Inspected) {
+		for _, r := range p.Inspected[name].Routes {
+			if x := p.expected(name, r); x != nil && r.Output != x.Name {
+				p.report(AsymmetricRoute, p.aboutRoute(name, x, r), "node %s answers %s from %s by interface %s, and requests come in by %s%s",
+					name, r.To, r.From, orNone(r.Output, r.Problem), x.Name, p.led(name, x.Name))
+			}
+		}
+	}
+}
+
+// expected is the interface by which a packet should leave; nil: any will do. What has the mark of a network leaves by its interface; what
+// has an address of an interface, by that, unless marks decide and it has none.
+func (p *patient) expected(node string, r survey.RouteTaken) *survey.Interface {
+	networks := p.nodeNetworks(node)
+	if r.Mark != 0 {
+		for _, o := range networks {
+			if o.path != nil && o.way.Mark == r.Mark {
+				return o.by
+			}
+		}
+		return nil
+	}
+	i := p.Inspected[node]
+	for k := range i.Interfaces {
+		x := &i.Interfaces[k]
+		marked := slices.ContainsFunc(networks, func(o onNode) bool { return o.path != nil && o.by.Name == x.Name && o.way.Mark != 0 })
+		own := slices.ContainsFunc(x.Addresses, func(a netip.Prefix) bool { return a.Addr() == r.From })
+		if own && !marked {
+			return x
+		}
+	}
+	return nil
+}
+
+func (p *patient) aboutRoute(node string, x *survey.Interface, r survey.RouteTaken) []state.Ref {
+	about := []state.Ref{nodeRef(node)}
+	for _, o := range p.nodeNetworks(node) {
+		if o.by.Name == x.Name {
+			about = append(about, o.network.Ref)
+		}
+	}
+	return distinct(append(about, p.holders(r.From)...)...)
+}
+
+// led says who should lead replies back there.
+func (p *patient) led(node, by string) string {
+	for _, o := range p.nodeNetworks(node) {
+		if o.by.Name == by && o.path != nil {
+			return "; a rule of somebody else comes before those of NodePath " + node
+		}
+	}
+	return "; no ExternalNetwork leads its replies back"
+}
+
+func orNone(output, problem string) string {
+	if output == "" {
+		return "none (" + problem + ")"
+	}
+	return output
+}
+
+// conntrack finds nodes that can't track more connections.
+func (p *patient) conntrack() {
+	for _, name := range byName(p.Inspected) {
+		s := p.Inspected[name].Settings
+		now, err := strconv.Atoi(s[trackedNow])
+		most, err2 := strconv.Atoi(s[trackedMax])
+		if err != nil || err2 != nil || most == 0 {
+			continue
+		}
+		if code := filled(now, most, ConntrackFull, ConntrackLow); code != "" {
+			p.report(code, []state.Ref{nodeRef(name)}, "node %s tracks %d connections of %d", name, now, most)
+		}
+	}
+}
+
+// filled is the code for how much of something is in use; empty: not much.
+func filled(used, of int, whenFull, whenLow string) string {
+	switch {
+	case of <= 0:
+		return ""
+	case used*100 >= of*full:
+		return whenFull
+	case used*100 >= of*low:
+		return whenLow
+	}
+	return ""
+}
+
+// usage finds addresses whose ports are used up. Each node gives out ports by itself.
+func (p *patient) usage() {
+	for _, name := range byName(p.Inspected) {
+		for _, u := range p.Inspected[name].Usage {
+			code := filled(u.Ports, u.Of, SNATExhausted, SNATLow)
+			if code == "" {
+				continue
+			}
+			p.report(code, distinct(append(p.holders(u.Address), nodeRef(name))...), "%d of %d ports of %s are in use to %s (%s), on node %s",
+				u.Ports, u.Of, u.Address, u.To, u.Protocol, name)
+		}
+	}
+}
+
+// over are states of connections that send nothing any more.
+var over = []string{"TIME_WAIT", "CLOSE", "CLOSED", "SHUTDOWN_ACK_SENT"}
+
+// connections finds those that lead to a backend which is none any more. TCP to a pod that is still there goes on rightly.
+func (p *patient) connections() {
+	for _, name := range byName(p.Inspected) {
+		for _, c := range p.Inspected[name].Connection {
+			vip, by := p.vip(c.Destination, c.Protocol)
+			if vip == nil || c.ReplySource == c.Destination || slices.Contains(over, c.State) || slices.Contains(vip.Backends, c.ReplySource) {
+				continue
+			}
+			if _, there := p.pods[c.ReplySource.Addr()]; there && c.Protocol != "udp" {
+				continue
+			}
+			p.report(StaleConnection, distinct(append([]state.Ref{by}, p.holders(c.Destination.Addr())...)...),
+				"node %s still sends what comes from %s to %s (%s) on to %s, which is no backend any more", name, c.Source, c.Destination, c.Protocol, c.ReplySource)
+		}
+	}
+}
+
+// vip is where connections to an address and port are balanced, and for whom.
+func (p *patient) vip(to netip.AddrPort, protocol string) (*logical.VIP, state.Ref) {
+	for i := range p.Logical.Routers {
+		for k := range p.Logical.Routers[i].Balancers {
+			b := &p.Logical.Routers[i].Balancers[k]
+			for v := range b.VIPs {
+				if b.VIPs[v].Address == to && (b.Protocol == protocol || b.Protocol == "" && protocol == "tcp") {
+					return &b.VIPs[v], b.IDs.Owner()
+				}
+			}
+		}
+	}
+	return nil, state.Ref{}
+}

@@ -1,0 +1,280 @@
+package diagnosis
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/survey"
+)
+
+// silence is how long a node may leave its lease alone. Kubelets renew it every ten seconds; Kubernetes waits for forty.
+const silence = 25 * time.Second
+
+// skew is how wrong a clock may be.
+const skew = 5 * time.Second
+
+// readiness finds nodes that are down.
+func (p *patient) readiness() {
+	for i := range p.Cluster.Nodes {
+		n := &p.Cluster.Nodes[i]
+		quiet := p.now.Sub(n.Heartbeat)
+		switch {
+		case !n.Ready:
+			ready := n.Condition("Ready")
+			p.report(NodeNotReady, []state.Ref{n.Ref}, "node %s is not Ready%s; %s", n.Name, because(ready), p.burden(n)).Severity = p.weight(n)
+		case !n.Heartbeat.IsZero() && quiet > silence:
+			f := p.report(NodeSilent, []state.Ref{n.Ref}, "node %s has not renewed its lease for %s; %s", n.Name, round(quiet), p.burden(n))
+			if p.Inspected[n.Name].Problem != "" {
+				f.Severity = p.weight(n) // it does not answer either
+			}
+		}
+	}
+}
+
+func because(c survey.Condition) string {
+	if c.Reason == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (%s: %s)", c.Reason, c.Message)
+}
+
+// weight is how bad it is that a node is down.
+func (p *patient) weight(n *survey.Node) Severity {
+	if n.Gateway || n.Assignable || len(p.load(n)) > 0 {
+		return Error
+	}
+	return Warning
+}
+
+// burden is what is on a node, in words.
+func (p *patient) burden(n *survey.Node) string {
+	load := p.load(n)
+	if len(load) == 0 {
+		return "nothing that is reached from outside is on it"
+	}
+	return "on it: " + words(load, 6)
+}
+
+// load is what is on a node: gateways that it holds, egress addresses, and pods.
+func (p *patient) load(n *survey.Node) (out []string) {
+	if c := p.chassisOf(n); c != nil {
+		for _, r := range p.Logical.Routers {
+			for _, port := range r.Ports {
+				if port.Holder == c.Name {
+					out = append(out, "gateway "+port.Name)
+				}
+			}
+		}
+	}
+	for _, e := range p.Cluster.EgressIPs {
+		for _, a := range byName(e.Held) {
+			if e.Held[a] == n.Name {
+				out = append(out, "egress address "+a)
+			}
+		}
+	}
+	for _, pod := range p.Cluster.Pods {
+		if pod.Node == n.Name && !pod.HostNetwork && !ended(&pod) {
+			out = append(out, "pod "+pod.Namespace+"/"+pod.Name)
+		}
+	}
+	return out
+}
+
+// chassisOfNodes finds nodes that OVN does not know, or knows by another name.
+func (p *patient) chassisOfNodes() {
+	if p.blind(survey.Kubernetes, survey.Southbound) || len(p.Logical.Chassis) == 0 {
+		return
+	}
+	for i := range p.Cluster.Nodes {
+		n := &p.Cluster.Nodes[i]
+		c := p.chassisOf(n)
+		said := p.Inspected[n.Name].Switch.Chassis
+		switch {
+		case c == nil:
+			p.report(ChassisMissing, []state.Ref{n.Ref}, "OVN's southbound database has no chassis for node %s; %s", n.Name, p.burden(n)).Severity = p.weight(n)
+		case n.Chassis != "" && n.Chassis != c.Name:
+			p.report(ChassisMismatch, []state.Ref{n.Ref}, "Kube-OVN noted chassis %s for node %s, and OVN has %s", n.Chassis, n.Name, c.Name)
+		case said != "" && said != c.Name:
+			p.report(ChassisMismatch, []state.Ref{n.Ref}, "node %s says that it is chassis %s, and OVN has %s for it", n.Name, said, c.Name)
+		}
+	}
+}
+
+// gatewayChassis finds router ports that nobody can hold.
+func (p *patient) gatewayChassis() {
+	if p.blind(survey.Northbound, survey.Southbound) || len(p.Logical.Chassis) == 0 {
+		return
+	}
+	for _, r := range p.Logical.Routers {
+		for _, port := range r.Ports {
+			known := slices.DeleteFunc(slices.Clone(port.Chassis), func(c string) bool { return p.chassis[c] == nil })
+			if len(known) == len(port.Chassis) {
+				continue
+			}
+			about := append(p.tenants(r.Name), routerRef(r.Name))
+			f := p.report(ChassisMissing, about, "port %s of router %s may be held by chassis %s, which OVN does not know", port.Name, r.Name,
+				words(slices.DeleteFunc(slices.Clone(port.Chassis), func(c string) bool { return p.chassis[c] != nil }), 3))
+			if len(known) > 0 {
+				f.Severity = Warning
+			}
+		}
+	}
+}
+
+// agents finds nodes that do not answer.
+func (p *patient) agents() {
+	var silent []string
+	for _, name := range byName(p.Inspected) {
+		if p.Inspected[name].Problem != "" {
+			silent = append(silent, name)
+		}
+	}
+	if len(silent) > 0 && len(silent) == len(p.Inspected) {
+		p.report(AgentsAbsent, []state.Ref{Platform}, "no node answers questions about itself (%s: %s)", silent[0], p.Inspected[silent[0]].Problem)
+		return
+	}
+	for _, name := range silent {
+		if n := p.nodes[name]; n == nil || n.Ready {
+			p.report(AgentMissing, []state.Ref{nodeRef(name)}, "the agent of node %s does not answer: %s", name, p.Inspected[name].Problem)
+		}
+	}
+}
+
+// clocks finds those that are wrong. A node answers between question and answer, so its clock lies between ours.
+func (p *patient) clocks() {
+	if off := p.Taken.Sub(p.now); off.Abs() >= astray {
+		p.report(ClockSkew, []state.Ref{Platform}, "the clock of this machine is %s off that of the cluster's nodes", round(off.Abs()))
+		return
+	}
+	for _, name := range byName(p.Inspected) {
+		i := p.Inspected[name]
+		if i.Clock.IsZero() || i.Problem != "" {
+			continue
+		}
+		off := max(i.Asked.Sub(i.Clock), i.Clock.Sub(i.Answered))
+		if off > skew {
+			p.report(ClockSkew, []state.Ref{nodeRef(name)}, "the clock of node %s is %s off", name, round(off))
+		}
+	}
+}
+
+// switches finds Open vSwitches that do not work.
+func (p *patient) switches() {
+	for _, name := range byName(p.Inspected) {
+		s := p.Inspected[name].Switch
+		switch {
+		case s.Problem != "":
+			p.report(SwitchSilent, []state.Ref{nodeRef(name)}, "Open vSwitch on node %s does not answer: %s", name, s.Problem)
+		case s.Controller != "" && s.Controller != "connected":
+			p.report(SwitchNotConnected, []state.Ref{nodeRef(name)}, "ovn-controller of node %s is not connected to the southbound database: %s", name, s.Controller)
+		}
+	}
+}
+
+// find is an interface of a node.
+func find(i survey.Inspected, name string) *survey.Interface {
+	for k := range i.Interfaces {
+		if i.Interfaces[k].Name == name {
+			return &i.Interfaces[k]
+		}
+	}
+	return nil
+}
+
+// uplink is an interface by which a node is connected, and what hangs on it.
+type uplink struct {
+	name  string
+	is    *survey.Interface // nil: it is not there
+	about []state.Ref
+	what  string
+	room  int // how many bytes its packets have on top of pods'
+}
+
+// uplinks are those of a node that have answered: of external networks where it may hold gateways, and the one of its tunnels.
+func (p *patient) uplinks(name string) (out []uplink) {
+	i, n := p.Inspected[name], p.nodes[name]
+	if n == nil || i.Problem != "" || len(i.Interfaces) == 0 {
+		return nil
+	}
+	for k := range p.Cluster.Subnets {
+		s := &p.Cluster.Subnets[k]
+		if s.Network == "" || s.Interface == "" || !n.Gateway || slices.ContainsFunc(out, func(u uplink) bool { return u.name == s.Interface }) {
+			continue
+		}
+		out = append(out, uplink{s.Interface, find(i, s.Interface), append([]state.Ref{n.Ref}, p.wire(s)...), "to network " + s.Network, 0})
+	}
+	if c := p.chassisOf(n); c != nil {
+		for k := range i.Interfaces {
+			if x := &i.Interfaces[k]; carries(x, c.Encaps) {
+				out = append(out, uplink{x.Name, x, []state.Ref{n.Ref}, "to other nodes", overhead(x)})
+			}
+		}
+	}
+	return out
+}
+
+// carries says whether tunnels begin at an interface. Encaps are a type and an address.
+func carries(x *survey.Interface, encaps []string) bool {
+	return slices.ContainsFunc(x.Addresses, func(own netip.Prefix) bool {
+		return slices.ContainsFunc(encaps, func(e string) bool { return strings.HasSuffix(e, " "+own.Addr().String()) })
+	})
+}
+
+// overhead is what geneve puts round a packet: IP, UDP, geneve with OVN's option, and the inner Ethernet header.
+func overhead(x *survey.Interface) int {
+	if len(x.Addresses) > 0 && x.Addresses[0].Addr().Is6() {
+		return 78
+	}
+	return 58
+}
+
+// links finds interfaces that are down or not there.
+func (p *patient) links() {
+	for _, name := range byName(p.Inspected) {
+		for _, u := range p.uplinks(name) {
+			switch {
+			case u.is == nil:
+				p.report(LinkDown, u.about, "node %s has no interface %s, which leads %s", name, u.name, u.what)
+			case !u.is.Up:
+				p.report(LinkDown, u.about, "interface %s of node %s, which leads %s, is down", u.name, name, u.what)
+			}
+		}
+	}
+}
+
+// joint is the interface with which Kube-OVN connects a node itself; it has the MTU of pods.
+const joint = "ovn0"
+
+// mtus finds interfaces that the largest packets of pods do not pass.
+func (p *patient) mtus() {
+	largest := 0
+	for _, name := range byName(p.Inspected) {
+		if x := find(p.Inspected[name], joint); x != nil {
+			largest = max(largest, x.MTU)
+		}
+	}
+	for _, s := range p.Cluster.Subnets {
+		largest = max(largest, s.MTU)
+	}
+	for _, name := range byName(p.Inspected) {
+		for _, u := range p.uplinks(name) {
+			if u.is == nil || u.is.MTU == 0 || largest == 0 || u.is.MTU >= largest+u.room {
+				continue
+			}
+			p.report(MTUTooSmall, u.about, "interface %s of node %s, which leads %s, lets packets of %d bytes through, and pods send up to %d%s",
+				u.name, name, u.what, u.is.MTU, largest, around(u.room))
+		}
+	}
+}
+
+func around(room int) string {
+	if room == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" with %d more around them", room)
+}

@@ -1,0 +1,270 @@
+package diagnosis
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/logical"
+	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/survey"
+)
+
+// patient is a cluster that is being examined.
+type patient struct {
+	*survey.Survey
+	now      time.Time // by the clock of the cluster
+	found    []*Finding
+	objects  map[state.Ref]*survey.Object
+	nodes    map[string]*survey.Node
+	chassis  map[string]*logical.Chassis // by name
+	subnets  map[string]*survey.Subnet
+	pods     map[netip.Addr]*survey.Pod // that run, by address
+	networks map[string]*survey.Network
+}
+
+// checks are what is looked at, in this order.
+var checks = []func(*patient){
+	(*patient).reading, (*patient).certificates, (*patient).controlPlane, (*patient).progress, (*patient).attention,
+	(*patient).readiness, (*patient).chassisOfNodes, (*patient).gatewayChassis, (*patient).agents, (*patient).clocks,
+	(*patient).switches, (*patient).links, (*patient).mtus, (*patient).filters, (*patient).waysBack, (*patient).conntrack, (*patient).usage,
+	(*patient).connections,
+	(*patient).gateways, (*patient).neighbours,
+	(*patient).drift, (*patient).foreignRows, (*patient).leaks,
+	(*patient).pools, (*patient).clashes, (*patient).overlaps,
+	(*patient).services, (*patient).monitors, (*patient).floating, (*patient).egress,
+	(*patient).conditions,
+}
+
+// Examine is everything that is wrong with a cluster, the worst first.
+func Examine(s *survey.Survey) []Finding {
+	p := admit(s)
+	for _, check := range checks {
+		check(p)
+	}
+	out := make([]Finding, 0, len(p.found))
+	for _, f := range p.found {
+		out = append(out, *f)
+	}
+	Sort(out)
+	return out
+}
+
+// admit makes what the checks look things up in.
+func admit(s *survey.Survey) *patient {
+	p := &patient{
+		Survey: s, objects: map[state.Ref]*survey.Object{}, nodes: map[string]*survey.Node{}, chassis: map[string]*logical.Chassis{},
+		subnets: map[string]*survey.Subnet{}, pods: map[netip.Addr]*survey.Pod{}, networks: map[string]*survey.Network{},
+	}
+	for _, o := range p.judged() {
+		p.objects[o.Ref] = o
+	}
+	for i := range s.Cluster.Nodes {
+		p.nodes[s.Cluster.Nodes[i].Name] = &s.Cluster.Nodes[i]
+	}
+	for i := range s.Logical.Chassis {
+		p.chassis[s.Logical.Chassis[i].Name] = &s.Logical.Chassis[i]
+	}
+	for i := range s.Cluster.Subnets {
+		p.subnets[s.Cluster.Subnets[i].Name] = &s.Cluster.Subnets[i]
+	}
+	for i := range s.Cluster.Networks {
+		p.networks[s.Cluster.Networks[i].Name] = &s.Cluster.Networks[i]
+	}
+	for i := range s.Cluster.Pods {
+		pod := &s.Cluster.Pods[i]
+		for _, a := range pod.Addresses {
+			if !ended(pod) && !pod.HostNetwork {
+				p.pods[a] = pod
+			}
+		}
+	}
+	p.now = p.clock()
+	return p
+}
+
+// judged are the objects that the controller judges.
+func (p *patient) judged() (out []*survey.Object) {
+	c := &p.Cluster
+	for i := range c.Projects {
+		out = append(out, &c.Projects[i].Object)
+	}
+	for i := range c.EIps {
+		out = append(out, &c.EIps[i].Object)
+	}
+	for i := range c.FIps {
+		out = append(out, &c.FIps[i].Object)
+	}
+	for i := range c.Services {
+		if c.Services[i].Ours {
+			out = append(out, &c.Services[i].Object)
+		}
+	}
+	for i := range c.EgressIPs {
+		out = append(out, &c.EgressIPs[i].Object)
+	}
+	for i := range c.EgressServices {
+		out = append(out, &c.EgressServices[i].Object)
+	}
+	for i := range c.EgressRoutes {
+		out = append(out, &c.EgressRoutes[i].Object)
+	}
+	for i := range c.NodePaths {
+		out = append(out, &c.NodePaths[i].Object)
+	}
+	for i := range c.Networks {
+		if c.Networks[i].Kind == string(intent.ExternalNetwork) {
+			out = append(out, &c.Networks[i].Object)
+		}
+	}
+	return out
+}
+
+// astray is how far the clock here may be from the cluster's before that one counts.
+const astray = time.Minute
+
+// clock is the time in the cluster. Leases are written by its clocks: whoever looks at them from a machine whose own clock is wrong would
+// take the living for dead.
+func (p *patient) clock() time.Time {
+	var newest time.Time
+	for _, n := range p.Cluster.Nodes {
+		if n.Ready && n.Heartbeat.After(newest) {
+			newest = n.Heartbeat
+		}
+	}
+	if newest.IsZero() || p.Taken.Sub(newest).Abs() < astray {
+		return p.Taken
+	}
+	return newest
+}
+
+// report notes a finding with the severity and the cure of its code.
+func (p *patient) report(code string, about []state.Ref, format string, args ...any) *Finding {
+	c := codes[code]
+	f := &Finding{Code: code, Severity: c.Severity, About: about, Message: fmt.Sprintf(format, args...), Cure: c.Cure, Root: c.root}
+	p.found = append(p.found, f)
+	return f
+}
+
+// blind says whether a system could not be read, so that nothing follows from what is not in the survey.
+func (p *patient) blind(systems ...string) bool {
+	return slices.ContainsFunc(p.Unread, func(u survey.Unread) bool { return slices.Contains(systems, u.System) })
+}
+
+// nodeOf is the node of a chassis.
+func (p *patient) nodeOf(chassis string) *survey.Node {
+	for i := range p.Cluster.Nodes {
+		if n := &p.Cluster.Nodes[i]; n.Chassis == chassis {
+			return n
+		}
+	}
+	if c := p.chassis[chassis]; c != nil {
+		return p.nodes[c.Host]
+	}
+	return nil
+}
+
+// chassisOf is the chassis of a node, by its annotation or by its name.
+func (p *patient) chassisOf(n *survey.Node) *logical.Chassis {
+	if c := p.chassis[n.Chassis]; c != nil {
+		return c
+	}
+	for i := range p.Logical.Chassis {
+		if c := &p.Logical.Chassis[i]; c.Host == n.Name {
+			return c
+		}
+	}
+	return nil
+}
+
+// external is the external subnet that an address is in.
+func (p *patient) external(a netip.Addr) *survey.Subnet {
+	for i := range p.Cluster.Subnets {
+		s := &p.Cluster.Subnets[i]
+		if s.Network != "" && slices.ContainsFunc(s.Prefixes, func(x netip.Prefix) bool { return x.Contains(a) }) {
+			return s
+		}
+	}
+	return nil
+}
+
+// wire is what a finding on an external subnet is about: the subnet, and its network.
+func (p *patient) wire(s *survey.Subnet) []state.Ref {
+	refs := []state.Ref{s.Ref}
+	if n := p.networks[s.Network]; n != nil && n.Ref != s.Ref {
+		refs = append(refs, n.Ref)
+	}
+	return refs
+}
+
+// holders are the API objects that have an external address.
+func (p *patient) holders(a netip.Addr) (refs []state.Ref) {
+	for _, e := range p.Cluster.EIps {
+		if e.Address == a {
+			refs = append(refs, e.Ref)
+		}
+	}
+	for _, f := range p.Cluster.FIps {
+		if f.External == a {
+			refs = append(refs, f.Ref)
+		}
+	}
+	for _, s := range p.Cluster.Services {
+		if slices.Contains(s.Ingress, a) || slices.Contains(s.ExternalIPs, a) {
+			refs = append(refs, s.Ref)
+		}
+	}
+	for _, e := range p.Cluster.EgressIPs {
+		if slices.Contains(e.Addresses, a.String()) {
+			refs = append(refs, e.Ref)
+		}
+	}
+	for _, x := range p.Cluster.Projects {
+		if x.Address == a {
+			refs = append(refs, x.Ref)
+		}
+	}
+	return refs
+}
+
+// ended says whether a pod does not run any more.
+func ended(pod *survey.Pod) bool { return pod.Phase == "Succeeded" || pod.Phase == "Failed" }
+
+func nodeRef(name string) state.Ref   { return state.Ref{Kind: "Node", Name: name} }
+func routerRef(name string) state.Ref { return state.Ref{Kind: "Router", Name: name} }
+
+// words are things with commas, at most so many of them.
+func words(list []string, most int) string {
+	list = slices.Compact(slices.Sorted(slices.Values(list)))
+	if len(list) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
+	}
+	return strings.Join(list, ", ")
+}
+
+// distinct is refs without repetitions, in order.
+func distinct(refs ...state.Ref) (out []state.Ref) {
+	for _, r := range refs {
+		if r != (state.Ref{}) && !slices.Contains(out, r) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// kindName is an object as somebody would name it: eip acme/x is EIp acme/x.
+func nameOf(o survey.Object) string { return o.Ref.String() }
+
+// byName is nodes in order.
+func byName[T any](m map[string]T) []string {
+	out := make([]string, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.SortFunc(out, cmp.Compare)
+	return out
+}

@@ -1,0 +1,190 @@
+package diagnosis
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/survey"
+)
+
+// unserved is how long a Service may wait for an address of somebody else.
+const unserved = time.Minute
+
+// services finds why connections to a load balancer have nowhere to go.
+func (p *patient) services() {
+	for i := range p.Cluster.Services {
+		s := &p.Cluster.Services[i]
+		switch {
+		case !s.Ours:
+			p.unservedService(s)
+		case !s.Deleting:
+			p.endpoints(s)
+		}
+	}
+}
+
+func (p *patient) unservedService(s *survey.Service) {
+	if s.Type != "LoadBalancer" || len(s.Ingress) > 0 || p.now.Sub(s.Created) < unserved {
+		return
+	}
+	class := fmt.Sprintf("is of class %s", s.Class)
+	if s.Class == "" {
+		class = "names no class"
+	}
+	p.report(ServiceNotOurs, []state.Ref{s.Ref}, "%s %s, which Sallyport does not serve, and nobody has given it an address", nameOf(s.Object), class)
+}
+
+// endpoints finds ports of a Service that lead nowhere, and why.
+func (p *patient) endpoints(s *survey.Service) {
+	if len(s.Selector) == 0 {
+		return // somebody else writes its endpoints
+	}
+	pods := p.selected(s)
+	if len(pods) == 0 {
+		if !alive(s.Endpoints) {
+			p.report(SelectorMatchesNothing, []state.Ref{s.Ref}, "%s selects pods with %s, and no pod in %s has these labels",
+				nameOf(s.Object), labels(s.Selector), s.Namespace)
+		}
+		return
+	}
+	about := []state.Ref{s.Ref}
+	for _, pod := range pods {
+		about = append(about, pod.Ref)
+	}
+	for _, port := range s.Ports {
+		if p.portNamed(s, port, pods, about) {
+			return
+		}
+	}
+	if !alive(s.Endpoints) {
+		p.report(PodsNotReady, about, "%s has no pod that is ready: %s", nameOf(s.Object), words(why(pods), 3))
+		return
+	}
+	for _, port := range s.Ports {
+		p.portDeclared(s, port, pods, about)
+	}
+}
+
+// alive says whether connections have somewhere to go: to what is ready, or ends and still serves.
+func alive(endpoints []survey.Endpoint) bool {
+	return slices.ContainsFunc(endpoints, func(e survey.Endpoint) bool { return e.Ready || e.Serving && e.End })
+}
+
+// selected are the pods that a Service selects, and that have not ended.
+func (p *patient) selected(s *survey.Service) (out []*survey.Pod) {
+	for i := range p.Cluster.Pods {
+		pod := &p.Cluster.Pods[i]
+		if pod.Namespace == s.Namespace && !ended(pod) && matches(s.Selector, pod.Labels) {
+			out = append(out, pod)
+		}
+	}
+	return out
+}
+
+func matches(selector, labels map[string]string) bool {
+	for k, v := range selector {
+		if has, there := labels[k]; !there || has != v {
+			return false
+		}
+	}
+	return true
+}
+
+func labels(selector map[string]string) string {
+	var out []string
+	for _, k := range byName(selector) {
+		out = append(out, k+"="+selector[k])
+	}
+	return words(out, 5)
+}
+
+// why is, for each pod, why it is not ready.
+func why(pods []*survey.Pod) (out []string) {
+	for _, pod := range pods {
+		out = append(out, fmt.Sprintf("pod %s %s", pod.Name, doing(pod)))
+	}
+	return out
+}
+
+// doing is how a pod that is not ready is doing.
+func doing(pod *survey.Pod) string {
+	switch {
+	case pod.Deleting:
+		return "is being deleted"
+	case pod.Waiting != "":
+		return "waits: " + pod.Waiting
+	case pod.Node == "":
+		return "has no node yet"
+	case pod.Phase != "Running":
+		return "is " + pod.Phase
+	}
+	return "runs and says that it is not ready"
+}
+
+// portNamed finds a port whose target is a name that no pod has. Kubernetes gives such a port no endpoints.
+func (p *patient) portNamed(s *survey.Service, port survey.ServicePort, pods []*survey.Pod, about []state.Ref) bool {
+	if _, err := strconv.Atoi(port.Target); err == nil || port.Target == "" {
+		return false
+	}
+	if slices.ContainsFunc(pods, func(pod *survey.Pod) bool { return slices.Contains(pod.PortNames, port.Target) }) {
+		return false
+	}
+	p.report(NamedPortMissing, about, "port %d of %s leads to a container's port named %q, which no pod of it has", port.Port, nameOf(s.Object), port.Target)
+	return true
+}
+
+// portDeclared finds a port whose target no container declares. One that declares nothing may listen anywhere.
+func (p *patient) portDeclared(s *survey.Service, port survey.ServicePort, pods []*survey.Pod, about []state.Ref) {
+	target, err := strconv.Atoi(port.Target)
+	if err != nil {
+		return
+	}
+	var declared []string
+	for _, pod := range pods {
+		if len(pod.Ports) == 0 || slices.Contains(pod.Ports, target) {
+			return
+		}
+		for _, n := range pod.Ports {
+			declared = append(declared, strconv.Itoa(n))
+		}
+	}
+	p.report(TargetPortNotDeclared, about, "port %d of %s leads to port %d of its pods, whose containers declare %s", port.Port, nameOf(s.Object), target, words(declared, 5))
+}
+
+// monitors finds backends that health checks have taken out.
+func (p *patient) monitors() {
+	offline := map[netip.AddrPort]string{}
+	for _, m := range p.Logical.Monitors {
+		if m.Status == "offline" || m.Status == "error" {
+			offline[m.Address] = m.Status
+		}
+	}
+	for i := range p.Cluster.Services {
+		s := &p.Cluster.Services[i]
+		var out []string
+		about, all := []state.Ref{s.Ref}, 0
+		for _, e := range s.Endpoints {
+			if !e.Ready {
+				continue
+			}
+			if all++; offline[e.Address] == "" {
+				continue
+			}
+			out = append(out, e.Address.String())
+			if e.Pod != "" {
+				about = append(about, state.Ref{Kind: "Pod", Namespace: s.Namespace, Name: e.Pod})
+			}
+		}
+		if !s.Ours || len(out) == 0 {
+			continue
+		}
+		f := p.report(HealthCheckOffline, about, "health checks of %s find nobody at %s (%d of %d backends)", nameOf(s.Object), words(out, 3), len(out), all)
+		if len(out) < all {
+			f.Severity = Warning
+		}
+	}
+}
