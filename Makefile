@@ -100,7 +100,7 @@ generate-check: $(GENERATOR) ## Check that what is generated is up to date
 
 .PHONY: golden
 golden: ## Rewrite what tests compare with: the cases of compile and nodepath, and the reference pages (root)
-	go test ./internal/compile/golden ./internal/controller ./internal/intent ./internal/nodepath -update
+	go test ./internal/compile/golden ./internal/controller ./internal/diagnosis ./internal/intent ./internal/nodepath -update
 	go test -run '^Test(Balancer(2Conformance|Docs)|Agent5Seed)$$' ./test/e2e -update
 
 # How long to look: make fuzz FUZZTIME=10m

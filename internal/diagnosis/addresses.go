@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -35,47 +36,51 @@ func (p *patient) pools() {
 
 // claim is something in OVN that has an external address.
 type claim struct {
-	router string
-	what   string
-	owner  state.Ref
-	nat    bool // it takes all ports
-	port   netip.AddrPort
-	kind   string // protocol of a port
+	address  netip.Addr
+	router   *logical.Router
+	what     string
+	owner    state.Ref
+	all      bool           // it takes all ports
+	port     netip.AddrPort // that it takes
+	protocol string         // of the port
+	mac      string         // that answers for it; empty: that of the router's port
 }
 
-// claims are everything that has an external address.
+// claims are everything in OVN that has an external address, by address.
 func (p *patient) claims() map[netip.Addr][]claim {
 	out := map[netip.Addr][]claim{}
-	add := func(a netip.Addr, c claim) {
-		if p.external(a) != nil {
-			out[a] = append(out[a], c)
-		}
-	}
-	for _, r := range p.Logical.Routers {
-		for _, port := range r.Ports {
-			for _, n := range port.Networks {
-				add(n.Addr(), claim{router: r.Name, what: "port " + port.Name, owner: port.IDs.Owner()})
-			}
-		}
-		for _, n := range r.NATs {
-			add(n.External, claim{router: r.Name, what: fmt.Sprintf("the %s of %s", n.Type, n.Logical), owner: n.IDs.Owner(), nat: n.Type != "snat"})
-		}
-		for _, b := range r.Balancers {
-			for _, v := range b.VIPs {
-				add(v.Address.Addr(), claim{
-					router: r.Name, what: "load balancer " + b.Name, owner: b.IDs.Owner(), port: v.Address, kind: protocol(b),
-				})
+	for i := range p.Logical.Routers {
+		for _, c := range claimsOf(&p.Logical.Routers[i]) {
+			if p.external(c.address) != nil {
+				out[c.address] = append(out[c.address], c)
 			}
 		}
 	}
 	return out
 }
 
-func protocol(b logical.Balancer) string {
-	if b.Protocol == "" {
-		return "tcp"
+// claimsOf are the addresses of a router.
+func claimsOf(r *logical.Router) (out []claim) {
+	for _, port := range r.Ports {
+		for _, n := range port.Networks {
+			out = append(out, claim{address: n.Addr(), router: r, what: "port " + port.Name, owner: port.IDs.Owner()})
+		}
 	}
-	return b.Protocol
+	for _, n := range r.NATs {
+		out = append(out, claim{
+			address: n.External, router: r, what: fmt.Sprintf("the %s of %s", n.Type, n.Logical), owner: n.IDs.Owner(), all: n.Type != "snat",
+			mac: n.ExternalMAC,
+		})
+	}
+	for _, b := range r.Balancers {
+		for _, v := range b.VIPs {
+			out = append(out, claim{
+				address: v.Address.Addr(), router: r, what: "load balancer " + b.Name, owner: b.IDs.Owner(), port: v.Address,
+				protocol: cmp.Or(b.Protocol, "tcp"),
+			})
+		}
+	}
+	return out
 }
 
 // clashes finds external addresses that two things have.
@@ -96,7 +101,8 @@ func (p *patient) clashes() {
 	}
 	for _, e := range p.Cluster.EIps {
 		if s := p.external(e.Address); s != nil && slices.Contains(s.Gateways, e.Address) {
-			p.report(AddressClash, distinct(append([]state.Ref{e.Ref}, p.wire(s)...)...), "%s has %s, which is the gateway of network %s", nameOf(e.Object), e.Address, s.Network)
+			p.report(AddressClash, distinct(append([]state.Ref{e.Ref}, p.wire(s)...)...), "%s has %s, which is the gateway of network %s", e.Ref,
+				e.Address, s.Network)
 		}
 	}
 	p.nodeClashes(claims)
@@ -107,17 +113,17 @@ func collide(a, b claim) bool {
 	switch {
 	case a.router != b.router:
 		return true
-	case a.nat && b.nat:
+	case a.all && b.all:
 		return true
 	case a.port.IsValid() && b.port.IsValid():
-		return a.port == b.port && a.kind == b.kind && a.what != b.what
+		return a.port == b.port && a.protocol == b.protocol
 	}
-	return a.nat && b.port.IsValid() || b.nat && a.port.IsValid()
+	return a.all && b.port.IsValid() || b.all && a.port.IsValid()
 }
 
 func (p *patient) clash(address netip.Addr, a, b claim) {
-	about := distinct(append(append(p.holders(address), a.owner, b.owner), append(p.tenants(a.router), p.tenants(b.router)...)...)...)
-	p.report(AddressClash, about, "%s is had by %s on router %s and by %s on router %s", address, a.what, a.router, b.what, b.router)
+	about := slices.Concat(p.holders(address), []state.Ref{a.owner, b.owner}, p.tenants(a.router.Name), p.tenants(b.router.Name))
+	p.report(AddressClash, distinct(about...), "%s is had by %s on router %s and by %s on router %s", address, a.what, a.router.Name, b.what, b.router.Name)
 }
 
 // nodeClashes finds external addresses that a node has as well.
@@ -126,7 +132,8 @@ func (p *patient) nodeClashes(claims map[netip.Addr][]claim) {
 		for _, a := range n.Addresses {
 			if len(claims[a]) > 0 {
 				c := claims[a][0]
-				p.report(AddressClash, distinct(append(p.holders(a), n.Ref, c.owner)...), "%s is had by node %s and by %s on router %s", a, n.Name, c.what, c.router)
+				p.report(AddressClash, distinct(append(p.holders(a), n.Ref, c.owner)...), "%s is had by node %s and by %s on router %s", a, n.Name,
+					c.what, c.router.Name)
 			}
 		}
 	}
@@ -145,7 +152,8 @@ func (p *patient) overlaps() {
 			a, b := &p.Cluster.Subnets[i], &p.Cluster.Subnets[k]
 			together := a.Vpc == b.Vpc && a.Vpc != "" && a.Network == "" && b.Network == "" || a.Network != "" && b.Network != ""
 			if together && overlap(a.Prefixes, b.Prefixes) {
-				p.report(Overlap, distinct(append(p.wire(a), p.wire(b)...)...), "Subnets %s (%s) and %s (%s) overlap", a.Name, list(a.Prefixes), b.Name, list(b.Prefixes))
+				p.report(Overlap, distinct(append(p.wire(a), p.wire(b)...)...), "Subnets %s (%s) and %s (%s) overlap", a.Name, list(a.Prefixes),
+					b.Name, list(b.Prefixes))
 			}
 		}
 	}
@@ -160,20 +168,20 @@ func (p *patient) overlapsOf(x *survey.Project, prefix netip.Prefix) {
 			continue
 		}
 		f := p.report(Overlap, distinct(append([]state.Ref{x.Ref, routerRef(x.Shard)}, p.wire(s)...)...),
-			"prefix %s of %s overlaps with %s of external network %s", prefix, nameOf(x.Object), list(s.Prefixes), s.Network)
+			"prefix %s of %s overlaps with %s of external network %s", prefix, x.Ref, list(s.Prefixes), s.Network)
 		if !p.attached(x.Shard, s.Name) {
 			f.Severity = Warning
 		}
 	}
 	for _, n := range p.Cluster.Nodes {
 		if slices.ContainsFunc(n.Addresses, prefix.Contains) {
-			p.report(Overlap, []state.Ref{x.Ref, routerRef(x.Shard)}, "prefix %s of %s has the address of node %s", prefix, nameOf(x.Object), n.Name).Severity = Warning
+			p.report(Overlap, []state.Ref{x.Ref, routerRef(x.Shard)}, "prefix %s of %s has the address of node %s", prefix, x.Ref, n.Name).Severity = Warning
 			break
 		}
 	}
 	if overlap(mine, p.Cluster.Inside) {
 		p.report(Overlap, []state.Ref{x.Ref, routerRef(x.Shard)}, "prefix %s of %s overlaps with the cluster addresses of Services (%s)",
-			prefix, nameOf(x.Object), list(p.Cluster.Inside)).Severity = Warning
+			prefix, x.Ref, list(p.Cluster.Inside)).Severity = Warning
 	}
 }
 

@@ -115,7 +115,10 @@ var Codes = []Code{
 		KindMissing, "Reading", Error, "Kubernetes does not know a kind that Sallyport needs.",
 		"Install the resource definitions: helm upgrade of the chart, or kubectl apply --server-side -f config/crd.", blind,
 	},
-	{KubernetesTooOld, "Reading", Warning, "This version of Kubernetes is older than what Sallyport is made for.", "Upgrade Kubernetes to 1.30 or later.", shared},
+	{
+		KubernetesTooOld, "Reading", Warning, "This version of Kubernetes is older than what Sallyport is made for.",
+		"Upgrade Kubernetes to 1.30 or later.", shared,
+	},
 	{
 		CertificateExpires, "Reading", Warning, "A certificate is about to expire, or has expired.",
 		"Renew it; what uses it reads the new one at its next start.", platform,
@@ -127,14 +130,18 @@ var Codes = []Code{
 		"Look at its pods and their log: kubectl -n NAMESPACE logs deployment/sallyport-controller.", platform,
 	},
 	{
-		KubeOVNDead, "Control plane", Error, "Nobody renews the lease of kube-ovn-controller. New pods, subnets and addresses get nothing; what is there goes on.",
+		KubeOVNDead, "Control plane", Error,
+		"Nobody renews the lease of kube-ovn-controller. New pods, subnets and addresses get nothing; what is there goes on.",
 		"Look at its pods and their log: kubectl -n kube-system logs deployment/kube-ovn-controller.", platform,
 	},
 	{
 		NorthdBehind, "Control plane", Error, "ovn-northd does not translate changes: what is written to the northbound database does not reach nodes.",
 		"Look at ovn-northd where ovn-central runs: is it there, and does one of them lead?", platform,
 	},
-	{Unattended, "Control plane", Error, "An object was made or changed, and the controller has said nothing about it.", "Look at sallyport-controller and its log.", symptom},
+	{
+		Unattended, "Control plane", Error, "An object was made or changed, and the controller has said nothing about it.",
+		"Look at sallyport-controller and its log.", symptom,
+	},
 	{
 		ChassisMissing, "Control plane", Error, "OVN does not know a node, or a gateway is to be held by a node that it does not know.",
 		"Start ovn-controller there (kubectl -n kube-system get pods -l app=ovs -o wide); a node that is gone for good: delete its Node.", shared,
@@ -145,7 +152,8 @@ var Codes = []Code{
 			"delete the annotation and restart kube-ovn-controller.", shared,
 	},
 	{
-		ChassisBehind, "Control plane", Error, "A node does not carry out changes: ovn-controller there is dead, hangs or does not reach the southbound database.",
+		ChassisBehind, "Control plane", Error,
+		"A node does not carry out changes: ovn-controller there is dead, hangs or does not reach the southbound database.",
 		"Look at ovn-controller on the node: kubectl -n kube-system get pods -l app=ovs -o wide, ovn-appctl -t ovn-controller connection-status.", shared,
 	},
 
@@ -153,7 +161,10 @@ var Codes = []Code{
 		NodeNotReady, "Nodes", Error, "Kubernetes says that a node is not Ready.",
 		"Look at the node: power, network, kubelet (kubectl describe node).", shared + 1,
 	},
-	{NodeSilent, "Nodes", Warning, "A node has not renewed its lease for a while: it, or its kubelet, may just have died.", "Look at the node: power, network, kubelet.", shared},
+	{
+		NodeSilent, "Nodes", Warning, "A node has not renewed its lease for a while: it, or its kubelet, may just have died.",
+		"Look at the node: power, network, kubelet.", shared,
+	},
 	{
 		AgentMissing, "Nodes", Warning, "The agent of a node does not answer while those of others do.",
 		"Look at its pod: kubectl -n NAMESPACE get pods -l app.kubernetes.io/component=agent -o wide.", single,
@@ -162,7 +173,10 @@ var Codes = []Code{
 		AgentsAbsent, "Nodes", Info, "No node answers questions about itself, so that wires, links and connections could not be looked at.",
 		"Install the agent: helm upgrade … --set agent.enabled=true.", single,
 	},
-	{ClockSkew, "Nodes", Warning, "The clock of a node, or of the machine that you work on, is wrong.", "Let it follow a time server (chronyc tracking, timedatectl).", single},
+	{
+		ClockSkew, "Nodes", Warning, "The clock of a node, or of the machine that you work on, is wrong.",
+		"Let it follow a time server (chronyc tracking, timedatectl).", single,
+	},
 	{
 		SwitchSilent, "Nodes", Error, "Open vSwitch on a node does not answer.",
 		"Look at ovs-vswitchd and ovsdb-server on the node: kubectl -n kube-system get pods -l app=ovs -o wide.", shared,
@@ -223,7 +237,10 @@ var Codes = []Code{
 		RowMissing, "Drift", Error, "A row that should be in OVN's northbound database is not there.",
 		"The controller puts it back by itself; if it stays, look at its log. Who deleted it is in the database's log.", exact,
 	},
-	{RowChanged, "Drift", Error, "A row of OVN's northbound database is not as it should be.", "The controller puts it right by itself; if it stays, look at its log.", exact},
+	{
+		RowChanged, "Drift", Error, "A row of OVN's northbound database is not as it should be.",
+		"The controller puts it right by itself; if it stays, look at its log.", exact,
+	},
 	{RowLeft, "Drift", Warning, "A row of ours should not be there any more.", "The controller removes it by itself; if it stays, look at its log.", single},
 	{
 		RowForeign, "Drift", Warning, "Somebody else has written a row to a router of ours that can lead packets elsewhere.",
@@ -231,16 +248,28 @@ var Codes = []Code{
 	},
 	{ObjectMissing, "Drift", Error, "An object that should be there is not.", "The controller makes it again by itself; if it stays, look at its log.", exact},
 	{ObjectChanged, "Drift", Error, "An object is not as it should be.", "The controller puts it right by itself; if it stays, look at its log.", exact},
-	{ObjectLeft, "Drift", Warning, "An object of ours should not be there any more.", "The controller removes it by itself; if it stays, look at what holds it.", single},
-	{ElementMissing, "Drift", Error, "An element is missing in a list of a Vpc.", "The controller puts it back by itself; if it stays, look at its log.", exact},
-	{ElementChanged, "Drift", Error, "An element of a list of a Vpc is not as it should be.", "The controller puts it right by itself; if it stays, look at its log.", exact},
+	{
+		ObjectLeft, "Drift", Warning, "An object of ours should not be there any more.",
+		"The controller removes it by itself; if it stays, look at what holds it.", single,
+	},
+	{
+		ElementMissing, "Drift", Error, "An element is missing in a list of a Vpc.",
+		"The controller puts it back by itself; if it stays, look at its log.", exact,
+	},
+	{
+		ElementChanged, "Drift", Error, "An element of a list of a Vpc is not as it should be.",
+		"The controller puts it right by itself; if it stays, look at its log.", exact,
+	},
 	{
 		LeakedRow, "Drift", Warning, "A row of ours is for an object that does not exist any more.",
 		"Restart sallyport-controller; if it stays, delete the row with ovn-nbctl.", single,
 	},
 	{LeakedQuestion, "Drift", Info, "Inspections are left that nobody waits for.", "Delete them: kubectl delete inspections --all.", symptom},
 
-	{PoolLow, "Addresses", Warning, "An external network has few free addresses left.", "Delete EIps that nobody uses (sallyport top), or add a Subnet to the network.", shared},
+	{
+		PoolLow, "Addresses", Warning, "An external network has few free addresses left.",
+		"Delete EIps that nobody uses (sallyport top), or add a Subnet to the network.", shared,
+	},
 	{
 		AddressClash, "Addresses", Error, "Two things inside OVN have the same external address.",
 		"Take it away from the one that should not have it; the message names both.", exact,
@@ -272,8 +301,14 @@ var Codes = []Code{
 		"Correct loadBalancerClass (kube-dc.com/sallyport), which needs a new Service; or install who serves that class.", single,
 	},
 
-	{TargetNotReady, "Floating and egress addresses", Error, "The pod of a floating IP is not ready.", "Look at the pod: kubectl describe pod, kubectl logs.", single},
-	{TargetMoved, "Floating and egress addresses", Error, "The pod of a floating IP has another address than the floating IP leads to.", "The controller follows by itself; if it stays, look at its log.", single},
+	{
+		TargetNotReady, "Floating and egress addresses", Error, "The pod of a floating IP is not ready.",
+		"Look at the pod: kubectl describe pod, kubectl logs.", single,
+	},
+	{
+		TargetMoved, "Floating and egress addresses", Error, "The pod of a floating IP has another address than the floating IP leads to.",
+		"The controller follows by itself; if it stays, look at its log.", single,
+	},
 	{
 		TargetAbsent, "Floating and egress addresses", Warning, "A floating IP leads to an address that no pod has.",
 		"Start what should have the address, or correct the FIp's target.", single,

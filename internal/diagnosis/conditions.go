@@ -71,7 +71,7 @@ func (p *patient) condition(o *survey.Object, c survey.Condition) {
 	}
 	p.found = append(p.found, &Finding{
 		Code: c.Reason, Severity: severity, About: []state.Ref{o.Ref}, Root: root,
-		Message: nameOf(*o) + ": " + cmp.Or(c.Message, intent.Meaning(c.Reason)), Cure: next(c.Reason),
+		Message: o.String() + ": " + cmp.Or(c.Message, intent.Meaning(c.Reason)), Cure: next(c.Reason),
 	})
 }
 

@@ -157,43 +157,48 @@ func (p *patient) left(shard *survey.Shard, d survey.Difference, what thing) {
 	p.report(code, distinct(d.Origin, routerRef(shard.Name)), "%s should not be there any more%s", text(d.Line), p.unrepaired())
 }
 
-// foreignRows finds rows on routers of ours that neither we nor Kube-OVN wrote.
+// foreignRows finds rows on routers and switches of projects that neither we nor Kube-OVN wrote.
 func (p *patient) foreignRows() {
 	if p.blind(survey.Kubernetes, survey.Northbound) {
 		return
 	}
 	for _, project := range p.Cluster.Projects {
-		r := p.Logical.Router(project.Shard)
-		if r == nil {
+		if r := p.Logical.Router(project.Shard); r != nil {
+			for _, row := range strangeRows(r) {
+				p.report(RowForeign, []state.Ref{project.Ref, routerRef(r.Name)}, "somebody else wrote %s on router %s", row, r.Name)
+			}
+		}
+		s := p.Logical.Switch(ownership.Subnet(project.Shard))
+		if s == nil {
 			continue
 		}
-		foreign := func(format string, args ...any) {
-			p.report(RowForeign, []state.Ref{project.Ref, routerRef(r.Name)}, "somebody else wrote %s on router %s", fmt.Sprintf(format, args...), r.Name)
-		}
-		for _, x := range r.Policies {
+		for _, x := range s.ACLs {
 			if strange(x.IDs) {
-				foreign("policy %d %q %s", x.Priority, short(x.Match), strings.TrimSpace(x.Action+" "+addresses(x)))
-			}
-		}
-		for _, x := range r.Routes {
-			if strange(x.IDs) {
-				foreign("a route to %s by %s", x.Prefix, x.NextHop)
-			}
-		}
-		for _, x := range r.Balancers {
-			if strange(x.IDs) && len(x.VIPs) > 0 {
-				foreign("load balancer %s of %s", x.Name, x.VIPs[0].Address)
-			}
-		}
-		if s := p.Logical.Switch(ownership.Subnet(r.Name)); s != nil {
-			for _, x := range s.ACLs {
-				if strange(x.IDs) {
-					p.report(RowForeign, []state.Ref{project.Ref, {Kind: string(intent.Subnet), Name: s.Name}},
-						"somebody else wrote rule %d %q %s on switch %s", x.Priority, short(x.Match), x.Action, s.Name)
-				}
+				p.report(RowForeign, []state.Ref{project.Ref, {Kind: string(intent.Subnet), Name: s.Name}},
+					"somebody else wrote rule %d %q %s on switch %s", x.Priority, short(x.Match), x.Action, s.Name)
 			}
 		}
 	}
+}
+
+// strangeRows are rows on a router that neither we nor Kube-OVN wrote. Kube-OVN does not mark its NAT rows: those are told from a plan.
+func strangeRows(r *logical.Router) (out []string) {
+	for _, x := range r.Policies {
+		if strange(x.IDs) {
+			out = append(out, fmt.Sprintf("policy %d %q %s", x.Priority, short(x.Match), strings.TrimSpace(x.Action+" "+addresses(x))))
+		}
+	}
+	for _, x := range r.Routes {
+		if strange(x.IDs) {
+			out = append(out, fmt.Sprintf("a route to %s by %s", x.Prefix, x.NextHop))
+		}
+	}
+	for _, x := range r.Balancers {
+		if strange(x.IDs) && len(x.VIPs) > 0 {
+			out = append(out, fmt.Sprintf("load balancer %s of %s", x.Name, x.VIPs[0].Address))
+		}
+	}
+	return out
 }
 
 func addresses(x logical.Policy) string {

@@ -17,12 +17,13 @@ func (p *patient) floating() {
 		pod := p.target(f)
 		switch {
 		case pod == nil && f.VM == "":
-			p.report(TargetAbsent, []state.Ref{f.Ref}, "%s leads to %s, which no pod has", nameOf(f.Object), f.Target)
+			p.report(TargetAbsent, []state.Ref{f.Ref}, "%s leads to %s, which no pod has", f.Ref, f.Target)
 		case pod == nil:
 		case len(pod.Addresses) > 0 && !slices.Contains(pod.Addresses, f.Target):
-			p.report(TargetMoved, []state.Ref{f.Ref, pod.Ref}, "%s leads to %s, and pod %s has %s%s", nameOf(f.Object), f.Target, pod.Name, pod.Addresses[0], p.unrepaired())
+			p.report(TargetMoved, []state.Ref{f.Ref, pod.Ref}, "%s leads to %s, and pod %s has %s%s", f.Ref, f.Target, pod.Name, pod.Addresses[0],
+				p.unrepaired())
 		case !pod.Ready:
-			report := p.report(TargetNotReady, []state.Ref{f.Ref, pod.Ref}, "pod %s of %s %s", pod.Name, nameOf(f.Object), doing(pod))
+			report := p.report(TargetNotReady, []state.Ref{f.Ref, pod.Ref}, "pod %s of %s %s", pod.Name, f.Ref, doing(pod))
 			if pod.Phase == "Running" && pod.Waiting == "" {
 				report.Severity = Warning // it may answer all the same
 			}
@@ -48,11 +49,11 @@ func (p *patient) egress() {
 	for i := range p.Cluster.EgressIPs {
 		e := &p.Cluster.EgressIPs[i]
 		if e.Selects == 0 && !e.Deleting {
-			p.report(EgressSelectsNothing, []state.Ref{e.Ref}, "%s selects no pod", nameOf(e.Object))
+			p.report(EgressSelectsNothing, []state.Ref{e.Ref}, "%s selects no pod", e.Ref)
 		}
 		for _, a := range byName(e.Held) {
 			if n := p.nodes[e.Held[a]]; n == nil || !n.Ready {
-				p.report(EgressHolderDown, []state.Ref{e.Ref, nodeRef(e.Held[a])}, "%s of %s is held by node %s, which is not Ready", a, nameOf(e.Object), e.Held[a])
+				p.report(EgressHolderDown, []state.Ref{e.Ref, nodeRef(e.Held[a])}, "%s of %s is held by node %s, which is not Ready", a, e.Ref, e.Held[a])
 			}
 		}
 	}

@@ -204,7 +204,8 @@ func (p *patient) connections() {
 				continue
 			}
 			p.report(StaleConnection, distinct(append([]state.Ref{by}, p.holders(c.Destination.Addr())...)...),
-				"node %s still sends what comes from %s to %s (%s) on to %s, which is no backend any more", name, c.Source, c.Destination, c.Protocol, c.ReplySource)
+				"node %s still sends what comes from %s to %s (%s) on to %s, which is no backend any more", name, c.Source, c.Destination, c.Protocol,
+				c.ReplySource)
 		}
 	}
 }

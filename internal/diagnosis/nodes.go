@@ -171,7 +171,8 @@ func (p *patient) switches() {
 		case s.Problem != "":
 			p.report(SwitchSilent, []state.Ref{nodeRef(name)}, "Open vSwitch on node %s does not answer: %s", name, s.Problem)
 		case s.Controller != "" && s.Controller != "connected":
-			p.report(SwitchNotConnected, []state.Ref{nodeRef(name)}, "ovn-controller of node %s is not connected to the southbound database: %s", name, s.Controller)
+			p.report(SwitchNotConnected, []state.Ref{nodeRef(name)}, "ovn-controller of node %s is not connected to the southbound database: %s",
+				name, s.Controller)
 		}
 	}
 }

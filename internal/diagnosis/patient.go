@@ -256,9 +256,6 @@ func distinct(refs ...state.Ref) (out []state.Ref) {
 	return out
 }
 
-// kindName is an object as somebody would name it: eip acme/x is EIp acme/x.
-func nameOf(o survey.Object) string { return o.Ref.String() }
-
 // byName is nodes in order.
 func byName[T any](m map[string]T) []string {
 	out := make([]string, 0, len(m))

@@ -64,7 +64,8 @@ func (p *patient) progress() {
 	}
 	at := p.Logical.Progress
 	if at.Translated < at.Asked {
-		p.report(NorthdBehind, []state.Ref{Platform}, "ovn-northd has translated change %d of the logical network, and %d was asked for", at.Translated, at.Asked)
+		p.report(NorthdBehind, []state.Ref{Platform}, "ovn-northd has translated change %d of the logical network, and %d was asked for",
+			at.Translated, at.Asked)
 		return // chassis can't be further
 	}
 	for i := range p.Logical.Chassis {
@@ -92,11 +93,11 @@ func (p *patient) attention() {
 		stale := slices.ContainsFunc(o.Conditions, func(c survey.Condition) bool { return c.Generation != 0 && c.Generation < o.Generation })
 		switch {
 		case dead && len(o.Conditions) == 0:
-			p.report(Unattended, []state.Ref{o.Ref}, "nothing was done for %s: sallyport-controller does not run", nameOf(*o))
+			p.report(Unattended, []state.Ref{o.Ref}, "nothing was done for %s: sallyport-controller does not run", o.Ref)
 		case dead && stale:
-			p.report(Unattended, []state.Ref{o.Ref}, "%s was changed, and nothing was done for it: sallyport-controller does not run", nameOf(*o))
+			p.report(Unattended, []state.Ref{o.Ref}, "%s was changed, and nothing was done for it: sallyport-controller does not run", o.Ref)
 		case silent:
-			p.report(Unattended, []state.Ref{o.Ref}, "%s is %s old, and sallyport-controller has said nothing about it", nameOf(*o), round(p.now.Sub(o.Created)))
+			p.report(Unattended, []state.Ref{o.Ref}, "%s is %s old, and sallyport-controller has said nothing about it", o.Ref, round(p.now.Sub(o.Created)))
 		}
 	}
 }

@@ -76,7 +76,8 @@ func (p *patient) certificates() {
 		if left > renewal {
 			continue
 		}
-		f := p.report(CertificateExpires, []state.Ref{Platform}, "the certificate for %s expires in %s, on %s", c.For, days(left), c.Expires.UTC().Format(time.DateOnly))
+		f := p.report(CertificateExpires, []state.Ref{Platform}, "the certificate for %s expires in %s, on %s", c.For, days(left),
+			c.Expires.UTC().Format(time.DateOnly))
 		if left <= 0 {
 			f.Severity, f.Message = Error, fmt.Sprintf("the certificate for %s expired on %s", c.For, c.Expires.UTC().Format(time.DateOnly))
 		}

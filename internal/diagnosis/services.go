@@ -35,7 +35,7 @@ func (p *patient) unservedService(s *survey.Service) {
 	if s.Class == "" {
 		class = "names no class"
 	}
-	p.report(ServiceNotOurs, []state.Ref{s.Ref}, "%s %s, which Sallyport does not serve, and nobody has given it an address", nameOf(s.Object), class)
+	p.report(ServiceNotOurs, []state.Ref{s.Ref}, "%s %s, which Sallyport does not serve, and nobody has given it an address", s.Ref, class)
 }
 
 // endpoints finds ports of a Service that lead nowhere, and why.
@@ -47,7 +47,7 @@ func (p *patient) endpoints(s *survey.Service) {
 	if len(pods) == 0 {
 		if !alive(s.Endpoints) {
 			p.report(SelectorMatchesNothing, []state.Ref{s.Ref}, "%s selects pods with %s, and no pod in %s has these labels",
-				nameOf(s.Object), labels(s.Selector), s.Namespace)
+				s.Ref, labels(s.Selector), s.Namespace)
 		}
 		return
 	}
@@ -61,7 +61,7 @@ func (p *patient) endpoints(s *survey.Service) {
 		}
 	}
 	if !alive(s.Endpoints) {
-		p.report(PodsNotReady, about, "%s has no pod that is ready: %s", nameOf(s.Object), words(why(pods), 3))
+		p.report(PodsNotReady, about, "%s has no pod that is ready: %s", s.Ref, words(why(pods), 3))
 		return
 	}
 	for _, port := range s.Ports {
@@ -133,7 +133,7 @@ func (p *patient) portNamed(s *survey.Service, port survey.ServicePort, pods []*
 	if slices.ContainsFunc(pods, func(pod *survey.Pod) bool { return slices.Contains(pod.PortNames, port.Target) }) {
 		return false
 	}
-	p.report(NamedPortMissing, about, "port %d of %s leads to a container's port named %q, which no pod of it has", port.Port, nameOf(s.Object), port.Target)
+	p.report(NamedPortMissing, about, "port %d of %s leads to a container's port named %q, which no pod of it has", port.Port, s.Ref, port.Target)
 	return true
 }
 
@@ -152,39 +152,42 @@ func (p *patient) portDeclared(s *survey.Service, port survey.ServicePort, pods 
 			declared = append(declared, strconv.Itoa(n))
 		}
 	}
-	p.report(TargetPortNotDeclared, about, "port %d of %s leads to port %d of its pods, whose containers declare %s", port.Port, nameOf(s.Object), target, words(declared, 5))
+	p.report(TargetPortNotDeclared, about, "port %d of %s leads to port %d of its pods, whose containers declare %s", port.Port, s.Ref, target,
+		words(declared, 5))
 }
 
 // monitors finds backends that health checks have taken out.
 func (p *patient) monitors() {
-	offline := map[netip.AddrPort]string{}
+	offline := map[netip.AddrPort]bool{}
 	for _, m := range p.Logical.Monitors {
-		if m.Status == "offline" || m.Status == "error" {
-			offline[m.Address] = m.Status
-		}
+		offline[m.Address] = m.Status == "offline" || m.Status == "error"
 	}
 	for i := range p.Cluster.Services {
-		s := &p.Cluster.Services[i]
-		var out []string
-		about, all := []state.Ref{s.Ref}, 0
-		for _, e := range s.Endpoints {
-			if !e.Ready {
-				continue
-			}
-			if all++; offline[e.Address] == "" {
-				continue
-			}
-			out = append(out, e.Address.String())
-			if e.Pod != "" {
-				about = append(about, state.Ref{Kind: "Pod", Namespace: s.Namespace, Name: e.Pod})
-			}
+		if s := &p.Cluster.Services[i]; s.Ours && !s.Deleting {
+			p.checked(s, offline)
 		}
-		if !s.Ours || len(out) == 0 {
+	}
+}
+
+// checked finds backends of a Service that are ready, and that health checks have taken out all the same.
+func (p *patient) checked(s *survey.Service, offline map[netip.AddrPort]bool) {
+	ready := slices.DeleteFunc(slices.Clone(s.Endpoints), func(e survey.Endpoint) bool { return !e.Ready })
+	about := []state.Ref{s.Ref}
+	var out []string
+	for _, e := range ready {
+		if !offline[e.Address] {
 			continue
 		}
-		f := p.report(HealthCheckOffline, about, "health checks of %s find nobody at %s (%d of %d backends)", nameOf(s.Object), words(out, 3), len(out), all)
-		if len(out) < all {
-			f.Severity = Warning
+		out = append(out, e.Address.String())
+		if e.Pod != "" {
+			about = append(about, state.Ref{Kind: "Pod", Namespace: s.Namespace, Name: e.Pod})
 		}
+	}
+	if len(out) == 0 {
+		return
+	}
+	f := p.report(HealthCheckOffline, about, "health checks of %s find nobody at %s (%d of %d backends)", s.Ref, words(out, 3), len(out), len(ready))
+	if len(out) < len(ready) {
+		f.Severity = Warning
 	}
 }

@@ -42,76 +42,52 @@ func (p *patient) gateways() {
 	for _, s := range p.externals() {
 		heard := p.heard(s)
 		for _, gateway := range s.Gateways {
-			var silent, nodes []string
-			var macs []string
-			for _, a := range heard[gateway] {
-				nodes = append(nodes, a.node)
-				macs = append(macs, a.MACs...)
-				if len(a.MACs) == 0 {
-					silent = append(silent, a.node)
-				}
-			}
-			about := p.wire(s)
-			for _, n := range silent {
-				about = append(about, nodeRef(n))
-			}
-			macs = slices.Compact(slices.Sorted(slices.Values(macs)))
-			switch {
-			case len(silent) > 0 && len(silent) == len(nodes):
-				p.report(GatewaySilent, about, "nobody answers for gateway %s of network %s (asked by %s)", gateway, s.Network, words(silent, 4))
-			case len(silent) > 0:
-				p.report(GatewaySilent, about, "on node %s nobody answers for gateway %s of network %s; on others somebody does", words(silent, 4), gateway, s.Network)
-			}
-			if len(macs) > 1 {
-				p.report(GatewayDuplicate, p.wire(s), "%s answer for gateway %s of network %s", strings.Join(macs, " and "), gateway, s.Network)
-			}
+			p.gateway(s, gateway, heard[gateway])
 		}
+	}
+}
+
+func (p *patient) gateway(s *survey.Subnet, gateway netip.Addr, answers []answer) {
+	var silent, macs []string
+	about := p.wire(s)
+	for _, a := range answers {
+		macs = append(macs, a.MACs...)
+		if len(a.MACs) == 0 {
+			silent, about = append(silent, a.node), append(about, nodeRef(a.node))
+		}
+	}
+	switch {
+	case len(silent) > 0 && len(silent) == len(answers):
+		p.report(GatewaySilent, about, "nobody answers for gateway %s of network %s (asked by %s)", gateway, s.Network, words(silent, 4))
+	case len(silent) > 0:
+		p.report(GatewaySilent, about, "on node %s nobody answers for gateway %s of network %s; on others somebody does",
+			words(silent, 4), gateway, s.Network)
+	}
+	if macs = slices.Compact(slices.Sorted(slices.Values(macs))); len(macs) > 1 {
+		p.report(GatewayDuplicate, p.wire(s), "%s answer for gateway %s of network %s", strings.Join(macs, " and "), gateway, s.Network)
 	}
 }
 
 // presence is where an external address is in OVN: who may answer for it, and which chassis does.
-type presence struct {
-	macs    []string
-	holders []string // chassis
-}
+type presence struct{ macs, holders []string }
 
 // present are the external addresses that OVN answers for.
 func (p *patient) present() map[netip.Addr]*presence {
 	out := map[netip.Addr]*presence{}
-	for i := range p.Logical.Routers {
-		r := &p.Logical.Routers[i]
-		at := func(a netip.Addr) *presence {
-			if out[a] == nil {
-				out[a] = &presence{}
-			}
-			for _, port := range r.Ports {
-				if slices.ContainsFunc(port.Networks, func(n netip.Prefix) bool { return n.Masked().Contains(a) }) && p.external(a) != nil {
-					out[a].macs = append(out[a].macs, strings.ToLower(port.MAC))
-					out[a].holders = append(out[a].holders, port.Holder)
+	for a, claims := range p.claims() {
+		at := &presence{}
+		for _, c := range claims {
+			for _, port := range c.router.Ports {
+				if slices.ContainsFunc(port.Networks, func(n netip.Prefix) bool { return n.Masked().Contains(a) }) {
+					at.macs, at.holders = append(at.macs, strings.ToLower(port.MAC)), append(at.holders, port.Holder)
 				}
 			}
-			return out[a]
-		}
-		for _, port := range r.Ports {
-			for _, n := range port.Networks {
-				at(n.Addr())
+			if c.mac != "" {
+				at.macs = append(at.macs, strings.ToLower(c.mac))
 			}
 		}
-		for _, n := range r.NATs {
-			x := at(n.External)
-			if n.ExternalMAC != "" {
-				x.macs = append(x.macs, strings.ToLower(n.ExternalMAC))
-			}
-		}
-		for _, b := range r.Balancers {
-			for _, v := range b.VIPs {
-				at(v.Address.Addr())
-			}
-		}
-	}
-	for a, x := range out {
-		if len(x.macs) == 0 || p.external(a) == nil {
-			delete(out, a)
+		if len(at.macs) > 0 {
+			out[a] = at
 		}
 	}
 	return out
@@ -119,6 +95,9 @@ func (p *patient) present() map[netip.Addr]*presence {
 
 // neighbours finds addresses of ours for which somebody else answers, or nobody.
 func (p *patient) neighbours() {
+	if p.blind(survey.Northbound) {
+		return // who should answer is not known
+	}
 	present := p.present()
 	for _, s := range p.externals() {
 		heard := p.heard(s)
@@ -132,7 +111,11 @@ func (p *patient) neighbours() {
 }
 
 func (p *patient) neighbour(s *survey.Subnet, a netip.Addr, at *presence, answers []answer) {
-	about := distinct(append(p.holders(a), p.wire(s)...)...)
+	have := p.holders(a)
+	if at == nil && len(have) == 0 {
+		return // none of ours
+	}
+	about := distinct(append(have, p.wire(s)...)...)
 	var others, nodes []string
 	answered := false
 	for _, x := range answers {

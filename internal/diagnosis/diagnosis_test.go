@@ -1,0 +1,550 @@
+package diagnosis
+
+import (
+	"encoding/json"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/logical"
+	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/survey"
+)
+
+// fault is something that is done to a healthy cluster, and what is found then: nothing else, and the first first.
+type fault struct {
+	what  string
+	wrong func(*survey.Survey)
+	code  string
+	worst Severity
+	about state.Ref // among others
+	says  string    // in the message
+	also  []string  // codes of what follows from it
+}
+
+func node(s *survey.Survey, i int) *survey.Node { return &s.Cluster.Nodes[i] }
+
+// inspect changes what a node says.
+func inspect(name string, change func(*survey.Inspected)) func(*survey.Survey) {
+	return func(s *survey.Survey) {
+		i := s.Inspected[name]
+		change(&i)
+		s.Inspected[name] = i
+	}
+}
+
+func lease(i int, change func(*survey.Lease)) func(*survey.Survey) {
+	return func(s *survey.Survey) { change(&s.Cluster.Leases[i]) }
+}
+
+func stale(l *survey.Lease) { l.Renewed = noon.Add(-time.Hour) }
+
+func differs(text, key string, by state.Ref) func(*survey.Survey) {
+	return func(s *survey.Survey) {
+		s.Shards[0].Differs = append(s.Shards[0].Differs, survey.Difference{Line: state.Line{
+			Text: text, Key: key, Origin: by, Removes: strings.HasPrefix(text, "-"), Held: strings.HasPrefix(text, "-") && by == (state.Ref{}),
+		}})
+	}
+}
+
+// condition makes a condition of an object false, since an hour unless it says more.
+func condition(c survey.Condition, of func(*survey.Survey) *survey.Object) func(*survey.Survey) {
+	return func(s *survey.Survey) {
+		o := of(s)
+		o.Conditions = slices.DeleteFunc(o.Conditions, func(x survey.Condition) bool { return x.Type == c.Type })
+		if c.Status = "False"; c.Since.IsZero() {
+			c.Since = noon.Add(-time.Hour)
+		}
+		o.Conditions = append(o.Conditions, c)
+	}
+}
+
+func all(changes ...func(*survey.Survey)) func(*survey.Survey) {
+	return func(s *survey.Survey) {
+		for _, c := range changes {
+			c(s)
+		}
+	}
+}
+
+const (
+	natKey     = "NAT acme-prod [dnat_and_snat 100.65.0.13]"
+	policyKey  = "Logical_Router_Policy acme-prod [30010 pkt.mark == 1]"
+	elementKey = "Vpc acme-prod policyRoutes [1000 ip4]"
+	objectKey  = "OvnEip eip-acme-prod-x"
+)
+
+var readingFaults = []fault{
+	{
+		"Kubernetes can't be read", func(s *survey.Survey) {
+			*s = survey.Survey{Taken: noon, Unread: []survey.Unread{{System: survey.Kubernetes, Problem: "connection refused"}}}
+		}, KubernetesUnreachable, Error, Platform, "connection refused", nil,
+	},
+	{
+		"the northbound database can't be read", func(s *survey.Survey) {
+			s.Logical, s.Shards = logical.Network{}, []survey.Shard{{Name: "acme-prod", Problem: "not connected"}}
+			s.Unread = []survey.Unread{{System: survey.Northbound, Problem: "timeout"}}
+		}, NorthboundUnreachable, Error, Platform, "the OVN northbound database can't be read: timeout", nil,
+	},
+	{
+		"the southbound database can't be read", func(s *survey.Survey) {
+			s.Logical.Chassis, s.Unread = nil, []survey.Unread{{System: survey.Southbound, Problem: "timeout"}}
+		}, SouthboundUnreachable, Error, Platform, "timeout", nil,
+	},
+	{
+		"a right is missing", func(s *survey.Survey) { s.Unread = []survey.Unread{{System: "Gateways", Problem: "forbidden"}} },
+		NotRead, Warning, Platform, "forbidden", nil,
+	},
+	{"a shard fails", func(s *survey.Survey) { s.Shards[0].Problem = "gather: no" }, NotWorkedOut, Error, project, "acme-prod", nil},
+	{"a CRD is missing", func(s *survey.Survey) { s.Cluster.Absent = []string{"EgressIP"} }, KindMissing, Error, Platform, "EgressIP", nil},
+	{"Kubernetes is old", func(s *survey.Survey) { s.Cluster.Version = "v1.28.1" }, KubernetesTooOld, Warning, Platform, "v1.28.1", nil},
+	{
+		"a certificate ends soon", func(s *survey.Survey) { s.Certificates[0].Expires = noon.Add(72 * time.Hour) },
+		CertificateExpires, Warning, Platform, "3 days", nil,
+	},
+	{
+		"a certificate has ended", func(s *survey.Survey) { s.Certificates[0].Expires = noon.Add(-72 * time.Hour) },
+		CertificateExpires, Error, Platform, "expired on", nil,
+	},
+}
+
+var planeFaults = []fault{
+	{"the controller was killed", lease(0, stale), ControllerDead, Error, Platform, "a last renewed its lease 1h0m ago", nil},
+	{"the controller ended", lease(0, func(l *survey.Lease) { l.Holder = "" }), ControllerDead, Error, Platform, "gave up its lease", nil},
+	{"the controller never ran", func(s *survey.Survey) { s.Cluster.Leases = s.Cluster.Leases[1:] }, ControllerDead, Error, Platform, "there is no lease", nil},
+	{"Kube-OVN was killed", lease(1, stale), KubeOVNDead, Error, Platform, "kube-ovn-controller does not run", nil},
+	{"northd hangs", func(s *survey.Survey) { s.Logical.Progress.Translated = 6 }, NorthdBehind, Error, Platform, "change 6", nil},
+	{"ovn-controller hangs", func(s *survey.Survey) { s.Logical.Chassis[0].Seen = 6 }, ChassisBehind, Error, node1, "pod acme-prod/web", nil},
+	{"an EIp that nobody looked at", func(s *survey.Survey) { s.Cluster.EIps[0].Conditions = nil }, Unattended, Error, eip, "has said nothing", nil},
+	{
+		"an EIp while the controller is dead", all(lease(0, stale), func(s *survey.Survey) { s.Cluster.EIps[0].Generation = 2 }),
+		ControllerDead, Error, Platform, "",
+		[]string{Unattended},
+	},
+	{"a node without a chassis", func(s *survey.Survey) {
+		s.Logical.Chassis = s.Logical.Chassis[1:]
+		s.Logical.Routers[0].Ports[1].Chassis = []string{"chassis-node2"}
+	}, ChassisMissing, Error, node1, "no chassis for node node1", nil},
+	{
+		"a gateway that nobody holds", func(s *survey.Survey) { s.Logical.Routers[0].Ports[1].Chassis = []string{"ghost"} },
+		ChassisMissing, Error, project, "ghost", nil,
+	},
+	{
+		"a gateway that one too few may hold", func(s *survey.Survey) { s.Logical.Routers[0].Ports[1].Chassis[1] = "ghost" },
+		ChassisMissing, Warning, project, "ghost", nil,
+	},
+	{"a noted chassis that is another", func(s *survey.Survey) {
+		node(s, 0).Chassis = "old"
+	}, ChassisMismatch, Error, node1, "noted chassis old", nil},
+	{
+		"a node that is another chassis", inspect("node1", func(i *survey.Inspected) { i.Switch.Chassis = "new" }),
+		ChassisMismatch, Error, node1, "says that it is chassis new", nil,
+	},
+}
+
+var nodeFaults = []fault{
+	{"a node is down", func(s *survey.Survey) { node(s, 0).Ready = false }, NodeNotReady, Error, node1, "pod acme-prod/web", nil},
+	{
+		"the node of an egress address is down", func(s *survey.Survey) { node(s, 1).Ready = false },
+		NodeNotReady, Error, node2, "egress address 100.65.0.20, gateway acme-prod-ext-cloud",
+		[]string{EgressHolderDown},
+	},
+	{
+		"a node that has nothing is down", func(s *survey.Survey) {
+			s.Cluster.Nodes = append(s.Cluster.Nodes, survey.Node{Object: survey.Object{Ref: nodeRef("node3")}, Chassis: "chassis-node3"})
+			s.Logical.Chassis = append(s.Logical.Chassis, logical.Chassis{Name: "chassis-node3", Host: "node3"})
+		}, NodeNotReady, Warning, nodeRef("node3"), "nothing that is reached from outside", nil,
+	},
+	{"a kubelet is dead", func(s *survey.Survey) { node(s, 0).Heartbeat = noon.Add(-30 * time.Second) }, NodeSilent, Warning, node1, "for 30s", nil},
+	{
+		"a node was just cut off", all(func(s *survey.Survey) { node(s, 0).Heartbeat = noon.Add(-30 * time.Second) },
+			func(s *survey.Survey) { s.Inspected["node1"] = survey.Inspected{Problem: "no answer"} }), NodeSilent, Error, node1, "", []string{AgentMissing},
+	},
+	{
+		"an agent is dead", func(s *survey.Survey) { s.Inspected["node1"] = survey.Inspected{Problem: "no answer within 5s"} },
+		AgentMissing, Warning, node1, "within 5s", nil,
+	},
+	{
+		"there are no agents", func(s *survey.Survey) {
+			s.Inspected = map[string]survey.Inspected{"node1": {Problem: "no answer"}, "node2": {Problem: "no answer"}}
+		}, AgentsAbsent, Info, Platform, "", nil,
+	},
+	{"a clock is wrong", inspect("node2", func(i *survey.Inspected) { i.Clock = noon.Add(time.Hour) }), ClockSkew, Warning, node2, "1h0m off", nil},
+	{"the clock here is wrong", func(s *survey.Survey) { s.Taken = noon.Add(time.Hour) }, ClockSkew, Warning, Platform, "this machine", nil},
+	{"vswitchd is dead", inspect("node1", func(i *survey.Inspected) { i.Switch.Problem = "no socket" }), SwitchSilent, Error, node1, "no socket", nil},
+	{
+		"ovn-controller is not connected", inspect("node1", func(i *survey.Inspected) { i.Switch.Controller = "not connected" }),
+		SwitchNotConnected, Error, node1, "not connected", nil,
+	},
+	{"a cable is out", inspect("node2", func(i *survey.Inspected) { i.Interfaces[1].Up = false }), LinkDown, Error, cloud, "interface eth1 of node node2", nil},
+	{
+		"an interface is not there", inspect("node2", func(i *survey.Inspected) { i.Interfaces[1].Name = "ens1" }),
+		LinkDown, Error, node2, "no interface eth1", nil,
+	},
+	{"the tunnel's cable is out", inspect("node2", func(i *survey.Inspected) { i.Interfaces[0].Up = false }), LinkDown, Error, node2, "to other nodes", nil},
+	{"a wire with a small MTU", inspect("node2", func(i *survey.Inspected) { i.Interfaces[1].MTU = 1400 }), MTUTooSmall, Error, cloud, "1400 bytes", nil},
+	{
+		"a tunnel with a small MTU", inspect("node1", func(i *survey.Inspected) { i.Interfaces[0].MTU = 1500 }),
+		MTUTooSmall, Error, node1, "with 58 more around", nil,
+	},
+	{
+		"a strict filter", inspect("node1", func(i *survey.Inspected) { i.Settings["net.ipv4.conf.eth2.rp_filter"] = "1" }),
+		RPFilterStrict, Error, uplinkNet, "interface eth2 of node node1", nil,
+	},
+	{
+		"a rule before ours", inspect("node1", func(i *survey.Inspected) { i.Routes[0].Output = "eth0" }),
+		AsymmetricRoute, Error, node1, "a rule of somebody else comes before", nil,
+	},
+	{
+		"an uplink that nobody leads back", inspect("node2", func(i *survey.Inspected) {
+			i.Routes = []survey.RouteTaken{{From: addr("192.0.2.12"), To: addr("203.0.113.10"), Output: "eth0"}}
+		}), AsymmetricRoute, Error, node2, "by interface eth0, and requests come in by eth2; no ExternalNetwork", nil,
+	},
+	{
+		"too many connections", inspect("node1", func(i *survey.Inspected) { i.Settings[trackedNow] = "262144" }),
+		ConntrackFull, Error, node1, "262144 connections", nil,
+	},
+	{"many connections", inspect("node1", func(i *survey.Inspected) { i.Settings[trackedNow] = "220000" }), ConntrackLow, Warning, node1, "220000", nil},
+	{"no port is left", inspect("node2", func(i *survey.Inspected) { i.Usage[0].Ports = 64000 }), SNATExhausted, Error, project, "203.0.113.10:443", nil},
+	{"few ports are left", inspect("node2", func(i *survey.Inspected) { i.Usage[0].Ports = 55000 }), SNATLow, Warning, project, "55000 of 64512", nil},
+	{
+		"a connection to a pod that is gone", inspect("node1", func(i *survey.Inspected) { i.Connection[0].ReplySource = port("10.20.0.9:8080") }),
+		StaleConnection, Error, service, "to 10.20.0.9:8080, which is no backend", nil,
+	},
+}
+
+var wireFaults = []fault{
+	{
+		"the gateway is silent", all(inspect("node1", func(i *survey.Inspected) { i.Neighbours[0].MACs = nil }), inspect("node2",
+			func(i *survey.Inspected) { i.Neighbours[0].MACs = nil })),
+		GatewaySilent, Error, cloud, "nobody answers for gateway 100.65.0.1", nil,
+	},
+	{
+		"the gateway is silent on one node", inspect("node2", func(i *survey.Inspected) { i.Neighbours[0].MACs = nil }),
+		GatewaySilent, Error, node2, "on node node2", nil,
+	},
+	{
+		"two gateways", inspect("node1", func(i *survey.Inspected) { i.Neighbours[0].MACs = append(i.Neighbours[0].MACs, "02:00:00:00:00:09") }),
+		GatewayDuplicate, Error, cloud, "02:00:00:00:00:01 and 02:00:00:00:00:09", nil,
+	},
+	{
+		"somebody else has the address of the floating IP", inspect("node1",
+			func(i *survey.Inspected) { i.Neighbours[3].MACs = append(i.Neighbours[3].MACs, "02:00:00:00:00:66") }),
+		AddressDuplicate, Error, fip, "02:00:00:00:00:66", nil,
+	},
+	{
+		"OVN does not answer for an address", inspect("node1", func(i *survey.Inspected) { i.Neighbours[4].MACs = nil }),
+		AddressSilent, Error, service, "100.65.0.15", nil,
+	},
+}
+
+var driftFaults = []fault{
+	{"a NAT row is gone", differs("+ "+natKey+" 10.20.0.2", natKey, eip), RowMissing, Error, fip, "the translation of addresses of EIp", nil},
+	{
+		"a NAT row is gone and nobody is there", all(differs("+ "+natKey+" 10.20.0.2", natKey, fip), lease(0, stale)),
+		RowMissing, Error, fip, "nobody puts it right",
+		[]string{ControllerDead},
+	},
+	{
+		"a policy was changed", differs("~ "+policyKey+" drop → reroute 169.254.91.2", policyKey, legRef),
+		RowChanged, Error, fip, "replies on secondary networks", nil,
+	},
+	{"a row that should go", differs("- "+natKey+" 10.20.0.2", natKey, fip), RowLeft, Warning, fip, "should not be there", nil},
+	{
+		"a NAT of somebody else", differs("- NAT acme-prod [snat 10.20.0.9/32] 100.65.0.99", "NAT acme-prod [snat 10.20.0.9/32]", state.Ref{}),
+		RowForeign, Warning, project, "10.20.0.9/32", nil,
+	},
+	{"a policy of somebody else", func(s *survey.Survey) {
+		s.Logical.Routers[0].Policies = append(s.Logical.Routers[0].Policies, logical.Policy{Priority: 31500, Match: "ip4.src == 10.20.0.2", Action: "drop"})
+	}, RowForeign, Warning, routerRef("acme-prod"), "policy 31500", nil},
+	{"a route of somebody else", func(s *survey.Survey) {
+		s.Logical.Routers[0].Routes = []logical.Route{{Prefix: prefix("172.20.0.0/16"), NextHop: addr("10.20.0.66")}}
+	}, RowForeign, Warning, project, "172.20.0.0/16", nil},
+	{"a rule of somebody else", func(s *survey.Survey) {
+		s.Logical.Switches[0].ACLs = []logical.ACL{{Priority: 1, Match: "tcp", Action: "drop"}}
+	}, RowForeign, Warning, project, "on switch acme-prod-default", nil},
+	{"an OvnEip is gone", differs("+ "+objectKey+" {}", objectKey, eip), ObjectMissing, Error, fip, objectKey, nil},
+	{"an OvnEip was changed", differs("~ "+objectKey+" {} → {a}", objectKey, eip), ObjectChanged, Error, eip, objectKey, nil},
+	{"an OvnEip that should go", differs("- "+objectKey+" {}", objectKey, eip), ObjectLeft, Warning, eip, objectKey, nil},
+	{"an element is gone", differs("+ "+elementKey+" {}", elementKey, project), ElementMissing, Error, routerRef("acme-prod"), "default way out", nil},
+	{"an element was changed", differs("~ "+elementKey+" {} → {a}", elementKey, project), ElementChanged, Error, project, "policyRoutes", nil},
+	{"a row of nobody", func(s *survey.Survey) {
+		s.Logical.Routers[0].NATs[1].IDs = ours(state.Ref{Kind: "FIp", Namespace: "acme-prod", Name: "gone"})
+	}, LeakedRow, Warning, state.Ref{Kind: "FIp", Namespace: "acme-prod", Name: "gone"}, "dnat_and_snat 100.65.0.13", nil},
+	{"an old question", func(s *survey.Survey) {
+		s.Cluster.Inspections = []survey.Object{object(state.Ref{Kind: "Inspection", Name: "q"})}
+	}, LeakedQuestion, Info, Platform, "q", nil},
+}
+
+var addressFaults = []fault{
+	{
+		"a network is nearly full", func(s *survey.Survey) { s.Cluster.Subnets[0].Free, s.Cluster.Subnets[0].Used = 5, 250 },
+		PoolLow, Warning, cloud, "5 of 255", nil,
+	},
+	{
+		"a network is full", func(s *survey.Survey) { s.Cluster.Subnets[0].Free, s.Cluster.Subnets[0].Used = 0, 250 },
+		PoolLow, Warning, cloud, "no address left", nil,
+	},
+	{"another router has the address", func(s *survey.Survey) {
+		s.Logical.Routers = append(s.Logical.Routers, logical.Router{Name: "foe", NATs: []logical.NAT{{
+			Type: "snat", External: addr("100.65.0.13"),
+			Logical: prefix("10.0.0.0/8"),
+		}}})
+	}, AddressClash, Error, fip, "on router foe", nil},
+	{"another load balancer has the port", func(s *survey.Survey) {
+		s.Logical.Routers[0].Balancers = append(s.Logical.Routers[0].Balancers, logical.Balancer{
+			Name: "foe", Protocol: "tcp", VIPs: []logical.VIP{{Address: port("100.65.0.15:80")}}, IDs: logical.IDs{"vendor": "kube-ovn"},
+		})
+	}, AddressClash, Error, service, "load balancer foe", nil},
+	{
+		"an EIp has the gateway's address", func(s *survey.Survey) { s.Cluster.EIps[0].Address = addr("100.65.0.1") },
+		AddressClash, Error, eip, "gateway of network", nil,
+	},
+	{
+		"a node has the address", func(s *survey.Survey) { node(s, 0).Addresses = append(node(s, 0).Addresses, addr("100.65.0.15")) },
+		AddressClash, Error, service, "node node1", nil,
+	},
+	{
+		"a project overlaps with its network", func(s *survey.Survey) { s.Cluster.Projects[0].Prefixes[0] = prefix("100.65.4.0/24") },
+		Overlap, Error, project, "external network ext-cloud", nil,
+	},
+	{
+		"a project overlaps with Services", func(s *survey.Survey) { s.Cluster.Projects[0].Prefixes[0] = prefix("10.97.0.0/24") },
+		Overlap, Warning, project, "of Services", nil,
+	},
+	{
+		"a project overlaps with nodes", func(s *survey.Survey) { s.Cluster.Projects[0].Prefixes[0] = prefix("172.30.0.0/16") },
+		Overlap, Warning, project, "node node1", nil,
+	},
+	{"two subnets of a VPC overlap", func(s *survey.Survey) {
+		twin := s.Cluster.Subnets[1]
+		twin.Name = "twin"
+		s.Cluster.Subnets = append(s.Cluster.Subnets, twin)
+	}, Overlap, Error, state.Ref{Kind: "Subnet", Name: "twin"}, "acme-prod-default", nil},
+}
+
+func noEndpoints(s *survey.Survey) {
+	s.Cluster.Services[0].Endpoints = nil
+	s.Logical.Routers[0].Balancers[0].VIPs[0].Backends = []netip.AddrPort{port("10.20.0.3:8080")}
+	condition(survey.Condition{Type: intent.HasEndpoints, Reason: intent.NoEndpoints}, serviceObject)(s)
+}
+
+func serviceObject(s *survey.Survey) *survey.Object { return &s.Cluster.Services[0].Object }
+func eipObject(s *survey.Survey) *survey.Object     { return &s.Cluster.EIps[0].Object }
+func fipObject(s *survey.Survey) *survey.Object     { return &s.Cluster.FIps[0].Object }
+
+var serviceFaults = []fault{
+	{
+		"a wrong selector", all(noEndpoints, func(s *survey.Survey) { s.Cluster.Services[0].Selector["app"] = "shp" }),
+		SelectorMatchesNothing, Error, service, "app=shp", nil,
+	},
+	{
+		"no pod is ready", all(noEndpoints, func(s *survey.Survey) {
+			s.Cluster.Pods[1].Ready, s.Cluster.Pods[1].Waiting = false, "ImagePullBackOff"
+		}), PodsNotReady, Error, shopPod, "pod shop-1 waits: ImagePullBackOff", nil,
+	},
+	{
+		"a port with a wrong name", all(noEndpoints, func(s *survey.Survey) { s.Cluster.Services[0].Ports[0].Target = "http" }),
+		NamedPortMissing, Error, service, `"http"`, nil,
+	},
+	{"a wrong port", func(s *survey.Survey) { s.Cluster.Services[0].Ports[0].Target = "9090" }, TargetPortNotDeclared, Warning, service, "declare 8080", nil},
+	{
+		"endpoints that others write are missing", all(noEndpoints, func(s *survey.Survey) { s.Cluster.Services[0].Selector = nil }),
+		intent.NoEndpoints, Error, service, "", nil,
+	},
+	{"a backend that does not answer", func(s *survey.Survey) { s.Logical.Monitors[0].Status = "offline" }, HealthCheckOffline, Error, shopPod, "1 of 1", nil},
+	{"one of two backends that does not answer", func(s *survey.Survey) {
+		s.Logical.Monitors[0].Status = "offline"
+		s.Cluster.Services[0].Endpoints = append(s.Cluster.Services[0].Endpoints, survey.Endpoint{Address: port("10.20.0.2:8080"), Ready: true})
+	}, HealthCheckOffline, Warning, service, "1 of 2", nil},
+	{"a Service of another class", func(s *survey.Survey) {
+		s.Cluster.Services[0].Ours, s.Cluster.Services[0].Class, s.Cluster.Services[0].Ingress = false, "example.com/other", nil
+	}, ServiceNotOurs, Warning, service, "example.com/other", nil},
+}
+
+var floatingFaults = []fault{
+	{
+		"the pod crashes", func(s *survey.Survey) { s.Cluster.Pods[0].Ready, s.Cluster.Pods[0].Waiting = false, "CrashLoopBackOff" },
+		TargetNotReady, Error, fip, "CrashLoopBackOff", nil,
+	},
+	{"the pod is not ready", func(s *survey.Survey) { s.Cluster.Pods[0].Ready = false }, TargetNotReady, Warning, webPod, "says that it is not ready", nil},
+	{
+		"the pod has another address", func(s *survey.Survey) { s.Cluster.Pods[0].Addresses[0] = addr("10.20.0.7") },
+		TargetMoved, Error, fip, "has 10.20.0.7", nil,
+	},
+	{
+		"nobody has the target", func(s *survey.Survey) { s.Cluster.FIps[0].Pod, s.Cluster.FIps[0].Target = "", addr("10.20.0.77") },
+		TargetAbsent, Warning, fip, "10.20.0.77", nil,
+	},
+	{"an EgressIP for nobody", func(s *survey.Survey) { s.Cluster.EgressIPs[0].Selects = 0 }, EgressSelectsNothing, Warning, egressIP, "", nil},
+	{
+		"an egress address on a node that is gone", func(s *survey.Survey) { s.Cluster.EgressIPs[0].Held["100.65.0.20"] = "node9" },
+		EgressHolderDown, Error, egressIP, "node9", nil,
+	},
+}
+
+var conditionFaults = []fault{
+	{
+		"an address that is taken", condition(survey.Condition{Type: "Accepted", Reason: intent.AddressTaken, Message: "held by x"}, eipObject),
+		intent.AddressTaken, Error, eip, "held by x", nil,
+	},
+	{
+		"a pool without addresses", condition(survey.Condition{Type: "Programmed", Reason: intent.PoolExhausted}, eipObject),
+		intent.PoolExhausted, Error, eip, "No subnet of the network", nil,
+	},
+	{
+		"a pod that does not exist", all(condition(survey.Condition{Type: "ResolvedRefs", Reason: intent.PodNotFound}, fipObject),
+			condition(survey.Condition{Type: "Programmed", Reason: intent.NotAccepted}, fipObject),
+			func(s *survey.Survey) { s.Cluster.FIps[0].Target = netip.Addr{} }),
+		intent.PodNotFound, Error, fip, "", nil,
+	},
+	{
+		"some ports are taken", condition(survey.Condition{Type: "Programmed", Reason: intent.SomePortTaken}, serviceObject),
+		intent.SomePortTaken, Warning, service, "", nil,
+	},
+	{
+		"Kube-OVN does not do its part", condition(survey.Condition{Type: "Programmed", Reason: intent.WaitForEngine}, eipObject),
+		intent.WaitForEngine, Error, eip, "", nil,
+	},
+	{
+		"a NodePath that is disturbed", condition(survey.Condition{Type: "Undisturbed", Reason: intent.Disturbed},
+			func(s *survey.Survey) *survey.Object { return &s.Cluster.NodePaths[0].Object }),
+		intent.Disturbed, Warning,
+		state.Ref{Kind: "NodePath", Name: "node1"},
+		"", nil,
+	},
+}
+
+func faults() []fault {
+	return slices.Concat(readingFaults, planeFaults, nodeFaults, wireFaults, driftFaults, addressFaults, serviceFaults, floatingFaults, conditionFaults)
+}
+
+func TestHealthy(t *testing.T) {
+	for _, f := range Examine(healthy()) {
+		t.Errorf("a healthy cluster has %+v", f)
+	}
+}
+
+func TestFaults(t *testing.T) {
+	for _, f := range faults() {
+		t.Run(f.what, func(t *testing.T) {
+			s := healthy()
+			f.wrong(s)
+			found := Examine(s)
+			if len(found) == 0 {
+				t.Fatalf("nothing is found, and %s should be", f.code)
+			}
+			first := found[0]
+			if first.Code != f.code || first.Severity != f.worst {
+				t.Errorf("found %s %s first, wanted %s %s; all: %+v", first.Severity, first.Code, f.worst, f.code, found)
+			}
+			if !slices.Contains(first.About, f.about) || !strings.Contains(first.Message, f.says) || first.Cure == "" {
+				t.Errorf("%+v is not about %s, or does not say %q, or knows no cure", first, f.about, f.says)
+			}
+			var also []string
+			for _, x := range found[1:] {
+				also = append(also, x.Code)
+			}
+			slices.Sort(also)
+			if also = slices.Compact(also); !slices.Equal(also, f.also) {
+				t.Errorf("besides that, found %v, wanted %v: %+v", also, f.also, found[1:])
+			}
+		})
+	}
+}
+
+// Each kind of finding has a fault that it is found by.
+func TestFaultsHaveEveryCode(t *testing.T) {
+	shown := map[string]bool{}
+	for _, f := range faults() {
+		shown[f.code] = true
+		for _, c := range f.also {
+			shown[c] = true
+		}
+	}
+	for _, c := range Codes {
+		if !shown[c.Name] {
+			t.Errorf("no fault shows %s", c.Name)
+		}
+	}
+}
+
+// What will pass by itself is not worth a word.
+func TestPassing(t *testing.T) {
+	for what, young := range map[string]func(*survey.Survey){
+		"an object that is being programmed": condition(survey.Condition{
+			Type: "Programmed", Reason: intent.Programming,
+			Since: noon.Add(-time.Second),
+		}, eipObject),
+		"a new object without a status": func(s *survey.Survey) {
+			s.Cluster.EIps[0].Conditions, s.Cluster.EIps[0].Created = nil, noon.Add(-time.Second)
+		},
+		"what is written for an object that is not in force yet": all(condition(survey.Condition{
+			Type: "Programmed", Reason: intent.Programming,
+			Since: noon.Add(-time.Second),
+		}, eipObject),
+			differs("+ "+natKey+" 10.20.0.2", natKey, eip)),
+		"a lease that will soon be renewed": lease(0, func(l *survey.Lease) { l.Renewed = noon.Add(-12 * time.Second) }),
+		"a finalizer":                       differs("+ EIp acme-prod/fip-web finalizer", "EIp acme-prod/fip-web", eip),
+		"a reply to nobody's connection": inspect("node1", func(i *survey.Inspected) {
+			i.Connection[0].State, i.Connection[0].ReplySource = "TIME_WAIT", port("10.20.0.9:8080")
+		}),
+		"an address that is none of ours": inspect("node1", func(i *survey.Inspected) {
+			i.Neighbours = append(i.Neighbours, survey.Neighbour{Interface: "eth1", Address: addr("100.65.0.99"), MACs: []string{"02:00:00:00:00:66"}})
+		}),
+		"an address that its own node asks for": inspect("node1", func(i *survey.Inspected) { i.Neighbours = i.Neighbours[:1] }),
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := healthy()
+			young(s)
+			if found := Examine(s); len(found) > 0 {
+				t.Errorf("found %+v", found)
+			}
+		})
+	}
+}
+
+// The same survey gives the same findings, and a survey that was written down those of the original.
+func TestSurveyInAFile(t *testing.T) {
+	s := healthy()
+	for _, f := range nodeFaults[:6] {
+		f.wrong(s)
+	}
+	want := Examine(s)
+	raw, err := json.Marshal(want)
+	if err != nil || len(want) < 3 {
+		t.Fatalf("%d findings: %v", len(want), err)
+	}
+	for range 20 {
+		if again, _ := json.Marshal(Examine(s)); string(again) != string(raw) {
+			t.Fatalf("once\n%s\nand once\n%s", raw, again)
+		}
+	}
+	if !reflect.DeepEqual(Examine(s), want) {
+		t.Error("the order is not always the same")
+	}
+}
+
+// Keys of lines are told apart by how they are written.
+func TestRead(t *testing.T) {
+	row := intent.FloatingNAT{External: addr("100.65.0.13")}.Key("acme-prod")
+	element, _ := intent.Attached("acme-prod", "ext-cloud")
+	object := intent.ObjectKey{Kind: intent.OvnEip, Name: "x"}
+	for _, c := range []struct {
+		line state.Line
+		want thing
+	}{
+		{state.Line{Key: row.String(), Text: "+ " + row.String()}, thing{row: true, table: "NAT", id: "dnat_and_snat 100.65.0.13"}},
+		{state.Line{Key: element.String(), Text: "+ " + element.String()}, thing{element: true, table: "Vpc", id: "ext-cloud"}},
+		{state.Line{Key: object.String(), Text: "+ " + object.String()}, thing{id: "OvnEip x"}},
+		{state.Line{Key: object.String(), Text: "+ " + object.String() + " " + intent.Finalizer{}.String()}, thing{none: true}},
+	} {
+		if got := read(c.line); got != c.want {
+			t.Errorf("%s is %+v, wanted %+v", c.line.Key, got, c.want)
+		}
+	}
+}
