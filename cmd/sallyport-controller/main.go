@@ -43,7 +43,7 @@ func main() {
 }
 
 func command() *cobra.Command {
-	var c controller.Config
+	c := controller.Config{Version: version}
 	var kubeconfig, level string
 	var asking reachability
 	cmd := &cobra.Command{

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -38,6 +39,7 @@ type Config struct {
 	Defaults   snapshot.Config
 	Probe      reach.Config // of nodes that may hold egress addresses
 	Workers    int
+	Version    string // of the program, for who asks
 
 	LeaderElect                   bool
 	LeaderElectionNamespace       string
@@ -57,12 +59,11 @@ func Run(ctx context.Context, c Config, logger *slog.Logger) error {
 	}
 	defer shards.NB.Close()
 	defer shards.SB.Close()
-	counters := newCounters(asks)
-	queue := runner.New(shards.Run, counters.ran, logger)
+	queue := runner.New(shards.Run, shards.Counts.ran, logger)
 	asks.to(queue.Ask)
-	counters.watch(queue, shards.NB)
+	shards.Counts.serve(shards, c, queue)
 	// Every replica keeps its caches; only the leader runs shards.
-	if err := mgr.Add(leading{queue, c.Workers}); err != nil {
+	if err := mgr.Add(leading{queue, c.Workers, &shards.Counts.leads}); err != nil {
 		return err
 	}
 	if err := mgr.Add(manager.RunnableFunc(shards.Probe.Start)); err != nil {
@@ -88,12 +89,12 @@ func (c Config) options() manager.Options {
 }
 
 func build(ctx context.Context, mgr manager.Manager, c Config, logger *slog.Logger) (*Shards, *asks, error) {
-	asks := newAsks()
+	asks := &asks{counts: newCounts()}
 	api, err := client.New(c.Kubernetes, client.Options{Scheme: kube.Scheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to Kubernetes: %w", err)
 	}
-	cluster, err := kube.NewCluster(ctx, kube.Counted(api, asks.wrote), mgr.GetCache())
+	cluster, err := kube.NewCluster(ctx, kube.Counted(api, asks.counts.wrote), mgr.GetCache())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -105,15 +106,14 @@ func build(ctx context.Context, mgr manager.Manager, c Config, logger *slog.Logg
 		return nil, nil, fmt.Errorf("connect to the OVN northbound database: %w", err)
 	}
 	nb.Watch(asks.askKnown(cluster))
-	sb, err := ovn.Look(ctx, c.Southbound, logger, func() { asks.ask(ownership.EgressVpc, engine) })
+	sb, err := ovn.Look(ctx, c.Southbound, logger, func() { asks.ask(ownership.EgressVpc, southbound) })
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the OVN southbound database: %w", err)
 	}
 	prober := reach.New(c.Probe, func() { asks.ask(ownership.EgressVpc, probed) })
 	record := recorder(mgr.GetEventRecorder("sallyport"))
 	return &Shards{
-		Cluster: cluster, NB: nb, SB: sb, Probe: prober, Config: c.Defaults, Clock: time.Now, Record: record, Addresses: newAddresses(),
-		Uplinks: newUplinks(),
+		Cluster: cluster, NB: nb, SB: sb, Probe: prober, Config: c.Defaults, Clock: time.Now, Record: record, Counts: asks.counts,
 	}, asks, nil
 }
 
@@ -142,10 +142,13 @@ func recorder(events events.EventRecorder) kube.Recorder {
 type leading struct {
 	queue   *runner.Runner
 	workers int
+	leads   *atomic.Bool
 }
 
 // Start runs shards until the context ends.
 func (l leading) Start(ctx context.Context) error {
+	l.leads.Store(true)
+	defer l.leads.Store(false)
 	l.queue.Start(ctx, l.workers, patience)
 	return nil
 }

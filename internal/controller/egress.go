@@ -110,7 +110,7 @@ func (s *Shards) note(w *snapshot.Egress, verdicts []intent.Verdict) {
 			places[i.Address] = i.Node
 		}
 	}
-	s.Addresses.are(w.Nodes, places, s.egress.places, func(a netip.Addr) bool { return w.Moved[ownership.EgressPort(a)] != "" })
+	s.Counts.addresses(w.Nodes, places, s.egress.places, func(a netip.Addr) bool { return w.Moved[ownership.EgressPort(a)] != "" })
 	s.egress.places = places
 }
 

@@ -40,10 +40,8 @@ type Shards struct {
 	SB *ovn.Southbound
 	// Probe asks nodes whether they are there; nil: nobody does.
 	Probe *reach.Prober
-	// Addresses counts where egress addresses are; nil: nobody does.
-	Addresses *addresses
-	// Uplinks counts how networks on nodes are doing; nil: nobody does.
-	Uplinks *uplinks
+	// Counts is what is counted while shards are run; nil where they are only looked at.
+	Counts *counts
 
 	egress memory
 	told   told
@@ -170,15 +168,19 @@ func (s *Shards) Run(ctx context.Context, shard string) (runner.Result, error) {
 	if shard == kube.NetworksShard {
 		return runner.Result{}, s.runNetworks(ctx)
 	}
+	mends := s.Counts.repairs.begins(shard)
 	work, err := s.Prepare(ctx, shard)
 	if err != nil {
 		return runner.Result{}, err
+	}
+	if mends {
+		s.Counts.repairs.mends(work)
 	}
 	failures := state.Run(ctx, work.Plans...)
 	if err := work.look(); err != nil {
 		return runner.Result{}, err
 	}
-	reported, err := s.report(ctx, work.judged, status.Render(work.Verdicts, status.Observe(work.Plans, failures)))
+	reported, err := s.report(ctx, shard, work.judged, work.Verdicts, status.Observe(work.Plans, failures))
 	if err != nil {
 		return runner.Result{}, err
 	}
@@ -186,6 +188,7 @@ func (s *Shards) Run(ctx context.Context, shard string) (runner.Result, error) {
 		return runner.Result{}, state.Failed(failures)
 	}
 	s.tell(shard, work)
+	s.Counts.repairs.ended(shard, work)
 	result := runner.Result{Size: work.size}
 	switch {
 	case work.unsettled:
@@ -232,7 +235,7 @@ func (s *Shards) prepareNodes(ctx context.Context) (*Work, error) {
 		return nil, fmt.Errorf("gather: %w", err)
 	}
 	world := inputs.Nodes(s.Config)
-	s.Uplinks.are(world)
+	s.Counts.nodes(world)
 	want, verdicts := compile.Nodes(world)
 	if err := want.Err(); err != nil {
 		return nil, fmt.Errorf("compile: %w", err)
@@ -265,7 +268,7 @@ func (s *Shards) runNetworks(ctx context.Context) error {
 		return fmt.Errorf("gather networks: %w", err)
 	}
 	networks.Return, networks.Lacks, networks.Inside = s.Config.Return, s.NB.Lacks(), s.Config.Inside
-	failures, err := s.report(ctx, judged, status.Render(compile.Networks(networks), status.Outcome{}))
+	failures, err := s.report(ctx, kube.NetworksShard, judged, compile.Networks(networks), status.Outcome{})
 	if err != nil || len(failures) == 0 {
 		return err
 	}
@@ -273,12 +276,13 @@ func (s *Shards) runNetworks(ctx context.Context) error {
 }
 
 // report writes the status of objects.
-func (s *Shards) report(ctx context.Context, judged []client.Object, want intent.Statuses) ([]state.Failure, error) {
+func (s *Shards) report(ctx context.Context, shard string, judged []client.Object, verdicts []intent.Verdict, outcome status.Outcome) ([]state.Failure, error) {
+	s.Counts.told(shard, status.Count(verdicts, outcome))
 	statuses, err := kube.NewStatuses(s.Cluster, judged, s.Clock, s.Record)
 	if err != nil {
 		return nil, err
 	}
-	plan, err := state.Prepare(ctx, statuses, want, state.OnlyGrow)
+	plan, err := state.Prepare(ctx, statuses, status.Render(verdicts, outcome), state.OnlyGrow)
 	if err != nil {
 		return nil, err
 	}

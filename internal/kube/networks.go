@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -52,6 +53,18 @@ func (c *Cluster) GatherNetworks(ctx context.Context) (*snapshot.Networks, []cli
 		}
 	}
 	return out, judged, nil
+}
+
+// Externals are the subnets of external networks, as Kube-OVN counts their addresses.
+func (c *Cluster) Externals(ctx context.Context) ([]snapshot.External, error) {
+	in := NewInputs(NetworksShard)
+	err := errors.Join(c.add(ctx, in, &kubedcv1alpha1.ExternalNetworkList{}, nil), c.add(ctx, in, &SubnetList{}, c.by(externalIndex, "true")))
+	for _, n := range in.networks {
+		for _, name := range n.Spec.Subnets {
+			err = errors.Join(err, c.lookUpNamed(ctx, in, []intent.ObjectKey{{Kind: intent.Subnet, Name: name}}, nil))
+		}
+	}
+	return in.readExternals(), err
 }
 
 // onNodes reads what becomes of networks on nodes, where there are such, and returns the nodes.

@@ -182,7 +182,7 @@ func readPlaces(o *discoveryv1.EndpointSlice) (out []snapshot.Placed) {
 
 // readPath reads what the agent of a node says. What it says of no network in particular, it says of each.
 func readPath(o *kubedcv1alpha1.NodePath) snapshot.Path {
-	out := snapshot.Path{Reported: o.Status.ObservedGeneration == o.Generation, Networks: map[string]string{}}
+	out := snapshot.Path{Reported: o.Status.ObservedGeneration == o.Generation, Networks: map[string]string{}, Repairs: o.Status.Repairs}
 	for _, n := range o.Status.Networks {
 		out.Networks[n.Name] = n.Problem
 	}

@@ -7,9 +7,11 @@ package mutual
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
+	"time"
 )
 
 // Files are who we are and whom we trust, in PEM.
@@ -42,6 +44,32 @@ func (f Files) Server() (*tls.Config, error) {
 	return &tls.Config{
 		Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, ClientCAs: roots, ClientAuth: tls.RequireAndVerifyClientCert,
 	}, nil
+}
+
+// Expires is when the first of the certificates in a file ends.
+func Expires(file string) (time.Time, error) {
+	var first time.Time
+	rest, err := os.ReadFile(file)
+	if err != nil {
+		return first, err
+	}
+	for {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return first, fmt.Errorf("read %s: %w", file, err)
+		}
+		if first.IsZero() || c.NotAfter.Before(first) {
+			first = c.NotAfter
+		}
+	}
+	if first.IsZero() {
+		return first, fmt.Errorf("%s has no certificate", file)
+	}
+	return first, nil
 }
 
 func (f Files) read() (tls.Certificate, *x509.CertPool, error) {

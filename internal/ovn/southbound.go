@@ -130,6 +130,9 @@ func (s *Southbound) changed() {
 	}
 }
 
+// Connected says whether there is a connection now.
+func (s *Southbound) Connected() bool { return s.rows.Load() != nil }
+
 // Holders are the chassis that hold router ports, by port; nil: nothing is known.
 func (s *Southbound) Holders(prefix string) map[string]string {
 	rows := s.rows.Load()

@@ -53,4 +53,5 @@ type Balancer struct {
 type Path struct {
 	Reported bool              // it has seen the NodePath as it is now
 	Networks map[string]string // what became of each network: why it does not work, or nothing
+	Repairs  int64             // how often something was put back since the agent began
 }

@@ -53,7 +53,7 @@ func Render(verdicts []intent.Verdict, outcome Outcome) intent.Statuses {
 	for _, v := range verdicts {
 		programmed := programmed(v, outcome)
 		body := fields(v, programmed.OK())
-		if f, isService := v.Facts.(intent.ServiceFacts); !isService || !f.Foreign {
+		if !foreign(v) {
 			body["conditions"] = conditions(v, programmed)
 		}
 		out[v.Object] = state.Entry[intent.Status]{Value: intent.NewStatus(body), Origin: v.Object.Ref()}
@@ -107,7 +107,39 @@ func (c condition) plain(generation int64) map[string]any {
 	return out
 }
 
+// Said is a condition without what is particular to its object.
+type Said struct{ Kind, Condition, Status, Reason string }
+
+// Count is how many objects are told what.
+func Count(verdicts []intent.Verdict, outcome Outcome) map[Said]int {
+	out := map[Said]int{}
+	for _, v := range verdicts {
+		if foreign(v) {
+			continue
+		}
+		for _, c := range all(v, programmed(v, outcome)) {
+			out[Said{string(v.Object.Kind), c.Type, c.Status, c.Reason}]++
+		}
+	}
+	return out
+}
+
+// foreign says whether an object is not ours any more.
+func foreign(v intent.Verdict) bool {
+	f, isService := v.Facts.(intent.ServiceFacts)
+	return isService && f.Foreign
+}
+
 func conditions(v intent.Verdict, programmed intent.Finding) []any {
+	var out []any
+	for _, c := range all(v, programmed) {
+		out = append(out, c.plain(v.Generation))
+	}
+	return out
+}
+
+// all is every condition of an object.
+func all(v intent.Verdict, programmed intent.Finding) []condition {
 	list := []condition{
 		stated(kubedcv1.ConditionAccepted, intent.Accepted, v.Accepted),
 		stated(kubedcv1.ConditionResolvedRefs, intent.Resolved, v.Resolved),
@@ -122,11 +154,7 @@ func conditions(v intent.Verdict, programmed intent.Finding) []any {
 	if f, isService := v.Facts.(intent.ServiceFacts); isService {
 		list = append(append(list, ports(f)...), endpoints(f))
 	}
-	out := make([]any, 0, len(list))
-	for _, c := range list {
-		out = append(out, c.plain(v.Generation))
-	}
-	return out
+	return list
 }
 
 // stated is a condition that is true with a reason of its own when there is nothing against it.

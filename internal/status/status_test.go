@@ -3,6 +3,7 @@ package status
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -184,4 +185,27 @@ func TestObserve(t *testing.T) {
 func put(n intent.FloatingNAT) state.Change[intent.RowKey, intent.Row] {
 	row := intent.Row(n)
 	return state.Change[intent.RowKey, intent.Row]{Key: n.Key("r"), After: &row}
+}
+
+// Counted is what objects are told; one that is not ours any more is told nothing.
+func TestCount(t *testing.T) {
+	wrong := intent.Finding{Reason: "Wrong"}
+	of := func(name string) intent.ObjectKey {
+		return intent.ObjectKey{Kind: intent.FIp, Namespace: "acme-prod", Name: name}
+	}
+	verdicts := []intent.Verdict{
+		{Object: of("a"), Facts: intent.FIpFacts{}},
+		{Object: of("b"), Facts: intent.FIpFacts{}},
+		{Object: of("c"), Facts: intent.FIpFacts{}, Resolved: wrong},
+		{Object: intent.ObjectKey{Kind: intent.Service, Name: "gone"}, Facts: intent.ServiceFacts{Foreign: true}},
+	}
+	outcome := Outcome{Failed: map[state.Ref][]string{of("b").Ref(): {"no space left"}}}
+	want := map[Said]int{
+		{"FIp", "Accepted", "True", "Accepted"}:         3,
+		{"FIp", "ResolvedRefs", "True", "ResolvedRefs"}: 2, {"FIp", "ResolvedRefs", "False", "Wrong"}: 1,
+		{"FIp", "Programmed", "True", "Programmed"}: 1, {"FIp", "Programmed", "False", "WriteFailed"}: 1, {"FIp", "Programmed", "False", "NotAccepted"}: 1,
+	}
+	if got := Count(verdicts, outcome); !maps.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
 }
