@@ -21,7 +21,11 @@ type Value[V any] interface {
 }
 
 // Ref names the API object that an entry exists for.
-type Ref struct{ Kind, Namespace, Name string }
+type Ref struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+}
 
 // String is the object as people name it.
 func (r Ref) String() string {
