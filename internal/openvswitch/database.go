@@ -1,0 +1,192 @@
+package openvswitch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Configuration is what the switch was told to be.
+type Configuration struct {
+	Chassis string // its name in OVN
+	Bridges []Bridge
+	// Pods are the interfaces that are ports of OVN's logical switches.
+	Pods map[string]bool
+}
+
+// Bridge is one that leads to a provider network.
+type Bridge struct {
+	Name, Network string
+	Interfaces    []string // of the node
+	Problem       string
+}
+
+// database is the name of the switch's, and of the table with its one row.
+const database = "Open_vSwitch"
+
+// row is a row as OVSDB writes it, by column.
+type row map[string]json.RawMessage
+
+// configuration reads the switch's database.
+func (n Node) configuration(ctx context.Context) (out Configuration, err error) {
+	tables, err := n.tables(ctx, [][]string{
+		{database, "external_ids"},
+		{"Bridge", "name", "ports"},
+		{"Port", "_uuid", "interfaces"},
+		{"Interface", "_uuid", "name", "type", "error", "external_ids"},
+	})
+	if err != nil {
+		return out, err
+	}
+	if len(tables[0]) == 0 {
+		return out, errors.New("it is empty; was the node set up?")
+	}
+	told := tables[0][0].pairs("external_ids")
+	out.Chassis, out.Pods = told["system-id"], map[string]bool{}
+	interfaces := byUUID(tables[3])
+	for _, i := range interfaces {
+		if i.pairs("external_ids")["iface-id"] != "" {
+			out.Pods[i.text("name")] = true
+		}
+	}
+	bridges, ports := map[string]row{}, byUUID(tables[2])
+	for _, b := range tables[1] {
+		bridges[b.text("name")] = b
+	}
+	for pair := range strings.SplitSeq(told["ovn-bridge-mappings"], ",") {
+		network, name, found := strings.Cut(pair, ":")
+		if !found {
+			continue
+		}
+		b := Bridge{Name: name, Network: network}
+		if bridge, there := bridges[name]; there {
+			b.look(bridge, ports, interfaces)
+		} else {
+			b.Problem = "there is no such bridge"
+		}
+		out.Bridges = append(out.Bridges, b)
+	}
+	return out, nil
+}
+
+// look finds the interfaces of a bridge that are the node's own: neither the bridge itself, nor patches to other bridges.
+func (b *Bridge) look(bridge row, ports, interfaces map[string]row) {
+	var problems []string
+	for _, p := range bridge.texts("ports") {
+		for _, i := range ports[p].texts("interfaces") {
+			kind, name := interfaces[i].text("type"), interfaces[i].text("name")
+			if kind == "internal" || kind == "patch" {
+				continue
+			}
+			b.Interfaces = append(b.Interfaces, name)
+			if problem := interfaces[i].text("error"); problem != "" {
+				problems = append(problems, name+": "+problem)
+			}
+		}
+	}
+	slices.Sort(b.Interfaces)
+	slices.Sort(problems)
+	b.Problem = strings.Join(problems, "; ")
+}
+
+// tables reads columns of tables, in one transaction. Each is given as its name and those of its columns.
+func (n Node) tables(ctx context.Context, wanted [][]string) (out [][]row, err error) {
+	conn, err := connect(ctx, filepath.Join(n.Switch, "db.sock"))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	params := []any{database}
+	for _, w := range wanted {
+		params = append(params, map[string]any{"op": "select", "table": w[0], "where": []any{}, "columns": w[1:]})
+	}
+	if err := request(conn, "transact", params); err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Result []struct {
+			Rows  []row
+			Error string
+		}
+	}
+	if err := json.NewDecoder(conn).Decode(&answer); err != nil {
+		return nil, err
+	}
+	for _, r := range answer.Result {
+		if r.Error != "" {
+			return nil, fmt.Errorf("it says: %s", r.Error)
+		}
+		out = append(out, r.Rows)
+	}
+	if len(out) != len(wanted) {
+		return nil, fmt.Errorf("it answered %d of %d questions", len(out), len(wanted))
+	}
+	return out, nil
+}
+
+func byUUID(rows []row) map[string]row {
+	out := make(map[string]row, len(rows))
+	for _, r := range rows {
+		out[r.text("_uuid")] = r
+	}
+	return out
+}
+
+// text is a column's only value; empty: it has none.
+func (r row) text(column string) string {
+	if all := r.texts(column); len(all) > 0 {
+		return all[0]
+	}
+	return ""
+}
+
+// texts are a column's values. OVSDB writes one value as itself, a reference as ["uuid", "…"], and several as ["set", […]].
+func (r row) texts(column string) []string {
+	var list []json.RawMessage
+	if json.Unmarshal(r[column], &list) != nil {
+		list = []json.RawMessage{r[column]}
+	}
+	tag, _ := single(list[0])
+	if len(list) == 2 && tag == "set" {
+		if json.Unmarshal(list[1], &list) != nil {
+			return nil
+		}
+	} else {
+		list = []json.RawMessage{r[column]}
+	}
+	var out []string
+	for _, v := range list {
+		if s, ok := single(v); ok {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// single is a text, or the text of a reference.
+func single(v json.RawMessage) (string, bool) {
+	var text string
+	if json.Unmarshal(v, &text) == nil {
+		return text, true
+	}
+	var pair [2]string
+	err := json.Unmarshal(v, &pair)
+	return pair[1], err == nil
+}
+
+// pairs is a column that is a map: ["map", [["key", "value"], …]].
+func (r row) pairs(column string) map[string]string {
+	out := map[string]string{}
+	var tagged []json.RawMessage
+	var list [][2]string
+	if json.Unmarshal(r[column], &tagged) == nil && len(tagged) == 2 && json.Unmarshal(tagged[1], &list) == nil {
+		for _, p := range list {
+			out[p[0]] = p[1]
+		}
+	}
+	return out
+}

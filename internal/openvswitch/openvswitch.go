@@ -1,0 +1,98 @@
+// Package openvswitch is what the Open vSwitch and the ovn-controller of a node say of themselves.
+//
+// They are asked on their control sockets, as ovs-appctl does, and only for what changes nothing.
+package openvswitch
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+)
+
+// The programs that are asked.
+const (
+	vswitchd   = "ovs-vswitchd"
+	controller = "ovn-controller"
+)
+
+// Node is the two programs of a node, by the directories in which they have their sockets: /run/openvswitch and /run/ovn, mostly.
+type Node struct{ Switch, Controller string }
+
+// State is how they are doing.
+type State struct {
+	Version    string // of Open vSwitch
+	Controller string // its connection to the southbound database: connected, or what ovn-controller says instead
+	// Tracked is how many connections there are, of at most MaxTracked. 0: the datapath does not say.
+	Tracked, MaxTracked int
+	Configuration
+}
+
+var versions = regexp.MustCompile(`[0-9]+\.[0-9]+\S*`)
+
+// State asks both. What could not be asked is among the errors, and the rest is there.
+func (n Node) State(ctx context.Context) (out State, failed []error) {
+	fails := func(what string, err error) {
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", what, err))
+		}
+	}
+	text, err := ask(ctx, n.Switch, vswitchd, "version")
+	fails("ask for the version of Open vSwitch", err)
+	out.Version = versions.FindString(text)
+	if err == nil {
+		out.Configuration, err = n.configuration(ctx)
+		fails("read the configuration of Open vSwitch", err)
+		out.Tracked, out.MaxTracked = n.tracked(ctx)
+	}
+	if n.Controller != "" {
+		out.Controller, err = ask(ctx, n.Controller, controller, "connection-status")
+		fails("ask ovn-controller for its connection", err)
+	}
+	return out, failed
+}
+
+// tracked counts the connections of all datapaths. That of the kernel has no limit of its own, and says so by an error.
+func (n Node) tracked(ctx context.Context) (are, most int) {
+	paths, err := n.datapaths(ctx)
+	if err != nil {
+		return 0, 0
+	}
+	number := func(command, path string) int {
+		text, err := ask(ctx, n.Switch, vswitchd, command, path)
+		if err != nil {
+			return 0
+		}
+		out, _ := strconv.Atoi(text) // no number: it does not say
+		return out
+	}
+	for _, p := range paths {
+		are += number("dpctl/ct-get-nconns", p)
+		most += number("dpctl/ct-get-maxconns", p)
+	}
+	return are, most
+}
+
+// datapaths are those that the switch has, such as system@ovs-system or netdev@ovs-netdev.
+func (n Node) datapaths(ctx context.Context) (out []string, err error) {
+	err = tell(ctx, n.Switch, func(line []byte) { out = append(out, string(line)) }, vswitchd, "dpctl/dump-dps")
+	return out, err
+}
+
+// Connections calls back for each connection that the switch tracks. None of them is kept: there may be a million.
+func (n Node) Connections(ctx context.Context, each func(Connection)) error {
+	paths, err := n.datapaths(ctx)
+	if err != nil {
+		return fmt.Errorf("list the datapaths of Open vSwitch: %w", err)
+	}
+	for _, p := range paths {
+		if err := tell(ctx, n.Switch, func(line []byte) {
+			if c, ok := parse(string(line)); ok {
+				each(c)
+			}
+		}, vswitchd, "dpctl/dump-conntrack", p); err != nil {
+			return fmt.Errorf("list the connections of %s: %w", p, err)
+		}
+	}
+	return nil
+}

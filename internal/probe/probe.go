@@ -1,0 +1,122 @@
+// Package probe is questions on a wire: who has an address there.
+//
+// They leave no trace in anybody's tables. IPv4 is asked as by a host that is about to take an address (RFC 5227), IPv6 as in the detection of
+// duplicates (RFC 4862): without a source address. OVN would write down for each of its routers who asks otherwise.
+package probe
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// A frame may be lost, so each question is asked three times, and a slow host has time to answer the last one.
+const (
+	times = 3
+	every = 250 * time.Millisecond
+	takes = time.Second
+)
+
+// Question asks who has an address on the wire that an interface leads to.
+type Question struct {
+	Interface string
+	VLAN      uint16 // 0: without a tag
+	Address   netip.Addr
+}
+
+// Answer is who has it. More than one: two hosts have the same address.
+type Answer struct {
+	MACs []string // sorted
+	Err  error    // why it could not be asked
+}
+
+// Neighbours asks all questions at the same time, and returns the answers in their order. It takes a second.
+//
+// What asks is the interface, straight to the wire: neither the node's own kernel, nor a switch that has the interface as a port hears it.
+func Neighbours(ctx context.Context, questions []Question) []Answer {
+	out := make([]Answer, len(questions))
+	byInterface := map[string][]int{}
+	for i, q := range questions {
+		byInterface[q.Interface] = append(byInterface[q.Interface], i)
+	}
+	var wait sync.WaitGroup
+	for _, name := range slices.Sorted(maps.Keys(byInterface)) {
+		which := byInterface[name]
+		s, err := open(name) // here, because the network namespace is that of the caller's thread
+		if err != nil {
+			for _, i := range which {
+				out[i].Err = err
+			}
+			continue
+		}
+		wait.Go(func() {
+			defer s.close()
+			s.ask(ctx, questions, which, out)
+		})
+	}
+	wait.Wait()
+	return out
+}
+
+// key is what an answer is about.
+type key struct {
+	vlan    uint16
+	address netip.Addr
+}
+
+func keyOf(q Question) key { return key{q.VLAN, q.Address} }
+
+// ask asks some of the questions on one socket, and writes the answers.
+func (s *socket) ask(ctx context.Context, questions []Question, which []int, out []Answer) {
+	ctx, cancel := context.WithTimeout(ctx, takes)
+	defer cancel()
+	heard := map[key]map[string]bool{}
+	for _, i := range which {
+		heard[keyOf(questions[i])] = map[string]bool{}
+	}
+	ears := errgroup.Group{}
+	asked := slices.Collect(maps.Keys(heard))
+	ears.Go(func() error {
+		return s.listen(ctx, func(k key, mac net.HardwareAddr) {
+			if macs := heard[k]; macs != nil {
+				macs[mac.String()] = true
+			}
+		})
+	})
+	err := s.repeat(ctx, asked)
+	if err != nil {
+		cancel()
+	}
+	if deaf := ears.Wait(); err == nil {
+		err = deaf
+	}
+	for _, i := range which {
+		out[i] = Answer{MACs: slices.Sorted(maps.Keys(heard[keyOf(questions[i])])), Err: err}
+	}
+}
+
+// repeat asks everything, several times.
+func (s *socket) repeat(ctx context.Context, asked []key) error {
+	again := time.NewTicker(every)
+	defer again.Stop()
+	for range times {
+		for _, k := range asked {
+			if err := s.send(frame(s.mac, k)); err != nil {
+				return fmt.Errorf("ask on %s: %w", s.name, err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-again.C:
+		}
+	}
+	return nil
+}
