@@ -69,6 +69,9 @@ func Run(ctx context.Context, c Config, logger *slog.Logger) error {
 	if err := mgr.Add(manager.RunnableFunc(shards.Probe.Start)); err != nil {
 		return err
 	}
+	if err := c.live(mgr, logger); err != nil {
+		return err
+	}
 	if err := mgr.AddReadyzCheck("northbound", func(*http.Request) error { return connected(shards.NB) }); err != nil {
 		return err
 	}
@@ -78,12 +81,24 @@ func Run(ctx context.Context, c Config, logger *slog.Logger) error {
 	return mgr.Start(ctx)
 }
 
+// live lets the controller give signs of life where it takes no part in an election, and is told where to.
+func (c Config) live(mgr manager.Manager, logger *slog.Logger) error {
+	if c.LeaderElect || c.LeaderElectionNamespace == "" {
+		return nil
+	}
+	beat, err := newHeartbeat(c.Kubernetes, c.LeaderElectionNamespace, logger)
+	if err != nil {
+		return err
+	}
+	return mgr.Add(beat)
+}
+
 func (c Config) options() manager.Options {
 	wait := patience + 5*time.Second
 	return manager.Options{
 		Scheme: kube.Scheme(), Cache: kube.CacheOptions(), Metrics: metricsserver.Options{BindAddress: c.MetricsAddress},
 		HealthProbeBindAddress: c.HealthAddress, GracefulShutdownTimeout: &wait,
-		LeaderElection: c.LeaderElect, LeaderElectionID: "sallyport-controller", LeaderElectionNamespace: c.LeaderElectionNamespace,
+		LeaderElection: c.LeaderElect, LeaderElectionID: leaseName, LeaderElectionNamespace: c.LeaderElectionNamespace,
 		LeaderElectionReleaseOnCancel: true,
 	}
 }

@@ -71,7 +71,7 @@ func (l *Lab) Install(ctx context.Context, what Installation) error {
 	return l.Run(ctx, Controller, append([]string{
 		program, "--kubeconfig", kubeconfig, "--nb-address", servers("nb"), "--sb-address", servers("sb"),
 		"--nb-cert", pki("ovn.crt"), "--nb-key", pki("ovn.key"), "--nb-ca", pki("ca.crt"),
-		"--leader-elect=false", "--metrics-address", "127.0.0.1:8080", "--health-address", "127.0.0.1:8081",
+		"--leader-elect=false", "--leader-election-namespace", account, "--metrics-address", "127.0.0.1:8080", "--health-address", "127.0.0.1:8081",
 	}, what.Flags...)...)
 }
 

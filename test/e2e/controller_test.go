@@ -99,7 +99,8 @@ func (c *cluster) controller(t *testing.T, dir string, flags ...string) *control
 	args := append([]string{
 		"--kubeconfig", kubeconfig, "--nb-address", servers("nb"), "--sb-address", servers("sb"),
 		"--nb-cert", filepath.Join(c.Dir, "pki/ovn.crt"), "--nb-key", filepath.Join(c.Dir, "pki/ovn.key"), "--nb-ca", filepath.Join(c.Dir, "pki/ca.crt"),
-		"--leader-elect=false", "--metrics-address", metrics, "--health-address", "0", "--autodelete-after", lonely.String(),
+		"--leader-elect=false", "--leader-election-namespace=kube-system", "--metrics-address", metrics, "--health-address", "0",
+		"--autodelete-after", lonely.String(),
 	}, flags...)
 	return &controller{args: args, metrics: metrics, log: filepath.Join(dir, c.Name+"-controller.log")}
 }

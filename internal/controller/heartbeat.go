@@ -1,0 +1,82 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+)
+
+// leaseName is the lease of the controller: of who leads, or of the only one.
+const leaseName = "sallyport-controller"
+
+// How long a sign of life is good, and how often it is given.
+const (
+	beatLasts = 15 * time.Second
+	beatEvery = 5 * time.Second
+)
+
+// heartbeat renews the controller's lease where nobody elects a leader, so that whoever looks at the cluster sees in either case whether the
+// controller runs. It decides nothing: a lease of somebody else is taken over.
+type heartbeat struct {
+	leases coordination.LeaseInterface
+	holder string
+	log    *slog.Logger
+}
+
+func newHeartbeat(config *rest.Config, namespace string, logger *slog.Logger) (*heartbeat, error) {
+	api, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to Kubernetes: %w", err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("find the name of this host: %w", err)
+	}
+	return &heartbeat{leases: api.CoordinationV1().Leases(namespace), holder: fmt.Sprintf("%s_%d", host, os.Getpid()), log: logger}, nil
+}
+
+// Start renews the lease until the context ends, and gives it up then.
+func (h *heartbeat) Start(ctx context.Context) error {
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for {
+		if err := h.beat(ctx, h.holder); err != nil && ctx.Err() == nil {
+			h.log.Warn("could not renew the lease", "error", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			return h.beat(last, "")
+		}
+	}
+}
+
+// beat writes who holds the lease now.
+func (h *heartbeat) beat(ctx context.Context, holder string) error {
+	ctx, cancel := context.WithTimeout(ctx, beatEvery)
+	defer cancel()
+	now, lasts := metav1.NowMicro(), int32(beatLasts/time.Second)
+	spec := coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &lasts, RenewTime: &now}
+	lease, err := h.leases.Get(ctx, leaseName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = h.leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: leaseName}, Spec: spec}, metav1.CreateOptions{})
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	lease.Spec = spec
+	_, err = h.leases.Update(ctx, lease, metav1.UpdateOptions{})
+	return err
+}
