@@ -99,8 +99,8 @@ generate-check: $(GENERATOR) ## Check that what is generated is up to date
 	diff -ru api "$$new/api" && diff -ru config "$$new/config" || { echo "generated files differ: run make generate"; exit 1; }
 
 .PHONY: golden
-golden: ## Rewrite what tests compare with: the cases of compile and nodepath, and the reference pages (root)
-	go test ./internal/compile/golden ./internal/controller ./internal/diagnosis ./internal/intent ./internal/nodepath -update
+golden: ## Rewrite what tests compare with: the cases of compile, explain and nodepath, and the reference pages (root)
+	go test ./internal/compile/golden ./internal/controller ./internal/diagnosis ./internal/explain ./internal/intent ./internal/nodepath -update
 	go test -run '^Test(Balancer(2Conformance|Docs)|Agent5Seed)$$' ./test/e2e -update
 
 # How long to look: make fuzz FUZZTIME=10m

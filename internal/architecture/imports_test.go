@@ -9,7 +9,7 @@ import (
 
 // The layers of the import rule, as patterns of directories.
 const (
-	pure    = `internal/(assign|compile|diagnosis|explain|health|intent|kubeovn|logical|match|nodepath|ownership|snapshot|state|status|survey|topology|trace)`
+	pure    = `internal/(assign|compile|diagnosis|explain|health|intent|kubeovn|logical|match|nodepath|ownership|snapshot|state|status|survey|topology|trace|usage|words)`
 	kube    = `internal/kube`
 	ovn     = `internal/ovn`
 	kernel  = `internal/kernel`

@@ -161,10 +161,11 @@ type EIp struct {
 	Shard     string
 	Address   netip.Addr
 	Requested string
-	Network   string
-	Type      string
-	UsedBy    []string
-	MadeFor   string // the object that it was made for; empty: somebody asked for it
+	Network   string // and its Subnet
+	Subnet    string
+	Type      string      // of network
+	UsedBy    []state.Ref // of which those of a Service may be in another namespace
+	MadeFor   state.Ref   // the object that it was made for; nobody: somebody asked for it
 }
 
 // FIp is a floating IP.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/logical"
 	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/state"
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
@@ -53,7 +54,7 @@ func (b *builder) project(i int) {
 	b.Cluster.Projects = append(b.Cluster.Projects, survey.Project{
 		Object: object("Project", t.org, name, conditions...), Shard: t.ns, Prefixes: []netip.Prefix{t.prefix}, Network: t.network, Address: outer,
 	})
-	t.eip("default-gw", t.network, outer, well()).UsedBy = []string{"Project " + name}
+	t.eip("default-gw", t.network, outer, well()).UsedBy = []state.Ref{{Kind: "Project", Namespace: t.org, Name: name}}
 	t.inside(outer)
 	t.outside()
 	t.diversions()
@@ -88,7 +89,7 @@ func (t *tenant) attach(network string) netip.Addr {
 
 // eip is one more external address.
 func (t *tenant) eip(name, network string, a netip.Addr, conditions []survey.Condition) *survey.EIp {
-	e := survey.EIp{Object: object("EIp", t.ns, name, conditions...), Shard: t.ns, Address: a, Network: network}
+	e := survey.EIp{Object: object("EIp", t.ns, name, conditions...), Shard: t.ns, Address: a, Network: network, Subnet: network}
 	for _, o := range outsides {
 		if o.name == network {
 			e.Type = o.kind
@@ -156,7 +157,8 @@ func (t *tenant) fip(name, network string, target survey.Pod, conditions []surve
 	t.attach(network)
 	a, eip := t.give(network), "fip-"+name+"-x7k2p"
 	e := t.eip(eip, network, a, well())
-	e.UsedBy, e.MadeFor = []string{"FIp " + name}, "FIp "+t.ns+"/"+name
+	e.MadeFor = state.Ref{Kind: "FIp", Namespace: t.ns, Name: name}
+	e.UsedBy = []state.Ref{e.MadeFor}
 	f := survey.FIp{Object: object("FIp", t.ns, name, conditions...), Shard: t.ns, EIp: eip, External: a, Pod: name}
 	if len(target.Addresses) > 0 {
 		f.Pod, f.Target = target.Name, target.Addresses[0]
@@ -172,7 +174,8 @@ func (t *tenant) service(name, network string, targets []survey.Pod) {
 	t.services++
 	a, eip := t.give(network), "slb-"+name+"-b4n9d"
 	e := t.eip(eip, network, a, well())
-	e.UsedBy, e.MadeFor = []string{"Service " + name}, "Service "+t.ns+"/"+name
+	e.MadeFor = state.Ref{Kind: "Service", Namespace: t.ns, Name: name}
+	e.UsedBy = []state.Ref{e.MadeFor}
 	s := survey.Service{
 		Object: object("Service", t.ns, name, well()...), Shard: t.ns, Type: "LoadBalancer", Ours: true,
 		ClusterIP: host(netip.MustParsePrefix("10.101.0.0/16"), t.number<<3+t.services), Ingress: []netip.Addr{a},

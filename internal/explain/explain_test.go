@@ -1,0 +1,117 @@
+package explain_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/diff"
+
+	"github.com/sallyport/sallyport/internal/diagnosis"
+	"github.com/sallyport/sallyport/internal/explain"
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/survey"
+)
+
+var update = flag.Bool("update", false, "rewrite what the cases in testdata want")
+
+// silent is a finding on a network.
+var silent = diagnosis.Finding{
+	Code: "GatewaySilent", Severity: diagnosis.Error, About: []state.Ref{ref("ExternalNetwork", "", "public")}, Root: 5,
+	Message: "198.51.100.1 answers to no node", Cure: "Look at the router of network public.",
+}
+
+// A case is testdata/NAME.txt: what is printed for a question about the world, after something has happened to it.
+var cases = map[string]struct {
+	question string
+	happens  func(*survey.Survey)
+	findings []diagnosis.Finding
+	all      bool
+}{
+	"eip-shared":    {question: "eip/front"},
+	"fip":           {question: "fip/db"},
+	"fip-all":       {question: "fip/db", all: true},
+	"service":       {question: "svc/web"},
+	"service-all":   {question: "service/web", all: true},
+	"project":       {question: "project/prod"},
+	"egressip":      {question: "egressip/out"},
+	"egressroute":   {question: "egressroute/partners"},
+	"network":       {question: "network/public"},
+	"node":          {question: "node/node2"},
+	"address-fip":   {question: "198.51.100.8"},
+	"address-eip":   {question: "198.51.100.7"},
+	"address-snat":  {question: "100.65.0.2"},
+	"address-gw":    {question: "198.51.100.1"},
+	"address-pod":   {question: "10.0.0.9"},
+	"address-free":  {question: "198.51.100.200"},
+	"address-alien": {question: "192.0.2.1"},
+	"gateway-silent": {
+		question: "eip/front", findings: []diagnosis.Finding{silent, {
+			Code: "Elsewhere", Severity: diagnosis.Error, About: []state.Ref{ref("ExternalNetwork", "", "other")}, Message: "not this one's business",
+		}},
+	},
+	"fip-row-deleted": {question: "fip/db", happens: func(s *survey.Survey) {
+		r := &s.Logical.Routers[0]
+		r.NATs = r.NATs[:2]
+		shard := &s.Shards[0]
+		i := slices.IndexFunc(shard.Wanted, func(w survey.Wanted) bool { return strings.HasPrefix(w.Text, "NAT") })
+		shard.Wanted[i].There = false
+		line := shard.Wanted[i].Line
+		line.Text = "+ " + line.Text
+		shard.Differs = []survey.Difference{{Scope: "rows", Line: line}}
+	}},
+	"service-refused": {question: "svc/mail", happens: func(s *survey.Survey) {
+		s.Cluster.Services[0].Ingress = nil
+		s.Shards[0].Verdicts = append(s.Shards[0].Verdicts, intent.Verdict{
+			Object: intent.ObjectKey{Kind: intent.Service, Namespace: "acme-prod", Name: "mail"}, Facts: intent.ServiceFacts{Lonely: true},
+			Accepted: intent.Finding{Reason: intent.PortTaken, Message: "Service acme-prod/web has tcp 25 of EIp front"},
+		})
+	}},
+	"nobody-holds": {question: "fip/db", happens: func(s *survey.Survey) { s.Logical.Routers[0].Ports[2].Holder = "" }},
+	"northbound-unread": {question: "fip/db", happens: func(s *survey.Survey) {
+		s.Logical.Routers, s.Shards = nil, nil
+		s.Unread = []survey.Unread{{System: survey.Northbound, Problem: "tcp:10.0.0.1:6641: connection refused"}}
+	}},
+}
+
+func TestExplanations(t *testing.T) {
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := world()
+			if c.happens != nil {
+				c.happens(s)
+			}
+			got := "$ sallyport explain " + c.question + "\n" + answer(t, s, c.question, c.findings).Text(c.all)
+			path := filepath.Join("testdata", name+".txt")
+			want, err := os.ReadFile(path)
+			if err != nil && !*update {
+				t.Fatal(err)
+			}
+			if got == string(want) {
+				return
+			}
+			if !*update {
+				t.Fatalf("differs (make golden rewrites it):\n%s", diff.Diff("wanted", want, "got", []byte(got)))
+			}
+			if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func answer(t *testing.T, s *survey.Survey, question string, findings []diagnosis.Finding) explain.Explanation {
+	t.Helper()
+	subject, err := explain.Resolve(s, question, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if subject.Address.IsValid() {
+		return explain.Address(s, subject.Address, findings)
+	}
+	return explain.Object(s, subject.Object, findings)
+}

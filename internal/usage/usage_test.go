@@ -1,0 +1,133 @@
+package usage_test
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sallyport/sallyport/internal/logical"
+	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/survey"
+	"github.com/sallyport/sallyport/internal/usage"
+)
+
+func object(kind, ns, name string) survey.Object {
+	return survey.Object{Ref: state.Ref{Kind: kind, Namespace: ns, Name: name}}
+}
+
+func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
+
+// world is two pools. One has an address that leaks ports, one of a floating IP, one of a router and one that only Kube-OVN knows; the other
+// an egress address.
+func world() *survey.Survey {
+	a := func(ports ...string) (out []netip.Prefix) {
+		for _, p := range ports {
+			out = append(out, netip.MustParsePrefix(p))
+		}
+		return out
+	}
+	return &survey.Survey{
+		Cluster: survey.Cluster{
+			Subnets: []survey.Subnet{
+				{Object: object("Subnet", "", "acme-prod-default"), Vpc: "acme-prod", Prefixes: a("10.0.0.0/24")},
+				{Object: object("Subnet", "", "ext-cloud"), Network: "cloud", Prefixes: a("100.65.0.0/24"), Used: 1, Free: 252},
+				{Object: object("Subnet", "", "ext-public"), Network: "public", Prefixes: a("198.51.100.0/29"), Used: 4, Free: 1},
+			},
+			Projects: []survey.Project{{Object: object("Project", "acme", "prod"), Shard: "acme-prod", Address: addr("198.51.100.2")}},
+			EIps: []survey.EIp{
+				{Object: object("EIp", "acme-prod", "default-gw"), Shard: "acme-prod", Address: addr("198.51.100.2")},
+				{Object: object("EIp", "acme-prod", "front"), Shard: "acme-prod", Address: addr("198.51.100.3")},
+				{Object: object("EIp", "acme-prod", "waits"), Shard: "acme-prod"},
+			},
+			FIps: []survey.FIp{{Object: object("FIp", "acme-prod", "web"), Shard: "acme-prod", External: addr("198.51.100.3"), Target: addr("10.0.0.9")}},
+			EgressIPs: []survey.EgressIP{{
+				Object: object("EgressIP", "", "out"), Addresses: []string{"100.65.0.9"}, Held: map[string]string{"100.65.0.9": "node2"},
+			}},
+			OvnEips: []survey.OvnEip{
+				{Object: object("OvnEip", "", "left"), Address: addr("198.51.100.5")},
+				{Object: object("OvnEip", "", "eip-acme-prod-front"), Address: addr("198.51.100.3")},
+			},
+			Nodes: []survey.Node{
+				{Object: object("Node", "", "node1"), Chassis: "c1", Ready: true},
+				{Object: object("Node", "", "node2"), Chassis: "c2", Ready: true},
+			},
+		},
+		Logical: logical.Network{Routers: []logical.Router{
+			{
+				Name: "acme-prod",
+				Ports: []logical.RouterPort{
+					{Name: "acme-prod-acme-prod-default", Networks: a("10.0.0.1/24")},
+					{Name: "acme-prod-ext-public", Networks: a("198.51.100.2/29"), Holder: "c1"},
+				},
+				NATs: []logical.NAT{
+					{Type: "snat", External: addr("198.51.100.2"), Logical: a("10.0.0.0/24")[0]},
+					{Type: "dnat_and_snat", External: addr("198.51.100.3"), Logical: a("10.0.0.9/32")[0]},
+				},
+			},
+			{Name: "ovn-cluster", Ports: []logical.RouterPort{{Name: "ovn-cluster-ext-public", Networks: a("198.51.100.4/29"), Holder: "c2"}}},
+			{Name: "sallyport-egress", Ports: []logical.RouterPort{{Name: "sallyport-egress-100-65-0-9", Networks: a("100.65.0.9/24"), Holder: "c2"}}},
+		}},
+		Inspected: map[string]survey.Inspected{
+			"node1": {Usage: []survey.Usage{
+				{Address: addr("198.51.100.2"), Connections: 900, Protocol: "tcp", To: netip.MustParseAddrPort("203.0.113.9:443"), Ports: 600, Of: 1000},
+				{Address: addr("198.51.100.3"), Connections: 950, Protocol: "tcp", To: netip.MustParseAddrPort("203.0.113.1:80"), Ports: 3, Of: 1000},
+			}},
+			"node2": {Problem: "no agent answers"},
+		},
+	}
+}
+
+func TestTables(t *testing.T) {
+	for _, c := range []struct {
+		chosen []string
+		most   int
+		want   string
+	}{
+		{[]string{"pools"}, 0, `
+POOL        NETWORK  PREFIX           USED  FREE  FULL  BY
+ext-public  public   198.51.100.0/29  4     1     80 %  acme-prod 2, others 1, routers 1
+ext-cloud   cloud    100.65.0.0/24    1     252   0 %   egress addresses 1
+`},
+		{[]string{"addresses", "nodes"}, 3, `
+ADDRESS  POOL  WHO  NODE  CONNECTIONS  PORTS  FULL  MOST TO
+198.51.100.2  ext-public  EIp acme-prod/default-gw, Project acme/prod and 1 more  node1  900  600  60 %  tcp 203.0.113.9:443
+198.51.100.3  ext-public  EIp acme-prod/front, FIp acme-prod/web  node1  950  3  0 %  tcp 203.0.113.1:80
+100.65.0.9  ext-cloud  EgressIP out  node2  ?  ?  ?
+and 2 more: sallyport top addresses
+
+NODE  GATEWAYS  EGRESS ADDRESSES  CONNECTIONS
+node1  1  -  1850
+node2  2  100.65.0.9  ? (no agent answers)
+`},
+	} {
+		var out strings.Builder
+		if err := usage.Count(world()).Tables(&out, c.chosen, c.most); err != nil {
+			t.Fatal(err)
+		}
+		fields := func(text string) (lines []string) {
+			for line := range strings.Lines(text) {
+				lines = append(lines, strings.Join(strings.Fields(line), " "))
+			}
+			return lines
+		}
+		if got, want := fields(out.String()), fields(c.want[1:]); !slices.Equal(got, want) {
+			t.Errorf("%v: got\n%s\nwant\n%s", c.chosen, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+}
+
+// Only who holds an address has its connections.
+func TestNodesAreAskedForWhatTheyHold(t *testing.T) {
+	s := world()
+	for _, q := range usage.Questions(s) {
+		want := map[string][]string{"node1": {"198.51.100.2", "198.51.100.3"}, "node2": {"100.65.0.9", "198.51.100.4"}}[q.Node]
+		if !slices.Equal(q.Usage, want) {
+			t.Errorf("%s is asked for %v, want %v", q.Node, q.Usage, want)
+		}
+	}
+	s.Cluster.Nodes[1].Ready = false
+	if got := usage.Questions(s); len(got) != 1 || got[0].Node != "node1" {
+		t.Errorf("asked: %v; want node1 alone, for the other would not answer", got)
+	}
+}
