@@ -23,7 +23,13 @@ type Network struct {
 	Static   []Neighbour // and what they were told
 	Monitors []Monitor
 	Progress Progress
+	// Options are those of the whole database, and Schemas the versions of both.
+	Options map[string]string
+	Schemas Schemas
 }
+
+// Schemas are the versions of the databases' schemas; empty: the database could not be read.
+type Schemas struct{ Northbound, Southbound string }
 
 // IDs are the external_ids of a row.
 type IDs map[string]string

@@ -1,10 +1,17 @@
 // Package trace is the way of a packet through a cluster and of its reply, worked out from a survey, in the words of the API.
+//
+// It does what OVN does with the rows of the northbound database as they are, in the order of OVN's own tables: it does not matter who
+// wrote a row, nor whether it should be there. Connections are kept track of, so that the reply is led as a reply.
 package trace
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
 
+	"github.com/sallyport/sallyport/internal/match"
 	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/survey"
 )
 
 // Query is the packet that is asked about: a connection's first.
@@ -30,13 +37,18 @@ type Trace struct {
 type Path struct {
 	There []Hop `json:"there"`
 	Back  []Hop `json:"back,omitempty"`
-	// Verdict is one of the constants below, and Reason why, in words. About is what it is because of.
+	// Verdict is one of the constants below, Code and Reason why, as a constant and in words. About is what it is because of.
 	Verdict string      `json:"verdict"`
+	Code    string      `json:"code,omitempty"`
 	Reason  string      `json:"reason,omitempty"`
 	About   []state.Ref `json:"about,omitempty"`
 	// Server is who gets the packet: the pod's address and port; and Seen is the source address that it sees.
 	Server netip.AddrPort `json:"server"`
 	Seen   netip.Addr     `json:"seen"`
+	// Network is the one by which what leaves the cluster leaves: the reply, or what a pod sends.
+	Network string `json:"network,omitempty"`
+	// Doubts are what could not be told, and others that may answer.
+	Doubts []string `json:"doubts,omitempty"`
 }
 
 // The verdicts.
@@ -57,4 +69,235 @@ type Hop struct {
 	// Row is the row of OVN that makes it happen, as somebody would look it up, and Packet the packet after it.
 	Row    string `json:"row,omitempty"`
 	Packet string `json:"packet,omitempty"`
+}
+
+// Tracer answers questions about one survey.
+type Tracer struct{ *fabric }
+
+// New is the tracer of a survey.
+func New(s *survey.Survey) *Tracer { return &Tracer{newFabric(s)} }
+
+// most is how many paths are followed.
+const most = 256
+
+// anyPort is the client's port where none is given.
+const anyPort = 50000
+
+// Trace follows a packet by every way that it may take.
+func (t *Tracer) Trace(q Query) Trace {
+	out := Trace{Query: q}
+	chosen := &choices{}
+	for {
+		out.Paths = append(out.Paths, t.follow(q, chosen))
+		if !chosen.next() || len(out.Paths) == most {
+			return out
+		}
+	}
+}
+
+// follow is one way.
+func (t *Tracer) follow(q Query, chosen *choices) Path {
+	w := &walk{fabric: t.fabric, choices: chosen, query: q}
+	first, step, wrong := w.first()
+	if wrong != nil {
+		return *wrong
+	}
+	end := w.run(step)
+	out := end.Path
+	out.There, out.Seen, out.Server = w.hops, end.flight.Source, end.flight.tuple().destination
+	switch {
+	case end.kind == lost:
+		out.Seen, out.Server = netip.Addr{}, netip.AddrPort{}
+		if out.Code == AddressUnknown && w.home(q.Server.Addr()) == nil {
+			out.Verdict = Unknown
+		}
+	case end.kind != arrived || first.at != nil:
+		w.back(&out, first, end)
+	}
+	if w.left != nil {
+		out.Network = w.networkAbout(w.left).Name
+	}
+	out.Doubts = w.doubts
+	return out
+}
+
+// start is where a packet begins, and how it looked.
+type start struct {
+	at     *socket // of the pod that sends it; nil: a host outside
+	flight flight
+}
+
+// first is the packet of a query, and its first step.
+func (w *walk) first() (start, step, *Path) {
+	q := w.query
+	f := flight{Packet: match.Packet{TTL: 64}}
+	f.become(tuple{source: q.Client, destination: q.Server})
+	switch q.Protocol {
+	case "tcp":
+		f.Protocol, f.TCPFlags = match.TCP, match.SYN
+	case "udp":
+		f.Protocol = match.UDP
+	case "sctp":
+		f.Protocol = match.SCTP
+	case "icmp":
+		f.Protocol, f.ICMPType, f.DestinationPort = match.ICMP, 8, 0
+		if f.Destination.Is6() {
+			f.Protocol, f.ICMPType = match.ICMPv6, 128
+		}
+	default:
+		return start{}, step{}, &Path{Verdict: Unknown, Code: CantTell, Reason: fmt.Sprintf("protocol %q is none of tcp, udp, sctp and icmp", q.Protocol)}
+	}
+	if f.SourcePort == 0 {
+		f.SourcePort = anyPort
+	}
+	if q.Pod == "" {
+		return start{flight: f}, w.begin(f), nil
+	}
+	return w.sender(f)
+}
+
+// sender is a packet that a pod sends.
+func (w *walk) sender(f flight) (start, step, *Path) {
+	i := slices.IndexFunc(w.survey.Cluster.Pods, func(p survey.Pod) bool { return p.Namespace+"/"+p.Name == w.query.Pod })
+	if i < 0 {
+		return start{}, step{}, &Path{Verdict: Unknown, Code: CantTell, Reason: "there is no pod " + w.query.Pod}
+	}
+	pod := w.survey.Cluster.Pods[i]
+	at := w.sockets[pod.Name+"."+pod.Namespace]
+	if at == nil || pod.HostNetwork {
+		return start{}, step{}, &Path{
+			Verdict: Unknown, Code: CantTell, Reason: fmt.Sprintf("%s has no port on a switch of OVN", pod.Ref), About: []state.Ref{pod.Ref},
+		}
+	}
+	for _, a := range at.Addresses {
+		if a.Is4() == f.Destination.Is4() {
+			f.Source = a
+		}
+	}
+	f.chassis, f.EthSource = at.Chassis, at.mac
+	w.hop(f, pod.Ref, "Logical_Switch_Port "+at.Name, "%s sends it", pod.Ref)
+	return start{at, f}, w.send(at, f), nil
+}
+
+// send is the first step of what somebody at a port of a switch sends: to who has the address there, or to the gateway.
+func (w *walk) send(at *socket, f flight) step {
+	hop := f.Destination
+	prefix, _ := at.on.prefix(f.Source)
+	if !prefix.Contains(hop) {
+		hop = at.on.gateway(f.Source)
+	}
+	f.chassis, f.EthSource = at.Chassis, at.mac
+	for _, o := range w.owners(at.on, hop) {
+		if o.socket != at {
+			f.EthDestination = o.mac
+			return step{swtch: at, flight: f}
+		}
+	}
+	if at.on.outside == nil {
+		return w.drop(NobodyAnswers, fmt.Sprintf("nobody on %s has address %s, which %s asks for", at.on.Name, hop, w.socketAbout(at)), w.socketAbout(at))
+	}
+	f.EthDestination, f.hop = elsewhere, hop
+	return step{swtch: at, flight: f}
+}
+
+// back follows the reply, and the packet after it.
+func (w *walk) back(out *Path, first start, end ending) {
+	there := w.hops
+	w.hops = nil
+	w.arrives(end, &there)
+	out.There = there
+	back := w.run(w.reply(end))
+	out.Back = w.hops
+	w.silent = true
+	switch wrong := w.misses(first, back); {
+	case wrong != nil:
+		out.Verdict, out.Code, out.Reason, out.About = Lost, wrong.Code, wrong.Reason, wrong.About
+	default:
+		out.Verdict, out.Code, out.Reason, out.About = Answered, "", "", nil
+		w.again(out, first, end)
+	}
+}
+
+// arrives notes who gets the packet.
+func (w *walk) arrives(end ending, there *[]Hop) {
+	switch end.kind {
+	case delivered:
+		about := w.socketAbout(end.at)
+		w.hop(end.flight, about, "Logical_Switch_Port "+end.at.Name, "%s gets it, from %s", about, end.flight.Source)
+	case echoed:
+		w.hop(end.flight, end.About[0], "Logical_Router_Port "+end.Reason, "the router answers itself")
+	case arrived:
+		w.hop(end.flight, state.Ref{}, "", "arrives outside, from %s", end.flight.Source)
+	}
+	*there = append(*there, w.hops...)
+	w.hops = nil
+}
+
+// reply is the first step of the answer.
+func (w *walk) reply(end ending) step {
+	f := end.flight.reversed()
+	switch end.kind {
+	case delivered:
+		w.hop(f, w.socketAbout(end.at), "Logical_Switch_Port "+end.at.Name, "%s answers", w.socketAbout(end.at))
+		return w.send(end.at, f)
+	case echoed:
+		f.looped = true // it is the router's own
+		return step{router: end.echo, flight: f}
+	default:
+		return w.begin(f)
+	}
+}
+
+// misses is why a reply does not get to who waits for it; nil: it does.
+func (w *walk) misses(first start, back ending) *Path {
+	wanted := first.flight.tuple().reversed()
+	there := back.kind == arrived && first.at == nil || back.kind == delivered && back.at == first.at
+	switch got := back.flight.tuple(); {
+	case back.kind == lost:
+		return &Path{Code: back.Code, Reason: "the reply is lost: " + back.Reason, About: back.About}
+	case there && got == wanted:
+		return nil
+	case there && got.destination == wanted.destination:
+		return &Path{Code: ReplyLeavesElsewhere, About: append(w.blame, w.leftBy()...), Reason: fmt.Sprintf(
+			"the reply comes from %s instead of %s, and the client does not know it%s", got.source, wanted.source, w.leftText())}
+	default:
+		return &Path{Code: ReplyLeavesElsewhere, About: append(w.blame, w.leftBy()...), Reason: fmt.Sprintf(
+			"the reply goes to %s instead of %s%s", got.destination, wanted.destination, w.leftText())}
+	}
+}
+
+func (w *walk) leftText() string {
+	if w.left == nil {
+		return ""
+	}
+	return "; it left by " + w.networkName(w.left)
+}
+
+func (w *walk) leftBy() []state.Ref {
+	if w.left == nil {
+		return nil
+	}
+	return []state.Ref{w.networkAbout(w.left)}
+}
+
+// again sends one more packet there: what belongs to a connection is led otherwise than what begins one.
+func (w *walk) again(out *Path, first start, end ending) {
+	left := w.left
+	f := first.flight
+	if f.Protocol == match.TCP {
+		f.TCPFlags = match.ACK
+	}
+	next := w.begin
+	if first.at != nil {
+		next = func(f flight) step { return w.send(first.at, f) }
+	}
+	third := w.run(next(f))
+	w.left = left
+	if third.kind == end.kind && third.at == end.at {
+		return
+	}
+	out.Verdict, out.Code, out.About = Lost, third.Code, third.About
+	if out.Reason = "the first packet is answered, the next one is not: " + third.Reason; third.kind != lost {
+		out.Code, out.Reason = ReplyLeavesElsewhere, "the first packet is answered, and the next one goes elsewhere"
+	}
 }

@@ -1,0 +1,126 @@
+package trace
+
+import (
+	"github.com/sallyport/sallyport/internal/diagnosis"
+)
+
+// Codes of ways that end badly, beside those that diagnosis has.
+const (
+	AddressUnknown       = "AddressUnknown"
+	NoSuchPort           = "NoSuchPort"
+	NoEndpoints          = "NoEndpoints"
+	NetworkPolicyDrops   = "NetworkPolicyDrops"
+	SecurityGroupDrops   = "SecurityGroupDrops"
+	SourceRangesDrop     = "SourceRangesDrop"
+	RuleDrops            = "RuleDrops"
+	PolicyDrops          = "PolicyDrops"
+	ForeignPolicyDrops   = "ForeignPolicyDrops"
+	PortSecurityDrops    = "PortSecurityDrops"
+	NoGatewayNode        = "NoGatewayNode"
+	TargetGone           = "TargetGone"
+	Disabled             = "Disabled"
+	NoRoute              = "NoRoute"
+	NobodyAnswers        = "NobodyAnswers"
+	WrongGateway         = "WrongGateway"
+	ReplyLeavesElsewhere = "ReplyLeavesElsewhere"
+	LeavesUntranslated   = "LeavesUntranslated"
+	Spoofed              = "Spoofed"
+	Loop                 = "Loop"
+	CantTell             = "CantTell"
+)
+
+// Code is a way to end badly.
+type Code struct {
+	Name, Meaning, Cure string
+	// Root is how much it explains, as with findings: a rule that drops is the cause itself, a reply that is lost follows from something.
+	Root int
+}
+
+// How much a code explains, on the scale of findings.
+const (
+	follows = 1 // from something that is missing or wrong elsewhere
+	itself  = 4 // nothing else has to be looked for
+)
+
+// Codes are all codes, in the order of a packet's way.
+var Codes = []Code{
+	{
+		AddressUnknown, "The address is of no external network, or nobody in the cluster answers for it there.",
+		"Compare it with kubectl get eip,fip,svc -A; who should have it says in its conditions why it has not.", follows,
+	},
+	{
+		NoGatewayNode, "No node holds the router's port on the network.",
+		"Label nodes that are Ready with ovn.kubernetes.io/external-gw=true, and look at ovn-controller there.", follows,
+	},
+	{Disabled, "A router, or a port on the way, is disabled in OVN's northbound database.", "Enable it: ovn-nbctl lsp-set-enabled PORT enabled.", itself},
+	{
+		SourceRangesDrop, "The client is in none of the Service's loadBalancerSourceRanges.",
+		"Add the client's prefix to spec.loadBalancerSourceRanges, or ask from another address.", itself,
+	},
+	{
+		NetworkPolicyDrops, "A NetworkPolicy selects the pod, and none of its rules allows the packet.",
+		"Allow it in the NetworkPolicy (the client's own address is what the pod sees), or change the pod's labels.", itself,
+	},
+	{SecurityGroupDrops, "A SecurityGroup of Kube-OVN's drops the packet.", "Allow it in the SecurityGroup, or take the pod out of it.", itself},
+	{RuleDrops, "A rule (ACL) in OVN drops the packet.", "Find out who wrote it: ovn-nbctl list ACL; if nobody needs it, delete it.", itself},
+	{PortSecurityDrops, "The pod's port may only use its own addresses.", "Send with the pod's own address, or allow the other one by annotation.", itself},
+	{
+		NoSuchPort, "The address is there, and nobody is behind this port of it.",
+		"Ask a port that the Service has, or add it to the Service; for all ports use a FIp.", follows,
+	},
+	{
+		NoEndpoints, "The Service has no endpoint that gets connections.",
+		"Look at its pods: do labels match the selector, are they ready, do health checks find them?", follows,
+	},
+	{
+		PolicyDrops, "A router policy of ours drops the packet.",
+		"The reason says which; for egress look at the EgressIP, at its conditions and at the nodes that may hold it.", itself,
+	},
+	{
+		ForeignPolicyDrops, "A router policy that is nobody's known here drops the packet.",
+		"Find out who wrote it: ovn-nbctl lr-policy-list ROUTER, and the Vpc's policyRoutes; if nobody needs it, delete it.", itself,
+	},
+	{
+		NoRoute, "A router has no route for the packet.",
+		"Look at the router's tables: ovn-nbctl lr-route-list ROUTER; sallyport plan tells what is missing.", follows,
+	},
+	{
+		TargetGone, "What the address leads to is on no node: the pod is gone, or its port is not plugged in.",
+		"Look at the pod (kubectl get pod -o wide), and at Open vSwitch and ovn-controller on its node.", follows,
+	},
+	{NobodyAnswers, "Nobody answers for the next hop.", "Look for the missing port or binding: sallyport plan tells what should be there.", follows},
+	{
+		WrongGateway, "It leaves to an address that is not the network's gateway.",
+		"Correct the next hop: sallyport plan tells what should be there, or who else has written it.", follows,
+	},
+	{
+		LeavesUntranslated, "It leaves with an address that is not one of the network, and the router there drops it.",
+		"A translation is missing, or a policy leads it by a network where it has none: sallyport plan tells.", follows,
+	},
+	{
+		ReplyLeavesElsewhere, "The reply does not leave by the network that the request came in on, or not with the address that was asked.",
+		"Something of the return path is missing or overruled: sallyport plan tells what, ovn-nbctl lr-policy-list ROUTER what leads it.", follows,
+	},
+	{Spoofed, "A router drops a packet that comes from outside with the router's own address.", "Inside a project use the pod's address or a Service.", itself},
+	{Loop, "The packet goes in circles.", "Look at the routes and policies on its way.", follows},
+	{CantTell, "The way can't be told from what is known.", "The reason says what is not known.", follows},
+}
+
+// Finding is a way that ends badly as a finding; false: it ends well.
+func (p Path) Finding() (diagnosis.Finding, bool) {
+	if p.Verdict == Answered {
+		return diagnosis.Finding{}, false
+	}
+	out := diagnosis.Finding{Code: p.Code, Severity: diagnosis.Error, About: p.About, Message: p.Reason, Root: follows}
+	for _, c := range Codes {
+		if c.Name == p.Code {
+			out.Cure, out.Root = c.Cure, c.Root
+		}
+	}
+	for _, c := range diagnosis.Codes {
+		if out.Cure == "" && c.Name == p.Code {
+			out.Cure = c.Cure
+		}
+	}
+	return out, true
+}

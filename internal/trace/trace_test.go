@@ -1,0 +1,359 @@
+package trace
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sallyport/sallyport/internal/diagnosis"
+	"github.com/sallyport/sallyport/internal/logical"
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/survey"
+)
+
+// A public floating IP and a load balancer of the cloud network on one pod: both answer by the network that they were asked on, and the pod
+// sees the client.
+func TestOnePodAnswersOnBothNetworks(t *testing.T) {
+	p := one(t, world(), from(internet, floating+":80"))
+	endsAs(t, p, Answered, "")
+	if p.Network != "public" || p.Server.String() != "10.0.0.2:80" || p.Seen.String() != internet {
+		t.Errorf("by %s, to %s, from %s\n%s", p.Network, p.Server, p.Seen, draw(p))
+	}
+	passes(t, p.There, "ExternalNetwork public", "Node node3", "FIp acme-shop/front", "ReturnPath acme-shop/ext-public", "Pod acme-shop/web")
+	passes(t, p.Back, "Pod acme-shop/web", "ReturnPath acme-shop/ext-public", "FIp acme-shop/front", "ExternalNetwork public")
+
+	all := New(world()).Trace(from(internet, balanced+":80")).Paths
+	if len(all) != 2 {
+		t.Fatalf("%d ways to two endpoints", len(all))
+	}
+	for i, server := range []string{"10.0.0.2:8080", "10.0.0.3:8080"} {
+		endsAs(t, all[i], Answered, "")
+		if p := all[i]; p.Network != "cloud" || p.Server.String() != server || p.Seen.String() != internet {
+			t.Errorf("by %s, to %s, from %s", p.Network, p.Server, p.Seen)
+		}
+		passes(t, all[i].There, "ExternalNetwork cloud", "Node node3", "Service acme-shop/web")
+		passes(t, all[i].Back, "Service acme-shop/web", "ExternalNetwork cloud")
+	}
+}
+
+// Addresses before and after each translation are told, there and back.
+func TestPacketsAreTold(t *testing.T) {
+	p := one(t, world(), Query{Client: socketOf(internet + ":40000"), Server: socketOf(floating + ":80"), Protocol: "tcp"})
+	for _, packet := range []string{internet + ":40000 → " + floating + ":80", internet + ":40000 → 10.0.0.2:80"} {
+		if !slices.ContainsFunc(p.There, func(h Hop) bool { return h.Packet == packet }) {
+			t.Errorf("no hop there has %s\n%s", packet, draw(p))
+		}
+	}
+	for _, packet := range []string{"10.0.0.2:80 → " + internet + ":40000", floating + ":80 → " + internet + ":40000"} {
+		if !slices.ContainsFunc(p.Back, func(h Hop) bool { return h.Packet == packet }) {
+			t.Errorf("no hop back has %s\n%s", packet, draw(p))
+		}
+	}
+}
+
+// Without the markings of the leg the reply takes the project's default way, with another address.
+func TestReplyWithoutItsLeg(t *testing.T) {
+	s := world()
+	s.Logical.Switch(pods).QoS = nil
+	p := one(t, s, from(internet, floating+":80"))
+	endsAs(t, p, Lost, ReplyLeavesElsewhere)
+	if p.Network != "cloud" || !about(p, "ExternalNetwork cloud") {
+		t.Errorf("left by %s, about %v", p.Network, p.About)
+	}
+	for _, q := range []Query{from(internet, balanced+":80"), pod("db", internet+":443")} { // what needs no leg goes on
+		for _, p := range New(s).Trace(q).Paths {
+			endsAs(t, p, Answered, "")
+		}
+	}
+}
+
+// A policy that nobody knows, above ours, leads the reply away: it is named.
+func TestForeignPolicy(t *testing.T) {
+	s := world()
+	r := s.Logical.Router(shop)
+	r.Policies = append([]logical.Policy{reroute(32000, "ip4.src == 10.0.0.2", "100.65.0.1")}, r.Policies...)
+	p := one(t, s, from(internet, floating+":80"))
+	endsAs(t, p, Lost, ReplyLeavesElsewhere)
+	if !about(p, "Project acme/shop") || len(p.Doubts) == 0 || !strings.Contains(p.Doubts[0], "policy 32000") {
+		t.Errorf("about %v, doubts %v", p.About, p.Doubts)
+	}
+	r.Policies[0] = reroute(32000, "ip4.src == 10.0.0.2", "")
+	endsAs(t, one(t, s, pod("web", internet+":443")), Dropped, ForeignPolicyDrops)
+	endsAs(t, one(t, s, pod("db", internet+":443")), Answered, "")
+}
+
+func TestNetworkPolicy(t *testing.T) {
+	s := world()
+	guard(s, "198.51.100.0/24")
+	p := one(t, s, from(internet, floating+":80"))
+	endsAs(t, p, Dropped, NetworkPolicyDrops)
+	if !about(p, "NetworkPolicy acme-shop/guard") {
+		t.Errorf("about %v", p.About)
+	}
+	allowed := one(t, s, from(neighbour, floating+":80"))
+	endsAs(t, allowed, Answered, "")
+	passes(t, allowed.There, "NetworkPolicy acme-shop/guard", "Pod acme-shop/web")
+	endsAs(t, one(t, s, from(neighbour, floating+":81")), Dropped, NetworkPolicyDrops)
+	endsAs(t, one(t, s, pod("web", internet+":443")), Answered, "") // replies to what it asked itself come in
+}
+
+// A client on the wire of the network is answered there, not by the gateway.
+func TestNeighbourOnTheWire(t *testing.T) {
+	p := one(t, world(), from(neighbour, floating+":80"))
+	endsAs(t, p, Answered, "")
+	if last := p.Back[len(p.Back)-1]; !strings.Contains(last.Text, "host on the wire") {
+		t.Errorf("the last hop: %s", last.Text)
+	}
+}
+
+func TestSourceRanges(t *testing.T) {
+	s := world()
+	s.Logical.Groups = append(s.Logical.Groups, logical.Group{
+		Name: "ranges", Ports: []string{"ext-cloud-" + shop}, IDs: owned("Project", "acme", "shop"),
+		ACLs: []logical.ACL{{
+			Priority: 100, Direction: outOfSwitch, Action: "drop", IDs: owned("Service", shop, "web"),
+			Match: `outport == "ext-cloud-acme-shop" && ip4.dst == 100.65.0.30 && tcp.dst == {80} && !(ip4.src == {198.51.100.0/24})`,
+		}},
+	})
+	p := one(t, s, from(internet, balanced+":80"))
+	endsAs(t, p, Dropped, SourceRangesDrop)
+	if !about(p, "Service acme-shop/web") {
+		t.Errorf("about %v", p.About)
+	}
+	for _, p := range New(s).Trace(from(neighbour, balanced+":80")).Paths {
+		endsAs(t, p, Answered, "")
+	}
+}
+
+func TestWithoutEndpoints(t *testing.T) {
+	s := world()
+	s.Logical.Router(shop).Balancers[0].VIPs[0].Backends = nil
+	endsAs(t, one(t, s, from(internet, balanced+":80")), Refused, NoEndpoints)
+	s.Logical.Router(shop).Balancers[0].Options = nil
+	endsAs(t, one(t, s, from(internet, balanced+":80")), Dropped, NoEndpoints)
+}
+
+// A backend that a health check finds dead gets nothing; when all are dead, connections are refused.
+func TestHealthChecks(t *testing.T) {
+	s := world()
+	b := &s.Logical.Router(shop).Balancers[0]
+	b.Checked = []string{balanced + ":80"}
+	b.Mappings = map[string]string{"10.0.0.2": "web." + shop + ":10.0.0.250", "10.0.0.3": "api." + shop + ":10.0.0.250"}
+	s.Logical.Monitors = []logical.Monitor{
+		{Address: socketOf("10.0.0.2:8080"), Protocol: "tcp", Port: "web." + shop, Status: "offline"},
+		{Address: socketOf("10.0.0.3:8080"), Protocol: "tcp", Port: "api." + shop, Status: "online"},
+	}
+	if p := one(t, s, from(internet, balanced+":80")); p.Server.String() != "10.0.0.3:8080" {
+		t.Errorf("goes to %s", p.Server)
+	}
+	s.Logical.Monitors[1].Status = "offline"
+	endsAs(t, one(t, s, from(internet, balanced+":80")), Refused, NoEndpoints)
+}
+
+func TestNobodyBehindIt(t *testing.T) {
+	for server, code := range map[string]string{
+		balanced + ":81": NoSuchPort, wayOut + ":80": NoSuchPort, onPublic + ":80": NoSuchPort,
+		"100.65.0.99:80": AddressUnknown,
+	} {
+		endsAs(t, one(t, world(), from(internet, server)), Dropped, code)
+	}
+	endsAs(t, one(t, world(), from(internet, "192.0.2.1:80")), Unknown, AddressUnknown)
+	udp := from(internet, balanced+":80")
+	udp.Protocol = "udp"
+	endsAs(t, one(t, world(), udp), Dropped, NoSuchPort)
+}
+
+func TestPing(t *testing.T) {
+	for _, server := range []string{floating, wayOut, onPublic} {
+		q := from(internet, server+":0")
+		q.Protocol = "icmp"
+		endsAs(t, one(t, world(), q), Answered, "")
+	}
+	q := from(internet, balanced+":0")
+	q.Protocol = "icmp"
+	endsAs(t, one(t, world(), q), Dropped, NoSuchPort)
+}
+
+// What pods send leaves with the project's address, by its default network; that of a pod with a floating IP there, with that.
+func TestEgress(t *testing.T) {
+	for name, seen := range map[string]string{"db": wayOut, "web": wayOut} { // web's floating IP is on another network
+		p := one(t, world(), pod(name, internet+":443"))
+		endsAs(t, p, Answered, "")
+		if p.Seen.String() != seen || p.Network != "cloud" || p.Server.String() != internet+":443" {
+			t.Errorf("%s is seen as %s by %s", name, p.Seen, p.Network)
+		}
+	}
+	s := world()
+	r := s.Logical.Router(shop)
+	r.NATs = append(r.NATs, logical.NAT{Type: "dnat_and_snat", External: addr("100.65.0.44"), Logical: prefix("10.0.0.4/32")})
+	if p := one(t, s, pod("db", internet+":443")); p.Verdict != Answered || p.Seen.String() != "100.65.0.44" {
+		t.Errorf("%s, seen as %s\n%s", p.Verdict, p.Seen, draw(p))
+	}
+	// A neighbour on the default network is reached directly, not by the gateway.
+	p := one(t, world(), pod("db", "100.65.0.77:80"))
+	endsAs(t, p, Answered, "")
+	if !slices.ContainsFunc(p.There, func(h Hop) bool { return strings.Contains(h.Text, "host on the wire") }) {
+		t.Error(draw(p))
+	}
+}
+
+// Without a translation a packet leaves with the pod's own address, which the network's router drops.
+func TestEgressWithoutTranslation(t *testing.T) {
+	s := world()
+	s.Logical.Router(shop).NATs = s.Logical.Router(shop).NATs[:1]
+	endsAs(t, one(t, s, pod("db", internet+":443")), Dropped, LeavesUntranslated)
+}
+
+// EgressIP: a router of its own has the address, and a link to the project.
+func TestEgressIP(t *testing.T) {
+	s := world()
+	s.Cluster.EgressIPs = []survey.EgressIP{{Object: object("EgressIP", "", "fixed"), Addresses: []string{"198.51.100.200"}}}
+	s.Logical.Sets["chosen"] = []string{"10.0.0.4"}
+	r := s.Logical.Router(shop)
+	end, link := heldPort("shop-end", "240.0.0.2/30"), routerPort("egress-link", "240.0.0.1/30")
+	end.Peer, link.Peer, link.Options = link.Name, end.Name, map[string]string{"route_table": "out"}
+	r.Ports = append(r.Ports, end)
+	ids := owned("EgressIP", "", "fixed")
+	r.NATs = append(r.NATs, logical.NAT{Type: "snat", External: addr("240.0.0.2"), Logical: prefix("0.0.0.0/0"), Port: "shop-end", IDs: ids})
+	leads := reroute(ownership.EgressOut, "ip4.src == $chosen && ip4.dst != 10.0.0.0/24", "240.0.0.1")
+	leads.IDs = ids
+	r.Policies = slices.Insert(r.Policies, len(r.Policies)-2, leads)
+	s.Logical.Routers = append(s.Logical.Routers, logical.Router{
+		Name: "egress", Ports: []logical.RouterPort{heldPort("egress-ext-public", "198.51.100.200/24"), link},
+		NATs:   []logical.NAT{{Type: "snat", External: addr("198.51.100.200"), Logical: prefix("240.0.0.0/4"), IDs: ids}},
+		Routes: []logical.Route{{Table: "out", Prefix: prefix("0.0.0.0/0"), NextHop: addr("198.51.100.1"), Output: "egress-ext-public"}},
+	})
+	w := s.Logical.Switch("ext-public")
+	w.Ports = append(w.Ports, toRouter("ext-public-egress", "egress-ext-public"))
+	p := one(t, s, pod("db", internet+":443"))
+	endsAs(t, p, Answered, "")
+	if p.Seen.String() != "198.51.100.200" || p.Network != "public" {
+		t.Errorf("seen as %s by %s\n%s", p.Seen, p.Network, draw(p))
+	}
+	passes(t, p.There, "Pod acme-shop/db", "EgressIP fixed", "ExternalNetwork public")
+	if other := one(t, s, pod("api", internet+":443")); other.Seen.String() != wayOut {
+		t.Errorf("a pod that is not selected is seen as %s", other.Seen)
+	}
+	endsAs(t, one(t, s, from(internet, "198.51.100.200:80")), Dropped, NoSuchPort)
+	leads.Action, leads.NextHops = "drop", nil
+	r.Policies[len(r.Policies)-3] = leads
+	endsAs(t, one(t, s, pod("db", internet+":443")), Dropped, PolicyDrops)
+}
+
+func TestNodes(t *testing.T) {
+	s := world()
+	for i := range s.Logical.Router(shop).Ports {
+		s.Logical.Router(shop).Ports[i].Holder = ""
+	}
+	endsAs(t, one(t, s, from(internet, floating+":80")), Dropped, NoGatewayNode)
+	endsAs(t, one(t, s, pod("db", internet+":443")), Dropped, NoGatewayNode)
+
+	s = world()
+	s.Cluster.Nodes[2].Ready = false
+	p := one(t, s, from(internet, floating+":80"))
+	endsAs(t, p, Dropped, diagnosis.NodeNotReady)
+	if !about(p, "Node node3") {
+		t.Errorf("about %v", p.About)
+	}
+	s = world()
+	s.Cluster.Nodes[0].Ready = false
+	endsAs(t, one(t, s, from(internet, floating+":80")), Dropped, diagnosis.NodeNotReady)
+	s = world()
+	s.Logical.Switch(pods).Ports[0].Chassis = ""
+	endsAs(t, one(t, s, from(internet, floating+":80")), Dropped, TargetGone)
+	s = world()
+	s.Logical.Switch(pods).Ports = s.Logical.Switch(pods).Ports[1:]
+	endsAs(t, one(t, s, from(internet, floating+":80")), Dropped, TargetGone)
+}
+
+// What nodes heard on the wire counts: a gateway that does not answer loses the reply, and somebody else with the address is told.
+func TestWires(t *testing.T) {
+	s := world()
+	s.Inspected = map[string]survey.Inspected{"node3": {Neighbours: []survey.Neighbour{{Address: addr("198.51.100.1")}}}}
+	endsAs(t, one(t, s, from(internet, floating+":80")), Lost, diagnosis.GatewaySilent)
+	endsAs(t, one(t, s, from(neighbour, floating+":80")), Answered, "")
+	s.Inspected = map[string]survey.Inspected{"node1": {Neighbours: []survey.Neighbour{{Address: addr(floating), MACs: []string{mac(shop + "-ext-public"), "02:00:00:00:00:99"}}}}}
+	if p := one(t, s, from(internet, floating+":80")); len(p.Doubts) != 1 || !strings.Contains(p.Doubts[0], "02:00:00:00:00:99") {
+		t.Errorf("doubts %v", p.Doubts)
+	}
+}
+
+func TestWrongGateway(t *testing.T) {
+	s := world()
+	r := s.Logical.Router(shop)
+	i := slices.IndexFunc(r.Policies, func(p logical.Policy) bool { return p.Priority == ownership.ReturnLeave })
+	r.Policies[i].NextHops = []netip.Addr{addr("198.51.100.2")}
+	endsAs(t, one(t, s, from(internet, floating+":80")), Lost, WrongGateway)
+}
+
+// Pods reach load balancers of their own project on the switch, also the one that they are behind.
+func TestHairpin(t *testing.T) {
+	for _, name := range []string{"db", "web"} {
+		all := New(world()).Trace(pod(name, balanced+":80")).Paths
+		for _, p := range all {
+			endsAs(t, p, Answered, "")
+		}
+		if len(all) != 2 {
+			t.Errorf("%d ways from %s", len(all), name)
+		}
+	}
+	// A floating IP of the own project comes back with the router's own address.
+	endsAs(t, one(t, world(), pod("db", floating+":80")), Dropped, Spoofed)
+}
+
+// A match that OVN can't read does nothing, and is told.
+func TestUnreadableMatch(t *testing.T) {
+	s := world()
+	r := s.Logical.Router(shop)
+	r.Policies = append([]logical.Policy{reroute(32001, "ip4.sorc == 10.0.0.2", "")}, r.Policies...)
+	p := one(t, s, from(internet, floating+":80"))
+	endsAs(t, p, Answered, "")
+	if len(p.Doubts) != 1 || !strings.Contains(p.Doubts[0], "can't be evaluated") {
+		t.Errorf("doubts %v", p.Doubts)
+	}
+}
+
+func TestPortSecurity(t *testing.T) {
+	s := world()
+	s.Logical.Switch(pods).Ports[2].Security = []string{mac("db") + " 10.0.0.4"}
+	endsAs(t, one(t, s, pod("db", internet+":443")), Answered, "")
+	s.Logical.Switch(pods).Ports[2].Security = []string{mac("db") + " 10.0.0.5"}
+	endsAs(t, one(t, s, pod("db", internet+":443")), Dropped, PortSecurityDrops)
+}
+
+// Every way that does not end well is a finding with a cure.
+func TestFindings(t *testing.T) {
+	p := one(t, world(), from(internet, balanced+":81"))
+	f, bad := p.Finding()
+	if !bad || f.Code != NoSuchPort || f.Cure == "" || f.Message != p.Reason || f.Severity != diagnosis.Error {
+		t.Errorf("%+v", f)
+	}
+	if _, bad := one(t, world(), from(internet, floating+":80")).Finding(); bad {
+		t.Error("an answer is a finding")
+	}
+}
+
+// FuzzTrace: any question about any rows has an end.
+func FuzzTrace(f *testing.F) {
+	f.Add("203.0.113.10:5", "198.51.100.20:80", "tcp", "ip4.src == 10.0.0.2", uint8(0))
+	f.Add("10.0.0.2:5", "100.65.0.30:80", "udp", "1", uint8(77))
+	f.Fuzz(func(t *testing.T, client, server, protocol, text string, change uint8) {
+		q := Query{Protocol: protocol}
+		q.Client, _ = netip.ParseAddrPort(client)
+		if q.Server, _ = netip.ParseAddrPort(server); change%3 == 0 {
+			q.Pod = shop + "/web"
+		}
+		s := world()
+		r := s.Logical.Router(shop)
+		r.Policies[int(change)%len(r.Policies)].Match = text
+		r.Ports[int(change)%len(r.Ports)].Networks = nil
+		s.Logical.Groups[0].ACLs[int(change)%4].Match = text
+		s.Logical.Switches[int(change)%3].Ports[0].MAC = text
+		for _, p := range New(s).Trace(q).Paths {
+			if p.Verdict == "" || p.Verdict != Answered && (p.Code == "" || p.Reason == "") {
+				t.Errorf("%+v ends without a word: %+v", q, p)
+			}
+		}
+	})
+}

@@ -1,0 +1,278 @@
+package trace
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/logical"
+	"github.com/sallyport/sallyport/internal/match"
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/state"
+)
+
+// returnPath is what the rows of legs say that they are for.
+const returnPath = "ReturnPath"
+
+func sortedNames[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }
+
+func nodeRef(name string) state.Ref { return state.Ref{Kind: "Node", Name: name} }
+
+// protocolName is the name of a protocol.
+func protocolName(number uint8) string {
+	switch number {
+	case match.TCP:
+		return "tcp"
+	case match.UDP:
+		return "udp"
+	case match.SCTP:
+		return "sctp"
+	default:
+		return "icmp"
+	}
+}
+
+// vpc is what a router is known as: the Project whose it is, or its Vpc.
+func (f *fabric) vpc(router string) state.Ref {
+	for _, p := range f.survey.Cluster.Projects {
+		if p.Shard == router {
+			return p.Ref
+		}
+	}
+	return state.Ref{Kind: string(intent.Vpc), Name: router}
+}
+
+// vpcOf is that of a switch.
+func (f *fabric) vpcOf(s *segment) state.Ref {
+	if s.subnet != nil && s.subnet.Vpc != "" && s.outside == nil {
+		return f.vpc(s.subnet.Vpc)
+	}
+	return state.Ref{Kind: string(intent.Subnet), Name: s.Name}
+}
+
+// networkAbout is the external network of a switch.
+func (f *fabric) networkAbout(s *segment) state.Ref {
+	if s.network != nil {
+		return s.network.Ref
+	}
+	return state.Ref{Kind: string(intent.Subnet), Name: s.Name}
+}
+
+func (f *fabric) networkName(s *segment) string { return "network " + f.networkAbout(s).Name }
+
+// socketAbout is who is at a port of a switch: a pod, a node, or whoever.
+func (f *fabric) socketAbout(at *socket) state.Ref {
+	if p := f.podAt(at); p != (state.Ref{}) {
+		return p
+	}
+	if node, is := strings.CutPrefix(at.Name, "node-"); is {
+		return nodeRef(node)
+	}
+	return state.Ref{Kind: "Port", Name: at.Name}
+}
+
+// podAt is the pod at a port of a switch. Kube-OVN names ports POD.NAMESPACE, and those of further interfaces POD.NAMESPACE.PROVIDER.
+func (f *fabric) podAt(at *socket) state.Ref {
+	for _, p := range f.survey.Cluster.Pods {
+		if name := p.Name + "." + p.Namespace; at.Name == name || strings.HasPrefix(at.Name, name+".") {
+			return p.Ref
+		}
+	}
+	return state.Ref{}
+}
+
+// podName is the pod with an address on one of the switches, or the address.
+func (f *fabric) podName(a netip.Addr, on []*segment) string {
+	for _, s := range on {
+		for _, at := range s.sockets {
+			if at.port == nil && slices.Contains(at.Addresses, a) {
+				return fmt.Sprintf("%s (%s)", f.socketAbout(at), a)
+			}
+		}
+	}
+	return a.String()
+}
+
+// inside are the switches of a router that are not outside.
+func (r *router) inside() (out []*segment) {
+	for _, p := range r.ports {
+		if p.socket != nil && p.socket.on.outside == nil {
+			out = append(out, p.socket.on)
+		}
+	}
+	return out
+}
+
+// inside are the switches of the routers that a switch is on.
+func (s *segment) inside() (out []*segment) {
+	for _, at := range s.sockets {
+		if at.port != nil {
+			out = append(out, at.port.router.inside()...)
+		}
+	}
+	return out
+}
+
+// addressAbout are the objects of the API that have an external address.
+func (f *fabric) addressAbout(a netip.Addr) (out []state.Ref) {
+	for _, o := range f.survey.Cluster.FIps {
+		if o.External == a {
+			out = append(out, o.Ref)
+		}
+	}
+	for _, o := range f.survey.Cluster.Services {
+		if slices.Contains(o.Ingress, a) || slices.Contains(o.ExternalIPs, a) {
+			out = append(out, o.Ref)
+		}
+	}
+	for _, o := range f.survey.Cluster.EIps {
+		if o.Address == a {
+			out = append(out, o.Ref)
+		}
+	}
+	for _, o := range f.survey.Cluster.EgressIPs {
+		if slices.Contains(o.Addresses, a.String()) {
+			out = append(out, o.Ref)
+		}
+	}
+	return out
+}
+
+// rowAbout is the object that a row exists for, or else another.
+func (f *fabric) rowAbout(ids logical.IDs, other state.Ref) state.Ref {
+	if owner := ids.Owner(); owner != (state.Ref{}) {
+		return owner
+	}
+	return other
+}
+
+// translationAbout is the object that a translation is there for.
+func (f *fabric) translationAbout(t translation) state.Ref {
+	if owner := t.IDs.Owner(); owner != (state.Ref{}) {
+		return owner
+	}
+	if t.Type != "snat" {
+		if known := f.addressAbout(t.External); len(known) > 0 {
+			return known[0]
+		}
+	}
+	return f.vpc(t.port.router.Name)
+}
+
+func (f *fabric) natRow(t translation) string {
+	return fmt.Sprintf("NAT %s %s %s", t.Type, t.External, t.Logical)
+}
+
+// balancerAbout is the Service of a load balancer. Kube-OVN has one for all cluster addresses of a VPC.
+func (f *fabric) balancerAbout(b *logical.Balancer) state.Ref {
+	return f.rowAbout(b.IDs, state.Ref{Kind: "LoadBalancer", Name: b.Name})
+}
+
+func (w *walk) balanceText(b *logical.Balancer, v logical.VIP, to netip.AddrPort, on []*segment) string {
+	text := fmt.Sprintf("port %d goes to port %d of %s", v.Address.Port(), to.Port(), w.podName(to.Addr(), on))
+	if n := len(w.backends(b, v)); n > 1 {
+		text += fmt.Sprintf(", one of %d", n)
+	}
+	if seconds := b.Options["affinity_timeout"]; seconds != "" {
+		text += fmt.Sprintf("; a client keeps its endpoint for %s s", seconds)
+	}
+	return text
+}
+
+// markText is what a mark is for.
+func (w *walk) markText(q logical.QoS, mark uint32) string {
+	switch owner := q.IDs.Owner(); {
+	case mark == ownership.MarkForged:
+		return "is marked as one that pods may not send"
+	case owner.Kind == returnPath:
+		return "is a reply of a connection that came in by " + owner.Name + ": marked for the way back there"
+	default:
+		return fmt.Sprintf("is marked %#x", mark)
+	}
+}
+
+// policyWords are what a router policy is about, what it does, and whether it is nobody's that is known.
+func (f *fabric) policyWords(r *router, rule logical.Policy) (state.Ref, string, bool) {
+	vpc := f.vpc(r.Name)
+	about := f.rowAbout(rule.IDs, vpc)
+	to := strings.Trim(fmt.Sprint(rule.NextHops), "[]")
+	switch p := rule.Priority; {
+	case rule.Action == "drop" && p == ownership.ReturnForged:
+		return about, "a pod has sent to a leg of the return path itself, which drops it", false
+	case rule.Action == "drop" && p == ownership.EgressRest && ownership.Priority(r.Name, p):
+		return about, "no EgressIP selects the pod yet, and one of the project fails closed: it leaves nowhere", false
+	case rule.Action == "drop" && p == ownership.EgressOut && ownership.Priority(r.Name, p):
+		return about, fmt.Sprintf("%s has no address that a node holds, and fails closed", about), false
+	case p == ownership.ReturnReply:
+		return f.legOf(r, to, about), "the mark leads it back through the switch to the leg of its network", false
+	case p == ownership.ReturnLeave:
+		return f.legOf(r, to, about), fmt.Sprintf("what comes by the leg goes to gateway %s", to), false
+	case p == ownership.WayOut || p == ownership.EgressFree:
+		return about, fmt.Sprintf("takes the project's way out, to gateway %s", to), false
+	case p == ownership.WayOutOnLink || p == ownership.EgressFreeLink:
+		return about, "is for a host on the project's own external network", false
+	case ownership.Priority(r.Name, p):
+		return about, fmt.Sprintf("%s leads it to %s", about, to), false
+	default:
+		return about, fmt.Sprintf("policy %d of router %s: %s %s", p, r.Name, rule.Action, to), !kubeOVN(rule)
+	}
+}
+
+// kubeOVN says whether a policy looks like one that Kube-OVN makes for itself.
+func kubeOVN(rule logical.Policy) bool {
+	own := []int{29000, 29090, 29100, 29150, 29190, 29200, 29250, 29400, 29500, 30000, 30050, 30060, 30100, 31000}
+	return slices.Contains(own, rule.Priority) && rule.IDs["vendor"] == "kube-ovn"
+}
+
+// legOf is the leg that a next hop belongs to.
+func (f *fabric) legOf(r *router, hop string, other state.Ref) state.Ref {
+	for _, p := range r.ports {
+		leg := p.IDs.Owner()
+		if leg.Kind != returnPath {
+			continue
+		}
+		for _, n := range f.survey.Logical.Static {
+			if n.Address.String() == hop && n.MAC == p.MAC {
+				return leg
+			}
+		}
+		if gateway, err := netip.ParseAddr(hop); err == nil && f.segments[leg.Name] != nil && f.segments[leg.Name].isGateway(gateway) {
+			return leg
+		}
+	}
+	return other
+}
+
+// ruleWords are whose a rule is, what its effect is called, and what it does.
+func (f *fabric) ruleWords(r rule, on *segment) (state.Ref, string, string) {
+	does := "drops it"
+	if r.Action == "reject" {
+		does = "rejects it"
+	}
+	ids := logical.IDs{}
+	if r.group != nil {
+		ids = r.group.IDs
+	}
+	if owner := r.IDs.Owner(); owner.Kind == string(intent.Service) {
+		return owner, SourceRangesDrop, fmt.Sprintf("%s %s: its loadBalancerSourceRanges do not have the client", owner, does)
+	} else if owner != (state.Ref{}) {
+		return owner, RuleDrops, fmt.Sprintf("a rule of %s %s", owner, does)
+	}
+	if namespace, name, is := strings.Cut(ids["np"], "/"); is {
+		about := state.Ref{Kind: "NetworkPolicy", Namespace: namespace, Name: name}
+		return about, NetworkPolicyDrops, fmt.Sprintf("%s %s: none of its rules allows this packet", about, does)
+	}
+	if sg := ids["sg"]; sg != "" {
+		about := state.Ref{Kind: "SecurityGroup", Name: sg}
+		return about, SecurityGroupDrops, fmt.Sprintf("%s %s", about, does)
+	}
+	where := "switch " + on.Name
+	if r.group != nil {
+		where = "port group " + r.group.Name
+	}
+	return f.vpcOf(on), RuleDrops, fmt.Sprintf("rule %s of %s %s (%s)", cmp.Or(r.Name, fmt.Sprint(r.Priority)), where, does, r.Match)
+}
