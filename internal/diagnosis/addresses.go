@@ -51,7 +51,7 @@ func (p *patient) claims() map[netip.Addr][]claim {
 	out := map[netip.Addr][]claim{}
 	for i := range p.Logical.Routers {
 		for _, c := range claimsOf(&p.Logical.Routers[i]) {
-			if p.external(c.address) != nil {
+			if p.Cluster.Pool(c.address) != nil {
 				out[c.address] = append(out[c.address], c)
 			}
 		}
@@ -100,7 +100,7 @@ func (p *patient) clashes() {
 		}
 	}
 	for _, e := range p.Cluster.EIps {
-		if s := p.external(e.Address); s != nil && slices.Contains(s.Gateways, e.Address) {
+		if s := p.Cluster.Pool(e.Address); s != nil && slices.Contains(s.Gateways, e.Address) {
 			p.report(AddressClash, distinct(append([]state.Ref{e.Ref}, p.wire(s)...)...), "%s has %s, which is the gateway of network %s", e.Ref,
 				e.Address, s.Network)
 		}
@@ -167,7 +167,7 @@ func (p *patient) overlapsOf(x *survey.Project, prefix netip.Prefix) {
 		if !overlap(mine, s.Prefixes) {
 			continue
 		}
-		f := p.report(Overlap, distinct(append([]state.Ref{x.Ref, routerRef(x.Shard)}, p.wire(s)...)...),
+		f := p.report(Overlap, distinct(append([]state.Ref{x.Ref, survey.RouterRef(x.Shard)}, p.wire(s)...)...),
 			"prefix %s of %s overlaps with %s of external network %s", prefix, x.Ref, list(s.Prefixes), s.Network)
 		if !p.attached(x.Shard, s.Name) {
 			f.Severity = Warning
@@ -175,12 +175,12 @@ func (p *patient) overlapsOf(x *survey.Project, prefix netip.Prefix) {
 	}
 	for _, n := range p.Cluster.Nodes {
 		if slices.ContainsFunc(n.Addresses, prefix.Contains) {
-			p.report(Overlap, []state.Ref{x.Ref, routerRef(x.Shard)}, "prefix %s of %s has the address of node %s", prefix, x.Ref, n.Name).Severity = Warning
+			p.report(Overlap, []state.Ref{x.Ref, survey.RouterRef(x.Shard)}, "prefix %s of %s has the address of node %s", prefix, x.Ref, n.Name).Severity = Warning
 			break
 		}
 	}
 	if overlap(mine, p.Cluster.Inside) {
-		p.report(Overlap, []state.Ref{x.Ref, routerRef(x.Shard)}, "prefix %s of %s overlaps with the cluster addresses of Services (%s)",
+		p.report(Overlap, []state.Ref{x.Ref, survey.RouterRef(x.Shard)}, "prefix %s of %s overlaps with the cluster addresses of Services (%s)",
 			prefix, x.Ref, list(p.Cluster.Inside)).Severity = Warning
 	}
 }

@@ -155,9 +155,9 @@ var nodeFaults = []fault{
 	},
 	{
 		"a node that has nothing is down", func(s *survey.Survey) {
-			s.Cluster.Nodes = append(s.Cluster.Nodes, survey.Node{Object: survey.Object{Ref: nodeRef("node3")}, Chassis: "chassis-node3"})
+			s.Cluster.Nodes = append(s.Cluster.Nodes, survey.Node{Object: survey.Object{Ref: survey.NodeRef("node3")}, Chassis: "chassis-node3"})
 			s.Logical.Chassis = append(s.Logical.Chassis, logical.Chassis{Name: "chassis-node3", Host: "node3"})
-		}, NodeNotReady, Warning, nodeRef("node3"), "nothing that is reached from outside", nil,
+		}, NodeNotReady, Warning, survey.NodeRef("node3"), "nothing that is reached from outside", nil,
 	},
 	{"a kubelet is dead", func(s *survey.Survey) { node(s, 0).Heartbeat = noon.Add(-30 * time.Second) }, NodeSilent, Warning, node1, "for 30s", nil},
 	{
@@ -260,7 +260,7 @@ var driftFaults = []fault{
 	},
 	{"a policy of somebody else", func(s *survey.Survey) {
 		s.Logical.Routers[0].Policies = append(s.Logical.Routers[0].Policies, logical.Policy{Priority: 31500, Match: "ip4.src == 10.20.0.2", Action: "drop"})
-	}, RowForeign, Warning, routerRef("acme-prod"), "policy 31500", nil},
+	}, RowForeign, Warning, survey.RouterRef("acme-prod"), "policy 31500", nil},
 	{"a route of somebody else", func(s *survey.Survey) {
 		s.Logical.Routers[0].Routes = []logical.Route{{Prefix: prefix("172.20.0.0/16"), NextHop: addr("10.20.0.66")}}
 	}, RowForeign, Warning, project, "172.20.0.0/16", nil},
@@ -270,7 +270,7 @@ var driftFaults = []fault{
 	{"an OvnEip is gone", differs("+ "+objectKey+" {}", objectKey, eip), ObjectMissing, Error, fip, objectKey, nil},
 	{"an OvnEip was changed", differs("~ "+objectKey+" {} → {a}", objectKey, eip), ObjectChanged, Error, eip, objectKey, nil},
 	{"an OvnEip that should go", differs("- "+objectKey+" {}", objectKey, eip), ObjectLeft, Warning, eip, objectKey, nil},
-	{"an element is gone", differs("+ "+elementKey+" {}", elementKey, project), ElementMissing, Error, routerRef("acme-prod"), "default way out", nil},
+	{"an element is gone", differs("+ "+elementKey+" {}", elementKey, project), ElementMissing, Error, survey.RouterRef("acme-prod"), "default way out", nil},
 	{"an element was changed", differs("~ "+elementKey+" {} → {a}", elementKey, project), ElementChanged, Error, project, "policyRoutes", nil},
 	{"a row of nobody", func(s *survey.Survey) {
 		s.Logical.Routers[0].NATs[1].IDs = ours(state.Ref{Kind: "FIp", Namespace: "acme-prod", Name: "gone"})

@@ -30,7 +30,7 @@ func (p *patient) drift() {
 			case what.none || d.Held && d.Origin != (state.Ref{}):
 			case d.Origin == (state.Ref{}):
 				if what.row && shard.Name != kubeovn.ManagementVpc {
-					p.report(RowForeign, append(p.tenants(shard.Name), routerRef(shard.Name)),
+					p.report(RowForeign, append(p.tenants(shard.Name), survey.RouterRef(shard.Name)),
 						"%s is on router %s, and neither Sallyport nor an object of Kube-OVN's that it made asks for it", text(d.Line), shard.Name)
 				}
 			case d.Removes:
@@ -105,7 +105,7 @@ func (p *patient) drifted(shard *survey.Shard, d survey.Difference, what thing) 
 	}
 	about := append([]state.Ref{d.Origin}, dependents(shard, d.Origin)...)
 	if d.Origin.Kind == string(intent.Project) {
-		about = append(about, routerRef(shard.Name))
+		about = append(about, survey.RouterRef(shard.Name))
 	}
 	how := map[bool]string{true: "is missing", false: "is not as it should be"}[missing]
 	p.report(code, distinct(about...), "%s %s; it is needed for %s%s", text(d.Line), how, needed(what, d.Origin), p.unrepaired())
@@ -154,7 +154,7 @@ func (p *patient) left(shard *survey.Shard, d survey.Difference, what thing) {
 	if what.row || what.element {
 		code = RowLeft
 	}
-	p.report(code, distinct(d.Origin, routerRef(shard.Name)), "%s should not be there any more%s", text(d.Line), p.unrepaired())
+	p.report(code, distinct(d.Origin, survey.RouterRef(shard.Name)), "%s should not be there any more%s", text(d.Line), p.unrepaired())
 }
 
 // foreignRows finds rows on routers and switches of projects that neither we nor Kube-OVN wrote.
@@ -165,7 +165,7 @@ func (p *patient) foreignRows() {
 	for _, project := range p.Cluster.Projects {
 		if r := p.Logical.Router(project.Shard); r != nil {
 			for _, row := range strangeRows(r) {
-				p.report(RowForeign, []state.Ref{project.Ref, routerRef(r.Name)}, "somebody else wrote %s on router %s", row, r.Name)
+				p.report(RowForeign, []state.Ref{project.Ref, survey.RouterRef(r.Name)}, "somebody else wrote %s on router %s", row, r.Name)
 			}
 		}
 		s := p.Logical.Switch(ownership.Subnet(project.Shard))

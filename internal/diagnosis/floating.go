@@ -33,15 +33,10 @@ func (p *patient) floating() {
 
 // target is the pod of a floating IP, by name or by address.
 func (p *patient) target(f *survey.FIp) *survey.Pod {
-	if f.Pod == "" {
-		return p.pods[f.Target]
+	if f.Pod != "" {
+		return p.Cluster.Pod(survey.PodRef(f.Namespace, f.Pod))
 	}
-	for i := range p.Cluster.Pods {
-		if pod := &p.Cluster.Pods[i]; pod.Namespace == f.Namespace && pod.Name == f.Pod {
-			return pod
-		}
-	}
-	return nil
+	return p.PodAt(f.Shard, f.Target)
 }
 
 // egress finds egress addresses that nobody uses, or whose node is down.
@@ -53,7 +48,7 @@ func (p *patient) egress() {
 		}
 		for _, a := range byName(e.Held) {
 			if n := p.nodes[e.Held[a]]; n == nil || !n.Ready {
-				p.report(EgressHolderDown, []state.Ref{e.Ref, nodeRef(e.Held[a])}, "%s of %s is held by node %s, which is not Ready", a, e.Ref, e.Held[a])
+				p.report(EgressHolderDown, []state.Ref{e.Ref, survey.NodeRef(e.Held[a])}, "%s of %s is held by node %s, which is not Ready", a, e.Ref, e.Held[a])
 			}
 		}
 	}

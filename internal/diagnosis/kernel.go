@@ -77,7 +77,7 @@ func (p *patient) filters() {
 	for _, name := range byName(p.Inspected) {
 		for _, o := range p.nodeNetworks(name) {
 			if strict(p.Inspected[name], o.by.Name) {
-				p.report(RPFilterStrict, []state.Ref{nodeRef(name), o.network.Ref},
+				p.report(RPFilterStrict, []state.Ref{survey.NodeRef(name), o.network.Ref},
 					"rp_filter of interface %s of node %s is strict: what comes in by network %s from elsewhere is dropped", o.by.Name, name, o.network.Name)
 			}
 		}
@@ -121,7 +121,7 @@ func (p *patient) expected(node string, r survey.RouteTaken) *survey.Interface {
 }
 
 func (p *patient) aboutRoute(node string, x *survey.Interface, r survey.RouteTaken) []state.Ref {
-	about := []state.Ref{nodeRef(node)}
+	about := []state.Ref{survey.NodeRef(node)}
 	for _, o := range p.nodeNetworks(node) {
 		if o.by.Name == x.Name {
 			about = append(about, o.network.Ref)
@@ -157,7 +157,7 @@ func (p *patient) conntrack() {
 			continue
 		}
 		if code := filled(now, most, ConntrackFull, ConntrackLow); code != "" {
-			p.report(code, []state.Ref{nodeRef(name)}, "node %s tracks %d connections of %d", name, now, most)
+			p.report(code, []state.Ref{survey.NodeRef(name)}, "node %s tracks %d connections of %d", name, now, most)
 		}
 	}
 }
@@ -183,7 +183,7 @@ func (p *patient) usage() {
 			if code == "" {
 				continue
 			}
-			p.report(code, distinct(append(p.holders(u.Address), nodeRef(name))...), "%d of %d ports of %s are in use to %s (%s), on node %s",
+			p.report(code, distinct(append(p.holders(u.Address), survey.NodeRef(name))...), "%d of %d ports of %s are in use to %s (%s), on node %s",
 				u.Ports, u.Of, u.Address, u.To, u.Protocol, name)
 		}
 	}
@@ -196,11 +196,11 @@ var over = []string{"TIME_WAIT", "CLOSE", "CLOSED", "SHUTDOWN_ACK_SENT"}
 func (p *patient) connections() {
 	for _, name := range byName(p.Inspected) {
 		for _, c := range p.Inspected[name].Connection {
-			vip, by := p.vip(c.Destination, c.Protocol)
+			vip, by, router := p.vip(c.Destination, c.Protocol)
 			if vip == nil || c.ReplySource == c.Destination || slices.Contains(over, c.State) || slices.Contains(vip.Backends, c.ReplySource) {
 				continue
 			}
-			if _, there := p.pods[c.ReplySource.Addr()]; there && c.Protocol != "udp" {
+			if c.Protocol != "udp" && p.PodAt(router, c.ReplySource.Addr()) != nil {
 				continue
 			}
 			p.report(StaleConnection, distinct(append([]state.Ref{by}, p.holders(c.Destination.Addr())...)...),
@@ -210,17 +210,17 @@ func (p *patient) connections() {
 	}
 }
 
-// vip is where connections to an address and port are balanced, and for whom.
-func (p *patient) vip(to netip.AddrPort, protocol string) (*logical.VIP, state.Ref) {
+// vip is where connections to an address and port are balanced, for whom, and on which router.
+func (p *patient) vip(to netip.AddrPort, protocol string) (*logical.VIP, state.Ref, string) {
 	for i := range p.Logical.Routers {
 		for k := range p.Logical.Routers[i].Balancers {
 			b := &p.Logical.Routers[i].Balancers[k]
 			for v := range b.VIPs {
 				if b.VIPs[v].Address == to && (b.Protocol == protocol || b.Protocol == "" && protocol == "tcp") {
-					return &b.VIPs[v], b.IDs.Owner()
+					return &b.VIPs[v], b.IDs.Owner(), p.Logical.Routers[i].Name
 				}
 			}
 		}
 	}
-	return nil, state.Ref{}
+	return nil, state.Ref{}, ""
 }

@@ -116,7 +116,7 @@ func (p *patient) gatewayChassis() {
 			if len(known) == len(port.Chassis) {
 				continue
 			}
-			about := append(p.tenants(r.Name), routerRef(r.Name))
+			about := append(p.tenants(r.Name), survey.RouterRef(r.Name))
 			f := p.report(ChassisMissing, about, "port %s of router %s may be held by chassis %s, which OVN does not know", port.Name, r.Name,
 				words(slices.DeleteFunc(slices.Clone(port.Chassis), func(c string) bool { return p.chassis[c] != nil }), 3))
 			if len(known) > 0 {
@@ -140,7 +140,7 @@ func (p *patient) agents() {
 	}
 	for _, name := range silent {
 		if n := p.nodes[name]; n == nil || n.Ready {
-			p.report(AgentMissing, []state.Ref{nodeRef(name)}, "the agent of node %s does not answer: %s", name, p.Inspected[name].Problem)
+			p.report(AgentMissing, []state.Ref{survey.NodeRef(name)}, "the agent of node %s does not answer: %s", name, p.Inspected[name].Problem)
 		}
 	}
 }
@@ -158,7 +158,7 @@ func (p *patient) clocks() {
 		}
 		off := max(i.Asked.Sub(i.Clock), i.Clock.Sub(i.Answered))
 		if off > skew {
-			p.report(ClockSkew, []state.Ref{nodeRef(name)}, "the clock of node %s is %s off", name, round(off))
+			p.report(ClockSkew, []state.Ref{survey.NodeRef(name)}, "the clock of node %s is %s off", name, round(off))
 		}
 	}
 }
@@ -169,9 +169,9 @@ func (p *patient) switches() {
 		s := p.Inspected[name].Switch
 		switch {
 		case s.Problem != "":
-			p.report(SwitchSilent, []state.Ref{nodeRef(name)}, "Open vSwitch on node %s does not answer: %s", name, s.Problem)
+			p.report(SwitchSilent, []state.Ref{survey.NodeRef(name)}, "Open vSwitch on node %s does not answer: %s", name, s.Problem)
 		case s.Controller != "" && s.Controller != "connected":
-			p.report(SwitchNotConnected, []state.Ref{nodeRef(name)}, "ovn-controller of node %s is not connected to the southbound database: %s",
+			p.report(SwitchNotConnected, []state.Ref{survey.NodeRef(name)}, "ovn-controller of node %s is not connected to the southbound database: %s",
 				name, s.Controller)
 		}
 	}

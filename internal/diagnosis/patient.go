@@ -23,7 +23,6 @@ type patient struct {
 	nodes    map[string]*survey.Node
 	chassis  map[string]*logical.Chassis // by name
 	subnets  map[string]*survey.Subnet
-	pods     map[netip.Addr]*survey.Pod // that run, by address
 	networks map[string]*survey.Network
 }
 
@@ -58,7 +57,7 @@ func Examine(s *survey.Survey) []Finding {
 func admit(s *survey.Survey) *patient {
 	p := &patient{
 		Survey: s, objects: map[state.Ref]*survey.Object{}, nodes: map[string]*survey.Node{}, chassis: map[string]*logical.Chassis{},
-		subnets: map[string]*survey.Subnet{}, pods: map[netip.Addr]*survey.Pod{}, networks: map[string]*survey.Network{},
+		subnets: map[string]*survey.Subnet{}, networks: map[string]*survey.Network{},
 	}
 	for _, o := range p.judged() {
 		p.objects[o.Ref] = o
@@ -74,14 +73,6 @@ func admit(s *survey.Survey) *patient {
 	}
 	for i := range s.Cluster.Networks {
 		p.networks[s.Cluster.Networks[i].Name] = &s.Cluster.Networks[i]
-	}
-	for i := range s.Cluster.Pods {
-		pod := &s.Cluster.Pods[i]
-		for _, a := range pod.Addresses {
-			if !ended(pod) && !pod.HostNetwork {
-				p.pods[a] = pod
-			}
-		}
 	}
 	p.now = p.clock()
 	return p
@@ -181,17 +172,6 @@ func (p *patient) chassisOf(n *survey.Node) *logical.Chassis {
 	return nil
 }
 
-// external is the external subnet that an address is in.
-func (p *patient) external(a netip.Addr) *survey.Subnet {
-	for i := range p.Cluster.Subnets {
-		s := &p.Cluster.Subnets[i]
-		if s.Network != "" && slices.ContainsFunc(s.Prefixes, func(x netip.Prefix) bool { return x.Contains(a) }) {
-			return s
-		}
-	}
-	return nil
-}
-
 // wire is what a finding on an external subnet is about: the subnet, and its network.
 func (p *patient) wire(s *survey.Subnet) []state.Ref {
 	refs := []state.Ref{s.Ref}
@@ -233,9 +213,6 @@ func (p *patient) holders(a netip.Addr) (refs []state.Ref) {
 
 // ended says whether a pod does not run any more.
 func ended(pod *survey.Pod) bool { return pod.Phase == "Succeeded" || pod.Phase == "Failed" }
-
-func nodeRef(name string) state.Ref   { return state.Ref{Kind: "Node", Name: name} }
-func routerRef(name string) state.Ref { return state.Ref{Kind: "Router", Name: name} }
 
 // words are things with commas, at most so many of them.
 func words(list []string, most int) string {

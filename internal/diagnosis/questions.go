@@ -26,8 +26,9 @@ const (
 // anywhere are destinations outside, for questions about ways to the outside as such: addresses that are for documentation only.
 var anywhere = map[bool]netip.Addr{true: netip.MustParseAddr("203.0.113.1"), false: netip.MustParseAddr("2001:db8::1")}
 
-// Questions are what nodes have to be asked, by node, so that Examine can tell what is wrong there. A node that is not Ready is not asked.
-func Questions(s *survey.Survey, c Case) map[string]kubedcv1alpha1.InspectionSpec {
+// Questions are what nodes have to be asked, one question each, so that Examine can tell what is wrong there. A node that is not Ready is
+// not asked.
+func Questions(s *survey.Survey, c Case) (out []kubedcv1alpha1.InspectionSpec) {
 	q := &questions{patient: admit(s), about: c, asked: map[string]*kubedcv1alpha1.InspectionSpec{}}
 	for _, n := range s.Cluster.Nodes {
 		if n.Ready && (len(c.Nodes) == 0 || slices.Contains(c.Nodes, n.Name)) {
@@ -38,9 +39,8 @@ func Questions(s *survey.Survey, c Case) map[string]kubedcv1alpha1.InspectionSpe
 	q.addresses()
 	q.ways()
 	q.connections()
-	out := map[string]kubedcv1alpha1.InspectionSpec{}
-	for name, spec := range q.asked {
-		out[name] = *spec
+	for _, name := range byName(q.asked) {
+		out = append(out, *q.asked[name])
 	}
 	return out
 }
@@ -88,7 +88,7 @@ func (q *questions) addresses() {
 	present := q.present()
 	edges := q.edges()
 	for i, a := range sortedAddresses(present) {
-		s := q.external(a)
+		s := q.Cluster.Pool(a)
 		if q.about.Server.IsValid() && q.about.Server.Addr() != a {
 			continue
 		}
@@ -129,7 +129,7 @@ func (q *questions) ways() {
 			}
 		}
 	}
-	if server := q.about.Server.Addr(); server.IsValid() && to.IsValid() && q.external(server) == nil {
+	if server := q.about.Server.Addr(); server.IsValid() && to.IsValid() && q.Cluster.Pool(server) == nil {
 		for _, name := range byName(q.asked) {
 			q.asked[name].Routes = append(q.asked[name].Routes, kubedcv1alpha1.RouteQuestion{From: server.String(), To: to.String()})
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/survey"
 )
 
 // asks is whether a node is asked who has an address.
@@ -13,12 +14,20 @@ func asks(spec kubedcv1alpha1.InspectionSpec, address string) bool {
 	return slices.ContainsFunc(spec.Neighbours, func(q kubedcv1alpha1.NeighbourQuestion) bool { return q.Address == address && q.Interface == "eth1" })
 }
 
+// questionsTo are the questions by node.
+func questionsTo(s *survey.Survey, c Case) map[string]kubedcv1alpha1.InspectionSpec {
+	out := map[string]kubedcv1alpha1.InspectionSpec{}
+	for _, q := range Questions(s, c) {
+		out[q.Node] = q
+	}
+	return out
+}
+
 // Every gateway node is asked for gateways. For an address of ours a node is asked that does not hold it: it hears OVN as well as others.
 // How many ports are in use, the holder knows.
 func TestQuestions(t *testing.T) {
 	s := healthy()
-	node(s, 1).Ready = true
-	q := Questions(s, Case{})
+	q := questionsTo(s, Case{})
 	for _, name := range []string{"node1", "node2"} {
 		if !asks(q[name], "100.65.0.1") || q[name].Node != name {
 			t.Errorf("%s is not asked for the gateway: %+v", name, q[name])
@@ -44,7 +53,7 @@ func TestQuestions(t *testing.T) {
 func TestQuestionsAboutAConnection(t *testing.T) {
 	s := healthy()
 	client := addr("203.0.113.10")
-	q := Questions(s, Case{Nodes: []string{"node1"}, Client: client, Server: port("100.65.0.15:80")})
+	q := questionsTo(s, Case{Nodes: []string{"node1"}, Client: client, Server: port("100.65.0.15:80")})
 	if len(q) != 1 || !asks(q["node1"], "100.65.0.15") || asks(q["node1"], "100.65.0.13") || !asks(q["node1"], "100.65.0.1") {
 		t.Errorf("asked %+v", q)
 	}
@@ -54,12 +63,12 @@ func TestQuestionsAboutAConnection(t *testing.T) {
 	if r := q["node1"].Routes; len(r) != 1 || r[0].To != "203.0.113.10" {
 		t.Errorf("asked for ways %+v", r)
 	}
-	q = Questions(s, Case{Client: client, Server: netip.MustParseAddrPort("192.0.2.12:80")})
+	q = questionsTo(s, Case{Client: client, Server: netip.MustParseAddrPort("192.0.2.12:80")})
 	if r := q["node2"].Routes; len(r) != 1 || r[0].From != "192.0.2.12" || r[0].To != "203.0.113.10" {
 		t.Errorf("node2 is asked for ways %+v", r)
 	}
 	node(s, 0).Ready = false
-	if q := Questions(s, Case{}); len(q) != 1 || q["node2"].Node != "node2" {
+	if q := questionsTo(s, Case{}); len(q) != 1 || q["node2"].Node != "node2" {
 		t.Errorf("a node that is not Ready is asked: %+v", q)
 	}
 }

@@ -36,7 +36,7 @@ func (p *patient) reading() {
 	}
 	for _, s := range p.Shards {
 		if s.Problem != "" && !p.blind(survey.Kubernetes, survey.Northbound) {
-			p.report(NotWorkedOut, append(p.tenants(s.Name), routerRef(s.Name)), "what %s should have can't be worked out: %s", s.Name, s.Problem)
+			p.report(NotWorkedOut, append(p.tenants(s.Name), survey.RouterRef(s.Name)), "what %s should have can't be worked out: %s", s.Name, s.Problem)
 		}
 	}
 }

@@ -156,11 +156,17 @@ func (p *patient) portDeclared(s *survey.Service, port survey.ServicePort, pods 
 		words(declared, 5))
 }
 
+// backend is where a load balancer sends connections: several tenants may have the address. Kube-OVN calls the port of a pod so.
+type backend struct {
+	port    string // pod.namespace
+	address netip.AddrPort
+}
+
 // monitors finds backends that health checks have taken out.
 func (p *patient) monitors() {
-	offline := map[netip.AddrPort]bool{}
+	offline := map[backend]bool{}
 	for _, m := range p.Logical.Monitors {
-		offline[m.Address] = m.Status == "offline" || m.Status == "error"
+		offline[backend{m.Port, m.Address}] = m.Status == "offline" || m.Status == "error"
 	}
 	for i := range p.Cluster.Services {
 		if s := &p.Cluster.Services[i]; s.Ours && !s.Deleting {
@@ -170,18 +176,15 @@ func (p *patient) monitors() {
 }
 
 // checked finds backends of a Service that are ready, and that health checks have taken out all the same.
-func (p *patient) checked(s *survey.Service, offline map[netip.AddrPort]bool) {
+func (p *patient) checked(s *survey.Service, offline map[backend]bool) {
 	ready := slices.DeleteFunc(slices.Clone(s.Endpoints), func(e survey.Endpoint) bool { return !e.Ready })
 	about := []state.Ref{s.Ref}
 	var out []string
 	for _, e := range ready {
-		if !offline[e.Address] {
+		if !offline[backend{e.Pod + "." + s.Namespace, e.Address}] {
 			continue
 		}
-		out = append(out, e.Address.String())
-		if e.Pod != "" {
-			about = append(about, state.Ref{Kind: "Pod", Namespace: s.Namespace, Name: e.Pod})
-		}
+		out, about = append(out, e.Address.String()), append(about, survey.PodRef(s.Namespace, e.Pod))
 	}
 	if len(out) == 0 {
 		return

@@ -19,7 +19,7 @@ func (p *patient) heard(s *survey.Subnet) map[netip.Addr][]answer {
 	out := map[netip.Addr][]answer{}
 	for _, name := range byName(p.Inspected) {
 		for _, n := range p.Inspected[name].Neighbours {
-			if n.Interface == s.Interface && n.Vlan == s.Tag && p.external(n.Address) == s {
+			if n.Interface == s.Interface && n.Vlan == s.Tag && p.Cluster.Pool(n.Address) == s {
 				out[n.Address] = append(out[n.Address], answer{name, n})
 			}
 		}
@@ -53,7 +53,7 @@ func (p *patient) gateway(s *survey.Subnet, gateway netip.Addr, answers []answer
 	for _, a := range answers {
 		macs = append(macs, a.MACs...)
 		if len(a.MACs) == 0 {
-			silent, about = append(silent, a.node), append(about, nodeRef(a.node))
+			silent, about = append(silent, a.node), append(about, survey.NodeRef(a.node))
 		}
 	}
 	switch {

@@ -109,6 +109,7 @@ func cluster() survey.Cluster {
 			},
 		},
 	}
+	c.Pods[0].Subnet, c.Pods[1].Subnet = "acme-prod-default", "acme-prod-default"
 	c.Pods[1].Labels = map[string]string{"app": "shop", "tier": "web"}
 	for _, ref := range []state.Ref{node1, node2} {
 		c.Nodes = append(c.Nodes, survey.Node{
@@ -150,7 +151,7 @@ func network() logical.Network {
 			}},
 		}},
 		Switches: []logical.Switch{{Name: "acme-prod-default"}},
-		Monitors: []logical.Monitor{{Address: port("10.20.0.3:8080"), Status: "online"}},
+		Monitors: []logical.Monitor{{Port: "shop-1.acme-prod", Address: port("10.20.0.3:8080"), Status: "online"}},
 	}
 }
 
