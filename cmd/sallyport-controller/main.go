@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
-	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
 	"github.com/sallyport/sallyport/internal/controller"
 	"github.com/sallyport/sallyport/internal/kube"
 	"github.com/sallyport/sallyport/internal/mutual"
@@ -69,37 +68,19 @@ On SIGTERM it finishes what it is writing, gives up the lead and ends.`,
 			if err := asking.into(&c.Probe); err != nil {
 				return err
 			}
-			c.Southbound.CertFile, c.Southbound.KeyFile, c.Southbound.CAFile = c.Northbound.CertFile, c.Northbound.KeyFile, c.Northbound.CAFile
+			c.ShareCertificates()
 			return controller.Run(cmd.Context(), c, logger)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; empty: $KUBECONFIG, or the pod's own service account")
-	f.StringSliceVar(&c.Northbound.Endpoints, "nb-address", nil, "servers of the OVN northbound database, as in ssl:10.0.0.1:6641,ssl:10.0.0.2:6641")
-	f.StringVar(&c.Northbound.CertFile, "nb-cert", "", "our certificate for the northbound database")
-	f.StringVar(&c.Northbound.KeyFile, "nb-key", "", "its key")
-	f.StringVar(&c.Northbound.CAFile, "nb-ca", "", "certificate of the northbound database's authority")
-	f.StringSliceVar(&c.Southbound.Endpoints, "sb-address", nil,
-		"servers of the OVN southbound database, which has the same certificates; empty: what OVN does by itself when a node dies is not followed")
+	c.Flags(f)
 	f.IntVar(&c.Workers, "workers", 8, "projects that are worked on side by side")
 	f.BoolVar(&c.LeaderElect, "leader-elect", true, "let one of several replicas lead")
 	f.StringVar(&c.LeaderElectionNamespace, "leader-election-namespace", "", "namespace of the lease, which is kept without an election, too; empty: the pod's own")
 	f.StringVar(&c.MetricsAddress, "metrics-address", ":8080", "where Prometheus metrics are served; 0: nowhere")
 	f.StringVar(&c.HealthAddress, "health-address", ":8081", "where /healthz and /readyz are served; 0: nowhere")
-	f.StringVar(&c.Defaults.DefaultEIpType, "default-eip-network-type", "", "network type of EIps that name none; empty: that of the default external network")
-	f.StringVar(&c.Defaults.DefaultFIpType, "default-fip-network-type", "", "network type of FIps that name none; empty: that of the default external network")
-	f.StringVar(&c.Defaults.DefaultServiceType, "default-service-network-type", "", "network type of load balancers that name none; empty: as with EIps")
-	f.DurationVar(&c.Defaults.Rebalance, "egress-rebalance-every", 0,
-		"let one egress address go to a node that holds fewer, at most this often; 0: only on request, by the annotation "+ovnv1.RebalanceAnnotation)
-	f.DurationVar(&c.Defaults.Liveness, "egress-liveness", 200*time.Millisecond,
-		"how often nodes ask each other for a sign of life while there are EgressIPs: three that are missing move addresses; 0: as OVN does")
 	asking.flags(f, &c.Probe)
-	f.DurationVar(&c.Defaults.Lonely, "autodelete-after", 5*time.Minute, "how long a Service with the autodelete annotation may be without endpoints")
-	f.Var(&c.Defaults.Classless, "classless-services", "whose Services without a loadBalancerClass are ours: projects, everywhere or nowhere")
-	f.StringVar(&c.Defaults.ManagementNetwork, "management-network-type", "", "network type whose hosts pods of the management VPC reach by OVN; empty: none")
-	f.Var(&c.Defaults.Return, "return-path", "how replies find back on networks that do not say: Connection, or Source for OVN before 24.09")
-	f.Var(&c.Defaults.Inside, "cluster-prefixes",
-		"prefixes of the cluster's pods and Services, as in 10.16.0.0/16,10.96.0.0/12: what stays inside where pods leave by an uplink, or its method is VRF")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	return cmd
 }

@@ -19,7 +19,7 @@ func New(version string) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(labCommand(), planCommand())
+	root.AddCommand(labCommand(), planCommand(), statusCommand(), surveyCommand())
 	return root
 }
 

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -15,11 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sallyport/sallyport/internal/compile"
-	"github.com/sallyport/sallyport/internal/controller"
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/kube"
+	"github.com/sallyport/sallyport/internal/observer"
 	"github.com/sallyport/sallyport/internal/snapshot"
 	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/survey"
 )
 
 // errDrift is the end of a plan that is not empty, when that was asked for.
@@ -27,11 +26,9 @@ var errDrift = errors.New("the cluster differs from what is asked for")
 
 // planOptions is the flags of plan.
 type planOptions struct {
-	files      []string
-	kubeconfig string
-	exitCode   bool
-	timeout    time.Duration
-	config     controller.Config
+	access   access
+	files    []string
+	exitCode bool
 }
 
 func planCommand() *cobra.Command {
@@ -60,28 +57,15 @@ and ends with the object that asked for it.`,
 			return o.fromCluster(cmd.Context(), cmd.OutOrStdout(), args)
 		},
 	}
+	o.access.add(cmd)
 	f := cmd.Flags()
 	f.StringSliceVarP(&o.files, "filename", "f", nil, "file or directory of manifests to read instead of a cluster")
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: $KUBECONFIG, or the usual place")
-	f.StringSliceVar(&o.config.Northbound.Endpoints, "nb-address", nil, "servers of the OVN northbound database; empty: $OVN_NB_DB")
-	f.StringVar(&o.config.Northbound.CertFile, "nb-cert", "", "certificate for ssl: servers")
-	f.StringVar(&o.config.Northbound.KeyFile, "nb-key", "", "its key")
-	f.StringVar(&o.config.Northbound.CAFile, "nb-ca", "", "certificate of the database's authority")
-	f.Var(&o.config.Defaults.Return, "return-path", "as the controller has it")
-	f.StringVar(&o.config.Defaults.DefaultEIpType, "default-eip-network-type", "", "as the controller has it")
-	f.StringVar(&o.config.Defaults.DefaultFIpType, "default-fip-network-type", "", "as the controller has it")
-	f.StringVar(&o.config.Defaults.DefaultServiceType, "default-service-network-type", "", "as the controller has it")
-	f.DurationVar(&o.config.Defaults.Liveness, "egress-liveness", 200*time.Millisecond, "as the controller has it")
-	f.Var(&o.config.Defaults.Classless, "classless-services", "as the controller has it")
-	f.StringVar(&o.config.Defaults.ManagementNetwork, "management-network-type", "", "as the controller has it")
-	f.Var(&o.config.Defaults.Inside, "cluster-prefixes", "as the controller has it")
 	f.BoolVar(&o.exitCode, "exit-code", false, "end with 1 when something would be written")
-	f.DurationVar(&o.timeout, "timeout", 30*time.Second, "how long reading the cluster may take")
 	return cmd
 }
 
 // fromFiles prints what manifests would give in the end.
-func (o planOptions) fromFiles(ctx context.Context, out io.Writer, chosen []string) error {
+func (o *planOptions) fromFiles(ctx context.Context, out io.Writer, chosen []string) error {
 	var objects []client.Object
 	for _, path := range o.files {
 		read, err := kube.Files(path)
@@ -100,11 +84,11 @@ func (o planOptions) fromFiles(ctx context.Context, out io.Writer, chosen []stri
 		}
 		inputs := kube.NewInputs(shard)
 		inputs.AddAll(objects)
-		plans, verdicts, err := rehearse(ctx, inputs.World(o.config.Defaults, nil, time.Time{}))
+		plans, verdicts, err := rehearse(ctx, inputs.World(o.access.config.Defaults, nil, time.Time{}))
 		if err != nil {
 			return err
 		}
-		printPlan(out, shard, plans, verdicts)
+		printPlan(out, survey.NewShard(shard, plans, verdicts))
 	}
 	return nil
 }
@@ -127,36 +111,17 @@ func rehearse(ctx context.Context, world *snapshot.World) ([]state.Plan, []inten
 }
 
 // fromCluster prints the difference between what is asked for and what is there.
-func (o planOptions) fromCluster(ctx context.Context, out io.Writer, chosen []string) error {
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
-	defer cancel()
-	var err error
-	if o.config.Kubernetes, err = kube.Config(o.kubeconfig); err != nil {
-		return fmt.Errorf("find the cluster: %w; give --kubeconfig, or -f to read files", err)
-	}
-	if db := os.Getenv("OVN_NB_DB"); len(o.config.Northbound.Endpoints) == 0 && db != "" {
-		o.config.Northbound.Endpoints = strings.Split(db, ",")
-	}
-	if len(o.config.Northbound.Endpoints) == 0 {
-		return errors.New("where is the OVN northbound database? give --nb-address, or set OVN_NB_DB")
-	}
-	look, err := controller.Look(ctx, o.config, slog.New(slog.DiscardHandler))
+func (o *planOptions) fromCluster(ctx context.Context, out io.Writer, chosen []string) error {
+	shards, err := o.access.shards(ctx, observer.Scope{Shards: chosen, All: len(chosen) == 0})
 	if err != nil {
 		return err
 	}
-	defer look.NB.Close()
-	if len(chosen) == 0 {
-		if chosen, err = look.Cluster.Shards(ctx); err != nil {
-			return err
-		}
-	}
 	drift := false
-	for _, shard := range chosen {
-		work, err := look.Prepare(ctx, shard)
-		if err != nil {
-			return fmt.Errorf("%s: %w", shard, err)
+	for _, shard := range shards {
+		if shard.Problem != "" {
+			return fmt.Errorf("%s: %s", shard.Name, shard.Problem)
 		}
-		drift = printPlan(out, shard, work.Plans, work.Verdicts) || drift
+		drift = printPlan(out, shard) || drift
 	}
 	if drift && o.exitCode {
 		return errDrift
@@ -165,26 +130,25 @@ func (o planOptions) fromCluster(ctx context.Context, out io.Writer, chosen []st
 }
 
 // printPlan prints what a shard needs and what is wrong with its objects. It says whether anything would be written.
-func printPlan(out io.Writer, shard string, plans []state.Plan, verdicts []intent.Verdict) bool {
-	text := state.Print(plans...)
-	var wrong strings.Builder
-	for _, v := range verdicts {
+func printPlan(out io.Writer, shard survey.Shard) bool {
+	var text strings.Builder
+	scope := ""
+	for _, d := range shard.Differs {
+		if d.Scope != scope {
+			fmt.Fprintf(&text, "  %s\n", d.Scope)
+			scope = d.Scope
+		}
+		fmt.Fprintf(&text, "    %s\n", d.Line)
+	}
+	for _, v := range shard.Verdicts {
 		for _, f := range []intent.Finding{v.Accepted, v.Resolved, v.Waiting, v.Held} {
 			if !f.OK() {
-				fmt.Fprintf(&wrong, "  ! %s: %s: %s\n", v.Object, f.Reason, f.Message)
+				fmt.Fprintf(&text, "  ! %s: %s: %s\n", v.Object, f.Reason, f.Message)
 			}
 		}
 	}
-	if text == "" && wrong.Len() == 0 {
-		return false
+	if text.Len() > 0 {
+		fmt.Fprintf(out, "project %s\n%s", shard.Name, text.String())
 	}
-	fmt.Fprintf(out, "project %s\n%s%s", shard, indent(text), wrong.String())
-	return text != ""
-}
-
-func indent(text string) string {
-	if text == "" {
-		return ""
-	}
-	return "  " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n  ") + "\n"
+	return len(shard.Differs) > 0
 }

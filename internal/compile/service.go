@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"slices"
 
-	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/snapshot"
 	"github.com/sallyport/sallyport/internal/state"
@@ -45,17 +44,7 @@ func (c *compiler) chooseServices() {
 
 // serves says whether a Service is ours to serve.
 func (c *compiler) serves(s *service) bool {
-	if !s.Balancer || s.Class != "" && s.Class != kubedcv1.LoadBalancerClass {
-		return false
-	}
-	switch c.w.Config.Classless {
-	case snapshot.Nowhere:
-		return s.Class != ""
-	case snapshot.Everywhere:
-		return s.Class != "" || c.project != nil // in a namespace of no VPC that we know, only who names us means us
-	default:
-		return s.Class != "" || c.project != nil && c.w.Management == nil
-	}
+	return s.Balancer && c.w.Config.Classless.Ours(s.Class, c.project != nil, c.w.Management != nil)
 }
 
 // resolveServices gives each Service its EIp and its ports. Who has a port now keeps it; then who came first has it.

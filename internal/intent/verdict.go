@@ -1,6 +1,7 @@
 package intent
 
 import (
+	"encoding/json"
 	"net/netip"
 
 	"github.com/sallyport/sallyport/internal/state"
@@ -29,6 +30,43 @@ type Verdict struct {
 
 // OK says whether nothing stands in the way.
 func (v Verdict) OK() bool { return v.Accepted.OK() && v.Resolved.OK() && v.Waiting.OK() }
+
+// UnmarshalJSON reads a verdict that was written as JSON: the kind of the object says which facts there are.
+func (v *Verdict) UnmarshalJSON(raw []byte) error {
+	type plain Verdict
+	var body struct {
+		plain
+		Facts json.RawMessage
+	}
+	if err := json.Unmarshal(raw, &body); err != nil {
+		return err
+	}
+	*v = Verdict(body.plain)
+	var err error
+	switch v.Object.Kind {
+	case Project:
+		v.Facts, err = facts[ProjectFacts](body.Facts)
+	case EIp:
+		v.Facts, err = facts[EIpFacts](body.Facts)
+	case FIp:
+		v.Facts, err = facts[FIpFacts](body.Facts)
+	case Service:
+		v.Facts, err = facts[ServiceFacts](body.Facts)
+	case ExternalNetwork:
+		v.Facts, err = facts[NetworkFacts](body.Facts)
+	case EgressIP:
+		v.Facts, err = facts[EgressFacts](body.Facts)
+	case EgressService, EgressRoute:
+		v.Facts, err = facts[DiversionFacts](body.Facts)
+	}
+	return err
+}
+
+func facts[F any](raw json.RawMessage) (any, error) {
+	var out F
+	err := json.Unmarshal(raw, &out)
+	return out, err
+}
 
 // ProjectFacts is the status of a Project.
 type ProjectFacts struct {

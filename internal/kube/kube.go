@@ -3,6 +3,8 @@ package kube
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -85,9 +87,40 @@ func shardOf(o client.Object) []string {
 
 // Config is how to reach the API server: by a kubeconfig file; without one by $KUBECONFIG, the usual place, or the pod's own account.
 func Config(file string) (*rest.Config, error) {
+	config, _, err := ConfigOf(file, "")
+	return config, err
+}
+
+// ConfigOf is the same by one of the contexts of the file, and says its name. Without a context it is the one in force; without a file the
+// pod's own account, which has no name.
+func ConfigOf(file, context string) (*rest.Config, string, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = file
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	loading := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context})
+	config, err := loading.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, "", errors.New("there is no kubeconfig")
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	if raw, err := loading.RawConfig(); context == "" && err == nil {
+		context = raw.CurrentContext
+	}
+	return config, context, nil
+}
+
+// Expires is when the certificate ends with which we reach the API server; zero: we have none.
+func Expires(config *rest.Config) time.Time {
+	config = rest.CopyConfig(config)
+	if err := rest.LoadTLSFiles(config); err != nil || len(config.CertData) == 0 {
+		return time.Time{}
+	}
+	pair, err := tls.X509KeyPair(config.CertData, config.KeyData)
+	if err != nil || pair.Leaf == nil {
+		return time.Time{}
+	}
+	return pair.Leaf.NotAfter.UTC()
 }
 
 // forget drops what is remembered of an object that is gone.

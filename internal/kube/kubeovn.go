@@ -38,6 +38,10 @@ type (
 	OvnFip = Object[kubeovn.OvnFipSpec, kubeovn.OvnFipStatus]
 	// OvnSnatRule is Kube-OVN's translation of what leaves.
 	OvnSnatRule = Object[kubeovn.OvnSnatRuleSpec, kubeovn.OvnSnatRuleStatus]
+	// Vlan is a VLAN of a provider network.
+	Vlan = Object[kubeovn.VlanSpec, Nothing]
+	// ProviderNetwork is which interfaces of nodes lead to a network outside.
+	ProviderNetwork = Object[kubeovn.ProviderNetworkSpec, Nothing]
 	// NetworkAttachmentDefinition is a network that pods can ask for.
 	NetworkAttachmentDefinition = Object[kubeovn.AttachmentSpec, Nothing]
 	// Backend is where Envoy Gateway can send requests to.
@@ -55,6 +59,10 @@ type (
 	OvnFipList = ObjectList[kubeovn.OvnFipSpec, kubeovn.OvnFipStatus]
 	// OvnSnatRuleList is a list.
 	OvnSnatRuleList = ObjectList[kubeovn.OvnSnatRuleSpec, kubeovn.OvnSnatRuleStatus]
+	// VlanList is a list.
+	VlanList = ObjectList[kubeovn.VlanSpec, Nothing]
+	// ProviderNetworkList is a list.
+	ProviderNetworkList = ObjectList[kubeovn.ProviderNetworkSpec, Nothing]
 	// NetworkAttachmentDefinitionList is a list.
 	NetworkAttachmentDefinitionList = ObjectList[kubeovn.AttachmentSpec, Nothing]
 	// BackendList is a list.

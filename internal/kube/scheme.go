@@ -1,8 +1,11 @@
 package kube
 
 import (
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -67,6 +70,9 @@ func newScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	utilruntime.Must(corev1.AddToScheme(s))
 	utilruntime.Must(discoveryv1.AddToScheme(s))
+	utilruntime.Must(appsv1.AddToScheme(s))
+	utilruntime.Must(coordinationv1.AddToScheme(s))
+	utilruntime.Must(networkingv1.AddToScheme(s))
 	utilruntime.Must(kubedcv1.AddToScheme(s))
 	utilruntime.Must(kubedcv1alpha1.AddToScheme(s))
 	utilruntime.Must(ovnv1.AddToScheme(s))
@@ -75,6 +81,8 @@ func newScheme() *runtime.Scheme {
 	register(s, kubeOVN, "OvnEip", &OvnEip{}, &OvnEipList{})
 	register(s, kubeOVN, "OvnFip", &OvnFip{}, &OvnFipList{})
 	register(s, kubeOVN, "OvnSnatRule", &OvnSnatRule{}, &OvnSnatRuleList{})
+	register(s, kubeOVN, "Vlan", &Vlan{}, &VlanList{})
+	register(s, kubeOVN, "ProviderNetwork", &ProviderNetwork{}, &ProviderNetworkList{})
 	register(s, multus, "NetworkAttachmentDefinition", &NetworkAttachmentDefinition{}, &NetworkAttachmentDefinitionList{})
 	register(s, kubeVirt, "VirtualMachineInstance", &VirtualMachineInstance{}, &VirtualMachineInstanceList{})
 	register(s, envoy, "Backend", &Backend{}, &BackendList{})

@@ -75,6 +75,7 @@ type SubnetSpec struct {
 	Namespaces []string `json:"namespaces,omitempty"`
 	Provider   string   `json:"provider,omitempty"`
 	Vlan       string   `json:"vlan,omitempty"`
+	MTU        int      `json:"mtu,omitempty"`
 }
 
 // SubnetStatus is how many addresses are left. They are numbers of any size, and of more than 64 bits for IPv6.
@@ -156,6 +157,24 @@ type OvnSnatRuleStatus struct {
 	V6Eip    string `json:"v6Eip,omitempty"`
 	V4IpCidr string `json:"v4IpCidr,omitempty"`
 	V6IpCidr string `json:"v6IpCidr,omitempty"`
+}
+
+// VlanSpec is a VLAN of a provider network.
+type VlanSpec struct {
+	ID       int    `json:"id,omitempty"`
+	Provider string `json:"provider,omitempty"`
+}
+
+// ProviderNetworkSpec is the interface of nodes that leads to a network outside, and that of nodes on which it is another one.
+type ProviderNetworkSpec struct {
+	DefaultInterface string            `json:"defaultInterface,omitempty"`
+	CustomInterfaces []CustomInterface `json:"customInterfaces,omitempty"`
+}
+
+// CustomInterface is an interface of some nodes.
+type CustomInterface struct {
+	Interface string   `json:"interface,omitempty"`
+	Nodes     []string `json:"nodes,omitempty"`
 }
 
 // AttachmentSpec is a NetworkAttachmentDefinition: a CNI configuration as JSON text.

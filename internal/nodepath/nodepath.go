@@ -194,7 +194,7 @@ func parse[T any](texts []string, read func(string) (T, error)) (out []T) {
 func (w *way) tableID() int { return ownership.NodeTables + w.number }
 
 // mark is the network's in marks.
-func (w *way) mark() uint32 { return uint32(w.number) << ownership.NodeMarkShift } //nolint:gosec // the API server allows 1 to 255
+func (w *way) mark() uint32 { return ownership.NodeMark(w.number) }
 
 // table wants the routes by which packets leave by the interface: to its own prefixes at once, to all others by the gateway.
 func (w *way) table() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sallyport/sallyport/internal/mutual"
 )
@@ -21,7 +22,7 @@ type Config struct {
 // tls reads the certificates. It is nil where no endpoint needs them.
 func (c Config) tls() (*tls.Config, error) {
 	if len(c.Endpoints) == 0 {
-		return nil, errors.New("no endpoint of the OVN database is given")
+		return nil, errors.New("no endpoint of the OVN database is known; give --nb-address and --sb-address, or set OVN_NB_DB and OVN_SB_DB")
 	}
 	if !slices.ContainsFunc(c.Endpoints, func(e string) bool { return strings.HasPrefix(e, "ssl:") }) {
 		return nil, nil
@@ -31,4 +32,13 @@ func (c Config) tls() (*tls.Config, error) {
 		return nil, fmt.Errorf("for the OVN databases: %w", err)
 	}
 	return secrets, nil
+}
+
+// Expires is when our own certificate ends; zero: there is none.
+func (c Config) Expires() time.Time {
+	secrets, err := c.tls()
+	if err != nil || secrets == nil || secrets.Certificates[0].Leaf == nil {
+		return time.Time{}
+	}
+	return secrets.Certificates[0].Leaf.NotAfter.UTC()
 }

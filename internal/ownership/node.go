@@ -34,6 +34,11 @@ const (
 	NodeFarLegs = "sp-far-"
 )
 
+// NodeMark is the mark of a network's number.
+func NodeMark(number int) uint32 {
+	return uint32(number) << NodeMarkShift //nolint:gosec // the API server allows 1 to 255
+}
+
 // NodeLegs4 and NodeLegs6 are the prefixes of which legs have addresses: of the link only.
 var (
 	NodeLegs4 = netip.MustParseAddr("169.254.92.0")

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	"github.com/sallyport/sallyport/internal/intent"
 )
 
@@ -144,6 +145,19 @@ func (c *Classless) Set(text string) error {
 		return fmt.Errorf("%q: use %s, %s or %s", text, InProjects, Everywhere, Nowhere)
 	}
 	return nil
+}
+
+// Ours says whether a Service of type LoadBalancer is ours, by its loadBalancerClass and by where it is: in a VPC that we know, of a project
+// or the management one. In a namespace of no VPC that we know, only who names us means us.
+func (c Classless) Ours(class string, known, management bool) bool {
+	switch {
+	case class != "":
+		return class == kubedcv1.LoadBalancerClass
+	case c == Nowhere:
+		return false
+	default:
+		return known && (c == Everywhere || !management)
+	}
 }
 
 // String is the word for it.

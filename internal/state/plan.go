@@ -137,17 +137,18 @@ func Print(plans ...Plan) string {
 		}
 		fmt.Fprintf(&out, "%s\n", p.Scope())
 		for _, l := range lines {
-			fmt.Fprintf(&out, "  %s    # %s%s\n", l.Text, l.Origin, waits(l))
+			fmt.Fprintf(&out, "  %s\n", l)
 		}
 	}
 	return out.String()
 }
 
-func waits(l Line) string {
+// String is the line as it is printed, with who asked for it.
+func (l Line) String() string {
 	if l.Held {
-		return " (waits)"
+		return fmt.Sprintf("%s    # %s (waits)", l.Text, l.Origin)
 	}
-	return ""
+	return fmt.Sprintf("%s    # %s", l.Text, l.Origin)
 }
 
 func (p *plan[K, V]) Scope() string { return p.target.Scope() }

@@ -49,10 +49,12 @@ type Cluster struct {
 	Networks []Network
 	Subnets  []Subnet
 	Vpcs     []Vpc
-	Projects []Project
-	EIps     []EIp
-	FIps     []FIp
-	Services []Service
+	// Namespaces are all of them.
+	Namespaces []Namespace
+	Projects   []Project
+	EIps       []EIp
+	FIps       []FIp
+	Services   []Service
 	// EgressIPs, EgressServices, EgressRoutes and NodePaths are said in their own words.
 	EgressIPs      []EgressIP
 	EgressServices []Egress
@@ -135,7 +137,9 @@ type Subnet struct {
 	Vlan      string
 	Tag       int
 	Interface string
-	Network   string // the external network; empty: it is none
+	// Interfaces are those of nodes on which it is another one.
+	Interfaces map[string]string
+	Network    string // the external network; empty: it is none
 }
 
 // Vpc is a Vpc of Kube-OVN's.
@@ -144,6 +148,13 @@ type Vpc struct {
 	Namespaces []string
 	External   []string // subnets
 	Ready      bool
+}
+
+// Namespace is a namespace.
+type Namespace struct {
+	Object
+	Shard  string // that decides about what is in it
+	Subnet string // in which its pods get addresses
 }
 
 // Project is a tenant's VPC.
@@ -233,6 +244,8 @@ type NodePath struct {
 	Object
 	Networks []string
 	Ways     []Way // in the same order
+	// Problems are why networks do not work there, by network.
+	Problems map[string]string
 }
 
 // Way is what a node does for a network: what came in there has a mark on its way back.
@@ -281,6 +294,7 @@ type OvnEip struct {
 type Policy struct {
 	Object
 	Ingress, Egress bool
+	Pods            []string // that it selects
 }
 
 // Route is an HTTPRoute, TLSRoute, TCPRoute, UDPRoute or GRPCRoute.
@@ -323,7 +337,8 @@ type Event struct {
 
 // Inspected is what a node says of itself. See the kind Inspection.
 type Inspected struct {
-	Problem    string // why it did not answer
+	Problem    string   // why it did not answer
+	Problems   []string // what it could not answer
 	Asked      time.Time
 	Clock      time.Time // the node's own, when it answered
 	Answered   time.Time // ours, then
@@ -339,7 +354,9 @@ type Inspected struct {
 // Interface is an interface of a node.
 type Interface struct {
 	Name      string
+	MAC       string
 	Up        bool
+	NoCarrier bool // it is set up, and there is nothing at the other end of its cable
 	MTU       int
 	Addresses []netip.Prefix
 }
@@ -355,9 +372,11 @@ type Neighbour struct {
 // RouteTaken is the way that a node's kernel takes.
 type RouteTaken struct {
 	From, To netip.Addr
+	Input    string // by which it came in
 	Mark     uint32
 	Output   string
 	NextHop  netip.Addr
+	Source   netip.Addr // that the node would send it from
 	Problem  string
 }
 
@@ -385,5 +404,15 @@ type OpenVSwitch struct {
 	Version    string
 	Controller string // ovn-controller's connection: connected, or what it says instead
 	Chassis    string // its name as the node knows it
-	Problem    string // why it does not answer
+	Bridges    []Bridge
+	// Tracked is how many connections it tracks, of at most MaxTracked; 0: it does not say.
+	Tracked, MaxTracked int
+	Problem             string // why it does not answer
+}
+
+// Bridge is a bridge that leads to a provider network, by interfaces of the node.
+type Bridge struct {
+	Name, Network string
+	Interfaces    []string
+	Problem       string
 }

@@ -1,0 +1,293 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	"github.com/sallyport/sallyport/internal/logical"
+	"github.com/sallyport/sallyport/internal/observer"
+	"github.com/sallyport/sallyport/internal/survey"
+)
+
+func statusCommand() *cobra.Command {
+	var a access
+	var o output
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show the cluster on one screen: networks, objects, nodes, and what does not work",
+		Long: `Show a cluster on one screen: external networks with their addresses, how many
+objects are in force and why others are not, nodes, who leads, and what could
+not be read.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			done := busy(cmd, "reading the cluster")
+			s, err := a.survey(cmd.Context(), observer.Scope{})
+			done()
+			if err != nil {
+				return err
+			}
+			v := newOverview(s)
+			return o.print(cmd, v, v.print)
+		},
+	}
+	a.add(cmd)
+	o.add(cmd)
+	return cmd
+}
+
+// overview is a cluster on one screen.
+type overview struct {
+	Cluster  string          `json:"cluster"`
+	Version  string          `json:"version"`
+	Taken    time.Time       `json:"taken"`
+	Unread   []survey.Unread `json:"unread,omitempty"`
+	Networks []pool          `json:"networks"`
+	Objects  []tally         `json:"objects"`
+	Nodes    []nodeState     `json:"nodes"`
+	Leaders  []leader        `json:"leaders"`
+}
+
+// pool is a subnet of an external network.
+type pool struct {
+	Network string `json:"network"`
+	Type    string `json:"type"`
+	Default bool   `json:"default,omitempty"`
+	Subnet  string `json:"subnet,omitempty"`
+	Prefix  string `json:"prefix,omitempty"`
+	Gateway string `json:"gateway,omitempty"`
+	Nodes   string `json:"nodes,omitempty"` // the interface by which nodes are on it
+	Used    int    `json:"used"`
+	Free    int    `json:"free"`
+	Ready   bool   `json:"ready"`
+}
+
+// tally is how many objects of a kind are in force.
+type tally struct {
+	Kind       string    `json:"kind"`
+	Total      int       `json:"total"`
+	Programmed int       `json:"programmed"`
+	Others     []failing `json:"others,omitempty"`
+}
+
+// failing is an object that is not in force, and why.
+type failing struct {
+	Object  string `json:"object"`
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
+}
+
+// nodeState is how a node is doing.
+type nodeState struct {
+	Name    string `json:"name"`
+	Ready   bool   `json:"ready"`
+	Chassis string `json:"chassis,omitempty"`
+	Known   bool   `json:"known"` // the chassis is in OVN's database
+	Gateway bool   `json:"gateway"`
+	Egress  bool   `json:"egress"`
+	Agent   string `json:"agent,omitempty"`
+}
+
+// leader is who leads the replicas of a controller.
+type leader struct {
+	Name    string    `json:"name"`
+	Holder  string    `json:"holder"`
+	Renewed time.Time `json:"renewed"`
+	Expired bool      `json:"expired,omitempty"`
+}
+
+func newOverview(s *survey.Survey) overview {
+	out := overview{
+		Cluster: s.Cluster.Name, Version: s.Cluster.Version, Taken: s.Taken, Unread: s.Unread, Networks: pools(&s.Cluster), Objects: tallies(&s.Cluster),
+	}
+	for _, n := range s.Cluster.Nodes {
+		out.Nodes = append(out.Nodes, nodeState{
+			Name: n.Name, Ready: n.Ready, Chassis: n.Chassis, Gateway: n.Gateway, Egress: n.Assignable, Agent: agentOf(&s.Cluster, n.Name),
+			Known: slices.ContainsFunc(s.Logical.Chassis, func(c logical.Chassis) bool { return c.Name == n.Chassis }),
+		})
+	}
+	for _, l := range s.Cluster.Leases {
+		out.Leaders = append(out.Leaders, leader{
+			Name: l.Name, Holder: l.Holder, Renewed: l.Renewed, Expired: l.Lasts > 0 && s.Taken.Sub(l.Renewed) > l.Lasts,
+		})
+	}
+	return out
+}
+
+// pools are the external networks with their subnets.
+func pools(c *survey.Cluster) (out []pool) {
+	for _, n := range c.Networks {
+		p := pool{Network: n.Name, Type: n.Type, Default: n.Default}
+		if n.Interface != "" {
+			p.Nodes = fmt.Sprintf("%s on %d nodes", n.Interface, len(n.OnNodes))
+		}
+		if len(n.Subnets) == 0 {
+			p.Ready = n.Condition(kubedcv1.ConditionProgrammed).Status == "True"
+			out = append(out, p)
+		}
+		for _, name := range n.Subnets {
+			of := p
+			of.Subnet = name
+			if i := slices.IndexFunc(c.Subnets, func(s survey.Subnet) bool { return s.Name == name }); i >= 0 {
+				s := c.Subnets[i]
+				of.Prefix, of.Gateway, of.Used, of.Free, of.Ready = join(s.Prefixes), join(s.Gateways), s.Used, s.Free, s.Ready
+			}
+			out = append(out, of)
+		}
+	}
+	return out
+}
+
+func join[S fmt.Stringer](list []S) string {
+	var out []string
+	for _, s := range list {
+		out = append(out, s.String())
+	}
+	return strings.Join(out, ",")
+}
+
+// tallies are how many objects of each kind of ours are in force.
+func tallies(c *survey.Cluster) []tally {
+	ours := slices.DeleteFunc(slices.Clone(c.Services), func(s survey.Service) bool { return !s.Ours })
+	return []tally{
+		count("Projects", c.Projects, func(o survey.Project) survey.Object { return o.Object }),
+		count("EIps", c.EIps, func(o survey.EIp) survey.Object { return o.Object }),
+		count("FIps", c.FIps, func(o survey.FIp) survey.Object { return o.Object }),
+		count("Services", ours, func(o survey.Service) survey.Object { return o.Object }),
+		count("EgressIPs", c.EgressIPs, func(o survey.EgressIP) survey.Object { return o.Object }),
+		count("EgressServices", c.EgressServices, func(o survey.Egress) survey.Object { return o.Object }),
+		count("EgressRoutes", c.EgressRoutes, func(o survey.Egress) survey.Object { return o.Object }),
+		count("NodePaths", c.NodePaths, func(o survey.NodePath) survey.Object { return o.Object }),
+	}
+}
+
+func count[V any](kind string, list []V, object func(V) survey.Object) tally {
+	out := tally{Kind: kind, Total: len(list)}
+	for _, v := range list {
+		o := object(v)
+		if o.Condition(kubedcv1.ConditionProgrammed).Status == "True" {
+			out.Programmed++
+			continue
+		}
+		why := whyNot(o)
+		out.Others = append(out.Others, failing{Object: strings.TrimPrefix(o.Namespace+"/"+o.Name, "/"), Reason: why.Reason, Message: why.Message})
+	}
+	return out
+}
+
+// whyNot is the condition that says why an object is not in force: the first that is false, in the order in which they depend on each other.
+func whyNot(o survey.Object) survey.Condition {
+	for _, kind := range []string{kubedcv1.ConditionAccepted, kubedcv1.ConditionResolvedRefs, kubedcv1.ConditionProgrammed} {
+		if c := o.Condition(kind); c.Type != "" && c.Status != "True" {
+			return c
+		}
+	}
+	return survey.Condition{Reason: "NotSeen", Message: "it has no conditions: is the controller running?"}
+}
+
+// agentOf is how the agent of a node is doing: as a pod, and with what it has to do.
+func agentOf(c *survey.Cluster, node string) string {
+	out := ""
+	for _, p := range c.Pods {
+		if p.Node == node && p.Labels["app.kubernetes.io/name"] == "sallyport" && p.Labels["app.kubernetes.io/component"] == "agent" {
+			out = map[bool]string{true: "running", false: cmp.Or(p.Waiting, "not ready")}[p.Ready]
+		}
+	}
+	for _, p := range c.NodePaths {
+		if p.Name != node {
+			continue
+		}
+		if done := p.Condition(kubedcv1.ConditionProgrammed); done.Status != "True" {
+			return cmp.Or(done.Reason, "has not answered")
+		}
+		return fmt.Sprintf("serves %d networks", len(p.Networks))
+	}
+	return out
+}
+
+func (v overview) print(w io.Writer, i ink) error {
+	fmt.Fprintf(w, "%s  Kubernetes %s  %s\n", i.bold(v.Cluster), v.Version, i.faint(v.Taken.Local().Format(time.DateTime)))
+	for _, u := range v.Unread {
+		fmt.Fprintf(w, "%s %s: %s\n", i.red("not read:"), u.System, u.Problem)
+	}
+	t := table(w)
+	fmt.Fprintln(t, "\nNETWORK\tTYPE\tSUBNET\tADDRESSES\tGATEWAY\tUSED\tFREE\t")
+	for _, p := range v.Networks {
+		notes := []string{p.Nodes}
+		if p.Default {
+			notes = append(notes, "default")
+		}
+		if !p.Ready {
+			notes = append(notes, i.red("not ready"))
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", p.Network, p.Type, dash(p.Subnet), dash(p.Prefix), dash(p.Gateway), p.Used, p.Free,
+			strings.Join(slices.DeleteFunc(notes, func(n string) bool { return n == "" }), ", "))
+	}
+	fmt.Fprintln(t, "\nKIND\tTOTAL\tPROGRAMMED\t")
+	for _, k := range v.Objects {
+		if k.Total > 0 {
+			fmt.Fprintf(t, "%s\t%d\t%d\t%s\n", k.Kind, k.Total, k.Programmed, allOf(i, k))
+		}
+	}
+	fmt.Fprintln(t, "\nNODE\tREADY\tCHASSIS\tGATEWAY\tEGRESS\tAGENT")
+	for _, n := range v.Nodes {
+		chassis := dash(n.Chassis)
+		if n.Chassis != "" && !n.Known && !v.unread(survey.Southbound) {
+			chassis += " (missing)"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, yes(n.Ready), chassis, yes(n.Gateway), yes(n.Egress), dash(n.Agent))
+	}
+	fmt.Fprintln(t, "\nLEADS\tHOLDER\tRENEWED")
+	for _, l := range v.Leaders {
+		renewed := v.Taken.Sub(l.Renewed).Round(time.Second).String() + " ago"
+		if l.Expired {
+			renewed = i.red(renewed + ", expired")
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\n", l.Name, dash(l.Holder), renewed)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	v.printOthers(w, i)
+	return nil
+}
+
+// printOthers prints what is not in force, and why.
+func (v overview) printOthers(w io.Writer, i ink) {
+	for _, k := range v.Objects {
+		for n, f := range k.Others {
+			if n == 0 {
+				fmt.Fprintf(w, "\n%s that are not in force\n", k.Kind)
+			}
+			if n == shownOthers {
+				fmt.Fprintf(w, "  and %d more; see all with -o yaml\n", len(k.Others)-n)
+				break
+			}
+			fmt.Fprintf(w, "  %s  %s  %s\n", f.Object, i.red(f.Reason), f.Message)
+		}
+	}
+}
+
+// shownOthers is how many objects of a kind that are not in force fit on a screen.
+const shownOthers = 10
+
+func (v overview) unread(system string) bool {
+	return slices.ContainsFunc(v.Unread, func(u survey.Unread) bool { return u.System == system })
+}
+
+func allOf(i ink, k tally) string {
+	if k.Programmed == k.Total {
+		return i.green("all")
+	}
+	return i.red(fmt.Sprintf("%d not", k.Total-k.Programmed))
+}
+
+func dash(text string) string { return cmp.Or(text, "-") }
+
+func yes(b bool) string { return map[bool]string{true: "yes", false: "-"}[b] }

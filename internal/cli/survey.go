@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sallyport/sallyport/internal/observer"
+)
+
+func surveyCommand() *cobra.Command {
+	var a access
+	cmd := &cobra.Command{
+		Use:   "survey [FILE]",
+		Short: "Write everything that the other commands look at to a file, for later",
+		Long: `Write a survey of the cluster: its objects, OVN's logical network, and how it
+differs from what is asked for. Secrets and the contents of ConfigMaps are not
+in it; names, labels, annotations of Services and addresses are.
+
+Other commands take it with --survey, without the cluster.`,
+		Example: `  sallyport survey monday.json
+  sallyport status --survey monday.json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			done := busy(cmd, "taking a survey")
+			s, err := a.survey(cmd.Context(), observer.Scope{All: true, Sync: true})
+			done()
+			if err != nil {
+				return err
+			}
+			if len(args) == 0 {
+				return s.Write(cmd.OutOrStdout())
+			}
+			return writeFile(args[0], s.Write)
+		},
+	}
+	a.add(cmd)
+	return cmd
+}
+
+// writeFile writes a file, for nobody else to read.
+func writeFile(name string, write func(io.Writer) error) error {
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := write(file); err != nil {
+		_ = file.Close()
+		return err
+	}
+	return file.Close()
+}

@@ -1,0 +1,189 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/survey"
+)
+
+// How long nodes may take to answer, and the API server to forget what was asked.
+const (
+	answerLimit = 5 * time.Second
+	forgetLimit = 5 * time.Second
+)
+
+// Ask asks nodes about themselves, one question each, and waits for the answers. A node that does not answer is there with a problem.
+func (s *Surveyor) Ask(ctx context.Context, questions []kubedcv1alpha1.InspectionSpec) map[string]survey.Inspected {
+	if len(questions) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	i := &inquiry{asked: map[string]*kubedcv1alpha1.Inspection{}, out: map[string]survey.Inspected{}}
+	// The watch begins before the questions are put, so that no answer is missed.
+	answers, err := s.api.Watch(ctx, &kubedcv1alpha1.InspectionList{})
+	if err != nil {
+		for _, q := range questions {
+			i.out[q.Node] = survey.Inspected{Problem: unaskable(err)}
+		}
+		return i.out
+	}
+	defer answers.Stop()
+	defer s.forget(i)
+	var group sync.WaitGroup
+	for _, q := range questions {
+		group.Go(func() { s.put(ctx, i, q) })
+	}
+	group.Wait()
+	i.hear(ctx, answers)
+	return i.out
+}
+
+// inquiry is questions that were put, by the names of their objects, and answers by node.
+type inquiry struct {
+	mu    sync.Mutex
+	asked map[string]*kubedcv1alpha1.Inspection
+	out   map[string]survey.Inspected
+}
+
+// put puts a question.
+func (s *Surveyor) put(ctx context.Context, i *inquiry, q kubedcv1alpha1.InspectionSpec) {
+	object := &kubedcv1alpha1.Inspection{ObjectMeta: metav1.ObjectMeta{GenerateName: "inspection-"}, Spec: q}
+	before := time.Now()
+	err := s.api.Create(ctx, object)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if err != nil {
+		i.out[q.Node] = survey.Inspected{Problem: unaskable(err)}
+		return
+	}
+	i.asked[object.Name] = object
+	i.out[q.Node] = survey.Inspected{
+		Asked: before.Round(0).UTC(), Problem: fmt.Sprintf("no answer in %s; is sallyport-agent running on the node?", answerLimit),
+	}
+}
+
+// unaskable is why a question can't be put.
+func unaskable(err error) string {
+	switch {
+	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
+		return "the kind Inspection is not installed; install the CRDs of this version of Sallyport"
+	case apierrors.IsForbidden(err):
+		return fmt.Sprintf("%v; nodes are asked by whoever may create and watch Inspections", err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Sprintf("Kubernetes did not take the question in %s", answerLimit)
+	default:
+		return err.Error()
+	}
+}
+
+// hear waits for the answers to all questions, or for the end of the context.
+func (i *inquiry) hear(ctx context.Context, answers apiwatch.Interface) {
+	for open := len(i.asked); open > 0; {
+		select {
+		case <-ctx.Done():
+			return
+		case event, more := <-answers.ResultChan():
+			if !more {
+				return
+			}
+			answer, is := event.Object.(*kubedcv1alpha1.Inspection)
+			if !is || i.asked[answer.Name] == nil || answer.Status.Time == nil || event.Type == apiwatch.Deleted {
+				continue
+			}
+			asked := i.out[answer.Spec.Node].Asked
+			if !i.out[answer.Spec.Node].Answered.IsZero() {
+				continue // it is said twice
+			}
+			read := readAnswer(answer)
+			read.Asked, read.Answered = asked, time.Now().Round(0).UTC()
+			i.out[answer.Spec.Node] = read
+			open--
+		}
+	}
+}
+
+// forget deletes what was asked, whatever happened.
+func (s *Surveyor) forget(i *inquiry) {
+	ctx, cancel := context.WithTimeout(context.Background(), forgetLimit)
+	defer cancel()
+	var group sync.WaitGroup
+	for _, o := range i.asked {
+		group.Go(func() { _ = s.api.Delete(ctx, o) }) // the agents end those that stay
+	}
+	group.Wait()
+}
+
+// readAnswer reads what a node says.
+func readAnswer(o *kubedcv1alpha1.Inspection) survey.Inspected {
+	s := o.Status
+	out := survey.Inspected{
+		Clock: utc(metav1.Time{Time: s.Time.Time}), Problems: s.Problems, Settings: s.Settings,
+		Switch: survey.OpenVSwitch{
+			Version: s.Switch.Version, Controller: s.Switch.Controller, Chassis: s.Switch.Chassis, Problem: s.Switch.Problem,
+			Tracked: int(s.Switch.Tracked), MaxTracked: int(s.Switch.MaxTracked),
+		},
+	}
+	for _, b := range s.Switch.Bridges {
+		out.Switch.Bridges = append(out.Switch.Bridges, survey.Bridge{Name: b.Name, Network: b.Network, Interfaces: b.Interfaces, Problem: b.Problem})
+	}
+	for _, i := range s.Interfaces {
+		read := survey.Interface{Name: i.Name, MAC: i.MAC, Up: i.Up, NoCarrier: i.NoCarrier, MTU: int(i.MTU)}
+		for _, text := range i.Addresses {
+			if prefix, err := netip.ParsePrefix(text); err == nil {
+				read.Addresses = append(read.Addresses, prefix)
+			}
+		}
+		out.Interfaces = append(out.Interfaces, read)
+	}
+	for _, n := range s.Neighbours {
+		out.Neighbours = append(out.Neighbours, survey.Neighbour{
+			Interface: n.Interface, Vlan: int(n.Vlan), Address: parsed(n.Address), MACs: slices.Sorted(slices.Values(n.MACs)),
+		})
+	}
+	for i, r := range s.Routes {
+		if i >= len(o.Spec.Routes) {
+			break
+		}
+		q := o.Spec.Routes[i]
+		out.Routes = append(out.Routes, survey.RouteTaken{
+			From: parsed(q.From), To: parsed(q.To), Input: q.Interface, Mark: uint32(q.Mark),
+			Output: r.Interface, NextHop: parsed(r.NextHop), Source: parsed(r.Source), Problem: r.Problem,
+		})
+	}
+	for _, c := range s.Connections {
+		out.Connection = append(out.Connection, survey.Connection{
+			Protocol: c.Protocol, Source: socket(c.Source), Destination: socket(c.Destination),
+			ReplySource: socket(c.ReplySource), ReplyDestination: socket(c.ReplyDestination), State: c.State, Zone: int(c.Zone),
+		})
+	}
+	for _, u := range s.Usage {
+		out.Usage = append(out.Usage, survey.Usage{
+			Address: parsed(u.Address), Connections: int(u.Connections), Protocol: u.Protocol, To: socket(u.To), Ports: int(u.Ports), Of: translatable,
+		})
+	}
+	return out
+}
+
+// translatable is how many ports of an address OVN translates to: those from 1024 on.
+const translatable = 65536 - 1024
+
+// socket reads an address with a port; one without has port 0.
+func socket(text string) netip.AddrPort {
+	if s, err := netip.ParseAddrPort(text); err == nil {
+		return s
+	}
+	return netip.AddrPortFrom(parsed(text), 0)
+}

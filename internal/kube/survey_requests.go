@@ -1,0 +1,153 @@
+package kube
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/survey"
+)
+
+func (e *everything) readProjects() []survey.Project {
+	return each(e.projects.Items, func(o *kubedcv1.Project) survey.Project {
+		return survey.Project{
+			Object: surveyed(string(intent.Project), o, o.Status.Conditions), Shard: snapshot.ShardOf(o.Namespace, o.Name),
+			Prefixes: readProject(o).Prefixes, Network: string(o.Spec.EgressNetworkType), Address: parsed(o.Status.ExternalIP),
+		}
+	})
+}
+
+func (e *everything) readEIps() []survey.EIp {
+	return each(e.eips.Items, func(o *kubedcv1.EIp) survey.EIp {
+		x := e.externals[o.Status.ExternalNetwork]
+		out := survey.EIp{
+			Object: surveyed(string(intent.EIp), o, o.Status.Conditions), Shard: e.shards[o.Namespace], Address: parsed(o.Status.IPAddress),
+			Requested: o.Spec.IPAddress, Subnet: o.Status.ExternalNetwork, Network: cmp.Or(x.Network, o.Spec.ExternalNetwork),
+			Type: cmp.Or(x.Type, string(o.Spec.ExternalNetworkType)), MadeFor: parseOrigin(o.Annotations[ownership.OriginAnnotation]),
+		}
+		for _, owner := range o.Status.Owners {
+			out.UsedBy = append(out.UsedBy, e.user(o, owner))
+		}
+		return out
+	})
+}
+
+// user is who uses an EIp. A Service may do so from another namespace, and says so.
+func (e *everything) user(o *kubedcv1.EIp, owner kubedcv1.EIpOwner) state.Ref {
+	out := state.Ref{Kind: owner.Type, Namespace: o.Namespace, Name: owner.OwnerRef}
+	if owner.Type != string(intent.Service) {
+		return out
+	}
+	for i := range e.services.Items {
+		s := &e.services.Items[i]
+		if s.Name == owner.OwnerRef && s.Annotations[kubedcv1.BindAnnotation] == o.Namespace+"/"+o.Name {
+			out.Namespace = s.Namespace
+		}
+	}
+	return out
+}
+
+func (e *everything) readFIps() []survey.FIp {
+	return each(e.fips.Items, func(o *kubedcv1.FIp) survey.FIp {
+		f := readFIp(o)
+		return survey.FIp{
+			Object: surveyed(string(intent.FIp), o, o.Status.Conditions), Shard: e.shards[o.Namespace], EIp: cmp.Or(o.Status.EIp, f.EIp),
+			External: parsed(o.Status.ExternalIP), Target: parsed(cmp.Or(o.Status.ResolvedTargetIP, o.Spec.IPAddress)), Pod: f.Pod, VM: f.VM,
+		}
+	})
+}
+
+func (e *everything) readEgressIPs() []survey.EgressIP {
+	return each(e.egressIPs.Items, func(o *ovnv1.EgressIP) survey.EgressIP {
+		out := survey.EgressIP{
+			Object: surveyed(string(intent.EgressIP), o, o.Status.Conditions), Addresses: o.Spec.EgressIPs, Held: map[string]string{}, Selects: e.selected(o),
+		}
+		for _, item := range o.Status.Items {
+			out.Held[item.EgressIP] = item.Node
+		}
+		return out
+	})
+}
+
+// selected is how many pods an EgressIP selects.
+func (e *everything) selected(o *ovnv1.EgressIP) (n int) {
+	choice, err := readChoice(o)
+	if err != nil {
+		return 0
+	}
+	chosen := map[string]bool{}
+	for i := range e.namespaces.Items {
+		ns := &e.namespaces.Items[i]
+		chosen[ns.Name] = choice.namespaces.Matches(labels.Set(ns.Labels))
+	}
+	for i := range e.pods.Items {
+		pod := &e.pods.Items[i]
+		if chosen[pod.Namespace] && !pod.Spec.HostNetwork && !ended(pod) && choice.pods.Matches(labels.Set(pod.Labels)) {
+			n++
+		}
+	}
+	return n
+}
+
+func (e *everything) readEgressServices() []survey.Egress {
+	return each(e.egressServices.Items, func(o *ovnv1.EgressService) survey.Egress {
+		return survey.Egress{
+			Object: surveyed(string(intent.EgressService), o, o.Status.Conditions), Shard: e.diversions(o.Namespace),
+			Network: cmp.Or(e.externals[o.Status.ExternalNetwork].Network, o.Status.ExternalNetwork, o.Spec.Network),
+			Sources: Addresses([]string{o.Status.ExternalIP}),
+		}
+	})
+}
+
+func (e *everything) readEgressRoutes() []survey.Egress {
+	return each(e.egressRoutes.Items, func(o *kubedcv1alpha1.EgressRoute) survey.Egress {
+		out := survey.Egress{
+			Object: surveyed(string(intent.EgressRoute), o, o.Status.Conditions), Shard: e.diversions(o.Namespace),
+			Network: cmp.Or(e.externals[o.Status.ExternalNetwork].Network, o.Status.ExternalNetwork, o.Spec.ExternalNetwork),
+			Sources: Addresses([]string{o.Status.ExternalIP}),
+		}
+		for _, text := range o.Spec.Destinations {
+			if prefix, err := netip.ParsePrefix(strings.TrimSpace(text)); err == nil {
+				out.Destinations = append(out.Destinations, prefix)
+			}
+		}
+		return out
+	})
+}
+
+func (e *everything) readNodePaths() []survey.NodePath {
+	return each(e.nodePaths.Items, func(o *kubedcv1alpha1.NodePath) survey.NodePath {
+		out := survey.NodePath{Object: surveyed(string(intent.NodePath), o, o.Status.Conditions)}
+		networks := slices.SortedFunc(slices.Values(o.Spec.Networks), func(a, b kubedcv1alpha1.NodeNetwork) int { return strings.Compare(a.Name, b.Name) })
+		found := map[string]string{}
+		for _, n := range o.Status.Networks {
+			found[n.Name] = n.Interface
+		}
+		for _, n := range networks {
+			out.Networks = append(out.Networks, n.Name)
+			out.Ways = append(out.Ways, survey.Way{
+				Network: n.Name, Interface: cmp.Or(found[n.Name], n.Interface, n.MAC), Mark: ownership.NodeMark(int(n.Number)), Method: string(n.Method),
+			})
+		}
+		for _, n := range o.Status.Networks {
+			if n.Problem == "" {
+				continue
+			}
+			if out.Problems == nil {
+				out.Problems = map[string]string{}
+			}
+			out.Problems[n.Name] = n.Problem
+		}
+		return out
+	})
+}

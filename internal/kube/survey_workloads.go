@@ -1,0 +1,224 @@
+package kube
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/kubeovn"
+	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/survey"
+)
+
+// readServices reads the Services that are reached from outside, with their endpoints.
+func (e *everything) readServices(settings snapshot.Config) []survey.Service {
+	projects := map[string]bool{}
+	for i := range e.projects.Items {
+		projects[snapshot.ShardOf(e.projects.Items[i].Namespace, e.projects.Items[i].Name)] = true
+	}
+	of := map[string][]*discoveryv1.EndpointSlice{}
+	for i := range e.slices.Items {
+		slice := &e.slices.Items[i]
+		of[slice.Namespace+"/"+serviceOf(slice)] = append(of[slice.Namespace+"/"+serviceOf(slice)], slice)
+	}
+	outside := slices.DeleteFunc(slices.Clone(e.services.Items), func(o corev1.Service) bool { return !balances(&o) && len(o.Spec.ExternalIPs) == 0 })
+	return each(outside, func(o *corev1.Service) survey.Service {
+		s := surveyedService(o)
+		s.Shard = e.shards[o.Namespace]
+		management := s.Shard == kubeovn.ManagementVpc
+		s.Ours = o.Spec.Type == corev1.ServiceTypeLoadBalancer && settings.Classless.Ours(s.Class, projects[s.Shard] || management, management)
+		for _, slice := range of[o.Namespace+"/"+o.Name] {
+			s.Endpoints = append(s.Endpoints, surveyedEndpoints(slice)...)
+		}
+		slices.SortFunc(s.Endpoints, func(a, b survey.Endpoint) int {
+			return cmp.Or(cmp.Compare(a.Port, b.Port), a.Address.Compare(b.Address))
+		})
+		return s
+	})
+}
+
+func surveyedService(o *corev1.Service) survey.Service {
+	read := readService(o)
+	out := survey.Service{
+		Object: surveyed(string(intent.Service), o, o.Status.Conditions), Type: string(o.Spec.Type), Class: read.Class,
+		ClusterIP: parsed(o.Spec.ClusterIP), ExternalIPs: Addresses(o.Spec.ExternalIPs), Selector: o.Spec.Selector, Annotations: o.Annotations,
+		Sources: read.Ranges, Local: o.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal, Affinity: read.Affinity > 0,
+	}
+	for _, i := range o.Status.LoadBalancer.Ingress {
+		out.Ingress = append(out.Ingress, Addresses([]string{i.IP})...)
+	}
+	for _, p := range o.Spec.Ports {
+		out.Ports = append(out.Ports, survey.ServicePort{
+			Name: p.Name, Protocol: string(protocol(p.Protocol)), Port: int(p.Port), Target: p.TargetPort.String(),
+		})
+	}
+	return out
+}
+
+func surveyedEndpoints(o *discoveryv1.EndpointSlice) (out []survey.Endpoint) {
+	for _, e := range o.Endpoints {
+		for _, a := range Addresses(e.Addresses) {
+			for _, port := range o.Ports {
+				if port.Port == nil {
+					continue
+				}
+				read := readEndpoint(e, a, port)
+				end := survey.Endpoint{
+					Port: read.Port, Address: netip.AddrPortFrom(a, uint16(read.Number)), Ready: read.Ready, Serving: read.Serving,
+					End: isTrue(e.Conditions.Terminating, false), Pod: read.Target,
+				}
+				if e.NodeName != nil {
+					end.Node = *e.NodeName
+				}
+				out = append(out, end)
+			}
+		}
+	}
+	return out
+}
+
+func (e *everything) readPods() []survey.Pod {
+	return each(e.pods.Items, func(o *corev1.Pod) survey.Pod {
+		out := survey.Pod{
+			Object: surveyed(string(Pod), o, nil), Addresses: podAddresses(o), Node: o.Spec.NodeName, Phase: string(o.Status.Phase),
+			Subnet: o.Annotations[kubeovn.NamespaceSubnets], HostNetwork: o.Spec.HostNetwork,
+		}
+		for _, c := range o.Status.Conditions {
+			out.Ready = out.Ready || c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		}
+		for _, c := range o.Spec.Containers {
+			for _, p := range c.Ports {
+				out.Ports = append(out.Ports, int(p.ContainerPort))
+				if p.Name != "" {
+					out.PortNames = append(out.PortNames, p.Name)
+				}
+			}
+		}
+		slices.Sort(out.Ports)
+		slices.Sort(out.PortNames)
+		out.Waiting = waitingFor(o)
+		return out
+	})
+}
+
+// waitingFor is why a container of a pod does not run; empty: all do.
+func waitingFor(o *corev1.Pod) string {
+	for _, c := range slices.Concat(o.Status.InitContainerStatuses, o.Status.ContainerStatuses) {
+		switch s := c.State; {
+		case s.Waiting != nil:
+			return fmt.Sprintf("%s: %s", c.Name, strings.TrimSuffix(s.Waiting.Reason+": "+s.Waiting.Message, ": "))
+		case s.Terminated != nil && s.Terminated.ExitCode != 0:
+			return fmt.Sprintf("%s: ended with %d: %s", c.Name, s.Terminated.ExitCode, s.Terminated.Reason)
+		}
+	}
+	return ""
+}
+
+// nodeLeases is the namespace in which kubelets say that they are there.
+const nodeLeases = corev1.NamespaceNodeLease
+
+func (e *everything) readNodes() []survey.Node {
+	heartbeats := map[string]metav1.Time{}
+	for i := range e.leases.Items {
+		if l := &e.leases.Items[i]; l.Namespace == nodeLeases && l.Spec.RenewTime != nil {
+			heartbeats[l.Name] = metav1.Time{Time: l.Spec.RenewTime.Time}
+		}
+	}
+	return each(e.nodes.Items, func(o *corev1.Node) survey.Node {
+		var conditions []metav1.Condition
+		for _, c := range o.Status.Conditions {
+			conditions = append(conditions, metav1.Condition{
+				Type: string(c.Type), Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime,
+			})
+		}
+		_, assignable := o.Labels[ovnv1.AssignableLabel]
+		out := survey.Node{
+			Object: surveyed("Node", o, conditions), Chassis: o.Annotations[kubeovn.ChassisAnnotation], Gateway: gatewayChassis(o) != "",
+			Assignable: assignable, Cordoned: o.Spec.Unschedulable, Kernel: o.Status.NodeInfo.KernelVersion, Heartbeat: utc(heartbeats[o.Name]),
+		}
+		out.Ready = out.Condition(string(corev1.NodeReady)).Status == string(corev1.ConditionTrue)
+		for _, a := range o.Status.Addresses {
+			out.Addresses = append(out.Addresses, Addresses([]string{a.Address})...)
+		}
+		return out
+	})
+}
+
+func (e *everything) readPolicies() []survey.Policy {
+	return each(e.policies.Items, func(o *networkingv1.NetworkPolicy) survey.Policy {
+		out := survey.Policy{
+			Object:  surveyed("NetworkPolicy", o, nil),
+			Ingress: slices.Contains(o.Spec.PolicyTypes, networkingv1.PolicyTypeIngress),
+			Egress:  slices.Contains(o.Spec.PolicyTypes, networkingv1.PolicyTypeEgress),
+		}
+		chosen, err := metav1.LabelSelectorAsSelector(&o.Spec.PodSelector)
+		if err != nil {
+			return out
+		}
+		for i := range e.pods.Items {
+			if pod := &e.pods.Items[i]; pod.Namespace == o.Namespace && chosen.Matches(labels.Set(pod.Labels)) {
+				out.Pods = append(out.Pods, pod.Name)
+			}
+		}
+		slices.Sort(out.Pods)
+		return out
+	})
+}
+
+// readLeases reads who leads: of Sallyport and of Kube-OVN.
+func (e *everything) readLeases() []survey.Lease {
+	leaders := slices.DeleteFunc(slices.Clone(e.leases.Items), func(o coordinationv1.Lease) bool {
+		return o.Namespace == nodeLeases || !strings.HasPrefix(o.Name, "sallyport-") && !strings.HasPrefix(o.Name, "kube-ovn-")
+	})
+	return each(leaders, func(o *coordinationv1.Lease) survey.Lease {
+		out := survey.Lease{Object: surveyed("Lease", o, nil)}
+		if o.Spec.HolderIdentity != nil {
+			out.Holder = *o.Spec.HolderIdentity
+		}
+		if o.Spec.RenewTime != nil {
+			out.Renewed = utc(metav1.Time{Time: o.Spec.RenewTime.Time})
+		}
+		if o.Spec.LeaseDurationSeconds != nil {
+			out.Lasts = time.Duration(*o.Spec.LeaseDurationSeconds) * time.Second
+		}
+		return out
+	})
+}
+
+// readEvents reads the warnings about each object, the last one first.
+func (e *everything) readEvents() []survey.Event {
+	var out []survey.Event
+	for i := range e.events.Items {
+		o := &e.events.Items[i]
+		event := survey.Event{
+			About:  state.Ref{Kind: o.InvolvedObject.Kind, Namespace: o.InvolvedObject.Namespace, Name: o.InvolvedObject.Name},
+			Reason: o.Reason, Message: o.Message, Count: int(max(o.Count, 1)), Last: utc(o.LastTimestamp),
+		}
+		if o.Series != nil {
+			event.Count, event.Last = int(o.Series.Count), utc(metav1.Time{Time: o.Series.LastObservedTime.Time})
+		}
+		if event.Last.IsZero() {
+			event.Last = utc(metav1.Time{Time: o.EventTime.Time})
+		}
+		out = append(out, event)
+	}
+	slices.SortStableFunc(out, func(a, b survey.Event) int {
+		return cmp.Or(
+			cmp.Compare(a.About.Namespace, b.About.Namespace), cmp.Compare(a.About.Kind, b.About.Kind), cmp.Compare(a.About.Name, b.About.Name),
+			b.Last.Compare(a.Last), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message))
+	})
+	return out
+}
