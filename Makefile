@@ -20,6 +20,10 @@ HELM := $(CACHE)/helm-$(HELM_VERSION)-$(shell sha256sum tools/helm/go.sum | cut 
 RETRY_VERSION := $(shell awk '$$1 == "gotest.tools/gotestsum" {print substr($$2, 2)}' tools/retry/go.mod)
 RETRY := $(CACHE)/gotestsum-$(RETRY_VERSION)-$(shell sha256sum tools/retry/go.sum | cut -c1-8)/gotestsum
 
+# Prometheus and its promtool are taken from the packages of the machine's own Debian, unpacked and not installed: nothing is started.
+PROMETHEUS := $(CACHE)/prometheus-$(shell . /etc/os-release && echo $$VERSION_CODENAME)/usr/bin/prometheus
+PROMTOOL := $(dir $(PROMETHEUS))promtool
+
 # The race detector needs a C compiler.
 RACE := $(if $(shell command -v gcc),-race)
 
@@ -70,16 +74,20 @@ image: build ## Make the container image bin/sallyport-image.tar (linux/amd64), 
 
 .PHONY: test
 test: ## Run the unit tests (some need root and are skipped without)
-	go test $(RACE) ./api/... ./config/... ./internal/... ./cmd/... ./test/show/...
+	go test $(RACE) ./api/... ./config/... ./internal/... ./cmd/... ./test/docs ./test/monitoring ./test/show/...
 
 .PHONY: e2e
-e2e: parts chart $(RETRY) ## Run the end-to-end tests in labs, at the size of CI; the few that fail are run once more, and told (root)
-	$(RETRY) --format standard-verbose --rerun-fails=1 --rerun-fails-max-failures=6 --rerun-fails-run-root-test --packages ./test/e2e -- \
+e2e: parts chart $(RETRY) $(PROMETHEUS) ## Run the end-to-end tests in labs, at the size of CI; the few that fail are run once more, and told (root)
+	PROMETHEUS=$(PROMETHEUS) $(RETRY) --format standard-verbose --rerun-fails=1 --rerun-fails-max-failures=6 --rerun-fails-run-root-test --packages ./test/e2e -- \
 		-count=1 -timeout 60m
 
 .PHONY: lint
 lint: $(LINT) ## Run the linters
 	$(LINT) run ./...
+
+.PHONY: monitoring-check
+monitoring-check: $(PROMETHEUS) ## Check the alerts and the dashboard: valid, fire when they should, ask for metrics that exist
+	PROMTOOL=$(PROMTOOL) go test -count=1 ./test/monitoring
 
 .PHONY: tidy-check
 tidy-check: ## Check that go.mod and go.sum are tidy
@@ -101,6 +109,7 @@ generate-check: $(GENERATOR) ## Check that what is generated is up to date
 .PHONY: golden
 golden: ## Rewrite what tests compare with: the cases of compile, explain and nodepath, and the reference pages (root)
 	go test ./internal/compile/golden ./internal/controller ./internal/diagnosis ./internal/explain ./internal/intent ./internal/nodepath -update
+	go test ./test/docs ./test/monitoring -update
 	go test -run '^Test(Balancer(2Conformance|Docs)|Agent5Seed)$$' ./test/e2e -update
 
 # How long to look: make fuzz FUZZTIME=10m
@@ -165,7 +174,7 @@ show-agent: parts chart ## Show by packets what the agent does on nodes, at full
 help: ## Print this list
 	@awk 'BEGIN {FS = ":.*## "} \
 		/^##@ / {printf "%s%s\n", sep, substr($$0, 5); sep = "\n"} \
-		/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+		/^[a-z0-9-]+:.*## / {printf "  %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # go.sum is part of the path, so a linter of another version is another file.
 $(LINT):
@@ -190,6 +199,13 @@ $(HELM):
 	CGO_ENABLED=0 go build -C tools/helm -trimpath -o $@.building helm.sh/helm/v4/cmd/helm; \
 	mv $@.building $@; \
 	echo "built helm $(HELM_VERSION) in $$SECONDS s"
+
+$(PROMETHEUS):
+	@echo "unpacking Debian's prometheus (once; kept in $(CACHE))"
+	@dir=$(PROMETHEUS:/usr/bin/prometheus=); mkdir -p $$dir.unpacking; cd $$dir.unpacking; \
+	apt-get -qq -o APT::Sandbox::User=root download prometheus; \
+	dpkg-deb -x prometheus_*.deb .; rm prometheus_*.deb; \
+	rm -rf $$dir; mv $$dir.unpacking $$dir
 
 $(RETRY):
 	@echo "building gotestsum $(RETRY_VERSION) (once; kept in $(@D))"

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/sallyport/sallyport/internal/kube"
@@ -48,6 +49,8 @@ func newCounts() *counts {
 // serve adds what is counted, and what is read when somebody asks for it, to what Prometheus is told.
 func (c *counts) serve(s *Shards, config Config, queue *runner.Runner) {
 	metrics.Registry.MustRegister(
+		// Of the process and of Go: controller-runtime serves these only to those who use its reconcilers.
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector(),
 		c.events, c.writes, c.runs, c.moves, c.times, c.repairs.done,
 		newFigures("sallyport_info", func() map[series]float64 { return map[series]float64{{config.Version}: 1} }),
 		newFigures("sallyport_objects", c.objects.total),

@@ -6,14 +6,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	sigsyaml "sigs.k8s.io/yaml"
 )
@@ -117,6 +120,7 @@ func TestValuesAreChecked(t *testing.T) {
 		`image.pullPolicy="Sometimes"`:                                                        false,
 		`metrics.serviceMonitor={"enabled":true,"interval":"often"}`:                          false,
 		`metrics={"service":false,"serviceMonitor":{"enabled":true,"interval":"30s"}}`:        false, // nothing to monitor
+		`metrics.dashboard={"enabled":true,"folder":"a"}`:                                     false, // a word that does not exist
 		`admissionPolicies.exempt.users="admin"`:                                              false,
 		`admissionPolicies.exempt={"users":[],"groups":["CN=Platform \"Ops\", OU=a"]}`:        true,
 		`networkPolicy={"enabled":true,"metricsFrom":[{"namespaceSelector":{}}]}`:             true,
@@ -207,6 +211,45 @@ func flagsExist(t *testing.T, args []string) {
 			t.Errorf("sallyport-controller has no flag %s", name)
 		}
 	}
+}
+
+// Switched on, the alerts and the dashboard come as the files have them, with the labels by which Prometheus and Grafana find them.
+func TestMonitoring(t *testing.T) {
+	var rule struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string
+		Metadata   metav1.ObjectMeta
+		Spec       struct{ Groups []any }
+	}
+	var board corev1.ConfigMap
+	out, err := render(t)
+	if err != nil || controllers(t, out, "PrometheusRule", &rule) || find(t, out, "ConfigMap", "sallyport-dashboard", &board) {
+		t.Errorf("they come though nobody asked: %v", err)
+	}
+	out, err = render(t, `metrics.prometheusRule={"enabled":true,"labels":{"release":"prometheus"}}`, `metrics.dashboard.enabled=true`)
+	if err != nil || !controllers(t, out, "PrometheusRule", &rule) || !find(t, out, "ConfigMap", "sallyport-dashboard", &board) {
+		t.Fatalf("they do not come: %v\n%s", err, last(out))
+	}
+	var file struct{ Groups []any }
+	if err := sigsyaml.Unmarshal(content(t, "monitoring/alerts.yaml"), &file); err != nil || !reflect.DeepEqual(rule.Spec.Groups, file.Groups) {
+		t.Errorf("the rules are not those of the file: %v", err)
+	}
+	if rule.Metadata.Labels["release"] != "prometheus" || board.Labels["grafana_dashboard"] != "1" {
+		t.Errorf("labels %v, %v", rule.Metadata.Labels, board.Labels)
+	}
+	if got, want := board.Data["sallyport.json"], string(content(t, "monitoring/dashboard.json")); strings.TrimSpace(got) != strings.TrimSpace(want) {
+		t.Error("the dashboard is not that of the file")
+	}
+}
+
+// content is a file of the chart.
+func content(t *testing.T, path string) []byte {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(chart, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
 }
 
 // The controller has no right on everything, none on Secrets, and none on others' leases.

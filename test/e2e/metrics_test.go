@@ -19,19 +19,7 @@ import (
 // A metric that nobody lists is as bad as a listed one that nobody serves.
 func TestMetricsAreTheListedOnes(t *testing.T) {
 	c := sallyport(t)
-	c.organization(t, "metrics-org")
-	c.project(t, "metrics-org", "a", "10.9.0.0/24", "cloud") // a controller that has done nothing has counted nothing
-	c.assignable(t, "node1", true)
-	defer c.assignable(t, "node1", false)
-	c.apply(t, "{apiVersion: k8s.ovn.org/v1, kind: EgressIP, metadata: {name: metrics}, spec: {egressIPs: [100.65.9.9], namespaceSelector: {matchLabels: {kube-dc.com/project: a}}}}")
-	c.wait(t, "EgressIP", "", "metrics", hasConditions)
-	c.apply(t, "{apiVersion: kube-dc.com/v1alpha1, kind: ExternalNetwork, metadata: {name: metrics}, spec: {type: metrics, nodes: {interface: uplink-b, gateways: [192.0.2.129]}}}")
-	var counters map[string]float64
-	eventually(t, "a NodePath that is counted", func() bool {
-		counters = sharedController.counters(t)
-		_, told := counters[`sallyport_node_repairs_total{node="node1"}`]
-		return told && counters[`sallyport_node_networks{state="waits"}`] > 0
-	})
+	counters := c.everythingCounted(t)
 	served := map[string]bool{}
 	for name := range counters {
 		name, _, _ = strings.Cut(name, "{")
@@ -61,6 +49,26 @@ func TestMetricsAreTheListedOnes(t *testing.T) {
 			t.Errorf("%s is %v, want %v at least", series, counters[series], least)
 		}
 	}
+}
+
+// everythingCounted makes something of everything that is counted, and returns the counters then: a controller that has done nothing has
+// counted nothing.
+func (c *cluster) everythingCounted(t *testing.T) (counters map[string]float64) {
+	t.Helper()
+	org := strings.ToLower(t.Name())
+	c.organization(t, org)
+	c.project(t, org, "a", "10.9.0.0/24", "cloud")
+	c.assignable(t, "node1", true)
+	t.Cleanup(func() { c.assignable(t, "node1", false) })
+	c.apply(t, "{apiVersion: k8s.ovn.org/v1, kind: EgressIP, metadata: {name: metrics}, spec: {egressIPs: [100.65.9.9], namespaceSelector: {matchLabels: {kube-dc.com/project: a}}}}")
+	c.wait(t, "EgressIP", "", "metrics", hasConditions)
+	c.apply(t, "{apiVersion: kube-dc.com/v1alpha1, kind: ExternalNetwork, metadata: {name: metrics}, spec: {type: metrics, nodes: {interface: uplink-b, gateways: [192.0.2.129]}}}")
+	eventually(t, "a NodePath that is counted", func() bool {
+		counters = sharedController.counters(t)
+		_, told := counters[`sallyport_node_repairs_total{node="node1"}`]
+		return told && counters[`sallyport_node_networks{state="waits"}`] > 0
+	})
+	return counters
 }
 
 // What somebody takes away and is put back is a repair; what is written because somebody wants it is none.

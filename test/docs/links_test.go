@@ -1,0 +1,190 @@
+// Package docs is what the documentation promises without a cluster: its links lead somewhere, and its lists are complete.
+package docs
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+var update = flag.Bool("update", false, "rewrite the pages that are made")
+
+const (
+	root  = "../.."
+	index = "docs/README.md"
+	// ours is how files of the repository are linked to from outside of it.
+	ours = "https://github.com/sallyport/sallyport/blob/main/"
+)
+
+// page is a page of documentation.
+type page struct {
+	path    string // from the root
+	links   []link
+	anchors map[string]bool
+}
+
+// link is a link to a page, or to a place in it.
+type link struct{ target, anchor string }
+
+var (
+	fence   = regexp.MustCompile("(?ms)^```.*?^```")
+	code    = regexp.MustCompile("`[^`]*`")
+	inline  = regexp.MustCompile(`\]\(([^()\s]+(?:\([^()]*\))?[^()\s]*)\)`)
+	heading = regexp.MustCompile(`(?m)^#{1,6} +(.*?)\s*$`)
+	linked  = regexp.MustCompile(`!?\[([^\]]*)\]\([^)]*\)`)
+	place   = regexp.MustCompile(`<a (?:id|name)="([^"]+)">`)
+)
+
+// read reads a page: what its links mean, seen from the root, and where one can link to.
+func read(file, text string) page {
+	p := page{path: file, anchors: map[string]bool{}}
+	text = fence.ReplaceAllString(text, "")
+	for _, h := range heading.FindAllStringSubmatch(text, -1) {
+		name := anchor(h[1])
+		for n := 1; p.anchors[name]; n++ { // the second of its name has a number
+			name = fmt.Sprintf("%s-%d", anchor(h[1]), n)
+		}
+		p.anchors[name] = true
+	}
+	for _, a := range place.FindAllStringSubmatch(text, -1) {
+		p.anchors[a[1]] = true
+	}
+	for _, m := range inline.FindAllStringSubmatch(code.ReplaceAllString(text, ""), -1) {
+		target, anchor, _ := strings.Cut(m[1], "#")
+		switch here, inside := strings.CutPrefix(target, ours); {
+		case inside:
+			p.links = append(p.links, link{here, anchor})
+		case strings.Contains(target, "://"), strings.HasPrefix(target, "mailto:"):
+		case target == "":
+			p.links = append(p.links, link{file, anchor})
+		default:
+			p.links = append(p.links, link{path.Join(path.Dir(file), target), anchor})
+		}
+	}
+	return p
+}
+
+// anchor is what GitHub calls a heading in addresses.
+func anchor(heading string) string {
+	heading = strings.ReplaceAll(linked.ReplaceAllString(heading, "$1"), "`", "")
+	var out strings.Builder
+	for _, r := range strings.ToLower(heading) {
+		switch {
+		case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
+			out.WriteRune(r)
+		case r == ' ':
+			out.WriteRune('-')
+		}
+	}
+	return out.String()
+}
+
+// pages are all pages of documentation, by path.
+func pages(t *testing.T) map[string]page {
+	t.Helper()
+	out := map[string]page{}
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*/*.md", "charts/*/*.md"} {
+		files, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			name := filepath.ToSlash(strings.TrimPrefix(file, root+"/"))
+			out[name] = read(name, string(raw))
+		}
+	}
+	if len(out) < 30 {
+		t.Fatalf("only %d pages were found", len(out))
+	}
+	return out
+}
+
+// Every link leads to a file that there is, and to a place that it has.
+func TestLinksLeadSomewhere(t *testing.T) {
+	all := pages(t)
+	n := 0
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		for _, l := range all[name].links {
+			n++
+			if wrong := broken(l, all); wrong != "" {
+				t.Errorf("%s: %s", name, wrong)
+			}
+		}
+	}
+	t.Logf("%d links on %d pages", n, len(all))
+}
+
+// broken says what is wrong with a link.
+func broken(l link, all map[string]page) string {
+	target, isPage := all[l.target]
+	switch _, err := os.Stat(filepath.Join(root, l.target)); {
+	case err != nil:
+		return "there is no " + l.target
+	case l.anchor == "" || strings.HasPrefix(l.anchor, "L"): // a line of a program
+		return ""
+	case !isPage:
+		return l.target + " has no places to link to"
+	case !target.anchors[l.anchor]:
+		return fmt.Sprintf("%s has no heading #%s", l.target, l.anchor)
+	}
+	return ""
+}
+
+func TestBrokenLinksAreSeen(t *testing.T) {
+	text := "# A `plan`, and more\n[good](#a-plan-and-more) [gone](../gone.md) [no place](#nowhere) ![](picture.svg) `[code](no.md)`\n" +
+		"```\n# no heading\n[code](no.md)\n```\n[outside](https://example.org/x) [ours](" + ours + "gone.md#x)"
+	p := read(index, text)
+	all := map[string]page{index: p}
+	var wrong []string
+	for _, l := range p.links {
+		wrong = append(wrong, broken(l, all))
+	}
+	want := []string{"", "there is no gone.md", index + " has no heading #nowhere", "", "there is no gone.md"}
+	if !slices.Equal(wrong, want) {
+		t.Errorf("got %q\nwant %q", wrong, want)
+	}
+}
+
+// Whoever begins at the index finds every page.
+func TestEveryPageIsFound(t *testing.T) {
+	all := pages(t)
+	if found := reached(all, index); len(found) < len(all) {
+		for name := range all {
+			if !found[name] {
+				t.Errorf("no way leads from %s to %s", index, name)
+			}
+		}
+	}
+	lonely := map[string]page{index: {links: []link{{target: "a.md"}}}, "a.md": {}, "b.md": {links: []link{{target: "a.md"}}}}
+	if found := reached(lonely, index); found["b.md"] || !found["a.md"] {
+		t.Errorf("a page that nobody links to is found: %v", found)
+	}
+}
+
+// reached are the pages to which links lead.
+func reached(all map[string]page, from string) map[string]bool {
+	found, next := map[string]bool{from: true}, []string{from}
+	for len(next) > 0 {
+		here := next[0]
+		next = next[1:]
+		for _, l := range all[here].links {
+			if _, isPage := all[l.target]; isPage && !found[l.target] {
+				found[l.target] = true
+				next = append(next, l.target)
+			}
+		}
+	}
+	return found
+}

@@ -1,0 +1,240 @@
+// Package monitoring is what the alerts and the dashboard of the chart promise.
+package monitoring
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/sallyport/sallyport/internal/controller"
+	"github.com/sallyport/sallyport/internal/intent"
+)
+
+var update = flag.Bool("update", false, "rewrite the reference page")
+
+const (
+	alertsFile = "../../charts/sallyport/monitoring/alerts.yaml"
+	alertsPage = "../../docs/reference/alerts.md"
+	runbooks   = "https://github.com/sallyport/sallyport/blob/main/docs/reference/alerts.md#"
+)
+
+// alert is one rule of the file.
+type alert struct {
+	Alert       string            `json:"alert"`
+	Expr        string            `json:"expr"`
+	For         string            `json:"for,omitempty"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+func alerts(t *testing.T) []alert {
+	t.Helper()
+	var file struct {
+		Groups []struct {
+			Name  string  `json:"name"`
+			Rules []alert `json:"rules"`
+		} `json:"groups"`
+	}
+	if err := yaml.UnmarshalStrict([]byte(read(t, alertsFile)), &file); err != nil {
+		t.Fatal(err)
+	}
+	if len(file.Groups) != 1 || len(file.Groups[0].Rules) < 15 {
+		t.Fatalf("%s has not the alerts that it should have", alertsFile)
+	}
+	return file.Groups[0].Rules
+}
+
+// Whoever is woken up is told what has happened, why, and what to do.
+func TestAlertsSayWhatToDo(t *testing.T) {
+	seen := map[string]bool{}
+	for _, a := range alerts(t) {
+		if !strings.HasPrefix(a.Alert, "Sallyport") || seen[a.Alert] {
+			t.Errorf("%s: another name", a.Alert)
+		}
+		seen[a.Alert] = true
+		for _, note := range []string{"summary", "cause", "cure"} {
+			if text := a.Annotations[note]; !strings.HasSuffix(text, ".") || strings.Contains(text, "\n") {
+				t.Errorf("%s: its %s is no sentence: %q", a.Alert, note, text)
+			}
+		}
+		if want := runbooks + strings.ToLower(a.Alert); a.Annotations["runbook_url"] != want {
+			t.Errorf("%s: runbook_url is %q, want %q", a.Alert, a.Annotations["runbook_url"], want)
+		}
+		if s := a.Labels["severity"]; s != "critical" && s != "warning" {
+			t.Errorf("%s: severity %q", a.Alert, s)
+		}
+	}
+}
+
+// An expression over a metric that nobody serves is never true, and nobody notices.
+func TestAlertsAskForWhatThereIs(t *testing.T) {
+	for _, a := range alerts(t) {
+		for _, wrong := range wrongs(a.Expr) {
+			t.Errorf("%s: %s", a.Alert, wrong)
+		}
+	}
+	for expression, word := range map[string]string{
+		`sallyport_shards_waitin > 0`:                                     "sallyport_shards_waitin",
+		`sallyport_objects{conditions="Programmed"}`:                      "conditions",
+		`sallyport_objects{reason=~"PoolExhausted|PoolFull"}`:             "PoolFull",
+		`sum by (kinds) (sallyport_objects)`:                              "kinds",
+		`sum by (le) (rate(sallyport_shard_runs_total_bucket[5m]))`:       "sallyport_shard_runs_total_bucket",
+		`sallyport_pool_addresses{state="free"} / sallyport_pool_address`: "sallyport_pool_address",
+	} {
+		if found := wrongs(expression); len(found) != 1 || !strings.Contains(found[0], word) {
+			t.Errorf("%s: found %q, wanted one mistake about %s", expression, found, word)
+		}
+	}
+}
+
+var (
+	metricName = regexp.MustCompile(`\bsallyport_\w+`)
+	selector   = regexp.MustCompile(`(\bsallyport_\w+)\{([^}]*)\}`)
+	matcher    = regexp.MustCompile(`(\w+)(?:=~|!~|!=|=)"([^"]*)"`)
+	grouping   = regexp.MustCompile(`\b(?:by|on|group_left) \(([^)]*)\)`)
+)
+
+// scraped are the labels that Prometheus itself adds, or that a histogram has.
+var scraped = []string{"instance", "job", "namespace", "pod", "le"}
+
+// wrongs are the metrics, labels and values of an expression that do not exist.
+func wrongs(expression string) (out []string) {
+	labels := slices.Clone(scraped)
+	for _, name := range metricName.FindAllString(expression, -1) {
+		m, exists := metric(name)
+		if !exists {
+			out = append(out, "there is no metric "+name)
+		}
+		labels = append(labels, strings.Split(m.Labels, ", ")...)
+	}
+	for _, s := range selector.FindAllStringSubmatch(expression, -1) {
+		out = append(out, mismatches(s[1], s[2])...)
+	}
+	for _, g := range grouping.FindAllStringSubmatch(expression, -1) {
+		for label := range strings.SplitSeq(g[1], ", ") {
+			if !slices.Contains(labels, label) {
+				out = append(out, "nothing there has a label "+label)
+			}
+		}
+	}
+	return out
+}
+
+// mismatches are the labels and values by which a metric is chosen, and that it can't have.
+func mismatches(name, chosen string) (out []string) {
+	m, _ := metric(name)
+	for _, l := range matcher.FindAllStringSubmatch(chosen, -1) {
+		if !slices.Contains(strings.Split(m.Labels, ", "), l[1]) {
+			out = append(out, fmt.Sprintf("%s has no label %s", name, l[1]))
+		}
+		for value := range strings.SplitSeq(l[2], "|") {
+			if known, limited := values(l[1]); limited && !slices.Contains(known, value) {
+				out = append(out, fmt.Sprintf("there is no %s %s", l[1], value))
+			}
+		}
+	}
+	return out
+}
+
+// metric is the metric that a name of a series belongs to: a histogram has several.
+func metric(name string) (controller.Metric, bool) {
+	for _, m := range controller.Metrics {
+		parts := []string{""}
+		if m.Kind == "histogram" {
+			parts = []string{"_bucket", "_sum", "_count"}
+		}
+		for _, part := range parts {
+			if m.Name+part == name {
+				return m, true
+			}
+		}
+	}
+	return controller.Metric{}, false
+}
+
+// values are those that a label can have, where that is limited.
+func values(label string) (out []string, limited bool) {
+	switch label {
+	case "reason":
+		for _, r := range intent.Reasons {
+			out = append(out, r.Reason)
+		}
+	case "condition":
+		for _, r := range intent.Reasons {
+			out = append(out, r.Condition)
+		}
+	case "kind":
+		for _, k := range intent.Kinds {
+			out = append(out, string(k))
+		}
+	case "status":
+		out = []string{"True", "False"}
+	case "state":
+		out = []string{"free", "used", "works", "fails", "waits"}
+	}
+	return out, out != nil
+}
+
+// page is the reference of alerts.
+func page(list []alert) string {
+	var out strings.Builder
+	out.WriteString("# Alerts\n\n" +
+		"The chart installs them with `metrics.prometheusRule.enabled`; the file itself is\n" +
+		"[charts/sallyport/monitoring/alerts.yaml](../../charts/sallyport/monitoring/alerts.yaml), for a Prometheus without an operator. `make golden`\n" +
+		"writes this page from it, and `make monitoring-check` shows for each alert that it fires when it should, and not otherwise.\n\n" +
+		"A critical alert is worth waking somebody up: addresses do not answer, or will not when the next thing breaks. Nothing here is about mistakes\n" +
+		"of tenants; those are told to them, in the conditions of their objects.\n\n" +
+		"| alert | severity | after |\n|---|---|---|\n")
+	for _, a := range list {
+		after := "at once"
+		if a.For != "" {
+			after = a.For
+		}
+		fmt.Fprintf(&out, "| [%s](#%s) | %s | %s |\n", a.Alert, strings.ToLower(a.Alert), a.Labels["severity"], after)
+	}
+	for _, a := range list {
+		fmt.Fprintf(&out, "\n## %s\n\n%s\n\n**Why:** %s\n\n**What to do:** %s\n\n```promql\n%s\n```\n",
+			a.Alert, plain(a.Annotations["summary"]), a.Annotations["cause"], a.Annotations["cure"], a.Expr)
+	}
+	return out.String()
+}
+
+var placeholder = regexp.MustCompile(`\{\{ \$(?:labels\.)?(\w+)[^}]*\}\}`)
+
+// plain is a summary with the names of labels in the place of their values.
+func plain(summary string) string {
+	return placeholder.ReplaceAllStringFunc(summary, func(p string) string {
+		name := placeholder.FindStringSubmatch(p)[1]
+		if name == "value" {
+			return "*N*"
+		}
+		return "*" + strings.ToUpper(name) + "*"
+	})
+}
+
+func TestReferencePageHasEveryAlert(t *testing.T) {
+	want := page(alerts(t))
+	if *update {
+		if err := os.WriteFile(alertsPage, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if read(t, alertsPage) != want {
+		t.Errorf("%s is not what the alerts give; run make golden", alertsPage)
+	}
+}

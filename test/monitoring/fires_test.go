@@ -1,0 +1,268 @@
+package monitoring
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// fires is what an alert is shown by: series with which it fires and when it does, and the same with one thing changed, with which it never
+// does. A series is its value in each minute, as promtool writes it.
+type fires struct {
+	alert string
+	when  map[string]string
+	// quiet is a minute in which it does not fire yet, and at one in which it does.
+	quiet, at string
+	labels    map[string]string
+	summary   string
+	otherwise map[string]string
+}
+
+const (
+	a = `{instance="a"}`
+	b = `{instance="b"}`
+)
+
+func objects(kind, condition, reason string) string {
+	return `sallyport_objects{instance="a",kind="` + kind + `",condition="` + condition + `",status="False",reason="` + reason + `"}`
+}
+
+func pool(network, subnet, state, instance string) string {
+	return `sallyport_pool_addresses{instance="` + instance + `",network="` + network + `",subnet="` + subnet + `",state="` + state + `"}`
+}
+
+var shown = []fires{
+	{
+		alert: "SallyportNotRunning", when: map[string]string{"sallyport_leading" + a: "1x5 0x20", "sallyport_leading" + b: "0x30"}, quiet: "10m", at: "12m",
+		summary:   "No replica of the controller leads.",
+		otherwise: map[string]string{"sallyport_leading" + a: "1x5 0x20", "sallyport_leading" + b: "0x5 1x20"},
+	},
+	{
+		alert: "SallyportNotRunning", quiet: "4m", at: "6m", // nobody is scraped
+		summary:   "No replica of the controller leads.",
+		otherwise: map[string]string{"sallyport_leading" + a: "1x30"},
+	},
+	{
+		alert: "SallyportNorthboundUnreachable",
+		when:  map[string]string{"sallyport_northbound_connected" + a: "1x30", "sallyport_northbound_connected" + b: "0x30"}, quiet: "4m", at: "6m",
+		labels: map[string]string{"instance": "b"}, summary: "b is not connected to the OVN northbound database.",
+		otherwise: map[string]string{"sallyport_northbound_connected" + a: "1x30", "sallyport_northbound_connected" + b: "0x3 1 0x3 1 0x3 1"},
+	},
+	{
+		alert: "SallyportSouthboundUnreachable", when: map[string]string{"sallyport_southbound_connected" + a: "0x30"}, quiet: "9m", at: "11m",
+		labels: map[string]string{"instance": "a"}, summary: "a can't read the OVN southbound database.",
+		otherwise: map[string]string{"sallyport_southbound_connected" + a: "1x30"},
+	},
+	{
+		alert: "SallyportShardsFailing", when: map[string]string{"sallyport_shards_failing" + a: "0x2 3x30", "sallyport_shards_failing" + b: "0x30"}, quiet: "11m", at: "14m",
+		summary:   "Projects that can't be worked on: 3.",
+		otherwise: map[string]string{"sallyport_shards_failing" + a: "3x8 0 3x8 0 3x8"},
+	},
+	{
+		alert: "SallyportBusy", when: map[string]string{"sallyport_shards_waiting" + a: "51x30"}, quiet: "14m", at: "16m",
+		summary:   "Projects that wait to be worked on, for a quarter of an hour: 51.",
+		otherwise: map[string]string{"sallyport_shards_waiting" + a: "1000x5 50x30"},
+	},
+	{
+		alert: "SallyportRunsSlow", quiet: "10m", at: "40m",
+		when: map[string]string{
+			`sallyport_shard_run_seconds_bucket{le="4.096"}`: "0+98x60", `sallyport_shard_run_seconds_bucket{le="8.192"}`: "0+100x60",
+			`sallyport_shard_run_seconds_bucket{le="+Inf"}`: "0+100x60",
+		},
+		summary: "One run in a hundred takes more than four seconds.",
+		otherwise: map[string]string{
+			`sallyport_shard_run_seconds_bucket{le="1.024"}`: "0+100x60", `sallyport_shard_run_seconds_bucket{le="4.096"}`: "0+100x60",
+			`sallyport_shard_run_seconds_bucket{le="+Inf"}`: "0+100x60",
+		},
+	},
+	{
+		alert: "SallyportObjectsNotInForce", quiet: "14m", at: "16m",
+		when:   map[string]string{objects("FIp", "Programmed", "WaitingForEngine"): "2x30"},
+		labels: map[string]string{"kind": "FIp", "reason": "WaitingForEngine"}, summary: "Not in force though asked for: FIp, 2 of them, with the reason WaitingForEngine.",
+		otherwise: map[string]string{
+			objects("FIp", "Programmed", "Programming"): "2x10 stale 1x10", objects("EIp", "Programmed", "NotAccepted"): "7x30",
+			objects("EIp", "Accepted", "Malformed"): "7x30", objects("Service", "Programmed", "SomePortTaken"): "1x30",
+		},
+	},
+	{
+		alert: "SallyportDeletionsHang", when: map[string]string{objects("Project", "Deletable", "CleaningUp"): "1x60"}, quiet: "29m", at: "31m",
+		labels: map[string]string{"kind": "Project"}, summary: "Waiting to go for half an hour: Project, 1 of them.",
+		otherwise: map[string]string{objects("EIp", "Deletable", "InUse"): "1x60"},
+	},
+	{
+		alert: "SallyportPoolExhausted", quiet: "6m", at: "9m",
+		when: map[string]string{
+			pool("public", "public-1", "free", "a"): "2 1 0x30", pool("public", "public-1", "used", "a"): "8 9 10x30",
+			pool("public", "public-2", "free", "a"): "0x30", pool("cloud", "cloud", "free", "a"): "1000x30",
+		},
+		labels: map[string]string{"network": "public"}, summary: "The external network public has no address left.",
+		otherwise: map[string]string{pool("public", "public-1", "free", "a"): "0x30", pool("public", "public-2", "free", "a"): "5x30"},
+	},
+	{
+		alert: "SallyportPoolLow", quiet: "29m", at: "31m",
+		when: map[string]string{
+			pool("public", "one", "free", "a"): "5x60", pool("public", "one", "used", "a"): "95x60",
+			pool("public", "one", "free", "b"): "5x60", pool("public", "one", "used", "b"): "95x60",
+		},
+		labels: map[string]string{"network": "public"}, summary: "The external network public has 5 addresses left, less than a tenth.",
+		otherwise: map[string]string{
+			pool("public", "one", "free", "a"): "5x60", pool("public", "one", "used", "a"): "95x60", pool("public", "two", "free", "a"): "50x60",
+			pool("full", "three", "free", "a"): "0x60", pool("full", "three", "used", "a"): "9x60", // that is another alert
+		},
+	},
+	{
+		alert: "SallyportDisturbed", when: map[string]string{`sallyport_repairs_total{target="OVN"}`: "0+1x120"}, quiet: "50m", at: "70m",
+		labels:    map[string]string{"target": "OVN"},
+		summary:   "For an hour, somebody has been undoing again and again what the controller writes to OVN.",
+		otherwise: map[string]string{`sallyport_repairs_total{target="OVN"}`: "0x10 500x60", `sallyport_repairs_total{target="Kubernetes"}`: "0x30 2x30 4x30"},
+	},
+	{
+		alert: "SallyportNoGatewayNode", when: map[string]string{objects("Service", "Programmed", "NoGatewayNode"): "1x30"}, quiet: "4m", at: "6m",
+		labels:    map[string]string{"kind": "Service"},
+		summary:   "Without a node that could hold the gateway of the management VPC: Service, 1 of them.",
+		otherwise: map[string]string{objects("Service", "Programmed", "WaitingForEIp"): "1x30"},
+	},
+	{
+		alert: "SallyportReturnPathBySource", when: map[string]string{objects("ExternalNetwork", "ReturnPath", "EngineTooOld"): "2x30"}, quiet: "14m", at: "16m",
+		summary:   "External networks on which replies follow the pod's address, and not their connection: 2.",
+		otherwise: map[string]string{`sallyport_objects{kind="ExternalNetwork",condition="ReturnPath",status="True",reason="Source"}`: "2x30"}, // it was chosen
+	},
+	{
+		alert: "SallyportEgressWithoutNode", when: map[string]string{objects("EgressIP", "Programmed", "NoMatchingNodeFound"): "1x10"}, quiet: "0m", at: "2m",
+		summary:   "EgressIPs whose addresses no node can hold: 1. Their pods reach nothing outside, unless they fail open.",
+		otherwise: map[string]string{objects("EgressIP", "Programmed", "UnassignedRequest"): "1x10"},
+	},
+	{
+		alert: "SallyportEgressShort", when: map[string]string{objects("EgressIP", "Programmed", "UnassignedRequest"): "1x30"}, quiet: "14m", at: "16m",
+		summary:   "EgressIPs of which no node holds some addresses: 1. Their pods leave with the others.",
+		otherwise: map[string]string{objects("EgressIP", "Programmed", "NoMatchingNodeFound"): "1x30"},
+	},
+	{
+		alert: "SallyportEgressRestless", quiet: "10m", at: "60m",
+		when: map[string]string{
+			`sallyport_egress_moves_total{by="OVN"}`: "0x20 0+1x40", `sallyport_egress_addresses{node="n1"}`: "1x60", `sallyport_egress_addresses{node="n2"}`: "0x60",
+		},
+		summary: "Egress addresses went to another node 39 times in an hour.",
+		otherwise: map[string]string{ // a node with many of them is lost
+			`sallyport_egress_moves_total{by="OVN"}`: "0x20 20x40", `sallyport_egress_addresses{node="n1"}`: "20x20 0x40", `sallyport_egress_addresses{node="n2"}`: "0x20 20x40",
+		},
+	},
+	{
+		alert: "SallyportNodeNetworkFails", when: map[string]string{`sallyport_node_networks{state="fails"}`: "0 2x30"}, quiet: "5m", at: "7m",
+		summary:   "External networks that do not work on nodes: 2, one for each node.",
+		otherwise: map[string]string{`sallyport_node_networks{state="works"}`: "2x30", `sallyport_node_networks{state="fails"}`: "0x30"},
+	},
+	{
+		alert: "SallyportAgentSilent", when: map[string]string{`sallyport_node_networks{state="waits"}`: "3x30"}, quiet: "14m", at: "16m",
+		summary:   "External networks that nobody carries out on nodes: 3, one for each node.",
+		otherwise: map[string]string{`sallyport_node_networks{state="waits"}`: "3x5 0x30"}, // agents take a moment
+	},
+	{
+		alert: "SallyportNodeDisturbed", when: map[string]string{`sallyport_node_repairs_total{node="n1"}`: "0x5 0+1x30"}, quiet: "6m", at: "20m",
+		labels: map[string]string{"node": "n1"}, summary: "On n1 something takes away rules, routes or nftables of ours again and again.",
+		otherwise: map[string]string{`sallyport_node_repairs_total{node="n1"}`: "0x5 3x30", `sallyport_node_repairs_total{node="n2"}`: "900x5 0x30"}, // it began anew
+	},
+	{
+		alert: "SallyportCertificateEnds", when: map[string]string{`sallyport_certificate_expires_seconds{file="cert"}`: "1209600x120"}, quiet: "59m", at: "62m",
+		labels: map[string]string{"file": "cert"}, summary: "The certificate cert of the controller ends in 13d 22h 58m 0s.",
+		otherwise: map[string]string{`sallyport_certificate_expires_seconds{file="cert"}`: "1219600x120"},
+	},
+}
+
+// promtool runs the promtool of Debian's packages, that `make monitoring-check` unpacks.
+func promtool(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	program := os.Getenv("PROMTOOL")
+	if program == "" {
+		t.Skip("PROMTOOL is not set; run make monitoring-check")
+	}
+	out, err := exec.Command(program, args...).CombinedOutput()
+	return string(out), err
+}
+
+func TestRulesAreValid(t *testing.T) {
+	if out, err := promtool(t, "check", "rules", alertsFile); err != nil {
+		t.Error(out)
+	}
+}
+
+// Every alert fires with the series that it is about, not before its time, and not with others.
+func TestAlertsFire(t *testing.T) {
+	rules := map[string]alert{}
+	for _, a := range alerts(t) {
+		rules[a.Alert] = a
+	}
+	for _, f := range shown {
+		rule, exists := rules[f.alert]
+		if !exists {
+			t.Errorf("there is no alert %s", f.alert)
+			continue
+		}
+		t.Run(f.alert, func(t *testing.T) { f.show(t, rule) })
+	}
+	for _, f := range shown {
+		delete(rules, f.alert)
+	}
+	for name := range rules {
+		t.Errorf("%s is not shown", name)
+	}
+}
+
+// What promtool is given can fail.
+func TestAlertsThatDoNotFireAreSeen(t *testing.T) {
+	f := shown[0]
+	if out, err := promtool(t, "test", "rules", f.file(t, alerts(t)[0], f.otherwise)); err == nil {
+		t.Errorf("an alert is said to fire with the series with which it does not\n%s", out)
+	}
+}
+
+func (f fires) show(t *testing.T, rule alert) {
+	t.Helper()
+	if out, err := promtool(t, "test", "rules", f.file(t, rule, f.when)); err != nil {
+		t.Errorf("it does not fire as it should:\n%s", out)
+	}
+	never := f
+	never.labels, never.summary = nil, ""
+	if out, err := promtool(t, "test", "rules", never.file(t, rule, f.otherwise)); err != nil {
+		t.Errorf("it fires though it should not:\n%s", out)
+	}
+}
+
+// file writes a test for promtool: without a summary, the alert must not fire.
+func (f fires) file(t *testing.T, rule alert, inputs map[string]string) string {
+	t.Helper()
+	type object = map[string]any
+	expected, series := []object{}, []object{}
+	if f.summary != "" {
+		notes, labels := maps.Clone(rule.Annotations), maps.Clone(rule.Labels)
+		notes["summary"] = f.summary
+		maps.Copy(labels, f.labels)
+		expected = append(expected, object{"exp_labels": labels, "exp_annotations": notes})
+	}
+	for name, values := range inputs {
+		series = append(series, object{"series": name, "values": values})
+	}
+	rules, err := filepath.Abs(alertsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := yaml.Marshal(object{
+		"rule_files": []string{rules}, "evaluation_interval": "1m",
+		"tests": []object{{"interval": "1m", "input_series": series, "alert_rule_test": []object{
+			{"alertname": f.alert, "eval_time": f.quiet, "exp_alerts": []object{}},
+			{"alertname": f.alert, "eval_time": f.at, "exp_alerts": expected},
+		}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "test.yaml")
+	if err := os.WriteFile(file, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
