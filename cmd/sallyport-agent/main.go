@@ -1,4 +1,4 @@
-// Command sallyport-agent is Sallyport on a node: it carries out the node's NodePath, and answers that the node is there.
+// Command sallyport-agent is Sallyport on a node: it carries out the node's NodePath, answers Inspections, and says that the node is there.
 package main
 
 import (
@@ -52,14 +52,21 @@ func command() *cobra.Command {
 		Long: `Carries out the NodePath of this node: rules, routes, nftables and settings by which what came in by an external network
 leaves by it. When it ends, they stay; "sallyport-agent clean" takes them away. Needs CAP_NET_ADMIN and the program nft.
 
+Answers Inspections, which ask this node about itself: interfaces and settings, who has an address on a wire (needs CAP_NET_RAW), where the kernel
+sends a packet, and what Open vSwitch and ovn-controller say (with their sockets; CAP_DAC_OVERRIDE where those run as another user).
+
 Answers the controller's questions whether this node is there (gRPC, grpc.health.v1, service ` + reach.Service + `). Give the
 controller the same --egressip-node-healthcheck-port and, for TLS, certificates of the same authority.`,
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.agent.Node, "node", os.Getenv("NODE_NAME"), "name of this node, whose NodePath is carried out; empty: $NODE_NAME, and without that none is")
+	f.StringVar(&o.agent.Node, "node", os.Getenv("NODE_NAME"), "name of this node; empty: $NODE_NAME, and without that nothing is done for it but to answer the controller")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: $KUBECONFIG, or the pod's own service account")
+	f.BoolVar(&o.agent.NodePaths, "node-paths", true, "carry out the NodePath of this node")
+	f.BoolVar(&o.agent.Inspections, "inspections", true, "answer Inspections of this node")
+	f.StringVar(&o.agent.SwitchDir, "openvswitch-dir", "", "where Open vSwitch has its sockets on this node, such as /run/openvswitch; empty: it is not asked")
+	f.StringVar(&o.agent.ControllerDir, "ovn-dir", "", "where ovn-controller has its socket, such as /run/ovn; empty: it is not asked")
 	f.IntVar(&o.port, "egressip-node-healthcheck-port", 0, "where to answer, the same as the controller's; 0: nowhere")
 	f.StringVar(&o.address, "bind-address", "", "which of the node's addresses to answer on; empty: all")
 	f.StringVar(&o.files.Cert, "egressip-healthcheck-cert", "", "our certificate, for TLS; empty: without")

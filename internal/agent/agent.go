@@ -1,4 +1,4 @@
-// Package agent is Sallyport on a node: it carries out the node's NodePath, and reports.
+// Package agent is Sallyport on a node: it carries out the node's NodePath, and answers questions about the node.
 package agent
 
 import (
@@ -36,10 +36,16 @@ const (
 type Config struct {
 	Kubernetes *rest.Config
 	Node       string
-	Dir        string // where former settings are written down
+	// NodePaths says whether the node's is carried out. Dir is where former settings are written down.
+	NodePaths bool
+	Dir       string
+	// Inspections says whether they are answered. SwitchDir and ControllerDir are where Open vSwitch and ovn-controller have their sockets;
+	// empty: they are not asked.
+	Inspections              bool
+	SwitchDir, ControllerDir string
 }
 
-// Agent carries out the NodePath of one node.
+// Agent does what there is to do on one node.
 type Agent struct {
 	config  Config
 	carrier *Carrier
@@ -54,14 +60,35 @@ type Agent struct {
 	repairs repairs
 }
 
-// Run carries the NodePath out until the context ends. What the kernel holds by then stays.
+// Run does what the operator chose until the context ends. What the kernel holds by then stays.
 func Run(ctx context.Context, c Config, logger *slog.Logger) error {
-	carrier, err := NewCarrier(c.Dir)
+	scheme := runtime.NewScheme()
+	if err := kubedcv1alpha1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	api, err := client.New(c.Kubernetes, client.Options{Scheme: scheme})
+	if err != nil {
+		return fmt.Errorf("connect to Kubernetes: %w", err)
+	}
+	a := &Agent{config: c, api: api, log: logger, wake: make(chan struct{}, 1)}
+	if c.Inspections {
+		go a.inspections(ctx)
+	}
+	if c.NodePaths {
+		return a.carryOut(ctx)
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// carryOut carries the NodePath out.
+func (a *Agent) carryOut(ctx context.Context) error {
+	carrier, err := NewCarrier(a.config.Dir)
 	if err != nil {
 		return err
 	}
 	defer carrier.Close()
-	a := &Agent{config: c, carrier: carrier, log: logger, wake: make(chan struct{}, 1)}
+	a.carrier = carrier
 	if err := carrier.kernel.Watch(ctx, a.ask); err != nil {
 		return err
 	}
@@ -102,16 +129,8 @@ func (a *Agent) wait(ctx context.Context) bool {
 }
 
 // connect follows the NodePath of this node, and no other.
-func (a *Agent) connect(ctx context.Context) error {
-	scheme := runtime.NewScheme()
-	if err := kubedcv1alpha1.AddToScheme(scheme); err != nil {
-		return err
-	}
-	var err error
-	if a.api, err = client.New(a.config.Kubernetes, client.Options{Scheme: scheme}); err != nil {
-		return err
-	}
-	a.paths, err = cache.New(a.config.Kubernetes, cache.Options{Scheme: scheme, ByObject: map[client.Object]cache.ByObject{
+func (a *Agent) connect(ctx context.Context) (err error) {
+	a.paths, err = cache.New(a.config.Kubernetes, cache.Options{Scheme: a.api.Scheme(), ByObject: map[client.Object]cache.ByObject{
 		&kubedcv1alpha1.NodePath{}: {Field: fields.OneTermEqualSelector("metadata.name", a.config.Node)},
 	}})
 	if err != nil {
@@ -126,7 +145,7 @@ func (a *Agent) connect(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	if err := a.events(ctx, scheme); err != nil {
+	if err := a.events(ctx); err != nil {
 		return err
 	}
 	go func() { _ = a.paths.Start(ctx) }() // it fails only when it is started twice
@@ -198,7 +217,7 @@ func (a *Agent) report(ctx context.Context, path *kubedcv1alpha1.NodePath, repor
 }
 
 // events tells of what changes.
-func (a *Agent) events(ctx context.Context, scheme *runtime.Scheme) error {
+func (a *Agent) events(ctx context.Context) error {
 	set, err := kubernetes.NewForConfig(a.config.Kubernetes)
 	if err != nil {
 		return err
@@ -207,6 +226,6 @@ func (a *Agent) events(ctx context.Context, scheme *runtime.Scheme) error {
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 		return err
 	}
-	a.record = broadcaster.NewRecorder(scheme, "sallyport-agent")
+	a.record = broadcaster.NewRecorder(a.api.Scheme(), "sallyport-agent")
 	return nil
 }

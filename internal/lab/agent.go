@@ -42,13 +42,21 @@ func (l *Lab) InstallAgents(ctx context.Context, manifests, program string) erro
 		if err != nil {
 			return fmt.Errorf("get a token for the agent of %s: %w", n.Name, err)
 		}
-		state := filepath.Join(l.Dir, n.Name+"-agent")
-		if err := l.Run(ctx, n.Name+"-"+Agent, "nsenter", "--net="+filepath.Join(netns.Dir, n.Name), "--",
-			program, "--node="+n.Name, "--kubeconfig="+kubeconfig, "--state-dir="+state); err != nil {
+		argv := append([]string{"nsenter", "--net=" + filepath.Join(netns.Dir, n.Name), "--", program}, l.AgentFlags(n.Name, kubeconfig)...)
+		if err := l.Run(ctx, n.Name+"-"+Agent, argv...); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// AgentFlags are what the agent of a node is started with.
+func (l *Lab) AgentFlags(node, kubeconfig string) []string {
+	sockets := filepath.Join(l.Dir, "data", node) // of its Open vSwitch and its ovn-controller
+	return []string{
+		"--node=" + node, "--kubeconfig=" + kubeconfig, "--state-dir=" + filepath.Join(l.Dir, node+"-agent"),
+		"--openvswitch-dir=" + sockets, "--ovn-dir=" + sockets,
+	}
 }
 
 // AgentConfig writes a kubeconfig for use on a node, with the token that a pod of the agent's has there: it says on which node that is.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 )
 
 // The programs that are asked.
@@ -95,4 +96,19 @@ func (n Node) Connections(ctx context.Context, each func(Connection)) error {
 		}
 	}
 	return nil
+}
+
+// Zones are the names of what ovn-controller tracks connections for, by the number of the zone.
+func (n Node) Zones(ctx context.Context) (map[int]string, error) {
+	out := map[int]string{}
+	err := tell(ctx, n.Controller, func(line []byte) {
+		name, number, _ := strings.Cut(string(line), " ")
+		if zone, err := strconv.Atoi(number); err == nil {
+			out[zone] = name
+		}
+	}, controller, "ct-zone-list")
+	if err != nil {
+		return nil, fmt.Errorf("ask ovn-controller for the names of zones: %w", err)
+	}
+	return out, nil
 }

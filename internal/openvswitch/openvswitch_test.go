@@ -79,7 +79,7 @@ func TestState(t *testing.T) {
 	program(t, filepath.Join(dir, "ovs-vswitchd.77.ctl"), map[string]string{
 		"version": "ovs-vswitchd (Open vSwitch) 3.5.0", "dpctl/dump-dps": "netdev@ovs-netdev\n", "dpctl/ct-get-nconns": "12\n", "dpctl/ct-get-maxconns": "3000000",
 	})
-	program(t, filepath.Join(dir, "ovn-controller.ctl"), map[string]string{"connection-status": "not connected"})
+	program(t, filepath.Join(dir, "ovn-controller.ctl"), map[string]string{"connection-status": "not connected", "ct-zone-list": "web_snat 14\nweb.shop 2\n"})
 	program(t, filepath.Join(dir, "ovn-controller-vtep.9.ctl"), map[string]string{"connection-status": "somebody else"})
 	program(t, filepath.Join(dir, "db.sock"), map[string]string{"transact": configured})
 	got, failed := Node{dir, dir}.State(soon(t))
@@ -93,6 +93,10 @@ func TestState(t *testing.T) {
 	}
 	if len(failed) > 0 || !reflect.DeepEqual(got, want) {
 		t.Errorf("it is\n%+v, %v\nwanted\n%+v", got, failed, want)
+	}
+	zones, err := Node{dir, dir}.Zones(soon(t))
+	if want := map[int]string{14: "web_snat", 2: "web.shop"}; err != nil || !reflect.DeepEqual(zones, want) {
+		t.Errorf("the zones are %v, %v, wanted %v", zones, err, want)
 	}
 }
 

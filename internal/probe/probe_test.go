@@ -113,7 +113,7 @@ func TestNeighbours(t *testing.T) {
 	}
 	want := []string{
 		a, b, a + " " + b, "", a, a + " " + b, "", a,
-		"error: there is no interface eth7 on this node: route ip+net: no such network interface", "error: ask on eth2: it is down", "error: lo is no Ethernet interface",
+		"error: there is no interface eth7 on this node", "error: ask on eth2: it is down", "error: lo is no Ethernet interface",
 	}
 	compare(t, questions, want)
 	ip(t, "link add switch type bridge") // which takes what comes in by its ports, as an Open vSwitch does

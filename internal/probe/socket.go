@@ -45,7 +45,7 @@ const (
 func open(name string) (*socket, error) {
 	link, err := net.InterfaceByName(name)
 	if err != nil {
-		return nil, fmt.Errorf("there is no interface %s on this node: %w", name, err)
+		return nil, fmt.Errorf("there is no interface %s on this node", name)
 	}
 	if len(link.HardwareAddr) != len(broadcast) {
 		return nil, fmt.Errorf("%s is no Ethernet interface", name)

@@ -170,13 +170,12 @@ func TestDeployment(t *testing.T) {
 	if out, err = render(t, `replicas=1`); err != nil || controllers(t, out, "PodDisruptionBudget", &budget) {
 		t.Errorf("the node of a single replica could not be drained: %v", err)
 	}
-	flagsExist(t, container.Args)
+	flagsExist(t, "sallyport-controller", container.Args)
 }
 
-// flagsExist checks the chart's flags against the program, where it is built.
-// The agent may nothing, and speaks with the controller where, and how, the controller asks.
+// An agent that only answers the controller may nothing, and speaks with it where, and how, it asks.
 func TestAgent(t *testing.T) {
-	out, err := render(t, `agent.enabled=true`, `ovn={"nbAddress":"ssl:[fd00::1]:6641","tlsSecret":"kube-ovn-tls"}`)
+	out, err := render(t, `agent={"enabled":true,"inspections":false}`, `ovn={"nbAddress":"ssl:[fd00::1]:6641","tlsSecret":"kube-ovn-tls"}`)
 	if err != nil {
 		t.Fatal(out)
 	}
@@ -195,12 +194,75 @@ func TestAgent(t *testing.T) {
 			t.Errorf("the controller does not know %s", arg)
 		}
 	}
-	flagsExist(t, c.Spec.Template.Spec.Containers[0].Args)
+	flagsExist(t, "sallyport-controller", c.Spec.Template.Spec.Containers[0].Args)
 }
 
-func flagsExist(t *testing.T, args []string) {
+// What an agent may do follows from what it is to do, and nothing else.
+func TestAgentsRights(t *testing.T) {
+	for _, c := range []struct {
+		paths, inspections   string
+		capabilities, mounts []string
+		writes               []string
+	}{
+		{"true", "false", []string{"NET_ADMIN"}, []string{"state", "settings"}, []string{"nodepaths/status", "events"}},
+		{"false", "true", []string{"NET_RAW", "DAC_OVERRIDE"}, []string{"openvswitch", "ovn"}, []string{"inspections/status"}},
+		{
+			"true", "true", []string{"NET_ADMIN", "NET_RAW", "DAC_OVERRIDE"}, []string{"state", "settings", "openvswitch", "ovn"},
+			[]string{"nodepaths/status", "events", "inspections/status"},
+		},
+	} {
+		out, err := render(t, `agent={"enabled":true,"nodePaths":`+c.paths+`,"inspections":`+c.inspections+`}`)
+		if err != nil {
+			t.Fatal(out)
+		}
+		var d appsv1.DaemonSet
+		var role rbacv1.ClusterRole
+		if !find(t, out, "DaemonSet", "sallyport-agent", &d) || !find(t, out, "ClusterRole", "sallyport-controller-agent", &role) {
+			t.Fatal("no DaemonSet, or no ClusterRole")
+		}
+		agent := d.Spec.Template.Spec.Containers[0]
+		var capabilities, mounts, writes []string
+		for _, added := range agent.SecurityContext.Capabilities.Add {
+			capabilities = append(capabilities, string(added))
+		}
+		for _, m := range agent.VolumeMounts {
+			mounts = append(mounts, m.Name)
+		}
+		for _, rule := range role.Rules {
+			if slices.Contains(rule.Verbs, "patch") {
+				writes = append(writes, rule.Resources...)
+			}
+		}
+		if !slices.Equal(capabilities, c.capabilities) || !slices.Equal(mounts, c.mounts) || !slices.Equal(writes, c.writes) ||
+			agent.SecurityContext.Capabilities.Drop[0] != "ALL" || *agent.SecurityContext.AllowPrivilegeEscalation {
+			t.Errorf("NodePaths %s, Inspections %s: it has %q, mounts %q, and writes %q", c.paths, c.inspections, capabilities, mounts, writes)
+		}
+		flagsExist(t, "sallyport-agent", agent.Args)
+	}
+}
+
+// Operators read, and ask nodes. They write nothing else, and nothing of ours lets them read Secrets.
+func TestOperators(t *testing.T) {
+	out, err := render(t)
+	if err != nil {
+		t.Fatal(out)
+	}
+	var role rbacv1.ClusterRole
+	if !find(t, out, "ClusterRole", "sallyport-operator", &role) {
+		t.Fatal("no ClusterRole")
+	}
+	for _, rule := range role.Rules {
+		reads := slices.Equal(rule.Verbs, []string{"get", "list", "watch"})
+		if asks := slices.Equal(rule.Resources, []string{"inspections"}); !reads && !asks || slices.Contains(rule.Resources, "secrets") {
+			t.Errorf("operators may more than to read and to ask: %v", rule)
+		}
+	}
+}
+
+// flagsExist checks the chart's flags against a program, where it is built.
+func flagsExist(t *testing.T, program string, args []string) {
 	t.Helper()
-	help, err := exec.Command("../../bin/sallyport-controller", "--help").CombinedOutput()
+	help, err := exec.Command("../../bin/"+program, "--help").CombinedOutput()
 	if err != nil {
 		t.Logf("flags are not compared: %v", err)
 		return
@@ -208,7 +270,7 @@ func flagsExist(t *testing.T, args []string) {
 	for _, arg := range args {
 		name, _, _ := strings.Cut(arg, "=")
 		if !regexp.MustCompile(`(?m)(^|\s)` + name + `\b`).Match(help) {
-			t.Errorf("sallyport-controller has no flag %s", name)
+			t.Errorf("%s has no flag %s", program, name)
 		}
 	}
 }

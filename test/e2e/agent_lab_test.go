@@ -130,15 +130,17 @@ spec:
 	}
 }
 
-// run runs the agent of node1, with the rights of the chart's ServiceAccount as a pod on that node has them, and with CAP_NET_ADMIN only.
+// run runs the agent of node1, with the rights of the chart's ServiceAccount as a pod on that node has them, and with the chart's capabilities
+// only.
 func (g *gatehouse) run(t *testing.T) {
 	t.Helper()
 	program, err := filepath.Abs("../../bin/sallyport-agent")
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.agent, err = g.Command("", "node1", "setpriv", "--bounding-set=-all,+net_admin", "--inh-caps=-all,+net_admin", "--no-new-privs", "--",
-		program, "--node=node1", "--kubeconfig="+g.agentKubeconfig(t, "node1"), "--state-dir="+g.stateDir())
+	const few = "=-all,+net_admin,+net_raw,+dac_override"
+	g.agent, err = g.Command("", "node1", append([]string{"setpriv", "--bounding-set" + few, "--inh-caps" + few, "--no-new-privs", "--", program},
+		g.AgentFlags("node1", g.agentKubeconfig(t, "node1"))...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,8 +154,6 @@ func (g *gatehouse) run(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = g.agent.Process.Kill(); _ = g.agent.Wait(); _ = log.Close() })
 }
-
-func (g *gatehouse) stateDir() string { return filepath.Join(g.Dir, "agent-node1") }
 
 // agentKubeconfig is that of the agent on a node.
 func (g *gatehouse) agentKubeconfig(t *testing.T, node string) string {

@@ -260,13 +260,13 @@ spec: {type: vlan1, nodes: {interface: vlan1, gateways: [%q], method: VRF, addre
 	g.answers(t, "client-vlan1", g.url("vlan1", "http"), "vlan1", g.client4(t, "vlan1"))
 }
 
-// privileges: what the agent may do, and nothing else. It has run with CAP_NET_ADMIN only all the time.
+// privileges: what the agent may do, and nothing else. It has run with the chart's three capabilities only all the time.
 func (g *gatehouse) privileges(t *testing.T, item *show.Item) {
 	g.network(t, "vlan1", "method: Connection")
 	agent := someone(t, "the agent", configFrom(t, g.outside(t, g.agentKubeconfig(t, "node1"))))
 	agent.can(t, "its own status", patch("nodepaths//node1/status", `{"status":{"repairs":0}}`))
 	other := someone(t, "the agent of node2", configFrom(t, g.outside(t, g.agentKubeconfig(t, "node2"))))
-	other.cannot(t, "the status of another", patch("nodepaths//node1/status", `{"status":{"repairs":7}}`), "an agent reports on the NodePath of the node that it runs on")
+	other.cannot(t, "the status of another", patch("nodepaths//node1/status", `{"status":{"repairs":7}}`), "an agent reports on the node that it runs on, and this is the NodePath of node1")
 	for what, try := range map[string]tried{
 		"a Secret":           get("secrets/kube-system/any"),
 		"a NodePath":         patch("nodepaths//node1", `{"spec":{}}`),
@@ -281,6 +281,6 @@ func (g *gatehouse) privileges(t *testing.T, item *show.Item) {
 	if t.Failed() {
 		return
 	}
-	item.Figure("all of this list was carried out with CAP_NET_ADMIN alone, without new privileges; in Kubernetes the agent writes the status of its own " +
-		"NodePath and events, and reads NodePaths: six other things are refused, and so is the NodePath of another node")
+	item.Figure("all of this list was carried out with CAP_NET_ADMIN, CAP_NET_RAW and CAP_DAC_OVERRIDE alone, without new privileges; in Kubernetes the agent writes the status of its own " +
+		"NodePath and of Inspections of its node, and events, and reads both kinds: six other things are refused, and so is the NodePath of another node")
 }

@@ -220,6 +220,9 @@ type ConnectionAnswer struct {
 	// The zone that it is tracked in.
 	// +optional
 	Zone int32 `json:"zone,omitempty"`
+	// What the zone is of: a logical port, or a logical router or switch with _dnat or _snat behind its name.
+	// +optional
+	ZoneName string `json:"zoneName,omitempty"`
 }
 
 // UsageAnswer is how many connections use an address.

@@ -125,7 +125,7 @@ func (c *Chassis) startProcesses(ctx context.Context) error {
 	if err := c.vsctl(ctx, "--no-wait", "init"); err != nil {
 		return err
 	}
-	if _, err := c.process("vswitchd", "ovs-vswitchd", db, "--disable-system", "--unixctl="+c.path("vswitchd.ctl")); err != nil {
+	if _, err := c.process("vswitchd", "ovs-vswitchd", db, "--disable-system", "--unixctl="+c.path("ovs-vswitchd.ctl")); err != nil {
 		return err
 	}
 	// The monitor starts a crashed ovn-controller again, as distributions have it: 25.03.0 dies now and then while it connects

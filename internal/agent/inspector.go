@@ -1,0 +1,234 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/kernel"
+	"github.com/sallyport/sallyport/internal/openvswitch"
+	"github.com/sallyport/sallyport/internal/probe"
+)
+
+// patience is how long an answer may take. What is not known by then is told as a problem.
+const patience = 3 * time.Second
+
+// inspector answers questions about the node.
+type inspector struct {
+	kernel  *kernel.Kernel
+	vswitch openvswitch.Node
+}
+
+// answer is an answer that is being made, by several at once. Each part has fields of its own, and all of them may have problems.
+type answer struct {
+	kubedcv1alpha1.InspectionStatus
+	pods map[string]bool // interfaces that lead to them
+
+	mu sync.Mutex
+}
+
+func (a *answer) problem(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.Problems = append(a.Problems, err.Error())
+}
+
+// answer answers everything, at the same time.
+func (i *inspector) answer(ctx context.Context, spec kubedcv1alpha1.InspectionSpec) kubedcv1alpha1.InspectionStatus {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var out answer
+	var wait sync.WaitGroup
+	wait.Go(func() { i.machine(&out) })
+	wait.Go(func() { i.ways(&out, spec.Routes) })
+	wait.Go(func() { neighbours(ctx, &out, spec.Neighbours) })
+	if i.vswitch.Switch != "" {
+		wait.Go(func() { i.state(ctx, &out) })
+	}
+	wait.Go(func() { i.connections(ctx, &out, spec) })
+	wait.Wait()
+	out.Interfaces = slices.DeleteFunc(out.Interfaces, func(x kubedcv1alpha1.InterfaceAnswer) bool { return out.pods[x.Name] && len(x.Addresses) == 0 })
+	slices.Sort(out.Problems)
+	out.Problems = slices.Compact(out.Problems)
+	now := metav1.NowMicro()
+	out.Time = &now
+	return out.InspectionStatus
+}
+
+// machine tells of interfaces and settings.
+func (i *inspector) machine(out *answer) {
+	all, err := i.kernel.Interfaces()
+	if err != nil {
+		out.problem(err)
+	}
+	var addressed []string
+	for _, x := range all {
+		told := kubedcv1alpha1.InterfaceAnswer{Name: x.Name, MAC: x.MAC, Up: x.Up && x.Carrier, NoCarrier: x.Up && !x.Carrier, MTU: int32(x.MTU)}
+		for _, p := range x.Addresses {
+			told.Addresses = append(told.Addresses, p.String())
+		}
+		if len(x.Addresses) > 0 {
+			addressed = append(addressed, x.Name)
+		}
+		out.Interfaces = append(out.Interfaces, told)
+	}
+	if out.Settings, err = i.kernel.Readings(addressed); err != nil {
+		out.problem(err)
+	}
+}
+
+// ways tells where the kernel sends packets.
+func (i *inspector) ways(out *answer, questions []kubedcv1alpha1.RouteQuestion) {
+	for _, q := range questions {
+		way, err := i.way(q)
+		told := kubedcv1alpha1.RouteAnswer{Interface: way.Interface, NextHop: text(way.NextHop), Source: text(way.Source)}
+		if err != nil {
+			told.Problem = err.Error()
+		}
+		out.Routes = append(out.Routes, told)
+	}
+}
+
+func (i *inspector) way(q kubedcv1alpha1.RouteQuestion) (kernel.Way, error) {
+	p := kernel.Packet{Interface: q.Interface, Mark: uint32(q.Mark)}
+	var err, other error
+	if p.To, err = netip.ParseAddr(q.To); q.From != "" {
+		p.From, other = netip.ParseAddr(q.From)
+	}
+	if err := errors.Join(err, other); err != nil {
+		return kernel.Way{}, err
+	}
+	return i.kernel.Way(p)
+}
+
+// text is an address; empty: none.
+func text(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
+}
+
+// neighbours tells who has addresses on wires. What could not be asked is a problem, and no answer: nobody was silent.
+func neighbours(ctx context.Context, out *answer, questions []kubedcv1alpha1.NeighbourQuestion) {
+	var asked []probe.Question
+	for _, q := range questions {
+		a, err := netip.ParseAddr(q.Address)
+		if err != nil {
+			out.problem(fmt.Errorf("who has an address: %w", err))
+			continue
+		}
+		asked = append(asked, probe.Question{Interface: q.Interface, VLAN: uint16(q.Vlan), Address: a})
+	}
+	if len(asked) == 0 {
+		return
+	}
+	for i, told := range probe.Neighbours(ctx, asked) {
+		if told.Err != nil {
+			out.problem(told.Err)
+			continue
+		}
+		q := asked[i]
+		out.Neighbours = append(out.Neighbours, kubedcv1alpha1.NeighbourAnswer{
+			Interface: q.Interface, Vlan: int32(q.VLAN), Address: q.Address.String(), MACs: told.MACs,
+		})
+	}
+}
+
+// state tells how Open vSwitch and ovn-controller are doing.
+func (i *inspector) state(ctx context.Context, out *answer) {
+	is, failed := i.vswitch.State(ctx)
+	out.pods = is.Pods
+	out.Switch = kubedcv1alpha1.SwitchAnswer{
+		Version: is.Version, Controller: is.Controller, Chassis: is.Chassis, Tracked: int32(is.Tracked), MaxTracked: int32(is.MaxTracked),
+	}
+	for _, b := range is.Bridges {
+		out.Switch.Bridges = append(out.Switch.Bridges, kubedcv1alpha1.BridgeAnswer(b))
+	}
+	var problems []string
+	for _, err := range failed {
+		problems = append(problems, err.Error())
+	}
+	out.Switch.Problem = strings.Join(problems, "; ")
+}
+
+// connections tells which connections there are, and how many use addresses. Open vSwitch lists all of them for that, which keeps it busy for a
+// moment, so it is asked once, and only when somebody wants to know.
+func (i *inspector) connections(ctx context.Context, out *answer, spec kubedcv1alpha1.InspectionSpec) {
+	var questions []openvswitch.Question
+	for _, q := range spec.Connections {
+		asked, err := question(q)
+		if err != nil {
+			out.problem(fmt.Errorf("which connections there are: %w", err))
+			continue
+		}
+		questions = append(questions, asked)
+	}
+	var addresses []netip.Addr
+	for _, u := range spec.Usage {
+		a, err := netip.ParseAddr(u)
+		if err != nil {
+			out.problem(fmt.Errorf("how an address is used: %w", err))
+			continue
+		}
+		addresses = append(addresses, a)
+	}
+	search := openvswitch.NewSearch(questions, addresses)
+	if search.Empty() {
+		return
+	}
+	if i.vswitch.Switch == "" {
+		out.problem(errors.New("connections are not known: start the agent with --openvswitch-dir"))
+		return
+	}
+	if err := i.vswitch.Connections(ctx, search.See); err != nil {
+		out.problem(err)
+		return
+	}
+	zones := map[int]string{}
+	if i.vswitch.Controller != "" {
+		var err error
+		if zones, err = i.vswitch.Zones(ctx); err != nil {
+			out.problem(err)
+		}
+	}
+	tell(out, search, zones)
+}
+
+func question(q kubedcv1alpha1.ConnectionQuestion) (out openvswitch.Question, err error) {
+	var other error
+	out.Port = uint16(q.Port)
+	if out.Client, err = netip.ParseAddr(q.Client); q.Server != "" {
+		out.Server, other = netip.ParseAddr(q.Server)
+	}
+	return out, errors.Join(err, other)
+}
+
+// tell tells what was found.
+func tell(out *answer, search *openvswitch.Search, zones map[int]string) {
+	found, more := search.Found()
+	for _, c := range found {
+		out.Connections = append(out.Connections, kubedcv1alpha1.ConnectionAnswer{
+			Protocol: c.Protocol, Source: c.Original.From.String(), Destination: c.Original.To.String(),
+			ReplySource: c.Reply.From.String(), ReplyDestination: c.Reply.To.String(), State: c.State, Zone: int32(c.Zone), ZoneName: zones[c.Zone],
+		})
+	}
+	for _, q := range more {
+		out.problem(fmt.Errorf("more than %d connections of %s are not told", openvswitch.Most, q.Client))
+	}
+	for _, u := range search.Usage() {
+		told := kubedcv1alpha1.UsageAnswer{Address: u.Address.String(), Connections: int32(u.Connections), Protocol: u.Protocol, Ports: int32(u.Ports)}
+		if u.Ports > 0 {
+			told.To = u.To.String()
+		}
+		out.Usage = append(out.Usage, told)
+	}
+}
