@@ -44,6 +44,7 @@ type claim struct {
 	port     netip.AddrPort // that it takes
 	protocol string         // of the port
 	mac      string         // that answers for it; empty: that of the router's port
+	reserved bool           // OVN answers only who has an address of the same network, and nodes ask without one
 }
 
 // claims are everything in OVN that has an external address, by address.
@@ -63,7 +64,7 @@ func (p *patient) claims() map[netip.Addr][]claim {
 func claimsOf(r *logical.Router) (out []claim) {
 	for _, port := range r.Ports {
 		for _, n := range port.Networks {
-			out = append(out, claim{address: n.Addr(), router: r, what: "port " + port.Name, owner: port.IDs.Owner()})
+			out = append(out, claim{address: n.Addr(), router: r, what: "port " + port.Name, owner: port.IDs.Owner(), reserved: true})
 		}
 	}
 	for _, n := range r.NATs {

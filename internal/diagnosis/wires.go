@@ -69,7 +69,10 @@ func (p *patient) gateway(s *survey.Subnet, gateway netip.Addr, answers []answer
 }
 
 // presence is where an external address is in OVN: who may answer for it, and which chassis does.
-type presence struct{ macs, holders []string }
+type presence struct {
+	macs, holders []string
+	open          bool // OVN answers whoever asks
+}
 
 // present are the external addresses that OVN answers for.
 func (p *patient) present() map[netip.Addr]*presence {
@@ -82,6 +85,7 @@ func (p *patient) present() map[netip.Addr]*presence {
 					at.macs, at.holders = append(at.macs, strings.ToLower(port.MAC)), append(at.holders, port.Holder)
 				}
 			}
+			at.open = at.open || !c.reserved
 			if c.mac != "" {
 				at.macs = append(at.macs, strings.ToLower(c.mac))
 			}
@@ -131,7 +135,7 @@ func (p *patient) neighbour(s *survey.Subnet, a netip.Addr, at *presence, answer
 	switch {
 	case len(others) > 0:
 		p.report(AddressDuplicate, about, "%s on the wire of network %s answers for %s too, and is none of OVN's", words(others, 3), s.Network, a)
-	case at != nil && !answered && p.elsewhere(at, nodes):
+	case at != nil && at.open && !answered && p.elsewhere(at, nodes):
 		p.report(AddressSilent, about, "nobody answers for %s on the wire of network %s (asked by %s), and OVN should", a, s.Network, words(nodes, 3))
 	}
 }
