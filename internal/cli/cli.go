@@ -19,7 +19,7 @@ func New(version string) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(labCommand(), planCommand(), statusCommand(), surveyCommand())
+	root.AddCommand(labCommand(), planCommand(), statusCommand(), surveyCommand(), mapCommand())
 	return root
 }
 
