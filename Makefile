@@ -33,8 +33,9 @@ PACKAGES := ca-certificates curl gcc git iproute2 libc6-dev make nftables tcpdum
 ##@ Build
 
 .PHONY: build
-build: ## Build bin/sallyport, bin/sallyport-controller and bin/sallyport-agent
+build: ## Build bin/sallyport (also as bin/kubectl-sallyport), bin/sallyport-controller and bin/sallyport-agent
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/...
+	ln -sf sallyport bin/kubectl-sallyport
 
 .PHONY: parts
 parts: build ## Fetch and build the programs that a lab runs, once a version

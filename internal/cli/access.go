@@ -30,18 +30,18 @@ type access struct {
 // asTheController is what help says of the controller's own settings.
 const asTheController = "as the controller has it; not given: as its Deployment says"
 
-// add adds the flags to a command.
+// add adds the flags to a command. Those for the controller's settings are not in its help: they are found in the cluster.
 func (a *access) add(cmd *cobra.Command) {
 	a.flags = cmd.Flags()
 	theirs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	a.config.Flags(theirs)
-	theirs.VisitAll(func(f *pflag.Flag) { f.Usage = asTheController })
+	theirs.VisitAll(func(f *pflag.Flag) { f.Usage, f.Hidden = asTheController, true })
 	for name, usage := range map[string]string{
 		"nb-address": "servers of the OVN northbound database; not given: $OVN_NB_DB, or those that Kube-OVN has",
 		"sb-address": "servers of the OVN southbound database; not given: $OVN_SB_DB, or those that Kube-OVN has",
 		"nb-cert":    "certificate for ssl: servers", "nb-key": "its key", "nb-ca": "certificate of the databases' authority",
 	} {
-		theirs.Lookup(name).Usage = usage
+		theirs.Lookup(name).Usage, theirs.Lookup(name).Hidden = usage, false
 	}
 	a.flags.AddFlagSet(theirs)
 	a.flags.StringVar(&a.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: $KUBECONFIG, or the usual place")
@@ -111,6 +111,11 @@ func (a *access) observer(ctx context.Context) (*observer.Observer, error) {
 	if err := a.complete(found); err != nil {
 		return nil, err
 	}
+	if nb := &a.config.Northbound; nb.Secret() && nb.CertFile == "" && found.Secret.Name != "" {
+		// Who may not read them is told that they are missing.
+		nb.Secrets, _ = kube.Certificates(ctx, config, found.Secret)
+	}
+	a.config.ShareCertificates()
 	return observer.Open(observer.Config{Cluster: cmp.Or(name, "in the cluster"), Controller: a.config})
 }
 
@@ -152,6 +157,5 @@ func (a *access) complete(found kube.Found) error {
 	if len(a.config.Southbound.Endpoints) == 0 {
 		a.config.Southbound.Endpoints = there.Southbound.Endpoints
 	}
-	a.config.ShareCertificates()
 	return wrong
 }

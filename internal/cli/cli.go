@@ -3,7 +3,10 @@ package cli
 
 import (
 	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -18,9 +21,18 @@ func New(version string) *cobra.Command {
 		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: calledAs(os.Args[0])},
 	}
 	root.AddCommand(labCommand(), planCommand(), statusCommand(), surveyCommand(), mapCommand())
 	return root
+}
+
+// calledAs is what the user types: kubectl runs the program as its plugin when it is called kubectl-sallyport.
+func calledAs(program string) string {
+	if strings.HasPrefix(filepath.Base(program), "kubectl-") {
+		return "kubectl sallyport"
+	}
+	return "sallyport"
 }
 
 // ExitCode is what the program ends with for err: that of the program it ran, if it ran one.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sallyport/sallyport/internal/compile"
@@ -59,6 +60,7 @@ and ends with the object that asked for it.`,
 	}
 	o.access.add(cmd)
 	f := cmd.Flags()
+	f.VisitAll(func(f *pflag.Flag) { f.Hidden = false }) // manifests in files are not in a cluster where settings could be found
 	f.StringSliceVarP(&o.files, "filename", "f", nil, "file or directory of manifests to read instead of a cluster")
 	f.BoolVar(&o.exitCode, "exit-code", false, "end with 1 when something would be written")
 	return cmd

@@ -34,4 +34,5 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 // ShareCertificates lets both databases have the certificates of the northbound one.
 func (c *Config) ShareCertificates() {
 	c.Southbound.CertFile, c.Southbound.KeyFile, c.Southbound.CAFile = c.Northbound.CertFile, c.Northbound.KeyFile, c.Northbound.CAFile
+	c.Southbound.Secrets = c.Northbound.Secrets
 }

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sallyport/sallyport/internal/mutual"
 )
 
 // Found is what a cluster says of those who write to it.
@@ -19,6 +21,31 @@ type Found struct {
 	Arguments []string
 	// Northbound and Southbound are the servers of OVN's databases, as Kube-OVN knows them.
 	Northbound, Southbound []string
+	// Secret is where Kube-OVN keeps the certificates for them.
+	Secret client.ObjectKey
+}
+
+// Kube-OVN's Secret with certificates, and its keys. Sallyport's own is a copy of it.
+const (
+	secretName = "kube-ovn-tls"
+	certKey    = "cert"
+	keyKey     = "key"
+	caKey      = "cacert"
+)
+
+// Certificates reads the certificates for OVN's databases from a Secret, as whoever may read it.
+func Certificates(ctx context.Context, config *rest.Config, where client.ObjectKey) (mutual.Texts, error) {
+	ctx, cancel := context.WithTimeout(ctx, reachLimit)
+	defer cancel()
+	api, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return mutual.Texts{}, fmt.Errorf("connect to Kubernetes: %w", err)
+	}
+	var secret corev1.Secret
+	if err := api.Get(ctx, where, &secret); err != nil {
+		return mutual.Texts{}, fmt.Errorf("read the certificates for OVN: %w", err)
+	}
+	return mutual.Texts{Cert: secret.Data[certKey], Key: secret.Data[keyKey], CA: secret.Data[caKey]}, nil
 }
 
 // Find looks for the Deployments of Sallyport and of Kube-OVN. What is not there, or may not be read, is empty.
@@ -41,6 +68,7 @@ func Find(ctx context.Context, config *rest.Config) (Found, error) {
 				out.Arguments = c.Args
 			case d.Name == "kube-ovn-controller" && c.Name == "kube-ovn-controller":
 				out.Northbound, out.Southbound = servers(c, 6641), servers(c, 6642)
+				out.Secret = client.ObjectKey{Namespace: d.Namespace, Name: secretName}
 			}
 		}
 	}

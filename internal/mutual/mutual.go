@@ -17,27 +17,28 @@ import (
 // Files are who we are and whom we trust, in PEM.
 type Files struct{ Cert, Key, CA string }
 
+// Texts are the contents of such files.
+type Texts struct{ Cert, Key, CA []byte }
+
 // Given says whether there are any.
 func (f Files) Given() bool { return f != (Files{}) }
 
 // Client is the side that connects.
 func (f Files) Client() (*tls.Config, error) {
-	pair, roots, err := f.read()
+	texts, err := f.read()
 	if err != nil {
 		return nil, err
 	}
-	return &tls.Config{
-		Certificates: []tls.Certificate{pair},
-		MinVersion:   tls.VersionTLS12,
-		// The name is not checked; the authority is.
-		InsecureSkipVerify: true,
-		VerifyConnection:   func(s tls.ConnectionState) error { return signed(s.PeerCertificates, roots) },
-	}, nil
+	return texts.Client()
 }
 
 // Server is the side that answers.
 func (f Files) Server() (*tls.Config, error) {
-	pair, roots, err := f.read()
+	texts, err := f.read()
+	if err != nil {
+		return nil, err
+	}
+	pair, roots, err := texts.parse()
 	if err != nil {
 		return nil, err
 	}
@@ -72,18 +73,41 @@ func Expires(file string) (time.Time, error) {
 	return first, nil
 }
 
-func (f Files) read() (tls.Certificate, *x509.CertPool, error) {
-	pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+func (f Files) read() (out Texts, err error) {
+	for _, file := range []struct {
+		name, what string
+		to         *[]byte
+	}{{f.Cert, "certificate", &out.Cert}, {f.Key, "certificate's key", &out.Key}, {f.CA, "authority", &out.CA}} {
+		if *file.to, err = os.ReadFile(file.name); err != nil {
+			return out, fmt.Errorf("read the %s: %w", file.what, err)
+		}
+	}
+	return out, nil
+}
+
+// Client is the side that connects.
+func (t Texts) Client() (*tls.Config, error) {
+	pair, roots, err := t.parse()
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{
+		Certificates: []tls.Certificate{pair},
+		MinVersion:   tls.VersionTLS12,
+		// The name is not checked; the authority is.
+		InsecureSkipVerify: true,
+		VerifyConnection:   func(s tls.ConnectionState) error { return signed(s.PeerCertificates, roots) },
+	}, nil
+}
+
+func (t Texts) parse() (tls.Certificate, *x509.CertPool, error) {
+	pair, err := tls.X509KeyPair(t.Cert, t.Key)
 	if err != nil {
 		return pair, nil, fmt.Errorf("read the certificate: %w", err)
 	}
-	authority, err := os.ReadFile(f.CA)
-	if err != nil {
-		return pair, nil, fmt.Errorf("read the authority: %w", err)
-	}
 	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(authority) {
-		return pair, nil, fmt.Errorf("%s has no certificate", f.CA)
+	if !roots.AppendCertsFromPEM(t.CA) {
+		return pair, nil, errors.New("the authority has no certificate")
 	}
 	return pair, roots, nil
 }

@@ -104,7 +104,8 @@ func TestDialSaysWhatIsWrong(t *testing.T) {
 		says   string
 	}{
 		"nothing":        {Config{}, "no endpoint"},
-		"no certificate": {Config{Endpoints: ssl}, "read the certificate"},
+		"no certificate": {Config{Endpoints: ssl}, "give --nb-cert"},
+		"no file":        {Config{Endpoints: ssl, CertFile: "missing"}, "read the certificate"},
 		"no authority":   {Config{Endpoints: ssl, CertFile: good.CertFile, KeyFile: good.KeyFile, CAFile: "missing"}, "read the authority"},
 		"empty":          {Config{Endpoints: ssl, CertFile: good.CertFile, KeyFile: good.KeyFile, CAFile: empty}, "has no certificate"},
 		"nobody there":   {Config{Endpoints: ssl, CertFile: good.CertFile, KeyFile: good.KeyFile, CAFile: good.CAFile}, "connection refused"},

@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"bytes"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sallyport/sallyport/internal/kube"
+	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/survey"
+)
+
+// completed is how a cluster is reached with these arguments, where these things were found.
+func completed(t *testing.T, found kube.Found, args ...string) *access {
+	t.Helper()
+	var a access
+	cmd := &cobra.Command{}
+	a.add(cmd)
+	if err := cmd.ParseFlags(args); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.complete(found); err != nil {
+		t.Fatal(err)
+	}
+	return &a
+}
+
+func TestSettingsAreThoseOfTheControllerUnlessGiven(t *testing.T) {
+	t.Setenv("OVN_NB_DB", "")
+	t.Setenv("OVN_SB_DB", "")
+	found := kube.Found{
+		Arguments: []string{
+			"--nb-address=tcp:ovn-nb.kube-system.svc:6641", "--nb-cert=/etc/sallyport/ovn/cert", "--workers=8", "--classless-services=everywhere",
+			"--return-path=Source", "--egress-liveness=1s", "--cluster-prefixes=10.16.0.0/16,10.96.0.0/12", "--log-level=info",
+		},
+		Southbound: []string{"tcp:192.0.2.1:6642"},
+	}
+	c := completed(t, found, "--egress-liveness=3s").config
+	if d := c.Defaults; d.Classless != snapshot.Everywhere || d.Return != snapshot.BySource || d.Liveness != 3*time.Second || d.Inside.String() != "10.16.0.0/16,10.96.0.0/12" {
+		t.Errorf("settings %+v", d)
+	}
+	if c.Northbound.CertFile != "" {
+		t.Errorf("the certificate is a file of the controller's pod: %s", c.Northbound.CertFile)
+	}
+	if !slices.Equal(c.Northbound.Endpoints, []string{"tcp:ovn-nb.kube-system.svc:6641"}) || !slices.Equal(c.Southbound.Endpoints, []string{"tcp:192.0.2.1:6642"}) {
+		t.Errorf("databases %v %v", c.Northbound.Endpoints, c.Southbound.Endpoints)
+	}
+	if d := completed(t, kube.Found{}).config.Defaults; d.Liveness != 200*time.Millisecond || d.Classless.String() != string(snapshot.InProjects) {
+		t.Errorf("settings where there is no controller: %+v", d)
+	}
+}
+
+func TestDatabasesAreThoseThatAreGivenBeforeThoseThatAreFound(t *testing.T) {
+	t.Setenv("OVN_SB_DB", "")
+	found := kube.Found{Arguments: []string{"--nb-address=tcp:argument:1"}, Northbound: []string{"tcp:found:1"}}
+	for _, c := range []struct{ environment, flag, want string }{
+		{"", "", "tcp:found:1"}, {"tcp:a:1,tcp:b:1", "", "tcp:a:1,tcp:b:1"}, {"tcp:a:1", "--nb-address=tcp:given:1", "tcp:given:1"},
+	} {
+		t.Setenv("OVN_NB_DB", c.environment)
+		var args []string
+		if c.flag != "" {
+			args = append(args, c.flag)
+		}
+		if got := strings.Join(completed(t, found, args...).config.Northbound.Endpoints, ","); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+}
+
+// inForce is an object with a condition.
+func inForce(kind, name, status, reason string) survey.Object {
+	return survey.Object{
+		Ref: state.Ref{Kind: kind, Namespace: "acme-shop", Name: name}, Conditions: []survey.Condition{
+			{Type: "Accepted", Status: "True"}, {Type: "Programmed", Status: status, Reason: reason, Message: "for a reason"},
+		},
+	}
+}
+
+func TestStatusOfASurveyInAFile(t *testing.T) {
+	taken := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	s := &survey.Survey{Taken: taken, Unread: []survey.Unread{{System: survey.Northbound, Problem: "connection refused"}}}
+	s.Cluster = survey.Cluster{
+		Name: "lab", Version: "v1.35.4",
+		Networks: []survey.Network{{Object: survey.Object{Ref: state.Ref{Kind: "Subnet", Name: "ext"}}, Type: "cloud", Default: true, Subnets: []string{"ext"}}},
+		Subnets:  []survey.Subnet{{Object: survey.Object{Ref: state.Ref{Kind: "Subnet", Name: "ext"}}, Used: 7, Free: 93}},
+		EIps:     []survey.EIp{{Object: inForce("EIp", "front", "True", "")}, {Object: inForce("EIp", "back", "False", "PoolExhausted")}},
+		Services: []survey.Service{{Object: inForce("Service", "web", "True", ""), Ours: true}, {Object: inForce("Service", "others", "False", "Strange")}},
+		Nodes:    []survey.Node{{Object: survey.Object{Ref: state.Ref{Kind: "Node", Name: "node1"}}, Ready: true, Chassis: "c1"}},
+		Leases: []survey.Lease{{
+			Object: survey.Object{Ref: state.Ref{Name: "kube-ovn-controller"}}, Holder: "one", Renewed: taken.Add(-time.Minute), Lasts: 30 * time.Second,
+		}},
+	}
+	file := filepath.Join(t.TempDir(), "survey.json")
+	if err := writeFile(file, s.Write); err != nil {
+		t.Fatal(err)
+	}
+	text := outputOf(t, "status", "--survey", file)
+	for _, want := range []string{
+		"not read: OVN northbound database: connection refused", "ext", "7", "93", "default, not ready", "1 not", "acme-shop/back  PoolExhausted  for a reason",
+		"c1 (missing)", "1m0s ago, expired",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "Strange") || strings.Contains(text, "\x1b") {
+		t.Errorf("it tells of what is not ours, or in colours where there is no terminal:\n%s", text)
+	}
+	if text := outputOf(t, "status", "--survey", file, "-o", "json"); !strings.Contains(text, `"reason": "PoolExhausted"`) {
+		t.Errorf("as JSON: %s", text)
+	}
+	if text := outputOf(t, "status", "--survey", file, "-o", "yaml"); !strings.Contains(text, "reason: PoolExhausted") {
+		t.Errorf("as YAML: %s", text)
+	}
+}
+
+// outputOf is what a command prints.
+func outputOf(t *testing.T, args ...string) string {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := New("test")
+	cmd.SetArgs(args)
+	cmd.SetOut(&out)
+	if err := cmd.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func TestUnknownOutputIsRefused(t *testing.T) {
+	o := output{format: "xml"}
+	if err := o.print(&cobra.Command{}, nil, nil); err == nil || !strings.Contains(err.Error(), "json") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestCalledAsPlugin(t *testing.T) {
+	for program, want := range map[string]string{"bin/sallyport": "sallyport", "/usr/local/bin/kubectl-sallyport": "kubectl sallyport"} {
+		if got := calledAs(program); got != want {
+			t.Errorf("%s: %s, want %s", program, got, want)
+		}
+	}
+}
+
+func TestPlanOfASurveyInAFile(t *testing.T) {
+	line := state.Line{Text: "+ NAT 203.0.113.9", Origin: state.Ref{Kind: "FIp", Namespace: "acme-shop", Name: "web"}, Held: true}
+	s := &survey.Survey{Taken: time.Unix(1, 0).UTC(), Shards: []survey.Shard{
+		{Name: "acme-shop", Differs: []survey.Difference{{Scope: "rows", Line: line}}}, {Name: "acme-other", Differs: []survey.Difference{{Scope: "rows", Line: line}}},
+	}}
+	file := filepath.Join(t.TempDir(), "survey.json")
+	if err := writeFile(file, s.Write); err != nil {
+		t.Fatal(err)
+	}
+	want := "project acme-shop\n  rows\n    + NAT 203.0.113.9    # FIp acme-shop/web (waits)\n"
+	if got := outputOf(t, "plan", "--survey", file, "acme-shop"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got := outputOf(t, "plan", "--survey", file); strings.Count(got, "project") != 2 {
+		t.Errorf("of all:\n%s", got)
+	}
+}

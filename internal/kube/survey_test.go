@@ -1,0 +1,178 @@
+package kube
+
+import (
+	"encoding/json"
+	"net/netip"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
+	"github.com/sallyport/sallyport/internal/kubeovn"
+	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/survey"
+)
+
+func called(namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name}
+}
+
+// small is a cluster with a project, a namespace of the management VPC, and an external subnet on a VLAN.
+func small() *everything {
+	management := called("", "ingress")
+	management.Annotations = map[string]string{kubeovn.NamespaceSubnets: kubeovn.ManagementSubnet}
+	management.Labels = map[string]string{"team": "edge"}
+	external := called("", "ext")
+	external.Labels = map[string]string{kubedcv1.ExternalNetworkTypeLabel: "public"}
+	proxy := called("ingress", "proxy")
+	proxy.Annotations = map[string]string{kubedcv1.BindAnnotation: "acme-shop/front"}
+	ready, port, node := true, int32(8080), "node1"
+	name := "http"
+	e := &everything{}
+	e.projects.Items = []kubedcv1.Project{{ObjectMeta: called("acme", "shop")}}
+	e.namespaces.Items = []corev1.Namespace{{ObjectMeta: management}, {ObjectMeta: called("", "acme-shop")}, {ObjectMeta: called("", "acme")}}
+	e.subnets.Items = []Subnet{{ObjectMeta: external, Spec: kubeovn.SubnetSpec{CIDRBlock: "203.0.113.0/24", Gateway: "203.0.113.1", Vlan: "v7"}}}
+	e.vlans.Items = []Vlan{{ObjectMeta: called("", "v7"), Spec: kubeovn.VlanSpec{ID: 7, Provider: "wire"}}}
+	e.providers.Items = []ProviderNetwork{{ObjectMeta: called("", "wire"), Spec: kubeovn.ProviderNetworkSpec{
+		DefaultInterface: "eth1", CustomInterfaces: []kubeovn.CustomInterface{{Interface: "ens4", Nodes: []string{"node2"}}},
+	}}}
+	e.eips.Items = []kubedcv1.EIp{{ObjectMeta: called("acme-shop", "front"), Status: kubedcv1.EIpStatus{
+		IPAddress: "203.0.113.9", ExternalNetwork: "ext", Owners: []kubedcv1.EIpOwner{{OwnerRef: "proxy", Type: "Service"}, {OwnerRef: "web", Type: "FIp"}},
+	}}}
+	balancer := corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}
+	e.services.Items = []corev1.Service{
+		{ObjectMeta: called("ingress", "inside")}, {ObjectMeta: proxy, Spec: balancer}, {ObjectMeta: called("acme-shop", "web"), Spec: balancer},
+	}
+	e.slices.Items = []discoveryv1.EndpointSlice{{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "acme-shop", Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port}},
+		Endpoints: []discoveryv1.Endpoint{{
+			Addresses: []string{"10.0.0.5"}, NodeName: &node, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "web-0"},
+			Conditions: discoveryv1.EndpointConditions{Ready: new(bool), Serving: &ready, Terminating: &ready},
+		}},
+	}}
+	e.pods.Items = []corev1.Pod{
+		{ObjectMeta: called("ingress", "a")}, {ObjectMeta: called("ingress", "host"), Spec: corev1.PodSpec{HostNetwork: true}},
+		{ObjectMeta: called("ingress", "done"), Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}, {ObjectMeta: called("acme-shop", "web-0")},
+	}
+	e.egressIPs.Items = []ovnv1.EgressIP{{ObjectMeta: called("", "edge"), Spec: ovnv1.EgressIPSpec{
+		NamespaceSelector: metav1.LabelSelector{MatchLabels: map[string]string{"team": "edge"}},
+	}}}
+	e.place()
+	return e
+}
+
+func TestSurveySaysWhereThingsBelong(t *testing.T) {
+	e := small()
+	eips := e.readEIps()
+	users := []state.Ref{{Kind: "Service", Namespace: "ingress", Name: "proxy"}, {Kind: "FIp", Namespace: "acme-shop", Name: "web"}}
+	if got := eips[0]; got.Network != "ext" || got.Type != "public" || got.Shard != "acme-shop" || !reflect.DeepEqual(got.UsedBy, users) {
+		t.Errorf("EIp %+v", got)
+	}
+	s := e.readSubnets()[0]
+	if s.Network != "ext" || s.Tag != 7 || s.Interface != "eth1" || s.Interfaces["node2"] != "ens4" || len(s.Interfaces) != 1 {
+		t.Errorf("Subnet %+v", s)
+	}
+	if n := e.readNetworks(snapshot.Config{}); len(n) != 1 || n[0].Type != "public" || n[0].Return != "Connection" || n[0].Kind != "Subnet" {
+		t.Errorf("networks %+v", n)
+	}
+	if got := e.readEgressIPs()[0].Selects; got != 1 {
+		t.Errorf("the EgressIP selects %d pods, want the one that has an address of its own", got)
+	}
+	var shards []string
+	for _, ns := range e.readNamespaces() {
+		shards = append(shards, ns.Name+"="+ns.Shard)
+	}
+	if want := []string{"acme=acme", "acme-shop=acme-shop", "ingress=" + kubeovn.ManagementVpc}; !slices.Equal(shards, want) {
+		t.Errorf("shards %v, want %v", shards, want)
+	}
+}
+
+func TestSurveySaysWhichServicesAreOurs(t *testing.T) {
+	end := survey.Endpoint{Port: "http", Address: netip.MustParseAddrPort("10.0.0.5:8080"), Serving: true, End: true, Pod: "web-0", Node: "node1"}
+	for where, want := range map[snapshot.Classless][]bool{snapshot.InProjects: {true, false}, snapshot.Everywhere: {true, true}, snapshot.Nowhere: {false, false}} {
+		list := small().readServices(snapshot.Config{Classless: where})
+		if len(list) != 2 || list[0].Ours != want[0] || list[1].Ours != want[1] || list[0].Name != "web" {
+			t.Errorf("%s: %+v", where, list)
+		}
+		if !slices.Equal(list[0].Endpoints, []survey.Endpoint{end}) {
+			t.Errorf("endpoints %+v", list[0].Endpoints)
+		}
+	}
+}
+
+func TestSurveyReadsGatewaysOfAnyVersion(t *testing.T) {
+	const text = `{"metadata": {"namespace": "shop", "name": "web"}, "spec": {"hostnames": ["shop.example"], "parentRefs": [{"name": "edge", "namespace": "ingress"}],
+"rules": [{"backendRefs": [{"name": "web", "port": 80}, {"kind": "Backend", "name": "far"}]}]},
+"status": {"parents": [{"conditions": [{"type": "Accepted", "status": "False", "reason": "NoMatchingParent"}]}]}}`
+	var o gatewayObject
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		t.Fatal(err)
+	}
+	e := everything{optional: []foreign{{kind: foreigners[1], items: []gatewayObject{o}}}}
+	var got survey.Cluster
+	e.readOptional(&got)
+	r := got.Routes[0]
+	backends := []state.Ref{{Kind: "Service", Namespace: "shop", Name: "web"}, {Kind: "Backend", Namespace: "shop", Name: "far"}}
+	if r.Kind != "HTTPRoute" || !slices.Equal(r.Gateways, []string{"ingress/edge"}) || !slices.Equal(r.Backends, backends) ||
+		!slices.Equal(r.Hosts, []string{"shop.example"}) || r.Condition("Accepted").Reason != "NoMatchingParent" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A node that answers is heard, once; one that does not keeps its problem.
+func TestAnswersOfNodesAreHeard(t *testing.T) {
+	question := kubedcv1alpha1.InspectionSpec{Node: "node1", Routes: []kubedcv1alpha1.RouteQuestion{{From: "10.0.0.5", To: "198.51.100.7", Mark: 5}}}
+	asked := &kubedcv1alpha1.Inspection{ObjectMeta: called("", "one"), Spec: question}
+	i := &inquiry{
+		asked: map[string]*kubedcv1alpha1.Inspection{"one": asked, "two": {ObjectMeta: called("", "two"), Spec: kubedcv1alpha1.InspectionSpec{Node: "node2"}}},
+		out:   map[string]survey.Inspected{"node1": {Problem: "no answer"}, "node2": {Problem: "no answer"}},
+	}
+	answers := apiwatch.NewFakeWithChanSize(5, false)
+	answers.Add(asked) // nobody has answered yet
+	somebodys := asked.DeepCopy()
+	somebodys.Name = "another"
+	somebodys.Status = kubedcv1alpha1.InspectionStatus{Time: &metav1.MicroTime{Time: time.Unix(1, 0)}}
+	answers.Modify(somebodys)
+	answer := asked.DeepCopy()
+	answer.Status = kubedcv1alpha1.InspectionStatus{
+		Time: &metav1.MicroTime{Time: time.Unix(2, 0)}, Routes: []kubedcv1alpha1.RouteAnswer{{Interface: "eth1", NextHop: "203.0.113.1"}},
+		Usage: []kubedcv1alpha1.UsageAnswer{{Address: "203.0.113.9", Connections: 3, Protocol: "tcp", To: "198.51.100.7:443", Ports: 2}},
+	}
+	answers.Modify(answer)
+	answers.Error(&metav1.Status{Message: "too old"})
+	answers.Stop()
+	i.hear(t.Context(), answers)
+	got := i.out["node1"]
+	route := survey.RouteTaken{
+		From: netip.MustParseAddr("10.0.0.5"), To: netip.MustParseAddr("198.51.100.7"), Mark: 5, Output: "eth1", NextHop: netip.MustParseAddr("203.0.113.1"),
+	}
+	if got.Problem != "" || !got.Clock.Equal(time.Unix(2, 0)) || got.Answered.IsZero() || !slices.Equal(got.Routes, []survey.RouteTaken{route}) {
+		t.Errorf("node1 says %+v", got)
+	}
+	if u := got.Usage; len(u) != 1 || u[0].To != netip.MustParseAddrPort("198.51.100.7:443") || u[0].Of != translatable {
+		t.Errorf("usage %+v", u)
+	}
+	if i.out["node2"].Problem != "no answer" {
+		t.Errorf("node2 says %+v", i.out["node2"])
+	}
+}
+
+func TestServersAreThoseThatKubeOVNNames(t *testing.T) {
+	c := corev1.Container{Env: []corev1.EnvVar{{Name: "OVN_DB_IPS", Value: "192.0.2.1,2001:db8::2"}, {Name: "ENABLE_SSL", Value: "true"}}}
+	if got, want := servers(c, 6641), []string{"ssl:192.0.2.1:6641", "ssl:[2001:db8::2]:6641"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := servers(corev1.Container{}, 6641); len(got) > 0 {
+		t.Errorf("of nothing: %v", got)
+	}
+}
