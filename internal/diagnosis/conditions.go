@@ -71,7 +71,7 @@ func (p *patient) condition(o *survey.Object, c survey.Condition) {
 	}
 	p.found = append(p.found, &Finding{
 		Code: c.Reason, Severity: severity, About: []state.Ref{o.Ref}, Root: root,
-		Message: o.String() + ": " + cmp.Or(c.Message, intent.Meaning(c.Reason)), Cure: next(c.Reason),
+		Message: o.String() + ": " + cmp.Or(c.Message, intent.Meaning(c.Reason)), Cure: intent.Next(c.Reason),
 	})
 }
 
@@ -82,14 +82,4 @@ func (p *patient) told(ref state.Ref, least Severity) bool {
 
 func hasFalse(o *survey.Object) bool {
 	return slices.ContainsFunc(o.Conditions, func(c survey.Condition) bool { return c.Status == "False" })
-}
-
-// next is what to do about a reason.
-func next(reason string) string {
-	for _, r := range intent.Reasons {
-		if r.Reason == reason {
-			return r.Next
-		}
-	}
-	return ""
 }

@@ -3,13 +3,15 @@
 package explain
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
-	"strings"
 
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	"github.com/sallyport/sallyport/internal/diagnosis"
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/status"
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
@@ -79,8 +81,16 @@ type Condition struct {
 	Message string `json:"message,omitempty"`
 }
 
-// bad says whether the condition is one to look at. PortsError and the like are true when something is wrong.
-func (c Condition) bad() bool { return (c.Status == "True") == strings.HasSuffix(c.Type, "Error") }
+// hoped are the conditions that should be true. Of others, such as those of nodes on their discs, nothing follows here; PortsError should
+// not be there.
+var hoped = []string{
+	kubedcv1.ConditionAccepted, kubedcv1.ConditionResolvedRefs, kubedcv1.ConditionProgrammed, intent.HasEndpoints, status.ReturnPath, "Ready",
+}
+
+// bad says whether the condition is one to look at.
+func (c Condition) bad() bool {
+	return c.Status != "True" && slices.Contains(hoped, c.Type) || c.Status == "True" && c.Type == status.PortsError
+}
 
 // explainer is one explanation in the making.
 type explainer struct {
@@ -94,8 +104,8 @@ type explainer struct {
 	out   *Explanation
 }
 
-// Object explains an object, given what is wrong with the cluster.
-func Object(s *survey.Survey, ref state.Ref, findings []diagnosis.Finding) Explanation {
+// object explains an object, given what is wrong with the cluster.
+func object(s *survey.Survey, ref state.Ref, findings []diagnosis.Finding) Explanation {
 	e := &explainer{s: s, ref: ref, chain: s.HangsOn(ref), out: &Explanation{About: ref}}
 	if v := s.Verdict(ref); v != nil {
 		e.through = v.Through
@@ -144,39 +154,24 @@ func (e *explainer) warn() {
 	}
 }
 
-// find is what is wrong with the object and with what it hangs on, what explains the rest first.
+// find is what is wrong with the object and with what it hangs on, what explains the rest first. Where nothing is known of the object
+// itself, its first condition that is not as it should be tells.
 func (e *explainer) find(findings []diagnosis.Finding) {
 	e.out.Wrong = diagnosis.Touching(findings, e.chain...)
-	for _, c := range e.out.Conditions {
-		if !c.bad() || c.Reason == intent.NotAccepted || c.Reason == intent.Deleting || e.found(c.Reason) {
-			continue
-		}
-		e.out.Wrong = append(e.out.Wrong, diagnosis.Finding{
-			Code: c.Reason, Severity: severity(c), About: []state.Ref{e.ref}, Message: c.Message, Cure: cure(c),
-		})
+	known := slices.ContainsFunc(e.out.Wrong, func(f diagnosis.Finding) bool {
+		return f.Severity > diagnosis.Info && slices.Contains(f.About, e.ref)
+	})
+	i := slices.IndexFunc(e.out.Conditions, Condition.bad)
+	if i < 0 || known || e.object().Deleting {
+		return
 	}
-	diagnosis.Sort(e.out.Wrong)
-}
-
-// found says whether a finding of that code is about the object already.
-func (e *explainer) found(code string) bool {
-	return slices.ContainsFunc(e.out.Wrong, func(f diagnosis.Finding) bool { return f.Code == code && slices.Contains(f.About, e.ref) })
-}
-
-// severity is how bad a condition is: a stage that every object goes through is none yet.
-func severity(c Condition) diagnosis.Severity {
+	c := e.out.Conditions[i]
+	f := diagnosis.Finding{
+		Code: c.Reason, Severity: diagnosis.Error, About: []state.Ref{e.ref}, Message: cmp.Or(c.Message, intent.Meaning(c.Reason)), Cure: intent.Next(c.Reason),
+	}
 	if intent.Passing(c.Reason) {
-		return diagnosis.Warning
+		f.Severity = diagnosis.Warning // as yet it is a stage that every object goes through
 	}
-	return diagnosis.Error
-}
-
-// cure is what the reference says to do about a condition.
-func cure(c Condition) string {
-	for _, r := range intent.Reasons {
-		if r.Reason == c.Reason {
-			return r.Next
-		}
-	}
-	return ""
+	e.out.Wrong = append(e.out.Wrong, f)
+	diagnosis.Sort(e.out.Wrong)
 }

@@ -110,8 +110,5 @@ func answer(t *testing.T, s *survey.Survey, question string, findings []diagnosi
 	if err != nil {
 		t.Fatal(err)
 	}
-	if subject.Address.IsValid() {
-		return explain.Address(s, subject.Address, findings)
-	}
-	return explain.Object(s, subject.Object, findings)
+	return subject.Explain(s, findings)
 }

@@ -13,12 +13,6 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// Subject is what somebody asks about: an object, or an address.
-type Subject struct {
-	Object  state.Ref
-	Address netip.Addr
-}
-
 // kinds are the words for kinds, as kubectl has them, and our own for what it has none for.
 var kinds = []struct {
 	kind  string

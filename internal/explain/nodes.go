@@ -100,7 +100,10 @@ func (e *explainer) well() string {
 			return "is served by somebody else"
 		}
 	case string(intent.Subnet):
-		return "is there"
+		if n := c.Subnet(e.ref.Name); n != nil && !n.Ready {
+			return "is not ready"
+		}
+		return "is ready"
 	}
 	if len(e.out.Conditions) == 0 {
 		return "has no conditions yet: is the controller running?"

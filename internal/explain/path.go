@@ -159,8 +159,8 @@ func (e *explainer) translates(by state.Ref, router string, a netip.Addr) {
 	e.step(by, "router %s translates %s: %s", router, a, words.Few(into, 3))
 }
 
-// balance is the way of connections from the router to the pods behind a Service.
-func (e *explainer) balance(v *survey.Service) {
+// balance is the way of connections from the router to the pods behind a Service, which are only counted in brief.
+func (e *explainer) balance(v *survey.Service, brief bool) {
 	for _, a := range slices.Concat(v.Ingress, v.ExternalIPs) {
 		for _, p := range v.Ports {
 			if v.Ours {
@@ -180,14 +180,20 @@ func (e *explainer) balance(v *survey.Service) {
 		}
 		down = append(down, name)
 	}
-	if len(up) > 0 {
-		e.step(v.Ref, "%s: ready %s", v.Ref, words.Few(up, 4))
-	}
-	if len(down) > 0 {
-		e.onWay(Step{About: v.Ref, Text: fmt.Sprintf("%s: not ready %s", v.Ref, words.Few(down, 4)), Broken: len(up) == 0})
-	}
-	if len(v.Endpoints) == 0 {
+	switch {
+	case len(v.Endpoints) == 0:
 		e.broken(v.Ref, "%s has no endpoints", v.Ref)
+		return
+	case brief:
+		text := fmt.Sprintf("%s: %d of %d endpoints ready", v.Ref, len(up), len(v.Endpoints))
+		e.onWay(Step{About: v.Ref, Text: text, Broken: len(up) == 0})
+		return
+	}
+	for _, name := range down {
+		e.onWay(Step{About: v.Ref, Text: "not ready: " + name, Broken: len(up) == 0})
+	}
+	for _, name := range up {
+		e.step(v.Ref, "ready: %s", name)
 	}
 }
 

@@ -70,7 +70,7 @@ func (e *explainer) tellEIp(o *survey.EIp) {
 		case string(intent.FIp):
 			e.translate(e.s.Cluster.FIp(u))
 		case string(intent.Service):
-			e.balance(e.s.Cluster.Service(u))
+			e.balance(e.s.Cluster.Service(u), true)
 		}
 	}
 	if p := e.s.Cluster.ProjectOf(o.Shard); p != nil && p.Address == o.Address {
@@ -122,7 +122,7 @@ func (e *explainer) tellService(o *survey.Service) {
 	for _, a := range e.out.Addresses {
 		e.enter(o.Shard, a)
 	}
-	e.balance(o)
+	e.balance(o, false)
 }
 
 // annotations of Services that ask for something.

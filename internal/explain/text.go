@@ -29,11 +29,11 @@ func (p *page) section(heading string, lines ...string) {
 // Text is the explanation for people: a screen, or everything.
 func (x Explanation) Text(all bool) string {
 	p := &page{}
-	x.headline(p)
-	p.section("Address", words.Of(x.Addresses)...)
+	x.headline(p, all)
+	p.section("Address", some(words.Of(x.Addresses), all)...)
 	p.section("Asked", x.Asked...)
-	p.section("Path", arrows(x.Path)...)
-	p.section("Has", told(x.Has)...)
+	p.section("Path", arrows(x.Path, all)...)
+	p.section("Has", some(told(x.Has), all)...)
 	if all {
 		x.everything(p)
 	} else {
@@ -42,12 +42,12 @@ func (x Explanation) Text(all bool) string {
 	}
 	p.section("Differs", x.differs(all)...)
 	p.section("Not read", facts(x.Unread)...)
-	p.section("Wrong", x.wrong()...)
+	x.wrong(p, all)
 	p.section("Next", x.next()...)
 	return p.String()
 }
 
-func (x Explanation) headline(p *page) {
+func (x Explanation) headline(p *page, all bool) {
 	switch w := x.Whose; {
 	case w == nil:
 		fmt.Fprintf(p, "%s %s\n", x.About, x.State)
@@ -64,20 +64,35 @@ func (x Explanation) headline(p *page) {
 		for _, h := range w.Holders {
 			who = append(who, h.About.String()+": "+h.Text)
 		}
-		p.section("Whose", who...)
+		p.section("Whose", some(who, all)...)
 	}
 }
 
-func arrows(path []Step) []string {
+// arrows is a path in lines. Where there are too many, those stay that matter.
+func arrows(path []Step, all bool) []string {
 	var out []string
-	for i, s := range path {
-		switch {
-		case s.Broken:
-			s.Text = "✗ " + s.Text
-		case i > 0:
-			s.Text = "→ " + s.Text
+	left := screen
+	for _, s := range path {
+		if s.Broken {
+			left--
 		}
-		out = append(out, s.Text)
+	}
+	more := 0
+	for i, s := range path {
+		switch left--; {
+		case s.Broken:
+			left++
+			out = append(out, "✗ "+s.Text)
+		case left < 0 && !all:
+			more++
+		case i == 0:
+			out = append(out, s.Text)
+		default:
+			out = append(out, "→ "+s.Text)
+		}
+	}
+	if more > 0 {
+		out = append(out, fmt.Sprintf("and %d more; -v shows all", more))
 	}
 	return out
 }
@@ -132,12 +147,13 @@ func facts(list []Fact) []string {
 
 // inPlace counts what was compiled for the object and is there, by kind and table.
 func (x Explanation) inPlace() []string {
-	if len(x.Made) == 0 {
-		return nil
-	}
 	var order []string
-	own, shared, there := map[string]int{}, 0, 0
+	own, shared, there, wanted := map[string]int{}, 0, 0, 0
 	for _, m := range x.Made {
+		if strings.HasPrefix(m.Text, x.About.String()+" ") {
+			continue // that we take care of the object is nothing that was made for it
+		}
+		wanted++
 		if m.There {
 			there++
 		}
@@ -145,7 +161,6 @@ func (x Explanation) inPlace() []string {
 		switch {
 		case m.By != x.About:
 			shared++
-		case strings.HasPrefix(m.Text, x.About.String()+" "): // that we take care of the object is nothing that was made for it
 		case own[kind] == 0:
 			order = append(order, kind)
 			fallthrough
@@ -160,16 +175,20 @@ func (x Explanation) inPlace() []string {
 	if shared > 0 {
 		counts = append(counts, fmt.Sprintf("%d that it shares", shared))
 	}
-	return []string{fmt.Sprintf("%d of %d: %s", there, len(x.Made), strings.Join(counts, ", "))}
+	if wanted == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d of %d: %s", there, wanted, words.Few(counts, 6))}
 }
 
 // short is the conditions in a line, and those that are not as they should be in full.
 func (x Explanation) short() []string {
 	var good, out []string
 	for _, c := range x.Conditions {
-		if c.bad() {
+		switch {
+		case c.bad():
 			out = append(out, fmt.Sprintf("%s=%s %s", c.Type, c.Status, c.Reason))
-		} else {
+		case slices.Contains(hoped, c.Type):
 			good = append(good, c.Type)
 		}
 	}
@@ -195,31 +214,41 @@ func (x Explanation) differs(all bool) []string {
 		sign, rest, _ := strings.Cut(d.Text, " ")
 		out = append(out, map[string]string{"+": "missing: ", "-": "too much: ", "~": "other than it should be: "}[sign]+rest)
 	}
-	if most := 4; !all && len(out) > most {
-		return append(out[:most:most], fmt.Sprintf("and %d more; -v shows all", len(out)-most))
-	}
-	return out
+	return some(out, all)
 }
 
-func (x Explanation) wrong() []string {
-	out := make([]string, 0, len(x.Wrong))
-	for _, f := range x.Wrong {
-		line := fmt.Sprintf("%s %s: %s", f.Severity, f.Code, f.Message)
-		if !slices.Contains(f.About, x.About) && len(f.About) > 0 && f.About[0] != diagnosis.Platform {
-			line = fmt.Sprintf("%s %s, %s: %s", f.Severity, f.Code, f.About[0], f.Message)
-		}
-		if f.Cure != "" {
-			line += "\nDo: " + f.Cure
-		}
-		out = append(out, line)
+// screen is how many lines of a section fit on a screen with the others.
+const screen = 8
+
+// some are the first lines, and how many more there are; or all.
+func some(lines []string, all bool) []string {
+	if all || len(lines) <= screen {
+		return lines
 	}
+	return append(lines[:screen-1:screen-1], fmt.Sprintf("and %d more; -v shows all", len(lines)-screen+1))
+}
+
+// wrong writes what is wrong, the cause first, and what to do about it.
+func (x Explanation) wrong(p *page, all bool) {
+	found := slices.DeleteFunc(slices.Clone(x.Wrong), func(f diagnosis.Finding) bool { return f.Severity == diagnosis.Info && !all })
 	switch {
-	case len(out) > 0 || len(x.Unread) > 0:
-		return out
+	case len(found) > 0:
+		fmt.Fprintln(p, "Wrong")
 	case slices.ContainsFunc(x.Path, func(s Step) bool { return s.Broken }):
-		return []string{"where the way has ✗"}
-	default:
-		return []string{"nothing found"}
+		p.section("Wrong", "where the way has ✗")
+	case len(x.Unread) == 0:
+		p.section("Wrong", "nothing found")
+	}
+	for _, f := range found {
+		about := x.About
+		if !slices.Contains(f.About, about) && len(f.About) > 0 {
+			about = f.About[0]
+		}
+		prefix := strings.TrimSpace(about.String()) + ": "
+		fmt.Fprintf(p, "  %s %s %s%s\n", f.Severity, f.Code, prefix, strings.TrimPrefix(f.Message, prefix))
+		if f.Cure != "" {
+			fmt.Fprintf(p, "    Do: %s\n", f.Cure)
+		}
 	}
 }
 

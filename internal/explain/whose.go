@@ -144,7 +144,7 @@ func (w *Whose) hosts(s *survey.Survey) {
 		}
 	}
 	for _, n := range s.Logical.Learned {
-		if n.Address == w.Address {
+		if n.Address == w.Address && len(w.Holders) == 0 { // of each other routers learn, too
 			w.is(state.Ref{Kind: "Neighbour", Name: n.MAC}, "a host that router port %s has learned", n.Port)
 		}
 	}
@@ -179,19 +179,14 @@ func (w *Whose) main() state.Ref {
 	}
 }
 
-// Address explains an address: who has it, and how they are doing.
-func Address(s *survey.Survey, a netip.Addr, findings []diagnosis.Finding) Explanation {
-	w := Find(s, a)
-	if len(w.Holders) > 0 {
-		x := Object(s, w.main(), findings)
-		x.Whose = &w
-		return x
-	}
-	x := Explanation{About: state.Ref{Kind: "Address", Name: a.String()}, Whose: &w, State: "is nobody's"}
-	if on := s.Cluster.NetworkAt(a); on != nil {
+// nobodys explains an address that nobody has.
+func nobodys(s *survey.Survey, w Whose, findings []diagnosis.Finding) Explanation {
+	x := Explanation{About: state.Ref{Kind: "Address", Name: w.Address.String()}, Whose: &w, State: "is nobody's"}
+	if on := s.Cluster.NetworkAt(w.Address); on != nil {
 		x.Wrong = diagnosis.Touching(findings, s.HangsOn(on.Ref)...)
 		x.Next = append(x.Next, "Look whether whoever should have it exists: sallyport explain KIND/NAME.")
 	} else {
+		x.Wrong = diagnosis.Touching(findings)
 		x.Next = append(x.Next, "It is of no network of this cluster; look at DNS, or at another cluster.")
 	}
 	return x

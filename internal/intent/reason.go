@@ -241,11 +241,16 @@ var Reasons = []ReasonDoc{
 }
 
 // Meaning is what a reason means, in a sentence.
-func Meaning(reason string) string {
+func Meaning(reason string) string { return doc(reason).Meaning }
+
+// Next is what to do about a reason.
+func Next(reason string) string { return doc(reason).Next }
+
+func doc(reason string) ReasonDoc {
 	for _, r := range Reasons {
 		if r.Reason == reason {
-			return r.Meaning
+			return r
 		}
 	}
-	return ""
+	return ReasonDoc{}
 }

@@ -20,8 +20,12 @@ const gatewayAPI = "gateway.networking.k8s.io"
 
 // foreigners are the kinds of others that the API server may not have, in whatever version it has them.
 var foreigners = []schema.GroupKind{
-	{Group: gatewayAPI, Kind: "Gateway"}, {Group: gatewayAPI, Kind: "HTTPRoute"}, {Group: gatewayAPI, Kind: "GRPCRoute"},
-	{Group: gatewayAPI, Kind: "TLSRoute"}, {Group: gatewayAPI, Kind: "TCPRoute"}, {Group: gatewayAPI, Kind: "UDPRoute"},
+	{Group: gatewayAPI, Kind: "Gateway"},
+	{Group: gatewayAPI, Kind: "HTTPRoute"},
+	{Group: gatewayAPI, Kind: "GRPCRoute"},
+	{Group: gatewayAPI, Kind: "TLSRoute"},
+	{Group: gatewayAPI, Kind: "TCPRoute"},
+	{Group: gatewayAPI, Kind: "UDPRoute"},
 	{Group: envoy.Group, Kind: "Backend"},
 }
 

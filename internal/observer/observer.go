@@ -29,9 +29,11 @@ type Config struct {
 
 // Scope is how much of a cluster a survey is to tell.
 type Scope struct {
-	// Shards are those that are compiled and compared with what is there; All: all that there are.
+	// Shards are those that are compiled and compared with what is there; All: all that there are; About: those that follow from what was
+	// read.
 	Shards []string
 	All    bool
+	About  func(*survey.Survey) []string
 	// Sync: northd and chassis are asked for a sign of life first. This writes a number to the northbound database.
 	Sync bool
 	// Questions are those to nodes, of which each may be asked once. They follow from what was read; nil: nobody is asked.
@@ -93,10 +95,30 @@ func (o *Observer) Survey(ctx context.Context, scope Scope) *survey.Survey {
 	if problem != nil {
 		out.Shards = unknown(scope, &out.Cluster, problem)
 	}
-	if scope.Questions != nil {
-		out.Inspected = o.cluster.Ask(ctx, scope.Questions(out))
-	}
+	o.follow(ctx, scope, out)
 	return out
+}
+
+// follow adds what follows from what was read: shards that somebody asks about, and what nodes say.
+func (o *Observer) follow(ctx context.Context, scope Scope, out *survey.Survey) {
+	var group sync.WaitGroup
+	var inspected map[string]survey.Inspected
+	if scope.Questions != nil {
+		questions := scope.Questions(out)
+		group.Go(func() { inspected = o.cluster.Ask(ctx, questions) })
+	}
+	if scope.About != nil {
+		about := Scope{Shards: scope.About(out)}
+		problem := because(out.Unread, survey.Northbound)
+		if problem == nil && about.compiles() {
+			out.Shards, problem = o.Shards(ctx, about)
+		}
+		if problem != nil {
+			out.Shards = unknown(about, &out.Cluster, problem)
+		}
+	}
+	group.Wait()
+	out.Inspected = inspected
 }
 
 // sync asks northd and chassis for a sign of life. When nobody can be asked, reading says why.

@@ -28,9 +28,6 @@ type index struct {
 func find(s *survey.Survey) map[netip.Addr]*Address {
 	x := &index{s, map[netip.Addr]*Address{}}
 	c := &s.Cluster
-	for _, o := range c.EIps {
-		x.add(o.Address, o.Ref, o.Shard)
-	}
 	for _, o := range c.FIps {
 		x.add(o.External, o.Ref, o.Shard)
 	}
@@ -47,6 +44,9 @@ func find(s *survey.Survey) map[netip.Addr]*Address {
 		}
 	}
 	for _, o := range c.Projects {
+		x.add(o.Address, o.Ref, o.Shard)
+	}
+	for _, o := range c.EIps {
 		x.add(o.Address, o.Ref, o.Shard)
 	}
 	x.addPorts()
@@ -79,12 +79,12 @@ func (x *index) add(a netip.Addr, who state.Ref, by string) {
 	}
 }
 
-// addPorts adds the addresses that routers themselves have.
+// addPorts adds the addresses that routers have for themselves.
 func (x *index) addPorts() {
 	for _, r := range x.s.Logical.Routers {
 		for _, p := range r.Ports {
 			for _, n := range p.Networks {
-				if r.Name != ownership.EgressVpc {
+				if r.Name != ownership.EgressVpc && x.have[n.Addr()] == nil {
 					x.add(n.Addr(), survey.RouterRef(r.Name), routers)
 				}
 			}

@@ -9,21 +9,46 @@ import (
 	"github.com/sallyport/sallyport/internal/words"
 )
 
-// Tables writes what somebody wants to see of it: pools, addresses and nodes, and of addresses at most so many; 0: all.
-func (u Usage) Tables(out io.Writer, chosen []string, most int) error {
-	for i, name := range chosen {
-		if i > 0 {
+// Tables are the names of what can be shown.
+var Tables = []string{"pools", "addresses", "nodes"}
+
+// Only is the tables that somebody wants; none: all.
+func (u Usage) Only(tables ...string) Usage {
+	if len(tables) == 0 {
+		return u
+	}
+	var out Usage
+	for _, name := range tables {
+		switch name {
+		case Tables[0]:
+			out.Pools = u.Pools
+		case Tables[1]:
+			out.Addresses = u.Addresses
+		case Tables[2]:
+			out.Nodes = u.Nodes
+		}
+	}
+	return out
+}
+
+// Print writes tables of what there is, and of addresses at most so many; 0: all.
+func (u Usage) Print(out io.Writer, most int) error {
+	first := true
+	for _, t := range []struct {
+		rows  int
+		print func(io.Writer)
+	}{
+		{len(u.Pools), u.pools}, {len(u.Addresses), func(w io.Writer) { u.addresses(w, most) }}, {len(u.Nodes), u.nodes},
+	} {
+		if t.rows == 0 {
+			continue
+		}
+		if !first {
 			fmt.Fprintln(out)
 		}
-		table := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-		switch name {
-		case "pools":
-			u.pools(table)
-		case "nodes":
-			u.nodes(table)
-		default:
-			u.addresses(table, most)
-		}
+		first = false
+		table := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+		t.print(table)
 		if err := table.Flush(); err != nil {
 			return err
 		}
@@ -65,8 +90,11 @@ func (u Usage) addresses(out io.Writer, most int) {
 func (u Usage) nodes(out io.Writer) {
 	fmt.Fprintln(out, "NODE\tGATEWAYS\tEGRESS ADDRESSES\tCONNECTIONS")
 	for _, n := range u.Nodes {
-		connections := fmt.Sprint(n.Connections)
-		if n.Problem != "" {
+		connections := "?"
+		switch {
+		case n.Counted:
+			connections = fmt.Sprint(n.Connections)
+		case n.Problem != "":
 			connections = "? (" + n.Problem + ")"
 		}
 		fmt.Fprintf(out, "%s\t%d\t%s\t%s\n", n.Name, n.Gateways, cmp.Or(words.Few(words.Of(n.Egress), 4), "-"), connections)

@@ -14,9 +14,9 @@ import (
 
 // Usage is how much is used, the most used first.
 type Usage struct {
-	Pools     []Pool    `json:"pools"`
-	Addresses []Address `json:"addresses"`
-	Nodes     []Node    `json:"nodes"`
+	Pools     []Pool    `json:"pools,omitempty"`
+	Addresses []Address `json:"addresses,omitempty"`
+	Nodes     []Node    `json:"nodes,omitempty"`
 }
 
 // Pool is the addresses of a subnet of an external network.
@@ -69,7 +69,8 @@ type Node struct {
 	Egress      []netip.Addr `json:"egress,omitempty"`
 	Gateways    int          `json:"gateways"`
 	Connections int          `json:"connections"`
-	// Problem is why it did not say.
+	// Counted: it has said so. Problem is why not.
+	Counted bool   `json:"counted"`
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -154,6 +155,7 @@ func nodes(s *survey.Survey) []Node {
 		x := Node{Name: n.Name, Gateways: gateways[n.Name], Egress: egress[n.Name], Problem: s.Inspected[n.Name].Problem}
 		slices.SortFunc(x.Egress, netip.Addr.Compare)
 		for _, u := range s.Inspected[n.Name].Usage {
+			x.Counted = true
 			x.Connections += u.Connections
 		}
 		out = append(out, x)

@@ -91,8 +91,8 @@ ext-cloud   cloud    100.65.0.0/24    1     252   0 %   egress addresses 1
 `},
 		{[]string{"addresses", "nodes"}, 3, `
 ADDRESS  POOL  WHO  NODE  CONNECTIONS  PORTS  FULL  MOST TO
-198.51.100.2  ext-public  EIp acme-prod/default-gw, Project acme/prod and 1 more  node1  900  600  60 %  tcp 203.0.113.9:443
-198.51.100.3  ext-public  EIp acme-prod/front, FIp acme-prod/web  node1  950  3  0 %  tcp 203.0.113.1:80
+198.51.100.2  ext-public  Project acme/prod, EIp acme-prod/default-gw  node1  900  600  60 %  tcp 203.0.113.9:443
+198.51.100.3  ext-public  FIp acme-prod/web, EIp acme-prod/front  node1  950  3  0 %  tcp 203.0.113.1:80
 100.65.0.9  ext-cloud  EgressIP out  node2  ?  ?  ?
 and 2 more: sallyport top addresses
 
@@ -102,7 +102,7 @@ node2  2  100.65.0.9  ? (no agent answers)
 `},
 	} {
 		var out strings.Builder
-		if err := usage.Count(world()).Tables(&out, c.chosen, c.most); err != nil {
+		if err := usage.Count(world()).Only(c.chosen...).Print(&out, c.most); err != nil {
 			t.Fatal(err)
 		}
 		fields := func(text string) (lines []string) {

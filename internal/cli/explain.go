@@ -1,0 +1,191 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/diagnosis"
+	"github.com/sallyport/sallyport/internal/explain"
+	"github.com/sallyport/sallyport/internal/kube"
+	"github.com/sallyport/sallyport/internal/observer"
+	"github.com/sallyport/sallyport/internal/survey"
+)
+
+// errNotWell is the end of an explanation of something that does not work, when that was asked for.
+var errNotWell = errors.New("it does not work")
+
+// explaining is the flags of explain.
+type explaining struct {
+	access
+	output
+	namespace string
+	all       bool
+	unasked   bool // nodes are not asked
+	exitCode  bool
+}
+
+func explainCommand() *cobra.Command {
+	var e explaining
+	cmd := &cobra.Command{
+		Use:   "explain KIND/NAME | ADDRESS",
+		Short: "Say of an object or an address how it is doing, what is wrong and what to do next",
+		Long: `Say of an object what was asked for, which way packets take, whether everything
+that was compiled for it is in Kubernetes and in OVN, which conditions follow,
+what is wrong with it or with anything that it hangs on (pods, router, gateway
+node, network), and what to do next.
+
+An address, from a ticket say, finds whoever has it: an EIp, a FIp, a Service, an
+EgressIP, a project, a gateway, a router, a node or a pod; or the pool that it
+would come from.
+
+Kinds are called as in kubectl: eip, fip, svc, egressip, egressservice,
+egressroute, project, network, node, pod. Without -n all namespaces are looked
+through. A name alone will do when nothing else has it.
+
+Nodes on the way are asked through their agents, where there are any.`,
+		Example: `  sallyport explain svc/web -n acme-prod
+  sallyport explain 198.51.100.7          whose is it, and how is that doing?
+  sallyport explain eip/front -v          every entry, row, node and condition
+  sallyport explain egressip/out -o yaml  the same as data`,
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: e.suggest,
+		RunE:              func(cmd *cobra.Command, args []string) error { return e.run(cmd, strings.Join(args, "/")) },
+	}
+	e.access.add(cmd)
+	e.output.add(cmd)
+	f := cmd.Flags()
+	f.StringVarP(&e.namespace, "namespace", "n", "", "namespace of the object; empty: any")
+	f.BoolVarP(&e.all, "verbose", "v", false, "everything: what was compiled, rows, nodes, conditions, events")
+	f.BoolVar(&e.unasked, "no-nodes", false, "do not ask nodes")
+	f.BoolVar(&e.exitCode, "exit-code", false, "end with 1 when it does not work")
+	return cmd
+}
+
+func (e *explaining) run(cmd *cobra.Command, text string) error {
+	done := busy(cmd, "reading the cluster")
+	s, err := e.survey(cmd.Context(), e.scope(text))
+	done()
+	if err != nil {
+		return err
+	}
+	x, err := e.explain(s, text)
+	if err != nil {
+		return err
+	}
+	if err := e.print(cmd, x, func(w io.Writer, i ink) error { return paint(w, i, x.Text(e.all), x.Works) }); err != nil {
+		return err
+	}
+	if e.exitCode && !x.Works {
+		return errNotWell
+	}
+	return nil
+}
+
+// scope is the shards and the nodes that what is asked about hangs on.
+func (e *explaining) scope(text string) observer.Scope {
+	out := observer.Scope{Sync: true, About: func(s *survey.Survey) []string {
+		subject, _ := explain.Resolve(s, text, e.namespace) // what is wrong with it is told later
+		return subject.Shards(s)
+	}}
+	if !e.unasked {
+		out.Questions = func(s *survey.Survey) []kubedcv1alpha1.InspectionSpec { return e.questions(s, text) }
+	}
+	return out
+}
+
+// questions are those to the nodes on the way.
+func (e *explaining) questions(s *survey.Survey, text string) []kubedcv1alpha1.InspectionSpec {
+	subject, err := explain.Resolve(s, text, e.namespace)
+	if err != nil {
+		return nil
+	}
+	nodes := subject.Nodes(s)
+	if len(nodes) == 0 {
+		return nil
+	}
+	return diagnosis.Questions(s, diagnosis.Case{Nodes: nodes})
+}
+
+// explain explains what somebody means. While Kubernetes can't be read, nobody knows, and that is what is explained.
+func (e *explaining) explain(s *survey.Survey, text string) (explain.Explanation, error) {
+	findings := diagnosis.Examine(s)
+	subject, err := explain.Resolve(s, text, e.namespace)
+	blind := slices.ContainsFunc(s.Unread, func(u survey.Unread) bool { return u.System == survey.Kubernetes })
+	switch {
+	case err != nil && blind:
+		return explain.Unknown(s, text, findings), nil
+	case err != nil:
+		return explain.Explanation{}, err
+	default:
+		return subject.Explain(s, findings), nil
+	}
+}
+
+// paint prints an explanation, in colours where there are any.
+func paint(w io.Writer, i ink, text string, works bool) error {
+	headline, rest, _ := strings.Cut(text, "\n")
+	if works {
+		headline = i.green(headline)
+	} else {
+		headline = i.red(headline)
+	}
+	lines := []string{headline}
+	for line := range strings.SplitSeq(strings.TrimSuffix(rest, "\n"), "\n") {
+		switch trimmed := strings.TrimSpace(line); {
+		case strings.HasPrefix(trimmed, "error "), strings.HasPrefix(trimmed, "✗ "):
+			line = i.red(line)
+		case strings.HasPrefix(trimmed, "warning "):
+			line = i.yellow(line)
+		case strings.HasPrefix(trimmed, "Do: "):
+			line = i.bold(line)
+		}
+		lines = append(lines, line)
+	}
+	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
+	return err
+}
+
+// patience is how long somebody waits for the shell to complete a word.
+const patience = 2 * time.Second
+
+// suggest completes kinds, and names of objects of the cluster.
+func (e *explaining) suggest(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	word, _, chosen := strings.Cut(typed, "/")
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	if !chosen {
+		var out []string
+		for _, w := range explain.Words() {
+			if strings.HasPrefix(w, typed) {
+				out = append(out, w+"/")
+			}
+		}
+		return out, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), patience)
+	defer cancel()
+	config, _, err := kube.ConfigOf(e.kubeconfig, e.context)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	names, err := kube.Names(ctx, config, explain.Kind(word), e.namespace)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var out []string
+	for _, n := range names {
+		if name := word + "/" + n; strings.HasPrefix(name, typed) {
+			out = append(out, name)
+		}
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
