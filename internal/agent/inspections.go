@@ -74,10 +74,9 @@ func (a *Agent) answer(ctx context.Context) error {
 	return all.Start(ctx)
 }
 
-// comes answers an Inspection, unless it is answered. The clock of this node may be wrong, which an answer would show, so only those that were
-// there before the agent are judged by it.
+// comes answers an Inspection.
 func (d *desk) comes(ctx context.Context, o *kubedcv1alpha1.Inspection, before bool) {
-	if o.Status.Time != nil || before && time.Since(o.CreationTimestamp.Time) > stale {
+	if !d.open(o, before) {
 		return
 	}
 	go func() {
@@ -87,6 +86,12 @@ func (d *desk) comes(ctx context.Context, o *kubedcv1alpha1.Inspection, before b
 			d.failed(err)
 		}
 	}()
+}
+
+// open says whether an Inspection waits for an answer. The clock of this node may be wrong, which an answer would show, so only those that were
+// there before the agent are judged by it.
+func (*desk) open(o *kubedcv1alpha1.Inspection, before bool) bool {
+	return o.Status.Time == nil && (!before || time.Since(o.CreationTimestamp.Time) < stale)
 }
 
 // reply writes the answer. Whoever asked may have stopped waiting and deleted it.

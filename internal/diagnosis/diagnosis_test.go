@@ -497,7 +497,7 @@ func TestPassing(t *testing.T) {
 			i.Neighbours = append(i.Neighbours, survey.Neighbour{Interface: "eth1", Address: addr("100.65.0.99"), MACs: []string{"02:00:00:00:00:66"}})
 		}),
 		"an address that only a router's port has": inspect("node1", func(i *survey.Inspected) { i.Neighbours[1].MACs = nil }),
-		"an address that its own node asks for": inspect("node1", func(i *survey.Inspected) { i.Neighbours = i.Neighbours[:1] }),
+		"an address that its own node asks for":    inspect("node1", func(i *survey.Inspected) { i.Neighbours = i.Neighbours[:1] }),
 	} {
 		t.Run(what, func(t *testing.T) {
 			s := healthy()

@@ -52,14 +52,7 @@ func newGatehouse(t *testing.T, name string) *gatehouse {
 		cluster: c, controller: c.controller(t, os.TempDir(), "--cluster-prefixes=10.96.0.0/12,10.16.0.0/16"), log: filepath.Join(t.TempDir(), "agent.log"),
 		vips: map[string]netip.Addr{}, ips: map[string]string{},
 	}
-	for _, o := range parseFile(t, "../../bin/sallyport-agent.yaml") {
-		if o.GetKind() == "DaemonSet" { // the lab's kubelet runs images of its own only
-			continue
-		}
-		if err := c.objects.ApplyObject(within(t, time.Minute), o); err != nil {
-			t.Fatal(err)
-		}
-	}
+	c.applyAgent(t)
 	g.start(t)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -130,48 +123,68 @@ spec:
 	}
 }
 
-// run runs the agent of node1, with the rights of the chart's ServiceAccount as a pod on that node has them, and with the chart's capabilities
-// only.
+// run runs the agent of node1.
 func (g *gatehouse) run(t *testing.T) {
+	t.Helper()
+	g.agent = g.runAgent(t, "node1", g.log)
+}
+
+// runAgent runs the agent of a node until the test ends, with the rights of the chart's ServiceAccount as a pod on that node has them, and with
+// the chart's capabilities only. Its log goes to a file.
+func (c *cluster) runAgent(t *testing.T, node, file string) *exec.Cmd {
 	t.Helper()
 	program, err := filepath.Abs("../../bin/sallyport-agent")
 	if err != nil {
 		t.Fatal(err)
 	}
 	const few = "=-all,+net_admin,+net_raw,+dac_override"
-	g.agent, err = g.Command("", "node1", append([]string{"setpriv", "--bounding-set" + few, "--inh-caps" + few, "--no-new-privs", "--", program},
-		g.AgentFlags("node1", g.agentKubeconfig(t, "node1"))...)...)
+	agent, err := c.Command("", node, append([]string{"setpriv", "--bounding-set" + few, "--inh-caps" + few, "--no-new-privs", "--", program},
+		c.AgentFlags(node, c.agentKubeconfig(t, node))...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := os.OpenFile(g.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.agent.Stdout, g.agent.Stderr = log, log
-	if err := g.agent.Start(); err != nil {
+	agent.Stdout, agent.Stderr = log, log
+	if err := agent.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = g.agent.Process.Kill(); _ = g.agent.Wait(); _ = log.Close() })
+	t.Cleanup(func() { _ = agent.Process.Kill(); _ = agent.Wait(); _ = log.Close() })
+	return agent
+}
+
+// applyAgent applies what the chart has for agents, but the agents: the lab's kubelet runs images of its own only.
+func (c *cluster) applyAgent(t *testing.T) {
+	t.Helper()
+	for _, o := range parseFile(t, "../../bin/sallyport-agent.yaml") {
+		if o.GetKind() == "DaemonSet" {
+			continue
+		}
+		if err := c.objects.ApplyObject(within(t, time.Minute), o); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // agentKubeconfig is that of the agent on a node.
-func (g *gatehouse) agentKubeconfig(t *testing.T, node string) string {
+func (c *cluster) agentKubeconfig(t *testing.T, node string) string {
 	t.Helper()
-	path, err := g.AgentConfig(within(t, time.Minute), g.client, chartNamespace, node)
+	path, err := c.AgentConfig(within(t, time.Minute), c.client, chartNamespace, node)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return path
 }
 
-// segment is an uplink.
-func (g *gatehouse) segment(t *testing.T, name string) blueprint.Segment {
+// segment is an external network or an uplink.
+func (c *cluster) segment(t *testing.T, name string) blueprint.Segment {
 	t.Helper()
-	all := g.blueprint.Segments()
+	all := c.blueprint.Segments()
 	i := slices.IndexFunc(all, func(s blueprint.Segment) bool { return s.Name == name })
 	if i < 0 {
-		t.Fatalf("the lab has no uplink %s", name)
+		t.Fatalf("the lab has no network %s", name)
 	}
 	return all[i]
 }
@@ -290,13 +303,13 @@ func (g *gatehouse) number(t *testing.T, network string) int {
 }
 
 // outside is a kubeconfig that was made for a node, for use here.
-func (g *gatehouse) outside(t *testing.T, path string) string {
+func (c *cluster) outside(t *testing.T, path string) string {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	here, err := clientcmd.LoadFromFile(g.Kubeconfig())
+	here, err := clientcmd.LoadFromFile(c.Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
 	}

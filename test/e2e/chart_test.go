@@ -29,7 +29,7 @@ func gvr(resource string) schema.GroupVersionResource {
 		return schema.GroupVersionResource{Version: "v1", Resource: resource}
 	case "leases":
 		return schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: resource}
-	case "nodepaths", "externalnetworks":
+	case "nodepaths", "externalnetworks", "inspections":
 		return schema.GroupVersionResource{Group: "kube-dc.com", Version: "v1alpha1", Resource: resource}
 	case "network-attachment-definitions":
 		return schema.GroupVersionResource{Group: "k8s.cni.cncf.io", Version: "v1", Resource: resource}
@@ -67,7 +67,7 @@ func remove(path string) tried {
 	}
 }
 
-var kindOf = map[string]string{"eips": "EIp", "fips": "FIp", "projects": "Project", "namespaces": "Namespace"}
+var kindOf = map[string]string{"eips": "EIp", "fips": "FIp", "projects": "Project", "namespaces": "Namespace", "inspections": "Inspection"}
 
 // create tries to create "resource/namespace/name" with what else belongs to it.
 func create(path, text string) tried {

@@ -49,12 +49,18 @@ func (c *cluster) announce(t *testing.T, prefix netip.Prefix, uplinks ...string)
 // onNode1 runs a command of the machine in the network of node1.
 func (c *cluster) onNode1(t *testing.T, argv ...string) {
 	t.Helper()
-	cmd, err := c.Command("", "node1", argv...)
+	c.at(t, "node1", argv...)
+}
+
+// at runs a command of the machine in the network of a node or host.
+func (c *cluster) at(t *testing.T, place string, argv ...string) {
+	t.Helper()
+	cmd, err := c.Command("", place, argv...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v: %s", argv, err, out)
+		t.Fatalf("%s: %v: %v: %s", place, argv, err, out)
 	}
 }
 

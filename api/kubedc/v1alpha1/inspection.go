@@ -53,7 +53,7 @@ type InspectionSpec struct {
 
 	// How many connections that Open vSwitch tracks use these addresses.
 	// +optional
-	// +listType=set
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1024
 	Usage []string `json:"usage,omitempty"`
 }
