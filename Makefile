@@ -109,7 +109,7 @@ generate-check: $(GENERATOR) ## Check that what is generated is up to date
 
 .PHONY: golden
 golden: ## Rewrite what tests compare with: the cases of compile, explain and nodepath, and the reference pages (root)
-	go test ./internal/compile/golden ./internal/controller ./internal/diagnosis ./internal/explain ./internal/intent ./internal/nodepath -update
+	go test ./internal/compile/golden ./internal/controller ./internal/diagnosis ./internal/explain ./internal/intent ./internal/nodepath ./internal/topology -update
 	go test ./test/docs ./test/monitoring -update
 	go test -run '^Test(Balancer(2Conformance|Docs)|Agent5Seed)$$' ./test/e2e -update
 

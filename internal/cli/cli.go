@@ -23,7 +23,7 @@ func New(version string) *cobra.Command {
 		SilenceErrors: true,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: calledAs(os.Args[0])},
 	}
-	root.AddCommand(labCommand(), planCommand(), statusCommand(), surveyCommand(), explainCommand(), topCommand())
+	root.AddCommand(labCommand(), planCommand(), statusCommand(), surveyCommand(), mapCommand(), explainCommand(), topCommand())
 	return root
 }
 

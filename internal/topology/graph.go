@@ -11,7 +11,8 @@ import (
 // Graph is what there is and how it hangs together. As JSON its names are stable: fields are added, none is renamed.
 type Graph struct {
 	Cluster  string     `json:"cluster"`
-	Version  string     `json:"version"` // of Kubernetes
+	Focus    string     `json:"focus,omitempty"` // the one VPC that it is about; empty: all
+	Version  string     `json:"version"`         // of Kubernetes
 	Taken    time.Time  `json:"taken"`
 	Networks []Network  `json:"networks"`
 	Vpcs     []Vpc      `json:"vpcs"` // the management VPC first, then projects by name
@@ -102,11 +103,13 @@ type Vpc struct {
 	FIps     []FIp      `json:"fips"`
 	Services []Service  `json:"services"`
 	// Routes and Behind are what leaves by another network than the rest: EgressRoutes and EgressServices.
-	Routes   []Diversion `json:"egressRoutes"`
-	Behind   []Diversion `json:"egressServices"`
-	Pods     int         `json:"pods"`
-	Paths    []Path      `json:"paths"`
-	Problems []Problem   `json:"problems,omitempty"`
+	Routes []Diversion `json:"egressRoutes"`
+	Behind []Diversion `json:"egressServices"`
+	// Egress are the EgressIPs that its pods may leave with.
+	Egress   []string  `json:"egressIPs"`
+	Pods     int       `json:"pods"`
+	Paths    []Path    `json:"paths"`
+	Problems []Problem `json:"problems,omitempty"`
 }
 
 // Router is a logical router of OVN.
@@ -149,12 +152,13 @@ type Translation struct {
 
 // EIp is an external address.
 type EIp struct {
-	Ref     state.Ref   `json:"ref"`
-	Address netip.Addr  `json:"address,omitzero"`
-	Network string      `json:"network,omitempty"`
-	Type    string      `json:"type,omitempty"`
-	OvnEip  string      `json:"ovnEip,omitempty"`
-	MadeFor string      `json:"madeFor,omitempty"`
+	Ref     state.Ref  `json:"ref"`
+	Address netip.Addr `json:"address,omitzero"`
+	Network string     `json:"network,omitempty"`
+	Type    string     `json:"type,omitempty"`
+	OvnEip  string     `json:"ovnEip,omitempty"`
+	// MadeFor is the object that it goes with; nobody: somebody asked for it.
+	MadeFor state.Ref   `json:"madeFor,omitzero"`
 	Users   []state.Ref `json:"users"` // a Project, FIps, Services
 	// Node is where its packets come in.
 	Node     string    `json:"node,omitempty"`

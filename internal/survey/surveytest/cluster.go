@@ -18,9 +18,10 @@ import (
 var Taken = time.Date(2026, 3, 14, 2, 17, 0, 0, time.UTC)
 
 // Cluster is a cluster with so many projects on three external networks, one more that nodes are on themselves, and some problems: the same
-// one each time. Every ninth project, beginning with the fifth, has a FIp without a target; other problems are rarer.
+// one each time. The fifth project and some more have a FIp without a target; other problems are rarer.
 func Cluster(projects int) *survey.Survey {
 	b := builder{Survey: &survey.Survey{Taken: Taken}, given: map[string]int{}}
+	b.Logical.Sets = map[string][]string{}
 	b.Cluster.Name, b.Cluster.Version = "metro-1", "v1.35.3"
 	b.networks()
 	b.nodes(projects)

@@ -103,6 +103,9 @@ func (b *builder) egressIPs(projects int) {
 			})
 		}
 		b.Cluster.EgressIPs = append(b.Cluster.EgressIPs, e)
+		if i*10 < len(b.Cluster.Projects) {
+			b.Logical.Sets[ownership.EgressSet(b.Cluster.Projects[i*10].Shard, e.Name)] = []string{"10.0.0.10"}
+		}
 	}
 	b.Logical.Routers = append(b.Logical.Routers, router)
 	b.Cluster.Vpcs = append(b.Cluster.Vpcs, survey.Vpc{Object: object("Vpc", "", ownership.EgressVpc), Ready: true})

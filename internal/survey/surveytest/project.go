@@ -133,7 +133,7 @@ func (t *tenant) owner(kind, namespace, name string) logical.IDs {
 // outside is what is reached from outside, and what is wrong with it.
 func (t *tenant) outside() {
 	switch i := t.number; {
-	case i%9 == 4:
+	case i%28 == 4:
 		t.fip("vm-gone", "ext-public", survey.Pod{}, ill("ResolvedRefs", "PodNotFound", "there is no pod vm-gone; create it, or name another one"))
 	case i%2 == 1:
 		t.fip("bastion", "ext-public", t.targets[0], well())
@@ -142,7 +142,7 @@ func (t *tenant) outside() {
 	if t.number%4 == 2 {
 		t.service("api", "ext-public", t.targets[:1])
 	}
-	if t.number%17 == 6 {
+	if t.number%45 == 6 {
 		t.service("batch", t.network, nil)
 	}
 	if t.number%50 == 31 {

@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sallyport/sallyport/internal/diagnosis"
+	"github.com/sallyport/sallyport/internal/observer"
+	"github.com/sallyport/sallyport/internal/survey"
+	"github.com/sallyport/sallyport/internal/topology"
+	"github.com/sallyport/sallyport/internal/topology/drawing"
+)
+
+// asPicture is the format of maps beside text and JSON.
+const asPicture = "svg"
+
+func mapCommand() *cobra.Command {
+	var a access
+	var format, theme string
+	cmd := &cobra.Command{
+		Use:   "map [PROJECT]",
+		Short: "Draw the cluster's networks, gateways, addresses and what they lead to",
+		Long: `Draw how the cluster is connected with the outside: networks, the nodes that
+hold gateways, routers, addresses, and what each of them leads to. Objects with
+a problem are marked.
+
+With the name of a project (its namespace, or ORGANIZATION/PROJECT), all of it
+is shown, with the way of packets there and back.
+
+-o svg is a picture, and -o json the graph itself. Many projects fold to one
+line or tile each, the worst first.`,
+		Example: `  sallyport map                        the cluster as a tree
+  sallyport map acme-production        one project, with the way of packets
+  sallyport map -o svg > cluster.svg   a picture, light or dark as the viewer is`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !slices.Contains(drawing.Themes, drawing.Theme(theme)) {
+				return fmt.Errorf("--theme %s: use auto, light or dark", theme)
+			}
+			done := busy(cmd, "reading the cluster")
+			s, err := a.survey(cmd.Context(), observer.Scope{})
+			done()
+			if err != nil {
+				return err
+			}
+			text, err := mapped(s, args, format, drawing.Theme(theme))
+			if err != nil {
+				return err
+			}
+			_, err = cmd.OutOrStdout().Write([]byte(text))
+			return err
+		},
+	}
+	cmd.Flags().StringVarP(&format, "output", "o", asText, "text, svg or json")
+	cmd.Flags().StringVar(&theme, "theme", string(drawing.Auto), "of -o svg: auto, light or dark")
+	a.add(cmd)
+	return cmd
+}
+
+// mapped is a survey as a map, of everything or of one project.
+func mapped(s *survey.Survey, project []string, format string, theme drawing.Theme) (string, error) {
+	g := topology.Of(s, diagnosis.Examine(s))
+	if len(project) > 0 {
+		var err error
+		if g, err = g.Project(project[0]); err != nil {
+			return "", err
+		}
+	}
+	switch format {
+	case asText:
+		return g.Text(), nil
+	case asPicture:
+		return g.Picture(theme), nil
+	case asJSON:
+		raw, err := json.MarshalIndent(g, "", "  ")
+		return string(raw) + "\n", err
+	default:
+		return "", fmt.Errorf("-o %s: use %s, %s or %s", format, asText, asPicture, asJSON)
+	}
+}

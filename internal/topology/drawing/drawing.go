@@ -1,0 +1,177 @@
+// Package drawing is a picture as SVG: boxes, lines, and text that stays in its room.
+package drawing
+
+import (
+	"fmt"
+	"html"
+	"strings"
+)
+
+// Font is how a text is set. Size 0 is that of running text.
+type Font struct {
+	Size       int
+	Bold, Mono bool
+	Soft       bool // less important
+	Right      bool // it ends at its place
+	Middle     bool // its place is its middle
+	Class      string
+}
+
+func (f Font) size() int {
+	if f.Size == 0 {
+		return 12
+	}
+	return f.Size
+}
+
+// Box is a place in the picture.
+type Box struct{ X, Y, W, H int }
+
+// Right is its right edge.
+func (b Box) Right() int { return b.X + b.W }
+
+// Bottom is its lower edge.
+func (b Box) Bottom() int { return b.Y + b.H }
+
+// Middle is half its height.
+func (b Box) Middle() int { return b.Y + b.H/2 }
+
+// Inside says whether a box lies in another one.
+func (b Box) Inside(o Box) bool {
+	return b.X >= o.X && b.Y >= o.Y && b.Right() <= o.Right() && b.Bottom() <= o.Bottom()
+}
+
+// Text is a text that was drawn, and the room that it has.
+type Text struct {
+	Text string
+	Room Box
+	Font Font
+}
+
+// Canvas is a picture while it is drawn.
+type Canvas struct {
+	body          strings.Builder
+	width, height int
+	depth         int
+	// Texts and Boxes are what was drawn, for tests: text has to fit, boxes stay in the picture.
+	Texts []Text
+	Boxes []Box
+}
+
+// Size is how large the picture has become.
+func (c *Canvas) Size() (width, height int) { return c.width, c.height }
+
+func (c *Canvas) grow(b Box) { c.width, c.height = max(c.width, b.Right()), max(c.height, b.Bottom()) }
+
+func (c *Canvas) line(format string, args ...any) {
+	c.body.WriteString(strings.Repeat(" ", c.depth+1))
+	fmt.Fprintf(&c.body, format, args...)
+	c.body.WriteByte('\n')
+}
+
+// Open begins a group. ref names the object that it stands for, so that a page can do something when it is chosen; title is what appears when
+// a mouse rests on it. Both may be empty.
+func (c *Canvas) Open(class, ref, title string) {
+	attributes := ""
+	if class != "" {
+		attributes += fmt.Sprintf(` class="%s"`, html.EscapeString(class))
+	}
+	if ref != "" {
+		attributes += fmt.Sprintf(` data-ref="%s"`, html.EscapeString(ref))
+	}
+	c.line("<g%s>", attributes)
+	c.depth++
+	if title != "" {
+		c.line("<title>%s</title>", html.EscapeString(title))
+	}
+}
+
+// Close ends a group.
+func (c *Canvas) Close() {
+	c.depth--
+	c.line("</g>")
+}
+
+// Rect draws a box; round is the radius of its corners.
+func (c *Canvas) Rect(b Box, round int, class string) {
+	c.grow(b)
+	c.Boxes = append(c.Boxes, b)
+	c.line(`<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="%d"/>`, class, b.X, b.Y, b.W, b.H, round)
+}
+
+// Circle draws a dot.
+func (c *Canvas) Circle(x, y, radius int, class string) {
+	c.line(`<circle class="%s" cx="%d" cy="%d" r="%d"/>`, class, x, y, radius)
+}
+
+// Path draws a line, in the words of SVG.
+func (c *Canvas) Path(class, d string) { c.line(`<path class="%s" d="%s"/>`, class, d) }
+
+// Text draws a text with its base line at y. What does not fit into its room ends with an ellipsis, and the whole appears when a mouse rests
+// on it.
+func (c *Canvas) Text(x, y, room int, f Font, text string) {
+	fits := Fit(text, room, f)
+	if fits == "" {
+		return
+	}
+	place := Box{X: x, Y: y - f.size(), W: room, H: f.size()}
+	anchor := ""
+	switch {
+	case f.Right:
+		place.X, anchor = x-room, ` text-anchor="end"`
+	case f.Middle:
+		place.X, anchor = x-room/2, ` text-anchor="middle"`
+	}
+	c.grow(place)
+	c.Texts = append(c.Texts, Text{fits, place, f})
+	title := ""
+	if fits != text {
+		title = "<title>" + html.EscapeString(text) + "</title>"
+	}
+	size := ""
+	if f.Size != 0 {
+		size = fmt.Sprintf(` font-size="%d"`, f.Size)
+	}
+	c.line(`<text class="%s" x="%d" y="%d"%s%s>%s%s</text>`, f.class(), x, y, size, anchor, title, html.EscapeString(fits))
+}
+
+func (f Font) class() string {
+	classes := []string{"t"}
+	if f.Soft {
+		classes[0] = "s"
+	}
+	if f.Bold {
+		classes = append(classes, "b")
+	}
+	if f.Mono {
+		classes = append(classes, "m")
+	}
+	if f.Class != "" {
+		classes[0] = f.Class
+	}
+	return strings.Join(classes, " ")
+}
+
+// Warn draws the sign of something wrong: a triangle with its middle there. Shape and colour tell it, for those who don't see the colour.
+func (c *Canvas) Warn(x, y int, class string) {
+	c.line(`<path class="%s" d="M%d %dl7 13h-14z"/><path class="mark" d="M%d %dv5m0 2v1.5"/>`, class, x, y-7, x, y-3)
+}
+
+// SVG is the whole picture. The title and the description are for those who can't see it.
+func (c *Canvas) SVG(title, description string, theme Theme) string {
+	var out strings.Builder
+	width, height := c.width+margin, c.height+margin
+	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-labelledby="title desc" `+
+		`font-family="%s" font-size="12">`+"\n", width, height, width, height, fonts)
+	fmt.Fprintf(&out, " <title id=\"title\">%s</title>\n <desc id=\"desc\">%s</desc>\n", html.EscapeString(title), html.EscapeString(description))
+	out.WriteString(" <style>\n" + theme.css() + " </style>\n")
+	fmt.Fprintf(&out, ` <rect class="ground" width="%d" height="%d"/>`+"\n", width, height)
+	out.WriteString(c.body.String())
+	out.WriteString("</svg>\n")
+	return out.String()
+}
+
+// margin is how much is left free to the right and below.
+const margin = 24
+
+const fonts = "-apple-system, 'Segoe UI', Roboto, Helvetica, 'Liberation Sans', Arial, 'DejaVu Sans', sans-serif"

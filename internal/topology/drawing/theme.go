@@ -1,0 +1,98 @@
+package drawing
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Theme is whether a picture is light or dark.
+type Theme string
+
+// The themes. Auto follows whoever looks at it.
+const (
+	Auto  Theme = "auto"
+	Light Theme = "light"
+	Dark  Theme = "dark"
+)
+
+// Themes are all of them.
+var Themes = []Theme{Auto, Light, Dark}
+
+// palette is the colours of a theme.
+type palette struct {
+	ground, card, inner, edge, ink, soft string
+	wrong, warn, onWrong                 string
+	networks                             []string
+}
+
+// The colours of networks are those of Okabe and Ito, which people tell apart who don't see red or green, made darker or lighter for their
+// ground. Vermilion is left out: problems are red.
+var (
+	day = palette{
+		ground: "#ffffff", card: "#f6f8fa", inner: "#ffffff", edge: "#c4ccd4", ink: "#1f2328", soft: "#59636e",
+		wrong: "#c8202b", warn: "#a15c00", onWrong: "#ffffff",
+		networks: []string{"#0072b2", "#d98200", "#008f68", "#b0578d", "#3f9fd8", "#857a00", "#6e7781"},
+	}
+	night = palette{
+		ground: "#0d1117", card: "#161b22", inner: "#0d1117", edge: "#3d444d", ink: "#e6edf3", soft: "#9aa4af",
+		wrong: "#ff7b72", warn: "#e3b341", onWrong: "#0d1117",
+		networks: []string{"#4ba3e3", "#f0a830", "#2fbf94", "#e39cc6", "#9bd3fa", "#e9dc4b", "#a5afb9"},
+	}
+)
+
+// Network is the number of the colour of a network, and class names what is drawn in it: n for lines, f for what is filled, p for what is
+// only tinted.
+func Network(kind string, number int) string {
+	if number < 0 {
+		return kind + "x"
+	}
+	class := fmt.Sprintf("%s%d", kind, number%len(day.networks))
+	if number >= len(day.networks) {
+		class += " again"
+	}
+	return class
+}
+
+func (t Theme) css() string {
+	switch t {
+	case Light:
+		return fixed + day.css("  ")
+	case Dark:
+		return fixed + night.css("  ")
+	}
+	return fixed + day.css("  ") + "  @media (prefers-color-scheme: dark) {\n" + night.css("   ") + "  }\n"
+}
+
+// fixed is what does not depend on the theme.
+const fixed = `  .b { font-weight: 600 }
+  .m { font-family: ui-monospace, 'Cascadia Mono', Menlo, Consolas, 'Liberation Mono', 'DejaVu Sans Mono', monospace }
+  .rail { fill: none; stroke-width: 4; stroke-linecap: round; stroke-linejoin: round }
+  .wire { fill: none; stroke-width: 1.75; stroke-linecap: round; stroke-linejoin: round }
+  .back { stroke-dasharray: 5 4 }
+  .again { stroke-dasharray: 10 5 }
+  .o0, .o1 { fill-opacity: .3 } .o2 { fill-opacity: .5 } .o3 { fill-opacity: .75 }
+`
+
+func (p palette) css(indent string) string {
+	var b strings.Builder
+	rule := func(format string, args ...any) { fmt.Fprintf(&b, indent+format+"\n", args...) }
+	rule(".ground { fill: %s }", p.ground)
+	rule(".card { fill: %s; stroke: %s }", p.card, p.edge)
+	rule(".inner { fill: %s; stroke: %s }", p.inner, p.edge)
+	rule(".ill { fill: %s; stroke: %s; stroke-width: 1.5 }", p.inner, p.wrong)
+	rule(".poor { fill: %s; stroke: %s; stroke-width: 1.5 }", p.inner, p.warn)
+	rule(".edge { fill: none; stroke: %s }", p.edge)
+	rule(".track { fill: %s }", p.edge)
+	rule(".halo { fill: none; stroke: %s; stroke-width: 9 }", p.ground)
+	rule(".t { fill: %s }", p.ink)
+	rule(".s { fill: %s }", p.soft)
+	rule(".on { fill: %s }", p.ground)
+	rule(".wrong { fill: %s }", p.wrong)
+	rule(".warn { fill: %s }", p.warn)
+	rule(".mark { fill: none; stroke: %s; stroke-width: 1.6 }", p.onWrong)
+	rule(".nx { stroke: %s } .fx { fill: %s } .px { fill: %s; fill-opacity: .12 }", p.soft, p.soft, p.soft)
+	for i, colour := range p.networks {
+		rule(".n%d { stroke: %s } .f%d { fill: %s } .p%d { fill: %s; fill-opacity: .13 }", i, colour, i, colour, i, colour)
+	}
+	return b.String()
+}
