@@ -47,6 +47,11 @@ generate: $(GENERATOR) ## Write deep copies and CRDs from the types in api/
 	$(GENERATE)
 	cp config/crd/*.yaml charts/sallyport/crds/
 
+.PHONY: man
+man: ## Write the man pages of the programs to bin/man
+	rm -rf bin/man
+	go test -count=1 ./internal/cli ./cmd/... -run '^TestReferencePage' -man $(CURDIR)/bin/man
+
 .PHONY: packages
 packages: ## Install what is needed of Debian (root)
 	DEBIAN_FRONTEND=noninteractive apt-get -qq update
@@ -110,7 +115,7 @@ generate-check: $(GENERATOR) ## Check that what is generated is up to date
 .PHONY: golden
 golden: ## Rewrite what tests compare with: the cases of compile, explain and nodepath, and the reference pages (root)
 	go test ./internal/compile/golden ./internal/controller ./internal/diagnosis ./internal/explain ./internal/intent ./internal/nodepath ./internal/topology -update
-	go test ./test/docs ./test/monitoring -update
+	go test ./cmd/sallyport-agent ./cmd/sallyport-controller ./config/crd ./internal/cli ./test/docs ./test/monitoring -update
 	go test -run '^Test(Balancer(2Conformance|Docs)|Agent5Seed)$$' ./test/e2e -update
 
 # How long to look: make fuzz FUZZTIME=10m

@@ -57,7 +57,7 @@ sends a packet, and what Open vSwitch and ovn-controller say (with their sockets
 
 Answers the controller's questions whether this node is there (gRPC, grpc.health.v1, service ` + reach.Service + `). Give the
 controller the same --egressip-node-healthcheck-port and, for TLS, certificates of the same authority.`,
-		SilenceUsage: true, SilenceErrors: true,
+		SilenceUsage: true, SilenceErrors: true, CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	f := cmd.Flags()

@@ -37,6 +37,9 @@ func labCommand() *cobra.Command {
 		labExec(flags), labShell(flags), labCapture(flags), labAnnounce(flags),
 	)
 	cmd.AddCommand(labOrders(flags)...)
+	if err := cmd.RegisterFlagCompletionFunc("lab", first(labs)); err != nil {
+		panic(err) // there is no such flag
+	}
 	return cmd
 }
 
@@ -237,7 +240,7 @@ func labOrders(flags *labFlags) []*cobra.Command {
 			Use:   o.order + " " + o.target,
 			Short: o.short,
 			Long:  o.short + ".\n\nNames of nodes and processes: sallyport lab status",
-			Args:  cobra.ExactArgs(1),
+			Args:  cobra.ExactArgs(1), ValidArgsFunction: first(flags.actors),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return order(cmd.Context(), flags, o.order, args[0])
 			},

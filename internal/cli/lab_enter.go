@@ -19,7 +19,7 @@ func labExec(flags *labFlags) *cobra.Command {
 		Long:  "Runs a command of this machine in the network of a pod, node or host of the lab.\n\n" + whereHelp,
 		Example: `  sallyport lab exec internet -- curl -s http://198.51.100.20/
   sallyport lab exec -n test-jump web -- ip address`,
-		Args: cobra.MinimumNArgs(2),
+		Args: cobra.MinimumNArgs(2), ValidArgsFunction: first(flags.places),
 		RunE: func(_ *cobra.Command, args []string) error { return enter(flags, namespace, args[0], args[1:]) },
 	}
 	cmd.Flags().StringVarP(&namespace, "namespace", "n", "default", "Kubernetes namespace of the pod")
@@ -32,7 +32,7 @@ func labShell(flags *labFlags) *cobra.Command {
 		Use:   "shell WHERE",
 		Short: "Open a shell in the network of a pod, node or host",
 		Long:  "Opens a shell in the network of a pod, node or host of the lab.\n\n" + whereHelp,
-		Args:  cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1), ValidArgsFunction: first(flags.places),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return enter(flags, namespace, args[0], []string{envOr("SHELL", "/bin/sh")})
 		},
@@ -50,7 +50,7 @@ func labCapture(flags *labFlags) *cobra.Command {
 		Long:  "Captures packets on an interface of a pod, node or host of the lab with tcpdump.\n\n" + whereHelp,
 		Example: `  sallyport lab capture router-ext-public -i lan
   sallyport lab capture node2 -i ext-cloud -w cloud.pcap tcp port 80`,
-		Args: cobra.MinimumNArgs(1),
+		Args: cobra.MinimumNArgs(1), ValidArgsFunction: first(flags.places),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if _, err := exec.LookPath("tcpdump"); err != nil {
 				return fmt.Errorf("capture needs the program tcpdump; install it with: apt-get install tcpdump")

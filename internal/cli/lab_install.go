@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -16,10 +17,6 @@ func labInstall(flags *labFlags) *cobra.Command {
 	var what lab.Installation
 	var agents bool
 	var agentManifests, agent string
-	beside := "."
-	if self, err := os.Executable(); err == nil {
-		beside = filepath.Dir(self)
-	}
 	cmd := &cobra.Command{
 		Use:   "install",
 		Short: "Install Sallyport in a lab: the chart's objects, and the controller",
@@ -40,11 +37,12 @@ resume.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
 			defer cancel()
+			what.Manifests, what.Program = beside(what.Manifests, "sallyport.yaml"), beside(what.Program, lab.Controller)
 			if err := l.Install(ctx, what); err != nil {
 				return err
 			}
 			if agents {
-				if err := l.InstallAgents(ctx, agentManifests, agent); err != nil {
+				if err := l.InstallAgents(ctx, beside(agentManifests, lab.Agent+".yaml"), beside(agent, lab.Agent)); err != nil {
 					return err
 				}
 			}
@@ -52,10 +50,19 @@ resume.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&what.Manifests, "manifests", filepath.Join(beside, "sallyport.yaml"), "the rendered chart, from make chart")
-	cmd.Flags().StringVar(&what.Program, "controller", filepath.Join(beside, lab.Controller), "the controller, from make build")
+	cmd.Flags().StringVar(&what.Manifests, "manifests", "", "the rendered chart, from make chart; empty: sallyport.yaml beside this program")
+	cmd.Flags().StringVar(&what.Program, "controller", "", "the controller, from make build; empty: that beside this program")
 	cmd.Flags().BoolVar(&agents, "agents", false, "run the agent on each node, too")
-	cmd.Flags().StringVar(&agentManifests, "agent-manifests", filepath.Join(beside, lab.Agent+".yaml"), "the rendered chart of the agent, from make chart")
-	cmd.Flags().StringVar(&agent, "agent", filepath.Join(beside, lab.Agent), "the agent, from make build")
+	cmd.Flags().StringVar(&agentManifests, "agent-manifests", "", "the rendered chart of the agent, from make chart; empty: that beside this program")
+	cmd.Flags().StringVar(&agent, "agent", "", "the agent, from make build; empty: that beside this program")
 	return cmd
+}
+
+// beside is a file that was given, or one of this name beside the program.
+func beside(given, name string) string {
+	self, err := os.Executable()
+	if given != "" || err != nil {
+		return cmp.Or(given, name)
+	}
+	return filepath.Join(filepath.Dir(self), name)
 }

@@ -116,14 +116,18 @@ func labLogs(flags *labFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "logs [PROCESS|POD.NAMESPACE]",
 		Short: "Print the log of a process or a pod; without a name, list the logs",
-		Args:  cobra.MaximumNArgs(1),
+		Args:  cobra.MaximumNArgs(1), ValidArgsFunction: first(flags.logged),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l, err := flags.open()
 			if err != nil {
 				return err
 			}
 			if len(args) == 0 {
-				return listLogs(cmd.OutOrStdout(), l)
+				names, err := logsOf(l)
+				for _, name := range names {
+					fmt.Fprintln(cmd.OutOrStdout(), name)
+				}
+				return err
 			}
 			file, err := os.Open(l.Log(args[0]))
 			if err != nil {
@@ -136,13 +140,11 @@ func labLogs(flags *labFlags) *cobra.Command {
 	}
 }
 
-func listLogs(w io.Writer, l *lab.Lab) error {
+// logsOf are the names of a lab's logs.
+func logsOf(l *lab.Lab) (out []string, err error) {
 	files, err := filepath.Glob(l.Log("*"))
-	if err != nil {
-		return err
-	}
 	for _, f := range files {
-		fmt.Fprintln(w, strings.TrimSuffix(filepath.Base(f), ".log"))
+		out = append(out, strings.TrimSuffix(filepath.Base(f), ".log"))
 	}
-	return nil
+	return out, err
 }

@@ -1,21 +1,17 @@
 package intent
 
 import (
-	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/sallyport/sallyport/test/page"
 )
-
-var update = flag.Bool("update", false, "rewrite the reference page")
-
-const conditionsPage = "../../docs/reference/conditions.md"
 
 // about is what each condition says when it is true. An object has the last one only while it is being deleted.
 var about = []struct{ condition, means string }{
@@ -29,7 +25,8 @@ var about = []struct{ condition, means string }{
 	{"Deletable", "Only there, and false, while a deletion waits. It says for what."},
 }
 
-func page() string {
+// conditions is the reference page.
+func conditions() string {
 	var out strings.Builder
 	out.WriteString("# Conditions and their reasons\n\n" +
 		"Project, EIp and FIp have the conditions below, and ExternalNetwork those of them that apply. The message of a condition that is\n" +
@@ -47,26 +44,15 @@ func page() string {
 }
 
 func TestReferencePageHasEveryReason(t *testing.T) {
-	if *update {
-		if err := os.WriteFile(conditionsPage, []byte(page()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	is, err := os.ReadFile(conditionsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(is) != page() {
-		t.Errorf("%s is not what the list of reasons gives; run make golden", conditionsPage)
-	}
+	page.Check(t, "../../docs/reference/conditions.md", conditions())
 }
 
 // A reason is a word in CamelCase, which the API server checks, and stands once on the page.
 func TestReasonsAreDocumented(t *testing.T) {
 	camel := regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
-	conditions := map[string]bool{}
+	known := map[string]bool{}
 	for _, a := range about {
-		conditions[a.condition] = true
+		known[a.condition] = true
 	}
 	seen := map[string]bool{}
 	for _, r := range Reasons {
@@ -74,7 +60,7 @@ func TestReasonsAreDocumented(t *testing.T) {
 			t.Errorf("%q is no reason, or stands there twice", r.Reason)
 		}
 		seen[r.Reason] = true
-		if !conditions[r.Condition] || !strings.HasSuffix(r.Meaning, ".") || !strings.HasSuffix(r.Next, ".") {
+		if !known[r.Condition] || !strings.HasSuffix(r.Meaning, ".") || !strings.HasSuffix(r.Next, ".") {
 			t.Errorf("%+v: the condition is one of the page, and what it means and what to do are sentences", r)
 		}
 		if Meaning(r.Reason) != r.Meaning {

@@ -2,7 +2,6 @@
 package docs
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -15,8 +14,6 @@ import (
 	"unicode"
 )
 
-var update = flag.Bool("update", false, "rewrite the pages that are made")
-
 const (
 	root  = "../.."
 	index = "docs/README.md"
@@ -24,8 +21,8 @@ const (
 	ours = "https://github.com/sallyport/sallyport/blob/main/"
 )
 
-// page is a page of documentation.
-type page struct {
+// sheet is a page of documentation.
+type sheet struct {
 	path    string // from the root
 	links   []link
 	anchors map[string]bool
@@ -44,8 +41,8 @@ var (
 )
 
 // read reads a page: what its links mean, seen from the root, and where one can link to.
-func read(file, text string) page {
-	p := page{path: file, anchors: map[string]bool{}}
+func read(file, text string) sheet {
+	p := sheet{path: file, anchors: map[string]bool{}}
 	text = fence.ReplaceAllString(text, "")
 	for _, h := range heading.FindAllStringSubmatch(text, -1) {
 		name := anchor(h[1])
@@ -88,9 +85,9 @@ func anchor(heading string) string {
 }
 
 // pages are all pages of documentation, by path.
-func pages(t *testing.T) map[string]page {
+func pages(t *testing.T) map[string]sheet {
 	t.Helper()
-	out := map[string]page{}
+	out := map[string]sheet{}
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*/*.md", "charts/*/*.md"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
@@ -127,7 +124,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 }
 
 // broken says what is wrong with a link.
-func broken(l link, all map[string]page) string {
+func broken(l link, all map[string]sheet) string {
 	target, isPage := all[l.target]
 	switch _, err := os.Stat(filepath.Join(root, l.target)); {
 	case err != nil:
@@ -146,7 +143,7 @@ func TestBrokenLinksAreSeen(t *testing.T) {
 	text := "# A `plan`, and more\n[good](#a-plan-and-more) [gone](../gone.md) [no place](#nowhere) ![](picture.svg) `[code](no.md)`\n" +
 		"```\n# no heading\n[code](no.md)\n```\n[outside](https://example.org/x) [ours](" + ours + "gone.md#x)"
 	p := read(index, text)
-	all := map[string]page{index: p}
+	all := map[string]sheet{index: p}
 	var wrong []string
 	for _, l := range p.links {
 		wrong = append(wrong, broken(l, all))
@@ -167,14 +164,14 @@ func TestEveryPageIsFound(t *testing.T) {
 			}
 		}
 	}
-	lonely := map[string]page{index: {links: []link{{target: "a.md"}}}, "a.md": {}, "b.md": {links: []link{{target: "a.md"}}}}
+	lonely := map[string]sheet{index: {links: []link{{target: "a.md"}}}, "a.md": {}, "b.md": {links: []link{{target: "a.md"}}}}
 	if found := reached(lonely, index); found["b.md"] || !found["a.md"] {
 		t.Errorf("a page that nobody links to is found: %v", found)
 	}
 }
 
 // reached are the pages to which links lead.
-func reached(all map[string]page, from string) map[string]bool {
+func reached(all map[string]sheet, from string) map[string]bool {
 	found, next := map[string]bool{from: true}, []string{from}
 	for len(next) > 0 {
 		here := next[0]

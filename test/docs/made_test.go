@@ -7,25 +7,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-)
 
-// upToDate compares a page with what it should be, or rewrites it.
-func upToDate(t *testing.T, file, want string) {
-	t.Helper()
-	file = filepath.Join(root, file)
-	if *update {
-		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	is, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(is) != want {
-		t.Errorf("%s is not what it is made from; run make golden", file)
-	}
-}
+	"github.com/sallyport/sallyport/test/page"
+)
 
 var decision = regexp.MustCompile(`^# (\d+)\. (.*)\n`)
 
@@ -48,5 +32,5 @@ func TestListOfDecisions(t *testing.T) {
 		}
 		fmt.Fprintf(&out, "%s. [%s](%s)\n", title[1], title[2], filepath.Base(file))
 	}
-	upToDate(t, "docs/adr/README.md", out.String())
+	page.Check(t, filepath.Join(root, "docs/adr/README.md"), out.String())
 }

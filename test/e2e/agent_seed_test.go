@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"net/netip"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,9 +10,8 @@ import (
 
 	"github.com/sallyport/sallyport/internal/nodepath"
 	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/test/page"
 )
-
-const nodesPage = "../../docs/reference/nodes.md"
 
 // byHand is a command of the proof of concept, what the agent writes in its place, and the test that shows it.
 type byHand struct {
@@ -92,8 +90,8 @@ func entryLines[K state.Key[K], V state.Value[V]](set state.Set[K, V]) (out []st
 // TestAgent5Seed: for every command of the proof of concept there is what the agent writes, on the page.
 func TestAgent5Seed(t *testing.T) {
 	item := agents.Item(t, 5)
-	var page strings.Builder
-	page.WriteString("# What the agent writes on a node\n\nMade by `make golden` from the commands of the proof of concept for return traffic on nodes: what it does by\n" +
+	var text strings.Builder
+	text.WriteString("# What the agent writes on a node\n\nMade by `make golden` from the commands of the proof of concept for return traffic on nodes: what it does by\n" +
 		"hand, what `sallyport-agent` writes in its place for the same node (eth1 has 10.111.221.11/24, the router is 10.111.221.21),\n" +
 		"and the test that shows it by packets. How to ask for it: [nodes with several uplinks](../howto/nodes.md).\n\n| by hand | method | the agent | shown by |\n|---|---|---|---|\n")
 	tests := testNames(t)
@@ -114,15 +112,8 @@ func TestAgent5Seed(t *testing.T) {
 		if h.legs {
 			method += " with legs"
 		}
-		fmt.Fprintf(&page, "| %s | %s | %s | `%s` |\n", h.seed, method, what, h.test)
+		fmt.Fprintf(&text, "| %s | %s | %s | `%s` |\n", h.seed, method, what, h.test)
 	}
-	if *update {
-		if err := os.WriteFile(nodesPage, []byte(page.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if readFile(t, nodesPage) != page.String() {
-		t.Errorf("%s is not what the commands give; run make golden", nodesPage)
-	}
+	page.Check(t, reference+"nodes.md", text.String())
 	item.Figure("%d commands, each with what the agent writes and the test that shows it", len(inSeed))
 }

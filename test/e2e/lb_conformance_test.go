@@ -1,21 +1,19 @@
 package e2e
 
 import (
-	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"path/filepath"
 	"reflect"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "rewrite the reference pages")
+	"github.com/sallyport/sallyport/test/page"
+)
 
 const reference = "../../docs/reference/"
 
@@ -46,7 +44,7 @@ func TestBalancer2Conformance(t *testing.T) {
 			}
 		}
 	}
-	upToDatePage(t, "service-conformance.md", conformancePage())
+	page.Check(t, reference+"service-conformance.md", conformancePage())
 	item.Figure("%d behaviours of %d files: %d shown by tests, %d do not apply, %d are not built or not shown, with the reason",
 		all, len(behaviours), shown, all-shown-missing, missing)
 }
@@ -57,20 +55,7 @@ func TestBalancerDocs(t *testing.T) {
 	if len(names) != len(features)+len(managed) {
 		t.Errorf("%d features have %d names", len(features)+len(managed), len(names))
 	}
-	upToDatePage(t, "load-balancers.md", featuresPage())
-}
-
-// upToDatePage compares a page with what it should be, or rewrites it.
-func upToDatePage(t *testing.T, name, want string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(reference+name, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if readFile(t, reference+name) != want {
-		t.Errorf("docs/reference/%s is not what the tests give; run make golden", name)
-	}
+	page.Check(t, reference+"load-balancers.md", featuresPage())
 }
 
 // tests are the names of the tests that show a behaviour.

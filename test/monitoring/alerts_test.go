@@ -2,7 +2,6 @@
 package monitoring
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"regexp"
@@ -14,13 +13,11 @@ import (
 
 	"github.com/sallyport/sallyport/internal/controller"
 	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/test/page"
 )
-
-var update = flag.Bool("update", false, "rewrite the reference page")
 
 const (
 	alertsFile = "../../charts/sallyport/monitoring/alerts.yaml"
-	alertsPage = "../../docs/reference/alerts.md"
 	runbooks   = "https://github.com/sallyport/sallyport/blob/main/docs/reference/alerts.md#"
 )
 
@@ -68,8 +65,8 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 		}
 		seen[a.Alert] = true
 		for _, note := range []string{"summary", "cause", "cure"} {
-			if text := a.Annotations[note]; !strings.HasSuffix(text, ".") || strings.Contains(text, "\n") {
-				t.Errorf("%s: its %s is no sentence: %q", a.Alert, note, text)
+			if said := a.Annotations[note]; !strings.HasSuffix(said, ".") || strings.Contains(said, "\n") {
+				t.Errorf("%s: its %s is no sentence: %q", a.Alert, note, said)
 			}
 		}
 		if want := runbooks + strings.ToLower(a.Alert); a.Annotations["runbook_url"] != want {
@@ -190,8 +187,8 @@ func values(label string) (out []string, limited bool) {
 	return out, out != nil
 }
 
-// page is the reference of alerts.
-func page(list []alert) string {
+// text is the reference of alerts.
+func text(list []alert) string {
 	var out strings.Builder
 	out.WriteString("# Alerts\n\n" +
 		"The chart installs them with `metrics.prometheusRule.enabled`; the file itself is\n" +
@@ -228,13 +225,5 @@ func plain(summary string) string {
 }
 
 func TestReferencePageHasEveryAlert(t *testing.T) {
-	want := page(alerts(t))
-	if *update {
-		if err := os.WriteFile(alertsPage, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if read(t, alertsPage) != want {
-		t.Errorf("%s is not what the alerts give; run make golden", alertsPage)
-	}
+	page.Check(t, "../../docs/reference/alerts.md", text(alerts(t)))
 }
