@@ -91,7 +91,8 @@ func (e *explainer) conclude() {
 	if len(x.Stated) > 0 && len(x.Wrong) == 0 {
 		x.Next = append(x.Next, "Look whether the controller runs: it has not written yet what follows.")
 	}
-	if len(x.Addresses) > 0 && e.inward() {
+	unmade := slices.ContainsFunc(x.Conditions, func(c Condition) bool { return c.Reason == intent.NotAccepted })
+	if len(x.Addresses) > 0 && !unmade && e.inward() {
 		x.Next = append(x.Next, "To follow a packet: sallyport trace CLIENT "+e.example())
 	}
 }

@@ -92,6 +92,8 @@ func (u Usage) nodes(out io.Writer) {
 	for _, n := range u.Nodes {
 		connections := "?"
 		switch {
+		case n.Gateways == 0:
+			connections = "-"
 		case n.Counted:
 			connections = fmt.Sprint(n.Connections)
 		case n.Problem != "":
