@@ -104,6 +104,30 @@ spec: {podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress], ingress: 
 	t.Run("written and read back", func(t *testing.T) { writtenAndRead(t, s) })
 	t.Run("without the northbound database", func(t *testing.T) { c.withoutNorthbound(t, ns) })
 	t.Run("a node without an agent", c.askedInVain)
+	t.Run("with the rights of an operator", func(t *testing.T) { c.surveyedByOperator(t, ns) })
+}
+
+// surveyedByOperator: the chart's role for operators is enough for everything, and without it the survey says what may not be read.
+func (c *cluster) surveyedByOperator(t *testing.T, ns string) {
+	config := c.viewed(t)
+	config.Controller.Kubernetes.Impersonate.UserName = "olga"
+	if s := take(t, config, observer.Scope{}); len(s.Unread) == 0 || !strings.Contains(s.Unread[0].Problem, "olga") {
+		t.Errorf("without rights: %v", s.Unread)
+	}
+	c.apply(t, `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: survey-operators}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: sallyport-operator}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: olga}]`)
+	var s *survey.Survey
+	eventually(t, "an operator may read everything", func() bool {
+		s = take(t, config, observer.Scope{Shards: []string{ns}})
+		return len(s.Unread) == 0
+	})
+	if len(s.Shards) != 1 || s.Shards[0].Problem != "" || s.Cluster.ProjectOf(ns) == nil || len(s.Cluster.Inside) == 0 {
+		t.Errorf("an operator's survey: unread %v, shards %+v, Services in %v", s.Unread, s.Shards, s.Cluster.Inside)
+	}
 }
 
 // surveyedObjects: each object has its address.
