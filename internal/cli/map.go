@@ -14,8 +14,11 @@ import (
 	"github.com/sallyport/sallyport/internal/topology/drawing"
 )
 
-// asPicture is the format of maps beside text and JSON.
-const asPicture = "svg"
+// The formats of maps, beside text and JSON.
+const (
+	asPicture  = "svg"
+	asDocument = "md"
+)
 
 func mapCommand() *cobra.Command {
 	var a access
@@ -30,11 +33,12 @@ a problem are marked.
 With the name of a project (its namespace, or ORGANIZATION/PROJECT), all of it
 is shown, with the way of packets there and back.
 
--o svg is a picture, and -o json the graph itself. Many projects fold to one
-line or tile each, the worst first.`,
+-o svg is a picture, -o md a document about the whole cluster, and -o json the
+graph itself. Many projects fold to one line or tile each, the worst first.`,
 		Example: `  sallyport map                        the cluster as a tree
   sallyport map acme-production        one project, with the way of packets
-  sallyport map -o svg > cluster.svg   a picture, light or dark as the viewer is`,
+  sallyport map -o svg > cluster.svg   a picture, light or dark as the viewer is
+  sallyport map -o md > NETWORK.md     a document about the running cluster`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(drawing.Themes, drawing.Theme(theme)) {
@@ -54,7 +58,7 @@ line or tile each, the worst first.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&format, "output", "o", asText, "text, svg or json")
+	cmd.Flags().StringVarP(&format, "output", "o", asText, "text, svg, md or json")
 	cmd.Flags().StringVar(&theme, "theme", string(drawing.Auto), "of -o svg: auto, light or dark")
 	a.add(cmd)
 	return cmd
@@ -62,7 +66,8 @@ line or tile each, the worst first.`,
 
 // mapped is a survey as a map, of everything or of one project.
 func mapped(s *survey.Survey, project []string, format string, theme drawing.Theme) (string, error) {
-	g := topology.Of(s, diagnosis.Examine(s))
+	findings := diagnosis.Examine(s)
+	g := topology.Of(s, findings)
 	if len(project) > 0 {
 		var err error
 		if g, err = g.Project(project[0]); err != nil {
@@ -74,10 +79,15 @@ func mapped(s *survey.Survey, project []string, format string, theme drawing.The
 		return g.Text(), nil
 	case asPicture:
 		return g.Picture(theme), nil
+	case asDocument:
+		if len(project) > 0 {
+			return "", fmt.Errorf("-o %s is about the whole cluster; leave the project out, or use -o %s", asDocument, asText)
+		}
+		return g.Document(findings), nil
 	case asJSON:
 		raw, err := json.MarshalIndent(g, "", "  ")
 		return string(raw) + "\n", err
 	default:
-		return "", fmt.Errorf("-o %s: use %s, %s or %s", format, asText, asPicture, asJSON)
+		return "", fmt.Errorf("-o %s: use %s, %s, %s or %s", format, asText, asPicture, asDocument, asJSON)
 	}
 }

@@ -37,6 +37,7 @@ func TestMapFormats(t *testing.T) {
 		{nil, []string{"acme-prod", "umbrella-prod", "100.65.0.103", "vm-gone"}},
 		{[]string{"initech-prod"}, []string{"the way of packets, there and back", "leg of ext-public"}},
 		{[]string{"-o", "svg", "--theme", "dark"}, []string{"<svg ", "acme-prod", "</svg>"}},
+		{[]string{"-o", "md"}, []string{"# The network of metro-1", "## Known issues", "| `acme-prod` |"}},
 		{[]string{"initech/prod", "-o", "json"}, []string{`"focus": "initech-prod"`, `"networks": [`}},
 	} {
 		text, err := runMap(t, c.args...)
@@ -55,6 +56,7 @@ func TestMapRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
 		"use auto, light or dark": {"-o", "svg", "--theme", "pink"},
 		"use text":                {"-o", "png"},
+		"about the whole cluster": {"acme-prod", "-o", "md"},
 		"there is no project":     {"nobody"},
 	} {
 		if _, err := runMap(t, args...); err == nil || !strings.Contains(err.Error(), want) {

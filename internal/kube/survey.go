@@ -72,7 +72,7 @@ func (s *Surveyor) Cluster(ctx context.Context, settings snapshot.Config) (surve
 	out := survey.Cluster{
 		Version: version.GitVersion, Networks: all.readNetworks(settings), Subnets: all.readSubnets(), Vpcs: all.readVpcs(),
 		Namespaces: all.readNamespaces(), Projects: all.readProjects(), EIps: all.readEIps(), FIps: all.readFIps(),
-		Services: all.readServices(settings), EgressIPs: all.readEgressIPs(), EgressServices: all.readEgressServices(),
+		Services: all.readServices(settings), Beside: all.readBeside(settings), EgressIPs: all.readEgressIPs(), EgressServices: all.readEgressServices(),
 		EgressRoutes: all.readEgressRoutes(), NodePaths: all.readNodePaths(), Pods: all.readPods(), Nodes: all.readNodes(),
 		OvnEips: all.readOvnEips(), Policies: all.readPolicies(), Leases: all.readLeases(), Events: all.readEvents(),
 		Inspections: each(all.inspections.Items, func(o *kubedcv1alpha1.Inspection) survey.Object { return surveyed("Inspection", o, nil) }),

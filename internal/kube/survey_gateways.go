@@ -20,6 +20,7 @@ const gatewayAPI = "gateway.networking.k8s.io"
 
 // foreigners are the kinds of others that the API server may not have, in whatever version it has them.
 var foreigners = []schema.GroupKind{
+	{Group: gatewayAPI, Kind: "GatewayClass"},
 	{Group: gatewayAPI, Kind: "Gateway"},
 	{Group: gatewayAPI, Kind: "HTTPRoute"},
 	{Group: gatewayAPI, Kind: "GRPCRoute"},
@@ -41,9 +42,11 @@ type gatewayObject struct {
 
 	Spec struct {
 		GatewayClassName string `json:"gatewayClassName"`
+		ControllerName   string `json:"controllerName"`
 		Listeners        []struct {
 			Name, Protocol string
 			Port           int
+			TLS            struct{ Mode string }
 		} `json:"listeners"`
 		Hostnames  []string          `json:"hostnames"`
 		ParentRefs []gatewayRef      `json:"parentRefs"`
@@ -107,6 +110,8 @@ func (s *Surveyor) listForeign(ctx context.Context, f *foreign) error {
 func (e *everything) readOptional(into *survey.Cluster) {
 	for _, f := range e.optional {
 		switch f.kind.Kind {
+		case "GatewayClass":
+			into.Classes = each(f.items, readClass)
 		case "Gateway":
 			into.Gateways = each(f.items, readGateway)
 		case "Backend":
@@ -120,10 +125,14 @@ func (e *everything) readOptional(into *survey.Cluster) {
 	})
 }
 
+func readClass(o *gatewayObject) survey.GatewayClass {
+	return survey.GatewayClass{Object: surveyed("GatewayClass", o, o.Status.Conditions), Controller: o.Spec.ControllerName}
+}
+
 func readGateway(o *gatewayObject) survey.Gateway {
 	out := survey.Gateway{Object: surveyed("Gateway", o, o.Status.Conditions), Class: o.Spec.GatewayClassName}
 	for _, l := range o.Spec.Listeners {
-		out.Listeners = append(out.Listeners, fmt.Sprintf("%s %s %d", l.Name, l.Protocol, l.Port))
+		out.Listeners = append(out.Listeners, strings.TrimSpace(fmt.Sprintf("%s %s %d %s", l.Name, l.Protocol, l.Port, l.TLS.Mode)))
 	}
 	for _, a := range o.Status.Addresses {
 		out.Addresses = append(out.Addresses, a.Value)

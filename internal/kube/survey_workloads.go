@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/kubeovn"
@@ -25,6 +26,15 @@ import (
 
 // readServices reads the Services that are reached from outside, with their endpoints.
 func (e *everything) readServices(settings snapshot.Config) []survey.Service {
+	return e.chosenServices(settings, func(o *corev1.Service) bool { return balances(o) || len(o.Spec.ExternalIPs) > 0 })
+}
+
+// readBeside reads the headless Services that tell the addresses of others.
+func (e *everything) readBeside(settings snapshot.Config) []survey.Service {
+	return e.chosenServices(settings, func(o *corev1.Service) bool { return o.Labels[kubedcv1.SourceServiceLabel] != "" })
+}
+
+func (e *everything) chosenServices(settings snapshot.Config, wanted func(*corev1.Service) bool) []survey.Service {
 	projects := map[string]bool{}
 	for i := range e.projects.Items {
 		projects[snapshot.ShardOf(e.projects.Items[i].Namespace, e.projects.Items[i].Name)] = true
@@ -34,8 +44,8 @@ func (e *everything) readServices(settings snapshot.Config) []survey.Service {
 		slice := &e.slices.Items[i]
 		of[slice.Namespace+"/"+serviceOf(slice)] = append(of[slice.Namespace+"/"+serviceOf(slice)], slice)
 	}
-	outside := slices.DeleteFunc(slices.Clone(e.services.Items), func(o corev1.Service) bool { return !balances(&o) && len(o.Spec.ExternalIPs) == 0 })
-	return each(outside, func(o *corev1.Service) survey.Service {
+	chosen := slices.DeleteFunc(slices.Clone(e.services.Items), func(o corev1.Service) bool { return !wanted(&o) })
+	return each(chosen, func(o *corev1.Service) survey.Service {
 		s := surveyedService(o)
 		s.Shard = e.shards[o.Namespace]
 		management := s.Shard == kubeovn.ManagementVpc
@@ -62,7 +72,7 @@ func surveyedService(o *corev1.Service) survey.Service {
 	}
 	for _, p := range o.Spec.Ports {
 		out.Ports = append(out.Ports, survey.ServicePort{
-			Name: p.Name, Protocol: string(protocol(p.Protocol)), Port: int(p.Port), Target: p.TargetPort.String(),
+			Name: p.Name, Protocol: string(protocol(p.Protocol)), Port: int(p.Port), Target: p.TargetPort.String(), NodePort: int(p.NodePort),
 		})
 	}
 	return out

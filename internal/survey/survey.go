@@ -55,6 +55,8 @@ type Cluster struct {
 	EIps       []EIp
 	FIps       []FIp
 	Services   []Service
+	// Beside are the headless Services that tell the addresses of others.
+	Beside []Service
 	// EgressIPs, EgressServices, EgressRoutes and NodePaths are said in their own words.
 	EgressIPs      []EgressIP
 	EgressServices []Egress
@@ -68,6 +70,7 @@ type Cluster struct {
 	Routes   []Route
 	Backends []Backend
 	Gateways []Gateway
+	Classes  []GatewayClass
 	// Inspections are questions to nodes that somebody has left there.
 	Inspections []Object
 	// Leases say who leads: the controller and Kube-OVN's.
@@ -211,6 +214,7 @@ type ServicePort struct {
 	Name, Protocol string
 	Port           int
 	Target         string // a number, or the name of a container's port
+	NodePort       int    // 0: none
 }
 
 // Endpoint is where a port of a Service goes.
@@ -311,11 +315,17 @@ type Backend struct {
 	Endpoints []string
 }
 
+// GatewayClass says who carries out Gateways.
+type GatewayClass struct {
+	Object
+	Controller string
+}
+
 // Gateway is a Gateway of the Gateway API.
 type Gateway struct {
 	Object
 	Class     string
-	Listeners []string // name protocol port
+	Listeners []string // name protocol port, and of TLS the mode
 	Addresses []string
 }
 

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"strings"
 
-	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	"github.com/sallyport/sallyport/internal/state"
 	"github.com/sallyport/sallyport/internal/survey"
 )
@@ -43,6 +43,12 @@ func (b *builder) fip(f survey.FIp) FIp {
 func (b *builder) service(s survey.Service, v *Vpc) Service {
 	out := Service{
 		Ref: s.Ref, Type: s.Type, Ours: s.Ours, ClusterIP: s.ClusterIP, Outside: s.ExternalIPs, Problems: b.problems(s.Object),
+		Selector: s.Selector, Local: s.Local, Annotations: map[string]string{},
+	}
+	for key, value := range s.Annotations {
+		if strings.Contains(key, "kube-dc.com/") {
+			out.Annotations[key] = value
+		}
 	}
 	if len(s.Ingress) > 0 {
 		out.Address = s.Ingress[0]
@@ -54,7 +60,7 @@ func (b *builder) service(s survey.Service, v *Vpc) Service {
 		}
 	}
 	for _, p := range s.Ports {
-		l := Listener{Name: p.Name, Protocol: p.Protocol, Port: p.Port, Target: p.Target}
+		l := Listener{Name: p.Name, Protocol: p.Protocol, Port: p.Port, Target: p.Target, NodePort: p.NodePort}
 		for _, e := range s.Endpoints {
 			if e.Port == p.Name {
 				l.Targets = append(l.Targets, Target{Address: e.Address.Addr(), Port: e.Address.Port(), Name: e.Pod, Node: e.Node, Ready: e.Ready})
@@ -107,7 +113,7 @@ func (b *builder) made(s *Service, v *Vpc) {
 		s.Made = append(s.Made, state.Ref{Kind: "Load_Balancer", Name: l.Name})
 	}
 	if beside, ok := b.beside[s.Ref]; ok {
-		s.External = &ExternalService{Ref: beside.Ref}
+		s.External = &ExternalService{Ref: beside.Ref, Labels: beside.Labels}
 		for _, e := range beside.Endpoints {
 			s.External.Endpoints = append(s.External.Endpoints, e.Address.String())
 		}
@@ -128,9 +134,15 @@ const (
 
 // gateways are those of the Gateway API, with their proxies: what is behind the Services that Envoy Gateway made, or that have the address.
 func (b *builder) gateways() []Gateway {
+	controllers := map[string]string{}
+	for _, c := range b.Cluster.Classes {
+		controllers[c.Name] = c.Controller
+	}
 	var all []Gateway
 	for _, g := range b.Cluster.Gateways {
-		out := Gateway{Ref: g.Ref, Class: g.Class, Listeners: g.Listeners, Addresses: g.Addresses, Problems: b.problems(g.Object)}
+		out := Gateway{
+			Ref: g.Ref, Class: g.Class, Controller: controllers[g.Class], Listeners: g.Listeners, Addresses: g.Addresses, Problems: b.problems(g.Object),
+		}
 		for _, s := range b.Cluster.Services {
 			if !proxies(s, g) {
 				continue
@@ -172,7 +184,7 @@ func (b *builder) backends() []Backend {
 	for _, k := range b.Cluster.Backends {
 		out := Backend{Ref: k.Ref, Endpoints: k.Endpoints, Problems: b.problems(k.Object)}
 		for _, s := range b.Cluster.Services {
-			if s.Namespace == k.Namespace && s.Labels[kubedcv1.SourceServiceLabel] == "" && out.leadsTo(s) {
+			if s.Namespace == k.Namespace && out.leadsTo(s) {
 				out.Service = s.Ref
 			}
 		}

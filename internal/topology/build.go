@@ -130,11 +130,10 @@ func (b *builder) indexShards() {
 	for _, f := range c.FIps {
 		b.shard(f.Shard).fips = append(b.shard(f.Shard).fips, f)
 	}
+	for _, s := range c.Beside {
+		b.beside[state.Ref{Kind: "Service", Namespace: s.Namespace, Name: s.Labels[kubedcv1.SourceServiceLabel]}] = s
+	}
 	for _, s := range c.Services {
-		if source := s.Labels[kubedcv1.SourceServiceLabel]; source != "" {
-			b.beside[state.Ref{Kind: "Service", Namespace: s.Namespace, Name: source}] = s
-			continue
-		}
 		b.shard(s.Shard).services = append(b.shard(s.Shard).services, s)
 	}
 	for _, e := range c.EgressRoutes {

@@ -195,8 +195,12 @@ type Service struct {
 	Address   netip.Addr   `json:"address,omitzero"`
 	Network   string       `json:"network,omitempty"`
 	Outside   []netip.Addr `json:"externalIPs,omitempty"` // those that nodes answer for
-	Ports     []Listener   `json:"ports"`
-	Balancers []Balancer   `json:"balancers"`
+	// Selector and Annotations are what was asked for; of annotations only those that mean something here.
+	Selector    map[string]string `json:"selector,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+	Local       bool              `json:"local,omitempty"` // nodes keep the client's address
+	Ports       []Listener        `json:"ports"`
+	Balancers   []Balancer        `json:"balancers"`
 	// Made is what exists because of it, such as its EIp, and External the headless Service that tells its address.
 	Made     []state.Ref      `json:"made"`
 	External *ExternalService `json:"external,omitempty"`
@@ -209,6 +213,7 @@ type Listener struct {
 	Protocol string   `json:"protocol"`
 	Port     int      `json:"port"`
 	Target   string   `json:"target"`
+	NodePort int      `json:"nodePort,omitempty"`
 	Targets  []Target `json:"targets"`
 }
 
@@ -227,8 +232,9 @@ type VIP struct {
 
 // ExternalService is the headless Service beside a load balancer.
 type ExternalService struct {
-	Ref       state.Ref `json:"ref"`
-	Endpoints []string  `json:"endpoints"`
+	Ref       state.Ref         `json:"ref"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	Endpoints []string          `json:"endpoints"`
 }
 
 // Diversion is an EgressRoute or EgressService.
@@ -352,7 +358,7 @@ const (
 	AtRouter  = "router"
 	AtAddress = "address"
 	AtLeg     = "leg"
-	AtTarget  = "target"
+	AtTarget  = "pod"
 	AtProxy   = "proxy"
 )
 

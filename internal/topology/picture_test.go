@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/sallyport/sallyport/internal/survey/surveytest"
@@ -15,19 +16,14 @@ import (
 )
 
 // drawn are pictures of every kind: of no project, of some, folded and dense, of one project, and with names as long as they may be.
-func drawn(t *testing.T) map[string]*Graph {
-	t.Helper()
+var drawn = sync.OnceValue(func() map[string]*Graph {
 	all := map[string]*Graph{}
 	for _, projects := range []int{0, 1, 5, foldAt - 1, foldAt, 50, denseAt - 1, denseAt, 1000} {
 		all[fmt.Sprintf("%d projects", projects)] = Of(surveytest.Cluster(projects), nil)
 	}
 	five := all["5 projects"]
 	for _, v := range five.Vpcs {
-		one, err := five.Project(v.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all["project "+v.Name] = one
+		all["project "+v.Name], _ = five.Project(v.Name)
 	}
 	for _, projects := range []int{5, 50} {
 		g := Of(surveytest.Cluster(projects), nil)
@@ -43,10 +39,10 @@ func drawn(t *testing.T) map[string]*Graph {
 		all[fmt.Sprintf("%d projects with long names", projects)] = g
 	}
 	return all
-}
+})
 
 func TestTextStaysInItsRoom(t *testing.T) {
-	for name, g := range drawn(t) {
+	for name, g := range drawn() {
 		t.Run(name, func(t *testing.T) {
 			p := g.draw()
 			width, height := p.Size()
@@ -83,7 +79,7 @@ func overlap(a, b box) bool {
 }
 
 func TestNoTextLiesOnAnother(t *testing.T) {
-	for name, g := range drawn(t) {
+	for name, g := range drawn() {
 		t.Run(name, func(t *testing.T) {
 			texts := g.draw().Texts
 			slices.SortStableFunc(texts, func(a, b drawing.Text) int { return a.Room.Y - b.Room.Y })
@@ -109,7 +105,7 @@ var (
 
 // Networks are connected by lines beside the boxes, never through one: cards of networks, nodes and VPCs are what is at least as large as a node.
 func TestLinesKeepClearOfBoxes(t *testing.T) {
-	for name, g := range drawn(t) {
+	for name, g := range drawn() {
 		t.Run(name, func(t *testing.T) {
 			p := g.draw()
 			svg := p.SVG("", "", drawing.Light)
@@ -141,7 +137,7 @@ func stretch(m []string) box {
 }
 
 func TestPicturesAreWellFormed(t *testing.T) {
-	for name, g := range drawn(t) {
+	for name, g := range drawn() {
 		t.Run(name, func(t *testing.T) {
 			text := g.Picture(drawing.Auto)
 			if text != g.Picture(drawing.Auto) {

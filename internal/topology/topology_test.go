@@ -58,6 +58,13 @@ func TestText(t *testing.T) {
 	}
 }
 
+func TestDocument(t *testing.T) {
+	findings := []diagnosis.Finding{{
+		Code: "ClockSkew", Severity: diagnosis.Warning, About: []state.Ref{diagnosis.Platform}, Message: "node1 is late", Cure: "Set its clock.",
+	}}
+	golden(t, "document.md", topology.Of(surveytest.Cluster(2), findings).Document(findings))
+}
+
 func TestOfIsTheSameEachTime(t *testing.T) {
 	if !reflect.DeepEqual(topology.Of(surveytest.Cluster(30), nil), topology.Of(surveytest.Cluster(30), nil)) {
 		t.Error("two graphs of one survey differ")
@@ -69,10 +76,10 @@ func TestPathsThereAndBack(t *testing.T) {
 	g := topology.Of(surveytest.Cluster(5), nil)
 	v := vpc(t, g, "globex-prod")
 	byDefault, bySecond := path(t, v, "Service"), path(t, v, "FIp")
-	if kinds(byDefault.There) != "client network node address target" || kinds(byDefault.Back) != "target router node network client" {
+	if kinds(byDefault.There) != "client network node address pod" || kinds(byDefault.Back) != "pod router node network client" {
 		t.Errorf("by the default network: there %s, back %s", kinds(byDefault.There), kinds(byDefault.Back))
 	}
-	if kinds(bySecond.Back) != "target leg router node network client" || bySecond.Back[4].Label != "ext-public" {
+	if kinds(bySecond.Back) != "pod leg router node network client" || bySecond.Back[4].Label != "ext-public" {
 		t.Errorf("by the second network: back %s", kinds(bySecond.Back))
 	}
 	if !strings.Contains(bySecond.There[3].Action, "10.0.1.10") || !strings.Contains(bySecond.Back[2].Action, "198.18.0.102") {

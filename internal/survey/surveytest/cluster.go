@@ -196,6 +196,7 @@ func (b *builder) sort() {
 	byRef(c.EIps, func(o survey.EIp) state.Ref { return o.Ref })
 	byRef(c.FIps, func(o survey.FIp) state.Ref { return o.Ref })
 	byRef(c.Services, func(o survey.Service) state.Ref { return o.Ref })
+	byRef(c.Beside, func(o survey.Service) state.Ref { return o.Ref })
 	byRef(c.EgressIPs, func(o survey.EgressIP) state.Ref { return o.Ref })
 	byRef(c.EgressRoutes, func(o survey.Egress) state.Ref { return o.Ref })
 	byRef(c.EgressServices, func(o survey.Egress) state.Ref { return o.Ref })

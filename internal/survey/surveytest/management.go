@@ -55,8 +55,9 @@ func (b *builder) proxies(at netip.Addr) {
 	c := &b.Cluster
 	c.Gateways = append(c.Gateways, survey.Gateway{
 		Object: object("Gateway", proxyNamespace, "eg", well()...), Class: "eg",
-		Listeners: []string{"tls TLS 7443", "http HTTP 8080"}, Addresses: []string{"192.0.2.250"},
+		Listeners: []string{"tls TLS 7443 Passthrough", "http HTTP 8080"}, Addresses: []string{"192.0.2.250"},
 	})
+	c.Classes = append(c.Classes, survey.GatewayClass{Object: object("GatewayClass", "", "eg"), Controller: "gateway.envoyproxy.io/gatewayclass-controller"})
 	c.Pods = append(c.Pods, b.pod(proxyNamespace, "envoy-eg-0", kubeovn.ManagementSubnet, at))
 	s := survey.Service{
 		Object: object("Service", proxyNamespace, proxyService), Shard: kubeovn.ManagementVpc, Type: "ClusterIP",

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	"github.com/sallyport/sallyport/internal/logical"
 	"github.com/sallyport/sallyport/internal/ownership"
 	"github.com/sallyport/sallyport/internal/state"
@@ -192,10 +193,25 @@ func (t *tenant) service(name, network string, targets []survey.Pod) {
 	}
 	s.Endpoints, t.router.Balancers = endpoints(s, targets), append(t.router.Balancers, t.balancer(s, a, targets))
 	t.Cluster.Services = append(t.Cluster.Services, s)
+	t.Cluster.Beside = append(t.Cluster.Beside, t.tells(s))
 	if t.number%2 == 0 && name == "web" {
 		s.Annotations["gateway.kube-dc.com/create-backend"] = "true"
 		t.route(t.ns, name, t.ns+".example.com", netip.AddrPortFrom(a, 80))
 	}
+}
+
+// tells is the headless Service beside one that tells its address.
+func (t *tenant) tells(s survey.Service) survey.Service {
+	out := survey.Service{Object: object("Service", t.ns, s.Name+"-ext"), Shard: t.ns, Type: "ClusterIP", Ports: s.Ports}
+	out.Labels = map[string]string{
+		kubedcv1.EndpointTypeLabel: kubedcv1.EndpointTypeExternal, kubedcv1.ServiceManagedByLabel: kubedcv1.ServiceManagedBy,
+		kubedcv1.SourceServiceLabel: s.Name,
+	}
+	for _, p := range s.Ports {
+		at := netip.AddrPortFrom(s.Ingress[0], uint16(p.Port))
+		out.Endpoints = append(out.Endpoints, survey.Endpoint{Port: p.Name, Address: at, Ready: true, Serving: true})
+	}
+	return out
 }
 
 func endpoints(s survey.Service, targets []survey.Pod) (all []survey.Endpoint) {

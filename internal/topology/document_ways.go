@@ -1,0 +1,171 @@
+package topology
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/sallyport/sallyport/internal/diagnosis"
+)
+
+// egress is what leaves with other addresses than the rest.
+func (d *document) egress() {
+	var rows [][]string
+	for _, e := range d.g.Egress {
+		for _, a := range e.Addresses {
+			rows = append(rows, []string{"EgressIP " + e.Ref.Name, a.Address.String(), a.Network, a.Node, many(e.Pods, "pod")})
+		}
+	}
+	for _, v := range d.g.Vpcs {
+		for _, x := range slices.Concat(v.Routes, v.Behind) {
+			rows = append(rows, []string{x.Ref.String(), valid(x.Address), x.Network, v.port(x.Network).Node, join(x.Destinations)})
+		}
+	}
+	if len(rows) == 0 {
+		return
+	}
+	d.say("## Egress\n")
+	d.say("%s", grid([]string{"What", "Address", "Network", "Node", "For"}, rows))
+}
+
+// examples are the way of packets there and back: one of each kind, of the first VPC that has one.
+func (d *document) examples() {
+	d.say("## The way of packets\n")
+	seen := map[string]int{}
+	n := 0
+	for _, v := range d.g.Vpcs {
+		for _, p := range v.Paths {
+			kind := p.About.Kind
+			if seen[kind]++; seen[kind] > 2 || n == mostDrawn {
+				continue
+			}
+			n++
+			d.say("### Example %d: %s, %s\n", n, v.Name, p.Title)
+			d.say("%s", code(p.drawing()))
+		}
+	}
+}
+
+// drawing is a path as a drawing: each place in a frame, one below the other.
+func (p Path) drawing() []string {
+	var lines []string
+	for i, s := range p.There {
+		if i > 0 {
+			lines = append(lines, down(p.There[i-1].Action)...)
+		}
+		lines = append(lines, frame(s.title(), nil)...)
+	}
+	if last := p.There[len(p.There)-1]; last.Action != "" {
+		lines = append(lines, "      "+last.Action)
+	}
+	if len(p.Back) > 0 {
+		lines = append(lines, "", "and back: "+steps(p.Back))
+	}
+	return lines
+}
+
+// title is a step with what it is, where its label does not say so.
+func (s Step) title() string {
+	if s.Kind == AtClient || s.Kind == AtRouter || s.Kind == AtLeg || s.Kind == AtTarget && strings.HasPrefix(s.Label, "pods") {
+		return s.Label
+	}
+	return s.Kind + ": " + s.Label
+}
+
+// issues are what was found, and what everybody should know who works with this cluster.
+func (d *document) issues(findings []diagnosis.Finding) {
+	d.say("## Known issues\n")
+	if len(findings) == 0 {
+		d.say("Nothing was found that does not work.\n")
+	} else {
+		var rows [][]string
+		for _, f := range findings {
+			var about []string
+			for _, r := range f.About {
+				about = append(about, r.String())
+			}
+			rows = append(rows, []string{f.Severity.String(), "`" + f.Code + "`", strings.Join(about, ", "), f.Message, f.Cure})
+		}
+		d.say("%s", grid([]string{"Severity", "Finding", "About", "What is wrong", "What to do"}, rows))
+	}
+	d.say("### Worth knowing\n")
+	d.clients()
+	d.say("- **VPCs do not reach each other.** Pods of different VPCs have no route to one another, and may have the same addresses. They meet at" +
+		" external addresses: of load balancers, floating IPs, or the Backends of a Gateway, whose proxies reach them like anybody outside.")
+	d.shared()
+	d.say("")
+}
+
+// clients says where pods do not see the client's address.
+func (d *document) clients() {
+	var names []string
+	for _, s := range d.exposed() {
+		if !s.Local {
+			names = append(names, fmt.Sprintf("`%s/%s`", s.Ref.Namespace, s.Ref.Name))
+		}
+	}
+	d.say("- **Whose address pods see.** Through EIps, FIps and load balancers pods see the client's own address.")
+	if len(names) > 0 {
+		d.say("  Through `externalIPs` a Service proxy may replace it by the node's: so for %s, where rules by client address do not work. Use a load"+
+			" balancer on an external network, `externalTrafficPolicy: Local`, or the PROXY protocol.", strings.Join(names, ", "))
+	}
+}
+
+// shared says which addresses of nodes several Services share, and by which ports.
+func (d *document) shared() {
+	by, order := map[netip.Addr][]Service{}, []netip.Addr{}
+	for _, s := range d.exposed() {
+		for _, a := range s.Outside {
+			if by[a] = append(by[a], s); len(by[a]) == 2 {
+				order = append(order, a)
+			}
+		}
+	}
+	for _, a := range order {
+		var words []string
+		taken, clash := map[string]bool{}, ""
+		for _, s := range by[a] {
+			var ports []string
+			for _, l := range s.Ports {
+				if taken[l.port()] {
+					clash = " Port " + l.port() + " is asked for twice: one of them does not get it."
+				}
+				taken[l.port()] = true
+				ports = append(ports, l.port())
+			}
+			words = append(words, fmt.Sprintf("`%s/%s` has %s", s.Ref.Namespace, s.Ref.Name, strings.Join(ports, ", ")))
+		}
+		d.say("- **%s is shared** by Services with different ports: %s.%s", a, strings.Join(words, "; "), clash)
+	}
+}
+
+func (d *document) resources() {
+	d.say("## Resources\n")
+	var rows [][]string
+	for _, c := range d.g.Counts {
+		rows = append(rows, []string{c.Kind, number(c.Count), c.Purpose})
+	}
+	d.say("%s", grid([]string{"Kind", "Count", "What for"}, rows))
+	d.say("## Summary\n")
+	d.say("%s. %s leave by %s.\n", d.g.summary(), many(len(d.g.Vpcs), "VPC"), d.leaving())
+	d.say("## References\n")
+	d.say("- [Kube-OVN: VPCs](https://kubeovn.github.io/docs/stable/en/vpc/vpc/)")
+	d.say("- [Envoy Gateway](https://gateway.envoyproxy.io/)")
+	d.say("- [Gateway API](https://gateway-api.sigs.k8s.io/)")
+	d.say("- `sallyport explain`, `sallyport trace` and `sallyport doctor` tell more about each object")
+}
+
+// leaving is how many VPCs leave by which network.
+func (d *document) leaving() string {
+	var words []string
+	for _, n := range d.g.Networks {
+		if all := d.g.leaving(n.Name); len(all) > 0 {
+			words = append(words, fmt.Sprintf("%s (%s)", n.Name, number(len(all))))
+		}
+	}
+	if rest := d.g.leaving(""); len(rest) > 0 {
+		words = append(words, fmt.Sprintf("no external network (%s)", number(len(rest))))
+	}
+	return strings.Join(words, ", ")
+}
