@@ -1,4 +1,4 @@
-package diagnosis
+package diagnosis_test
 
 import (
 	"flag"
@@ -12,7 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sallyport/sallyport/internal/diagnosis"
 	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/trace"
 )
 
 var update = flag.Bool("update", false, "rewrite the reference page")
@@ -29,17 +31,21 @@ func page() string {
 		"`internal/diagnosis/codes.go`.\n")
 	for _, area := range areas() {
 		fmt.Fprintf(&out, "\n## %s\n\n| code | as a rule | means | what to do |\n|---|---|---|---|\n", area)
-		for _, c := range Codes {
+		for _, c := range diagnosis.Codes {
 			if c.Area == area {
 				fmt.Fprintf(&out, "| `%s` | %s | %s | %s |\n", c.Name, c.Severity, c.Meaning, c.Cure)
 			}
 		}
 	}
+	out.WriteString("\n## Ways of packets\n\nHow a way ends badly that `sallyport trace` follows.\n\n| code | as a rule | means | what to do |\n|---|---|---|---|\n")
+	for _, c := range trace.Codes {
+		fmt.Fprintf(&out, "| `%s` | %s | %s | %s |\n", c.Name, diagnosis.Error, c.Meaning, c.Cure)
+	}
 	return out.String()
 }
 
 func areas() (out []string) {
-	for _, c := range Codes {
+	for _, c := range diagnosis.Codes {
 		if !slices.Contains(out, c.Area) {
 			out = append(out, c.Area)
 		}
@@ -66,13 +72,18 @@ func TestReferencePageHasEveryCode(t *testing.T) {
 func TestCodesAreDocumented(t *testing.T) {
 	camel := regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
 	seen := map[string]bool{}
-	for _, c := range Codes {
+	for _, c := range diagnosis.Codes {
 		if !camel.MatchString(c.Name) || seen[c.Name] || intent.Meaning(c.Name) != "" {
 			t.Errorf("%q is no code, stands there twice, or is a reason of a condition", c.Name)
 		}
 		seen[c.Name] = true
 		if !strings.HasSuffix(c.Meaning, ".") || !strings.HasSuffix(c.Cure, ".") && !strings.HasSuffix(c.Cure, "?") {
 			t.Errorf("%s: what it means and what to do are sentences", c.Name)
+		}
+	}
+	for _, c := range trace.Codes {
+		if seen[c.Name] {
+			t.Errorf("%s is a code of a check, too", c.Name)
 		}
 	}
 	for name, code := range constants(t) {
