@@ -77,7 +77,8 @@ On SIGTERM it finishes what it is writing, gives up the lead and ends.`,
 	c.Flags(f)
 	f.IntVar(&c.Workers, "workers", 8, "projects that are worked on side by side")
 	f.BoolVar(&c.LeaderElect, "leader-elect", true, "let one of several replicas lead")
-	f.StringVar(&c.LeaderElectionNamespace, "leader-election-namespace", "", "namespace of the lease, which is kept without an election, too; empty: the pod's own")
+	f.StringVar(&c.LeaderElectionNamespace, "leader-election-namespace", "",
+		"namespace of the lease, which is kept without an election, too; empty: the pod's own")
 	f.StringVar(&c.MetricsAddress, "metrics-address", ":8080", "where Prometheus metrics are served; 0: nowhere")
 	f.StringVar(&c.HealthAddress, "health-address", ":8081", "where /healthz and /readyz are served; 0: nowhere")
 	asking.flags(f, &c.Probe)

@@ -20,7 +20,9 @@ func main() {
 	err := cli.New(version).ExecuteContext(ctx)
 	stop()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
+		if text := err.Error(); text != "" {
+			fmt.Fprintln(os.Stderr, "error:", text)
+		}
 		os.Exit(cli.ExitCode(err))
 	}
 }

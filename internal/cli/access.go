@@ -90,7 +90,7 @@ func (a *access) read() (*survey.Survey, error) {
 		return nil, err
 	}
 	defer file.Close()
-	s, err := survey.Read(file)
+	s, err := readSurvey(file)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", a.file, err)
 	}

@@ -23,7 +23,7 @@ func New(version string) *cobra.Command {
 		SilenceErrors: true,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: calledAs(os.Args[0])},
 	}
-	root.AddCommand(labCommand(), planCommand(), statusCommand(), surveyCommand(), mapCommand(), explainCommand(), topCommand())
+	root.AddCommand(labCommand(), planCommand(), statusCommand(), surveyCommand(), mapCommand(), explainCommand(), topCommand(), doctorCommand(version))
 	return root
 }
 
@@ -35,8 +35,18 @@ func calledAs(program string) string {
 	return "sallyport"
 }
 
-// ExitCode is what the program ends with for err: that of the program it ran, if it ran one.
+// exit is how a command ends that has said everything already.
+type exit int
+
+// Error is empty: all is said.
+func (exit) Error() string { return "" }
+
+// ExitCode is what the program ends with for err: what the command says, or that of the program it ran, if it ran one.
 func ExitCode(err error) int {
+	var said exit
+	if errors.As(err, &said) {
+		return int(said)
+	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() > 0 {
 		return exit.ExitCode()

@@ -18,10 +18,10 @@ import (
 // leaseName is the lease of the controller: of who leads, or of the only one.
 const leaseName = "sallyport-controller"
 
-// How long a sign of life is good, and how often it is given.
+// How long a sign of life is good, and how often it is given: as often as whoever leads does.
 const (
-	beatLasts = 15 * time.Second
-	beatEvery = 5 * time.Second
+	beatLasts = 8 * time.Second
+	beatEvery = 2 * time.Second
 )
 
 // heartbeat renews the controller's lease where nobody elects a leader, so that whoever looks at the cluster sees in either case whether the

@@ -176,7 +176,8 @@ func (p *patient) overlapsOf(x *survey.Project, prefix netip.Prefix) {
 	}
 	for _, n := range p.Cluster.Nodes {
 		if slices.ContainsFunc(n.Addresses, prefix.Contains) {
-			p.report(Overlap, []state.Ref{x.Ref, survey.RouterRef(x.Shard)}, "prefix %s of %s has the address of node %s", prefix, x.Ref, n.Name).Severity = Warning
+			f := p.report(Overlap, []state.Ref{x.Ref, survey.RouterRef(x.Shard)}, "prefix %s of %s has the address of node %s", prefix, x.Ref, n.Name)
+			f.Severity = Warning
 			break
 		}
 	}

@@ -3,6 +3,7 @@ package diagnosis
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/sallyport/sallyport/internal/state"
@@ -23,6 +24,17 @@ func (s Severity) String() string { return [...]string{"info", "warning", "error
 
 // MarshalText is the word for it.
 func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads the word for it.
+func (s *Severity) UnmarshalText(text []byte) error {
+	for _, known := range []Severity{Info, Warning, Error} {
+		if string(text) == known.String() {
+			*s = known
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is none of info, warning and error", text)
+}
 
 // Finding is something that is wrong.
 type Finding struct {

@@ -371,6 +371,11 @@ var floatingFaults = []fault{
 		"the pod crashes", func(s *survey.Survey) { s.Cluster.Pods[0].Ready, s.Cluster.Pods[0].Waiting = false, "CrashLoopBackOff" },
 		TargetNotReady, Error, fip, "CrashLoopBackOff", nil,
 	},
+	{
+		"the pod's node is down", func(s *survey.Survey) { node(s, 0).Ready, s.Cluster.Pods[0].Ready = false, false },
+		NodeNotReady, Error, node1, "pod acme-prod/web",
+		[]string{TargetNotReady},
+	},
 	{"the pod is not ready", func(s *survey.Survey) { s.Cluster.Pods[0].Ready = false }, TargetNotReady, Warning, webPod, "says that it is not ready", nil},
 	{
 		"the pod has another address", func(s *survey.Survey) { s.Cluster.Pods[0].Addresses[0] = addr("10.20.0.7") },

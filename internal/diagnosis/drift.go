@@ -107,8 +107,17 @@ func (p *patient) drifted(shard *survey.Shard, d survey.Difference, what thing) 
 	if d.Origin.Kind == string(intent.Project) {
 		about = append(about, survey.RouterRef(shard.Name))
 	}
-	how := map[bool]string{true: "is missing", false: "is not as it should be"}[missing]
-	p.report(code, distinct(about...), "%s %s; it is needed for %s%s", text(d.Line), how, needed(what, d.Origin), p.unrepaired())
+	p.report(code, distinct(about...), "%s; it is needed for %s%s", differing(d.Line), needed(what, d.Origin), p.unrepaired())
+}
+
+// differing is what a line says, in words.
+func differing(l state.Line) string {
+	value := strings.TrimSpace(strings.TrimPrefix(l.Text[1:], " "+l.Key))
+	if strings.HasPrefix(l.Text, "+") {
+		return short(fmt.Sprintf("%s is missing (%s)", l.Key, value))
+	}
+	is, should, _ := strings.Cut(value, " → ")
+	return short(fmt.Sprintf("%s is %q and should be %q", l.Key, is, should))
 }
 
 // needed is what a row is for, in words.

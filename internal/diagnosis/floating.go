@@ -23,7 +23,7 @@ func (p *patient) floating() {
 			p.report(TargetMoved, []state.Ref{f.Ref, pod.Ref}, "%s leads to %s, and pod %s has %s%s", f.Ref, f.Target, pod.Name, pod.Addresses[0],
 				p.unrepaired())
 		case !pod.Ready:
-			report := p.report(TargetNotReady, []state.Ref{f.Ref, pod.Ref}, "pod %s of %s %s", pod.Name, f.Ref, doing(pod))
+			report := p.report(TargetNotReady, []state.Ref{f.Ref, pod.Ref}, "pod %s of %s %s", pod.Name, f.Ref, p.doing(pod))
 			if pod.Phase == "Running" && pod.Waiting == "" {
 				report.Severity = Warning // it may answer all the same
 			}
@@ -48,7 +48,8 @@ func (p *patient) egress() {
 		}
 		for _, a := range byName(e.Held) {
 			if n := p.nodes[e.Held[a]]; n == nil || !n.Ready {
-				p.report(EgressHolderDown, []state.Ref{e.Ref, survey.NodeRef(e.Held[a])}, "%s of %s is held by node %s, which is not Ready", a, e.Ref, e.Held[a])
+				p.report(EgressHolderDown, []state.Ref{e.Ref, survey.NodeRef(e.Held[a])}, "%s of %s is held by node %s, which is not Ready",
+					a, e.Ref, e.Held[a])
 			}
 		}
 	}

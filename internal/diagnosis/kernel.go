@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
 	"github.com/sallyport/sallyport/internal/logical"
 	"github.com/sallyport/sallyport/internal/state"
 	"github.com/sallyport/sallyport/internal/survey"
@@ -57,6 +58,11 @@ func (p *patient) nodeNetworks(name string) (out []onNode) {
 	return out
 }
 
+// marked says whether replies on a way are told by their mark.
+func marked(w survey.Way) bool {
+	return w.Mark != 0 && (w.Method == string(kubedcv1alpha1.NodeConnection) || w.Method == string(kubedcv1alpha1.NodeMark))
+}
+
 func (p *patient) nodePath(node, network string) (*survey.NodePath, survey.Way) {
 	for i := range p.Cluster.NodePaths {
 		path := &p.Cluster.NodePaths[i]
@@ -102,7 +108,7 @@ func (p *patient) expected(node string, r survey.RouteTaken) *survey.Interface {
 	networks := p.nodeNetworks(node)
 	if r.Mark != 0 {
 		for _, o := range networks {
-			if o.path != nil && o.way.Mark == r.Mark {
+			if marked(o.way) && o.way.Mark == r.Mark {
 				return o.by
 			}
 		}
@@ -111,9 +117,9 @@ func (p *patient) expected(node string, r survey.RouteTaken) *survey.Interface {
 	i := p.Inspected[node]
 	for k := range i.Interfaces {
 		x := &i.Interfaces[k]
-		marked := slices.ContainsFunc(networks, func(o onNode) bool { return o.path != nil && o.by.Name == x.Name && o.way.Mark != 0 })
+		byMark := slices.ContainsFunc(networks, func(o onNode) bool { return o.by.Name == x.Name && marked(o.way) })
 		own := slices.ContainsFunc(x.Addresses, func(a netip.Prefix) bool { return a.Addr() == r.From })
-		if own && !marked {
+		if own && !byMark {
 			return x
 		}
 	}

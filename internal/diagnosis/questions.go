@@ -117,7 +117,7 @@ func (q *questions) ways() {
 		spec := q.asked[path.Name]
 		for _, w := range path.Ways {
 			n := q.networks[w.Network]
-			if spec == nil || w.Mark == 0 || n == nil {
+			if spec == nil || !marked(w) || n == nil {
 				continue
 			}
 			for _, gateway := range n.Gateways {

@@ -61,7 +61,7 @@ func (p *patient) endpoints(s *survey.Service) {
 		}
 	}
 	if !alive(s.Endpoints) {
-		p.report(PodsNotReady, about, "%s has no pod that is ready: %s", s.Ref, words(why(pods), 3))
+		p.report(PodsNotReady, about, "%s has no pod that is ready: %s", s.Ref, words(p.why(pods), 3))
 		return
 	}
 	for _, port := range s.Ports {
@@ -103,15 +103,18 @@ func labels(selector map[string]string) string {
 }
 
 // why is, for each pod, why it is not ready.
-func why(pods []*survey.Pod) (out []string) {
+func (p *patient) why(pods []*survey.Pod) (out []string) {
 	for _, pod := range pods {
-		out = append(out, fmt.Sprintf("pod %s %s", pod.Name, doing(pod)))
+		out = append(out, fmt.Sprintf("pod %s %s", pod.Name, p.doing(pod)))
 	}
 	return out
 }
 
 // doing is how a pod that is not ready is doing.
-func doing(pod *survey.Pod) string {
+func (p *patient) doing(pod *survey.Pod) string {
+	if n := p.nodes[pod.Node]; n != nil && !n.Ready {
+		return "is on node " + pod.Node + ", which is not Ready"
+	}
 	switch {
 	case pod.Deleting:
 		return "is being deleted"

@@ -96,7 +96,7 @@ func cluster() survey.Cluster {
 		},
 		NodePaths: []survey.NodePath{{
 			Object: object(state.Ref{Kind: "NodePath", Name: "node1"}), Networks: []string{"vlan1"},
-			Ways: []survey.Way{{Network: "vlan1", Interface: "eth2", Mark: 0x800000}},
+			Ways: []survey.Way{{Network: "vlan1", Interface: "eth2", Mark: 0x800000, Method: "Connection"}},
 		}},
 		Leases: []survey.Lease{
 			{

@@ -13,8 +13,11 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// lookLimit is how long it may take until what shards need is read.
-const lookLimit = 20 * time.Second
+// lookLimit is how long it may take until what shards need is read, and settleTime how long a difference lasts that somebody is putting right.
+const (
+	lookLimit  = 20 * time.Second
+	settleTime = time.Second
+)
 
 func (s Scope) compiles() bool { return s.All || len(s.Shards) > 0 }
 
@@ -32,14 +35,37 @@ func (o *Observer) Shards(ctx context.Context, scope Scope) ([]survey.Shard, err
 	}
 	var out []survey.Shard
 	for _, name := range names {
-		work, err := look.Prepare(ctx, name)
-		if err != nil {
-			out = append(out, survey.Shard{Name: name, Problem: oneLine(err)})
-			continue
-		}
-		out = append(out, survey.NewShard(name, work.Plans, work.Verdicts))
+		out = append(out, compare(ctx, look, name))
 	}
+	lookAgain(ctx, look, out)
 	return out, nil
+}
+
+// compare is what a shard needs now.
+func compare(ctx context.Context, look *controller.Shards, name string) survey.Shard {
+	work, err := look.Prepare(ctx, name)
+	if err != nil {
+		return survey.Shard{Name: name, Problem: oneLine(err)}
+	}
+	return survey.NewShard(name, work.Plans, work.Verdicts)
+}
+
+// lookAgain looks a second time at shards that differ. Where the controller is at work, something always does for some milliseconds; only
+// what still differs then is worth telling.
+func lookAgain(ctx context.Context, look *controller.Shards, shards []survey.Shard) {
+	if !slices.ContainsFunc(shards, survey.Shard.Differing) {
+		return
+	}
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(settleTime):
+	}
+	for i, s := range shards {
+		if s.Differing() {
+			shards[i] = compare(ctx, look, s.Name).Since(s)
+		}
+	}
 }
 
 // open begins to follow what shards need, or goes on with it.

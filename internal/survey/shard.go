@@ -1,6 +1,8 @@
 package survey
 
 import (
+	"slices"
+
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/state"
 )
@@ -42,6 +44,25 @@ func NewShard(name string, plans []state.Plan, verdicts []intent.Verdict) Shard 
 		for _, l := range p.Wanted() {
 			s.Wanted = append(s.Wanted, Wanted{p.Scope(), l, !differs[l.Key]})
 		}
+	}
+	return s
+}
+
+// Differing says whether something would be written at once.
+func (s Shard) Differing() bool {
+	return slices.ContainsFunc(s.Differs, func(d Difference) bool { return !d.Held })
+}
+
+// Since is the shard without the differences that were not there before.
+func (s Shard) Since(before Shard) Shard {
+	was := map[Difference]bool{}
+	for _, d := range before.Differs {
+		was[d] = true
+	}
+	s.Differs = slices.DeleteFunc(slices.Clone(s.Differs), func(d Difference) bool { return !was[d] })
+	s.Wanted = slices.Clone(s.Wanted)
+	for i, w := range s.Wanted {
+		s.Wanted[i].There = w.There || !slices.ContainsFunc(s.Differs, func(d Difference) bool { return d.Scope == w.Scope && d.Key == w.Key })
 	}
 	return s
 }

@@ -1,6 +1,7 @@
 package survey_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/sallyport/sallyport/internal/intent"
@@ -45,5 +46,25 @@ func TestShardTellsWhatIsWantedAndWhetherItIsThere(t *testing.T) {
 	}
 	if len(there) != len(want) || len(shard.Differs) != 3 { // another value, one that is missing, one too many
 		t.Errorf("got %v and %v", there, shard.Differs)
+	}
+}
+
+// Of two looks at a shard counts what was different both times.
+func TestShardSince(t *testing.T) {
+	line := func(text string, held bool) survey.Difference {
+		return survey.Difference{Scope: "rows", Line: state.Line{Text: text, Key: text[2:], Held: held}}
+	}
+	passing, lasting, waiting := line("+ a", false), line("+ b", false), line("- c", true)
+	before := survey.Shard{Differs: []survey.Difference{passing, lasting, waiting}}
+	now := survey.Shard{
+		Differs: []survey.Difference{line("+ d", false), lasting, waiting},
+		Wanted:  []survey.Wanted{{Scope: "rows", Line: lasting.Line}, {Scope: "rows", Line: state.Line{Key: "d"}}},
+	}
+	got := now.Since(before)
+	if !slices.Equal(got.Differs, []survey.Difference{lasting, waiting}) || got.Wanted[0].There || !got.Wanted[1].There {
+		t.Errorf("%+v", got)
+	}
+	if !got.Differing() || (survey.Shard{Differs: []survey.Difference{waiting}}).Differing() {
+		t.Error("what waits does not count, what would be written does")
 	}
 }

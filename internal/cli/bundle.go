@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/survey"
+)
+
+// surveyFile is the survey in a bundle.
+const surveyFile = "survey.json"
+
+// lastApplied is an annotation with everything that somebody has ever applied, which may be more than what is read.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// writeBundle writes what was read and found to an archive. Nothing in it lets anybody in anywhere: a survey has no Secrets, tokens or keys.
+func writeBundle(path string, s *survey.Survey, r report) error {
+	return writeFile(path, func(w io.Writer) error {
+		packed := gzip.NewWriter(w)
+		archive := tar.NewWriter(packed)
+		for _, p := range bundled(discreet(s), r) {
+			if err := p.to(archive, r.Taken); err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+		}
+		return errors.Join(archive.Close(), packed.Close())
+	})
+}
+
+// part is a file of a bundle.
+type part struct {
+	name  string
+	write func(io.Writer) error
+}
+
+// to writes the file to an archive, as of the time of the survey.
+func (p part) to(archive *tar.Writer, taken time.Time) error {
+	var content bytes.Buffer
+	if err := p.write(&content); err != nil {
+		return err
+	}
+	if err := archive.WriteHeader(&tar.Header{Name: "sallyport/" + p.name, Mode: 0o600, Size: int64(content.Len()), ModTime: taken}); err != nil {
+		return err
+	}
+	_, err := archive.Write(content.Bytes())
+	return err
+}
+
+// bundled are the files of a bundle.
+func bundled(s *survey.Survey, r report) []part {
+	return []part{
+		{surveyFile, s.Write},
+		{"findings.json", func(w io.Writer) error {
+			encoder := json.NewEncoder(w)
+			encoder.SetIndent("", "  ")
+			return encoder.Encode(r)
+		}},
+		{"findings.txt", func(w io.Writer) error { return r.text(w, false) }},
+		{"versions.txt", func(w io.Writer) error { return versions(w, s, r) }},
+		{"plan.txt", func(w io.Writer) error { return differences(w, s) }},
+		{"conditions.txt", func(w io.Writer) error { return conditions(w, s) }},
+		{"events.txt", func(w io.Writer) error { return warnings(w, s) }},
+	}
+}
+
+// discreet is a survey without what somebody may have applied besides what is read.
+func discreet(s *survey.Survey) *survey.Survey {
+	out := *s
+	out.Cluster.Services = slices.Clone(s.Cluster.Services)
+	for i := range out.Cluster.Services {
+		kept := maps.Clone(out.Cluster.Services[i].Annotations)
+		delete(kept, lastApplied)
+		out.Cluster.Services[i].Annotations = kept
+	}
+	return &out
+}
+
+func versions(w io.Writer, s *survey.Survey, r report) error {
+	lines := []string{"sallyport " + r.Checked.Sallyport, "Kubernetes " + r.Checked.Kubernetes, "OVN northd " + r.Checked.OVN}
+	for _, n := range s.Cluster.Nodes {
+		lines = append(lines, fmt.Sprintf("node %s: Linux %s, Open vSwitch %s", n.Name, n.Kernel, s.Inspected[n.Name].Switch.Version))
+	}
+	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
+	return err
+}
+
+func differences(w io.Writer, s *survey.Survey) error {
+	for _, shard := range s.Shards {
+		if _, err := fmt.Fprintf(w, "%s %s\n", shard.Name, shard.Problem); err != nil {
+			return err
+		}
+		for _, d := range shard.Differs {
+			if _, err := fmt.Fprintf(w, "  %s    # %s\n", d.Text, d.Origin); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func conditions(w io.Writer, s *survey.Survey) error {
+	t := table(w)
+	for _, o := range s.Cluster.Objects() {
+		for _, c := range o.Conditions {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", o.Ref, c.Type, c.Status, c.Reason, c.Message)
+		}
+	}
+	return t.Flush()
+}
+
+func warnings(w io.Writer, s *survey.Survey) error {
+	t := table(w)
+	for _, e := range s.Cluster.Events {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", e.Last.UTC().Format("2006-01-02 15:04:05"), e.About, e.Reason, e.Message)
+	}
+	return t.Flush()
+}
+
+// readSurvey reads a survey, or that of a bundle.
+func readSurvey(from io.Reader) (*survey.Survey, error) {
+	begin := bufio.NewReader(from)
+	magic, err := begin.Peek(2)
+	if err != nil || magic[0] != 0x1f || magic[1] != 0x8b {
+		return survey.Read(begin)
+	}
+	packed, err := gzip.NewReader(begin)
+	if err != nil {
+		return nil, err
+	}
+	archive := tar.NewReader(packed)
+	for {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("it is no bundle: it has no %s", surveyFile)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if strings.HasSuffix(header.Name, "/"+surveyFile) {
+			return survey.Read(archive)
+		}
+	}
+}

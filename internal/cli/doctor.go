@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/diagnosis"
+	"github.com/sallyport/sallyport/internal/observer"
+	"github.com/sallyport/sallyport/internal/survey"
+)
+
+// doctorOptions is the flags of doctor.
+type doctorOptions struct {
+	access
+	output
+	least  diagnosis.Severity
+	bundle string
+}
+
+func doctorCommand(version string) *cobra.Command {
+	var o doctorOptions
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Find out what is wrong with the cluster, and what to do about it",
+		Long: `Find out what is wrong with the cluster, and what to do about it.
+
+Everything is read once: Kubernetes, OVN's databases, what differs from what is
+asked for. Northd and all chassis are asked for a sign of life, and every node,
+through sallyport-agent, for its interfaces, settings, and who answers on its
+wires. What each finding means: docs/reference/findings.md.
+
+It ends with 0 when nothing is wrong, with 1 when there are warnings, with 2
+when there are errors. Infos do not count.
+
+With --bundle, what was read and found is written to an archive for somebody
+else to look at, who can give it to every command with --survey. There are no
+Secrets, tokens or keys in it; there are names and addresses.`,
+		Example: `  sallyport doctor                          everything
+  sallyport doctor --severity error         only what does not work
+  sallyport doctor --bundle support.tar.gz  for somebody else`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd, version) },
+	}
+	o.access.add(cmd)
+	o.output.add(cmd)
+	cmd.Flags().TextVar(&o.least, "severity", diagnosis.Info, "print what is at least so bad: info, warning or error")
+	cmd.Flags().StringVar(&o.bundle, "bundle", "", "file for an archive (tar.gz) of what was read and found")
+	return cmd
+}
+
+func (o *doctorOptions) run(cmd *cobra.Command, version string) error {
+	done := busy(cmd, "reading the cluster and asking its nodes")
+	s, err := o.survey(cmd.Context(), observer.Scope{All: true, Sync: true, Questions: askAll})
+	done()
+	if err != nil {
+		return err
+	}
+	report := newReport(s, version)
+	if o.bundle != "" {
+		if err := writeBundle(o.bundle, s, report); err != nil {
+			return fmt.Errorf("write %s: %w", o.bundle, err)
+		}
+	}
+	shown := report
+	shown.Findings = slices.DeleteFunc(slices.Clone(report.Findings), func(f diagnosis.Finding) bool { return f.Severity < o.least })
+	if err := o.print(cmd, shown, shown.text); err != nil {
+		return err
+	}
+	return report.exit()
+}
+
+// askAll are the questions of a doctor: to all nodes, about everything.
+func askAll(s *survey.Survey) []kubedcv1alpha1.InspectionSpec {
+	return diagnosis.Questions(s, diagnosis.Case{})
+}
+
+// report is what a doctor says.
+type report struct {
+	Cluster  string              `json:"cluster"`
+	Taken    time.Time           `json:"taken"`
+	Checked  checked             `json:"checked"`
+	Findings []diagnosis.Finding `json:"findings"`
+}
+
+// checked is what was looked at.
+type checked struct {
+	Sallyport  string `json:"sallyport"`
+	Kubernetes string `json:"kubernetes,omitempty"`
+	OVN        string `json:"ovn,omitempty"`
+	Kinds      int    `json:"kinds"` // of findings
+	Projects   int    `json:"projects"`
+	Objects    int    `json:"objects"`
+	Nodes      int    `json:"nodes"`
+	Answered   int    `json:"answered"`
+}
+
+func newReport(s *survey.Survey, version string) report {
+	c := s.Cluster
+	r := report{Cluster: c.Name, Taken: s.Taken, Findings: diagnosis.Examine(s), Checked: checked{
+		Sallyport: version, Kubernetes: c.Version, OVN: s.Logical.Options["northd_internal_version"], Kinds: len(diagnosis.Codes),
+		Projects: len(c.Projects), Objects: len(c.EIps) + len(c.FIps) + len(c.Services) + len(c.EgressIPs) + len(c.EgressServices) + len(c.EgressRoutes),
+		Nodes: len(c.Nodes),
+	}}
+	for _, i := range s.Inspected {
+		if i.Problem == "" {
+			r.Checked.Answered++
+		}
+	}
+	return r
+}
+
+// count is how many findings are of a severity.
+func (r report) count(s diagnosis.Severity) (n int) {
+	for _, f := range r.Findings {
+		if f.Severity == s {
+			n++
+		}
+	}
+	return n
+}
+
+// exit is with what a doctor ends.
+func (r report) exit() error {
+	switch {
+	case r.count(diagnosis.Error) > 0:
+		return exit(2)
+	case r.count(diagnosis.Warning) > 0:
+		return exit(1)
+	default:
+		return nil
+	}
+}
+
+// most is how many findings of one code are printed.
+const most = 10
+
+// text prints the findings, those of one code together, and what was looked at.
+func (r report) text(w io.Writer, c ink) error {
+	dye := map[diagnosis.Severity]func(string) string{diagnosis.Error: c.red, diagnosis.Warning: c.yellow, diagnosis.Info: c.faint}
+	for rest := r.Findings; len(rest) > 0; {
+		first := rest[0]
+		same := func(f diagnosis.Finding) bool {
+			return f.Code == first.Code && f.Severity == first.Severity && f.Cure == first.Cure
+		}
+		end := slices.IndexFunc(rest, func(f diagnosis.Finding) bool { return !same(f) })
+		if end < 0 {
+			end = len(rest)
+		}
+		fmt.Fprintf(w, "%s %s\n", dye[first.Severity](strings.ToUpper(first.Severity.String())), c.bold(first.Code))
+		for i, f := range rest[:end] {
+			if i == most {
+				fmt.Fprintf(w, "  … and %d more\n", end-most)
+				break
+			}
+			fmt.Fprintf(w, "  %s\n", f.Message)
+		}
+		fmt.Fprintf(w, "  → %s\n\n", first.Cure)
+		rest = rest[end:]
+	}
+	_, err := fmt.Fprintln(w, r.summary())
+	return err
+}
+
+// summary is how it went, and what was looked at.
+func (r report) summary() string {
+	var found []string
+	for _, s := range []diagnosis.Severity{diagnosis.Error, diagnosis.Warning, diagnosis.Info} {
+		if n := r.count(s); n > 0 {
+			found = append(found, fmt.Sprintf("%d %s", n, plural(s.String(), n)))
+		}
+	}
+	said := "nothing is wrong"
+	if len(found) > 0 {
+		said = strings.Join(found, ", ")
+	}
+	k := r.Checked
+	looked := fmt.Sprintf("looked for %d kinds of faults in %d projects, %d addresses and Services, and %d nodes, of which %d answered",
+		k.Kinds, k.Projects, k.Objects, k.Nodes, k.Answered)
+	for _, v := range []struct{ name, version string }{{"Kubernetes", strings.TrimPrefix(k.Kubernetes, "v")}, {"OVN", k.OVN}} {
+		if v.version != "" {
+			looked += "; " + v.name + " " + v.version
+		}
+	}
+	return said + ": " + looked
+}
+
+func plural(word string, n int) string {
+	if n == 1 {
+		return word
+	}
+	return word + "s"
+}
