@@ -23,7 +23,9 @@ func New(version string) *cobra.Command {
 		SilenceErrors: true,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: calledAs(os.Args[0])},
 	}
-	root.AddCommand(labCommand(), planCommand(), statusCommand(), surveyCommand(), mapCommand(), explainCommand(), topCommand(), doctorCommand(version))
+	root.AddCommand(
+		labCommand(), planCommand(), statusCommand(), surveyCommand(), mapCommand(), explainCommand(), topCommand(), doctorCommand(version), uiCommand(version),
+	)
 	return root
 }
 

@@ -126,7 +126,7 @@ func (b *builder) pod(namespace, name, subnet string, at netip.Addr) survey.Pod 
 	node := b.Cluster.Nodes[int(at.As4()[3])%len(b.Cluster.Nodes)]
 	return survey.Pod{
 		Object: object("Pod", namespace, name), Addresses: []netip.Addr{at}, Node: node.Name, Phase: "Running", Ready: node.Ready,
-		Ports: []int{8080}, Subnet: subnet,
+		Ports: []int{8080, 8443}, Subnet: subnet,
 	}
 }
 

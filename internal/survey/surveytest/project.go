@@ -59,6 +59,7 @@ func (b *builder) project(i int) {
 	t.inside(outer)
 	t.outside()
 	t.diversions()
+	t.wire()
 	b.Cluster.Vpcs = append(b.Cluster.Vpcs, survey.Vpc{Object: object("Vpc", "", t.ns), Namespaces: []string{t.ns}, External: t.on, Ready: true})
 	b.Logical.Routers, b.Logical.Switches = append(b.Logical.Routers, t.router), append(b.Logical.Switches, t.pods)
 }

@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sallyport/sallyport/internal/observer"
+	"github.com/sallyport/sallyport/internal/survey"
+	"github.com/sallyport/sallyport/internal/ui"
+)
+
+func uiCommand(version string) *cobra.Command {
+	var a access
+	var address string
+	var remote bool
+	var every time.Duration
+	cmd := &cobra.Command{
+		Use:   "ui",
+		Short: "Show the cluster as a web page on this machine: map, search, explanations, traces",
+		Long: `Show the cluster as a web page: a live map of projects and networks, search by
+address or name, what is wrong with its cure, and the way of a packet there and
+back. The page is only read, and loads nothing from anywhere else.
+
+Surveys are taken while somebody looks. The server listens on loopback and asks
+nobody who he is: other users of this machine can read it, too.`,
+		Example: `  sallyport ui                              on a free port; it prints the address
+  sallyport ui --address 127.0.0.1:8080     always the same, so that links can be kept
+  sallyport ui --survey monday.json         a survey that was taken before`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config := ui.Config{Version: version, Every: every}
+			end, err := a.look(cmd.Context(), &config)
+			if err != nil {
+				return err
+			}
+			defer end()
+			l, err := ui.Listen(address, remote)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "http://%s/ (Ctrl+C ends it)\n", l.Addr())
+			return ui.Serve(cmd.Context(), l, config, remote)
+		},
+	}
+	a.add(cmd)
+	cmd.Flags().StringVar(&address, "address", "127.0.0.1:0", "where to listen; port 0: a free one")
+	cmd.Flags().BoolVar(&remote, "allow-remote", false, "listen on an address that others can reach, too")
+	cmd.Flags().DurationVar(&every, "every", 5*time.Second, "how long to wait between surveys")
+	return cmd
+}
+
+// look fills in where the page's surveys come from: the cluster, or a file. The returned function ends it.
+func (a *access) look(ctx context.Context, config *ui.Config) (end func(), err error) {
+	if a.file != "" {
+		s, err := a.read()
+		config.Every, config.Survey = 0, func(context.Context) *survey.Survey { return s }
+		return func() {}, err
+	}
+	limited, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	o, err := a.observer(limited)
+	if err != nil {
+		return nil, err
+	}
+	config.Survey = func(ctx context.Context) *survey.Survey {
+		ctx, cancel := context.WithTimeout(ctx, a.timeout)
+		defer cancel()
+		return o.Survey(ctx, observer.Scope{})
+	}
+	config.Shards = func(ctx context.Context, names []string) ([]survey.Shard, error) {
+		return o.Shards(ctx, observer.Scope{Shards: names, All: names == nil})
+	}
+	return o.Close, nil
+}

@@ -1,0 +1,76 @@
+// The overlay: what is drawn over rail and map together: the way of a traced packet, there and back.
+
+import {s} from "./element.js"
+
+const beside = 6 // pixels by which the way back runs below the way there
+
+export class Overlay {
+  // where finds the place of a hop on the screen, or nothing.
+  constructor(element, where) {
+    Object.assign(this, {element, where, paths: []})
+  }
+
+  show(paths) {
+    this.paths = paths
+    this.draw()
+  }
+
+  draw() {
+    this.element.replaceChildren()
+    if (!this.paths.length) return
+    const frame = this.element.getBoundingClientRect(), drawn = new Set()
+    const ways = this.paths.map(p => {
+      const there = this.stops(p.there, 1, frame)
+      return {there, back: p.back?.length ? this.stops(p.back, 1 + p.there.length, frame) : []}
+    })
+    // Backends that are reached by one way are one line. The first of all ways is the one that is told, and lies on top.
+    for (const [i, {there, back}] of [...ways.entries()].reverse()) {
+      this.way(there, "there", i, drawn)
+      this.way(back, "back", i, drawn)
+    }
+    for (const stop of ways[0].there) this.number(stop, "there")
+    for (const stop of ways[0].back) this.number(stop, "back")
+  }
+
+  // stops are the places of hops that can be seen; hops in one place are one stop.
+  stops(hops, from, frame) {
+    const out = []
+    for (const [i, hop] of (hops ?? []).entries()) {
+      const at = this.where(hop), last = out.at(-1)
+      if (!at) continue
+      const stop = {x: at.x - frame.left, y: at.y - frame.top, home: at.home, exact: at.exact, rail: at.rail, numbers: [from + i]}
+      if (last?.home !== stop.home) out.push(stop)
+      else Object.assign(last, stop.exact && !last.exact ? stop : {}, {numbers: [...last.numbers, from + i]})
+    }
+    return out
+  }
+
+  way(stops, direction, i, drawn) {
+    const shift = direction === "back" ? beside : 0
+    let d = ""
+    for (const [j, b] of stops.entries()) {
+      const a = stops[j - 1], y = b.y + shift
+      if (!a) d = `M${b.x} ${y}`
+      else if (a.rail && b.rail) d += `V${y}`
+      else {
+        const bend = Math.max(30, Math.abs(b.x - a.x) * 0.45)
+        d += `C${a.x + (a.rail ? bend : -bend)} ${a.y + shift} ${b.x + (b.rail ? bend : -bend)} ${y} ${b.x} ${y}`
+      }
+    }
+    if (stops.length < 2 || drawn.has(d) && i > 0) return
+    drawn.add(d)
+    this.element.append(s("path.halo", {d}), s(`path.way.${direction}`, {d, class: i > 0 ? "other" : ""}), tip(stops.at(-1), shift, direction))
+  }
+
+  number(stop, direction) {
+    const text = stop.numbers.length > 1 ? `${stop.numbers[0]}–${stop.numbers.at(-1)}` : String(stop.numbers[0])
+    const w = text.length * 6 + 8, back = direction === "back"
+    const x = stop.rail ? stop.x : stop.x - w / 2 - 10, y = stop.y + (stop.rail ? back ? 13 : -3 : back ? 15 : -9)
+    this.element.append(s(`g.number.${direction}`, {transform: `translate(${x} ${y})`},
+      s("rect", {x: -w / 2, y: -8, width: w, height: 15, rx: 7.5}), s("text", {"text-anchor": "middle", y: 3.5}, text)))
+  }
+}
+
+function tip({x, y, rail}, shift, direction) {
+  return s(`path.tip.${direction}`, {d: rail ? `M${x + 2} ${y + shift}l9 -4.5v9z` : `M${x} ${y + shift}l-9 -4.5v9z`})
+}

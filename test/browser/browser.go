@@ -1,0 +1,180 @@
+// Package browser is a headless Chromium for tests. It is driven by its own debugging protocol through a pipe: nothing else is needed.
+package browser
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+)
+
+// flags keep the browser from everything but the pages that it is told to open: it resolves no name and asks nobody.
+var flags = []string{
+	"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--no-default-browser-check", "--disable-background-networking",
+	"--disable-component-update", "--disable-sync", "--disable-default-apps", "--disable-extensions", "--disable-dev-shm-usage", "--mute-audio",
+	"--hide-scrollbars", "--force-color-profile=srgb", "--font-render-hinting=none",
+	"--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--remote-debugging-pipe",
+}
+
+// patience is how long the browser may take for anything.
+const patience = 60 * time.Second
+
+// Browser is a running Chromium.
+type Browser struct {
+	cmd *exec.Cmd
+	to  io.WriteCloser
+
+	mu      sync.Mutex
+	last    int
+	waiting map[int]chan answer
+	pages   map[string]*Page // by session
+	ended   error
+}
+
+// message is what is said in either direction.
+type message struct {
+	ID      int             `json:"id,omitempty"`
+	Session string          `json:"sessionId,omitempty"`
+	Method  string          `json:"method,omitempty"`
+	Params  json.RawMessage `json:"params,omitempty"`
+	Result  json.RawMessage `json:"result,omitempty"`
+	Error   *struct {
+		Message string `json:"message"`
+	} `json:"error,omitempty"`
+}
+
+type answer struct {
+	result json.RawMessage
+	err    error
+}
+
+// Start starts a browser that ends with the test.
+func Start(t testing.TB) *Browser {
+	t.Helper()
+	program, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Fatal("there is no chromium: run make packages")
+	}
+	in, to, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &Browser{to: to, waiting: map[int]chan answer{}, pages: map[string]*Page{}}
+	b.cmd = exec.Command(program, append(flags, "--user-data-dir="+t.TempDir(), "about:blank")...)
+	b.cmd.ExtraFiles = []*os.File{in, out} // 3 and 4, where it looks for them
+	if err := b.cmd.Start(); err != nil {
+		t.Fatalf("start chromium: %v", err)
+	}
+	_, _ = in.Close(), out.Close() // the browser has its own
+	go b.listen(from)
+	t.Cleanup(func() { b.end(t) })
+	return b
+}
+
+// end asks the browser to close, so that it leaves nothing behind, and makes it if it does not.
+func (b *Browser) end(t testing.TB) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	_ = b.call(ctx, "", "Browser.close", nil, nil) // it may be gone before it answers
+	force := time.AfterFunc(5*time.Second, func() { _ = b.cmd.Process.Kill() })
+	defer force.Stop()
+	if err := b.cmd.Wait(); err != nil {
+		t.Logf("chromium: %v", err)
+	}
+}
+
+// listen hands out what the browser says, until it ends.
+func (b *Browser) listen(from *os.File) {
+	defer from.Close()
+	r := bufio.NewReaderSize(from, 1<<20)
+	for {
+		raw, err := r.ReadBytes(0)
+		if err != nil {
+			b.fail(errors.New("chromium has ended"))
+			return
+		}
+		var m message
+		if err := json.Unmarshal(bytes.TrimSuffix(raw, []byte{0}), &m); err != nil {
+			b.fail(fmt.Errorf("chromium says what is no JSON: %w", err))
+			return
+		}
+		b.deliver(m)
+	}
+}
+
+func (b *Browser) deliver(m message) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if m.ID == 0 {
+		if p := b.pages[m.Session]; p != nil {
+			p.note(m)
+		}
+		return
+	}
+	a := answer{result: m.Result}
+	if m.Error != nil {
+		a.err = errors.New(m.Error.Message)
+	}
+	if c := b.waiting[m.ID]; c != nil {
+		delete(b.waiting, m.ID)
+		c <- a
+	}
+}
+
+func (b *Browser) fail(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended = err
+	for id, c := range b.waiting {
+		delete(b.waiting, id)
+		c <- answer{err: err}
+	}
+}
+
+// call asks the browser, or one page of it, and waits for the answer.
+func (b *Browser) call(ctx context.Context, session, method string, params, result any) error {
+	raw, err := json.Marshal(params)
+	if err != nil {
+		return err
+	}
+	c := make(chan answer, 1)
+	b.mu.Lock()
+	if b.ended != nil {
+		b.mu.Unlock()
+		return b.ended
+	}
+	b.last++
+	b.waiting[b.last] = c
+	text, err := json.Marshal(message{ID: b.last, Session: session, Method: method, Params: raw})
+	if err == nil {
+		_, err = b.to.Write(append(text, 0))
+	}
+	b.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("%s: %w", method, ctx.Err())
+	case a := <-c:
+		if a.err != nil {
+			return fmt.Errorf("%s: %w", method, a.err)
+		}
+		if result == nil {
+			return nil
+		}
+		return json.Unmarshal(a.result, result)
+	}
+}
