@@ -19,7 +19,11 @@ type fabric struct {
 	sockets  map[string]*socket
 	groups   map[string]*logical.Group
 	nodes    map[string]string // by chassis
-	matches  map[string]parsed
+	// userspace are the chassis whose Open vSwitch forwards in userspace, and bridges the physical networks that each chassis is on; none: it
+	// does not say.
+	userspace map[string]bool
+	bridges   map[string][]string
+	matches   map[string]parsed
 }
 
 // router is a logical router.
@@ -81,9 +85,15 @@ func newFabric(s *survey.Survey) *fabric {
 	f := &fabric{
 		survey: s, segments: map[string]*segment{}, ports: map[string]*port{}, sockets: map[string]*socket{},
 		groups: map[string]*logical.Group{}, nodes: map[string]string{}, matches: map[string]parsed{},
+		userspace: map[string]bool{}, bridges: map[string][]string{},
 	}
 	for _, c := range s.Logical.Chassis {
-		f.nodes[c.Name] = c.Host
+		f.nodes[c.Name], f.userspace[c.Name] = c.Host, c.Options["datapath-type"] == "netdev"
+		for mapping := range strings.SplitSeq(c.Options["ovn-bridge-mappings"], ",") {
+			if network, _, is := strings.Cut(mapping, ":"); is {
+				f.bridges[c.Name] = append(f.bridges[c.Name], network)
+			}
+		}
 	}
 	for i := range s.Logical.Routers {
 		f.addRouter(&s.Logical.Routers[i])

@@ -17,6 +17,8 @@ const (
 	ForeignPolicyDrops   = "ForeignPolicyDrops"
 	PortSecurityDrops    = "PortSecurityDrops"
 	NoGatewayNode        = "NoGatewayNode"
+	NotWired             = "NotWired"
+	TooDeep              = "TooDeep"
 	TargetGone           = "TargetGone"
 	Disabled             = "Disabled"
 	NoRoute              = "NoRoute"
@@ -51,6 +53,10 @@ var Codes = []Code{
 	{
 		NoGatewayNode, "No node holds the router's port on the network.",
 		"Label nodes that are Ready with ovn.kubernetes.io/external-gw=true, and look at ovn-controller there.", follows,
+	},
+	{
+		NotWired, "The node that holds the gateway has no bridge for the network's wire.",
+		"Let the ProviderNetwork have the node, or take the label ovn.kubernetes.io/external-gw off it.", itself,
 	},
 	{Disabled, "A router, or a port on the way, is disabled in OVN's northbound database.", "Enable it: ovn-nbctl lsp-set-enabled PORT enabled.", itself},
 	{
@@ -102,6 +108,10 @@ var Codes = []Code{
 		"Something of the return path is missing or overruled: sallyport plan tells what, ovn-nbctl lr-policy-list ROUTER what leads it.", follows,
 	},
 	{Spoofed, "A router drops a packet that comes from outside with the router's own address.", "Inside a project use the pod's address or a Service.", itself},
+	{
+		TooDeep, "One node would have to translate a packet more often than Open vSwitch's userspace datapath does.",
+		"Inside a project use the pod's address or a Service; or let the pod run on a node that does not hold the gateway.", itself,
+	},
 	{Loop, "The packet goes in circles.", "Look at the routes and policies on its way.", follows},
 	{CantTell, "The way can't be told from what is known.", "The reason says what is not known.", follows},
 }

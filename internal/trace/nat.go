@@ -156,6 +156,7 @@ func (p *passage) source() (step, bool) {
 	case back != nil && (t == nil || back.rank() > t.rank()):
 		if p.lookUp("snat "+p.Name, &p.f, true); p.f.New {
 			p.keep("snat "+p.Name, &p.f, 0)
+			p.pass(&p.f)
 		}
 	case t != nil:
 		before, as := p.f.Source, p.f.tuple()

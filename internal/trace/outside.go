@@ -80,8 +80,7 @@ func (w *walk) begin(f flight) step {
 func (w *walk) reach(on *segment, f flight) step {
 	owners := w.owners(on, f.Destination)
 	if len(owners) == 0 {
-		about := append([]state.Ref{w.networkAbout(on)}, w.addressAbout(f.Destination)...)
-		return w.drop(AddressUnknown, fmt.Sprintf("nobody in the cluster answers for %s on %s", f.Destination, w.networkName(on)), about...)
+		return w.nobodyOn(on, f)
 	}
 	o := owners[0]
 	for _, other := range owners[1:] {
@@ -95,8 +94,20 @@ func (w *walk) reach(on *segment, f flight) step {
 		f.chassis = o.chassis
 		w.hop(f, nodeRef(w.node(o.chassis)), "Logical_Router_Port "+p.Name, "%s holds the gateway of %s", w.node(o.chassis), w.vpc(p.router.Name))
 	}
+	if wrong, off := w.wired(on, o.chassis); off {
+		return wrong
+	}
 	f.chassis, f.EthDestination, f.EthSource = o.chassis, o.mac, elsewhere
 	return step{swtch: on.outside, flight: f}
+}
+
+// wired says whether a chassis is on the wire of a network.
+func (w *walk) wired(on *segment, chassis string) (step, bool) {
+	if known := w.bridges[chassis]; on.outside.Localnet == "" || len(known) == 0 || slices.Contains(known, on.outside.Localnet) {
+		return step{}, false
+	}
+	return w.drop(NotWired, fmt.Sprintf("node %s has no bridge for the wire of %s (%s)", w.node(chassis), w.networkName(on), on.outside.Localnet),
+		nodeRef(w.node(chassis)), w.networkAbout(on)), true
 }
 
 // strangers notes hosts on the wire that answer for an address of the cluster's, too.
@@ -124,6 +135,9 @@ func (w *walk) heard(a netip.Addr) (out []survey.Neighbour) {
 
 // carry is what becomes of a packet on the wire of an external network.
 func (w *walk) carry(on *segment, f flight) step {
+	if wrong, off := w.wired(on, f.chassis); off {
+		return wrong
+	}
 	w.left = on
 	gateway := on.gateway(f.Destination)
 	if f.hop == gateway || on.isGateway(f.hop) {
@@ -133,7 +147,22 @@ func (w *walk) carry(on *segment, f flight) step {
 		return w.drop(WrongGateway, fmt.Sprintf("it leaves by %s to %s, and the gateway there is %s", w.networkName(on), f.hop, gateway), w.networkAbout(on))
 	}
 	w.hop(f, w.networkAbout(on), "Logical_Switch "+on.Name, "leaves by %s, to the host on the wire", w.networkName(on))
+	return w.arrive(on, f)
+}
+
+// arrive is the end of a packet for an address of a network that nobody in the cluster answers for: a host's that is there, unless the
+// address is one of the cluster's.
+func (w *walk) arrive(on *segment, f flight) step {
+	if about := w.addressAbout(f.Destination); len(about) > 0 {
+		return w.nobodyOn(on, f)
+	}
 	return step{end: &ending{kind: arrived, flight: f}}
+}
+
+// nobodyOn is the end of a packet for an address that nobody answers for.
+func (w *walk) nobodyOn(on *segment, f flight) step {
+	about := append([]state.Ref{w.networkAbout(on)}, w.addressAbout(f.Destination)...)
+	return w.drop(AddressUnknown, fmt.Sprintf("nobody in the cluster answers for %s on %s", f.Destination, w.networkName(on)), about...)
 }
 
 func (s *segment) isGateway(a netip.Addr) bool {
@@ -163,10 +192,10 @@ func (w *walk) forward(on *segment, f flight) step {
 		return w.outOfState(to, f)
 	}
 	if len(w.owners(to, f.Destination)) == 0 {
-		return step{end: &ending{kind: arrived, flight: f}}
+		return w.arrive(to, f)
 	}
 	f.forget()
-	f.Mark, f.TTL, f.chassis = 0, f.TTL-1, ""
+	f.Mark, f.TTL, f.chassis, f.passes = 0, f.TTL-1, "", 0
 	w.hop(f, w.networkAbout(to), "Logical_Switch "+to.Name, "comes in by %s, from its gateway", w.networkName(to))
 	return w.reach(to, f)
 }

@@ -278,7 +278,7 @@ func (p *passage) redirect() (step, bool) {
 func (w *walk) move(f *flight, chassis string) {
 	if f.chassis != chassis {
 		f.forget()
-		f.chassis = chassis
+		f.chassis, f.passes = chassis, 1 // it comes out of a tunnel
 	}
 }
 

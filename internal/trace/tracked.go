@@ -49,6 +49,7 @@ type flight struct {
 	chassis string
 	hop     netip.Addr // to which a router sends it
 	looped  bool       // a router has sent it to itself
+	passes  int        // see pass
 }
 
 func (f flight) tuple() tuple {
@@ -78,6 +79,7 @@ func (f *flight) forget() {
 
 // lookUp looks a packet up in a zone and, when it is of a connection that is translated there, translates it.
 func (w *walk) lookUp(zone string, f *flight, translate bool) {
+	w.pass(f)
 	f.forget()
 	f.Tracked = true
 	c, reply := w.tracked.find(w.zone(zone, f), f.tuple())
@@ -107,6 +109,7 @@ func (w *walk) apply(c *connection, reply bool, f *flight) {
 
 // commit writes down a connection, translated to what its packets become.
 func (w *walk) commit(zone string, f *flight, as tuple) {
+	w.pass(f)
 	c, reply := w.tracked.find(w.zone(zone, f), f.tuple())
 	f.forget()
 	f.Tracked, f.New, f.Established, f.Reply = true, c == nil, c != nil, reply
@@ -135,6 +138,17 @@ func (w *walk) keep(zone string, f *flight, label uint32) {
 	}
 	if label != 0 {
 		c.label = label
+	}
+}
+
+// deepest is how often Open vSwitch's userspace datapath lets a packet begin again on one node: for each pass through connection tracking, and
+// once when it comes out of a tunnel. The kernel's has no such limit.
+const deepest = 8
+
+// pass notes that a packet begins again.
+func (w *walk) pass(f *flight) {
+	if f.passes++; f.passes > deepest && w.userspace[f.chassis] {
+		w.tired = f.chassis
 	}
 }
 

@@ -17,6 +17,7 @@ type walk struct {
 	hops    []Hop
 	doubts  []string
 	silent  bool        // nothing is written down
+	tired   string      // a chassis that does not take a packet any further
 	left    *segment    // the network by which a packet has left last
 	blame   []state.Ref // whose policies have led it, that are nobody's here
 }
@@ -55,6 +56,10 @@ const longest = 64
 func (w *walk) run(s step) ending {
 	for range longest {
 		switch {
+		case w.tired != "":
+			node := w.node(w.tired)
+			w.tired = ""
+			return *w.drop(TooDeep, fmt.Sprintf("node %s would have to translate it more often than Open vSwitch does for one packet", node), nodeRef(node)).end
 		case s.end != nil:
 			return *s.end
 		case s.router != nil:

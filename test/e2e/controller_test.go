@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/lab/manifest"
+	"github.com/sallyport/sallyport/internal/ovn"
 )
 
 // lonely is how long a Service may be without endpoints before it goes by itself, when it asked for that.
@@ -78,31 +79,35 @@ func (c *cluster) equip(t *testing.T) {
 // controller is one that is not started yet. Its log goes to a file in the directory.
 func (c *cluster) controller(t *testing.T, dir string, flags ...string) *controller {
 	t.Helper()
-	status, err := c.Status(within(t, time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	servers := func(database string) string {
-		var out []string
-		for _, d := range status.Doors {
-			if strings.HasPrefix(d.Name, database) {
-				out = append(out, "ssl:"+d.Outside)
-			}
-		}
-		return strings.Join(out, ",")
-	}
+	north, south := c.database(t, "nb"), c.database(t, "sb")
 	kubeconfig := filepath.Join(c.Dir, "controller-kubeconfig")
 	if err := os.Rename(c.controllerKubeconfig(t), kubeconfig); err != nil {
 		t.Fatal(err)
 	}
 	metrics := freeAddress(t)
 	args := append([]string{
-		"--kubeconfig", kubeconfig, "--nb-address", servers("nb"), "--sb-address", servers("sb"),
-		"--nb-cert", filepath.Join(c.Dir, "pki/ovn.crt"), "--nb-key", filepath.Join(c.Dir, "pki/ovn.key"), "--nb-ca", filepath.Join(c.Dir, "pki/ca.crt"),
+		"--kubeconfig", kubeconfig, "--nb-address", strings.Join(north.Endpoints, ","), "--sb-address", strings.Join(south.Endpoints, ","),
+		"--nb-cert", north.CertFile, "--nb-key", north.KeyFile, "--nb-ca", north.CAFile,
 		"--leader-elect=false", "--leader-election-namespace=kube-system", "--metrics-address", metrics, "--health-address", "0",
 		"--autodelete-after", lonely.String(),
 	}, flags...)
 	return &controller{args: args, metrics: metrics, log: filepath.Join(dir, c.Name+"-controller.log")}
+}
+
+// database is how a database of OVN is reached from outside of the lab: nb or sb.
+func (c *cluster) database(t *testing.T, name string) ovn.Config {
+	t.Helper()
+	status, err := c.Status(within(t, time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := ovn.Config{CertFile: filepath.Join(c.Dir, "pki/ovn.crt"), KeyFile: filepath.Join(c.Dir, "pki/ovn.key"), CAFile: filepath.Join(c.Dir, "pki/ca.crt")}
+	for _, d := range status.Doors {
+		if strings.HasPrefix(d.Name, name) {
+			out.Endpoints = append(out.Endpoints, "ssl:"+d.Outside)
+		}
+	}
+	return out
 }
 
 // freeAddress is a loopback address that nobody listens on.

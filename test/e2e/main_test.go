@@ -79,6 +79,15 @@ var egresses = show.New("egress addresses",
 	"a node that comes and goes: the address does not follow every time",
 )
 
+// views is what `make show-view` prints.
+var views = show.New("the operator's view",
+	"a catalogue of faults, each named by one command",
+	"trace agrees with packets",
+	"the seed's document, drawn by the cluster",
+	"pictures of the ui and of maps",
+	"documentation as a product's",
+)
+
 var everything = flag.Bool("show", false, "fail when an item of a list did not run")
 
 func TestMain(m *testing.M) {
@@ -91,7 +100,7 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	endShared()
-	for _, l := range []*show.List{list, core, returns, balancers, egresses, agents} {
+	for _, l := range []*show.List{list, core, returns, balancers, egresses, agents, views} {
 		if l.Ran() && !l.Print(os.Stdout) && *everything {
 			code = 1
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -20,7 +19,6 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/manifest"
 	"github.com/sallyport/sallyport/internal/logical"
 	"github.com/sallyport/sallyport/internal/observer"
-	"github.com/sallyport/sallyport/internal/ovn"
 	"github.com/sallyport/sallyport/internal/state"
 	"github.com/sallyport/sallyport/internal/survey"
 )
@@ -28,25 +26,11 @@ import (
 // viewed is how an observer reaches a lab from outside.
 func (c *cluster) viewed(t *testing.T) observer.Config {
 	t.Helper()
-	status, err := c.Status(within(t, time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	database := func(name string) ovn.Config {
-		pki := func(file string) string { return filepath.Join(c.Dir, "pki", file) }
-		out := ovn.Config{CertFile: pki("ovn.crt"), KeyFile: pki("ovn.key"), CAFile: pki("ca.crt")}
-		for _, d := range status.Doors {
-			if strings.HasPrefix(d.Name, name) {
-				out.Endpoints = append(out.Endpoints, "ssl:"+d.Outside)
-			}
-		}
-		return out
-	}
 	config, err := kube.Config(c.Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := observer.Config{Cluster: c.Name, Controller: productcontroller.Config{Kubernetes: config, Northbound: database("nb"), Southbound: database("sb")}}
+	out := observer.Config{Cluster: c.Name, Controller: productcontroller.Config{Kubernetes: config, Northbound: c.database(t, "nb"), Southbound: c.database(t, "sb")}}
 	out.Controller.Defaults.Liveness = 200 * time.Millisecond
 	return out
 }
