@@ -61,7 +61,7 @@ controller the same --egressip-node-healthcheck-port and, for TLS, certificates 
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.agent.Node, "node", os.Getenv("NODE_NAME"), "name of this node; empty: $NODE_NAME, and without that nothing is done for it but to answer the controller")
+	f.StringVar(&o.agent.Node, "node", os.Getenv("NODE_NAME"), "name of this node; empty: $NODE_NAME, and without that it only answers the controller")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: $KUBECONFIG, or the pod's own service account")
 	f.BoolVar(&o.agent.NodePaths, "node-paths", true, "carry out the NodePath of this node")
 	f.BoolVar(&o.agent.Inspections, "inspections", true, "answer Inspections of this node")

@@ -166,7 +166,7 @@ func readAnswer(o *kubedcv1alpha1.Inspection) survey.Inspected {
 	for _, c := range s.Connections {
 		out.Connection = append(out.Connection, survey.Connection{
 			Protocol: c.Protocol, Source: socket(c.Source), Destination: socket(c.Destination),
-			ReplySource: socket(c.ReplySource), ReplyDestination: socket(c.ReplyDestination), State: c.State, Zone: int(c.Zone),
+			ReplySource: socket(c.ReplySource), ReplyDestination: socket(c.ReplyDestination), State: c.State, Zone: int(c.Zone), ZoneName: c.ZoneName,
 		})
 	}
 	for _, u := range s.Usage {

@@ -397,6 +397,7 @@ type Connection struct {
 	ReplySource, ReplyDestination netip.AddrPort
 	State                         string
 	Zone                          int
+	ZoneName                      string // of a logical port, or of a router or switch with _dnat or _snat behind it
 }
 
 // Usage is how many connections of a node use an address, and to which destination the most ports of it.

@@ -207,7 +207,9 @@ func TestAgentsRights(t *testing.T) {
 		{"true", "false", []string{"NET_ADMIN"}, []string{"state", "settings"}, []string{"nodepaths/status", "events"}},
 		{"false", "true", []string{"NET_RAW", "DAC_OVERRIDE"}, []string{"openvswitch", "ovn"}, []string{"inspections/status"}},
 		{
-			"true", "true", []string{"NET_ADMIN", "NET_RAW", "DAC_OVERRIDE"}, []string{"state", "settings", "openvswitch", "ovn"},
+			"true", "true",
+			[]string{"NET_ADMIN", "NET_RAW", "DAC_OVERRIDE"},
+			[]string{"state", "settings", "openvswitch", "ovn"},
 			[]string{"nodepaths/status", "events", "inspections/status"},
 		},
 	} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -63,7 +64,9 @@ func newGatehouse(t *testing.T, name string) *gatehouse {
 	})
 	c.namespace(t, "shop", "")
 	eventually(t, "node1 is connected with the pods", func() bool {
-		return g.NS("node1").Do(func() error { _, err := netlink.LinkByName("ovn0"); return err }) == nil
+		var on []netlink.Route // its address comes a moment after the link
+		err := g.NS("node1").Do(func() (err error) { on, err = netlink.RouteGet(net.IPv4(100, 64, 0, 1)); return err })
+		return err == nil && len(on) > 0 && on[0].Gw == nil // not by a router
 	})
 	g.onNode1(t, "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1") // as every node of Kubernetes has it
 	g.onNode1(t, "ip", "route", "replace", "10.96.0.0/12", "via", "100.64.0.1", "dev", "ovn0")
