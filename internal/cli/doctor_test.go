@@ -91,12 +91,12 @@ func TestDoctorSeverity(t *testing.T) {
 }
 
 func TestDoctorAsData(t *testing.T) {
-	out, err := doctor(t, surveytest.Cluster(3), "-o", "json")
+	out, err := doctor(t, surveytest.Cluster(5), "-o", "json")
 	if err == nil {
 		t.Error("a cluster with faults has none")
 	}
 	var r report
-	if err := json.Unmarshal([]byte(out), &r); err != nil || len(r.Findings) == 0 || r.Checked.Projects != 3 || r.Checked.Sallyport != "1.2.3" {
+	if err := json.Unmarshal([]byte(out), &r); err != nil || len(r.Findings) == 0 || r.Checked.Projects != 5 || r.Checked.Sallyport != "1.2.3" {
 		t.Errorf("%v: %+v", err, r)
 	}
 }
@@ -104,7 +104,7 @@ func TestDoctorAsData(t *testing.T) {
 // A bundle says what the cluster said, and every command takes it in the place of a survey. What somebody applied is not in it.
 func TestBundle(t *testing.T) {
 	const secret = "hunter2"
-	s := surveytest.Cluster(3)
+	s := surveytest.Cluster(5)
 	s.Cluster.Services[0].Annotations = map[string]string{lastApplied: `{"password":"` + secret + `"}`, "kept": "yes"}
 	file := filepath.Join(t.TempDir(), "support.tar.gz")
 	before, err := doctor(t, s, "--bundle", file)

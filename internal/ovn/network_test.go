@@ -81,7 +81,8 @@ func TestNetworkIsReadAsTheDatabasesHaveIt(t *testing.T) {
 	}
 	balancer := logical.Balancer{
 		Name: "lb", Protocol: "udp", Checked: []string{"203.0.113.8:53"}, VIPs: []logical.VIP{
-			{Address: socket("203.0.113.8:53")}, {Address: socket("203.0.113.10:0"), Backends: []netip.AddrPort{socket("10.0.0.5:0")}},
+			{Address: socket("203.0.113.8:53")},
+			{Address: socket("203.0.113.10:0"), Backends: []netip.AddrPort{socket("10.0.0.5:0")}},
 			{Address: socket("[2001:db8::9]:53"), Backends: []netip.AddrPort{socket("[fd00::4]:53"), socket("[fd00::5]:53")}},
 		},
 	}

@@ -164,12 +164,15 @@ const (
 
 func (e *entry) score(term string) int {
 	own := e.name[strings.LastIndex(e.name, "/")+1:]
+	some := func(fits func(text, term string) bool) bool {
+		return fits(e.name, term) || fits(own, term) || slices.ContainsFunc(e.words, func(w string) bool { return fits(w, term) })
+	}
 	switch {
 	case slices.Contains(e.words, term) || e.name == term || own == term || e.kind+"/"+own == term:
 		return isIt
-	case strings.HasPrefix(e.name, term) || strings.HasPrefix(own, term) || slices.ContainsFunc(e.words, func(w string) bool { return strings.HasPrefix(w, term) }):
+	case some(strings.HasPrefix):
 		return begins
-	case strings.Contains(e.name, term) || slices.ContainsFunc(e.words, func(w string) bool { return strings.Contains(w, term) }):
+	case some(strings.Contains):
 		return contains
 	case strings.HasPrefix(e.kind, term):
 		return ofKind

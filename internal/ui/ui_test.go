@@ -38,8 +38,15 @@ func served(t *testing.T, config Config) *httptest.Server {
 	return s
 }
 
+// reply is an answer that was read to its end.
+type reply struct {
+	StatusCode int
+	Status     string
+	Header     http.Header
+}
+
 // get is the answer to a request; edit changes it before it is sent.
-func get(t *testing.T, s *httptest.Server, path string, edit func(*http.Request)) (*http.Response, []byte) {
+func get(t *testing.T, s *httptest.Server, path string, edit func(*http.Request)) (reply, []byte) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, nil)
 	if err != nil {
@@ -57,7 +64,7 @@ func get(t *testing.T, s *httptest.Server, path string, edit func(*http.Request)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return answer, body
+	return reply{answer.StatusCode, answer.Status, answer.Header}, body
 }
 
 // tell is the JSON at a path.

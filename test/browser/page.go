@@ -180,7 +180,9 @@ func (p *Page) Wheel(x, y, delta float64) {
 }
 
 // codes are the keys that have a name.
-var codes = map[string]int{"Enter": 13, "Escape": 27, "Tab": 9, "ArrowUp": 38, "ArrowDown": 40, "ArrowLeft": 37, "ArrowRight": 39, "Home": 36, "End": 35, "Backspace": 8}
+var codes = map[string]int{
+	"Enter": 13, "Escape": 27, "Tab": 9, "ArrowUp": 38, "ArrowDown": 40, "ArrowLeft": 37, "ArrowRight": 39, "Home": 36, "End": 35, "Backspace": 8,
+}
 
 // Press presses keys one after the other: a name such as Enter, or a character.
 func (p *Page) Press(keys ...string) {

@@ -115,6 +115,8 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: olga}]`)
 }
 
 // surveyedObjects: each object has its address.
+//
+//nolint:cyclop // a list of facts
 func surveyedObjects(t *testing.T, s *survey.Survey, ns string, pod netip.Addr) {
 	t.Helper()
 	cluster := &s.Cluster
@@ -159,6 +161,8 @@ func surveyedObjects(t *testing.T, s *survey.Survey, ns string, pod netip.Addr) 
 }
 
 // surveyedRows: each row of the project is in the logical network, and says whose it is.
+//
+//nolint:cyclop // a list of facts
 func surveyedRows(t *testing.T, s *survey.Survey, ns string, pod netip.Addr) {
 	t.Helper()
 	router := s.Logical.Router(ns)
