@@ -197,7 +197,7 @@ var nodeFaults = []fault{
 	},
 	{
 		"a rule before ours", inspect("node1", func(i *survey.Inspected) { i.Routes[0].Output = "eth0" }),
-		AsymmetricRoute, Error, node1, "a rule of somebody else comes before", nil,
+		AsymmetricRoute, Error, node1, "sends replies to 203.0.113.1 by interface eth0", nil,
 	},
 	{
 		"an uplink that nobody leads back", inspect("node2", func(i *survey.Inspected) {

@@ -95,8 +95,8 @@ func (p *patient) waysBack() {
 	for _, name := range byName(p.Inspected) {
 		for _, r := range p.Inspected[name].Routes {
 			if x := p.expected(name, r); x != nil && r.Output != x.Name {
-				p.report(AsymmetricRoute, p.aboutRoute(name, x, r), "node %s answers %s from %s by interface %s, and requests come in by %s%s",
-					name, r.To, r.From, orNone(r.Output, r.Problem), x.Name, p.led(name, x.Name))
+				p.report(AsymmetricRoute, p.aboutRoute(name, x, r), "node %s sends replies to %s%s by interface %s, and requests come in by %s%s",
+					name, r.To, from(r.From), orNone(r.Output, r.Problem), x.Name, p.led(name, x.Name))
 			}
 		}
 	}
@@ -144,6 +144,14 @@ func (p *patient) led(node, by string) string {
 		}
 	}
 	return "; no ExternalNetwork leads its replies back"
+}
+
+// from is the source of a packet, where it is known.
+func from(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return " from " + a.String()
 }
 
 func orNone(output, problem string) string {
