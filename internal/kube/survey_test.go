@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
@@ -118,7 +119,7 @@ func TestSurveyReadsGatewaysOfAnyVersion(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		t.Fatal(err)
 	}
-	e := everything{optional: []foreign{{kind: foreigners[1], items: []gatewayObject{o}}}}
+	e := everything{optional: []foreign{{kind: schema.GroupKind{Group: gatewayAPI, Kind: "HTTPRoute"}, items: []gatewayObject{o}}}}
 	var got survey.Cluster
 	e.readOptional(&got)
 	r := got.Routes[0]
