@@ -85,7 +85,7 @@ test: ## Run the unit tests (some need root and are skipped without)
 .PHONY: e2e
 e2e: parts chart $(RETRY) $(PROMETHEUS) ## Run the end-to-end tests in labs, at the size of CI; the few that fail are run once more, and told (root)
 	PROMETHEUS=$(PROMETHEUS) $(RETRY) --format standard-verbose --rerun-fails=1 --rerun-fails-max-failures=6 --rerun-fails-run-root-test --packages ./test/e2e -- \
-		-count=1 -timeout 60m
+		-count=1 -timeout 75m
 
 .PHONY: lint
 lint: $(LINT) ## Run the linters
@@ -173,6 +173,10 @@ show-egress: parts chart ## Show by packets what egress addresses promise, at fu
 .PHONY: show-agent
 show-agent: parts chart ## Show by packets what the agent does on nodes, at full size, a line for each (root)
 	SALLYPORT_SIZE=full go test -count=1 -timeout 60m -v -run '^(TestAgent|TestNodeEgress)' ./test/e2e -show
+
+.PHONY: show-view
+show-view: parts chart ## Show what the operator's view promises, at full size, a line for each; what is not built yet is NOT RUN (root)
+	SALLYPORT_SIZE=full go test -count=1 -timeout 60m -v -run '^TestView' ./test/e2e -show
 
 ##@ Help
 
