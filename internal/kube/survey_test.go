@@ -62,8 +62,10 @@ func small() *everything {
 		}},
 	}}
 	e.pods.Items = []corev1.Pod{
-		{ObjectMeta: called("ingress", "a")}, {ObjectMeta: called("ingress", "host"), Spec: corev1.PodSpec{HostNetwork: true}},
-		{ObjectMeta: called("ingress", "done"), Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}, {ObjectMeta: called("acme-shop", "web-0")},
+		{ObjectMeta: called("ingress", "a")},
+		{ObjectMeta: called("ingress", "host"), Spec: corev1.PodSpec{HostNetwork: true}},
+		{ObjectMeta: called("ingress", "done"), Status: corev1.PodStatus{Phase: corev1.PodSucceeded}},
+		{ObjectMeta: called("acme-shop", "web-0")},
 	}
 	e.egressIPs.Items = []ovnv1.EgressIP{{ObjectMeta: called("", "edge"), Spec: ovnv1.EgressIPSpec{
 		NamespaceSelector: metav1.LabelSelector{MatchLabels: map[string]string{"team": "edge"}},
