@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/explain"
@@ -83,39 +82,9 @@ func (s *site) compared(ctx context.Context, whole *survey.Survey, about explain
 // trace is the way of a packet.
 func (s *site) trace(m *scene, r *http.Request) (document, error) {
 	q := r.URL.Query()
-	query := trace.Query{Pod: q.Get("from"), Protocol: strings.ToLower(q.Get("protocol"))}
-	if query.Protocol == "" {
-		query.Protocol = "tcp"
-	}
-	if !slices.Contains([]string{"tcp", "udp", "sctp", "icmp"}, query.Protocol) {
-		return document{}, fmt.Errorf("protocol %s is none of tcp, udp, sctp and icmp", query.Protocol)
-	}
-	var err error
-	if query.Server, err = endpoint(q.Get("to")); err != nil {
-		return document{}, fmt.Errorf("where to? %w", err)
-	}
-	if query.Server.Port() == 0 && query.Protocol != "icmp" {
-		return document{}, fmt.Errorf("which port of %s? Give one such as %s", query.Server.Addr(), netip.AddrPortFrom(query.Server.Addr(), 443))
-	}
-	if query.Pod == "" {
-		if query.Client, err = endpoint(q.Get("client")); err != nil {
-			return document{}, fmt.Errorf("from where? %w", err)
-		}
+	query, err := trace.Ask(q.Get("client"), q.Get("from"), q.Get("to"), q.Get("protocol"))
+	if err != nil {
+		return document{}, err
 	}
 	return newDocument(trace.New(m.survey).Trace(query)), nil
-}
-
-// endpoint is an address with or without a port.
-func endpoint(text string) (netip.AddrPort, error) {
-	text = strings.TrimSpace(text)
-	if a, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
-		return netip.AddrPortFrom(a, 0), nil
-	}
-	if a, err := netip.ParseAddrPort(text); err == nil {
-		return a, nil
-	}
-	if text == "" {
-		return netip.AddrPort{}, errors.New("give an address")
-	}
-	return netip.AddrPort{}, fmt.Errorf("%s is no address such as 198.51.100.7 or 198.51.100.7:443", strconv.Quote(text))
 }
