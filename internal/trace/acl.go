@@ -3,6 +3,7 @@ package trace
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // hints are what kinds of rules can decide about a packet, by the state of its connection.
@@ -88,7 +89,7 @@ func (c *crossing) decisive(rules []rule, tier int) *rule {
 // stopped is the end of a packet that a rule drops or rejects.
 func (c *crossing) stopped(r rule) (step, bool) {
 	about, code, text := c.ruleWords(r, c.segment)
-	c.hop(c.f, about, c.ruleRow(r), "%s", text)
+	c.hop(c.f, about, c.ruleRow(r), "%s", strings.TrimPrefix(text, about.String()+" "))
 	if r.Action == "reject" {
 		return ends(c.refuse(code, text, about))
 	}

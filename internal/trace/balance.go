@@ -54,6 +54,7 @@ func (p *passage) balance(b *logical.Balancer, v logical.VIP) (step, bool) {
 	}
 	as := p.f.tuple()
 	as.destination = to
+	p.hash(b, &p.f)
 	p.commit("dnat "+p.Name, &p.f, as)
 	p.hop(p.f, p.balancerAbout(b), "Load_Balancer "+b.Name, "%s", p.balanceText(b, v, to, p.inside()))
 	return goesOn()
@@ -74,11 +75,19 @@ func (w *walk) pick(b *logical.Balancer, v logical.VIP, f flight) (netip.AddrPor
 		}
 		return netip.AddrPort{}, w.drop(NoEndpoints, reason, about), true
 	}
-	to := alive[w.choose(len(alive))].Address
+	to := alive[w.choose("Load_Balancer "+b.Name+" "+v.Address.String(), len(alive))].Address
 	if to.Port() == 0 {
 		to = netip.AddrPortFrom(to.Addr(), f.DestinationPort)
 	}
+	w.steps[len(w.steps)-1].Backend = to
 	return to, step{}, false
+}
+
+// hash notes that a packet begins again for the choice of its backend: Open vSwitch does, unless it is told by which fields to choose.
+func (w *walk) hash(b *logical.Balancer, f *flight) {
+	if len(b.Fields) == 0 {
+		w.repeat(f)
+	}
 }
 
 // alive says whether the health check of a backend does not say that it is dead.

@@ -18,7 +18,6 @@ type fabric struct {
 	ports    map[string]*port
 	sockets  map[string]*socket
 	groups   map[string]*logical.Group
-	nodes    map[string]string // by chassis
 	// userspace are the chassis whose Open vSwitch forwards in userspace, and bridges the physical networks that each chassis is on; none: it
 	// does not say.
 	userspace map[string]bool
@@ -84,11 +83,11 @@ type parsed struct {
 func newFabric(s *survey.Survey) *fabric {
 	f := &fabric{
 		survey: s, segments: map[string]*segment{}, ports: map[string]*port{}, sockets: map[string]*socket{},
-		groups: map[string]*logical.Group{}, nodes: map[string]string{}, matches: map[string]parsed{},
+		groups: map[string]*logical.Group{}, matches: map[string]parsed{},
 		userspace: map[string]bool{}, bridges: map[string][]string{},
 	}
 	for _, c := range s.Logical.Chassis {
-		f.nodes[c.Name], f.userspace[c.Name] = c.Host, c.Options["datapath-type"] == "netdev"
+		f.userspace[c.Name] = c.Options["datapath-type"] == "netdev"
 		for mapping := range strings.SplitSeq(c.Options["ovn-bridge-mappings"], ",") {
 			if network, _, is := strings.Cut(mapping, ":"); is {
 				f.bridges[c.Name] = append(f.bridges[c.Name], network)
@@ -295,12 +294,7 @@ func networks(p *port) []netip.Prefix {
 }
 
 // node is the node that a chassis is on.
-func (f *fabric) node(chassis string) string {
-	if host := f.nodes[chassis]; host != "" {
-		return host
-	}
-	return chassis
-}
+func (f *fabric) node(chassis string) string { return f.survey.NodeOf(chassis) }
 
 // parse reads a match once.
 func (f *fabric) parse(text string) parsed {

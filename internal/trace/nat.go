@@ -18,7 +18,7 @@ func (p *passage) unSource() (step, bool) {
 		}
 		p.lookUp("snat "+p.Name, &p.f, true)
 		if p.f.Established && p.f.Destination != t.External {
-			p.hop(p.f, p.translationAbout(t), p.natRow(t), "is an answer to what left with %s", t.External)
+			p.hop(p.f, p.translationAbout(t), p.natRow(t), "it answers what left with %s: it is for %s", t.External, p.f.Destination)
 		}
 		return goesOn()
 	}
@@ -132,7 +132,7 @@ func (p *passage) unDestine() (step, bool) {
 	if t != nil && t.External == after.Addr() {
 		about, row = p.translationAbout(*t), p.natRow(*t)
 	}
-	p.hop(p.f, about, row, "answers with the address that was asked: %s becomes %s", before.Addr(), after.Addr())
+	p.hop(p.f, about, row, "gives the reply the address that was asked: %s instead of %s", after.Addr(), before.Addr())
 	return goesOn()
 }
 
@@ -156,7 +156,7 @@ func (p *passage) source() (step, bool) {
 	case back != nil && (t == nil || back.rank() > t.rank()):
 		if p.lookUp("snat "+p.Name, &p.f, true); p.f.New {
 			p.keep("snat "+p.Name, &p.f, 0)
-			p.pass(&p.f)
+			p.repeat(&p.f)
 		}
 	case t != nil:
 		before, as := p.f.Source, p.f.tuple()

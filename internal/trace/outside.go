@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sallyport/sallyport/internal/diagnosis"
+	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/match"
 	"github.com/sallyport/sallyport/internal/state"
 	"github.com/sallyport/sallyport/internal/survey"
@@ -65,19 +66,20 @@ func (w *walk) begin(f flight) step {
 	if to == nil {
 		return w.drop(AddressUnknown, fmt.Sprintf("%s is of no external network of the cluster", f.Destination))
 	}
-	how := "from its gateway"
+	how := "comes in, from its gateway"
 	if from == to {
-		how = "from a neighbour on the wire"
+		how = "comes in, from a neighbour on the wire"
 	} else if from != nil && !w.forwards(from, &f) || !w.forwards(to, &f) {
 		return w.outOfState(to, f)
 	}
 	f.chassis = ""
-	w.hop(f, w.networkAbout(to), "Logical_Switch "+to.Name, "comes in by %s, %s", w.networkName(to), how)
+	w.hop(f, w.networkAbout(to), "Logical_Switch "+to.Name, "%s", how)
 	return w.reach(to, f)
 }
 
 // reach is how a packet gets from the wire of a network to who has its address.
 func (w *walk) reach(on *segment, f flight) step {
+	w.pass(w.networkAbout(on), subnetRef(on.Name))
 	owners := w.owners(on, f.Destination)
 	if len(owners) == 0 {
 		return w.nobodyOn(on, f)
@@ -92,7 +94,7 @@ func (w *walk) reach(on *segment, f flight) step {
 			return wrong
 		}
 		f.chassis = o.chassis
-		w.hop(f, nodeRef(w.node(o.chassis)), "Logical_Router_Port "+p.Name, "%s holds the gateway of %s", w.node(o.chassis), w.vpc(p.router.Name))
+		w.hop(f, survey.NodeRef(w.node(o.chassis)), "Logical_Router_Port "+p.Name, "holds the gateway of %s", w.vpc(p.router.Name))
 	}
 	if wrong, off := w.wired(on, o.chassis); off {
 		return wrong
@@ -107,7 +109,7 @@ func (w *walk) wired(on *segment, chassis string) (step, bool) {
 		return step{}, false
 	}
 	return w.drop(NotWired, fmt.Sprintf("node %s has no bridge for the wire of %s (%s)", w.node(chassis), w.networkName(on), on.outside.Localnet),
-		nodeRef(w.node(chassis)), w.networkAbout(on)), true
+		survey.NodeRef(w.node(chassis)), w.networkAbout(on)), true
 }
 
 // strangers notes hosts on the wire that answer for an address of the cluster's, too.
@@ -139,6 +141,7 @@ func (w *walk) carry(on *segment, f flight) step {
 		return wrong
 	}
 	w.left = on
+	w.pass(w.networkAbout(on), subnetRef(on.Name))
 	gateway := on.gateway(f.Destination)
 	if f.hop == gateway || on.isGateway(f.hop) {
 		return w.forward(on, f)
@@ -146,7 +149,7 @@ func (w *walk) carry(on *segment, f flight) step {
 	if f.hop != f.Destination {
 		return w.drop(WrongGateway, fmt.Sprintf("it leaves by %s to %s, and the gateway there is %s", w.networkName(on), f.hop, gateway), w.networkAbout(on))
 	}
-	w.hop(f, w.networkAbout(on), "Logical_Switch "+on.Name, "leaves by %s, to the host on the wire", w.networkName(on))
+	w.hop(f, w.networkAbout(on), "Logical_Switch "+on.Name, "leaves, to the host on the wire")
 	return w.arrive(on, f)
 }
 
@@ -161,8 +164,16 @@ func (w *walk) arrive(on *segment, f flight) step {
 
 // nobodyOn is the end of a packet for an address that nobody answers for.
 func (w *walk) nobodyOn(on *segment, f flight) step {
-	about := append([]state.Ref{w.networkAbout(on)}, w.addressAbout(f.Destination)...)
-	return w.drop(AddressUnknown, fmt.Sprintf("nobody in the cluster answers for %s on %s", f.Destination, w.networkName(on)), about...)
+	about := w.addressAbout(f.Destination)
+	nobody := fmt.Sprintf("nobody in the cluster answers for %s on %s", f.Destination, w.networkName(on))
+	switch i := slices.IndexFunc(about, func(r state.Ref) bool { return r.Kind != string(intent.EIp) }); {
+	case i >= 0:
+		return w.drop(NotInForce, fmt.Sprintf("%s has it, and %s: OVN does not have its rows", about[i], nobody), append(about, w.networkAbout(on))...)
+	case len(about) > 0:
+		return w.drop(AddressUnused, fmt.Sprintf("%s: %s is reserved, and nothing uses it", nobody, about[0]), append(about, w.networkAbout(on))...)
+	default:
+		return w.drop(AddressUnknown, nobody, w.networkAbout(on))
+	}
 }
 
 func (s *segment) isGateway(a netip.Addr) bool {
@@ -173,7 +184,7 @@ func (s *segment) isGateway(a netip.Addr) bool {
 // connection that it has not seen begin.
 func (w *walk) forward(on *segment, f flight) step {
 	node := w.node(f.chassis)
-	w.hop(f, w.networkAbout(on), "Logical_Switch "+on.Name, "leaves by %s, to its gateway %s", w.networkName(on), f.hop)
+	w.hop(f, w.networkAbout(on), "Logical_Switch "+on.Name, "leaves, to its gateway %s", f.hop)
 	if wrong, silent := w.mute(on, f); silent {
 		return wrong
 	}
@@ -195,8 +206,8 @@ func (w *walk) forward(on *segment, f flight) step {
 		return w.arrive(to, f)
 	}
 	f.forget()
-	f.Mark, f.TTL, f.chassis, f.passes = 0, f.TTL-1, "", 0
-	w.hop(f, w.networkAbout(to), "Logical_Switch "+to.Name, "comes in by %s, from its gateway", w.networkName(to))
+	f.Mark, f.TTL, f.chassis, f.repeats = 0, f.TTL-1, "", 0
+	w.hop(f, w.networkAbout(to), "Logical_Switch "+to.Name, "comes in, from its gateway")
 	return w.reach(to, f)
 }
 
@@ -220,18 +231,14 @@ func (w *walk) outOfState(on *segment, f flight) step {
 func (w *walk) forwards(on *segment, f *flight) bool {
 	zone := "router of " + on.Name
 	c, reply := w.tracked.find(zone, f.tuple())
-	begins := f.Protocol != match.TCP || f.TCPFlags&(match.SYN|match.ACK) == match.SYN
-	if f.Protocol == match.ICMP && f.ICMPType == 0 {
-		begins = false
-	}
 	switch {
-	case c == nil && begins:
+	case c == nil && f.begins():
 		w.tracked = append(w.tracked, &connection{zone: zone, there: f.tuple(), back: f.tuple().reversed()})
 	case c == nil:
 		return false
 	case reply:
 		c.answered = true
-	case !begins:
+	case !f.begins():
 		return c.answered // the end of a handshake whose middle went elsewhere
 	}
 	return true

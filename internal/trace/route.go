@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/sallyport/sallyport/internal/diagnosis"
+	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/logical"
 	"github.com/sallyport/sallyport/internal/match"
 	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/survey"
 )
 
 // way is where a route leads.
@@ -34,7 +37,7 @@ func (p *passage) route() (step, bool) {
 	}
 	to := best[0]
 	if len(best) > 1 {
-		to = best[p.choose(len(best))]
+		to = best[p.choose("routes of "+p.Name+" to "+p.f.Destination.String(), len(best))]
 	}
 	if to.out == nil {
 		return ends(p.drop(NoRoute, fmt.Sprintf("a route of router %s discards what is for %s", p.Name, p.f.Destination), p.about()))
@@ -129,7 +132,7 @@ func (p *passage) obey() (step, bool) {
 		case "reroute":
 			to := hops[0]
 			if len(hops) > 1 {
-				to = hops[p.choose(len(hops))]
+				to = hops[p.choose(row+" "+rule.Match, len(hops))]
 			}
 			p.leadTo(to, p.toward(to))
 			p.hop(p.f, about, row, "%s", text)
@@ -184,9 +187,24 @@ func (p *passage) resolve() (step, bool) {
 // untranslated is the end of a packet for an address of the router's own that nobody translates: a port without a Service, or a reply that
 // nobody waits for.
 func (p *passage) untranslated() step {
-	about := append([]state.Ref{}, p.addressAbout(p.f.Destination)...)
-	return p.drop(NoSuchPort, fmt.Sprintf("nobody is behind port %d/%s of %s on router %s",
-		p.f.DestinationPort, protocolName(p.f.Protocol), p.f.Destination, p.Name), append(about, p.about())...)
+	protocol, number := protocolName(p.f.Protocol), p.f.DestinationPort
+	about := append(p.addressAbout(p.f.Destination), p.about())
+	nobody := fmt.Sprintf("nobody is behind port %d/%s of %s", number, protocol, p.f.Destination)
+	if p.f.Protocol == match.ICMP {
+		nobody = fmt.Sprintf("nobody answers pings of %s", p.f.Destination)
+	}
+	for _, s := range p.survey.Cluster.Services {
+		if slices.Contains(s.Ingress, p.f.Destination) && slices.ContainsFunc(s.Ports, func(o survey.ServicePort) bool {
+			return o.Port == int(number) && strings.EqualFold(o.Protocol, protocol)
+		}) {
+			return p.drop(NotInForce, fmt.Sprintf("%s has the port, and %s: router %s has no load balancer for it", s.Ref, nobody, p.Name),
+				append([]state.Ref{s.Ref}, about...)...)
+		}
+	}
+	if i := slices.IndexFunc(about, func(r state.Ref) bool { return r.Kind == string(intent.FIp) }); i >= 0 {
+		return p.drop(NotInForce, fmt.Sprintf("%s has the address, and %s: router %s does not translate it", about[i], nobody, p.Name), about...)
+	}
+	return p.drop(NoSuchPort, nobody, about...)
 }
 
 // neighbour is the MAC address of a next hop that OVN knows by itself.
@@ -278,7 +296,7 @@ func (p *passage) redirect() (step, bool) {
 func (w *walk) move(f *flight, chassis string) {
 	if f.chassis != chassis {
 		f.forget()
-		f.chassis, f.passes = chassis, 1 // it comes out of a tunnel
+		f.chassis, f.repeats = chassis, 1 // it comes out of a tunnel
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/match"
 	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/survey"
 )
 
 // passage is a packet in a router, from one port to another.
@@ -21,6 +22,8 @@ type passage struct {
 func (w *walk) enterRouter(in *port, f flight) step {
 	f.forget()
 	f.Inport, f.Outport = in.Name, ""
+	w.pass(survey.RouterRef(in.router.Name), w.vpc(in.router.Name), survey.NodeRef(w.node(f.chassis)))
+	w.enter(in.router.Name, f)
 	p := &passage{walk: w, router: in.router, in: in, f: f}
 	for _, table := range []func() (step, bool){
 		p.admit, p.receive, p.unSource, p.destine, p.route, p.obey, p.resolve, p.redirect, p.unDestine, p.source, p.loop,
@@ -129,6 +132,7 @@ func (p *passage) deliver() step {
 	if leg := p.out.IDs.Owner(); leg.Kind == returnPath && p.in.gateway() {
 		p.hop(f, leg, "Logical_Router_Port "+p.out.Name, "takes the leg of network %s, by which its replies are known", leg.Name)
 	}
+	p.leave(p.out.Name)
 	switch {
 	case p.out.peer != nil:
 		return step{router: p.out.peer, flight: f}

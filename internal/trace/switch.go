@@ -28,11 +28,12 @@ const (
 // enterSwitch is what a switch does with a packet, in the order of OVN's tables.
 func (w *walk) enterSwitch(in *socket, f flight) step {
 	f.Inport, f.Outport = in.Name, ""
+	w.enter(in.on.Name, f)
 	c := &crossing{walk: w, segment: in.on, in: in, f: f}
 	if in.port != nil { // between a router and a switch, what is known of the connection is forgotten
 		c.f.forget()
 	}
-	for _, table := range []func() (step, bool){c.secure, c.track, c.filterIn, c.markIn, c.balance, c.filterBalanced, c.remember, c.find, c.leave} {
+	for _, table := range []func() (step, bool){c.secure, c.track, c.filterIn, c.markIn, c.balance, c.filterBalanced, c.remember, c.find, c.exit} {
 		if next, ends := table(); ends {
 			return next
 		}
@@ -148,6 +149,7 @@ func (c *crossing) balance() (step, bool) {
 		if ended {
 			return ends(next)
 		}
+		c.hash(b, &c.f)
 		as := c.f.tuple()
 		if as.destination = to; to.Addr() == c.f.Source { // or the pod would answer itself directly
 			as.source = netip.AddrPortFrom(v.Address.Addr(), as.source.Port())
@@ -157,7 +159,6 @@ func (c *crossing) balance() (step, bool) {
 	}
 	if c.f.Tracked && slices.Contains(c.in.Addresses, c.f.Destination) { // it is for who sent it
 		c.f.EthSource, c.f.EthDestination, c.out = c.f.EthDestination, c.f.EthSource, c.in
-		return ends(c.deliver())
 	}
 	return goesOn()
 }
@@ -173,6 +174,9 @@ func (c *crossing) remember() (step, bool) {
 
 // find looks for the port with the MAC address that the packet is for.
 func (c *crossing) find() (step, bool) {
+	if c.out != nil {
+		return goesOn()
+	}
 	for _, at := range c.sockets {
 		switch {
 		case at.port != nil && c.isAt(at.port):
@@ -224,11 +228,11 @@ func (c *crossing) overWire(p *port) (step, bool) {
 	return step{swtch: c.outside, flight: f}, true
 }
 
-// leave is the way out of the switch, on the node where the port is.
-func (c *crossing) leave() (step, bool) {
+// exit is the way out of the switch, on the node where the port is.
+func (c *crossing) exit() (step, bool) {
 	c.f.Outport = c.out.Name
 	switch {
-	case c.out == c.in:
+	case c.out == c.in && !slices.Contains(c.in.Addresses, c.f.Destination):
 		return ends(c.drop(Loop, fmt.Sprintf("switch %s would send it back to where it came from", c.Name), c.socketAbout(c.out)))
 	case c.out.port != nil || c.out == c.outside:
 	case c.out.Disabled:
@@ -270,6 +274,7 @@ func (c *crossing) bound() (step, bool) {
 // deliver lets the packet out.
 func (c *crossing) deliver() step {
 	f := c.f
+	c.leave(c.out.Name)
 	switch {
 	case c.out.port != nil:
 		return step{router: c.out.port, flight: f}

@@ -47,8 +47,12 @@ type Path struct {
 	Seen   netip.Addr     `json:"seen"`
 	// Network is the one by which what leaves the cluster leaves: the reply, or what a pod sends.
 	Network string `json:"network,omitempty"`
+	// Passed is everything that the packet and its reply pass: routers, networks, nodes, pods, and the objects behind rows.
+	Passed []state.Ref `json:"passed,omitempty"`
 	// Doubts are what could not be told, and others that may answer.
 	Doubts []string `json:"doubts,omitempty"`
+	// Steps are what ovn-trace can be asked about.
+	Steps []Step `json:"-"`
 }
 
 // The verdicts.
@@ -86,7 +90,12 @@ const anyPort = 50000
 // Trace follows a packet by every way that it may take.
 func (t *Tracer) Trace(q Query) Trace {
 	out := Trace{Query: q}
-	chosen := &choices{}
+	if t.home(q.Server.Addr()) == nil {
+		if out.Paths = t.byNodes(q); len(out.Paths) > 0 {
+			return out
+		}
+	}
+	chosen := &choices{made: map[string]int{}}
 	for {
 		out.Paths = append(out.Paths, t.follow(q, chosen))
 		if !chosen.next() || len(out.Paths) == most {
@@ -103,6 +112,12 @@ func (t *Tracer) follow(q Query, chosen *choices) Path {
 		return *wrong
 	}
 	end := w.run(step)
+	if end.Code == TooDeep && first.repeats() { // the next packet finds what this one has written down, and may get further
+		if w.hops, w.steps = nil, nil; first.at != nil {
+			w.sends(first)
+		}
+		end = w.retry(end, func() ending { return w.run(w.resend(first)) })
+	}
 	out := end.Path
 	out.There, out.Seen, out.Server = w.hops, end.flight.Source, end.flight.tuple().destination
 	switch {
@@ -117,7 +132,8 @@ func (t *Tracer) follow(q Query, chosen *choices) Path {
 	if w.left != nil {
 		out.Network = w.networkAbout(w.left).Name
 	}
-	out.Doubts = w.doubts
+	out.Doubts, out.Passed = w.doubts, w.passed
+	out.Steps = slices.DeleteFunc(w.steps, func(s Step) bool { return s.skip })
 	return out
 }
 
@@ -175,8 +191,13 @@ func (w *walk) sender(f flight) (start, step, *Path) {
 		}
 	}
 	f.chassis, f.EthSource = at.Chassis, at.mac
-	w.hop(f, pod.Ref, "Logical_Switch_Port "+at.Name, "%s sends it", pod.Ref)
+	w.sends(start{at, f})
 	return start{at, f}, w.send(at, f), nil
+}
+
+// sends notes who sends the packet.
+func (w *walk) sends(s start) {
+	w.hop(s.flight, w.socketAbout(s.at), "Logical_Switch_Port "+s.at.Name, "sends it")
 }
 
 // send is the first step of what somebody at a port of a switch sends: to who has the address there, or to the gateway.
@@ -200,13 +221,40 @@ func (w *walk) send(at *socket, f flight) step {
 	return step{swtch: at, flight: f}
 }
 
+// resend is the first step of one more packet of the same sender.
+func (w *walk) resend(s start) step {
+	if s.at != nil {
+		return w.send(s.at, s.flight)
+	}
+	return w.begin(s.flight)
+}
+
+// repeats says whether a packet that is lost is sent again by itself.
+func (s start) repeats() bool {
+	return s.flight.Protocol == match.TCP || s.flight.Protocol == match.SCTP
+}
+
+// retry follows a packet that is sent once more.
+func (w *walk) retry(before ending, again func() ending) ending {
+	end := again()
+	if end.Code != TooDeep {
+		w.doubt("the first packet of a connection is lost, which then takes a second longer: %s", before.Reason)
+	}
+	return end
+}
+
 // back follows the reply, and the packet after it.
 func (w *walk) back(out *Path, first start, end ending) {
 	there := w.hops
 	w.hops = nil
 	w.arrives(end, &there)
 	out.There = there
+	w.returns = true
 	back := w.run(w.reply(end))
+	if back.Code == TooDeep && first.repeats() {
+		w.hops = nil
+		back = w.retry(back, func() ending { return w.run(w.reply(end)) })
+	}
 	out.Back = w.hops
 	w.silent = true
 	switch wrong := w.misses(first, back); {
@@ -223,11 +271,11 @@ func (w *walk) arrives(end ending, there *[]Hop) {
 	switch end.kind {
 	case delivered:
 		about := w.socketAbout(end.at)
-		w.hop(end.flight, about, "Logical_Switch_Port "+end.at.Name, "%s gets it, from %s", about, end.flight.Source)
+		w.hop(end.flight, about, "Logical_Switch_Port "+end.at.Name, "gets it, from %s", end.flight.Source)
 	case echoed:
-		w.hop(end.flight, end.About[0], "Logical_Router_Port "+end.Reason, "the router answers itself")
+		w.hop(end.flight, end.About[0], "Logical_Router_Port "+end.Reason, "answers itself")
 	case arrived:
-		w.hop(end.flight, state.Ref{}, "", "arrives outside, from %s", end.flight.Source)
+		w.hop(end.flight, state.Ref{Kind: "Host", Name: end.flight.Destination.String()}, "", "gets it, from %s", end.flight.Source)
 	}
 	*there = append(*there, w.hops...)
 	w.hops = nil
@@ -238,7 +286,7 @@ func (w *walk) reply(end ending) step {
 	f := end.flight.reversed()
 	switch end.kind {
 	case delivered:
-		w.hop(f, w.socketAbout(end.at), "Logical_Switch_Port "+end.at.Name, "%s answers", w.socketAbout(end.at))
+		w.hop(f, w.socketAbout(end.at), "Logical_Switch_Port "+end.at.Name, "answers")
 		return w.send(end.at, f)
 	case echoed:
 		f.looped = true // it is the router's own
@@ -287,11 +335,7 @@ func (w *walk) again(out *Path, first start, end ending) {
 	if f.Protocol == match.TCP {
 		f.TCPFlags = match.ACK
 	}
-	next := w.begin
-	if first.at != nil {
-		next = func(f flight) step { return w.send(first.at, f) }
-	}
-	third := w.run(next(f))
+	third := w.run(w.resend(start{first.at, f}))
 	w.left = left
 	if third.kind == end.kind && third.at == end.at {
 		return

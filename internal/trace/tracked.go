@@ -47,13 +47,26 @@ func (t tracker) find(zone string, of tuple) (_ *connection, reply bool) {
 type flight struct {
 	match.Packet
 	chassis string
-	hop     netip.Addr // to which a router sends it
-	looped  bool       // a router has sent it to itself
-	passes  int        // see pass
+	hop     netip.Addr  // to which a router sends it
+	looped  bool        // a router has sent it to itself
+	repeats int         // see repeat
+	of      *connection // that it was found to be of; nil: nobody has looked, or it is of none
 }
 
 func (f flight) tuple() tuple {
 	return tuple{f.Protocol, netip.AddrPortFrom(f.Source, f.SourcePort), netip.AddrPortFrom(f.Destination, f.DestinationPort)}
+}
+
+// begins says whether a packet can be the first of its connection.
+func (f flight) begins() bool {
+	switch f.Protocol {
+	case match.TCP:
+		return f.TCPFlags&(match.SYN|match.ACK) == match.SYN
+	case match.ICMP:
+		return f.ICMPType != 0
+	default:
+		return true
+	}
 }
 
 func (f *flight) become(t tuple) {
@@ -74,12 +87,17 @@ func (f flight) reversed() flight {
 // forget takes off what was found out about the packet's connection: it does not cross from a switch to a router, nor to another node.
 func (f *flight) forget() {
 	f.Tracked, f.New, f.Established, f.Related, f.Reply, f.Invalid, f.SNAT, f.DNAT = false, false, false, false, false, false, false, false
-	f.ConnectionMark, f.ConnectionLabel = 0, [2]uint64{}
+	f.ConnectionMark, f.ConnectionLabel, f.of = 0, [2]uint64{}, nil
 }
 
 // lookUp looks a packet up in a zone and, when it is of a connection that is translated there, translates it.
 func (w *walk) lookUp(zone string, f *flight, translate bool) {
-	w.pass(f)
+	w.repeat(f)
+	before := f.tuple()
+	defer func() { w.note(f, f.tuple() != before) }()
+	if f.of != nil && f.of.zone == w.zone(zone, f) {
+		return // Open vSwitch remembers, also when it has translated the packet since
+	}
 	f.forget()
 	f.Tracked = true
 	c, reply := w.tracked.find(w.zone(zone, f), f.tuple())
@@ -88,7 +106,8 @@ func (w *walk) lookUp(zone string, f *flight, translate bool) {
 		return
 	}
 	c.answered = c.answered || reply
-	f.Established, f.Reply = true, reply
+	f.New = !c.answered && f.begins() // as long as nobody has answered
+	f.Established, f.Reply, f.of = !f.New, reply, c
 	f.ConnectionLabel = [2]uint64{uint64(c.label) << 32, 0}
 	if c.natted {
 		f.ConnectionMark = 1 << 1
@@ -109,10 +128,11 @@ func (w *walk) apply(c *connection, reply bool, f *flight) {
 
 // commit writes down a connection, translated to what its packets become.
 func (w *walk) commit(zone string, f *flight, as tuple) {
-	w.pass(f)
+	w.repeat(f)
 	c, reply := w.tracked.find(w.zone(zone, f), f.tuple())
 	f.forget()
-	f.Tracked, f.New, f.Established, f.Reply = true, c == nil, c != nil, reply
+	f.Tracked, f.New, f.Reply = true, c == nil || !c.answered && f.begins(), reply
+	f.Established = !f.New
 	if c == nil {
 		c = &connection{zone: w.zone(zone, f), there: f.tuple(), back: as.reversed()}
 		w.tracked = append(w.tracked, c)
@@ -141,13 +161,13 @@ func (w *walk) keep(zone string, f *flight, label uint32) {
 	}
 }
 
-// deepest is how often Open vSwitch's userspace datapath lets a packet begin again on one node: for each pass through connection tracking, and
-// once when it comes out of a tunnel. The kernel's has no such limit.
+// deepest is how often Open vSwitch's userspace datapath lets a packet begin again on one node: for each pass through connection tracking, for
+// the choice of a backend, and once when it comes out of a tunnel. The kernel's has no such limit.
 const deepest = 8
 
-// pass notes that a packet begins again.
-func (w *walk) pass(f *flight) {
-	if f.passes++; f.passes > deepest && w.userspace[f.chassis] {
+// repeat notes that a packet begins again.
+func (w *walk) repeat(f *flight) {
+	if f.repeats++; f.repeats > deepest && w.userspace[f.chassis] {
 		w.tired = f.chassis
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/match"
 	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/survey"
 )
 
 // walk is one way of a packet and of its reply. It is taken once for each choice that the cluster has.
@@ -15,6 +16,9 @@ type walk struct {
 	query   Query
 	tracked tracker
 	hops    []Hop
+	steps   []Step
+	returns bool // the reply is followed
+	passed  []state.Ref
 	doubts  []string
 	silent  bool        // nothing is written down
 	tired   string      // a chassis that does not take a packet any further
@@ -59,8 +63,12 @@ func (w *walk) run(s step) ending {
 		case w.tired != "":
 			node := w.node(w.tired)
 			w.tired = ""
-			return *w.drop(TooDeep, fmt.Sprintf("node %s would have to translate it more often than Open vSwitch does for one packet", node), nodeRef(node)).end
+			reason := fmt.Sprintf("node %s would have to translate it more often than Open vSwitch does for one packet", node)
+			return *w.drop(TooDeep, reason, survey.NodeRef(node)).end
 		case s.end != nil:
+			if s.end.kind == lost && len(w.steps) > 0 && !byFlows(s.end.Code) {
+				w.steps[len(w.steps)-1].skip = true
+			}
 			return *s.end
 		case s.router != nil:
 			s = w.enterRouter(s.router, s.flight)
@@ -92,8 +100,18 @@ func (w *walk) doubt(format string, args ...any) {
 	}
 }
 
+// pass notes what a packet passes.
+func (w *walk) pass(refs ...state.Ref) {
+	for _, r := range refs {
+		if r.Name != "" && !slices.Contains(w.passed, r) {
+			w.passed = append(w.passed, r)
+		}
+	}
+}
+
 // hop notes a step on the way.
 func (w *walk) hop(f flight, about state.Ref, row, format string, args ...any) {
+	w.pass(about, survey.NodeRef(w.node(f.chassis)))
 	if w.silent {
 		return
 	}
@@ -127,21 +145,25 @@ func (w *walk) holds(text string, f flight, row string) bool {
 // choices are the decisions of a walk that the cluster takes by chance, such as which backend gets a connection.
 type choices struct {
 	taken, of []int
-	at        int
+	made      map[string]int // which of them, by what chooses: packets of one connection are treated alike
 }
 
-// choose takes one of n.
-func (c *choices) choose(n int) int {
-	if c.at == len(c.taken) {
+// choose lets a row take one of n.
+func (c *choices) choose(row string, n int) int {
+	i, known := c.made[row]
+	if !known {
+		i = len(c.made)
+		c.made[row] = i
+	}
+	if i == len(c.taken) {
 		c.taken, c.of = append(c.taken, 0), append(c.of, n)
 	}
-	c.at++
-	return c.taken[c.at-1]
+	return min(c.taken[i], n-1)
 }
 
 // next goes on to the next way to choose; false: that was the last.
 func (c *choices) next() bool {
-	c.at = 0
+	c.made = map[string]int{}
 	for i := len(c.taken) - 1; i >= 0; i-- {
 		if c.taken[i]++; c.taken[i] < c.of[i] {
 			return true

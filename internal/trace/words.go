@@ -13,14 +13,13 @@ import (
 	"github.com/sallyport/sallyport/internal/match"
 	"github.com/sallyport/sallyport/internal/ownership"
 	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/survey"
 )
 
 // returnPath is what the rows of legs say that they are for.
 const returnPath = "ReturnPath"
 
 func sortedNames[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }
-
-func nodeRef(name string) state.Ref { return state.Ref{Kind: "Node", Name: name} }
 
 // protocolName is the name of a protocol.
 func protocolName(number uint8) string {
@@ -51,15 +50,17 @@ func (f *fabric) vpcOf(s *segment) state.Ref {
 	if s.subnet != nil && s.subnet.Vpc != "" && s.outside == nil {
 		return f.vpc(s.subnet.Vpc)
 	}
-	return state.Ref{Kind: string(intent.Subnet), Name: s.Name}
+	return subnetRef(s.Name)
 }
+
+func subnetRef(name string) state.Ref { return state.Ref{Kind: string(intent.Subnet), Name: name} }
 
 // networkAbout is the external network of a switch.
 func (f *fabric) networkAbout(s *segment) state.Ref {
 	if s.network != nil {
 		return s.network.Ref
 	}
-	return state.Ref{Kind: string(intent.Subnet), Name: s.Name}
+	return subnetRef(s.Name)
 }
 
 func (f *fabric) networkName(s *segment) string { return "network " + f.networkAbout(s).Name }
@@ -70,7 +71,7 @@ func (f *fabric) socketAbout(at *socket) state.Ref {
 		return p
 	}
 	if node, is := strings.CutPrefix(at.Name, "node-"); is {
-		return nodeRef(node)
+		return survey.NodeRef(node)
 	}
 	return state.Ref{Kind: "Port", Name: at.Name}
 }

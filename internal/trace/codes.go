@@ -1,12 +1,10 @@
 package trace
 
-import (
-	"github.com/sallyport/sallyport/internal/diagnosis"
-)
-
 // Codes of ways that end badly, beside those that diagnosis has.
 const (
 	AddressUnknown       = "AddressUnknown"
+	AddressUnused        = "AddressUnused"
+	NotInForce           = "NotInForce"
 	NoSuchPort           = "NoSuchPort"
 	NoEndpoints          = "NoEndpoints"
 	NetworkPolicyDrops   = "NetworkPolicyDrops"
@@ -40,7 +38,7 @@ type Code struct {
 
 // How much a code explains, on the scale of findings.
 const (
-	follows = 1 // from something that is missing or wrong elsewhere
+	follows = 0 // from something that is missing or wrong elsewhere
 	itself  = 4 // nothing else has to be looked for
 )
 
@@ -48,7 +46,15 @@ const (
 var Codes = []Code{
 	{
 		AddressUnknown, "The address is of no external network, or nobody in the cluster answers for it there.",
-		"Compare it with kubectl get eip,fip,svc -A; who should have it says in its conditions why it has not.", follows,
+		"Compare it with kubectl get eip,fip,svc -A; who should have it says in its conditions why it has not.", itself,
+	},
+	{
+		AddressUnused, "The address is reserved by an EIp, and nothing uses it.",
+		"Let a FIp or a Service use it: spec.eip, or the annotation service.nlb.kube-dc.com/bind-on-eip.", itself,
+	},
+	{
+		NotInForce, "An object asks for what would answer, and OVN does not have it.",
+		"Look at the object's conditions, at sallyport plan, and at the controller's log.", follows,
 	},
 	{
 		NoGatewayNode, "No node holds the router's port on the network.",
@@ -72,7 +78,7 @@ var Codes = []Code{
 	{PortSecurityDrops, "The pod's port may only use its own addresses.", "Send with the pod's own address, or allow the other one by annotation.", itself},
 	{
 		NoSuchPort, "The address is there, and nobody is behind this port of it.",
-		"Ask a port that the Service has, or add it to the Service; for all ports use a FIp.", follows,
+		"Ask a port that the Service has, or add it to the Service; for all ports use a FIp.", itself,
 	},
 	{
 		NoEndpoints, "The Service has no endpoint that gets connections.",
@@ -114,23 +120,4 @@ var Codes = []Code{
 	},
 	{Loop, "The packet goes in circles.", "Look at the routes and policies on its way.", follows},
 	{CantTell, "The way can't be told from what is known.", "The reason says what is not known.", follows},
-}
-
-// Finding is a way that ends badly as a finding; false: it ends well.
-func (p Path) Finding() (diagnosis.Finding, bool) {
-	if p.Verdict == Answered {
-		return diagnosis.Finding{}, false
-	}
-	out := diagnosis.Finding{Code: p.Code, Severity: diagnosis.Error, About: p.About, Message: p.Reason, Root: follows}
-	for _, c := range Codes {
-		if c.Name == p.Code {
-			out.Cure, out.Root = c.Cure, c.Root
-		}
-	}
-	for _, c := range diagnosis.Codes {
-		if out.Cure == "" && c.Name == p.Code {
-			out.Cure = c.Cure
-		}
-	}
-	return out, true
 }

@@ -1,0 +1,58 @@
+package trace
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sallyport/sallyport/internal/diagnosis"
+	"github.com/sallyport/sallyport/internal/survey"
+)
+
+// Finding is a way that ends badly as a finding; false: it ends well.
+func (p Path) Finding() (diagnosis.Finding, bool) {
+	if p.Verdict == Answered {
+		return diagnosis.Finding{}, false
+	}
+	out := diagnosis.Finding{Code: p.Code, Severity: diagnosis.Error, About: p.About, Message: p.Reason, Root: follows}
+	for _, c := range Codes {
+		if c.Name == p.Code {
+			out.Cure, out.Root = c.Cure, c.Root
+		}
+	}
+	for _, c := range diagnosis.Codes {
+		if out.Cure == "" && c.Name == p.Code {
+			out.Cure = c.Cure
+		}
+	}
+	return out, true
+}
+
+// Causes are why a way does not end well, what explains most first: how it ends, and what is wrong with anything that it passes. Of a way that
+// ends well by the rows, they are what may keep packets from it all the same: nodes and wires that do not do as the rows say.
+func (p Path) Causes(s *survey.Survey, found []diagnosis.Finding) []diagnosis.Finding {
+	own, bad := p.Finding()
+	around := slices.Clone(p.Passed)
+	if bad { // what it did not get to may be the cause
+		for _, r := range slices.Concat(p.About, p.Passed) {
+			around = append(around, s.HangsOn(r)...)
+		}
+	}
+	on := slices.DeleteFunc(diagnosis.Touching(found, around...), func(f diagnosis.Finding) bool { return f.Severity < diagnosis.Error })
+	if !bad {
+		return slices.DeleteFunc(on, func(f diagnosis.Finding) bool { return !inTheWay(f.Code) })
+	}
+	on = slices.DeleteFunc(on, func(f diagnosis.Finding) bool { return f.Code == own.Code })
+	on = append([]diagnosis.Finding{own}, on...)
+	slices.SortStableFunc(on, func(a, b diagnosis.Finding) int { return cmp.Compare(b.Root, a.Root) })
+	return on
+}
+
+// inTheWay says whether a finding is about who carries packets, not about what was asked for.
+func inTheWay(code string) bool {
+	if slices.Contains([]string{diagnosis.NorthdBehind, diagnosis.ChassisMissing, diagnosis.ChassisBehind, diagnosis.ChassisMismatch}, code) {
+		return true
+	}
+	return slices.ContainsFunc(diagnosis.Codes, func(c diagnosis.Code) bool {
+		return c.Name == code && (c.Area == "Nodes" || c.Area == "Wires")
+	})
+}

@@ -1,0 +1,111 @@
+package trace
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A packet to a floating IP is asked about in every router and switch on its way, there and back, as it is there.
+func TestStepsOfAWay(t *testing.T) {
+	p := one(t, world(), from(internet, floating+":80"))
+	leg := "acme-shop-acme-shop-default-return"
+	want := []string{
+		"> ext-public 198.51.100.20:80 → ext-public-acme-shop",
+		"> acme-shop 198.51.100.20:80 → " + leg + "-ext-public",
+		"> acme-shop-default 10.0.0.2:80 → web.acme-shop",
+		"< acme-shop-default 203.0.113.10:50000 → acme-shop-default-acme-shop",
+		"< acme-shop 203.0.113.10:50000 → " + leg,
+		"< acme-shop-default 203.0.113.10:50000 → acme-shop-default-acme-shop-return-ext-public",
+		"< acme-shop 203.0.113.10:50000 → acme-shop-ext-public",
+		"< ext-public 203.0.113.10:50000 → localnet.ext-public",
+	}
+	var got []string
+	for _, s := range p.Steps {
+		direction := "> "
+		if s.Back {
+			direction = "< "
+		}
+		got = append(got, direction+s.Datapath+" "+word(s.Flow, "ip4.dst")+":"+word(s.Flow, "tcp.dst")+" → "+s.Output)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("asks\n%s\nwanted\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if reply := p.Steps[3].Arguments(); reply[0] != "--ct=trk,est,rpl" || !strings.Contains(p.Steps[4].Flow, "pkt.mark == ") {
+		t.Errorf("the reply is asked about as %q, then as %q", reply, p.Steps[4].Flow)
+	}
+}
+
+// word is the value of a field in a flow.
+func word(flow, field string) string {
+	_, rest, _ := strings.Cut(flow, field+" == ")
+	value, _, _ := strings.Cut(rest, " ")
+	return value
+}
+
+// A load balancer is asked about with the backend that the way is of; what a rule drops is asked about, and what only a node drops is not.
+func TestStepsOfChoicesAndDrops(t *testing.T) {
+	for i, p := range New(world()).Trace(from(internet, balanced+":80")).Paths {
+		backend := []string{"--lb-dst=10.0.0.2:8080", "--lb-dst=10.0.0.3:8080"}[i]
+		if !slices.ContainsFunc(p.Steps, func(s Step) bool { return slices.Contains(s.Arguments(), backend) }) {
+			t.Errorf("nobody is asked about %s: %+v", backend, p.Steps)
+		}
+	}
+	s := world()
+	guard(s, "198.51.100.0/24")
+	steps := one(t, s, from(internet, floating+":80")).Steps
+	if last := steps[len(steps)-1]; last.Datapath != pods || last.Output != "" {
+		t.Errorf("the last step is %+v", last)
+	}
+	s = world()
+	s.Logical.Switch(pods).Ports[0].Chassis = ""
+	steps = one(t, s, from(internet, floating+":80")).Steps
+	if last := steps[len(steps)-1]; last.Datapath != shop {
+		t.Errorf("flows are asked about a pod on no node: %+v", last)
+	}
+}
+
+// said is what ovn-trace prints of a packet in a router that leaves by a port, and enters a switch.
+const said = `# tcp,reg14=0x2,vlan_tci=0x0000,nw_src=203.0.113.10,nw_dst=198.51.100.20
+
+ingress(dp="acme-shop", inport="acme-shop-ext-public")
+------------------------------------------------------
+ 0. lr_in_admission (northd.c:13): eth.dst == 0a:5a:a6:e9:c3:c3, priority 50, uuid 00000001
+    next;
+ 4. lr_in_dnat (northd.c:16): ip && ip4.dst == 198.51.100.20, priority 100, uuid 00000002
+    ct_dnat(10.0.0.2);
+
+egress(dp="acme-shop", inport="acme-shop-ext-public", outport="acme-shop-acme-shop-default")
+-------------------------------------------------------------------------------------------
+ 6. lr_out_delivery (northd.c:16): outport == "acme-shop-acme-shop-default", priority 100, uuid 00000003
+    output;
+    /* output to "acme-shop-acme-shop-default", type "patch" */
+
+ingress(dp="acme-shop-default", inport="acme-shop-default-acme-shop")
+---------------------------------------------------------------------
+egress(dp="acme-shop-default", inport="acme-shop-default-acme-shop", outport="web.acme-shop")
+---------------------------------------------------------------------------------------------
+    /* output to "web.acme-shop", type "" */
+`
+
+func TestStepAgrees(t *testing.T) {
+	dropped := said[:strings.Index(said, "egress(")] + "drop;\n"
+	for _, c := range []struct {
+		output, said string
+		agrees       bool
+		instead      string
+	}{
+		{"acme-shop-acme-shop-default", said, true, ""},
+		{"acme-shop-ext-cloud", said, false, "to port acme-shop-acme-shop-default"},
+		{"", said, false, "to port acme-shop-acme-shop-default"},
+		{"acme-shop-acme-shop-default", dropped, false, "nowhere"},
+		{"", dropped, true, ""},
+		{"web.acme-shop", said, false, "to port acme-shop-acme-shop-default"}, // of the next step
+		{"", `unknown datapath "acme-shop"`, false, `do not know it: unknown datapath "acme-shop"`},
+	} {
+		agrees, instead := Step{Datapath: shop, Output: c.output}.Agrees(c.said)
+		if agrees != c.agrees || !agrees && instead != c.instead {
+			t.Errorf("rows lead it to %q: %t, flows %s", c.output, agrees, instead)
+		}
+	}
+}

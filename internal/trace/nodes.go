@@ -1,0 +1,177 @@
+package trace
+
+import (
+	"fmt"
+	"net/netip"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/sallyport/sallyport/internal/diagnosis"
+	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/survey"
+)
+
+// byNodes are the ways to an address that nodes have themselves, or answer for with kube-proxy: one for each node that may get the packet.
+// What the node's kernel does is known as far as the node was asked.
+func (t *Tracer) byNodes(q Query) (out []Path) {
+	if q.Pod != "" {
+		return nil
+	}
+	cluster := &t.survey.Cluster
+	network := cluster.NetworkAt(q.Server.Addr())
+	for i := range cluster.Nodes {
+		n := &cluster.Nodes[i]
+		own := slices.Contains(n.Addresses, q.Server.Addr()) || t.interfaceWith(n.Name, q.Server.Addr()) != ""
+		if own || network != nil && slices.Contains(network.OnNodes, n.Name) {
+			out = append(out, t.byNode(q, n, network, own))
+		}
+	}
+	if i := slices.IndexFunc(out, func(p Path) bool { return len(p.There) > 0 && p.There[0].About.Kind == survey.NodeKind }); i >= 0 {
+		return out[i : i+1] // the one that has the address
+	}
+	return out
+}
+
+// byNode is the way by one node.
+func (t *Tracer) byNode(q Query, n *survey.Node, network *survey.Network, own bool) Path {
+	out := Path{Passed: []state.Ref{n.Ref}, Server: q.Server, Seen: q.Client.Addr()}
+	hop := func(about state.Ref, format string, args ...any) {
+		out.There = append(out.There, Hop{About: about, Text: fmt.Sprintf(format, args...), Node: n.Name})
+		out.Passed = append(out.Passed, about)
+	}
+	if own {
+		hop(n.Ref, "has the address itself")
+	}
+	if network != nil {
+		out.Network = network.Name
+		hop(network.Ref, "comes in, by an interface of node %s", n.Name)
+	}
+	service, wrong := t.served(q, own)
+	if service != nil {
+		hop(service.Ref, "kube-proxy on node %s gives it to an endpoint", n.Name)
+	}
+	switch {
+	case wrong != nil:
+		out.Verdict, out.Code, out.Reason, out.About = wrong.Verdict, wrong.Code, wrong.Reason, wrong.About
+	case !n.Ready:
+		out.Verdict, out.Code, out.Reason, out.About = Dropped, diagnosis.NodeNotReady, fmt.Sprintf("node %s is not Ready", n.Name), []state.Ref{n.Ref}
+	default:
+		t.answers(&out, q, n, network)
+	}
+	return out
+}
+
+// served is the Service that has the address and port on nodes, or why nobody answers there.
+func (t *Tracer) served(q Query, own bool) (*survey.Service, *Path) {
+	var there *survey.Service
+	for i := range t.survey.Cluster.Services {
+		s := &t.survey.Cluster.Services[i]
+		if !slices.Contains(s.ExternalIPs, q.Server.Addr()) && (s.Ours || !slices.Contains(s.Ingress, q.Server.Addr())) {
+			continue
+		}
+		there = s
+		for _, p := range s.Ports {
+			if p.Port != int(q.Server.Port()) || !strings.EqualFold(p.Protocol, q.Protocol) {
+				continue
+			}
+			if !slices.ContainsFunc(s.Endpoints, func(e survey.Endpoint) bool { return e.Port == p.Name && (e.Ready || e.Serving) }) {
+				nobody := fmt.Sprintf("%s has no endpoint for port %d", s.Ref, p.Port)
+				return s, &Path{Verdict: Refused, Code: NoEndpoints, Reason: nobody, About: []state.Ref{s.Ref}}
+			}
+			return s, nil
+		}
+	}
+	switch {
+	case there != nil && q.Protocol != "icmp":
+		return nil, &Path{
+			Verdict: Dropped, Code: NoSuchPort, About: []state.Ref{there.Ref},
+			Reason: fmt.Sprintf("%s has no port %d/%s", there.Ref, q.Server.Port(), q.Protocol),
+		}
+	case own || there != nil:
+		return nil, nil
+	default:
+		return nil, &Path{Verdict: Dropped, Code: AddressUnknown, Reason: fmt.Sprintf("no Service and no node has %s", q.Server.Addr())}
+	}
+}
+
+// answers is by which interface the node answers.
+func (t *Tracer) answers(out *Path, q Query, n *survey.Node, network *survey.Network) {
+	unknown := func(reason string) {
+		out.Verdict, out.Code, out.Reason, out.About = Unknown, CantTell, reason, []state.Ref{n.Ref}
+	}
+	i, asked := t.survey.Inspected[n.Name]
+	if !asked || i.Problem != "" {
+		unknown(fmt.Sprintf("node %s was not asked by which interface it answers: is sallyport-agent running there?", n.Name))
+		return
+	}
+	in := t.interfaceWith(n.Name, q.Server.Addr())
+	if network != nil {
+		in = t.interfaceOn(n.Name, network)
+	}
+	route := t.routeBack(i, q, t.wayOf(n.Name, network))
+	switch {
+	case route == nil || in == "":
+		unknown(fmt.Sprintf("node %s did not say by which interface it answers %s", n.Name, q.Client.Addr()))
+	case route.Output != in:
+		out.Verdict, out.Code, out.About = Lost, diagnosis.AsymmetricRoute, []state.Ref{n.Ref}
+		out.Reason = fmt.Sprintf("the reply is lost: node %s answers by %s, and the request comes in by %s", n.Name, orNone(route.Output), in)
+	default:
+		out.Verdict = Answered
+		out.Back = []Hop{{About: n.Ref, Node: n.Name, Text: fmt.Sprintf("answers by %s, to %s", route.Output, route.NextHop)}}
+	}
+}
+
+func orNone(output string) string {
+	if output == "" {
+		return "no interface"
+	}
+	return output
+}
+
+// wayOf is how a NodePath leads replies of a network on a node.
+func (t *Tracer) wayOf(node string, network *survey.Network) survey.Way {
+	for _, p := range t.survey.Cluster.NodePaths {
+		for _, w := range p.Ways {
+			if network != nil && p.Name == node && w.Network == network.Name {
+				return w
+			}
+		}
+	}
+	return survey.Way{}
+}
+
+// routeBack is the route of a reply: that of the network's mark, or else that from the address to the client.
+func (t *Tracer) routeBack(i survey.Inspected, q Query, w survey.Way) *survey.RouteTaken {
+	for k := range i.Routes {
+		if r := &i.Routes[k]; w.Mark != 0 && r.Mark == w.Mark {
+			return r
+		}
+	}
+	for k := range i.Routes {
+		if r := &i.Routes[k]; r.Mark == 0 && r.From == q.Server.Addr() && r.To == q.Client.Addr() {
+			return r
+		}
+	}
+	return nil
+}
+
+// interfaceWith is the interface of a node that has an address; empty: none has, or the node was not asked.
+func (t *Tracer) interfaceWith(node string, a netip.Addr) string {
+	for _, x := range t.survey.Inspected[node].Interfaces {
+		if slices.ContainsFunc(x.Addresses, func(p netip.Prefix) bool { return p.Addr() == a }) {
+			return x.Name
+		}
+	}
+	return ""
+}
+
+// interfaceOn is the interface by which a node is on a network.
+func (t *Tracer) interfaceOn(node string, network *survey.Network) string {
+	for _, x := range t.survey.Inspected[node].Interfaces {
+		if fits, err := path.Match(network.Interface, x.Name); err == nil && fits {
+			return x.Name
+		}
+	}
+	return ""
+}
