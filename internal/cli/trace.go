@@ -3,8 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -18,228 +16,147 @@ import (
 	"github.com/sallyport/sallyport/internal/trace"
 )
 
-// errUnanswered is the end of a trace of something that gets no answer.
-var errUnanswered = errors.New("it gets no answer")
-
 // tracing is the flags of trace.
 type tracing struct {
 	access
 	output
-	namespace, from, protocol string
-	unasked                   bool // nodes are not asked
-}
-
-// traced is what trace prints.
-type traced struct {
-	trace.Trace
-	// Findings are what explains it, the cause first, and of what is on the way.
-	Findings []diagnosis.Finding `json:"findings"`
+	from, namespace, protocol string
+	live, unasked, all        bool
 }
 
 func traceCommand() *cobra.Command {
 	var t tracing
 	cmd := &cobra.Command{
 		Use:   "trace CLIENT[:PORT] ADDRESS:PORT | --from pod/NAME ADDRESS:PORT",
-		Short: "Follow a packet from a client to whoever answers, and the reply back",
-		Long: `Follow a packet from a client outside to the pod that gets it, and its reply back
-to the client, hop by hop: network, gateway node, address, load balancer, policies,
-pod, and the network by which the reply leaves. With --from, from a pod to the
-outside.
+		Short: "Follow a packet from a client to who answers it, and the reply back",
+		Long: `Follow a connection's first packet from a client outside to the pod that
+answers it, and the reply back to the client: hop by hop, with the addresses
+before and after each translation. It ends with a verdict and, where that is not
+"Answered", with the cause and what to do.
 
-It is worked out from the rows of OVN's northbound database as they are, whoever
-wrote them. Where connections are spread over several backends, each way is told.
-When there is no answer, the cause comes first, with what to do. Nodes on the way
-are asked through their agents, where there are any.
+It is worked out from the rows in OVN's northbound database as they are, in the
+order of OVN's own tables, whoever wrote them; nothing is sent. Where connections
+are spread over several endpoints, each has a way. With --from, a pod sends: by
+which network, from which node and with which address it leaves.
 
-It ends with 1 when there is no answer.`,
+Nodes on the way are asked through their agents, where there are any: who answers
+on their wires, and by which interface they answer themselves. With --live each
+step is checked: the flows that northd has made of the rows are asked with
+ovn-trace, and nodes whether they have carried them out. The first hop at which
+they do otherwise is marked.
+
+It ends with 1 when the packet is not answered.`,
 		Example: `  sallyport trace 203.0.113.9 198.51.100.7:443
   sallyport trace 203.0.113.9 198.51.100.7:53 --proto udp
-  sallyport trace --from pod/web-1 -n acme-prod 203.0.113.9:443`,
+  sallyport trace 203.0.113.9 198.51.100.7 --proto icmp      # a ping
+  sallyport trace --from pod/web -n acme-shop 192.0.2.1:443  # how a pod leaves`,
 		Args: cobra.RangeArgs(1, 2),
-		RunE: func(cmd *cobra.Command, args []string) error { return t.run(cmd, args) },
+		RunE: t.run,
 	}
 	t.access.add(cmd)
 	t.output.add(cmd)
 	f := cmd.Flags()
-	f.StringVar(&t.protocol, "proto", "tcp", "tcp, udp, sctp or icmp")
-	f.StringVar(&t.from, "from", "", "pod that sends it: pod/NAME, or NAME; in the namespace of -n")
-	f.StringVarP(&t.namespace, "namespace", "n", "default", "namespace of the pod that sends it")
+	f.StringVar(&t.protocol, "proto", "tcp", strings.Join(trace.Protocols, ", "))
+	f.StringVar(&t.from, "from", "", "pod that sends it, as pod/NAME; then no client is given")
+	f.StringVarP(&t.namespace, "namespace", "n", "", "namespace of the pod")
+	f.BoolVar(&t.live, "live", false, "check each step against OVN's flows and nodes; needs ovn-trace in the PATH")
 	f.BoolVar(&t.unasked, "no-nodes", false, "do not ask nodes")
+	f.BoolVarP(&t.all, "verbose", "v", false, "every way in full, and the rows behind hops")
+	_ = cmd.RegisterFlagCompletionFunc("proto", cobra.FixedCompletions(trace.Protocols, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
 func (t *tracing) run(cmd *cobra.Command, args []string) error {
-	q, err := t.query(args)
+	query, err := t.query(args)
 	if err != nil {
 		return err
 	}
+	if t.live && t.file != "" {
+		return errors.New("--live asks OVN as it is now: it does not go with --survey")
+	}
 	done := busy(cmd, "reading the cluster")
-	s, err := t.survey(cmd.Context(), t.scope(q))
+	s, err := t.survey(cmd.Context(), t.scope(query))
 	done()
 	if err != nil {
 		return err
 	}
-	out := examine(s, q)
-	if err := t.print(cmd, out, func(w io.Writer, i ink) error { return out.text(w, i) }); err != nil {
+	v := newWays(s, query)
+	v.all = t.all
+	if t.live {
+		v.compare(cmd.Context(), t.config.Southbound)
+	}
+	if err := t.print(cmd, v, v.print); err != nil {
 		return err
 	}
-	if !out.answered() {
-		return errUnanswered
+	if !v.Answered {
+		return exit(1)
 	}
 	return nil
 }
 
-// query is what is asked.
+// query is the question as it was typed.
 func (t *tracing) query(args []string) (trace.Query, error) {
-	q := trace.Query{Protocol: strings.ToLower(t.protocol)}
-	if !slices.Contains([]string{"tcp", "udp", "sctp", "icmp"}, q.Protocol) {
-		return q, fmt.Errorf("--proto %s: use tcp, udp, sctp or icmp", t.protocol)
+	if t.from == "" {
+		if len(args) != 2 {
+			return trace.Query{}, errors.New("give a client and an address with a port; or --from pod/NAME and an address")
+		}
+		return trace.Ask(args[0], "", args[1], t.protocol)
 	}
-	var err error
-	if q.Server, err = end(args[len(args)-1]); err != nil {
-		return q, err
+	if len(args) != 1 {
+		return trace.Query{}, errors.New("with --from give one address: where the pod sends to")
 	}
-	if q.Server.Port() == 0 && q.Protocol != "icmp" {
-		return q, fmt.Errorf("%s: which port? write %s:443, say, or --proto icmp", args[len(args)-1], args[len(args)-1])
+	name := strings.TrimPrefix(strings.TrimPrefix(t.from, "pods/"), "pod/")
+	if !strings.Contains(name, "/") {
+		if t.namespace == "" {
+			return trace.Query{}, fmt.Errorf("in which namespace is pod %s? Give -n", name)
+		}
+		name = t.namespace + "/" + name
 	}
-	switch {
-	case t.from != "" && len(args) > 1:
-		return q, errors.New("a client and --from: give one of them")
-	case t.from != "":
-		q.Pod = t.namespace + "/" + strings.TrimPrefix(t.from, "pod/")
-	case len(args) < 2:
-		return q, errors.New("who asks? give the client's address first, or --from pod/NAME")
-	default:
-		q.Client, err = end(args[0])
-	}
-	return q, err
+	return trace.Ask("", name, args[0], t.protocol)
 }
 
-// end is an address with a port, or without.
-func end(text string) (netip.AddrPort, error) {
-	if address, err := netip.ParseAddr(text); err == nil {
-		return netip.AddrPortFrom(address, 0), nil
-	}
-	out, err := netip.ParseAddrPort(text)
-	if err != nil {
-		return out, fmt.Errorf("%q is no address: write 198.51.100.7:443, or [2001:db8::7]:443", text)
-	}
-	return out, nil
-}
-
-// scope is the shards and the nodes on the way.
+// scope is the shards of routers and the nodes on the way.
 func (t *tracing) scope(q trace.Query) observer.Scope {
-	out := observer.Scope{Sync: true, About: func(s *survey.Survey) (shards []string) {
-		for _, r := range way(s, trace.New(s).Trace(q)) {
-			if r.Kind == "Router" { // it has the name of its VPC, which is the shard's
-				shards = append(shards, r.Name)
+	out := observer.Scope{Sync: true, About: func(s *survey.Survey) (names []string) {
+		for _, r := range passed(s, q) {
+			if r.Kind == survey.RouterKind {
+				names = append(names, r.Name)
 			}
 		}
-		slices.Sort(shards)
-		return slices.Compact(shards)
+		return names
 	}}
 	if !t.unasked {
-		out.Questions = func(s *survey.Survey) []kubedcv1alpha1.InspectionSpec {
-			var nodes []string
-			for _, r := range way(s, trace.New(s).Trace(q)) {
-				if r.Kind == "Node" {
-					nodes = append(nodes, r.Name)
-				}
+		out.Questions = func(s *survey.Survey) []kubedcv1alpha1.InspectionSpec { return questions(s, q) }
+	}
+	return out
+}
+
+// passed is what a packet passes, by any way.
+func passed(s *survey.Survey, q trace.Query) (out []state.Ref) {
+	for _, p := range trace.New(s).Trace(q).Paths {
+		for _, r := range p.Passed {
+			if !slices.Contains(out, r) {
+				out = append(out, r)
 			}
-			if len(nodes) == 0 {
-				return nil
-			}
-			slices.Sort(nodes)
-			return diagnosis.Questions(s, diagnosis.Case{Nodes: slices.Compact(nodes), Client: q.Client.Addr(), Server: q.Server})
 		}
 	}
 	return out
 }
 
-// way is what a packet meets on all its ways, and what that hangs on.
-func way(s *survey.Survey, t trace.Trace) (out []state.Ref) {
-	add := func(r state.Ref) {
-		if r.Kind != "" && !slices.Contains(out, r) {
-			out = append(out, r)
+// questions are those to the nodes on the way, and to one more: who answers on a wire is heard best by who does not answer himself.
+func questions(s *survey.Survey, q trace.Query) []kubedcv1alpha1.InspectionSpec {
+	var nodes []string
+	for _, r := range passed(s, q) {
+		if r.Kind == survey.NodeKind {
+			nodes = append(nodes, r.Name)
 		}
 	}
-	for _, p := range t.Paths {
-		for _, h := range slices.Concat(p.There, p.Back) {
-			add(h.About)
-			if h.Node != "" {
-				add(state.Ref{Kind: "Node", Name: h.Node})
-			}
-		}
-		for _, r := range p.About {
-			add(r)
-		}
+	i := slices.IndexFunc(s.Cluster.Nodes, func(n survey.Node) bool { return n.Gateway && n.Ready && !slices.Contains(nodes, n.Name) })
+	if i >= 0 {
+		nodes = append(nodes, s.Cluster.Nodes[i].Name)
 	}
-	for _, r := range slices.Clone(out) {
-		for _, on := range s.HangsOn(r) {
-			add(on)
-		}
+	if len(nodes) == 0 {
+		return nil
 	}
-	return out
-}
-
-// examine follows the packet and finds out what explains its fate.
-func examine(s *survey.Survey, q trace.Query) traced {
-	out := traced{Trace: trace.New(s).Trace(q)}
-	found := diagnosis.Touching(diagnosis.Examine(s), way(s, out.Trace)...)
-	if !out.answered() {
-		for _, p := range out.Paths {
-			if f, bad := p.Finding(); bad {
-				found = append(found, f)
-				break
-			}
-		}
-	}
-	diagnosis.Sort(found)
-	out.Findings = slices.DeleteFunc(found, func(f diagnosis.Finding) bool { return f.Severity == diagnosis.Info })
-	return out
-}
-
-// answered says whether every way is answered.
-func (t *traced) answered() bool {
-	return !slices.ContainsFunc(t.Paths, func(p trace.Path) bool { return p.Verdict != trace.Answered })
-}
-
-// text prints it for a person.
-func (t *traced) text(w io.Writer, i ink) error {
-	from := t.Query.Pod
-	if from == "" {
-		from = t.Query.Client.Addr().String()
-	}
-	fmt.Fprintf(w, "%s → %s %s\n", from, t.Query.Server, t.Query.Protocol)
-	for n, p := range t.Paths {
-		if len(t.Paths) > 1 {
-			fmt.Fprintf(w, "\nWay %d of %d\n", n+1, len(t.Paths))
-		}
-		hops(w, i, "There", p.There)
-		hops(w, i, "Back", p.Back)
-		verdict := i.green(p.Verdict)
-		if p.Verdict != trace.Answered {
-			verdict = i.red(p.Verdict)
-		}
-		fmt.Fprintln(w, strings.TrimSpace("  "+verdict+"  "+p.Reason))
-	}
-	for n, f := range t.Findings {
-		heading := f.Severity.String()
-		if n == 0 && !t.answered() {
-			heading = "Cause"
-		}
-		fmt.Fprintf(w, "%s: %s %s: %s\n    Do: %s\n", heading, f.Code, f.About[0], f.Message, i.bold(f.Cure))
-	}
-	return nil
-}
-
-// hops prints the steps of one direction.
-func hops(w io.Writer, i ink, direction string, list []trace.Hop) {
-	for n, h := range list {
-		heading := ""
-		if n == 0 {
-			heading = direction
-		}
-		fmt.Fprintf(w, "  %-6s %s: %s %s\n", heading, h.About, h.Text, i.faint(h.Packet))
-	}
+	return diagnosis.Questions(s, diagnosis.Case{Nodes: nodes, Client: q.Client.Addr(), Server: q.Server})
 }

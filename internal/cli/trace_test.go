@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sallyport/sallyport/internal/diagnosis"
+	"github.com/sallyport/sallyport/internal/ovn"
+	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/survey"
+	"github.com/sallyport/sallyport/internal/survey/surveytest"
+	"github.com/sallyport/sallyport/internal/trace"
+)
+
+// runTrace runs the command on a cluster of five projects.
+func runTrace(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "survey.json")
+	if err := writeFile(file, surveytest.Cluster(5).Write); err != nil {
+		t.Fatal(err)
+	}
+	return run(t, append([]string{"trace", "--survey", file}, args...)...)
+}
+
+func TestTraceTells(t *testing.T) {
+	for _, c := range []struct {
+		what, args string
+		code       int
+		says       []string
+	}{
+		{"a load balancer, there and back", "203.0.113.9 100.65.0.103:443", 0, []string{
+			"203.0.113.9 → 100.65.0.103:443  tcp\n\nThere\n", "203.0.113.9 → 10.0.0.10:8443\n", "\nBack\n",
+			"Answered by 10.0.0.10:8443, which sees 203.0.113.9; by network ext-cloud\n  likewise by Pod acme-prod/web-1\n",
+		}},
+		{"a port that it has not", "203.0.113.9 100.65.0.103:25", 1, []string{"Dropped: nobody is behind port 25/tcp of 100.65.0.103", "\nCause: NoSuchPort\n  → "}},
+		{"an address of nobody", "203.0.113.9 192.0.2.77:80", 1, []string{"Unknown: ", "\nCause: AddressUnknown\n  → "}},
+		{"a pod", "--from pod/web-0 -n acme-prod 192.0.2.1:443", 0, []string{"pod acme-prod/web-0 → 192.0.2.1:443", "which sees 100.65.0.102; by network ext-cloud"}},
+		{"rows", "203.0.113.9 100.65.0.103:443 -v", 0, []string{" [Load_Balancer ", "Answered by 10.0.0.11:8443"}},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			out, err := runTrace(t, strings.Fields(c.args)...)
+			code := 0
+			if err != nil {
+				code = ExitCode(err)
+			}
+			if code != c.code {
+				t.Errorf("ended with %d", code)
+			}
+			for _, words := range c.says {
+				if !strings.Contains(out, words) {
+					t.Errorf("want %q in\n%s", words, out)
+				}
+			}
+		})
+	}
+}
+
+func TestTraceAsData(t *testing.T) {
+	raw, err := runTrace(t, "203.0.113.9", "100.65.0.103:443", "-o", "json")
+	var out struct {
+		Answered bool
+		Ways     []struct {
+			Verdict, Server string
+			Back            []any
+		}
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(raw), &out)
+	}
+	if err != nil || !out.Answered || len(out.Ways) != 2 || out.Ways[1].Server != "10.0.0.11:8443" || len(out.Ways[1].Back) == 0 {
+		t.Errorf("%v\n%s", err, raw)
+	}
+}
+
+// A question that can't be read is answered with what to type.
+func TestTraceMistyped(t *testing.T) {
+	for args, says := range map[string]string{
+		"100.65.0.103:443":                           "give a client and an address with a port; or --from pod/NAME and an address",
+		"203.0.113.9 100.65.0.103":                   "such as 100.65.0.103:443",
+		"--from pod/web-0 192.0.2.1:443":             "in which namespace is pod web-0? Give -n",
+		"--from pod/web-0 -n acme-prod 1.2.3.4 5::6": "with --from give one address",
+		"203.0.113.9 100.65.0.103:443 --live":        "it does not go with --survey",
+	} {
+		if _, err := runTrace(t, strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("trace %s: %v", args, err)
+		}
+	}
+}
+
+// known is the ways of a packet to a load balancer with two endpoints, with findings about who is on them.
+func known(findings ...diagnosis.Finding) *ways {
+	v := newWays(surveytest.Cluster(5), mustAsk("203.0.113.9", "100.65.0.103:443"))
+	for k := range v.Ways {
+		v.Ways[k].Causes = findings
+	}
+	return v
+}
+
+func mustAsk(client, server string) trace.Query {
+	q, err := trace.Ask(client, "", server, "tcp")
+	if err != nil {
+		panic(err)
+	}
+	return q
+}
+
+// says puts a program in the PATH that says something instead of ovn-trace.
+func says(t *testing.T, script string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "ovn-trace"), []byte("#!/bin/sh\n"+script), 0o700); err != nil { //nolint:gosec // it is run
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+}
+
+// Flows that do otherwise are marked at the hop, and end the program as no answer does. A program that fails is told, and is no disagreement.
+func TestTraceLive(t *testing.T) {
+	db := ovn.Config{Endpoints: []string{"tcp:127.0.0.1:6642"}}
+	says(t, `case "$*" in *'acme-prod inport'*) echo "unknown datapath";; *) echo "unknown port"; esac`)
+	v := known()
+	v.compare(context.Background(), db)
+	var out strings.Builder
+	if err := v.print(&out, false); err != nil {
+		t.Fatal(err)
+	}
+	if v.Answered || v.Ways[0].Live == nil || !strings.Contains(out.String(), "✗ ") || !strings.Contains(out.String(), "do not know it: unknown") {
+		t.Errorf("%+v\n%s", v.Ways[0].Live, out.String())
+	}
+	says(t, "echo no way to the database >&2; exit 1")
+	v = known()
+	v.compare(context.Background(), db)
+	if !v.Answered || len(v.Live) != 1 || !strings.Contains(v.Live[0], "OVN's flows were not asked") || !strings.Contains(v.Live[0], "no way to the database") {
+		t.Errorf("%+v", v.Live)
+	}
+}
+
+// A node that has not carried out what is in the database is marked where the packet comes to it first.
+func TestTraceLiveNode(t *testing.T) {
+	says(t, "exit 1")
+	behind := diagnosis.Finding{Code: diagnosis.ChassisBehind, Message: "node2 has carried out change 3", About: []state.Ref{survey.NodeRef("node2")}}
+	v := known(behind)
+	v.compare(context.Background(), ovn.Config{Endpoints: []string{"tcp:127.0.0.1:6642"}})
+	d := v.Ways[0].Live
+	if d == nil || d.Back || v.Ways[0].There[d.Hop].Node != "node2" || d.Hop > 0 && v.Ways[0].There[d.Hop-1].Node == "node2" || !strings.Contains(v.Live[0], "ChassisBehind") {
+		t.Errorf("%+v %v", d, v.Live)
+	}
+}
+
+func TestDisagreementsInOrder(t *testing.T) {
+	early, late, back := &disagreement{Hop: 1}, &disagreement{Hop: 2}, &disagreement{Hop: 0, Back: true}
+	for _, c := range []struct {
+		first, second *disagreement
+		before        bool
+	}{{early, nil, true}, {early, late, true}, {late, early, false}, {late, back, true}, {back, late, false}, {early, early, false}} {
+		if c.first.before(c.second) != c.before {
+			t.Errorf("%+v before %+v is not %t", c.first, c.second, c.before)
+		}
+	}
+}

@@ -1,0 +1,191 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/sallyport/sallyport/internal/diagnosis"
+	"github.com/sallyport/sallyport/internal/survey"
+	"github.com/sallyport/sallyport/internal/trace"
+)
+
+// ways are the ways of a packet, and what is in their way.
+type ways struct {
+	Query    trace.Query     `json:"query"`
+	Answered bool            `json:"answered"` // by every way
+	Ways     []way           `json:"ways"`
+	Unread   []survey.Unread `json:"unread,omitempty"`
+	Live     []string        `json:"live,omitempty"` // what OVN's flows and nodes say of it
+
+	all bool
+}
+
+// way is one of them.
+type way struct {
+	trace.Path
+	Causes []diagnosis.Finding `json:"causes,omitempty"`
+	Live   *disagreement       `json:"disagrees,omitempty"`
+}
+
+func newWays(s *survey.Survey, q trace.Query) *ways {
+	out := &ways{Query: q, Answered: true, Unread: s.Unread}
+	found := diagnosis.Examine(s)
+	for _, p := range trace.New(s).Trace(q).Paths {
+		w := way{Path: p, Causes: p.Causes(s, found)}
+		out.Ways = append(out.Ways, w)
+		out.Answered = out.Answered && p.Verdict == trace.Answered && len(w.Causes) == 0
+	}
+	return out
+}
+
+// print prints the ways: those that end alike together, one of them hop by hop.
+func (v *ways) print(w io.Writer, i ink) error {
+	fmt.Fprintf(w, "%s\n", i.bold(v.headline()))
+	for _, u := range v.Unread {
+		fmt.Fprintf(w, "%s\n", i.yellow(fmt.Sprintf("%s can't be read: %s", u.System, u.Problem)))
+	}
+	for _, alike := range v.alike() {
+		if err := v.printAlike(w, i, alike); err != nil {
+			return err
+		}
+	}
+	if len(v.Live) > 0 {
+		fmt.Fprintf(w, "\n%s\n", strings.Join(v.Live, "\n"))
+	}
+	return nil
+}
+
+// headline is what was asked.
+func (v *ways) headline() string {
+	q := v.Query
+	from, to := q.Client.Addr().String(), q.Server.String()
+	if q.Client.Port() != 0 {
+		from = q.Client.String()
+	}
+	if q.Pod != "" {
+		from = "pod " + q.Pod
+	}
+	if q.Protocol == "icmp" {
+		to = q.Server.Addr().String()
+	}
+	return fmt.Sprintf("%s → %s  %s", from, to, q.Protocol)
+}
+
+// alike is the ways in groups that end alike; with --verbose each by itself.
+func (v *ways) alike() (out [][]way) {
+	for _, w := range v.Ways {
+		i := slices.IndexFunc(out, func(o []way) bool {
+			return !v.all && o[0].Verdict == w.Verdict && o[0].Code == w.Code && o[0].Network == w.Network && o[0].Live == nil && w.Live == nil
+		})
+		if i < 0 {
+			out = append(out, []way{w})
+			continue
+		}
+		out[i] = append(out[i], w)
+	}
+	return out
+}
+
+func (v *ways) printAlike(w io.Writer, i ink, alike []way) error {
+	first := alike[0]
+	for _, direction := range []struct {
+		name string
+		hops []trace.Hop
+		back bool
+	}{{"There", first.There, false}, {"Back", first.Back, true}} {
+		if len(direction.hops) == 0 {
+			continue
+		}
+		fmt.Fprintf(w, "\n%s\n", i.faint(direction.name))
+		if err := v.printHops(w, i, direction.hops, first.Live.at(direction.back)); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(w, "\n%s\n", first.verdict(i))
+	if len(alike) > 1 {
+		fmt.Fprintf(w, "  likewise by %s\n", strings.Join(servers(alike[1:]), ", "))
+	}
+	for _, doubt := range first.Doubts {
+		fmt.Fprintf(w, "  %s\n", i.yellow(doubt))
+	}
+	printCauses(w, i, first)
+	return nil
+}
+
+// printHops prints one direction: where, what happens there, and the packet where it has changed.
+func (v *ways) printHops(w io.Writer, i ink, hops []trace.Hop, marked int) error {
+	rows := table(w)
+	packet, node := "", ""
+	for k, h := range hops {
+		changed, at := h.Packet, h.Node
+		if changed == packet {
+			changed = ""
+		}
+		if at == node {
+			at = ""
+		}
+		packet, node = h.Packet, h.Node
+		text := h.Text
+		if k == marked {
+			text = "✗ " + text
+		}
+		if v.all && h.Row != "" {
+			text += " [" + h.Row + "]"
+		}
+		fmt.Fprintln(rows, strings.TrimRight(fmt.Sprintf("  %s\t%s\t%s\t%s", at, h.About, text, i.faint(changed)), " \t"))
+	}
+	return rows.Flush()
+}
+
+// verdict is how a way ends, in a line.
+func (x way) verdict(i ink) string {
+	switch {
+	case x.Verdict != trace.Answered:
+		return i.red(x.Verdict) + ": " + x.Reason
+	case len(x.Causes) > 0:
+		return i.yellow(x.Verdict+" as far as OVN's rows say") + ", but something on the way does not do as they say"
+	case x.Network == "":
+		return fmt.Sprintf("%s by %s, which sees %s", i.green(x.Verdict), x.Server, x.Seen)
+	default:
+		return fmt.Sprintf("%s by %s, which sees %s; by network %s", i.green(x.Verdict), x.Server, x.Seen, x.Network)
+	}
+}
+
+// servers are who gets the packet by each way.
+func servers(all []way) (out []string) {
+	for _, w := range all {
+		name := w.Server.String()
+		if n := len(w.There); n > 0 && w.There[n-1].About.Kind == survey.PodKind {
+			name = w.There[n-1].About.String()
+		}
+		out = append(out, name)
+	}
+	return out
+}
+
+// mostCauses is how many findings are printed beside the first.
+const mostCauses = 4
+
+// printCauses prints why a way does not end well. How it ends is said already.
+func printCauses(w io.Writer, i ink, x way) {
+	for k, f := range x.Causes {
+		switch {
+		case k == 0:
+			fmt.Fprintf(w, "\n%s: %s\n", i.bold("Cause"), i.red(f.Code))
+			if f.Message != x.Reason {
+				fmt.Fprintf(w, "  %s\n", f.Message)
+			}
+			fmt.Fprintf(w, "  → %s\n", f.Cure)
+		case k > mostCauses:
+			fmt.Fprintf(w, "  … and %d more: sallyport doctor\n", len(x.Causes)-k)
+			return
+		default:
+			if k == 1 {
+				fmt.Fprintf(w, "\nBesides, on the way\n")
+			}
+			fmt.Fprintf(w, "  %s: %s\n", f.Code, f.Message)
+		}
+	}
+}
