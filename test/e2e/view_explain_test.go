@@ -97,7 +97,7 @@ func (d *desk) types(t *testing.T, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+d.Kubeconfig(),
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+d.Kubeconfig(), "PATH="+d.parts.Bin()+":"+os.Getenv("PATH"),
 		"OVN_NB_DB="+d.Database("nb", d.blueprint.Raft), "OVN_SB_DB="+d.Database("sb", d.blueprint.Raft))
 	var problems strings.Builder
 	cmd.Stderr = &problems

@@ -191,8 +191,22 @@ func (m *maze) cleanly(t *testing.T, all []riddle) (wrong []riddle) {
 			return wrong
 		}
 	}
-	m.noDrops(t)
+	m.droppers(t, all)
 	return wrong
+}
+
+// droppers fails the test with the questions in which routers drop packets, asked one after the other.
+func (m *maze) droppers(t *testing.T, all []riddle) {
+	t.Helper()
+	for _, q := range all {
+		m.resetDrops(t)
+		happens := m.differs(q)
+		for router, n := range m.drops(t) {
+			if n > 0 {
+				t.Errorf("%s → %s: %s dropped %d packets; %s\n%s", q.where, q.target(), router, n, happens, q.said())
+			}
+		}
+	}
 }
 
 // again asks once more what came out otherwise, with a trace of the cluster as it is now.
@@ -283,7 +297,7 @@ const (
 func (m *maze) judge(q riddle, a program.Answer, err error) (happens, wrong string) {
 	happens = fmt.Sprintf("%s answers and saw %s", a.Name, a.Saw.Addr())
 	switch {
-	case err != nil && errors.Is(err, syscall.ECONNREFUSED) || err != nil && strings.Contains(err.Error(), "refused"):
+	case errors.Is(err, syscall.ECONNREFUSED) || err != nil && strings.Contains(err.Error(), "aborted by the peer"): // as SCTP has it
 		happens = refusal
 	case err != nil:
 		happens = silence
