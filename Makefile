@@ -27,8 +27,9 @@ PROMTOOL := $(dir $(PROMETHEUS))promtool
 # The race detector needs a C compiler.
 RACE := $(if $(shell command -v gcc),-race)
 
-# What the lab and its tests use of a Debian machine, besides Go: nft, tcpdump, nsenter, ip, curl; gcc for the race detector; xz for kernels.
-PACKAGES := ca-certificates curl gcc git iproute2 libc6-dev make nftables tcpdump util-linux xz-utils
+# What the lab and its tests use of a Debian machine, besides Go: nft, tcpdump, nsenter, ip, curl; gcc for the race detector; xz for kernels; jq and man for the
+# how-tos.
+PACKAGES := ca-certificates curl gcc git iproute2 jq libc6-dev make man-db nftables tcpdump util-linux xz-utils
 
 ##@ Build
 
@@ -141,6 +142,10 @@ ci: ## Do what CI does (root, Debian)
 
 # The lab that `make lab` starts: make lab LAB=other
 LAB := lab
+
+.PHONY: try
+try: build chart ## Show it: a lab, a tenant with addresses on two networks, and answers to a client outside (root)
+	@SALLYPORT_LAB=$(LAB) examples/try
 
 .PHONY: lab
 lab: build ## Build and start a lab (root)

@@ -88,7 +88,7 @@ func anchor(heading string) string {
 func pages(t *testing.T) map[string]sheet {
 	t.Helper()
 	out := map[string]sheet{}
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*/*.md", "charts/*/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*.md", "examples/*/*.md", "charts/*/*.md"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)
