@@ -3,16 +3,11 @@ package e2e
 import (
 	"fmt"
 	"os"
-	"os/exec"
-	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sallyport/sallyport/internal/lab"
 )
-
-var shellBlock = regexp.MustCompile("(?s)```\n(.*?)```")
 
 // The commands of the project example, typed in as they stand, do what the text beside them says.
 func TestProjectExampleRunsAsWritten(t *testing.T) {
@@ -63,19 +58,8 @@ func example(t *testing.T, dir string) (out, name string) {
 			_ = lab.Down(t.Context(), name)
 		}
 	})
-	var script strings.Builder
-	script.WriteString("set -euo pipefail\n")
-	for _, block := range shellBlock.FindAllStringSubmatch(readFile(t, "../../examples/"+dir+"/README.md"), -1) {
-		script.WriteString(block[1])
-	}
-	cmd := exec.CommandContext(within(t, 3*time.Minute), "bash", "-c", script.String())
-	cmd.Dir = "../.."
-	cmd.Env = append(os.Environ(), "SALLYPORT_LAB="+name)
-	text, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
-	return string(text), name
+	page := typed(readFile(t, "../../examples/"+dir+"/README.md"))
+	return bash(t, "../..", append(os.Environ(), "SALLYPORT_LAB="+name), commandsOf(page)), name
 }
 
 func contain(t *testing.T, out string, words ...string) {

@@ -19,7 +19,8 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/manifest"
 )
 
-const howto = "../../docs/howto/lab.md"
+// labPage is the how-to of the lab.
+const labPage = "lab.md"
 
 // binary builds the command as `make build` does.
 func binary(t *testing.T) string {
@@ -118,7 +119,7 @@ var commandLine = regexp.MustCompile(`(?m)^(?:\$ |sudo )?\s*(?:eval "\$\()?(?:su
 // checkDocs looks every command line of the how-to up in the command tree, flags included.
 func checkDocs(t *testing.T) (n int) {
 	t.Helper()
-	for _, m := range commandLine.FindAllStringSubmatch(readFile(t, howto), -1) {
+	for _, m := range commandLine.FindAllStringSubmatch(readFile(t, pages+labPage), -1) {
 		words, _, _ := strings.Cut(m[1], " -- ")
 		cmd, rest, err := cli.New("test").Find(strings.Fields(words))
 		if err != nil || cmd.Name() == "lab" {
