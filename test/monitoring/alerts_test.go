@@ -11,6 +11,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/sallyport/sallyport/internal/cli"
 	"github.com/sallyport/sallyport/internal/controller"
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/test/page"
@@ -69,11 +70,38 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 				t.Errorf("%s: its %s is no sentence: %q", a.Alert, note, said)
 			}
 		}
+		if wrong := uncommanded(a.Annotations["cure"]); wrong != "" {
+			t.Errorf("%s: its cure %s", a.Alert, wrong)
+		}
 		if want := runbooks + strings.ToLower(a.Alert); a.Annotations["runbook_url"] != want {
 			t.Errorf("%s: runbook_url is %q, want %q", a.Alert, a.Annotations["runbook_url"], want)
 		}
 		if s := a.Labels["severity"]; s != "critical" && s != "warning" {
 			t.Errorf("%s: severity %q", a.Alert, s)
+		}
+	}
+}
+
+var named = regexp.MustCompile(`\bsallyport ([a-z]+)`)
+
+// uncommanded says what is wrong with a cure that should name a command to begin with.
+func uncommanded(cure string) string {
+	commands := named.FindAllStringSubmatch(cure, -1)
+	if len(commands) == 0 {
+		return "names no command of sallyport to begin with"
+	}
+	for _, c := range commands {
+		if cmd, _, err := cli.New("test").Find(c[1:]); err != nil || cmd.Name() != c[1] {
+			return "names a command that there is not: " + c[0]
+		}
+	}
+	return ""
+}
+
+func TestUncommandedCuresAreSeen(t *testing.T) {
+	for cure, ok := range map[string]bool{"Look at sallyport status.": true, "Look at sallyport weather.": false, "Look at the log.": false} {
+		if wrong := uncommanded(cure); (wrong == "") != ok {
+			t.Errorf("%q: %q", cure, wrong)
 		}
 	}
 }
