@@ -255,7 +255,7 @@ func (w *walk) back(out *Path, first start, end ending) {
 		w.hops = nil
 		back = w.retry(back, func() ending { return w.run(w.reply(end)) })
 	}
-	out.Back = w.hops
+	w.arrives(back, &out.Back)
 	w.silent = true
 	switch wrong := w.misses(first, back); {
 	case wrong != nil:
