@@ -23,6 +23,7 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 	"github.com/sallyport/sallyport/internal/survey/surveytest"
 	"github.com/sallyport/sallyport/internal/topology"
+	"github.com/sallyport/sallyport/internal/topology/drawing"
 )
 
 // served is the page of a survey, as Serve has it.
@@ -487,5 +488,23 @@ func TestServeEnds(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil || answer.StatusCode != http.StatusOK {
 		t.Errorf("%s; ended with %v", answer.Status, err)
+	}
+}
+
+// A network looks alike on the page and on a map that was drawn: both have the same colours in the same order.
+func TestColoursAreThoseOfTheDrawing(t *testing.T) {
+	style, err := files.ReadFile("page/style/base.css")
+	if err != nil {
+		t.Fatal(err)
+	}
+	picture := topology.Of(surveytest.Cluster(5), nil).Picture(drawing.Auto)
+	colours := regexp.MustCompile(`--net-(\d+): (#[0-9a-f]{6});`).FindAllStringSubmatch(string(style), -1)
+	if len(colours) != 3*8 {
+		t.Fatalf("the page has %d colours of networks, want 8 for each of light, dark by choice, and dark", len(colours))
+	}
+	for _, c := range colours {
+		if !strings.Contains(picture, ".n"+c[1]+" { stroke: "+c[2]+" }") {
+			t.Errorf("network %s is %s on the page, and not on a drawn map", c[1], c[2])
+		}
 	}
 }

@@ -25,18 +25,18 @@ type palette struct {
 	networks                             []string
 }
 
-// The colours of networks are those of Okabe and Ito, which people tell apart who don't see red or green, made darker or lighter for their
-// ground. Vermilion is left out: problems are red.
+// The colours of networks are near those of Okabe and Ito, which people tell apart who don't see red or green, made darker or lighter for
+// their ground. Vermilion and orange are left out: problems have them. The page of internal/ui has the same: a network looks alike everywhere.
 var (
 	day = palette{
 		ground: "#ffffff", card: "#f6f8fa", inner: "#ffffff", edge: "#c4ccd4", ink: "#1f2328", soft: "#59636e",
 		wrong: "#c8202b", warn: "#a15c00", onWrong: "#ffffff",
-		networks: []string{"#0072b2", "#d98200", "#008f68", "#b0578d", "#3f9fd8", "#857a00", "#6e7781"},
+		networks: []string{"#0068a8", "#00855e", "#b2528c", "#8a7300", "#2b94cf", "#5c6670", "#7a4fb5", "#9a5b2e"},
 	}
 	night = palette{
 		ground: "#0d1117", card: "#161b22", inner: "#0d1117", edge: "#3d444d", ink: "#e6edf3", soft: "#9aa4af",
 		wrong: "#ff7b72", warn: "#e3b341", onWrong: "#0d1117",
-		networks: []string{"#4ba3e3", "#f0a830", "#2fbf94", "#e39cc6", "#9bd3fa", "#e9dc4b", "#a5afb9"},
+		networks: []string{"#4ea8ea", "#2fbd90", "#e28cc0", "#d3b73a", "#a3d8f7", "#a8b3bd", "#b79af0", "#d99a63"},
 	}
 )
 
