@@ -28,8 +28,8 @@ PROMTOOL := $(dir $(PROMETHEUS))promtool
 RACE := $(if $(shell command -v gcc),-race)
 
 # What the lab and its tests use of a Debian machine, besides Go: nft, tcpdump, nsenter, ip, curl; gcc for the race detector; xz for kernels; jq and man for the
-# how-tos.
-PACKAGES := ca-certificates curl gcc git iproute2 jq libc6-dev make man-db nftables tcpdump util-linux xz-utils
+# how-tos; a browser and its letters for the page of `sallyport ui`.
+PACKAGES := ca-certificates chromium curl fonts-liberation gcc git iproute2 jq libc6-dev make man-db nftables tcpdump util-linux xz-utils
 
 ##@ Build
 
@@ -118,6 +118,10 @@ golden: ## Rewrite what tests compare with: the cases of compile, explain and no
 	go test ./internal/compile/golden ./internal/controller ./internal/diagnosis ./internal/explain ./internal/intent ./internal/nodepath ./internal/topology -update
 	go test ./cmd/sallyport-agent ./cmd/sallyport-controller ./config/crd ./internal/cli ./test/docs ./test/monitoring -update
 	go test -run '^Test(Balancer(2Conformance|Docs)|Agent5Seed)$$' ./test/e2e -update
+
+.PHONY: pictures
+pictures: build ## Make the pictures in docs/pictures anew (root); CI compares them with what the program shows
+	go test -count=1 -run '^TestView4Pictures$$' ./test/e2e -update
 
 # How long to look: make fuzz FUZZTIME=10m
 FUZZTIME := 30s

@@ -96,6 +96,7 @@ func (r *reader) howtos(t *testing.T) []howto {
 		{"nodes.md", r.nodes},
 		{"egress.md", r.egress},
 		{"look.md", r.look},
+		{"ui.md", r.onMap},
 		{"night.md", r.night},
 		{"cli.md", r.commandLine},
 	}
@@ -351,6 +352,18 @@ func (r *reader) commandLine(t *testing.T, page []block) {
 func (r *reader) look(t *testing.T, page []block) {
 	r.dir = t.TempDir()
 	contain(t, r.does(t, page), "globex-web", "nothing is wrong")
+}
+
+// onMap: the page is served, and pictures are of this cluster. What goes on until somebody ends it is ended.
+func (r *reader) onMap(t *testing.T, page []block) {
+	r.dir = t.TempDir()
+	for i := range page {
+		page[i].text = regexp.MustCompile(`(?m)^sallyport ui.*$`).ReplaceAllString(page[i].text, "timeout 2 $0 || [ $? = 124 ]")
+	}
+	contain(t, r.does(t, page), "http://127.0.0.1:", "globex-web")
+	for _, picture := range []string{"cluster.svg", "web.svg"} {
+		contain(t, readFile(t, filepath.Join(r.dir, picture)), "<svg", "globex-web")
+	}
 }
 
 // night: an address answers, its network's router falls silent, and the page's commands tell that, in the words of the page.

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -90,15 +88,9 @@ spec: {egressIPs: [%s], namespaceSelector: {matchLabels: {kubernetes.io/metadata
 // types runs sallyport, and returns what it prints and how it ends.
 func (d *desk) types(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	program, err := filepath.Abs("../../bin/sallyport")
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+d.Kubeconfig(), "PATH="+d.parts.Bin()+":"+os.Getenv("PATH"),
-		"OVN_NB_DB="+d.Database("nb", d.blueprint.Raft), "OVN_SB_DB="+d.Database("sb", d.blueprint.Raft))
+	cmd := atPrompt(ctx, t, d.cluster, args...)
 	var problems strings.Builder
 	cmd.Stderr = &problems
 	out, err := cmd.Output()
