@@ -211,6 +211,7 @@ func commandsIn(text string) (n int) {
 // TestView5Try: the first command of the README shows what it says, and the second leaves nothing.
 func TestView5Try(t *testing.T) {
 	item := views.Item(t, 5)
+	contain(t, readFile(t, root+"/README.md"), "sudo make packages try\n", "`sudo make lab-down`")
 	name := fmt.Sprintf("e2e-%d-try", os.Getpid())
 	t.Cleanup(func() { _ = lab.Down(context.Background(), name) }) // it is there only when a command has failed
 	begun := time.Now()
@@ -394,15 +395,15 @@ func (r *reader) run(t *testing.T, where string, argv ...string) {
 	}
 }
 
-var linked = regexp.MustCompile(`(\d+ links on \d+ pages)`)
+var looked = regexp.MustCompile(`(?s)(\d+) commands on pages.*?(\d+ links on \d+ pages)`)
 
-// checked is how many links were checked, by the tests that need no lab.
+// checked is how many links and commands were looked up, by the tests that need no lab.
 func checked(t *testing.T) string {
 	t.Helper()
 	out, err := exec.CommandContext(within(t, 5*time.Minute), "go", "test", "-count=1", "-v", "../docs").CombinedOutput()
-	links := linked.FindSubmatch(out)
-	if err != nil || links == nil {
+	m := looked.FindSubmatch(out)
+	if err != nil || m == nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	return fmt.Sprintf("%s lead somewhere; every page is found from docs/README.md", links[1])
+	return fmt.Sprintf("%s lead somewhere, every page is found from docs/README.md, and %s commands on them exist with their flags", m[2], m[1])
 }
