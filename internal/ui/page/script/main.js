@@ -83,8 +83,8 @@ function whereIs(hop) {
     const r = rail.rectOf(name)
     return r && {x: r.right - 10, y: r.top + 20, home: name, rail: true}
   }
-  const vpc = homeOf(hop.about), {rect, exact} = map.rectOf(vpc, hop.about) ?? {}
-  return rect && {x: rect.left, y: (rect.top + rect.bottom) / 2, home: vpc, exact}
+  const vpc = homeOf(hop.about), {rect, exact, lane} = map.rectOf(vpc, hop.about) ?? {}
+  return rect && {x: rect.left, y: (rect.top + rect.bottom) / 2, home: vpc, exact, lane}
 }
 
 // follow shows the place that the address names. Again: something is new there.

@@ -120,12 +120,15 @@ export class ProjectMap {
     this.redrawn?.()
   }
 
-  // rectOf is where a way on a tile is on the screen, exactly, or else the tile; nothing when it is not seen.
+  // rectOf is where a way on a tile is on the screen, exactly, or else the tile; nothing when it is not seen. The lane is the height above its row
+  // by which it is reached past the tiles before it.
   rectOf(vpc, ref) {
     const node = this.plane.nodes.get(vpc)
     if (!node) return null
     const way = ref && node.element.querySelector(`[data-ref="${CSS.escape(key(ref))}"]`)
-    return {rect: (way ?? node.element).getBoundingClientRect(), exact: Boolean(way)}
+    const tile = node.element.getBoundingClientRect(), {k} = this.camera
+    const lane = this.places.get(vpc).x > this.plan.tiles[0].x && wires.wired(k) ? tile.top - 0.2 * size.gutter * k : 0
+    return {rect: way?.getBoundingClientRect() ?? tile, exact: Boolean(way), lane}
   }
 
   // focus goes to the tile that was last in use.

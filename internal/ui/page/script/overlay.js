@@ -38,7 +38,7 @@ export class Overlay {
     for (const [i, hop] of (hops ?? []).entries()) {
       const at = this.where(hop), last = out.at(-1)
       if (!at) continue
-      const stop = {x: at.x - frame.left, y: at.y - frame.top, home: at.home, exact: at.exact, rail: at.rail, numbers: [from + i]}
+      const stop = {x: at.x - frame.left, y: at.y - frame.top, home: at.home, exact: at.exact, rail: at.rail, lane: at.lane && at.lane - frame.top, numbers: [from + i]}
       if (last?.home !== stop.home) out.push(stop)
       else Object.assign(last, stop.exact && !last.exact ? stop : {}, {numbers: [...last.numbers, from + i]})
     }
@@ -52,6 +52,8 @@ export class Overlay {
       const a = stops[j - 1], y = b.y + shift
       if (!a) d = `M${b.x} ${y}`
       else if (a.rail && b.rail) d += `V${y}`
+      else if (b.lane && a.rail) d += inward(a, b, shift)
+      else if (a.lane && b.rail) d += outward(a, b, shift)
       else {
         const bend = Math.max(30, Math.abs(b.x - a.x) * 0.45)
         d += `C${a.x + (a.rail ? bend : -bend)} ${a.y + shift} ${b.x + (b.rail ? bend : -bend)} ${y} ${b.x} ${y}`
@@ -69,6 +71,21 @@ export class Overlay {
     this.element.append(s(`g.number.${direction}`, {transform: `translate(${x} ${y})`},
       s("rect", {x: -w / 2, y: -8, width: w, height: 15, rx: 7.5}), s("text", {"text-anchor": "middle", y: 3.5}, text)))
   }
+}
+
+// A tile that lies behind others is reached by the lane above its row, so that no line goes across the others. Corners are round.
+const round = 7
+
+function inward(rail, {x, y, lane}, shift) {
+  const turn = x - 2 * round - shift, h = lane + shift
+  return `C${rail.x + 60} ${rail.y + shift} ${rail.x + 10} ${h} ${rail.x + 70} ${h}H${turn - round}Q${turn} ${h} ${turn} ${h + round}` +
+    `V${y + shift - round}Q${turn} ${y + shift} ${turn + round} ${y + shift}H${x}`
+}
+
+function outward({x, y, lane}, rail, shift) {
+  const turn = x - 2 * round - shift, h = lane + shift
+  return `H${turn + round}Q${turn} ${y + shift} ${turn} ${y + shift - round}V${h + round}Q${turn} ${h} ${turn - round} ${h}` +
+    `H${rail.x + 70}C${rail.x + 10} ${h} ${rail.x + 60} ${rail.y + shift} ${rail.x} ${rail.y + shift}`
 }
 
 function tip({x, y, rail}, shift, direction) {
