@@ -67,7 +67,8 @@ func TestView5Docs(t *testing.T) {
 	for _, h := range r.howtos(t) {
 		t.Run(h.page, func(t *testing.T) { h.follow(t, typed(readFile(t, pages+h.page))) })
 	}
-	item.Figure("%d how-tos, read from top to bottom in one lab: %d manifests applied, %d commands run, and packets where they should be (%.0f s)",
+	t.Run("overview.md", func(t *testing.T) { r.overview(t, typed(readFile(t, root+"/docs/concepts/overview.md"))) })
+	item.Figure("%d how-tos and the overview, read from top to bottom in one lab: %d manifests applied, %d commands run, and packets where they should be (%.0f s)",
 		r.pages, r.applied, r.commands, time.Since(begun).Seconds())
 	item.Figure("%s", checked(t))
 	if !show.Full() {
@@ -272,7 +273,7 @@ func (r *reader) addresses(t *testing.T, page []block) {
 	out := r.does(t, page)
 	contain(t, out, "fip.kube-dc.com/shop condition met", "service/shop condition met", "Programmed")
 	r.answers(t, "internet", "http://"+r.status(t, "FIp", "globex-web", "shop", "externalIP"), "shop", "203.0.113.10")
-	r.answers(t, "internet", "http://"+r.ingress(t, "shop")+":443", "shop", "203.0.113.10")
+	r.answers(t, "internet", "http://"+r.ingress(t, "globex-web", "shop")+":443", "shop", "203.0.113.10")
 }
 
 // nodes answer by the interface that they were asked by, once the page is done and not before.
@@ -298,7 +299,7 @@ func (r *reader) egress(t *testing.T, page []block) {
 	contain(t, out, "egressip.k8s.ovn.org/partners condition met", "egressroute.kube-dc.com/partner condition met", "egressservice.k8s.ovn.org/mail condition met")
 	r.answers(t, "billing.globex-web", "http://198.51.100.2", "host-ext-public", "198.51.100.200")
 	r.answers(t, "billing.globex-web", "http://203.0.113.10", "internet", r.status(t, "EgressRoute", "globex-web", "partner", "externalIP"))
-	r.answers(t, "mail.globex-web", "http://203.0.113.10", "internet", r.ingress(t, "mail"))
+	r.answers(t, "mail.globex-web", "http://203.0.113.10", "internet", r.ingress(t, "globex-web", "mail"))
 	r.answers(t, "mail.default", "http://"+r.segment(t, "eth1").ClientSide[0].Peer.Addr().String(), "client-eth1", "192.168.10.25")
 }
 
@@ -321,10 +322,10 @@ func (r *reader) announced(t *testing.T) {
 	r.run(t, "node1", "ip", "address", "add", "192.168.10.25/32", "dev", "lo")
 }
 
-// ingress is the address of a load balancer of the tenant.
-func (r *reader) ingress(t *testing.T, name string) string {
+// ingress is the address of a load balancer of a tenant.
+func (r *reader) ingress(t *testing.T, namespace, name string) string {
 	t.Helper()
-	s, err := r.client.CoreV1().Services("globex-web").Get(within(t, time.Minute), name, metav1.GetOptions{})
+	s, err := r.client.CoreV1().Services(namespace).Get(within(t, time.Minute), name, metav1.GetOptions{})
 	if err != nil || len(s.Status.LoadBalancer.Ingress) == 0 {
 		t.Fatalf("Service %s has no address: %v", name, err)
 	}
