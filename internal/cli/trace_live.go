@@ -94,7 +94,7 @@ func (v *ways) summary(steps int, err error) (out []string) {
 	case steps == 0:
 		out = append(out, "there is no step that ovn-trace can be asked about")
 	default:
-		out = append(out, fmt.Sprintf("OVN's flows do the same in all %d steps that ovn-trace can be asked about", steps))
+		out = append(out, fmt.Sprintf("OVN's flows do the same in all steps that ovn-trace can be asked about (%d)", steps))
 	}
 	return out
 }

@@ -147,16 +147,24 @@ func (x way) verdict(i ink) string {
 	case len(x.Causes) > 0:
 		return i.yellow(x.Verdict+" as far as OVN's rows say") + ", but something on the way does not do as they say"
 	case x.Network == "":
-		return fmt.Sprintf("%s by %s, which sees %s", i.green(x.Verdict), x.Server, x.Seen)
+		return fmt.Sprintf("%s by %s, which sees %s", i.green(x.Verdict), x.server(), x.Seen)
 	default:
-		return fmt.Sprintf("%s by %s, which sees %s; by network %s", i.green(x.Verdict), x.Server, x.Seen, x.Network)
+		return fmt.Sprintf("%s by %s, which sees %s; by network %s", i.green(x.Verdict), x.server(), x.Seen, x.Network)
 	}
+}
+
+// server is who gets the packet; pings have no port.
+func (x way) server() string {
+	if x.Server.Port() == 0 {
+		return x.Server.Addr().String()
+	}
+	return x.Server.String()
 }
 
 // servers are who gets the packet by each way.
 func servers(all []way) (out []string) {
 	for _, w := range all {
-		name := w.Server.String()
+		name := w.server()
 		if n := len(w.There); n > 0 && w.There[n-1].About.Kind == survey.PodKind {
 			name = w.There[n-1].About.String()
 		}
@@ -170,22 +178,24 @@ const mostCauses = 4
 
 // printCauses prints why a way does not end well. How it ends is said already.
 func printCauses(w io.Writer, i ink, x way) {
-	for k, f := range x.Causes {
-		switch {
-		case k == 0:
-			fmt.Fprintf(w, "\n%s: %s\n", i.bold("Cause"), i.red(f.Code))
-			if f.Message != x.Reason {
-				fmt.Fprintf(w, "  %s\n", f.Message)
-			}
-			fmt.Fprintf(w, "  → %s\n", f.Cure)
-		case k > mostCauses:
-			fmt.Fprintf(w, "  … and %d more: sallyport doctor\n", len(x.Causes)-k)
-			return
-		default:
-			if k == 1 {
-				fmt.Fprintf(w, "\nBesides, on the way\n")
-			}
-			fmt.Fprintf(w, "  %s: %s\n", f.Code, f.Message)
+	if len(x.Causes) == 0 {
+		return
+	}
+	first := x.Causes[0]
+	fmt.Fprintf(w, "\n%s: %s\n", i.bold("Cause"), i.red(first.Code))
+	if first.Message != x.Reason {
+		fmt.Fprintf(w, "  %s\n", first.Message)
+	}
+	fmt.Fprintf(w, "  → %s\n", first.Cure)
+	rest := slices.DeleteFunc(slices.Clone(x.Causes[1:]), func(f diagnosis.Finding) bool { return f.Message == x.Reason })
+	for k, f := range rest {
+		if k == 0 {
+			fmt.Fprintf(w, "\nBesides, on the way\n")
 		}
+		if k == mostCauses {
+			fmt.Fprintf(w, "  … and %d more: sallyport doctor\n", len(rest)-k)
+			return
+		}
+		fmt.Fprintf(w, "  %s: %s\n", f.Code, f.Message)
 	}
 }

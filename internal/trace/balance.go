@@ -56,7 +56,7 @@ func (p *passage) balance(b *logical.Balancer, v logical.VIP) (step, bool) {
 	as.destination = to
 	p.hash(b, &p.f)
 	p.commit("dnat "+p.Name, &p.f, as)
-	p.hop(p.f, p.balancerAbout(b), "Load_Balancer "+b.Name, "%s", p.balanceText(b, v, to, p.inside()))
+	p.hop(p.f, p.balancerAbout(b, v.Address.Addr()), "Load_Balancer "+b.Name, "%s", p.balanceText(b, v, to, p.inside()))
 	return goesOn()
 }
 
@@ -64,7 +64,7 @@ func (p *passage) balance(b *logical.Balancer, v logical.VIP) (step, bool) {
 func (w *walk) pick(b *logical.Balancer, v logical.VIP, f flight) (netip.AddrPort, step, bool) {
 	alive := w.backends(b, v)
 	if len(alive) == 0 {
-		about := w.balancerAbout(b)
+		about := w.balancerAbout(b, v.Address.Addr())
 		reason := fmt.Sprintf("%s has no endpoint for port %d/%s", about, v.Address.Port(), protocolName(f.Protocol))
 		if len(v.Backends) > 0 {
 			reason = fmt.Sprintf("the health check of %s finds none of its %d endpoints alive", about, len(v.Backends))

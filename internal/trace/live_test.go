@@ -65,6 +65,30 @@ func TestStepsOfChoicesAndDrops(t *testing.T) {
 	}
 }
 
+// A frame for a gateway that another node holds goes there by the wire. Flows know nothing of nodes: to them it leaves by the gateway's port.
+func TestStepsOverTheWire(t *testing.T) {
+	s := world()
+	mailed(s)
+	for _, r := range s.Logical.Routers {
+		for i := range r.Ports {
+			if p := &r.Ports[i]; p.Name == "egress-ext-public" || p.Name == "shop-end" {
+				r.Ports[i].Holder = "c2"
+			}
+		}
+	}
+	p := one(t, s, pod("db", floating+":80"))
+	endsAs(t, p, Answered, "")
+	var crossed []string
+	for _, step := range p.Steps {
+		if step.Datapath == "ext-public" && !step.Back {
+			crossed = append(crossed, step.Output)
+		}
+	}
+	if !slices.Equal(crossed, []string{"ext-public-acme-shop", "ext-public-acme-shop"}) {
+		t.Errorf("on the wire it goes to %v\n%s", crossed, draw(p))
+	}
+}
+
 // said is what ovn-trace prints of a packet in a router that leaves by a port, and enters a switch.
 const said = `# tcp,reg14=0x2,vlan_tci=0x0000,nw_src=203.0.113.10,nw_dst=198.51.100.20
 

@@ -127,7 +127,7 @@ func (p *passage) unDestine() (step, bool) {
 	}
 	about, row := p.about(), ""
 	if b := p.balancerAt(after); b != nil {
-		about, row = p.balancerAbout(b), "Load_Balancer "+b.Name
+		about, row = p.balancerAbout(b, after.Addr()), "Load_Balancer "+b.Name
 	}
 	if t != nil && t.External == after.Addr() {
 		about, row = p.translationAbout(*t), p.natRow(*t)

@@ -64,7 +64,7 @@ func (f *fabric) home(a netip.Addr) (out *segment) {
 func (w *walk) begin(f flight) step {
 	to, from := w.home(f.Destination), w.home(f.Source)
 	if to == nil {
-		return w.drop(AddressUnknown, fmt.Sprintf("%s is of no external network of the cluster", f.Destination))
+		return w.notOutside(f.Destination)
 	}
 	how := "comes in, from its gateway"
 	if from == to {
@@ -75,6 +75,16 @@ func (w *walk) begin(f flight) step {
 	f.chassis = ""
 	w.hop(f, w.networkAbout(to), "Logical_Switch "+to.Name, "%s", how)
 	return w.reach(to, f)
+}
+
+// notOutside is the end of a packet for an address that nobody outside can ask.
+func (w *walk) notOutside(a netip.Addr) step {
+	reason := fmt.Sprintf("%s is of no external network of the cluster", a)
+	pods := w.podsWith(a)
+	if len(pods) > 0 {
+		reason += fmt.Sprintf("; it is %s's own, which is asked from outside by a FIp or a Service", pods[0])
+	}
+	return w.drop(AddressUnknown, reason, pods...)
 }
 
 // reach is how a packet gets from the wire of a network to who has its address.
@@ -197,6 +207,9 @@ func (w *walk) forward(on *segment, f flight) step {
 	}
 	to := w.home(f.Destination)
 	if to == nil {
+		if pods := w.podsWith(f.Destination); len(pods) > 0 {
+			w.doubt("%s has address %s as well, and is not reached by this way", pods[0], f.Destination)
+		}
 		return step{end: &ending{kind: arrived, flight: f}}
 	}
 	if to != on && !w.forwards(to, &f) {

@@ -28,7 +28,7 @@ func (p *passage) route() (step, bool) {
 		switch {
 		case len(best) == 0 || w.rank > best[0].rank:
 			best = []way{w}
-		case w.rank == best[0].rank && w.rank%8 != connected: // OVN installs one of several ports with one network
+		case w.rank == best[0].rank && w.rank%8 != connected && !slices.Contains(best, w): // OVN installs one of several ports with one network
 			best = append(best, w)
 		}
 	}

@@ -155,7 +155,7 @@ func (c *crossing) balance() (step, bool) {
 			as.source = netip.AddrPortFrom(v.Address.Addr(), as.source.Port())
 		}
 		c.commit("port "+c.in.Name, &c.f, as)
-		c.hop(c.f, c.balancerAbout(b), "Load_Balancer "+b.Name, "%s", c.balanceText(b, v, to, c.inside()))
+		c.hop(c.f, c.balancerAbout(b, v.Address.Addr()), "Load_Balancer "+b.Name, "%s", c.balanceText(b, v, to, c.inside()))
 	}
 	if c.f.Tracked && slices.Contains(c.in.Addresses, c.f.Destination) { // it is for who sent it
 		c.f.EthSource, c.f.EthDestination, c.out = c.f.EthDestination, c.f.EthSource, c.in
@@ -180,8 +180,9 @@ func (c *crossing) find() (step, bool) {
 	for _, at := range c.sockets {
 		switch {
 		case at.port != nil && c.isAt(at.port):
-			if wrong, elsewhere := c.overWire(at.port); elsewhere {
-				return ends(wrong)
+			if next, elsewhere := c.overWire(at.port); elsewhere {
+				c.leave(at.Name) // flows know nothing of nodes
+				return ends(next)
 			}
 			c.out = at
 		case at.port == nil && at.mac != 0 && at.mac == c.f.EthDestination:

@@ -7,6 +7,7 @@ package trace
 import (
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 
 	"github.com/sallyport/sallyport/internal/match"
@@ -96,12 +97,16 @@ func (t *Tracer) Trace(q Query) Trace {
 		}
 	}
 	chosen := &choices{made: map[string]int{}}
-	for {
-		out.Paths = append(out.Paths, t.follow(q, chosen))
-		if !chosen.next() || len(out.Paths) == most {
-			return out
+	for range most {
+		p := t.follow(q, chosen)
+		if !slices.ContainsFunc(out.Paths, func(o Path) bool { return reflect.DeepEqual(o, p) }) { // a policy may overrule a choice
+			out.Paths = append(out.Paths, p)
+		}
+		if !chosen.next() {
+			break
 		}
 	}
+	return out
 }
 
 // follow is one way.
@@ -181,9 +186,11 @@ func (w *walk) sender(f flight) (start, step, *Path) {
 	pod := w.survey.Cluster.Pods[i]
 	at := w.sockets[pod.Name+"."+pod.Namespace]
 	if at == nil || pod.HostNetwork {
-		return start{}, step{}, &Path{
-			Verdict: Unknown, Code: CantTell, Reason: fmt.Sprintf("%s has no port on a switch of OVN", pod.Ref), About: []state.Ref{pod.Ref},
+		reason := fmt.Sprintf("%s has no port on a switch of OVN", pod.Ref)
+		if pod.HostNetwork {
+			reason = fmt.Sprintf("%s is on the network of its node %s: what it sends leaves by the node's own routes", pod.Ref, pod.Node)
 		}
+		return start{}, step{}, &Path{Verdict: Unknown, Code: CantTell, Reason: reason, About: []state.Ref{pod.Ref}}
 	}
 	for _, a := range at.Addresses {
 		if a.Is4() == f.Destination.Is4() {

@@ -208,24 +208,7 @@ func TestEgressWithoutTranslation(t *testing.T) {
 // EgressIP: a router of its own has the address, and a link to the project.
 func TestEgressIP(t *testing.T) {
 	s := world()
-	s.Cluster.EgressIPs = []survey.EgressIP{{Object: object("EgressIP", "", "fixed"), Addresses: []string{"198.51.100.200"}}}
-	s.Logical.Sets["chosen"] = []string{"10.0.0.4"}
-	r := s.Logical.Router(shop)
-	end, link := heldPort("shop-end", "240.0.0.2/30"), routerPort("egress-link", "240.0.0.1/30")
-	end.Peer, link.Peer, link.Options = link.Name, end.Name, map[string]string{"route_table": "out"}
-	r.Ports = append(r.Ports, end)
-	ids := owned("EgressIP", "", "fixed")
-	r.NATs = append(r.NATs, logical.NAT{Type: "snat", External: addr("240.0.0.2"), Logical: prefix("0.0.0.0/0"), Port: "shop-end", IDs: ids})
-	leads := reroute(ownership.EgressOut, "ip4.src == $chosen && ip4.dst != 10.0.0.0/24", "240.0.0.1")
-	leads.IDs = ids
-	r.Policies = slices.Insert(r.Policies, len(r.Policies)-2, leads)
-	s.Logical.Routers = append(s.Logical.Routers, logical.Router{
-		Name: "egress", Ports: []logical.RouterPort{heldPort("egress-ext-public", "198.51.100.200/24"), link},
-		NATs:   []logical.NAT{{Type: "snat", External: addr("198.51.100.200"), Logical: prefix("240.0.0.0/4"), IDs: ids}},
-		Routes: []logical.Route{{Table: "out", Prefix: prefix("0.0.0.0/0"), NextHop: addr("198.51.100.1"), Output: "egress-ext-public"}},
-	})
-	w := s.Logical.Switch("ext-public")
-	w.Ports = append(w.Ports, toRouter("ext-public-egress", "egress-ext-public"))
+	r := mailed(s)
 	p := one(t, s, pod("db", internet+":443"))
 	endsAs(t, p, Answered, "")
 	if p.Seen.String() != "198.51.100.200" || p.Network != "public" {
@@ -236,8 +219,8 @@ func TestEgressIP(t *testing.T) {
 		t.Errorf("a pod that is not selected is seen as %s", other.Seen)
 	}
 	endsAs(t, one(t, s, from(internet, "198.51.100.200:80")), Dropped, NoSuchPort)
+	leads := &r.Policies[len(r.Policies)-3]
 	leads.Action, leads.NextHops = "drop", nil
-	r.Policies[len(r.Policies)-3] = leads
 	endsAs(t, one(t, s, pod("db", internet+":443")), Dropped, PolicyDrops)
 }
 
@@ -300,6 +283,59 @@ func TestHairpin(t *testing.T) {
 	}
 	// A floating IP of the own project comes back with the router's own address.
 	endsAs(t, one(t, world(), pod("db", floating+":80")), Dropped, Spoofed)
+}
+
+// The address of a pod is none that somebody outside can ask, nor a pod of another project: who it is, is told.
+func TestPodsOwnAddress(t *testing.T) {
+	s := world()
+	s.Cluster.Pods[0].Addresses = []netip.Addr{addr("10.7.0.2")}
+	p := one(t, s, from(internet, "10.7.0.2:80"))
+	endsAs(t, p, Unknown, AddressUnknown)
+	if !about(p, "Pod acme-shop/web") || !strings.Contains(p.Reason, "Pod acme-shop/web's own") {
+		t.Errorf("%s %v", p.Reason, p.About)
+	}
+	p = one(t, s, pod("db", "10.7.0.2:80"))
+	if len(p.Doubts) != 1 || !strings.Contains(p.Doubts[0], "Pod acme-shop/web has address 10.7.0.2 as well") {
+		t.Errorf("doubts %v", p.Doubts)
+	}
+	s.Cluster.Pods[0].HostNetwork, s.Cluster.Pods[0].Node = true, "node1"
+	if p = one(t, s, pod("web", internet+":80")); p.Verdict != Unknown || !strings.Contains(p.Reason, "network of its node node1") {
+		t.Errorf("%s: %s", p.Verdict, p.Reason)
+	}
+}
+
+// Two routes that lead the same way are one way; two that do not are two, unless a policy overrules them.
+func TestRoutesOfOneRank(t *testing.T) {
+	ways := func(s *survey.Survey) int { return len(New(s).Trace(pod("db", internet+":443")).Paths) }
+	s := world()
+	r := s.Logical.Router(shop)
+	r.Policies = slices.DeleteFunc(r.Policies, func(p logical.Policy) bool { return p.Priority == ownership.WayOut })
+	r.Routes = append(r.Routes[1:], r.Routes[1]) // without Kube-OVN's route by source, which is longer
+	if n := ways(s); n != 1 {
+		t.Errorf("a route that is there twice: %d ways", n)
+	}
+	r.Routes[len(r.Routes)-1].NextHop = addr("198.51.100.1")
+	if n := ways(s); n != 2 {
+		t.Errorf("two routes: %d ways", n)
+	}
+	s = world()
+	r = s.Logical.Router(shop)
+	r.Routes = append(r.Routes[1:], logical.Route{Prefix: prefix("0.0.0.0/0"), NextHop: addr("198.51.100.1")})
+	if n := ways(s); n != 1 {
+		t.Errorf("two routes that a policy overrules: %d ways", n)
+	}
+}
+
+// The cluster address of a Service is the Service, though its row is that of a VPC.
+func TestClusterAddress(t *testing.T) {
+	s := world()
+	s.Cluster.Services[0].ClusterIP = addr("10.96.0.7")
+	s.Logical.Switch(pods).Balancers = append(s.Logical.Switch(pods).Balancers, logical.Balancer{
+		Name: "vpc-acme-shop-tcp-load", Protocol: "tcp", VIPs: []logical.VIP{{Address: socketOf("10.96.0.7:80"), Backends: webBalancer().VIPs[0].Backends[:1]}},
+	})
+	p := one(t, s, pod("db", "10.96.0.7:80"))
+	endsAs(t, p, Answered, "")
+	passes(t, p.There, "Pod acme-shop/db", "Service acme-shop/web", "Pod acme-shop/web")
 }
 
 // A match that OVN can't read does nothing, and is told.

@@ -98,6 +98,16 @@ func (f *fabric) podName(a netip.Addr, on []*segment) string {
 	return a.String()
 }
 
+// podsWith are the pods with an address. Projects may have the same ones.
+func (f *fabric) podsWith(a netip.Addr) (out []state.Ref) {
+	for _, p := range f.survey.Cluster.Pods {
+		if !p.HostNetwork && slices.Contains(p.Addresses, a) {
+			out = append(out, p.Ref)
+		}
+	}
+	return out
+}
+
 // inside are the switches of a router that are not outside.
 func (r *router) inside() (out []*segment) {
 	for _, p := range r.ports {
@@ -169,7 +179,12 @@ func (f *fabric) natRow(t translation) string {
 }
 
 // balancerAbout is the Service of a load balancer. Kube-OVN has one for all cluster addresses of a VPC.
-func (f *fabric) balancerAbout(b *logical.Balancer) state.Ref {
+func (f *fabric) balancerAbout(b *logical.Balancer, at netip.Addr) state.Ref {
+	for _, s := range f.survey.Cluster.Services { // Kube-OVN has one row for the Services of a VPC
+		if s.ClusterIP == at {
+			return s.Ref
+		}
+	}
 	return f.rowAbout(b.IDs, state.Ref{Kind: "LoadBalancer", Name: b.Name})
 }
 

@@ -217,6 +217,29 @@ func guard(s *survey.Survey, clients string) {
 	})
 }
 
+// mailed lets pod db leave with an EgressIP on ext-public: a router of its own has the address, and a link to the project's.
+func mailed(s *survey.Survey) *logical.Router {
+	s.Cluster.EgressIPs = []survey.EgressIP{{Object: object("EgressIP", "", "fixed"), Addresses: []string{"198.51.100.200"}}}
+	s.Logical.Sets["chosen"] = []string{"10.0.0.4"}
+	r := s.Logical.Router(shop)
+	end, link := heldPort("shop-end", "240.0.0.2/30"), routerPort("egress-link", "240.0.0.1/30")
+	end.Peer, link.Peer, link.Options = link.Name, end.Name, map[string]string{"route_table": "out"}
+	r.Ports = append(r.Ports, end)
+	ids := owned("EgressIP", "", "fixed")
+	r.NATs = append(r.NATs, logical.NAT{Type: "snat", External: addr("240.0.0.2"), Logical: prefix("0.0.0.0/0"), Port: "shop-end", IDs: ids})
+	leads := reroute(ownership.EgressOut, "ip4.src == $chosen && ip4.dst != 10.0.0.0/24", "240.0.0.1")
+	leads.IDs = ids
+	r.Policies = slices.Insert(r.Policies, len(r.Policies)-2, leads)
+	s.Logical.Routers = append(s.Logical.Routers, logical.Router{
+		Name: "egress", Ports: []logical.RouterPort{heldPort("egress-ext-public", "198.51.100.200/24"), link},
+		NATs:   []logical.NAT{{Type: "snat", External: addr("198.51.100.200"), Logical: prefix("240.0.0.0/4"), IDs: ids}},
+		Routes: []logical.Route{{Table: "out", Prefix: prefix("0.0.0.0/0"), NextHop: addr("198.51.100.1"), Output: "egress-ext-public"}},
+	})
+	w := s.Logical.Switch("ext-public")
+	w.Ports = append(w.Ports, toRouter("ext-public-egress", "egress-ext-public"))
+	return s.Logical.Router(shop)
+}
+
 // from asks about a TCP connection of a client outside; pod about one of a pod.
 func from(client, server string) Query {
 	return Query{Client: netip.AddrPortFrom(addr(client), 0), Server: socketOf(server), Protocol: "tcp"}
