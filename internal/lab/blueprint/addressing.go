@@ -9,22 +9,38 @@ import (
 
 // The lab's own links live in ranges that no segment may use. The layout of a range is written down here and nowhere else.
 var (
-	labRange4 = netip.MustParsePrefix("172.16.0.0/12")
+	labRange4 = netip.MustParsePrefix("172.20.0.0/14")
 	labRange6 = netip.MustParsePrefix("fd00:ab::/32")
 
-	management = netip.MustParsePrefix("172.30.0.0/16") // the lab itself and every node: API, OVN databases
-	tunnels    = netip.MustParsePrefix("172.31.0.0/16") // tunnel ends
+	management = netip.MustParsePrefix("172.22.0.0/16") // the lab itself and every node: API, OVN databases
+	tunnels    = netip.MustParsePrefix("172.23.0.0/16") // tunnel ends
 
 	internet4 = netip.MustParseAddr("203.0.113.10")
 	internet6 = netip.MustParseAddr("2001:db8:113::10")
 )
 
-// Kube-OVN's own networks in a lab.
+// The cluster's own addresses, where a blueprint does not say.
 var (
-	PodCIDR     = netip.MustParsePrefix("10.16.0.0/16")
-	JoinCIDR    = netip.MustParsePrefix("100.64.0.0/16")
-	ServiceCIDR = netip.MustParsePrefix("10.96.0.0/12")
+	pods     = netip.MustParsePrefix("10.16.0.0/16")
+	join     = netip.MustParsePrefix("100.64.0.0/16")
+	services = netip.MustParsePrefix("10.96.0.0/12")
 )
+
+// PodRange has the pods of Kube-OVN's default subnet.
+func (b Blueprint) PodRange() netip.Prefix { return given(b.Pods, pods) }
+
+// JoinRange has the nodes' addresses inside OVN.
+func (b Blueprint) JoinRange() netip.Prefix { return given(b.Join, join) }
+
+// ServiceRange has the cluster's Services.
+func (b Blueprint) ServiceRange() netip.Prefix { return given(b.Services, services) }
+
+func given(p, otherwise netip.Prefix) netip.Prefix {
+	if p.IsValid() {
+		return p
+	}
+	return otherwise
+}
 
 // What the layout has room for.
 const (
@@ -120,6 +136,7 @@ type Segment struct {
 	Name     string
 	Kind     Kind
 	Prefixes []netip.Prefix
+	Reserved int        // addresses from the start of each prefix; 0: as many as usual
 	BGP      bool       // the router learns addresses from the nodes
 	RouterID netip.Addr // the router's name in BGP: an IPv4 address, also where there is no IPv4
 
@@ -140,11 +157,13 @@ type Pair struct{ Router, Peer netip.Prefix }
 func (b Blueprint) Segments() []Segment {
 	var out []Segment
 	for _, n := range b.Networks {
-		out = append(out, segment(len(out), n.Name, External, n.Prefixes))
+		s := segment(len(out), n.Name, External, n.Prefixes)
+		s.Reserved = n.Reserved
+		out = append(out, s)
 	}
 	for _, u := range b.Uplinks {
 		s := segment(len(out), u.Name, Plain, u.Prefixes)
-		s.BGP = u.BGP
+		s.BGP, s.Reserved = u.BGP, u.Reserved
 		out = append(out, s)
 	}
 	return out
@@ -183,25 +202,28 @@ func linkRanges(v4 bool, index int) (client, wide netip.Prefix) {
 	return netip.MustParsePrefix(fmt.Sprintf("fd00:ab:20:%x::/64", index)), netip.MustParsePrefix(fmt.Sprintf("fd00:ab:21:%x::/64", index))
 }
 
-// Reserved is how many addresses from the start of a prefix belong to the wire itself: router, neighbour, spare.
-func Reserved(p netip.Prefix) int {
+// reserved is how many addresses from the start of a prefix belong to the wire itself: router, neighbour, spare.
+func reserved(p netip.Prefix, asked int) int {
 	size := p.Addr().BitLen() - p.Bits()
-	if size >= 6 {
+	switch {
+	case asked > 0:
+		return asked
+	case size >= 6:
 		return 10
 	}
 	return 2
 }
 
-// ReservedRange is the reserved part of a prefix in Kube-OVN's notation.
-func ReservedRange(p netip.Prefix) string {
-	return fmt.Sprintf("%s..%s", hostIn(p, 1).Addr(), hostIn(p, Reserved(p)).Addr())
+// ReservedRange is the reserved part of a prefix of the network in Kube-OVN's notation.
+func (n Network) ReservedRange(p netip.Prefix) string {
+	return fmt.Sprintf("%s..%s", hostIn(p, 1).Addr(), hostIn(p, reserved(p, n.Reserved)).Addr())
 }
 
 // NodeAddresses are a node's addresses on a plain segment.
 func (s Segment) NodeAddresses(n Node) []netip.Prefix {
 	var out []netip.Prefix
 	for _, p := range s.Prefixes {
-		out = append(out, hostIn(p, Reserved(p)+n.Index))
+		out = append(out, hostIn(p, reserved(p, s.Reserved)+n.Index))
 	}
 	return out
 }

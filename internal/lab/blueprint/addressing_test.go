@@ -17,18 +17,20 @@ func TestAddressesOfTheDefaultLab(t *testing.T) {
 		got  any
 		want string
 	}{
-		{"node3", nodes[2].Management, "172.30.1.3/16"},
-		{"node3's tunnel end", nodes[2].Tunnel, "172.31.1.3/16"},
-		{"API server", b.ServerAddresses()[0], "172.30.0.1/16"},
+		{"node3", nodes[2].Management, "172.22.1.3/16"},
+		{"node3's tunnel end", nodes[2].Tunnel, "172.23.1.3/16"},
+		{"API server", b.ServerAddresses()[0], "172.22.0.1/16"},
 		{"router", segments[0].Gateways, "[198.51.100.1/24 2001:db8:51::1/64]"},
 		{"neighbour", segments[0].Neighbours, "[198.51.100.2/24 2001:db8:51::2/64]"},
 		{"client of ext-cloud", segments[1].ClientSide, "[{172.20.1.1/24 172.20.1.10/24}]"},
 		{"client of ext-public", segments[0].ClientSide[1], "{fd00:ab:20::1/64 fd00:ab:20::a/64}"},
 		{"wan of uplink-b", segments[3].WideArea, "[{172.21.3.1/24 172.21.3.2/24}]"},
 		{"node1 on uplink-b", segments[3].NodeAddresses(nodes[0]), "[192.0.2.139/25]"},
-		{"reserved", ReservedRange(b.Networks[0].Prefixes[0]), "198.51.100.1..198.51.100.10"},
-		{"reserved of a /27", ReservedRange(netip.MustParsePrefix("192.0.2.32/27")), "192.0.2.33..192.0.2.34"},
-		{"reserved of a /122", ReservedRange(netip.MustParsePrefix("2001:db8::/122")), "2001:db8::1..2001:db8::a"},
+		{"reserved", b.Networks[0].ReservedRange(b.Networks[0].Prefixes[0]), "198.51.100.1..198.51.100.10"},
+		{"reserved of a /27", b.Networks[0].ReservedRange(netip.MustParsePrefix("192.0.2.32/27")), "192.0.2.33..192.0.2.34"},
+		{"reserved as asked", Network{Reserved: 100}.ReservedRange(netip.MustParsePrefix("100.65.0.0/16")), "100.65.0.1..100.65.0.100"},
+		{"node1 behind what is reserved", Segment{Prefixes: b.Uplinks[1].Prefixes, Reserved: 36}.NodeAddresses(nodes[0]), "[192.0.2.165/25]"},
+		{"reserved of a /122", b.Networks[0].ReservedRange(netip.MustParsePrefix("2001:db8::/122")), "2001:db8::1..2001:db8::a"},
 	} {
 		if got := fmt.Sprint(c.got); got != c.want {
 			t.Errorf("%s: %s, want %s", c.what, got, c.want)

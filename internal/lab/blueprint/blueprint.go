@@ -26,6 +26,10 @@ type Blueprint struct {
 	Networks []Network `json:"networks"`
 	// Uplinks are plain interfaces of the nodes, without Kube-OVN and OVN.
 	Uplinks []Uplink `json:"uplinks"`
+	// Pods, Join and Services are the cluster's own addresses: of Kube-OVN's default subnet, of nodes inside OVN, and of Services.
+	Pods     netip.Prefix `json:"pods"`
+	Join     netip.Prefix `json:"join"`
+	Services netip.Prefix `json:"services"`
 }
 
 // Network is an external network with its router, a client behind the router and a neighbour on the wire.
@@ -34,6 +38,10 @@ type Network struct {
 	Prefixes []netip.Prefix `json:"prefixes"`
 	// Default marks the network that projects use when they name none. Without a mark it is the last one.
 	Default bool `json:"default"`
+	// VLAN is the tag of the network's packets on the nodes' bridges; 0: none. The wire itself is an access port.
+	VLAN int `json:"vlan"`
+	// Reserved is how many addresses from the start of each prefix Kube-OVN does not give out; 0: those of the wire itself.
+	Reserved int `json:"reserved"`
 }
 
 // Uplink is a plain interface of every node, with a router and a client behind it.
@@ -42,6 +50,8 @@ type Uplink struct {
 	Prefixes []netip.Prefix `json:"prefixes"`
 	// BGP lets the router learn addresses from the nodes.
 	BGP bool `json:"bgp"`
+	// Reserved is how many addresses from the start of each prefix come before those of the nodes; 0: those of the wire itself.
+	Reserved int `json:"reserved"`
 }
 
 // Default is the lab that `lab up` starts when nothing is said.
@@ -128,7 +138,8 @@ func (b Blueprint) Check() error {
 
 // checkSegments looks at the wires: each by itself, and that none takes a name or addresses of another.
 func (b Blueprint) checkSegments() (errs []error) {
-	taken, names := ownRanges(), map[string]bool{}
+	taken, errs := b.ownRanges()
+	names := map[string]bool{}
 	for _, s := range b.Segments() {
 		if names[s.Name] {
 			errs = append(errs, fmt.Errorf("%s: the name is used twice", s.Name))
@@ -138,8 +149,8 @@ func (b Blueprint) checkSegments() (errs []error) {
 			errs = append(errs, fmt.Errorf("%s: %w", s.Name, err))
 		}
 		for _, p := range s.Prefixes {
-			if s.Kind == Plain && !roomFor(p, b.Nodes) {
-				errs = append(errs, fmt.Errorf("%s: prefix %s has no addresses for %d nodes", s.Name, p, b.Nodes))
+			if err := b.checkRoom(s, p); err != nil {
+				errs = append(errs, err)
 			}
 			for _, other := range taken {
 				if p.Overlaps(other.prefix) {
@@ -152,12 +163,26 @@ func (b Blueprint) checkSegments() (errs []error) {
 	return append(errs, b.checkNetworks(names)...)
 }
 
+// checkRoom looks at how many addresses of a wire are reserved, and whether enough are left.
+func (b Blueprint) checkRoom(s Segment, p netip.Prefix) error {
+	switch {
+	case s.Reserved != 0 && (s.Reserved < 2 || !roomFor(p, s.Reserved, 1)):
+		return fmt.Errorf("%s: %d reserved addresses of %s: the wire needs 2, and 1 has to be left", s.Name, s.Reserved, p)
+	case s.Kind == Plain && !roomFor(p, s.Reserved, b.Nodes):
+		return fmt.Errorf("%s: prefix %s has no addresses for %d nodes", s.Name, p, b.Nodes)
+	}
+	return nil
+}
+
 // checkNetworks looks at what only networks have: a mark and a bridge.
 func (b Blueprint) checkNetworks(names map[string]bool) (errs []error) {
 	defaults := 0
 	for _, n := range b.Networks {
 		if n.Default {
 			defaults++
+		}
+		if n.VLAN < 0 || n.VLAN > 4094 {
+			errs = append(errs, fmt.Errorf("%s: VLAN %d is not between 0 and 4094", n.Name, n.VLAN))
 		}
 		if bridge := "br-" + n.Name; names[bridge] {
 			errs = append(errs, fmt.Errorf("%s: the name is that of the bridge of network %s", bridge, n.Name))
@@ -169,10 +194,10 @@ func (b Blueprint) checkNetworks(names map[string]bool) (errs []error) {
 	return errs
 }
 
-// roomFor says whether each node has an address in the prefix, the last one of which is for broadcasts.
-func roomFor(p netip.Prefix, nodes int) bool {
+// roomFor says whether so many hosts have an address in the prefix behind what is reserved, the last one of which is for broadcasts.
+func roomFor(p netip.Prefix, asked, hosts int) bool {
 	size := p.Addr().BitLen() - p.Bits()
-	return size > 16 || Reserved(p)+nodes <= 1<<size-2
+	return size > 16 || reserved(p, asked)+hosts <= 1<<size-2
 }
 
 // claim is a prefix that somebody has already.
@@ -181,18 +206,30 @@ type claim struct {
 	holder string
 }
 
-func ownRanges() []claim {
-	claims := []claim{
+// ownRanges are the lab's own addresses and the cluster's, which may not overlap either.
+func (b Blueprint) ownRanges() (claims []claim, errs []error) {
+	all := []claim{
 		{labRange4, "the lab's own links"},
 		{labRange6, "the lab's own links"},
-		{PodCIDR, "Kube-OVN's default subnet"},
-		{JoinCIDR, "Kube-OVN's join subnet"},
-		{ServiceCIDR, "the cluster's Services"},
+		{b.PodRange(), "Kube-OVN's default subnet"},
+		{b.JoinRange(), "Kube-OVN's join subnet"},
+		{b.ServiceRange(), "the cluster's Services"},
 	}
 	for _, a := range InternetAddresses() {
-		claims = append(claims, claim{netip.PrefixFrom(a, a.BitLen()), "the internet host"})
+		all = append(all, claim{netip.PrefixFrom(a, a.BitLen()), "the internet host"})
 	}
-	return claims
+	for _, c := range all {
+		if err := checkFamilies([]netip.Prefix{c.prefix}); err != nil && !c.prefix.IsSingleIP() {
+			errs = append(errs, fmt.Errorf("%s: %w", c.holder, err))
+		}
+		for _, other := range claims {
+			if c.prefix.Overlaps(other.prefix) {
+				errs = append(errs, fmt.Errorf("%s: prefix %s overlaps %s of %s", c.holder, c.prefix, other.prefix, other.holder))
+			}
+		}
+		claims = append(claims, c)
+	}
+	return claims, errs
 }
 
 func checkName(name string) error {

@@ -33,6 +33,10 @@ func TestFileIsLaidOverTheDefault(t *testing.T) {
 		"raft: 3\nfakeNodes: 10": func(b *Blueprint) { b.Raft, b.FakeNodes = 3, 10 },
 		"networks: []":           func(b *Blueprint) { b.Networks = []Network{} },
 		"uplinks: []":            func(b *Blueprint) { b.Uplinks = []Uplink{} },
+		"pods: 10.100.0.0/16\njoin: 172.30.0.0/22\nservices: 10.101.0.0/16": func(b *Blueprint) {
+			p := prefixes("10.100.0.0/16", "172.30.0.0/22", "10.101.0.0/16")
+			b.Pods, b.Join, b.Services = p[0], p[1], p[2]
+		},
 		`networks: [{name: one, prefixes: [192.168.50.0/24, "2001:db8:50::/64"], default: true}]`: func(b *Blueprint) {
 			b.Networks = []Network{{Name: "one", Prefixes: prefixes("192.168.50.0/24", "2001:db8:50::/64"), Default: true}}
 		},
@@ -132,10 +136,10 @@ func TestNumbersAreChecked(t *testing.T) {
 		{"gateways: -1", func(b *Blueprint) { b.Gateways = -1 }, func(b *Blueprint) { b.Gateways = 0 }},
 		{"raft: 0", func(b *Blueprint) { b.Raft = 0 }, func(b *Blueprint) { b.Raft = 1 }},
 		{"raft: 2", func(b *Blueprint) { b.Raft = 2 }, func(b *Blueprint) { b.Raft = 3 }},
-		{"raft: 257", func(b *Blueprint) { b.Raft = 257 }, func(b *Blueprint) { b.Raft = 9 }}, // 172.30.1.1 is node1's
+		{"raft: 257", func(b *Blueprint) { b.Raft = 257 }, func(b *Blueprint) { b.Raft = 9 }}, // 172.22.1.1 is node1's
 		{"negative", func(b *Blueprint) { b.FakeNodes = -1 }, func(b *Blueprint) { b.FakeNodes = 1 }},
 		{"negative", func(b *Blueprint) { b.FakePods = -1 }, func(b *Blueprint) { b.FakePods = 0 }},
-		{"fakeNodes", func(b *Blueprint) { b.FakeNodes = 64_512 }, func(b *Blueprint) { b.FakeNodes = 10_000 }}, // 172.30.0.0/16 is full
+		{"fakeNodes", func(b *Blueprint) { b.FakeNodes = 64_512 }, func(b *Blueprint) { b.FakeNodes = 10_000 }}, // 172.22.0.0/16 is full
 		{"at least one fake node", func(b *Blueprint) { b.FakePods = 5 }, func(b *Blueprint) { b.FakePods, b.FakeNodes = 5, 1 }},
 		{"marked default", func(b *Blueprint) { b.Networks[0].Default = true }, func(b *Blueprint) { b.Networks[1].Default = false }},
 		{"networks", many(257), many(200)}, // 172.20.256.0 is no address
@@ -178,11 +182,24 @@ func TestPrefixesAreChecked(t *testing.T) {
 		{"unicast", only(p("224.0.1.0/24")...), only(p("223.0.1.0/24")...)},
 		{"unicast", only(p("fe80::/64")...), only(p("fd80::/64")...)},
 		{"unicast", only(p("::ffff:192.168.50.0/120")...), only(p("192.168.50.0/24")...)},
-		{"the lab's own links", only(p("172.16.0.0/24")...), only(p("172.32.0.0/24")...)},
+		{"the lab's own links", only(p("172.23.0.0/24")...), only(p("172.24.0.0/24")...)},
 		{"the lab's own links", only(p("fd00:ab:1::/64")...), only(p("fd00:ac:1::/64")...)},
 		{"default subnet", only(p("10.16.5.0/24")...), only(p("10.17.5.0/24")...)},
 		{"join subnet", only(p("100.64.0.0/10")...), only(p("100.65.0.0/16")...)},
 		{"Services", only(p("10.100.0.0/16")...), only(p("10.112.0.0/16")...)},
+		{
+			"Services: prefix 10.96.0.0/12 overlaps 10.100.0.0/16 of Kube-OVN's default subnet",
+			func(b *Blueprint) { b.Pods = p("10.100.0.0/16")[0] },
+			func(b *Blueprint) { b.Pods, b.Services = p("10.100.0.0/16")[0], p("10.101.0.0/16")[0] },
+		},
+		{"join subnet: prefix 172.30.0.1/22 has host bits", func(b *Blueprint) { b.Join = p("172.30.0.1/22")[0] }, func(b *Blueprint) { b.Join = p("172.30.0.0/22")[0] }},
+		{
+			"6 reserved addresses",
+			func(b *Blueprint) { b.Networks[0].Prefixes, b.Networks[0].Reserved = p("192.168.50.0/29"), 6 },
+			func(b *Blueprint) { b.Networks[0].Prefixes, b.Networks[0].Reserved = p("192.168.50.0/29"), 5 },
+		},
+		{"1 reserved addresses", func(b *Blueprint) { b.Uplinks[0].Reserved = 1 }, func(b *Blueprint) { b.Uplinks[0].Reserved = 2 }},
+		{"VLAN 4095", func(b *Blueprint) { b.Networks[0].VLAN = 4095 }, func(b *Blueprint) { b.Networks[0].VLAN = 4094 }},
 		{"the internet host", only(p("203.0.113.0/24")...), only(p("203.0.113.16/28")...)},
 		{"the internet host", only(p("2001:db8:113::/64")...), only(p("2001:db8:114::/64")...)},
 		{

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/sallyport/sallyport/internal/lab/blueprint"
 	"github.com/sallyport/sallyport/internal/lab/parts"
 	"github.com/sallyport/sallyport/internal/lab/pki"
 	"github.com/sallyport/sallyport/internal/lab/proc"
@@ -28,6 +27,7 @@ type Cluster struct {
 	State     string
 	CA        *pki.Authority
 	Address   netip.Addr    // where nodes find the API server
+	Services  netip.Prefix  // the addresses of Services
 	Grace     time.Duration // how long a node may be silent before it is NotReady
 
 	admin pki.Files
@@ -56,7 +56,7 @@ func (c *Cluster) StartAPI(ctx context.Context) error {
 		"--tls-cert-file="+serving.Cert, "--tls-private-key-file="+serving.Key, "--client-ca-file="+serving.CA,
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+c.CA.Path("service-accounts.key"),
 		"--service-account-signing-key-file="+c.CA.Path("service-accounts.key"), "--authorization-mode=Node,RBAC",
-		"--service-cluster-ip-range="+blueprint.ServiceCIDR.String(), "--allow-privileged=true", "--profiling=false"); err != nil {
+		"--service-cluster-ip-range="+c.Services.String(), "--allow-privileged=true", "--profiling=false"); err != nil {
 		return err
 	}
 	return c.waitReady(ctx)

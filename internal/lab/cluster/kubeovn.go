@@ -69,8 +69,8 @@ func (c *Cluster) StartKubeOVN(k KubeOVN) error {
 		Name: "kube-ovn-controller",
 		Argv: []string{
 			c.Parts.Program("kube-ovn-controller"), "--kubeconfig=" + c.kubeconfig(), "--ovn-nb-addr=" + k.NB, "--ovn-sb-addr=" + k.SB,
-			"--default-cidr=" + blueprint.PodCIDR.String(), "--default-gateway=" + first(blueprint.PodCIDR),
-			"--node-switch-cidr=" + blueprint.JoinCIDR.String(), "--service-cluster-ip-range=" + blueprint.ServiceCIDR.String(),
+			"--default-cidr=" + k.Blueprint.PodRange().String(), "--default-gateway=" + first(k.Blueprint.PodRange()),
+			"--node-switch-cidr=" + k.Blueprint.JoinRange().String(), "--service-cluster-ip-range=" + k.Blueprint.ServiceRange().String(),
 			"--network-type=geneve", "--default-gateway-check=false",
 			"--enable-lb=true", "--enable-np=true", "--enable-eip-snat=true",
 			"--enable-external-vpc=true", // without it, it deletes logical routers and switches that are no Vpc and no Subnet
@@ -130,10 +130,10 @@ func networkObjects(n *blueprint.Network, isDefault bool) string {
 	for _, p := range n.Prefixes {
 		prefixes = append(prefixes, p.String())
 		gateways = append(gateways, first(p))
-		reserved = append(reserved, fmt.Sprintf("%q", blueprint.ReservedRange(p)))
+		reserved = append(reserved, fmt.Sprintf("%q", n.ReservedRange(p)))
 	}
 	return fmt.Sprintf(externalNetwork, n.Name, strings.TrimPrefix(n.Name, "ext-"), isDefault, protocol,
-		strings.Join(prefixes, ","), strings.Join(gateways, ","), strings.Join(reserved, ", "))
+		strings.Join(prefixes, ","), strings.Join(gateways, ","), strings.Join(reserved, ", "), n.VLAN)
 }
 
 func first(p netip.Prefix) string { return p.Masked().Addr().Next().String() }
@@ -163,7 +163,7 @@ spec: {defaultInterface: "%[1]s"}
 apiVersion: kubeovn.io/v1
 kind: Vlan
 metadata: {name: "%[1]s"}
-spec: {id: 0, provider: "%[1]s"}
+spec: {id: %[8]d, provider: "%[1]s"}
 ---
 apiVersion: kubeovn.io/v1
 kind: Subnet

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"sync"
 
@@ -101,7 +102,10 @@ func prepare(ctx context.Context, config Config) (*Daemon, error) {
 	frr := bgp.Shop{Packages: set.Root(parts.FRR), Processes: d.processes, Data: config.path(Data)}
 	d.speakers = bgp.Speakers(frr, config.Blueprint)
 	_, grace := config.heartbeat()
-	d.cluster = &cluster.Cluster{Parts: set, Processes: d.processes, State: config.path(Data), CA: ca, Address: servers[0].Addr(), Grace: grace}
+	d.cluster = &cluster.Cluster{
+		Parts: set, Processes: d.processes, State: config.path(Data), CA: ca, Address: servers[0].Addr(), Services: config.Blueprint.ServiceRange(),
+		Grace: grace,
+	}
 	d.kubeovn = cluster.KubeOVN{NB: d.central.NBPlain(), SB: d.central.SBPlain(), Blueprint: config.Blueprint}
 	return d, netns.Own().LinkUp("lo")
 }
@@ -126,6 +130,7 @@ func (d *Daemon) connect(ctx context.Context) error {
 		Logs:          d.config.path(Logs),
 		LeaseDuration: lease,
 		Version:       "v" + parts.KubernetesVersion,
+		Inside:        []netip.Prefix{d.config.Blueprint.PodRange(), d.config.Blueprint.ServiceRange()},
 		Log:           slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
 	go func() {

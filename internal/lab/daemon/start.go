@@ -71,7 +71,7 @@ func (d *Daemon) start(daemonCtx context.Context, report func(boot.Timing)) erro
 // providers are the external networks as every chassis carries them.
 func providers(b blueprint.Blueprint) (out []engine.Provider) {
 	for _, n := range b.Networks {
-		out = append(out, engine.Provider{Network: n.Name, Interface: n.Name})
+		out = append(out, engine.Provider{Network: n.Name, Interface: n.Name, VLAN: n.VLAN})
 	}
 	return out
 }

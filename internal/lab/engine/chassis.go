@@ -24,7 +24,10 @@ type Chassis struct {
 }
 
 // Provider is an external network on a chassis: Kube-OVN's provider network and the interface that carries it.
-type Provider struct{ Network, Interface string }
+type Provider struct {
+	Network, Interface string
+	VLAN               int // the interface is an access port of it; 0: of none
+}
 
 // Bridge is the OVS bridge of a provider network, by Kube-OVN's naming.
 func (p Provider) Bridge() string { return "br-" + p.Network }
@@ -166,6 +169,9 @@ func (c *Chassis) configure(ctx context.Context) error {
 	args = append(args, "--", "set", "bridge", tunnelBridge, "other_config:hwaddr=\""+tunnelMAC(c.Node.Tunnel.Addr())+"\"")
 	for _, p := range c.Providers {
 		args = append(args, bridge(p.Bridge(), p.Interface)...)
+		if p.VLAN > 0 {
+			args = append(args, "--", "set", "port", p.Interface, fmt.Sprintf("tag=%d", p.VLAN))
+		}
 	}
 	args = append(args, "--", "--may-exist", "add-br", "br-int", "--", "set", "bridge", "br-int", "datapath_type=netdev", "fail_mode=secure")
 	return c.vsctl(ctx, args...)

@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/sallyport/sallyport/internal/lab/blueprint"
 	"github.com/sallyport/sallyport/internal/lab/engine"
 	"github.com/sallyport/sallyport/internal/lab/netns"
 )
@@ -174,9 +173,9 @@ func split[T any](list string, parse func(string) (T, error)) ([]T, error) {
 	return out, nil
 }
 
-// joinPort is a node's own interface on Kube-OVN's join switch, through which the node reaches pods; false until
+// joinPort is a node's own interface on Kube-OVN's join switch, through which the node reaches what is inside; false until
 // Kube-OVN has allocated it.
-func joinPort(node *corev1.Node) (attachment, bool, error) {
+func joinPort(node *corev1.Node, inside []netip.Prefix) (attachment, bool, error) {
 	p := provider{name: defaultProvider, iface: nodeInterface}
 	if p.read(node.Annotations, "allocated") != "true" {
 		return attachment{}, false, nil
@@ -187,7 +186,7 @@ func joinPort(node *corev1.Node) (attachment, bool, error) {
 	}
 	a.LogicalPort = p.read(node.Annotations, "port_name")
 	for _, gw := range gateways {
-		for _, dst := range []netip.Prefix{blueprint.PodCIDR, blueprint.ServiceCIDR} {
+		for _, dst := range inside {
 			if dst.Addr().Is4() == gw.Is4() {
 				a.Routes = append(a.Routes, netns.Route{Dst: dst, Via: gw, Dev: nodeInterface})
 			}

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"net/netip"
 	"reflect"
 	"strings"
 	"testing"
@@ -171,11 +172,11 @@ func TestAPodIsPluggedWhenItsAddressIsRouted(t *testing.T) {
 
 func TestANodeJoinsWithRoutesToPodsAndServices(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1"}}
-	if _, ok, err := joinPort(node); ok || err != nil {
+	if _, ok, err := joinPort(node, nil); ok || err != nil {
 		t.Fatalf("joins before an address is allocated (%v)", err)
 	}
 	node.Annotations = merged(network("ovn", "100.64.0.2", "100.64.0.0/16", "100.64.0.1"), map[string]string{"ovn.kubernetes.io/port_name": "node-node1"})
-	a, ok, err := joinPort(node)
+	a, ok, err := joinPort(node, []netip.Prefix{netip.MustParsePrefix("10.16.0.0/16"), netip.MustParsePrefix("10.96.0.0/12")})
 	if !ok || err != nil {
 		t.Fatal(ok, err)
 	}

@@ -13,7 +13,7 @@ func (k *Kubelet) joinNode(ctx context.Context, node *corev1.Node, m *member) er
 	if m.Switch == nil {
 		return nil
 	}
-	want, ok, err := joinPort(node)
+	want, ok, err := joinPort(node, k.Inside)
 	if err != nil || !ok || (m.join != nil && reflect.DeepEqual(*m.join, want)) {
 		return err
 	}

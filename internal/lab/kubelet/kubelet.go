@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -48,6 +49,7 @@ type Config struct {
 	Logs          string                                     // directory; a built-in program logs to <pod>.<namespace>.log
 	LeaseDuration time.Duration                              // default 40s; renewed at a quarter
 	Version       string                                     // the Kubernetes version that nodes report
+	Inside        []netip.Prefix                             // pods and Services: what nodes reach through OVN
 	Log           *slog.Logger                               // nil: silent
 }
 
