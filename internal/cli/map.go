@@ -33,8 +33,8 @@ a problem are marked.
 With the name of a project (its namespace, or ORGANIZATION/PROJECT), all of it
 is shown, with the way of packets there and back.
 
--o svg is a picture, -o md a document about the whole cluster, and -o json the
-graph itself. Many projects fold to one line or tile each, the worst first.`,
+-o svg is a picture, -o md a document about the whole cluster, for which nodes
+are asked for their interfaces and routes, and -o json the graph itself. Many projects fold to one line or tile each, the worst first.`,
 		Example: `  sallyport map                        the cluster as a tree
   sallyport map acme-production        one project, with the way of packets
   sallyport map -o svg > cluster.svg   a picture, light or dark as the viewer is
@@ -44,8 +44,12 @@ graph itself. Many projects fold to one line or tile each, the worst first.`,
 			if !slices.Contains(drawing.Themes, drawing.Theme(theme)) {
 				return fmt.Errorf("--theme %s: use auto, light or dark", theme)
 			}
+			scope := observer.Scope{}
+			if format == asDocument {
+				scope.Questions = topology.Questions
+			}
 			done := busy(cmd, "reading the cluster")
-			s, err := a.survey(cmd.Context(), observer.Scope{})
+			s, err := a.survey(cmd.Context(), scope)
 			done()
 			if err != nil {
 				return err

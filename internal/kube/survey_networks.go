@@ -67,7 +67,7 @@ func (e *everything) readSubnets() []survey.Subnet {
 		}
 		s.Gateways = Addresses(strings.Split(o.Spec.Gateway, ","))
 		if vlan := vlans[o.Spec.Vlan]; vlan != nil {
-			s.Tag = vlan.Spec.ID
+			s.Tag, s.Provider = vlan.Spec.ID, vlan.Spec.Provider // a Subnet with a Vlan says "ovn" itself
 			if provider := providers[vlan.Spec.Provider]; provider != nil {
 				s.Interface, s.Interfaces = provider.Spec.DefaultInterface, customInterfaces(provider.Spec)
 			}

@@ -82,7 +82,7 @@ func TestSurveySaysWhereThingsBelong(t *testing.T) {
 		t.Errorf("EIp %+v", got)
 	}
 	s := e.readSubnets()[0]
-	if s.Network != "ext" || s.Tag != 7 || s.Interface != "eth1" || s.Interfaces["node2"] != "ens4" || len(s.Interfaces) != 1 {
+	if s.Network != "ext" || s.Tag != 7 || s.Provider != "wire" || s.Interface != "eth1" || s.Interfaces["node2"] != "ens4" || len(s.Interfaces) != 1 {
 		t.Errorf("Subnet %+v", s)
 	}
 	if n := e.readNetworks(snapshot.Config{}); len(n) != 1 || n[0].Type != "public" || n[0].Return != "Connection" || n[0].Kind != "Subnet" {

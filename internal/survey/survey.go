@@ -132,7 +132,7 @@ type Subnet struct {
 	Gateways   []netip.Addr
 	Excluded   []string
 	Namespaces []string
-	Provider   string
+	Provider   string // of an external one the provider network, whose bridge on nodes is br- and its name
 	Ready      bool
 	Free, Used int
 	MTU        int // of its pods; 0: as everywhere

@@ -65,6 +65,31 @@ func down(label string) []string {
 	return []string{"      │  " + label, "      ▼"}
 }
 
+// branch is a line with what is below it.
+type branch struct {
+	text  string
+	below []branch
+}
+
+// lines are a branch as a drawing.
+func (b branch) lines() []string {
+	out := []string{b.text}
+	for i, sub := range b.below {
+		first, rest := "├─ ", "│  "
+		if i == len(b.below)-1 {
+			first, rest = "└─ ", "   "
+		}
+		for j, l := range sub.lines() {
+			if j == 0 {
+				out = append(out, first+l)
+			} else {
+				out = append(out, rest+l)
+			}
+		}
+	}
+	return out
+}
+
 // code is lines as they are in a document.
 func code(lines []string) string {
 	for i, l := range lines {

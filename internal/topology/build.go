@@ -58,6 +58,8 @@ type belongings struct {
 	behind   []survey.Egress
 	subnets  []survey.Subnet
 	pods     int
+	// inhabited are the namespaces with pods.
+	inhabited map[string]bool
 }
 
 func index(s *survey.Survey, findings []diagnosis.Finding) *builder {
@@ -117,6 +119,7 @@ func (b *builder) indexShards() {
 		}
 		if vpc := subnets[p.Subnet]; vpc != "" {
 			b.shard(vpc).pods++
+			b.shard(vpc).inhabited[p.Namespace] = true
 		}
 	}
 	for _, o := range c.OvnEips {
@@ -146,7 +149,7 @@ func (b *builder) indexShards() {
 
 func (b *builder) shard(name string) *belongings {
 	if b.of[name] == nil {
-		b.of[name] = &belongings{}
+		b.of[name] = &belongings{inhabited: map[string]bool{}}
 	}
 	return b.of[name]
 }
@@ -284,7 +287,7 @@ func (b *builder) nodes() []Node {
 			out.Interfaces = append(out.Interfaces, Interface{i.Name, i.Up, i.MTU, i.Addresses})
 		}
 		for _, r := range inspected.Routes {
-			if r.Problem == "" && r.Mark == 0 {
+			if r.Problem == "" && r.Mark == 0 && r.Input == "" && !r.From.IsValid() {
 				out.Routes = append(out.Routes, NodeRoute{r.To, r.Output, r.NextHop})
 			}
 		}

@@ -14,7 +14,8 @@ import (
 func (g *Graph) Document(findings []diagnosis.Finding) string {
 	d := document{g: g}
 	d.say("# The network of %s\n", g.Cluster)
-	d.say("%s. Kubernetes %s, as it was on %s.\n", g.summary(), g.Version, g.Taken.UTC().Format("2006-01-02 15:04 MST"))
+	d.say("%s. Kubernetes %s, as it was on %s.", g.summary(), g.Version, g.Taken.UTC().Format("2006-01-02 15:04 MST"))
+	d.say("There are %s. Pods leave: %s.\n", many(len(g.Vpcs), "VPC"), d.leaving())
 	d.physical()
 	d.logical()
 	d.tables()
@@ -23,6 +24,7 @@ func (g *Graph) Document(findings []diagnosis.Finding) string {
 	d.services()
 	d.atNodes()
 	d.gateways()
+	d.routes()
 	d.egress()
 	d.examples()
 	d.issues(findings)
@@ -58,9 +60,9 @@ func (d *document) physical() {
 			}))
 		}
 	}
-	lines := append(beside(blocks, room), down("")...)
-	lines = append(lines, frame("OVN network, on every node", []string{
-		"Open vSwitch and ovn-controller; external networks are switches with a port to their bridge",
+	lines := append(beside(blocks, room), down("provider bridges, on each node")...)
+	lines = append(lines, frame("OVN network", []string{
+		"Open vSwitch and ovn-controller on each node; an external network is a switch with a port to its bridge",
 	})...)
 	d.say("%s", code(lines))
 }
@@ -105,6 +107,9 @@ func (d *document) vpc(v *Vpc) []string {
 		switch s.Purpose {
 		case ForNodes:
 			lines = append(lines, "• nodes: "+many(len(d.g.Nodes), "address"))
+			if len(d.g.Nodes) > 0 && d.g.Nodes[0].Join.IsValid() {
+				lines = append(lines, "• what nodes send to pods", "  comes from these")
+			}
 		default:
 			lines = append(lines, "• "+many(v.Pods, "pod"))
 			for _, w := range v.workloads() {
@@ -116,18 +121,27 @@ func (d *document) vpc(v *Vpc) []string {
 	if v.Management {
 		for _, n := range d.g.Networks {
 			for _, s := range n.Subnets {
-				subnets = append(subnets, frame(s.Name, []string{join(s.Prefixes), "• external addresses", "• routers' ports"}))
+				subnets = append(subnets, frame(s.Name, []string{join(s.Prefixes), "• EIps of type " + n.Type, "• load balancers", "• ports of routers"}))
 			}
 		}
 	}
 	lines := append(beside(subnets, room-4), "      │")
 	lines = append(lines, frame(v.Router.Name+" router", v.routerLines())...)
 	lines = append(lines, "external subnets: "+cmp.Or(strings.Join(v.Networks, ", "), "none"))
-	way := "default way out: none"
-	if v.Gateway.IsValid() {
-		way = fmt.Sprintf("default way out: %s, gateway %s", v.Network, v.Gateway)
+	return frame(v.Name+" VPC ("+v.kind()+")", append(lines, "default way out: "+v.way()))
+}
+
+// way is the default way out, in words.
+func (v *Vpc) way() string {
+	switch {
+	case v.Gateway.IsValid():
+		return fmt.Sprintf("%s, gateway %s", v.Network, v.Gateway)
+	case v.Management && v.Address.IsValid():
+		return fmt.Sprintf("the nodes; to hosts of %s as %s", v.Network, v.Address)
+	case v.Management:
+		return "the nodes"
 	}
-	return frame(v.Name+" VPC ("+v.kind()+")", append(lines, way))
+	return "none"
 }
 
 func (v *Vpc) kind() string {
@@ -140,15 +154,23 @@ func (v *Vpc) kind() string {
 	return "not ours"
 }
 
-// workloads are what the pods of a VPC are for, as far as the outside knows them.
-func (v *Vpc) workloads() (all []string) {
-	if v.Management {
-		return v.Namespaces
+// workloads are the namespaces of the management VPC, and of others what the outside knows of their pods.
+func (v *Vpc) workloads() []string {
+	const most = 6
+	all := v.Namespaces
+	if !v.Management {
+		all = nil
+		for _, f := range v.FIps {
+			all = append(all, f.Target.Name)
+		}
+		for _, s := range v.Services {
+			all = append(all, "Service "+s.Ref.Name)
+		}
 	}
-	for _, s := range v.Services {
-		all = append(all, s.Ref.Name)
+	if more := len(all) - most; more > 0 {
+		return append(slices.Clone(all[:most]), fmt.Sprintf("and %s more", number(more)))
 	}
-	return all[:min(4, len(all))]
+	return all
 }
 
 func (v *Vpc) routerLines() []string {
@@ -157,7 +179,11 @@ func (v *Vpc) routerLines() []string {
 		if p.Kind == ToItself || len(p.Addresses) == 0 {
 			continue
 		}
-		line := fmt.Sprintf("• %s: %s", p.Name, p.Addresses[0].Addr())
+		name := p.Name
+		if p.Kind == ToLeg {
+			name = "leg for replies by " + p.Network
+		}
+		line := fmt.Sprintf("• %s: %s", name, p.Addresses[0].Addr())
 		if p.Node != "" {
 			line += " on " + p.Node
 		}
@@ -180,10 +206,10 @@ func (d *document) tables() {
 	for i := range d.g.Vpcs {
 		v := &d.g.Vpcs[i]
 		rows = append(rows, []string{
-			"`" + v.Name + "`", v.kind(), strings.Join(v.Namespaces, ", "), strings.Join(v.Networks, ", "), v.Network, valid(v.Gateway), valid(v.Address),
+			"`" + v.Name + "`", v.kind(), strings.Join(v.Namespaces, ", "), strings.Join(v.Networks, ", "), v.way(), valid(v.Address),
 		})
 	}
-	d.say("%s", grid([]string{"VPC", "For", "Namespaces", "External networks", "Default network", "Default gateway", "Leaves with"}, rows))
+	d.say("%s", grid([]string{"VPC", "For", "Namespaces", "External networks", "Default way out", "Leaves with"}, rows))
 	d.say("### Subnets\n")
 	rows = nil
 	for _, n := range d.g.Networks {
@@ -235,9 +261,10 @@ func (d *document) joined() {
 	}
 	d.say("## Nodes and the join subnet\n")
 	if join.Name != "" {
-		d.say("Nodes are in OVN by the subnet `%s` (%s): each has an address of it on its interface `ovn0`, and reaches pods by the router's port"+
-			" there, `%s`. What a node sends to pods itself, such as what a Service proxy forwards, comes from that address.\n",
-			join.Name, prefixes(join), addressOfPort(router))
+		d.say("The subnet `%s` (%s) connects nodes with OVN:\n", join.Name, prefixes(join))
+		d.say("1. Each node has an address of it, on its interface `ovn0`.")
+		d.say("2. A node reaches pods of the management VPC by the port of the router there, %s.", addressOfPort(router))
+		d.say("3. What a node itself sends to pods comes from that address. So does what a Service proxy (kube-proxy) forwards from `externalIPs`.\n")
 	}
 	var blocks [][]string
 	for _, n := range d.g.Nodes[:min(mostDrawn, len(d.g.Nodes))] {
@@ -278,27 +305,44 @@ func addressOfPort(p Port) string {
 
 // nodeLines are a node's interfaces and routes, as far as it told them.
 func (d *document) nodeLines(n Node, inner Subnet) []string {
-	lines := []string{"Addresses: " + join(n.Addresses)}
+	lines := []string{"Interfaces:"}
 	if n.Join.IsValid() {
 		bits := ""
 		if len(inner.Prefixes) > 0 {
 			bits = fmt.Sprintf("/%d", inner.Prefixes[0].Bits())
 		}
-		lines = append(lines, fmt.Sprintf("ovn0: %s%s (join subnet)", n.Join, bits))
+		lines = append(lines, fmt.Sprintf("• ovn0: %s%s (join subnet)", n.Join, bits))
 	}
 	for _, i := range n.Interfaces {
 		if len(i.Addresses) > 0 && i.Name != "ovn0" && i.Name != "lo" {
-			lines = append(lines, fmt.Sprintf("%s: %s", i.Name, join(i.Addresses)))
+			lines = append(lines, fmt.Sprintf("• %s: %s", i.Name, join(i.Addresses)))
 		}
 	}
-	for _, r := range n.Routes {
-		line := fmt.Sprintf("route to %s: dev %s", r.To, r.Output)
-		if r.NextHop.IsValid() {
-			line += " via " + r.NextHop.String()
-		}
-		lines = append(lines, line)
+	if ways := d.ways(n); len(ways) > 0 {
+		lines = append(append(lines, "Routes:"), ways...)
 	}
 	return append(lines, fmt.Sprintf("Holds %s", many(len(n.Holds), "router port")))
+}
+
+// ways are the routes of a node to pods and to the outside.
+func (d *document) ways(n Node) (lines []string) {
+	for _, r := range n.Routes {
+		to, what := "", ""
+		if r.To == anywhere {
+			to, what = "default", "everything else"
+		}
+		for _, s := range d.g.Vpcs[0].Subnets {
+			for _, p := range s.Prefixes {
+				if s.Purpose == ForPods && p.Contains(r.To) {
+					to, what = p.String(), "pods"
+				}
+			}
+		}
+		if to != "" && r.NextHop.IsValid() {
+			lines = append(lines, fmt.Sprintf("• %s via %s dev %s (%s)", to, r.NextHop, r.Output, what))
+		}
+	}
+	return lines
 }
 
 func (d *document) addresses() {

@@ -3,20 +3,26 @@ package topology
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
+
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 )
 
 // services are the load balancers, each with what was made for it.
 func (d *document) services() {
 	d.say("## Load balancers\n")
-	d.say("A Service of type LoadBalancer gets an EIp (unless it names one), Kube-OVN's OvnEip for it, load balancers of OVN on the VPC's router," +
-		" a headless Service `NAME-ext` whose endpoints tell the external address to others in the cluster, and a Backend where it asks for one.\n")
+	d.say("What a Service of type LoadBalancer gets:\n")
+	d.say("1. an EIp, or a share of the one that the annotation `%s` names, and an OvnEip of Kube-OVN for it", kubedcv1.BindAnnotation)
+	d.say("2. load balancers of OVN, one for each protocol, on the router of its VPC: from the external address to the pods")
+	d.say("3. a headless Service `NAME-ext` with an EndpointSlice, by which others in the cluster find the external address")
+	d.say("4. a Backend of Envoy Gateway at the external address, where the annotation `%s: \"true\"` asks for it\n", kubedcv1.BackendAnnotation)
 	drawn := 0
 	for i := range d.g.Vpcs {
 		v := &d.g.Vpcs[i]
 		for _, s := range v.Services {
-			if s.Type != "LoadBalancer" || !s.Address.IsValid() {
+			if !s.Ours || s.Type != "LoadBalancer" || !s.Address.IsValid() {
 				continue
 			}
 			if drawn++; drawn <= mostDrawn {
@@ -31,15 +37,16 @@ func (d *document) services() {
 
 func (d *document) service(v *Vpc, s Service) {
 	d.say("### %s/%s\n", s.Ref.Namespace, s.Ref.Name)
-	asked := []string{"ports " + s.portList(), "ClusterIP " + valid(s.ClusterIP)}
+	rows := [][]string{
+		{"Service", s.Ref.Name, fmt.Sprintf("type LoadBalancer, ClusterIP %s, in its status %s", valid(s.ClusterIP), s.Address)},
+		{"its ports", "", s.portList()},
+	}
 	if len(s.Selector) > 0 {
-		asked = append(asked, "selector "+pairs(s.Selector))
+		rows = append(rows, []string{"its selector", "", pairs(s.Selector)})
 	}
 	if len(s.Annotations) > 0 {
-		asked = append(asked, "annotations "+pairs(s.Annotations))
+		rows = append(rows, []string{"its annotations", "", pairs(s.Annotations)})
 	}
-	how := "type LoadBalancer, " + strings.Join(asked, ", ") + "; its status says " + s.Address.String()
-	rows := [][]string{{"Service", s.Ref.Namespace + "/" + s.Ref.Name, how}}
 	e := v.eip(s.EIp)
 	rows = append(rows, []string{"EIp", e.Ref.Name, fmt.Sprintf("%s, type %s", s.Address, e.Type)})
 	if e.OvnEip != "" {
@@ -101,12 +108,12 @@ func (d *document) atNodes() {
 		for _, l := range s.Ports {
 			for _, t := range l.Targets {
 				t.Port = 0
-				if !slices.Contains(pods, t.String()) {
-					pods = append(pods, t.String())
+				if text := d.inside(s.Ref.Namespace, t); !slices.Contains(pods, text) {
+					pods = append(pods, text)
 				}
 			}
 		}
-		sees := "the node's, in the join subnet or its own"
+		sees := "the node's, of the join subnet"
 		if s.Local {
 			sees = "the client's"
 		}
@@ -118,8 +125,20 @@ func (d *document) atNodes() {
 		return
 	}
 	d.say("## Services at addresses of nodes\n")
-	d.say("`externalIPs` are answered by a Service proxy on nodes, not by OVN.\n")
+	d.say("`externalIPs` are answered by a Service proxy (kube-proxy) on nodes, not by OVN.\n")
 	d.say("%s", grid([]string{"Service", "Type", "ClusterIP", "externalIPs", "Ports", "Pods", "Address that pods see"}, rows))
+}
+
+// inside is a pod with the subnet that it has its address in.
+func (d *document) inside(namespace string, t Target) string {
+	for _, v := range d.g.Vpcs {
+		for _, s := range v.Subnets {
+			if slices.Contains(v.Namespaces, namespace) && slices.ContainsFunc(s.Prefixes, func(p netip.Prefix) bool { return p.Contains(t.Address) }) {
+				return t.String() + " (" + s.Name + ")"
+			}
+		}
+	}
+	return t.String() + " (network of its node)"
 }
 
 // exposed are the Services with external IPs.
@@ -143,20 +162,39 @@ func (d *document) gateways() {
 	for _, w := range d.g.Gateways {
 		d.gateway(w)
 	}
+}
+
+// routes are those of the Gateway API as a tree, down to the pods.
+func (d *document) routes() {
+	if len(d.g.Routes)+len(d.g.Backends) == 0 {
+		return
+	}
 	d.say("### Routes and Backends\n")
-	var rows [][]string
-	for _, r := range d.g.Routes {
-		for _, ref := range r.Backends {
-			from := []string{r.Ref.String(), strings.Join(r.Hosts, ", "), refs(r.Gateways)}
-			rows = append(rows, append(from, d.backend(ref.Kind+" "+ref.Name, d.g.backendOf(ref))...))
+	var lines []string
+	for _, w := range d.g.Gateways {
+		gateway := branch{text: w.Ref.String()}
+		for _, r := range d.g.Routes {
+			if !slices.Contains(r.Gateways, w.Ref) {
+				continue
+			}
+			route := branch{text: r.Ref.String() + "  " + w.requests(r)}
+			for _, ref := range r.Backends {
+				route.below = append(route.below, d.backend(ref.Kind+" "+ref.Name, d.g.backendOf(ref)))
+			}
+			gateway.below = append(gateway.below, route)
 		}
+		if more := len(gateway.below) - mostDrawn; more > 0 {
+			gateway.below = append(gateway.below[:mostDrawn], branch{text: fmt.Sprintf("and %s more routes", number(more))})
+		}
+		class := branch{strings.TrimSpace("GatewayClass " + w.Class + "  " + w.Controller), []branch{gateway}}
+		lines = append(lines, class.lines()...)
 	}
 	for _, k := range d.g.Backends {
 		if !slices.ContainsFunc(d.g.Routes, func(r Route) bool { return slices.Contains(r.Backends, k.Ref) }) {
-			rows = append(rows, append([]string{"no route", "", ""}, d.backend("Backend "+k.Ref.Name, k)...))
+			lines = append(lines, branch{"no route", []branch{d.backend(k.Ref.String(), k)}}.lines()...)
 		}
 	}
-	d.say("%s", grid([]string{"Route", "Hosts", "Gateways", "Backend", "Its endpoint", "Load balancer of OVN", "Pods"}, rows))
+	d.say("%s", code(lines))
 }
 
 func (d *document) gateway(w Gateway) {
@@ -183,9 +221,9 @@ func (d *document) gateway(w Gateway) {
 	}
 	var pods []string
 	for _, t := range w.Pods {
-		pods = append(pods, strings.TrimSpace("• "+t.String()+" "+onNode(t)))
+		pods = append(pods, strings.TrimSpace("• "+d.inside(w.Ref.Namespace, t)+" "+onNode(t)))
 	}
-	d.say("%s", code(append(blocks, frame("Proxies in "+w.Ref.Namespace, pods)...)))
+	d.say("%s", code(append(blocks, frame("Proxies in namespace "+w.Ref.Namespace, pods)...)))
 }
 
 // exposedBy are the Services of a Gateway's proxies.
@@ -201,8 +239,8 @@ func (d *document) exposedBy(w Gateway) (all []Service) {
 }
 
 // backend is where requests go: to an endpoint, which a load balancer of OVN may have, and from there to pods.
-func (d *document) backend(name string, k Backend) []string {
-	cells := []string{name, strings.Join(k.Endpoints, ", "), "", ""}
+func (d *document) backend(name string, k Backend) branch {
+	out := branch{text: strings.TrimSpace(name + "  " + strings.Join(k.Endpoints, ", "))}
 	for _, v := range d.g.Vpcs {
 		for _, s := range v.Services {
 			if s.Ref != k.Service {
@@ -211,19 +249,12 @@ func (d *document) backend(name string, k Backend) []string {
 			for _, l := range s.Balancers {
 				for _, vip := range l.VIPs {
 					if slices.Contains(k.Endpoints, vip.Address.String()) {
-						cells[2], cells[3] = fmt.Sprintf("VIP %s on router %s", vip.Address, v.Router.Name), join(vip.Backends)
+						text := fmt.Sprintf("load balancer of OVN  VIP %s on router %s, for %s", vip.Address, v.Router.Name, s.Ref)
+						out.below = append(out.below, branch{text, []branch{{text: "pods  " + cmp.Or(join(vip.Backends), "none")}}})
 					}
 				}
 			}
 		}
 	}
-	return cells
-}
-
-func refs[T fmt.Stringer](all []T) string {
-	var words []string
-	for _, r := range all {
-		words = append(words, strings.TrimPrefix(r.String(), "Gateway "))
-	}
-	return strings.Join(words, ", ")
+	return out
 }

@@ -31,46 +31,53 @@ func (d *document) egress() {
 
 // examples are the way of packets there and back: one of each kind, of the first VPC that has one.
 func (d *document) examples() {
-	d.say("## The way of packets\n")
-	seen := map[string]int{}
+	seen := map[string]bool{}
 	n := 0
 	for _, v := range d.g.Vpcs {
 		for _, p := range v.Paths {
-			kind := p.About.Kind
-			if seen[kind]++; seen[kind] > 2 || n == mostDrawn {
+			kind := p.About.Kind + p.There[1].Kind // a Service may be at an address of its own, or of nodes
+			if seen[kind] {
 				continue
 			}
-			n++
+			seen[kind] = true
+			if n++; n == 1 {
+				d.say("## The way of packets\n")
+			}
 			d.say("### Example %d: %s, %s\n", n, v.Name, p.Title)
 			d.say("%s", code(p.drawing()))
+			if len(p.Back) > 0 {
+				d.say("And back: %s\n", steps(p.Back))
+			}
 		}
 	}
 }
 
-// drawing is a path as a drawing: each place in a frame, one below the other.
-func (p Path) drawing() []string {
-	var lines []string
+// drawing is a path as a drawing: the places one below the other, and what happens between them.
+func (p Path) drawing() (lines []string) {
 	for i, s := range p.There {
 		if i > 0 {
-			lines = append(lines, down(p.There[i-1].Action)...)
+			lines = append(lines, "  ▼")
 		}
-		lines = append(lines, frame(s.title(), nil)...)
-	}
-	if last := p.There[len(p.There)-1]; last.Action != "" {
-		lines = append(lines, "      "+last.Action)
-	}
-	if len(p.Back) > 0 {
-		lines = append(lines, "", "and back: "+steps(p.Back))
+		if s.Kind == AtTarget && s.Action != "" {
+			lines = append(lines, s.title()+" "+s.Action)
+			continue
+		}
+		if lines = append(lines, s.title()); s.Action != "" {
+			lines = append(lines, "  │ "+s.Action)
+		}
 	}
 	return lines
 }
 
 // title is a step with what it is, where its label does not say so.
 func (s Step) title() string {
-	if s.Kind == AtClient || s.Kind == AtRouter || s.Kind == AtLeg || s.Kind == AtTarget && strings.HasPrefix(s.Label, "pods") {
-		return s.Label
+	switch {
+	case s.Kind == AtNetwork, s.Kind == AtProxy, s.Kind == AtNode && s.Ref.Kind != "":
+		return s.Kind + " " + s.Label
+	case s.Kind == AtTarget && s.Ref.Kind == "Pod":
+		return "pod " + s.Label
 	}
-	return s.Kind + ": " + s.Label
+	return s.Label
 }
 
 // issues are what was found, and what everybody should know who works with this cluster.
@@ -144,11 +151,12 @@ func (d *document) resources() {
 	d.say("## Resources\n")
 	var rows [][]string
 	for _, c := range d.g.Counts {
+		if c.Count == 0 {
+			continue
+		}
 		rows = append(rows, []string{c.Kind, number(c.Count), c.Purpose})
 	}
 	d.say("%s", grid([]string{"Kind", "Count", "What for"}, rows))
-	d.say("## Summary\n")
-	d.say("%s. %s leave by %s.\n", d.g.summary(), many(len(d.g.Vpcs), "VPC"), d.leaving())
 	d.say("## References\n")
 	d.say("- [Kube-OVN: VPCs](https://kubeovn.github.io/docs/stable/en/vpc/vpc/)")
 	d.say("- [Envoy Gateway](https://gateway.envoyproxy.io/)")
@@ -156,16 +164,21 @@ func (d *document) resources() {
 	d.say("- `sallyport explain`, `sallyport trace` and `sallyport doctor` tell more about each object")
 }
 
-// leaving is how many VPCs leave by which network.
+// leaving is of how many VPCs pods leave by which network.
 func (d *document) leaving() string {
 	var words []string
-	for _, n := range d.g.Networks {
-		if all := d.g.leaving(n.Name); len(all) > 0 {
-			words = append(words, fmt.Sprintf("%s (%s)", n.Name, number(len(all))))
+	note := func(all []*Vpc, way string) {
+		all = slices.DeleteFunc(all, func(v *Vpc) bool { return v.Management })
+		if len(all) > 0 {
+			words = append(words, fmt.Sprintf("of %s by %s", number(len(all)), way))
 		}
 	}
-	if rest := d.g.leaving(""); len(rest) > 0 {
-		words = append(words, fmt.Sprintf("no external network (%s)", number(len(rest))))
+	for _, n := range d.g.Networks {
+		note(d.g.leaving(n.Name), n.Name)
+	}
+	note(d.g.leaving(""), "no external network")
+	if slices.ContainsFunc(d.g.Vpcs, func(v Vpc) bool { return v.Management }) {
+		words = append(words, "of the management VPC by the nodes")
 	}
 	return strings.Join(words, ", ")
 }

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -183,9 +184,10 @@ func (b *builder) toService(v *Vpc, s Service) []Path {
 			all = append(all, p)
 			continue
 		}
-		at.Action = fmt.Sprintf("load balancer, DNAT to one of %d", len(targets))
+		at.Action = "load balancer, DNAT"
 		end := targets[0].step(s.Ref.Namespace)
 		if len(targets) > 1 {
+			at.Action += fmt.Sprintf(" to one of %d", len(targets))
 			end.Label += fmt.Sprintf(" and %d more", len(targets)-1)
 			end.Action = ""
 		}
@@ -207,9 +209,8 @@ func (b *builder) toNodes(s Service) []Path {
 				continue
 			}
 			p := Path{About: s.Ref, Inbound: true, Network: network, Title: fmt.Sprintf("to %s, external IP of Service %s", at, s.Ref.Name)}
-			node := Step{Kind: AtNode, Label: "a node with " + a.String(), Action: "Service proxy; it may replace the client's address by its own"}
-			p.There = []Step{client(), b.net(network), node}
-			p.Back = []Step{node, b.net(network), client()}
+			p.There = b.byNode(at, network, s.Local)
+			p.Back = undone(p.There)
 			if len(l.Targets) > 0 {
 				end := l.Targets[0].step(s.Ref.Namespace)
 				p.There, p.Back = append(p.There, end), append([]Step{end}, p.Back...)
@@ -220,6 +221,34 @@ func (b *builder) toNodes(s Service) []Path {
 	return all
 }
 
+// undone is the same way back. What was done to packets on the way there is undone, which needs no words.
+func undone(there []Step) []Step {
+	back := slices.Clone(there)
+	slices.Reverse(back)
+	for i := range back {
+		if back[i].Kind != AtNetwork {
+			back[i].Action = ""
+		}
+	}
+	return back
+}
+
+// byNode is how a packet gets to an address that nodes answer for: to a Service proxy there.
+func (b *builder) byNode(address, network string, local bool) []Step {
+	node := Step{Kind: AtNode, Label: "a node with " + address, Action: "Service proxy (kube-proxy), keeps the client's address"}
+	if !local {
+		node.Action = "Service proxy (kube-proxy), SNAT to the node's own address"
+		if len(b.graph.Nodes) > 0 && b.graph.Nodes[0].Join.IsValid() {
+			node.Action += ", such as " + b.graph.Nodes[0].Join.String()
+		}
+		node.Action += ": the client's is lost"
+	}
+	if network == "" {
+		return []Step{client(), node}
+	}
+	return []Step{client(), b.net(network), node}
+}
+
 // byGateway are the ways through a Gateway: a proxy ends the connection and begins another one, to a Backend.
 func (b *builder) byGateway(v *Vpc, r Route) []Path {
 	var all []Path
@@ -228,10 +257,9 @@ func (b *builder) byGateway(v *Vpc, r Route) []Path {
 			continue
 		}
 		for _, ref := range r.Backends {
-			p := Path{About: r.Ref, Inbound: true, Title: fmt.Sprintf("to %s, by Gateway %s", strings.Join(r.Hosts, ", "), g.Ref.Name)}
-			p.There = append([]Step{client()}, b.proxy(g, r)...)
-			p.Back = slices.Clone(p.There)
-			slices.Reverse(p.Back)
+			p := Path{About: r.Ref, Inbound: true, Title: fmt.Sprintf("to %s, by Gateway %s", g.requests(r), g.Ref.Name)}
+			p.There = b.proxy(g, r)
+			p.Back = undone(p.There)
 			b.behind(&p, v, ref)
 			all = append(all, p)
 		}
@@ -239,16 +267,55 @@ func (b *builder) byGateway(v *Vpc, r Route) []Path {
 	return all
 }
 
+// carries are the protocols of listeners that a kind of route can be at.
+var carries = map[string][]string{
+	"HTTPRoute": {"HTTP", "HTTPS"}, "GRPCRoute": {"HTTP", "HTTPS"}, "TLSRoute": {"TLS"}, "TCPRoute": {"TCP"}, "UDPRoute": {"UDP"},
+}
+
+// listener is the protocol and the port of the first listener of a Gateway that a route can be at.
+func (g Gateway) listener(r Route) (protocol, port string) {
+	for _, l := range g.Listeners {
+		words := strings.Fields(l) // name, protocol, port, and the mode of TLS
+		if len(words) > 2 && slices.Contains(carries[r.Ref.Kind], words[1]) {
+			return words[1], words[2]
+		}
+	}
+	return "", ""
+}
+
+// requests are what a client asks for to get to a route.
+func (g Gateway) requests(r Route) string {
+	protocol, port := g.listener(r)
+	scheme := map[string]string{"HTTP": "http://", "HTTPS": "https://", "TLS": "https://"}[protocol]
+	var all []string
+	for _, host := range r.Hosts {
+		if port != "" {
+			host += ":" + port
+		}
+		all = append(all, scheme+host)
+	}
+	return cmp.Or(strings.Join(all, ", "), r.Ref.Name)
+}
+
+// proxy is how a request gets to a proxy of a Gateway, and what it does with it.
 func (b *builder) proxy(g Gateway, r Route) []Step {
+	_, port := g.listener(r)
+	at := func(address string) string { return strings.TrimSuffix(address+":"+port, ":") }
 	step := Step{Kind: AtProxy, Ref: g.Ref, Label: "proxy of " + g.Ref.Name, Problem: severe(g.Problems) || len(g.Pods) == 0}
 	if len(g.Pods) > 0 {
-		step.Label = g.Pods[0].String()
+		step.Label = at(g.Pods[0].String())
 	}
-	step.Action = fmt.Sprintf("%s %s", r.Ref.Kind, strings.Join(r.Hosts, ", "))
+	by := map[string]string{"TLSRoute": "SNI", "HTTPRoute": "Host", "GRPCRoute": "Host"}[r.Ref.Kind]
+	step.Action = strings.TrimSpace(fmt.Sprintf("%s %s matches %s %s", r.Ref.Kind, r.Ref.Name, by, strings.Join(r.Hosts, ", ")))
+	for _, s := range b.Cluster.Services {
+		if slices.Contains(g.Services, s.Ref) && len(s.ExternalIPs) > 0 {
+			return append(b.byNode(at(s.ExternalIPs[0].String()), b.networkOf(s.ExternalIPs[0]), s.Local), step)
+		}
+	}
 	if len(g.Addresses) == 0 {
-		return []Step{step}
+		return []Step{client(), step}
 	}
-	return []Step{{Kind: AtAddress, Ref: g.Ref, Label: strings.Join(g.Addresses, ", "), Action: "Gateway " + g.Ref.Name}, step}
+	return []Step{client(), {Kind: AtAddress, Ref: g.Ref, Label: at(g.Addresses[0]), Action: "Gateway " + g.Ref.Name}, step}
 }
 
 // behind adds the second connection of a proxy: to the address of a Backend, and from there to the pods of its Service.
@@ -259,19 +326,19 @@ func (b *builder) behind(p *Path, v *Vpc, ref state.Ref) {
 		return
 	}
 	k := b.graph.Backends[at]
-	step := Step{Kind: AtAddress, Ref: k.Ref, Label: strings.Join(k.Endpoints, ", "), Action: "Backend " + k.Ref.Name}
+	step := Step{Kind: AtAddress, Ref: k.Ref, Label: strings.Join(k.Endpoints, ", "), Action: "the endpoint of Backend " + k.Ref.Name}
 	for _, s := range v.Services {
 		if s.Ref != k.Service || len(s.Ports) == 0 || len(s.Ports[0].Targets) == 0 {
 			continue
 		}
 		p.Network = s.Network
-		step.Action += ", load balancer of " + s.Ref.Name
+		step.Action += ", load balancer of " + s.Ref.Name + " in VPC " + v.Name + ", DNAT"
 		end := s.Ports[0].Targets[0].step(s.Ref.Namespace)
 		p.There = append(p.There, step, end)
-		p.Back = append([]Step{end, step}, p.Back...)
+		p.Back = append(append([]Step{end}, undone([]Step{step})...), p.Back...)
 		return
 	}
-	p.There, p.Back = append(p.There, step), append([]Step{step}, p.Back...)
+	p.There, p.Back = append(p.There, step), append(undone([]Step{step}), p.Back...)
 }
 
 // outward is the way of what pods send by themselves.
@@ -286,8 +353,12 @@ func (b *builder) outward(v *Vpc) Path {
 	if v.Gateway.IsValid() {
 		router.Action += ", to gateway " + v.Gateway.String()
 	}
+	title := "out, with " + v.Address.String()
+	if v.Management {
+		outside.Label, title = "hosts of "+v.Network, "out to "+v.Network+", with "+v.Address.String()
+	}
 	p := Path{
-		About: about, Network: v.Network, Title: "out, with " + v.Address.String(),
+		About: about, Network: v.Network, Title: title,
 		There: []Step{pods, router, b.gatewayNode(v.port(v.Network).Node), b.net(v.Network), outside},
 	}
 	p.Back = slices.Clone(p.There)

@@ -3,6 +3,8 @@ package topology_test
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/diagnosis"
 	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/survey"
 	"github.com/sallyport/sallyport/internal/survey/surveytest"
 	"github.com/sallyport/sallyport/internal/topology"
 )
@@ -63,6 +66,30 @@ func TestDocument(t *testing.T) {
 		Code: "ClockSkew", Severity: diagnosis.Warning, About: []state.Ref{diagnosis.Platform}, Message: "node1 is late", Cure: "Set its clock.",
 	}}
 	golden(t, "document.md", topology.Of(surveytest.Cluster(2), findings).Document(findings))
+}
+
+// Nodes are asked for their ways to the pods and to the outside, and the document tells both as a routing table does.
+func TestRoutesOfNodes(t *testing.T) {
+	s := surveytest.Cluster(2)
+	questions := topology.Questions(s)
+	if len(questions) != len(s.Cluster.Nodes) || len(questions[0].Routes) != 2 {
+		t.Fatalf("asked: %+v", questions)
+	}
+	if text := topology.Of(s, nil).Document(nil); strings.Contains(text, "Routes:") {
+		t.Error("nodes that said nothing have routes")
+	}
+	var ways []survey.RouteTaken
+	for i, q := range questions[0].Routes {
+		via := netip.MustParseAddr(fmt.Sprintf("192.168.10.%d", i+1))
+		ways = append(ways, survey.RouteTaken{To: netip.MustParseAddr(q.To), Output: "eth0", NextHop: via})
+	}
+	s.Inspected = map[string]survey.Inspected{questions[0].Node: {Routes: ways}}
+	text := topology.Of(s, nil).Document(nil)
+	for _, want := range []string{"• 10.100.0.0/16 via 192.168.10.1 dev eth0 (pods)", "• default via 192.168.10.2 dev eth0 (everything else)"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in the document", want)
+		}
+	}
 }
 
 func TestOfIsTheSameEachTime(t *testing.T) {

@@ -50,6 +50,9 @@ func (b *builder) vpc(v survey.Vpc, p survey.Project, router *logical.Router) Vp
 	out := Vpc{
 		Ref: v.Ref, Name: v.Name, Management: v.Name == kubeovn.ManagementVpc, Namespaces: v.Namespaces, Pods: has.pods, Problems: b.problems(v.Object),
 	}
+	if out.Management { // Kube-OVN does not list them: it has all that no other VPC has
+		out.Namespaces = sortedKeys(has.inhabited)
+	}
 	if p.Name != "" {
 		out.Project, out.Address = &p.Ref, p.Address
 		out.Problems = append(b.problems(p.Object), out.Problems...)
@@ -81,7 +84,8 @@ func (b *builder) vpc(v survey.Vpc, p survey.Project, router *logical.Router) Vp
 	return out
 }
 
-// wayOut is the network by which the pods of a VPC leave: that of their address, or else the one that is asked for.
+// wayOut is the network by which the pods of a VPC leave: that of their address, or else the one that is asked for. Those of the management
+// VPC leave by nodes, and have an address for what is on that network itself.
 func (b *builder) wayOut(v *Vpc, p survey.Project) {
 	for _, n := range v.Router.NATs {
 		if n.Type == "snat" && n.Match == "" && !v.Address.IsValid() {
@@ -98,7 +102,7 @@ func (b *builder) wayOut(v *Vpc, p survey.Project) {
 			continue
 		}
 		v.Networks = append(v.Networks, n.Name)
-		if n.Name == v.Network && len(n.Subnets) > 0 && len(n.Subnets[0].Gateways) > 0 && v.Address.IsValid() {
+		if n.Name == v.Network && len(n.Subnets) > 0 && len(n.Subnets[0].Gateways) > 0 && v.Address.IsValid() && !v.Management {
 			v.Gateway = n.Subnets[0].Gateways[0]
 		}
 	}
