@@ -59,13 +59,7 @@ func newDesk(t *testing.T) *desk {
 		}
 		d.stop(syscall.SIGTERM)
 	})
-	agent, err := filepath.Abs("../../bin/sallyport-agent")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.InstallAgents(within(t, time.Minute), "../../bin/sallyport-agent.yaml", agent); err != nil {
-		t.Fatal(err)
-	}
+	c.agents(t)
 	d.hall = c.hall(t, "desk", "10.71.0.0/24")
 	d.front = d.eip(t, d.ns, "front", "{externalNetworkType: public}")
 	for name, port := range map[string]int{"web": 80, "more": 81} {
@@ -83,6 +77,18 @@ spec: {egressIPs: [%s], namespaceSelector: {matchLabels: {kubernetes.io/metadata
 	d.wait(t, "EgressIP", "", "mail", manifest.True("Programmed"))
 	d.sync(t)
 	return d
+}
+
+// agents installs the agent on each node.
+func (c *cluster) agents(t *testing.T) {
+	t.Helper()
+	agent, err := filepath.Abs("../../bin/sallyport-agent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.InstallAgents(within(t, time.Minute), "../../bin/sallyport-agent.yaml", agent); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // types runs sallyport, and returns what it prints and how it ends.

@@ -145,6 +145,8 @@ func ref(kind, namespace, name string) manifest.Ref {
 		gv = schema.GroupVersion{Group: "kube-dc.com", Version: "v1alpha1"}
 	case "VirtualMachineInstance":
 		gv.Group = "kubevirt.io"
+	case "CustomResourceDefinition":
+		gv.Group = "apiextensions.k8s.io"
 	case "Deployment":
 		gv.Group = "apps"
 	case "Backend":

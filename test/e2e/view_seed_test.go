@@ -1,0 +1,187 @@
+package e2e
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/sallyport/sallyport/internal/lab/blueprint"
+	"github.com/sallyport/sallyport/internal/lab/manifest"
+	"github.com/sallyport/sallyport/test/page"
+)
+
+// point is one thing that the document of somebody's cluster says, and how ours says it.
+type point struct {
+	Say  string   `json:"say"`
+	In   string   `json:"in"`   // the heading that it is below
+	Find []string `json:"find"` // expressions, all of which have to be there
+	Bare bool     `json:"bare"` // a cluster without projects has it, too
+	Not  string   `json:"not"`  // why it is not ours to say
+}
+
+// chapter is a section of that document.
+type chapter struct {
+	Section string  `json:"section"`
+	Points  []point `json:"points"`
+}
+
+// seedPods are the pods of the seed's cluster, with its addresses.
+var seedPods = []pod{
+	{namespace: "envoy-gateway-system", name: "envoy", address: "10.100.0.250"},
+	{namespace: "ingress-nginx", name: "ingress-nginx-controller", address: "10.100.0.153"},
+	{namespace: "kube-system", name: "coredns", address: "10.100.0.10"},
+	{namespace: "kamaji-system", name: "kamaji", address: "10.100.0.20"},
+	{namespace: "shalb-demo", name: "test-http-app", address: "10.0.10.28"},
+	{namespace: "shalb-demo", name: "demo-cluster", address: "10.0.10.5"},
+	{namespace: "shalb-demo", name: "mt", address: "10.0.10.8"},
+	{namespace: "shalb-dev", name: "bohdan-prod", address: "10.1.0.57"},
+	{namespace: "shalb-envoy", name: "app", address: "10.0.40.4"},
+}
+
+// TestView3Seed: a lab with the names and addresses of the cluster of a document that somebody drew by hand writes that document itself, and
+// every point of it is there. Before the projects are, none of what is about them is.
+func TestView3Seed(t *testing.T) {
+	item := views.Item(t, 3)
+	d := seedDesk(t)
+	bare := d.document(t)
+	d.furnish(t)
+	d.answers(t, "internet", "http://168.119.17.57", "bohdan-prod", theInternet)
+	d.answers(t, "client-ext-cloud", "http://100.65.0.112", "test-http-app", "172.20.1.10")
+	text := d.document(t)
+	found, all, projects, elsewhere := 0, 0, 0, 0
+	for _, c := range chapters(t) {
+		for _, p := range c.Points {
+			if p.Not != "" {
+				elsewhere++
+				continue
+			}
+			all++
+			if missing := p.missing(text); missing != "" {
+				t.Errorf("%s: %s: %q is not below %q", c.Section, p.Say, missing, p.In)
+				continue
+			}
+			found++
+			if without := p.missing(bare); (without == "") != p.Bare {
+				t.Errorf("%s: %s: is it found without projects? %t, want %t (%s)", c.Section, p.Say, !p.Bare, p.Bare, without)
+			} else if !p.Bare {
+				projects++
+			}
+		}
+	}
+	item.Figure("%d of %d points of the seed are in the document; %d of them are about projects, and are not in that of a cluster without; "+
+		"%d points are not about the network", found, all, projects, elsewhere)
+	page.Check(t, reference+"architecture-document.md", preface+text)
+}
+
+// preface says what the page in the reference is.
+const preface = `# A document about a cluster
+
+This is what ` + "`sallyport map -o md`" + ` writes, for a lab with the networks, names and addresses of a real cluster of kube-dc, of which somebody had
+drawn such a document by hand. ` + "`TestView3Seed`" + ` makes the lab, compares the document with the other point by point, and checks this page. Here
+the time is left out, and headings are one level deeper. What is the lab's own: each network has a bridge to itself, the node is called node1, and
+has its addresses outside on two interfaces.
+
+`
+
+// seedDesk is a lab like the seed's cluster, without its projects.
+func seedDesk(t *testing.T) *desk {
+	t.Helper()
+	b, err := blueprint.Load("testdata/seed/topology.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := own(t, "seed", b)
+	c.equip(t)
+	d := &desk{hall: &hall{stage: &stage{cluster: c}}, controller: c.controller(t, t.TempDir(), "--management-network-type=cloud")}
+	d.start(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the controller's log ends with\n%s", d.tail(10))
+		}
+		d.stop(syscall.SIGTERM)
+	})
+	d.agents(t)
+	eventually(t, "the management VPC is on ext-cloud, and has the first address there", func() bool {
+		return strings.Contains(d.nbctl(t, "lr-nat-list", "ovn-cluster"), "100.65.0.101")
+	})
+	return d
+}
+
+// furnish makes what is in the seed's cluster: one after the other where Kube-OVN gives addresses.
+func (d *desk) furnish(t *testing.T) {
+	t.Helper()
+	d.apply(t, readFile(t, "testdata/seed/gateway-api.yaml"))
+	for _, kind := range []string{"gatewayclasses", "gateways", "httproutes", "tlsroutes"} {
+		d.wait(t, "CustomResourceDefinition", "", kind+".gateway.networking.k8s.io", manifest.True("Established"))
+	}
+	d.organization(t, "shalb")
+	for _, name := range []string{"envoy-gateway-system", "ingress-nginx", "kamaji-system"} {
+		d.namespace(t, name, "")
+	}
+	d.project(t, "shalb", "demo", "10.0.10.0/24", "cloud")
+	d.project(t, "shalb", "dev", "10.1.0.0/16", "public")
+	d.project(t, "shalb", "envoy", "10.0.40.0/24", "public")
+	for _, p := range seedPods {
+		p.node = "node1"
+		d.run(t, p)
+	}
+	d.apply(t, readFile(t, "testdata/seed/projects.yaml"))
+	d.apply(t, readFile(t, "testdata/seed/cluster.yaml"))
+	for _, name := range []string{"demo-cluster", "mt", "test-http-app"} {
+		d.wait(t, "Backend", "shalb-demo", name+"-backend", manifest.Exists)
+	}
+	for _, name := range []string{"shalb-demo/demo-cluster", "shalb-demo/mt", "shalb-demo/test-http-app", "shalb-dev/inside"} {
+		namespace, service, _ := strings.Cut(name, "/")
+		d.programmed(t, "Service", namespace, service)
+	}
+	d.programmed(t, "FIp", "shalb-dev", "bohdan-prod")
+	d.sync(t)
+}
+
+var taken = regexp.MustCompile(`, as it was on [^.]*`)
+
+// document is the cluster's document as the reference has it.
+func (d *desk) document(t *testing.T) string {
+	t.Helper()
+	text, err := d.types(t, "map", "-o", "md")
+	if err != nil {
+		t.Fatalf("sallyport map -o md: %v\n%s", err, text)
+	}
+	return strings.ReplaceAll("\n"+taken.ReplaceAllString(text, ""), "\n#", "\n##")[1:]
+}
+
+func chapters(t *testing.T) (all []chapter) {
+	t.Helper()
+	if err := yaml.UnmarshalStrict([]byte(readFile(t, "testdata/seed/points.yaml")), &all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// missing is the first expression of a point that a document does not have where it should.
+func (p point) missing(text string) string {
+	part := below(text, p.In)
+	for _, e := range p.Find {
+		if !regexp.MustCompile(e).MatchString(part) {
+			return e
+		}
+	}
+	return ""
+}
+
+// below is what is below a heading, up to the next one of its level.
+func below(text, heading string) string {
+	at := regexp.MustCompile(`(?m)^(#+) ` + regexp.QuoteMeta(heading)).FindStringSubmatchIndex(text)
+	if at == nil {
+		return ""
+	}
+	level, rest := at[3]-at[2], text[at[1]:]
+	if end := regexp.MustCompile(fmt.Sprintf(`(?m)^#{1,%d} `, level)).FindStringIndex(rest); end != nil {
+		return rest[:end[0]]
+	}
+	return rest
+}
