@@ -79,7 +79,9 @@ func (w *walk) pick(b *logical.Balancer, v logical.VIP, f flight) (netip.AddrPor
 	if to.Port() == 0 {
 		to = netip.AddrPortFrom(to.Addr(), f.DestinationPort)
 	}
-	w.steps[len(w.steps)-1].Backend = to
+	if w.steps[len(w.steps)-1].Backend = to; b.Options["affinity_timeout"] != "" {
+		w.unasked() // ovn-trace does not go on where a client's backend is written down
+	}
 	return to, step{}, false
 }
 

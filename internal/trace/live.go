@@ -23,7 +23,7 @@ type Step struct {
 	Hops int
 	Back bool
 
-	skip bool // ovn-trace does not know to which connection the packet belongs, nor what it is translated back to
+	skip bool // ovn-trace can't tell: as to which connection the packet belongs, and what it is translated back to
 }
 
 // Arguments are those of ovn-trace.
@@ -84,6 +84,13 @@ func (w *walk) note(f *flight, translated bool) {
 	}
 	s.States = append(s.States, state)
 	s.skip = s.skip || translated && s.Output == "" && f.Outport == ""
+}
+
+// unasked notes that ovn-trace is not asked about the step: it does otherwise than Open vSwitch.
+func (w *walk) unasked() {
+	if len(w.steps) > 0 {
+		w.steps[len(w.steps)-1].skip = true
+	}
 }
 
 // leave ends a step.

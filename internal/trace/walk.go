@@ -66,8 +66,8 @@ func (w *walk) run(s step) ending {
 			reason := fmt.Sprintf("node %s would have to translate it more often than Open vSwitch does for one packet", node)
 			return *w.drop(TooDeep, reason, survey.NodeRef(node)).end
 		case s.end != nil:
-			if s.end.kind == lost && len(w.steps) > 0 && !byFlows(s.end.Code) {
-				w.steps[len(w.steps)-1].skip = true
+			if s.end.kind == lost && !byFlows(s.end.Code) {
+				w.unasked()
 			}
 			return *s.end
 		case s.router != nil:

@@ -26,7 +26,7 @@ import (
 // TestView2TraceAgreesWithPackets asks random questions in random clusters: what trace says of the rows is what packets do.
 func TestView2TraceAgreesWithPackets(t *testing.T) {
 	item := views.Item(t, 2)
-	agreed, asked, steps := 0, 0, 0
+	agreed, asked, same, steps := 0, 0, 0, 0
 	for i := range show.Size(5, 1) {
 		seed := uint64(i + 1)
 		if text := os.Getenv("SALLYPORT_SEED"); text != "" {
@@ -41,33 +41,38 @@ func TestView2TraceAgreesWithPackets(t *testing.T) {
 			riddles := m.riddles(t, show.Size(200, 150))
 			right, kinds := m.compare(t, riddles)
 			agreed, asked = agreed+right, asked+len(riddles)
-			steps += m.live(t, riddles[:show.Size(60, 10)])
+			there, all := m.live(t, riddles[:show.Size(60, 10)])
+			same, steps = same+there, steps+all
 			item.Figure("seed %d (SALLYPORT_SEED): %d networks, %d projects on %d nodes; %s", seed, len(m.networks), len(m.projects), m.blueprint.Nodes, kinds)
 		})
 	}
 	item.Figure("%d of %d questions: verdict, backend, the client's address as the server sees it, and the network of the reply are as packets have them", agreed, asked)
-	item.Figure("%d steps of them are as OVN's flows have them (ovn-trace)", steps)
+	item.Figure("%d of %d steps that ovn-trace was asked about are as OVN's flows have them", same, steps)
 }
 
-// live asks ovn-trace about each step of some questions, and returns how many it was asked about.
-func (m *maze) live(t *testing.T, some []riddle) int {
+// live asks ovn-trace about each step of some questions, and returns how many are as flows have them, of how many.
+func (m *maze) live(t *testing.T, some []riddle) (same, steps int) {
 	t.Helper()
 	tracer := trace.New(m.survey(t, observer.Scope{}))
+	db := []string{"--db=unix:" + filepath.Join(m.Dir, "data/ovn/sb1.sock"), "--no-leader-only"}
 	said := map[string]string{}
 	for _, q := range some {
 		for _, p := range tracer.Trace(q.Query).Paths {
 			for _, step := range p.Steps {
 				key := strings.Join(step.Arguments(), " ")
 				if said[key] == "" {
-					said[key] = m.tool(t, "ovn-trace", append([]string{"--db=unix:" + filepath.Join(m.Dir, "data/ovn/sb1.sock"), "--no-leader-only"}, step.Arguments()...)...)
+					said[key] = m.tool(t, "ovn-trace", slices.Concat(db, step.Arguments())...)
 				}
-				if agrees, instead := step.Agrees(said[key]); !agrees {
+				steps++
+				if agrees, instead := step.Agrees(said[key]); agrees {
+					same++
+				} else {
 					t.Errorf("%s → %s: in %s the rows lead it to %q, and the flows %s\n%s\n%s", q.where, q.target(), step.Datapath, step.Output, instead, key, said[key])
 				}
 			}
 		}
 	}
-	return len(said)
+	return same, steps
 }
 
 // riddle is a question to the trace, and to the packets.
