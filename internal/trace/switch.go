@@ -159,6 +159,7 @@ func (c *crossing) balance() (step, bool) {
 	}
 	if c.f.Tracked && slices.Contains(c.in.Addresses, c.f.Destination) { // it is for who sent it
 		c.f.EthSource, c.f.EthDestination, c.out = c.f.EthDestination, c.f.EthSource, c.in
+		c.unasked() // ovn-trace does not turn it round
 	}
 	return goesOn()
 }
