@@ -235,9 +235,9 @@ func undone(there []Step) []Step {
 
 // byNode is how a packet gets to an address that nodes answer for: to a Service proxy there.
 func (b *builder) byNode(address, network string, local bool) []Step {
-	node := Step{Kind: AtNode, Label: "a node with " + address, Action: "Service proxy (kube-proxy), keeps the client's address"}
+	node := Step{Kind: AtNode, Label: "a node with " + address, Action: "kube-proxy, keeps the client's address"}
 	if !local {
-		node.Action = "Service proxy (kube-proxy), SNAT to the node's own address"
+		node.Action = "kube-proxy, SNAT to the node's own address"
 		if len(b.graph.Nodes) > 0 && b.graph.Nodes[0].Join.IsValid() {
 			node.Action += ", such as " + b.graph.Nodes[0].Join.String()
 		}
@@ -309,7 +309,7 @@ func (b *builder) proxy(g Gateway, r Route) []Step {
 	step.Action = strings.TrimSpace(fmt.Sprintf("%s %s matches %s %s", r.Ref.Kind, r.Ref.Name, by, strings.Join(r.Hosts, ", ")))
 	for _, s := range b.Cluster.Services {
 		if slices.Contains(g.Services, s.Ref) && len(s.ExternalIPs) > 0 {
-			return append(b.byNode(at(s.ExternalIPs[0].String()), b.networkOf(s.ExternalIPs[0]), s.Local), step)
+			return append(b.byNode(at(s.ExternalIPs[0].String()), "", s.Local), step)
 		}
 	}
 	if len(g.Addresses) == 0 {

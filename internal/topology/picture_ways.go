@@ -79,7 +79,10 @@ func alike(a, b Step) bool {
 
 // same says whether there is nothing more to say of the way back than of the way there.
 func (s stage) same() bool {
-	return s.there != nil && s.back != nil && s.there.Label == s.back.Label && s.there.Action == s.back.Action && s.there.Problem == s.back.Problem
+	if s.there == nil || s.back == nil {
+		return false
+	}
+	return s.there.Label == s.back.Label && (s.back.Action == "" || s.there.Action == s.back.Action) && s.there.Problem == s.back.Problem
 }
 
 func (p *picture) way(path Path) {
