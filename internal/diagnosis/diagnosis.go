@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/sallyport/sallyport/internal/state"
 )
@@ -47,6 +48,14 @@ type Finding struct {
 	Cure    string      `json:"cure"`
 	// Root: others follow from it. What is deeper explains more: the database that can't be reached before the row that is missing.
 	Root int `json:"-"`
+}
+
+// Headline is the code, and what it is found on first.
+func (f Finding) Headline() string {
+	if len(f.About) == 0 {
+		return f.Code
+	}
+	return f.Code + " " + strings.TrimSpace(f.About[0].String())
 }
 
 // Platform is what findings about no object in particular are about.

@@ -177,6 +177,16 @@ var nodeFaults = []fault{
 	{"the clock here is wrong", func(s *survey.Survey) { s.Taken = noon.Add(time.Hour) }, ClockSkew, Warning, Platform, "this machine", nil},
 	{"vswitchd is dead", inspect("node1", func(i *survey.Inspected) { i.Switch.Problem = "no socket" }), SwitchSilent, Error, node1, "no socket", nil},
 	{
+		"vswitchd is dead, and nothing is carried out", all(func(s *survey.Survey) { s.Logical.Chassis[0].Seen = 6 }, inspect("node1", func(i *survey.Inspected) {
+			i.Switch.Problem, i.Interfaces[0].Up = "no socket", false
+		})), SwitchSilent, Error, node1, "no socket", nil,
+	},
+	{
+		"ovn-controller does not answer", inspect("node1", func(i *survey.Inspected) {
+			i.Switch = survey.OpenVSwitch{Version: "3.5.0", Problem: "ask ovn-controller: i/o timeout"}
+		}), SwitchNotConnected, Error, node1, "i/o timeout", nil,
+	},
+	{
 		"ovn-controller is not connected", inspect("node1", func(i *survey.Inspected) { i.Switch.Controller = "not connected" }),
 		SwitchNotConnected, Error, node1, "not connected", nil,
 	},
@@ -211,6 +221,20 @@ var nodeFaults = []fault{
 	{"many connections", inspect("node1", func(i *survey.Inspected) { i.Settings[trackedNow] = "220000" }), ConntrackLow, Warning, node1, "220000", nil},
 	{"no port is left", inspect("node2", func(i *survey.Inspected) { i.Usage[0].Ports = 64000 }), SNATExhausted, Error, project, "203.0.113.10:443", nil},
 	{"few ports are left", inspect("node2", func(i *survey.Inspected) { i.Usage[0].Ports = 55000 }), SNATLow, Warning, project, "55000 of 64512", nil},
+	{
+		"no port of a range is left", all(inspect("node2", func(i *survey.Inspected) { i.Usage[0].Ports = 49 }), func(s *survey.Survey) {
+			for i := range s.Logical.Routers[0].NATs {
+				s.Logical.Routers[0].NATs[i].PortRange = "20000-20049"
+			}
+		}), SNATExhausted, Error, project, "49 of 50 ports", nil,
+	},
+	{
+		"a flow to where a floating IP led before", inspect("node2", func(i *survey.Inspected) {
+			i.Connection = append(i.Connection, survey.Connection{
+				Protocol: "udp", Source: port("203.0.113.10:5353"), Destination: port("100.65.0.13:53"), ReplySource: port("10.20.0.3:53"),
+			})
+		}), StaleConnection, Error, fip, "to 10.20.0.3:53, which is no backend", nil,
+	},
 	{
 		"a connection to a pod that is gone", inspect("node1", func(i *survey.Inspected) { i.Connection[0].ReplySource = port("10.20.0.9:8080") }),
 		StaleConnection, Error, service, "to 10.20.0.9:8080, which is no backend", nil,

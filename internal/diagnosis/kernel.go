@@ -5,6 +5,7 @@ import (
 	"path"
 	"slices"
 	"strconv"
+	"strings"
 
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
 	"github.com/sallyport/sallyport/internal/logical"
@@ -193,6 +194,7 @@ func filled(used, of int, whenFull, whenLow string) string {
 func (p *patient) usage() {
 	for _, name := range byName(p.Inspected) {
 		for _, u := range p.Inspected[name].Usage {
+			u.Of = p.ports(u.Address, u.Of)
 			code := filled(u.Ports, u.Of, SNATExhausted, SNATLow)
 			if code == "" {
 				continue
@@ -203,15 +205,30 @@ func (p *patient) usage() {
 	}
 }
 
-// over are states of connections that send nothing any more.
-var over = []string{"TIME_WAIT", "CLOSE", "CLOSED", "SHUTDOWN_ACK_SENT"}
+// ports is how many ports of an address OVN gives out: all that there are, or a range that somebody has set.
+func (p *patient) ports(a netip.Addr, all int) int {
+	for _, r := range p.Logical.Routers {
+		for _, n := range r.NATs {
+			low, high, ranged := strings.Cut(n.PortRange, "-")
+			first, err := strconv.Atoi(low)
+			last, err2 := strconv.Atoi(high)
+			if n.External == a && ranged && err == nil && err2 == nil && first <= last {
+				all = min(all, last-first+1)
+			}
+		}
+	}
+	return all
+}
 
-// connections finds those that lead to a backend which is none any more. TCP to a pod that is still there goes on rightly.
+// over are states of connections that send nothing any more, or have not begun: who gets no answer tries again from another port.
+var over = []string{"SYN_SENT", "TIME_WAIT", "CLOSE", "CLOSED", "SHUTDOWN_ACK_SENT"}
+
+// connections finds those that lead to where their address does not lead any more. TCP to a pod that is still there goes on rightly.
 func (p *patient) connections() {
 	for _, name := range byName(p.Inspected) {
 		for _, c := range p.Inspected[name].Connection {
-			vip, by, router := p.vip(c.Destination, c.Protocol)
-			if vip == nil || c.ReplySource == c.Destination || slices.Contains(over, c.State) || slices.Contains(vip.Backends, c.ReplySource) {
+			by, router, led := p.leads(c)
+			if !led || c.ReplySource == c.Destination || slices.Contains(over, c.State) {
 				continue
 			}
 			if c.Protocol != "udp" && p.PodAt(router, c.ReplySource.Addr()) != nil {
@@ -222,6 +239,31 @@ func (p *patient) connections() {
 				c.ReplySource)
 		}
 	}
+}
+
+// leads says whether a connection goes elsewhere than new ones do, for whom the address leads, and on which router.
+func (p *patient) leads(c survey.Connection) (by state.Ref, router string, elsewhere bool) {
+	if vip, by, router := p.vip(c.Destination, c.Protocol); vip != nil {
+		return by, router, !slices.Contains(vip.Backends, c.ReplySource)
+	}
+	for i := range p.Logical.Routers {
+		for _, n := range p.Logical.Routers[i].NATs {
+			if n.Type != "snat" && n.External == c.Destination.Addr() {
+				return p.floatingAt(n.External), p.Logical.Routers[i].Name, n.Logical.Addr() != c.ReplySource.Addr()
+			}
+		}
+	}
+	return state.Ref{}, "", false
+}
+
+// floatingAt is the floating IP with an address.
+func (p *patient) floatingAt(a netip.Addr) state.Ref {
+	for i := range p.Cluster.FIps {
+		if f := &p.Cluster.FIps[i]; f.External == a {
+			return f.Ref
+		}
+	}
+	return state.Ref{}
 }
 
 // vip is where connections to an address and port are balanced, for whom, and on which router.

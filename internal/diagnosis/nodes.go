@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -168,13 +169,19 @@ func (p *patient) switches() {
 	for _, name := range byName(p.Inspected) {
 		s := p.Inspected[name].Switch
 		switch {
-		case s.Problem != "":
+		case p.switchless(name):
 			p.report(SwitchSilent, []state.Ref{survey.NodeRef(name)}, "Open vSwitch on node %s does not answer: %s", name, s.Problem)
-		case s.Controller != "" && s.Controller != "connected":
+		case s.Problem != "" || s.Controller != "" && s.Controller != "connected":
 			p.report(SwitchNotConnected, []state.Ref{survey.NodeRef(name)}, "ovn-controller of node %s is not connected to the southbound database: %s",
-				name, s.Controller)
+				name, cmp.Or(s.Problem, s.Controller))
 		}
 	}
+}
+
+// switchless says whether Open vSwitch on a node does not answer: nothing is carried out there, and interfaces that are its own are down.
+func (p *patient) switchless(node string) bool {
+	s := p.Inspected[node].Switch
+	return s.Problem != "" && s.Version == "" // what tells its version answers
 }
 
 // find is an interface of a node.
@@ -241,7 +248,7 @@ func (p *patient) links() {
 			switch {
 			case u.is == nil:
 				p.report(LinkDown, u.about, "node %s has no interface %s, which leads %s", name, u.name, u.what)
-			case !u.is.Up:
+			case !u.is.Up && !p.switchless(name):
 				p.report(LinkDown, u.about, "interface %s of node %s, which leads %s, is down", u.name, name, u.what)
 			}
 		}

@@ -71,8 +71,8 @@ func (p *patient) progress() {
 	for i := range p.Logical.Chassis {
 		c := &p.Logical.Chassis[i]
 		n := p.nodeOf(c.Name)
-		if c.Seen >= at.Asked || n == nil || !n.Ready {
-			continue // of a node that is down it is told there
+		if c.Seen >= at.Asked || n == nil || !n.Ready || p.switchless(n.Name) {
+			continue // of a node that is down, or has no switch to change, it is told there
 		}
 		p.report(ChassisBehind, []state.Ref{n.Ref}, "node %s has carried out change %d of the logical network, and %d was asked for; %s",
 			n.Name, c.Seen, at.Asked, p.burden(n))

@@ -89,7 +89,9 @@ func (q *questions) addresses() {
 	edges := q.edges()
 	for i, a := range sortedAddresses(present) {
 		s := q.Cluster.Pool(a)
-		if q.about.Server.IsValid() && q.about.Server.Addr() != a {
+		to := q.about.Server.Addr()
+		leaves := to.IsValid() && q.Cluster.Pool(to) == nil // then any address of the cluster may be the one that it leaves with
+		if to.IsValid() && to != a && !leaves {
 			continue
 		}
 		held := func(n *survey.Node) bool {
@@ -99,7 +101,7 @@ func (q *questions) addresses() {
 		if len(others) == 0 {
 			others = edges
 		}
-		if len(others) > 0 && s.Interface != "" {
+		if len(others) > 0 && s.Interface != "" && !leaves {
 			q.neighbour(others[i%len(others)].Name, s, a)
 		}
 		for _, name := range byName(q.asked) {

@@ -72,3 +72,11 @@ func TestQuestionsAboutAConnection(t *testing.T) {
 		t.Errorf("a node that is not Ready is asked: %+v", q)
 	}
 }
+
+// What leaves the cluster may leave with any address: how much of each is in use is asked, and not who else answers for it.
+func TestQuestionsAboutTheWayOut(t *testing.T) {
+	q := questionsTo(healthy(), Case{Nodes: []string{"node2"}, Server: port("203.0.113.10:443")})
+	if !slices.Contains(q["node2"].Usage, "100.65.0.12") || asks(q["node2"], "100.65.0.12") || !asks(q["node2"], "100.65.0.1") {
+		t.Errorf("asked %+v", q)
+	}
+}
