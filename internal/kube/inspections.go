@@ -18,10 +18,11 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// How long nodes may take to answer, and the API server to forget what was asked.
+// How long nodes may take to answer, and the API server to forget what was asked; and how old a question is that nobody waits for any more.
 const (
 	answerLimit = 5 * time.Second
 	forgetLimit = 5 * time.Second
+	abandoned   = 5 * time.Minute
 )
 
 // Ask asks nodes about themselves, one question each, and waits for the answers. A node that does not answer is there with a problem.
@@ -115,13 +116,24 @@ func (i *inquiry) hear(ctx context.Context, answers apiwatch.Interface) {
 	}
 }
 
-// forget deletes what was asked, whatever happened.
+// forget deletes what was asked, whatever happened, and what somebody before has left, who was killed while he waited.
 func (s *Surveyor) forget(i *inquiry) {
 	ctx, cancel := context.WithTimeout(context.Background(), forgetLimit)
 	defer cancel()
+	var now time.Time // by the clock of the API server
 	var group sync.WaitGroup
 	for _, o := range i.asked {
-		group.Go(func() { _ = s.api.Delete(ctx, o) }) // the agents end those that stay
+		if o.CreationTimestamp.After(now) {
+			now = o.CreationTimestamp.Time
+		}
+		group.Go(func() { _ = s.api.Delete(ctx, o) }) // whoever asks next deletes those that stay
+	}
+	var left kubedcv1alpha1.InspectionList
+	_ = s.api.List(ctx, &left) // it is the next one's to clear away
+	for _, o := range left.Items {
+		if now.Sub(o.CreationTimestamp.Time) > abandoned {
+			group.Go(func() { _ = s.api.Delete(ctx, &o) })
+		}
 	}
 	group.Wait()
 }
