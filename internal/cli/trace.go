@@ -131,10 +131,14 @@ func (t *tracing) scope(q trace.Query) observer.Scope {
 	return out
 }
 
-// passed is what a packet passes, by any way.
+// passed is what a packet passes, by any way; and where it does not arrive, what would have taken it on.
 func passed(s *survey.Survey, q trace.Query) (out []state.Ref) {
 	for _, p := range trace.New(s).Trace(q).Paths {
-		for _, r := range p.Passed {
+		refs := slices.Clone(p.Passed)
+		for _, r := range p.About {
+			refs = append(refs, s.HangsOn(r)...)
+		}
+		for _, r := range refs {
 			if !slices.Contains(out, r) {
 				out = append(out, r)
 			}
@@ -150,6 +154,10 @@ func questions(s *survey.Survey, q trace.Query) []kubedcv1alpha1.InspectionSpec 
 		if r.Kind == survey.NodeKind {
 			nodes = append(nodes, r.Name)
 		}
+	}
+	if q.Pod == "" && s.Cluster.NetworkAt(q.Server.Addr()) == nil {
+		// Perhaps a node has the address: all are asked.
+		return diagnosis.Questions(s, diagnosis.Case{Client: q.Client.Addr(), Server: q.Server})
 	}
 	i := slices.IndexFunc(s.Cluster.Nodes, func(n survey.Node) bool { return n.Gateway && n.Ready && !slices.Contains(nodes, n.Name) })
 	if i >= 0 {

@@ -36,7 +36,7 @@ func TestTraceTells(t *testing.T) {
 			"203.0.113.9 → 100.65.0.103:443  tcp\n\nThere\n", "203.0.113.9 → 10.0.0.10:8443\n", "\nBack\n",
 			"Answered by 10.0.0.10:8443, which sees 203.0.113.9; by network ext-cloud\n  likewise by Pod acme-prod/web-1\n",
 		}},
-		{"a port that it has not", "203.0.113.9 100.65.0.103:25", 1, []string{"Dropped: nobody is behind port 25/tcp of 100.65.0.103", "\nCause: NoSuchPort\n  → "}},
+		{"a port that it has not", "203.0.113.9 100.65.0.103:25", 1, []string{"Dropped: nobody is behind port 25/tcp of 100.65.0.103", "\nCause: NoSuchPort Service acme-prod/web\n  → "}},
 		{"an address of nobody", "203.0.113.9 192.0.2.77:80", 1, []string{"Unknown: ", "\nCause: AddressUnknown\n  → "}},
 		{"a pod", "--from pod/web-0 -n acme-prod 192.0.2.1:443", 0, []string{"pod acme-prod/web-0 → 192.0.2.1:443", "which sees 100.65.0.102; by network ext-cloud"}},
 		{"rows", "203.0.113.9 100.65.0.103:443 -v", 0, []string{" [Load_Balancer ", "Answered by 10.0.0.11:8443"}},

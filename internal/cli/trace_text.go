@@ -35,7 +35,8 @@ func newWays(s *survey.Survey, q trace.Query) *ways {
 	for _, p := range trace.New(s).Trace(q).Paths {
 		w := way{Path: p, Causes: p.Causes(s, found)}
 		out.Ways = append(out.Ways, w)
-		out.Answered = out.Answered && p.Verdict == trace.Answered && len(w.Causes) == 0
+		out.Answered = out.Answered && p.Verdict == trace.Answered &&
+			!slices.ContainsFunc(w.Causes, func(f diagnosis.Finding) bool { return f.Severity == diagnosis.Error })
 	}
 	return out
 }
@@ -182,7 +183,7 @@ func printCauses(w io.Writer, i ink, x way) {
 		return
 	}
 	first := x.Causes[0]
-	fmt.Fprintf(w, "\n%s: %s\n", i.bold("Cause"), i.red(first.Code))
+	fmt.Fprintf(w, "\n%s: %s\n", i.bold("Cause"), i.red(first.Headline()))
 	if first.Message != x.Reason {
 		fmt.Fprintf(w, "  %s\n", first.Message)
 	}

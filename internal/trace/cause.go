@@ -28,7 +28,8 @@ func (p Path) Finding() (diagnosis.Finding, bool) {
 }
 
 // Causes are why a way does not end well, what explains most first: how it ends, and what is wrong with anything that it passes. Of a way that
-// ends well by the rows, they are what may keep packets from it all the same: nodes and wires that do not do as the rows say.
+// ends well by the rows, they are what may keep packets from it all the same: nodes and wires that do not do as the rows say, and a port that
+// nobody seems to listen on.
 func (p Path) Causes(s *survey.Survey, found []diagnosis.Finding) []diagnosis.Finding {
 	own, bad := p.Finding()
 	around := slices.Clone(p.Passed)
@@ -37,7 +38,9 @@ func (p Path) Causes(s *survey.Survey, found []diagnosis.Finding) []diagnosis.Fi
 			around = append(around, s.HangsOn(r)...)
 		}
 	}
-	on := slices.DeleteFunc(diagnosis.Touching(found, around...), func(f diagnosis.Finding) bool { return f.Severity < diagnosis.Error })
+	on := slices.DeleteFunc(diagnosis.Touching(found, around...), func(f diagnosis.Finding) bool {
+		return f.Severity < diagnosis.Error && f.Code != diagnosis.TargetPortNotDeclared
+	})
 	if !bad {
 		return slices.DeleteFunc(on, func(f diagnosis.Finding) bool { return !inTheWay(f.Code) })
 	}
@@ -47,9 +50,11 @@ func (p Path) Causes(s *survey.Survey, found []diagnosis.Finding) []diagnosis.Fi
 	return on
 }
 
-// inTheWay says whether a finding is about who carries packets, not about what was asked for.
+// inTheWay says whether a finding is about who carries or gets packets, not about what was asked for.
 func inTheWay(code string) bool {
-	if slices.Contains([]string{diagnosis.NorthdBehind, diagnosis.ChassisMissing, diagnosis.ChassisBehind, diagnosis.ChassisMismatch}, code) {
+	if slices.Contains([]string{
+		diagnosis.NorthdBehind, diagnosis.ChassisMissing, diagnosis.ChassisBehind, diagnosis.ChassisMismatch, diagnosis.TargetPortNotDeclared,
+	}, code) {
 		return true
 	}
 	return slices.ContainsFunc(diagnosis.Codes, func(c diagnosis.Code) bool {

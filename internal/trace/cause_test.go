@@ -39,17 +39,19 @@ func TestCausesInOrder(t *testing.T) {
 	}
 }
 
-// Of a way that is well by the rows, only who carries packets on it can be the cause: not what is wrong elsewhere, nor a condition.
+// Of a way that is well by the rows, only who carries or gets packets on it can be the cause: not what is wrong elsewhere, nor a condition.
 func TestCausesOfWhatIsWell(t *testing.T) {
 	s := world()
 	p := one(t, s, from(internet, floating+":80"))
+	undeclared := found(diagnosis.TargetPortNotDeclared, 1, state.Ref{Kind: "FIp", Namespace: shop, Name: "front"})
+	undeclared.Severity = diagnosis.Warning
 	got := codesOf(p.Causes(s, []diagnosis.Finding{
 		found(diagnosis.RowMissing, 2, state.Ref{Kind: "FIp", Namespace: shop, Name: "front"}),
 		found(diagnosis.ChassisBehind, 2, survey.NodeRef("node1")),
 		found(diagnosis.ChassisBehind, 2, survey.NodeRef("node2")), // not on its way
-		found(diagnosis.NorthdBehind, 2, diagnosis.Platform),
+		found(diagnosis.NorthdBehind, 2, diagnosis.Platform), undeclared,
 	}))
-	if !slices.Equal(got, []string{diagnosis.ChassisBehind, diagnosis.NorthdBehind}) {
+	if !slices.Equal(got, []string{diagnosis.ChassisBehind, diagnosis.NorthdBehind, diagnosis.TargetPortNotDeclared}) {
 		t.Errorf("because of %v", got)
 	}
 }

@@ -38,7 +38,7 @@ type Code struct {
 
 // How much a code explains, on the scale of findings.
 const (
-	follows = 0 // from something that is missing or wrong elsewhere
+	follows = 0 // from something that is missing or wrong elsewhere, which a check may have found
 	itself  = 4 // nothing else has to be looked for
 )
 
@@ -86,7 +86,7 @@ var Codes = []Code{
 	},
 	{
 		PolicyDrops, "A router policy of ours drops the packet.",
-		"The reason says which; for egress look at the EgressIP, at its conditions and at the nodes that may hold it.", itself,
+		"The reason says which; for egress look at the EgressIP, at its conditions and at the nodes that may hold it.", follows,
 	},
 	{
 		ForeignPolicyDrops, "A router policy that is nobody's known here drops the packet.",

@@ -22,9 +22,13 @@ func (t *Tracer) byNodes(q Query) (out []Path) {
 	network := cluster.NetworkAt(q.Server.Addr())
 	for i := range cluster.Nodes {
 		n := &cluster.Nodes[i]
-		own := slices.Contains(n.Addresses, q.Server.Addr()) || t.interfaceWith(n.Name, q.Server.Addr()) != ""
-		if own || network != nil && slices.Contains(network.OnNodes, n.Name) {
-			out = append(out, t.byNode(q, n, network, own))
+		by, on := t.interfaceWith(n.Name, q.Server.Addr()), network
+		own := slices.Contains(n.Addresses, q.Server.Addr()) || by != ""
+		if on == nil && by != "" {
+			on = t.networkBy(n.Name, by)
+		}
+		if own || on != nil && slices.Contains(on.OnNodes, n.Name) {
+			out = append(out, t.byNode(q, n, on, own))
 		}
 	}
 	if i := slices.IndexFunc(out, func(p Path) bool { return len(p.There) > 0 && p.There[0].About.Kind == survey.NodeKind }); i >= 0 {
@@ -174,4 +178,15 @@ func (t *Tracer) interfaceOn(node string, network *survey.Network) string {
 		}
 	}
 	return ""
+}
+
+// networkBy is the network that a node is on by an interface; nil: none.
+func (t *Tracer) networkBy(node, by string) *survey.Network {
+	for i := range t.survey.Cluster.Networks {
+		n := &t.survey.Cluster.Networks[i]
+		if fits, err := path.Match(n.Interface, by); err == nil && fits && slices.Contains(n.OnNodes, node) {
+			return n
+		}
+	}
+	return nil
 }

@@ -62,6 +62,8 @@ func TestNodeAnswersElsewhere(t *testing.T) {
 	i.Routes = append(i.Routes, survey.RouteTaken{Mark: 7, To: addr(internet), Output: "up0", NextHop: addr("192.0.2.1")})
 	s.Inspected["node1"] = i
 	endsAs(t, one(t, s, from(internet, node1At+":22")), Answered, "")
+	s.Cluster.Networks[len(s.Cluster.Networks)-1].Addresses = nil // the network is known by the interface that has the address
+	endsAs(t, one(t, s, from(internet, node1At+":22")), Answered, "")
 }
 
 // What a node does is not guessed.
