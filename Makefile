@@ -117,7 +117,7 @@ generate-check: $(GENERATOR) ## Check that what is generated is up to date
 golden: ## Rewrite what tests compare with: the cases of compile, explain and nodepath, and the reference pages (root)
 	go test ./internal/compile/golden ./internal/controller ./internal/diagnosis ./internal/explain ./internal/intent ./internal/nodepath ./internal/topology -update
 	go test ./cmd/sallyport-agent ./cmd/sallyport-controller ./config/crd ./internal/cli ./test/docs ./test/monitoring -update
-	go test -run '^Test(Balancer(2Conformance|Docs)|Agent5Seed|View3Seed)$$' ./test/e2e -update
+	go test -run '^Test(Balancer(2Conformance|Docs)|Agent5Seed|View3Seed|ViewFaultsPage)$$' ./test/e2e -update
 
 .PHONY: pictures
 pictures: build ## Make the pictures in docs/pictures anew (root); CI compares them with what the program shows

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -89,18 +88,6 @@ func (c *cluster) agents(t *testing.T) {
 	if err := c.InstallAgents(within(t, time.Minute), "../../bin/sallyport-agent.yaml", agent); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// types runs sallyport, and returns what it prints and how it ends.
-func (d *desk) types(t *testing.T, args ...string) (string, error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	cmd := atPrompt(ctx, t, d.cluster, args...)
-	var problems strings.Builder
-	cmd.Stderr = &problems
-	out, err := cmd.Output()
-	return string(out) + problems.String(), err
 }
 
 // asks asks about something, and returns the answer as data and as text.
