@@ -184,7 +184,7 @@ show-agent: parts chart ## Show by packets what the agent does on nodes, at full
 	SALLYPORT_SIZE=full go test -count=1 -timeout 60m -v -run '^(TestAgent|TestNodeEgress)' ./test/e2e -show
 
 .PHONY: show-view
-show-view: parts chart ## Show what the operator's view promises, at full size, a line for each; what is not built yet is NOT RUN (root)
+show-view: parts chart ## Show what the operator's view promises, at full size, a line for each (root)
 	SALLYPORT_SIZE=full go test -count=1 -timeout 60m -v -run '^TestView' ./test/e2e -show
 
 ##@ Help
