@@ -84,7 +84,7 @@ func disturbed(d *dice, was *snapshot.World) *snapshot.World {
 		delete(e.Objects, intent.ObjectKey{Kind: intent.OvnFip, Name: name})
 	case 2:
 		if e.Snat.Seen = worse(d, e.Snat.Seen); !e.Snat.Exists {
-			e.Snat = snapshot.OvnFip{}
+			e.Snat = snapshot.OvnSnatRule{}
 			delete(e.Objects, intent.ObjectKey{Kind: intent.OvnSnatRule, Name: shard})
 		}
 	case 3:

@@ -112,7 +112,8 @@ func (p *promises) originsAreOurs() {
 		origins[key.String()] = entry.Origin
 	}
 	for key, entry := range p.in.Rows {
-		if entry.Origin.Kind != "OvnFip" || !p.w.Engine.OvnFips[entry.Origin.Name].Deleting { // a row that is put back to be deleted
+		lent := entry.Origin.Kind == "OvnFip" && p.w.Engine.OvnFips[entry.Origin.Name].Deleting || entry.Origin.Kind == "OvnSnatRule" && p.w.Engine.Snat.Deleting
+		if !lent { // a row that is put back to be deleted
 			origins[key.String()] = entry.Origin
 		}
 	}

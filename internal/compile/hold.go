@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
 // keepHeldEIps finds the EIps that somebody deletes while they are in use. They stay as they are until they are released.
@@ -146,11 +147,23 @@ const patience = 3 * time.Second
 // delete. The row says that it is ours, so it goes when the translation is gone.
 func (c *compiler) unblock() {
 	for _, name := range slices.Sorted(maps.Keys(c.w.Engine.OvnFips)) {
-		have := c.w.Engine.OvnFips[name]
-		row := intent.FloatingNAT{External: have.External, Logical: have.Target}
-		_, taken := c.in.Rows[row.Key(c.w.Shard)]
-		if !taken && have.Deleting && c.w.Now.Sub(have.Since) > patience && have.External.IsValid() && have.Target.IsValid() {
-			c.in.Row(c.w.Shard, row, c.key(intent.OvnFip, name).Ref())
+		if have := c.w.Engine.OvnFips[name]; c.stuck(have.Seen) && have.External.IsValid() && have.Target.IsValid() {
+			c.lend(intent.FloatingNAT{External: have.External, Logical: have.Target}, c.key(intent.OvnFip, name))
 		}
+	}
+	if have := c.w.Engine.Snat; c.stuck(have.Seen) && have.External.IsValid() && have.Inside.IsValid() {
+		c.lend(intent.SourceNAT{External: have.External, Logical: have.Inside}, c.key(intent.OvnSnatRule, c.w.Shard))
+	}
+}
+
+// stuck says whether an object has been trying to go for too long.
+func (c *compiler) stuck(have snapshot.Seen) bool {
+	return have.Deleting && c.w.Now.Sub(have.Since) > patience
+}
+
+// lend wants a row for an object that is to go with it, unless somebody wants it anyway.
+func (c *compiler) lend(row intent.Row, of intent.ObjectKey) {
+	if _, taken := c.in.Rows[row.Key(c.w.Shard)]; !taken {
+		c.in.Row(c.w.Shard, row, of.Ref())
 	}
 }

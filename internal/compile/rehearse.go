@@ -122,7 +122,7 @@ func (e *engine) carryOut(key intent.ObjectKey, o intent.Object) {
 		e.Engine.OvnFips[key.Name] = snapshot.OvnFip{Seen: seen, OvnEip: spec.OvnEip, Target: target, External: e.OvnEips()[spec.OvnEip].Address}
 	case intent.OvnSnatRule:
 		spec := content[kubeovn.OvnSnatRuleSpec](o)
-		e.Engine.Snat = snapshot.OvnFip{Seen: seen, OvnEip: spec.OvnEip, External: e.OvnEips()[spec.OvnEip].Address}
+		e.Engine.Snat = snapshot.OvnSnatRule{Seen: seen, OvnEip: spec.OvnEip, External: e.OvnEips()[spec.OvnEip].Address}
 	case intent.EIp:
 		e.makeEIp(key, o)
 	}

@@ -281,8 +281,11 @@ func engineOf(d *dice, w *snapshot.World) {
 		}
 	}
 	if d.bool() {
-		e.Snat = translation(d, e)
-		e.Snat.Target = netip.Addr{}
+		f := translation(d, e)
+		e.Snat = snapshot.OvnSnatRule{Seen: f.Seen, OvnEip: f.OvnEip, External: f.External, Overlooked: f.Overlooked}
+		if f.Ready {
+			e.Snat.Inside = netip.MustParsePrefix("10.0.0.0/24")
+		}
 	}
 	if d.bool() {
 		e.Ports = map[string]bool{shard + "-x0": d.bool(), shard + "-x1": d.bool(), shard + "-" + shard + "-default": d.bool()}

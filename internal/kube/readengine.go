@@ -140,8 +140,10 @@ func (in *Inputs) readEngine(ports []string) snapshot.Engine {
 	}
 	if o := in.snat; o != nil {
 		external, _ := netip.ParseAddr(o.Status.V4Eip)
-		e.Snat = snapshot.OvnFip{
-			Seen: seen(o.ObjectMeta, o.Status.Ready && external.IsValid()), OvnEip: o.Spec.OvnEip, External: external, Overlooked: in.overlooked(o),
+		inside, _ := netip.ParsePrefix(o.Status.V4IpCidr)
+		e.Snat = snapshot.OvnSnatRule{
+			Seen: seen(o.ObjectMeta, o.Status.Ready && external.IsValid()), OvnEip: o.Spec.OvnEip, External: external, Inside: inside,
+			Overlooked: in.overlooked(o),
 		}
 	}
 	if ports != nil {

@@ -258,7 +258,7 @@ type Engine struct {
 	Subnet  Seen
 	OvnEips map[string]OvnEip // ours, and those that the shard's EIps name as children
 	OvnFips map[string]OvnFip
-	Snat    OvnFip // of the OvnSnatRule; Target is not used
+	Snat    OvnSnatRule
 	// Ports are the names of the router's ports in the OVN northbound database.
 	Ports map[string]bool
 	// Networks are the addresses of those that Kube-OVN made, by name.
@@ -322,6 +322,16 @@ type OvnFip struct {
 	OvnEip   string
 	External netip.Addr
 	Target   netip.Addr
+	// Overlooked: Kube-OVN will never carry it out. It has to go, so that it can come again.
+	Overlooked bool
+}
+
+// OvnSnatRule is how the translation of what leaves is doing.
+type OvnSnatRule struct {
+	Seen
+	OvnEip   string
+	External netip.Addr
+	Inside   netip.Prefix // whose packets are translated
 	// Overlooked: Kube-OVN will never carry it out. It has to go, so that it can come again.
 	Overlooked bool
 }

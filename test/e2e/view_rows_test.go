@@ -63,6 +63,11 @@ var faultsOfRows = []fault{
 		inject: unattended(northbound("set", "nat", "row nat external_ip="+deskAddress, "logical_ip=10.70.0.251")),
 	},
 	{
+		what: "the translation of the way out is deleted", from: "pod/b1", asks: calls, types: "trace --from pod/b1 -n hall-ward {out}:80", cause: "RowMissing", about: "Project hall/ward",
+		sample: true,
+		inject: unattended(northbound("lr-nat-del", "hall-ward", "snat", "10.70.0.0/24")),
+	},
+	{
 		what: "the policy of the way out has another next hop", from: "pod/b1", asks: calls, types: "trace --from pod/b1 -n hall-ward {out}:80",
 		cause: "RowChanged", about: "Project hall/ward",
 		inject: unattended(func(w *ward, t *testing.T) { w.policy(t, "1900", "nexthops=100.65.0.99") }), // that of pods without an EgressIP
