@@ -54,6 +54,45 @@ func described(u unit) error {
 	return nil
 }
 
+// Somebody who looks for the right package begins with ARCHITECTURE.md.
+func TestPackagesAreOnTheMap(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root(t), "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range tree(t) {
+		if !strings.HasPrefix(u.dir, "internal/") && !strings.HasPrefix(u.dir, "test/") || strings.Contains(u.dir, "testdata") {
+			continue
+		}
+		if !onTheMap(string(page), u.dir) {
+			t.Errorf("ARCHITECTURE.md does not say what %s is", u.dir)
+		}
+	}
+}
+
+// onTheMap says whether a page names a directory: in full, or after the one above it.
+func onTheMap(page, dir string) bool {
+	parts := strings.Split(dir, "/")
+	names := []string{dir, "…/" + parts[len(parts)-1], "…/" + strings.Join(parts[max(1, len(parts)-2):], "/")}
+	for _, name := range names {
+		if regexp.MustCompile("(?m)(`|^)" + regexp.QuoteMeta(name) + "(`| )").MatchString(page) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestOnTheMap(t *testing.T) {
+	const page = "| `internal/ui`, `…/kernel` | … |\ntest/docs   links\n| `ovn`, `…/ovn/nb` |"
+	for dir, named := range map[string]bool{
+		"internal/ui": true, "internal/lab/kernel": true, "test/docs": true, "internal/ovn/nb": true, "internal/ovn/sb": false, "internal/u": false, "test/page": false,
+	} {
+		if onTheMap(page, dir) != named {
+			t.Errorf("%s is named: %t", dir, !named)
+		}
+	}
+}
+
 func TestDescriptionIsDemanded(t *testing.T) {
 	for text, good := range map[string]bool{
 		"// Package x is a noun.\npackage x":                                true,
