@@ -83,7 +83,8 @@ const preface = `# A document about a cluster
 This is what ` + "`sallyport map -o md`" + ` writes, for a lab with the networks, names and addresses of a real cluster of kube-dc, of which somebody had
 drawn such a document by hand. ` + "`TestView3Seed`" + ` makes the lab, compares the document with the other point by point, and checks this page. Here
 the time is left out, and headings are one level deeper. What is the lab's own: each network has a bridge to itself, the node is called node1, and
-has its addresses outside on two interfaces.
+has its addresses outside on two interfaces; Gateways, their routes and external IPs are objects, without a proxy behind them. Counts are of what is
+there, and the router of ` + "`ovn-cluster`" + ` has a port on ext-cloud only: the other document counts more than it shows, and lists both networks there.
 
 `
 
