@@ -211,10 +211,11 @@ func (p *patient) uplinks(name string) (out []uplink) {
 	}
 	for k := range p.Cluster.Subnets {
 		s := &p.Cluster.Subnets[k]
-		if s.Network == "" || s.Interface == "" || !n.Gateway || slices.ContainsFunc(out, func(u uplink) bool { return u.name == s.Interface }) {
+		by := s.InterfaceOn(name)
+		if s.Network == "" || by == "" || !n.Gateway || slices.ContainsFunc(out, func(u uplink) bool { return u.name == by }) {
 			continue
 		}
-		out = append(out, uplink{s.Interface, find(i, s.Interface), append([]state.Ref{n.Ref}, p.wire(s)...), "to network " + s.Network, 0})
+		out = append(out, uplink{by, find(i, by), append([]state.Ref{n.Ref}, p.wire(s)...), "to network " + s.Network, 0})
 	}
 	if c := p.chassisOf(n); c != nil {
 		for k := range i.Interfaces {

@@ -52,10 +52,11 @@ type questions struct {
 	asked map[string]*kubedcv1alpha1.InspectionSpec
 }
 
-// neighbour asks a node who has an address.
+// neighbour asks a node who has an address, unless it is not on that wire.
 func (q *questions) neighbour(node string, s *survey.Subnet, a netip.Addr) {
-	if spec := q.asked[node]; spec != nil && len(spec.Neighbours) < mostNeighbours {
-		spec.Neighbours = append(spec.Neighbours, kubedcv1alpha1.NeighbourQuestion{Interface: s.Interface, Vlan: int32(s.Tag), Address: a.String()})
+	by := s.InterfaceOn(node)
+	if spec := q.asked[node]; spec != nil && by != "" && len(spec.Neighbours) < mostNeighbours {
+		spec.Neighbours = append(spec.Neighbours, kubedcv1alpha1.NeighbourQuestion{Interface: by, Vlan: int32(s.Tag), Address: a.String()})
 	}
 }
 
@@ -74,9 +75,7 @@ func (q *questions) gateways() {
 	for _, n := range q.edges() {
 		for _, s := range q.externals() {
 			for _, gateway := range s.Gateways {
-				if s.Interface != "" {
-					q.neighbour(n.Name, s, gateway)
-				}
+				q.neighbour(n.Name, s, gateway)
 			}
 		}
 	}
@@ -101,7 +100,7 @@ func (q *questions) addresses() {
 		if len(others) == 0 {
 			others = edges
 		}
-		if len(others) > 0 && s.Interface != "" && !leaves {
+		if len(others) > 0 && !leaves {
 			q.neighbour(others[i%len(others)].Name, s, a)
 		}
 		for _, name := range byName(q.asked) {

@@ -49,6 +49,29 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
+// A node whose wire is another interface than that of others is asked there, and what it has instead is not missed.
+func TestANodeWithAnInterfaceOfItsOwn(t *testing.T) {
+	s := healthy()
+	for i := range s.Cluster.Subnets {
+		if s.Cluster.Subnets[i].Name == cloud.Name {
+			s.Cluster.Subnets[i].Interfaces = map[string]string{"node2": "ens1"}
+		}
+	}
+	if q := questionsTo(s, Case{}); !asks(q["node1"], "100.65.0.1") || asks(q["node2"], "100.65.0.1") || q["node2"].Neighbours[0].Interface != "ens1" {
+		t.Errorf("asked %+v", q)
+	}
+	missed := func() bool {
+		return slices.ContainsFunc(Examine(s), func(f Finding) bool { return f.Code == LinkDown })
+	}
+	if !missed() {
+		t.Error("ens1 of node2 is not there, and nobody misses it")
+	}
+	inspect("node2", func(i *survey.Inspected) { i.Interfaces[1].Name = "ens1" })(s)
+	if missed() {
+		t.Error("a node is said to lack an interface that it is not to have")
+	}
+}
+
 // Who asks about a connection gets questions about its address, its way back and its state, of the nodes that were chosen.
 func TestQuestionsAboutAConnection(t *testing.T) {
 	s := healthy()

@@ -19,7 +19,7 @@ func (p *patient) heard(s *survey.Subnet) map[netip.Addr][]answer {
 	out := map[netip.Addr][]answer{}
 	for _, name := range byName(p.Inspected) {
 		for _, n := range p.Inspected[name].Neighbours {
-			if n.Interface == s.Interface && n.Vlan == s.Tag && p.Cluster.Pool(n.Address) == s {
+			if n.Interface == s.InterfaceOn(name) && n.Vlan == s.Tag && p.Cluster.Pool(n.Address) == s {
 				out[n.Address] = append(out[n.Address], answer{name, n})
 			}
 		}

@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -123,6 +124,9 @@ func (c *Cluster) NetworkAt(a netip.Addr) *Network {
 func (c *Cluster) Subnet(name string) *Subnet {
 	return find(c.Subnets, func(o *Subnet) bool { return o.Name == name })
 }
+
+// InterfaceOn is the interface of a node that leads to an external subnet.
+func (n *Subnet) InterfaceOn(node string) string { return cmp.Or(n.Interfaces[node], n.Interface) }
 
 // Pool is the subnet of an external network that an address is of.
 func (c *Cluster) Pool(a netip.Addr) *Subnet {
