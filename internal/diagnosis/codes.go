@@ -203,9 +203,12 @@ var Codes = []Code{
 	},
 	{
 		ConntrackFull, "Nodes", Error, "A node tracks as many connections as it may; new ones are dropped.",
-		"Raise net.netfilter.nf_conntrack_max, and find out who opens so many: sallyport top.", shared,
+		"Raise net.netfilter.nf_conntrack_max, in Open vSwitch dpctl/ct-set-maxconns, and find out who opens so many: sallyport top.", shared,
 	},
-	{ConntrackLow, "Nodes", Warning, "A node tracks nearly as many connections as it may.", "Raise net.netfilter.nf_conntrack_max.", shared},
+	{
+		ConntrackLow, "Nodes", Warning, "A node tracks nearly as many connections as it may.",
+		"Raise net.netfilter.nf_conntrack_max, in Open vSwitch dpctl/ct-set-maxconns.", shared,
+	},
 	{
 		SNATExhausted, "Nodes", Error, "All ports of an address are in use to one destination; new connections there fail.",
 		"Use more addresses (an EgressIP with several, or one for these pods), or find out who opens so many: sallyport top.", single,

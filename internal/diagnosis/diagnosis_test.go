@@ -218,6 +218,10 @@ var nodeFaults = []fault{
 		"too many connections", inspect("node1", func(i *survey.Inspected) { i.Settings[trackedNow] = "262144" }),
 		ConntrackFull, Error, node1, "262144 connections", nil,
 	},
+	{
+		"Open vSwitch tracks no more connections", inspect("node1", func(i *survey.Inspected) { i.Switch.Tracked, i.Switch.MaxTracked = 3000000, 3000000 }),
+		ConntrackFull, Error, node1, "Open vSwitch of node node1 tracks 3000000 connections", nil,
+	},
 	{"many connections", inspect("node1", func(i *survey.Inspected) { i.Settings[trackedNow] = "220000" }), ConntrackLow, Warning, node1, "220000", nil},
 	{"no port is left", inspect("node2", func(i *survey.Inspected) { i.Usage[0].Ports = 64000 }), SNATExhausted, Error, project, "203.0.113.10:443", nil},
 	{"few ports are left", inspect("node2", func(i *survey.Inspected) { i.Usage[0].Ports = 55000 }), SNATLow, Warning, project, "55000 of 64512", nil},

@@ -162,18 +162,20 @@ func orNone(output, problem string) string {
 	return output
 }
 
-// conntrack finds nodes that can't track more connections.
+// conntrack finds nodes that can't track more connections: in the kernel, or in an Open vSwitch that tracks its own.
 func (p *patient) conntrack() {
 	for _, name := range byName(p.Inspected) {
-		s := p.Inspected[name].Settings
-		now, err := strconv.Atoi(s[trackedNow])
-		most, err2 := strconv.Atoi(s[trackedMax])
-		if err != nil || err2 != nil || most == 0 {
-			continue
-		}
-		if code := filled(now, most, ConntrackFull, ConntrackLow); code != "" {
-			p.report(code, []state.Ref{survey.NodeRef(name)}, "node %s tracks %d connections of %d", name, now, most)
-		}
+		i := p.Inspected[name]
+		now, _ := strconv.Atoi(i.Settings[trackedNow])
+		most, _ := strconv.Atoi(i.Settings[trackedMax])
+		p.tracked(name, "node "+name, now, most)
+		p.tracked(name, "Open vSwitch of node "+name, i.Switch.Tracked, i.Switch.MaxTracked)
+	}
+}
+
+func (p *patient) tracked(node, who string, now, most int) {
+	if code := filled(now, most, ConntrackFull, ConntrackLow); code != "" {
+		p.report(code, []state.Ref{survey.NodeRef(node)}, "%s tracks %d connections of %d", who, now, most)
 	}
 }
 
