@@ -4,6 +4,8 @@ import (
 	"context"
 	"net"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -161,6 +163,19 @@ var faultsOfNodes = []fault{
 		what: "an old flow goes on to where the address led before", types: "trace {out}:5353 {desk}:80 --proto udp", cause: "StaleConnection", about: "FIp hall-ward/desk",
 		inject: (*ward).staleFlow,
 	},
+	{
+		what: "Open vSwitch of the pod's node tracks no more connections", from: "internet", asks: pinged, types: "trace {out} {shop}:80", cause: "ConntrackFull", about: "Node node1",
+		inject: func(w *ward, t *testing.T) {
+			w.tracks(t, "node1", 1)
+			t.Cleanup(func() { w.tracks(t, "node1", 3_000_000) }) // as Open vSwitch has it by itself
+		},
+	},
+}
+
+// tracks says how many connections the Open vSwitch of a node may track.
+func (w *ward) tracks(t *testing.T, node string, most int) {
+	t.Helper()
+	w.tool(t, "ovs-appctl", "-t", filepath.Join(w.Dir, "data", node, "ovs-vswitchd.ctl"), "dpctl/ct-set-maxconns", strconv.Itoa(most))
 }
 
 // keepsStrict is somebody who sets rp_filter of an uplink again whenever it was put right.
