@@ -34,7 +34,8 @@ With the name of a project (its namespace, or ORGANIZATION/PROJECT), all of it
 is shown, with the way of packets there and back.
 
 -o svg is a picture, -o md a document about the whole cluster, for which nodes
-are asked for their interfaces and routes, and -o json the graph itself. Many projects fold to one line or tile each, the worst first.`,
+are asked for their interfaces and routes, and -o json the graph itself. Many
+projects fold to one line or tile each, the worst first.`,
 		Example: `  sallyport map                        the cluster as a tree
   sallyport map acme-production        one project, with the way of packets
   sallyport map -o svg > cluster.svg   a picture, light or dark as the viewer is

@@ -141,6 +141,18 @@ func (c *controller) start(t *testing.T) {
 	go func() { _ = process.Wait(); close(ended) }()
 }
 
+// attend starts the controller, and ends it with the test. Of one that has failed, it tells what the controller said last.
+func (c *controller) attend(t *testing.T) {
+	t.Helper()
+	c.start(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the controller's log ends with\n%s", c.tail(20))
+		}
+		c.stop(syscall.SIGTERM)
+	})
+}
+
 // stop sends a signal and waits for the end.
 func (c *controller) stop(signal syscall.Signal) {
 	c.mu.Lock()

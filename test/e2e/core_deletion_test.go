@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -68,13 +67,7 @@ func installed(t *testing.T, name string, b blueprint.Blueprint) *cluster {
 	c := own(t, name, b)
 	c.equip(t)
 	ctl := c.controller(t, t.TempDir())
-	ctl.start(t)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the controller's log ends with\n%s", ctl.tail(20))
-		}
-		ctl.stop(syscall.SIGTERM)
-	})
+	ctl.attend(t)
 	return c
 }
 

@@ -53,13 +53,7 @@ func TestCore4KilledControllerConvergesToTheSame(t *testing.T) {
 	c := own(t, "storm", stormLab(1))
 	c.equip(t)
 	ctl := c.controller(t, t.TempDir())
-	ctl.start(t)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the controller's log ends with\n%s", ctl.tail(30))
-		}
-		ctl.stop(syscall.SIGTERM)
-	})
+	ctl.attend(t)
 	s := c.storm(t, ctl, show.Size(12, 6), show.Size(60, 12))
 
 	calm, took := s.play(t, nil)

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -55,13 +54,7 @@ func newFleet(t *testing.T, flags ...string) *fleet {
 		t.Fatal(err)
 	}
 	f := &fleet{cluster: c, api: api, census: newCensus(t, api), ctl: c.controller(t, t.TempDir(), flags...)}
-	f.ctl.start(t)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the controller's log ends with\n%s", f.ctl.tail(20))
-		}
-		f.ctl.stop(syscall.SIGTERM)
-	})
+	f.ctl.attend(t)
 	if err := c.objects.Namespace(within(t, time.Minute), fleetOrganization); err != nil {
 		t.Fatal(err)
 	}

@@ -88,13 +88,7 @@ func newYardOf(t *testing.T, name string, b blueprint.Blueprint) *yard {
 	c.equip(t)
 	// It runs outside of the lab, from where the nodes can't be asked.
 	y := &yard{stage: &stage{cluster: c}, controller: c.controller(t, os.TempDir(), "--egressip-reachability-total-timeout=0")}
-	y.start(t)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the controller's log ends with\n%s", y.tail(20))
-		}
-		y.stop(syscall.SIGTERM)
-	})
+	y.attend(t)
 	y.furnish(t)
 	return y
 }

@@ -17,18 +17,13 @@ import (
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/kube"
-	"github.com/sallyport/sallyport/internal/lab/blueprint"
 	"github.com/sallyport/sallyport/internal/lab/manifest"
 	"github.com/sallyport/sallyport/internal/state"
 )
 
 // The targets on Kubernetes, in a lab where nothing of ours runs: a controller would mend what the tests do.
 func TestKubeTargets(t *testing.T) {
-	b, err := blueprint.Load("testdata/shared.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := own(t, "targets", b)
+	c := own(t, "targets", layout(t, "shared.yaml"))
 	c.define(t)
 	for name, test := range map[string]func(*testing.T, *cluster){
 		"scheme is the API server's":           schemeIsTheAPIServers,

@@ -12,8 +12,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/sallyport/sallyport/internal/lab/blueprint"
 )
 
 // ours is the class that a Service in the management VPC has to name.
@@ -22,11 +20,7 @@ const ours = ", loadBalancerClass: kube-dc.com/sallyport"
 // managementHall is a hall in a lab of its own, whose controller lets pods of the management VPC reach the cloud network.
 func managementHall(t *testing.T) *hall {
 	t.Helper()
-	b, err := blueprint.Load("testdata/shared.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := own(t, "management", b)
+	c := own(t, "management", layout(t, "shared.yaml"))
 	c.equip(t)
 	ctl := c.controller(t, t.TempDir(), "--management-network-type", "cloud")
 	ctl.start(t)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/sallyport/sallyport/internal/diagnosis"
 	"github.com/sallyport/sallyport/internal/intent"
-	"github.com/sallyport/sallyport/internal/lab/blueprint"
 	"github.com/sallyport/sallyport/internal/trace"
 	"github.com/sallyport/sallyport/test/page"
 )
@@ -40,11 +39,7 @@ func TestViewFaultsPage(t *testing.T) {
 // faultsPage is the catalogue as a page.
 func faultsPage(t *testing.T) string {
 	t.Helper()
-	b, err := blueprint.Load(wardTopology)
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := places(b)
+	names := places(layout(t, wardTopology))
 	objects := strings.NewReplacer("Cluster", "the cluster", "Node {holder}", "the node that holds the gateway")
 	var out strings.Builder
 	fmt.Fprintf(&out, `# Faults

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
-	"github.com/sallyport/sallyport/internal/lab/blueprint"
 	"github.com/sallyport/sallyport/internal/lab/manifest"
 	"github.com/sallyport/sallyport/internal/usage"
 )
@@ -44,20 +43,10 @@ type told struct {
 
 func newDesk(t *testing.T) *desk {
 	t.Helper()
-	b, err := blueprint.Load("testdata/shared.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := own(t, "desk", b)
+	c := own(t, "desk", layout(t, "shared.yaml"))
 	c.equip(t)
 	d := &desk{controller: c.controller(t, t.TempDir(), "--egressip-reachability-total-timeout=0")}
-	d.start(t)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the controller's log ends with\n%s", d.tail(10))
-		}
-		d.stop(syscall.SIGTERM)
-	})
+	d.attend(t)
 	c.agents(t)
 	d.hall = c.hall(t, "desk", "10.71.0.0/24")
 	d.front = d.eip(t, d.ns, "front", "{externalNetworkType: public}")

@@ -31,11 +31,7 @@ type inquiry struct {
 
 // TestViewInspection: what nodes say of themselves is what is the case.
 func TestViewInspection(t *testing.T) {
-	b, err := blueprint.Load("testdata/inspect.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := own(t, "inspect", b)
+	c := own(t, "inspect", layout(t, "inspect.yaml"))
 	c.equip(t)
 	ctl := c.controller(t, t.TempDir())
 	ctl.start(t)

@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -45,13 +44,7 @@ func newMaze(t *testing.T, seed uint64) *maze {
 	c := own(t, fmt.Sprintf("maze-%d", seed), b)
 	c.equip(t)
 	m.stage, m.controller = &stage{cluster: c}, c.controller(t, os.TempDir(), "--egressip-reachability-total-timeout=0")
-	m.start(t)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the controller's log ends with\n%s", m.tail(20))
-		}
-		m.stop(syscall.SIGTERM)
-	})
+	m.attend(t)
 	for _, n := range b.NodeList()[b.Nodes-b.Gateways:] {
 		if err := c.objects.Apply(within(t, time.Minute), fmt.Sprintf("{apiVersion: v1, kind: Node, metadata: {name: %s, labels: {%s: ''}}}", n.Name, ovnv1.AssignableLabel)); err != nil {
 			t.Fatal(err)

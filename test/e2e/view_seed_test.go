@@ -4,12 +4,10 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/sallyport/sallyport/internal/lab/blueprint"
 	"github.com/sallyport/sallyport/internal/lab/manifest"
 	"github.com/sallyport/sallyport/test/page"
 )
@@ -91,20 +89,10 @@ there, and the router of ` + "`ovn-cluster`" + ` has a port on ext-cloud only: t
 // seedDesk is a lab like the seed's cluster, without its projects.
 func seedDesk(t *testing.T) *desk {
 	t.Helper()
-	b, err := blueprint.Load("testdata/seed/topology.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := own(t, "seed", b)
+	c := own(t, "seed", layout(t, "seed/topology.yaml"))
 	c.equip(t)
 	d := &desk{hall: &hall{stage: &stage{cluster: c}}, controller: c.controller(t, t.TempDir(), "--management-network-type=cloud")}
-	d.start(t)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the controller's log ends with\n%s", d.tail(10))
-		}
-		d.stop(syscall.SIGTERM)
-	})
+	d.attend(t)
 	d.agents(t)
 	eventually(t, "the management VPC is on ext-cloud, and has the first address there", func() bool {
 		return strings.Contains(d.nbctl(t, "lr-nat-list", "ovn-cluster"), "100.65.0.101")

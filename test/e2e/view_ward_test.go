@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -49,24 +48,14 @@ const (
 )
 
 // wardTopology is where it is.
-const wardTopology = "testdata/shared.yaml"
+const wardTopology = "shared.yaml"
 
 func newWard(t *testing.T) *ward {
 	t.Helper()
-	b, err := blueprint.Load(wardTopology)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := own(t, "ward", b)
+	c := own(t, "ward", layout(t, wardTopology))
 	c.equip(t)
 	w := &ward{whole: t, controller: c.controller(t, t.TempDir(), "--egressip-reachability-total-timeout=0")}
-	w.start(t)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the controller's log ends with\n%s", w.tail(10))
-		}
-		w.stop(syscall.SIGTERM)
-	})
+	w.attend(t)
 	c.agents(t)
 	w.hall = c.hall(t, "ward", "10.70.0.0/24")
 	w.furnish(t)
