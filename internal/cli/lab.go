@@ -206,12 +206,12 @@ func labParts() *cobra.Command {
 		Use:   "parts",
 		Short: "Get the programs that a lab runs, and say where they are",
 		Long: "Builds Kubernetes and Kube-OVN from source and unpacks OVN and Open vSwitch, each once a version, into a cache\n" +
-			"($SALLYPORT_CACHE, by default sallyport/ in your cache directory). \"lab up\" does this by itself. QEMU and the kernels\n" +
-			"of the virtual machines that tests use are unpacked as well; \"lab up\" does without them.",
+			"($SALLYPORT_CACHE, by default sallyport/ in your cache directory). \"lab up\" does this by itself. FRR, which only\n" +
+			"labs with BGP need, and QEMU and the kernels of the virtual machines that tests use are unpacked as well.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			report := func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }
-			set, err := parts.Ensure(cmd.Context(), report)
+			set, err := parts.Ensure(cmd.Context(), report, parts.FRR)
 			if err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -71,8 +72,8 @@ func (d debs) unpack(ctx context.Context, w workshop, version string) error {
 	if err != nil || len(files) == 0 {
 		return fmt.Errorf("no packages were downloaded for suite %s", d.suite)
 	}
-	if !slices.ContainsFunc(files, func(file string) bool { return isRelease(file, d.proof, version) }) {
-		return fmt.Errorf("suite %s of Debian has another %s than %s by now: see https://packages.debian.org/%[1]s/%[2]s", d.suite, d.proof, version)
+	if err := d.checkVersion(ctx, files, version); err != nil {
+		return err
 	}
 	for _, deb := range files {
 		if err := run(ctx, "dpkg-deb", "-x", deb, filepath.Join(w.dir, "root")); err != nil {
@@ -85,19 +86,70 @@ func (d debs) unpack(ctx context.Context, w workshop, version string) error {
 	return os.RemoveAll(apt)
 }
 
-// isRelease says whether a file is a package of this name and of a release of this version. An epoch does not count.
-func isRelease(file, name, version string) bool {
-	rest, found := strings.CutPrefix(filepath.Base(file), name+"_")
-	if _, after, epoch := strings.Cut(rest, "%3a"); epoch {
-		rest = after
+// checkVersion reports a suite that has moved on to another upstream version of the part.
+func (d debs) checkVersion(ctx context.Context, files []string, version string) error {
+	i := slices.IndexFunc(files, func(file string) bool { return strings.HasPrefix(filepath.Base(file), d.proof+"_") })
+	if i < 0 {
+		return fmt.Errorf("suite %s of Debian sent no package %s", d.suite, d.proof)
 	}
-	return found && strings.HasPrefix(rest, version+".")
+	return checkPackage(ctx, files[i], version)
+}
+
+// checkPackage compares the version in a package file with the upstream version that the lab expects.
+func checkPackage(ctx context.Context, file, version string) error {
+	out, err := exec.CommandContext(ctx, "dpkg-deb", "--field", file, "Version").Output()
+	if err != nil {
+		return fmt.Errorf("read the version of %s: %w", filepath.Base(file), err)
+	}
+	found := strings.TrimSpace(string(out))
+	same, err := isUpstreamVersion(ctx, found, version)
+	if err != nil || same {
+		return err
+	}
+	name, _, _ := strings.Cut(filepath.Base(file), "_")
+	return fmt.Errorf("Debian has %s %s, and the lab expects upstream version %s: try the lab with it, then change the version in internal/lab/parts/parts.go",
+		name, found, version)
+}
+
+// isUpstreamVersion reports whether a Debian version is the given upstream version or a point release of it, in any revision.
+// The epoch does not count. dpkg compares: 10.3-3+deb13u1 and 10.3.1-1 are of 10.3; 10.3~rc1-1, 10.4~rc1-1 and 10.30-1 are not.
+func isUpstreamVersion(ctx context.Context, found, version string) (bool, error) {
+	if _, rest, epoch := strings.Cut(found, ":"); epoch {
+		found = rest
+	}
+	next, err := nextVersion(version)
+	if err != nil {
+		return false, err
+	}
+	for _, limit := range [][2]string{{"ge", version}, {"lt", next + "~"}} {
+		err := exec.CommandContext(ctx, "dpkg", "--compare-versions", found, limit[0], limit[1]).Run()
+		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == 1 {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("compare versions %s and %s: %w", found, limit[1], err)
+		}
+	}
+	return true, nil
+}
+
+// nextVersion is a version with its last number raised by one: 25.03 is followed by 25.4, which Debian compares as 25.04.
+func nextVersion(version string) (string, error) {
+	head, last := "", version
+	if i := strings.LastIndex(version, "."); i >= 0 {
+		head, last = version[:i+1], version[i+1:]
+	}
+	number, err := strconv.Atoi(last)
+	if err != nil {
+		return "", fmt.Errorf("version %s does not end in a number: %w", version, err)
+	}
+	return head + strconv.Itoa(number+1), nil
 }
 
 // privateApt is an apt configuration of our own below dir: the machine's mirror, another suite, nothing installed. The lists of
 // the suite are there.
 func privateApt(ctx context.Context, dir, suite string) ([]string, error) {
-	if err := need("apt-get", "dpkg-deb"); err != nil {
+	if err := need("apt-get", "dpkg", "dpkg-deb"); err != nil {
 		return nil, err
 	}
 	for _, sub := range []string{"lists/partial", "cache/archives/partial", "parts"} {

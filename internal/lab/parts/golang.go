@@ -10,8 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
-	"time"
 )
 
 // The modules that Go programs are built from. They are kept under other names than go.mod because a directory with a
@@ -22,8 +22,8 @@ var modules embed.FS
 
 const kubeOVNCRDs = "kube-ovn-crd.yaml"
 
-// program is one Go program of a module: its name, package and linker flags.
-type program struct{ name, path, flags string }
+// program is one Go program of a module: its name and its package.
+type program struct{ name, path string }
 
 func kubernetes() part {
 	flags := "-s -w"
@@ -32,18 +32,18 @@ func kubernetes() part {
 		flags += fmt.Sprintf(" -X %[1]s.gitVersion=v%[2]s -X %[1]s.gitMajor=1 -X %[1]s.gitMinor=%[3]s -X %[1]s.gitTreeState=archive",
 			p, KubernetesVersion, minor)
 	}
-	programs := []program{{"etcd", "go.etcd.io/etcd/server/v3", "-s -w"}}
+	programs := []program{{"etcd", "go.etcd.io/etcd/server/v3"}}
 	for _, name := range []string{"kubectl", "kube-scheduler", "kube-controller-manager", "kube-apiserver"} {
-		programs = append(programs, program{name, "k8s.io/kubernetes/cmd/" + name, flags})
+		programs = append(programs, program{name, "k8s.io/kubernetes/cmd/" + name})
 	}
-	return goPart("kubernetes", KubernetesVersion, programs)
+	return goPart("kubernetes", KubernetesVersion, flags, programs)
 }
 
 func kubeOVN() part {
-	p := goPart("kube-ovn", KubeOVNVersion, []program{{
-		name:  "kube-ovn-controller", // it looks at its own name and refuses any other
-		path:  "github.com/kubeovn/kube-ovn/cmd/controller",
-		flags: "-s -w -X github.com/kubeovn/kube-ovn/versions.VERSION=v" + KubeOVNVersion,
+	flags := "-s -w -X github.com/kubeovn/kube-ovn/versions.VERSION=v" + KubeOVNVersion
+	p := goPart("kube-ovn", KubeOVNVersion, flags, []program{{
+		name: "kube-ovn-controller", // it looks at its own name and refuses any other
+		path: "github.com/kubeovn/kube-ovn/cmd/controller",
 	}})
 	build := p.build
 	p.build = func(ctx context.Context, w workshop) error {
@@ -55,8 +55,8 @@ func kubeOVN() part {
 	return p
 }
 
-// goPart builds Go programs from the module of the part's name.
-func goPart(name, version string, programs []program) part {
+// goPart builds Go programs from the module of the part's name, all with the same linker flags.
+func goPart(name, version, flags string, programs []program) part {
 	file := "modules/" + strings.ReplaceAll(name, "-", "")
 	mod, errMod := modules.ReadFile(file + ".mod")
 	sum, errSum := modules.ReadFile(file + ".sum")
@@ -66,17 +66,12 @@ func goPart(name, version string, programs []program) part {
 	return part{
 		name:    name,
 		version: version,
-		inputs:  fmt.Appendf(slices.Concat(mod, sum), "%v", programs),
+		inputs:  fmt.Appendf(slices.Concat(mod, sum), "%s%v", flags, programs),
 		build: func(ctx context.Context, w workshop) error {
 			if err := writeModule(w, mod, sum); err != nil {
 				return err
 			}
-			for _, p := range programs {
-				if err := w.goBuild(ctx, p); err != nil {
-					return err
-				}
-			}
-			return nil
+			return w.goBuild(ctx, flags, programs)
 		},
 	}
 }
@@ -96,15 +91,38 @@ func writeModule(w workshop, mod, sum []byte) error {
 
 func (w workshop) module() string { return filepath.Join(w.dir, "module") }
 
-func (w workshop) goBuild(ctx context.Context, p program) error {
-	begun := time.Now()
-	w.report("  building " + p.name)
-	_, err := w.goTool(ctx, "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags="+p.flags, "-o", filepath.Join(w.dir, "bin", p.name), p.path)
-	if err != nil {
-		return fmt.Errorf("build %s: %w", p.name, err)
+// goBuild builds all programs with one command, so that packages are compiled while others are linked.
+func (w workshop) goBuild(ctx context.Context, flags string, programs []program) error {
+	built := filepath.Join(w.dir, "built") + string(filepath.Separator)
+	args := []string{"build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags=" + flags, "-o", built}
+	var names []string
+	for _, p := range programs {
+		names, args = append(names, p.name), append(args, p.path)
 	}
-	w.report(fmt.Sprintf("  built %s in %s", p.name, time.Since(begun).Round(time.Second)))
-	return nil
+	w.report("  building " + strings.Join(names, ", "))
+	if err := os.Mkdir(built, 0o755); err != nil {
+		return fmt.Errorf("make %s: %w", built, err)
+	}
+	if _, err := w.goTool(ctx, args...); err != nil {
+		return fmt.Errorf("build %s: %w", strings.Join(names, ", "), err)
+	}
+	for _, p := range programs {
+		if err := os.Rename(filepath.Join(built, executableName(p.path)), filepath.Join(w.dir, "bin", p.name)); err != nil {
+			return fmt.Errorf("keep %s: %w", p.name, err)
+		}
+	}
+	return os.Remove(built)
+}
+
+// executableName is how go build names the program of a package: by the last element of its path that is not a major version.
+func executableName(path string) string {
+	dir, name := filepath.Split(path)
+	if major, found := strings.CutPrefix(name, "v"); found {
+		if _, err := strconv.Atoi(major); err == nil {
+			return filepath.Base(dir)
+		}
+	}
+	return name
 }
 
 func (w workshop) goTool(ctx context.Context, args ...string) (string, error) {

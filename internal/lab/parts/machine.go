@@ -41,7 +41,7 @@ func kernel(version string) part {
 		if err != nil {
 			return err
 		}
-		name, err := kernelName(ctx, options, version)
+		name, err := kernelName(ctx, options)
 		if err != nil {
 			return err
 		}
@@ -51,6 +51,9 @@ func kernel(version string) part {
 		}
 		deb, err := only(filepath.Join(apt, name+"_*.deb"))
 		if err != nil {
+			return err
+		}
+		if err := checkPackage(ctx, deb, version); err != nil {
 			return err
 		}
 		if err := run(ctx, "dpkg-deb", "-x", deb, root); err != nil {
@@ -64,18 +67,18 @@ func kernel(version string) part {
 }
 
 // kernelName is the package that has the kernel: the one that Debian's package without a version in its name depends on.
-func kernelName(ctx context.Context, options []string, version string) (string, error) {
+func kernelName(ctx context.Context, options []string) (string, error) {
 	out, err := exec.CommandContext(ctx, "apt-cache", slices.Concat(options, []string{"depends", kernelPackage})...).Output()
 	if err != nil {
 		return "", fmt.Errorf("ask apt for %s: %w", kernelPackage, err)
 	}
 	for line := range strings.Lines(string(out)) {
 		name, found := strings.CutPrefix(strings.TrimSpace(line), "Depends: ")
-		if found && strings.HasPrefix(name, "linux-image-"+version+".") {
+		if found && strings.HasPrefix(name, "linux-image-") {
 			return name, nil
 		}
 	}
-	return "", fmt.Errorf("%s of Debian is of another version than %s by now:\n%s", kernelPackage, version, out)
+	return "", fmt.Errorf("Debian's %s depends on no linux-image package:\n%s", kernelPackage, out)
 }
 
 // keepKernel gives the kernel and its modules names without a version, and unpacks the modules: Debian 13 has them compressed.

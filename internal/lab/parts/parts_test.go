@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -155,16 +156,49 @@ func TestTwoAtOnceBuildOnce(t *testing.T) {
 	}
 }
 
-func TestReleaseOfAVersion(t *testing.T) {
-	for file, want := range map[string]bool{
-		"/cache/qemu-system-x86_1%3a10.0.13+ds-0+deb13u1_amd64.deb":     true,
-		"/cache/qemu-system-x86_10.0.1-1_amd64.deb":                     true,
-		"/cache/qemu-system-x86_1%3a10.1.2+ds-1_amd64.deb":              false,
-		"/cache/qemu-system-x86_1%3a110.0.2-1_amd64.deb":                false,
-		"/cache/qemu-system-x86-xen_1%3a10.0.13+ds-0+deb13u1_amd64.deb": false,
+func TestUpstreamVersion(t *testing.T) {
+	if _, err := exec.LookPath("dpkg"); err != nil {
+		t.Skip("dpkg compares the versions of packages")
+	}
+	for _, c := range []struct {
+		found, version string
+		want           bool
+	}{
+		{"10.3-3+deb13u1", "10.3", true},
+		{"10.3-3", "10.3", true},
+		{"10.3.1-1", "10.3", true},
+		{"10.3+ds-1", "10.3", true},
+		{"10.3~rc1-1", "10.3", false},
+		{"10.4~rc1-1", "10.3", false},
+		{"10.4-1", "10.3", false},
+		{"10.30-1", "10.3", false},
+		{"1:10.0.13+ds-0+deb13u1", "10.0", true},
+		{"1:10.1.2+ds-1", "10.0", false},
+		{"1:110.0.2-1", "10.0", false},
+		{"25.03.0-2", "25.03", true},
+		{"25.09.0-1", "25.03", false},
+		{"6.12.57-1", "6.12", true},
+		{"6.12.57-1", "6.1", false},
+		{"6.1.158-1", "6.1", true},
 	} {
-		if got := isRelease(file, "qemu-system-x86", "10.0"); got != want {
-			t.Errorf("%s is a release of 10.0: %t", file, got)
+		if got, err := isUpstreamVersion(t.Context(), c.found, c.version); err != nil || got != c.want {
+			t.Errorf("%s is of upstream version %s: %t, %v", c.found, c.version, got, err)
+		}
+	}
+	if _, err := isUpstreamVersion(t.Context(), "1.0-1", "one"); err == nil {
+		t.Error("a version without a number is compared")
+	}
+}
+
+func TestExecutableName(t *testing.T) {
+	for path, want := range map[string]string{
+		"go.etcd.io/etcd/server/v3":                  "server",
+		"k8s.io/kubernetes/cmd/kubectl":              "kubectl",
+		"github.com/kubeovn/kube-ovn/cmd/controller": "controller",
+		"example.com/cmd/viewer":                     "viewer",
+	} {
+		if got := executableName(path); got != want {
+			t.Errorf("%s is built as %s, not %s", path, got, want)
 		}
 	}
 }
