@@ -78,7 +78,7 @@ func kernelName(ctx context.Context, options []string) (string, error) {
 			return name, nil
 		}
 	}
-	return "", fmt.Errorf("Debian's %s depends on no linux-image package:\n%s", kernelPackage, out)
+	return "", fmt.Errorf("the package %s of Debian depends on no linux-image package:\n%s", kernelPackage, out)
 }
 
 // keepKernel gives the kernel and its modules names without a version, and unpacks the modules: Debian 13 has them compressed.
