@@ -107,7 +107,7 @@ func checkPackage(ctx context.Context, file, version string) error {
 		return err
 	}
 	name, _, _ := strings.Cut(filepath.Base(file), "_")
-	return fmt.Errorf("the package %s has version %s in Debian, and the lab expects upstream version %s: try the lab with it, then change the version in internal/lab/parts/parts.go",
+	return fmt.Errorf("the package %s has version %s in Debian, and the lab expects upstream version %s: try it, then change it in internal/lab/parts",
 		name, found, version)
 }
 
