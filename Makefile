@@ -17,8 +17,8 @@ GENERATE := $(GENERATOR) object crd paths=./api/... output:crd:dir=config/crd
 HELM_VERSION := $(shell awk '$$1 == "helm.sh/helm/v4" {print substr($$2, 2)}' tools/helm/go.mod)
 HELM := $(CACHE)/helm-$(HELM_VERSION)-$(shell sha256sum tools/helm/go.sum | cut -c1-8)/helm
 
-RETRY_VERSION := $(shell awk '$$1 == "gotest.tools/gotestsum" {print substr($$2, 2)}' tools/retry/go.mod)
-RETRY := $(CACHE)/gotestsum-$(RETRY_VERSION)-$(shell sha256sum tools/retry/go.sum | cut -c1-8)/gotestsum
+TESTSUM_VERSION := $(shell awk '$$1 == "gotest.tools/gotestsum" {print substr($$2, 2)}' tools/testsum/go.mod)
+TESTSUM := $(CACHE)/gotestsum-$(TESTSUM_VERSION)-$(shell sha256sum tools/testsum/go.sum | cut -c1-8)/gotestsum
 
 # Prometheus and its promtool are taken from the packages of the machine's own Debian, unpacked and not installed: nothing is started.
 PROMETHEUS := $(CACHE)/prometheus-$(shell . /etc/os-release && echo $$VERSION_CODENAME)/usr/bin/prometheus
@@ -83,10 +83,13 @@ image: build ## Make the container image bin/sallyport-image.tar (linux/amd64), 
 test: ## Run the unit tests (some need root and are skipped without)
 	go test $(RACE) ./api/... ./config/... ./internal/... ./cmd/... ./test/docs ./test/monitoring ./test/show/...
 
+# One theme: make e2e THEME=loadbalancer. One test: make e2e THEME=lab RUN=TestLab3
+THEME :=
+RUN := .
+
 .PHONY: e2e
-e2e: parts chart $(RETRY) $(PROMETHEUS) ## Run the end-to-end tests in labs, at the size of CI; the few that fail are run once more, and told (root)
-	PROMETHEUS=$(PROMETHEUS) $(RETRY) --format standard-verbose --rerun-fails=1 --rerun-fails-max-failures=6 --rerun-fails-run-root-test --packages ./test/e2e -- \
-		-count=1 -timeout 75m
+e2e: parts chart man $(TESTSUM) $(PROMETHEUS) ## Run the end-to-end tests in labs, at the size of CI; THEME=name runs one theme (root)
+	PROMETHEUS=$(PROMETHEUS) $(TESTSUM) --format standard-verbose --raw-command -- test/e2e/run '$(RUN)' $(THEME)
 
 .PHONY: lint
 lint: $(LINT) ## Run the linters
@@ -103,7 +106,7 @@ tidy-check: ## Check that go.mod and go.sum are tidy
 	go -C tools/generate mod tidy -diff
 	go -C tools/helm mod tidy -diff
 	go -C tools/image mod tidy -diff
-	go -C tools/retry mod tidy -diff
+	go -C tools/testsum mod tidy -diff
 
 .PHONY: generate-check
 generate-check: $(GENERATOR) ## Check that what is generated is up to date
@@ -117,11 +120,11 @@ generate-check: $(GENERATOR) ## Check that what is generated is up to date
 golden: ## Rewrite what tests compare with: the cases of compile, explain and nodepath, and the reference pages (root)
 	go test ./internal/compile/golden ./internal/controller ./internal/diagnosis ./internal/explain ./internal/intent ./internal/nodepath ./internal/topology -update
 	go test ./cmd/sallyport-agent ./cmd/sallyport-controller ./config/crd ./internal/cli ./test/docs ./test/monitoring -update
-	go test -run '^Test(Balancer(2Conformance|Docs)|Agent5Seed|View3Seed|ViewFaultsPage)$$' ./test/e2e -update
+	go test -run '^Test(Balancer(2Conformance|Docs)|Agent5Seed|View3Seed|ViewFaultsPage)$$' ./test/e2e/loadbalancer ./test/e2e/nodes ./test/e2e/view -update
 
 .PHONY: pictures
 pictures: build ## Make the pictures in docs/pictures anew (root); CI compares them with what the program shows
-	go test -count=1 -run '^TestView4Pictures$$' ./test/e2e -update
+	go test -count=1 -run '^TestView4Pictures$$' ./test/e2e/view -update
 
 # How long to look: make fuzz FUZZTIME=10m
 FUZZTIME := 30s
@@ -161,31 +164,31 @@ lab-down: build ## End the lab and remove everything of it (root)
 
 .PHONY: show-lab
 show-lab: parts ## Show by packets what the lab promises, at full size, a line for each (root)
-	SALLYPORT_SIZE=full go test -count=1 -timeout 60m -v -run '^TestLab[0-9]' ./test/e2e -show
+	SALLYPORT_SIZE=full go test -count=1 -timeout 60m -v -run '^TestLab[0-9]' ./test/e2e/lab -show
 
 .PHONY: show-core
 show-core: parts chart ## Show by packets what projects and addresses promise, at full size, a line for each (root)
-	SALLYPORT_SIZE=full go test -count=1 -timeout 120m -v -run '^TestCore[0-9]' ./test/e2e -show
+	SALLYPORT_SIZE=full go test -count=1 -timeout 120m -v -run '^TestCore[0-9]' ./test/e2e/address -show
 
 .PHONY: show-return
 show-return: parts chart ## Show by packets that replies leave by the network they came in on, at full size, a line for each (root)
-	SALLYPORT_SIZE=full go test -count=1 -timeout 150m -v -run '^TestReturn[0-9]' ./test/e2e -show
+	SALLYPORT_SIZE=full go test -count=1 -timeout 150m -v -run '^TestReturn[0-9]' ./test/e2e/returnpath -show
 
 .PHONY: show-lb
 show-lb: parts chart ## Show by packets what load balancers promise, at full size, a line for each (root)
-	SALLYPORT_SIZE=full go test -count=1 -timeout 120m -v -run '^TestBalancer[0-9]' ./test/e2e -show
+	SALLYPORT_SIZE=full go test -count=1 -timeout 120m -v -run '^TestBalancer[0-9]' ./test/e2e/loadbalancer -show
 
 .PHONY: show-egress
 show-egress: parts chart ## Show by packets what egress addresses promise, at full size, a line for each (root)
-	SALLYPORT_SIZE=full go test -count=1 -timeout 90m -v -run '^TestEgress[0-9]' ./test/e2e -show
+	SALLYPORT_SIZE=full go test -count=1 -timeout 90m -v -run '^TestEgress[0-9]' ./test/e2e/egress -show
 
 .PHONY: show-agent
 show-agent: parts chart ## Show by packets what the agent does on nodes, at full size, a line for each (root)
-	SALLYPORT_SIZE=full go test -count=1 -timeout 60m -v -run '^(TestAgent|TestNodeEgress)' ./test/e2e -show
+	SALLYPORT_SIZE=full go test -count=1 -timeout 60m -v -run '^(TestAgent|TestNodeEgress)' ./test/e2e/nodes -show
 
 .PHONY: show-view
 show-view: parts chart ## Show what the operator's view promises, at full size, a line for each (root)
-	SALLYPORT_SIZE=full go test -count=1 -timeout 60m -v -run '^TestView' ./test/e2e -show
+	SALLYPORT_SIZE=full go test -count=1 -timeout 60m -v -run '^TestView' ./test/e2e/view -show
 
 ##@ Help
 
@@ -226,9 +229,9 @@ $(PROMETHEUS):
 	dpkg-deb -x prometheus_*.deb .; rm prometheus_*.deb; \
 	rm -rf $$dir; mv $$dir.unpacking $$dir
 
-$(RETRY):
-	@echo "building gotestsum $(RETRY_VERSION) (once; kept in $(@D))"
+$(TESTSUM):
+	@echo "building gotestsum $(TESTSUM_VERSION) (once; kept in $(@D))"
 	@mkdir -p $(@D); \
-	CGO_ENABLED=0 go build -C tools/retry -trimpath -o $@.building gotest.tools/gotestsum; \
+	CGO_ENABLED=0 go build -C tools/testsum -trimpath -o $@.building gotest.tools/gotestsum; \
 	mv $@.building $@; \
-	echo "built gotestsum $(RETRY_VERSION) in $$SECONDS s"
+	echo "built gotestsum $(TESTSUM_VERSION) in $$SECONDS s"

@@ -1,0 +1,136 @@
+package address
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/restmapper"
+
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	"github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/lab/manifest"
+	"github.com/sallyport/sallyport/test/e2e/harness"
+)
+
+func kubeDC(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{kubedcv1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return scheme
+}
+
+// Manifests written for kube-dc apply unchanged: no field is lost, spec or status, and our Go types know each of them.
+func TestAPITakesKubeDCManifests(t *testing.T) {
+	c := harness.SharedLab(t)
+	c.DefineResources(t)
+	scheme := kubeDC(t)
+	files, err := filepath.Glob("../testdata/kubedc/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no manifests: %v", err)
+	}
+	namespaces := map[string]bool{}
+	var objects []*unstructured.Unstructured
+	for _, file := range files {
+		parsed, err := manifest.Parse(harness.ReadFile(t, file))
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		for _, o := range parsed {
+			namespaces[o.GetNamespace()] = true
+		}
+		objects = append(objects, parsed...)
+	}
+	for _, name := range slices.Sorted(maps.Keys(namespaces)) {
+		c.CreateNamespace(t, name, "")
+	}
+	for _, o := range objects {
+		takes(t, c, scheme, o)
+	}
+}
+
+// takes applies an object and compares what the API server keeps with what was written.
+func takes(t *testing.T, c *harness.Cluster, scheme *runtime.Scheme, o *unstructured.Unstructured) {
+	t.Helper()
+	if err := c.Objects.ApplyObject(harness.Within(t, time.Minute), o); err != nil {
+		t.Error(err)
+		return
+	}
+	ref := manifest.Ref{GVK: o.GroupVersionKind(), Namespace: o.GetNamespace(), Name: o.GetName()}
+	got, err := c.Objects.Get(harness.Within(t, time.Minute), ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"spec", "status"} {
+		if !equality.Semantic.DeepEqual(o.Object[part], got.Object[part]) {
+			t.Errorf("%s: wrote %s %v, the API server keeps %v", ref, part, o.Object[part], got.Object[part])
+		}
+	}
+	typed, err := scheme.New(o.GroupVersionKind())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(got.Object, typed, true); err != nil {
+		t.Errorf("%s as a Go value: %v", ref, err)
+	}
+}
+
+// Kube-OVN calls its iptables addresses eip and fip for short. What a tenant types must mean ours.
+func TestAPIWordsMeanOurKinds(t *testing.T) {
+	c := harness.SharedLab(t)
+	c.DefineResources(t)
+	discovery := memory.NewMemCacheClient(c.Client.Discovery())
+	words := restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(discovery), discovery, nil)
+	for word, want := range map[string]schema.GroupVersionResource{
+		"eip":     kubedcv1.GroupVersion.WithResource("eips"),
+		"fip":     kubedcv1.GroupVersion.WithResource("fips"),
+		"project": kubedcv1.GroupVersion.WithResource("projects"),
+		"extnet":  v1alpha1.GroupVersion.WithResource("externalnetworks"),
+		"oeip":    {Group: "kubeovn.io", Version: "v1", Resource: "ovn-eips"}, // control: Kube-OVN's kinds are there
+	} {
+		got, err := words.ResourceFor(schema.GroupVersionResource{Resource: word})
+		if err != nil || got != want {
+			t.Errorf("%s means %s (%v), want %s", word, got, err, want)
+		}
+	}
+}
+
+// rule is one thing that the API server refuses: bad, which differs from good in what the message is about.
+type rule struct {
+	kind      string
+	good, bad string // specs
+	refusal   string // a part of what the user is told
+}
+
+// object is a manifest with a spec. The name is a DNS label; namespace is not used for kinds of the cluster.
+func (r rule) object(namespace, name, spec string) string {
+	version := kubedcv1.GroupVersion
+	if r.kind == "ExternalNetwork" {
+		version, namespace = v1alpha1.GroupVersion, ""
+	}
+	return fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: %q}, spec: %s}", version, r.kind, name, namespace, spec)
+}
+
+func refuses(t *testing.T, c *harness.Cluster, text, refusal string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	err := c.Objects.Apply(ctx, text)
+	if err == nil || !strings.Contains(err.Error(), refusal) {
+		t.Errorf("%s\ngot:  %v\nwant: %s", text, err, refusal)
+	}
+}

@@ -1,0 +1,193 @@
+package address
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ovn-kubernetes/libovsdb/cache"
+	ovsdb "github.com/ovn-kubernetes/libovsdb/client"
+	"github.com/ovn-kubernetes/libovsdb/model"
+
+	"github.com/sallyport/sallyport/internal/ovn/nb"
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/test/e2e/harness"
+)
+
+// jitter is how much later than an object's status we may hear of a row that came first: the two come by different ways.
+const jitter = 50 * time.Millisecond
+
+// rowHistory is when each row of the northbound database came and went, by what it says.
+type rowHistory struct {
+	mu    sync.Mutex
+	spans map[string][]span
+}
+
+// span is the time during which a row was there; until is zero while it is.
+type span struct{ since, until time.Time }
+
+func (h *rowHistory) came(row string, at time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.spans[row] = append(h.spans[row], span{since: at})
+}
+
+// went ends the oldest span of a row that has not ended: there can be two of one row for a moment.
+func (h *rowHistory) went(row string, at time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range h.spans[row] {
+		if h.spans[row][i].until.IsZero() {
+			h.spans[row][i].until = at
+			return
+		}
+	}
+}
+
+// there is the span of a row at a time.
+func (h *rowHistory) there(row string, at time.Time) (span, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.spans[row] {
+		if !s.since.After(at.Add(jitter)) && (s.until.IsZero() || s.until.After(at.Add(-jitter))) {
+			return s, true
+		}
+	}
+	return span{}, false
+}
+
+// judge names the claims that were made while a row was not there.
+func (h *rowHistory) judge(claims []claim) (early []string) {
+	for _, c := range claims {
+		for _, row := range c.rows {
+			if _, there := h.there(row, c.at); !there {
+				early = append(early, fmt.Sprintf("%s %s says that it is in force, without the row %q", c.kind, c.name, row))
+			}
+		}
+	}
+	return early
+}
+
+// lead is for how long the last row of a claim had been there.
+func (h *rowHistory) lead(c claim) (time.Duration, bool) {
+	var last time.Time
+	for _, row := range c.rows {
+		s, there := h.there(row, c.at)
+		if !there {
+			return 0, false
+		}
+		if s.since.After(last) {
+			last = s.since
+		}
+	}
+	return c.at.Sub(last), true
+}
+
+// printed is a row by what it says, in as many texts as it says things that somebody may rely on. Each row is in a set of a router, a
+// switch or a group: those that nobody refers to do not exist.
+func printed(m model.Model) []string {
+	switch r := m.(type) {
+	case *nb.NAT:
+		return []string{fmt.Sprintf("%s %s %s", r.Type, r.ExternalIP, r.LogicalIP)}
+	case *nb.LogicalRouterPolicy:
+		return []string{fmt.Sprintf("%d %s", r.Priority, r.Match)}
+	case *nb.LogicalRouterPort:
+		return []string{r.Name, r.Name + " with table " + r.Options["route_table"]}
+	case *nb.StaticMACBinding:
+		return []string{fmt.Sprintf("binding %s %s", r.LogicalPort, r.MAC)}
+	case *nb.LogicalSwitchPort:
+		return []string{fmt.Sprintf("switch port %s to %s", r.Name, r.Options["router-port"])}
+	case *nb.AddressSet:
+		out := []string{"set " + r.Name}
+		for _, a := range r.Addresses {
+			out = append(out, fmt.Sprintf("set %s with %s", r.Name, a))
+		}
+		return out
+	case *nb.PortGroup:
+		return []string{fmt.Sprintf("group %s of %d", r.Name, len(r.Ports))}
+	case *nb.ACL:
+		return []string{fmt.Sprintf("rule %d %s of %s", r.Tier, r.Action, r.ExternalIDs[ownership.RowOwnerKey])}
+	case *nb.QoS:
+		return []string{fmt.Sprintf("marking %d of %s", r.Priority, r.ExternalIDs[ownership.RowOwnerKey])}
+	case *nb.StaticRoute:
+		return []string{fmt.Sprintf("route %s %s of %s", r.RouteTable, r.IPPrefix, r.ExternalIDs[ownership.RowOwnerKey])}
+	default:
+		return nil
+	}
+}
+
+// change writes down that a row has become another; nil is none.
+func (h *rowHistory) change(old, row model.Model) {
+	now, was, is := time.Now(), printed(old), printed(row)
+	for _, text := range was {
+		if !slices.Contains(is, text) {
+			h.went(text, now)
+		}
+	}
+	for _, text := range is {
+		if !slices.Contains(was, text) {
+			h.came(text, now)
+		}
+	}
+}
+
+// followRows begins to write down, by a connection of its own.
+func followRows(t *testing.T, c *harness.Cluster) *rowHistory {
+	t.Helper()
+	h := &rowHistory{spans: map[string][]span{}}
+	described, err := nb.Model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := ovsdb.NewOVSDBClient(described, ovsdb.WithEndpoint(nbDoor(t, c)), ovsdb.WithTLSConfig(trust(t, c)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Connect(harness.Within(t, 30*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	conn.Cache().AddEventHandler(&cache.EventHandlerFuncs{
+		AddFunc:    func(_ string, row model.Model) { h.change(nil, row) },
+		DeleteFunc: func(_ string, row model.Model) { h.change(row, nil) },
+		UpdateFunc: func(_ string, old, row model.Model) { h.change(old, row) },
+	})
+	if _, err := conn.Monitor(harness.Within(t, 30*time.Second), nb.Monitor()); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// nbDoor is the way to the northbound database from outside.
+func nbDoor(t *testing.T, c *harness.Cluster) string {
+	t.Helper()
+	status, err := c.Status(harness.Within(t, time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range status.Doors {
+		if d.Name == "nb1" {
+			return "ssl:" + d.Outside
+		}
+	}
+	t.Fatal("the lab has no door to the northbound database")
+	return ""
+}
+
+// trust is the lab's certificates for the OVN databases, which name no host.
+func trust(t *testing.T, c *harness.Cluster) *tls.Config {
+	t.Helper()
+	pki := func(name string) string { return filepath.Join(c.Dir, "pki", name) }
+	pair, err := tls.LoadX509KeyPair(pki("ovn.crt"), pki("ovn.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(harness.ReadFile(t, pki("ca.crt"))))
+	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: roots, InsecureSkipVerify: true} //nolint:gosec // a lab's own database
+}

@@ -1,0 +1,72 @@
+package address
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/sallyport/sallyport/test/e2e/harness"
+)
+
+// By packets, and by nothing but Projects, EIps, FIps and pods.
+func TestCore1ByPackets(t *testing.T) {
+	item := core.Item(t, 1)
+	c := harness.SharedSallyport(t)
+	c.CreateOrganization(t, "packets")
+	s := &projectPair{
+		Cluster: c,
+		// The same addresses inside: projects do not see each other there.
+		cloud:  c.CreateProject(t, "packets", "cloud", "10.31.0.0/24", "cloud"),
+		public: c.CreateProject(t, "packets", "public", "10.31.0.0/24", "public"),
+	}
+	for _, node := range []string{"node1", "node2", "node3"} { // only node2 and node3 may hold gateways
+		c.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "plain-" + node, Node: node})
+		c.RunPod(t, harness.Pod{Namespace: s.public, Name: "plain-" + node, Node: node})
+	}
+	for _, part := range []struct {
+		name string
+		run  func(*projectPair, *testing.T) string
+	}{
+		{"way out", (*projectPair).wayOut},
+		{"floating IPs on three networks", (*projectPair).threeNetworks},
+		{"neighbours and other projects", (*projectPair).neighbours},
+		{"only while there is a FIp", (*projectPair).onlyWithFIp},
+		{"targets", (*projectPair).targets},
+		{"another target and another EIp", (*projectPair).repoint},
+		{"an EIp of its own", (*projectPair).ownEIp},
+		{"an address that another project had", (*projectPair).handedOn},
+		{"dual stack", (*projectPair).dualStack},
+		{"IPv6 outside", (*projectPair).noIPv6Outside},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			if figure := part.run(s, t); !t.Failed() {
+				item.Figure("%s: %s", part.name, figure)
+			}
+		})
+	}
+}
+
+// projectPair is two projects on different networks, each with a pod on every node.
+type projectPair struct {
+	*harness.Cluster
+	cloud, public string // namespaces
+}
+
+// wayOut: what pods without a floating IP send leaves with the address of the project's default gateway, by its network.
+func (s *projectPair) wayOut(t *testing.T) string {
+	ways := 0
+	s.SyncFlows(t)
+	s.ResetDrops(t)
+	for namespace, x := range map[string]harness.ExternalSide{s.cloud: s.Network(t, "cloud"), s.public: s.Network(t, "public")} {
+		name := namespace[len("packets-"):]
+		external := s.ReadField(t, "Project", "packets", name, "status", "externalIP")
+		if gw := s.ReadField(t, "EIp", namespace, "default-gw", "status", "ipAddress"); gw != external || external == "" {
+			t.Errorf("Project %s has the external address %q and its EIp default-gw has %q", name, external, gw)
+		}
+		for _, from := range []string{"plain-node1", "plain-node2", "plain-node3"} {
+			ways += s.ExpectAnswers(t, from+"."+namespace, harness.InternetAddress, "internet", external)
+			ways += s.ExpectAnswers(t, from+"."+namespace, x.ClientAddress, x.Client, external)
+		}
+	}
+	s.ExpectNoDrops(t)
+	return fmt.Sprintf("%d ways from pods on three nodes, by either network, came from the project's default-gw address; no router dropped anything", ways)
+}

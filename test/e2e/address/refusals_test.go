@@ -1,0 +1,166 @@
+package address
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sallyport/sallyport/test/e2e/harness"
+)
+
+// What can't work is refused when it is written, with the next step in the message; beside each the nearest that is taken.
+func TestAPIRefusesWhatCannotWork(t *testing.T) {
+	c := harness.SharedLab(t)
+	c.DefineResources(t)
+	const namespace = "refusals"
+	c.CreateNamespace(t, namespace, "")
+	for i, r := range slices.Concat(projectRules, eipRules, fipRules, networkRules) {
+		if err := c.Objects.Trying().Apply(harness.Within(t, time.Minute), r.object(namespace, fmt.Sprintf("good-%d", i), r.good)); err != nil { // control
+			t.Error(err)
+		}
+		refuses(t, c, r.object(namespace, fmt.Sprintf("bad-%d", i), r.bad), r.refusal)
+	}
+}
+
+// What is fixed once it is made is refused when it is changed.
+func TestAPIRefusesChanges(t *testing.T) {
+	c := harness.SharedLab(t)
+	c.DefineResources(t)
+	const namespace = "changes"
+	c.CreateNamespace(t, namespace, "")
+	for i, r := range changes {
+		name := fmt.Sprintf("fixed-%d", i)
+		c.Apply(t, r.object(namespace, name, r.good))
+		if r.refusal == "" { // control: this may change
+			c.Apply(t, r.object(namespace, name, r.bad))
+			continue
+		}
+		refuses(t, c, r.object(namespace, name, r.bad), r.refusal)
+	}
+}
+
+// Names become parts of longer names.
+func TestAPIRefusesNames(t *testing.T) {
+	c := harness.SharedLab(t)
+	c.DefineResources(t)
+	const namespace = "names"
+	c.CreateNamespace(t, namespace, "")
+	project := rule{kind: "Project", good: "{cidrBlock: 10.0.0.0/24, egressNetworkType: cloud}", refusal: "choose one of at most 53"}
+	eip := rule{kind: "EIp", good: "{}", refusal: "choose one of at most 185"}
+	fip := rule{kind: "FIp", good: "{ipAddress: 10.0.0.7}", refusal: "choose one of at most 175"}
+	for _, n := range []struct {
+		rule
+		longest int
+	}{{project, 53}, {eip, 185}, {fip, 175}} {
+		c.Apply(t, n.object(namespace, strings.Repeat("x", n.longest), n.good)) // control
+		refuses(t, c, n.object(namespace, strings.Repeat("x", n.longest+1), n.good), n.refusal)
+	}
+	refuses(t, c, project.object(namespace, "a.b", project.good), project.refusal)
+}
+
+const (
+	cloud = "{cidrBlock: 10.0.0.0/24, egressNetworkType: cloud}"
+	dual  = `{cidrBlock: "10.0.0.0/24,fd00:10::/64", egressNetworkType: cloud}`
+)
+
+var projectRules = []rule{
+	{"Project", cloud, "{egressNetworkType: cloud}", "spec.cidrBlock: Required"},
+	{"Project", cloud, "{cidrBlock: 10.0.0.0/24}", "spec.egressNetworkType: Required"},
+	{"Project", cloud, "{cidrBlock: 10.0.0.0, egressNetworkType: cloud}", "must be a CIDR such as 10.0.0.0/24"},
+	{"Project", dual, `{cidrBlock: "10.0.0.0/24, fd00:10::/64", egressNetworkType: cloud}`, "with a comma and no space between"},
+	{"Project", dual, `{cidrBlock: "10.0.0.0/24,10.1.0.0/24", egressNetworkType: cloud}`, "one CIDR of each family"},
+	{"Project", dual, `{cidrBlock: "10.0.0.0/24,fd00:10::/64,fd00::/64", egressNetworkType: cloud}`, "one CIDR of each family"},
+	{"Project", "{cidrBlock: 223.255.255.0/24, egressNetworkType: cloud}", "{cidrBlock: 224.0.0.0/24, egressNetworkType: cloud}", "must be unicast"},
+	{"Project", "{cidrBlock: 10.0.0.0/30, egressNetworkType: cloud}", "{cidrBlock: 10.0.0.0/31, egressNetworkType: cloud}", "at most 30 bits"},
+	{"Project", "{cidrBlock: 'fd00::/126', egressNetworkType: cloud}", "{cidrBlock: 'fd00::/127', egressNetworkType: cloud}", "126 bits"},
+	{
+		"Project", "{cidrBlock: 10.0.0.0/24, egressNetworkType: gold.v2_x-1}", "{cidrBlock: 10.0.0.0/24, egressNetworkType: a b}",
+		"a type of network is a word",
+	},
+	{"Project", cloud, "{cidrBlock: 10.0.0.0/24, egressNetworkType: ''}", "at least 1 chars"},
+	{
+		"Project", "{cidrBlock: 10.0.0.0/24, egressNetworkType: cloud, gwLanIp: 10.0.0.254}",
+		"{cidrBlock: 10.0.0.0/24, egressNetworkType: cloud, gwLanIp: 10.0.1.1}", "must be an address inside cidrBlock",
+	},
+	{
+		"Project", `{cidrBlock: "10.0.0.0/24,fd00:10::/64", egressNetworkType: cloud, gwLanIp: "10.0.0.1,fd00:10::1"}`,
+		`{cidrBlock: "10.0.0.0/24,fd00:10::/64", egressNetworkType: cloud, gwLanIp: "10.0.0.1,fd00:11::1"}`, "must be an address inside cidrBlock",
+	},
+	{
+		"Project", "{cidrBlock: 10.0.0.0/24, egressNetworkType: cloud, eipQuota: 0}",
+		"{cidrBlock: 10.0.0.0/24, egressNetworkType: cloud, eipQuota: -1}", "spec.eipQuota",
+	},
+}
+
+var eipRules = []rule{
+	{"EIp", "{externalNetworkType: cloud}", "{externalNetworkType: cloud, childRef: x}", "keep the one that says where the address comes from"},
+	{"EIp", "{externalNetwork: ext-cloud}", "{externalNetwork: ext-cloud, childRef: x}", "keep the one that says where the address comes from"},
+	{
+		"EIp", "{externalNetworkType: cloud, externalNetwork: ''}", "{externalNetworkType: cloud, externalNetwork: ext-cloud}",
+		"keep the one that says where the address comes from",
+	},
+	{"EIp", "{childRef: x}", "{childRef: x, ipAddress: 100.65.0.9}", "childRef and ipAddress exclude each other"},
+	{"EIp", "{externalNetworkType: cloud, ipAddress: 100.65.0.9}", "{ipAddress: 100.65.0.9/16}", "without a prefix length"},
+	{"EIp", "{ipAddress: '2001:db8::9'}", "{ipAddress: 100.65.0.256}", "must be one address"},
+	{"EIp", "{}", "{externalNetworkType: a b}", "a type of network is a word"},
+}
+
+var fipRules = []rule{
+	{"FIp", "{ipAddress: 10.0.0.7}", "{}", "exactly one target"},
+	{"FIp", "{vmTarget: {vmName: a}, externalNetworkType: third}", "{externalNetworkType: third}", "exactly one target"},
+	{"FIp", "{vmTarget: {vmName: a}}", "{vmTarget: {vmName: a}, ipAddress: 10.0.0.7}", "exactly one target"},
+	{"FIp", "{podTarget: {podName: a}}", "{podTarget: {podName: a}, vmTarget: {vmName: a}}", "exactly one target"},
+	{"FIp", "{podTarget: {podName: a}}", "{podTarget: {}}", "spec.podTarget.podName: Required"},
+	{"FIp", "{vmTarget: {vmName: a, interfaceName: net1}}", "{vmTarget: {interfaceName: net1}}", "spec.vmTarget.vmName: Required"},
+	{"FIp", "{ipAddress: 10.0.0.7, eip: a}", "{ipAddress: 10.0.0.7, eip: a, externalNetworkType: cloud}", "eip and externalNetworkType exclude each other"},
+	{"FIp", "{ipAddress: 'fd00:10::7'}", "{ipAddress: web}", "must be one address"},
+}
+
+var networkRules = []rule{
+	{"ExternalNetwork", "{type: cloud, subnets: [a, b], default: true}", "{type: cloud, subnets: []}", "needs subnets, nodes or both"},
+	{"ExternalNetwork", "{type: cloud, nodes: {interface: eth1, gateways: [192.0.2.1]}}", "{type: cloud}", "needs subnets, nodes or both"},
+	{"ExternalNetwork", "{type: cloud, nodes: {mac: '52:54:00:00:00:01', gateways: [192.0.2.1]}}", "{type: cloud, nodes: {gateways: [192.0.2.1]}}", "name the interface once"},
+	{"ExternalNetwork", "{type: cloud, nodes: {interface: eth1, gateways: ['2001:db8::1']}}", "{type: cloud, nodes: {interface: eth1, gateways: [router]}}", "must be an IP address"},
+	{
+		"ExternalNetwork", "{type: cloud, nodes: {interface: eth1, gateways: [192.0.2.1], method: Static, clients: [198.51.100.0/24]}}",
+		"{type: cloud, nodes: {interface: eth1, gateways: [192.0.2.1], method: Static}}", "method Static needs clients",
+	},
+	{
+		"ExternalNetwork", "{type: cloud, nodes: {interface: eth1, gateways: [192.0.2.1], method: Mark, addresses: [198.51.100.0/24]}}",
+		"{type: cloud, nodes: {interface: eth1, gateways: [192.0.2.1], method: Mark}}", "need addresses",
+	},
+	{
+		"ExternalNetwork", "{type: cloud, nodes: {interface: eth1, gateways: [192.0.2.1], method: VRF, legs: true, addresses: [198.51.100.0/24]}}",
+		"{type: cloud, nodes: {interface: eth1, gateways: [192.0.2.1], legs: true}}", "legs are of method VRF",
+	},
+	{"ExternalNetwork", "{type: cloud, subnets: [a]}", "{subnets: [a]}", "spec.type: Required"},
+	{"ExternalNetwork", "{type: cloud, subnets: [a]}", "{type: '', subnets: [a]}", "type must not be empty"},
+	{"ExternalNetwork", "{type: cloud, subnets: [a, b]}", "{type: cloud, subnets: [a, a]}", "uplicate"},
+}
+
+// changes are from good to bad. Without a refusal they are taken.
+var changes = []rule{
+	{"Project", cloud, "{cidrBlock: 10.1.0.0/24, egressNetworkType: cloud}", "cidrBlock can't be changed"},
+	{"Project", cloud, "{cidrBlock: 10.0.0.0/24, egressNetworkType: public}", "egressNetworkType can't be changed"},
+	{"Project", cloud, "{cidrBlock: 10.0.0.0/24, egressNetworkType: cloud, gwLanIp: 10.0.0.9}", "gwLanIp can't be changed"},
+	{"Project", "{cidrBlock: 10.0.0.0/24, egressNetworkType: cloud, gwLanIp: 10.0.0.9}", cloud, "gwLanIp can't be changed"},
+	{"Project", cloud, "{cidrBlock: 10.0.0.0/24, egressNetworkType: cloud, gwLanIp: '', eipQuota: 3}", ""},
+
+	{"EIp", "{externalNetworkType: cloud}", "{externalNetworkType: public}", "externalNetworkType can't be changed"},
+	{"EIp", "{externalNetworkType: cloud}", "{}", "externalNetworkType can't be changed"},
+	{"EIp", "{}", "{externalNetworkType: cloud}", "externalNetworkType can't be changed"},
+	{"EIp", "{externalNetwork: a}", "{externalNetwork: b}", "externalNetwork can't be changed"},
+	{"EIp", "{childRef: a}", "{childRef: b}", "childRef can't be changed"},
+	{"EIp", "{ipAddress: 100.65.0.9}", "{ipAddress: 100.65.0.10}", "ipAddress can't be changed"},
+	{"EIp", "{}", "{externalNetworkType: '', childRef: ''}", ""},
+
+	{"FIp", "{ipAddress: 10.0.0.7, externalNetworkType: cloud}", "{ipAddress: 10.0.0.7, externalNetworkType: public}", "externalNetworkType can't be changed"},
+	{"FIp", "{ipAddress: 10.0.0.7, externalNetworkType: cloud}", "{ipAddress: 10.0.0.7}", "externalNetworkType can't be changed"},
+	{"FIp", "{ipAddress: 10.0.0.7}", "{ipAddress: 10.0.0.7, externalNetworkType: cloud}", "externalNetworkType can't be changed"},
+	{"FIp", "{ipAddress: 10.0.0.7, externalNetworkType: cloud}", "{ipAddress: 10.0.0.7, eip: mine}", ""},
+	{"FIp", "{ipAddress: 10.0.0.7, eip: mine}", "{ipAddress: 10.0.0.7, externalNetworkType: public}", ""},
+	{"FIp", "{ipAddress: 10.0.0.7, eip: a}", "{ipAddress: 10.0.0.7, eip: b}", ""},
+	{"FIp", "{ipAddress: 10.0.0.7, externalNetworkType: cloud}", "{podTarget: {podName: web}, externalNetworkType: cloud}", ""},
+}

@@ -1,0 +1,296 @@
+package address
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/sallyport/sallyport/test/e2e/harness"
+)
+
+// ledger is who has which external address since when, from the first moment to the last. It is written from three streams,
+// each in the order in which things happened: EIps and OvnEips of the API server, NAT rows of the northbound database.
+type ledger struct {
+	mu      sync.Mutex
+	held    map[entry]map[string]time.Time // holder → since when
+	shows   map[string]string              // stream and holder → address
+	given   int                            // how often an address was given to somebody
+	doubles []string
+	gaps    int // how often a stream had to begin anew
+
+	events int
+	next   chan struct{} // closed at the next event
+}
+
+// entry is an address as one stream tells of it.
+type entry struct{ stream, address string }
+
+func newLedger() *ledger {
+	return &ledger{held: map[entry]map[string]time.Time{}, shows: map[string]string{}, next: make(chan struct{})}
+}
+
+// show says that a holder has an address now; with an empty one, that it has none any more.
+func (l *ledger) show(stream, holder, address string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if before := l.shows[stream+holder]; before == address {
+		return
+	} else if before != "" {
+		delete(l.held[entry{stream, before}], holder)
+	}
+	l.shows[stream+holder] = address
+	if address == "" {
+		delete(l.shows, stream+holder)
+		return
+	}
+	key := entry{stream, address}
+	if l.held[key] == nil {
+		l.held[key] = map[string]time.Time{}
+	}
+	for other, since := range l.held[key] {
+		l.doubles = append(l.doubles, fmt.Sprintf("%s: %s was given to %s while %s had had it for %s",
+			stream, address, holder, other, time.Since(since).Round(time.Millisecond)))
+	}
+	l.held[key][holder] = time.Now()
+	l.given++
+}
+
+// heard counts an event.
+func (l *ledger) heard() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.events++
+	close(l.next)
+	l.next = make(chan struct{})
+}
+
+// forget ends a stream: what it told may not hold any more.
+func (l *ledger) forget(stream string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gaps++
+	for key := range l.held {
+		if key.stream == stream {
+			delete(l.held, key)
+		}
+	}
+	for holder := range l.shows {
+		if strings.HasPrefix(holder, stream) {
+			delete(l.shows, holder)
+		}
+	}
+}
+
+// after returns when so many more events were heard, or when the context is done.
+func (l *ledger) after(ctx context.Context, events int) {
+	for ; events > 0 && ctx.Err() == nil; events-- {
+		l.mu.Lock()
+		next := l.next
+		l.mu.Unlock()
+		select {
+		case <-next:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// count is how many events were heard.
+func (l *ledger) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.events
+}
+
+func (l *ledger) found() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.doubles)
+}
+
+// The streams.
+const (
+	eipStream    = "EIp"
+	ovnEipStream = "OvnEip"
+	natStream    = "NAT"
+)
+
+// followAddresses opens the books. They are kept until the test ends.
+func followAddresses(t *testing.T, c *harness.Cluster) *ledger {
+	t.Helper()
+	l := newLedger()
+	ctx, stop := context.WithCancel(context.Background())
+	var group sync.WaitGroup
+	t.Cleanup(func() { stop(); group.Wait() })
+	api, err := dynamic.NewForConfig(c.RESTConfig(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := make(chan struct{}, 3)
+	for stream, where := range map[string]struct {
+		resource schema.GroupVersionResource
+		field    string
+	}{
+		eipStream:    {schema.GroupVersionResource{Group: "kube-dc.com", Version: "v1", Resource: "eips"}, "ipAddress"},
+		ovnEipStream: {schema.GroupVersionResource{Group: "kubeovn.io", Version: "v1", Resource: "ovn-eips"}, "v4Ip"},
+	} {
+		w := &objectStream{l: l, stream: stream, field: where.field, api: api.Resource(where.resource), begun: begun}
+		group.Go(func() { w.follow(ctx) })
+	}
+	group.Go(func() { followNAT(ctx, c, l, begun) })
+	for range 3 {
+		select {
+		case <-begun:
+		case <-harness.Within(t, 30*time.Second).Done():
+			t.Fatal("the addresses can't be watched")
+		}
+	}
+	return l
+}
+
+// objectStream is the addresses that objects of a kind show in their status. An object that is being deleted shows none: its
+// address may be given to somebody else while it waits for its last finalizer.
+type objectStream struct {
+	l             *ledger
+	stream, field string
+	api           dynamic.ResourceInterface
+	begun         chan<- struct{}
+}
+
+// follow watches until the context is done. It goes on where a connection ended, so that nothing is missed.
+func (s *objectStream) follow(ctx context.Context) {
+	version := ""
+	for ctx.Err() == nil {
+		var err error
+		if version == "" {
+			if version, err = s.list(ctx); err == nil && s.begun != nil {
+				s.begun <- struct{}{}
+				s.begun = nil
+			}
+		}
+		if err == nil {
+			version, err = s.watch(ctx, version)
+		}
+		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+			version = "" // the API server has forgotten what came in between
+		}
+		if err != nil {
+			select { // it is down
+			case <-time.After(50 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+func (s *objectStream) list(ctx context.Context) (string, error) {
+	list, err := s.api.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", err
+	}
+	s.l.forget(s.stream)
+	for i := range list.Items {
+		s.tell(&list.Items[i], false)
+	}
+	return list.GetResourceVersion(), nil
+}
+
+func (s *objectStream) watch(ctx context.Context, from string) (string, error) {
+	w, err := s.api.Watch(ctx, metav1.ListOptions{ResourceVersion: from, AllowWatchBookmarks: true})
+	if err != nil {
+		return from, err
+	}
+	defer w.Stop()
+	for e := range w.ResultChan() {
+		o, ok := e.Object.(*unstructured.Unstructured)
+		if e.Type == watch.Error || !ok {
+			return from, apierrors.FromObject(e.Object)
+		}
+		from = o.GetResourceVersion()
+		if e.Type != watch.Bookmark {
+			s.tell(o, e.Type == watch.Deleted)
+		}
+	}
+	return from, nil
+}
+
+func (s *objectStream) tell(o *unstructured.Unstructured, gone bool) {
+	address, _, _ := unstructured.NestedString(o.Object, "status", s.field)
+	if gone || o.GetDeletionTimestamp() != nil {
+		address = ""
+	}
+	s.l.show(s.stream, strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"), address)
+	s.l.heard()
+}
+
+// followNAT follows the floating IPs in the northbound database, at whichever server runs.
+func followNAT(ctx context.Context, c *harness.Cluster, l *ledger, begun chan<- struct{}) {
+	for i := 0; ctx.Err() == nil; i++ {
+		socket := c.Inside(c.ServerFile(fmt.Sprintf("ovn-nb%d", 1+i%c.Blueprint.Raft), "sock"))
+		cmd := exec.CommandContext(ctx, c.Parts.Program("ovsdb-client"),
+			"--format=json", "monitor", "unix:"+socket, "OVN_Northbound", "NAT", "type,external_ip,logical_ip")
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err == nil {
+			if begun != nil {
+				begun <- struct{}{}
+				begun = nil
+			}
+			l.forget(natStream)
+			readNAT(out, l)
+			_ = cmd.Wait()
+		}
+		select { // it was killed
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// readNAT reads transactions, one a line: rows with what was done to them. A row that changed takes two lines of a table, and
+// only the first has its id.
+func readNAT(out io.Reader, l *ledger) {
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<24)
+	holders := map[string]string{} // by row
+	for lines.Scan() {
+		var table struct{ Data [][]any }
+		if json.Unmarshal(lines.Bytes(), &table) != nil {
+			continue
+		}
+		come := map[string]string{}
+		var row string
+		for _, cells := range table.Data {
+			if id := fmt.Sprint(cells[0]); id != "" {
+				row = id
+			}
+			switch action := cells[1]; {
+			case action == "delete" || action == "old":
+				l.show(natStream, holders[row], "")
+			case cells[2] == "dnat_and_snat":
+				come[row] = fmt.Sprint(cells[3])
+				holders[row] = fmt.Sprintf("%v (row %s)", cells[4], row)
+			}
+		}
+		for row, address := range come {
+			l.show(natStream, holders[row], address)
+		}
+		l.heard()
+	}
+}

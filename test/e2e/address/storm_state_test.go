@@ -1,0 +1,185 @@
+package address
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/test/e2e/harness"
+)
+
+// remains are all that a storm has left, as lines that do not depend on the order in which things happened: an address that
+// Kube-OVN chose, or we for a leg, is written as the name of who has it.
+type remains []string
+
+// differs is what one world has and the other has not.
+func (w remains) differs(o remains) string {
+	var out []string
+	count := map[string]int{}
+	for _, line := range w {
+		count[line]++
+	}
+	for _, line := range o {
+		count[line]--
+	}
+	for _, line := range slices.Sorted(maps.Keys(count)) {
+		for ; count[line] > 0; count[line]-- {
+			out = append(out, "- "+line)
+		}
+		for ; count[line] < 0; count[line]++ {
+			out = append(out, "+ "+line)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// collectRemains reads Kubernetes and the northbound database.
+func collectRemains(t *testing.T, c *harness.Cluster) remains {
+	t.Helper()
+	objects := stormObjects(t, c)
+	names := map[string]string{}
+	for _, o := range objects {
+		nameAddress(o, names)
+	}
+	nameLegs(t, c, names)
+	var out remains
+	for _, o := range objects {
+		out = append(out, describe(o))
+	}
+	out = append(out, stormRows(t, c)...)
+	for i := range out {
+		if strings.HasPrefix(out[i], "Subnet ") {
+			continue // it keeps addresses for legs, whichever leg has them
+		}
+		out[i] = anyAddress.ReplaceAllStringFunc(out[i], func(a string) string {
+			if who := names[a]; who != "" {
+				return "<" + who + ">"
+			}
+			return a
+		})
+		out[i] = suffixes.ReplaceAllString(out[i], "$1-*")
+	}
+	slices.Sort(out)
+	return out
+}
+
+var (
+	anyAddress = regexp.MustCompile(`\b(\d{1,3}\.){3}\d{1,3}\b`)
+	suffixes   = regexp.MustCompile(`\b(fip-f\d)-[0-9a-v]{5}\b`) // of EIps that FIps make for themselves: from their UID
+)
+
+// nameAddress gives an address that was chosen by Kube-OVN the name of the OvnEip that has it. One that somebody asked for stays.
+func nameAddress(o *unstructured.Unstructured, names map[string]string) {
+	address, _, _ := unstructured.NestedString(o.Object, "status", "v4Ip")
+	if o.GetKind() != "OvnEip" || strings.Contains(address, ".200.") {
+		return
+	}
+	names[address] = o.GetName()
+}
+
+// projectResources are the kinds that a project consists of: what is asked for, and what it becomes.
+var projectResources = []schema.GroupVersionResource{
+	{Group: "kube-dc.com", Version: "v1", Resource: "projects"},
+	{Group: "kube-dc.com", Version: "v1", Resource: "eips"},
+	{Group: "kube-dc.com", Version: "v1", Resource: "fips"},
+	{Version: "v1", Resource: "namespaces"},
+	{Group: "k8s.cni.cncf.io", Version: "v1", Resource: "network-attachment-definitions"},
+	{Group: "kubeovn.io", Version: "v1", Resource: "vpcs"},
+	{Group: "kubeovn.io", Version: "v1", Resource: "subnets"},
+	{Group: "kubeovn.io", Version: "v1", Resource: "ovn-eips"},
+	{Group: "kubeovn.io", Version: "v1", Resource: "ovn-fips"},
+	{Group: "kubeovn.io", Version: "v1", Resource: "ovn-snat-rules"},
+}
+
+// stormObjects are the Projects, and all objects of their shards.
+func stormObjects(t *testing.T, c *harness.Cluster) (out []*unstructured.Unstructured) {
+	t.Helper()
+	api, err := dynamic.NewForConfig(c.RESTConfig(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, where := range projectResources {
+		list, err := api.Resource(where).List(harness.Within(t, time.Minute), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range list.Items {
+			o := &list.Items[i]
+			here := o.GetNamespace() == stormOrganization || strings.HasPrefix(o.GetNamespace()+o.GetName(), stormOrganization+"-")
+			if here || ownership.Ours(o.GetLabels()) {
+				out = append(out, o)
+			}
+		}
+	}
+	return out
+}
+
+// describe is an object without what is different each time: times, versions, MAC addresses, who wrote what.
+func describe(o *unstructured.Unstructured) string {
+	spec, _, _ := unstructured.NestedMap(o.Object, "spec")
+	status, _, _ := unstructured.NestedMap(o.Object, "status")
+	switch o.GetKind() {
+	case "Subnet":
+		status = map[string]any{"conditions": status["conditions"]}
+	case "OvnEip":
+		delete(status, "nat") // Kube-OVN does not keep it up to date
+	}
+	current := status["observedGeneration"] == nil || status["observedGeneration"] == o.GetGeneration()
+	labels := o.GetLabels()
+	maps.DeleteFunc(labels, func(key, _ string) bool {
+		return !strings.Contains(key, "kube-dc.com") && key != ownership.ManagedByLabel
+	})
+	finalizers := slices.DeleteFunc(o.GetFinalizers(), func(f string) bool { // Kube-OVN forgets its own when it is restarted
+		return f != ownership.Finalizer
+	})
+	return fmt.Sprintf("%s %s/%s labels=%v asked-by=%s finalizers=%v leaving=%t spec=%s status=%s current=%t", o.GetKind(), o.GetNamespace(), o.GetName(),
+		labels, o.GetAnnotations()[ownership.OriginAnnotation], finalizers, o.GetDeletionTimestamp() != nil, steady(spec), steady(status), current)
+}
+
+// steady is a value as JSON, with lists in order and without what is different each time.
+func steady(v any) string {
+	switch v := v.(type) {
+	case map[string]any:
+		var out []string
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			switch key {
+			case "lastTransitionTime", "lastUpdateTime", "observedGeneration", "macAddress", "mac":
+				continue
+			}
+			if v[key] != "" { // when Kube-OVN writes an object, it also writes the fields that nobody has set
+				out = append(out, key+":"+steady(v[key]))
+			}
+		}
+		return "{" + strings.Join(out, " ") + "}"
+	case []any:
+		var out []string
+		for _, item := range v {
+			out = append(out, steady(item))
+		}
+		slices.Sort(out)
+		return "[" + strings.Join(out, " ") + "]"
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+// values is a set of any size: OVSDB writes one of a single value as that value.
+func values(v any) []any {
+	if many, ok := v.([]any); ok {
+		return many
+	}
+	if v == nil {
+		return nil
+	}
+	return []any{v}
+}

@@ -1,0 +1,154 @@
+package address
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/sallyport/sallyport/internal/lab/manifest"
+	"github.com/sallyport/sallyport/test/e2e/harness"
+)
+
+// leadsTo holds when a FIp is in force and leads to an address.
+func leadsTo(address string) manifest.Condition {
+	at := manifest.Field(address, "status", "resolvedTargetIP")
+	return func(o *unstructured.Unstructured) bool { return harness.IsUpToDate(o) && at(o) }
+}
+
+// follows waits until a FIp leads to an address and asks it from both sides.
+func (s *projectPair) follows(t *testing.T, name, kind, target, answers string) {
+	t.Helper()
+	s.Wait(t, "FIp", s.cloud, name, leadsTo(target))
+	s.SyncFlows(t)
+	external, x := s.ReadField(t, "FIp", s.cloud, name, "status", "externalIP"), s.Network(t, kind)
+	s.ExpectAnswer(t, x.Client, "http://"+external, answers, x.ClientAddress)
+	s.ExpectAnswer(t, "internet", "http://"+external, answers, harness.InternetAddress)
+	s.ExpectAnswer(t, answers+"."+s.cloud, "http://"+harness.InternetAddress, "internet", s.leavesAs(t, s.cloud, kind, external))
+}
+
+// machine writes a virtual machine as KubeVirt reports it.
+func (s *projectPair) machine(t *testing.T, name string, addresses ...string) {
+	t.Helper()
+	var interfaces string
+	for i, a := range addresses {
+		interfaces += fmt.Sprintf("{name: net%d, interfaceName: eth%d, ipAddress: %q, ipAddresses: [%q], mac: '0a:00:00:00:00:0%d'},", i, i, a, a, i)
+	}
+	s.Apply(t, fmt.Sprintf("{apiVersion: kubevirt.io/v1, kind: VirtualMachineInstance, metadata: {name: %s, namespace: %s}, status: {interfaces: [%s]}}",
+		name, s.cloud, interfaces))
+}
+
+// targets: a target by its address, as a pod and as a virtual machine; the last two are followed when their address changes.
+func (s *projectPair) targets(t *testing.T) string {
+	a := s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "target-a", Node: "node1"})
+	b := s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "target-b", Node: "node2"})
+	s.CreateFIP(t, s.cloud, "by-address", "{ipAddress: "+a+", externalNetworkType: cloud}")
+	s.follows(t, "by-address", "cloud", a, "target-a")
+	s.Remove(t, "FIp", s.cloud, "by-address")
+
+	s.machine(t, "vm", "", a)
+	before := s.CreateFIP(t, s.cloud, "by-vm", "{vmTarget: {vmName: vm}, externalNetworkType: public}")
+	s.follows(t, "by-vm", "public", a, "target-a")
+	s.machine(t, "vm", b) // it was migrated, or its guest has another address
+	s.follows(t, "by-vm", "public", b, "target-b")
+	s.machine(t, "vm", b, a)
+	s.CreateFIP(t, s.cloud, "by-vm", "{vmTarget: {vmName: vm, interfaceName: eth1}, externalNetworkType: public}")
+	s.follows(t, "by-vm", "public", a, "target-a")
+	if after := s.ReadField(t, "FIp", s.cloud, "by-vm", "status", "externalIP"); after != before {
+		t.Errorf("the virtual machine's floating IP was %s and is %s after its address has changed", before, after)
+	}
+	s.Remove(t, "FIp", s.cloud, "by-vm")
+
+	before = s.CreateFIP(t, s.cloud, "by-pod", "{podTarget: {podName: target-b}, externalNetworkType: third}")
+	s.follows(t, "by-pod", "third", b, "target-b")
+	s.Remove(t, "Pod", s.cloud, "target-b")
+	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "squatter", Node: "node2", Address: b}) // the old address is somebody else's now
+	again := s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "target-b", Node: "node3", Address: "10.31.0.200"})
+	s.follows(t, "by-pod", "third", again, "target-b")
+	external := s.ReadField(t, "Project", "packets", "cloud", "status", "externalIP")
+	s.ExpectAnswer(t, "squatter."+s.cloud, "http://"+harness.InternetAddress, "internet", external)
+	if after := s.ReadField(t, "FIp", s.cloud, "by-pod", "status", "externalIP"); after != before {
+		t.Errorf("the pod's floating IP was %s and is %s after the pod was made again", before, after)
+	}
+	return "by address, by pod and by virtual machine, on three networks; the last two keep their external address when the target's address changes"
+}
+
+// repoint: a FIp leads to another pod under the same external address; with another EIp, the old address is free again.
+func (s *projectPair) repoint(t *testing.T) string {
+	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "old", Node: "node1"})
+	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "new", Node: "node3"})
+	for _, kind := range []string{"cloud", "public"} {
+		x := s.Network(t, kind)
+		first, second := "first-"+kind, "second-"+kind
+		one, two := s.CreateEIP(t, s.cloud, first, "{externalNetworkType: "+kind+"}"), s.CreateEIP(t, s.cloud, second, "{externalNetworkType: "+kind+"}")
+		name := "moves-" + kind
+		s.CreateFIP(t, s.cloud, name, "{podTarget: {podName: old}, eip: "+first+"}")
+		s.ExpectAnswers(t, x.Client, one, "old", x.ClientAddress)
+		if after := s.CreateFIP(t, s.cloud, name, "{podTarget: {podName: new}, eip: "+first+"}"); after != one {
+			t.Errorf("with another target the external address is %s; it was %s", after, one)
+		}
+		s.ResetDrops(t)
+		s.ExpectAnswers(t, x.Client, one, "new", x.ClientAddress)
+		s.ExpectAnswers(t, "internet", one, "new", harness.InternetAddress)
+		s.ExpectNoDrops(t)
+
+		if after := s.CreateFIP(t, s.cloud, name, "{podTarget: {podName: new}, eip: "+second+"}"); after != two {
+			t.Errorf("with another EIp the external address is %s; wanted %s", after, two)
+		}
+		s.ExpectAnswers(t, x.Client, two, "new", x.ClientAddress)
+		s.ExpectSilence(t, x.Client, "http://"+one)
+		s.Wait(t, "EIp", s.cloud, first, manifest.Field("Released", "status", "ownershipType"))
+		s.Wait(t, "EIp", s.cloud, second, manifest.Field("Exclusive", "status", "ownershipType"))
+		s.Remove(t, "FIp", s.cloud, name)
+	}
+	return "on the default and a secondary network: another pod answers at the same address; with another EIp the old address is silent and Released"
+}
+
+// ownEIp: a FIp that asks by network makes an EIp and takes it away; one that a person made stays.
+func (s *projectPair) ownEIp(t *testing.T) string {
+	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "owner", Node: "node1"})
+	s.CreateFIP(t, s.cloud, "maker", "{podTarget: {podName: owner}, externalNetworkType: public}")
+	eip := s.ReadField(t, "FIp", s.cloud, "maker", "status", "eip")
+	ovnEip := s.ReadField(t, "EIp", s.cloud, eip, "status", "ovnEIpRef")
+	if len(eip) != len("fip-maker-12345") || ovnEip != "eip-"+s.cloud+"-"+eip {
+		t.Errorf("the FIp's own EIp is %q with OvnEip %q", eip, ovnEip)
+	}
+	s.Wait(t, "EIp", s.cloud, eip, manifest.Field("[map[ownerRef:maker type:FIp]]", "status", "owners"))
+	s.Remove(t, "FIp", s.cloud, "maker")
+	s.Wait(t, "EIp", s.cloud, eip, manifest.Gone)
+	s.Wait(t, "OvnEip", "", ovnEip, manifest.Gone)
+
+	address := netip.MustParseAddr(s.CreateEIP(t, s.cloud, "kept", "{externalNetworkType: public}"))
+	s.CreateFIP(t, s.cloud, "user", "{podTarget: {podName: owner}, eip: kept}")
+	s.Remove(t, "FIp", s.cloud, "user")
+	s.Wait(t, "EIp", s.cloud, "kept", manifest.Field("Released", "status", "ownershipType"))
+	if got := s.ReadField(t, "EIp", s.cloud, "kept", "status", "ipAddress"); got != address.String() {
+		t.Errorf("an EIp that a person made had %s and has %s after its FIp is gone", address, got)
+	}
+	return "made with the FIp and gone with it; an EIp that a person made stays Released with its address"
+}
+
+// handedOn: an address goes from one project to another, and so to another router. Who has talked with the first learns of it at once.
+func (s *projectPair) handedOn(t *testing.T) string {
+	var took time.Duration
+	address := ""
+	for _, ns := range []string{s.cloud, s.public} {
+		name := "heir-of-" + ns
+		s.RunPod(t, harness.Pod{Namespace: ns, Name: name, Node: "node1"})
+		wish := ""
+		if address != "" {
+			wish = ", ipAddress: " + address
+		}
+		address = s.CreateEIP(t, ns, "handed", "{externalNetworkType: public"+wish+"}")
+		s.CreateFIP(t, ns, "handed", "{podTarget: {podName: "+name+"}, eip: handed}")
+		begin := time.Now()
+		s.ExpectAnswer(t, "client-ext-public", "http://"+address, name, "")
+		s.ExpectAnswer(t, "internet", "http://"+address, name, "")
+		took = time.Since(begin)
+		s.Remove(t, "FIp", ns, "handed")
+		s.Remove(t, "EIp", ns, "handed")
+	}
+	return fmt.Sprintf("clients of one project's pod reach the other's %v after the FIp is in force", took.Round(time.Millisecond))
+}

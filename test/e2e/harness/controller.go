@@ -1,0 +1,260 @@
+package harness
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/lab/manifest"
+	"github.com/sallyport/sallyport/internal/ovn"
+)
+
+// AutodeleteAfter is how long a Service may be without endpoints before it goes by itself, when it asked for that.
+const AutodeleteAfter = 2 * time.Second
+
+const controllerProgram = "../../../bin/sallyport-controller"
+
+// Controller is sallyport-controller, run beside a lab with the rights of the chart's ServiceAccount and no others.
+type Controller struct {
+	Args    []string
+	log     string
+	Metrics string // address
+
+	Mu      sync.Mutex
+	Process *exec.Cmd
+	Ended   chan struct{}
+}
+
+// SharedController is the controller of the shared lab.
+var SharedController struct {
+	once sync.Once
+	*Controller
+}
+
+// End ends the controller, if it was started.
+func (c *Controller) End() {
+	if c != nil {
+		c.Stop(syscall.SIGTERM)
+	}
+}
+
+// SharedSallyport is the shared lab with Sallyport installed and running.
+func SharedSallyport(t *testing.T) *Cluster {
+	t.Helper()
+	c := SharedLab(t)
+	SharedController.once.Do(func() {
+		c.InstallSallyport(t)
+		SharedController.Controller = c.NewController(t, os.TempDir())
+		SharedController.Start(t)
+	})
+	if SharedController.Controller == nil {
+		t.Fatal("the shared controller could not be started")
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the controller's log ends with\n%s", SharedController.LogTail(20))
+		}
+	})
+	return c
+}
+
+// InstallSallyport installs what the controller needs.
+func (c *Cluster) InstallSallyport(t *testing.T) {
+	t.Helper()
+	if err := c.Objects.Apply(Within(t, time.Minute), ReadFile(t, "../testdata/kubevirt.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	c.ApplyChart(t)
+}
+
+// NewController is one that is not started yet. Its log goes to a file in the directory.
+func (c *Cluster) NewController(t *testing.T, dir string, flags ...string) *Controller {
+	t.Helper()
+	north, south := c.DatabaseConfig(t, "nb"), c.DatabaseConfig(t, "sb")
+	kubeconfig := filepath.Join(c.Dir, "controller-kubeconfig")
+	if err := os.Rename(c.ControllerKubeconfig(t), kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	metrics := FreeAddress(t)
+	args := append([]string{
+		"--kubeconfig", kubeconfig, "--nb-address", strings.Join(north.Endpoints, ","), "--sb-address", strings.Join(south.Endpoints, ","),
+		"--nb-cert", north.CertFile, "--nb-key", north.KeyFile, "--nb-ca", north.CAFile,
+		"--leader-elect=false", "--leader-election-namespace=kube-system", "--metrics-address", metrics, "--health-address", "0",
+		"--autodelete-after", AutodeleteAfter.String(),
+	}, flags...)
+	return &Controller{Args: args, Metrics: metrics, log: filepath.Join(dir, c.Name+"-controller.log")}
+}
+
+// DatabaseConfig is how a database of OVN is reached from outside of the lab: nb or sb.
+func (c *Cluster) DatabaseConfig(t *testing.T, name string) ovn.Config {
+	t.Helper()
+	status, err := c.Status(Within(t, time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := ovn.Config{CertFile: filepath.Join(c.Dir, "pki/ovn.crt"), KeyFile: filepath.Join(c.Dir, "pki/ovn.key"), CAFile: filepath.Join(c.Dir, "pki/ca.crt")}
+	for _, d := range status.Doors {
+		if strings.HasPrefix(d.Name, name) {
+			out.Endpoints = append(out.Endpoints, "ssl:"+d.Outside)
+		}
+	}
+	return out
+}
+
+// FreeAddress is a loopback address that nobody listens on.
+func FreeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // it only held the port
+	return l.Addr().String()
+}
+
+// Start starts the controller. It returns at once: what it does shows in the API.
+func (c *Controller) Start(t *testing.T) {
+	t.Helper()
+	log, err := os.OpenFile(c.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close() //nolint:errcheck // the process has its own
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	c.Process = exec.Command(controllerProgram, c.Args...)
+	c.Process.Stdout, c.Process.Stderr = log, log
+	if err := c.Process.Start(); err != nil {
+		t.Fatalf("%v; run make build", err)
+	}
+	process, ended := c.Process, make(chan struct{})
+	c.Ended = ended
+	go func() { _ = process.Wait(); close(ended) }()
+}
+
+// StartForTest starts the controller, and ends it with the test. Of one that has failed, it tells what the controller said last.
+func (c *Controller) StartForTest(t *testing.T) {
+	t.Helper()
+	c.Start(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the controller's log ends with\n%s", c.LogTail(20))
+		}
+		c.Stop(syscall.SIGTERM)
+	})
+}
+
+// Stop sends a signal and waits for the end.
+func (c *Controller) Stop(signal syscall.Signal) {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	if c.Process == nil {
+		return
+	}
+	_ = c.Process.Process.Signal(signal)
+	<-c.Ended
+	c.Process = nil
+}
+
+// ReadMetrics is the controller's metrics, by name with labels.
+func (c *Controller) ReadMetrics(t *testing.T) map[string]float64 {
+	t.Helper()
+	out, err := c.Scrape(Within(t, 10*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// Scrape is the same for a controller that may not answer.
+func (c *Controller) Scrape(ctx context.Context) (map[string]float64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.Metrics+"/metrics", nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close() //nolint:errcheck // read to the end
+	out := map[string]float64{}
+	lines := bufio.NewScanner(response.Body)
+	for lines.Scan() {
+		name, value, found := strings.Cut(lines.Text(), " ")
+		if number, err := strconv.ParseFloat(value, 64); found && err == nil && !strings.HasPrefix(name, "#") {
+			out[name] = number
+		}
+	}
+	return out, nil
+}
+
+// CountWrites is how often the controller has written to Kubernetes and to OVN.
+func (c *Controller) CountWrites(t *testing.T) (total float64) {
+	t.Helper()
+	return SumWrites(c.ReadMetrics(t))
+}
+
+// SumWrites adds the counters of writes to Kubernetes and to OVN.
+func SumWrites(counters map[string]float64) (total float64) {
+	for name, n := range counters {
+		if strings.HasPrefix(name, "sallyport_kubernetes_writes_total") || strings.HasPrefix(name, "sallyport_northbound_transactions_total") {
+			total += n
+		}
+	}
+	return total
+}
+
+// LogTail is the end of the log.
+func (c *Controller) LogTail(lines int) string {
+	raw, err := os.ReadFile(c.log)
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimSpace(string(raw)), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// CreateOrganization makes a namespace for Projects.
+func (c *Cluster) CreateOrganization(t *testing.T, name string) {
+	t.Helper()
+	c.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s}}", name))
+}
+
+// CreateProject makes a Project and waits until it is in force. It goes with the test. It returns the project's namespace.
+func (c *Cluster) CreateProject(t *testing.T, organization, name, cidr, network string) string {
+	t.Helper()
+	c.Apply(t, fmt.Sprintf(`
+apiVersion: kube-dc.com/v1
+kind: Project
+metadata: {name: %s, namespace: %s}
+spec: {cidrBlock: "%s", egressNetworkType: %s}`, name, organization, cidr, network))
+	c.WaitProgrammed(t, "Project", organization, name)
+	namespace := organization + "-" + name
+	c.Wait(t, "ServiceAccount", namespace, "default", manifest.Exists)
+	return namespace
+}
+
+// WaitProgrammed waits until an object of ours is in force.
+func (c *Cluster) WaitProgrammed(t *testing.T, kind, namespace, name string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := c.Objects.Wait(ctx, Ref(kind, namespace, name), manifest.True("Programmed")); err != nil {
+		o, _ := c.Objects.Get(Within(t, time.Minute), Ref(kind, namespace, name))
+		if o != nil {
+			t.Logf("its status: %v", o.Object["status"])
+		}
+		t.Fatal(err)
+	}
+}

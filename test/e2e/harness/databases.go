@@ -1,0 +1,146 @@
+package harness
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ovn-kubernetes/libovsdb/client"
+	"github.com/ovn-kubernetes/libovsdb/model"
+)
+
+// RunNbctl is OVN's own tool, on whichever server leads.
+func (c *Cluster) RunNbctl(t *testing.T, args ...string) string {
+	t.Helper()
+	var sockets []string
+	for _, server := range c.Alive(t) {
+		sockets = append(sockets, "unix:"+c.ServerFile(server, "sock"))
+	}
+	return c.RunTool(t, "ovn-nbctl", append([]string{"--db=" + strings.Join(sockets, ","), "--timeout=30"}, args...)...)
+}
+
+// Northbound is a client that speaks TLS to whichever server leads, about one table.
+func (c *Cluster) Northbound(t *testing.T, table string, row model.Model) client.Client {
+	t.Helper()
+	dbModel, err := model.NewClientDBModel("OVN_Northbound", map[string]model.Model{table: row})
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := []client.Option{client.WithTLSConfig(c.tls(t)), client.WithLeaderOnly(true)}
+	status, err := c.Status(Within(t, time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range status.Doors {
+		if strings.HasPrefix(d.Name, "nb") {
+			options = append(options, client.WithEndpoint("ssl:"+d.Outside))
+		}
+	}
+	nb, err := client.NewOVSDBClient(dbModel, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nb.Close)
+	return nb
+}
+
+// tls is a client's side of the lab's TLS.
+func (c *Cluster) tls(t *testing.T) *tls.Config {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(filepath.Join(c.Dir, "pki/ovn.crt"), filepath.Join(c.Dir, "pki/ovn.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := os.ReadFile(filepath.Join(c.Dir, "pki/ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca)
+	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, MinVersion: tls.VersionTLS12}
+}
+
+// Leader is the process that leads the northbound database.
+func (c *Cluster) Leader(t *testing.T) string {
+	t.Helper()
+	for _, server := range c.Alive(t) {
+		status := c.RunTool(t, "ovn-appctl", "-t", c.ServerFile(server, "ctl"), "cluster/status", "OVN_Northbound")
+		if strings.Contains(status, "\nRole: leader") {
+			return server
+		}
+	}
+	t.Fatal("no server leads the northbound database")
+	return ""
+}
+
+// Alive lists the northbound servers that run.
+func (c *Cluster) Alive(t *testing.T) (out []string) {
+	t.Helper()
+	status, err := c.Status(Within(t, time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range status.Processes {
+		if strings.HasPrefix(p.Name, "ovn-nb") && p.State == "running" {
+			out = append(out, p.Name)
+		}
+	}
+	return out
+}
+
+// ServerFile is the path of a file of a database server: its socket, its log.
+func (c *Cluster) ServerFile(server, kind string) string {
+	return filepath.Join(c.Dir, "data/ovn", strings.TrimPrefix(server, "ovn-")+"."+kind)
+}
+
+// Table reads a table of the northbound database: rows with their columns.
+func (c *Cluster) Table(t *testing.T, table, columns string) (out []map[string]any) {
+	t.Helper()
+	var read struct {
+		Headings []string
+		Data     [][]any
+	}
+	if err := json.Unmarshal([]byte(c.RunNbctl(t, "--format=json", "--columns="+columns, "list", table)), &read); err != nil {
+		t.Fatal(err)
+	}
+	for _, cells := range read.Data {
+		row := map[string]any{}
+		for i, cell := range cells {
+			row[read.Headings[i]] = plainCell(cell)
+		}
+		out = append(out, row)
+	}
+	return out
+}
+
+// plainCell is a value without OVSDB's marks of what it is.
+func plainCell(cell any) any {
+	pair, ok := cell.([]any)
+	if !ok || len(pair) != 2 {
+		return cell
+	}
+	switch pair[0] {
+	case "uuid":
+		return pair[1]
+	case "set":
+		var out []any
+		for _, item := range pair[1].([]any) {
+			out = append(out, plainCell(item))
+		}
+		return out
+	case "map":
+		out := map[string]any{}
+		for _, item := range pair[1].([]any) {
+			out[fmt.Sprint(item.([]any)[0])] = item.([]any)[1]
+		}
+		return out
+	default:
+		return cell
+	}
+}

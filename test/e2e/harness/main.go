@@ -1,0 +1,49 @@
+// Package harness is what the end-to-end tests of all themes share: labs with Sallyport, traffic, captures and figures.
+package harness
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sallyport/sallyport/internal/lab"
+	"github.com/sallyport/sallyport/internal/lab/daemon"
+	"github.com/sallyport/sallyport/test/show"
+)
+
+var everything = flag.Bool("show", false, "fail when an item of the list did not run")
+
+// Main runs the tests of a theme, ends the shared lab and prints the theme's lists. It does not return.
+func Main(m *testing.M, lists ...*show.List) {
+	daemon.Hook()
+	flag.Parse()
+	log.SetLogger(logr.Discard()) // a client without a logger complains after some time
+	if os.Geteuid() != 0 {
+		fmt.Fprintln(os.Stderr, "these tests start labs and need root")
+		os.Exit(1)
+	}
+	usage := startUsage()
+	code := m.Run()
+	endSharedLab()
+	usage.print(os.Stdout)
+	for _, l := range lists {
+		if l.Ran() && !l.Print(os.Stdout) && *everything {
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+func endSharedLab() {
+	SharedController.End()
+	if sharedLab.lab != nil {
+		if err := lab.Down(context.Background(), sharedLab.lab.Name); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}
+}

@@ -1,0 +1,168 @@
+package harness
+
+import (
+	"fmt"
+	"io/fs"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sallyport/sallyport/config/crd"
+	"github.com/sallyport/sallyport/internal/kube"
+	"github.com/sallyport/sallyport/internal/lab/manifest"
+)
+
+// DefineResources installs our CustomResourceDefinitions. They stay as long as the lab.
+func (c *Cluster) DefineResources(t *testing.T) {
+	t.Helper()
+	names, err := fs.Glob(crd.Files, "*.yaml")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no definitions: %v", err)
+	}
+	for _, name := range names {
+		raw, err := fs.ReadFile(crd.Files, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects, err := manifest.Parse(string(raw))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, o := range objects {
+			if err := c.Objects.ApplyObject(Within(t, time.Minute), o); err != nil {
+				t.Fatal(err)
+			}
+			ref := manifest.Ref{GVK: o.GroupVersionKind(), Name: o.GetName()}
+			if err := c.Objects.Wait(Within(t, time.Minute), ref, manifest.True("Established")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// Text is a field of an object as text.
+func Text(o *unstructured.Unstructured, path ...string) string {
+	out, _, _ := unstructured.NestedString(o.Object, path...)
+	return out
+}
+
+// Condition is a condition of an object.
+func Condition(o *unstructured.Unstructured, kind string) map[string]any {
+	if o == nil {
+		return nil
+	}
+	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	for _, raw := range conditions {
+		if c, ok := raw.(map[string]any); ok && c["type"] == kind {
+			return c
+		}
+	}
+	return nil
+}
+
+// ReasonOf is the reason of a condition that is False; empty when it is not.
+func ReasonOf(o *unstructured.Unstructured, kind string) string {
+	c := Condition(o, kind)
+	if c == nil || c["status"] != "False" {
+		return ""
+	}
+	reason, _ := c["reason"].(string)
+	return reason
+}
+
+// ReadStatus is a field of the status of an object as text.
+func (c *Cluster) ReadStatus(t *testing.T, kind, namespace, name, field string) string {
+	t.Helper()
+	o, err := c.Objects.Get(Within(t, time.Minute), Ref(kind, namespace, name))
+	if err != nil || o == nil {
+		t.Fatalf("%s %s: %v", kind, name, err)
+	}
+	return Text(o, "status", field)
+}
+
+// PutField makes objects that go with the lab.
+func (c *Cluster) PutField(t *testing.T, text string) {
+	t.Helper()
+	if err := c.Objects.ApplyAll(Within(t, time.Minute), text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// SetLabel sets a label of an object: "Node NAME", "Namespace NAME" or "Pod NAMESPACE NAME". "-" takes it away.
+func (c *Cluster) SetLabel(t *testing.T, object, key, value string) {
+	t.Helper()
+	words := strings.Fields(object)
+	name := words[len(words)-1]
+	text := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, key, value)
+	if value == "-" {
+		text = fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, key)
+	}
+	var err error
+	core, patch, ctx := c.Client.CoreV1(), []byte(text), Within(t, time.Minute)
+	switch words[0] {
+	case "Node":
+		_, err = core.Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	case "Namespace":
+		_, err = core.Namespaces().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	case "Pod":
+		_, err = core.Pods(words[1]).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// RESTConfig is an administrator's access to the API server.
+func (c *Cluster) RESTConfig(t *testing.T) *rest.Config {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	return config
+}
+
+// DirectClient is a client that reads and writes the API server; wrote may be nil.
+func (c *Cluster) DirectClient(t *testing.T, wrote func(verb, kind string)) client.Client {
+	t.Helper()
+	api, err := client.New(c.RESTConfig(t), client.Options{Scheme: kube.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wrote == nil {
+		return api
+	}
+	return kube.Counted(api, wrote)
+}
+
+// Until looks again and again; there is no one object to watch.
+func (c *Cluster) Until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(30 * time.Second)
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// ResourceOf is the API resource of a kind.
+func ResourceOf(r manifest.Ref) schema.GroupVersionResource {
+	if r.GVK.Kind == "OvnEip" {
+		return r.GVK.GroupVersion().WithResource("ovn-eips")
+	}
+	return r.GVK.GroupVersion().WithResource(strings.ToLower(r.GVK.Kind) + "s")
+}

@@ -1,0 +1,220 @@
+package harness
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/sallyport/sallyport/internal/lab/manifest"
+	"github.com/sallyport/sallyport/internal/lab/program"
+)
+
+// RunServer starts a pod; spec is what it has besides its container, container what that has besides its image.
+func (h *BackendProject) RunServer(t *testing.T, name, labels, spec, container string) {
+	t.Helper()
+	h.Apply(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s, namespace: %s, labels: {%s}}
+spec: {nodeName: node2%s, containers: [{name: main, image: lab/echo%s}]}`, name, h.Ns, labels, spec, container))
+	h.Wait(t, "Pod", h.Ns, name, manifest.Field("Running", "status", "phase"))
+}
+
+// BackendProject is a project with pods behind load balancers: b1, b2 and b3, one on each node, and cli, which is behind none.
+type BackendProject struct {
+	*Cluster
+	Ns    string
+	Pods  map[string]string // their addresses
+	Marks int               // see seen
+	flows sync.Map          // see asks
+}
+
+// Asks asks, and says whether the same backend has answered the same port of the client before.
+func (h *BackendProject) Asks(where, target string) (a program.Answer, again bool, err error) {
+	if a, err = h.Cluster.Ask(where, target); err != nil {
+		return a, false, err
+	}
+	_, again = h.flows.LoadOrStore(fmt.Sprintf("%s from %s by %s", target, a.Saw, a.Name), true)
+	return a, again, nil
+}
+
+// Ask asks, as asks does.
+func (h *BackendProject) Ask(where, target string) (program.Answer, error) {
+	a, _, err := h.Asks(where, target)
+	return a, err
+}
+
+// NewBackendProject makes the project.
+func (c *Cluster) NewBackendProject(t *testing.T, name, cidr string) *BackendProject {
+	t.Helper()
+	c.CreateOrganization(t, "hall")
+	h := &BackendProject{Cluster: c, Pods: map[string]string{}}
+	h.Ns = c.CreateProject(t, "hall", name, cidr, "cloud")
+	for i, node := range []string{"node1", "node2", "node3"} {
+		name := fmt.Sprintf("b%d", i+1)
+		h.Pods[name] = c.RunPod(t, Pod{Namespace: h.Ns, Name: name, Node: node, Labels: map[string]string{"role": "backend"}})
+	}
+	h.Pods["cli"] = c.RunPod(t, Pod{Namespace: h.Ns, Name: "cli", Node: "node2"})
+	return h
+}
+
+// Backends is the selector of all three.
+const Backends = "{role: backend}"
+
+// Web is one port of TCP.
+const Web = "[{port: 80}]"
+
+// ServiceSpec is a Service of type LoadBalancer. What is empty is left out.
+type ServiceSpec struct {
+	Name, Selector, Ports string
+	Annotations           string // "key: value, …"
+	More                  string // ", field: value…"
+}
+
+func (h *BackendProject) text(w ServiceSpec) string {
+	return fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: %s, namespace: %s, annotations: {%s}}, "+
+		"spec: {type: LoadBalancer, selector: %s, ports: %s%s}}",
+		w.Name, h.Ns, w.Annotations, cmp.Or(w.Selector, Backends), cmp.Or(w.Ports, Web), w.More)
+}
+
+// ApplyService writes a Service.
+func (h *BackendProject) ApplyService(t *testing.T, w ServiceSpec) {
+	t.Helper()
+	h.Apply(t, h.text(w))
+}
+
+// Serve makes a Service, waits until it is in force, and returns its address.
+func (h *BackendProject) Serve(t *testing.T, w ServiceSpec) string {
+	t.Helper()
+	h.ApplyService(t, w)
+	t.Cleanup(func() { h.Remove(t, "Service", h.Ns, w.Name) })
+	h.WaitService(t, w.Name)
+	return h.ServiceAddress(t, w.Name)
+}
+
+// WaitService waits until a Service says that it is in force and every node knows it.
+func (h *BackendProject) WaitService(t *testing.T, name string) {
+	t.Helper()
+	h.Wait(t, "Service", h.Ns, name, manifest.True("Programmed"))
+	h.SyncFlows(t)
+}
+
+// ServiceAddress is the address that a Service shows; empty: none.
+func (h *BackendProject) ServiceAddress(t *testing.T, name string) string {
+	t.Helper()
+	o, err := h.Objects.Get(Within(t, time.Minute), Ref("Service", h.Ns, name))
+	if err != nil || o == nil {
+		t.Fatalf("Service %s: %v", name, err)
+	}
+	return Ingress(o)
+}
+
+// Ingress is the first address in the status of a Service; empty: none.
+func Ingress(o *unstructured.Unstructured) string {
+	list, _, _ := unstructured.NestedSlice(o.Object, "status", "loadBalancer", "ingress")
+	for _, i := range list {
+		ip, _ := i.(map[string]any)["ip"].(string)
+		return ip
+	}
+	return ""
+}
+
+// WaitServiceCondition waits until a condition of a Service, such as "Accepted=False PortTaken", has a text.
+func (h *BackendProject) WaitServiceCondition(t *testing.T, name, condition, text string) {
+	t.Helper()
+	h.Wait(t, "Service", h.Ns, name, func(o *unstructured.Unstructured) bool {
+		list, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+		for _, item := range list {
+			c, _ := item.(map[string]any)
+			message, _ := c["message"].(string)
+			if fmt.Sprintf("%s=%s %s", c["type"], c["status"], c["reason"]) == condition && strings.Contains(message, text) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// Eventually fails the test unless something holds within 15 s, and returns how long it took.
+func Eventually(t *testing.T, what string, holds func() bool) time.Duration {
+	t.Helper()
+	begun := time.Now()
+	for time.Since(begun) < 15*time.Second {
+		if holds() {
+			return time.Since(begun)
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	t.Errorf("not within 15 s: %s", what)
+	return time.Since(begun)
+}
+
+// RunSbctl asks the southbound database.
+func (h *BackendProject) RunSbctl(t *testing.T, args ...string) string {
+	t.Helper()
+	return h.RunTool(t, "ovn-sbctl", append([]string{"--db=unix:" + filepath.Join(h.Dir, "data/ovn/sb1.sock"), "--timeout=10", "--bare"}, args...)...)
+}
+
+// WhoAnswers says a line on a socket and returns who answers; nobody: empty.
+func WhoAnswers(conn net.Conn) string {
+	if err := conn.SetDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
+		return ""
+	}
+	if _, err := conn.Write([]byte("hello\n")); err != nil {
+		return ""
+	}
+	buffer := make([]byte, 1500)
+	n, err := conn.Read(buffer)
+	if err != nil {
+		return ""
+	}
+	name, _, _ := strings.Cut(string(buffer[:n]), " saw ")
+	return name
+}
+
+// ExpectSpread asks until each of the wanted backends has answered, and no other, and returns how often it asked.
+func (h *BackendProject) ExpectSpread(t *testing.T, where, target, saw string, wanted ...string) int {
+	t.Helper()
+	left := map[string]bool{}
+	for _, name := range wanted {
+		left[name] = true
+	}
+	for n := 1; n <= 60; n++ {
+		a, err := h.Ask(where, target)
+		for i := 0; err != nil && i < 2; i++ { // a packet can be lost while a neighbour is being asked for
+			a, err = h.Ask(where, target)
+		}
+		if err != nil {
+			t.Errorf("%s → %s: %v", where, target, err)
+			return n
+		}
+		if saw != "" && a.Saw.Addr().String() != saw {
+			t.Errorf("%s → %s: %s saw %s, wanted %s", where, target, a.Name, a.Saw.Addr(), saw)
+		}
+		if _, known := left[a.Name]; !known {
+			t.Errorf("%s → %s: %s answered, wanted one of %v", where, target, a.Name, wanted)
+		}
+		left[a.Name] = false
+		if !anyTrue(left) {
+			return n
+		}
+	}
+	t.Errorf("%s → %s: 60 answers, and not one from some of %v", where, target, left)
+	return 60
+}
+
+func anyTrue(m map[string]bool) bool {
+	for _, v := range m {
+		if v {
+			return true
+		}
+	}
+	return false
+}

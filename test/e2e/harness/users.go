@@ -1,0 +1,219 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+)
+
+// Attempt is one thing that somebody tries with the API; the API server admits it or not, and changes nothing.
+type Attempt func(context.Context, dynamic.Interface) error
+
+var dryRun = []string{metav1.DryRunAll}
+
+func gvr(resource string) schema.GroupVersionResource {
+	switch resource {
+	case "namespaces", "secrets", "services", "pods", "nodes":
+		return schema.GroupVersionResource{Version: "v1", Resource: resource}
+	case "leases":
+		return schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: resource}
+	case "nodepaths", "externalnetworks", "inspections":
+		return schema.GroupVersionResource{Group: "kube-dc.com", Version: "v1alpha1", Resource: resource}
+	case "network-attachment-definitions":
+		return schema.GroupVersionResource{Group: "k8s.cni.cncf.io", Version: "v1", Resource: resource}
+	}
+	return schema.GroupVersionResource{Group: "kube-dc.com", Version: "v1", Resource: resource}
+}
+
+// TryPatch tries a merge patch of "resource/namespace/name"; a further "/status" is its subresource.
+func TryPatch(path, text string) Attempt {
+	p := strings.Split(path+"/", "/")
+	return func(ctx context.Context, client dynamic.Interface) error {
+		var subresources []string
+		if p[3] != "" {
+			subresources = []string{p[3]}
+		}
+		options := metav1.PatchOptions{DryRun: dryRun}
+		_, err := client.Resource(gvr(p[0])).Namespace(p[1]).Patch(ctx, p[2], types.MergePatchType, []byte(text), options, subresources...)
+		return err
+	}
+}
+
+// TryGet tries to read "resource/namespace/name".
+func TryGet(path string) Attempt {
+	p := strings.Split(path, "/")
+	return func(ctx context.Context, client dynamic.Interface) error {
+		_, err := client.Resource(gvr(p[0])).Namespace(p[1]).Get(ctx, p[2], metav1.GetOptions{})
+		return err
+	}
+}
+
+// TryDelete tries to delete "resource/namespace/name".
+func TryDelete(path string) Attempt {
+	p := strings.Split(path, "/")
+	return func(ctx context.Context, client dynamic.Interface) error {
+		return client.Resource(gvr(p[0])).Namespace(p[1]).Delete(ctx, p[2], metav1.DeleteOptions{DryRun: dryRun})
+	}
+}
+
+var kindOf = map[string]string{"eips": "EIp", "fips": "FIp", "projects": "Project", "namespaces": "Namespace", "inspections": "Inspection"}
+
+// TryCreate tries to create "resource/namespace/name" with what else belongs to it.
+func TryCreate(path, text string) Attempt {
+	p := strings.Split(path, "/")
+	return func(ctx context.Context, client dynamic.Interface) error {
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
+			return err
+		}
+		o.SetGroupVersionKind(gvr(p[0]).GroupVersion().WithKind(kindOf[p[0]]))
+		o.SetNamespace(p[1])
+		o.SetName(p[2])
+		_, err := client.Resource(gvr(p[0])).Namespace(p[1]).Create(ctx, o, metav1.CreateOptions{DryRun: dryRun})
+		return err
+	}
+}
+
+// TryList tries to read all objects of a resource in a namespace.
+func TryList(resource, namespace string) Attempt {
+	return func(ctx context.Context, client dynamic.Interface) error {
+		_, err := client.Resource(gvr(resource)).Namespace(namespace).List(ctx, metav1.ListOptions{})
+		return err
+	}
+}
+
+// User is somebody who uses the API.
+type User struct {
+	name string
+	api  dynamic.Interface
+}
+
+// ImpersonateUser is somebody who is called so; the administrator, who is in system:masters, says it of them.
+func (c *Cluster) ImpersonateUser(t *testing.T, name string) User {
+	t.Helper()
+	as := LoadConfig(t, c.Kubeconfig())
+	as.Impersonate.UserName = name
+	return NewUser(t, name, as)
+}
+
+// NewUser is somebody with the given access.
+func NewUser(t *testing.T, name string, config *rest.Config) User {
+	t.Helper()
+	api, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return User{name, api}
+}
+
+// Roles and policies come into force some moments after they are written: the API server learns of them by watching.
+const settling = 20 * time.Second
+
+// Can fails the test unless the API server admits what is tried.
+func (p User) Can(t *testing.T, what string, try Attempt) {
+	t.Helper()
+	p.get(t, what, try, "no error", func(err error) bool { return err == nil })
+}
+
+// Cannot fails the test unless the API server refuses what is tried with the given words.
+func (p User) Cannot(t *testing.T, what string, try Attempt, words string) {
+	t.Helper()
+	p.get(t, what, try, words, func(err error) bool { return apierrors.IsForbidden(err) && strings.Contains(err.Error(), words) })
+}
+
+func (p User) get(t *testing.T, what string, try Attempt, want string, holds func(error) bool) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, settling, true, func(ctx context.Context) (bool, error) {
+		last = try(ctx, p.api)
+		return holds(last), nil
+	})
+	if err != nil {
+		t.Errorf("%s: %s: got %v; wanted %s", p.name, what, last, want)
+	}
+}
+
+// CreateTenancy makes an organization with a project as the controller would, and its people: a viewer and an editor by Kubernetes'
+// own roles, an owner with every right in both namespaces, and an operator who may do everything everywhere.
+func (c *Cluster) CreateTenancy(t *testing.T, org, project string) {
+	t.Helper()
+	c.CreateNamespace(t, org, "")
+	c.CreateNamespace(t, project, "")
+	for _, text := range []string{people, belongings} { // they go with the lab
+		if err := c.Objects.Apply(Within(t, time.Minute), fmt.Sprintf(text, org, project)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	master := dynamic.NewForConfigOrDie(LoadConfig(t, c.Kubeconfig()))
+	_, err := master.Resource(gvr("services")).Namespace(project).Patch(Within(t, time.Minute), "balanced", types.MergePatchType,
+		[]byte(`{"status":{"loadBalancer":{"ingress":[{"ip":"100.65.0.9"}]}}}`), metav1.PatchOptions{}, "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+const people = `
+{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: viewer, namespace: %[2]s},
+  roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}, subjects: [{kind: User, name: viewer}]}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: editor, namespace: %[2]s},
+  roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}, subjects: [{kind: User, name: editor}]}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: editor, namespace: %[1]s},
+  roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}, subjects: [{kind: User, name: editor}]}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: planner, namespace: %[1]s},
+  roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: sallyport-project-admin}, subjects: [{kind: User, name: planner}]}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: owner, namespace: %[1]s},
+  roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}, subjects: [{kind: User, name: owner}]}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: owner, namespace: %[2]s},
+  roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}, subjects: [{kind: User, name: owner}]}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: %[2]s-namespaces},
+  rules: [{apiGroups: [""], resources: [namespaces, namespaces/status], verbs: [get, create, patch, update, delete]}]}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: %[2]s-namespaces},
+  roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %[2]s-namespaces}, subjects: [{kind: User, name: owner}]}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: %[2]s-operator},
+  roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}, subjects: [{kind: User, name: operator}]}
+`
+
+const belongings = `
+{apiVersion: kube-dc.com/v1, kind: Project, metadata: {name: web, namespace: %[1]s}, spec: {cidrBlock: 10.0.0.0/24, egressNetworkType: cloud}}
+---
+{apiVersion: kube-dc.com/v1, kind: EIp, metadata: {name: default-gw, namespace: %[2]s,
+  labels: {app.kubernetes.io/managed-by: sallyport, kube-dc.com/vpc: %[2]s}}, spec: {childRef: guard-web-ext-cloud}}
+---
+{apiVersion: kube-dc.com/v1, kind: EIp, metadata: {name: fip-web-abcde, namespace: %[2]s,
+  labels: {app.kubernetes.io/managed-by: sallyport, kube-dc.com/vpc: %[2]s}}, spec: {externalNetworkType: public}}
+---
+{apiVersion: k8s.cni.cncf.io/v1, kind: NetworkAttachmentDefinition, metadata: {name: default, namespace: %[2]s,
+  labels: {app.kubernetes.io/managed-by: sallyport, kube-dc.com/vpc: %[2]s}}, spec: {config: "{}"}}
+---
+{apiVersion: k8s.cni.cncf.io/v1, kind: NetworkAttachmentDefinition, metadata: {name: mine, namespace: %[2]s}, spec: {config: "{}"}}
+---
+{apiVersion: kube-dc.com/v1, kind: EIp, metadata: {name: mine, namespace: %[2]s}, spec: {externalNetworkType: public}}
+---
+{apiVersion: kube-dc.com/v1, kind: FIp, metadata: {name: mine, namespace: %[2]s}, spec: {ipAddress: 10.0.0.7, eip: mine}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: balanced, namespace: %[2]s}, spec: {type: LoadBalancer, ports: [{port: 80}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: waiting, namespace: %[2]s}, spec: {type: LoadBalancer, ports: [{port: 80}]}}
+---
+{apiVersion: kube-dc.com/v1, kind: EIp, metadata: {name: held, namespace: %[2]s, finalizers: [kube-dc.com/sallyport]}, spec: {}}
+`

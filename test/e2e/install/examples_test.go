@@ -1,0 +1,64 @@
+package install
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/sallyport/sallyport/internal/lab"
+	"github.com/sallyport/sallyport/test/e2e/harness"
+)
+
+// The commands of the project example, typed in as they stand, do what the text beside them says.
+func TestProjectExampleRunsAsWritten(t *testing.T) {
+	out, name := example(t, "02-project")
+	if n := strings.Count(out, "web saw 203.0.113.10"); n != 2 {
+		t.Errorf("the pod answered %d times; wanted one answer on each of two networks:\n%s", n, out)
+	}
+	harness.ExpectContains(t, out,
+		"web saw 203.0.113.10", "internet saw 100.65.", // the client's own address, and the pod's own on the default network
+		"fip.kube-dc.com/web-public condition met", "project.kube-dc.com \"production\" deleted", "lab \""+name+"\" is down")
+}
+
+// The same for load balancers.
+func TestLoadBalancerExampleRunsAsWritten(t *testing.T) {
+	out, name := example(t, "03-load-balancer")
+	if n := strings.Count(out, " saw 203.0.113.10"); n != 4 {
+		t.Errorf("the internet host was seen %d times, wanted 4:\n%s", n, out)
+	}
+	harness.ExpectContains(t, out, "service/tls condition met", "no answer", "held by Service acme-shop/plain", "lab \""+name+"\" is down")
+}
+
+// The same for egress addresses.
+func TestEgressExampleRunsAsWritten(t *testing.T) {
+	out, name := example(t, "04-egress")
+	if n := strings.Count(out, "internet saw 198.51.100.200"); n != 2 {
+		t.Errorf("the egress address was seen %d times, wanted once before and once after its node died:\n%s", n, out)
+	}
+	_, address, _ := strings.Cut(out, "to 203.0.113.0/24 it is to leave as ")
+	address, _, _ = strings.Cut(address, "\n")
+	harness.ExpectContains(t, out, "internet saw "+address+":", "internet saw 100.65.", "was on node2, is on node3", "no answer", "no node can hold an address", "lab \""+name+"\" is down")
+}
+
+// The same for nodes with several uplinks.
+func TestNodesExampleRunsAsWritten(t *testing.T) {
+	out, name := example(t, "05-nodes")
+	if n := strings.Count(out, "echo saw 172."); n != 2 {
+		t.Errorf("the client was answered %d times, wanted once with the network and once after it was put back:\n%s", n, out)
+	}
+	harness.ExpectContains(t, out, "no answer\n", "nodepath.kube-dc.com/node1 condition met", "table inet sallyport", "put back ", "no answer again", "lab \""+name+"\" is down")
+}
+
+// example types in the commands of an example's text, in a lab of their own, and returns what they printed and the lab's name.
+func example(t *testing.T, dir string) (out, name string) {
+	t.Helper()
+	name = fmt.Sprintf("e2e-%d-%s", os.Getpid(), dir)
+	t.Cleanup(func() {
+		if _, err := lab.Open(name); err == nil { // it failed before its last line
+			_ = lab.Down(t.Context(), name)
+		}
+	})
+	page := harness.TypedBlocks(harness.ReadFile(t, "../../../examples/"+dir+"/README.md"))
+	return harness.RunBash(t, "../../..", append(os.Environ(), "SALLYPORT_LAB="+name), harness.CommandsOf(page)), name
+}

@@ -1,0 +1,232 @@
+package install
+
+import (
+	"testing"
+
+	"github.com/sallyport/sallyport/internal/lab/blueprint"
+	"github.com/sallyport/sallyport/test/e2e/harness"
+)
+
+// protections are what a tenant must not write, with words of the answer, and beside each something like it that is allowed.
+var protections = []struct {
+	what  string
+	try   harness.Attempt
+	words string
+	like  harness.Attempt // nil: the same thing by an operator is the only control
+}{
+	{
+		"status of an EIp",
+		harness.TryPatch("eips/guard-web/mine/status", `{"status":{"ipAddress":"198.51.100.9","ready":true}}`),
+		"the status of EIp mine is written by the Sallyport controller: change spec",
+		harness.TryPatch("eips/guard-web/mine", `{"metadata":{"labels":{"team":"a"}}}`),
+	},
+	{
+		"status of a FIp",
+		harness.TryPatch("fips/guard-web/mine/status", `{"status":{"externalIP":"198.51.100.9"}}`),
+		"the status of FIp mine is written by",
+		harness.TryPatch("fips/guard-web/mine", `{"spec":{"ipAddress":"10.0.0.8"}}`),
+	},
+	{
+		"status of a Project",
+		harness.TryPatch("projects/guard/web/status", `{"status":{"ready":true}}`),
+		"the status of Project web is written by",
+		harness.TryPatch("projects/guard/web", `{"metadata":{"labels":{"team":"a"}}}`),
+	},
+	{
+		"removing our finalizer",
+		harness.TryPatch("eips/guard-web/held", `{"metadata":{"finalizers":null}}`),
+		"keep it; when a deletion waits, status.conditions",
+		harness.TryPatch("eips/guard-web/held", `{"metadata":{"finalizers":["kube-dc.com/sallyport","example.com/own"]}}`),
+	},
+	{
+		"adding our finalizer",
+		harness.TryPatch("fips/guard-web/mine", `{"metadata":{"finalizers":["kube-dc.com/sallyport"]}}`),
+		"leave it out; the controller adds it itself",
+		harness.TryPatch("fips/guard-web/mine", `{"metadata":{"finalizers":["example.com/own"]}}`),
+	},
+	{
+		"creating with our finalizer",
+		harness.TryCreate("eips/guard-web/new", `{metadata: {finalizers: [kube-dc.com/sallyport]}, spec: {}}`),
+		"leave it out; the controller adds it itself",
+		harness.TryCreate("eips/guard-web/new", `{spec: {}}`),
+	},
+	{
+		"changing default-gw",
+		harness.TryPatch("eips/guard-web/default-gw", `{"metadata":{"annotations":{"a":"b"}}}`),
+		"EIp default-gw belongs to the Sallyport controller: it goes with the Project",
+		harness.TryPatch("eips/guard-web/mine", `{"metadata":{"annotations":{"a":"b"}}}`),
+	},
+	{"taking default-gw over", harness.TryPatch("eips/guard-web/default-gw", `{"metadata":{"labels":null}}`), "the Sallyport controller", nil}, // two policies refuse it
+	{"deleting default-gw", harness.TryDelete("eips/guard-web/default-gw"), "EIp default-gw belongs to", harness.TryDelete("eips/guard-web/mine")},
+	{
+		"deleting the EIp of a FIp",
+		harness.TryDelete("eips/guard-web/fip-web-abcde"),
+		"change or delete the object that it was made for (status.owners)",
+		harness.TryDelete("fips/guard-web/mine"),
+	},
+	{
+		"changing the project's attachment",
+		harness.TryPatch("network-attachment-definitions/guard-web/default", `{"spec":{"config":"{\"a\":1}"}}`),
+		"NetworkAttachmentDefinition default belongs to",
+		harness.TryPatch("network-attachment-definitions/guard-web/mine", `{"spec":{"config":"{\"a\":1}"}}`),
+	},
+	{
+		"deleting the project's attachment",
+		harness.TryDelete("network-attachment-definitions/guard-web/default"),
+		"NetworkAttachmentDefinition default belongs to",
+		harness.TryDelete("network-attachment-definitions/guard-web/mine"),
+	},
+	{
+		"an EIp that looks like ours",
+		harness.TryCreate("eips/guard-web/new", `{metadata: {labels: {app.kubernetes.io/managed-by: sallyport}}, spec: {}}`),
+		"app.kubernetes.io/managed-by=sallyport marks objects of the Sallyport controller",
+		harness.TryCreate("eips/guard-web/new", `{metadata: {labels: {app.kubernetes.io/managed-by: Helm}}, spec: {}}`),
+	},
+	{
+		"an attachment made ours",
+		harness.TryPatch("network-attachment-definitions/guard-web/mine", `{"metadata":{"labels":{"app.kubernetes.io/managed-by":"sallyport"}}}`),
+		"app.kubernetes.io/managed-by=sallyport marks",
+		harness.TryPatch("network-attachment-definitions/guard-web/mine", `{"metadata":{"labels":{"app.kubernetes.io/managed-by":"Helm"}}}`),
+	},
+	{
+		"another VPC's label",
+		harness.TryPatch("fips/guard-web/mine", `{"metadata":{"labels":{"kube-dc.com/vpc":"acme-web"}}}`),
+		"the label kube-dc.com/vpc is written by the Sallyport controller",
+		harness.TryPatch("fips/guard-web/mine", `{"metadata":{"labels":{"vpc":"acme-web"}}}`),
+	},
+	{
+		"a namespace's VPC",
+		harness.TryPatch("namespaces//guard-web", `{"metadata":{"labels":{"kube-dc.com/vpc":"acme-web"}}}`),
+		"the label kube-dc.com/vpc is written by",
+		harness.TryPatch("namespaces//guard-web", `{"metadata":{"labels":{"team":"a"}}}`),
+	},
+	{
+		"a namespace's project",
+		harness.TryPatch("namespaces//guard-web", `{"metadata":{"labels":{"kube-dc.com/project":"acme"}}}`),
+		"the label kube-dc.com/project makes a namespace part of a project",
+		harness.TryPatch("eips/guard-web/mine", `{"metadata":{"labels":{"kube-dc.com/project":"acme"}}}`),
+	},
+	{
+		"a namespace that looks like a project's",
+		harness.TryCreate("namespaces//guard-new", `{metadata: {labels: {kube-dc.com/project: acme}}}`),
+		"the label kube-dc.com/project makes", harness.TryCreate("namespaces//guard-new", `{}`),
+	},
+	{
+		"a namespace's quota",
+		harness.TryPatch("namespaces//guard-web", `{"metadata":{"annotations":{"kube-dc.com/eip-quota":"100"}}}`),
+		"the annotation kube-dc.com/eip-quota is for the platform's operators",
+		harness.TryPatch("namespaces//guard-web", `{"metadata":{"annotations":{"a":"b"}}}`),
+	},
+	{
+		"a namespace's quota by its status",
+		harness.TryPatch("namespaces//guard-web/status", `{"metadata":{"annotations":{"kube-dc.com/eip-quota":"100"}}}`),
+		"the annotation kube-dc.com/eip-quota is for",
+		nil,
+	},
+	{
+		"a Project's quota",
+		harness.TryPatch("projects/guard/web", `{"spec":{"eipQuota":100}}`),
+		"eipQuota is for the platform's operators",
+		nil,
+	},
+	{
+		"a Project's way out",
+		harness.TryPatch("projects/guard/web", `{"metadata":{"annotations":{"network.kube-dc.com/egress-allowlist":"0.0.0.0/0"}}}`),
+		"the annotation network.kube-dc.com/egress-allowlist is for",
+		harness.TryPatch("projects/guard/web", `{"metadata":{"annotations":{"a":"b"}}}`),
+	},
+	{
+		"the network of a load balancer that has an address",
+		harness.TryPatch("services/guard-web/balanced", `{"metadata":{"annotations":{"network.kube-dc.com/external-network-type":"third"}}}`),
+		"make another Service on the network that you want",
+		harness.TryPatch("services/guard-web/waiting", `{"metadata":{"annotations":{"network.kube-dc.com/external-network-type":"third"}}}`),
+	},
+	{
+		"a new Project's way in",
+		harness.TryCreate("projects/guard/new", `{metadata: {annotations: {network.kube-dc.com/ingress-allowlist: 0.0.0.0/0}},
+  spec: {cidrBlock: 10.0.0.0/24, egressNetworkType: cloud}}`),
+		"the annotation network.kube-dc.com/ingress-allowlist is for",
+		harness.TryCreate("projects/guard/new", `{spec: {cidrBlock: 10.0.0.0/24, egressNetworkType: cloud}}`),
+	},
+}
+
+// What the chart promises about people. In a lab of its own: the tests play the controller, and nobody else may.
+func TestChart(t *testing.T) {
+	b := blueprint.Default()
+	b.Nodes, b.Gateways = 1, 1
+	c := harness.StartLab(t, "chart", b)
+	c.ApplyChart(t)
+	c.CreateTenancy(t, "guard", "guard-web")
+	t.Run("tenants can't write what is ours", func(t *testing.T) { tenantsAreKeptOff(t, c) })
+	t.Run("the system works", func(t *testing.T) { systemIsNotStopped(t, c) })
+	t.Run("the controller", func(t *testing.T) { controllerHasItsRights(t, c) })
+	t.Run("tenant roles", func(t *testing.T) { tenantsHaveRoles(t, c) })
+}
+
+// A tenant with every right in the namespaces of an organization and its project can't write what is the controller's or the
+// operator's, and is told what to do instead. Operators can.
+func tenantsAreKeptOff(t *testing.T, c *harness.Cluster) {
+	owner, operator := c.ImpersonateUser(t, "owner"), c.ImpersonateUser(t, "operator")
+	master := harness.NewUser(t, "system:masters", harness.LoadConfig(t, c.Kubeconfig()))
+	for _, p := range protections {
+		owner.Cannot(t, p.what, p.try, p.words)
+		if p.like != nil {
+			owner.Can(t, "something like "+p.what, p.like)
+		}
+		operator.Can(t, p.what, p.try)
+		master.Can(t, p.what, p.try)
+	}
+}
+
+// Those who empty namespaces and who collect garbage can delete what is ours.
+func systemIsNotStopped(t *testing.T, c *harness.Cluster) {
+	for _, who := range []string{"namespace-controller", "generic-garbage-collector"} {
+		system := c.ImpersonateUser(t, "system:serviceaccount:kube-system:"+who)
+		for _, path := range []string{"eips/guard-web/default-gw", "eips/guard-web/fip-web-abcde", "network-attachment-definitions/guard-web/default"} {
+			system.Can(t, "delete "+path, harness.TryDelete(path))
+		}
+	}
+}
+
+func controllerHasItsRights(t *testing.T, c *harness.Cluster) {
+	controller := harness.NewUser(t, "the controller", harness.LoadConfig(t, c.ControllerKubeconfig(t)))
+	controller.Can(t, "status", harness.TryPatch("eips/guard-web/mine/status", `{"status":{"ready":true}}`))
+	controller.Can(t, "its finalizer", harness.TryPatch("fips/guard-web/mine", `{"metadata":{"finalizers":["kube-dc.com/sallyport"]}}`))
+	controller.Can(t, "an EIp of its own", harness.TryDelete("eips/guard-web/default-gw"))
+	for what, try := range map[string]harness.Attempt{
+		"a FIp of somebody":        harness.TryDelete("fips/guard-web/mine"),
+		"the scheduler's lease":    harness.TryPatch("leases/kube-system/kube-scheduler", `{}`),
+		"certificates of Kube-OVN": harness.TryPatch("secrets/kube-system/kube-ovn-tls", `{}`),
+		"a Project":                harness.TryCreate("projects/guard/new", `{}`),
+		"a namespace's status":     harness.TryPatch("namespaces//guard-web/status", `{}`),
+	} {
+		controller.Cannot(t, what, try, `User "system:serviceaccount:kube-system:sallyport-controller" cannot`)
+	}
+}
+
+// Who has Kubernetes' own view or edit in a project's namespace has ours with it; Projects need a role of their own.
+func tenantsHaveRoles(t *testing.T, c *harness.Cluster) {
+	viewer, editor, planner := c.ImpersonateUser(t, "viewer"), c.ImpersonateUser(t, "editor"), c.ImpersonateUser(t, "planner")
+	for _, resource := range []string{"eips", "fips", "projects"} {
+		viewer.Can(t, "list "+resource, harness.TryList(resource, "guard-web"))
+		editor.Can(t, "list "+resource, harness.TryList(resource, "guard"))
+		viewer.Cannot(t, "list "+resource+" elsewhere", harness.TryList(resource, "guard"), `User "viewer" cannot list resource`)
+	}
+	eip := harness.TryCreate("eips/guard-web/new", `{spec: {externalNetworkType: public}}`)
+	for what, try := range map[string]harness.Attempt{
+		"create EIp": eip,
+		"create FIp": harness.TryCreate("fips/guard-web/new", `{spec: {ipAddress: 10.0.0.7, externalNetworkType: public}}`),
+		"change FIp": harness.TryPatch("fips/guard-web/mine", `{"spec":{"ipAddress":"10.0.0.8"}}`),
+		"delete EIp": harness.TryDelete("eips/guard-web/mine"),
+		"delete FIp": harness.TryDelete("fips/guard-web/mine"),
+	} {
+		editor.Can(t, what, try)
+		viewer.Cannot(t, what, try, `User "viewer" cannot`)
+	}
+	project := harness.TryCreate("projects/guard/new", `{spec: {cidrBlock: 10.0.0.0/24, egressNetworkType: cloud}}`)
+	editor.Cannot(t, "status", harness.TryPatch("eips/guard-web/mine/status", `{"status":{"ready":true}}`), `cannot patch resource "eips/status"`)
+	editor.Cannot(t, "create Project", project, `User "editor" cannot create resource "projects"`)
+	planner.Can(t, "create Project", project)
+	planner.Can(t, "delete Project", harness.TryDelete("projects/guard/web"))
+	planner.Cannot(t, "create EIp", eip, `User "planner" cannot create resource "eips"`)
+}

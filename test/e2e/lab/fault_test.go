@@ -1,0 +1,137 @@
+package lab
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sallyport/sallyport/internal/lab/blueprint"
+	"github.com/sallyport/sallyport/internal/lab/manifest"
+	"github.com/sallyport/sallyport/test/e2e/harness"
+)
+
+// A dead node is silent and becomes NotReady; booted again, its pods answer at the addresses they had. A cut node runs on
+// and is heard of again when it is mended. One lab for both: nobody else may be in it.
+func TestKilledAndCutNodes(t *testing.T) {
+	b := blueprint.Default()
+	b.Nodes, b.Gateways = 2, 1
+	c := harness.StartLab(t, "fault", b)
+	c.CreateNamespace(t, "fault", "")
+	asker := c.RunPod(t, harness.Pod{Namespace: "fault", Name: "asker", Node: "node1"})
+	target := "http://" + c.RunPod(t, harness.Pod{Namespace: "fault", Name: "target", Node: "node2"})
+	c.ExpectAnswer(t, "asker.fault", target, "target", asker)
+
+	for _, fault := range [][2]string{{"cut", "mend"}, {"kill", "start"}} {
+		c.GiveOrder(t, fault[0], "node2")
+		c.ExpectSilence(t, "asker.fault", target)
+		c.WaitNode(t, "node2", false)
+		c.GiveOrder(t, fault[1], "node2")
+		c.WaitNode(t, "node2", true)
+		c.Wait(t, "Pod", "fault", "target", manifest.True("Ready"))
+		c.SyncFlows(t)
+		c.WarmUp(t)
+		c.ExpectAnswer(t, "asker.fault", target, "target", asker)
+	}
+}
+
+// A paused process does nothing until it is resumed.
+func TestPausedProcess(t *testing.T) {
+	c := harness.SharedLab(t)
+	c.GiveOrder(t, "pause", "kube-scheduler")
+	resumed := false
+	resume := func() {
+		if !resumed {
+			resumed = true
+			c.GiveOrder(t, "resume", "kube-scheduler")
+		}
+	}
+	t.Cleanup(resume)
+	c.CreateNamespace(t, "paused", "")
+	c.Apply(t, `{apiVersion: v1, kind: Pod, metadata: {name: waits, namespace: paused}, spec: {containers: [{name: main, image: lab/idle}]}}`)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if err := c.Objects.Wait(ctx, harness.Ref("Pod", "paused", "waits"), manifest.True("PodScheduled")); err == nil {
+		t.Error("the scheduler placed a pod while it was paused")
+	}
+	resume()
+	c.Wait(t, "Pod", "paused", "waits", manifest.True("Ready")) // control: it was the pause
+}
+
+// Deployments roll out, readiness decides who is an endpoint, and a pod that goes is replaced.
+func TestDeploymentBehaves(t *testing.T) {
+	c := harness.SharedLab(t)
+	c.CreateNamespace(t, "rollout", "")
+	c.Apply(t, harness.ReadFile(t, "../testdata/deployment.yaml"))
+	c.Wait(t, "Deployment", "rollout", "web", manifest.Field("3", "status", "readyReplicas"))
+	nodes := map[string]bool{}
+	for _, p := range pods(t, c, "rollout") {
+		nodes[p.Spec.NodeName] = true
+	}
+	if len(nodes) != 3 {
+		t.Errorf("three replicas are on %d nodes; wanted one on each", len(nodes))
+	}
+	first := pods(t, c, "rollout")[0]
+	if err := c.Client.CoreV1().Pods("rollout").Delete(harness.Within(t, time.Minute), first.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.Wait(t, "Pod", "rollout", first.Name, manifest.Gone)
+	if c.NS(first.Name + ".rollout").Exists() {
+		t.Error("the namespace of a deleted pod is left")
+	}
+	c.Wait(t, "Deployment", "rollout", "web", manifest.Field("3", "status", "readyReplicas"))
+	notReadyIsNoEndpoint(t, c)
+}
+
+// notReadyIsNoEndpoint runs a pod whose readiness probe asks a port where nobody listens.
+func notReadyIsNoEndpoint(t *testing.T, c *harness.Cluster) {
+	t.Helper()
+	c.Apply(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: sick, namespace: rollout, labels: {app: sick}}
+spec: {containers: [{name: main, image: lab/echo, readinessProbe: {tcpSocket: {port: 81}, periodSeconds: 1}}]}`)
+	c.Wait(t, "Pod", "rollout", "sick", manifest.Field("Running", "status", "phase"))
+	ctx, cancel := context.WithTimeout(context.Background(), 2500*time.Millisecond)
+	defer cancel()
+	if err := c.Objects.Wait(ctx, harness.Ref("Pod", "rollout", "sick"), manifest.True("Ready")); err == nil {
+		t.Error("a pod is ready although its readiness probe fails")
+	}
+}
+
+func pods(t *testing.T, c *harness.Cluster, namespace string) []corev1.Pod {
+	t.Helper()
+	pods, err := c.Client.CoreV1().Pods(namespace).List(harness.Within(t, time.Minute), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pods.Items
+}
+
+// A pod with a second network has a second interface with the address that Kube-OVN gave it there.
+func TestSecondaryNetwork(t *testing.T) {
+	c := harness.SharedLab(t)
+	c.CreateNamespace(t, "second", "")
+	c.Apply(t, harness.ReadFile(t, "../testdata/secondary.yaml"))
+	c.Wait(t, "Subnet", "", "second-extra", manifest.True("Ready"))
+	for _, p := range []harness.Pod{{Name: "a", Node: "node1"}, {Name: "b", Node: "node3"}} {
+		p.Namespace, p.Annotations = "second", map[string]string{"k8s.v1.cni.cncf.io/networks": "second/extra"}
+		c.RunPod(t, p)
+	}
+	b, err := c.Objects.Get(harness.Within(t, time.Minute), harness.Ref("Pod", "second", "b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := b.GetAnnotations()["extra.second.ovn.kubernetes.io/ip_address"]
+	if address == "" {
+		t.Fatalf("Kube-OVN gave the pod no address on its second network: %v", b.GetAnnotations())
+	}
+	a, err := c.Objects.Get(harness.Within(t, time.Minute), harness.Ref("Pod", "second", "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.SyncFlows(t) // a pod is ready when its first interface is
+	c.ExpectAnswer(t, "a.second", "http://"+address, "b", a.GetAnnotations()["extra.second.ovn.kubernetes.io/ip_address"])
+}

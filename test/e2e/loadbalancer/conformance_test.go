@@ -1,0 +1,108 @@
+package loadbalancer
+
+import (
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sallyport/sallyport/test/e2e/harness"
+	"github.com/sallyport/sallyport/test/page"
+)
+
+// TestBalancer2Conformance: what Kubernetes' own tests want of Services is shown by a test of ours, or has a reason why not.
+func TestBalancer2Conformance(t *testing.T) {
+	item := balancers.Item(t, 2)
+	known := harness.TestNames(t)
+	for name := range featureNames() {
+		known[name] = true
+	}
+	all, shown, missing := 0, 0, 0
+	for _, group := range behaviours {
+		for _, b := range group.list {
+			all++
+			if (b.shown == "") == (b.why == "") {
+				t.Errorf("%q: either a test shows it, or there is a reason why not", b.what)
+			}
+			for _, name := range b.tests() {
+				if !known[name] {
+					t.Errorf("%q: there is no test %s", b.what, name)
+				}
+			}
+			switch {
+			case b.shown != "":
+				shown++
+			case strings.HasPrefix(b.why, "Not built"), strings.HasPrefix(b.why, "Not shown"):
+				missing++
+			}
+		}
+	}
+	page.Check(t, harness.Reference+"service-conformance.md", conformancePage())
+	item.Figure("%d behaviours of %d files: %d shown by tests, %d do not apply, %d are not built or not shown, with the reason",
+		all, len(behaviours), shown, all-shown-missing, missing)
+}
+
+// TestBalancerDocs: the page of load balancers has every feature.
+func TestBalancerDocs(t *testing.T) {
+	names := featureNames()
+	if len(names) != len(features)+len(managed) {
+		t.Errorf("%d features have %d names", len(features)+len(managed), len(names))
+	}
+	page.Check(t, harness.Reference+"load-balancers.md", featuresPage())
+}
+
+// tests are the names of the tests that show a behaviour.
+func (b behaviour) tests() []string {
+	if b.shown == "" {
+		return nil
+	}
+	return strings.Split(b.shown, ", ")
+}
+
+// code is the name of the function that shows a feature, and the file that it is in.
+func (f feature) code() (name, file string) {
+	function := runtime.FuncForPC(reflect.ValueOf(f.run).Pointer())
+	full := function.Name()
+	file, _ = function.FileLine(function.Entry())
+	return full[strings.LastIndex(full, ".")+1:], filepath.Base(file)
+}
+
+func featureNames() map[string]bool {
+	out := map[string]bool{}
+	for _, f := range slices.Concat(features, managed) {
+		name, _ := f.code()
+		out[name] = true
+	}
+	return out
+}
+
+// conformancePage is the page of behaviours. What a name stands for is on the page of load balancers.
+func conformancePage() string {
+	var out strings.Builder
+	out.WriteString(aboutConformance)
+	for _, group := range behaviours {
+		fmt.Fprintf(&out, "\n## %s\n\n| behaviour | shown by | or why not |\n|---|---|---|\n", group.file)
+		for _, b := range group.list {
+			var names []string
+			for _, name := range b.tests() {
+				names = append(names, "`"+name+"`")
+			}
+			fmt.Fprintf(&out, "| %s | %s | %s |\n", b.what, strings.Join(names, ", "), b.why)
+		}
+	}
+	return out.String()
+}
+
+// featuresPage is the page of load balancers.
+func featuresPage() string {
+	var out strings.Builder
+	out.WriteString(aboutBalancers)
+	for _, f := range slices.Concat(features, managed) {
+		name, file := f.code()
+		fmt.Fprintf(&out, "| %s | %s | [`%s`](../../test/e2e/loadbalancer/%s) |\n", f.what, f.how, name, file)
+	}
+	return out.String()
+}

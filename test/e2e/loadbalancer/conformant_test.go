@@ -1,0 +1,222 @@
+package loadbalancer
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/sallyport/sallyport/internal/lab/program"
+	"github.com/sallyport/sallyport/test/e2e/harness"
+)
+
+// becomes changes a Service and waits until the change is seen everywhere.
+func becomes(t *testing.T, h *harness.BackendProject, w harness.ServiceSpec) {
+	t.Helper()
+	h.ApplyService(t, w)
+	seen(t, h)
+}
+
+// seen waits until what was written to Services has had its effect. They have no generation that a status could name, so it changes
+// another one afterwards and waits for that.
+func seen(t *testing.T, h *harness.BackendProject) {
+	t.Helper()
+	h.Marks++
+	port := 1000 + h.Marks
+	h.ApplyService(t, harness.ServiceSpec{Name: "mark", Annotations: `service.nlb.kube-dc.com/bind-on-default-gw-eip: "true"`, Ports: fmt.Sprintf("[{port: %d}]", port)})
+	harness.Eventually(t, "a mark", func() bool { return strings.Contains(vips(t, h, "mark-tcp"), fmt.Sprintf(":%d=", port)) })
+	h.SyncFlows(t)
+}
+
+// becomesNone makes a Service that is no load balancer, or makes it such a one.
+func becomesNone(t *testing.T, h *harness.BackendProject, name, spec string) {
+	t.Helper()
+	h.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: %s, namespace: %s}, spec: %s}", name, h.Ns, spec))
+}
+
+// backed waits until a load balancer with one port has so many backends, and every node knows it.
+func backed(t *testing.T, h *harness.BackendProject, balancer string, n int) {
+	t.Helper()
+	harness.Eventually(t, fmt.Sprintf("%s has %d backends", balancer, n), func() bool { return strings.Count(vips(t, h, balancer), ":") == n+1 })
+	h.SyncFlows(t)
+}
+
+// changes: a Service that had another type becomes a load balancer, and its ports change. The address stays; what it no longer has
+// is closed.
+func showChanges(t *testing.T, h *harness.BackendProject) string {
+	for _, kind := range []string{"ClusterIP", "NodePort"} {
+		becomesNone(t, h, "changes", fmt.Sprintf("{type: %s, selector: %s, ports: %s}", kind, harness.Backends, harness.Web))
+	}
+	address := h.Serve(t, harness.ServiceSpec{Name: "changes"})
+	open := ""
+	for _, step := range []struct{ ports, open, closed string }{
+		{"[{name: t, port: 80}, {name: u, port: 80, protocol: UDP}]", "http 80, udp 80", ""},
+		{"[{name: t, port: 80, nodePort: 31080}, {name: u, port: 80, protocol: UDP, nodePort: 31081}]", "http 80, udp 80", ""},
+		{"[{name: t, port: 81, targetPort: 80}, {name: u, port: 81, targetPort: 80, protocol: UDP}]", "http 81, udp 81", "http 80, udp 80"},
+		{"[{name: t, port: 81, targetPort: 80}, {name: more, port: 82, targetPort: 8080}]", "http 81, http 82", "udp 81"},
+		{"[{name: u, port: 80, protocol: UDP}]", "udp 80", "http 81, http 82"},
+	} {
+		becomes(t, h, harness.ServiceSpec{Name: "changes", Ports: step.ports})
+		if now := h.ServiceAddress(t, "changes"); now != address {
+			t.Errorf("with the ports %s the address is %s; it was %s", step.ports, now, address)
+		}
+		for _, target := range targets(address, step.open) {
+			h.ExpectSpread(t, "internet", target, harness.InternetAddress, "b1", "b2", "b3")
+		}
+		allSilent(t, h, []string{"internet"}, targets(address, step.closed))
+		open = step.open
+	}
+	becomesNone(t, h, "changes", "{type: ExternalName, externalName: example.com}")
+	harness.Eventually(t, "nothing is left of it", func() bool { return vips(t, h, "changes-tcp")+vips(t, h, "changes-udp") == "" })
+	h.SyncFlows(t)
+	allSilent(t, h, []string{"internet"}, targets(address, open))
+	return "ClusterIP, NodePort, five sets of ports at one address, ExternalName"
+}
+
+// targets are what is written as "http 80, udp 80", at an address.
+func targets(address, list string) (out []string) {
+	for item := range strings.SplitSeq(list, ", ") {
+		if protocol, port, found := strings.Cut(item, " "); found {
+			out = append(out, protocol+"://"+address+":"+port)
+		}
+	}
+	return out
+}
+
+// allSilent asks several targets from several places at once, and none may answer.
+func allSilent(t *testing.T, h *harness.BackendProject, places, targets []string) {
+	t.Helper()
+	var asking sync.WaitGroup // each waits for an answer that does not come
+	for _, where := range places {
+		for _, target := range targets {
+			asking.Go(func() { h.ExpectSilence(t, where, target) })
+		}
+	}
+	asking.Wait()
+}
+
+// rangesChange: who may reach a Service is changed while it is there, from outside and from inside.
+func showRangesChange(t *testing.T, h *harness.BackendProject) string {
+	w := harness.ServiceSpec{Name: "doors"}
+	address := h.Serve(t, w)
+	cli, other := "cli."+h.Ns, "b1."+h.Ns
+	all := []string{"internet", cli, other}
+	for _, step := range []struct {
+		ranges      string
+		may, mayNot []string
+	}{
+		{"", all, nil},
+		{h.Pods["cli"] + "/32", []string{cli}, []string{"internet", other}},
+		{"0.0.0.0/1, 128.0.0.0/1", all, nil},
+		{"255.0.0.0/32", nil, all},
+		{"", all, nil},
+	} {
+		w.More = ", loadBalancerSourceRanges: [" + step.ranges + "]"
+		becomes(t, h, w)
+		for _, where := range step.may {
+			h.ExpectSpread(t, where, "http://"+address, "", "b1", "b2", "b3")
+		}
+		allSilent(t, h, step.mayNot, []string{"http://" + address})
+	}
+	return "none, one pod, everybody in two halves, nobody, none"
+}
+
+// affinitySwitched: affinity comes and goes while the Service is there, with either traffic policy.
+func showAffinitySwitched(t *testing.T, h *harness.BackendProject) string {
+	for _, policy := range []string{"Local", "Cluster"} {
+		w := harness.ServiceSpec{Name: "switch-" + strings.ToLower(policy), Ports: "[{name: t, port: 80}, {name: u, port: 80, protocol: UDP}]"}
+		with := func(affinity string) {
+			w.More = ", externalTrafficPolicy: " + policy + ", sessionAffinity: " + affinity
+		}
+		with("None")
+		at := targets(h.Serve(t, w), "http 80, udp 80")
+		for range 2 {
+			for _, target := range at {
+				h.ExpectSpread(t, "internet", target, harness.InternetAddress, "b1", "b2", "b3")
+			}
+			with("ClientIP")
+			becomes(t, h, w)
+			for _, target := range at {
+				sticks(t, h, target, 15)
+			}
+			with("None")
+			becomes(t, h, w)
+		}
+		h.ExpectSpread(t, "internet", at[0], harness.InternetAddress, "b1", "b2", "b3")
+	}
+	return "on and off twice, with each policy, by TCP and UDP: one backend, and all three"
+}
+
+// sticks fails the test unless one backend answers all of so many questions. By UDP, a question from a port that was used before belongs to
+// the flow that conntrack remembers, which keeps its own backend.
+func sticks(t *testing.T, h *harness.BackendProject, target string, n int) {
+	t.Helper()
+	first, again, err := h.Asks("internet", target)
+	for i := 0; i < 5 && (again || err != nil && i < 2); i++ { // OVN learns a new client from its first packet, and drops that
+		first, again, err = h.Asks("internet", target)
+	}
+	for range n {
+		if err != nil {
+			t.Errorf("%s: %v", target, err)
+			return
+		}
+		var a program.Answer
+		a, again, err = h.Asks("internet", target)
+		switch {
+		case err != nil || a.Name == first.Name:
+		case again && strings.HasPrefix(target, "udp"):
+			t.Logf("%s: %s, from a port that it has answered before", target, a.Text)
+		default:
+			t.Errorf("%s: got %q; wanted %s to answer", target, a.Text, first.Name)
+		}
+	}
+}
+
+// nodesUnused: node ports and traffic policies may change as they like. The load balancer's row stays as it is.
+func showNodesUnused(t *testing.T, h *harness.BackendProject) string {
+	w := harness.ServiceSpec{Name: "ported", More: ", allocateLoadBalancerNodePorts: false"}
+	address := h.Serve(t, w)
+	if ports := h.ReadField(t, "Service", h.Ns, "ported", "spec", "ports"); strings.Contains(ports, "nodePort") {
+		t.Errorf("without node ports it has %s", ports)
+	}
+	row := func() string {
+		return h.RunNbctl(t, "--bare", "find", "Load_Balancer", "name="+h.Ns+"-ported-tcp")
+	}
+	first, health := row(), ""
+	for _, more := range []string{
+		", allocateLoadBalancerNodePorts: true", ", externalTrafficPolicy: Local", ", externalTrafficPolicy: Cluster", ", internalTrafficPolicy: Local",
+	} {
+		w.More = more
+		becomes(t, h, w)
+		health += h.ReadField(t, "Service", h.Ns, "ported", "spec", "healthCheckNodePort")
+		if now := row(); now != first || h.ServiceAddress(t, "ported") != address {
+			t.Errorf("with%s the row is\n%s\nit was\n%s", more, now, first)
+		}
+		h.ExpectSpread(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3")
+	}
+	if ports := h.ReadField(t, "Service", h.Ns, "ported", "spec", "ports"); !strings.Contains(ports, "nodePort") || health == "" {
+		t.Errorf("Kubernetes gave the ports %s and for health checks %q", ports, health)
+	}
+	return "node ports and both policies changed; the row is the same"
+}
+
+// localMoves: with policy Local the only endpoint is on one node after the other. Each time it is reached, and sees who asks.
+func showLocalMoves(t *testing.T, h *harness.BackendProject) string {
+	address := h.Serve(t, harness.ServiceSpec{
+		Name: "local", Selector: "{app: mover}", More: ", externalTrafficPolicy: Local",
+		Ports: "[{name: t, port: 80}, {name: u, port: 80, protocol: UDP}, {name: s, port: 80, protocol: SCTP}]",
+	})
+	asked := 0
+	for _, node := range []string{"node1", "node2", "node3"} {
+		h.RunPod(t, harness.Pod{Namespace: h.Ns, Name: "mover", Node: node})
+		for _, protocol := range []string{"tcp", "udp", "sctp"} {
+			backed(t, h, "local-"+protocol, 1)
+		}
+		for where, saw := range map[string]string{"internet": harness.InternetAddress, "cli." + h.Ns: h.Pods["cli"], "mover." + h.Ns: ""} {
+			asked += h.ExpectAnswers(t, where, address, "mover", saw)
+		}
+		h.Remove(t, "Pod", h.Ns, "mover")
+		backed(t, h, "local-tcp", 0)
+	}
+	return fmt.Sprintf("%d ways to it on three nodes, from outside, from a pod and from itself; who asks is seen", asked)
+}

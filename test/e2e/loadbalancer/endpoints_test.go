@@ -1,0 +1,144 @@
+package loadbalancer
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sallyport/sallyport/test/e2e/harness"
+)
+
+// unready: a pod that is not ready gets connections when the Service wants that, even while it ends; otherwise it gets none.
+func showUnready(t *testing.T, h *harness.BackendProject) string {
+	h.RunServer(t, "raw", "app: raw", ", terminationGracePeriodSeconds: 10",
+		", readinessProbe: {tcpSocket: {port: 9}, periodSeconds: 1}, lifecycle: {preStop: {sleep: {seconds: 6}}}")
+	w := harness.ServiceSpec{Name: "raw", Selector: "{app: raw}"}
+	address := "http://" + h.Serve(t, w)
+	publish := func(yes bool, backends int) {
+		w.More = fmt.Sprintf(", publishNotReadyAddresses: %t", yes)
+		becomes(t, h, w)
+		backed(t, h, "raw-tcp", backends)
+		if yes {
+			h.ExpectAnswer(t, "internet", address, "raw", harness.InternetAddress)
+		} else {
+			h.ExpectSilence(t, "internet", address)
+		}
+	}
+	publish(false, 0)
+	publish(true, 1)
+	publish(false, 0)
+	if err := h.Client.CoreV1().Pods(h.Ns).Delete(harness.Within(t, time.Minute), "raw", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	publish(true, 1)
+	publish(false, 0)
+	if h.ReadField(t, "Pod", h.Ns, "raw", "metadata", "deletionTimestamp") == "" {
+		t.Error("the pod has ended too early to show anything")
+	}
+	return "not ready, and not ready at its end: reached when published, refused otherwise"
+}
+
+// gate opens the readiness gate of a pod, or closes it.
+func gate(t *testing.T, h *harness.BackendProject, name, status string) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"status": {"conditions": [{"type": "example.com/live", "status": %q}]}}`, status)
+	_, err := h.Client.CoreV1().Pods(h.Ns).Patch(harness.Within(t, time.Minute), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// drains: an endpoint that is ready no longer gets no new connections, and those that are open go on, from everywhere.
+func showDrains(t *testing.T, h *harness.BackendProject) string {
+	for _, name := range []string{"old", "new"} {
+		h.RunServer(t, name, "drained: 'yes'", ", readinessGates: [{conditionType: example.com/live}]", "")
+	}
+	gate(t, h, "old", "True")
+	var streams []*harness.Stream
+	for _, kind := range []string{"cloud", "public"} {
+		name := "drain-" + kind
+		address := h.Serve(t, harness.ServiceSpec{Name: name, Selector: "{drained: 'yes'}", Annotations: "network.kube-dc.com/external-network-type: " + kind})
+		backed(t, h, name+"-tcp", 1)
+		h.ExpectAnswer(t, "internet", "http://"+address, "old", harness.InternetAddress)
+		x := h.Network(t, kind)
+		for _, where := range []string{"internet", "cli." + h.Ns, x.Client, x.Neighbour} {
+			streams = append(streams, h.StartStream(t, where, address))
+		}
+	}
+	harness.ExpectSurvival(t, "both are in", 5*time.Second, streams...) // control
+	gate(t, h, "new", "True")
+	backed(t, h, "drain-cloud-tcp", 2)
+	gate(t, h, "old", "False")
+	backed(t, h, "drain-cloud-tcp", 1)
+	backed(t, h, "drain-public-tcp", 1)
+	silent := harness.ExpectSurvival(t, "the old one is out", 5*time.Second, streams...)
+	return fmt.Sprintf("%d streams go on, silent for %s at most", len(streams), silent.Round(10*time.Millisecond))
+}
+
+// gates: readiness gates decide which of two pods serves.
+func showGates(t *testing.T, h *harness.BackendProject) string {
+	for _, name := range []string{"blue", "green"} {
+		h.RunServer(t, name, "gated: 'yes'", ", readinessGates: [{conditionType: example.com/live}]", "")
+	}
+	open := func(name, status string) { gate(t, h, name, status) }
+	address := "http://" + h.Serve(t, harness.ServiceSpec{Name: "gated", Selector: "{gated: 'yes'}"})
+	backed(t, h, "gated-tcp", 0)
+	h.ExpectSilence(t, "internet", address)
+	open("blue", "True")
+	backed(t, h, "gated-tcp", 1)
+	h.ExpectSpread(t, "internet", address, harness.InternetAddress, "blue")
+	open("green", "True")
+	backed(t, h, "gated-tcp", 2)
+	h.ExpectSpread(t, "internet", address, harness.InternetAddress, "blue", "green")
+	open("blue", "False")
+	backed(t, h, "gated-tcp", 1)
+	for range 10 {
+		h.ExpectAnswer(t, "internet", address, "green", harness.InternetAddress)
+	}
+	return "none, blue, both, green"
+}
+
+// namedPorts: one name stands for another number in each pod, and only some pods have a name.
+func showNamedPorts(t *testing.T, h *harness.BackendProject) string {
+	h.RunServer(t, "n1", "named: 'yes'", "", `, env: [{name: PORTS, value: "8081"}], ports: [{name: web, containerPort: 8081}]`)
+	h.RunServer(t, "n2", "named: 'yes'", "",
+		`, env: [{name: PORTS, value: "8082,8083"}], ports: [{name: web, containerPort: 8082}, {name: rare, containerPort: 8083}]`)
+	address := h.Serve(t, harness.ServiceSpec{Name: "named", Selector: "{named: 'yes'}", Ports: "[{name: a, port: 80, targetPort: web}, {name: b, port: 81, targetPort: rare}]"})
+	harness.Eventually(t, "all endpoints", func() bool { return strings.Count(vips(t, h, "named-tcp"), ":") == 5 })
+	h.SyncFlows(t)
+	h.ExpectSpread(t, "internet", "http://"+address, harness.InternetAddress, "n1", "n2")
+	for range 5 {
+		h.ExpectAnswer(t, "internet", "http://"+address+":81", "n2", harness.InternetAddress)
+	}
+	return "web is 8081 in one pod and 8082 in the other, rare is in one of them"
+}
+
+// writtenByHand: a Service without a selector, with EndpointSlices that a user writes. An address outside the project is left out.
+func showWrittenByHand(t *testing.T, h *harness.BackendProject) string {
+	address := h.Serve(t, harness.ServiceSpec{Name: "hand", Selector: "{}", Ports: "[{name: a, port: 80}, {name: b, port: 81}]"})
+	for i, slice := range []struct{ port, addresses string }{
+		{"{name: a, port: 80}", "[{addresses: [" + h.Pods["b1"] + "]}]"},
+		{"{name: a, port: 80}", "[{addresses: [" + h.Pods["b2"] + "]}]"},
+		{"{name: b, port: 8080}", "[{addresses: [" + h.Pods["b3"] + "]}, {addresses: [" + harness.InternetAddress + "]}]"},
+	} {
+		h.Apply(t, fmt.Sprintf(`
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: hand-%d, namespace: %s, labels: {kubernetes.io/service-name: hand}}
+addressType: IPv4
+ports: [%s]
+endpoints: %s`, i, h.Ns, slice.port, slice.addresses))
+	}
+	h.WaitServiceCondition(t, "hand", "Programmed=False EndpointOutsideProject", harness.InternetAddress)
+	harness.Eventually(t, "all endpoints", func() bool { return strings.Count(vips(t, h, "hand-tcp"), ":") == 5 })
+	h.SyncFlows(t)
+	h.ExpectSpread(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2")
+	for range 10 {
+		h.ExpectAnswer(t, "internet", "http://"+address+":81", "b3", harness.InternetAddress)
+	}
+	return "three slices, two ports; the address outside is named and gets nothing"
+}

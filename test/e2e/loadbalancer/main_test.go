@@ -1,0 +1,20 @@
+package loadbalancer
+
+import (
+	"testing"
+
+	"github.com/sallyport/sallyport/test/e2e/harness"
+	"github.com/sallyport/sallyport/test/show"
+)
+
+// balancers is what `make show-lb` prints.
+var balancers = show.New("load balancers",
+	"every feature, by packets",
+	"Kubernetes' own conformance of Services: for each behaviour a test, or why it does not apply",
+	"a rolling update of ten pods under load: no request fails",
+	"Kube-OVN's controller restarts and removes every load balancer: back in 250 ms, connections go on",
+	"speed against a bare transaction, with 1,000 and 10,000 Services",
+	"abuse by one tenant does not slow down others",
+)
+
+func TestMain(m *testing.M) { harness.Main(m, balancers) }

@@ -1,0 +1,105 @@
+package loadbalancer
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ovn-kubernetes/libovsdb/cache"
+	"github.com/ovn-kubernetes/libovsdb/client"
+	"github.com/ovn-kubernetes/libovsdb/model"
+
+	"github.com/sallyport/sallyport/test/e2e/harness"
+)
+
+// balancerRow is a load balancer of the northbound database, as far as it is measured.
+type balancerRow struct {
+	UUID string            `ovsdb:"_uuid"`
+	Name string            `ovsdb:"name"`
+	VIPs map[string]string `ovsdb:"vips"`
+}
+
+// register is every load balancer of a northbound database, and when each became what it is.
+type register struct {
+	nb client.Client
+
+	mu   sync.Mutex
+	rows map[string]balancerRow // by name
+	at   map[string]time.Time
+	next chan struct{} // closed at the next change
+}
+
+// newRegister listens to the northbound database until the test ends.
+func newRegister(t *testing.T, c *harness.Cluster) *register {
+	t.Helper()
+	nb := c.Northbound(t, "Load_Balancer", &balancerRow{})
+	ctx := harness.Within(t, 30*time.Second)
+	if err := nb.Connect(ctx); err != nil {
+		t.Fatal(err)
+	}
+	r := &register{nb: nb, rows: map[string]balancerRow{}, at: map[string]time.Time{}, next: make(chan struct{})}
+	nb.Cache().AddEventHandler(&cache.EventHandlerFuncs{
+		AddFunc:    func(_ string, m model.Model) { r.saw(m) },
+		UpdateFunc: func(_ string, _, m model.Model) { r.saw(m) },
+	})
+	if _, err := nb.MonitorAll(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (r *register) saw(m model.Model) {
+	row := *m.(*balancerRow)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rows[row.Name], r.at[row.Name] = row, time.Now()
+	close(r.next)
+	r.next = make(chan struct{})
+}
+
+// calm waits until no load balancer has changed for a while: Kube-OVN has its own of the same Services, and is slower.
+func (r *register) calm(ctx context.Context, still time.Duration) error {
+	for {
+		r.mu.Lock()
+		next := r.next
+		r.mu.Unlock()
+		select {
+		case <-next:
+		case <-time.After(still):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// until waits until something holds of a load balancer, and returns when it became so.
+func (r *register) until(ctx context.Context, name string, holds func(balancerRow) bool) (time.Time, error) {
+	for {
+		r.mu.Lock()
+		row, at, next := r.rows[name], r.at[name], r.next
+		r.mu.Unlock()
+		if row.Name != "" && holds(row) {
+			return at, nil
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return time.Time{}, ctx.Err()
+		}
+	}
+}
+
+// hasBackend says whether a load balancer has a backend.
+func hasBackend(backend string) func(balancerRow) bool {
+	return func(row balancerRow) bool {
+		for _, backends := range row.VIPs {
+			if strings.Contains(backends, backend) {
+				return true
+			}
+		}
+		return false
+	}
+}

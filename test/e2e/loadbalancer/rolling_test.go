@@ -1,0 +1,120 @@
+package loadbalancer
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/sallyport/sallyport/internal/lab/program"
+	"github.com/sallyport/sallyport/test/e2e/harness"
+	"github.com/sallyport/sallyport/test/show"
+)
+
+// clientPatience is how long a client waits for an answer. SYNs are sent after nothing, one, three and seven seconds.
+const clientPatience = 10 * time.Second
+
+// TestBalancer3Rolling: all pods of a Deployment are replaced while clients ask without a pause. No request fails.
+func TestBalancer3Rolling(t *testing.T) {
+	item := balancers.Item(t, 3)
+	h := newHall(t, "rolling", "10.52.0.0/24")
+	rounds := show.Size(5, 1)
+	deploy(t, h, 0)
+	address := h.Serve(t, harness.ServiceSpec{Name: "rolling", Selector: "{app: rolling}", Annotations: "network.kube-dc.com/external-network-type: public"})
+	harness.Eventually(t, "the first answer on a network that is new to the router", func() bool { _, err := h.Ask("internet", "http://"+address); return err == nil })
+	load := load(h, "http://"+address, 4)
+	<-time.After(3 * time.Second)
+	for n := range rounds {
+		deploy(t, h, n+1)
+		<-time.After(8 * time.Second) // until those before have ended, and some more
+	}
+	r := load()
+	item.Figure("10 pods replaced %d times under load: %d requests to %d pods, %d failed; %d took more than 0.9 s (a SYN was lost), the slowest %s",
+		rounds, r.answered, len(r.names), len(r.failed), r.repeated, r.slowest.Round(time.Millisecond))
+	if len(r.failed) > 0 {
+		t.Errorf("%d of %d requests failed, the first: %v", len(r.failed), r.answered+len(r.failed), r.failed[0])
+	}
+	if len(r.names) < 10*(rounds+1) { // control: they were replaced, and all were in use
+		t.Errorf("only %d pods were asked, of %d", len(r.names), 10*(rounds+1))
+	}
+}
+
+// deploy makes ten pods, or replaces them by ten others, and waits until they are there. A pod that ends serves for eight seconds more:
+// when one change follows the other, Kubernetes takes some seconds until its EndpointSlices are without it.
+func deploy(t *testing.T, h *harness.BackendProject, version int) {
+	t.Helper()
+	h.Apply(t, fmt.Sprintf(`
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: rolling, namespace: %s}
+spec:
+  replicas: 10
+  strategy: {rollingUpdate: {maxSurge: 3, maxUnavailable: 0}}
+  selector: {matchLabels: {app: rolling}}
+  template:
+    metadata: {labels: {app: rolling}, annotations: {version: "%d"}}
+    spec:
+      terminationGracePeriodSeconds: 15
+      containers: [{name: main, image: lab/echo, lifecycle: {preStop: {sleep: {seconds: 8}}}}]`, h.Ns, version))
+	h.Wait(t, "Deployment", h.Ns, "rolling", func(o *unstructured.Unstructured) bool {
+		status, _, _ := unstructured.NestedMap(o.Object, "status")
+		for _, field := range []string{"replicas", "updatedReplicas", "availableReplicas"} {
+			if n, _ := status[field].(int64); n != 10 {
+				return false
+			}
+		}
+		seen, _ := status["observedGeneration"].(int64)
+		return seen == o.GetGeneration()
+	})
+}
+
+// result is what became of requests.
+type result struct {
+	answered int
+	names    map[string]bool
+	failed   []error
+	slowest  time.Duration
+	repeated int // so slow that a SYN must have been sent twice
+}
+
+// load asks a target by several clients at once, each request over a connection of its own, until it is called.
+func load(h *harness.BackendProject, target string, clients int) func() result {
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	total := result{names: map[string]bool{}}
+	for range clients {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				a, err := askWithin(h, target, clientPatience)
+				mu.Lock()
+				if err != nil {
+					total.failed = append(total.failed, err)
+				} else {
+					total.answered++
+					total.names[a.Name] = true
+					total.slowest = max(total.slowest, a.Took)
+					if a.Took > 900*time.Millisecond {
+						total.repeated++
+					}
+				}
+				mu.Unlock()
+				<-time.After(5 * time.Millisecond)
+			}
+		})
+	}
+	return func() result {
+		cancel()
+		all.Wait()
+		return total
+	}
+}
+
+func askWithin(h *harness.BackendProject, target string, limit time.Duration) (program.Answer, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	return program.Ask(ctx, h.NS("internet"), target)
+}

@@ -1,0 +1,20 @@
+package nodes
+
+import (
+	"testing"
+
+	"github.com/sallyport/sallyport/test/e2e/harness"
+	"github.com/sallyport/sallyport/test/show"
+)
+
+// agents is what `make show-agent` prints.
+var agents = show.New("return traffic on nodes",
+	"every method: without it the reply leaves by the default uplink, with it the client gets its answer",
+	"VRF on real kernels",
+	"rules, programming time and speed of each method",
+	"the method changes on a live node",
+	"the seed's commands, one by one",
+	"least privilege",
+)
+
+func TestMain(m *testing.M) { harness.Main(m, agents) }

@@ -1,0 +1,222 @@
+package nodes
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/ipv4"
+	"golang.org/x/sync/errgroup"
+
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/test/e2e/harness"
+	"github.com/sallyport/sallyport/test/show"
+)
+
+// How a passage is run: flows of UDP, each to another Service, with so many packets on their way; and clients that connect one time after
+// another, each time to any Service.
+const (
+	flows   = 8
+	window  = 64
+	callers = 4
+)
+
+// least is what the method Connection has to keep of the packets.
+const least = 0.6
+
+// race runs passages of all methods against a plain one. The machine is noisy, so they take turns, and each round is compared by itself.
+func race(t *testing.T, item *show.Item) {
+	passages := []*forwardingNode{newPassage(t, "", 1000), newPassage(t, "", 1000)} // the second shows how much is noise
+	for _, method := range methods {
+		passages = append(passages, newPassage(t, method, 1000))
+	}
+	if show.Full() {
+		passages = append(passages, newPassage(t, kubedcv1alpha1.NodeMark, 10000), newPassage(t, kubedcv1alpha1.NodeSourceRule, 10000))
+	}
+	for _, p := range passages {
+		p.open(t)
+	}
+	packets, connections := make([][]float64, len(passages)), make([][]float64, len(passages))
+	rounds, of := show.Size(25, 7), slices.IndexFunc(passages, func(p *forwardingNode) bool { return p.method == kubedcv1alpha1.NodeConnection })
+	for n := 0; n < rounds || n < 5*rounds && harness.Middle(harness.Ratios(packets[of], packets[0])) < least; n++ { // too little is measured again before it is believed
+		for _, i := range rand.New(rand.NewPCG(3, uint64(n))).Perm(len(passages)) { //nolint:gosec // each before and after any other
+			p := passages[i]
+			packets[i] = append(packets[i], p.measure(t, p.flow, flows))
+			connections[i] = append(connections[i], p.measure(t, p.connect, callers))
+		}
+	}
+	item.Figure("plain forwarding, with the same translation: %.0f packets there and back and %.0f connections in a second", harness.Middle(packets[0]), harness.Middle(connections[0]))
+	for i, p := range passages[1:] {
+		item.Figure("%s with %d Services: of its packets %s, of its connections %s", cmp.Or(p.method, "the same again"), p.services,
+			harness.Spread(packets[i+1], packets[0]), harness.Spread(connections[i+1], connections[0]))
+		if keeps := harness.Middle(harness.Ratios(packets[i+1], packets[0])); p.method == kubedcv1alpha1.NodeConnection && keeps < least {
+			t.Errorf("%s keeps %.2f of the packets, wanted %.2f", p.method, keeps, least)
+		}
+	}
+}
+
+// open starts the server, and carries the method out. Without it there is no answer.
+func (p *forwardingNode) open(t *testing.T) {
+	t.Helper()
+	p.serve(t)
+	if p.method != "" {
+		if p.answers(t, 300*time.Millisecond) {
+			t.Fatalf("%s: there is an answer without it", p.method)
+		}
+		p.carry(t, p.services)
+	}
+	if !p.answers(t, 10*time.Second) {
+		t.Fatalf("%s: there is no answer", cmp.Or(p.method, "plain"))
+	}
+}
+
+// service is the Service of a flow: they are spread over all.
+func (p *forwardingNode) service(flow int) int { return (2*flow + 1) * p.services / (2 * flows) }
+
+// answers says whether a client gets an answer before some time has passed.
+func (p *forwardingNode) answers(t *testing.T, within time.Duration) bool {
+	t.Helper()
+	conn, err := p.client.Dial(t.Context(), "udp4", outerAddress(p.service(0))+":7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for begun := time.Now(); time.Since(begun) < within; {
+		if _, err := conn.Write([]byte("?")); err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+		if _, err = conn.Read(make([]byte, 1)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// serve answers all flows, and takes all connections and ends them.
+func (p *forwardingNode) serve(t *testing.T) {
+	t.Helper()
+	for flow := range flows {
+		socket, err := p.server.ListenPacket(t.Context(), "udp4", clusterAddress(p.service(flow))+":7")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = socket.Close() })
+		go echo(ipv4.NewPacketConn(socket))
+	}
+	listener, err := p.server.Listen(t.Context(), "tcp4", "0.0.0.0:80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.Close()
+		}
+	}()
+}
+
+func echo(socket *ipv4.PacketConn) {
+	messages := smallPackets()
+	for {
+		n, err := socket.ReadBatch(messages, 0)
+		if err != nil {
+			return
+		}
+		for sent := 0; sent < n; {
+			m, err := socket.WriteBatch(messages[sent:n], 0)
+			if err != nil {
+				return
+			}
+			sent += m
+		}
+	}
+}
+
+func smallPackets() []ipv4.Message {
+	out := make([]ipv4.Message, window)
+	for i := range out {
+		out[i].Buffers = [][]byte{make([]byte, 8)}
+	}
+	return out
+}
+
+// measure lets some do something for a while, each on a thread of the client's, and returns how much was done in a second.
+func (p *forwardingNode) measure(t *testing.T, each func(context.Context, int) (int64, error), n int) float64 {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	var all atomic.Int64
+	var group errgroup.Group
+	begun := time.Now()
+	for i := range n {
+		group.Go(func() error {
+			return p.client.Do(func() error {
+				done, err := each(ctx, i)
+				all.Add(done)
+				return err
+			})
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatalf("%s: %v", p.method, err)
+	}
+	return max(1, float64(all.Load())) / time.Since(begun).Seconds() // on a machine that others have for themselves it could be nothing
+}
+
+// flow sends packets and takes the answers, and returns how many came.
+func (p *forwardingNode) flow(ctx context.Context, flow int) (came int64, _ error) {
+	conn, err := net.Dial("udp4", outerAddress(p.service(flow))+":7")
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	socket, messages := ipv4.NewPacketConn(conn.(*net.UDPConn)), smallPackets()
+	for ctx.Err() == nil {
+		sent, err := socket.WriteBatch(messages, 0)
+		if err != nil {
+			return came, err
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond)) // what did not come until then is lost
+		for back := 0; back < sent; {
+			n, err := socket.ReadBatch(messages, 0)
+			if err != nil {
+				break
+			}
+			back += n
+			came += int64(n)
+		}
+	}
+	return came, nil
+}
+
+// connect makes connections that the server ends, one after the other, and returns how many.
+func (p *forwardingNode) connect(ctx context.Context, _ int) (made int64, _ error) {
+	for ctx.Err() == nil {
+		to := outerAddress(rand.IntN(p.services)) //nolint:gosec // any of them
+		conn, err := net.DialTimeout("tcp4", to+":80", 5*time.Second)
+		if err != nil {
+			return made, err
+		}
+		_, err = conn.Read(make([]byte, 1))
+		_ = conn.(*net.TCPConn).SetLinger(0) // nothing of it is left, or ports would run out
+		_ = conn.Close()
+		if !errors.Is(err, io.EOF) {
+			return made, fmt.Errorf("from %s: %w", to, err)
+		}
+		made++
+	}
+	return made, nil
+}

@@ -1,0 +1,233 @@
+package nodes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/agent"
+	"github.com/sallyport/sallyport/internal/lab/netns"
+	"github.com/sallyport/sallyport/internal/nodepath"
+	"github.com/sallyport/sallyport/test/e2e/harness"
+	"github.com/sallyport/sallyport/test/show"
+)
+
+// forwardingNode is a node between a client and a server, in namespaces that have no link to the machine's network. Clients come in by eth1, where
+// they ask for addresses of which each is translated to a cluster address; the server behind br0 has all of these. What the node routes by
+// default leaves by eth0, where nobody is, except on a plain passage: there it leaves by eth1, and no method is needed.
+type forwardingNode struct {
+	method               kubedcv1alpha1.NodeMethod // empty: plain
+	services             int
+	client, node, server netns.NS
+	carrier              *agent.Carrier
+}
+
+// methods are those that this machine's kernel has: it has no VRF.
+var methods = []kubedcv1alpha1.NodeMethod{kubedcv1alpha1.NodeConnection, kubedcv1alpha1.NodeStatic, kubedcv1alpha1.NodeSourceRule, kubedcv1alpha1.NodeMark}
+
+// clusterAddress and outerAddress are those of a Service.
+func clusterAddress(i int) string { return fmt.Sprintf("10.96.%d.%d", i/250, 1+i%250) }
+
+func outerAddress(i int) string { return fmt.Sprintf("100.64.%d.%d", i/250, 1+i%250) }
+
+// TestAgent3Speed: how much each method writes and how long that takes, for few and for many Services, and what it leaves of the speed that
+// the node has without any.
+func TestAgent3Speed(t *testing.T) {
+	item := agents.Item(t, 3)
+	for _, method := range methods {
+		t.Run("writing "+string(method), func(t *testing.T) {
+			var lines []string
+			entries := map[int]string{}
+			for _, size := range show.Size([]int{10, 1000, 10000}, []int{10, 1000}) {
+				p := newPassage(t, method, size)
+				toll := p.write(t)
+				entries[size] = toll.entries
+				lines = append(lines, fmt.Sprintf("%d Services: %s, from nothing %.0f ms, nothing new %.0f ms, one more %.0f ms",
+					size, toll.entries, harness.Milliseconds(toll.first), harness.Milliseconds(toll.same), harness.Milliseconds(toll.more)))
+			}
+			item.Figure("%s: %s", method, strings.Join(lines, "; "))
+			constant := method == kubedcv1alpha1.NodeConnection || method == kubedcv1alpha1.NodeStatic
+			if constant && entries[10] != entries[1000] {
+				t.Errorf("10 Services take %s, and 1000 take %s", entries[10], entries[1000])
+			}
+		})
+	}
+	t.Run("among many interfaces", func(t *testing.T) {
+		p := newPassage(t, kubedcv1alpha1.NodeConnection, 10)
+		for i := range 200 { // as on a node with that many pods
+			if err := netns.Veth(netns.End{NS: p.node, Name: fmt.Sprintf("pod%d", i)}, netns.End{NS: p.server, Name: fmt.Sprintf("pod%d", i)}, 1500); err != nil {
+				t.Fatal(err)
+			}
+		}
+		toll := p.write(t)
+		item.Figure("Connection beside 200 interfaces of pods: from nothing %.0f ms, nothing new %.0f ms", harness.Milliseconds(toll.first), harness.Milliseconds(toll.same))
+	})
+	t.Run("packets", func(t *testing.T) { race(t, item) })
+}
+
+// TestAgent1SourcesChecked: every method works whatever the node makes of sources that it would answer by another interface.
+func TestAgent1SourcesChecked(t *testing.T) {
+	item := agents.Item(t, 1)
+	settings := []string{"0", "1", "2"}
+	for _, method := range methods {
+		for _, all := range settings {
+			for _, own := range settings {
+				p := newPassage(t, method, 10)
+				if err := p.node.Sysctl(map[string]string{"ipv4/conf/all/rp_filter": all, "ipv4/conf/eth1/rp_filter": own}); err != nil {
+					t.Fatal(err)
+				}
+				p.serve(t)
+				p.carry(t, p.services)
+				if !p.answers(t, 5*time.Second) {
+					t.Errorf("%s: no answer with rp_filter %s for all interfaces and %s on eth1", method, all, own)
+				}
+			}
+		}
+	}
+	if !t.Failed() {
+		item.Figure("with rp_filter 0, 1 and 2, for all interfaces and on the interface: %d methods answer", len(methods))
+	}
+}
+
+// writing is what a method takes.
+type writing struct {
+	entries           string
+	first, same, more time.Duration
+}
+
+// write carries the method out from nothing, again, and with one Service more, some times.
+func (p *forwardingNode) write(t *testing.T) writing {
+	t.Helper()
+	var out writing
+	var first, same, more []time.Duration
+	timed := func(services int) (*agent.Report, time.Duration) {
+		begun := time.Now()
+		return p.carry(t, services), time.Since(begun)
+	}
+	for range 3 {
+		report, took := timed(p.services)
+		first = append(first, took)
+		w := report.Want
+		out.entries = fmt.Sprintf("%d rules, %d routes, %d nft", len(w.Rules), len(w.Routes), len(w.Nft))
+		for range 3 {
+			again, took := timed(p.services)
+			if same = append(same, took); len(again.Changes) > 0 {
+				t.Fatalf("a second time, there is something to do: %s", again.Changes[0])
+			}
+		}
+		_, took = timed(p.services + 1)
+		more = append(more, took)
+		p.carry(t, -1)
+	}
+	out.first, out.same, out.more = harness.Median(first), harness.Median(same), harness.Median(more)
+	return out
+}
+
+// carry brings the node to a number of Services; -1 is to no network at all.
+func (p *forwardingNode) carry(t *testing.T, services int) (report *agent.Report) {
+	t.Helper()
+	spec := nodepath.NetworkSpec{
+		Name: "outer", Number: 1, Interface: "eth1", Gateways: []string{"192.0.2.1"}, Method: p.method, Clients: []string{"198.51.100.0/24"},
+	}
+	for i := range services {
+		spec.Services = append(spec.Services, clusterAddress(i))
+	}
+	path := nodepath.Spec{Networks: []nodepath.NetworkSpec{spec}}
+	if services < 0 {
+		path.Networks = nil
+	}
+	err := p.node.Do(func() (err error) {
+		report, err = p.carrier.Carry(t.Context(), path)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range report.Failures {
+		t.Fatal(f)
+	}
+	for _, n := range report.Networks {
+		if n.Problem != "" {
+			t.Fatal(n.Problem)
+		}
+	}
+	return report
+}
+
+// newPassage makes a passage. Nothing of the method is on it yet.
+func newPassage(t *testing.T, method kubedcv1alpha1.NodeMethod, services int) *forwardingNode {
+	t.Helper()
+	p := &forwardingNode{method: method, services: services}
+	for _, ns := range []*netns.NS{&p.client, &p.node, &p.server} {
+		made, err := netns.Create(fmt.Sprintf("speed-%d-%d", os.Getpid(), madePassages))
+		if err != nil {
+			t.Fatal(err)
+		}
+		madePassages++
+		t.Cleanup(func() { _ = made.Delete() })
+		*ns = made
+	}
+	dir := t.TempDir()
+	if err := errors.Join(p.wire(), p.route(), p.node.Do(func() (err error) {
+		p.carrier, err = agent.NewCarrier(dir)
+		return errors.Join(err, translate(t.Context()))
+	})); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.carrier.Close)
+	return p
+}
+
+// madePassages tells the namespaces of passages apart.
+var madePassages int
+
+func (p *forwardingNode) wire() error {
+	on := func(ns netns.NS, name string, addresses ...string) netns.End {
+		end := netns.End{NS: ns, Name: name}
+		for _, a := range addresses {
+			end.Addresses = append(end.Addresses, netip.MustParsePrefix(a))
+		}
+		return end
+	}
+	return errors.Join(
+		netns.Veth(on(p.client, "eth0", "192.0.2.1/24"), on(p.node, "eth1", "192.0.2.2/24"), 1500),
+		netns.Veth(on(p.node, "eth0", "203.0.113.2/24"), on(p.node, "far0"), 1500),
+		netns.Veth(on(p.node, "br0", "10.1.0.1/24"), on(p.server, "eth0", "10.1.0.2/24"), 1500),
+		p.client.AddAddresses("lo", netip.MustParsePrefix("198.51.100.7/32")),
+		p.server.AddAddresses("lo", netip.MustParsePrefix("10.96.0.1/16")), // on lo, a prefix is all of its addresses
+	)
+}
+
+func (p *forwardingNode) route() error {
+	outside := netns.Route{Via: netip.MustParseAddr("203.0.113.1")}
+	if p.method == "" {
+		outside.Via = netip.MustParseAddr("192.0.2.1")
+	}
+	return errors.Join(
+		p.client.AddRoutes(netns.Route{
+			Dst: netip.MustParsePrefix("100.64.0.0/16"), Via: netip.MustParseAddr("192.0.2.2"), Src: netip.MustParseAddr("198.51.100.7"),
+		}),
+		p.node.AddRoutes(outside, netns.Route{Dst: netip.MustParsePrefix("10.96.0.0/16"), Via: netip.MustParseAddr("10.1.0.2")}),
+		p.server.AddRoutes(netns.Route{Via: netip.MustParseAddr("10.1.0.1")}),
+		p.node.Sysctl(map[string]string{"ipv4/ip_forward": "1"}),
+		p.client.Sysctl(map[string]string{"ipv4/conf/all/arp_announce": "2"}), // the address of its wire: it stands for a router as well
+	)
+}
+
+// translate turns outer addresses into cluster addresses, as kube-proxy would, in the current namespace.
+func translate(ctx context.Context) error {
+	out, err := exec.CommandContext(ctx, "nft", `add table ip balancer
+		add chain ip balancer outer { type nat hook prerouting priority -100; }
+		add rule ip balancer outer dnat ip prefix to ip daddr map { 100.64.0.0/16 : 10.96.0.0/16 }`).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("nft: %w: %s", err, out)
+	}
+	return nil
+}

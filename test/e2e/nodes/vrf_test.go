@@ -1,0 +1,44 @@
+package nodes
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	vm "github.com/sallyport/sallyport/internal/lab/machine"
+	"github.com/sallyport/sallyport/test/e2e/harness"
+)
+
+// TestAgent2VRF shows method VRF on the kernels that nodes have, with and without legs. Where a kernel lacks VRFs it fails.
+func TestAgent2VRF(t *testing.T) {
+	program := harness.BuildStatic(t, "../testdata/vrf", "test", "-c")
+	for _, kernel := range vm.Kernels() {
+		t.Run(kernel, func(t *testing.T) {
+			item, live := agents.Item(t, 2), agents.Item(t, 4)
+			begun := time.Now()
+			got, err := harness.BootMachine(t, vm.Job{
+				Kernel: kernel, Program: program, Args: []string{"-test.v"}, Programs: []string{"nft", "ip"},
+				Spare:   []string{"vrf"}, // the agent's words about its absence are a part of it
+				Modules: []string{"veth", "nf_tables", "nft_ct", "nft_chain_nat", "nft_nat", "nft_masq"},
+			})
+			if err != nil || got.Status != 0 {
+				t.Fatalf("status %d, %v\n%s", got.Status, err, got.Output)
+			}
+			t.Log(got.Output)
+			passed := regexp.MustCompile(`(?m)^ *--- PASS: (Test\S+)`).FindAllString(got.Output, -1)
+			if strings.Contains(got.Output, "--- SKIP") || !strings.Contains(got.Output, "--- PASS: TestVRF/legs_true") {
+				t.Errorf("something did not run:\n%s", got.Output)
+			}
+			switched := regexp.MustCompile(`(?m)switched: (.*→.*)$`).FindAllStringSubmatch(got.Output, -1)
+			if len(switched) == 0 {
+				t.Errorf("no method was changed:\n%s", got.Output)
+			}
+			item.Figure("kernel %s: %d tests in %.0f s with its boot; after each of %d changes of the method new clients got their answers by TCP and UDP, "+
+				"IPv4 and IPv6", kernel, len(passed), time.Since(begun).Seconds(), len(switched))
+			for _, s := range switched {
+				live.Figure("kernel %s: %s", kernel, s[1])
+			}
+		})
+	}
+}

@@ -1,0 +1,226 @@
+package target
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/kube"
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/state/statetest"
+	"github.com/sallyport/sallyport/test/e2e/harness"
+)
+
+// reread is a target over objects that are read anew each time, as every run does it.
+type reread[K state.Key[K], V state.Value[V]] func(context.Context) (state.Target[K, V], error)
+
+func (r reread[K, V]) Scope() string { return "what is read anew" }
+
+func (r reread[K, V]) Observe(ctx context.Context) (state.Set[K, V], error) {
+	target, err := r(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return target.Observe(ctx)
+}
+
+func (r reread[K, V]) Apply(ctx context.Context, changes []state.Change[K, V]) map[K]error {
+	target, err := r(ctx)
+	if err != nil {
+		return map[K]error{changes[0].Key: err}
+	}
+	return target.Apply(ctx, changes)
+}
+
+// three makes three EIps in a namespace and returns how to read them.
+func three(t *testing.T, c *harness.Cluster, api client.Client, ns string) func(context.Context) ([]client.Object, error) {
+	t.Helper()
+	c.CreateNamespace(t, ns, "")
+	for _, name := range []string{"a", "b", "c"} {
+		c.Apply(t, fmt.Sprintf(`
+apiVersion: kube-dc.com/v1
+kind: EIp
+metadata: {name: %s, namespace: %s, finalizers: [example.org/theirs]}
+spec: {}`, name, ns))
+	}
+	t.Cleanup(func() { // before the EIps go: nobody else takes this finalizer off
+		for _, name := range []string{"a", "b", "c"} {
+			if err := api.Patch(context.Background(), handle("kube-dc.com/v1", "EIp", ns, name),
+				client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return func(ctx context.Context) ([]client.Object, error) {
+		var list kubedcv1.EIpList
+		if err := api.List(ctx, &list, client.InNamespace(ns)); err != nil {
+			return nil, err
+		}
+		var out []client.Object
+		for i := range list.Items {
+			out = append(out, &list.Items[i])
+		}
+		return out, nil
+	}
+}
+
+func eip(ns, name string) intent.ObjectKey {
+	return intent.ObjectKey{Kind: intent.EIp, Namespace: ns, Name: name}
+}
+
+func finalizersKeepTheContract(t *testing.T, c *harness.Cluster) {
+	ns := "finalizers"
+	api := c.DirectClient(t, nil)
+	read := three(t, c, api, ns)
+	cluster := cached(t, c, api)
+	on := func(names ...string) intent.Finalizers {
+		in := intent.New()
+		for _, name := range names {
+			in.Hold(eip(ns, name))
+		}
+		return in.Finalizers
+	}
+	k := statetest.Case[intent.ObjectKey, intent.Finalizer]{
+		Target: reread[intent.ObjectKey, intent.Finalizer](func(ctx context.Context) (state.Target[intent.ObjectKey, intent.Finalizer], error) {
+			objects, err := read(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return kube.NewFinalizers(cluster, objects)
+		}),
+		First: on("a", "b"), Second: on("b", "c"),
+		Others: func(ctx context.Context) (string, error) {
+			objects, err := read(ctx)
+			var out []string
+			for _, o := range objects {
+				theirs := slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return f == ownership.Finalizer })
+				out = append(out, o.GetName()+strings.Join(theirs, ","))
+			}
+			return strings.Join(out, " "), err
+		},
+	}
+	for _, breach := range k.Breaches(t.Context()) {
+		if !strings.Contains(breach, "become another") { // a finalizer is there or not, and never another one
+			t.Error(breach)
+		}
+	}
+
+	// Somebody writes between our look and our write.
+	objects, err := read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := kube.NewFinalizers(cluster, objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	touch(t, api, ns, "a")
+	if failed := target.Apply(t.Context(), state.Diff(on("a"), intent.Finalizers{})); len(failed) != 0 {
+		t.Errorf("after somebody else's write: %v", failed)
+	}
+	var after kubedcv1.EIp
+	if err := api.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "a"}, &after); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(after.Finalizers, []string{"example.org/theirs", "example.org/touched", ownership.Finalizer}) {
+		t.Errorf("got finalizers %v; want theirs, the one that came in between, and ours", after.Finalizers)
+	}
+}
+
+// touch changes what our write is about to replace.
+func touch(t *testing.T, api client.Client, ns, name string) {
+	t.Helper()
+	if err := api.Patch(t.Context(), handle("kube-dc.com/v1", "EIp", ns, name),
+		client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["example.org/theirs","example.org/touched"]}}`))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func statusesKeepTheContract(t *testing.T, c *harness.Cluster) {
+	ns := "statuses"
+	api := c.DirectClient(t, nil)
+	read := three(t, c, api, ns)
+	cluster := cached(t, c, api)
+	theirs := `{"status":{"externalNetwork":"theirs","conditions":[
+		{"type":"Theirs","status":"True","reason":"X","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`
+	if err := api.Status().Patch(t.Context(), handle("kube-dc.com/v1", "EIp", ns, "a"),
+		client.RawPatch("application/merge-patch+json", []byte(theirs)), client.FieldOwner("somebody")); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	var events []string
+	status := func(address string, programmed metav1.ConditionStatus, reason string) state.Entry[intent.Status] {
+		return state.Entry[intent.Status]{Value: intent.NewStatus(map[string]any{
+			"ipAddress": address, "ready": programmed == metav1.ConditionTrue, "conditions": []metav1.Condition{
+				{Type: "Programmed", Status: programmed, Reason: reason, Message: "words"},
+				{Type: "Accepted", Status: "True", Reason: "Accepted", Message: "words"},
+			},
+		})}
+	}
+	first := intent.Statuses{eip(ns, "a"): status("198.51.100.7", "False", "Waiting"), eip(ns, "b"): status("198.51.100.8", "True", "Programmed")}
+	second := intent.Statuses{eip(ns, "a"): status("198.51.100.7", "True", "Programmed"), eip(ns, "c"): status("198.51.100.9", "True", "Programmed")}
+	target := reread[intent.ObjectKey, intent.Status](func(ctx context.Context) (state.Target[intent.ObjectKey, intent.Status], error) {
+		objects, err := read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return kube.NewStatuses(cluster, objects, func() time.Time { return now }, func(o client.Object, warning bool, reason, message string) {
+			events = append(events, fmt.Sprintf("%s %t %s %s", o.GetName(), warning, reason, message))
+		})
+	})
+	statetest.Contract(t, statetest.Case[intent.ObjectKey, intent.Status]{
+		Target: target, First: first, Second: second,
+		Others: func(ctx context.Context) (string, error) {
+			var o kubedcv1.EIp
+			err := api.Get(ctx, client.ObjectKey{Namespace: ns, Name: "a"}, &o)
+			out := o.Status.ExternalNetwork
+			for _, condition := range o.Status.Conditions {
+				if condition.Type == "Theirs" {
+					out += condition.LastTransitionTime.String()
+				}
+			}
+			return out, err
+		},
+	})
+	if !slices.Contains(events, "a true Waiting words") || !slices.Contains(events, "a false Programmed words") {
+		t.Errorf("got events %q; want a warning that a waits, and that it is programmed", events)
+	}
+
+	// A condition keeps its time while its status stays.
+	later := func(want intent.Statuses, hours int) kubedcv1.EIp {
+		now = now.Add(time.Duration(hours) * time.Hour)
+		for _, failure := range state.Run(t.Context(), prepared(t, target, want)) {
+			t.Error(failure)
+		}
+		var o kubedcv1.EIp
+		if err := api.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "a"}, &o); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	before, after := later(first, 0), later(second, 1)
+	for _, kind := range []string{"Accepted", "Programmed"} {
+		moved := since(after, kind).Sub(since(before, kind))
+		if want := map[string]time.Duration{"Accepted": 0, "Programmed": time.Hour}[kind]; moved != want {
+			t.Errorf("%s moved by %s, want %s", kind, moved, want)
+		}
+	}
+}
+
+func since(o kubedcv1.EIp, kind string) time.Time {
+	for _, condition := range o.Status.Conditions {
+		if condition.Type == kind {
+			return condition.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
+}

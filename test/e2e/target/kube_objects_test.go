@@ -1,0 +1,180 @@
+package target
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/kube"
+	"github.com/sallyport/sallyport/internal/kubeovn"
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/state/statetest"
+	"github.com/sallyport/sallyport/test/e2e/harness"
+)
+
+var by = state.Ref{Kind: "Project", Namespace: "acme", Name: "web"}
+
+// wants is objects of a shard.
+type wants struct {
+	shard string
+	set   intent.Objects
+}
+
+func (w wants) object(kind intent.Kind, namespace, name string, spec any) wants {
+	key := intent.ObjectKey{Kind: kind, Namespace: namespace, Name: name}
+	w.set[key] = state.Entry[intent.Object]{Value: intent.NewObject(intent.Meta{Labels: ownership.Labels(w.shard)}, spec), Origin: by}
+	return w
+}
+
+func of(shard string) wants { return wants{shard, intent.Objects{}} }
+
+// The same contract without a cache and with one: what was written is seen at once in both.
+func objectsKeepTheContract(t *testing.T, c *harness.Cluster) {
+	for name, cluster := range map[string]*kube.Cluster{"live": kube.Live(c.DirectClient(t, nil)), "cached": cached(t, c, c.DirectClient(t, nil))} {
+		t.Run(name, func(t *testing.T) {
+			ns := "objects-" + name
+			c.CreateNamespace(t, ns, "")
+			c.Apply(t, fmt.Sprintf(`
+{apiVersion: k8s.cni.cncf.io/v1, kind: NetworkAttachmentDefinition, metadata: {name: theirs, namespace: %[1]s}, spec: {config: "{}"}}
+---
+apiVersion: kube-dc.com/v1
+kind: EIp
+metadata: {name: theirs, namespace: %[1]s, labels: {app.kubernetes.io/managed-by: sallyport, kube-dc.com/vpc: another}}`, ns))
+			net := func(name string) kubeovn.AttachmentSpec {
+				return kubeovn.AttachmentSpec{Config: `{"name":"` + name + `"}`}
+			}
+			statetest.Contract(t, statetest.Case[intent.ObjectKey, intent.Object]{
+				Target: kube.NewObjects(cluster, ns),
+				First: of(ns).object(intent.Attachment, ns, "a", net("a")).object(intent.Attachment, ns, "b", net("b")).
+					object(intent.EIp, ns, "e", kubedcv1.EIpSpec{ExternalNetworkType: "cloud"}).set,
+				Second: of(ns).object(intent.Attachment, ns, "b", net("other")).object(intent.Attachment, ns, "c", net("c")).
+					object(intent.EIp, ns, "e", kubedcv1.EIpSpec{ExternalNetworkType: "cloud"}).set,
+				Others: func(ctx context.Context) (string, error) {
+					return readWritten(ctx, c, handle("kube-dc.com/v1", "EIp", ns, "theirs"),
+						handle("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", ns, "theirs"))
+				},
+			})
+		})
+	}
+}
+
+// vpcOf is what a project needs of Kube-OVN.
+func vpcOf(shard, protocol string) wants {
+	return of(shard).
+		object(intent.Namespace, "", shard, nil).
+		object(intent.Vpc, "", shard, kubeovn.VpcSpec{Namespaces: []string{shard}}).
+		object(intent.Subnet, "", shard+"-default", kubeovn.SubnetSpec{
+			Vpc: shard, Protocol: protocol, CIDRBlock: "10.0.0.0/16", Namespaces: []string{shard},
+		})
+}
+
+// Kube-OVN fills in much of what we leave out, and none of that is a difference to what we want.
+func objectsAreSteadyBesideKubeOVN(t *testing.T, c *harness.Cluster) {
+	var writes writes
+	api := c.DirectClient(t, writes.add)
+	shard := "steady"
+	target := kube.NewObjects(cached(t, c, api), shard)
+	want := vpcOf(shard, "IPv4").set
+	converge(t, target, want)
+	t.Cleanup(func() { takeDown(t, c, target) })
+	c.Wait(t, "Subnet", "", shard+"-default", harness.IsReady)
+	c.Wait(t, "Vpc", "", shard, func(o *unstructured.Unstructured) bool {
+		subnets, _, _ := unstructured.NestedStringSlice(o.Object, "status", "subnets")
+		return slices.Contains(subnets, shard+"-default")
+	})
+	made := writes.list()
+	if len(made) != 3 {
+		t.Errorf("got %v; want one write for each of three objects", made)
+	}
+	converge(t, target, want)
+	if again := writes.list(); len(again) != len(made) {
+		t.Errorf("a steady state writes: %v", again[len(made):])
+	}
+	entry := observed(t, target)[intent.ObjectKey{Kind: intent.Subnet, Name: shard + "-default"}]
+	if entry.Origin != by || !slices.Equal(entry.Value.Needs, []intent.ObjectKey{{Kind: intent.Vpc, Name: shard}}) {
+		t.Errorf("the Subnet was asked for by %v and needs %v", entry.Origin, entry.Value.Needs)
+	}
+
+	// What somebody changes by hand is seen and mended.
+	vpc := handle("kubeovn.io/v1", "Vpc", "", shard)
+	for name, patch := range map[string]string{
+		"a field":    `{"spec":{"namespaces":["default"]}}`,
+		"our labels": `{"metadata":{"labels":null}}`,
+	} {
+		if err := api.Patch(t.Context(), vpc, client.RawPatch("application/merge-patch+json", []byte(patch)), client.FieldOwner("somebody")); err != nil {
+			t.Fatal(err)
+		}
+		c.Until(t, name+" to look different", func() bool {
+			return len(state.Diff(want, observed(t, target))) == 1
+		})
+		converge(t, target, want)
+		if left := state.Diff(want, observed(t, target)); len(left) != 0 {
+			t.Errorf("%s was changed by hand and is not mended: %v", name, left)
+		}
+	}
+}
+
+func objectsOfOthersAreRefused(t *testing.T, c *harness.Cluster) {
+	shard := "taken"
+	c.Apply(t, `{apiVersion: kubeovn.io/v1, kind: Vpc, metadata: {name: taken, labels: {owner: somebody}}, spec: {namespaces: [theirs]}}`)
+	vpc := handle("kubeovn.io/v1", "Vpc", "", shard)
+	before, err := readWritten(t.Context(), c, vpc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := kube.NewObjects(cached(t, c, c.DirectClient(t, nil)), shard)
+	want := of(shard).object(intent.Vpc, "", shard, kubeovn.VpcSpec{Namespaces: []string{shard}}).set
+	failed := target.Apply(t.Context(), state.Diff(want, observed(t, target)))
+	if err := failed[intent.ObjectKey{Kind: intent.Vpc, Name: shard}]; err == nil || !strings.Contains(err.Error(), "Vpc taken exists and is not ours") {
+		t.Errorf("got %v", failed)
+	}
+	after, err := readWritten(t.Context(), c, vpc)
+	if err != nil || after != before {
+		t.Errorf("somebody's Vpc changed (%v):\n%s\n%s", err, before, after)
+	}
+
+	// Control: the label that the message asks for is all that it takes.
+	patch := fmt.Sprintf(`{"metadata":{"labels":{"%s":"%s","%s":"%s"}}}`, ownership.ManagedByLabel, ownership.ManagedBy, ownership.ShardLabel, shard)
+	if err := c.DirectClient(t, nil).Patch(t.Context(), vpc, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+		t.Fatal(err)
+	}
+	c.Until(t, "the Vpc to be ours", func() bool { return len(observed(t, target)) == 1 })
+	converge(t, target, want)
+	if left := state.Diff(want, observed(t, target)); len(left) != 0 {
+		t.Errorf("adopted, but %v is left to do", left)
+	}
+}
+
+// Kube-OVN reads an OvnEip once: with another network it has to be another object.
+func objectThatCannotChangeIsReplaced(t *testing.T, c *harness.Cluster) {
+	shard := "replaced"
+	target := kube.NewObjects(cached(t, c, c.DirectClient(t, nil)), shard)
+	eip := func(subnet string) intent.Objects {
+		return of(shard).object(intent.OvnEip, "", "eip-replaced", kubeovn.OvnEipSpec{ExternalSubnet: subnet, Type: "nat"}).set
+	}
+	converge(t, target, eip("ext-public"))
+	t.Cleanup(func() { takeDown(t, c, target) })
+	given := func(prefix string) func(*unstructured.Unstructured) bool {
+		return func(o *unstructured.Unstructured) bool {
+			if o == nil {
+				return false
+			}
+			address, _, _ := unstructured.NestedString(o.Object, "status", "v4Ip")
+			return strings.HasPrefix(address, prefix)
+		}
+	}
+	c.Wait(t, "OvnEip", "", "eip-replaced", given("91.224.11."))
+	c.Until(t, "the address from the other network", func() bool {
+		converge(t, target, eip("ext-cloud"))
+		return len(state.Diff(eip("ext-cloud"), observed(t, target))) == 0
+	})
+	c.Wait(t, "OvnEip", "", "eip-replaced", given("100.65."))
+}

@@ -1,0 +1,165 @@
+package target
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/kube"
+	"github.com/sallyport/sallyport/internal/lab/manifest"
+	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/test/e2e/harness"
+)
+
+// The targets on Kubernetes, in a lab where nothing of ours runs: a controller would mend what the tests do.
+func TestKubeTargets(t *testing.T) {
+	c := harness.StartLab(t, "targets", harness.LoadTopology(t, "shared.yaml"))
+	c.DefineResources(t)
+	for name, test := range map[string]func(*testing.T, *harness.Cluster){
+		"scheme is the API server's":           schemeIsTheAPIServers,
+		"objects keep the contract":            objectsKeepTheContract,
+		"objects are steady beside Kube-OVN":   objectsAreSteadyBesideKubeOVN,
+		"objects of others are refused":        objectsOfOthersAreRefused,
+		"object that can't change is replaced": objectThatCannotChangeIsReplaced,
+		"elements keep the contract":           elementsKeepTheContract,
+		"finalizers keep the contract":         finalizersKeepTheContract,
+		"statuses keep the contract":           statusesKeepTheContract,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, c) })
+	}
+}
+
+// Every kind that we know is one that the API server serves under the name that it has there.
+func schemeIsTheAPIServers(t *testing.T, c *harness.Cluster) {
+	api := c.DirectClient(t, nil)
+	for _, list := range []client.ObjectList{
+		&kube.VpcList{}, &kube.SubnetList{}, &kube.OvnEipList{}, &kube.OvnFipList{}, &kube.OvnSnatRuleList{}, &kube.NetworkAttachmentDefinitionList{},
+		&corev1.NamespaceList{}, &kubedcv1.ProjectList{}, &kubedcv1.EIpList{}, &kubedcv1.FIpList{},
+	} {
+		if err := api.List(t.Context(), list); err != nil {
+			t.Errorf("list %T: %v", list, err)
+		}
+	}
+	var subnet kube.Subnet
+	if err := api.Get(t.Context(), client.ObjectKey{Name: "ext-public"}, &subnet); err != nil {
+		t.Fatal(err)
+	}
+	if subnet.Spec.CIDRBlock != "91.224.11.0/24" || !subnet.Status.IsReady() || subnet.Status.V4AvailableIPs < 100 {
+		t.Errorf("ext-public is read as %+v %+v", subnet.Spec, subnet.Status)
+	}
+}
+
+// writes is what was written, in order.
+type writes struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (w *writes) add(verb, kind string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lines = append(w.lines, verb+" "+kind)
+}
+
+func (w *writes) list() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]string(nil), w.lines...)
+}
+
+// cached is the cluster as the controller sees it, with a cache that lives as long as the test.
+func cached(t *testing.T, c *harness.Cluster, api client.Client) *kube.Cluster {
+	t.Helper()
+	store, err := cache.New(c.RESTConfig(t), cache.Options{Scheme: kube.Scheme(), DefaultTransform: kube.Trim})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := kube.NewCluster(t.Context(), api, store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- store.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	if !store.WaitForCacheSync(harness.Within(t, time.Minute)) {
+		t.Fatal("the cache is not filled")
+	}
+	return cluster
+}
+
+// handle names an object to a client.
+func handle(version, kind, namespace, name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetAPIVersion(version)
+	o.SetKind(kind)
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	return o
+}
+
+// readWritten is objects without what the API server notes about them.
+func readWritten(ctx context.Context, c *harness.Cluster, objects ...*unstructured.Unstructured) (string, error) {
+	out := ""
+	for _, o := range objects {
+		got, err := c.Objects.Get(ctx, manifest.Ref{GVK: o.GroupVersionKind(), Namespace: o.GetNamespace(), Name: o.GetName()})
+		if err != nil {
+			return "", err
+		}
+		raw, err := json.Marshal([]any{got.GetLabels(), got.GetAnnotations(), got.Object["spec"]})
+		if err != nil {
+			return "", err
+		}
+		out += string(raw) + "\n"
+	}
+	return out, nil
+}
+
+func observed[K state.Key[K], V state.Value[V]](t *testing.T, target state.Target[K, V]) state.Set[K, V] {
+	t.Helper()
+	set, err := target.Observe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func prepared[K state.Key[K], V state.Value[V]](t *testing.T, target state.Target[K, V], want state.Set[K, V], guards ...state.Guard[K, V]) state.Plan {
+	t.Helper()
+	plan, err := state.Prepare(context.Background(), target, want, guards...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+func converge(t *testing.T, target *kube.Objects, want intent.Objects) {
+	t.Helper()
+	for _, failure := range state.Run(context.Background(), prepared(t, target, want, intent.AfterUsers)) {
+		t.Error(failure)
+	}
+}
+
+// takeDown takes everything away in the order that Kube-OVN demands, step by step as objects go.
+func takeDown(t *testing.T, c *harness.Cluster, target *kube.Objects) {
+	t.Helper()
+	c.Until(t, "everything to be gone", func() bool {
+		converge(t, target, intent.Objects{})
+		left, err := target.Observe(context.Background())
+		return err == nil && len(left) == 0
+	})
+}

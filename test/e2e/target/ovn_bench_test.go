@@ -1,0 +1,79 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/ovn"
+	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/test/e2e/harness"
+)
+
+// bench is a router in real databases with a real northd, and the client under test.
+type bench struct {
+	*harness.Cluster
+	client *ovn.Client
+	rows   state.Target[intent.RowKey, intent.Row]
+	told   chan string // routers that changed
+}
+
+// startBench is the client, over TLS through the lab's doors.
+func startBench(t *testing.T, c *harness.Cluster) *ovn.Client {
+	t.Helper()
+	pki := func(name string) string { return filepath.Join(c.Dir, "pki", name) }
+	config := ovn.Config{CertFile: pki("ovn.crt"), KeyFile: pki("ovn.key"), CAFile: pki("ca.crt")}
+	status, err := c.Status(harness.Within(t, time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range status.Doors {
+		if strings.HasPrefix(d.Name, "nb") {
+			config.Endpoints = append(config.Endpoints, "ssl:"+d.Outside)
+		}
+	}
+	client, err := ovn.Dial(harness.Within(t, 30*time.Second), config, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+// wait waits until something holds of what the client knows, and looks after each change that it tells.
+func (b *bench) wait(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	limit := time.After(10 * time.Second)
+	for !holds() {
+		select {
+		case <-b.told:
+		case <-limit:
+			t.Fatalf("not within 10 s: %s", what)
+		}
+	}
+}
+
+// converge makes the rows what is wanted, as the controller does.
+func (b *bench) converge(want intent.Rows) error {
+	plan, err := state.Prepare(context.Background(), b.rows, want, intent.OnlyOurs)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, f := range state.Run(context.Background(), plan) {
+		failed = append(failed, f)
+	}
+	return errors.Join(failed...)
+}
+
+func (b *bench) mustConverge(t *testing.T, want intent.Rows) {
+	t.Helper()
+	if err := b.converge(want); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,263 @@
+package target
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/lab/blueprint"
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/state/statetest"
+	"github.com/sallyport/sallyport/test/e2e/harness"
+)
+
+const rowsRouter = "rows" // the router that these tests write to
+
+var rowsAsked = state.Ref{Kind: "FIp", Namespace: "acme", Name: "web"}
+
+// wantedRows is a set of rows that one object asked for, on the router of these tests.
+func wantedRows(rows ...intent.Row) intent.Rows { return wantedOn(rowsRouter, rows...) }
+
+func wantedOn(router string, rows ...intent.Row) intent.Rows {
+	out := intent.Rows{}
+	for _, r := range rows {
+		out[r.Key(router)] = state.Entry[intent.Row]{Value: r, Origin: rowsAsked}
+	}
+	return out
+}
+
+// linkRows is both ends of a link inside the router, with the MAC address of the far end known to the near one.
+func linkRows(mac, table string) []intent.Row {
+	near, far := netip.MustParseAddr("169.254.90.1"), netip.MustParseAddr("169.254.90.2")
+	farMAC := intent.MAC(rowsRouter, "far")
+	return []intent.Row{
+		intent.RouterPort{Name: "rows-near", MAC: mac, Network: netip.PrefixFrom(near, 30), Peer: "rows-far"},
+		intent.RouterPort{Name: "rows-far", MAC: farMAC, Network: netip.PrefixFrom(far, 30), Peer: "rows-near", Table: table},
+		intent.MACBinding{Port: "rows-near", Address: far, MAC: farMAC},
+	}
+}
+
+func fipRow(external, logical string) intent.Row {
+	return intent.FloatingNAT{External: netip.MustParseAddr(external), Logical: netip.MustParseAddr(logical)}
+}
+
+func snatRow(external, logical string) intent.Row {
+	return intent.SourceNAT{External: netip.MustParseAddr(external), Logical: netip.MustParsePrefix(logical)}
+}
+
+func policyRow(priority int, match, hop string) intent.Row {
+	return intent.RouterPolicy{Priority: priority, Match: match, Action: "reroute", NextHops: hop}
+}
+
+const rowsSwitch = "rows-net" // and the switch that a leg leads to
+
+// legRows is a leg between the router and the switch, with what is marked and where it goes.
+func legRows(mark int, action string, table string) []intent.Row {
+	return []intent.Row{
+		intent.RouterPort{Name: "rows-leg", MAC: intent.MAC("leg"), Network: netip.MustParsePrefix("10.0.0.254/24"), Table: table},
+		intent.SwitchPort{Switch: rowsSwitch, Name: "rows-net-leg", RouterPort: "rows-leg"},
+		intent.PortGroup{Name: "rows.leg", Port: "rows-net-leg"},
+		intent.AddressSet{Name: "rows.targets", Addresses: "10.0.0.7 10.0.0.8"},
+		intent.Rule{Group: "rows.leg", Direction: intent.OutOfSwitch, Tier: 1, Priority: 100, Match: `inport == "rows-net-leg" && ip`, Action: action, Label: mark},
+		intent.Marking{Switch: rowsSwitch, Priority: 100, Match: "ct.trk && ct.rpl", Mark: mark},
+		intent.Route{Table: table, Prefix: netip.MustParsePrefix("10.0.0.0/25"), Port: "rows-leg"},
+		intent.Route{Table: "return-x", Prefix: netip.MustParsePrefix("0.0.0.0/0"), NextHop: netip.MustParseAddr("198.51.100.1"), Port: "rows-out"},
+	}
+}
+
+// held adds the chassis that may hold ports, one by one and as a group. northd does not like that on a router that is on one chassis.
+func held(rows intent.Rows, chassis ...string) intent.Rows {
+	add := func(r intent.Row) { rows[r.Key(rowsRouter)] = state.Entry[intent.Row]{Value: r, Origin: rowsAsked} }
+	for i, name := range chassis {
+		add(intent.Gateway{Port: "rows-leg", Chassis: name, Priority: 100 - i})
+	}
+	add(intent.Holders{Name: "rows.holders", Chassis: strings.Join(chassis, " ")})
+	add(intent.RouterPort{Name: "rows-held", MAC: intent.MAC("held"), Network: netip.MustParsePrefix("240.0.0.1/30"), Holders: "rows.holders"})
+	add(intent.PortNAT{Port: "rows-held", External: netip.AddrFrom4([4]byte{240, 0, 0, byte(len(chassis))}), Logical: netip.MustParsePrefix("10.0.0.0/24")})
+	return rows
+}
+
+// balancing adds the load balancers of two Services that give them the same name, each with a health check.
+func balancing(rows intent.Rows, backend string, every int) intent.Rows {
+	for _, by := range []state.Ref{{Kind: "Service", Namespace: "shop", Name: "way-in"}, {Kind: "Service", Namespace: "shop-way", Name: "in"}} {
+		vip := fmt.Sprintf("198.51.100.%d:80", 30+len(by.Namespace))
+		for _, r := range []intent.Row{
+			intent.LoadBalancer{
+				Service: intent.ServiceOf(by), Name: "shop-way-in-tcp", Protocol: intent.TCP, VIPs: vip + "=" + backend,
+				Probes: "10.0.0.7=pod.shop:10.0.0.250", Router: rowsRouter, Switch: rowsSwitch,
+			},
+			intent.HealthCheck{Balancer: "shop-way-in-tcp", VIP: vip, Interval: every, Timeout: 1, Successes: 1, Failures: 1},
+		} {
+			rows[r.Key(rowsRouter)] = state.Entry[intent.Row]{Value: r, Origin: by}
+		}
+	}
+	return rows
+}
+
+// firstRows and secondRows have every kind of row, and from one to the other each kind comes, goes or becomes another.
+func firstRows() intent.Rows {
+	return balancing(wantedRows(append(append(linkRows(intent.MAC("one"), "onlink"), legRows(91, "pass", "return-x")...),
+		intent.Marking{Switch: rowsSwitch, Priority: 110, Match: "pkt.mark == 91", Mark: 0},
+		intent.RoutingTable("rows-out", "return-x"), intent.Announcement("out-rows"),
+		fipRow("198.51.100.10", "10.0.0.10"), fipRow("2001:db8::10", "fd00::10"),
+		snatRow("198.51.100.20", "10.0.0.0/24"), snatRow("2001:db8::20", "fd00::/64"), snatRow("198.51.100.20", "10.1.0.1/32"),
+		policyRow(ownership.ReturnFIP, "ip4.src == 10.0.0.10", "198.51.100.1"),
+		policyRow(ownership.WayOut, `inport == "rows-near" && ip4.src == 10.0.0.0/24`, "198.51.100.1"))...), "10.0.0.7:80", 5)
+}
+
+func secondRows() intent.Rows {
+	return balancing(wantedRows(append(append(linkRows(intent.MAC("two"), "")[:2], legRows(92, "allow-related", "return-y")...),
+		intent.RoutingTable("rows-out", "return-y"), intent.Announcement("out-rows"),
+		fipRow("198.51.100.10", "10.0.0.11"), fipRow("198.51.100.11", "10.0.0.10"),
+		snatRow("198.51.100.21", "10.0.0.0/24"),
+		policyRow(ownership.ReturnFIP, "ip4.src == 10.0.0.10", "198.51.100.2"),
+		policyRow(ownership.ReturnFIPLocal, "ip6.src == fd00::10", "2001:db8::1"))...), "10.0.0.8:81", 9)
+}
+
+// The target for northbound rows, on databases in raft. Kube-OVN is ended, because it removes routers that are no Vpc.
+func TestRowsOfARouter(t *testing.T) {
+	blue := blueprint.Default()
+	blue.Nodes, blue.Gateways, blue.Raft, blue.Networks, blue.Uplinks = 0, 0, 3, nil, nil
+	c := harness.StartLab(t, "rows", blue)
+	c.GiveOrder(t, "kill", "kube-ovn-controller")
+	b := &bench{Cluster: c, client: startBench(t, c), told: make(chan string, 10000)}
+	b.rows = b.client.Rows(rowsRouter)
+	b.client.Watch(func(router string) {
+		select {
+		case b.told <- router:
+		default:
+		}
+	})
+	for _, test := range []struct {
+		name string
+		run  func(*bench, *testing.T)
+	}{
+		{"are taken by northd", (*bench).northd},
+		{"pass the contract", (*bench).contract},
+		{"come back when they are changed by hand", (*bench).drift},
+		{"of others stay", (*bench).foreign},
+		{"put the address of a port of others right", (*bench).address},
+		{"of one key become one", (*bench).duplicates},
+		{"need their router", (*bench).orphans},
+		{"are written beside other writers", (*bench).crowd},
+		{"are as wanted when the leader has died", (*bench).failover},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b.RunNbctl(t, "--if-exists", "lr-del", rowsRouter, "--", "--if-exists", "ls-del", rowsSwitch,
+				"--", "--all", "destroy", "static_mac_binding", "--", "--all", "destroy", "port_group", "--", "--all", "destroy", "load_balancer", "--", "--if-exists", "destroy", "address_set", "rows.targets")
+			b.wait(t, "the client does not know the router", func() bool { return b.client.Ports(rowsRouter) == nil })
+			b.RunNbctl(t, "lr-add", rowsRouter, "--", "ls-add", rowsSwitch,
+				"--", "lrp-add", rowsRouter, "rows-out", "0a:00:00:00:00:01", "198.51.100.254/24", "2001:db8::254/64", // where next hops are
+				"--", "lsp-add", rowsSwitch, "out-rows", "--", "set", "logical_switch_port", "out-rows", "type=router", "options:router-port=rows-out")
+			b.wait(t, "the client knows the router", func() bool { return b.client.Ports(rowsRouter) != nil })
+			test.run(b, t)
+		})
+	}
+}
+
+func (b *bench) contract(t *testing.T) {
+	b.RunNbctl(t, "lr-nat-add", "ovn-cluster", "snat", "198.51.100.99", "10.99.0.0/24") // something of others in every table
+	b.RunNbctl(t, "lrp-add", rowsRouter, "rows-other", "0a:00:00:00:00:01", "10.99.0.1/24")
+	b.RunNbctl(t, "static-mac-binding-add", "rows-other", "10.99.0.2", "0a:00:00:00:00:02")
+	others := func(context.Context) (string, error) { return b.others(t), nil }
+	if dump, _ := others(t.Context()); strings.Count(dump, "99") < 4 {
+		t.Fatalf("the dump of what others have is wrong:\n%s", dump)
+	}
+	statetest.Contract(t, statetest.Case[intent.RowKey, intent.Row]{Target: b.rows, First: held(firstRows(), "one", "two"), Second: held(secondRows(), "two", "three", "one"), Others: others})
+
+	b.mustConverge(t, firstRows())
+	writes := b.client.Writes()
+	b.mustConverge(t, firstRows())
+	if again := b.client.Writes(); again != writes {
+		t.Errorf("a steady state wrote %d transactions", again-writes)
+	}
+	b.mustConverge(t, secondRows())
+	if after := b.client.Writes(); after != writes+2 {
+		t.Errorf("another set took %d transactions; wanted one for what comes and one for what goes", after-writes)
+	}
+}
+
+// others prints everything in the northbound database except for rows of ours and what the router says of them.
+func (b *bench) others(t *testing.T) string {
+	t.Helper()
+	dump := b.RunTool(t, "ovsdb-client", "--format=csv", "dump", "unix:"+b.ServerFile(b.Leader(t), "sock"), "OVN_Northbound")
+	var ours, out []string
+	for line := range strings.Lines(dump) {
+		if strings.Contains(line, ownership.RowShardKey) || strings.Contains(line, "rows-near") {
+			ours = append(ours, line[:strings.Index(line, ",")])
+			continue
+		}
+		out = append(out, line)
+	}
+	text := strings.ReplaceAll(strings.Join(out, ""), `"`, "")                                                  // a set of several is in quotes, one of less is not
+	for _, option := range []string{"route_table=return-x", "route_table=return-y", "nat-addresses=router, "} { // all of ours on ports of others
+		text = strings.ReplaceAll(text, option, "")
+	}
+	for _, uuid := range ours {
+		text = strings.NewReplacer(", "+uuid, "", uuid+", ", "", uuid, "").Replace(text)
+	}
+	return strings.TrimSpace(text)
+}
+
+// address: Kube-OVN's port gets the address that it is to have, and keeps it when nobody wants it any more; one that is not there is not made.
+func (b *bench) address(t *testing.T) {
+	b.RunNbctl(t, "lrp-add", rowsRouter, "rows-wan", "0a:00:00:00:00:03", "198.51.102.16/24")
+	want := wantedRows(intent.PortNetwork{Port: "rows-wan", Network: netip.MustParsePrefix("198.51.102.11/24")})
+	for _, want := range []intent.Rows{want, {}} {
+		b.mustConverge(t, want)
+		if got := strings.TrimSpace(b.RunNbctl(t, "get", "logical_router_port", "rows-wan", "networks")); got != `["198.51.102.11/24"]` {
+			t.Errorf("the port has %s", got)
+		}
+	}
+	err := b.converge(wantedRows(intent.PortNetwork{Port: "rows-missing", Network: netip.MustParsePrefix("198.51.102.11/24")}))
+	if err == nil || !strings.Contains(err.Error(), "no port rows-missing") {
+		t.Errorf("a port that is not there: %v", err)
+	}
+}
+
+// northd makes ports and flows of the rows, and complains of nothing. It counts its complaints, so this comes first.
+func (b *bench) northd(t *testing.T) {
+	before := len(harness.ReadFile(t, b.Log("ovn-northd")))
+	b.RunNbctl(t, "set", "logical_router", rowsRouter, "options:chassis=nobody") // NAT needs a place
+	for _, want := range []intent.Rows{firstRows(), secondRows(), firstRows()} {
+		b.mustConverge(t, want)
+		b.RunNbctl(t, "--wait=sb", "sync")
+	}
+	sbctl := []string{"--no-leader-only", "--db=unix:" + filepath.Join(b.Dir, "data/ovn/sb1.sock")}
+	flows := b.RunTool(t, "ovn-sbctl", append(sbctl, "lflow-list", rowsRouter)...)
+	for _, part := range []string{
+		"ct_dnat(10.0.0.10)", "ct_snat(198.51.100.10)", "ct_dnat(fd00::10)",
+		"ip4.src == 10.0.0.0/24 && (!ct.trk || !ct.rpl)), action=(ct_snat(198.51.100.20)",
+		"ip4.src == 10.1.0.1 && (!ct.trk || !ct.rpl)), action=(ct_snat(198.51.100.20)",
+		"ip4.src == 10.0.0.10), action=(reg0 = 198.51.100.1; ",
+	} {
+		if !strings.Contains(flows, part) {
+			t.Errorf("northd made no flow with %q", part)
+		}
+	}
+	for _, port := range []string{"rows-near", "rows-far"} {
+		bound := b.RunTool(t, "ovn-sbctl", append(sbctl, "--bare", "--columns=logical_port", "find", "port_binding", "logical_port="+port)...)
+		if bound != port {
+			t.Errorf("northd made no port of %s: %q", port, bound)
+		}
+	}
+	if mac := b.RunTool(t, "ovn-sbctl", append(sbctl, "--bare", "--columns=mac", "list", "static_mac_binding")...); mac != intent.MAC(rowsRouter, "far") {
+		t.Errorf("northd made no MAC binding: %q", mac)
+	}
+	b.mustConverge(t, wantedRows(policyRow(ownership.WayOut, "ip4", "192.0.2.1"))) // control: there is no way to this one
+	b.RunNbctl(t, "--wait=sb", "sync")
+	var complaints []string
+	for line := range strings.Lines(harness.ReadFile(t, b.Log("ovn-northd"))[before:]) {
+		if strings.Contains(line, "|ERR|") || strings.Contains(line, "|WARN|") {
+			complaints = append(complaints, line)
+		}
+	}
+	if len(complaints) != 1 || !strings.Contains(complaints[0], "192.0.2.1") {
+		t.Errorf("northd complains of %q; wanted the control alone", complaints)
+	}
+}

@@ -1,0 +1,64 @@
+package view
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sallyport/sallyport/test/e2e/harness"
+)
+
+// departure is a line of the overview's table of addresses: what decides, and with which address the pod is seen then.
+type departure struct {
+	manifest, kind, name string
+	address              func() string
+}
+
+// overview: the example of the page is as it is drawn, and which address a packet has is as its table says. Each line is added to those
+// before it: the first that applies decides, so the table is gone through from its end.
+func (r *reader) overview(t *testing.T, page []harness.Block) {
+	const tenant = "initech-site"
+	r.does(t, page[:1])
+	r.WaitProgrammed(t, "Project", "initech", "site")
+	r.does(t, page[1:])
+	r.WaitProgrammed(t, "FIp", tenant, "web")
+	r.WaitProgrammed(t, "Service", tenant, "web")
+	front := r.ingress(t, tenant, "web")
+	r.ExpectAnswer(t, "internet", "http://"+r.ReadStatus(t, "FIp", tenant, "web", "externalIP"), "web", "203.0.113.10")
+	r.ExpectAnswer(t, "internet", "http://"+front+":443", "web", "203.0.113.10")
+
+	seen := func(kind, name string) func() string {
+		return func() string { return r.ReadStatus(t, kind, tenant, name, "externalIP") }
+	}
+	for _, d := range []departure{
+		{address: func() string { return r.ReadStatus(t, "Project", "initech", "site", "externalIP") }},
+		{
+			`{apiVersion: kube-dc.com/v1, kind: FIp, metadata: {name: cloud, namespace: initech-site}, spec: {externalNetworkType: cloud, podTarget: {podName: web}}}`,
+			"FIp", "cloud", seen("FIp", "cloud"),
+		},
+		{
+			`{apiVersion: k8s.ovn.org/v1, kind: EgressIP, metadata: {name: site}, spec: {egressIPs: [198.51.100.201],
+			namespaceSelector: {matchLabels: {kube-dc.com/project: site}}}}`, "EgressIP", "site", func() string { return "198.51.100.201" },
+		},
+		{
+			`{apiVersion: k8s.ovn.org/v1, kind: EgressService, metadata: {name: web, namespace: initech-site}, spec: {sourceIPBy: LoadBalancerIP}}`,
+			"EgressService", "web", func() string { return front },
+		},
+		{
+			`{apiVersion: kube-dc.com/v1alpha1, kind: EgressRoute, metadata: {name: internet, namespace: initech-site},
+			spec: {destinations: [203.0.113.0/24], externalNetworkType: public}}`, "EgressRoute", "internet", seen("EgressRoute", "internet"),
+		},
+	} {
+		if d.manifest != "" {
+			if err := r.Objects.Apply(harness.Within(t, time.Minute), d.manifest); err != nil {
+				t.Fatal(err)
+			}
+			namespace := tenant
+			if d.kind == "EgressIP" {
+				namespace = ""
+			}
+			r.WaitProgrammed(t, d.kind, namespace, d.name)
+		}
+		r.SyncFlows(t)
+		r.ExpectAnswer(t, "web."+tenant, "http://203.0.113.10", "internet", d.address())
+	}
+}

@@ -1,0 +1,257 @@
+package view
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
+	"github.com/sallyport/sallyport/internal/lab/manifest"
+	"github.com/sallyport/sallyport/internal/usage"
+	"github.com/sallyport/sallyport/test/e2e/harness"
+)
+
+// explainLab is a lab in which somebody asks about objects and addresses: one of everything, and agents that are asked.
+type explainLab struct {
+	*harness.BackendProject
+	*harness.Controller
+	front, floating, egress, wayOut string // addresses
+}
+
+// told is what is looked at of an explanation.
+type told struct {
+	About     struct{ Kind, Namespace, Name string }
+	State     string
+	Works     bool
+	Addresses []string
+	Path      []struct {
+		About  struct{ Kind, Name string }
+		Text   string
+		Broken bool
+	}
+	Made  []struct{ There bool }
+	Rows  []struct{ Table, On, Text string }
+	Nodes []struct{ Who, Text string }
+	Wrong []struct{ Code, Severity, Cure string }
+	Next  []string
+}
+
+func newDesk(t *testing.T) *explainLab {
+	t.Helper()
+	c := harness.StartLab(t, "desk", harness.LoadTopology(t, "shared.yaml"))
+	c.InstallSallyport(t)
+	d := &explainLab{Controller: c.NewController(t, t.TempDir(), "--egressip-reachability-total-timeout=0")}
+	d.StartForTest(t)
+	startAgents(t, c)
+	d.BackendProject = c.NewBackendProject(t, "desk", "10.71.0.0/24")
+	d.front = d.CreateEIP(t, d.Ns, "front", "{externalNetworkType: public}")
+	for name, port := range map[string]int{"web": 80, "more": 81} {
+		d.Serve(t, harness.ServiceSpec{Name: name, Annotations: "service.nlb.kube-dc.com/bind-on-eip: front", Ports: fmt.Sprintf("[{port: %d, targetPort: 80}]", port)})
+	}
+	d.floating = d.CreateFIP(t, d.Ns, "one", "{podTarget: {podName: b2}, externalNetworkType: public}")
+	d.wayOut = d.ReadField(t, "EIp", d.Ns, "default-gw", "status", "ipAddress")
+	d.egress = "100.65.9.9"
+	d.SetLabel(t, "Node node3", ovnv1.AssignableLabel, "")
+	d.Apply(t, fmt.Sprintf(`
+apiVersion: k8s.ovn.org/v1
+kind: EgressIP
+metadata: {name: mail}
+spec: {egressIPs: [%s], namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %s}}, podSelector: {matchLabels: {app: b3}}}`, d.egress, d.Ns))
+	d.Wait(t, "EgressIP", "", "mail", manifest.True("Programmed"))
+	d.SyncFlows(t)
+	return d
+}
+
+// startAgents installs the agent on each node.
+func startAgents(t *testing.T, c *harness.Cluster) {
+	t.Helper()
+	agent, err := filepath.Abs("../../../bin/sallyport-agent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.InstallAgents(harness.Within(t, time.Minute), "../../../bin/sallyport-agent.yaml", agent); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// asks asks about something, and returns the answer as data and as text.
+func (d *explainLab) asks(t *testing.T, question string) (told, string) {
+	t.Helper()
+	args := append([]string{"explain"}, strings.Fields(question)...)
+	text, err := typeCommand(t, d.Cluster, args...)
+	if err != nil {
+		t.Fatalf("sallyport explain %s: %v\n%s", question, err, text)
+	}
+	raw, err := typeCommand(t, d.Cluster, append(args, "-o", "json")...)
+	if err != nil {
+		t.Fatalf("sallyport explain %s -o json: %v\n%s", question, err, raw)
+	}
+	var out told
+	if err := json.Unmarshal([]byte(raw), &out); err != nil {
+		t.Fatalf("sallyport explain %s -o json: %v\n%s", question, err, raw)
+	}
+	return out, text
+}
+
+// holder is the node that holds a port of a router, as OVN's southbound database has it.
+func (d *explainLab) holder(t *testing.T, port string) string {
+	t.Helper()
+	chassis := d.RunSbctl(t, "--columns=chassis", "find", "Port_Binding", "logical_port=cr-"+port)
+	return d.RunSbctl(t, "--columns=hostname", "list", "Chassis", chassis)
+}
+
+// TestViewExplain: what explain says of objects and addresses is what is the case, well or not.
+func TestViewExplain(t *testing.T) {
+	d := newDesk(t)
+	t.Run("well", d.allWell)
+	t.Run("addresses", d.whose)
+	t.Run("wrong", d.notWell)
+	t.Run("names", d.slips)
+	t.Run("use", d.used)
+}
+
+// allWell: of what works it says so, with the addresses, the node that holds the gateway, the rows, and that all of it is there.
+func (d *explainLab) allWell(t *testing.T) {
+	public, cloud := d.holder(t, d.Ns+"-ext-public"), d.holder(t, d.Ns+"-ext-cloud")
+	egress := d.holder(t, "sallyport-egress-"+strings.ReplaceAll(d.egress, ".", "-"))
+	for _, c := range []struct {
+		question, address, node, table, row string
+	}{
+		{"eip/front -n " + d.Ns, d.front, public, "Load_Balancer", d.Ns + "-web-tcp tcp " + d.front + ":80 → "},
+		{"fip/one", d.floating, public, "NAT", "dnat_and_snat " + d.floating + " " + d.Pods["b2"]},
+		{"svc/web -n " + d.Ns, d.front, public, "Load_Balancer", d.Pods["b1"] + ":80"},
+		{"egressip/mail", d.egress, egress, "NAT", "snat " + d.egress + " "},
+		{"project/desk", d.wayOut, cloud, "NAT", "snat " + d.wayOut + " 10.71.0.0/24"},
+	} {
+		got, text := d.asks(t, c.question)
+		var nodes []string
+		for _, s := range got.Path {
+			if s.About.Kind == "Node" {
+				nodes = append(nodes, s.About.Name)
+			}
+			if s.Broken {
+				t.Errorf("%s: %s", c.question, s.Text)
+			}
+		}
+		row := slices.ContainsFunc(got.Rows, func(r struct{ Table, On, Text string }) bool {
+			return r.Table == c.table && strings.Contains(r.Text, c.row)
+		})
+		there := !slices.ContainsFunc(got.Made, func(m struct{ There bool }) bool { return !m.There })
+		if !got.Works || !slices.Equal(got.Addresses, []string{c.address}) || !slices.Contains(nodes, c.node) || !row || !there || len(got.Made) == 0 {
+			t.Errorf("%s: want it well, with %s held by %s, and a %s %s:\n%s\n%+v", c.question, c.address, c.node, c.table, c.row, text, got.Rows)
+		}
+		if lines := strings.Count(text, "\n"); lines > 24 || !strings.Contains(text, "Wrong       nothing found") {
+			t.Errorf("%s: %d lines, want a screen without anything wrong:\n%s", c.question, lines, text)
+		}
+	}
+}
+
+// whose: an address finds who has it.
+func (d *explainLab) whose(t *testing.T) {
+	for address, want := range map[string]string{
+		d.front:       "EIp " + d.Ns + "/front is in force", // of two Services
+		d.floating:    "FIp " + d.Ns + "/one is in force",
+		d.egress:      "EgressIP mail is in force",
+		d.wayOut:      "Project hall/desk is in force",
+		d.Pods["b1"]:  "Pod " + d.Ns + "/b1 is ready",
+		"91.224.11.1": "gateway of Subnet ext-public, outside of the cluster",
+		"91.224.11.9": "Subnet ext-public 91.224.11.0/24 of network ext-public",
+		"192.0.2.77":  "none of this cluster",
+	} {
+		if text, err := typeCommand(t, d.Cluster, "explain", address); err != nil || !strings.Contains(text, want) {
+			t.Errorf("explain %s: %v\n%s\nwant %q in it", address, err, text, want)
+		}
+	}
+}
+
+// notWell: of what does not work it says why, and what to do; and says no more of it once it works.
+func (d *explainLab) notWell(t *testing.T) {
+	d.ApplyService(t, harness.ServiceSpec{Name: "late", Annotations: "service.nlb.kube-dc.com/bind-on-eip: front"})
+	t.Cleanup(func() { d.Remove(t, "Service", d.Ns, "late") })
+	d.WaitServiceCondition(t, "late", "Accepted=False PortTaken", "held by")
+	d.WriteObject(t, "FIp", d.Ns, "nobody", "{podTarget: {podName: nobody}, externalNetworkType: public}")
+	t.Cleanup(func() { d.Remove(t, "FIp", d.Ns, "nobody") })
+	harness.Eventually(t, "the FIp says what it lacks", func() bool { return strings.Contains(d.ReadField(t, "FIp", d.Ns, "nobody", "status"), "PodNotFound") })
+	d.Serve(t, harness.ServiceSpec{Name: "lonely", Selector: "{app: nobody}"})
+	for question, want := range map[string][]string{
+		"svc/late":   {"is refused: PortTaken", "error PortTaken Service " + d.Ns + "/late: port 80/tcp of EIp front", "Do: Use other ports or another EIp"},
+		"fip/nobody": {"waits: PodNotFound", "error PodNotFound FIp " + d.Ns + "/nobody: pod nobody does not exist", "Do: Create it"},
+		"svc/lonely": {"is in force, and has no endpoints", "✗ Service " + d.Ns + "/lonely has no endpoints", "error SelectorMatchesNothing Service " + d.Ns + "/lonely", "Do: "},
+	} {
+		d.saysOf(t, question, want...)
+	}
+	d.Stop(syscall.SIGTERM)
+	d.RunNbctl(t, "lr-nat-del", d.Ns, "dnat_and_snat", d.floating)
+	d.saysOf(t, d.floating, "FIp "+d.Ns+"/one is not in force: Programming", "✗ router "+d.Ns+" does not translate "+d.floating,
+		"missing: NAT "+d.Ns+" [dnat_and_snat "+d.floating+"]", "error RowMissing FIp "+d.Ns+"/one: ", "it still says Programmed=True", "Do: ")
+	d.Start(t)
+	harness.Eventually(t, "the row is back, and nothing is wrong", func() bool {
+		text, err := typeCommand(t, d.Cluster, "explain", d.floating, "--exit-code")
+		return err == nil && strings.Contains(text, "nothing found")
+	})
+}
+
+// saysOf fails the test unless an explanation has all of some words. With --exit-code it ends so that scripts notice.
+func (d *explainLab) saysOf(t *testing.T, question string, want ...string) {
+	t.Helper()
+	text, err := typeCommand(t, d.Cluster, "explain", question, "--exit-code")
+	for _, words := range want {
+		if err == nil || !strings.Contains(text, words) {
+			t.Errorf("explain %s: %v\n%s\nwant %q in it, and a failure", question, err, text, words)
+		}
+	}
+}
+
+// slips: names that are not there suggest those that are, and the shell completes them.
+func (d *explainLab) slips(t *testing.T) {
+	for question, want := range map[string]string{
+		"eip/fornt": "sallyport explain eip/front -n " + d.Ns,
+		"epi/front": `there is no kind "epi"; use eip`,
+	} {
+		if text, err := typeCommand(t, d.Cluster, "explain", question); err == nil || !strings.Contains(text, want) {
+			t.Errorf("explain %s: %v %s; want %q suggested", question, err, text, want)
+		}
+	}
+	for typed, want := range map[string]string{"e": "egressip/\n", "eip/f": "eip/front\n", "node/": "node/node2\n", "fip/": "fip/one\n"} {
+		begun := time.Now()
+		text, err := typeCommand(t, d.Cluster, "__complete", "explain", typed)
+		if took := time.Since(begun); err != nil || !strings.Contains(text, want) || took > 3*time.Second {
+			t.Errorf("%s is completed in %s: %v %s; want %q", typed, took, err, text, want)
+		}
+	}
+}
+
+// used: connections are counted where they are, for the address that they use.
+func (d *explainLab) used(t *testing.T) {
+	for range 5 {
+		conn, err := d.NS("cli."+d.Ns).Dial(harness.Within(t, time.Minute), "tcp", net.JoinHostPort(harness.InternetAddress, "80"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	raw, err := typeCommand(t, d.Cluster, "top", "-o", "json")
+	var u usage.Usage
+	if err == nil {
+		err = json.Unmarshal([]byte(raw), &u)
+	}
+	if err != nil {
+		t.Fatalf("top: %v\n%s", err, raw)
+	}
+	for _, a := range u.Addresses {
+		if a.Address.String() == d.wayOut && a.Counted && a.Ports >= 5 && a.To.Addr().String() == harness.InternetAddress && a.Nodes[0] == d.holder(t, d.Ns+"-ext-cloud") {
+			text, err := typeCommand(t, d.Cluster, "top")
+			if err != nil || !strings.Contains(text, "tcp "+harness.InternetAddress+":80") || !strings.Contains(text, d.Ns+" ") {
+				t.Errorf("top: %v\n%s", err, text)
+			}
+			return
+		}
+	}
+	t.Errorf("want 5 ports of %s in use to %s:\n%s", d.wayOut, harness.InternetAddress, raw)
+}

@@ -1,0 +1,19 @@
+package view
+
+import (
+	"testing"
+
+	"github.com/sallyport/sallyport/test/e2e/harness"
+	"github.com/sallyport/sallyport/test/show"
+)
+
+// views is what `make show-view` prints.
+var views = show.New("the operator's view",
+	"a catalogue of faults, each named by one command",
+	"trace agrees with packets",
+	"the seed's document, drawn by the cluster",
+	"pictures of the ui and of maps",
+	"documentation as a product's",
+)
+
+func TestMain(m *testing.M) { harness.Main(m, views) }

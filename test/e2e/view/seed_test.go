@@ -1,0 +1,177 @@
+package view
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/sallyport/sallyport/internal/lab/manifest"
+	"github.com/sallyport/sallyport/test/e2e/harness"
+	"github.com/sallyport/sallyport/test/page"
+)
+
+// point is one thing that the document of somebody's cluster says, and how ours says it.
+type point struct {
+	Say  string   `json:"say"`
+	In   string   `json:"in"`   // the heading that it is below
+	Find []string `json:"find"` // expressions, all of which have to be there
+	Bare bool     `json:"bare"` // a cluster without projects has it, too
+	Not  string   `json:"not"`  // why it is not ours to say
+}
+
+// chapter is a section of that document.
+type chapter struct {
+	Section string  `json:"section"`
+	Points  []point `json:"points"`
+}
+
+// seedPods are the pods of the seed's cluster, with its addresses.
+var seedPods = []harness.Pod{
+	{Namespace: "envoy-gateway-system", Name: "envoy", Address: "10.100.0.250"},
+	{Namespace: "ingress-nginx", Name: "ingress-nginx-controller", Address: "10.100.0.153"},
+	{Namespace: "kube-system", Name: "coredns", Address: "10.100.0.10"},
+	{Namespace: "kamaji-system", Name: "kamaji", Address: "10.100.0.20"},
+	{Namespace: "shalb-demo", Name: "test-http-app", Address: "10.0.10.28"},
+	{Namespace: "shalb-demo", Name: "demo-cluster", Address: "10.0.10.5"},
+	{Namespace: "shalb-demo", Name: "mt", Address: "10.0.10.8"},
+	{Namespace: "shalb-dev", Name: "bohdan-prod", Address: "10.1.0.57"},
+	{Namespace: "shalb-envoy", Name: "app", Address: "10.0.40.4"},
+}
+
+// TestView3Seed: a lab with the names and addresses of the cluster of a document that somebody drew by hand writes that document itself, and
+// every point of it is there. Before the projects are, none of what is about them is.
+func TestView3Seed(t *testing.T) {
+	item := views.Item(t, 3)
+	d := seedDesk(t)
+	bare := d.document(t)
+	d.furnish(t)
+	d.ExpectAnswer(t, "internet", "http://168.119.17.57", "bohdan-prod", harness.InternetAddress)
+	d.ExpectAnswer(t, "client-ext-cloud", "http://100.65.0.112", "test-http-app", "172.20.1.10")
+	text := d.document(t)
+	found, all, projects, elsewhere := 0, 0, 0, 0
+	for _, c := range chapters(t) {
+		for _, p := range c.Points {
+			if p.Not != "" {
+				elsewhere++
+				continue
+			}
+			all++
+			if missing := p.missing(text); missing != "" {
+				t.Errorf("%s: %s: %q is not below %q", c.Section, p.Say, missing, p.In)
+				continue
+			}
+			found++
+			if without := p.missing(bare); (without == "") != p.Bare {
+				t.Errorf("%s: %s: is it found without projects? %t, want %t (%s)", c.Section, p.Say, !p.Bare, p.Bare, without)
+			} else if !p.Bare {
+				projects++
+			}
+		}
+	}
+	item.Figure("%d of %d points of the seed are in the document; %d of them are about projects, and are not in that of a cluster without; "+
+		"%d points are not about the network", found, all, projects, elsewhere)
+	page.Check(t, harness.Reference+"architecture-document.md", preface+text)
+}
+
+// preface says what the page in the reference is.
+const preface = `# A document about a cluster
+
+This is what ` + "`sallyport map -o md`" + ` writes, for a lab with the networks, names and addresses of a real cluster of kube-dc, of which somebody had
+drawn such a document by hand. ` + "`TestView3Seed`" + ` makes the lab, compares the document with the other point by point, and checks this page. Here
+the time is left out, and headings are one level deeper. What is the lab's own: each network has a bridge to itself, the node is called node1, and
+has its addresses outside on two interfaces; Gateways, their routes and external IPs are objects, without a proxy behind them. Counts are of what is
+there, and the router of ` + "`ovn-cluster`" + ` has a port on ext-cloud only: the other document counts more than it shows, and lists both networks there.
+
+`
+
+// seedDesk is a lab like the seed's cluster, without its projects.
+func seedDesk(t *testing.T) *explainLab {
+	t.Helper()
+	c := harness.StartLab(t, "seed", harness.LoadTopology(t, "seed/topology.yaml"))
+	c.InstallSallyport(t)
+	d := &explainLab{BackendProject: &harness.BackendProject{Cluster: c}, Controller: c.NewController(t, t.TempDir(), "--management-network-type=cloud")}
+	d.StartForTest(t)
+	startAgents(t, d.Cluster)
+	harness.Eventually(t, "the management VPC is on ext-cloud, and has the first address there", func() bool {
+		return strings.Contains(d.RunNbctl(t, "lr-nat-list", "ovn-cluster"), "100.65.0.101")
+	})
+	return d
+}
+
+// furnish makes what is in the seed's cluster: one after the other where Kube-OVN gives addresses.
+func (d *explainLab) furnish(t *testing.T) {
+	t.Helper()
+	d.Apply(t, harness.ReadFile(t, "../testdata/seed/gateway-api.yaml"))
+	for _, kind := range []string{"gatewayclasses", "gateways", "httproutes", "tlsroutes"} {
+		d.Wait(t, "CustomResourceDefinition", "", kind+".gateway.networking.k8s.io", manifest.True("Established"))
+	}
+	d.CreateOrganization(t, "shalb")
+	for _, name := range []string{"envoy-gateway-system", "ingress-nginx", "kamaji-system"} {
+		d.CreateNamespace(t, name, "")
+	}
+	d.CreateProject(t, "shalb", "demo", "10.0.10.0/24", "cloud")
+	d.CreateProject(t, "shalb", "dev", "10.1.0.0/16", "public")
+	d.CreateProject(t, "shalb", "envoy", "10.0.40.0/24", "public")
+	for _, p := range seedPods {
+		p.Node = "node1"
+		d.RunPod(t, p)
+	}
+	d.Apply(t, harness.ReadFile(t, "../testdata/seed/projects.yaml"))
+	d.Apply(t, harness.ReadFile(t, "../testdata/seed/cluster.yaml"))
+	for _, name := range []string{"demo-cluster", "mt", "test-http-app"} {
+		d.Wait(t, "Backend", "shalb-demo", name+"-backend", manifest.Exists)
+	}
+	for _, name := range []string{"shalb-demo/demo-cluster", "shalb-demo/mt", "shalb-demo/test-http-app", "shalb-dev/inside"} {
+		namespace, service, _ := strings.Cut(name, "/")
+		d.WaitProgrammed(t, "Service", namespace, service)
+	}
+	d.WaitProgrammed(t, "FIp", "shalb-dev", "bohdan-prod")
+	d.SyncFlows(t)
+}
+
+var taken = regexp.MustCompile(`, as it was on [^.]*`)
+
+// document is the cluster's document as the reference has it.
+func (d *explainLab) document(t *testing.T) string {
+	t.Helper()
+	text, err := typeCommand(t, d.Cluster, "map", "-o", "md")
+	if err != nil {
+		t.Fatalf("sallyport map -o md: %v\n%s", err, text)
+	}
+	return strings.ReplaceAll("\n"+taken.ReplaceAllString(text, ""), "\n#", "\n##")[1:]
+}
+
+func chapters(t *testing.T) (all []chapter) {
+	t.Helper()
+	if err := yaml.UnmarshalStrict([]byte(harness.ReadFile(t, "../testdata/seed/points.yaml")), &all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// missing is the first expression of a point that a document does not have where it should.
+func (p point) missing(text string) string {
+	part := below(text, p.In)
+	for _, e := range p.Find {
+		if !regexp.MustCompile(e).MatchString(part) {
+			return e
+		}
+	}
+	return ""
+}
+
+// below is what is below a heading, up to the next one of its level.
+func below(text, heading string) string {
+	at := regexp.MustCompile(`(?m)^(#+) ` + regexp.QuoteMeta(heading)).FindStringSubmatchIndex(text)
+	if at == nil {
+		return ""
+	}
+	level, rest := at[3]-at[2], text[at[1]:]
+	if end := regexp.MustCompile(fmt.Sprintf(`(?m)^#{1,%d} `, level)).FindStringIndex(rest); end != nil {
+		return rest[:end[0]]
+	}
+	return rest
+}
