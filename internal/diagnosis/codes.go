@@ -41,17 +41,18 @@ const (
 	AddressSilent    = "AddressSilent"
 	AddressDuplicate = "AddressDuplicate"
 
-	RowMissing     = "RowMissing"
-	RowChanged     = "RowChanged"
-	RowLeft        = "RowLeft"
-	RowForeign     = "RowForeign"
-	ObjectMissing  = "ObjectMissing"
-	ObjectChanged  = "ObjectChanged"
-	ObjectLeft     = "ObjectLeft"
-	ElementMissing = "ElementMissing"
-	ElementChanged = "ElementChanged"
-	LeakedRow      = "LeakedRow"
-	LeakedQuestion = "LeakedInspection"
+	RowMissing       = "RowMissing"
+	RowChanged       = "RowChanged"
+	RowLeft          = "RowLeft"
+	RowForeign       = "RowForeign"
+	LabelOverwritten = "LabelOverwritten"
+	ObjectMissing    = "ObjectMissing"
+	ObjectChanged    = "ObjectChanged"
+	ObjectLeft       = "ObjectLeft"
+	ElementMissing   = "ElementMissing"
+	ElementChanged   = "ElementChanged"
+	LeakedRow        = "LeakedRow"
+	LeakedQuestion   = "LeakedInspection"
 
 	PoolLow      = "PoolLow"
 	AddressClash = "AddressClash"
@@ -248,6 +249,12 @@ var Codes = []Code{
 	{
 		RowForeign, "Drift", Warning, "Somebody else has written a row to a router of ours that can lead packets elsewhere.",
 		"Find out who; if nobody needs it, delete it with ovn-nbctl.", shared,
+	},
+	{
+		LabelOverwritten, "Drift", Error, "An ACL of somebody else has a sample or a label, which takes the place of the label by which replies find " +
+			"the network that their connection came in on. Connections to pods that it matches get no replies through secondary networks.",
+		"Find the ACL with ovn-nbctl acl-list and take both away (ovn-nbctl clear ACL UUID sample_new sample_est; ovn-nbctl set ACL UUID label=0), " +
+			"or let it match only pods without addresses on secondary networks.", shared,
 	},
 	{ObjectMissing, "Drift", Error, "An object that should be there is not.", "The controller makes it again by itself; if it stays, look at its log.", exact},
 	{ObjectChanged, "Drift", Error, "An object is not as it should be.", "The controller puts it right by itself; if it stays, look at its log.", exact},
