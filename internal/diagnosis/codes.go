@@ -70,6 +70,7 @@ const (
 	TargetAbsent         = "TargetAbsent"
 	EgressSelectsNothing = "EgressSelectsNothing"
 	EgressHolderDown     = "EgressHolderDown"
+	EgressOutsideProject = "EgressOutsideProject"
 )
 
 // How deep a cause is: what is deeper explains what is not.
@@ -330,6 +331,11 @@ var Codes = []Code{
 	{
 		EgressHolderDown, "Floating and egress addresses", Error, "The node that holds an egress address is not Ready.",
 		"Another node takes it within seconds if one is labelled k8s.ovn.org/egress-assignable; if not, label one.", shared,
+	},
+	{
+		EgressOutsideProject, "Floating and egress addresses", Error, "An EgressIP selects pods that are of no project, such as those in Kube-OVN's " +
+			"default VPC. They leave with another address, also with failurePolicy Closed.",
+		"Let its selectors match namespaces of projects only. For pods in Kube-OVN's default VPC use an EgressService or an EgressRoute.", single,
 	},
 }
 

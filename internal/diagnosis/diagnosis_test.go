@@ -474,6 +474,17 @@ var floatingFaults = []fault{
 		"an egress address on a node that is gone", func(s *survey.Survey) { s.Cluster.EgressIPs[0].Held["100.65.0.20"] = "node9" },
 		EgressHolderDown, Error, egressIP, "node9", nil,
 	},
+	{"an EgressIP for pods of no project", selectsOutside, EgressOutsideProject, Error, egressIP, "edge/a, edge/b, edge/c and 1 more", nil},
+}
+
+// selectsOutside makes an EgressIP select pods of no project. Its condition says so as well, and is not told a second time.
+func selectsOutside(s *survey.Survey) {
+	for _, name := range []string{"edge/d", "edge/b", "edge/a", "edge/c"} {
+		s.Cluster.EgressIPs[0].Outside.Add(name)
+	}
+	condition(survey.Condition{Type: "Programmed", Reason: intent.PodsNotServed}, func(s *survey.Survey) *survey.Object {
+		return &s.Cluster.EgressIPs[0].Object
+	})(s)
 }
 
 var conditionFaults = []fault{
