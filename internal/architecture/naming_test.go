@@ -2,6 +2,8 @@ package architecture
 
 import (
 	"fmt"
+	"go/ast"
+	"go/token"
 	"os"
 	"path"
 	"path/filepath"
@@ -52,6 +54,33 @@ func described(u unit) error {
 		return fmt.Errorf("the package comment should be a sentence beginning %q, it is %q", want, first)
 	}
 	return nil
+}
+
+// subnetName is how the name of a project's Subnet is put together.
+var subnetName = regexp.MustCompile(`^["\x60](.*%[a-z])?-default["\x60]$`)
+
+// Names of what we write are claims: whoever needs one asks ownership, so that it can't be made in two ways.
+func TestSubnetNamesComeFromOwnership(t *testing.T) {
+	found := 0
+	for _, u := range tree(t) {
+		for _, s := range u.files {
+			if s.test {
+				continue
+			}
+			ast.Inspect(s.file, func(n ast.Node) bool {
+				if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING && subnetName.MatchString(text.Value) {
+					found++
+					if u.dir != "internal/ownership" {
+						t.Errorf("%s: %s makes the name of a Subnet; use ownership.Subnet", s.fset.Position(text.Pos()), text.Value)
+					}
+				}
+				return true
+			})
+		}
+	}
+	if found == 0 {
+		t.Error("ownership.Subnet does not make names as this test expects; correct its pattern")
+	}
 }
 
 // Somebody who looks for the right package begins with ARCHITECTURE.md.

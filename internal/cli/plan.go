@@ -143,7 +143,7 @@ func printPlan(out io.Writer, shard survey.Shard) bool {
 		fmt.Fprintf(&text, "    %s\n", d.Line)
 	}
 	for _, v := range shard.Verdicts {
-		for _, f := range []intent.Finding{v.Accepted, v.Resolved, v.Waiting, v.Held} {
+		for _, f := range []intent.Finding{v.Accepted, v.Resolved, v.Waiting, v.Partly, v.Held} {
 			if !f.OK() {
 				fmt.Fprintf(&text, "  ! %s: %s: %s\n", v.Object, f.Reason, f.Message)
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/sallyport/sallyport/internal/ownership"
 	"github.com/sallyport/sallyport/internal/snapshot"
 	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/words"
 )
 
 // Egress compiles what holds egress addresses: a router with a port for each address, the nodes that hold it, and a link to each VPC
@@ -342,6 +343,25 @@ func (e *egress) hold(q *request, h *held) {
 	}
 }
 
+// unserved is which selected pods do not leave with the addresses of a request: those of no project. Nothing leads them here, and nothing keeps
+// them from leaving as they do without it.
+func (q *request) unserved() intent.Finding {
+	if q.Outside.Number == 0 || !q.accepted.OK() {
+		return intent.Finding{}
+	}
+	what, they := "selected pods are", "they leave"
+	if q.Outside.Number == 1 {
+		what, they = "selected pod is", "it leaves"
+	}
+	served := ""
+	if len(q.Vpcs) > 0 {
+		served = fmt.Sprintf("; selected pods of %s are served", words.Few(q.Vpcs, 3))
+	}
+	return intent.Finding{Reason: intent.PodsNotServed, Message: fmt.Sprintf(
+		"%d %s of no project and not served (%s as if not selected, whatever failurePolicy says): %s%s; let the selectors match namespaces of projects only",
+		q.Outside.Number, what, they, q.Outside, served)}
+}
+
 func (e *egress) verdicts() []intent.Verdict {
 	var out []intent.Verdict
 	for _, q := range e.requests {
@@ -353,7 +373,7 @@ func (e *egress) verdicts() []intent.Verdict {
 			}
 		}
 		out = append(out, intent.Verdict{
-			Object: q.key, Generation: q.Generation, Facts: facts, Accepted: q.accepted, Waiting: q.waiting,
+			Object: q.key, Generation: q.Generation, Facts: facts, Accepted: q.accepted, Waiting: q.waiting, Partly: q.unserved(),
 			Through: []state.Ref{egressRef},
 		})
 	}

@@ -59,7 +59,7 @@ func told(verdicts []intent.Verdict, name string) (reason, items string) {
 		for _, i := range v.Facts.(intent.EgressFacts).Items {
 			list = append(list, i.Address.String()+"@"+i.Node)
 		}
-		return first(v.Accepted, v.Resolved, v.Waiting).Reason, strings.Join(list, " ")
+		return first(v.Accepted, v.Resolved, v.Waiting, v.Partly).Reason, strings.Join(list, " ")
 	}
 	return "no verdict", ""
 }
@@ -86,11 +86,48 @@ func TestEgressVerdicts(t *testing.T) {
 		"every node leaves":        {without(gate(asks("a", 0, "198.51.100.7")), func(n *snapshot.Node) { n.Leaving = true }), "a", intent.NoMatchingNode, ""},
 		"the router is not there":  {absent(gate(asks("a", 0, "198.51.100.7"))), "a", intent.WaitForEngine, "198.51.100.7@node1"},
 		"the VPC is not linked":    {unlinked(gate(asks("a", 0, "198.51.100.7"))), "a", intent.Programming, "198.51.100.7@node1"},
+		"pods of no project":       {outside(gate(asks("a", 0, "198.51.100.7")), 1), "a", intent.PodsNotServed, "198.51.100.7@node1"},
+		"not accepted either":      {outside(gate(asks("a", 0, "203.0.113.7")), 1), "a", intent.AddressOutside, ""},
 		"the selector is nonsense": {nonsense(gate(asks("a", 0, "198.51.100.7"))), "a", intent.InvalidEgressIP, ""},
 	} {
 		_, verdicts := Egress(c.world)
 		if reason, items := told(verdicts, c.about); reason != c.reason || items != c.items {
 			t.Errorf("%s: %q with %q, want %q with %q", name, reason, items, c.reason, c.items)
+		}
+	}
+}
+
+func outside(w *snapshot.Egress, pods int) *snapshot.Egress {
+	for i := range pods {
+		w.Requests[0].Outside.Add(fmt.Sprintf("kube-system/dns-%05d", pods-i))
+	}
+	return w
+}
+
+// Pods that are not served are named, the first few of them, and whoever reads it learns whether others are served.
+func TestPodsOutsideProjects(t *testing.T) {
+	for name, c := range map[string]struct {
+		pods int
+		vpcs []string
+		want string
+	}{
+		"one": {1, nil, "1 selected pod is of no project and not served (it leaves as if not selected, whatever failurePolicy says): " +
+			"kube-system/dns-00001; let the selectors match namespaces of projects only"},
+		"many, beside a project": {20000, []string{"acme-prod"}, "20000 selected pods are of no project and not served (they leave as if not selected, " +
+			"whatever failurePolicy says): kube-system/dns-00001, kube-system/dns-00002, kube-system/dns-00003 and 19997 more; " +
+			"selected pods of acme-prod are served; let the selectors match namespaces of projects only"},
+		"beside many projects": {2, []string{"a", "b", "c", "d", "e"}, "2 selected pods are of no project and not served (they leave as if not selected, " +
+			"whatever failurePolicy says): kube-system/dns-00001, kube-system/dns-00002; selected pods of a, b, c and 2 more are served; " +
+			"let the selectors match namespaces of projects only"},
+	} {
+		r := asks("a", 0, "198.51.100.7")
+		r.Vpcs = c.vpcs
+		_, verdicts := Egress(outside(gate(r), c.pods))
+		if got := verdicts[0].Partly; got.Reason != intent.PodsNotServed || got.Message != c.want {
+			t.Errorf("%s:\ngot  %s\nwant %s", name, got.Message, c.want)
+		}
+		if !verdicts[0].Waiting.OK() {
+			t.Errorf("%s: it waits for %v", name, verdicts[0].Waiting)
 		}
 	}
 }

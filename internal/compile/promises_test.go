@@ -54,6 +54,11 @@ func (p *promises) policiesAreOurs() {
 			p.Errorf("%s %s: %v", key, entry.Value, err)
 		}
 	}
+	for key, entry := range p.in.Rows {
+		if policy, ok := entry.Value.(intent.RouterPolicy); ok && !ownership.Priority(key.Router, policy.Priority) {
+			p.Errorf("%s %s: the priority is not claimed", key, entry.Value)
+		}
+	}
 }
 
 // verdictsAreComplete: one on each object, with its facts, and with reasons that the reference page has.

@@ -8,22 +8,16 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/sallyport/sallyport/internal/intent"
-	"github.com/sallyport/sallyport/internal/state"
 )
 
 // worked is the work of a shard whose plan for rows has so many rows to write.
 func worked(t *testing.T, rows int) *Work {
 	t.Helper()
-	want := intent.Rows{}
-	for i := range rows {
-		row := intent.RouterPolicy{Priority: 30000 + i, Match: "ip4"}
-		want[row.Key("acme-web")] = state.Entry[intent.Row]{Value: row}
-	}
-	plan, err := state.Prepare(t.Context(), state.Blank[intent.RowKey, intent.Row]("rows"), want)
+	steps, err := inSteps(inOVN(todo(t, rows)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Work{Plans: []state.Plan{plan}, Verdicts: []intent.Verdict{{}}}
+	return &Work{steps: steps, Verdicts: []intent.Verdict{{}}}
 }
 
 // A change counts as a repair only after a run with nothing left to do, and when nobody wanted anything else since.

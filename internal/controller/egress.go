@@ -52,14 +52,14 @@ func (s *Shards) prepareEgress(ctx context.Context) (*Work, error) {
 	if err := want.Err(); err != nil {
 		return nil, fmt.Errorf("compile: %w", err)
 	}
-	work := &Work{Verdicts: verdicts, judged: inputs.Requests(), size: len(want.Rows), rowsAt: 2, unsettled: moving, again: again}
-	work.rows = func() state.Prepared {
+	work := &Work{Verdicts: verdicts, judged: inputs.Requests(), size: len(want.Rows), unsettled: moving, again: again}
+	rows := func() state.Prepared {
 		return state.Try(ctx, s.NB.Rows(ownership.EgressVpc), want.Rows, intent.OnlyOurs, s.afterEnds)
 	}
-	work.Plans, err = state.All(
-		state.Try(ctx, s.NB.Remains(ownership.EgressVpc, nil), nil, afterEgress(world, want)),
-		state.Try(ctx, kube.NewObjects(s.Cluster, ownership.EgressVpc), want.Objects, intent.AfterUsers, intent.OnceTaken(s.Clock())),
-		work.rows(),
+	work.steps, err = inSteps(
+		inOVN(state.Try(ctx, s.NB.Remains(ownership.EgressVpc, nil), nil, afterEgress(world, want))),
+		inKubernetes(state.Try(ctx, kube.NewObjects(s.Cluster, ownership.EgressVpc), want.Objects, intent.AfterUsers, intent.OnceTaken(s.Clock()))),
+		inOVNObserved(rows),
 	)
 	return work, err
 }

@@ -27,8 +27,8 @@ type repairs struct {
 
 func newRepairs() *repairs {
 	r := &repairs{done: counter("sallyport_repairs_total"), wished: map[string]bool{}, still: map[string]bool{}}
-	for _, target := range []string{"Kubernetes", "OVN"} {
-		r.done.WithLabelValues(target)
+	for _, system := range []string{systemKubernetes, systemOVN} {
+		r.done.WithLabelValues(system)
 	}
 	return r
 }
@@ -55,14 +55,10 @@ func (r *repairs) begins(shard string) bool {
 
 // mends counts what is about to be put right.
 func (r *repairs) mends(w *Work) {
-	for i, p := range w.Plans {
-		target := "Kubernetes"
-		if i == w.rowsAt {
-			target = "OVN"
-		}
-		for _, line := range p.Changes() {
+	for _, s := range w.steps {
+		for _, line := range s.Changes() {
 			if !line.Held {
-				r.done.WithLabelValues(target).Inc()
+				r.done.WithLabelValues(s.system).Inc()
 			}
 		}
 	}
@@ -70,7 +66,7 @@ func (r *repairs) mends(w *Work) {
 
 // ended notes whether anything is left to do in a shard.
 func (r *repairs) ended(shard string, w *Work) {
-	for _, p := range w.Plans {
+	for _, p := range w.steps {
 		if len(p.Changes()) > 0 {
 			return
 		}

@@ -47,19 +47,14 @@ type Shards struct {
 	told   told
 }
 
-// noRows is where the plan for rows is of a shard that has none.
-const noRows = -1
-
 // Work is what one shard needs, worked out by reading only.
 type Work struct {
-	Plans    []state.Plan
 	Verdicts []intent.Verdict
+	steps    []step
 	judged   []client.Object
 	notes    []intent.Note
-	noted    []client.Object       // what they may be about
-	size     int                   // how much there is in the shard
-	rows     func() state.Prepared // prepares the plan for rows anew
-	rowsAt   int                   // where among the plans that is, or noRows
+	noted    []client.Object // what they may be about
+	size     int             // how much there is in the shard
 	// unsettled: the engine may still be carrying something out.
 	unsettled bool
 	again     time.Duration // after that it is to be looked at in any case; 0: not
@@ -89,8 +84,8 @@ func (s *Shards) Prepare(ctx context.Context, shard string) (*Work, error) {
 	if err := want.Err(); err != nil {
 		return nil, fmt.Errorf("compile: %w", err)
 	}
-	work := &Work{Verdicts: verdicts, judged: inputs.Judged(), notes: want.Notes, noted: inputs.Requests(), size: sizeOf(world, want), rowsAt: 3}
-	work.rows = func() state.Prepared {
+	work := &Work{Verdicts: verdicts, judged: inputs.Judged(), notes: want.Notes, noted: inputs.Requests(), size: sizeOf(world, want)}
+	rows := func() state.Prepared {
 		return state.Try(ctx, s.NB.Rows(shard), want.Rows, intent.OnlyOurs, settled(world))
 	}
 	finalizers, err := kube.NewFinalizers(s.Cluster, work.judged)
@@ -98,13 +93,14 @@ func (s *Shards) Prepare(ctx context.Context, shard string) (*Work, error) {
 		return nil, err
 	}
 	// What is made first goes last: an object can't go before its finalizer, and a policy goes before what it leads to.
-	work.Plans, err = state.All(
-		state.Try(ctx, finalizers, want.Finalizers),
-		state.Try(ctx, s.NB.Remains(shard, externals(world)), nil, afterVpc(world, want)),
-		state.Try(ctx, kube.NewObjects(s.Cluster, shard), want.Objects, intent.AfterUsers, intent.OnceTaken(world.Now), afterSwitch(world)),
-		work.rows(),
-		state.Try(ctx, kube.NewElements(s.Cluster, shard, inputs.Attached()), want.Elements, withVpc(world, want)),
-		state.Try(ctx, kube.NewStays(s.Cluster, work.judged), want.Stays),
+	work.steps, err = inSteps(
+		inKubernetes(state.Try(ctx, finalizers, want.Finalizers)),
+		inOVN(state.Try(ctx, s.NB.Remains(shard, externals(world)), nil, afterVpc(world, want))),
+		inKubernetes(state.Try(ctx, kube.NewObjects(s.Cluster, shard), want.Objects,
+			intent.AfterUsers, intent.OnceTaken(world.Now), afterSwitch(world))),
+		inOVNObserved(rows),
+		inKubernetes(state.Try(ctx, kube.NewElements(s.Cluster, shard, inputs.Attached()), want.Elements, withVpc(world, want))),
+		inKubernetes(state.Try(ctx, kube.NewStays(s.Cluster, work.judged), want.Stays)),
 	)
 	return work, err
 }
@@ -176,11 +172,11 @@ func (s *Shards) Run(ctx context.Context, shard string) (runner.Result, error) {
 	if mends {
 		s.Counts.repairs.mends(work)
 	}
-	failures := state.Run(ctx, work.Plans...)
+	failures := state.Run(ctx, work.Plans()...)
 	if err := work.look(); err != nil {
 		return runner.Result{}, err
 	}
-	reported, err := s.report(ctx, shard, work.judged, work.Verdicts, status.Observe(work.Plans, failures))
+	reported, err := s.report(ctx, shard, work.judged, work.Verdicts, status.Observe(work.Plans(), failures))
 	if err != nil {
 		return runner.Result{}, err
 	}
@@ -241,21 +237,10 @@ func (s *Shards) prepareNodes(ctx context.Context) (*Work, error) {
 		return nil, fmt.Errorf("compile: %w", err)
 	}
 	work := &Work{
-		Verdicts: verdicts, judged: inputs.Judged(), notes: want.Notes, noted: inputs.Judged(), size: len(want.Objects), rowsAt: noRows,
+		Verdicts: verdicts, judged: inputs.Judged(), notes: want.Notes, noted: inputs.Judged(), size: len(want.Objects),
 	}
-	work.Plans, err = state.All(state.Try(ctx, kube.NewObjects(s.Cluster, ownership.NodesShard), want.Objects))
+	work.steps, err = inSteps(inKubernetes(state.Try(ctx, kube.NewObjects(s.Cluster, ownership.NodesShard), want.Objects)))
 	return work, err
-}
-
-// look looks at the rows again when some were written. Our copy of the database has them by then, so a row that was only put right
-// is in force: nobody has to be told that it was not for some milliseconds.
-func (w *Work) look() error {
-	if w.rowsAt == noRows || len(w.Plans[w.rowsAt].Changes()) == 0 {
-		return nil
-	}
-	again := w.rows()
-	w.Plans[w.rowsAt] = again.Plan
-	return again.Err
 }
 
 // runNetworks reports how external networks are doing. Nothing else is written for them.
@@ -297,7 +282,7 @@ func (w *Work) waits() bool {
 			return true
 		}
 	}
-	for _, p := range w.Plans {
+	for _, p := range w.steps {
 		for _, l := range p.Changes() {
 			if l.Held {
 				return true

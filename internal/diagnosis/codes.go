@@ -41,17 +41,18 @@ const (
 	AddressSilent    = "AddressSilent"
 	AddressDuplicate = "AddressDuplicate"
 
-	RowMissing     = "RowMissing"
-	RowChanged     = "RowChanged"
-	RowLeft        = "RowLeft"
-	RowForeign     = "RowForeign"
-	ObjectMissing  = "ObjectMissing"
-	ObjectChanged  = "ObjectChanged"
-	ObjectLeft     = "ObjectLeft"
-	ElementMissing = "ElementMissing"
-	ElementChanged = "ElementChanged"
-	LeakedRow      = "LeakedRow"
-	LeakedQuestion = "LeakedInspection"
+	RowMissing       = "RowMissing"
+	RowChanged       = "RowChanged"
+	RowLeft          = "RowLeft"
+	RowForeign       = "RowForeign"
+	LabelOverwritten = "LabelOverwritten"
+	ObjectMissing    = "ObjectMissing"
+	ObjectChanged    = "ObjectChanged"
+	ObjectLeft       = "ObjectLeft"
+	ElementMissing   = "ElementMissing"
+	ElementChanged   = "ElementChanged"
+	LeakedRow        = "LeakedRow"
+	LeakedQuestion   = "LeakedInspection"
 
 	PoolLow      = "PoolLow"
 	AddressClash = "AddressClash"
@@ -69,6 +70,7 @@ const (
 	TargetAbsent         = "TargetAbsent"
 	EgressSelectsNothing = "EgressSelectsNothing"
 	EgressHolderDown     = "EgressHolderDown"
+	EgressOutsideProject = "EgressOutsideProject"
 )
 
 // How deep a cause is: what is deeper explains what is not.
@@ -249,6 +251,12 @@ var Codes = []Code{
 		RowForeign, "Drift", Warning, "Somebody else has written a row to a router of ours that can lead packets elsewhere.",
 		"Find out who; if nobody needs it, delete it with ovn-nbctl.", shared,
 	},
+	{
+		LabelOverwritten, "Drift", Error, "An ACL of somebody else has a sample or a label, which takes the place of the label by which replies find " +
+			"the network that their connection came in on. Connections to pods that it matches get no replies through secondary networks.",
+		"Find the ACL with ovn-nbctl acl-list and take both away (ovn-nbctl clear ACL UUID sample_new sample_est; ovn-nbctl set ACL UUID label=0), " +
+			"or let it match only pods without addresses on secondary networks.", shared,
+	},
 	{ObjectMissing, "Drift", Error, "An object that should be there is not.", "The controller makes it again by itself; if it stays, look at its log.", exact},
 	{ObjectChanged, "Drift", Error, "An object is not as it should be.", "The controller puts it right by itself; if it stays, look at its log.", exact},
 	{
@@ -323,6 +331,11 @@ var Codes = []Code{
 	{
 		EgressHolderDown, "Floating and egress addresses", Error, "The node that holds an egress address is not Ready.",
 		"Another node takes it within seconds if one is labelled k8s.ovn.org/egress-assignable; if not, label one.", shared,
+	},
+	{
+		EgressOutsideProject, "Floating and egress addresses", Error, "An EgressIP selects pods that are of no project, such as those in Kube-OVN's " +
+			"default VPC. They leave with another address, also with failurePolicy Closed.",
+		"Let its selectors match namespaces of projects only. For pods in Kube-OVN's default VPC use an EgressService or an EgressRoute.", single,
 	},
 }
 

@@ -57,7 +57,7 @@ func (p *patient) condition(o *survey.Object, c survey.Condition) {
 		if age < stage {
 			return
 		}
-	case c.Reason == intent.NoEndpoints:
+	case c.Reason == intent.NoEndpoints, c.Reason == intent.PodsNotServed:
 		if p.told(o.Ref, Error) {
 			return // a check has found out why
 		}

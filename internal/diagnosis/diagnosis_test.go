@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/netip"
 	"reflect"
@@ -270,6 +271,50 @@ var wireFaults = []fault{
 	},
 }
 
+// labelled adds a leg with its labels, and a port group of somebody else's with a rule about a pod on the same switch.
+func labelled(rule logical.ACL) func(*survey.Survey) {
+	return func(s *survey.Survey) {
+		rule.Direction = cmp.Or(rule.Direction, "to-lport")
+		s.Logical.Switches[0].Ports = []logical.SwitchPort{{Name: "leg"}, {Name: "web.acme-prod"}}
+		s.Logical.Groups = []logical.Group{
+			{Name: "ours", Ports: []string{"leg"}, IDs: ours(project), ACLs: []logical.ACL{
+				{Tier: 1, Priority: 100, Direction: "to-lport", Match: `inport == "leg"`, Action: "pass", Label: 0x53500001, IDs: ours(project)},
+				{Tier: 3, Direction: "to-lport", Match: `inport == "leg"`, Action: "allow-related", Label: 0x53500001, IDs: ours(project)},
+			}},
+			{Name: "watched", Ports: []string{"elsewhere", "web.acme-prod"}, ACLs: []logical.ACL{rule}},
+		}
+	}
+}
+
+// A rule that has neither label nor sample, does not decide after ours, or is not on a switch with labels of ours, takes none away.
+func TestLabelsThatStay(t *testing.T) {
+	sampled := logical.ACL{Tier: 3, Priority: 10, Match: "ip4", Action: "allow-related", Sampled: true}
+	change := func(change func(*logical.ACL)) func(*survey.Survey) {
+		rule := sampled
+		change(&rule)
+		return labelled(rule)
+	}
+	for name, wrong := range map[string]func(*survey.Survey){
+		"neither label nor sample": change(func(a *logical.ACL) { a.Sampled = false }),
+		"of what pods send":        change(func(a *logical.ACL) { a.Direction = "from-lport" }),
+		"drops":                    change(func(a *logical.ACL) { a.Action = "drop" }),
+		"passes before ours":       change(func(a *logical.ACL) { a.Action, a.Tier = "pass", 0 }),
+		"passes to ours":           change(func(a *logical.ACL) { a.Action, a.Tier = "pass", 2 }),
+		"after ours in its tier":   change(func(a *logical.ACL) { a.Tier, a.Priority = 1, 99 }),
+		"ours":                     change(func(a *logical.ACL) { a.IDs = ours(project) }),
+		"on another switch": all(labelled(sampled), func(s *survey.Survey) {
+			s.Logical.Groups[1].Ports = []string{"elsewhere"}
+		}),
+		"without legs": all(labelled(sampled), func(s *survey.Survey) { s.Logical.Groups = s.Logical.Groups[1:] }),
+	} {
+		s := healthy()
+		wrong(s)
+		if found := Examine(s); len(found) > 0 {
+			t.Errorf("%s: %+v", name, found)
+		}
+	}
+}
+
 var driftFaults = []fault{
 	{"a NAT row is gone", differs("+ "+natKey+" 10.20.0.2", natKey, eip), RowMissing, Error, fip, "the translation of addresses of EIp", nil},
 	{
@@ -295,6 +340,17 @@ var driftFaults = []fault{
 	{"a rule of somebody else", func(s *survey.Survey) {
 		s.Logical.Switches[0].ACLs = []logical.ACL{{Priority: 1, Match: "tcp", Action: "drop"}}
 	}, RowForeign, Warning, project, "on switch acme-prod-default", nil},
+	{
+		"a sample on a rule of somebody else's port group", labelled(logical.ACL{Tier: 3, Priority: 10, Match: "outport == @watched", Action: "allow-related", Sampled: true}),
+		LabelOverwritten, Error, project, `ACL 10 "outport == @watched" allow-related (tier 3, to-lport) of port group watched has a sample`, nil,
+	},
+	{
+		"a label on a rule of Kube-OVN", labelled(logical.ACL{Tier: 2, Priority: 2001, Match: "ip4", Action: "allow-related", Label: 7, IDs: logical.IDs{"vendor": "kube-ovn"}}),
+		LabelOverwritten, Error, project, "has label 7", nil,
+	},
+	{"a label on a rule of the switch", all(labelled(logical.ACL{}), func(s *survey.Survey) {
+		s.Logical.Switches[0].ACLs = []logical.ACL{{Tier: 1, Priority: 100, Direction: "to-lport", Match: "ip4", Action: "pass", Label: 7}}
+	}), LabelOverwritten, Error, state.Ref{Kind: "Subnet", Name: "acme-prod-default"}, "of switch acme-prod-default", []string{RowForeign}},
 	{"an OvnEip is gone", differs("+ "+objectKey+" {}", objectKey, eip), ObjectMissing, Error, fip, objectKey, nil},
 	{"an OvnEip was changed", differs("~ "+objectKey+" {} → {a}", objectKey, eip), ObjectChanged, Error, eip, objectKey, nil},
 	{"an OvnEip that should go", differs("- "+objectKey+" {}", objectKey, eip), ObjectLeft, Warning, eip, objectKey, nil},
@@ -418,6 +474,17 @@ var floatingFaults = []fault{
 		"an egress address on a node that is gone", func(s *survey.Survey) { s.Cluster.EgressIPs[0].Held["100.65.0.20"] = "node9" },
 		EgressHolderDown, Error, egressIP, "node9", nil,
 	},
+	{"an EgressIP for pods of no project", selectsOutside, EgressOutsideProject, Error, egressIP, "edge/a, edge/b, edge/c and 1 more", nil},
+}
+
+// selectsOutside makes an EgressIP select pods of no project. Its condition says so as well, and is not told a second time.
+func selectsOutside(s *survey.Survey) {
+	for _, name := range []string{"edge/d", "edge/b", "edge/a", "edge/c"} {
+		s.Cluster.EgressIPs[0].Outside.Add(name)
+	}
+	condition(survey.Condition{Type: "Programmed", Reason: intent.PodsNotServed}, func(s *survey.Survey) *survey.Object {
+		return &s.Cluster.EgressIPs[0].Object
+	})(s)
 }
 
 var conditionFaults = []fault{

@@ -78,7 +78,8 @@ func short(s string) string {
 func (p *patient) settled(shard *survey.Shard, origin state.Ref) bool {
 	if o := p.objects[origin]; o != nil {
 		c := o.Condition(kubedcv1.ConditionProgrammed)
-		return c.Status == "True" && !o.Deleting && (c.Generation == 0 || c.Generation == o.Generation)
+		inForce := c.Status == "True" || c.Reason == intent.PodsNotServed // told only when the rest is in force
+		return inForce && !o.Deleting && (c.Generation == 0 || c.Generation == o.Generation)
 	}
 	return slices.ContainsFunc(dependents(shard, origin), func(r state.Ref) bool { return r != origin && p.settled(shard, r) })
 }

@@ -39,12 +39,16 @@ func (p *patient) target(f *survey.FIp) *survey.Pod {
 	return p.PodAt(f.Shard, f.Target)
 }
 
-// egress finds egress addresses that nobody uses, or whose node is down.
+// egress finds egress addresses that nobody uses, whose node is down, or that selected pods do not leave with.
 func (p *patient) egress() {
 	for i := range p.Cluster.EgressIPs {
 		e := &p.Cluster.EgressIPs[i]
 		if e.Selects == 0 && !e.Deleting {
 			p.report(EgressSelectsNothing, []state.Ref{e.Ref}, "%s selects no pod", e.Ref)
+		}
+		if e.Outside.Number > 0 && !e.Deleting {
+			p.report(EgressOutsideProject, []state.Ref{e.Ref}, "%d of the %d pods that %s selects are of no project and not served: %s",
+				e.Outside.Number, e.Selects, e.Ref, e.Outside)
 		}
 		for _, a := range byName(e.Held) {
 			if n := p.nodes[e.Held[a]]; n == nil || !n.Ready {

@@ -33,7 +33,7 @@ var checks = []func(*patient){
 	(*patient).switches, (*patient).links, (*patient).mtus, (*patient).filters, (*patient).waysBack, (*patient).conntrack, (*patient).usage,
 	(*patient).connections,
 	(*patient).gateways, (*patient).neighbours,
-	(*patient).drift, (*patient).foreignRows, (*patient).leaks,
+	(*patient).drift, (*patient).foreignRows, (*patient).labels, (*patient).leaks,
 	(*patient).pools, (*patient).clashes, (*patient).overlaps,
 	(*patient).services, (*patient).monitors, (*patient).floating, (*patient).egress,
 	(*patient).conditions,

@@ -32,13 +32,22 @@ var cases = map[string]struct {
 	findings []diagnosis.Finding
 	all      bool
 }{
-	"eip-shared":    {question: "eip/front"},
-	"fip":           {question: "fip/db"},
-	"fip-all":       {question: "fip/db", all: true},
-	"service":       {question: "svc/web"},
-	"service-all":   {question: "service/web", all: true},
-	"project":       {question: "project/prod"},
-	"egressip":      {question: "egressip/out"},
+	"eip-shared":  {question: "eip/front"},
+	"fip":         {question: "fip/db"},
+	"fip-all":     {question: "fip/db", all: true},
+	"service":     {question: "svc/web"},
+	"service-all": {question: "service/web", all: true},
+	"project":     {question: "project/prod"},
+	"egressip":    {question: "egressip/out"},
+	"egressip-outside": {question: "egressip/out", happens: func(s *survey.Survey) {
+		for _, name := range []string{"edge/d", "edge/b", "edge/a", "edge/c"} {
+			s.Cluster.EgressIPs[0].Outside.Add(name)
+		}
+		s.Cluster.EgressIPs[0].Selects = 7
+		s.Cluster.EgressIPs[0].Conditions = []survey.Condition{{
+			Type: "Programmed", Status: "False", Reason: intent.PodsNotServed, Message: "4 selected pods are of no project",
+		}}
+	}},
 	"egressroute":   {question: "egressroute/partners"},
 	"network":       {question: "network/public"},
 	"node":          {question: "node/node2"},

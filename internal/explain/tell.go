@@ -155,6 +155,9 @@ func (e *explainer) tellEgressIP(o *survey.EgressIP) {
 		return
 	}
 	e.asked("selected pods, %d at present, leave with %s", o.Selects, words.Few(o.Addresses, 4))
+	if o.Outside.Number > 0 {
+		e.broken(o.Ref, "%s of no project and not served: %s", words.Count(o.Outside.Number, "pod is", "pods are"), o.Outside)
+	}
 	for _, r := range e.chain {
 		if r.Kind == survey.RouterKind && r.Name != ownership.EgressVpc {
 			e.step(r, "router %s leads their packets there", r.Name)

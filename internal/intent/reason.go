@@ -71,6 +71,7 @@ const (
 	// Programmed, of EgressIPs: the words are OVN-Kubernetes'.
 	NoMatchingNode    = "NoMatchingNodeFound"
 	UnassignedRequest = "UnassignedRequest"
+	PodsNotServed     = "PodsNotServed"
 
 	NoEnvoyGateway = "NoEnvoyGateway"
 	OutsideUnused  = "EndpointOutsideProject"
@@ -200,6 +201,11 @@ var Reasons = []ReasonDoc{
 	{
 		"Programmed", UnassignedRequest, "No node can hold some of the addresses: no node holds two of one EgressIP. Its pods leave with the others.",
 		"Label more nodes with k8s.ovn.org/egress-assignable.",
+	},
+	{
+		"Programmed", PodsNotServed, "An EgressIP selects pods that are of no project, such as those in Kube-OVN's default VPC. They leave as if " +
+			"nobody had selected them, whatever failurePolicy says. Selected pods of projects leave with its addresses.",
+		"Let its selectors match namespaces of projects only. For pods in Kube-OVN's default VPC use an EgressService or an EgressRoute.",
 	},
 	{
 		"Programmed", NoEnvoyGateway, "A Backend is asked for, and Kubernetes does not know that kind. The load balancer works.",

@@ -19,6 +19,8 @@ type Verdict struct {
 	Generation int64
 	// Accepted: we took it. Resolved: what it names exists. Waiting: why its intent is not complete yet.
 	Accepted, Resolved, Waiting Finding
+	// Partly is what a part of it will not get. The rest may be in force.
+	Partly Finding
 	// Held is why its deletion has to wait. Only for objects that are being deleted.
 	Held Finding
 	// Through is what it shares with others and can't work without.

@@ -49,6 +49,11 @@ func readChoice(e *ovnv1.EgressIP) (choice, error) {
 	return out, nil
 }
 
+// takes says whether a pod in a namespace that is chosen is selected: it is there, with an address of its own.
+func (c choice) takes(pod *corev1.Pod) bool {
+	return !pod.Spec.HostNetwork && !ended(pod) && c.pods.Matches(labels.Set(pod.Labels))
+}
+
 // choice is that of an EgressIP; one that can't be read selects nothing.
 func (c *Cluster) choice(e *ovnv1.EgressIP) (choice, bool) {
 	out, err := c.choices.of(intent.ObjectKey{Kind: intent.EgressIP, Name: e.Name}, e, func() (choice, error) { return readChoice(e) })
@@ -181,6 +186,10 @@ func (c *Cluster) GatherEgress(ctx context.Context) (*Inputs, *snapshot.Egress, 
 	if err != nil {
 		return nil, nil, err
 	}
+	outside, err := c.outside(ctx, in.egressIPs)
+	if err != nil {
+		return nil, nil, err
+	}
 	out := &snapshot.Egress{Externals: in.readExternals(), Holders: in.readHolders(), Engine: in.readEngine(nil)}
 	for _, n := range in.nodes {
 		if _, may := n.Labels[ovnv1.AssignableLabel]; may {
@@ -188,7 +197,9 @@ func (c *Cluster) GatherEgress(ctx context.Context) (*Inputs, *snapshot.Egress, 
 		}
 	}
 	for _, e := range in.egressIPs {
-		out.Requests = append(out.Requests, in.readEgressIP(e, vpcs[e.Name]))
+		r := in.readEgressIP(e, vpcs[e.Name])
+		r.Outside = outside[e.Name]
+		out.Requests = append(out.Requests, r)
 	}
 	return in, out, nil
 }
@@ -228,6 +239,64 @@ func (c *Cluster) vpcs(ctx context.Context, of []*ovnv1.EgressIP) (map[string][]
 		}
 	}
 	return out, nil
+}
+
+// shardsOf are the shards of projects, which are the names of their namespaces.
+func shardsOf(projects []kubedcv1.Project) map[string]bool {
+	out := make(map[string]bool, len(projects))
+	for i := range projects {
+		out[snapshot.ShardOf(projects[i].Namespace, projects[i].Name)] = true
+	}
+	return out
+}
+
+// outside are the pods of no project that each EgressIP selects. Namespaces of projects, which may have most of the pods, are not looked into.
+func (c *Cluster) outside(ctx context.Context, of []*ovnv1.EgressIP) (map[string]snapshot.Pods, error) {
+	var projects kubedcv1.ProjectList
+	var namespaces corev1.NamespaceList
+	for _, list := range []client.ObjectList{&projects, &namespaces} {
+		if err := c.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list %T: %w", list, err)
+		}
+	}
+	out := map[string]snapshot.Pods{}
+	served := shardsOf(projects.Items)
+	for i := range namespaces.Items {
+		ns := &namespaces.Items[i]
+		if served[ns.Name] || ns.DeletionTimestamp != nil {
+			continue
+		}
+		if err := c.addOutside(ctx, ns, of, out); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// addOutside adds the pods of a namespace to those of the EgressIPs that select them.
+func (c *Cluster) addOutside(ctx context.Context, ns *corev1.Namespace, of []*ovnv1.EgressIP, out map[string]snapshot.Pods) error {
+	var pods corev1.PodList
+	read := false
+	for _, e := range of {
+		choice, readable := c.choice(e)
+		if !readable || e.DeletionTimestamp != nil || !choice.namespaces.Matches(labels.Set(ns.Labels)) {
+			continue
+		}
+		if !read {
+			if err := c.reader.List(ctx, &pods, client.InNamespace(ns.Name), client.UnsafeDisableDeepCopy); err != nil {
+				return fmt.Errorf("list pods of %s: %w", ns.Name, err)
+			}
+			read = true
+		}
+		selected := out[e.Name]
+		for i := range pods.Items {
+			if pod := &pods.Items[i]; choice.takes(pod) {
+				selected.Add(pod.Namespace + "/" + pod.Name)
+			}
+		}
+		out[e.Name] = selected
+	}
+	return nil
 }
 
 func (in *Inputs) readEgressIP(e *ovnv1.EgressIP, vpcs []string) snapshot.EgressIP {
@@ -304,7 +373,8 @@ func (w *watch) egressIP(ctx context.Context, was, is client.Object) {
 	}
 }
 
-// selected asks for the project of a pod that an EgressIP or EgressRoute may select, when it or its addresses have changed.
+// selected asks for the project of a pod that an EgressIP or EgressRoute may select, when it or its addresses have changed; of a pod of no
+// project it asks for the shard of egress addresses.
 func (w *watch) selected(ctx context.Context, was, is client.Object) {
 	object := is
 	if object == nil {
@@ -325,7 +395,11 @@ func (w *watch) selected(ctx context.Context, was, is client.Object) {
 		return
 	}
 	if by, err := w.cluster.selecting(ctx, ns.(*corev1.Namespace)); err == nil && len(by) > 0 {
-		w.inside(ctx, object.GetNamespace())
+		if isOf(ns, ns.GetName()) {
+			w.inside(ctx, object.GetNamespace())
+		} else {
+			w.ask(ownership.EgressVpc) // it says that the pod is not served
+		}
 	}
 	if w.cluster.routed(ctx, ns.GetName()) {
 		w.diverted(ctx, object.GetNamespace())

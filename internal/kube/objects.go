@@ -152,7 +152,7 @@ func needs(o client.Object, shard string) []intent.ObjectKey {
 		}
 		return out
 	case *corev1.Namespace:
-		return []intent.ObjectKey{named(intent.Subnet, o.Name+"-default"), named(intent.Vpc, shard)}
+		return []intent.ObjectKey{named(intent.Subnet, ownership.Subnet(o.Name)), named(intent.Vpc, shard)}
 	default:
 		return nil
 	}

@@ -70,8 +70,9 @@ func (e *everything) readFIps() []survey.FIp {
 func (e *everything) readEgressIPs() []survey.EgressIP {
 	return each(e.egressIPs.Items, func(o *ovnv1.EgressIP) survey.EgressIP {
 		out := survey.EgressIP{
-			Object: surveyed(string(intent.EgressIP), o, o.Status.Conditions), Addresses: o.Spec.EgressIPs, Held: map[string]string{}, Selects: e.selected(o),
+			Object: surveyed(string(intent.EgressIP), o, o.Status.Conditions), Addresses: o.Spec.EgressIPs, Held: map[string]string{},
 		}
+		out.Selects, out.Outside = e.selected(o)
 		for _, item := range o.Status.Items {
 			out.Held[item.EgressIP] = item.Node
 		}
@@ -79,12 +80,13 @@ func (e *everything) readEgressIPs() []survey.EgressIP {
 	})
 }
 
-// selected is how many pods an EgressIP selects.
-func (e *everything) selected(o *ovnv1.EgressIP) (n int) {
+// selected is how many pods an EgressIP selects, and which of them are of no project.
+func (e *everything) selected(o *ovnv1.EgressIP) (n int, outside snapshot.Pods) {
 	choice, err := readChoice(o)
 	if err != nil {
-		return 0
+		return 0, outside
 	}
+	projects := shardsOf(e.projects.Items)
 	chosen := map[string]bool{}
 	for i := range e.namespaces.Items {
 		ns := &e.namespaces.Items[i]
@@ -92,11 +94,14 @@ func (e *everything) selected(o *ovnv1.EgressIP) (n int) {
 	}
 	for i := range e.pods.Items {
 		pod := &e.pods.Items[i]
-		if chosen[pod.Namespace] && !pod.Spec.HostNetwork && !ended(pod) && choice.pods.Matches(labels.Set(pod.Labels)) {
-			n++
+		if !chosen[pod.Namespace] || !choice.takes(pod) {
+			continue
+		}
+		if n++; !projects[pod.Namespace] {
+			outside.Add(pod.Namespace + "/" + pod.Name)
 		}
 	}
-	return n
+	return n, outside
 }
 
 func (e *everything) readEgressServices() []survey.Egress {

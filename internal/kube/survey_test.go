@@ -88,15 +88,22 @@ func TestSurveySaysWhereThingsBelong(t *testing.T) {
 	if n := e.readNetworks(snapshot.Config{}); len(n) != 1 || n[0].Type != "public" || n[0].Return != "Connection" || n[0].Kind != "Subnet" {
 		t.Errorf("networks %+v", n)
 	}
-	if got := e.readEgressIPs()[0].Selects; got != 1 {
-		t.Errorf("the EgressIP selects %d pods, want the one that has an address of its own", got)
-	}
 	var shards []string
 	for _, ns := range e.readNamespaces() {
 		shards = append(shards, ns.Name+"="+ns.Shard)
 	}
 	if want := []string{"acme=acme", "acme-shop=acme-shop", "ingress=" + kubeovn.ManagementVpc}; !slices.Equal(shards, want) {
 		t.Errorf("shards %v, want %v", shards, want)
+	}
+}
+
+func TestSurveySaysWhichPodsAreSelected(t *testing.T) {
+	got := small().readEgressIPs()[0]
+	if got.Selects != 1 {
+		t.Errorf("the EgressIP selects %d pods, want the one that has an address of its own", got.Selects)
+	}
+	if got.Outside.Number != 1 || got.Outside.String() != "ingress/a" {
+		t.Errorf("of no project are %d: %s", got.Outside.Number, got.Outside)
 	}
 }
 

@@ -171,6 +171,7 @@ type ACL struct {
 	Match     string
 	Action    string
 	Label     int
+	Sampled   bool // connections that it allows are sampled
 	Name      string
 	Options   map[string]string
 	IDs       IDs

@@ -47,7 +47,7 @@ func compare(ctx context.Context, look *controller.Shards, name string) survey.S
 	if err != nil {
 		return survey.Shard{Name: name, Problem: oneLine(err)}
 	}
-	return survey.NewShard(name, work.Plans, work.Verdicts)
+	return survey.NewShard(name, work.Plans(), work.Verdicts)
 }
 
 // lookAgain looks a second time at shards that differ. Where the controller is at work, something always does for some milliseconds; only

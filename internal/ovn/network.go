@@ -52,7 +52,7 @@ var northbound = map[string][]string{
 	balancerGroupTable:       {"load_balancer"},
 	nb.HealthCheckTable:      {"vip"},
 	nb.PortGroupTable:        {"name", "ports", "acls", idsColumn},
-	nb.ACLTable:              {"tier", "priority", "direction", "match", "action", "label", "name", "options", idsColumn},
+	nb.ACLTable:              {"tier", "priority", "direction", "match", "action", "label", "sample_new", "sample_est", "name", "options", idsColumn},
 	nb.QoSTable:              {"priority", "direction", "match", "action", idsColumn},
 	nb.AddressSetTable:       {"name", "addresses"},
 	nb.StaticMACBindingTable: {"logical_port", "ip", "mac"},
@@ -295,7 +295,8 @@ func (n *reading) acls(r tuple) []logical.ACL {
 func acl(r tuple) logical.ACL {
 	return logical.ACL{
 		Tier: r.number("tier"), Priority: r.number("priority"), Direction: r.text("direction"), Match: r.text("match"), Action: r.text("action"),
-		Label: r.number("label"), Name: r.text("name"), Options: r.pairs("options"), IDs: r.pairs(idsColumn),
+		Label: r.number("label"), Sampled: len(r.ids("sample_new"))+len(r.ids("sample_est")) > 0,
+		Name: r.text("name"), Options: r.pairs("options"), IDs: r.pairs(idsColumn),
 	}
 }
 

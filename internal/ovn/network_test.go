@@ -54,7 +54,8 @@ const (
 "Logical_Switch_Port": [{"_uuid": ["uuid", "21"], "name": "web.shop", "type": "", "addresses": "0a:00:00:00:00:05 10.0.0.5 fd00::5", "up": true, "port_security": "0a:00:00:00:00:05"},
   {"_uuid": ["uuid", "22"], "name": "to-shop", "type": "router", "addresses": "router", "options": ["map", [["router-port", "shop-inside"]]]},
   {"_uuid": ["uuid", "23"], "name": "wire", "type": "localnet", "addresses": "unknown", "tag": 100, "enabled": true, "options": ["map", [["network_name", "ext"]]]}],
-"ACL": [{"_uuid": ["uuid", "24"], "priority": 1001, "direction": "to-lport", "match": "ip4", "action": "drop", "tier": 2, "label": 1398800385, "name": ["set", []]}],
+"ACL": [{"_uuid": ["uuid", "24"], "priority": 1001, "direction": "to-lport", "match": "ip4", "action": "drop", "tier": 2, "label": 1398800385, "name": ["set", []], "sample_new": ["set", []],
+  "sample_est": ["uuid", "28"]}],
 "QoS": [{"_uuid": ["uuid", "25"], "priority": 5, "direction": "from-lport", "match": "ip4", "action": ["map", [["mark", 1397751808]]]}],
 "Port_Group": [{"_uuid": ["uuid", "26"], "name": "guarded", "ports": ["set", [["uuid", "22"], ["uuid", "21"]]], "acls": ["uuid", "24"]}],
 "Static_MAC_Binding": [{"_uuid": ["uuid", "27"], "logical_port": "shop-ext", "ip": "203.0.113.1", "mac": "0a:5a:00:00:00:02"}]}`
@@ -86,7 +87,7 @@ func TestNetworkIsReadAsTheDatabasesHaveIt(t *testing.T) {
 			{Address: socket("[2001:db8::9]:53"), Backends: []netip.AddrPort{socket("[fd00::4]:53"), socket("[fd00::5]:53")}},
 		},
 	}
-	rule := logical.ACL{Tier: 2, Priority: 1001, Direction: "to-lport", Match: "ip4", Action: "drop", Label: 1398800385}
+	rule := logical.ACL{Tier: 2, Priority: 1001, Direction: "to-lport", Match: "ip4", Action: "drop", Label: 1398800385, Sampled: true}
 	for what, pair := range map[string][2]any{
 		"ports": {router.Ports, []logical.RouterPort{port}},
 		"routes": {router.Routes, []logical.Route{

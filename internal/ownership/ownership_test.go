@@ -1,7 +1,14 @@
 package ownership
 
 import (
+	"go/ast"
+	"go/constant"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,29 +37,107 @@ func TestBandsAreApart(t *testing.T) {
 	}
 }
 
-func TestPrioritiesAreInBands(t *testing.T) {
-	for _, p := range []int{WayOut, WayOutOnLink, ReturnFIP, ReturnFIPLocal, ReturnReply, ReturnLeave, Reach, ReachOnLink, ReturnForged} {
-		if !Priority("acme-web", p) {
-			t.Errorf("%d is used and not claimed", p)
+// priority is a constant of the block of priorities in this package's source.
+type priority struct {
+	name  string
+	value int
+}
+
+// priorities are read from the source, in its order, so that no new one is forgotten.
+func priorities(t *testing.T) (out []priority) {
+	t.Helper()
+	const title = "Priorities of router policies."
+	fset, files := source(t)
+	// Imports are not resolved: no priority depends on another package, and the rest may be in error.
+	checked := types.Info{Defs: map[*ast.Ident]types.Object{}}
+	_, _ = (&types.Config{Error: func(error) {}}).Check("ownership", fset, files, &checked)
+	for _, name := range constants(files, title) {
+		value, exact := constant.Int64Val(checked.Defs[name].(*types.Const).Val())
+		if !exact {
+			t.Fatalf("%s is not a number", name.Name)
+		}
+		out = append(out, priority{name.Name, int(value)})
+	}
+	if len(out) == 0 {
+		t.Fatalf("no block of constants begins with %q", title)
+	}
+	return out
+}
+
+// source is the package's files without tests.
+func source(t *testing.T) (*token.FileSet, []*ast.File) {
+	t.Helper()
+	names, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fset := token.NewFileSet()
+	var files []*ast.File
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	return fset, files
+}
+
+// constants are the names in blocks of constants whose comment begins with a title.
+func constants(files []*ast.File, title string) (out []*ast.Ident) {
+	for _, file := range files {
+		for _, decl := range file.Decls {
+			block, ok := decl.(*ast.GenDecl)
+			if !ok || block.Tok != token.CONST || !strings.HasPrefix(block.Doc.Text(), title) {
+				continue
+			}
+			for _, spec := range block.Specs {
+				out = append(out, spec.(*ast.ValueSpec).Names...)
+			}
 		}
 	}
-	for _, p := range append([]int{0, 999, 1011, 29999, 30002, 30009, 30012, 31099, 31101, 32767}, kubeOVN...) {
+	return out
+}
+
+func TestPrioritiesAreInBands(t *testing.T) {
+	management := []string{"Reach", "ReachOnLink", "ReturnReply", "ReturnLeave", "ReturnForged"}
+	for _, p := range priorities(t) {
+		if !Priority("acme-web", p.value) {
+			t.Errorf("%s (%d) is used and not claimed", p.name, p.value)
+		}
+		if ours := slices.Contains(management, p.name); Priority(kubeovn.ManagementVpc, p.value) != ours {
+			t.Errorf("on Kube-OVN's own VPC %s (%d) is claimed: %v", p.name, p.value, !ours)
+		}
+	}
+	free := []int{
+		0, 999, 1011, EgressRest - 1, EgressNear + 1, EgressTo - 1, EgressToLast + 1, 29899, 29902, 29999, 30002, 30009, 30012, 31099, 31101, 32767,
+	}
+	for _, p := range append(free, kubeOVN...) {
 		if Priority("acme-web", p) {
 			t.Errorf("%d is claimed and not used", p)
 		}
 	}
-	for p, ours := range map[int]bool{WayOut: false, ReturnFIP: false, ReturnReply: true, Reach: true, ReturnForged: true} {
-		if Priority(kubeovn.ManagementVpc, p) != ours {
-			t.Errorf("on Kube-OVN's own VPC %d is claimed: %v", p, !ours)
+}
+
+// The block of constants is in the order of OVN, the weakest first: what is more special comes before the default way out.
+func TestPrioritiesAreInOrder(t *testing.T) {
+	all := priorities(t)
+	for i, p := range all[1:] {
+		if before := all[i]; before.value >= p.value {
+			t.Errorf("%s (%d) is listed before %s (%d)", before.name, before.value, p.name, p.value)
 		}
 	}
 }
 
-// Kube-OVN's policy for traffic inside the subnets comes before all of ours; what is more special comes before the way out.
-func TestPrioritiesAreInOrder(t *testing.T) {
-	for i, p := range []int{WayOut, WayOutOnLink, ReturnFIP, ReturnFIPLocal, ReturnReply, ReturnLeave, 31000} {
-		if next := []int{WayOutOnLink, ReturnFIP, ReturnFIPLocal, ReturnReply, ReturnLeave, 31000, ReturnForged}[i]; p >= next {
-			t.Errorf("%d comes before %d", p, next)
+// Kube-OVN's policy for traffic inside the subnets comes before all of ours but the one that drops forged packets.
+func TestPrioritiesLeaveSubnetsAlone(t *testing.T) {
+	const inside = 31000
+	for _, p := range priorities(t) {
+		if over := p.value > inside; over != (p.name == "ReturnForged") {
+			t.Errorf("%s (%d) comes before Kube-OVN's %d: %v", p.name, p.value, inside, over)
 		}
 	}
 }

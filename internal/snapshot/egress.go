@@ -1,7 +1,10 @@
 package snapshot
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -45,11 +48,39 @@ type EgressIP struct {
 	Meta
 	Addresses []string // as they were written
 	Vpcs      []string // that it selects pods of
+	Outside   Pods     // that it selects and that are of no project
 	// Nodes are those that may hold the addresses; nil: any.
 	Nodes map[string]bool
 	// Rebalance is the last request that its addresses go to nodes with fewer, and Rebalanced the last that was carried out.
 	Rebalance, Rebalanced string
 	Malformed
+}
+
+// Pods is how many pods there are, and the first few of them as namespace/name: there may be many thousand.
+type Pods struct {
+	Number int
+	First  []string
+}
+
+// FewPods is how many pods are named.
+const FewPods = 3
+
+// Add adds a pod by its namespace and name.
+func (p *Pods) Add(name string) {
+	p.Number++
+	if i, _ := slices.BinarySearch(p.First, name); i < FewPods {
+		p.First = slices.Insert(p.First, i, name)
+		p.First = p.First[:min(len(p.First), FewPods)]
+	}
+}
+
+// String is their names, and how many more there are.
+func (p Pods) String() string {
+	names := strings.Join(p.First, ", ")
+	if more := p.Number - len(p.First); more > 0 {
+		return fmt.Sprintf("%s and %d more", names, more)
+	}
+	return names
 }
 
 // Node is a node that may hold egress addresses.

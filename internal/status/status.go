@@ -61,9 +61,22 @@ func Render(verdicts []intent.Verdict, outcome Outcome) intent.Statuses {
 	return out
 }
 
-// programmed is why an object is not in force, or nothing. What was only just written is not in force yet: it has to be
-// observed, which is the next run's business.
+// programmed is why an object, or a part of it, is not in force, or nothing.
 func programmed(v intent.Verdict, outcome Outcome) intent.Finding {
+	whole := programmedWhole(v, outcome)
+	switch {
+	case v.Partly.OK() || !v.Accepted.OK() || !v.Resolved.OK():
+		return whole
+	case whole.OK():
+		return v.Partly
+	default:
+		return intent.Finding{Reason: whole.Reason, Message: whole.Message + "; " + v.Partly.Message}
+	}
+}
+
+// programmedWhole is why nothing of an object may be in force, or nothing. What was only just written is not in force yet: it has to be
+// observed, which is the next run's business.
+func programmedWhole(v intent.Verdict, outcome Outcome) intent.Finding {
 	var failed, missing []string
 	for _, ref := range append([]state.Ref{v.Object.Ref()}, v.Through...) {
 		failed, missing = append(failed, outcome.Failed[ref]...), append(missing, outcome.Missing[ref]...)

@@ -41,6 +41,14 @@ func TestConditions(t *testing.T) {
 			verdict: intent.Verdict{Waiting: wrong}, missing: []string{"a row"},
 			want: []string{"Accepted=True Accepted", "Programmed=False Wrong", "ResolvedRefs=True ResolvedRefs"},
 		},
+		"a part can't be had": {
+			verdict: intent.Verdict{Partly: wrong},
+			want:    []string{"Accepted=True Accepted", "Programmed=False Wrong", "ResolvedRefs=True ResolvedRefs"},
+		},
+		"the rest was written a moment ago": {
+			verdict: intent.Verdict{Partly: wrong}, missing: []string{"a row"},
+			want: []string{"Accepted=True Accepted", "Programmed=False Programming", "ResolvedRefs=True ResolvedRefs"},
+		},
 		"was written a moment ago": {
 			missing: []string{"a row", "another row"},
 			want:    []string{"Accepted=True Accepted", "Programmed=False Programming", "ResolvedRefs=True ResolvedRefs"},
@@ -153,6 +161,25 @@ func TestFields(t *testing.T) {
 		delete(body, "conditions")
 		if got := intent.Canonical(body); got != c.want {
 			t.Errorf("%s:\n%s, want\n%s", name, got, c.want)
+		}
+	}
+}
+
+// What a part does not get is said also while the rest is not there.
+func TestPartlyIsSaidWhateverElseIs(t *testing.T) {
+	v := intent.Verdict{Partly: intent.Finding{Reason: "Part", Message: "pod x is not served"}}
+	for name, c := range map[string]struct {
+		waiting intent.Finding
+		missing []string
+	}{
+		"nothing else":  {},
+		"it waits":      {waiting: intent.Finding{Reason: "Waits", Message: "no node"}},
+		"not yet there": {missing: []string{"a row"}},
+	} {
+		v.Waiting = c.waiting
+		got := programmed(v, Outcome{Missing: map[state.Ref][]string{v.Object.Ref(): c.missing}})
+		if !strings.HasSuffix(got.Message, "pod x is not served") || !strings.HasPrefix(got.Message, c.waiting.Message) {
+			t.Errorf("%s: %s %q", name, got.Reason, got.Message)
 		}
 	}
 }

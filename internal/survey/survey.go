@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/logical"
+	"github.com/sallyport/sallyport/internal/snapshot"
 	"github.com/sallyport/sallyport/internal/state"
 )
 
@@ -232,6 +233,7 @@ type EgressIP struct {
 	Addresses []string
 	Held      map[string]string // address → node
 	Selects   int               // pods
+	Outside   snapshot.Pods     // of these, that are of no project: it does not serve them
 }
 
 // Egress is an EgressService or EgressRoute.
