@@ -356,6 +356,8 @@ func TestPortSecurity(t *testing.T) {
 	endsAs(t, one(t, s, pod("db", internet+":443")), Answered, "")
 	s.Logical.Switch(pods).Ports[2].Security = []string{mac("db") + " 10.0.0.5"}
 	endsAs(t, one(t, s, pod("db", internet+":443")), Dropped, PortSecurityDrops)
+	s.Logical.Switch(pods).Ports[2].Security = []string{" ", mac("db") + " 10.0.0.4"} // a blank entry allows nothing
+	endsAs(t, one(t, s, pod("db", internet+":443")), Answered, "")
 }
 
 // Every way that does not end well is a finding with a cure.
