@@ -26,6 +26,7 @@ const (
 	LeavesUntranslated   = "LeavesUntranslated"
 	Spoofed              = "Spoofed"
 	Loop                 = "Loop"
+	LeavesByNode         = "LeavesByNode"
 	CantTell             = "CantTell"
 )
 
@@ -119,5 +120,9 @@ var Codes = []Code{
 		"Inside a project use the pod's address or a Service; or let the pod run on a node that does not hold the gateway.", itself,
 	},
 	{Loop, "The packet goes in circles.", "Look at the routes and policies on its way.", follows},
+	{
+		LeavesByNode, "A pod of Kube-OVN's default VPC sends to the outside. Its node forwards the packet; what happens then is not in OVN's rows.",
+		"Look on the node: ip route get ADDRESS from POD-ADDRESS iif ovn0 tells where it sends the packet, tcpdump whether an answer comes.", follows,
+	},
 	{CantTell, "The way can't be told from what is known.", "The reason says what is not known.", follows},
 }
