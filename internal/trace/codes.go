@@ -6,6 +6,7 @@ const (
 	AddressUnused        = "AddressUnused"
 	NotInForce           = "NotInForce"
 	NoSuchPort           = "NoSuchPort"
+	BalancerIgnoresPing  = "BalancerIgnoresPing"
 	NoEndpoints          = "NoEndpoints"
 	NetworkPolicyDrops   = "NetworkPolicyDrops"
 	SecurityGroupDrops   = "SecurityGroupDrops"
@@ -80,6 +81,10 @@ var Codes = []Code{
 	{
 		NoSuchPort, "The address is there, and nobody is behind this port of it.",
 		"Ask a port that the Service has, or add it to the Service; for all ports use a FIp.", itself,
+	},
+	{
+		BalancerIgnoresPing, "The address is a load balancer's: OVN passes on the ports of its Services, and answers no ping.",
+		"Ask a port of the Service: sallyport trace CLIENT ADDRESS:PORT, or curl. For an address that answers pings use a FIp.", itself,
 	},
 	{
 		NoEndpoints, "The Service has no endpoint that gets connections.",
