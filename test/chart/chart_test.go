@@ -19,6 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	sigsyaml "sigs.k8s.io/yaml"
+
+	"github.com/sallyport/sallyport/internal/ownership"
 )
 
 const chart = "../../charts/sallyport"
@@ -195,6 +197,21 @@ func TestAgent(t *testing.T) {
 		}
 	}
 	flagsExist(t, "sallyport-controller", c.Spec.Template.Spec.Containers[0].Args)
+}
+
+// By these labels sallyport status and kubectl, as findings have it, find the agents' pods.
+func TestAgentsAreFound(t *testing.T) {
+	out, err := render(t, `agent.enabled=true`)
+	if err != nil {
+		t.Fatal(out)
+	}
+	var d appsv1.DaemonSet
+	if !find(t, out, "DaemonSet", "sallyport-agent", &d) {
+		t.Fatal("no DaemonSet")
+	}
+	if got := d.Spec.Template.Labels[ownership.AgentLabel]; got != ownership.AgentName {
+		t.Errorf("the pods have %s=%s, and %s is looked for", ownership.AgentLabel, got, ownership.AgentName)
+	}
 }
 
 // What an agent may do follows from what it is to do, and nothing else.
