@@ -260,6 +260,33 @@ func TestAgentsRights(t *testing.T) {
 	}
 }
 
+// runc refuses to start a container with a mount below /proc, and one below /sys is a risk that we need not take. The node's settings are mounted
+// elsewhere, and the agent is told where.
+func TestMountsAreAllowed(t *testing.T) {
+	for _, inspections := range []string{"true", "false"} {
+		out, err := render(t, `agent={"enabled":true,"nodePaths":true,"inspections":`+inspections+`}`, `ovn={"nbAddress":"ssl:[fd00::1]:6641","tlsSecret":"kube-ovn-tls"}`)
+		if err != nil {
+			t.Fatal(out)
+		}
+		var d appsv1.DaemonSet
+		var c appsv1.Deployment
+		if !find(t, out, "DaemonSet", "sallyport-agent", &d) || !controllers(t, out, "Deployment", &c) {
+			t.Fatal("no DaemonSet, or no Deployment")
+		}
+		agent := d.Spec.Template.Spec.Containers[0]
+		mounts := slices.Concat(agent.VolumeMounts, c.Spec.Template.Spec.Containers[0].VolumeMounts)
+		for _, m := range mounts {
+			if top := strings.Split(m.MountPath, "/")[1]; top == "proc" || top == "sys" {
+				t.Errorf("mount %s at %s is refused", m.Name, m.MountPath)
+			}
+		}
+		at := slices.IndexFunc(mounts, func(m corev1.VolumeMount) bool { return m.Name == "settings" })
+		if root := strings.TrimSuffix(mounts[at].MountPath, "/net"); !slices.Contains(agent.Args, "--sysctl-root="+root) {
+			t.Errorf("the node's settings are at %s, and the agent is told %q", root, agent.Args)
+		}
+	}
+}
+
 // Operators read, and ask nodes. They write nothing else, and nothing of ours lets them read Secrets.
 func TestOperators(t *testing.T) {
 	out, err := render(t)
