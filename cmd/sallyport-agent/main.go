@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sallyport/sallyport/internal/agent"
+	"github.com/sallyport/sallyport/internal/kernel"
 	"github.com/sallyport/sallyport/internal/kube"
 	"github.com/sallyport/sallyport/internal/mutual"
 	"github.com/sallyport/sallyport/internal/nodepath"
@@ -73,6 +74,8 @@ controller the same --egressip-node-healthcheck-port and, for TLS, certificates 
 	f.StringVar(&o.files.Key, "egressip-healthcheck-key", "", "its key")
 	f.StringVar(&o.files.CA, "egressip-healthcheck-ca", "", "certificate of the authority that the controller's certificate is of")
 	cmd.PersistentFlags().StringVar(&o.agent.Dir, "state-dir", "/run/sallyport-agent", "where settings are written down that were there before us")
+	cmd.PersistentFlags().StringVar(&o.agent.Sysctl, "sysctl-root", kernel.SysctlRoot,
+		"where the node's kernel settings can be written; in a container, a mount of the node's /proc/sys at another place")
 	cmd.AddCommand(clean(&o))
 	return cmd
 }
@@ -82,7 +85,7 @@ func clean(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "clean", Short: "Take away everything that the agent has written on this node, and put settings back", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			carrier, err := agent.NewCarrier(o.agent.Dir)
+			carrier, err := agent.NewCarrierAt(o.agent.Dir, o.agent.Sysctl)
 			if err != nil {
 				return err
 			}

@@ -1,7 +1,12 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
+	"runtime"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/sallyport/sallyport/test/page"
 )
@@ -9,4 +14,35 @@ import (
 func TestReferencePageHasEveryFlag(t *testing.T) {
 	t.Setenv("NODE_NAME", "") // it is the default of a flag
 	page.Commands(t, "../../docs/reference/agent.md", "The chart sets these flags from its values.", command())
+}
+
+// Settings are written where --sysctl-root says: runc refuses mounts below /proc, and a container's own /proc/sys can only be read.
+func TestSettingsAreWrittenBelowSysctlRoot(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	runtime.LockOSThread() // the thread, and its network namespace, end with the test
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Fatal(err)
+	}
+	root, state := t.TempDir(), t.TempDir()
+	setting := filepath.Join(root, "net/ipv4/conf/eth1/rp_filter")
+	if err := os.MkdirAll(filepath.Dir(setting), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for file, text := range map[string]string{
+		setting: "2", filepath.Join(state, "settings.json"): `{"net.ipv4.conf.eth1.rp_filter": "1"}`, // what was there before the agent
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := command()
+	cmd.SetArgs([]string{"clean", "--state-dir", state, "--sysctl-root", root})
+	if err := cmd.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if is, err := os.ReadFile(setting); err != nil || string(is) != "1" {
+		t.Errorf("the setting is %q (%v)", is, err)
+	}
 }

@@ -101,6 +101,19 @@ func TestEveryKindReportsAndExplainsItself(t *testing.T) {
 	}
 }
 
+// A FIp decides about connections that its target opens on the project's default network only, as docs/concepts/overview.md has it.
+func TestFIpSaysWhenItsTargetLeavesWithIt(t *testing.T) {
+	for _, v := range versions(t, definitions(t)["FIp"]) {
+		text, _, _ := unstructured.NestedString(v, "schema", "openAPIV3Schema", "description")
+		text = strings.Join(strings.Fields(text), " ")
+		for _, words := range []string{"Replies leave with it", "opens itself leave with it only if", "default network", "returnPath Source", "EgressIP"} {
+			if !strings.Contains(text, words) {
+				t.Errorf("no %q in: %s", words, text)
+			}
+		}
+	}
+}
+
 // unexplained lists the fields at and below a schema that have no description. Metadata explains itself.
 func unexplained(schema map[string]any, path string) []string {
 	var out []string

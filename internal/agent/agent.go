@@ -36,9 +36,10 @@ const (
 type Config struct {
 	Kubernetes *rest.Config
 	Node       string
-	// NodePaths says whether the node's is carried out. Dir is where former settings are written down.
-	NodePaths bool
-	Dir       string
+	// NodePaths says whether the node's is carried out. Dir is where former settings are written down, and Sysctl where the node's settings are
+	// files that can be written.
+	NodePaths   bool
+	Dir, Sysctl string
 	// Inspections says whether they are answered. SwitchDir and ControllerDir are where Open vSwitch and ovn-controller have their sockets;
 	// empty: they are not asked.
 	Inspections              bool
@@ -83,7 +84,7 @@ func Run(ctx context.Context, c Config, logger *slog.Logger) error {
 
 // carryOut carries the NodePath out.
 func (a *Agent) carryOut(ctx context.Context) error {
-	carrier, err := NewCarrier(a.config.Dir)
+	carrier, err := NewCarrierAt(a.config.Dir, a.config.Sysctl)
 	if err != nil {
 		return err
 	}

@@ -18,9 +18,12 @@ type Carrier struct {
 	dir    string // where is written down what was there before
 }
 
-// NewCarrier is a carrier that writes down in a directory what was there before.
-func NewCarrier(dir string) (*Carrier, error) {
-	k, err := kernel.Open()
+// NewCarrier is a carrier that writes down in a directory what was there before, and finds the kernel's settings where they usually are.
+func NewCarrier(dir string) (*Carrier, error) { return NewCarrierAt(dir, kernel.SysctlRoot) }
+
+// NewCarrierAt is a carrier that finds the kernel's settings below another directory.
+func NewCarrierAt(dir, sysctl string) (*Carrier, error) {
+	k, err := kernel.OpenAt(sysctl)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +58,7 @@ func (c *Carrier) Carry(ctx context.Context, spec nodepath.Spec) (*Report, error
 	// What is made first goes last. An interface keeps its addresses in a VRF by a setting, has its routes there, and rules lead to them.
 	settings := c.kernel.Settings(c.dir, want.Settings)
 	links := state.Try(ctx, c.kernel.Links(c.dir), want.Links, state.OnlyGrow)
-	if err := out.run(ctx, state.Try(ctx, settings, kernel.Known(want.Settings), state.OnlyGrow), links); err != nil {
+	if err := out.run(ctx, state.Try(ctx, settings, settings.Known(want.Settings), state.OnlyGrow), links); err != nil {
 		return nil, err
 	}
 	failed := origins(out.Failures)

@@ -13,6 +13,7 @@ import (
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	"github.com/sallyport/sallyport/internal/logical"
 	"github.com/sallyport/sallyport/internal/observer"
+	"github.com/sallyport/sallyport/internal/ownership"
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
@@ -195,8 +196,11 @@ func whyNot(o survey.Object) survey.Condition {
 func agentOf(c *survey.Cluster, node string) string {
 	out := ""
 	for _, p := range c.Pods {
-		if p.Node == node && p.Labels["app.kubernetes.io/name"] == "sallyport" && p.Labels["app.kubernetes.io/component"] == "agent" {
-			out = map[bool]string{true: "running", false: cmp.Or(p.Waiting, "not ready")}[p.Ready]
+		if p.Node != node || p.Labels[ownership.AgentLabel] != ownership.AgentName {
+			continue
+		}
+		if out = "running"; !p.Ready {
+			out = cmp.Or(p.Waiting, "not ready")
 		}
 	}
 	for _, p := range c.NodePaths {

@@ -37,7 +37,8 @@ before and after each translation. It ends with a verdict and, where that is not
 It is worked out from the rows in OVN's northbound database as they are, in the
 order of OVN's own tables, whoever wrote them; nothing is sent. Where connections
 are spread over several endpoints, each has a way. With --from, a pod sends: by
-which network, from which node and with which address it leaves.
+which network, from which node and with which address it leaves. What a pod of
+Kube-OVN's default VPC sends outside is followed to its node, which forwards it.
 
 Nodes on the way are asked through their agents, where there are any: who answers
 on their wires, and by which interface they answer themselves. With --live each
@@ -45,7 +46,7 @@ step is checked: the flows that northd has made of the rows are asked with
 ovn-trace, and nodes whether they have carried them out. The first hop at which
 they do otherwise is marked.
 
-It ends with 1 when the packet is not answered.`,
+Exit codes: 0 the packet is answered; 1 it is not, or that can't be told.`,
 		Example: `  sallyport trace 203.0.113.9 198.51.100.7:443
   sallyport trace 203.0.113.9 198.51.100.7:53 --proto udp
   sallyport trace 203.0.113.9 198.51.100.7 --proto icmp      # a ping

@@ -1,5 +1,7 @@
 package diagnosis
 
+import "github.com/sallyport/sallyport/internal/ownership"
+
 // Codes of findings. What is false in the conditions of an object is found under its reason (see intent.Reasons).
 const (
 	KubernetesUnreachable = "KubernetesUnreachable"
@@ -169,7 +171,7 @@ var Codes = []Code{
 	},
 	{
 		AgentMissing, "Nodes", Warning, "The agent of a node does not answer while those of others do.",
-		"Look at its pod: kubectl -n NAMESPACE get pods -l app.kubernetes.io/component=agent -o wide.", single,
+		"Look at its pod: kubectl get pods -A -o wide -l " + ownership.AgentLabel + "=" + ownership.AgentName + ".", single,
 	},
 	{
 		AgentsAbsent, "Nodes", Info, "No node answers questions about itself, so that wires, links and connections could not be looked at.",

@@ -21,15 +21,22 @@ import (
 var families = []int{netlink.FAMILY_V4, netlink.FAMILY_V6}
 
 // Kernel is the kernel of one network namespace.
-type Kernel struct{ handle *netlink.Handle }
+type Kernel struct {
+	handle *netlink.Handle
+	sysctl sysctl
+}
 
-// Open is the kernel of the caller's network namespace.
-func Open() (*Kernel, error) {
+// Open is the kernel of the caller's network namespace, with its settings in SysctlRoot.
+func Open() (*Kernel, error) { return OpenAt(SysctlRoot) }
+
+// OpenAt is the kernel of the caller's network namespace, with its settings as files below a directory. Whose settings the files are depends on
+// the namespace of who opens them, not on where they are mounted.
+func OpenAt(root string) (*Kernel, error) {
 	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE) // without a name it opens all, and some kernels lack those of IPsec
 	if err != nil {
 		return nil, fmt.Errorf("open netlink: %w", err)
 	}
-	return &Kernel{handle}, nil
+	return &Kernel{handle, sysctl(root)}, nil
 }
 
 // Close ends the connection to the kernel.
@@ -62,9 +69,9 @@ func (k *Kernel) Node() (nodepath.Node, error) {
 			Master: masters[a.MasterIndex],
 		})
 	}
-	forwards, err := read("net.ipv6.conf.all.forwarding")
+	forwards, err := k.sysctl.read("net.ipv6.conf.all.forwarding")
 	out.Forwards6 = err == nil && forwards != "0"
-	filter, err := read("net.ipv4.conf.all.rp_filter")
+	filter, err := k.sysctl.read("net.ipv4.conf.all.rp_filter")
 	out.Strict = err == nil && filter == "1"
 	return out, nil
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
@@ -205,22 +206,68 @@ func TestSettingsKeepTheContract(t *testing.T) {
 	}
 	const filter, forwards, keeps = "net.ipv4.conf.eth1.rp_filter", "net.ipv4.conf.eth1.forwarding", "net.ipv6.conf.eth1.keep_addr_on_down"
 	first, second := set(filter, "2", forwards, "1"), set(filter, "0", keeps, "1")
-	if err := write(filter, "1"); err != nil {
+	if err := k.sysctl.write(filter, "1"); err != nil {
 		t.Fatal(err)
 	}
 	all := func(context.Context) (string, error) {
-		text, err := read("net.ipv4.conf.all.rp_filter")
+		text, err := k.sysctl.read("net.ipv4.conf.all.rp_filter")
 		return text, err
 	}
 	dir := t.TempDir()
 	statetest.Contract(t, statetest.Case[nodepath.SettingKey, nodepath.Setting]{
 		Target: k.Settings(dir, nil), First: first, Second: second, Others: all,
 	})
-	if is, err := read(filter); err != nil || is != "1" {
+	if is, err := k.sysctl.read(filter); err != nil || is != "1" {
 		t.Errorf("it was 1 before us and is %q after (%v)", is, err)
 	}
 	if left, _ := os.ReadDir(dir); len(left) > 0 {
 		t.Errorf("the directory still has %v", left)
+	}
+}
+
+// In a container the node's settings can only be written where somebody has mounted them.
+func TestSettingsAreBelowTheRoot(t *testing.T) {
+	root := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	mine := file("net/ipv4/conf/eth1.100/rp_filter", "1")
+	file("net/ipv4/conf/all/rp_filter", "1")
+	k, err := OpenAt(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	if is, err := k.Node(); err != nil || !is.Strict {
+		t.Errorf("the node is not read there: %+v, %v", is, err)
+	}
+	const filter, gone = "net.ipv4.conf.eth1/100.rp_filter", "net.ipv4.conf.eth2.rp_filter"
+	want := nodepath.Settings{filter: {Value: nodepath.Setting{Text: "2"}}, gone: {Value: nodepath.Setting{Text: "2"}}}
+	target := k.Settings(t.TempDir(), want)
+	if want = target.Known(want); len(want) != 1 {
+		t.Errorf("known are %v", want)
+	}
+	for _, c := range []struct {
+		wanted nodepath.Settings
+		is     string
+	}{{want, "2"}, {nil, "1"}} {
+		p, err := state.Prepare(t.Context(), target, c.wanted)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if failures := state.Run(t.Context(), p); len(failures) > 0 {
+			t.Fatal(failures)
+		}
+		if is, err := os.ReadFile(mine); err != nil || strings.TrimSpace(string(is)) != c.is {
+			t.Errorf("it is %q instead of %s (%v)", is, c.is, err)
+		}
 	}
 }
 
@@ -230,7 +277,7 @@ func TestSettingThatDoesIsLeft(t *testing.T) {
 	const filter = "net.ipv4.conf.eth1.rp_filter"
 	want := nodepath.Settings{filter: {Value: nodepath.Setting{Text: "2", Also: "0"}}}
 	for _, was := range []string{"0", "1"} {
-		if err := write(filter, was); err != nil {
+		if err := k.sysctl.write(filter, was); err != nil {
 			t.Fatal(err)
 		}
 		p, err := state.Prepare(t.Context(), k.Settings(t.TempDir(), want), want)
@@ -263,7 +310,7 @@ func TestNodeIsSeen(t *testing.T) {
 func TestNodeSaysHowSourcesAreChecked(t *testing.T) {
 	k := isolated(t)
 	for text, want := range map[string]bool{"0": false, "1": true, "2": false} {
-		if err := write("net.ipv4.conf.all.rp_filter", text); err != nil {
+		if err := k.sysctl.write("net.ipv4.conf.all.rp_filter", text); err != nil {
 			t.Fatal(err)
 		}
 		if is, err := k.Node(); err != nil || is.Strict != want {
@@ -287,7 +334,7 @@ func TestWatchTells(t *testing.T) {
 		func() { ip(t, "addr add 192.0.2.9/24 dev eth1") },
 		func() { ip(t, "link set eth1 down") },
 		func() { ip(t, "link add eth2 type veth peer name far2") },
-		func() { _ = write("net.ipv4.conf.eth1.rp_filter", "1") },
+		func() { _ = k.sysctl.write("net.ipv4.conf.eth1.rp_filter", "1") },
 	} {
 		for len(told) > 0 {
 			<-told

@@ -57,7 +57,7 @@ func (k *Kernel) Readings(interfaces []string) (map[string]string, error) {
 	}
 	out := map[string]string{}
 	for _, name := range names {
-		text, err := read(name)
+		text, err := k.sysctl.read(name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("read %s: %w", name, err)
 		}
@@ -128,8 +128,8 @@ func (k *Kernel) refused(p Packet, err error) error {
 	if !errors.Is(err, unix.EXDEV) && !errors.Is(err, unix.EINVAL) {
 		return err
 	}
-	all, _ := read("net.ipv4.conf.all.rp_filter") // what can't be read does not filter
-	own, _ := read(filterOf(p.Interface))
+	all, _ := k.sysctl.read("net.ipv4.conf.all.rp_filter") // what can't be read does not filter
+	own, _ := k.sysctl.read(filterOf(p.Interface))
 	back, failed := k.Way(Packet{To: p.From, Mark: p.Mark})
 	if strict := max(all, own); strict > "0" && (failed != nil || strict == "1" && back.Interface != p.Interface) {
 		return fmt.Errorf("the kernel drops it (rp_filter): a reply to %s would not leave by %s", p.From, p.Interface)

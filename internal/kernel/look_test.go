@@ -41,7 +41,7 @@ func TestReadings(t *testing.T) {
 	for name, value := range map[nodepath.SettingKey]string{
 		"net.ipv4.conf.eth1.rp_filter": "1", "net.ipv4.conf.all.rp_filter": "2", "net.ipv4.ip_forward": "1",
 	} {
-		if err := write(name, value); err != nil {
+		if err := k.sysctl.write(name, value); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -69,7 +69,7 @@ func TestWay(t *testing.T) {
 		ip(t, command)
 	}
 	for _, name := range []nodepath.SettingKey{"net.ipv4.ip_forward", "net.ipv4.conf.eth1.rp_filter"} {
-		if err := write(name, "1"); err != nil {
+		if err := k.sysctl.write(name, "1"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -14,15 +14,36 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
+// SysctlRoot is where the kernel shows its settings as files. A container can only read them there.
+const SysctlRoot = "/proc/sys"
+
+// sysctl is a directory with the settings as files: SysctlRoot, or where the node's is mounted.
+type sysctl string
+
+// path is the file of a setting. A slash in its name stands for a dot.
+func (root sysctl) path(key nodepath.SettingKey) string {
+	return filepath.Join(string(root), strings.NewReplacer(".", "/", "/", ".").Replace(string(key)))
+}
+
+func (root sysctl) read(key nodepath.SettingKey) (string, error) {
+	text, err := os.ReadFile(root.path(key))
+	return strings.TrimSpace(string(text)), err
+}
+
+func (root sysctl) write(key nodepath.SettingKey, text string) error {
+	return os.WriteFile(root.path(key), []byte(text), 0o600)
+}
+
 // Settings is the settings that we have changed. What was there before is written down.
 type Settings struct {
+	sysctl sysctl
 	file   notes[nodepath.SettingKey, string]
 	wanted nodepath.Settings // they are looked at, too
 }
 
 // Settings is a target. The file is in a directory of ours below /run.
 func (k *Kernel) Settings(dir string, wanted nodepath.Settings) Settings {
-	return Settings{notes[nodepath.SettingKey, string](filepath.Join(dir, "settings.json")), wanted}
+	return Settings{k.sysctl, notes[nodepath.SettingKey, string](filepath.Join(dir, "settings.json")), wanted}
 }
 
 // Scope says which settings are ours.
@@ -30,24 +51,14 @@ func (t Settings) Scope() string {
 	return "settings that " + string(t.file) + " has the former values of"
 }
 
-// path is the file of a setting. A slash in its name stands for a dot.
-func path(key nodepath.SettingKey) string {
-	return "/proc/sys/" + strings.NewReplacer(".", "/", "/", ".").Replace(string(key))
-}
-
 // Known are the settings that the kernel has by now: those of an interface come with it.
-func Known(all nodepath.Settings) nodepath.Settings {
+func (t Settings) Known(all nodepath.Settings) nodepath.Settings {
 	out := maps.Clone(all)
 	maps.DeleteFunc(out, func(key nodepath.SettingKey, _ state.Entry[nodepath.Setting]) bool {
-		_, err := os.Stat(path(key))
+		_, err := os.Stat(t.sysctl.path(key))
 		return errors.Is(err, fs.ErrNotExist)
 	})
 	return out
-}
-
-func read(key nodepath.SettingKey) (string, error) {
-	text, err := os.ReadFile(path(key))
-	return strings.TrimSpace(string(text)), err
 }
 
 // Observe returns the settings that we have changed, and those that are wanted, as they are.
@@ -58,7 +69,7 @@ func (t Settings) Observe(context.Context) (nodepath.Settings, error) {
 	}
 	out := nodepath.Settings{}
 	look := func(key nodepath.SettingKey) error {
-		text, err := read(key)
+		text, err := t.sysctl.read(key)
 		if err == nil {
 			out[key] = state.Entry[nodepath.Setting]{Value: nodepath.Setting{Text: text}}
 		}
@@ -100,7 +111,7 @@ func (t Settings) Apply(_ context.Context, changes []state.Change[nodepath.Setti
 func (t Settings) apply(c state.Change[nodepath.SettingKey, nodepath.Setting], found map[nodepath.SettingKey]string) error {
 	if c.Removes() {
 		if was, ours := found[c.Key]; ours {
-			if err := write(c.Key, was); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := t.sysctl.write(c.Key, was); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 		}
@@ -110,7 +121,7 @@ func (t Settings) apply(c state.Change[nodepath.SettingKey, nodepath.Setting], f
 		return t.file.write(left)
 	}
 	if _, noted := found[c.Key]; !noted {
-		is, err := read(c.Key)
+		is, err := t.sysctl.read(c.Key)
 		if err != nil {
 			return fmt.Errorf("%w; the kernel has no such setting", err)
 		}
@@ -119,9 +130,5 @@ func (t Settings) apply(c state.Change[nodepath.SettingKey, nodepath.Setting], f
 			return fmt.Errorf("write down what was there before: %w", err)
 		}
 	}
-	return write(c.Key, c.After.Text)
-}
-
-func write(key nodepath.SettingKey, text string) error {
-	return os.WriteFile(path(key), []byte(text), 0o600)
+	return t.sysctl.write(c.Key, c.After.Text)
 }

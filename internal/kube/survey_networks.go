@@ -59,6 +59,7 @@ func (e *everything) readSubnets() []survey.Subnet {
 			Object: surveyed(string(intent.Subnet), o, subnetConditions(o.Status.Conditions)), Vpc: o.Spec.Vpc, Excluded: o.Spec.ExcludeIps,
 			Namespaces: o.Spec.Namespaces, Provider: o.Spec.Provider, Ready: o.Status.IsReady(), Vlan: o.Spec.Vlan, MTU: o.Spec.MTU,
 			Free: int(o.Status.V4AvailableIPs), Used: int(o.Status.V4UsingIPs), Network: e.externals[o.Name].Network,
+			NatOutgoing: o.Spec.NatOutgoing,
 		}
 		for part := range strings.SplitSeq(o.Spec.CIDRBlock, ",") {
 			if prefix, err := netip.ParsePrefix(part); err == nil {

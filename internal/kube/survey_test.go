@@ -186,3 +186,14 @@ func TestServersAreThoseThatKubeOVNNames(t *testing.T) {
 		t.Errorf("of nothing: %v", got)
 	}
 }
+
+// By natOutgoing a trace knows whether nodes translate what pods send outside.
+func TestSurveySaysWhetherNodesTranslate(t *testing.T) {
+	for _, nat := range []bool{true, false} {
+		e := &everything{}
+		e.subnets.Items = []Subnet{{Spec: kubeovn.SubnetSpec{NatOutgoing: nat}}}
+		if got := e.readSubnets()[0].NatOutgoing; got != nat {
+			t.Errorf("natOutgoing is %t, and read as %t", nat, got)
+		}
+	}
+}

@@ -76,6 +76,8 @@ type SubnetSpec struct {
 	Provider   string   `json:"provider,omitempty"`
 	Vlan       string   `json:"vlan,omitempty"`
 	MTU        int      `json:"mtu,omitempty"`
+	// NatOutgoing lets nodes translate what pods of the default VPC send outside.
+	NatOutgoing bool `json:"natOutgoing,omitempty"`
 }
 
 // SubnetStatus is how many addresses are left. They are numbers of any size, and of more than 64 bits for IPv6.

@@ -31,6 +31,12 @@ const (
 	ReminderAnnotation = "kube-dc.com/reminded-at"
 )
 
+// The chart labels the pods of the agents so.
+const (
+	AgentLabel = "app.kubernetes.io/name"
+	AgentName  = "sallyport-agent"
+)
+
 // Labels are what marks an object of a shard as ours.
 func Labels(shard string) map[string]string {
 	return map[string]string{ManagedByLabel: ManagedBy, ShardLabel: shard}

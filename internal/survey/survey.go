@@ -137,6 +137,8 @@ type Subnet struct {
 	Ready      bool
 	Free, Used int
 	MTU        int // of its pods; 0: as everywhere
+	// NatOutgoing says that nodes translate what its pods send outside, to an address of their own. Of the default VPC only.
+	NatOutgoing bool
 	// Of an external one: its VLAN, and the interface of each node that leads there.
 	Vlan      string
 	Tag       int

@@ -6,6 +6,7 @@ const (
 	AddressUnused        = "AddressUnused"
 	NotInForce           = "NotInForce"
 	NoSuchPort           = "NoSuchPort"
+	BalancerIgnoresPing  = "BalancerIgnoresPing"
 	NoEndpoints          = "NoEndpoints"
 	NetworkPolicyDrops   = "NetworkPolicyDrops"
 	SecurityGroupDrops   = "SecurityGroupDrops"
@@ -26,6 +27,7 @@ const (
 	LeavesUntranslated   = "LeavesUntranslated"
 	Spoofed              = "Spoofed"
 	Loop                 = "Loop"
+	LeavesByNode         = "LeavesByNode"
 	CantTell             = "CantTell"
 )
 
@@ -81,6 +83,10 @@ var Codes = []Code{
 		"Ask a port that the Service has, or add it to the Service; for all ports use a FIp.", itself,
 	},
 	{
+		BalancerIgnoresPing, "The address is a load balancer's: OVN passes on the ports of its Services, and answers no ping.",
+		"Ask a port of the Service: sallyport trace CLIENT ADDRESS:PORT, or curl. For an address that answers pings use a FIp.", itself,
+	},
+	{
 		NoEndpoints, "The Service has no endpoint that gets connections.",
 		"Look at its pods: do labels match the selector, are they ready, do health checks find them?", follows,
 	},
@@ -119,5 +125,9 @@ var Codes = []Code{
 		"Inside a project use the pod's address or a Service; or let the pod run on a node that does not hold the gateway.", itself,
 	},
 	{Loop, "The packet goes in circles.", "Look at the routes and policies on its way.", follows},
+	{
+		LeavesByNode, "A pod of Kube-OVN's default VPC sends to the outside. Its node forwards the packet; what happens then is not in OVN's rows.",
+		"Look on the node: ip route get ADDRESS from POD-ADDRESS iif ovn0 tells where it sends the packet, tcpdump whether an answer comes.", follows,
+	},
 	{CantTell, "The way can't be told from what is known.", "The reason says what is not known.", follows},
 }

@@ -161,8 +161,8 @@ func (t *Tracer) routeBack(i survey.Inspected, q Query, w survey.Way) *survey.Ro
 }
 
 // interfaceWith is the interface of a node that has an address; empty: none has, or the node was not asked.
-func (t *Tracer) interfaceWith(node string, a netip.Addr) string {
-	for _, x := range t.survey.Inspected[node].Interfaces {
+func (f *fabric) interfaceWith(node string, a netip.Addr) string {
+	for _, x := range f.survey.Inspected[node].Interfaces {
 		if slices.ContainsFunc(x.Addresses, func(p netip.Prefix) bool { return p.Addr() == a }) {
 			return x.Name
 		}
@@ -189,4 +189,29 @@ func (t *Tracer) networkBy(node, by string) *survey.Network {
 		}
 	}
 	return nil
+}
+
+// forwarder is the node that gets what a pod sends to an address that the node does not have: it forwards the packet.
+func (w *walk) forwarder(end ending) (state.Ref, bool) {
+	if w.query.Pod == "" || end.kind != delivered {
+		return state.Ref{}, false
+	}
+	about, to := w.socketAbout(end.at), end.flight.Destination
+	if about.Kind != survey.NodeKind || slices.Contains(end.at.Addresses, to) || w.interfaceWith(about.Name, to) != "" {
+		return state.Ref{}, false
+	}
+	has := func(n survey.Node) bool { return n.Name == about.Name && slices.Contains(n.Addresses, to) }
+	return about, !slices.ContainsFunc(w.survey.Cluster.Nodes, has)
+}
+
+// leavesByNode is the end of a packet that a node forwards. Kube-OVN's agent lets the node's kernel translate it, which no row of OVN tells.
+func (w *walk) leavesByNode(out *Path, node state.Ref, first start, end ending) {
+	does := "forwards it without translating it"
+	if subnet := first.at.on.subnet; subnet != nil && subnet.NatOutgoing {
+		does = fmt.Sprintf("forwards it and translates its source to an address of the node (natOutgoing of %s)", subnet.Ref)
+	}
+	w.hop(end.flight, node, "Logical_Switch_Port "+end.at.Name, "%s", does)
+	out.There, out.Seen, out.Server = w.hops, netip.Addr{}, netip.AddrPort{}
+	out.Verdict, out.Code, out.About = Unknown, LeavesByNode, []state.Ref{node}
+	out.Reason = fmt.Sprintf("it leaves through node %s, which %s; what happens to it then is not in OVN's rows", node.Name, does)
 }

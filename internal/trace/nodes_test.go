@@ -2,9 +2,12 @@ package trace
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/sallyport/sallyport/internal/diagnosis"
+	"github.com/sallyport/sallyport/internal/kubeovn"
+	"github.com/sallyport/sallyport/internal/logical"
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
@@ -74,4 +77,81 @@ func TestNodeThatWasNotAsked(t *testing.T) {
 	s = uplinked()
 	s.Cluster.Nodes[0].Ready = false
 	endsAs(t, one(t, s, from(internet, onNodes+":443")), Dropped, diagnosis.NodeNotReady)
+}
+
+// defaultVPC is the world with Kube-OVN's default VPC, as Kube-OVN writes it: pod tool is on node1, and leaves through it.
+func defaultVPC() *survey.Survey {
+	s := world()
+	router, subnet := kubeovn.ManagementVpc, kubeovn.ManagementSubnet
+	s.Cluster.Pods = append(s.Cluster.Pods, survey.Pod{Object: object("Pod", "default", "tool"), Node: "node1"})
+	s.Cluster.Nodes[0].Addresses, s.Cluster.Nodes[1].Addresses = []netip.Addr{addr("172.22.1.1")}, []netip.Addr{addr("172.22.1.2")}
+	s.Cluster.Subnets = append(s.Cluster.Subnets,
+		survey.Subnet{
+			Object: object("Subnet", "", subnet), Vpc: router, Prefixes: []netip.Prefix{prefix("10.16.0.0/16")}, Gateways: []netip.Addr{addr("10.16.0.1")},
+			NatOutgoing: true,
+		},
+		survey.Subnet{Object: object("Subnet", "", "join"), Vpc: router, Prefixes: []netip.Prefix{prefix("100.64.0.0/16")}, Gateways: []netip.Addr{addr("100.64.0.1")}})
+	own := logical.IDs{"vendor": "kube-ovn"}
+	rule := func(priority int, match, hop string) logical.Policy {
+		out := reroute(priority, match, hop)
+		out.IDs = own
+		return out
+	}
+	s.Logical.Routers = append(s.Logical.Routers, logical.Router{
+		Name:   router,
+		Ports:  []logical.RouterPort{routerPort(router+"-"+subnet, "10.16.0.1/16"), routerPort(router+"-join", "100.64.0.1/16")},
+		Routes: []logical.Route{{Prefix: prefix("0.0.0.0/0"), NextHop: addr("100.64.0.1")}},
+		Policies: []logical.Policy{
+			{Priority: 31000, Match: "ip4.dst == 10.16.0.0/16", Action: "allow", IDs: own},
+			rule(30000, "ip4.dst == 172.22.1.1", "100.64.0.2"),
+			rule(30000, "ip4.dst == 172.22.1.2", "100.64.0.3"),
+			rule(29000, "ip4.src == $ovn.default.node1_ip4", "100.64.0.2"),
+		},
+	})
+	s.Logical.Sets["ovn.default.node1_ip4"] = []string{"10.16.0.2"}
+	node := func(name, address, chassis string) logical.SwitchPort {
+		return logical.SwitchPort{Name: "node-" + name, MAC: mac(name), Addresses: []netip.Addr{addr(address)}, Up: true, Chassis: chassis}
+	}
+	s.Logical.Switches = append(s.Logical.Switches,
+		logical.Switch{Name: subnet, Ports: []logical.SwitchPort{
+			{Name: "tool.default", MAC: mac("tool"), Addresses: []netip.Addr{addr("10.16.0.2")}, Up: true, Chassis: "c1"},
+			toRouter(subnet+"-"+router, router+"-"+subnet),
+		}},
+		logical.Switch{Name: "join", Ports: []logical.SwitchPort{
+			node("node1", "100.64.0.2", "c1"), node("node2", "100.64.0.3", "c2"), toRouter("join-"+router, router+"-join"),
+		}})
+	return s
+}
+
+// What a pod of the default VPC sends outside is forwarded and translated by its node. Who answers it is not in OVN's rows.
+func TestNodeForwardsWhatLeavesTheDefaultVPC(t *testing.T) {
+	ask := func(s *survey.Survey, server string) Path {
+		return one(t, s, Query{Pod: "default/tool", Server: socketOf(server), Protocol: "tcp"})
+	}
+	s := defaultVPC()
+	p := ask(s, internet+":80")
+	endsAs(t, p, Unknown, LeavesByNode)
+	if p.Server.IsValid() || p.Seen.IsValid() || len(p.Back) > 0 || !about(p, "Node node1") {
+		t.Errorf("answered by %s, which sees %s; about %v\n%s", p.Server, p.Seen, p.About, draw(p))
+	}
+	passes(t, p.There, "Pod default/tool", "Node node1")
+	for _, words := range []string{"node node1", "forwards it", "translates its source", "natOutgoing of Subnet ovn-default", "not in OVN's rows"} {
+		if !strings.Contains(p.Reason, words) {
+			t.Errorf("no %q in: %s", words, p.Reason)
+		}
+	}
+	if last := p.There[len(p.There)-1]; strings.Contains(last.Text, "gets it") || !strings.Contains(last.Text, "forwards it") {
+		t.Errorf("the node %s", last.Text)
+	}
+	s.Cluster.Subnets[len(s.Cluster.Subnets)-2].NatOutgoing = false
+	if p := ask(s, internet+":80"); !strings.Contains(p.Reason, "without translating it") {
+		t.Error(p.Reason)
+	}
+	for _, server := range []string{"172.22.1.1:22", "172.22.1.2:22", "100.64.0.2:22"} { // addresses of nodes
+		p := ask(defaultVPC(), server)
+		endsAs(t, p, Answered, "")
+		if p.Server.String() != server || p.Seen.String() != "10.16.0.2" {
+			t.Errorf("%s is answered by %s, which sees %s", server, p.Server, p.Seen)
+		}
+	}
 }

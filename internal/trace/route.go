@@ -204,7 +204,29 @@ func (p *passage) untranslated() step {
 	if i := slices.IndexFunc(about, func(r state.Ref) bool { return r.Kind == string(intent.FIp) }); i >= 0 {
 		return p.drop(NotInForce, fmt.Sprintf("%s has the address, and %s: router %s does not translate it", about[i], nobody, p.Name), about...)
 	}
+	if p.f.Protocol == match.ICMP && p.balances(p.f.Destination) {
+		return p.unpinged(about)
+	}
 	return p.drop(NoSuchPort, nobody, about...)
+}
+
+// unpinged is the end of a ping of a load balancer's address: OVN answers pings of its routers' own addresses only.
+func (p *passage) unpinged(about []state.Ref) step {
+	var ports []string
+	for i := range p.Balancers {
+		b := &p.Balancers[i]
+		for _, v := range b.VIPs {
+			if v.Address.Addr() != p.f.Destination {
+				continue
+			}
+			ports = append(ports, fmt.Sprintf("%d/%s", v.Address.Port(), protocolOf(*b)))
+			if of := p.balancerAbout(b, v.Address.Addr()); !slices.Contains(about, of) {
+				about = append([]state.Ref{of}, about...)
+			}
+		}
+	}
+	return p.drop(BalancerIgnoresPing, fmt.Sprintf("%s is the address of the load balancer of %s, which passes on %s and answers no ping",
+		p.f.Destination, about[0], strings.Join(ports, ", ")), about...)
 }
 
 // neighbour is the MAC address of a next hop that OVN knows by itself.

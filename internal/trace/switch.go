@@ -61,7 +61,10 @@ func (c *crossing) allowed(security []string, mac match.MAC, a netip.Addr) bool 
 	}
 	return slices.ContainsFunc(security, func(text string) bool {
 		words := strings.Fields(text)
-		if m, ok := match.ParseMAC(words[0]); len(words) == 0 || !ok || m != mac {
+		if len(words) == 0 {
+			return false
+		}
+		if m, ok := match.ParseMAC(words[0]); !ok || m != mac {
 			return false
 		}
 		return len(words) == 1 || slices.ContainsFunc(words[1:], func(word string) bool { return covers(word, a) })

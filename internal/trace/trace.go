@@ -62,7 +62,7 @@ const (
 	Dropped  = "Dropped"  // on its way there
 	Refused  = "Refused"  // somebody answers that nobody is there
 	Lost     = "Lost"     // the reply does not find back, or by another network
-	Unknown  = "Unknown"  // the address is none of the cluster's
+	Unknown  = "Unknown"  // it can't be told from what is known: the address is none of the cluster's, or a node forwards the packet
 )
 
 // Hop is a step on the way.
@@ -125,7 +125,10 @@ func (t *Tracer) follow(q Query, chosen *choices) Path {
 	}
 	out := end.Path
 	out.There, out.Seen, out.Server = w.hops, end.flight.Source, end.flight.tuple().destination
+	node, forwards := w.forwarder(end)
 	switch {
+	case forwards:
+		w.leavesByNode(&out, node, first, end)
 	case end.kind == lost:
 		out.Seen, out.Server = netip.Addr{}, netip.AddrPort{}
 		if out.Code == AddressUnknown && w.home(q.Server.Addr()) == nil {

@@ -170,9 +170,27 @@ func TestPing(t *testing.T) {
 		q.Protocol = "icmp"
 		endsAs(t, one(t, world(), q), Answered, "")
 	}
-	q := from(internet, balanced+":0")
+}
+
+// OVN's load balancers pass on ports only: nobody answers a ping of their address, unless it is also a router's or a floating IP's.
+func TestPingOfALoadBalancer(t *testing.T) {
+	outside, inside := from(internet, balanced+":0"), pod("db", balanced+":0")
+	for _, q := range []Query{outside, inside} {
+		q.Protocol = "icmp"
+		p := one(t, world(), q)
+		endsAs(t, p, Dropped, BalancerIgnoresPing)
+		if !about(p, "Service acme-shop/web") || !strings.Contains(p.Reason, "Service acme-shop/web") || !strings.Contains(p.Reason, "80/tcp") {
+			t.Errorf("about %v: %s", p.About, p.Reason)
+		}
+		if f, _ := p.Finding(); !strings.Contains(f.Cure, "sallyport trace CLIENT ADDRESS:PORT") {
+			t.Errorf("the next step is %q", f.Cure)
+		}
+	}
+	s := world()
+	s.Logical.Router(shop).Balancers[0].VIPs[0].Address = socketOf(wayOut + ":80") // the router's own
+	q := from(internet, wayOut+":0")
 	q.Protocol = "icmp"
-	endsAs(t, one(t, world(), q), Dropped, NoSuchPort)
+	endsAs(t, one(t, s, q), Answered, "")
 }
 
 // What pods send leaves with the project's address, by its default network; that of a pod with a floating IP there, with that.
@@ -356,6 +374,8 @@ func TestPortSecurity(t *testing.T) {
 	endsAs(t, one(t, s, pod("db", internet+":443")), Answered, "")
 	s.Logical.Switch(pods).Ports[2].Security = []string{mac("db") + " 10.0.0.5"}
 	endsAs(t, one(t, s, pod("db", internet+":443")), Dropped, PortSecurityDrops)
+	s.Logical.Switch(pods).Ports[2].Security = []string{" ", mac("db") + " 10.0.0.4"} // a blank entry allows nothing
+	endsAs(t, one(t, s, pod("db", internet+":443")), Answered, "")
 }
 
 // Every way that does not end well is a finding with a cure.

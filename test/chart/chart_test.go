@@ -19,6 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	sigsyaml "sigs.k8s.io/yaml"
+
+	"github.com/sallyport/sallyport/internal/ownership"
 )
 
 const chart = "../../charts/sallyport"
@@ -197,6 +199,21 @@ func TestAgent(t *testing.T) {
 	flagsExist(t, "sallyport-controller", c.Spec.Template.Spec.Containers[0].Args)
 }
 
+// By these labels sallyport status and kubectl, as findings have it, find the agents' pods.
+func TestAgentsAreFound(t *testing.T) {
+	out, err := render(t, `agent.enabled=true`)
+	if err != nil {
+		t.Fatal(out)
+	}
+	var d appsv1.DaemonSet
+	if !find(t, out, "DaemonSet", "sallyport-agent", &d) {
+		t.Fatal("no DaemonSet")
+	}
+	if got := d.Spec.Template.Labels[ownership.AgentLabel]; got != ownership.AgentName {
+		t.Errorf("the pods have %s=%s, and %s is looked for", ownership.AgentLabel, got, ownership.AgentName)
+	}
+}
+
 // What an agent may do follows from what it is to do, and nothing else.
 func TestAgentsRights(t *testing.T) {
 	for _, c := range []struct {
@@ -240,6 +257,33 @@ func TestAgentsRights(t *testing.T) {
 			t.Errorf("NodePaths %s, Inspections %s: it has %q, mounts %q, and writes %q", c.paths, c.inspections, capabilities, mounts, writes)
 		}
 		flagsExist(t, "sallyport-agent", agent.Args)
+	}
+}
+
+// runc refuses to start a container with a mount below /proc, and one below /sys is a risk that we need not take. The node's settings are mounted
+// elsewhere, and the agent is told where.
+func TestMountsAreAllowed(t *testing.T) {
+	for _, inspections := range []string{"true", "false"} {
+		out, err := render(t, `agent={"enabled":true,"nodePaths":true,"inspections":`+inspections+`}`, `ovn={"nbAddress":"ssl:[fd00::1]:6641","tlsSecret":"kube-ovn-tls"}`)
+		if err != nil {
+			t.Fatal(out)
+		}
+		var d appsv1.DaemonSet
+		var c appsv1.Deployment
+		if !find(t, out, "DaemonSet", "sallyport-agent", &d) || !controllers(t, out, "Deployment", &c) {
+			t.Fatal("no DaemonSet, or no Deployment")
+		}
+		agent := d.Spec.Template.Spec.Containers[0]
+		mounts := slices.Concat(agent.VolumeMounts, c.Spec.Template.Spec.Containers[0].VolumeMounts)
+		for _, m := range mounts {
+			if top := strings.Split(m.MountPath, "/")[1]; top == "proc" || top == "sys" {
+				t.Errorf("mount %s at %s is refused", m.Name, m.MountPath)
+			}
+		}
+		at := slices.IndexFunc(mounts, func(m corev1.VolumeMount) bool { return m.Name == "settings" })
+		if root := strings.TrimSuffix(mounts[at].MountPath, "/net"); !slices.Contains(agent.Args, "--sysctl-root="+root) {
+			t.Errorf("the node's settings are at %s, and the agent is told %q", root, agent.Args)
+		}
 	}
 }
 

@@ -16,8 +16,9 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:optionalOldSelf=true,fieldPath=".metadata",rule="oldSelf.hasValue() || size(self.metadata.name) <= 175",message="the name becomes part of the name of an OvnEip: choose one of at most 175 characters"
 
-// FIp is an external address for one pod or virtual machine, both ways: what is sent to the external address arrives there,
-// and what it sends comes from the external address. Write it in the namespace of your project.
+// FIp is an external address for one pod or virtual machine: what is sent to the external address arrives there. Replies leave with it.
+// Connections that the target opens itself leave with it only if the address is on the project's default network and no EgressRoute,
+// EgressService or EgressIP applies to them, or if it is on a network with returnPath Source. Write it in the namespace of your project.
 type FIp struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -18,7 +18,7 @@ const verdicts = {
   Dropped: ["bad", "error", "The packet is dropped on its way there."],
   Refused: ["bad", "error", "Somebody answers that nobody is there."],
   Lost: ["bad", "error", "The packet arrives, and its reply does not find back."],
-  Unknown: ["bad", "warning", "Nobody in this cluster has this address."],
+  Unknown: ["bad", "warning", "Who answers the packet can't be told."],
 }
 
 // show is the panel of a trace: the form, and the answer when everything was said.
