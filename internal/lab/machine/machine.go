@@ -51,33 +51,44 @@ var ErrNoEnding = guest.ErrNoEnding
 // Kernels are the kernels that a machine can run, oldest first.
 func Kernels() []string { return parts.Kernels() }
 
-// Run boots a machine, runs the job's program in it and waits for its end. That the program fails is no error; that it did not
-// run, or that nobody knows how it ended, is. The machine has no network and no disk: nothing of it leaves it or stays.
-//
-// It needs Go and this module's source: the first process of the machine is built from it.
-func Run(ctx context.Context, job Job) (Result, error) {
-	if !slices.Contains(Kernels(), job.Kernel) {
-		return Result{}, fmt.Errorf("there is no kernel %q, there are %s", job.Kernel, strings.Join(Kernels(), " and "))
-	}
+// Kit is what machines are booted from: QEMU, kernels, and the first process of a machine.
+type Kit struct {
+	parts parts.Set
+	init  string
+}
+
+// Prepare fetches and builds everything that a machine needs, so that Run only boots. The first process is built into a directory
+// of the caller's; that needs Go and this module's source.
+func Prepare(ctx context.Context, dir string) (Kit, error) {
 	set, err := parts.EnsureMachine(ctx, func(line string) { fmt.Fprintln(os.Stderr, line) })
 	if err != nil {
-		return Result{}, fmt.Errorf("get the parts of the machine: %w", err)
+		return Kit{}, fmt.Errorf("get the parts of the machine: %w", err)
+	}
+	k := Kit{parts: set, init: filepath.Join(dir, "init")}
+	return k, buildInit(ctx, k.init)
+}
+
+// Run boots a machine, runs the job's program in it and waits for its end. That the program fails is no error; that it did not
+// run, or that nobody knows how it ended, is. The machine has no network and no disk: nothing of it leaves it or stays.
+func (k Kit) Run(ctx context.Context, job Job) (Result, error) {
+	if !slices.Contains(Kernels(), job.Kernel) {
+		return Result{}, fmt.Errorf("there is no kernel %q, there are %s", job.Kernel, strings.Join(Kernels(), " and "))
 	}
 	dir, err := os.MkdirTemp("", "machine-")
 	if err != nil {
 		return Result{}, fmt.Errorf("make a place for the machine: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	image, modules := set.Kernel(job.Kernel)
-	b := box{dir: dir, kernel: image}
+	image, modules := k.parts.Kernel(job.Kernel)
+	b := box{dir: dir, kernel: image, init: k.init}
 	if err := b.fill(ctx, job, modules); err != nil {
 		return Result{}, err
 	}
-	return b.run(ctx, set)
+	return b.run(ctx, k.parts)
 }
 
 // box is the directory of a machine: what it boots with and what it says.
-type box struct{ dir, kernel string }
+type box struct{ dir, kernel, init string }
 
 func (b box) path(name string) string { return filepath.Join(b.dir, name) }
 
@@ -99,9 +110,6 @@ func (b box) fill(ctx context.Context, job Job, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := buildInit(ctx, b.path("init")); err != nil {
-		return err
-	}
 	orders := guest.Orders{
 		Program: "/program", Args: job.Args,
 		Env: slices.Concat([]string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/tmp"}, job.Env),
@@ -112,7 +120,7 @@ func (b box) fill(ctx context.Context, job Job, dir string) error {
 	}
 	defer f.Close()
 	files := archive{to: f}
-	files.copy("init", b.path("init"))
+	files.copy("init", b.init)
 	files.copy(orders.Program, job.Program)
 	for _, from := range load {
 		orders.Modules = append(orders.Modules, files.module(from))

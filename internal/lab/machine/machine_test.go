@@ -61,7 +61,7 @@ func TestFileThatCannotBeBroughtFailsTheArchive(t *testing.T) {
 }
 
 func TestJobThatCannotBeDone(t *testing.T) {
-	if _, err := Run(t.Context(), Job{Kernel: "2.6"}); err == nil || !strings.Contains(err.Error(), `no kernel "2.6"`) {
+	if _, err := (Kit{}).Run(t.Context(), Job{Kernel: "2.6"}); err == nil || !strings.Contains(err.Error(), `no kernel "2.6"`) {
 		t.Errorf("a kernel that we do not have: %v", err)
 	}
 	dir := t.TempDir()

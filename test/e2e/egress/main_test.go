@@ -1,3 +1,4 @@
+// Package egress is egress addresses, shown by packets: selection, failover, scale.
 package egress
 
 import (

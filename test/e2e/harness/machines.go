@@ -10,11 +10,12 @@ import (
 	vm "github.com/sallyport/sallyport/internal/lab/machine"
 )
 
-// BuildStatic builds a program of testdata for machines, which have no libraries.
+// BuildStatic builds a program of testdata for machines, which have no libraries. No limit but that of all tests holds for it: with
+// empty build caches on a busy machine it takes minutes.
 func BuildStatic(t *testing.T, dir string, how ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")
-	cmd := exec.CommandContext(Within(t, 5*time.Minute), "go", append(how, "-o", path, dir)...)
+	cmd := exec.CommandContext(t.Context(), "go", append(how, "-o", path, dir)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", dir, err, out)
@@ -22,11 +23,21 @@ func BuildStatic(t *testing.T, dir string, how ...string) string {
 	return path
 }
 
+// PrepareMachines fetches and builds what machines need, before the clock of a boot starts.
+func PrepareMachines(t *testing.T) vm.Kit {
+	t.Helper()
+	kit, err := vm.Prepare(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kit
+}
+
 // BootMachine runs a job and prints how long it took.
-func BootMachine(t *testing.T, job vm.Job) (vm.Result, error) {
+func BootMachine(t *testing.T, kit vm.Kit, job vm.Job) (vm.Result, error) {
 	t.Helper()
 	begun := time.Now()
-	got, err := vm.Run(Within(t, 5*time.Minute), job)
+	got, err := kit.Run(Within(t, 5*time.Minute), job)
 	t.Logf("kernel %s: %s from the order to the end of the machine", job.Kernel, time.Since(begun).Round(100*time.Millisecond))
 	return got, err
 }

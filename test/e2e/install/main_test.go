@@ -1,3 +1,4 @@
+// Package install is what an operator installs: chart, examples and monitoring, as written.
 package install
 
 import (

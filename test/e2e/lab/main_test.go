@@ -1,3 +1,4 @@
+// Package lab is the lab itself: start, end, faults, the problem that Sallyport solves.
 package lab
 
 import (

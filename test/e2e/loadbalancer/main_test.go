@@ -1,3 +1,4 @@
+// Package loadbalancer is load balancers, shown by packets: features, conformance, restarts, speed.
 package loadbalancer
 
 import (

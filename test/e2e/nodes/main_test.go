@@ -1,3 +1,4 @@
+// Package nodes is return traffic and egress on nodes, shown by packets through a node's kernel.
 package nodes
 
 import (

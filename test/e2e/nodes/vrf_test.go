@@ -13,11 +13,12 @@ import (
 // TestAgent2VRF shows method VRF on the kernels that nodes have, with and without legs. Where a kernel lacks VRFs it fails.
 func TestAgent2VRF(t *testing.T) {
 	program := harness.BuildStatic(t, "../testdata/vrf", "test", "-c")
+	kit := harness.PrepareMachines(t)
 	for _, kernel := range vm.Kernels() {
 		t.Run(kernel, func(t *testing.T) {
 			item, live := agents.Item(t, 2), agents.Item(t, 4)
 			begun := time.Now()
-			got, err := harness.BootMachine(t, vm.Job{
+			got, err := harness.BootMachine(t, kit, vm.Job{
 				Kernel: kernel, Program: program, Args: []string{"-test.v"}, Programs: []string{"nft", "ip"},
 				Spare:   []string{"vrf"}, // the agent's words about its absence are a part of it
 				Modules: []string{"veth", "nf_tables", "nft_ct", "nft_chain_nat", "nft_nat", "nft_masq"},

@@ -1,3 +1,4 @@
+// Package returnpath is the return path, shown by packets: replies leave by the network they came in on.
 package returnpath
 
 import (

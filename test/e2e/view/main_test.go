@@ -1,3 +1,4 @@
+// Package view is the operator's view, checked against packets: status, explain, trace, map, doctor, ui, how-tos.
 package view
 
 import (

@@ -1,0 +1,181 @@
+// Package ground is what everything else stands on: parts from empty caches, the time of CI, runs without a failure, and defects
+// that stay away.
+package ground
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sallyport/sallyport/test/show"
+)
+
+// list is what `make show-ground` prints.
+var list = show.New("solid ground",
+	"all parts of the lab, fetched and built from empty caches",
+	"the time of each stage and theme of CI, from empty caches and warm",
+	"five runs of CI in a row without a failure, the last beside a busy loop on each core",
+	"every known defect, with the test that failed before",
+)
+
+const root = "../.."
+
+var everything = flag.Bool("show", false, "fail when an item of the list did not run")
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code := m.Run()
+	if list.Ran() && !list.Print(os.Stdout) && *everything {
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// needFull skips what only make sense at full size: CI can't run itself.
+func needFull(t *testing.T) {
+	t.Helper()
+	if !show.Full() {
+		t.Skip("hours: at full size only")
+	}
+}
+
+// emptyCaches are variables for a command that finds nothing built or downloaded before.
+func emptyCaches(t *testing.T) []string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "empty-caches-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		clean := exec.Command("go", "clean", "-modcache") // its files are read-only
+		clean.Env = append(os.Environ(), "GOMODCACHE="+filepath.Join(dir, "mod"))
+		_ = clean.Run()
+		_ = os.RemoveAll(dir)
+	})
+	return []string{
+		"XDG_CACHE_HOME=" + dir, "SALLYPORT_CACHE=" + filepath.Join(dir, "sallyport"),
+		"GOCACHE=" + filepath.Join(dir, "build"), "GOMODCACHE=" + filepath.Join(dir, "mod"),
+	}
+}
+
+// runCommand runs a command in the repository and returns what it printed.
+func runCommand(t *testing.T, env []string, name string, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir, cmd.Env = root, append(os.Environ(), env...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	return out.String(), err
+}
+
+// tail is the end of a text.
+func tail(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-40):], "\n")
+}
+
+func TestGround1Parts(t *testing.T) {
+	needFull(t)
+	item := list.Item(t, 1)
+	begun := time.Now()
+	out, err := runCommand(t, emptyCaches(t), "make", "--no-print-directory", "parts")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, tail(out))
+	}
+	built := regexp.MustCompile(`(?m)^built (.*)$`).FindAllStringSubmatch(out, -1)
+	for _, b := range built {
+		item.Figure("%s", b[1])
+	}
+	if len(built) < 9 {
+		t.Errorf("%d parts were built, and there are 9", len(built))
+	}
+	item.Figure("all together %.0f s", time.Since(begun).Seconds())
+}
+
+var timeForm = regexp.MustCompile(`(?m)^(?:=== ((?:\S+) took \d+ s)|(theme \S+ took .*))$`)
+
+// runCI runs all of CI and adds its times to an item.
+func runCI(t *testing.T, item *show.Item, what string, env []string) {
+	t.Helper()
+	begun := time.Now()
+	out, err := runCommand(t, append(env, "CI=true", "SALLYPORT_SIZE="), "bash", ".ci/run")
+	var times []string
+	for _, m := range timeForm.FindAllStringSubmatch(out, -1) {
+		times = append(times, m[1]+m[2])
+	}
+	verdict := "passed"
+	if err != nil {
+		verdict = "FAILED"
+		t.Errorf("%s: %v\n%s", what, err, tail(out))
+	}
+	item.Figure("%s: %s after %.0f min: %s", what, verdict, time.Since(begun).Minutes(), strings.Join(times, "; "))
+}
+
+func TestGround2Time(t *testing.T) {
+	needFull(t)
+	item := list.Item(t, 2)
+	runCI(t, item, "empty caches", emptyCaches(t))
+	runCI(t, item, "warm", nil)
+}
+
+func TestGround3Runs(t *testing.T) {
+	needFull(t)
+	item := list.Item(t, 3)
+	for i := range 4 {
+		runCI(t, item, fmt.Sprintf("run %d", i+1), nil)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for range runtime.NumCPU() {
+		go func() {
+			for ctx.Err() == nil { // a busy loop on a core
+			}
+		}()
+	}
+	runCI(t, item, "run 5, beside a busy loop on each core", nil)
+}
+
+// defect is something that was wrong, and the test that failed as long as it was.
+type defect struct{ what, pkg, test string }
+
+var defects = []defect{
+	{"a newer Debian revision of a part is refused", "./internal/lab/parts", "TestUpstreamVersion"},
+	{"the agent's mount of /proc/sys/net is refused by runc", "./test/chart", "TestMountsAreAllowed"},
+	{"the agent writes settings below --sysctl-root", "./internal/kernel", "TestSettingsAreBelowTheRoot"},
+	{"a machine's program is built while its clock runs", "./test/e2e/lab", "TestMachineTellsHowItEnded"},
+	{"an EgressIP says Programmed for pods that it does not serve", "./internal/compile", "TestEgressVerdicts|TestPodsOutsideProjects"},
+	{"doctor does not know pods that an EgressIP does not serve", "./internal/diagnosis", "TestFaults"},
+	{"trace calls a node that forwards the one that answers", "./internal/trace", "TestNodeForwardsWhatLeavesTheDefaultVPC"},
+	{"status shows no agents", "./internal/cli", "TestStatusShowsAgents"},
+	{"a blank port_security entry makes trace panic", "./internal/trace", "TestPortSecurity"},
+	{"the text of FIp promises its address on every network", "./config/crd", "TestFIpSaysWhenItsTargetLeavesWithIt"},
+	{"a foreign ACL with a sample or a label breaks return paths unseen", "./internal/diagnosis", "TestFaults|TestLabelsThatStay"},
+	{"trace does not know that a load balancer ignores ping", "./internal/trace", "TestPingOfALoadBalancer"},
+	{"priorities of egress are not held against their bands", "./internal/ownership", "TestPrioritiesAreInBands"},
+	{"the name of a Subnet is made in two places", "./internal/architecture", "TestSubnetNamesComeFromOwnership"},
+	{"steps of a shard are known by an index", "./internal/controller", "TestStepsAreKnownByThemselves"},
+}
+
+func TestGround4Defects(t *testing.T) {
+	item := list.Item(t, 4)
+	for _, d := range defects {
+		t.Run(d.test, func(t *testing.T) {
+			out, err := runCommand(t, nil, "go", "test", "-count=1", "-v", "-run", "^("+d.test+")$", d.pkg)
+			passed := len(regexp.MustCompile(`(?m)^--- PASS: `).FindAllString(out, -1))
+			if want := strings.Count(d.test, "|") + 1; err != nil || passed != want {
+				t.Fatalf("%s: %d of %d tests passed: %v\n%s", d.what, passed, want, err, tail(out))
+			}
+			item.Figure("%s: %s in %s passes", d.what, d.test, d.pkg)
+		})
+	}
+}
