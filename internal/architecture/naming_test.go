@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -184,6 +185,25 @@ func TestPathsOfOneMachineAreSeen(t *testing.T) {
 	} {
 		if somebodys.MatchString(line) != bad {
 			t.Errorf("%q: seen %t, want %t", line, !bad, bad)
+		}
+	}
+}
+
+// CI runs the themes that test/e2e/run names: one that is forgotten there would never run.
+func TestThemesAreRun(t *testing.T) {
+	script, err := os.ReadFile(filepath.Join(root(t), "test/e2e/run"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?m)^themes=\((.*)\)$`).FindStringSubmatch(string(script))
+	if m == nil {
+		t.Fatal("test/e2e/run has no line with the themes")
+	}
+	named := strings.Fields(m[1])
+	for _, u := range tree(t) {
+		theme, found := strings.CutPrefix(u.dir, "test/e2e/")
+		if found && theme != "harness" && !strings.Contains(theme, "/") && !slices.Contains(named, theme) {
+			t.Errorf("test/e2e/run does not run the theme %s", theme)
 		}
 	}
 }

@@ -14,6 +14,9 @@ import (
 var executions = regexp.MustCompile(`execs: (\d+)`)
 
 func TestCore8Compile(t *testing.T) {
+	if !show.Full() {
+		t.Skip("make test runs these; here they run at full size only, with the fuzzer")
+	}
 	item := core.Item(t, 8)
 	run := func(limit time.Duration, args ...string) string {
 		t.Helper()

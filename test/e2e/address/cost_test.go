@@ -13,6 +13,7 @@ import (
 // A thousand projects: what they cost to make and to keep, and that a change in one of them costs what it costs when there
 // are ten.
 func TestCore7ChangeCostsTheSameAtAnySize(t *testing.T) {
+	harness.Alone(t)
 	item := core.Item(t, 7)
 	f := harness.NewFleet(t)
 	few, many := show.Size(10, 5), show.Size(1000, 25)

@@ -33,6 +33,7 @@ type drift struct {
 // Everything that we own and somebody deletes or changes by hand is back within 2 s, and nothing of others is touched. In a lab
 // of its own, where all of the database and all objects can be compared.
 func TestCore3Drift(t *testing.T) {
+	harness.Alone(t)
 	item := core.Item(t, 3)
 	c := alone(t, "drift")
 	p := newDriftedProject(t, c)

@@ -71,6 +71,7 @@ func (y *egressLab) neither(t *testing.T, node string) {
 
 // TestEgress2Failover: a question every 5 ms from a pod to a host outside, while the node of its egress address is struck.
 func TestEgress2Failover(t *testing.T) {
+	harness.Alone(t)
 	item := egresses.Item(t, 2)
 	y := newYard(t, "failover")
 	y.goesOut(t)
@@ -361,6 +362,7 @@ func (y *egressLab) fenced(t *testing.T) string {
 
 // TestEgress4Flapping: a node that is cut off and back every second.
 func TestEgress4Flapping(t *testing.T) {
+	harness.Alone(t)
 	item := egresses.Item(t, 4)
 	y := newYard(t, "flapping")
 	y.request(t, "out", "{egressIPs: [91.224.11.230], "+inProject("one")+", podSelector: {matchLabels: {app: a}}}")

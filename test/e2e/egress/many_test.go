@@ -13,6 +13,7 @@ import (
 
 // TestEgress3Many: many addresses on several nodes, of which one is lost.
 func TestEgress3Many(t *testing.T) {
+	harness.Alone(t)
 	item := egresses.Item(t, 3)
 	nodes, addresses := show.Size(10, 5), show.Size(100, 20)
 	b, err := blueprint.Load("../testdata/egress.yaml")

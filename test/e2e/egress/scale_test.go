@@ -39,6 +39,7 @@ type setRow struct {
 
 // TestEgress3Scale: many EgressIPs and the pods that they select, from nothing; and what it costs when one pod changes.
 func TestEgress3Scale(t *testing.T) {
+	harness.Alone(t)
 	item := egresses.Item(t, 3)
 	c := &egressFleet{Fleet: harness.NewFleet(t, "--egressip-reachability-total-timeout=0"), egresses: show.Size(1000, 20)}
 	c.Grow(t, show.Size(100, 2))

@@ -77,6 +77,7 @@ var sharedLab struct {
 // SharedLab is the lab that tests use side by side: each works in namespaces and VPCs of its own.
 func SharedLab(t *testing.T) *Cluster {
 	t.Helper()
+	beside(t)
 	sharedLab.once.Do(func() {
 		b, err := blueprint.Load("../testdata/shared.yaml")
 		if err == nil {
@@ -93,6 +94,7 @@ func SharedLab(t *testing.T) *Cluster {
 // StartLab is a lab for one test alone.
 func StartLab(t *testing.T, suffix string, b blueprint.Blueprint) *Cluster {
 	t.Helper()
+	beside(t)
 	name := fmt.Sprintf("e2e-%d-%s", os.Getpid(), suffix)
 	c, err := Up(name, b)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 // TestBalancer6Abuse: one tenant asks for the same port a thousand times, has a Service with thousands of endpoints, and lets
 // endpoints come and go a hundred times a second. How long a change of another tenant takes stays within twice of what it was.
 func TestBalancer6Abuse(t *testing.T) {
+	harness.Alone(t)
 	item := balancers.Item(t, 6)
 	c := &serviceFleet{Fleet: harness.NewFleet(t)}
 	c.rows = newRegister(t, c.Cluster)

@@ -20,6 +20,7 @@ const mostGone = 250 * time.Millisecond
 // TestBalancer4Restarts: Kube-OVN's controller removes every load balancer when it starts. Ours are back before anybody notices, and
 // open connections go on. With nobody to put them back they stay away.
 func TestBalancer4Restarts(t *testing.T) {
+	harness.Alone(t)
 	item := balancers.Item(t, 4)
 	h := newHall(t, "restarts", "10.53.0.0/24")
 	var addresses []string

@@ -19,6 +19,7 @@ const clientPatience = 10 * time.Second
 
 // TestBalancer3Rolling: all pods of a Deployment are replaced while clients ask without a pause. No request fails.
 func TestBalancer3Rolling(t *testing.T) {
+	harness.Alone(t)
 	item := balancers.Item(t, 3)
 	h := newHall(t, "rolling", "10.52.0.0/24")
 	rounds := show.Size(5, 1)

@@ -26,6 +26,7 @@ type serviceFleet struct {
 // TestBalancer5Speed: how long it takes from an EndpointSlice to the row, beside a bare transaction and beside Kube-OVN's own
 // load balancers of the same Services; all from nothing; and a restart.
 func TestBalancer5Speed(t *testing.T) {
+	harness.Alone(t)
 	item := balancers.Item(t, 5)
 	c := &serviceFleet{Fleet: harness.NewFleet(t)}
 	c.rows = newRegister(t, c.Cluster)

@@ -40,6 +40,7 @@ func outerAddress(i int) string { return fmt.Sprintf("100.64.%d.%d", i/250, 1+i%
 // TestAgent3Speed: how much each method writes and how long that takes, for few and for many Services, and what it leaves of the speed that
 // the node has without any.
 func TestAgent3Speed(t *testing.T) {
+	harness.Alone(t)
 	item := agents.Item(t, 3)
 	for _, method := range methods {
 		t.Run("writing "+string(method), func(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 // TestReturn5Cost: what a leg costs a connection, against a project of the same kind without any leg, on the same wire and
 // node, in turn. Everything runs on this machine's cores, clients and servers too, so only ratios mean anything.
 func TestReturn5Cost(t *testing.T) {
+	harness.Alone(t)
 	item := returns.Item(t, 5)
 	s := &costLab{projectPair: &projectPair{Cluster: harness.SharedSallyport(t)}}
 	s.CreateOrganization(t, "cost")

@@ -16,6 +16,7 @@ import (
 
 // TestReturn2Disturbed: connections by several networks survive what happens to nodes and pods, and policies still filter.
 func TestReturn2Disturbed(t *testing.T) {
+	harness.Alone(t)
 	item := returns.Item(t, 2)
 	s := &projectPair{Cluster: harness.StartSallyport(t, "return", harness.LoadTopology(t, "shared.yaml"))}
 	s.CreateOrganization(t, "return")

@@ -21,6 +21,7 @@ const mostSilence = time.Second
 // and again and Subnets are touched. Beside the project with legs, projects without any run the same: what is silent there is not
 // silent because of a leg. And some streams do not pass OVN at all: what is silent there is the machine.
 func TestReturn7Soak(t *testing.T) {
+	harness.Alone(t)
 	item := returns.Item(t, 7)
 	s := &projectPair{Cluster: harness.SharedSallyport(t)}
 	k := &soak{projectPair: s, length: show.Size(time.Hour, 25*time.Second), restart: show.Size(5*time.Minute, 10*time.Second), touch: show.Size(time.Minute, 10*time.Second)}

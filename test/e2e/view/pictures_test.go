@@ -300,6 +300,7 @@ func TestView4Keyboard(t *testing.T) {
 
 // TestView4Live: the page of a running lab follows it, explains what is clicked, and says when it does not hear of it any more.
 func TestView4Live(t *testing.T) {
+	harness.Alone(t)
 	item := views.Item(t, 4)
 	c := harness.SharedSallyport(t)
 	h := c.NewBackendProject(t, "page", "10.89.0.0/24")
