@@ -36,6 +36,7 @@ func PrepareMachines(t *testing.T) vm.Kit {
 // BootMachine runs a job and prints how long it took.
 func BootMachine(t *testing.T, kit vm.Kit, job vm.Job) (vm.Result, error) {
 	t.Helper()
+	beside(t)
 	begun := time.Now()
 	got, err := kit.Run(Within(t, 5*time.Minute), job)
 	t.Logf("kernel %s: %s from the order to the end of the machine", job.Kernel, time.Since(begun).Round(100*time.Millisecond))

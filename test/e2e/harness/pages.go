@@ -94,6 +94,7 @@ func CommandsOf(list []Block) string {
 // RunBash runs commands until one fails, and returns what they printed.
 func RunBash(t *testing.T, dir string, env []string, commands string) string {
 	t.Helper()
+	beside(t)
 	cmd := exec.CommandContext(Within(t, 5*time.Minute), "bash", "-c", "set -euo pipefail\n"+commands)
 	cmd.Dir, cmd.Env = dir, env
 	cmd.WaitDelay = 5 * time.Second // for what still holds the output

@@ -13,6 +13,7 @@ import (
 
 // TestReturn3Live: what changes about the way back keeps the connections that there are.
 func TestReturn3Live(t *testing.T) {
+	harness.Alone(t)
 	item := returns.Item(t, 3)
 	s := &projectPair{Cluster: harness.SharedSallyport(t)}
 	s.CreateOrganization(t, "live")
