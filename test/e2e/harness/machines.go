@@ -26,6 +26,7 @@ func BuildStatic(t *testing.T, dir string, how ...string) string {
 // PrepareMachines fetches and builds what machines need, before the clock of a boot starts.
 func PrepareMachines(t *testing.T) vm.Kit {
 	t.Helper()
+	beside(t)
 	kit, err := vm.Prepare(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +37,6 @@ func PrepareMachines(t *testing.T) vm.Kit {
 // BootMachine runs a job and prints how long it took.
 func BootMachine(t *testing.T, kit vm.Kit, job vm.Job) (vm.Result, error) {
 	t.Helper()
-	beside(t)
 	begun := time.Now()
 	got, err := kit.Run(Within(t, 5*time.Minute), job)
 	t.Logf("kernel %s: %s from the order to the end of the machine", job.Kernel, time.Since(begun).Round(100*time.Millisecond))
