@@ -85,7 +85,7 @@ func clean(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "clean", Short: "Take away everything that the agent has written on this node, and put settings back", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			carrier, err := agent.NewCarrierAt(o.agent.Dir, o.agent.Sysctl)
+			carrier, err := agent.NewCarrier(o.agent.Dir, o.agent.Sysctl)
 			if err != nil {
 				return err
 			}

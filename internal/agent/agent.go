@@ -84,7 +84,7 @@ func Run(ctx context.Context, c Config, logger *slog.Logger) error {
 
 // carryOut carries the NodePath out.
 func (a *Agent) carryOut(ctx context.Context) error {
-	carrier, err := NewCarrierAt(a.config.Dir, a.config.Sysctl)
+	carrier, err := NewCarrier(a.config.Dir, a.config.Sysctl)
 	if err != nil {
 		return err
 	}

@@ -18,11 +18,8 @@ type Carrier struct {
 	dir    string // where is written down what was there before
 }
 
-// NewCarrier is a carrier that writes down in a directory what was there before, and finds the kernel's settings where they usually are.
-func NewCarrier(dir string) (*Carrier, error) { return NewCarrierAt(dir, kernel.SysctlRoot) }
-
-// NewCarrierAt is a carrier that finds the kernel's settings below another directory.
-func NewCarrierAt(dir, sysctl string) (*Carrier, error) {
+// NewCarrier is a carrier that writes down in a directory what was there before, and finds the kernel's settings as files below sysctl.
+func NewCarrier(dir, sysctl string) (*Carrier, error) {
 	k, err := kernel.OpenAt(sysctl)
 	if err != nil {
 		return nil, err

@@ -138,11 +138,11 @@ func (c *compiler) label(l *leg, row func(intent.Row)) {
 	row(intent.PortGroup{Name: l.group, Port: l.socket})
 	for door, label := range map[string]int{l.socket: l.number, c.socket(): ownership.LabelDefault} {
 		comes := fmt.Sprintf("inport == %q && ip", door)
-		rule(intent.OutOfSwitch, 1, 100, comes, "pass", label)
-		rule(intent.OutOfSwitch, 3, 0, comes, "allow-related", label)
+		rule(intent.OutOfSwitch, ownership.LabelTier, ownership.LabelPriority, comes, "pass", label)
+		rule(intent.OutOfSwitch, ownership.LabelLastTier, 0, comes, "allow-related", label)
 	}
 	row(intent.AddressSet{Name: c.targetSet(l), Addresses: list(l.targets)})
-	rule(intent.IntoSwitch, 1, 100, c.unseen(l), "pass", l.number)
+	rule(intent.IntoSwitch, ownership.LabelTier, ownership.LabelPriority, c.unseen(l), "pass", l.number)
 }
 
 // mark wants the markings of replies. They are wiped when a reply comes back from the router, before it leaves the node; and those

@@ -26,12 +26,12 @@ func inKubernetes(p state.Prepared) attempt {
 	return attempt{step{Plan: p.Plan, system: systemKubernetes}, p.Err}
 }
 
-// inOVN is a step that writes to the systemOVN database.
+// inOVN is a step that writes to the northbound database.
 func inOVN(p state.Prepared) attempt {
 	return attempt{step{Plan: p.Plan, system: systemOVN}, p.Err}
 }
 
-// inOVNObserved is a step that writes to the systemOVN database and is looked at again when it was carried out.
+// inOVNObserved is a step that writes to the northbound database and is looked at again when it was carried out.
 func inOVNObserved(prepare func() state.Prepared) attempt {
 	out := inOVN(prepare())
 	out.again = prepare

@@ -12,13 +12,6 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// Our ACLs that write labels are in these tiers: the first passes, the last allows what nobody else has decided about.
-const (
-	labelTier     = 1
-	labelPriority = 100
-	labelLastTier = 3
-)
-
 // labels finds rules of others that overwrite the label of a connection. OVN keeps the label and the observation point of a sample in the same
 // 32 bits, and the rule that decides last writes them.
 func (p *patient) labels() {
@@ -90,12 +83,12 @@ func overwritesLabel(x logical.ACL) bool {
 	if isOurs(x.IDs) || x.Direction != string(intent.OutOfSwitch) || x.Label == 0 && !x.Sampled {
 		return false
 	}
-	reached := x.Tier != labelTier || x.Priority >= labelPriority
+	reached := x.Tier != ownership.LabelTier || x.Priority >= ownership.LabelPriority
 	switch x.Action {
 	case "allow", "allow-related":
 		return reached
 	case "pass":
-		return reached && (x.Tier == labelTier || x.Tier == labelLastTier)
+		return reached && (x.Tier == ownership.LabelTier || x.Tier == ownership.LabelLastTier)
 	default:
 		return false
 	}

@@ -68,11 +68,12 @@ func (e *everything) readFIps() []survey.FIp {
 }
 
 func (e *everything) readEgressIPs() []survey.EgressIP {
+	projects := shardsOf(e.projects.Items)
 	return each(e.egressIPs.Items, func(o *ovnv1.EgressIP) survey.EgressIP {
 		out := survey.EgressIP{
 			Object: surveyed(string(intent.EgressIP), o, o.Status.Conditions), Addresses: o.Spec.EgressIPs, Held: map[string]string{},
 		}
-		out.Selects, out.Outside = e.selected(o)
+		out.Selects, out.Outside = e.selected(o, projects)
 		for _, item := range o.Status.Items {
 			out.Held[item.EgressIP] = item.Node
 		}
@@ -81,12 +82,11 @@ func (e *everything) readEgressIPs() []survey.EgressIP {
 }
 
 // selected is how many pods an EgressIP selects, and which of them are of no project.
-func (e *everything) selected(o *ovnv1.EgressIP) (n int, outside snapshot.Pods) {
+func (e *everything) selected(o *ovnv1.EgressIP, projects map[string]bool) (n int, outside snapshot.Pods) {
 	choice, err := readChoice(o)
 	if err != nil {
 		return 0, outside
 	}
-	projects := shardsOf(e.projects.Items)
 	chosen := map[string]bool{}
 	for i := range e.namespaces.Items {
 		ns := &e.namespaces.Items[i]

@@ -35,10 +35,7 @@ func (e *everything) readBeside(settings snapshot.Config) []survey.Service {
 }
 
 func (e *everything) chosenServices(settings snapshot.Config, wanted func(*corev1.Service) bool) []survey.Service {
-	projects := map[string]bool{}
-	for i := range e.projects.Items {
-		projects[snapshot.ShardOf(e.projects.Items[i].Namespace, e.projects.Items[i].Name)] = true
-	}
+	projects := shardsOf(e.projects.Items)
 	of := map[string][]*discoveryv1.EndpointSlice{}
 	for i := range e.slices.Items {
 		slice := &e.slices.Items[i]

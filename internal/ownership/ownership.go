@@ -123,6 +123,13 @@ const (
 	LabelDefault = 0x53600001 // connections that came in by the default network, or from inside
 )
 
+// The ACLs that write labels: the first passes whatever came in, the last allows what no ACL in between has decided about.
+const (
+	LabelTier     = 1
+	LabelPriority = 100
+	LabelLastTier = 3
+)
+
 // Mark is what stands for a network in marks and labels, unless two networks of one project have the same.
 func Mark(network string) int {
 	return MarkFirst + int(Sum(network)&(1<<MarkBits-1))

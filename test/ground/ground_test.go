@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// needFull skips what only make sense at full size: CI can't run itself.
+// needFull skips a test of CI itself, except at full size: CI can't run itself.
 func needFull(t *testing.T) {
 	t.Helper()
 	if !show.Full() {

@@ -73,7 +73,7 @@ func (y *egressLab) neither(t *testing.T, node string) {
 func TestEgress2Failover(t *testing.T) {
 	harness.Alone(t)
 	item := egresses.Item(t, 2)
-	y := newYard(t, "failover")
+	y := newEgressLab(t, "failover")
 	y.goesOut(t)
 	for _, m := range misfortunes {
 		t.Run(m.what, func(t *testing.T) { y.suffers(t, m, item) })
@@ -82,7 +82,7 @@ func TestEgress2Failover(t *testing.T) {
 	asked := failure{"agent killed", 50 * time.Millisecond, (*egressLab).silence, (*egressLab).speak}
 	t.Run(asked.what, func(t *testing.T) {
 		// A node that does not answer time and again is trusted later each time: twenty strikes need more of them.
-		y := scenarios[1].yard(t, "agents", show.Size(6, 4))
+		y := scenarios[1].startLab(t, "agents", show.Size(6, 4))
 		y.goesOut(t)
 		y.suffers(t, asked, item)
 	})
@@ -364,7 +364,7 @@ func (y *egressLab) fenced(t *testing.T) string {
 func TestEgress4Flapping(t *testing.T) {
 	harness.Alone(t)
 	item := egresses.Item(t, 4)
-	y := newYard(t, "flapping")
+	y := newEgressLab(t, "flapping")
 	y.request(t, "out", "{egressIPs: [91.224.11.230], "+inProject("one")+", podSelector: {matchLabels: {app: a}}}")
 	y.leaves(t, "a."+y.namespaces[0], "91.224.11.230")
 	node := y.holder(t, "out")

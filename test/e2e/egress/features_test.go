@@ -35,7 +35,7 @@ type egressLab struct {
 // TestEgress1Features: what selected pods leave with, shown by what a host outside sees.
 func TestEgress1Features(t *testing.T) {
 	item := egresses.Item(t, 1)
-	y := newYard(t, "egress")
+	y := newEgressLab(t, "egress")
 	for _, f := range []struct {
 		what string
 		run  func(*egressLab, *testing.T) string
@@ -73,17 +73,17 @@ func TestEgress1Features(t *testing.T) {
 	item.Figure("IPv6 is not built: such an address is refused, because external networks have IPv4 only (ADR 8, and make show-core)")
 }
 
-// newYard starts the lab, and a controller of its own, and makes the projects.
-func newYard(t *testing.T, name string) *egressLab {
+// newEgressLab starts the lab, and a controller of its own, and makes the projects.
+func newEgressLab(t *testing.T, name string) *egressLab {
 	t.Helper()
 	b, err := blueprint.Load("../testdata/egress.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newYardOf(t, name, b)
+	return newEgressLabOf(t, name, b)
 }
 
-func newYardOf(t *testing.T, name string, b blueprint.Blueprint) *egressLab {
+func newEgressLabOf(t *testing.T, name string, b blueprint.Blueprint) *egressLab {
 	t.Helper()
 	c := harness.StartLab(t, name, b)
 	c.InstallSallyport(t)
@@ -340,9 +340,9 @@ func (y *egressLab) comeAndGo(t *testing.T) string {
 func (y *egressLab) closedBefore(t *testing.T) string {
 	ns := y.namespaces[1]
 	y.request(t, "closed", "{egressIPs: [91.224.11.205], "+inProject("two")+", podSelector: {matchLabels: {role: out}}}")
-	signal(t, y.Controller, syscall.SIGSTOP)
+	y.Signal(t, syscall.SIGSTOP)
 	var again sync.Once
-	resume := func() { again.Do(func() { signal(t, y.Controller, syscall.SIGCONT) }) }
+	resume := func() { again.Do(func() { y.Signal(t, syscall.SIGCONT) }) }
 	defer resume()
 	y.RunPod(t, harness.Pod{Namespace: ns, Name: "a-early", Node: "node1", Labels: map[string]string{"role": "out"}})
 	y.RunPod(t, harness.Pod{Namespace: ns, Name: "a-other", Node: "node1"})
@@ -558,14 +558,4 @@ func (y *egressLab) deleted(t *testing.T) string {
 		return !strings.Contains(left, "egress")
 	})
 	return "router, ports and address sets are gone"
-}
-
-// signal sends a signal to the controller.
-func signal(t *testing.T, c *harness.Controller, s syscall.Signal) {
-	t.Helper()
-	c.Mu.Lock()
-	defer c.Mu.Unlock()
-	if err := c.Process.Process.Signal(s); err != nil {
-		t.Fatal(err)
-	}
 }

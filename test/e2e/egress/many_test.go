@@ -21,7 +21,7 @@ func TestEgress3Many(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Nodes, b.Gateways = nodes+1, nodes
-	y := newYardOf(t, "many", b)
+	y := newEgressLabOf(t, "many", b)
 	var list strings.Builder
 	for i := range addresses {
 		project, app := []string{"one", "two"}[i%2], "nobody"

@@ -44,12 +44,12 @@ const (
 // play goes through the steps.
 func (s scenario) play(t *testing.T) string {
 	t.Helper()
-	y := s.yard(t, fmt.Sprintf("steps-%d", s.port), 3)
+	y := s.startLab(t, fmt.Sprintf("steps-%d", s.port), 3)
 	return (&steps{egressLab: y, scenario: s, pod: stepPod + "." + y.namespaces[0]}).all(t)
 }
 
-// yard is a lab in which the controller runs inside and can ask the nodes. All but the first may hold addresses.
-func (s scenario) yard(t *testing.T, name string, nodes int) *egressLab {
+// startLab starts a lab in which the controller runs inside and can ask the nodes. All but the first may hold addresses.
+func (s scenario) startLab(t *testing.T, name string, nodes int) *egressLab {
 	t.Helper()
 	b, err := blueprint.Load("../testdata/egress.yaml")
 	if err != nil {

@@ -31,7 +31,7 @@ type Controller struct {
 	log     string
 	Metrics string // address
 
-	Mu      sync.Mutex
+	mu      sync.Mutex
 	Process *exec.Cmd
 	Ended   chan struct{}
 }
@@ -131,8 +131,8 @@ func (c *Controller) Start(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close() //nolint:errcheck // the process has its own
-	c.Mu.Lock()
-	defer c.Mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.Process = exec.Command(controllerProgram, c.Args...)
 	c.Process.Stdout, c.Process.Stderr = log, log
 	if err := c.Process.Start(); err != nil {
@@ -157,14 +157,24 @@ func (c *Controller) StartForTest(t *testing.T) {
 
 // Stop sends a signal and waits for the end.
 func (c *Controller) Stop(signal syscall.Signal) {
-	c.Mu.Lock()
-	defer c.Mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.Process == nil {
 		return
 	}
 	_ = c.Process.Process.Signal(signal)
 	<-c.Ended
 	c.Process = nil
+}
+
+// Signal sends a signal to the controller.
+func (c *Controller) Signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.Process.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // ReadMetrics is the controller's metrics, by name with labels.

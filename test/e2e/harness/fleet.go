@@ -159,8 +159,8 @@ func (f *Fleet) await(t *testing.T, limit time.Duration, holds func(map[string]f
 // kernel reads a file that the kernel has about the controller's process.
 func (c *Controller) kernel(t *testing.T, file string) string {
 	t.Helper()
-	c.Mu.Lock()
-	defer c.Mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.Process == nil {
 		t.Fatal("the controller is not running")
 	}

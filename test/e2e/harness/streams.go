@@ -15,9 +15,9 @@ import (
 type Stream struct {
 	name string
 
-	Mu      sync.Mutex
+	mu      sync.Mutex
 	last    time.Time // when the last line came
-	Longest time.Duration
+	longest time.Duration
 	lines   int
 	ended   error
 }
@@ -38,29 +38,42 @@ func (c *Cluster) StartStream(t *testing.T, where, address string) *Stream {
 
 func (s *Stream) follow(lines *program.Lines) {
 	for line := range lines.C {
-		s.Mu.Lock()
-		s.Longest = max(s.Longest, line.At.Sub(s.last))
+		s.mu.Lock()
+		s.longest = max(s.longest, line.At.Sub(s.last))
 		s.last = line.At
 		s.lines++
-		s.Mu.Unlock()
+		s.mu.Unlock()
 	}
-	s.Mu.Lock()
-	defer s.Mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.ended = fmt.Errorf("the stream ended: %w", lines.Err())
 }
 
 // count is how many lines have come so far.
 func (s *Stream) count() int {
-	s.Mu.Lock()
-	defer s.Mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.lines
 }
 
 // Silence is the longest that nothing came, the time since the last line included.
 func (s *Stream) Silence() time.Duration {
-	s.Mu.Lock()
-	defer s.Mu.Unlock()
-	return max(s.Longest, time.Since(s.last))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(s.longest, time.Since(s.last))
+}
+
+// ForgetSilence begins to measure silences anew.
+func ForgetSilence(streams ...*Stream) {
+	for _, s := range streams {
+		s.forgetSilence()
+	}
+}
+
+func (s *Stream) forgetSilence() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.longest = 0
 }
 
 // ExpectSurvival fails the test unless ten more lines come on all streams, and returns the longest silence.

@@ -75,11 +75,11 @@ func TestBalancer1Features(t *testing.T) {
 			})
 		}
 	}
-	show(newHall(t, "features", "10.51.0.0/24"), features)
-	show(managementHall(t), managed)
+	show(newBackendProject(t, "features", "10.51.0.0/24"), features)
+	show(newManagementProject(t), managed)
 }
 
-func newHall(t *testing.T, name, cidr string) *harness.BackendProject {
+func newBackendProject(t *testing.T, name, cidr string) *harness.BackendProject {
 	t.Helper()
 	return harness.SharedSallyport(t).NewBackendProject(t, name, cidr)
 }

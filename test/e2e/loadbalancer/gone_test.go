@@ -22,7 +22,7 @@ const mostGone = 250 * time.Millisecond
 func TestBalancer4Restarts(t *testing.T) {
 	harness.Alone(t)
 	item := balancers.Item(t, 4)
-	h := newHall(t, "restarts", "10.53.0.0/24")
+	h := newBackendProject(t, "restarts", "10.53.0.0/24")
 	var addresses []string
 	for i := range show.Size(10, 4) {
 		kind := harness.NetworkTypes[i%2]

@@ -19,8 +19,8 @@ import (
 // ours is the class that a Service in the management VPC has to name.
 const ours = ", loadBalancerClass: kube-dc.com/sallyport"
 
-// managementHall is a hall in a lab of its own, whose controller lets pods of the management VPC reach the cloud network.
-func managementHall(t *testing.T) *harness.BackendProject {
+// newManagementProject is a project in a lab of its own, whose controller lets pods of the management VPC reach the cloud network.
+func newManagementProject(t *testing.T) *harness.BackendProject {
 	t.Helper()
 	c := harness.StartLab(t, "management", harness.LoadTopology(t, "shared.yaml"))
 	c.InstallSallyport(t)
@@ -30,7 +30,7 @@ func managementHall(t *testing.T) *harness.BackendProject {
 	return c.NewBackendProject(t, "management", "10.54.0.0/24")
 }
 
-// in is the same hall seen from a namespace of the management VPC, which is made for it.
+// in is the same project seen from a namespace of the management VPC, which is made for it.
 func in(t *testing.T, h *harness.BackendProject, namespace string) *harness.BackendProject {
 	t.Helper()
 	h.CreateNamespace(t, namespace, "")

@@ -21,7 +21,7 @@ const clientPatience = 10 * time.Second
 func TestBalancer3Rolling(t *testing.T) {
 	harness.Alone(t)
 	item := balancers.Item(t, 3)
-	h := newHall(t, "rolling", "10.52.0.0/24")
+	h := newBackendProject(t, "rolling", "10.52.0.0/24")
 	rounds := show.Size(5, 1)
 	deploy(t, h, 0)
 	address := h.Serve(t, harness.ServiceSpec{Name: "rolling", Selector: "{app: rolling}", Annotations: "network.kube-dc.com/external-network-type: public"})

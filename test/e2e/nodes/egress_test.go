@@ -11,7 +11,7 @@ import (
 // TestNodeEgress: pods of Kube-OVN's own VPC leave by the networks of their node, as EgressServices and EgressRoutes say. The host that they
 // ask is behind the router of a network, which knows the way back to addresses that come by itself only.
 func TestNodeEgress(t *testing.T) {
-	g := newGatehouse(t, "nodeegress")
+	g := newNodeLab(t, "nodeegress")
 	g.run(t)
 	g.network(t, "vlan1", fmt.Sprintf("method: Connection, addresses: [%s/32]", g.vips["vlan1"]))
 	g.network(t, "vlan2", "method: Connection")

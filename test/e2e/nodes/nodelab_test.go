@@ -39,7 +39,7 @@ type nodeLab struct {
 	ips   map[string]string     // cluster address by network
 }
 
-func newGatehouse(t *testing.T, name string) *nodeLab {
+func newNodeLab(t *testing.T, name string) *nodeLab {
 	t.Helper()
 	b, err := blueprint.Load("../testdata/agent.yaml")
 	if err != nil {

@@ -33,7 +33,7 @@ func (g *nodeLab) methods(t *testing.T, network string) []method {
 
 // TestAgentOnNodes: what the agent promises, in one lab.
 func TestAgentOnNodes(t *testing.T) {
-	g := newGatehouse(t, "agent")
+	g := newNodeLab(t, "agent")
 	g.run(t)
 	g.ExpectAnswer(t, "node1", "http://"+g.ips["vlan1"], "vlan1", "") // the Service itself works
 	t.Run("methods", func(t *testing.T) {

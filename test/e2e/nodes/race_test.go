@@ -21,7 +21,7 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// How a passage is run: flows of UDP, each to another Service, with so many packets on their way; and clients that connect one time after
+// How a node is loaded: flows of UDP, each to another Service, with so many packets on their way; and clients that connect one time after
 // another, each time to any Service.
 const (
 	flows   = 8
@@ -34,12 +34,12 @@ const least = 0.6
 
 // race runs passages of all methods against a plain one. The machine is noisy, so they take turns, and each round is compared by itself.
 func race(t *testing.T, item *show.Item) {
-	passages := []*forwardingNode{newPassage(t, "", 1000), newPassage(t, "", 1000)} // the second shows how much is noise
+	passages := []*forwardingNode{newForwardingNode(t, "", 1000), newForwardingNode(t, "", 1000)} // the second shows how much is noise
 	for _, method := range methods {
-		passages = append(passages, newPassage(t, method, 1000))
+		passages = append(passages, newForwardingNode(t, method, 1000))
 	}
 	if show.Full() {
-		passages = append(passages, newPassage(t, kubedcv1alpha1.NodeMark, 10000), newPassage(t, kubedcv1alpha1.NodeSourceRule, 10000))
+		passages = append(passages, newForwardingNode(t, kubedcv1alpha1.NodeMark, 10000), newForwardingNode(t, kubedcv1alpha1.NodeSourceRule, 10000))
 	}
 	for _, p := range passages {
 		p.open(t)

@@ -13,6 +13,7 @@ import (
 
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
 	"github.com/sallyport/sallyport/internal/agent"
+	"github.com/sallyport/sallyport/internal/kernel"
 	"github.com/sallyport/sallyport/internal/lab/netns"
 	"github.com/sallyport/sallyport/internal/nodepath"
 	"github.com/sallyport/sallyport/test/e2e/harness"
@@ -21,7 +22,7 @@ import (
 
 // forwardingNode is a node between a client and a server, in namespaces that have no link to the machine's network. Clients come in by eth1, where
 // they ask for addresses of which each is translated to a cluster address; the server behind br0 has all of these. What the node routes by
-// default leaves by eth0, where nobody is, except on a plain passage: there it leaves by eth1, and no method is needed.
+// default leaves by eth0, where nobody is, except on a plain node: there it leaves by eth1, and no method is needed.
 type forwardingNode struct {
 	method               kubedcv1alpha1.NodeMethod // empty: plain
 	services             int
@@ -47,7 +48,7 @@ func TestAgent3Speed(t *testing.T) {
 			var lines []string
 			entries := map[int]string{}
 			for _, size := range show.Size([]int{10, 1000, 10000}, []int{10, 1000}) {
-				p := newPassage(t, method, size)
+				p := newForwardingNode(t, method, size)
 				toll := p.write(t)
 				entries[size] = toll.entries
 				lines = append(lines, fmt.Sprintf("%d Services: %s, from nothing %.0f ms, nothing new %.0f ms, one more %.0f ms",
@@ -61,7 +62,7 @@ func TestAgent3Speed(t *testing.T) {
 		})
 	}
 	t.Run("among many interfaces", func(t *testing.T) {
-		p := newPassage(t, kubedcv1alpha1.NodeConnection, 10)
+		p := newForwardingNode(t, kubedcv1alpha1.NodeConnection, 10)
 		for i := range 200 { // as on a node with that many pods
 			if err := netns.Veth(netns.End{NS: p.node, Name: fmt.Sprintf("pod%d", i)}, netns.End{NS: p.server, Name: fmt.Sprintf("pod%d", i)}, 1500); err != nil {
 				t.Fatal(err)
@@ -80,7 +81,7 @@ func TestAgent1SourcesChecked(t *testing.T) {
 	for _, method := range methods {
 		for _, all := range settings {
 			for _, own := range settings {
-				p := newPassage(t, method, 10)
+				p := newForwardingNode(t, method, 10)
 				if err := p.node.Sysctl(map[string]string{"ipv4/conf/all/rp_filter": all, "ipv4/conf/eth1/rp_filter": own}); err != nil {
 					t.Fatal(err)
 				}
@@ -162,8 +163,8 @@ func (p *forwardingNode) carry(t *testing.T, services int) (report *agent.Report
 	return report
 }
 
-// newPassage makes a passage. Nothing of the method is on it yet.
-func newPassage(t *testing.T, method kubedcv1alpha1.NodeMethod, services int) *forwardingNode {
+// newForwardingNode makes the node. Nothing of the method is on it yet.
+func newForwardingNode(t *testing.T, method kubedcv1alpha1.NodeMethod, services int) *forwardingNode {
 	t.Helper()
 	p := &forwardingNode{method: method, services: services}
 	for _, ns := range []*netns.NS{&p.client, &p.node, &p.server} {
@@ -177,7 +178,7 @@ func newPassage(t *testing.T, method kubedcv1alpha1.NodeMethod, services int) *f
 	}
 	dir := t.TempDir()
 	if err := errors.Join(p.wire(), p.route(), p.node.Do(func() (err error) {
-		p.carrier, err = agent.NewCarrier(dir)
+		p.carrier, err = agent.NewCarrier(dir, kernel.SysctlRoot)
 		return errors.Join(err, translate(t.Context()))
 	})); err != nil {
 		t.Fatal(err)

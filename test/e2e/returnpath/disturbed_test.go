@@ -57,7 +57,7 @@ func (s *projectPair) moves(t *testing.T) string {
 		s.StartStream(t, "moving."+s.cloud, harness.InternetAddress), // its own, by the default network
 	}
 	harness.ExpectSurvival(t, "before", 5*time.Second, streams...)
-	forgive(streams...)
+	harness.ForgetSilence(streams...)
 	var longest time.Duration
 	for _, way := range [][2]string{{"node1", "node2"}, {"node2", "node3"}, {"node3", "node1"}} {
 		s.replug(t, "moving."+s.cloud, way[0], way[1])
@@ -110,10 +110,10 @@ func (s *projectPair) gatewayDies(t *testing.T) string {
 	harness.ExpectSurvival(t, "before", 5*time.Second, streams...)
 	var figures []string
 	for _, node := range []string{"node2", "node3"} {
-		forgive(streams...)
+		harness.ForgetSilence(streams...)
 		s.GiveOrder(t, "kill", node)
 		down := harness.ExpectSurvival(t, node+" killed", 40*time.Second, streams...)
-		forgive(streams...)
+		harness.ForgetSilence(streams...)
 		s.GiveOrder(t, "start", node)
 		s.WaitNode(t, node, true)
 		s.SyncFlows(t)

@@ -66,7 +66,7 @@ spec: {podSelector: {}, policyTypes: [Ingress], ingress: [{from: [{ipBlock: {cid
 	harness.ExpectSurvival(t, "before", 5*time.Second, streams...)
 	var longest time.Duration
 	for _, way := range []string{"Connection", "Source", "Connection"} {
-		forgive(streams...)
+		harness.ForgetSilence(streams...)
 		s.returnsBy(t, way)
 		longest = max(longest, harness.ExpectSurvival(t, "now by "+way, 15*time.Second, streams...))
 		for ns, address := range addresses {
@@ -95,7 +95,7 @@ func (s *projectPair) addsLive(t *testing.T) string {
 	streams = append(streams, s.StartStream(t, "grows."+s.cloud, harness.InternetAddress), s.StartStream(t, "near."+s.cloud, s.ReadField(t, "Pod", s.cloud, "grows", "status", "podIP")))
 	var longest time.Duration
 	for _, kind := range []string{"cloud", "public", "third"} {
-		forgive(streams...)
+		harness.ForgetSilence(streams...)
 		add(kind)
 		for _, x := range streams {
 			longest = max(longest, x.Silence())

@@ -42,7 +42,7 @@ type told struct {
 	Next  []string
 }
 
-func newDesk(t *testing.T) *explainLab {
+func newExplainLab(t *testing.T) *explainLab {
 	t.Helper()
 	c := harness.StartLab(t, "desk", harness.LoadTopology(t, "shared.yaml"))
 	c.InstallSallyport(t)
@@ -108,7 +108,7 @@ func (d *explainLab) holder(t *testing.T, port string) string {
 
 // TestViewExplain: what explain says of objects and addresses is what is the case, well or not.
 func TestViewExplain(t *testing.T) {
-	d := newDesk(t)
+	d := newExplainLab(t)
 	t.Run("well", d.allWell)
 	t.Run("addresses", d.whose)
 	t.Run("wrong", d.notWell)

@@ -20,7 +20,7 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// fault is something that goes wrong in a ward, what somebody then notices, the one command that they type, and the right answer.
+// fault is something that goes wrong in a lab, what somebody then notices, the one command that they type, and the right answer.
 type fault struct {
 	what   string
 	inject func(*faultLab, *testing.T) // what it does ends with the test
@@ -51,7 +51,7 @@ const (
 // wardTopology is where it is.
 const wardTopology = "shared.yaml"
 
-func newWard(t *testing.T) *faultLab {
+func newFaultLab(t *testing.T) *faultLab {
 	t.Helper()
 	c := harness.StartLab(t, "ward", harness.LoadTopology(t, wardTopology))
 	c.InstallSallyport(t)
@@ -157,7 +157,7 @@ func catalogue() (out []fault) {
 // TestView1Faults injects fault after fault, and lets one command name each.
 func TestView1Faults(t *testing.T) {
 	item := views.Item(t, 1)
-	w := newWard(t)
+	w := newFaultLab(t)
 	w.healthy(t)
 	w.bundles(t)
 	tried, named := 0, 0
@@ -267,7 +267,7 @@ func (w *faultLab) bundles(t *testing.T) {
 	}
 }
 
-// patch changes a Service of the ward's.
+// patch changes a Service of the lab's.
 func (w *faultLab) patch(t *testing.T, name, text string) {
 	t.Helper()
 	if _, err := w.Client.CoreV1().Services(w.Ns).Patch(harness.Within(t, time.Minute), name, types.MergePatchType, []byte(text), metav1.PatchOptions{}); err != nil {

@@ -51,7 +51,7 @@ func (d *explainLab) follows(t *testing.T, question string) (out followed, raw s
 // TestViewTraceCommand: what trace says is what packets do and what OVN's flows do, there and back, from outside and from pods; and where the
 // flows or a node lag behind the rows, it says where.
 func TestViewTraceCommand(t *testing.T) {
-	d := newDesk(t)
+	d := newExplainLab(t)
 	t.Run("answered", d.followedBack)
 	t.Run("from pods", d.followedOut)
 	t.Run("northd behind", d.flowsBehind)

@@ -54,7 +54,7 @@ func (w *faultLab) inside(t *testing.T, where, command string) {
 	}
 }
 
-// holder is the node that holds the ward's gateway on the network of its addresses.
+// holder is the node that holds the lab's gateway on the network of its addresses.
 func (w *faultLab) holder(t *testing.T) string {
 	t.Helper()
 	chassis := w.RunSbctl(t, "--bare", "--columns=chassis", "find", "port_binding", "logical_port=cr-hall-ward-ext-public")

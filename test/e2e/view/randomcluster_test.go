@@ -31,8 +31,8 @@ var mazeNetworks = []struct{ kind, prefix string }{
 	{"public", "91.224.11.0/24"}, {"cloud", "100.65.0.0/16"}, {"third", "198.19.7.0/24"}, {"fourth", "203.0.113.128/25"},
 }
 
-// newMaze builds a maze in a lab of its own, and waits until nothing in it moves.
-func newMaze(t *testing.T, seed uint64) *randomCluster {
+// newRandomCluster builds a random cluster in a lab of its own, and waits until nothing in it moves.
+func newRandomCluster(t *testing.T, seed uint64) *randomCluster {
 	t.Helper()
 	m := &randomCluster{rand: rand.New(rand.NewPCG(seed, 8))}
 	b := blueprint.Default()

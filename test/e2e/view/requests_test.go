@@ -10,7 +10,7 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// does is deeds that others know, in a ward.
+// does is actions that others know, in a lab.
 func does(deeds ...harness.Action) func(*faultLab, *testing.T) {
 	return func(w *faultLab, t *testing.T) {
 		for _, do := range deeds {
@@ -27,7 +27,7 @@ func reasoned(object, condition, reason string) harness.Action {
 	}
 }
 
-// service writes a Service of the ward's.
+// service writes a Service of the lab's.
 func service(name, annotations, spec string) harness.Action {
 	return harness.Other(fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: %s, namespace: hall-ward, annotations: {%s}}, spec: {type: LoadBalancer, %s}}",
 		name, annotations, spec))

@@ -149,7 +149,7 @@ func (w *faultLab) address(t *testing.T) string {
 	return w.ReadField(t, "Pod", w.Ns, "till", "status", "podIP")
 }
 
-// policy changes the policies of a priority of the ward's router.
+// policy changes the policies of a priority of the lab's router.
 func (w *faultLab) policy(t *testing.T, priority, set string) {
 	t.Helper()
 	on := w.RunNbctl(t, "--bare", "--columns=policies", "list", "logical_router", "hall-ward")

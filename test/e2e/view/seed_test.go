@@ -45,7 +45,7 @@ var seedPods = []harness.Pod{
 // every point of it is there. Before the projects are, none of what is about them is.
 func TestView3Seed(t *testing.T) {
 	item := views.Item(t, 3)
-	d := seedDesk(t)
+	d := newSeedLab(t)
 	bare := d.document(t)
 	d.furnish(t)
 	d.ExpectAnswer(t, "internet", "http://168.119.17.57", "bohdan-prod", harness.InternetAddress)
@@ -87,8 +87,8 @@ there, and the router of ` + "`ovn-cluster`" + ` has a port on ext-cloud only: t
 
 `
 
-// seedDesk is a lab like the seed's cluster, without its projects.
-func seedDesk(t *testing.T) *explainLab {
+// newSeedLab is a lab like the seed's cluster, without its projects.
+func newSeedLab(t *testing.T) *explainLab {
 	t.Helper()
 	c := harness.StartLab(t, "seed", harness.LoadTopology(t, "seed/topology.yaml"))
 	c.InstallSallyport(t)

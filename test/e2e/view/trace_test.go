@@ -37,7 +37,7 @@ func TestView2TraceAgreesWithPackets(t *testing.T) {
 			seed = n + uint64(i)
 		}
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			m := newMaze(t, seed)
+			m := newRandomCluster(t, seed)
 			riddles := m.riddles(t, show.Size(200, 150))
 			right, kinds := m.compare(t, riddles)
 			agreed, asked = agreed+right, asked+len(riddles)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sallyport/sallyport/internal/agent"
+	"github.com/sallyport/sallyport/internal/kernel"
 	"github.com/sallyport/sallyport/internal/lab/machine"
 	"github.com/sallyport/sallyport/internal/nodepath"
 )
@@ -34,7 +35,7 @@ func spec(legs bool) nodepath.Spec {
 func carry(t *testing.T, w *world, dir string, spec nodepath.Spec) (report *agent.Report) {
 	t.Helper()
 	err := w.node.Do(func() error {
-		carrier, err := agent.NewCarrier(dir)
+		carrier, err := agent.NewCarrier(dir, kernel.SysctlRoot)
 		if err != nil {
 			return err
 		}
