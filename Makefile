@@ -100,6 +100,17 @@ lint: $(LINT) ## Run the linters
 monitoring-check: $(PROMETHEUS) ## Check the alerts and the dashboard: valid, fire when they should, ask for metrics that exist
 	PROMTOOL=$(PROMTOOL) go test -count=1 ./test/monitoring
 
+# The Go vulnerability database: a URL, or a directory with OSV files (data/osv of a clone of github.com/golang/vulndb). Without it the database is
+# looked for online, at the Go module proxy, and in $(CACHE)/vulndb. VULN_FLAGS=-optional: without a database say so and go on.
+VULN_DATABASE ?=
+VULN_FLAGS ?=
+
+.PHONY: vuln
+vuln: build ## Look for known vulnerabilities in what the programs call, with govulncheck
+	go -C tools/vuln test -count=1 ./...
+	go -C tools/vuln run . -C $(CURDIR) -database '$(VULN_DATABASE)' -kept $(CACHE)/vulndb $(VULN_FLAGS) \
+		./cmd/... $(CURDIR)/bin/sallyport $(CURDIR)/bin/sallyport-controller $(CURDIR)/bin/sallyport-agent
+
 .PHONY: tidy-check
 tidy-check: ## Check that go.mod and go.sum are tidy
 	go mod tidy -diff
@@ -108,6 +119,7 @@ tidy-check: ## Check that go.mod and go.sum are tidy
 	go -C tools/helm mod tidy -diff
 	go -C tools/image mod tidy -diff
 	go -C tools/testsum mod tidy -diff
+	go -C tools/vuln mod tidy -diff
 
 .PHONY: generate-check
 generate-check: $(GENERATOR) ## Check that what is generated is up to date
@@ -122,20 +134,22 @@ golden: ## Rewrite what tests compare with: the cases of compile, explain and no
 	go test ./internal/compile/golden ./internal/controller ./internal/diagnosis ./internal/explain ./internal/intent ./internal/nodepath ./internal/topology -update
 	go test ./cmd/sallyport-agent ./cmd/sallyport-controller ./config/crd ./internal/cli ./test/docs ./test/monitoring -update
 	go test -run '^Test(Balancer(2Conformance|Docs)|Agent5Seed|View3Seed|ViewFaultsPage)$$' ./test/e2e/loadbalancer ./test/e2e/nodes ./test/e2e/view -update
+	go test -run '^TestAttacksPage$$' ./test/e2e/tenancy -update
 
 .PHONY: pictures
 pictures: build ## Make the pictures in docs/pictures anew (root); CI compares them with what the program shows
 	go test -count=1 -run '^TestView4Pictures$$' ./test/e2e/view -update
 
-# How long to look: make fuzz FUZZTIME=10m
+# How long to look with each fuzzer: make fuzz FUZZTIME=10m. One of them: make fuzz FUZZ=FuzzClaim
 FUZZTIME := 30s
+FUZZ := Fuzz
 
 .PHONY: fuzz
-fuzz: ## Look for a world that breaks a promise of compile
-	go test -run '^$$' -fuzz '^FuzzShard$$' -fuzztime $(FUZZTIME) -fuzzminimizetime 10x ./internal/compile
+fuzz: ## Look for input that breaks a parser or a promise of compile: every fuzzer for FUZZTIME
+	@test/fuzz '$(FUZZ)' $(FUZZTIME)
 
 # Every list at full size. show-ground runs CI itself seven times and is not among them.
-LISTS := show-lab show-core show-return show-lb show-egress show-agent show-view
+LISTS := show-lab show-core show-return show-lb show-egress show-agent show-view show-tenancy
 
 .PHONY: nightly
 nightly: ## Run everything at full size and print one table; what fails does not stop the rest (root)
@@ -198,6 +212,10 @@ show-agent: parts chart ## Show by packets what the agent does on nodes, at full
 .PHONY: show-view
 show-view: parts chart ## Show what the operator's view promises, at full size, a line for each (root)
 	SALLYPORT_SIZE=full go test -count=1 -timeout 60m -v -run '^TestView' ./test/e2e/view -show
+
+.PHONY: show-tenancy
+show-tenancy: parts chart ## Show that tenants cannot reach each other, at full size, a line for each item (root)
+	SALLYPORT_SIZE=full go test -count=1 -timeout 120m -v -run '^TestTenancy' ./test/e2e/tenancy -show
 
 .PHONY: show-ground
 show-ground: build chart ## Show parts from empty caches, the time of CI, five runs in a row and every known defect, a line for each (root)

@@ -57,7 +57,8 @@ Answers Inspections, which ask this node about itself: interfaces and settings, 
 sends a packet, and what Open vSwitch and ovn-controller say (with their sockets; CAP_DAC_OVERRIDE where those run as another user).
 
 Answers the controller's questions whether this node is there (gRPC, grpc.health.v1, service ` + reach.Service + `). Give the
-controller the same --egressip-node-healthcheck-port and, for TLS, certificates of the same authority.`,
+controller the same --egressip-node-healthcheck-port and, for TLS, certificates of the same authority, for the DNS names ` + reach.AgentName + ` and
+` + reach.ControllerName + `. Certificates that are renewed are read again without a restart.`,
 		SilenceUsage: true, SilenceErrors: true, CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
@@ -73,6 +74,8 @@ controller the same --egressip-node-healthcheck-port and, for TLS, certificates 
 	f.StringVar(&o.files.Cert, "egressip-healthcheck-cert", "", "our certificate, for TLS; empty: without")
 	f.StringVar(&o.files.Key, "egressip-healthcheck-key", "", "its key")
 	f.StringVar(&o.files.CA, "egressip-healthcheck-ca", "", "certificate of the authority that the controller's certificate is of")
+	f.StringVar(&o.files.Peer, "egressip-healthcheck-peer", reach.ControllerName,
+		"DNS name that the controller's certificate must have; empty: any certificate of the authority is taken for the controller's")
 	cmd.PersistentFlags().StringVar(&o.agent.Dir, "state-dir", "/run/sallyport-agent", "where settings are written down that were there before us")
 	cmd.PersistentFlags().StringVar(&o.agent.Sysctl, "sysctl-root", kernel.SysctlRoot,
 		"where the node's kernel settings can be written; in a container, a mount of the node's /proc/sys at another place")

@@ -80,6 +80,9 @@ On SIGTERM it finishes what it is writing, gives up the lead and ends.`,
 	f.StringVar(&c.LeaderElectionNamespace, "leader-election-namespace", "",
 		"namespace of the lease, which is kept without an election, too; empty: the pod's own")
 	f.StringVar(&c.MetricsAddress, "metrics-address", ":8080", "where Prometheus metrics are served; 0: nowhere")
+	f.BoolVar(&c.MetricsSecure, "metrics-secure", false,
+		"serve metrics by TLS, and only to users that may get /metrics (nonResourceURLs), by their bearer token")
+	f.StringVar(&c.MetricsCertDir, "metrics-cert-dir", "", "directory with tls.crt and tls.key for that; empty: a certificate that nobody has signed")
 	f.StringVar(&c.HealthAddress, "health-address", ":8081", "where /healthz and /readyz are served; 0: nowhere")
 	asking.flags(f, &c.Probe)
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
@@ -100,6 +103,8 @@ func (r *reachability) flags(f *pflag.FlagSet, c *reach.Config) {
 	f.StringVar(&r.files.Cert, "egressip-healthcheck-cert", "", "our certificate for sallyport-agent, for TLS; empty: without")
 	f.StringVar(&r.files.Key, "egressip-healthcheck-key", "", "its key")
 	f.StringVar(&r.files.CA, "egressip-healthcheck-ca", "", "certificate of the authority that the agents' certificates are of")
+	f.StringVar(&r.files.Peer, "egressip-healthcheck-peer", reach.AgentName,
+		"DNS name that the agents' certificates must have; empty: any certificate of the authority is taken for an agent's")
 }
 
 func (r *reachability) into(c *reach.Config) (err error) {
@@ -108,6 +113,7 @@ func (r *reachability) into(c *reach.Config) (err error) {
 		return fmt.Errorf("--egressip-reachability-period %s: use a time above zero", c.Period)
 	}
 	if r.files.Given() {
+		c.Files = []string{r.files.Cert, r.files.CA}
 		if c.TLS, err = r.files.Client(); err != nil {
 			return fmt.Errorf("for sallyport-agent: %w", err)
 		}

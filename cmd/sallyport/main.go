@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -20,9 +19,7 @@ func main() {
 	err := cli.New(version).ExecuteContext(ctx)
 	stop()
 	if err != nil {
-		if text := err.Error(); text != "" {
-			fmt.Fprintln(os.Stderr, "error:", text)
-		}
+		cli.PrintError(os.Stderr, err)
 		os.Exit(cli.ExitCode(err))
 	}
 }

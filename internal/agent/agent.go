@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/event"
 	"github.com/sallyport/sallyport/internal/nodepath"
 )
 
@@ -52,7 +53,7 @@ type Agent struct {
 	carrier *Carrier
 	paths   cache.Cache
 	api     client.Client
-	record  events.EventRecorder
+	record  *event.Recorder
 	log     *slog.Logger
 
 	wake chan struct{}
@@ -212,7 +213,7 @@ func (a *Agent) report(ctx context.Context, path *kubedcv1alpha1.NodePath, repor
 		if c.Status != "True" {
 			kind = corev1.EventTypeWarning
 		}
-		a.record.Eventf(path, nil, kind, c.Reason, "Carry", "%s", cmp.Or(c.Message, c.Type+" is "+string(c.Status)))
+		a.record.Record(path, kind, c.Reason, "Carry", cmp.Or(c.Message, c.Type+" is "+string(c.Status)))
 	}
 	return nil
 }
@@ -227,6 +228,6 @@ func (a *Agent) events(ctx context.Context) error {
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 		return err
 	}
-	a.record = broadcaster.NewRecorder(a.api.Scheme(), "sallyport-agent")
+	a.record = event.New(broadcaster.NewRecorder(a.api.Scheme(), "sallyport-agent"), a.api.Scheme(), time.Now)
 	return nil
 }

@@ -71,6 +71,7 @@ func (i *inspector) machine(out *answer) {
 	}
 	var addressed []string
 	for _, x := range all {
+		//nolint:gosec // of the kernel, which has 32 bits for it
 		told := kubedcv1alpha1.InterfaceAnswer{Name: x.Name, MAC: x.MAC, Up: x.Up && x.Carrier, NoCarrier: x.Up && !x.Carrier, MTU: int32(x.MTU)}
 		for _, p := range x.Addresses {
 			told.Addresses = append(told.Addresses, p.String())
@@ -98,7 +99,7 @@ func (i *inspector) ways(out *answer, questions []kubedcv1alpha1.RouteQuestion) 
 }
 
 func (i *inspector) way(q kubedcv1alpha1.RouteQuestion) (kernel.Way, error) {
-	p := kernel.Packet{Interface: q.Interface, Mark: uint32(q.Mark)}
+	p := kernel.Packet{Interface: q.Interface, Mark: uint32(q.Mark)} //nolint:gosec // the API server allows 32 bits
 	var err, other error
 	if p.To, err = netip.ParseAddr(q.To); q.From != "" {
 		p.From, other = netip.ParseAddr(q.From)
@@ -126,7 +127,7 @@ func neighbours(ctx context.Context, out *answer, questions []kubedcv1alpha1.Nei
 			out.problem(fmt.Errorf("who has an address: %w", err))
 			continue
 		}
-		asked = append(asked, probe.Question{Interface: q.Interface, VLAN: uint16(q.Vlan), Address: a})
+		asked = append(asked, probe.Question{Interface: q.Interface, VLAN: uint16(q.Vlan), Address: a}) //nolint:gosec // the API server allows at most 4094
 	}
 	if len(asked) == 0 {
 		return
@@ -148,6 +149,7 @@ func (i *inspector) state(ctx context.Context, out *answer) {
 	is, failed := i.vswitch.State(ctx)
 	out.pods = is.Pods
 	out.Switch = kubedcv1alpha1.SwitchAnswer{
+		//nolint:gosec // a number of connections of one node
 		Version: is.Version, Controller: is.Controller, Chassis: is.Chassis, Tracked: int32(is.Tracked), MaxTracked: int32(is.MaxTracked),
 	}
 	for _, b := range is.Bridges {
@@ -205,7 +207,7 @@ func (i *inspector) connections(ctx context.Context, out *answer, spec kubedcv1a
 
 func question(q kubedcv1alpha1.ConnectionQuestion) (out openvswitch.Question, err error) {
 	var other error
-	out.Port = uint16(q.Port)
+	out.Port = uint16(q.Port) //nolint:gosec // the API server allows at most 65535
 	if out.Client, err = netip.ParseAddr(q.Client); q.Server != "" {
 		out.Server, other = netip.ParseAddr(q.Server)
 	}
@@ -218,6 +220,7 @@ func tell(out *answer, search *openvswitch.Search, zones map[int]string) {
 	for _, c := range found {
 		out.Connections = append(out.Connections, kubedcv1alpha1.ConnectionAnswer{
 			Protocol: c.Protocol, Source: c.Original.From.String(), Destination: c.Original.To.String(),
+			//nolint:gosec // a zone has sixteen bits
 			ReplySource: c.Reply.From.String(), ReplyDestination: c.Reply.To.String(), State: c.State, Zone: int32(c.Zone), ZoneName: zones[c.Zone],
 		})
 	}
@@ -225,6 +228,7 @@ func tell(out *answer, search *openvswitch.Search, zones map[int]string) {
 		out.problem(fmt.Errorf("more than %d connections of %s are not told", openvswitch.Most, q.Client))
 	}
 	for _, u := range search.Usage() {
+		//nolint:gosec // a number of connections of one node
 		told := kubedcv1alpha1.UsageAnswer{Address: u.Address.String(), Connections: int32(u.Connections), Protocol: u.Protocol, Ports: int32(u.Ports)}
 		if u.Ports > 0 {
 			told.To = u.To.String()

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -11,20 +12,25 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sallyport/sallyport/internal/controller"
 	"github.com/sallyport/sallyport/internal/kube"
 	"github.com/sallyport/sallyport/internal/observer"
 	"github.com/sallyport/sallyport/internal/survey"
+	"github.com/sallyport/sallyport/internal/words"
 )
 
 // access is how a command reaches a cluster: its API server, OVN's databases, and what the controller there was told.
 type access struct {
 	kubeconfig, context string
 	file                string // a survey that was taken before
+	limit               size   // of that file
 	timeout             time.Duration
 	config              controller.Config
-	flags               *pflag.FlagSet
+	namespaces          kube.Namespaces
+	command             *cobra.Command
 }
 
 // asTheController is what help says of the controller's own settings.
@@ -32,7 +38,8 @@ const asTheController = "as the controller has it; not given: as its Deployment 
 
 // add adds the flags to a command. Those for the controller's settings are not in its help: they are found in the cluster.
 func (a *access) add(cmd *cobra.Command) {
-	a.flags = cmd.Flags()
+	a.command = cmd
+	flags := cmd.Flags()
 	theirs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	a.config.Flags(theirs)
 	theirs.VisitAll(func(f *pflag.Flag) { f.Usage, f.Hidden = asTheController, true })
@@ -43,11 +50,17 @@ func (a *access) add(cmd *cobra.Command) {
 	} {
 		theirs.Lookup(name).Usage, theirs.Lookup(name).Hidden = usage, false
 	}
-	a.flags.AddFlagSet(theirs)
-	a.flags.StringVar(&a.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: $KUBECONFIG, or the usual place")
-	a.flags.StringVar(&a.context, "context", "", "context of the kubeconfig; empty: the one in force")
-	a.flags.StringVar(&a.file, "survey", "", "file with a survey that was taken before, instead of a cluster")
-	a.flags.DurationVar(&a.timeout, "timeout", time.Minute, "how long reading the cluster may take")
+	flags.AddFlagSet(theirs)
+	flags.StringVar(&a.namespaces.Controller, "controller-namespace", kube.DefaultNamespaces.Controller,
+		"namespace of Sallyport; what has its names elsewhere is ignored")
+	flags.StringVar(&a.namespaces.KubeOVN, "kube-ovn-namespace", kube.DefaultNamespaces.KubeOVN,
+		"namespace of Kube-OVN, whose Deployment names OVN's databases")
+	flags.StringVar(&a.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: $KUBECONFIG, or the usual place")
+	flags.StringVar(&a.context, "context", "", "context of the kubeconfig; empty: the one in force")
+	flags.StringVar(&a.file, "survey", "", "file with a survey that was taken before, instead of a cluster")
+	a.limit = survey.DefaultLimit
+	flags.Var(&a.limit, "survey-limit", "how large the survey may be, packed or not, as in 512Mi or 2Gi")
+	flags.DurationVar(&a.timeout, "timeout", time.Minute, "how long reading the cluster may take")
 }
 
 // survey takes a survey of the cluster, or reads one from a file.
@@ -90,7 +103,7 @@ func (a *access) read() (*survey.Survey, error) {
 		return nil, err
 	}
 	defer file.Close()
-	s, err := readSurvey(file)
+	s, err := readSurvey(file, int64(a.limit))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", a.file, err)
 	}
@@ -104,23 +117,36 @@ func (a *access) observer(ctx context.Context) (*observer.Observer, error) {
 		return nil, fmt.Errorf("find the cluster: %w; give --kubeconfig, or --survey with a survey that was taken before", err)
 	}
 	a.config.Kubernetes = config
-	found, err := kube.Find(ctx, config)
+	found, err := kube.Find(ctx, config, a.namespaces)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.complete(found); err != nil {
-		return nil, err
+	for _, problem := range append(a.complete(found), ignored(found.Ignored)...) {
+		fmt.Fprintln(a.command.ErrOrStderr(), "warning:", problem)
 	}
 	if nb := &a.config.Northbound; nb.Secret() && nb.CertFile == "" && found.Secret.Name != "" {
 		// Who may not read them is told that they are missing.
 		nb.Secrets, _ = kube.Certificates(ctx, config, found.Secret)
 	}
 	a.config.ShareCertificates()
-	return observer.Open(observer.Config{Cluster: cmp.Or(name, "in the cluster"), Controller: a.config})
+	return observer.Open(observer.Config{Cluster: cmp.Or(name, "in the cluster"), Controller: a.config, Namespaces: a.namespaces})
 }
 
-// complete fills in what was not given: from the environment, and from what was found in the cluster.
-func (a *access) complete(found kube.Found) error {
+// shownIgnored is how many Deployments that are ignored a warning names: tenants decide how many there are.
+const shownIgnored = 3
+
+// ignored warns of Deployments that have the platform's names in other namespaces.
+func ignored(all []client.ObjectKey) []string {
+	if len(all) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("Deployments ignored because they are not in the platform's namespaces: %s; if one of them is yours, say "+
+		"--controller-namespace or --kube-ovn-namespace", words.Few(words.Of(all), shownIgnored))}
+}
+
+// complete fills in what was not given: from the environment, and from what was found in the cluster. What can't be taken from there is
+// returned as problems: it is one setting that is not known, and no reason to show nothing.
+func (a *access) complete(found kube.Found) (problems []string) {
 	for _, db := range []struct {
 		to          *[]string
 		environment string
@@ -136,26 +162,53 @@ func (a *access) complete(found kube.Found) error {
 		}
 	}
 	var there controller.Config
-	theirs := pflag.NewFlagSet("the controller's Deployment", pflag.ContinueOnError)
+	theirs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	theirs.ParseErrorsAllowlist.UnknownFlags = true
 	there.Flags(theirs)
-	if err := theirs.Parse(found.Arguments); err != nil {
-		return fmt.Errorf("read the arguments of the controller's Deployment: %w", err)
-	}
-	var wrong error
-	theirs.Visit(func(f *pflag.Flag) {
-		if strings.HasPrefix(f.Name, "nb-") || f.Name == "sb-address" || a.flags.Changed(f.Name) {
-			return // certificates are files of its pod
+	err := theirs.ParseAll(found.Arguments, func(f *pflag.Flag, value string) error {
+		if err := a.adopt(f, value); err != nil {
+			problems = append(problems, fmt.Sprintf("--%s=%s of the controller's Deployment is ignored: %v", f.Name, words.Quote(value), err))
 		}
-		if err := a.flags.Lookup(f.Name).Value.Set(f.Value.String()); err != nil {
-			wrong = fmt.Errorf("--%s of the controller's Deployment: %w", f.Name, err)
-		}
+		return nil
 	})
+	if err != nil {
+		problems = append(problems, fmt.Sprintf("arguments of the controller's Deployment are ignored: %v", err))
+	}
 	if len(a.config.Northbound.Endpoints) == 0 {
 		a.config.Northbound.Endpoints = there.Northbound.Endpoints
 	}
 	if len(a.config.Southbound.Endpoints) == 0 {
 		a.config.Southbound.Endpoints = there.Southbound.Endpoints
 	}
-	return wrong
+	return problems
+}
+
+// adopt takes a setting from the controller, unless the user gave another. Certificates are files of the controller's pod.
+func (a *access) adopt(theirs *pflag.Flag, value string) error {
+	if err := theirs.Value.Set(value); err != nil {
+		return err
+	}
+	ours := a.command.Flags()
+	if strings.HasPrefix(theirs.Name, "nb-") || theirs.Name == "sb-address" || ours.Changed(theirs.Name) {
+		return nil
+	}
+	return ours.Lookup(theirs.Name).Value.Set(value)
+}
+
+// size is a number of bytes, as Kubernetes writes it.
+type size int64
+
+func (s *size) String() string { return resource.NewQuantity(int64(*s), resource.BinarySI).String() }
+
+// Type is what help calls it.
+func (*size) Type() string { return "size" }
+
+// Set reads it.
+func (s *size) Set(text string) error {
+	q, err := resource.ParseQuantity(text)
+	if err != nil || q.Value() <= 0 {
+		return errors.New("give a number of bytes, as in 512Mi or 2Gi")
+	}
+	*s = size(q.Value())
+	return nil
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sallyport/sallyport/internal/kube"
 	"github.com/sallyport/sallyport/internal/snapshot"
@@ -25,10 +27,41 @@ func completed(t *testing.T, found kube.Found, args ...string) *access {
 	if err := cmd.ParseFlags(args); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.complete(found); err != nil {
-		t.Fatal(err)
+	if problems := a.complete(found); len(problems) > 0 {
+		t.Fatal(problems)
 	}
 	return &a
+}
+
+// An argument of the controller that is none costs that setting, and not the command.
+func TestBadArgumentsOfTheControllerAreWarnings(t *testing.T) {
+	var a access
+	a.add(&cobra.Command{})
+	problems := a.complete(kube.Found{Arguments: []string{"--egress-liveness=never\x1b[2J", "--classless-services=everywhere", "--return-path=Up", "--unknown=1"}})
+	if len(problems) != 2 || !strings.Contains(problems[0], `--egress-liveness="never\x1b[2J"`) || !strings.Contains(problems[1], "--return-path") {
+		t.Errorf("problems %q", problems)
+	}
+	if d := a.config.Defaults; d.Classless != snapshot.Everywhere || d.Liveness != 200*time.Millisecond {
+		t.Errorf("settings %+v", d)
+	}
+	if problems := a.complete(kube.Found{Arguments: []string{"--egress-liveness"}}); len(problems) != 1 {
+		t.Errorf("an argument without its value: %q", problems)
+	}
+}
+
+// A warning names what is ignored, however many tenants there are.
+func TestIgnoredDeploymentsAreNamed(t *testing.T) {
+	if got := ignored(nil); got != nil {
+		t.Errorf("of none: %q", got)
+	}
+	var all []client.ObjectKey
+	for i := range 100 {
+		all = append(all, client.ObjectKey{Namespace: fmt.Sprintf("zed-%d", i), Name: "kube-ovn-controller"})
+	}
+	got := ignored(all)
+	if len(got) != 1 || !strings.Contains(got[0], "zed-0/kube-ovn-controller") || !strings.Contains(got[0], "and 97 more") || !strings.Contains(got[0], "--controller-namespace") {
+		t.Errorf("%q", got)
+	}
 }
 
 func TestSettingsAreThoseOfTheControllerUnlessGiven(t *testing.T) {
@@ -38,12 +71,16 @@ func TestSettingsAreThoseOfTheControllerUnlessGiven(t *testing.T) {
 		Arguments: []string{
 			"--nb-address=tcp:ovn-nb.kube-system.svc:6641", "--nb-cert=/etc/sallyport/ovn/cert", "--workers=8", "--classless-services=everywhere",
 			"--return-path=Source", "--egress-liveness=1s", "--cluster-prefixes=10.16.0.0/16,10.96.0.0/12", "--log-level=info",
+			"--isolation=Report", "--trusted-namespaces=kube-system,dns", "--attachment-namespaces=shared",
 		},
 		Southbound: []string{"tcp:192.0.2.1:6642"},
 	}
 	c := completed(t, found, "--egress-liveness=3s").config
 	if d := c.Defaults; d.Classless != snapshot.Everywhere || d.Return != snapshot.BySource || d.Liveness != 3*time.Second || d.Inside.String() != "10.16.0.0/16,10.96.0.0/12" {
 		t.Errorf("settings %+v", d)
+	}
+	if d := c.Defaults; d.Isolation != snapshot.Report || d.Trusted.String() != "kube-system,dns" || d.Attachments.String() != "shared" {
+		t.Errorf("isolation %s, trusted %q, attachments %q", d.Isolation, d.Trusted, d.Attachments)
 	}
 	if c.Northbound.CertFile != "" {
 		t.Errorf("the certificate is a file of the controller's pod: %s", c.Northbound.CertFile)

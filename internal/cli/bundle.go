@@ -9,8 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,15 +18,13 @@ import (
 // surveyFile is the survey in a bundle.
 const surveyFile = "survey.json"
 
-// lastApplied is an annotation with everything that somebody has ever applied, which may be more than what is read.
-const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
-
-// writeBundle writes what was read and found to an archive. Nothing in it lets anybody in anywhere: a survey has no Secrets, tokens or keys.
+// writeBundle writes what was read and found to an archive. Nothing in it lets anybody in anywhere: a survey has no Secrets, tokens or keys,
+// and of annotations only those about networks (survey.KeepAnnotations).
 func writeBundle(path string, s *survey.Survey, r report) error {
 	return writeFile(path, func(w io.Writer) error {
 		packed := gzip.NewWriter(w)
 		archive := tar.NewWriter(packed)
-		for _, p := range bundled(discreet(s), r) {
+		for _, p := range bundled(s, r) {
 			if err := p.to(archive, r.Taken); err != nil {
 				return fmt.Errorf("%s: %w", p.name, err)
 			}
@@ -73,18 +69,6 @@ func bundled(s *survey.Survey, r report) []part {
 	}
 }
 
-// discreet is a survey without what somebody may have applied besides what is read.
-func discreet(s *survey.Survey) *survey.Survey {
-	out := *s
-	out.Cluster.Services = slices.Clone(s.Cluster.Services)
-	for i := range out.Cluster.Services {
-		kept := maps.Clone(out.Cluster.Services[i].Annotations)
-		delete(kept, lastApplied)
-		out.Cluster.Services[i].Annotations = kept
-	}
-	return &out
-}
-
 func versions(w io.Writer, s *survey.Survey, r report) error {
 	lines := []string{"sallyport " + r.Checked.Sallyport, "Kubernetes " + r.Checked.Kubernetes, "OVN northd " + r.Checked.OVN}
 	for _, n := range s.Cluster.Nodes {
@@ -126,19 +110,23 @@ func warnings(w io.Writer, s *survey.Survey) error {
 	return t.Flush()
 }
 
-// readSurvey reads a survey, or that of a bundle.
-func readSurvey(from io.Reader) (*survey.Survey, error) {
-	begin := bufio.NewReader(from)
+// mostFiles is how many files of an archive are looked at.
+const mostFiles = 100
+
+// readSurvey reads a survey, or that of a bundle, of at most so many bytes, packed or not. A bundle comes from somebody else, and a packed
+// megabyte can be a gigabyte of memory.
+func readSurvey(from io.Reader, limit int64) (*survey.Survey, error) {
+	begin := bufio.NewReader(survey.Bound(from, limit))
 	magic, err := begin.Peek(2)
 	if err != nil || magic[0] != 0x1f || magic[1] != 0x8b {
-		return survey.Read(begin)
+		return survey.Read(begin, limit)
 	}
 	packed, err := gzip.NewReader(begin)
 	if err != nil {
 		return nil, err
 	}
-	archive := tar.NewReader(packed)
-	for {
+	archive := tar.NewReader(survey.Bound(packed, limit))
+	for range mostFiles {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
 			return nil, fmt.Errorf("it is no bundle: it has no %s", surveyFile)
@@ -147,7 +135,8 @@ func readSurvey(from io.Reader) (*survey.Survey, error) {
 			return nil, err
 		}
 		if strings.HasSuffix(header.Name, "/"+surveyFile) {
-			return survey.Read(archive)
+			return survey.Read(archive, limit)
 		}
 	}
+	return nil, fmt.Errorf("it is no bundle: its first %d files are not %s; make one with sallyport doctor --bundle", mostFiles, surveyFile)
 }

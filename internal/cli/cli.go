@@ -22,6 +22,11 @@ func New(version string) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: calledAs(os.Args[0])},
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+			root := cmd.Root()
+			root.SetOut(newScreen(root.OutOrStdout()))
+			root.SetErr(newScreen(root.ErrOrStderr()))
+		},
 	}
 	root.AddCommand(
 		labCommand(), planCommand(), statusCommand(), surveyCommand(), mapCommand(), explainCommand(), topCommand(), doctorCommand(version), uiCommand(version),

@@ -90,7 +90,7 @@ func (o *planOptions) fromFiles(ctx context.Context, out io.Writer, chosen []str
 		if err != nil {
 			return err
 		}
-		printPlan(out, survey.NewShard(shard, plans, verdicts))
+		printPlan(out, survey.Visible(survey.NewShard(shard, plans, verdicts)))
 	}
 	return nil
 }

@@ -13,7 +13,6 @@ import (
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	"github.com/sallyport/sallyport/internal/logical"
 	"github.com/sallyport/sallyport/internal/observer"
-	"github.com/sallyport/sallyport/internal/ownership"
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
@@ -196,7 +195,7 @@ func whyNot(o survey.Object) survey.Condition {
 func agentOf(c *survey.Cluster, node string) string {
 	out := ""
 	for _, p := range c.Pods {
-		if p.Node != node || p.Labels[ownership.AgentLabel] != ownership.AgentName {
+		if p.Node != node || !p.Agent {
 			continue
 		}
 		if out = "running"; !p.Ready {

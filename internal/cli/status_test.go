@@ -10,20 +10,21 @@ import (
 	"github.com/sallyport/sallyport/internal/survey/surveytest"
 )
 
-// The agents' pods have the labels that the chart gives them. That the chart does is checked in test/chart.
+// The pods of the agents' DaemonSet count; a tenant's pod with their labels does not.
 func TestStatusShowsAgents(t *testing.T) {
 	s := surveytest.Cluster(1)
 	s.Cluster.NodePaths = nil
-	agent := func(node string, ready bool, waiting string) survey.Pod {
+	pod := func(node string, agent, ready bool, waiting string) survey.Pod {
 		return survey.Pod{
 			Object: survey.Object{
 				Ref:    state.Ref{Kind: survey.PodKind, Namespace: "kube-system", Name: "sallyport-agent-" + node},
 				Labels: map[string]string{"app.kubernetes.io/name": "sallyport-agent", "app.kubernetes.io/instance": "sallyport"},
 			},
-			Node: node, HostNetwork: true, Ready: ready, Waiting: waiting,
+			Node: node, HostNetwork: true, Agent: agent, Ready: ready, Waiting: waiting,
 		}
 	}
-	s.Cluster.Pods = append(s.Cluster.Pods, agent("node1", true, ""), agent("node2", false, "agent: CrashLoopBackOff"))
+	s.Cluster.Pods = append(s.Cluster.Pods,
+		pod("node1", true, true, ""), pod("node2", true, false, "agent: CrashLoopBackOff"), pod("node3", false, true, ""))
 	file := filepath.Join(t.TempDir(), "survey.json")
 	if err := writeFile(file, s.Write); err != nil {
 		t.Fatal(err)

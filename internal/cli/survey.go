@@ -16,7 +16,8 @@ func surveyCommand() *cobra.Command {
 		Short: "Write everything that the other commands look at to a file, for later",
 		Long: `Write a survey of the cluster: its objects, OVN's logical network, and how it
 differs from what is asked for. Secrets and the contents of ConfigMaps are not
-in it; names, labels, annotations of Services and addresses are.
+in it, and of annotations only those about networks; names, labels and addresses
+are.
 
 Other commands take it with --survey, without the cluster.`,
 		Example: `  sallyport survey monday.json
@@ -41,7 +42,7 @@ Other commands take it with --survey, without the cluster.`,
 
 // writeFile writes a file, for nobody else to read.
 func writeFile(name string, write func(io.Writer) error) error {
-	file, err := os.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // the file that the user names
 	if err != nil {
 		return err
 	}

@@ -95,9 +95,7 @@ func (o *topping) again(cmd *cobra.Command, chosen []string) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if onTerminal(cmd.OutOrStdout()) {
-			fmt.Fprint(cmd.OutOrStdout(), "\x1b[H\x1b[2J")
-		}
+		newScreen(cmd.OutOrStdout()).clear()
 		if err := o.show(cmd, s, chosen); err != nil {
 			return err
 		}

@@ -163,7 +163,7 @@ func files(db *ovn.Config) (done func(), err error) {
 // runProgram runs a program and returns what it says.
 func runProgram(ctx context.Context, program string, args []string) (string, error) {
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, program, args...)
+	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // ovn-trace, with arguments that are values and not a shell's words
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("%s: %w: %s", program, err, strings.TrimSpace(stderr.String()))

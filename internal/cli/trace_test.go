@@ -112,7 +112,7 @@ func mustAsk(client, server string) trace.Query {
 func says(t *testing.T, script string) {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "ovn-trace"), []byte("#!/bin/sh\n"+script), 0o700); err != nil { //nolint:gosec // it is run
+	if err := os.WriteFile(filepath.Join(dir, "ovn-trace"), []byte("#!/bin/sh\n"+script), 0o700); err != nil { // it is run
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))

@@ -24,14 +24,15 @@ func uiCommand(version string) *cobra.Command {
 address or name, what is wrong with its cure, and the way of a packet there and
 back. The page is only read, and loads nothing from anywhere else.
 
-Surveys are taken while somebody looks. The server listens on loopback and asks
-nobody who he is: other users of this machine can read it, too.`,
+Surveys are taken while somebody looks. The server listens on loopback. The
+address that it prints has a token, which the browser keeps as a cookie: who has
+not seen it can't read the page, and who has can, until the server ends.`,
 		Example: `  sallyport ui                              on a free port; it prints the address
-  sallyport ui --address 127.0.0.1:8080     always the same, so that links can be kept
+  sallyport ui --address 127.0.0.1:8080     always the same, so that links work after a restart
   sallyport ui --survey monday.json         a survey that was taken before`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config := ui.Config{Version: version, Every: every}
+			config := ui.Config{Version: version, Every: every, Token: ui.NewToken()}
 			end, err := a.look(cmd.Context(), &config)
 			if err != nil {
 				return err
@@ -41,7 +42,7 @@ nobody who he is: other users of this machine can read it, too.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "http://%s/ (Ctrl+C ends it)\n", l.Addr())
+			fmt.Fprintf(cmd.OutOrStdout(), "%s (Ctrl+C ends it)\n", ui.URL(l, config.Token))
 			return ui.Serve(cmd.Context(), l, config, remote)
 		},
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/words"
 )
 
 // allocate decides on which subnet an EIp's address is, and what it still waits for.
@@ -24,7 +25,7 @@ func (c *compiler) allocate(e *eip, asked map[netip.Addr]*eip) (accepted, resolv
 	if have.Ours && (!have.Found || !e.Remembered.IsValid()) {
 		e.address = have.Address
 	}
-	accepted = first(c.member(), malformed(e.Malformed), c.namesake(e))
+	accepted = first(c.member(), malformed(e.Malformed))
 	if !accepted.OK() {
 		return accepted, resolved, waiting
 	}
@@ -35,7 +36,7 @@ func (c *compiler) allocate(e *eip, asked map[netip.Addr]*eip) (accepted, resolv
 		resolved, waiting = c.child(e, have)
 		return accepted, resolved, waiting
 	}
-	if accepted = c.quota(e, have); !accepted.OK() {
+	if accepted, waiting = c.quota(e, have); !accepted.OK() {
 		return accepted, resolved, waiting
 	}
 	var full intent.Finding
@@ -52,9 +53,10 @@ func (c *compiler) allocate(e *eip, asked map[netip.Addr]*eip) (accepted, resolv
 // child is an EIp that stands for an OvnEip that is there for another reason. It has to be the project's own: OvnEips have no
 // namespace, and the address of another project would do a tenant no good.
 func (c *compiler) child(e *eip, have snapshot.OvnEip) (resolved, waiting intent.Finding) {
-	if !have.Ours && !c.ownChild(e) {
+	if !c.ownsOvnEip(e, have) && !c.ownChild(e) {
+		e.address = netip.Addr{}
 		return intent.Finding{Reason: intent.OvnEipNotFound, Message: fmt.Sprintf(
-			"OvnEip %s does not exist in this project; correct spec.childRef", e.Child)}, waiting
+			"OvnEip %s does not exist in %s; correct spec.childRef", words.Quote(e.Child), c.place(e.Namespace))}, waiting
 	}
 	if e.on = c.external(have.Subnet); !have.Exists && c.isWayOut(e) {
 		e.on = c.project.way
@@ -70,6 +72,25 @@ func (c *compiler) child(e *eip, have snapshot.OvnEip) (resolved, waiting intent
 		waiting = c.unported(have.Subnet)
 	}
 	return resolved, waiting
+}
+
+// ownsOvnEip says whether the OvnEip that an EIp names is its namespace's own. A project has one namespace. Of the management VPC's, a
+// namespace has those that its EIps asked for.
+func (c *compiler) ownsOvnEip(e *eip, have snapshot.OvnEip) bool {
+	if c.w.Management == nil {
+		return have.Ours
+	}
+	return have.Ours && slices.ContainsFunc(c.eips, func(o *eip) bool {
+		return o.Child == "" && o.Namespace == e.Namespace && c.ovnEip(o) == e.Child
+	})
+}
+
+// place is what a namespace is called where addresses are counted.
+func (c *compiler) place(namespace string) string {
+	if c.w.Management == nil {
+		return "this project"
+	}
+	return "namespace " + namespace
 }
 
 // ownChild says whether an EIp stands for the way out, whose OvnEip may not be there yet.
@@ -97,57 +118,6 @@ func malformed(m snapshot.Malformed) intent.Finding {
 		return intent.Finding{}
 	}
 	return intent.Finding{Reason: intent.Malformed, Message: string(m)}
-}
-
-// namesake says whether an older EIp of another namespace gives its OvnEip the same name: eip-a-b-c is that of a/b-c and of a-b/c.
-func (c *compiler) namesake(e *eip) intent.Finding {
-	if e.Child != "" || c.w.Management == nil {
-		return intent.Finding{} // in a project's one namespace there is none
-	}
-	for _, older := range c.eips {
-		if older == e {
-			break
-		}
-		if older.Child == "" && c.ovnEip(older) == c.ovnEip(e) {
-			return intent.Finding{Reason: intent.NameTaken, Message: fmt.Sprintf(
-				"%s has an OvnEip with the name %s already; choose another name", older.key, c.ovnEip(e))}
-		}
-	}
-	return intent.Finding{}
-}
-
-// limit is how many EIps a namespace may have; nil: as many as there are.
-func (c *compiler) limit(namespace string) *int {
-	if m := c.w.Management; m != nil {
-		if limit, said := m.Quotas[namespace]; said {
-			return &limit
-		}
-		return nil
-	}
-	if c.project.Quota != nil {
-		return c.project.Quota
-	}
-	return c.w.Namespace.Quota
-}
-
-// quota says whether the project may have one more EIp. The default gateway's does not count, and what is there stays when
-// the quota is lowered.
-func (c *compiler) quota(e *eip, have snapshot.OvnEip) intent.Finding {
-	limit := c.limit(e.Namespace)
-	if limit == nil || (have.Exists && have.Ours) || e.Remembered.IsValid() {
-		return intent.Finding{}
-	}
-	used := 0
-	for _, o := range c.eips {
-		if o.ovnEip != "" && o != e && o.Child == "" && o.accepted.OK() && o.Namespace == e.Namespace {
-			used++
-		}
-	}
-	if used < *limit {
-		return intent.Finding{}
-	}
-	return intent.Finding{Reason: intent.QuotaExceeded, Message: fmt.Sprintf(
-		"the project has %d EIps and may have %d; delete one, or ask the operator to raise the quota", used, *limit)}
 }
 
 // choose is the subnet for an EIp's address: the one it has an address on; the one that has the wanted address; or, of those
@@ -184,7 +154,7 @@ func (c *compiler) stays(e *eip, have snapshot.OvnEip) *snapshot.External {
 	}
 	want := e.want()
 	for _, x := range c.networks(func(x snapshot.External) bool { return !x.Dual }) {
-		if (want == e.address || want == e.Remembered) && usable(x, want) {
+		if (want == e.address || want == e.Remembered) && c.mayHave(e, x, want) {
 			return x
 		}
 	}
@@ -194,13 +164,13 @@ func (c *compiler) stays(e *eip, have snapshot.OvnEip) *snapshot.External {
 // candidates is the subnets of the network that an EIp names, or of the default type.
 func (c *compiler) candidates(e *eip) ([]*snapshot.External, intent.Finding) {
 	if e.Network == "" && e.Type == "" {
-		return c.subnetsOf(c.defaultType(c.w.Config.DefaultEIpType), "")
+		return c.subnetsOf(c.defaultType(c.w.Config.DefaultEIpType), "", e.Namespace)
 	}
-	return c.subnetsOf(e.Type, e.Network)
+	return c.subnetsOf(e.Type, e.Network, e.Namespace)
 }
 
-// subnetsOf is the subnets of the network of a name, and without a name of those of a type.
-func (c *compiler) subnetsOf(of, name string) ([]*snapshot.External, intent.Finding) {
+// subnetsOf is the subnets of the network of a name, and without a name of those of a type, as far as they admit a namespace.
+func (c *compiler) subnetsOf(of, name, namespace string) ([]*snapshot.External, intent.Finding) {
 	kind, fits := "type", func(x snapshot.External) bool { return x.Type == of }
 	if name != "" {
 		kind, fits = "name", func(x snapshot.External) bool { return x.Network == name || x.Subnet == name }
@@ -209,9 +179,13 @@ func (c *compiler) subnetsOf(of, name string) ([]*snapshot.External, intent.Find
 	if len(found) == 0 {
 		return nil, c.noNetwork(kind, cmp.Or(name, of))
 	}
-	usable := slices.DeleteFunc(slices.Clone(found), func(x *snapshot.External) bool { return x.Dual })
+	admitted := slices.DeleteFunc(slices.Clone(found), func(x *snapshot.External) bool { return !c.admits(x, namespace) })
+	if len(admitted) == 0 {
+		return nil, c.notAllowed(found[0], namespace)
+	}
+	usable := slices.DeleteFunc(slices.Clone(admitted), func(x *snapshot.External) bool { return x.Dual })
 	if len(usable) == 0 {
-		return nil, dual(found[0])
+		return nil, dual(admitted[0])
 	}
 	return usable, intent.Finding{}
 }
@@ -241,11 +215,11 @@ func (e *eip) want() netip.Addr {
 	return netip.Addr{}
 }
 
-// lost says whether somebody else has the address that an EIp had, or no network has it: somebody wrote it into the status. It
+// lost says whether somebody else has the address that an EIp had, or no network gives it: somebody wrote it into the status. It
 // can have another one, unless it asks for that.
 func (c *compiler) lost(e *eip, asked map[netip.Addr]*eip) bool {
 	h, held := c.w.Holders[e.Remembered]
-	given := slices.ContainsFunc(c.w.Externals, func(x snapshot.External) bool { return usable(&x, e.Remembered) })
+	given := slices.ContainsFunc(c.w.Externals, func(x snapshot.External) bool { return c.mayHave(e, &x, e.Remembered) })
 	return !given || asked[e.Remembered] != nil || (held && h.OvnEip != e.ovnEip)
 }
 
@@ -259,21 +233,41 @@ func (c *compiler) free(e *eip, asked map[netip.Addr]*eip) intent.Finding {
 		return intent.Finding{Reason: intent.AddressOutside, Message: fmt.Sprintf(
 			"%s can't be given by this network, whose subnet %s has %s with gateway %s; ask for another address", want, e.on.Subnet, e.on.Prefix, e.on.Gateway)}
 	}
+	if !c.mayHave(e, e.on, want) {
+		return intent.Finding{Reason: intent.AddressReserved, Message: fmt.Sprintf(
+			"%s is reserved: it is in excludeIps of Subnet %s, which the operator keeps for others on that network; ask for another address, or for any, "+
+				"or ask the operator to take it out of excludeIps", want, e.on.Subnet)}
+	}
 	if other := asked[want]; other != nil {
-		return intent.Finding{Reason: intent.AddressTaken, Message: fmt.Sprintf("%s is held by %s; ask for another address, or for any", want, other.key)}
+		who := "an EIp of another namespace"
+		if other.Namespace == e.Namespace {
+			who = other.key.String()
+		}
+		return intent.Finding{Reason: intent.AddressTaken, Message: fmt.Sprintf("%s is held by %s; ask for another address, or for any", want, who)}
 	}
 	if h, held := c.w.Holders[want]; held && h.OvnEip != e.ovnEip {
 		who := "another project"
-		switch h.Shard {
-		case c.w.Shard:
+		switch {
+		case h.Shard == c.w.Shard && c.w.Management != nil:
+			who = "an OvnEip of the management VPC"
+		case h.Shard == c.w.Shard:
 			who = "OvnEip " + h.OvnEip + " of this project"
-		case "":
+		case h.Shard == "":
 			who = "an OvnEip that the operator made"
 		}
 		return intent.Finding{Reason: intent.AddressTaken, Message: fmt.Sprintf("%s is held by %s; ask for another address, or for any", want, who)}
 	}
 	asked[want] = e
 	return intent.Finding{}
+}
+
+// mayHave says whether an EIp may have an address of a subnet. Kube-OVN gives also what excludeIps reserves to whoever asks for it: those are the
+// addresses of routers, DNS servers and other hosts on the wire. An EIp that holds such an address keeps it, because operators exclude addresses
+// later, too. Only an OvnEip of ours to which Kube-OVN gave the address proves that: a user may have written the EIp's status.
+func (c *compiler) mayHave(e *eip, x *snapshot.External, a netip.Addr) bool {
+	have := c.w.Engine.OvnEips[e.ovnEip]
+	holds := have.Exists && have.Ours && have.Address == a
+	return usable(x, a) && (holds || !x.Reserves(a))
 }
 
 // usable says whether Kube-OVN's IPAM can give an address of a subnet: not the first and the last one, nor the gateway's.

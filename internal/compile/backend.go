@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -14,13 +15,10 @@ import (
 
 // backends are where new connections to a port go: endpoints that are ready or, when none is, those that end and still serve. The
 // others only bring the connections to an end that they have.
-func (c *compiler) backends(s *service, p snapshot.Port) (to, draining []string) {
-	var serving []string
-	for _, e := range s.Endpoints {
-		if e.Port != p.Name || !c.project.prefix4().Contains(e.Address) {
-			continue
-		}
-		at := vip(e.Address, e.Number)
+func (c *compiler) backends(s *service, p snapshot.Port) (to, draining []netip.AddrPort) {
+	var serving []netip.AddrPort
+	for _, e := range c.endpointsOf(s, p.Name) {
+		at := socket(e.Address, e.Number)
 		switch {
 		case e.Ready:
 			to = append(to, at)
@@ -35,7 +33,13 @@ func (c *compiler) backends(s *service, p snapshot.Port) (to, draining []string)
 	} else {
 		draining = append(draining, serving...)
 	}
-	return unique(to), unique(draining)
+	return sockets(to), sockets(draining)
+}
+
+// sockets is addresses and ports in order, each once.
+func sockets(list []netip.AddrPort) []netip.AddrPort {
+	slices.SortFunc(list, netip.AddrPort.Compare)
+	return slices.Compact(list)
 }
 
 // unique is texts in order, each once.
@@ -45,30 +49,40 @@ func unique(texts []string) []string {
 }
 
 // check wants the health checks of a load balancer, and returns at which switch port each backend is, and who asks it.
-func (c *compiler) check(s *service, protocol intent.Protocol, vips []string) string {
+func (c *compiler) check(s *service, protocol intent.Protocol, vips []intent.VIP) (probes []intent.Probe) {
 	asks := c.prober()
 	if !asks.IsValid() {
 		s.waiting = first(s.waiting, intent.Finding{Reason: intent.NoProber, Message: fmt.Sprintf(
 			"subnet %s has no address left with which backends could be checked; use fewer networks, or a project with a larger subnet", c.subnet())})
-		return ""
+		return nil
 	}
 	for _, v := range vips {
-		at, _, _ := strings.Cut(v, "=")
-		if strings.HasPrefix(at, s.drain().String()) {
+		if v.Address.Addr() == s.drain() {
 			continue // whoever brings connections to an end is not asked
 		}
 		c.in.Row(c.w.Shard, intent.HealthCheck{
-			Balancer: s.balancer(protocol), VIP: at,
+			Balancer: s.balancer(protocol), VIP: v.Address,
 			Interval: s.Check.Interval, Timeout: s.Check.Timeout, Successes: s.Check.Successes, Failures: s.Check.Failures,
 		}, s.key.Ref())
 	}
-	var probes []string
 	for _, e := range s.Endpoints {
-		if e.Target != "" && c.project.prefix4().Contains(e.Address) {
-			probes = append(probes, fmt.Sprintf("%s=%s.%s:%s", e.Address, e.Target, s.Namespace, asks)) // Kube-OVN names ports POD.NAMESPACE
+		if port, known := c.portOf(s, e); known && c.outside(s, e).OK() {
+			probes = append(probes, intent.Probe{Backend: e.Address, Port: port, Source: asks})
 		}
 	}
-	return strings.Join(unique(probes), " ")
+	slices.SortFunc(probes, func(a, b intent.Probe) int {
+		return cmp.Or(a.Compare(b), strings.Compare(a.Port.String(), b.Port.String()))
+	})
+	return slices.CompactFunc(probes, func(a, b intent.Probe) bool { return a.Backend == b.Backend })
+}
+
+// portOf is the switch port of the pod that an endpoint is. Anybody may have written the endpoint: only a pod of the Service's namespace that has
+// the endpoint's address is one. Others are not checked.
+func (c *compiler) portOf(s *service, e snapshot.Endpoint) (intent.PodPort, bool) {
+	if !slices.Contains(c.w.Pods[snapshot.PodName(s.Namespace, e.Target)], e.Address) {
+		return intent.PodPort{}, false
+	}
+	return intent.PodPortOf(s.Namespace, e.Target)
 }
 
 // prober is the address with which backends are checked: of those that are kept for legs the last, which legs take last.
@@ -116,11 +130,11 @@ func (c *compiler) restrict(s *service) bool {
 	} {
 		group := ownership.RangeGroup(at.port)
 		// Several Services have the same group: it is the project's.
-		c.in.Row(c.w.Shard, intent.PortGroup{Name: group, Port: at.port}, c.project.ref())
+		c.in.Row(c.w.Shard, intent.PortGroup{Name: group, Ports: at.port}, c.project.ref())
 		for _, p := range protocols {
 			if ports := s.numbers(p); ports != "" {
 				c.in.Row(c.w.Shard, intent.Rule{
-					Group: group, Direction: at.direction, Priority: 100, Action: "drop",
+					Group: group, Direction: at.direction, Priority: ownership.RangePriority, Action: "drop",
 					Match: fmt.Sprintf("%sip4.dst == %s && %s.dst == {%s} && %s", at.match, s.eip.address, p, ports, stranger),
 				}, s.key.Ref())
 			}

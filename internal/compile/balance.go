@@ -53,27 +53,27 @@ func (c *compiler) balanceServices() {
 
 // balance wants the load balancer of a Service for one protocol.
 func (c *compiler) balance(s *service, protocol intent.Protocol) {
-	var vips []string
+	var vips []intent.VIP
 	for _, p := range s.Ports {
 		if _, refused := s.refused[p]; refused || p.Protocol != protocol {
 			continue
 		}
 		to, draining := c.backends(s, p)
-		vips = append(vips, fmt.Sprintf("%s=%s", vip(s.eip.address, p.Number), strings.Join(to, ",")))
+		vips = append(vips, intent.VIP{Address: socket(s.eip.address, p.Number), Backends: to})
 		if len(draining) > 0 && protocol == intent.TCP {
-			vips = append(vips, fmt.Sprintf("%s=%s", vip(s.drain(), p.Number), strings.Join(draining, ",")))
+			vips = append(vips, intent.VIP{Address: socket(s.drain(), p.Number), Backends: draining})
 		}
 	}
 	if len(vips) == 0 {
 		return
 	}
-	slices.Sort(vips)
-	probes := ""
+	slices.SortFunc(vips, intent.VIP.Compare)
+	var probes []intent.Probe
 	if s.Check != nil && protocol != intent.SCTP { // OVN can't check that
 		probes = c.check(s, protocol, vips)
 	}
 	c.in.Row(c.w.Shard, intent.LoadBalancer{
-		Service: intent.ServiceOf(s.key.Ref()), Name: s.balancer(protocol), Protocol: protocol, VIPs: strings.Join(vips, " "), Probes: probes,
+		Service: intent.ServiceOf(s.key.Ref()), Name: s.balancer(protocol), Protocol: protocol, VIPs: vips, Probes: probes,
 		Affinity: min(s.Affinity, longestAffinity),
 		Flush:    protocol != intent.TCP, // a TCP connection ends by itself, and may do so in peace
 		Router:   c.w.Shard, Switch: c.subnet(),
@@ -85,11 +85,12 @@ func (s *service) balancer(protocol intent.Protocol) string {
 	return s.Namespace + "-" + s.Name + "-" + string(protocol)
 }
 
-func vip(a netip.Addr, port int) string { return netip.AddrPortFrom(a, uint16(port)).String() }
+//nolint:gosec // a port of a Service: the API server allows at most 65535
+func socket(a netip.Addr, port int) netip.AddrPort { return netip.AddrPortFrom(a, uint16(port)) }
 
 // balanced is a key of what is balanced now.
-func balanced(protocol intent.Protocol, a netip.Addr, port int) string {
-	return string(protocol) + " " + vip(a, port)
+func balanced(protocol intent.Protocol, at netip.AddrPort) string {
+	return string(protocol) + " " + at.String()
 }
 
 // beside names an object in the namespace of a Service.

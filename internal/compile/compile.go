@@ -3,6 +3,7 @@ package compile
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -29,6 +30,8 @@ func Shard(world *snapshot.World) (*intent.Intent, []intent.Verdict) {
 	c.leaveByEgress()     // what EgressIPs select
 	c.divert()            // what EgressServices and EgressRoutes lead elsewhere
 	c.returnToNetworks()  // replies leave by the network they came from
+	c.isolate()           // pods on networks where they do not belong
+	c.keepToAllowLists()  // with whom outside there may be connections
 	c.unblock()           // what Kube-OVN can't remove by itself
 	c.judgeEIps()         // who holds each EIp
 	c.holdObjects()       // finalizers
@@ -45,20 +48,24 @@ type compiler struct {
 	project    *project
 	eips       []*eip // in the order in which they are served
 	names      map[intent.ObjectKey]*eip
+	counted    map[string]int     // EIps that count for quotas, by namespace
+	ours       []snapshot.Counted // and as their organization counts them; nil: nobody has asked yet
 	fips       []*fip
 	services   []*service
-	foreign    []*service // somebody else's, of which we have written the status
+	pods       map[string]map[netip.Addr]bool // their addresses, by namespace
+	foreign    []*service                     // somebody else's, of which we have written the status
 	diversions []*diversion
 	others     []intent.Verdict // of Projects that want a shard that is taken
 }
 
 func newCompiler(w *snapshot.World) *compiler {
-	c := &compiler{w: w, in: intent.New(), names: map[intent.ObjectKey]*eip{}}
+	c := &compiler{w: w, in: intent.New(), names: map[intent.ObjectKey]*eip{}, counted: map[string]int{}, pods: podsByNamespace(w.Pods)}
 	for _, e := range inOrder(w.EIps, func(e snapshot.EIp) snapshot.Meta { return e.Meta }) {
 		key := intent.ObjectKey{Kind: intent.EIp, Namespace: e.Namespace, Name: e.Name}
 		c.names[key] = &eip{EIp: e, key: key}
 		c.eips = append(c.eips, c.names[key])
 	}
+	c.nameOvnEips()
 	for _, f := range inOrder(w.FIps, func(f snapshot.FIp) snapshot.Meta { return f.Meta }) {
 		c.fips = append(c.fips, &fip{FIp: f, key: intent.ObjectKey{Kind: intent.FIp, Namespace: f.Namespace, Name: f.Name}})
 	}
@@ -66,6 +73,21 @@ func newCompiler(w *snapshot.World) *compiler {
 		c.services = append(c.services, &service{Service: s, key: intent.ObjectKey{Kind: intent.Service, Namespace: s.Namespace, Name: s.Name}})
 	}
 	return c
+}
+
+// podsByNamespace are the addresses of pods, which are named namespace/name.
+func podsByNamespace(pods map[string][]netip.Addr) map[string]map[netip.Addr]bool {
+	out := map[string]map[netip.Addr]bool{}
+	for name, addresses := range pods {
+		namespace, _, _ := strings.Cut(name, "/")
+		if out[namespace] == nil {
+			out[namespace] = map[netip.Addr]bool{}
+		}
+		for _, a := range addresses {
+			out[namespace][a] = true
+		}
+	}
+	return out
 }
 
 // inOrder is objects by age, then by name: who came first is served first.

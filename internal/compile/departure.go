@@ -11,6 +11,7 @@ import (
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/words"
 )
 
 // departure is pods of Kube-OVN's own VPC that leave by an external network which their nodes are on. Diversions are the same in projects.
@@ -37,8 +38,13 @@ func (d *departure) wanted() bool {
 // resolveDepartures gives each EgressRoute and each EgressService its networks, its address and its pods: routes first, and of the same kind
 // the oldest first, which is the order in which they have a say.
 func (n *nodes) resolveDepartures() {
+	led := destinations{}
 	for _, r := range inOrder(n.w.EgressRoutes, func(r snapshot.EgressRoute) snapshot.Meta { return r.Meta }) {
-		n.departures = append(n.departures, n.departTo(r))
+		d := n.departTo(r)
+		if d.wanted() {
+			d.accepted = led.add(r)
+		}
+		n.departures = append(n.departures, d)
 	}
 	var all []*departure
 	balancers := map[intent.ObjectKey]*snapshot.Balancer{}
@@ -76,10 +82,13 @@ func (n *nodes) departTo(r snapshot.EgressRoute) *departure {
 	if r.Network != "" {
 		kind, fits = "name", func(u *snapshot.Uplink) bool { return u.Name == r.Network }
 	}
-	d.on = n.uplinksOf(fits)
+	found := n.uplinksOf(fits)
+	d.on = admitting(found, r.Namespace)
 	switch {
-	case len(d.on) == 0:
+	case len(found) == 0:
 		d.resolved = n.noUplink(kind, cmp.Or(r.Network, r.Type))
+	case len(d.on) == 0:
+		d.resolved = uplinkNotAllowed(found[0], r.Namespace)
 	default:
 		d.resolved, d.accepted = d.served(), d.leadable()
 	}
@@ -106,10 +115,21 @@ func (n *nodes) departBehind(s snapshot.EgressService, b *snapshot.Balancer) *de
 			return d
 		}
 	}
+	found := named
+	if named = admitting(found, s.Namespace); len(named) == 0 && len(found) > 0 {
+		d.resolved = uplinkNotAllowed(found[0], s.Namespace)
+		return d
+	}
 	if s.ByNetwork && s.Network != "" {
 		d.on = named
 	} else {
-		d.byAddress(named, b.External, s)
+		d.byAddress(named, n.owned(b), s)
+		if len(b.External) > 0 && len(n.owned(b)) == 0 {
+			d.resolved = intent.Finding{}
+			d.accepted = intent.Finding{Reason: intent.AddressTaken, Message: fmt.Sprintf(
+				"address %s of Service %s is held by another namespace, by an EIp or an older Service; let the Service have an address of its own",
+				b.External[0], s.Name)}
+		}
 	}
 	d.accepted = first(d.accepted, d.leadable())
 	return d
@@ -149,6 +169,11 @@ func (d *departure) byAddress(among []*snapshot.Uplink, external []netip.Addr, s
 		"address %s is in nodes.addresses of no ExternalNetwork; let the operator add it to the one by which it is reached", external[0])}
 }
 
+// owned are the addresses of a Service that its namespace has. Several Services may show one, and only its owner's pods leave with it.
+func (n *nodes) owned(b *snapshot.Balancer) []netip.Addr {
+	return slices.DeleteFunc(slices.Clone(b.External), func(a netip.Addr) bool { return n.w.Owners[a] != b.Namespace })
+}
+
 // inside are pods with addresses of their own: those on the network of their node have the node's.
 func (n *nodes) inside(pods []snapshot.Placed) []snapshot.Placed {
 	return slices.DeleteFunc(slices.Clone(pods), func(p snapshot.Placed) bool { return p.Node == "" || n.hosts[p.Address] })
@@ -163,8 +188,21 @@ func (n *nodes) uplinksOf(fits func(*snapshot.Uplink) bool) (out []*snapshot.Upl
 	return out
 }
 
+// admitting are the networks that are for a namespace.
+func admitting(uplinks []*snapshot.Uplink, namespace string) []*snapshot.Uplink {
+	return slices.DeleteFunc(slices.Clone(uplinks), func(u *snapshot.Uplink) bool { return !u.Admitted.Admits(namespace) })
+}
+
+// uplinkNotAllowed is the finding that a network is not for a namespace.
+func uplinkNotAllowed(u *snapshot.Uplink, namespace string) intent.Finding {
+	return intent.Finding{Reason: intent.NetworkNotAllowed, Message: fmt.Sprintf(
+		"network %s (type %s) is not for namespace %s; use another, or ask the operator to add it to allowedNamespaces of the ExternalNetwork",
+		u.Name, u.Type, namespace)}
+}
+
 func (n *nodes) noUplink(what, name string) intent.Finding {
-	message := fmt.Sprintf("there is no ExternalNetwork of %s %q that nodes are on, and pods of Kube-OVN's own VPC leave by their node; ", what, name)
+	message := fmt.Sprintf("there is no ExternalNetwork of %s %s that nodes are on, and pods of Kube-OVN's own VPC leave by their node; ",
+		what, words.Quote(name))
 	known := make([]string, 0, len(n.uplinks))
 	for _, u := range n.uplinks {
 		known = append(known, fmt.Sprintf("%s (%s)", u.Name, u.Type))

@@ -32,6 +32,14 @@ func yard(change func(*snapshot.Nodes)) *snapshot.Nodes {
 		}}},
 	}
 	change(w)
+	if w.Owners == nil {
+		w.Owners = map[netip.Addr]string{}
+		for _, b := range w.Balancers {
+			for _, a := range b.External {
+				w.Owners[a] = b.Namespace
+			}
+		}
+	}
 	return w
 }
 
@@ -40,12 +48,16 @@ func TestDepartureVerdicts(t *testing.T) {
 		change func(*snapshot.Nodes)
 		reason string
 	}{
-		"in force":              {func(*snapshot.Nodes) {}, ""},
-		"a node is not on it":   {func(w *snapshot.Nodes) { w.Balancers[0].External = []netip.Addr{addr("192.168.20.25")} }, intent.NodeElsewhere},
-		"it is dropped there":   {func(w *snapshot.Nodes) { w.EgressServices[0].Network = "blue" }, intent.AddressElsewhere},
-		"by the interface's":    {func(w *snapshot.Nodes) { w.EgressServices[0].Network, w.EgressServices[0].ByNetwork = "red", true }, ""},
-		"of no network":         {func(w *snapshot.Nodes) { w.EgressServices[0].Network = "moon" }, intent.NetworkNotFound},
-		"no address":            {func(w *snapshot.Nodes) { w.Balancers[0].External = nil }, intent.NoAddressYet},
+		"in force":            {func(*snapshot.Nodes) {}, ""},
+		"a node is not on it": {func(w *snapshot.Nodes) { w.Balancers[0].External = []netip.Addr{addr("192.168.20.25")} }, intent.NodeElsewhere},
+		"it is dropped there": {func(w *snapshot.Nodes) { w.EgressServices[0].Network = "blue" }, intent.AddressElsewhere},
+		"by the interface's":  {func(w *snapshot.Nodes) { w.EgressServices[0].Network, w.EgressServices[0].ByNetwork = "red", true }, ""},
+		"of no network":       {func(w *snapshot.Nodes) { w.EgressServices[0].Network = "moon" }, intent.NetworkNotFound},
+		"no address":          {func(w *snapshot.Nodes) { w.Balancers[0].External = nil }, intent.NoAddressYet},
+		"another's address": {func(w *snapshot.Nodes) {
+			w.Owners = map[netip.Addr]string{addr("192.168.10.25"): "other"}
+		}, intent.AddressTaken},
+		"an address of nobody":  {func(w *snapshot.Nodes) { w.Owners = map[netip.Addr]string{} }, intent.AddressTaken},
 		"no Service":            {func(w *snapshot.Nodes) { w.Balancers = nil }, intent.ServiceNotFound},
 		"routes know not whose": {func(w *snapshot.Nodes) { w.Uplinks[0].Method = "Static" }, intent.NeedsMethod},
 		"it goes":               {func(w *snapshot.Nodes) { w.EgressServices[0].Deleting = true }, intent.Deleting},

@@ -15,7 +15,8 @@ import (
 func (p *promises) recovers(d *dice) {
 	before := addresses(p.verdicts)
 	maps.DeleteFunc(before, func(key intent.ObjectKey, had netip.Addr) bool {
-		return p.deleted(key) || p.ofPort(key) && had != p.wayOut() // it stays only while it is used
+		reserved := slices.ContainsFunc(p.w.Externals, func(x snapshot.External) bool { return x.Reserves(had) }) // kept only as long as its OvnEip is there
+		return reserved || p.deleted(key) || p.ofPort(key) && had != p.wayOut()                                   // it stays only while it is used
 	})
 	for range 1 + d.roll(3) {
 		p.w = disturbed(d, p.w)

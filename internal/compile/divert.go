@@ -59,10 +59,32 @@ func (c *compiler) resolveDiversions() {
 		}
 		c.diversions = append(c.diversions, d)
 	}
-	same := map[netip.Prefix]int{}
+	same, led := map[netip.Prefix]int{}, destinations{}
 	for _, r := range inOrder(c.w.EgressRoutes, func(r snapshot.EgressRoute) snapshot.Meta { return r.Meta }) {
-		c.diversions = append(c.diversions, c.leaveTo(r, same))
+		d := c.leaveTo(r, same)
+		if d.wanted() {
+			d.accepted = led.add(r)
+		}
+		c.diversions = append(c.diversions, d)
 	}
+}
+
+// mostDestinations is how many destinations the EgressRoutes of a namespace may have together: each is two policies of its router, or a rule on
+// every node that its pods run on.
+const mostDestinations = 256
+
+// destinations are how many destinations EgressRoutes have, by namespace.
+type destinations map[string]int
+
+// add adds those of an EgressRoute, if there may be so many.
+func (n destinations) add(r snapshot.EgressRoute) intent.Finding {
+	if n[r.Namespace]+len(r.Destinations) > mostDestinations {
+		return intent.Finding{Reason: intent.TooManyRoutes, Message: fmt.Sprintf(
+			"older EgressRoutes of namespace %s have %d destinations, and together there may be %d; delete some, or use shorter prefixes",
+			r.Namespace, n[r.Namespace], mostDestinations)}
+	}
+	n[r.Namespace] += len(r.Destinations)
+	return intent.Finding{}
 }
 
 // diverts says whether pods leave otherwise than the project does, or should.
@@ -156,9 +178,9 @@ func (c *compiler) networkBehind(b behind, s *service) (*snapshot.External, inte
 	if b.Network == "" {
 		return s.eip.on, intent.Finding{}
 	}
-	found, wrong := c.subnetsOf("", b.Network)
-	if !wrong.OK() {
-		found, wrong = c.subnetsOf(b.Network, "")
+	found, wrong := c.subnetsOf("", b.Network, b.Namespace)
+	if wrong.Reason == intent.NetworkNotFound {
+		found, wrong = c.subnetsOf(b.Network, "", b.Namespace)
 	}
 	if !wrong.OK() {
 		return nil, wrong
@@ -178,7 +200,7 @@ func (c *compiler) leaveTo(r snapshot.EgressRoute, same map[netip.Prefix]int) *d
 	if d.accepted = first(c.divertible(), malformed(r.Malformed), onlyIPv4(r.Destinations)); !d.accepted.OK() {
 		return d
 	}
-	found, wrong := c.subnetsOf(r.Type, r.Network)
+	found, wrong := c.subnetsOf(r.Type, r.Network, r.Namespace)
 	if d.resolved = wrong; !wrong.OK() {
 		return d
 	}

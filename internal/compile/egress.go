@@ -91,7 +91,7 @@ func (e *egress) read() {
 func (e *egress) readAddress(text string) (*held, intent.Finding) {
 	a, err := netip.ParseAddr(text)
 	if err != nil {
-		return nil, intent.Finding{Reason: intent.InvalidEgressIP, Message: fmt.Sprintf("%q is not an IP address", text)}
+		return nil, intent.Finding{Reason: intent.InvalidEgressIP, Message: fmt.Sprintf("%s is not an IP address", words.Quote(text))}
 	}
 	var prefixes []string
 	for i := range e.w.Externals {
@@ -285,13 +285,14 @@ func (e *egress) chooseLinks() {
 // nthLink is the network of a link by number, with the egress router's address.
 func nthLink(n uint32) netip.Prefix {
 	n = n % (1 << (linkBits - 4)) << 2
+	//nolint:gosec // the four bytes of it
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{0xf0 | byte(n>>24), byte(n >> 16), byte(n >> 8), byte(n)}).Next(), linkBits)
 }
 
 func (e *egress) eachLink(do func(q *request, h *held, vpc string)) {
 	for _, q := range e.requests {
 		for _, h := range q.addresses {
-			for _, vpc := range q.Vpcs {
+			for _, vpc := range h.admitted(q.Vpcs) {
 				if h.node != "" {
 					do(q, h, vpc)
 				}
@@ -337,10 +338,29 @@ func (e *egress) hold(q *request, h *held) {
 	for _, half := range halves(x.Prefix.Masked()) {
 		row(intent.Route{Table: table, Prefix: half, Port: port})
 	}
-	for _, vpc := range q.Vpcs {
+	for _, vpc := range h.admitted(q.Vpcs) {
 		link := ownership.EgressLink(h.address, vpc)
 		row(intent.RouterPort{Name: link, MAC: intent.MAC(link), Network: e.networks[link], Peer: ownership.EgressEnd(vpc, h.address), Table: table})
 	}
+}
+
+// admitted are the projects that an address's network is for.
+func (h *held) admitted(vpcs []string) []string {
+	return slices.DeleteFunc(slices.Clone(vpcs), func(vpc string) bool { return !h.on.Admitted.Admits(vpc) })
+}
+
+// notAdmitted is which selected projects can't leave with an address of a request, because its network is not for them.
+func (q *request) notAdmitted() intent.Finding {
+	for _, h := range q.addresses {
+		refused := slices.DeleteFunc(slices.Clone(q.Vpcs), func(vpc string) bool { return h.on.Admitted.Admits(vpc) })
+		if len(refused) > 0 {
+			return intent.Finding{Reason: intent.NetworkNotAllowed, Message: fmt.Sprintf(
+				"network %s of address %s is not for %s, whose selected pods do as failurePolicy says; "+
+					"add them to allowedProjects or allowedNamespaces of the ExternalNetwork, or let the selectors leave them out",
+				h.on.Network, h.address, words.Few(refused, 3))}
+		}
+	}
+	return intent.Finding{}
 }
 
 // unserved is which selected pods do not leave with the addresses of a request: those of no project. Nothing leads them here, and nothing keeps
@@ -373,7 +393,7 @@ func (e *egress) verdicts() []intent.Verdict {
 			}
 		}
 		out = append(out, intent.Verdict{
-			Object: q.key, Generation: q.Generation, Facts: facts, Accepted: q.accepted, Waiting: q.waiting, Partly: q.unserved(),
+			Object: q.key, Generation: q.Generation, Facts: facts, Accepted: q.accepted, Waiting: q.waiting, Partly: first(q.notAdmitted(), q.unserved()),
 			Through: []state.Ref{egressRef},
 		})
 	}

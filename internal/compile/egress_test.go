@@ -47,6 +47,31 @@ func gate(requests ...snapshot.EgressIP) *snapshot.Egress {
 	return w
 }
 
+// An EgressIP does not lead pods to a network that is not for their project.
+func TestEgressIPKeepsToTheNetworksGuests(t *testing.T) {
+	r := asks("web", 1, "198.51.100.9")
+	r.Vpcs = []string{"acme-prod", "evil-x"}
+	for _, admitted := range []snapshot.Admitted{nil, {"acme-prod": true, "evil-x": false}} {
+		w := gate(r)
+		w.Externals[0].Admitted = admitted
+		in, verdicts := Egress(w)
+		linked := func(vpc string) bool {
+			for key := range in.Rows {
+				if strings.Contains(key.String(), ownership.EgressLink(addr("198.51.100.9"), vpc)) {
+					return true
+				}
+			}
+			return false
+		}
+		if !linked("acme-prod") || linked("evil-x") != (admitted == nil) {
+			t.Errorf("admitted %v: acme-prod linked %t, evil-x linked %t", admitted, linked("acme-prod"), linked("evil-x"))
+		}
+		if got := verdicts[0].Partly.Reason; (got == intent.NetworkNotAllowed) != (admitted != nil) {
+			t.Errorf("admitted %v: the EgressIP says %q", admitted, got)
+		}
+	}
+}
+
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
 // told is the verdict on an EgressIP in short: the first reason against it, and its items.

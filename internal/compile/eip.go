@@ -18,7 +18,9 @@ type eip struct {
 	snapshot.EIp
 	key                               intent.ObjectKey
 	accepted, resolved, waiting, held intent.Finding
+	tolerated                         intent.Finding
 
+	own     string             // the name of an OvnEip of its own
 	ovnEip  string             // the OvnEip that has its address
 	on      *snapshot.External // the subnet it is on
 	address netip.Addr         // invalid: none yet
@@ -32,8 +34,13 @@ func (e *eip) wanted() bool {
 	return e.on != nil && e.accepted.OK() && e.resolved.OK() && (!e.Deleting || e.keep)
 }
 
-// owns says whether the OvnEip of its name is its own: not another's whose address it stands for, nor that of a namesake.
-func (e *eip) owns() bool { return e.Child == "" && e.accepted.Reason != intent.NameTaken }
+// owns says whether its OvnEip is its own, not another's whose address it stands for.
+func (e *eip) owns() bool { return e.Child == "" }
+
+// sharedWith says whether Services of a namespace may bind to it: those of its own, and of those that its owner names.
+func (e *eip) sharedWith(namespace string) bool {
+	return namespace == e.Namespace || slices.Contains(e.SharedWith, namespace)
+}
 
 // allocateEIps decides for each EIp on which subnet its address is. Kube-OVN's IPAM gives the address: it is the only one
 // that gives any, so none is given twice.
@@ -43,9 +50,13 @@ func (c *compiler) allocateEIps() {
 	asked := map[netip.Addr]*eip{}
 	for _, e := range c.byPossession() {
 		e.accepted, e.resolved, e.waiting = c.allocate(e, asked)
+		if e.Child == "" && e.accepted.OK() {
+			c.counted[e.Namespace]++
+		}
 		switch {
 		case e.Child != "":
 		case e.wanted() && !c.blank(e.ovnEip):
+			e.tolerated = c.tolerate(e.on, e.Namespace)
 			c.wantOvnEip(e, e.on.Subnet)
 		case !e.wanted() && !e.Deleting:
 			c.letGo(e)
@@ -152,7 +163,39 @@ func (c *compiler) ovnEip(e *eip) string {
 	if e.Child != "" {
 		return e.Child
 	}
-	return "eip-" + e.Namespace + "-" + e.Name
+	return e.own
+}
+
+// nameOvnEips decides how the OvnEip of each EIp is called. Who has one keeps its name. The others get the usual name where nobody else
+// has it, in the order of age, and otherwise one that no other EIp can have.
+func (c *compiler) nameOvnEips() {
+	taken := map[string]bool{}
+	unnamed := slices.DeleteFunc(slices.Clone(c.eips), func(e *eip) bool { return e.Child != "" || e.own != "" })
+	for _, e := range unnamed {
+		for _, name := range ownership.OvnEipNames(e.Namespace, e.Name) {
+			if have := c.w.Engine.OvnEips[name]; e.own == "" && have.Exists && have.Ours && have.Origin == e.key.Ref() {
+				e.own, taken[name] = name, true
+			}
+		}
+	}
+	for _, e := range unnamed {
+		if e.own == "" {
+			e.own = c.chooseOvnEipName(e, taken)
+			taken[e.own] = true
+		}
+	}
+}
+
+// chooseOvnEipName is the first name for the OvnEip of an EIp that nobody else has. No other EIp can have the last one.
+func (c *compiler) chooseOvnEipName(e *eip, taken map[string]bool) string {
+	names := ownership.OvnEipNames(e.Namespace, e.Name)
+	for _, name := range names {
+		have := c.w.Engine.OvnEips[name]
+		if !taken[name] && (!have.Exists || have.Ours && have.Origin == state.Ref{}) {
+			return name
+		}
+	}
+	return names[len(names)-1]
 }
 
 func (e *eip) verdict() intent.Verdict {
@@ -164,7 +207,7 @@ func (e *eip) verdict() intent.Verdict {
 		facts.Address = e.Remembered // it is being made again; what is not in the status is forgotten
 	}
 	return intent.Verdict{
-		Object: e.key, Generation: e.Generation, Facts: facts,
+		Object: e.key, Generation: e.Generation, Facts: facts, Tolerated: e.tolerated,
 		Accepted: e.accepted, Resolved: e.resolved, Waiting: first(deleting(e.Deleting && !e.keep), e.waiting), Held: e.held,
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/sallyport/sallyport/internal/ownership"
 	"github.com/sallyport/sallyport/internal/snapshot"
 	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/words"
 )
 
 // fip is a FIp and what was decided about it.
@@ -36,7 +37,7 @@ func (f *fip) wanted() bool { return f.accepted.OK() && f.resolved.OK() && !f.De
 // resolveFIps gives each FIp its EIp and its target. Who holds an EIp or a target now keeps it; then who came first has it.
 func (c *compiler) resolveFIps() {
 	for _, f := range c.fips {
-		f.ovnFip, f.own = f.Namespace+"-"+f.Name, ownEIp(f)
+		f.ovnFip, f.own = c.ovnFip(f), ownEIp(f)
 		if f.accepted = first(c.member(), c.translatable(), malformed(f.Malformed)); !f.accepted.OK() {
 			continue
 		}
@@ -59,6 +60,15 @@ func (c *compiler) resolveFIps() {
 			addresses[f.eip] = f
 		}
 	}
+}
+
+// ovnFip is the name of a FIp's OvnFip: the usual one, unless that is somebody else's, or was when it was made.
+func (c *compiler) ovnFip(f *fip) string {
+	names := ownership.OvnFipNames(f.Namespace, f.Name)
+	if c.w.Engine.Foreign[names[0]] || c.w.Engine.OvnFips[names[1]].Exists {
+		return names[1]
+	}
+	return names[0]
 }
 
 // translatable says whether the shard can have floating IPs.
@@ -119,7 +129,7 @@ func (c *compiler) findEIp(f *fip) intent.Finding {
 		return intent.Finding{}
 	}
 	return intent.Finding{Reason: intent.EIpNotFound, Message: fmt.Sprintf(
-		"EIp %s does not exist in namespace %s; create it, or name another", name, c.w.Shard)}
+		"EIp %s does not exist in namespace %s; create it, or name another", words.Name(name), c.w.Shard)}
 }
 
 func (c *compiler) findTarget(f *fip) intent.Finding {
@@ -135,10 +145,10 @@ func (c *compiler) findTarget(f *fip) intent.Finding {
 }
 
 func (c *compiler) findPod(f *fip) intent.Finding {
-	addresses, exists := c.w.Pods[f.Pod]
+	addresses, exists := c.w.Pods[snapshot.PodName(f.Namespace, f.Pod)]
 	if !exists {
 		return intent.Finding{Reason: intent.PodNotFound, Message: fmt.Sprintf(
-			"pod %s does not exist in namespace %s, or has ended; create it, and the floating IP follows", f.Pod, c.w.Shard)}
+			"pod %s does not exist in namespace %s, or has ended; create it, and the floating IP follows", words.Name(f.Pod), c.w.Shard)}
 	}
 	for _, a := range addresses {
 		if a.Is4() {
@@ -153,7 +163,7 @@ func (c *compiler) findVM(f *fip) intent.Finding {
 	interfaces, exists := c.w.VMs[f.VM]
 	if !exists {
 		return intent.Finding{Reason: intent.VMNotFound, Message: fmt.Sprintf(
-			"virtual machine %s does not run in namespace %s; start it, and the floating IP follows", f.VM, c.w.Shard)}
+			"virtual machine %s does not run in namespace %s; start it, and the floating IP follows", words.Name(f.VM), c.w.Shard)}
 	}
 	for _, i := range interfaces {
 		if f.Interface != "" && f.Interface != i.Interface && f.Interface != i.InGuest || !i.Address.IsValid() {
@@ -165,7 +175,7 @@ func (c *compiler) findVM(f *fip) intent.Finding {
 	if f.Interface != "" {
 		return intent.Finding{Reason: intent.NoAddressYet, Message: fmt.Sprintf(
 			"virtual machine %s reports no IPv4 address on an interface %s (it has %s); the floating IP follows when it does",
-			f.VM, f.Interface, listed(interfaces))}
+			words.Name(f.VM), words.Name(f.Interface), listed(interfaces))}
 	}
 	return intent.Finding{Reason: intent.NoAddressYet, Message: fmt.Sprintf(
 		"virtual machine %s reports no IPv4 address yet; the floating IP follows when it does", f.VM)}
@@ -175,7 +185,7 @@ func (c *compiler) findVM(f *fip) intent.Finding {
 func listed(interfaces []intent.VMInterface) string {
 	names := []string{}
 	for _, i := range interfaces {
-		names = append(names, i.Interface)
+		names = append(names, words.Name(i.Interface)) // the guest says them
 	}
 	if len(names) == 0 {
 		return "none"

@@ -26,7 +26,8 @@ func (c *compiler) keepHeldEIps() {
 	}
 }
 
-// user is who uses an EIp, in words; empty: nobody.
+// user is who uses an EIp and keeps it from being deleted, in words; empty: nobody. Services of other namespaces use it as long as its
+// owner lets them, and do not keep it.
 func (c *compiler) user(e *eip) string {
 	if c.isWayOut(e) {
 		return c.project.key.String()
@@ -37,7 +38,7 @@ func (c *compiler) user(e *eip) string {
 		}
 	}
 	for _, s := range c.services {
-		if c.usesEIp(s, e) {
+		if s.Namespace == e.Namespace && c.usesEIp(s, e) {
 			return s.key.String()
 		}
 	}
@@ -47,7 +48,7 @@ func (c *compiler) user(e *eip) string {
 // translatesBy says whether a FIp's translation has the address of an EIp. The EIp of its own that a FIp has left for another
 // is deleted by us, and a deletion can't be taken back: when the FIp wants one of its own again, the old one goes first.
 func (c *compiler) translatesBy(f *fip, e *eip) bool {
-	have := c.w.Engine.OvnFips[f.Namespace+"-"+f.Name]
+	have := c.w.Engine.OvnFips[c.ovnFip(f)]
 	return have.Exists && !have.Deleting && have.OvnEip == c.ovnEip(e)
 }
 
@@ -118,6 +119,10 @@ func (c *compiler) leftovers() intent.Finding {
 	}
 	if len(left) == 0 {
 		return c.engineLeftovers()
+	}
+	if ns := c.w.Namespace; ns.Deleting && ns.Remaining != "" {
+		return intent.Finding{Reason: intent.NamespaceRemains, Message: fmt.Sprintf(
+			"namespace %s is kept by what is in it (%s); remove that or its finalizers", c.w.Shard, ns.Remaining)}
 	}
 	slices.SortFunc(left, intent.ObjectKey.Compare)
 	last := left[len(left)-1]

@@ -74,7 +74,7 @@ var hops = netip.MustParsePrefix("169.254.91.1/24")
 // hopTo is the hop to a leg: as stable as the leg's address, and nobody's.
 func (c *compiler) hopTo(leg netip.Addr) netip.Addr {
 	bytes := hops.Addr().As4()
-	bytes[3] += byte(1 + slices.Index(reserve(c.project.prefix4()), leg))
+	bytes[3] += byte(1 + slices.Index(reserve(c.project.prefix4()), leg)) //nolint:gosec // a project has few reserved addresses
 	return netip.AddrFrom4(bytes)
 }
 
@@ -135,7 +135,7 @@ func (c *compiler) label(l *leg, row func(intent.Row)) {
 	rule := func(direction intent.Direction, tier, priority int, match, action string, label int) {
 		row(intent.Rule{Group: l.group, Direction: direction, Tier: tier, Priority: priority, Match: match, Action: action, Label: label})
 	}
-	row(intent.PortGroup{Name: l.group, Port: l.socket})
+	row(intent.PortGroup{Name: l.group, Ports: l.socket})
 	for door, label := range map[string]int{l.socket: l.number, c.socket(): ownership.LabelDefault} {
 		comes := fmt.Sprintf("inport == %q && ip", door)
 		rule(intent.OutOfSwitch, ownership.LabelTier, ownership.LabelPriority, comes, "pass", label)

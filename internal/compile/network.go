@@ -11,6 +11,7 @@ import (
 	"github.com/sallyport/sallyport/internal/kubeovn"
 	"github.com/sallyport/sallyport/internal/ownership"
 	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/words"
 )
 
 // networks is the external subnets that fit, those with most free addresses first.
@@ -53,13 +54,48 @@ func (c *compiler) noNetwork(what, name string) intent.Finding {
 		known = append(known, x.Type)
 	}
 	slices.Sort(known)
-	message := fmt.Sprintf("there is no external network of %s %q", what, name)
+	message := fmt.Sprintf("there is no external network of %s %s", what, words.Quote(name))
 	if known = slices.Compact(known); len(known) > 0 {
 		message += "; use one of the types " + strings.Join(known, ", ") + ", or ask the operator for another"
 	} else {
 		message += "; there is none at all: the operator labels a Kube-OVN Subnet with network.kube-dc.com/external-network-type"
 	}
 	return intent.Finding{Reason: intent.NetworkNotFound, Message: message}
+}
+
+// admits says whether a network is for a namespace of the shard.
+func (c *compiler) admits(x *snapshot.External, namespace string) bool {
+	if p := c.project; c.w.Management == nil && p != nil {
+		return x.Admitted.Admits(c.w.Shard, snapshot.ProjectKey(p.Namespace, p.Name))
+	}
+	return x.Admitted.Admits(namespace)
+}
+
+// notAllowed is the finding that a network is not for a namespace.
+func (c *compiler) notAllowed(x *snapshot.External, namespace string) intent.Finding {
+	var known []string
+	for i := range c.w.Externals {
+		if other := &c.w.Externals[i]; c.admits(other, namespace) && !other.Dual {
+			known = append(known, other.Type)
+		}
+	}
+	next := "ask the operator to add it to allowedProjects or allowedNamespaces of the ExternalNetwork"
+	if slices.Sort(known); len(known) > 0 {
+		next = "use one of the types " + strings.Join(slices.Compact(known), ", ") + ", or " + next
+	}
+	return intent.Finding{Reason: intent.NetworkNotAllowed, Message: fmt.Sprintf(
+		"network %s (type %s) is not for namespace %s; %s", x.Network, x.Type, namespace, next)}
+}
+
+// tolerate is the finding that an address of a network stays which is not for its namespace any more.
+func (c *compiler) tolerate(x *snapshot.External, namespace string) intent.Finding {
+	if x == nil || c.admits(x, namespace) {
+		return intent.Finding{}
+	}
+	return intent.Finding{Reason: intent.NoLongerAllowed, Message: fmt.Sprintf(
+		"network %s (type %s) is not for namespace %s any more; the address stays as long as the object does: "+
+			"delete that, or ask the operator to admit it again",
+		x.Network, x.Type, namespace)}
 }
 
 func dual(x *snapshot.External) intent.Finding {
@@ -134,7 +170,7 @@ func (c *compiler) attachNetworks() {
 func (c *compiler) portAddress(x *snapshot.External) netip.Addr {
 	have := c.w.Engine.OvnEips[c.port(x.Subnet)]
 	e := c.named(c.w.Shard, DefaultEIp)
-	if have.Address.IsValid() && !have.Found || e == nil || !c.isWayOut(e) || e.Child != c.port(x.Subnet) || !usable(x, e.Remembered) {
+	if have.Address.IsValid() && !have.Found || e == nil || !c.isWayOut(e) || e.Child != c.port(x.Subnet) || !c.mayHave(e, x, e.Remembered) {
 		return have.Address
 	}
 	if holder, held := c.w.Holders[e.Remembered]; held && holder.OvnEip != c.port(x.Subnet) {

@@ -14,6 +14,7 @@ func Networks(w *snapshot.Networks) []intent.Verdict {
 	owner := map[string]string{}
 	for _, n := range inOrder(w.Networks, func(n snapshot.Network) snapshot.Meta { return snapshot.Meta{Name: n.Name} }) {
 		v := intent.Verdict{Object: intent.ObjectKey{Kind: intent.ExternalNetwork, Name: n.Name}, Generation: n.Generation}
+		v.Accepted = malformed(n.Malformed)
 		var facts intent.NetworkFacts
 		for _, name := range n.Subnets {
 			x, exists := w.Subnets[name]

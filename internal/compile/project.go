@@ -22,6 +22,10 @@ type project struct {
 	snapshot.Project
 	key                         intent.ObjectKey
 	accepted, resolved, waiting intent.Finding
+	tolerated, partly           intent.Finding
+	// isolated is about misplaced pods, of which there are so many.
+	isolated  intent.Finding
+	misplaced int
 	// way is the subnet of the project's default network. The management VPC has none; its pods only reach the hosts on one.
 	way, reach *snapshot.External
 }
@@ -40,7 +44,7 @@ func (c *compiler) claimProject() {
 		key := intent.ObjectKey{Kind: intent.Project, Namespace: p.Namespace, Name: p.Name}
 		if c.project != nil {
 			c.others = append(c.others, intent.Verdict{Object: key, Generation: p.Generation, Facts: intent.ProjectFacts{}, Accepted: intent.Finding{
-				Reason: intent.NameTaken, Message: fmt.Sprintf("%s has namespace %s already; choose another name", c.project.key, c.w.Shard),
+				Reason: intent.NameTaken, Message: fmt.Sprintf("another Project has namespace %s already; choose another name", c.w.Shard),
 			}})
 			continue
 		}
@@ -51,7 +55,11 @@ func (c *compiler) claimProject() {
 	}
 	c.project.accepted = c.acceptProject()
 	if c.project.accepted.OK() {
+		c.project.accepted, c.project.waiting = c.projectQuota()
+	}
+	if c.project.accepted.OK() {
 		c.project.way, c.project.resolved = c.wayOut()
+		c.project.tolerated = c.tolerate(c.project.way, c.w.Shard)
 	}
 }
 
@@ -59,6 +67,9 @@ func (c *compiler) acceptProject() intent.Finding {
 	p := c.project
 	if p.Malformed != "" {
 		return intent.Finding{Reason: intent.Malformed, Message: string(p.Malformed)}
+	}
+	if reserved := c.reserved(); !reserved.OK() {
+		return reserved
 	}
 	if len(c.subnet()) > 63 { // Kube-OVN writes the subnet's name into labels
 		return intent.Finding{Reason: intent.Malformed, Message: fmt.Sprintf(
@@ -68,7 +79,19 @@ func (c *compiler) acceptProject() intent.Finding {
 		return intent.Finding{Reason: intent.NamespaceTaken, Message: fmt.Sprintf(
 			"namespace %s exists and was not made for this project; choose another name, or delete the namespace", c.w.Shard)}
 	}
-	return intent.Finding{}
+	return c.acceptPrefixes()
+}
+
+// reserved says whether the project's VPC would have a name that is not for projects: one of our own or of Kube-OVN's, or that of an
+// external subnet, unless the project was there first.
+func (c *compiler) reserved() intent.Finding {
+	vpc := c.project.Namespace + "-" + c.project.Name
+	external := slices.ContainsFunc(c.w.Externals, func(x snapshot.External) bool { return x.Subnet == vpc })
+	if !ownership.Reserved(vpc) && (!external || c.w.Namespace.Exists && c.w.Namespace.Ours) {
+		return intent.Finding{}
+	}
+	return intent.Finding{Reason: intent.NameReserved, Message: fmt.Sprintf(
+		"the VPC would be called %s, which is reserved; choose another name", vpc)}
 }
 
 // wayOut is the subnet of the project's default network: the one that it uses already, then the network's usual one.
@@ -78,14 +101,21 @@ func (c *compiler) wayOut() (*snapshot.External, intent.Finding) {
 	if len(found) == 0 {
 		return nil, c.noNetwork("type", p.Network)
 	}
-	usable := slices.DeleteFunc(slices.Clone(found), func(x *snapshot.External) bool { return x.Dual })
-	if len(usable) == 0 {
-		return nil, dual(found[0])
-	}
 	used, _ := strings.CutPrefix(c.w.Engine.Snat.OvnEip, c.w.Shard+"-")
 	before := func(x *snapshot.External) bool { // what it was when somebody deleted rule and port
 		e := c.named(c.w.Shard, DefaultEIp)
 		return e != nil && e.Child == c.port(x.Subnet)
+	}
+	admitted := slices.DeleteFunc(slices.Clone(found), func(x *snapshot.External) bool {
+		had := before(x) && c.w.Engine.Objects[c.inside(intent.EIp, DefaultEIp)] // and not an EIp that a tenant has called so
+		return !c.admits(x, c.w.Shard) && x.Subnet != used && !c.ported(x.Subnet) && !had
+	})
+	if len(admitted) == 0 {
+		return nil, c.notAllowed(found[0], c.w.Shard)
+	}
+	usable := slices.DeleteFunc(slices.Clone(admitted), func(x *snapshot.External) bool { return x.Dual })
+	if len(usable) == 0 {
+		return nil, dual(admitted[0])
 	}
 	room := func(x *snapshot.External) bool {
 		return x.Free > 0 || c.w.Engine.OvnEips[c.port(x.Subnet)].Address.IsValid()
@@ -183,8 +213,9 @@ func (p *project) verdict(c *compiler) intent.Verdict {
 			facts.EIpsUsed++
 		}
 	}
+	facts.Misplaced = p.misplaced
 	v := intent.Verdict{
-		Object: p.key, Generation: p.Generation, Facts: facts,
+		Object: p.key, Generation: p.Generation, Facts: facts, Tolerated: p.tolerated, Isolated: p.isolated, Partly: p.partly,
 		Accepted: p.accepted, Resolved: p.resolved, Waiting: first(deleting(p.Deleting), p.waiting),
 	}
 	if p.Deleting {

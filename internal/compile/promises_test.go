@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/netip"
 	"slices"
-	"strings"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	"github.com/sallyport/sallyport/internal/intent"
@@ -122,9 +121,8 @@ func (p *promises) portsAreGivenOnce() {
 		if !is {
 			continue
 		}
-		for word := range strings.FieldsSeq(b.VIPs) {
-			at, _, _ := strings.Cut(word, "=")
-			key := string(b.Protocol) + " " + at
+		for _, v := range b.VIPs {
+			key := balanced(b.Protocol, v.Address)
 			if other, taken := holders[key]; taken {
 				p.Errorf("%s is balanced by %s and by %s", key, other, b.Name)
 			}
@@ -137,7 +135,7 @@ func (p *promises) portsAreGivenOnce() {
 			continue
 		}
 		for _, port := range facts.Ports {
-			key, want := balanced(port.Protocol, facts.Address, port.Number), shard+"-"+v.Object.Name+"-"+string(port.Protocol)
+			key, want := balanced(port.Protocol, socket(facts.Address, port.Number)), shard+"-"+v.Object.Name+"-"+string(port.Protocol)
 			if holders[key] != want {
 				p.Errorf("%s is ready, and %s is balanced by %q", v.Object, key, holders[key])
 			}

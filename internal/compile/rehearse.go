@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/kubeovn"
@@ -38,7 +37,9 @@ func Rehearse(world snapshot.World) (*intent.Intent, []intent.Verdict) {
 func carriedOut(was *snapshot.World, in *intent.Intent) *snapshot.World {
 	w := *was
 	w.EIps, w.Externals = slices.Clone(w.EIps), slices.Clone(w.Externals)
-	w.Engine = snapshot.Engine{OvnEips: maps.Clone(was.Engine.OvnEips), OvnFips: map[string]snapshot.OvnFip{}, Objects: map[intent.ObjectKey]bool{}}
+	w.Engine = snapshot.Engine{
+		OvnEips: maps.Clone(was.Engine.OvnEips), OvnFips: map[string]snapshot.OvnFip{}, Foreign: was.Engine.Foreign, Objects: map[intent.ObjectKey]bool{},
+	}
 	if w.Management != nil { // which Kube-OVN has made already
 		w.Engine.Vpc, w.Engine.Subnet, w.Engine.Ports = was.Engine.Vpc, was.Engine.Subnet, maps.Clone(was.Engine.Ports)
 	}
@@ -90,9 +91,8 @@ func (e *engine) write(rows intent.Rows) {
 				e.Engine.Ports[r.Name] = true
 			}
 		case intent.LoadBalancer:
-			for word := range strings.FieldsSeq(r.VIPs) {
-				vip, _, _ := strings.Cut(word, "=")
-				e.Engine.Balanced[string(r.Protocol)+" "+vip] = r.Service
+			for _, v := range r.VIPs {
+				e.Engine.Balanced[balanced(r.Protocol, v.Address)] = r.Service
 			}
 		}
 	}
@@ -142,7 +142,7 @@ func (e *engine) allocate(name string, spec kubeovn.OvnEipSpec) netip.Addr {
 		return netip.Addr{}
 	}
 	for a := x.Prefix.Masked().Addr(); x.Prefix.Contains(a) && !want.IsValid(); a = a.Next() {
-		if !e.taken[a] && usable(x, a) {
+		if !e.taken[a] && usable(x, a) && !x.Reserves(a) {
 			want = a
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/snapshot"
 	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/words"
 )
 
 // service is a Service that wants a load balancer and what was decided about it.
@@ -20,6 +21,8 @@ type service struct {
 	eip     *eip // nil: not found, or not made yet
 	own     string
 	refused map[snapshot.Port]intent.Finding // ports that it can't have
+	excess  intent.Finding                   // ports that are too many
+	behind  map[string][]snapshot.Endpoint   // endpoints in the project's subnet, by the name of the port
 	through []state.Ref                      // what it needs besides its own rows
 }
 
@@ -49,6 +52,7 @@ func (c *compiler) serves(s *service) bool {
 
 // resolveServices gives each Service its EIp and its ports. Who has a port now keeps it; then who came first has it.
 func (c *compiler) resolveServices() {
+	c.limitPorts()
 	for _, s := range c.services {
 		s.own, s.refused = ownServiceEIp(s), map[snapshot.Port]intent.Finding{}
 		if s.accepted = first(c.member(), malformed(s.Malformed)); !s.accepted.OK() {
@@ -59,24 +63,60 @@ func (c *compiler) resolveServices() {
 		}
 		c.makeServiceEIp(s)
 		s.resolved = c.findServiceEIp(s)
-		s.waiting = first(s.waiting, c.outsiders(s))
-		s.accepted = first(c.sharable(s), c.repliesFind(s))
+		s.waiting = first(s.waiting, s.excess, s.tooMany(), c.outsiders(s))
+		s.accepted = first(s.portless(), c.sharable(s), c.repliesFind(s))
 	}
-	taken := map[string]*service{}
-	for _, s := range c.byTenancy() {
-		if s.eip == nil || !s.accepted.OK() || s.Deleting {
-			continue
-		}
-		for _, p := range s.Ports {
-			if holder := taken[s.slot(p)]; holder != nil {
-				s.refused[p] = intent.Finding{Reason: intent.PortTaken, Message: fmt.Sprintf(
-					"port %d/%s of EIp %s is held by %s; use another port, or another EIp", p.Number, p.Protocol, s.eip.Name, holder.key)}
-				continue
+	c.assignPorts()
+}
+
+// assignPorts gives each port of an address to one Service: to the one that has it now, then to the oldest that asks for it. Each port
+// is decided by itself, so that no number of other ports takes one away.
+func (c *compiler) assignPorts() {
+	type portClaim struct {
+		by   *service
+		port snapshot.Port // one from a file may have a number twice
+	}
+	holders := map[string]portClaim{}
+	for _, held := range []bool{true, false} {
+		for _, s := range c.services {
+			for _, p := range s.claims() {
+				if _, taken := holders[s.slot(p)]; !taken && (!held || c.holdsPort(s, p)) {
+					holders[s.slot(p)] = portClaim{s, p}
+				}
 			}
-			taken[s.slot(p)] = s
+		}
+	}
+	for _, s := range c.services {
+		for _, p := range s.claims() {
+			if holder := holders[s.slot(p)]; holder != (portClaim{s, p}) {
+				s.refused[p] = intent.Finding{Reason: intent.PortTaken, Message: fmt.Sprintf(
+					"port %d/%s of EIp %s is held by %s; use another port, or another EIp",
+					p.Number, p.Protocol, s.eip.Name, s.nameHolder(holder.by))}
+			}
 		}
 		s.judgePorts()
 	}
+}
+
+// claims are the ports that a Service asks for.
+func (s *service) claims() []snapshot.Port {
+	if s.eip == nil || !s.accepted.OK() || s.Deleting {
+		return nil
+	}
+	return s.Ports
+}
+
+// holdsPort says whether a port of a Service's address is balanced for the Service now.
+func (c *compiler) holdsPort(s *service, p snapshot.Port) bool {
+	return c.w.Engine.Balanced[balanced(p.Protocol, socket(s.eip.address, p.Number))] == intent.ServiceOf(s.key.Ref())
+}
+
+// nameHolder names the Service that has a port, to those who may know: its own namespace, and that of the EIp.
+func (s *service) nameHolder(holder *service) string {
+	if s.Namespace == holder.Namespace || s.Namespace == s.eip.Namespace {
+		return holder.key.String()
+	}
+	return "a Service of another namespace"
 }
 
 // judgePorts refuses a Service that has none of its ports. One that has some works with those.
@@ -96,21 +136,6 @@ func (s *service) judgePorts() {
 // slot is what no two Services can have: a port of an address, which several EIps may stand for.
 func (s *service) slot(p snapshot.Port) string {
 	return fmt.Sprintf("%s %s:%d", p.Protocol, s.eip.ovnEip, p.Number)
-}
-
-// byTenancy is the Services by how many of their ports they have now, most first; then by age.
-func (c *compiler) byTenancy() []*service {
-	tenure := func(s *service) (n int) {
-		for _, p := range s.Ports {
-			if s.eip != nil && c.w.Engine.Balanced[balanced(p.Protocol, s.eip.address, p.Number)] == intent.ServiceOf(s.key.Ref()) {
-				n++
-			}
-		}
-		return n
-	}
-	out := slices.Clone(c.services)
-	slices.SortStableFunc(out, func(a, b *service) int { return cmp.Compare(tenure(b), tenure(a)) })
-	return out
 }
 
 // onlyIPv6 is why a project can't have external addresses.
@@ -156,16 +181,32 @@ func (c *compiler) makeServiceEIp(s *service) {
 
 func (c *compiler) findServiceEIp(s *service) intent.Finding {
 	in, name := cmp.Or(s.EIpIn, s.Namespace), cmp.Or(s.EIp, s.own)
-	if s.eip = c.named(in, name); s.eip != nil {
-		s.waiting = c.eipReady(s.eip)
+	if e := c.named(in, name); e != nil && e.sharedWith(s.Namespace) {
+		s.eip, s.waiting = e, c.eipReady(e)
 		return intent.Finding{}
+	}
+	if in != s.Namespace {
+		return c.notPermitted(s)
 	}
 	if s.own != "" {
 		s.waiting = intent.Finding{Reason: intent.WaitForEIp, Message: fmt.Sprintf("EIp %s is being made", name)}
 		return intent.Finding{}
 	}
 	return intent.Finding{Reason: intent.EIpNotFound, Message: fmt.Sprintf(
-		"EIp %s does not exist in namespace %s; create it, or name another", name, in)}
+		"EIp %s does not exist in namespace %s; create it, or name another", words.Name(name), words.Name(in))}
+}
+
+// notPermitted is the finding on a Service that names an EIp of another namespace and may not use it. It is the same whether there is
+// such an EIp or not.
+func (c *compiler) notPermitted(s *service) intent.Finding {
+	name := s.EIpIn + "/" + s.EIp
+	if c.w.Management == nil {
+		return intent.Finding{Reason: intent.RefNotPermitted, Message: fmt.Sprintf(
+			"EIp %q can't be used here: Services of a project bind to EIps of its own namespace %s; name one of those", name, s.Namespace)}
+	}
+	return intent.Finding{Reason: intent.RefNotPermitted, Message: fmt.Sprintf(
+		"EIp %q does not exist, or is not shared with namespace %s; let its owner add %s to spec.sharedWith, or name an EIp of this namespace",
+		name, s.Namespace, s.Namespace)}
 }
 
 // eipReady says what has to be waited for before an EIp can be used.
@@ -199,16 +240,41 @@ func (c *compiler) repliesFind(s *service) intent.Finding {
 			"use the project's default network, or ask the operator for returnPath Connection", s.eip.on.Network)}
 }
 
-// outsiders says whether a Service has endpoints that are not in the project. Those get no connections: OVN would send them to
-// any address, also of other networks.
+// outsiders says whether a Service has endpoints that get no connections.
 func (c *compiler) outsiders(s *service) intent.Finding {
 	for _, e := range s.Endpoints {
-		if !c.project.prefix4().Contains(e.Address) {
-			return intent.Finding{Reason: intent.OutsideUnused, Message: fmt.Sprintf(
-				"endpoint %s is not in the project's subnet %s and gets no connections; use pods or virtual machines in it", e.Address, c.project.prefix4())}
+		if why := c.outside(s, e); !why.OK() {
+			return why
 		}
 	}
 	return intent.Finding{}
+}
+
+// tooMany says whether a Service has more endpoints than are balanced.
+func (s *service) tooMany() intent.Finding {
+	if s.Left == 0 {
+		return intent.Finding{}
+	}
+	return intent.Finding{Reason: intent.TooManyEndpoints, Message: fmt.Sprintf(
+		"the Service has %d endpoints, one for each address and port, and at most %d are balanced; %d get no connections; "+
+			"use fewer pods or ports, or spread them over several Services", len(s.Endpoints)+s.Left, snapshot.MostEndpoints, s.Left)}
+}
+
+// outside is why an endpoint gets no connections; none: it does. It has to be in the project: OVN would send connections to any address,
+// also of other networks. In the management VPC, which has pods of many namespaces, it has to be a pod of the Service's own: whoever may
+// write EndpointSlices would publish those of others.
+func (c *compiler) outside(s *service, e snapshot.Endpoint) intent.Finding {
+	switch {
+	case !c.project.prefix4().Contains(e.Address):
+		return intent.Finding{Reason: intent.OutsideUnused, Message: fmt.Sprintf(
+			"endpoint %s is not in the project's subnet %s and gets no connections; use pods or virtual machines in it", e.Address, c.project.prefix4())}
+	case c.w.Management != nil && !c.pods[s.Namespace][e.Address]:
+		return intent.Finding{Reason: intent.EndpointNotOwned, Message: fmt.Sprintf(
+			"endpoint %s is not the address of a pod in namespace %s and gets no connections; let the Service select pods of its namespace",
+			e.Address, s.Namespace)}
+	default:
+		return intent.Finding{}
+	}
 }
 
 // usesEIp says whether a Service uses an EIp: by name, or its own as long as there is something balanced on it.
@@ -219,15 +285,15 @@ func (c *compiler) usesEIp(s *service, e *eip) bool {
 	return s.binds(e) || s.Namespace == e.Namespace && ownServiceEIp(s) == e.Name && c.balancesOn(s, c.w.Engine.OvnEips[c.ovnEip(e)].Address)
 }
 
-// binds says whether a Service names an EIp.
+// binds says whether a Service names an EIp, and may.
 func (s *service) binds(e *eip) bool {
-	return s.EIp == e.Name && cmp.Or(s.EIpIn, s.Namespace) == e.Namespace
+	return s.EIp == e.Name && cmp.Or(s.EIpIn, s.Namespace) == e.Namespace && e.sharedWith(s.Namespace)
 }
 
 // balancesOn says whether a Service has something balanced on an address now.
 func (c *compiler) balancesOn(s *service, a netip.Addr) bool {
 	return slices.ContainsFunc(s.Ports, func(p snapshot.Port) bool {
-		return c.w.Engine.Balanced[balanced(p.Protocol, a, p.Number)] == intent.ServiceOf(s.key.Ref())
+		return c.w.Engine.Balanced[balanced(p.Protocol, socket(a, p.Number))] == intent.ServiceOf(s.key.Ref())
 	})
 }
 

@@ -50,7 +50,7 @@ func (p *promises) atRest() {
 	}
 	for _, v := range p.verdicts {
 		switch v.Waiting.Reason {
-		case "", intent.PoolExhausted, intent.SomePortTaken, intent.OutsideUnused, intent.NoEgress:
+		case "", intent.PoolExhausted, intent.SomePortTaken, intent.OutsideUnused, intent.EndpointNotOwned, intent.NoEgress:
 		case intent.WaitForEIp:
 			if f, isFIp := v.Facts.(intent.FIpFacts); isFIp && ready[intent.ObjectKey{Kind: intent.EIp, Namespace: shard, Name: f.EIp}] {
 				p.Errorf("%s waits for %s, which is ready", v.Object, f.EIp)
@@ -74,7 +74,7 @@ func (p *promises) atRest() {
 func (p *promises) anyAddressIsGiven() {
 	for _, e := range p.w.EIps {
 		v := p.verdicts[slices.IndexFunc(p.verdicts, func(v intent.Verdict) bool { return v.Object.Kind == intent.EIp && v.Object.Name == e.Name })]
-		if reason := v.Accepted.Reason; !e.Address.IsValid() && (reason == intent.AddressTaken || reason == intent.AddressOutside) {
+		if reason := v.Accepted.Reason; !e.Address.IsValid() && slices.Contains([]string{intent.AddressTaken, intent.AddressOutside, intent.AddressReserved}, reason) {
 			p.Errorf("%s asks for any address, and gets none: %s", v.Object, v.Accepted.Message)
 		}
 	}

@@ -56,7 +56,33 @@ func worldOf(d *dice) *snapshot.World {
 	own(d, w)
 	selections(d, w)
 	diversions(d, w)
+	limits(d, w)
 	return w
+}
+
+// limits are for whom networks are, with whom there may be connections, and what an organization may have.
+func limits(d *dice, w *snapshot.World) {
+	for i := range w.Externals {
+		if d.rare() {
+			w.Externals[i].Admitted = snapshot.Admitted{shard: d.bool()}
+		}
+	}
+	w.Organizations = map[string]snapshot.Organization{}
+	for i := range w.Projects {
+		p := &w.Projects[i]
+		for _, list := range []*snapshot.AllowList{&p.Ingress, &p.Egress} {
+			if d.rare() {
+				*list = snapshot.AllowList{IsSet: true, Prefixes: choose(d, nil, []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")})}
+			}
+		}
+		if d.rare() {
+			member := snapshot.Member{Meta: snapshot.Meta{Namespace: p.Namespace, Name: "sibling", Created: time.Unix(int64(d.roll(1000)), 0)}, Accepted: d.bool()}
+			member.EIps = []snapshot.Counted{{Meta: snapshot.Meta{Namespace: "sibling", Name: "e", Created: time.Unix(int64(d.roll(1000)), 0)}, Accepted: d.bool()}}
+			w.Organizations[p.Namespace] = snapshot.Organization{
+				EIps: quota(d), Projects: quota(d), Members: []snapshot.Member{member, {Meta: p.Meta, Accepted: p.Accepted}},
+			}
+		}
+	}
 }
 
 // diversions: seldom any, of networks that there may not be.
@@ -94,12 +120,11 @@ func selections(d *dice, w *snapshot.World) {
 	}
 }
 
-func quota(d *dice) *int {
+func quota(d *dice) snapshot.Limit {
 	if !d.rare() {
-		return nil
+		return snapshot.Limit{}
 	}
-	n := d.roll(3)
-	return &n
+	return snapshot.AtMost(d.roll(3))
 }
 
 func external(d *dice, i int) snapshot.External {
@@ -107,6 +132,9 @@ func external(d *dice, i int) snapshot.External {
 		Subnet: fmt.Sprintf("x%d", i), Network: choose(d, fmt.Sprintf("x%d", i), "n"), Type: choose(d, "a", "a", "b"), Default: d.bool(), Ready: true,
 		Prefix: netip.MustParsePrefix(fmt.Sprintf("192.0.%d.0/28", i)), Gateway: address(i, 1), Dual: d.rare(),
 		Free: choose(d, 9, 9, 9, 9, 2, 1, 0), Used: 3,
+	}
+	if d.rare() {
+		x.Reserved = []snapshot.Range{{First: address(i, 1), Last: address(i, choose(d, 1, 3, 4))}}
 	}
 	if x.Dual && d.bool() {
 		x.Prefix, x.Gateway = netip.Prefix{}, netip.Addr{} // it has IPv6 only
@@ -202,6 +230,7 @@ func services(d *dice, w *snapshot.World) {
 		for range d.roll(3) {
 			s.Endpoints = append(s.Endpoints, snapshot.Endpoint{
 				Port: choose(d, "0", "1"), Address: choose(d, inside(5), inside(6), netip.MustParseAddr("10.9.9.9")), Number: 8080, Ready: d.bool(), Serving: d.bool(),
+				Target: choose(d, "", "p0", "p1", "none"),
 			})
 		}
 		w.Services = append(w.Services, s)
@@ -239,7 +268,7 @@ func targets(d *dice, w *snapshot.World) {
 	}
 	for _, name := range []string{"p0", "p1"} {
 		if !d.rare() {
-			w.Pods[name] = some()
+			w.Pods[snapshot.PodName(shard, name)] = some()
 		}
 	}
 	if !d.rare() {

@@ -12,12 +12,11 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/sallyport/sallyport/internal/event"
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/kube"
 	"github.com/sallyport/sallyport/internal/ovn"
@@ -44,6 +43,10 @@ type Config struct {
 	LeaderElect                   bool
 	LeaderElectionNamespace       string
 	MetricsAddress, HealthAddress string
+	// MetricsSecure: metrics are served by TLS, and only to whom the cluster lets get them. MetricsCertDir has tls.crt and tls.key for
+	// it; empty: a certificate is made that nobody has signed.
+	MetricsSecure  bool
+	MetricsCertDir string
 }
 
 // Run runs the controller until the context ends. It returns when what was running has finished.
@@ -96,7 +99,7 @@ func (c Config) live(mgr manager.Manager, logger *slog.Logger) error {
 func (c Config) options() manager.Options {
 	wait := patience + 5*time.Second
 	return manager.Options{
-		Scheme: kube.Scheme(), Cache: kube.CacheOptions(), Metrics: metricsserver.Options{BindAddress: c.MetricsAddress},
+		Scheme: kube.Scheme(), Cache: kube.CacheOptions(), Metrics: c.metricsOptions(),
 		HealthProbeBindAddress: c.HealthAddress, GracefulShutdownTimeout: &wait,
 		LeaderElection: c.LeaderElect, LeaderElectionID: leaseName, LeaderElectionNamespace: c.LeaderElectionNamespace,
 		LeaderElectionReleaseOnCancel: true,
@@ -126,7 +129,7 @@ func build(ctx context.Context, mgr manager.Manager, c Config, logger *slog.Logg
 		return nil, nil, fmt.Errorf("read the OVN southbound database: %w", err)
 	}
 	prober := reach.New(c.Probe, func() { asks.ask(ownership.EgressVpc, probed) })
-	record := recorder(mgr.GetEventRecorder("sallyport"))
+	record := recorder(event.New(mgr.GetEventRecorder("sallyport"), mgr.GetScheme(), time.Now))
 	return &Shards{
 		Cluster: cluster, NB: nb, SB: sb, Probe: prober, Config: c.Defaults, Clock: time.Now, Record: record, Counts: asks.counts,
 	}, asks, nil
@@ -140,7 +143,7 @@ func connected(nb *ovn.Client) error {
 }
 
 // recorder is the recording of events on objects.
-func recorder(events events.EventRecorder) kube.Recorder {
+func recorder(events *event.Recorder) kube.Recorder {
 	return func(about client.Object, warning bool, reason, message string) {
 		if intent.Passing(reason) {
 			return
@@ -149,7 +152,7 @@ func recorder(events events.EventRecorder) kube.Recorder {
 		if warning {
 			kind = "Warning"
 		}
-		events.Eventf(about, nil, kind, reason, "Reconcile", "%s", message)
+		events.Record(about, kind, reason, "Reconcile", message)
 	}
 }
 

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/kube"
 	"github.com/sallyport/sallyport/internal/mutual"
 	"github.com/sallyport/sallyport/internal/runner"
@@ -23,6 +25,7 @@ type counts struct {
 	events, writes, runs, moves *prometheus.CounterVec
 	times                       prometheus.Histogram
 	objects, held, uplinks      sums
+	pods                        sums // misplaced
 	mended                      sums // on nodes
 	repairs                     *repairs
 	leads                       atomic.Bool
@@ -43,6 +46,7 @@ func newCounts() *counts {
 		c.moves.WithLabelValues(by)
 	}
 	c.nodes(&snapshot.Nodes{})
+	c.pods.are("", map[series]float64{{string(snapshot.Enforce)}: 0, {string(snapshot.Report)}: 0})
 	return c
 }
 
@@ -54,13 +58,15 @@ func (c *counts) serve(s *Shards, config Config, queue *runner.Runner) {
 		c.events, c.writes, c.runs, c.moves, c.times, c.repairs.done,
 		newFigures("sallyport_info", func() map[series]float64 { return map[series]float64{{config.Version}: 1} }),
 		newFigures("sallyport_objects", c.objects.total),
+		newFigures("sallyport_misplaced_pods", c.pods.total),
 		newFigures("sallyport_egress_addresses", c.held.total),
 		newFigures("sallyport_node_networks", c.uplinks.total),
 		newFigures("sallyport_node_repairs_total", c.mended.total),
 		newFigures("sallyport_pool_addresses", func() map[series]float64 { return pools(s.Cluster) }),
 		newFigures("sallyport_certificate_expires_seconds", func() map[series]float64 {
-			return expiries(config.Northbound.CertFile, config.Northbound.CAFile)
+			return expiries(append(slices.Clone(config.Probe.Files), config.Northbound.CertFile, config.Northbound.CAFile)...)
 		}),
+		newFigures("sallyport_agent_certificate_expires_seconds", func() map[series]float64 { return agentExpiries(s.Probe.Expiries()) }),
 		one("sallyport_leading", func() float64 { return number(c.leads.Load()) }),
 		one("sallyport_shards_waiting", func() float64 { return float64(queue.Waiting()) }),
 		one("sallyport_shards_failing", c.failed),
@@ -109,6 +115,17 @@ func (c *counts) told(shard string, said map[status.Said]int) {
 		values[series{s.Kind, s.Condition, s.Status, s.Reason}] = float64(n)
 	}
 	c.objects.are(shard, values)
+}
+
+// misplaced takes down how many pods of a shard, or on its network, are where they do not belong.
+func (c *counts) misplaced(shard string, verdicts []intent.Verdict, isolation snapshot.Isolation) {
+	values := map[series]float64{}
+	for _, v := range verdicts {
+		if f, isProject := v.Facts.(intent.ProjectFacts); isProject && f.Misplaced > 0 {
+			values[series{isolation.String()}] += float64(f.Misplaced)
+		}
+	}
+	c.pods.are(shard, values)
 }
 
 // nodes takes down how networks on nodes are doing, and what agents had to put back.
@@ -176,6 +193,15 @@ func pools(cluster *kube.Cluster) map[series]float64 {
 	for _, x := range externals {
 		out[series{x.Network, x.Subnet, "free"}] = float64(x.Free)
 		out[series{x.Network, x.Subnet, "used"}] = float64(x.Used)
+	}
+	return out
+}
+
+// agentExpiries is when certificates of agents end, by node.
+func agentExpiries(ends map[string]time.Time) map[series]float64 {
+	out := map[series]float64{}
+	for node, end := range ends {
+		out[series{node}] = float64(end.Unix())
 	}
 	return out
 }

@@ -8,6 +8,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
 // worked is the work of a shard whose plan for rows has so many rows to write.
@@ -87,5 +88,21 @@ func TestSums(t *testing.T) {
 	s.are("a", nil)
 	if len(s.total()) > 0 || len(s.parts) > 0 {
 		t.Errorf("%v is left of shards that have nothing", s.parts)
+	}
+}
+
+// Misplaced pods are counted while there are some; the figure stays when there are none, so that an alert can tell none from nobody looks.
+func TestMisplacedPodsAreCounted(t *testing.T) {
+	c := newCounts()
+	enforced, reported := series{"Enforce"}, series{"Report"}
+	verdicts := []intent.Verdict{{Facts: intent.ProjectFacts{Misplaced: 2}}, {Facts: intent.EIpFacts{}}}
+	c.misplaced("acme-web", verdicts, "")
+	c.misplaced("acme-pay", verdicts, snapshot.Report)
+	if got := c.pods.total(); got[enforced] != 2 || got[reported] != 2 {
+		t.Errorf("%v", got)
+	}
+	c.misplaced("acme-web", []intent.Verdict{{Facts: intent.ProjectFacts{}}}, snapshot.Enforce)
+	if got, there := c.pods.total()[enforced]; got != 0 || !there {
+		t.Errorf("%v", c.pods.total())
 	}
 }

@@ -5,7 +5,10 @@ import (
 
 	"github.com/spf13/pflag"
 
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
+	"github.com/sallyport/sallyport/internal/kubeovn"
+	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
 // Flags are the flags that decide what is written where: those that whoever works out the same needs to know, too.
@@ -19,6 +22,11 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 	f.StringVar(&c.Defaults.DefaultEIpType, "default-eip-network-type", "", "network type of EIps that name none; empty: that of the default external network")
 	f.StringVar(&c.Defaults.DefaultFIpType, "default-fip-network-type", "", "network type of FIps that name none; empty: that of the default external network")
 	f.StringVar(&c.Defaults.DefaultServiceType, "default-service-network-type", "", "network type of load balancers that name none; empty: as with EIps")
+	f.Var(&c.Defaults.Quotas.EIps, "default-eip-quota", "how many EIps a namespace may have when neither its Project nor an annotation of it says")
+	f.Var(&c.Defaults.Quotas.OrganizationEIps, "organization-eip-quota",
+		"how many EIps all Projects of an organization may have together when the annotation "+kubedcv1.EIpQuotaAnnotation+" of its namespace does not say")
+	f.Var(&c.Defaults.Quotas.OrganizationProjects, "organization-project-quota",
+		"how many Projects an organization may have when the annotation "+kubedcv1.ProjectQuotaAnnotation+" of its namespace does not say")
 	f.DurationVar(&c.Defaults.Rebalance, "egress-rebalance-every", 0,
 		"let one egress address go to a node that holds fewer, at most this often; 0: only on request, by the annotation "+ovnv1.RebalanceAnnotation)
 	f.DurationVar(&c.Defaults.Liveness, "egress-liveness", 200*time.Millisecond,
@@ -26,6 +34,12 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 	f.DurationVar(&c.Defaults.Lonely, "autodelete-after", 5*time.Minute, "how long a Service with the autodelete annotation may be without endpoints")
 	f.Var(&c.Defaults.Classless, "classless-services", "whose Services without a loadBalancerClass are ours: projects, everywhere or nowhere")
 	f.StringVar(&c.Defaults.ManagementNetwork, "management-network-type", "", "network type whose hosts pods of the management VPC reach by OVN; empty: none")
+	f.Var(&c.Defaults.Isolation, "isolation",
+		"what happens to packets of pods on the network of another project, or of none: Enforce drops them, Report only reports the pods")
+	c.Defaults.Trusted = snapshot.Namespaces{kubeovn.Namespace}
+	f.Var(&c.Defaults.Trusted, "trusted-namespaces",
+		"namespaces whose pods may be on the network of any project, such as Kube-OVN's own for VPC DNS; tenants must not be able to create pods there")
+	f.Var(&c.Defaults.Attachments, "attachment-namespaces", "namespaces whose NetworkAttachmentDefinitions pods of all namespaces may use")
 	f.Var(&c.Defaults.Return, "return-path", "how replies find back on networks that do not say: Connection, or Source for OVN before 24.09")
 	f.Var(&c.Defaults.Inside, "cluster-prefixes",
 		"prefixes of the cluster's pods and Services, as in 10.16.0.0/16,10.96.0.0/12: what stays inside where pods leave by an uplink, or its method is VRF")

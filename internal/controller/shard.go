@@ -71,7 +71,7 @@ func (s *Shards) Prepare(ctx context.Context, shard string) (*Work, error) {
 	case ownership.NodesShard:
 		return s.prepareNodes(ctx)
 	}
-	inputs, err := s.Cluster.Gather(ctx, shard)
+	inputs, err := s.Cluster.Gather(ctx, shard, s.Config.Quotas, s.NB.Misplaced(shard))
 	if err != nil {
 		return nil, fmt.Errorf("gather: %w", err)
 	}
@@ -263,6 +263,7 @@ func (s *Shards) runNetworks(ctx context.Context) error {
 // report writes the status of objects.
 func (s *Shards) report(ctx context.Context, shard string, judged []client.Object, verdicts []intent.Verdict, outcome status.Outcome) ([]state.Failure, error) {
 	s.Counts.told(shard, status.Count(verdicts, outcome))
+	s.Counts.misplaced(shard, verdicts, s.Config.Isolation)
 	statuses, err := kube.NewStatuses(s.Cluster, judged, s.Clock, s.Record)
 	if err != nil {
 		return nil, err

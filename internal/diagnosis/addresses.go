@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sallyport/sallyport/internal/kubeovn"
 	"github.com/sallyport/sallyport/internal/logical"
 	"github.com/sallyport/sallyport/internal/state"
 	"github.com/sallyport/sallyport/internal/survey"
@@ -172,6 +173,12 @@ func (p *patient) overlapsOf(x *survey.Project, prefix netip.Prefix) {
 			"prefix %s of %s overlaps with %s of external network %s", prefix, x.Ref, list(s.Prefixes), s.Network)
 		if !p.attached(x.Shard, s.Name) {
 			f.Severity = Warning
+		}
+	}
+	for _, s := range p.Cluster.Subnets {
+		if s.Vpc == kubeovn.ManagementVpc && s.Network == "" && overlap(mine, s.Prefixes) {
+			p.report(Overlap, []state.Ref{x.Ref, survey.RouterRef(x.Shard), s.Ref}, "prefix %s of %s overlaps with %s of Subnet %s of Kube-OVN's own VPC",
+				prefix, x.Ref, list(s.Prefixes), s.Name).Severity = Warning
 		}
 	}
 	for _, n := range p.Cluster.Nodes {

@@ -171,7 +171,7 @@ var Codes = []Code{
 	},
 	{
 		AgentMissing, "Nodes", Warning, "The agent of a node does not answer while those of others do.",
-		"Look at its pod: kubectl get pods -A -o wide -l " + ownership.AgentLabel + "=" + ownership.AgentName + ".", single,
+		"Look at its pod: kubectl -n kube-system get pods -o wide -l " + ownership.AgentLabel + "=" + ownership.AgentName + ".", single,
 	},
 	{
 		AgentsAbsent, "Nodes", Info, "No node answers questions about itself, so that wires, links and connections could not be looked at.",

@@ -19,12 +19,12 @@ const (
 
 // Reasons that do not keep an object from working, or not all of it.
 var partly = []string{
-	intent.NoProber, intent.NoEgress, intent.NodeElsewhere, intent.NoEnvoyGateway, intent.SomePortTaken, intent.OutsideUnused, intent.UnassignedRequest,
-	intent.EngineTooOld, intent.Disturbed, intent.BeingDeleted,
+	intent.NoProber, intent.NoEgress, intent.NodeElsewhere, intent.NoEnvoyGateway, intent.SomePortTaken, intent.TooManyPorts,
+	intent.OutsideUnused, intent.EndpointNotOwned, intent.UnassignedRequest, intent.EngineTooOld, intent.Disturbed, intent.BeingDeleted, intent.NoLongerAllowed,
 }
 
 // Reasons of what somebody wants to go.
-var departing = []string{intent.Deleting, intent.ProjectDeleting, intent.Cleanup, intent.InUse}
+var departing = []string{intent.Deleting, intent.ProjectDeleting, intent.Cleanup, intent.NamespaceRemains, intent.InUse}
 
 // conditions finds what objects say of themselves.
 func (p *patient) conditions() {

@@ -56,6 +56,7 @@ type questions struct {
 func (q *questions) neighbour(node string, s *survey.Subnet, a netip.Addr) {
 	by := s.InterfaceOn(node)
 	if spec := q.asked[node]; spec != nil && by != "" && len(spec.Neighbours) < mostNeighbours {
+		//nolint:gosec // a tag of a Vlan has twelve bits
 		spec.Neighbours = append(spec.Neighbours, kubedcv1alpha1.NeighbourQuestion{Interface: by, Vlan: int32(s.Tag), Address: a.String()})
 	}
 }

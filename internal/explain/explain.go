@@ -84,7 +84,8 @@ type Condition struct {
 // hoped are the conditions that should be true. Of others, such as those of nodes on their discs, nothing follows here; PortsError should
 // not be there.
 var hoped = []string{
-	kubedcv1.ConditionAccepted, kubedcv1.ConditionResolvedRefs, kubedcv1.ConditionProgrammed, intent.HasEndpoints, status.ReturnPath, "Ready",
+	kubedcv1.ConditionAccepted, kubedcv1.ConditionResolvedRefs, kubedcv1.ConditionProgrammed, intent.HasEndpoints, status.ReturnPath,
+	status.NetworkAllowed, "Ready",
 }
 
 // bad says whether the condition is one to look at.

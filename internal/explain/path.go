@@ -203,7 +203,7 @@ func (e *explainer) balances(v *survey.Service, a netip.Addr, p survey.ServicePo
 	if r == nil {
 		return
 	}
-	to := netip.AddrPortFrom(a, uint16(p.Port))
+	to := netip.AddrPortFrom(a, uint16(p.Port)) //nolint:gosec // a port of a Service
 	port := strings.ToLower(p.Protocol) + " " + to.String()
 	for _, b := range r.Balancers {
 		for _, vip := range b.VIPs {
@@ -238,7 +238,7 @@ func (e *explainer) example() string {
 	a := e.out.Addresses[0]
 	for _, u := range append([]state.Ref{e.ref}, e.s.Users(a)...) {
 		if v := e.s.Cluster.Service(u); v != nil && len(v.Ports) > 0 {
-			return netip.AddrPortFrom(a, uint16(v.Ports[0].Port)).String()
+			return netip.AddrPortFrom(a, uint16(v.Ports[0].Port)).String() //nolint:gosec // a port of a Service
 		}
 	}
 	return strings.TrimSuffix(netip.AddrPortFrom(a, 0).String(), "0") + "PORT"

@@ -2,6 +2,9 @@ package intent
 
 import (
 	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/state"
@@ -13,18 +16,78 @@ type LoadBalancer struct {
 	Service  string
 	Name     string
 	Protocol Protocol
-	// VIPs are address:port=backend:port,backend:port with spaces between, in order. One without backends refuses connections.
-	VIPs string
+	VIPs     []VIP // in order
 	// Affinity is for how many seconds a client keeps its backend; 0: each connection is balanced anew.
 	Affinity int
 	// Flush: connections to a backend that is taken away are forgotten.
-	Flush bool
-	// Probes are backend=port:source with spaces between, in order: for health checks, at which switch port each backend is, and
-	// with which address it is asked.
-	Probes string
+	Flush  bool
+	Probes []Probe // for health checks, in order; at most one of a backend
 	// Router and Switch are those that balance.
 	Router, Switch string
 }
+
+// VIP is an address and port that is balanced. Without backends it refuses connections.
+type VIP struct {
+	Address  netip.AddrPort
+	Backends []netip.AddrPort // in order
+}
+
+// Compare orders by address and port.
+func (v VIP) Compare(o VIP) int { return v.Address.Compare(o.Address) }
+
+func (v VIP) equal(o VIP) bool { return v.Address == o.Address && slices.Equal(v.Backends, o.Backends) }
+
+func (v VIP) String() string {
+	var to []string
+	for _, b := range v.Backends {
+		to = append(to, b.String())
+	}
+	return v.Address.String() + "=" + strings.Join(to, ",")
+}
+
+// Probe says at which switch port a backend is, and with which address OVN asks it whether it answers. OVN answers ARP requests for that address on
+// the switch of the port: a wrong port or address cuts off others.
+type Probe struct {
+	Backend netip.Addr
+	Port    PodPort
+	Source  netip.Addr
+}
+
+// Compare orders by backend.
+func (p Probe) Compare(o Probe) int { return p.Backend.Compare(o.Backend) }
+
+func (p Probe) String() string { return fmt.Sprintf("%s=%s:%s", p.Backend, p.Port, p.Source) }
+
+// PodPort is the name of the logical switch port of a pod. There is none but of names that Kubernetes allows, which have no space, colon or
+// equals sign: whoever has one may write it into a row.
+type PodPort struct{ name string }
+
+// PodPortOf names the port of a pod as Kube-OVN does, POD.NAMESPACE. It fails where no pod can have such names.
+func PodPortOf(namespace, pod string) (PodPort, bool) {
+	if len(namespace) > 63 || !dnsLabel.MatchString(namespace) || len(pod) > 253 {
+		return PodPort{}, false
+	}
+	for label := range strings.SplitSeq(pod, ".") {
+		if !dnsLabel.MatchString(label) {
+			return PodPort{}, false
+		}
+	}
+	return PodPort{pod + "." + namespace}, true
+}
+
+// dnsLabel is a label of a name as RFC 1123 has it.
+var dnsLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+
+// ParsePodPort reads the name of a pod's port. A pod's name may have dots, a namespace's has none.
+func ParsePodPort(text string) (PodPort, bool) {
+	i := strings.LastIndexByte(text, '.')
+	if i < 0 {
+		return PodPort{}, false
+	}
+	return PodPortOf(text[i+1:], text[:i])
+}
+
+func (p PodPort) String() string { return p.name }
 
 // Protocol is a transport protocol, as OVN calls it.
 type Protocol string
@@ -42,18 +105,30 @@ func (b LoadBalancer) Key(router string) RowKey {
 }
 
 // Equal compares all.
-func (b LoadBalancer) Equal(o Row) bool { return Row(b) == o }
+func (b LoadBalancer) Equal(o Row) bool {
+	other, is := o.(LoadBalancer)
+	return is && b.Service == other.Service && b.Name == other.Name && b.Protocol == other.Protocol &&
+		slices.EqualFunc(b.VIPs, other.VIPs, VIP.equal) && slices.Equal(b.Probes, other.Probes) &&
+		b.Affinity == other.Affinity && b.Flush == other.Flush && b.Router == other.Router && b.Switch == other.Switch
+}
 
 func (b LoadBalancer) String() string {
-	words := []string{string(b.Protocol), b.VIPs, "on " + b.Router + " and " + b.Switch}
+	words := []string{string(b.Protocol)}
+	for _, v := range b.VIPs {
+		words = append(words, v.String())
+	}
+	words = append(words, "on "+b.Router+" and "+b.Switch)
 	if b.Affinity > 0 {
 		words = append(words, fmt.Sprintf("affinity=%ds", b.Affinity))
 	}
 	if b.Flush {
 		words = append(words, "flush")
 	}
-	if b.Probes != "" {
-		words = append(words, "probes "+b.Probes)
+	if len(b.Probes) > 0 {
+		words = append(words, "probes")
+	}
+	for _, p := range b.Probes {
+		words = append(words, p.String())
 	}
 	return strings.Join(words, " ")
 }
@@ -64,14 +139,14 @@ func ServiceOf(by state.Ref) string { return by.Namespace + "/" + by.Name }
 // HealthCheck lets OVN ask the backends of a load balancer's address whether they answer, and leave out those that don't.
 type HealthCheck struct {
 	Balancer string
-	VIP      string // address:port
+	VIP      netip.AddrPort
 	// Interval and Timeout are seconds; after so many Failures a backend is left out, after so many Successes it is back.
 	Interval, Timeout, Successes, Failures int
 }
 
 // Key is load balancer and address.
 func (h HealthCheck) Key(router string) RowKey {
-	return RowKey{"Load_Balancer_Health_Check", router, h.Balancer + " " + h.VIP}
+	return RowKey{"Load_Balancer_Health_Check", router, h.Balancer + " " + h.VIP.String()}
 }
 
 // Equal compares all.

@@ -3,6 +3,8 @@ package intent
 import (
 	"fmt"
 	"net/netip"
+
+	"github.com/sallyport/sallyport/internal/state"
 )
 
 // The rows of a leg: the second way between a router and a switch, for what came in by a network that is not the default.
@@ -115,8 +117,11 @@ func (m Marking) Equal(o Row) bool { return Row(m) == o }
 
 func (m Marking) String() string { return fmt.Sprintf("mark=%d", m.Mark) }
 
-// PortGroup carries rules to the switch that its port is on. Kube-OVN removes what is written to the switch itself.
-type PortGroup struct{ Name, Port string }
+// PortGroup carries rules to the switches that its ports are on. Kube-OVN removes what is written to the switch itself.
+type PortGroup struct {
+	Name  string
+	Ports string // with spaces between, in order
+}
 
 // Key is the group's name.
 func (g PortGroup) Key(router string) RowKey { return RowKey{"Port_Group", router, g.Name} }
@@ -124,7 +129,7 @@ func (g PortGroup) Key(router string) RowKey { return RowKey{"Port_Group", route
 // Equal compares all.
 func (g PortGroup) Equal(o Row) bool { return Row(g) == o }
 
-func (g PortGroup) String() string { return g.Port }
+func (g PortGroup) String() string { return g.Ports }
 
 // AddressSet is addresses under a name that matches can use.
 type AddressSet struct {
@@ -172,4 +177,9 @@ func (r Rule) String() string {
 		return r.Action
 	}
 	return fmt.Sprintf("%s label=%d", r.Action, r.Label)
+}
+
+// IsolationRef is who asks for the rows that drop packets of misplaced pods.
+func IsolationRef(shard string) state.Ref {
+	return state.Ref{Kind: "Isolation", Namespace: shard, Name: "pods"}
 }

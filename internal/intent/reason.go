@@ -8,16 +8,20 @@ const (
 	Accepted        = "Accepted"
 	Malformed       = "Malformed"
 	NameTaken       = "NameTaken"
+	NameReserved    = "NameReserved"
 	NamespaceTaken  = "NamespaceTaken"
+	PrefixOverlaps  = "PrefixOverlaps"
 	NoProject       = "NoProject"
 	ProjectRefused  = "ProjectRefused"
 	QuotaExceeded   = "QuotaExceeded"
 	AddressTaken    = "AddressTaken"
 	AddressOutside  = "AddressOutsideNetwork"
+	AddressReserved = "AddressReserved"
 	EIpTaken        = "EIpTaken"
 	TargetTaken     = "TargetTaken"
 	TargetOutside   = "TargetOutsideProject"
 	PortTaken       = "PortTaken"
+	NoPortsLeft     = "NoPortsLeft"
 	NeedsConnection = "NeedsConnectionReturnPath"
 	SubnetTaken     = "SubnetTaken"
 	ProjectDeleting = "ProjectDeleting"
@@ -36,17 +40,19 @@ const (
 	NeedsMethod   = "NeedsAnotherMethod"
 
 	// ResolvedRefs
-	Resolved        = "ResolvedRefs"
-	NetworkNotFound = "NetworkNotFound"
-	SubnetNotFound  = "SubnetNotFound"
-	NetworkIsDual   = "NetworkNotSupported"
-	EIpNotFound     = "EIpNotFound"
-	OvnEipNotFound  = "OvnEipNotFound"
-	PodNotFound     = "PodNotFound"
-	VMNotFound      = "VMNotFound"
-	ServiceNotFound = "ServiceNotFound"
-	NoAddressYet    = "TargetHasNoAddress"
-	FamilyNotServed = "FamilyNotServed"
+	Resolved          = "ResolvedRefs"
+	NetworkNotFound   = "NetworkNotFound"
+	NetworkNotAllowed = "NetworkNotAllowed"
+	SubnetNotFound    = "SubnetNotFound"
+	NetworkIsDual     = "NetworkNotSupported"
+	EIpNotFound       = "EIpNotFound"
+	RefNotPermitted   = "RefNotPermitted" // the word is Gateway API's
+	OvnEipNotFound    = "OvnEipNotFound"
+	PodNotFound       = "PodNotFound"
+	VMNotFound        = "VMNotFound"
+	ServiceNotFound   = "ServiceNotFound"
+	NoAddressYet      = "TargetHasNoAddress"
+	FamilyNotServed   = "FamilyNotServed"
 
 	// Programmed
 	Programmed    = "Programmed"
@@ -58,11 +64,15 @@ const (
 	WaitForEIp    = "WaitingForEIp"
 	NoWayBack     = "NoWayBack"
 	SomePortTaken = "SomePortTaken"
+	TooManyPorts  = "TooManyPorts"
 	NoProber      = "NoAddressForChecks"
 	NoGateway     = "NoGatewayNode"
 	NoEgress      = "NoEgress"
 	WaitForAgent  = "WaitingForAgent"
 	NodeElsewhere = "NodeNotOnNetwork"
+
+	// Programmed, of Projects
+	AllowListMalformed = "AllowListMalformed"
 
 	// Of NodePaths
 	InterfaceNotFound = "InterfaceNotFound"
@@ -73,10 +83,14 @@ const (
 	UnassignedRequest = "UnassignedRequest"
 	PodsNotServed     = "PodsNotServed"
 
-	NoEnvoyGateway = "NoEnvoyGateway"
-	OutsideUnused  = "EndpointOutsideProject"
-	BeingDeleted   = "BeingDeleted"
-	Deleting       = "Deleting"
+	NoEnvoyGateway   = "NoEnvoyGateway"
+	OutsideUnused    = "EndpointOutsideProject"
+	EndpointNotOwned = "EndpointNotInNamespace"
+	BeingDeleted     = "BeingDeleted"
+	Deleting         = "Deleting"
+
+	// Programmed, of Services
+	TooManyEndpoints = "TooManyEndpoints"
 
 	// HasEndpoints
 	HasEndpoints = "HasEndpoints"
@@ -90,9 +104,17 @@ const (
 	BySource     = "Source"
 	EngineTooOld = "EngineTooOld"
 
+	// NetworkAllowed
+	NoLongerAllowed = "NetworkNoLongerAllowed"
+
+	// Isolated
+	ForeignPod = "ForeignPod"
+	StrayPod   = "StrayPod"
+
 	// Deletable
-	InUse   = "InUse"
-	Cleanup = "CleaningUp"
+	InUse            = "InUse"
+	Cleanup          = "CleaningUp"
+	NamespaceRemains = "NamespaceContentRemaining" // the word is Kubernetes'
 )
 
 // Passing says whether a reason is a stage that every object goes through: worth a condition, not an event.
@@ -110,22 +132,46 @@ type ReasonDoc struct{ Condition, Reason, Meaning, Next string }
 var Reasons = []ReasonDoc{
 	{"Accepted", Accepted, "The object is well-formed and allowed.", "Nothing."},
 	{"Accepted", Malformed, "A field can't be read.", "Correct the field that the message names."},
-	{"Accepted", NameTaken, "Another Project, or another EIp of the management VPC, gives the same name.", "Choose another name."},
+	{"Accepted", NameTaken, "Another Project gives the same name.", "Choose another name."},
+	{
+		"Accepted", NameReserved, "The VPC of the Project would have a name that Sallyport or Kube-OVN use themselves, or that of an external subnet.",
+		"Choose another name.",
+	},
 	{"Accepted", NamespaceTaken, "A namespace with the project's name exists and is not the project's.", "Choose another name, or delete the namespace."},
+	{
+		"Accepted", PrefixOverlaps, "The prefix of a new Project overlaps with an external network, with the cluster's own addresses, or with addresses " +
+			"that nobody can have. A Project that exists already is not refused; `sallyport doctor` finds its overlap.",
+		"Make the Project with another prefix; the message names what it overlaps with.",
+	},
 	{"Accepted", NoProject, "The namespace belongs to no Project (load balancers: nor to the management VPC).", "Create the object in a project's namespace."},
 	{"Accepted", ProjectRefused, "The Project of this namespace is not accepted.", "Look at the Project's conditions."},
 	{"Accepted", ProjectDeleting, "The Project of this namespace is being deleted.", "Nothing; the object goes with it."},
 	{"Accepted", PortTaken, "Another Service has the same ports on the same EIp.", "Use other ports or another EIp; the message names who has them."},
 	{
+		"Accepted", NoPortsLeft, "The Services of the namespace that are older have 5,000 ports together, so none is left for this one.",
+		"Use fewer ports, or another namespace.",
+	},
+	{
 		"Accepted", NeedsConnection,
 		"Load balancers on a secondary network, EgressRoutes and EgressServices need replies that follow the connection; this network has returnPath Source.",
 		"Use the project's default network, or let the operator set returnPath Connection.",
 	},
-	{"Accepted", QuotaExceeded, "The project has as many EIps as it may have.", "Delete an EIp, or ask the operator for a higher quota."},
-	{"Accepted", AddressTaken, "The address is held by somebody else.", "Ask for another address, or for any."},
+	{
+		"Accepted", QuotaExceeded, "The project, or its organization, has as many EIps or Projects as it may have.",
+		"Delete one, or ask the operator for a higher quota; the message says whose.",
+	},
+	{
+		"Accepted", AddressTaken, "The address is held by somebody else.",
+		"Ask for another address, or for any. An EgressService needs a Service with an address of its own namespace.",
+	},
 	{
 		"Accepted", AddressOutside, "The address lies in no subnet of the network, or is reached by no network that nodes are on.",
 		"Ask for an address of the prefixes that the message names, or let the operator add it.",
+	},
+	{
+		"Accepted", AddressReserved, "The operator keeps the address for others on that network: it is in excludeIps of the Subnet. " +
+			"An EIp that held it before keeps it.",
+		"Ask for another address, or for any; or ask the operator to take it out of excludeIps.",
 	},
 	{"Accepted", EIpTaken, "The EIp is held by somebody else.", "Use another EIp, or release this one."},
 	{"Accepted", TargetTaken, "Another FIp leads to the same target.", "Delete one of the two."},
@@ -137,7 +183,10 @@ var Reasons = []ReasonDoc{
 		"Accepted", AddressElsewhere, "The Service's address is of another network than the one that its pods are to leave by, where it would be dropped.",
 		"Leave out spec.network, or use sourceIPBy Network.",
 	},
-	{"Accepted", TooManyRoutes, "Too many EgressRoutes of the project have the same destination.", "Put their pods together in one EgressRoute."},
+	{
+		"Accepted", TooManyRoutes, "Too many EgressRoutes of the project have the same destination, or they have too many together.",
+		"Put their pods together in one EgressRoute, or shorten the prefixes.",
+	},
 	{
 		"Accepted", NeedsMethod, "The network's nodes lead by destination only (method Static), and the pods are to leave for everywhere.",
 		"Use an EgressRoute with destinations, or let the operator choose another method.",
@@ -148,11 +197,28 @@ var Reasons = []ReasonDoc{
 	},
 	{"Accepted", UnsupportedRequest, "Another EgressIP has the address.", "Choose another address, or delete the EgressIP that the message names."},
 	{"ResolvedRefs", Resolved, "Everything that the object names exists.", "Nothing."},
+	{
+		"Programmed", AllowListMalformed, "An allow-list of the Project can't be read. Nothing passes in its direction but replies.",
+		"Let the operator correct the annotation that the message names.",
+	},
 	{"ResolvedRefs", NetworkNotFound, "There is no external network of that type or name.", "Use one that the message names, or ask the operator."},
+	{
+		"ResolvedRefs", NetworkNotAllowed, "The network is not for this project or namespace, or not for one that an EgressIP selects.",
+		"Use a type that the message names, or ask the operator to add the project to allowedProjects or allowedNamespaces of the ExternalNetwork.",
+	},
+	{
+		"NetworkAllowed", NoLongerAllowed, "The network is not for this project any more. What the object has there stays.",
+		"Delete the object, or ask the operator to admit the project again.",
+	},
 	{"ResolvedRefs", NetworkIsDual, "The network's subnet has IPv6, which Kube-OVN 1.16 can't connect to a VPC.", "Use an IPv4 subnet for the network."},
 	{"ResolvedRefs", SubnetNotFound, "A Subnet that the ExternalNetwork names does not exist.", "Create it, or name another."},
 	{"ResolvedRefs", EIpNotFound, "The EIp does not exist.", "Create it, or name another."},
-	{"ResolvedRefs", OvnEipNotFound, "The OvnEip that childRef names does not exist in this project.", "Correct childRef."},
+	{
+		"ResolvedRefs", RefNotPermitted,
+		"A Service names an EIp of another namespace that does not exist, or is not shared with the Service's namespace. Which of the two is not told.",
+		"Ask the EIp's owner to add the Service's namespace to spec.sharedWith, or use an EIp of the Service's own namespace.",
+	},
+	{"ResolvedRefs", OvnEipNotFound, "The OvnEip that childRef names does not exist in this project or namespace.", "Correct childRef."},
 	{"ResolvedRefs", PodNotFound, "The pod does not exist.", "Create it; the floating IP follows."},
 	{"ResolvedRefs", VMNotFound, "The virtual machine is not running, or has no such interface.", "Start it; the floating IP follows."},
 	{
@@ -216,8 +282,22 @@ var Reasons = []ReasonDoc{
 		"Use another port or another EIp; the message names who has it.",
 	},
 	{
+		"Programmed", TooManyPorts, "A Service has more than 1,000 ports, or the Services of its namespace more than 5,000 together. The ports that are " +
+			"left out do not answer; the others work.",
+		"Use fewer ports, or several Services in several namespaces; the message says how many are left out.",
+	},
+	{
 		"Programmed", OutsideUnused, "A Service has an endpoint that is not in the project's subnet. It gets no connections; the others do.",
 		"Use pods or virtual machines of the project.",
+	},
+	{
+		"Programmed", TooManyEndpoints, "A Service has more endpoints, one for each address and port, than are balanced. The rest gets no connections.",
+		"Use fewer pods or ports, or spread them over several Services; the message has the numbers.",
+	},
+	{
+		"Programmed", EndpointNotOwned,
+		"A Service of the management VPC has an endpoint that is not a pod of its namespace. It gets no connections; the others do.",
+		"Let the Service select pods of its own namespace.",
 	},
 	{"Programmed", WaitForEIp, "The EIp has no address yet.", "Look at the EIp's conditions."},
 	{"Programmed", BeingDeleted, "Somebody deletes an object that is needed. It is made again when it is gone.", "Wait, or remove what keeps the object."},
@@ -242,7 +322,24 @@ var Reasons = []ReasonDoc{
 		"Event", UndefinedRequest, "Several EgressIPs select a pod. It leaves with the addresses of the oldest.",
 		"Let only one of them select it.",
 	},
+	{
+		"Isolated", ForeignPod, "A pod of another namespace is on the project's network. With --isolation=Enforce its packets are dropped, in both " +
+			"directions; with Report it reaches the project's pods.",
+		"Delete the pod that the message names, and find out who could create it. If it belongs there, let the operator add its namespace " +
+			"to --trusted-namespaces.",
+	},
+	{
+		"Isolated", StrayPod, "A pod of the project is on a network that is not the project's, such as an external network or that of the platform. " +
+			"With --isolation=Enforce its packets there are dropped, in both directions.",
+		"Delete the pod, or take the Kube-OVN annotation off that puts it there. If it belongs there, let the operator add its namespace to " +
+			"spec.namespaces of that Subnet.",
+	},
 	{"Deletable", InUse, "The object is being deleted and is still used.", "Delete what uses it, or let it use something else."},
+	{
+		"Deletable", NamespaceRemains,
+		"The namespace of the Project is being deleted, and something in it stays: most often an object with somebody's finalizer.",
+		"Remove what the message names, or its finalizers.",
+	},
 	{"Deletable", Cleanup, "What was made for the object is being removed.", "Wait; if it stays, look at the object that the message names."},
 }
 

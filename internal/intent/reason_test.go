@@ -20,8 +20,10 @@ var about = []struct{ condition, means string }{
 	{"Programmed", "Everything that the object asks for was seen in Kubernetes and in the OVN northbound database. It is not set because something was sent."},
 	{"HasEndpoints", "Only on a Service: an endpoint is ready, or ends and still serves. When it is false, connections are refused."},
 	{"ReturnPath", "Only on an ExternalNetwork: how replies find back to it, in `status.returnPath` as well. When it is false, not as was asked for."},
+	{"NetworkAllowed", "Only there, and false, while an object has an address of a network that is not for its project any more."},
 	{"Event", "Not a condition: events that say something which is not wrong with the object itself."},
 	{"Undisturbed", "Of NodePaths: nobody else takes away what is ours on the node."},
+	{"Isolated", "Only on a Project; only there, and false, while a pod is on a network where it does not belong. See [what isolates projects](../concepts/isolation.md)."},
 	{"Deletable", "Only there, and false, while a deletion waits. It says for what."},
 }
 

@@ -21,8 +21,12 @@ type Verdict struct {
 	Accepted, Resolved, Waiting Finding
 	// Partly is what a part of it will not get. The rest may be in force.
 	Partly Finding
+	// Tolerated is what it has and would not get any more.
+	Tolerated Finding
 	// Held is why its deletion has to wait. Only for objects that are being deleted.
 	Held Finding
+	// Isolated is why the pods of a project and those of others are not kept apart, or only by dropping packets.
+	Isolated Finding
 	// Through is what it shares with others and can't work without.
 	Through []state.Ref
 	// Facts are the fields of its status that are not conditions: a ProjectFacts, EIpFacts, FIpFacts, ServiceFacts, NetworkFacts,
@@ -75,6 +79,8 @@ type ProjectFacts struct {
 	Namespace, Vpc, Subnet string
 	ExternalIP             netip.Addr
 	EIpsUsed               int
+	// Misplaced is how many pods are on networks where they do not belong.
+	Misplaced int
 }
 
 // EIpFacts is the status of an EIp.

@@ -101,6 +101,7 @@ func (t Links) add(index int, routes []lostRoute) (left []lostRoute, failure err
 	for _, r := range routes {
 		route := &netlink.Route{
 			LinkIndex: index, Dst: netOf(r.To), Gw: r.Via.AsSlice(), Src: r.Source.AsSlice(), Table: r.Table, Priority: r.Metric, Type: r.Type,
+			//nolint:gosec // as the kernel said it before
 			Protocol: netlink.RouteProtocol(r.Protocol), Scope: netlink.Scope(r.Scope), Tos: r.TOS, MTU: r.MTU, Family: netlink.FAMILY_V4,
 		}
 		if r.To.Addr().Is6() {

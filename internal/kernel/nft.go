@@ -61,6 +61,7 @@ type listing struct {
 // second one of the same name.
 func (t *Nft) list(ctx context.Context) (nodepath.Nft, map[nodepath.NftKey]int, error) {
 	out, handles := nodepath.Nft{}, map[nodepath.NftKey]int{}
+	//nolint:gosec // constants
 	text, err := exec.CommandContext(ctx, "nft", "--json", "list", "table", string(knftables.InetFamily), ownership.NodeTable).Output()
 	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
 		if strings.Contains(string(failed.Stderr), "No such file or directory") {

@@ -8,12 +8,14 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
 	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
+	"github.com/sallyport/sallyport/internal/ownership"
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
@@ -41,8 +43,11 @@ func (in *Inputs) readEgressRoutes() (out []snapshot.EgressRoute) {
 }
 
 func (in *Inputs) readEgressRoute(r *kubedcv1alpha1.EgressRoute) snapshot.EgressRoute {
-	out := snapshot.EgressRoute{Meta: readMeta(r.ObjectMeta), Type: string(r.Spec.ExternalNetworkType), Network: r.Spec.ExternalNetwork}
 	var p parser
+	out := snapshot.EgressRoute{
+		Meta: readMeta(r.ObjectMeta), Type: p.network("spec.externalNetworkType", string(r.Spec.ExternalNetworkType)),
+		Network: p.name("spec.externalNetwork", r.Spec.ExternalNetwork),
+	}
 	for _, text := range r.Spec.Destinations {
 		out.Destinations = append(out.Destinations, p.prefix("destination", text))
 	}
@@ -55,7 +60,7 @@ func (in *Inputs) readEgressRoute(r *kubedcv1alpha1.EgressRoute) snapshot.Egress
 	}
 	for _, pod := range in.pods {
 		if pod.Namespace == r.Namespace && pods.Matches(labels.Set(pod.Labels)) {
-			for _, a := range podAddresses(pod) {
+			for _, a := range in.leavingAddresses(pod) {
 				out.Pods = append(out.Pods, snapshot.Placed{Address: a, Node: pod.Spec.NodeName})
 			}
 		}
@@ -64,6 +69,14 @@ func (in *Inputs) readEgressRoute(r *kubedcv1alpha1.EgressRoute) snapshot.Egress
 	slices.SortFunc(out.Destinations, netip.Prefix.Compare)
 	out.Destinations = slices.Compact(out.Destinations)
 	return out
+}
+
+// leavingAddresses are the addresses with which a pod is led out.
+func (in *Inputs) leavingAddresses(pod *corev1.Pod) []netip.Addr {
+	if in.Shard == ownership.NodesShard {
+		return reportedAddresses(pod)
+	}
+	return podAddresses(pod)
 }
 
 // inPlaces is addresses in order, each once.

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"reflect"
@@ -138,21 +139,33 @@ func podAddresses4(pod *corev1.Pod) []netip.Addr {
 	return slices.DeleteFunc(podAddresses(pod), netip.Addr.Is6)
 }
 
-// podAddresses are the addresses of a pod: as soon as Kube-OVN has chosen them, and as long as they are not another's.
+// podAddresses are the addresses of a pod of a project: as soon as Kube-OVN has chosen them, and as long as they are not another's. The
+// annotation is the tenant's to write, and leads astray pods of his own project at most: compile takes addresses of its subnet only.
 func podAddresses(pod *corev1.Pod) (out []netip.Addr) {
 	if ended(pod) {
 		return nil
 	}
-	add := func(text string) {
-		if a := parsed(strings.TrimSpace(text)); a.IsValid() && !slices.Contains(out, a) {
+	for part := range strings.SplitSeq(pod.Annotations[kubeovn.PodAddress], ",") {
+		if a := parsed(strings.TrimSpace(part)); a.IsValid() {
 			out = append(out, a)
 		}
 	}
-	for part := range strings.SplitSeq(pod.Annotations[kubeovn.PodAddress], ",") {
-		add(part)
+	for _, a := range reportedAddresses(pod) {
+		if !slices.Contains(out, a) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// reportedAddresses are the addresses of a pod that its node has reported. In the management VPC, which has pods of many namespaces, no
+// others count.
+func reportedAddresses(pod *corev1.Pod) (out []netip.Addr) {
+	if ended(pod) {
+		return nil
 	}
 	for _, ip := range pod.Status.PodIPs {
-		add(ip.IP)
+		out = append(out, Addresses([]string{ip.IP})...)
 	}
 	return out
 }
@@ -187,7 +200,7 @@ func (c *Cluster) GatherEgress(ctx context.Context) (*Inputs, *snapshot.Egress, 
 		return nil, nil, err
 	}
 	outside, err := c.outside(ctx, in.egressIPs)
-	if err != nil {
+	if err = errors.Join(err, c.gatherGuests(ctx, in)); err != nil {
 		return nil, nil, err
 	}
 	out := &snapshot.Egress{Externals: in.readExternals(), Holders: in.readHolders(), Engine: in.readEngine(nil)}
@@ -415,6 +428,10 @@ func (w *watch) labelled(ctx context.Context, was, is client.Object) {
 	for _, o := range []client.Object{was, is} {
 		if o != nil {
 			w.claimed(ctx, o.GetName())
+			w.organization(ctx, o.GetName(), true) // networks admit Projects by these labels
+			if managed(o.(*corev1.Namespace)) {
+				w.ask(ownership.NodesShard)
+			}
 		}
 	}
 }

@@ -30,7 +30,10 @@ const (
 	externalIndex = "external"      // Subnets that have the label of an external network
 	addressIndex  = "address"       // OvnEips by the address they have, EIps by the one they want or have
 	subnetIndex   = "subnet"        // Namespaces by the Subnet in which their pods get addresses
+	quotaIndex    = "quota"         // EIps that wait for others to go
 	leavesIndex   = "leaves"        // Services whose pods are to leave with their address
+	vpcIndex      = "vpc"           // Subnets of Kube-OVN's own VPC
+	ingressIndex  = "ingress"       // Services by the addresses of their load balancers
 )
 
 // Kinds that are read and not written.
@@ -53,12 +56,19 @@ func readIndexes(ctx context.Context, c client.FieldIndexer) error {
 			}
 			return []string{"true"}
 		}},
+		{&Subnet{}, vpcIndex, byVpc},
 		{&corev1.Namespace{}, subnetIndex, func(o client.Object) []string { return []string{podSubnet(o.(*corev1.Namespace))} }},
 		{&corev1.Service{}, leavesIndex, func(o client.Object) []string {
 			if !leaves(o) {
 				return nil
 			}
 			return []string{"true"}
+		}},
+		{&corev1.Service{}, ingressIndex, func(o client.Object) (out []string) {
+			for _, a := range readIngress(o.(*corev1.Service)) {
+				out = append(out, a.String())
+			}
+			return out
 		}},
 		{&OvnEip{}, addressIndex, func(o client.Object) []string {
 			eip := o.(*OvnEip)
@@ -68,6 +78,12 @@ func readIndexes(ctx context.Context, c client.FieldIndexer) error {
 			eip := o.(*kubedcv1.EIp)
 			return []string{eip.Spec.IPAddress, eip.Status.IPAddress}
 		}},
+		{&kubedcv1.EIp{}, quotaIndex, func(o client.Object) []string {
+			if !isRefusedByQuota(o) {
+				return nil
+			}
+			return []string{"true"}
+		}},
 	} {
 		if err := c.IndexField(ctx, index.object, index.name, index.values); err != nil {
 			return fmt.Errorf("index %T by %s: %w", index.object, index.name, err)
@@ -76,9 +92,11 @@ func readIndexes(ctx context.Context, c client.FieldIndexer) error {
 	return nil
 }
 
-// Gather reads the inputs of a shard. From a cache it costs what the shard costs, not what the cluster costs.
-func (c *Cluster) Gather(ctx context.Context, shard string) (*Inputs, error) {
+// Gather reads the inputs of a shard; misplaced are the ports that OVN says are not where they belong. From a cache it costs what the
+// shard costs, not what the cluster costs.
+func (c *Cluster) Gather(ctx context.Context, shard string, quotas snapshot.Quotas, misplaced []snapshot.PodPort) (*Inputs, error) {
 	in := NewInputs(shard)
+	in.AddPorts(misplaced)
 	in.overlooked, in.noBackends = c.progress.overlooked, c.lacks[intent.Backend]
 	if err := c.gatherInside(ctx, in); err != nil {
 		return nil, err
@@ -96,6 +114,9 @@ func (c *Cluster) Gather(ctx context.Context, shard string) (*Inputs, error) {
 			return nil, err
 		}
 	}
+	if err := c.gatherOrganizations(ctx, in, quotas); err != nil {
+		return nil, err
+	}
 	for _, kind := range c.have(written) {
 		list, err := newList(kind)
 		if err != nil {
@@ -111,7 +132,10 @@ func (c *Cluster) Gather(ctx context.Context, shard string) (*Inputs, error) {
 	if err := c.gatherSelections(ctx, in); err != nil {
 		return nil, err
 	}
-	return in, c.lookUp(ctx, in)
+	if err := c.lookUp(ctx, in); err != nil {
+		return nil, err
+	}
+	return in, c.gatherPlatform(ctx, in)
 }
 
 // gatherInside adds what is in the namespaces of a shard and, for the management VPC, the nodes.
@@ -133,11 +157,24 @@ func (c *Cluster) gatherInside(ctx context.Context, in *Inputs) error {
 				return err
 			}
 		}
+		if err := c.gatherBacking(ctx, in, ns.GetName()); err != nil {
+			return err
+		}
 	}
 	if in.Shard == kubeovn.ManagementVpc {
 		return c.add(ctx, in, &corev1.NodeList{}, nil)
 	}
 	return nil
+}
+
+// gatherBacking adds the pods of a namespace where endpoints count by them: where backends are checked and, in the management VPC, wherever
+// there are load balancers.
+func (c *Cluster) gatherBacking(ctx context.Context, in *Inputs, namespace string) error {
+	balances := slices.ContainsFunc(in.services, func(s *corev1.Service) bool { return s.Namespace == namespace })
+	if !in.checks(namespace) && (in.Shard != kubeovn.ManagementVpc || !balances) {
+		return nil
+	}
+	return c.add(ctx, in, &corev1.PodList{}, []client.ListOption{client.InNamespace(namespace)})
 }
 
 // lookUp adds what the inputs so far name.

@@ -23,7 +23,10 @@ type Inputs struct {
 	Shard string
 
 	projects   []*kubedcv1.Project
+	others     []*kubedcv1.Project          // of other shards: of the same organizations, or those that EgressIPs select
 	namespaces map[string]*corev1.Namespace // that it decides about
+	known      map[string]*corev1.Namespace // and others, for their labels and quotas
+	elsewhere  map[string][]*kubedcv1.EIp   // of other shards, by namespace
 	tenant     bool                         // its own namespace has Projects, and so is not the management VPC's
 	nodes      []*corev1.Node
 	eips       []*kubedcv1.EIp
@@ -47,6 +50,12 @@ type Inputs struct {
 	// paths are the NodePaths, and reaching the Services of all namespaces: for the shard of NodePaths.
 	paths    []*kubedcv1alpha1.NodePath
 	reaching []*corev1.Service
+	// showing and holding are the Services that show addresses, and the EIps that hold them: they say whose an address is.
+	showing []*corev1.Service
+	holding []*kubedcv1.EIp
+
+	// misplaced are ports of pods that OVN says are not where they belong.
+	misplaced []snapshot.PodPort
 
 	noBackends bool // Kubernetes does not know them
 	// overlooked says whether Kube-OVN will never take up an object.
@@ -57,8 +66,9 @@ type Inputs struct {
 func NewInputs(shard string) *Inputs {
 	return &Inputs{
 		Shard: shard, subnets: map[string]*Subnet{}, ovnEips: map[string]*OvnEip{}, ovnFips: map[string]*OvnFip{},
-		slices: map[string][]*discoveryv1.EndpointSlice{}, namespaces: map[string]*corev1.Namespace{},
-		pods: map[string]*corev1.Pod{}, vms: map[string]*VirtualMachineInstance{}, owned: map[intent.ObjectKey]bool{},
+		slices: map[string][]*discoveryv1.EndpointSlice{}, namespaces: map[string]*corev1.Namespace{}, known: map[string]*corev1.Namespace{},
+		elsewhere: map[string][]*kubedcv1.EIp{},
+		pods:      map[string]*corev1.Pod{}, vms: map[string]*VirtualMachineInstance{}, owned: map[intent.ObjectKey]bool{},
 		overlooked: func(client.Object) bool { return false },
 	}
 }
@@ -75,9 +85,14 @@ func (in *Inputs) AddAll(objects []client.Object) {
 	}
 }
 
+// AddPorts takes ports of pods in that are not where they belong.
+func (in *Inputs) AddPorts(misplaced []snapshot.PodPort) {
+	in.misplaced = append(in.misplaced, misplaced...)
+}
+
 // Add takes an object in, unless it has no say in this shard. The object is not changed.
 func (in *Inputs) Add(object client.Object) {
-	if belongs(object) == in.Shard {
+	if belongs(object) == in.Shard && (object.GetNamespace() == "" || in.decides(object.GetNamespace())) {
 		if key, err := KeyOf(object); err == nil {
 			in.owned[key] = true
 		}
@@ -86,6 +101,8 @@ func (in *Inputs) Add(object client.Object) {
 	case *kubedcv1.Project:
 		if snapshot.ShardOf(o.Namespace, o.Name) == in.Shard {
 			in.projects = append(in.projects, o)
+		} else {
+			in.others = append(in.others, o)
 		}
 	case *kubedcv1alpha1.ExternalNetwork:
 		in.networks = append(in.networks, o)
@@ -98,6 +115,8 @@ func (in *Inputs) Add(object client.Object) {
 		in.addNodes(object)
 		if in.decides(object.GetNamespace()) {
 			in.addInside(object)
+		} else if eip, isEIp := object.(*kubedcv1.EIp); isEIp {
+			in.elsewhere[eip.Namespace] = append(in.elsewhere[eip.Namespace], eip)
 		}
 	}
 }
@@ -106,7 +125,9 @@ func (in *Inputs) Add(object client.Object) {
 func (in *Inputs) addInside(object client.Object) {
 	switch o := object.(type) {
 	case *kubedcv1.EIp:
-		in.eips = append(in.eips, o)
+		if in.Shard != ownership.NodesShard {
+			in.eips = append(in.eips, o)
+		}
 	case *kubedcv1.FIp:
 		in.fips = append(in.fips, o)
 	case *ovnv1.EgressService:
@@ -143,9 +164,7 @@ func (in *Inputs) addEngine(object client.Object) {
 	case *OvnEip:
 		in.ovnEips[o.Name] = o
 	case *OvnFip:
-		if isOf(o, in.Shard) {
-			in.ovnFips[o.Name] = o
-		}
+		in.ovnFips[o.Name] = o
 	case *OvnSnatRule:
 		if o.Name == in.Shard {
 			in.snat = o
@@ -197,12 +216,13 @@ func (in *Inputs) Attached() map[string]bool {
 func (in *Inputs) World(config snapshot.Config, ports []string, now time.Time) *snapshot.World {
 	w := &snapshot.World{
 		Shard: in.Shard, Config: config, Now: now, NoBackends: in.noBackends,
-		Management: in.readManagement(), Namespace: in.readNamespace(), Externals: in.readExternals(),
+		Management: in.readManagement(), Namespace: in.readNamespace(), Externals: in.readExternals(), Platform: in.readPlatform(),
 		Services: in.readServices(), Pods: in.readPods(), VMs: in.readVMs(), Engine: in.readEngine(ports), Holders: in.readHolders(),
 	}
 	for _, p := range in.projects {
 		w.Projects = append(w.Projects, readProject(p))
 	}
+	w.Organizations = in.readOrganizations()
 	w.Selections, w.Inside = in.readSelections()
 	w.EgressServices, w.EgressRoutes = in.readEgressServices(), in.readEgressRoutes()
 	for _, e := range in.eips {
@@ -226,14 +246,25 @@ func (in *Inputs) named() []intent.ObjectKey {
 			keys = append(keys, intent.ObjectKey{Kind: intent.Subnet, Name: s})
 		}
 	}
+	for _, p := range in.misplaced {
+		keys = append(keys, intent.ObjectKey{Kind: intent.Subnet, Name: p.Subnet})
+	}
 	for name := range in.subnets { // the router's ports on external subnets
 		keys = append(keys, intent.ObjectKey{Kind: intent.OvnEip, Name: in.Shard + "-" + name})
 	}
 	for _, e := range in.eips {
-		keys = append(keys, intent.ObjectKey{Kind: intent.OvnEip, Name: cmp.Or(e.Spec.ChildRef, "eip-"+e.Namespace+"-"+e.Name)})
+		names := ownership.OvnEipNames(e.Namespace, e.Name)
+		if e.Spec.ChildRef != "" {
+			names = []string{e.Spec.ChildRef}
+		}
+		for _, name := range names {
+			keys = append(keys, intent.ObjectKey{Kind: intent.OvnEip, Name: name})
+		}
 	}
 	for _, f := range in.fips {
-		keys = append(keys, intent.ObjectKey{Kind: intent.OvnFip, Name: f.Namespace + "-" + f.Name})
+		for _, name := range ownership.OvnFipNames(f.Namespace, f.Name) {
+			keys = append(keys, intent.ObjectKey{Kind: intent.OvnFip, Name: name})
+		}
 		if f.Spec.PodTarget != nil {
 			keys = append(keys, intent.ObjectKey{Kind: Pod, Namespace: in.Shard, Name: f.Spec.PodTarget.PodName})
 		}

@@ -171,7 +171,7 @@ func readAnswer(o *kubedcv1alpha1.Inspection) survey.Inspected {
 		}
 		q := o.Spec.Routes[i]
 		out.Routes = append(out.Routes, survey.RouteTaken{
-			From: parsed(q.From), To: parsed(q.To), Input: q.Interface, Mark: uint32(q.Mark),
+			From: parsed(q.From), To: parsed(q.To), Input: q.Interface, Mark: uint32(q.Mark), //nolint:gosec // the API server allows 32 bits
 			Output: r.Interface, NextHop: parsed(r.NextHop), Source: parsed(r.Source), Problem: r.Problem,
 		})
 	}

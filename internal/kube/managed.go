@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sallyport/sallyport/internal/kubeovn"
 	"github.com/sallyport/sallyport/internal/ownership"
 )
 
@@ -126,20 +128,40 @@ func plain(o client.Object) (map[string]any, error) {
 	return out, utiljson.Unmarshal(raw, &out)
 }
 
-// belongs is the shard that an object of ours belongs to; empty: it is not ours. Who gives our labels to an object of his own
-// hands it over to us. But on one that we have applied, a label that somebody else has written is no title: the shard that it
-// names would delete the object as one that it has no use for.
+// belongs is the shard that an object of ours belongs to; empty: it is not ours. A label alone is no title: everybody may write one to
+// his own objects. We must have applied it. In a namespace it must name the shard of that namespace, too: whoever has all rights in his
+// own can pretend to be our field manager there, and would have a say in other shards. Which namespaces are in the management VPC only
+// Inputs know.
 func belongs(o client.Object) string {
-	if !ownership.Ours(o.GetLabels()) {
+	shard := o.GetLabels()[ownership.ShardLabel]
+	if !ownership.Ours(o.GetLabels()) || !appliedLabel(o) {
 		return ""
 	}
-	label := []byte(`"f:` + ownership.ShardLabel + `"`)
-	for _, e := range o.GetManagedFields() {
-		if isApplied(e, ownership.FieldManager) && e.Subresource == "" && e.FieldsV1 != nil && !bytes.Contains(e.FieldsV1.GetRawBytes(), label) {
-			return ""
-		}
+	if in := o.GetNamespace(); in != "" && in != shard && shard != kubeovn.ManagementVpc {
+		return ""
 	}
-	return o.GetLabels()[ownership.ShardLabel]
+	return shard
+}
+
+// appliedLabel says whether we have applied the label that names an object's shard, and nobody has changed it since.
+func appliedLabel(o client.Object) bool {
+	label := []byte(`"f:` + ownership.ShardLabel + `"`)
+	return slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+		return isApplied(e, ownership.FieldManager) && e.Subresource == "" && e.FieldsV1 != nil && bytes.Contains(e.FieldsV1.GetRawBytes(), label)
+	})
+}
+
+// Claim lets an object without managed fields that has our labels be ours. Manifests in files have none, and mean what they say.
+func Claim(o client.Object) {
+	gvks, _, err := scheme.ObjectKinds(o)
+	if !ownership.Ours(o.GetLabels()) || len(o.GetManagedFields()) > 0 || err != nil {
+		return
+	}
+	labels := fmt.Appendf(nil, `{"f:metadata":{"f:labels":{"f:%s":{},"f:%s":{}}}}`, ownership.ManagedByLabel, ownership.ShardLabel)
+	o.SetManagedFields([]metav1.ManagedFieldsEntry{{
+		Manager: ownership.FieldManager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: gvks[0].GroupVersion().String(),
+		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(labels)),
+	}})
 }
 
 // Trim is a transformation for caches: of the managers of fields it keeps us. Nobody here asks who the others are, only when

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -179,7 +180,7 @@ func TestWhoseAnObjectIs(t *testing.T) {
 	}{
 		"labels that we applied":                        {labelled("acme", all), "acme", true},
 		"labels that we applied for another VPC":        {labelled("globex", all), "globex", false},
-		"labels that somebody gave to his own":          {labelled("acme", ""), "acme", true},
+		"labels that somebody gave to his own":          {labelled("acme", ""), "", false},
 		"the label of another VPC that somebody wrote":  {labelled("globex", but), "", true},
 		"no labels, and fields that we applied":         {lost, "", true},
 		"nothing of ours":                               {port("eip-acme-web", "ext", "nat"), "", false},
@@ -192,6 +193,37 @@ func TestWhoseAnObjectIs(t *testing.T) {
 		}
 		if got := isOf(c.object, "acme"); got != c.isAcmes {
 			t.Errorf("%s: it is acme's: %t, wanted %t", what, got, c.isAcmes)
+		}
+	}
+}
+
+// A label is no title, nor is it in a namespace of others with our name beside it: who has all rights there writes both.
+func TestLabelsOfOthersAreNoTitle(t *testing.T) {
+	backend := func(namespace, shard string, applied bool) *corev1.Service {
+		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "cuckoo", Labels: ownership.Labels(shard)}}
+		if applied {
+			Claim(s)
+		}
+		return s
+	}
+	gate, own := inSubnet(kubeovn.ManagementSubnet, nil), inSubnet("evil-x-default", ownership.Labels("evil-x"))
+	gate.Name, own.Name = "gate", "evil-x"
+	for what, c := range map[string]struct {
+		object *corev1.Service
+		shard  string
+		ours   bool
+	}{
+		"applied by us":                          {backend("acme-tmp", "acme-tmp", true), "acme-tmp", true},
+		"not applied by us":                      {backend("acme-tmp", "acme-tmp", false), "acme-tmp", false},
+		"in another namespace":                   {backend("evil-x", "acme-tmp", true), "acme-tmp", false},
+		"in the management VPC":                  {backend("gate", "ovn-cluster", true), "ovn-cluster", true},
+		"in a project, for the management VPC":   {backend("evil-x", "ovn-cluster", true), "ovn-cluster", false},
+		"in a project, for the egress addresses": {backend("evil-x", ownership.EgressVpc, true), ownership.EgressVpc, false},
+	} {
+		in := NewInputs(c.shard)
+		in.AddAll([]client.Object{gate, own, c.object})
+		if got := len(in.owned) > 0; got != c.ours {
+			t.Errorf("%s: it counts in %s: %t", what, c.shard, got)
 		}
 	}
 }

@@ -98,6 +98,7 @@ func (in *Inputs) decides(namespace string) bool {
 
 // addNamespace takes a namespace in. What is in it comes later.
 func (in *Inputs) addNamespace(ns *corev1.Namespace) {
+	in.known[ns.Name] = ns
 	if ns.Name == in.Shard || in.manages() && managed(ns) {
 		in.namespaces[ns.Name] = ns
 	}
@@ -109,12 +110,10 @@ func (in *Inputs) readManagement() *snapshot.Management {
 	if in.Shard != kubeovn.ManagementVpc || subnet == nil {
 		return nil
 	}
-	out := &snapshot.Management{Ending: map[string]bool{}, Quotas: map[string]int{}}
+	out := &snapshot.Management{Ending: map[string]bool{}, Quotas: map[string]snapshot.Limit{}}
 	for name, ns := range in.namespaces {
 		out.Ending[name] = ns.DeletionTimestamp != nil
-		if quota := readQuota(ns); quota != nil {
-			out.Quotas[name] = *quota
-		}
+		out.Quotas[name] = readQuota(ns, kubedcv1.EIpQuotaAnnotation)
 	}
 	for part := range strings.SplitSeq(subnet.Spec.CIDRBlock, ",") {
 		if prefix, err := netip.ParsePrefix(part); err == nil {

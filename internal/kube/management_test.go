@@ -11,9 +11,11 @@ import (
 )
 
 func inSubnet(subnets string, labels map[string]string) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: "web", Labels: labels, Annotations: map[string]string{kubeovn.NamespaceSubnets: subnets},
 	}}
+	Claim(ns)
+	return ns
 }
 
 // Every namespace has one shard that decides about it: the management VPC's, or its own.

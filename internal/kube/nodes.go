@@ -47,7 +47,37 @@ func (c *Cluster) GatherNodes(ctx context.Context) (*Inputs, error) {
 			return nil, err
 		}
 	}
-	return in, nil
+	return in, c.gatherOwners(ctx, in)
+}
+
+// gatherOwners adds who else shows the addresses of Services whose pods leave with them, and the EIps that hold these.
+func (c *Cluster) gatherOwners(ctx context.Context, in *Inputs) error {
+	looked := map[netip.Addr]bool{}
+	for _, s := range slices.Clone(in.services) {
+		for _, a := range readIngress(s) {
+			if looked[a] {
+				continue
+			}
+			looked[a] = true
+			var showing corev1.ServiceList
+			var eips kubedcv1.EIpList
+			for _, l := range []struct {
+				list  client.ObjectList
+				index string
+			}{{&showing, ingressIndex}, {&eips, addressIndex}} {
+				if err := c.reader.List(ctx, l.list, append(c.by(l.index, a.String()), client.UnsafeDisableDeepCopy)...); err != nil {
+					return fmt.Errorf("list %T: %w", l.list, err)
+				}
+			}
+			for i := range showing.Items {
+				in.showing = append(in.showing, &showing.Items[i])
+			}
+			for i := range eips.Items {
+				in.holding = append(in.holding, &eips.Items[i])
+			}
+		}
+	}
+	return nil
 }
 
 // addPaths adds the nodes and their NodePaths.
@@ -124,6 +154,9 @@ func (in *Inputs) addNodes(object client.Object) {
 		in.paths = append(in.paths, o)
 	case *corev1.Service:
 		in.reaching = append(in.reaching, o)
+		in.showing = append(in.showing, o)
+	case *kubedcv1.EIp:
+		in.holding = append(in.holding, o)
 	}
 }
 
@@ -132,10 +165,13 @@ func (in *Inputs) Nodes(config snapshot.Config) *snapshot.Nodes {
 	out := &snapshot.Nodes{
 		Inside: config.Inside, Paths: in.readPaths(),
 		EgressServices: in.readEgressServices(), EgressRoutes: in.readEgressRoutes(), Balancers: in.readBalancers(),
+		Owners: in.readOwners(),
 	}
 	for _, n := range in.networks {
 		if n.Spec.Nodes != nil {
-			out.Uplinks = append(out.Uplinks, readUplink(n, in.nodes))
+			uplink := readUplink(n, in.nodes)
+			uplink.Admitted = in.readAdmitted(n)
+			out.Uplinks = append(out.Uplinks, uplink)
 		}
 	}
 	for _, s := range in.reaching {
@@ -151,15 +187,36 @@ func (in *Inputs) Nodes(config snapshot.Config) *snapshot.Nodes {
 	return out
 }
 
+// readOwners reads which namespace has each address: that of the EIp that holds it, or else that of the oldest Service that shows it.
+func (in *Inputs) readOwners() map[netip.Addr]string {
+	out := map[netip.Addr]string{}
+	for _, s := range slices.SortedFunc(slices.Values(in.showing), func(a, b *corev1.Service) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	}) {
+		for _, a := range readIngress(s) {
+			if _, taken := out[a]; !taken && s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.DeletionTimestamp == nil {
+				out[a] = s.Namespace
+			}
+		}
+	}
+	for _, e := range in.holding {
+		if a := parsed(e.Status.IPAddress); a.IsValid() {
+			out[a] = e.Namespace
+		}
+	}
+	return out
+}
+
 // readBalancers reads the Services of type LoadBalancer, with the pods behind them.
 func (in *Inputs) readBalancers() (out []snapshot.Balancer) {
 	for _, o := range in.services {
 		if o.Spec.Type != corev1.ServiceTypeLoadBalancer || o.DeletionTimestamp != nil {
 			continue
 		}
-		b := snapshot.Balancer{Meta: readMeta(o.ObjectMeta), Leaves: leaves(o), External: readExternalOf(o)}
+		b := snapshot.Balancer{Meta: readMeta(o.ObjectMeta), Leaves: leaves(o), External: readIngress(o)}
+		nodes := in.placesOf(o.Namespace)
 		for _, slice := range in.slices[o.Namespace+"/"+o.Name] {
-			b.Pods = append(b.Pods, readPlaces(slice)...)
+			b.Pods = append(b.Pods, readPlaces(slice, nodes)...)
 		}
 		b.Pods = inPlaces(b.Pods)
 		out = append(out, b)
@@ -167,14 +224,31 @@ func (in *Inputs) readBalancers() (out []snapshot.Balancer) {
 	return out
 }
 
-// readPlaces reads the addresses of a slice that get connections, or finish some.
-func readPlaces(o *discoveryv1.EndpointSlice) (out []snapshot.Placed) {
+// placesOf is the node of each pod address of a namespace, as reported by its node.
+func (in *Inputs) placesOf(namespace string) map[netip.Addr]string {
+	out := map[netip.Addr]string{}
+	for _, pod := range in.pods {
+		if pod.Namespace != namespace {
+			continue
+		}
+		for _, a := range reportedAddresses(pod) {
+			out[a] = pod.Spec.NodeName
+		}
+	}
+	return out
+}
+
+// readPlaces reads the addresses of a slice that get connections, or finish some, as far as pods of its namespace have them: whoever may
+// write slices could lead pods of others out.
+func readPlaces(o *discoveryv1.EndpointSlice, nodes map[netip.Addr]string) (out []snapshot.Placed) {
 	for _, e := range o.Endpoints {
-		if e.NodeName == nil || !isTrue(e.Conditions.Ready, true) && !isTrue(e.Conditions.Serving, false) {
+		if !isTrue(e.Conditions.Ready, true) && !isTrue(e.Conditions.Serving, false) {
 			continue
 		}
 		for _, a := range Addresses(e.Addresses) {
-			out = append(out, snapshot.Placed{Address: a, Node: *e.NodeName})
+			if node := nodes[a]; node != "" {
+				out = append(out, snapshot.Placed{Address: a, Node: node})
+			}
 		}
 	}
 	return out
@@ -241,21 +315,22 @@ func readUplink(n *kubedcv1alpha1.ExternalNetwork, nodes []*corev1.Node) snapsho
 	return out
 }
 
-// readReached reads by which external addresses a Service is reached.
+// readReached reads by which external addresses a Service is reached: that of its load balancer, and those of spec.externalIPs.
 func readReached(s *corev1.Service) (out snapshot.Reached) {
 	if s.DeletionTimestamp != nil {
 		return out
 	}
-	out.External, out.Cluster = readExternalOf(s), Addresses(s.Spec.ClusterIPs)
+	out.External, out.Cluster = append(readIngress(s), Addresses(s.Spec.ExternalIPs)...), Addresses(s.Spec.ClusterIPs)
 	return out
 }
 
-// readExternalOf reads the external addresses of a Service, those of its load balancer first.
-func readExternalOf(s *corev1.Service) (out []netip.Addr) {
+// readIngress reads the addresses of a Service's load balancer. Nobody leaves with those of spec.externalIPs: whoever may write a Service
+// writes any address there.
+func readIngress(s *corev1.Service) (out []netip.Addr) {
 	for _, i := range s.Status.LoadBalancer.Ingress {
 		out = append(out, Addresses([]string{i.IP})...)
 	}
-	return append(out, Addresses(s.Spec.ExternalIPs)...)
+	return out
 }
 
 // uplinks says whether nodes are on an external network by a method.
@@ -300,7 +375,7 @@ func (w *watch) balanced(ctx context.Context, was, is client.Object) {
 		if !isService || s == nil {
 			return nil
 		}
-		return []any{s.Spec.Type, readExternalOf(s), leaves(s), s.DeletionTimestamp == nil}
+		return []any{s.Spec.Type, readIngress(s), leaves(s), s.DeletionTimestamp == nil}
 	}
 	if reflect.DeepEqual(matters(was), matters(is)) {
 		return
@@ -308,6 +383,25 @@ func (w *watch) balanced(ctx context.Context, was, is client.Object) {
 	for _, o := range []client.Object{was, is} {
 		if s, isService := o.(*corev1.Service); isService && s != nil {
 			w.leaving(ctx, s)
+			w.sharing(ctx, s)
+		}
+	}
+}
+
+// sharing asks for the NodePaths when pods behind another Service leave with an address of this one, or would: the oldest has it.
+func (w *watch) sharing(ctx context.Context, s *corev1.Service) {
+	if !w.cluster.uplinks(ctx, byAny) {
+		return
+	}
+	for _, a := range readIngress(s) {
+		var list corev1.ServiceList
+		if err := w.cluster.reader.List(ctx, &list, append(w.cluster.by(ingressIndex, a.String()), client.UnsafeDisableDeepCopy)...); err != nil {
+			return // the cache is not there yet; everything is an event then
+		}
+		for i := range list.Items {
+			if slices.Contains(readIngress(&list.Items[i]), a) {
+				w.leaving(ctx, &list.Items[i])
+			}
 		}
 	}
 }

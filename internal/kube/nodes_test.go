@@ -76,7 +76,7 @@ func behind(namespace, service string, endpoints ...discoveryv1.Endpoint) *disco
 }
 
 func clusterOf(objects ...client.Object) *Cluster {
-	return &Cluster{reader: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()}
+	return &Cluster{reader: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithReturnManagedFields().Build()}
 }
 
 // The shard of NodePaths reads who leaves by nodes: what is in the management VPC's namespaces, and not what is in a project's.
@@ -93,7 +93,8 @@ func TestNodesAreRead(t *testing.T) {
 	for what, c := range map[string]struct{ got, want any }{
 		"pods of the route":   {w.EgressRoutes[0].Pods, []snapshot.Placed{{Address: four, Node: "a"}, {Address: six, Node: "a"}}},
 		"pods of the Service": {w.Balancers[0].Pods, []snapshot.Placed{{Address: four, Node: "a"}}},
-		"its addresses":       {w.Balancers[0].External, Addresses([]string{"192.168.10.25", "192.168.10.99"})},
+		"its addresses":       {w.Balancers[0].External, Addresses([]string{"192.168.10.25"})},
+		"whose they are":      {w.Owners, map[netip.Addr]string{netip.MustParseAddr("192.168.10.25"): "acme-prod"}},
 		"nodes":               {w.Hosts, Addresses([]string{"192.0.2.1"})},
 	} {
 		if !reflect.DeepEqual(c.got, c.want) {
@@ -107,19 +108,97 @@ func TestNodesAreRead(t *testing.T) {
 	}
 }
 
-// An endpoint counts while it gets connections, or finishes some; where it runs has to be known.
+// An endpoint counts while it gets connections, or finishes some. It has to be a pod of the namespace, which says where it runs.
 func TestPlacesAreRead(t *testing.T) {
 	end := func(a string, node *string, ready, serving *bool) discoveryv1.Endpoint {
 		return discoveryv1.Endpoint{Addresses: []string{a}, NodeName: node, Conditions: discoveryv1.EndpointConditions{Ready: ready, Serving: serving}}
 	}
+	nodes := map[netip.Addr]string{}
+	for _, a := range Addresses([]string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "fd00::5"}) {
+		nodes[a] = "b"
+	}
+	nodes[netip.MustParseAddr("10.0.0.4")] = "" // not scheduled yet
 	var got []string
 	for _, p := range readPlaces(behind("gate", "mail",
-		end("10.0.0.1", new("a"), nil, nil), end("10.0.0.2", new("a"), new(false), new(true)), end("10.0.0.3", new("a"), new(false), new(false)),
-		end("10.0.0.4", nil, nil, nil), end("fd00::5", new("b"), new(true), nil))) {
+		end("10.0.0.1", new("a"), nil, nil), end("10.0.0.2", nil, new(false), new(true)), end("10.0.0.3", new("a"), new(false), new(false)),
+		end("10.0.0.4", new("a"), nil, nil), end("fd00::5", new("b"), new(true), nil), end("10.0.0.6", new("a"), nil, nil)), nodes) {
 		got = append(got, p.Address.String()+"@"+p.Node)
 	}
-	if text := strings.Join(got, " "); text != "10.0.0.1@a 10.0.0.2@a fd00::5@b" {
+	if text := strings.Join(got, " "); text != "10.0.0.1@b 10.0.0.2@b fd00::5@b" {
 		t.Error(text)
+	}
+}
+
+// gateBesideVictim is the objects of gate and, in another namespace, a pod and a Service with an address, with one thing changed.
+func gateBesideVictim(change func(map[string]client.Object)) []client.Object {
+	victim := inSubnet(kubeovn.ManagementSubnet, nil)
+	victim.Name = "victim"
+	target := &corev1.Pod{ObjectMeta: in("victim", "v"), Spec: corev1.PodSpec{NodeName: "a"}}
+	target.Status.PodIPs = []corev1.PodIP{{IP: "10.16.0.2"}}
+	show := balancer("victim", "front")
+	show.CreationTimestamp, show.Status.LoadBalancer.Ingress[0].IP = metav1.Unix(100, 0), "192.168.10.77"
+	byKind := map[string]client.Object{"victim": victim, "pod": target, "front": show}
+	for _, o := range gate() {
+		if o.GetNamespace() != "acme-prod" && o.GetName() != "acme-prod" {
+			key, _ := KeyOf(o)
+			byKind[key.String()] = o
+		}
+	}
+	change(byKind)
+	return slices.Collect(maps.Values(byKind))
+}
+
+// What leaves by nodes are pods of the namespace that asks, by the addresses that their nodes report, and with addresses of that namespace.
+func TestPodsOfOthersAreNotLedOut(t *testing.T) {
+	service := func(m map[string]client.Object) *corev1.Service { return m["Service gate/mail"].(*corev1.Service) }
+	for what, c := range map[string]struct {
+		change             func(map[string]client.Object)
+		routed, led, owner string
+	}{
+		"as it should be": {func(map[string]client.Object) {}, "10.16.0.7", "10.16.0.7", "gate"},
+		"a hand-written slice": {func(m map[string]client.Object) {
+			slice := m["EndpointSlice gate/mail-1"].(*discoveryv1.EndpointSlice)
+			slice.Labels["endpointslice.kubernetes.io/managed-by"] = "endpointslice-controller.k8s.io"
+			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{"10.16.0.2"}, NodeName: new("a")})
+		}, "10.16.0.7", "10.16.0.7", "gate"},
+		"a pod's annotation": {func(m map[string]client.Object) {
+			m["Pod gate/x"].SetAnnotations(map[string]string{kubeovn.PodAddress: "10.16.0.2"})
+		}, "10.16.0.7", "10.16.0.7", "gate"},
+		"a pod that has ended": {func(m map[string]client.Object) {
+			m["Pod gate/x"].(*corev1.Pod).Status.Phase = corev1.PodSucceeded
+		}, "", "", "gate"},
+		"an address of externalIPs": {func(m map[string]client.Object) {
+			service(m).Spec.ExternalIPs, service(m).Status = []string{"192.168.10.77"}, corev1.ServiceStatus{}
+		}, "10.16.0.7", "10.16.0.7", ""},
+		"an older Service's address": {func(m map[string]client.Object) {
+			service(m).CreationTimestamp, service(m).Status.LoadBalancer.Ingress[0].IP = metav1.Unix(200, 0), "192.168.10.77"
+		}, "10.16.0.7", "10.16.0.7", "victim"},
+		"an EIp's address, of a younger Service": {func(m map[string]client.Object) {
+			service(m).CreationTimestamp, service(m).Status.LoadBalancer.Ingress[0].IP = metav1.Unix(1, 0), "192.168.10.77"
+			m["eip"] = &kubedcv1.EIp{ObjectMeta: in("victim", "front"), Status: kubedcv1.EIpStatus{IPAddress: "192.168.10.77"}}
+		}, "10.16.0.7", "10.16.0.7", "victim"},
+	} {
+		inputs, err := clusterOf(gateBesideVictim(c.change)...).GatherNodes(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := inputs.Nodes(snapshot.Config{})
+		four := func(pods []snapshot.Placed) string {
+			var out []string
+			for _, p := range pods {
+				if p.Address.Is4() {
+					out = append(out, p.Address.String())
+				}
+			}
+			return strings.Join(out, " ")
+		}
+		owner := ""
+		if b := w.Balancers[0]; len(b.External) > 0 {
+			owner = w.Owners[b.External[0]]
+		}
+		if routed, led := four(w.EgressRoutes[0].Pods), four(w.Balancers[0].Pods); routed != c.routed || led != c.led || owner != c.owner {
+			t.Errorf("%s: routed %q, led %q, with an address of %q", what, routed, led, owner)
+		}
 	}
 }
 
@@ -161,6 +240,11 @@ func TestNodesAreAskedFor(t *testing.T) {
 	annotated.SetAnnotations(map[string]string{ovnv1.EgressServiceAnnotation: "{}"})
 	moved := labelled(balancer("gate", "mail"), "x").(*corev1.Service)
 	moved.Status.LoadBalancer.Ingress[0].IP = "192.168.10.26"
+	quiet := balancer("gate", "web")
+	quiet.Status.LoadBalancer.Ingress[0].IP = "192.168.10.30"
+	elder := labelled(balancer("edge", "elder"), "x")
+	readdressed := labelled(gate()[4], "").(*corev1.Pod)
+	readdressed.Labels, readdressed.Status.PodIPs = nil, []corev1.PodIP{{IP: "10.16.0.8"}}
 	find := func(kind client.Object, namespace string) client.Object {
 		i := slices.IndexFunc(gate(), func(o client.Object) bool {
 			return reflect.TypeOf(o) == reflect.TypeOf(kind) && o.GetNamespace() == namespace
@@ -171,18 +255,20 @@ func TestNodesAreAskedFor(t *testing.T) {
 		was, is       client.Object
 		with, without bool
 	}{
-		"a pod's labels":                    {find(&corev1.Pod{}, "gate"), labelled(find(&corev1.Pod{}, "gate"), "new"), true, false},
-		"a pod in a project":                {find(&corev1.Pod{}, "acme-prod"), labelled(find(&corev1.Pod{}, "acme-prod"), "new"), false, false},
-		"a pod where nobody asks":           {nil, &corev1.Pod{ObjectMeta: in("quiet", "x")}, false, false},
-		"an EgressRoute":                    {nil, find(&kubedcv1alpha1.EgressRoute{}, "gate"), true, true},
-		"an EgressRoute of a project":       {nil, find(&kubedcv1alpha1.EgressRoute{}, "acme-prod"), false, false},
-		"an EgressService":                  {find(&ovnv1.EgressService{}, "gate"), nil, true, true},
-		"endpoints":                         {nil, find(&discoveryv1.EndpointSlice{}, "gate"), true, false},
-		"endpoints of a project":            {nil, find(&discoveryv1.EndpointSlice{}, "acme-prod"), false, false},
-		"an address":                        {balancer("gate", "mail"), moved, true, false},
-		"a Service's labels":                {balancer("gate", "mail"), labelled(balancer("gate", "mail"), "new"), false, false},
-		"a Service that nobody leaves with": {nil, balancer("gate", "web"), false, false},
-		"an annotation":                     {balancer("gate", "web"), annotated, true, false},
+		"a pod's labels":                      {find(&corev1.Pod{}, "gate"), labelled(find(&corev1.Pod{}, "gate"), "new"), true, false},
+		"a pod in a project":                  {find(&corev1.Pod{}, "acme-prod"), labelled(find(&corev1.Pod{}, "acme-prod"), "new"), false, false},
+		"a pod's address":                     {find(&corev1.Pod{}, "gate"), readdressed, true, false},
+		"an address that another leaves with": {nil, elder, true, false},
+		"a pod where nobody asks":             {nil, &corev1.Pod{ObjectMeta: in("quiet", "x")}, false, false},
+		"an EgressRoute":                      {nil, find(&kubedcv1alpha1.EgressRoute{}, "gate"), true, true},
+		"an EgressRoute of a project":         {nil, find(&kubedcv1alpha1.EgressRoute{}, "acme-prod"), false, false},
+		"an EgressService":                    {find(&ovnv1.EgressService{}, "gate"), nil, true, true},
+		"endpoints":                           {nil, find(&discoveryv1.EndpointSlice{}, "gate"), true, false},
+		"endpoints of a project":              {nil, find(&discoveryv1.EndpointSlice{}, "acme-prod"), false, false},
+		"an address":                          {balancer("gate", "mail"), moved, true, false},
+		"a Service's labels":                  {balancer("gate", "mail"), labelled(balancer("gate", "mail"), "new"), false, false},
+		"a Service that nobody leaves with":   {nil, quiet, false, false},
+		"an annotation":                       {balancer("gate", "web"), annotated, true, false},
 	} {
 		for _, uplinks := range []bool{true, false} {
 			objects := append(gate(), balancer("gate", "web"))

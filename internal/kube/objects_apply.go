@@ -93,11 +93,11 @@ func (t *Objects) now(ctx context.Context, c objectChange) (client.Object, error
 func (t *Objects) mine(o client.Object) bool { return isOf(o, t.shard) }
 
 func (t *Objects) foreign(key intent.ObjectKey, o client.Object) error {
-	if shard := belongs(o); shard != "" {
-		return fmt.Errorf("%s exists and belongs to %s (label %s): choose another name", key, shard, ownership.ShardLabel)
+	if belongs(o) != "" { // whose it is, is nobody else's business
+		return fmt.Errorf("%s exists and belongs to another project: choose another name", key)
 	}
-	return fmt.Errorf("%s exists and is not ours (no label %s=%s): delete it, or give it that label and %s=%s",
-		key, ownership.ManagedByLabel, ownership.ManagedBy, ownership.ShardLabel, t.shard)
+	return fmt.Errorf("%s exists and is not ours (field manager %s has not applied label %s=%s): delete it, or choose another name",
+		key, ownership.FieldManager, ownership.ShardLabel, t.shard)
 }
 
 // write applies an object. With a UID it fails unless the object is still the one that was looked at.

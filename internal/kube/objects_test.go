@@ -51,7 +51,7 @@ func TestObjectIsOurs(t *testing.T) {
 		ours   bool
 	}{
 		"with our labels":        {func(*OvnFip) {}, true},
-		"adopted":                {func(f *OvnFip) { f.ManagedFields = nil }, true},
+		"with labels of others":  {func(f *OvnFip) { f.ManagedFields = nil }, false},
 		"robbed of its labels":   {func(f *OvnFip) { f.Labels = nil }, true},
 		"somebody else's":        {func(f *OvnFip) { f.Labels, f.ManagedFields = nil, nil }, false},
 		"another shard's":        {func(f *OvnFip) { f.Labels[ownership.ShardLabel] = "acme-shop" }, false},

@@ -4,17 +4,18 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	"github.com/sallyport/sallyport/internal/kubeovn"
 	"github.com/sallyport/sallyport/internal/ownership"
 	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/words"
 )
 
 func readMeta(m metav1.ObjectMeta) snapshot.Meta {
@@ -52,15 +53,34 @@ func (p *parser) prefix(field, text string) netip.Prefix {
 	return prefix.Masked()
 }
 
+// name reads the name of an object: nothing else can be one, and what is none goes no further.
+func (p *parser) name(field, text string) string {
+	if text != "" && len(validation.IsDNS1123Subdomain(text)) > 0 {
+		p.fail(field, text, "the name of an object, of small letters, digits, '-' and '.'; correct it")
+		return ""
+	}
+	return text
+}
+
+// network reads a type of network, which is the value of a label.
+func (p *parser) network(field, text string) string {
+	if len(validation.IsValidLabelValue(text)) > 0 {
+		p.fail(field, text, "a type of network, of at most 63 letters, digits, '-', '_' and '.'; "+
+			"write one that an ExternalNetwork has, such as cloud or public")
+		return ""
+	}
+	return text
+}
+
 func (p *parser) fail(field, text, want string) {
 	if p.malformed == "" {
-		p.malformed = snapshot.Malformed(fmt.Sprintf("%s %q is not %s", field, text, want))
+		p.malformed = snapshot.Malformed(fmt.Sprintf("%s %s is not %s", field, words.Quote(text), want))
 	}
 }
 
 func readProject(o *kubedcv1.Project) snapshot.Project {
 	var p parser
-	out := snapshot.Project{Meta: readMeta(o.ObjectMeta), Network: string(o.Spec.EgressNetworkType)}
+	out := snapshot.Project{Meta: readMeta(o.ObjectMeta), Network: p.network("spec.egressNetworkType", string(o.Spec.EgressNetworkType))}
 	for part := range strings.SplitSeq(o.Spec.CIDRBlock, ",") {
 		if prefix := p.prefix("spec.cidrBlock", part); prefix.IsValid() {
 			out.Prefixes = append(out.Prefixes, prefix)
@@ -80,42 +100,75 @@ func readProject(o *kubedcv1.Project) snapshot.Project {
 		out.Gateways = append(out.Gateways, gateway)
 	}
 	if o.Spec.EIpQuota != nil {
-		quota := int(*o.Spec.EIpQuota)
-		out.Quota = &quota
+		out.Quota = snapshot.AtMost(int(*o.Spec.EIpQuota))
 	}
+	out.Accepted = isMember(o)
+	out.Ingress, out.Egress = readAllowList(o, kubedcv1.IngressAllowlistAnnotation), readAllowList(o, kubedcv1.EgressAllowlistAnnotation)
 	out.Malformed = p.malformed
+	return out
+}
+
+// readAllowList reads the allow-list of an annotation. One that can't be read allows nobody: only operators write it, and what they meant
+// to keep out must not come in.
+func readAllowList(o *kubedcv1.Project, annotation string) (out snapshot.AllowList) {
+	text, there := o.Annotations[annotation]
+	if out.IsSet = there; strings.TrimSpace(text) == "" {
+		return out
+	}
+	var p parser
+	parts := strings.SplitN(text, ",", snapshot.MostAllowed+1)
+	if len(parts) > snapshot.MostAllowed {
+		return snapshot.AllowList{IsSet: true, Malformed: snapshot.Malformed(fmt.Sprintf(
+			"annotation %s has more than %d entries", annotation, snapshot.MostAllowed))}
+	}
+	for _, part := range parts {
+		if a, err := netip.ParseAddr(strings.TrimSpace(part)); err == nil && a.Zone() == "" {
+			out.Prefixes = append(out.Prefixes, netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()))
+		} else if prefix := p.prefix("annotation "+annotation, part); prefix.IsValid() {
+			out.Prefixes = append(out.Prefixes, prefix)
+		}
+	}
+	if p.malformed != "" {
+		return snapshot.AllowList{IsSet: true, Malformed: p.malformed}
+	}
 	return out
 }
 
 func readEIp(o *kubedcv1.EIp) snapshot.EIp {
 	var p parser
 	out := snapshot.EIp{
-		Meta: readMeta(o.ObjectMeta), Type: string(o.Spec.ExternalNetworkType), Network: o.Spec.ExternalNetwork,
-		Child: o.Spec.ChildRef, Address: p.addr("spec.ipAddress", o.Spec.IPAddress),
+		Meta: readMeta(o.ObjectMeta), Type: p.network("spec.externalNetworkType", string(o.Spec.ExternalNetworkType)),
+		Network: p.name("spec.externalNetwork", o.Spec.ExternalNetwork), Child: p.name("spec.childRef", o.Spec.ChildRef),
+		Address: p.addr("spec.ipAddress", o.Spec.IPAddress),
 	}
 	if out.Address.IsValid() && !out.Address.Is4() {
 		p.fail("spec.ipAddress", o.Spec.IPAddress, "an IPv4 address; Kube-OVN 1.16 can't give IPv6 addresses of external networks")
 	}
+	for _, namespace := range o.Spec.SharedWith {
+		out.SharedWith = append(out.SharedWith, string(namespace))
+	}
 	out.Malformed = p.malformed
 	out.Remembered, _ = netip.ParseAddr(o.Status.IPAddress)
+	out.Accepted = isAccepted(o)
 	return out
 }
 
 func readFIp(o *kubedcv1.FIp) snapshot.FIp {
 	var p parser
 	out := snapshot.FIp{
-		Meta: readMeta(o.ObjectMeta), EIp: o.Spec.EIp, Type: string(o.Spec.ExternalNetworkType), Address: p.addr("spec.ipAddress", o.Spec.IPAddress),
+		Meta: readMeta(o.ObjectMeta), EIp: p.name("spec.eip", o.Spec.EIp), Type: p.network("spec.externalNetworkType", string(o.Spec.ExternalNetworkType)),
+		Address: p.addr("spec.ipAddress", o.Spec.IPAddress),
 	}
 	targets := 0
 	if out.Address.IsValid() {
 		targets++
 	}
 	if o.Spec.PodTarget != nil {
-		out.Pod = o.Spec.PodTarget.PodName
+		out.Pod = p.name("spec.podTarget.podName", o.Spec.PodTarget.PodName)
 		targets++
 	}
 	if o.Spec.VMTarget != nil {
-		out.VM, out.Interface = o.Spec.VMTarget.VMName, o.Spec.VMTarget.InterfaceName
+		out.VM, out.Interface = p.name("spec.vmTarget.vmName", o.Spec.VMTarget.VMName), o.Spec.VMTarget.InterfaceName
 		targets++
 	}
 	if targets != 1 && p.malformed == "" {
@@ -138,17 +191,24 @@ func (in *Inputs) readNamespace() snapshot.Namespace {
 		Ours: isOf(ns, in.Shard),
 	}
 	out.PodSubnet = podSubnet(ns)
-	out.Quota = readQuota(ns)
+	out.Remaining = readRemaining(ns)
+	out.Quota = readQuota(ns, kubedcv1.EIpQuotaAnnotation)
 	return out
 }
 
-// readQuota is how many EIps a namespace may have; nil: nothing is said.
-func readQuota(ns *corev1.Namespace) *int {
-	quota, err := strconv.Atoi(ns.Annotations[kubedcv1.EIpQuotaAnnotation])
-	if err != nil || quota < 0 {
-		return nil
+// longestRemaining is how much of what keeps a namespace is told: tenants choose the names of finalizers.
+const longestRemaining = 400
+
+// readRemaining is what keeps a namespace that is being deleted, as Kubernetes says: which kinds are left, and their finalizers.
+func readRemaining(ns *corev1.Namespace) string {
+	var out []string
+	for _, c := range ns.Status.Conditions {
+		if (c.Type == corev1.NamespaceContentRemaining || c.Type == corev1.NamespaceFinalizersRemaining) && c.Status == corev1.ConditionTrue {
+			out = append(out, c.Message)
+		}
 	}
-	return &quota
+	text := strings.Join(out, "; ")
+	return text[:min(len(text), longestRemaining)]
 }
 
 // isOf says whether an object is a shard's: it has our labels; it lost them and still has fields that we applied; or it is the
@@ -180,10 +240,11 @@ func (in *Inputs) readPods() map[string][]netip.Addr {
 		if ended(pod) {
 			continue
 		}
-		out[pod.Name] = nil
+		name := snapshot.PodName(pod.Namespace, pod.Name)
+		out[name] = nil
 		for _, ip := range pod.Status.PodIPs {
 			if a, err := netip.ParseAddr(ip.IP); err == nil {
-				out[pod.Name] = append(out[pod.Name], a)
+				out[name] = append(out[name], a)
 			}
 		}
 	}

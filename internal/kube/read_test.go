@@ -129,9 +129,9 @@ func TestNamespaceIsOurs(t *testing.T) {
 		ours    bool
 	}{
 		"our labels":                         {ownership.Labels("acme-prod"), ownership.FieldManager, true},
-		"labels of a file":                   {ownership.Labels("acme-prod"), "", true},
+		"labels of nobody":                   {ownership.Labels("acme-prod"), "", false},
 		"no labels":                          {nil, "kubectl", false},
-		"handed over: labels by its owner":   {ownership.Labels("acme-prod"), "kubectl", true},
+		"labels by its owner":                {ownership.Labels("acme-prod"), "kubectl", false},
 		"labels of another VPC":              {ownership.Labels("globex-web"), ownership.FieldManager, false},
 		"labels lost, and fields of ours":    {nil, ownership.FieldManager, true},
 		"one label lost, and fields of ours": {map[string]string{ownership.ShardLabel: "acme-prod"}, ownership.FieldManager, true},
@@ -153,11 +153,33 @@ func TestNamespaceIsOurs(t *testing.T) {
 	}
 }
 
+// What keeps a namespace is told as Kubernetes says it, and not at any length.
+func TestNamespaceSaysWhatRemains(t *testing.T) {
+	said := func(of corev1.NamespaceConditionType, status corev1.ConditionStatus, message string) corev1.NamespaceCondition {
+		return corev1.NamespaceCondition{Type: of, Status: status, Message: message}
+	}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "acme-prod"}}
+	ns.Status.Conditions = []corev1.NamespaceCondition{
+		said(corev1.NamespaceContentRemaining, corev1.ConditionTrue, "configmaps"), said(corev1.NamespaceDeletionDiscoveryFailure, corev1.ConditionTrue, "x"),
+		said(corev1.NamespaceFinalizersRemaining, corev1.ConditionTrue, "example.com/f"),
+	}
+	if got := world(ns).Namespace.Remaining; got != "configmaps; example.com/f" {
+		t.Error(got)
+	}
+	ns.Status.Conditions = []corev1.NamespaceCondition{said(corev1.NamespaceContentRemaining, corev1.ConditionTrue, strings.Repeat("x", 9999))}
+	if got := world(ns).Namespace.Remaining; len(got) != longestRemaining {
+		t.Errorf("%d letters", len(got))
+	}
+	ns.Status.Conditions = []corev1.NamespaceCondition{said(corev1.NamespaceContentRemaining, corev1.ConditionFalse, "gone")}
+	if got := world(ns).Namespace.Remaining; got != "" {
+		t.Error(got)
+	}
+}
+
 func TestNamespaceHasAQuota(t *testing.T) {
 	for text, want := range map[string]int{"3": 3, "0": 0, "-1": -1, "many": -1, "": -1} {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "acme-prod", Annotations: map[string]string{kubedcv1.EIpQuotaAnnotation: text}}}
-		switch quota := world(ns).Namespace.Quota; {
-		case want < 0 && quota != nil, want >= 0 && (quota == nil || *quota != want):
+		if quota := world(ns).Namespace.Quota; quota.IsSet != (want >= 0) || quota.Most != max(want, 0) {
 			t.Errorf("a quota of %q is read as %v", text, quota)
 		}
 	}
@@ -203,7 +225,7 @@ func word(b bool) string {
 // An object of another shard has no say, whatever it is called.
 func TestInputsAreOfOneShard(t *testing.T) {
 	mine, theirs := ownership.Labels("acme-prod"), ownership.Labels("globex-web")
-	w := world(
+	objects := []client.Object{
 		&kubedcv1.Project{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "prod"}},
 		&kubedcv1.Project{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "prod-eu"}},
 		&kubedcv1.EIp{ObjectMeta: metav1.ObjectMeta{Namespace: "acme-prod", Name: "e", Labels: mine}},
@@ -214,7 +236,11 @@ func TestInputsAreOfOneShard(t *testing.T) {
 		&OvnFip{ObjectMeta: metav1.ObjectMeta{Name: "acme-prod-f", Labels: theirs}},
 		&OvnEip{ObjectMeta: metav1.ObjectMeta{Name: "x", Labels: theirs}, Status: kubeovn.OvnEipStatus{V4Ip: "198.51.100.9"}},
 		&OvnEip{ObjectMeta: metav1.ObjectMeta{Name: "y", Labels: mine}, Spec: kubeovn.OvnEipSpec{V4Ip: "198.51.100.8"}},
-	)
+	}
+	for _, o := range objects {
+		Claim(o)
+	}
+	w := world(objects...)
 	if len(w.Projects) != 1 || len(w.EIps) != 1 || len(w.FIps)+len(w.Pods)+len(w.Engine.OvnFips) != 0 || w.Engine.Vpc.Exists {
 		t.Errorf("%+v", w)
 	}
@@ -263,5 +289,21 @@ func TestReadyMeansAll(t *testing.T) {
 	}
 	if vpc.Status.Router = "acme-prod"; !world(vpc).Engine.Vpc.Ready {
 		t.Error("a Vpc with a router is not ready")
+	}
+}
+
+// What operators write into excludeIps, Kube-OVN's two ways; what can't be read reserves nothing and is no reason to fail.
+func TestReservedAddressesAreRead(t *testing.T) {
+	x := readExternal(&Subnet{Spec: kubeovn.SubnetSpec{
+		CIDRBlock: "198.51.100.0/24", Gateway: "198.51.100.1",
+		ExcludeIps: []string{"198.51.100.1", " 198.51.100.4..198.51.100.6 ", "2001:db8::1..2001:db8::9", "moon", "198.51.100.40..", "..198.51.100.50"},
+	}})
+	for text, want := range map[string]bool{
+		"198.51.100.1": true, "198.51.100.2": false, "198.51.100.3": false, "198.51.100.4": true, "198.51.100.5": true, "198.51.100.6": true,
+		"198.51.100.7": false, "198.51.100.40": false, "198.51.100.50": false, "2001:db8::5": true, "2001:db8::a": false,
+	} {
+		if got := x.Reserves(netip.MustParseAddr(text)); got != want {
+			t.Errorf("%s is reserved: %t, want %t", text, got, want)
+		}
 	}
 }

@@ -26,12 +26,17 @@ func (in *Inputs) readExternals() []snapshot.External {
 			out[name] = x
 		}
 	}
+	admitted := map[string]snapshot.Admitted{}
+	for _, n := range in.networks {
+		admitted[n.Name] = in.readAdmitted(n)
+	}
 	// A subnet belongs to one network; of two that name it, the first by name has it.
 	for _, n := range slices.SortedFunc(slices.Values(in.networks), func(a, b *kubedcv1alpha1.ExternalNetwork) int { return strings.Compare(b.Name, a.Name) }) {
 		for _, name := range n.Spec.Subnets {
 			if s := in.subnets[name]; s != nil {
 				x := readExternal(s)
 				x.Network, x.Type, x.Default, x.Return = n.Name, string(n.Spec.Type), n.Spec.Default, snapshot.Return(n.Spec.ReturnPath)
+				x.Admitted = admitted[n.Name]
 				out[name] = x
 			}
 		}
@@ -68,17 +73,19 @@ func readExternal(s *Subnet) snapshot.External {
 			x.Gateway = a
 		}
 	}
+	x.Reserved = readRanges(s.Spec.ExcludeIps, "..")
 	return x
 }
 
-// readRanges reads addresses as Kube-OVN reports them: 10.0.0.2-10.0.0.5,10.0.0.9.
-func readRanges(text string) (out []snapshot.Range) {
-	for part := range strings.SplitSeq(text, ",") {
-		first, last, several := strings.Cut(part, "-")
+// readRanges reads addresses and ranges as Kube-OVN writes them: 10.0.0.9, and with a dash 10.0.0.2-10.0.0.5 in a status, with dots
+// 10.0.0.2..10.0.0.5 in a spec.
+func readRanges(parts []string, between string) (out []snapshot.Range) {
+	for _, part := range parts {
+		first, last, several := strings.Cut(part, between)
 		if !several {
 			last = first
 		}
-		r := snapshot.Range{First: parsed(first), Last: parsed(last)}
+		r := snapshot.Range{First: parsed(strings.TrimSpace(first)), Last: parsed(strings.TrimSpace(last))}
 		if r.First.IsValid() && r.Last.IsValid() {
 			out = append(out, r)
 		}
@@ -107,7 +114,10 @@ func seen(m metav1.ObjectMeta, ready bool) snapshot.Seen {
 }
 
 func (in *Inputs) readEngine(ports []string) snapshot.Engine {
-	e := snapshot.Engine{OvnEips: map[string]snapshot.OvnEip{}, OvnFips: map[string]snapshot.OvnFip{}, Objects: in.owned}
+	e := snapshot.Engine{
+		OvnEips: map[string]snapshot.OvnEip{}, OvnFips: map[string]snapshot.OvnFip{}, Foreign: map[string]bool{},
+		Objects: in.owned, Misplaced: in.readMisplaced(),
+	}
 	if v := in.vpc; v != nil {
 		e.Vpc = snapshot.Vpc{
 			Seen:  seen(v.ObjectMeta, v.Status.Standby && v.Status.Router != ""),
@@ -117,7 +127,7 @@ func (in *Inputs) readEngine(ports []string) snapshot.Engine {
 	}
 	if s := in.subnets[ownership.Subnet(in.Shard)]; s != nil {
 		e.Subnet = seen(s.ObjectMeta, s.Status.IsReady())
-		e.InUse, e.Taken = int(s.Status.V4UsingIPs+s.Status.V6UsingIPs), readRanges(s.Status.V4UsingIPRange)
+		e.InUse, e.Taken = int(s.Status.V4UsingIPs+s.Status.V6UsingIPs), readRanges(strings.Split(s.Status.V4UsingIPRange, ","), "-")
 	}
 	holders := in.readHolders()
 	for name, o := range in.ovnEips {
@@ -125,12 +135,17 @@ func (in *Inputs) readEngine(ports []string) snapshot.Engine {
 		e.OvnEips[name] = snapshot.OvnEip{
 			Seen:   seen(o.ObjectMeta, o.Status.Ready && address.IsValid() && o.Status.MacAddress != ""),
 			Subnet: o.Spec.ExternalSubnet, Type: o.Spec.Type, Address: address, Asked: parsed(o.Spec.V4Ip),
-			Ours:  isOf(o, in.Shard),
-			Found: isOf(o, in.Shard) && belongs(o) == "" && !lostLabels(o),
-			Blank: in.blank(o, holders),
+			Ours:   isOf(o, in.Shard),
+			Found:  isOf(o, in.Shard) && belongs(o) == "" && !lostLabels(o),
+			Blank:  in.blank(o, holders),
+			Origin: parseOrigin(o.Annotations[ownership.OriginAnnotation]),
 		}
 	}
 	for name, o := range in.ovnFips {
+		if !isOf(o, in.Shard) {
+			e.Foreign[name] = true
+			continue
+		}
 		external, _ := netip.ParseAddr(o.Status.V4Eip)
 		target, _ := netip.ParseAddr(o.Status.V4Ip)
 		e.OvnFips[name] = snapshot.OvnFip{

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
@@ -47,9 +49,7 @@ func serviceOf(o *discoveryv1.EndpointSlice) string { return o.Labels[discoveryv
 func (in *Inputs) readServices() (out []snapshot.Service) {
 	for _, o := range in.services {
 		s := readService(o)
-		for _, slice := range in.slices[o.Namespace+"/"+o.Name] {
-			s.Endpoints = append(s.Endpoints, readEndpoints(slice)...)
-		}
+		s.Endpoints, s.Left = readEndpoints(o, in.slices[o.Namespace+"/"+o.Name])
 		out = append(out, s)
 	}
 	return out
@@ -65,7 +65,7 @@ func readService(o *corev1.Service) snapshot.Service {
 	var p parser
 	out := snapshot.Service{
 		Meta: readMeta(o.ObjectMeta), Balancer: o.Spec.Type == corev1.ServiceTypeLoadBalancer, Marked: hasStatus(o),
-		EIp: o.Annotations[kubedcv1.BindAnnotation], Type: o.Annotations[kubedcv1.ExternalNetworkTypeLabel],
+		Type:    p.network("annotation "+kubedcv1.ExternalNetworkTypeLabel, o.Annotations[kubedcv1.ExternalNetworkTypeLabel]),
 		Address: p.addr("spec.loadBalancerIP", o.Spec.LoadBalancerIP),
 		Check:   p.check(o.Annotations[kubedcv1.HealthAnnotation]),
 		Backend: cmp.Or(o.Annotations[kubedcv1.BackendAnnotation], o.Annotations[kubedcv1.BackendAnnotationToo]) == "true",
@@ -75,9 +75,7 @@ func readService(o *corev1.Service) snapshot.Service {
 	if o.Spec.LoadBalancerClass != nil {
 		out.Class = *o.Spec.LoadBalancerClass
 	}
-	if in, name, elsewhere := strings.Cut(out.EIp, "/"); elsewhere {
-		out.EIpIn, out.EIp = in, name
-	}
+	out.EIpIn, out.EIp = p.bound(o.Annotations[kubedcv1.BindAnnotation])
 	if out.EIp == "" && o.Annotations[kubedcv1.BindDefaultAnnotation] == "true" {
 		out.EIp = kubedcv1.DefaultGatewayEIp
 	}
@@ -108,6 +106,22 @@ func readService(o *corev1.Service) snapshot.Service {
 	return out
 }
 
+// bound reads which EIp a Service names: NAME, or NAMESPACE/NAME.
+func (p *parser) bound(text string) (namespace, name string) {
+	namespace, name, elsewhere := strings.Cut(text, "/")
+	if !elsewhere {
+		namespace, name = "", text
+	}
+	if text == "" {
+		return "", ""
+	}
+	if elsewhere && len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		p.fail("annotation "+kubedcv1.BindAnnotation, text, "the name of an EIp, or NAMESPACE/NAME; correct it")
+		return "", ""
+	}
+	return namespace, name
+}
+
 // families checks that the Service wants IPv4, which is all that there is outside.
 func (p *parser) families(o *corev1.Service) {
 	dual := o.Spec.IPFamilyPolicy != nil && *o.Spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack
@@ -118,6 +132,16 @@ func (p *parser) families(o *corev1.Service) {
 	if o.Spec.LoadBalancerIP != "" && strings.Contains(o.Spec.LoadBalancerIP, ":") {
 		p.fail("spec.loadBalancerIP", o.Spec.LoadBalancerIP, "an IPv4 address; Kube-OVN 1.16 can't give IPv6 addresses of external networks")
 	}
+}
+
+// checks says whether a load balancer wants its backends checked. Then the pods of its namespace decide, too.
+func checks(o *corev1.Service) bool {
+	return balances(o) && new(parser).check(o.Annotations[kubedcv1.HealthAnnotation]) != nil
+}
+
+// checks says whether a load balancer of a namespace wants its backends checked.
+func (in *Inputs) checks(namespace string) bool {
+	return slices.ContainsFunc(in.services, func(o *corev1.Service) bool { return o.Namespace == namespace && checks(o) })
 }
 
 // usualCheck is how backends are checked when nothing else is said.
@@ -149,28 +173,69 @@ func protocol(p corev1.Protocol) intent.Protocol {
 	return intent.Protocol(strings.ToLower(string(cmp.Or(p, corev1.ProtocolTCP))))
 }
 
-// readEndpoints reads the endpoints of a slice, one for each port.
-func readEndpoints(o *discoveryv1.EndpointSlice) (out []snapshot.Endpoint) {
-	if o.AddressType != discoveryv1.AddressTypeIPv4 {
-		return nil
-	}
-	for _, e := range o.Endpoints {
-		for _, text := range e.Addresses {
-			address, err := netip.ParseAddr(text)
-			if err != nil {
-				continue // it can't be reached
-			}
-			for _, port := range o.Ports {
-				if port.Port != nil {
-					out = append(out, readEndpoint(e, address, port))
+// readEndpoints reads the IPv4 endpoints of a Service, one for each port, and says how many more there are.
+func readEndpoints(o *corev1.Service, from []*discoveryv1.EndpointSlice) (out []snapshot.Endpoint, left int) {
+	four := slices.DeleteFunc(slices.Clone(from), func(s *discoveryv1.EndpointSlice) bool { return s.AddressType != discoveryv1.AddressTypeIPv4 })
+	left = eachEndpoint(o, four, func(e *discoveryv1.Endpoint, address netip.Addr, port discoveryv1.EndpointPort) {
+		out = append(out, readEndpoint(e, address, port))
+	})
+	return out, left
+}
+
+// eachEndpoint visits the endpoints of a Service, one for each of its ports: as many as the limit allows, always the same ones. It returns how many it
+// has left out. Anybody with rights in a namespace may write slices: only ports that the Service has count, and addresses that are some.
+func eachEndpoint(o *corev1.Service, from []*discoveryv1.EndpointSlice, visit func(*discoveryv1.Endpoint, netip.Addr, discoveryv1.EndpointPort)) (left int) {
+	room := snapshot.MostEndpoints
+	byName := func(a, b *discoveryv1.EndpointSlice) int { return strings.Compare(a.Name, b.Name) }
+	for _, slice := range slices.SortedFunc(slices.Values(from), byName) {
+		ports := servedPorts(o, slice)
+		for i := range slice.Endpoints {
+			for _, text := range slice.Endpoints[i].Addresses {
+				if room < len(ports) {
+					left += len(ports)
+					continue
 				}
+				address, err := netip.ParseAddr(text)
+				if err != nil {
+					continue // it can't be reached
+				}
+				for _, port := range ports {
+					visit(&slice.Endpoints[i], address, port)
+				}
+				room -= len(ports)
 			}
+		}
+	}
+	return left
+}
+
+// servedPorts are the ports of a slice that its Service has: by name and protocol, each once.
+func servedPorts(o *corev1.Service, slice *discoveryv1.EndpointSlice) (out []discoveryv1.EndpointPort) {
+	type named struct {
+		name     string
+		protocol corev1.Protocol
+	}
+	wanted := map[named]bool{}
+	for _, p := range o.Spec.Ports {
+		wanted[named{p.Name, cmp.Or(p.Protocol, corev1.ProtocolTCP)}] = true
+	}
+	for _, p := range slice.Ports {
+		key := named{protocol: corev1.ProtocolTCP}
+		if p.Name != nil {
+			key.name = *p.Name
+		}
+		if p.Protocol != nil {
+			key.protocol = *p.Protocol
+		}
+		if wanted[key] && p.Port != nil && *p.Port > 0 && *p.Port < 1<<16 {
+			out = append(out, p)
+			wanted[key] = false
 		}
 	}
 	return out
 }
 
-func readEndpoint(e discoveryv1.Endpoint, address netip.Addr, port discoveryv1.EndpointPort) snapshot.Endpoint {
+func readEndpoint(e *discoveryv1.Endpoint, address netip.Addr, port discoveryv1.EndpointPort) snapshot.Endpoint {
 	out := snapshot.Endpoint{Address: address, Number: int(*port.Port), Ready: isTrue(e.Conditions.Ready, true)}
 	out.Serving = isTrue(e.Conditions.Serving, out.Ready)
 	if port.Name != nil {

@@ -9,11 +9,21 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sallyport/sallyport/internal/mutual"
 )
+
+// Namespaces are where the platform runs. An object with a name or label of the platform in any other namespace is a tenant's.
+type Namespaces struct {
+	Controller string // of Sallyport's Deployment, its agents and their Leases
+	KubeOVN    string // of Kube-OVN's Deployments, Leases and certificates
+}
+
+// DefaultNamespaces are those of the documentation, and of Kube-OVN's own manifests.
+var DefaultNamespaces = Namespaces{Controller: metav1.NamespaceSystem, KubeOVN: metav1.NamespaceSystem}
 
 // Found is what a cluster says of those who write to it.
 type Found struct {
@@ -23,11 +33,19 @@ type Found struct {
 	Northbound, Southbound []string
 	// Secret is where Kube-OVN keeps the certificates for them.
 	Secret client.ObjectKey
+	// Ignored are Deployments with the same names in other namespaces.
+	Ignored []client.ObjectKey
 }
+
+// The Deployments that settings are read from.
+const (
+	controllerName = "sallyport-controller"
+	kubeOVNName    = "kube-ovn-controller"
+)
 
 // Kube-OVN's Secret with certificates, and its keys. Sallyport's own is a copy of it.
 const (
-	secretName = "kube-ovn-tls"
+	secretName = "kube-ovn-tls" //nolint:gosec // the name of a Secret, and none itself
 	certKey    = "cert"
 	keyKey     = "key"
 	caKey      = "cacert"
@@ -48,31 +66,57 @@ func Certificates(ctx context.Context, config *rest.Config, where client.ObjectK
 	return mutual.Texts{Cert: secret.Data[certKey], Key: secret.Data[keyKey], CA: secret.Data[caKey]}, nil
 }
 
-// Find looks for the Deployments of Sallyport and of Kube-OVN. What is not there, or may not be read, is empty.
-func Find(ctx context.Context, config *rest.Config) (Found, error) {
+// Find reads the Deployments of Sallyport and of Kube-OVN, each from its namespace only: whoever may create a Deployment elsewhere must not
+// decide which databases an operator's commands read. What is not there, or may not be read, is empty.
+func Find(ctx context.Context, config *rest.Config, where Namespaces) (Found, error) {
 	ctx, cancel := context.WithTimeout(ctx, reachLimit)
 	defer cancel()
-	var out Found
 	api, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
-		return out, fmt.Errorf("connect to Kubernetes: %w", err)
+		return Found{}, fmt.Errorf("connect to Kubernetes: %w", err)
 	}
+	return find(ctx, api, where), nil
+}
+
+func find(ctx context.Context, api client.Reader, where Namespaces) (out Found) {
+	controller := client.ObjectKey{Namespace: where.Controller, Name: controllerName}
+	if c := readContainer(ctx, api, controller, "controller"); c != nil {
+		out.Arguments = c.Args
+	}
+	engine := client.ObjectKey{Namespace: where.KubeOVN, Name: kubeOVNName}
+	if c := readContainer(ctx, api, engine, kubeOVNName); c != nil {
+		out.Northbound, out.Southbound = servers(*c, 6641), servers(*c, 6642)
+		out.Secret = client.ObjectKey{Namespace: where.KubeOVN, Name: secretName}
+	}
+	out.Ignored = append(listNamesakes(ctx, api, controller), listNamesakes(ctx, api, engine)...)
+	return out
+}
+
+// readContainer reads a container of a Deployment. Nil: it is not there, or may not be read; then the user has to say what it would.
+func readContainer(ctx context.Context, api client.Reader, key client.ObjectKey, name string) *corev1.Container {
+	var d appsv1.Deployment
+	if err := api.Get(ctx, key, &d); err != nil {
+		return nil
+	}
+	all := d.Spec.Template.Spec.Containers
+	if i := slices.IndexFunc(all, func(c corev1.Container) bool { return c.Name == name }); i >= 0 {
+		return &all[i]
+	}
+	return nil
+}
+
+// listNamesakes lists the Deployments with the same name in other namespaces; none where they may not be read.
+func listNamesakes(ctx context.Context, api client.Reader, of client.ObjectKey) (out []client.ObjectKey) {
 	var list appsv1.DeploymentList
-	if err := api.List(ctx, &list); err != nil {
-		return out, nil //nolint:nilerr // who may not read it has to say it
+	if err := api.List(ctx, &list, client.MatchingFields{"metadata.name": of.Name}); err != nil {
+		return nil
 	}
-	for _, d := range list.Items {
-		for _, c := range d.Spec.Template.Spec.Containers {
-			switch {
-			case d.Name == "sallyport-controller" && c.Name == "controller":
-				out.Arguments = c.Args
-			case d.Name == "kube-ovn-controller" && c.Name == "kube-ovn-controller":
-				out.Northbound, out.Southbound = servers(c, 6641), servers(c, 6642)
-				out.Secret = client.ObjectKey{Namespace: d.Namespace, Name: secretName}
-			}
+	for i := range list.Items {
+		if key := client.ObjectKeyFromObject(&list.Items[i]); key.Name == of.Name && key != of {
+			out = append(out, key)
 		}
 	}
-	return out, nil
+	return out
 }
 
 // servers are the servers of a database as Kube-OVN's environment names them: OVN_DB_IPS, with or without TLS.

@@ -40,10 +40,11 @@ const (
 type Surveyor struct {
 	api     client.WithWatch
 	version discovery.ServerVersionInterface
+	where   Namespaces
 }
 
-// NewSurveyor is one for a cluster.
-func NewSurveyor(config *rest.Config) (*Surveyor, error) {
+// NewSurveyor is one for a cluster whose platform runs in these namespaces.
+func NewSurveyor(config *rest.Config, where Namespaces) (*Surveyor, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // the API server has its own fairness
 	config.Timeout = readLimit
@@ -57,7 +58,7 @@ func NewSurveyor(config *rest.Config) (*Surveyor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to Kubernetes: %w", err)
 	}
-	return &Surveyor{api: api, version: version}, nil
+	return &Surveyor{api: api, version: version, where: where}, nil
 }
 
 // Cluster reads the objects of a cluster, and says what could not be read. Kinds that the API server does not have are empty.
@@ -66,7 +67,7 @@ func (s *Surveyor) Cluster(ctx context.Context, settings snapshot.Config) (surve
 	if err != nil {
 		return survey.Cluster{}, []survey.Unread{{System: survey.Kubernetes, Problem: err.Error()}}
 	}
-	var all everything
+	all := everything{where: s.where}
 	unread := s.read(ctx, &all)
 	all.place()
 	out := survey.Cluster{
@@ -109,6 +110,7 @@ type everything struct {
 	ranges         networkingv1.ServiceCIDRList
 	optional       []foreign // of the Gateway API
 
+	where     Namespaces                   // of the platform
 	absent    []string                     // kinds that are needed
 	shards    map[string]string            // of namespaces
 	externals map[string]snapshot.External // by subnet

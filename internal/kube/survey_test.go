@@ -49,7 +49,7 @@ func small() *everything {
 	e.eips.Items = []kubedcv1.EIp{{ObjectMeta: called("acme-shop", "front"), Status: kubedcv1.EIpStatus{
 		IPAddress: "203.0.113.9", ExternalNetwork: "ext", Owners: []kubedcv1.EIpOwner{{OwnerRef: "proxy", Type: "Service"}, {OwnerRef: "web", Type: "FIp"}},
 	}}}
-	balancer := corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}
+	balancer := corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Name: name, Port: 80}}}
 	e.services.Items = []corev1.Service{
 		{ObjectMeta: called("ingress", "inside")}, {ObjectMeta: proxy, Spec: balancer}, {ObjectMeta: called("acme-shop", "web"), Spec: balancer},
 	}

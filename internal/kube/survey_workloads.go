@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -19,6 +20,7 @@ import (
 	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/kubeovn"
+	"github.com/sallyport/sallyport/internal/ownership"
 	"github.com/sallyport/sallyport/internal/snapshot"
 	"github.com/sallyport/sallyport/internal/state"
 	"github.com/sallyport/sallyport/internal/survey"
@@ -47,9 +49,7 @@ func (e *everything) chosenServices(settings snapshot.Config, wanted func(*corev
 		s.Shard = e.shards[o.Namespace]
 		management := s.Shard == kubeovn.ManagementVpc
 		s.Ours = o.Spec.Type == corev1.ServiceTypeLoadBalancer && settings.Classless.Ours(s.Class, projects[s.Shard] || management, management)
-		for _, slice := range of[o.Namespace+"/"+o.Name] {
-			s.Endpoints = append(s.Endpoints, surveyedEndpoints(slice)...)
-		}
+		s.Endpoints = surveyedEndpoints(o, of[o.Namespace+"/"+o.Name])
 		slices.SortFunc(s.Endpoints, func(a, b survey.Endpoint) int {
 			return cmp.Or(cmp.Compare(a.Port, b.Port), a.Address.Compare(b.Address))
 		})
@@ -61,8 +61,9 @@ func surveyedService(o *corev1.Service) survey.Service {
 	read := readService(o)
 	out := survey.Service{
 		Object: surveyed(string(intent.Service), o, o.Status.Conditions), Type: string(o.Spec.Type), Class: read.Class,
-		ClusterIP: parsed(o.Spec.ClusterIP), ExternalIPs: Addresses(o.Spec.ExternalIPs), Selector: o.Spec.Selector, Annotations: o.Annotations,
-		Sources: read.Ranges, Local: o.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal, Affinity: read.Affinity > 0,
+		ClusterIP: parsed(o.Spec.ClusterIP), ExternalIPs: Addresses(o.Spec.ExternalIPs), Selector: o.Spec.Selector,
+		Annotations: survey.KeepAnnotations(o.Annotations),
+		Sources:     read.Ranges, Local: o.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal, Affinity: read.Affinity > 0,
 	}
 	for _, i := range o.Status.LoadBalancer.Ingress {
 		out.Ingress = append(out.Ingress, Addresses([]string{i.IP})...)
@@ -75,25 +76,19 @@ func surveyedService(o *corev1.Service) survey.Service {
 	return out
 }
 
-func surveyedEndpoints(o *discoveryv1.EndpointSlice) (out []survey.Endpoint) {
-	for _, e := range o.Endpoints {
-		for _, a := range Addresses(e.Addresses) {
-			for _, port := range o.Ports {
-				if port.Port == nil {
-					continue
-				}
-				read := readEndpoint(e, a, port)
-				end := survey.Endpoint{
-					Port: read.Port, Address: netip.AddrPortFrom(a, uint16(read.Number)), Ready: read.Ready, Serving: read.Serving,
-					End: isTrue(e.Conditions.Terminating, false), Pod: read.Target,
-				}
-				if e.NodeName != nil {
-					end.Node = *e.NodeName
-				}
-				out = append(out, end)
-			}
+func surveyedEndpoints(o *corev1.Service, from []*discoveryv1.EndpointSlice) (out []survey.Endpoint) {
+	eachEndpoint(o, from, func(e *discoveryv1.Endpoint, a netip.Addr, port discoveryv1.EndpointPort) {
+		read := readEndpoint(e, a, port)
+		end := survey.Endpoint{
+			//nolint:gosec // the API server allows at most 65535
+			Port: read.Port, Address: netip.AddrPortFrom(a, uint16(read.Number)), Ready: read.Ready, Serving: read.Serving,
+			End: isTrue(e.Conditions.Terminating, false), Pod: read.Target,
 		}
-	}
+		if e.NodeName != nil {
+			end.Node = *e.NodeName
+		}
+		out = append(out, end)
+	})
 	return out
 }
 
@@ -102,6 +97,7 @@ func (e *everything) readPods() []survey.Pod {
 		out := survey.Pod{
 			Object: surveyed(string(Pod), o, nil), Addresses: podAddresses(o), Node: o.Spec.NodeName, Phase: string(o.Status.Phase),
 			Subnet: o.Annotations[kubeovn.NamespaceSubnets], HostNetwork: o.Spec.HostNetwork,
+			Agent: o.Namespace == e.where.Controller && isOfAgent(o),
 		}
 		for _, c := range o.Status.Conditions {
 			out.Ready = out.Ready || c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
@@ -119,6 +115,12 @@ func (e *everything) readPods() []survey.Pod {
 		out.Waiting = waitingFor(o)
 		return out
 	})
+}
+
+// isOfAgent reports whether the agent's DaemonSet made a pod. A label would not do: whoever creates a pod chooses its labels.
+func isOfAgent(o *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(o)
+	return owner != nil && owner.APIVersion == appsv1.SchemeGroupVersion.String() && owner.Kind == "DaemonSet" && owner.Name == ownership.AgentName
 }
 
 // waitingFor is why a container of a pod does not run; empty: all do.
@@ -185,10 +187,12 @@ func (e *everything) readPolicies() []survey.Policy {
 	})
 }
 
-// readLeases reads who leads: of Sallyport and of Kube-OVN.
+// readLeases reads the Leases of Sallyport and of Kube-OVN, each in its namespace: a tenant's Lease of that name says nothing about them.
 func (e *everything) readLeases() []survey.Lease {
 	leaders := slices.DeleteFunc(slices.Clone(e.leases.Items), func(o coordinationv1.Lease) bool {
-		return o.Namespace == nodeLeases || !strings.HasPrefix(o.Name, "sallyport-") && !strings.HasPrefix(o.Name, "kube-ovn-")
+		sallyport := o.Namespace == e.where.Controller && strings.HasPrefix(o.Name, "sallyport-")
+		engine := o.Namespace == e.where.KubeOVN && strings.HasPrefix(o.Name, "kube-ovn-")
+		return !sallyport && !engine
 	})
 	return each(leaders, func(o *coordinationv1.Lease) survey.Lease {
 		out := survey.Lease{Object: surveyed("Lease", o, nil)}
@@ -205,11 +209,23 @@ func (e *everything) readLeases() []survey.Lease {
 	})
 }
 
+// isMisplaced reports whether an Event is not where those about its object are: in the object's namespace, or in one of Kubernetes' own for
+// objects without a namespace. Whoever wrote it elsewhere may have no right to the object.
+func isMisplaced(o *corev1.Event) bool {
+	if about := o.InvolvedObject.Namespace; about != "" {
+		return o.Namespace != about
+	}
+	return o.Namespace != metav1.NamespaceDefault && o.Namespace != metav1.NamespaceSystem
+}
+
 // readEvents reads the warnings about each object, the last one first.
 func (e *everything) readEvents() []survey.Event {
 	var out []survey.Event
 	for i := range e.events.Items {
 		o := &e.events.Items[i]
+		if isMisplaced(o) {
+			continue
+		}
 		event := survey.Event{
 			About:  state.Ref{Kind: o.InvolvedObject.Kind, Namespace: o.InvolvedObject.Namespace, Name: o.InvolvedObject.Name},
 			Reason: o.Reason, Message: o.Message, Count: int(max(o.Count, 1)), Last: utc(o.LastTimestamp),

@@ -100,6 +100,7 @@ func (w *watch) changed(ctx context.Context, was, is client.Object) {
 		w.egressIP(ctx, was, is)
 	case *kubedcv1.EIp, *kubedcv1.FIp:
 		w.inside(ctx, o.GetNamespace())
+		w.freed(ctx, was, is)
 	case *ovnv1.EgressService, *kubedcv1alpha1.EgressRoute:
 		w.ask(w.cluster.shardOfDiversions(ctx, o.GetNamespace()))
 	case *kubedcv1alpha1.ExternalNetwork:
@@ -120,10 +121,12 @@ func (w *watch) changed(ctx context.Context, was, is client.Object) {
 // that becomes a tenant's.
 func (w *watch) project(ctx context.Context, o *kubedcv1.Project, comesOrGoes bool) {
 	w.ask(snapshot.ShardOf(o.Namespace, o.Name))
+	w.refusedByQuota(ctx) // its own quota is a part of its organization's
 	if comesOrGoes || o.DeletionTimestamp != nil {
 		w.egress(ctx)
 	}
 	if comesOrGoes {
+		w.organization(ctx, o.Namespace, false)
 		w.ask(o.Namespace)
 		w.ask(kubeovn.ManagementVpc)
 		w.handedOver(ctx, o.Namespace)
@@ -166,7 +169,7 @@ func (w *watch) claimed(ctx context.Context, name string) {
 	}
 }
 
-// target asks for the shard of a pod or VM that a FIp names, when its addresses or its end have changed.
+// target asks for the shard of a pod or VM that a FIp names, or of a pod that a health check may ask, when its addresses or its end have changed.
 func (w *watch) target(ctx context.Context, was, is client.Object) {
 	object := is
 	if object == nil {
@@ -174,6 +177,9 @@ func (w *watch) target(ctx context.Context, was, is client.Object) {
 	}
 	if was != nil && is != nil && reflect.DeepEqual(addresses(was), addresses(is)) {
 		return
+	}
+	if _, isPod := object.(*corev1.Pod); isPod {
+		w.backed(ctx, object.GetNamespace())
 	}
 	var fips kubedcv1.FIpList
 	if err := w.cluster.reader.List(ctx, &fips, client.InNamespace(object.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
@@ -188,6 +194,25 @@ func (w *watch) target(ctx context.Context, was, is client.Object) {
 	}
 }
 
+// backed asks for the shards in which endpoints count by the addresses of pods: where backends are checked and, in the management VPC, load
+// balancers and what leaves by nodes.
+func (w *watch) backed(ctx context.Context, namespace string) {
+	var services corev1.ServiceList
+	if err := w.cluster.reader.List(ctx, &services, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return
+	}
+	management := w.cluster.shardOfNamespace(ctx, namespace) == kubeovn.ManagementVpc
+	for i := range services.Items {
+		s := &services.Items[i]
+		if checks(s) || management && balances(s) {
+			w.inside(ctx, namespace)
+		}
+		if management && balances(s) {
+			w.leaving(ctx, s)
+		}
+	}
+}
+
 // workload asks for the shard of what addresses lead to, and of where that runs.
 func (w *watch) workload(ctx context.Context, was, is client.Object) {
 	for _, object := range []client.Object{was, is} {
@@ -195,6 +220,7 @@ func (w *watch) workload(ctx context.Context, was, is client.Object) {
 		case *corev1.Namespace:
 			w.namespace(ctx, was, is)
 			w.labelled(ctx, was, is)
+			w.limited(ctx, was, is)
 			return
 		case *corev1.Node:
 			w.node(was, is)
@@ -254,7 +280,7 @@ func (w *watch) subnet(ctx context.Context, was, is client.Object) {
 		if !ok || o == nil || s == nil || s.Labels[kubedcv1.ExternalNetworkTypeLabel] == "" && s.Spec.Vlan == "" {
 			return nil
 		}
-		return []any{s.Labels, s.Spec.CIDRBlock, s.Spec.Gateway, s.Status.IsReady(), s.Status.V4AvailableIPs > 0}
+		return []any{s.Labels, s.Spec.CIDRBlock, s.Spec.Gateway, s.Spec.ExcludeIps, s.Status.IsReady(), s.Status.V4AvailableIPs > 0}
 	}
 	if matters(was) != nil || matters(is) != nil {
 		w.ask(NetworksShard)
@@ -262,9 +288,17 @@ func (w *watch) subnet(ctx context.Context, was, is client.Object) {
 	if is != nil && is.GetName() == kubeovn.ManagementSubnet && w.cluster.inUse(ctx, kubeovn.ManagementVpc) {
 		w.ask(kubeovn.ManagementVpc) // a pod may have got the address of a leg
 	}
-	if before, after := matters(was), matters(is); !reflect.DeepEqual(before, after) {
+	if !reflect.DeepEqual(matters(was), matters(is)) || !slices.Equal(admitted(was), admitted(is)) {
 		w.everybody(ctx)
 	}
+}
+
+// admitted are the namespaces that an operator lets be on a Subnet. Those of our own do not change.
+func admitted(o client.Object) []string {
+	if s, ok := o.(*Subnet); ok && s != nil && belongs(s) == "" {
+		return s.Spec.Namespaces
+	}
+	return nil
 }
 
 // released asks for the shards that want an address which nobody has any more.

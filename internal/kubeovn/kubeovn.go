@@ -10,11 +10,17 @@ const Ready = "Ready"
 // NamespaceSubnets is the annotation by which Kube-OVN notes on a namespace in which Subnets its pods get addresses, with commas.
 const NamespaceSubnets = "ovn.kubernetes.io/logical_switch"
 
+// Namespace is where Kube-OVN runs, and what it runs for VPCs, such as their DNS and NAT gateways.
+const Namespace = "kube-system"
+
 // ManagementVpc and ManagementSubnet are what Kube-OVN makes for itself, for the pods of all namespaces that have no Subnet of their own.
 const (
 	ManagementVpc    = "ovn-cluster"
 	ManagementSubnet = "ovn-default"
 )
+
+// JoinSubnet is the Subnet between nodes and pods of that VPC.
+const JoinSubnet = "join"
 
 // Of nodes: the label of those that may hold gateways, and the annotation with the name of their chassis.
 const (

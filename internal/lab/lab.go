@@ -166,7 +166,7 @@ func end(ctx context.Context, pid int) error {
 // the Go runtime sends itself signals all the time.
 func waitReadable(fd int) error {
 	for {
-		_, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
+		_, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1) //nolint:gosec // a file descriptor is a small number
 		if !errors.Is(err, unix.EINTR) {
 			return err
 		}

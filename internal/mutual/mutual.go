@@ -1,7 +1,8 @@
-// Package mutual is TLS in which both sides show a certificate of one authority, whatever name is in it.
+// Package mutual is TLS in which both sides show a certificate of one authority.
 //
-// OVN's certificates name no host, neither those of ovs-pki nor Kube-OVN's. OVN's own programs check, as is done here, that the authority
-// has signed, and nothing else.
+// OVN's certificates name no host, neither those of ovs-pki nor Kube-OVN's. OVN's own programs check that the authority has signed, and
+// nothing else, and so does Texts.Client. Where both programs are ours, each has a name (DNS SAN) that the other one checks: a certificate
+// of the same authority for something else is refused (Files.Peer).
 package mutual
 
 import (
@@ -11,46 +12,64 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 )
 
 // Files are who we are and whom we trust, in PEM.
-type Files struct{ Cert, Key, CA string }
+type Files struct {
+	Cert, Key, CA string
+	// Peer is a name that the certificate of the other side has to have; empty: any certificate of the authority will do.
+	Peer string
+}
 
 // Texts are the contents of such files.
 type Texts struct{ Cert, Key, CA []byte }
 
 // Given says whether there are any.
-func (f Files) Given() bool { return f != (Files{}) }
+func (f Files) Given() bool { return f.Cert != "" || f.Key != "" || f.CA != "" }
 
-// Client is the side that connects.
+// Client is the side that connects. Files that change later are read again: the next connection has the new ones.
 func (f Files) Client() (*tls.Config, error) {
-	texts, err := f.read()
-	if err != nil {
-		return nil, err
-	}
-	return texts.Client()
-}
-
-// Server is the side that answers.
-func (f Files) Server() (*tls.Config, error) {
-	texts, err := f.read()
-	if err != nil {
-		return nil, err
-	}
-	pair, roots, err := texts.parse()
+	k, err := f.keep()
 	if err != nil {
 		return nil, err
 	}
 	return &tls.Config{
-		Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, ClientCAs: roots, ClientAuth: tls.RequireAndVerifyClientCert,
+		MinVersion: tls.VersionTLS12,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return &k.current().pair, nil
+		},
+		// The name is that of a role and not of a host, and is checked with the authority below.
+		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection checks the authority and the name of the role
+		VerifyConnection: func(s tls.ConnectionState) error {
+			return verify(s.PeerCertificates, k.current().roots, x509.ExtKeyUsageServerAuth, f.Peer)
+		},
+	}, nil
+}
+
+// Server is the side that answers. Files that change later are read again: the next connection has the new ones.
+func (f Files) Server() (*tls.Config, error) {
+	k, err := f.keep()
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		ClientAuth: tls.RequireAnyClientCert, // verified below, with the authority as it is then
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return &k.current().pair, nil
+		},
+		VerifyConnection: func(s tls.ConnectionState) error {
+			return verify(s.PeerCertificates, k.current().roots, x509.ExtKeyUsageClientAuth, f.Peer)
+		},
 	}, nil
 }
 
 // Expires is when the first of the certificates in a file ends.
 func Expires(file string) (time.Time, error) {
 	var first time.Time
-	rest, err := os.ReadFile(file)
+	rest, err := os.ReadFile(file) //nolint:gosec // a file that the operator names
 	if err != nil {
 		return first, err
 	}
@@ -73,7 +92,8 @@ func Expires(file string) (time.Time, error) {
 	return first, nil
 }
 
-func (f Files) read() (out Texts, err error) {
+// Read reads the files.
+func (f Files) Read() (out Texts, err error) {
 	for _, file := range []struct {
 		name, what string
 		to         *[]byte
@@ -87,40 +107,54 @@ func (f Files) read() (out Texts, err error) {
 
 // Client is the side that connects.
 func (t Texts) Client() (*tls.Config, error) {
-	pair, roots, err := t.parse()
+	m, err := t.parse()
 	if err != nil {
 		return nil, err
 	}
 	return &tls.Config{
-		Certificates: []tls.Certificate{pair},
+		Certificates: []tls.Certificate{m.pair},
 		MinVersion:   tls.VersionTLS12,
 		// The name is not checked; the authority is.
-		InsecureSkipVerify: true,
-		VerifyConnection:   func(s tls.ConnectionState) error { return signed(s.PeerCertificates, roots) },
+		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection checks the authority; OVN's certificates name nobody
+		VerifyConnection: func(s tls.ConnectionState) error {
+			return verify(s.PeerCertificates, m.roots, x509.ExtKeyUsageServerAuth, "")
+		},
 	}, nil
 }
 
-func (t Texts) parse() (tls.Certificate, *x509.CertPool, error) {
-	pair, err := tls.X509KeyPair(t.Cert, t.Key)
-	if err != nil {
-		return pair, nil, fmt.Errorf("read the certificate: %w", err)
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(t.CA) {
-		return pair, nil, errors.New("the authority has no certificate")
-	}
-	return pair, roots, nil
+// material is what was read from files.
+type material struct {
+	pair  tls.Certificate
+	roots *x509.CertPool
 }
 
-// signed says whether one of the roots stands behind a certificate, the first of the chain that was sent.
-func signed(chain []*x509.Certificate, roots *x509.CertPool) error {
+func (t Texts) parse() (out *material, err error) {
+	out = &material{}
+	if out.pair, err = tls.X509KeyPair(t.Cert, t.Key); err != nil {
+		return nil, fmt.Errorf("read the certificate: %w", err)
+	}
+	out.roots = x509.NewCertPool()
+	if !out.roots.AppendCertsFromPEM(t.CA) {
+		return nil, errors.New("the authority has no certificate")
+	}
+	return out, nil
+}
+
+// verify checks that one of the roots stands behind a certificate, the first of the chain that was sent, and that it has a name; empty: any.
+func verify(chain []*x509.Certificate, roots *x509.CertPool, usage x509.ExtKeyUsage, name string) error {
 	if len(chain) == 0 {
-		return errors.New("the server showed no certificate")
+		return errors.New("the other side showed no certificate")
 	}
 	between := x509.NewCertPool()
 	for _, c := range chain[1:] {
 		between.AddCert(c)
 	}
-	_, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between})
-	return err
+	_, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{usage}})
+	if err != nil {
+		return err
+	}
+	if name != "" && !slices.Contains(chain[0].DNSNames, name) {
+		return fmt.Errorf("the certificate of the other side is not for %s; issue one with that DNS name", name)
+	}
+	return nil
 }

@@ -135,10 +135,10 @@ func TestOrderSaysNothing(t *testing.T) {
 	var networks []NetworkSpec
 	for i, method := range []kubedcv1alpha1.NodeMethod{"Connection", "Mark", "SourceRule", "VRF", "VRF"} {
 		n := with(method, leaving)
-		n.Name, n.Number, n.Legs = fmt.Sprint(method, i), int32(i+1), i == 4 //nolint:gosec // a few
+		n.Name, n.Number, n.Legs = fmt.Sprint(method, i), int32(i+1), i == 4
 		networks = append(networks, n)
 	}
-	chance, want := rand.New(rand.NewPCG(1, 2)), compiled(t, networks...) //nolint:gosec // the same each time
+	chance, want := rand.New(rand.NewPCG(1, 2)), compiled(t, networks...) // the same each time
 	for range 50 {
 		shuffled := slices.Clone(networks)
 		shuffle(chance, shuffled)

@@ -92,13 +92,13 @@ func (w *way) legTableID() int { return w.tableID() + ownership.NodeLegTables }
 func legAddresses(number int, v6 bool) (near, far netip.Prefix) {
 	if v6 {
 		base := ownership.NodeLegs6.As16()
-		base[13], base[15] = byte(number), 1
+		base[13], base[15] = byte(number), 1 //nolint:gosec // the API server allows 1 to 255
 		a := netip.AddrFrom16(base)
 		return netip.PrefixFrom(a, 126), netip.PrefixFrom(a.Next(), 126)
 	}
 	base := ownership.NodeLegs4.As4()
-	base[2] += byte(number >> 6)
-	base[3] = byte(number<<2) + 1
+	base[2] += byte(number >> 6)  //nolint:gosec // the API server allows 1 to 255
+	base[3] = byte(number<<2) + 1 //nolint:gosec // the API server allows 1 to 255
 	a := netip.AddrFrom4(base)
 	return netip.PrefixFrom(a, 30), netip.PrefixFrom(a.Next(), 30)
 }

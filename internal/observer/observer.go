@@ -25,6 +25,8 @@ type Config struct {
 	Cluster string
 	// Controller is how the controller reaches everything, and what it was told.
 	Controller controller.Config
+	// Namespaces are where the platform runs.
+	Namespaces kube.Namespaces
 }
 
 // Scope is how much of a cluster a survey is to tell.
@@ -52,7 +54,7 @@ type Observer struct {
 
 // Open is an observer of a cluster. It connects when it is asked.
 func Open(config Config) (*Observer, error) {
-	cluster, err := kube.NewSurveyor(config.Controller.Kubernetes)
+	cluster, err := kube.NewSurveyor(config.Controller.Kubernetes, config.Namespaces)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +73,7 @@ func (o *Observer) Close() {
 	}
 }
 
-// Survey takes a survey. What can't be read is told in it.
+// Survey takes a survey. What can't be read is told in it; its texts can be printed as they are.
 func (o *Observer) Survey(ctx context.Context, scope Scope) *survey.Survey {
 	out := &survey.Survey{}
 	if scope.Sync {
@@ -96,7 +98,8 @@ func (o *Observer) Survey(ctx context.Context, scope Scope) *survey.Survey {
 		out.Shards = unknown(scope, &out.Cluster, problem)
 	}
 	o.follow(ctx, scope, out)
-	return out
+	shown := survey.Visible(*out)
+	return &shown
 }
 
 // follow adds what follows from what was read: shards that somebody asks about, and what nodes say.

@@ -38,7 +38,7 @@ func (o *Observer) Shards(ctx context.Context, scope Scope) ([]survey.Shard, err
 		out = append(out, compare(ctx, look, name))
 	}
 	lookAgain(ctx, look, out)
-	return out, nil
+	return survey.Visible(out), nil
 }
 
 // compare is what a shard needs now.

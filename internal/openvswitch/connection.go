@@ -40,7 +40,7 @@ func parse(line string) (Connection, bool) {
 		case "reply":
 			c.Reply, reply = tuple(value)
 		case "zone":
-			c.Zone, _ = strconv.Atoi(value) // left out for zone 0
+			c.Zone = int(number(value)) // left out for zone 0
 		case "protoinfo":
 			_, after, _ := strings.Cut(value, "state=")
 			text, _, _ := strings.Cut(after, ",")
@@ -83,21 +83,31 @@ func tuple(text string) (Tuple, bool) {
 		name, value, _ := strings.Cut(field, "=")
 		switch name {
 		case "src":
-			from, _ = netip.ParseAddr(value) // what is none is no connection
+			from = address(value) // what is none is no connection
 		case "dst":
-			to, _ = netip.ParseAddr(value)
+			to = address(value)
 		case "sport":
-			fromPort = port(value)
+			fromPort = number(value)
 		case "dport":
-			toPort = port(value)
+			toPort = number(value)
 		case "id":
-			fromPort, toPort = port(value), port(value)
+			fromPort, toPort = number(value), number(value)
 		}
 	}
 	return Tuple{netip.AddrPortFrom(from, fromPort), netip.AddrPortFrom(to, toPort)}, from.IsValid() && to.IsValid()
 }
 
-func port(text string) uint16 {
+// address reads an address. Connections have none that is only valid on one interface.
+func address(text string) netip.Addr {
+	a, err := netip.ParseAddr(text)
+	if err != nil || a.Zone() != "" {
+		return netip.Addr{}
+	}
+	return a
+}
+
+// number reads a port, the number of echoes or that of a zone.
+func number(text string) uint16 {
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
 		return 0

@@ -193,7 +193,9 @@ func (r *reply) char() (byte, bool) {
 		return '\t', r.err == nil
 	case 'r':
 		return '\r', r.err == nil
-	case 'u': // a control character
+	case 'b', 'f':
+		return '?', r.err == nil
+	case 'u': // another control character
 		for range 4 {
 			r.byte()
 		}

@@ -146,17 +146,12 @@ func (r row) text(column string) string {
 
 // texts are a column's values. OVSDB writes one value as itself, a reference as ["uuid", "…"], and several as ["set", […]].
 func (r row) texts(column string) []string {
-	var list []json.RawMessage
-	if json.Unmarshal(r[column], &list) != nil {
-		list = []json.RawMessage{r[column]}
-	}
-	tag, _ := single(list[0])
-	if len(list) == 2 && tag == "set" {
-		if json.Unmarshal(list[1], &list) != nil {
+	list := []json.RawMessage{r[column]}
+	var tagged []json.RawMessage
+	if json.Unmarshal(r[column], &tagged) == nil && len(tagged) == 2 {
+		if tag, _ := single(tagged[0]); tag == "set" && json.Unmarshal(tagged[1], &list) != nil {
 			return nil
 		}
-	} else {
-		list = []json.RawMessage{r[column]}
 	}
 	var out []string
 	for _, v := range list {

@@ -1,7 +1,7 @@
 package ovn
 
 import (
-	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -106,8 +106,8 @@ func (s *session) balanced(table, name string) []string {
 func encodeBalancer(b intent.LoadBalancer, uuid string, ids map[string]string) draft {
 	word := string(b.Protocol)
 	row := &nb.LoadBalancer{
-		UUID: uuid, Name: b.Name, Protocol: &word, VIPs: pairs(b.VIPs), Options: map[string]string{rejects: "true"},
-		IPPortMappings: pairs(b.Probes), ExternalIDs: in(ids, b.Router+" "+b.Switch),
+		UUID: uuid, Name: b.Name, Protocol: &word, VIPs: encodeVIPs(b.VIPs), Options: map[string]string{rejects: "true"},
+		IPPortMappings: encodeProbes(b.Probes), ExternalIDs: in(ids, b.Router+" "+b.Switch),
 	}
 	if b.Affinity > 0 {
 		row.Options[affinity] = strconv.Itoa(b.Affinity)
@@ -120,7 +120,7 @@ func encodeBalancer(b intent.LoadBalancer, uuid string, ids map[string]string) d
 
 func decodeBalancer(b *nb.LoadBalancer, has func(table, name, uuid string) bool) intent.LoadBalancer {
 	out := intent.LoadBalancer{
-		Name: b.Name, Protocol: intent.Protocol(protocol(b)), VIPs: list(b.VIPs), Probes: list(b.IPPortMappings),
+		Name: b.Name, Protocol: intent.Protocol(protocol(b)), VIPs: decodeVIPs(b.VIPs), Probes: decodeProbes(b.IPPortMappings),
 		Affinity: number(b.Options, affinity), Flush: b.Options[flushes] == "true",
 	}
 	if b.Options[rejects] != "true" {
@@ -137,7 +137,7 @@ func decodeBalancer(b *nb.LoadBalancer, has func(table, name, uuid string) bool)
 }
 
 func encodeCheck(h intent.HealthCheck, uuid string, ids map[string]string) draft {
-	row := &nb.HealthCheck{UUID: uuid, VIP: h.VIP, ExternalIDs: in(ids, h.Balancer), Options: map[string]string{
+	row := &nb.HealthCheck{UUID: uuid, VIP: h.VIP.String(), ExternalIDs: in(ids, h.Balancer), Options: map[string]string{
 		interval: strconv.Itoa(h.Interval), timeout: strconv.Itoa(h.Timeout),
 		successes: strconv.Itoa(h.Successes), failures: strconv.Itoa(h.Failures),
 	}}
@@ -146,7 +146,7 @@ func encodeCheck(h intent.HealthCheck, uuid string, ids map[string]string) draft
 
 func decodeCheck(h *nb.HealthCheck) intent.HealthCheck {
 	return intent.HealthCheck{
-		Balancer: h.ExternalIDs[ownership.RowParentKey], VIP: h.VIP,
+		Balancer: h.ExternalIDs[ownership.RowParentKey], VIP: parseSocket(h.VIP),
 		Interval: number(h.Options, interval), Timeout: number(h.Options, timeout),
 		Successes: number(h.Options, successes), Failures: number(h.Options, failures),
 	}
@@ -166,22 +166,69 @@ func number(options map[string]string, key string) int {
 	return n
 }
 
-// list is a map as key=value with spaces between, in order, and pairs is the way back.
-func list(m map[string]string) string {
-	var out []string
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		out = append(out, key+"="+m[key])
-	}
-	return strings.Join(out, " ")
-}
-
-func pairs(text string) map[string]string {
+// encodeVIPs writes what is balanced, and decodeVIPs reads it. What can't be read becomes an address that is none, which nobody wants: so it is
+// written anew.
+func encodeVIPs(list []intent.VIP) map[string]string {
 	out := map[string]string{}
-	for word := range strings.FieldsSeq(text) {
-		key, value, _ := strings.Cut(word, "=")
-		out[key] = value
+	for _, v := range list {
+		var to []string
+		for _, b := range v.Backends {
+			to = append(to, b.String())
+		}
+		out[v.Address.String()] = strings.Join(to, ",")
 	}
 	return out
+}
+
+func decodeVIPs(m map[string]string) (out []intent.VIP) {
+	for address, backends := range m {
+		v := intent.VIP{Address: parseSocket(address)}
+		for text := range strings.SplitSeq(backends, ",") {
+			if backends != "" {
+				v.Backends = append(v.Backends, parseSocket(text))
+			}
+		}
+		slices.SortFunc(v.Backends, netip.AddrPort.Compare)
+		out = append(out, v)
+	}
+	slices.SortFunc(out, intent.VIP.Compare)
+	return out
+}
+
+// encodeProbes writes where backends are and who asks them, and decodeProbes reads it, as above.
+func encodeProbes(list []intent.Probe) map[string]string {
+	out := map[string]string{}
+	for _, p := range list {
+		out[p.Backend.String()] = p.Port.String() + ":" + p.Source.String()
+	}
+	return out
+}
+
+func decodeProbes(m map[string]string) (out []intent.Probe) {
+	for backend, text := range m {
+		port, source, _ := strings.Cut(text, ":")
+		p := intent.Probe{Backend: parseAddress(backend), Source: parseAddress(source)}
+		p.Port, _ = intent.ParsePodPort(port)
+		out = append(out, p)
+	}
+	slices.SortFunc(out, intent.Probe.Compare)
+	return out
+}
+
+// parseSocket reads an address and port as we write them; zero when it is anything else.
+func parseSocket(text string) netip.AddrPort {
+	if s, err := netip.ParseAddrPort(text); err == nil && s.String() == text {
+		return s
+	}
+	return netip.AddrPort{}
+}
+
+// parseAddress is the same for an address.
+func parseAddress(text string) netip.Addr {
+	if a := address(text); a.String() == text {
+		return a
+	}
+	return netip.Addr{}
 }
 
 // balance puts a load balancer into the sets of its router and switch, and takes it out of those that it was in and is not to be.

@@ -38,11 +38,14 @@ func (c Config) tls() (*tls.Config, error) {
 	if !files.Given() && len(c.Secrets.Cert) == 0 {
 		return nil, errors.New("the OVN databases want certificates; give --nb-cert, --nb-key and --nb-ca")
 	}
-	read := files.Client
-	if !files.Given() {
-		read = c.Secrets.Client
+	texts := c.Secrets
+	if files.Given() {
+		var err error
+		if texts, err = files.Read(); err != nil {
+			return nil, fmt.Errorf("for the OVN databases: %w", err)
+		}
 	}
-	secrets, err := read()
+	secrets, err := texts.Client()
 	if err != nil {
 		return nil, fmt.Errorf("for the OVN databases: %w", err)
 	}

@@ -62,6 +62,7 @@ func (x *index) remainder(vpc string) {
 
 func (x *index) change(old, row model.Model) {
 	defer x.s.news.tell()
+	x.misplaced(old, row)
 	x.linked(old)
 	if old == nil {
 		x.linked(row)

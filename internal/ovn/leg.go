@@ -155,15 +155,17 @@ func (s *session) legs(shard string) (out []record, whole bool) {
 	return out, true
 }
 
-// group reads a port group. Ports that are not in the copy are those of pods, which somebody has put there, or come in a moment.
+// group reads a port group. Ports that are not in the copy come or go in a moment.
 func (s *session) group(g *nb.PortGroup) (value intent.PortGroup, known bool) {
-	value.Name, known = g.Name, true
+	names := make([]string, 0, len(g.Ports))
+	known = true
 	for _, uuid := range g.Ports {
 		p, there := row[nb.LogicalSwitchPort](s, nb.LogicalSwitchPortTable, uuid)
 		if !there {
 			p, known = &nb.LogicalSwitchPort{Name: uuid}, false
 		}
-		value.Port += p.Name // two are none that we want
+		names = append(names, p.Name)
 	}
-	return value, known
+	slices.Sort(names)
+	return intent.PortGroup{Name: g.Name, Ports: strings.Join(names, " ")}, known
 }

@@ -332,7 +332,7 @@ func neighbours(rows []tuple) []logical.Neighbour {
 func (n *reading) monitors() []logical.Monitor {
 	return ordered(n.south.get(monitorTable), func(r tuple) logical.Monitor {
 		return logical.Monitor{
-			Address:  netip.AddrPortFrom(address(r.text("ip")), uint16(r.number("port"))),
+			Address:  netip.AddrPortFrom(address(r.text("ip")), uint16(r.number("port"))), //nolint:gosec // OVN's schema allows at most 65535
 			Protocol: r.text("protocol"), Port: r.text("logical_port"), Status: r.text("status"),
 		}
 	}, func(a, b logical.Monitor) int {

@@ -220,7 +220,7 @@ func (s *session) port(name string) *nb.LogicalRouterPort {
 	return nil
 }
 
-// switchPort is a switch port that leads to a router.
+// switchPort is the switch port of a name.
 func (s *session) switchPort(name string) *nb.LogicalSwitchPort {
 	return only(s, nb.LogicalSwitchPortTable, &nb.LogicalSwitchPort{Name: name})
 }

@@ -33,13 +33,14 @@ const (
 // was started with. It can follow the leader by itself too, and leaves a goroutine behind each time; so a second connection
 // to the same server watches that.
 type session struct {
-	endpoint string
-	nb       client.Client // one connection each, never used again
-	server   client.Client
-	rows     *cache.TableCache
-	news     news
-	echoes   echoes
-	lacks    string // what it lacks for legs; empty: nothing
+	endpoint  string
+	nb        client.Client // one connection each, never used again
+	server    client.Client
+	rows      *cache.TableCache
+	news      news
+	echoes    echoes
+	misplaced misplacedPorts
+	lacks     string // what it lacks for legs; empty: nothing
 
 	once  sync.Once
 	ended chan struct{}
@@ -57,7 +58,7 @@ func open(ctx context.Context, endpoint string, secrets *tls.Config, tell func(*
 		s.end(err)
 		return nil, err
 	}
-	go s.probe()
+	go s.probe() //nolint:gosec // it outlives the context of opening, and ends with the session
 	return s, nil
 }
 
@@ -116,6 +117,7 @@ func (s *session) copy(ctx context.Context, secrets *tls.Config, tell func(*sess
 		return fmt.Errorf("read the database: %w", err)
 	}
 	s.lacks = s.examine()
+	s.misplaced.fill(s)
 	return s.alive()
 }
 

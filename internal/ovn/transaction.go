@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/ovn-kubernetes/libovsdb/model"
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
@@ -179,15 +180,20 @@ func (t *transaction) gateway(port string) (*string, error) {
 	return nil, fmt.Errorf("there is no router port %s", port)
 }
 
-// members are the ports of a group, as a set of one.
-func (t *transaction) members(g intent.PortGroup) ([]string, error) {
-	if name, comes := t.ports[g.Port]; comes {
-		return []string{name}, nil
+// members are the ports of a group. A pod's port may have vanished since the group was worked out: the others must not wait for the next
+// run. The database itself drops a member whose row is gone.
+func (t *transaction) members(g intent.PortGroup) (out []string, err error) {
+	for _, port := range strings.Fields(g.Ports) {
+		if name, comes := t.ports[port]; comes {
+			out = append(out, name)
+		} else if p := t.s.switchPort(port); p != nil {
+			out = append(out, p.UUID)
+		}
 	}
-	if p := t.s.switchPort(g.Port); p != nil {
-		return []string{p.UUID}, nil
+	if len(out) == 0 {
+		return nil, fmt.Errorf("there is no switch port %s", g.Ports)
 	}
-	return nil, fmt.Errorf("there is no switch port %s", g.Port)
+	return out, nil
 }
 
 // is says whether a row is of a kind.

@@ -56,6 +56,9 @@ func BehindSet(vpc, service string) string { return setName(vpc + ".service." + 
 // RouteSet is the address set of the pods that an EgressRoute of a VPC selects.
 func RouteSet(vpc, route string) string { return setName(vpc + ".route." + route) }
 
+// AllowedSet is the address set of those with whom a VPC may have connections that begin in a direction: ingress or egress.
+func AllowedSet(vpc, direction string) string { return setName(vpc + ".allowed." + direction) }
+
 // routeSteps is how many priorities there are for a length of prefixes: two for each EgressRoute that has the same one.
 const routeSteps = 20
 

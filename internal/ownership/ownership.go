@@ -130,6 +130,20 @@ const (
 	LabelLastTier = 3
 )
 
+// The ACLs that drop what the ports of pods send and get that are where they do not belong: before all others. Kube-OVN's are in tiers 1
+// to 3, and 32767 is OVN's highest priority.
+const (
+	IsolationTier     = 0
+	IsolationPriority = 32767
+)
+
+// The ACLs that drop what somebody may not send, in the first tier: by loadBalancerSourceRanges of a Service, and by allow-lists of a Project.
+// The priority after that of allow-lists is for what they do not look at.
+const (
+	RangePriority     = 100
+	AllowListPriority = 90
+)
+
 // Mark is what stands for a network in marks and labels, unless two networks of one project have the same.
 func Mark(network string) int {
 	return MarkFirst + int(Sum(network)&(1<<MarkBits-1))
@@ -166,6 +180,12 @@ func RangeGroup(port string) string {
 	return strings.ReplaceAll("sallyport."+port+".ranges", "-", "_")
 }
 
+// IsolationGroup is the port group of the ports that a project's isolation is about. The names of the other groups begin with
+// "sallyport." and so can't be the same.
+func IsolationGroup(subnet string) string {
+	return strings.ReplaceAll("sallyport-isolation."+subnet, "-", "_")
+}
+
 // TurnRouterPort is the router's end of the turn: by it replies go once more through a project's switch, into the leg of their network.
 func TurnRouterPort(router, subnet string) string { return router + "-" + subnet + "-return" }
 
@@ -177,8 +197,11 @@ func Subnet(vpc string) string {
 	if vpc == kubeovn.ManagementVpc {
 		return kubeovn.ManagementSubnet
 	}
-	return vpc + "-default"
+	return vpc + SubnetSuffix
 }
+
+// SubnetSuffix is how the name of a project's subnet ends; before it is that of its VPC.
+const SubnetSuffix = "-default"
 
 // Port says whether a router port has a name of ours: a port of a switch whose name begins so would have it too, and could not be
 // made beside ours.

@@ -58,9 +58,9 @@ func request(from net.HardwareAddr, target netip.Addr) []byte {
 func solicit(target netip.Addr) []byte {
 	message := append([]byte{solicitation, 0, 0, 0, 0, 0, 0, 0}, target.AsSlice()...)
 	addresses := append(make([]byte, 16), solicited(target)...)
-	pseudo := append(append([]byte{}, addresses...), 0, 0, 0, byte(len(message)), 0, 0, 0, unix.IPPROTO_ICMPV6)
+	pseudo := append(append([]byte{}, addresses...), 0, 0, 0, byte(len(message)), 0, 0, 0, unix.IPPROTO_ICMPV6) //nolint:gosec // a message of 24 bytes
 	binary.BigEndian.PutUint16(message[2:], checksum(append(pseudo, message...)))
-	header := []byte{0x60, 0, 0, 0, 0, byte(len(message)), unix.IPPROTO_ICMPV6, noHops}
+	header := []byte{0x60, 0, 0, 0, 0, byte(len(message)), unix.IPPROTO_ICMPV6, noHops} //nolint:gosec // a message of 24 bytes
 	return append(append(header, addresses...), message...)
 }
 
@@ -83,7 +83,7 @@ func checksum(b []byte) uint16 {
 	for sum > 0xffff {
 		sum = sum>>16 + sum&0xffff
 	}
-	return ^uint16(sum) //nolint:gosec // it is no larger
+	return ^uint16(sum)
 }
 
 // claim is the address that a frame without a tag says somebody has, and that one's MAC address. Whatever ARP packet has an address as its

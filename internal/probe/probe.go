@@ -33,9 +33,12 @@ type Question struct {
 
 // Answer is who has it. More than one: two hosts have the same address.
 type Answer struct {
-	MACs []string // sorted
+	MACs []string // sorted; of many, the first
 	Err  error    // why it could not be asked
 }
+
+// most is how many MAC addresses an answer has. Whoever is on the wire can claim an address for as many as frames fit into a second.
+const most = 16
 
 // Neighbours asks all questions at the same time, and returns the answers in their order. It takes a second.
 //
@@ -73,22 +76,28 @@ type key struct {
 
 func keyOf(q Question) key { return key{q.VLAN, q.Address} }
 
+// claims are the MAC addresses for which somebody claimed what was asked for.
+type claims map[key]map[string]bool
+
+// add notes a claim: only of what was asked for, and not without end.
+func (c claims) add(k key, mac net.HardwareAddr) {
+	if macs := c[k]; macs != nil && len(macs) < most {
+		macs[mac.String()] = true
+	}
+}
+
 // ask asks some of the questions on one socket, and writes the answers.
 func (s *socket) ask(ctx context.Context, questions []Question, which []int, out []Answer) {
 	ctx, cancel := context.WithTimeout(ctx, takes)
 	defer cancel()
-	heard := map[key]map[string]bool{}
+	heard := claims{}
 	for _, i := range which {
 		heard[keyOf(questions[i])] = map[string]bool{}
 	}
 	ears := errgroup.Group{}
 	asked := slices.Collect(maps.Keys(heard))
 	ears.Go(func() error {
-		return s.listen(ctx, func(k key, mac net.HardwareAddr) {
-			if macs := heard[k]; macs != nil {
-				macs[mac.String()] = true
-			}
-		})
+		return s.listen(ctx, heard.add)
 	})
 	err := s.repeat(ctx, asked)
 	if err != nil {

@@ -55,6 +55,7 @@ func open(name string) (*socket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open a packet socket; is CAP_NET_RAW missing? %w", err)
 	}
+	//nolint:gosec // a constant length
 	s := &socket{name: name, mac: link.HardwareAddr, to: &unix.SockaddrLinklayer{Ifindex: link.Index, Halen: uint8(len(broadcast))}}
 	if err := s.setUp(fd); err != nil {
 		_ = unix.Close(fd)
@@ -73,6 +74,7 @@ func (s *socket) setUp(fd int) error {
 	for i, p := range program {
 		raw[i] = unix.SockFilter{Code: p.Op, Jt: p.Jt, Jf: p.Jf, K: p.K}
 	}
+	//nolint:gosec // a constant length
 	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(raw)), Filter: &raw[0]}); err != nil {
 		return err
 	}

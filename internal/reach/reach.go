@@ -35,6 +35,8 @@ type Config struct {
 	Port int
 	// TLS is for gRPC; nil: without.
 	TLS *tls.Config
+	// Files are our own certificates for it, whose ends are told.
+	Files []string
 }
 
 // steady and longest are how long a node that was dead has to be well again before it is believed, at first and at most.
@@ -57,6 +59,7 @@ type patient struct {
 	Node
 	session session
 	health  health.Node
+	expires time.Time // when the certificate ends that its agent has shown; zero: none was
 	samples int
 	asking  bool
 	gone    bool // nobody is interested any more
@@ -103,6 +106,19 @@ func (p *Prober) Dead() map[string]bool {
 	return out
 }
 
+// Expiries is when the certificates end that agents have shown, by node.
+func (p *Prober) Expiries() map[string]time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := map[string]time.Time{}
+	for name, n := range p.nodes {
+		if !n.expires.IsZero() {
+			out[name] = n.expires
+		}
+	}
+	return out
+}
+
 // Start asks until the context ends.
 func (p *Prober) Start(ctx context.Context) error {
 	if p.config.Timeout == 0 {
@@ -142,6 +158,7 @@ func (p *Prober) ask(ctx context.Context, n *patient) {
 	p.mu.Lock()
 	before := n.dead()
 	n.health = n.health.Heard(health.Sample{Sent: sent, Got: got}, health.Config{Timeout: p.config.Timeout, Steady: steady, Longest: longest})
+	n.expires = n.session.expires()
 	n.samples++
 	n.asking = false
 	news := before != n.dead() && !n.gone
@@ -164,6 +181,8 @@ func (p *Prober) session() session {
 // session is how one node is asked, again and again.
 type session interface {
 	ask(ctx context.Context, addresses []netip.Addr) health.Sign
+	// expires is when the certificate ends that the node has shown; zero: it has shown none.
+	expires() time.Time
 	end()
 }
 
@@ -188,5 +207,7 @@ func (refusal) ask(ctx context.Context, addresses []netip.Addr) health.Sign {
 	}
 	return health.Silent
 }
+
+func (refusal) expires() time.Time { return time.Time{} }
 
 func (refusal) end() {}

@@ -70,6 +70,7 @@ func TestConversation(t *testing.T) {
 type oracle struct{ sign atomic.Int64 }
 
 func (o *oracle) ask(context.Context, []netip.Addr) health.Sign { return health.Sign(o.sign.Load()) }
+func (*oracle) expires() time.Time                              { return time.Time{} }
 func (*oracle) end()                                            {}
 
 // A node that falls silent is dead after the timeout, told once, and well again when it has been so for some time. One that nobody has

@@ -25,6 +25,16 @@ const (
 	lastRetry  = 30 * time.Second
 )
 
+// longestRun is how long a run may take. What it has written by then stays, and the next run goes on from there.
+const longestRun = 5 * time.Minute
+
+// A shard whose last run took so long is slow. Slow ones have half of the workers together, so that a tenant with many of them does not
+// hold up everybody else's; one that finds no worker is tried again soon.
+const (
+	slowRun   = 5 * time.Second
+	slowRetry = 500 * time.Millisecond
+)
+
 // lastLook is the longest pause before a shard is looked at that waits for something.
 const lastLook = 30 * time.Second
 
@@ -54,6 +64,9 @@ type Runner struct {
 	looks map[string]int           // how often a shard was looked at since its last event
 	begun map[string]time.Time     // when a shard has last begun to run
 	rests map[string]time.Duration // how long a large one rests
+	slow  map[string]bool          // shards whose last run took long
+	held  int                      // workers that run slow ones
+	lends int                      // workers that may
 }
 
 // New is a runner that runs nothing yet.
@@ -61,7 +74,7 @@ func New(run Run, watch Watch, logger *slog.Logger) *Runner {
 	retries := workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry)
 	return &Runner{
 		queue: workqueue.NewTypedRateLimitingQueue(retries), run: run, watch: watch, logger: logger,
-		looks: map[string]int{}, begun: map[string]time.Time{}, rests: map[string]time.Duration{},
+		looks: map[string]int{}, begun: map[string]time.Time{}, rests: map[string]time.Duration{}, slow: map[string]bool{},
 	}
 }
 
@@ -87,6 +100,7 @@ func (r *Runner) Start(ctx context.Context, workers int, grace time.Duration) {
 		r.queue.ShutDown()
 	})
 	defer stop()
+	r.lends = max(workers/2, 1)
 	var group sync.WaitGroup
 	for range workers {
 		group.Go(func() {
@@ -108,10 +122,15 @@ func (r *Runner) next(ctx, ending context.Context) bool {
 		return true
 	}
 	begun := time.Now()
-	r.mu.Lock()
-	r.begun[shard] = begun
-	r.mu.Unlock()
-	result, err := r.run(ending, shard)
+	slow, admitted := r.admit(shard, begun)
+	if !admitted {
+		r.queue.AddAfter(shard, slowRetry)
+		return true
+	}
+	limited, cancel := context.WithTimeout(ending, longestRun)
+	result, err := r.run(limited, shard)
+	cancel()
+	r.ended(shard, slow, time.Since(begun))
 	r.watch(shard, time.Since(begun), err)
 	if err != nil {
 		r.logger.Warn("shard failed; it is tried again", "vpc", shard, "error", err)
@@ -126,6 +145,32 @@ func (r *Runner) next(ctx, ending context.Context) bool {
 		r.queue.AddAfter(shard, r.pause(shard, result.Again))
 	}
 	return true
+}
+
+// admit says whether a shard is slow, and whether it may run now.
+func (r *Runner) admit(shard string, now time.Time) (slow, admitted bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if slow = r.slow[shard]; slow {
+		if r.held >= r.lends {
+			return slow, false
+		}
+		r.held++
+	}
+	r.begun[shard] = now
+	return slow, true
+}
+
+// ended notes how long a run took.
+func (r *Runner) ended(shard string, slow bool, took time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if slow {
+		r.held--
+	}
+	if r.slow[shard] = took >= slowRun; !r.slow[shard] {
+		delete(r.slow, shard)
+	}
 }
 
 // pause is how long to wait before the next look: the first two as long as asked for, each further one twice as long.

@@ -3,10 +3,12 @@ package runner_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/runner"
@@ -166,4 +168,48 @@ func TestALargeShardRestsLonger(t *testing.T) {
 			t.Errorf("a shard of %d ran three times in %v", size, took)
 		}
 	}
+}
+
+// Shards that are slow, of which one tenant may have many, leave workers for others; and a run that never ends is ended.
+func TestSlowShardsLeaveWorkersForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const workers = 4
+		var running, most, cut atomic.Int32
+		quick := make(chan time.Time, 1)
+		r := runner.New(func(ctx context.Context, shard string) (runner.Result, error) {
+			if shard == "victim" {
+				quick <- time.Now()
+				return runner.Result{}, nil
+			}
+			n := running.Add(1)
+			defer running.Add(-1)
+			if most.Load() < n {
+				most.Store(n)
+			}
+			<-ctx.Done() // it never ends by itself
+			cut.Add(1)
+			return runner.Result{}, ctx.Err()
+		}, ignore, quiet())
+		ctx, stop := context.WithCancel(t.Context())
+		go r.Start(ctx, workers, 0)
+		for i := range 10 {
+			r.Ask(fmt.Sprint("evil", i))
+		}
+		<-time.After(6 * time.Minute) // their first runs, as nobody knows yet that they are slow
+		if cut.Load() == 0 {
+			t.Error("a run without an end was not ended")
+		}
+		<-time.After(15 * time.Minute) // now it is known of all
+		synctest.Wait()
+		if n := running.Load(); n != workers/2 {
+			t.Errorf("%d slow shards run", n)
+		}
+		asked := time.Now()
+		r.Ask("victim")
+		if waited := (<-quick).Sub(asked); waited > time.Second {
+			t.Errorf("another shard waited for %v", waited)
+		}
+		stop()
+		<-time.After(10 * time.Minute)
+	})
 }

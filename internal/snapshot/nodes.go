@@ -17,6 +17,9 @@ type Nodes struct {
 	EgressRoutes   []EgressRoute
 	Balancers      []Balancer
 
+	// Owners are the namespaces that have the addresses of Balancers.
+	Owners map[netip.Addr]string
+
 	// Paths are the NodePaths that there are, by node.
 	Paths map[string]Path
 }
@@ -32,6 +35,7 @@ type Uplink struct {
 	Clients        []netip.Prefix
 	Legs           bool
 	Nodes          []string
+	Admitted       Admitted // namespaces that may leave by it; nil: all may
 	Malformed      Malformed
 }
 
@@ -44,9 +48,9 @@ type Reached struct {
 // Balancer is a Service of type LoadBalancer with the pods behind it.
 type Balancer struct {
 	Meta
-	Leaves   bool // its pods are to leave with its address, as the annotation says
-	External []netip.Addr
-	Pods     []Placed
+	Leaves   bool         // its pods are to leave with its address, as the annotation says
+	External []netip.Addr // in its status
+	Pods     []Placed     // of its namespace
 }
 
 // Path is what the agent of a node says of its NodePath.

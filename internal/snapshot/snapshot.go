@@ -5,11 +5,15 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/state"
 )
 
 // World is everything that decides about one VPC. Lists are in no particular order; compile sorts what it depends on.
@@ -21,6 +25,8 @@ type World struct {
 
 	// Projects are those whose names give this shard. More than one is a clash of names.
 	Projects []Project
+	// Organizations are those of the Projects, by the namespace that they are in.
+	Organizations map[string]Organization
 	// Management: the shard is Kube-OVN's own VPC, which has no Project. Nil: it is not.
 	Management *Management
 
@@ -34,7 +40,10 @@ type World struct {
 	NoBackends bool
 	// Externals are the subnets of all external networks.
 	Externals []External
-	// Pods and VMs are the targets that the shard's FIps name. An absent one does not exist.
+	// Platform are the prefixes of the cluster itself, as long as the Project is new: those of Kube-OVN's own VPC, and the nodes' addresses.
+	Platform []Claim
+	// Pods and VMs are the targets that the shard's FIps name, and all pods where endpoints count by them. An absent one does not
+	// exist. The key of a pod is PodName.
 	Pods map[string][]netip.Addr
 	VMs  map[string][]intent.VMInterface
 
@@ -59,6 +68,8 @@ type Config struct {
 	DefaultEIpType, DefaultFIpType string
 	// DefaultServiceType is the network type of load balancers that name none; empty: as with EIps.
 	DefaultServiceType string
+	// Quotas are those of whom nobody has given others.
+	Quotas Quotas
 	// Lonely is how long a Service that asks for it may be without endpoints before it is deleted.
 	Lonely time.Duration
 	// Classless says which Services without a loadBalancerClass are ours.
@@ -73,7 +84,63 @@ type Config struct {
 	Rebalance time.Duration
 	// Inside are the prefixes of the cluster's pods and Services.
 	Inside Prefixes
+	// Isolation is what happens to pods on networks where they do not belong.
+	Isolation Isolation
+	// Trusted are namespaces whose pods may be on the network of any project.
+	Trusted Namespaces
+	// Attachments are namespaces whose NetworkAttachmentDefinitions pods of all namespaces may use.
+	Attachments Namespaces
 }
+
+// Namespaces is a list of namespaces, as a flag's value.
+type Namespaces []string
+
+// label is what Kubernetes calls a namespace.
+var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+// Set reads the list, with commas between.
+func (l *Namespaces) Set(text string) error {
+	*l = nil
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		if !label.MatchString(part) {
+			return fmt.Errorf("%q is not the name of a namespace", part)
+		}
+		*l = append(*l, part)
+	}
+	return nil
+}
+
+// String is the list as it is given.
+func (l *Namespaces) String() string { return strings.Join(*l, ",") }
+
+// Type is what help calls such a value.
+func (*Namespaces) Type() string { return "namespaces" }
+
+// Isolation is what happens to the packets of pods on networks where they do not belong.
+type Isolation string
+
+// The choices. None given means the first. Both are reported.
+const (
+	Enforce Isolation = "Enforce" // they are dropped
+	Report  Isolation = "Report"  // they are not
+)
+
+// Set reads it, as a flag's value.
+func (i *Isolation) Set(text string) error {
+	if *i = Isolation(text); *i != Enforce && *i != Report {
+		return fmt.Errorf("%q: use %s or %s", text, Enforce, Report)
+	}
+	return nil
+}
+
+// String is the word for it.
+func (i *Isolation) String() string { return string(cmp.Or(*i, Enforce)) }
+
+// Type is what a flag's value is called.
+func (i *Isolation) Type() string { return "isolation" }
 
 // Prefixes is a list of prefixes, as a flag's value.
 type Prefixes []netip.Prefix
@@ -174,9 +241,9 @@ type Management struct {
 	Chassis, Holding []string
 	// Connected are the external subnets to which Kube-OVN itself has connected it.
 	Connected map[string]bool
-	// Ending are its namespaces that are being deleted, and Quotas how many EIps they may have; where nothing is said, as many as there are.
+	// Ending are its namespaces that are being deleted, and Quotas how many EIps they may have.
 	Ending map[string]bool
-	Quotas map[string]int
+	Quotas map[string]Limit
 	// Translated: somebody else translates the addresses of what leaves it.
 	Translated bool
 }
@@ -197,7 +264,10 @@ type Project struct {
 	Prefixes []netip.Prefix // of the pods: one, or one of each family
 	Gateways []netip.Addr   // one of a prefix; none: its first address
 	Network  string         // type of the default network
-	Quota    *int           // EIps; nil: as many as there are
+	Quota    Limit          // of EIps
+	Accepted bool           // its status says so
+	// Ingress are those outside who may begin connections with the project's external addresses, Egress those with whom its pods may.
+	Ingress, Egress AllowList
 	Malformed
 }
 
@@ -208,8 +278,11 @@ type EIp struct {
 	Network string     // network by name
 	Child   string     // an OvnEip that exists already
 	Address netip.Addr // a specific one; invalid: any
-	// Remembered is the address in its status: what it had before somebody deleted the OvnEip.
+	// SharedWith are the namespaces whose Services may bind to it, besides its own.
+	SharedWith []string
+	// Remembered is the address in its status: what it had before somebody deleted the OvnEip. Accepted: its status says so.
 	Remembered netip.Addr
+	Accepted   bool
 	Malformed
 }
 
@@ -228,12 +301,20 @@ type FIp struct {
 // Malformed is why a field could not be read; empty when all could.
 type Malformed string
 
+// Claim is a prefix and whose it is.
+type Claim struct {
+	Prefix netip.Prefix
+	By     string
+}
+
 // Namespace is the project's namespace as it is.
 type Namespace struct {
 	Exists, Ours, Deleting bool
-	Quota                  *int // EIps, when the Project says nothing
+	Quota                  Limit // of EIps, when the Project sets none
 	// PodSubnet is the Subnet in which Kube-OVN gives pods their addresses; empty: it gives none yet.
 	PodSubnet string
+	// Remaining is what keeps it from going, as Kubernetes says.
+	Remaining string
 }
 
 // External is one subnet of an external network.
@@ -248,8 +329,17 @@ type External struct {
 	Dual    bool         // it has an IPv6 prefix, too, or only that
 	Free    int
 	Used    int
+	// Reserved are the addresses that the operator keeps for others on the wire: spec.excludeIps of the Subnet, which has the gateway's, too.
+	Reserved []Range
 	// Return is how replies find back; empty: as the operator chose for all networks.
 	Return Return
+	// Admitted are those who may use it, as far as the shard has to know; nil: everybody may.
+	Admitted Admitted
+}
+
+// Reserves says whether the operator keeps an address for others.
+func (x *External) Reserves(a netip.Addr) bool {
+	return slices.ContainsFunc(x.Reserved, func(r Range) bool { return r.Contains(a) })
 }
 
 // Engine is the shard's Kube-OVN objects and router ports as they are.
@@ -258,6 +348,8 @@ type Engine struct {
 	Subnet  Seen
 	OvnEips map[string]OvnEip // ours, and those that the shard's EIps name as children
 	OvnFips map[string]OvnFip
+	// Foreign are the OvnFips of others that have the name of one of the shard's.
+	Foreign map[string]bool
 	Snat    OvnSnatRule
 	// Ports are the names of the router's ports in the OVN northbound database.
 	Ports map[string]bool
@@ -276,6 +368,21 @@ type Engine struct {
 	Lacks string
 	// Objects are all objects of ours in this shard, by key: what has to go before a finalizer can.
 	Objects map[intent.ObjectKey]bool
+	// Misplaced are the ports of pods of other namespaces on the shard's switch, and those of its own pods on other switches.
+	Misplaced []PodPort
+}
+
+// PodPort is the switch port of a pod or virtual machine.
+type PodPort struct {
+	Name           string
+	Namespace, Pod string
+	Subnet         string // the switch that it is on
+	// Project is the shard that the Subnet belongs to; empty: none.
+	Project string
+	// Allowed: an operator lets pods of the namespace be on the Subnet.
+	Allowed bool
+	// Attachment is the namespace of the NetworkAttachmentDefinition that the Subnet is for; empty: none.
+	Attachment string
 }
 
 // Range is addresses from the first to the last.
@@ -305,8 +412,9 @@ type Vpc struct {
 // OvnEip is how an address is doing.
 type OvnEip struct {
 	Seen
-	Ours    bool // of this shard
-	Found   bool // and made by Kube-OVN itself, which took any address
+	Ours    bool      // of this shard
+	Found   bool      // and made by Kube-OVN itself, which took any address
+	Origin  state.Ref // that asked for it; zero: it does not say
 	Subnet  string
 	Type    string
 	Address netip.Addr
@@ -358,8 +466,10 @@ type Networks struct {
 type Network struct {
 	Meta
 	Subnets []string
-	Return  Return  // empty: as the operator chose for all networks
-	Uplink  *Uplink // how nodes are on it themselves; nil: they are not
+	// Malformed is why its selectors can't be used, which admits nobody.
+	Malformed Malformed
+	Return    Return  // empty: as the operator chose for all networks
+	Uplink    *Uplink // how nodes are on it themselves; nil: they are not
 }
 
 // Service is a request for a load balancer.
@@ -380,8 +490,9 @@ type Service struct {
 	Backend  bool           // it wants a Backend of Envoy Gateway
 	Expires  bool           // it is to go when it stays without endpoints
 	Leaves   bool           // its pods are to leave with its address
-	// Endpoints are those that it has, in no particular order.
+	// Endpoints are those that it has, in no particular order: at most MostEndpoints. Left is how many more there are.
 	Endpoints []Endpoint
+	Left      int
 	// Idle is since when it has been without endpoints; zero: it has some, or nobody has looked yet.
 	Idle time.Time
 	// Shown is the address in its status, and Marked says whether there is a status of ours.
@@ -397,12 +508,16 @@ type Port struct {
 	Number   int
 }
 
+// MostEndpoints is how many endpoints of a Service are read. A slice of 200 kB may have a billion, as addresses × ports, and whoever writes it would
+// have the memory of everybody's controller. OVN itself is slow long before that.
+const MostEndpoints = 5000
+
 // Endpoint is an address behind one port of a Service.
 type Endpoint struct {
 	Port    string // by name
 	Address netip.Addr
 	Number  int
-	Target  string // the pod that it is; empty: none
+	Target  string // the pod that it is, as whoever wrote the slice says; empty: none
 	// Ready: it may get connections. Serving: it could, but is about to end.
 	Ready, Serving bool
 }
@@ -410,5 +525,14 @@ type Endpoint struct {
 // Check is how backends are checked, in seconds and times.
 type Check struct{ Interval, Timeout, Successes, Failures int }
 
-// ShardOf is the shard of a Project: the name of its namespace, VPC, router and SNAT rule.
-func ShardOf(organization, project string) string { return organization + "-" + project }
+// PodName is the key of a pod: namespace/name.
+func PodName(namespace, name string) string { return namespace + "/" + name }
+
+// ShardOf is the shard of a Project: the name of its namespace, VPC, router and SNAT rule. One whose VPC would have a reserved name has a
+// shard of its own, which no VPC can have, and is refused there.
+func ShardOf(organization, project string) string {
+	if vpc := organization + "-" + project; !ownership.Reserved(vpc) {
+		return vpc
+	}
+	return organization + "." + project
+}

@@ -12,10 +12,14 @@ import (
 	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/words"
 )
 
 // Deletable is the condition that an object has only while its deletion waits.
 const Deletable = "Deletable"
+
+// NetworkAllowed is the condition that an object has only while it has an address of a network that is not for its project any more.
+const NetworkAllowed = "NetworkAllowed"
 
 // ReturnPath is the condition of an ExternalNetwork that says how replies find back to it.
 const ReturnPath = "ReturnPath"
@@ -52,6 +56,7 @@ func Render(verdicts []intent.Verdict, outcome Outcome) intent.Statuses {
 	out := intent.Statuses{}
 	for _, v := range verdicts {
 		programmed := programmed(v, outcome)
+		v.Isolated = isolated(v, outcome)
 		body := fields(v, programmed.OK())
 		if !foreign(v) {
 			body["conditions"] = conditions(v, programmed)
@@ -72,6 +77,25 @@ func programmed(v intent.Verdict, outcome Outcome) intent.Finding {
 	default:
 		return intent.Finding{Reason: whole.Reason, Message: whole.Message + "; " + v.Partly.Message}
 	}
+}
+
+// isolated is the finding on misplaced pods, with why their packets are not dropped yet although they should be.
+func isolated(v intent.Verdict, outcome Outcome) intent.Finding {
+	f, ref := v.Isolated, intent.IsolationRef(shardOf(v))
+	switch {
+	case f.OK():
+	case len(outcome.Failed[ref]) > 0:
+		f.Message = "packets are not dropped, because a write failed: " + summary(outcome.Failed[ref]) + "; " + f.Message
+	case len(outcome.Missing[ref]) > 0:
+		f.Message = "packets are not dropped yet; " + f.Message
+	}
+	return f
+}
+
+// shardOf is the shard of a Project.
+func shardOf(v intent.Verdict) string {
+	f, _ := v.Facts.(intent.ProjectFacts)
+	return f.Namespace
 }
 
 // programmedWhole is why nothing of an object may be in force, or nothing. What was only just written is not in force yet: it has to be
@@ -97,12 +121,19 @@ func programmedWhole(v intent.Verdict, outcome Outcome) intent.Finding {
 
 // summary is the first of several lines, and how many more there are.
 func summary(lines []string) string {
-	text := lines[0]
-	if len(text) > 500 {
-		text = strings.ToValidUTF8(text[:500], "") + "…"
-	}
+	text := clip(lines[0], 500)
 	if len(lines) > 1 {
 		return fmt.Sprintf("%s (and %d more)", text, len(lines)-1)
+	}
+	return text
+}
+
+// longest is how long a message may be, in bytes: the API server refuses Events with more than 1,024.
+const longest = 1000
+
+func clip(text string, most int) string {
+	if len(text) > most {
+		return strings.ToValidUTF8(text[:most], "") + "…"
 	}
 	return text
 }
@@ -112,8 +143,9 @@ type condition struct {
 	Type, Status, Reason, Message string
 }
 
+// plain is the condition as it is written. A message is one line without control characters, whatever users' texts are in it.
 func (c condition) plain(generation int64) map[string]any {
-	out := map[string]any{"type": c.Type, "status": c.Status, "reason": c.Reason, "message": c.Message}
+	out := map[string]any{"type": c.Type, "status": c.Status, "reason": c.Reason, "message": clip(words.Visible(c.Message), longest)}
 	if generation != 0 {
 		out["observedGeneration"] = generation
 	}
@@ -161,6 +193,12 @@ func all(v intent.Verdict, programmed intent.Finding) []condition {
 	if !v.Held.OK() {
 		list = append(list, stated(Deletable, "", v.Held))
 	}
+	if !v.Tolerated.OK() {
+		list = append(list, stated(NetworkAllowed, "", v.Tolerated))
+	}
+	if !v.Isolated.OK() {
+		list = append(list, stated(kubedcv1.ConditionIsolated, "", v.Isolated))
+	}
 	if f, isNetwork := v.Facts.(intent.NetworkFacts); isNetwork {
 		list = append(list, stated(ReturnPath, f.Return, f.Obsolete))
 	}
@@ -183,6 +221,7 @@ func fields(v intent.Verdict, ready bool) map[string]any {
 	switch f := v.Facts.(type) {
 	case intent.ProjectFacts:
 		return plain(kubedcv1.ProjectStatus{
+			//nolint:gosec // fewer than there are addresses or pods
 			Namespace: f.Namespace, VPC: f.Vpc, Subnet: f.Subnet, ExternalIP: text(f.ExternalIP), EIpsUsed: int32(f.EIpsUsed),
 			Ready: ready, ObservedGeneration: v.Generation,
 		})
@@ -289,6 +328,7 @@ func egress(v intent.Verdict, f intent.EgressFacts) ovnv1.EgressIPStatus {
 func diversion(v intent.Verdict, f intent.DiversionFacts, ready bool) any {
 	if v.Object.Kind == intent.EgressRoute {
 		return kubedcv1alpha1.EgressRouteStatus{
+			//nolint:gosec // fewer than there are addresses or pods
 			ExternalNetwork: f.Network, ExternalIP: text(f.Address), Pods: int32(f.Pods), ObservedGeneration: v.Generation,
 		}
 	}

@@ -114,6 +114,17 @@ func TestMessageIsShort(t *testing.T) {
 	}
 }
 
+// A user's text in a message can't forge lines, order a terminal about, or make the API server refuse the status.
+func TestMessageIsOneVisibleLine(t *testing.T) {
+	hostile := "EIp x\x1b[2J\u009b\u202e\n0 errors is not ready " + strings.Repeat("y", 100_000)
+	got := render(t, intent.Verdict{Object: web, Facts: intent.FIpFacts{}, Resolved: intent.Finding{Reason: intent.EIpNotFound, Message: hostile}}, Outcome{})
+	for _, c := range got.Conditions {
+		if c.Type == "ResolvedRefs" && (!strings.HasPrefix(c.Message, `EIp x\u001b[2J\u009b\u202e\n0 errors is not ready yyy`) || len(c.Message) > 1024) {
+			t.Errorf("%d bytes: %q", len(c.Message), c.Message)
+		}
+	}
+}
+
 func TestFields(t *testing.T) {
 	address := netip.MustParseAddr
 	for name, c := range map[string]struct {
@@ -234,5 +245,44 @@ func TestCount(t *testing.T) {
 	}
 	if got := Count(verdicts, outcome); !maps.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+// A Project says that packets are dropped when they are, and has the condition only while there is something to say.
+func TestIsolated(t *testing.T) {
+	key := intent.ObjectKey{Kind: intent.Project, Namespace: "acme", Name: "web"}
+	ref := intent.IsolationRef("acme-web")
+	foreign := intent.Finding{Reason: intent.ForeignPod, Message: "packets are dropped"}
+	for what, c := range map[string]struct {
+		finding intent.Finding
+		outcome Outcome
+		want    string
+	}{
+		"nothing":        {},
+		"dropped":        {finding: foreign, want: "packets are dropped"},
+		"not yet":        {finding: foreign, outcome: Outcome{Missing: map[state.Ref][]string{ref: {"a row"}}}, want: "packets are not dropped yet; packets are dropped"},
+		"another's rows": {finding: foreign, outcome: Outcome{Missing: map[state.Ref][]string{intent.IsolationRef("acme-pay"): {"a row"}}}, want: "packets are dropped"},
+		"it failed": {
+			finding: foreign, outcome: Outcome{Failed: map[state.Ref][]string{ref: {"no"}}},
+			want: "packets are not dropped, because a write failed: no; packets are dropped",
+		},
+	} {
+		v := intent.Verdict{Object: key, Facts: intent.ProjectFacts{Namespace: "acme-web"}, Isolated: c.finding}
+		var body struct{ Conditions []condition }
+		if err := json.Unmarshal([]byte(Render([]intent.Verdict{v}, c.outcome)[key].Value.Content), &body); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, x := range body.Conditions {
+			if x.Type == "Isolated" && x.Status == "False" && x.Reason == intent.ForeignPod {
+				got = x.Message
+			}
+			if x.Type == "Programmed" && x.Status != "True" {
+				t.Errorf("%s: the Project is not programmed: %s", what, x.Message)
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: says %q, want %q", what, got, c.want)
+		}
 	}
 }

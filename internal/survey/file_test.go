@@ -42,7 +42,7 @@ func TestSurveyIsReadBackAsItWasWritten(t *testing.T) {
 	if err := s.Write(&file); err != nil {
 		t.Fatal(err)
 	}
-	again, err := survey.Read(&file)
+	again, err := survey.Read(&file, survey.DefaultLimit)
 	if err != nil || !reflect.DeepEqual(s, again) {
 		t.Errorf("%v\ngot  %+v\nwant %+v", err, again, s)
 	}
@@ -50,7 +50,7 @@ func TestSurveyIsReadBackAsItWasWritten(t *testing.T) {
 
 func TestWhatIsNoSurveyIsRefused(t *testing.T) {
 	for _, text := range []string{"", "kind: Pod", "{}", `{"Taken": 5}`} {
-		if s, err := survey.Read(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), "no survey") {
+		if s, err := survey.Read(strings.NewReader(text), survey.DefaultLimit); err == nil || !strings.Contains(err.Error(), "no survey") {
 			t.Errorf("%q: %+v, %v", text, s, err)
 		}
 	}

@@ -205,8 +205,8 @@ type Service struct {
 	ExternalIPs []netip.Addr
 	Ports       []ServicePort
 	Selector    map[string]string
-	Annotations map[string]string
-	Sources     []netip.Prefix // loadBalancerSourceRanges
+	Annotations map[string]string // of networks; see KeepAnnotations
+	Sources     []netip.Prefix    // loadBalancerSourceRanges
 	Endpoints   []Endpoint
 	Local       bool // externalTrafficPolicy
 	Affinity    bool
@@ -274,6 +274,7 @@ type Pod struct {
 	PortNames   []string // of those that have one
 	Subnet      string
 	HostNetwork bool
+	Agent       bool   // the DaemonSet of sallyport-agent made it
 	Waiting     string // why a container does not run
 }
 

@@ -159,11 +159,16 @@ func (b *builder) gateways() []Gateway {
 	return all
 }
 
+// proxies reports whether a Service leads to a gateway's proxies. Labels and external IPs count in the gateway's own namespace: whoever
+// writes a Service elsewhere chooses both. Cluster addresses and those of load balancers are given, and count anywhere.
 func proxies(s survey.Service, g survey.Gateway) bool {
-	if s.Labels[owningGateway] != "" {
-		return s.Labels[owningGateway] == g.Name && s.Labels[owningNamespace] == g.Namespace
+	addresses := append([]netip.Addr{s.ClusterIP}, s.Ingress...)
+	if s.Namespace == g.Namespace {
+		if s.Labels[owningGateway] != "" {
+			return s.Labels[owningGateway] == g.Name && s.Labels[owningNamespace] == g.Namespace
+		}
+		addresses = append(addresses, s.ExternalIPs...)
 	}
-	addresses := append(append([]netip.Addr{s.ClusterIP}, s.Ingress...), s.ExternalIPs...)
 	return slices.ContainsFunc(addresses, func(a netip.Addr) bool { return a.IsValid() && slices.Contains(g.Addresses, a.String()) })
 }
 
@@ -197,7 +202,7 @@ func (b *builder) backends() []Backend {
 func (k Backend) leadsTo(s survey.Service) bool {
 	for _, a := range s.Ingress {
 		for _, p := range s.Ports {
-			if slices.Contains(k.Endpoints, netip.AddrPortFrom(a, uint16(p.Port)).String()) {
+			if slices.Contains(k.Endpoints, netip.AddrPortFrom(a, uint16(p.Port)).String()) { //nolint:gosec // a port of a Service
 				return true
 			}
 		}

@@ -168,7 +168,7 @@ func (b *builder) networkOf(a netip.Addr) string {
 // Of conditions, those whose being false is a problem, and how bad it is.
 var telling = map[string]diagnosis.Severity{
 	"Accepted": diagnosis.Error, "ResolvedRefs": diagnosis.Error, "Programmed": diagnosis.Error, "Ready": diagnosis.Error,
-	"HasEndpoints": diagnosis.Warning, "ReturnPath": diagnosis.Warning,
+	"HasEndpoints": diagnosis.Warning, "ReturnPath": diagnosis.Warning, "NetworkAllowed": diagnosis.Warning,
 }
 
 // problems are what is wrong with an object: what was found, and conditions of which nothing was found.

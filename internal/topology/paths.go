@@ -158,7 +158,7 @@ func (s *Service) listens(a netip.Addr, at int) string {
 	if slices.ContainsFunc(s.Ports[:at], l.alike) {
 		return ""
 	}
-	text := netip.AddrPortFrom(a, uint16(l.Port)).String()
+	text := netip.AddrPortFrom(a, uint16(l.Port)).String() //nolint:gosec // a port of a Service
 	for _, o := range s.Ports[at+1:] {
 		if l.alike(o) {
 			text += fmt.Sprintf(" :%d", o.Port)

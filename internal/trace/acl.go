@@ -59,7 +59,7 @@ func (c *crossing) stateful() bool { return c.tracks || c.balancing() }
 // tag notes the label that a rule gives to the connection.
 func (c *crossing) tag(r rule) {
 	if r.Label != 0 {
-		c.label = uint32(r.Label)
+		c.label = uint32(r.Label) //nolint:gosec // OVN's schema allows 32 bits
 	}
 }
 

@@ -137,8 +137,9 @@ func (c *crossing) mark(direction string) (step, bool) {
 	if !has {
 		return goesOn()
 	}
-	if c.f.Mark = uint32(mark); mark != 0 {
+	if c.f.Mark = uint32(mark); mark != 0 { //nolint:gosec // OVN's schema allows 32 bits
 		q := c.QoS[best]
+		//nolint:gosec // OVN's schema allows 32 bits
 		c.hop(c.f, c.rowAbout(q.IDs, c.vpcOf(c.segment)), fmt.Sprintf("QoS %s %d", c.Name, q.Priority), "%s", c.markText(q, uint32(mark)))
 	}
 	return goesOn()

@@ -275,6 +275,8 @@ func (f *fabric) ruleWords(r rule, on *segment) (state.Ref, string, string) {
 	}
 	if owner := r.IDs.Owner(); owner.Kind == string(intent.Service) {
 		return owner, SourceRangesDrop, fmt.Sprintf("%s %s: its loadBalancerSourceRanges do not have the client", owner, does)
+	} else if owner == intent.IsolationRef(owner.Namespace) {
+		return owner, RuleDrops, fmt.Sprintf("a pod is on network %s, where it does not belong: the isolation of %s %s", on.Name, owner.Namespace, does)
 	} else if owner != (state.Ref{}) {
 		return owner, RuleDrops, fmt.Sprintf("a rule of %s %s", owner, does)
 	}

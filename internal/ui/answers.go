@@ -66,10 +66,10 @@ func (s *site) explain(m *scene, r *http.Request) (document, error) {
 // compared is a survey with the shards that decide about something as they are now.
 func (s *site) compared(ctx context.Context, whole *survey.Survey, about explain.Subject) *survey.Survey {
 	names := about.Shards(whole)
-	if s.config.Shards == nil || len(names) == 0 {
+	if s.compare == nil || len(names) == 0 {
 		return whole
 	}
-	shards, err := s.config.Shards(ctx, names)
+	shards, err := s.compare.shards(ctx, names)
 	if err != nil {
 		return whole // it tells what was seen before
 	}

@@ -1,17 +1,25 @@
 package ui
 
 import (
+	"crypto/subtle"
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 )
 
-// guard lets only those requests through that a person's browser makes for this page.
+// guard lets only those requests through that the browser of whoever started the server makes for this page.
 type guard struct {
 	next   http.Handler
 	remote bool
+	token  string
 }
+
+// tokenName is the parameter of the first request that has the token.
+const tokenName = "token"
 
 // policy is what the page may load and do: its own files, and nothing that text could turn into a script.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
@@ -35,9 +43,47 @@ func (g guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusMethodNotAllowed, "this page is only read: use GET")
 	case r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Sec-Fetch-Mode") != "navigate":
 		refuse(w, http.StatusForbidden, "another site's page asked; open this one instead")
+	case r.URL.Query().Has(tokenName):
+		g.admit(w, r)
+	case !g.hasCookie(r):
+		refuse(w, http.StatusUnauthorized, "open the page by the whole address that sallyport ui printed, with its token")
 	default:
 		g.next.ServeHTTP(w, r)
 	}
+}
+
+// admit takes the token from an address and gives it to the browser as a cookie, so that it does not stay in the address: neither in the
+// history nor where somebody looks over a shoulder.
+func (g guard) admit(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	if !g.isToken(q.Get(tokenName)) {
+		refuse(w, http.StatusForbidden, "this token is not that of this server; open the address that it printed when it was started")
+		return
+	}
+	q.Del(tokenName)
+	to := url.URL{Path: "/" + strings.TrimLeft(r.URL.Path, "/"), RawQuery: q.Encode()}
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // it is not Secure: the page is not encrypted, and browsers would not send it back
+		Name: cookieName(r.Host), Value: g.token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
+	})
+	w.Header().Set("Location", to.String())
+	w.WriteHeader(http.StatusSeeOther)
+}
+
+func (g guard) isToken(text string) bool {
+	return g.token != "" && subtle.ConstantTimeCompare([]byte(text), []byte(g.token)) == 1
+}
+
+func (g guard) hasCookie(r *http.Request) bool {
+	return slices.ContainsFunc(r.CookiesNamed(cookieName(r.Host)), func(c *http.Cookie) bool { return g.isToken(c.Value) })
+}
+
+// cookieName is another one for each port: browsers share cookies among the ports of a host.
+func cookieName(host string) string {
+	_, port, _ := net.SplitHostPort(host)
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		port = "80"
+	}
+	return "sallyport-ui-" + port
 }
 
 // known says whether a browser that means this server would ask for this host. A name could be one that somebody else's DNS leads here, so that

@@ -16,19 +16,24 @@ var files embed.FS
 type site struct {
 	config  Config
 	lookout *lookout
+	work    *turnstile
+	compare *comparer // nil: shards are those of the survey
 }
 
 func newSite(config Config, l *lookout) http.Handler {
-	s := &site{config, l}
+	s := &site{config: config, lookout: l, work: newTurnstile()}
+	if config.Shards != nil {
+		s.compare = newComparer(config.Shards)
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/status", s.status)
 	mux.HandleFunc("GET /api/events", s.events)
 	mux.HandleFunc("GET /api/overview", s.told(func(m *scene, _ *http.Request) (document, error) { return m.overview, nil }))
 	mux.HandleFunc("GET /api/findings", s.told(func(m *scene, _ *http.Request) (document, error) { return m.found, nil }))
-	mux.HandleFunc("GET /api/map", s.told(s.graph))
-	mux.HandleFunc("GET /api/search", s.told(s.search))
-	mux.HandleFunc("GET /api/explain", s.told(s.explain))
-	mux.HandleFunc("GET /api/trace", s.told(s.trace))
+	mux.HandleFunc("GET /api/map", s.told(s.inTurn(s.graph)))
+	mux.HandleFunc("GET /api/search", s.told(s.inTurn(s.search)))
+	mux.HandleFunc("GET /api/explain", s.told(s.inTurn(s.explain)))
+	mux.HandleFunc("GET /api/trace", s.told(s.inTurn(s.trace)))
 	mux.HandleFunc("GET /", asset)
 	return mux
 }
@@ -50,14 +55,38 @@ func (s *site) told(about func(*scene, *http.Request) (document, error)) http.Ha
 		}
 		d, err := about(m.seen, r)
 		if err != nil {
-			code := http.StatusBadRequest
-			if errors.As(err, new(missing)) {
-				code = http.StatusNotFound
+			code := codeOf(err)
+			if code == http.StatusTooManyRequests {
+				w.Header().Set("Retry-After", "1")
 			}
 			refuse(w, code, err.Error())
 			return
 		}
 		d.send(w, r)
+	}
+}
+
+// codeOf is the HTTP status of an error.
+func codeOf(err error) int {
+	switch {
+	case errors.As(err, new(missing)):
+		return http.StatusNotFound
+	case errors.Is(err, errBusy):
+		return http.StatusTooManyRequests
+	default:
+		return http.StatusBadRequest
+	}
+}
+
+// inTurn answers requests that take work, few at a time.
+func (s *site) inTurn(about func(*scene, *http.Request) (document, error)) func(*scene, *http.Request) (document, error) {
+	return func(m *scene, r *http.Request) (document, error) {
+		leave, err := s.work.enter(r.Context())
+		if err != nil {
+			return document{}, err
+		}
+		defer leave()
+		return about(m, r)
 	}
 }
 
@@ -89,5 +118,5 @@ func asset(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	_, _ = w.Write(body) // he has gone
+	_, _ = w.Write(body) //nolint:gosec // he has gone
 }

@@ -3,11 +3,13 @@ package ui
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/survey"
@@ -23,6 +25,16 @@ type Config struct {
 	Shards func(ctx context.Context, names []string) ([]survey.Shard, error)
 	// Every is how long to wait after a survey before the next; 0: there is one only.
 	Every time.Duration
+	// Token is what a browser has to show, once, to see the page. NewToken makes one.
+	Token string
+}
+
+// NewToken is a secret that nobody guesses.
+func NewToken() string { return rand.Text() }
+
+// URL is where a browser opens the page.
+func URL(l net.Listener, token string) string {
+	return "http://" + l.Addr().String() + "/?" + url.Values{tokenName: {token}}.Encode()
 }
 
 // Listen opens the door: on loopback, unless remote says that anybody may come in.
@@ -32,7 +44,7 @@ func Listen(address string, remote bool) (net.Listener, error) {
 		return nil, fmt.Errorf("--address: %w; give one such as 127.0.0.1:8080", err)
 	}
 	if !remote && !loopback(host) {
-		return nil, fmt.Errorf("%s can be reached from outside this machine, and the page asks nobody who he is: whoever reaches it would read "+
+		return nil, fmt.Errorf("%s can be reached from outside this machine, and the page is not encrypted: whoever sees its packets could read "+
 			"the cluster's whole topology; use ssh -L to get to it from elsewhere, or say --allow-remote", address)
 	}
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
@@ -54,8 +66,10 @@ func Serve(ctx context.Context, l net.Listener, config Config, remote bool) erro
 	lookout := newLookout(config)
 	go lookout.run(ctx)
 	server := &http.Server{
-		Handler:           guard{next: newSite(config, lookout), remote: remote},
+		Handler:           guard{next: newSite(config, lookout), remote: remote, token: config.Token},
 		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    16 << 10,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 	}
 	closed := context.AfterFunc(ctx, func() { _ = server.Close() })

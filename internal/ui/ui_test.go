@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
 	"path"
@@ -34,9 +35,17 @@ func served(t *testing.T, config Config) *httptest.Server {
 	}
 	l := newLookout(config)
 	go l.run(t.Context())
-	s := httptest.NewServer(guard{next: newSite(config, l)})
+	s := httptest.NewServer(guard{next: newSite(config, l), token: secret})
 	t.Cleanup(s.Close)
 	return s
+}
+
+// secret is the token in these tests.
+const secret = "a-token"
+
+// addCookie adds the cookie of a page to a request.
+func addCookie(r *http.Request, token string) {
+	r.Header.Add("Cookie", cookieName(r.URL.Host)+"="+token)
 }
 
 // reply is an answer that was read to its end.
@@ -53,6 +62,7 @@ func get(t *testing.T, s *httptest.Server, path string, edit func(*http.Request)
 	if err != nil {
 		t.Fatal(err)
 	}
+	addCookie(r, secret)
 	if edit != nil {
 		edit(r)
 	}
@@ -358,6 +368,7 @@ func listened(t *testing.T, s *httptest.Server) <-chan status {
 	if err != nil {
 		t.Fatal(err)
 	}
+	addCookie(r, secret)
 	answer, err := s.Client().Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -478,9 +489,13 @@ func TestServeEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- Serve(ctx, l, Config{Survey: func(context.Context) *survey.Survey { return surveytest.Cluster(1) }}, false)
+		ended <- Serve(ctx, l, Config{Token: secret, Survey: func(context.Context) *survey.Survey { return surveytest.Cluster(1) }}, false)
 	}()
-	answer, err := http.Get("http://" + l.Addr().String() + "/api/overview")
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := (&http.Client{Jar: jar}).Get(URL(l, secret))
 	if err != nil {
 		t.Fatal(err)
 	}

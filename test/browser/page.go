@@ -43,8 +43,16 @@ func (b *Browser) Open(t testing.TB, url string, w Window) *Page {
 	}
 	p.Resize(w)
 	p.call("Page.navigate", values{"url": url}, nil)
-	p.Wait(fmt.Sprintf("document.readyState == 'complete' && location.href.startsWith(%q)", strings.SplitN(url, "#", 2)[0]))
+	p.Wait(fmt.Sprintf("document.readyState == 'complete' && location.href.startsWith(%q)", Place(url)))
 	return p
+}
+
+// Place is the part of an address that stays: the page of sallyport ui takes the token out of it.
+func Place(url string) string {
+	if i := strings.IndexAny(url, "?#"); i >= 0 {
+		return url[:i]
+	}
+	return url
 }
 
 type values map[string]any

@@ -3,6 +3,7 @@ package chart
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -99,6 +101,26 @@ func TestDefinitionsAreTheGeneratedOnes(t *testing.T) {
 	}
 }
 
+// A new installation has quotas. One that is upgraded with the values that it had, which know no quotas, has none.
+func TestQuotasAreFinite(t *testing.T) {
+	for setting, want := range map[string][]string{
+		`replicas=2`:                             {"--default-eip-quota=8", "--organization-eip-quota=40", "--organization-project-quota=20"},
+		`defaults.eipQuota="none"`:               {"--default-eip-quota=none", "--organization-eip-quota=40", "--organization-project-quota=20"},
+		`defaults.organizationProjectQuota=null`: {"--default-eip-quota=8", "--organization-eip-quota=40"},
+		`defaults.organizationEIpQuota=0`:        {"--default-eip-quota=8", "--organization-eip-quota=0", "--organization-project-quota=20"},
+	} {
+		rendered, err := render(t, setting)
+		var d appsv1.Deployment
+		if err != nil || !controllers(t, rendered, "Deployment", &d) {
+			t.Fatalf("%s: %v\n%s", setting, err, rendered)
+		}
+		got := slices.DeleteFunc(slices.Clone(d.Spec.Template.Spec.Containers[0].Args), func(a string) bool { return !strings.Contains(a, "-quota=") })
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("%s gives %v, not %v", setting, got, want)
+		}
+	}
+}
+
 // A wrong value is refused with its name, before anything is written.
 func TestValuesAreChecked(t *testing.T) {
 	for setting, good := range map[string]bool{
@@ -111,12 +133,29 @@ func TestValuesAreChecked(t *testing.T) {
 		`replica=3`:                          false, // a word that does not exist
 		`defaults.eipNetworkType="x y"`:      false,
 		`defaults.eipNetworkType="public"`:   true,
+		`defaults.eipQuota=0`:                true,
+		`defaults.eipQuota="none"`:           true,
+		`defaults.eipQuota=-1`:               false,
+		`defaults.eipQuota="many"`:           false,
+		`defaults.organizationEIpQuota=1e9`:  false, // Helm would write it as 1e+09
 		`ovn.nbAddress="10.0.0.1:6641"`:      false, // neither tcp: nor ssl:
 		`ovn.nbAddress="tcp:10.0.0.1"`:       false,
 		`ovn.nbAddress="tcp:10.0.0.1:6641,"`: false,
+
 		`ovn.nbAddress="tcp:10.0.0.1:6641,tcp:[fd00::2]:6641"`:                                true,
 		`ovn.nbAddress="ssl:10.0.0.1:6641"`:                                                   false, // without certificates
 		`ovn={"nbAddress":"ssl:10.0.0.1:6641,ssl:10.0.0.2:6641","tlsSecret":"kube-ovn-tls"}`:  true,
+		`ovn={"tlsSecret":"kube-ovn-tls"}`:                                                    true,
+		`ovn={"nbAddress":"tcp:10.0.0.1:6641","tlsSecret":"kube-ovn-tls"}`:                    false, // certificates, and not used
+		`ovn={"sbAddress":"tcp:10.0.0.1:6642","tlsSecret":"kube-ovn-tls"}`:                    false,
+		`ovn.sbAddress="ssl:10.0.0.1:6642"`:                                                   false, // without certificates
+		`ovn.sbAddress="none"`:                                                                true,
+		`agent={"enabled":true,"tls":{"agentSecret":"a"}}`:                                    false, // one side only
+		`agent={"enabled":true,"tls":{"agentSecret":"a","controllerSecret":"c"}}`:             true,
+		`agent={"enabled":true,"bindAddress":"--x"}`:                                          false,
+		`agent={"enabled":true,"bindAddress":"::"}`:                                           true,
+		`networkPolicy.egress={"enabled":true,"apiServerPorts":[0]}`:                          false,
+		`metrics.secure="yes"`:                                                                false,
 		`ovn={"nbAddress":"ssl:10.0.0.1:6641,tcp:10.0.0.2:6641","tlsSecret":"kube-ovn-tls"}`:  false,
 		`image.digest="sha256:abc"`:                                                           false,
 		`image.pullPolicy="Sometimes"`:                                                        false,
@@ -125,6 +164,14 @@ func TestValuesAreChecked(t *testing.T) {
 		`metrics.dashboard={"enabled":true,"folder":"a"}`:                                     false, // a word that does not exist
 		`admissionPolicies.exempt.users="admin"`:                                              false,
 		`admissionPolicies.exempt={"users":[],"groups":["CN=Platform \"Ops\", OU=a"]}`:        true,
+		`admissionPolicies.exempt.namespaces=["kube-system\", \"x"]`:                          false, // would be CEL
+		`admissionPolicies.exempt.namespaces=["network","kube-system"]`:                       true,
+		`admissionPolicies.attachmentNamespaces=["a|.*"]`:                                     false, // would be an expression of its own
+		`admissionPolicies.attachmentNamespaces=["shared"]`:                                   true,
+		`admissionPolicies.podAnnotations=["logical_switch"]`:                                 false, // every tenant's network
+		`admissionPolicies.podAnnotations=["routes"]`:                                         true,
+		`admissionPolicies.namespaceLabels=[""]`:                                              false, // every label
+		`admissionPolicies.namespaceLabels=["example.com/"]`:                                  true,
 		`networkPolicy={"enabled":true,"metricsFrom":[{"namespaceSelector":{}}]}`:             true,
 		`tolerations=[{"key":"node-role.kubernetes.io/control-plane","effect":"NoSchedule"}]`: true,
 	} {
@@ -169,6 +216,11 @@ func TestDeployment(t *testing.T) {
 			t.Errorf("no %s in %q", want, container.Args)
 		}
 	}
+	if !slices.ContainsFunc(container.Env, func(e corev1.EnvVar) bool {
+		return e.Name == "GOMEMLIMIT" && e.ValueFrom.ResourceFieldRef.Resource == "limits.memory"
+	}) {
+		t.Errorf("Go does not know how much memory there is: %v", container.Env)
+	}
 	if out, err = render(t, `replicas=1`); err != nil || controllers(t, out, "PodDisruptionBudget", &budget) {
 		t.Errorf("the node of a single replica could not be drained: %v", err)
 	}
@@ -177,7 +229,7 @@ func TestDeployment(t *testing.T) {
 
 // An agent that only answers the controller may nothing, and speaks with it where, and how, it asks.
 func TestAgent(t *testing.T) {
-	out, err := render(t, `agent={"enabled":true,"inspections":false}`, `ovn={"nbAddress":"ssl:[fd00::1]:6641","tlsSecret":"kube-ovn-tls"}`)
+	out, err := render(t, `agent={"enabled":true,"inspections":false,"tls":{"agentSecret":"a","controllerSecret":"c"}}`)
 	if err != nil {
 		t.Fatal(out)
 	}
@@ -192,11 +244,136 @@ func TestAgent(t *testing.T) {
 		t.Errorf("the pod may more than it needs: %v, %v", pod.SecurityContext, s)
 	}
 	for _, arg := range pod.Containers[0].Args {
-		if !slices.Contains(c.Spec.Template.Spec.Containers[0].Args, arg) {
+		if strings.HasPrefix(arg, "--egressip") && !slices.Contains(c.Spec.Template.Spec.Containers[0].Args, arg) {
 			t.Errorf("the controller does not know %s", arg)
 		}
 	}
+	if got := secretsOf(c.Spec.Template.Spec); !slices.Equal(got, []string{"c"}) {
+		t.Errorf("the controller has the Secrets %q", got)
+	}
 	flagsExist(t, "sallyport-controller", c.Spec.Template.Spec.Containers[0].Args)
+}
+
+// secretsOf are the Secrets that a pod mounts.
+func secretsOf(pod corev1.PodSpec) (out []string) {
+	for _, v := range pod.Volumes {
+		if v.Secret != nil {
+			out = append(out, v.Secret.SecretName)
+		}
+	}
+	return out
+}
+
+// The key of OVN's databases is on no node: agents have a Secret of their own, and who wants TLS in one place only has to say so.
+func TestAgentsHaveNoKeyOfDatabases(t *testing.T) {
+	const ovn = `ovn={"tlsSecret":"kube-ovn-tls"}`
+	for agent, want := range map[string]struct {
+		secrets []string
+		refusal string
+	}{
+		`agent={"enabled":true,"nodePaths":true,"tls":{"agentSecret":"a","controllerSecret":"c"}}`: {secrets: []string{"a"}},
+		`agent={"enabled":true,"tls":{"plaintext":true}}`:                                          {},
+		`agent={"enabled":true}`: {refusal: "agents no longer use ovn.tlsSecret"},
+		`agent={"enabled":true,"tls":{"agentSecret":"kube-ovn-tls","controllerSecret":"c"}}`:      {refusal: "write to OVN's databases"},
+		`agent={"enabled":true,"tls":{"agentSecret":"","controllerSecret":"c","plaintext":true}}`: {refusal: "give both"},
+	} {
+		out, err := render(t, ovn, agent)
+		if want.refusal != "" {
+			if err == nil || !strings.Contains(out, want.refusal) {
+				t.Errorf("%s: %v\n%s", agent, err, last(out))
+			}
+			continue
+		}
+		var d appsv1.DaemonSet
+		if err != nil || !find(t, out, "DaemonSet", "sallyport-agent", &d) {
+			t.Fatalf("%s: %v\n%s", agent, err, last(out))
+		}
+		if got := secretsOf(d.Spec.Template.Spec); !slices.Equal(got, want.secrets) {
+			t.Errorf("%s: agents have the Secrets %q", agent, got)
+		}
+	}
+}
+
+// Agents answer on the node's own address, and not on the external networks that it is on.
+func TestAgentsAnswerOnTheNodesAddress(t *testing.T) {
+	for setting, want := range map[string]string{
+		`agent={"enabled":true}`: "--bind-address=$(HOST_IP)", `agent={"enabled":true,"bindAddress":"::"}`: "--bind-address=::",
+	} {
+		out, err := render(t, setting)
+		var d appsv1.DaemonSet
+		if err != nil || !find(t, out, "DaemonSet", "sallyport-agent", &d) {
+			t.Fatalf("%v\n%s", err, last(out))
+		}
+		c := d.Spec.Template.Spec.Containers[0]
+		at := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "HOST_IP" })
+		if !slices.Contains(c.Args, want) || at < 0 || c.Env[at].ValueFrom.FieldRef.FieldPath != "status.hostIP" {
+			t.Errorf("%s: %q, %v", setting, c.Args, c.Env)
+		}
+	}
+}
+
+// Whoever has certificates for the databases speaks by TLS with both, and with none of them otherwise.
+func TestDatabasesByTLS(t *testing.T) {
+	for setting, want := range map[string][]string{
+		`ovn.tlsSecret=""`:             {"--nb-address=tcp:ovn-nb.kube-system.svc:6641", "--sb-address=tcp:ovn-sb.kube-system.svc:6642"},
+		`ovn.tlsSecret="kube-ovn-tls"`: {"--nb-address=ssl:ovn-nb.kube-system.svc:6641", "--sb-address=ssl:ovn-sb.kube-system.svc:6642"},
+		`ovn.sbAddress="none"`:         {"--nb-address=tcp:ovn-nb.kube-system.svc:6641"},
+	} {
+		out, err := render(t, setting)
+		var d appsv1.Deployment
+		if err != nil || !controllers(t, out, "Deployment", &d) {
+			t.Fatalf("%v\n%s", err, last(out))
+		}
+		var got []string
+		for _, arg := range d.Spec.Template.Spec.Containers[0].Args {
+			if strings.Contains(arg, "b-address=") {
+				got = append(got, arg)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q", setting, got)
+		}
+	}
+}
+
+// Metrics are for who may get them, unless somebody says otherwise; then the controller asks the cluster about nobody.
+func TestMetricsAreForReaders(t *testing.T) {
+	for _, secure := range []bool{true, false} {
+		out, err := render(t, fmt.Sprintf("metrics.secure=%t", secure), `metrics.serviceMonitor={"enabled":true,"interval":"30s"}`)
+		var d appsv1.Deployment
+		var role, reader rbacv1.ClusterRole
+		if err != nil || !controllers(t, out, "Deployment", &d) || !controllers(t, out, "ClusterRole", &role) {
+			t.Fatalf("%v\n%s", err, last(out))
+		}
+		asks := slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "tokenreviews") })
+		if !slices.Contains(d.Spec.Template.Spec.Containers[0].Args, fmt.Sprintf("--metrics-secure=%t", secure)) || asks != secure ||
+			find(t, out, "ClusterRole", "sallyport-metrics-reader", &reader) != secure || strings.Contains(out, "scheme: https") != secure {
+			t.Errorf("secure %t: asks %t\n%s", secure, asks, out)
+		}
+	}
+}
+
+// Nothing but metrics and health comes in; what goes out is limited on request, to the ports that the controller dials.
+func TestNetworkPolicy(t *testing.T) {
+	for setting, ports := range map[string][]int32{
+		`networkPolicy.enabled=true`: nil, `networkPolicy.egress.enabled=true`: {53, 53, 443, 6443, 6641, 6642, 9},
+		`networkPolicy.egress={"enabled":true,"apiServerPorts":[16443]}`: {53, 53, 16443, 6641, 6642, 9},
+	} {
+		out, err := render(t, setting)
+		var p networkingv1.NetworkPolicy
+		if err != nil || !controllers(t, out, "NetworkPolicy", &p) {
+			t.Fatalf("%v\n%s", err, last(out))
+		}
+		var got []int32
+		for _, rule := range p.Spec.Egress {
+			for _, port := range rule.Ports {
+				got = append(got, port.Port.IntVal)
+			}
+		}
+		if !slices.Equal(got, ports) || len(p.Spec.Ingress) != 2 || slices.Contains(p.Spec.PolicyTypes, "Egress") != (ports != nil) {
+			t.Errorf("%s: out by %v, %v", setting, got, p.Spec)
+		}
+	}
 }
 
 // By these labels sallyport status and kubectl, as findings have it, find the agents' pods.
@@ -208,6 +385,9 @@ func TestAgentsAreFound(t *testing.T) {
 	var d appsv1.DaemonSet
 	if !find(t, out, "DaemonSet", "sallyport-agent", &d) {
 		t.Fatal("no DaemonSet")
+	}
+	if d.Name != ownership.AgentName {
+		t.Errorf("the DaemonSet is called %s, and %s is looked for", d.Name, ownership.AgentName)
 	}
 	if got := d.Spec.Template.Labels[ownership.AgentLabel]; got != ownership.AgentName {
 		t.Errorf("the pods have %s=%s, and %s is looked for", ownership.AgentLabel, got, ownership.AgentName)
@@ -221,13 +401,13 @@ func TestAgentsRights(t *testing.T) {
 		capabilities, mounts []string
 		writes               []string
 	}{
-		{"true", "false", []string{"NET_ADMIN"}, []string{"state", "settings"}, []string{"nodepaths/status", "events"}},
+		{"true", "false", []string{"NET_ADMIN"}, []string{"state", "settings"}, []string{"nodepaths/status"}},
 		{"false", "true", []string{"NET_RAW", "DAC_OVERRIDE"}, []string{"openvswitch", "ovn"}, []string{"inspections/status"}},
 		{
 			"true", "true",
 			[]string{"NET_ADMIN", "NET_RAW", "DAC_OVERRIDE"},
 			[]string{"state", "settings", "openvswitch", "ovn"},
-			[]string{"nodepaths/status", "events", "inspections/status"},
+			[]string{"nodepaths/status", "inspections/status"},
 		},
 	} {
 		out, err := render(t, `agent={"enabled":true,"nodePaths":`+c.paths+`,"inspections":`+c.inspections+`}`)
@@ -239,6 +419,7 @@ func TestAgentsRights(t *testing.T) {
 		if !find(t, out, "DaemonSet", "sallyport-agent", &d) || !find(t, out, "ClusterRole", "sallyport-controller-agent", &role) {
 			t.Fatal("no DaemonSet, or no ClusterRole")
 		}
+		expectEventsIn(t, out, c.paths == "true")
 		agent := d.Spec.Template.Spec.Containers[0]
 		var capabilities, mounts, writes []string
 		for _, added := range agent.SecurityContext.Capabilities.Add {
@@ -260,11 +441,20 @@ func TestAgentsRights(t *testing.T) {
 	}
 }
 
+// expectEventsIn checks that agents tell of NodePaths, where they carry them out, in the namespace default and in no other.
+func expectEventsIn(t *testing.T, rendered string, want bool) {
+	t.Helper()
+	var events rbacv1.Role
+	if tells := find(t, rendered, "Role", "sallyport-controller-agent", &events); tells != want || tells && events.Namespace != metav1.NamespaceDefault {
+		t.Errorf("events: %t, in namespace %q", tells, events.Namespace)
+	}
+}
+
 // runc refuses to start a container with a mount below /proc, and one below /sys is a risk that we need not take. The node's settings are mounted
 // elsewhere, and the agent is told where.
 func TestMountsAreAllowed(t *testing.T) {
 	for _, inspections := range []string{"true", "false"} {
-		out, err := render(t, `agent={"enabled":true,"nodePaths":true,"inspections":`+inspections+`}`, `ovn={"nbAddress":"ssl:[fd00::1]:6641","tlsSecret":"kube-ovn-tls"}`)
+		out, err := render(t, `agent={"enabled":true,"nodePaths":true,"tls":{"plaintext":true},"inspections":`+inspections+`}`, `ovn={"nbAddress":"ssl:[fd00::1]:6641","tlsSecret":"kube-ovn-tls"}`)
 		if err != nil {
 			t.Fatal(out)
 		}

@@ -58,6 +58,12 @@ var shown = []fires{
 		otherwise: map[string]string{"sallyport_southbound_connected" + a: "1x30"},
 	},
 	{
+		alert: "SallyportMisplacedPods", quiet: "1m", at: "3m",
+		when:   map[string]string{`sallyport_misplaced_pods{instance="a",isolation="Enforce"}`: "0x1 2x10", `sallyport_misplaced_pods{instance="b",isolation="Enforce"}`: "0x12"},
+		labels: map[string]string{"isolation": "Enforce"}, summary: "Pods on networks where they do not belong: 2 (isolation Enforce).",
+		otherwise: map[string]string{`sallyport_misplaced_pods{instance="a",isolation="Enforce"}`: "0x12", `sallyport_misplaced_pods{instance="a",isolation="Report"}`: "0x12"},
+	},
+	{
 		alert: "SallyportShardsFailing", when: map[string]string{"sallyport_shards_failing" + a: "0x2 3x30", "sallyport_shards_failing" + b: "0x30"}, quiet: "11m", at: "14m",
 		summary:   "Projects that can't be worked on: 3.",
 		otherwise: map[string]string{"sallyport_shards_failing" + a: "3x8 0 3x8 0 3x8"},
@@ -170,6 +176,12 @@ var shown = []fires{
 		alert: "SallyportCertificateEnds", when: map[string]string{`sallyport_certificate_expires_seconds{file="cert"}`: "1209600x120"}, quiet: "59m", at: "62m",
 		labels: map[string]string{"file": "cert"}, summary: "The certificate cert of the controller ends in 13d 22h 58m 0s.",
 		otherwise: map[string]string{`sallyport_certificate_expires_seconds{file="cert"}`: "1219600x120"},
+	},
+	{
+		alert: "SallyportAgentCertificateEnds", when: map[string]string{`sallyport_agent_certificate_expires_seconds{node="n1"}`: "1209600x120"},
+		quiet: "59m", at: "62m", labels: map[string]string{"node": "n1"},
+		summary:   "The certificate that the agent of n1 shows ends in 13d 22h 58m 0s.",
+		otherwise: map[string]string{`sallyport_agent_certificate_expires_seconds{node="n1"}`: "1219600x120"},
 	},
 }
 

@@ -30,19 +30,21 @@ type recipe struct {
 	binaries []string // static programs; the first is what the image runs
 	system   []file   // programs of the machine, with their libraries
 	labels   map[string]string
+	version  string
 	created  time.Time
 }
 
 // file is a file of the machine, and what it is in the image.
 type file struct {
-	name string // an absolute path
-	from string // nothing for a directory
-	mode int64
+	name    string // an absolute path
+	from    string // nothing for a directory, and for a file that is made here
+	content []byte // of a file that is made here
+	mode    int64
 }
 
-// build makes an image of the binaries, in the root directory, and of what comes from the machine, at the same paths as there. The same
-// files give the same digest.
-func build(r recipe) (v1.Image, error) {
+// build makes an image of the binaries, in the root directory, of what comes from the machine, at the same paths as there, and of the bill of
+// materials. The same files give the same digest.
+func build(r recipe, sbom []byte) (v1.Image, error) {
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	layers := [][]file{}
 	if len(r.system) > 0 {
@@ -51,6 +53,7 @@ func build(r recipe) (v1.Image, error) {
 	for _, from := range r.binaries {
 		layers = append(layers, []file{{name: "/" + filepath.Base(from), from: from, mode: 0o755}})
 	}
+	layers = append(layers, []file{{name: sbomPath, content: sbom, mode: 0o644}})
 	for _, files := range layers {
 		layer, err := layerOf(files, r.created)
 		if err != nil {
@@ -118,11 +121,11 @@ func directories(files []file) []file {
 // write puts a file into an archive; of a link, what it leads to.
 func (f file) write(w *tar.Writer, created time.Time) error {
 	header := &tar.Header{Name: f.name[1:], Mode: f.mode, ModTime: created, Format: tar.FormatPAX}
-	if f.from == "" {
+	if f.from == "" && f.content == nil {
 		header.Typeflag, header.Name = tar.TypeDir, header.Name+"/"
 		return w.WriteHeader(header)
 	}
-	content, err := os.ReadFile(f.from)
+	content, err := f.read()
 	if err != nil {
 		return err
 	}
@@ -132,4 +135,11 @@ func (f file) write(w *tar.Writer, created time.Time) error {
 	}
 	_, err = w.Write(content)
 	return err
+}
+
+func (f file) read() ([]byte, error) {
+	if f.content != nil {
+		return f.content, nil
+	}
+	return os.ReadFile(f.from)
 }

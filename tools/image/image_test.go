@@ -88,19 +88,22 @@ func unpack(t *testing.T, path string) v1.Image {
 type unpacked struct {
 	config *v1.ConfigFile
 	root   string
+	beside string // the bill of materials beside the image
 }
 
 func TestImage(t *testing.T) {
-	image := unpack(t, archive(t))
+	path := archive(t)
+	image := unpack(t, path)
 	config, err := image.ConfigFile()
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := unpacked{config: config, root: extract(t, image)}
+	u := unpacked{config: config, root: extract(t, image), beside: besides(path)}
 	t.Run("configuration", u.configuration)
 	t.Run("our programs", u.ourPrograms)
 	t.Run("nothing is missing", u.nothingIsMissing)
 	t.Run("nft runs", u.nftRuns)
+	t.Run("bill of materials", u.billOfMaterials)
 }
 
 // Kubernetes can run it as somebody else than root, and it says what it is.
@@ -131,8 +134,8 @@ func (u unpacked) ourPrograms(t *testing.T) {
 			t.Errorf("%s is not static: it needs a loader, and %v", name, libraries)
 		}
 	}
-	if layers := len(u.config.RootFS.DiffIDs); layers != ours+1 {
-		t.Errorf("%d programs are in %d layers; nft and its libraries are one more", ours, layers)
+	if layers := len(u.config.RootFS.DiffIDs); layers != ours+2 {
+		t.Errorf("%d programs are in %d layers; nft with its libraries and the bill of materials are two more", ours, layers)
 	}
 	entrypoint := u.config.Config.Entrypoint[0]
 	out, err := exec.Command(filepath.Join(u.root, entrypoint), "--help").CombinedOutput()
@@ -141,7 +144,7 @@ func (u unpacked) ourPrograms(t *testing.T) {
 	}
 }
 
-// binaries are all files of an image, by their paths in it. There is none that is not a program or a library.
+// binaries are all files of an image but the bill of materials, by their paths in it. There is none that is not a program or a library.
 func binaries(t *testing.T, root string) map[string]*elf.File {
 	t.Helper()
 	out := map[string]*elf.File{}
@@ -150,6 +153,9 @@ func binaries(t *testing.T, root string) map[string]*elf.File {
 			return err
 		}
 		name := strings.TrimPrefix(path, root)
+		if name == sbomPath {
+			return nil
+		}
 		if out[name], err = elf.Open(path); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
@@ -241,10 +247,10 @@ func TestSameInputSameImage(t *testing.T) {
 		t.Setenv("PATH", "/sbin:"+os.Getenv("PATH")) // another name of the directory that nft is in
 		binary = again(t, binary)
 	}
-	if !bytes.Equal(read(t, first), read(t, second)) {
+	if !bytes.Equal(read(t, first), read(t, second)) || !bytes.Equal(read(t, besides(first)), read(t, besides(second))) {
 		t.Error("two builds of the same program differ")
 	}
-	if err := os.WriteFile(binary, []byte("another program"), 0o600); err != nil {
+	if err := os.WriteFile(binary, append(read(t, binary), "another program"...), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := run([]string{"-out", second, "-reference", reference, "-with", "nft", binary}); err != nil {

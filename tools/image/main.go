@@ -2,6 +2,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -26,7 +27,8 @@ func run(args []string) error {
 	var with system
 	flags.Var(&with, "with", "a `program` of this machine to put into the image with its libraries; may be given several times")
 	flags.Usage = func() {
-		fmt.Fprintln(flags.Output(), "usage: image [flags] PROGRAM...\nPrograms are static; the image runs the first. SOURCE_DATE_EPOCH is when it was made.")
+		fmt.Fprintln(flags.Output(), "usage: image [flags] PROGRAM...\nPrograms are static and written in Go; the image runs the first. "+
+			"SOURCE_DATE_EPOCH is when it was made.\nIts bill of materials (SPDX) is in the image, and beside it.")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
@@ -43,11 +45,16 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	image, err := build(recipe{binaries: flags.Args(), system: files, labels: labels(*version, *revision, with), created: created})
+	r := recipe{binaries: flags.Args(), system: files, labels: labels(*version, *revision, with), version: *version, created: created}
+	sbom, err := billOfMaterials(r)
 	if err != nil {
 		return err
 	}
-	if err := save(image, *reference, *out); err != nil {
+	image, err := build(r, sbom)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(save(image, *reference, *out), os.WriteFile(besides(*out), sbom, 0o644)); err != nil {
 		return err
 	}
 	digest, err := image.Digest()

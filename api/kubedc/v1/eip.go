@@ -40,7 +40,7 @@ type EIp struct {
 // +kubebuilder:validation:XValidation:rule="has(self.childRef) && self.childRef != '' ? has(oldSelf.childRef) && self.childRef == oldSelf.childRef : !has(oldSelf.childRef) || oldSelf.childRef == ''",message="childRef can't be changed: make another EIp for the other OvnEip",fieldPath=".childRef",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="has(self.ipAddress) && self.ipAddress != '' ? has(oldSelf.ipAddress) && self.ipAddress == oldSelf.ipAddress : !has(oldSelf.ipAddress) || oldSelf.ipAddress == ''",message="ipAddress can't be changed: make another EIp with the address that you want, name that one in the FIp or Service, and delete this one",fieldPath=".ipAddress",reason=FieldValueForbidden
 
-// EIpSpec is what an EIp should be. Nothing in it can be changed.
+// EIpSpec is what an EIp should be. Only sharedWith can be changed.
 type EIpSpec struct {
 	// The type of external network that the address should come from, such as "cloud" or "public". When neither this nor
 	// externalNetwork is given, the platform's default type is used.
@@ -51,12 +51,14 @@ type EIpSpec struct {
 	// Use it instead of externalNetworkType when the type has several networks and it matters which.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="externalNetwork is the name of an object, of small letters, digits, '-' and '.': correct it"
 	ExternalNetwork string `json:"externalNetwork,omitempty"`
 
 	// The name of an OvnEip of this project that exists already and whose address this EIp stands for. The controller uses it
 	// for the EIp "default-gw"; you will hardly need it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="childRef is the name of an object, of small letters, digits, '-' and '.': correct it"
 	ChildRef string `json:"childRef,omitempty"`
 
 	// The address that you want, such as "198.51.100.7". Left out: any free one.
@@ -64,7 +66,21 @@ type EIpSpec struct {
 	// +kubebuilder:validation:MaxLength=45
 	// +kubebuilder:validation:XValidation:rule="self == '' || isIP(self)",message="ipAddress must be one address such as 198.51.100.7, without a prefix length: correct it, or leave it out to get any free one"
 	IPAddress string `json:"ipAddress,omitempty"`
+
+	// The namespaces of the management VPC whose Services may bind to this EIp, on ports that no other Service has. Left out:
+	// only Services in the namespace of the EIp may. When a namespace is taken off the list, its Services lose the address.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	SharedWith []NamespaceName `json:"sharedWith,omitempty"`
 }
+
+// NamespaceName is the name of a namespace.
+//
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+type NamespaceName string
 
 // OwnershipType says whether and how an EIp is used.
 //
@@ -97,7 +113,7 @@ type EIpStatus struct {
 	// +kubebuilder:default=Released
 	OwnershipType OwnershipType `json:"ownershipType"`
 
-	// Who uses the address. The EIp can't be deleted before all of them are gone or use another one.
+	// Who uses the address. The EIp can't be deleted before those in its own namespace are gone or use another one.
 	// +optional
 	// +listType=atomic
 	Owners []EIpOwner `json:"owners,omitempty"`
@@ -127,7 +143,7 @@ type EIpStatus struct {
 
 // EIpOwner is one user of an EIp.
 type EIpOwner struct {
-	// The owner's name. It is in the namespace of the EIp.
+	// The owner's name. It is in the namespace of the EIp, or in one that the EIp is shared with.
 	// +optional
 	OwnerRef string `json:"ownerRef,omitempty"`
 

@@ -57,6 +57,7 @@ type FIpSpec struct {
 	// The name of an EIp in this namespace that nobody else uses. It may change.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="eip is the name of an object, of small letters, digits, '-' and '.': correct it"
 	EIp string `json:"eip,omitempty"`
 
 	// The type of external network from which the FIp takes an address for itself, such as "public"; the address goes with
@@ -70,11 +71,13 @@ type VMTarget struct {
 	// The name of the VirtualMachine or VirtualMachineInstance.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="vmName is the name of an object, of small letters, digits, '-' and '.': correct it"
 	VMName string `json:"vmName"`
 
 	// The name of its interface. Left out: the first one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[A-Za-z0-9]([-A-Za-z0-9_.:@]*[A-Za-z0-9])?$')",message="interfaceName is a word of letters, digits and '-_.:@', such as default or eth0: correct it"
 	InterfaceName string `json:"interfaceName,omitempty"`
 }
 
@@ -83,6 +86,7 @@ type PodTarget struct {
 	// The name of the pod.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="podName is the name of an object, of small letters, digits, '-' and '.': correct it"
 	PodName string `json:"podName"`
 }
 

@@ -12,8 +12,21 @@ const (
 	// ProjectLabel is on the namespace of every project.
 	ProjectLabel = "kube-dc.com/project"
 
-	// EIpQuotaAnnotation on a namespace is how many EIps it may have, when its Project does not say.
+	// EIpQuotaAnnotation on a namespace is how many EIps it may have, when its Project does not say. On that of an organization it is how
+	// many all its Projects may have together.
 	EIpQuotaAnnotation = "kube-dc.com/eip-quota"
+
+	// ProjectQuotaAnnotation on the namespace of an organization is how many Projects it may have.
+	ProjectQuotaAnnotation = "kube-dc.com/project-quota"
+
+	// IngressAllowlistAnnotation on a Project are the addresses and prefixes outside, with commas between, from which connections with the
+	// project's external addresses may begin. EgressAllowlistAnnotation are those with which its pods may begin connections. Without
+	// one all may; an empty one allows nobody. Only operators write them.
+	IngressAllowlistAnnotation = "network.kube-dc.com/ingress-allowlist"
+	EgressAllowlistAnnotation  = "network.kube-dc.com/egress-allowlist"
+
+	// OperatorLabelPrefix begins the labels of namespaces that only operators write: an admission policy keeps them from tenants.
+	OperatorLabelPrefix = "network.kube-dc.com/"
 
 	// DefaultGatewaySubnetAnnotation on a Vpc names the external subnet of its default way out.
 	DefaultGatewaySubnetAnnotation = "network.kube-dc.com/default-gw-subnet-name"
@@ -26,6 +39,10 @@ const (
 
 	// ConditionResolvedRefs is true when everything that the object names exists.
 	ConditionResolvedRefs = "ResolvedRefs"
+
+	// ConditionIsolated is false while a pod is on the network of a project that is not its own, or on a network that is no
+	// project's. It is left out otherwise.
+	ConditionIsolated = "Isolated"
 
 	// ConditionProgrammed is true when everything that the object asks for was seen in OVN.
 	ConditionProgrammed = "Programmed"

@@ -47,6 +47,7 @@ type ProjectSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.split(',').all(c, isCIDR(c))",message="cidrBlock must be a CIDR such as 10.0.0.0/24, or an IPv4 and an IPv6 CIDR with a comma and no space between, such as 10.0.0.0/24,fd00:10::/64"
 	// +kubebuilder:validation:XValidation:rule="!self.split(',').all(c, isCIDR(c)) || size(self.split(',')) == 1 || (size(self.split(',')) == 2 && cidr(self.split(',')[0]).ip().family() != cidr(self.split(',')[1]).ip().family())",message="cidrBlock may have one CIDR of each family: write one IPv4 CIDR, one IPv6 CIDR, or one of each"
 	// +kubebuilder:validation:XValidation:rule="self.split(',').all(c, !isCIDR(c) || (cidr(c).ip().isGlobalUnicast() && cidr(c).prefixLength() <= (cidr(c).ip().family() == 4 ? 30 : 126)))",message="cidrBlock must be unicast addresses with room for a gateway and a pod: choose a private range with a prefix of at most 30 bits (IPv4) or 126 bits (IPv6)"
+	// +kubebuilder:validation:XValidation:optionalOldSelf=true,rule="oldSelf.hasValue() || self.split(',').all(c, !isCIDR(c) || cidr(c).prefixLength() >= (cidr(c).ip().family() == 4 ? 8 : 48))",message="cidrBlock is too wide: choose a private range with a prefix of at least 8 bits (IPv4) or 48 bits (IPv6)"
 	CIDRBlock string `json:"cidrBlock"`
 
 	// The type of external network by which the project goes out, such as "cloud" or "public". Its default gateway address
@@ -62,7 +63,9 @@ type ProjectSpec struct {
 	// +kubebuilder:validation:MaxLength=64
 	GwLanIP string `json:"gwLanIp,omitempty"`
 
-	// How many EIps the project may have, those that FIps and Services make included. Unlimited when left out.
+	// How many EIps the project may have, those that FIps and Services make included. Left out: as the annotation
+	// kube-dc.com/eip-quota of its namespace says, or else the platform's default. It does not raise what the organization may have.
+	// Only operators may write it.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	EIpQuota *int32 `json:"eipQuota,omitempty"`
@@ -105,7 +108,8 @@ type ProjectStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Accepted, ResolvedRefs and Programmed. What is false says why and what to do next.
+	// Accepted, ResolvedRefs and Programmed; and Isolated, false, while a pod is on a network where it does not belong. What is
+	// false says why and what to do next.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

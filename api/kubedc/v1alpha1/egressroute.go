@@ -56,6 +56,7 @@ type EgressRouteSpec struct {
 	// The name of the external network to leave by: of an ExternalNetwork, or of a Kube-OVN Subnet.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="externalNetwork is the name of an object, of small letters, digits, '-' and '.': correct it"
 	ExternalNetwork string `json:"externalNetwork,omitempty"`
 }
 

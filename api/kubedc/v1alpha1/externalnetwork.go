@@ -53,6 +53,19 @@ type ExternalNetworkSpec struct {
 	// +listType=set
 	Subnets []string `json:"subnets,omitempty"`
 
+	// Which Projects may use the network: as their default network, for addresses, and to leave by. A selector looks at the labels of
+	// the organization's namespace, of which kubernetes.io/metadata.name is its name, and at kube-dc.com/project, which is the Project's
+	// name. It may name only these two and labels that begin with network.kube-dc.com/, which tenants can't write. {} selects all
+	// Projects. Who is selected neither by this nor by allowedNamespaces may not use the network; when both are left out, everybody may.
+	// Addresses that somebody has already stay when the selectors change.
+	// +optional
+	AllowedProjects *metav1.LabelSelector `json:"allowedProjects,omitempty"`
+
+	// Which namespaces may use the network besides: those of Projects, and those of the management VPC. A selector looks at the labels
+	// of the namespace, and may name the same ones.
+	// +optional
+	AllowedNamespaces *metav1.LabelSelector `json:"allowedNamespaces,omitempty"`
+
 	// How nodes are on this network themselves, and how what came in there finds back. Left out: not at all, or nobody has to care.
 	// +optional
 	Nodes *NodeUplink `json:"nodes,omitempty"`

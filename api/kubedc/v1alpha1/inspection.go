@@ -88,6 +88,8 @@ type RouteQuestion struct {
 
 	// Its mark.
 	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=4294967295
 	Mark int64 `json:"mark,omitempty"`
 }
 
@@ -102,6 +104,8 @@ type ConnectionQuestion struct {
 
 	// Its port. 0: any.
 	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port,omitempty"`
 }
 

@@ -38,6 +38,7 @@ type EgressServiceSpec struct {
 	// another network than its own.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="network is the name of an object, of small letters, digits, '-' and '.': correct it"
 	Network string `json:"network,omitempty"`
 
 	// Which nodes the traffic may leave by. OVN-Kubernetes has it; here the nodes are those that hold the external network's gateway, for

@@ -18,6 +18,45 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ .tag }}{{ end }}
 {{- end }}
 
+{{/* A database of OVN's: as asked for, or Kube-OVN's Service, by TLS where there are certificates. */}}
+{{- define "sallyport.database" -}}
+{{- if .address }}{{ .address }}{{ else }}{{ if .tls }}ssl{{ else }}tcp{{ end }}:{{ .service }}{{ end }}
+{{- end }}
+
+{{/* Whether agents are asked by TLS: "true" or nothing. Half an answer is refused, and so is none where OVN has TLS. */}}
+{{- define "sallyport.agentTLS" -}}
+{{- $tls := .Values.agent.tls }}
+{{- if and .Values.agent.enabled (ne (empty $tls.agentSecret) (empty $tls.controllerSecret)) }}
+{{- fail "agent.tls: give both agentSecret and controllerSecret, or none" }}
+{{- end }}
+{{- if and .Values.agent.enabled $tls.agentSecret (eq $tls.agentSecret (.Values.ovn.tlsSecret | default "-")) }}
+{{- fail "agent.tls.agentSecret: this is ovn.tlsSecret, which lets every node write to OVN's databases; make a Secret of its own (docs/reference/certificates.md)" }}
+{{- end }}
+{{- if and .Values.agent.enabled .Values.ovn.tlsSecret (not $tls.agentSecret) (not $tls.plaintext) }}
+{{- fail "agent.tls: agents no longer use ovn.tlsSecret; give agentSecret and controllerSecret (docs/reference/certificates.md), or plaintext: true" }}
+{{- end }}
+{{- if and .Values.agent.enabled $tls.agentSecret }}true{{ end }}
+{{- end }}
+
+{{/* The flags of a program for questions by TLS. */}}
+{{- define "sallyport.healthFlags" -}}
+- --egressip-healthcheck-cert=/etc/sallyport/health/tls.crt
+- --egressip-healthcheck-key=/etc/sallyport/health/tls.key
+- --egressip-healthcheck-ca=/etc/sallyport/health/ca.crt
+{{- end }}
+
+{{/* The volume with the certificates for it. */}}
+{{- define "sallyport.healthVolume" -}}
+- name: health-tls
+  secret:
+    secretName: {{ . }}
+    defaultMode: 0440
+    items:
+      - {key: ca.crt, path: ca.crt}
+      - {key: tls.crt, path: tls.crt}
+      - {key: tls.key, path: tls.key}
+{{- end }}
+
 {{- define "sallyport.user" -}}
 system:serviceaccount:{{ .Release.Namespace }}:{{ .Values.serviceAccount.name }}
 {{- end }}

@@ -40,7 +40,12 @@ var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 //	with FILE …       objects of testdata/FILE.yaml too, unless the case has one of the same name
 //	ports NAME …      ports of the router in OVN; without it there is no router
 //	management TYPE   the network whose hosts pods of the management VPC reach
+//	quota FLAG N      a limit that holds where nobody has set another, by the name of its flag
 //	inside PREFIX …   the prefixes of pods and Services
+//	podport NAME NAMESPACE/POD SUBNET   a port of a pod in OVN that is not on the switch of the pod's project
+//	isolation WORD    Enforce or Report; Enforce when left out
+//	trusted NAME …    the namespaces whose pods may be anywhere
+//	attachments NAME … the namespaces whose attachments all pods may use
 //	hide KIND…        what objects of these kinds asked for is counted, not shown
 type golden struct {
 	path    string
@@ -51,6 +56,7 @@ type golden struct {
 	hide     []string
 	rehearse bool
 	ports    []string
+	pods     []snapshot.PodPort
 	objects  []client.Object
 }
 
@@ -146,34 +152,81 @@ func (g *golden) configure() error {
 		case "rehearse", "once":
 			g.rehearse = fields[0] == "rehearse"
 			modes++
-		case "shard":
-			g.shard = fields[1]
-		case "management":
-			g.config.ManagementNetwork = fields[1]
-		case "inside":
-			if err := g.config.Inside.Set(strings.Join(fields[1:], ",")); err != nil {
+		case "with":
+			shared, err := readShared(fields[1:])
+			if err != nil {
 				return err
 			}
-		case "hide":
-			g.hide = fields[1:]
-		case "ports":
-			g.ports = fields[1:]
-		case "with":
-			for _, name := range fields[1:] {
-				raw, err := os.ReadFile(filepath.Join("../testdata", name+".yaml"))
-				if err != nil {
-					return err
-				}
-				inputs = append(inputs, string(raw))
-			}
+			inputs = append(inputs, shared...)
 		default:
-			return fmt.Errorf("there is no setting %q", fields[0])
+			if err := g.set(fields[0], fields[1:]); err != nil {
+				return err
+			}
 		}
 	}
 	if modes != 1 {
 		return fmt.Errorf("say either rehearse or once")
 	}
 	return g.read(append(inputs, g.file("input.yaml"))...)
+}
+
+// set carries out one setting.
+func (g *golden) set(setting string, words []string) error {
+	switch setting {
+	case "shard":
+		g.shard = words[0]
+	case "management":
+		g.config.ManagementNetwork = words[0]
+	case "hide":
+		g.hide = words
+	case "ports":
+		g.ports = words
+	case "quota":
+		return g.limit(words[0], words[1])
+	case "inside":
+		return g.config.Inside.Set(strings.Join(words, ","))
+	case "podport", "isolation", "trusted", "attachments":
+		return g.isolate(setting, words)
+	default:
+		return fmt.Errorf("there is no setting %q", setting)
+	}
+	return nil
+}
+
+// readShared reads manifests that several cases have.
+func readShared(names []string) (out []string, err error) {
+	for _, name := range names {
+		raw, err := os.ReadFile(filepath.Join("../testdata", name+".yaml"))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, string(raw))
+	}
+	return out, nil
+}
+
+// limit reads a setting about quotas, by the name of its flag.
+func (g *golden) limit(flag, value string) error {
+	return map[string]*snapshot.Limit{
+		"default-eip-quota": &g.config.Quotas.EIps, "organization-eip-quota": &g.config.Quotas.OrganizationEIps,
+		"organization-project-quota": &g.config.Quotas.OrganizationProjects,
+	}[flag].Set(value)
+}
+
+// isolate reads a setting about pods that are where they do not belong.
+func (g *golden) isolate(setting string, words []string) error {
+	switch setting {
+	case "podport":
+		namespace, pod, _ := strings.Cut(words[1], "/")
+		g.pods = append(g.pods, snapshot.PodPort{Name: words[0], Namespace: namespace, Pod: pod, Subnet: words[2]})
+		return nil
+	case "trusted":
+		return g.config.Trusted.Set(strings.Join(words, ","))
+	case "attachments":
+		return g.config.Attachments.Set(strings.Join(words, ","))
+	default:
+		return g.config.Isolation.Set(words[0])
+	}
 }
 
 // read decodes objects; a field that we do not know is a mistake in the case.
@@ -188,6 +241,7 @@ func (g *golden) read(texts ...string) error {
 			if err != nil {
 				return fmt.Errorf("%w in\n%s", err, part)
 			}
+			kube.Claim(object.(client.Object))
 			g.add(object.(client.Object))
 		}
 	}
@@ -206,6 +260,7 @@ func (g *golden) add(object client.Object) {
 
 func (g *golden) compile(objects []client.Object) (*intent.Intent, []intent.Verdict) {
 	in := kube.NewInputs(g.shard)
+	in.AddPorts(g.pods)
 	in.AddAll(objects)
 	if g.shard == ownership.NodesShard {
 		return compile.Nodes(in.Nodes(g.config))

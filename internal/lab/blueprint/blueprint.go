@@ -73,14 +73,23 @@ func Default() Blueprint {
 
 // Load reads a topology file. What the file leaves out is as in Default; a list that it has replaces the default list.
 func Load(path string) (Blueprint, error) {
-	raw, err := os.ReadFile(path)
+	raw, err := os.ReadFile(path) //nolint:gosec // the file that the user names
 	if err != nil {
 		return Blueprint{}, fmt.Errorf("read topology: %w", err)
 	}
+	b, err := Parse(raw)
+	if err != nil {
+		return Blueprint{}, fmt.Errorf("topology %s: %w", path, err)
+	}
+	return b, nil
+}
+
+// Parse reads the text of a topology file.
+func Parse(raw []byte) (Blueprint, error) {
 	b := Default()
 	given := Blueprint{}
 	if err := yaml.UnmarshalStrict(raw, &given); err != nil {
-		return Blueprint{}, fmt.Errorf("topology %s: %w", path, err)
+		return Blueprint{}, err
 	}
 	if given.Networks != nil {
 		b.Networks = nil
@@ -89,7 +98,7 @@ func Load(path string) (Blueprint, error) {
 		b.Uplinks = nil
 	}
 	if err := yaml.UnmarshalStrict(raw, &b); err != nil {
-		return Blueprint{}, fmt.Errorf("topology %s: %w", path, err)
+		return Blueprint{}, err
 	}
 	return b, nil
 }
@@ -246,7 +255,7 @@ func checkFamilies(prefixes []netip.Prefix) error {
 	if len(prefixes) == 0 || len(prefixes) > 2 {
 		return fmt.Errorf("needs one prefix, or one of IPv4 and one of IPv6")
 	}
-	if len(prefixes) == 2 && prefixes[0].Addr().Is4() == prefixes[1].Addr().Is4() {
+	if len(prefixes) == 2 && prefixes[0].Addr().Is4() == prefixes[1].Addr().Is4() { //nolint:gosec // the length is checked before
 		return fmt.Errorf("has two prefixes of one family")
 	}
 	for _, p := range prefixes {

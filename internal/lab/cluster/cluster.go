@@ -40,6 +40,10 @@ const (
 	APIPort = 6443
 )
 
+// lessGC trades memory for time: an API server with an almost empty store collects garbage for a third of its start, and keeps
+// 100 MiB more instead.
+const lessGC = "GOGC=400"
+
 // StartAPI starts etcd and the API server and waits until it is ready.
 func (c *Cluster) StartAPI(ctx context.Context) error {
 	serving, err := c.credentials()
@@ -87,7 +91,7 @@ func (c *Cluster) kubeconfig() string { return filepath.Join(c.State, "kubeconfi
 func (c *Cluster) WriteKubeconfig(path, url string) error {
 	var blobs [3][]byte
 	for i, file := range []string{c.admin.CA, c.admin.Cert, c.admin.Key} {
-		raw, err := os.ReadFile(file)
+		raw, err := os.ReadFile(file) //nolint:gosec // a file that the lab has written or that the cache has
 		if err != nil {
 			return fmt.Errorf("read credentials: %w", err)
 		}
@@ -150,7 +154,7 @@ func (c *Cluster) StartControllers() error {
 }
 
 func (c *Cluster) start(program string, args ...string) error {
-	_, err := c.Processes.Start(proc.Spec{Name: program, Argv: append([]string{c.Parts.Program(program)}, args...)})
+	_, err := c.Processes.Start(proc.Spec{Name: program, Argv: append([]string{c.Parts.Program(program)}, args...), Env: []string{lessGC}})
 	return err
 }
 

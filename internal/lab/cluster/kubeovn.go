@@ -29,7 +29,7 @@ var crdKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v
 func (c *Cluster) Define(ctx context.Context, client *manifest.Client) error {
 	text := networkAttachments
 	for _, path := range []string{c.Parts.KubeOVNCRDs(), c.Parts.BackendCRD()} {
-		raw, err := os.ReadFile(path)
+		raw, err := os.ReadFile(path) //nolint:gosec // a file that the lab has written or that the cache has
 		if err != nil {
 			return fmt.Errorf("read resource definitions: %w", err)
 		}

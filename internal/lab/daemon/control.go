@@ -66,7 +66,8 @@ func (d *Daemon) serve() error {
 		}
 		answer(w, d.status, err)
 	})
-	go func() { _ = http.Serve(listener, mux) }()
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = server.Serve(listener) }()
 	return nil
 }
 

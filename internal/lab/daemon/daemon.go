@@ -94,6 +94,11 @@ func prepare(ctx context.Context, config Config) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, role := range []string{"sallyport-agent", "sallyport-controller"} {
+		if _, err := ca.Issue(pki.Subject{Name: role, Hosts: []string{role}}); err != nil {
+			return nil, err
+		}
+	}
 	shop := engine.Shop{Parts: set, Processes: d.processes, State: config.path(Data)}
 	d.central = engine.Central{Shop: shop, Servers: servers, TLS: tls}
 	for _, n := range config.Blueprint.NodeList() {

@@ -14,7 +14,7 @@ func usage() (Usage, error) {
 	}
 	var u Usage
 	for _, file := range files {
-		raw, err := os.ReadFile(file)
+		raw, err := os.ReadFile(file) //nolint:gosec // a file of /proc
 		if err != nil {
 			continue // it has ended since
 		}

@@ -38,7 +38,7 @@ func (s Shop) dir(name string) string {
 
 // run runs one of the small OVN programs to its end.
 func (s Shop) run(ctx context.Context, program string, args ...string) error {
-	cmd := exec.CommandContext(ctx, s.Parts.Program(program), args...)
+	cmd := exec.CommandContext(ctx, s.Parts.Program(program), args...) //nolint:gosec // a part of the lab
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s %s: %w: %s", program, brief(args), err, strings.TrimSpace(string(out)))

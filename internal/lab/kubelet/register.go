@@ -54,7 +54,7 @@ func (k *Kubelet) adopt(ctx context.Context, want *corev1.Node) (*corev1.Node, e
 
 // createLease makes the node's Lease. The owner reference lets it go with its Node.
 func (k *Kubelet) createLease(ctx context.Context, node *corev1.Node) error {
-	seconds, now := max(1, int32(k.LeaseDuration/time.Second)), metav1.NowMicro()
+	seconds, now := max(1, int32(k.LeaseDuration/time.Second)), metav1.NowMicro() //nolint:gosec // a few seconds
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:            node.Name,

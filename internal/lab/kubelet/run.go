@@ -215,7 +215,7 @@ func exitOf(err error) exit {
 	case err == nil:
 		return exit{reason: "Completed"}
 	case errors.As(err, &status) && status.ExitCode() >= 0:
-		return exit{int32(status.ExitCode()), "Error", err.Error()}
+		return exit{int32(status.ExitCode()), "Error", err.Error()} //nolint:gosec // an exit code has eight bits
 	case errors.As(err, &status):
 		return exit{lostCode, "Error", err.Error()} // ended by a signal
 	}

@@ -144,6 +144,7 @@ func (a *archive) module(from string) string {
 }
 
 func buildInit(ctx context.Context, path string) error {
+	//nolint:gosec // a program that a test runs
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", path, initPkg)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -161,7 +162,7 @@ func libraries(ctx context.Context, programs []string) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("bring %s along: %w", name, err)
 		}
-		listed, err := exec.CommandContext(ctx, "ldd", path).Output()
+		listed, err := exec.CommandContext(ctx, "ldd", path).Output() //nolint:gosec // a program that a test runs
 		if err != nil {
 			return nil, fmt.Errorf("ask for the libraries of %s: %w", path, err)
 		}
@@ -191,7 +192,7 @@ func (b box) run(ctx context.Context, set parts.Set) (Result, error) {
 		args = append(args, "-L", dir)
 	}
 	var said bytes.Buffer
-	cmd := exec.CommandContext(ctx, set.Program("qemu-system-x86_64"), args...)
+	cmd := exec.CommandContext(ctx, set.Program("qemu-system-x86_64"), args...) //nolint:gosec // a program that a test runs
 	cmd.Stdout, cmd.Stderr = &said, &said
 	// The machine ends with this process, however that ends. What the kernel watches is the thread.
 	runtime.LockOSThread()

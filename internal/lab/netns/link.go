@@ -54,7 +54,7 @@ func Veth(a, b End, mtu int) error {
 		pair := &netlink.Veth{
 			LinkAttrs:     netlink.LinkAttrs{Name: ta, MTU: mtu},
 			PeerName:      tb,
-			PeerMTU:       uint32(mtu),
+			PeerMTU:       uint32(mtu), //nolint:gosec // a constant of the lab
 			PeerNamespace: netlink.NsFd(fdB.Fd()),
 		}
 		if err := h.LinkAdd(pair); err != nil {
@@ -227,7 +227,7 @@ func (n NS) fd() (*os.File, error) {
 	if path == "" {
 		path = "/proc/thread-self/ns/net"
 	}
-	f, err := os.Open(path)
+	f, err := os.Open(path) //nolint:gosec // a file of /proc
 	if err != nil {
 		return nil, fmt.Errorf("open namespace %s: %w", n.Name, err)
 	}
@@ -255,8 +255,9 @@ func checksumOffload(link string, on bool) error {
 		name [unix.IFNAMSIZ]byte
 		data unsafe.Pointer
 		_    [16]byte
-	}{data: unsafe.Pointer(&value)}
+	}{data: unsafe.Pointer(&value)} //nolint:gosec // an ioctl takes an address
 	copy(request.name[:unix.IFNAMSIZ-1], link)
+	//nolint:gosec // an ioctl takes an address
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
 		return fmt.Errorf("switch checksum offload of %s: %w", link, errno)
 	}

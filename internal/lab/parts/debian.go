@@ -97,7 +97,7 @@ func (d debs) checkVersion(ctx context.Context, files []string, version string) 
 
 // checkPackage compares the version in a package file with the upstream version that the lab expects.
 func checkPackage(ctx context.Context, file, version string) error {
-	out, err := exec.CommandContext(ctx, "dpkg-deb", "--field", file, "Version").Output()
+	out, err := exec.CommandContext(ctx, "dpkg-deb", "--field", file, "Version").Output() //nolint:gosec // words of the list of parts, and no shell
 	if err != nil {
 		return fmt.Errorf("read the version of %s: %w", filepath.Base(file), err)
 	}
@@ -122,6 +122,7 @@ func isUpstreamVersion(ctx context.Context, found, version string) (bool, error)
 		return false, err
 	}
 	for _, limit := range [][2]string{{"ge", version}, {"lt", next + "~"}} {
+		//nolint:gosec // words of the list of parts, and no shell
 		err := exec.CommandContext(ctx, "dpkg", "--compare-versions", found, limit[0], limit[1]).Run()
 		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == 1 {
 			return false, nil
@@ -211,7 +212,7 @@ func wrapPrograms(w workshop, programs []string) error {
 		}
 		script := fmt.Sprintf("#!/bin/sh\nexec %s/usr/lib64/ld-linux-x86-64.so.2 --argv0 %s --library-path %s/usr/lib/x86_64-linux-gnu %s \"$@\"\n",
 			root, name, root, filepath.Join(root, rel))
-		if err := os.WriteFile(filepath.Join(w.dir, "bin", name), []byte(script), 0o755); err != nil {
+		if err := os.WriteFile(filepath.Join(w.dir, "bin", name), []byte(script), 0o755); err != nil { //nolint:gosec // it is run
 			return fmt.Errorf("wrap %s: %w", name, err)
 		}
 	}
@@ -233,7 +234,7 @@ func run(ctx context.Context, name string, args ...string) error {
 
 func runIn(ctx context.Context, dir, name string, args ...string) error {
 	var out bytes.Buffer
-	cmd := exec.CommandContext(ctx, name, args...)
+	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // words of the list of parts, and no shell
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &out
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", name, err, out.String())

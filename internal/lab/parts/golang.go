@@ -126,7 +126,7 @@ func executableName(path string) string {
 }
 
 func (w workshop) goTool(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // words of the list of parts, and no shell
 	cmd.Dir = w.module()
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
 	var stderr strings.Builder
@@ -164,11 +164,11 @@ func envoyGateway() part {
 
 // take copies a file of a module into the part.
 func take(w workshop, dir, name string) error {
-	raw, err := os.ReadFile(filepath.Join(dir, name))
+	raw, err := os.ReadFile(filepath.Join(dir, name)) //nolint:gosec // a file in the cache of the lab
 	if err != nil {
 		return fmt.Errorf("read a resource definition: %w", err)
 	}
-	return os.WriteFile(filepath.Join(w.dir, name), raw, 0o644)
+	return os.WriteFile(filepath.Join(w.dir, name), raw, 0o644) //nolint:gosec // a file in the cache of the lab
 }
 
 // takeCRDs copies Kube-OVN's resource definitions out of its module: they are its files, not ours, and follow its version.

@@ -68,6 +68,7 @@ func kernel(version string) part {
 
 // kernelName is the package that has the kernel: the one that Debian's package without a version in its name depends on.
 func kernelName(ctx context.Context, options []string) (string, error) {
+	//nolint:gosec // words of the list of parts, and no shell
 	out, err := exec.CommandContext(ctx, "apt-cache", slices.Concat(options, []string{"depends", kernelPackage})...).Output()
 	if err != nil {
 		return "", fmt.Errorf("ask apt for %s: %w", kernelPackage, err)

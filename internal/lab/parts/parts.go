@@ -150,7 +150,7 @@ func (p part) ensure(ctx context.Context, dir string, report Progress) error {
 }
 
 func lock(path string) (func(), error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644) //nolint:gosec // a file in the cache of the lab
 	if err != nil {
 		return nil, fmt.Errorf("open lock: %w", err)
 	}

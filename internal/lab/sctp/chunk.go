@@ -46,7 +46,7 @@ func (i initial) encode(kind uint8) chunk {
 	b = binary.BigEndian.AppendUint32(b, i.tsn)
 	if len(i.cookie) > 0 {
 		b = binary.BigEndian.AppendUint16(b, paramCookie)
-		b = binary.BigEndian.AppendUint16(b, uint16(4+len(i.cookie)))
+		b = binary.BigEndian.AppendUint16(b, uint16(4+len(i.cookie))) //nolint:gosec // a cookie has a fixed length
 		b = append(b, i.cookie...)
 	}
 	return chunk{kind: kind, body: b}
@@ -123,4 +123,4 @@ func acked(c chunk) (uint32, error) {
 }
 
 // before compares TSNs, which wrap around.
-func before(a, b uint32) bool { return int32(a-b) < 0 }
+func before(a, b uint32) bool { return int32(a-b) < 0 } //nolint:gosec // serial numbers wrap (RFC 1982)

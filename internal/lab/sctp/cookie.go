@@ -45,7 +45,7 @@ func (s secret) open(b []byte, id pair, now time.Time) (cookie, error) {
 		theirs:    binary.BigEndian.Uint32(b[4:]),
 		mineTSN:   binary.BigEndian.Uint32(b[8:]),
 		theirsTSN: binary.BigEndian.Uint32(b[12:]),
-		made:      time.Unix(0, int64(binary.BigEndian.Uint64(b[16:]))),
+		made:      time.Unix(0, int64(binary.BigEndian.Uint64(b[16:]))), //nolint:gosec // nanoseconds that encode has written
 	}
 	if now.Sub(c.made) > cookieLife {
 		return cookie{}, errors.New("cookie is stale")

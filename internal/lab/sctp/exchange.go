@@ -21,7 +21,7 @@ const (
 
 var lastPort atomic.Uint32
 
-func init() { lastPort.Store(rand.Uint32N(portCount)) }
+func init() { lastPort.Store(rand.Uint32N(portCount)) } //nolint:gosec // a number of a lab's connection, and no secret
 
 // Exchange sets up an association, sends one message, waits for one message back, and shuts the association down. The
 // error does not name dst: the caller does.

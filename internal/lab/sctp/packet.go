@@ -38,7 +38,7 @@ func (p packet) encode() []byte {
 	binary.BigEndian.PutUint32(b[4:], p.tag)
 	for _, c := range p.chunks {
 		b = append(b, c.kind, c.flags)
-		b = binary.BigEndian.AppendUint16(b, uint16(chunkHeaderLen+len(c.body)))
+		b = binary.BigEndian.AppendUint16(b, uint16(chunkHeaderLen+len(c.body))) //nolint:gosec // a chunk fits into a packet
 		b = append(b, c.body...)
 		b = append(b, make([]byte, padding(len(c.body)))...)
 	}

@@ -72,7 +72,7 @@ func interrupt(ctx context.Context, w wire) func() bool {
 }
 
 // newTag is a random verification tag; zero is only for INIT.
-func newTag() uint32 { return 1 + rand.Uint32N(math.MaxUint32) }
+func newTag() uint32 { return 1 + rand.Uint32N(math.MaxUint32) } //nolint:gosec // a number of a lab's connection, and no secret
 
 // backoff is how long to wait for an answer to the given try, counted from zero.
 func backoff(try int) time.Duration { return min(resendFirst<<min(try, 8), resendMost) }

@@ -93,18 +93,17 @@ func Model() (model.ClientDBModel, error) {
 // RouterPort is the type of a switch port that leads to a router.
 const RouterPort = "router"
 
-// some are conditions for tables of which we do not want all rows: there is a switch port for each pod, and there are ACLs for
-// each network policy. A row has to meet one of them.
+// some are conditions for tables of which we do not want all rows: there are ACLs for each network policy. A row has to meet one
+// of them. Switch ports are all read: whether a pod's port is where it belongs is in no column that a condition could look at.
 var some = map[string][]ovsdb.Condition{
-	LogicalSwitchPortTable: {ovsdb.NewCondition("type", ovsdb.ConditionEqual, RouterPort), ours},
-	PortGroupTable:         {ours},
-	ACLTable:               {ours},
-	QoSTable:               {ours},
-	StaticRouteTable:       {ours},
-	HealthCheckTable:       {ours},
-	GatewayChassisTable:    {ours},
-	ChassisGroupTable:      {ours},
-	GroupChassisTable:      {ours},
+	PortGroupTable:      {ours},
+	ACLTable:            {ours},
+	QoSTable:            {ours},
+	StaticRouteTable:    {ours},
+	HealthCheckTable:    {ours},
+	GatewayChassisTable: {ours},
+	ChassisGroupTable:   {ours},
+	GroupChassisTable:   {ours},
 }
 
 var ours = ovsdb.NewCondition("external_ids", ovsdb.ConditionIncludes,

@@ -123,8 +123,8 @@ type AddressSet struct {
 	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
 
-// LogicalSwitchPort is a port by which a switch leads to a router: an option names the router's port. Names are unique in the
-// database.
+// LogicalSwitchPort is a port of a switch: of a pod, as Kube-OVN writes into external_ids, or one that leads to a router, whose port an
+// option names. Names are unique in the database.
 type LogicalSwitchPort struct {
 	UUID        string            `ovsdb:"_uuid"`
 	Name        string            `ovsdb:"name"`

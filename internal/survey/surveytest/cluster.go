@@ -150,7 +150,7 @@ func host(p netip.Prefix, n int) netip.Addr {
 	a := p.Addr().As4()
 	for i := 3; n > 0 && i >= 0; i-- {
 		n += int(a[i])
-		a[i], n = byte(n), n>>8
+		a[i], n = byte(n), n>>8 //nolint:gosec // the lowest byte of it
 	}
 	return netip.AddrFrom4(a)
 }

@@ -209,7 +209,7 @@ func (t *tenant) tells(s survey.Service) survey.Service {
 		kubedcv1.SourceServiceLabel: s.Name,
 	}
 	for _, p := range s.Ports {
-		at := netip.AddrPortFrom(s.Ingress[0], uint16(p.Port))
+		at := netip.AddrPortFrom(s.Ingress[0], uint16(p.Port)) //nolint:gosec // a port that was made up here
 		out.Endpoints = append(out.Endpoints, survey.Endpoint{Port: p.Name, Address: at, Ready: true, Serving: true})
 	}
 	return out
@@ -231,7 +231,7 @@ func portOf(p survey.ServicePort) uint16 { return map[int]uint16{80: 8080, 443: 
 func (t *tenant) balancer(s survey.Service, a netip.Addr, targets []survey.Pod) logical.Balancer {
 	b := logical.Balancer{Name: t.ns + "-" + s.Name + "-tcp", Protocol: "tcp", IDs: t.owner("Service", t.ns, s.Name)}
 	for _, p := range s.Ports {
-		v := logical.VIP{Address: netip.AddrPortFrom(a, uint16(p.Port))}
+		v := logical.VIP{Address: netip.AddrPortFrom(a, uint16(p.Port))} //nolint:gosec // a port that was made up here
 		for _, pod := range targets {
 			if pod.Ready {
 				v.Backends = append(v.Backends, netip.AddrPortFrom(pod.Addresses[0], portOf(p)))

@@ -27,7 +27,7 @@ var referenceMistakes = []mistake{
 	{
 		what: "an OvnEip that does not exist", on: "EIp mistakes-a/e", condition: "ResolvedRefs", reason: "OvnEipNotFound",
 		wrong: []harness.Action{harness.Apply("EIp mistakes-a/e", "{childRef: nowhere}")},
-		says:  []string{"OvnEip nowhere does not exist in this project", "correct spec.childRef"},
+		says:  []string{`OvnEip "nowhere" does not exist in this project`, "correct spec.childRef"},
 		cure:  []harness.Action{dropped("EIp mistakes-a/e"), harness.Apply("EIp mistakes-a/e", "{childRef: mistakes-a-ext-cloud}")},
 	},
 	{

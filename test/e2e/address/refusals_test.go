@@ -74,6 +74,8 @@ var projectRules = []rule{
 	{"Project", dual, `{cidrBlock: "10.0.0.0/24,fd00:10::/64,fd00::/64", egressNetworkType: cloud}`, "one CIDR of each family"},
 	{"Project", "{cidrBlock: 223.255.255.0/24, egressNetworkType: cloud}", "{cidrBlock: 224.0.0.0/24, egressNetworkType: cloud}", "must be unicast"},
 	{"Project", "{cidrBlock: 10.0.0.0/30, egressNetworkType: cloud}", "{cidrBlock: 10.0.0.0/31, egressNetworkType: cloud}", "at most 30 bits"},
+	{"Project", "{cidrBlock: 10.0.0.0/8, egressNetworkType: cloud}", "{cidrBlock: 10.0.0.0/7, egressNetworkType: cloud}", "too wide"},
+	{"Project", "{cidrBlock: 'fd00::/48', egressNetworkType: cloud}", "{cidrBlock: 'fd00::/47', egressNetworkType: cloud}", "48 bits"},
 	{"Project", "{cidrBlock: 'fd00::/126', egressNetworkType: cloud}", "{cidrBlock: 'fd00::/127', egressNetworkType: cloud}", "126 bits"},
 	{
 		"Project", "{cidrBlock: 10.0.0.0/24, egressNetworkType: gold.v2_x-1}", "{cidrBlock: 10.0.0.0/24, egressNetworkType: a b}",
@@ -95,8 +97,10 @@ var projectRules = []rule{
 }
 
 var eipRules = []rule{
-	{"EIp", "{externalNetworkType: cloud}", "{externalNetworkType: cloud, childRef: x}", "keep the one that says where the address comes from"},
+	{"EIp", "{externalNetwork: ext-cloud}", "{externalNetwork: ext cloud}", "externalNetwork is the name of an object"},
+	{"EIp", "{childRef: eip-a.b}", "{childRef: eip=a}", "childRef is the name of an object"},
 	{"EIp", "{externalNetwork: ext-cloud}", "{externalNetwork: ext-cloud, childRef: x}", "keep the one that says where the address comes from"},
+	{"EIp", "{externalNetworkType: cloud}", "{externalNetworkType: cloud, childRef: x}", "keep the one that says where the address comes from"},
 	{
 		"EIp", "{externalNetworkType: cloud, externalNetwork: ''}", "{externalNetworkType: cloud, externalNetwork: ext-cloud}",
 		"keep the one that says where the address comes from",
@@ -108,6 +112,10 @@ var eipRules = []rule{
 }
 
 var fipRules = []rule{
+	{"FIp", "{ipAddress: 10.0.0.7, eip: web}", `{ipAddress: 10.0.0.7, eip: 'web"'}`, "eip is the name of an object"},
+	{"FIp", "{podTarget: {podName: web-0}}", "{podTarget: {podName: web_0}}", "podName is the name of an object"},
+	{"FIp", "{vmTarget: {vmName: web}}", "{vmTarget: {vmName: Web}}", "vmName is the name of an object"},
+	{"FIp", "{vmTarget: {vmName: web, interfaceName: eth0.7}}", "{vmTarget: {vmName: web, interfaceName: eth 0}}", "interfaceName is a word"},
 	{"FIp", "{ipAddress: 10.0.0.7}", "{}", "exactly one target"},
 	{"FIp", "{vmTarget: {vmName: a}, externalNetworkType: third}", "{externalNetworkType: third}", "exactly one target"},
 	{"FIp", "{vmTarget: {vmName: a}}", "{vmTarget: {vmName: a}, ipAddress: 10.0.0.7}", "exactly one target"},

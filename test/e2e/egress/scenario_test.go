@@ -62,7 +62,7 @@ func (s scenario) startLab(t *testing.T, name string, nodes int) *egressLab {
 	}
 	flags := append([]string{"--egressip-reachability-period=200ms"}, s.flags...)
 	if s.port != 9 {
-		for flag, file := range map[string]string{"cert": "ovn.crt", "key": "ovn.key", "ca": "ca.crt"} {
+		for flag, file := range map[string]string{"cert": "sallyport-controller.crt", "key": "sallyport-controller.key", "ca": "ca.crt"} {
 			flags = append(flags, "--egressip-healthcheck-"+flag+"="+filepath.Join(y.Dir, "pki", file))
 		}
 	}
@@ -85,8 +85,8 @@ func (y *egressLab) agent(t *testing.T, node string) {
 		t.Fatal(err)
 	}
 	pki := func(name string) string { return filepath.Join(y.Dir, "pki", name) }
-	cmd, err := y.Command("", node, program, "--egressip-node-healthcheck-port=9107", "--egressip-healthcheck-cert="+pki("ovn.crt"),
-		"--egressip-healthcheck-key="+pki("ovn.key"), "--egressip-healthcheck-ca="+pki("ca.crt"))
+	cmd, err := y.Command("", node, program, "--egressip-node-healthcheck-port=9107", "--egressip-healthcheck-cert="+pki("sallyport-agent.crt"),
+		"--egressip-healthcheck-key="+pki("sallyport-agent.key"), "--egressip-healthcheck-ca="+pki("ca.crt"))
 	if err != nil {
 		t.Fatal(err)
 	}

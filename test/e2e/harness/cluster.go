@@ -212,9 +212,14 @@ func (c *Cluster) CreateNamespace(t *testing.T, name, subnet string) {
 	if subnet == "" {
 		subnet = "ovn-default"
 	}
-	c.Wait(t, "Namespace", "", name, func(o *unstructured.Unstructured) bool {
+	c.Wait(t, "Namespace", "", name, inSubnet(subnet))
+}
+
+// inSubnet says whether pods of a namespace belong to a subnet if they do not choose another.
+func inSubnet(subnet string) manifest.Condition {
+	return func(o *unstructured.Unstructured) bool {
 		return o != nil && strings.Split(o.GetAnnotations()["ovn.kubernetes.io/logical_switch"], ",")[0] == subnet
-	})
+	}
 }
 
 // CreateVPC makes a VPC with one subnet "<name>-net" for the namespace of the same name; cidr may have a prefix of each family.

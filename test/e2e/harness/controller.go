@@ -18,6 +18,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/lab/manifest"
 	"github.com/sallyport/sallyport/internal/ovn"
+	"github.com/sallyport/sallyport/internal/ownership"
 )
 
 // AutodeleteAfter is how long a Service may be without endpoints before it goes by itself, when it asked for that.
@@ -252,6 +253,7 @@ spec: {cidrBlock: "%s", egressNetworkType: %s}`, name, organization, cidr, netwo
 	c.WaitProgrammed(t, "Project", organization, name)
 	namespace := organization + "-" + name
 	c.Wait(t, "ServiceAccount", namespace, "default", manifest.Exists)
+	c.Wait(t, "Namespace", "", namespace, inSubnet(ownership.Subnet(namespace))) // pods are refused until then
 	return namespace
 }
 

@@ -99,14 +99,18 @@ func (c *Cluster) ServerFile(server, kind string) string {
 	return filepath.Join(c.Dir, "data/ovn", strings.TrimPrefix(server, "ovn-")+"."+kind)
 }
 
-// Table reads a table of the northbound database: rows with their columns.
+// Table reads a table of the northbound database: rows with the columns, or with all when none is named.
 func (c *Cluster) Table(t *testing.T, table, columns string) (out []map[string]any) {
 	t.Helper()
 	var read struct {
 		Headings []string
 		Data     [][]any
 	}
-	if err := json.Unmarshal([]byte(c.RunNbctl(t, "--format=json", "--columns="+columns, "list", table)), &read); err != nil {
+	args := []string{"--format=json", "list", table}
+	if columns != "" {
+		args = append([]string{"--columns=" + columns}, args...)
+	}
+	if err := json.Unmarshal([]byte(c.RunNbctl(t, args...)), &read); err != nil {
 		t.Fatal(err)
 	}
 	for _, cells := range read.Data {

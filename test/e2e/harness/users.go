@@ -16,6 +16,9 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
+
+	"github.com/sallyport/sallyport/internal/lab/manifest"
+	"github.com/sallyport/sallyport/internal/ownership"
 )
 
 // Attempt is one thing that somebody tries with the API; the API server admits it or not, and changes nothing.
@@ -24,17 +27,30 @@ type Attempt func(context.Context, dynamic.Interface) error
 var dryRun = []string{metav1.DryRunAll}
 
 func gvr(resource string) schema.GroupVersionResource {
+	gv := schema.GroupVersion{Group: "kube-dc.com", Version: "v1"}
 	switch resource {
-	case "namespaces", "secrets", "services", "pods", "nodes":
-		return schema.GroupVersionResource{Version: "v1", Resource: resource}
+	case "namespaces", "secrets", "services", "endpoints", "pods", "nodes", "bindings":
+		gv.Group = ""
+	case "deployments", "statefulsets", "daemonsets", "replicasets":
+		gv.Group = "apps"
+	case "jobs", "cronjobs":
+		gv.Group = "batch"
+	case "endpointslices":
+		gv.Group = "discovery.k8s.io"
+	case "events":
+		gv.Group = "events.k8s.io"
 	case "leases":
-		return schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: resource}
-	case "nodepaths", "externalnetworks", "inspections":
-		return schema.GroupVersionResource{Group: "kube-dc.com", Version: "v1alpha1", Resource: resource}
+		gv.Group = "coordination.k8s.io"
+	case "nodepaths", "externalnetworks", "inspections", "egressroutes":
+		gv.Version = "v1alpha1"
+	case "egressips", "egressservices":
+		gv.Group = "k8s.ovn.org"
+	case "vpcs", "subnets", "vpc-egress-gateways":
+		gv.Group = "kubeovn.io"
 	case "network-attachment-definitions":
-		return schema.GroupVersionResource{Group: "k8s.cni.cncf.io", Version: "v1", Resource: resource}
+		gv.Group = "k8s.cni.cncf.io"
 	}
-	return schema.GroupVersionResource{Group: "kube-dc.com", Version: "v1", Resource: resource}
+	return gv.WithResource(resource)
 }
 
 // TryPatch tries a merge patch of "resource/namespace/name"; a further "/status" is its subresource.
@@ -68,20 +84,30 @@ func TryDelete(path string) Attempt {
 	}
 }
 
-var kindOf = map[string]string{"eips": "EIp", "fips": "FIp", "projects": "Project", "namespaces": "Namespace", "inspections": "Inspection"}
+var kindOf = map[string]string{
+	"eips": "EIp", "fips": "FIp", "projects": "Project", "inspections": "Inspection", "egressroutes": "EgressRoute", "egressservices": "EgressService",
+	"namespaces": "Namespace", "services": "Service", "endpoints": "Endpoints", "endpointslices": "EndpointSlice", "events": "Event",
+	"pods": "Pod", "bindings": "Binding", "deployments": "Deployment", "statefulsets": "StatefulSet", "daemonsets": "DaemonSet",
+	"replicasets": "ReplicaSet", "jobs": "Job", "cronjobs": "CronJob",
+	"vpcs": "Vpc", "subnets": "Subnet", "vpc-egress-gateways": "VpcEgressGateway", "network-attachment-definitions": "NetworkAttachmentDefinition",
+}
 
-// TryCreate tries to create "resource/namespace/name" with what else belongs to it.
+// TryCreate tries to create "resource/namespace/name" with what else belongs to it; a further "/binding" binds a pod.
 func TryCreate(path, text string) Attempt {
-	p := strings.Split(path, "/")
+	p := strings.Split(path+"/", "/")
+	kind, subresources := kindOf[p[0]], []string(nil)
+	if p[3] == "binding" {
+		kind, subresources = "Binding", []string{p[3]}
+	}
 	return func(ctx context.Context, client dynamic.Interface) error {
 		o := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
 			return err
 		}
-		o.SetGroupVersionKind(gvr(p[0]).GroupVersion().WithKind(kindOf[p[0]]))
+		o.SetGroupVersionKind(gvr(p[0]).GroupVersion().WithKind(kind))
 		o.SetNamespace(p[1])
 		o.SetName(p[2])
-		_, err := client.Resource(gvr(p[0])).Namespace(p[1]).Create(ctx, o, metav1.CreateOptions{DryRun: dryRun})
+		_, err := client.Resource(gvr(p[0])).Namespace(p[1]).Create(ctx, o, metav1.CreateOptions{DryRun: dryRun}, subresources...)
 		return err
 	}
 }
@@ -121,6 +147,9 @@ func NewUser(t *testing.T, name string, config *rest.Config) User {
 // Roles and policies come into force some moments after they are written: the API server learns of them by watching.
 const settling = 20 * time.Second
 
+// Try tries something once.
+func (p User) Try(ctx context.Context, try Attempt) error { return try(ctx, p.api) }
+
 // Can fails the test unless the API server admits what is tried.
 func (p User) Can(t *testing.T, what string, try Attempt) {
 	t.Helper()
@@ -130,7 +159,9 @@ func (p User) Can(t *testing.T, what string, try Attempt) {
 // Cannot fails the test unless the API server refuses what is tried with the given words.
 func (p User) Cannot(t *testing.T, what string, try Attempt, words string) {
 	t.Helper()
-	p.get(t, what, try, words, func(err error) bool { return apierrors.IsForbidden(err) && strings.Contains(err.Error(), words) })
+	p.get(t, what, try, words, func(err error) bool {
+		return (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) && strings.Contains(err.Error(), words)
+	})
 }
 
 func (p User) get(t *testing.T, what string, try Attempt, want string, holds func(error) bool) {
@@ -150,7 +181,10 @@ func (p User) get(t *testing.T, what string, try Attempt, want string, holds fun
 func (c *Cluster) CreateTenancy(t *testing.T, org, project string) {
 	t.Helper()
 	c.CreateNamespace(t, org, "")
-	c.CreateNamespace(t, project, "")
+	subnet := ownership.Subnet(project)
+	c.Apply(t, fmt.Sprintf(network, project, subnet))
+	c.Wait(t, "Subnet", "", subnet, manifest.True("Ready"))
+	c.CreateNamespace(t, project, subnet)
 	for _, text := range []string{people, belongings} { // they go with the lab
 		if err := c.Objects.Apply(Within(t, time.Minute), fmt.Sprintf(text, org, project)); err != nil {
 			t.Fatal(err)
@@ -193,7 +227,37 @@ const people = `
   roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}, subjects: [{kind: User, name: operator}]}
 `
 
+const network = `
+{apiVersion: kubeovn.io/v1, kind: Vpc, metadata: {name: %[1]s, labels: {app.kubernetes.io/managed-by: sallyport, kube-dc.com/vpc: %[1]s}},
+  spec: {namespaces: [%[1]s]}}
+---
+{apiVersion: kubeovn.io/v1, kind: Subnet, metadata: {name: %[2]s, labels: {app.kubernetes.io/managed-by: sallyport, kube-dc.com/vpc: %[1]s}},
+  spec: {vpc: %[1]s, protocol: IPv4, cidrBlock: 10.0.0.0/24, namespaces: [%[1]s]}}
+`
+
 const belongings = `
+{apiVersion: v1, kind: Namespace, metadata: {name: %[2]s,
+  labels: {app.kubernetes.io/managed-by: sallyport, kube-dc.com/vpc: %[2]s, kube-dc.com/project: web}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: mine, namespace: %[2]s}, spec: {schedulerName: nobody, containers: [{name: main, image: lab/idle}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: foreign, namespace: %[2]s},
+  spec: {type: LoadBalancer, loadBalancerClass: example.com/other, ports: [{port: 80}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: expires, namespace: %[2]s, annotations: {service.nlb.kube-dc.com/autodelete: "true"}},
+  spec: {ports: [{port: 80}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: balanced-ext, namespace: %[2]s, labels: {app.kubernetes.io/managed-by: sallyport, kube-dc.com/vpc: %[2]s}},
+  spec: {clusterIP: None, ports: [{port: 80}]}}
+---
+{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv4, endpoints: [], ports: [],
+  metadata: {name: balanced-ext, namespace: %[2]s, labels: {app.kubernetes.io/managed-by: sallyport, kube-dc.com/vpc: %[2]s}}}
+---
+{apiVersion: kube-dc.com/v1alpha1, kind: EgressRoute, metadata: {name: mine, namespace: %[2]s},
+  spec: {destinations: [203.0.113.0/24], externalNetworkType: public}}
+---
+{apiVersion: k8s.ovn.org/v1, kind: EgressService, metadata: {name: balanced, namespace: %[2]s}, spec: {sourceIPBy: LoadBalancerIP}}
+---
 {apiVersion: kube-dc.com/v1, kind: Project, metadata: {name: web, namespace: %[1]s}, spec: {cidrBlock: 10.0.0.0/24, egressNetworkType: cloud}}
 ---
 {apiVersion: kube-dc.com/v1, kind: EIp, metadata: {name: default-gw, namespace: %[2]s,

@@ -1,19 +1,23 @@
 package install
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/sallyport/sallyport/internal/lab/blueprint"
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// protections are what a tenant must not write, with words of the answer, and beside each something like it that is allowed.
-var protections = []struct {
+// protection is something that a tenant must not write.
+type protection struct {
 	what  string
 	try   harness.Attempt
 	words string
 	like  harness.Attempt // nil: the same thing by an operator is the only control
-}{
+}
+
+// protections are what a tenant must not write, with words of the answer, and beside each something like it that is allowed.
+var protections = []protection{
 	{
 		"status of an EIp",
 		harness.TryPatch("eips/guard-web/mine/status", `{"status":{"ipAddress":"198.51.100.9","ready":true}}`),
@@ -68,7 +72,7 @@ var protections = []struct {
 		"changing the project's attachment",
 		harness.TryPatch("network-attachment-definitions/guard-web/default", `{"spec":{"config":"{\"a\":1}"}}`),
 		"NetworkAttachmentDefinition default belongs to",
-		harness.TryPatch("network-attachment-definitions/guard-web/mine", `{"spec":{"config":"{\"a\":1}"}}`),
+		harness.TryPatch("network-attachment-definitions/guard-web/mine", `{"metadata":{"labels":{"team":"a"}}}`),
 	},
 	{
 		"deleting the project's attachment",
@@ -98,7 +102,7 @@ var protections = []struct {
 		"a namespace's VPC",
 		harness.TryPatch("namespaces//guard-web", `{"metadata":{"labels":{"kube-dc.com/vpc":"acme-web"}}}`),
 		"the label kube-dc.com/vpc is written by",
-		harness.TryPatch("namespaces//guard-web", `{"metadata":{"labels":{"team":"a"}}}`),
+		harness.TryPatch("namespaces//guard-web", `{"metadata":{"annotations":{"a":"b"}}}`),
 	},
 	{
 		"a namespace's project",
@@ -168,7 +172,7 @@ func TestChart(t *testing.T) {
 func tenantsAreKeptOff(t *testing.T, c *harness.Cluster) {
 	owner, operator := c.ImpersonateUser(t, "owner"), c.ImpersonateUser(t, "operator")
 	master := harness.NewUser(t, "system:masters", harness.LoadConfig(t, c.Kubeconfig()))
-	for _, p := range protections {
+	for _, p := range slices.Concat(protections, networkProtections) {
 		owner.Cannot(t, p.what, p.try, p.words)
 		if p.like != nil {
 			owner.Can(t, "something like "+p.what, p.like)
@@ -176,13 +180,21 @@ func tenantsAreKeptOff(t *testing.T, c *harness.Cluster) {
 		operator.Can(t, p.what, p.try)
 		master.Can(t, p.what, p.try)
 	}
+	for _, p := range podProtections {
+		for _, who := range []harness.User{owner, operator, master} {
+			who.Cannot(t, p.what, p.try, p.words)
+			who.Can(t, "something like "+p.what, p.like)
+		}
+	}
 }
 
 // Those who empty namespaces and who collect garbage can delete what is ours.
 func systemIsNotStopped(t *testing.T, c *harness.Cluster) {
 	for _, who := range []string{"namespace-controller", "generic-garbage-collector"} {
 		system := c.ImpersonateUser(t, "system:serviceaccount:kube-system:"+who)
-		for _, path := range []string{"eips/guard-web/default-gw", "eips/guard-web/fip-web-abcde", "network-attachment-definitions/guard-web/default"} {
+		for _, path := range []string{
+			"services/guard-web/balanced-ext", "endpointslices/guard-web/balanced-ext", "eips/guard-web/default-gw", "eips/guard-web/fip-web-abcde", "network-attachment-definitions/guard-web/default",
+		} {
 			system.Can(t, "delete "+path, harness.TryDelete(path))
 		}
 	}
@@ -193,6 +205,10 @@ func controllerHasItsRights(t *testing.T, c *harness.Cluster) {
 	controller.Can(t, "status", harness.TryPatch("eips/guard-web/mine/status", `{"status":{"ready":true}}`))
 	controller.Can(t, "its finalizer", harness.TryPatch("fips/guard-web/mine", `{"metadata":{"finalizers":["kube-dc.com/sallyport"]}}`))
 	controller.Can(t, "an EIp of its own", harness.TryDelete("eips/guard-web/default-gw"))
+	for _, p := range controllerBounds {
+		controller.Cannot(t, p.what, p.try, p.words)
+		controller.Can(t, "something like "+p.what, p.like)
+	}
 	for what, try := range map[string]harness.Attempt{
 		"a FIp of somebody":        harness.TryDelete("fips/guard-web/mine"),
 		"the scheduler's lease":    harness.TryPatch("leases/kube-system/kube-scheduler", `{}`),

@@ -141,12 +141,13 @@ func showAcrossVPCs(t *testing.T, h *harness.BackendProject) string {
 	return fmt.Sprintf("%d requests: client → HAProxy in the management VPC (%s) → tenant's load balancer (%s) → pod; the pod saw %s", asked, address, tenant, router)
 }
 
-// twoGateways: two proxies in two namespaces, on one address at ports 80 and 443; a third who wants a port that is taken is told.
+// twoGateways: two proxies in two namespaces, on one address that its owner shares, at ports 80 and 443; a third who
+// wants a port that is taken is told so.
 func showTwoGateways(t *testing.T, h *harness.BackendProject) string {
 	a, b := in(t, h, "manage-a"), in(t, h, "manage-b")
 	proxy(t, a, "gate-a", "node1", "")
 	proxy(t, b, "gate-b", "node3", "")
-	address := h.CreateEIP(t, a.Ns, "front", "{externalNetworkType: public}")
+	address := h.CreateEIP(t, a.Ns, "front", "{externalNetworkType: public, sharedWith: ["+b.Ns+"]}")
 	t.Cleanup(func() { h.Remove(t, "EIp", a.Ns, "front") })
 	bind := "service.nlb.kube-dc.com/bind-on-eip: " + a.Ns + "/front"
 	first := a.Serve(t, harness.ServiceSpec{Name: "gate", Selector: "{app: gate-a}", Annotations: bind, More: ours})
@@ -157,12 +158,12 @@ func showTwoGateways(t *testing.T, h *harness.BackendProject) string {
 	h.ExpectAnswer(t, "internet", "http://"+address+":80/who", "gate-a", harness.InternetAddress)
 	h.ExpectAnswer(t, "internet", "http://"+address+":443/who", "gate-b", harness.InternetAddress)
 	b.ApplyService(t, harness.ServiceSpec{Name: "late", Selector: "{app: gate-b}", Annotations: bind, More: ours})
-	b.WaitServiceCondition(t, "late", "Accepted=False PortTaken", "held by Service "+a.Ns+"/gate")
+	b.WaitServiceCondition(t, "late", "Accepted=False PortTaken", "held by a Service of another namespace")
 	if owners := h.ReadField(t, "EIp", a.Ns, "front", "status", "owners"); !strings.Contains(owners, "gate") {
 		t.Errorf("EIp front is held by %s", owners)
 	}
 	h.ExpectNoDrops(t)
-	return fmt.Sprintf("HAProxy twice on %s, at 80 and 443; the third is told who has its port", address)
+	return fmt.Sprintf("HAProxy twice on %s, at 80 and 443; the third is told that its port is taken", address)
 }
 
 // managementGateway: somebody removes parts of the gateway, Kube-OVN is restarted, and another node has to hold it. It answers after

@@ -47,7 +47,7 @@ func race(t *testing.T, item *show.Item) {
 	packets, connections := make([][]float64, len(passages)), make([][]float64, len(passages))
 	rounds, of := show.Size(25, 7), slices.IndexFunc(passages, func(p *forwardingNode) bool { return p.method == kubedcv1alpha1.NodeConnection })
 	for n := 0; n < rounds || n < 5*rounds && harness.Middle(harness.Ratios(packets[of], packets[0])) < least; n++ { // too little is measured again before it is believed
-		for _, i := range rand.New(rand.NewPCG(3, uint64(n))).Perm(len(passages)) { //nolint:gosec // each before and after any other
+		for _, i := range rand.New(rand.NewPCG(3, uint64(n))).Perm(len(passages)) { // each before and after any other
 			p := passages[i]
 			packets[i] = append(packets[i], p.measure(t, p.flow, flows))
 			connections[i] = append(connections[i], p.measure(t, p.connect, callers))
@@ -205,7 +205,7 @@ func (p *forwardingNode) flow(ctx context.Context, flow int) (came int64, _ erro
 // connect makes connections that the server ends, one after the other, and returns how many.
 func (p *forwardingNode) connect(ctx context.Context, _ int) (made int64, _ error) {
 	for ctx.Err() == nil {
-		to := outerAddress(rand.IntN(p.services)) //nolint:gosec // any of them
+		to := outerAddress(rand.IntN(p.services)) // any of them
 		conn, err := net.DialTimeout("tcp4", to+":80", 5*time.Second)
 		if err != nil {
 			return made, err

@@ -145,12 +145,12 @@ func (s *projectPair) groupFilters(t *testing.T) string {
 	s.Apply(t, fmt.Sprintf(`
 apiVersion: kubeovn.io/v1
 kind: SecurityGroup
-metadata: {name: grouped}
+metadata: {name: %s-grouped}
 spec:
   ingressRules: [{ipVersion: ipv4, policy: allow, priority: 1, protocol: all, remoteType: address, remoteAddress: %s}]
-  egressRules: [{ipVersion: ipv4, policy: allow, priority: 1, protocol: all, remoteType: address, remoteAddress: 0.0.0.0/0}]`, allowed.ClientAddress))
+  egressRules: [{ipVersion: ipv4, policy: allow, priority: 1, protocol: all, remoteType: address, remoteAddress: 0.0.0.0/0}]`, s.cloud, allowed.ClientAddress))
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "grouped", Node: "node1", Annotations: map[string]string{
-		"ovn.kubernetes.io/port_security": "true", "ovn.kubernetes.io/security_groups": "grouped",
+		"ovn.kubernetes.io/port_security": "true", "ovn.kubernetes.io/security_groups": s.cloud + "-grouped",
 	}})
 	return s.filters(t, "grouped", s.everywhere(t, "grouped"), allowed)
 }

@@ -141,9 +141,18 @@ func objectsOfOthersAreRefused(t *testing.T, c *harness.Cluster) {
 		t.Errorf("somebody's Vpc changed (%v):\n%s\n%s", err, before, after)
 	}
 
-	// Control: the label that the message asks for is all that it takes.
-	patch := fmt.Sprintf(`{"metadata":{"labels":{"%s":"%s","%s":"%s"}}}`, ownership.ManagedByLabel, ownership.ManagedBy, ownership.ShardLabel, shard)
-	if err := c.DirectClient(t, nil).Patch(t.Context(), vpc, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+	// Our labels alone do not make it ours. Control: applied by our field manager they do.
+	labels := fmt.Sprintf(`{"%s":"%s","%s":"%s"}`, ownership.ManagedByLabel, ownership.ManagedBy, ownership.ShardLabel, shard)
+	api := c.DirectClient(t, nil)
+	if err := api.Patch(t.Context(), vpc, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":`+labels+`}}`))); err != nil {
+		t.Fatal(err)
+	}
+	failed = target.Apply(t.Context(), state.Diff(want, observed(t, target)))
+	if err := failed[intent.ObjectKey{Kind: intent.Vpc, Name: shard}]; err == nil || !strings.Contains(err.Error(), "Vpc taken exists and is not ours") {
+		t.Errorf("labels of others make an object ours: %v", failed)
+	}
+	body := fmt.Sprintf(`{"apiVersion":"kubeovn.io/v1","kind":"Vpc","metadata":{"name":"%s","labels":%s}}`, shard, labels)
+	if err := api.Patch(t.Context(), vpc, client.RawPatch("application/apply-patch+yaml", []byte(body)), client.FieldOwner(ownership.FieldManager), client.ForceOwnership); err != nil {
 		t.Fatal(err)
 	}
 	c.Until(t, "the Vpc to be ours", func() bool { return len(observed(t, target)) == 1 })

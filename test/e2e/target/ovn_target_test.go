@@ -2,7 +2,6 @@ package target
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"path/filepath"
 	"strings"
@@ -61,7 +60,7 @@ func legRows(mark int, action string, table string) []intent.Row {
 	return []intent.Row{
 		intent.RouterPort{Name: "rows-leg", MAC: intent.MAC("leg"), Network: netip.MustParsePrefix("10.0.0.254/24"), Table: table},
 		intent.SwitchPort{Switch: rowsSwitch, Name: "rows-net-leg", RouterPort: "rows-leg"},
-		intent.PortGroup{Name: "rows.leg", Port: "rows-net-leg"},
+		intent.PortGroup{Name: "rows.leg", Ports: "rows-net-leg"},
 		intent.AddressSet{Name: "rows.targets", Addresses: "10.0.0.7 10.0.0.8"},
 		intent.Rule{Group: "rows.leg", Direction: intent.OutOfSwitch, Tier: 1, Priority: 100, Match: `inport == "rows-net-leg" && ip`, Action: action, Label: mark},
 		intent.Marking{Switch: rowsSwitch, Priority: 100, Match: "ct.trk && ct.rpl", Mark: mark},
@@ -85,11 +84,13 @@ func held(rows intent.Rows, chassis ...string) intent.Rows {
 // balancing adds the load balancers of two Services that give them the same name, each with a health check.
 func balancing(rows intent.Rows, backend string, every int) intent.Rows {
 	for _, by := range []state.Ref{{Kind: "Service", Namespace: "shop", Name: "way-in"}, {Kind: "Service", Namespace: "shop-way", Name: "in"}} {
-		vip := fmt.Sprintf("198.51.100.%d:80", 30+len(by.Namespace))
+		vip := netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 51, 100, byte(30 + len(by.Namespace))}), 80)
+		to := netip.MustParseAddrPort(backend)
+		port, _ := intent.PodPortOf("shop", "pod")
 		for _, r := range []intent.Row{
 			intent.LoadBalancer{
-				Service: intent.ServiceOf(by), Name: "shop-way-in-tcp", Protocol: intent.TCP, VIPs: vip + "=" + backend,
-				Probes: "10.0.0.7=pod.shop:10.0.0.250", Router: rowsRouter, Switch: rowsSwitch,
+				Service: intent.ServiceOf(by), Name: "shop-way-in-tcp", Protocol: intent.TCP, VIPs: []intent.VIP{{Address: vip, Backends: []netip.AddrPort{to}}},
+				Probes: []intent.Probe{{Backend: to.Addr(), Port: port, Source: netip.MustParseAddr("10.0.0.250")}}, Router: rowsRouter, Switch: rowsSwitch,
 			},
 			intent.HealthCheck{Balancer: "shop-way-in-tcp", VIP: vip, Interval: every, Timeout: 1, Successes: 1, Failures: 1},
 		} {

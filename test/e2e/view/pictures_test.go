@@ -43,7 +43,7 @@ func atPrompt(ctx context.Context, t *testing.T, c *harness.Cluster, args ...str
 	return cmd
 }
 
-// served is the page of `sallyport ui`. The returned function ends the server.
+// served is the page of `sallyport ui`, with the token that it prints. The returned function ends the server.
 func served(t *testing.T, c *harness.Cluster, args ...string) (url string, end func()) {
 	t.Helper()
 	cmd := atPrompt(t.Context(), t, c, append([]string{"ui"}, args...)...)
@@ -179,7 +179,7 @@ func content(t *testing.T, p *browser.Page, url string) {
 		t.Error("the page has asked for nothing at all: what it asks is not seen")
 	}
 	for _, a := range asked {
-		if !strings.HasPrefix(a, url) {
+		if !strings.HasPrefix(a, browser.Place(url)) {
 			t.Errorf("the page asks for %s", a)
 		}
 	}

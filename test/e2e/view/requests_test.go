@@ -131,8 +131,9 @@ var faultsOfRequests = []fault{
 			harness.Apply("EIp hall-few/second", "{}"), reasoned("EIp hall-few/second", "Accepted", "QuotaExceeded")),
 	},
 	{
-		what: "the project's addresses are those of an external network", types: "explain project/overlap -n hall", cause: "OverlappingCIDR", about: "Project hall/overlap",
-		inject: does(harness.Create("Project hall/overlap", "{cidrBlock: 91.224.11.0/25, egressNetworkType: cloud}")),
+		what: "the project's addresses are those of an external network", types: "explain project/overlap -n hall", cause: "PrefixOverlaps", about: "Project hall/overlap",
+		inject: does(harness.Apply("Project hall/overlap", "{cidrBlock: 91.224.11.0/25, egressNetworkType: cloud}"),
+			reasoned("Project hall/overlap", "Accepted", "PrefixOverlaps")),
 	},
 	{
 		what: "no node may hold the egress address", from: "pod/b3", asks: calls, types: "trace --from pod/b3 -n hall-ward {out}:80",

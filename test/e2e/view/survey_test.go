@@ -31,7 +31,9 @@ func viewed(t *testing.T, c *harness.Cluster) observer.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := observer.Config{Cluster: c.Name, Controller: productcontroller.Config{Kubernetes: config, Northbound: c.DatabaseConfig(t, "nb"), Southbound: c.DatabaseConfig(t, "sb")}}
+	out := observer.Config{Cluster: c.Name, Namespaces: kube.DefaultNamespaces, Controller: productcontroller.Config{
+		Kubernetes: config, Northbound: c.DatabaseConfig(t, "nb"), Southbound: c.DatabaseConfig(t, "sb"),
+	}}
 	out.Controller.Defaults.Liveness = 200 * time.Millisecond
 	return out
 }
@@ -221,7 +223,7 @@ func writtenAndRead(t *testing.T, s *survey.Survey) {
 		t.Fatal(err)
 	}
 	size := file.Len()
-	again, err := survey.Read(&file)
+	again, err := survey.Read(&file, survey.DefaultLimit)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/sallyport/sallyport/internal/survey"
+	"github.com/sallyport/sallyport/internal/survey/surveytest"
+)
+
+// archived is a packed archive with files.
+func archived(t *testing.T, write func(*tar.Writer)) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	packed, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive := tar.NewWriter(packed)
+	write(archive)
+	if err := errors.Join(archive.Close(), packed.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// repeat is the content of a file.
+type repeat struct {
+	begin, text string
+	times       int
+}
+
+// put adds a file.
+func put(t *testing.T, archive *tar.Writer, name string, content repeat) {
+	t.Helper()
+	begin, repeated, times := content.begin, content.text, content.times
+	err := archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(begin) + len(repeated)*times)})
+	if err == nil {
+		_, err = io.WriteString(archive, begin)
+	}
+	block := strings.Repeat(repeated, 10_000)
+	for n := 0; n < times && err == nil; n += 10_000 {
+		_, err = io.WriteString(archive, block[:len(repeated)*min(10_000, times-n)])
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// allocated is how much memory something takes, in MiB; what is given back in between counts, too.
+func allocated(what func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	what()
+	runtime.ReadMemStats(&after)
+	return (after.TotalAlloc - before.TotalAlloc) >> 20
+}
+
+// A file of a megabyte that unpacks to gigabytes is refused before it has taken much memory, whichever way it is made.
+func TestBombsAreRefused(t *testing.T) {
+	const limit = 64 << 20
+	packed := func(name string, content repeat) []byte {
+		return archived(t, func(a *tar.Writer) { put(t, a, name, content) })
+	}
+	for name, c := range map[string]struct {
+		file []byte
+		want string
+	}{
+		"blanks":        {packed("sallyport/survey.json", repeat{`{"Taken": "2030-01-01T00:00:00Z"`, "        ", 20 << 20}), "bytes"},
+		"empty entries": {packed("sallyport/survey.json", repeat{`{"Cluster": {"Pods": [{}`, ",{}", 15 << 20}), "entries"},
+		"empty texts":   {packed("sallyport/survey.json", repeat{`{"Cluster": {"Absent": [""`, `,""`, 15 << 20}), "entries"},
+		"fields":        {packed("sallyport/survey.json", repeat{`{"Inspected": {"":{}`, `,"":1`, 10 << 20}), "fields"},
+		"another file":  {packed("sallyport/zeros", repeat{"", "00000000", 20 << 20}), "bytes"},
+		"many files":    {archived(t, func(a *tar.Writer) { putMany(t, a, 5000) }), "first 100 files"},
+		"not packed":    {bytes.Repeat([]byte(" "), limit+1), "bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var err error
+			used := allocated(func() { _, err = readSurvey(bytes.NewReader(c.file), limit) })
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%d bytes: %v, want %q", len(c.file), err, c.want)
+			}
+			if used > 400 {
+				t.Errorf("%d bytes took %d MiB", len(c.file), used)
+			}
+		})
+	}
+}
+
+func putMany(t *testing.T, a *tar.Writer, n int) {
+	t.Helper()
+	for i := range n {
+		put(t, a, fmt.Sprintf("sallyport/%d", i), repeat{})
+	}
+}
+
+// The survey of a cluster with a thousand projects is far below the limit.
+func TestLargeClusterIsNoBomb(t *testing.T) {
+	var file bytes.Buffer
+	if err := surveytest.Cluster(1000).Write(&file); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readSurvey(bytes.NewReader(file.Bytes()), survey.DefaultLimit/3); err != nil {
+		t.Errorf("%d bytes: %v", file.Len(), err)
+	}
+}
+
+// What other programs keep in annotations is in no survey and no bundle.
+func TestAnnotationsOfOthersAreLeftOut(t *testing.T) {
+	all := map[string]string{
+		"service.nlb.kube-dc.com/bind-on-eip": "front", "kube-dc.com/x": "1", "ovn.kubernetes.io/logical_switch": "s", "k8s.ovn.org/egress-service": "{}",
+		"kubectl.kubernetes.io/last-applied-configuration": "{secret}", "token.example/key": "secret", "evil-kube-dc.com/x": "secret", "plain": "secret",
+		"kube-dc.com.evil.example/x": "secret",
+	}
+	if got := survey.KeepAnnotations(all); len(got) != 4 || len(all) != 9 || strings.Contains(fmt.Sprint(got), "secret") {
+		t.Errorf("kept %v", got)
+	}
+	s := surveytest.Cluster(1)
+	s.Cluster.Services[0].Annotations = all
+	var file bytes.Buffer
+	if err := s.Write(&file); err != nil {
+		t.Fatal(err)
+	}
+	again, err := readSurvey(&file, survey.DefaultLimit) // of a version that kept them
+	if err != nil || strings.Contains(fmt.Sprint(again.Cluster.Services[0].Annotations), "secret") {
+		t.Errorf("%v: %v", err, again.Cluster.Services[0].Annotations)
+	}
+}

@@ -1,0 +1,268 @@
+package cli
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/survey"
+	"github.com/sallyport/sallyport/internal/survey/surveytest"
+)
+
+// hostile is what somebody writes who wants to order an operator's terminal about, or to make it say what is not so: it clears the screen,
+// sets the title, turns the direction of text, and forges a line. Of each family of such characters there is one, as UTF-8 and as a byte.
+const hostile = "\x1b[2J\x1b[H\x1b]0;pwned\x07\u009b31m\x7f\u0085\u200f\u202e\u2066\r\nFORGED: 0 errors\x00"
+
+// fixed are fields with words that code decides by. Nobody who writes objects chooses them.
+var fixed = []string{"Kind", "Type", "Status", "Protocol", "Scope", "System", "Action", "Verdict", "Method", "Return", "Phase", "ReturnPath"}
+
+// poison appends hostile text to every text of a survey that users can write, and to names of labels and annotations.
+func poison(value any, field string) any {
+	switch v := value.(type) {
+	case string:
+		if v == "" || slices.Contains(fixed, field) || isTyped(v) {
+			return v
+		}
+		return v + hostile
+	case []any:
+		for i := range v {
+			v[i] = poison(v[i], field)
+		}
+		return v
+	case map[string]any:
+		named := slices.Contains([]string{"Labels", "Annotations", "Selector"}, field)
+		for key, old := range v {
+			if named {
+				delete(v, key)
+				key += hostile
+			}
+			v[key] = poison(old, key)
+		}
+		return v
+	default:
+		return v
+	}
+}
+
+// isTyped reports whether a text is that of a value which is parsed when a survey is read.
+func isTyped(text string) bool {
+	_, address := netip.ParseAddr(text)
+	_, prefix := netip.ParsePrefix(text)
+	_, port := netip.ParseAddrPort(text)
+	_, moment := time.Parse(time.RFC3339, text)
+	_, mac := net.ParseMAC(text)
+	return address == nil || prefix == nil || port == nil || moment == nil || mac == nil
+}
+
+// poisoned is a file with a survey of a cluster whose tenants are hostile. Only: texts of these fields; none: of all.
+func poisoned(t *testing.T, s *survey.Survey, only ...string) string {
+	t.Helper()
+	raw, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var value map[string]any
+	if err := json.Unmarshal(raw, &value); err != nil {
+		t.Fatal(err)
+	}
+	if len(only) == 0 {
+		poison(value, "")
+	} else {
+		poisonOnly(value, only)
+	}
+	if raw, err = json.Marshal(value); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "survey.json")
+	if err := os.WriteFile(file, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func poisonOnly(value any, only []string) {
+	switch v := value.(type) {
+	case []any:
+		for i := range v {
+			poisonOnly(v[i], only)
+		}
+	case map[string]any:
+		for key, old := range v {
+			if slices.Contains(only, key) {
+				v[key] = poison(old, key)
+			} else {
+				poisonOnly(old, only)
+			}
+		}
+	}
+}
+
+// expectVisible fails the test when a terminal would obey something in a text, or a line of it is forged.
+func expectVisible(t *testing.T, what, text string) {
+	t.Helper()
+	for _, r := range text {
+		hidden := r < 0x20 && r != '\n' && r != '\t' || r >= 0x7f && r <= 0x9f || r == 0x200e || r == 0x200f ||
+			r >= 0x2028 && r <= 0x202e || r >= 0x2066 && r <= 0x2069 || r == 0xfffd
+		if hidden {
+			t.Errorf("%s has %U: %.200q", what, r, text[strings.IndexRune(text, r):])
+			break
+		}
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		if strings.HasPrefix(strings.TrimSpace(line), "FORGED") {
+			t.Errorf("%s has the line %.100q", what, line)
+			break
+		}
+	}
+}
+
+// asksFor are commands about a cluster and about some of its objects, in every format.
+func asksFor(s *survey.Survey) (out [][]string) {
+	for _, o := range s.Cluster.Objects() {
+		if len(out) < 400 {
+			out = append(out, []string{"explain", "-v", o.Kind + "/" + o.Name, "-n", o.Namespace})
+		}
+	}
+	out = append(out,
+		[]string{"plan"}, []string{"survey"}, []string{"map"}, []string{"map", "-o", "svg"}, []string{"map", "-o", "md"}, []string{"map", "-o", "json"},
+		[]string{"map", "globex/prod"}, []string{"map", "globex/prod", "-o", "svg"}, []string{"explain", "198.18.0.102"}, []string{"explain", "none/such"})
+	for _, format := range []string{asText, asJSON, asYAML} {
+		for _, command := range []string{"status", "doctor", "top", "explain svc", "trace 203.0.113.10 198.18.0.102:22 -v", "explain node/node1 -v"} {
+			out = append(out, append(strings.Fields(command), "-o", format))
+		}
+	}
+	return out
+}
+
+// Whatever tenants write, what commands print is text in lines of their own, in every format.
+func TestHostileTextIsVisible(t *testing.T) {
+	s := surveytest.Cluster(3)
+	free := []string{"Message", "Reason", "Waiting", "Problem", "Holder", "Annotations", "Labels", "Selector", "Class", "Hosts", "Listeners", "Target", "Text", "Version"}
+	for name, file := range map[string]string{"texts": poisoned(t, s, free...), "everything": poisoned(t, s)} {
+		t.Run(name, func(t *testing.T) {
+			seen := 0
+			for _, args := range asksFor(s) {
+				out, err := printed(t, append(args, "--survey", file)...)
+				expectVisible(t, strings.Join(args, " "), out)
+				if strings.Contains(out, "u001b") {
+					seen++
+				}
+				if err != nil && strings.Contains(err.Error(), "it is no survey") {
+					t.Fatal(err)
+				}
+			}
+			if seen < 8 {
+				t.Errorf("only %d commands print what tenants wrote: this shows little", seen)
+			}
+		})
+	}
+}
+
+// printed is everything that a command prints: output, warnings, and why it failed.
+func printed(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := New("test")
+	cmd.SetArgs(args)
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	err := cmd.ExecuteContext(t.Context())
+	if err != nil {
+		PrintError(&out, err)
+	}
+	return out.String(), err
+}
+
+// The texts in a bundle are read in a terminal, too.
+func TestHostileTextInABundleIsVisible(t *testing.T) {
+	bundle := filepath.Join(t.TempDir(), "bundle.tar.gz")
+	_, _ = printed(t, "doctor", "--survey", poisoned(t, surveytest.Cluster(2)), "--bundle", bundle)
+	raw, err := os.ReadFile(bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed, err := gzip.NewReader(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := 0
+	for archive := tar.NewReader(packed); ; files++ {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		expectVisible(t, header.Name, string(text))
+	}
+	if files != 7 {
+		t.Errorf("the bundle has %d files, want 7", files)
+	}
+}
+
+// Manifests may come from a tenant as well.
+func TestHostileManifestIsVisible(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "eip.yaml")
+	const manifest = `{"apiVersion": "kube-dc.com/v1", "kind": "Project", "metadata": {"name": "shop", "namespace": "acme"}, "spec": {"cidrBlock": "10.0.0.0/24"}}
+---
+{"apiVersion": "kube-dc.com/v1", "kind": "FIp", "metadata": {"name": "f", "namespace": "acme-shop"},
+"spec": {"eip": "x\u001b[2J\nFORGED", "podTarget": {"podName": "p\u202e\nFORGED"}}}`
+	if err := os.WriteFile(file, []byte(manifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, _ := printed(t, "plan", "-f", file)
+	expectVisible(t, "plan -f", out)
+	if !strings.Contains(out, "u001b") && !strings.Contains(out, "x1b") {
+		t.Errorf("it does not say what is wrong with the name: %s", out)
+	}
+}
+
+// On a terminal, the colours of commands pass, and no other sequence.
+func TestScreenLetsColoursThroughOnly(t *testing.T) {
+	for _, terminal := range []bool{true, false} {
+		var out bytes.Buffer
+		s := &screen{to: &out, terminal: terminal}
+		text := ink(terminal).red("bad") + "\x1b[2J\x1b[5m\n"
+		for _, b := range []byte(text + "✗ \u009b\xff.") { // however it is cut into pieces
+			if n, err := s.Write([]byte{b}); n != 1 || err != nil {
+				t.Fatal(n, err)
+			}
+		}
+		want := "bad" + `\u001b[2J\u001b[5m` + "\n✗ " + `\u009b\u00ff.`
+		if terminal {
+			want = `\u001b[31mbad\u001b[0m` + want[3:] // a sequence in pieces is none
+		}
+		if got := out.String(); got != want {
+			t.Errorf("terminal %t: got %q, want %q", terminal, got, want)
+		}
+		out.Reset()
+		s.clear()
+		s.erase()
+		if _, err := s.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		want = "bad" + `\u001b[2J\u001b[5m` + "\n"
+		if terminal {
+			want = "\x1b[H\x1b[2J\r\x1b[K\x1b[31mbad\x1b[0m" + want[3:]
+		}
+		if got := out.String(); got != want {
+			t.Errorf("terminal %t: got %q, want %q", terminal, got, want)
+		}
+	}
+}

@@ -1,0 +1,349 @@
+package compile
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/kubeovn"
+	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/state"
+)
+
+// sharedAddress is the address of EIp gate/front.
+var sharedAddress = addr("100.65.0.7")
+
+// managementWorld is the management VPC with EIp gate/front, which is shared with namespace guest.
+func managementWorld(services ...snapshot.Service) *snapshot.World {
+	return &snapshot.World{
+		Shard: kubeovn.ManagementVpc,
+		Management: &snapshot.Management{
+			Prefixes: []netip.Prefix{netip.MustParsePrefix("10.16.0.0/16")}, Gateways: []netip.Addr{addr("10.16.0.1")}, Chassis: []string{"a"},
+		},
+		Externals: []snapshot.External{{
+			Subnet: "ext-cloud", Network: "cloud", Type: "cloud", Ready: true, Free: 9,
+			Prefix: netip.MustParsePrefix("100.65.0.0/16"), Gateway: addr("100.65.0.1"),
+		}},
+		EIps: []snapshot.EIp{{Meta: snapshot.Meta{Namespace: "gate", Name: "front"}, Type: "cloud", SharedWith: []string{"guest"}}},
+		Engine: snapshot.Engine{
+			Ports: map[string]bool{"ovn-cluster-ovn-default": true, "ovn-cluster-ext-cloud": true},
+			OvnEips: map[string]snapshot.OvnEip{
+				"eip-gate-front": {
+					Seen: snapshot.Seen{Exists: true, Ready: true}, Ours: true, Subnet: "ext-cloud", Type: "nat", Address: sharedAddress,
+				},
+				"ovn-cluster-ext-cloud": {
+					Seen: snapshot.Seen{Exists: true, Ready: true}, Ours: true, Subnet: "ext-cloud", Type: "lrp", Address: addr("100.65.0.2"),
+				},
+			},
+			Balanced: map[string]string{},
+		},
+		Services: services,
+	}
+}
+
+// bound is a Service of the management VPC that binds to gate/front, made at a second.
+func bound(namespace, name string, second int64, ports ...int) snapshot.Service {
+	s := snapshot.Service{
+		Meta:     snapshot.Meta{Namespace: namespace, Name: name, UID: namespace + name, Created: time.Unix(second, 0)},
+		Balancer: true, Class: kubedcv1.LoadBalancerClass, EIpIn: "gate", EIp: "front",
+	}
+	for _, p := range ports {
+		s.Ports = append(s.Ports, snapshot.Port{Protocol: intent.TCP, Number: p})
+	}
+	return s
+}
+
+// balancedPorts are the ports of the shared address that a Service is given.
+func balancedPorts(in *intent.Intent, service string) (out []string) {
+	for _, entry := range in.Rows {
+		if b, is := entry.Value.(intent.LoadBalancer); is && b.Service == service {
+			for _, v := range b.VIPs {
+				out = append(out, strconv.Itoa(int(v.Address.Port())))
+			}
+		}
+	}
+	return out
+}
+
+func verdictOn(t *testing.T, verdicts []intent.Verdict, kind intent.Kind, namespace, name string) intent.Verdict {
+	t.Helper()
+	for _, v := range verdicts {
+		if v.Object == (intent.ObjectKey{Kind: kind, Namespace: namespace, Name: name}) {
+			return v
+		}
+	}
+	t.Fatalf("no verdict on %s %s/%s", kind, namespace, name)
+	return intent.Verdict{}
+}
+
+// A port stays with the Service that has it, however many others another Service has, and however old that is.
+func TestPortsStayWithTheirHolders(t *testing.T) {
+	held := func(owners ...string) map[string]string { // "443 gate/dns"
+		out := map[string]string{}
+		for _, o := range owners {
+			port, service, _ := strings.Cut(o, " ")
+			out["tcp "+sharedAddress.String()+":"+port] = service
+		}
+		return out
+	}
+	for name, c := range map[string]struct {
+		services []snapshot.Service
+		balanced map[string]string
+		want     map[string]string
+	}{
+		"one who holds two asks for the third": {
+			[]snapshot.Service{bound("gate", "dns", 9, 443), bound("guest", "steal", 10, 80, 81, 443)},
+			held("443 gate/dns", "80 guest/steal", "81 guest/steal"),
+			map[string]string{"gate/dns": "443", "guest/steal": "80 81"},
+		},
+		"an older one asks for it": {
+			[]snapshot.Service{bound("gate", "dns", 9, 443), bound("guest", "old", 1, 443, 80)},
+			held("443 gate/dns"),
+			map[string]string{"gate/dns": "443", "guest/old": "80"},
+		},
+		"each holds one of two that both ask for": {
+			[]snapshot.Service{bound("gate", "dns", 9, 443, 80), bound("guest", "old", 1, 443, 80)},
+			held("443 gate/dns", "80 guest/old"),
+			map[string]string{"gate/dns": "443", "guest/old": "80"},
+		},
+		"nobody has it: the older": {
+			[]snapshot.Service{bound("gate", "dns", 9, 443), bound("guest", "old", 1, 443)},
+			nil,
+			map[string]string{"gate/dns": "", "guest/old": "443"},
+		},
+		"of the same age: by name": {
+			[]snapshot.Service{bound("guest", "b", 9, 443), bound("guest", "a", 9, 443)},
+			nil,
+			map[string]string{"guest/a": "443", "guest/b": ""},
+		},
+	} {
+		w := managementWorld(c.services...)
+		w.Engine.Balanced = c.balanced
+		in, _ := Shard(w)
+		for service, want := range c.want {
+			if got := strings.Join(balancedPorts(in, service), " "); got != want {
+				t.Errorf("%s: %s has ports %q, want %q", name, service, got, want)
+			}
+		}
+	}
+}
+
+// Who has a port is told to his own namespace and to that of the EIp, and not to other guests.
+func TestPortHoldersAreToldToOwners(t *testing.T) {
+	w := managementWorld(bound("guest", "first", 1, 80), bound("gate", "late", 2, 80), bound("other", "late", 3, 80))
+	w.EIps[0].SharedWith = []string{"guest", "other"}
+	_, verdicts := Shard(w)
+	for namespace, told := range map[string]bool{"gate": true, "other": false} {
+		accepted := verdictOn(t, verdicts, intent.Service, namespace, "late").Accepted
+		if accepted.Reason != intent.PortTaken || strings.Contains(accepted.Message, "guest") != told {
+			t.Errorf("%s is told %s: %s", namespace, accepted.Reason, accepted.Message)
+		}
+	}
+}
+
+// Without consent a binding is refused in the same words whether the EIp exists or not; consent that is withdrawn ends it.
+func TestSharingNeedsConsent(t *testing.T) {
+	refusal := func(w *snapshot.World) string {
+		in, verdicts := Shard(w)
+		if ports := balancedPorts(in, "stranger/s"); len(ports) > 0 {
+			t.Errorf("ports %v are balanced without consent", ports)
+		}
+		v := verdictOn(t, verdicts, intent.Service, "stranger", "s")
+		if v.Resolved.Reason != intent.RefNotPermitted || v.Facts.(intent.ServiceFacts).Address.IsValid() {
+			t.Errorf("%+v", v)
+		}
+		return v.Resolved.Message
+	}
+	there, gone := managementWorld(bound("stranger", "s", 1, 80)), managementWorld(bound("stranger", "s", 1, 80))
+	gone.EIps = nil
+	if a, b := refusal(there), refusal(gone); a != b {
+		t.Errorf("the messages tell whether there is such an EIp: %q and %q", a, b)
+	}
+	withdrawn := managementWorld(bound("stranger", "s", 1, 80))
+	withdrawn.Engine.Balanced["tcp "+sharedAddress.String()+":80"] = "stranger/s"
+	withdrawn.Services[0].Shown = sharedAddress
+	refusal(withdrawn)
+	shared := managementWorld(bound("stranger", "s", 1, 80)) // the control
+	shared.EIps[0].SharedWith = []string{"stranger"}
+	if in, _ := Shard(shared); len(balancedPorts(in, "stranger/s")) != 1 {
+		t.Error("consent has no effect")
+	}
+}
+
+// Guests do not keep an owner from deleting his EIp, and lose its address with it. His own Services do.
+func TestGuestsDoNotKeepAnEIp(t *testing.T) {
+	for namespace, keeps := range map[string]bool{"guest": false, "gate": true} {
+		w := managementWorld(bound(namespace, "s", 1, 80))
+		w.EIps[0].Deleting = true
+		w.Engine.Balanced["tcp "+sharedAddress.String()+":80"] = namespace + "/s"
+		in, verdicts := Shard(w)
+		held := verdictOn(t, verdicts, intent.EIp, "gate", "front").Held.Reason == intent.InUse
+		if held != keeps || len(balancedPorts(in, namespace+"/s")) > 0 != keeps {
+			t.Errorf("a Service of %s keeps the EIp: %t, ports %v", namespace, held, balancedPorts(in, namespace+"/s"))
+		}
+		if told := verdictOn(t, verdicts, intent.Service, namespace, "s").Waiting; told.OK() != keeps {
+			t.Errorf("the Service of %s is told %+v", namespace, told)
+		}
+	}
+}
+
+// An EIp stands for an OvnEip of its own namespace only, though the management VPC has those of all.
+func TestChildOfAnotherNamespace(t *testing.T) {
+	for namespace, found := range map[string]bool{"guest": false, "gate": true} {
+		for _, child := range []string{"eip-gate-front", "ovn-cluster-ext-cloud", "moon"} {
+			s := bound(namespace, "s", 1, 8443)
+			s.EIpIn, s.EIp = "", "child"
+			w := managementWorld(s)
+			w.EIps = append(w.EIps, snapshot.EIp{Meta: snapshot.Meta{Namespace: namespace, Name: "child", Created: time.Unix(1, 0)}, Child: child})
+			in, verdicts := Shard(w)
+			want := found && child == "eip-gate-front"
+			v := verdictOn(t, verdicts, intent.EIp, namespace, "child")
+			if v.Resolved.OK() != want || v.Facts.(intent.EIpFacts).Address.IsValid() != want || len(balancedPorts(in, namespace+"/s")) > 0 != want {
+				t.Errorf("childRef %s in %s: %+v", child, namespace, v)
+			}
+		}
+	}
+}
+
+// In the management VPC an endpoint counts when it is a pod of the Service's namespace.
+func TestEndpointsOfAnotherNamespace(t *testing.T) {
+	for name, c := range map[string]struct {
+		pods   map[string][]netip.Addr
+		reason string
+	}{
+		"a pod of its own":  {map[string][]netip.Addr{"gate/p": {addr("10.16.0.2")}}, ""},
+		"another's":         {map[string][]netip.Addr{"victim/p": {addr("10.16.0.2")}}, intent.EndpointNotOwned},
+		"nobody's":          {nil, intent.EndpointNotOwned},
+		"its other address": {map[string][]netip.Addr{"gate/p": {addr("10.16.0.3")}}, intent.EndpointNotOwned},
+	} {
+		s := bound("gate", "s", 1, 80)
+		s.Endpoints, s.Check = []snapshot.Endpoint{{Address: addr("10.16.0.2"), Number: 8080, Target: "p", Ready: true}}, &snapshot.Check{Interval: 5}
+		w := managementWorld(s)
+		w.Pods = c.pods
+		in, verdicts := Shard(w)
+		sent := false
+		for _, entry := range in.Rows {
+			sent = sent || strings.Contains(entry.Value.String(), "10.16.0.2")
+		}
+		v := verdictOn(t, verdicts, intent.Service, "gate", "s")
+		if sent != (c.reason == "") || c.reason != "" && v.Waiting.Reason != c.reason || v.Facts.(intent.ServiceFacts).Lonely == sent {
+			t.Errorf("%s: sent there: %t; %+v", name, sent, v)
+		}
+	}
+}
+
+// Two EIps of the management VPC whose namespace and name give the same text have OvnEips of different names, and each keeps its own.
+func TestNamesakesHaveOvnEipsOfTheirOwn(t *testing.T) {
+	eip := func(namespace, name string, second int64) snapshot.EIp {
+		return snapshot.EIp{Meta: snapshot.Meta{Namespace: namespace, Name: name, Created: time.Unix(second, 0)}, Type: "cloud"}
+	}
+	asked := func(namespace, name string) snapshot.OvnEip {
+		return snapshot.OvnEip{
+			Seen: snapshot.Seen{Exists: true, Ready: true}, Ours: true, Subnet: "ext-cloud", Type: "nat", Address: addr("100.65.0.9"),
+			Origin: state.Ref{Kind: "EIp", Namespace: namespace, Name: name},
+		}
+	}
+	foreign := asked("acme", "web-db")
+	foreign.Ours = false
+	for what, c := range map[string]struct {
+		have        map[string]snapshot.OvnEip
+		older, late string
+	}{
+		"nobody has one":         {nil, "eip-acme-web-db", "eip-acme-web.db"},
+		"the younger has it":     {map[string]snapshot.OvnEip{"eip-acme-web-db": asked("acme-web", "db")}, "eip-acme.web-db", "eip-acme-web-db"},
+		"it is another shard's":  {map[string]snapshot.OvnEip{"eip-acme-web-db": foreign}, "eip-acme.web-db", "eip-acme-web.db"},
+		"it is of one that left": {map[string]snapshot.OvnEip{"eip-acme-web-db": asked("gone", "x")}, "eip-acme.web-db", "eip-acme-web.db"},
+		"the older had to evade": {map[string]snapshot.OvnEip{"eip-acme.web-db": asked("acme", "web-db")}, "eip-acme.web-db", "eip-acme-web-db"},
+	} {
+		w := managementWorld()
+		w.EIps = []snapshot.EIp{eip("acme-web", "db", 2), eip("acme", "web-db", 1)}
+		for name, have := range c.have {
+			w.Engine.OvnEips[name] = have
+		}
+		in, verdicts := Shard(w)
+		for key, want := range map[intent.ObjectKey]string{
+			{Kind: intent.EIp, Namespace: "acme", Name: "web-db"}: c.older, {Kind: intent.EIp, Namespace: "acme-web", Name: "db"}: c.late,
+		} {
+			v := verdictOn(t, verdicts, key.Kind, key.Namespace, key.Name)
+			entry, wanted := in.Objects[intent.ObjectKey{Kind: intent.OvnEip, Name: want}]
+			if v.Facts.(intent.EIpFacts).OvnEip != want || !v.Accepted.OK() || !wanted || entry.Origin != key.Ref() {
+				t.Errorf("%s: %s: %+v, want %s", what, key, v, want)
+			}
+		}
+	}
+}
+
+// A FIp whose OvnFip would have the name of another project's has another one, and keeps it.
+func TestNamesakesHaveOvnFipsOfTheirOwn(t *testing.T) {
+	f := &fip{FIp: snapshot.FIp{Meta: snapshot.Meta{Namespace: "acme-web", Name: "db"}}}
+	for what, c := range map[string]struct {
+		engine snapshot.Engine
+		want   string
+	}{
+		"nobody has it":     {snapshot.Engine{}, "acme-web-db"},
+		"another has it":    {snapshot.Engine{Foreign: map[string]bool{"acme-web-db": true}}, "acme-web.db"},
+		"it was another's":  {snapshot.Engine{OvnFips: map[string]snapshot.OvnFip{"acme-web.db": {Seen: snapshot.Seen{Exists: true}}}}, "acme-web.db"},
+		"it is its own now": {snapshot.Engine{OvnFips: map[string]snapshot.OvnFip{"acme-web-db": {Seen: snapshot.Seen{Exists: true}}}}, "acme-web-db"},
+	} {
+		if got := (&compiler{w: &snapshot.World{Engine: c.engine}}).ovnFip(f); got != c.want {
+			t.Errorf("%s: %s, want %s", what, got, c.want)
+		}
+	}
+}
+
+// projectWorld is the world of a Project's shard.
+func projectWorld(organization, name string) *snapshot.World {
+	return &snapshot.World{
+		Shard: snapshot.ShardOf(organization, name),
+		Projects: []snapshot.Project{{
+			Meta: snapshot.Meta{Namespace: organization, Name: name}, Network: "cloud", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")},
+		}},
+		Externals: []snapshot.External{{
+			Subnet: "ext-cloud", Network: "cloud", Type: "cloud", Ready: true, Free: 9,
+			Prefix: netip.MustParsePrefix("100.65.0.0/16"), Gateway: addr("100.65.0.1"),
+		}},
+	}
+}
+
+// A Project can't have a VPC of ours, of Kube-OVN's, or with the name of an external subnet; one that is there stays when such a subnet comes.
+func TestReservedNames(t *testing.T) {
+	for name, reserved := range map[string]bool{
+		"sallyport/egress": true, "sallyport/nodes": true, "ovn/cluster": true, "ovn/default": true, "ext/cloud": true,
+		"sallyport/web": false, "ovn/web": false, "ext/public": false, "acme/join": false,
+	} {
+		organization, project, _ := strings.Cut(name, "/")
+		w := projectWorld(organization, project)
+		in, verdicts := Shard(w)
+		v := verdictOn(t, verdicts, intent.Project, organization, project)
+		if got := v.Accepted.Reason == intent.NameReserved; got != reserved || len(in.Objects) > 0 == reserved {
+			t.Errorf("%s: %+v, %d objects", name, v.Accepted, len(in.Objects))
+		}
+		if strings.Contains("sallyport-egress sallyport-nodes ovn-cluster", w.Shard) {
+			t.Errorf("%s is in shard %s, which is not run as a project's", name, w.Shard)
+		}
+	}
+	there := projectWorld("ext", "cloud")
+	there.Namespace = snapshot.Namespace{Exists: true, Ours: true}
+	if _, verdicts := Shard(there); !verdictOn(t, verdicts, intent.Project, "ext", "cloud").Accepted.OK() {
+		t.Error("a subnet that came later takes a project down")
+	}
+}
+
+// A Project that waits for what is in its namespace says so, and does not blame an address.
+func TestDeletionSaysWhatKeepsTheNamespace(t *testing.T) {
+	for remaining, want := range map[string]string{"": intent.Cleanup, "Some resources are remaining: configmaps. has 1 resource instances": intent.NamespaceRemains} {
+		w := projectWorld("acme", "web")
+		w.Projects[0].Deleting = true
+		w.Namespace = snapshot.Namespace{Exists: true, Ours: true, Deleting: true, Remaining: remaining}
+		w.Engine.Objects = map[intent.ObjectKey]bool{{Kind: intent.Namespace, Name: "acme-web"}: true, {Kind: intent.OvnEip, Name: "eip-acme-web-x"}: true}
+		_, verdicts := Shard(w)
+		held := verdictOn(t, verdicts, intent.Project, "acme", "web").Held
+		if held.Reason != want || !strings.Contains(held.Message, remaining) {
+			t.Errorf("%q: %+v", remaining, held)
+		}
+	}
+}

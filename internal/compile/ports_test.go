@@ -1,0 +1,103 @@
+package compile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/snapshot"
+)
+
+// manyPorts is a project with Services on EIps of their own, each with as many ports as given, and three pods behind each.
+func manyPorts(ports ...int) *snapshot.World {
+	w := worldOf(&dice{})
+	w.Namespace.Exists, w.Namespace.Ours = true, true
+	w.Externals[0].Free = 100
+	w.Engine.Ports = map[string]bool{}
+	w.EIps, w.Services = nil, nil
+	for i, n := range ports {
+		s := snapshot.Service{
+			Meta:     snapshot.Meta{Namespace: shard, Name: fmt.Sprintf("s%d", i), UID: fmt.Sprintf("s%d", i), Created: time.Unix(int64(i), 0)},
+			Balancer: true, Class: kubedcv1.LoadBalancerClass,
+		}
+		for p := range n {
+			name := fmt.Sprintf("p%d", p)
+			s.Ports = append(s.Ports, snapshot.Port{Name: name, Protocol: intent.TCP, Number: 1 + p})
+			for pod := range 3 {
+				s.Endpoints = append(s.Endpoints, snapshot.Endpoint{Address: inside(byte(10 + pod)), Port: name, Number: 1 + p, Ready: true, Serving: true})
+			}
+		}
+		w.Services = append(w.Services, s)
+	}
+	return w
+}
+
+// portsOf are how many ports of each Service are balanced, and what is said of the Service.
+func portsOf(t *testing.T, w *snapshot.World) (ports []int, reasons []string) {
+	t.Helper()
+	in, verdicts := Rehearse(*w)
+	for i := range w.Services {
+		n := 0
+		for _, entry := range in.Rows {
+			if b, is := entry.Value.(intent.LoadBalancer); is && entry.Origin.Name == w.Services[i].Name {
+				n += len(b.VIPs)
+			}
+		}
+		ports = append(ports, n)
+		for _, v := range verdicts {
+			if v.Object.Kind == intent.Service && v.Object.Name == w.Services[i].Name {
+				reasons = append(reasons, cmp.Or(v.Accepted.Reason, v.Waiting.Reason))
+			}
+		}
+	}
+	return ports, reasons
+}
+
+// A Service, and all of a namespace together, have a limited number of ports (L10); what is within works, the older first.
+func TestPortsAreLimited(t *testing.T) {
+	for _, c := range []struct {
+		asked, had []int
+		reasons    []string
+	}{
+		{[]int{3}, []int{3}, []string{""}},
+		{[]int{portsOfService}, []int{portsOfService}, []string{""}},
+		{[]int{4000, 3}, []int{portsOfService, 3}, []string{intent.TooManyPorts, ""}},
+		{
+			[]int{1000, 1000, 1000, 1000, 900, 500, 1},
+			[]int{1000, 1000, 1000, 1000, 900, 100, 0},
+			[]string{"", "", "", "", "", intent.TooManyPorts, intent.NoPortsLeft},
+		},
+	} {
+		had, reasons := portsOf(t, manyPorts(c.asked...))
+		if !slices.Equal(had, c.had) || !slices.Equal(reasons, c.reasons) {
+			t.Errorf("%v: %v have them, and it is said %q", c.asked, had, reasons)
+		}
+	}
+}
+
+// Another namespace of the same VPC has its own: in the management VPC, one does not take the ports of the others.
+func TestPortsAreLimitedByNamespace(t *testing.T) {
+	c := &compiler{}
+	for _, namespace := range []string{"evil", "evil", "evil", "evil", "evil", "evil", "victim"} {
+		s := &service{Service: snapshot.Service{Meta: snapshot.Meta{Namespace: namespace}}}
+		s.Ports = make([]snapshot.Port, portsOfService)
+		c.services = append(c.services, s)
+	}
+	c.limitPorts()
+	if evil, victim := len(c.services[5].Ports), len(c.services[6].Ports); evil != 0 || victim != portsOfService {
+		t.Errorf("the sixth of one namespace has %d ports, the first of another %d", evil, victim)
+	}
+}
+
+// A run with the most that one namespace may have takes a fraction of a second.
+func BenchmarkManyPorts(b *testing.B) {
+	w := manyPorts(1000, 1000, 1000, 1000, 1000)
+	b.ResetTimer()
+	for range b.N {
+		Rehearse(*w)
+	}
+}

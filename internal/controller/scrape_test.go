@@ -1,0 +1,126 @@
+package controller
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/util/flowcontrol"
+)
+
+// scraped is who may read metrics in a cluster that lets one token in, and how often it was asked.
+func scraped(asked *int, now *time.Time) *scrapers {
+	return &scrapers{
+		review: func(_ context.Context, token, _ string) (bool, error) {
+			*asked++
+			if token == "broken" {
+				return false, errors.New("the API server is away")
+			}
+			return token == "prometheus", nil
+		},
+		clock: func() time.Time { return *now }, stranger: flowcontrol.NewFakeAlwaysRateLimiter(), known: map[[sha256.Size]byte]scraper{},
+	}
+}
+
+// get reads metrics with a header and returns the status.
+func get(s *scrapers, authorization string) int {
+	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	r, w := httptest.NewRequest(http.MethodGet, "/metrics", nil), httptest.NewRecorder()
+	if authorization != "" {
+		r.Header.Set("Authorization", authorization)
+	}
+	s.filter(served).ServeHTTP(w, r)
+	return w.Code
+}
+
+// Only whom the cluster lets get the path reads metrics.
+func TestWhoReadsMetrics(t *testing.T) {
+	asked, now := 0, time.Now()
+	s := scraped(&asked, &now)
+	for authorization, want := range map[string]int{
+		"Bearer prometheus": http.StatusOK, "": http.StatusUnauthorized, "Bearer ": http.StatusUnauthorized, "Basic prometheus": http.StatusUnauthorized,
+		"Bearer somebody": http.StatusForbidden, "Bearer broken": http.StatusServiceUnavailable,
+		"Bearer " + string(make([]byte, longestToken+1)): http.StatusUnauthorized,
+	} {
+		if got := get(s, authorization); got != want {
+			t.Errorf("%.30q: %d, want %d", authorization, got, want)
+		}
+	}
+}
+
+// The cluster's word is good for a while, and then asked for again: who has lost the right does not keep it.
+func TestTokensAreAskedAboutAgain(t *testing.T) {
+	asked, now := 0, time.Now()
+	s := scraped(&asked, &now)
+	for range 10 {
+		get(s, "Bearer prometheus")
+	}
+	if asked != 1 {
+		t.Errorf("the cluster was asked %d times", asked)
+	}
+	now = now.Add(2 * allowedFor)
+	if get(s, "Bearer prometheus"); asked != 2 {
+		t.Errorf("a while later it was asked %d times", asked)
+	}
+}
+
+// A flood of invented tokens makes few requests to the API server, takes little memory, and Prometheus goes on reading.
+func TestInventedTokensAreFew(t *testing.T) {
+	asked, now := 0, time.Now()
+	s := scraped(&asked, &now)
+	s.stranger = flowcontrol.NewTokenBucketRateLimiter(strangerRate, strangers)
+	if got := get(s, "Bearer prometheus"); got != http.StatusOK {
+		t.Fatal(got)
+	}
+	for i := range 10 * remembered {
+		get(s, fmt.Sprintf("Bearer %d", i))
+	}
+	if asked > 2*strangers || len(s.known) > remembered {
+		t.Errorf("the cluster was asked %d times, and %d tokens are remembered", asked, len(s.known))
+	}
+	now = now.Add(2 * allowedFor)
+	if got := get(s, "Bearer prometheus"); got != http.StatusOK {
+		t.Errorf("under a flood Prometheus gets %d", got)
+	}
+	s.stranger = flowcontrol.NewFakeAlwaysRateLimiter()
+	for i := range 3 * remembered {
+		get(s, fmt.Sprintf("Bearer again %d", i))
+	}
+	if len(s.known) > remembered {
+		t.Errorf("%d tokens are remembered", len(s.known))
+	}
+}
+
+// The cluster is asked who has the token, and whether that user may get that path.
+func TestReview(t *testing.T) {
+	api := fake.NewClientset()
+	api.PrependReactor("create", "tokenreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		r := a.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview)
+		r.Status = authenticationv1.TokenReviewStatus{Authenticated: r.Spec.Token != "forged", User: authenticationv1.UserInfo{Username: r.Spec.Token}}
+		return true, r, nil
+	})
+	api.PrependReactor("create", "subjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		r := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
+		at := r.Spec.NonResourceAttributes
+		r.Status.Allowed = r.Spec.User == "prometheus" && at.Path == "/metrics" && at.Verb == "get"
+		return true, r, nil
+	})
+	for _, c := range []struct {
+		token, path string
+		want        bool
+	}{{"prometheus", "/metrics", true}, {"prometheus", "/debug", false}, {"tenant", "/metrics", false}, {"forged", "/metrics", false}} {
+		if got, err := review(t.Context(), api, c.token, c.path); err != nil || got != c.want {
+			t.Errorf("%v: %t, %v", c, got, err)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package event
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+)
+
+// recorded is a recorder and a way to count the Event objects that it made. The time is one's own.
+func recorded(t *testing.T, now *time.Time) (r *Recorder, list func() []eventsv1.Event) {
+	t.Helper()
+	api := fake.NewClientset()
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: api.EventsV1()})
+	t.Cleanup(broadcaster.Shutdown)
+	if err := broadcaster.StartRecordingToSinkWithContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r = New(broadcaster.NewRecorder(scheme.Scheme, "test"), scheme.Scheme, func() time.Time { return *now })
+	return r, func() []eventsv1.Event {
+		t.Helper()
+		var last int
+		for { // they are written in the background: until nothing more comes
+			<-time.After(200 * time.Millisecond)
+			got, err := api.EventsV1().Events("").List(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(got.Items) == last && last > 0 {
+				return got.Items
+			}
+			last = len(got.Items)
+		}
+	}
+}
+
+func service(name, version string) *corev1.Service {
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "evil", Name: name, UID: types.UID(name), ResourceVersion: version}}
+}
+
+// A tenant who patches an object to and fro (L9: 150 patches were 147 Events) gets one Event for each reason, which counts.
+func TestPatchesToAndFroAreOneEventEach(t *testing.T) {
+	now := time.Now()
+	r, list := recorded(t, &now)
+	for i := range 150 {
+		now = now.Add(10 * time.Minute) // so that the budget is not what stops it
+		r.Record(service("web", fmt.Sprint(i)), "Warning", []string{"PortTaken", "Ready"}[i%2], "Reconcile", "a message")
+	}
+	if got := list(); len(got) != 2 {
+		t.Errorf("%d Events", len(got))
+	}
+}
+
+// Reasons that differ each time, and objects that are made anew each time, run out of budget; another namespace's do not, and time gives more.
+func TestBudgets(t *testing.T) {
+	now := time.Now()
+	r, list := recorded(t, &now)
+	for i := range 150 {
+		r.Record(service("web", ""), "Warning", fmt.Sprintf("Reason%d", i), "Reconcile", "a message")
+	}
+	if got := list(); len(got) != perObject {
+		t.Errorf("one object has %d Events", len(got))
+	}
+	for i := range 3 * perNamespace {
+		if r.afford("evil", fmt.Sprint(i)) != (i < perNamespace-perObject) {
+			t.Fatalf("object %d of the namespace", i)
+		}
+	}
+	if !r.afford("victim", "web") {
+		t.Error("another namespace has none")
+	}
+	if now = now.Add(2 * namespaceEvery); !r.afford("evil", "new") {
+		t.Error("time gives no more")
+	}
+}
+
+// What is remembered is bounded, and a namespace that has spent its budget does not get it back by making objects.
+func TestBudgetsAreForgotten(t *testing.T) {
+	now := time.Now()
+	r, _ := recorded(t, &now)
+	for i := range 3 * kept {
+		r.afford(fmt.Sprint("evil", i%4), fmt.Sprint(i))
+	}
+	if len(r.budgets) > kept+1 || r.afford("evil0", "new") {
+		t.Errorf("%d budgets are remembered, or one was given back", len(r.budgets))
+	}
+	now = now.Add(time.Hour)
+	r.mu.Lock()
+	r.forget()
+	r.mu.Unlock()
+	if len(r.budgets) != 0 {
+		t.Errorf("an hour later %d budgets are remembered", len(r.budgets))
+	}
+}

@@ -1,0 +1,34 @@
+package kube
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/snapshot"
+)
+
+// readMisplaced is the misplaced ports, with what the Subnets say that they are on. Tenants can't write Subnets.
+func (in *Inputs) readMisplaced() []snapshot.PodPort {
+	var out []snapshot.PodPort
+	for _, p := range in.misplaced {
+		if s := in.subnets[p.Subnet]; s != nil {
+			p.Attachment = attachmentOf(s)
+			p.Allowed = s.Spec.Vpc == p.Namespace || slices.Contains(s.Spec.Namespaces, p.Namespace) || p.Attachment == p.Namespace
+			if shard := belongs(s); shard != "" && s.Name == ownership.Subnet(shard) {
+				p.Project = shard
+			}
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// attachmentOf is the namespace of the NetworkAttachmentDefinition that a Subnet is for, as its provider NAME.NAMESPACE.ovn says; empty: it
+// is for none.
+func attachmentOf(s *Subnet) string {
+	if parts := strings.Split(s.Spec.Provider, "."); len(parts) == 3 && parts[2] == "ovn" {
+		return parts[1]
+	}
+	return ""
+}

@@ -1,0 +1,49 @@
+package probe
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// FuzzClaim: any frame claims one address for one MAC address, or none; and what we ask ourselves claims nothing that anybody asked for.
+func FuzzClaim(f *testing.F) {
+	mac := net.HardwareAddr{2, 0, 0, 0, 0, 1}
+	for _, text := range []string{"198.51.100.7", "fd00::7"} {
+		f.Add(frame(mac, key{address: netip.MustParseAddr(text)}))
+	}
+	advertised := frame(mac, key{address: netip.MustParseAddr("fd00::7")})
+	advertised[icmpAt] = advertisement
+	f.Add(append(advertised[:optionsAt:optionsAt], targetOption, 1, 2, 0, 0, 0, 0, 2))
+	f.Add(append(advertised[:optionsAt:optionsAt], 14, 255, 0, 0, 0, 0, 0, 0))
+	f.Add(advertised[:optionsAt-1])
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		address, mac, ok := claim(data)
+		if ok != address.IsValid() || ok != (len(mac) == 6) {
+			t.Errorf("% x: %s has %s (%t)", data, mac, address, ok)
+		}
+		if ok && address.Is4() != (kind(data) == unix.ETH_P_ARP) {
+			t.Errorf("% x: %s", data, address)
+		}
+		if vlan := tag(data); vlan > 0x0fff {
+			t.Errorf("% x: VLAN %d", data, vlan)
+		}
+	})
+}
+
+// Somebody who claims an address for ever more MAC addresses makes no answer without end, and what nobody asked for is not kept.
+func TestClaimsAreBounded(t *testing.T) {
+	asked, other := key{address: netip.MustParseAddr("198.51.100.7")}, key{address: netip.MustParseAddr("198.51.100.8")}
+	c := claims{asked: {}}
+	for i := range 1000 {
+		mac := net.HardwareAddr{2, 0, 0, 0, byte(i >> 8), byte(i)}
+		c.add(asked, mac)
+		c.add(other, mac)
+	}
+	if len(c[asked]) != most || len(c) != 1 {
+		t.Errorf("%d MAC addresses of %d addresses", len(c[asked]), len(c))
+	}
+}

@@ -1,0 +1,119 @@
+package tenancy
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sallyport/sallyport/test/e2e/harness"
+	"github.com/sallyport/sallyport/test/show"
+)
+
+// attack is one thing that somebody tries, with a control in the same function: the same with one thing changed works.
+type attack struct {
+	finding string   // number in the security review, such as C1; empty: not one of its findings
+	by      identity // who tries
+	does    string   // what is tried, for docs/security/attacks.md
+	stops   string   // what stops it: a policy, a condition's reason, a component
+	run     func(t *testing.T, f *fixture, who actor)
+}
+
+// attacks is every attack. Each area has a file with a list of its own.
+var attacks = slices.Concat(
+	heldAttacks,
+	admissionAttacks,
+	inputAttacks,
+	boundsAttacks,
+	operatorAttacks,
+	poolAttacks,
+	ownerAttacks,
+)
+
+// findings are the numbers of the security review.
+var findings = []string{
+	"C1", "C2", "C3", "H1", "H2", "H3", "H4", "H5", "M1", "M2", "M3", "M4", "M5", "M6", "M7",
+	"L1", "L2", "L3", "L4", "L5", "L6", "L7", "L8", "L9", "L10", "L11", "L12", "L13", "L14",
+}
+
+// TestTenancy attacks victims in one lab.
+func TestTenancy(t *testing.T) {
+	f := newFixture(t)
+	t.Run("attacks", func(t *testing.T) { runAttacks(t, f) })
+	t.Run("random", func(t *testing.T) { runRandomAttacker(t, f) })
+	t.Run("cost", func(t *testing.T) { measureAdmission(t, f) })
+}
+
+// runAttacks runs every attack beside live streams of the victims.
+func runAttacks(t *testing.T, f *fixture) {
+	t.Helper()
+	perFinding, all := tenancy.Item(t, 1), tenancy.Item(t, 2)
+	streams := f.startStreams(t)
+	harness.ForgetSilence(streams...)
+	shown := map[string]int{}
+	stopped := 0
+	for _, a := range attacks {
+		if t.Run(a.name(), func(t *testing.T) { a.run(t, f, f.actor(t, a.by)) }) {
+			stopped++
+			shown[a.finding]++
+		}
+	}
+	silence := harness.ExpectSurvival(t, "the victims' streams", 20*time.Second, streams...)
+	f.ExpectNoDrops(t)
+
+	missing := slices.DeleteFunc(slices.Clone(findings), func(n string) bool { return shown[n] > 0 })
+	perFinding.Figure("%d of %d findings; not shown: %v", len(findings)-len(missing), len(findings), missing)
+	all.Figure("%d of %d attacks stopped; the victims' streams were never silent for longer than %v", stopped, len(attacks), silence.Round(time.Millisecond))
+	if show.Full() && len(missing) > 0 {
+		t.Errorf("no attack shows %v", missing)
+	}
+	if show.Full() && len(attacks) < 100 {
+		t.Errorf("%d attacks; wanted at least 100", len(attacks))
+	}
+}
+
+func (a attack) name() string {
+	return strings.TrimSpace(a.finding + " " + string(a.by) + " " + a.does)
+}
+
+// refused is an attack that the API server refuses with the given words; the look-alike is admitted.
+func refused(try harness.Attempt, words string, lookalike harness.Attempt) func(*testing.T, *fixture, actor) {
+	return func(t *testing.T, _ *fixture, who actor) {
+		t.Helper()
+		who.Cannot(t, "the attack", try, words)
+		who.Can(t, "the control", lookalike)
+	}
+}
+
+var update = flag.Bool("update", false, "write docs/security/attacks.md anew")
+
+const attacksPage = "../../../docs/security/attacks.md"
+
+// TestAttacksPage checks that docs/security/attacks.md lists every attack.
+func TestAttacksPage(t *testing.T) {
+	seen := map[string]bool{}
+	var b strings.Builder
+	b.WriteString("# Attacks that the tests try\n\n" +
+		"Generated from `test/e2e/tenancy`. Each row is a test with a positive control: the same with one thing changed works.\n" +
+		"The numbers in the first column are those of the security review; the attackers are described in the\n" +
+		"[threat model](threat-model.md).\n\n" +
+		"| finding | attacker | attack | stopped by |\n|---|---|---|---|\n")
+	for _, a := range attacks {
+		if seen[a.name()] {
+			t.Errorf("two attacks are called %q", a.name())
+		}
+		seen[a.name()] = true
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", a.finding, a.by, a.does, a.stops)
+	}
+	if *update {
+		if err := os.WriteFile(attacksPage, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := harness.ReadFile(t, attacksPage); got != b.String() {
+		t.Error("docs/security/attacks.md is not what the tests try: run make golden")
+	}
+}

@@ -1,0 +1,317 @@
+package tenancy
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	grpcstatus "google.golang.org/grpc/status"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sallyport/sallyport/internal/lab/manifest"
+	"github.com/sallyport/sallyport/internal/mutual"
+	"github.com/sallyport/sallyport/internal/reach"
+	"github.com/sallyport/sallyport/test/e2e/harness"
+)
+
+const byHealthPort = "the limits of the agent's health port"
+
+// boundsAttacks are those that rates, sizes, times and names in certificates stop.
+var boundsAttacks = []attack{
+	{"M4", outsider, "20 connections with 5,000 Watch streams each to an agent", byHealthPort, floodStreams},
+	{"M4", outsider, "1,000 connections to an agent that say nothing", byHealthPort, floodConnections},
+	{"M5", outsider, "the certificate of OVN's databases asks an agent", "names in certificates", askWith("ovn")},
+	{"M5", node, "the certificate of one agent asks another", "names in certificates", askWith(reach.AgentName)},
+	{"M5", outsider, "no certificate asks an agent", "TLS of the agent", askWith("")},
+	{"M6", edit, "a tenant reads metrics, with its token and without", "the rights on `/metrics`", readMetrics},
+	{"L9", edit, "150 patches of a Service, to and fro", "one Event for each reason", patchToAndFro},
+	{"L9", edit, "100 EIps that are made and refused again and again", "one Event for each reason, a budget for the namespace", makeAgain},
+	{"L10", edit, "a Service with 4,000 ports", "condition `TooManyPorts`", manyPorts},
+	{"L7", node, "an Event in the namespace of the platform", "RBAC of the agent", refused(
+		harness.TryCreate("events/kube-system/new", event("Pod", "x", "sallyport-agent")), "cannot create resource",
+		harness.TryCreate("events/default/new", event("NodePath", "node1", "sallyport-agent")))},
+}
+
+const healthPort = 9107
+
+// startAgent runs an agent on node1 that only answers, with a certificate or without, and returns its process.
+func (f *fixture) startAgent(t *testing.T, secure bool) int {
+	t.Helper()
+	program, err := filepath.Abs("../../../bin/sallyport-agent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	argv := []string{"setpriv", "--pdeathsig", "KILL", "--", program, "--egressip-node-healthcheck-port=" + strconv.Itoa(healthPort), "--bind-address=" + f.agentAddress()}
+	if secure {
+		files := f.certificate(reach.AgentName)
+		argv = append(argv, "--egressip-healthcheck-cert="+files.Cert, "--egressip-healthcheck-key="+files.Key, "--egressip-healthcheck-ca="+files.CA)
+	}
+	cmd, err := f.Command("", "node1", argv...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return cmd.Process.Pid
+}
+
+func (f *fixture) agentAddress() string { return f.Blueprint.NodeList()[0].Tunnel.Addr().String() }
+
+func (f *fixture) certificate(name string) mutual.Files {
+	pki := func(file string) string { return filepath.Join(f.Dir, "pki", file) }
+	return mutual.Files{Cert: pki(name + ".crt"), Key: pki(name + ".key"), CA: pki("ca.crt")}
+}
+
+// askAgent is a client of the agent on node1, from another node.
+func (f *fixture) askAgent(t *testing.T, from string, secrets credentials.TransportCredentials) grpc_health_v1.HealthClient {
+	t.Helper()
+	at := net.JoinHostPort(f.agentAddress(), strconv.Itoa(healthPort))
+	conn, err := grpc.NewClient("passthrough:///"+at, grpc.WithTransportCredentials(secrets),
+		grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) { return f.NS(from).Dial(ctx, "tcp", to) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return grpc_health_v1.NewHealthClient(conn)
+}
+
+func checkAgent(t *testing.T, client grpc_health_v1.HealthClient) error {
+	t.Helper()
+	_, err := client.Check(harness.Within(t, 10*time.Second), &grpc_health_v1.HealthCheckRequest{Service: reach.Service}, grpc.WaitForReady(true))
+	return err
+}
+
+// expectAgent is the control: who asks as the controller does is answered.
+func expectAgent(t *testing.T, client grpc_health_v1.HealthClient) {
+	t.Helper()
+	harness.Eventually(t, "an answer of the agent", func() bool { return checkAgent(t, client) == nil })
+}
+
+// memoryOf is how much memory the agent has, in MB. The process that was started went into the node; the agent is what it became, or its child.
+func memoryOf(t *testing.T, pid int) (most int) {
+	t.Helper()
+	pids := append(strings.Fields(harness.ReadFile(t, fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))), strconv.Itoa(pid))
+	for _, p := range pids {
+		raw, err := os.ReadFile("/proc/" + p + "/status")
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(raw)) {
+			if kb, is := strings.CutPrefix(line, "VmRSS:"); is {
+				n, _ := strconv.Atoi(strings.Fields(kb)[0])
+				most = max(most, n>>10)
+			}
+		}
+	}
+	return most
+}
+
+func floodStreams(t *testing.T, f *fixture, _ actor) {
+	pid := f.startAgent(t, false)
+	asks := f.askAgent(t, "node3", insecure.NewCredentials())
+	expectAgent(t, asks)
+	done := make(chan struct{})
+	for range 20 {
+		client := f.askAgent(t, "node2", insecure.NewCredentials())
+		go func() {
+			defer func() { done <- struct{}{} }()
+			for range 5000 {
+				w, err := client.Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: reach.Service})
+				if err == nil {
+					_, err = w.Recv()
+				}
+				if err == nil {
+					t.Error("a stream is open")
+					return
+				}
+			}
+		}()
+	}
+	for range 20 {
+		<-done
+		if err := checkAgent(t, asks); err != nil {
+			t.Errorf("the controller's question under the flood: %v", err)
+		}
+	}
+	if mb := memoryOf(t, pid); mb == 0 || mb > 64 {
+		t.Errorf("the agent has %d MB", mb)
+	}
+}
+
+func floodConnections(t *testing.T, f *fixture, _ actor) {
+	f.startAgent(t, true)
+	secrets, err := f.certificateOf(reach.ControllerName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asks := f.askAgent(t, "node3", credentials.NewTLS(secrets))
+	expectAgent(t, asks)
+	at := net.JoinHostPort(f.agentAddress(), strconv.Itoa(healthPort))
+	for i := range 1000 {
+		conn, err := f.NS([]string{"node2", "node3"}[i%2]).Dial(t.Context(), "tcp", at) // node3 is where the controller asks from
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+	}
+	if err := checkAgent(t, asks); err != nil {
+		t.Errorf("the controller's question: %v", err)
+	}
+}
+
+func (f *fixture) certificateOf(name string) (*tls.Config, error) {
+	files := f.certificate(name)
+	files.Peer = reach.AgentName
+	return files.Client()
+}
+
+// askWith asks an agent with a certificate that is not the controller's; empty: without one.
+func askWith(name string) func(*testing.T, *fixture, actor) {
+	return func(t *testing.T, f *fixture, _ actor) {
+		t.Helper()
+		f.startAgent(t, true)
+		own, err := f.certificateOf(reach.ControllerName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		expectAgent(t, f.askAgent(t, "node3", credentials.NewTLS(own)))
+		secrets := insecure.NewCredentials()
+		if name != "" {
+			other, err := f.certificateOf(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			secrets = credentials.NewTLS(other)
+		}
+		client := f.askAgent(t, "node2", secrets)
+		_, err = client.Check(harness.Within(t, 10*time.Second), &grpc_health_v1.HealthCheckRequest{Service: reach.Service})
+		if grpcstatus.Code(err) != codes.Unavailable {
+			t.Errorf("it is told %v", err)
+		}
+	}
+}
+
+// readMetrics asks a second controller, which waits for the lead, for its metrics.
+func readMetrics(t *testing.T, f *fixture, _ actor) {
+	c := f.NewController(t, t.TempDir(), "--leader-elect=true", "--metrics-secure")
+	c.StartForTest(t)
+	f.Apply(t, `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: reads-metrics},
+  roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: sallyport-metrics-reader}, subjects: [{kind: ServiceAccount, name: owner, namespace: evil-x}]}`)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // nobody has signed it
+	read := func(scheme, token string) int {
+		r, err := http.NewRequestWithContext(harness.Within(t, 10*time.Second), http.MethodGet, scheme+"://"+c.Metrics+"/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		answer, err := client.Do(r)
+		if err != nil {
+			return 0
+		}
+		_ = answer.Body.Close()
+		return answer.StatusCode
+	}
+	harness.Eventually(t, "metrics for who may", func() bool { return read("https", f.token(t, "evil-x", "owner")) == http.StatusOK })
+	if got := read("https", f.token(t, "evil-x", "edit")); got != http.StatusForbidden {
+		t.Errorf("a tenant gets %d", got)
+	}
+	if got := read("https", ""); got != http.StatusUnauthorized {
+		t.Errorf("nobody gets %d", got)
+	}
+	if got := read("http", f.token(t, "evil-x", "owner")); got == http.StatusOK {
+		t.Error("they are served without TLS")
+	}
+}
+
+// countEvents is how many Events of ours are in the attacker's namespace about an object; empty: about any.
+func (f *fixture) countEvents(t *testing.T, name string) (n int) {
+	t.Helper()
+	list, err := f.Client.EventsV1().Events("evil-x").List(harness.Within(t, time.Minute), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list.Items {
+		if e.ReportingController == "sallyport" && (name == "" || e.Regarding.Name == name) {
+			n++
+		}
+	}
+	return n
+}
+
+func patchToAndFro(t *testing.T, f *fixture, who actor) {
+	service := func(address string) string {
+		return fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: flip, namespace: evil-x, annotations: {network.kube-dc.com/external-network-type: public}},
+  spec: {type: LoadBalancer, allocateLoadBalancerNodePorts: false, loadBalancerIP: %s, selector: {app: mallory}, ports: [{port: 80}]}}`, address)
+	}
+	who.MustApply(t, f, service("91.224.11.1"))
+	for i := range 150 {
+		ctx := harness.Within(t, time.Minute)
+		if err := who.objects.Apply(ctx, service([]string{"91.224.11.78", "91.224.11.1"}[i%2])); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(50 * time.Millisecond) // so that the controller says something of each
+	}
+	harness.Eventually(t, "an Event", func() bool { return f.countEvents(t, "flip") > 0 })
+	if n := f.countEvents(t, "flip"); n > 25 {
+		t.Errorf("%d Events", n)
+	}
+}
+
+func makeAgain(t *testing.T, f *fixture, who actor) {
+	before := f.countEvents(t, "")
+	bad := eip("evil-x", "again", "{externalNetworkType: public, ipAddress: 91.224.11.1}")
+	for range 100 {
+		if err := who.objects.Apply(harness.Within(t, time.Minute), bad); err != nil {
+			t.Fatal(err)
+		}
+		f.expectReason(t, harness.Ref("EIp", "evil-x", "again"), "Accepted", "AddressOutsideNetwork")
+		if err := who.objects.Delete(harness.Within(t, time.Minute), bad); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := f.countEvents(t, "") - before
+	if n == 0 || n > 250+60 {
+		t.Errorf("%d Events", n)
+	}
+}
+
+func manyPorts(t *testing.T, f *fixture, who actor) {
+	var ports strings.Builder
+	for p := range 4000 {
+		fmt.Fprintf(&ports, "{name: p%d, port: %d, targetPort: 80}, ", p, p+1)
+	}
+	who.MustApply(t, f, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: wide, namespace: evil-x, annotations: {network.kube-dc.com/external-network-type: public}},
+  spec: {type: LoadBalancer, allocateLoadBalancerNodePorts: false, selector: {app: mallory}, ports: [%s]}}`, strings.TrimSuffix(ports.String(), ", ")))
+	f.expectReason(t, harness.Ref("Service", "evil-x", "wide"), "Programmed", "TooManyPorts")
+	o, err := f.Objects.Get(harness.Within(t, time.Minute), harness.Ref("Service", "evil-x", "wide"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := harness.Ingress(o)
+	f.ExpectAnswer(t, f.public.Client, "http://"+address+":1000", "mallory", f.public.ClientAddress) // the control: what is within works
+	f.ExpectSilence(t, f.public.Client, "http://"+address+":1001")
+	begun := time.Now()
+	f.Apply(t, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: beside, namespace: %s, annotations: {network.kube-dc.com/external-network-type: public}},
+  spec: {type: LoadBalancer, selector: {app: shop}, ports: [{port: 80}]}}`, f.victims[0].namespace))
+	f.Wait(t, "Service", f.victims[0].namespace, "beside", manifest.True("Programmed"))
+	if took := time.Since(begun); took > 15*time.Second {
+		t.Errorf("meanwhile another tenant's Service took %v", took)
+	}
+}

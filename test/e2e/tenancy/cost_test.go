@@ -1,0 +1,61 @@
+package tenancy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sallyport/sallyport/test/e2e/harness"
+	"github.com/sallyport/sallyport/test/show"
+)
+
+// podsBinding puts the policy for pods in force.
+const podsBinding = `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: sallyport-pods}}`
+
+// measureAdmission compares how long the API server takes to admit a pod with the policy for pods and without, several times in turn.
+func measureAdmission(t *testing.T, f *fixture) {
+	t.Helper()
+	item := tenancy.Item(t, 5)
+	who := f.actor(t, edit)
+	hostile, own := newPod("evil-x", switchKey, "ovn-default"), newPod("evil-x", switchKey, "evil-x-default")
+	var p50, p99 []float64
+	for range show.Size(5, 2) {
+		who.Cannot(t, "a pod in another subnet", hostile, chooses)
+		with := admissionTimes(t, who, own)
+		if err := f.Objects.Delete(harness.Within(t, time.Minute), podsBinding); err != nil {
+			t.Fatal(err)
+		}
+		who.Can(t, "the same without the policy", hostile) // the policy is what refused it
+		without := admissionTimes(t, who, own)
+		f.ApplyChart(t)
+		p50 = append(p50, harness.P(with, 50)/harness.P(without, 50))
+		p99 = append(p99, harness.P(with, 99)/harness.P(without, 99))
+	}
+	who.Cannot(t, "a pod in another subnet", hostile, chooses)
+	item.Figure("admission of a pod with the policies takes %s of the time without (median of pods), %s (99th percentile); %d pods each, %d rounds",
+		ratios(p50), ratios(p99), show.Size(500, 100), len(p50))
+}
+
+// admissionTimes is how long the API server takes for a pod that it admits and does not store, sorted.
+func admissionTimes(t *testing.T, who actor, try harness.Attempt) (out []time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	for range show.Size(500, 100) {
+		begun := time.Now()
+		if err := who.Try(ctx, try); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, time.Since(begun))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// ratios is the middle of several ratios, with the least and the greatest.
+func ratios(of []float64) string {
+	sorted := slices.Sorted(slices.Values(of))
+	return fmt.Sprintf("%.2f (%.2f to %.2f)", sorted[len(sorted)/2], sorted[0], sorted[len(sorted)-1])
+}

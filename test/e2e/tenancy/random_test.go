@@ -1,0 +1,297 @@
+package tenancy
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/sallyport/sallyport/test/e2e/harness"
+	"github.com/sallyport/sallyport/test/show"
+)
+
+const (
+	liveObjects  = 200 // how many objects of the random attacker exist at a time
+	randomKinds  = "Service EndpointSlice EIp FIp EgressRoute EgressService Pod"
+	longestPause = time.Second // a stream has a line every 100 ms; who loses a packet is silent for longer than its retransmission
+)
+
+// runRandomAttacker lets somebody with every right in evil-x write random objects, and looks at the victims before and after.
+func runRandomAttacker(t *testing.T, f *fixture) {
+	t.Helper()
+	item := tenancy.Item(t, 3)
+	seed := randomSeed(t)
+	who := f.actor(t, owner)
+	idle, _ := f.controller.Memory(t)
+	streams := f.startStreams(t)
+	before := f.rowsOfOthers(t)
+	f.ResetDrops(t)
+	harness.ForgetSilence(streams...)
+
+	total := show.Size(10000, 400)
+	accepted := f.writeRandomObjects(t, who, rand.New(rand.NewPCG(seed, 0)), total)
+	silence := harness.ExpectSurvival(t, "the victims' streams", 20*time.Second, streams...)
+	if silence > longestPause {
+		t.Errorf("a victim's stream was silent for %v", silence)
+	}
+	for _, v := range f.victims {
+		f.ExpectAnswer(t, f.public.Client, "http://"+v.fip, "shop", f.public.ClientAddress)
+		f.ExpectAnswer(t, f.public.Client, "http://"+v.lb, "shop", f.public.ClientAddress)
+	}
+	f.ExpectNoDrops(t)
+	f.expectOwnAddresses(t)
+	changed := changedRows(before, f.rowsOfOthers(t))
+	for _, row := range changed {
+		t.Error(row)
+	}
+	_, most := f.controller.Memory(t)
+	if most > 2*idle {
+		t.Errorf("the controller used up to %d MiB; %d MiB before the attack", most, idle)
+	}
+	if accepted == 0 {
+		t.Error("no object was accepted: this shows nothing")
+	}
+	item.Figure("seed %d: %d random objects, %d accepted by the API server; longest silence of a victim's stream %v; %d foreign rows changed; "+
+		"controller %d MiB, at most %d MiB", seed, total, accepted, silence.Round(time.Millisecond), len(changed), idle, most)
+}
+
+// randomSeed is SALLYPORT_SEED, or another one each time at full size.
+func randomSeed(t *testing.T) uint64 {
+	t.Helper()
+	if text := os.Getenv("SALLYPORT_SEED"); text != "" {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seed
+	}
+	return show.Size(rand.Uint64(), 1)
+}
+
+// writeRandomObjects writes objects as the actor, deletes the oldest when there are many, and all at the end. It returns how many the
+// API server has accepted.
+func (f *fixture) writeRandomObjects(t *testing.T, who actor, r *rand.Rand, total int) (accepted int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Minute)
+	defer cancel()
+	var live []*unstructured.Unstructured
+	remove := func(objects []*unstructured.Unstructured) {
+		group, ctx := errgroup.WithContext(ctx)
+		group.SetLimit(8)
+		for _, o := range objects {
+			group.Go(func() error {
+				raw, err := o.MarshalJSON()
+				if err == nil {
+					err = f.Objects.Delete(ctx, string(raw))
+				}
+				return err
+			})
+		}
+		if err := group.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+	for n := range total {
+		o := f.randomObject(r, n)
+		if err := who.objects.ApplyObject(ctx, o); err == nil {
+			accepted++
+			live = append(live, o)
+		}
+		if len(live) == liveObjects {
+			remove(live[:liveObjects/2])
+			live = slices.Clone(live[liveObjects/2:])
+		}
+	}
+	f.expectOwnSubnet(t)
+	remove(live)
+	return accepted
+}
+
+// expectOwnSubnet fails the test when a pod of the attacker has an address outside of its project.
+func (f *fixture) expectOwnSubnet(t *testing.T) {
+	t.Helper()
+	pods, err := f.Client.CoreV1().Pods("evil-x").List(harness.Within(t, time.Minute), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range pods.Items {
+		for _, ip := range pod.Status.PodIPs {
+			if address, err := netip.ParseAddr(ip.IP); err != nil || !attackerPrefix.Contains(address) {
+				t.Errorf("pod %s of evil-x has the address %s", pod.Name, ip.IP)
+			}
+		}
+	}
+}
+
+// randomObject is an object in the attacker's namespace with fields and annotations that name what is the victims'.
+func (f *fixture) randomObject(r *rand.Rand, n int) *unstructured.Unstructured {
+	kind := pick(r, strings.Fields(randomKinds))
+	ref := harness.Ref(kind, "evil-x", fmt.Sprintf("r%d", n))
+	o := &unstructured.Unstructured{Object: map[string]any{}}
+	o.SetGroupVersionKind(ref.GVK)
+	o.SetNamespace(ref.Namespace)
+	o.SetName(ref.Name)
+	if r.IntN(2) == 0 {
+		o.SetAnnotations(f.randomPairs(r, hostileAnnotations))
+	}
+	if r.IntN(4) == 0 {
+		o.SetLabels(f.randomPairs(r, hostileLabels))
+	}
+	switch kind {
+	case "EndpointSlice":
+		labels := o.GetLabels()
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels["kubernetes.io/service-name"] = fmt.Sprintf("r%d", n-r.IntN(5))
+		o.SetLabels(labels)
+		maps.Copy(o.Object, f.randomSlice(r))
+	default:
+		o.Object["spec"] = f.randomSpec(r, kind)
+	}
+	return o
+}
+
+var (
+	hostileAnnotations = []string{
+		"service.nlb.kube-dc.com/bind-on-eip", "service.nlb.kube-dc.com/bind-on-default-gw-eip", "service.nlb.kube-dc.com/health-check",
+		"network.kube-dc.com/external-network-type", "ovn.kubernetes.io/logical_switch", "ovn.kubernetes.io/ip_address", "ovn.kubernetes.io/mac_address",
+		"ovn.kubernetes.io/vpc", "ovn.kubernetes.io/port_security", "k8s.v1.cni.cncf.io/networks", "v1.multus-cni.io/default-network",
+		"k8s.ovn.org/egress-service", "kube-dc.com/eip-quota", "kube-dc.com/origin",
+	}
+	hostileLabels = []string{"app.kubernetes.io/managed-by", "kube-dc.com/vpc", "kube-dc.com/project", "app", "kubernetes.io/service-name"}
+)
+
+// randomText is something that a victim has, something that breaks out of a syntax, or something harmless.
+func (f *fixture) randomText(r *rand.Rand) string {
+	v := pick(r, f.victims)
+	return pick(r, []string{
+		v.namespace, v.namespace + "-default", v.namespace + "/shop", "acme-web/default-gw", v.pod, v.fip, v.lb, "ext-public", "ovn-default", "join", "ovn-cluster",
+		"sallyport", "true", "public", "cloud", "", "x y=z", `a" || ip4 || "`, "10.30.0.1=shop." + v.namespace + ":10.30.0.1", "\x1b[2J", "../../etc",
+		strings.Repeat("x", 300), "${jndi}", "a,b;c", "{\"a\":1}", "0.0.0.0/0", "255.255.255.255", "default-gw", "shop",
+	})
+}
+
+func (f *fixture) randomPairs(r *rand.Rand, keys []string) map[string]string {
+	out := map[string]string{}
+	for range 1 + r.IntN(3) {
+		out[pick(r, keys)] = f.randomText(r)
+	}
+	return out
+}
+
+// randomSpec is the spec of an object of a kind.
+func (f *fixture) randomSpec(r *rand.Rand, kind string) map[string]any {
+	v := pick(r, f.victims)
+	switch kind {
+	case "Service":
+		spec := map[string]any{"type": "LoadBalancer", "ports": []any{map[string]any{"port": int64(1 + r.IntN(1000))}}}
+		switch r.IntN(4) {
+		case 0:
+			spec["loadBalancerIP"] = pick(r, []string{v.fip, v.lb, "91.224.11.1", "91.224.11.2", "10.30.0.1"})
+		case 1:
+			spec["externalIPs"] = []any{pick(r, []string{v.fip, v.lb, v.pod})}
+		case 2:
+			spec["selector"] = map[string]any{"app": pick(r, []string{"shop", "mallory"})}
+		}
+		return spec
+	case "EIp":
+		return pick(r, []map[string]any{
+			{"externalNetworkType": "public", "ipAddress": pick(r, []string{v.fip, v.lb, "91.224.11.2", "91.224.11.200"})},
+			{"childRef": pick(r, []string{"eip-" + v.namespace + "-shop", v.namespace + "-ext-cloud", "evil-x-ext-cloud"})},
+			{"externalNetworkType": f.randomText(r)},
+			{},
+		})
+	case "FIp":
+		return pick(r, []map[string]any{
+			{"ipAddress": v.pod, "externalNetworkType": "public"},
+			{"podTarget": map[string]any{"podName": pick(r, []string{"shop", "mallory"})}, "externalNetworkType": "public"},
+			{"ipAddress": "10.66.0.2", "eip": pick(r, []string{"default-gw", "shop"})},
+		})
+	case "EgressRoute":
+		return map[string]any{"destinations": []any{pick(r, []string{v.pod + "/32", "0.0.0.0/0", "203.0.113.0/24"})}, "externalNetworkType": "public"}
+	case "Pod":
+		return map[string]any{"nodeName": "node3", "containers": []any{map[string]any{"name": "main", "image": "lab/echo"}}}
+	default:
+		return map[string]any{"sourceIPBy": "LoadBalancerIP"}
+	}
+}
+
+// randomSlice is the content of a hand-written EndpointSlice.
+func (f *fixture) randomSlice(r *rand.Rand) map[string]any {
+	v := pick(r, f.victims)
+	endpoint := map[string]any{"addresses": []any{pick(r, []string{v.pod, "10.66.0.2", "10.30.0.1", "91.224.11.2", "172.22.0.1"})}}
+	if r.IntN(2) == 0 {
+		endpoint["targetRef"] = map[string]any{"kind": "Pod", "name": f.randomText(r), "namespace": pick(r, []string{"evil-x", v.namespace})}
+	}
+	return map[string]any{"addressType": "IPv4", "endpoints": []any{endpoint}, "ports": []any{map[string]any{"port": int64(80), "name": ""}}}
+}
+
+func pick[T any](r *rand.Rand, of []T) T { return of[r.IntN(len(of))] }
+
+// expectOwnAddresses fails the test when a row of the attacker's VPC has an address of a victim.
+func (f *fixture) expectOwnAddresses(t *testing.T) {
+	t.Helper()
+	for _, table := range []string{"NAT", "Load_Balancer", "Logical_Router_Static_Route", "Logical_Router_Policy", "ACL"} {
+		for _, row := range f.Table(t, table, "") {
+			text := fmt.Sprint(row)
+			if !strings.Contains(text, "evil-x") {
+				continue
+			}
+			for _, v := range f.victims {
+				for _, address := range []string{v.fip, v.lb, v.pod} {
+					if strings.Contains(text, address+" ") || strings.Contains(text, address+":") || strings.Contains(text, address+"]") {
+						t.Errorf("a row of evil-x in %s has the victim's address %s: %s", table, address, text)
+					}
+				}
+			}
+		}
+	}
+}
+
+// rowsOfOthers is every row of the northbound database that does not mention the attacker's namespaces, by table and UUID.
+func (f *fixture) rowsOfOthers(t *testing.T) map[string]map[string]any {
+	t.Helper()
+	out := map[string]map[string]any{}
+	for _, table := range []string{
+		"Logical_Router", "Logical_Router_Port", "Logical_Router_Policy", "Logical_Router_Static_Route", "NAT", "Load_Balancer", "Load_Balancer_Health_Check",
+		"Logical_Switch", "Logical_Switch_Port", "ACL", "QoS", "DHCP_Options", "HA_Chassis_Group", "Gateway_Chassis",
+	} {
+		for _, row := range f.Table(t, table, "") {
+			if text := fmt.Sprint(row); !strings.Contains(text, "evil") && strings.Contains(text, "acme") {
+				out[fmt.Sprintf("%s %v", table, row["_uuid"])] = row
+			}
+		}
+	}
+	return out
+}
+
+// changedRows compares rows: what is gone, and what is different.
+func changedRows(before, after map[string]map[string]any) (out []string) {
+	for key, was := range before {
+		is, found := after[key]
+		if !found {
+			out = append(out, fmt.Sprintf("%s is gone: %v", key, was))
+			continue
+		}
+		for column, value := range was {
+			if !reflect.DeepEqual(value, is[column]) {
+				out = append(out, fmt.Sprintf("%s: %s was %v and is %v", key, column, value, is[column]))
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}

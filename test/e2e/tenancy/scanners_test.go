@@ -1,0 +1,55 @@
+package tenancy
+
+import (
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/sallyport/sallyport/test/show"
+)
+
+// TestTenancyScanners runs govulncheck, gosec and all fuzzers. CI has stages of its own for the first two, and runs the fuzzers' seeds as unit tests.
+func TestTenancyScanners(t *testing.T) {
+	if !show.Full() {
+		t.Skip("make vuln, lint and test do it")
+	}
+	item := tenancy.Item(t, 6)
+	scanned := makeTarget(t, "vuln")
+	if n := strings.Count(scanned, "No vulnerabilities found."); n != 4 {
+		t.Errorf("%d of 4 scans found nothing:\n%s", n, scanned)
+	}
+	database := regexp.MustCompile(`(?m)^database: .*`).FindString(scanned)
+	makeTarget(t, "lint")
+	fuzzers, executions := fuzzed(t, makeTarget(t, "fuzz", "FUZZTIME=1m"))
+	item.Figure("no known vulnerability in packages and 3 programs (%s), no finding of gosec, %d fuzzers with %d executions: no failure",
+		database, fuzzers, executions)
+}
+
+// makeTarget runs a target of the Makefile and returns what it prints.
+func makeTarget(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "make", append([]string{"--no-print-directory", "-C", "../../.."}, args...)...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("make %v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// fuzzed reads the lines of make fuzz: how many fuzzers ran, and how often they were executed.
+func fuzzed(t *testing.T, text string) (fuzzers, executions int) {
+	t.Helper()
+	for _, m := range regexp.MustCompile(`(?m)^Fuzz\w+ +\S+ +PASS +(\d+) executions$`).FindAllStringSubmatch(text, -1) {
+		n, err := strconv.Atoi(m[1])
+		if err != nil || n == 0 {
+			t.Errorf("not executed: %s", m[0])
+		}
+		fuzzers, executions = fuzzers+1, executions+n
+	}
+	if fuzzers == 0 {
+		t.Errorf("no fuzzer ran:\n%s", text)
+	}
+	return fuzzers, executions
+}
