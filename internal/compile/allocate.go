@@ -263,11 +263,12 @@ func (c *compiler) free(e *eip, asked map[netip.Addr]*eip) intent.Finding {
 
 // mayHave says whether an EIp may have an address of a subnet. Kube-OVN gives also what excludeIps reserves to whoever asks for it: those are the
 // addresses of routers, DNS servers and other hosts on the wire. An EIp that holds such an address keeps it, because operators exclude addresses
-// later, too. Only an OvnEip of ours to which Kube-OVN gave the address proves that: a user may have written the EIp's status.
+// later, too. Only an OvnEip of ours to which Kube-OVN gave the address proves that: a user may have written the EIp's status. An address that
+// all projects share is for the namespace that the operator names.
 func (c *compiler) mayHave(e *eip, x *snapshot.External, a netip.Addr) bool {
 	have := c.w.Engine.OvnEips[e.ovnEip]
 	holds := have.Exists && have.Ours && have.Address == a
-	return usable(x, a) && (holds || !x.Reserves(a))
+	return usable(x, a) && (holds || !x.Reserves(a) || x.Grants(a, e.Namespace))
 }
 
 // usable says whether Kube-OVN's IPAM can give an address of a subnet: not the first and the last one, nor the gateway's.

@@ -51,21 +51,30 @@ func (c *compiler) keepIngress(group string, legs []*leg, row func(intent.Row)) 
 	}
 	for _, door := range doors {
 		row(intent.Rule{
+			Group: group, Direction: intent.OutOfSwitch, Priority: ownership.AllowListPriority + 1, Action: "pass",
+			Match: fmt.Sprintf("inport == %q && ip4.src == $%s", door, set),
+		})
+		row(intent.Rule{
 			Group: group, Direction: intent.OutOfSwitch, Priority: ownership.AllowListPriority, Action: "drop",
-			Match: fmt.Sprintf("inport == %q && ip4 && !(ip4.src == $%s)", door, set),
+			Match: fmt.Sprintf("inport == %q && ip4", door),
 		})
 	}
 }
+
+// toMany are the addresses that stay on the switch: multicast and broadcast.
+var toMany = []netip.Prefix{netip.MustParsePrefix("224.0.0.0/4"), netip.MustParsePrefix("255.255.255.255/32")}
 
 // keepEgress wants the rule on what pods send to the outside. Addresses of Services are translated only after it, so those of the cluster
 // pass. Replies that turn back into their leg come from the router, where nobody tracks them; they have passed at their pod.
 func (c *compiler) keepEgress(group string, legs []*leg, row func(intent.Row)) {
 	set := ownership.AllowedSet(c.w.Shard, "egress")
-	row(intent.AddressSet{Name: set, Addresses: prefixes(c.project.Egress.Prefixes, c.ownAddresses(), c.w.Config.Inside)})
+	own := []netip.Prefix{c.project.prefix4().Masked()}
+	row(intent.AddressSet{Name: set, Addresses: prefixes(c.project.Egress.Prefixes, c.ownAddresses(), c.w.Config.Inside, own, toMany)})
 	row(intent.Rule{
-		Group: group, Direction: intent.IntoSwitch, Priority: ownership.AllowListPriority, Action: "drop",
-		Match: fmt.Sprintf("ip4 && !ip4.mcast && ip4.dst != 255.255.255.255 && ip4.dst != %s && !(ip4.dst == $%s)", c.project.prefix4().Masked(), set),
+		Group: group, Direction: intent.IntoSwitch, Priority: ownership.AllowListPriority + 1, Action: "pass",
+		Match: "ip4.dst == $" + set,
 	})
+	row(intent.Rule{Group: group, Direction: intent.IntoSwitch, Priority: ownership.AllowListPriority, Action: "drop", Match: "ip4"})
 	if len(legs) > 0 {
 		row(intent.Rule{
 			Group: group, Direction: intent.IntoSwitch, Priority: ownership.AllowListPriority + 1, Action: "pass",

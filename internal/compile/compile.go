@@ -31,6 +31,7 @@ func Shard(world *snapshot.World) (*intent.Intent, []intent.Verdict) {
 	c.divert()            // what EgressServices and EgressRoutes lead elsewhere
 	c.returnToNetworks()  // replies leave by the network they came from
 	c.isolate()           // pods on networks where they do not belong
+	c.isolateAddresses()  // other projects on networks that isolate them
 	c.keepToAllowLists()  // with whom outside there may be connections
 	c.unblock()           // what Kube-OVN can't remove by itself
 	c.judgeEIps()         // who holds each EIp

@@ -51,6 +51,7 @@ func (p *promises) always() {
 	p.nothingDangles()
 	p.finalizersHold()
 	p.policiesAreOurs()
+	p.noSetIsNegated()
 	p.verdictsAreComplete()
 	p.readyIsWanted()
 	p.portsAreGivenOnce()

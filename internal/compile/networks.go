@@ -3,6 +3,9 @@ package compile
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
 
 	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/snapshot"
@@ -38,6 +41,7 @@ func Networks(w *snapshot.Networks) []intent.Verdict {
 			}
 			facts.Subnets = append(facts.Subnets, intent.SubnetFacts{Name: name, Prefix: x.Prefix, Gateway: x.Gateway, Free: x.Free, Used: x.Used})
 		}
+		v.Resolved = first(v.Resolved, unreserved(w, n))
 		if n.Uplink != nil {
 			v.Accepted = first(v.Accepted, servable(*n.Uplink, w.Inside))
 			for _, node := range n.Uplink.Nodes {
@@ -49,6 +53,18 @@ func Networks(w *snapshot.Networks) []intent.Verdict {
 		out = append(out, v)
 	}
 	return out
+}
+
+// unreserved is which of a network's shared addresses is not shared, because Kube-OVN could give it to anybody.
+func unreserved(w *snapshot.Networks, n snapshot.Network) intent.Finding {
+	for _, a := range slices.SortedFunc(maps.Keys(n.Shared), netip.Addr.Compare) {
+		reserves := func(name string) bool { x := w.Subnets[name]; return x.Prefix.Contains(a) && x.Reserves(a) }
+		if !slices.ContainsFunc(n.Subnets, reserves) {
+			return intent.Finding{Reason: intent.SharedNotReserved, Message: fmt.Sprintf(
+				"shared address %s is not shared: it is in excludeIps of none of the network's Subnets, and so anybody could get it; add it there", a)}
+		}
+	}
+	return intent.Finding{}
 }
 
 // wayBack is how replies find back to a network, and why not as somebody asked for.

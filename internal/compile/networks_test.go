@@ -42,3 +42,27 @@ func TestNetworkWaitsForItsNodes(t *testing.T) {
 		}
 	}
 }
+
+// A shared address that is not reserved is not shared: anybody could get it.
+func TestSharedAddressesAreReserved(t *testing.T) {
+	address := netip.MustParseAddr("198.51.100.10")
+	for what, c := range map[string]struct {
+		reserved []snapshot.Range
+		want     string
+	}{
+		"reserved": {[]snapshot.Range{{First: address, Last: address}}, ""},
+		"free":     {nil, intent.SharedNotReserved},
+	} {
+		v := Networks(&snapshot.Networks{
+			Networks: []snapshot.Network{{
+				Meta: snapshot.Meta{Name: "internet"}, Subnets: []string{"ext-public"}, Shared: map[netip.Addr]string{address: "acme-dns"},
+			}},
+			Subnets: map[string]snapshot.External{
+				"ext-public": {Subnet: "ext-public", Ready: true, Prefix: netip.MustParsePrefix("198.51.100.0/24"), Reserved: c.reserved},
+			},
+		})[0]
+		if v.Resolved.Reason != c.want {
+			t.Errorf("%s: %+v, wanted %q", what, v.Resolved, c.want)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/netip"
 	"slices"
+	"strings"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	"github.com/sallyport/sallyport/internal/intent"
@@ -56,6 +57,16 @@ func (p *promises) policiesAreOurs() {
 	for key, entry := range p.in.Rows {
 		if policy, ok := entry.Value.(intent.RouterPolicy); ok && !ownership.Priority(key.Router, policy.Priority) {
 			p.Errorf("%s %s: the priority is not claimed", key, entry.Value)
+		}
+	}
+}
+
+// noSetIsNegated: ovn-controller multiplies out everything that a negated set does not have.
+func (p *promises) noSetIsNegated() {
+	for key, entry := range p.in.Rows {
+		rule, ok := entry.Value.(intent.Rule)
+		if ok && (strings.Contains(rule.Match, "!(") || strings.Contains(rule.Match, "!= {") || strings.Contains(rule.Match, "!= $")) {
+			p.Errorf("%s: %q negates a set of addresses", key, rule.Match)
 		}
 	}
 }

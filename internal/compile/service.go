@@ -151,11 +151,18 @@ func (c *compiler) balanceable(s *service) intent.Finding {
 				"port %d has protocol %s, which can't be balanced; use TCP, UDP or SCTP", p.Number, p.Protocol)}
 		}
 	}
+	if len(s.Ranges) > mostRanges {
+		return intent.Finding{Reason: intent.TooManyRanges, Message: fmt.Sprintf(
+			"spec.loadBalancerSourceRanges has %d entries, and at most %d are supported; combine them into shorter prefixes", len(s.Ranges), mostRanges)}
+	}
 	if !c.project.prefix4().IsValid() {
 		return onlyIPv6
 	}
 	return intent.Finding{}
 }
+
+// mostRanges is how many loadBalancerSourceRanges a Service may have. Each is a flow on every node that has the switch.
+const mostRanges = 250
 
 // ownServiceEIp is the name of the EIp that a Service has made for itself, or nothing. It goes with the Service.
 func ownServiceEIp(s *service) string {

@@ -35,6 +35,9 @@ const (
 	AddressElsewhere = "AddressOfAnotherNetwork"
 	TooManyRoutes    = "TooManyRoutes"
 
+	// Accepted, of Services
+	TooManyRanges = "TooManyRanges"
+
 	// Accepted, of ExternalNetworks that nodes are on
 	NeedsPrefixes = "NeedsClusterPrefixes"
 	NeedsMethod   = "NeedsAnotherMethod"
@@ -44,6 +47,7 @@ const (
 	NetworkNotFound   = "NetworkNotFound"
 	NetworkNotAllowed = "NetworkNotAllowed"
 	SubnetNotFound    = "SubnetNotFound"
+	SharedNotReserved = "SharedAddressNotReserved"
 	NetworkIsDual     = "NetworkNotSupported"
 	EIpNotFound       = "EIpNotFound"
 	RefNotPermitted   = "RefNotPermitted" // the word is Gateway API's
@@ -188,6 +192,10 @@ var Reasons = []ReasonDoc{
 		"Put their pods together in one EgressRoute, or shorten the prefixes.",
 	},
 	{
+		"Accepted", TooManyRanges, "A Service has more than 250 loadBalancerSourceRanges.",
+		"Combine them into shorter prefixes.",
+	},
+	{
 		"Accepted", NeedsMethod, "The network's nodes lead by destination only (method Static), and the pods are to leave for everywhere.",
 		"Use an EgressRoute with destinations, or let the operator choose another method.",
 	},
@@ -212,6 +220,10 @@ var Reasons = []ReasonDoc{
 	},
 	{"ResolvedRefs", NetworkIsDual, "The network's subnet has IPv6, which Kube-OVN 1.16 can't connect to a VPC.", "Use an IPv4 subnet for the network."},
 	{"ResolvedRefs", SubnetNotFound, "A Subnet that the ExternalNetwork names does not exist.", "Create it, or name another."},
+	{
+		"ResolvedRefs", SharedNotReserved, "An address in sharedAddresses is not in excludeIps of a Subnet of the network. It is not shared.",
+		"Add it to excludeIps of its Subnet, or take it out of sharedAddresses.",
+	},
 	{"ResolvedRefs", EIpNotFound, "The EIp does not exist.", "Create it, or name another."},
 	{
 		"ResolvedRefs", RefNotPermitted,

@@ -35,6 +35,7 @@ func (c *Cluster) GatherNetworks(ctx context.Context) (*snapshot.Networks, []cli
 		n := &list.Items[i]
 		judged = append(judged, n)
 		network := snapshot.Network{Meta: readMeta(n.ObjectMeta), Subnets: n.Spec.Subnets, Return: snapshot.Return(n.Spec.ReturnPath)}
+		network.Shared = readShared(n)
 		_, network.Malformed = readGuestList(n)
 		if n.Spec.Nodes != nil {
 			network.Uplink = new(readUplink(n, nodes))

@@ -36,7 +36,7 @@ func (in *Inputs) readExternals() []snapshot.External {
 			if s := in.subnets[name]; s != nil {
 				x := readExternal(s)
 				x.Network, x.Type, x.Default, x.Return = n.Name, string(n.Spec.Type), n.Spec.Default, snapshot.Return(n.Spec.ReturnPath)
-				x.Admitted = admitted[n.Name]
+				x.Admitted, x.Isolated, x.Shared = admitted[n.Name], n.Spec.Isolation == kubedcv1alpha1.IsolateTenants, readShared(n)
 				out[name] = x
 			}
 		}
@@ -49,6 +49,20 @@ func (in *Inputs) readExternals() []snapshot.External {
 	}
 	slices.SortFunc(list, func(a, b snapshot.External) int { return strings.Compare(a.Subnet, b.Subnet) })
 	return list
+}
+
+// readShared is which namespaces may have which addresses of a network that all projects reach.
+func readShared(n *kubedcv1alpha1.ExternalNetwork) map[netip.Addr]string {
+	if len(n.Spec.SharedAddresses) == 0 {
+		return nil
+	}
+	out := make(map[netip.Addr]string, len(n.Spec.SharedAddresses))
+	for _, s := range n.Spec.SharedAddresses {
+		if a := parsed(s.Address); a.Is4() {
+			out[a] = s.Namespace
+		}
+	}
+	return out
 }
 
 func readExternal(s *Subnet) snapshot.External {

@@ -56,6 +56,12 @@ func BehindSet(vpc, service string) string { return setName(vpc + ".service." + 
 // RouteSet is the address set of the pods that an EgressRoute of a VPC selects.
 func RouteSet(vpc, route string) string { return setName(vpc + ".route." + route) }
 
+// OthersSet is the addresses on external networks that other VPCs may have.
+func OthersSet(vpc string) string { return setName(vpc + ".others") }
+
+// UnsharedSet is the addresses of an external subnet that a VPC does not share with all others.
+func UnsharedSet(vpc, subnet string) string { return setName(vpc + ".unshared." + subnet) }
+
 // AllowedSet is the address set of those with whom a VPC may have connections that begin in a direction: ingress or egress.
 func AllowedSet(vpc, direction string) string { return setName(vpc + ".allowed." + direction) }
 

@@ -137,9 +137,10 @@ const (
 	IsolationPriority = 32767
 )
 
-// The ACLs that drop what somebody may not send, in the first tier: by loadBalancerSourceRanges of a Service, and by allow-lists of a Project.
-// The priority after that of allow-lists is for what they do not look at.
+// The ACLs that drop what somebody may not send, in the first tier: by isolation of an ExternalNetwork, by loadBalancerSourceRanges of a Service,
+// and by allow-lists of a Project. The priority above each of the last two is for what they let pass.
 const (
+	SegmentPriority   = 110
 	RangePriority     = 100
 	AllowListPriority = 90
 )

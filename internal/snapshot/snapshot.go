@@ -331,6 +331,10 @@ type External struct {
 	Used    int
 	// Reserved are the addresses that the operator keeps for others on the wire: spec.excludeIps of the Subnet, which has the gateway's, too.
 	Reserved []Range
+	// Isolated: projects do not reach each other's addresses on it.
+	Isolated bool
+	// Shared are the addresses that they reach all the same, with the namespace that may have each.
+	Shared map[netip.Addr]string
 	// Return is how replies find back; empty: as the operator chose for all networks.
 	Return Return
 	// Admitted are those who may use it, as far as the shard has to know; nil: everybody may.
@@ -341,6 +345,9 @@ type External struct {
 func (x *External) Reserves(a netip.Addr) bool {
 	return slices.ContainsFunc(x.Reserved, func(r Range) bool { return r.Contains(a) })
 }
+
+// Grants says whether a namespace may have an address that the operator keeps for others.
+func (x *External) Grants(a netip.Addr, namespace string) bool { return namespace != "" && x.Shared[a] == namespace }
 
 // Engine is the shard's Kube-OVN objects and router ports as they are.
 type Engine struct {
@@ -466,6 +473,8 @@ type Networks struct {
 type Network struct {
 	Meta
 	Subnets []string
+	// Shared are the addresses that all projects reach, with the namespace that may have each.
+	Shared map[netip.Addr]string
 	// Malformed is why its selectors can't be used, which admits nobody.
 	Malformed Malformed
 	Return    Return  // empty: as the operator chose for all networks

@@ -11,6 +11,8 @@ const (
 	NetworkPolicyDrops   = "NetworkPolicyDrops"
 	SecurityGroupDrops   = "SecurityGroupDrops"
 	SourceRangesDrop     = "SourceRangesDrop"
+	NetworkIsolates      = "NetworkIsolates"
+	AllowListDrops       = "AllowListDrops"
 	RuleDrops            = "RuleDrops"
 	PolicyDrops          = "PolicyDrops"
 	ForeignPolicyDrops   = "ForeignPolicyDrops"
@@ -70,6 +72,14 @@ var Codes = []Code{
 	{
 		SourceRangesDrop, "The client is in none of the Service's loadBalancerSourceRanges.",
 		"Add the client's prefix to spec.loadBalancerSourceRanges, or ask from another address.", itself,
+	},
+	{
+		NetworkIsolates, "The network has isolation Tenants, and the packet comes from another project's address.",
+		"Ask from outside, or ask the operator to share the address: sharedAddresses of the ExternalNetwork.", itself,
+	},
+	{
+		AllowListDrops, "An allow-list of the Project does not have the other side.",
+		"Ask the operator to add it: network.kube-dc.com/ingress-allowlist or egress-allowlist of the Project.", itself,
 	},
 	{
 		NetworkPolicyDrops, "A NetworkPolicy selects the pod, and none of its rules allows the packet.",

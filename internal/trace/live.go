@@ -60,7 +60,7 @@ func (s Step) Agrees(output string) (bool, string) {
 // byFlows says whether it is flows that end a packet's way so, which ovn-trace knows, and not nodes, which it does not.
 func byFlows(code string) bool {
 	return slices.Contains([]string{
-		NetworkPolicyDrops, SecurityGroupDrops, SourceRangesDrop, RuleDrops, PolicyDrops, ForeignPolicyDrops, NoRoute, Spoofed,
+		NetworkPolicyDrops, SecurityGroupDrops, SourceRangesDrop, NetworkIsolates, AllowListDrops, RuleDrops, PolicyDrops, ForeignPolicyDrops, NoRoute, Spoofed,
 	}, code)
 }
 

@@ -111,10 +111,16 @@ func TestSourceRanges(t *testing.T) {
 	s := world()
 	s.Logical.Groups = append(s.Logical.Groups, logical.Group{
 		Name: "ranges", Ports: []string{"ext-cloud-" + shop}, IDs: owned("Project", "acme", "shop"),
-		ACLs: []logical.ACL{{
-			Priority: 100, Direction: outOfSwitch, Action: "drop", IDs: owned("Service", shop, "web"),
-			Match: `outport == "ext-cloud-acme-shop" && ip4.dst == 100.65.0.30 && tcp.dst == {80} && !(ip4.src == {198.51.100.0/24})`,
-		}},
+		ACLs: []logical.ACL{
+			{
+				Priority: 101, Direction: outOfSwitch, Action: "pass", IDs: owned("Service", shop, "web"),
+				Match: `outport == "ext-cloud-acme-shop" && ip4.dst == 100.65.0.30 && tcp.dst == {80} && ip4.src == {198.51.100.0/24}`,
+			},
+			{
+				Priority: 100, Direction: outOfSwitch, Action: "drop", IDs: owned("Service", shop, "web"),
+				Match: `outport == "ext-cloud-acme-shop" && ip4.dst == 100.65.0.30 && tcp.dst == {80}`,
+			},
+		},
 	})
 	p := one(t, s, from(internet, balanced+":80"))
 	endsAs(t, p, Dropped, SourceRangesDrop)
@@ -123,6 +129,28 @@ func TestSourceRanges(t *testing.T) {
 	}
 	for _, p := range New(s).Trace(from(neighbour, balanced+":80")).Paths {
 		endsAs(t, p, Answered, "")
+	}
+}
+
+// Rules of a Project are told apart: isolation of a network, and an allow-list.
+func TestRulesOfProjects(t *testing.T) {
+	for priority, code := range map[int]string{
+		ownership.SegmentPriority: NetworkIsolates, ownership.AllowListPriority: AllowListDrops, 5: RuleDrops,
+	} {
+		s := world()
+		s.Logical.Sets["others"] = []string{internet}
+		s.Logical.Groups = append(s.Logical.Groups, logical.Group{
+			Name: "ranges", Ports: []string{"ext-cloud-" + shop}, IDs: owned("Project", "acme", "shop"),
+			ACLs: []logical.ACL{{
+				Priority: priority, Direction: outOfSwitch, Action: "drop", IDs: owned("Project", "acme", "shop"),
+				Match: `outport == "ext-cloud-acme-shop" && ip4.src == $others`,
+			}},
+		})
+		p := one(t, s, from(internet, balanced+":80"))
+		endsAs(t, p, Dropped, code)
+		for _, p := range New(s).Trace(from(neighbour, balanced+":80")).Paths {
+			endsAs(t, p, Answered, "")
+		}
 	}
 }
 

@@ -278,7 +278,14 @@ func (f *fabric) ruleWords(r rule, on *segment) (state.Ref, string, string) {
 	} else if owner == intent.IsolationRef(owner.Namespace) {
 		return owner, RuleDrops, fmt.Sprintf("a pod is on network %s, where it does not belong: the isolation of %s %s", on.Name, owner.Namespace, does)
 	} else if owner != (state.Ref{}) {
-		return owner, RuleDrops, fmt.Sprintf("a rule of %s %s", owner, does)
+		switch r.Priority {
+		case ownership.SegmentPriority:
+			return owner, NetworkIsolates, fmt.Sprintf("network %s keeps projects apart (isolation: Tenants) and %s: the source is another project's", on.Name, does)
+		case ownership.AllowListPriority:
+			return owner, AllowListDrops, fmt.Sprintf("an allow-list of %s %s: it does not have the other side", owner, does)
+		default:
+			return owner, RuleDrops, fmt.Sprintf("a rule of %s %s", owner, does)
+		}
 	}
 	if namespace, name, is := strings.Cut(ids["np"], "/"); is {
 		about := state.Ref{Kind: "NetworkPolicy", Namespace: namespace, Name: name}

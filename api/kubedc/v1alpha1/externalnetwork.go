@@ -66,6 +66,22 @@ type ExternalNetworkSpec struct {
 	// +optional
 	AllowedNamespaces *metav1.LabelSelector `json:"allowedNamespaces,omitempty"`
 
+	// Whether projects reach each other's addresses on this network. None: they do, as everybody outside does. Tenants: packets to a
+	// project's addresses here are dropped when they come from another project's address, on this or any other external network. Every
+	// address of a network's Subnets counts as a project's unless it is in the Subnet's excludeIps: list physical hosts there.
+	// +optional
+	// +kubebuilder:default=None
+	Isolation NetworkIsolation `json:"isolation,omitempty"`
+
+	// Addresses that all projects reach in spite of isolation Tenants, such as those of an ingress or a DNS server. Each has to be in
+	// excludeIps of its Subnet, so that nobody gets it by chance; the namespace that is named here may ask for it in an EIp. With such an
+	// address as its source a pod reaches all projects, too.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=map
+	// +listMapKey=address
+	SharedAddresses []SharedAddress `json:"sharedAddresses,omitempty"`
+
 	// How nodes are on this network themselves, and how what came in there finds back. Left out: not at all, or nobody has to care.
 	// +optional
 	Nodes *NodeUplink `json:"nodes,omitempty"`
@@ -76,6 +92,30 @@ type ExternalNetworkSpec struct {
 	// the controller was told, Connection unless it was told otherwise.
 	// +optional
 	ReturnPath ReturnPath `json:"returnPath,omitempty"`
+}
+
+// NetworkIsolation is whether projects reach each other's addresses on a network.
+//
+// +kubebuilder:validation:Enum=None;Tenants
+type NetworkIsolation string
+
+// The choices.
+const (
+	IsolateNone    NetworkIsolation = "None"
+	IsolateTenants NetworkIsolation = "Tenants"
+)
+
+// SharedAddress is an address that all projects reach.
+type SharedAddress struct {
+	// The IPv4 address.
+	// +kubebuilder:validation:MaxLength=15
+	// +kubebuilder:validation:XValidation:rule="isIP(self) && ip(self).family() == 4",message="address must be an IPv4 address: correct it"
+	Address string `json:"address"`
+
+	// The namespace whose EIps may have it.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Namespace string `json:"namespace"`
 }
 
 // NodeUplink is an interface of nodes that leads to an external network, by which connections to Services come in: to addresses that

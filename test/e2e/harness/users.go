@@ -35,6 +35,8 @@ func gvr(resource string) schema.GroupVersionResource {
 		gv.Group = "apps"
 	case "jobs", "cronjobs":
 		gv.Group = "batch"
+	case "networkpolicies":
+		gv.Group = "networking.k8s.io"
 	case "endpointslices":
 		gv.Group = "discovery.k8s.io"
 	case "events":
@@ -88,7 +90,7 @@ var kindOf = map[string]string{
 	"eips": "EIp", "fips": "FIp", "projects": "Project", "inspections": "Inspection", "egressroutes": "EgressRoute", "egressservices": "EgressService",
 	"namespaces": "Namespace", "services": "Service", "endpoints": "Endpoints", "endpointslices": "EndpointSlice", "events": "Event",
 	"pods": "Pod", "bindings": "Binding", "deployments": "Deployment", "statefulsets": "StatefulSet", "daemonsets": "DaemonSet",
-	"replicasets": "ReplicaSet", "jobs": "Job", "cronjobs": "CronJob",
+	"replicasets": "ReplicaSet", "jobs": "Job", "cronjobs": "CronJob", "networkpolicies": "NetworkPolicy",
 	"vpcs": "Vpc", "subnets": "Subnet", "vpc-egress-gateways": "VpcEgressGateway", "network-attachment-definitions": "NetworkAttachmentDefinition",
 }
 

@@ -50,6 +50,15 @@ func TestNodesExampleRunsAsWritten(t *testing.T) {
 	harness.ExpectContains(t, out, "no answer\n", "nodepath.kube-dc.com/node1 condition met", "table inet sallyport", "put back ", "no answer again", "lab \""+name+"\" is down")
 }
 
+// The same for networks that keep tenants apart.
+func TestIsolationExampleRunsAsWritten(t *testing.T) {
+	out, name := example(t, "06-isolation")
+	if n := strings.Count(out, "web saw "); n != 3 {
+		t.Errorf("the floating IP answered %d times, wanted twice before and once with isolation:\n%s", n, out)
+	}
+	harness.ExpectContains(t, out, "no answer\n", "keeps projects apart (isolation: Tenants)", "is not for namespace initech-dev", "lab \""+name+"\" is down")
+}
+
 // example types in the commands of an example's text, in a lab of their own, and returns what they printed and the lab's name.
 func example(t *testing.T, dir string) (out, name string) {
 	t.Helper()

@@ -43,6 +43,7 @@ var findings = []string{
 func TestTenancy(t *testing.T) {
 	f := newFixture(t)
 	t.Run("attacks", func(t *testing.T) { runAttacks(t, f) })
+	t.Run("segment", func(t *testing.T) { showSegment(t, f) })
 	t.Run("random", func(t *testing.T) { runRandomAttacker(t, f) })
 	t.Run("cost", func(t *testing.T) { measureAdmission(t, f) })
 }

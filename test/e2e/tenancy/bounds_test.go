@@ -40,6 +40,11 @@ var boundsAttacks = []attack{
 	{"L9", edit, "150 patches of a Service, to and fro", "one Event for each reason", patchToAndFro},
 	{"L9", edit, "100 EIps that are made and refused again and again", "one Event for each reason, a budget for the namespace", makeAgain},
 	{"L10", edit, "a Service with 4,000 ports", "condition `TooManyPorts`", manyPorts},
+	{"", edit, "a Service with 200 source ranges, which ovn-controller can't negate", "rules that match what passes", manyRanges},
+	{"", edit, "a Service with 300 source ranges", "condition `TooManyRanges`", tooManyRanges},
+	{"", edit, "a NetworkPolicy with 8 exceptions, which ovn-controller can't negate", byNetworks, refused(
+		harness.TryCreate("networkpolicies/evil-x/new", exceptions(8)), "use at most 3 in a rule",
+		harness.TryCreate("networkpolicies/evil-x/new", exceptions(3)))},
 	{"L7", node, "an Event in the namespace of the platform", "RBAC of the agent", refused(
 		harness.TryCreate("events/kube-system/new", event("Pod", "x", "sallyport-agent")), "cannot create resource",
 		harness.TryCreate("events/default/new", event("NodePath", "node1", "sallyport-agent")))},
@@ -292,6 +297,55 @@ func makeAgain(t *testing.T, f *fixture, who actor) {
 	}
 }
 
+// rangedService is a Service of the attacker's with source ranges: a client, and addresses that have nothing in common.
+func rangedService(client string, more int) string {
+	ranges := client + "/32"
+	for i := range more {
+		ranges += fmt.Sprintf(", %d.%d.%d.%d/32", 1+i*37%200, i*91%250, i*53%250, i*29%250)
+	}
+	return fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: ranged, namespace: evil-x, annotations: {network.kube-dc.com/external-network-type: public}},
+  spec: {type: LoadBalancer, selector: {app: mallory}, ports: [{port: 80}], loadBalancerSourceRanges: [%s]}}`, ranges)
+}
+
+func manyRanges(t *testing.T, f *fixture, who actor) {
+	who.MustApply(t, f, rangedService(f.public.ClientAddress, 199))
+	f.Wait(t, "Service", "evil-x", "ranged", manifest.True("Programmed"))
+	begun := time.Now()
+	f.SyncFlows(t)
+	if took := time.Since(begun); took > 15*time.Second {
+		t.Errorf("the nodes took %v to carry it out", took)
+	}
+	address := f.addressOf(t, "ranged")
+	f.ExpectAnswer(t, f.public.Client, "http://"+address, "mallory", f.public.ClientAddress)
+	f.ExpectSilence(t, f.public.Neighbour, "http://"+address)
+}
+
+func tooManyRanges(t *testing.T, f *fixture, who actor) {
+	who.MustApply(t, f, rangedService(f.public.ClientAddress, 299))
+	f.expectReason(t, harness.Ref("Service", "evil-x", "ranged"), "Accepted", "TooManyRanges")
+	who.MustApply(t, f, rangedService(f.public.ClientAddress, 9))
+	f.Wait(t, "Service", "evil-x", "ranged", manifest.True("Programmed"))
+}
+
+// addressOf is the address of a Service of the attacker's.
+func (f *fixture) addressOf(t *testing.T, service string) string {
+	t.Helper()
+	o, err := f.Objects.Get(harness.Within(t, time.Minute), harness.Ref("Service", "evil-x", service))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return harness.Ingress(o)
+}
+
+// exceptions is a NetworkPolicy that lets everybody in but some addresses.
+func exceptions(n int) string {
+	var except []string
+	for i := range n {
+		except = append(except, fmt.Sprintf("%d.%d.%d.%d/32", 1+i*37%200, i*91%250, i*53%250, i*29%250))
+	}
+	return fmt.Sprintf("{spec: {podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 0.0.0.0/0, except: [%s]}}]}]}}", strings.Join(except, ", "))
+}
+
 func manyPorts(t *testing.T, f *fixture, who actor) {
 	var ports strings.Builder
 	for p := range 4000 {
@@ -300,11 +354,7 @@ func manyPorts(t *testing.T, f *fixture, who actor) {
 	who.MustApply(t, f, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: wide, namespace: evil-x, annotations: {network.kube-dc.com/external-network-type: public}},
   spec: {type: LoadBalancer, allocateLoadBalancerNodePorts: false, selector: {app: mallory}, ports: [%s]}}`, strings.TrimSuffix(ports.String(), ", ")))
 	f.expectReason(t, harness.Ref("Service", "evil-x", "wide"), "Programmed", "TooManyPorts")
-	o, err := f.Objects.Get(harness.Within(t, time.Minute), harness.Ref("Service", "evil-x", "wide"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := harness.Ingress(o)
+	address := f.addressOf(t, "wide")
 	f.ExpectAnswer(t, f.public.Client, "http://"+address+":1000", "mallory", f.public.ClientAddress) // the control: what is within works
 	f.ExpectSilence(t, f.public.Client, "http://"+address+":1001")
 	begun := time.Now()

@@ -262,7 +262,7 @@ func egressAllowList(t *testing.T, f *fixture, _ actor) {
 	namespace, address := f.listed(t, fmt.Sprintf("network.kube-dc.com/egress-allowlist: %q", f.public.ClientAddress+"/32"))
 	f.ExpectSilence(t, "shop."+namespace, "http://"+harness.InternetAddress)
 	f.ExpectSilence(t, "other."+namespace, "http://"+harness.InternetAddress)
-	f.ExpectSilence(t, "other."+namespace, "udp://"+harness.InternetAddress)
+	f.ExpectSilence(t, "other."+namespace, "udp://"+harness.InternetAddress+":80")
 	f.ExpectAnswer(t, "shop."+namespace, "http://"+f.public.ClientAddress, f.public.Client, "")
 	// Replies to whom it does not have leave, by the network that they came by.
 	f.ExpectAnswers(t, "internet", address, "shop", "")

@@ -1,0 +1,159 @@
+package tenancy
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/sallyport/sallyport/test/e2e/harness"
+)
+
+// sharedAddress is the address on the network public that all projects reach.
+const sharedAddress = "91.224.11.90"
+
+// showSegment switches isolation of tenants on the network public on and off, and asks from everywhere.
+func showSegment(t *testing.T, f *fixture) {
+	t.Helper()
+	item := tenancy.Item(t, 4)
+	web, pay := f.victims[0], f.victims[1]
+	f.reserve(t, sharedAddress)
+	f.leaveByPublic(t)
+	streams := f.startStreams(t)
+	harness.ForgetSilence(streams...)
+
+	addresses := []string{web.fip, web.lb, pay.fip, pay.lb}
+	owns := map[string][]string{ // which of them are the asker's own, and answer it
+		"mallory.evil-x": nil, // it leaves by the network public, with the project's address there
+		"fixed.evil-x":   nil, // with an EgressIP on public, by another node
+		"usual.evil-x":   nil, // by the network cloud, and the routers of both
+		"mate.acme-web":  {web.lb},
+		"mate.acme-pay":  {pay.lb},
+	}
+	var answered, silent atomic.Int32
+	ask := func(isolated bool) {
+		t.Helper()
+		var all sync.WaitGroup
+		defer all.Wait()
+		answers := func(asker, target, name, saw string) {
+			all.Go(func() { f.ExpectAnswer(t, asker, target, name, saw) })
+			answered.Add(1)
+		}
+		for asker, own := range owns {
+			for _, a := range addresses {
+				if a == web.fip && asker == "mate.acme-web" || a == pay.fip && asker == "mate.acme-pay" {
+					continue // pods do not reach floating IPs of their own project that are on a secondary network
+				}
+				targets := []string{"http://" + a}
+				if a == web.fip || a == pay.fip { // a load balancer has only the ports of its Service
+					targets = append(targets, "udp://"+a+":80")
+				}
+				for _, target := range targets {
+					if !isolated || slices.Contains(own, a) {
+						answers(asker, target, "shop", "")
+						continue
+					}
+					all.Go(func() { f.ExpectSilence(t, asker, target) })
+					silent.Add(1)
+				}
+			}
+			answers(asker, "http://"+harness.InternetAddress, "internet", "")
+		}
+		for _, a := range addresses { // outsiders are no tenants
+			answers(f.public.Client, "http://"+a, "shop", f.public.ClientAddress)
+			answers(f.public.Neighbour, "http://"+a, "shop", f.public.NeighbourAddress)
+			answers("internet", "http://"+a, "shop", harness.InternetAddress)
+		}
+	}
+	ask(false)
+	f.isolatePublic(t, "Tenants", "")
+	ask(true)
+
+	// A shared address answers all of them, and only the namespace that it is granted to gets it.
+	f.isolatePublic(t, "Tenants", fmt.Sprintf(", sharedAddresses: [{address: %s, namespace: acme-web}]", sharedAddress))
+	who := f.actor(t, edit)
+	who.MustApply(t, f, eip("evil-x", "shared", fmt.Sprintf("{externalNetworkType: public, ipAddress: %s}", sharedAddress)))
+	f.expectReason(t, harness.Ref("EIp", "evil-x", "shared"), "Accepted", "AddressReserved")
+	f.Apply(t, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: shared, namespace: acme-web, annotations: {network.kube-dc.com/external-network-type: public}},
+  spec: {type: LoadBalancer, loadBalancerIP: %s, selector: {app: shop}, ports: [{port: 80}]}}`, sharedAddress))
+	f.WaitInForce(t, "Service", "acme-web", "shared")
+	f.SyncFlows(t)
+	for asker := range owns {
+		f.ExpectAnswer(t, asker, "http://"+sharedAddress, "shop", "")
+	}
+	ask(true)
+
+	f.isolatePublic(t, "None", "")
+	ask(false)
+	silence := harness.ExpectSurvival(t, "the victims' streams", 20*time.Second, streams...)
+	item.Figure("%d pools and quotas attacked; on a network with isolation Tenants %d connections of other projects got no answer; %d of their own, of outsiders, "+
+		"to a shared address and without isolation did; longest silence of a stream %v", len(poolAttacks), silent.Load(), answered.Load(), silence.Round(time.Millisecond))
+}
+
+// reserve adds an address to excludeIps of the Subnet of the network public.
+func (f *fixture) reserve(t *testing.T, address string) {
+	t.Helper()
+	o, err := f.Objects.Get(harness.Within(t, time.Minute), harness.Ref("Subnet", "", "ext-public"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	excluded, _, err := unstructured.NestedStringSlice(o.Object, "spec", "excludeIps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unstructured.SetNestedStringSlice(o.Object, append(excluded, address), "spec", "excludeIps"); err != nil {
+		t.Fatal(err)
+	}
+	o.SetManagedFields(nil)
+	o.SetResourceVersion("")
+	if err := f.Objects.ApplyObject(harness.Within(t, time.Minute), o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// leaveByPublic starts the pods that ask. Those of the attacker leave in three ways: mallory with the project's address on the network public,
+// fixed with an EgressIP there, and usual by the default network.
+func (f *fixture) leaveByPublic(t *testing.T) {
+	t.Helper()
+	for _, p := range []harness.Pod{
+		{Namespace: "evil-x", Name: "fixed", Node: "node1"}, {Namespace: "evil-x", Name: "usual", Node: "node1"},
+		{Namespace: "acme-web", Name: "mate", Node: "node1"}, {Namespace: "acme-pay", Name: "mate", Node: "node1"},
+	} {
+		f.RunPod(t, p)
+	}
+	f.Apply(t, `{apiVersion: kube-dc.com/v1alpha1, kind: EgressRoute, metadata: {name: segment, namespace: evil-x},
+  spec: {destinations: [91.224.11.0/24], externalNetworkType: public, podSelector: {matchLabels: {app: mallory}}}}`)
+	f.WaitInForce(t, "EgressRoute", "evil-x", "segment")
+	f.MakeAssignable(t, "node1", true)
+	t.Cleanup(func() { f.MakeAssignable(t, "node1", false) })
+	f.Apply(t, `{apiVersion: k8s.ovn.org/v1, kind: EgressIP, metadata: {name: segment}, spec: {egressIPs: [91.224.11.91],
+  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: evil-x}}, podSelector: {matchLabels: {app: fixed}}}}`)
+	f.WaitInForce(t, "EgressIP", "", "segment")
+}
+
+// isolatePublic sets the isolation of the network public, and waits until all nodes have it.
+func (f *fixture) isolatePublic(t *testing.T, isolation, more string) {
+	t.Helper()
+	f.Apply(t, fmt.Sprintf("{apiVersion: kube-dc.com/v1alpha1, kind: ExternalNetwork, metadata: {name: segment}, spec: {type: public, subnets: [ext-public], isolation: %s%s}}",
+		isolation, more))
+	f.WaitInForce(t, "ExternalNetwork", "", "segment")
+	wanted := 0
+	if isolation == "Tenants" {
+		wanted = 4 // the attacker's router and those of the victims
+	}
+	f.Until(t, fmt.Sprintf("at least %d routers have rules", wanted), func() bool {
+		have := 0
+		for _, row := range f.Table(t, "acl", "priority") {
+			if fmt.Sprint(row["priority"]) == "110" {
+				have++
+			}
+		}
+		return wanted == 0 && have == 0 || wanted > 0 && have >= wanted
+	})
+	f.SyncFlows(t)
+	f.ResetDrops(t)
+}
