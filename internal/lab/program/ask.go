@@ -64,6 +64,12 @@ func Ask(ctx context.Context, n Net, target string) (Answer, error) {
 	return a, nil
 }
 
+// CheckTarget says what is wrong with a target that can't be asked at all.
+func CheckTarget(target string) error {
+	_, _, err := parseTarget(target)
+	return err
+}
+
 // parseTarget takes a target apart and insists on what can be dialled without looking up a name.
 func parseTarget(target string) (*url.URL, netip.AddrPort, error) {
 	u, err := url.Parse(target)

@@ -322,6 +322,9 @@ func (c *Cluster) ExpectAnswer(t *testing.T, where, target, name, saw string) {
 // ExpectSilence fails the test when target answers, asked from where.
 func (c *Cluster) ExpectSilence(t *testing.T, where, target string) {
 	t.Helper()
+	if err := program.CheckTarget(target); err != nil {
+		t.Errorf("%s would be silent in any case: %v", target, err)
+	}
 	if a, err := c.Ask(where, target); err == nil {
 		t.Errorf("%s → %s: got %q; wanted no answer", where, target, a.Text)
 	}
