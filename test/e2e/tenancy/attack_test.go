@@ -57,7 +57,8 @@ func runAttacks(t *testing.T, f *fixture) {
 	shown := map[string]int{}
 	stopped := 0
 	for _, a := range attacks {
-		if t.Run(a.name(), func(t *testing.T) { a.run(t, f, f.actor(t, a.by)) }) {
+		tried := false // not one that -run leaves out
+		if t.Run(a.name(), func(t *testing.T) { tried = true; a.run(t, f, f.actor(t, a.by)) }) && tried {
 			stopped++
 			shown[a.finding]++
 		}

@@ -37,9 +37,11 @@ var inputAttacks = []attack{
 		injectedTarget("mgmt-b", "shop.acme-web:10.30.0.1 240.0.0.9=x", "acme-web"),
 	},
 
-	{"H2", owner, "an EndpointSlice of 8 million endpoints on ports that the Service does not have", "only ports of the Service count", hugeSlice("evil-x", 800, 0)},
-	{"H2", owner, "an EndpointSlice with 200,000 endpoints", byLimit, hugeSlice("evil-x", 20, 20)},
-	{"H2", mowner, "an EndpointSlice with 200,000 endpoints in the management VPC", byLimit, hugeSlice("mgmt-b", 20, 20)},
+	{"H2", owner, "an EndpointSlice of 8 million endpoints", byNetworks, hugeSlice("evil-x", 800)},
+	{"H2", owner, "an EndpointSlice with 10,000 endpoints", byNetworks, hugeSlice("evil-x", 1)},
+	{"H2", mowner, "an EndpointSlice with 200,000 endpoints in the management VPC", byNetworks, hugeSlice("mgmt-b", 20)},
+	{"H2", owner, "6,000 endpoints in six EndpointSlices", byLimit, manySlices("evil-x")},
+	{"H2", mowner, "6,000 endpoints in six EndpointSlices in the management VPC", byLimit, manySlices("mgmt-b")},
 
 	{"L8", edit, "a type of network with quotes", byMalformed, junkAnnotation("network.kube-dc.com/external-network-type", `public" || ip4 || "`, "public")},
 	{
@@ -128,7 +130,12 @@ func injectedTarget(namespace, target, victim string) func(*testing.T, *fixture,
 		who.MustApply(t, f, strings.Replace(service, "selector: {app: mallory}, ", "", 1))
 		who.MustApply(t, f, endpointSlice(namespace, "probed", "{name: http, port: 80, protocol: TCP}", fmt.Sprintf(
 			"{addresses: [%s], targetRef: {kind: Pod, name: mallory}}, {addresses: [%s], targetRef: {kind: Pod, name: %q}}", address, beside(address), target)))
-		f.Wait(t, "Service", namespace, "probed", manifest.True("Programmed"))
+		if namespace == "mgmt-b" { // there an endpoint has to be a pod of the namespace
+			f.expectReason(t, harness.Ref("Service", namespace, "probed"), "Programmed", "EndpointNotInNamespace")
+			f.SyncFlows(t)
+		} else {
+			f.Wait(t, "Service", namespace, "probed", manifest.True("Programmed"))
+		}
 		var probed string
 		for _, row := range f.Table(t, "Load_Balancer", "") {
 			if row["name"] == namespace+"-probed-tcp" {
@@ -150,41 +157,63 @@ func injectedTarget(namespace, target, victim string) func(*testing.T, *fixture,
 // beside is an address of the same subnet that no pod has.
 func beside(address string) string { return address[:strings.LastIndex(address, ".")+1] + "199" }
 
-// hugeSlice writes 10,000 addresses with many ports behind a Service that has some of these ports. The control is the same slice with one address.
-func hugeSlice(namespace string, ports, served int) func(*testing.T, *fixture, actor) {
+// hugeSlice writes 10,000 addresses with some ports in one EndpointSlice. The control is a slice with one address.
+func hugeSlice(namespace string, ports int) func(*testing.T, *fixture, actor) {
 	return func(t *testing.T, f *fixture, who actor) {
-		var all, endpoints []string
-		own := []string{"{name: http, port: 80}"}
-		for i := range ports {
-			all = append(all, fmt.Sprintf("{name: p%d, port: %d, protocol: TCP}", i, 1000+i))
-			if i < served {
-				own = append(own, fmt.Sprintf("{name: p%d, port: %d}", i, 1000+i))
-			}
+		who.MustApply(t, f, balancerService(namespace, "huge", "", ""))
+		served := slicePorts(ports)
+		err := who.Apply(t, f, endpointSlice(namespace, "huge", served, manyAddresses(0, 10000)))
+		if err == nil || !strings.Contains(err.Error(), "at most 1,000 endpoints") {
+			t.Errorf("writing it: %v", err)
 		}
-		for i := range 1000 {
-			var addresses []string
-			for j := range 10 {
-				addresses = append(addresses, fmt.Sprintf("10.%d.%d.%d", 200+i/250, i%250, j+1))
-			}
-			endpoints = append(endpoints, "{addresses: ["+strings.Join(addresses, ", ")+"]}")
+		who.MustApply(t, f, endpointSlice(namespace, "huge", served, manyAddresses(0, 1)))
+	}
+}
+
+// manySlices writes more endpoints than are balanced, in slices that are each allowed. The control is one pod.
+func manySlices(namespace string) func(*testing.T, *fixture, actor) {
+	return func(t *testing.T, f *fixture, who actor) {
+		const slices, ports, addresses = 6, 20, 50
+		write := func(i int, endpoints string) {
+			text := endpointSlice(namespace, "many", slicePorts(ports), endpoints)
+			who.MustApply(t, f, strings.Replace(text, "many-by-hand", fmt.Sprintf("many-%d", i), 1))
 		}
-		write := func(endpoints ...string) {
-			who.MustApply(t, f, endpointSlice(namespace, "huge", strings.Join(all, ", "), strings.Join(endpoints, ", ")))
-		}
-		who.MustApply(t, f, strings.Replace(balancerService(namespace, "huge", "", ""), "{name: http, port: 80}", strings.Join(own, ", "), 1))
-		write(fmt.Sprintf("{addresses: [%s]}", f.ReadStatus(t, "Pod", namespace, "mallory", "podIP")))
-		f.Wait(t, "Service", namespace, "huge", manifest.True("Programmed"))
+		who.MustApply(t, f, strings.Replace(balancerService(namespace, "many", "", ""), "{name: http, port: 80}", slicePorts(ports), 1))
+		write(0, fmt.Sprintf("{addresses: [%s]}", f.ReadStatus(t, "Pod", namespace, "mallory", "podIP")))
+		f.Wait(t, "Service", namespace, "many", manifest.True("Programmed"))
 		before, _ := f.controller.Memory(t)
-		write(endpoints...)
-		if served > 0 {
-			f.expectReason(t, harness.Ref("Service", namespace, "huge"), "Programmed", "TooManyEndpoints")
+		for i := range slices {
+			write(i, manyAddresses(i*addresses, addresses))
 		}
-		who.MustApply(t, f, eip(namespace, "after", "{externalNetworkType: public}")) // the controller has read the slice when this is in force
+		f.expectReason(t, harness.Ref("Service", namespace, "many"), "Programmed", "TooManyEndpoints")
+		who.MustApply(t, f, eip(namespace, "after", "{externalNetworkType: public}")) // the controller has read the slices when this is in force
 		f.WaitInForce(t, "EIp", namespace, "after")
 		if after, most := f.controller.Memory(t); after > before+300 {
 			t.Errorf("the controller had %d MiB, has %d and had %d at most", before, after, most)
 		}
 	}
+}
+
+// slicePorts are ports of an EndpointSlice or a Service.
+func slicePorts(n int) string {
+	var out []string
+	for i := range n {
+		out = append(out, fmt.Sprintf("{name: p%d, port: %d, protocol: TCP}", i, 1000+i))
+	}
+	return strings.Join(out, ", ")
+}
+
+// manyAddresses are endpoints with ten addresses each, none of which is a pod's.
+func manyAddresses(from, n int) string {
+	var out []string
+	for i := from; i < from+n; i += 10 {
+		var addresses []string
+		for j := i; j < min(i+10, from+n); j++ {
+			addresses = append(addresses, fmt.Sprintf("10.%d.%d.%d", 200+j/62500, j/250%250, j%250+1))
+		}
+		out = append(out, "{addresses: ["+strings.Join(addresses, ", ")+"]}")
+	}
+	return strings.Join(out, ", ")
 }
 
 // junkAnnotation writes an annotation that can't be read; the control is a good value.

@@ -95,7 +95,7 @@ const onVictimsGate = "service.nlb.kube-dc.com/bind-on-eip: mgmt-a/gw"
 // share lets namespaces bind to the victim's EIp.
 func share(t *testing.T, f *fixture, namespaces string) {
 	t.Helper()
-	f.Apply(t, eip("mgmt-a", "gw", fmt.Sprintf("{externalNetworkType: public, sharedWith: [%s]}", namespaces)))
+	f.PutField(t, eip("mgmt-a", "gw", fmt.Sprintf("{externalNetworkType: public, sharedWith: [%s]}", namespaces)))
 }
 
 func bindWithoutConsent(t *testing.T, f *fixture, who actor) {
