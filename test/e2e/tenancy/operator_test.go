@@ -15,6 +15,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -245,16 +247,20 @@ func hostileText(does, object, name string) attack {
 					t.Fatal(err)
 				}
 				f.Wait(t, kind, "evil-x", "loud", func(o *unstructured.Unstructured) bool { return harness.ReasonOf(o, "Programmed") != "" })
-				shown := 0
+				var shown atomic.Int32
+				var all sync.WaitGroup
 				for _, args := range [][]string{{"status"}, {"doctor"}, {"explain", name, "-n", "evil-x", "-v", "--no-nodes"}, {"status", "-o", "json"}, {"map", "-o", "md"}, {"plan"}} {
-					out, _ := f.cli(t, f.operator(), args...)
-					expectVisible(t, strings.Join(args, " "), out)
-					if strings.Contains(out, "loud") {
-						shown++
-					}
+					all.Go(func() {
+						out, _ := f.cli(t, f.operator(), args...)
+						expectVisible(t, strings.Join(args, " "), out)
+						if strings.Contains(out, "loud") {
+							shown.Add(1)
+						}
+					})
 				}
-				if shown < 2 {
-					t.Errorf("%s: %d commands tell of the object: this shows nothing", text, shown)
+				all.Wait()
+				if n := shown.Load(); n < 2 {
+					t.Errorf("%s: %d commands tell of the object: this shows nothing", text, n)
 				}
 			}
 		},

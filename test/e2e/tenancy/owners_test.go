@@ -338,6 +338,8 @@ func reservedProject(organization, name string) func(*testing.T, *fixture, actor
 		f.Apply(t, fmt.Sprintf(`{apiVersion: kube-dc.com/v1, kind: Project, metadata: {name: %s, namespace: %s},
   spec: {cidrBlock: 10.36.0.0/24, egressNetworkType: cloud}}`, name, organization))
 		f.expectReason(t, harness.Ref("Project", organization, name), "Accepted", "NameReserved")
-		f.CreateProject(t, organization, "plain", "10.36.0.0/24", "cloud")
+		f.Apply(t, fmt.Sprintf(`{apiVersion: kube-dc.com/v1, kind: Project, metadata: {name: plain, namespace: %s},
+  spec: {cidrBlock: 10.36.0.0/24, egressNetworkType: cloud}}`, organization))
+		f.Wait(t, "Project", organization, "plain", manifest.True("Accepted"))
 	}
 }
