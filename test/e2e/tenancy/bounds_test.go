@@ -25,6 +25,7 @@ import (
 	"github.com/sallyport/sallyport/internal/mutual"
 	"github.com/sallyport/sallyport/internal/reach"
 	"github.com/sallyport/sallyport/test/e2e/harness"
+	"github.com/sallyport/sallyport/test/show"
 )
 
 const byHealthPort = "the limits of the agent's health port"
@@ -39,7 +40,7 @@ var boundsAttacks = []attack{
 	{"M6", edit, "a tenant reads metrics, with its token and without", "the rights on `/metrics`", readMetrics},
 	{"L9", edit, "150 patches of a Service, to and fro", "one Event for each reason", patchToAndFro},
 	{"L9", edit, "100 EIps that are made and refused again and again", "one Event for each reason, a budget for the namespace", makeAgain},
-	{"L10", edit, "a Service with 4,000 ports", "condition `TooManyPorts`", manyPorts},
+	{"L10", edit, "a Service with thousands of ports", "condition `TooManyPorts`", manyPorts},
 	{"", edit, "a Service with 200 source ranges, which ovn-controller can't negate", "rules that match what passes", manyRanges},
 	{"", edit, "a Service with 300 source ranges", "condition `TooManyRanges`", tooManyRanges},
 	{"", edit, "a NetworkPolicy with 8 exceptions, which ovn-controller can't negate", byNetworks, refused(
@@ -348,7 +349,7 @@ func exceptions(n int) string {
 
 func manyPorts(t *testing.T, f *fixture, who actor) {
 	var ports strings.Builder
-	for p := range 4000 {
+	for p := range show.Size(4000, 1500) {
 		fmt.Fprintf(&ports, "{name: p%d, port: %d, targetPort: 80}, ", p, p+1)
 	}
 	who.MustApply(t, f, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: wide, namespace: evil-x, annotations: {network.kube-dc.com/external-network-type: public}},
