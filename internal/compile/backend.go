@@ -42,12 +42,6 @@ func sockets(list []netip.AddrPort) []netip.AddrPort {
 	return slices.Compact(list)
 }
 
-// unique is texts in order, each once.
-func unique(texts []string) []string {
-	slices.Sort(texts)
-	return slices.Compact(texts)
-}
-
 // check wants the health checks of a load balancer, and returns at which switch port each backend is, and who asks it.
 func (c *compiler) check(s *service, protocol intent.Protocol, vips []intent.VIP) (probes []intent.Probe) {
 	asks := c.prober()

@@ -347,7 +347,9 @@ func (x *External) Reserves(a netip.Addr) bool {
 }
 
 // Grants says whether a namespace may have an address that the operator keeps for others.
-func (x *External) Grants(a netip.Addr, namespace string) bool { return namespace != "" && x.Shared[a] == namespace }
+func (x *External) Grants(a netip.Addr, namespace string) bool {
+	return namespace != "" && x.Shared[a] == namespace
+}
 
 // Engine is the shard's Kube-OVN objects and router ports as they are.
 type Engine struct {

@@ -280,7 +280,8 @@ func (f *fabric) ruleWords(r rule, on *segment) (state.Ref, string, string) {
 	} else if owner != (state.Ref{}) {
 		switch r.Priority {
 		case ownership.SegmentPriority:
-			return owner, NetworkIsolates, fmt.Sprintf("network %s keeps projects apart (isolation: Tenants) and %s: the source is another project's", on.Name, does)
+			return owner, NetworkIsolates, fmt.Sprintf(
+				"network %s keeps projects apart (isolation: Tenants) and %s: the source is another project's", on.Name, does)
 		case ownership.AllowListPriority:
 			return owner, AllowListDrops, fmt.Sprintf("an allow-list of %s %s: it does not have the other side", owner, does)
 		default:

@@ -247,24 +247,32 @@ func hostileText(does, object, name string) attack {
 					t.Fatal(err)
 				}
 				f.Wait(t, kind, "evil-x", "loud", func(o *unstructured.Unstructured) bool { return harness.ReasonOf(o, "Programmed") != "" })
-				var shown atomic.Int32
-				var all sync.WaitGroup
-				for _, args := range [][]string{{"status"}, {"doctor"}, {"explain", name, "-n", "evil-x", "-v", "--no-nodes"}, {"status", "-o", "json"}, {"map", "-o", "md"}, {"plan"}} {
-					all.Go(func() {
-						out, _ := f.cli(t, f.operator(), args...)
-						expectVisible(t, strings.Join(args, " "), out)
-						if strings.Contains(out, "loud") {
-							shown.Add(1)
-						}
-					})
-				}
-				all.Wait()
-				if n := shown.Load(); n < 2 {
+				if n := f.showEverywhere(t, name, "loud"); n < 2 {
 					t.Errorf("%s: %d commands tell of the object: this shows nothing", text, n)
 				}
 			}
 		},
 	}
+}
+
+// showEverywhere runs the commands of an operator, none of which may print control characters, and returns how many of them tell of an object.
+func (f *fixture) showEverywhere(t *testing.T, object, name string) int32 {
+	t.Helper()
+	var shown atomic.Int32
+	var all sync.WaitGroup
+	for _, args := range [][]string{
+		{"status"}, {"doctor"}, {"explain", object, "-n", "evil-x", "-v", "--no-nodes"}, {"status", "-o", "json"}, {"map", "-o", "md"}, {"plan"},
+	} {
+		all.Go(func() {
+			out, _ := f.cli(t, f.operator(), args...)
+			expectVisible(t, strings.Join(args, " "), out)
+			if strings.Contains(out, name) {
+				shown.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	return shown.Load()
 }
 
 func deployment(name, container, more string) string {

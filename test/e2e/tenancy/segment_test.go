@@ -2,7 +2,9 @@ package tenancy
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,82 +18,99 @@ import (
 // sharedAddress is the address on the network public that all projects reach.
 const sharedAddress = "91.224.11.90"
 
+// segment is who asks whom on the network public, while isolation is switched on and off.
+type segment struct {
+	*fixture
+	addresses        []string            // of two victims
+	owns             map[string][]string // who asks, and which of the addresses are its own and answer it
+	answered, silent atomic.Int32
+}
+
 // showSegment switches isolation of tenants on the network public on and off, and asks from everywhere.
 func showSegment(t *testing.T, f *fixture) {
 	t.Helper()
 	item := tenancy.Item(t, 4)
-	web, pay := f.victims[0], f.victims[1]
 	f.reserve(t, sharedAddress)
 	f.leaveByPublic(t)
 	streams := f.startStreams(t)
 	harness.ForgetSilence(streams...)
-
-	addresses := []string{web.fip, web.lb, pay.fip, pay.lb}
-	owns := map[string][]string{ // which of them are the asker's own, and answer it
+	web, pay := f.victims[0], f.victims[1]
+	s := &segment{fixture: f, addresses: []string{web.fip, web.lb, pay.fip, pay.lb}, owns: map[string][]string{
 		"mallory.evil-x": nil, // it leaves by the network public, with the project's address there
 		"fixed.evil-x":   nil, // with an EgressIP on public, by another node
 		"usual.evil-x":   nil, // by the network cloud, and the routers of both
 		"mate.acme-web":  {web.lb},
 		"mate.acme-pay":  {pay.lb},
-	}
-	var answered, silent atomic.Int32
-	ask := func(isolated bool) {
-		t.Helper()
-		var all sync.WaitGroup
-		defer all.Wait()
-		answers := func(asker, target, name, saw string) {
-			all.Go(func() { f.ExpectAnswer(t, asker, target, name, saw) })
-			answered.Add(1)
-		}
-		for asker, own := range owns {
-			for _, a := range addresses {
-				if a == web.fip && asker == "mate.acme-web" || a == pay.fip && asker == "mate.acme-pay" {
-					continue // pods do not reach floating IPs of their own project that are on a secondary network
-				}
-				targets := []string{"http://" + a}
-				if a == web.fip || a == pay.fip { // a load balancer has only the ports of its Service
-					targets = append(targets, "udp://"+a+":80")
-				}
-				for _, target := range targets {
-					if !isolated || slices.Contains(own, a) {
-						answers(asker, target, "shop", "")
-						continue
-					}
-					all.Go(func() { f.ExpectSilence(t, asker, target) })
-					silent.Add(1)
-				}
-			}
-			answers(asker, "http://"+harness.InternetAddress, "internet", "")
-		}
-		for _, a := range addresses { // outsiders are no tenants
-			answers(f.public.Client, "http://"+a, "shop", f.public.ClientAddress)
-			answers(f.public.Neighbour, "http://"+a, "shop", f.public.NeighbourAddress)
-			answers("internet", "http://"+a, "shop", harness.InternetAddress)
-		}
-	}
-	ask(false)
+	}}
+	s.ask(t, false)
 	f.isolatePublic(t, "Tenants", "")
-	ask(true)
-
-	// A shared address answers all of them, and only the namespace that it is granted to gets it.
-	f.isolatePublic(t, "Tenants", fmt.Sprintf(", sharedAddresses: [{address: %s, namespace: acme-web}]", sharedAddress))
-	who := f.actor(t, edit)
-	who.MustApply(t, f, eip("evil-x", "shared", fmt.Sprintf("{externalNetworkType: public, ipAddress: %s}", sharedAddress)))
-	f.expectReason(t, harness.Ref("EIp", "evil-x", "shared"), "Accepted", "AddressReserved")
-	f.Apply(t, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: shared, namespace: acme-web, annotations: {network.kube-dc.com/external-network-type: public}},
-  spec: {type: LoadBalancer, loadBalancerIP: %s, selector: {app: shop}, ports: [{port: 80}]}}`, sharedAddress))
-	f.WaitInForce(t, "Service", "acme-web", "shared")
-	f.SyncFlows(t)
-	for asker := range owns {
-		f.ExpectAnswer(t, asker, "http://"+sharedAddress, "shop", "")
-	}
-	ask(true)
-
+	s.ask(t, true)
+	s.share(t)
+	s.ask(t, true)
 	f.isolatePublic(t, "None", "")
-	ask(false)
+	s.ask(t, false)
 	silence := harness.ExpectSurvival(t, "the victims' streams", 20*time.Second, streams...)
-	item.Figure("%d pools and quotas attacked; on a network with isolation Tenants %d connections of other projects got no answer; %d of their own, of outsiders, "+
-		"to a shared address and without isolation did; longest silence of a stream %v", len(poolAttacks), silent.Load(), answered.Load(), silence.Round(time.Millisecond))
+	item.Figure("%d attacks on pools and quotas; on a network with isolation Tenants %d connections of other projects got no answer; %d of their own, of outsiders, "+
+		"to a shared address and without isolation did; longest silence of a stream %v",
+		len(poolAttacks), s.silent.Load(), s.answered.Load(), silence.Round(time.Millisecond))
+}
+
+// ask lets everybody ask everywhere at once.
+func (s *segment) ask(t *testing.T, isolated bool) {
+	t.Helper()
+	var all sync.WaitGroup
+	defer all.Wait()
+	answers := func(asker, target, name, saw string) {
+		s.answered.Add(1)
+		all.Go(func() { s.ExpectAnswer(t, asker, target, name, saw) })
+	}
+	for asker, own := range s.owns {
+		for _, target := range s.targets(asker) {
+			address := netip.MustParseAddrPort(target[strings.LastIndex(target, "/")+1:]).Addr().String()
+			if !isolated || slices.Contains(own, address) {
+				answers(asker, target, "shop", "")
+				continue
+			}
+			s.silent.Add(1)
+			all.Go(func() { s.ExpectSilence(t, asker, target) })
+		}
+		answers(asker, "http://"+harness.InternetAddress, "internet", "")
+	}
+	for _, a := range s.addresses { // outsiders are no tenants
+		answers(s.public.Client, "http://"+a, "shop", s.public.ClientAddress)
+		answers(s.public.Neighbour, "http://"+a, "shop", s.public.NeighbourAddress)
+		answers("internet", "http://"+a, "shop", harness.InternetAddress)
+	}
+}
+
+// targets are what somebody asks: load balancers have only the port of their Service, and pods do not reach floating IPs of their own project that
+// are on a secondary network.
+func (s *segment) targets(asker string) (out []string) {
+	_, namespace, _ := strings.Cut(asker, ".")
+	for _, v := range s.victims[:2] {
+		out = append(out, "http://"+v.lb+":80")
+		if v.namespace != namespace {
+			out = append(out, "http://"+v.fip+":80", "udp://"+v.fip+":80")
+		}
+	}
+	return out
+}
+
+// share lets a Service have an address that answers all. Only the namespace that it is granted to gets it.
+func (s *segment) share(t *testing.T) {
+	t.Helper()
+	s.isolatePublic(t, "Tenants", fmt.Sprintf(", sharedAddresses: [{address: %s, namespace: acme-web}]", sharedAddress))
+	who := s.actor(t, edit)
+	who.MustApply(t, s.fixture, eip("evil-x", "shared", fmt.Sprintf("{externalNetworkType: public, ipAddress: %s}", sharedAddress)))
+	s.expectReason(t, harness.Ref("EIp", "evil-x", "shared"), "Accepted", "AddressReserved")
+	s.Apply(t, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: shared, namespace: acme-web, annotations: {network.kube-dc.com/external-network-type: public}},
+  spec: {type: LoadBalancer, loadBalancerIP: %s, selector: {app: shop}, ports: [{port: 80}]}}`, sharedAddress))
+	s.WaitInForce(t, "Service", "acme-web", "shared")
+	s.SyncFlows(t)
+	for asker := range s.owns {
+		s.ExpectAnswer(t, asker, "http://"+sharedAddress, "shop", "")
+		s.answered.Add(1)
+	}
 }
 
 // reserve adds an address to excludeIps of the Subnet of the network public.
@@ -120,8 +139,10 @@ func (f *fixture) reserve(t *testing.T, address string) {
 func (f *fixture) leaveByPublic(t *testing.T) {
 	t.Helper()
 	for _, p := range []harness.Pod{
-		{Namespace: "evil-x", Name: "fixed", Node: "node1"}, {Namespace: "evil-x", Name: "usual", Node: "node1"},
-		{Namespace: "acme-web", Name: "mate", Node: "node1"}, {Namespace: "acme-pay", Name: "mate", Node: "node1"},
+		{Namespace: "evil-x", Name: "fixed", Node: "node1"},
+		{Namespace: "evil-x", Name: "usual", Node: "node1"},
+		{Namespace: "acme-web", Name: "mate", Node: "node1"},
+		{Namespace: "acme-pay", Name: "mate", Node: "node1"},
 	} {
 		f.RunPod(t, p)
 	}
