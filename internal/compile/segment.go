@@ -3,6 +3,7 @@ package compile
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"go4.org/netipx"
 
@@ -58,49 +59,36 @@ func (c *compiler) sharedOn(x *snapshot.External) (out []netip.Prefix) {
 
 // othersAddresses are the addresses on external networks that other projects have or may get.
 func (c *compiler) othersAddresses() []netip.Prefix {
-	var pools netipx.IPSetBuilder
-	for _, x := range c.w.Externals {
-		if x.Prefix.IsValid() {
-			pools.AddPrefix(x.Prefix.Masked())
-		}
-	}
-	for _, x := range c.w.Externals {
-		for _, r := range x.Reserved {
-			if reserved := netipx.IPRangeFrom(r.First, r.Last); reserved.IsValid() {
-				pools.RemoveRange(reserved)
-			}
-		}
-		if x.Gateway.IsValid() {
-			pools.Remove(x.Gateway)
-		}
-	}
-	for _, own := range c.ownAddresses() {
-		pools.RemovePrefix(own)
-	}
+	own := c.ownAddresses()
 	for _, s := range c.w.Selections { // with these its pods leave
 		for _, a := range s.Addresses {
-			if a.IsValid() {
-				pools.Remove(a)
-			}
+			own = append(own, netip.PrefixFrom(a, a.BitLen()))
 		}
 	}
-	return built(&pools)
+	var pools, reserved []netip.Prefix
+	for _, x := range c.w.Externals {
+		pools = append(pools, x.Prefix)
+		reserved = append(reserved, netip.PrefixFrom(x.Gateway, x.Gateway.BitLen()))
+		for _, r := range x.Reserved {
+			reserved = append(reserved, netipx.IPRangeFrom(r.First, r.Last).Prefixes()...)
+		}
+	}
+	return subtract(pools, slices.Concat(reserved, own))
 }
 
-// subtract is prefixes without others.
+// subtract is prefixes without others. What is invalid is left out: the library would give nothing at all, and then nothing would be dropped.
 func subtract(from, without []netip.Prefix) []netip.Prefix {
 	var b netipx.IPSetBuilder
 	for _, p := range from {
-		b.AddPrefix(p.Masked())
+		if p.IsValid() {
+			b.AddPrefix(p.Masked())
+		}
 	}
 	for _, p := range without {
-		b.RemovePrefix(p)
+		if p.IsValid() {
+			b.RemovePrefix(p)
+		}
 	}
-	return built(&b)
-}
-
-// built is what a builder has. It complains about invalid input only, of which there is none.
-func built(b *netipx.IPSetBuilder) []netip.Prefix {
 	set, err := b.IPSet()
 	if err != nil {
 		return nil
