@@ -40,6 +40,9 @@ var inputAttacks = []attack{
 	{"H2", owner, "an EndpointSlice of 8 million endpoints", byNetworks, hugeSlice("evil-x", 800)},
 	{"H2", owner, "an EndpointSlice with 10,000 endpoints", byNetworks, hugeSlice("evil-x", 1)},
 	{"H2", mowner, "an EndpointSlice with 200,000 endpoints in the management VPC", byNetworks, hugeSlice("mgmt-b", 20)},
+	{"H2", owner, "Endpoints with 10,000 endpoints, which Kubernetes mirrors as EndpointSlices", byNetworks, refused(
+		harness.TryCreate("endpoints/evil-x/new", mirroredEndpoints(500)), "at most 1,000 endpoints",
+		harness.TryCreate("endpoints/evil-x/new", mirroredEndpoints(50)))},
 	{"H2", owner, "6,000 endpoints in six EndpointSlices", byLimit, manySlices("evil-x")},
 	{"H2", mowner, "6,000 endpoints in six EndpointSlices in the management VPC", byLimit, manySlices("mgmt-b")},
 
@@ -201,6 +204,15 @@ func slicePorts(n int) string {
 		out = append(out, fmt.Sprintf("{name: p%d, port: %d, protocol: TCP}", i, 1000+i))
 	}
 	return strings.Join(out, ", ")
+}
+
+// mirroredEndpoints are Endpoints with addresses on 20 ports.
+func mirroredEndpoints(addresses int) string {
+	var out []string
+	for i := range addresses {
+		out = append(out, fmt.Sprintf("{ip: 10.200.%d.%d}", i/250, i%250+1))
+	}
+	return fmt.Sprintf("{subsets: [{addresses: [%s], ports: [%s]}]}", strings.Join(out, ", "), slicePorts(20))
 }
 
 // manyAddresses are endpoints with ten addresses each, none of which is a pod's.
