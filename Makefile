@@ -88,9 +88,8 @@ THEME :=
 RUN := .
 
 .PHONY: e2e
-e2e: parts chart man $(TESTSUM) $(PROMETHEUS) ## Run the end-to-end tests in labs, at the size of CI; THEME=name runs one theme; the few that fail are run once more, and told (root)
-	PROMETHEUS=$(PROMETHEUS) $(TESTSUM) --format standard-verbose --rerun-fails=1 --rerun-fails-max-failures=6 --rerun-fails-run-root-test \
-		--raw-command -- test/e2e/run '$(RUN)' $(THEME)
+e2e: parts chart man $(TESTSUM) $(PROMETHEUS) ## Run the end-to-end tests in labs, at the size of CI; THEME=name runs one theme (root)
+	PROMETHEUS=$(PROMETHEUS) $(TESTSUM) --format standard-verbose --raw-command -- test/e2e/run '$(RUN)' $(THEME)
 
 .PHONY: lint
 lint: $(LINT) ## Run the linters

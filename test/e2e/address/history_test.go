@@ -22,6 +22,10 @@ import (
 // jitter is how much later than an object's status we may hear of a row that came first: the two come by different ways.
 const jitter = 50 * time.Millisecond
 
+// staleness is how long after a row was deleted an object may still report it. The controller reads the row, then writes the status;
+// Kube-OVN may delete the row in between, and the next run corrects the status. A row that never existed is not excused.
+const staleness = 2 * time.Second
+
 // rowHistory is when each row of the northbound database came and went, by what it says.
 type rowHistory struct {
 	mu    sync.Mutex
@@ -54,7 +58,7 @@ func (h *rowHistory) there(row string, at time.Time) (span, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, s := range h.spans[row] {
-		if !s.since.After(at.Add(jitter)) && (s.until.IsZero() || s.until.After(at.Add(-jitter))) {
+		if !s.since.After(at.Add(jitter)) && (s.until.IsZero() || s.until.After(at.Add(-staleness))) {
 			return s, true
 		}
 	}
