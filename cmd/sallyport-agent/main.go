@@ -31,7 +31,7 @@ var version = "unknown"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := command().ExecuteContext(ctx); err != nil {
+	if err := newRootCommand().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
@@ -39,14 +39,14 @@ func main() {
 
 // options is what the operator chooses.
 type options struct {
-	kubeconfig string
-	agent      agent.Config
-	port       int
-	address    string
-	files      mutual.Files
+	kubeconfig    string
+	agent         agent.Config
+	healthPort    int
+	healthAddress string
+	tlsFiles      mutual.Files
 }
 
-func command() *cobra.Command {
+func newRootCommand() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use: "sallyport-agent", Short: "Do on a node what Sallyport has to do there", Version: version, Args: cobra.NoArgs,
@@ -56,11 +56,11 @@ leaves by it. When it ends, they stay; "sallyport-agent clean" takes them away. 
 Answers Inspections, which ask this node about itself: interfaces and settings, who has an address on a wire (needs CAP_NET_RAW), where the kernel
 sends a packet, and what Open vSwitch and ovn-controller say (with their sockets; CAP_DAC_OVERRIDE where those run as another user).
 
-Answers the controller's questions whether this node is there (gRPC, grpc.health.v1, service ` + reach.Service + `). Give the
+Answers the controller's questions whether this node is there (gRPC, grpc.health.v1, service ` + reach.HealthService + `). Give the
 controller the same --egressip-node-healthcheck-port and, for TLS, certificates of the same authority, for the DNS names ` + reach.AgentName + ` and
 ` + reach.ControllerName + `. Certificates that are renewed are read again without a restart.`,
 		SilenceUsage: true, SilenceErrors: true, CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.runAgent(cmd.Context()) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.agent.Node, "node", os.Getenv("NODE_NAME"), "name of this node; empty: $NODE_NAME, and without that it only answers the controller")
@@ -69,65 +69,67 @@ controller the same --egressip-node-healthcheck-port and, for TLS, certificates 
 	f.BoolVar(&o.agent.Inspections, "inspections", true, "answer Inspections of this node")
 	f.StringVar(&o.agent.SwitchDir, "openvswitch-dir", "", "where Open vSwitch has its sockets on this node, such as /run/openvswitch; empty: it is not asked")
 	f.StringVar(&o.agent.ControllerDir, "ovn-dir", "", "where ovn-controller has its socket, such as /run/ovn; empty: it is not asked")
-	f.IntVar(&o.port, "egressip-node-healthcheck-port", 0, "where to answer, the same as the controller's; 0: nowhere")
-	f.StringVar(&o.address, "bind-address", "", "which of the node's addresses to answer on; empty: all")
-	f.StringVar(&o.files.Cert, "egressip-healthcheck-cert", "", "our certificate, for TLS; empty: without")
-	f.StringVar(&o.files.Key, "egressip-healthcheck-key", "", "its key")
-	f.StringVar(&o.files.CA, "egressip-healthcheck-ca", "", "certificate of the authority that the controller's certificate is of")
-	f.StringVar(&o.files.Peer, "egressip-healthcheck-peer", reach.ControllerName,
+	f.IntVar(&o.healthPort, "egressip-node-healthcheck-port", 0, "where to answer, the same as the controller's; 0: nowhere")
+	f.StringVar(&o.healthAddress, "bind-address", "", "which of the node's addresses to answer on; empty: all")
+	f.StringVar(&o.tlsFiles.Cert, "egressip-healthcheck-cert", "", "our certificate, for TLS; empty: without")
+	f.StringVar(&o.tlsFiles.Key, "egressip-healthcheck-key", "", "its key")
+	f.StringVar(&o.tlsFiles.CA, "egressip-healthcheck-ca", "", "certificate of the authority that the controller's certificate is of")
+	f.StringVar(&o.tlsFiles.PeerName, "egressip-healthcheck-peer", reach.ControllerName,
 		"DNS name that the controller's certificate must have; empty: any certificate of the authority is taken for the controller's")
-	cmd.PersistentFlags().StringVar(&o.agent.Dir, "state-dir", "/run/sallyport-agent", "where settings are written down that were there before us")
-	cmd.PersistentFlags().StringVar(&o.agent.Sysctl, "sysctl-root", kernel.SysctlRoot,
+	cmd.PersistentFlags().StringVar(&o.agent.StateDir, "state-dir", "/run/sallyport-agent", "where settings are written down that were there before us")
+	cmd.PersistentFlags().StringVar(&o.agent.SysctlRoot, "sysctl-root", kernel.SysctlRoot,
 		"where the node's kernel settings can be written; in a container, a mount of the node's /proc/sys at another place")
-	cmd.AddCommand(clean(&o))
+	cmd.AddCommand(newCleanCommand(&o))
 	return cmd
 }
 
-// clean takes everything of ours away from the node.
-func clean(o *options) *cobra.Command {
+// newCleanCommand takes everything of ours away from the node.
+func newCleanCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "clean", Short: "Take away everything that the agent has written on this node, and put settings back", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			carrier, err := agent.NewCarrier(o.agent.Dir, o.agent.Sysctl)
+			carrier, err := agent.NewApplier(o.agent.StateDir, o.agent.SysctlRoot)
 			if err != nil {
 				return err
 			}
 			defer carrier.Close()
-			report, err := carrier.Carry(cmd.Context(), nodepath.Spec{})
+			report, err := carrier.Apply(cmd.Context(), nodepath.Spec{})
 			if err != nil {
 				return err
 			}
 			for _, line := range report.Changes {
 				fmt.Fprintln(cmd.OutOrStdout(), line)
 			}
-			return state.Failed(report.Failures)
+			return state.JoinFailures(report.Failures)
 		},
 	}
 }
 
-func (o *options) run(ctx context.Context) error {
-	if o.port == 0 && o.agent.Node == "" {
+func (o *options) runAgent(ctx context.Context) error {
+	if o.healthPort == 0 && o.agent.Node == "" {
 		return errors.New("there is nothing to do: give --node, --egressip-node-healthcheck-port or both")
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	if o.agent.Node != "" {
 		var err error
-		if o.agent.Kubernetes, err = kube.Config(o.kubeconfig); err != nil {
+		if o.agent.Kubernetes, err = kube.LoadConfig(o.kubeconfig); err != nil {
 			return fmt.Errorf("%w; give --kubeconfig, or run in a pod with a service account", err)
 		}
 		group.Go(func() error { return agent.Run(ctx, o.agent, slog.Default()) })
 	}
-	if o.port != 0 {
-		group.Go(func() error { return serve(ctx, net.JoinHostPort(o.address, strconv.Itoa(o.port)), o.files) })
+	if o.healthPort != 0 {
+		group.Go(func() error {
+			return serveHealthCheck(ctx, net.JoinHostPort(o.healthAddress, strconv.Itoa(o.healthPort)), o.tlsFiles)
+		})
 	}
 	return group.Wait()
 }
 
-func serve(ctx context.Context, address string, files mutual.Files) error {
+func serveHealthCheck(ctx context.Context, address string, files mutual.Files) error {
 	var secrets *tls.Config
-	if files.Given() {
+	if files.IsConfigured() {
 		var err error
-		if secrets, err = files.Server(); err != nil {
+		if secrets, err = files.ServerConfig(); err != nil {
 			return err
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 func TestReferencePageHasEveryFlag(t *testing.T) {
 	t.Setenv("NODE_NAME", "") // it is the default of a flag
-	page.Commands(t, "../../docs/reference/agent.md", "The chart sets these flags from its values.", command())
+	page.CheckCommandReference(t, "../../docs/reference/agent.md", "The chart sets these flags from its values.", newRootCommand())
 }
 
 // Settings are written where --sysctl-root says: runc refuses mounts below /proc, and a container's own /proc/sys can only be read.
@@ -37,7 +37,7 @@ func TestSettingsAreWrittenBelowSysctlRoot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cmd := command()
+	cmd := newRootCommand()
 	cmd.SetArgs([]string{"clean", "--state-dir", state, "--sysctl-root", root})
 	if err := cmd.ExecuteContext(t.Context()); err != nil {
 		t.Fatal(err)

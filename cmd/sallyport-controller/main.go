@@ -25,26 +25,26 @@ import (
 // version is set when the program is built.
 var version = "unknown"
 
-// garbage is how much may pile up before it is collected, in percent of what is in use. A project is worked out anew for each change of
+// gcPercent is how much may pile up before it is collected, in percent of what is in use. A project is worked out anew for each change of
 // it, so nearly all that is allocated is soon garbage; with Go's own 100, a quarter of the work would be to collect it.
-const garbage = 200
+const gcPercent = 200
 
 func main() {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(garbage)
+		debug.SetGCPercent(gcPercent)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := command().ExecuteContext(ctx); err != nil {
+	if err := newRootCommand().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "sallyport-controller:", err)
 		os.Exit(1)
 	}
 }
 
-func command() *cobra.Command {
+func newRootCommand() *cobra.Command {
 	c := controller.Config{Version: version}
 	var kubeconfig, level string
-	var asking reachability
+	var asking probeFlags
 	cmd := &cobra.Command{
 		Use:   "sallyport-controller --nb-address ssl:HOST:6641 --nb-cert F --nb-key F --nb-ca F",
 		Short: "Make external addresses of Kube-OVN projects answer, and keep them so",
@@ -58,14 +58,14 @@ may run: one of them leads, the others have their caches ready.
 On SIGTERM it finishes what it is writing, gives up the lead and ends.`,
 		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true, Version: version,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			logger, err := logs(level)
+			logger, err := newLogger(level)
 			if err != nil {
 				return err
 			}
-			if c.Kubernetes, err = kubernetes(kubeconfig); err != nil {
+			if c.Kubernetes, err = kubernetesConfig(kubeconfig); err != nil {
 				return err
 			}
-			if err := asking.into(&c.Probe); err != nil {
+			if err := asking.applyTo(&c.Probe); err != nil {
 				return err
 			}
 			c.ShareCertificates()
@@ -74,7 +74,7 @@ On SIGTERM it finishes what it is writing, gives up the lead and ends.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; empty: $KUBECONFIG, or the pod's own service account")
-	c.Flags(f)
+	c.AddFlags(f)
 	f.IntVar(&c.Workers, "workers", 8, "projects that are worked on side by side")
 	f.BoolVar(&c.LeaderElect, "leader-elect", true, "let one of several replicas lead")
 	f.StringVar(&c.LeaderElectionNamespace, "leader-election-namespace", "",
@@ -84,44 +84,44 @@ On SIGTERM it finishes what it is writing, gives up the lead and ends.`,
 		"serve metrics by TLS, and only to users that may get /metrics (nonResourceURLs), by their bearer token")
 	f.StringVar(&c.MetricsCertDir, "metrics-cert-dir", "", "directory with tls.crt and tls.key for that; empty: a certificate that nobody has signed")
 	f.StringVar(&c.HealthAddress, "health-address", ":8081", "where /healthz and /readyz are served; 0: nowhere")
-	asking.flags(f, &c.Probe)
+	asking.addFlags(f, &c.Probe)
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	return cmd
 }
 
-// reachability is how nodes are asked, as flags have it.
-type reachability struct {
-	seconds int
-	files   mutual.Files
+// probeFlags is how nodes are asked, as flags have it.
+type probeFlags struct {
+	timeoutSeconds int
+	tlsFiles       mutual.Files
 }
 
-func (r *reachability) flags(f *pflag.FlagSet, c *reach.Config) {
-	f.IntVar(&r.seconds, "egressip-reachability-total-timeout", 1,
+func (r *probeFlags) addFlags(f *pflag.FlagSet, c *reach.Config) {
+	f.IntVar(&r.timeoutSeconds, "egressip-reachability-total-timeout", 1,
 		"how many seconds a node that may hold egress addresses may leave questions unanswered; 0: it is not asked")
 	f.DurationVar(&c.Period, "egressip-reachability-period", time.Second, "how often such a node is asked")
 	f.IntVar(&c.Port, "egressip-node-healthcheck-port", 0, "where sallyport-agent answers on nodes, by gRPC; 0: ask their kernels, on port 9")
-	f.StringVar(&r.files.Cert, "egressip-healthcheck-cert", "", "our certificate for sallyport-agent, for TLS; empty: without")
-	f.StringVar(&r.files.Key, "egressip-healthcheck-key", "", "its key")
-	f.StringVar(&r.files.CA, "egressip-healthcheck-ca", "", "certificate of the authority that the agents' certificates are of")
-	f.StringVar(&r.files.Peer, "egressip-healthcheck-peer", reach.AgentName,
+	f.StringVar(&r.tlsFiles.Cert, "egressip-healthcheck-cert", "", "our certificate for sallyport-agent, for TLS; empty: without")
+	f.StringVar(&r.tlsFiles.Key, "egressip-healthcheck-key", "", "its key")
+	f.StringVar(&r.tlsFiles.CA, "egressip-healthcheck-ca", "", "certificate of the authority that the agents' certificates are of")
+	f.StringVar(&r.tlsFiles.PeerName, "egressip-healthcheck-peer", reach.AgentName,
 		"DNS name that the agents' certificates must have; empty: any certificate of the authority is taken for an agent's")
 }
 
-func (r *reachability) into(c *reach.Config) (err error) {
-	c.Timeout = time.Duration(r.seconds) * time.Second
+func (r *probeFlags) applyTo(c *reach.Config) (err error) {
+	c.Timeout = time.Duration(r.timeoutSeconds) * time.Second
 	if c.Period <= 0 {
 		return fmt.Errorf("--egressip-reachability-period %s: use a time above zero", c.Period)
 	}
-	if r.files.Given() {
-		c.Files = []string{r.files.Cert, r.files.CA}
-		if c.TLS, err = r.files.Client(); err != nil {
+	if r.tlsFiles.IsConfigured() {
+		c.CertificateFiles = []string{r.tlsFiles.Cert, r.tlsFiles.CA}
+		if c.TLS, err = r.tlsFiles.ClientConfig(); err != nil {
 			return fmt.Errorf("for sallyport-agent: %w", err)
 		}
 	}
 	return nil
 }
 
-func logs(level string) (*slog.Logger, error) {
+func newLogger(level string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		return nil, fmt.Errorf("--log-level %q: use debug, info, warn or error", level)
@@ -129,8 +129,8 @@ func logs(level string) (*slog.Logger, error) {
 	return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: l})), nil
 }
 
-func kubernetes(kubeconfig string) (*rest.Config, error) {
-	config, err := kube.Config(kubeconfig)
+func kubernetesConfig(kubeconfig string) (*rest.Config, error) {
+	config, err := kube.LoadConfig(kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("find the cluster: %w; give --kubeconfig, or run in a pod", err)
 	}

@@ -7,5 +7,5 @@ import (
 )
 
 func TestReferencePageHasEveryFlag(t *testing.T) {
-	page.Commands(t, "../../docs/reference/controller.md", "The chart sets these flags from its values.", command())
+	page.CheckCommandReference(t, "../../docs/reference/controller.md", "The chart sets these flags from its values.", newRootCommand())
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/sallyport/sallyport/config/crd"
 )
 
-// definitions are the CustomResourceDefinitions by kind.
-func definitions(t *testing.T) map[string]map[string]any {
+// loadDefinitions are the CustomResourceDefinitions by kind.
+func loadDefinitions(t *testing.T) map[string]map[string]any {
 	t.Helper()
 	names, err := fs.Glob(crd.Files, "*.yaml")
 	if err != nil || len(names) == 0 {
@@ -40,8 +40,8 @@ func definitions(t *testing.T) map[string]map[string]any {
 	return out
 }
 
-// versions are the versions of a definition.
-func versions(t *testing.T, definition map[string]any) []map[string]any {
+// definitionVersions are the versions of a definition.
+func definitionVersions(t *testing.T, definition map[string]any) []map[string]any {
 	t.Helper()
 	list, _, err := unstructured.NestedSlice(definition, "spec", "versions")
 	if err != nil || len(list) == 0 {
@@ -69,9 +69,9 @@ func TestEveryKindIsDefinedAndRegistered(t *testing.T) {
 		}
 	}
 	var defined []string
-	for kind, definition := range definitions(t) {
+	for kind, definition := range loadDefinitions(t) {
 		group, _, _ := unstructured.NestedString(definition, "spec", "group")
-		for _, v := range versions(t, definition) {
+		for _, v := range definitionVersions(t, definition) {
 			defined = append(defined, kind+"."+v["name"].(string)+"."+group)
 		}
 	}
@@ -84,8 +84,8 @@ func TestEveryKindIsDefinedAndRegistered(t *testing.T) {
 
 // The controller reports through status, one condition of a type, and `kubectl explain` has a sentence for every field.
 func TestEveryKindReportsAndExplainsItself(t *testing.T) {
-	for kind, definition := range definitions(t) {
-		for _, v := range versions(t, definition) {
+	for kind, definition := range loadDefinitions(t) {
+		for _, v := range definitionVersions(t, definition) {
 			if _, found, _ := unstructured.NestedMap(v, "subresources", "status"); !found {
 				t.Errorf("%s has no status subresource", kind)
 			}
@@ -94,7 +94,7 @@ func TestEveryKindReportsAndExplainsItself(t *testing.T) {
 			if conditions["x-kubernetes-list-type"] != "map" && kind != "Inspection" { // which is answered once, and has no conditions
 				t.Errorf("two writers of %s can't each own a condition", kind)
 			}
-			for _, field := range unexplained(schema, kind) {
+			for _, field := range undescribedFields(schema, kind) {
 				t.Errorf("%s has no description", field)
 			}
 		}
@@ -103,7 +103,7 @@ func TestEveryKindReportsAndExplainsItself(t *testing.T) {
 
 // A FIp decides about connections that its target opens on the project's default network only, as docs/concepts/overview.md has it.
 func TestFIpSaysWhenItsTargetLeavesWithIt(t *testing.T) {
-	for _, v := range versions(t, definitions(t)["FIp"]) {
+	for _, v := range definitionVersions(t, loadDefinitions(t)["FIp"]) {
 		text, _, _ := unstructured.NestedString(v, "schema", "openAPIV3Schema", "description")
 		text = strings.Join(strings.Fields(text), " ")
 		for _, words := range []string{"Replies leave with it", "opens itself leave with it only if", "default network", "returnPath Source", "EgressIP"} {
@@ -114,19 +114,19 @@ func TestFIpSaysWhenItsTargetLeavesWithIt(t *testing.T) {
 	}
 }
 
-// unexplained lists the fields at and below a schema that have no description. Metadata explains itself.
-func unexplained(schema map[string]any, path string) []string {
+// undescribedFields lists the fields at and below a schema that have no description. Metadata explains itself.
+func undescribedFields(schema map[string]any, path string) []string {
 	var out []string
 	if schema["description"] == nil {
 		out = append(out, path)
 	}
 	if items, _, _ := unstructured.NestedMap(schema, "items"); items["properties"] != nil {
-		out = append(out, unexplained(items, path+"[]")...)
+		out = append(out, undescribedFields(items, path+"[]")...)
 	}
 	properties, _, _ := unstructured.NestedMap(schema, "properties")
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
 		if name != "metadata" {
-			out = append(out, unexplained(properties[name].(map[string]any), path+"."+name)...)
+			out = append(out, undescribedFields(properties[name].(map[string]any), path+"."+name)...)
 		}
 	}
 	return out

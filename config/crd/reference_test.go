@@ -12,8 +12,8 @@ import (
 	"github.com/sallyport/sallyport/test/page"
 )
 
-// order is the kinds as people meet them, and what each is for.
-var order = []struct{ kind, who, more string }{
+// kindOrder is the kinds as people meet them, and what each is for.
+var kindOrder = []struct{ kind, who, more string }{
 	{"Project", "tenants", "[how to](../howto/addresses.md#a-project)"},
 	{"EIp", "tenants", "[how to](../howto/addresses.md#an-external-address)"},
 	{"FIp", "tenants", "[how to](../howto/addresses.md#a-floating-ip)"},
@@ -57,20 +57,20 @@ type schema struct {
 }
 
 func TestReferencePageHasEveryField(t *testing.T) {
-	defined := definitions(t)
+	defined := loadDefinitions(t)
 	var out strings.Builder
 	out.WriteString("# API\n\n" +
 		"Every kind, field by field. `make golden` writes this page from the CustomResourceDefinitions, which have the same descriptions:\n" +
 		"`kubectl explain fip.spec` prints them. A field with \\* is required. What a rule refuses, the API server refuses with that sentence.\n\n" +
 		"| kind | API | written by | |\n|---|---|---|---|\n")
 	var bodies strings.Builder
-	for _, o := range order {
-		d := parsed(t, defined[o.kind])
+	for _, o := range kindOrder {
+		d := parseDefinition(t, defined[o.kind])
 		delete(defined, o.kind)
 		for _, v := range d.Spec.Versions {
 			fmt.Fprintf(&out, "| [%s](#%s) | `%s/%s` | %s | %s |\n", o.kind, strings.ToLower(o.kind), d.Spec.Group, v.Name, o.who, o.more)
 		}
-		d.describe(&bodies, o.kind)
+		d.writeReference(&bodies, o.kind)
 	}
 	if len(defined) > 0 {
 		t.Errorf("not in the list of kinds: %v", slices.Collect(maps.Keys(defined)))
@@ -78,7 +78,7 @@ func TestReferencePageHasEveryField(t *testing.T) {
 	page.Check(t, "../../docs/reference/api.md", out.String()+bodies.String())
 }
 
-func parsed(t *testing.T, object map[string]any) (out definition) {
+func parseDefinition(t *testing.T, object map[string]any) (out definition) {
 	t.Helper()
 	raw, err := yaml.Marshal(object)
 	if err == nil {
@@ -90,18 +90,18 @@ func parsed(t *testing.T, object map[string]any) (out definition) {
 	return out
 }
 
-func (d definition) describe(out *strings.Builder, kind string) {
+func (d definition) writeReference(out *strings.Builder, kind string) {
 	for _, v := range d.Spec.Versions {
 		s := v.Schema.OpenAPIV3Schema
 		names := "`" + strings.Join(append([]string{d.Spec.Names.Plural}, d.Spec.Names.ShortNames...), "`, `") + "`"
-		fmt.Fprintf(out, "\n## %s\n\n`%s/%s`, %s, %s\n\n%s\n", kind, d.Spec.Group, v.Name, strings.ToLower(d.Spec.Scope), names, line(s.Description))
+		fmt.Fprintf(out, "\n## %s\n\n`%s/%s`, %s, %s\n\n%s\n", kind, d.Spec.Group, v.Name, strings.ToLower(d.Spec.Scope), names, collapseSpace(s.Description))
 		for _, part := range []string{"spec", "status"} {
 			top, there := s.Properties[part]
 			if !there {
 				continue
 			}
 			fmt.Fprintf(out, "\n| %s | type | |\n|---|---|---|\n", part)
-			top.rows(out, "")
+			top.writeRows(out, "")
 			if len(top.Rules) > 0 {
 				out.WriteString("\nRules:\n\n")
 			}
@@ -112,15 +112,15 @@ func (d definition) describe(out *strings.Builder, kind string) {
 	}
 }
 
-// rows is the fields of an object, and below each those in it.
-func (s schema) rows(out *strings.Builder, prefix string) {
+// writeRows is the fields of an object, and below each those in it.
+func (s schema) writeRows(out *strings.Builder, prefix string) {
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		f := s.Properties[name]
 		mark := ""
 		if slices.Contains(s.Required, name) {
 			mark = " \\*"
 		}
-		fmt.Fprintf(out, "| `%s%s`%s | %s | %s |\n", prefix, name, mark, f.kind(), cell(f.about()))
+		fmt.Fprintf(out, "| `%s%s`%s | %s | %s |\n", prefix, name, mark, f.typeName(), escapeCell(f.describeField()))
 		if name == "conditions" || strings.HasSuffix(name, "Selector") {
 			continue // Kubernetes' own
 		}
@@ -128,16 +128,16 @@ func (s schema) rows(out *strings.Builder, prefix string) {
 		if f.Items != nil {
 			below, suffix = *f.Items, "[]."
 		}
-		below.rows(out, prefix+name+suffix)
+		below.writeRows(out, prefix+name+suffix)
 	}
 }
 
-func (s schema) kind() string {
+func (s schema) typeName() string {
 	switch {
 	case s.Items != nil:
-		return "list of " + s.Items.kind()
+		return "list of " + s.Items.typeName()
 	case s.AdditionalProperties != nil:
-		return "map of " + s.AdditionalProperties.kind()
+		return "map of " + s.AdditionalProperties.typeName()
 	case s.Format == "date-time":
 		return "time"
 	default:
@@ -145,9 +145,9 @@ func (s schema) kind() string {
 	}
 }
 
-// about is what a field means and may be.
-func (s schema) about() string {
-	said := []string{line(s.Description)}
+// describeField is what a field means and may be.
+func (s schema) describeField() string {
+	said := []string{collapseSpace(s.Description)}
 	var values []string
 	for _, v := range s.Enum {
 		values = append(values, fmt.Sprintf("`%v`", v))
@@ -173,8 +173,8 @@ func (s schema) about() string {
 	return strings.Join(said, " ")
 }
 
-func line(text string) string { return strings.Join(strings.Fields(text), " ") }
+func collapseSpace(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-func cell(text string) string {
+func escapeCell(text string) string {
 	return strings.NewReplacer("|", "\\|", "<", "&lt;").Replace(strings.TrimSpace(strings.ReplaceAll(text, "\n", " ")))
 }

@@ -29,8 +29,8 @@ import (
 
 // A burst of events is one run: it begins so long after the first. What failed is tried again after a time.
 const (
-	burst = 20 * time.Millisecond
-	retry = 5 * time.Second
+	burstDelay = 20 * time.Millisecond
+	retryDelay = 5 * time.Second
 )
 
 // Config is what the operator chooses.
@@ -39,8 +39,8 @@ type Config struct {
 	Node       string
 	// NodePaths says whether the node's is carried out. Dir is where former settings are written down, and Sysctl where the node's settings are
 	// files that can be written.
-	NodePaths   bool
-	Dir, Sysctl string
+	NodePaths            bool
+	StateDir, SysctlRoot string
 	// Inspections says whether they are answered. SwitchDir and ControllerDir are where Open vSwitch and ovn-controller have their sockets;
 	// empty: they are not asked.
 	Inspections              bool
@@ -49,17 +49,17 @@ type Config struct {
 
 // Agent does what there is to do on one node.
 type Agent struct {
-	config  Config
-	carrier *Carrier
-	paths   cache.Cache
-	api     client.Client
-	record  *event.Recorder
-	log     *slog.Logger
+	config    Config
+	applier   *Applier
+	nodePaths cache.Cache
+	api       client.Client
+	recorder  *event.Recorder
+	log       *slog.Logger
 
-	wake chan struct{}
-	// settled is what the kernel should hold, and did after the last run; nil: it did not.
-	settled *nodepath.Kernel
-	repairs repairs
+	trigger chan struct{}
+	// lastApplied is what the kernel should hold, and did after the last run; nil: it did not.
+	lastApplied *nodepath.Kernel
+	repairs     repairHistory
 }
 
 // Run does what the operator chose until the context ends. What the kernel holds by then stays.
@@ -72,111 +72,111 @@ func Run(ctx context.Context, c Config, logger *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("connect to Kubernetes: %w", err)
 	}
-	a := &Agent{config: c, api: api, log: logger, wake: make(chan struct{}, 1)}
+	a := &Agent{config: c, api: api, log: logger, trigger: make(chan struct{}, 1)}
 	if c.Inspections {
-		go a.inspections(ctx)
+		go a.runInspections(ctx)
 	}
 	if c.NodePaths {
-		return a.carryOut(ctx)
+		return a.runNodePath(ctx)
 	}
 	<-ctx.Done()
 	return nil
 }
 
-// carryOut carries the NodePath out.
-func (a *Agent) carryOut(ctx context.Context) error {
-	carrier, err := NewCarrier(a.config.Dir, a.config.Sysctl)
+// runNodePath carries the NodePath out.
+func (a *Agent) runNodePath(ctx context.Context) error {
+	carrier, err := NewApplier(a.config.StateDir, a.config.SysctlRoot)
 	if err != nil {
 		return err
 	}
 	defer carrier.Close()
-	a.carrier = carrier
-	if err := carrier.kernel.Watch(ctx, a.ask); err != nil {
+	a.applier = carrier
+	if err := carrier.kernel.Watch(ctx, a.triggerRun); err != nil {
 		return err
 	}
-	if err := a.connect(ctx); err != nil {
+	if err := a.startNodePathCache(ctx); err != nil {
 		return fmt.Errorf("connect to Kubernetes: %w", err)
 	}
-	a.ask()
-	for a.wait(ctx) {
-		if err := a.run(ctx); err != nil && ctx.Err() == nil {
+	a.triggerRun()
+	for a.waitForTrigger(ctx) {
+		if err := a.reconcile(ctx); err != nil && ctx.Err() == nil {
 			a.log.Error("could not carry out the NodePath", "error", err)
-			time.AfterFunc(retry, a.ask)
+			time.AfterFunc(retryDelay, a.triggerRun)
 		}
 	}
 	return nil
 }
 
-// ask asks for a run.
-func (a *Agent) ask() {
+// triggerRun asks for a run.
+func (a *Agent) triggerRun() {
 	select {
-	case a.wake <- struct{}{}:
+	case a.trigger <- struct{}{}:
 	default: // it is asked for already
 	}
 }
 
-// wait waits until a run is asked for, and for what comes with it.
-func (a *Agent) wait(ctx context.Context) bool {
+// waitForTrigger waits until a run is asked for, and for what comes with it.
+func (a *Agent) waitForTrigger(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
 		return false
-	case <-a.wake:
+	case <-a.trigger:
 	}
 	select {
 	case <-ctx.Done():
 		return false
-	case <-time.After(burst):
+	case <-time.After(burstDelay):
 		return true
 	}
 }
 
-// connect follows the NodePath of this node, and no other.
-func (a *Agent) connect(ctx context.Context) (err error) {
-	a.paths, err = cache.New(a.config.Kubernetes, cache.Options{Scheme: a.api.Scheme(), ByObject: map[client.Object]cache.ByObject{
+// startNodePathCache follows the NodePath of this node, and no other.
+func (a *Agent) startNodePathCache(ctx context.Context) (err error) {
+	a.nodePaths, err = cache.New(a.config.Kubernetes, cache.Options{Scheme: a.api.Scheme(), ByObject: map[client.Object]cache.ByObject{
 		&kubedcv1alpha1.NodePath{}: {Field: fields.OneTermEqualSelector("metadata.name", a.config.Node)},
 	}})
 	if err != nil {
 		return err
 	}
-	informer, err := a.paths.GetInformer(ctx, &kubedcv1alpha1.NodePath{}, cache.BlockUntilSynced(false))
+	informer, err := a.nodePaths.GetInformer(ctx, &kubedcv1alpha1.NodePath{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return err
 	}
 	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { a.ask() }, UpdateFunc: func(any, any) { a.ask() }, DeleteFunc: func(any) { a.ask() },
+		AddFunc: func(any) { a.triggerRun() }, UpdateFunc: func(any, any) { a.triggerRun() }, DeleteFunc: func(any) { a.triggerRun() },
 	}); err != nil {
 		return err
 	}
-	if err := a.events(ctx); err != nil {
+	if err := a.startEventRecorder(ctx); err != nil {
 		return err
 	}
-	go func() { _ = a.paths.Start(ctx) }() // it fails only when it is started twice
-	if !a.paths.WaitForCacheSync(ctx) {
+	go func() { _ = a.nodePaths.Start(ctx) }() // it fails only when it is started twice
+	if !a.nodePaths.WaitForCacheSync(ctx) {
 		return fmt.Errorf("the NodePath could not be read: %w", context.Cause(ctx))
 	}
 	return nil
 }
 
-// run brings the kernel to what is asked for, and reports.
-func (a *Agent) run(ctx context.Context) error {
+// reconcile brings the kernel to what is asked for, and reports.
+func (a *Agent) reconcile(ctx context.Context) error {
 	path := &kubedcv1alpha1.NodePath{}
-	err := a.paths.Get(ctx, client.ObjectKey{Name: a.config.Node}, path)
+	err := a.nodePaths.Get(ctx, client.ObjectKey{Name: a.config.Node}, path)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	report, err := a.carrier.Carry(ctx, path.Spec)
+	report, err := a.applier.Apply(ctx, path.Spec)
 	if err != nil {
 		return err
 	}
 	if len(report.Changes) > 0 {
-		a.changed(report)
+		a.recordChanges(report)
 	}
-	a.settled = nil
+	a.lastApplied = nil
 	if len(report.Failures) == 0 {
-		a.settled = report.Want
+		a.lastApplied = report.Want
 	}
 	if path.Name != "" {
-		err = a.report(ctx, path, report)
+		err = a.writeStatus(ctx, path, report)
 	}
 	if err == nil && len(report.Failures) > 0 {
 		err = report.Failures[0]
@@ -184,18 +184,18 @@ func (a *Agent) run(ctx context.Context) error {
 	return err
 }
 
-// changed notes what was done. Where nothing else was wanted than the last time, somebody else has taken it away.
-func (a *Agent) changed(report *Report) {
+// recordChanges notes what was done. Where nothing else was wanted than the last time, somebody else has taken it away.
+func (a *Agent) recordChanges(report *Report) {
 	a.log.Info("the kernel was changed", "changes", len(report.Changes), "first", report.Changes[0])
-	if reflect.DeepEqual(a.settled, report.Want) {
-		a.repairs.happened(time.Now(), report.Changes)
-		time.AfterFunc(within, a.ask) // then it may be undisturbed again
+	if reflect.DeepEqual(a.lastApplied, report.Want) {
+		a.repairs.recordRepair(time.Now(), report.Changes)
+		time.AfterFunc(disturbedWindow, a.triggerRun) // then it may be undisturbed again
 	}
 }
 
-// report writes the status, and an event for each condition that is another than before.
-func (a *Agent) report(ctx context.Context, path *kubedcv1alpha1.NodePath, report *Report) error {
-	status := render(path, report, &a.repairs, time.Now())
+// writeStatus writes the status, and an event for each condition that is another than before.
+func (a *Agent) writeStatus(ctx context.Context, path *kubedcv1alpha1.NodePath, report *Report) error {
+	status := renderStatus(path, report, &a.repairs, time.Now())
 	if equality.Semantic.DeepEqual(status, path.Status) {
 		return nil
 	}
@@ -213,13 +213,13 @@ func (a *Agent) report(ctx context.Context, path *kubedcv1alpha1.NodePath, repor
 		if c.Status != "True" {
 			kind = corev1.EventTypeWarning
 		}
-		a.record.Record(path, kind, c.Reason, "Carry", cmp.Or(c.Message, c.Type+" is "+string(c.Status)))
+		a.recorder.Record(path, kind, c.Reason, "Carry", cmp.Or(c.Message, c.Type+" is "+string(c.Status)))
 	}
 	return nil
 }
 
-// events tells of what changes.
-func (a *Agent) events(ctx context.Context) error {
+// startEventRecorder tells of what changes.
+func (a *Agent) startEventRecorder(ctx context.Context) error {
 	set, err := kubernetes.NewForConfig(a.config.Kubernetes)
 	if err != nil {
 		return err
@@ -228,6 +228,6 @@ func (a *Agent) events(ctx context.Context) error {
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 		return err
 	}
-	a.record = event.New(broadcaster.NewRecorder(a.api.Scheme(), "sallyport-agent"), a.api.Scheme(), time.Now)
+	a.recorder = event.New(broadcaster.NewRecorder(a.api.Scheme(), "sallyport-agent"), a.api.Scheme(), time.Now)
 	return nil
 }

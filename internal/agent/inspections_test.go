@@ -44,14 +44,14 @@ func TestWhichInspectionsAreAnswered(t *testing.T) {
 				Spec:       kubedcv1alpha1.InspectionSpec{Node: "node1"}, Status: c.status,
 			}
 			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(o).WithStatusSubresource(o).Build()
-			d := &desk{inspector: &inspector{kernel: k}, api: api, slots: make(chan struct{}, atOnce), failed: func(err error) { t.Error(err) }}
-			if got := d.open(o, c.before); got != c.want {
+			d := &inspectionServer{inspector: &inspector{kernel: k}, api: api, slots: make(chan struct{}, maxConcurrentAnswers), onError: func(err error) { t.Error(err) }}
+			if got := d.needsAnswer(o, c.before); got != c.want {
 				t.Fatalf("it is answered: %t, wanted %t", got, c.want)
 			}
 			if !c.want {
 				return
 			}
-			if err := d.reply(t.Context(), o); err != nil {
+			if err := d.writeAnswer(t.Context(), o); err != nil {
 				t.Fatal(err)
 			}
 			var after kubedcv1alpha1.Inspection
@@ -73,8 +73,8 @@ func TestInspectionThatWasDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer k.Close()
-	d := &desk{inspector: &inspector{kernel: k}, api: fake.NewClientBuilder().WithScheme(scheme).Build()}
-	if err := d.reply(t.Context(), &kubedcv1alpha1.Inspection{ObjectMeta: metav1.ObjectMeta{Name: "q"}}); err != nil {
+	d := &inspectionServer{inspector: &inspector{kernel: k}, api: fake.NewClientBuilder().WithScheme(scheme).Build()}
+	if err := d.writeAnswer(t.Context(), &kubedcv1alpha1.Inspection{ObjectMeta: metav1.ObjectMeta{Name: "q"}}); err != nil {
 		t.Error(err)
 	}
 }
@@ -86,7 +86,7 @@ func TestQuestionsThatMakeNoSense(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer k.Close()
-	got := (&inspector{kernel: k}).answer(t.Context(), kubedcv1alpha1.InspectionSpec{
+	got := (&inspector{kernel: k}).answerInspection(t.Context(), kubedcv1alpha1.InspectionSpec{
 		Neighbours:  []kubedcv1alpha1.NeighbourQuestion{{Interface: "eth9", Address: "nowhere"}},
 		Routes:      []kubedcv1alpha1.RouteQuestion{{To: "somewhere"}, {To: "127.0.0.1"}},
 		Connections: []kubedcv1alpha1.ConnectionQuestion{{Client: "somebody"}}, Usage: []string{"something", "192.0.2.1"},

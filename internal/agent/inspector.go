@@ -18,8 +18,8 @@ import (
 	"github.com/sallyport/sallyport/internal/probe"
 )
 
-// patience is how long an answer may take. What is not known by then is told as a problem.
-const patience = 3 * time.Second
+// answerTimeout is how long an answer may take. What is not known by then is told as a problem.
+const answerTimeout = 3 * time.Second
 
 // inspector answers questions about the node.
 type inspector struct {
@@ -27,35 +27,35 @@ type inspector struct {
 	vswitch openvswitch.Node
 }
 
-// answer is an answer that is being made, by several at once. Each part has fields of its own, and all of them may have problems.
-type answer struct {
+// inspectionAnswer is an answer that is being made, by several at once. Each part has fields of its own, and all of them may have problems.
+type inspectionAnswer struct {
 	kubedcv1alpha1.InspectionStatus
-	pods map[string]bool // interfaces that lead to them
+	podInterfaces map[string]bool // interfaces that lead to them
 
 	mu sync.Mutex
 }
 
-func (a *answer) problem(err error) {
+func (a *inspectionAnswer) addProblem(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.Problems = append(a.Problems, err.Error())
 }
 
-// answer answers everything, at the same time.
-func (i *inspector) answer(ctx context.Context, spec kubedcv1alpha1.InspectionSpec) kubedcv1alpha1.InspectionStatus {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// answerInspection answers everything, at the same time.
+func (i *inspector) answerInspection(ctx context.Context, spec kubedcv1alpha1.InspectionSpec) kubedcv1alpha1.InspectionStatus {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	var out answer
+	var out inspectionAnswer
 	var wait sync.WaitGroup
-	wait.Go(func() { i.machine(&out) })
-	wait.Go(func() { i.ways(&out, spec.Routes) })
-	wait.Go(func() { neighbours(ctx, &out, spec.Neighbours) })
-	if i.vswitch.Switch != "" {
-		wait.Go(func() { i.state(ctx, &out) })
+	wait.Go(func() { i.inspectKernel(&out) })
+	wait.Go(func() { i.lookupRoutes(&out, spec.Routes) })
+	wait.Go(func() { probeNeighbours(ctx, &out, spec.Neighbours) })
+	if i.vswitch.SwitchDir != "" {
+		wait.Go(func() { i.inspectSwitch(ctx, &out) })
 	}
-	wait.Go(func() { i.connections(ctx, &out, spec) })
+	wait.Go(func() { i.findConnections(ctx, &out, spec) })
 	wait.Wait()
-	out.Interfaces = slices.DeleteFunc(out.Interfaces, func(x kubedcv1alpha1.InterfaceAnswer) bool { return out.pods[x.Name] && len(x.Addresses) == 0 })
+	out.Interfaces = slices.DeleteFunc(out.Interfaces, func(x kubedcv1alpha1.InterfaceAnswer) bool { return out.podInterfaces[x.Name] && len(x.Addresses) == 0 })
 	slices.Sort(out.Problems)
 	out.Problems = slices.Compact(out.Problems)
 	now := metav1.NowMicro()
@@ -63,11 +63,11 @@ func (i *inspector) answer(ctx context.Context, spec kubedcv1alpha1.InspectionSp
 	return out.InspectionStatus
 }
 
-// machine tells of interfaces and settings.
-func (i *inspector) machine(out *answer) {
-	all, err := i.kernel.Interfaces()
+// inspectKernel tells of interfaces and settings.
+func (i *inspector) inspectKernel(out *inspectionAnswer) {
+	all, err := i.kernel.ListInterfaces()
 	if err != nil {
-		out.problem(err)
+		out.addProblem(err)
 	}
 	var addressed []string
 	for _, x := range all {
@@ -81,16 +81,16 @@ func (i *inspector) machine(out *answer) {
 		}
 		out.Interfaces = append(out.Interfaces, told)
 	}
-	if out.Settings, err = i.kernel.Readings(addressed); err != nil {
-		out.problem(err)
+	if out.Settings, err = i.kernel.ReadSysctls(addressed); err != nil {
+		out.addProblem(err)
 	}
 }
 
-// ways tells where the kernel sends packets.
-func (i *inspector) ways(out *answer, questions []kubedcv1alpha1.RouteQuestion) {
+// lookupRoutes tells where the kernel sends packets.
+func (i *inspector) lookupRoutes(out *inspectionAnswer, questions []kubedcv1alpha1.RouteQuestion) {
 	for _, q := range questions {
-		way, err := i.way(q)
-		told := kubedcv1alpha1.RouteAnswer{Interface: way.Interface, NextHop: text(way.NextHop), Source: text(way.Source)}
+		way, err := i.lookupRoute(q)
+		told := kubedcv1alpha1.RouteAnswer{Interface: way.Interface, NextHop: formatAddr(way.NextHop), Source: formatAddr(way.Source)}
 		if err != nil {
 			told.Problem = err.Error()
 		}
@@ -98,43 +98,43 @@ func (i *inspector) ways(out *answer, questions []kubedcv1alpha1.RouteQuestion) 
 	}
 }
 
-func (i *inspector) way(q kubedcv1alpha1.RouteQuestion) (kernel.Way, error) {
-	p := kernel.Packet{Interface: q.Interface, Mark: uint32(q.Mark)} //nolint:gosec // the API server allows 32 bits
+func (i *inspector) lookupRoute(q kubedcv1alpha1.RouteQuestion) (kernel.RouteResult, error) {
+	p := kernel.RouteQuery{Interface: q.Interface, Mark: uint32(q.Mark)} //nolint:gosec // the API server allows 32 bits
 	var err, other error
 	if p.To, err = netip.ParseAddr(q.To); q.From != "" {
 		p.From, other = netip.ParseAddr(q.From)
 	}
 	if err := errors.Join(err, other); err != nil {
-		return kernel.Way{}, err
+		return kernel.RouteResult{}, err
 	}
-	return i.kernel.Way(p)
+	return i.kernel.LookupRoute(p)
 }
 
-// text is an address; empty: none.
-func text(a netip.Addr) string {
+// formatAddr is an address; empty: none.
+func formatAddr(a netip.Addr) string {
 	if !a.IsValid() {
 		return ""
 	}
 	return a.String()
 }
 
-// neighbours tells who has addresses on wires. What could not be asked is a problem, and no answer: nobody was silent.
-func neighbours(ctx context.Context, out *answer, questions []kubedcv1alpha1.NeighbourQuestion) {
-	var asked []probe.Question
+// probeNeighbours tells who has addresses on wires. What could not be asked is a problem, and no answer: nobody was silent.
+func probeNeighbours(ctx context.Context, out *inspectionAnswer, questions []kubedcv1alpha1.NeighbourQuestion) {
+	var asked []probe.Query
 	for _, q := range questions {
 		a, err := netip.ParseAddr(q.Address)
 		if err != nil {
-			out.problem(fmt.Errorf("who has an address: %w", err))
+			out.addProblem(fmt.Errorf("who has an address: %w", err))
 			continue
 		}
-		asked = append(asked, probe.Question{Interface: q.Interface, VLAN: uint16(q.Vlan), Address: a}) //nolint:gosec // the API server allows at most 4094
+		asked = append(asked, probe.Query{Interface: q.Interface, VLAN: uint16(q.Vlan), Address: a}) //nolint:gosec // the API server allows at most 4094
 	}
 	if len(asked) == 0 {
 		return
 	}
-	for i, told := range probe.Neighbours(ctx, asked) {
+	for i, told := range probe.FindNeighbours(ctx, asked) {
 		if told.Err != nil {
-			out.problem(told.Err)
+			out.addProblem(told.Err)
 			continue
 		}
 		q := asked[i]
@@ -144,13 +144,13 @@ func neighbours(ctx context.Context, out *answer, questions []kubedcv1alpha1.Nei
 	}
 }
 
-// state tells how Open vSwitch and ovn-controller are doing.
-func (i *inspector) state(ctx context.Context, out *answer) {
-	is, failed := i.vswitch.State(ctx)
-	out.pods = is.Pods
+// inspectSwitch tells how Open vSwitch and ovn-controller are doing.
+func (i *inspector) inspectSwitch(ctx context.Context, out *inspectionAnswer) {
+	is, failed := i.vswitch.ReadState(ctx)
+	out.podInterfaces = is.PodInterfaces
 	out.Switch = kubedcv1alpha1.SwitchAnswer{
 		//nolint:gosec // a number of connections of one node
-		Version: is.Version, Controller: is.Controller, Chassis: is.Chassis, Tracked: int32(is.Tracked), MaxTracked: int32(is.MaxTracked),
+		Version: is.Version, Controller: is.SBConnection, Chassis: is.Chassis, Tracked: int32(is.Tracked), MaxTracked: int32(is.MaxTracked),
 	}
 	for _, b := range is.Bridges {
 		out.Switch.Bridges = append(out.Switch.Bridges, kubedcv1alpha1.BridgeAnswer(b))
@@ -162,14 +162,14 @@ func (i *inspector) state(ctx context.Context, out *answer) {
 	out.Switch.Problem = strings.Join(problems, "; ")
 }
 
-// connections tells which connections there are, and how many use addresses. Open vSwitch lists all of them for that, which keeps it busy for a
+// findConnections tells which connections there are, and how many use addresses. Open vSwitch lists all of them for that, which keeps it busy for a
 // moment, so it is asked once, and only when somebody wants to know.
-func (i *inspector) connections(ctx context.Context, out *answer, spec kubedcv1alpha1.InspectionSpec) {
-	var questions []openvswitch.Question
+func (i *inspector) findConnections(ctx context.Context, out *inspectionAnswer, spec kubedcv1alpha1.InspectionSpec) {
+	var questions []openvswitch.ConnectionFilter
 	for _, q := range spec.Connections {
-		asked, err := question(q)
+		asked, err := parseConnectionQuestion(q)
 		if err != nil {
-			out.problem(fmt.Errorf("which connections there are: %w", err))
+			out.addProblem(fmt.Errorf("which connections there are: %w", err))
 			continue
 		}
 		questions = append(questions, asked)
@@ -178,34 +178,34 @@ func (i *inspector) connections(ctx context.Context, out *answer, spec kubedcv1a
 	for _, u := range spec.Usage {
 		a, err := netip.ParseAddr(u)
 		if err != nil {
-			out.problem(fmt.Errorf("how an address is used: %w", err))
+			out.addProblem(fmt.Errorf("how an address is used: %w", err))
 			continue
 		}
 		addresses = append(addresses, a)
 	}
 	search := openvswitch.NewSearch(questions, addresses)
-	if search.Empty() {
+	if search.IsEmpty() {
 		return
 	}
-	if i.vswitch.Switch == "" {
-		out.problem(errors.New("connections are not known: start the agent with --openvswitch-dir"))
+	if i.vswitch.SwitchDir == "" {
+		out.addProblem(errors.New("connections are not known: start the agent with --openvswitch-dir"))
 		return
 	}
-	if err := i.vswitch.Connections(ctx, search.See); err != nil {
-		out.problem(err)
+	if err := i.vswitch.DumpConntrack(ctx, search.AddConnection); err != nil {
+		out.addProblem(err)
 		return
 	}
 	zones := map[int]string{}
-	if i.vswitch.Controller != "" {
+	if i.vswitch.ControllerDir != "" {
 		var err error
-		if zones, err = i.vswitch.Zones(ctx); err != nil {
-			out.problem(err)
+		if zones, err = i.vswitch.ConntrackZones(ctx); err != nil {
+			out.addProblem(err)
 		}
 	}
-	tell(out, search, zones)
+	addConnections(out, search, zones)
 }
 
-func question(q kubedcv1alpha1.ConnectionQuestion) (out openvswitch.Question, err error) {
+func parseConnectionQuestion(q kubedcv1alpha1.ConnectionQuestion) (out openvswitch.ConnectionFilter, err error) {
 	var other error
 	out.Port = uint16(q.Port) //nolint:gosec // the API server allows at most 65535
 	if out.Client, err = netip.ParseAddr(q.Client); q.Server != "" {
@@ -214,9 +214,9 @@ func question(q kubedcv1alpha1.ConnectionQuestion) (out openvswitch.Question, er
 	return out, errors.Join(err, other)
 }
 
-// tell tells what was found.
-func tell(out *answer, search *openvswitch.Search, zones map[int]string) {
-	found, more := search.Found()
+// addConnections tells what was found.
+func addConnections(out *inspectionAnswer, search *openvswitch.Search, zones map[int]string) {
+	found, more := search.Matches()
 	for _, c := range found {
 		out.Connections = append(out.Connections, kubedcv1alpha1.ConnectionAnswer{
 			Protocol: c.Protocol, Source: c.Original.From.String(), Destination: c.Original.To.String(),
@@ -225,7 +225,7 @@ func tell(out *answer, search *openvswitch.Search, zones map[int]string) {
 		})
 	}
 	for _, q := range more {
-		out.problem(fmt.Errorf("more than %d connections of %s are not told", openvswitch.Most, q.Client))
+		out.addProblem(fmt.Errorf("more than %d connections of %s are not told", openvswitch.MaxMatches, q.Client))
 	}
 	for _, u := range search.Usage() {
 		//nolint:gosec // a number of connections of one node

@@ -16,35 +16,35 @@ import (
 
 // Somebody else disturbs us when something of ours has to be put back so often within so long.
 const (
-	often  = 3
-	within = 5 * time.Minute
+	disturbedThreshold = 3
+	disturbedWindow    = 5 * time.Minute
 )
 
-// repairs is how often something of ours was put back.
-type repairs struct {
-	all    int64
-	recent []time.Time
-	what   string // the last
+// repairHistory is how often something of ours was put back.
+type repairHistory struct {
+	total      int64
+	recent     []time.Time
+	lastChange string // the last
 }
 
-func (r *repairs) happened(now time.Time, what []string) {
-	r.all++
+func (r *repairHistory) recordRepair(now time.Time, what []string) {
+	r.total++
 	r.recent = append(r.recent, now)
-	r.what = strings.TrimSpace(strings.TrimLeft(what[0], "+~- "))
+	r.lastChange = strings.TrimSpace(strings.TrimLeft(what[0], "+~- "))
 }
 
-// disturbed says whether that is too often.
-func (r *repairs) disturbed(now time.Time) bool {
-	r.recent = slices.DeleteFunc(r.recent, func(t time.Time) bool { return now.Sub(t) > within })
-	return len(r.recent) >= often
+// isDisturbed says whether that is too often.
+func (r *repairHistory) isDisturbed(now time.Time) bool {
+	r.recent = slices.DeleteFunc(r.recent, func(t time.Time) bool { return now.Sub(t) > disturbedWindow })
+	return len(r.recent) >= disturbedThreshold
 }
 
-// render is the status after a run.
-func render(path *kubedcv1alpha1.NodePath, report *Report, r *repairs, now time.Time) kubedcv1alpha1.NodePathStatus {
+// renderStatus is the status after a run.
+func renderStatus(path *kubedcv1alpha1.NodePath, report *Report, r *repairHistory, now time.Time) kubedcv1alpha1.NodePathStatus {
 	out := kubedcv1alpha1.NodePathStatus{
-		ObservedGeneration: path.Generation, Repairs: r.all, Conditions: slices.Clone(path.Status.Conditions),
+		ObservedGeneration: path.Generation, Repairs: r.total, Conditions: slices.Clone(path.Status.Conditions),
 	}
-	problems := report.problems()
+	problems := report.networkProblems()
 	for _, n := range report.Networks {
 		out.Networks = append(out.Networks, kubedcv1alpha1.NodeNetworkStatus{
 			Name: n.Name, Interface: n.Interface, Entries: report.Entries[n.Name], Problem: problems[n.Name],
@@ -57,22 +57,22 @@ func render(path *kubedcv1alpha1.NodePath, report *Report, r *repairs, now time.
 		}
 		meta.SetStatusCondition(&out.Conditions, c)
 	}
-	set("ResolvedRefs", report.missing(), intent.InterfaceNotFound, sentence(problems))
+	set("ResolvedRefs", report.hasMissingInterface(), intent.InterfaceNotFound, joinProblems(problems))
 	reason := intent.WriteFailed
 	if len(report.Failures) == 0 {
 		reason = intent.NotAccepted
 	}
-	set("Programmed", len(problems) > 0, reason, sentence(problems))
-	set("Undisturbed", r.disturbed(now), intent.Disturbed, fmt.Sprintf(
+	set("Programmed", len(problems) > 0, reason, joinProblems(problems))
+	set("Undisturbed", r.isDisturbed(now), intent.Disturbed, fmt.Sprintf(
 		"something on this node takes away what is ours, %d times in the last minutes, such as %s; it is put back each time. "+
 			"If systemd-networkd runs here, set ManageForeignRoutingPolicyRules=no and ManageForeignRoutes=no; "+
 			"if NetworkManager does, let it leave the interface alone; who loads a whole nftables ruleset must not flush it",
-		len(r.recent), r.what))
+		len(r.recent), r.lastChange))
 	return out
 }
 
-// sentence is all problems.
-func sentence(problems map[string]string) string {
+// joinProblems is all problems.
+func joinProblems(problems map[string]string) string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(problems)) {
 		out = append(out, name+": "+problems[name])

@@ -17,8 +17,8 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// said is the conditions of a status, a line for each: type, status and reason, and the message if there is one.
-func said(status kubedcv1alpha1.NodePathStatus) string {
+// conditionLines is the conditions of a status, a line for each: type, status and reason, and the message if there is one.
+func conditionLines(status kubedcv1alpha1.NodePathStatus) string {
 	var out []string
 	for _, c := range status.Conditions {
 		out = append(out, strings.TrimSuffix(fmt.Sprintf("%s %s %s: %s", c.Type, c.Status, c.Reason, c.Message), ": "))
@@ -26,43 +26,43 @@ func said(status kubedcv1alpha1.NodePathStatus) string {
 	return strings.Join(out, "\n")
 }
 
-func fails(network, key, why string) state.Failure {
-	return state.Failure{Scope: "rules", Key: key, Origin: nodepath.Ref(network), Err: errors.New(why)}
+func networkFailure(network, key, why string) state.Failure {
+	return state.Failure{Scope: "rules", Key: key, Origin: nodepath.NetworkRef(network), Err: errors.New(why)}
 }
 
 func TestRender(t *testing.T) {
 	const fine = "\nUndisturbed True Undisturbed"
-	networks := func(list ...nodepath.Network) []nodepath.Network { return list }
+	networks := func(list ...nodepath.NetworkResult) []nodepath.NetworkResult { return list }
 	for name, c := range map[string]struct {
 		report Report
 		want   string
 	}{
-		"all is well":          {Report{Networks: networks(nodepath.Network{Name: "a", Interface: "eth1"})}, "ResolvedRefs True ResolvedRefs\nProgrammed True Programmed" + fine},
+		"all is well":          {Report{Networks: networks(nodepath.NetworkResult{Name: "a", Interface: "eth1"})}, "ResolvedRefs True ResolvedRefs\nProgrammed True Programmed" + fine},
 		"nothing is asked for": {Report{}, "ResolvedRefs True ResolvedRefs\nProgrammed True Programmed" + fine},
 		"no interface": {
-			Report{Networks: networks(nodepath.Network{Name: "b", Problem: "no eth2", Missing: true}, nodepath.Network{Name: "a"})},
+			Report{Networks: networks(nodepath.NetworkResult{Name: "b", Problem: "no eth2", Missing: true}, nodepath.NetworkResult{Name: "a"})},
 			"ResolvedRefs False InterfaceNotFound: b: no eth2\nProgrammed False NotAccepted: b: no eth2" + fine,
 		},
 		"a gateway elsewhere": {
-			Report{Networks: networks(nodepath.Network{Name: "a", Interface: "eth1", Problem: "gateway elsewhere"})},
+			Report{Networks: networks(nodepath.NetworkResult{Name: "a", Interface: "eth1", Problem: "gateway elsewhere"})},
 			"ResolvedRefs True ResolvedRefs\nProgrammed False NotAccepted: a: gateway elsewhere" + fine,
 		},
 		"one failure": {
-			Report{Networks: networks(nodepath.Network{Name: "a"}), Failures: []state.Failure{fails("a", "rule 1110", "not permitted")}},
+			Report{Networks: networks(nodepath.NetworkResult{Name: "a"}), Failures: []state.Failure{networkFailure("a", "rule 1110", "not permitted")}},
 			"ResolvedRefs True ResolvedRefs\nProgrammed False WriteFailed: a: rule 1110: not permitted" + fine,
 		},
 		"several failures": {
 			Report{
-				Networks: networks(nodepath.Network{Name: "a"}, nodepath.Network{Name: "b"}, nodepath.Network{Name: "c"}),
-				Failures: []state.Failure{fails("b", "rule 1", "no"), fails("a", "rule 2", "no"), fails("b", "rule 3", "never"), fails("b", "rule 4", "never")},
+				Networks: networks(nodepath.NetworkResult{Name: "a"}, nodepath.NetworkResult{Name: "b"}, nodepath.NetworkResult{Name: "c"}),
+				Failures: []state.Failure{networkFailure("b", "rule 1", "no"), networkFailure("a", "rule 2", "no"), networkFailure("b", "rule 3", "never"), networkFailure("b", "rule 4", "never")},
 			},
 			"ResolvedRefs True ResolvedRefs\nProgrammed False WriteFailed: a: rule 2: no; b: rule 1: no, and 2 more" + fine,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := &kubedcv1alpha1.NodePath{ObjectMeta: metav1.ObjectMeta{Generation: 7}}
-			status := render(path, &c.report, &repairs{}, noon)
-			if got := said(status); got != c.want {
+			status := renderStatus(path, &c.report, &repairHistory{}, noon)
+			if got := conditionLines(status); got != c.want {
 				t.Errorf("the conditions are\n%s\nwanted\n%s", got, c.want)
 			}
 			for _, condition := range status.Conditions {
@@ -77,10 +77,10 @@ func TestRender(t *testing.T) {
 // Each network has its interface, its entries and its problem, in the order of the report.
 func TestRenderTellsOfNetworks(t *testing.T) {
 	report := &Report{
-		Networks: []nodepath.Network{{Name: "a", Interface: "eth1"}, {Name: "b", Problem: "no eth2", Missing: true}, {Name: "c", Interface: "eth3"}},
-		Entries:  map[string]int64{"a": 9, "c": 4}, Failures: []state.Failure{fails("c", "rule 1", "no")},
+		Networks: []nodepath.NetworkResult{{Name: "a", Interface: "eth1"}, {Name: "b", Problem: "no eth2", Missing: true}, {Name: "c", Interface: "eth3"}},
+		Entries:  map[string]int64{"a": 9, "c": 4}, Failures: []state.Failure{networkFailure("c", "rule 1", "no")},
 	}
-	got := fmt.Sprintf("%+v", render(&kubedcv1alpha1.NodePath{}, report, &repairs{}, noon).Networks)
+	got := fmt.Sprintf("%+v", renderStatus(&kubedcv1alpha1.NodePath{}, report, &repairHistory{}, noon).Networks)
 	want := "[{Name:a Interface:eth1 Entries:9 Problem:} {Name:b Interface: Entries:0 Problem:no eth2} {Name:c Interface:eth3 Entries:4 Problem:rule 1: no}]"
 	if got != want {
 		t.Errorf("the networks are\n%s\nwanted\n%s", got, want)
@@ -89,9 +89,9 @@ func TestRenderTellsOfNetworks(t *testing.T) {
 
 // Somebody else disturbs us when something is put back three times in five minutes, and no longer when that has passed.
 func TestDisturbed(t *testing.T) {
-	path, r := &kubedcv1alpha1.NodePath{}, &repairs{}
+	path, r := &kubedcv1alpha1.NodePath{}, &repairHistory{}
 	at := func(after time.Duration) *metav1.Condition {
-		path.Status = render(path, &Report{}, r, noon.Add(after))
+		path.Status = renderStatus(path, &Report{}, r, noon.Add(after))
 		return meta.FindStatusCondition(path.Status.Conditions, "Undisturbed")
 	}
 	for i, step := range []struct {
@@ -108,7 +108,7 @@ func TestDisturbed(t *testing.T) {
 		{7*time.Minute + time.Second, false, "True"},
 	} {
 		if step.repair {
-			r.happened(noon.Add(step.after), []string{"+ rule 1110 lookup 9101", "- something else"})
+			r.recordRepair(noon.Add(step.after), []string{"+ rule 1110 lookup 9101", "- something else"})
 		}
 		c := at(step.after)
 		if c.Status != step.want {
@@ -125,9 +125,9 @@ func TestDisturbed(t *testing.T) {
 
 // A status that says the same is the same: nothing is written to Kubernetes.
 func TestRenderIsStable(t *testing.T) {
-	path, report := &kubedcv1alpha1.NodePath{}, &Report{Networks: []nodepath.Network{{Name: "a", Problem: "no eth2", Missing: true}}}
-	path.Status = render(path, report, &repairs{}, noon)
-	again := render(path, report, &repairs{}, noon.Add(time.Hour))
+	path, report := &kubedcv1alpha1.NodePath{}, &Report{Networks: []nodepath.NetworkResult{{Name: "a", Problem: "no eth2", Missing: true}}}
+	path.Status = renderStatus(path, report, &repairHistory{}, noon)
+	again := renderStatus(path, report, &repairHistory{}, noon.Add(time.Hour))
 	if got, want := fmt.Sprintf("%+v", again), fmt.Sprintf("%+v", path.Status); got != want {
 		t.Errorf("an hour later it is\n%s\nwanted\n%s", got, want)
 	}

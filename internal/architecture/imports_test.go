@@ -9,75 +9,75 @@ import (
 
 // The layers of the import rule, as patterns of directories.
 const (
-	pure    = `internal/(assign|compile|diagnosis|explain|health|intent|kubeovn|logical|match|nodepath|ownership|snapshot|state|status|survey|topology|trace|usage|words)`
-	kube    = `internal/kube`
-	ovn     = `internal/ovn`
-	kernel  = `internal/kernel`
-	probe   = `internal/probe`
-	vswitch = `internal/openvswitch`
-	inOut   = `internal/(kube|ovn|kernel|probe|openvswitch)`
-	wiring  = `internal/(runner|controller|observer|agent|cli|lab|ui)`
+	purePackages   = `internal/(assign|compile|diagnosis|explain|health|intent|kubeovn|logical|match|nodepath|ownership|snapshot|state|status|survey|topology|trace|usage|words)`
+	kube           = `internal/kube`
+	ovn            = `internal/ovn`
+	kernel         = `internal/kernel`
+	probe          = `internal/probe`
+	vswitch        = `internal/openvswitch`
+	ioPackages     = `internal/(kube|ovn|kernel|probe|openvswitch)`
+	wiringPackages = `internal/(runner|controller|observer|agent|cli|lab|ui)`
 )
 
-// edge is one forbidden kind of import: packages in from, those in save excepted, may not import what matches to, except
+// importRule is one forbidden kind of import: packages in from, those in save excepted, may not import what matches to, except
 // for what matches but. Ours are written as directories ("internal/kube"), others as import paths.
-type edge struct{ from, save, to, but, why string }
+type importRule struct{ from, exempt, to, except, why string }
 
 const (
-	ours     = `(api|cmd|internal|test)`
-	outside  = `[^/]+\.[^/]+/.*` // of another module: its first element has a dot
-	extended = `golang\.org/x`
+	ownPackages  = `(api|cmd|internal|test)`
+	otherModules = `[^/]+\.[^/]+/.*` // of another module: its first element has a dot
+	golangX      = `golang\.org/x`
 )
 
-var edges = []edge{
-	{from: pure, to: outside, but: `go4\.org/netipx`, why: "pure packages import the standard library, netipx, api/ and pure packages, so that they can be read and tested alone"},
-	{from: pure, to: ours, but: `api|` + pure, why: "arrows point down: a pure package sees no I/O and no wiring"},
-	{from: pure, to: `os|net/http|syscall`, why: "pure packages are values in, values out; read and write in an I/O package"},
-	{from: pure, to: `net`, but: `net/netip|net/url`, why: "pure packages open no sockets; addresses are net/netip values"},
-	{from: pure, to: `log`, why: "pure packages return verdicts and errors; the runner logs"},
-	{from: pure, to: `math/rand|crypto/rand`, why: "same input, same bytes: names are derived, not generated"},
+var importRules = []importRule{
+	{from: purePackages, to: otherModules, except: `go4\.org/netipx`, why: "pure packages import the standard library, netipx, api/ and pure packages, so that they can be read and tested alone"},
+	{from: purePackages, to: ownPackages, except: `api|` + purePackages, why: "arrows point down: a pure package sees no I/O and no wiring"},
+	{from: purePackages, to: `os|net/http|syscall`, why: "pure packages are values in, values out; read and write in an I/O package"},
+	{from: purePackages, to: `net`, except: `net/netip|net/url`, why: "pure packages open no sockets; addresses are net/netip values"},
+	{from: purePackages, to: `log`, why: "pure packages return verdicts and errors; the runner logs"},
+	{from: purePackages, to: `math/rand|crypto/rand`, why: "same input, same bytes: names are derived, not generated"},
 
-	{from: kube, to: outside, but: extended + `|k8s\.io|sigs\.k8s\.io`, why: "kube speaks Kubernetes and nothing else"},
+	{from: kube, to: otherModules, except: golangX + `|k8s\.io|sigs\.k8s\.io`, why: "kube speaks Kubernetes and nothing else"},
 	{from: kube, to: `sigs\.k8s\.io/knftables`, why: "nftables are kernel's, though the library lives among those of Kubernetes"},
-	{from: ovn, to: outside, but: extended + `|github\.com/ovn-kubernetes/libovsdb`, why: "ovn speaks OVSDB and nothing else"},
-	{from: kernel, to: outside, but: extended + `|github\.com/vishvananda|sigs\.k8s\.io/knftables`, why: "kernel speaks netlink and nftables and nothing else"},
-	{from: probe, to: outside, but: extended, why: "probe sends packets and needs sockets only"},
-	{from: vswitch, to: outside, but: extended, why: "openvswitch asks on sockets of the node and needs nothing else"},
+	{from: ovn, to: otherModules, except: golangX + `|github\.com/ovn-kubernetes/libovsdb`, why: "ovn speaks OVSDB and nothing else"},
+	{from: kernel, to: otherModules, except: golangX + `|github\.com/vishvananda|sigs\.k8s\.io/knftables`, why: "kernel speaks netlink and nftables and nothing else"},
+	{from: probe, to: otherModules, except: golangX, why: "probe sends packets and needs sockets only"},
+	{from: vswitch, to: otherModules, except: golangX, why: "openvswitch asks on sockets of the node and needs nothing else"},
 
-	{from: kube, to: inOut, but: kube, why: "an I/O package never imports another: only wiring sees two systems"},
-	{from: ovn, to: inOut, but: ovn, why: "an I/O package never imports another: only wiring sees two systems"},
-	{from: kernel, to: inOut, but: kernel, why: "an I/O package never imports another: only wiring sees two systems"},
-	{from: probe, to: inOut, but: probe, why: "an I/O package never imports another: only wiring sees two systems"},
-	{from: vswitch, to: inOut, but: vswitch, why: "an I/O package never imports another: only wiring sees two systems"},
-	{from: inOut, to: `internal/compile`, why: "decide in compile, act in targets: a target gets its intent as a value"},
-	{from: inOut, to: wiring + `|cmd|test`, why: "arrows point down: wiring imports the I/O packages"},
+	{from: kube, to: ioPackages, except: kube, why: "an I/O package never imports another: only wiring sees two systems"},
+	{from: ovn, to: ioPackages, except: ovn, why: "an I/O package never imports another: only wiring sees two systems"},
+	{from: kernel, to: ioPackages, except: kernel, why: "an I/O package never imports another: only wiring sees two systems"},
+	{from: probe, to: ioPackages, except: probe, why: "an I/O package never imports another: only wiring sees two systems"},
+	{from: vswitch, to: ioPackages, except: vswitch, why: "an I/O package never imports another: only wiring sees two systems"},
+	{from: ioPackages, to: `internal/compile`, why: "decide in compile, act in targets: a target gets its intent as a value"},
+	{from: ioPackages, to: wiringPackages + `|cmd|test`, why: "arrows point down: wiring imports the I/O packages"},
 
-	{from: `api`, to: ours, but: `api`, why: "api/ is imported by other people's programs and brings nothing of ours along"},
-	{from: `internal`, save: `internal/(cli|lab)`, to: `internal/lab`, why: "the product does not know its laboratory"},
+	{from: `api`, to: ownPackages, except: `api`, why: "api/ is imported by other people's programs and brings nothing of ours along"},
+	{from: `internal`, exempt: `internal/(cli|lab)`, to: `internal/lab`, why: "the product does not know its laboratory"},
 	{from: `internal/lab`, to: `internal/(runner|controller|agent|cli)`, why: "the lab has to show the problem with nothing of ours running"},
 	{from: `internal`, to: `cmd|test`, why: "arrows point down: programs and tests are at the top"},
 }
 
-// forbidden says why from may not import to, or nothing.
-func forbidden(from, to string) string {
-	for _, e := range edges {
-		if within(e.from, from) && !within(e.save, from) && within(e.to, to) && !within(e.but, to) {
+// importViolation says why from may not import to, or nothing.
+func importViolation(from, to string) string {
+	for _, e := range importRules {
+		if matchesPath(e.from, from) && !matchesPath(e.exempt, from) && matchesPath(e.to, to) && !matchesPath(e.except, to) {
 			return e.why
 		}
 	}
 	return ""
 }
 
-// within says whether a path is, or lies below, what the pattern names.
-func within(pattern, path string) bool {
+// matchesPath says whether a path is, or lies below, what the pattern names.
+func matchesPath(pattern, path string) bool {
 	return pattern != "" && regexp.MustCompile(`^(`+pattern+`)(/|$)`).MatchString(path)
 }
 
 func TestImportRule(t *testing.T) {
-	for _, u := range tree(t) {
-		for _, imported := range u.imports() {
+	for _, u := range parseTree(t) {
+		for _, imported := range u.importPaths() {
 			to := strings.TrimPrefix(imported, module+"/")
-			if why := forbidden(u.dir, to); why != "" {
+			if why := importViolation(u.dir, to); why != "" {
 				t.Errorf("%s imports %s: %s", u.dir, to, why)
 			}
 		}
@@ -133,7 +133,7 @@ func TestImportRuleCatches(t *testing.T) {
 		{"api/kubedc/v1", "k8s.io/apimachinery/pkg/apis/meta/v1", false},
 	} {
 		t.Run(fmt.Sprintf("%s to %s", c.from, c.to), func(t *testing.T) {
-			if why := forbidden(c.from, c.to); (why != "") != c.refused {
+			if why := importViolation(c.from, c.to); (why != "") != c.refused {
 				t.Errorf("refused: %t (%q), want %t", why != "", why, c.refused)
 			}
 		})

@@ -14,27 +14,27 @@ import (
 )
 
 // A package that is named after nothing in particular collects everything.
-var nothing = regexp.MustCompile(`^(utils?|commons?|helpers?|misc|types?|shared)(_test)?$`)
+var vagueName = regexp.MustCompile(`^(utils?|commons?|helpers?|misc|types?|shared)(_test)?$`)
 
 func TestPackagesAreNouns(t *testing.T) {
-	for _, u := range tree(t) {
+	for _, u := range parseTree(t) {
 		name := u.files[0].file.Name.Name
-		if nothing.MatchString(name) || nothing.MatchString(path.Base(u.dir)) {
+		if vagueName.MatchString(name) || vagueName.MatchString(path.Base(u.dir)) {
 			t.Errorf("%s: package %s says nothing about what is in it; name the noun", u.dir, name)
 		}
 	}
 }
 
 func TestPackagesAreDescribed(t *testing.T) {
-	for _, u := range tree(t) {
-		if err := described(u); err != nil {
+	for _, u := range parseTree(t) {
+		if err := checkDescription(u); err != nil {
 			t.Errorf("%s: %v", u.dir, err)
 		}
 	}
 }
 
-// described says what is missing of the sentence that every package begins with: "Package x is …." or "Command x is ….".
-func described(u unit) error {
+// checkDescription says what is missing of the sentence that every package begins with: "Package x is …." or "Command x is ….".
+func checkDescription(u packageDir) error {
 	var docs []string
 	name := u.files[0].file.Name.Name
 	for _, s := range u.files {
@@ -63,7 +63,7 @@ var subnetName = regexp.MustCompile(`^["\x60](.*%[a-z])?-default["\x60]$`)
 // Names of what we write are claims: whoever needs one asks ownership, so that it can't be made in two ways.
 func TestSubnetNamesComeFromOwnership(t *testing.T) {
 	found := 0
-	for _, u := range tree(t) {
+	for _, u := range parseTree(t) {
 		for _, s := range u.files {
 			if s.test {
 				continue
@@ -86,22 +86,22 @@ func TestSubnetNamesComeFromOwnership(t *testing.T) {
 
 // Somebody who looks for the right package begins with ARCHITECTURE.md.
 func TestPackagesAreOnTheMap(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(root(t), "ARCHITECTURE.md"))
+	page, err := os.ReadFile(filepath.Join(moduleRoot(t), "ARCHITECTURE.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, u := range tree(t) {
+	for _, u := range parseTree(t) {
 		if !strings.HasPrefix(u.dir, "internal/") && !strings.HasPrefix(u.dir, "test/") || strings.Contains(u.dir, "testdata") {
 			continue
 		}
-		if !onTheMap(string(page), u.dir) {
+		if !isListed(string(page), u.dir) {
 			t.Errorf("ARCHITECTURE.md does not say what %s is", u.dir)
 		}
 	}
 }
 
-// onTheMap says whether a page names a directory: in full, or after the one above it.
-func onTheMap(page, dir string) bool {
+// isListed says whether a page names a directory: in full, or after the one above it.
+func isListed(page, dir string) bool {
 	parts := strings.Split(dir, "/")
 	names := []string{dir, "…/" + parts[len(parts)-1], "…/" + strings.Join(parts[max(1, len(parts)-2):], "/")}
 	for _, name := range names {
@@ -117,7 +117,7 @@ func TestOnTheMap(t *testing.T) {
 	for dir, named := range map[string]bool{
 		"internal/ui": true, "internal/lab/kernel": true, "test/docs": true, "internal/ovn/nb": true, "internal/ovn/sb": false, "internal/u": false, "test/page": false,
 	} {
-		if onTheMap(page, dir) != named {
+		if isListed(page, dir) != named {
 			t.Errorf("%s is named: %t", dir, !named)
 		}
 	}
@@ -139,22 +139,22 @@ func TestDescriptionIsDemanded(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s, err := parse(filepath.Dir(file), "x.go")
+		s, err := parseFile(filepath.Dir(file), "x.go")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := described(unit{dir: "internal/d", files: []source{s}}); (err == nil) != good {
+		if err := checkDescription(packageDir{dir: "internal/d", files: []sourceFile{s}}); (err == nil) != good {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
 }
 
-// somebodys is an absolute path into a directory that only its writer has. The pieces keep this file from matching itself.
-var somebodys = regexp.MustCompile(`(^|[^\w./%~-])/(` + strings.Join([]string{"home", "root", "work", "Users"}, "|") + `)/[\w.]`)
+// machinePath is an absolute path into a directory that only its writer has. The pieces keep this file from matching itself.
+var machinePath = regexp.MustCompile(`(^|[^\w./%~-])/(` + strings.Join([]string{"home", "root", "work", "Users"}, "|") + `)/[\w.]`)
 
 func TestNoPathsOfOneMachine(t *testing.T) {
-	base := root(t)
-	err := walk(base, func(rel string) error {
+	base := moduleRoot(t)
+	err := walkFiles(base, func(rel string) error {
 		if strings.HasSuffix(rel, ".sum") { // hashes may spell anything
 			return nil
 		}
@@ -163,7 +163,7 @@ func TestNoPathsOfOneMachine(t *testing.T) {
 			return nil //nolint:nilerr // removed since it was listed
 		}
 		for i, line := range strings.Split(string(raw), "\n") {
-			if somebodys.MatchString(line) {
+			if machinePath.MatchString(line) {
 				t.Errorf("%s:%d has a path of one machine: %s", rel, i+1, strings.TrimSpace(line))
 			}
 		}
@@ -183,7 +183,7 @@ func TestPathsOfOneMachineAreSeen(t *testing.T) {
 		"https://example.org/work/item":        false,
 		"/run/sallyport/lab":                   false,
 	} {
-		if somebodys.MatchString(line) != bad {
+		if machinePath.MatchString(line) != bad {
 			t.Errorf("%q: seen %t, want %t", line, !bad, bad)
 		}
 	}
@@ -191,7 +191,7 @@ func TestPathsOfOneMachineAreSeen(t *testing.T) {
 
 // CI runs the themes that test/e2e/run names: one that is forgotten there would never run.
 func TestThemesAreRun(t *testing.T) {
-	script, err := os.ReadFile(filepath.Join(root(t), "test/e2e/run"))
+	script, err := os.ReadFile(filepath.Join(moduleRoot(t), "test/e2e/run"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestThemesAreRun(t *testing.T) {
 		t.Fatal("test/e2e/run has no line with the themes")
 	}
 	named := strings.Fields(m[1])
-	for _, u := range tree(t) {
+	for _, u := range parseTree(t) {
 		theme, found := strings.CutPrefix(u.dir, "test/e2e/")
 		if found && theme != "harness" && !strings.Contains(theme, "/") && !slices.Contains(named, theme) {
 			t.Errorf("test/e2e/run does not run the theme %s", theme)

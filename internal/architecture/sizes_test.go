@@ -30,7 +30,7 @@ type sizes struct {
 	files     []int
 }
 
-func (s *sizes) add(f source) {
+func (s *sizes) addFile(f sourceFile) {
 	s.files = append(s.files, f.fset.File(f.file.Pos()).LineCount())
 	for _, d := range f.file.Decls {
 		fn, ok := d.(*ast.FuncDecl)
@@ -42,7 +42,7 @@ func (s *sizes) add(f source) {
 	}
 }
 
-func (s *sizes) lengths() []int {
+func (s *sizes) functionLengths() []int {
 	var out []int
 	for _, f := range s.functions {
 		out = append(out, f.lines)
@@ -51,7 +51,7 @@ func (s *sizes) lengths() []int {
 	return out
 }
 
-func (s *sizes) long() int {
+func (s *sizes) countLongFunctions() int {
 	n := 0
 	for _, f := range s.functions {
 		if f.lines > longFunction {
@@ -72,30 +72,30 @@ func quantile(sorted []int, q float64) int {
 // TestSizes prints the sizes (make sizes) and holds the code without its tests to the budget.
 func TestSizes(t *testing.T) {
 	groups := map[string]*sizes{}
-	count := func(group string, f source) {
+	count := func(group string, f sourceFile) {
 		if groups[group] == nil {
 			groups[group] = &sizes{}
 		}
-		groups[group].add(f)
+		groups[group].addFile(f)
 	}
-	for _, u := range tree(t) {
+	for _, u := range parseTree(t) {
 		for _, f := range u.files {
 			if f.test {
 				count("tests", f)
 				continue
 			}
 			count("all code", f)
-			count(area(u.dir), f)
+			count(areaOf(u.dir), f)
 		}
 	}
 	printSizes(t.Output(), groups)
-	if got := quantile(groups["all code"].lengths(), 0.9); got > budgetP90 {
+	if got := quantile(groups["all code"].functionLengths(), 0.9); got > budgetP90 {
 		t.Errorf("nine functions of ten should have at most %d lines, they have %d", budgetP90, got)
 	}
 }
 
-// area is the first two elements of a directory, three below internal/lab.
-func area(dir string) string {
+// areaOf is the first two elements of a directory, three below internal/lab.
+func areaOf(dir string) string {
 	parts := strings.Split(dir, "/")
 	depth := 2
 	if strings.HasPrefix(dir, "internal/lab/") {
@@ -109,10 +109,10 @@ func printSizes(w io.Writer, groups map[string]*sizes) {
 	fmt.Fprintf(table, "functions\tmedian\tp90\tlongest\tover %d\tfiles\tmedian\tlongest\t \n", longFunction)
 	for _, name := range sortedNames(groups) {
 		s := groups[name]
-		f := s.lengths()
+		f := s.functionLengths()
 		slices.Sort(s.files)
 		fmt.Fprintf(table, "%d\t%d\t%d\t%d\t%.1f%%\t%d\t%d\t%d\t  %s\n", len(f), quantile(f, 0.5), quantile(f, 0.9), quantile(f, 1),
-			100*float64(s.long())/float64(max(1, len(f))), len(s.files), quantile(s.files, 0.5), quantile(s.files, 1), name)
+			100*float64(s.countLongFunctions())/float64(max(1, len(f))), len(s.files), quantile(s.files, 0.5), quantile(s.files, 1), name)
 	}
 	_ = table.Flush()
 }

@@ -19,22 +19,22 @@ import (
 
 const module = "github.com/sallyport/sallyport"
 
-// source is one parsed Go file.
-type source struct {
+// sourceFile is one parsed Go file.
+type sourceFile struct {
 	path string // below the module's root, with slashes
 	test bool
 	file *ast.File
 	fset *token.FileSet
 }
 
-// unit is one package directory; the package of its external tests belongs to it.
-type unit struct {
+// packageDir is one package directory; the package of its external tests belongs to it.
+type packageDir struct {
 	dir   string // below the module's root: "internal/compile"
-	files []source
+	files []sourceFile
 }
 
-// root is the directory of go.mod.
-func root(t *testing.T) string {
+// moduleRoot is the directory of go.mod.
+func moduleRoot(t *testing.T) string {
 	t.Helper()
 	dir, err := os.Getwd()
 	if err != nil {
@@ -52,22 +52,22 @@ func root(t *testing.T) string {
 	}
 }
 
-// tree parses every package of the module. Other modules (tools/) and test data are not part of it.
-func tree(t *testing.T) []unit {
+// parseTree parses every package of the module. Other modules (tools/) and test data are not part of it.
+func parseTree(t *testing.T) []packageDir {
 	t.Helper()
-	units := map[string]*unit{}
-	base := root(t)
-	err := walk(base, func(rel string) error {
+	units := map[string]*packageDir{}
+	base := moduleRoot(t)
+	err := walkFiles(base, func(rel string) error {
 		if !strings.HasSuffix(rel, ".go") {
 			return nil
 		}
-		s, err := parse(base, rel)
+		s, err := parseFile(base, rel)
 		if err != nil {
 			return err
 		}
 		dir := path.Dir(rel)
 		if units[dir] == nil {
-			units[dir] = &unit{dir: dir}
+			units[dir] = &packageDir{dir: dir}
 		}
 		units[dir].files = append(units[dir].files, s)
 		return nil
@@ -75,16 +75,16 @@ func tree(t *testing.T) []unit {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []unit
+	var out []packageDir
 	for _, u := range units {
 		out = append(out, *u)
 	}
-	slices.SortFunc(out, func(a, b unit) int { return strings.Compare(a.dir, b.dir) })
+	slices.SortFunc(out, func(a, b packageDir) int { return strings.Compare(a.dir, b.dir) })
 	return out
 }
 
-// walk visits the files of the module that people write. A file that another process removes meanwhile is skipped.
-func walk(base string, visit func(rel string) error) error {
+// walkFiles visits the files of the module that people write. A file that another process removes meanwhile is skipped.
+func walkFiles(base string, visit func(rel string) error) error {
 	return filepath.WalkDir(base, func(p string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -107,14 +107,14 @@ func walk(base string, visit func(rel string) error) error {
 	})
 }
 
-func parse(base, rel string) (source, error) {
+func parseFile(base, rel string) (sourceFile, error) {
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, filepath.Join(base, rel), nil, parser.ParseComments|parser.SkipObjectResolution)
-	return source{path: rel, test: strings.HasSuffix(rel, "_test.go"), file: file, fset: fset}, err
+	return sourceFile{path: rel, test: strings.HasSuffix(rel, "_test.go"), file: file, fset: fset}, err
 }
 
-// imports are what the package's own code imports; its tests may use more.
-func (u unit) imports() []string {
+// importPaths are what the package's own code imports; its tests may use more.
+func (u packageDir) importPaths() []string {
 	var out []string
 	for _, s := range u.files {
 		if s.test {

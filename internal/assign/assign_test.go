@@ -11,160 +11,160 @@ import (
 	"time"
 )
 
-var begin = time.Unix(1_700_000_000, 0)
+var baseTime = time.Unix(1_700_000_000, 0)
 
-func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
+func mustAddr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
-// up are nodes on one network.
-func up(names ...string) (out []Node) {
+// newUpNodes are nodes on one network.
+func newUpNodes(names ...string) (out []Node) {
 	for _, name := range names {
 		out = append(out, Node{Name: name, State: Up, Networks: map[string]bool{"ext": true}})
 	}
 	return out
 }
 
-// asks is a request for addresses, each with the node that holds it after an @.
-func asks(name string, age int, addresses ...string) Request {
-	r := Request{Name: name, Created: begin.Add(-time.Duration(age) * time.Hour)}
+// newRequest is a request for addresses, each with the node that holds it after an @.
+func newRequest(name string, age int, addresses ...string) Request {
+	r := Request{Name: name, Created: baseTime.Add(-time.Duration(age) * time.Hour)}
 	for _, a := range addresses {
 		text, holder, _ := strings.Cut(a, "@")
-		r.Addresses = append(r.Addresses, Address{Address: addr(text), Network: "ext", Holder: holder})
+		r.Addresses = append(r.Addresses, Address{IP: mustAddr(text), Network: "ext", Holder: holder})
 	}
 	return r
 }
 
-// say is placements in short.
-func say(placements []Placement) string {
+// formatPlacements is placements in short.
+func formatPlacements(placements []Placement) string {
 	var out []string
 	for _, p := range placements {
 		where := p.Node
-		if p.Why != "" {
-			where = fmt.Sprintf("%s(%s)", p.Why, p.Who)
+		if p.Reason != "" {
+			where = fmt.Sprintf("%s(%s)", p.Reason, p.ConflictsWith)
 		}
 		out = append(out, fmt.Sprintf("%s %s@%s", p.Request, p.Address, where))
 	}
 	return strings.Join(out, ", ")
 }
 
-// first is nodes of which the first is in another state.
-func first(s State, nodes []Node) []Node {
+// withFirstState is nodes of which the first is in another state.
+func withFirstState(s State, nodes []Node) []Node {
 	nodes[0].State = s
 	return nodes
 }
 
-func avoiding(node string, r Request) Request {
+func withAvoidNode(node string, r Request) Request {
 	for i := range r.Addresses {
-		r.Addresses[i].Avoids = node
+		r.Addresses[i].AvoidNode = node
 	}
 	return r
 }
 
-func leveling(r Request) Request {
-	r.Levels = true
+func withRebalance(r Request) Request {
+	r.Rebalance = true
 	return r
 }
 
-var cases = []struct {
+var placementCases = []struct {
 	what     string
 	nodes    []Node
 	requests []Request
 	moves    int
 	want     string
 }{
-	{"the first goes to the first", up("a", "b"), []Request{asks("x", 0, "10.0.0.1")}, 0, "x 10.0.0.1@a"},
+	{"the first goes to the first", newUpNodes("a", "b"), []Request{newRequest("x", 0, "10.0.0.1")}, 0, "x 10.0.0.1@a"},
 	{
-		"never two of one on a node", up("a", "b"),
-		[]Request{asks("x", 0, "10.0.0.1", "10.0.0.2", "10.0.0.3")},
+		"never two of one on a node", newUpNodes("a", "b"),
+		[]Request{newRequest("x", 0, "10.0.0.1", "10.0.0.2", "10.0.0.3")},
 		0,
 		"x 10.0.0.1@a, x 10.0.0.2@b, x 10.0.0.3@NoNode()",
 	},
 	{
-		"the node with the fewest", up("a", "b"),
-		[]Request{asks("x", 2, "10.0.0.1"), asks("y", 1, "10.0.0.2"), asks("z", 0, "10.0.0.3")},
+		"the node with the fewest", newUpNodes("a", "b"),
+		[]Request{newRequest("x", 2, "10.0.0.1"), newRequest("y", 1, "10.0.0.2"), newRequest("z", 0, "10.0.0.3")},
 		0,
 		"x 10.0.0.1@a, y 10.0.0.2@b, z 10.0.0.3@a",
 	},
 	{
-		"what is held stays, however uneven", up("a", "b"),
-		[]Request{asks("x", 0, "10.0.0.1@b"), asks("y", 0, "10.0.0.2@b")},
+		"what is held stays, however uneven", newUpNodes("a", "b"),
+		[]Request{newRequest("x", 0, "10.0.0.1@b"), newRequest("y", 0, "10.0.0.2@b")},
 		0,
 		"x 10.0.0.1@b, y 10.0.0.2@b",
 	},
 	{
-		"unless moves are allowed", up("a", "b"),
-		[]Request{asks("x", 0, "10.0.0.1@b"), asks("y", 0, "10.0.0.2@b")},
+		"unless moves are allowed", newUpNodes("a", "b"),
+		[]Request{newRequest("x", 0, "10.0.0.1@b"), newRequest("y", 0, "10.0.0.2@b")},
 		5,
 		"x 10.0.0.1@a, y 10.0.0.2@b",
 	},
 	{
-		"no more moves than allowed", up("a", "b"),
-		[]Request{asks("w", 0, "10.0.0.1@b"), asks("x", 0, "10.0.0.2@b"), asks("y", 0, "10.0.0.3@b"), asks("z", 0, "10.0.0.4@b")},
+		"no more moves than allowed", newUpNodes("a", "b"),
+		[]Request{newRequest("w", 0, "10.0.0.1@b"), newRequest("x", 0, "10.0.0.2@b"), newRequest("y", 0, "10.0.0.3@b"), newRequest("z", 0, "10.0.0.4@b")},
 		1,
 		"w 10.0.0.1@a, x 10.0.0.2@b, y 10.0.0.3@b, z 10.0.0.4@b",
 	},
 	{
-		"of a request that levels, and no other", up("a", "b"),
-		[]Request{asks("w", 0, "10.0.0.1@b"), leveling(asks("x", 0, "10.0.0.2@b")), leveling(asks("y", 0, "10.0.0.3@b")), asks("z", 0, "10.0.0.4@b")},
+		"of a request that levels, and no other", newUpNodes("a", "b"),
+		[]Request{newRequest("w", 0, "10.0.0.1@b"), withRebalance(newRequest("x", 0, "10.0.0.2@b")), withRebalance(newRequest("y", 0, "10.0.0.3@b")), newRequest("z", 0, "10.0.0.4@b")},
 		0,
 		"w 10.0.0.1@b, x 10.0.0.2@a, y 10.0.0.3@a, z 10.0.0.4@b",
 	},
 	{
-		"which has its share already", up("a", "b"),
-		[]Request{asks("w", 0, "10.0.0.1@a"), leveling(asks("x", 0, "10.0.0.2@b")), asks("y", 0, "10.0.0.3@b")},
+		"which has its share already", newUpNodes("a", "b"),
+		[]Request{newRequest("w", 0, "10.0.0.1@a"), withRebalance(newRequest("x", 0, "10.0.0.2@b")), newRequest("y", 0, "10.0.0.3@b")},
 		0,
 		"w 10.0.0.1@a, x 10.0.0.2@b, y 10.0.0.3@b",
 	},
-	{"a dead node holds nothing", first(Down, up("a", "b")), []Request{asks("x", 0, "10.0.0.1@a")}, 0, "x 10.0.0.1@b"},
-	{"a node that has just lost it comes last", first(Down, up("a", "b", "c")), []Request{avoiding("b", asks("x", 0, "10.0.0.1@a"))}, 0, "x 10.0.0.1@c"},
-	{"and yet before none", first(Down, up("a", "b")), []Request{avoiding("b", asks("x", 0, "10.0.0.1@a"))}, 0, "x 10.0.0.1@b"},
-	{"all nodes dead", first(Down, up("a")), []Request{asks("x", 0, "10.0.0.1@a")}, 0, "x 10.0.0.1@NoNode()"},
-	{"a node that is gone", up("b"), []Request{asks("x", 0, "10.0.0.1@a")}, 0, "x 10.0.0.1@b"},
-	{"a node that leaves hands over", first(Leaving, up("a", "b")), []Request{asks("x", 0, "10.0.0.1@a")}, 0, "x 10.0.0.1@b"},
-	{"and gets nothing", first(Leaving, up("a", "b")), []Request{asks("x", 0, "10.0.0.1")}, 0, "x 10.0.0.1@b"},
-	{"or keeps what nobody else can hold", first(Leaving, up("a")), []Request{asks("x", 0, "10.0.0.1@a")}, 0, "x 10.0.0.1@a"},
+	{"a dead node holds nothing", withFirstState(Down, newUpNodes("a", "b")), []Request{newRequest("x", 0, "10.0.0.1@a")}, 0, "x 10.0.0.1@b"},
+	{"a node that has just lost it comes last", withFirstState(Down, newUpNodes("a", "b", "c")), []Request{withAvoidNode("b", newRequest("x", 0, "10.0.0.1@a"))}, 0, "x 10.0.0.1@c"},
+	{"and yet before none", withFirstState(Down, newUpNodes("a", "b")), []Request{withAvoidNode("b", newRequest("x", 0, "10.0.0.1@a"))}, 0, "x 10.0.0.1@b"},
+	{"all nodes dead", withFirstState(Down, newUpNodes("a")), []Request{newRequest("x", 0, "10.0.0.1@a")}, 0, "x 10.0.0.1@NoNode()"},
+	{"a node that is gone", newUpNodes("b"), []Request{newRequest("x", 0, "10.0.0.1@a")}, 0, "x 10.0.0.1@b"},
+	{"a node that leaves hands over", withFirstState(Draining, newUpNodes("a", "b")), []Request{newRequest("x", 0, "10.0.0.1@a")}, 0, "x 10.0.0.1@b"},
+	{"and gets nothing", withFirstState(Draining, newUpNodes("a", "b")), []Request{newRequest("x", 0, "10.0.0.1")}, 0, "x 10.0.0.1@b"},
+	{"or keeps what nobody else can hold", withFirstState(Draining, newUpNodes("a")), []Request{newRequest("x", 0, "10.0.0.1@a")}, 0, "x 10.0.0.1@a"},
 	{
-		"of two who ask the older has it", up("a", "b"),
-		[]Request{asks("x", 1, "10.0.0.1"), asks("y", 2, "10.0.0.1")},
+		"of two who ask the older has it", newUpNodes("a", "b"),
+		[]Request{newRequest("x", 1, "10.0.0.1"), newRequest("y", 2, "10.0.0.1")},
 		0,
 		"x 10.0.0.1@Taken(y), y 10.0.0.1@a",
 	},
 	{
-		"but who holds it keeps it", up("a", "b"),
-		[]Request{asks("x", 1, "10.0.0.1@b"), asks("y", 2, "10.0.0.1")},
+		"but who holds it keeps it", newUpNodes("a", "b"),
+		[]Request{newRequest("x", 1, "10.0.0.1@b"), newRequest("y", 2, "10.0.0.1")},
 		0,
 		"x 10.0.0.1@b, y 10.0.0.1@Taken(x)",
 	},
-	{"asked for twice by one", up("a", "b"), []Request{asks("x", 1, "10.0.0.1", "10.0.0.1")}, 0, "x 10.0.0.1@a, x 10.0.0.1@Taken(x)"},
+	{"asked for twice by one", newUpNodes("a", "b"), []Request{newRequest("x", 1, "10.0.0.1", "10.0.0.1")}, 0, "x 10.0.0.1@a, x 10.0.0.1@Taken(x)"},
 	{
-		"a node's own address", append(up("a"), Node{Name: "b", Addresses: []netip.Addr{addr("10.0.0.1")}}),
-		[]Request{asks("x", 1, "10.0.0.1")},
+		"a node's own address", append(newUpNodes("a"), Node{Name: "b", Addresses: []netip.Addr{mustAddr("10.0.0.1")}}),
+		[]Request{newRequest("x", 1, "10.0.0.1")},
 		0,
 		"x 10.0.0.1@OfNode(b)",
 	},
 	{
-		"another network", up("a"),
-		[]Request{{Name: "x", Addresses: []Address{{Address: addr("10.9.0.1"), Network: "other"}, {Address: addr("10.8.0.1")}}}},
+		"another network", newUpNodes("a"),
+		[]Request{{Name: "x", Addresses: []Address{{IP: mustAddr("10.9.0.1"), Network: "other"}, {IP: mustAddr("10.8.0.1")}}}},
 		0,
 		"x 10.9.0.1@NoNode(), x 10.8.0.1@NoNetwork()",
 	},
-	{"only some nodes", up("a", "b"), []Request{{Name: "x", Nodes: map[string]bool{"b": true}, Addresses: asks("", 0, "10.0.0.1").Addresses}}, 0, "x 10.0.0.1@b"},
+	{"only some nodes", newUpNodes("a", "b"), []Request{{Name: "x", Nodes: map[string]bool{"b": true}, Addresses: newRequest("", 0, "10.0.0.1").Addresses}}, 0, "x 10.0.0.1@b"},
 	{
-		"the holder is not among them any more", up("a", "b"),
-		[]Request{{Name: "x", Nodes: map[string]bool{"b": true}, Addresses: asks("", 0, "10.0.0.1@a").Addresses}},
+		"the holder is not among them any more", newUpNodes("a", "b"),
+		[]Request{{Name: "x", Nodes: map[string]bool{"b": true}, Addresses: newRequest("", 0, "10.0.0.1@a").Addresses}},
 		0, "x 10.0.0.1@b",
 	},
 	{
 		"no room",
 		[]Node{{Name: "a", State: Up, Networks: map[string]bool{"ext": true}, Capacity: 1}},
-		[]Request{asks("x", 1, "10.0.0.1"), asks("y", 0, "10.0.0.2")},
+		[]Request{newRequest("x", 1, "10.0.0.1"), newRequest("y", 0, "10.0.0.2")},
 		0,
 		"x 10.0.0.1@a, y 10.0.0.2@NoNode()",
 	},
 }
 
 func TestPlacement(t *testing.T) {
-	for _, c := range cases {
-		if got := say(Addresses(c.nodes, c.requests, c.moves)); got != c.want {
+	for _, c := range placementCases {
+		if got := formatPlacements(Addresses(c.nodes, c.requests, c.moves)); got != c.want {
 			t.Errorf("%s: %s; wanted %s", c.what, got, c.want)
 		}
 	}
@@ -178,10 +178,10 @@ func TestNodeLost(t *testing.T) {
 	}
 	var requests []Request
 	for i := range 100 {
-		requests = append(requests, asks(fmt.Sprintf("e%02d", i), 0, fmt.Sprintf("10.0.0.%d", i+1)))
+		requests = append(requests, newRequest(fmt.Sprintf("e%02d", i), 0, fmt.Sprintf("10.0.0.%d", i+1)))
 	}
-	nodes := up(names...)
-	before := hold(requests, Addresses(nodes, requests, 0))
+	nodes := newUpNodes(names...)
+	before := recordHolders(requests, Addresses(nodes, requests, 0))
 	nodes[3].State = Down
 	loads := map[string]int{}
 	for i, p := range Addresses(nodes, requests, 0) {
@@ -197,8 +197,8 @@ func TestNodeLost(t *testing.T) {
 	}
 }
 
-// hold writes placements into requests as who holds what, and returns the nodes.
-func hold(requests []Request, placements []Placement) (nodes []string) {
+// recordHolders writes placements into requests as who holds what, and returns the nodes.
+func recordHolders(requests []Request, placements []Placement) (nodes []string) {
 	for i, p := range placements {
 		requests[i].Addresses[0].Holder = p.Node
 		nodes = append(nodes, p.Node)
@@ -210,32 +210,32 @@ func hold(requests []Request, placements []Placement) (nodes []string) {
 func TestPromises(t *testing.T) {
 	chance := rand.New(rand.NewPCG(7, 8))
 	for range 3000 {
-		nodes, requests, moves := anyWorld(chance)
+		nodes, requests, moves := randomCluster(chance)
 		got := Addresses(nodes, requests, moves)
-		check(t, nodes, requests, moves, got)
+		checkInvariants(t, nodes, requests, moves, got)
 		slices.Reverse(nodes)
 		slices.Reverse(requests)
 		if again := Addresses(nodes, requests, moves); !reflect.DeepEqual(again, got) {
-			t.Fatalf("in another order: %s; %s", say(again), say(got))
+			t.Fatalf("in another order: %s; %s", formatPlacements(again), formatPlacements(got))
 		}
 		if t.Failed() {
-			t.Fatalf("%+v %+v: %s", nodes, requests, say(got))
+			t.Fatalf("%+v %+v: %s", nodes, requests, formatPlacements(got))
 		}
 	}
 }
 
-func anyWorld(chance *rand.Rand) (nodes []Node, requests []Request, moves int) {
+func randomCluster(chance *rand.Rand) (nodes []Node, requests []Request, moves int) {
 	for i := range chance.IntN(5) {
 		n := Node{Name: fmt.Sprintf("n%d", i), State: State(chance.IntN(3)), Networks: map[string]bool{"ext": chance.IntN(5) > 0}, Capacity: chance.IntN(4)}
 		if chance.IntN(5) == 0 {
-			n.Addresses = []netip.Addr{addr(fmt.Sprintf("10.0.0.%d", chance.IntN(6)))}
+			n.Addresses = []netip.Addr{mustAddr(fmt.Sprintf("10.0.0.%d", chance.IntN(6)))}
 		}
 		nodes = append(nodes, n)
 	}
 	for i := range chance.IntN(5) {
-		r := Request{Name: fmt.Sprintf("r%d", i), Created: begin.Add(time.Duration(chance.IntN(3)) * time.Second)}
+		r := Request{Name: fmt.Sprintf("r%d", i), Created: baseTime.Add(time.Duration(chance.IntN(3)) * time.Second)}
 		for range chance.IntN(3) {
-			a := Address{Address: addr(fmt.Sprintf("10.0.0.%d", chance.IntN(6))), Network: "ext"}
+			a := Address{IP: mustAddr(fmt.Sprintf("10.0.0.%d", chance.IntN(6))), Network: "ext"}
 			if chance.IntN(2) == 0 {
 				a.Holder = fmt.Sprintf("n%d", chance.IntN(5))
 			}
@@ -249,7 +249,7 @@ func anyWorld(chance *rand.Rand) (nodes []Node, requests []Request, moves int) {
 	return nodes, requests, chance.IntN(3)
 }
 
-func check(t *testing.T, nodes []Node, requests []Request, moves int, got []Placement) {
+func checkInvariants(t *testing.T, nodes []Node, requests []Request, moves int, got []Placement) {
 	t.Helper()
 	byName := map[string]Node{}
 	for _, n := range nodes {
@@ -257,7 +257,7 @@ func check(t *testing.T, nodes []Node, requests []Request, moves int, got []Plac
 	}
 	placed, ofRequest, loads := map[netip.Addr]bool{}, map[string]bool{}, map[string]int{}
 	for _, p := range got {
-		if (p.Node == "") == (p.Why == "") {
+		if (p.Node == "") == (p.Reason == "") {
 			t.Errorf("%+v is somewhere and says why not, or the other way round", p)
 		}
 		if p.Node == "" {
@@ -272,8 +272,8 @@ func check(t *testing.T, nodes []Node, requests []Request, moves int, got []Plac
 			t.Errorf("%s holds more than it can", p.Node)
 		}
 	}
-	if len(got) != count(requests) {
-		t.Errorf("%d placements of %d addresses", len(got), count(requests))
+	if len(got) != countAddresses(requests) {
+		t.Errorf("%d placements of %d addresses", len(got), countAddresses(requests))
 	}
 	for _, p := range got {
 		if holder, simple := holderOf(requests, p), moves == 0; simple && mayStay(byName[holder], requests, nodes, p) && p.Node != holder {
@@ -292,10 +292,10 @@ func mayStay(holder Node, requests []Request, nodes []Node, p Placement) bool {
 	asked := 0
 	for _, r := range requests {
 		for _, a := range r.Addresses {
-			if a.Address == p.Address {
+			if a.IP == p.Address {
 				asked++
 			}
-			if r.Name == p.Request && (r.Nodes != nil || a.Address != p.Address && a.Holder == holder.Name) {
+			if r.Name == p.Request && (r.Nodes != nil || a.IP != p.Address && a.Holder == holder.Name) {
 				return false
 			}
 		}
@@ -306,7 +306,7 @@ func mayStay(holder Node, requests []Request, nodes []Node, p Placement) bool {
 func holderOf(requests []Request, p Placement) string {
 	for _, r := range requests {
 		for _, a := range r.Addresses {
-			if r.Name == p.Request && a.Address == p.Address {
+			if r.Name == p.Request && a.IP == p.Address {
 				return a.Holder
 			}
 		}
@@ -314,7 +314,7 @@ func holderOf(requests []Request, p Placement) string {
 	return ""
 }
 
-func count(requests []Request) (n int) {
+func countAddresses(requests []Request) (n int) {
 	for _, r := range requests {
 		n += len(r.Addresses)
 	}
@@ -323,12 +323,12 @@ func count(requests []Request) (n int) {
 
 // 100 addresses on ten nodes, one of which dies: each goes to its first standby, which has it already, and they are spread.
 func TestLostNodesAddressesGoToTheirStandbys(t *testing.T) {
-	nodes, requests := many(10, 100)
+	nodes, requests := manyNodesAndRequests(10, 100)
 	before := Addresses(nodes, requests, 0)
 	lost := nodes[3].Name
 	first := map[netip.Addr]string{}
 	for i, p := range before {
-		if len(p.Standbys) != standbys || slices.Contains(p.Standbys, p.Node) {
+		if len(p.Standbys) != standbyCount || slices.Contains(p.Standbys, p.Node) {
 			t.Fatalf("%s is held by %s and stood by for by %v", p.Address, p.Node, p.Standbys)
 		}
 		first[p.Address] = p.Standbys[0]
@@ -352,14 +352,14 @@ func TestLostNodesAddressesGoToTheirStandbys(t *testing.T) {
 	}
 }
 
-// many are nodes on one network, and requests for one address each.
-func many(nodes, requests int) (outNodes []Node, outRequests []Request) {
+// manyNodesAndRequests are nodes on one network, and requests for one address each.
+func manyNodesAndRequests(nodes, requests int) (outNodes []Node, outRequests []Request) {
 	for i := range nodes {
 		outNodes = append(outNodes, Node{Name: fmt.Sprintf("node%02d", i), State: Up, Networks: map[string]bool{"public": true}})
 	}
 	for i := range requests {
 		outRequests = append(outRequests, Request{Name: fmt.Sprintf("e%03d", i), Addresses: []Address{
-			{Address: netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}), Network: "public"},
+			{IP: netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}), Network: "public"},
 		}})
 	}
 	return outNodes, outRequests

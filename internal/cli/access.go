@@ -22,27 +22,27 @@ import (
 	"github.com/sallyport/sallyport/internal/words"
 )
 
-// access is how a command reaches a cluster: its API server, OVN's databases, and what the controller there was told.
-type access struct {
+// clusterAccess is how a command reaches a cluster: its API server, OVN's databases, and what the controller there was told.
+type clusterAccess struct {
 	kubeconfig, context string
-	file                string // a survey that was taken before
-	limit               size   // of that file
+	surveyPath          string   // a survey that was taken before
+	surveyLimit         byteSize // of that file
 	timeout             time.Duration
 	config              controller.Config
 	namespaces          kube.Namespaces
 	command             *cobra.Command
 }
 
-// asTheController is what help says of the controller's own settings.
-const asTheController = "as the controller has it; not given: as its Deployment says"
+// controllerFlagHelp is what help says of the controller's own settings.
+const controllerFlagHelp = "as the controller has it; not given: as its Deployment says"
 
-// add adds the flags to a command. Those for the controller's settings are not in its help: they are found in the cluster.
-func (a *access) add(cmd *cobra.Command) {
+// addFlags adds the flags to a command. Those for the controller's settings are not in its help: they are found in the cluster.
+func (a *clusterAccess) addFlags(cmd *cobra.Command) {
 	a.command = cmd
 	flags := cmd.Flags()
 	theirs := pflag.NewFlagSet("", pflag.ContinueOnError)
-	a.config.Flags(theirs)
-	theirs.VisitAll(func(f *pflag.Flag) { f.Usage, f.Hidden = asTheController, true })
+	a.config.AddFlags(theirs)
+	theirs.VisitAll(func(f *pflag.Flag) { f.Usage, f.Hidden = controllerFlagHelp, true })
 	for name, usage := range map[string]string{
 		"nb-address": "servers of the OVN northbound database; not given: $OVN_NB_DB, or those that Kube-OVN has",
 		"sb-address": "servers of the OVN southbound database; not given: $OVN_SB_DB, or those that Kube-OVN has",
@@ -57,96 +57,96 @@ func (a *access) add(cmd *cobra.Command) {
 		"namespace of Kube-OVN, whose Deployment names OVN's databases")
 	flags.StringVar(&a.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: $KUBECONFIG, or the usual place")
 	flags.StringVar(&a.context, "context", "", "context of the kubeconfig; empty: the one in force")
-	flags.StringVar(&a.file, "survey", "", "file with a survey that was taken before, instead of a cluster")
-	a.limit = survey.DefaultLimit
-	flags.Var(&a.limit, "survey-limit", "how large the survey may be, packed or not, as in 512Mi or 2Gi")
+	flags.StringVar(&a.surveyPath, "survey", "", "file with a survey that was taken before, instead of a cluster")
+	a.surveyLimit = survey.DefaultLimit
+	flags.Var(&a.surveyLimit, "survey-limit", "how large the survey may be, packed or not, as in 512Mi or 2Gi")
 	flags.DurationVar(&a.timeout, "timeout", time.Minute, "how long reading the cluster may take")
 }
 
-// survey takes a survey of the cluster, or reads one from a file.
-func (a *access) survey(ctx context.Context, scope observer.Scope) (*survey.Survey, error) {
-	if a.file != "" {
-		return a.read()
+// takeSurvey takes a survey of the cluster, or reads one from a file.
+func (a *clusterAccess) takeSurvey(ctx context.Context, scope observer.Scope) (*survey.Survey, error) {
+	if a.surveyPath != "" {
+		return a.readSurveyFile()
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	o, err := a.observer(ctx)
+	o, err := a.openObserver(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer o.Close()
-	return o.Survey(ctx, scope), nil
+	return o.Collect(ctx, scope), nil
 }
 
-// shards compiles shards of the cluster and compares them with what is there, or reads that from a file.
-func (a *access) shards(ctx context.Context, scope observer.Scope) ([]survey.Shard, error) {
-	if a.file != "" {
-		s, err := a.read()
+// compareShards compiles shards of the cluster and compares them with what is there, or reads that from a file.
+func (a *clusterAccess) compareShards(ctx context.Context, scope observer.Scope) ([]survey.Shard, error) {
+	if a.surveyPath != "" {
+		s, err := a.readSurveyFile()
 		if err != nil {
 			return nil, err
 		}
-		return slices.DeleteFunc(s.Shards, func(shard survey.Shard) bool { return !scope.All && !slices.Contains(scope.Shards, shard.Name) }), nil
+		return slices.DeleteFunc(s.Shards, func(shard survey.Shard) bool { return !scope.AllShards && !slices.Contains(scope.Shards, shard.Name) }), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	o, err := a.observer(ctx)
+	o, err := a.openObserver(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer o.Close()
-	return o.Shards(ctx, scope)
+	return o.CollectShards(ctx, scope)
 }
 
-func (a *access) read() (*survey.Survey, error) {
-	file, err := os.Open(a.file)
+func (a *clusterAccess) readSurveyFile() (*survey.Survey, error) {
+	file, err := os.Open(a.surveyPath)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	s, err := readSurvey(file, int64(a.limit))
+	s, err := readSurvey(file, int64(a.surveyLimit))
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", a.file, err)
+		return nil, fmt.Errorf("read %s: %w", a.surveyPath, err)
 	}
 	return s, nil
 }
 
-// observer is an observer of the cluster. Close it.
-func (a *access) observer(ctx context.Context) (*observer.Observer, error) {
-	config, name, err := kube.ConfigOf(a.kubeconfig, a.context)
+// openObserver is an observer of the cluster. Close it.
+func (a *clusterAccess) openObserver(ctx context.Context) (*observer.Collector, error) {
+	config, name, err := kube.LoadConfigContext(a.kubeconfig, a.context)
 	if err != nil {
 		return nil, fmt.Errorf("find the cluster: %w; give --kubeconfig, or --survey with a survey that was taken before", err)
 	}
 	a.config.Kubernetes = config
-	found, err := kube.Find(ctx, config, a.namespaces)
+	found, err := kube.DiscoverSettings(ctx, config, a.namespaces)
 	if err != nil {
 		return nil, err
 	}
-	for _, problem := range append(a.complete(found), ignored(found.Ignored)...) {
+	for _, problem := range append(a.completeConfig(found), warnIgnored(found.IgnoredDeployments)...) {
 		fmt.Fprintln(a.command.ErrOrStderr(), "warning:", problem)
 	}
-	if nb := &a.config.Northbound; nb.Secret() && nb.CertFile == "" && found.Secret.Name != "" {
+	if nb := &a.config.Northbound; nb.NeedsTLS() && nb.CertFile == "" && found.TLSSecret.Name != "" {
 		// Who may not read them is told that they are missing.
-		nb.Secrets, _ = kube.Certificates(ctx, config, found.Secret)
+		nb.Certificates, _ = kube.ReadCertificates(ctx, config, found.TLSSecret)
 	}
 	a.config.ShareCertificates()
 	return observer.Open(observer.Config{Cluster: cmp.Or(name, "in the cluster"), Controller: a.config, Namespaces: a.namespaces})
 }
 
-// shownIgnored is how many Deployments that are ignored a warning names: tenants decide how many there are.
-const shownIgnored = 3
+// maxShownIgnored is how many Deployments that are ignored a warning names: tenants decide how many there are.
+const maxShownIgnored = 3
 
-// ignored warns of Deployments that have the platform's names in other namespaces.
-func ignored(all []client.ObjectKey) []string {
+// warnIgnored warns of Deployments that have the platform's names in other namespaces.
+func warnIgnored(all []client.ObjectKey) []string {
 	if len(all) == 0 {
 		return nil
 	}
 	return []string{fmt.Sprintf("Deployments ignored because they are not in the platform's namespaces: %s; if one of them is yours, say "+
-		"--controller-namespace or --kube-ovn-namespace", words.Few(words.Of(all), shownIgnored))}
+		"--controller-namespace or --kube-ovn-namespace", words.JoinLimited(words.Strings(all), maxShownIgnored))}
 }
 
-// complete fills in what was not given: from the environment, and from what was found in the cluster. What can't be taken from there is
+// completeConfig fills in what was not given: from the environment, and from what was found in the cluster. What can't be taken from there is
 // returned as problems: it is one setting that is not known, and no reason to show nothing.
-func (a *access) complete(found kube.Found) (problems []string) {
+func (a *clusterAccess) completeConfig(found kube.DiscoveredSettings) (problems []string) {
 	for _, db := range []struct {
 		to          *[]string
 		environment string
@@ -164,9 +164,9 @@ func (a *access) complete(found kube.Found) (problems []string) {
 	var there controller.Config
 	theirs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	theirs.ParseErrorsAllowlist.UnknownFlags = true
-	there.Flags(theirs)
-	err := theirs.ParseAll(found.Arguments, func(f *pflag.Flag, value string) error {
-		if err := a.adopt(f, value); err != nil {
+	there.AddFlags(theirs)
+	err := theirs.ParseAll(found.ControllerArgs, func(f *pflag.Flag, value string) error {
+		if err := a.adoptSetting(f, value); err != nil {
 			problems = append(problems, fmt.Sprintf("--%s=%s of the controller's Deployment is ignored: %v", f.Name, words.Quote(value), err))
 		}
 		return nil
@@ -183,8 +183,8 @@ func (a *access) complete(found kube.Found) (problems []string) {
 	return problems
 }
 
-// adopt takes a setting from the controller, unless the user gave another. Certificates are files of the controller's pod.
-func (a *access) adopt(theirs *pflag.Flag, value string) error {
+// adoptSetting takes a setting from the controller, unless the user gave another. Certificates are files of the controller's pod.
+func (a *clusterAccess) adoptSetting(theirs *pflag.Flag, value string) error {
 	if err := theirs.Value.Set(value); err != nil {
 		return err
 	}
@@ -195,20 +195,22 @@ func (a *access) adopt(theirs *pflag.Flag, value string) error {
 	return ours.Lookup(theirs.Name).Value.Set(value)
 }
 
-// size is a number of bytes, as Kubernetes writes it.
-type size int64
+// byteSize is a number of bytes, as Kubernetes writes it.
+type byteSize int64
 
-func (s *size) String() string { return resource.NewQuantity(int64(*s), resource.BinarySI).String() }
+func (s *byteSize) String() string {
+	return resource.NewQuantity(int64(*s), resource.BinarySI).String()
+}
 
 // Type is what help calls it.
-func (*size) Type() string { return "size" }
+func (*byteSize) Type() string { return "size" }
 
 // Set reads it.
-func (s *size) Set(text string) error {
+func (s *byteSize) Set(text string) error {
 	q, err := resource.ParseQuantity(text)
 	if err != nil || q.Value() <= 0 {
 		return errors.New("give a number of bytes, as in 512Mi or 2Gi")
 	}
-	*s = size(q.Value())
+	*s = byteSize(q.Value())
 	return nil
 }

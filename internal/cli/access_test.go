@@ -18,16 +18,16 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// completed is how a cluster is reached with these arguments, where these things were found.
-func completed(t *testing.T, found kube.Found, args ...string) *access {
+// completedAccess is how a cluster is reached with these arguments, where these things were found.
+func completedAccess(t *testing.T, found kube.DiscoveredSettings, args ...string) *clusterAccess {
 	t.Helper()
-	var a access
+	var a clusterAccess
 	cmd := &cobra.Command{}
-	a.add(cmd)
+	a.addFlags(cmd)
 	if err := cmd.ParseFlags(args); err != nil {
 		t.Fatal(err)
 	}
-	if problems := a.complete(found); len(problems) > 0 {
+	if problems := a.completeConfig(found); len(problems) > 0 {
 		t.Fatal(problems)
 	}
 	return &a
@@ -35,30 +35,30 @@ func completed(t *testing.T, found kube.Found, args ...string) *access {
 
 // An argument of the controller that is none costs that setting, and not the command.
 func TestBadArgumentsOfTheControllerAreWarnings(t *testing.T) {
-	var a access
-	a.add(&cobra.Command{})
-	problems := a.complete(kube.Found{Arguments: []string{"--egress-liveness=never\x1b[2J", "--classless-services=everywhere", "--return-path=Up", "--unknown=1"}})
+	var a clusterAccess
+	a.addFlags(&cobra.Command{})
+	problems := a.completeConfig(kube.DiscoveredSettings{ControllerArgs: []string{"--egress-liveness=never\x1b[2J", "--classless-services=everywhere", "--return-path=Up", "--unknown=1"}})
 	if len(problems) != 2 || !strings.Contains(problems[0], `--egress-liveness="never\x1b[2J"`) || !strings.Contains(problems[1], "--return-path") {
 		t.Errorf("problems %q", problems)
 	}
-	if d := a.config.Defaults; d.Classless != snapshot.Everywhere || d.Liveness != 200*time.Millisecond {
+	if d := a.config.Defaults; d.ClasslessServices != snapshot.ClasslessEverywhere || d.BFDInterval != 200*time.Millisecond {
 		t.Errorf("settings %+v", d)
 	}
-	if problems := a.complete(kube.Found{Arguments: []string{"--egress-liveness"}}); len(problems) != 1 {
+	if problems := a.completeConfig(kube.DiscoveredSettings{ControllerArgs: []string{"--egress-liveness"}}); len(problems) != 1 {
 		t.Errorf("an argument without its value: %q", problems)
 	}
 }
 
 // A warning names what is ignored, however many tenants there are.
 func TestIgnoredDeploymentsAreNamed(t *testing.T) {
-	if got := ignored(nil); got != nil {
+	if got := warnIgnored(nil); got != nil {
 		t.Errorf("of none: %q", got)
 	}
 	var all []client.ObjectKey
 	for i := range 100 {
 		all = append(all, client.ObjectKey{Namespace: fmt.Sprintf("zed-%d", i), Name: "kube-ovn-controller"})
 	}
-	got := ignored(all)
+	got := warnIgnored(all)
 	if len(got) != 1 || !strings.Contains(got[0], "zed-0/kube-ovn-controller") || !strings.Contains(got[0], "and 97 more") || !strings.Contains(got[0], "--controller-namespace") {
 		t.Errorf("%q", got)
 	}
@@ -67,20 +67,20 @@ func TestIgnoredDeploymentsAreNamed(t *testing.T) {
 func TestSettingsAreThoseOfTheControllerUnlessGiven(t *testing.T) {
 	t.Setenv("OVN_NB_DB", "")
 	t.Setenv("OVN_SB_DB", "")
-	found := kube.Found{
-		Arguments: []string{
+	found := kube.DiscoveredSettings{
+		ControllerArgs: []string{
 			"--nb-address=tcp:ovn-nb.kube-system.svc:6641", "--nb-cert=/etc/sallyport/ovn/cert", "--workers=8", "--classless-services=everywhere",
 			"--return-path=Source", "--egress-liveness=1s", "--cluster-prefixes=10.16.0.0/16,10.96.0.0/12", "--log-level=info",
 			"--isolation=Report", "--trusted-namespaces=kube-system,dns", "--attachment-namespaces=shared",
 		},
 		Southbound: []string{"tcp:192.0.2.1:6642"},
 	}
-	c := completed(t, found, "--egress-liveness=3s").config
-	if d := c.Defaults; d.Classless != snapshot.Everywhere || d.Return != snapshot.BySource || d.Liveness != 3*time.Second || d.Inside.String() != "10.16.0.0/16,10.96.0.0/12" {
+	c := completedAccess(t, found, "--egress-liveness=3s").config
+	if d := c.Defaults; d.ClasslessServices != snapshot.ClasslessEverywhere || d.DefaultReturnPath != snapshot.ReturnBySource || d.BFDInterval != 3*time.Second || d.ClusterPrefixes.String() != "10.16.0.0/16,10.96.0.0/12" {
 		t.Errorf("settings %+v", d)
 	}
-	if d := c.Defaults; d.Isolation != snapshot.Report || d.Trusted.String() != "kube-system,dns" || d.Attachments.String() != "shared" {
-		t.Errorf("isolation %s, trusted %q, attachments %q", d.Isolation, d.Trusted, d.Attachments)
+	if d := c.Defaults; d.Isolation != snapshot.IsolationReport || d.TrustedNamespaces.String() != "kube-system,dns" || d.AttachmentNamespaces.String() != "shared" {
+		t.Errorf("isolation %s, trusted %q, attachments %q", d.Isolation, d.TrustedNamespaces, d.AttachmentNamespaces)
 	}
 	if c.Northbound.CertFile != "" {
 		t.Errorf("the certificate is a file of the controller's pod: %s", c.Northbound.CertFile)
@@ -88,14 +88,14 @@ func TestSettingsAreThoseOfTheControllerUnlessGiven(t *testing.T) {
 	if !slices.Equal(c.Northbound.Endpoints, []string{"tcp:ovn-nb.kube-system.svc:6641"}) || !slices.Equal(c.Southbound.Endpoints, []string{"tcp:192.0.2.1:6642"}) {
 		t.Errorf("databases %v %v", c.Northbound.Endpoints, c.Southbound.Endpoints)
 	}
-	if d := completed(t, kube.Found{}).config.Defaults; d.Liveness != 200*time.Millisecond || d.Classless.String() != string(snapshot.InProjects) {
+	if d := completedAccess(t, kube.DiscoveredSettings{}).config.Defaults; d.BFDInterval != 200*time.Millisecond || d.ClasslessServices.String() != string(snapshot.ClasslessInProjects) {
 		t.Errorf("settings where there is no controller: %+v", d)
 	}
 }
 
 func TestDatabasesAreThoseThatAreGivenBeforeThoseThatAreFound(t *testing.T) {
 	t.Setenv("OVN_SB_DB", "")
-	found := kube.Found{Arguments: []string{"--nb-address=tcp:argument:1"}, Northbound: []string{"tcp:found:1"}}
+	found := kube.DiscoveredSettings{ControllerArgs: []string{"--nb-address=tcp:argument:1"}, Northbound: []string{"tcp:found:1"}}
 	for _, c := range []struct{ environment, flag, want string }{
 		{"", "", "tcp:found:1"}, {"tcp:a:1,tcp:b:1", "", "tcp:a:1,tcp:b:1"}, {"tcp:a:1", "--nb-address=tcp:given:1", "tcp:given:1"},
 	} {
@@ -104,14 +104,14 @@ func TestDatabasesAreThoseThatAreGivenBeforeThoseThatAreFound(t *testing.T) {
 		if c.flag != "" {
 			args = append(args, c.flag)
 		}
-		if got := strings.Join(completed(t, found, args...).config.Northbound.Endpoints, ","); got != c.want {
+		if got := strings.Join(completedAccess(t, found, args...).config.Northbound.Endpoints, ","); got != c.want {
 			t.Errorf("%+v: %s", c, got)
 		}
 	}
 }
 
-// inForce is an object with a condition.
-func inForce(kind, name, status, reason string) survey.Object {
+// objectWithCondition is an object with a condition.
+func objectWithCondition(kind, name, status, reason string) survey.Object {
 	return survey.Object{
 		Ref: state.Ref{Kind: kind, Namespace: "acme-shop", Name: name}, Conditions: []survey.Condition{
 			{Type: "Accepted", Status: "True"}, {Type: "Programmed", Status: status, Reason: reason, Message: "for a reason"},
@@ -121,23 +121,23 @@ func inForce(kind, name, status, reason string) survey.Object {
 
 func TestStatusOfASurveyInAFile(t *testing.T) {
 	taken := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
-	s := &survey.Survey{Taken: taken, Unread: []survey.Unread{{System: survey.Northbound, Problem: "connection refused"}}}
+	s := &survey.Survey{Taken: taken, Unread: []survey.ReadFailure{{System: survey.Northbound, Problem: "connection refused"}}}
 	s.Cluster = survey.Cluster{
 		Name: "lab", Version: "v1.35.4",
 		Networks: []survey.Network{{Object: survey.Object{Ref: state.Ref{Kind: "Subnet", Name: "ext"}}, Type: "cloud", Default: true, Subnets: []string{"ext"}}},
 		Subnets:  []survey.Subnet{{Object: survey.Object{Ref: state.Ref{Kind: "Subnet", Name: "ext"}}, Used: 7, Free: 93}},
-		EIps:     []survey.EIp{{Object: inForce("EIp", "front", "True", "")}, {Object: inForce("EIp", "back", "False", "PoolExhausted")}},
-		Services: []survey.Service{{Object: inForce("Service", "web", "True", ""), Ours: true}, {Object: inForce("Service", "others", "False", "Strange")}},
+		EIps:     []survey.EIp{{Object: objectWithCondition("EIp", "front", "True", "")}, {Object: objectWithCondition("EIp", "back", "False", "PoolExhausted")}},
+		Services: []survey.Service{{Object: objectWithCondition("Service", "web", "True", ""), Ours: true}, {Object: objectWithCondition("Service", "others", "False", "Strange")}},
 		Nodes:    []survey.Node{{Object: survey.Object{Ref: state.Ref{Kind: "Node", Name: "node1"}}, Ready: true, Chassis: "c1"}},
 		Leases: []survey.Lease{{
 			Object: survey.Object{Ref: state.Ref{Name: "kube-ovn-controller"}}, Holder: "one", Renewed: taken.Add(-time.Minute), Lasts: 30 * time.Second,
 		}},
 	}
 	file := filepath.Join(t.TempDir(), "survey.json")
-	if err := writeFile(file, s.Write); err != nil {
+	if err := writePrivateFile(file, s.Write); err != nil {
 		t.Fatal(err)
 	}
-	text := outputOf(t, "status", "--survey", file)
+	text := commandOutput(t, "status", "--survey", file)
 	for _, want := range []string{
 		"not read: OVN northbound database: connection refused", "ext", "7", "93", "default, not ready", "1 not", "acme-shop/back  PoolExhausted  for a reason",
 		"c1 (missing)", "1m0s ago, expired",
@@ -149,16 +149,16 @@ func TestStatusOfASurveyInAFile(t *testing.T) {
 	if strings.Contains(text, "Strange") || strings.Contains(text, "\x1b") {
 		t.Errorf("it tells of what is not ours, or in colours where there is no terminal:\n%s", text)
 	}
-	if text := outputOf(t, "status", "--survey", file, "-o", "json"); !strings.Contains(text, `"reason": "PoolExhausted"`) {
+	if text := commandOutput(t, "status", "--survey", file, "-o", "json"); !strings.Contains(text, `"reason": "PoolExhausted"`) {
 		t.Errorf("as JSON: %s", text)
 	}
-	if text := outputOf(t, "status", "--survey", file, "-o", "yaml"); !strings.Contains(text, "reason: PoolExhausted") {
+	if text := commandOutput(t, "status", "--survey", file, "-o", "yaml"); !strings.Contains(text, "reason: PoolExhausted") {
 		t.Errorf("as YAML: %s", text)
 	}
 }
 
-// outputOf is what a command prints.
-func outputOf(t *testing.T, args ...string) string {
+// commandOutput is what a command prints.
+func commandOutput(t *testing.T, args ...string) string {
 	t.Helper()
 	var out bytes.Buffer
 	cmd := New("test")
@@ -171,15 +171,15 @@ func outputOf(t *testing.T, args ...string) string {
 }
 
 func TestUnknownOutputIsRefused(t *testing.T) {
-	o := output{format: "xml"}
-	if err := o.print(&cobra.Command{}, nil, nil); err == nil || !strings.Contains(err.Error(), "json") {
+	o := outputFlags{format: "xml"}
+	if err := o.printResult(&cobra.Command{}, nil, nil); err == nil || !strings.Contains(err.Error(), "json") {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestCalledAsPlugin(t *testing.T) {
 	for program, want := range map[string]string{"bin/sallyport": "sallyport", "/usr/local/bin/kubectl-sallyport": "kubectl sallyport"} {
-		if got := calledAs(program); got != want {
+		if got := displayName(program); got != want {
 			t.Errorf("%s: %s, want %s", program, got, want)
 		}
 	}
@@ -191,14 +191,14 @@ func TestPlanOfASurveyInAFile(t *testing.T) {
 		{Name: "acme-shop", Differs: []survey.Difference{{Scope: "rows", Line: line}}}, {Name: "acme-other", Differs: []survey.Difference{{Scope: "rows", Line: line}}},
 	}}
 	file := filepath.Join(t.TempDir(), "survey.json")
-	if err := writeFile(file, s.Write); err != nil {
+	if err := writePrivateFile(file, s.Write); err != nil {
 		t.Fatal(err)
 	}
 	want := "project acme-shop\n  rows\n    + NAT 203.0.113.9    # FIp acme-shop/web (waits)\n"
-	if got := outputOf(t, "plan", "--survey", file, "acme-shop"); got != want {
+	if got := commandOutput(t, "plan", "--survey", file, "acme-shop"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if got := outputOf(t, "plan", "--survey", file); strings.Count(got, "project") != 2 {
+	if got := commandOutput(t, "plan", "--survey", file); strings.Count(got, "project") != 2 {
 		t.Errorf("of all:\n%s", got)
 	}
 }

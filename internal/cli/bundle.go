@@ -15,17 +15,17 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// surveyFile is the survey in a bundle.
-const surveyFile = "survey.json"
+// bundleSurveyName is the survey in a bundle.
+const bundleSurveyName = "survey.json"
 
 // writeBundle writes what was read and found to an archive. Nothing in it lets anybody in anywhere: a survey has no Secrets, tokens or keys,
 // and of annotations only those about networks (survey.KeepAnnotations).
-func writeBundle(path string, s *survey.Survey, r report) error {
-	return writeFile(path, func(w io.Writer) error {
+func writeBundle(path string, s *survey.Survey, r doctorReport) error {
+	return writePrivateFile(path, func(w io.Writer) error {
 		packed := gzip.NewWriter(w)
 		archive := tar.NewWriter(packed)
-		for _, p := range bundled(s, r) {
-			if err := p.to(archive, r.Taken); err != nil {
+		for _, p := range bundleFiles(s, r) {
+			if err := p.addToArchive(archive, r.Taken); err != nil {
 				return fmt.Errorf("%s: %w", p.name, err)
 			}
 		}
@@ -33,14 +33,14 @@ func writeBundle(path string, s *survey.Survey, r report) error {
 	})
 }
 
-// part is a file of a bundle.
-type part struct {
+// bundleFile is a file of a bundle.
+type bundleFile struct {
 	name  string
 	write func(io.Writer) error
 }
 
-// to writes the file to an archive, as of the time of the survey.
-func (p part) to(archive *tar.Writer, taken time.Time) error {
+// addToArchive writes the file to an archive, as of the time of the survey.
+func (p bundleFile) addToArchive(archive *tar.Writer, taken time.Time) error {
 	var content bytes.Buffer
 	if err := p.write(&content); err != nil {
 		return err
@@ -52,24 +52,24 @@ func (p part) to(archive *tar.Writer, taken time.Time) error {
 	return err
 }
 
-// bundled are the files of a bundle.
-func bundled(s *survey.Survey, r report) []part {
-	return []part{
-		{surveyFile, s.Write},
+// bundleFiles are the files of a bundle.
+func bundleFiles(s *survey.Survey, r doctorReport) []bundleFile {
+	return []bundleFile{
+		{bundleSurveyName, s.Write},
 		{"findings.json", func(w io.Writer) error {
 			encoder := json.NewEncoder(w)
 			encoder.SetIndent("", "  ")
 			return encoder.Encode(r)
 		}},
-		{"findings.txt", func(w io.Writer) error { return r.text(w, false) }},
-		{"versions.txt", func(w io.Writer) error { return versions(w, s, r) }},
-		{"plan.txt", func(w io.Writer) error { return differences(w, s) }},
-		{"conditions.txt", func(w io.Writer) error { return conditions(w, s) }},
-		{"events.txt", func(w io.Writer) error { return warnings(w, s) }},
+		{"findings.txt", func(w io.Writer) error { return r.printText(w, false) }},
+		{"versions.txt", func(w io.Writer) error { return writeVersions(w, s, r) }},
+		{"plan.txt", func(w io.Writer) error { return writeDifferences(w, s) }},
+		{"conditions.txt", func(w io.Writer) error { return writeConditions(w, s) }},
+		{"events.txt", func(w io.Writer) error { return writeEvents(w, s) }},
 	}
 }
 
-func versions(w io.Writer, s *survey.Survey, r report) error {
+func writeVersions(w io.Writer, s *survey.Survey, r doctorReport) error {
 	lines := []string{"sallyport " + r.Checked.Sallyport, "Kubernetes " + r.Checked.Kubernetes, "OVN northd " + r.Checked.OVN}
 	for _, n := range s.Cluster.Nodes {
 		lines = append(lines, fmt.Sprintf("node %s: Linux %s, Open vSwitch %s", n.Name, n.Kernel, s.Inspected[n.Name].Switch.Version))
@@ -78,7 +78,7 @@ func versions(w io.Writer, s *survey.Survey, r report) error {
 	return err
 }
 
-func differences(w io.Writer, s *survey.Survey) error {
+func writeDifferences(w io.Writer, s *survey.Survey) error {
 	for _, shard := range s.Shards {
 		if _, err := fmt.Fprintf(w, "%s %s\n", shard.Name, shard.Problem); err != nil {
 			return err
@@ -92,8 +92,8 @@ func differences(w io.Writer, s *survey.Survey) error {
 	return nil
 }
 
-func conditions(w io.Writer, s *survey.Survey) error {
-	t := table(w)
+func writeConditions(w io.Writer, s *survey.Survey) error {
+	t := newTable(w)
 	for _, o := range s.Cluster.Objects() {
 		for _, c := range o.Conditions {
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", o.Ref, c.Type, c.Status, c.Reason, c.Message)
@@ -102,21 +102,21 @@ func conditions(w io.Writer, s *survey.Survey) error {
 	return t.Flush()
 }
 
-func warnings(w io.Writer, s *survey.Survey) error {
-	t := table(w)
+func writeEvents(w io.Writer, s *survey.Survey) error {
+	t := newTable(w)
 	for _, e := range s.Cluster.Events {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", e.Last.UTC().Format("2006-01-02 15:04:05"), e.About, e.Reason, e.Message)
 	}
 	return t.Flush()
 }
 
-// mostFiles is how many files of an archive are looked at.
-const mostFiles = 100
+// maxArchiveFiles is how many files of an archive are looked at.
+const maxArchiveFiles = 100
 
 // readSurvey reads a survey, or that of a bundle, of at most so many bytes, packed or not. A bundle comes from somebody else, and a packed
 // megabyte can be a gigabyte of memory.
 func readSurvey(from io.Reader, limit int64) (*survey.Survey, error) {
-	begin := bufio.NewReader(survey.Bound(from, limit))
+	begin := bufio.NewReader(survey.LimitBytes(from, limit))
 	magic, err := begin.Peek(2)
 	if err != nil || magic[0] != 0x1f || magic[1] != 0x8b {
 		return survey.Read(begin, limit)
@@ -125,18 +125,18 @@ func readSurvey(from io.Reader, limit int64) (*survey.Survey, error) {
 	if err != nil {
 		return nil, err
 	}
-	archive := tar.NewReader(survey.Bound(packed, limit))
-	for range mostFiles {
+	archive := tar.NewReader(survey.LimitBytes(packed, limit))
+	for range maxArchiveFiles {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
-			return nil, fmt.Errorf("it is no bundle: it has no %s", surveyFile)
+			return nil, fmt.Errorf("it is no bundle: it has no %s", bundleSurveyName)
 		}
 		if err != nil {
 			return nil, err
 		}
-		if strings.HasSuffix(header.Name, "/"+surveyFile) {
+		if strings.HasSuffix(header.Name, "/"+bundleSurveyName) {
 			return survey.Read(archive, limit)
 		}
 	}
-	return nil, fmt.Errorf("it is no bundle: its first %d files are not %s; make one with sallyport doctor --bundle", mostFiles, surveyFile)
+	return nil, fmt.Errorf("it is no bundle: its first %d files are not %s; make one with sallyport doctor --bundle", maxArchiveFiles, bundleSurveyName)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/sallyport/sallyport/internal/survey/surveytest"
 )
 
-// archived is a packed archive with files.
-func archived(t *testing.T, write func(*tar.Writer)) []byte {
+// buildArchive is a packed archive with files.
+func buildArchive(t *testing.T, write func(*tar.Writer)) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	packed, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
@@ -31,16 +31,16 @@ func archived(t *testing.T, write func(*tar.Writer)) []byte {
 	return out.Bytes()
 }
 
-// repeat is the content of a file.
-type repeat struct {
-	begin, text string
-	times       int
+// repeatedContent is the content of a file.
+type repeatedContent struct {
+	prefix, text string
+	times        int
 }
 
-// put adds a file.
-func put(t *testing.T, archive *tar.Writer, name string, content repeat) {
+// addArchiveFile adds a file.
+func addArchiveFile(t *testing.T, archive *tar.Writer, name string, content repeatedContent) {
 	t.Helper()
-	begin, repeated, times := content.begin, content.text, content.times
+	begin, repeated, times := content.prefix, content.text, content.times
 	err := archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(begin) + len(repeated)*times)})
 	if err == nil {
 		_, err = io.WriteString(archive, begin)
@@ -54,8 +54,8 @@ func put(t *testing.T, archive *tar.Writer, name string, content repeat) {
 	}
 }
 
-// allocated is how much memory something takes, in MiB; what is given back in between counts, too.
-func allocated(what func()) uint64 {
+// allocatedMiB is how much memory something takes, in MiB; what is given back in between counts, too.
+func allocatedMiB(what func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	what()
@@ -66,24 +66,24 @@ func allocated(what func()) uint64 {
 // A file of a megabyte that unpacks to gigabytes is refused before it has taken much memory, whichever way it is made.
 func TestBombsAreRefused(t *testing.T) {
 	const limit = 64 << 20
-	packed := func(name string, content repeat) []byte {
-		return archived(t, func(a *tar.Writer) { put(t, a, name, content) })
+	packed := func(name string, content repeatedContent) []byte {
+		return buildArchive(t, func(a *tar.Writer) { addArchiveFile(t, a, name, content) })
 	}
 	for name, c := range map[string]struct {
 		file []byte
 		want string
 	}{
-		"blanks":        {packed("sallyport/survey.json", repeat{`{"Taken": "2030-01-01T00:00:00Z"`, "        ", 20 << 20}), "bytes"},
-		"empty entries": {packed("sallyport/survey.json", repeat{`{"Cluster": {"Pods": [{}`, ",{}", 15 << 20}), "entries"},
-		"empty texts":   {packed("sallyport/survey.json", repeat{`{"Cluster": {"Absent": [""`, `,""`, 15 << 20}), "entries"},
-		"fields":        {packed("sallyport/survey.json", repeat{`{"Inspected": {"":{}`, `,"":1`, 10 << 20}), "fields"},
-		"another file":  {packed("sallyport/zeros", repeat{"", "00000000", 20 << 20}), "bytes"},
-		"many files":    {archived(t, func(a *tar.Writer) { putMany(t, a, 5000) }), "first 100 files"},
+		"blanks":        {packed("sallyport/survey.json", repeatedContent{`{"Taken": "2030-01-01T00:00:00Z"`, "        ", 20 << 20}), "bytes"},
+		"empty entries": {packed("sallyport/survey.json", repeatedContent{`{"Cluster": {"Pods": [{}`, ",{}", 15 << 20}), "entries"},
+		"empty texts":   {packed("sallyport/survey.json", repeatedContent{`{"Cluster": {"Absent": [""`, `,""`, 15 << 20}), "entries"},
+		"fields":        {packed("sallyport/survey.json", repeatedContent{`{"Inspected": {"":{}`, `,"":1`, 10 << 20}), "fields"},
+		"another file":  {packed("sallyport/zeros", repeatedContent{"", "00000000", 20 << 20}), "bytes"},
+		"many files":    {buildArchive(t, func(a *tar.Writer) { addEmptyFiles(t, a, 5000) }), "first 100 files"},
 		"not packed":    {bytes.Repeat([]byte(" "), limit+1), "bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var err error
-			used := allocated(func() { _, err = readSurvey(bytes.NewReader(c.file), limit) })
+			used := allocatedMiB(func() { _, err = readSurvey(bytes.NewReader(c.file), limit) })
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%d bytes: %v, want %q", len(c.file), err, c.want)
 			}
@@ -94,17 +94,17 @@ func TestBombsAreRefused(t *testing.T) {
 	}
 }
 
-func putMany(t *testing.T, a *tar.Writer, n int) {
+func addEmptyFiles(t *testing.T, a *tar.Writer, n int) {
 	t.Helper()
 	for i := range n {
-		put(t, a, fmt.Sprintf("sallyport/%d", i), repeat{})
+		addArchiveFile(t, a, fmt.Sprintf("sallyport/%d", i), repeatedContent{})
 	}
 }
 
 // The survey of a cluster with a thousand projects is far below the limit.
 func TestLargeClusterIsNoBomb(t *testing.T) {
 	var file bytes.Buffer
-	if err := surveytest.Cluster(1000).Write(&file); err != nil {
+	if err := surveytest.GenerateCluster(1000).Write(&file); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := readSurvey(bytes.NewReader(file.Bytes()), survey.DefaultLimit/3); err != nil {
@@ -122,7 +122,7 @@ func TestAnnotationsOfOthersAreLeftOut(t *testing.T) {
 	if got := survey.KeepAnnotations(all); len(got) != 4 || len(all) != 9 || strings.Contains(fmt.Sprint(got), "secret") {
 		t.Errorf("kept %v", got)
 	}
-	s := surveytest.Cluster(1)
+	s := surveytest.GenerateCluster(1)
 	s.Cluster.Services[0].Annotations = all
 	var file bytes.Buffer
 	if err := s.Write(&file); err != nil {

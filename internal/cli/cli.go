@@ -21,11 +21,11 @@ func New(version string) *cobra.Command {
 		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: calledAs(os.Args[0])},
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: displayName(os.Args[0])},
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
 			root := cmd.Root()
-			root.SetOut(newScreen(root.OutOrStdout()))
-			root.SetErr(newScreen(root.ErrOrStderr()))
+			root.SetOut(newSafeWriter(root.OutOrStdout()))
+			root.SetErr(newSafeWriter(root.ErrOrStderr()))
 		},
 	}
 	root.AddCommand(
@@ -35,23 +35,23 @@ func New(version string) *cobra.Command {
 	return root
 }
 
-// calledAs is what the user types: kubectl runs the program as its plugin when it is called kubectl-sallyport.
-func calledAs(program string) string {
+// displayName is what the user types: kubectl runs the program as its plugin when it is called kubectl-sallyport.
+func displayName(program string) string {
 	if strings.HasPrefix(filepath.Base(program), "kubectl-") {
 		return "kubectl sallyport"
 	}
 	return "sallyport"
 }
 
-// exit is how a command ends that has said everything already.
-type exit int
+// exitStatus is how a command ends that has said everything already.
+type exitStatus int
 
 // Error is empty: all is said.
-func (exit) Error() string { return "" }
+func (exitStatus) Error() string { return "" }
 
 // ExitCode is what the program ends with for err: what the command says, or that of the program it ran, if it ran one.
 func ExitCode(err error) int {
-	var said exit
+	var said exitStatus
 	if errors.As(err, &said) {
 		return int(said)
 	}

@@ -24,10 +24,10 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
-// upWith is the blueprint of `lab up` with these arguments, and a topology file when there is one.
-func upWith(t *testing.T, file string, args ...string) (blueprint.Blueprint, error) {
+// labUpBlueprint is the blueprint of `lab up` with these arguments, and a topology file when there is one.
+func labUpBlueprint(t *testing.T, file string, args ...string) (blueprint.Blueprint, error) {
 	t.Helper()
-	cmd, path := labUp(&labFlags{}), ""
+	cmd, path := labUpCommand(&labFlags{}), ""
 	if err := cmd.ParseFlags(args); err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func upWith(t *testing.T, file string, args ...string) (blueprint.Blueprint, err
 		}
 		return n
 	}
-	return chosen(cmd, path, blueprint.Blueprint{
+	return resolveBlueprint(cmd, path, blueprint.Blueprint{
 		Nodes: number("nodes"), Gateways: number("gateways"), Raft: number("ovn-raft"), FakeNodes: number("fake-nodes"), FakePods: number("fake-pods"),
 	})
 }
@@ -64,20 +64,20 @@ func TestFlagsAreLaidOverTheFile(t *testing.T) {
 		{"", []string{"--nodes=1"}, [7]int{1, 1, 1, 0, 0, 2, 2}},                 // no more gateways than nodes,
 		{"", []string{"--nodes=1", "--gateways=2"}, [7]int{1, 2, 1, 0, 0, 2, 2}}, // unless asked for: then Check complains
 	} {
-		b, err := upWith(t, c.file, c.args...)
+		b, err := labUpBlueprint(t, c.file, c.args...)
 		got := [7]int{b.Nodes, b.Gateways, b.Raft, b.FakeNodes, b.FakePods, len(b.Networks), len(b.Uplinks)}
 		if err != nil || got != c.want {
 			t.Errorf("%s %v: %v, %v; want %v", c.file, c.args, got, err, c.want)
 		}
 	}
-	if _, err := upWith(t, "node: 5"); err == nil {
+	if _, err := labUpBlueprint(t, "node: 5"); err == nil {
 		t.Error("a file with a mistake is taken")
 	}
 }
 
 func TestAnnounceSaysWhatIsWrong(t *testing.T) {
 	for _, args := range [][]string{{"node1"}, {"node1", "198.18.10.1"}, {"node1", "198.18.10.1/32", "--withdraw", "--uplink", "uplink-a"}} {
-		cmd := labAnnounce(&labFlags{name: "no-such-lab"})
+		cmd := labAnnounceCommand(&labFlags{name: "no-such-lab"})
 		cmd.SetArgs(args)
 		cmd.SilenceUsage, cmd.SilenceErrors = true, true
 		if err := cmd.Execute(); err == nil || strings.Contains(err.Error(), "no-such-lab") {

@@ -6,11 +6,11 @@ import (
 	"github.com/sallyport/sallyport/internal/lab"
 )
 
-// names is what a shell may complete an argument to.
-type names func(cmd *cobra.Command) ([]string, error)
+// nameLister is what a shell may complete an argument to.
+type nameLister func(cmd *cobra.Command) ([]string, error)
 
-// first completes the first argument.
-func first(of names) cobra.CompletionFunc {
+// completeFirstArg completes the first argument.
+func completeFirstArg(of nameLister) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveDefault
@@ -23,8 +23,8 @@ func first(of names) cobra.CompletionFunc {
 	}
 }
 
-// labs are those of this machine.
-func labs(*cobra.Command) (out []string, err error) {
+// completeLabs are those of this machine.
+func completeLabs(*cobra.Command) (out []string, err error) {
 	all, err := lab.List()
 	for _, l := range all {
 		out = append(out, l.Name)
@@ -32,18 +32,18 @@ func labs(*cobra.Command) (out []string, err error) {
 	return out, err
 }
 
-// places are where commands can be run.
-func (f *labFlags) places(*cobra.Command) ([]string, error) {
-	l, err := f.open()
+// completeNamespaces are where commands can be run.
+func (f *labFlags) completeNamespaces(*cobra.Command) ([]string, error) {
+	l, err := f.openLab()
 	if err != nil {
 		return nil, err
 	}
 	return l.Namespaces()
 }
 
-// actors are the nodes and processes that orders are about.
-func (f *labFlags) actors(cmd *cobra.Command) (out []string, err error) {
-	l, err := f.open()
+// completeTargets are the nodes and processes that orders are about.
+func (f *labFlags) completeTargets(cmd *cobra.Command) (out []string, err error) {
+	l, err := f.openLab()
 	if err != nil {
 		return nil, err
 	}
@@ -57,11 +57,11 @@ func (f *labFlags) actors(cmd *cobra.Command) (out []string, err error) {
 	return out, err
 }
 
-// logged are those that have a log.
-func (f *labFlags) logged(*cobra.Command) ([]string, error) {
-	l, err := f.open()
+// completeLogs are those that have a log.
+func (f *labFlags) completeLogs(*cobra.Command) ([]string, error) {
+	l, err := f.openLab()
 	if err != nil {
 		return nil, err
 	}
-	return logsOf(l)
+	return listLabLogs(l)
 }

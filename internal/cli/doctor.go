@@ -17,10 +17,10 @@ import (
 
 // doctorOptions is the flags of doctor.
 type doctorOptions struct {
-	access
-	output
-	least  diagnosis.Severity
-	bundle string
+	clusterAccess
+	outputFlags
+	minSeverity diagnosis.Severity
+	bundlePath  string
 }
 
 func doctorCommand(version string) *cobra.Command {
@@ -45,78 +45,78 @@ Secrets, tokens or keys in it; there are names and addresses.`,
   sallyport doctor --severity error         only what does not work
   sallyport doctor --bundle support.tar.gz  for somebody else`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd, version) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.runDoctor(cmd, version) },
 	}
-	o.access.add(cmd)
-	o.output.add(cmd)
-	cmd.Flags().TextVar(&o.least, "severity", diagnosis.Info, "print what is at least so bad: info, warning or error")
-	cmd.Flags().StringVar(&o.bundle, "bundle", "", "file for an archive (tar.gz) of what was read and found")
+	o.addFlags(cmd)
+	o.addFlag(cmd)
+	cmd.Flags().TextVar(&o.minSeverity, "severity", diagnosis.Info, "print what is at least so bad: info, warning or error")
+	cmd.Flags().StringVar(&o.bundlePath, "bundle", "", "file for an archive (tar.gz) of what was read and found")
 	return cmd
 }
 
-func (o *doctorOptions) run(cmd *cobra.Command, version string) error {
-	done := busy(cmd, "reading the cluster and asking its nodes")
-	s, err := o.survey(cmd.Context(), observer.Scope{All: true, Sync: true, Questions: askAll})
+func (o *doctorOptions) runDoctor(cmd *cobra.Command, version string) error {
+	done := showProgress(cmd, "reading the cluster and asking its nodes")
+	s, err := o.takeSurvey(cmd.Context(), observer.Scope{AllShards: true, Sync: true, PlanInspections: questionsToAllNodes})
 	done()
 	if err != nil {
 		return err
 	}
-	report := newReport(s, version)
-	if o.bundle != "" {
-		if err := writeBundle(o.bundle, s, report); err != nil {
-			return fmt.Errorf("write %s: %w", o.bundle, err)
+	report := newDoctorReport(s, version)
+	if o.bundlePath != "" {
+		if err := writeBundle(o.bundlePath, s, report); err != nil {
+			return fmt.Errorf("write %s: %w", o.bundlePath, err)
 		}
 	}
 	shown := report
-	shown.Findings = slices.DeleteFunc(slices.Clone(report.Findings), func(f diagnosis.Finding) bool { return f.Severity < o.least })
-	if err := o.print(cmd, shown, shown.text); err != nil {
+	shown.Findings = slices.DeleteFunc(slices.Clone(report.Findings), func(f diagnosis.Finding) bool { return f.Severity < o.minSeverity })
+	if err := o.printResult(cmd, shown, shown.printText); err != nil {
 		return err
 	}
-	return report.exit()
+	return report.exitError()
 }
 
-// askAll are the questions of a doctor: to all nodes, about everything.
-func askAll(s *survey.Survey) []kubedcv1alpha1.InspectionSpec {
-	return diagnosis.Questions(s, diagnosis.Case{})
+// questionsToAllNodes are the questions of a doctor: to all nodes, about everything.
+func questionsToAllNodes(s *survey.Survey) []kubedcv1alpha1.InspectionSpec {
+	return diagnosis.PlanInspections(s, diagnosis.InspectionScope{})
 }
 
-// report is what a doctor says.
-type report struct {
+// doctorReport is what a doctor says.
+type doctorReport struct {
 	Cluster  string              `json:"cluster"`
 	Taken    time.Time           `json:"taken"`
-	Checked  checked             `json:"checked"`
+	Checked  checkSummary        `json:"checked"`
 	Findings []diagnosis.Finding `json:"findings"`
 }
 
-// checked is what was looked at.
-type checked struct {
-	Sallyport  string `json:"sallyport"`
-	Kubernetes string `json:"kubernetes,omitempty"`
-	OVN        string `json:"ovn,omitempty"`
-	Kinds      int    `json:"kinds"` // of findings
-	Projects   int    `json:"projects"`
-	Objects    int    `json:"objects"`
-	Nodes      int    `json:"nodes"`
-	Answered   int    `json:"answered"`
+// checkSummary is what was looked at.
+type checkSummary struct {
+	Sallyport     string `json:"sallyport"`
+	Kubernetes    string `json:"kubernetes,omitempty"`
+	OVN           string `json:"ovn,omitempty"`
+	FindingCodes  int    `json:"kinds"` // of findings
+	Projects      int    `json:"projects"`
+	Objects       int    `json:"objects"`
+	Nodes         int    `json:"nodes"`
+	AnsweredNodes int    `json:"answered"`
 }
 
-func newReport(s *survey.Survey, version string) report {
+func newDoctorReport(s *survey.Survey, version string) doctorReport {
 	c := s.Cluster
-	r := report{Cluster: c.Name, Taken: s.Taken, Findings: diagnosis.Examine(s), Checked: checked{
-		Sallyport: version, Kubernetes: c.Version, OVN: s.Logical.Options["northd_internal_version"], Kinds: len(diagnosis.Codes),
+	r := doctorReport{Cluster: c.Name, Taken: s.Taken, Findings: diagnosis.CheckCluster(s), Checked: checkSummary{
+		Sallyport: version, Kubernetes: c.Version, OVN: s.Logical.Options["northd_internal_version"], FindingCodes: len(diagnosis.Codes),
 		Projects: len(c.Projects), Objects: len(c.EIps) + len(c.FIps) + len(c.Services) + len(c.EgressIPs) + len(c.EgressServices) + len(c.EgressRoutes),
 		Nodes: len(c.Nodes),
 	}}
 	for _, i := range s.Inspected {
 		if i.Problem == "" {
-			r.Checked.Answered++
+			r.Checked.AnsweredNodes++
 		}
 	}
 	return r
 }
 
-// count is how many findings are of a severity.
-func (r report) count(s diagnosis.Severity) (n int) {
+// countSeverity is how many findings are of a severity.
+func (r doctorReport) countSeverity(s diagnosis.Severity) (n int) {
 	for _, f := range r.Findings {
 		if f.Severity == s {
 			n++
@@ -125,28 +125,28 @@ func (r report) count(s diagnosis.Severity) (n int) {
 	return n
 }
 
-// exit is with what a doctor ends.
-func (r report) exit() error {
+// exitError is with what a doctor ends.
+func (r doctorReport) exitError() error {
 	switch {
-	case r.count(diagnosis.Error) > 0:
-		return exit(2)
-	case r.count(diagnosis.Warning) > 0:
-		return exit(1)
+	case r.countSeverity(diagnosis.Error) > 0:
+		return exitStatus(2)
+	case r.countSeverity(diagnosis.Warning) > 0:
+		return exitStatus(1)
 	default:
 		return nil
 	}
 }
 
-// most is how many findings of one code are printed.
-const most = 10
+// maxFindingsPerCode is how many findings of one code are printed.
+const maxFindingsPerCode = 10
 
-// text prints the findings, those of one code together, and what was looked at.
-func (r report) text(w io.Writer, c ink) error {
+// printText prints the findings, those of one code together, and what was looked at.
+func (r doctorReport) printText(w io.Writer, c colorizer) error {
 	dye := map[diagnosis.Severity]func(string) string{diagnosis.Error: c.red, diagnosis.Warning: c.yellow, diagnosis.Info: c.faint}
 	for rest := r.Findings; len(rest) > 0; {
 		first := rest[0]
 		same := func(f diagnosis.Finding) bool {
-			return f.Code == first.Code && f.Severity == first.Severity && f.Cure == first.Cure
+			return f.Code == first.Code && f.Severity == first.Severity && f.Remediation == first.Remediation
 		}
 		end := slices.IndexFunc(rest, func(f diagnosis.Finding) bool { return !same(f) })
 		if end < 0 {
@@ -154,25 +154,25 @@ func (r report) text(w io.Writer, c ink) error {
 		}
 		fmt.Fprintf(w, "%s %s\n", dye[first.Severity](strings.ToUpper(first.Severity.String())), c.bold(first.Code))
 		for i, f := range rest[:end] {
-			if i == most {
-				fmt.Fprintf(w, "  … and %d more\n", end-most)
+			if i == maxFindingsPerCode {
+				fmt.Fprintf(w, "  … and %d more\n", end-maxFindingsPerCode)
 				break
 			}
 			fmt.Fprintf(w, "  %s\n", f.Message)
 		}
-		fmt.Fprintf(w, "  → %s\n\n", first.Cure)
+		fmt.Fprintf(w, "  → %s\n\n", first.Remediation)
 		rest = rest[end:]
 	}
-	_, err := fmt.Fprintln(w, r.summary())
+	_, err := fmt.Fprintln(w, r.summarize())
 	return err
 }
 
-// summary is how it went, and what was looked at.
-func (r report) summary() string {
+// summarize is how it went, and what was looked at.
+func (r doctorReport) summarize() string {
 	var found []string
 	for _, s := range []diagnosis.Severity{diagnosis.Error, diagnosis.Warning, diagnosis.Info} {
-		if n := r.count(s); n > 0 {
-			found = append(found, fmt.Sprintf("%d %s", n, plural(s.String(), n)))
+		if n := r.countSeverity(s); n > 0 {
+			found = append(found, fmt.Sprintf("%d %s", n, pluralize(s.String(), n)))
 		}
 	}
 	said := "nothing is wrong"
@@ -181,7 +181,7 @@ func (r report) summary() string {
 	}
 	k := r.Checked
 	looked := fmt.Sprintf("looked for %d kinds of faults in %d projects, %d addresses and Services, and %d nodes, of which %d answered",
-		k.Kinds, k.Projects, k.Objects, k.Nodes, k.Answered)
+		k.FindingCodes, k.Projects, k.Objects, k.Nodes, k.AnsweredNodes)
 	for _, v := range []struct{ name, version string }{{"Kubernetes", strings.TrimPrefix(k.Kubernetes, "v")}, {"OVN", k.OVN}} {
 		if v.version != "" {
 			looked += "; " + v.name + " " + v.version
@@ -190,7 +190,7 @@ func (r report) summary() string {
 	return said + ": " + looked
 }
 
-func plural(word string, n int) string {
+func pluralize(word string, n int) string {
 	if n == 1 {
 		return word
 	}

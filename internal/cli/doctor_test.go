@@ -16,17 +16,17 @@ import (
 	"github.com/sallyport/sallyport/internal/survey/surveytest"
 )
 
-// doctor runs the command on a survey in a file.
-func doctor(t *testing.T, s *survey.Survey, args ...string) (string, error) {
+// runDoctor runs the command on a survey in a file.
+func runDoctor(t *testing.T, s *survey.Survey, args ...string) (string, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "survey.json")
-	if err := writeFile(file, s.Write); err != nil {
+	if err := writePrivateFile(file, s.Write); err != nil {
 		t.Fatal(err)
 	}
-	return run(t, append([]string{"doctor", "--survey", file}, args...)...)
+	return runCommand(t, append([]string{"doctor", "--survey", file}, args...)...)
 }
 
-func run(t *testing.T, args ...string) (string, error) {
+func runCommand(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
 	cmd := New("1.2.3")
@@ -36,8 +36,8 @@ func run(t *testing.T, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// quiet is a cluster with nothing in it, and so with nothing wrong but that its controllers do not run.
-func quiet() *survey.Survey {
+// emptySurvey is a cluster with nothing in it, and so with nothing wrong but that its controllers do not run.
+func emptySurvey() *survey.Survey {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	s := &survey.Survey{Taken: now}
 	for _, name := range []string{diagnosis.ControllerLease, diagnosis.KubeOVNLease} {
@@ -49,8 +49,8 @@ func quiet() *survey.Survey {
 }
 
 func TestDoctorEnds(t *testing.T) {
-	absent, old, dead := quiet(), quiet(), quiet()
-	absent.Inspected = map[string]survey.Inspected{"node1": {Problem: "no answer"}}
+	absent, old, dead := emptySurvey(), emptySurvey(), emptySurvey()
+	absent.Inspected = map[string]survey.NodeInspection{"node1": {Problem: "no answer"}}
 	old.Cluster.Version = "v1.20.0"
 	dead.Cluster.Leases = dead.Cluster.Leases[:1]
 	for _, c := range []struct {
@@ -59,13 +59,13 @@ func TestDoctorEnds(t *testing.T) {
 		code int
 		says string
 	}{
-		{"nothing is wrong", quiet(), 0, "nothing is wrong: looked for"},
+		{"nothing is wrong", emptySurvey(), 0, "nothing is wrong: looked for"},
 		{"something is worth knowing", absent, 0, "INFO AgentsAbsent\n"},
 		{"a warning", old, 1, "WARNING KubernetesTooOld\n  Kubernetes is v1.20.0\n  → Upgrade"},
 		{"an error", dead, 2, "ERROR KubeOVNDead\n"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			out, err := doctor(t, c.s)
+			out, err := runDoctor(t, c.s)
 			code := 0
 			if err != nil {
 				code = ExitCode(err)
@@ -79,23 +79,23 @@ func TestDoctorEnds(t *testing.T) {
 
 // What is left out by severity counts for the end.
 func TestDoctorSeverity(t *testing.T) {
-	s := quiet()
+	s := emptySurvey()
 	s.Cluster.Version = "v1.20.0"
-	out, err := doctor(t, s, "--severity", "error")
+	out, err := runDoctor(t, s, "--severity", "error")
 	if strings.Contains(out, "KubernetesTooOld") || err == nil || ExitCode(err) != 1 {
 		t.Errorf("%v\n%s", err, out)
 	}
-	if out, err := doctor(t, s, "--severity", "bad"); err == nil || !strings.Contains(err.Error(), "info, warning and error") {
+	if out, err := runDoctor(t, s, "--severity", "bad"); err == nil || !strings.Contains(err.Error(), "info, warning and error") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
 
 func TestDoctorAsData(t *testing.T) {
-	out, err := doctor(t, surveytest.Cluster(5), "-o", "json")
+	out, err := runDoctor(t, surveytest.GenerateCluster(5), "-o", "json")
 	if err == nil {
 		t.Error("a cluster with faults has none")
 	}
-	var r report
+	var r doctorReport
 	if err := json.Unmarshal([]byte(out), &r); err != nil || len(r.Findings) == 0 || r.Checked.Projects != 5 || r.Checked.Sallyport != "1.2.3" {
 		t.Errorf("%v: %+v", err, r)
 	}
@@ -104,14 +104,14 @@ func TestDoctorAsData(t *testing.T) {
 // A bundle says what the cluster said, and every command takes it in the place of a survey. What somebody applied is not in it.
 func TestBundle(t *testing.T) {
 	const secret, lastApplied, kept = "hunter2", "kubectl.kubernetes.io/last-applied-configuration", "kube-dc.com/kept"
-	s := surveytest.Cluster(5)
+	s := surveytest.GenerateCluster(5)
 	s.Cluster.Services[0].Annotations = map[string]string{lastApplied: `{"password":"` + secret + `"}`, kept: "yes"}
 	file := filepath.Join(t.TempDir(), "support.tar.gz")
-	before, err := doctor(t, s, "--bundle", file)
+	before, err := runDoctor(t, s, "--bundle", file)
 	if err == nil {
 		t.Fatal("a cluster with faults has none")
 	}
-	after, err := run(t, "doctor", "--survey", file)
+	after, err := runCommand(t, "doctor", "--survey", file)
 	if err == nil || after != before {
 		t.Errorf("%v: from the bundle, the doctor says\n%s\nand said\n%s", err, after, before)
 	}

@@ -19,21 +19,21 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// errNotWell is the end of an explanation of something that does not work, when that was asked for.
-var errNotWell = errors.New("it does not work")
+// errNotWorking is the end of an explanation of something that does not work, when that was asked for.
+var errNotWorking = errors.New("it does not work")
 
-// explaining is the flags of explain.
-type explaining struct {
-	access
-	output
+// explainOptions is the flags of explain.
+type explainOptions struct {
+	clusterAccess
+	outputFlags
 	namespace string
-	all       bool
-	unasked   bool // nodes are not asked
+	verbose   bool
+	skipNodes bool // nodes are not asked
 	exitCode  bool
 }
 
 func explainCommand() *cobra.Command {
-	var e explaining
+	var e explainOptions
 	cmd := &cobra.Command{
 		Use:   "explain KIND/NAME | ADDRESS",
 		Short: "Say of an object or an address how it is doing, what is wrong and what to do next",
@@ -56,53 +56,53 @@ Nodes on the way are asked through their agents, where there are any.`,
   sallyport explain eip/front -v          every entry, row, node and condition
   sallyport explain egressip/out -o yaml  the same as data`,
 		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: e.suggest,
-		RunE:              func(cmd *cobra.Command, args []string) error { return e.run(cmd, strings.Join(args, "/")) },
+		ValidArgsFunction: e.completeSubject,
+		RunE:              func(cmd *cobra.Command, args []string) error { return e.runExplain(cmd, strings.Join(args, "/")) },
 	}
-	e.access.add(cmd)
-	e.output.add(cmd)
+	e.addFlags(cmd)
+	e.addFlag(cmd)
 	f := cmd.Flags()
 	f.StringVarP(&e.namespace, "namespace", "n", "", "namespace of the object; empty: any")
-	f.BoolVarP(&e.all, "verbose", "v", false, "everything: what was compiled, rows, nodes, conditions, events")
-	f.BoolVar(&e.unasked, "no-nodes", false, "do not ask nodes")
+	f.BoolVarP(&e.verbose, "verbose", "v", false, "everything: what was compiled, rows, nodes, conditions, events")
+	f.BoolVar(&e.skipNodes, "no-nodes", false, "do not ask nodes")
 	f.BoolVar(&e.exitCode, "exit-code", false, "end with 1 when it does not work")
 	return cmd
 }
 
-func (e *explaining) run(cmd *cobra.Command, text string) error {
-	done := busy(cmd, "reading the cluster")
-	s, err := e.survey(cmd.Context(), e.scope(text))
+func (e *explainOptions) runExplain(cmd *cobra.Command, text string) error {
+	done := showProgress(cmd, "reading the cluster")
+	s, err := e.takeSurvey(cmd.Context(), e.surveyScope(text))
 	done()
 	if err != nil {
 		return err
 	}
-	x, err := e.explain(s, text)
+	x, err := e.explainSubject(s, text)
 	if err != nil {
 		return err
 	}
-	if err := e.print(cmd, x, func(w io.Writer, i ink) error { return paint(w, i, x.Text(e.all), x.Works) }); err != nil {
+	if err := e.printResult(cmd, x, func(w io.Writer, i colorizer) error { return printExplanation(w, i, x.Text(e.verbose), x.Healthy) }); err != nil {
 		return err
 	}
-	if e.exitCode && !x.Works {
-		return errNotWell
+	if e.exitCode && !x.Healthy {
+		return errNotWorking
 	}
 	return nil
 }
 
-// scope is the shards and the nodes that what is asked about hangs on.
-func (e *explaining) scope(text string) observer.Scope {
-	out := observer.Scope{Sync: true, About: func(s *survey.Survey) []string {
+// surveyScope is the shards and the nodes that what is asked about hangs on.
+func (e *explainOptions) surveyScope(text string) observer.Scope {
+	out := observer.Scope{Sync: true, SelectShards: func(s *survey.Survey) []string {
 		subject, _ := explain.Resolve(s, text, e.namespace) // what is wrong with it is told later
 		return subject.Shards(s)
 	}}
-	if !e.unasked {
-		out.Questions = func(s *survey.Survey) []kubedcv1alpha1.InspectionSpec { return e.questions(s, text) }
+	if !e.skipNodes {
+		out.PlanInspections = func(s *survey.Survey) []kubedcv1alpha1.InspectionSpec { return e.nodeQuestions(s, text) }
 	}
 	return out
 }
 
-// questions are those to the nodes on the way.
-func (e *explaining) questions(s *survey.Survey, text string) []kubedcv1alpha1.InspectionSpec {
+// nodeQuestions are those to the nodes on the way.
+func (e *explainOptions) nodeQuestions(s *survey.Survey, text string) []kubedcv1alpha1.InspectionSpec {
 	subject, err := explain.Resolve(s, text, e.namespace)
 	if err != nil {
 		return nil
@@ -111,14 +111,14 @@ func (e *explaining) questions(s *survey.Survey, text string) []kubedcv1alpha1.I
 	if len(nodes) == 0 {
 		return nil
 	}
-	return diagnosis.Questions(s, diagnosis.Case{Nodes: nodes})
+	return diagnosis.PlanInspections(s, diagnosis.InspectionScope{Nodes: nodes})
 }
 
-// explain explains what somebody means. While Kubernetes can't be read, nobody knows, and that is what is explained.
-func (e *explaining) explain(s *survey.Survey, text string) (explain.Explanation, error) {
-	findings := diagnosis.Examine(s)
+// explainSubject explains what somebody means. While Kubernetes can't be read, nobody knows, and that is what is explained.
+func (e *explainOptions) explainSubject(s *survey.Survey, text string) (explain.Explanation, error) {
+	findings := diagnosis.CheckCluster(s)
 	subject, err := explain.Resolve(s, text, e.namespace)
-	blind := slices.ContainsFunc(s.Unread, func(u survey.Unread) bool { return u.System == survey.Kubernetes })
+	blind := slices.ContainsFunc(s.Unread, func(u survey.ReadFailure) bool { return u.System == survey.Kubernetes })
 	switch {
 	case err != nil && blind:
 		return explain.Unknown(s, text, findings), nil
@@ -129,8 +129,8 @@ func (e *explaining) explain(s *survey.Survey, text string) (explain.Explanation
 	}
 }
 
-// paint prints an explanation, in colours where there are any.
-func paint(w io.Writer, i ink, text string, works bool) error {
+// printExplanation prints an explanation, in colours where there are any.
+func printExplanation(w io.Writer, i colorizer, text string, works bool) error {
 	headline, rest, _ := strings.Cut(text, "\n")
 	if works {
 		headline = i.green(headline)
@@ -153,31 +153,31 @@ func paint(w io.Writer, i ink, text string, works bool) error {
 	return err
 }
 
-// patience is how long somebody waits for the shell to complete a word.
-const patience = 2 * time.Second
+// completionTimeout is how long somebody waits for the shell to complete a word.
+const completionTimeout = 2 * time.Second
 
-// suggest completes kinds, and names of objects of the cluster.
-func (e *explaining) suggest(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+// completeSubject completes kinds, and names of objects of the cluster.
+func (e *explainOptions) completeSubject(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	word, _, chosen := strings.Cut(typed, "/")
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	if !chosen {
 		var out []string
-		for _, w := range explain.Words() {
+		for _, w := range explain.KindNames() {
 			if strings.HasPrefix(w, typed) {
 				out = append(out, w+"/")
 			}
 		}
 		return out, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), patience)
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
-	config, _, err := kube.ConfigOf(e.kubeconfig, e.context)
+	config, _, err := kube.LoadConfigContext(e.kubeconfig, e.context)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	names, err := kube.Names(ctx, config, explain.Kind(word), e.namespace)
+	names, err := kube.ListNames(ctx, config, explain.ParseKind(word), e.namespace)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}

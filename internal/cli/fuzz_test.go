@@ -15,11 +15,11 @@ import (
 
 // FuzzBundle: any archive is a bundle or an error, and commands look at whatever is in it without panic.
 func FuzzBundle(f *testing.F) {
-	s := surveytest.Cluster(1)
-	for _, p := range bundled(s, report{Taken: s.Taken}) {
+	s := surveytest.GenerateCluster(1)
+	for _, p := range bundleFiles(s, doctorReport{Taken: s.Taken}) {
 		var archive bytes.Buffer
 		w := tar.NewWriter(&archive)
-		if err := p.to(w, s.Taken); err != nil {
+		if err := p.addToArchive(w, s.Taken); err != nil {
 			f.Fatal(err)
 		}
 		if err := w.Close(); err != nil {
@@ -30,22 +30,22 @@ func FuzzBundle(f *testing.F) {
 	f.Add([]byte(`{"Taken":"2030-01-02T03:04:05Z","Cluster":{"EIps":[{}],"Services":[{}],"Nodes":[{}]},"Shards":[{}],"Inspected":{"x":{}}}`))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, raw := range [][]byte{data, packed(t, data)} {
+		for _, raw := range [][]byte{data, gzipArchive(t, data)} {
 			s, err := readSurvey(bytes.NewReader(raw), 1<<20)
 			if err != nil {
 				continue
 			}
-			diagnosis.Examine(s)
-			usage.Count(s)
-			for _, p := range bundled(s, report{Taken: time.Unix(0, 0)}) {
+			diagnosis.CheckCluster(s)
+			usage.Summarize(s)
+			for _, p := range bundleFiles(s, doctorReport{Taken: time.Unix(0, 0)}) {
 				_ = p.write(io.Discard)
 			}
 		}
 	})
 }
 
-// packed is an archive as bundles are compressed.
-func packed(t *testing.T, archive []byte) []byte {
+// gzipArchive is an archive as bundles are compressed.
+func gzipArchive(t *testing.T, archive []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)

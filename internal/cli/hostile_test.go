@@ -20,24 +20,24 @@ import (
 	"github.com/sallyport/sallyport/internal/survey/surveytest"
 )
 
-// hostile is what somebody writes who wants to order an operator's terminal about, or to make it say what is not so: it clears the screen,
+// hostileText is what somebody writes who wants to order an operator's terminal about, or to make it say what is not so: it clears the screen,
 // sets the title, turns the direction of text, and forges a line. Of each family of such characters there is one, as UTF-8 and as a byte.
-const hostile = "\x1b[2J\x1b[H\x1b]0;pwned\x07\u009b31m\x7f\u0085\u200f\u202e\u2066\r\nFORGED: 0 errors\x00"
+const hostileText = "\x1b[2J\x1b[H\x1b]0;pwned\x07\u009b31m\x7f\u0085\u200f\u202e\u2066\r\nFORGED: 0 errors\x00"
 
-// fixed are fields with words that code decides by. Nobody who writes objects chooses them.
-var fixed = []string{"Kind", "Type", "Status", "Protocol", "Scope", "System", "Action", "Verdict", "Method", "Return", "Phase", "ReturnPath"}
+// enumFields are fields with words that code decides by. Nobody who writes objects chooses them.
+var enumFields = []string{"Kind", "Type", "Status", "Protocol", "Scope", "System", "Action", "Verdict", "Method", "Return", "Phase", "ReturnPath"}
 
-// poison appends hostile text to every text of a survey that users can write, and to names of labels and annotations.
-func poison(value any, field string) any {
+// poisonTexts appends hostile text to every text of a survey that users can write, and to names of labels and annotations.
+func poisonTexts(value any, field string) any {
 	switch v := value.(type) {
 	case string:
-		if v == "" || slices.Contains(fixed, field) || isTyped(v) {
+		if v == "" || slices.Contains(enumFields, field) || isParsedValue(v) {
 			return v
 		}
-		return v + hostile
+		return v + hostileText
 	case []any:
 		for i := range v {
-			v[i] = poison(v[i], field)
+			v[i] = poisonTexts(v[i], field)
 		}
 		return v
 	case map[string]any:
@@ -45,9 +45,9 @@ func poison(value any, field string) any {
 		for key, old := range v {
 			if named {
 				delete(v, key)
-				key += hostile
+				key += hostileText
 			}
-			v[key] = poison(old, key)
+			v[key] = poisonTexts(old, key)
 		}
 		return v
 	default:
@@ -55,8 +55,8 @@ func poison(value any, field string) any {
 	}
 }
 
-// isTyped reports whether a text is that of a value which is parsed when a survey is read.
-func isTyped(text string) bool {
+// isParsedValue reports whether a text is that of a value which is parsed when a survey is read.
+func isParsedValue(text string) bool {
 	_, address := netip.ParseAddr(text)
 	_, prefix := netip.ParsePrefix(text)
 	_, port := netip.ParseAddrPort(text)
@@ -65,8 +65,8 @@ func isTyped(text string) bool {
 	return address == nil || prefix == nil || port == nil || moment == nil || mac == nil
 }
 
-// poisoned is a file with a survey of a cluster whose tenants are hostile. Only: texts of these fields; none: of all.
-func poisoned(t *testing.T, s *survey.Survey, only ...string) string {
+// writePoisonedSurvey is a file with a survey of a cluster whose tenants are hostile. Only: texts of these fields; none: of all.
+func writePoisonedSurvey(t *testing.T, s *survey.Survey, only ...string) string {
 	t.Helper()
 	raw, err := json.Marshal(s)
 	if err != nil {
@@ -77,9 +77,9 @@ func poisoned(t *testing.T, s *survey.Survey, only ...string) string {
 		t.Fatal(err)
 	}
 	if len(only) == 0 {
-		poison(value, "")
+		poisonTexts(value, "")
 	} else {
-		poisonOnly(value, only)
+		poisonFields(value, only)
 	}
 	if raw, err = json.Marshal(value); err != nil {
 		t.Fatal(err)
@@ -91,18 +91,18 @@ func poisoned(t *testing.T, s *survey.Survey, only ...string) string {
 	return file
 }
 
-func poisonOnly(value any, only []string) {
+func poisonFields(value any, only []string) {
 	switch v := value.(type) {
 	case []any:
 		for i := range v {
-			poisonOnly(v[i], only)
+			poisonFields(v[i], only)
 		}
 	case map[string]any:
 		for key, old := range v {
 			if slices.Contains(only, key) {
-				v[key] = poison(old, key)
+				v[key] = poisonTexts(old, key)
 			} else {
-				poisonOnly(old, only)
+				poisonFields(old, only)
 			}
 		}
 	}
@@ -127,8 +127,8 @@ func expectVisible(t *testing.T, what, text string) {
 	}
 }
 
-// asksFor are commands about a cluster and about some of its objects, in every format.
-func asksFor(s *survey.Survey) (out [][]string) {
+// commandsFor are commands about a cluster and about some of its objects, in every format.
+func commandsFor(s *survey.Survey) (out [][]string) {
 	for _, o := range s.Cluster.Objects() {
 		if len(out) < 400 {
 			out = append(out, []string{"explain", "-v", o.Kind + "/" + o.Name, "-n", o.Namespace})
@@ -137,7 +137,7 @@ func asksFor(s *survey.Survey) (out [][]string) {
 	out = append(out,
 		[]string{"plan"}, []string{"survey"}, []string{"map"}, []string{"map", "-o", "svg"}, []string{"map", "-o", "md"}, []string{"map", "-o", "json"},
 		[]string{"map", "globex/prod"}, []string{"map", "globex/prod", "-o", "svg"}, []string{"explain", "198.18.0.102"}, []string{"explain", "none/such"})
-	for _, format := range []string{asText, asJSON, asYAML} {
+	for _, format := range []string{formatText, formatJSON, formatYAML} {
 		for _, command := range []string{"status", "doctor", "top", "explain svc", "trace 203.0.113.10 198.18.0.102:22 -v", "explain node/node1 -v"} {
 			out = append(out, append(strings.Fields(command), "-o", format))
 		}
@@ -147,13 +147,13 @@ func asksFor(s *survey.Survey) (out [][]string) {
 
 // Whatever tenants write, what commands print is text in lines of their own, in every format.
 func TestHostileTextIsVisible(t *testing.T) {
-	s := surveytest.Cluster(3)
+	s := surveytest.GenerateCluster(3)
 	free := []string{"Message", "Reason", "Waiting", "Problem", "Holder", "Annotations", "Labels", "Selector", "Class", "Hosts", "Listeners", "Target", "Text", "Version"}
-	for name, file := range map[string]string{"texts": poisoned(t, s, free...), "everything": poisoned(t, s)} {
+	for name, file := range map[string]string{"texts": writePoisonedSurvey(t, s, free...), "everything": writePoisonedSurvey(t, s)} {
 		t.Run(name, func(t *testing.T) {
 			seen := 0
-			for _, args := range asksFor(s) {
-				out, err := printed(t, append(args, "--survey", file)...)
+			for _, args := range commandsFor(s) {
+				out, err := combinedOutput(t, append(args, "--survey", file)...)
 				expectVisible(t, strings.Join(args, " "), out)
 				if strings.Contains(out, "u001b") {
 					seen++
@@ -169,8 +169,8 @@ func TestHostileTextIsVisible(t *testing.T) {
 	}
 }
 
-// printed is everything that a command prints: output, warnings, and why it failed.
-func printed(t *testing.T, args ...string) (string, error) {
+// combinedOutput is everything that a command prints: output, warnings, and why it failed.
+func combinedOutput(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
 	cmd := New("test")
@@ -187,7 +187,7 @@ func printed(t *testing.T, args ...string) (string, error) {
 // The texts in a bundle are read in a terminal, too.
 func TestHostileTextInABundleIsVisible(t *testing.T) {
 	bundle := filepath.Join(t.TempDir(), "bundle.tar.gz")
-	_, _ = printed(t, "doctor", "--survey", poisoned(t, surveytest.Cluster(2)), "--bundle", bundle)
+	_, _ = combinedOutput(t, "doctor", "--survey", writePoisonedSurvey(t, surveytest.GenerateCluster(2)), "--bundle", bundle)
 	raw, err := os.ReadFile(bundle)
 	if err != nil {
 		t.Fatal(err)
@@ -226,7 +226,7 @@ func TestHostileManifestIsVisible(t *testing.T) {
 	if err := os.WriteFile(file, []byte(manifest), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, _ := printed(t, "plan", "-f", file)
+	out, _ := combinedOutput(t, "plan", "-f", file)
 	expectVisible(t, "plan -f", out)
 	if !strings.Contains(out, "u001b") && !strings.Contains(out, "x1b") {
 		t.Errorf("it does not say what is wrong with the name: %s", out)
@@ -237,8 +237,8 @@ func TestHostileManifestIsVisible(t *testing.T) {
 func TestScreenLetsColoursThroughOnly(t *testing.T) {
 	for _, terminal := range []bool{true, false} {
 		var out bytes.Buffer
-		s := &screen{to: &out, terminal: terminal}
-		text := ink(terminal).red("bad") + "\x1b[2J\x1b[5m\n"
+		s := &safeWriter{out: &out, terminal: terminal}
+		text := colorizer(terminal).red("bad") + "\x1b[2J\x1b[5m\n"
 		for _, b := range []byte(text + "✗ \u009b\xff.") { // however it is cut into pieces
 			if n, err := s.Write([]byte{b}); n != 1 || err != nil {
 				t.Fatal(n, err)
@@ -252,8 +252,8 @@ func TestScreenLetsColoursThroughOnly(t *testing.T) {
 			t.Errorf("terminal %t: got %q, want %q", terminal, got, want)
 		}
 		out.Reset()
-		s.clear()
-		s.erase()
+		s.clearTerminal()
+		s.eraseLine()
 		if _, err := s.Write([]byte(text)); err != nil {
 			t.Fatal(err)
 		}

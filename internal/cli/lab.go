@@ -25,32 +25,32 @@ It needs root on Linux. The first "lab up" builds Kubernetes and Kube-OVN from s
 // labFlags are those of every lab command.
 type labFlags struct{ name string }
 
-func (f *labFlags) open() (*lab.Lab, error) { return lab.Open(f.name) }
+func (f *labFlags) openLab() (*lab.Lab, error) { return lab.Open(f.name) }
 
 func labCommand() *cobra.Command {
 	flags := &labFlags{}
 	cmd := &cobra.Command{Use: "lab", Short: "Run a real cluster with external networks on this machine", Long: labHelp}
-	cmd.PersistentFlags().StringVar(&flags.name, "lab", envOr("SALLYPORT_LAB", "lab"), "name of the lab; several can run side by side (env SALLYPORT_LAB)")
+	cmd.PersistentFlags().StringVar(&flags.name, "lab", envOrDefault("SALLYPORT_LAB", "lab"), "name of the lab; several can run side by side (env SALLYPORT_LAB)")
 	cmd.AddCommand(
-		labUp(flags), labDown(flags), labList(), labParts(), labInstall(flags),
-		labStatus(flags), labKubeconfig(flags), labEnv(flags), labLogs(flags),
-		labExec(flags), labShell(flags), labCapture(flags), labAnnounce(flags),
+		labUpCommand(flags), labDownCommand(flags), labListCommand(), labPartsCommand(), labInstallCommand(flags),
+		labStatusCommand(flags), labKubeconfigCommand(flags), labEnvCommand(flags), labLogsCommand(flags),
+		labExecCommand(flags), labShellCommand(flags), labCaptureCommand(flags), labAnnounceCommand(flags),
 	)
-	cmd.AddCommand(labOrders(flags)...)
-	if err := cmd.RegisterFlagCompletionFunc("lab", first(labs)); err != nil {
+	cmd.AddCommand(labOrderCommands(flags)...)
+	if err := cmd.RegisterFlagCompletionFunc("lab", completeFirstArg(completeLabs)); err != nil {
 		panic(err) // there is no such flag
 	}
 	return cmd
 }
 
-func envOr(key, otherwise string) string {
+func envOrDefault(key, otherwise string) string {
 	if v := os.Getenv(key); v != "" {
 		return v
 	}
 	return otherwise
 }
 
-func labUp(flags *labFlags) *cobra.Command {
+func labUpCommand(flags *labFlags) *cobra.Command {
 	var topology string
 	var timeout time.Duration
 	var keep bool
@@ -64,14 +64,14 @@ func labUp(flags *labFlags) *cobra.Command {
   sallyport lab up --nodes 0 --fake-nodes 500 --fake-pods 5000`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			b, err := chosen(cmd, topology, asked)
+			b, err := resolveBlueprint(cmd, topology, asked)
 			if err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeout, fmt.Errorf("not usable after %s (--timeout)", timeout))
 			defer cancel()
 			cmd.SetContext(ctx)
-			return up(cmd, lab.Options{Name: flags.name, Blueprint: b, KeepFailed: keep})
+			return startLab(cmd, lab.Options{Name: flags.name, Blueprint: b, KeepFailed: keep})
 		},
 	}
 	f := cmd.Flags()
@@ -86,8 +86,8 @@ func labUp(flags *labFlags) *cobra.Command {
 	return cmd
 }
 
-// chosen is the topology file with the flags that were given on top.
-func chosen(cmd *cobra.Command, topology string, asked blueprint.Blueprint) (blueprint.Blueprint, error) {
+// resolveBlueprint is the topology file with the flags that were given on top.
+func resolveBlueprint(cmd *cobra.Command, topology string, asked blueprint.Blueprint) (blueprint.Blueprint, error) {
 	b := blueprint.Default()
 	if topology != "" {
 		loaded, err := blueprint.Load(topology)
@@ -110,7 +110,7 @@ func chosen(cmd *cobra.Command, topology string, asked blueprint.Blueprint) (blu
 	return b, nil
 }
 
-func up(cmd *cobra.Command, o lab.Options) error {
+func startLab(cmd *cobra.Command, o lab.Options) error {
 	out := cmd.OutOrStdout()
 	begun := time.Now()
 	var usage daemon.Usage
@@ -129,19 +129,19 @@ func up(cmd *cobra.Command, o lab.Options) error {
 	name, b := o.Name, o.Blueprint
 	fmt.Fprintf(out, "lab %q is up after %.1fs: %d nodes, %d fake nodes, %d fake pods, %d networks; %d processes, %d MiB\n\n",
 		name, time.Since(begun).Seconds(), b.Nodes, b.FakeNodes, b.FakePods, len(b.Networks), usage.Processes, usage.Memory>>20)
-	fmt.Fprintf(out, "  eval \"$(sallyport lab env%s)\"    kubectl, ovn-nbctl and ovn-sbctl talk to it\n", labArgument(name))
-	fmt.Fprintf(out, "  sallyport lab down%s               end it\n", labArgument(name))
+	fmt.Fprintf(out, "  eval \"$(sallyport lab env%s)\"    kubectl, ovn-nbctl and ovn-sbctl talk to it\n", labFlagSuffix(name))
+	fmt.Fprintf(out, "  sallyport lab down%s               end it\n", labFlagSuffix(name))
 	return nil
 }
 
-func labArgument(name string) string {
+func labFlagSuffix(name string) string {
 	if name == "lab" {
 		return ""
 	}
 	return " --lab " + name
 }
 
-func labDown(flags *labFlags) *cobra.Command {
+func labDownCommand(flags *labFlags) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "down",
@@ -149,14 +149,14 @@ func labDown(flags *labFlags) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !all {
-				return down(cmd, flags.name)
+				return stopLab(cmd, flags.name)
 			}
 			labs, err := lab.List()
 			if err != nil {
 				return err
 			}
 			for _, l := range labs {
-				if err := down(cmd, l.Name); err != nil {
+				if err := stopLab(cmd, l.Name); err != nil {
 					return err
 				}
 			}
@@ -167,7 +167,7 @@ func labDown(flags *labFlags) *cobra.Command {
 	return cmd
 }
 
-func down(cmd *cobra.Command, name string) error {
+func stopLab(cmd *cobra.Command, name string) error {
 	begun := time.Now()
 	if err := lab.Down(cmd.Context(), name); err != nil {
 		return err
@@ -176,7 +176,7 @@ func down(cmd *cobra.Command, name string) error {
 	return nil
 }
 
-func labList() *cobra.Command {
+func labListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
@@ -201,7 +201,7 @@ func labList() *cobra.Command {
 	}
 }
 
-func labParts() *cobra.Command {
+func labPartsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "parts",
 		Short: "Get the programs that a lab runs, and say where they are",
@@ -225,8 +225,8 @@ func labParts() *cobra.Command {
 	}
 }
 
-// labOrders are the commands that do something to a node or a process.
-func labOrders(flags *labFlags) []*cobra.Command {
+// labOrderCommands are the commands that do something to a node or a process.
+func labOrderCommands(flags *labFlags) []*cobra.Command {
 	var out []*cobra.Command
 	for _, o := range []struct{ order, target, short string }{
 		{"kill", "NODE|PROCESS", "Power a node off, or kill a process"},
@@ -240,17 +240,17 @@ func labOrders(flags *labFlags) []*cobra.Command {
 			Use:   o.order + " " + o.target,
 			Short: o.short,
 			Long:  o.short + ".\n\nNames of nodes and processes: sallyport lab status",
-			Args:  cobra.ExactArgs(1), ValidArgsFunction: first(flags.actors),
+			Args:  cobra.ExactArgs(1), ValidArgsFunction: completeFirstArg(flags.completeTargets),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				return order(cmd.Context(), flags, o.order, args[0])
+				return sendOrder(cmd.Context(), flags, o.order, args[0])
 			},
 		})
 	}
 	return out
 }
 
-func order(ctx context.Context, flags *labFlags, order, target string) error {
-	l, err := flags.open()
+func sendOrder(ctx context.Context, flags *labFlags, order, target string) error {
+	l, err := flags.openLab()
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func labAnnounce(flags *labFlags) *cobra.Command {
+func labAnnounceCommand(flags *labFlags) *cobra.Command {
 	var uplinks []string
 	var withdraw bool
 	cmd := &cobra.Command{
@@ -26,7 +26,7 @@ are named now and is withdrawn from the others. The node gets no address by this
 			if err != nil {
 				return fmt.Errorf("%q is no prefix, such as 198.18.10.1/32: %w", args[1], err)
 			}
-			l, err := flags.open()
+			l, err := flags.openLab()
 			if err != nil {
 				return err
 			}

@@ -11,7 +11,7 @@ import (
 const whereHelp = "WHERE is a pod (its namespace with -n), a node (node1), a router (router-NETWORK), a client (client-NETWORK), a\n" +
 	"neighbour on the wire (host-NETWORK), internet, or \"lab\" for the lab's own namespace."
 
-func labExec(flags *labFlags) *cobra.Command {
+func labExecCommand(flags *labFlags) *cobra.Command {
 	var namespace string
 	cmd := &cobra.Command{
 		Use:   "exec WHERE -- COMMAND [ARGUMENT...]",
@@ -19,29 +19,31 @@ func labExec(flags *labFlags) *cobra.Command {
 		Long:  "Runs a command of this machine in the network of a pod, node or host of the lab.\n\n" + whereHelp,
 		Example: `  sallyport lab exec internet -- curl -s http://198.51.100.20/
   sallyport lab exec -n test-jump web -- ip address`,
-		Args: cobra.MinimumNArgs(2), ValidArgsFunction: first(flags.places),
-		RunE: func(_ *cobra.Command, args []string) error { return enter(flags, namespace, args[0], args[1:]) },
-	}
-	cmd.Flags().StringVarP(&namespace, "namespace", "n", "default", "Kubernetes namespace of the pod")
-	return cmd
-}
-
-func labShell(flags *labFlags) *cobra.Command {
-	var namespace string
-	cmd := &cobra.Command{
-		Use:   "shell WHERE",
-		Short: "Open a shell in the network of a pod, node or host",
-		Long:  "Opens a shell in the network of a pod, node or host of the lab.\n\n" + whereHelp,
-		Args:  cobra.ExactArgs(1), ValidArgsFunction: first(flags.places),
+		Args: cobra.MinimumNArgs(2), ValidArgsFunction: completeFirstArg(flags.completeNamespaces),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return enter(flags, namespace, args[0], []string{envOr("SHELL", "/bin/sh")})
+			return runInNamespace(flags, namespace, args[0], args[1:])
 		},
 	}
 	cmd.Flags().StringVarP(&namespace, "namespace", "n", "default", "Kubernetes namespace of the pod")
 	return cmd
 }
 
-func labCapture(flags *labFlags) *cobra.Command {
+func labShellCommand(flags *labFlags) *cobra.Command {
+	var namespace string
+	cmd := &cobra.Command{
+		Use:   "shell WHERE",
+		Short: "Open a shell in the network of a pod, node or host",
+		Long:  "Opens a shell in the network of a pod, node or host of the lab.\n\n" + whereHelp,
+		Args:  cobra.ExactArgs(1), ValidArgsFunction: completeFirstArg(flags.completeNamespaces),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return runInNamespace(flags, namespace, args[0], []string{envOrDefault("SHELL", "/bin/sh")})
+		},
+	}
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", "default", "Kubernetes namespace of the pod")
+	return cmd
+}
+
+func labCaptureCommand(flags *labFlags) *cobra.Command {
 	var namespace, link, file string
 	var count int
 	cmd := &cobra.Command{
@@ -50,7 +52,7 @@ func labCapture(flags *labFlags) *cobra.Command {
 		Long:  "Captures packets on an interface of a pod, node or host of the lab with tcpdump.\n\n" + whereHelp,
 		Example: `  sallyport lab capture router-ext-public -i lan
   sallyport lab capture node2 -i ext-cloud -w cloud.pcap tcp port 80`,
-		Args: cobra.MinimumNArgs(1), ValidArgsFunction: first(flags.places),
+		Args: cobra.MinimumNArgs(1), ValidArgsFunction: completeFirstArg(flags.completeNamespaces),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if _, err := exec.LookPath("tcpdump"); err != nil {
 				return fmt.Errorf("capture needs the program tcpdump; install it with: apt-get install tcpdump")
@@ -62,7 +64,7 @@ func labCapture(flags *labFlags) *cobra.Command {
 			if count > 0 {
 				argv = append(argv, "-c", fmt.Sprint(count))
 			}
-			return enter(flags, namespace, args[0], append(argv, args[1:]...))
+			return runInNamespace(flags, namespace, args[0], append(argv, args[1:]...))
 		},
 	}
 	f := cmd.Flags()
@@ -73,9 +75,9 @@ func labCapture(flags *labFlags) *cobra.Command {
 	return cmd
 }
 
-// enter runs a command where it was asked to, with this process's own terminal.
-func enter(flags *labFlags, namespace, where string, argv []string) error {
-	l, err := flags.open()
+// runInNamespace runs a command where it was asked to, with this process's own terminal.
+func runInNamespace(flags *labFlags, namespace, where string, argv []string) error {
+	l, err := flags.openLab()
 	if err != nil {
 		return err
 	}

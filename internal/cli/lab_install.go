@@ -13,7 +13,7 @@ import (
 	"github.com/sallyport/sallyport/internal/lab"
 )
 
-func labInstall(flags *labFlags) *cobra.Command {
+func labInstallCommand(flags *labFlags) *cobra.Command {
 	var what lab.Installation
 	var agents bool
 	var agentManifests, agent string
@@ -31,18 +31,18 @@ The controller is "sallyport-controller" for lab logs, kill, start, pause and
 resume.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			l, err := flags.open()
+			l, err := flags.openLab()
 			if err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
 			defer cancel()
-			what.Manifests, what.Program = beside(what.Manifests, "sallyport.yaml"), beside(what.Program, lab.Controller)
+			what.Manifests, what.Program = fileBesideProgram(what.Manifests, "sallyport.yaml"), fileBesideProgram(what.Program, lab.Controller)
 			if err := l.Install(ctx, what); err != nil {
 				return err
 			}
 			if agents {
-				if err := l.InstallAgents(ctx, beside(agentManifests, lab.Agent+".yaml"), beside(agent, lab.Agent)); err != nil {
+				if err := l.InstallAgents(ctx, fileBesideProgram(agentManifests, lab.Agent+".yaml"), fileBesideProgram(agent, lab.Agent)); err != nil {
 					return err
 				}
 			}
@@ -58,8 +58,8 @@ resume.`,
 	return cmd
 }
 
-// beside is a file that was given, or one of this name beside the program.
-func beside(given, name string) string {
+// fileBesideProgram is a file that was given, or one of this name beside the program.
+func fileBesideProgram(given, name string) string {
 	self, err := os.Executable()
 	if given != "" || err != nil {
 		return cmp.Or(given, name)

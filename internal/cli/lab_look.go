@@ -16,14 +16,14 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/parts"
 )
 
-func labStatus(flags *labFlags) *cobra.Command {
+func labStatusCommand(flags *labFlags) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show nodes, namespaces, processes and what the start took",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			l, err := flags.open()
+			l, err := flags.openLab()
 			if err != nil {
 				return err
 			}
@@ -40,14 +40,14 @@ func labStatus(flags *labFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printStatus(cmd.OutOrStdout(), status, names)
+			return printLabStatus(cmd.OutOrStdout(), status, names)
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	return cmd
 }
 
-func printStatus(w io.Writer, s daemon.Status, namespaces []string) error {
+func printLabStatus(w io.Writer, s daemon.Status, namespaces []string) error {
 	fmt.Fprintf(w, "lab %s: %d processes, %d MiB\n\n", s.Name, s.Usage.Processes, s.Usage.Memory>>20)
 	table := tabwriter.NewWriter(w, 0, 4, 3, ' ', 0)
 	fmt.Fprintln(table, "NODE\tSTATE")
@@ -69,13 +69,13 @@ func printStatus(w io.Writer, s daemon.Status, namespaces []string) error {
 	return nil
 }
 
-func labKubeconfig(flags *labFlags) *cobra.Command {
+func labKubeconfigCommand(flags *labFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "kubeconfig",
 		Short: "Print the path of the lab's kubeconfig",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			l, err := flags.open()
+			l, err := flags.openLab()
 			if err != nil {
 				return err
 			}
@@ -85,14 +85,14 @@ func labKubeconfig(flags *labFlags) *cobra.Command {
 	}
 }
 
-func labEnv(flags *labFlags) *cobra.Command {
+func labEnvCommand(flags *labFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:     "env",
 		Short:   "Print shell settings with which kubectl, ovn-nbctl and ovn-sbctl talk to the lab",
 		Example: `  eval "$(sallyport lab env)"`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			l, err := flags.open()
+			l, err := flags.openLab()
 			if err != nil {
 				return err
 			}
@@ -112,18 +112,18 @@ func labEnv(flags *labFlags) *cobra.Command {
 	}
 }
 
-func labLogs(flags *labFlags) *cobra.Command {
+func labLogsCommand(flags *labFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "logs [PROCESS|POD.NAMESPACE]",
 		Short: "Print the log of a process or a pod; without a name, list the logs",
-		Args:  cobra.MaximumNArgs(1), ValidArgsFunction: first(flags.logged),
+		Args:  cobra.MaximumNArgs(1), ValidArgsFunction: completeFirstArg(flags.completeLogs),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			l, err := flags.open()
+			l, err := flags.openLab()
 			if err != nil {
 				return err
 			}
 			if len(args) == 0 {
-				names, err := logsOf(l)
+				names, err := listLabLogs(l)
 				for _, name := range names {
 					fmt.Fprintln(cmd.OutOrStdout(), name)
 				}
@@ -140,8 +140,8 @@ func labLogs(flags *labFlags) *cobra.Command {
 	}
 }
 
-// logsOf are the names of a lab's logs.
-func logsOf(l *lab.Lab) (out []string, err error) {
+// listLabLogs are the names of a lab's logs.
+func listLabLogs(l *lab.Lab) (out []string, err error) {
 	files, err := filepath.Glob(l.Log("*"))
 	for _, f := range files {
 		out = append(out, strings.TrimSuffix(filepath.Base(f), ".log"))

@@ -16,12 +16,12 @@ import (
 
 // The formats of maps, beside text and JSON.
 const (
-	asPicture  = "svg"
-	asDocument = "md"
+	formatSVG      = "svg"
+	formatMarkdown = "md"
 )
 
 func mapCommand() *cobra.Command {
-	var a access
+	var a clusterAccess
 	var format, theme string
 	cmd := &cobra.Command{
 		Use:   "map [PROJECT]",
@@ -46,16 +46,16 @@ projects fold to one line or tile each, the worst first.`,
 				return fmt.Errorf("--theme %s: use auto, light or dark", theme)
 			}
 			scope := observer.Scope{}
-			if format == asDocument {
-				scope.Questions = topology.Questions
+			if format == formatMarkdown {
+				scope.PlanInspections = topology.PlanInspections
 			}
-			done := busy(cmd, "reading the cluster")
-			s, err := a.survey(cmd.Context(), scope)
+			done := showProgress(cmd, "reading the cluster")
+			s, err := a.takeSurvey(cmd.Context(), scope)
 			done()
 			if err != nil {
 				return err
 			}
-			text, err := mapped(s, args, format, drawing.Theme(theme))
+			text, err := renderMap(s, args, format, drawing.Theme(theme))
 			if err != nil {
 				return err
 			}
@@ -63,36 +63,36 @@ projects fold to one line or tile each, the worst first.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&format, "output", "o", asText, "text, svg, md or json")
+	cmd.Flags().StringVarP(&format, "output", "o", formatText, "text, svg, md or json")
 	cmd.Flags().StringVar(&theme, "theme", string(drawing.Auto), "of -o svg: auto, light or dark")
-	a.add(cmd)
+	a.addFlags(cmd)
 	return cmd
 }
 
-// mapped is a survey as a map, of everything or of one project.
-func mapped(s *survey.Survey, project []string, format string, theme drawing.Theme) (string, error) {
-	findings := diagnosis.Examine(s)
-	g := topology.Of(s, findings)
+// renderMap is a survey as a map, of everything or of one project.
+func renderMap(s *survey.Survey, project []string, format string, theme drawing.Theme) (string, error) {
+	findings := diagnosis.CheckCluster(s)
+	g := topology.BuildGraph(s, findings)
 	if len(project) > 0 {
 		var err error
-		if g, err = g.Project(project[0]); err != nil {
+		if g, err = g.FocusProject(project[0]); err != nil {
 			return "", err
 		}
 	}
 	switch format {
-	case asText:
-		return g.Text(), nil
-	case asPicture:
-		return g.Picture(theme), nil
-	case asDocument:
+	case formatText:
+		return g.RenderText(), nil
+	case formatSVG:
+		return g.RenderSVG(theme), nil
+	case formatMarkdown:
 		if len(project) > 0 {
-			return "", fmt.Errorf("-o %s is about the whole cluster; leave the project out, or use -o %s", asDocument, asText)
+			return "", fmt.Errorf("-o %s is about the whole cluster; leave the project out, or use -o %s", formatMarkdown, formatText)
 		}
-		return g.Document(findings), nil
-	case asJSON:
+		return g.RenderMarkdown(findings), nil
+	case formatJSON:
 		raw, err := json.MarshalIndent(g, "", "  ")
 		return string(raw) + "\n", err
 	default:
-		return "", fmt.Errorf("-o %s: use %s, %s, %s or %s", format, asText, asPicture, asDocument, asJSON)
+		return "", fmt.Errorf("-o %s: use %s, %s, %s or %s", format, formatText, formatSVG, formatMarkdown, formatJSON)
 	}
 }

@@ -15,7 +15,7 @@ func runMap(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "survey.json")
 	var raw bytes.Buffer
-	if err := surveytest.Cluster(5).Write(&raw); err != nil {
+	if err := surveytest.GenerateCluster(5).Write(&raw); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(path, raw.Bytes(), 0o600); err != nil {

@@ -27,7 +27,7 @@ var errDrift = errors.New("the cluster differs from what is asked for")
 
 // planOptions is the flags of plan.
 type planOptions struct {
-	access   access
+	access   clusterAccess
 	files    []string
 	exitCode bool
 }
@@ -53,12 +53,12 @@ and ends with the object that asked for it.`,
   sallyport plan -f manifests/         what these files would give`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(o.files) > 0 {
-				return o.fromFiles(cmd.Context(), cmd.OutOrStdout(), args)
+				return o.planFromFiles(cmd.Context(), cmd.OutOrStdout(), args)
 			}
-			return o.fromCluster(cmd.Context(), cmd.OutOrStdout(), args)
+			return o.planFromCluster(cmd.Context(), cmd.OutOrStdout(), args)
 		},
 	}
-	o.access.add(cmd)
+	o.access.addFlags(cmd)
 	f := cmd.Flags()
 	f.VisitAll(func(f *pflag.Flag) { f.Hidden = false }) // manifests in files are not in a cluster where settings could be found
 	f.StringSliceVarP(&o.files, "filename", "f", nil, "file or directory of manifests to read instead of a cluster")
@@ -66,11 +66,11 @@ and ends with the object that asked for it.`,
 	return cmd
 }
 
-// fromFiles prints what manifests would give in the end.
-func (o *planOptions) fromFiles(ctx context.Context, out io.Writer, chosen []string) error {
+// planFromFiles prints what manifests would give in the end.
+func (o *planOptions) planFromFiles(ctx context.Context, out io.Writer, chosen []string) error {
 	var objects []client.Object
 	for _, path := range o.files {
-		read, err := kube.Files(path)
+		read, err := kube.ReadManifests(path)
 		if err != nil {
 			return err
 		}
@@ -86,35 +86,35 @@ func (o *planOptions) fromFiles(ctx context.Context, out io.Writer, chosen []str
 		}
 		inputs := kube.NewInputs(shard)
 		inputs.AddAll(objects)
-		plans, verdicts, err := rehearse(ctx, inputs.World(o.access.config.Defaults, nil, time.Time{}))
+		plans, verdicts, err := preparePlans(ctx, inputs.BuildSnapshot(o.access.config.Defaults, nil, time.Time{}))
 		if err != nil {
 			return err
 		}
-		printPlan(out, survey.Visible(survey.NewShard(shard, plans, verdicts)))
+		printPlan(out, survey.EscapeControlChars(survey.NewShard(shard, plans, verdicts)))
 	}
 	return nil
 }
 
-func rehearse(ctx context.Context, world *snapshot.World) ([]state.Plan, []intent.Verdict, error) {
-	want, verdicts := compile.Rehearse(*world)
+func preparePlans(ctx context.Context, world *snapshot.VpcInput) ([]state.Plan, []intent.Verdict, error) {
+	want, verdicts := compile.Simulate(*world)
 	if err := want.Err(); err != nil {
 		return nil, nil, err
 	}
-	objects, err := state.Prepare(ctx, state.Blank[intent.ObjectKey, intent.Object]("Kubernetes objects"), want.Objects)
+	objects, err := state.PreparePlan(ctx, state.EmptyTarget[intent.ObjectKey, intent.Object]("Kubernetes objects"), want.Objects)
 	if err != nil {
 		return nil, nil, err
 	}
-	elements, err := state.Prepare(ctx, state.Blank[intent.ElementKey, intent.Element]("elements of the Vpc's lists"), want.Elements)
+	elements, err := state.PreparePlan(ctx, state.EmptyTarget[intent.VpcEntryKey, intent.VpcEntry]("elements of the Vpc's lists"), want.VpcEntries)
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := state.Prepare(ctx, state.Blank[intent.RowKey, intent.Row]("rows of the OVN northbound database"), want.Rows)
+	rows, err := state.PreparePlan(ctx, state.EmptyTarget[intent.RowKey, intent.Row]("rows of the OVN northbound database"), want.Rows)
 	return []state.Plan{objects, elements, rows}, verdicts, err
 }
 
-// fromCluster prints the difference between what is asked for and what is there.
-func (o *planOptions) fromCluster(ctx context.Context, out io.Writer, chosen []string) error {
-	shards, err := o.access.shards(ctx, observer.Scope{Shards: chosen, All: len(chosen) == 0})
+// planFromCluster prints the difference between what is asked for and what is there.
+func (o *planOptions) planFromCluster(ctx context.Context, out io.Writer, chosen []string) error {
+	shards, err := o.access.compareShards(ctx, observer.Scope{Shards: chosen, AllShards: len(chosen) == 0})
 	if err != nil {
 		return err
 	}

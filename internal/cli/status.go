@@ -17,8 +17,8 @@ import (
 )
 
 func statusCommand() *cobra.Command {
-	var a access
-	var o output
+	var a clusterAccess
+	var o outputFlags
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the cluster on one screen: networks, objects, nodes, and what does not work",
@@ -27,31 +27,31 @@ objects are in force and why others are not, nodes, who leads, and what could
 not be read.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			done := busy(cmd, "reading the cluster")
-			s, err := a.survey(cmd.Context(), observer.Scope{})
+			done := showProgress(cmd, "reading the cluster")
+			s, err := a.takeSurvey(cmd.Context(), observer.Scope{})
 			done()
 			if err != nil {
 				return err
 			}
 			v := newOverview(s)
-			return o.print(cmd, v, v.print)
+			return o.printResult(cmd, v, v.printText)
 		},
 	}
-	a.add(cmd)
-	o.add(cmd)
+	a.addFlags(cmd)
+	o.addFlag(cmd)
 	return cmd
 }
 
 // overview is a cluster on one screen.
 type overview struct {
-	Cluster  string          `json:"cluster"`
-	Version  string          `json:"version"`
-	Taken    time.Time       `json:"taken"`
-	Unread   []survey.Unread `json:"unread,omitempty"`
-	Networks []pool          `json:"networks"`
-	Objects  []tally         `json:"objects"`
-	Nodes    []nodeState     `json:"nodes"`
-	Leaders  []leader        `json:"leaders"`
+	Cluster  string               `json:"cluster"`
+	Version  string               `json:"version"`
+	Taken    time.Time            `json:"taken"`
+	Unread   []survey.ReadFailure `json:"unread,omitempty"`
+	Networks []pool               `json:"networks"`
+	Objects  []kindCount          `json:"objects"`
+	Nodes    []nodeStatus         `json:"nodes"`
+	Leaders  []leader             `json:"leaders"`
 }
 
 // pool is a subnet of an external network.
@@ -68,30 +68,30 @@ type pool struct {
 	Ready   bool   `json:"ready"`
 }
 
-// tally is how many objects of a kind are in force.
-type tally struct {
-	Kind       string    `json:"kind"`
-	Total      int       `json:"total"`
-	Programmed int       `json:"programmed"`
-	Others     []failing `json:"others,omitempty"`
+// kindCount is how many objects of a kind are in force.
+type kindCount struct {
+	Kind          string          `json:"kind"`
+	Total         int             `json:"total"`
+	Programmed    int             `json:"programmed"`
+	NotProgrammed []failingObject `json:"others,omitempty"`
 }
 
-// failing is an object that is not in force, and why.
-type failing struct {
+// failingObject is an object that is not in force, and why.
+type failingObject struct {
 	Object  string `json:"object"`
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
 }
 
-// nodeState is how a node is doing.
-type nodeState struct {
-	Name    string `json:"name"`
-	Ready   bool   `json:"ready"`
-	Chassis string `json:"chassis,omitempty"`
-	Known   bool   `json:"known"` // the chassis is in OVN's database
-	Gateway bool   `json:"gateway"`
-	Egress  bool   `json:"egress"`
-	Agent   string `json:"agent,omitempty"`
+// nodeStatus is how a node is doing.
+type nodeStatus struct {
+	Name         string `json:"name"`
+	Ready        bool   `json:"ready"`
+	Chassis      string `json:"chassis,omitempty"`
+	ChassisKnown bool   `json:"known"` // the chassis is in OVN's database
+	Gateway      bool   `json:"gateway"`
+	Egress       bool   `json:"egress"`
+	Agent        string `json:"agent,omitempty"`
 }
 
 // leader is who leads the replicas of a controller.
@@ -104,12 +104,12 @@ type leader struct {
 
 func newOverview(s *survey.Survey) overview {
 	out := overview{
-		Cluster: s.Cluster.Name, Version: s.Cluster.Version, Taken: s.Taken, Unread: s.Unread, Networks: pools(&s.Cluster), Objects: tallies(&s.Cluster),
+		Cluster: s.Cluster.Name, Version: s.Cluster.Version, Taken: s.Taken, Unread: s.Unread, Networks: listPools(&s.Cluster), Objects: countObjects(&s.Cluster),
 	}
 	for _, n := range s.Cluster.Nodes {
-		out.Nodes = append(out.Nodes, nodeState{
-			Name: n.Name, Ready: n.Ready, Chassis: n.Chassis, Gateway: n.Gateway, Egress: n.Assignable, Agent: agentOf(&s.Cluster, n.Name),
-			Known: slices.ContainsFunc(s.Logical.Chassis, func(c logical.Chassis) bool { return c.Name == n.Chassis }),
+		out.Nodes = append(out.Nodes, nodeStatus{
+			Name: n.Name, Ready: n.Ready, Chassis: n.Chassis, Gateway: n.Gateway, Egress: n.Assignable, Agent: agentState(&s.Cluster, n.Name),
+			ChassisKnown: slices.ContainsFunc(s.Logical.Chassis, func(c logical.Chassis) bool { return c.Name == n.Chassis }),
 		})
 	}
 	for _, l := range s.Cluster.Leases {
@@ -120,8 +120,8 @@ func newOverview(s *survey.Survey) overview {
 	return out
 }
 
-// pools are the external networks with their subnets.
-func pools(c *survey.Cluster) (out []pool) {
+// listPools are the external networks with their subnets.
+func listPools(c *survey.Cluster) (out []pool) {
 	for _, n := range c.Networks {
 		p := pool{Network: n.Name, Type: n.Type, Default: n.Default}
 		if n.Interface != "" {
@@ -136,7 +136,7 @@ func pools(c *survey.Cluster) (out []pool) {
 			of.Subnet = name
 			if i := slices.IndexFunc(c.Subnets, func(s survey.Subnet) bool { return s.Name == name }); i >= 0 {
 				s := c.Subnets[i]
-				of.Prefix, of.Gateway, of.Used, of.Free, of.Ready = join(s.Prefixes), join(s.Gateways), s.Used, s.Free, s.Ready
+				of.Prefix, of.Gateway, of.Used, of.Free, of.Ready = joinStringers(s.Prefixes), joinStringers(s.Gateways), s.Used, s.Free, s.Ready
 			}
 			out = append(out, of)
 		}
@@ -144,7 +144,7 @@ func pools(c *survey.Cluster) (out []pool) {
 	return out
 }
 
-func join[S fmt.Stringer](list []S) string {
+func joinStringers[S fmt.Stringer](list []S) string {
 	var out []string
 	for _, s := range list {
 		out = append(out, s.String())
@@ -152,37 +152,37 @@ func join[S fmt.Stringer](list []S) string {
 	return strings.Join(out, ",")
 }
 
-// tallies are how many objects of each kind of ours are in force.
-func tallies(c *survey.Cluster) []tally {
+// countObjects are how many objects of each kind of ours are in force.
+func countObjects(c *survey.Cluster) []kindCount {
 	ours := slices.DeleteFunc(slices.Clone(c.Services), func(s survey.Service) bool { return !s.Ours })
-	return []tally{
-		count("Projects", c.Projects, func(o survey.Project) survey.Object { return o.Object }),
-		count("EIps", c.EIps, func(o survey.EIp) survey.Object { return o.Object }),
-		count("FIps", c.FIps, func(o survey.FIp) survey.Object { return o.Object }),
-		count("Services", ours, func(o survey.Service) survey.Object { return o.Object }),
-		count("EgressIPs", c.EgressIPs, func(o survey.EgressIP) survey.Object { return o.Object }),
-		count("EgressServices", c.EgressServices, func(o survey.Egress) survey.Object { return o.Object }),
-		count("EgressRoutes", c.EgressRoutes, func(o survey.Egress) survey.Object { return o.Object }),
-		count("NodePaths", c.NodePaths, func(o survey.NodePath) survey.Object { return o.Object }),
+	return []kindCount{
+		countProgrammed("Projects", c.Projects, func(o survey.Project) survey.Object { return o.Object }),
+		countProgrammed("EIps", c.EIps, func(o survey.EIp) survey.Object { return o.Object }),
+		countProgrammed("FIps", c.FIps, func(o survey.FIp) survey.Object { return o.Object }),
+		countProgrammed("Services", ours, func(o survey.Service) survey.Object { return o.Object }),
+		countProgrammed("EgressIPs", c.EgressIPs, func(o survey.EgressIP) survey.Object { return o.Object }),
+		countProgrammed("EgressServices", c.EgressServices, func(o survey.EgressPolicy) survey.Object { return o.Object }),
+		countProgrammed("EgressRoutes", c.EgressRoutes, func(o survey.EgressPolicy) survey.Object { return o.Object }),
+		countProgrammed("NodePaths", c.NodePaths, func(o survey.NodePath) survey.Object { return o.Object }),
 	}
 }
 
-func count[V any](kind string, list []V, object func(V) survey.Object) tally {
-	out := tally{Kind: kind, Total: len(list)}
+func countProgrammed[V any](kind string, list []V, object func(V) survey.Object) kindCount {
+	out := kindCount{Kind: kind, Total: len(list)}
 	for _, v := range list {
 		o := object(v)
 		if o.Condition(kubedcv1.ConditionProgrammed).Status == "True" {
 			out.Programmed++
 			continue
 		}
-		why := whyNot(o)
-		out.Others = append(out.Others, failing{Object: strings.TrimPrefix(o.Namespace+"/"+o.Name, "/"), Reason: why.Reason, Message: why.Message})
+		why := firstFalseCondition(o)
+		out.NotProgrammed = append(out.NotProgrammed, failingObject{Object: strings.TrimPrefix(o.Namespace+"/"+o.Name, "/"), Reason: why.Reason, Message: why.Message})
 	}
 	return out
 }
 
-// whyNot is the condition that says why an object is not in force: the first that is false, in the order in which they depend on each other.
-func whyNot(o survey.Object) survey.Condition {
+// firstFalseCondition is the condition that says why an object is not in force: the first that is false, in the order in which they depend on each other.
+func firstFalseCondition(o survey.Object) survey.Condition {
 	for _, kind := range []string{kubedcv1.ConditionAccepted, kubedcv1.ConditionResolvedRefs, kubedcv1.ConditionProgrammed} {
 		if c := o.Condition(kind); c.Type != "" && c.Status != "True" {
 			return c
@@ -191,8 +191,8 @@ func whyNot(o survey.Object) survey.Condition {
 	return survey.Condition{Reason: "NotSeen", Message: "it has no conditions: is the controller running?"}
 }
 
-// agentOf is how the agent of a node is doing: as a pod, and with what it has to do.
-func agentOf(c *survey.Cluster, node string) string {
+// agentState is how the agent of a node is doing: as a pod, and with what it has to do.
+func agentState(c *survey.Cluster, node string) string {
 	out := ""
 	for _, p := range c.Pods {
 		if p.Node != node || !p.Agent {
@@ -214,12 +214,12 @@ func agentOf(c *survey.Cluster, node string) string {
 	return out
 }
 
-func (v overview) print(w io.Writer, i ink) error {
+func (v overview) printText(w io.Writer, i colorizer) error {
 	fmt.Fprintf(w, "%s  Kubernetes %s  %s\n", i.bold(v.Cluster), v.Version, i.faint(v.Taken.Local().Format(time.DateTime)))
 	for _, u := range v.Unread {
 		fmt.Fprintf(w, "%s %s: %s\n", i.red("not read:"), u.System, u.Problem)
 	}
-	t := table(w)
+	t := newTable(w)
 	fmt.Fprintln(t, "\nNETWORK\tTYPE\tSUBNET\tADDRESSES\tGATEWAY\tUSED\tFREE\t")
 	for _, p := range v.Networks {
 		notes := []string{p.Nodes}
@@ -229,22 +229,22 @@ func (v overview) print(w io.Writer, i ink) error {
 		if !p.Ready {
 			notes = append(notes, i.red("not ready"))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", p.Network, p.Type, dash(p.Subnet), dash(p.Prefix), dash(p.Gateway), p.Used, p.Free,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", p.Network, p.Type, orDash(p.Subnet), orDash(p.Prefix), orDash(p.Gateway), p.Used, p.Free,
 			strings.Join(slices.DeleteFunc(notes, func(n string) bool { return n == "" }), ", "))
 	}
 	fmt.Fprintln(t, "\nKIND\tTOTAL\tPROGRAMMED\t")
 	for _, k := range v.Objects {
 		if k.Total > 0 {
-			fmt.Fprintf(t, "%s\t%d\t%d\t%s\n", k.Kind, k.Total, k.Programmed, allOf(i, k))
+			fmt.Fprintf(t, "%s\t%d\t%d\t%s\n", k.Kind, k.Total, k.Programmed, programmedSummary(i, k))
 		}
 	}
 	fmt.Fprintln(t, "\nNODE\tREADY\tCHASSIS\tGATEWAY\tEGRESS\tAGENT")
 	for _, n := range v.Nodes {
-		chassis := dash(n.Chassis)
-		if n.Chassis != "" && !n.Known && !v.unread(survey.Southbound) {
+		chassis := orDash(n.Chassis)
+		if n.Chassis != "" && !n.ChassisKnown && !v.isUnread(survey.Southbound) {
 			chassis += " (missing)"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, yes(n.Ready), chassis, yes(n.Gateway), yes(n.Egress), dash(n.Agent))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, yesOrDash(n.Ready), chassis, yesOrDash(n.Gateway), yesOrDash(n.Egress), orDash(n.Agent))
 	}
 	fmt.Fprintln(t, "\nLEADS\tHOLDER\tRENEWED")
 	for _, l := range v.Leaders {
@@ -252,24 +252,24 @@ func (v overview) print(w io.Writer, i ink) error {
 		if l.Expired {
 			renewed = i.red(renewed + ", expired")
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\n", l.Name, dash(l.Holder), renewed)
+		fmt.Fprintf(t, "%s\t%s\t%s\n", l.Name, orDash(l.Holder), renewed)
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	v.printOthers(w, i)
+	v.printNotProgrammed(w, i)
 	return nil
 }
 
-// printOthers prints what is not in force, and why.
-func (v overview) printOthers(w io.Writer, i ink) {
+// printNotProgrammed prints what is not in force, and why.
+func (v overview) printNotProgrammed(w io.Writer, i colorizer) {
 	for _, k := range v.Objects {
-		for n, f := range k.Others {
+		for n, f := range k.NotProgrammed {
 			if n == 0 {
 				fmt.Fprintf(w, "\n%s that are not in force\n", k.Kind)
 			}
-			if n == shownOthers {
-				fmt.Fprintf(w, "  and %d more; see all with -o yaml\n", len(k.Others)-n)
+			if n == maxShownObjects {
+				fmt.Fprintf(w, "  and %d more; see all with -o yaml\n", len(k.NotProgrammed)-n)
 				break
 			}
 			fmt.Fprintf(w, "  %s  %s  %s\n", f.Object, i.red(f.Reason), f.Message)
@@ -277,20 +277,20 @@ func (v overview) printOthers(w io.Writer, i ink) {
 	}
 }
 
-// shownOthers is how many objects of a kind that are not in force fit on a screen.
-const shownOthers = 10
+// maxShownObjects is how many objects of a kind that are not in force fit on a screen.
+const maxShownObjects = 10
 
-func (v overview) unread(system string) bool {
-	return slices.ContainsFunc(v.Unread, func(u survey.Unread) bool { return u.System == system })
+func (v overview) isUnread(system string) bool {
+	return slices.ContainsFunc(v.Unread, func(u survey.ReadFailure) bool { return u.System == system })
 }
 
-func allOf(i ink, k tally) string {
+func programmedSummary(i colorizer, k kindCount) string {
 	if k.Programmed == k.Total {
 		return i.green("all")
 	}
 	return i.red(fmt.Sprintf("%d not", k.Total-k.Programmed))
 }
 
-func dash(text string) string { return cmp.Or(text, "-") }
+func orDash(text string) string { return cmp.Or(text, "-") }
 
-func yes(b bool) string { return map[bool]string{true: "yes", false: "-"}[b] }
+func yesOrDash(b bool) string { return map[bool]string{true: "yes", false: "-"}[b] }

@@ -12,7 +12,7 @@ import (
 
 // The pods of the agents' DaemonSet count; a tenant's pod with their labels does not.
 func TestStatusShowsAgents(t *testing.T) {
-	s := surveytest.Cluster(1)
+	s := surveytest.GenerateCluster(1)
 	s.Cluster.NodePaths = nil
 	pod := func(node string, agent, ready bool, waiting string) survey.Pod {
 		return survey.Pod{
@@ -26,10 +26,10 @@ func TestStatusShowsAgents(t *testing.T) {
 	s.Cluster.Pods = append(s.Cluster.Pods,
 		pod("node1", true, true, ""), pod("node2", true, false, "agent: CrashLoopBackOff"), pod("node3", false, true, ""))
 	file := filepath.Join(t.TempDir(), "survey.json")
-	if err := writeFile(file, s.Write); err != nil {
+	if err := writePrivateFile(file, s.Write); err != nil {
 		t.Fatal(err)
 	}
-	out, err := run(t, "status", "--survey", file)
+	out, err := runCommand(t, "status", "--survey", file)
 	if err != nil {
 		t.Fatal(err)
 	}

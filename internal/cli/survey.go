@@ -10,7 +10,7 @@ import (
 )
 
 func surveyCommand() *cobra.Command {
-	var a access
+	var a clusterAccess
 	cmd := &cobra.Command{
 		Use:   "survey [FILE]",
 		Short: "Write everything that the other commands look at to a file, for later",
@@ -24,8 +24,8 @@ Other commands take it with --survey, without the cluster.`,
   sallyport status --survey monday.json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			done := busy(cmd, "taking a survey")
-			s, err := a.survey(cmd.Context(), observer.Scope{All: true, Sync: true})
+			done := showProgress(cmd, "taking a survey")
+			s, err := a.takeSurvey(cmd.Context(), observer.Scope{AllShards: true, Sync: true})
 			done()
 			if err != nil {
 				return err
@@ -33,15 +33,15 @@ Other commands take it with --survey, without the cluster.`,
 			if len(args) == 0 {
 				return s.Write(cmd.OutOrStdout())
 			}
-			return writeFile(args[0], s.Write)
+			return writePrivateFile(args[0], s.Write)
 		},
 	}
-	a.add(cmd)
+	a.addFlags(cmd)
 	return cmd
 }
 
-// writeFile writes a file, for nobody else to read.
-func writeFile(name string, write func(io.Writer) error) error {
+// writePrivateFile writes a file, for nobody else to read.
+func writePrivateFile(name string, write func(io.Writer) error) error {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // the file that the user names
 	if err != nil {
 		return err

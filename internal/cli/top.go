@@ -13,20 +13,20 @@ import (
 	"github.com/sallyport/sallyport/internal/usage"
 )
 
-// topping is the flags of top.
-type topping struct {
-	access
-	output
-	unasked bool // nodes are not asked
-	watch   bool
-	every   time.Duration
+// topOptions is the flags of top.
+type topOptions struct {
+	clusterAccess
+	outputFlags
+	skipNodes bool // nodes are not asked
+	watch     bool
+	interval  time.Duration
 }
 
 // The most addresses that are shown beside pools and nodes.
-const shownAddresses = 15
+const maxShownAddresses = 15
 
 func topCommand() *cobra.Command {
-	var o topping
+	var o topOptions
 	cmd := &cobra.Command{
 		Use:   "top [addresses|pools|nodes]",
 		Short: "Show who uses how much: addresses of pools, connections and ports of addresses, nodes",
@@ -47,56 +47,56 @@ there is none, there is a question mark.`,
 		ValidArgs: usage.Tables,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.watch {
-				return o.again(cmd, args)
+				return o.showRepeatedly(cmd, args)
 			}
-			return o.once(cmd, args)
+			return o.showOnce(cmd, args)
 		},
 	}
-	o.access.add(cmd)
-	o.output.add(cmd)
+	o.addFlags(cmd)
+	o.addFlag(cmd)
 	f := cmd.Flags()
-	f.BoolVar(&o.unasked, "no-nodes", false, "do not ask nodes; connections are not counted")
+	f.BoolVar(&o.skipNodes, "no-nodes", false, "do not ask nodes; connections are not counted")
 	f.BoolVarP(&o.watch, "watch", "w", false, "show it again and again")
-	f.DurationVar(&o.every, "every", 5*time.Second, "with --watch: how often")
+	f.DurationVar(&o.interval, "every", 5*time.Second, "with --watch: how often")
 	return cmd
 }
 
-func (o *topping) scope() observer.Scope {
-	if o.unasked {
+func (o *topOptions) surveyScope() observer.Scope {
+	if o.skipNodes {
 		return observer.Scope{}
 	}
-	return observer.Scope{Questions: usage.Questions}
+	return observer.Scope{PlanInspections: usage.PlanInspections}
 }
 
-func (o *topping) once(cmd *cobra.Command, chosen []string) error {
-	done := busy(cmd, "reading the cluster and asking nodes")
-	s, err := o.survey(cmd.Context(), o.scope())
+func (o *topOptions) showOnce(cmd *cobra.Command, chosen []string) error {
+	done := showProgress(cmd, "reading the cluster and asking nodes")
+	s, err := o.takeSurvey(cmd.Context(), o.surveyScope())
 	done()
 	if err != nil {
 		return err
 	}
-	return o.show(cmd, s, chosen)
+	return o.printUsage(cmd, s, chosen)
 }
 
-// again shows it until somebody ends it.
-func (o *topping) again(cmd *cobra.Command, chosen []string) error {
+// showRepeatedly shows it until somebody ends it.
+func (o *topOptions) showRepeatedly(cmd *cobra.Command, chosen []string) error {
 	ctx := cmd.Context()
-	look, err := o.observer(ctx)
+	look, err := o.openObserver(ctx)
 	if err != nil {
 		return err
 	}
 	defer look.Close()
-	tick := time.NewTicker(o.every)
+	tick := time.NewTicker(o.interval)
 	defer tick.Stop()
 	for {
 		bounded, cancel := context.WithTimeout(ctx, o.timeout)
-		s := look.Survey(bounded, o.scope())
+		s := look.Collect(bounded, o.surveyScope())
 		cancel()
 		if ctx.Err() != nil {
 			return nil
 		}
-		newScreen(cmd.OutOrStdout()).clear()
-		if err := o.show(cmd, s, chosen); err != nil {
+		newSafeWriter(cmd.OutOrStdout()).clearTerminal()
+		if err := o.printUsage(cmd, s, chosen); err != nil {
 			return err
 		}
 		select {
@@ -107,16 +107,16 @@ func (o *topping) again(cmd *cobra.Command, chosen []string) error {
 	}
 }
 
-func (o *topping) show(cmd *cobra.Command, s *survey.Survey, chosen []string) error {
-	u := usage.Count(s).Only(chosen...)
-	return o.print(cmd, u, func(w io.Writer, i ink) error {
+func (o *topOptions) printUsage(cmd *cobra.Command, s *survey.Survey, chosen []string) error {
+	u := usage.Summarize(s).SelectTables(chosen...)
+	return o.printResult(cmd, u, func(w io.Writer, i colorizer) error {
 		for _, x := range s.Unread {
 			fmt.Fprintf(w, "%s %s: %s\n", i.red("not read:"), x.System, x.Problem)
 		}
 		most := 0
 		if len(chosen) == 0 {
-			most = shownAddresses
+			most = maxShownAddresses
 		}
-		return u.Print(w, most)
+		return u.PrintTables(w, most)
 	})
 }

@@ -16,16 +16,16 @@ import (
 	"github.com/sallyport/sallyport/internal/trace"
 )
 
-// tracing is the flags of trace.
-type tracing struct {
-	access
-	output
+// traceOptions is the flags of trace.
+type traceOptions struct {
+	clusterAccess
+	outputFlags
 	from, namespace, protocol string
-	live, unasked, all        bool
+	live, skipNodes, verbose  bool
 }
 
 func traceCommand() *cobra.Command {
-	var t tracing
+	var t traceOptions
 	cmd := &cobra.Command{
 		Use:   "trace CLIENT[:PORT] ADDRESS:PORT | --from pod/NAME ADDRESS:PORT",
 		Short: "Follow a packet from a client to who answers it, and the reply back",
@@ -52,56 +52,56 @@ Exit codes: 0 the packet is answered; 1 it is not, or that can't be told.`,
   sallyport trace 203.0.113.9 198.51.100.7 --proto icmp      # a ping
   sallyport trace --from pod/web -n acme-shop 192.0.2.1:443  # how a pod leaves`,
 		Args: cobra.RangeArgs(1, 2),
-		RunE: t.run,
+		RunE: t.runTrace,
 	}
-	t.access.add(cmd)
-	t.output.add(cmd)
+	t.addFlags(cmd)
+	t.addFlag(cmd)
 	f := cmd.Flags()
 	f.StringVar(&t.protocol, "proto", "tcp", strings.Join(trace.Protocols, ", "))
 	f.StringVar(&t.from, "from", "", "pod that sends it, as pod/NAME; then no client is given")
 	f.StringVarP(&t.namespace, "namespace", "n", "", "namespace of the pod")
 	f.BoolVar(&t.live, "live", false, "check each step against OVN's flows and nodes; needs ovn-trace in the PATH")
-	f.BoolVar(&t.unasked, "no-nodes", false, "do not ask nodes")
-	f.BoolVarP(&t.all, "verbose", "v", false, "every way in full, and the rows behind hops")
+	f.BoolVar(&t.skipNodes, "no-nodes", false, "do not ask nodes")
+	f.BoolVarP(&t.verbose, "verbose", "v", false, "every way in full, and the rows behind hops")
 	_ = cmd.RegisterFlagCompletionFunc("proto", cobra.FixedCompletions(trace.Protocols, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-func (t *tracing) run(cmd *cobra.Command, args []string) error {
-	query, err := t.query(args)
+func (t *traceOptions) runTrace(cmd *cobra.Command, args []string) error {
+	query, err := t.parseQuery(args)
 	if err != nil {
 		return err
 	}
-	if t.live && t.file != "" {
+	if t.live && t.surveyPath != "" {
 		return errors.New("--live asks OVN as it is now: it does not go with --survey")
 	}
-	done := busy(cmd, "reading the cluster")
-	s, err := t.survey(cmd.Context(), t.scope(query))
+	done := showProgress(cmd, "reading the cluster")
+	s, err := t.takeSurvey(cmd.Context(), t.surveyScope(query))
 	done()
 	if err != nil {
 		return err
 	}
-	v := newWays(s, query)
-	v.all = t.all
+	v := newTraceResult(s, query)
+	v.verbose = t.verbose
 	if t.live {
-		v.compare(cmd.Context(), t.config.Southbound)
+		v.compareLive(cmd.Context(), t.config.Southbound)
 	}
-	if err := t.print(cmd, v, v.print); err != nil {
+	if err := t.printResult(cmd, v, v.printText); err != nil {
 		return err
 	}
 	if !v.Answered {
-		return exit(1)
+		return exitStatus(1)
 	}
 	return nil
 }
 
-// query is the question as it was typed.
-func (t *tracing) query(args []string) (trace.Query, error) {
+// parseQuery is the question as it was typed.
+func (t *traceOptions) parseQuery(args []string) (trace.Query, error) {
 	if t.from == "" {
 		if len(args) != 2 {
 			return trace.Query{}, errors.New("give a client and an address with a port; or --from pod/NAME and an address")
 		}
-		return trace.Ask(args[0], "", args[1], t.protocol)
+		return trace.ParseQuery(args[0], "", args[1], t.protocol)
 	}
 	if len(args) != 1 {
 		return trace.Query{}, errors.New("with --from give one address: where the pod sends to")
@@ -113,31 +113,31 @@ func (t *tracing) query(args []string) (trace.Query, error) {
 		}
 		name = t.namespace + "/" + name
 	}
-	return trace.Ask("", name, args[0], t.protocol)
+	return trace.ParseQuery("", name, args[0], t.protocol)
 }
 
-// scope is the shards of routers and the nodes on the way.
-func (t *tracing) scope(q trace.Query) observer.Scope {
-	out := observer.Scope{Sync: true, About: func(s *survey.Survey) (names []string) {
-		for _, r := range passed(s, q) {
+// surveyScope is the shards of routers and the nodes on the way.
+func (t *traceOptions) surveyScope(q trace.Query) observer.Scope {
+	out := observer.Scope{Sync: true, SelectShards: func(s *survey.Survey) (names []string) {
+		for _, r := range objectsOnPath(s, q) {
 			if r.Kind == survey.RouterKind {
 				names = append(names, r.Name)
 			}
 		}
 		return names
 	}}
-	if !t.unasked {
-		out.Questions = func(s *survey.Survey) []kubedcv1alpha1.InspectionSpec { return questions(s, q) }
+	if !t.skipNodes {
+		out.PlanInspections = func(s *survey.Survey) []kubedcv1alpha1.InspectionSpec { return traceQuestions(s, q) }
 	}
 	return out
 }
 
-// passed is what a packet passes, by any way; and where it does not arrive, what would have taken it on.
-func passed(s *survey.Survey, q trace.Query) (out []state.Ref) {
+// objectsOnPath is what a packet passes, by any way; and where it does not arrive, what would have taken it on.
+func objectsOnPath(s *survey.Survey, q trace.Query) (out []state.Ref) {
 	for _, p := range trace.New(s).Trace(q).Paths {
-		refs := slices.Clone(p.Passed)
+		refs := slices.Clone(p.PassedRefs)
 		for _, r := range p.About {
-			refs = append(refs, s.HangsOn(r)...)
+			refs = append(refs, s.DependenciesOf(r)...)
 		}
 		for _, r := range refs {
 			if !slices.Contains(out, r) {
@@ -148,17 +148,17 @@ func passed(s *survey.Survey, q trace.Query) (out []state.Ref) {
 	return out
 }
 
-// questions are those to the nodes on the way, and to one more: who answers on a wire is heard best by who does not answer himself.
-func questions(s *survey.Survey, q trace.Query) []kubedcv1alpha1.InspectionSpec {
+// traceQuestions are those to the nodes on the way, and to one more: who answers on a wire is heard best by who does not answer himself.
+func traceQuestions(s *survey.Survey, q trace.Query) []kubedcv1alpha1.InspectionSpec {
 	var nodes []string
-	for _, r := range passed(s, q) {
+	for _, r := range objectsOnPath(s, q) {
 		if r.Kind == survey.NodeKind {
 			nodes = append(nodes, r.Name)
 		}
 	}
 	if q.Pod == "" && s.Cluster.NetworkAt(q.Server.Addr()) == nil {
 		// Perhaps a node has the address: all are asked.
-		return diagnosis.Questions(s, diagnosis.Case{Client: q.Client.Addr(), Server: q.Server})
+		return diagnosis.PlanInspections(s, diagnosis.InspectionScope{Client: q.Client.Addr(), Server: q.Server})
 	}
 	i := slices.IndexFunc(s.Cluster.Nodes, func(n survey.Node) bool { return n.Gateway && n.Ready && !slices.Contains(nodes, n.Name) })
 	if i >= 0 {
@@ -167,5 +167,5 @@ func questions(s *survey.Survey, q trace.Query) []kubedcv1alpha1.InspectionSpec 
 	if len(nodes) == 0 {
 		return nil
 	}
-	return diagnosis.Questions(s, diagnosis.Case{Nodes: nodes, Client: q.Client.Addr(), Server: q.Server})
+	return diagnosis.PlanInspections(s, diagnosis.InspectionScope{Nodes: nodes, Client: q.Client.Addr(), Server: q.Server})
 }

@@ -20,10 +20,10 @@ import (
 func runTrace(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "survey.json")
-	if err := writeFile(file, surveytest.Cluster(5).Write); err != nil {
+	if err := writePrivateFile(file, surveytest.GenerateCluster(5).Write); err != nil {
 		t.Fatal(err)
 	}
-	return run(t, append([]string{"trace", "--survey", file}, args...)...)
+	return runCommand(t, append([]string{"trace", "--survey", file}, args...)...)
 }
 
 func TestTraceTells(t *testing.T) {
@@ -91,25 +91,25 @@ func TestTraceMistyped(t *testing.T) {
 	}
 }
 
-// known is the ways of a packet to a load balancer with two endpoints, with findings about who is on them.
-func known(findings ...diagnosis.Finding) *ways {
-	v := newWays(surveytest.Cluster(5), mustAsk("203.0.113.9", "100.65.0.103:443"))
-	for k := range v.Ways {
-		v.Ways[k].Causes = findings
+// traceResultWith is the ways of a packet to a load balancer with two endpoints, with findings about who is on them.
+func traceResultWith(findings ...diagnosis.Finding) *traceResult {
+	v := newTraceResult(surveytest.GenerateCluster(5), mustParseQuery("203.0.113.9", "100.65.0.103:443"))
+	for k := range v.Paths {
+		v.Paths[k].Causes = findings
 	}
 	return v
 }
 
-func mustAsk(client, server string) trace.Query {
-	q, err := trace.Ask(client, "", server, "tcp")
+func mustParseQuery(client, server string) trace.Query {
+	q, err := trace.ParseQuery(client, "", server, "tcp")
 	if err != nil {
 		panic(err)
 	}
 	return q
 }
 
-// says puts a program in the PATH that says something instead of ovn-trace.
-func says(t *testing.T, script string) {
+// fakeOVNTrace puts a program in the PATH that says something instead of ovn-trace.
+func fakeOVNTrace(t *testing.T, script string) {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "ovn-trace"), []byte("#!/bin/sh\n"+script), 0o700); err != nil { // it is run
@@ -121,43 +121,43 @@ func says(t *testing.T, script string) {
 // Flows that do otherwise are marked at the hop, and end the program as no answer does. A program that fails is told, and is no disagreement.
 func TestTraceLive(t *testing.T) {
 	db := ovn.Config{Endpoints: []string{"tcp:127.0.0.1:6642"}}
-	says(t, `case "$*" in *'acme-prod inport'*) echo "unknown datapath";; *) echo "unknown port"; esac`)
-	v := known()
-	v.compare(context.Background(), db)
+	fakeOVNTrace(t, `case "$*" in *'acme-prod inport'*) echo "unknown datapath";; *) echo "unknown port"; esac`)
+	v := traceResultWith()
+	v.compareLive(context.Background(), db)
 	var out strings.Builder
-	if err := v.print(&out, false); err != nil {
+	if err := v.printText(&out, false); err != nil {
 		t.Fatal(err)
 	}
-	if v.Answered || v.Ways[0].Live == nil || !strings.Contains(out.String(), "✗ ") || !strings.Contains(out.String(), "do not know it: unknown") {
-		t.Errorf("%+v\n%s", v.Ways[0].Live, out.String())
+	if v.Answered || v.Paths[0].Mismatch == nil || !strings.Contains(out.String(), "✗ ") || !strings.Contains(out.String(), "do not know it: unknown") {
+		t.Errorf("%+v\n%s", v.Paths[0].Mismatch, out.String())
 	}
-	says(t, "echo no way to the database >&2; exit 1")
-	v = known()
-	v.compare(context.Background(), db)
-	if !v.Answered || len(v.Live) != 1 || !strings.Contains(v.Live[0], "OVN's flows were not asked") || !strings.Contains(v.Live[0], "no way to the database") {
-		t.Errorf("%+v", v.Live)
+	fakeOVNTrace(t, "echo no way to the database >&2; exit 1")
+	v = traceResultWith()
+	v.compareLive(context.Background(), db)
+	if !v.Answered || len(v.LiveSummary) != 1 || !strings.Contains(v.LiveSummary[0], "OVN's flows were not asked") || !strings.Contains(v.LiveSummary[0], "no way to the database") {
+		t.Errorf("%+v", v.LiveSummary)
 	}
 }
 
 // A node that has not carried out what is in the database is marked where the packet comes to it first.
 func TestTraceLiveNode(t *testing.T) {
-	says(t, "exit 1")
+	fakeOVNTrace(t, "exit 1")
 	behind := diagnosis.Finding{Code: diagnosis.ChassisBehind, Message: "node2 has carried out change 3", About: []state.Ref{survey.NodeRef("node2")}}
-	v := known(behind)
-	v.compare(context.Background(), ovn.Config{Endpoints: []string{"tcp:127.0.0.1:6642"}})
-	d := v.Ways[0].Live
-	if d == nil || d.Back || v.Ways[0].There[d.Hop].Node != "node2" || d.Hop > 0 && v.Ways[0].There[d.Hop-1].Node == "node2" || !strings.Contains(v.Live[0], "ChassisBehind") {
-		t.Errorf("%+v %v", d, v.Live)
+	v := traceResultWith(behind)
+	v.compareLive(context.Background(), ovn.Config{Endpoints: []string{"tcp:127.0.0.1:6642"}})
+	d := v.Paths[0].Mismatch
+	if d == nil || d.Back || v.Paths[0].RequestHops[d.Hop].Node != "node2" || d.Hop > 0 && v.Paths[0].RequestHops[d.Hop-1].Node == "node2" || !strings.Contains(v.LiveSummary[0], "ChassisBehind") {
+		t.Errorf("%+v %v", d, v.LiveSummary)
 	}
 }
 
 func TestDisagreementsInOrder(t *testing.T) {
-	early, late, back := &disagreement{Hop: 1}, &disagreement{Hop: 2}, &disagreement{Hop: 0, Back: true}
+	early, late, back := &traceMismatch{Hop: 1}, &traceMismatch{Hop: 2}, &traceMismatch{Hop: 0, Back: true}
 	for _, c := range []struct {
-		first, second *disagreement
+		first, second *traceMismatch
 		before        bool
 	}{{early, nil, true}, {early, late, true}, {late, early, false}, {late, back, true}, {back, late, false}, {early, early, false}} {
-		if c.first.before(c.second) != c.before {
+		if c.first.isBefore(c.second) != c.before {
 			t.Errorf("%+v before %+v is not %t", c.first, c.second, c.before)
 		}
 	}

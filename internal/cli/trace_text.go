@@ -11,55 +11,55 @@ import (
 	"github.com/sallyport/sallyport/internal/trace"
 )
 
-// ways are the ways of a packet, and what is in their way.
-type ways struct {
-	Query    trace.Query     `json:"query"`
-	Answered bool            `json:"answered"` // by every way
-	Ways     []way           `json:"ways"`
-	Unread   []survey.Unread `json:"unread,omitempty"`
-	Live     []string        `json:"live,omitempty"` // what OVN's flows and nodes say of it
+// traceResult are the ways of a packet, and what is in their way.
+type traceResult struct {
+	Query       trace.Query          `json:"query"`
+	Answered    bool                 `json:"answered"` // by every way
+	Paths       []tracedPath         `json:"ways"`
+	Unread      []survey.ReadFailure `json:"unread,omitempty"`
+	LiveSummary []string             `json:"live,omitempty"` // what OVN's flows and nodes say of it
 
-	all bool
+	verbose bool
 }
 
-// way is one of them.
-type way struct {
+// tracedPath is one of them.
+type tracedPath struct {
 	trace.Path
-	Causes []diagnosis.Finding `json:"causes,omitempty"`
-	Live   *disagreement       `json:"disagrees,omitempty"`
+	Causes   []diagnosis.Finding `json:"causes,omitempty"`
+	Mismatch *traceMismatch      `json:"disagrees,omitempty"`
 }
 
-func newWays(s *survey.Survey, q trace.Query) *ways {
-	out := &ways{Query: q, Answered: true, Unread: s.Unread}
-	found := diagnosis.Examine(s)
+func newTraceResult(s *survey.Survey, q trace.Query) *traceResult {
+	out := &traceResult{Query: q, Answered: true, Unread: s.Unread}
+	found := diagnosis.CheckCluster(s)
 	for _, p := range trace.New(s).Trace(q).Paths {
-		w := way{Path: p, Causes: p.Causes(s, found)}
-		out.Ways = append(out.Ways, w)
+		w := tracedPath{Path: p, Causes: p.Causes(s, found)}
+		out.Paths = append(out.Paths, w)
 		out.Answered = out.Answered && p.Verdict == trace.Answered &&
 			!slices.ContainsFunc(w.Causes, func(f diagnosis.Finding) bool { return f.Severity == diagnosis.Error })
 	}
 	return out
 }
 
-// print prints the ways: those that end alike together, one of them hop by hop.
-func (v *ways) print(w io.Writer, i ink) error {
+// printText prints the ways: those that end alike together, one of them hop by hop.
+func (v *traceResult) printText(w io.Writer, i colorizer) error {
 	fmt.Fprintf(w, "%s\n", i.bold(v.headline()))
 	for _, u := range v.Unread {
 		fmt.Fprintf(w, "%s\n", i.yellow(fmt.Sprintf("%s can't be read: %s", u.System, u.Problem)))
 	}
-	for _, alike := range v.alike() {
-		if err := v.printAlike(w, i, alike); err != nil {
+	for _, alike := range v.groupByOutcome() {
+		if err := v.printGroup(w, i, alike); err != nil {
 			return err
 		}
 	}
-	if len(v.Live) > 0 {
-		fmt.Fprintf(w, "\n%s\n", strings.Join(v.Live, "\n"))
+	if len(v.LiveSummary) > 0 {
+		fmt.Fprintf(w, "\n%s\n", strings.Join(v.LiveSummary, "\n"))
 	}
 	return nil
 }
 
 // headline is what was asked.
-func (v *ways) headline() string {
+func (v *traceResult) headline() string {
 	q := v.Query
 	from, to := q.Client.Addr().String(), q.Server.String()
 	if q.Client.Port() != 0 {
@@ -74,14 +74,14 @@ func (v *ways) headline() string {
 	return fmt.Sprintf("%s → %s  %s", from, to, q.Protocol)
 }
 
-// alike is the ways in groups that end alike; with --verbose each by itself.
-func (v *ways) alike() (out [][]way) {
-	for _, w := range v.Ways {
-		i := slices.IndexFunc(out, func(o []way) bool {
-			return !v.all && o[0].Verdict == w.Verdict && o[0].Code == w.Code && o[0].Network == w.Network && o[0].Live == nil && w.Live == nil
+// groupByOutcome is the ways in groups that end alike; with --verbose each by itself.
+func (v *traceResult) groupByOutcome() (out [][]tracedPath) {
+	for _, w := range v.Paths {
+		i := slices.IndexFunc(out, func(o []tracedPath) bool {
+			return !v.verbose && o[0].Verdict == w.Verdict && o[0].Code == w.Code && o[0].Network == w.Network && o[0].Mismatch == nil && w.Mismatch == nil
 		})
 		if i < 0 {
-			out = append(out, []way{w})
+			out = append(out, []tracedPath{w})
 			continue
 		}
 		out[i] = append(out[i], w)
@@ -89,26 +89,26 @@ func (v *ways) alike() (out [][]way) {
 	return out
 }
 
-func (v *ways) printAlike(w io.Writer, i ink, alike []way) error {
+func (v *traceResult) printGroup(w io.Writer, i colorizer, alike []tracedPath) error {
 	first := alike[0]
 	for _, direction := range []struct {
 		name string
 		hops []trace.Hop
 		back bool
-	}{{"There", first.There, false}, {"Back", first.Back, true}} {
+	}{{"There", first.RequestHops, false}, {"Back", first.ReplyHops, true}} {
 		if len(direction.hops) == 0 {
 			continue
 		}
 		fmt.Fprintf(w, "\n%s\n", i.faint(direction.name))
-		if err := v.printHops(w, i, direction.hops, first.Live.at(direction.back)); err != nil {
+		if err := v.printHops(w, i, direction.hops, first.Mismatch.hopIndex(direction.back)); err != nil {
 			return err
 		}
 	}
-	fmt.Fprintf(w, "\n%s\n", first.verdict(i))
+	fmt.Fprintf(w, "\n%s\n", first.verdictLine(i))
 	if len(alike) > 1 {
-		fmt.Fprintf(w, "  likewise by %s\n", strings.Join(servers(alike[1:]), ", "))
+		fmt.Fprintf(w, "  likewise by %s\n", strings.Join(backendNames(alike[1:]), ", "))
 	}
-	for _, doubt := range first.Doubts {
+	for _, doubt := range first.Caveats {
 		fmt.Fprintf(w, "  %s\n", i.yellow(doubt))
 	}
 	printCauses(w, i, first)
@@ -116,8 +116,8 @@ func (v *ways) printAlike(w io.Writer, i ink, alike []way) error {
 }
 
 // printHops prints one direction: where, what happens there, and the packet where it has changed.
-func (v *ways) printHops(w io.Writer, i ink, hops []trace.Hop, marked int) error {
-	rows := table(w)
+func (v *traceResult) printHops(w io.Writer, i colorizer, hops []trace.Hop, marked int) error {
+	rows := newTable(w)
 	packet, node := "", ""
 	for k, h := range hops {
 		changed, at := h.Packet, h.Node
@@ -132,7 +132,7 @@ func (v *ways) printHops(w io.Writer, i ink, hops []trace.Hop, marked int) error
 		if k == marked {
 			text = "✗ " + text
 		}
-		if v.all && h.Row != "" {
+		if v.verbose && h.Row != "" {
 			text += " [" + h.Row + "]"
 		}
 		fmt.Fprintln(rows, strings.TrimRight(fmt.Sprintf("  %s\t%s\t%s\t%s", at, h.About, text, i.faint(changed)), " \t"))
@@ -140,45 +140,45 @@ func (v *ways) printHops(w io.Writer, i ink, hops []trace.Hop, marked int) error
 	return rows.Flush()
 }
 
-// verdict is how a way ends, in a line.
-func (x way) verdict(i ink) string {
+// verdictLine is how a way ends, in a line.
+func (x tracedPath) verdictLine(i colorizer) string {
 	switch {
 	case x.Verdict != trace.Answered:
 		return i.red(x.Verdict) + ": " + x.Reason
 	case len(x.Causes) > 0:
 		return i.yellow(x.Verdict+" as far as OVN's rows say") + ", but something on the way does not do as they say"
 	case x.Network == "":
-		return fmt.Sprintf("%s by %s, which sees %s", i.green(x.Verdict), x.server(), x.Seen)
+		return fmt.Sprintf("%s by %s, which sees %s", i.green(x.Verdict), x.serverText(), x.SeenSource)
 	default:
-		return fmt.Sprintf("%s by %s, which sees %s; by network %s", i.green(x.Verdict), x.server(), x.Seen, x.Network)
+		return fmt.Sprintf("%s by %s, which sees %s; by network %s", i.green(x.Verdict), x.serverText(), x.SeenSource, x.Network)
 	}
 }
 
-// server is who gets the packet; pings have no port.
-func (x way) server() string {
+// serverText is who gets the packet; pings have no port.
+func (x tracedPath) serverText() string {
 	if x.Server.Port() == 0 {
 		return x.Server.Addr().String()
 	}
 	return x.Server.String()
 }
 
-// servers are who gets the packet by each way.
-func servers(all []way) (out []string) {
+// backendNames are who gets the packet by each way.
+func backendNames(all []tracedPath) (out []string) {
 	for _, w := range all {
-		name := w.server()
-		if n := len(w.There); n > 0 && w.There[n-1].About.Kind == survey.PodKind {
-			name = w.There[n-1].About.String()
+		name := w.serverText()
+		if n := len(w.RequestHops); n > 0 && w.RequestHops[n-1].About.Kind == survey.PodKind {
+			name = w.RequestHops[n-1].About.String()
 		}
 		out = append(out, name)
 	}
 	return out
 }
 
-// mostCauses is how many findings are printed beside the first.
-const mostCauses = 4
+// maxCauses is how many findings are printed beside the first.
+const maxCauses = 4
 
 // printCauses prints why a way does not end well. How it ends is said already.
-func printCauses(w io.Writer, i ink, x way) {
+func printCauses(w io.Writer, i colorizer, x tracedPath) {
 	if len(x.Causes) == 0 {
 		return
 	}
@@ -187,13 +187,13 @@ func printCauses(w io.Writer, i ink, x way) {
 	if first.Message != x.Reason {
 		fmt.Fprintf(w, "  %s\n", first.Message)
 	}
-	fmt.Fprintf(w, "  → %s\n", first.Cure)
+	fmt.Fprintf(w, "  → %s\n", first.Remediation)
 	rest := slices.DeleteFunc(slices.Clone(x.Causes[1:]), func(f diagnosis.Finding) bool { return f.Message == x.Reason })
 	for k, f := range rest {
 		if k == 0 {
 			fmt.Fprintf(w, "\nBesides, on the way\n")
 		}
-		if k == mostCauses {
+		if k == maxCauses {
 			fmt.Fprintf(w, "  … and %d more: sallyport doctor\n", len(rest)-k)
 			return
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 func uiCommand(version string) *cobra.Command {
-	var a access
+	var a clusterAccess
 	var address string
 	var remote bool
 	var every time.Duration
@@ -32,8 +32,8 @@ not seen it can't read the page, and who has can, until the server ends.`,
   sallyport ui --survey monday.json         a survey that was taken before`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config := ui.Config{Version: version, Every: every, Token: ui.NewToken()}
-			end, err := a.look(cmd.Context(), &config)
+			config := ui.Config{Version: version, Interval: every, Token: ui.NewToken()}
+			end, err := a.configureUI(cmd.Context(), &config)
 			if err != nil {
 				return err
 			}
@@ -46,33 +46,33 @@ not seen it can't read the page, and who has can, until the server ends.`,
 			return ui.Serve(cmd.Context(), l, config, remote)
 		},
 	}
-	a.add(cmd)
+	a.addFlags(cmd)
 	cmd.Flags().StringVar(&address, "address", "127.0.0.1:0", "where to listen; port 0: a free one")
 	cmd.Flags().BoolVar(&remote, "allow-remote", false, "listen on an address that others can reach, too")
 	cmd.Flags().DurationVar(&every, "every", 5*time.Second, "how long to wait between surveys")
 	return cmd
 }
 
-// look fills in where the page's surveys come from: the cluster, or a file. The returned function ends it.
-func (a *access) look(ctx context.Context, config *ui.Config) (end func(), err error) {
-	if a.file != "" {
-		s, err := a.read()
-		config.Every, config.Survey = 0, func(context.Context) *survey.Survey { return s }
+// configureUI fills in where the page's surveys come from: the cluster, or a file. The returned function ends it.
+func (a *clusterAccess) configureUI(ctx context.Context, config *ui.Config) (end func(), err error) {
+	if a.surveyPath != "" {
+		s, err := a.readSurveyFile()
+		config.Interval, config.TakeSurvey = 0, func(context.Context) *survey.Survey { return s }
 		return func() {}, err
 	}
 	limited, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	o, err := a.observer(limited)
+	o, err := a.openObserver(limited)
 	if err != nil {
 		return nil, err
 	}
-	config.Survey = func(ctx context.Context) *survey.Survey {
+	config.TakeSurvey = func(ctx context.Context) *survey.Survey {
 		ctx, cancel := context.WithTimeout(ctx, a.timeout)
 		defer cancel()
-		return o.Survey(ctx, observer.Scope{})
+		return o.Collect(ctx, observer.Scope{})
 	}
-	config.Shards = func(ctx context.Context, names []string) ([]survey.Shard, error) {
-		return o.Shards(ctx, observer.Scope{Shards: names, All: names == nil})
+	config.CompareShards = func(ctx context.Context, names []string) ([]survey.Shard, error) {
+		return o.CollectShards(ctx, observer.Scope{Shards: names, AllShards: names == nil})
 	}
 	return o.Close, nil
 }

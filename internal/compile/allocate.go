@@ -12,64 +12,64 @@ import (
 	"github.com/sallyport/sallyport/internal/words"
 )
 
-// allocate decides on which subnet an EIp's address is, and what it still waits for.
-func (c *compiler) allocate(e *eip, asked map[netip.Addr]*eip) (accepted, resolved, waiting intent.Finding) {
-	e.ovnEip = c.ovnEip(e)
-	have := c.w.Engine.OvnEips[e.ovnEip]
-	if e.Remembered.IsValid() && c.lost(e, asked) {
-		e.Remembered = have.Asked // somebody has written into the status while it was being made again
+// allocateEIP decides on which subnet an EIp's address is, and what it still waits for.
+func (c *compiler) allocateEIP(e *eip, asked map[netip.Addr]*eip) (accepted, resolved, waiting intent.Finding) {
+	e.ovnEipName = c.ovnEipName(e)
+	have := c.w.Engine.OvnEips[e.ovnEipName]
+	if e.StatusAddress.IsValid() && c.hasLostAddress(e, asked) {
+		e.StatusAddress = have.RequestedAddress // somebody has written into the status while it was being made again
 	}
-	if c.lost(e, asked) {
-		e.Remembered = netip.Addr{}
+	if c.hasLostAddress(e, asked) {
+		e.StatusAddress = netip.Addr{}
 	}
-	if have.Ours && (!have.Found || !e.Remembered.IsValid()) {
+	if have.Owned && (!have.Adopted || !e.StatusAddress.IsValid()) {
 		e.address = have.Address
 	}
-	accepted = first(c.member(), malformed(e.Malformed))
+	accepted = firstProblem(c.checkMembership(), checkMalformed(e.Malformed))
 	if !accepted.OK() {
 		return accepted, resolved, waiting
 	}
-	if e.Child != "" {
-		if c.isWayOut(e) && e.Remembered.IsValid() && !have.Address.IsValid() {
-			asked[e.Remembered] = e // the port gets it again
+	if e.ExistingOvnEip != "" {
+		if c.isDefaultEIP(e) && e.StatusAddress.IsValid() && !have.Address.IsValid() {
+			asked[e.StatusAddress] = e // the port gets it again
 		}
-		resolved, waiting = c.child(e, have)
+		resolved, waiting = c.resolveChildEIP(e, have)
 		return accepted, resolved, waiting
 	}
-	if accepted, waiting = c.quota(e, have); !accepted.OK() {
+	if accepted, waiting = c.checkEIPQuota(e, have); !accepted.OK() {
 		return accepted, resolved, waiting
 	}
 	var full intent.Finding
-	e.on, resolved, full = c.choose(e, have)
-	if e.on == nil {
+	e.external, resolved, full = c.chooseSubnet(e, have)
+	if e.external == nil {
 		return accepted, resolved, full
 	}
-	if accepted = c.free(e, asked); !accepted.OK() {
+	if accepted = c.claimAddress(e, asked); !accepted.OK() {
 		return accepted, resolved, waiting
 	}
-	return accepted, resolved, first(full, c.settled(e, have))
+	return accepted, resolved, firstProblem(full, c.checkOvnEipReady(e, have))
 }
 
-// child is an EIp that stands for an OvnEip that is there for another reason. It has to be the project's own: OvnEips have no
+// resolveChildEIP is an EIp that stands for an OvnEip that is there for another reason. It has to be the project's own: ovnEips have no
 // namespace, and the address of another project would do a tenant no good.
-func (c *compiler) child(e *eip, have snapshot.OvnEip) (resolved, waiting intent.Finding) {
-	if !c.ownsOvnEip(e, have) && !c.ownChild(e) {
+func (c *compiler) resolveChildEIP(e *eip, have snapshot.OvnEip) (resolved, waiting intent.Finding) {
+	if !c.ownsOvnEip(e, have) && !c.standsForDefaultPort(e) {
 		e.address = netip.Addr{}
 		return intent.Finding{Reason: intent.OvnEipNotFound, Message: fmt.Sprintf(
-			"OvnEip %s does not exist in %s; correct spec.childRef", words.Quote(e.Child), c.place(e.Namespace))}, waiting
+			"OvnEip %s does not exist in %s; correct spec.childRef", words.Quote(e.ExistingOvnEip), c.describeScope(e.Namespace))}, waiting
 	}
-	if e.on = c.external(have.Subnet); !have.Exists && c.isWayOut(e) {
-		e.on = c.project.way
+	if e.external = c.externalByName(have.Subnet); !have.Exists && c.isDefaultEIP(e) {
+		e.external = c.project.defaultNetwork
 	}
 	switch {
 	case have.Deleting:
-		waiting = beingDeleted(intent.OvnEip, e.Child)
-	case !have.Ready && e.on != nil && e.on.Free <= 0:
-		waiting = exhausted([]*snapshot.External{e.on})
+		waiting = beingDeletedFinding(intent.OvnEip, e.ExistingOvnEip)
+	case !have.Ready && e.external != nil && e.external.Free <= 0:
+		waiting = poolExhausted([]*snapshot.ExternalSubnet{e.external})
 	case !have.Ready:
-		waiting = intent.Finding{Reason: intent.WaitForEngine, Message: fmt.Sprintf("OvnEip %s has no address yet", e.Child)}
+		waiting = intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf("OvnEip %s has no address yet", e.ExistingOvnEip)}
 	default:
-		waiting = c.unported(have.Subnet)
+		waiting = c.checkExternalPort(have.Subnet)
 	}
 	return resolved, waiting
 }
@@ -78,28 +78,28 @@ func (c *compiler) child(e *eip, have snapshot.OvnEip) (resolved, waiting intent
 // namespace has those that its EIps asked for.
 func (c *compiler) ownsOvnEip(e *eip, have snapshot.OvnEip) bool {
 	if c.w.Management == nil {
-		return have.Ours
+		return have.Owned
 	}
-	return have.Ours && slices.ContainsFunc(c.eips, func(o *eip) bool {
-		return o.Child == "" && o.Namespace == e.Namespace && c.ovnEip(o) == e.Child
+	return have.Owned && slices.ContainsFunc(c.eips, func(o *eip) bool {
+		return o.ExistingOvnEip == "" && o.Namespace == e.Namespace && c.ovnEipName(o) == e.ExistingOvnEip
 	})
 }
 
-// place is what a namespace is called where addresses are counted.
-func (c *compiler) place(namespace string) string {
+// describeScope is what a namespace is called where addresses are counted.
+func (c *compiler) describeScope(namespace string) string {
 	if c.w.Management == nil {
 		return "this project"
 	}
 	return "namespace " + namespace
 }
 
-// ownChild says whether an EIp stands for the way out, whose OvnEip may not be there yet.
-func (c *compiler) ownChild(e *eip) bool {
-	return c.project.alive() && c.project.way != nil && e.Child == c.port(c.project.way.Subnet)
+// standsForDefaultPort says whether an EIp stands for the way out, whose OvnEip may not be there yet.
+func (c *compiler) standsForDefaultPort(e *eip) bool {
+	return c.project.isActive() && c.project.defaultNetwork != nil && e.ExistingOvnEip == c.externalPortName(c.project.defaultNetwork.Subnet)
 }
 
-// member says whether the namespace is that of a project that can have addresses.
-func (c *compiler) member() intent.Finding {
+// checkMembership says whether the namespace is that of a project that can have addresses.
+func (c *compiler) checkMembership() intent.Finding {
 	switch p := c.project; {
 	case p == nil:
 		return intent.Finding{Reason: intent.NoProject, Message: fmt.Sprintf(
@@ -113,101 +113,105 @@ func (c *compiler) member() intent.Finding {
 	}
 }
 
-func malformed(m snapshot.Malformed) intent.Finding {
+func checkMalformed(m snapshot.Malformed) intent.Finding {
 	if m == "" {
 		return intent.Finding{}
 	}
 	return intent.Finding{Reason: intent.Malformed, Message: string(m)}
 }
 
-// choose is the subnet for an EIp's address: the one it has an address on; the one that has the wanted address; or, of those
+// chooseSubnet is the subnet for an EIp's address: the one it has an address on; the one that has the wanted address; or, of those
 // of the network, the default network's, then one that the router has a port on, then the one with most free addresses.
-func (c *compiler) choose(e *eip, have snapshot.OvnEip) (x *snapshot.External, resolved, waiting intent.Finding) {
-	if x := c.stays(e, have); x != nil {
+func (c *compiler) chooseSubnet(e *eip, have snapshot.OvnEip) (x *snapshot.ExternalSubnet, resolved, waiting intent.Finding) {
+	if x := c.currentSubnet(e, have); x != nil {
 		return x, resolved, waiting
 	}
-	found, resolved := c.candidates(e)
+	found, resolved := c.candidateSubnets(e)
 	if !resolved.OK() {
 		return nil, resolved, waiting
 	}
-	if want := e.want(); want.IsValid() {
-		if i := slices.IndexFunc(found, func(x *snapshot.External) bool { return x.Prefix.Contains(want) }); i >= 0 {
+	if want := e.requiredAddress(); want.IsValid() {
+		if i := slices.IndexFunc(found, func(x *snapshot.ExternalSubnet) bool { return x.Prefix.Contains(want) }); i >= 0 {
 			return found[i], resolved, waiting
 		}
 		return found[0], resolved, waiting
 	}
-	room := slices.DeleteFunc(slices.Clone(found), func(x *snapshot.External) bool { return x.Free <= 0 || (x.Free == 1 && !c.ported(x.Subnet)) })
+	room := slices.DeleteFunc(slices.Clone(found), func(x *snapshot.ExternalSubnet) bool {
+		return x.Free <= 0 || (x.Free == 1 && !c.hasExternalPort(x.Subnet))
+	})
 	if len(room) == 0 {
-		return nil, resolved, exhausted(found)
+		return nil, resolved, poolExhausted(found)
 	}
-	return pick(room,
-		func(x *snapshot.External) bool { return c.project.way != nil && x.Subnet == c.project.way.Subnet },
-		func(x *snapshot.External) bool { return c.ported(x.Subnet) },
+	return pickPreferred(room,
+		func(x *snapshot.ExternalSubnet) bool {
+			return c.project.defaultNetwork != nil && x.Subnet == c.project.defaultNetwork.Subnet
+		},
+		func(x *snapshot.ExternalSubnet) bool { return c.hasExternalPort(x.Subnet) },
 	), resolved, waiting
 }
 
-// stays is the subnet that an EIp is on, or was on when somebody deleted its OvnEip. It stays there, whatever the type of the
+// currentSubnet is the subnet that an EIp is on, or was on when somebody deleted its OvnEip. It stays there, whatever the type of the
 // subnet and the default type are by now.
-func (c *compiler) stays(e *eip, have snapshot.OvnEip) *snapshot.External {
-	if x := c.external(have.Subnet); x != nil && !x.Dual && have.Exists && have.Ours && (have.Ready || x.Free > 0) {
+func (c *compiler) currentSubnet(e *eip, have snapshot.OvnEip) *snapshot.ExternalSubnet {
+	if x := c.externalByName(have.Subnet); x != nil && !x.HasIPv6 && have.Exists && have.Owned && (have.Ready || x.Free > 0) {
 		return x
 	}
-	want := e.want()
-	for _, x := range c.networks(func(x snapshot.External) bool { return !x.Dual }) {
-		if (want == e.address || want == e.Remembered) && c.mayHave(e, x, want) {
+	want := e.requiredAddress()
+	for _, x := range c.findExternals(func(x snapshot.ExternalSubnet) bool { return !x.HasIPv6 }) {
+		if (want == e.address || want == e.StatusAddress) && c.mayHoldAddress(e, x, want) {
 			return x
 		}
 	}
 	return nil
 }
 
-// candidates is the subnets of the network that an EIp names, or of the default type.
-func (c *compiler) candidates(e *eip) ([]*snapshot.External, intent.Finding) {
+// candidateSubnets is the subnets of the network that an EIp names, or of the default type.
+func (c *compiler) candidateSubnets(e *eip) ([]*snapshot.ExternalSubnet, intent.Finding) {
 	if e.Network == "" && e.Type == "" {
-		return c.subnetsOf(c.defaultType(c.w.Config.DefaultEIpType), "", e.Namespace)
+		return c.resolveSubnets(c.defaultNetworkType(c.w.Config.DefaultEIpType), "", e.Namespace)
 	}
-	return c.subnetsOf(e.Type, e.Network, e.Namespace)
+	return c.resolveSubnets(e.Type, e.Network, e.Namespace)
 }
 
-// subnetsOf is the subnets of the network of a name, and without a name of those of a type, as far as they admit a namespace.
-func (c *compiler) subnetsOf(of, name, namespace string) ([]*snapshot.External, intent.Finding) {
-	kind, fits := "type", func(x snapshot.External) bool { return x.Type == of }
+// resolveSubnets is the subnets of the network of a name, and without a name of those of a type, as far as they admit a namespace.
+func (c *compiler) resolveSubnets(of, name, namespace string) ([]*snapshot.ExternalSubnet, intent.Finding) {
+	kind, fits := "type", func(x snapshot.ExternalSubnet) bool { return x.Type == of }
 	if name != "" {
-		kind, fits = "name", func(x snapshot.External) bool { return x.Network == name || x.Subnet == name }
+		kind, fits = "name", func(x snapshot.ExternalSubnet) bool { return x.Network == name || x.Subnet == name }
 	}
-	found := c.networks(fits)
+	found := c.findExternals(fits)
 	if len(found) == 0 {
-		return nil, c.noNetwork(kind, cmp.Or(name, of))
+		return nil, c.networkNotFound(kind, cmp.Or(name, of))
 	}
-	admitted := slices.DeleteFunc(slices.Clone(found), func(x *snapshot.External) bool { return !c.admits(x, namespace) })
+	admitted := slices.DeleteFunc(slices.Clone(found), func(x *snapshot.ExternalSubnet) bool { return !c.admitsNamespace(x, namespace) })
 	if len(admitted) == 0 {
-		return nil, c.notAllowed(found[0], namespace)
+		return nil, c.networkNotAllowed(found[0], namespace)
 	}
-	usable := slices.DeleteFunc(slices.Clone(admitted), func(x *snapshot.External) bool { return x.Dual })
+	usable := slices.DeleteFunc(slices.Clone(admitted), func(x *snapshot.ExternalSubnet) bool { return x.HasIPv6 })
 	if len(usable) == 0 {
-		return nil, dual(admitted[0])
+		return nil, networkIsDual(admitted[0])
 	}
 	return usable, intent.Finding{}
 }
 
-// defaultType is the type of network for what names none.
-func (c *compiler) defaultType(configured string) string {
+// defaultNetworkType is the type of network for what names none.
+func (c *compiler) defaultNetworkType(configured string) string {
 	if configured != "" {
 		return configured
 	}
-	if found := c.networks(func(x snapshot.External) bool { return x.Default }); len(found) > 0 {
+	if found := c.findExternals(func(x snapshot.ExternalSubnet) bool { return x.Default }); len(found) > 0 {
 		// by name: the default must not follow the number of free addresses
-		return slices.MinFunc(found, func(a, b *snapshot.External) int { return strings.Compare(a.Subnet, b.Subnet) }).Type
+		return slices.MinFunc(found, func(a, b *snapshot.ExternalSubnet) int { return strings.Compare(a.Subnet, b.Subnet) }).Type
 	}
 	if c.project != nil {
-		return c.project.Network
+		return c.project.NetworkType
 	}
 	return ""
 }
 
-// want is the address that an EIp must have: the one it asks for, the one it has, or the one it had.
-func (e *eip) want() netip.Addr {
-	for _, a := range []netip.Addr{e.Address, e.address, e.Remembered} {
+// requiredAddress is the address that an EIp must have: the one it asks for, the one it has, or the one it had.
+func (e *eip) requiredAddress() netip.Addr {
+	for _, a := range []netip.Addr{e.Address, e.address, e.StatusAddress} {
 		if a.IsValid() {
 			return a
 		}
@@ -215,28 +219,28 @@ func (e *eip) want() netip.Addr {
 	return netip.Addr{}
 }
 
-// lost says whether somebody else has the address that an EIp had, or no network gives it: somebody wrote it into the status. It
+// hasLostAddress says whether somebody else has the address that an EIp had, or no network gives it: somebody wrote it into the status. It
 // can have another one, unless it asks for that.
-func (c *compiler) lost(e *eip, asked map[netip.Addr]*eip) bool {
-	h, held := c.w.Holders[e.Remembered]
-	given := slices.ContainsFunc(c.w.Externals, func(x snapshot.External) bool { return c.mayHave(e, &x, e.Remembered) })
-	return !given || asked[e.Remembered] != nil || (held && h.OvnEip != e.ovnEip)
+func (c *compiler) hasLostAddress(e *eip, asked map[netip.Addr]*eip) bool {
+	h, held := c.w.AddressOwners[e.StatusAddress]
+	given := slices.ContainsFunc(c.w.ExternalSubnets, func(x snapshot.ExternalSubnet) bool { return c.mayHoldAddress(e, &x, e.StatusAddress) })
+	return !given || asked[e.StatusAddress] != nil || (held && h.OvnEip != e.ovnEipName)
 }
 
-// free says whether nobody else has the address that an EIp must have.
-func (c *compiler) free(e *eip, asked map[netip.Addr]*eip) intent.Finding {
-	want := e.want()
+// claimAddress says whether nobody else has the address that an EIp must have.
+func (c *compiler) claimAddress(e *eip, asked map[netip.Addr]*eip) intent.Finding {
+	want := e.requiredAddress()
 	if !want.IsValid() {
 		return intent.Finding{}
 	}
-	if !usable(e.on, want) {
-		return intent.Finding{Reason: intent.AddressOutside, Message: fmt.Sprintf(
-			"%s can't be given by this network, whose subnet %s has %s with gateway %s; ask for another address", want, e.on.Subnet, e.on.Prefix, e.on.Gateway)}
+	if !isAllocatable(e.external, want) {
+		return intent.Finding{Reason: intent.AddressOutsideNetwork, Message: fmt.Sprintf(
+			"%s can't be given by this network, whose subnet %s has %s with gateway %s; ask for another address", want, e.external.Subnet, e.external.Prefix, e.external.Gateway)}
 	}
-	if !c.mayHave(e, e.on, want) {
+	if !c.mayHoldAddress(e, e.external, want) {
 		return intent.Finding{Reason: intent.AddressReserved, Message: fmt.Sprintf(
 			"%s is reserved: it is in excludeIps of Subnet %s, which the operator keeps for others on that network; ask for another address, or for any, "+
-				"or ask the operator to take it out of excludeIps", want, e.on.Subnet)}
+				"or ask the operator to take it out of excludeIps", want, e.external.Subnet)}
 	}
 	if other := asked[want]; other != nil {
 		who := "an EIp of another namespace"
@@ -245,7 +249,7 @@ func (c *compiler) free(e *eip, asked map[netip.Addr]*eip) intent.Finding {
 		}
 		return intent.Finding{Reason: intent.AddressTaken, Message: fmt.Sprintf("%s is held by %s; ask for another address, or for any", want, who)}
 	}
-	if h, held := c.w.Holders[want]; held && h.OvnEip != e.ovnEip {
+	if h, held := c.w.AddressOwners[want]; held && h.OvnEip != e.ovnEipName {
 		who := "another project"
 		switch {
 		case h.Shard == c.w.Shard && c.w.Management != nil:
@@ -261,40 +265,40 @@ func (c *compiler) free(e *eip, asked map[netip.Addr]*eip) intent.Finding {
 	return intent.Finding{}
 }
 
-// mayHave says whether an EIp may have an address of a subnet. Kube-OVN gives also what excludeIps reserves to whoever asks for it: those are the
+// mayHoldAddress says whether an EIp may have an address of a subnet. Kube-OVN gives also what excludeIps reserves to whoever asks for it: those are the
 // addresses of routers, DNS servers and other hosts on the wire. An EIp that holds such an address keeps it, because operators exclude addresses
 // later, too. Only an OvnEip of ours to which Kube-OVN gave the address proves that: a user may have written the EIp's status. An address that
 // all projects share is for the namespace that the operator names.
-func (c *compiler) mayHave(e *eip, x *snapshot.External, a netip.Addr) bool {
-	have := c.w.Engine.OvnEips[e.ovnEip]
-	holds := have.Exists && have.Ours && have.Address == a
-	return usable(x, a) && (holds || !x.Reserves(a) || x.Grants(a, e.Namespace))
+func (c *compiler) mayHoldAddress(e *eip, x *snapshot.ExternalSubnet, a netip.Addr) bool {
+	have := c.w.Engine.OvnEips[e.ovnEipName]
+	holds := have.Exists && have.Owned && have.Address == a
+	return isAllocatable(x, a) && (holds || !x.IsReserved(a) || x.GrantsAddress(a, e.Namespace))
 }
 
-// usable says whether Kube-OVN's IPAM can give an address of a subnet: not the first and the last one, nor the gateway's.
-func usable(x *snapshot.External, a netip.Addr) bool {
+// isAllocatable says whether Kube-OVN's IPAM can give an address of a subnet: not the first and the last one, nor the gateway's.
+func isAllocatable(x *snapshot.ExternalSubnet, a netip.Addr) bool {
 	within := x.Prefix.Masked()
 	return within.Contains(a) && a != x.Gateway && within.Contains(a.Next()) && within.Contains(a.Prev())
 }
 
-// settled is what an EIp still waits for.
-func (c *compiler) settled(e *eip, have snapshot.OvnEip) intent.Finding {
+// checkOvnEipReady is what an EIp still waits for.
+func (c *compiler) checkOvnEipReady(e *eip, have snapshot.OvnEip) intent.Finding {
 	switch {
 	case have.Deleting && !e.Deleting:
-		return intent.Finding{Reason: intent.BeingDeleted, Message: fmt.Sprintf("OvnEip %s is being deleted; it is made again with the same address", e.ovnEip)}
-	case e.on.Free <= 0 && !have.Ready:
-		return exhausted([]*snapshot.External{e.on})
+		return intent.Finding{Reason: intent.BeingDeleted, Message: fmt.Sprintf("OvnEip %s is being deleted; it is made again with the same address", e.ovnEipName)}
+	case e.external.Free <= 0 && !have.Ready:
+		return poolExhausted([]*snapshot.ExternalSubnet{e.external})
 	case !have.Ready || !have.Address.IsValid():
-		return intent.Finding{Reason: intent.WaitForEngine, Message: fmt.Sprintf("Kube-OVN has given OvnEip %s no address yet", e.ovnEip)}
-	case !c.connected(e.on.Subnet) && !c.gated().OK():
-		return c.gated()
+		return intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf("Kube-OVN has given OvnEip %s no address yet", e.ovnEipName)}
+	case !c.isConnected(e.external.Subnet) && !c.checkGatewayNodes().OK():
+		return c.checkGatewayNodes()
 	default:
-		return c.unported(e.on.Subnet)
+		return c.checkExternalPort(e.external.Subnet)
 	}
 }
 
-// exhausted is the finding that no subnet has an address left, with their numbers.
-func exhausted(found []*snapshot.External) intent.Finding {
+// poolExhausted is the finding that no subnet has an address left, with their numbers.
+func poolExhausted(found []*snapshot.ExternalSubnet) intent.Finding {
 	var pools []string
 	for _, x := range found {
 		pools = append(pools, fmt.Sprintf("%s: %d free, %d in use", x.Subnet, x.Free, x.Used))

@@ -11,103 +11,103 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// keepToAllowLists wants the rules that keep a project's connections with the outside to its allow-lists. They are where connections are
+// emitAllowLists wants the rules that keep a project's connections with the outside to its allow-lists. They are where connections are
 // tracked, at the ports of its pods: packets of the other direction pass without being looked at, and so replies do. What pods send each
 // other does not come from the router, and is for the project's own prefix.
-func (c *compiler) keepToAllowLists() {
+func (c *compiler) emitAllowLists() {
 	p := c.project
-	if !p.alive() || c.w.Management != nil || !p.prefix4().IsValid() {
+	if !p.isActive() || c.w.Management != nil || !p.ipv4Prefix().IsValid() {
 		return
 	}
-	p.partly = first(unreadable(p.Ingress, "ingress"), unreadable(p.Egress, "egress"))
-	if c.vpcLeaves() || !c.w.Engine.Ports[c.inport()] || !p.Ingress.Restricts() && !p.Egress.Restricts() {
+	p.partly = firstProblem(checkAllowList(p.IngressAllowList, "ingress"), checkAllowList(p.EgressAllowList, "egress"))
+	if c.isVPCTerminating() || !c.w.Engine.RouterPorts[c.internalPortName()] || !p.IngressAllowList.RestrictsAny() && !p.EgressAllowList.RestrictsAny() {
 		return
 	}
-	row := func(r intent.Row) { c.in.Row(c.w.Shard, r, p.ref()) }
-	group, legs := ownership.RangeGroup(c.socket()), c.standing()
-	row(intent.PortGroup{Name: group, Ports: c.socket()})
+	row := func(r intent.Row) { c.out.AddRow(c.w.Shard, r, p.ref()) }
+	group, legs := ownership.SourceRangePortGroup(c.routerSwitchPort()), c.activeReturnPorts()
+	row(intent.PortGroup{Name: group, Ports: c.routerSwitchPort()})
 	if len(legs) == 0 { // OVN tracks connections of a switch that has such a rule; legs have some
-		row(intent.Rule{
-			Group: group, Direction: intent.OutOfSwitch, Tier: ownership.LabelLastTier, Action: "allow-related",
-			Match: fmt.Sprintf("inport == %q && ip", c.socket()),
+		row(intent.ACL{
+			PortGroup: group, Direction: intent.ToLport, Tier: ownership.LabelLastTier, Action: "allow-related",
+			Match: fmt.Sprintf("inport == %q && ip", c.routerSwitchPort()),
 		})
 	}
-	if p.Ingress.Restricts() {
-		c.keepIngress(group, legs, row)
+	if p.IngressAllowList.RestrictsAny() {
+		c.emitIngressACLs(group, legs, row)
 	}
-	if p.Egress.Restricts() {
-		c.keepEgress(group, legs, row)
+	if p.EgressAllowList.RestrictsAny() {
+		c.emitEgressACLs(group, legs, row)
 	}
 }
 
-// keepIngress wants the rules on what comes from the router: by its usual port, and by the legs of other networks.
-func (c *compiler) keepIngress(group string, legs []*leg, row func(intent.Row)) {
-	set := ownership.AllowedSet(c.w.Shard, "ingress")
-	own := []netip.Prefix{c.project.prefix4().Masked()}
-	row(intent.AddressSet{Name: set, Addresses: prefixes(c.project.Ingress.Prefixes, c.ownAddresses(), own)})
-	doors := []string{c.socket()}
+// emitIngressACLs wants the rules on what comes from the router: by its usual port, and by the legs of other networks.
+func (c *compiler) emitIngressACLs(group string, legs []*returnPort, row func(intent.Row)) {
+	set := ownership.AllowListAddressSet(c.w.Shard, "ingress")
+	own := []netip.Prefix{c.project.ipv4Prefix().Masked()}
+	row(intent.AddressSet{Name: set, Addresses: joinPrefixes(c.project.IngressAllowList.Prefixes, c.projectExternalIPs(), own)})
+	doors := []string{c.routerSwitchPort()}
 	for _, l := range legs {
-		doors = append(doors, l.socket)
+		doors = append(doors, l.switchPort)
 	}
 	for _, door := range doors {
-		row(intent.Rule{
-			Group: group, Direction: intent.OutOfSwitch, Priority: ownership.AllowListPriority + 1, Action: "pass",
+		row(intent.ACL{
+			PortGroup: group, Direction: intent.ToLport, Priority: ownership.AllowListPriority + 1, Action: "pass",
 			Match: fmt.Sprintf("inport == %q && ip4.src == $%s", door, set),
 		})
-		row(intent.Rule{
-			Group: group, Direction: intent.OutOfSwitch, Priority: ownership.AllowListPriority, Action: "drop",
+		row(intent.ACL{
+			PortGroup: group, Direction: intent.ToLport, Priority: ownership.AllowListPriority, Action: "drop",
 			Match: fmt.Sprintf("inport == %q && ip4", door),
 		})
 	}
 }
 
-// toMany are the addresses that stay on the switch: multicast and broadcast.
-var toMany = []netip.Prefix{netip.MustParsePrefix("224.0.0.0/4"), netip.MustParsePrefix("255.255.255.255/32")}
+// multicastAndBroadcast are the addresses that stay on the switch: multicast and broadcast.
+var multicastAndBroadcast = []netip.Prefix{netip.MustParsePrefix("224.0.0.0/4"), netip.MustParsePrefix("255.255.255.255/32")}
 
-// keepEgress wants the rule on what pods send to the outside. Addresses of Services are translated only after it, so those of the cluster
+// emitEgressACLs wants the rule on what pods send to the outside. Addresses of Services are translated only after it, so those of the cluster
 // pass. Replies that turn back into their leg come from the router, where nobody tracks them; they have passed at their pod.
-func (c *compiler) keepEgress(group string, legs []*leg, row func(intent.Row)) {
-	set := ownership.AllowedSet(c.w.Shard, "egress")
-	own := []netip.Prefix{c.project.prefix4().Masked()}
-	row(intent.AddressSet{Name: set, Addresses: prefixes(c.project.Egress.Prefixes, c.ownAddresses(), c.w.Config.Inside, own, toMany)})
-	row(intent.Rule{
-		Group: group, Direction: intent.IntoSwitch, Priority: ownership.AllowListPriority + 1, Action: "pass",
+func (c *compiler) emitEgressACLs(group string, legs []*returnPort, row func(intent.Row)) {
+	set := ownership.AllowListAddressSet(c.w.Shard, "egress")
+	own := []netip.Prefix{c.project.ipv4Prefix().Masked()}
+	row(intent.AddressSet{Name: set, Addresses: joinPrefixes(c.project.EgressAllowList.Prefixes, c.projectExternalIPs(), c.w.Config.ClusterPrefixes, own, multicastAndBroadcast)})
+	row(intent.ACL{
+		PortGroup: group, Direction: intent.FromLport, Priority: ownership.AllowListPriority + 1, Action: "pass",
 		Match: "ip4.dst == $" + set,
 	})
-	row(intent.Rule{Group: group, Direction: intent.IntoSwitch, Priority: ownership.AllowListPriority, Action: "drop", Match: "ip4"})
+	row(intent.ACL{PortGroup: group, Direction: intent.FromLport, Priority: ownership.AllowListPriority, Action: "drop", Match: "ip4"})
 	if len(legs) > 0 {
-		row(intent.Rule{
-			Group: group, Direction: intent.IntoSwitch, Priority: ownership.AllowListPriority + 1, Action: "pass",
-			Match: fmt.Sprintf("inport == %q && ip", ownership.TurnSwitchPort(c.w.Shard, c.subnet())),
+		row(intent.ACL{
+			PortGroup: group, Direction: intent.FromLport, Priority: ownership.AllowListPriority + 1, Action: "pass",
+			Match: fmt.Sprintf("inport == %q && ip", ownership.HairpinSwitchPort(c.w.Shard, c.subnetName())),
 		})
 	}
 }
 
-// standing are the legs that have rules.
-func (c *compiler) standing() []*leg {
-	return slices.DeleteFunc(c.legs(), func(l *leg) bool { return !c.w.Engine.Ports[l.outside] })
+// activeReturnPorts are the legs that have rules.
+func (c *compiler) activeReturnPorts() []*returnPort {
+	return slices.DeleteFunc(c.planReturnPorts(), func(l *returnPort) bool { return !c.w.Engine.RouterPorts[l.externalPort] })
 }
 
-// ownAddresses are the external addresses of the project, by which its pods reach each other from outside.
-func (c *compiler) ownAddresses() (out []netip.Prefix) {
+// projectExternalIPs are the external addresses of the project, by which its pods reach each other from outside.
+func (c *compiler) projectExternalIPs() (out []netip.Prefix) {
 	add := func(a netip.Addr) {
 		if a.Is4() {
 			out = append(out, netip.PrefixFrom(a, a.BitLen()))
 		}
 	}
-	for _, x := range c.used() {
-		add(c.w.Engine.OvnEips[c.port(x.Subnet)].Address)
+	for _, x := range c.usedExternals() {
+		add(c.w.Engine.OvnEips[c.externalPortName(x.Subnet)].Address)
 	}
 	for _, e := range c.eips {
-		if e.wanted() {
+		if e.isWanted() {
 			add(e.address)
 		}
 	}
 	return out
 }
 
-// unreadable is the finding that an allow-list can't be read, and so allows nobody.
-func unreadable(l snapshot.AllowList, what string) intent.Finding {
+// checkAllowList is the finding that an allow-list can't be read, and so allows nobody.
+func checkAllowList(l snapshot.AllowList, what string) intent.Finding {
 	if l.Malformed == "" {
 		return intent.Finding{}
 	}
@@ -115,8 +115,8 @@ func unreadable(l snapshot.AllowList, what string) intent.Finding {
 		"the %s allow-list allows nobody, because it can't be read: %s; ask the operator to correct it", what, l.Malformed)}
 }
 
-// prefixes are IPv4 prefixes in the order of their texts, with spaces between. One address is written as such: OVN takes it for the same.
-func prefixes(lists ...[]netip.Prefix) string {
+// joinPrefixes are IPv4 prefixes in the order of their texts, with spaces between. One address is written as such: OVN takes it for the same.
+func joinPrefixes(lists ...[]netip.Prefix) string {
 	var out []string
 	for _, p := range slices.Concat(lists...) {
 		switch {

@@ -14,80 +14,82 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// yard is a world with two networks: red on nodes a and b, blue on a only. A Service has a pod on each node.
-func yard(change func(*snapshot.Nodes)) *snapshot.Nodes {
+// nodeEgressFixture is a world with two networks: red on nodes a and b, blue on a only. A Service has a pod on each node.
+func nodeEgressFixture(change func(*snapshot.NodePathInput)) *snapshot.NodePathInput {
 	uplink := func(name string, third int, nodes ...string) snapshot.Uplink {
 		return snapshot.Uplink{
 			Meta: snapshot.Meta{Name: name}, Type: name, Interface: name, Method: "Connection", Nodes: nodes,
-			Gateways:  []netip.Addr{addr(fmt.Sprintf("192.168.%d.1", third))},
-			Addresses: []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("192.168.%d.0/24", third))},
+			Gateways:        []netip.Addr{addr(fmt.Sprintf("192.168.%d.1", third))},
+			ServicePrefixes: []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("192.168.%d.0/24", third))},
 		}
 	}
 	mail := snapshot.Meta{Namespace: "gate", Name: "mail"}
-	w := &snapshot.Nodes{
+	w := &snapshot.NodePathInput{
 		Uplinks:        []snapshot.Uplink{uplink("red", 10, "a", "b"), uplink("blue", 20, "a")},
 		EgressServices: []snapshot.EgressService{{Meta: mail}},
-		Balancers: []snapshot.Balancer{{Meta: mail, External: []netip.Addr{addr("192.168.10.25")}, Pods: []snapshot.Placed{
+		LoadBalancers: []snapshot.LoadBalancerService{{Meta: mail, ExternalIPs: []netip.Addr{addr("192.168.10.25")}, Pods: []snapshot.PodPlacement{
 			{Address: addr("10.0.0.1"), Node: "a"}, {Address: addr("10.0.0.2"), Node: "b"},
 		}}},
 	}
 	change(w)
-	if w.Owners == nil {
-		w.Owners = map[netip.Addr]string{}
-		for _, b := range w.Balancers {
-			for _, a := range b.External {
-				w.Owners[a] = b.Namespace
+	if w.AddressNamespaces == nil {
+		w.AddressNamespaces = map[netip.Addr]string{}
+		for _, b := range w.LoadBalancers {
+			for _, a := range b.ExternalIPs {
+				w.AddressNamespaces[a] = b.Namespace
 			}
 		}
 	}
 	return w
 }
 
-func TestDepartureVerdicts(t *testing.T) {
+func TestNodeEgressVerdicts(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*snapshot.Nodes)
+		change func(*snapshot.NodePathInput)
 		reason string
 	}{
-		"in force":            {func(*snapshot.Nodes) {}, ""},
-		"a node is not on it": {func(w *snapshot.Nodes) { w.Balancers[0].External = []netip.Addr{addr("192.168.20.25")} }, intent.NodeElsewhere},
-		"it is dropped there": {func(w *snapshot.Nodes) { w.EgressServices[0].Network = "blue" }, intent.AddressElsewhere},
-		"by the interface's":  {func(w *snapshot.Nodes) { w.EgressServices[0].Network, w.EgressServices[0].ByNetwork = "red", true }, ""},
-		"of no network":       {func(w *snapshot.Nodes) { w.EgressServices[0].Network = "moon" }, intent.NetworkNotFound},
-		"no address":          {func(w *snapshot.Nodes) { w.Balancers[0].External = nil }, intent.NoAddressYet},
-		"another's address": {func(w *snapshot.Nodes) {
-			w.Owners = map[netip.Addr]string{addr("192.168.10.25"): "other"}
-		}, intent.AddressTaken},
-		"an address of nobody":  {func(w *snapshot.Nodes) { w.Owners = map[netip.Addr]string{} }, intent.AddressTaken},
-		"no Service":            {func(w *snapshot.Nodes) { w.Balancers = nil }, intent.ServiceNotFound},
-		"routes know not whose": {func(w *snapshot.Nodes) { w.Uplinks[0].Method = "Static" }, intent.NeedsMethod},
-		"it goes":               {func(w *snapshot.Nodes) { w.EgressServices[0].Deleting = true }, intent.Deleting},
-		"the network goes":      {func(w *snapshot.Nodes) { w.Uplinks[0].Deleting = true }, intent.AddressOutside},
-		"nobody has reported":   {func(w *snapshot.Nodes) { w.Paths = map[string]snapshot.Path{"b": {}} }, intent.WaitForAgent},
-		"another's problem": {func(w *snapshot.Nodes) {
-			w.Paths = map[string]snapshot.Path{"a": {Reported: true, Networks: map[string]string{"red": "", "blue": "no eth2"}}}
+		"in force":            {func(*snapshot.NodePathInput) {}, ""},
+		"a node is not on it": {func(w *snapshot.NodePathInput) { w.LoadBalancers[0].ExternalIPs = []netip.Addr{addr("192.168.20.25")} }, intent.NodeNotOnNetwork},
+		"it is dropped there": {func(w *snapshot.NodePathInput) { w.EgressServices[0].Network = "blue" }, intent.AddressOfAnotherNetwork},
+		"by the interface's": {func(w *snapshot.NodePathInput) {
+			w.EgressServices[0].Network, w.EgressServices[0].ByNetwork = "red", true
 		}, ""},
-		"a problem": {func(w *snapshot.Nodes) {
-			w.Paths = map[string]snapshot.Path{"a": {Reported: true, Networks: map[string]string{"red": "no eth1"}}}
-		}, intent.WaitForAgent},
+		"of no network": {func(w *snapshot.NodePathInput) { w.EgressServices[0].Network = "moon" }, intent.NetworkNotFound},
+		"no address":    {func(w *snapshot.NodePathInput) { w.LoadBalancers[0].ExternalIPs = nil }, intent.TargetHasNoAddress},
+		"another's address": {func(w *snapshot.NodePathInput) {
+			w.AddressNamespaces = map[netip.Addr]string{addr("192.168.10.25"): "other"}
+		}, intent.AddressTaken},
+		"an address of nobody":  {func(w *snapshot.NodePathInput) { w.AddressNamespaces = map[netip.Addr]string{} }, intent.AddressTaken},
+		"no Service":            {func(w *snapshot.NodePathInput) { w.LoadBalancers = nil }, intent.ServiceNotFound},
+		"routes know not whose": {func(w *snapshot.NodePathInput) { w.Uplinks[0].Method = "Static" }, intent.NeedsAnotherMethod},
+		"it goes":               {func(w *snapshot.NodePathInput) { w.EgressServices[0].Deleting = true }, intent.Deleting},
+		"the network goes":      {func(w *snapshot.NodePathInput) { w.Uplinks[0].Deleting = true }, intent.AddressOutsideNetwork},
+		"nobody has reported":   {func(w *snapshot.NodePathInput) { w.NodePaths = map[string]snapshot.NodePathStatus{"b": {}} }, intent.WaitingForAgent},
+		"another's problem": {func(w *snapshot.NodePathInput) {
+			w.NodePaths = map[string]snapshot.NodePathStatus{"a": {IsCurrent: true, NetworkProblems: map[string]string{"red": "", "blue": "no eth2"}}}
+		}, ""},
+		"a problem": {func(w *snapshot.NodePathInput) {
+			w.NodePaths = map[string]snapshot.NodePathStatus{"a": {IsCurrent: true, NetworkProblems: map[string]string{"red": "no eth1"}}}
+		}, intent.WaitingForAgent},
 	} {
-		_, verdicts := Nodes(yard(c.change))
-		if v := verdicts[0]; first(v.Accepted, v.Resolved, v.Waiting).Reason != c.reason {
+		_, verdicts := Nodes(nodeEgressFixture(c.change))
+		if v := verdicts[0]; firstProblem(v.Accepted, v.Resolved, v.Waiting).Reason != c.reason {
 			t.Errorf("%s: %v %v %v, want %q", name, v.Accepted, v.Resolved, v.Waiting, c.reason)
 		}
 	}
 }
 
 // A Service that asks by annotation has its conditions from whoever serves it; an event tells what is wrong.
-func TestAnnotatedDeparture(t *testing.T) {
+func TestAnnotatedNodeEgress(t *testing.T) {
 	for address, want := range map[string]string{"192.168.10.25": "", "192.168.30.25": intent.NoEgress} {
-		in, verdicts := Nodes(yard(func(w *snapshot.Nodes) {
-			w.EgressServices, w.Balancers[0].Leaves, w.Balancers[0].External = nil, true, []netip.Addr{addr(address)}
+		in, verdicts := Nodes(nodeEgressFixture(func(w *snapshot.NodePathInput) {
+			w.EgressServices, w.LoadBalancers[0].EgressByLBIP, w.LoadBalancers[0].ExternalIPs = nil, true, []netip.Addr{addr(address)}
 		}))
 		var got string
 		for _, n := range in.Notes {
 			got += n.Finding.Reason
 		}
-		if led := ledTo(t, in, snapshot.Placed{Address: addr("10.0.0.1"), Node: "a"}, addr("12.1.1.1")); got != want || len(verdicts) > 0 || len(led) == 1 != (want == "") {
+		if led := actualPaths(t, in, snapshot.PodPlacement{Address: addr("10.0.0.1"), Node: "a"}, addr("12.1.1.1")); got != want || len(verdicts) > 0 || len(led) == 1 != (want == "") {
 			t.Errorf("%s: told %q, led by %v, verdicts %v", address, got, led, verdicts)
 		}
 	}
@@ -95,17 +97,17 @@ func TestAnnotatedDeparture(t *testing.T) {
 
 // Every packet of a pod is led by one entry at most, and that is the route with the longest prefix, of those the oldest, or else the oldest
 // Service. Which of the rules the kernel looks at first does not matter.
-func TestDeparturesAreDisjoint(t *testing.T) {
+func TestNodeEgressIsDisjoint(t *testing.T) {
 	chance := rand.New(rand.NewPCG(1, 2))
 	prefixes := []string{"0.0.0.0/0", "10.0.0.0/8", "10.1.0.0/16", "10.1.2.0/24", "10.1.2.3/32", "11.0.0.0/8"}
 	targets := []string{"10.1.2.3", "10.1.2.4", "10.1.3.1", "10.2.0.1", "11.1.1.1", "12.1.1.1"}
-	pod := snapshot.Placed{Address: addr("10.0.0.1"), Node: "a"}
+	pod := snapshot.PodPlacement{Address: addr("10.0.0.1"), Node: "a"}
 	for range 500 {
-		w := yard(func(w *snapshot.Nodes) { w.EgressServices = w.EgressServices[:chance.IntN(2)] })
+		w := nodeEgressFixture(func(w *snapshot.NodePathInput) { w.EgressServices = w.EgressServices[:chance.IntN(2)] })
 		for i := range chance.IntN(5) {
 			r := snapshot.EgressRoute{
 				Meta:    snapshot.Meta{Namespace: "gate", Name: fmt.Sprintf("r%d", i), Created: time.Unix(int64(chance.IntN(3)), 0)},
-				Network: []string{"red", "blue"}[chance.IntN(2)], Pods: []snapshot.Placed{pod},
+				Network: []string{"red", "blue"}[chance.IntN(2)], Pods: []snapshot.PodPlacement{pod},
 			}
 			for _, n := range chance.Perm(len(prefixes))[:1+chance.IntN(3)] {
 				r.Destinations = append(r.Destinations, netip.MustParsePrefix(prefixes[n]))
@@ -114,15 +116,15 @@ func TestDeparturesAreDisjoint(t *testing.T) {
 		}
 		in, _ := Nodes(w)
 		for _, to := range targets {
-			if got, want := ledTo(t, in, pod, addr(to)), deservedly(w, addr(to)); !slices.Equal(got, want) {
+			if got, want := actualPaths(t, in, pod, addr(to)), expectedPaths(w, addr(to)); !slices.Equal(got, want) {
 				t.Fatalf("to %s: led by %v, want %v, of %+v", to, got, want, w.EgressRoutes)
 			}
 		}
 	}
 }
 
-// ledTo is how a packet of a pod is led, by all entries that mean it.
-func ledTo(t *testing.T, in *intent.Intent, pod snapshot.Placed, to netip.Addr) (out []string) {
+// actualPaths is how a packet of a pod is led, by all entries that mean it.
+func actualPaths(t *testing.T, in *intent.Intent, pod snapshot.PodPlacement, to netip.Addr) (out []string) {
 	t.Helper()
 	var body struct{ Spec kubedcv1alpha1.NodePathSpec }
 	if err := json.Unmarshal([]byte(in.Objects[intent.ObjectKey{Kind: intent.NodePath, Name: pod.Node}].Value.Content), &body); err != nil {
@@ -141,10 +143,10 @@ func ledTo(t *testing.T, in *intent.Intent, pod snapshot.Placed, to netip.Addr) 
 	return slices.Compact(out) // several that do the same are one
 }
 
-// deservedly is how a packet should be led.
-func deservedly(w *snapshot.Nodes, to netip.Addr) []string {
+// expectedPaths is how a packet should be led.
+func expectedPaths(w *snapshot.NodePathInput, to netip.Addr) []string {
 	best, by := -1, ""
-	for _, r := range inOrder(w.EgressRoutes, func(r snapshot.EgressRoute) snapshot.Meta { return r.Meta }) {
+	for _, r := range sortByAge(w.EgressRoutes, func(r snapshot.EgressRoute) snapshot.Meta { return r.Meta }) {
 		for _, p := range r.Destinations {
 			if p.Contains(to) && p.Bits() > best {
 				best, by = p.Bits(), r.Network+" "

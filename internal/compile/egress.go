@@ -20,56 +20,56 @@ import (
 
 // Egress compiles what holds egress addresses: a router with a port for each address, the nodes that hold it, and a link to each VPC
 // whose pods leave with it. What a VPC has at its end of a link is Shard's business.
-func Egress(w *snapshot.Egress) (*intent.Intent, []intent.Verdict) {
-	e := &egress{w: w, in: intent.New(), nodes: map[string]string{}, networks: map[string]netip.Prefix{}}
-	e.read()        // which addresses are asked for, and whose network each is of
-	e.place()       // which node holds each
-	e.makeRouter()  // the router, and addresses that nobody else gets
-	e.watchNodes()  // how soon the death of a node is noticed
-	e.chooseLinks() // a network for each link
-	e.holdAll()     // ports, translations and routes
-	return e.in, e.verdicts()
+func Egress(w *snapshot.EgressInput) (*intent.Intent, []intent.Verdict) {
+	e := &egressCompiler{w: w, out: intent.New(), nodeByChassis: map[string]string{}, linkNetworks: map[string]netip.Prefix{}}
+	e.readRequests()       // which addresses are asked for, and whose network each is of
+	e.assignNodes()        // which node holds each
+	e.emitEgressRouter()   // the router, and addresses that nobody else gets
+	e.emitBFDSettings()    // how soon the death of a node is noticed
+	e.chooseLinkNetworks() // a network for each link
+	e.emitAddresses()      // ports, translations and routes
+	return e.out, e.buildVerdicts()
 }
 
-// egress is one run.
-type egress struct {
-	w        *snapshot.Egress
-	in       *intent.Intent
-	requests []*request
-	nodes    map[string]string       // by chassis
-	networks map[string]netip.Prefix // of links, by port
+// egressCompiler is one run.
+type egressCompiler struct {
+	w             *snapshot.EgressInput
+	out           *intent.Intent
+	requests      []*egressIPRequest
+	nodeByChassis map[string]string       // by chassis
+	linkNetworks  map[string]netip.Prefix // of links, by port
 }
 
-// request is an EgressIP and what became of it.
-type request struct {
+// egressIPRequest is an EgressIP and what became of it.
+type egressIPRequest struct {
 	snapshot.EgressIP
 	key               intent.ObjectKey
-	addresses         []*held
+	addresses         []*egressAddress
 	accepted, waiting intent.Finding
 }
 
-// held is one address of a request.
-type held struct {
-	address netip.Addr
-	on      *snapshot.External
-	node    string
-	leveled bool     // it went to a node that holds fewer
-	chassis []string // the node's, and those that stand by
+// egressAddress is one address of a request.
+type egressAddress struct {
+	address    netip.Addr
+	external   *snapshot.ExternalSubnet
+	node       string
+	rebalanced bool     // it went to a node that holds fewer
+	chassis    []string // the node's, and those that stand by
 }
 
 // egressRef is what all egress addresses need.
 var egressRef = state.Ref{Kind: string(intent.Vpc), Name: ownership.EgressVpc}
 
-// read reads the addresses. One that can't be read, or is another's, refuses the whole request.
-func (e *egress) read() {
+// readRequests reads the addresses. One that can't be read, or is another's, refuses the whole request.
+func (e *egressCompiler) readRequests() {
 	for _, n := range e.w.Nodes {
-		e.nodes[n.Chassis] = n.Name
+		e.nodeByChassis[n.Chassis] = n.Name
 	}
-	for _, r := range inOrder(e.w.Requests, func(r snapshot.EgressIP) snapshot.Meta { return r.Meta }) {
+	for _, r := range sortByAge(e.w.EgressIPs, func(r snapshot.EgressIP) snapshot.Meta { return r.Meta }) {
 		if r.Deleting {
 			continue
 		}
-		q := &request{EgressIP: r, key: intent.ObjectKey{Kind: intent.EgressIP, Name: r.Name}}
+		q := &egressIPRequest{EgressIP: r, key: intent.ObjectKey{Kind: intent.EgressIP, Name: r.Name}}
 		e.requests = append(e.requests, q)
 		if r.Malformed != "" {
 			q.accepted = intent.Finding{Reason: intent.InvalidEgressIP, Message: string(r.Malformed)}
@@ -77,7 +77,7 @@ func (e *egress) read() {
 		}
 		for _, text := range r.Addresses {
 			h, wrong := e.readAddress(text)
-			q.accepted = first(q.accepted, wrong)
+			q.accepted = firstProblem(q.accepted, wrong)
 			if wrong.OK() {
 				q.addresses = append(q.addresses, h)
 			}
@@ -88,22 +88,22 @@ func (e *egress) read() {
 	}
 }
 
-func (e *egress) readAddress(text string) (*held, intent.Finding) {
+func (e *egressCompiler) readAddress(text string) (*egressAddress, intent.Finding) {
 	a, err := netip.ParseAddr(text)
 	if err != nil {
 		return nil, intent.Finding{Reason: intent.InvalidEgressIP, Message: fmt.Sprintf("%s is not an IP address", words.Quote(text))}
 	}
 	var prefixes []string
-	for i := range e.w.Externals {
-		x := &e.w.Externals[i]
-		if x.Dual {
+	for i := range e.w.ExternalSubnets {
+		x := &e.w.ExternalSubnets[i]
+		if x.HasIPv6 {
 			continue
 		}
 		prefixes = append(prefixes, fmt.Sprintf("%s (%s)", x.Prefix, x.Network))
 		if !x.Prefix.Contains(a) {
 			continue
 		}
-		if holder := e.w.Holders[a]; holder.OvnEip != "" && holder.OvnEip != ownership.EgressEip(a) {
+		if holder := e.w.AddressOwners[a]; holder.OvnEip != "" && holder.OvnEip != ownership.EgressOvnEipName(a) {
 			return nil, intent.Finding{Reason: intent.EgressIPConflict, Message: fmt.Sprintf(
 				"address %s is held by OvnEip %s; choose another, or release it", a, holder.OvnEip)}
 		}
@@ -111,57 +111,57 @@ func (e *egress) readAddress(text string) (*held, intent.Finding) {
 			return nil, intent.Finding{Reason: intent.EgressIPConflict, Message: fmt.Sprintf(
 				"address %s is the gateway's, or the network's own; choose another", a)}
 		}
-		return &held{address: a, on: x}, intent.Finding{}
+		return &egressAddress{address: a, external: x}, intent.Finding{}
 	}
 	slices.Sort(prefixes)
-	return nil, intent.Finding{Reason: intent.AddressOutside, Message: fmt.Sprintf(
+	return nil, intent.Finding{Reason: intent.AddressOutsideNetwork, Message: fmt.Sprintf(
 		"address %s is of no external network; there are: %s", a, cmp.Or(strings.Join(prefixes, ", "), "none"))}
 }
 
-// place decides which node holds each address.
-func (e *egress) place() {
+// assignNodes decides which node holds each address.
+func (e *egressCompiler) assignNodes() {
 	on := map[string]bool{}
-	for _, x := range e.w.Externals {
+	for _, x := range e.w.ExternalSubnets {
 		on[x.Subnet] = true
 	}
 	var nodes []assign.Node
 	chassis := map[string]string{}
 	for _, n := range e.w.Nodes {
 		chassis[n.Name] = n.Chassis
-		nodes = append(nodes, assign.Node{Name: n.Name, State: stateOf(n), Networks: on, Addresses: n.Addresses})
+		nodes = append(nodes, assign.Node{Name: n.Name, State: nodeState(n), Networks: on, Addresses: n.Addresses})
 	}
 	var requests []assign.Request
 	for _, q := range e.requests {
-		r := assign.Request{Name: q.Name, Created: q.Created, Nodes: q.Nodes, Levels: q.Rebalance != q.Rebalanced}
+		r := assign.Request{Name: q.Name, Created: q.Created, Nodes: q.EligibleNodes, Rebalance: q.RebalanceRequested != q.Rebalanced}
 		for _, h := range q.addresses {
-			r.Addresses = append(r.Addresses, e.before(q, h))
+			r.Addresses = append(r.Addresses, e.currentPlacement(q, h))
 		}
 		requests = append(requests, r)
 	}
 	placed := map[string][]assign.Placement{}
-	for _, p := range assign.Addresses(nodes, requests, e.w.Moves) {
+	for _, p := range assign.Addresses(nodes, requests, e.w.AllowedMoves) {
 		placed[p.Request] = append(placed[p.Request], p)
 	}
 	for _, q := range e.requests {
-		q.take(placed[q.Name], chassis)
+		q.applyPlacements(placed[q.Name], chassis)
 	}
 }
 
-// before is an address as it is held now: by the first of its holders, unless the engine has found that one dead. Then it stays where the
+// currentPlacement is an address as it is held now: by the first of its holders, unless the engine has found that one dead. Then it stays where the
 // engine has brought it, and does not follow a node that comes and goes.
-func (e *egress) before(q *request, h *held) assign.Address {
-	out := assign.Address{Address: h.address, Network: h.on.Subnet}
-	port := ownership.EgressPort(h.address)
-	if e.w.Held[port].By != q.Name {
+func (e *egressCompiler) currentPlacement(q *egressIPRequest, h *egressAddress) assign.Address {
+	out := assign.Address{IP: h.address, Network: h.external.Subnet}
+	port := ownership.EgressRouterPort(h.address)
+	if e.w.ChassisGroups[port].EgressIP != q.Name {
 		return out // nobody has it, or another has
 	}
-	out.Avoids = e.nodes[e.w.Lost[port]]
-	holders := slices.Clone(e.w.Held[port].Chassis)
-	if i := slices.Index(holders, e.w.Moved[port]); i > 0 {
+	out.AvoidNode = e.nodeByChassis[e.w.FailedOverFrom[port]]
+	holders := slices.Clone(e.w.ChassisGroups[port].Chassis)
+	if i := slices.Index(holders, e.w.FailedOverTo[port]); i > 0 {
 		holders = append(append(holders[i:i+1:i+1], holders[i+1:]...), holders[:i]...)
 	}
 	for i, chassis := range holders {
-		switch node := e.nodes[chassis]; {
+		switch node := e.nodeByChassis[chassis]; {
 		case i == 0 && node == "":
 			out.Holder = chassis // it may hold nothing any more, which is as good as dead
 		case i == 0:
@@ -173,33 +173,33 @@ func (e *egress) before(q *request, h *held) assign.Address {
 	return out
 }
 
-func stateOf(n snapshot.Node) assign.State {
+func nodeState(n snapshot.Node) assign.State {
 	switch {
 	case !n.Ready:
 		return assign.Down
-	case n.Leaving:
-		return assign.Leaving
+	case n.Draining:
+		return assign.Draining
 	default:
 		return assign.Up
 	}
 }
 
-// take is where the addresses of a request are, and why some are nowhere.
-func (q *request) take(placed []assign.Placement, chassis map[string]string) {
+// applyPlacements is where the addresses of a request are, and why some are nowhere.
+func (q *egressIPRequest) applyPlacements(placed []assign.Placement, chassis map[string]string) {
 	var homeless []string
 	for i, p := range placed {
 		h := q.addresses[i]
-		switch p.Why {
-		case assign.OfNode:
-			q.accepted = first(q.accepted, intent.Finding{Reason: intent.EgressIPConflict, Message: fmt.Sprintf(
-				"address %s is node %s's own; choose another", p.Address, p.Who)})
+		switch p.Reason {
+		case assign.NodeAddress:
+			q.accepted = firstProblem(q.accepted, intent.Finding{Reason: intent.EgressIPConflict, Message: fmt.Sprintf(
+				"address %s is node %s's own; choose another", p.Address, p.ConflictsWith)})
 		case assign.Taken:
-			q.accepted = first(q.accepted, intent.Finding{Reason: intent.UnsupportedRequest, Message: fmt.Sprintf(
-				"EgressIP %s has address %s already; choose another, or delete that one", p.Who, p.Address)})
+			q.accepted = firstProblem(q.accepted, intent.Finding{Reason: intent.UnsupportedRequest, Message: fmt.Sprintf(
+				"EgressIP %s has address %s already; choose another, or delete that one", p.ConflictsWith, p.Address)})
 		case assign.NoNode:
 			homeless = append(homeless, p.Address.String())
 		default:
-			h.node, h.leveled = p.Node, p.Leveled
+			h.node, h.rebalanced = p.Node, p.Rebalanced
 			for _, node := range append([]string{p.Node}, p.Standbys...) {
 				h.chassis = append(h.chassis, chassis[node])
 			}
@@ -211,60 +211,60 @@ func (q *request) take(placed []assign.Placement, chassis map[string]string) {
 		q.addresses = nil
 	case len(homeless) == 0:
 	case len(homeless) == len(placed):
-		q.waiting = intent.Finding{Reason: intent.NoMatchingNode, Message: "no node can hold an address; " + next}
+		q.waiting = intent.Finding{Reason: intent.NoMatchingNodeFound, Message: "no node can hold an address; " + next}
 	default:
 		q.waiting = intent.Finding{Reason: intent.UnassignedRequest, Message: fmt.Sprintf("no node can hold %s; %s", strings.Join(homeless, ", "), next)}
 	}
 }
 
-// makeRouter wants the router and, for each address, the OvnEip that keeps it from others.
-func (e *egress) makeRouter() {
-	meta := intent.Meta{Labels: ownership.Labels(ownership.EgressVpc)}
-	if slices.ContainsFunc(e.requests, func(q *request) bool { return len(q.addresses) > 0 }) {
-		e.in.Object(intent.ObjectKey{Kind: intent.Vpc, Name: ownership.EgressVpc}, intent.NewObject(meta, kubeovn.VpcSpec{}), egressRef)
+// emitEgressRouter wants the router and, for each address, the OvnEip that keeps it from others.
+func (e *egressCompiler) emitEgressRouter() {
+	meta := intent.Meta{Labels: ownership.ManagedLabels(ownership.EgressVpc)}
+	if slices.ContainsFunc(e.requests, func(q *egressIPRequest) bool { return len(q.addresses) > 0 }) {
+		e.out.AddObject(intent.ObjectKey{Kind: intent.Vpc, Name: ownership.EgressVpc}, intent.NewObject(meta, kubeovn.VpcSpec{}), egressRef)
 	}
 	for _, q := range e.requests {
 		for _, h := range q.addresses {
-			if e.w.Engine.OvnEips[ownership.EgressEip(h.address)].Blank {
+			if e.w.Engine.OvnEips[ownership.EgressOvnEipName(h.address)].FailedWithoutAddress {
 				continue // Kube-OVN will never finish it: it has to go, and comes again
 			}
-			spec := kubeovn.OvnEipSpec{ExternalSubnet: h.on.Subnet, V4Ip: h.address.String(), Type: "nat"}
-			e.in.Object(intent.ObjectKey{Kind: intent.OvnEip, Name: ownership.EgressEip(h.address)}, intent.NewObject(meta, spec), q.key.Ref())
+			spec := kubeovn.OvnEipSpec{ExternalSubnet: h.external.Subnet, V4Ip: h.address.String(), Type: "nat"}
+			e.out.AddObject(intent.ObjectKey{Kind: intent.OvnEip, Name: ownership.EgressOvnEipName(h.address)}, intent.NewObject(meta, spec), q.key.Ref())
 		}
 	}
 }
 
-// misses is how many signs of life of a node may be missing before it is taken for dead.
-const misses = 3
+// bfdMultiplier is how many signs of life of a node may be missing before it is taken for dead.
+const bfdMultiplier = 3
 
-// watchNodes lets nodes notice each other's death sooner than OVN's defaults do, unless somebody else has chosen. It begins with the first
+// emitBFDSettings lets nodes notice each other's death sooner than OVN's defaults do, unless somebody else has chosen. It begins with the first
 // EgressIP and does not end with the last: with each change of these settings gateways of others may move for some seconds.
-func (e *egress) watchNodes() {
-	if e.w.Liveness == 0 {
+func (e *egressCompiler) emitBFDSettings() {
+	if e.w.BFDInterval == 0 {
 		return
 	}
-	period := strconv.FormatInt(e.w.Liveness.Milliseconds(), 10)
-	for name, value := range map[string]string{"bfd-min-rx": period, "bfd-min-tx": period, "bfd-mult": strconv.Itoa(misses)} {
-		if ours, there := e.w.Settings[name]; ours || !there && len(e.in.Objects) > 0 {
-			e.in.Row(ownership.EgressVpc, intent.Setting{Name: name, Value: value}, egressRef)
+	period := strconv.FormatInt(e.w.BFDInterval.Milliseconds(), 10)
+	for name, value := range map[string]string{"bfd-min-rx": period, "bfd-min-tx": period, "bfd-mult": strconv.Itoa(bfdMultiplier)} {
+		if ours, there := e.w.GlobalOptions[name]; ours || !there && len(e.out.Objects) > 0 {
+			e.out.AddRow(ownership.EgressVpc, intent.NBGlobalOption{Name: name, Value: value}, egressRef)
 		}
 	}
 }
 
-// links are the networks of links: addresses that nobody uses outside, and that no two links share.
-var links = netip.MustParsePrefix("240.0.0.0/4")
+// linkPool are the networks of links: addresses that nobody uses outside, and that no two links share.
+var linkPool = netip.MustParsePrefix("240.0.0.0/4")
 
-// linkBits is how long the prefix of a link is: two ends.
-const linkBits = 30
+// linkPrefixLen is how long the prefix of a link is: two ends.
+const linkPrefixLen = 30
 
-// chooseLinks gives each link a network: the one that it has, and otherwise one that follows from its name.
-func (e *egress) chooseLinks() {
+// chooseLinkNetworks gives each link a network: the one that it has, and otherwise one that follows from its name.
+func (e *egressCompiler) chooseLinkNetworks() {
 	taken := map[netip.Prefix]bool{}
 	var fresh []string
-	e.eachLink(func(_ *request, h *held, vpc string) {
-		port := ownership.EgressLink(h.address, vpc)
-		if n := e.w.Links[port]; n.IsValid() && links.Contains(n.Addr()) && n.Bits() == linkBits && n.Addr() == n.Masked().Addr().Next() && !taken[n.Masked()] {
-			e.networks[port], taken[n.Masked()] = n, true
+	e.forEachLink(func(_ *egressIPRequest, h *egressAddress, vpc string) {
+		port := ownership.EgressLinkPort(h.address, vpc)
+		if n := e.w.PortNetworks[port]; n.IsValid() && linkPool.Contains(n.Addr()) && n.Bits() == linkPrefixLen && n.Addr() == n.Masked().Addr().Next() && !taken[n.Masked()] {
+			e.linkNetworks[port], taken[n.Masked()] = n, true
 			return
 		}
 		fresh = append(fresh, port)
@@ -273,26 +273,26 @@ func (e *egress) chooseLinks() {
 		hash := fnv.New32a()
 		_, _ = hash.Write([]byte(port)) // never fails
 		for n := hash.Sum32(); ; n++ {
-			network := nthLink(n)
+			network := linkNetwork(n)
 			if !taken[network.Masked()] {
-				e.networks[port], taken[network.Masked()] = network, true
+				e.linkNetworks[port], taken[network.Masked()] = network, true
 				break
 			}
 		}
 	}
 }
 
-// nthLink is the network of a link by number, with the egress router's address.
-func nthLink(n uint32) netip.Prefix {
-	n = n % (1 << (linkBits - 4)) << 2
+// linkNetwork is the network of a link by number, with the egress router's address.
+func linkNetwork(n uint32) netip.Prefix {
+	n = n % (1 << (linkPrefixLen - 4)) << 2
 	//nolint:gosec // the four bytes of it
-	return netip.PrefixFrom(netip.AddrFrom4([4]byte{0xf0 | byte(n>>24), byte(n >> 16), byte(n >> 8), byte(n)}).Next(), linkBits)
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{0xf0 | byte(n>>24), byte(n >> 16), byte(n >> 8), byte(n)}).Next(), linkPrefixLen)
 }
 
-func (e *egress) eachLink(do func(q *request, h *held, vpc string)) {
+func (e *egressCompiler) forEachLink(do func(q *egressIPRequest, h *egressAddress, vpc string)) {
 	for _, q := range e.requests {
 		for _, h := range q.addresses {
-			for _, vpc := range h.admitted(q.Vpcs) {
+			for _, vpc := range h.admittedVPCs(q.Vpcs) {
 				if h.node != "" {
 					do(q, h, vpc)
 				}
@@ -301,99 +301,99 @@ func (e *egress) eachLink(do func(q *request, h *held, vpc string)) {
 	}
 }
 
-// holdAll wants the rows of each address that a node can hold, as soon as nobody else can get the address.
-func (e *egress) holdAll() {
+// emitAddresses wants the rows of each address that a node can hold, as soon as nobody else can get the address.
+func (e *egressCompiler) emitAddresses() {
 	for _, q := range e.requests {
 		for _, h := range q.addresses {
-			eip := e.w.Engine.OvnEips[ownership.EgressEip(h.address)]
+			eip := e.w.Engine.OvnEips[ownership.EgressOvnEipName(h.address)]
 			switch {
-			case e.w.Links == nil:
-				q.waiting = first(q.waiting, intent.Finding{Reason: intent.WaitForEngine, Message: fmt.Sprintf(
+			case e.w.PortNetworks == nil:
+				q.waiting = firstProblem(q.waiting, intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf(
 					"Kube-OVN has not made Vpc %s yet", ownership.EgressVpc)})
 			case !eip.Ready || eip.Address != h.address:
-				q.waiting = first(q.waiting, intent.Finding{Reason: intent.WaitForEngine, Message: fmt.Sprintf(
-					"Kube-OVN has not made OvnEip %s ready yet", ownership.EgressEip(h.address))})
+				q.waiting = firstProblem(q.waiting, intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf(
+					"Kube-OVN has not made OvnEip %s ready yet", ownership.EgressOvnEipName(h.address))})
 			case h.node != "":
-				e.hold(q, h)
+				e.emitAddress(q, h)
 			}
 		}
 	}
-	e.eachLink(func(q *request, h *held, vpc string) {
-		if e.w.Links != nil && !e.w.Ends[ownership.EgressEnd(vpc, h.address)] {
-			q.waiting = first(q.waiting, intent.Finding{Reason: intent.Programming, Message: fmt.Sprintf("project %s has no link to %s yet", vpc, h.address)})
+	e.forEachLink(func(q *egressIPRequest, h *egressAddress, vpc string) {
+		if e.w.PortNetworks != nil && !e.w.PeerPorts[ownership.VPCEgressLinkPort(vpc, h.address)] {
+			q.waiting = firstProblem(q.waiting, intent.Finding{Reason: intent.Programming, Message: fmt.Sprintf("project %s has no link to %s yet", vpc, h.address)})
 		}
 	})
 }
 
-// hold wants the rows of an address. Its port is on the network like a host; a routing table of its own leads what comes by its links
+// emitAddress wants the rows of an address. Its port is on the network like a host; a routing table of its own leads what comes by its links
 // out by this port, and by no other that is on the same network.
-func (e *egress) hold(q *request, h *held) {
-	row := func(r intent.Row) { e.in.Row(ownership.EgressVpc, r, q.key.Ref()) }
-	port, table, x := ownership.EgressPort(h.address), ownership.EgressTable(h.address), h.on
-	row(intent.Holders{Name: port, Chassis: strings.Join(h.chassis, " ")})
-	row(intent.RouterPort{Name: port, MAC: intent.MAC(port), Network: netip.PrefixFrom(h.address, x.Prefix.Bits()), Holders: port})
-	row(intent.SwitchPort{Switch: x.Subnet, Name: ownership.EgressSocket(x.Subnet, h.address), RouterPort: port, Announces: true})
-	row(intent.PortNAT{Port: port, External: h.address, Logical: links})
-	row(intent.Route{Table: table, Prefix: netip.PrefixFrom(netip.IPv4Unspecified(), 0), NextHop: x.Gateway, Port: port})
-	for _, half := range halves(x.Prefix.Masked()) {
-		row(intent.Route{Table: table, Prefix: half, Port: port})
+func (e *egressCompiler) emitAddress(q *egressIPRequest, h *egressAddress) {
+	row := func(r intent.Row) { e.out.AddRow(ownership.EgressVpc, r, q.key.Ref()) }
+	port, table, x := ownership.EgressRouterPort(h.address), ownership.EgressRouteTable(h.address), h.external
+	row(intent.HAChassisGroup{Name: port, Chassis: strings.Join(h.chassis, " ")})
+	row(intent.LogicalRouterPort{Name: port, MAC: intent.DeriveMAC(port), Network: netip.PrefixFrom(h.address, x.Prefix.Bits()), HAChassisGroup: port})
+	row(intent.LogicalSwitchPort{Switch: x.Subnet, Name: ownership.EgressSwitchPort(x.Subnet, h.address), RouterPort: port, AnnounceNATAddresses: true})
+	row(intent.GatewayPortSNAT{GatewayPort: port, External: h.address, Logical: linkPool})
+	row(intent.LogicalRouterStaticRoute{RouteTable: table, Prefix: netip.PrefixFrom(netip.IPv4Unspecified(), 0), NextHop: x.Gateway, OutputPort: port})
+	for _, half := range splitPrefix(x.Prefix.Masked()) {
+		row(intent.LogicalRouterStaticRoute{RouteTable: table, Prefix: half, OutputPort: port})
 	}
-	for _, vpc := range h.admitted(q.Vpcs) {
-		link := ownership.EgressLink(h.address, vpc)
-		row(intent.RouterPort{Name: link, MAC: intent.MAC(link), Network: e.networks[link], Peer: ownership.EgressEnd(vpc, h.address), Table: table})
+	for _, vpc := range h.admittedVPCs(q.Vpcs) {
+		link := ownership.EgressLinkPort(h.address, vpc)
+		row(intent.LogicalRouterPort{Name: link, MAC: intent.DeriveMAC(link), Network: e.linkNetworks[link], Peer: ownership.VPCEgressLinkPort(vpc, h.address), RouteTable: table})
 	}
 }
 
-// admitted are the projects that an address's network is for.
-func (h *held) admitted(vpcs []string) []string {
-	return slices.DeleteFunc(slices.Clone(vpcs), func(vpc string) bool { return !h.on.Admitted.Admits(vpc) })
+// admittedVPCs are the projects that an address's network is for.
+func (h *egressAddress) admittedVPCs(vpcs []string) []string {
+	return slices.DeleteFunc(slices.Clone(vpcs), func(vpc string) bool { return !h.external.Admitted.AdmitsAny(vpc) })
 }
 
-// notAdmitted is which selected projects can't leave with an address of a request, because its network is not for them.
-func (q *request) notAdmitted() intent.Finding {
+// checkAdmission is which selected projects can't leave with an address of a request, because its network is not for them.
+func (q *egressIPRequest) checkAdmission() intent.Finding {
 	for _, h := range q.addresses {
-		refused := slices.DeleteFunc(slices.Clone(q.Vpcs), func(vpc string) bool { return h.on.Admitted.Admits(vpc) })
+		refused := slices.DeleteFunc(slices.Clone(q.Vpcs), func(vpc string) bool { return h.external.Admitted.AdmitsAny(vpc) })
 		if len(refused) > 0 {
 			return intent.Finding{Reason: intent.NetworkNotAllowed, Message: fmt.Sprintf(
 				"network %s of address %s is not for %s, whose selected pods do as failurePolicy says; "+
 					"add them to allowedProjects or allowedNamespaces of the ExternalNetwork, or let the selectors leave them out",
-				h.on.Network, h.address, words.Few(refused, 3))}
+				h.external.Network, h.address, words.JoinLimited(refused, 3))}
 		}
 	}
 	return intent.Finding{}
 }
 
-// unserved is which selected pods do not leave with the addresses of a request: those of no project. Nothing leads them here, and nothing keeps
+// checkUnservedPods is which selected pods do not leave with the addresses of a request: those of no project. Nothing leads them here, and nothing keeps
 // them from leaving as they do without it.
-func (q *request) unserved() intent.Finding {
-	if q.Outside.Number == 0 || !q.accepted.OK() {
+func (q *egressIPRequest) checkUnservedPods() intent.Finding {
+	if q.PodsOutsideProjects.Number == 0 || !q.accepted.OK() {
 		return intent.Finding{}
 	}
 	what, they := "selected pods are", "they leave"
-	if q.Outside.Number == 1 {
+	if q.PodsOutsideProjects.Number == 1 {
 		what, they = "selected pod is", "it leaves"
 	}
 	served := ""
 	if len(q.Vpcs) > 0 {
-		served = fmt.Sprintf("; selected pods of %s are served", words.Few(q.Vpcs, 3))
+		served = fmt.Sprintf("; selected pods of %s are served", words.JoinLimited(q.Vpcs, 3))
 	}
 	return intent.Finding{Reason: intent.PodsNotServed, Message: fmt.Sprintf(
 		"%d %s of no project and not served (%s as if not selected, whatever failurePolicy says): %s%s; let the selectors match namespaces of projects only",
-		q.Outside.Number, what, they, q.Outside, served)}
+		q.PodsOutsideProjects.Number, what, they, q.PodsOutsideProjects, served)}
 }
 
-func (e *egress) verdicts() []intent.Verdict {
+func (e *egressCompiler) buildVerdicts() []intent.Verdict {
 	var out []intent.Verdict
 	for _, q := range e.requests {
-		facts := intent.EgressFacts{Rebalanced: q.Rebalance}
+		facts := intent.EgressIPFacts{Rebalanced: q.RebalanceRequested}
 		for _, h := range q.addresses {
 			if h.node != "" {
-				facts.Leveled = facts.Leveled || h.leveled
-				facts.Items = append(facts.Items, intent.EgressItem{Node: h.node, Address: h.address})
+				facts.Leveled = facts.Leveled || h.rebalanced
+				facts.Items = append(facts.Items, intent.EgressIPAssignment{Node: h.node, Address: h.address})
 			}
 		}
 		out = append(out, intent.Verdict{
-			Object: q.key, Generation: q.Generation, Facts: facts, Accepted: q.accepted, Waiting: q.waiting, Partly: first(q.notAdmitted(), q.unserved()),
+			Object: q.key, Generation: q.Generation, Facts: facts, Accepted: q.accepted, Waiting: q.waiting, Partly: firstProblem(q.checkAdmission(), q.checkUnservedPods()),
 			Through: []state.Ref{egressRef},
 		})
 	}

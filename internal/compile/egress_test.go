@@ -13,20 +13,20 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// asks is an EgressIP for pods of one VPC.
-func asks(name string, age int, addresses ...string) snapshot.EgressIP {
+// newEgressIP is an EgressIP for pods of one VPC.
+func newEgressIP(name string, age int, addresses ...string) snapshot.EgressIP {
 	return snapshot.EgressIP{
 		Meta: snapshot.Meta{Name: name, Created: time.Unix(int64(1000-age), 0)}, Addresses: addresses, Vpcs: []string{"acme-prod"},
 	}
 }
 
-// gate is a world with three nodes and a network, in which Kube-OVN has done its part for the addresses that are asked for.
-func gate(requests ...snapshot.EgressIP) *snapshot.Egress {
-	w := &snapshot.Egress{
-		Requests:  requests,
-		Externals: []snapshot.External{{Subnet: "ext-public", Network: "public", Prefix: netip.MustParsePrefix("198.51.100.0/24"), Gateway: addr("198.51.100.1")}},
-		Links:     map[string]netip.Prefix{}, Held: map[string]snapshot.Held{}, Ends: map[string]bool{}, Settings: map[string]bool{},
-		Engine: snapshot.Engine{OvnEips: map[string]snapshot.OvnEip{}}, Holders: map[netip.Addr]snapshot.Holder{},
+// egressFixture is a world with three nodes and a network, in which Kube-OVN has done its part for the addresses that are asked for.
+func egressFixture(requests ...snapshot.EgressIP) *snapshot.EgressInput {
+	w := &snapshot.EgressInput{
+		EgressIPs:       requests,
+		ExternalSubnets: []snapshot.ExternalSubnet{{Subnet: "ext-public", Network: "public", Prefix: netip.MustParsePrefix("198.51.100.0/24"), Gateway: addr("198.51.100.1")}},
+		PortNetworks:    map[string]netip.Prefix{}, ChassisGroups: map[string]snapshot.HAChassisGroup{}, PeerPorts: map[string]bool{}, GlobalOptions: map[string]bool{},
+		Engine: snapshot.Engine{OvnEips: map[string]snapshot.OvnEip{}}, AddressOwners: map[netip.Addr]snapshot.AddressOwner{},
 	}
 	for i := range 3 {
 		w.Nodes = append(w.Nodes, snapshot.Node{
@@ -36,10 +36,10 @@ func gate(requests ...snapshot.EgressIP) *snapshot.Egress {
 	for _, r := range requests {
 		for _, text := range r.Addresses {
 			if a, err := netip.ParseAddr(text); err == nil {
-				w.Engine.OvnEips[ownership.EgressEip(a)] = snapshot.OvnEip{Seen: snapshot.Seen{Exists: true, Ready: true}, Address: a}
-				w.Holders[a] = snapshot.Holder{OvnEip: ownership.EgressEip(a), Shard: ownership.EgressVpc}
+				w.Engine.OvnEips[ownership.EgressOvnEipName(a)] = snapshot.OvnEip{ObjectState: snapshot.ObjectState{Exists: true, Ready: true}, Address: a}
+				w.AddressOwners[a] = snapshot.AddressOwner{OvnEip: ownership.EgressOvnEipName(a), Shard: ownership.EgressVpc}
 				for _, vpc := range r.Vpcs {
-					w.Ends[ownership.EgressEnd(vpc, a)] = true
+					w.PeerPorts[ownership.VPCEgressLinkPort(vpc, a)] = true
 				}
 			}
 		}
@@ -49,15 +49,15 @@ func gate(requests ...snapshot.EgressIP) *snapshot.Egress {
 
 // An EgressIP does not lead pods to a network that is not for their project.
 func TestEgressIPKeepsToTheNetworksGuests(t *testing.T) {
-	r := asks("web", 1, "198.51.100.9")
+	r := newEgressIP("web", 1, "198.51.100.9")
 	r.Vpcs = []string{"acme-prod", "evil-x"}
 	for _, admitted := range []snapshot.Admitted{nil, {"acme-prod": true, "evil-x": false}} {
-		w := gate(r)
-		w.Externals[0].Admitted = admitted
+		w := egressFixture(r)
+		w.ExternalSubnets[0].Admitted = admitted
 		in, verdicts := Egress(w)
 		linked := func(vpc string) bool {
 			for key := range in.Rows {
-				if strings.Contains(key.String(), ownership.EgressLink(addr("198.51.100.9"), vpc)) {
+				if strings.Contains(key.String(), ownership.EgressLinkPort(addr("198.51.100.9"), vpc)) {
 					return true
 				}
 			}
@@ -74,57 +74,57 @@ func TestEgressIPKeepsToTheNetworksGuests(t *testing.T) {
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
-// told is the verdict on an EgressIP in short: the first reason against it, and its items.
-func told(verdicts []intent.Verdict, name string) (reason, items string) {
+// summarizeVerdict is the verdict on an EgressIP in short: the first reason against it, and its items.
+func summarizeVerdict(verdicts []intent.Verdict, name string) (reason, items string) {
 	for _, v := range verdicts {
 		if v.Object.Name != name {
 			continue
 		}
 		var list []string
-		for _, i := range v.Facts.(intent.EgressFacts).Items {
+		for _, i := range v.Facts.(intent.EgressIPFacts).Items {
 			list = append(list, i.Address.String()+"@"+i.Node)
 		}
-		return first(v.Accepted, v.Resolved, v.Waiting, v.Partly).Reason, strings.Join(list, " ")
+		return firstProblem(v.Accepted, v.Resolved, v.Waiting, v.Partly).Reason, strings.Join(list, " ")
 	}
 	return "no verdict", ""
 }
 
 func TestEgressVerdicts(t *testing.T) {
 	for name, c := range map[string]struct {
-		world         *snapshot.Egress
+		world         *snapshot.EgressInput
 		about         string
 		reason, items string
 	}{
-		"in force":                  {gate(asks("a", 0, "198.51.100.7")), "a", "", "198.51.100.7@node1"},
-		"no address":                {gate(asks("a", 0, "198.51.100.7", "x")), "a", intent.InvalidEgressIP, ""},
-		"of no network":             {gate(asks("a", 0, "203.0.113.7")), "a", intent.AddressOutside, ""},
-		"the gateway's":             {gate(asks("a", 0, "198.51.100.1")), "a", intent.EgressIPConflict, ""},
-		"another's":                 {takenBy("198.51.100.7", "eip-x"), "a", intent.EgressIPConflict, ""},
-		"the older one's":           {gate(asks("new", 0, "198.51.100.7"), asks("old", 9, "198.51.100.7")), "new", intent.UnsupportedRequest, ""},
-		"the older one has it":      {gate(asks("new", 0, "198.51.100.7"), asks("old", 9, "198.51.100.7")), "old", "", "198.51.100.7@node1"},
-		"one address for each node": {gate(asks("a", 0, "198.51.100.7", "198.51.100.8")), "a", "", "198.51.100.7@node1 198.51.100.8@node2"},
+		"in force":                  {egressFixture(newEgressIP("a", 0, "198.51.100.7")), "a", "", "198.51.100.7@node1"},
+		"no address":                {egressFixture(newEgressIP("a", 0, "198.51.100.7", "x")), "a", intent.InvalidEgressIP, ""},
+		"of no network":             {egressFixture(newEgressIP("a", 0, "203.0.113.7")), "a", intent.AddressOutsideNetwork, ""},
+		"the gateway's":             {egressFixture(newEgressIP("a", 0, "198.51.100.1")), "a", intent.EgressIPConflict, ""},
+		"another's":                 {withHeldAddress("198.51.100.7", "eip-x"), "a", intent.EgressIPConflict, ""},
+		"the older one's":           {egressFixture(newEgressIP("new", 0, "198.51.100.7"), newEgressIP("old", 9, "198.51.100.7")), "new", intent.UnsupportedRequest, ""},
+		"the older one has it":      {egressFixture(newEgressIP("new", 0, "198.51.100.7"), newEgressIP("old", 9, "198.51.100.7")), "old", "", "198.51.100.7@node1"},
+		"one address for each node": {egressFixture(newEgressIP("a", 0, "198.51.100.7", "198.51.100.8")), "a", "", "198.51.100.7@node1 198.51.100.8@node2"},
 		"more addresses than nodes": {
-			gate(asks("a", 0, "198.51.100.4", "198.51.100.5", "198.51.100.6", "198.51.100.7")), "a", intent.UnassignedRequest,
+			egressFixture(newEgressIP("a", 0, "198.51.100.4", "198.51.100.5", "198.51.100.6", "198.51.100.7")), "a", intent.UnassignedRequest,
 			"198.51.100.4@node1 198.51.100.5@node2 198.51.100.6@node3",
 		},
-		"no node is ready":         {without(gate(asks("a", 0, "198.51.100.7")), func(n *snapshot.Node) { n.Ready = false }), "a", intent.NoMatchingNode, ""},
-		"every node leaves":        {without(gate(asks("a", 0, "198.51.100.7")), func(n *snapshot.Node) { n.Leaving = true }), "a", intent.NoMatchingNode, ""},
-		"the router is not there":  {absent(gate(asks("a", 0, "198.51.100.7"))), "a", intent.WaitForEngine, "198.51.100.7@node1"},
-		"the VPC is not linked":    {unlinked(gate(asks("a", 0, "198.51.100.7"))), "a", intent.Programming, "198.51.100.7@node1"},
-		"pods of no project":       {outside(gate(asks("a", 0, "198.51.100.7")), 1), "a", intent.PodsNotServed, "198.51.100.7@node1"},
-		"not accepted either":      {outside(gate(asks("a", 0, "203.0.113.7")), 1), "a", intent.AddressOutside, ""},
-		"the selector is nonsense": {nonsense(gate(asks("a", 0, "198.51.100.7"))), "a", intent.InvalidEgressIP, ""},
+		"no node is ready":         {changeNodes(egressFixture(newEgressIP("a", 0, "198.51.100.7")), func(n *snapshot.Node) { n.Ready = false }), "a", intent.NoMatchingNodeFound, ""},
+		"every node leaves":        {changeNodes(egressFixture(newEgressIP("a", 0, "198.51.100.7")), func(n *snapshot.Node) { n.Draining = true }), "a", intent.NoMatchingNodeFound, ""},
+		"the router is not there":  {withoutRouter(egressFixture(newEgressIP("a", 0, "198.51.100.7"))), "a", intent.WaitingForEngine, "198.51.100.7@node1"},
+		"the VPC is not linked":    {withoutLinkEnds(egressFixture(newEgressIP("a", 0, "198.51.100.7"))), "a", intent.Programming, "198.51.100.7@node1"},
+		"pods of no project":       {addOutsidePods(egressFixture(newEgressIP("a", 0, "198.51.100.7")), 1), "a", intent.PodsNotServed, "198.51.100.7@node1"},
+		"not accepted either":      {addOutsidePods(egressFixture(newEgressIP("a", 0, "203.0.113.7")), 1), "a", intent.AddressOutsideNetwork, ""},
+		"the selector is nonsense": {withBadSelector(egressFixture(newEgressIP("a", 0, "198.51.100.7"))), "a", intent.InvalidEgressIP, ""},
 	} {
 		_, verdicts := Egress(c.world)
-		if reason, items := told(verdicts, c.about); reason != c.reason || items != c.items {
+		if reason, items := summarizeVerdict(verdicts, c.about); reason != c.reason || items != c.items {
 			t.Errorf("%s: %q with %q, want %q with %q", name, reason, items, c.reason, c.items)
 		}
 	}
 }
 
-func outside(w *snapshot.Egress, pods int) *snapshot.Egress {
+func addOutsidePods(w *snapshot.EgressInput, pods int) *snapshot.EgressInput {
 	for i := range pods {
-		w.Requests[0].Outside.Add(fmt.Sprintf("kube-system/dns-%05d", pods-i))
+		w.EgressIPs[0].PodsOutsideProjects.AddPod(fmt.Sprintf("kube-system/dns-%05d", pods-i))
 	}
 	return w
 }
@@ -145,9 +145,9 @@ func TestPodsOutsideProjects(t *testing.T) {
 			"whatever failurePolicy says): kube-system/dns-00001, kube-system/dns-00002; selected pods of a, b, c and 2 more are served; " +
 			"let the selectors match namespaces of projects only"},
 	} {
-		r := asks("a", 0, "198.51.100.7")
+		r := newEgressIP("a", 0, "198.51.100.7")
 		r.Vpcs = c.vpcs
-		_, verdicts := Egress(outside(gate(r), c.pods))
+		_, verdicts := Egress(addOutsidePods(egressFixture(r), c.pods))
 		if got := verdicts[0].Partly; got.Reason != intent.PodsNotServed || got.Message != c.want {
 			t.Errorf("%s:\ngot  %s\nwant %s", name, got.Message, c.want)
 		}
@@ -157,94 +157,94 @@ func TestPodsOutsideProjects(t *testing.T) {
 	}
 }
 
-func takenBy(address, by string) *snapshot.Egress {
-	w := gate(asks("a", 0, address))
-	w.Holders[addr(address)] = snapshot.Holder{OvnEip: by}
+func withHeldAddress(address, by string) *snapshot.EgressInput {
+	w := egressFixture(newEgressIP("a", 0, address))
+	w.AddressOwners[addr(address)] = snapshot.AddressOwner{OvnEip: by}
 	return w
 }
 
-func without(w *snapshot.Egress, change func(*snapshot.Node)) *snapshot.Egress {
+func changeNodes(w *snapshot.EgressInput, change func(*snapshot.Node)) *snapshot.EgressInput {
 	for i := range w.Nodes {
 		change(&w.Nodes[i])
 	}
 	return w
 }
 
-func absent(w *snapshot.Egress) *snapshot.Egress { w.Links = nil; return w }
+func withoutRouter(w *snapshot.EgressInput) *snapshot.EgressInput { w.PortNetworks = nil; return w }
 
-func unlinked(w *snapshot.Egress) *snapshot.Egress { w.Ends = nil; return w }
+func withoutLinkEnds(w *snapshot.EgressInput) *snapshot.EgressInput { w.PeerPorts = nil; return w }
 
-func nonsense(w *snapshot.Egress) *snapshot.Egress {
-	w.Requests[0].Malformed = "podSelector: nonsense"
+func withBadSelector(w *snapshot.EgressInput) *snapshot.EgressInput {
+	w.EgressIPs[0].Malformed = "podSelector: nonsense"
 	return w
 }
 
 // An address stays with its holder, goes to the first that stands by when that dies, and leaves a node that is drained.
 func TestEgressHolders(t *testing.T) {
-	port := ownership.EgressPort(addr("198.51.100.7"))
+	port := ownership.EgressRouterPort(addr("198.51.100.7"))
 	for name, c := range map[string]struct {
 		held   []string
-		change func(*snapshot.Egress)
+		change func(*snapshot.EgressInput)
 		want   string
 	}{
 		"nobody holds it":   {nil, nil, "chassis1 chassis2 chassis3"},
-		"the engine moved":  {[]string{"chassis3", "chassis2", "chassis1"}, moved("chassis2"), "chassis2 chassis1 chassis3"},
-		"it moved farther":  {[]string{"chassis3", "chassis2", "chassis1"}, moved("chassis1"), "chassis1 chassis3 chassis2"},
-		"to nobody we know": {[]string{"chassis3", "chassis2", "chassis1"}, moved("chassis9"), "chassis3 chassis2 chassis1"},
+		"the engine moved":  {[]string{"chassis3", "chassis2", "chassis1"}, failoverTo("chassis2"), "chassis2 chassis1 chassis3"},
+		"it moved farther":  {[]string{"chassis3", "chassis2", "chassis1"}, failoverTo("chassis1"), "chassis1 chassis3 chassis2"},
+		"to nobody we know": {[]string{"chassis3", "chassis2", "chassis1"}, failoverTo("chassis9"), "chassis3 chassis2 chassis1"},
 		"it stays":          {[]string{"chassis3", "chassis2", "chassis1"}, nil, "chassis3 chassis2 chassis1"},
-		"its node is dead":  {[]string{"chassis3", "chassis2", "chassis1"}, each(func(n *snapshot.Node) { n.Ready = n.Name != "node3" }), "chassis2 chassis1"},
+		"its node is dead":  {[]string{"chassis3", "chassis2", "chassis1"}, changeEachNode(func(n *snapshot.Node) { n.Ready = n.Name != "node3" }), "chassis2 chassis1"},
 		"its node is gone":  {[]string{"chassis9", "chassis3"}, nil, "chassis3 chassis1 chassis2"},
-		"its node leaves":   {[]string{"chassis3", "chassis2"}, each(func(n *snapshot.Node) { n.Leaving = n.Name == "node3" }), "chassis1 chassis2"},
-		"another node dies": {[]string{"chassis3", "chassis2"}, each(func(n *snapshot.Node) { n.Ready = n.Name != "node2" }), "chassis3 chassis1"},
+		"its node leaves":   {[]string{"chassis3", "chassis2"}, changeEachNode(func(n *snapshot.Node) { n.Draining = n.Name == "node3" }), "chassis1 chassis2"},
+		"another node dies": {[]string{"chassis3", "chassis2"}, changeEachNode(func(n *snapshot.Node) { n.Ready = n.Name != "node2" }), "chassis3 chassis1"},
 	} {
-		w := gate(asks("a", 0, "198.51.100.7"))
-		w.Held[port], w.Moved = snapshot.Held{Chassis: c.held, By: "a"}, map[string]string{}
+		w := egressFixture(newEgressIP("a", 0, "198.51.100.7"))
+		w.ChassisGroups[port], w.FailedOverTo = snapshot.HAChassisGroup{Chassis: c.held, EgressIP: "a"}, map[string]string{}
 		if c.change != nil {
 			c.change(w)
 		}
 		in, _ := Egress(w)
-		row := intent.Holders{Name: port}
+		row := intent.HAChassisGroup{Name: port}
 		got := in.Rows[row.Key(ownership.EgressVpc)].Value
-		if want := (intent.Holders{Name: port, Chassis: c.want}); got == nil || !got.Equal(want) {
+		if want := (intent.HAChassisGroup{Name: port, Chassis: c.want}); got == nil || !got.Equal(want) {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}
 }
 
-func moved(to string) func(*snapshot.Egress) {
-	return func(w *snapshot.Egress) { w.Moved[ownership.EgressPort(addr("198.51.100.7"))] = to }
+func failoverTo(to string) func(*snapshot.EgressInput) {
+	return func(w *snapshot.EgressInput) { w.FailedOverTo[ownership.EgressRouterPort(addr("198.51.100.7"))] = to }
 }
 
-func each(change func(*snapshot.Node)) func(*snapshot.Egress) {
-	return func(w *snapshot.Egress) { without(w, change) }
+func changeEachNode(change func(*snapshot.Node)) func(*snapshot.EgressInput) {
+	return func(w *snapshot.EgressInput) { changeNodes(w, change) }
 }
 
 // Of two that were made in one second, who has the address keeps it.
 func TestWhoHasAnAddressKeepsIt(t *testing.T) {
-	w := gate(asks("again", 0, "198.51.100.7"), asks("first", 0, "198.51.100.7"))
-	w.Held[ownership.EgressPort(addr("198.51.100.7"))] = snapshot.Held{Chassis: []string{"chassis2"}, By: "first"}
+	w := egressFixture(newEgressIP("again", 0, "198.51.100.7"), newEgressIP("first", 0, "198.51.100.7"))
+	w.ChassisGroups[ownership.EgressRouterPort(addr("198.51.100.7"))] = snapshot.HAChassisGroup{Chassis: []string{"chassis2"}, EgressIP: "first"}
 	_, verdicts := Egress(w)
-	if reason, items := told(verdicts, "first"); reason != "" || items != "198.51.100.7@node2" {
+	if reason, items := summarizeVerdict(verdicts, "first"); reason != "" || items != "198.51.100.7@node2" {
 		t.Errorf("who had it: %q with %q", reason, items)
 	}
-	if reason, _ := told(verdicts, "again"); reason != intent.UnsupportedRequest {
+	if reason, _ := summarizeVerdict(verdicts, "again"); reason != intent.UnsupportedRequest {
 		t.Errorf("who came later: %q", reason)
 	}
 }
 
 // Links keep their networks, and no two have the same: not those that follow from names either.
 func TestEgressLinks(t *testing.T) {
-	r := asks("a", 0, "198.51.100.7")
+	r := newEgressIP("a", 0, "198.51.100.7")
 	r.Vpcs = nil
 	for i := range 300 {
 		r.Vpcs = append(r.Vpcs, fmt.Sprintf("acme-%d", i))
 	}
-	w := gate(r)
+	w := egressFixture(r)
 	links := func() map[string]netip.Prefix {
 		out := map[string]netip.Prefix{}
 		in, _ := Egress(w)
 		for _, entry := range in.Rows {
-			if p, is := entry.Value.(intent.RouterPort); is && p.Peer != "" {
+			if p, is := entry.Value.(intent.LogicalRouterPort); is && p.Peer != "" {
 				out[p.Name] = p.Network
 			}
 		}
@@ -258,8 +258,8 @@ func TestEgressLinks(t *testing.T) {
 		t.Fatalf("%d links have %d networks", len(before), len(seen))
 	}
 	// One whose network follows from its name finds it taken by another, which has it already.
-	here, other := ownership.EgressLink(addr("198.51.100.7"), "acme-1"), ownership.EgressLink(addr("198.51.100.7"), "acme-2")
-	w.Links = map[string]netip.Prefix{other: before[here]}
+	here, other := ownership.EgressLinkPort(addr("198.51.100.7"), "acme-1"), ownership.EgressLinkPort(addr("198.51.100.7"), "acme-2")
+	w.PortNetworks = map[string]netip.Prefix{other: before[here]}
 	after := links()
 	if after[other] != before[here] || after[here] == before[here] {
 		t.Errorf("%s had %s and has %s; %s has %s", other, before[here], after[other], here, after[here])
@@ -268,7 +268,7 @@ func TestEgressLinks(t *testing.T) {
 
 // A pod that several select has the addresses of the oldest. Without an address it stays inside, or leaves as others do.
 func TestSelections(t *testing.T) {
-	link := []snapshot.Link{{Address: addr("198.51.100.7"), Network: netip.MustParsePrefix("240.0.0.1/30")}}
+	link := []snapshot.EgressLink{{Address: addr("198.51.100.7"), PeerNetwork: netip.MustParsePrefix("240.0.0.1/30")}}
 	pod := func(last ...byte) (out []netip.Addr) {
 		for _, b := range last {
 			out = append(out, netip.AddrFrom4([4]byte{10, 0, 0, b}))
@@ -284,32 +284,32 @@ func TestSelections(t *testing.T) {
 			[]snapshot.Selection{{EgressIP: "b", Pods: pod(2, 3), Links: link, Created: time.Unix(2, 0)}, {EgressIP: "a", Pods: pod(2), Created: time.Unix(1, 0)}},
 			[]string{"a {10.0.0.2} drop", "b {10.0.0.3} reroute 240.0.0.1", "free {10.0.0.4}"},
 		},
-		"open, with an address":    {[]snapshot.Selection{{EgressIP: "a", Open: true, Pods: pod(2), Links: link}}, []string{"a {10.0.0.2} reroute 240.0.0.1"}},
-		"open, without an address": {[]snapshot.Selection{{EgressIP: "a", Open: true, Pods: pod(2)}}, nil},
+		"open, with an address":    {[]snapshot.Selection{{EgressIP: "a", FailOpen: true, Pods: pod(2), Links: link}}, []string{"a {10.0.0.2} reroute 240.0.0.1"}},
+		"open, without an address": {[]snapshot.Selection{{EgressIP: "a", FailOpen: true, Pods: pod(2)}}, nil},
 		"open, beside a closed one": {
-			[]snapshot.Selection{{EgressIP: "a", Open: true, Pods: pod(2)}, {EgressIP: "b", Pods: pod(3), Links: link}},
+			[]snapshot.Selection{{EgressIP: "a", FailOpen: true, Pods: pod(2)}, {EgressIP: "b", Pods: pod(3), Links: link}},
 			[]string{"b {10.0.0.3} reroute 240.0.0.1", "free {10.0.0.2 10.0.0.4}"},
 		},
 	} {
-		w := snapshot.World{
-			Shard: shard, Selections: c.selections, Inside: pod(2, 3, 4),
+		w := snapshot.VpcInput{
+			Shard: testShard, Selections: c.selections, PodAddresses: pod(2, 3, 4),
 			Projects: []snapshot.Project{{
-				Meta: snapshot.Meta{Namespace: "acme", Name: "prod"}, Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}, Network: "public",
+				Meta: snapshot.Meta{Namespace: "acme", Name: "prod"}, Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}, NetworkType: "public",
 			}},
-			Externals: []snapshot.External{{
+			ExternalSubnets: []snapshot.ExternalSubnet{{
 				Subnet: "ext-public", Network: "public", Type: "public", Ready: true, Free: 9,
 				Prefix: netip.MustParsePrefix("198.51.100.0/24"), Gateway: addr("198.51.100.1"),
 			}},
 		}
-		in, _ := Rehearse(w)
-		if got := leaving(in, w.Shard); !slices.Equal(got, c.want) {
+		in, _ := Simulate(w)
+		if got := summarizeEgress(in, w.Shard); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 }
 
-// leaving is who leaves how by egress addresses, in short.
-func leaving(in *intent.Intent, vpc string) (out []string) {
+// summarizeEgress is who leaves how by egress addresses, in short.
+func summarizeEgress(in *intent.Intent, vpc string) (out []string) {
 	set := func(name string) string {
 		if s, is := in.Rows[(intent.AddressSet{Name: name}).Key(vpc)].Value.(intent.AddressSet); is {
 			return s.String()
@@ -317,15 +317,15 @@ func leaving(in *intent.Intent, vpc string) (out []string) {
 		return "no set"
 	}
 	for _, entry := range in.Rows {
-		p, is := entry.Value.(intent.RouterPolicy)
-		if !is || !ownership.Unlisted(p.Priority) {
+		p, is := entry.Value.(intent.LogicalRouterPolicy)
+		if !is || !ownership.IsRowOnlyPriority(p.Priority) {
 			continue
 		}
 		switch p.Priority {
-		case ownership.EgressOut:
-			out = append(out, fmt.Sprintf("%s %s %s", entry.Origin.Name, set(ownership.EgressSet(vpc, entry.Origin.Name)), p))
-		case ownership.EgressFree:
-			out = append(out, "free "+set(ownership.FreeSet(vpc)))
+		case ownership.EgressIPSelected:
+			out = append(out, fmt.Sprintf("%s %s %s", entry.Origin.Name, set(ownership.EgressIPPodSet(vpc, entry.Origin.Name)), p))
+		case ownership.EgressUnselected:
+			out = append(out, "free "+set(ownership.UnselectedPodSet(vpc)))
 		}
 	}
 	slices.Sort(out)

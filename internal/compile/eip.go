@@ -20,83 +20,83 @@ type eip struct {
 	accepted, resolved, waiting, held intent.Finding
 	tolerated                         intent.Finding
 
-	own     string             // the name of an OvnEip of its own
-	ovnEip  string             // the OvnEip that has its address
-	on      *snapshot.External // the subnet it is on
-	address netip.Addr         // invalid: none yet
-	holders []intent.ObjectKey
-	made    bool // for a FIp or a Service, with which it goes
-	keep    bool // it is being deleted, and has to wait
+	ownOvnEipName   string                   // the name of an OvnEip of its own
+	ovnEipName      string                   // the OvnEip that has its address
+	external        *snapshot.ExternalSubnet // the subnet it is on
+	address         netip.Addr               // invalid: none yet
+	holders         []intent.ObjectKey
+	madeForOwner    bool // for a FIp or a Service, with which it goes
+	deletionBlocked bool // it is being deleted, and has to wait
 }
 
-// wanted says whether its address should be there.
-func (e *eip) wanted() bool {
-	return e.on != nil && e.accepted.OK() && e.resolved.OK() && (!e.Deleting || e.keep)
+// isWanted says whether its address should be there.
+func (e *eip) isWanted() bool {
+	return e.external != nil && e.accepted.OK() && e.resolved.OK() && (!e.Deleting || e.deletionBlocked)
 }
 
-// owns says whether its OvnEip is its own, not another's whose address it stands for.
-func (e *eip) owns() bool { return e.Child == "" }
+// hasOwnOvnEip says whether its OvnEip is its own, not another's whose address it stands for.
+func (e *eip) hasOwnOvnEip() bool { return e.ExistingOvnEip == "" }
 
-// sharedWith says whether Services of a namespace may bind to it: those of its own, and of those that its owner names.
-func (e *eip) sharedWith(namespace string) bool {
+// isSharedWith says whether Services of a namespace may bind to it: those of its own, and of those that its owner names.
+func (e *eip) isSharedWith(namespace string) bool {
 	return namespace == e.Namespace || slices.Contains(e.SharedWith, namespace)
 }
 
-// allocateEIps decides for each EIp on which subnet its address is. Kube-OVN's IPAM gives the address: it is the only one
+// allocateEIPs decides for each EIp on which subnet its address is. Kube-OVN's IPAM gives the address: it is the only one
 // that gives any, so none is given twice.
-func (c *compiler) allocateEIps() {
-	c.keepHeldEIps()
-	c.makeDefaultEIp()
+func (c *compiler) allocateEIPs() {
+	c.blockEIPDeletion()
+	c.emitDefaultEIP()
 	asked := map[netip.Addr]*eip{}
-	for _, e := range c.byPossession() {
-		e.accepted, e.resolved, e.waiting = c.allocate(e, asked)
-		if e.Child == "" && e.accepted.OK() {
-			c.counted[e.Namespace]++
+	for _, e := range c.sortByPossession() {
+		e.accepted, e.resolved, e.waiting = c.allocateEIP(e, asked)
+		if e.ExistingOvnEip == "" && e.accepted.OK() {
+			c.eipCount[e.Namespace]++
 		}
 		switch {
-		case e.Child != "":
-		case e.wanted() && !c.blank(e.ovnEip):
-			e.tolerated = c.tolerate(e.on, e.Namespace)
-			c.wantOvnEip(e, e.on.Subnet)
-		case !e.wanted() && !e.Deleting:
-			c.letGo(e)
+		case e.ExistingOvnEip != "":
+		case e.isWanted() && !c.failedWithoutAddress(e.ovnEipName):
+			e.tolerated = c.checkStillAllowed(e.external, e.Namespace)
+			c.emitOvnEip(e, e.external.Subnet)
+		case !e.isWanted() && !e.Deleting:
+			c.releaseEIP(e)
 		}
 	}
 }
 
-func (c *compiler) wantOvnEip(e *eip, subnet string) {
+func (c *compiler) emitOvnEip(e *eip, subnet string) {
 	spec := kubeovn.OvnEipSpec{ExternalSubnet: subnet, Type: "nat"}
-	if want := e.want(); want.IsValid() {
+	if want := e.requiredAddress(); want.IsValid() {
 		spec.V4Ip = want.String()
 	}
-	c.in.Object(c.key(intent.OvnEip, e.ovnEip), intent.NewObject(intent.Meta{Labels: ownership.Labels(c.w.Shard)}, spec), e.key.Ref())
+	c.out.AddObject(c.clusterKey(intent.OvnEip, e.ovnEipName), intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(c.w.Shard)}, spec), e.key.Ref())
 }
 
-// letGo is for an EIp that nobody deletes and that loses its address, as when its project goes. Its status gives the address up
+// releaseEIP is for an EIp that nobody deletes and that loses its address, as when its project goes. Its status gives the address up
 // before the OvnEip goes: the next who gets it may get it at once, and no two EIps may show the same.
-func (c *compiler) letGo(e *eip) {
-	have := c.w.Engine.OvnEips[e.ovnEip]
-	if e.Remembered.IsValid() && have.Ours && !have.Deleting && e.owns() {
-		c.wantOvnEip(e, have.Subnet)
+func (c *compiler) releaseEIP(e *eip) {
+	have := c.w.Engine.OvnEips[e.ovnEipName]
+	if e.StatusAddress.IsValid() && have.Owned && !have.Deleting && e.hasOwnOvnEip() {
+		c.emitOvnEip(e, have.Subnet)
 	}
 	e.address = netip.Addr{}
 }
 
-// makeDefaultEIp wants the EIp that stands for the address of the router's port on the default network.
-func (c *compiler) makeDefaultEIp() {
-	if !c.project.alive() || c.project.way == nil || c.ending(c.w.Shard) {
+// emitDefaultEIP wants the EIp that stands for the address of the router's port on the default network.
+func (c *compiler) emitDefaultEIP() {
+	if !c.project.isActive() || c.project.defaultNetwork == nil || c.isTerminating(c.w.Shard) {
 		return
 	}
-	c.wantEIp(c.inside(intent.EIp, DefaultEIp), source{Child: c.port(c.project.way.Subnet)}, c.project.ref())
+	c.emitEIP(c.namespacedKey(intent.EIp, defaultEIPName), addressSource{Child: c.externalPortName(c.project.defaultNetwork.Subnet)}, c.project.ref())
 }
 
-// source is where the address of an EIp comes from.
-type source struct {
+// addressSource is where the address of an EIp comes from.
+type addressSource struct {
 	Type, Child string
 	Address     netip.Addr
 }
 
-func (s source) spec() map[string]string {
+func (s addressSource) buildSpec() map[string]string {
 	out := map[string]string{"externalNetworkType": s.Type, "childRef": s.Child}
 	if s.Address.IsValid() {
 		out["ipAddress"] = s.Address.String()
@@ -105,49 +105,49 @@ func (s source) spec() map[string]string {
 	return out
 }
 
-// wantEIp wants an EIp of our own making. Nothing in an EIp can be changed: one whose address comes from elsewhere has to go first.
-func (c *compiler) wantEIp(key intent.ObjectKey, from source, by state.Ref) {
-	have := c.names[key]
-	if have != nil && c.w.Engine.Objects[key] && from != (source{have.Type, have.Child, have.Address}) {
+// emitEIP wants an EIp of our own making. Nothing in an EIp can be changed: one whose address comes from elsewhere has to go first.
+func (c *compiler) emitEIP(key intent.ObjectKey, from addressSource, by state.Ref) {
+	have := c.eipsByKey[key]
+	if have != nil && c.w.Engine.OwnedObjects[key] && from != (addressSource{have.Type, have.ExistingOvnEip, have.Address}) {
 		return
 	}
-	o := intent.NewObject(intent.Meta{Labels: ownership.Labels(c.w.Shard)}, from.spec())
-	o.Terminating = have != nil && have.keep // it works as it is, and nothing can be written to it
-	c.in.Object(key, o, by)
+	o := intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(c.w.Shard)}, from.buildSpec())
+	o.Terminating = have != nil && have.deletionBlocked // it works as it is, and nothing can be written to it
+	c.out.AddObject(key, o, by)
 }
 
-// ownType is the network type of an EIp of our own making: what is asked for, the default of its day, or today's.
-func (c *compiler) ownType(key intent.ObjectKey, asked, usual string) string {
-	if have := c.names[key]; asked == "" && have != nil {
+// chooseEIPType is the network type of an EIp of our own making: what is asked for, the default of its day, or today's.
+func (c *compiler) chooseEIPType(key intent.ObjectKey, asked, usual string) string {
+	if have := c.eipsByKey[key]; asked == "" && have != nil {
 		asked = have.Type
 	}
 	if asked == "" {
-		return c.defaultType(usual)
+		return c.defaultNetworkType(usual)
 	}
 	return asked
 }
 
-// named is the EIp of a namespace and name, or nil.
-func (c *compiler) named(namespace, name string) *eip {
-	return c.names[intent.ObjectKey{Kind: intent.EIp, Namespace: namespace, Name: name}]
+// lookupEIP is the EIp of a namespace and name, or nil.
+func (c *compiler) lookupEIP(namespace, name string) *eip {
+	return c.eipsByKey[intent.ObjectKey{Kind: intent.EIp, Namespace: namespace, Name: name}]
 }
 
-// ending says whether nothing can be made in a namespace any more.
-func (c *compiler) ending(namespace string) bool {
+// isTerminating says whether nothing can be made in a namespace any more.
+func (c *compiler) isTerminating(namespace string) bool {
 	if m := c.w.Management; m != nil {
-		return m.Ending[namespace]
+		return m.TerminatingNamespaces[namespace]
 	}
 	return c.w.Namespace.Deleting
 }
 
-// byPossession is the EIps that have an OvnEip already, then those that had one, then the others: who comes later gets what is
+// sortByPossession is the EIps that have an OvnEip already, then those that had one, then the others: who comes later gets what is
 // left.
-func (c *compiler) byPossession() []*eip {
+func (c *compiler) sortByPossession() []*eip {
 	rank := func(e *eip) int {
 		switch {
-		case c.w.Engine.OvnEips[c.ovnEip(e)].Exists:
+		case c.w.Engine.OvnEips[c.ovnEipName(e)].Exists:
 			return 0
-		case e.Remembered.IsValid():
+		case e.StatusAddress.IsValid():
 			return 1
 		default:
 			return 2
@@ -158,30 +158,30 @@ func (c *compiler) byPossession() []*eip {
 	return out
 }
 
-// ovnEip is the name of the OvnEip that has an EIp's address.
-func (c *compiler) ovnEip(e *eip) string {
-	if e.Child != "" {
-		return e.Child
+// randomOvnEip is the name of the OvnEip that has an EIp's address.
+func (c *compiler) ovnEipName(e *eip) string {
+	if e.ExistingOvnEip != "" {
+		return e.ExistingOvnEip
 	}
-	return e.own
+	return e.ownOvnEipName
 }
 
 // nameOvnEips decides how the OvnEip of each EIp is called. Who has one keeps its name. The others get the usual name where nobody else
 // has it, in the order of age, and otherwise one that no other EIp can have.
 func (c *compiler) nameOvnEips() {
 	taken := map[string]bool{}
-	unnamed := slices.DeleteFunc(slices.Clone(c.eips), func(e *eip) bool { return e.Child != "" || e.own != "" })
+	unnamed := slices.DeleteFunc(slices.Clone(c.eips), func(e *eip) bool { return e.ExistingOvnEip != "" || e.ownOvnEipName != "" })
 	for _, e := range unnamed {
 		for _, name := range ownership.OvnEipNames(e.Namespace, e.Name) {
-			if have := c.w.Engine.OvnEips[name]; e.own == "" && have.Exists && have.Ours && have.Origin == e.key.Ref() {
-				e.own, taken[name] = name, true
+			if have := c.w.Engine.OvnEips[name]; e.ownOvnEipName == "" && have.Exists && have.Owned && have.Origin == e.key.Ref() {
+				e.ownOvnEipName, taken[name] = name, true
 			}
 		}
 	}
 	for _, e := range unnamed {
-		if e.own == "" {
-			e.own = c.chooseOvnEipName(e, taken)
-			taken[e.own] = true
+		if e.ownOvnEipName == "" {
+			e.ownOvnEipName = c.chooseOvnEipName(e, taken)
+			taken[e.ownOvnEipName] = true
 		}
 	}
 }
@@ -191,23 +191,23 @@ func (c *compiler) chooseOvnEipName(e *eip, taken map[string]bool) string {
 	names := ownership.OvnEipNames(e.Namespace, e.Name)
 	for _, name := range names {
 		have := c.w.Engine.OvnEips[name]
-		if !taken[name] && (!have.Exists || have.Ours && have.Origin == state.Ref{}) {
+		if !taken[name] && (!have.Exists || have.Owned && have.Origin == state.Ref{}) {
 			return name
 		}
 	}
 	return names[len(names)-1]
 }
 
-func (e *eip) verdict() intent.Verdict {
-	facts := intent.EIpFacts{OvnEip: e.ovnEip, Holders: e.holders, Address: e.address, MadeForOwner: e.made}
-	if e.on != nil {
-		facts.Network = e.on.Subnet
+func (e *eip) buildVerdict() intent.Verdict {
+	facts := intent.EIpFacts{OvnEip: e.ovnEipName, Holders: e.holders, Address: e.address, MadeForOwner: e.madeForOwner}
+	if e.external != nil {
+		facts.Network = e.external.Subnet
 	}
-	if !facts.Address.IsValid() && e.wanted() {
-		facts.Address = e.Remembered // it is being made again; what is not in the status is forgotten
+	if !facts.Address.IsValid() && e.isWanted() {
+		facts.Address = e.StatusAddress // it is being made again; what is not in the status is forgotten
 	}
 	return intent.Verdict{
 		Object: e.key, Generation: e.Generation, Facts: facts, Tolerated: e.tolerated,
-		Accepted: e.accepted, Resolved: e.resolved, Waiting: first(deleting(e.Deleting && !e.keep), e.waiting), Held: e.held,
+		Accepted: e.accepted, Resolved: e.resolved, Waiting: firstProblem(deletingFinding(e.Deleting && !e.deletionBlocked), e.waiting), Held: e.held,
 	}
 }

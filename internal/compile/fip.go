@@ -22,34 +22,36 @@ type fip struct {
 	accepted, resolved, waiting intent.Finding
 	held                        intent.Finding
 
-	ovnFip string
-	eip    *eip // nil: not found, or not made yet
-	own    string
-	target netip.Addr
-	vm     *intent.VMInterface
+	ovnFipName  string
+	eip         *eip // nil: not found, or not made yet
+	ownEIPName  string
+	target      netip.Addr
+	vmInterface *intent.VMInterface
 
-	through []state.Ref // what it needs besides its own rows
+	dependencies []state.Ref // what it needs besides its own rows
 }
 
-// wanted says whether its translation should be there.
-func (f *fip) wanted() bool { return f.accepted.OK() && f.resolved.OK() && !f.Deleting && f.eip != nil }
+// isWanted says whether its translation should be there.
+func (f *fip) isWanted() bool {
+	return f.accepted.OK() && f.resolved.OK() && !f.Deleting && f.eip != nil
+}
 
-// resolveFIps gives each FIp its EIp and its target. Who holds an EIp or a target now keeps it; then who came first has it.
-func (c *compiler) resolveFIps() {
+// resolveFIPs gives each FIp its EIp and its target. Who holds an EIp or a target now keeps it; then who came first has it.
+func (c *compiler) resolveFIPs() {
 	for _, f := range c.fips {
-		f.ovnFip, f.own = c.ovnFip(f), ownEIp(f)
-		if f.accepted = first(c.member(), c.translatable(), malformed(f.Malformed)); !f.accepted.OK() {
+		f.ovnFipName, f.ownEIPName = c.ovnFipName(f), ownEIPName(f)
+		if f.accepted = firstProblem(c.checkMembership(), c.checkFIPSupported(), checkMalformed(f.Malformed)); !f.accepted.OK() {
 			continue
 		}
-		c.makeOwnEIp(f)
-		f.resolved = first(c.findEIp(f), c.findTarget(f))
+		c.emitOwnEIP(f)
+		f.resolved = firstProblem(c.resolveEIP(f), c.resolveTarget(f))
 	}
 	targets, addresses := map[netip.Addr][]*fip{}, map[*eip]*fip{}
-	for _, f := range c.byTenure() {
+	for _, f := range c.sortByTenure() {
 		if !f.accepted.OK() {
 			continue
 		}
-		f.accepted = first(c.inProject(f), c.addressTaken(f, addresses), c.targetTaken(f, targets[f.target]))
+		f.accepted = firstProblem(c.checkTargetInSubnet(f), c.checkEIPUnused(f, addresses), c.checkTargetUnused(f, targets[f.target]))
 		if f.Deleting || !f.accepted.OK() {
 			continue
 		}
@@ -62,17 +64,17 @@ func (c *compiler) resolveFIps() {
 	}
 }
 
-// ovnFip is the name of a FIp's OvnFip: the usual one, unless that is somebody else's, or was when it was made.
-func (c *compiler) ovnFip(f *fip) string {
+// ovnFipName is the name of a FIp's OvnFip: the usual one, unless that is somebody else's, or was when it was made.
+func (c *compiler) ovnFipName(f *fip) string {
 	names := ownership.OvnFipNames(f.Namespace, f.Name)
-	if c.w.Engine.Foreign[names[0]] || c.w.Engine.OvnFips[names[1]].Exists {
+	if c.w.Engine.ForeignOvnFips[names[0]] || c.w.Engine.OvnFips[names[1]].Exists {
 		return names[1]
 	}
 	return names[0]
 }
 
-// translatable says whether the shard can have floating IPs.
-func (c *compiler) translatable() intent.Finding {
+// checkFIPSupported says whether the shard can have floating IPs.
+func (c *compiler) checkFIPSupported() intent.Finding {
 	if c.w.Management == nil {
 		return intent.Finding{}
 	}
@@ -81,15 +83,15 @@ func (c *compiler) translatable() intent.Finding {
 	}
 }
 
-// byTenure is the FIps that have their EIp and their target now, then those that have the EIp, then those that have the
+// sortByTenure is the FIps that have their EIp and their target now, then those that have the EIp, then those that have the
 // target, then the others; each by age.
-func (c *compiler) byTenure() []*fip {
+func (c *compiler) sortByTenure() []*fip {
 	tenure := func(f *fip) (n int) {
-		have := c.w.Engine.OvnFips[f.ovnFip]
-		if f.eip != nil && have.OvnEip == f.eip.ovnEip {
+		have := c.w.Engine.OvnFips[f.ovnFipName]
+		if f.eip != nil && have.OvnEip == f.eip.ovnEipName {
 			n += 2
 		}
-		if f.target.IsValid() && have.Target == f.target {
+		if f.target.IsValid() && have.TargetIP == f.target {
 			n++
 		}
 		return n
@@ -99,56 +101,56 @@ func (c *compiler) byTenure() []*fip {
 	return out
 }
 
-// ownEIp is the name of the EIp that a FIp has made for itself, or nothing. It goes with the FIp.
-func ownEIp(f *fip) string {
+// ownEIPName is the name of the EIp that a FIp has made for itself, or nothing. It goes with the FIp.
+func ownEIPName(f *fip) string {
 	if f.EIp != "" {
 		return ""
 	}
-	return "fip-" + f.Name + "-" + intent.Suffix(f.UID)
+	return "fip-" + f.Name + "-" + intent.UIDSuffix(f.UID)
 }
 
-// makeOwnEIp wants that EIp.
-func (c *compiler) makeOwnEIp(f *fip) {
-	if f.own == "" || f.Deleting || c.ending(f.Namespace) {
+// emitOwnEIP wants that EIp.
+func (c *compiler) emitOwnEIP(f *fip) {
+	if f.ownEIPName == "" || f.Deleting || c.isTerminating(f.Namespace) {
 		return
 	}
-	key := c.inside(intent.EIp, f.own)
-	c.wantEIp(key, source{Type: c.ownType(key, f.Type, c.w.Config.DefaultFIpType)}, f.key.Ref())
+	key := c.namespacedKey(intent.EIp, f.ownEIPName)
+	c.emitEIP(key, addressSource{Type: c.chooseEIPType(key, f.Type, c.w.Config.DefaultFIpType)}, f.key.Ref())
 }
 
-func (c *compiler) findEIp(f *fip) intent.Finding {
+func (c *compiler) resolveEIP(f *fip) intent.Finding {
 	name := f.EIp
-	if f.own != "" {
-		name = f.own
+	if f.ownEIPName != "" {
+		name = f.ownEIPName
 	}
-	if f.eip = c.named(f.Namespace, name); f.eip != nil {
+	if f.eip = c.lookupEIP(f.Namespace, name); f.eip != nil {
 		return intent.Finding{}
 	}
-	if f.own != "" {
-		f.waiting = intent.Finding{Reason: intent.WaitForEIp, Message: fmt.Sprintf("EIp %s is being made", name)}
+	if f.ownEIPName != "" {
+		f.waiting = intent.Finding{Reason: intent.WaitingForEIp, Message: fmt.Sprintf("EIp %s is being made", name)}
 		return intent.Finding{}
 	}
 	return intent.Finding{Reason: intent.EIpNotFound, Message: fmt.Sprintf(
-		"EIp %s does not exist in namespace %s; create it, or name another", words.Name(name), c.w.Shard)}
+		"EIp %s does not exist in namespace %s; create it, or name another", words.QuoteName(name), c.w.Shard)}
 }
 
-func (c *compiler) findTarget(f *fip) intent.Finding {
+func (c *compiler) resolveTarget(f *fip) intent.Finding {
 	switch {
 	case f.Address.IsValid():
 		f.target = f.Address
 		return intent.Finding{}
 	case f.Pod != "":
-		return c.findPod(f)
+		return c.resolvePodTarget(f)
 	default:
-		return c.findVM(f)
+		return c.resolveVMTarget(f)
 	}
 }
 
-func (c *compiler) findPod(f *fip) intent.Finding {
-	addresses, exists := c.w.Pods[snapshot.PodName(f.Namespace, f.Pod)]
+func (c *compiler) resolvePodTarget(f *fip) intent.Finding {
+	addresses, exists := c.w.Pods[snapshot.PodKey(f.Namespace, f.Pod)]
 	if !exists {
 		return intent.Finding{Reason: intent.PodNotFound, Message: fmt.Sprintf(
-			"pod %s does not exist in namespace %s, or has ended; create it, and the floating IP follows", words.Name(f.Pod), c.w.Shard)}
+			"pod %s does not exist in namespace %s, or has ended; create it, and the floating IP follows", words.QuoteName(f.Pod), c.w.Shard)}
 	}
 	for _, a := range addresses {
 		if a.Is4() {
@@ -156,36 +158,36 @@ func (c *compiler) findPod(f *fip) intent.Finding {
 			return intent.Finding{}
 		}
 	}
-	return intent.Finding{Reason: intent.NoAddressYet, Message: fmt.Sprintf("pod %s has no IPv4 address yet; the floating IP follows when it has one", f.Pod)}
+	return intent.Finding{Reason: intent.TargetHasNoAddress, Message: fmt.Sprintf("pod %s has no IPv4 address yet; the floating IP follows when it has one", f.Pod)}
 }
 
-func (c *compiler) findVM(f *fip) intent.Finding {
+func (c *compiler) resolveVMTarget(f *fip) intent.Finding {
 	interfaces, exists := c.w.VMs[f.VM]
 	if !exists {
 		return intent.Finding{Reason: intent.VMNotFound, Message: fmt.Sprintf(
-			"virtual machine %s does not run in namespace %s; start it, and the floating IP follows", words.Name(f.VM), c.w.Shard)}
+			"virtual machine %s does not run in namespace %s; start it, and the floating IP follows", words.QuoteName(f.VM), c.w.Shard)}
 	}
 	for _, i := range interfaces {
 		if f.Interface != "" && f.Interface != i.Interface && f.Interface != i.InGuest || !i.Address.IsValid() {
 			continue
 		}
-		f.target, f.vm = i.Address, &i
+		f.target, f.vmInterface = i.Address, &i
 		return intent.Finding{}
 	}
 	if f.Interface != "" {
-		return intent.Finding{Reason: intent.NoAddressYet, Message: fmt.Sprintf(
+		return intent.Finding{Reason: intent.TargetHasNoAddress, Message: fmt.Sprintf(
 			"virtual machine %s reports no IPv4 address on an interface %s (it has %s); the floating IP follows when it does",
-			words.Name(f.VM), words.Name(f.Interface), listed(interfaces))}
+			words.QuoteName(f.VM), words.QuoteName(f.Interface), listInterfaces(interfaces))}
 	}
-	return intent.Finding{Reason: intent.NoAddressYet, Message: fmt.Sprintf(
+	return intent.Finding{Reason: intent.TargetHasNoAddress, Message: fmt.Sprintf(
 		"virtual machine %s reports no IPv4 address yet; the floating IP follows when it does", f.VM)}
 }
 
-// listed is the names of interfaces.
-func listed(interfaces []intent.VMInterface) string {
+// listInterfaces is the names of interfaces.
+func listInterfaces(interfaces []intent.VMInterface) string {
 	names := []string{}
 	for _, i := range interfaces {
-		names = append(names, words.Name(i.Interface)) // the guest says them
+		names = append(names, words.QuoteName(i.Interface)) // the guest says them
 	}
 	if len(names) == 0 {
 		return "none"
@@ -193,41 +195,41 @@ func listed(interfaces []intent.VMInterface) string {
 	return strings.Join(names, ", ")
 }
 
-// inProject says whether the target is in the project's subnet: OVN would translate to any address, also of other networks.
-func (c *compiler) inProject(f *fip) intent.Finding {
-	prefix := c.project.prefix4()
+// checkTargetInSubnet says whether the target is in the project's subnet: OVN would translate to any address, also of other networks.
+func (c *compiler) checkTargetInSubnet(f *fip) intent.Finding {
+	prefix := c.project.ipv4Prefix()
 	if !f.target.IsValid() || prefix.Contains(f.target) {
 		return intent.Finding{}
 	}
 	if !prefix.IsValid() {
-		return intent.Finding{Reason: intent.TargetOutside, Message: fmt.Sprintf(
+		return intent.Finding{Reason: intent.TargetOutsideProject, Message: fmt.Sprintf(
 			"the project has no IPv4 prefix, and %s can't be translated: Kube-OVN 1.16 has IPv4 addresses on external networks only", f.target)}
 	}
-	return intent.Finding{Reason: intent.TargetOutside, Message: fmt.Sprintf(
+	return intent.Finding{Reason: intent.TargetOutsideProject, Message: fmt.Sprintf(
 		"%s is not in the project's subnet %s; use an address of a pod or virtual machine in it", f.target, prefix)}
 }
 
-// addressTaken is who else uses a FIp's EIp.
-func (c *compiler) addressTaken(f *fip, addresses map[*eip]*fip) intent.Finding {
-	if f.eip != nil && f.eip.Child != "" {
+// checkEIPUnused is who else uses a FIp's EIp.
+func (c *compiler) checkEIPUnused(f *fip, addresses map[*eip]*fip) intent.Finding {
+	if f.eip != nil && f.eip.ExistingOvnEip != "" {
 		return intent.Finding{Reason: intent.EIpTaken, Message: fmt.Sprintf("EIp %s is the project's way out; use another EIp", f.eip.Name)}
 	}
 	if other := addresses[f.eip]; f.eip != nil && other != nil {
 		return intent.Finding{Reason: intent.EIpTaken, Message: fmt.Sprintf(
 			"EIp %s is held by FIp %s; use another EIp, or delete that FIp", f.eip.Name, other.Name)}
 	}
-	if s := c.balancer(f.eip); s != nil {
+	if s := c.findBalancedService(f.eip); s != nil {
 		return intent.Finding{Reason: intent.EIpTaken, Message: fmt.Sprintf(
 			"EIp %s is held by Service %s; use another EIp, or let that Service use another", f.eip.Name, s.Name)}
 	}
 	return intent.Finding{}
 }
 
-// targetTaken is who else leads to a FIp's target by the same network. On several networks a target may have one address each,
+// checkTargetUnused is who else leads to a FIp's target by the same network. On several networks a target may have one address each,
 // unless replies find back by the target's address.
-func (c *compiler) targetTaken(f *fip, others []*fip) intent.Finding {
+func (c *compiler) checkTargetUnused(f *fip, others []*fip) intent.Finding {
 	for _, other := range others {
-		if f.target.IsValid() && c.clash(f, other) {
+		if f.target.IsValid() && c.haveConflict(f, other) {
 			return intent.Finding{Reason: intent.TargetTaken, Message: fmt.Sprintf(
 				"FIp %s leads to %s already, and on each network replies can leave with one address only; delete one of the two, or use another network",
 				other.Name, f.target)}
@@ -236,87 +238,87 @@ func (c *compiler) targetTaken(f *fip, others []*fip) intent.Finding {
 	return intent.Finding{}
 }
 
-// clash says whether two FIps can't lead to the same target.
-func (c *compiler) clash(a, b *fip) bool {
-	if a.eip == nil || b.eip == nil || a.eip.on == nil || b.eip.on == nil {
+// haveConflict says whether two FIps can't lead to the same target.
+func (c *compiler) haveConflict(a, b *fip) bool {
+	if a.eip == nil || b.eip == nil || a.eip.external == nil || b.eip.external == nil {
 		return false // known before anything is translated
 	}
-	return a.eip.on.Subnet == b.eip.on.Subnet || c.bySource(a.eip.on) || c.bySource(b.eip.on)
+	return a.eip.external.Subnet == b.eip.external.Subnet || c.returnsBySource(a.eip.external) || c.returnsBySource(b.eip.external)
 }
 
-// translateFIps wants the 1:1 translation of each FIp that has an EIp and a target, and the NAT row that Kube-OVN makes of
+// emitFloatingNAT wants the 1:1 translation of each FIp that has an EIp and a target, and the NAT row that Kube-OVN makes of
 // it: Kube-OVN never looks at the row again, so we put it back when it is lost.
-func (c *compiler) translateFIps() {
+func (c *compiler) emitFloatingNAT() {
 	for _, f := range c.fips {
-		if !f.wanted() {
+		if !f.isWanted() {
 			continue
 		}
-		have := c.w.Engine.OvnFips[f.ovnFip]
-		ready := c.readyFor(f)
-		f.waiting = first(f.waiting, ready)
+		have := c.w.Engine.OvnFips[f.ovnFipName]
+		ready := c.checkFIPReady(f)
+		f.waiting = firstProblem(f.waiting, ready)
 		if !ready.OK() && !have.Exists {
 			continue // what is there stays while something is slow
 		}
-		if have.Overlooked {
-			f.waiting = first(f.waiting, intent.Finding{Reason: intent.WaitForEngine, Message: fmt.Sprintf(
-				"Kube-OVN has overlooked OvnFip %s, which is made again", f.ovnFip)})
+		if have.Stuck {
+			f.waiting = firstProblem(f.waiting, intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf(
+				"Kube-OVN has overlooked OvnFip %s, which is made again", f.ovnFipName)})
 			continue
 		}
-		if c.mustGiveWay(f, have) {
-			f.waiting = first(f.waiting, intent.Finding{Reason: intent.WaitForEngine, Message: fmt.Sprintf(
-				"OvnFip %s has to go, and comes again with the address of EIp %s", f.ovnFip, f.eip.Name)})
+		if c.mustRecreateFIP(f, have) {
+			f.waiting = firstProblem(f.waiting, intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf(
+				"OvnFip %s has to go, and comes again with the address of EIp %s", f.ovnFipName, f.eip.Name)})
 			continue
 		}
-		spec := kubeovn.OvnFipSpec{OvnEip: f.eip.ovnEip, Vpc: c.w.Shard, V4Ip: f.target.String()}
-		c.in.Object(c.key(intent.OvnFip, f.ovnFip), intent.NewObject(intent.Meta{Labels: ownership.Labels(c.w.Shard)}, spec), f.key.Ref())
-		if !have.Ready || have.Deleting || have.Target != f.target || have.OvnEip != f.eip.ovnEip {
-			f.waiting = first(f.waiting, intent.Finding{Reason: intent.WaitForEngine, Message: fmt.Sprintf(
-				"Kube-OVN has not carried out OvnFip %s yet", f.ovnFip)})
+		spec := kubeovn.OvnFipSpec{OvnEip: f.eip.ovnEipName, Vpc: c.w.Shard, V4Ip: f.target.String()}
+		c.out.AddObject(c.clusterKey(intent.OvnFip, f.ovnFipName), intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(c.w.Shard)}, spec), f.key.Ref())
+		if !have.Ready || have.Deleting || have.TargetIP != f.target || have.OvnEip != f.eip.ovnEipName {
+			f.waiting = firstProblem(f.waiting, intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf(
+				"Kube-OVN has not carried out OvnFip %s yet", f.ovnFipName)})
 			continue
 		}
-		c.in.Row(c.w.Shard, intent.FloatingNAT{External: have.External, Logical: f.target}, f.key.Ref())
+		c.out.AddRow(c.w.Shard, intent.DNATAndSNAT{External: have.ExternalIP, Logical: f.target}, f.key.Ref())
 	}
 }
 
-// mustGiveWay says whether the translation that is there has to go before it can be made as it should be: it stands in the
+// mustRecreateFIP says whether the translation that is there has to go before it can be made as it should be: it stands in the
 // way of making its address again, it has an address that is the EIp's no more, or it is on another EIp and the new one is
 // not ready to be translated to.
-func (c *compiler) mustGiveWay(f *fip, have snapshot.OvnFip) bool {
+func (c *compiler) mustRecreateFIP(f *fip, have snapshot.OvnFip) bool {
 	switch {
-	case c.vpcLeaves() || c.w.Engine.OvnEips[f.eip.ovnEip].Deleting || c.blank(f.eip.ovnEip) || !f.eip.wanted():
+	case c.isVPCTerminating() || c.w.Engine.OvnEips[f.eip.ovnEipName].Deleting || c.failedWithoutAddress(f.eip.ovnEipName) || !f.eip.isWanted():
 		return true
-	case have.OvnEip == f.eip.ovnEip:
-		return have.External.IsValid() && f.eip.address.IsValid() && have.External != f.eip.address
+	case have.OvnEip == f.eip.ovnEipName:
+		return have.ExternalIP.IsValid() && f.eip.address.IsValid() && have.ExternalIP != f.eip.address
 	default:
-		return !c.readyFor(f).OK()
+		return !c.checkFIPReady(f).OK()
 	}
 }
 
-// readyFor says what a translation has to wait for. Kube-OVN reports one as ready that it could not write, when it comes
+// checkFIPReady says what a translation has to wait for. Kube-OVN reports one as ready that it could not write, when it comes
 // before the router or its port.
-func (c *compiler) readyFor(f *fip) intent.Finding {
-	if why := c.eipReady(f.eip); !why.OK() {
+func (c *compiler) checkFIPReady(f *fip) intent.Finding {
+	if why := c.checkEIPReady(f.eip); !why.OK() {
 		return why
 	}
-	if why := c.rebuilt(); !why.OK() && c.vpcLeaves() {
+	if why := c.checkRebuild(); !why.OK() && c.isVPCTerminating() {
 		return why
 	}
 	if !c.w.Engine.Vpc.Ready || !c.w.Engine.Subnet.Ready {
-		return intent.Finding{Reason: intent.WaitForEngine, Message: fmt.Sprintf("Kube-OVN has not made VPC %s and its subnet yet", c.w.Shard)}
+		return intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf("Kube-OVN has not made VPC %s and its subnet yet", c.w.Shard)}
 	}
 	return intent.Finding{}
 }
 
-func (f *fip) verdict() intent.Verdict {
-	facts := intent.FIpFacts{OvnFip: f.ovnFip, Target: f.target, VM: f.vm, EIp: f.EIp}
-	if f.own != "" {
-		facts.EIp = f.own
+func (f *fip) buildVerdict() intent.Verdict {
+	facts := intent.FIpFacts{OvnFip: f.ovnFipName, Target: f.target, VM: f.vmInterface, EIp: f.EIp}
+	if f.ownEIPName != "" {
+		facts.EIp = f.ownEIPName
 	}
 	if f.eip != nil && f.accepted.OK() {
 		facts.External = f.eip.address
 	}
 	return intent.Verdict{
 		Object: f.key, Generation: f.Generation, Facts: facts,
-		Accepted: f.accepted, Resolved: f.resolved, Waiting: first(deleting(f.Deleting), f.waiting), Held: f.held, Through: f.through,
+		Accepted: f.accepted, Resolved: f.resolved, Waiting: firstProblem(deletingFinding(f.Deleting), f.waiting), Held: f.held, Through: f.dependencies,
 	}
 }

@@ -25,27 +25,27 @@ func FuzzShard(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, bytes []byte) {
-		d := &dice{bytes}
-		p := &promises{T: t, w: worldOf(d)}
-		p.in, p.verdicts = Shard(p.w)
-		p.pure(bytes)
-		p.always()
-		p.settles()
-		p.recovers(d)
+		d := &fuzzInput{bytes}
+		p := &invariants{T: t, w: randomWorld(d)}
+		p.out, p.verdicts = Shard(p.w)
+		p.checkPure(bytes)
+		p.checkEveryStep()
+		p.checkSettles()
+		p.checkRecovers(d)
 	})
 }
 
-// promises are what holds in any world.
-type promises struct {
+// invariants are what holds in any world.
+type invariants struct {
 	*testing.T
-	w        *snapshot.World
-	in       *intent.Intent
+	w        *snapshot.VpcInput
+	out      *intent.Intent
 	verdicts []intent.Verdict
 }
 
-// always is what holds at every step.
-func (p *promises) always() {
-	p.oneOriginAKey()
+// checkEveryStep is what holds at every step.
+func (p *invariants) checkEveryStep() {
+	p.keysHaveOneOrigin()
 	p.originsAreOurs()
 	p.translationsAreUnique()
 	p.nothingDangles()
@@ -58,29 +58,29 @@ func (p *promises) always() {
 	p.statusesAreTrue()
 }
 
-// pure: the same world gives the same, in whatever order it is listed, and stays as it was.
-func (p *promises) pure(bytes []byte) {
-	again := worldOf(&dice{bytes})
+// checkPure: the same world gives the same, in whatever order it is listed, and stays as it was.
+func (p *invariants) checkPure(bytes []byte) {
+	again := randomWorld(&fuzzInput{bytes})
 	if !reflect.DeepEqual(p.w, again) {
 		p.Errorf("the world was changed: %+v, before %+v", p.w, again)
 	}
 	slices.Reverse(again.Projects)
-	slices.Reverse(again.Externals)
+	slices.Reverse(again.ExternalSubnets)
 	slices.Reverse(again.EIps)
 	slices.Reverse(again.FIps)
-	if in, verdicts := Shard(again); !reflect.DeepEqual(in, p.in) || !reflect.DeepEqual(verdicts, p.verdicts) {
-		p.Errorf("in another order of lists it gives something else:\n%+v %+v\n%+v %+v", p.in, p.verdicts, in, verdicts)
+	if in, verdicts := Shard(again); !reflect.DeepEqual(in, p.out) || !reflect.DeepEqual(verdicts, p.verdicts) {
+		p.Errorf("in another order of lists it gives something else:\n%+v %+v\n%+v %+v", p.out, p.verdicts, in, verdicts)
 	}
 }
 
-func (p *promises) oneOriginAKey() {
-	if err := p.in.Err(); err != nil {
+func (p *invariants) keysHaveOneOrigin() {
+	if err := p.out.Err(); err != nil {
 		p.Error(err)
 	}
 }
 
-// objects are the API objects of the shard.
-func objects(w *snapshot.World) map[state.Ref]bool {
+// objectRefs are the API objects of the shard.
+func objectRefs(w *snapshot.VpcInput) map[state.Ref]bool {
 	out := map[state.Ref]bool{}
 	for _, o := range w.Projects {
 		out[state.Ref{Kind: "Project", Namespace: o.Namespace, Name: o.Name}] = true
@@ -103,25 +103,25 @@ func objects(w *snapshot.World) map[state.Ref]bool {
 	return out
 }
 
-func (p *promises) originsAreOurs() {
-	known := objects(p.w)
+func (p *invariants) originsAreOurs() {
+	known := objectRefs(p.w)
 	origins := map[string]state.Ref{}
-	for key, entry := range p.in.Objects {
+	for key, entry := range p.out.Objects {
 		origins[key.String()] = entry.Origin
 	}
-	for key, entry := range p.in.Elements {
+	for key, entry := range p.out.VpcEntries {
 		origins[key.String()] = entry.Origin
 	}
-	for key, entry := range p.in.Rows {
-		lent := entry.Origin.Kind == "OvnFip" && p.w.Engine.OvnFips[entry.Origin.Name].Deleting || entry.Origin.Kind == "OvnSnatRule" && p.w.Engine.Snat.Deleting
+	for key, entry := range p.out.Rows {
+		lent := entry.Origin.Kind == "OvnFip" && p.w.Engine.OvnFips[entry.Origin.Name].Deleting || entry.Origin.Kind == "OvnSnatRule" && p.w.Engine.SnatRule.Deleting
 		if !lent { // a row that is put back to be deleted
 			origins[key.String()] = entry.Origin
 		}
 	}
-	for key := range p.in.Finalizers {
+	for key := range p.out.Finalizers {
 		origins["finalizer of "+key.String()] = key.Ref()
 	}
-	for _, x := range p.w.Externals {
+	for _, x := range p.w.ExternalSubnets {
 		known[state.Ref{Kind: "ReturnPath", Namespace: p.w.Shard, Name: x.Subnet}] = true
 	}
 	known[state.Ref{Kind: "ReturnPath", Namespace: p.w.Shard, Name: "turn"}] = true
@@ -136,10 +136,10 @@ func (p *promises) originsAreOurs() {
 }
 
 // translationsAreUnique: OVN would take one of two on the same network, and nobody could tell which.
-func (p *promises) translationsAreUnique() {
+func (p *invariants) translationsAreUnique() {
 	logical := map[string]state.Ref{}
-	for _, entry := range p.in.Rows { // the key of a row is its external address
-		nat, is := entry.Value.(intent.FloatingNAT)
+	for _, entry := range p.out.Rows { // the key of a row is its external address
+		nat, is := entry.Value.(intent.DNATAndSNAT)
 		if !is || entry.Origin.Kind == "OvnFip" {
 			continue
 		}
@@ -150,11 +150,11 @@ func (p *promises) translationsAreUnique() {
 		logical[what] = entry.Origin
 	}
 	used := map[string]intent.ObjectKey{}
-	for key, entry := range p.in.Objects {
+	for key, entry := range p.out.Objects {
 		if key.Kind != intent.OvnFip {
 			continue
 		}
-		spec := content[kubeovn.OvnFipSpec](entry.Value)
+		spec := decodeSpec[kubeovn.OvnFipSpec](entry.Value)
 		if other, taken := used[spec.OvnEip]; taken {
 			p.Errorf("%s and %s both have %s", other, key, spec.OvnEip)
 		}
@@ -163,8 +163,8 @@ func (p *promises) translationsAreUnique() {
 }
 
 // networkOf is the external subnet that an address is on.
-func (p *promises) networkOf(a netip.Addr) string {
-	for _, x := range p.w.Externals {
+func (p *invariants) networkOf(a netip.Addr) string {
+	for _, x := range p.w.ExternalSubnets {
 		if x.Prefix.Contains(a) {
 			return x.Subnet
 		}
@@ -173,31 +173,31 @@ func (p *promises) networkOf(a netip.Addr) string {
 }
 
 // nothingDangles: what an object hangs on is wanted too.
-func (p *promises) nothingDangles() {
+func (p *invariants) nothingDangles() {
 	needs := func(by fmt.Stringer, kind intent.Kind, name string) {
-		if _, wanted := p.in.Objects[intent.ObjectKey{Kind: kind, Name: name}]; !wanted {
+		if _, wanted := p.out.Objects[intent.ObjectKey{Kind: kind, Name: name}]; !wanted {
 			p.Errorf("%s is wanted and %s %s is not", by, kind, name)
 		}
 	}
-	for key, entry := range p.in.Objects {
+	for key, entry := range p.out.Objects {
 		switch key.Kind { // the namespace and addresses outlive a VPC that is made again
 		case intent.Subnet, intent.OvnFip, intent.OvnSnatRule:
-			needs(key, intent.Vpc, shard)
+			needs(key, intent.Vpc, testShard)
 		}
 		switch key.Kind {
 		case intent.OvnFip:
-			needs(key, intent.OvnEip, content[kubeovn.OvnFipSpec](entry.Value).OvnEip)
+			needs(key, intent.OvnEip, decodeSpec[kubeovn.OvnFipSpec](entry.Value).OvnEip)
 		case intent.OvnSnatRule:
-			needs(key, intent.OvnEip, content[kubeovn.OvnSnatRuleSpec](entry.Value).OvnEip)
+			needs(key, intent.OvnEip, decodeSpec[kubeovn.OvnSnatRuleSpec](entry.Value).OvnEip)
 			if p.w.Engine.Subnet.Exists { // else it is made again when Kube-OVN has finished with the old one
-				needs(key, intent.Subnet, shard+"-default")
+				needs(key, intent.Subnet, testShard+"-default")
 			}
 		}
 	}
-	for key := range p.in.Elements {
+	for key := range p.out.VpcEntries {
 		needs(key, intent.Vpc, key.Vpc)
 		if key.List == intent.ExternalSubnets {
-			needs(key, intent.OvnEip, shard+"-"+key.ID)
+			needs(key, intent.OvnEip, testShard+"-"+key.ID)
 		}
 	}
 }

@@ -10,165 +10,167 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// keepHeldEIps finds the EIps that somebody deletes while they are in use. They stay as they are until they are released.
-func (c *compiler) keepHeldEIps() {
-	if !c.project.alive() {
+// blockEIPDeletion finds the EIps that somebody deletes while they are in use. They stay as they are until they are released.
+func (c *compiler) blockEIPDeletion() {
+	if !c.project.isActive() {
 		return
 	}
 	for _, e := range c.eips {
-		if !e.Deleting || c.ending(e.Namespace) {
+		if !e.Deleting || c.isTerminating(e.Namespace) {
 			continue
 		}
-		if who := c.user(e); who != "" {
-			e.keep = true
+		if who := c.findEIPUser(e); who != "" {
+			e.deletionBlocked = true
 			e.held = intent.Finding{Reason: intent.InUse, Message: fmt.Sprintf("deletion waits: held by %s; delete that, or let it use another EIp", who)}
 		}
 	}
 }
 
-// user is who uses an EIp and keeps it from being deleted, in words; empty: nobody. Services of other namespaces use it as long as its
+// findEIPUser is who uses an EIp and keeps it from being deleted, in words; empty: nobody. Services of other namespaces use it as long as its
 // owner lets them, and do not keep it.
-func (c *compiler) user(e *eip) string {
-	if c.isWayOut(e) {
+func (c *compiler) findEIPUser(e *eip) string {
+	if c.isDefaultEIP(e) {
 		return c.project.key.String()
 	}
 	for _, f := range c.fips {
-		if !f.Deleting && f.Namespace == e.Namespace && (f.EIp == e.Name || ownEIp(f) == e.Name && c.translatesBy(f, e)) {
+		if !f.Deleting && f.Namespace == e.Namespace && (f.EIp == e.Name || ownEIPName(f) == e.Name && c.fipUsesEIP(f, e)) {
 			return f.key.String()
 		}
 	}
 	for _, s := range c.services {
-		if s.Namespace == e.Namespace && c.usesEIp(s, e) {
+		if s.Namespace == e.Namespace && c.serviceUsesEIP(s, e) {
 			return s.key.String()
 		}
 	}
 	return ""
 }
 
-// translatesBy says whether a FIp's translation has the address of an EIp. The EIp of its own that a FIp has left for another
+// fipUsesEIP says whether a FIp's translation has the address of an EIp. The EIp of its own that a FIp has left for another
 // is deleted by us, and a deletion can't be taken back: when the FIp wants one of its own again, the old one goes first.
-func (c *compiler) translatesBy(f *fip, e *eip) bool {
-	have := c.w.Engine.OvnFips[c.ovnFip(f)]
-	return have.Exists && !have.Deleting && have.OvnEip == c.ovnEip(e)
+func (c *compiler) fipUsesEIP(f *fip, e *eip) bool {
+	have := c.w.Engine.OvnFips[c.ovnFipName(f)]
+	return have.Exists && !have.Deleting && have.OvnEip == c.ovnEipName(e)
 }
 
-// isWayOut says whether an EIp is the one that the project has for its way out.
-func (c *compiler) isWayOut(e *eip) bool { return e.Name == DefaultEIp && c.ownChild(e) }
+// isDefaultEIP says whether an EIp is the one that the project has for its way out.
+func (c *compiler) isDefaultEIP(e *eip) bool {
+	return e.Name == defaultEIPName && c.standsForDefaultPort(e)
+}
 
-// judgeEIps says who holds each EIp, and for whom it was made.
-func (c *compiler) judgeEIps() {
+// recordEIPHolders says who holds each EIp, and for whom it was made.
+func (c *compiler) recordEIPHolders() {
 	for _, e := range c.eips {
-		if c.isWayOut(e) {
+		if c.isDefaultEIP(e) {
 			e.holders = append(e.holders, c.project.key)
 		}
 	}
 	hold := func(by intent.ObjectKey, e *eip, own string, holds bool) {
-		if made := c.named(by.Namespace, own); made != nil {
-			made.made = true
+		if made := c.lookupEIP(by.Namespace, own); made != nil {
+			made.madeForOwner = true
 		}
 		if e != nil && holds {
 			e.holders = append(e.holders, by)
 		}
 	}
 	for _, f := range c.fips {
-		hold(f.key, f.eip, f.own, f.accepted.OK() && !f.Deleting)
+		hold(f.key, f.eip, f.ownEIPName, f.accepted.OK() && !f.Deleting)
 	}
 	for _, s := range c.services {
-		hold(s.key, s.eip, s.own, s.accepted.OK() && !s.Deleting)
+		hold(s.key, s.eip, s.ownEIPName, s.accepted.OK() && !s.Deleting)
 	}
 }
 
-// holdObjects wants a finalizer on each object that something was, or is about to be, written for.
-func (c *compiler) holdObjects() {
-	c.holdEIps()
-	c.holdFIps()
-	if p := c.project; p != nil && c.w.Management == nil && (p.alive() || !c.leftovers().OK()) {
-		c.in.Hold(p.key)
+// emitFinalizers wants a finalizer on each object that something was, or is about to be, written for.
+func (c *compiler) emitFinalizers() {
+	c.emitEIPFinalizers()
+	c.emitFIPFinalizers()
+	if p := c.project; p != nil && c.w.Management == nil && (p.isActive() || !c.checkLeftovers().OK()) {
+		c.out.AddFinalizer(p.key)
 	}
 }
 
-func (c *compiler) holdEIps() {
+func (c *compiler) emitEIPFinalizers() {
 	for _, e := range c.eips {
-		there := e.owns() && c.w.Engine.Objects[c.key(intent.OvnEip, e.ovnEip)]
-		if there || e.keep || (!e.Deleting && e.accepted.OK()) {
-			c.in.Hold(e.key)
+		there := e.hasOwnOvnEip() && c.w.Engine.OwnedObjects[c.clusterKey(intent.OvnEip, e.ovnEipName)]
+		if there || e.deletionBlocked || (!e.Deleting && e.accepted.OK()) {
+			c.out.AddFinalizer(e.key)
 		}
 		if e.Deleting && there && e.held.OK() {
-			e.held = intent.Finding{Reason: intent.Cleanup, Message: fmt.Sprintf("OvnEip %s is being removed", e.ovnEip)}
+			e.held = intent.Finding{Reason: intent.CleaningUp, Message: fmt.Sprintf("OvnEip %s is being removed", e.ovnEipName)}
 		}
 	}
 }
 
-func (c *compiler) holdFIps() {
+func (c *compiler) emitFIPFinalizers() {
 	for _, f := range c.fips {
-		there := c.w.Engine.Objects[c.key(intent.OvnFip, f.ovnFip)]
+		there := c.w.Engine.OwnedObjects[c.clusterKey(intent.OvnFip, f.ovnFipName)]
 		if there || (!f.Deleting && f.accepted.OK()) {
-			c.in.Hold(f.key)
+			c.out.AddFinalizer(f.key)
 		}
 		if f.Deleting && there {
-			f.held = intent.Finding{Reason: intent.Cleanup, Message: fmt.Sprintf("OvnFip %s is being removed", f.ovnFip)}
+			f.held = intent.Finding{Reason: intent.CleaningUp, Message: fmt.Sprintf("OvnFip %s is being removed", f.ovnFipName)}
 		}
 	}
 }
 
-// leftovers is what has to go before a Project can.
-func (c *compiler) leftovers() intent.Finding {
+// checkLeftovers is what has to go before a Project can.
+func (c *compiler) checkLeftovers() intent.Finding {
 	var left []intent.ObjectKey
-	for key := range c.w.Engine.Objects {
+	for key := range c.w.Engine.OwnedObjects {
 		left = append(left, key)
 	}
 	if len(left) == 0 {
-		return c.engineLeftovers()
+		return c.checkEngineLeftovers()
 	}
-	if ns := c.w.Namespace; ns.Deleting && ns.Remaining != "" {
-		return intent.Finding{Reason: intent.NamespaceRemains, Message: fmt.Sprintf(
-			"namespace %s is kept by what is in it (%s); remove that or its finalizers", c.w.Shard, ns.Remaining)}
+	if ns := c.w.Namespace; ns.Deleting && ns.RemainingContent != "" {
+		return intent.Finding{Reason: intent.NamespaceContentRemaining, Message: fmt.Sprintf(
+			"namespace %s is kept by what is in it (%s); remove that or its finalizers", c.w.Shard, ns.RemainingContent)}
 	}
 	slices.SortFunc(left, intent.ObjectKey.Compare)
 	last := left[len(left)-1]
-	return intent.Finding{Reason: intent.Cleanup, Message: fmt.Sprintf("%d objects are being removed; next to go: %s", len(left), last)}
+	return intent.Finding{Reason: intent.CleaningUp, Message: fmt.Sprintf("%d objects are being removed; next to go: %s", len(left), last)}
 }
 
-// engineLeftovers is what Kube-OVN has to remove from the OVN database after the Vpc is gone, and what is left when it has. A
+// checkEngineLeftovers is what Kube-OVN has to remove from the OVN database after the Vpc is gone, and what is left when it has. A
 // Project of the same name that came earlier would lose its router.
-func (c *compiler) engineLeftovers() intent.Finding {
+func (c *compiler) checkEngineLeftovers() intent.Finding {
 	e := c.w.Engine
 	switch {
 	case !c.project.Deleting || e.Vpc.Exists: // it was refused, and what is there is somebody else's
 		return intent.Finding{}
-	case e.Ports != nil:
-		return intent.Finding{Reason: intent.Cleanup, Message: fmt.Sprintf("Kube-OVN is removing router %s", c.w.Shard)}
-	case len(e.Left) > 0:
-		return intent.Finding{Reason: intent.Cleanup, Message: fmt.Sprintf("%s is being removed", e.Left[0])}
+	case e.RouterPorts != nil:
+		return intent.Finding{Reason: intent.CleaningUp, Message: fmt.Sprintf("Kube-OVN is removing router %s", c.w.Shard)}
+	case len(e.Leftovers) > 0:
+		return intent.Finding{Reason: intent.CleaningUp, Message: fmt.Sprintf("%s is being removed", e.Leftovers[0])}
 	default:
 		return intent.Finding{}
 	}
 }
 
-// patience is how long Kube-OVN may take to remove a translation before we help.
-const patience = 3 * time.Second
+// engineGracePeriod is how long Kube-OVN may take to remove a translation before we help.
+const engineGracePeriod = 3 * time.Second
 
-// unblock puts back the NAT row of a translation that can't be deleted: Kube-OVN waits for ever when there is no row to
+// unblockDeletions puts back the NAT row of a translation that can't be deleted: Kube-OVN waits for ever when there is no row to
 // delete. The row says that it is ours, so it goes when the translation is gone.
-func (c *compiler) unblock() {
+func (c *compiler) unblockDeletions() {
 	for _, name := range slices.Sorted(maps.Keys(c.w.Engine.OvnFips)) {
-		if have := c.w.Engine.OvnFips[name]; c.stuck(have.Seen) && have.External.IsValid() && have.Target.IsValid() {
-			c.lend(intent.FloatingNAT{External: have.External, Logical: have.Target}, c.key(intent.OvnFip, name))
+		if have := c.w.Engine.OvnFips[name]; c.isStuckDeleting(have.ObjectState) && have.ExternalIP.IsValid() && have.TargetIP.IsValid() {
+			c.emitTemporaryRow(intent.DNATAndSNAT{External: have.ExternalIP, Logical: have.TargetIP}, c.clusterKey(intent.OvnFip, name))
 		}
 	}
-	if have := c.w.Engine.Snat; c.stuck(have.Seen) && have.External.IsValid() && have.Inside.IsValid() {
-		c.lend(intent.SourceNAT{External: have.External, Logical: have.Inside}, c.key(intent.OvnSnatRule, c.w.Shard))
+	if have := c.w.Engine.SnatRule; c.isStuckDeleting(have.ObjectState) && have.ExternalIP.IsValid() && have.InternalPrefix.IsValid() {
+		c.emitTemporaryRow(intent.SNAT{External: have.ExternalIP, Logical: have.InternalPrefix}, c.clusterKey(intent.OvnSnatRule, c.w.Shard))
 	}
 }
 
-// stuck says whether an object has been trying to go for too long.
-func (c *compiler) stuck(have snapshot.Seen) bool {
-	return have.Deleting && c.w.Now.Sub(have.Since) > patience
+// isStuckDeleting says whether an object has been trying to go for too long.
+func (c *compiler) isStuckDeleting(have snapshot.ObjectState) bool {
+	return have.Deleting && c.w.Now.Sub(have.DeletedAt) > engineGracePeriod
 }
 
-// lend wants a row for an object that is to go with it, unless somebody wants it anyway.
-func (c *compiler) lend(row intent.Row, of intent.ObjectKey) {
-	if _, taken := c.in.Rows[row.Key(c.w.Shard)]; !taken {
-		c.in.Row(c.w.Shard, row, of.Ref())
+// emitTemporaryRow wants a row for an object that is to go with it, unless somebody wants it anyway.
+func (c *compiler) emitTemporaryRow(row intent.Row, of intent.ObjectKey) {
+	if _, taken := c.out.Rows[row.Key(c.w.Shard)]; !taken {
+		c.out.AddRow(c.w.Shard, row, of.Ref())
 	}
 }

@@ -12,86 +12,86 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// mark is in every hostile text, and nowhere else.
-const mark = "hOsTiLe"
+// hostileMarker is in every hostile text, and nowhere else.
+const hostileMarker = "hOsTiLe"
 
-// hostile are texts that would become structure where rows, names or matches were built of them.
-var hostile = []string{
-	mark + ".acme-web:10.30.0.1 240.0.0.9=x", `" || ip4 || "` + mark, mark + ",10.9.9.9:80", mark + "\n10.0.0.7=x", "\x1b[2J" + mark, mark + "=10.0.0.1", mark,
+// hostileTexts are texts that would become structure where rows, names or matches were built of them.
+var hostileTexts = []string{
+	hostileMarker + ".acme-web:10.30.0.1 240.0.0.9=x", `" || ip4 || "` + hostileMarker, hostileMarker + ",10.9.9.9:80", hostileMarker + "\n10.0.0.7=x", "\x1b[2J" + hostileMarker, hostileMarker + "=10.0.0.1", hostileMarker,
 }
 
-// poison replaces strings that users write by hostile texts: those that are equal by the same, so that what names something still does. Names of
+// textInjector replaces strings that users write by hostile texts: those that are equal by the same, so that what names something still does. Names of
 // objects are Kubernetes' own, which it has checked.
-type poison struct {
-	chance *rand.Rand
-	with   map[string]string
-	done   int
+type textInjector struct {
+	random       *rand.Rand
+	replacements map[string]string
+	replaced     int
 }
 
-func (p *poison) text(was string) string {
-	if _, known := p.with[was]; !known {
-		p.with[was] = was
-		if p.chance.IntN(3) == 0 {
-			p.with[was] = hostile[p.chance.IntN(len(hostile))]
+func (p *textInjector) replaceText(was string) string {
+	if _, known := p.replacements[was]; !known {
+		p.replacements[was] = was
+		if p.random.IntN(3) == 0 {
+			p.replacements[was] = hostileTexts[p.random.IntN(len(hostileTexts))]
 		}
 	}
-	if p.with[was] != was {
-		p.done++
+	if p.replacements[was] != was {
+		p.replaced++
 	}
-	return p.with[was]
+	return p.replacements[was]
 }
 
-func (p *poison) value(v reflect.Value) {
+func (p *textInjector) injectValue(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if !v.IsNil() {
-			p.value(v.Elem())
+			p.injectValue(v.Elem())
 		}
 	case reflect.Slice:
 		for i := range v.Len() {
-			p.value(v.Index(i))
+			p.injectValue(v.Index(i))
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
 			checked := v.Type().Field(i).Type == reflect.TypeFor[snapshot.Meta]() || v.Type().Field(i).Type == reflect.TypeFor[snapshot.Malformed]()
 			if v.Type().Field(i).IsExported() && !checked {
-				p.value(v.Field(i))
+				p.injectValue(v.Field(i))
 			}
 		}
 	case reflect.String:
-		v.SetString(p.text(v.String()))
+		v.SetString(p.replaceText(v.String()))
 	}
 }
 
-// world poisons what users write in a world. A pod of a hostile name is there, too: the name alone has to be refused.
-func (p *poison) world(w *snapshot.World) {
+// injectWorld poisons what users write in a world. A pod of a hostile name is there, too: the name alone has to be refused.
+func (p *textInjector) injectWorld(w *snapshot.VpcInput) {
 	for _, list := range []any{&w.Projects, &w.EIps, &w.FIps, &w.Services, &w.EgressServices, &w.EgressRoutes} {
-		p.value(reflect.ValueOf(list).Elem())
+		p.injectValue(reflect.ValueOf(list).Elem())
 	}
-	for was, is := range p.with {
-		if addresses, there := w.Pods[snapshot.PodName(shard, was)]; there {
-			w.Pods[snapshot.PodName(shard, is)] = addresses
+	for was, is := range p.replacements {
+		if addresses, there := w.Pods[snapshot.PodKey(testShard, was)]; there {
+			w.Pods[snapshot.PodKey(testShard, is)] = addresses
 		}
 	}
 }
 
-// balancedWorld is a world at rest with a load balancer whose backends are checked.
-func balancedWorld() *snapshot.World {
-	pod := inside(5)
-	return &snapshot.World{
-		Shard: shard, Externals: []snapshot.External{{
-			Subnet: "x0", Network: "n", Type: "a", Default: true, Ready: true, Prefix: netip.MustParsePrefix("192.0.0.0/24"), Gateway: address(0, 1), Free: 99,
+// lbFixture is a world at rest with a load balancer whose backends are checked.
+func lbFixture() *snapshot.VpcInput {
+	pod := podIP(5)
+	return &snapshot.VpcInput{
+		Shard: testShard, ExternalSubnets: []snapshot.ExternalSubnet{{
+			Subnet: "x0", Network: "n", Type: "a", Default: true, Ready: true, Prefix: netip.MustParsePrefix("192.0.0.0/24"), Gateway: externalIP(0, 1), Free: 99,
 		}},
 		Projects: []snapshot.Project{{
-			Meta: snapshot.Meta{Namespace: "o", Name: "p-q"}, Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}, Network: "a",
+			Meta: snapshot.Meta{Namespace: "o", Name: "p-q"}, Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}, NetworkType: "a",
 		}},
 		Services: []snapshot.Service{{
-			Meta: snapshot.Meta{Namespace: shard, Name: "web", UID: "web"}, Balancer: true, Check: &snapshot.Check{Interval: 1, Timeout: 1, Successes: 1, Failures: 1},
+			Meta: snapshot.Meta{Namespace: testShard, Name: "web", UID: "web"}, IsLoadBalancer: true, HealthCheck: &snapshot.HealthCheck{Interval: 1, Timeout: 1, Successes: 1, Failures: 1},
 			Ports:     []snapshot.Port{{Name: "http", Protocol: intent.TCP, Number: 80}},
-			Endpoints: []snapshot.Endpoint{{Port: "http", Address: pod, Number: 8080, Target: "web-0", Ready: true}},
+			Endpoints: []snapshot.Endpoint{{PortName: "http", Address: pod, Number: 8080, TargetPod: "web-0", Ready: true}},
 		}},
-		Pods:   map[string][]netip.Addr{snapshot.PodName(shard, "web-0"): {pod}},
-		Engine: snapshot.Engine{Objects: map[intent.ObjectKey]bool{}, OvnFips: map[string]snapshot.OvnFip{}},
+		Pods:   map[string][]netip.Addr{snapshot.PodKey(testShard, "web-0"): {pod}},
+		Engine: snapshot.Engine{OwnedObjects: map[intent.ObjectKey]bool{}, OvnFips: map[string]snapshot.OvnFip{}},
 	}
 }
 
@@ -99,28 +99,28 @@ func balancedWorld() *snapshot.World {
 func TestNoUserTextBecomesStructure(t *testing.T) {
 	chance, balancers := rand.New(rand.NewPCG(5, 6)), 0
 	for i := range 2000 {
-		w := balancedWorld()
+		w := lbFixture()
 		if i%2 == 1 {
 			seed := make([]byte, 400)
 			for i := range seed {
 				seed[i] = byte(chance.Uint32())
 			}
-			w = worldOf(&dice{seed})
+			w = randomWorld(&fuzzInput{seed})
 		}
-		p := &poison{chance: chance, with: map[string]string{"": ""}}
-		p.world(w)
-		in, _ := Rehearse(*w)
+		p := &textInjector{random: chance, replacements: map[string]string{"": ""}}
+		p.injectWorld(w)
+		in, _ := Simulate(*w)
 		for key, entry := range in.Rows {
-			refuse(t, key, entry.Value)
-			if _, is := entry.Value.(intent.LoadBalancer); is && p.done > 0 {
+			assertNoUserText(t, key, entry.Value)
+			if _, is := entry.Value.(intent.LoadBalancer); is && p.replaced > 0 {
 				balancers++
 			}
 		}
-		for key, entry := range in.Elements {
-			refuse(t, key, entry.Value)
+		for key, entry := range in.VpcEntries {
+			assertNoUserText(t, key, entry.Value)
 		}
 		for key := range in.Objects {
-			refuse(t, key)
+			assertNoUserText(t, key)
 		}
 	}
 	if balancers < 100 {
@@ -128,9 +128,9 @@ func TestNoUserTextBecomesStructure(t *testing.T) {
 	}
 }
 
-func refuse(t *testing.T, written ...any) {
+func assertNoUserText(t *testing.T, written ...any) {
 	t.Helper()
-	if text := fmt.Sprintf("%+v", written); strings.Contains(text, mark) {
+	if text := fmt.Sprintf("%+v", written); strings.Contains(text, hostileMarker) {
 		t.Errorf("%q has a user's text in it", text)
 	}
 }

@@ -12,180 +12,180 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// leg is a second way between the project's router and its switch, for one network. What came in by the network goes to the pods
+// returnPort is a second way between the project's router and its switch, for one network. What came in by the network goes to the pods
 // by it. A rule writes the network's number into the label of each connection that begins there; replies get it back as their
 // mark, on the pod's own node, and the mark leads them through the leg to the network's gateway. The rows are the same for any
 // number of pods, addresses and ports.
-type leg struct {
-	network *snapshot.External
+type returnPort struct {
+	network *snapshot.ExternalSubnet
 	vpc     string
-	within  netip.Prefix // the project's subnet
+	subnet  netip.Prefix // the project's subnet
 	address netip.Addr   // in it: the router's, which nobody asks for
-	hop     netip.Addr   // where the mark leads to
-	number  int          // label and mark
+	nextHop netip.Addr   // where the mark leads to
+	mark    int          // label and mark
 	mac     string
 	// Names: of the router's port and the switch's, of the port group, and of the router's own port on the network.
-	port, socket, group, outside string
+	routerPort, switchPort, portGroup, externalPort string
 	// targets are the targets of floating IPs and load balancers on this network and no other.
 	targets []netip.Addr
 }
 
-func (l *leg) ref() state.Ref {
+func (l *returnPort) ref() state.Ref {
 	return state.Ref{Kind: "ReturnPath", Namespace: l.vpc, Name: l.network.Subnet}
 }
 
-// legs are those of the secondary networks that the project uses.
-func (c *compiler) legs() []*leg {
-	if !c.w.Engine.Ports[c.inport()] {
+// planReturnPorts are those of the secondary networks that the project uses.
+func (c *compiler) planReturnPorts() []*returnPort {
+	if !c.w.Engine.RouterPorts[c.internalPortName()] {
 		return nil // the switch is not there yet, or goes
 	}
-	var out []*leg
+	var out []*returnPort
 	numbers := map[int]bool{}
-	networks := slices.DeleteFunc(c.used(), func(x *snapshot.External) bool { return c.straight(x) || c.bySource(x) })
-	slices.SortFunc(networks, func(a, b *snapshot.External) int { return strings.Compare(a.Subnet, b.Subnet) })
-	for i, address := range c.legAddresses(networks) {
+	networks := slices.DeleteFunc(c.usedExternals(), func(x *snapshot.ExternalSubnet) bool { return c.usesDefaultReturn(x) || c.returnsBySource(x) })
+	slices.SortFunc(networks, func(a, b *snapshot.ExternalSubnet) int { return strings.Compare(a.Subnet, b.Subnet) })
+	for i, address := range c.assignReturnIPs(networks) {
 		if !address.IsValid() {
 			continue
 		}
-		l := c.leg(networks[i], address)
-		for numbers[l.number] {
-			l.number++
+		l := c.newReturnPort(networks[i], address)
+		for numbers[l.mark] {
+			l.mark++
 		}
-		numbers[l.number] = true
+		numbers[l.mark] = true
 		out = append(out, l)
 	}
 	return out
 }
 
-func (c *compiler) leg(n *snapshot.External, address netip.Addr) *leg {
-	port := ownership.LegRouterPort(c.w.Shard, c.subnet(), n.Subnet)
-	return &leg{
-		network: n, vpc: c.w.Shard, within: c.project.prefix4().Masked(), address: address, number: ownership.Mark(n.Subnet), mac: intent.MAC(port),
-		hop:  c.hopTo(address),
-		port: port, socket: ownership.LegSwitchPort(c.w.Shard, c.subnet(), n.Subnet), group: ownership.LegGroup(c.subnet(), n.Subnet),
-		outside: c.port(n.Subnet),
+func (c *compiler) newReturnPort(n *snapshot.ExternalSubnet, address netip.Addr) *returnPort {
+	port := ownership.ReturnRouterPort(c.w.Shard, c.subnetName(), n.Subnet)
+	return &returnPort{
+		network: n, vpc: c.w.Shard, subnet: c.project.ipv4Prefix().Masked(), address: address, mark: ownership.NetworkMark(n.Subnet), mac: intent.DeriveMAC(port),
+		nextHop:    c.reservedNextHop(address),
+		routerPort: port, switchPort: ownership.ReturnSwitchPort(c.w.Shard, c.subnetName(), n.Subnet), portGroup: ownership.ReturnPortGroup(c.subnetName(), n.Subnet),
+		externalPort: c.externalPortName(n.Subnet),
 	}
 }
 
-// hops are the addresses that marks lead to. They are of a network of their own, so that no other port of the router has it: northd
+// reservedNextHops are the addresses that marks lead to. They are of a network of their own, so that no other port of the router has it: northd
 // takes any port whose network has a policy's next hop.
-var hops = netip.MustParsePrefix("169.254.91.1/24")
+var reservedNextHops = netip.MustParsePrefix("169.254.91.1/24")
 
-// hopTo is the hop to a leg: as stable as the leg's address, and nobody's.
-func (c *compiler) hopTo(leg netip.Addr) netip.Addr {
-	bytes := hops.Addr().As4()
-	bytes[3] += byte(1 + slices.Index(reserve(c.project.prefix4()), leg)) //nolint:gosec // a project has few reserved addresses
+// reservedNextHop is the hop to a leg: as stable as the leg's address, and nobody's.
+func (c *compiler) reservedNextHop(leg netip.Addr) netip.Addr {
+	bytes := reservedNextHops.Addr().As4()
+	bytes[3] += byte(1 + slices.Index(reservedAddresses(c.project.ipv4Prefix()), leg)) //nolint:gosec // a project has few reserved addresses
 	return netip.AddrFrom4(bytes)
 }
 
-// turn wants the port by which replies turn back into the switch, and from there into the leg of their network. What pods send to it
+// emitHairpinPort wants the port by which replies turn back into the switch, and from there into the leg of their network. What pods send to it
 // themselves goes nowhere, and nothing for all goes to the legs.
-func (c *compiler) turn() {
-	row := func(r intent.Row) { c.in.Row(c.w.Shard, r, c.turnRef()) }
-	name := ownership.TurnRouterPort(c.w.Shard, c.subnet())
-	row(intent.RouterPort{Name: name, MAC: intent.MAC(name), Network: hops})
-	row(intent.SwitchPort{Switch: c.subnet(), Name: ownership.TurnSwitchPort(c.w.Shard, c.subnet()), RouterPort: name})
-	row(intent.Marking{Switch: c.subnet(), Priority: 110, Match: "eth.dst == " + intent.MAC(name), Mark: ownership.MarkForged})
-	row(intent.Marking{Switch: c.subnet(), Priority: 115, Match: "eth.mcast && ip4 && !ip4.mcast && ip4.dst != 255.255.255.255", Mark: ownership.MarkForged})
-	c.policy(intent.Drop(ownership.ReturnForged, fmt.Sprintf("pkt.mark == %d", ownership.MarkForged)), c.turnRef())
+func (c *compiler) emitHairpinPort() {
+	row := func(r intent.Row) { c.out.AddRow(c.w.Shard, r, c.hairpinRef()) }
+	name := ownership.HairpinRouterPort(c.w.Shard, c.subnetName())
+	row(intent.LogicalRouterPort{Name: name, MAC: intent.DeriveMAC(name), Network: reservedNextHops})
+	row(intent.LogicalSwitchPort{Switch: c.subnetName(), Name: ownership.HairpinSwitchPort(c.w.Shard, c.subnetName()), RouterPort: name})
+	row(intent.QoS{Switch: c.subnetName(), Priority: 110, Match: "eth.dst == " + intent.DeriveMAC(name), Mark: ownership.ForgedMark})
+	row(intent.QoS{Switch: c.subnetName(), Priority: 115, Match: "eth.mcast && ip4 && !ip4.mcast && ip4.dst != 255.255.255.255", Mark: ownership.ForgedMark})
+	c.emitRouterPolicy(intent.DropPolicy(ownership.ReturnForged, fmt.Sprintf("pkt.mark == %d", ownership.ForgedMark)), c.hairpinRef())
 }
 
-// turnRef is what all legs need.
-func (c *compiler) turnRef() state.Ref {
+// hairpinRef is what all legs need.
+func (c *compiler) hairpinRef() state.Ref {
 	return state.Ref{Kind: "ReturnPath", Namespace: c.w.Shard, Name: "turn"}
 }
 
-// stand wants the policies of a leg, and its rows as soon as the router has a port on the network. The policies stay when that port
+// emitReturnPort wants the policies of a leg, and its rows as soon as the router has a port on the network. The policies stay when that port
 // goes and comes again: Kube-OVN writes them slowly.
-func (c *compiler) stand(l *leg) {
-	c.policy(intent.Reroute(ownership.ReturnReply, fmt.Sprintf("inport == %q && pkt.mark == %d", c.inport(), l.number), l.hop), l.ref())
-	c.policy(intent.Reroute(ownership.ReturnLeave, fmt.Sprintf("inport == %q && ip4.dst != %s", l.port, l.network.Prefix.Masked()), l.network.Gateway), l.ref())
+func (c *compiler) emitReturnPort(l *returnPort) {
+	c.emitRouterPolicy(intent.ReroutePolicy(ownership.ReturnReply, fmt.Sprintf("inport == %q && pkt.mark == %d", c.internalPortName(), l.mark), l.nextHop), l.ref())
+	c.emitRouterPolicy(intent.ReroutePolicy(ownership.ReturnLeave, fmt.Sprintf("inport == %q && ip4.dst != %s", l.routerPort, l.network.Prefix.Masked()), l.network.Gateway), l.ref())
 	if c.w.Management != nil { // where a policy of Kube-OVN's would send it to the nodes
-		c.policy(intent.Allow(ownership.ReturnLeave, fmt.Sprintf("inport == %q && ip4.dst == %s", l.port, l.network.Prefix.Masked())), l.ref())
+		c.emitRouterPolicy(intent.AllowPolicy(ownership.ReturnLeave, fmt.Sprintf("inport == %q && ip4.dst == %s", l.routerPort, l.network.Prefix.Masked())), l.ref())
 	}
-	if !c.w.Engine.Ports[l.outside] {
+	if !c.w.Engine.RouterPorts[l.externalPort] {
 		return
 	}
-	row := func(r intent.Row) { c.in.Row(c.w.Shard, r, l.ref()) }
-	c.connect(l, row)
-	c.label(l, row)
-	c.mark(l, row)
+	row := func(r intent.Row) { c.out.AddRow(c.w.Shard, r, l.ref()) }
+	c.connectReturnPort(l, row)
+	c.emitLabelACLs(l, row)
+	c.emitMarkQoS(l, row)
 }
 
-// connect wants the leg itself, and the routes by which what comes in by the network takes it.
-func (c *compiler) connect(l *leg, row func(intent.Row)) {
-	table := ownership.ReturnTable(l.network.Subnet)
+// connectReturnPort wants the leg itself, and the routes by which what comes in by the network takes it.
+func (c *compiler) connectReturnPort(l *returnPort, row func(intent.Row)) {
+	table := ownership.ReturnRouteTable(l.network.Subnet)
 	// Its prefix has one bit less than the subnet's, so that it has a neighbour entry for each pod and yet never wins against
 	// Kube-OVN's port.
-	row(intent.RouterPort{Name: l.port, MAC: l.mac, Network: netip.PrefixFrom(l.address, l.within.Bits()-1), Table: table})
-	row(intent.SwitchPort{Switch: c.subnet(), Name: l.socket, RouterPort: l.port})
-	row(intent.MACBinding{Port: ownership.TurnRouterPort(c.w.Shard, c.subnet()), Address: l.hop, MAC: l.mac})
-	if !c.connects(l.network.Subnet) { // then it has it already
-		row(intent.RoutingTable(l.outside, table))
+	row(intent.LogicalRouterPort{Name: l.routerPort, MAC: l.mac, Network: netip.PrefixFrom(l.address, l.subnet.Bits()-1), RouteTable: table})
+	row(intent.LogicalSwitchPort{Switch: c.subnetName(), Name: l.switchPort, RouterPort: l.routerPort})
+	row(intent.StaticMACBinding{Port: ownership.HairpinRouterPort(c.w.Shard, c.subnetName()), Address: l.nextHop, MAC: l.mac})
+	if !c.ownsExternalPort(l.network.Subnet) { // then it has it already
+		row(intent.RouteTableOption(l.externalPort, table))
 	}
-	row(intent.Route{Table: table, Prefix: netip.PrefixFrom(netip.IPv4Unspecified(), 0), NextHop: l.network.Gateway, Port: l.outside})
-	for _, half := range halves(l.within) {
-		row(intent.Route{Table: table, Prefix: half, Port: l.port})
+	row(intent.LogicalRouterStaticRoute{RouteTable: table, Prefix: netip.PrefixFrom(netip.IPv4Unspecified(), 0), NextHop: l.network.Gateway, OutputPort: l.externalPort})
+	for _, half := range splitPrefix(l.subnet) {
+		row(intent.LogicalRouterStaticRoute{RouteTable: table, Prefix: half, OutputPort: l.routerPort})
 	}
 }
 
-// label wants the rules that write into each connection by which network it came in. What comes in by the default network has a
+// emitLabelACLs wants the rules that write into each connection by which network it came in. What comes in by the default network has a
 // label as well, so that a connection without one is older than the leg.
-func (c *compiler) label(l *leg, row func(intent.Row)) {
+func (c *compiler) emitLabelACLs(l *returnPort, row func(intent.Row)) {
 	rule := func(direction intent.Direction, tier, priority int, match, action string, label int) {
-		row(intent.Rule{Group: l.group, Direction: direction, Tier: tier, Priority: priority, Match: match, Action: action, Label: label})
+		row(intent.ACL{PortGroup: l.portGroup, Direction: direction, Tier: tier, Priority: priority, Match: match, Action: action, Label: label})
 	}
-	row(intent.PortGroup{Name: l.group, Ports: l.socket})
-	for door, label := range map[string]int{l.socket: l.number, c.socket(): ownership.LabelDefault} {
+	row(intent.PortGroup{Name: l.portGroup, Ports: l.switchPort})
+	for door, label := range map[string]int{l.switchPort: l.mark, c.routerSwitchPort(): ownership.DefaultNetworkLabel} {
 		comes := fmt.Sprintf("inport == %q && ip", door)
-		rule(intent.OutOfSwitch, ownership.LabelTier, ownership.LabelPriority, comes, "pass", label)
-		rule(intent.OutOfSwitch, ownership.LabelLastTier, 0, comes, "allow-related", label)
+		rule(intent.ToLport, ownership.LabelTier, ownership.LabelPriority, comes, "pass", label)
+		rule(intent.ToLport, ownership.LabelLastTier, 0, comes, "allow-related", label)
 	}
-	row(intent.AddressSet{Name: c.targetSet(l), Addresses: list(l.targets)})
-	rule(intent.IntoSwitch, ownership.LabelTier, ownership.LabelPriority, c.unseen(l), "pass", l.number)
+	row(intent.AddressSet{Name: c.targetSetName(l), Addresses: joinAddresses(l.targets)})
+	rule(intent.FromLport, ownership.LabelTier, ownership.LabelPriority, c.matchMidStream(l), "pass", l.mark)
 }
 
-// mark wants the markings of replies. They are wiped when a reply comes back from the router, before it leaves the node; and those
+// emitMarkQoS wants the markings of replies. They are wiped when a reply comes back from the router, before it leaves the node; and those
 // that a sender brought along are wiped, too.
-func (c *compiler) mark(l *leg, row func(intent.Row)) {
+func (c *compiler) emitMarkQoS(l *returnPort, row func(intent.Row)) {
 	mark := func(priority int, match string, mark int) {
-		row(intent.Marking{Switch: c.subnet(), Priority: priority, Match: match, Mark: mark})
+		row(intent.QoS{Switch: c.subnetName(), Priority: priority, Match: match, Mark: mark})
 	}
-	mark(120, fmt.Sprintf("inport == %q && pkt.mark == %d", ownership.TurnSwitchPort(c.w.Shard, c.subnet()), l.number), 0)
-	mark(110, "eth.dst == "+l.mac, ownership.MarkForged)
-	mark(100, fmt.Sprintf("ct.trk && ct_label.label == %d", l.number), l.number)
-	if c.isDefault(l.network) { // connections that are older than the leg
-		mark(97, fmt.Sprintf("ct.trk && ct.rpl && ct_label.label == %d && ip4.dst != %s", ownership.LabelDefault, l.within), l.number)
+	mark(120, fmt.Sprintf("inport == %q && pkt.mark == %d", ownership.HairpinSwitchPort(c.w.Shard, c.subnetName()), l.mark), 0)
+	mark(110, "eth.dst == "+l.mac, ownership.ForgedMark)
+	mark(100, fmt.Sprintf("ct.trk && ct_label.label == %d", l.mark), l.mark)
+	if c.isDefaultNetwork(l.network) { // connections that are older than the leg
+		mark(97, fmt.Sprintf("ct.trk && ct.rpl && ct_label.label == %d && ip4.dst != %s", ownership.DefaultNetworkLabel, l.subnet), l.mark)
 	}
-	mark(96, "ct.trk && ct.rpl && ct_label.label == 0 && "+c.ofTargets(l), l.number)
-	mark(95, c.unseen(l), l.number)
-	mark(90, fmt.Sprintf("pkt.mark == %d", l.number), 0)
+	mark(96, "ct.trk && ct.rpl && ct_label.label == 0 && "+c.matchFromTargets(l), l.mark)
+	mark(95, c.matchMidStream(l), l.mark)
+	mark(90, fmt.Sprintf("pkt.mark == %d", l.mark), 0)
 }
 
-// socketOn is the port of a switch to the router. Kube-OVN names it.
-func (c *compiler) socketOn(subnet string) string { return subnet + "-" + c.w.Shard }
+// routerSwitchPortOn is the port of a switch to the router. Kube-OVN names it.
+func (c *compiler) routerSwitchPortOn(subnet string) string { return subnet + "-" + c.w.Shard }
 
-// socket is that of the project's switch.
-func (c *compiler) socket() string { return c.socketOn(c.subnet()) }
+// routerSwitchPort is that of the project's switch.
+func (c *compiler) routerSwitchPort() string { return c.routerSwitchPortOn(c.subnetName()) }
 
-func (c *compiler) targetSet(l *leg) string {
-	return ownership.LegTargets(c.subnet(), l.network.Subnet)
+func (c *compiler) targetSetName(l *returnPort) string {
+	return ownership.ReturnTargetSet(c.subnetName(), l.network.Subnet)
 }
 
-// ofTargets are packets to the outside of targets that are reached by this network only. Replies among them that have no label are
+// matchFromTargets are packets to the outside of targets that are reached by this network only. Replies among them that have no label are
 // of a connection by this network that is older than the leg.
-func (c *compiler) ofTargets(l *leg) string {
-	return fmt.Sprintf("ip4.src == $%s && ip4.dst != %s", c.targetSet(l), l.within)
+func (c *compiler) matchFromTargets(l *returnPort) string {
+	return fmt.Sprintf("ip4.src == $%s && ip4.dst != %s", c.targetSetName(l), l.subnet)
 }
 
-// unseen are packets of such targets in the middle of a connection that their node has never seen, from the port of a server: the
+// matchMidStream are packets of such targets in the middle of a connection that their node has never seen, from the port of a server: the
 // target has come from another node, or nobody has kept track before there was a leg.
-func (c *compiler) unseen(l *leg) string {
-	return "ct.trk && ct.new && " + c.ofTargets(l) + " && tcp.src < 32768 && tcp.flags == 0/2"
+func (c *compiler) matchMidStream(l *returnPort) string {
+	return "ct.trk && ct.new && " + c.matchFromTargets(l) + " && tcp.src < 32768 && tcp.flags == 0/2"
 }
 
-// list is addresses in the order of their texts, with spaces between.
-func list(addresses []netip.Addr) string {
+// joinAddresses is addresses in the order of their texts, with spaces between.
+func joinAddresses(addresses []netip.Addr) string {
 	var out []string
 	for _, a := range addresses {
 		out = append(out, a.String())
@@ -194,8 +194,8 @@ func list(addresses []netip.Addr) string {
 	return strings.Join(slices.Compact(out), " ")
 }
 
-// halves are the two halves of a prefix: longer than that of Kube-OVN's port, and so preferred to it.
-func halves(p netip.Prefix) [2]netip.Prefix {
+// splitPrefix are the two halves of a prefix: longer than that of Kube-OVN's port, and so preferred to it.
+func splitPrefix(p netip.Prefix) [2]netip.Prefix {
 	low := netip.PrefixFrom(p.Addr(), p.Bits()+1)
 	bytes := p.Addr().As4()
 	bytes[p.Bits()/8] |= 0x80 >> (p.Bits() % 8)

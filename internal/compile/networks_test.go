@@ -13,8 +13,8 @@ import (
 func TestVRFNeedsToKnowWhatIsInside(t *testing.T) {
 	uplink := snapshot.Uplink{Meta: snapshot.Meta{Name: "vlan"}, Method: "VRF", Nodes: []string{"a"}}
 	for _, inside := range [][]netip.Prefix{nil, {netip.MustParsePrefix("10.96.0.0/12")}} {
-		v := Networks(&snapshot.Networks{Networks: []snapshot.Network{{Meta: uplink.Meta, Uplink: &uplink}}, Inside: inside})[0]
-		in, _ := Nodes(&snapshot.Nodes{Uplinks: []snapshot.Uplink{uplink}, Inside: inside})
+		v := Networks(&snapshot.NetworkInput{ExternalNetworks: []snapshot.ExternalNetwork{{Meta: uplink.Meta, Uplink: &uplink}}, ClusterPrefixes: inside})[0]
+		in, _ := Nodes(&snapshot.NodePathInput{Uplinks: []snapshot.Uplink{uplink}, ClusterPrefixes: inside})
 		if known := inside != nil; v.Accepted.OK() != known || (len(in.Objects) > 0) != known {
 			t.Errorf("with %v: %+v, and %v", inside, v.Accepted, in.Objects)
 		}
@@ -23,21 +23,21 @@ func TestVRFNeedsToKnowWhatIsInside(t *testing.T) {
 
 // A network that nodes are on is carried out when the agents of all of them say so.
 func TestNetworkWaitsForItsNodes(t *testing.T) {
-	paths := func(b snapshot.Path) map[string]snapshot.Path {
-		return map[string]snapshot.Path{"a": {Reported: true, Networks: map[string]string{"vlan": ""}}, "b": b}
+	paths := func(b snapshot.NodePathStatus) map[string]snapshot.NodePathStatus {
+		return map[string]snapshot.NodePathStatus{"a": {IsCurrent: true, NetworkProblems: map[string]string{"vlan": ""}}, "b": b}
 	}
 	for what, c := range map[string]struct {
-		b    snapshot.Path
+		b    snapshot.NodePathStatus
 		says string
 	}{
-		"it is done":         {snapshot.Path{Reported: true, Networks: map[string]string{"vlan": ""}}, ""},
-		"nobody has said so": {snapshot.Path{}, "is sallyport-agent running there?"},
-		"it can't be":        {snapshot.Path{Reported: true, Networks: map[string]string{"vlan": "interface eth1 is down"}}, "interface eth1 is down"},
+		"it is done":         {snapshot.NodePathStatus{IsCurrent: true, NetworkProblems: map[string]string{"vlan": ""}}, ""},
+		"nobody has said so": {snapshot.NodePathStatus{}, "is sallyport-agent running there?"},
+		"it can't be":        {snapshot.NodePathStatus{IsCurrent: true, NetworkProblems: map[string]string{"vlan": "interface eth1 is down"}}, "interface eth1 is down"},
 	} {
-		v := Networks(&snapshot.Networks{
-			Networks: []snapshot.Network{{Meta: snapshot.Meta{Name: "vlan"}, Uplink: &snapshot.Uplink{Nodes: []string{"a", "b"}}}}, Paths: paths(c.b),
+		v := Networks(&snapshot.NetworkInput{
+			ExternalNetworks: []snapshot.ExternalNetwork{{Meta: snapshot.Meta{Name: "vlan"}, Uplink: &snapshot.Uplink{Nodes: []string{"a", "b"}}}}, NodePaths: paths(c.b),
 		})[0]
-		if waits := v.Waiting.Reason == intent.WaitForAgent; waits != (c.says != "") || !strings.Contains(v.Waiting.Message, c.says) {
+		if waits := v.Waiting.Reason == intent.WaitingForAgent; waits != (c.says != "") || !strings.Contains(v.Waiting.Message, c.says) {
 			t.Errorf("%s: %+v", what, v.Waiting)
 		}
 	}
@@ -47,18 +47,18 @@ func TestNetworkWaitsForItsNodes(t *testing.T) {
 func TestSharedAddressesAreReserved(t *testing.T) {
 	address := netip.MustParseAddr("198.51.100.10")
 	for what, c := range map[string]struct {
-		reserved []snapshot.Range
+		reserved []snapshot.AddressRange
 		want     string
 	}{
-		"reserved": {[]snapshot.Range{{First: address, Last: address}}, ""},
-		"free":     {nil, intent.SharedNotReserved},
+		"reserved": {[]snapshot.AddressRange{{First: address, Last: address}}, ""},
+		"free":     {nil, intent.SharedAddressNotReserved},
 	} {
-		v := Networks(&snapshot.Networks{
-			Networks: []snapshot.Network{{
-				Meta: snapshot.Meta{Name: "internet"}, Subnets: []string{"ext-public"}, Shared: map[netip.Addr]string{address: "acme-dns"},
+		v := Networks(&snapshot.NetworkInput{
+			ExternalNetworks: []snapshot.ExternalNetwork{{
+				Meta: snapshot.Meta{Name: "internet"}, Subnets: []string{"ext-public"}, SharedAddresses: map[netip.Addr]string{address: "acme-dns"},
 			}},
-			Subnets: map[string]snapshot.External{
-				"ext-public": {Subnet: "ext-public", Ready: true, Prefix: netip.MustParsePrefix("198.51.100.0/24"), Reserved: c.reserved},
+			ExternalSubnets: map[string]snapshot.ExternalSubnet{
+				"ext-public": {Subnet: "ext-public", Ready: true, Prefix: netip.MustParsePrefix("198.51.100.0/24"), ReservedRanges: c.reserved},
 			},
 		})[0]
 		if v.Resolved.Reason != c.want {

@@ -15,119 +15,119 @@ import (
 )
 
 // Nodes is the NodePath of each node that is on an external network itself, and what we think of those who ask for ways out by it.
-func Nodes(w *snapshot.Nodes) (*intent.Intent, []intent.Verdict) {
-	n := &nodes{
-		w: w, in: intent.New(), on: map[place]bool{}, hosts: map[netip.Addr]bool{},
-		claims: map[netip.Addr]claims{}, egress: map[place][]kubedcv1alpha1.NodeEgress{},
+func Nodes(w *snapshot.NodePathInput) (*intent.Intent, []intent.Verdict) {
+	n := &nodesCompiler{
+		w: w, out: intent.New(), attached: map[nodeNetworkKey]bool{}, hosts: map[netip.Addr]bool{},
+		claims: map[netip.Addr]egressClaims{}, egress: map[nodeNetworkKey][]kubedcv1alpha1.NodeEgress{},
 	}
-	for _, a := range w.Hosts {
+	for _, a := range w.NodeAddresses {
 		n.hosts[a] = true
 	}
-	for _, u := range inOrder(w.Uplinks, func(u snapshot.Uplink) snapshot.Meta { return u.Meta }) {
-		if !servable(u, w.Inside).OK() || u.Deleting {
+	for _, u := range sortByAge(w.Uplinks, func(u snapshot.Uplink) snapshot.Meta { return u.Meta }) {
+		if !checkUplink(u, w.ClusterPrefixes).OK() || u.Deleting {
 			continue
 		}
 		n.uplinks = append(n.uplinks, &u)
 		for _, node := range u.Nodes {
-			n.on[place{node, u.Name}] = true
+			n.attached[nodeNetworkKey{node, u.Name}] = true
 		}
 	}
-	n.resolveDepartures() // each EgressService and EgressRoute gets a network and pods
-	n.claimPods()         // who leads what each pod sends
-	n.groupPods()         // and by which network of which node
-	n.lay()               // what each node has to do
-	return n.in, n.verdicts()
+	n.resolveEgressPolicies() // each EgressService and EgressRoute gets a network and pods
+	n.claimPods()             // who leads what each pod sends
+	n.groupPods()             // and by which network of which node
+	n.emitNodePaths()         // what each node has to do
+	return n.out, n.buildVerdicts()
 }
 
-// nodes is one run.
-type nodes struct {
-	w          *snapshot.Nodes
-	in         *intent.Intent
-	uplinks    []*snapshot.Uplink // that can be used, the oldest first
-	on         map[place]bool
-	hosts      map[netip.Addr]bool
-	departures []*departure
-	claims     map[netip.Addr]claims // by pod
-	egress     map[place][]kubedcv1alpha1.NodeEgress
+// nodesCompiler is one run.
+type nodesCompiler struct {
+	w              *snapshot.NodePathInput
+	out            *intent.Intent
+	uplinks        []*snapshot.Uplink // that can be used, the oldest first
+	attached       map[nodeNetworkKey]bool
+	hosts          map[netip.Addr]bool
+	egressPolicies []*nodeEgressPolicy
+	claims         map[netip.Addr]egressClaims // by pod
+	egress         map[nodeNetworkKey][]kubedcv1alpha1.NodeEgress
 }
 
-// place is a network on a node.
-type place struct{ node, network string }
+// nodeNetworkKey is a network on a node.
+type nodeNetworkKey struct{ node, network string }
 
-func (p place) compare(o place) int {
+func (p nodeNetworkKey) compare(o nodeNetworkKey) int {
 	return cmp.Or(strings.Compare(p.node, o.node), strings.Compare(p.network, o.network))
 }
 
-// lay wants the NodePaths.
-func (n *nodes) lay() {
-	numbers := numbered(n.w.Uplinks)
+// emitNodePaths wants the NodePaths.
+func (n *nodesCompiler) emitNodePaths() {
+	numbers := assignNumbers(n.w.Uplinks)
 	paths := map[string]*kubedcv1alpha1.NodePathSpec{}
 	for _, u := range slices.SortedFunc(slices.Values(n.uplinks), func(a, b *snapshot.Uplink) int { return strings.Compare(a.Name, b.Name) }) {
-		network := nodeNetwork(n.w, *u)
+		network := buildNodeNetwork(n.w, *u)
 		network.Number = numbers[u.Name]
 		for _, node := range u.Nodes {
 			if paths[node] == nil {
 				paths[node] = &kubedcv1alpha1.NodePathSpec{}
 			}
-			paths[node].Networks = append(paths[node].Networks, n.withEgress(network, node))
+			paths[node].Networks = append(paths[node].Networks, n.addNodeEgress(network, node))
 		}
 	}
 	for _, node := range slices.Sorted(maps.Keys(paths)) {
 		key := intent.ObjectKey{Kind: intent.NodePath, Name: node}
-		n.in.Object(key, intent.NewObject(intent.Meta{Labels: ownership.Labels(ownership.NodesShard)}, paths[node]), nodeRef(node))
+		n.out.AddObject(key, intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(ownership.NodesShard)}, paths[node]), nodeRef(node))
 	}
 }
 
 // nodeRef is what all who leave by a node need.
 func nodeRef(node string) state.Ref { return state.Ref{Kind: "Node", Name: node} }
 
-// nodeNetwork is a network as nodes have to serve it.
-func nodeNetwork(w *snapshot.Nodes, u snapshot.Uplink) kubedcv1alpha1.NodeNetwork {
+// buildNodeNetwork is a network as nodes have to serve it.
+func buildNodeNetwork(w *snapshot.NodePathInput, u snapshot.Uplink) kubedcv1alpha1.NodeNetwork {
 	out := kubedcv1alpha1.NodeNetwork{
-		Name: u.Name, Interface: u.Interface, MAC: u.MAC, Gateways: sorted(u.Gateways), Method: kubedcv1alpha1.NodeMethod(u.Method),
-		Legs: u.Legs,
+		Name: u.Name, Interface: u.Interface, MAC: u.MAC, Gateways: sortedStrings(u.Gateways), Method: kubedcv1alpha1.NodeMethod(u.Method),
+		Legs: u.UseVethPair,
 	}
 	switch out.Method {
 	case kubedcv1alpha1.NodeStatic:
-		out.Clients = sorted(u.Clients)
+		out.Clients = sortedStrings(u.ClientPrefixes)
 	case kubedcv1alpha1.NodeSourceRule, kubedcv1alpha1.NodeMark:
-		out.Services = servicesOf(w, u)
+		out.Services = clusterIPsReachedBy(w, u)
 	case kubedcv1alpha1.NodeVRF:
-		out.Services, out.Inside = servicesOf(w, u), sorted(w.Inside)
+		out.Services, out.Inside = clusterIPsReachedBy(w, u), sortedStrings(w.ClusterPrefixes)
 	case kubedcv1alpha1.NodeConnection:
 	}
 	return out
 }
 
-// servable says whether nodes can be on a network as they are asked to.
-func servable(u snapshot.Uplink, inside []netip.Prefix) intent.Finding {
+// checkUplink says whether nodes can be on a network as they are asked to.
+func checkUplink(u snapshot.Uplink, inside []netip.Prefix) intent.Finding {
 	if u.Method == string(kubedcv1alpha1.NodeVRF) && len(inside) == 0 {
-		return intent.Finding{Reason: intent.NeedsPrefixes, Message: "method VRF has to know what is inside the cluster; " +
+		return intent.Finding{Reason: intent.NeedsClusterPrefixes, Message: "method VRF has to know what is inside the cluster; " +
 			"give the controller --cluster-prefixes (defaults.clusterPrefixes of the chart), or choose another method"}
 	}
-	return malformed(u.Malformed)
+	return checkMalformed(u.Malformed)
 }
 
-// servicesOf are the cluster addresses of the Services that are reached by a network.
-func servicesOf(w *snapshot.Nodes, u snapshot.Uplink) []string {
+// clusterIPsReachedBy are the cluster addresses of the Services that are reached by a network.
+func clusterIPsReachedBy(w *snapshot.NodePathInput, u snapshot.Uplink) []string {
 	var out []netip.Addr
-	for _, s := range w.Reached {
-		if slices.ContainsFunc(s.External, func(a netip.Addr) bool {
-			return reachedBy(&u, a)
+	for _, s := range w.ExposedServices {
+		if slices.ContainsFunc(s.ExternalIPs, func(a netip.Addr) bool {
+			return servesAddress(&u, a)
 		}) {
-			out = append(out, s.Cluster...)
+			out = append(out, s.ClusterIPs...)
 		}
 	}
-	return sorted(out)
+	return sortedStrings(out)
 }
 
-// reachedBy says whether an address of a Service is reached by a network.
-func reachedBy(u *snapshot.Uplink, a netip.Addr) bool {
-	return slices.ContainsFunc(u.Addresses, func(p netip.Prefix) bool { return p.Contains(a) })
+// servesAddress says whether an address of a Service is reached by a network.
+func servesAddress(u *snapshot.Uplink, a netip.Addr) bool {
+	return slices.ContainsFunc(u.ServicePrefixes, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// sorted is a list as text, each entry once.
-func sorted[T interface {
+// sortedStrings is a list as text, each entry once.
+func sortedStrings[T interface {
 	comparable
 	String() string
 	Compare(T) int
@@ -139,8 +139,8 @@ func sorted[T interface {
 	return out
 }
 
-// numbered gives each network a number. It follows from the name; where two have the same the older one keeps it.
-func numbered(uplinks []snapshot.Uplink) map[string]int32 {
+// assignNumbers gives each network a number. It follows from the name; where two have the same the older one keeps it.
+func assignNumbers(uplinks []snapshot.Uplink) map[string]int32 {
 	const numbers = 255
 	out, taken := map[string]int32{}, map[int32]bool{}
 	for _, u := range slices.SortedFunc(slices.Values(uplinks), func(a, b snapshot.Uplink) int {
@@ -149,7 +149,7 @@ func numbered(uplinks []snapshot.Uplink) map[string]int32 {
 		}
 		return strings.Compare(a.Name, b.Name)
 	}) {
-		n := int32(ownership.Sum(u.Name)%numbers) + 1
+		n := int32(ownership.HashName(u.Name)%numbers) + 1
 		for range numbers {
 			if !taken[n] {
 				break

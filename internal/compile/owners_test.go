@@ -18,38 +18,38 @@ import (
 var sharedAddress = addr("100.65.0.7")
 
 // managementWorld is the management VPC with EIp gate/front, which is shared with namespace guest.
-func managementWorld(services ...snapshot.Service) *snapshot.World {
-	return &snapshot.World{
+func managementWorld(services ...snapshot.Service) *snapshot.VpcInput {
+	return &snapshot.VpcInput{
 		Shard: kubeovn.ManagementVpc,
 		Management: &snapshot.Management{
-			Prefixes: []netip.Prefix{netip.MustParsePrefix("10.16.0.0/16")}, Gateways: []netip.Addr{addr("10.16.0.1")}, Chassis: []string{"a"},
+			Prefixes: []netip.Prefix{netip.MustParsePrefix("10.16.0.0/16")}, Gateways: []netip.Addr{addr("10.16.0.1")}, GatewayChassis: []string{"a"},
 		},
-		Externals: []snapshot.External{{
+		ExternalSubnets: []snapshot.ExternalSubnet{{
 			Subnet: "ext-cloud", Network: "cloud", Type: "cloud", Ready: true, Free: 9,
 			Prefix: netip.MustParsePrefix("100.65.0.0/16"), Gateway: addr("100.65.0.1"),
 		}},
 		EIps: []snapshot.EIp{{Meta: snapshot.Meta{Namespace: "gate", Name: "front"}, Type: "cloud", SharedWith: []string{"guest"}}},
 		Engine: snapshot.Engine{
-			Ports: map[string]bool{"ovn-cluster-ovn-default": true, "ovn-cluster-ext-cloud": true},
+			RouterPorts: map[string]bool{"ovn-cluster-ovn-default": true, "ovn-cluster-ext-cloud": true},
 			OvnEips: map[string]snapshot.OvnEip{
 				"eip-gate-front": {
-					Seen: snapshot.Seen{Exists: true, Ready: true}, Ours: true, Subnet: "ext-cloud", Type: "nat", Address: sharedAddress,
+					ObjectState: snapshot.ObjectState{Exists: true, Ready: true}, Owned: true, Subnet: "ext-cloud", Type: "nat", Address: sharedAddress,
 				},
 				"ovn-cluster-ext-cloud": {
-					Seen: snapshot.Seen{Exists: true, Ready: true}, Ours: true, Subnet: "ext-cloud", Type: "lrp", Address: addr("100.65.0.2"),
+					ObjectState: snapshot.ObjectState{Exists: true, Ready: true}, Owned: true, Subnet: "ext-cloud", Type: "lrp", Address: addr("100.65.0.2"),
 				},
 			},
-			Balanced: map[string]string{},
+			VIPOwners: map[string]string{},
 		},
 		Services: services,
 	}
 }
 
-// bound is a Service of the management VPC that binds to gate/front, made at a second.
-func bound(namespace, name string, second int64, ports ...int) snapshot.Service {
+// boundService is a Service of the management VPC that binds to gate/front, made at a second.
+func boundService(namespace, name string, second int64, ports ...int) snapshot.Service {
 	s := snapshot.Service{
-		Meta:     snapshot.Meta{Namespace: namespace, Name: name, UID: namespace + name, Created: time.Unix(second, 0)},
-		Balancer: true, Class: kubedcv1.LoadBalancerClass, EIpIn: "gate", EIp: "front",
+		Meta:           snapshot.Meta{Namespace: namespace, Name: name, UID: namespace + name, Created: time.Unix(second, 0)},
+		IsLoadBalancer: true, Class: kubedcv1.LoadBalancerClass, EIpNamespace: "gate", EIp: "front",
 	}
 	for _, p := range ports {
 		s.Ports = append(s.Ports, snapshot.Port{Protocol: intent.TCP, Number: p})
@@ -96,33 +96,33 @@ func TestPortsStayWithTheirHolders(t *testing.T) {
 		want     map[string]string
 	}{
 		"one who holds two asks for the third": {
-			[]snapshot.Service{bound("gate", "dns", 9, 443), bound("guest", "steal", 10, 80, 81, 443)},
+			[]snapshot.Service{boundService("gate", "dns", 9, 443), boundService("guest", "steal", 10, 80, 81, 443)},
 			held("443 gate/dns", "80 guest/steal", "81 guest/steal"),
 			map[string]string{"gate/dns": "443", "guest/steal": "80 81"},
 		},
 		"an older one asks for it": {
-			[]snapshot.Service{bound("gate", "dns", 9, 443), bound("guest", "old", 1, 443, 80)},
+			[]snapshot.Service{boundService("gate", "dns", 9, 443), boundService("guest", "old", 1, 443, 80)},
 			held("443 gate/dns"),
 			map[string]string{"gate/dns": "443", "guest/old": "80"},
 		},
 		"each holds one of two that both ask for": {
-			[]snapshot.Service{bound("gate", "dns", 9, 443, 80), bound("guest", "old", 1, 443, 80)},
+			[]snapshot.Service{boundService("gate", "dns", 9, 443, 80), boundService("guest", "old", 1, 443, 80)},
 			held("443 gate/dns", "80 guest/old"),
 			map[string]string{"gate/dns": "443", "guest/old": "80"},
 		},
 		"nobody has it: the older": {
-			[]snapshot.Service{bound("gate", "dns", 9, 443), bound("guest", "old", 1, 443)},
+			[]snapshot.Service{boundService("gate", "dns", 9, 443), boundService("guest", "old", 1, 443)},
 			nil,
 			map[string]string{"gate/dns": "", "guest/old": "443"},
 		},
 		"of the same age: by name": {
-			[]snapshot.Service{bound("guest", "b", 9, 443), bound("guest", "a", 9, 443)},
+			[]snapshot.Service{boundService("guest", "b", 9, 443), boundService("guest", "a", 9, 443)},
 			nil,
 			map[string]string{"guest/a": "443", "guest/b": ""},
 		},
 	} {
 		w := managementWorld(c.services...)
-		w.Engine.Balanced = c.balanced
+		w.Engine.VIPOwners = c.balanced
 		in, _ := Shard(w)
 		for service, want := range c.want {
 			if got := strings.Join(balancedPorts(in, service), " "); got != want {
@@ -134,7 +134,7 @@ func TestPortsStayWithTheirHolders(t *testing.T) {
 
 // Who has a port is told to his own namespace and to that of the EIp, and not to other guests.
 func TestPortHoldersAreToldToOwners(t *testing.T) {
-	w := managementWorld(bound("guest", "first", 1, 80), bound("gate", "late", 2, 80), bound("other", "late", 3, 80))
+	w := managementWorld(boundService("guest", "first", 1, 80), boundService("gate", "late", 2, 80), boundService("other", "late", 3, 80))
 	w.EIps[0].SharedWith = []string{"guest", "other"}
 	_, verdicts := Shard(w)
 	for namespace, told := range map[string]bool{"gate": true, "other": false} {
@@ -147,7 +147,7 @@ func TestPortHoldersAreToldToOwners(t *testing.T) {
 
 // Without consent a binding is refused in the same words whether the EIp exists or not; consent that is withdrawn ends it.
 func TestSharingNeedsConsent(t *testing.T) {
-	refusal := func(w *snapshot.World) string {
+	refusal := func(w *snapshot.VpcInput) string {
 		in, verdicts := Shard(w)
 		if ports := balancedPorts(in, "stranger/s"); len(ports) > 0 {
 			t.Errorf("ports %v are balanced without consent", ports)
@@ -158,16 +158,16 @@ func TestSharingNeedsConsent(t *testing.T) {
 		}
 		return v.Resolved.Message
 	}
-	there, gone := managementWorld(bound("stranger", "s", 1, 80)), managementWorld(bound("stranger", "s", 1, 80))
+	there, gone := managementWorld(boundService("stranger", "s", 1, 80)), managementWorld(boundService("stranger", "s", 1, 80))
 	gone.EIps = nil
 	if a, b := refusal(there), refusal(gone); a != b {
 		t.Errorf("the messages tell whether there is such an EIp: %q and %q", a, b)
 	}
-	withdrawn := managementWorld(bound("stranger", "s", 1, 80))
-	withdrawn.Engine.Balanced["tcp "+sharedAddress.String()+":80"] = "stranger/s"
-	withdrawn.Services[0].Shown = sharedAddress
+	withdrawn := managementWorld(boundService("stranger", "s", 1, 80))
+	withdrawn.Engine.VIPOwners["tcp "+sharedAddress.String()+":80"] = "stranger/s"
+	withdrawn.Services[0].StatusAddress = sharedAddress
 	refusal(withdrawn)
-	shared := managementWorld(bound("stranger", "s", 1, 80)) // the control
+	shared := managementWorld(boundService("stranger", "s", 1, 80)) // the control
 	shared.EIps[0].SharedWith = []string{"stranger"}
 	if in, _ := Shard(shared); len(balancedPorts(in, "stranger/s")) != 1 {
 		t.Error("consent has no effect")
@@ -177,9 +177,9 @@ func TestSharingNeedsConsent(t *testing.T) {
 // Guests do not keep an owner from deleting his EIp, and lose its address with it. His own Services do.
 func TestGuestsDoNotKeepAnEIp(t *testing.T) {
 	for namespace, keeps := range map[string]bool{"guest": false, "gate": true} {
-		w := managementWorld(bound(namespace, "s", 1, 80))
+		w := managementWorld(boundService(namespace, "s", 1, 80))
 		w.EIps[0].Deleting = true
-		w.Engine.Balanced["tcp "+sharedAddress.String()+":80"] = namespace + "/s"
+		w.Engine.VIPOwners["tcp "+sharedAddress.String()+":80"] = namespace + "/s"
 		in, verdicts := Shard(w)
 		held := verdictOn(t, verdicts, intent.EIp, "gate", "front").Held.Reason == intent.InUse
 		if held != keeps || len(balancedPorts(in, namespace+"/s")) > 0 != keeps {
@@ -195,10 +195,10 @@ func TestGuestsDoNotKeepAnEIp(t *testing.T) {
 func TestChildOfAnotherNamespace(t *testing.T) {
 	for namespace, found := range map[string]bool{"guest": false, "gate": true} {
 		for _, child := range []string{"eip-gate-front", "ovn-cluster-ext-cloud", "moon"} {
-			s := bound(namespace, "s", 1, 8443)
-			s.EIpIn, s.EIp = "", "child"
+			s := boundService(namespace, "s", 1, 8443)
+			s.EIpNamespace, s.EIp = "", "child"
 			w := managementWorld(s)
-			w.EIps = append(w.EIps, snapshot.EIp{Meta: snapshot.Meta{Namespace: namespace, Name: "child", Created: time.Unix(1, 0)}, Child: child})
+			w.EIps = append(w.EIps, snapshot.EIp{Meta: snapshot.Meta{Namespace: namespace, Name: "child", Created: time.Unix(1, 0)}, ExistingOvnEip: child})
 			in, verdicts := Shard(w)
 			want := found && child == "eip-gate-front"
 			v := verdictOn(t, verdicts, intent.EIp, namespace, "child")
@@ -216,12 +216,12 @@ func TestEndpointsOfAnotherNamespace(t *testing.T) {
 		reason string
 	}{
 		"a pod of its own":  {map[string][]netip.Addr{"gate/p": {addr("10.16.0.2")}}, ""},
-		"another's":         {map[string][]netip.Addr{"victim/p": {addr("10.16.0.2")}}, intent.EndpointNotOwned},
-		"nobody's":          {nil, intent.EndpointNotOwned},
-		"its other address": {map[string][]netip.Addr{"gate/p": {addr("10.16.0.3")}}, intent.EndpointNotOwned},
+		"another's":         {map[string][]netip.Addr{"victim/p": {addr("10.16.0.2")}}, intent.EndpointNotInNamespace},
+		"nobody's":          {nil, intent.EndpointNotInNamespace},
+		"its other address": {map[string][]netip.Addr{"gate/p": {addr("10.16.0.3")}}, intent.EndpointNotInNamespace},
 	} {
-		s := bound("gate", "s", 1, 80)
-		s.Endpoints, s.Check = []snapshot.Endpoint{{Address: addr("10.16.0.2"), Number: 8080, Target: "p", Ready: true}}, &snapshot.Check{Interval: 5}
+		s := boundService("gate", "s", 1, 80)
+		s.Endpoints, s.HealthCheck = []snapshot.Endpoint{{Address: addr("10.16.0.2"), Number: 8080, TargetPod: "p", Ready: true}}, &snapshot.HealthCheck{Interval: 5}
 		w := managementWorld(s)
 		w.Pods = c.pods
 		in, verdicts := Shard(w)
@@ -236,19 +236,19 @@ func TestEndpointsOfAnotherNamespace(t *testing.T) {
 	}
 }
 
-// Two EIps of the management VPC whose namespace and name give the same text have OvnEips of different names, and each keeps its own.
+// Two EIps of the management VPC whose namespace and name give the same text have ovnEips of different names, and each keeps its own.
 func TestNamesakesHaveOvnEipsOfTheirOwn(t *testing.T) {
 	eip := func(namespace, name string, second int64) snapshot.EIp {
 		return snapshot.EIp{Meta: snapshot.Meta{Namespace: namespace, Name: name, Created: time.Unix(second, 0)}, Type: "cloud"}
 	}
 	asked := func(namespace, name string) snapshot.OvnEip {
 		return snapshot.OvnEip{
-			Seen: snapshot.Seen{Exists: true, Ready: true}, Ours: true, Subnet: "ext-cloud", Type: "nat", Address: addr("100.65.0.9"),
+			ObjectState: snapshot.ObjectState{Exists: true, Ready: true}, Owned: true, Subnet: "ext-cloud", Type: "nat", Address: addr("100.65.0.9"),
 			Origin: state.Ref{Kind: "EIp", Namespace: namespace, Name: name},
 		}
 	}
 	foreign := asked("acme", "web-db")
-	foreign.Ours = false
+	foreign.Owned = false
 	for what, c := range map[string]struct {
 		have        map[string]snapshot.OvnEip
 		older, late string
@@ -285,24 +285,24 @@ func TestNamesakesHaveOvnFipsOfTheirOwn(t *testing.T) {
 		want   string
 	}{
 		"nobody has it":     {snapshot.Engine{}, "acme-web-db"},
-		"another has it":    {snapshot.Engine{Foreign: map[string]bool{"acme-web-db": true}}, "acme-web.db"},
-		"it was another's":  {snapshot.Engine{OvnFips: map[string]snapshot.OvnFip{"acme-web.db": {Seen: snapshot.Seen{Exists: true}}}}, "acme-web.db"},
-		"it is its own now": {snapshot.Engine{OvnFips: map[string]snapshot.OvnFip{"acme-web-db": {Seen: snapshot.Seen{Exists: true}}}}, "acme-web-db"},
+		"another has it":    {snapshot.Engine{ForeignOvnFips: map[string]bool{"acme-web-db": true}}, "acme-web.db"},
+		"it was another's":  {snapshot.Engine{OvnFips: map[string]snapshot.OvnFip{"acme-web.db": {ObjectState: snapshot.ObjectState{Exists: true}}}}, "acme-web.db"},
+		"it is its own now": {snapshot.Engine{OvnFips: map[string]snapshot.OvnFip{"acme-web-db": {ObjectState: snapshot.ObjectState{Exists: true}}}}, "acme-web-db"},
 	} {
-		if got := (&compiler{w: &snapshot.World{Engine: c.engine}}).ovnFip(f); got != c.want {
+		if got := (&compiler{w: &snapshot.VpcInput{Engine: c.engine}}).ovnFipName(f); got != c.want {
 			t.Errorf("%s: %s, want %s", what, got, c.want)
 		}
 	}
 }
 
 // projectWorld is the world of a Project's shard.
-func projectWorld(organization, name string) *snapshot.World {
-	return &snapshot.World{
-		Shard: snapshot.ShardOf(organization, name),
+func projectWorld(organization, name string) *snapshot.VpcInput {
+	return &snapshot.VpcInput{
+		Shard: snapshot.ProjectShard(organization, name),
 		Projects: []snapshot.Project{{
-			Meta: snapshot.Meta{Namespace: organization, Name: name}, Network: "cloud", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")},
+			Meta: snapshot.Meta{Namespace: organization, Name: name}, NetworkType: "cloud", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")},
 		}},
-		Externals: []snapshot.External{{
+		ExternalSubnets: []snapshot.ExternalSubnet{{
 			Subnet: "ext-cloud", Network: "cloud", Type: "cloud", Ready: true, Free: 9,
 			Prefix: netip.MustParsePrefix("100.65.0.0/16"), Gateway: addr("100.65.0.1"),
 		}},
@@ -327,7 +327,7 @@ func TestReservedNames(t *testing.T) {
 		}
 	}
 	there := projectWorld("ext", "cloud")
-	there.Namespace = snapshot.Namespace{Exists: true, Ours: true}
+	there.Namespace = snapshot.Namespace{Exists: true, Owned: true}
 	if _, verdicts := Shard(there); !verdictOn(t, verdicts, intent.Project, "ext", "cloud").Accepted.OK() {
 		t.Error("a subnet that came later takes a project down")
 	}
@@ -335,11 +335,11 @@ func TestReservedNames(t *testing.T) {
 
 // A Project that waits for what is in its namespace says so, and does not blame an address.
 func TestDeletionSaysWhatKeepsTheNamespace(t *testing.T) {
-	for remaining, want := range map[string]string{"": intent.Cleanup, "Some resources are remaining: configmaps. has 1 resource instances": intent.NamespaceRemains} {
+	for remaining, want := range map[string]string{"": intent.CleaningUp, "Some resources are remaining: configmaps. has 1 resource instances": intent.NamespaceContentRemaining} {
 		w := projectWorld("acme", "web")
 		w.Projects[0].Deleting = true
-		w.Namespace = snapshot.Namespace{Exists: true, Ours: true, Deleting: true, Remaining: remaining}
-		w.Engine.Objects = map[intent.ObjectKey]bool{{Kind: intent.Namespace, Name: "acme-web"}: true, {Kind: intent.OvnEip, Name: "eip-acme-web-x"}: true}
+		w.Namespace = snapshot.Namespace{Exists: true, Owned: true, Deleting: true, RemainingContent: remaining}
+		w.Engine.OwnedObjects = map[intent.ObjectKey]bool{{Kind: intent.Namespace, Name: "acme-web"}: true, {Kind: intent.OvnEip, Name: "eip-acme-web-x"}: true}
 		_, verdicts := Shard(w)
 		held := verdictOn(t, verdicts, intent.Project, "acme", "web").Held
 		if held.Reason != want || !strings.Contains(held.Message, remaining) {

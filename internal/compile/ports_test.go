@@ -12,23 +12,23 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// manyPorts is a project with Services on EIps of their own, each with as many ports as given, and three pods behind each.
-func manyPorts(ports ...int) *snapshot.World {
-	w := worldOf(&dice{})
-	w.Namespace.Exists, w.Namespace.Ours = true, true
-	w.Externals[0].Free = 100
-	w.Engine.Ports = map[string]bool{}
+// manyPortsFixture is a project with Services on EIps of their own, each with as many ports as given, and three pods behind each.
+func manyPortsFixture(ports ...int) *snapshot.VpcInput {
+	w := randomWorld(&fuzzInput{})
+	w.Namespace.Exists, w.Namespace.Owned = true, true
+	w.ExternalSubnets[0].Free = 100
+	w.Engine.RouterPorts = map[string]bool{}
 	w.EIps, w.Services = nil, nil
 	for i, n := range ports {
 		s := snapshot.Service{
-			Meta:     snapshot.Meta{Namespace: shard, Name: fmt.Sprintf("s%d", i), UID: fmt.Sprintf("s%d", i), Created: time.Unix(int64(i), 0)},
-			Balancer: true, Class: kubedcv1.LoadBalancerClass,
+			Meta:           snapshot.Meta{Namespace: testShard, Name: fmt.Sprintf("s%d", i), UID: fmt.Sprintf("s%d", i), Created: time.Unix(int64(i), 0)},
+			IsLoadBalancer: true, Class: kubedcv1.LoadBalancerClass,
 		}
 		for p := range n {
 			name := fmt.Sprintf("p%d", p)
 			s.Ports = append(s.Ports, snapshot.Port{Name: name, Protocol: intent.TCP, Number: 1 + p})
 			for pod := range 3 {
-				s.Endpoints = append(s.Endpoints, snapshot.Endpoint{Address: inside(byte(10 + pod)), Port: name, Number: 1 + p, Ready: true, Serving: true})
+				s.Endpoints = append(s.Endpoints, snapshot.Endpoint{Address: podIP(byte(10 + pod)), PortName: name, Number: 1 + p, Ready: true, Serving: true})
 			}
 		}
 		w.Services = append(w.Services, s)
@@ -36,10 +36,10 @@ func manyPorts(ports ...int) *snapshot.World {
 	return w
 }
 
-// portsOf are how many ports of each Service are balanced, and what is said of the Service.
-func portsOf(t *testing.T, w *snapshot.World) (ports []int, reasons []string) {
+// countBalancedPorts are how many ports of each Service are balanced, and what is said of the Service.
+func countBalancedPorts(t *testing.T, w *snapshot.VpcInput) (ports []int, reasons []string) {
 	t.Helper()
-	in, verdicts := Rehearse(*w)
+	in, verdicts := Simulate(*w)
 	for i := range w.Services {
 		n := 0
 		for _, entry := range in.Rows {
@@ -64,15 +64,15 @@ func TestPortsAreLimited(t *testing.T) {
 		reasons    []string
 	}{
 		{[]int{3}, []int{3}, []string{""}},
-		{[]int{portsOfService}, []int{portsOfService}, []string{""}},
-		{[]int{4000, 3}, []int{portsOfService, 3}, []string{intent.TooManyPorts, ""}},
+		{[]int{maxServicePorts}, []int{maxServicePorts}, []string{""}},
+		{[]int{4000, 3}, []int{maxServicePorts, 3}, []string{intent.TooManyPorts, ""}},
 		{
 			[]int{1000, 1000, 1000, 1000, 900, 500, 1},
 			[]int{1000, 1000, 1000, 1000, 900, 100, 0},
 			[]string{"", "", "", "", "", intent.TooManyPorts, intent.NoPortsLeft},
 		},
 	} {
-		had, reasons := portsOf(t, manyPorts(c.asked...))
+		had, reasons := countBalancedPorts(t, manyPortsFixture(c.asked...))
 		if !slices.Equal(had, c.had) || !slices.Equal(reasons, c.reasons) {
 			t.Errorf("%v: %v have them, and it is said %q", c.asked, had, reasons)
 		}
@@ -84,20 +84,20 @@ func TestPortsAreLimitedByNamespace(t *testing.T) {
 	c := &compiler{}
 	for _, namespace := range []string{"evil", "evil", "evil", "evil", "evil", "evil", "victim"} {
 		s := &service{Service: snapshot.Service{Meta: snapshot.Meta{Namespace: namespace}}}
-		s.Ports = make([]snapshot.Port, portsOfService)
+		s.Ports = make([]snapshot.Port, maxServicePorts)
 		c.services = append(c.services, s)
 	}
 	c.limitPorts()
-	if evil, victim := len(c.services[5].Ports), len(c.services[6].Ports); evil != 0 || victim != portsOfService {
+	if evil, victim := len(c.services[5].Ports), len(c.services[6].Ports); evil != 0 || victim != maxServicePorts {
 		t.Errorf("the sixth of one namespace has %d ports, the first of another %d", evil, victim)
 	}
 }
 
 // A run with the most that one namespace may have takes a fraction of a second.
 func BenchmarkManyPorts(b *testing.B) {
-	w := manyPorts(1000, 1000, 1000, 1000, 1000)
+	w := manyPortsFixture(1000, 1000, 1000, 1000, 1000)
 	b.ResetTimer()
 	for range b.N {
-		Rehearse(*w)
+		Simulate(*w)
 	}
 }

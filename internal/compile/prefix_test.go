@@ -22,14 +22,14 @@ func TestProjectPrefixes(t *testing.T) {
 		"172.22.0.0/16": {intent.PrefixOverlaps, "node node1"}, "100.65.1.0/24": {intent.PrefixOverlaps, "Subnet join"},
 		"10.96.1.0/24": {}, "11.96.1.0/24": {intent.PrefixOverlaps, "--cluster-prefixes"},
 	} {
-		w := balancedWorld()
+		w := lbFixture()
 		w.Projects[0].Prefixes = []netip.Prefix{netip.MustParsePrefix(prefix)}
-		w.Platform = []snapshot.Claim{
-			{Prefix: netip.MustParsePrefix("100.65.0.0/16"), By: "Subnet join of Kube-OVN's own VPC"}, {Prefix: netip.MustParsePrefix("172.22.1.5/32"), By: "node node1"},
+		w.PlatformPrefixes = []snapshot.PrefixClaim{
+			{Prefix: netip.MustParsePrefix("100.65.0.0/16"), Owner: "Subnet join of Kube-OVN's own VPC"}, {Prefix: netip.MustParsePrefix("172.22.1.5/32"), Owner: "node node1"},
 		}
-		w.Config.Inside = snapshot.Prefixes{netip.MustParsePrefix("11.96.0.0/12")}
+		w.Config.ClusterPrefixes = snapshot.PrefixList{netip.MustParsePrefix("11.96.0.0/12")}
 		for _, begun := range []bool{false, true} {
-			w.Namespace = snapshot.Namespace{Exists: begun, Ours: begun}
+			w.Namespace = snapshot.Namespace{Exists: begun, Owned: begun}
 			in, verdicts := Shard(w)
 			got := verdictOn(t, verdicts, intent.Project, "o", "p-q").Accepted
 			switch {

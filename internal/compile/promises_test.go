@@ -16,31 +16,31 @@ import (
 
 // finalizersHold: an object stays until nothing that was made for it is left, or nobody would remove that. What is made for a Service,
 // and the EIp of a FIp, is known by its labels.
-func (p *promises) finalizersHold() {
-	for key, entry := range p.in.Objects {
+func (p *invariants) finalizersHold() {
+	for key, entry := range p.out.Objects {
 		by := intent.ObjectKey{Kind: intent.Kind(entry.Origin.Kind), Namespace: entry.Origin.Namespace, Name: entry.Origin.Name}
-		if _, held := p.in.Finalizers[by]; !held && key.Kind != intent.EIp && by.Kind != intent.Service {
+		if _, held := p.out.Finalizers[by]; !held && key.Kind != intent.EIp && by.Kind != intent.Service {
 			p.Errorf("%s is wanted for %s, which has no finalizer", key, by)
 		}
 	}
 	hold := func(key intent.ObjectKey, made intent.ObjectKey) {
-		if _, held := p.in.Finalizers[key]; !held && p.w.Engine.Objects[made] {
+		if _, held := p.out.Finalizers[key]; !held && p.w.Engine.OwnedObjects[made] {
 			p.Errorf("%s has no finalizer, and %s is there", key, made)
 		}
 	}
 	for _, e := range p.w.EIps {
-		if e.Child == "" {
-			hold(intent.ObjectKey{Kind: intent.EIp, Namespace: shard, Name: e.Name}, intent.ObjectKey{Kind: intent.OvnEip, Name: "eip-" + shard + "-" + e.Name})
+		if e.ExistingOvnEip == "" {
+			hold(intent.ObjectKey{Kind: intent.EIp, Namespace: testShard, Name: e.Name}, intent.ObjectKey{Kind: intent.OvnEip, Name: "eip-" + testShard + "-" + e.Name})
 		}
 	}
 	for _, f := range p.w.FIps {
-		hold(intent.ObjectKey{Kind: intent.FIp, Namespace: shard, Name: f.Name}, intent.ObjectKey{Kind: intent.OvnFip, Name: shard + "-" + f.Name})
+		hold(intent.ObjectKey{Kind: intent.FIp, Namespace: testShard, Name: f.Name}, intent.ObjectKey{Kind: intent.OvnFip, Name: testShard + "-" + f.Name})
 	}
 }
 
 // policiesAreOurs: in priorities that we claim, and to somewhere.
-func (p *promises) policiesAreOurs() {
-	for key, entry := range p.in.Elements {
+func (p *invariants) policiesAreOurs() {
+	for key, entry := range p.out.VpcEntries {
 		if key.List != intent.PolicyRoutes {
 			continue
 		}
@@ -50,21 +50,21 @@ func (p *promises) policiesAreOurs() {
 			NextHopIP netip.Addr
 		}
 		err := json.Unmarshal([]byte(entry.Value.Content), &policy)
-		if err != nil || policy.NextHopIP.IsValid() != (policy.Action == "reroute") || !ownership.Priority(key.Vpc, policy.Priority) {
+		if err != nil || policy.NextHopIP.IsValid() != (policy.Action == "reroute") || !ownership.IsOwnPriority(key.Vpc, policy.Priority) {
 			p.Errorf("%s %s: %v", key, entry.Value, err)
 		}
 	}
-	for key, entry := range p.in.Rows {
-		if policy, ok := entry.Value.(intent.RouterPolicy); ok && !ownership.Priority(key.Router, policy.Priority) {
+	for key, entry := range p.out.Rows {
+		if policy, ok := entry.Value.(intent.LogicalRouterPolicy); ok && !ownership.IsOwnPriority(key.Router, policy.Priority) {
 			p.Errorf("%s %s: the priority is not claimed", key, entry.Value)
 		}
 	}
 }
 
 // noSetIsNegated: ovn-controller multiplies out everything that a negated set does not have.
-func (p *promises) noSetIsNegated() {
-	for key, entry := range p.in.Rows {
-		rule, ok := entry.Value.(intent.Rule)
+func (p *invariants) noSetIsNegated() {
+	for key, entry := range p.out.Rows {
+		rule, ok := entry.Value.(intent.ACL)
 		if ok && (strings.Contains(rule.Match, "!(") || strings.Contains(rule.Match, "!= {") || strings.Contains(rule.Match, "!= $")) {
 			p.Errorf("%s: %q negates a set of addresses", key, rule.Match)
 		}
@@ -72,8 +72,8 @@ func (p *promises) noSetIsNegated() {
 }
 
 // verdictsAreComplete: one on each object, with its facts, and with reasons that the reference page has.
-func (p *promises) verdictsAreComplete() {
-	left := objects(p.w)
+func (p *invariants) verdictsAreComplete() {
+	left := objectRefs(p.w)
 	for _, v := range p.verdicts {
 		if !left[v.Object.Ref()] {
 			p.Errorf("a verdict too many on %s", v.Object)
@@ -90,7 +90,7 @@ func (p *promises) verdictsAreComplete() {
 		}
 	}
 	for _, s := range p.w.Services { // of somebody else's, or of no project
-		if !s.Marked && (!s.Balancer || s.Class != kubedcv1.LoadBalancerClass) {
+		if !s.HasManagedStatus && (!s.IsLoadBalancer || s.Class != kubedcv1.LoadBalancerClass) {
 			delete(left, state.Ref{Kind: "Service", Namespace: s.Namespace, Name: s.Name})
 		}
 	}
@@ -100,40 +100,40 @@ func (p *promises) verdictsAreComplete() {
 }
 
 // readyIsWanted: who is told that all is well has everything wanted.
-func (p *promises) readyIsWanted() {
+func (p *invariants) readyIsWanted() {
 	wants := func(v intent.Verdict, kind intent.Kind, name string, row intent.Row) {
-		if _, wanted := p.in.Objects[intent.ObjectKey{Kind: kind, Name: name}]; !wanted {
+		if _, wanted := p.out.Objects[intent.ObjectKey{Kind: kind, Name: name}]; !wanted {
 			p.Errorf("%s is ready without %s %s", v.Object, kind, name)
 		}
-		if have := p.in.Rows[row.Key(shard)].Value; have == nil || !have.Equal(row) {
-			p.Errorf("%s is ready without the row %s %s; there is %v", v.Object, row.Key(shard), row, have)
+		if have := p.out.Rows[row.Key(testShard)].Value; have == nil || !have.Equal(row) {
+			p.Errorf("%s is ready without the row %s %s; there is %v", v.Object, row.Key(testShard), row, have)
 		}
 	}
 	for _, v := range p.verdicts {
 		switch facts := v.Facts.(type) {
 		case intent.FIpFacts:
 			if v.OK() {
-				wants(v, intent.OvnFip, facts.OvnFip, intent.FloatingNAT{External: facts.External, Logical: facts.Target})
+				wants(v, intent.OvnFip, facts.OvnFip, intent.DNATAndSNAT{External: facts.External, Logical: facts.Target})
 			}
 		case intent.ProjectFacts:
 			i := slices.IndexFunc(p.w.Projects, func(o snapshot.Project) bool { return o.Namespace == v.Object.Namespace && o.Name == v.Object.Name })
 			if four := p.w.Projects[i].Prefixes; v.OK() && four[0].Addr().Is4() {
-				wants(v, intent.OvnSnatRule, shard, intent.SourceNAT{External: facts.ExternalIP, Logical: four[0]})
+				wants(v, intent.OvnSnatRule, testShard, intent.SNAT{External: facts.ExternalIP, Logical: four[0]})
 			}
 		}
 	}
 }
 
 // portsAreGivenOnce: no two load balancers have the same port of an address, and a Service that is told that all is well has its own.
-func (p *promises) portsAreGivenOnce() {
+func (p *invariants) portsAreGivenOnce() {
 	holders := map[string]string{}
-	for _, entry := range p.in.Rows {
+	for _, entry := range p.out.Rows {
 		b, is := entry.Value.(intent.LoadBalancer)
 		if !is {
 			continue
 		}
 		for _, v := range b.VIPs {
-			key := balanced(b.Protocol, v.Address)
+			key := vipKey(b.Protocol, v.Address)
 			if other, taken := holders[key]; taken {
 				p.Errorf("%s is balanced by %s and by %s", key, other, b.Name)
 			}
@@ -146,7 +146,7 @@ func (p *promises) portsAreGivenOnce() {
 			continue
 		}
 		for _, port := range facts.Ports {
-			key, want := balanced(port.Protocol, socket(facts.Address, port.Number)), shard+"-"+v.Object.Name+"-"+string(port.Protocol)
+			key, want := vipKey(port.Protocol, newAddrPort(facts.Address, port.Number)), testShard+"-"+v.Object.Name+"-"+string(port.Protocol)
 			if holders[key] != want {
 				p.Errorf("%s is ready, and %s is balanced by %q", v.Object, key, holders[key])
 			}
@@ -155,7 +155,7 @@ func (p *promises) portsAreGivenOnce() {
 }
 
 // statusesAreTrue: Programmed is true only of what was taken, found, made, and seen.
-func (p *promises) statusesAreTrue() {
+func (p *invariants) statusesAreTrue() {
 	outcome := status.Outcome{Missing: map[state.Ref][]string{}, Failed: map[state.Ref][]string{}}
 	for i, v := range p.verdicts {
 		switch i % 3 {
@@ -165,7 +165,7 @@ func (p *promises) statusesAreTrue() {
 			outcome.Failed[v.Object.Ref()] = []string{"a write was refused"}
 		}
 	}
-	statuses := status.Render(p.verdicts, outcome)
+	statuses := status.RenderStatuses(p.verdicts, outcome)
 	if len(statuses) != len(p.verdicts) {
 		p.Errorf("%d statuses for %d verdicts", len(statuses), len(p.verdicts))
 	}
@@ -182,7 +182,7 @@ func (p *promises) statusesAreTrue() {
 				p.Errorf("%s: Programmed is %s with %+v", v.Object, c.Status, v)
 			}
 		}
-		_, diverts := v.Facts.(intent.DiversionFacts)
+		_, diverts := v.Facts.(intent.EgressPolicyFacts)
 		if v.Object.Kind != intent.Service && !diverts && got.Ready != (v.OK() && i%3 == 0) {
 			p.Errorf("%s: ready is %t with %+v", v.Object, got.Ready, v)
 		}

@@ -11,23 +11,23 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// limit is how many EIps a namespace may have.
-func (c *compiler) limit(namespace string) snapshot.Limit {
+// eipLimit is how many EIps a namespace may have.
+func (c *compiler) eipLimit(namespace string) snapshot.Limit {
 	if m := c.w.Management; m != nil {
-		return cmp.Or(m.Quotas[namespace], c.w.Config.Quotas.EIps)
+		return cmp.Or(m.NamespaceQuotas[namespace], c.w.Config.Quotas.EIps)
 	}
-	return cmp.Or(c.project.Quota, c.w.Namespace.Quota, c.w.Config.Quotas.EIps)
+	return cmp.Or(c.project.EIpQuota, c.w.Namespace.Quota, c.w.Config.Quotas.EIps)
 }
 
-// quota says whether an EIp may have an address: its namespace may have one more, and so may its organization. The default gateway's does
+// checkEIPQuota says whether an EIp may have an address: its namespace may have one more, and so may its organization. The default gateway's does
 // not count, and what is there stays when a quota is lowered.
-func (c *compiler) quota(e *eip, have snapshot.OvnEip) (accepted, waiting intent.Finding) {
-	if (have.Exists && have.Ours) || e.Remembered.IsValid() {
+func (c *compiler) checkEIPQuota(e *eip, have snapshot.OvnEip) (accepted, waiting intent.Finding) {
+	if (have.Exists && have.Owned) || e.StatusAddress.IsValid() {
 		return accepted, waiting
 	}
-	if limit, used := c.limit(e.Namespace), c.counted[e.Namespace]; !limit.Allows(used) {
+	if limit, used := c.eipLimit(e.Namespace), c.eipCount[e.Namespace]; !limit.AllowsMore(used) {
 		return intent.Finding{Reason: intent.QuotaExceeded, Message: fmt.Sprintf(
-			"the project has %d EIps and may have %d; delete one, or ask the operator to raise the quota", used, limit.Most)}, waiting
+			"the project has %d EIps and may have %d; delete one, or ask the operator to raise the quota", used, limit.Max)}, waiting
 	}
 	if c.w.Management != nil || e.Accepted {
 		return accepted, waiting
@@ -37,45 +37,45 @@ func (c *compiler) quota(e *eip, have snapshot.OvnEip) (accepted, waiting intent
 	if !limit.IsSet {
 		return accepted, waiting
 	}
-	return c.share(e.Meta, limit, c.shareOfEIps(e, organization), "EIps")
+	return c.checkSharedQuota(e.Meta, limit, c.countOtherEIPs(e, organization), "EIps")
 }
 
 // The quota of an organization is shared by shards that run side by side, each with its own view of the others. So that no two of them take
 // the last one: who is alone may have it at once; otherwise who came first has it, and that is decided when everybody has seen both. Two
 // objects may have been created in the same second, or by API servers whose clocks differ.
 
-// settling is how long after its creation an object may still be unseen by another shard, or may have been accepted there without its
+// quotaSettleTime is how long after its creation an object may still be unseen by another shard, or may have been accepted there without its
 // status showing it.
-const settling = 5 * time.Second
+const quotaSettleTime = 5 * time.Second
 
-// share is how many of an organization's quota others have: those who have it or came first, and all who want it.
-type share struct{ first, all int }
+// quotaShare is how many of an organization's quota others have: those who have it or came first, and all who want it.
+type quotaShare struct{ ahead, total int }
 
-// share says whether an object may have one of what its organization may have.
-func (c *compiler) share(m snapshot.Meta, limit snapshot.Limit, others share, what string) (accepted, waiting intent.Finding) {
+// checkSharedQuota says whether an object may have one of what its organization may have.
+func (c *compiler) checkSharedQuota(m snapshot.Meta, limit snapshot.Limit, others quotaShare, what string) (accepted, waiting intent.Finding) {
 	switch {
-	case limit.Allows(others.all):
+	case limit.AllowsMore(others.total):
 		return accepted, waiting
-	case !limit.Allows(others.first):
+	case !limit.AllowsMore(others.ahead):
 		return intent.Finding{Reason: intent.QuotaExceeded, Message: fmt.Sprintf(
 			"organization %s has %d %s and may have %d; delete one, or ask the operator to raise the quota of its namespace",
-			c.project.Namespace, others.first, what, limit.Most)}, waiting
-	case c.w.Now.Sub(m.Created) < settling:
+			c.project.Namespace, others.ahead, what, limit.Max)}, waiting
+	case c.w.Now.Sub(m.Created) < quotaSettleTime:
 		undecided := intent.Finding{Reason: intent.QuotaExceeded, Message: fmt.Sprintf(
 			"organization %s asks for more than the %d %s that it may have; who came first is known in %d s",
-			c.project.Namespace, limit.Most, what, settling/time.Second)}
+			c.project.Namespace, limit.Max, what, quotaSettleTime/time.Second)}
 		return undecided, undecided
 	default:
 		return accepted, waiting
 	}
 }
 
-// shareOfEIps is how many of its organization's EIps others have. No project counts for more than its own quota unless it has more: what
+// countOtherEIPs is how many of its organization's EIps others have. No project counts for more than its own quota unless it has more: what
 // it can't get does not keep others from theirs.
-func (c *compiler) shareOfEIps(e *eip, organization snapshot.Organization) (out share) {
+func (c *compiler) countOtherEIPs(e *eip, organization snapshot.Organization) (out quotaShare) {
 	for _, m := range organization.Members {
 		if m.Namespace == c.project.Namespace && m.Name == c.project.Name {
-			m.Quota, m.EIps = c.limit(e.Namespace), c.ownEIps()
+			m.Quota, m.EIps = c.eipLimit(e.Namespace), c.countedEIPs()
 		} else if !m.Accepted {
 			continue // the namespace of its name is another's
 		}
@@ -88,58 +88,58 @@ func (c *compiler) shareOfEIps(e *eip, organization snapshot.Organization) (out 
 			case o.Deleting:
 			default:
 				all++
-				if earlier(o.Meta, e.Meta) {
+				if isEarlier(o.Meta, e.Meta) {
 					before++
 				}
 			}
 		}
 		limit := cmp.Or(m.Quota, c.w.Config.Quotas.EIps)
-		out.first, out.all = out.first+atMost(limit, held, before), out.all+atMost(limit, held, all)
+		out.ahead, out.total = out.ahead+capByQuota(limit, held, before), out.total+capByQuota(limit, held, all)
 	}
 	return out
 }
 
-// atMost is what a project has and wants, as far as its own quota allows it.
-func atMost(limit snapshot.Limit, held, wanted int) int {
+// capByQuota is what a project has and wants, as far as its own quota allows it.
+func capByQuota(limit snapshot.Limit, held, wanted int) int {
 	if !limit.IsSet {
 		return held + wanted
 	}
-	return max(held, min(held+wanted, limit.Most))
+	return max(held, min(held+wanted, limit.Max))
 }
 
-// ownEIps are the EIps of the shard, as its organization counts them.
-func (c *compiler) ownEIps() []snapshot.Counted {
-	if c.ours == nil {
-		c.ours = []snapshot.Counted{}
+// countedEIPs are the EIps of the shard, as its organization counts them.
+func (c *compiler) countedEIPs() []snapshot.MemberEIp {
+	if c.ownCounted == nil {
+		c.ownCounted = []snapshot.MemberEIp{}
 		for _, e := range c.eips {
-			have := c.w.Engine.OvnEips[c.ovnEip(e)]
-			if e.Child == "" {
-				c.ours = append(c.ours, snapshot.Counted{Meta: e.Meta, Accepted: e.Accepted || have.Exists && have.Ours || e.Remembered.IsValid()})
+			have := c.w.Engine.OvnEips[c.ovnEipName(e)]
+			if e.ExistingOvnEip == "" {
+				c.ownCounted = append(c.ownCounted, snapshot.MemberEIp{Meta: e.Meta, Accepted: e.Accepted || have.Exists && have.Owned || e.StatusAddress.IsValid()})
 			}
 		}
 	}
-	return c.ours
+	return c.ownCounted
 }
 
-// projectQuota says whether the organization may have one more Project. One that has its namespace stays when the quota is lowered.
-func (c *compiler) projectQuota() (accepted, waiting intent.Finding) {
+// checkProjectQuota says whether the organization may have one more Project. One that has its namespace stays when the quota is lowered.
+func (c *compiler) checkProjectQuota() (accepted, waiting intent.Finding) {
 	p := c.project
 	organization := c.w.Organizations[p.Namespace]
 	limit := cmp.Or(organization.Projects, c.w.Config.Quotas.OrganizationProjects)
 	if !limit.IsSet || p.Accepted || c.w.Namespace.Exists || c.w.Engine.Vpc.Exists {
 		return accepted, waiting
 	}
-	others := slices.DeleteFunc(slices.Clone(organization.Members), func(m snapshot.Member) bool { return m.Name == p.Name })
-	out := share{all: len(others)}
+	others := slices.DeleteFunc(slices.Clone(organization.Members), func(m snapshot.MemberProject) bool { return m.Name == p.Name })
+	out := quotaShare{total: len(others)}
 	for _, m := range others {
-		if m.Accepted || earlier(m.Meta, p.Meta) {
-			out.first++
+		if m.Accepted || isEarlier(m.Meta, p.Meta) {
+			out.ahead++
 		}
 	}
-	return c.share(p.Meta, limit, out, "Projects")
+	return c.checkSharedQuota(p.Meta, limit, out, "Projects")
 }
 
-// earlier says whether an object came before another.
-func earlier(a, b snapshot.Meta) bool {
+// isEarlier says whether an object came before another.
+func isEarlier(a, b snapshot.Meta) bool {
 	return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name)) < 0
 }

@@ -11,47 +11,47 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// rival is an EIp of one of several projects that share a quota.
-type rival struct {
+// competingEIP is an EIp of one of several projects that share a quota.
+type competingEIP struct {
 	snapshot.Meta
-	project  string
-	seen     time.Time // when caches show it
-	accepted time.Time // when its status was written; zero: it was not
+	project    string
+	visibleAt  time.Time // when caches show it
+	acceptedAt time.Time // when its status was written; zero: it was not
 }
 
-// rivalry is projects of one organization whose shards run side by side: each sees what others decided only some time later.
-type rivalry struct {
+// quotaFixture is projects of one organization whose shards run side by side: each sees what others decided only some time later.
+type quotaFixture struct {
 	limit    int
 	lag      time.Duration
-	rivals   []*rival
+	eips     []*competingEIP
 	projects []string
 }
 
-// run compiles one project's shard, and returns its EIps that are accepted.
-func (r *rivalry) run(project string, now time.Time) map[string]bool {
-	w := &snapshot.World{
-		Shard: "acme-" + project, Now: now, Namespace: snapshot.Namespace{Exists: true, Ours: true},
+// compileShard compiles one project's shard, and returns its EIps that are accepted.
+func (r *quotaFixture) compileShard(project string, now time.Time) map[string]bool {
+	w := &snapshot.VpcInput{
+		Shard: "acme-" + project, Now: now, Namespace: snapshot.Namespace{Exists: true, Owned: true},
 		Projects: []snapshot.Project{{
-			Meta: snapshot.Meta{Namespace: "acme", Name: project}, Accepted: true, Network: "a", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")},
+			Meta: snapshot.Meta{Namespace: "acme", Name: project}, Accepted: true, NetworkType: "a", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")},
 		}},
-		Externals: []snapshot.External{{
+		ExternalSubnets: []snapshot.ExternalSubnet{{
 			Subnet: "ext", Network: "ext", Type: "a", Prefix: netip.MustParsePrefix("198.51.100.0/24"), Gateway: addr("198.51.100.1"), Free: 100,
 		}},
 	}
-	members := map[string]snapshot.Member{}
+	members := map[string]snapshot.MemberProject{}
 	for _, p := range r.projects {
-		members[p] = snapshot.Member{Meta: snapshot.Meta{Namespace: "acme", Name: p}, Accepted: true}
+		members[p] = snapshot.MemberProject{Meta: snapshot.Meta{Namespace: "acme", Name: p}, Accepted: true}
 	}
-	for _, e := range r.rivals {
-		if e.seen.After(now) {
+	for _, e := range r.eips {
+		if e.visibleAt.After(now) {
 			continue
 		}
 		if e.project == project {
-			w.EIps = append(w.EIps, snapshot.EIp{Meta: e.Meta, Type: "a", Accepted: !e.accepted.IsZero()})
+			w.EIps = append(w.EIps, snapshot.EIp{Meta: e.Meta, Type: "a", Accepted: !e.acceptedAt.IsZero()})
 			continue
 		}
 		m := members[e.project]
-		m.EIps = append(m.EIps, snapshot.Counted{Meta: e.Meta, Accepted: !e.accepted.IsZero() && now.Sub(e.accepted) >= r.lag})
+		m.EIps = append(m.EIps, snapshot.MemberEIp{Meta: e.Meta, Accepted: !e.acceptedAt.IsZero() && now.Sub(e.acceptedAt) >= r.lag})
 		members[e.project] = m
 	}
 	o := snapshot.Organization{EIps: snapshot.AtMost(r.limit)}
@@ -69,16 +69,16 @@ func (r *rivalry) run(project string, now time.Time) map[string]bool {
 	return out
 }
 
-// newRivalry is a limit and twelve EIps of three projects that are written within a few seconds.
-func newRivalry(chance *rand.Rand, begin time.Time) *rivalry {
-	r := &rivalry{limit: 1 + chance.IntN(4), lag: time.Duration(chance.IntN(3000)) * time.Millisecond, projects: []string{"p0", "p1", "p2"}}
+// newQuotaFixture is a limit and twelve EIps of three projects that are written within a few seconds.
+func newQuotaFixture(chance *rand.Rand, begin time.Time) *quotaFixture {
+	r := &quotaFixture{limit: 1 + chance.IntN(4), lag: time.Duration(chance.IntN(3000)) * time.Millisecond, projects: []string{"p0", "p1", "p2"}}
 	for i := range 12 {
 		seen := begin.Add(time.Duration(chance.IntN(2500)) * time.Millisecond)
 		skew := time.Duration(chance.IntN(3)-1) * time.Second // of the API server's clock that wrote the time of creation
 		project := r.projects[chance.IntN(3)]
-		r.rivals = append(r.rivals, &rival{
+		r.eips = append(r.eips, &competingEIP{
 			Meta:    snapshot.Meta{Namespace: "acme-" + project, Name: fmt.Sprintf("e%d", chance.IntN(1000)*100+i), Created: seen.Add(skew).Truncate(time.Second)},
-			project: project, seen: seen,
+			project: project, visibleAt: seen,
 		})
 	}
 	return r
@@ -90,17 +90,17 @@ func TestOrganizationHasWhatItMayHave(t *testing.T) {
 	for seed := range uint64(100) {
 		chance := rand.New(rand.NewPCG(seed, 1))
 		begin := time.Unix(1000, 0)
-		r := newRivalry(chance, begin)
+		r := newQuotaFixture(chance, begin)
 		given := 0
 		for now := begin; now.Before(begin.Add(20 * time.Second)); now = now.Add(time.Duration(chance.IntN(400)) * time.Millisecond) {
 			project := r.projects[chance.IntN(3)]
-			accepted := r.run(project, now)
+			accepted := r.compileShard(project, now)
 			given = 0
-			for _, e := range r.rivals {
-				if e.project == project && accepted[e.Name] && e.accepted.IsZero() {
-					e.accepted = now
+			for _, e := range r.eips {
+				if e.project == project && accepted[e.Name] && e.acceptedAt.IsZero() {
+					e.acceptedAt = now
 				}
-				if !e.accepted.IsZero() {
+				if !e.acceptedAt.IsZero() {
 					given++
 				}
 			}
@@ -117,18 +117,18 @@ func TestOrganizationHasWhatItMayHave(t *testing.T) {
 // A project that asks for more than it may have itself does not keep its siblings from theirs.
 func TestProjectDoesNotUseUpItsOrganization(t *testing.T) {
 	old := time.Unix(1, 0)
-	greedy := snapshot.Member{Meta: snapshot.Meta{Namespace: "acme", Name: "greedy"}, Accepted: true, Quota: snapshot.AtMost(2)}
+	greedy := snapshot.MemberProject{Meta: snapshot.Meta{Namespace: "acme", Name: "greedy"}, Accepted: true, Quota: snapshot.AtMost(2)}
 	for i := range 100 {
 		m := snapshot.Meta{Namespace: "acme-greedy", Name: fmt.Sprintf("e%d", i), Created: old}
-		greedy.EIps = append(greedy.EIps, snapshot.Counted{Meta: m, Accepted: i < 2})
+		greedy.EIps = append(greedy.EIps, snapshot.MemberEIp{Meta: m, Accepted: i < 2})
 	}
-	c := &compiler{w: &snapshot.World{Shard: "acme-p0"}, project: &project{Project: snapshot.Project{Meta: snapshot.Meta{Namespace: "acme", Name: "p0"}}}}
+	c := &compiler{w: &snapshot.VpcInput{Shard: "acme-p0"}, project: &project{Project: snapshot.Project{Meta: snapshot.Meta{Namespace: "acme", Name: "p0"}}}}
 	e := &eip{EIp: snapshot.EIp{Meta: snapshot.Meta{Namespace: "acme-p0", Name: "mine", Created: time.Unix(900, 0)}}}
-	if got := c.shareOfEIps(e, snapshot.Organization{Members: []snapshot.Member{greedy}}); got != (share{2, 2}) {
+	if got := c.countOtherEIPs(e, snapshot.Organization{Members: []snapshot.MemberProject{greedy}}); got != (quotaShare{2, 2}) {
 		t.Errorf("others have %+v, and 2 are a greedy project's that may have 2", got)
 	}
 	greedy.Quota = snapshot.Limit{}
-	if got := c.shareOfEIps(e, snapshot.Organization{Members: []snapshot.Member{greedy}}); got != (share{100, 100}) {
+	if got := c.countOtherEIPs(e, snapshot.Organization{Members: []snapshot.MemberProject{greedy}}); got != (quotaShare{100, 100}) {
 		t.Errorf("others have %+v, and 100 are a project's that may have as many as it wants", got)
 	}
 }

@@ -10,44 +10,44 @@ import (
 // the switch after the Subnet, each from a queue of its own; a new one that comes earlier loses its router or switch to that.
 // So the OVN database has to show that the old one is gone.
 
-// beingDeleted is what is said of an object that somebody deletes and that is needed.
-func beingDeleted(kind intent.Kind, name string) intent.Finding {
+// beingDeletedFinding is what is said of an object that somebody deletes and that is needed.
+func beingDeletedFinding(kind intent.Kind, name string) intent.Finding {
 	return intent.Finding{Reason: intent.BeingDeleted, Message: fmt.Sprintf("%s %s is being deleted by somebody; it is made again when it is gone", kind, name)}
 }
 
-// vpcLeaves says whether the VPC is on its way out. Kube-OVN keeps a Vpc that has a Subnet, and a Subnet that has pods, so as
+// isVPCTerminating says whether the VPC is on its way out. Kube-OVN keeps a Vpc that has a Subnet, and a Subnet that has pods, so as
 // long as there are pods all stays as it is and works.
-func (c *compiler) vpcLeaves() bool {
+func (c *compiler) isVPCTerminating() bool {
 	e := c.w.Engine
-	return e.Vpc.Deleting && e.InUse == 0 || !e.Vpc.Exists && e.Ports != nil
+	return e.Vpc.Deleting && e.UsedIPs == 0 || !e.Vpc.Exists && e.RouterPorts != nil
 }
 
-// subnetLeaves says whether Kube-OVN has not finished with a Subnet that is gone.
-func (c *compiler) subnetLeaves() bool {
-	return !c.w.Engine.Subnet.Exists && c.w.Engine.Ports[c.inport()]
+// isSubnetTerminating says whether Kube-OVN has not finished with a Subnet that is gone.
+func (c *compiler) isSubnetTerminating() bool {
+	return !c.w.Engine.Subnet.Exists && c.w.Engine.RouterPorts[c.internalPortName()]
 }
 
-// rebuilt is what a project waits for that somebody has deleted something of.
-func (c *compiler) rebuilt() intent.Finding {
+// checkRebuild is what a project waits for that somebody has deleted something of.
+func (c *compiler) checkRebuild() intent.Finding {
 	e := c.w.Engine
 	message := ""
 	switch {
 	case c.w.Namespace.Deleting:
 		message = fmt.Sprintf("namespace %s is being deleted; it is made again when it is gone", c.w.Shard)
-	case e.Vpc.Deleting && e.InUse > 0:
+	case e.Vpc.Deleting && e.UsedIPs > 0:
 		message = fmt.Sprintf(
-			"Vpc %s is being deleted by somebody; it works until the project's pods (%d) have ended, and is then made again", c.w.Shard, e.InUse)
+			"Vpc %s is being deleted by somebody; it works until the project's pods (%d) have ended, and is then made again", c.w.Shard, e.UsedIPs)
 	case e.Vpc.Deleting:
 		message = fmt.Sprintf("Vpc %s is being deleted by somebody; it is made again when it is gone", c.w.Shard)
-	case !e.Vpc.Exists && e.Ports != nil:
+	case !e.Vpc.Exists && e.RouterPorts != nil:
 		message = fmt.Sprintf("Kube-OVN has not removed router %s of a Vpc that was deleted; if it stays, remove it with ovn-nbctl lr-del", c.w.Shard)
-	case e.Subnet.Deleting && e.InUse > 0:
+	case e.Subnet.Deleting && e.UsedIPs > 0:
 		message = fmt.Sprintf(
-			"Subnet %s is being deleted by somebody; it works until the project's pods (%d) have ended, and is then made again", c.subnet(), e.InUse)
+			"Subnet %s is being deleted by somebody; it works until the project's pods (%d) have ended, and is then made again", c.subnetName(), e.UsedIPs)
 	case e.Subnet.Deleting:
-		message = fmt.Sprintf("Subnet %s is being deleted by somebody; it is made again when it is gone", c.subnet())
-	case c.subnetLeaves():
-		message = fmt.Sprintf("Kube-OVN has not removed router port %s of a Subnet that was deleted; if it stays, remove it with ovn-nbctl lrp-del", c.inport())
+		message = fmt.Sprintf("Subnet %s is being deleted by somebody; it is made again when it is gone", c.subnetName())
+	case c.isSubnetTerminating():
+		message = fmt.Sprintf("Kube-OVN has not removed router port %s of a Subnet that was deleted; if it stays, remove it with ovn-nbctl lrp-del", c.internalPortName())
 	default:
 		return intent.Finding{}
 	}

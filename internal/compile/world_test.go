@@ -11,172 +11,172 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// shard is a name that two Projects can give.
-const shard = "o-p-q"
+// testShard is a name that two Projects can give.
+const testShard = "o-p-q"
 
-// dice is bytes as a row of choices. When they have run out, every choice is the first one: that is the plain one.
-type dice struct{ left []byte }
+// fuzzInput is bytes as a row of choices. When they have run out, every choice is the first one: that is the plain one.
+type fuzzInput struct{ remaining []byte }
 
-func (d *dice) roll(sides int) int {
-	if len(d.left) == 0 {
+func (d *fuzzInput) intn(sides int) int {
+	if len(d.remaining) == 0 {
 		return 0
 	}
-	b := d.left[0]
-	d.left = d.left[1:]
+	b := d.remaining[0]
+	d.remaining = d.remaining[1:]
 	return int(b) % sides
 }
 
-func (d *dice) bool() bool { return d.roll(2) == 1 }
+func (d *fuzzInput) bool() bool { return d.intn(2) == 1 }
 
-// rare is one of eight.
-func (d *dice) rare() bool { return d.roll(8) == 7 }
+// oneInEight is one of eight.
+func (d *fuzzInput) oneInEight() bool { return d.intn(8) == 7 }
 
-func choose[T any](d *dice, from ...T) T { return from[d.roll(len(from))] }
+func pickOne[T any](d *fuzzInput, from ...T) T { return from[d.intn(len(from))] }
 
-// worldOf is a world that bytes stand for: few names and few addresses, so that they collide, and everything that can be in
+// randomWorld is a world that bytes stand for: few names and few addresses, so that they collide, and everything that can be in
 // the way of something. It is as wild as Kubernetes allows (names are unique) and Kube-OVN (no address is given twice).
-func worldOf(d *dice) *snapshot.World {
-	w := &snapshot.World{
-		Shard: shard, Now: time.Unix(1000, 0),
-		Config:    snapshot.Config{DefaultEIpType: choose(d, "", "", "a", "b"), DefaultFIpType: choose(d, "", "", "a", "b")},
-		Namespace: snapshot.Namespace{Exists: d.bool(), Quota: quota(d)},
-		Pods:      map[string][]netip.Addr{}, VMs: map[string][]intent.VMInterface{}, Holders: map[netip.Addr]snapshot.Holder{},
-		Engine: snapshot.Engine{OvnEips: map[string]snapshot.OvnEip{}, OvnFips: map[string]snapshot.OvnFip{}, Objects: map[intent.ObjectKey]bool{}},
+func randomWorld(d *fuzzInput) *snapshot.VpcInput {
+	w := &snapshot.VpcInput{
+		Shard: testShard, Now: time.Unix(1000, 0),
+		Config:    snapshot.Config{DefaultEIpType: pickOne(d, "", "", "a", "b"), DefaultFIpType: pickOne(d, "", "", "a", "b")},
+		Namespace: snapshot.Namespace{Exists: d.bool(), Quota: randomQuota(d)},
+		Pods:      map[string][]netip.Addr{}, VMs: map[string][]intent.VMInterface{}, AddressOwners: map[netip.Addr]snapshot.AddressOwner{},
+		Engine: snapshot.Engine{OvnEips: map[string]snapshot.OvnEip{}, OvnFips: map[string]snapshot.OvnFip{}, OwnedObjects: map[intent.ObjectKey]bool{}},
 	}
-	w.Namespace.Ours, w.Namespace.Deleting = w.Namespace.Exists && !d.rare(), w.Namespace.Exists && d.rare()
-	for i := range 1 + d.roll(3) {
-		w.Externals = append(w.Externals, external(d, i))
+	w.Namespace.Owned, w.Namespace.Deleting = w.Namespace.Exists && !d.oneInEight(), w.Namespace.Exists && d.oneInEight()
+	for i := range 1 + d.intn(3) {
+		w.ExternalSubnets = append(w.ExternalSubnets, randomExternal(d, i))
 	}
-	projects(d, w)
-	fips(d, w)
-	services(d, w)
-	eips(d, w)
-	targets(d, w)
-	engineOf(d, w)
-	own(d, w)
-	selections(d, w)
-	diversions(d, w)
-	limits(d, w)
+	addProjects(d, w)
+	addFIPs(d, w)
+	addServices(d, w)
+	addEIPs(d, w)
+	addTargets(d, w)
+	addEngine(d, w)
+	addOwnership(d, w)
+	addSelections(d, w)
+	addEgressPolicies(d, w)
+	addLimits(d, w)
 	return w
 }
 
-// limits are for whom networks are, with whom there may be connections, and what an organization may have.
-func limits(d *dice, w *snapshot.World) {
-	for i := range w.Externals {
-		if d.rare() {
-			w.Externals[i].Admitted = snapshot.Admitted{shard: d.bool()}
+// addLimits are for whom networks are, with whom there may be connections, and what an organization may have.
+func addLimits(d *fuzzInput, w *snapshot.VpcInput) {
+	for i := range w.ExternalSubnets {
+		if d.oneInEight() {
+			w.ExternalSubnets[i].Admitted = snapshot.Admitted{testShard: d.bool()}
 		}
 	}
 	w.Organizations = map[string]snapshot.Organization{}
 	for i := range w.Projects {
 		p := &w.Projects[i]
-		for _, list := range []*snapshot.AllowList{&p.Ingress, &p.Egress} {
-			if d.rare() {
-				*list = snapshot.AllowList{IsSet: true, Prefixes: choose(d, nil, []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")})}
+		for _, list := range []*snapshot.AllowList{&p.IngressAllowList, &p.EgressAllowList} {
+			if d.oneInEight() {
+				*list = snapshot.AllowList{IsSet: true, Prefixes: pickOne(d, nil, []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")})}
 			}
 		}
-		if d.rare() {
-			member := snapshot.Member{Meta: snapshot.Meta{Namespace: p.Namespace, Name: "sibling", Created: time.Unix(int64(d.roll(1000)), 0)}, Accepted: d.bool()}
-			member.EIps = []snapshot.Counted{{Meta: snapshot.Meta{Namespace: "sibling", Name: "e", Created: time.Unix(int64(d.roll(1000)), 0)}, Accepted: d.bool()}}
+		if d.oneInEight() {
+			member := snapshot.MemberProject{Meta: snapshot.Meta{Namespace: p.Namespace, Name: "sibling", Created: time.Unix(int64(d.intn(1000)), 0)}, Accepted: d.bool()}
+			member.EIps = []snapshot.MemberEIp{{Meta: snapshot.Meta{Namespace: "sibling", Name: "e", Created: time.Unix(int64(d.intn(1000)), 0)}, Accepted: d.bool()}}
 			w.Organizations[p.Namespace] = snapshot.Organization{
-				EIps: quota(d), Projects: quota(d), Members: []snapshot.Member{member, {Meta: p.Meta, Accepted: p.Accepted}},
+				EIps: randomQuota(d), Projects: randomQuota(d), Members: []snapshot.MemberProject{member, {Meta: p.Meta, Accepted: p.Accepted}},
 			}
 		}
 	}
 }
 
-// diversions: seldom any, of networks that there may not be.
-func diversions(d *dice, w *snapshot.World) {
-	for i := range d.roll(3) {
-		if !d.rare() {
+// addEgressPolicies: seldom any, of networks that there may not be.
+func addEgressPolicies(d *fuzzInput, w *snapshot.VpcInput) {
+	for i := range d.intn(3) {
+		if !d.oneInEight() {
 			return
 		}
 		name := fmt.Sprintf("s%d", i)
 		w.EgressServices = append(w.EgressServices, snapshot.EgressService{
-			Meta: meta(d, shard, name), ByNetwork: d.bool(), Network: choose(d, "", "a", "b", "n", "x1"),
+			Meta: randomMeta(d, testShard, name), ByNetwork: d.bool(), Network: pickOne(d, "", "a", "b", "n", "x1"),
 		})
 		w.EgressRoutes = append(w.EgressRoutes, snapshot.EgressRoute{
-			Meta: meta(d, shard, name), Type: choose(d, "a", "b", "c"), Network: choose(d, "", "", "n", "x0"), Malformed: malformedBy(d),
-			Pods:         []snapshot.Placed{{Address: inside(byte(2 + d.roll(3)))}},
-			Destinations: []netip.Prefix{netip.PrefixFrom(choose(d, address(0, 0), address(1, 0), address(9, 0)), choose(d, 16, 24, 28)).Masked()},
+			Meta: randomMeta(d, testShard, name), Type: pickOne(d, "a", "b", "c"), Network: pickOne(d, "", "", "n", "x0"), Malformed: randomMalformed(d),
+			Pods:         []snapshot.PodPlacement{{Address: podIP(byte(2 + d.intn(3)))}},
+			Destinations: []netip.Prefix{netip.PrefixFrom(pickOne(d, externalIP(0, 0), externalIP(1, 0), externalIP(9, 0)), pickOne(d, 16, 24, 28)).Masked()},
 		})
 	}
 }
 
-// selections: seldom any, and then some without an address.
-func selections(d *dice, w *snapshot.World) {
-	for i := range d.roll(3) {
-		if !d.rare() {
+// addSelections: seldom any, and then some without an address.
+func addSelections(d *fuzzInput, w *snapshot.VpcInput) {
+	for i := range d.intn(3) {
+		if !d.oneInEight() {
 			return
 		}
-		s := snapshot.Selection{EgressIP: fmt.Sprintf("e%d", i), Open: d.bool(), Created: time.Unix(int64(d.roll(3)), 0)}
-		for host := range byte(d.roll(4)) {
-			s.Pods = append(s.Pods, inside(host+2))
+		s := snapshot.Selection{EgressIP: fmt.Sprintf("e%d", i), FailOpen: d.bool(), Created: time.Unix(int64(d.intn(3)), 0)}
+		for host := range byte(d.intn(4)) {
+			s.Pods = append(s.Pods, podIP(host+2))
 		}
 		if d.bool() {
-			s.Links = []snapshot.Link{{Address: address(0, 5+i), Network: netip.PrefixFrom(netip.AddrFrom4([4]byte{240, 0, 0, byte(4*i + 1)}), 30)}}
+			s.Links = []snapshot.EgressLink{{Address: externalIP(0, 5+i), PeerNetwork: netip.PrefixFrom(netip.AddrFrom4([4]byte{240, 0, 0, byte(4*i + 1)}), 30)}}
 		}
-		w.Selections, w.Inside = append(w.Selections, s), []netip.Addr{inside(2), inside(3), inside(4), inside(5)}
+		w.Selections, w.PodAddresses = append(w.Selections, s), []netip.Addr{podIP(2), podIP(3), podIP(4), podIP(5)}
 	}
 }
 
-func quota(d *dice) snapshot.Limit {
-	if !d.rare() {
+func randomQuota(d *fuzzInput) snapshot.Limit {
+	if !d.oneInEight() {
 		return snapshot.Limit{}
 	}
-	return snapshot.AtMost(d.roll(3))
+	return snapshot.AtMost(d.intn(3))
 }
 
-func external(d *dice, i int) snapshot.External {
-	x := snapshot.External{
-		Subnet: fmt.Sprintf("x%d", i), Network: choose(d, fmt.Sprintf("x%d", i), "n"), Type: choose(d, "a", "a", "b"), Default: d.bool(), Ready: true,
-		Prefix: netip.MustParsePrefix(fmt.Sprintf("192.0.%d.0/28", i)), Gateway: address(i, 1), Dual: d.rare(),
-		Free: choose(d, 9, 9, 9, 9, 2, 1, 0), Used: 3,
+func randomExternal(d *fuzzInput, i int) snapshot.ExternalSubnet {
+	x := snapshot.ExternalSubnet{
+		Subnet: fmt.Sprintf("x%d", i), Network: pickOne(d, fmt.Sprintf("x%d", i), "n"), Type: pickOne(d, "a", "a", "b"), Default: d.bool(), Ready: true,
+		Prefix: netip.MustParsePrefix(fmt.Sprintf("192.0.%d.0/28", i)), Gateway: externalIP(i, 1), HasIPv6: d.oneInEight(),
+		Free: pickOne(d, 9, 9, 9, 9, 2, 1, 0), Used: 3,
 	}
-	if d.rare() {
-		x.Reserved = []snapshot.Range{{First: address(i, 1), Last: address(i, choose(d, 1, 3, 4))}}
+	if d.oneInEight() {
+		x.ReservedRanges = []snapshot.AddressRange{{First: externalIP(i, 1), Last: externalIP(i, pickOne(d, 1, 3, 4))}}
 	}
-	if x.Dual && d.bool() {
+	if x.HasIPv6 && d.bool() {
 		x.Prefix, x.Gateway = netip.Prefix{}, netip.Addr{} // it has IPv6 only
 	}
 	return x
 }
 
-func address(subnet, host int) netip.Addr {
+func externalIP(subnet, host int) netip.Addr {
 	return netip.AddrFrom4([4]byte{192, 0, byte(subnet), byte(host)})
 }
 
-// inside is an address of the project.
-func inside(host byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, host}) }
+// podIP is an address of the project.
+func podIP(host byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, host}) }
 
-// anyAddress is none, or one of a few: of networks, of gateways, of nobody.
-func anyAddress(d *dice) netip.Addr {
+// randomAddress is none, or one of a few: of networks, of gateways, of nobody.
+func randomAddress(d *fuzzInput) netip.Addr {
 	if d.bool() {
 		return netip.Addr{}
 	}
-	return choose(d, netip.Addr{}, address(0, 3), address(0, 4), address(1, 3), address(0, 1), address(9, 9), netip.MustParseAddr("2001:db8::1"))
+	return pickOne(d, netip.Addr{}, externalIP(0, 3), externalIP(0, 4), externalIP(1, 3), externalIP(0, 1), externalIP(9, 9), netip.MustParseAddr("2001:db8::1"))
 }
 
-func meta(d *dice, namespace, name string) snapshot.Meta {
+func randomMeta(d *fuzzInput, namespace, name string) snapshot.Meta {
 	return snapshot.Meta{
-		Namespace: namespace, Name: name, UID: name, Generation: 1, Created: time.Unix(int64(d.roll(3)), 0), Deleting: d.rare(),
+		Namespace: namespace, Name: name, UID: name, Generation: 1, Created: time.Unix(int64(d.intn(3)), 0), Deleting: d.oneInEight(),
 	}
 }
 
-func malformedBy(d *dice) snapshot.Malformed {
-	if d.rare() && d.bool() {
+func randomMalformed(d *fuzzInput) snapshot.Malformed {
+	if d.oneInEight() && d.bool() {
 		return "a field is wrong"
 	}
 	return ""
 }
 
-func projects(d *dice, w *snapshot.World) {
+func addProjects(d *fuzzInput, w *snapshot.VpcInput) {
 	four, six := netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("fd00::/64")
 	names := [][2]string{{"o", "p-q"}, {"o-p", "q"}}
-	for _, n := range names[:choose(d, 1, 1, 1, 1, 1, 1, 2, 0)] {
+	for _, n := range names[:pickOne(d, 1, 1, 1, 1, 1, 1, 2, 0)] {
 		p := snapshot.Project{
-			Meta: meta(d, n[0], n[1]), Network: choose(d, "a", "a", "a", "b", "none"), Quota: quota(d), Malformed: malformedBy(d),
-			Prefixes: choose(d, []netip.Prefix{four}, []netip.Prefix{four}, []netip.Prefix{four}, []netip.Prefix{four, six}, []netip.Prefix{six}, nil),
+			Meta: randomMeta(d, n[0], n[1]), NetworkType: pickOne(d, "a", "a", "a", "b", "none"), EIpQuota: randomQuota(d), Malformed: randomMalformed(d),
+			Prefixes: pickOne(d, []netip.Prefix{four}, []netip.Prefix{four}, []netip.Prefix{four}, []netip.Prefix{four, six}, []netip.Prefix{six}, nil),
 		}
 		if p.Prefixes == nil {
 			p.Malformed = "no prefix"
@@ -185,193 +185,193 @@ func projects(d *dice, w *snapshot.World) {
 	}
 }
 
-// ownName is the name of the EIp that a FIp makes for itself.
-func ownName(f string) string { return "fip-" + f + "-" + intent.Suffix(f) }
+// fipEIPName is the name of the EIp that a FIp makes for itself.
+func fipEIPName(f string) string { return "fip-" + f + "-" + intent.UIDSuffix(f) }
 
-// ovnEipOf is the name of the OvnEip of an EIp.
-func ovnEipOf(eip string) string { return "eip-" + shard + "-" + eip }
+// ovnEipNameOf is the name of the OvnEip of an EIp.
+func ovnEipNameOf(eip string) string { return "eip-" + testShard + "-" + eip }
 
-func fips(d *dice, w *snapshot.World) {
-	for i := range d.roll(4) {
+func addFIPs(d *fuzzInput, w *snapshot.VpcInput) {
+	for i := range d.intn(4) {
 		f := snapshot.FIp{
-			Meta: meta(d, shard, fmt.Sprintf("f%d", i)), Type: choose(d, "", "", "a", "b", "none"), Malformed: malformedBy(d),
-			EIp: choose(d, "", "", "e0", "e0", "e1", "e1", DefaultEIp, ownName("f0"), "none"),
+			Meta: randomMeta(d, testShard, fmt.Sprintf("f%d", i)), Type: pickOne(d, "", "", "a", "b", "none"), Malformed: randomMalformed(d),
+			EIp: pickOne(d, "", "", "e0", "e0", "e1", "e1", defaultEIPName, fipEIPName("f0"), "none"),
 		}
-		switch d.roll(3) {
+		switch d.intn(3) {
 		case 0:
-			f.Address = choose(d, inside(5), inside(6), inside(7), netip.MustParseAddr("10.9.9.9"))
+			f.Address = pickOne(d, podIP(5), podIP(6), podIP(7), netip.MustParseAddr("10.9.9.9"))
 		case 1:
-			f.Pod = choose(d, "p0", "p1", "none")
+			f.Pod = pickOne(d, "p0", "p1", "none")
 		case 2:
-			f.VM, f.Interface = choose(d, "v0", "none"), choose(d, "", "eth0", "eth9")
+			f.VM, f.Interface = pickOne(d, "v0", "none"), pickOne(d, "", "eth0", "eth9")
 		}
 		w.FIps = append(w.FIps, f)
 	}
 }
 
-// services ask for few ports of few addresses, and some of them are not ours.
-func services(d *dice, w *snapshot.World) {
-	for i := range d.roll(4) {
+// addServices ask for few ports of few addresses, and some of them are not ours.
+func addServices(d *fuzzInput, w *snapshot.VpcInput) {
+	for i := range d.intn(4) {
 		s := snapshot.Service{
-			Meta: meta(d, shard, fmt.Sprintf("s%d", i)), Balancer: !d.rare(), Marked: d.bool(), Malformed: malformedBy(d),
-			Class: choose(d, "", "", "", kubedcv1.LoadBalancerClass, "other"), EIp: choose(d, "", "", "e0", "e0", "e1", DefaultEIp, "none"),
-			Type: choose(d, "", "", "a", "b", "none"), Address: anyAddress(d), Shown: anyAddress(d), Affinity: choose(d, 0, 10, 86400),
-			Backend: d.bool(), Expires: d.rare(), Leaves: d.rare(), Idle: choose(d, time.Time{}, time.Unix(1, 0)),
+			Meta: randomMeta(d, testShard, fmt.Sprintf("s%d", i)), IsLoadBalancer: !d.oneInEight(), HasManagedStatus: d.bool(), Malformed: randomMalformed(d),
+			Class: pickOne(d, "", "", "", kubedcv1.LoadBalancerClass, "other"), EIp: pickOne(d, "", "", "e0", "e0", "e1", defaultEIPName, "none"),
+			Type: pickOne(d, "", "", "a", "b", "none"), Address: randomAddress(d), StatusAddress: randomAddress(d), AffinitySeconds: pickOne(d, 0, 10, 86400),
+			WantsBackend: d.bool(), Autodelete: d.oneInEight(), EgressByLBIP: d.oneInEight(), IdleSince: pickOne(d, time.Time{}, time.Unix(1, 0)),
 		}
-		if d.rare() {
-			s.Ranges = []netip.Prefix{netip.MustParsePrefix(choose(d, "192.0.2.0/24", "2001:db8::/32"))}
+		if d.oneInEight() {
+			s.SourceRanges = []netip.Prefix{netip.MustParsePrefix(pickOne(d, "192.0.2.0/24", "2001:db8::/32"))}
 		}
-		if d.rare() {
-			s.Check = &snapshot.Check{Interval: 1, Timeout: 1, Successes: 1, Failures: 1}
+		if d.oneInEight() {
+			s.HealthCheck = &snapshot.HealthCheck{Interval: 1, Timeout: 1, Successes: 1, Failures: 1}
 		}
-		for n := range 1 + d.roll(2) {
-			s.Ports = append(s.Ports, snapshot.Port{Name: fmt.Sprint(n), Protocol: choose(d, intent.TCP, intent.TCP, intent.UDP, "other"), Number: choose(d, 80, 80, 81)})
+		for n := range 1 + d.intn(2) {
+			s.Ports = append(s.Ports, snapshot.Port{Name: fmt.Sprint(n), Protocol: pickOne(d, intent.TCP, intent.TCP, intent.UDP, "other"), Number: pickOne(d, 80, 80, 81)})
 		}
-		for range d.roll(3) {
+		for range d.intn(3) {
 			s.Endpoints = append(s.Endpoints, snapshot.Endpoint{
-				Port: choose(d, "0", "1"), Address: choose(d, inside(5), inside(6), netip.MustParseAddr("10.9.9.9")), Number: 8080, Ready: d.bool(), Serving: d.bool(),
-				Target: choose(d, "", "p0", "p1", "none"),
+				PortName: pickOne(d, "0", "1"), Address: pickOne(d, podIP(5), podIP(6), netip.MustParseAddr("10.9.9.9")), Number: 8080, Ready: d.bool(), Serving: d.bool(),
+				TargetPod: pickOne(d, "", "p0", "p1", "none"),
 			})
 		}
 		w.Services = append(w.Services, s)
 	}
 }
 
-func eips(d *dice, w *snapshot.World) {
-	for _, name := range []string{DefaultEIp, "e0", "e1", ownName("f0"), ownName("f1")} {
+func addEIPs(d *fuzzInput, w *snapshot.VpcInput) {
+	for _, name := range []string{defaultEIPName, "e0", "e1", fipEIPName("f0"), fipEIPName("f1")} {
 		if !d.bool() {
 			continue
 		}
 		w.EIps = append(w.EIps, snapshot.EIp{
-			Meta: meta(d, shard, name), Type: choose(d, "", "", "a", "b", "none"), Network: choose(d, "", "", "", "", "x0", "n", "none"),
-			Child:   child(d, name),
-			Address: anyAddress(d), Remembered: anyAddress(d), Malformed: malformedBy(d),
+			Meta: randomMeta(d, testShard, name), Type: pickOne(d, "", "", "a", "b", "none"), Network: pickOne(d, "", "", "", "", "x0", "n", "none"),
+			ExistingOvnEip: randomChild(d, name),
+			Address:        randomAddress(d), StatusAddress: randomAddress(d), Malformed: randomMalformed(d),
 		})
 	}
 }
 
-// child is what an EIp stands for: mostly what its name says.
-func child(d *dice, eip string) string {
+// randomChild is what an EIp stands for: mostly what its name says.
+func randomChild(d *fuzzInput, eip string) string {
 	switch {
-	case d.rare():
-		return choose(d, shard+"-x0", shard+"-x1", ovnEipOf("e0"), "foreign", "none")
-	case eip == DefaultEIp:
-		return choose(d, shard+"-x0", shard+"-x1")
+	case d.oneInEight():
+		return pickOne(d, testShard+"-x0", testShard+"-x1", ovnEipNameOf("e0"), "foreign", "none")
+	case eip == defaultEIPName:
+		return pickOne(d, testShard+"-x0", testShard+"-x1")
 	default:
 		return ""
 	}
 }
 
-func targets(d *dice, w *snapshot.World) {
+func addTargets(d *fuzzInput, w *snapshot.VpcInput) {
 	some := func() []netip.Addr {
-		return choose(d, []netip.Addr{inside(5)}, []netip.Addr{netip.MustParseAddr("fd00::5"), inside(6)}, nil)
+		return pickOne(d, []netip.Addr{podIP(5)}, []netip.Addr{netip.MustParseAddr("fd00::5"), podIP(6)}, nil)
 	}
 	for _, name := range []string{"p0", "p1"} {
-		if !d.rare() {
-			w.Pods[snapshot.PodName(shard, name)] = some()
+		if !d.oneInEight() {
+			w.Pods[snapshot.PodKey(testShard, name)] = some()
 		}
 	}
-	if !d.rare() {
+	if !d.oneInEight() {
 		w.VMs["v0"] = []intent.VMInterface{
-			{VM: "v0", Interface: "spare"}, {VM: "v0", Interface: "main", InGuest: "eth0", Address: choose(d, inside(5), netip.Addr{})},
+			{VM: "v0", Interface: "spare"}, {VM: "v0", Interface: "main", InGuest: "eth0", Address: pickOne(d, podIP(5), netip.Addr{})},
 		}
 	}
 }
 
-func seen(d *dice) snapshot.Seen {
-	s := snapshot.Seen{Exists: true, Ready: !d.rare(), Deleting: d.rare()}
+func randomSeen(d *fuzzInput) snapshot.ObjectState {
+	s := snapshot.ObjectState{Exists: true, Ready: !d.oneInEight(), Deleting: d.oneInEight()}
 	if s.Deleting {
-		s.Since = time.Unix(choose(d, int64(999), 900), 0)
+		s.DeletedAt = time.Unix(pickOne(d, int64(999), 900), 0)
 	}
 	return s
 }
 
-// engineOf is what Kube-OVN has, and may have stopped having.
-func engineOf(d *dice, w *snapshot.World) {
+// addEngine is what Kube-OVN has, and may have stopped having.
+func addEngine(d *fuzzInput, w *snapshot.VpcInput) {
 	e := &w.Engine
 	subnets := func() map[string]bool { return map[string]bool{"x0": d.bool(), "x1": d.bool()} }
 	if d.bool() {
-		e.Vpc = snapshot.Vpc{Seen: seen(d), Asked: subnets(), Attached: subnets(), Said: choose(d, time.Time{}, time.Unix(900, 0), time.Unix(999, 0))}
+		e.Vpc = snapshot.Vpc{ObjectState: randomSeen(d), RequestedSubnets: subnets(), AttachedSubnets: subnets(), StatusWrittenAt: pickOne(d, time.Time{}, time.Unix(900, 0), time.Unix(999, 0))}
 	}
 	if d.bool() {
-		e.Subnet, e.InUse = seen(d), d.roll(3)
+		e.Subnet, e.UsedIPs = randomSeen(d), d.intn(3)
 	}
-	if d.rare() {
-		e.Left = []string{"Address_Set x"}
+	if d.oneInEight() {
+		e.Leftovers = []string{"Address_Set x"}
 	}
-	for _, name := range []string{shard + "-x0", shard + "-x1", ovnEipOf("e0"), ovnEipOf("e1"), ovnEipOf(ownName("f0")), "foreign"} {
+	for _, name := range []string{testShard + "-x0", testShard + "-x1", ovnEipNameOf("e0"), ovnEipNameOf("e1"), ovnEipNameOf(fipEIPName("f0")), "foreign"} {
 		if d.bool() {
-			e.OvnEips[name] = ovnEip(d, w, name)
+			e.OvnEips[name] = randomOvnEip(d, w, name)
 		}
 	}
 	for i := range 3 {
 		if d.bool() {
-			e.OvnFips[fmt.Sprintf("%s-f%d", shard, i)] = translation(d, e)
+			e.OvnFips[fmt.Sprintf("%s-f%d", testShard, i)] = randomOvnFip(d, e)
 		}
 	}
 	if d.bool() {
-		f := translation(d, e)
-		e.Snat = snapshot.OvnSnatRule{Seen: f.Seen, OvnEip: f.OvnEip, External: f.External, Overlooked: f.Overlooked}
+		f := randomOvnFip(d, e)
+		e.SnatRule = snapshot.OvnSnatRule{ObjectState: f.ObjectState, OvnEip: f.OvnEip, ExternalIP: f.ExternalIP, Stuck: f.Stuck}
 		if f.Ready {
-			e.Snat.Inside = netip.MustParsePrefix("10.0.0.0/24")
+			e.SnatRule.InternalPrefix = netip.MustParsePrefix("10.0.0.0/24")
 		}
 	}
 	if d.bool() {
-		e.Ports = map[string]bool{shard + "-x0": d.bool(), shard + "-x1": d.bool(), shard + "-" + shard + "-default": d.bool()}
+		e.RouterPorts = map[string]bool{testShard + "-x0": d.bool(), testShard + "-x1": d.bool(), testShard + "-" + testShard + "-default": d.bool()}
 	}
 }
 
-func ovnEip(d *dice, w *snapshot.World, name string) snapshot.OvnEip {
-	i, kind := d.roll(len(w.Externals)), "nat"
-	if port := slices.Index([]string{shard + "-x0", shard + "-x1"}, name); port >= 0 {
-		i, kind = min(port, len(w.Externals)-1), "lrp"
+func randomOvnEip(d *fuzzInput, w *snapshot.VpcInput, name string) snapshot.OvnEip {
+	i, kind := d.intn(len(w.ExternalSubnets)), "nat"
+	if port := slices.Index([]string{testShard + "-x0", testShard + "-x1"}, name); port >= 0 {
+		i, kind = min(port, len(w.ExternalSubnets)-1), "lrp"
 	}
-	o := snapshot.OvnEip{Seen: seen(d), Ours: name != "foreign" && !d.rare(), Subnet: w.Externals[i].Subnet, Type: kind}
-	if a := address(i, 2+d.roll(4)); !d.rare() && w.Holders[a].OvnEip == "" {
+	o := snapshot.OvnEip{ObjectState: randomSeen(d), Owned: name != "foreign" && !d.oneInEight(), Subnet: w.ExternalSubnets[i].Subnet, Type: kind}
+	if a := externalIP(i, 2+d.intn(4)); !d.oneInEight() && w.AddressOwners[a].OvnEip == "" {
 		o.Address = a
-		h := snapshot.Holder{OvnEip: name, Shard: shard}
-		if !o.Ours {
-			h.Shard = choose(d, "", "another")
+		h := snapshot.AddressOwner{OvnEip: name, Shard: testShard}
+		if !o.Owned {
+			h.Shard = pickOne(d, "", "another")
 		}
-		w.Holders[a] = h
+		w.AddressOwners[a] = h
 	}
-	o.Blank = o.Ready && !o.Address.IsValid()
+	o.FailedWithoutAddress = o.Ready && !o.Address.IsValid()
 	o.Ready = o.Ready && o.Address.IsValid()
 	return o
 }
 
-func translation(d *dice, e *snapshot.Engine) snapshot.OvnFip {
+func randomOvnFip(d *fuzzInput, e *snapshot.Engine) snapshot.OvnFip {
 	f := snapshot.OvnFip{
-		Seen: seen(d), OvnEip: choose(d, ovnEipOf("e0"), ovnEipOf("e1"), ovnEipOf(ownName("f0")), shard+"-x0", "none"),
-		Target: choose(d, inside(5), inside(6), netip.Addr{}),
+		ObjectState: randomSeen(d), OvnEip: pickOne(d, ovnEipNameOf("e0"), ovnEipNameOf("e1"), ovnEipNameOf(fipEIPName("f0")), testShard+"-x0", "none"),
+		TargetIP: pickOne(d, podIP(5), podIP(6), netip.Addr{}),
 	}
-	if f.External = e.OvnEips[f.OvnEip].Address; d.rare() {
-		f.External = anyAddress(d)
+	if f.ExternalIP = e.OvnEips[f.OvnEip].Address; d.oneInEight() {
+		f.ExternalIP = randomAddress(d)
 	}
-	f.Ready = f.Ready && f.External.IsValid()
-	f.Overlooked = f.Exists && !f.Ready && !f.Deleting && d.rare()
+	f.Ready = f.Ready && f.ExternalIP.IsValid()
+	f.Stuck = f.Exists && !f.Ready && !f.Deleting && d.oneInEight()
 	return f
 }
 
-// own is the objects with our labels: all of which the names and flags say so, and some of the EIps.
-func own(d *dice, w *snapshot.World) {
+// addOwnership is the objects with our labels: all of which the names and flags say so, and some of the EIps.
+func addOwnership(d *fuzzInput, w *snapshot.VpcInput) {
 	mark := func(kind intent.Kind, namespace, name string, is bool) {
 		if is {
-			w.Engine.Objects[intent.ObjectKey{Kind: kind, Namespace: namespace, Name: name}] = true
+			w.Engine.OwnedObjects[intent.ObjectKey{Kind: kind, Namespace: namespace, Name: name}] = true
 		}
 	}
 	e := w.Engine
-	mark(intent.Namespace, "", shard, w.Namespace.Exists && w.Namespace.Ours)
-	mark(intent.Vpc, "", shard, e.Vpc.Exists)
-	mark(intent.Subnet, "", shard+"-default", e.Subnet.Exists)
-	mark(intent.OvnSnatRule, "", shard, e.Snat.Exists)
+	mark(intent.Namespace, "", testShard, w.Namespace.Exists && w.Namespace.Owned)
+	mark(intent.Vpc, "", testShard, e.Vpc.Exists)
+	mark(intent.Subnet, "", testShard+"-default", e.Subnet.Exists)
+	mark(intent.OvnSnatRule, "", testShard, e.SnatRule.Exists)
 	for name, o := range e.OvnEips {
-		mark(intent.OvnEip, "", name, o.Ours)
+		mark(intent.OvnEip, "", name, o.Owned)
 	}
 	for name := range e.OvnFips {
 		mark(intent.OvnFip, "", name, true)
 	}
 	for _, x := range w.EIps {
-		mark(intent.EIp, shard, x.Name, !slices.Contains([]string{"e0", "e1"}, x.Name) && !d.rare())
+		mark(intent.EIp, testShard, x.Name, !slices.Contains([]string{"e0", "e1"}, x.Name) && !d.oneInEight())
 	}
 }

@@ -7,57 +7,57 @@ import (
 	"github.com/sallyport/sallyport/internal/kube"
 )
 
-// asks is where events go. The caches are built before the queue that they ask, so what comes in between waits here.
-type asks struct {
+// triggerForwarder is where events go. The caches are built before the queue that they ask, so what comes in between waits here.
+type triggerForwarder struct {
 	mu      sync.Mutex
 	forward func(shard string)
-	early   []string
-	counts  *counts
+	pending []string
+	metrics *controllerMetrics
 }
 
-// ask passes on that a shard is asked for, because of an object of a kind.
-func (a *asks) ask(shard, by string) {
-	a.counts.asked(shard, by)
+// triggerShard passes on that a shard is asked for, because of an object of a kind.
+func (a *triggerForwarder) triggerShard(shard, by string) {
+	a.metrics.countTrigger(shard, by)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.forward == nil {
-		a.early = append(a.early, shard)
+		a.pending = append(a.pending, shard)
 		return
 	}
 	a.forward(shard)
 }
 
-// to passes everything on from now on.
-func (a *asks) to(forward func(shard string)) {
+// forwardTo passes everything on from now on.
+func (a *triggerForwarder) forwardTo(forward func(shard string)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.forward = forward
-	for _, shard := range a.early {
+	for _, shard := range a.pending {
 		forward(shard)
 	}
-	a.early = nil
+	a.pending = nil
 }
 
 // What events of the OVN databases and of probes are called.
 const (
-	engine     = "OVN"
-	southbound = "OVN southbound"
-	probed     = "Reach"
+	sourceOVN        = "OVN"
+	sourceSouthbound = "OVN southbound"
+	sourceProbe      = "Reach"
 )
 
-// ourselves is what the controller is called where it decides.
-const ourselves = "controller"
+// sourceController is what the controller is called where it decides.
+const sourceController = "controller"
 
-// askKnown passes on what happens to routers of ours: Kube-OVN's default router changes all the time. What the engine itself can
+// routerEventHandler passes on what happens to routers of ours: Kube-OVN's default router changes all the time. What the engine itself can
 // do is said of the networks.
-func (a *asks) askKnown(cluster *kube.Cluster) func(router string) {
+func (a *triggerForwarder) routerEventHandler(cluster *kube.Cluster) func(router string) {
 	return func(router string) {
 		if router == "" {
-			a.ask(kube.NetworksShard, engine)
+			a.triggerShard(kube.NetworksShard, sourceOVN)
 			return
 		}
-		if cluster.Knows(context.Background(), router) {
-			a.ask(router, engine)
+		if cluster.ReconcilesVPC(context.Background(), router) {
+			a.triggerShard(router, sourceOVN)
 		}
 	}
 }

@@ -26,8 +26,8 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// patience is how long a stopping controller waits for shards that are running.
-const patience = 10 * time.Second
+// shutdownTimeout is how long a stopping controller waits for shards that are running.
+const shutdownTimeout = 10 * time.Second
 
 // Config is what the operator chooses.
 type Config struct {
@@ -52,30 +52,30 @@ type Config struct {
 // Run runs the controller until the context ends. It returns when what was running has finished.
 func Run(ctx context.Context, c Config, logger *slog.Logger) error {
 	ctrllog.SetLogger(logr.FromSlogHandler(logger.Handler()))
-	mgr, err := manager.New(c.Kubernetes, c.options())
+	mgr, err := manager.New(c.Kubernetes, c.managerOptions())
 	if err != nil {
 		return fmt.Errorf("connect to Kubernetes: %w", err)
 	}
-	shards, asks, err := build(ctx, mgr, c, logger)
+	shards, asks, err := buildReconciler(ctx, mgr, c, logger)
 	if err != nil {
 		return err
 	}
 	defer shards.NB.Close()
 	defer shards.SB.Close()
-	queue := runner.New(shards.Run, shards.Counts.ran, logger)
-	asks.to(queue.Ask)
-	shards.Counts.serve(shards, c, queue)
+	queue := runner.New(shards.ReconcileShard, shards.Metrics.countRun, logger)
+	asks.forwardTo(queue.Enqueue)
+	shards.Metrics.registerAll(shards, c, queue)
 	// Every replica keeps its caches; only the leader runs shards.
-	if err := mgr.Add(leading{queue, c.Workers, &shards.Counts.leads}); err != nil {
+	if err := mgr.Add(leaderRunnable{queue, c.Workers, &shards.Metrics.leading}); err != nil {
 		return err
 	}
-	if err := mgr.Add(manager.RunnableFunc(shards.Probe.Start)); err != nil {
+	if err := mgr.Add(manager.RunnableFunc(shards.Prober.Start)); err != nil {
 		return err
 	}
-	if err := c.live(mgr, logger); err != nil {
+	if err := c.addHeartbeat(mgr, logger); err != nil {
 		return err
 	}
-	if err := mgr.AddReadyzCheck("northbound", func(*http.Request) error { return connected(shards.NB) }); err != nil {
+	if err := mgr.AddReadyzCheck("northbound", func(*http.Request) error { return checkConnected(shards.NB) }); err != nil {
 		return err
 	}
 	if err := mgr.AddHealthzCheck("alive", func(*http.Request) error { return nil }); err != nil {
@@ -84,8 +84,8 @@ func Run(ctx context.Context, c Config, logger *slog.Logger) error {
 	return mgr.Start(ctx)
 }
 
-// live lets the controller give signs of life where it takes no part in an election, and is told where to.
-func (c Config) live(mgr manager.Manager, logger *slog.Logger) error {
+// addHeartbeat lets the controller give signs of life where it takes no part in an election, and is told where to.
+func (c Config) addHeartbeat(mgr manager.Manager, logger *slog.Logger) error {
 	if c.LeaderElect || c.LeaderElectionNamespace == "" {
 		return nil
 	}
@@ -96,8 +96,8 @@ func (c Config) live(mgr manager.Manager, logger *slog.Logger) error {
 	return mgr.Add(beat)
 }
 
-func (c Config) options() manager.Options {
-	wait := patience + 5*time.Second
+func (c Config) managerOptions() manager.Options {
+	wait := shutdownTimeout + 5*time.Second
 	return manager.Options{
 		Scheme: kube.Scheme(), Cache: kube.CacheOptions(), Metrics: c.metricsOptions(),
 		HealthProbeBindAddress: c.HealthAddress, GracefulShutdownTimeout: &wait,
@@ -106,46 +106,46 @@ func (c Config) options() manager.Options {
 	}
 }
 
-func build(ctx context.Context, mgr manager.Manager, c Config, logger *slog.Logger) (*Shards, *asks, error) {
-	asks := &asks{counts: newCounts()}
+func buildReconciler(ctx context.Context, mgr manager.Manager, c Config, logger *slog.Logger) (*Reconciler, *triggerForwarder, error) {
+	asks := &triggerForwarder{metrics: newControllerMetrics()}
 	api, err := client.New(c.Kubernetes, client.Options{Scheme: kube.Scheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to Kubernetes: %w", err)
 	}
-	cluster, err := kube.NewCluster(ctx, kube.Counted(api, asks.counts.wrote), mgr.GetCache())
+	cluster, err := kube.NewCluster(ctx, kube.NewCountingClient(api, asks.metrics.countWrite), mgr.GetCache())
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := cluster.Watch(ctx, mgr.GetCache(), asks.ask); err != nil {
+	if err := cluster.Watch(ctx, mgr.GetCache(), asks.triggerShard); err != nil {
 		return nil, nil, err
 	}
 	nb, err := ovn.Dial(ctx, c.Northbound, logger)
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to the OVN northbound database: %w", err)
 	}
-	nb.Watch(asks.askKnown(cluster))
-	sb, err := ovn.Look(ctx, c.Southbound, logger, func() { asks.ask(ownership.EgressVpc, southbound) })
+	nb.WatchRouters(asks.routerEventHandler(cluster))
+	sb, err := ovn.WatchSouthbound(ctx, c.Southbound, logger, func() { asks.triggerShard(ownership.EgressVpc, sourceSouthbound) })
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the OVN southbound database: %w", err)
 	}
-	prober := reach.New(c.Probe, func() { asks.ask(ownership.EgressVpc, probed) })
-	record := recorder(event.New(mgr.GetEventRecorder("sallyport"), mgr.GetScheme(), time.Now))
-	return &Shards{
-		Cluster: cluster, NB: nb, SB: sb, Probe: prober, Config: c.Defaults, Clock: time.Now, Record: record, Counts: asks.counts,
+	prober := reach.New(c.Probe, func() { asks.triggerShard(ownership.EgressVpc, sourceProbe) })
+	record := newRecorder(event.New(mgr.GetEventRecorder("sallyport"), mgr.GetScheme(), time.Now))
+	return &Reconciler{
+		Cluster: cluster, NB: nb, SB: sb, Prober: prober, Config: c.Defaults, Clock: time.Now, Record: record, Metrics: asks.metrics,
 	}, asks, nil
 }
 
-func connected(nb *ovn.Client) error {
-	if !nb.Connected() {
+func checkConnected(nb *ovn.Client) error {
+	if !nb.IsConnected() {
 		return errors.New("the OVN northbound database is not connected")
 	}
 	return nil
 }
 
-// recorder is the recording of events on objects.
-func recorder(events *event.Recorder) kube.Recorder {
+// newRecorder is the recording of events on objects.
+func newRecorder(events *event.Recorder) kube.RecordFunc {
 	return func(about client.Object, warning bool, reason, message string) {
-		if intent.Passing(reason) {
+		if intent.IsTransientReason(reason) {
 			return
 		}
 		kind := "Normal"
@@ -156,17 +156,17 @@ func recorder(events *event.Recorder) kube.Recorder {
 	}
 }
 
-// leading runs shards while this replica is the leader.
-type leading struct {
+// leaderRunnable runs shards while this replica is the leader.
+type leaderRunnable struct {
 	queue   *runner.Runner
 	workers int
-	leads   *atomic.Bool
+	leading *atomic.Bool
 }
 
 // Start runs shards until the context ends.
-func (l leading) Start(ctx context.Context) error {
-	l.leads.Store(true)
-	defer l.leads.Store(false)
-	l.queue.Start(ctx, l.workers, patience)
+func (l leaderRunnable) Start(ctx context.Context) error {
+	l.leading.Store(true)
+	defer l.leading.Store(false)
+	l.queue.Start(ctx, l.workers, shutdownTimeout)
 	return nil
 }

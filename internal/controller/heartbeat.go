@@ -20,8 +20,8 @@ const leaseName = "sallyport-controller"
 
 // How long a sign of life is good, and how often it is given: as often as whoever leads does.
 const (
-	beatLasts = 8 * time.Second
-	beatEvery = 2 * time.Second
+	leaseDuration = 8 * time.Second
+	renewInterval = 2 * time.Second
 )
 
 // heartbeat renews the controller's lease where nobody elects a leader, so that whoever looks at the cluster sees in either case whether the
@@ -46,10 +46,10 @@ func newHeartbeat(config *rest.Config, namespace string, logger *slog.Logger) (*
 
 // Start renews the lease until the context ends, and gives it up then.
 func (h *heartbeat) Start(ctx context.Context) error {
-	tick := time.NewTicker(beatEvery)
+	tick := time.NewTicker(renewInterval)
 	defer tick.Stop()
 	for {
-		if err := h.beat(ctx, h.holder); err != nil && ctx.Err() == nil {
+		if err := h.renewLease(ctx, h.holder); err != nil && ctx.Err() == nil {
 			h.log.Warn("could not renew the lease", "error", err)
 		}
 		select {
@@ -57,16 +57,16 @@ func (h *heartbeat) Start(ctx context.Context) error {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
-			return h.beat(last, "")
+			return h.renewLease(last, "")
 		}
 	}
 }
 
-// beat writes who holds the lease now.
-func (h *heartbeat) beat(ctx context.Context, holder string) error {
-	ctx, cancel := context.WithTimeout(ctx, beatEvery)
+// renewLease writes who holds the lease now.
+func (h *heartbeat) renewLease(ctx context.Context, holder string) error {
+	ctx, cancel := context.WithTimeout(ctx, renewInterval)
 	defer cancel()
-	now, lasts := metav1.NowMicro(), int32(beatLasts/time.Second)
+	now, lasts := metav1.NowMicro(), int32(leaseDuration/time.Second)
 	spec := coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &lasts, RenewTime: &now}
 	lease, err := h.leases.Get(ctx, leaseName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

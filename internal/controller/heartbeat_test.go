@@ -16,7 +16,7 @@ func TestHeartbeat(t *testing.T) {
 	for _, holder := range []string{"first", "second"} {
 		ctx, end := context.WithCancel(t.Context())
 		h := &heartbeat{leases: leases, holder: holder, log: slog.New(slog.DiscardHandler)}
-		if err := h.beat(ctx, h.holder); err != nil {
+		if err := h.renewLease(ctx, h.holder); err != nil {
 			t.Fatal(err)
 		}
 		lease, err := leases.Get(ctx, leaseName, metav1.GetOptions{})

@@ -14,8 +14,8 @@ import (
 	"github.com/sallyport/sallyport/internal/ovn"
 )
 
-// Look reads a cluster and its northbound database without writing to them: for a plan. It ends with the context.
-func Look(ctx context.Context, c Config, logger *slog.Logger) (*Shards, error) {
+// OpenReadOnly reads a cluster and its northbound database without writing to them: for a plan. It ends with the context.
+func OpenReadOnly(ctx context.Context, c Config, logger *slog.Logger) (*Reconciler, error) {
 	api, err := client.New(c.Kubernetes, client.Options{Scheme: kube.Scheme()})
 	if err != nil {
 		return nil, fmt.Errorf("connect to Kubernetes: %w", err)
@@ -41,9 +41,9 @@ func Look(ctx context.Context, c Config, logger *slog.Logger) (*Shards, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the OVN northbound database: %w", err)
 	}
-	sb, err := ovn.Look(ctx, c.Southbound, logger, func() {})
+	sb, err := ovn.WatchSouthbound(ctx, c.Southbound, logger, func() {})
 	if err != nil {
 		return nil, fmt.Errorf("read the OVN southbound database: %w", err)
 	}
-	return &Shards{Cluster: cluster, NB: nb, SB: sb, Config: c.Defaults, Clock: time.Now}, nil
+	return &Reconciler{Cluster: cluster, NB: nb, SB: sb, Config: c.Defaults, Clock: time.Now}, nil
 }

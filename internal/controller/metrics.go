@@ -38,7 +38,7 @@ var Metrics = []Metric{
 	{"sallyport_node_repairs_total", "counter", "node", "What the agent of a node put back that somebody else there had taken away, as its NodePath says."},
 }
 
-func metric(name string) Metric {
+func findMetric(name string) Metric {
 	for _, m := range Metrics {
 		if m.Name == name {
 			return m
@@ -47,76 +47,76 @@ func metric(name string) Metric {
 	panic(name + " is not in the list of metrics")
 }
 
-// labels are the names of a metric's labels.
-func (m Metric) labels() []string {
+// labelNames are the names of a metric's labels.
+func (m Metric) labelNames() []string {
 	if m.Labels == "" {
 		return nil
 	}
 	return strings.Split(m.Labels, ", ")
 }
 
-func counter(name string) *prometheus.CounterVec {
-	m := metric(name)
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: m.Name, Help: m.Help}, m.labels())
+func newCounterVec(name string) *prometheus.CounterVec {
+	m := findMetric(name)
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: m.Name, Help: m.Help}, m.labelNames())
 }
 
-// series is the values of a metric's labels, in their order.
-type series [4]string
+// labelValues is the values of a metric's labels, in their order.
+type labelValues [4]string
 
-// figures is a metric that is worked out when somebody asks for it, all of it at once: what is not there any more is not served any more.
-type figures struct {
-	desc   *prometheus.Desc
-	kind   prometheus.ValueType
-	labels int
-	read   func() map[series]float64
+// seriesCollector is a metric that is worked out when somebody asks for it, all of it at once: what is not there any more is not served any more.
+type seriesCollector struct {
+	desc       *prometheus.Desc
+	valueType  prometheus.ValueType
+	labelCount int
+	read       func() map[labelValues]float64
 }
 
-func newFigures(name string, read func() map[series]float64) figures {
-	m := metric(name)
+func newSeriesCollector(name string, read func() map[labelValues]float64) seriesCollector {
+	m := findMetric(name)
 	kind := prometheus.GaugeValue
 	if m.Kind == "counter" {
 		kind = prometheus.CounterValue
 	}
-	return figures{desc: prometheus.NewDesc(m.Name, m.Help, m.labels(), nil), kind: kind, labels: len(m.labels()), read: read}
+	return seriesCollector{desc: prometheus.NewDesc(m.Name, m.Help, m.labelNames(), nil), valueType: kind, labelCount: len(m.labelNames()), read: read}
 }
 
-// one is a metric without labels.
-func one(name string, read func() float64) figures {
-	return newFigures(name, func() map[series]float64 { return map[series]float64{{}: read()} })
+// newScalarCollector is a metric without labels.
+func newScalarCollector(name string, read func() float64) seriesCollector {
+	return newSeriesCollector(name, func() map[labelValues]float64 { return map[labelValues]float64{{}: read()} })
 }
 
 // Describe tells what it is called.
-func (f figures) Describe(to chan<- *prometheus.Desc) { to <- f.desc }
+func (f seriesCollector) Describe(to chan<- *prometheus.Desc) { to <- f.desc }
 
 // Collect tells what it is now.
-func (f figures) Collect(to chan<- prometheus.Metric) {
+func (f seriesCollector) Collect(to chan<- prometheus.Metric) {
 	for labels, value := range f.read() {
-		to <- prometheus.MustNewConstMetric(f.desc, f.kind, value, labels[:f.labels]...)
+		to <- prometheus.MustNewConstMetric(f.desc, f.valueType, value, labels[:f.labelCount]...)
 	}
 }
 
-// sums is figures that are told in parts, by one shard each.
-type sums struct {
+// partitionedSeries is figures that are told in parts, by one shard each.
+type partitionedSeries struct {
 	mu    sync.Mutex
-	parts map[string]map[series]float64
+	parts map[string]map[labelValues]float64
 }
 
-// are takes down a part anew.
-func (s *sums) are(part string, values map[series]float64) {
+// replacePart takes down a part anew.
+func (s *partitionedSeries) replacePart(part string, values map[labelValues]float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.parts == nil {
-		s.parts = map[string]map[series]float64{}
+		s.parts = map[string]map[labelValues]float64{}
 	}
 	if s.parts[part] = values; len(values) == 0 {
 		delete(s.parts, part)
 	}
 }
 
-func (s *sums) total() map[series]float64 {
+func (s *partitionedSeries) sumParts() map[labelValues]float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := map[series]float64{}
+	out := map[labelValues]float64{}
 	for _, part := range s.parts {
 		for labels, n := range part {
 			out[labels] += n
@@ -125,7 +125,7 @@ func (s *sums) total() map[series]float64 {
 	return out
 }
 
-func number(yes bool) float64 {
+func boolToFloat(yes bool) float64 {
 	if yes {
 		return 1
 	}

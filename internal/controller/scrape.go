@@ -23,13 +23,13 @@ import (
 // How long the cluster's word on a token is good, how many are remembered, and how often the cluster is asked about tokens that it never
 // said yes to: whoever reaches the port may send any, and each would be two requests to the API server.
 const (
-	allowedFor   = time.Minute
-	refusedFor   = 10 * time.Second
-	remembered   = 256
-	strangerRate = 2 // a second
-	strangers    = 10
-	longestToken = 16 << 10
-	reviewWithin = 5 * time.Second
+	allowedTTL        = time.Minute
+	deniedTTL         = 10 * time.Second
+	maxDecisions      = 256
+	unknownTokenRate  = 2 // a second
+	unknownTokenBurst = 10
+	maxTokenLength    = 16 << 10
+	reviewTimeout     = 5 * time.Second
 )
 
 // metricsOptions is how metrics are served: plainly, or by TLS to who may read them.
@@ -38,52 +38,52 @@ func (c Config) metricsOptions() metricsserver.Options {
 	if !c.MetricsSecure {
 		return out
 	}
-	out.SecureServing, out.CertDir, out.FilterProvider = true, c.MetricsCertDir, newScrapers
+	out.SecureServing, out.CertDir, out.FilterProvider = true, c.MetricsCertDir, newMetricsFilter
 	out.TLSOpts = []func(*tls.Config){func(t *tls.Config) {
 		t.MinVersion, t.NextProtos = tls.VersionTLS12, []string{"http/1.1"} // streams of HTTP/2 are cheap to open and dear to serve
 	}}
 	return out
 }
 
-// scrapers is who may read metrics: whom the cluster knows by a token, and lets get the path.
-type scrapers struct {
-	review   func(ctx context.Context, token, path string) (bool, error)
-	clock    func() time.Time
-	stranger flowcontrol.RateLimiter
+// metricsAuthorizer is who may read metrics: whom the cluster knows by a token, and lets get the path.
+type metricsAuthorizer struct {
+	reviewToken    func(ctx context.Context, token, path string) (bool, error)
+	clock          func() time.Time
+	unknownLimiter flowcontrol.RateLimiter
 
-	mu    sync.Mutex
-	known map[[sha256.Size]byte]scraper
+	mu        sync.Mutex
+	decisions map[[sha256.Size]byte]tokenDecision
 }
 
-// scraper is what the cluster said of a token for a path.
-type scraper struct {
-	allowed bool
-	until   time.Time
+// tokenDecision is what the cluster said of a token for a path.
+type tokenDecision struct {
+	allowed    bool
+	validUntil time.Time
 }
 
-func newScrapers(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
+func newMetricsFilter(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
 	api, err := kubernetes.NewForConfigAndClient(config, client)
 	if err != nil {
 		return nil, fmt.Errorf("connect to Kubernetes: %w", err)
 	}
-	s := &scrapers{
-		review: func(ctx context.Context, token, path string) (bool, error) { return review(ctx, api, token, path) },
-		clock:  time.Now, stranger: flowcontrol.NewTokenBucketRateLimiter(strangerRate, strangers), known: map[[sha256.Size]byte]scraper{},
+	s := &metricsAuthorizer{
+		reviewToken: func(ctx context.Context, token, path string) (bool, error) { return reviewToken(ctx, api, token, path) },
+		clock:       time.Now, unknownLimiter: flowcontrol.NewTokenBucketRateLimiter(unknownTokenRate, unknownTokenBurst), decisions: map[[sha256.Size]byte]tokenDecision{},
 	}
-	return func(_ logr.Logger, handler http.Handler) (http.Handler, error) { return s.filter(handler), nil }, nil
+	return func(_ logr.Logger, handler http.Handler) (http.Handler, error) { return s.wrapHandler(handler), nil }, nil
 }
 
-// filter lets requests through that may.
-func (s *scrapers) filter(handler http.Handler) http.Handler {
+// wrapHandler lets requests through that may.
+func (s *metricsAuthorizer) wrapHandler(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, bears := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if !bears || token == "" || len(token) > longestToken {
+		if !bears || token == "" || len(token) > maxTokenLength {
 			http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
 			return
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), reviewWithin)
+		ctx, cancel := context.WithTimeout(r.Context(), reviewTimeout)
 		defer cancel()
-		switch allowed, err := s.allows(ctx, token, r.URL.Path); {
+		switch allowed, err := s.isAllowed(ctx, token, r.URL.Path); {
 		case err != nil:
 			http.Error(w, "the token could not be checked", http.StatusServiceUnavailable)
 		case !allowed:
@@ -94,49 +94,49 @@ func (s *scrapers) filter(handler http.Handler) http.Handler {
 	})
 }
 
-// allows says whether the cluster lets whoever has a token get a path. Who was let in before does not wait for strangers.
-func (s *scrapers) allows(ctx context.Context, token, path string) (bool, error) {
+// isAllowed says whether the cluster lets whoever has a token get a path. Who was let in before does not wait for strangers.
+func (s *metricsAuthorizer) isAllowed(ctx context.Context, token, path string) (bool, error) {
 	key := sha256.Sum256([]byte(path + "\x00" + token))
 	s.mu.Lock()
-	known, now := s.known[key], s.clock()
+	known, now := s.decisions[key], s.clock()
 	s.mu.Unlock()
-	if now.Before(known.until) {
+	if now.Before(known.validUntil) {
 		return known.allowed, nil
 	}
-	if !known.allowed && !s.stranger.TryAccept() {
+	if !known.allowed && !s.unknownLimiter.TryAccept() {
 		return false, fmt.Errorf("too many tokens at once")
 	}
-	allowed, err := s.review(ctx, token, path)
+	allowed, err := s.reviewToken(ctx, token, path)
 	if err != nil {
 		return false, err
 	}
-	until := now.Add(refusedFor)
+	until := now.Add(deniedTTL)
 	if allowed {
-		until = now.Add(allowedFor)
+		until = now.Add(allowedTTL)
 	}
-	s.remember(key, scraper{allowed: allowed, until: until})
+	s.cacheDecision(key, tokenDecision{allowed: allowed, validUntil: until})
 	return allowed, nil
 }
 
-// remember keeps what was said. Where too much is kept, refusals are forgotten, and then everything.
-func (s *scrapers) remember(key [sha256.Size]byte, said scraper) {
+// cacheDecision keeps what was said. Where too much is kept, refusals are forgotten, and then everything.
+func (s *metricsAuthorizer) cacheDecision(key [sha256.Size]byte, said tokenDecision) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.known) >= remembered {
-		for k, old := range s.known {
+	if len(s.decisions) >= maxDecisions {
+		for k, old := range s.decisions {
 			if !old.allowed {
-				delete(s.known, k)
+				delete(s.decisions, k)
 			}
 		}
 	}
-	if len(s.known) >= remembered {
-		clear(s.known)
+	if len(s.decisions) >= maxDecisions {
+		clear(s.decisions)
 	}
-	s.known[key] = said
+	s.decisions[key] = said
 }
 
-// review asks the cluster who has a token, and whether he may get a path.
-func review(ctx context.Context, api kubernetes.Interface, token, path string) (bool, error) {
+// reviewToken asks the cluster who has a token, and whether he may get a path.
+func reviewToken(ctx context.Context, api kubernetes.Interface, token, path string) (bool, error) {
 	who, err := api.AuthenticationV1().TokenReviews().Create(ctx,
 		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil || !who.Status.Authenticated {

@@ -18,41 +18,41 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 )
 
-// scraped is who may read metrics in a cluster that lets one token in, and how often it was asked.
-func scraped(asked *int, now *time.Time) *scrapers {
-	return &scrapers{
-		review: func(_ context.Context, token, _ string) (bool, error) {
+// newTestAuthorizer is who may read metrics in a cluster that lets one token in, and how often it was asked.
+func newTestAuthorizer(asked *int, now *time.Time) *metricsAuthorizer {
+	return &metricsAuthorizer{
+		reviewToken: func(_ context.Context, token, _ string) (bool, error) {
 			*asked++
 			if token == "broken" {
 				return false, errors.New("the API server is away")
 			}
 			return token == "prometheus", nil
 		},
-		clock: func() time.Time { return *now }, stranger: flowcontrol.NewFakeAlwaysRateLimiter(), known: map[[sha256.Size]byte]scraper{},
+		clock: func() time.Time { return *now }, unknownLimiter: flowcontrol.NewFakeAlwaysRateLimiter(), decisions: map[[sha256.Size]byte]tokenDecision{},
 	}
 }
 
-// get reads metrics with a header and returns the status.
-func get(s *scrapers, authorization string) int {
+// getMetrics reads metrics with a header and returns the status.
+func getMetrics(s *metricsAuthorizer, authorization string) int {
 	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	r, w := httptest.NewRequest(http.MethodGet, "/metrics", nil), httptest.NewRecorder()
 	if authorization != "" {
 		r.Header.Set("Authorization", authorization)
 	}
-	s.filter(served).ServeHTTP(w, r)
+	s.wrapHandler(served).ServeHTTP(w, r)
 	return w.Code
 }
 
 // Only whom the cluster lets get the path reads metrics.
 func TestWhoReadsMetrics(t *testing.T) {
 	asked, now := 0, time.Now()
-	s := scraped(&asked, &now)
+	s := newTestAuthorizer(&asked, &now)
 	for authorization, want := range map[string]int{
 		"Bearer prometheus": http.StatusOK, "": http.StatusUnauthorized, "Bearer ": http.StatusUnauthorized, "Basic prometheus": http.StatusUnauthorized,
 		"Bearer somebody": http.StatusForbidden, "Bearer broken": http.StatusServiceUnavailable,
-		"Bearer " + string(make([]byte, longestToken+1)): http.StatusUnauthorized,
+		"Bearer " + string(make([]byte, maxTokenLength+1)): http.StatusUnauthorized,
 	} {
-		if got := get(s, authorization); got != want {
+		if got := getMetrics(s, authorization); got != want {
 			t.Errorf("%.30q: %d, want %d", authorization, got, want)
 		}
 	}
@@ -61,15 +61,15 @@ func TestWhoReadsMetrics(t *testing.T) {
 // The cluster's word is good for a while, and then asked for again: who has lost the right does not keep it.
 func TestTokensAreAskedAboutAgain(t *testing.T) {
 	asked, now := 0, time.Now()
-	s := scraped(&asked, &now)
+	s := newTestAuthorizer(&asked, &now)
 	for range 10 {
-		get(s, "Bearer prometheus")
+		getMetrics(s, "Bearer prometheus")
 	}
 	if asked != 1 {
 		t.Errorf("the cluster was asked %d times", asked)
 	}
-	now = now.Add(2 * allowedFor)
-	if get(s, "Bearer prometheus"); asked != 2 {
+	now = now.Add(2 * allowedTTL)
+	if getMetrics(s, "Bearer prometheus"); asked != 2 {
 		t.Errorf("a while later it was asked %d times", asked)
 	}
 }
@@ -77,27 +77,27 @@ func TestTokensAreAskedAboutAgain(t *testing.T) {
 // A flood of invented tokens makes few requests to the API server, takes little memory, and Prometheus goes on reading.
 func TestInventedTokensAreFew(t *testing.T) {
 	asked, now := 0, time.Now()
-	s := scraped(&asked, &now)
-	s.stranger = flowcontrol.NewTokenBucketRateLimiter(strangerRate, strangers)
-	if got := get(s, "Bearer prometheus"); got != http.StatusOK {
+	s := newTestAuthorizer(&asked, &now)
+	s.unknownLimiter = flowcontrol.NewTokenBucketRateLimiter(unknownTokenRate, unknownTokenBurst)
+	if got := getMetrics(s, "Bearer prometheus"); got != http.StatusOK {
 		t.Fatal(got)
 	}
-	for i := range 10 * remembered {
-		get(s, fmt.Sprintf("Bearer %d", i))
+	for i := range 10 * maxDecisions {
+		getMetrics(s, fmt.Sprintf("Bearer %d", i))
 	}
-	if asked > 2*strangers || len(s.known) > remembered {
-		t.Errorf("the cluster was asked %d times, and %d tokens are remembered", asked, len(s.known))
+	if asked > 2*unknownTokenBurst || len(s.decisions) > maxDecisions {
+		t.Errorf("the cluster was asked %d times, and %d tokens are remembered", asked, len(s.decisions))
 	}
-	now = now.Add(2 * allowedFor)
-	if got := get(s, "Bearer prometheus"); got != http.StatusOK {
+	now = now.Add(2 * allowedTTL)
+	if got := getMetrics(s, "Bearer prometheus"); got != http.StatusOK {
 		t.Errorf("under a flood Prometheus gets %d", got)
 	}
-	s.stranger = flowcontrol.NewFakeAlwaysRateLimiter()
-	for i := range 3 * remembered {
-		get(s, fmt.Sprintf("Bearer again %d", i))
+	s.unknownLimiter = flowcontrol.NewFakeAlwaysRateLimiter()
+	for i := range 3 * maxDecisions {
+		getMetrics(s, fmt.Sprintf("Bearer again %d", i))
 	}
-	if len(s.known) > remembered {
-		t.Errorf("%d tokens are remembered", len(s.known))
+	if len(s.decisions) > maxDecisions {
+		t.Errorf("%d tokens are remembered", len(s.decisions))
 	}
 }
 
@@ -119,7 +119,7 @@ func TestReview(t *testing.T) {
 		token, path string
 		want        bool
 	}{{"prometheus", "/metrics", true}, {"prometheus", "/debug", false}, {"tenant", "/metrics", false}, {"forged", "/metrics", false}} {
-		if got, err := review(t.Context(), api, c.token, c.path); err != nil || got != c.want {
+		if got, err := reviewToken(t.Context(), api, c.token, c.path); err != nil || got != c.want {
 			t.Errorf("%v: %t, %v", c, got, err)
 		}
 	}

@@ -22,47 +22,47 @@ import (
 	"github.com/sallyport/sallyport/internal/status"
 )
 
-// grace is how long Kube-OVN may take to write a router policy that we asked for, before we write it ourselves: while it is
+// policyGracePeriod is how long Kube-OVN may take to write a router policy that we asked for, before we write it ourselves: while it is
 // at it, both would.
-const grace = 2 * time.Second
+const policyGracePeriod = 2 * time.Second
 
-// look is when a shard that waits for something is looked at again, for what no event tells.
-const look = 2 * time.Second
+// recheckInterval is when a shard that waits for something is looked at again, for what no event tells.
+const recheckInterval = 2 * time.Second
 
-// Shards is what one shard needs, and its doing.
-type Shards struct {
+// Reconciler is what one shard needs, and its doing.
+type Reconciler struct {
 	Cluster *kube.Cluster
 	NB      *ovn.Client
 	Config  snapshot.Config
 	Clock   func() time.Time
-	Record  kube.Recorder
+	Record  kube.RecordFunc
 	// SB is what the southbound database says.
 	SB *ovn.Southbound
-	// Probe asks nodes whether they are there; nil: nobody does.
-	Probe *reach.Prober
-	// Counts is what is counted while shards are run; nil where they are only looked at.
-	Counts *counts
+	// Prober asks nodes whether they are there; nil: nobody does.
+	Prober *reach.Prober
+	// Metrics is what is counted while shards are run; nil where they are only looked at.
+	Metrics *controllerMetrics
 
-	egress memory
-	told   told
+	egress        egressMemory
+	recordedNotes noteDedup
 }
 
 // Work is what one shard needs, worked out by reading only.
 type Work struct {
-	Verdicts []intent.Verdict
-	steps    []step
-	judged   []client.Object
-	notes    []intent.Note
-	noted    []client.Object // what they may be about
-	size     int             // how much there is in the shard
+	Verdicts      []intent.Verdict
+	steps         []step
+	statusObjects []client.Object
+	notes         []intent.Note
+	noteSubjects  []client.Object // what they may be about
+	size          int             // how much there is in the shard
 	// unsettled: the engine may still be carrying something out.
-	unsettled bool
-	again     time.Duration // after that it is to be looked at in any case; 0: not
+	unsettled    bool
+	requeueAfter time.Duration // after that it is to be looked at in any case; 0: not
 }
 
-// Prepare gathers, compiles and compares.
-func (s *Shards) Prepare(ctx context.Context, shard string) (*Work, error) {
-	if err := connected(s.NB); err != nil {
+// PrepareShard gathers, compiles and compares.
+func (s *Reconciler) PrepareShard(ctx context.Context, shard string) (*Work, error) {
+	if err := checkConnected(s.NB); err != nil {
 		return nil, err
 	}
 	switch shard {
@@ -71,65 +71,65 @@ func (s *Shards) Prepare(ctx context.Context, shard string) (*Work, error) {
 	case ownership.NodesShard:
 		return s.prepareNodes(ctx)
 	}
-	inputs, err := s.Cluster.Gather(ctx, shard, s.Config.Quotas, s.NB.Misplaced(shard))
+	inputs, err := s.Cluster.GatherShard(ctx, shard, s.Config.Quotas, s.NB.MisplacedPodPorts(shard))
 	if err != nil {
 		return nil, fmt.Errorf("gather: %w", err)
 	}
-	world := inputs.World(s.Config, s.NB.Ports(shard), s.Clock())
-	world.Engine.Left, world.Engine.Legs, world.Engine.Lacks = s.NB.Left(shard), s.NB.Legs(shard), s.NB.Lacks()
-	world.Engine.Balanced, world.Engine.Networks = s.NB.Balanced(shard), s.NB.Networks(shard)
-	s.lookAtManagement(world)
-	s.lookAtLinks(world)
+	world := inputs.BuildSnapshot(s.Config, s.NB.RouterPortNames(shard), s.Clock())
+	world.Engine.Leftovers, world.Engine.ReturnPorts, world.Engine.MissingCapabilities = s.NB.LeftoverRows(shard), s.NB.ReturnPortAddresses(shard), s.NB.MissingCapabilities()
+	world.Engine.VIPOwners, world.Engine.PortNetworks = s.NB.ServicesByVIP(shard), s.NB.ForeignPortNetworks(shard)
+	s.observeManagementVpc(world)
+	s.observeEgressLinks(world)
 	want, verdicts := compile.Shard(world)
 	if err := want.Err(); err != nil {
 		return nil, fmt.Errorf("compile: %w", err)
 	}
-	work := &Work{Verdicts: verdicts, judged: inputs.Judged(), notes: want.Notes, noted: inputs.Requests(), size: sizeOf(world, want)}
+	work := &Work{Verdicts: verdicts, statusObjects: inputs.StatusObjects(), notes: want.Notes, noteSubjects: inputs.EgressIPObjects(), size: estimateShardSize(world, want)}
 	rows := func() state.Prepared {
-		return state.Try(ctx, s.NB.Rows(shard), want.Rows, intent.OnlyOurs, settled(world))
+		return state.TryPreparePlan(ctx, s.NB.RowTarget(shard), want.Rows, intent.KeepForeignRows, guardRouterPolicies(world))
 	}
-	finalizers, err := kube.NewFinalizers(s.Cluster, work.judged)
+	finalizers, err := kube.NewFinalizers(s.Cluster, work.statusObjects)
 	if err != nil {
 		return nil, err
 	}
 	// What is made first goes last: an object can't go before its finalizer, and a policy goes before what it leads to.
-	work.steps, err = inSteps(
-		inKubernetes(state.Try(ctx, finalizers, want.Finalizers)),
-		inOVN(state.Try(ctx, s.NB.Remains(shard, externals(world)), nil, afterVpc(world, want))),
-		inKubernetes(state.Try(ctx, kube.NewObjects(s.Cluster, shard), want.Objects,
-			intent.AfterUsers, intent.OnceTaken(world.Now), afterSwitch(world))),
-		inOVNObserved(rows),
-		inKubernetes(state.Try(ctx, kube.NewElements(s.Cluster, shard, inputs.Attached()), want.Elements, withVpc(world, want))),
-		inKubernetes(state.Try(ctx, kube.NewStays(s.Cluster, work.judged), want.Stays)),
+	work.steps, err = collectSteps(
+		kubernetesStep(state.TryPreparePlan(ctx, finalizers, want.Finalizers)),
+		ovnStep(state.TryPreparePlan(ctx, s.NB.LeakedRowTarget(shard, externalSubnetNames(world)), nil, guardVpcLeftovers(world, want))),
+		kubernetesStep(state.TryPreparePlan(ctx, kube.NewObjects(s.Cluster, shard), want.Objects,
+			intent.DeleteAfterUsers, intent.DeleteOnceProcessed(world.Now), guardVpcRemoval(world))),
+		reobservedOVNStep(rows),
+		kubernetesStep(state.TryPreparePlan(ctx, kube.NewVpcEntries(s.Cluster, shard, inputs.AttachedSubnets()), want.VpcEntries, guardVpcEntries(world, want))),
+		kubernetesStep(state.TryPreparePlan(ctx, kube.NewIdleServices(s.Cluster, work.statusObjects), want.KeptServices)),
 	)
 	return work, err
 }
 
-// lookAtManagement adds what the OVN database says of the management VPC.
-func (s *Shards) lookAtManagement(w *snapshot.World) {
+// observeManagementVpc adds what the OVN database says of the management VPC.
+func (s *Reconciler) observeManagementVpc(w *snapshot.VpcInput) {
 	m := w.Management
 	if m == nil {
 		return
 	}
-	m.Holding = s.NB.Gateways(w.Shard)
-	m.Translated = slices.ContainsFunc(m.Prefixes, func(p netip.Prefix) bool { return s.NB.Translated(w.Shard, p) })
-	m.Connected = map[string]bool{}
-	for _, x := range w.Externals {
-		m.Connected[x.Subnet] = s.NB.Foreign(w.Shard, w.Shard+"-"+x.Subnet)
+	m.CurrentChassis = s.NB.GatewayChassisNames(w.Shard)
+	m.HasForeignSNAT = slices.ContainsFunc(m.Prefixes, func(p netip.Prefix) bool { return s.NB.HasForeignSNAT(w.Shard, p) })
+	m.ConnectedByKubeOVN = map[string]bool{}
+	for _, x := range w.ExternalSubnets {
+		m.ConnectedByKubeOVN[x.Subnet] = s.NB.HasForeignPort(w.Shard, w.Shard+"-"+x.Subnet)
 	}
 }
 
-// settled is a guard that leaves router policies to Kube-OVN while it may still be writing them.
-func settled(w *snapshot.World) state.Guard[intent.RowKey, intent.Row] {
-	done := w.Now.Sub(w.Engine.Vpc.Touched) > grace
+// guardRouterPolicies is a guard that leaves router policies to Kube-OVN while it may still be writing them.
+func guardRouterPolicies(w *snapshot.VpcInput) state.Guard[intent.RowKey, intent.Row] {
+	done := w.Now.Sub(w.Engine.Vpc.LastEditedAt) > policyGracePeriod
 	return func(changes []state.Change[intent.RowKey, intent.Row], _ intent.Rows) []state.Change[intent.RowKey, intent.Row] {
 		var out []state.Change[intent.RowKey, intent.Row]
 		for _, c := range changes {
-			policy, isPolicy := intent.RouterPolicy{}, false
-			if !c.Removes() {
-				policy, isPolicy = (*c.After).(intent.RouterPolicy)
+			policy, isPolicy := intent.LogicalRouterPolicy{}, false
+			if !c.IsRemoval() {
+				policy, isPolicy = (*c.After).(intent.LogicalRouterPolicy)
 			}
-			if done || !isPolicy || ownership.Unlisted(policy.Priority) {
+			if done || !isPolicy || ownership.IsRowOnlyPriority(policy.Priority) {
 				out = append(out, c)
 			}
 		}
@@ -137,21 +137,21 @@ func settled(w *snapshot.World) state.Guard[intent.RowKey, intent.Row] {
 	}
 }
 
-// withVpc is a guard that leaves the elements of a Vpc which is about to go: they go with it, and until then SNAT and
+// guardVpcEntries is a guard that leaves the elements of a Vpc which is about to go: they go with it, and until then SNAT and
 // addresses hang on them.
-func withVpc(w *snapshot.World, want *intent.Intent) state.Guard[intent.ElementKey, intent.Element] {
-	return func(changes []state.Change[intent.ElementKey, intent.Element], observed intent.Elements) []state.Change[intent.ElementKey, intent.Element] {
+func guardVpcEntries(w *snapshot.VpcInput, want *intent.Intent) state.Guard[intent.VpcEntryKey, intent.VpcEntry] {
+	return func(changes []state.Change[intent.VpcEntryKey, intent.VpcEntry], observed intent.VpcEntries) []state.Change[intent.VpcEntryKey, intent.VpcEntry] {
 		for key := range observed {
 			if _, stays := want.Objects[intent.ObjectKey{Kind: intent.Vpc, Name: key.Vpc}]; !stays && w.Management == nil {
-				return state.OnlyGrow(changes, observed)
+				return state.SkipRemovals(changes, observed)
 			}
 		}
 		return changes
 	}
 }
 
-// sizeOf is how much there is to do for a shard: rows, and what is in them.
-func sizeOf(w *snapshot.World, want *intent.Intent) int {
+// estimateShardSize is how much there is to do for a shard: rows, and what is in them.
+func estimateShardSize(w *snapshot.VpcInput, want *intent.Intent) int {
 	n := len(want.Rows)
 	for _, s := range w.Services {
 		n += len(s.Endpoints)
@@ -159,124 +159,124 @@ func sizeOf(w *snapshot.World, want *intent.Intent) int {
 	return n
 }
 
-// Run does what a shard needs and reports it.
-func (s *Shards) Run(ctx context.Context, shard string) (runner.Result, error) {
+// ReconcileShard does what a shard needs and reports it.
+func (s *Reconciler) ReconcileShard(ctx context.Context, shard string) (runner.Result, error) {
 	if shard == kube.NetworksShard {
-		return runner.Result{}, s.runNetworks(ctx)
+		return runner.Result{}, s.reconcileNetworks(ctx)
 	}
-	mends := s.Counts.repairs.begins(shard)
-	work, err := s.Prepare(ctx, shard)
+	mends := s.Metrics.repairs.beginRun(shard)
+	work, err := s.PrepareShard(ctx, shard)
 	if err != nil {
 		return runner.Result{}, err
 	}
 	if mends {
-		s.Counts.repairs.mends(work)
+		s.Metrics.repairs.countRepairs(work)
 	}
 	failures := state.Run(ctx, work.Plans()...)
-	if err := work.look(); err != nil {
+	if err := work.reobserveRows(); err != nil {
 		return runner.Result{}, err
 	}
-	reported, err := s.report(ctx, shard, work.judged, work.Verdicts, status.Observe(work.Plans(), failures))
+	reported, err := s.writeStatuses(ctx, shard, work.statusObjects, work.Verdicts, status.NewOutcome(work.Plans(), failures))
 	if err != nil {
 		return runner.Result{}, err
 	}
 	if failures = append(failures, reported...); len(failures) > 0 {
-		return runner.Result{}, state.Failed(failures)
+		return runner.Result{}, state.JoinFailures(failures)
 	}
-	s.tell(shard, work)
-	s.Counts.repairs.ended(shard, work)
+	s.recordNotes(shard, work)
+	s.Metrics.repairs.endRun(shard, work)
 	result := runner.Result{Size: work.size}
 	switch {
 	case work.unsettled:
-		result.Again = settles
-	case work.waits():
-		result.Again = look
+		result.RequeueAfter = moveSettleTime
+	case work.isWaiting():
+		result.RequeueAfter = recheckInterval
 	default:
-		result.Again = work.again
+		result.RequeueAfter = work.requeueAfter
 	}
 	return result, nil
 }
 
-// told is what was told of each shard, so that it is not told again as long as it holds.
-type told struct {
+// noteDedup is what was told of each shard, so that it is not told again as long as it holds.
+type noteDedup struct {
 	mu    sync.Mutex
 	notes map[string]map[intent.Note]bool
 }
 
-// tell tells what is new.
-func (s *Shards) tell(shard string, w *Work) {
-	s.told.mu.Lock()
-	defer s.told.mu.Unlock()
-	before, now := s.told.notes[shard], map[intent.Note]bool{}
+// recordNotes tells what is new.
+func (s *Reconciler) recordNotes(shard string, w *Work) {
+	s.recordedNotes.mu.Lock()
+	defer s.recordedNotes.mu.Unlock()
+	before, now := s.recordedNotes.notes[shard], map[intent.Note]bool{}
 	for _, n := range w.notes {
 		now[n] = true
-		for _, o := range w.noted {
+		for _, o := range w.noteSubjects {
 			if key, err := kube.KeyOf(o); err == nil && key == n.Object && !before[n] && s.Record != nil {
 				s.Record(o, true, n.Finding.Reason, n.Finding.Message)
 			}
 		}
 	}
-	if s.told.notes == nil {
-		s.told.notes = map[string]map[intent.Note]bool{}
+	if s.recordedNotes.notes == nil {
+		s.recordedNotes.notes = map[string]map[intent.Note]bool{}
 	}
-	if s.told.notes[shard] = now; len(now) == 0 {
-		delete(s.told.notes, shard)
+	if s.recordedNotes.notes[shard] = now; len(now) == 0 {
+		delete(s.recordedNotes.notes, shard)
 	}
 }
 
 // prepareNodes gathers, compiles and compares what nodes have to do themselves.
-func (s *Shards) prepareNodes(ctx context.Context) (*Work, error) {
-	inputs, err := s.Cluster.GatherNodes(ctx)
+func (s *Reconciler) prepareNodes(ctx context.Context) (*Work, error) {
+	inputs, err := s.Cluster.GatherNodePaths(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("gather: %w", err)
 	}
-	world := inputs.Nodes(s.Config)
-	s.Counts.nodes(world)
+	world := inputs.BuildNodeSnapshot(s.Config)
+	s.Metrics.recordNodeNetworks(world)
 	want, verdicts := compile.Nodes(world)
 	if err := want.Err(); err != nil {
 		return nil, fmt.Errorf("compile: %w", err)
 	}
 	work := &Work{
-		Verdicts: verdicts, judged: inputs.Judged(), notes: want.Notes, noted: inputs.Judged(), size: len(want.Objects),
+		Verdicts: verdicts, statusObjects: inputs.StatusObjects(), notes: want.Notes, noteSubjects: inputs.StatusObjects(), size: len(want.Objects),
 	}
-	work.steps, err = inSteps(inKubernetes(state.Try(ctx, kube.NewObjects(s.Cluster, ownership.NodesShard), want.Objects)))
+	work.steps, err = collectSteps(kubernetesStep(state.TryPreparePlan(ctx, kube.NewObjects(s.Cluster, ownership.NodesShard), want.Objects)))
 	return work, err
 }
 
-// runNetworks reports how external networks are doing. Nothing else is written for them.
-func (s *Shards) runNetworks(ctx context.Context) error {
-	if err := connected(s.NB); err != nil {
+// reconcileNetworks reports how external networks are doing. Nothing else is written for them.
+func (s *Reconciler) reconcileNetworks(ctx context.Context) error {
+	if err := checkConnected(s.NB); err != nil {
 		return err // what the engine can do is not known
 	}
 	networks, judged, err := s.Cluster.GatherNetworks(ctx)
 	if err != nil {
 		return fmt.Errorf("gather networks: %w", err)
 	}
-	networks.Return, networks.Lacks, networks.Inside = s.Config.Return, s.NB.Lacks(), s.Config.Inside
-	failures, err := s.report(ctx, kube.NetworksShard, judged, compile.Networks(networks), status.Outcome{})
+	networks.DefaultReturnPath, networks.MissingCapabilities, networks.ClusterPrefixes = s.Config.DefaultReturnPath, s.NB.MissingCapabilities(), s.Config.ClusterPrefixes
+	failures, err := s.writeStatuses(ctx, kube.NetworksShard, judged, compile.Networks(networks), status.Outcome{})
 	if err != nil || len(failures) == 0 {
 		return err
 	}
-	return state.Failed(failures)
+	return state.JoinFailures(failures)
 }
 
-// report writes the status of objects.
-func (s *Shards) report(ctx context.Context, shard string, judged []client.Object, verdicts []intent.Verdict, outcome status.Outcome) ([]state.Failure, error) {
-	s.Counts.told(shard, status.Count(verdicts, outcome))
-	s.Counts.misplaced(shard, verdicts, s.Config.Isolation)
+// writeStatuses writes the status of objects.
+func (s *Reconciler) writeStatuses(ctx context.Context, shard string, judged []client.Object, verdicts []intent.Verdict, outcome status.Outcome) ([]state.Failure, error) {
+	s.Metrics.recordConditions(shard, status.CountConditions(verdicts, outcome))
+	s.Metrics.recordMisplacedPods(shard, verdicts, s.Config.Isolation)
 	statuses, err := kube.NewStatuses(s.Cluster, judged, s.Clock, s.Record)
 	if err != nil {
 		return nil, err
 	}
-	plan, err := state.Prepare(ctx, statuses, status.Render(verdicts, outcome), state.OnlyGrow)
+	plan, err := state.PreparePlan(ctx, statuses, status.RenderStatuses(verdicts, outcome), state.SkipRemovals)
 	if err != nil {
 		return nil, err
 	}
 	return state.Run(ctx, plan), nil
 }
 
-// waits says whether something is not as it should be that no event may tell of.
-func (w *Work) waits() bool {
+// isWaiting says whether something is not as it should be that no event may tell of.
+func (w *Work) isWaiting() bool {
 	for _, v := range w.Verdicts {
 		f, isService := v.Facts.(intent.ServiceFacts)
 		if !v.Waiting.OK() || !v.Held.OK() || isService && f.Lonely && f.Expires {
@@ -284,7 +284,7 @@ func (w *Work) waits() bool {
 		}
 	}
 	for _, p := range w.steps {
-		for _, l := range p.Changes() {
+		for _, l := range p.ChangeLines() {
 			if l.Held {
 				return true
 			}

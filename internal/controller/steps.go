@@ -11,35 +11,35 @@ const (
 // step is a plan of a shard's work, with what has to be known of it: nothing is told from its place among the others.
 type step struct {
 	state.Plan
-	system string
-	again  func() state.Prepared // prepares the plan anew; nil: it is not looked at again after it was carried out
+	system       string
+	prepareAgain func() state.Prepared // prepares the plan anew; nil: it is not looked at again after it was carried out
 }
 
-// attempt is a step, or why there is none.
-type attempt struct {
+// preparedStep is a step, or why there is none.
+type preparedStep struct {
 	step
 	err error
 }
 
-// inKubernetes is a step that writes to Kubernetes.
-func inKubernetes(p state.Prepared) attempt {
-	return attempt{step{Plan: p.Plan, system: systemKubernetes}, p.Err}
+// kubernetesStep is a step that writes to Kubernetes.
+func kubernetesStep(p state.Prepared) preparedStep {
+	return preparedStep{step{Plan: p.Plan, system: systemKubernetes}, p.Err}
 }
 
-// inOVN is a step that writes to the northbound database.
-func inOVN(p state.Prepared) attempt {
-	return attempt{step{Plan: p.Plan, system: systemOVN}, p.Err}
+// ovnStep is a step that writes to the northbound database.
+func ovnStep(p state.Prepared) preparedStep {
+	return preparedStep{step{Plan: p.Plan, system: systemOVN}, p.Err}
 }
 
-// inOVNObserved is a step that writes to the northbound database and is looked at again when it was carried out.
-func inOVNObserved(prepare func() state.Prepared) attempt {
-	out := inOVN(prepare())
-	out.again = prepare
+// reobservedOVNStep is a step that writes to the northbound database and is looked at again when it was carried out.
+func reobservedOVNStep(prepare func() state.Prepared) preparedStep {
+	out := ovnStep(prepare())
+	out.prepareAgain = prepare
 	return out
 }
 
-// inSteps is the steps, or why one of them is missing.
-func inSteps(attempts ...attempt) ([]step, error) {
+// collectSteps is the steps, or why one of them is missing.
+func collectSteps(attempts ...preparedStep) ([]step, error) {
 	out := make([]step, 0, len(attempts))
 	for _, a := range attempts {
 		if a.err != nil {
@@ -59,15 +59,15 @@ func (w *Work) Plans() []state.Plan {
 	return out
 }
 
-// look looks at the rows again when some were written. Our copy of the database has them by then, so a row that was only put right
+// reobserveRows looks at the rows again when some were written. Our copy of the database has them by then, so a row that was only put right
 // is in force: nobody has to be told that it was not for some milliseconds.
-func (w *Work) look() error {
+func (w *Work) reobserveRows() error {
 	for i := range w.steps {
 		s := &w.steps[i]
-		if s.again == nil || len(s.Changes()) == 0 {
+		if s.prepareAgain == nil || len(s.ChangeLines()) == 0 {
 			continue
 		}
-		again := s.again()
+		again := s.prepareAgain()
 		if again.Err != nil {
 			return again.Err
 		}

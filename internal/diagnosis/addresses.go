@@ -13,8 +13,8 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// pools finds networks that have few addresses left, or none.
-func (p *patient) pools() {
+// checkAddressPools finds networks that have few addresses left, or none.
+func (p *checker) checkAddressPools() {
 	for _, n := range p.Cluster.Networks {
 		about := []state.Ref{n.Ref}
 		free, used := 0, 0
@@ -28,32 +28,32 @@ func (p *patient) pools() {
 		if total == 0 || free >= max(2, total/10) {
 			continue
 		}
-		f := p.report(PoolLow, distinct(about...), "network %s has %d of %d addresses left", n.Name, free, total)
+		f := p.report(PoolLow, uniqueRefs(about...), "network %s has %d of %d addresses left", n.Name, free, total)
 		if free == 0 {
 			f.Message = fmt.Sprintf("network %s has no address left; all %d are in use", n.Name, total)
 		}
 	}
 }
 
-// claim is something in OVN that has an external address.
-type claim struct {
-	address  netip.Addr
-	router   *logical.Router
-	what     string
-	owner    state.Ref
-	all      bool           // it takes all ports
-	port     netip.AddrPort // that it takes
-	protocol string         // of the port
-	mac      string         // that answers for it; empty: that of the router's port
-	reserved bool           // OVN answers only who has an address of the same network, and nodes ask without one
+// addressClaim is something in OVN that has an external address.
+type addressClaim struct {
+	address      netip.Addr
+	router       *logical.Router
+	description  string
+	owner        state.Ref
+	allPorts     bool           // it takes all ports
+	port         netip.AddrPort // that it takes
+	protocol     string         // of the port
+	mac          string         // that answers for it; empty: that of the router's port
+	localARPOnly bool           // OVN answers only who has an address of the same network, and nodes ask without one
 }
 
-// claims are everything in OVN that has an external address, by address.
-func (p *patient) claims() map[netip.Addr][]claim {
-	out := map[netip.Addr][]claim{}
+// collectAddressClaims are everything in OVN that has an external address, by address.
+func (p *checker) collectAddressClaims() map[netip.Addr][]addressClaim {
+	out := map[netip.Addr][]addressClaim{}
 	for i := range p.Logical.Routers {
-		for _, c := range claimsOf(&p.Logical.Routers[i]) {
-			if p.Cluster.Pool(c.address) != nil {
+		for _, c := range routerAddressClaims(&p.Logical.Routers[i]) {
+			if p.Cluster.ExternalSubnetAt(c.address) != nil {
 				out[c.address] = append(out[c.address], c)
 			}
 		}
@@ -61,23 +61,23 @@ func (p *patient) claims() map[netip.Addr][]claim {
 	return out
 }
 
-// claimsOf are the addresses of a router.
-func claimsOf(r *logical.Router) (out []claim) {
+// routerAddressClaims are the addresses of a router.
+func routerAddressClaims(r *logical.Router) (out []addressClaim) {
 	for _, port := range r.Ports {
 		for _, n := range port.Networks {
-			out = append(out, claim{address: n.Addr(), router: r, what: "port " + port.Name, owner: port.IDs.Owner(), reserved: true})
+			out = append(out, addressClaim{address: n.Addr(), router: r, description: "port " + port.Name, owner: port.IDs.Owner(), localARPOnly: true})
 		}
 	}
 	for _, n := range r.NATs {
-		out = append(out, claim{
-			address: n.External, router: r, what: fmt.Sprintf("the %s of %s", n.Type, n.Logical), owner: n.IDs.Owner(), all: n.Type != "snat",
+		out = append(out, addressClaim{
+			address: n.External, router: r, description: fmt.Sprintf("the %s of %s", n.Type, n.Logical), owner: n.IDs.Owner(), allPorts: n.Type != "snat",
 			mac: n.ExternalMAC,
 		})
 	}
 	for _, b := range r.Balancers {
 		for _, v := range b.VIPs {
-			out = append(out, claim{
-				address: v.Address.Addr(), router: r, what: "load balancer " + b.Name, owner: b.IDs.Owner(), port: v.Address,
+			out = append(out, addressClaim{
+				address: v.Address.Addr(), router: r, description: "load balancer " + b.Name, owner: b.IDs.Owner(), port: v.Address,
 				protocol: cmp.Or(b.Protocol, "tcp"),
 			})
 		}
@@ -85,100 +85,100 @@ func claimsOf(r *logical.Router) (out []claim) {
 	return out
 }
 
-// clashes finds external addresses that two things have.
-func (p *patient) clashes() {
-	if p.blind(survey.Northbound) {
+// checkAddressClashes finds external addresses that two things have.
+func (p *checker) checkAddressClashes() {
+	if p.isUnreadable(survey.Northbound) {
 		return
 	}
-	claims := p.claims()
+	claims := p.collectAddressClaims()
 	for _, a := range sortedAddresses(claims) {
 		list := claims[a]
 		for i := range list {
 			for k := i + 1; k < len(list); k++ {
-				if collide(list[i], list[k]) {
-					p.clash(a, list[i], list[k])
+				if claimsCollide(list[i], list[k]) {
+					p.reportAddressClash(a, list[i], list[k])
 				}
 			}
 		}
 	}
 	for _, e := range p.Cluster.EIps {
-		if s := p.Cluster.Pool(e.Address); s != nil && slices.Contains(s.Gateways, e.Address) {
-			p.report(AddressClash, distinct(append([]state.Ref{e.Ref}, p.wire(s)...)...), "%s has %s, which is the gateway of network %s", e.Ref,
+		if s := p.Cluster.ExternalSubnetAt(e.Address); s != nil && slices.Contains(s.Gateways, e.Address) {
+			p.report(AddressClash, uniqueRefs(append([]state.Ref{e.Ref}, p.externalSubnetRefs(s)...)...), "%s has %s, which is the gateway of network %s", e.Ref,
 				e.Address, s.Network)
 		}
 	}
-	p.nodeClashes(claims)
+	p.checkNodeAddressClashes(claims)
 }
 
-// collide says whether two things can't have one address: on two routers never, on one when both take the same port.
-func collide(a, b claim) bool {
+// claimsCollide says whether two things can't have one address: on two routers never, on one when both take the same port.
+func claimsCollide(a, b addressClaim) bool {
 	switch {
 	case a.router != b.router:
 		return true
-	case a.all && b.all:
+	case a.allPorts && b.allPorts:
 		return true
 	case a.port.IsValid() && b.port.IsValid():
 		return a.port == b.port && a.protocol == b.protocol
 	}
-	return a.all && b.port.IsValid() || b.all && a.port.IsValid()
+	return a.allPorts && b.port.IsValid() || b.allPorts && a.port.IsValid()
 }
 
-func (p *patient) clash(address netip.Addr, a, b claim) {
-	about := slices.Concat(p.holders(address), []state.Ref{a.owner, b.owner}, p.tenants(a.router.Name), p.tenants(b.router.Name))
-	p.report(AddressClash, distinct(about...), "%s is had by %s on router %s and by %s on router %s", address, a.what, a.router.Name, b.what, b.router.Name)
+func (p *checker) reportAddressClash(address netip.Addr, a, b addressClaim) {
+	about := slices.Concat(p.objectsWithAddress(address), []state.Ref{a.owner, b.owner}, p.projectsOfShard(a.router.Name), p.projectsOfShard(b.router.Name))
+	p.report(AddressClash, uniqueRefs(about...), "%s is had by %s on router %s and by %s on router %s", address, a.description, a.router.Name, b.description, b.router.Name)
 }
 
-// nodeClashes finds external addresses that a node has as well.
-func (p *patient) nodeClashes(claims map[netip.Addr][]claim) {
+// checkNodeAddressClashes finds external addresses that a node has as well.
+func (p *checker) checkNodeAddressClashes(claims map[netip.Addr][]addressClaim) {
 	for _, n := range p.Cluster.Nodes {
 		for _, a := range n.Addresses {
 			if len(claims[a]) > 0 {
 				c := claims[a][0]
-				p.report(AddressClash, distinct(append(p.holders(a), n.Ref, c.owner)...), "%s is had by node %s and by %s on router %s", a, n.Name,
-					c.what, c.router.Name)
+				p.report(AddressClash, uniqueRefs(append(p.objectsWithAddress(a), n.Ref, c.owner)...), "%s is had by node %s and by %s on router %s", a, n.Name,
+					c.description, c.router.Name)
 			}
 		}
 	}
 }
 
-// overlaps finds prefixes that overlap where they must not.
-func (p *patient) overlaps() {
+// checkPrefixOverlaps finds prefixes that overlap where they must not.
+func (p *checker) checkPrefixOverlaps() {
 	for i := range p.Cluster.Projects {
 		x := &p.Cluster.Projects[i]
 		for _, prefix := range x.Prefixes {
-			p.overlapsOf(x, prefix)
+			p.checkProjectPrefix(x, prefix)
 		}
 	}
 	for i := range p.Cluster.Subnets {
 		for k := i + 1; k < len(p.Cluster.Subnets); k++ {
 			a, b := &p.Cluster.Subnets[i], &p.Cluster.Subnets[k]
 			together := a.Vpc == b.Vpc && a.Vpc != "" && a.Network == "" && b.Network == "" || a.Network != "" && b.Network != ""
-			if together && overlap(a.Prefixes, b.Prefixes) {
-				p.report(Overlap, distinct(append(p.wire(a), p.wire(b)...)...), "Subnets %s (%s) and %s (%s) overlap", a.Name, list(a.Prefixes),
-					b.Name, list(b.Prefixes))
+			if together && prefixesOverlap(a.Prefixes, b.Prefixes) {
+				p.report(Overlap, uniqueRefs(append(p.externalSubnetRefs(a), p.externalSubnetRefs(b)...)...), "Subnets %s (%s) and %s (%s) overlap", a.Name, joinPrefixes(a.Prefixes),
+					b.Name, joinPrefixes(b.Prefixes))
 			}
 		}
 	}
 }
 
-// overlapsOf finds what a prefix of a project overlaps with: its pods do not reach hosts there. On networks that it uses, nobody there
+// checkProjectPrefix finds what a prefix of a project overlaps with: its pods do not reach hosts there. On networks that it uses, nobody there
 // reaches them either.
-func (p *patient) overlapsOf(x *survey.Project, prefix netip.Prefix) {
+func (p *checker) checkProjectPrefix(x *survey.Project, prefix netip.Prefix) {
 	mine := []netip.Prefix{prefix}
-	for _, s := range p.externals() {
-		if !overlap(mine, s.Prefixes) {
+	for _, s := range p.externalSubnets() {
+		if !prefixesOverlap(mine, s.Prefixes) {
 			continue
 		}
-		f := p.report(Overlap, distinct(append([]state.Ref{x.Ref, survey.RouterRef(x.Shard)}, p.wire(s)...)...),
-			"prefix %s of %s overlaps with %s of external network %s", prefix, x.Ref, list(s.Prefixes), s.Network)
-		if !p.attached(x.Shard, s.Name) {
+		f := p.report(Overlap, uniqueRefs(append([]state.Ref{x.Ref, survey.RouterRef(x.Shard)}, p.externalSubnetRefs(s)...)...),
+			"prefix %s of %s overlaps with %s of external network %s", prefix, x.Ref, joinPrefixes(s.Prefixes), s.Network)
+		if !p.isVPCAttached(x.Shard, s.Name) {
 			f.Severity = Warning
 		}
 	}
 	for _, s := range p.Cluster.Subnets {
-		if s.Vpc == kubeovn.ManagementVpc && s.Network == "" && overlap(mine, s.Prefixes) {
+		if s.Vpc == kubeovn.ManagementVpc && s.Network == "" && prefixesOverlap(mine, s.Prefixes) {
 			p.report(Overlap, []state.Ref{x.Ref, survey.RouterRef(x.Shard), s.Ref}, "prefix %s of %s overlaps with %s of Subnet %s of Kube-OVN's own VPC",
-				prefix, x.Ref, list(s.Prefixes), s.Name).Severity = Warning
+				prefix, x.Ref, joinPrefixes(s.Prefixes), s.Name).Severity = Warning
 		}
 	}
 	for _, n := range p.Cluster.Nodes {
@@ -188,22 +188,22 @@ func (p *patient) overlapsOf(x *survey.Project, prefix netip.Prefix) {
 			break
 		}
 	}
-	if overlap(mine, p.Cluster.Inside) {
+	if prefixesOverlap(mine, p.Cluster.Inside) {
 		p.report(Overlap, []state.Ref{x.Ref, survey.RouterRef(x.Shard)}, "prefix %s of %s overlaps with the cluster addresses of Services (%s)",
-			prefix, x.Ref, list(p.Cluster.Inside)).Severity = Warning
+			prefix, x.Ref, joinPrefixes(p.Cluster.Inside)).Severity = Warning
 	}
 }
 
-// attached says whether a VPC is on an external subnet.
-func (p *patient) attached(vpc, subnet string) bool {
+// isVPCAttached says whether a VPC is on an external subnet.
+func (p *checker) isVPCAttached(vpc, subnet string) bool {
 	return slices.ContainsFunc(p.Cluster.Vpcs, func(v survey.Vpc) bool { return v.Name == vpc && slices.Contains(v.External, subnet) })
 }
 
-func overlap(a, b []netip.Prefix) bool {
+func prefixesOverlap(a, b []netip.Prefix) bool {
 	return slices.ContainsFunc(a, func(x netip.Prefix) bool { return slices.ContainsFunc(b, x.Overlaps) })
 }
 
-func list(prefixes []netip.Prefix) string {
+func joinPrefixes(prefixes []netip.Prefix) string {
 	var out []string
 	for _, p := range prefixes {
 		out = append(out, p.String())

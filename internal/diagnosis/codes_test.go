@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "rewrite the reference page")
 
 const findingsPage = "../../docs/reference/findings.md"
 
-func page() string {
+func renderPage() string {
 	var out strings.Builder
 	out.WriteString("# Findings\n\n" +
 		"What `sallyport doctor` finds, and `explain` and `trace` of what they are asked about. Each finding has a code, what it is about, a sentence\n" +
@@ -29,22 +29,22 @@ func page() string {
 		"An **error** is something that does not work. A **warning** is something that will break, or that a part of has. An **info** is worth knowing.\n" +
 		"Where one fault has several findings, the one that explains the others comes first. `make golden` writes this page from the list in\n" +
 		"`internal/diagnosis/codes.go`.\n")
-	for _, area := range areas() {
+	for _, area := range codeAreas() {
 		fmt.Fprintf(&out, "\n## %s\n\n| code | as a rule | means | what to do |\n|---|---|---|---|\n", area)
 		for _, c := range diagnosis.Codes {
 			if c.Area == area {
-				fmt.Fprintf(&out, "| `%s` | %s | %s | %s |\n", c.Name, c.Severity, c.Meaning, c.Cure)
+				fmt.Fprintf(&out, "| `%s` | %s | %s | %s |\n", c.Name, c.Severity, c.Meaning, c.Remediation)
 			}
 		}
 	}
 	out.WriteString("\n## Ways of packets\n\nHow a way ends badly that `sallyport trace` follows.\n\n| code | as a rule | means | what to do |\n|---|---|---|---|\n")
 	for _, c := range trace.Codes {
-		fmt.Fprintf(&out, "| `%s` | %s | %s | %s |\n", c.Name, diagnosis.Error, c.Meaning, c.Cure)
+		fmt.Fprintf(&out, "| `%s` | %s | %s | %s |\n", c.Name, diagnosis.Error, c.Meaning, c.Remediation)
 	}
 	return out.String()
 }
 
-func areas() (out []string) {
+func codeAreas() (out []string) {
 	for _, c := range diagnosis.Codes {
 		if !slices.Contains(out, c.Area) {
 			out = append(out, c.Area)
@@ -55,7 +55,7 @@ func areas() (out []string) {
 
 func TestReferencePageHasEveryCode(t *testing.T) {
 	if *update {
-		if err := os.WriteFile(findingsPage, []byte(page()), 0o644); err != nil {
+		if err := os.WriteFile(findingsPage, []byte(renderPage()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -63,7 +63,7 @@ func TestReferencePageHasEveryCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(is) != page() {
+	if string(is) != renderPage() {
 		t.Errorf("%s is not what the list of codes gives; run make golden", findingsPage)
 	}
 }
@@ -73,11 +73,11 @@ func TestCodesAreDocumented(t *testing.T) {
 	camel := regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
 	seen := map[string]bool{}
 	for _, c := range diagnosis.Codes {
-		if !camel.MatchString(c.Name) || seen[c.Name] || intent.Meaning(c.Name) != "" {
+		if !camel.MatchString(c.Name) || seen[c.Name] || intent.ReasonMeaning(c.Name) != "" {
 			t.Errorf("%q is no code, stands there twice, or is a reason of a condition", c.Name)
 		}
 		seen[c.Name] = true
-		if !strings.HasSuffix(c.Meaning, ".") || !strings.HasSuffix(c.Cure, ".") && !strings.HasSuffix(c.Cure, "?") {
+		if !strings.HasSuffix(c.Meaning, ".") || !strings.HasSuffix(c.Remediation, ".") && !strings.HasSuffix(c.Remediation, "?") {
 			t.Errorf("%s: what it means and what to do are sentences", c.Name)
 		}
 	}
@@ -86,15 +86,15 @@ func TestCodesAreDocumented(t *testing.T) {
 			t.Errorf("%s is a code of a check, too", c.Name)
 		}
 	}
-	for name, code := range constants(t) {
+	for name, code := range exportedCodes(t) {
 		if !seen[code] {
 			t.Errorf("%s (%q) is not in Codes", name, code)
 		}
 	}
 }
 
-// constants are the exported string constants of codes.go.
-func constants(t *testing.T) map[string]string {
+// exportedCodes are the exported string constants of codes.go.
+func exportedCodes(t *testing.T) map[string]string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "codes.go", nil, 0)
 	if err != nil {

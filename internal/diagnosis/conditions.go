@@ -13,73 +13,73 @@ import (
 
 // How long a stage that every object goes through may take before it is worth a word, and how long a deletion.
 const (
-	stage   = 15 * time.Second
-	leaving = time.Minute
+	transientGracePeriod = 15 * time.Second
+	deletionGracePeriod  = time.Minute
 )
 
 // Reasons that do not keep an object from working, or not all of it.
-var partly = []string{
-	intent.NoProber, intent.NoEgress, intent.NodeElsewhere, intent.NoEnvoyGateway, intent.SomePortTaken, intent.TooManyPorts,
-	intent.OutsideUnused, intent.EndpointNotOwned, intent.UnassignedRequest, intent.EngineTooOld, intent.Disturbed, intent.BeingDeleted, intent.NoLongerAllowed,
+var partialFailureReasons = []string{
+	intent.NoAddressForChecks, intent.NoEgress, intent.NodeNotOnNetwork, intent.NoEnvoyGateway, intent.SomePortTaken, intent.TooManyPorts,
+	intent.EndpointOutsideProject, intent.EndpointNotInNamespace, intent.UnassignedRequest, intent.EngineTooOld, intent.Disturbed, intent.BeingDeleted, intent.NetworkNoLongerAllowed,
 }
 
 // Reasons of what somebody wants to go.
-var departing = []string{intent.Deleting, intent.ProjectDeleting, intent.Cleanup, intent.NamespaceRemains, intent.InUse}
+var deletionReasons = []string{intent.Deleting, intent.ProjectDeleting, intent.CleaningUp, intent.NamespaceContentRemaining, intent.InUse}
 
-// conditions finds what objects say of themselves.
-func (p *patient) conditions() {
-	for _, o := range p.judged() {
+// checkConditions finds what objects say of themselves.
+func (p *checker) checkConditions() {
+	for _, o := range p.managedObjects() {
 		for _, c := range o.Conditions {
-			if wrong(c) {
-				p.condition(o, c)
+			if isFailingCondition(c) {
+				p.reportCondition(o, c)
 			}
 		}
 	}
 }
 
-// wrong says whether a condition is not as it should be. Kubernetes' own on ports is the other way round.
-func wrong(c survey.Condition) bool {
-	return c.Status == "False" && c.Type != status.PortsError || c.Status == "True" && c.Type == status.PortsError
+// isFailingCondition says whether a condition is not as it should be. Kubernetes' own on ports is the other way round.
+func isFailingCondition(c survey.Condition) bool {
+	return c.Status == "False" && c.Type != status.ConditionPortsError || c.Status == "True" && c.Type == status.ConditionPortsError
 }
 
-// condition reports a condition, unless it will pass, or is told better already.
-func (p *patient) condition(o *survey.Object, c survey.Condition) {
+// reportCondition reports a condition, unless it will pass, or is told better already.
+func (p *checker) reportCondition(o *survey.Object, c survey.Condition) {
 	age := p.now.Sub(c.Since)
-	severity, root := Error, symptom
+	severity, root := Error, rankSymptom
 	switch {
 	case c.Reason == intent.NotAccepted:
 		return // another condition says why
-	case slices.Contains(departing, c.Reason):
-		if severity = Warning; age < leaving {
+	case slices.Contains(deletionReasons, c.Reason):
+		if severity = Warning; age < deletionGracePeriod {
 			return
 		}
-	case intent.Passing(c.Reason):
-		if age < stage {
+	case intent.IsTransientReason(c.Reason):
+		if age < transientGracePeriod {
 			return
 		}
 	case c.Reason == intent.NoEndpoints, c.Reason == intent.PodsNotServed:
-		if p.told(o.Ref, Error) {
+		if p.hasFinding(o.Ref, Error) {
 			return // a check has found out why
 		}
-	case slices.Contains(partly, c.Reason):
+	case slices.Contains(partialFailureReasons, c.Reason):
 		severity = Warning
 	default:
-		root = single
+		root = rankSingleObject
 	}
-	if c.Type == status.PortsError && hasFalse(o) {
+	if c.Type == status.ConditionPortsError && hasFalseCondition(o) {
 		return // said there, too
 	}
-	p.found = append(p.found, &Finding{
-		Code: c.Reason, Severity: severity, About: []state.Ref{o.Ref}, Root: root,
-		Message: o.String() + ": " + cmp.Or(c.Message, intent.Meaning(c.Reason)), Cure: intent.Next(c.Reason),
+	p.findings = append(p.findings, &Finding{
+		Code: c.Reason, Severity: severity, About: []state.Ref{o.Ref}, CauseRank: root,
+		Message: o.String() + ": " + cmp.Or(c.Message, intent.ReasonMeaning(c.Reason)), Remediation: intent.ReasonRemedy(c.Reason),
 	})
 }
 
-// told says whether something as bad is known of an object.
-func (p *patient) told(ref state.Ref, least Severity) bool {
-	return slices.ContainsFunc(p.found, func(f *Finding) bool { return f.Severity >= least && slices.Contains(f.About, ref) })
+// hasFinding says whether something as bad is known of an object.
+func (p *checker) hasFinding(ref state.Ref, least Severity) bool {
+	return slices.ContainsFunc(p.findings, func(f *Finding) bool { return f.Severity >= least && slices.Contains(f.About, ref) })
 }
 
-func hasFalse(o *survey.Object) bool {
+func hasFalseCondition(o *survey.Object) bool {
 	return slices.ContainsFunc(o.Conditions, func(c survey.Condition) bool { return c.Status == "False" })
 }

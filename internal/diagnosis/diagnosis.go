@@ -43,11 +43,11 @@ type Finding struct {
 	Code     string   `json:"code"`
 	Severity Severity `json:"severity"`
 	// About is what it is found on, the first first: an object, or a Node, Network, Router, or the Cluster as a whole.
-	About   []state.Ref `json:"about"`
-	Message string      `json:"message"`
-	Cure    string      `json:"cure"`
-	// Root: others follow from it. What is deeper explains more: the database that can't be reached before the row that is missing.
-	Root int `json:"-"`
+	About       []state.Ref `json:"about"`
+	Message     string      `json:"message"`
+	Remediation string      `json:"cure"`
+	// CauseRank: others follow from it. What is deeper explains more: the database that can't be reached before the row that is missing.
+	CauseRank int `json:"-"`
 }
 
 // Headline is the code, and what it is found on first.
@@ -58,25 +58,25 @@ func (f Finding) Headline() string {
 	return f.Code + " " + strings.TrimSpace(f.About[0].String())
 }
 
-// Platform is what findings about no object in particular are about.
-var Platform = state.Ref{Kind: "Cluster"}
+// ClusterRef is what findings about no object in particular are about.
+var ClusterRef = state.Ref{Kind: "Cluster"}
 
 // Sort puts the worst first, of these what explains the others, and then by code and object.
 func Sort(findings []Finding) {
 	slices.SortStableFunc(findings, func(a, b Finding) int {
 		return cmp.Or(
-			cmp.Compare(b.Severity, a.Severity), cmp.Compare(b.Root, a.Root), cmp.Compare(a.Code, b.Code),
-			slices.CompareFunc(a.About, b.About, compareRef))
+			cmp.Compare(b.Severity, a.Severity), cmp.Compare(b.CauseRank, a.CauseRank), cmp.Compare(a.Code, b.Code),
+			slices.CompareFunc(a.About, b.About, compareRefs))
 	})
 }
 
-func compareRef(a, b state.Ref) int {
+func compareRefs(a, b state.Ref) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// Touching are the findings about one of the objects, or about the platform as a whole.
-func Touching(findings []Finding, refs ...state.Ref) []Finding {
+// FilterByRefs are the findings about one of the objects, or about the platform as a whole.
+func FilterByRefs(findings []Finding, refs ...state.Ref) []Finding {
 	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool {
-		return !slices.ContainsFunc(f.About, func(r state.Ref) bool { return r == Platform || slices.Contains(refs, r) })
+		return !slices.ContainsFunc(f.About, func(r state.Ref) bool { return r == ClusterRef || slices.Contains(refs, r) })
 	})
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// labels finds rules of others that overwrite the label of a connection. OVN keeps the label and the observation point of a sample in the same
+// checkLabelOverwrites finds rules of others that overwrite the label of a connection. OVN keeps the label and the observation point of a sample in the same
 // 32 bits, and the rule that decides last writes them.
-func (p *patient) labels() {
-	if p.blind(survey.Kubernetes, survey.Northbound) {
+func (p *checker) checkLabelOverwrites() {
+	if p.isUnreadable(survey.Kubernetes, survey.Northbound) {
 		return
 	}
 	ports := p.labelledPorts()
 	for _, s := range p.Logical.Switches {
 		if slices.ContainsFunc(s.Ports, func(x logical.SwitchPort) bool { return ports[x.Name] != "" }) {
-			p.overwritten(s.ACLs, "switch "+s.Name, []string{s.Name})
+			p.reportLabelOverwrites(s.ACLs, "switch "+s.Name, []string{s.Name})
 		}
 	}
 	for _, g := range p.Logical.Groups {
@@ -32,16 +32,16 @@ func (p *patient) labels() {
 			}
 		}
 		if len(switches) > 0 {
-			p.overwritten(g.ACLs, "port group "+g.Name, switches)
+			p.reportLabelOverwrites(g.ACLs, "port group "+g.Name, switches)
 		}
 	}
 }
 
 // labelledPorts are the ports of switches on which our ACLs label connections, with their switch.
-func (p *patient) labelledPorts() map[string]string {
+func (p *checker) labelledPorts() map[string]string {
 	ours := map[string]bool{}
 	for _, g := range p.Logical.Groups {
-		if slices.ContainsFunc(g.ACLs, func(x logical.ACL) bool { return isOurs(x.IDs) && x.Label != 0 }) {
+		if slices.ContainsFunc(g.ACLs, func(x logical.ACL) bool { return isOwnedRow(x.IDs) && x.Label != 0 }) {
 			for _, port := range g.Ports {
 				ours[port] = true
 			}
@@ -59,8 +59,8 @@ func (p *patient) labelledPorts() map[string]string {
 	return out
 }
 
-// overwritten reports the rules of a switch or a port group that overwrite labels of connections to pods on some switches.
-func (p *patient) overwritten(rules []logical.ACL, holder string, switches []string) {
+// reportLabelOverwrites reports the rules of a switch or a port group that overwrite labels of connections to pods on some switches.
+func (p *checker) reportLabelOverwrites(rules []logical.ACL, holder string, switches []string) {
 	for _, x := range rules {
 		if !overwritesLabel(x) {
 			continue
@@ -68,19 +68,19 @@ func (p *patient) overwritten(rules []logical.ACL, holder string, switches []str
 		var about []state.Ref
 		for _, s := range switches {
 			if subnet := p.subnets[s]; subnet != nil {
-				about = append(about, p.tenants(subnet.Vpc)...)
+				about = append(about, p.projectsOfShard(subnet.Vpc)...)
 			}
 			about = append(about, state.Ref{Kind: string(intent.Subnet), Name: s})
 		}
 		p.report(LabelOverwritten, about, "ACL %s of %s has %s: it overwrites the label of connections to pods on switch %s, "+
-			"and replies to clients on secondary networks leave by the default network", described(x), holder, extra(x), words(switches, 3))
+			"and replies to clients on secondary networks leave by the default network", describeACL(x), holder, describeLabelOrSample(x), joinLimited(switches, 3))
 	}
 }
 
 // overwritesLabel says whether a rule of others can be the last that writes the label of a connection to a pod. A rule that passes in another
 // tier than our first comes before one of ours, and in that tier one with a lower priority is not reached.
 func overwritesLabel(x logical.ACL) bool {
-	if isOurs(x.IDs) || x.Direction != string(intent.OutOfSwitch) || x.Label == 0 && !x.Sampled {
+	if isOwnedRow(x.IDs) || x.Direction != string(intent.ToLport) || x.Label == 0 && !x.Sampled {
 		return false
 	}
 	reached := x.Tier != ownership.LabelTier || x.Priority >= ownership.LabelPriority
@@ -94,19 +94,19 @@ func overwritesLabel(x logical.ACL) bool {
 	}
 }
 
-func isOurs(ids logical.IDs) bool { return ids[ownership.RowOwnerKey] != "" }
+func isOwnedRow(ids logical.ExternalIDs) bool { return ids[ownership.RowOwnerKey] != "" }
 
-// described is a rule as ovn-nbctl acl-list shows it.
-func described(x logical.ACL) string {
-	text := fmt.Sprintf("%d %q %s (tier %d, %s)", x.Priority, short(x.Match), x.Action, x.Tier, x.Direction)
+// describeACL is a rule as ovn-nbctl acl-list shows it.
+func describeACL(x logical.ACL) string {
+	text := fmt.Sprintf("%d %q %s (tier %d, %s)", x.Priority, truncateText(x.Match), x.Action, x.Tier, x.Direction)
 	if x.Name != "" {
 		text = x.Name + " " + text
 	}
 	return text
 }
 
-// extra is what a rule has that takes the place of a label.
-func extra(x logical.ACL) string {
+// describeLabelOrSample is what a rule has that takes the place of a label.
+func describeLabelOrSample(x logical.ACL) string {
 	var out []string
 	if x.Label != 0 {
 		out = append(out, fmt.Sprintf("label %d", x.Label))

@@ -12,57 +12,57 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// silence is how long a node may leave its lease alone. Kubelets renew it every ten seconds; Kubernetes waits for forty.
-const silence = 25 * time.Second
+// maxLeaseSilence is how long a node may leave its lease alone. Kubelets renew it every ten seconds; Kubernetes waits for forty.
+const maxLeaseSilence = 25 * time.Second
 
-// skew is how wrong a clock may be.
-const skew = 5 * time.Second
+// maxNodeClockSkew is how wrong a clock may be.
+const maxNodeClockSkew = 5 * time.Second
 
-// readiness finds nodes that are down.
-func (p *patient) readiness() {
+// checkNodeReadiness finds nodes that are down.
+func (p *checker) checkNodeReadiness() {
 	for i := range p.Cluster.Nodes {
 		n := &p.Cluster.Nodes[i]
 		quiet := p.now.Sub(n.Heartbeat)
 		switch {
 		case !n.Ready:
 			ready := n.Condition("Ready")
-			p.report(NodeNotReady, []state.Ref{n.Ref}, "node %s is not Ready%s; %s", n.Name, because(ready), p.burden(n)).Severity = p.weight(n)
-		case !n.Heartbeat.IsZero() && quiet > silence:
-			f := p.report(NodeSilent, []state.Ref{n.Ref}, "node %s has not renewed its lease for %s; %s", n.Name, round(quiet), p.burden(n))
+			p.report(NodeNotReady, []state.Ref{n.Ref}, "node %s is not Ready%s; %s", n.Name, formatReason(ready), p.describeNodeLoad(n)).Severity = p.nodeDownSeverity(n)
+		case !n.Heartbeat.IsZero() && quiet > maxLeaseSilence:
+			f := p.report(NodeSilent, []state.Ref{n.Ref}, "node %s has not renewed its lease for %s; %s", n.Name, roundDuration(quiet), p.describeNodeLoad(n))
 			if p.Inspected[n.Name].Problem != "" {
-				f.Severity = p.weight(n) // it does not answer either
+				f.Severity = p.nodeDownSeverity(n) // it does not answer either
 			}
 		}
 	}
 }
 
-func because(c survey.Condition) string {
+func formatReason(c survey.Condition) string {
 	if c.Reason == "" {
 		return ""
 	}
 	return fmt.Sprintf(" (%s: %s)", c.Reason, c.Message)
 }
 
-// weight is how bad it is that a node is down.
-func (p *patient) weight(n *survey.Node) Severity {
-	if n.Gateway || n.Assignable || len(p.load(n)) > 0 {
+// nodeDownSeverity is how bad it is that a node is down.
+func (p *checker) nodeDownSeverity(n *survey.Node) Severity {
+	if n.Gateway || n.Assignable || len(p.listNodeLoad(n)) > 0 {
 		return Error
 	}
 	return Warning
 }
 
-// burden is what is on a node, in words.
-func (p *patient) burden(n *survey.Node) string {
-	load := p.load(n)
+// describeNodeLoad is what is on a node, in words.
+func (p *checker) describeNodeLoad(n *survey.Node) string {
+	load := p.listNodeLoad(n)
 	if len(load) == 0 {
 		return "nothing that is reached from outside is on it"
 	}
-	return "on it: " + words(load, 6)
+	return "on it: " + joinLimited(load, 6)
 }
 
-// load is what is on a node: gateways that it holds, egress addresses, and pods.
-func (p *patient) load(n *survey.Node) (out []string) {
-	if c := p.chassisOf(n); c != nil {
+// listNodeLoad is what is on a node: gateways that it holds, egress addresses, and pods.
+func (p *checker) listNodeLoad(n *survey.Node) (out []string) {
+	if c := p.chassisOfNode(n); c != nil {
 		for _, r := range p.Logical.Routers {
 			for _, port := range r.Ports {
 				if port.Holder == c.Name {
@@ -72,32 +72,32 @@ func (p *patient) load(n *survey.Node) (out []string) {
 		}
 	}
 	for _, e := range p.Cluster.EgressIPs {
-		for _, a := range byName(e.Held) {
+		for _, a := range sortedKeys(e.Held) {
 			if e.Held[a] == n.Name {
 				out = append(out, "egress address "+a)
 			}
 		}
 	}
 	for _, pod := range p.Cluster.Pods {
-		if pod.Node == n.Name && !pod.HostNetwork && !ended(&pod) {
+		if pod.Node == n.Name && !pod.HostNetwork && !isPodFinished(&pod) {
 			out = append(out, "pod "+pod.Namespace+"/"+pod.Name)
 		}
 	}
 	return out
 }
 
-// chassisOfNodes finds nodes that OVN does not know, or knows by another name.
-func (p *patient) chassisOfNodes() {
-	if p.blind(survey.Kubernetes, survey.Southbound) || len(p.Logical.Chassis) == 0 {
+// checkNodeChassis finds nodes that OVN does not know, or knows by another name.
+func (p *checker) checkNodeChassis() {
+	if p.isUnreadable(survey.Kubernetes, survey.Southbound) || len(p.Logical.Chassis) == 0 {
 		return
 	}
 	for i := range p.Cluster.Nodes {
 		n := &p.Cluster.Nodes[i]
-		c := p.chassisOf(n)
+		c := p.chassisOfNode(n)
 		said := p.Inspected[n.Name].Switch.Chassis
 		switch {
 		case c == nil:
-			p.report(ChassisMissing, []state.Ref{n.Ref}, "OVN's southbound database has no chassis for node %s; %s", n.Name, p.burden(n)).Severity = p.weight(n)
+			p.report(ChassisMissing, []state.Ref{n.Ref}, "OVN's southbound database has no chassis for node %s; %s", n.Name, p.describeNodeLoad(n)).Severity = p.nodeDownSeverity(n)
 		case n.Chassis != "" && n.Chassis != c.Name:
 			p.report(ChassisMismatch, []state.Ref{n.Ref}, "Kube-OVN noted chassis %s for node %s, and OVN has %s", n.Chassis, n.Name, c.Name)
 		case said != "" && said != c.Name:
@@ -106,9 +106,9 @@ func (p *patient) chassisOfNodes() {
 	}
 }
 
-// gatewayChassis finds router ports that nobody can hold.
-func (p *patient) gatewayChassis() {
-	if p.blind(survey.Northbound, survey.Southbound) || len(p.Logical.Chassis) == 0 {
+// checkGatewayChassis finds router ports that nobody can hold.
+func (p *checker) checkGatewayChassis() {
+	if p.isUnreadable(survey.Northbound, survey.Southbound) || len(p.Logical.Chassis) == 0 {
 		return
 	}
 	for _, r := range p.Logical.Routers {
@@ -117,9 +117,9 @@ func (p *patient) gatewayChassis() {
 			if len(known) == len(port.Chassis) {
 				continue
 			}
-			about := append(p.tenants(r.Name), survey.RouterRef(r.Name))
+			about := append(p.projectsOfShard(r.Name), survey.RouterRef(r.Name))
 			f := p.report(ChassisMissing, about, "port %s of router %s may be held by chassis %s, which OVN does not know", port.Name, r.Name,
-				words(slices.DeleteFunc(slices.Clone(port.Chassis), func(c string) bool { return p.chassis[c] != nil }), 3))
+				joinLimited(slices.DeleteFunc(slices.Clone(port.Chassis), func(c string) bool { return p.chassis[c] != nil }), 3))
 			if len(known) > 0 {
 				f.Severity = Warning
 			}
@@ -127,16 +127,16 @@ func (p *patient) gatewayChassis() {
 	}
 }
 
-// agents finds nodes that do not answer.
-func (p *patient) agents() {
+// checkAgents finds nodes that do not answer.
+func (p *checker) checkAgents() {
 	var silent []string
-	for _, name := range byName(p.Inspected) {
+	for _, name := range sortedKeys(p.Inspected) {
 		if p.Inspected[name].Problem != "" {
 			silent = append(silent, name)
 		}
 	}
 	if len(silent) > 0 && len(silent) == len(p.Inspected) {
-		p.report(AgentsAbsent, []state.Ref{Platform}, "no node answers questions about itself (%s: %s)", silent[0], p.Inspected[silent[0]].Problem)
+		p.report(AgentsAbsent, []state.Ref{ClusterRef}, "no node answers questions about itself (%s: %s)", silent[0], p.Inspected[silent[0]].Problem)
 		return
 	}
 	for _, name := range silent {
@@ -146,30 +146,30 @@ func (p *patient) agents() {
 	}
 }
 
-// clocks finds those that are wrong. A node answers between question and answer, so its clock lies between ours.
-func (p *patient) clocks() {
-	if off := p.Taken.Sub(p.now); off.Abs() >= astray {
-		p.report(ClockSkew, []state.Ref{Platform}, "the clock of this machine is %s off that of the cluster's nodes", round(off.Abs()))
+// checkClocks finds those that are wrong. A node answers between question and answer, so its clock lies between ours.
+func (p *checker) checkClocks() {
+	if off := p.Taken.Sub(p.now); off.Abs() >= maxLocalClockSkew {
+		p.report(ClockSkew, []state.Ref{ClusterRef}, "the clock of this machine is %s off that of the cluster's nodes", roundDuration(off.Abs()))
 		return
 	}
-	for _, name := range byName(p.Inspected) {
+	for _, name := range sortedKeys(p.Inspected) {
 		i := p.Inspected[name]
 		if i.Clock.IsZero() || i.Problem != "" {
 			continue
 		}
 		off := max(i.Asked.Sub(i.Clock), i.Clock.Sub(i.Answered))
-		if off > skew {
-			p.report(ClockSkew, []state.Ref{survey.NodeRef(name)}, "the clock of node %s is %s off", name, round(off))
+		if off > maxNodeClockSkew {
+			p.report(ClockSkew, []state.Ref{survey.NodeRef(name)}, "the clock of node %s is %s off", name, roundDuration(off))
 		}
 	}
 }
 
-// switches finds Open vSwitches that do not work.
-func (p *patient) switches() {
-	for _, name := range byName(p.Inspected) {
+// checkOpenVSwitch finds Open vSwitches that do not work.
+func (p *checker) checkOpenVSwitch() {
+	for _, name := range sortedKeys(p.Inspected) {
 		s := p.Inspected[name].Switch
 		switch {
-		case p.switchless(name):
+		case p.isOVSDown(name):
 			p.report(SwitchSilent, []state.Ref{survey.NodeRef(name)}, "Open vSwitch on node %s does not answer: %s", name, s.Problem)
 		case s.Problem != "" || s.Controller != "" && s.Controller != "connected":
 			p.report(SwitchNotConnected, []state.Ref{survey.NodeRef(name)}, "ovn-controller of node %s is not connected to the southbound database: %s",
@@ -178,14 +178,14 @@ func (p *patient) switches() {
 	}
 }
 
-// switchless says whether Open vSwitch on a node does not answer: nothing is carried out there, and interfaces that are its own are down.
-func (p *patient) switchless(node string) bool {
+// isOVSDown says whether Open vSwitch on a node does not answer: nothing is carried out there, and interfaces that are its own are down.
+func (p *checker) isOVSDown(node string) bool {
 	s := p.Inspected[node].Switch
 	return s.Problem != "" && s.Version == "" // what tells its version answers
 }
 
-// find is an interface of a node.
-func find(i survey.Inspected, name string) *survey.Interface {
+// findInterface is an interface of a node.
+func findInterface(i survey.NodeInspection, name string) *survey.Interface {
 	for k := range i.Interfaces {
 		if i.Interfaces[k].Name == name {
 			return &i.Interfaces[k]
@@ -196,15 +196,15 @@ func find(i survey.Inspected, name string) *survey.Interface {
 
 // uplink is an interface by which a node is connected, and what hangs on it.
 type uplink struct {
-	name  string
-	is    *survey.Interface // nil: it is not there
-	about []state.Ref
-	what  string
-	room  int // how many bytes its packets have on top of pods'
+	name     string
+	iface    *survey.Interface // nil: it is not there
+	refs     []state.Ref
+	purpose  string
+	overhead int // how many bytes its packets have on top of pods'
 }
 
-// uplinks are those of a node that have answered: of external networks where it may hold gateways, and the one of its tunnels.
-func (p *patient) uplinks(name string) (out []uplink) {
+// listUplinks are those of a node that have answered: of external networks where it may hold gateways, and the one of its tunnels.
+func (p *checker) listUplinks(name string) (out []uplink) {
 	i, n := p.Inspected[name], p.nodes[name]
 	if n == nil || i.Problem != "" || len(i.Interfaces) == 0 {
 		return nil
@@ -215,73 +215,73 @@ func (p *patient) uplinks(name string) (out []uplink) {
 		if s.Network == "" || by == "" || !n.Gateway || slices.ContainsFunc(out, func(u uplink) bool { return u.name == by }) {
 			continue
 		}
-		out = append(out, uplink{by, find(i, by), append([]state.Ref{n.Ref}, p.wire(s)...), "to network " + s.Network, 0})
+		out = append(out, uplink{by, findInterface(i, by), append([]state.Ref{n.Ref}, p.externalSubnetRefs(s)...), "to network " + s.Network, 0})
 	}
-	if c := p.chassisOf(n); c != nil {
+	if c := p.chassisOfNode(n); c != nil {
 		for k := range i.Interfaces {
-			if x := &i.Interfaces[k]; carries(x, c.Encaps) {
-				out = append(out, uplink{x.Name, x, []state.Ref{n.Ref}, "to other nodes", overhead(x)})
+			if x := &i.Interfaces[k]; carriesTunnel(x, c.Encaps) {
+				out = append(out, uplink{x.Name, x, []state.Ref{n.Ref}, "to other nodes", geneveOverhead(x)})
 			}
 		}
 	}
 	return out
 }
 
-// carries says whether tunnels begin at an interface. Encaps are a type and an address.
-func carries(x *survey.Interface, encaps []string) bool {
+// carriesTunnel says whether tunnels begin at an interface. Encaps are a type and an address.
+func carriesTunnel(x *survey.Interface, encaps []string) bool {
 	return slices.ContainsFunc(x.Addresses, func(own netip.Prefix) bool {
 		return slices.ContainsFunc(encaps, func(e string) bool { return strings.HasSuffix(e, " "+own.Addr().String()) })
 	})
 }
 
-// overhead is what geneve puts round a packet: IP, UDP, geneve with OVN's option, and the inner Ethernet header.
-func overhead(x *survey.Interface) int {
+// geneveOverhead is what geneve puts round a packet: IP, UDP, geneve with OVN's option, and the inner Ethernet header.
+func geneveOverhead(x *survey.Interface) int {
 	if len(x.Addresses) > 0 && x.Addresses[0].Addr().Is6() {
 		return 78
 	}
 	return 58
 }
 
-// links finds interfaces that are down or not there.
-func (p *patient) links() {
-	for _, name := range byName(p.Inspected) {
-		for _, u := range p.uplinks(name) {
+// checkLinks finds interfaces that are down or not there.
+func (p *checker) checkLinks() {
+	for _, name := range sortedKeys(p.Inspected) {
+		for _, u := range p.listUplinks(name) {
 			switch {
-			case u.is == nil:
-				p.report(LinkDown, u.about, "node %s has no interface %s, which leads %s", name, u.name, u.what)
-			case !u.is.Up && !p.switchless(name):
-				p.report(LinkDown, u.about, "interface %s of node %s, which leads %s, is down", u.name, name, u.what)
+			case u.iface == nil:
+				p.report(LinkDown, u.refs, "node %s has no interface %s, which leads %s", name, u.name, u.purpose)
+			case !u.iface.Up && !p.isOVSDown(name):
+				p.report(LinkDown, u.refs, "interface %s of node %s, which leads %s, is down", u.name, name, u.purpose)
 			}
 		}
 	}
 }
 
-// joint is the interface with which Kube-OVN connects a node itself; it has the MTU of pods.
-const joint = "ovn0"
+// nodeNIC is the interface with which Kube-OVN connects a node itself; it has the MTU of pods.
+const nodeNIC = "ovn0"
 
-// mtus finds interfaces that the largest packets of pods do not pass.
-func (p *patient) mtus() {
+// checkMTUs finds interfaces that the largest packets of pods do not pass.
+func (p *checker) checkMTUs() {
 	largest := 0
-	for _, name := range byName(p.Inspected) {
-		if x := find(p.Inspected[name], joint); x != nil {
+	for _, name := range sortedKeys(p.Inspected) {
+		if x := findInterface(p.Inspected[name], nodeNIC); x != nil {
 			largest = max(largest, x.MTU)
 		}
 	}
 	for _, s := range p.Cluster.Subnets {
 		largest = max(largest, s.MTU)
 	}
-	for _, name := range byName(p.Inspected) {
-		for _, u := range p.uplinks(name) {
-			if u.is == nil || u.is.MTU == 0 || largest == 0 || u.is.MTU >= largest+u.room {
+	for _, name := range sortedKeys(p.Inspected) {
+		for _, u := range p.listUplinks(name) {
+			if u.iface == nil || u.iface.MTU == 0 || largest == 0 || u.iface.MTU >= largest+u.overhead {
 				continue
 			}
-			p.report(MTUTooSmall, u.about, "interface %s of node %s, which leads %s, lets packets of %d bytes through, and pods send up to %d%s",
-				u.name, name, u.what, u.is.MTU, largest, around(u.room))
+			p.report(MTUTooSmall, u.refs, "interface %s of node %s, which leads %s, lets packets of %d bytes through, and pods send up to %d%s",
+				u.name, name, u.purpose, u.iface.MTU, largest, describeOverhead(u.overhead))
 		}
 	}
 }
 
-func around(room int) string {
+func describeOverhead(room int) string {
 	if room == 0 {
 		return ""
 	}

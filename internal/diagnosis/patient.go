@@ -14,11 +14,11 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// patient is a cluster that is being examined.
-type patient struct {
+// checker is a cluster that is being examined.
+type checker struct {
 	*survey.Survey
 	now      time.Time // by the clock of the cluster
-	found    []*Finding
+	findings []*Finding
 	objects  map[state.Ref]*survey.Object
 	nodes    map[string]*survey.Node
 	chassis  map[string]*logical.Chassis // by name
@@ -27,39 +27,39 @@ type patient struct {
 }
 
 // checks are what is looked at, in this order.
-var checks = []func(*patient){
-	(*patient).reading, (*patient).certificates, (*patient).controlPlane, (*patient).progress, (*patient).attention,
-	(*patient).readiness, (*patient).chassisOfNodes, (*patient).gatewayChassis, (*patient).agents, (*patient).clocks,
-	(*patient).switches, (*patient).links, (*patient).mtus, (*patient).filters, (*patient).waysBack, (*patient).conntrack, (*patient).usage,
-	(*patient).connections,
-	(*patient).gateways, (*patient).neighbours,
-	(*patient).drift, (*patient).foreignRows, (*patient).labels, (*patient).leaks,
-	(*patient).pools, (*patient).clashes, (*patient).overlaps,
-	(*patient).services, (*patient).monitors, (*patient).floating, (*patient).egress,
-	(*patient).conditions,
+var checks = []func(*checker){
+	(*checker).checkReadFailures, (*checker).checkCertificates, (*checker).checkControlPlane, (*checker).checkPropagation, (*checker).checkUnattended,
+	(*checker).checkNodeReadiness, (*checker).checkNodeChassis, (*checker).checkGatewayChassis, (*checker).checkAgents, (*checker).checkClocks,
+	(*checker).checkOpenVSwitch, (*checker).checkLinks, (*checker).checkMTUs, (*checker).checkRPFilters, (*checker).checkReplyRoutes, (*checker).checkConntrack, (*checker).checkSNATPorts,
+	(*checker).checkConnections,
+	(*checker).checkGateways, (*checker).checkNeighbours,
+	(*checker).checkDrift, (*checker).checkForeignRows, (*checker).checkLabelOverwrites, (*checker).checkLeaks,
+	(*checker).checkAddressPools, (*checker).checkAddressClashes, (*checker).checkPrefixOverlaps,
+	(*checker).checkServices, (*checker).checkServiceMonitors, (*checker).checkFloatingIPs, (*checker).checkEgressIPs,
+	(*checker).checkConditions,
 }
 
-// Examine is everything that is wrong with a cluster, the worst first.
-func Examine(s *survey.Survey) []Finding {
-	p := admit(s)
+// CheckCluster is everything that is wrong with a cluster, the worst first.
+func CheckCluster(s *survey.Survey) []Finding {
+	p := newChecker(s)
 	for _, check := range checks {
 		check(p)
 	}
-	out := make([]Finding, 0, len(p.found))
-	for _, f := range p.found {
+	out := make([]Finding, 0, len(p.findings))
+	for _, f := range p.findings {
 		out = append(out, *f)
 	}
 	Sort(out)
 	return out
 }
 
-// admit makes what the checks look things up in.
-func admit(s *survey.Survey) *patient {
-	p := &patient{
+// newChecker makes what the checks look things up in.
+func newChecker(s *survey.Survey) *checker {
+	p := &checker{
 		Survey: s, objects: map[state.Ref]*survey.Object{}, nodes: map[string]*survey.Node{}, chassis: map[string]*logical.Chassis{},
 		subnets: map[string]*survey.Subnet{}, networks: map[string]*survey.Network{},
 	}
-	for _, o := range p.judged() {
+	for _, o := range p.managedObjects() {
 		p.objects[o.Ref] = o
 	}
 	for i := range s.Cluster.Nodes {
@@ -74,12 +74,12 @@ func admit(s *survey.Survey) *patient {
 	for i := range s.Cluster.Networks {
 		p.networks[s.Cluster.Networks[i].Name] = &s.Cluster.Networks[i]
 	}
-	p.now = p.clock()
+	p.now = p.clusterTime()
 	return p
 }
 
-// judged are the objects that the controller judges.
-func (p *patient) judged() (out []*survey.Object) {
+// managedObjects are the objects that the controller judges.
+func (p *checker) managedObjects() (out []*survey.Object) {
 	c := &p.Cluster
 	for i := range c.Projects {
 		out = append(out, &c.Projects[i].Object)
@@ -115,39 +115,39 @@ func (p *patient) judged() (out []*survey.Object) {
 	return out
 }
 
-// astray is how far the clock here may be from the cluster's before that one counts.
-const astray = time.Minute
+// maxLocalClockSkew is how far the clock here may be from the cluster's before that one counts.
+const maxLocalClockSkew = time.Minute
 
-// clock is the time in the cluster. Leases are written by its clocks: whoever looks at them from a machine whose own clock is wrong would
+// clusterTime is the time in the cluster. Leases are written by its clocks: whoever looks at them from a machine whose own clock is wrong would
 // take the living for dead.
-func (p *patient) clock() time.Time {
+func (p *checker) clusterTime() time.Time {
 	var newest time.Time
 	for _, n := range p.Cluster.Nodes {
 		if n.Ready && n.Heartbeat.After(newest) {
 			newest = n.Heartbeat
 		}
 	}
-	if newest.IsZero() || p.Taken.Sub(newest).Abs() < astray {
+	if newest.IsZero() || p.Taken.Sub(newest).Abs() < maxLocalClockSkew {
 		return p.Taken
 	}
 	return newest
 }
 
 // report notes a finding with the severity and the cure of its code.
-func (p *patient) report(code string, about []state.Ref, format string, args ...any) *Finding {
-	c := codes[code]
-	f := &Finding{Code: code, Severity: c.Severity, About: about, Message: fmt.Sprintf(format, args...), Cure: c.Cure, Root: c.root}
-	p.found = append(p.found, f)
+func (p *checker) report(code string, about []state.Ref, format string, args ...any) *Finding {
+	c := codesByName[code]
+	f := &Finding{Code: code, Severity: c.Severity, About: about, Message: fmt.Sprintf(format, args...), Remediation: c.Remediation, CauseRank: c.causeRank}
+	p.findings = append(p.findings, f)
 	return f
 }
 
-// blind says whether a system could not be read, so that nothing follows from what is not in the survey.
-func (p *patient) blind(systems ...string) bool {
-	return slices.ContainsFunc(p.Unread, func(u survey.Unread) bool { return slices.Contains(systems, u.System) })
+// isUnreadable says whether a system could not be read, so that nothing follows from what is not in the survey.
+func (p *checker) isUnreadable(systems ...string) bool {
+	return slices.ContainsFunc(p.Unread, func(u survey.ReadFailure) bool { return slices.Contains(systems, u.System) })
 }
 
-// nodeOf is the node of a chassis.
-func (p *patient) nodeOf(chassis string) *survey.Node {
+// nodeOfChassis is the node of a chassis.
+func (p *checker) nodeOfChassis(chassis string) *survey.Node {
 	for i := range p.Cluster.Nodes {
 		if n := &p.Cluster.Nodes[i]; n.Chassis == chassis {
 			return n
@@ -159,8 +159,8 @@ func (p *patient) nodeOf(chassis string) *survey.Node {
 	return nil
 }
 
-// chassisOf is the chassis of a node, by its annotation or by its name.
-func (p *patient) chassisOf(n *survey.Node) *logical.Chassis {
+// chassisOfNode is the chassis of a node, by its annotation or by its name.
+func (p *checker) chassisOfNode(n *survey.Node) *logical.Chassis {
 	if c := p.chassis[n.Chassis]; c != nil {
 		return c
 	}
@@ -172,8 +172,8 @@ func (p *patient) chassisOf(n *survey.Node) *logical.Chassis {
 	return nil
 }
 
-// wire is what a finding on an external subnet is about: the subnet, and its network.
-func (p *patient) wire(s *survey.Subnet) []state.Ref {
+// externalSubnetRefs is what a finding on an external subnet is about: the subnet, and its network.
+func (p *checker) externalSubnetRefs(s *survey.Subnet) []state.Ref {
 	refs := []state.Ref{s.Ref}
 	if n := p.networks[s.Network]; n != nil && n.Ref != s.Ref {
 		refs = append(refs, n.Ref)
@@ -181,8 +181,8 @@ func (p *patient) wire(s *survey.Subnet) []state.Ref {
 	return refs
 }
 
-// holders are the API objects that have an external address.
-func (p *patient) holders(a netip.Addr) (refs []state.Ref) {
+// objectsWithAddress are the API objects that have an external address.
+func (p *checker) objectsWithAddress(a netip.Addr) (refs []state.Ref) {
 	for _, e := range p.Cluster.EIps {
 		if e.Address == a {
 			refs = append(refs, e.Ref)
@@ -211,11 +211,11 @@ func (p *patient) holders(a netip.Addr) (refs []state.Ref) {
 	return refs
 }
 
-// ended says whether a pod does not run any more.
-func ended(pod *survey.Pod) bool { return pod.Phase == "Succeeded" || pod.Phase == "Failed" }
+// isPodFinished says whether a pod does not run any more.
+func isPodFinished(pod *survey.Pod) bool { return pod.Phase == "Succeeded" || pod.Phase == "Failed" }
 
-// words are things with commas, at most so many of them.
-func words(list []string, most int) string {
+// joinLimited are things with commas, at most so many of them.
+func joinLimited(list []string, most int) string {
 	list = slices.Compact(slices.Sorted(slices.Values(list)))
 	if len(list) > most {
 		return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
@@ -223,8 +223,8 @@ func words(list []string, most int) string {
 	return strings.Join(list, ", ")
 }
 
-// distinct is refs without repetitions, in order.
-func distinct(refs ...state.Ref) (out []state.Ref) {
+// uniqueRefs is refs without repetitions, in order.
+func uniqueRefs(refs ...state.Ref) (out []state.Ref) {
 	for _, r := range refs {
 		if r != (state.Ref{}) && !slices.Contains(out, r) {
 			out = append(out, r)
@@ -233,8 +233,8 @@ func distinct(refs ...state.Ref) (out []state.Ref) {
 	return out
 }
 
-// byName is nodes in order.
-func byName[T any](m map[string]T) []string {
+// sortedKeys is nodes in order.
+func sortedKeys[T any](m map[string]T) []string {
 	out := make([]string, 0, len(m))
 	for k := range m {
 		out = append(out, k)

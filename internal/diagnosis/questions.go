@@ -8,8 +8,8 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// Case is what somebody wants to know: everything, or about a connection.
-type Case struct {
+// InspectionScope is what somebody wants to know: everything, or about a connection.
+type InspectionScope struct {
 	// Nodes are those that are asked; none: all.
 	Nodes []string
 	// Client and Server are the ends of a connection as the client sees it; invalid: no connection in particular.
@@ -19,51 +19,51 @@ type Case struct {
 
 // How many questions of a kind a node is asked. The kind Inspection allows no more.
 const (
-	mostNeighbours = 256
-	mostUsage      = 1024
+	maxNeighbourQuestions = 256
+	maxUsageQuestions     = 1024
 )
 
-// anywhere are destinations outside, for questions about ways to the outside as such: addresses that are for documentation only.
-var anywhere = map[bool]netip.Addr{true: netip.MustParseAddr("203.0.113.1"), false: netip.MustParseAddr("2001:db8::1")}
+// outsideAddresses are destinations outside, for questions about ways to the outside as such: addresses that are for documentation only.
+var outsideAddresses = map[bool]netip.Addr{true: netip.MustParseAddr("203.0.113.1"), false: netip.MustParseAddr("2001:db8::1")}
 
-// Questions are what nodes have to be asked, one question each, so that Examine can tell what is wrong there. A node that is not Ready is
+// PlanInspections are what nodes have to be asked, one question each, so that Examine can tell what is wrong there. A node that is not Ready is
 // not asked.
-func Questions(s *survey.Survey, c Case) (out []kubedcv1alpha1.InspectionSpec) {
-	q := &questions{patient: admit(s), about: c, asked: map[string]*kubedcv1alpha1.InspectionSpec{}}
+func PlanInspections(s *survey.Survey, c InspectionScope) (out []kubedcv1alpha1.InspectionSpec) {
+	q := &inspectionPlanner{checker: newChecker(s), scope: c, specs: map[string]*kubedcv1alpha1.InspectionSpec{}}
 	for _, n := range s.Cluster.Nodes {
 		if n.Ready && (len(c.Nodes) == 0 || slices.Contains(c.Nodes, n.Name)) {
-			q.asked[n.Name] = &kubedcv1alpha1.InspectionSpec{Node: n.Name}
+			q.specs[n.Name] = &kubedcv1alpha1.InspectionSpec{Node: n.Name}
 		}
 	}
-	q.gateways()
-	q.addresses()
-	q.ways()
-	q.connections()
-	for _, name := range byName(q.asked) {
-		out = append(out, *q.asked[name])
+	q.addGatewayQuestions()
+	q.addAddressQuestions()
+	q.addRouteQuestions()
+	q.addConnectionQuestions()
+	for _, name := range sortedKeys(q.specs) {
+		out = append(out, *q.specs[name])
 	}
 	return out
 }
 
-// questions are being made.
-type questions struct {
-	*patient
-	about Case
-	asked map[string]*kubedcv1alpha1.InspectionSpec
+// inspectionPlanner are being made.
+type inspectionPlanner struct {
+	*checker
+	scope InspectionScope
+	specs map[string]*kubedcv1alpha1.InspectionSpec
 }
 
-// neighbour asks a node who has an address, unless it is not on that wire.
-func (q *questions) neighbour(node string, s *survey.Subnet, a netip.Addr) {
+// addNeighbourQuestion asks a node who has an address, unless it is not on that wire.
+func (q *inspectionPlanner) addNeighbourQuestion(node string, s *survey.Subnet, a netip.Addr) {
 	by := s.InterfaceOn(node)
-	if spec := q.asked[node]; spec != nil && by != "" && len(spec.Neighbours) < mostNeighbours {
+	if spec := q.specs[node]; spec != nil && by != "" && len(spec.Neighbours) < maxNeighbourQuestions {
 		//nolint:gosec // a tag of a Vlan has twelve bits
 		spec.Neighbours = append(spec.Neighbours, kubedcv1alpha1.NeighbourQuestion{Interface: by, Vlan: int32(s.Tag), Address: a.String()})
 	}
 }
 
-// edges are the nodes that are on the wires of external networks.
-func (q *questions) edges() (out []*survey.Node) {
-	for _, name := range byName(q.asked) {
+// gatewayNodes are the nodes that are on the wires of external networks.
+func (q *inspectionPlanner) gatewayNodes() (out []*survey.Node) {
+	for _, name := range sortedKeys(q.specs) {
 		if n := q.nodes[name]; n.Gateway {
 			out = append(out, n)
 		}
@@ -71,59 +71,59 @@ func (q *questions) edges() (out []*survey.Node) {
 	return out
 }
 
-// gateways asks every node on a wire for the gateways there.
-func (q *questions) gateways() {
-	for _, n := range q.edges() {
-		for _, s := range q.externals() {
+// addGatewayQuestions asks every node on a wire for the gateways there.
+func (q *inspectionPlanner) addGatewayQuestions() {
+	for _, n := range q.gatewayNodes() {
+		for _, s := range q.externalSubnets() {
 			for _, gateway := range s.Gateways {
-				q.neighbour(n.Name, s, gateway)
+				q.addNeighbourQuestion(n.Name, s, gateway)
 			}
 		}
 	}
 }
 
-// addresses asks for each address who answers for it, on a node that does not hold it itself if there is one: so one hears OVN, too. How many
+// addAddressQuestions asks for each address who answers for it, on a node that does not hold it itself if there is one: so one hears OVN, too. How many
 // ports of it are in use, the node that holds it knows.
-func (q *questions) addresses() {
-	present := q.present()
-	edges := q.edges()
+func (q *inspectionPlanner) addAddressQuestions() {
+	present := q.presentAddresses()
+	edges := q.gatewayNodes()
 	for i, a := range sortedAddresses(present) {
-		s := q.Cluster.Pool(a)
-		to := q.about.Server.Addr()
-		leaves := to.IsValid() && q.Cluster.Pool(to) == nil // then any address of the cluster may be the one that it leaves with
+		s := q.Cluster.ExternalSubnetAt(a)
+		to := q.scope.Server.Addr()
+		leaves := to.IsValid() && q.Cluster.ExternalSubnetAt(to) == nil // then any address of the cluster may be the one that it leaves with
 		if to.IsValid() && to != a && !leaves {
 			continue
 		}
 		held := func(n *survey.Node) bool {
-			return slices.ContainsFunc(present[a].holders, func(c string) bool { return q.nodeOf(c) == n })
+			return slices.ContainsFunc(present[a].chassis, func(c string) bool { return q.nodeOfChassis(c) == n })
 		}
 		others := slices.DeleteFunc(slices.Clone(edges), held)
 		if len(others) == 0 {
 			others = edges
 		}
 		if len(others) > 0 && !leaves {
-			q.neighbour(others[i%len(others)].Name, s, a)
+			q.addNeighbourQuestion(others[i%len(others)].Name, s, a)
 		}
-		for _, name := range byName(q.asked) {
-			if spec := q.asked[name]; held(q.nodes[name]) && len(spec.Usage) < mostUsage {
+		for _, name := range sortedKeys(q.specs) {
+			if spec := q.specs[name]; held(q.nodes[name]) && len(spec.Usage) < maxUsageQuestions {
 				spec.Usage = append(spec.Usage, a.String())
 			}
 		}
 	}
 }
 
-// ways asks by which interface replies leave: those that are marked for a network, and those from the server of the connection.
-func (q *questions) ways() {
-	to := q.about.Client
+// addRouteQuestions asks by which interface replies leave: those that are marked for a network, and those from the server of the connection.
+func (q *inspectionPlanner) addRouteQuestions() {
+	to := q.scope.Client
 	for _, path := range q.Cluster.NodePaths {
-		spec := q.asked[path.Name]
+		spec := q.specs[path.Name]
 		for _, w := range path.Ways {
 			n := q.networks[w.Network]
-			if spec == nil || !marked(w) || n == nil {
+			if spec == nil || !usesReplyMark(w) || n == nil {
 				continue
 			}
 			for _, gateway := range n.Gateways {
-				far := anywhere[gateway.Is4()]
+				far := outsideAddresses[gateway.Is4()]
 				if to.IsValid() && to.Is4() == gateway.Is4() {
 					far = to
 				}
@@ -131,21 +131,21 @@ func (q *questions) ways() {
 			}
 		}
 	}
-	if server := q.about.Server.Addr(); server.IsValid() && to.IsValid() && q.Cluster.Pool(server) == nil {
-		for _, name := range byName(q.asked) {
-			q.asked[name].Routes = append(q.asked[name].Routes, kubedcv1alpha1.RouteQuestion{From: server.String(), To: to.String()})
+	if server := q.scope.Server.Addr(); server.IsValid() && to.IsValid() && q.Cluster.ExternalSubnetAt(server) == nil {
+		for _, name := range sortedKeys(q.specs) {
+			q.specs[name].Routes = append(q.specs[name].Routes, kubedcv1alpha1.RouteQuestion{From: server.String(), To: to.String()})
 		}
 	}
 }
 
-// connections asks for those of the client.
-func (q *questions) connections() {
-	if !q.about.Client.IsValid() || !q.about.Server.IsValid() {
+// addConnectionQuestions asks for those of the client.
+func (q *inspectionPlanner) addConnectionQuestions() {
+	if !q.scope.Client.IsValid() || !q.scope.Server.IsValid() {
 		return
 	}
-	for _, name := range byName(q.asked) {
-		q.asked[name].Connections = append(q.asked[name].Connections, kubedcv1alpha1.ConnectionQuestion{
-			Client: q.about.Client.String(), Server: q.about.Server.Addr().String(), Port: int32(q.about.Server.Port()),
+	for _, name := range sortedKeys(q.specs) {
+		q.specs[name].Connections = append(q.specs[name].Connections, kubedcv1alpha1.ConnectionQuestion{
+			Client: q.scope.Client.String(), Server: q.scope.Server.Addr().String(), Port: int32(q.scope.Server.Port()),
 		})
 	}
 }

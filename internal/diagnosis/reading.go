@@ -10,14 +10,14 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// oldest is the first Kubernetes 1.x that Sallyport is made for: admission policies are stable from there on.
-const oldest = 30
+// minKubernetesMinor is the first Kubernetes 1.x that Sallyport is made for: admission policies are stable from there on.
+const minKubernetesMinor = 30
 
-// renewal is how long before its end a certificate should be renewed.
-const renewal = 14 * 24 * time.Hour
+// certificateRenewalWindow is how long before its end a certificate should be renewed.
+const certificateRenewalWindow = 14 * 24 * time.Hour
 
-// reading finds what could not be read. Nothing follows from what is not there then.
-func (p *patient) reading() {
+// checkReadFailures finds what could not be read. Nothing follows from what is not there then.
+func (p *checker) checkReadFailures() {
 	unreachable := map[string]string{
 		survey.Kubernetes: KubernetesUnreachable, survey.Northbound: NorthboundUnreachable, survey.Southbound: SouthboundUnreachable,
 	}
@@ -26,31 +26,31 @@ func (p *patient) reading() {
 		if code == "" {
 			code = NotRead
 		}
-		p.report(code, []state.Ref{Platform}, "%s can't be read: %s", the(u.System), u.Problem)
+		p.report(code, []state.Ref{ClusterRef}, "%s can't be read: %s", withArticle(u.System), u.Problem)
 	}
 	for _, kind := range p.Cluster.Absent {
-		p.report(KindMissing, []state.Ref{Platform}, "Kubernetes does not know the kind %s", kind)
+		p.report(KindMissing, []state.Ref{ClusterRef}, "Kubernetes does not know the kind %s", kind)
 	}
-	if minor, known := minorOf(p.Cluster.Version); known && minor < oldest {
-		p.report(KubernetesTooOld, []state.Ref{Platform}, "Kubernetes is %s", p.Cluster.Version)
+	if minor, known := parseMinorVersion(p.Cluster.Version); known && minor < minKubernetesMinor {
+		p.report(KubernetesTooOld, []state.Ref{ClusterRef}, "Kubernetes is %s", p.Cluster.Version)
 	}
 	for _, s := range p.Shards {
-		if s.Problem != "" && !p.blind(survey.Kubernetes, survey.Northbound) {
-			p.report(NotWorkedOut, append(p.tenants(s.Name), survey.RouterRef(s.Name)), "what %s should have can't be worked out: %s", s.Name, s.Problem)
+		if s.Problem != "" && !p.isUnreadable(survey.Kubernetes, survey.Northbound) {
+			p.report(NotWorkedOut, append(p.projectsOfShard(s.Name), survey.RouterRef(s.Name)), "what %s should have can't be worked out: %s", s.Name, s.Problem)
 		}
 	}
 }
 
-// the is a system in a sentence.
-func the(system string) string {
+// withArticle is a system in a sentence.
+func withArticle(system string) string {
 	if strings.Contains(system, " ") {
 		return "the " + system
 	}
 	return system
 }
 
-// tenants are the Projects of a shard.
-func (p *patient) tenants(shard string) (refs []state.Ref) {
+// projectsOfShard are the Projects of a shard.
+func (p *checker) projectsOfShard(shard string) (refs []state.Ref) {
 	for _, x := range p.Cluster.Projects {
 		if x.Shard == shard {
 			refs = append(refs, x.Ref)
@@ -59,8 +59,8 @@ func (p *patient) tenants(shard string) (refs []state.Ref) {
 	return refs
 }
 
-// minorOf is the second number of a version such as v1.35.4.
-func minorOf(version string) (int, bool) {
+// parseMinorVersion is the second number of a version such as v1.35.4.
+func parseMinorVersion(version string) (int, bool) {
 	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
 	if len(parts) < 2 || parts[0] != "1" {
 		return 0, false
@@ -69,14 +69,14 @@ func minorOf(version string) (int, bool) {
 	return minor, err == nil
 }
 
-// certificates finds those that end soon.
-func (p *patient) certificates() {
+// checkCertificates finds those that end soon.
+func (p *checker) checkCertificates() {
 	for _, c := range p.Certificates {
 		left := c.Expires.Sub(p.Taken)
-		if left > renewal {
+		if left > certificateRenewalWindow {
 			continue
 		}
-		f := p.report(CertificateExpires, []state.Ref{Platform}, "the certificate for %s expires in %s, on %s", c.For, days(left),
+		f := p.report(CertificateExpires, []state.Ref{ClusterRef}, "the certificate for %s expires in %s, on %s", c.For, formatDays(left),
 			c.Expires.UTC().Format(time.DateOnly))
 		if left <= 0 {
 			f.Severity, f.Message = Error, fmt.Sprintf("the certificate for %s expired on %s", c.For, c.Expires.UTC().Format(time.DateOnly))
@@ -84,7 +84,7 @@ func (p *patient) certificates() {
 	}
 }
 
-func days(d time.Duration) string {
+func formatDays(d time.Duration) string {
 	if d < 48*time.Hour {
 		return d.Round(time.Hour).String()
 	}

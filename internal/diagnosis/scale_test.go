@@ -7,11 +7,11 @@ import (
 	"github.com/sallyport/sallyport/internal/survey/surveytest"
 )
 
-// BenchmarkExamine is a cluster with a thousand projects, while somebody waits.
-func BenchmarkExamine(b *testing.B) {
-	s := surveytest.Cluster(1000)
+// BenchmarkCheckCluster is a cluster with a thousand projects, while somebody waits.
+func BenchmarkCheckCluster(b *testing.B) {
+	s := surveytest.GenerateCluster(1000)
 	for b.Loop() {
-		if len(diagnosis.Examine(s)) == 0 || len(diagnosis.Questions(s, diagnosis.Case{})) == 0 {
+		if len(diagnosis.CheckCluster(s)) == 0 || len(diagnosis.PlanInspections(s, diagnosis.InspectionScope{})) == 0 {
 			b.Fatal("a cluster with faults has none, or no node is asked")
 		}
 	}

@@ -11,24 +11,24 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// unserved is how long a Service may wait for an address of somebody else.
-const unserved = time.Minute
+// unservedGracePeriod is how long a Service may wait for an address of somebody else.
+const unservedGracePeriod = time.Minute
 
-// services finds why connections to a load balancer have nowhere to go.
-func (p *patient) services() {
+// checkServices finds why connections to a load balancer have nowhere to go.
+func (p *checker) checkServices() {
 	for i := range p.Cluster.Services {
 		s := &p.Cluster.Services[i]
 		switch {
 		case !s.Ours:
-			p.unservedService(s)
+			p.checkUnservedService(s)
 		case !s.Deleting:
-			p.endpoints(s)
+			p.checkServiceEndpoints(s)
 		}
 	}
 }
 
-func (p *patient) unservedService(s *survey.Service) {
-	if s.Type != "LoadBalancer" || len(s.Ingress) > 0 || p.now.Sub(s.Created) < unserved {
+func (p *checker) checkUnservedService(s *survey.Service) {
+	if s.Type != "LoadBalancer" || len(s.Ingress) > 0 || p.now.Sub(s.Created) < unservedGracePeriod {
 		return
 	}
 	class := fmt.Sprintf("is of class %s", s.Class)
@@ -38,16 +38,16 @@ func (p *patient) unservedService(s *survey.Service) {
 	p.report(ServiceNotOurs, []state.Ref{s.Ref}, "%s %s, which Sallyport does not serve, and nobody has given it an address", s.Ref, class)
 }
 
-// endpoints finds ports of a Service that lead nowhere, and why.
-func (p *patient) endpoints(s *survey.Service) {
+// checkServiceEndpoints finds ports of a Service that lead nowhere, and why.
+func (p *checker) checkServiceEndpoints(s *survey.Service) {
 	if len(s.Selector) == 0 {
 		return // somebody else writes its endpoints
 	}
-	pods := p.selected(s)
+	pods := p.selectedPods(s)
 	if len(pods) == 0 {
-		if !alive(s.Endpoints) {
+		if !hasLiveEndpoint(s.Endpoints) {
 			p.report(SelectorMatchesNothing, []state.Ref{s.Ref}, "%s selects pods with %s, and no pod in %s has these labels",
-				s.Ref, labels(s.Selector), s.Namespace)
+				s.Ref, formatSelector(s.Selector), s.Namespace)
 		}
 		return
 	}
@@ -56,36 +56,36 @@ func (p *patient) endpoints(s *survey.Service) {
 		about = append(about, pod.Ref)
 	}
 	for _, port := range s.Ports {
-		if p.portNamed(s, port, pods, about) {
+		if p.checkNamedPort(s, port, pods, about) {
 			return
 		}
 	}
-	if !alive(s.Endpoints) {
-		p.report(PodsNotReady, about, "%s has no pod that is ready: %s", s.Ref, words(p.why(pods), 3))
+	if !hasLiveEndpoint(s.Endpoints) {
+		p.report(PodsNotReady, about, "%s has no pod that is ready: %s", s.Ref, joinLimited(p.describePodStates(pods), 3))
 		return
 	}
 	for _, port := range s.Ports {
-		p.portDeclared(s, port, pods, about)
+		p.checkDeclaredPort(s, port, pods, about)
 	}
 }
 
-// alive says whether connections have somewhere to go: to what is ready, or ends and still serves.
-func alive(endpoints []survey.Endpoint) bool {
+// hasLiveEndpoint says whether connections have somewhere to go: to what is ready, or ends and still serves.
+func hasLiveEndpoint(endpoints []survey.Endpoint) bool {
 	return slices.ContainsFunc(endpoints, func(e survey.Endpoint) bool { return e.Ready || e.Serving && e.End })
 }
 
-// selected are the pods that a Service selects, and that have not ended.
-func (p *patient) selected(s *survey.Service) (out []*survey.Pod) {
+// selectedPods are the pods that a Service selects, and that have not ended.
+func (p *checker) selectedPods(s *survey.Service) (out []*survey.Pod) {
 	for i := range p.Cluster.Pods {
 		pod := &p.Cluster.Pods[i]
-		if pod.Namespace == s.Namespace && !ended(pod) && matches(s.Selector, pod.Labels) {
+		if pod.Namespace == s.Namespace && !isPodFinished(pod) && matchesSelector(s.Selector, pod.Labels) {
 			out = append(out, pod)
 		}
 	}
 	return out
 }
 
-func matches(selector, labels map[string]string) bool {
+func matchesSelector(selector, labels map[string]string) bool {
 	for k, v := range selector {
 		if has, there := labels[k]; !there || has != v {
 			return false
@@ -94,24 +94,24 @@ func matches(selector, labels map[string]string) bool {
 	return true
 }
 
-func labels(selector map[string]string) string {
+func formatSelector(selector map[string]string) string {
 	var out []string
-	for _, k := range byName(selector) {
+	for _, k := range sortedKeys(selector) {
 		out = append(out, k+"="+selector[k])
 	}
-	return words(out, 5)
+	return joinLimited(out, 5)
 }
 
-// why is, for each pod, why it is not ready.
-func (p *patient) why(pods []*survey.Pod) (out []string) {
+// describePodStates is, for each pod, why it is not ready.
+func (p *checker) describePodStates(pods []*survey.Pod) (out []string) {
 	for _, pod := range pods {
-		out = append(out, fmt.Sprintf("pod %s %s", pod.Name, p.doing(pod)))
+		out = append(out, fmt.Sprintf("pod %s %s", pod.Name, p.describePodState(pod)))
 	}
 	return out
 }
 
-// doing is how a pod that is not ready is doing.
-func (p *patient) doing(pod *survey.Pod) string {
+// describePodState is how a pod that is not ready is doing.
+func (p *checker) describePodState(pod *survey.Pod) string {
 	if n := p.nodes[pod.Node]; n != nil && !n.Ready {
 		return "is on node " + pod.Node + ", which is not Ready"
 	}
@@ -128,8 +128,8 @@ func (p *patient) doing(pod *survey.Pod) string {
 	return "runs and says that it is not ready"
 }
 
-// portNamed finds a port whose target is a name that no pod has. Kubernetes gives such a port no endpoints.
-func (p *patient) portNamed(s *survey.Service, port survey.ServicePort, pods []*survey.Pod, about []state.Ref) bool {
+// checkNamedPort finds a port whose target is a name that no pod has. Kubernetes gives such a port no endpoints.
+func (p *checker) checkNamedPort(s *survey.Service, port survey.ServicePort, pods []*survey.Pod, about []state.Ref) bool {
 	if _, err := strconv.Atoi(port.Target); err == nil || port.Target == "" {
 		return false
 	}
@@ -140,8 +140,8 @@ func (p *patient) portNamed(s *survey.Service, port survey.ServicePort, pods []*
 	return true
 }
 
-// portDeclared finds a port whose target no container declares. One that declares nothing may listen anywhere.
-func (p *patient) portDeclared(s *survey.Service, port survey.ServicePort, pods []*survey.Pod, about []state.Ref) {
+// checkDeclaredPort finds a port whose target no container declares. One that declares nothing may listen anywhere.
+func (p *checker) checkDeclaredPort(s *survey.Service, port survey.ServicePort, pods []*survey.Pod, about []state.Ref) {
 	target, err := strconv.Atoi(port.Target)
 	if err != nil {
 		return
@@ -156,7 +156,7 @@ func (p *patient) portDeclared(s *survey.Service, port survey.ServicePort, pods 
 		}
 	}
 	p.report(TargetPortNotDeclared, about, "port %d of %s leads to port %d of its pods, whose containers declare %s", port.Port, s.Ref, target,
-		words(declared, 5))
+		joinLimited(declared, 5))
 }
 
 // backend is where a load balancer sends connections: several tenants may have the address. Kube-OVN calls the port of a pod so.
@@ -165,21 +165,21 @@ type backend struct {
 	address netip.AddrPort
 }
 
-// monitors finds backends that health checks have taken out.
-func (p *patient) monitors() {
+// checkServiceMonitors finds backends that health checks have taken out.
+func (p *checker) checkServiceMonitors() {
 	offline := map[backend]bool{}
 	for _, m := range p.Logical.Monitors {
 		offline[backend{m.Port, m.Address}] = m.Status == "offline" || m.Status == "error"
 	}
 	for i := range p.Cluster.Services {
 		if s := &p.Cluster.Services[i]; s.Ours && !s.Deleting {
-			p.checked(s, offline)
+			p.reportOfflineBackends(s, offline)
 		}
 	}
 }
 
-// checked finds backends of a Service that are ready, and that health checks have taken out all the same.
-func (p *patient) checked(s *survey.Service, offline map[backend]bool) {
+// reportOfflineBackends finds backends of a Service that are ready, and that health checks have taken out all the same.
+func (p *checker) reportOfflineBackends(s *survey.Service, offline map[backend]bool) {
 	ready := slices.DeleteFunc(slices.Clone(s.Endpoints), func(e survey.Endpoint) bool { return !e.Ready })
 	about := []state.Ref{s.Ref}
 	var out []string
@@ -192,7 +192,7 @@ func (p *patient) checked(s *survey.Service, offline map[backend]bool) {
 	if len(out) == 0 {
 		return
 	}
-	f := p.report(HealthCheckOffline, about, "health checks of %s find nobody at %s (%d of %d backends)", s.Ref, words(out, 3), len(out), len(ready))
+	f := p.report(HealthCheckOffline, about, "health checks of %s find nobody at %s (%d of %d backends)", s.Ref, joinLimited(out, 3), len(out), len(ready))
 	if len(out) < len(ready) {
 		f.Severity = Warning
 	}

@@ -31,72 +31,72 @@ var (
 	uplinkNet = state.Ref{Kind: "ExternalNetwork", Name: "vlan1"}
 )
 
-// object is one that is old, and in force.
-func object(ref state.Ref) survey.Object {
+// programmedObject is one that is old, and in force.
+func programmedObject(ref state.Ref) survey.Object {
 	return survey.Object{Ref: ref, Created: noon.Add(-time.Hour), Generation: 1, Conditions: []survey.Condition{
 		{Type: "Accepted", Status: "True", Reason: intent.Accepted, Since: noon.Add(-time.Hour), Generation: 1},
 		{Type: "Programmed", Status: "True", Reason: intent.Programmed, Since: noon.Add(-time.Hour), Generation: 1},
 	}}
 }
 
-// healthy is a cluster with nothing wrong: a project with a floating IP, a load balancer and an egress address on network ext-cloud,
+// healthySurvey is a cluster with nothing wrong: a project with a floating IP, a load balancer and an egress address on network ext-cloud,
 // whose gateway node2 holds, and nodes that are on network vlan1 themselves.
-func healthy() *survey.Survey {
+func healthySurvey() *survey.Survey {
 	return &survey.Survey{
-		Taken: noon, Cluster: cluster(), Logical: network(), Inspected: inspected(),
+		Taken: noon, Cluster: healthyCluster(), Logical: healthyNetwork(), Inspected: healthyInspections(),
 		Shards: []survey.Shard{{Name: "acme-prod", Verdicts: []intent.Verdict{
-			{Object: intent.ObjectKey{Kind: intent.FIp, Namespace: fip.Namespace, Name: fip.Name}, Through: []state.Ref{eip, legRef}},
+			{Object: intent.ObjectKey{Kind: intent.FIp, Namespace: fip.Namespace, Name: fip.Name}, Through: []state.Ref{eip, returnPathRef}},
 		}}},
 		Certificates: []survey.Certificate{{For: "OVN", Expires: noon.Add(30 * 24 * time.Hour)}},
 	}
 }
 
-// legRef is what rows on the way back of a network are for, and no object.
-var legRef = state.Ref{Kind: "ReturnPath", Namespace: "acme-prod", Name: "ext-public"}
+// returnPathRef is what rows on the way back of a network are for, and no object.
+var returnPathRef = state.Ref{Kind: "ReturnPath", Namespace: "acme-prod", Name: "ext-public"}
 
-func cluster() survey.Cluster {
+func healthyCluster() survey.Cluster {
 	c := survey.Cluster{
 		Version: "v1.35.4",
 		Inside:  []netip.Prefix{prefix("10.96.0.0/12")},
 		Projects: []survey.Project{{
-			Object: object(project), Shard: "acme-prod", Prefixes: []netip.Prefix{prefix("10.20.0.0/24")},
+			Object: programmedObject(project), Shard: "acme-prod", Prefixes: []netip.Prefix{prefix("10.20.0.0/24")},
 			Address: addr("100.65.0.12"),
 		}},
-		EIps: []survey.EIp{{Object: object(eip), Shard: "acme-prod", Address: addr("100.65.0.13")}},
+		EIps: []survey.EIp{{Object: programmedObject(eip), Shard: "acme-prod", Address: addr("100.65.0.13")}},
 		FIps: []survey.FIp{{
-			Object: object(fip), Shard: "acme-prod", EIp: eip.Name, External: addr("100.65.0.13"), Target: addr("10.20.0.2"), Pod: "web",
+			Object: programmedObject(fip), Shard: "acme-prod", EIp: eip.Name, External: addr("100.65.0.13"), Target: addr("10.20.0.2"), Pod: "web",
 		}},
 		Services: []survey.Service{{
-			Object: object(service), Shard: "acme-prod", Type: "LoadBalancer", Ours: true, Ingress: []netip.Addr{addr("100.65.0.15")},
+			Object: programmedObject(service), Shard: "acme-prod", Type: "LoadBalancer", Ours: true, Ingress: []netip.Addr{addr("100.65.0.15")},
 			Selector: map[string]string{"app": "shop"}, Ports: []survey.ServicePort{{Port: 80, Protocol: "TCP", Target: "8080"}},
 			Endpoints: []survey.Endpoint{{Address: port("10.20.0.3:8080"), Ready: true, Serving: true, Pod: "shop-1"}},
 		}},
 		Pods: []survey.Pod{
-			{Object: object(webPod), Addresses: []netip.Addr{addr("10.20.0.2")}, Node: "node1", Phase: "Running", Ready: true},
-			{Object: object(shopPod), Addresses: []netip.Addr{addr("10.20.0.3")}, Node: "node2", Phase: "Running", Ready: true, Ports: []int{8080}},
+			{Object: programmedObject(webPod), Addresses: []netip.Addr{addr("10.20.0.2")}, Node: "node1", Phase: "Running", Ready: true},
+			{Object: programmedObject(shopPod), Addresses: []netip.Addr{addr("10.20.0.3")}, Node: "node2", Phase: "Running", Ready: true, Ports: []int{8080}},
 		},
 		EgressIPs: []survey.EgressIP{{
-			Object: object(egressIP), Addresses: []string{"100.65.0.20"},
+			Object: programmedObject(egressIP), Addresses: []string{"100.65.0.20"},
 			Held: map[string]string{"100.65.0.20": "node2"}, Selects: 1,
 		}},
-		Vpcs: []survey.Vpc{{Object: object(state.Ref{Kind: "Vpc", Name: "acme-prod"}), External: []string{"ext-cloud"}, Ready: true}},
+		Vpcs: []survey.Vpc{{Object: programmedObject(state.Ref{Kind: "Vpc", Name: "acme-prod"}), External: []string{"ext-cloud"}, Ready: true}},
 		Subnets: []survey.Subnet{
 			{
-				Object: object(cloud), Prefixes: []netip.Prefix{prefix("100.65.0.0/16")}, Gateways: []netip.Addr{addr("100.65.0.1")},
+				Object: programmedObject(cloud), Prefixes: []netip.Prefix{prefix("100.65.0.0/16")}, Gateways: []netip.Addr{addr("100.65.0.1")},
 				Network: "ext-cloud", Interface: "eth1", Ready: true, Free: 1000, Used: 5,
 			},
 			{
-				Object: object(state.Ref{Kind: "Subnet", Name: "acme-prod-default"}), Vpc: "acme-prod",
+				Object: programmedObject(state.Ref{Kind: "Subnet", Name: "acme-prod-default"}), Vpc: "acme-prod",
 				Prefixes: []netip.Prefix{prefix("10.20.0.0/24")}, Ready: true,
 			},
 		},
 		Networks: []survey.Network{
-			{Object: object(cloud), Subnets: []string{"ext-cloud"}},
-			{Object: object(uplinkNet), Interface: "eth2", OnNodes: []string{"node1", "node2"}, Gateways: []netip.Addr{addr("192.0.2.1")}},
+			{Object: programmedObject(cloud), Subnets: []string{"ext-cloud"}},
+			{Object: programmedObject(uplinkNet), Interface: "eth2", OnNodes: []string{"node1", "node2"}, Gateways: []netip.Addr{addr("192.0.2.1")}},
 		},
 		NodePaths: []survey.NodePath{{
-			Object: object(state.Ref{Kind: "NodePath", Name: "node1"}), Networks: []string{"vlan1"},
-			Ways: []survey.Way{{Network: "vlan1", Interface: "eth2", Mark: 0x800000, Method: "Connection"}},
+			Object: programmedObject(state.Ref{Kind: "NodePath", Name: "node1"}), Networks: []string{"vlan1"},
+			Ways: []survey.NodeNetwork{{Network: "vlan1", Interface: "eth2", Mark: 0x800000, Method: "Connection"}},
 		}},
 		Leases: []survey.Lease{
 			{
@@ -120,17 +120,17 @@ func cluster() survey.Cluster {
 	return c
 }
 
-func ours(by state.Ref) logical.IDs {
-	return logical.IDs{ownership.RowOwnerKey: by.Kind + "/" + by.Namespace + "/" + by.Name, ownership.RowShardKey: "acme-prod"}
+func ownedBy(by state.Ref) logical.ExternalIDs {
+	return logical.ExternalIDs{ownership.RowOwnerKey: by.Kind + "/" + by.Namespace + "/" + by.Name, ownership.RowShardKey: "acme-prod"}
 }
 
-func network() logical.Network {
+func healthyNetwork() logical.Network {
 	return logical.Network{
 		Chassis: []logical.Chassis{
 			{Name: "chassis-node1", Host: "node1", Encaps: []string{"geneve 172.31.1.1"}, Seen: 7},
 			{Name: "chassis-node2", Host: "node2", Encaps: []string{"geneve 172.31.1.2"}, Seen: 7},
 		},
-		Progress: logical.Progress{Asked: 7, Translated: 7, Done: 7},
+		Progress: logical.ConfigProgress{Asked: 7, Translated: 7, Done: 7},
 		Routers: []logical.Router{{
 			Name: "acme-prod",
 			Ports: []logical.RouterPort{
@@ -140,25 +140,25 @@ func network() logical.Network {
 					Chassis: []string{"chassis-node2", "chassis-node1"}, Holder: "chassis-node2",
 				},
 			},
-			Policies: []logical.Policy{{Priority: ownership.WayOut, Match: "ip4", Action: "reroute", IDs: ours(project)}},
+			Policies: []logical.RouterPolicy{{Priority: ownership.DefaultEgress, Match: "ip4", Action: "reroute", IDs: ownedBy(project)}},
 			NATs: []logical.NAT{
 				{Type: "snat", External: addr("100.65.0.12"), Logical: prefix("10.20.0.0/24")},
 				{Type: "dnat_and_snat", External: addr("100.65.0.13"), Logical: prefix("10.20.0.2/32")},
 			},
-			Balancers: []logical.Balancer{{
-				Name: "acme-prod-shop-tcp", IDs: ours(service),
+			Balancers: []logical.LoadBalancer{{
+				Name: "acme-prod-shop-tcp", IDs: ownedBy(service),
 				VIPs: []logical.VIP{{Address: port("100.65.0.15:80"), Backends: []netip.AddrPort{port("10.20.0.3:8080")}}},
 			}},
 		}},
 		Switches: []logical.Switch{{Name: "acme-prod-default"}},
-		Monitors: []logical.Monitor{{Port: "shop-1.acme-prod", Address: port("10.20.0.3:8080"), Status: "online"}},
+		Monitors: []logical.ServiceMonitor{{Port: "shop-1.acme-prod", Address: port("10.20.0.3:8080"), Status: "online"}},
 	}
 }
 
-func inspected() map[string]survey.Inspected {
-	out := map[string]survey.Inspected{}
+func healthyInspections() map[string]survey.NodeInspection {
+	out := map[string]survey.NodeInspection{}
 	for name, tail := range map[string]string{"node1": "1", "node2": "2"} {
-		out[name] = survey.Inspected{
+		out[name] = survey.NodeInspection{
 			Asked: noon, Clock: noon.Add(time.Second), Answered: noon.Add(2 * time.Second),
 			Interfaces: []survey.Interface{
 				{Name: "eth0", Up: true, MTU: 1558, Addresses: []netip.Prefix{prefix("172.31.1." + tail + "/16")}},
@@ -167,10 +167,10 @@ func inspected() map[string]survey.Inspected {
 				{Name: "ovn0", Up: true, MTU: 1500},
 			},
 			Settings: map[string]string{
-				"net.ipv4.conf.all.rp_filter": "0", "net.ipv4.conf.eth2.rp_filter": "2", trackedNow: "100", trackedMax: "262144",
+				"net.ipv4.conf.all.rp_filter": "0", "net.ipv4.conf.eth2.rp_filter": "2", conntrackCountKey: "100", conntrackMaxKey: "262144",
 			},
 			Neighbours: []survey.Neighbour{{Interface: "eth1", Address: addr("100.65.0.1"), MACs: []string{"02:00:00:00:00:01"}}},
-			Usage:      []survey.Usage{{Address: addr("100.65.0.12"), Ports: 10, Of: 64512, To: port("203.0.113.10:443"), Protocol: "tcp"}},
+			Usage:      []survey.AddressUsage{{Address: addr("100.65.0.12"), Ports: 10, Of: 64512, To: port("203.0.113.10:443"), Protocol: "tcp"}},
 			Switch:     survey.OpenVSwitch{Controller: "connected", Chassis: "chassis-" + name},
 		}
 	}
@@ -178,7 +178,7 @@ func inspected() map[string]survey.Inspected {
 	for _, a := range []string{"100.65.0.11", "100.65.0.12", "100.65.0.13", "100.65.0.15"} {
 		one.Neighbours = append(one.Neighbours, survey.Neighbour{Interface: "eth1", Address: addr(a), MACs: []string{"0A:00:00:00:00:02"}})
 	}
-	one.Routes = []survey.RouteTaken{{To: addr("203.0.113.1"), Mark: 0x800000, Output: "eth2"}}
+	one.Routes = []survey.RouteLookup{{To: addr("203.0.113.1"), Mark: 0x800000, Output: "eth2"}}
 	one.Connection = []survey.Connection{{
 		Protocol: "tcp", Source: port("203.0.113.10:4000"), Destination: port("100.65.0.15:80"),
 		ReplySource: port("10.20.0.3:8080"), ReplyDestination: port("203.0.113.10:4000"),

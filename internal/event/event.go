@@ -14,83 +14,83 @@ import (
 // How many Events an object, and all objects of a namespace together, may have at once, and after what time one more. What comes beyond that is
 // dropped: the conditions of an object say how it is.
 const (
-	perObject      = 25
-	objectEvery    = 5 * time.Minute
-	perNamespace   = 250
-	namespaceEvery = time.Second
+	objectBurst          = 25
+	objectRefillEvery    = 5 * time.Minute
+	namespaceBurst       = 250
+	namespaceRefillEvery = time.Second
 )
 
-// kept is how many budgets are remembered before those that are full again are forgotten.
-const kept = 10_000
+// maxBuckets is how many budgets are remembered before those that are full again are forgotten.
+const maxBuckets = 10_000
 
 // Recorder records Events.
 type Recorder struct {
-	to     events.EventRecorder
+	sink   events.EventRecorder
 	scheme *runtime.Scheme
 	clock  func() time.Time
 
 	mu      sync.Mutex
-	budgets map[string]budget
+	buckets map[string]tokenBucket
 }
 
-// budget is how much has been spent of a number of Events; it comes back with time.
-type budget struct {
-	spent float64
-	at    time.Time
-	every time.Duration
+// tokenBucket is how much has been spent of a number of Events; it comes back with time.
+type tokenBucket struct {
+	used        float64
+	updatedAt   time.Time
+	refillEvery time.Duration
 }
 
 // New is a recorder of Events on objects of a scheme.
 func New(to events.EventRecorder, scheme *runtime.Scheme, clock func() time.Time) *Recorder {
-	return &Recorder{to: to, scheme: scheme, clock: clock, budgets: map[string]budget{}}
+	return &Recorder{sink: to, scheme: scheme, clock: clock, buckets: map[string]tokenBucket{}}
 }
 
 // Record records an Event. The same reason on the same object again is one Event that counts: so the version of the object is not part of it.
 func (r *Recorder) Record(about client.Object, kind, reason, action, message string) {
 	ref, err := reference.GetReference(r.scheme, about)
-	if err != nil || !r.afford(ref.Namespace, string(ref.UID)) {
+	if err != nil || !r.allowEvent(ref.Namespace, string(ref.UID)) {
 		return
 	}
 	ref.ResourceVersion = ""
-	r.to.Eventf(ref, nil, kind, reason, action, "%s", message)
+	r.sink.Eventf(ref, nil, kind, reason, action, "%s", message)
 }
 
-// afford spends one Event of an object's and of its namespace's budget, or says that there is none. One that its object can't have costs its
+// allowEvent spends one Event of an object's and of its namespace's budget, or says that there is none. One that its object can't have costs its
 // namespace nothing.
-func (r *Recorder) afford(namespace, uid string) bool {
+func (r *Recorder) allowEvent(namespace, uid string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.budgets) >= kept {
-		r.forget()
+	if len(r.buckets) >= maxBuckets {
+		r.dropFullBuckets()
 	}
-	return r.spend("object "+namespace+"/"+uid, perObject, objectEvery) && r.spend("namespace "+namespace, perNamespace, namespaceEvery)
+	return r.takeToken("object "+namespace+"/"+uid, objectBurst, objectRefillEvery) && r.takeToken("namespace "+namespace, namespaceBurst, namespaceRefillEvery)
 }
 
-func (r *Recorder) spend(key string, most float64, every time.Duration) bool {
+func (r *Recorder) takeToken(key string, most float64, every time.Duration) bool {
 	now := r.clock()
-	b := r.budgets[key]
-	b.spent = max(0, b.spent-float64(now.Sub(b.at))/float64(every))
-	b.at, b.every = now, every
-	allowed := b.spent+1 <= most
+	b := r.buckets[key]
+	b.used = max(0, b.used-float64(now.Sub(b.updatedAt))/float64(every))
+	b.updatedAt, b.refillEvery = now, every
+	allowed := b.used+1 <= most
 	if allowed {
-		b.spent++
+		b.used++
 	}
-	r.budgets[key] = b
+	r.buckets[key] = b
 	return allowed
 }
 
-// forget forgets budgets of which nothing is spent any more, and all of them where that is none.
-func (r *Recorder) forget() {
+// dropFullBuckets forgets budgets of which nothing is spent any more, and all of them where that is none.
+func (r *Recorder) dropFullBuckets() {
 	now := r.clock()
-	for key, b := range r.budgets {
-		if float64(now.Sub(b.at))/float64(b.every) >= b.spent {
-			delete(r.budgets, key)
+	for key, b := range r.buckets {
+		if float64(now.Sub(b.updatedAt))/float64(b.refillEvery) >= b.used {
+			delete(r.buckets, key)
 		}
 	}
-	if len(r.budgets) >= kept {
-		for key, b := range r.budgets {
-			if b.every == objectEvery { // those of namespaces still hold
-				delete(r.budgets, key)
+	if len(r.buckets) >= maxBuckets {
+		for key, b := range r.buckets {
+			if b.refillEvery == objectRefillEvery { // those of namespaces still hold
+				delete(r.buckets, key)
 			}
 		}
 	}

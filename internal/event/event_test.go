@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/tools/events"
 )
 
-// recorded is a recorder and a way to count the Event objects that it made. The time is one's own.
-func recorded(t *testing.T, now *time.Time) (r *Recorder, list func() []eventsv1.Event) {
+// newTestRecorder is a recorder and a way to count the Event objects that it made. The time is one's own.
+func newTestRecorder(t *testing.T, now *time.Time) (r *Recorder, list func() []eventsv1.Event) {
 	t.Helper()
 	api := fake.NewClientset()
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: api.EventsV1()})
@@ -41,17 +41,17 @@ func recorded(t *testing.T, now *time.Time) (r *Recorder, list func() []eventsv1
 	}
 }
 
-func service(name, version string) *corev1.Service {
+func newService(name, version string) *corev1.Service {
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "evil", Name: name, UID: types.UID(name), ResourceVersion: version}}
 }
 
 // A tenant who patches an object to and fro (L9: 150 patches were 147 Events) gets one Event for each reason, which counts.
 func TestPatchesToAndFroAreOneEventEach(t *testing.T) {
 	now := time.Now()
-	r, list := recorded(t, &now)
+	r, list := newTestRecorder(t, &now)
 	for i := range 150 {
 		now = now.Add(10 * time.Minute) // so that the budget is not what stops it
-		r.Record(service("web", fmt.Sprint(i)), "Warning", []string{"PortTaken", "Ready"}[i%2], "Reconcile", "a message")
+		r.Record(newService("web", fmt.Sprint(i)), "Warning", []string{"PortTaken", "Ready"}[i%2], "Reconcile", "a message")
 	}
 	if got := list(); len(got) != 2 {
 		t.Errorf("%d Events", len(got))
@@ -61,22 +61,22 @@ func TestPatchesToAndFroAreOneEventEach(t *testing.T) {
 // Reasons that differ each time, and objects that are made anew each time, run out of budget; another namespace's do not, and time gives more.
 func TestBudgets(t *testing.T) {
 	now := time.Now()
-	r, list := recorded(t, &now)
+	r, list := newTestRecorder(t, &now)
 	for i := range 150 {
-		r.Record(service("web", ""), "Warning", fmt.Sprintf("Reason%d", i), "Reconcile", "a message")
+		r.Record(newService("web", ""), "Warning", fmt.Sprintf("Reason%d", i), "Reconcile", "a message")
 	}
-	if got := list(); len(got) != perObject {
+	if got := list(); len(got) != objectBurst {
 		t.Errorf("one object has %d Events", len(got))
 	}
-	for i := range 3 * perNamespace {
-		if r.afford("evil", fmt.Sprint(i)) != (i < perNamespace-perObject) {
+	for i := range 3 * namespaceBurst {
+		if r.allowEvent("evil", fmt.Sprint(i)) != (i < namespaceBurst-objectBurst) {
 			t.Fatalf("object %d of the namespace", i)
 		}
 	}
-	if !r.afford("victim", "web") {
+	if !r.allowEvent("victim", "web") {
 		t.Error("another namespace has none")
 	}
-	if now = now.Add(2 * namespaceEvery); !r.afford("evil", "new") {
+	if now = now.Add(2 * namespaceRefillEvery); !r.allowEvent("evil", "new") {
 		t.Error("time gives no more")
 	}
 }
@@ -84,18 +84,18 @@ func TestBudgets(t *testing.T) {
 // What is remembered is bounded, and a namespace that has spent its budget does not get it back by making objects.
 func TestBudgetsAreForgotten(t *testing.T) {
 	now := time.Now()
-	r, _ := recorded(t, &now)
-	for i := range 3 * kept {
-		r.afford(fmt.Sprint("evil", i%4), fmt.Sprint(i))
+	r, _ := newTestRecorder(t, &now)
+	for i := range 3 * maxBuckets {
+		r.allowEvent(fmt.Sprint("evil", i%4), fmt.Sprint(i))
 	}
-	if len(r.budgets) > kept+1 || r.afford("evil0", "new") {
-		t.Errorf("%d budgets are remembered, or one was given back", len(r.budgets))
+	if len(r.buckets) > maxBuckets+1 || r.allowEvent("evil0", "new") {
+		t.Errorf("%d budgets are remembered, or one was given back", len(r.buckets))
 	}
 	now = now.Add(time.Hour)
 	r.mu.Lock()
-	r.forget()
+	r.dropFullBuckets()
 	r.mu.Unlock()
-	if len(r.budgets) != 0 {
-		t.Errorf("an hour later %d budgets are remembered", len(r.budgets))
+	if len(r.buckets) != 0 {
+		t.Errorf("an hour later %d budgets are remembered", len(r.buckets))
 	}
 }

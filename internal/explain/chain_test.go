@@ -15,15 +15,15 @@ func TestWhatAnObjectHangsOn(t *testing.T) {
 		of        state.Ref
 		on, notOn []state.Ref
 	}{
-		{fip, []state.Ref{own, project, router, public, node2, db, node1, returning}, []state.Ref{cloud, front, web, gateway}},
-		{web, []state.Ref{front, project, router, public, survey.PodRef("acme-prod", "web-1")}, []state.Ref{cloud, mail, db}},
-		{front, []state.Ref{web, mail, public, router, survey.PodRef("acme-prod", "web-0")}, []state.Ref{fip, own, db}},
-		{project, []state.Ref{gateway, cloud, router, node1}, []state.Ref{public, web, node2}},
+		{fip, []state.Ref{fipEIP, project, router, public, node2, db, node1, returnPath}, []state.Ref{cloud, frontEIP, web, defaultGatewayEIP}},
+		{web, []state.Ref{frontEIP, project, router, public, survey.PodRef("acme-prod", "web-1")}, []state.Ref{cloud, mail, db}},
+		{frontEIP, []state.Ref{web, mail, public, router, survey.PodRef("acme-prod", "web-0")}, []state.Ref{fip, fipEIP, db}},
+		{project, []state.Ref{defaultGatewayEIP, cloud, router, node1}, []state.Ref{public, web, node2}},
 		{egress, []state.Ref{node2, public, survey.RouterRef("sallyport-egress"), router, project}, []state.Ref{cloud, node1}},
-		{partners, []state.Ref{public, router, node2, returning}, []state.Ref{cloud, front}},
+		{partners, []state.Ref{public, router, node2, returnPath}, []state.Ref{cloud, frontEIP}},
 		{db, []state.Ref{node1}, []state.Ref{fip, node2}},
 	} {
-		got := world().HangsOn(c.of)
+		got := healthySurvey().DependenciesOf(c.of)
 		if got[0] != c.of {
 			t.Errorf("%s: %v is first, want the object itself", c.of, got[0])
 		}
@@ -42,13 +42,13 @@ func TestWhatAnObjectHangsOn(t *testing.T) {
 
 // While no node holds a port, all that may are to be looked at; of those that stand by nothing depends.
 func TestNodesOnTheWay(t *testing.T) {
-	s := world()
+	s := healthySurvey()
 	s.Cluster.Services = nil // their pods are on nodes, too
 	ports := s.Logical.Routers[0].Ports
 	for holder, want := range map[string][]string{"c1": {"node1"}, "c2": {"node2", "node1"}, "": {"node2", "node1"}} {
 		ports[2].Holder = holder
 		var nodes []string
-		for _, r := range s.HangsOn(front) {
+		for _, r := range s.DependenciesOf(frontEIP) {
 			if r.Kind == survey.NodeKind {
 				nodes = append(nodes, r.Name)
 			}

@@ -19,10 +19,10 @@ import (
 
 var update = flag.Bool("update", false, "rewrite what the cases in testdata want")
 
-// silent is a finding on a network.
-var silent = diagnosis.Finding{
-	Code: "GatewaySilent", Severity: diagnosis.Error, About: []state.Ref{ref("ExternalNetwork", "", "public")}, Root: 5,
-	Message: "198.51.100.1 answers to no node", Cure: "Look at the router of network public.",
+// gatewaySilent is a finding on a network.
+var gatewaySilent = diagnosis.Finding{
+	Code: "GatewaySilent", Severity: diagnosis.Error, About: []state.Ref{ref("ExternalNetwork", "", "public")}, CauseRank: 5,
+	Message: "198.51.100.1 answers to no node", Remediation: "Look at the router of network public.",
 }
 
 // A case is testdata/NAME.txt: what is printed for a question about the world, after something has happened to it.
@@ -41,7 +41,7 @@ var cases = map[string]struct {
 	"egressip":    {question: "egressip/out"},
 	"egressip-outside": {question: "egressip/out", happens: func(s *survey.Survey) {
 		for _, name := range []string{"edge/d", "edge/b", "edge/a", "edge/c"} {
-			s.Cluster.EgressIPs[0].Outside.Add(name)
+			s.Cluster.EgressIPs[0].Outside.AddPod(name)
 		}
 		s.Cluster.EgressIPs[0].Selects = 7
 		s.Cluster.EgressIPs[0].Conditions = []survey.Condition{{
@@ -59,7 +59,7 @@ var cases = map[string]struct {
 	"address-free":  {question: "198.51.100.200"},
 	"address-alien": {question: "192.0.2.1"},
 	"gateway-silent": {
-		question: "eip/front", findings: []diagnosis.Finding{silent, {
+		question: "eip/front", findings: []diagnosis.Finding{gatewaySilent, {
 			Code: "Elsewhere", Severity: diagnosis.Error, About: []state.Ref{ref("ExternalNetwork", "", "other")}, Message: "not this one's business",
 		}},
 	},
@@ -67,7 +67,7 @@ var cases = map[string]struct {
 		r := &s.Logical.Routers[0]
 		r.NATs = r.NATs[:2]
 		shard := &s.Shards[0]
-		i := slices.IndexFunc(shard.Wanted, func(w survey.Wanted) bool { return strings.HasPrefix(w.Text, "NAT") })
+		i := slices.IndexFunc(shard.Wanted, func(w survey.DesiredEntry) bool { return strings.HasPrefix(w.Text, "NAT") })
 		shard.Wanted[i].There = false
 		line := shard.Wanted[i].Line
 		line.Text = "+ " + line.Text
@@ -83,18 +83,18 @@ var cases = map[string]struct {
 	"nobody-holds": {question: "fip/db", happens: func(s *survey.Survey) { s.Logical.Routers[0].Ports[2].Holder = "" }},
 	"northbound-unread": {question: "fip/db", happens: func(s *survey.Survey) {
 		s.Logical.Routers, s.Shards = nil, nil
-		s.Unread = []survey.Unread{{System: survey.Northbound, Problem: "tcp:10.0.0.1:6641: connection refused"}}
+		s.Unread = []survey.ReadFailure{{System: survey.Northbound, Problem: "tcp:10.0.0.1:6641: connection refused"}}
 	}},
 }
 
 func TestExplanations(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			s := world()
+			s := healthySurvey()
 			if c.happens != nil {
 				c.happens(s)
 			}
-			got := "$ sallyport explain " + c.question + "\n" + answer(t, s, c.question, c.findings).Text(c.all)
+			got := "$ sallyport explain " + c.question + "\n" + explainQuestion(t, s, c.question, c.findings).Text(c.all)
 			path := filepath.Join("testdata", name+".txt")
 			want, err := os.ReadFile(path)
 			if err != nil && !*update {
@@ -113,7 +113,7 @@ func TestExplanations(t *testing.T) {
 	}
 }
 
-func answer(t *testing.T, s *survey.Survey, question string, findings []diagnosis.Finding) explain.Explanation {
+func explainQuestion(t *testing.T, s *survey.Survey, question string, findings []diagnosis.Finding) explain.Explanation {
 	t.Helper()
 	subject, err := explain.Resolve(s, question, "")
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// kinds are the words for kinds, as kubectl has them, and our own for what it has none for.
-var kinds = []struct {
+// kindAliases are the words for kinds, as kubectl has them, and our own for what it has none for.
+var kindAliases = []struct {
 	kind  string
 	words []string // the first is the one that we use
 }{
@@ -30,21 +30,21 @@ var kinds = []struct {
 	{survey.PodKind, []string{"pod", "pods", "po"}},
 }
 
-// Words are the words for kinds, one for each.
-func Words() []string {
+// KindNames are the words for kinds, one for each.
+func KindNames() []string {
 	var out []string
-	for _, k := range kinds {
+	for _, k := range kindAliases {
 		out = append(out, k.words[0])
 	}
 	return out
 }
 
-// Word is the word for a kind.
-func Word(kind string) string {
+// KindName is the word for a kind.
+func KindName(kind string) string {
 	if kind == string(intent.Subnet) { // people ask about it because it is a network
 		kind = string(intent.ExternalNetwork)
 	}
-	for _, k := range kinds {
+	for _, k := range kindAliases {
 		if k.kind == kind {
 			return k.words[0]
 		}
@@ -52,9 +52,9 @@ func Word(kind string) string {
 	return strings.ToLower(kind)
 }
 
-// Kind is the kind that a word stands for; empty: none.
-func Kind(word string) string {
-	for _, k := range kinds {
+// ParseKind is the kind that a word stands for; empty: none.
+func ParseKind(word string) string {
+	for _, k := range kindAliases {
 		if slices.Contains(k.words, strings.ToLower(word)) {
 			return k.kind
 		}
@@ -68,14 +68,14 @@ func Resolve(s *survey.Survey, text, namespace string) (Subject, error) {
 		return Subject{Address: a}, nil
 	}
 	word, name, typed := strings.Cut(text, "/")
-	kind := Kind(word)
+	kind := ParseKind(word)
 	switch {
 	case !typed:
 		kind, name = "", word
 	case kind == "":
-		return Subject{}, fmt.Errorf("there is no kind %q; use %s", word, cmp.Or(strings.Join(nearest(word, Words()), " or "), strings.Join(Words(), ", ")))
+		return Subject{}, fmt.Errorf("there is no kind %q; use %s", word, cmp.Or(strings.Join(nearestNames(word, KindNames()), " or "), strings.Join(KindNames(), ", ")))
 	}
-	all := candidates(&s.Cluster, kind)
+	all := listCandidates(&s.Cluster, kind)
 	var found []state.Ref
 	for _, c := range all {
 		if slices.Contains(c.names, name) && (namespace == "" || c.ref.Namespace == "" || c.ref.Namespace == namespace) {
@@ -84,11 +84,11 @@ func Resolve(s *survey.Survey, text, namespace string) (Subject, error) {
 	}
 	switch len(found) {
 	case 0:
-		return Subject{}, missing(all, text, name, namespace)
+		return Subject{}, notFoundError(all, text, name, namespace)
 	case 1:
 		return Subject{Object: found[0]}, nil
 	default:
-		return Subject{}, fmt.Errorf("%s may be any of these; say which:\n%s", text, listed(found))
+		return Subject{}, fmt.Errorf("%s may be any of these; say which:\n%s", text, formatCommands(found))
 	}
 }
 
@@ -98,7 +98,7 @@ type candidate struct {
 	names []string
 }
 
-func candidates(c *survey.Cluster, kind string) []candidate {
+func listCandidates(c *survey.Cluster, kind string) []candidate {
 	var out []candidate
 	for _, o := range c.Objects() {
 		if o.Kind == string(intent.NodePath) {
@@ -106,14 +106,14 @@ func candidates(c *survey.Cluster, kind string) []candidate {
 		}
 		network := o.Kind == string(intent.Subnet) // one that is an external network itself
 		if kind == "" && o.Kind != survey.PodKind || kind == o.Kind || network && kind == string(intent.ExternalNetwork) {
-			out = append(out, candidate{o.Ref, append([]string{o.Name}, aliases(c, o.Ref)...)})
+			out = append(out, candidate{o.Ref, append([]string{o.Name}, alternativeNames(c, o.Ref)...)})
 		}
 	}
 	return out
 }
 
-// aliases are other names of an object: the namespace of a Project, the Subnets of a network.
-func aliases(c *survey.Cluster, ref state.Ref) []string {
+// alternativeNames are other names of an object: the namespace of a Project, the Subnets of a network.
+func alternativeNames(c *survey.Cluster, ref state.Ref) []string {
 	if p := c.Project(ref); p != nil {
 		return []string{p.Shard}
 	}
@@ -123,8 +123,8 @@ func aliases(c *survey.Cluster, ref state.Ref) []string {
 	return nil
 }
 
-// missing says that nothing has the name, and what somebody may have meant.
-func missing(all []candidate, text, name, namespace string) error {
+// notFoundError says that nothing has the name, and what somebody may have meant.
+func notFoundError(all []candidate, text, name, namespace string) error {
 	where := ""
 	if namespace != "" {
 		where = " in namespace " + namespace
@@ -139,20 +139,20 @@ func missing(all []candidate, text, name, namespace string) error {
 			names[n] = c.ref
 		}
 	}
-	for _, n := range nearest(name, slices.Sorted(maps.Keys(names))) {
-		if len(elsewhere) < suggestions {
+	for _, n := range nearestNames(name, slices.Sorted(maps.Keys(names))) {
+		if len(elsewhere) < maxSuggestions {
 			elsewhere = append(elsewhere, names[n])
 		}
 	}
 	if len(elsewhere) > 0 {
-		return fmt.Errorf("there is no %s%s; do you mean\n%s", text, where, listed(elsewhere))
+		return fmt.Errorf("there is no %s%s; do you mean\n%s", text, where, formatCommands(elsewhere))
 	}
-	return fmt.Errorf("there is no %s%s; kubectl get %s -A lists what there is", text, where, strings.Join(Words()[:3], ","))
+	return fmt.Errorf("there is no %s%s; kubectl get %s -A lists what there is", text, where, strings.Join(KindNames()[:3], ","))
 }
 
-// Argument is an object as it is given to explain.
-func Argument(ref state.Ref) string {
-	word := Word(ref.Kind)
+// FormatArgument is an object as it is given to explain.
+func FormatArgument(ref state.Ref) string {
+	word := KindName(ref.Kind)
 	if ref.Namespace == "" {
 		return word + "/" + ref.Name
 	}

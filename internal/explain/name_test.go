@@ -10,15 +10,15 @@ import (
 )
 
 func TestNamesMeanObjects(t *testing.T) {
-	s := world()
-	s.Cluster.Services = append(s.Cluster.Services, survey.Service{Object: bare("Service", "beta", "web")})
+	s := healthySurvey()
+	s.Cluster.Services = append(s.Cluster.Services, survey.Service{Object: plainObject("Service", "beta", "web")})
 	for _, c := range []struct {
 		text, namespace string
 		want            state.Ref
 	}{
-		{"eip/front", "", front},
-		{"EIP/front", "acme-prod", front},
-		{"eips/front", "", front},
+		{"eip/front", "", frontEIP},
+		{"EIP/front", "acme-prod", frontEIP},
+		{"eips/front", "", frontEIP},
 		{"svc/web", "acme-prod", web},
 		{"services/mail", "", mail},
 		{"egressip/out", "acme-prod", egress}, // it is of no namespace
@@ -45,8 +45,8 @@ func TestNamesMeanObjects(t *testing.T) {
 }
 
 func TestNamesThatAreWrongSuggestOthers(t *testing.T) {
-	s := world()
-	s.Cluster.Services = append(s.Cluster.Services, survey.Service{Object: bare("Service", "beta", "web")})
+	s := healthySurvey()
+	s.Cluster.Services = append(s.Cluster.Services, survey.Service{Object: plainObject("Service", "beta", "web")})
 	for _, c := range []struct {
 		text, namespace string
 		wants           []string

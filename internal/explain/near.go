@@ -8,19 +8,19 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// suggestions is how many names are suggested at most.
-const suggestions = 3
+// maxSuggestions is how many names are suggested at most.
+const maxSuggestions = 3
 
-// nearest are those of some names that somebody may have meant, the nearest first: a slip or two away, or the same with something before or
+// nearestNames are those of some names that somebody may have meant, the nearest first: a slip or two away, or the same with something before or
 // after it.
-func nearest(name string, names []string) []string {
+func nearestNames(name string, names []string) []string {
 	if name == "" {
 		return nil
 	}
 	limit := max(1, min(3, len(name)/3))
 	away := map[string]int{}
 	for _, n := range names {
-		switch d := distance(name, n); {
+		switch d := editDistance(name, n); {
 		case d == 0:
 		case d <= limit:
 			away[n] = d
@@ -30,11 +30,11 @@ func nearest(name string, names []string) []string {
 	}
 	out := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return away[n] == 0 })
 	slices.SortFunc(out, func(a, b string) int { return cmp.Or(cmp.Compare(away[a], away[b]), strings.Compare(a, b)) })
-	return out[:min(len(out), suggestions)]
+	return out[:min(len(out), maxSuggestions)]
 }
 
-// distance is how many letters have to come, go, change, or change places for one word to become another.
-func distance(a, b string) int {
+// editDistance is how many letters have to come, go, change, or change places for one word to become another.
+func editDistance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {
 		rows[i] = make([]int, len(b)+1)
@@ -58,11 +58,11 @@ func distance(a, b string) int {
 	return rows[len(a)][len(b)]
 }
 
-// listed are objects as they are given to explain, one on a line.
-func listed(refs []state.Ref) string {
+// formatCommands are objects as they are given to explain, one on a line.
+func formatCommands(refs []state.Ref) string {
 	var out []string
 	for _, r := range refs {
-		out = append(out, "  sallyport explain "+Argument(r))
+		out = append(out, "  sallyport explain "+FormatArgument(r))
 	}
 	return strings.Join(out, "\n")
 }

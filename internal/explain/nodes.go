@@ -11,30 +11,30 @@ import (
 	"github.com/sallyport/sallyport/internal/words"
 )
 
-// askNodes is what the nodes on the way say: Kubernetes of them, OVN, their NodePath, and they themselves.
-func (e *explainer) askNodes() {
-	for _, r := range e.chain {
+// collectNodeFacts is what the nodes on the way say: Kubernetes of them, OVN, their NodePath, and they themselves.
+func (e *explainer) collectNodeFacts() {
+	for _, r := range e.dependencies {
 		switch r.Kind {
 		case survey.NodeKind:
 			if n := e.s.Cluster.Node(r.Name); n != nil {
-				e.out.Nodes = append(e.out.Nodes, Fact{n.Name, e.node(n)})
+				e.out.Nodes = append(e.out.Nodes, Fact{n.Name, e.formatNodeState(n)})
 			} else {
 				e.out.Nodes = append(e.out.Nodes, Fact{r.Name, "there is no such node"})
 			}
 		case string(intent.NodePath):
 			for _, o := range e.s.Cluster.NodePaths {
 				if o.Ref == r {
-					e.out.Nodes = append(e.out.Nodes, Fact{r.Name, path(o)})
+					e.out.Nodes = append(e.out.Nodes, Fact{r.Name, formatNodePath(o)})
 				}
 			}
 		}
 	}
 }
 
-// node is how a node is doing.
-func (e *explainer) node(n *survey.Node) string {
+// formatNodeState is how a node is doing.
+func (e *explainer) formatNodeState(n *survey.Node) string {
 	said := []string{map[bool]string{true: "ready", false: "not ready"}[n.Ready]}
-	said = append(said, e.chassis(n))
+	said = append(said, e.formatChassisState(n))
 	asked, inspected := e.s.Inspected[n.Name]
 	if inspected && asked.Problem != "" {
 		said = append(said, "did not answer: "+asked.Problem)
@@ -46,29 +46,29 @@ func (e *explainer) node(n *survey.Node) string {
 		said = append(said, "ovn-controller is "+c)
 	}
 	for _, u := range asked.Usage {
-		if e.owns(u.Address) {
-			said = append(said, fmt.Sprintf("%s of %s", words.Count(u.Connections, "connection", "connections"), u.Address))
+		if e.ownsAddress(u.Address) {
+			said = append(said, fmt.Sprintf("%s of %s", words.Pluralize(u.Connections, "connection", "connections"), u.Address))
 		}
 	}
 	return strings.Join(said, "; ")
 }
 
-// chassis is how a node's chassis is doing.
-func (e *explainer) chassis(n *survey.Node) string {
+// formatChassisState is how a node's chassis is doing.
+func (e *explainer) formatChassisState(n *survey.Node) string {
 	for _, c := range e.s.Logical.Chassis {
-		if e.s.NodeOf(c.Name) != n.Name {
+		if e.s.NodeOfChassis(c.Name) != n.Name {
 			continue
 		}
 		if behind := e.s.Logical.Progress.Asked - c.Seen; behind > 0 && c.Seen > 0 {
-			return fmt.Sprintf("its chassis is %s of OVN behind", words.Count(behind, "change", "changes"))
+			return fmt.Sprintf("its chassis is %s of OVN behind", words.Pluralize(behind, "change", "changes"))
 		}
 		return "has a chassis"
 	}
 	return "has no chassis"
 }
 
-// path is how the NodePath of a node is doing.
-func path(o survey.NodePath) string {
+// formatNodePath is how the NodePath of a node is doing.
+func formatNodePath(o survey.NodePath) string {
 	var wrong []string
 	for _, c := range o.Conditions {
 		if c.Status == "False" {
@@ -78,11 +78,11 @@ func path(o survey.NodePath) string {
 	if len(wrong) > 0 {
 		return "NodePath: " + strings.Join(wrong, "; ")
 	}
-	return "NodePath: in force for networks " + words.Few(slices.Sorted(slices.Values(o.Networks)), 6)
+	return "NodePath: in force for networks " + words.JoinLimited(slices.Sorted(slices.Values(o.Networks)), 6)
 }
 
-// well is how an object is doing that nothing is wrong with.
-func (e *explainer) well() string {
+// healthyState is how an object is doing that nothing is wrong with.
+func (e *explainer) healthyState() string {
 	c := &e.s.Cluster
 	switch e.ref.Kind {
 	case survey.NodeKind:
@@ -111,8 +111,8 @@ func (e *explainer) well() string {
 	return "is in force"
 }
 
-// addresses are texts as addresses; what can't be read is left out.
-func addresses(list []string) []netip.Addr {
+// parseAddresses are texts as addresses; what can't be read is left out.
+func parseAddresses(list []string) []netip.Addr {
 	var out []netip.Addr
 	for _, word := range list {
 		if a, err := netip.ParseAddr(word); err == nil {

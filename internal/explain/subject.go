@@ -18,37 +18,37 @@ type Subject struct {
 	Address netip.Addr
 }
 
-// main is the object that a subject is about; nobody: nobody has the address.
-func (q Subject) main(s *survey.Survey) (state.Ref, *Whose) {
+// mainObject is the object that a subject is about; nobody: nobody has the address.
+func (q Subject) mainObject(s *survey.Survey) (state.Ref, *AddressOwners) {
 	if !q.Address.IsValid() {
 		return q.Object, nil
 	}
-	w := Find(s, q.Address)
-	if len(w.Holders) == 0 {
-		return none, &w
+	w := FindAddressOwners(s, q.Address)
+	if len(w.Owners) == 0 {
+		return noRef, &w
 	}
-	return w.main(), &w
+	return w.primaryOwner(), &w
 }
 
 // Explain explains it, given what is wrong with the cluster.
 func (q Subject) Explain(s *survey.Survey, findings []diagnosis.Finding) Explanation {
-	ref, whose := q.main(s)
-	if ref == none {
-		return nobodys(s, *whose, findings)
+	ref, whose := q.mainObject(s)
+	if ref == noRef {
+		return explainUnusedAddress(s, *whose, findings)
 	}
-	x := object(s, ref, findings)
-	x.Whose = whose
+	x := explainObject(s, ref, findings)
+	x.AddressOwners = whose
 	return x
 }
 
 // Shards are those that decide about it.
 func (q Subject) Shards(s *survey.Survey) []string {
 	var out []string
-	q.each(s, func(r state.Ref) {
+	q.visitDependencies(s, func(r state.Ref) {
 		switch {
 		case r.Kind == string(intent.NodePath):
 			out = append(out, ownership.NodesShard)
-		case r.Kind == survey.RouterKind && (s.Cluster.ProjectOf(r.Name) != nil || r.Name == kubeovn.ManagementVpc || r.Name == ownership.EgressVpc):
+		case r.Kind == survey.RouterKind && (s.Cluster.ProjectOfShard(r.Name) != nil || r.Name == kubeovn.ManagementVpc || r.Name == ownership.EgressVpc):
 			out = append(out, r.Name)
 		}
 	})
@@ -59,7 +59,7 @@ func (q Subject) Shards(s *survey.Survey) []string {
 // Nodes are those on its way.
 func (q Subject) Nodes(s *survey.Survey) []string {
 	var out []string
-	q.each(s, func(r state.Ref) {
+	q.visitDependencies(s, func(r state.Ref) {
 		if r.Kind == survey.NodeKind {
 			out = append(out, r.Name)
 		}
@@ -67,10 +67,10 @@ func (q Subject) Nodes(s *survey.Survey) []string {
 	return out
 }
 
-// each does something with everything that it hangs on.
-func (q Subject) each(s *survey.Survey, do func(state.Ref)) {
-	if ref, _ := q.main(s); ref != none {
-		for _, r := range s.HangsOn(ref) {
+// visitDependencies does something with everything that it hangs on.
+func (q Subject) visitDependencies(s *survey.Survey, do func(state.Ref)) {
+	if ref, _ := q.mainObject(s); ref != noRef {
+		for _, r := range s.DependenciesOf(ref) {
 			do(r)
 		}
 	}
@@ -78,9 +78,9 @@ func (q Subject) each(s *survey.Survey, do func(state.Ref)) {
 
 // Unknown explains something of which nothing is known, because Kubernetes could not be read.
 func Unknown(s *survey.Survey, text string, findings []diagnosis.Finding) Explanation {
-	x := Explanation{About: state.Ref{Kind: "Object", Name: text}, State: "is not known: Kubernetes could not be read", Wrong: diagnosis.Touching(findings)}
+	x := Explanation{About: state.Ref{Kind: "Object", Name: text}, State: "is not known: Kubernetes could not be read", Findings: diagnosis.FilterByRefs(findings)}
 	for _, u := range s.Unread {
-		x.Unread = append(x.Unread, Fact{u.System, u.Problem})
+		x.ReadFailures = append(x.ReadFailures, Fact{u.System, u.Problem})
 	}
 	return x
 }

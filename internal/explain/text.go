@@ -9,69 +9,69 @@ import (
 	"github.com/sallyport/sallyport/internal/words"
 )
 
-// column is how wide the headings of a text are.
-const column = 12
+// headingWidth is how wide the headings of a text are.
+const headingWidth = 12
 
 // page is a text of headings with lines beside them.
 type page struct{ strings.Builder }
 
-// section writes lines beside a heading; none: nothing.
-func (p *page) section(heading string, lines ...string) {
+// writeSection writes lines beside a heading; none: nothing.
+func (p *page) writeSection(heading string, lines ...string) {
 	for i, l := range lines {
 		if i > 0 {
 			heading = ""
 		}
-		indented := strings.ReplaceAll(strings.TrimSpace(l), "\n", "\n"+strings.Repeat(" ", column))
-		fmt.Fprintf(p, "%-*s%s\n", column, heading, indented)
+		indented := strings.ReplaceAll(strings.TrimSpace(l), "\n", "\n"+strings.Repeat(" ", headingWidth))
+		fmt.Fprintf(p, "%-*s%s\n", headingWidth, heading, indented)
 	}
 }
 
 // Text is the explanation for people: a screen, or everything.
 func (x Explanation) Text(all bool) string {
 	p := &page{}
-	x.headline(p, all)
-	p.section("Address", some(words.Of(x.Addresses), all)...)
-	p.section("Asked", x.Asked...)
-	p.section("Path", arrows(x.Path, all)...)
-	p.section("Has", some(told(x.Has), all)...)
+	x.writeHeadline(p, all)
+	p.writeSection("Address", limitLines(words.Strings(x.Addresses), all)...)
+	p.writeSection("Asked", x.Requested...)
+	p.writeSection("Path", formatPath(x.Path, all)...)
+	p.writeSection("Has", limitLines(stepTexts(x.Parts), all)...)
 	if all {
-		x.everything(p)
+		x.writeDetails(p)
 	} else {
-		p.section("In place", x.inPlace()...)
-		p.section("Conditions", x.short()...)
+		p.writeSection("In place", x.countCompiled()...)
+		p.writeSection("Conditions", x.summarizeConditions()...)
 	}
-	p.section("Differs", x.differs(all)...)
-	p.section("Not read", facts(x.Unread)...)
-	x.wrong(p, all)
-	p.section("Next", x.next()...)
+	p.writeSection("Differs", x.formatDifferences(all)...)
+	p.writeSection("Not read", formatFacts(x.ReadFailures)...)
+	x.writeFindings(p, all)
+	p.writeSection("Next", x.remainingSteps()...)
 	return p.String()
 }
 
-func (x Explanation) headline(p *page, all bool) {
-	switch w := x.Whose; {
+func (x Explanation) writeHeadline(p *page, all bool) {
+	switch w := x.AddressOwners; {
 	case w == nil:
 		fmt.Fprintf(p, "%s %s\n", x.About, x.State)
-	case len(w.Holders) == 0:
+	case len(w.Owners) == 0:
 		fmt.Fprintf(p, "%s %s\n", w.Address, x.State)
 		if w.Pool != "" {
-			p.section("Pool", w.Pool)
+			p.writeSection("Pool", w.Pool)
 		} else {
-			p.section("Pool", "none of this cluster")
+			p.writeSection("Pool", "none of this cluster")
 		}
 	default:
 		fmt.Fprintf(p, "%s: %s %s\n", w.Address, x.About, x.State)
 		var who []string
-		for _, h := range w.Holders {
+		for _, h := range w.Owners {
 			who = append(who, h.About.String()+": "+h.Text)
 		}
-		p.section("Whose", some(who, all)...)
+		p.writeSection("Whose", limitLines(who, all)...)
 	}
 }
 
-// arrows is a path in lines. Where there are too many, those stay that matter.
-func arrows(path []Step, all bool) []string {
+// formatPath is a path in lines. Where there are too many, those stay that matter.
+func formatPath(path []Step, all bool) []string {
 	var out []string
-	left := screen
+	left := maxSectionLines
 	for _, s := range path {
 		if s.Broken {
 			left--
@@ -97,7 +97,7 @@ func arrows(path []Step, all bool) []string {
 	return out
 }
 
-func told(steps []Step) []string {
+func stepTexts(steps []Step) []string {
 	var out []string
 	for _, s := range steps {
 		out = append(out, s.Text)
@@ -105,24 +105,24 @@ func told(steps []Step) []string {
 	return out
 }
 
-// everything is what only somebody looks at who has to know exactly.
-func (x Explanation) everything(p *page) {
+// writeDetails is what only somebody looks at who has to know exactly.
+func (x Explanation) writeDetails(p *page) {
 	var made, rows []string
-	for _, m := range x.Made {
-		made = append(made, fmt.Sprintf("%s %s    # %s", map[bool]string{true: "✓", false: "✗"}[m.There], m.Text, m.By))
+	for _, m := range x.Compiled {
+		made = append(made, fmt.Sprintf("%s %s    # %s", map[bool]string{true: "✓", false: "✗"}[m.Present], m.Text, m.Origin))
 	}
 	for _, r := range x.Rows {
-		rows = append(rows, strings.TrimSpace(r.Table+" "+r.On)+": "+r.Text)
+		rows = append(rows, strings.TrimSpace(r.Table+" "+r.Parent)+": "+r.Text)
 	}
 	var conditions []string
 	for _, c := range x.Conditions {
 		conditions = append(conditions, c.String())
 	}
-	p.section("Compiled", made...)
-	p.section("OVN", rows...)
-	p.section("Nodes", facts(x.Nodes)...)
-	p.section("Conditions", append(conditions, x.stale()...)...)
-	p.section("Events", facts(x.Events)...)
+	p.writeSection("Compiled", made...)
+	p.writeSection("OVN", rows...)
+	p.writeSection("Nodes", formatFacts(x.Nodes)...)
+	p.writeSection("Conditions", append(conditions, x.formatStaleConditions()...)...)
+	p.writeSection("Events", formatFacts(x.Events)...)
 }
 
 // String is the condition in a line.
@@ -137,29 +137,29 @@ func (c Condition) String() string {
 	return out
 }
 
-func facts(list []Fact) []string {
+func formatFacts(list []Fact) []string {
 	var out []string
 	for _, f := range list {
-		out = append(out, f.Who+": "+f.Text)
+		out = append(out, f.Source+": "+f.Text)
 	}
 	return out
 }
 
-// inPlace counts what was compiled for the object and is there, by kind and table.
-func (x Explanation) inPlace() []string {
+// countCompiled counts what was compiled for the object and is there, by kind and table.
+func (x Explanation) countCompiled() []string {
 	var order []string
 	own, shared, there, wanted := map[string]int{}, 0, 0, 0
-	for _, m := range x.Made {
+	for _, m := range x.Compiled {
 		if strings.HasPrefix(m.Text, x.About.String()+" ") {
 			continue // that we take care of the object is nothing that was made for it
 		}
 		wanted++
-		if m.There {
+		if m.Present {
 			there++
 		}
 		kind, _, _ := strings.Cut(m.Text, " ")
 		switch {
-		case m.By != x.About:
+		case m.Origin != x.About:
 			shared++
 		case own[kind] == 0:
 			order = append(order, kind)
@@ -178,66 +178,66 @@ func (x Explanation) inPlace() []string {
 	if wanted == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%d of %d: %s", there, wanted, words.Few(counts, 6))}
+	return []string{fmt.Sprintf("%d of %d: %s", there, wanted, words.JoinLimited(counts, 6))}
 }
 
-// short is the conditions in a line, and those that are not as they should be in full.
-func (x Explanation) short() []string {
+// summarizeConditions is the conditions in a line, and those that are not as they should be in full.
+func (x Explanation) summarizeConditions() []string {
 	var good, out []string
 	for _, c := range x.Conditions {
 		switch {
-		case c.bad():
+		case c.isFailing():
 			out = append(out, fmt.Sprintf("%s=%s %s", c.Type, c.Status, c.Reason))
-		case slices.Contains(hoped, c.Type):
+		case slices.Contains(positiveConditions, c.Type):
 			good = append(good, c.Type)
 		}
 	}
 	if len(good) > 0 {
 		out = append([]string{strings.Join(good, ", ")}, out...)
 	}
-	return append(out, x.stale()...)
+	return append(out, x.formatStaleConditions()...)
 }
 
-// stale is the conditions that the object has and that do not follow.
-func (x Explanation) stale() []string {
+// formatStaleConditions is the conditions that the object has and that do not follow.
+func (x Explanation) formatStaleConditions() []string {
 	var out []string
-	for _, c := range x.Stated {
+	for _, c := range x.StaleConditions {
 		out = append(out, "it still says "+c.String())
 	}
 	return out
 }
 
-// differs is what is not as it should be.
-func (x Explanation) differs(all bool) []string {
+// formatDifferences is what is not as it should be.
+func (x Explanation) formatDifferences(all bool) []string {
 	var out []string
-	for _, d := range x.Differs {
+	for _, d := range x.Differences {
 		sign, rest, _ := strings.Cut(d.Text, " ")
 		out = append(out, map[string]string{"+": "missing: ", "-": "too much: ", "~": "other than it should be: "}[sign]+rest)
 	}
-	return some(out, all)
+	return limitLines(out, all)
 }
 
-// screen is how many lines of a section fit on a screen with the others.
-const screen = 8
+// maxSectionLines is how many lines of a section fit on a screen with the others.
+const maxSectionLines = 8
 
-// some are the first lines, and how many more there are; or all.
-func some(lines []string, all bool) []string {
-	if all || len(lines) <= screen {
+// limitLines are the first lines, and how many more there are; or all.
+func limitLines(lines []string, all bool) []string {
+	if all || len(lines) <= maxSectionLines {
 		return lines
 	}
-	return append(lines[:screen-1:screen-1], fmt.Sprintf("and %d more; -v shows all", len(lines)-screen+1))
+	return append(lines[:maxSectionLines-1:maxSectionLines-1], fmt.Sprintf("and %d more; -v shows all", len(lines)-maxSectionLines+1))
 }
 
-// wrong writes what is wrong, the cause first, and what to do about it.
-func (x Explanation) wrong(p *page, all bool) {
-	found := slices.DeleteFunc(slices.Clone(x.Wrong), func(f diagnosis.Finding) bool { return f.Severity == diagnosis.Info && !all })
+// writeFindings writes what is wrong, the cause first, and what to do about it.
+func (x Explanation) writeFindings(p *page, all bool) {
+	found := slices.DeleteFunc(slices.Clone(x.Findings), func(f diagnosis.Finding) bool { return f.Severity == diagnosis.Info && !all })
 	switch {
 	case len(found) > 0:
 		fmt.Fprintln(p, "Wrong")
 	case slices.ContainsFunc(x.Path, func(s Step) bool { return s.Broken }):
-		p.section("Wrong", "where the way has ✗")
-	case len(x.Unread) == 0:
-		p.section("Wrong", "nothing found")
+		p.writeSection("Wrong", "where the way has ✗")
+	case len(x.ReadFailures) == 0:
+		p.writeSection("Wrong", "nothing found")
 	}
 	for _, f := range found {
 		about := x.About
@@ -246,15 +246,15 @@ func (x Explanation) wrong(p *page, all bool) {
 		}
 		prefix := strings.TrimSpace(about.String()) + ": "
 		fmt.Fprintf(p, "  %s %s %s%s\n", f.Severity, f.Code, prefix, strings.TrimPrefix(f.Message, prefix))
-		if f.Cure != "" {
-			fmt.Fprintf(p, "    Do: %s\n", f.Cure)
+		if f.Remediation != "" {
+			fmt.Fprintf(p, "    Do: %s\n", f.Remediation)
 		}
 	}
 }
 
-// next is what to do besides the cures, which are told with what they cure.
-func (x Explanation) next() []string {
-	return slices.DeleteFunc(slices.Clone(x.Next), func(n string) bool {
-		return slices.ContainsFunc(x.Wrong, func(f diagnosis.Finding) bool { return f.Cure == n })
+// remainingSteps is what to do besides the cures, which are told with what they cure.
+func (x Explanation) remainingSteps() []string {
+	return slices.DeleteFunc(slices.Clone(x.NextSteps), func(n string) bool {
+		return slices.ContainsFunc(x.Findings, func(f diagnosis.Finding) bool { return f.Remediation == n })
 	})
 }

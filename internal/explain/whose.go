@@ -13,74 +13,74 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// Whose is who has an address.
-type Whose struct {
+// AddressOwners is who has an address.
+type AddressOwners struct {
 	Address netip.Addr `json:"address"`
-	Holders []Step     `json:"holders,omitempty"`
+	Owners  []Step     `json:"holders,omitempty"`
 	// Pool is where it would come from when nobody has it.
 	Pool string `json:"pool,omitempty"`
 }
 
-func (w *Whose) is(about state.Ref, format string, args ...any) {
-	w.Holders = append(w.Holders, Step{About: about, Text: fmt.Sprintf(format, args...)})
+func (w *AddressOwners) addOwner(about state.Ref, format string, args ...any) {
+	w.Owners = append(w.Owners, Step{About: about, Text: fmt.Sprintf(format, args...)})
 }
 
-// Find is who has an address: those first that people ask for addresses with, then the engine, nodes and pods.
-func Find(s *survey.Survey, a netip.Addr) Whose {
-	w := &Whose{Address: a}
-	w.asked(&s.Cluster)
-	w.gateways(&s.Cluster)
-	w.engine(s)
-	w.hosts(s)
-	if pool := s.Cluster.Pool(a); pool != nil {
-		w.Pool = fmt.Sprintf("Subnet %s %s of network %s, which has %d free", pool.Name, few(pool.Prefixes), pool.Network, pool.Free)
+// FindAddressOwners is who has an address: those first that people ask for addresses with, then the engine, nodes and pods.
+func FindAddressOwners(s *survey.Survey, a netip.Addr) AddressOwners {
+	w := &AddressOwners{Address: a}
+	w.addRequesters(&s.Cluster)
+	w.addGateways(&s.Cluster)
+	w.addOVNOwners(s)
+	w.addHosts(s)
+	if pool := s.Cluster.ExternalSubnetAt(a); pool != nil {
+		w.Pool = fmt.Sprintf("Subnet %s %s of network %s, which has %d free", pool.Name, joinFew(pool.Prefixes), pool.Network, pool.Free)
 	} else if on := s.Cluster.NetworkAt(a); on != nil {
 		w.Pool = fmt.Sprintf("the addresses of network %s, by which nodes are reached", on.Name)
 	}
 	return *w
 }
 
-// asked are those who asked for the address.
-func (w *Whose) asked(c *survey.Cluster) {
+// addRequesters are those who asked for the address.
+func (w *AddressOwners) addRequesters(c *survey.Cluster) {
 	for _, o := range c.FIps {
 		if o.External == w.Address {
-			w.is(o.Ref, "floating IP of %s", text(o.Target))
+			w.addOwner(o.Ref, "floating IP of %s", addressOrNone(o.Target))
 		}
 	}
 	for _, o := range c.Services {
 		if slices.Contains(o.Ingress, w.Address) {
-			w.is(o.Ref, "load balancer")
+			w.addOwner(o.Ref, "load balancer")
 		}
 		if slices.Contains(o.ExternalIPs, w.Address) {
-			w.is(o.Ref, "an external IP that somebody gave it")
+			w.addOwner(o.Ref, "an external IP that somebody gave it")
 		}
 	}
 	for _, o := range c.EIps {
 		if o.Address == w.Address {
-			w.is(o.Ref, "external address")
+			w.addOwner(o.Ref, "external address")
 		}
 	}
 	for _, o := range c.EgressIPs {
-		if slices.Contains(addresses(o.Addresses), w.Address) {
-			w.is(o.Ref, "egress address, held by %s", cmp.Or(o.Held[w.Address.String()], "no node"))
+		if slices.Contains(parseAddresses(o.Addresses), w.Address) {
+			w.addOwner(o.Ref, "egress address, held by %s", cmp.Or(o.Held[w.Address.String()], "no node"))
 		}
 	}
 	for _, o := range c.Projects {
 		if o.Address == w.Address {
-			w.is(o.Ref, "the address that its pods leave with")
+			w.addOwner(o.Ref, "the address that its pods leave with")
 		}
 	}
 	for _, o := range slices.Concat(c.EgressServices, c.EgressRoutes) {
 		if slices.Contains(o.Sources, w.Address) {
-			w.is(o.Ref, "the address that its pods leave with")
+			w.addOwner(o.Ref, "the address that its pods leave with")
 		}
 	}
 }
 
-func (w *Whose) gateways(c *survey.Cluster) {
+func (w *AddressOwners) addGateways(c *survey.Cluster) {
 	for _, o := range c.Networks {
 		if slices.Contains(o.Gateways, w.Address) {
-			w.is(o.Ref, "gateway of the network, outside of the cluster")
+			w.addOwner(o.Ref, "gateway of the network, outside of the cluster")
 		}
 	}
 	for _, o := range c.Subnets {
@@ -91,73 +91,73 @@ func (w *Whose) gateways(c *survey.Cluster) {
 			if n := c.Network(o.Network); n != nil {
 				on = n.Ref
 			}
-			w.is(on, "gateway of Subnet %s, outside of the cluster", o.Name)
+			w.addOwner(on, "gateway of Subnet %s, outside of the cluster", o.Name)
 		default:
-			w.is(o.Ref, "gateway of the pods' Subnet")
+			w.addOwner(o.Ref, "gateway of the pods' Subnet")
 		}
 	}
 }
 
-func (w *Whose) engine(s *survey.Survey) {
+func (w *AddressOwners) addOVNOwners(s *survey.Survey) {
 	for _, o := range s.Cluster.OvnEips {
 		if o.Address == w.Address {
-			w.is(o.Ref, "Kube-OVN's entry, type %s", o.Type)
+			w.addOwner(o.Ref, "Kube-OVN's entry, type %s", o.Type)
 		}
 	}
 	for _, r := range s.Logical.Routers {
 		for _, p := range r.Ports {
 			if slices.ContainsFunc(p.Networks, func(n netip.Prefix) bool { return n.Addr() == w.Address }) {
-				w.is(survey.RouterRef(r.Name), "address of its port %s", p.Name)
+				w.addOwner(survey.RouterRef(r.Name), "address of its port %s", p.Name)
 			}
 		}
 		for _, n := range r.NATs {
 			if n.External == w.Address {
-				w.is(survey.RouterRef(r.Name), "%s", nat(n))
+				w.addOwner(survey.RouterRef(r.Name), "%s", formatNAT(n))
 			}
 		}
 		for _, b := range r.Balancers {
 			if slices.ContainsFunc(b.VIPs, func(v logical.VIP) bool { return v.Address.Addr() == w.Address }) {
-				w.is(survey.RouterRef(r.Name), "load balancer %s", b.Name)
+				w.addOwner(survey.RouterRef(r.Name), "load balancer %s", b.Name)
 			}
 		}
 	}
 }
 
-func (w *Whose) hosts(s *survey.Survey) {
+func (w *AddressOwners) addHosts(s *survey.Survey) {
 	for _, o := range s.Cluster.Nodes {
 		held := slices.Contains(o.Addresses, w.Address)
 		for _, i := range s.Inspected[o.Name].Interfaces {
 			held = held || slices.ContainsFunc(i.Addresses, func(p netip.Prefix) bool { return p.Addr() == w.Address })
 		}
 		if held {
-			w.is(o.Ref, "node")
+			w.addOwner(o.Ref, "node")
 		}
 	}
 	for _, o := range s.Cluster.Pods {
 		if slices.Contains(o.Addresses, w.Address) && !o.HostNetwork {
-			w.is(o.Ref, "pod on %s", o.Node)
+			w.addOwner(o.Ref, "pod on %s", o.Node)
 		}
 	}
 	for _, o := range s.Cluster.Services {
 		if o.ClusterIP == w.Address {
-			w.is(o.Ref, "its address inside the cluster")
+			w.addOwner(o.Ref, "its address inside the cluster")
 		}
 	}
 	for _, n := range s.Logical.Learned {
-		if n.Address == w.Address && len(w.Holders) == 0 { // of each other routers learn, too
-			w.is(state.Ref{Kind: "Neighbour", Name: n.MAC}, "a host that router port %s has learned", n.Port)
+		if n.Address == w.Address && len(w.Owners) == 0 { // of each other routers learn, too
+			w.addOwner(state.Ref{Kind: "Neighbour", Name: n.MAC}, "a host that router port %s has learned", n.Port)
 		}
 	}
 }
 
-// none is no object.
-var none state.Ref
+// noRef is no object.
+var noRef state.Ref
 
-// main is whom to explain of those who have an address: its only user, or else who has it for several.
-func (w *Whose) main() state.Ref {
+// primaryOwner is whom to explain of those who have an address: its only user, or else who has it for several.
+func (w *AddressOwners) primaryOwner() state.Ref {
 	var users []state.Ref
 	var eip, project state.Ref
-	for _, h := range w.Holders {
+	for _, h := range w.Owners {
 		switch intent.Kind(h.About.Kind) {
 		case intent.FIp, intent.Service:
 			users = append(users, h.About)
@@ -168,26 +168,26 @@ func (w *Whose) main() state.Ref {
 		}
 	}
 	switch {
-	case len(users) == 1 && project == none:
+	case len(users) == 1 && project == noRef:
 		return users[0]
-	case len(users) == 0 && project != none:
+	case len(users) == 0 && project != noRef:
 		return project
-	case eip != none:
+	case eip != noRef:
 		return eip
 	default:
-		return w.Holders[0].About
+		return w.Owners[0].About
 	}
 }
 
-// nobodys explains an address that nobody has.
-func nobodys(s *survey.Survey, w Whose, findings []diagnosis.Finding) Explanation {
-	x := Explanation{About: state.Ref{Kind: "Address", Name: w.Address.String()}, Whose: &w, State: "is nobody's"}
+// explainUnusedAddress explains an address that nobody has.
+func explainUnusedAddress(s *survey.Survey, w AddressOwners, findings []diagnosis.Finding) Explanation {
+	x := Explanation{About: state.Ref{Kind: "Address", Name: w.Address.String()}, AddressOwners: &w, State: "is nobody's"}
 	if on := s.Cluster.NetworkAt(w.Address); on != nil {
-		x.Wrong = diagnosis.Touching(findings, s.HangsOn(on.Ref)...)
-		x.Next = append(x.Next, "Look whether whoever should have it exists: sallyport explain KIND/NAME.")
+		x.Findings = diagnosis.FilterByRefs(findings, s.DependenciesOf(on.Ref)...)
+		x.NextSteps = append(x.NextSteps, "Look whether whoever should have it exists: sallyport explain KIND/NAME.")
 	} else {
-		x.Wrong = diagnosis.Touching(findings)
-		x.Next = append(x.Next, "It is of no network of this cluster; look at DNS, or at another cluster.")
+		x.Findings = diagnosis.FilterByRefs(findings)
+		x.NextSteps = append(x.NextSteps, "It is of no network of this cluster; look at DNS, or at another cluster.")
 	}
 	return x
 }

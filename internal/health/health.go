@@ -7,84 +7,84 @@ import "time"
 type Config struct {
 	// Timeout is how long a node may give no sign of life before it is called dead; 0: it is never called dead.
 	Timeout time.Duration
-	// Steady is how long a node that was dead has to be well before it is called so. It doubles with each time that the node dies again,
+	// RecoveryDelay is how long a node that was dead has to be well before it is called so. It doubles with each time that the node dies again,
 	// up to Longest, and is forgotten after the node was well for that long.
-	Steady, Longest time.Duration
+	RecoveryDelay, MaxRecoveryDelay time.Duration
 }
 
 // Sample is one sign of life, or the lack of one.
 type Sample struct {
-	Sent time.Time // when it was asked for
-	Got  Sign
+	SentAt time.Time // when it was asked for
+	Result SampleResult
 }
 
-// Sign is what came of a sample.
-type Sign int
+// SampleResult is what came of a sample.
+type SampleResult int
 
 // The signs.
 const (
-	Silent  Sign = iota // nothing came in time, or nobody could be reached
-	Bounced             // the connection ended for a normal reason, and the next sample will tell
+	Silent       SampleResult = iota // nothing came in time, or nobody could be reached
+	Inconclusive                     // the connection ended for a normal reason, and the next sample will tell
 	Alive
 )
 
 // Node is what is known of a node. The zero value is one that nothing is known of yet: it is not well.
 type Node struct {
-	Well bool
-	// Changed is when it became so.
-	Changed time.Time
+	Healthy bool
+	// ChangedAt is when it became so.
+	ChangedAt time.Time
 
-	heard  time.Time // when the last sign of life was asked for
-	begun  time.Time // when the signs of life began that have not been interrupted
-	silent int       // samples without one, in a row
-	deaths int       // that are not forgotten yet
+	lastAlive     time.Time // when the last sign of life was asked for
+	aliveSince    time.Time // when the signs of life began that have not been interrupted
+	missedSamples int       // samples without one, in a row
+	failures      int       // that are not forgotten yet
 }
 
-// Heard takes a sample. Samples come in the order in which they were sent.
-func (n Node) Heard(s Sample, c Config) Node {
-	switch s.Got {
+// RecordSample takes a sample. Samples come in the order in which they were sent.
+func (n Node) RecordSample(s Sample, c Config) Node {
+	switch s.Result {
 	case Alive:
-		if n.begun.IsZero() {
-			n.begun = s.Sent
+		if n.aliveSince.IsZero() {
+			n.aliveSince = s.SentAt
 		}
-		n.heard, n.silent = s.Sent, 0
-	case Bounced:
+		n.lastAlive, n.missedSamples = s.SentAt, 0
+	case Inconclusive:
 	case Silent:
-		n.silent++
-		n.begun = time.Time{}
+		n.missedSamples++
+		n.aliveSince = time.Time{}
 	}
-	return n.At(s.Sent, c)
+	return n.AdvanceTo(s.SentAt, c)
 }
 
-// At is the node at a time, when no further sample has come.
-func (n Node) At(now time.Time, c Config) Node {
+// AdvanceTo is the node at a time, when no further sample has come.
+func (n Node) AdvanceTo(now time.Time, c Config) Node {
 	switch {
 	case c.Timeout == 0:
-		return n.become(true, now)
-	case n.Well && n.silent > 1 && now.Sub(n.heard) >= c.Timeout:
-		n.deaths++
-		return n.become(false, now)
-	case n.Well && !n.begun.IsZero() && now.Sub(n.Changed) >= c.Longest:
-		n.deaths = 0
+		return n.setHealthy(true, now)
+	case n.Healthy && n.missedSamples > 1 && now.Sub(n.lastAlive) >= c.Timeout:
+		n.failures++
+		return n.setHealthy(false, now)
+	case n.Healthy && !n.aliveSince.IsZero() && now.Sub(n.ChangedAt) >= c.MaxRecoveryDelay:
+		n.failures = 0
 		return n
-	case !n.Well && !n.begun.IsZero() && now.Sub(n.begun) >= n.steady(c):
-		return n.become(true, now)
+	case !n.Healthy && !n.aliveSince.IsZero() && now.Sub(n.aliveSince) >= n.recoveryDelay(c):
+		return n.setHealthy(true, now)
 	default:
 		return n
 	}
 }
 
-func (n Node) become(well bool, now time.Time) Node {
-	if n.Well != well {
-		n.Well, n.Changed = well, now
+func (n Node) setHealthy(well bool, now time.Time) Node {
+	if n.Healthy != well {
+		n.Healthy, n.ChangedAt = well, now
 	}
 	return n
 }
 
-// steady is how long the node has to be well. One that was never called dead is believed at once.
-func (n Node) steady(c Config) time.Duration {
-	if n.deaths == 0 {
+// recoveryDelay is how long the node has to be well. One that was never called dead is believed at once.
+func (n Node) recoveryDelay(c Config) time.Duration {
+	if n.failures == 0 {
 		return 0
 	}
-	return min(c.Steady<<min(n.deaths-1, 16), c.Longest)
+	return min(c.RecoveryDelay<<min(n.failures-1, 16), c.MaxRecoveryDelay)
 }

@@ -17,11 +17,11 @@ type LoadBalancer struct {
 	Name     string
 	Protocol Protocol
 	VIPs     []VIP // in order
-	// Affinity is for how many seconds a client keeps its backend; 0: each connection is balanced anew.
-	Affinity int
-	// Flush: connections to a backend that is taken away are forgotten.
-	Flush  bool
-	Probes []Probe // for health checks, in order; at most one of a backend
+	// AffinityTimeout is for how many seconds a client keeps its backend; 0: each connection is balanced anew.
+	AffinityTimeout int
+	// CTFlush: connections to a backend that is taken away are forgotten.
+	CTFlush        bool
+	IPPortMappings []IPPortMapping // for health checks, in order; at most one of a backend
 	// Router and Switch are those that balance.
 	Router, Switch string
 }
@@ -45,25 +45,25 @@ func (v VIP) String() string {
 	return v.Address.String() + "=" + strings.Join(to, ",")
 }
 
-// Probe says at which switch port a backend is, and with which address OVN asks it whether it answers. OVN answers ARP requests for that address on
+// IPPortMapping says at which switch port a backend is, and with which address OVN asks it whether it answers. OVN answers ARP requests for that address on
 // the switch of the port: a wrong port or address cuts off others.
-type Probe struct {
+type IPPortMapping struct {
 	Backend netip.Addr
 	Port    PodPort
 	Source  netip.Addr
 }
 
 // Compare orders by backend.
-func (p Probe) Compare(o Probe) int { return p.Backend.Compare(o.Backend) }
+func (p IPPortMapping) Compare(o IPPortMapping) int { return p.Backend.Compare(o.Backend) }
 
-func (p Probe) String() string { return fmt.Sprintf("%s=%s:%s", p.Backend, p.Port, p.Source) }
+func (p IPPortMapping) String() string { return fmt.Sprintf("%s=%s:%s", p.Backend, p.Port, p.Source) }
 
 // PodPort is the name of the logical switch port of a pod. There is none but of names that Kubernetes allows, which have no space, colon or
 // equals sign: whoever has one may write it into a row.
 type PodPort struct{ name string }
 
-// PodPortOf names the port of a pod as Kube-OVN does, POD.NAMESPACE. It fails where no pod can have such names.
-func PodPortOf(namespace, pod string) (PodPort, bool) {
+// NewPodPort names the port of a pod as Kube-OVN does, POD.NAMESPACE. It fails where no pod can have such names.
+func NewPodPort(namespace, pod string) (PodPort, bool) {
 	if len(namespace) > 63 || !dnsLabel.MatchString(namespace) || len(pod) > 253 {
 		return PodPort{}, false
 	}
@@ -84,7 +84,7 @@ func ParsePodPort(text string) (PodPort, bool) {
 	if i < 0 {
 		return PodPort{}, false
 	}
-	return PodPortOf(text[i+1:], text[:i])
+	return NewPodPort(text[i+1:], text[:i])
 }
 
 func (p PodPort) String() string { return p.name }
@@ -108,8 +108,8 @@ func (b LoadBalancer) Key(router string) RowKey {
 func (b LoadBalancer) Equal(o Row) bool {
 	other, is := o.(LoadBalancer)
 	return is && b.Service == other.Service && b.Name == other.Name && b.Protocol == other.Protocol &&
-		slices.EqualFunc(b.VIPs, other.VIPs, VIP.equal) && slices.Equal(b.Probes, other.Probes) &&
-		b.Affinity == other.Affinity && b.Flush == other.Flush && b.Router == other.Router && b.Switch == other.Switch
+		slices.EqualFunc(b.VIPs, other.VIPs, VIP.equal) && slices.Equal(b.IPPortMappings, other.IPPortMappings) &&
+		b.AffinityTimeout == other.AffinityTimeout && b.CTFlush == other.CTFlush && b.Router == other.Router && b.Switch == other.Switch
 }
 
 func (b LoadBalancer) String() string {
@@ -118,40 +118,40 @@ func (b LoadBalancer) String() string {
 		words = append(words, v.String())
 	}
 	words = append(words, "on "+b.Router+" and "+b.Switch)
-	if b.Affinity > 0 {
-		words = append(words, fmt.Sprintf("affinity=%ds", b.Affinity))
+	if b.AffinityTimeout > 0 {
+		words = append(words, fmt.Sprintf("affinity=%ds", b.AffinityTimeout))
 	}
-	if b.Flush {
+	if b.CTFlush {
 		words = append(words, "flush")
 	}
-	if len(b.Probes) > 0 {
+	if len(b.IPPortMappings) > 0 {
 		words = append(words, "probes")
 	}
-	for _, p := range b.Probes {
+	for _, p := range b.IPPortMappings {
 		words = append(words, p.String())
 	}
 	return strings.Join(words, " ")
 }
 
-// ServiceOf is the Service of a load balancer, by who asked for it.
-func ServiceOf(by state.Ref) string { return by.Namespace + "/" + by.Name }
+// ServiceKey is the Service of a load balancer, by who asked for it.
+func ServiceKey(by state.Ref) string { return by.Namespace + "/" + by.Name }
 
-// HealthCheck lets OVN ask the backends of a load balancer's address whether they answer, and leave out those that don't.
-type HealthCheck struct {
-	Balancer string
-	VIP      netip.AddrPort
+// LoadBalancerHealthCheck lets OVN ask the backends of a load balancer's address whether they answer, and leave out those that don't.
+type LoadBalancerHealthCheck struct {
+	LoadBalancer string
+	VIP          netip.AddrPort
 	// Interval and Timeout are seconds; after so many Failures a backend is left out, after so many Successes it is back.
-	Interval, Timeout, Successes, Failures int
+	Interval, Timeout, SuccessCount, FailureCount int
 }
 
 // Key is load balancer and address.
-func (h HealthCheck) Key(router string) RowKey {
-	return RowKey{"Load_Balancer_Health_Check", router, h.Balancer + " " + h.VIP.String()}
+func (h LoadBalancerHealthCheck) Key(router string) RowKey {
+	return RowKey{"Load_Balancer_Health_Check", router, h.LoadBalancer + " " + h.VIP.String()}
 }
 
 // Equal compares all.
-func (h HealthCheck) Equal(o Row) bool { return Row(h) == o }
+func (h LoadBalancerHealthCheck) Equal(o Row) bool { return Row(h) == o }
 
-func (h HealthCheck) String() string {
-	return fmt.Sprintf("every %ds, timeout %ds, %d successes, %d failures", h.Interval, h.Timeout, h.Successes, h.Failures)
+func (h LoadBalancerHealthCheck) String() string {
+	return fmt.Sprintf("every %ds, timeout %ds, %d successes, %d failures", h.Interval, h.Timeout, h.SuccessCount, h.FailureCount)
 }

@@ -11,9 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// Canonical is a value as JSON in normal form: sorted keys, no empty maps and lists. The API server and typed clients disagree on
+// CanonicalJSON is a value as JSON in normal form: sorted keys, no empty maps and lists. The API server and typed clients disagree on
 // whether an empty list is there.
-func Canonical(v any) string {
+func CanonicalJSON(v any) string {
 	text, _ := appendValue(make([]byte, 0, 512), v)
 	return string(text)
 }
@@ -43,15 +43,15 @@ func appendValue(text []byte, v any) (_ []byte, empty bool) {
 	case []map[string]any:
 		return appendList(text, v, func(text []byte, m map[string]any) ([]byte, bool) { return appendMap(text, m, appendValue) })
 	case float64, json.Number:
-		return append(text, marshal(v)...), false
+		return append(text, marshalJSON(v)...), false
 	default:
-		return appendValue(text, read(v))
+		return appendValue(text, roundTripJSON(v))
 	}
 }
 
-// read is a value as JSON would be read.
-func read(v any) (out any) {
-	if err := json.Unmarshal(marshal(v), &out); err != nil {
+// roundTripJSON is a value as JSON would be read.
+func roundTripJSON(v any) (out any) {
+	if err := json.Unmarshal(marshalJSON(v), &out); err != nil {
 		panic(fmt.Sprintf("JSON that was just written can't be read: %v", err))
 	}
 	return out
@@ -101,13 +101,13 @@ func appendText(text []byte, s string) ([]byte, bool) { return appendString(text
 func appendString(text []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
-			return append(text, marshal(strings.ToValidUTF8(s, "\uFFFD"))...)
+			return append(text, marshalJSON(strings.ToValidUTF8(s, "\uFFFD"))...)
 		}
 	}
 	return append(append(append(text, '"'), s...), '"')
 }
 
-func marshal(v any) []byte {
+func marshalJSON(v any) []byte {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)

@@ -10,25 +10,25 @@ import (
 func TestCanonicalIsJSON(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
-		v := anything(random, 4)
-		text := Canonical(v)
+		v := randomValue(random, 4)
+		text := CanonicalJSON(v)
 		var back any
 		if err := json.Unmarshal([]byte(text), &back); err != nil {
 			t.Fatalf("%v: %s: %v", v, text, err)
 		}
-		if again := Canonical(back); again != text {
+		if again := CanonicalJSON(back); again != text {
 			t.Errorf("read back and written again\n%s\nis\n%s", text, again)
 		}
 		type wrapped struct {
 			V any `json:"v"`
 		}
-		if want, got := Canonical(map[string]any{"v": v}), Canonical(wrapped{v}); got != want {
+		if want, got := CanonicalJSON(map[string]any{"v": v}), CanonicalJSON(wrapped{v}); got != want {
 			t.Errorf("by way of encoding/json it is\n%s, not\n%s", got, want)
 		}
 	}
 }
 
-func anything(random *rand.Rand, depth int) any {
+func randomValue(random *rand.Rand, depth int) any {
 	texts := []string{"", "plain", `"quoted" \ back`, "<a>&b", "Grüße\n\t\x01", "\u2028", "\xff"}
 	text := func() string { return texts[random.IntN(len(texts))] }
 	scalars := []any{nil, true, false, 0, 80, int64(-1 << 50), 1.5, text(), text()}
@@ -39,7 +39,7 @@ func anything(random *rand.Rand, depth int) any {
 	case 0:
 		m := map[string]any{}
 		for range random.IntN(4) {
-			m[text()] = anything(random, depth-1)
+			m[text()] = randomValue(random, depth-1)
 		}
 		return m
 	case 1:
@@ -49,20 +49,20 @@ func anything(random *rand.Rand, depth int) any {
 	case 3:
 		var list []any
 		for range random.IntN(4) {
-			list = append(list, anything(random, depth-1))
+			list = append(list, randomValue(random, depth-1))
 		}
 		return list
 	case 4:
 		return []string{text(), text()}
 	case 5:
-		return []map[string]any{{text(): anything(random, depth-1)}, {}}
+		return []map[string]any{{text(): randomValue(random, depth-1)}, {}}
 	default:
 		return scalars[random.IntN(len(scalars))]
 	}
 }
 
 func TestCanonicalLeavesOutWhatIsEmpty(t *testing.T) {
-	got := Canonical(map[string]any{
+	got := CanonicalJSON(map[string]any{
 		"z": "", "a": []any{}, "b": map[string]any{"c": map[string]string{}, "d": nil}, "e": []string(nil), "list": []any{nil, map[string]any{}}, "false": false, "none": 0,
 	})
 	if want := `{"false":false,"list":[null,{}],"none":0,"z":""}`; got != want {

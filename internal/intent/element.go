@@ -7,44 +7,44 @@ import (
 	"strconv"
 )
 
-// List is a list in a Vpc's spec that several writers share.
-type List string
+// VpcList is a list in a Vpc's spec that several writers share.
+type VpcList string
 
 // The lists of which we own elements.
 const (
-	ExternalSubnets List = "extraExternalSubnets"
-	StaticRoutes    List = "staticRoutes"
-	PolicyRoutes    List = "policyRoutes"
+	ExternalSubnets VpcList = "extraExternalSubnets"
+	StaticRoutes    VpcList = "staticRoutes"
+	PolicyRoutes    VpcList = "policyRoutes"
 )
 
-// ElementKey names an element of a list.
-type ElementKey struct {
+// VpcEntryKey names an element of a list.
+type VpcEntryKey struct {
 	Vpc  string
-	List List
+	List VpcList
 	// ID is what makes an element unique: a subnet's name; a prefix; priority and match.
 	ID string
 }
 
 // Compare orders keys by VPC, list and id.
-func (k ElementKey) Compare(o ElementKey) int {
+func (k VpcEntryKey) Compare(o VpcEntryKey) int {
 	return cmp.Or(cmp.Compare(k.Vpc, o.Vpc), cmp.Compare(k.List, o.List), cmp.Compare(k.ID, o.ID))
 }
 
 // String is where the element is.
-func (k ElementKey) String() string { return fmt.Sprintf("Vpc %s %s [%s]", k.Vpc, k.List, k.ID) }
+func (k VpcEntryKey) String() string { return fmt.Sprintf("Vpc %s %s [%s]", k.Vpc, k.List, k.ID) }
 
-// Element is an element of a list as JSON with sorted keys.
-type Element struct{ Content string }
+// VpcEntry is an element of a list as JSON with sorted keys.
+type VpcEntry struct{ Content string }
 
 // Equal compares content.
-func (e Element) Equal(o Element) bool { return e.Content == o.Content }
+func (e VpcEntry) Equal(o VpcEntry) bool { return e.Content == o.Content }
 
 // String is the content.
-func (e Element) String() string { return e.Content }
+func (e VpcEntry) String() string { return e.Content }
 
-// Attached is the element that connects a VPC to an external subnet.
-func Attached(vpc, subnet string) (ElementKey, Element) {
-	return ElementKey{vpc, ExternalSubnets, subnet}, Element{Canonical(subnet)}
+// ExternalSubnetEntry is the element that connects a VPC to an external subnet.
+func ExternalSubnetEntry(vpc, subnet string) (VpcEntryKey, VpcEntry) {
+	return VpcEntryKey{vpc, ExternalSubnets, subnet}, VpcEntry{CanonicalJSON(subnet)}
 }
 
 // PolicyRoute is a router policy, as an element of a Vpc.
@@ -55,29 +55,29 @@ type PolicyRoute struct {
 	NextHop  netip.Addr `json:"nextHopIP,omitzero"`
 }
 
-// Drop is a policy that drops what matches.
-func Drop(priority int, match string) PolicyRoute {
+// DropPolicy is a policy that drops what matches.
+func DropPolicy(priority int, match string) PolicyRoute {
 	return PolicyRoute{Priority: priority, Match: match, Action: "drop"}
 }
 
-// Allow is a policy that leaves what matches to the routing table.
-func Allow(priority int, match string) PolicyRoute {
+// AllowPolicy is a policy that leaves what matches to the routing table.
+func AllowPolicy(priority int, match string) PolicyRoute {
 	return PolicyRoute{Priority: priority, Match: match, Action: "allow"}
 }
 
-// Reroute is a policy that sends what matches to a next hop.
-func Reroute(priority int, match string, to netip.Addr) PolicyRoute {
+// ReroutePolicy is a policy that sends what matches to a next hop.
+func ReroutePolicy(priority int, match string, to netip.Addr) PolicyRoute {
 	return PolicyRoute{Priority: priority, Match: match, Action: "reroute", NextHop: to}
 }
 
-// In is the policy as an element of a VPC's list.
-func (p PolicyRoute) In(vpc string) (ElementKey, Element) {
-	return ElementKey{vpc, PolicyRoutes, strconv.Itoa(p.Priority) + " " + p.Match}, Element{Canonical(p)}
+// ToVpcEntry is the policy as an element of a VPC's list.
+func (p PolicyRoute) ToVpcEntry(vpc string) (VpcEntryKey, VpcEntry) {
+	return VpcEntryKey{vpc, PolicyRoutes, strconv.Itoa(p.Priority) + " " + p.Match}, VpcEntry{CanonicalJSON(p)}
 }
 
-// Row is the policy as a row.
-func (p PolicyRoute) Row() RouterPolicy {
-	row := RouterPolicy{Priority: p.Priority, Match: p.Match, Action: p.Action}
+// ToRouterPolicy is the policy as a row.
+func (p PolicyRoute) ToRouterPolicy() LogicalRouterPolicy {
+	row := LogicalRouterPolicy{Priority: p.Priority, Match: p.Match, Action: p.Action}
 	if p.NextHop.IsValid() {
 		row.NextHops = p.NextHop.String()
 	}
@@ -100,16 +100,16 @@ func DefaultRoute(gateway netip.Addr) StaticRoute {
 	return StaticRoute{CIDR: everything, NextHop: gateway, Policy: "policyDst"}
 }
 
-// In is the route as an element of a VPC's list.
-func (r StaticRoute) In(vpc string) (ElementKey, Element) {
-	return ElementKey{vpc, StaticRoutes, r.CIDR.String()}, Element{Canonical(r)}
+// ToVpcEntry is the route as an element of a VPC's list.
+func (r StaticRoute) ToVpcEntry(vpc string) (VpcEntryKey, VpcEntry) {
+	return VpcEntryKey{vpc, StaticRoutes, r.CIDR.String()}, VpcEntry{CanonicalJSON(r)}
 }
 
-// External is the pseudo list of one element that says whether a VPC is connected to external subnets at all. It is written
+// EnableExternal is the pseudo list of one element that says whether a VPC is connected to external subnets at all. It is written
 // together with the first of them: without one, Kube-OVN would connect a subnet of its own choice.
-const External List = "enableExternal"
+const EnableExternal VpcList = "enableExternal"
 
-// Connected is that element.
-func Connected(vpc string) (ElementKey, Element) {
-	return ElementKey{vpc, External, ""}, Element{Canonical(true)}
+// EnableExternalEntry is that element.
+func EnableExternalEntry(vpc string) (VpcEntryKey, VpcEntry) {
+	return VpcEntryKey{vpc, EnableExternal, ""}, VpcEntry{CanonicalJSON(true)}
 }

@@ -27,7 +27,7 @@ func TestCanonicalIsOneForm(t *testing.T) {
 		"characters of expressions":   {"a && b < c", `"a && b < c"`},
 		"large numbers stay readable": {map[string]any{"n": 65000}, `{"n":65000}`},
 	} {
-		if got := Canonical(c.value); got != c.want {
+		if got := CanonicalJSON(c.value); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
@@ -52,13 +52,13 @@ func TestObjectsAreEqualByWhatIsWritten(t *testing.T) {
 func TestOneKeyHasOneOrigin(t *testing.T) {
 	project, fip := state.Ref{Kind: "Project", Name: "p"}, state.Ref{Kind: "FIp", Name: "f"}
 	in := New()
-	in.Row("r", MACBinding{Port: "a"}, project)
-	in.Row("r", MACBinding{Port: "b"}, fip)
-	in.Row("r", MACBinding{Port: "a", MAC: "x"}, project) // the same asks again
+	in.AddRow("r", StaticMACBinding{Port: "a"}, project)
+	in.AddRow("r", StaticMACBinding{Port: "b"}, fip)
+	in.AddRow("r", StaticMACBinding{Port: "a", MAC: "x"}, project) // the same asks again
 	if err := in.Err(); err != nil {
 		t.Fatal(err)
 	}
-	in.Row("r", MACBinding{Port: "a"}, fip)
+	in.AddRow("r", StaticMACBinding{Port: "a"}, fip)
 	if err := in.Err(); err == nil || !strings.Contains(err.Error(), "Project p") || !strings.Contains(err.Error(), "FIp f") {
 		t.Errorf("two origins share a key, and it says %v", err)
 	}
@@ -71,7 +71,7 @@ func TestObjectsComeInOrder(t *testing.T) {
 		keys = append(keys, ObjectKey{Kind: kind, Name: "b"}, ObjectKey{Kind: kind, Name: "a"})
 	}
 	slices.SortFunc(keys, ObjectKey.Compare)
-	for _, first := range [][2]Kind{{Namespace, Attachment}, {Vpc, Subnet}, {Subnet, OvnSnatRule}, {OvnEip, OvnSnatRule}, {OvnEip, OvnFip}, {Vpc, OvnFip}} {
+	for _, first := range [][2]Kind{{Namespace, NetworkAttachment}, {Vpc, Subnet}, {Subnet, OvnSnatRule}, {OvnEip, OvnSnatRule}, {OvnEip, OvnFip}, {Vpc, OvnFip}} {
 		i := slices.Index(keys, ObjectKey{Kind: first[0], Name: "b"})
 		if j := slices.Index(keys, ObjectKey{Kind: first[1], Name: "a"}); i > j {
 			t.Errorf("%s comes after %s", first[0], first[1])
@@ -88,7 +88,7 @@ func TestAfterUsers(t *testing.T) {
 		free:   {Value: o},
 	}
 	kept := func(want Objects) (out []string) {
-		for _, c := range AfterUsers(state.Diff(want, observed), observed) {
+		for _, c := range DeleteAfterUsers(state.Diff(want, observed), observed) {
 			out = append(out, c.String()[:2]+c.Key.String())
 		}
 		return out
@@ -117,16 +117,16 @@ func TestOnceTaken(t *testing.T) {
 		stays bool
 	}{
 		"an address that is given":       {OvnEip, Object{}, false},
-		"a new address":                  {OvnEip, Object{Untaken: now.Add(-5 * time.Second)}, true},
-		"an address that takes long":     {OvnEip, Object{Untaken: now.Add(-20 * time.Second)}, false},
-		"a translation that is there":    {OvnFip, Object{Begun: true}, false},
-		"a translation after a restart":  {OvnFip, Object{Untaken: now.Add(-20 * time.Second)}, true},
-		"one that nobody takes":          {OvnFip, Object{Untaken: now.Add(-2 * time.Minute)}, false},
-		"one whose row is there already": {OvnFip, Object{Untaken: now.Add(-2 * time.Minute), Begun: true}, true},
+		"a new address":                  {OvnEip, Object{PendingSince: now.Add(-5 * time.Second)}, true},
+		"an address that takes long":     {OvnEip, Object{PendingSince: now.Add(-20 * time.Second)}, false},
+		"a translation that is there":    {OvnFip, Object{InProgress: true}, false},
+		"a translation after a restart":  {OvnFip, Object{PendingSince: now.Add(-20 * time.Second)}, true},
+		"one that nobody takes":          {OvnFip, Object{PendingSince: now.Add(-2 * time.Minute)}, false},
+		"one whose row is there already": {OvnFip, Object{PendingSince: now.Add(-2 * time.Minute), InProgress: true}, true},
 	} {
 		key := ObjectKey{Kind: c.kind, Name: "x"}
 		observed := Objects{key: {Value: c.have}}
-		left := OnceTaken(now)(state.Diff(Objects{}, observed), observed)
+		left := DeleteOnceProcessed(now)(state.Diff(Objects{}, observed), observed)
 		if stays := len(left) == 0; stays != c.stays {
 			t.Errorf("%s stays: %t, want %t", name, stays, c.stays)
 		}
@@ -135,12 +135,12 @@ func TestOnceTaken(t *testing.T) {
 
 func TestOnlyOurs(t *testing.T) {
 	fip := state.Ref{Kind: "FIp", Namespace: "acme-prod", Name: "web"}
-	ours := FloatingNAT{External: netip.MustParseAddr("198.51.100.3"), Logical: netip.MustParseAddr("10.0.0.7")}
-	theirs := FloatingNAT{External: netip.MustParseAddr("198.51.100.4"), Logical: netip.MustParseAddr("10.0.0.8")}
-	lost := SourceNAT{External: netip.MustParseAddr("100.65.0.2"), Logical: netip.MustParsePrefix("10.0.0.0/24")}
+	ours := DNATAndSNAT{External: netip.MustParseAddr("198.51.100.3"), Logical: netip.MustParseAddr("10.0.0.7")}
+	theirs := DNATAndSNAT{External: netip.MustParseAddr("198.51.100.4"), Logical: netip.MustParseAddr("10.0.0.8")}
+	lost := SNAT{External: netip.MustParseAddr("100.65.0.2"), Logical: netip.MustParsePrefix("10.0.0.0/24")}
 	observed := Rows{ours.Key("r"): {Value: ours, Origin: fip}, theirs.Key("r"): {Value: theirs}}
 	var got []string
-	for _, c := range OnlyOurs(state.Diff(Rows{lost.Key("r"): {Value: lost}}, observed), observed) {
+	for _, c := range KeepForeignRows(state.Diff(Rows{lost.Key("r"): {Value: lost}}, observed), observed) {
 		got = append(got, c.String())
 	}
 	want := []string{"- NAT r [dnat_and_snat 198.51.100.3] 10.0.0.7", "+ NAT r [snat 10.0.0.0/24] 100.65.0.2"}
@@ -150,11 +150,11 @@ func TestOnlyOurs(t *testing.T) {
 }
 
 func TestRowsAreEqualByType(t *testing.T) {
-	nat := FloatingNAT{External: netip.MustParseAddr("198.51.100.3"), Logical: netip.MustParseAddr("10.0.0.7")}
-	if moved := (FloatingNAT{External: nat.External, Logical: netip.MustParseAddr("10.0.0.8")}); nat.Equal(moved) || nat.Key("r") != moved.Key("r") {
+	nat := DNATAndSNAT{External: netip.MustParseAddr("198.51.100.3"), Logical: netip.MustParseAddr("10.0.0.7")}
+	if moved := (DNATAndSNAT{External: nat.External, Logical: netip.MustParseAddr("10.0.0.8")}); nat.Equal(moved) || nat.Key("r") != moved.Key("r") {
 		t.Error("a translation to another address is the same row, changed")
 	}
-	if nat.Equal(SourceNAT{External: nat.External}) || !nat.Equal(FloatingNAT{External: nat.External, Logical: nat.Logical}) {
+	if nat.Equal(SNAT{External: nat.External}) || !nat.Equal(DNATAndSNAT{External: nat.External, Logical: nat.Logical}) {
 		t.Error("rows of two types are equal, or equal ones are not")
 	}
 }
@@ -162,12 +162,12 @@ func TestRowsAreEqualByType(t *testing.T) {
 func TestMAC(t *testing.T) {
 	seen := map[string]bool{}
 	for _, words := range [][]string{{"a"}, {"b"}, {"a", "b"}, {"ab"}, {"a b"}, {}} {
-		mac := MAC(words...)
+		mac := DeriveMAC(words...)
 		hardware, err := net.ParseMAC(mac)
 		if err != nil || len(hardware) != 6 || hardware[0]&1 != 0 || hardware[0]&2 == 0 {
 			t.Errorf("%s of %q is no locally administered address of one host: %v", mac, words, err)
 		}
-		if seen[mac] || mac != MAC(words...) {
+		if seen[mac] || mac != DeriveMAC(words...) {
 			t.Errorf("%s of %q is another's, or another one each time", mac, words)
 		}
 		seen[mac] = true
@@ -176,8 +176,8 @@ func TestMAC(t *testing.T) {
 
 func TestSuffix(t *testing.T) {
 	form := regexp.MustCompile(`^[a-z0-9]{5}$`)
-	a, b := Suffix("6d0b3a4e-7a3f-4d53-9a80-0f8f3a0e4b11"), Suffix("6d0b3a4e-7a3f-4d53-9a80-0f8f3a0e4b12")
-	if !form.MatchString(a) || a == b || a != Suffix("6d0b3a4e-7a3f-4d53-9a80-0f8f3a0e4b11") {
+	a, b := UIDSuffix("6d0b3a4e-7a3f-4d53-9a80-0f8f3a0e4b11"), UIDSuffix("6d0b3a4e-7a3f-4d53-9a80-0f8f3a0e4b12")
+	if !form.MatchString(a) || a == b || a != UIDSuffix("6d0b3a4e-7a3f-4d53-9a80-0f8f3a0e4b11") {
 		t.Errorf("%s and %s: five characters of a name that follow from the UID", a, b)
 	}
 }
@@ -187,7 +187,7 @@ func TestDefaultRouteIsOfTheGatewaysFamily(t *testing.T) {
 		"100.65.0.1":  `{"cidr":"0.0.0.0/0","nextHopIP":"100.65.0.1","policy":"policyDst"}`,
 		"2001:db8::1": `{"cidr":"::/0","nextHopIP":"2001:db8::1","policy":"policyDst"}`,
 	} {
-		if _, got := DefaultRoute(netip.MustParseAddr(gateway)).In("v"); got.Content != want {
+		if _, got := DefaultRoute(netip.MustParseAddr(gateway)).ToVpcEntry("v"); got.Content != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}

@@ -9,98 +9,100 @@ import (
 
 // The rows of a leg: the second way between a router and a switch, for what came in by a network that is not the default.
 
-// SwitchPort is the port by which a switch leads to a port of a router.
-type SwitchPort struct {
+// LogicalSwitchPort is the port by which a switch leads to a port of a router.
+type LogicalSwitchPort struct {
 	Switch, Name string
 	RouterPort   string
-	// Announces: the router tells its neighbours on the switch where its addresses are.
-	Announces bool
+	// AnnounceNATAddresses: the router tells its neighbours on the switch where its addresses are.
+	AnnounceNATAddresses bool
 }
 
 // Key is the port's name.
-func (p SwitchPort) Key(router string) RowKey { return RowKey{"Logical_Switch_Port", router, p.Name} }
+func (p LogicalSwitchPort) Key(router string) RowKey {
+	return RowKey{"Logical_Switch_Port", router, p.Name}
+}
 
 // Equal compares all.
-func (p SwitchPort) Equal(o Row) bool { return Row(p) == o }
+func (p LogicalSwitchPort) Equal(o Row) bool { return Row(p) == o }
 
-func (p SwitchPort) String() string {
-	if p.Announces {
+func (p LogicalSwitchPort) String() string {
+	if p.AnnounceNATAddresses {
 		return p.Switch + " to " + p.RouterPort + ", announced"
 	}
 	return p.Switch + " to " + p.RouterPort
 }
 
-// Option is one of the options of a port that Kube-OVN made.
-type Option struct {
+// PortOption is one of the options of a port that Kube-OVN made.
+type PortOption struct {
 	Table string // of the port: a router's, or a switch's
 	Port  string
 	Name  string
 	Value string
 }
 
-// RoutingTable is the routing table for what comes in by a router port.
-func RoutingTable(port, table string) Option {
-	return Option{"Logical_Router_Port", port, "route_table", table}
+// RouteTableOption is the routing table for what comes in by a router port.
+func RouteTableOption(port, table string) PortOption {
+	return PortOption{"Logical_Router_Port", port, "route_table", table}
 }
 
-// Announcement is that the router behind a switch port tells its neighbours where its addresses are, as soon as it has them.
-func Announcement(port string) Option {
-	return Option{"Logical_Switch_Port", port, "nat-addresses", "router"}
+// NATAddressesOption is that the router behind a switch port tells its neighbours where its addresses are, as soon as it has them.
+func NATAddressesOption(port string) PortOption {
+	return PortOption{"Logical_Switch_Port", port, "nat-addresses", "router"}
 }
 
 // Key is the port's name and the option's.
-func (o Option) Key(router string) RowKey {
+func (o PortOption) Key(router string) RowKey {
 	return RowKey{o.Table, router, o.Port + " options:" + o.Name}
 }
 
 // Equal compares all.
-func (o Option) Equal(other Row) bool { return Row(o) == other }
+func (o PortOption) Equal(other Row) bool { return Row(o) == other }
 
-func (o Option) String() string { return o.Value }
+func (o PortOption) String() string { return o.Value }
 
-// PortNetwork is the address of a port that Kube-OVN made, with its network's length. Kube-OVN gives it once, and leaves it when the OvnEip
+// RouterPortNetwork is the address of a port that Kube-OVN made, with its network's length. Kube-OVN gives it once, and leaves it when the OvnEip
 // of the port gets another. It is wanted only while it is wrong: the port is Kube-OVN's, and nothing of it is ours.
-type PortNetwork struct {
+type RouterPortNetwork struct {
 	Port    string
 	Network netip.Prefix
 }
 
 // Key is the port's name.
-func (p PortNetwork) Key(router string) RowKey {
+func (p RouterPortNetwork) Key(router string) RowKey {
 	return RowKey{"Logical_Router_Port", router, p.Port + " networks"}
 }
 
 // Equal compares all.
-func (p PortNetwork) Equal(o Row) bool { return Row(p) == o }
+func (p RouterPortNetwork) Equal(o Row) bool { return Row(p) == o }
 
-func (p PortNetwork) String() string { return p.Network.String() }
+func (p RouterPortNetwork) String() string { return p.Network.String() }
 
-// Route is a route of a routing table.
-type Route struct {
-	Table  string // empty: the main one
-	Prefix netip.Prefix
+// LogicalRouterStaticRoute is a route of a routing table.
+type LogicalRouterStaticRoute struct {
+	RouteTable string // empty: the main one
+	Prefix     netip.Prefix
 	// NextHop is where to; invalid: to the destination itself, which is on the port's network.
-	NextHop netip.Addr
-	Port    string
+	NextHop    netip.Addr
+	OutputPort string
 }
 
 // Key is table and prefix.
-func (r Route) Key(router string) RowKey {
-	return RowKey{"Logical_Router_Static_Route", router, fmt.Sprintf("%q %s", r.Table, r.Prefix)}
+func (r LogicalRouterStaticRoute) Key(router string) RowKey {
+	return RowKey{"Logical_Router_Static_Route", router, fmt.Sprintf("%q %s", r.RouteTable, r.Prefix)}
 }
 
 // Equal compares all.
-func (r Route) Equal(o Row) bool { return Row(r) == o }
+func (r LogicalRouterStaticRoute) Equal(o Row) bool { return Row(r) == o }
 
-func (r Route) String() string {
+func (r LogicalRouterStaticRoute) String() string {
 	if !r.NextHop.IsValid() {
-		return "out by " + r.Port
+		return "out by " + r.OutputPort
 	}
-	return fmt.Sprintf("via %s out by %s", r.NextHop, r.Port)
+	return fmt.Sprintf("via %s out by %s", r.NextHop, r.OutputPort)
 }
 
-// Marking is a rule of a switch that sets the mark of packets that come in.
-type Marking struct {
+// QoS is a rule of a switch that sets the mark of packets that come in.
+type QoS struct {
 	Switch   string
 	Priority int
 	Match    string
@@ -108,14 +110,14 @@ type Marking struct {
 }
 
 // Key is switch, priority and match.
-func (m Marking) Key(router string) RowKey {
+func (m QoS) Key(router string) RowKey {
 	return RowKey{"QoS", router, fmt.Sprintf("%s %d %s", m.Switch, m.Priority, m.Match)}
 }
 
 // Equal compares all.
-func (m Marking) Equal(o Row) bool { return Row(m) == o }
+func (m QoS) Equal(o Row) bool { return Row(m) == o }
 
-func (m Marking) String() string { return fmt.Sprintf("mark=%d", m.Mark) }
+func (m QoS) String() string { return fmt.Sprintf("mark=%d", m.Mark) }
 
 // PortGroup carries rules to the switches that its ports are on. Kube-OVN removes what is written to the switch itself.
 type PortGroup struct {
@@ -145,9 +147,9 @@ func (a AddressSet) Equal(o Row) bool { return Row(a) == o }
 
 func (a AddressSet) String() string { return "{" + a.Addresses + "}" }
 
-// Rule is an ACL of a port group.
-type Rule struct {
-	Group          string
+// ACL is an ACL of a port group.
+type ACL struct {
+	PortGroup      string
 	Direction      Direction
 	Tier, Priority int
 	Match          string
@@ -160,19 +162,19 @@ type Direction string
 
 // The directions, as OVN calls them.
 const (
-	IntoSwitch  Direction = "from-lport"
-	OutOfSwitch Direction = "to-lport"
+	FromLport Direction = "from-lport"
+	ToLport   Direction = "to-lport"
 )
 
 // Key is group, tier, priority and match.
-func (r Rule) Key(router string) RowKey {
-	return RowKey{"ACL", router, fmt.Sprintf("%s %d %d %s", r.Group, r.Tier, r.Priority, r.Match)}
+func (r ACL) Key(router string) RowKey {
+	return RowKey{"ACL", router, fmt.Sprintf("%s %d %d %s", r.PortGroup, r.Tier, r.Priority, r.Match)}
 }
 
 // Equal compares all.
-func (r Rule) Equal(o Row) bool { return Row(r) == o }
+func (r ACL) Equal(o Row) bool { return Row(r) == o }
 
-func (r Rule) String() string {
+func (r ACL) String() string {
 	if r.Label == 0 {
 		return r.Action
 	}

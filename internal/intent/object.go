@@ -15,16 +15,16 @@ type Kind string
 
 // The kinds, in the order in which they are made; they go in the opposite order.
 const (
-	Project     Kind = "Project"
-	Namespace   Kind = "Namespace"
-	Vpc         Kind = "Vpc"
-	Subnet      Kind = "Subnet"
-	Attachment  Kind = "NetworkAttachmentDefinition"
-	OvnEip      Kind = "OvnEip"
-	EIp         Kind = "EIp"
-	OvnSnatRule Kind = "OvnSnatRule"
-	OvnFip      Kind = "OvnFip"
-	FIp         Kind = "FIp"
+	Project           Kind = "Project"
+	Namespace         Kind = "Namespace"
+	Vpc               Kind = "Vpc"
+	Subnet            Kind = "Subnet"
+	NetworkAttachment Kind = "NetworkAttachmentDefinition"
+	OvnEip            Kind = "OvnEip"
+	EIp               Kind = "EIp"
+	OvnSnatRule       Kind = "OvnSnatRule"
+	OvnFip            Kind = "OvnFip"
+	FIp               Kind = "FIp"
 
 	Service       Kind = "Service"
 	EndpointSlice Kind = "EndpointSlice"
@@ -39,7 +39,7 @@ const (
 
 // Kinds is the order in which objects are made.
 var Kinds = []Kind{
-	Project, Namespace, Vpc, Subnet, Attachment, OvnEip, EIp, OvnSnatRule, OvnFip, FIp,
+	Project, Namespace, Vpc, Subnet, NetworkAttachment, OvnEip, EIp, OvnSnatRule, OvnFip, FIp,
 	Service, EndpointSlice, Backend, ExternalNetwork, EgressIP, EgressService, EgressRoute, NodePath,
 }
 
@@ -73,10 +73,10 @@ type Object struct {
 	Terminating bool
 	// Needs are the objects that must not go before this one. Observed, never compared.
 	Needs []ObjectKey
-	// Untaken is when an object was made that Kube-OVN reads once and has not finished with; zero: it has. Begun: it is at it.
+	// PendingSince is when an object was made that Kube-OVN reads once and has not finished with; zero: it has. Begun: it is at it.
 	// Observed, never compared.
-	Untaken time.Time
-	Begun   bool
+	PendingSince time.Time
+	InProgress   bool
 }
 
 // Equal compares content.
@@ -98,24 +98,24 @@ func (o Object) String() string {
 // Meta is what we set of an object's metadata.
 type Meta struct{ Labels, Annotations map[string]string }
 
-func (m Meta) plain() map[string]any {
+func (m Meta) toMetadata() map[string]any {
 	return map[string]any{"labels": m.Labels, "annotations": m.Annotations}
 }
 
 // NewObject is an object with the given metadata and spec. A nil spec is left out.
 func NewObject(meta Meta, spec any) Object {
-	body := map[string]any{"metadata": meta.plain()}
+	body := map[string]any{"metadata": meta.toMetadata()}
 	if spec != nil {
 		body["spec"] = spec
 	}
-	return Object{Content: Canonical(body)}
+	return Object{Content: CanonicalJSON(body)}
 }
 
-// NewBody is an object of a kind that has no spec: with the given metadata and other fields.
-func NewBody(meta Meta, fields map[string]any) Object {
+// NewSpeclessObject is an object of a kind that has no spec: with the given metadata and other fields.
+func NewSpeclessObject(meta Meta, fields map[string]any) Object {
 	body := maps.Clone(fields)
-	body["metadata"] = meta.plain()
-	return Object{Content: Canonical(body)}
+	body["metadata"] = meta.toMetadata()
+	return Object{Content: CanonicalJSON(body)}
 }
 
 // Finalizer is the fact that an object can't go without us.
@@ -127,23 +127,23 @@ func (Finalizer) Equal(Finalizer) bool { return true }
 // String is empty: the key says it all.
 func (Finalizer) String() string { return "finalizer" }
 
-// Stay is the fact that a Service which asked to go at some time does not go yet.
-type Stay struct{}
+// KeptService is the fact that a Service which asked to go at some time does not go yet.
+type KeptService struct{}
 
 // Equal holds always: there is only one.
-func (Stay) Equal(Stay) bool { return true }
+func (KeptService) Equal(KeptService) bool { return true }
 
 // String is empty: the key says it all.
-func (Stay) String() string { return "stays" }
+func (KeptService) String() string { return "stays" }
 
-// AfterUsers is a guard: an object goes only when no object that needs it is left. Kube-OVN refuses other orders, some of
+// DeleteAfterUsers is a guard: an object goes only when no object that needs it is left. Kube-OVN refuses other orders, some of
 // them for ever (a SNAT rule that outlives its VPC keeps its finalizer).
 //
 // A namespace needs its VPC because its pods do. As long as it stays, a VPC without pods may go and come again.
-func AfterUsers(changes []state.Change[ObjectKey, Object], observed state.Set[ObjectKey, Object]) []state.Change[ObjectKey, Object] {
+func DeleteAfterUsers(changes []state.Change[ObjectKey, Object], observed state.Set[ObjectKey, Object]) []state.Change[ObjectKey, Object] {
 	goes := map[ObjectKey]bool{}
 	for _, c := range changes {
-		goes[c.Key] = c.Removes() || c.Before != nil && c.Before.Terminating
+		goes[c.Key] = c.IsRemoval() || c.Before != nil && c.Before.Terminating
 	}
 	needed := map[ObjectKey]bool{}
 	for user, entry := range observed {
@@ -155,28 +155,28 @@ func AfterUsers(changes []state.Change[ObjectKey, Object], observed state.Set[Ob
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(changes), func(c state.Change[ObjectKey, Object]) bool {
-		return c.Removes() && needed[c.Key]
+		return c.IsRemoval() && needed[c.Key]
 	})
 }
 
 // How long Kube-OVN may take for an object before it is deleted all the same. For a translation that is longer than its own
 // restart: it writes the NAT row first, and who deletes the translation before it has a status keeps the row for ever.
 const (
-	addressLimit     = 10 * time.Second
-	translationLimit = time.Minute
+	ovnEipProcessingLimit = 10 * time.Second
+	natProcessingLimit    = time.Minute
 )
 
-// OnceTaken is a guard: an object that Kube-OVN reads once is not deleted while it is being read. Kube-OVN would go on with it
+// DeleteOnceProcessed is a guard: an object that Kube-OVN reads once is not deleted while it is being read. Kube-OVN would go on with it
 // after its end: it would make an OvnEip of the same name again that nobody asked for, keep an address in its IPAM, or leave a
 // NAT row behind.
-func OnceTaken(now time.Time) state.Guard[ObjectKey, Object] {
+func DeleteOnceProcessed(now time.Time) state.Guard[ObjectKey, Object] {
 	return func(changes []state.Change[ObjectKey, Object], observed state.Set[ObjectKey, Object]) []state.Change[ObjectKey, Object] {
 		return slices.DeleteFunc(slices.Clone(changes), func(c state.Change[ObjectKey, Object]) bool {
-			have, limit := observed[c.Key].Value, translationLimit
+			have, limit := observed[c.Key].Value, natProcessingLimit
 			if c.Key.Kind == OvnEip {
-				limit = addressLimit
+				limit = ovnEipProcessingLimit
 			}
-			return !have.Untaken.IsZero() && (have.Begun || now.Sub(have.Untaken) < limit)
+			return !have.PendingSince.IsZero() && (have.InProgress || now.Sub(have.PendingSince) < limit)
 		})
 	}
 }

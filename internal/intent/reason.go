@@ -5,26 +5,26 @@ import "slices"
 // Reasons of conditions and events. The reference page is made from Reasons below.
 const (
 	// Accepted
-	Accepted        = "Accepted"
-	Malformed       = "Malformed"
-	NameTaken       = "NameTaken"
-	NameReserved    = "NameReserved"
-	NamespaceTaken  = "NamespaceTaken"
-	PrefixOverlaps  = "PrefixOverlaps"
-	NoProject       = "NoProject"
-	ProjectRefused  = "ProjectRefused"
-	QuotaExceeded   = "QuotaExceeded"
-	AddressTaken    = "AddressTaken"
-	AddressOutside  = "AddressOutsideNetwork"
-	AddressReserved = "AddressReserved"
-	EIpTaken        = "EIpTaken"
-	TargetTaken     = "TargetTaken"
-	TargetOutside   = "TargetOutsideProject"
-	PortTaken       = "PortTaken"
-	NoPortsLeft     = "NoPortsLeft"
-	NeedsConnection = "NeedsConnectionReturnPath"
-	SubnetTaken     = "SubnetTaken"
-	ProjectDeleting = "ProjectDeleting"
+	Accepted                  = "Accepted"
+	Malformed                 = "Malformed"
+	NameTaken                 = "NameTaken"
+	NameReserved              = "NameReserved"
+	NamespaceTaken            = "NamespaceTaken"
+	PrefixOverlaps            = "PrefixOverlaps"
+	NoProject                 = "NoProject"
+	ProjectRefused            = "ProjectRefused"
+	QuotaExceeded             = "QuotaExceeded"
+	AddressTaken              = "AddressTaken"
+	AddressOutsideNetwork     = "AddressOutsideNetwork"
+	AddressReserved           = "AddressReserved"
+	EIpTaken                  = "EIpTaken"
+	TargetTaken               = "TargetTaken"
+	TargetOutsideProject      = "TargetOutsideProject"
+	PortTaken                 = "PortTaken"
+	NoPortsLeft               = "NoPortsLeft"
+	NeedsConnectionReturnPath = "NeedsConnectionReturnPath"
+	SubnetTaken               = "SubnetTaken"
+	ProjectDeleting           = "ProjectDeleting"
 
 	// Accepted, of EgressIPs: the words are OVN-Kubernetes'.
 	InvalidEgressIP    = "InvalidEgressIP"
@@ -32,48 +32,48 @@ const (
 	UnsupportedRequest = "UnsupportedRequest"
 
 	// Accepted, of EgressServices and EgressRoutes
-	AddressElsewhere = "AddressOfAnotherNetwork"
-	TooManyRoutes    = "TooManyRoutes"
+	AddressOfAnotherNetwork = "AddressOfAnotherNetwork"
+	TooManyRoutes           = "TooManyRoutes"
 
 	// Accepted, of Services
 	TooManyRanges = "TooManyRanges"
 
 	// Accepted, of ExternalNetworks that nodes are on
-	NeedsPrefixes = "NeedsClusterPrefixes"
-	NeedsMethod   = "NeedsAnotherMethod"
+	NeedsClusterPrefixes = "NeedsClusterPrefixes"
+	NeedsAnotherMethod   = "NeedsAnotherMethod"
 
 	// ResolvedRefs
-	Resolved          = "ResolvedRefs"
-	NetworkNotFound   = "NetworkNotFound"
-	NetworkNotAllowed = "NetworkNotAllowed"
-	SubnetNotFound    = "SubnetNotFound"
-	SharedNotReserved = "SharedAddressNotReserved"
-	NetworkIsDual     = "NetworkNotSupported"
-	EIpNotFound       = "EIpNotFound"
-	RefNotPermitted   = "RefNotPermitted" // the word is Gateway API's
-	OvnEipNotFound    = "OvnEipNotFound"
-	PodNotFound       = "PodNotFound"
-	VMNotFound        = "VMNotFound"
-	ServiceNotFound   = "ServiceNotFound"
-	NoAddressYet      = "TargetHasNoAddress"
-	FamilyNotServed   = "FamilyNotServed"
+	ResolvedRefs             = "ResolvedRefs"
+	NetworkNotFound          = "NetworkNotFound"
+	NetworkNotAllowed        = "NetworkNotAllowed"
+	SubnetNotFound           = "SubnetNotFound"
+	SharedAddressNotReserved = "SharedAddressNotReserved"
+	NetworkNotSupported      = "NetworkNotSupported"
+	EIpNotFound              = "EIpNotFound"
+	RefNotPermitted          = "RefNotPermitted" // the word is Gateway API's
+	OvnEipNotFound           = "OvnEipNotFound"
+	PodNotFound              = "PodNotFound"
+	VMNotFound               = "VMNotFound"
+	ServiceNotFound          = "ServiceNotFound"
+	TargetHasNoAddress       = "TargetHasNoAddress"
+	FamilyNotServed          = "FamilyNotServed"
 
 	// Programmed
-	Programmed    = "Programmed"
-	NotAccepted   = "NotAccepted"
-	Programming   = "Programming"
-	WriteFailed   = "WriteFailed"
-	PoolExhausted = "PoolExhausted"
-	WaitForEngine = "WaitingForEngine"
-	WaitForEIp    = "WaitingForEIp"
-	NoWayBack     = "NoWayBack"
-	SomePortTaken = "SomePortTaken"
-	TooManyPorts  = "TooManyPorts"
-	NoProber      = "NoAddressForChecks"
-	NoGateway     = "NoGatewayNode"
-	NoEgress      = "NoEgress"
-	WaitForAgent  = "WaitingForAgent"
-	NodeElsewhere = "NodeNotOnNetwork"
+	Programmed         = "Programmed"
+	NotAccepted        = "NotAccepted"
+	Programming        = "Programming"
+	WriteFailed        = "WriteFailed"
+	PoolExhausted      = "PoolExhausted"
+	WaitingForEngine   = "WaitingForEngine"
+	WaitingForEIp      = "WaitingForEIp"
+	NoWayBack          = "NoWayBack"
+	SomePortTaken      = "SomePortTaken"
+	TooManyPorts       = "TooManyPorts"
+	NoAddressForChecks = "NoAddressForChecks"
+	NoGatewayNode      = "NoGatewayNode"
+	NoEgress           = "NoEgress"
+	WaitingForAgent    = "WaitingForAgent"
+	NodeNotOnNetwork   = "NodeNotOnNetwork"
 
 	// Programmed, of Projects
 	AllowListMalformed = "AllowListMalformed"
@@ -83,15 +83,15 @@ const (
 	Disturbed         = "Disturbed"
 
 	// Programmed, of EgressIPs: the words are OVN-Kubernetes'.
-	NoMatchingNode    = "NoMatchingNodeFound"
-	UnassignedRequest = "UnassignedRequest"
-	PodsNotServed     = "PodsNotServed"
+	NoMatchingNodeFound = "NoMatchingNodeFound"
+	UnassignedRequest   = "UnassignedRequest"
+	PodsNotServed       = "PodsNotServed"
 
-	NoEnvoyGateway   = "NoEnvoyGateway"
-	OutsideUnused    = "EndpointOutsideProject"
-	EndpointNotOwned = "EndpointNotInNamespace"
-	BeingDeleted     = "BeingDeleted"
-	Deleting         = "Deleting"
+	NoEnvoyGateway         = "NoEnvoyGateway"
+	EndpointOutsideProject = "EndpointOutsideProject"
+	EndpointNotInNamespace = "EndpointNotInNamespace"
+	BeingDeleted           = "BeingDeleted"
+	Deleting               = "Deleting"
 
 	// Programmed, of Services
 	TooManyEndpoints = "TooManyEndpoints"
@@ -104,33 +104,33 @@ const (
 	UndefinedRequest = "UndefinedRequest"
 
 	// ReturnPath
-	ByConnection = "Connection"
-	BySource     = "Source"
-	EngineTooOld = "EngineTooOld"
+	ReturnPathConnection = "Connection"
+	ReturnPathSource     = "Source"
+	EngineTooOld         = "EngineTooOld"
 
 	// NetworkAllowed
-	NoLongerAllowed = "NetworkNoLongerAllowed"
+	NetworkNoLongerAllowed = "NetworkNoLongerAllowed"
 
 	// Isolated
 	ForeignPod = "ForeignPod"
 	StrayPod   = "StrayPod"
 
 	// Deletable
-	InUse            = "InUse"
-	Cleanup          = "CleaningUp"
-	NamespaceRemains = "NamespaceContentRemaining" // the word is Kubernetes'
+	InUse                     = "InUse"
+	CleaningUp                = "CleaningUp"
+	NamespaceContentRemaining = "NamespaceContentRemaining" // the word is Kubernetes'
 )
 
-// Passing says whether a reason is a stage that every object goes through: worth a condition, not an event.
-func Passing(reason string) bool {
+// IsTransientReason says whether a reason is a stage that every object goes through: worth a condition, not an event.
+func IsTransientReason(reason string) bool {
 	return slices.Contains([]string{
-		Programming, WaitForEngine, WaitForEIp, WaitForAgent, NotAccepted, Deleting, ProjectDeleting, Cleanup,
-		Accepted, Resolved, HasEndpoints, ByConnection, BySource,
+		Programming, WaitingForEngine, WaitingForEIp, WaitingForAgent, NotAccepted, Deleting, ProjectDeleting, CleaningUp,
+		Accepted, ResolvedRefs, HasEndpoints, ReturnPathConnection, ReturnPathSource,
 	}, reason)
 }
 
 // ReasonDoc is what a reason means and what to do about it.
-type ReasonDoc struct{ Condition, Reason, Meaning, Next string }
+type ReasonDoc struct{ Condition, Reason, Meaning, Remedy string }
 
 // Reasons is every reason, by condition.
 var Reasons = []ReasonDoc{
@@ -156,7 +156,7 @@ var Reasons = []ReasonDoc{
 		"Use fewer ports, or another namespace.",
 	},
 	{
-		"Accepted", NeedsConnection,
+		"Accepted", NeedsConnectionReturnPath,
 		"Load balancers on a secondary network, EgressRoutes and EgressServices need replies that follow the connection; this network has returnPath Source.",
 		"Use the project's default network, or let the operator set returnPath Connection.",
 	},
@@ -169,7 +169,7 @@ var Reasons = []ReasonDoc{
 		"Ask for another address, or for any. An EgressService needs a Service with an address of its own namespace.",
 	},
 	{
-		"Accepted", AddressOutside, "The address lies in no subnet of the network, or is reached by no network that nodes are on.",
+		"Accepted", AddressOutsideNetwork, "The address lies in no subnet of the network, or is reached by no network that nodes are on.",
 		"Ask for an address of the prefixes that the message names, or let the operator add it.",
 	},
 	{
@@ -179,12 +179,12 @@ var Reasons = []ReasonDoc{
 	},
 	{"Accepted", EIpTaken, "The EIp is held by somebody else.", "Use another EIp, or release this one."},
 	{"Accepted", TargetTaken, "Another FIp leads to the same target.", "Delete one of the two."},
-	{"Accepted", TargetOutside, "The target address is not in the project's subnet.", "Use an address of the project."},
+	{"Accepted", TargetOutsideProject, "The target address is not in the project's subnet.", "Use an address of the project."},
 	{"Accepted", SubnetTaken, "Another ExternalNetwork has the Subnet.", "Take it out of one of the two."},
 	{"Accepted", InvalidEgressIP, "An address or a selector of an EgressIP can't be read.", "Correct the field that the message names."},
 	{"Accepted", EgressIPConflict, "An egress address is a node's, a gateway's or somebody else's.", "Choose another address; the message names who has it."},
 	{
-		"Accepted", AddressElsewhere, "The Service's address is of another network than the one that its pods are to leave by, where it would be dropped.",
+		"Accepted", AddressOfAnotherNetwork, "The Service's address is of another network than the one that its pods are to leave by, where it would be dropped.",
 		"Leave out spec.network, or use sourceIPBy Network.",
 	},
 	{
@@ -196,15 +196,15 @@ var Reasons = []ReasonDoc{
 		"Combine them into shorter prefixes.",
 	},
 	{
-		"Accepted", NeedsMethod, "The network's nodes lead by destination only (method Static), and the pods are to leave for everywhere.",
+		"Accepted", NeedsAnotherMethod, "The network's nodes lead by destination only (method Static), and the pods are to leave for everywhere.",
 		"Use an EgressRoute with destinations, or let the operator choose another method.",
 	},
 	{
-		"Accepted", NeedsPrefixes, "Method VRF has to know which prefixes are inside the cluster.",
+		"Accepted", NeedsClusterPrefixes, "Method VRF has to know which prefixes are inside the cluster.",
 		"Give the controller --cluster-prefixes, or choose another method.",
 	},
 	{"Accepted", UnsupportedRequest, "Another EgressIP has the address.", "Choose another address, or delete the EgressIP that the message names."},
-	{"ResolvedRefs", Resolved, "Everything that the object names exists.", "Nothing."},
+	{"ResolvedRefs", ResolvedRefs, "Everything that the object names exists.", "Nothing."},
 	{
 		"Programmed", AllowListMalformed, "An allow-list of the Project can't be read. Nothing passes in its direction but replies.",
 		"Let the operator correct the annotation that the message names.",
@@ -215,13 +215,13 @@ var Reasons = []ReasonDoc{
 		"Use a type that the message names, or ask the operator to add the project to allowedProjects or allowedNamespaces of the ExternalNetwork.",
 	},
 	{
-		"NetworkAllowed", NoLongerAllowed, "The network is not for this project any more. What the object has there stays.",
+		"NetworkAllowed", NetworkNoLongerAllowed, "The network is not for this project any more. What the object has there stays.",
 		"Delete the object, or ask the operator to admit the project again.",
 	},
-	{"ResolvedRefs", NetworkIsDual, "The network's subnet has IPv6, which Kube-OVN 1.16 can't connect to a VPC.", "Use an IPv4 subnet for the network."},
+	{"ResolvedRefs", NetworkNotSupported, "The network's subnet has IPv6, which Kube-OVN 1.16 can't connect to a VPC.", "Use an IPv4 subnet for the network."},
 	{"ResolvedRefs", SubnetNotFound, "A Subnet that the ExternalNetwork names does not exist.", "Create it, or name another."},
 	{
-		"ResolvedRefs", SharedNotReserved, "An address in sharedAddresses is not in excludeIps of a Subnet of the network. It is not shared.",
+		"ResolvedRefs", SharedAddressNotReserved, "An address in sharedAddresses is not in excludeIps of a Subnet of the network. It is not shared.",
 		"Add it to excludeIps of its Subnet, or take it out of sharedAddresses.",
 	},
 	{"ResolvedRefs", EIpNotFound, "The EIp does not exist.", "Create it, or name another."},
@@ -237,7 +237,7 @@ var Reasons = []ReasonDoc{
 		"ResolvedRefs", ServiceNotFound, "There is no load balancer of the EgressService's name.",
 		"Create the Service of type LoadBalancer, or name the EgressService after one.",
 	},
-	{"ResolvedRefs", NoAddressYet, "The target, or the Service, has no address yet.", "Wait; what names it follows."},
+	{"ResolvedRefs", TargetHasNoAddress, "The target, or the Service, has no address yet.", "Wait; what names it follows."},
 	{
 		"ResolvedRefs", FamilyNotServed, "The network has no gateway of a destination's IP family.",
 		"Leave the destination out, or ask the operator for such a gateway.",
@@ -251,13 +251,13 @@ var Reasons = []ReasonDoc{
 		"Programmed", NoWayBack, "No address of the project's subnet is left for the way back to another network.",
 		"Use a network that the project uses already, or a project with a larger subnet.",
 	},
-	{"Programmed", WaitForEngine, "Kube-OVN has not done its part yet.", "Wait; if it stays, look at the object that the message names."},
+	{"Programmed", WaitingForEngine, "Kube-OVN has not done its part yet.", "Wait; if it stays, look at the object that the message names."},
 	{
-		"Programmed", NoProber, "Health checks need an address of the project's subnet, and those that are kept for us are in use. Nothing is checked.",
+		"Programmed", NoAddressForChecks, "Health checks need an address of the project's subnet, and those that are kept for us are in use. Nothing is checked.",
 		"Use fewer networks, or a project with a larger subnet.",
 	},
 	{
-		"Programmed", NoGateway, "No node may hold the gateway of the management VPC.",
+		"Programmed", NoGatewayNode, "No node may hold the gateway of the management VPC.",
 		"Label nodes with ovn.kubernetes.io/external-gw=true.",
 	},
 	{
@@ -265,15 +265,15 @@ var Reasons = []ReasonDoc{
 		"The message says what is in the way.",
 	},
 	{
-		"Programmed", WaitForAgent, "A node has not carried out yet what its NodePath asks for.",
+		"Programmed", WaitingForAgent, "A node has not carried out yet what its NodePath asks for.",
 		"Wait a second; if it stays, look at the NodePath that the message names, and at sallyport-agent there.",
 	},
 	{
-		"Programmed", NodeElsewhere, "Some pods run on nodes that are not on the network. They leave as others do; the rest leaves as asked for.",
+		"Programmed", NodeNotOnNetwork, "Some pods run on nodes that are not on the network. They leave as others do; the rest leaves as asked for.",
 		"Let the pods run on nodes that the ExternalNetwork's nodeSelector chooses, or let it choose more.",
 	},
 	{
-		"Programmed", NoMatchingNode, "No node can hold an address of the EgressIP. Its pods do not reach the outside, unless it fails open.",
+		"Programmed", NoMatchingNodeFound, "No node can hold an address of the EgressIP. Its pods do not reach the outside, unless it fails open.",
 		"Label nodes that are Ready with k8s.ovn.org/egress-assignable.",
 	},
 	{
@@ -299,7 +299,7 @@ var Reasons = []ReasonDoc{
 		"Use fewer ports, or several Services in several namespaces; the message says how many are left out.",
 	},
 	{
-		"Programmed", OutsideUnused, "A Service has an endpoint that is not in the project's subnet. It gets no connections; the others do.",
+		"Programmed", EndpointOutsideProject, "A Service has an endpoint that is not in the project's subnet. It gets no connections; the others do.",
 		"Use pods or virtual machines of the project.",
 	},
 	{
@@ -307,11 +307,11 @@ var Reasons = []ReasonDoc{
 		"Use fewer pods or ports, or spread them over several Services; the message has the numbers.",
 	},
 	{
-		"Programmed", EndpointNotOwned,
+		"Programmed", EndpointNotInNamespace,
 		"A Service of the management VPC has an endpoint that is not a pod of its namespace. It gets no connections; the others do.",
 		"Let the Service select pods of its own namespace.",
 	},
-	{"Programmed", WaitForEIp, "The EIp has no address yet.", "Look at the EIp's conditions."},
+	{"Programmed", WaitingForEIp, "The EIp has no address yet.", "Look at the EIp's conditions."},
 	{"Programmed", BeingDeleted, "Somebody deletes an object that is needed. It is made again when it is gone.", "Wait, or remove what keeps the object."},
 	{"Programmed", Deleting, "The object is being deleted, and with it what was made for it.", "Nothing; while it waits, Deletable says for what."},
 	{
@@ -324,8 +324,8 @@ var Reasons = []ReasonDoc{
 	},
 	{"HasEndpoints", HasEndpoints, "Connections have somewhere to go.", "Nothing."},
 	{"HasEndpoints", NoEndpoints, "No endpoint is ready, and connections are refused.", "Look at the pods that the Service selects."},
-	{"ReturnPath", ByConnection, "Replies leave by the network that their connection came in on.", "Nothing."},
-	{"ReturnPath", BySource, "Everything that the target of a floating IP sends leaves by this network. It was chosen.", "Nothing."},
+	{"ReturnPath", ReturnPathConnection, "Replies leave by the network that their connection came in on.", "Nothing."},
+	{"ReturnPath", ReturnPathSource, "Everything that the target of a floating IP sends leaves by this network. It was chosen.", "Nothing."},
 	{
 		"ReturnPath", EngineTooOld, "OVN can't lead replies back by their connection. They follow the pod's address, as with Source.",
 		"Upgrade OVN to 24.09 or later, or choose Source.",
@@ -348,20 +348,20 @@ var Reasons = []ReasonDoc{
 	},
 	{"Deletable", InUse, "The object is being deleted and is still used.", "Delete what uses it, or let it use something else."},
 	{
-		"Deletable", NamespaceRemains,
+		"Deletable", NamespaceContentRemaining,
 		"The namespace of the Project is being deleted, and something in it stays: most often an object with somebody's finalizer.",
 		"Remove what the message names, or its finalizers.",
 	},
-	{"Deletable", Cleanup, "What was made for the object is being removed.", "Wait; if it stays, look at the object that the message names."},
+	{"Deletable", CleaningUp, "What was made for the object is being removed.", "Wait; if it stays, look at the object that the message names."},
 }
 
-// Meaning is what a reason means, in a sentence.
-func Meaning(reason string) string { return doc(reason).Meaning }
+// ReasonMeaning is what a reason means, in a sentence.
+func ReasonMeaning(reason string) string { return findReasonDoc(reason).Meaning }
 
-// Next is what to do about a reason.
-func Next(reason string) string { return doc(reason).Next }
+// ReasonRemedy is what to do about a reason.
+func ReasonRemedy(reason string) string { return findReasonDoc(reason).Remedy }
 
-func doc(reason string) ReasonDoc {
+func findReasonDoc(reason string) ReasonDoc {
 	for _, r := range Reasons {
 		if r.Reason == reason {
 			return r

@@ -13,8 +13,8 @@ import (
 	"github.com/sallyport/sallyport/test/page"
 )
 
-// about is what each condition says when it is true. An object has the last one only while it is being deleted.
-var about = []struct{ condition, means string }{
+// conditionDocs is what each condition says when it is true. An object has the last one only while it is being deleted.
+var conditionDocs = []struct{ condition, means string }{
 	{"Accepted", "We took the object. When it is false, the object has no effect: what it had written is removed."},
 	{"ResolvedRefs", "What the object names exists. When it is false, the object has no effect until that is there."},
 	{"Programmed", "Everything that the object asks for was seen in Kubernetes and in the OVN northbound database. It is not set because something was sent."},
@@ -27,18 +27,18 @@ var about = []struct{ condition, means string }{
 	{"Deletable", "Only there, and false, while a deletion waits. It says for what."},
 }
 
-// conditions is the reference page.
-func conditions() string {
+// conditionsPage is the reference page.
+func conditionsPage() string {
 	var out strings.Builder
 	out.WriteString("# Conditions and their reasons\n\n" +
 		"Project, EIp and FIp have the conditions below, and ExternalNetwork those of them that apply. The message of a condition that is\n" +
 		"false names the cause and the next step; events have the same reasons. `make golden` writes this page from the list in\n" +
 		"`internal/intent/reason.go`.\n")
-	for _, a := range about {
+	for _, a := range conditionDocs {
 		fmt.Fprintf(&out, "\n## %s\n\n%s\n\n| reason | means | what to do |\n|---|---|---|\n", a.condition, a.means)
 		for _, r := range Reasons {
 			if r.Condition == a.condition {
-				fmt.Fprintf(&out, "| `%s` | %s | %s |\n", r.Reason, r.Meaning, r.Next)
+				fmt.Fprintf(&out, "| `%s` | %s | %s |\n", r.Reason, r.Meaning, r.Remedy)
 			}
 		}
 	}
@@ -46,14 +46,14 @@ func conditions() string {
 }
 
 func TestReferencePageHasEveryReason(t *testing.T) {
-	page.Check(t, "../../docs/reference/conditions.md", conditions())
+	page.Check(t, "../../docs/reference/conditions.md", conditionsPage())
 }
 
 // A reason is a word in CamelCase, which the API server checks, and stands once on the page.
 func TestReasonsAreDocumented(t *testing.T) {
 	camel := regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
 	known := map[string]bool{}
-	for _, a := range about {
+	for _, a := range conditionDocs {
 		known[a.condition] = true
 	}
 	seen := map[string]bool{}
@@ -62,25 +62,25 @@ func TestReasonsAreDocumented(t *testing.T) {
 			t.Errorf("%q is no reason, or stands there twice", r.Reason)
 		}
 		seen[r.Reason] = true
-		if !known[r.Condition] || !strings.HasSuffix(r.Meaning, ".") || !strings.HasSuffix(r.Next, ".") {
+		if !known[r.Condition] || !strings.HasSuffix(r.Meaning, ".") || !strings.HasSuffix(r.Remedy, ".") {
 			t.Errorf("%+v: the condition is one of the page, and what it means and what to do are sentences", r)
 		}
-		if Meaning(r.Reason) != r.Meaning {
-			t.Errorf("%s means %q", r.Reason, Meaning(r.Reason))
+		if ReasonMeaning(r.Reason) != r.Meaning {
+			t.Errorf("%s means %q", r.Reason, ReasonMeaning(r.Reason))
 		}
 	}
-	if Meaning("NoSuchReason") != "" {
+	if ReasonMeaning("NoSuchReason") != "" {
 		t.Error("a reason that does not exist means something")
 	}
-	for name, reason := range constants(t) {
+	for name, reason := range reasonConstants(t) {
 		if !seen[reason] {
 			t.Errorf("%s (%q) is not in Reasons", name, reason)
 		}
 	}
 }
 
-// constants are the exported string constants of reason.go.
-func constants(t *testing.T) map[string]string {
+// reasonConstants are the exported string constants of reason.go.
+func reasonConstants(t *testing.T) map[string]string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "reason.go", nil, 0)
 	if err != nil {

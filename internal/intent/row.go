@@ -18,8 +18,8 @@ type RowKey struct {
 	ID     string // unique in the table and VPC
 }
 
-// tables is the order in which rows are made: what is led to comes before what leads there.
-var tables = []string{
+// tableOrder is the order in which rows are made: what is led to comes before what leads there.
+var tableOrder = []string{
 	"NB_Global", "Address_Set", "HA_Chassis_Group", "Logical_Router_Port", "Gateway_Chassis", "Static_MAC_Binding", "Logical_Switch_Port",
 	"Port_Group", "ACL", "QoS",
 	"Load_Balancer", "Load_Balancer_Health_Check", "Logical_Router_Static_Route", "NAT", "Logical_Router_Policy",
@@ -28,7 +28,7 @@ var tables = []string{
 // Compare orders keys by the order of making, then by router and id.
 func (k RowKey) Compare(o RowKey) int {
 	return cmp.Or(
-		cmp.Compare(slices.Index(tables, k.Table), slices.Index(tables, o.Table)),
+		cmp.Compare(slices.Index(tableOrder, k.Table), slices.Index(tableOrder, o.Table)),
 		cmp.Compare(k.Router, o.Router),
 		cmp.Compare(k.ID, o.ID))
 }
@@ -44,132 +44,134 @@ type Row interface {
 	String() string
 }
 
-// RouterPort is a port of a router that is linked to another router port or, without a peer, to a switch port that names it.
-type RouterPort struct {
+// LogicalRouterPort is a port of a router that is linked to another router port or, without a peer, to a switch port that names it.
+type LogicalRouterPort struct {
 	Name    string
 	MAC     string
 	Network netip.Prefix
 	Peer    string
-	// Table is the routing table for what comes in by this port; empty: the main one.
-	Table string
-	// Holders is the name of the chassis that may hold the port; empty: it is on every chassis, or on those of Gateway rows.
-	Holders string
+	// RouteTable is the routing table for what comes in by this port; empty: the main one.
+	RouteTable string
+	// HAChassisGroup is the name of the chassis that may hold the port; empty: it is on every chassis, or on those of Gateway rows.
+	HAChassisGroup string
 }
 
 // Key is the port's name.
-func (p RouterPort) Key(router string) RowKey { return RowKey{"Logical_Router_Port", router, p.Name} }
+func (p LogicalRouterPort) Key(router string) RowKey {
+	return RowKey{"Logical_Router_Port", router, p.Name}
+}
 
 // Equal compares all.
-func (p RouterPort) Equal(o Row) bool { return Row(p) == o }
+func (p LogicalRouterPort) Equal(o Row) bool { return Row(p) == o }
 
-func (p RouterPort) String() string {
-	text := fmt.Sprintf("%s %s peer=%s table=%q", p.MAC, p.Network, p.Peer, p.Table)
-	if p.Holders != "" {
-		text += " held by " + p.Holders
+func (p LogicalRouterPort) String() string {
+	text := fmt.Sprintf("%s %s peer=%s table=%q", p.MAC, p.Network, p.Peer, p.RouteTable)
+	if p.HAChassisGroup != "" {
+		text += " held by " + p.HAChassisGroup
 	}
 	return text
 }
 
-// Gateway is a chassis that may hold a router port: of those that are there, the one with the highest priority does.
-type Gateway struct {
+// GatewayChassis is a chassis that may hold a router port: of those that are there, the one with the highest priority does.
+type GatewayChassis struct {
 	Port, Chassis string
 	Priority      int
 }
 
 // Key is port and chassis.
-func (g Gateway) Key(router string) RowKey {
+func (g GatewayChassis) Key(router string) RowKey {
 	return RowKey{"Gateway_Chassis", router, g.Port + " " + g.Chassis}
 }
 
 // Equal compares all.
-func (g Gateway) Equal(o Row) bool { return Row(g) == o }
+func (g GatewayChassis) Equal(o Row) bool { return Row(g) == o }
 
-func (g Gateway) String() string { return fmt.Sprintf("priority=%d", g.Priority) }
+func (g GatewayChassis) String() string { return fmt.Sprintf("priority=%d", g.Priority) }
 
-// Holders are chassis that may hold router ports: of those that are there, the first holds all ports that name them. To change the order
+// HAChassisGroup are chassis that may hold router ports: of those that are there, the first holds all ports that name them. To change the order
 // is to move the ports.
-type Holders struct {
+type HAChassisGroup struct {
 	Name    string
 	Chassis string // with spaces between, the first first
 }
 
 // Key is the name.
-func (h Holders) Key(router string) RowKey { return RowKey{"HA_Chassis_Group", router, h.Name} }
+func (h HAChassisGroup) Key(router string) RowKey { return RowKey{"HA_Chassis_Group", router, h.Name} }
 
 // Equal compares all.
-func (h Holders) Equal(o Row) bool { return Row(h) == o }
+func (h HAChassisGroup) Equal(o Row) bool { return Row(h) == o }
 
-func (h Holders) String() string { return h.Chassis }
+func (h HAChassisGroup) String() string { return h.Chassis }
 
-// MACBinding is the MAC address of a next hop on a router port, so that nobody has to ask for it.
-type MACBinding struct {
+// StaticMACBinding is the MAC address of a next hop on a router port, so that nobody has to ask for it.
+type StaticMACBinding struct {
 	Port    string
 	Address netip.Addr
 	MAC     string
 }
 
 // Key is port and address.
-func (b MACBinding) Key(router string) RowKey {
+func (b StaticMACBinding) Key(router string) RowKey {
 	return RowKey{"Static_MAC_Binding", router, b.Port + " " + b.Address.String()}
 }
 
 // Equal compares all.
-func (b MACBinding) Equal(o Row) bool { return Row(b) == o }
+func (b StaticMACBinding) Equal(o Row) bool { return Row(b) == o }
 
-func (b MACBinding) String() string { return b.MAC }
+func (b StaticMACBinding) String() string { return b.MAC }
 
-// FloatingNAT is the 1:1 translation of a floating IP. Kube-OVN makes it from an OvnFip and never looks at it again.
-type FloatingNAT struct {
+// DNATAndSNAT is the 1:1 translation of a floating IP. Kube-OVN makes it from an OvnFip and never looks at it again.
+type DNATAndSNAT struct {
 	External, Logical netip.Addr
 }
 
 // Key is the external address.
-func (n FloatingNAT) Key(router string) RowKey {
+func (n DNATAndSNAT) Key(router string) RowKey {
 	return RowKey{"NAT", router, "dnat_and_snat " + n.External.String()}
 }
 
 // Equal compares all.
-func (n FloatingNAT) Equal(o Row) bool { return Row(n) == o }
+func (n DNATAndSNAT) Equal(o Row) bool { return Row(n) == o }
 
-func (n FloatingNAT) String() string { return n.Logical.String() }
+func (n DNATAndSNAT) String() string { return n.Logical.String() }
 
-// SourceNAT is the translation of what leaves a subnet. Kube-OVN makes it from an OvnSnatRule and never looks at it again.
-type SourceNAT struct {
+// SNAT is the translation of what leaves a subnet. Kube-OVN makes it from an OvnSnatRule and never looks at it again.
+type SNAT struct {
 	External netip.Addr
 	Logical  netip.Prefix
 }
 
 // Key is the translated prefix: OVN looks for the longest one.
-func (n SourceNAT) Key(router string) RowKey {
+func (n SNAT) Key(router string) RowKey {
 	return RowKey{"NAT", router, "snat " + n.Logical.String()}
 }
 
 // Equal compares all.
-func (n SourceNAT) Equal(o Row) bool { return Row(n) == o }
+func (n SNAT) Equal(o Row) bool { return Row(n) == o }
 
-func (n SourceNAT) String() string { return n.External.String() }
+func (n SNAT) String() string { return n.External.String() }
 
-// PortNAT is the translation of what leaves a prefix by one port, where the port is held.
-type PortNAT struct {
-	Port     string
-	External netip.Addr
-	Logical  netip.Prefix
-	Match    string // which of it; empty: all
-	Priority int    // among those with a match
+// GatewayPortSNAT is the translation of what leaves a prefix by one port, where the port is held.
+type GatewayPortSNAT struct {
+	GatewayPort string
+	External    netip.Addr
+	Logical     netip.Prefix
+	Match       string // which of it; empty: all
+	Priority    int    // among those with a match
 }
 
 // Key is port, prefix and match.
-func (n PortNAT) Key(router string) RowKey {
-	return RowKey{"NAT", router, strings.TrimSpace("snat " + n.Logical.String() + " by " + n.Port + " " + n.Match)}
+func (n GatewayPortSNAT) Key(router string) RowKey {
+	return RowKey{"NAT", router, strings.TrimSpace("snat " + n.Logical.String() + " by " + n.GatewayPort + " " + n.Match)}
 }
 
 // Equal compares all.
-func (n PortNAT) Equal(o Row) bool { return Row(n) == o }
+func (n GatewayPortSNAT) Equal(o Row) bool { return Row(n) == o }
 
-func (n PortNAT) String() string { return n.External.String() }
+func (n GatewayPortSNAT) String() string { return n.External.String() }
 
-// RouterPolicy is a router policy. Kube-OVN makes it from an element of a Vpc's policyRoutes.
-type RouterPolicy struct {
+// LogicalRouterPolicy is a router policy. Kube-OVN makes it from an element of a Vpc's policyRoutes.
+type LogicalRouterPolicy struct {
 	Priority int
 	Match    string
 	Action   string // reroute, allow or drop
@@ -177,47 +179,47 @@ type RouterPolicy struct {
 }
 
 // Key is priority and match.
-func (p RouterPolicy) Key(router string) RowKey {
+func (p LogicalRouterPolicy) Key(router string) RowKey {
 	return RowKey{"Logical_Router_Policy", router, fmt.Sprintf("%d %s", p.Priority, p.Match)}
 }
 
 // Equal compares all.
-func (p RouterPolicy) Equal(o Row) bool { return Row(p) == o }
+func (p LogicalRouterPolicy) Equal(o Row) bool { return Row(p) == o }
 
-func (p RouterPolicy) String() string { return strings.TrimSpace(p.Action + " " + p.NextHops) }
+func (p LogicalRouterPolicy) String() string { return strings.TrimSpace(p.Action + " " + p.NextHops) }
 
-// Setting is one of the settings of the whole engine.
-type Setting struct{ Name, Value string }
+// NBGlobalOption is one of the settings of the whole engine.
+type NBGlobalOption struct{ Name, Value string }
 
 // Key is the name.
-func (s Setting) Key(router string) RowKey { return RowKey{"NB_Global", router, s.Name} }
+func (s NBGlobalOption) Key(router string) RowKey { return RowKey{"NB_Global", router, s.Name} }
 
 // Equal compares all.
-func (s Setting) Equal(o Row) bool { return Row(s) == o }
+func (s NBGlobalOption) Equal(o Row) bool { return Row(s) == o }
 
-func (s Setting) String() string { return s.Value }
+func (s NBGlobalOption) String() string { return s.Value }
 
-// Remainder is a row that Kube-OVN has left behind of a VPC that is gone. It is never wanted.
-type Remainder struct{ Table, Name string }
+// LeakedRow is a row that Kube-OVN has left behind of a VPC that is gone. It is never wanted.
+type LeakedRow struct{ Table, Name string }
 
 // Key is the row's name.
-func (r Remainder) Key(router string) RowKey { return RowKey{r.Table, router, r.Name} }
+func (r LeakedRow) Key(router string) RowKey { return RowKey{r.Table, router, r.Name} }
 
 // Equal compares all.
-func (r Remainder) Equal(o Row) bool { return Row(r) == o }
+func (r LeakedRow) Equal(o Row) bool { return Row(r) == o }
 
-func (r Remainder) String() string { return "left behind" }
+func (r LeakedRow) String() string { return "left behind" }
 
-// OnlyOurs is a guard: a row that does not say it is ours is put back when it is missing, and never taken away. Those are
+// KeepForeignRows is a guard: a row that does not say it is ours is put back when it is missing, and never taken away. Those are
 // the rows that Kube-OVN makes for an object or an element of ours.
-func OnlyOurs(changes []state.Change[RowKey, Row], _ state.Set[RowKey, Row]) []state.Change[RowKey, Row] {
+func KeepForeignRows(changes []state.Change[RowKey, Row], _ state.Set[RowKey, Row]) []state.Change[RowKey, Row] {
 	return slices.DeleteFunc(slices.Clone(changes), func(c state.Change[RowKey, Row]) bool {
-		return c.Removes() && c.Origin == (state.Ref{})
+		return c.IsRemoval() && c.Origin == (state.Ref{})
 	})
 }
 
-// MAC is an address of ours that is derived from words: the same words give the same address.
-func MAC(words ...string) string {
-	sum := digest(strings.Join(words, "\x00"))
-	return fmt.Sprintf("%s%02x:%02x:%02x:%02x", ownership.MACs, sum[0], sum[1], sum[2], sum[3])
+// DeriveMAC is an address of ours that is derived from words: the same words give the same address.
+func DeriveMAC(words ...string) string {
+	sum := hashText(strings.Join(words, "\x00"))
+	return fmt.Sprintf("%s%02x:%02x:%02x:%02x", ownership.MACPrefix, sum[0], sum[1], sum[2], sum[3])
 }

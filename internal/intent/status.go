@@ -25,16 +25,16 @@ func (s Status) String() string { return s.Content }
 func NewStatus(status map[string]any) Status {
 	conditions, plain := status["conditions"].([]any)
 	if !plain {
-		conditions, _ = read(status["conditions"]).([]any)
+		conditions, _ = roundTripJSON(status["conditions"]).([]any)
 	}
 	if len(conditions) > 0 {
 		status = maps.Clone(status)
-		status["conditions"] = timeless(conditions)
+		status["conditions"] = normalizeConditions(conditions)
 	}
-	return Status{Content: Canonical(status)}
+	return Status{Content: CanonicalJSON(status)}
 }
 
-func timeless(conditions []any) []any {
+func normalizeConditions(conditions []any) []any {
 	out := slices.Clone(conditions)
 	for i, c := range out {
 		if c, isObject := c.(map[string]any); isObject && c["lastTransitionTime"] != nil {

@@ -30,7 +30,7 @@ type Verdict struct {
 	// Through is what it shares with others and can't work without.
 	Through []state.Ref
 	// Facts are the fields of its status that are not conditions: a ProjectFacts, EIpFacts, FIpFacts, ServiceFacts, NetworkFacts,
-	// EgressFacts or DiversionFacts.
+	// EgressIPFacts or EgressPolicyFacts.
 	Facts any
 }
 
@@ -51,24 +51,24 @@ func (v *Verdict) UnmarshalJSON(raw []byte) error {
 	var err error
 	switch v.Object.Kind {
 	case Project:
-		v.Facts, err = facts[ProjectFacts](body.Facts)
+		v.Facts, err = decodeFacts[ProjectFacts](body.Facts)
 	case EIp:
-		v.Facts, err = facts[EIpFacts](body.Facts)
+		v.Facts, err = decodeFacts[EIpFacts](body.Facts)
 	case FIp:
-		v.Facts, err = facts[FIpFacts](body.Facts)
+		v.Facts, err = decodeFacts[FIpFacts](body.Facts)
 	case Service:
-		v.Facts, err = facts[ServiceFacts](body.Facts)
+		v.Facts, err = decodeFacts[ServiceFacts](body.Facts)
 	case ExternalNetwork:
-		v.Facts, err = facts[NetworkFacts](body.Facts)
+		v.Facts, err = decodeFacts[NetworkFacts](body.Facts)
 	case EgressIP:
-		v.Facts, err = facts[EgressFacts](body.Facts)
+		v.Facts, err = decodeFacts[EgressIPFacts](body.Facts)
 	case EgressService, EgressRoute:
-		v.Facts, err = facts[DiversionFacts](body.Facts)
+		v.Facts, err = decodeFacts[EgressPolicyFacts](body.Facts)
 	}
 	return err
 }
 
-func facts[F any](raw json.RawMessage) (any, error) {
+func decodeFacts[F any](raw json.RawMessage) (any, error) {
 	var out F
 	err := json.Unmarshal(raw, &out)
 	return out, err
@@ -127,21 +127,21 @@ type NetworkFacts struct {
 	Obsolete Finding
 }
 
-// EgressFacts is the status of an EgressIP.
-type EgressFacts struct {
-	Items      []EgressItem
+// EgressIPFacts is the status of an EgressIP.
+type EgressIPFacts struct {
+	Items      []EgressIPAssignment
 	Leveled    bool   // an address went to a node that holds fewer
 	Rebalanced string // the request for that which was carried out last
 }
 
-// EgressItem is an address that a node holds.
-type EgressItem struct {
+// EgressIPAssignment is an address that a node holds.
+type EgressIPAssignment struct {
 	Node    string
 	Address netip.Addr
 }
 
-// DiversionFacts is the status of an EgressRoute or EgressService.
-type DiversionFacts struct {
+// EgressPolicyFacts is the status of an EgressRoute or EgressService.
+type EgressPolicyFacts struct {
 	Network string // the external subnet by which pods leave
 	Address netip.Addr
 	Pods    int

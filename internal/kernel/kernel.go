@@ -23,7 +23,7 @@ var families = []int{netlink.FAMILY_V4, netlink.FAMILY_V6}
 // Kernel is the kernel of one network namespace.
 type Kernel struct {
 	handle *netlink.Handle
-	sysctl sysctl
+	sysctl sysctlDir
 }
 
 // Open is the kernel of the caller's network namespace, with its settings in SysctlRoot.
@@ -36,26 +36,26 @@ func OpenAt(root string) (*Kernel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open netlink: %w", err)
 	}
-	return &Kernel{handle, sysctl(root)}, nil
+	return &Kernel{handle, sysctlDir(root)}, nil
 }
 
 // Close ends the connection to the kernel.
 func (k *Kernel) Close() { k.handle.Close() }
 
-// Node is what decides about a NodePath.
-func (k *Kernel) Node() (nodepath.Node, error) {
+// ReadNode is what decides about a NodePath.
+func (k *Kernel) ReadNode() (nodepath.Node, error) {
 	var out nodepath.Node
-	links, err := k.links()
+	links, err := k.listLinks()
 	if err != nil {
 		return out, err
 	}
-	addresses, err := k.addresses()
+	addresses, err := k.listAddresses()
 	if err != nil {
 		return out, err
 	}
 	masters := map[int]string{}
 	for _, l := range links {
-		if name := l.Attrs().Name; !strings.HasPrefix(name, ownership.NodeVRFs) {
+		if name := l.Attrs().Name; !strings.HasPrefix(name, ownership.NodeVRFPrefix) {
 			masters[l.Attrs().Index] = name
 		}
 	}
@@ -65,19 +65,19 @@ func (k *Kernel) Node() (nodepath.Node, error) {
 			continue
 		}
 		out.Interfaces = append(out.Interfaces, nodepath.Interface{
-			Name: a.Name, MAC: a.HardwareAddr.String(), Up: a.Flags&net.FlagUp != 0, Addresses: addresses[a.Index], Ours: ours(a.Name),
+			Name: a.Name, MAC: a.HardwareAddr.String(), Up: a.Flags&net.FlagUp != 0, Addresses: addresses[a.Index], Ours: isOwnLinkName(a.Name),
 			Master: masters[a.MasterIndex],
 		})
 	}
 	forwards, err := k.sysctl.read("net.ipv6.conf.all.forwarding")
-	out.Forwards6 = err == nil && forwards != "0"
+	out.ForwardsIPv6 = err == nil && forwards != "0"
 	filter, err := k.sysctl.read("net.ipv4.conf.all.rp_filter")
-	out.Strict = err == nil && filter == "1"
+	out.StrictRPFilter = err == nil && filter == "1"
 	return out, nil
 }
 
-// whole asks for a list, and again where the kernel says that it has changed while it was read: pods come and go all the time.
-func whole[T any](what string, list func() ([]T, error)) (out []T, err error) {
+// listWithRetry asks for a list, and again where the kernel says that it has changed while it was read: pods come and go all the time.
+func listWithRetry[T any](what string, list func() ([]T, error)) (out []T, err error) {
 	for range 10 {
 		if out, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
 			break
@@ -89,27 +89,29 @@ func whole[T any](what string, list func() ([]T, error)) (out []T, err error) {
 	return out, nil
 }
 
-func (k *Kernel) links() ([]netlink.Link, error) { return whole("links", k.handle.LinkList) }
+func (k *Kernel) listLinks() ([]netlink.Link, error) {
+	return listWithRetry("links", k.handle.LinkList)
+}
 
-// addresses are those that others can use, by the number of their link. They are read all at once: asked for those of one link, the kernel
+// listAddresses are those that others can use, by the number of their link. They are read all at once: asked for those of one link, the kernel
 // gives all of them, too.
-func (k *Kernel) addresses() (map[int][]netip.Prefix, error) {
-	list, err := whole("addresses", func() ([]netlink.Addr, error) { return k.handle.AddrList(nil, netlink.FAMILY_ALL) })
+func (k *Kernel) listAddresses() (map[int][]netip.Prefix, error) {
+	list, err := listWithRetry("addresses", func() ([]netlink.Addr, error) { return k.handle.AddrList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
 		return nil, err
 	}
 	out := map[int][]netip.Prefix{}
 	for _, a := range list {
-		if p := prefixOf(a.IPNet); p.IsValid() && !p.Addr().IsLinkLocalUnicast() || p.Addr().Is4() {
+		if p := prefixFromIPNet(a.IPNet); p.IsValid() && !p.Addr().IsLinkLocalUnicast() || p.Addr().Is4() {
 			out[a.LinkIndex] = append(out[a.LinkIndex], p)
 		}
 	}
 	return out, nil
 }
 
-// ours says whether a link has a name of ours.
-func ours(name string) bool {
-	for _, prefix := range []string{ownership.NodeVRFs, ownership.NodeLegs, ownership.NodeFarLegs} {
+// isOwnLinkName says whether a link has a name of ours.
+func isOwnLinkName(name string) bool {
+	for _, prefix := range []string{ownership.NodeVRFPrefix, ownership.NodeVethPrefix, ownership.NodeVethPeerPrefix} {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}
@@ -117,8 +119,8 @@ func ours(name string) bool {
 	return false
 }
 
-// prefixOf and netOf are a prefix as netlink has it, and back.
-func prefixOf(n *net.IPNet) netip.Prefix {
+// prefixFromIPNet and ipNetFromPrefix are a prefix as netlink has it, and back.
+func prefixFromIPNet(n *net.IPNet) netip.Prefix {
 	if n == nil {
 		return netip.Prefix{}
 	}
@@ -133,15 +135,15 @@ func prefixOf(n *net.IPNet) netip.Prefix {
 	return netip.PrefixFrom(a, bits)
 }
 
-func netOf(p netip.Prefix) *net.IPNet {
+func ipNetFromPrefix(p netip.Prefix) *net.IPNet {
 	if !p.IsValid() {
 		return nil
 	}
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// gone says whether something could not be taken away because it is not there.
-func gone(err error) bool {
+// isNotFound says whether something could not be taken away because it is not there.
+func isNotFound(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EADDRNOTAVAIL) ||
 		errors.As(err, &netlink.LinkNotFoundError{})
 }

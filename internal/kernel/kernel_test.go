@@ -20,9 +20,9 @@ import (
 	"github.com/sallyport/sallyport/internal/state/statetest"
 )
 
-// isolated is the kernel of a network namespace of the test's own, with an interface eth1 that has 192.0.2.2/24 and 2001:db8::2/64. Its
+// openTestKernel is the kernel of a network namespace of the test's own, with an interface eth1 that has 192.0.2.2/24 and 2001:db8::2/64. Its
 // thread ends with the test.
-func isolated(t *testing.T) *Kernel {
+func openTestKernel(t *testing.T) *Kernel {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
@@ -36,17 +36,17 @@ func isolated(t *testing.T) *Kernel {
 		t.Fatal(err)
 	}
 	t.Cleanup(k.Close)
-	ip(t, "link set lo up")
-	ip(t, "link add eth1 type veth peer name far1")
-	ip(t, "link set eth1 up")
-	ip(t, "link set far1 up")
-	ip(t, "addr add 192.0.2.2/24 dev eth1")
-	ip(t, "addr add 2001:db8::2/64 dev eth1 nodad")
+	runIP(t, "link set lo up")
+	runIP(t, "link add eth1 type veth peer name far1")
+	runIP(t, "link set eth1 up")
+	runIP(t, "link set far1 up")
+	runIP(t, "addr add 192.0.2.2/24 dev eth1")
+	runIP(t, "addr add 2001:db8::2/64 dev eth1 nodad")
 	return k
 }
 
-// ip runs ip in the thread's namespace.
-func ip(t *testing.T, args string) string {
+// runIP runs ip in the thread's namespace.
+func runIP(t *testing.T, args string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "ip", strings.Fields(args)...).CombinedOutput()
 	if err != nil {
@@ -55,16 +55,16 @@ func ip(t *testing.T, args string) string {
 	return string(out)
 }
 
-var by = nodepath.Ref("net")
+var networkRef = nodepath.NetworkRef("net")
 
 func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 
-// others is what ip says without lines of ours.
-func others(t *testing.T, mine string, commands ...string) func(context.Context) (string, error) {
+// foreignState is what ip says without lines of ours.
+func foreignState(t *testing.T, mine string, commands ...string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
 		var out []string
 		for _, c := range commands {
-			for line := range strings.Lines(ip(t, c)) {
+			for line := range strings.Lines(runIP(t, c)) {
 				if !regexp.MustCompile(mine).MatchString(line) {
 					out = append(out, strings.TrimSpace(line))
 				}
@@ -75,41 +75,41 @@ func others(t *testing.T, mine string, commands ...string) func(context.Context)
 }
 
 func TestRulesKeepTheContract(t *testing.T) {
-	k := isolated(t)
-	ip(t, "rule add pref 1120 from 10.0.0.9 lookup 77") // of our preference, and not of our protocol
-	ip(t, "rule add pref 4000 from 10.0.0.9 lookup 77 protocol 91")
+	k := openTestKernel(t)
+	runIP(t, "rule add pref 1120 from 10.0.0.9 lookup 77") // of our preference, and not of our protocol
+	runIP(t, "rule add pref 4000 from 10.0.0.9 lookup 77 protocol 91")
 	set := func(pairs ...any) nodepath.Rules {
 		out := nodepath.Rules{}
 		for i := 0; i < len(pairs); i += 2 {
-			out[pairs[i].(nodepath.RuleKey)] = state.Entry[nodepath.Rule]{Value: nodepath.Rule{Table: pairs[i+1].(int)}, Origin: by}
+			out[pairs[i].(nodepath.RuleKey)] = state.Entry[nodepath.Rule]{Value: nodepath.Rule{Table: pairs[i+1].(int)}, Origin: networkRef}
 		}
 		return out
 	}
 	source := nodepath.RuleKey{Pref: ownership.NodeRuleSource, From: prefix("10.96.0.1/32")}
 	source6 := nodepath.RuleKey{Pref: ownership.NodeRuleSource, From: prefix("fd00::1/128"), V6: true}
 	marked := nodepath.RuleKey{Pref: ownership.NodeRuleMark, Mark: 5 << ownership.NodeMarkShift}
-	inside := nodepath.RuleKey{Pref: ownership.NodeRuleInside, To: prefix("10.96.0.0/12")}
-	statetest.Contract(t, statetest.Case[nodepath.RuleKey, nodepath.Rule]{
-		Target: k.Rules(),
-		First:  set(source, 9101, source6, 9101, marked, 9101),
-		Second: set(source, 9102, inside, nodepath.MainTable, marked, 9101),
-		Others: others(t, `lookup 910|^990:`, "-N rule", "-N -6 rule"),
+	inside := nodepath.RuleKey{Pref: ownership.NodeRuleToCluster, To: prefix("10.96.0.0/12")}
+	statetest.CheckContract(t, statetest.Case[nodepath.RuleKey, nodepath.Rule]{
+		Target:      k.Rules(),
+		First:       set(source, 9101, source6, 9101, marked, 9101),
+		Second:      set(source, 9102, inside, nodepath.MainTable, marked, 9101),
+		DumpForeign: foreignState(t, `lookup 910|^990:`, "-N rule", "-N -6 rule"),
 	})
 }
 
 func TestRoutesKeepTheContract(t *testing.T) {
-	k := isolated(t)
-	ip(t, "route add 203.0.113.0/24 via 192.0.2.1 table 9101")
+	k := openTestKernel(t)
+	runIP(t, "route add 203.0.113.0/24 via 192.0.2.1 table 9101")
 	set := func(routes ...nodepath.Route) nodepath.Routes {
 		out := nodepath.Routes{}
 		for _, r := range routes {
-			out[r.Key()] = state.Entry[nodepath.Route]{Value: r, Origin: by}
+			out[r.Key()] = state.Entry[nodepath.Route]{Value: r, Origin: networkRef}
 		}
 		return out
 	}
 	all, all6 := prefix("0.0.0.0/0"), prefix("::/0")
 	gateway, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.3")
-	statetest.Contract(t, statetest.Case[nodepath.RouteKey, nodepath.Route]{
+	statetest.CheckContract(t, statetest.Case[nodepath.RouteKey, nodepath.Route]{
 		Target: k.Routes(),
 		First: set(nodepath.Route{Table: 9101, To: all, Via: gateway, Dev: "eth1"}, nodepath.Route{Table: 9101, To: prefix("192.0.2.0/24"), Dev: "eth1"},
 			nodepath.Route{Table: 9101, To: all6, Via: netip.MustParseAddr("2001:db8::1"), Dev: "eth1"},
@@ -117,53 +117,53 @@ func TestRoutesKeepTheContract(t *testing.T) {
 		Second: set(nodepath.Route{Table: 9101, To: all, Via: other, Dev: "eth1"},
 			nodepath.Route{Table: nodepath.MainTable, To: prefix("198.51.100.0/24"), Via: gateway, Dev: "eth1"},
 			nodepath.Route{Table: 9101, To: all6, Via: netip.MustParseAddr("2001:db8::3"), Dev: "eth1"}),
-		Others: others(t, "proto 91|fe80|ff00|table 255", "-N route show table all", "-N -6 route show table all"),
+		DumpForeign: foreignState(t, "proto 91|fe80|ff00|table 255", "-N route show table all", "-N -6 route show table all"),
 	})
 }
 
 func TestNftKeepsTheContract(t *testing.T) {
-	isolated(t)
-	nft(t, "add table inet other")
-	nft(t, "add chain inet other c { type filter hook input priority 0; }")
-	nft(t, "add rule inet other c accept")
+	openTestKernel(t)
+	runNFT(t, "add table inet other")
+	runNFT(t, "add chain inet other c { type filter hook input priority 0; }")
+	runNFT(t, "add rule inet other c accept")
 	target, err := OpenNft()
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec := connection()
-	statetest.Contract(t, statetest.Case[nodepath.NftKey, nodepath.NftValue]{
+	spec := connectionSpec()
+	statetest.CheckContract(t, statetest.Case[nodepath.NftKey, nodepath.NftValue]{
 		Target: target,
-		First:  nodepath.Compile(spec, node()).Nft,
+		First:  nodepath.Compile(spec, testNode()).Nft,
 		Second: func() nodepath.Nft {
-			other := connection()
+			other := connectionSpec()
 			other.Networks[0].Method, other.Networks[0].Services = "Mark", []string{"10.96.0.1", "10.96.0.2", "fd00::1"}
 			other.Networks[0].Egress[0].Address = "192.168.10.2"
-			return nodepath.Compile(other, node()).Nft
+			return nodepath.Compile(other, testNode()).Nft
 		}(),
-		Others: func(context.Context) (string, error) { return nft(t, "list table inet other"), nil },
+		DumpForeign: func(context.Context) (string, error) { return runNFT(t, "list table inet other"), nil },
 	})
-	if out := nft(t, "list ruleset"); strings.Contains(out, ownership.NodeTable) {
+	if out := runNFT(t, "list ruleset"); strings.Contains(out, ownership.NodeNFTTable) {
 		t.Errorf("the table is left, though nothing is in it:\n%s", out)
 	}
 }
 
 // A rule that is taken out, and one that somebody adds to our chain, are noticed.
 func TestNftSeesWhatOthersDo(t *testing.T) {
-	isolated(t)
+	openTestKernel(t)
 	target, err := OpenNft()
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := nodepath.Compile(connection(), node()).Nft
+	want := nodepath.Compile(connectionSpec(), testNode()).Nft
 	plan := func() string {
-		p, err := state.Prepare(t.Context(), target, want)
+		p, err := state.PreparePlan(t.Context(), target, want)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if failures := state.Run(t.Context(), p); len(failures) > 0 {
 			t.Fatal(failures)
 		}
-		return state.Print(p)
+		return state.FormatPlans(p)
 	}
 	plan()
 	for what, command := range map[string]string{
@@ -176,7 +176,7 @@ func TestNftSeesWhatOthersDo(t *testing.T) {
 		"a set of numbers":              "add set inet sallyport ports { type inet_service; elements = { 80, 443 }; }",
 		"a set of pairs":                "add set inet sallyport pairs { type ipv4_addr . inet_service; elements = { 10.0.0.1 . 80 }; }",
 	} {
-		nft(t, command)
+		runNFT(t, command)
 		if plan() == "" {
 			t.Errorf("%s: it was not noticed", what)
 		}
@@ -186,7 +186,7 @@ func TestNftSeesWhatOthersDo(t *testing.T) {
 	}
 }
 
-func nft(t *testing.T, command string) string {
+func runNFT(t *testing.T, command string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "nft", command).CombinedOutput()
 	if err != nil {
@@ -196,11 +196,11 @@ func nft(t *testing.T, command string) string {
 }
 
 func TestSettingsKeepTheContract(t *testing.T) {
-	k := isolated(t)
-	set := func(pairs ...string) nodepath.Settings {
-		out := nodepath.Settings{}
+	k := openTestKernel(t)
+	set := func(pairs ...string) nodepath.Sysctls {
+		out := nodepath.Sysctls{}
 		for i := 0; i < len(pairs); i += 2 {
-			out[nodepath.SettingKey(pairs[i])] = state.Entry[nodepath.Setting]{Value: nodepath.Setting{Text: pairs[i+1]}, Origin: by}
+			out[nodepath.SysctlKey(pairs[i])] = state.Entry[nodepath.Sysctl]{Value: nodepath.Sysctl{Text: pairs[i+1]}, Origin: networkRef}
 		}
 		return out
 	}
@@ -214,8 +214,8 @@ func TestSettingsKeepTheContract(t *testing.T) {
 		return text, err
 	}
 	dir := t.TempDir()
-	statetest.Contract(t, statetest.Case[nodepath.SettingKey, nodepath.Setting]{
-		Target: k.Settings(dir, nil), First: first, Second: second, Others: all,
+	statetest.CheckContract(t, statetest.Case[nodepath.SysctlKey, nodepath.Sysctl]{
+		Target: k.Sysctls(dir, nil), First: first, Second: second, DumpForeign: all,
 	})
 	if is, err := k.sysctl.read(filter); err != nil || is != "1" {
 		t.Errorf("it was 1 before us and is %q after (%v)", is, err)
@@ -245,20 +245,20 @@ func TestSettingsAreBelowTheRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer k.Close()
-	if is, err := k.Node(); err != nil || !is.Strict {
+	if is, err := k.ReadNode(); err != nil || !is.StrictRPFilter {
 		t.Errorf("the node is not read there: %+v, %v", is, err)
 	}
 	const filter, gone = "net.ipv4.conf.eth1/100.rp_filter", "net.ipv4.conf.eth2.rp_filter"
-	want := nodepath.Settings{filter: {Value: nodepath.Setting{Text: "2"}}, gone: {Value: nodepath.Setting{Text: "2"}}}
-	target := k.Settings(t.TempDir(), want)
-	if want = target.Known(want); len(want) != 1 {
+	want := nodepath.Sysctls{filter: {Value: nodepath.Sysctl{Text: "2"}}, gone: {Value: nodepath.Sysctl{Text: "2"}}}
+	target := k.Sysctls(t.TempDir(), want)
+	if want = target.FilterExisting(want); len(want) != 1 {
 		t.Errorf("known are %v", want)
 	}
 	for _, c := range []struct {
-		wanted nodepath.Settings
+		wanted nodepath.Sysctls
 		is     string
 	}{{want, "2"}, {nil, "1"}} {
-		p, err := state.Prepare(t.Context(), target, c.wanted)
+		p, err := state.PreparePlan(t.Context(), target, c.wanted)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -273,26 +273,26 @@ func TestSettingsAreBelowTheRoot(t *testing.T) {
 
 // A value that does as well is left as it is.
 func TestSettingThatDoesIsLeft(t *testing.T) {
-	k := isolated(t)
+	k := openTestKernel(t)
 	const filter = "net.ipv4.conf.eth1.rp_filter"
-	want := nodepath.Settings{filter: {Value: nodepath.Setting{Text: "2", Also: "0"}}}
+	want := nodepath.Sysctls{filter: {Value: nodepath.Sysctl{Text: "2", Acceptable: "0"}}}
 	for _, was := range []string{"0", "1"} {
 		if err := k.sysctl.write(filter, was); err != nil {
 			t.Fatal(err)
 		}
-		p, err := state.Prepare(t.Context(), k.Settings(t.TempDir(), want), want)
+		p, err := state.PreparePlan(t.Context(), k.Sysctls(t.TempDir(), want), want)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if changed := len(p.Changes()) > 0; changed != (was == "1") {
-			t.Errorf("where it is %s, the plan is\n%s", was, state.Print(p))
+		if changed := len(p.ChangeLines()) > 0; changed != (was == "1") {
+			t.Errorf("where it is %s, the plan is\n%s", was, state.FormatPlans(p))
 		}
 	}
 }
 
 func TestNodeIsSeen(t *testing.T) {
-	k := isolated(t)
-	is, err := k.Node()
+	k := openTestKernel(t)
+	is, err := k.ReadNode()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,32 +308,32 @@ func TestNodeIsSeen(t *testing.T) {
 }
 
 func TestNodeSaysHowSourcesAreChecked(t *testing.T) {
-	k := isolated(t)
+	k := openTestKernel(t)
 	for text, want := range map[string]bool{"0": false, "1": true, "2": false} {
 		if err := k.sysctl.write("net.ipv4.conf.all.rp_filter", text); err != nil {
 			t.Fatal(err)
 		}
-		if is, err := k.Node(); err != nil || is.Strict != want {
-			t.Errorf("with %s for all interfaces, the node is strict: %v (%v)", text, is.Strict, err)
+		if is, err := k.ReadNode(); err != nil || is.StrictRPFilter != want {
+			t.Errorf("with %s for all interfaces, the node is strict: %v (%v)", text, is.StrictRPFilter, err)
 		}
 	}
 }
 
 func TestWatchTells(t *testing.T) {
-	k := isolated(t)
+	k := openTestKernel(t)
 	told := make(chan struct{}, 1000)
 	if err := k.Watch(t.Context(), func() { told <- struct{}{} }); err != nil {
 		t.Fatal(err)
 	}
 	for _, do := range []func(){
-		func() { ip(t, "rule add pref 1120 from 10.0.0.1 lookup 9101") },
-		func() { ip(t, "-6 rule add pref 1120 from fd00::1 lookup 9101") },
-		func() { ip(t, "route add 203.0.113.0/24 via 192.0.2.1 table 9101") },
-		func() { nft(t, "add table inet sallyport") },
-		func() { nft(t, "flush ruleset") },
-		func() { ip(t, "addr add 192.0.2.9/24 dev eth1") },
-		func() { ip(t, "link set eth1 down") },
-		func() { ip(t, "link add eth2 type veth peer name far2") },
+		func() { runIP(t, "rule add pref 1120 from 10.0.0.1 lookup 9101") },
+		func() { runIP(t, "-6 rule add pref 1120 from fd00::1 lookup 9101") },
+		func() { runIP(t, "route add 203.0.113.0/24 via 192.0.2.1 table 9101") },
+		func() { runNFT(t, "add table inet sallyport") },
+		func() { runNFT(t, "flush ruleset") },
+		func() { runIP(t, "addr add 192.0.2.9/24 dev eth1") },
+		func() { runIP(t, "link set eth1 down") },
+		func() { runIP(t, "link add eth2 type veth peer name far2") },
 		func() { _ = k.sysctl.write("net.ipv4.conf.eth1.rp_filter", "1") },
 	} {
 		for len(told) > 0 {
@@ -347,8 +347,8 @@ func TestWatchTells(t *testing.T) {
 	}
 }
 
-// connection and node are a network with everything, and a node that has it.
-func connection() nodepath.Spec {
+// connectionSpec and node are a network with everything, and a node that has it.
+func connectionSpec() nodepath.Spec {
 	return nodepath.Spec{Networks: []nodepath.NetworkSpec{{
 		Name: "net", Number: 1, Interface: "eth1", Gateways: []string{"192.0.2.1", "2001:db8::1"}, Method: "Connection",
 		Egress: []nodepath.EgressSpec{
@@ -359,8 +359,8 @@ func connection() nodepath.Spec {
 	}}}
 }
 
-func node() nodepath.Node {
-	return nodepath.Node{Forwards6: true, Interfaces: []nodepath.Interface{
+func testNode() nodepath.Node {
+	return nodepath.Node{ForwardsIPv6: true, Interfaces: []nodepath.Interface{
 		{Name: "eth1", Up: true, Addresses: []netip.Prefix{prefix("192.0.2.2/24"), prefix("2001:db8::2/64")}},
 	}}
 }

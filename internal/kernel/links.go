@@ -19,31 +19,31 @@ import (
 
 // Links is the links with names of ours, their addresses, and what is in our VRFs.
 type Links struct {
-	kernel *Kernel
-	lost   notes[string, []lostRoute] // by interface
+	kernel     *Kernel
+	lostRoutes backupFile[string, []lostRoute] // by interface
 }
 
 // Links is a target. Routes that interfaces lose are written down in a directory of ours below /run.
 func (k *Kernel) Links(dir string) Links {
-	return Links{k, notes[string, []lostRoute](filepath.Join(dir, "routes.json"))}
+	return Links{k, backupFile[string, []lostRoute](filepath.Join(dir, "routes.json"))}
 }
 
 // Scope says which links are ours.
 func (Links) Scope() string {
-	return fmt.Sprintf("links %s…, %s… and %s…, and what is in such a VRF", ownership.NodeVRFs, ownership.NodeLegs, ownership.NodeFarLegs)
+	return fmt.Sprintf("links %s…, %s… and %s…, and what is in such a VRF", ownership.NodeVRFPrefix, ownership.NodeVethPrefix, ownership.NodeVethPeerPrefix)
 }
 
 // Observe returns our links. An interface that has lost routes to a VRF and is in none now is still to be looked after.
 func (t Links) Observe(context.Context) (nodepath.Links, error) {
-	lost, err := t.lost.read()
+	lost, err := t.lostRoutes.read()
 	if err != nil {
 		return nil, err
 	}
-	links, err := t.kernel.links()
+	links, err := t.kernel.listLinks()
 	if err != nil {
 		return nil, err
 	}
-	addresses, err := t.kernel.addresses()
+	addresses, err := t.kernel.listAddresses()
 	if err != nil {
 		return nil, err
 	}
@@ -56,32 +56,32 @@ func (t Links) Observe(context.Context) (nodepath.Links, error) {
 		out[nodepath.LinkKey{Aspect: aspect, Name: name}] = state.Entry[nodepath.Link]{Value: v}
 	}
 	for name := range lost {
-		put(nodepath.ItsMaster, name, nodepath.Link{})
+		put(nodepath.LinkMaster, name, nodepath.Link{})
 	}
 	for _, l := range links {
 		a := l.Attrs()
-		if master := names[a.MasterIndex]; strings.HasPrefix(master, ownership.NodeVRFs) {
-			put(nodepath.ItsMaster, a.Name, nodepath.Link{Master: master})
+		if master := names[a.MasterIndex]; strings.HasPrefix(master, ownership.NodeVRFPrefix) {
+			put(nodepath.LinkMaster, a.Name, nodepath.Link{Master: master})
 		}
 		switch l := l.(type) {
 		case *netlink.Vrf:
-			if ours(a.Name) {
-				put(nodepath.ItsBeing, a.Name, nodepath.Link{VRF: int(l.Table)})
+			if isOwnLinkName(a.Name) {
+				put(nodepath.LinkDevice, a.Name, nodepath.Link{VRF: int(l.Table)})
 			}
 		case *netlink.Veth:
-			if strings.HasPrefix(a.Name, ownership.NodeLegs) { // the other end comes and goes with it
-				put(nodepath.ItsBeing, a.Name, nodepath.Link{Peer: names[a.ParentIndex]})
+			if strings.HasPrefix(a.Name, ownership.NodeVethPrefix) { // the other end comes and goes with it
+				put(nodepath.LinkDevice, a.Name, nodepath.Link{Peer: names[a.ParentIndex]})
 			}
-			if has := addresses[a.Index]; len(has) > 0 && ours(a.Name) {
-				put(nodepath.ItsAddress, a.Name, nodepath.Link{Addresses: inOrder(has)})
+			if has := addresses[a.Index]; len(has) > 0 && isOwnLinkName(a.Name) {
+				put(nodepath.LinkAddresses, a.Name, nodepath.Link{Addresses: joinPrefixes(has)})
 			}
 		}
 	}
 	return out, nil
 }
 
-// inOrder is addresses with spaces between.
-func inOrder(list []netip.Prefix) string {
+// joinPrefixes is addresses with spaces between.
+func joinPrefixes(list []netip.Prefix) string {
 	slices.SortFunc(list, netip.Prefix.Compare)
 	var out []string
 	for _, p := range list {
@@ -97,13 +97,13 @@ func (t Links) Apply(_ context.Context, changes []state.Change[nodepath.LinkKey,
 		if c.After == nil {
 			continue
 		}
-		if err := t.make(c); err != nil {
+		if err := t.applyAspect(c); err != nil {
 			failed[c.Key] = err
 		}
 	}
 	for _, c := range slices.Backward(changes) {
 		if c.After == nil {
-			if err := t.remove(c.Key); err != nil && !gone(err) {
+			if err := t.removeAspect(c.Key); err != nil && !isNotFound(err) {
 				failed[c.Key] = err
 			}
 		}
@@ -111,21 +111,21 @@ func (t Links) Apply(_ context.Context, changes []state.Change[nodepath.LinkKey,
 	return failed
 }
 
-func (t Links) make(c state.Change[nodepath.LinkKey, nodepath.Link]) error {
+func (t Links) applyAspect(c state.Change[nodepath.LinkKey, nodepath.Link]) error {
 	switch c.Key.Aspect {
-	case nodepath.ItsBeing:
-		return t.create(c)
-	case nodepath.ItsMaster:
-		return t.enslave(c.Key.Name, c.After.Master)
+	case nodepath.LinkDevice:
+		return t.createLink(c)
+	case nodepath.LinkMaster:
+		return t.setMaster(c.Key.Name, c.After.Master)
 	default:
-		return t.address(c.Key.Name, c.After.Addresses)
+		return t.setAddresses(c.Key.Name, c.After.Addresses)
 	}
 }
 
-// create makes a link; one that is another goes before.
-func (t Links) create(c state.Change[nodepath.LinkKey, nodepath.Link]) error {
+// createLink makes a link; one that is another goes before.
+func (t Links) createLink(c state.Change[nodepath.LinkKey, nodepath.Link]) error {
 	if c.Before != nil && *c.Before != *c.After {
-		if err := t.remove(c.Key); err != nil && !gone(err) {
+		if err := t.removeAspect(c.Key); err != nil && !isNotFound(err) {
 			return err
 		}
 	}
@@ -144,14 +144,14 @@ func (t Links) create(c state.Change[nodepath.LinkKey, nodepath.Link]) error {
 		return err
 	}
 	for _, name := range names {
-		if err := t.up(name); err != nil {
+		if err := t.setLinkUp(name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (t Links) up(name string) error {
+func (t Links) setLinkUp(name string) error {
 	l, err := t.kernel.handle.LinkByName(name)
 	if err != nil {
 		return err
@@ -159,8 +159,8 @@ func (t Links) up(name string) error {
 	return t.kernel.handle.LinkSetUp(l)
 }
 
-// enslave puts a link into a VRF of ours. The kernel takes it down and up for that, and routes by it go.
-func (t Links) enslave(name, master string) error {
+// setMaster puts a link into a VRF of ours. The kernel takes it down and up for that, and routes by it go.
+func (t Links) setMaster(name, master string) error {
 	l, err := t.kernel.handle.LinkByName(name)
 	if err != nil {
 		return err
@@ -169,31 +169,31 @@ func (t Links) enslave(name, master string) error {
 	if err != nil {
 		return err
 	}
-	if l.Attrs().MasterIndex == 0 && !ours(name) {
-		if err := t.leave(l); err != nil {
+	if l.Attrs().MasterIndex == 0 && !isOwnLinkName(name) {
+		if err := t.saveRoutes(l); err != nil {
 			return fmt.Errorf("write down its routes: %w", err)
 		}
 	}
 	return t.kernel.handle.LinkSetMaster(l, m)
 }
 
-// release takes a link out of a VRF of ours, and puts back what it lost to that.
-func (t Links) release(name string) error {
+// clearMaster takes a link out of a VRF of ours, and puts back what it lost to that.
+func (t Links) clearMaster(name string) error {
 	l, err := t.kernel.handle.LinkByName(name)
 	if err == nil && l.Attrs().MasterIndex != 0 {
 		var m netlink.Link
-		if m, err = t.kernel.handle.LinkByIndex(l.Attrs().MasterIndex); err == nil && ours(m.Attrs().Name) {
+		if m, err = t.kernel.handle.LinkByIndex(l.Attrs().MasterIndex); err == nil && isOwnLinkName(m.Attrs().Name) {
 			err = t.kernel.handle.LinkSetNoMaster(l)
 		}
 	}
-	if err != nil && !gone(err) {
+	if err != nil && !isNotFound(err) {
 		return err
 	}
-	return t.back(name)
+	return t.restoreRoutes(name)
 }
 
-// address gives a link its addresses.
-func (t Links) address(name, addresses string) error {
+// setAddresses gives a link its addresses.
+func (t Links) setAddresses(name, addresses string) error {
 	l, err := t.kernel.handle.LinkByName(name)
 	if err != nil {
 		return err
@@ -203,17 +203,17 @@ func (t Links) address(name, addresses string) error {
 		if err != nil {
 			return err
 		}
-		if err := t.kernel.handle.AddrReplace(l, &netlink.Addr{IPNet: netOf(p), Flags: unix.IFA_F_NODAD}); err != nil {
+		if err := t.kernel.handle.AddrReplace(l, &netlink.Addr{IPNet: ipNetFromPrefix(p), Flags: unix.IFA_F_NODAD}); err != nil {
 			return err
 		}
 	}
-	have, err := t.kernel.addresses()
+	have, err := t.kernel.listAddresses()
 	if err != nil {
 		return err
 	}
 	for _, p := range have[l.Attrs().Index] {
 		if !slices.Contains(strings.Fields(addresses), p.String()) {
-			if err := t.kernel.handle.AddrDel(l, &netlink.Addr{IPNet: netOf(p)}); err != nil && !gone(err) {
+			if err := t.kernel.handle.AddrDel(l, &netlink.Addr{IPNet: ipNetFromPrefix(p)}); err != nil && !isNotFound(err) {
 				return err
 			}
 		}
@@ -221,16 +221,16 @@ func (t Links) address(name, addresses string) error {
 	return nil
 }
 
-func (t Links) remove(key nodepath.LinkKey) error {
-	if key.Aspect == nodepath.ItsMaster {
-		return t.release(key.Name)
+func (t Links) removeAspect(key nodepath.LinkKey) error {
+	if key.Aspect == nodepath.LinkMaster {
+		return t.clearMaster(key.Name)
 	}
 	l, err := t.kernel.handle.LinkByName(key.Name)
 	if err != nil {
 		return err
 	}
-	if key.Aspect == nodepath.ItsBeing {
+	if key.Aspect == nodepath.LinkDevice {
 		return t.kernel.handle.LinkDel(l)
 	}
-	return t.address(key.Name, "")
+	return t.setAddresses(key.Name, "")
 }

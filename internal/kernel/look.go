@@ -25,13 +25,13 @@ type Interface struct {
 	Addresses []netip.Prefix
 }
 
-// Interfaces are those of the node, by name.
-func (k *Kernel) Interfaces() (out []Interface, err error) {
-	links, err := k.links()
+// ListInterfaces are those of the node, by name.
+func (k *Kernel) ListInterfaces() (out []Interface, err error) {
+	links, err := k.listLinks()
 	if err != nil {
 		return nil, err
 	}
-	addresses, err := k.addresses()
+	addresses, err := k.listAddresses()
 	if err != nil {
 		return nil, err
 	}
@@ -46,14 +46,14 @@ func (k *Kernel) Interfaces() (out []Interface, err error) {
 	return out, nil
 }
 
-// Readings are the settings that decide about forwarded packets, of the node as a whole and of some interfaces. Those that the kernel does not
+// ReadSysctls are the settings that decide about forwarded packets, of the node as a whole and of some interfaces. Those that the kernel does not
 // have are left out.
-func (k *Kernel) Readings(interfaces []string) (map[string]string, error) {
-	names := []nodepath.SettingKey{
+func (k *Kernel) ReadSysctls(interfaces []string) (map[string]string, error) {
+	names := []nodepath.SysctlKey{
 		"net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding", "net.netfilter.nf_conntrack_count", "net.netfilter.nf_conntrack_max",
 	}
 	for _, i := range append([]string{"all", "default"}, interfaces...) {
-		names = append(names, filterOf(i))
+		names = append(names, rpFilterKey(i))
 	}
 	out := map[string]string{}
 	for _, name := range names {
@@ -68,59 +68,59 @@ func (k *Kernel) Readings(interfaces []string) (map[string]string, error) {
 	return out, nil
 }
 
-// filterOf is the setting by which the kernel drops what came in by an interface by which a reply would not leave.
-func filterOf(name string) nodepath.SettingKey {
-	return nodepath.SettingKey("net.ipv4.conf." + strings.ReplaceAll(name, ".", "/") + ".rp_filter")
+// rpFilterKey is the setting by which the kernel drops what came in by an interface by which a reply would not leave.
+func rpFilterKey(name string) nodepath.SysctlKey {
+	return nodepath.SysctlKey("net.ipv4.conf." + strings.ReplaceAll(name, ".", "/") + ".rp_filter")
 }
 
-// Packet is a packet whose way is asked for.
-type Packet struct {
+// RouteQuery is a packet whose way is asked for.
+type RouteQuery struct {
 	From      netip.Addr // the zero value: the node chooses
 	To        netip.Addr
 	Interface string // by which it came in; empty: the node sends it itself
 	Mark      uint32
 }
 
-// Way is how a packet goes on.
-type Way struct {
+// RouteResult is how a packet goes on.
+type RouteResult struct {
 	Interface string     // by which it leaves; lo: it stays on the node
 	NextHop   netip.Addr // the zero value: its destination itself
 	Source    netip.Addr // that the node would send it from
 }
 
-// dead are the kinds of routes that lead nowhere. Of IPv6 they are found as others are.
-var dead = map[int]error{unix.RTN_UNREACHABLE: unix.EHOSTUNREACH, unix.RTN_PROHIBIT: unix.EACCES, unix.RTN_BLACKHOLE: unix.EINVAL}
+// deadRouteTypes are the kinds of routes that lead nowhere. Of IPv6 they are found as others are.
+var deadRouteTypes = map[int]error{unix.RTN_UNREACHABLE: unix.EHOSTUNREACH, unix.RTN_PROHIBIT: unix.EACCES, unix.RTN_BLACKHOLE: unix.EINVAL}
 
-// Way asks the kernel where it would send a packet. Why it would drop it is the error.
-func (k *Kernel) Way(p Packet) (Way, error) {
+// LookupRoute asks the kernel where it would send a packet. Why it would drop it is the error.
+func (k *Kernel) LookupRoute(p RouteQuery) (RouteResult, error) {
 	options := &netlink.RouteGetOptions{Iif: p.Interface, SrcAddr: p.From.AsSlice(), Mark: p.Mark}
 	routes, err := k.handle.RouteGetWithOptions(p.To.AsSlice(), options)
 	if err == nil && len(routes) == 0 {
 		err = unix.ENETUNREACH
 	}
 	if err != nil {
-		return Way{}, k.refused(p, err)
+		return RouteResult{}, k.explainNoRoute(p, err)
 	}
 	r := routes[0]
-	if err := dead[r.Type]; err != nil {
-		return Way{}, err
+	if err := deadRouteTypes[r.Type]; err != nil {
+		return RouteResult{}, err
 	}
 	link, err := k.handle.LinkByIndex(r.LinkIndex)
 	if err != nil {
-		return Way{}, fmt.Errorf("find the interface by which it leaves: %w", err)
+		return RouteResult{}, fmt.Errorf("find the interface by which it leaves: %w", err)
 	}
 	via, _ := netip.AddrFromSlice(r.Gw)
 	source, _ := netip.AddrFromSlice(r.Src)
-	return Way{Interface: link.Attrs().Name, NextHop: via.Unmap(), Source: cmp.Or(source.Unmap(), p.From)}, nil
+	return RouteResult{Interface: link.Attrs().Name, NextHop: via.Unmap(), Source: cmp.Or(source.Unmap(), p.From)}, nil
 }
 
-// refused says more of why the kernel has no way for a packet. For most reasons it has the same number, and which number depends on the kernel.
-func (k *Kernel) refused(p Packet, err error) error {
+// explainNoRoute says more of why the kernel has no way for a packet. For most reasons it has the same number, and which number depends on the kernel.
+func (k *Kernel) explainNoRoute(p RouteQuery, err error) error {
 	if !p.From.IsValid() {
 		return err
 	}
 	if p.Interface == "" {
-		if here, failed := k.has(p.From); failed == nil && !here {
+		if here, failed := k.hasAddress(p.From); failed == nil && !here {
 			return fmt.Errorf("%s is no address of this node: say by which interface the packet came in", p.From)
 		}
 		return err
@@ -129,17 +129,17 @@ func (k *Kernel) refused(p Packet, err error) error {
 		return err
 	}
 	all, _ := k.sysctl.read("net.ipv4.conf.all.rp_filter") // what can't be read does not filter
-	own, _ := k.sysctl.read(filterOf(p.Interface))
-	back, failed := k.Way(Packet{To: p.From, Mark: p.Mark})
+	own, _ := k.sysctl.read(rpFilterKey(p.Interface))
+	back, failed := k.LookupRoute(RouteQuery{To: p.From, Mark: p.Mark})
 	if strict := max(all, own); strict > "0" && (failed != nil || strict == "1" && back.Interface != p.Interface) {
 		return fmt.Errorf("the kernel drops it (rp_filter): a reply to %s would not leave by %s", p.From, p.Interface)
 	}
 	return fmt.Errorf("the kernel drops it: %s can't be the source of what comes in by %s", p.From, p.Interface)
 }
 
-// has says whether an address is one of the node's.
-func (k *Kernel) has(a netip.Addr) (bool, error) {
-	addresses, err := k.addresses()
+// hasAddress says whether an address is one of the node's.
+func (k *Kernel) hasAddress(a netip.Addr) (bool, error) {
+	addresses, err := k.listAddresses()
 	for _, list := range addresses {
 		if slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Addr() == a }) {
 			return true, nil

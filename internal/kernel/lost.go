@@ -27,14 +27,14 @@ type lostRoute struct {
 	OnLink   bool `json:",omitzero"`
 }
 
-// byHand says whether nobody would put such a route back. The kernel makes its own again, and so do routing daemons.
-func byHand(p netlink.RouteProtocol) bool {
+// isManualRoute says whether nobody would put such a route back. The kernel makes its own again, and so do routing daemons.
+func isManualRoute(p netlink.RouteProtocol) bool {
 	return p == unix.RTPROT_BOOT || p == unix.RTPROT_STATIC || p == unix.RTPROT_DHCP
 }
 
-// leave writes down the routes that an interface is about to lose. What is written down already was lost before and stays.
-func (t Links) leave(l netlink.Link) error {
-	all, err := t.lost.read()
+// saveRoutes writes down the routes that an interface is about to lose. What is written down already was lost before and stays.
+func (t Links) saveRoutes(l netlink.Link) error {
+	all, err := t.lostRoutes.read()
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (t Links) leave(l netlink.Link) error {
 			return fmt.Errorf("list routes of %s: %w", name, err)
 		}
 		for _, r := range list {
-			if route := lostOf(r, family); byHand(r.Protocol) && !slices.Contains(noted, route) {
+			if route := newLostRoute(r, family); isManualRoute(r.Protocol) && !slices.Contains(noted, route) {
 				noted = append(noted, route)
 			}
 		}
@@ -56,16 +56,16 @@ func (t Links) leave(l netlink.Link) error {
 		return nil
 	}
 	all[name] = noted
-	return t.lost.write(all)
+	return t.lostRoutes.write(all)
 }
 
-func lostOf(r netlink.Route, family int) lostRoute {
+func newLostRoute(r netlink.Route, family int) lostRoute {
 	out := lostRoute{
-		To: prefixOf(r.Dst), Table: r.Table, Metric: r.Priority, Protocol: int(r.Protocol), Scope: int(r.Scope), Type: r.Type, TOS: r.Tos, MTU: r.MTU,
+		To: prefixFromIPNet(r.Dst), Table: r.Table, Metric: r.Priority, Protocol: int(r.Protocol), Scope: int(r.Scope), Type: r.Type, TOS: r.Tos, MTU: r.MTU,
 		OnLink: r.Flags&unix.RTNH_F_ONLINK != 0,
 	}
 	if !out.To.IsValid() {
-		out.To = nodepath.Everything(family == netlink.FAMILY_V6)
+		out.To = nodepath.DefaultPrefix(family == netlink.FAMILY_V6)
 	}
 	via, _ := netip.AddrFromSlice(r.Gw)
 	source, _ := netip.AddrFromSlice(r.Src)
@@ -73,9 +73,9 @@ func lostOf(r netlink.Route, family int) lostRoute {
 	return out
 }
 
-// back puts the routes back that an interface lost. One may be reached by another, so it is tried as long as some can be put back.
-func (t Links) back(name string) error {
-	all, err := t.lost.read()
+// restoreRoutes puts the routes back that an interface lost. One may be reached by another, so it is tried as long as some can be put back.
+func (t Links) restoreRoutes(name string) error {
+	all, err := t.lostRoutes.read()
 	if err != nil || len(all[name]) == 0 {
 		return err
 	}
@@ -84,23 +84,23 @@ func (t Links) back(name string) error {
 	if err == nil {
 		for left := 0; len(all[name]) != left; {
 			left = len(all[name])
-			all[name], failure = t.add(l.Attrs().Index, all[name])
+			all[name], failure = t.addRoutes(l.Attrs().Index, all[name])
 		}
 	}
-	if err != nil && !gone(err) {
+	if err != nil && !isNotFound(err) {
 		return err
 	}
 	if err != nil || len(all[name]) == 0 { // routes go with their interface for good
 		delete(all, name)
 	}
-	return errors.Join(failure, t.lost.write(all))
+	return errors.Join(failure, t.lostRoutes.write(all))
 }
 
-// add adds routes, and returns those that could not be. Where somebody has made such a route in the meantime, that one stays.
-func (t Links) add(index int, routes []lostRoute) (left []lostRoute, failure error) {
+// addRoutes adds routes, and returns those that could not be. Where somebody has made such a route in the meantime, that one stays.
+func (t Links) addRoutes(index int, routes []lostRoute) (left []lostRoute, failure error) {
 	for _, r := range routes {
 		route := &netlink.Route{
-			LinkIndex: index, Dst: netOf(r.To), Gw: r.Via.AsSlice(), Src: r.Source.AsSlice(), Table: r.Table, Priority: r.Metric, Type: r.Type,
+			LinkIndex: index, Dst: ipNetFromPrefix(r.To), Gw: r.Via.AsSlice(), Src: r.Source.AsSlice(), Table: r.Table, Priority: r.Metric, Type: r.Type,
 			//nolint:gosec // as the kernel said it before
 			Protocol: netlink.RouteProtocol(r.Protocol), Scope: netlink.Scope(r.Scope), Tos: r.TOS, MTU: r.MTU, Family: netlink.FAMILY_V4,
 		}

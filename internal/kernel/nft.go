@@ -24,7 +24,7 @@ type Nft struct{ table knftables.Interface }
 
 // OpenNft is our table, in the caller's network namespace. It runs the program nft.
 func OpenNft() (*Nft, error) {
-	table, err := knftables.New(knftables.InetFamily, ownership.NodeTable)
+	table, err := knftables.New(knftables.InetFamily, ownership.NodeNFTTable)
 	if err != nil {
 		return nil, fmt.Errorf("open nftables: %w", err)
 	}
@@ -34,21 +34,21 @@ func OpenNft() (*Nft, error) {
 type nftChange = state.Change[nodepath.NftKey, nodepath.NftValue]
 
 // Scope is the table.
-func (*Nft) Scope() string { return "nftables table inet " + ownership.NodeTable }
+func (*Nft) Scope() string { return "nftables table inet " + ownership.NodeNFTTable }
 
 // Observe returns everything in the table.
 func (t *Nft) Observe(ctx context.Context) (nodepath.Nft, error) {
-	out, _, err := t.list(ctx)
+	out, _, err := t.listTable(ctx)
 	return out, err
 }
 
-// listing is what nft says of a table. It comes from one run of the program: of several, each would read all elements again.
-type listing struct {
+// nftListing is what nft says of a table. It comes from one run of the program: of several, each would read all elements again.
+type nftListing struct {
 	Objects []struct {
 		Chain *struct{ Name string }
 		Set   *struct {
 			Name     string
-			Elements []element `json:"elem"`
+			Elements []nftElement `json:"elem"`
 		}
 		Rule *struct {
 			Chain, Comment string
@@ -57,19 +57,19 @@ type listing struct {
 	} `json:"nftables"`
 }
 
-// list returns everything in the table, and the handles of rules. A rule that we can't have written is known by its handle, and so is a
+// listTable returns everything in the table, and the handles of rules. A rule that we can't have written is known by its handle, and so is a
 // second one of the same name.
-func (t *Nft) list(ctx context.Context) (nodepath.Nft, map[nodepath.NftKey]int, error) {
+func (t *Nft) listTable(ctx context.Context) (nodepath.Nft, map[nodepath.NftKey]int, error) {
 	out, handles := nodepath.Nft{}, map[nodepath.NftKey]int{}
 	//nolint:gosec // constants
-	text, err := exec.CommandContext(ctx, "nft", "--json", "list", "table", string(knftables.InetFamily), ownership.NodeTable).Output()
+	text, err := exec.CommandContext(ctx, "nft", "--json", "list", "table", string(knftables.InetFamily), ownership.NodeNFTTable).Output()
 	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
 		if strings.Contains(string(failed.Stderr), "No such file or directory") {
 			return out, handles, nil
 		}
 		err = fmt.Errorf("%w: %s", err, failed.Stderr)
 	}
-	var all listing
+	var all nftListing
 	if err == nil {
 		err = json.Unmarshal(text, &all)
 	}
@@ -77,7 +77,7 @@ func (t *Nft) list(ctx context.Context) (nodepath.Nft, map[nodepath.NftKey]int, 
 		return nil, nil, fmt.Errorf("list the table: %w", err)
 	}
 	put := func(key nodepath.NftKey, sum string) {
-		out[key] = state.Entry[nodepath.NftValue]{Value: nodepath.NftValue{Sum: sum}}
+		out[key] = state.Entry[nodepath.NftValue]{Value: nodepath.NftValue{Checksum: sum}}
 	}
 	for _, o := range all.Objects {
 		switch {
@@ -86,11 +86,11 @@ func (t *Nft) list(ctx context.Context) (nodepath.Nft, map[nodepath.NftKey]int, 
 		case o.Set != nil:
 			put(nodepath.NftKey{Kind: nodepath.NftSet, Name: o.Set.Name}, "")
 			for _, e := range o.Set.Elements {
-				put(nodepath.NftKey{Kind: nodepath.NftElement, In: o.Set.Name, Name: string(e)}, "")
+				put(nodepath.NftKey{Kind: nodepath.NftElement, Parent: o.Set.Name, Name: string(e)}, "")
 			}
 		case o.Rule != nil:
-			name, sum := nodepath.SumOf(o.Rule.Comment)
-			key := nodepath.NftKey{Kind: nodepath.NftRule, In: o.Rule.Chain, Name: name}
+			name, sum := nodepath.ParseComment(o.Rule.Comment)
+			key := nodepath.NftKey{Kind: nodepath.NftRule, Parent: o.Rule.Chain, Name: name}
 			if _, twice := out[key]; twice || name == "" || sum == "" {
 				key.Name, sum = "handle "+strconv.Itoa(o.Rule.Handle), "?"
 			}
@@ -101,17 +101,17 @@ func (t *Nft) list(ctx context.Context) (nodepath.Nft, map[nodepath.NftKey]int, 
 	return out, handles, nil
 }
 
-// element is one of a set, as nft's own language has it. Others may have written what we never do.
-type element string
+// nftElement is one of a set, as nft's own language has it. Others may have written what we never do.
+type nftElement string
 
 // UnmarshalJSON reads an element.
-func (e *element) UnmarshalJSON(text []byte) error {
+func (e *nftElement) UnmarshalJSON(text []byte) error {
 	if text[0] != '{' {
 		is := string(bytes.Trim(text, `"`)) // an address or a number: JSON has nothing in it to escape
 		if a, err := netip.ParseAddr(is); err == nil {
 			is = a.String() // nft writes ::102:304 with dots
 		}
-		*e = element(is)
+		*e = nftElement(is)
 		return nil
 	}
 	var v struct {
@@ -119,13 +119,13 @@ func (e *element) UnmarshalJSON(text []byte) error {
 			Addr string
 			Len  int
 		}
-		Range, Concat []element
-		Elem          struct{ Val element }
+		Range, Concat []nftElement
+		Elem          struct{ Val nftElement }
 	}
 	err := json.Unmarshal(text, &v)
 	switch {
 	case v.Prefix.Addr != "":
-		*e = element(fmt.Sprintf("%s/%d", v.Prefix.Addr, v.Prefix.Len))
+		*e = nftElement(fmt.Sprintf("%s/%d", v.Prefix.Addr, v.Prefix.Len))
 	case len(v.Range) == 2:
 		*e = v.Range[0] + "-" + v.Range[1]
 	case len(v.Concat) == 2:
@@ -138,7 +138,7 @@ func (e *element) UnmarshalJSON(text []byte) error {
 
 // Apply carries everything out in one transaction. The table goes with the last that is in it.
 func (t *Nft) Apply(ctx context.Context, changes []nftChange) map[nodepath.NftKey]error {
-	err := t.apply(ctx, changes)
+	err := t.applyTransaction(ctx, changes)
 	if err == nil {
 		return nil
 	}
@@ -149,12 +149,12 @@ func (t *Nft) Apply(ctx context.Context, changes []nftChange) map[nodepath.NftKe
 	return failed
 }
 
-func (t *Nft) apply(ctx context.Context, changes []nftChange) error {
+func (t *Nft) applyTransaction(ctx context.Context, changes []nftChange) error {
 	have, handles := nodepath.Nft{}, map[nodepath.NftKey]int{}
-	if slices.ContainsFunc(changes, func(c nftChange) bool { return c.Removes() || c.Key.Kind == nodepath.NftRule }) {
+	if slices.ContainsFunc(changes, func(c nftChange) bool { return c.IsRemoval() || c.Key.Kind == nodepath.NftRule }) {
 		// All others can be added again.
 		var err error
-		if have, handles, err = t.list(ctx); err != nil {
+		if have, handles, err = t.listTable(ctx); err != nil {
 			return err
 		}
 	}
@@ -162,20 +162,20 @@ func (t *Nft) apply(ctx context.Context, changes []nftChange) error {
 	tx.Add(&knftables.Table{})
 	left := len(have)
 	for _, c := range changes {
-		if was, there := have[c.Key]; there && c.Key.Kind == nodepath.NftRule && !c.Removes() {
+		if was, there := have[c.Key]; there && c.Key.Kind == nodepath.NftRule && !c.IsRemoval() {
 			if was.Value.Equal(*c.After) {
 				continue
 			}
-			remove(tx, c.Key, handles[c.Key])
+			deleteObject(tx, c.Key, handles[c.Key])
 		}
-		if !c.Removes() {
-			add(tx, c.Key, *c.After)
+		if !c.IsRemoval() {
+			addObject(tx, c.Key, *c.After)
 			left++
 		}
 	}
 	for _, c := range slices.Backward(changes) {
-		if _, there := have[c.Key]; there && c.Removes() {
-			remove(tx, c.Key, handles[c.Key])
+		if _, there := have[c.Key]; there && c.IsRemoval() {
+			deleteObject(tx, c.Key, handles[c.Key])
 			left--
 		}
 	}
@@ -185,10 +185,10 @@ func (t *Nft) apply(ctx context.Context, changes []nftChange) error {
 	return t.table.Run(ctx, tx)
 }
 
-func add(tx *knftables.Transaction, key nodepath.NftKey, v nodepath.NftValue) {
+func addObject(tx *knftables.Transaction, key nodepath.NftKey, v nodepath.NftValue) {
 	switch key.Kind {
 	case nodepath.NftChain:
-		at := nodepath.ChainOf(key.Name)
+		at := nodepath.ChainByName(key.Name)
 		tx.Add(&knftables.Chain{
 			Name: key.Name, Type: new(knftables.BaseChainType(at.Type)), Hook: new(knftables.BaseChainHook(at.Hook)),
 			Priority: new(knftables.BaseChainPriority(strconv.Itoa(at.Priority))),
@@ -196,26 +196,26 @@ func add(tx *knftables.Transaction, key nodepath.NftKey, v nodepath.NftValue) {
 	case nodepath.NftSet:
 		kind, flag, _ := strings.Cut(v.Text, " ")
 		set := &knftables.Set{Name: key.Name, Type: kind}
-		if flag == nodepath.Interval {
+		if flag == nodepath.IntervalFlag {
 			set.Flags = []knftables.SetFlag{knftables.IntervalFlag}
 		}
 		tx.Add(set)
 	case nodepath.NftElement:
-		tx.Add(&knftables.Element{Set: key.In, Key: []string{key.Name}})
+		tx.Add(&knftables.Element{Set: key.Parent, Key: []string{key.Name}})
 	case nodepath.NftRule:
-		tx.Add(&knftables.Rule{Chain: key.In, Rule: v.Text, Comment: new(nodepath.Comment(key.Name, v))})
+		tx.Add(&knftables.Rule{Chain: key.Parent, Rule: v.Text, Comment: new(nodepath.FormatComment(key.Name, v))})
 	}
 }
 
-func remove(tx *knftables.Transaction, key nodepath.NftKey, handle int) {
+func deleteObject(tx *knftables.Transaction, key nodepath.NftKey, handle int) {
 	switch key.Kind {
 	case nodepath.NftChain:
 		tx.Delete(&knftables.Chain{Name: key.Name})
 	case nodepath.NftSet:
 		tx.Delete(&knftables.Set{Name: key.Name, Type: "ipv4_addr"})
 	case nodepath.NftElement:
-		tx.Delete(&knftables.Element{Set: key.In, Key: []string{key.Name}})
+		tx.Delete(&knftables.Element{Set: key.Parent, Key: []string{key.Name}})
 	case nodepath.NftRule:
-		tx.Delete(&knftables.Rule{Chain: key.In, Handle: &handle})
+		tx.Delete(&knftables.Rule{Chain: key.Parent, Handle: &handle})
 	}
 }

@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 )
 
-// notes is a file with what was there before us, by name. It is in a directory of ours below /run, and so lives as long as what it tells
+// backupFile is a file with what was there before us, by name. It is in a directory of ours below /run, and so lives as long as what it tells
 // of: until the machine starts again.
-type notes[K ~string, V any] string
+type backupFile[K ~string, V any] string
 
-func (n notes[K, V]) read() (map[K]V, error) {
+func (n backupFile[K, V]) read() (map[K]V, error) {
 	out := map[K]V{}
 	text, err := os.ReadFile(string(n))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -29,7 +29,7 @@ func (n notes[K, V]) read() (map[K]V, error) {
 }
 
 // write writes everything down anew. Where there is nothing, there is no file.
-func (n notes[K, V]) write(all map[K]V) error {
+func (n backupFile[K, V]) write(all map[K]V) error {
 	if len(all) == 0 {
 		if err := os.Remove(string(n)); !errors.Is(err, fs.ErrNotExist) {
 			return err

@@ -24,23 +24,23 @@ func (Routes) Scope() string { return fmt.Sprintf("routes of protocol %d", owner
 
 // Observe returns our routes.
 func (t Routes) Observe(context.Context) (nodepath.Routes, error) {
-	names, err := t.names()
+	names, err := t.linkNames()
 	if err != nil {
 		return nil, err
 	}
 	out := nodepath.Routes{}
 	for _, family := range families {
 		filter := &netlink.Route{Protocol: ownership.NodeProtocol, Table: unix.RT_TABLE_UNSPEC}
-		list, err := whole("routes", func() ([]netlink.Route, error) {
+		list, err := listWithRetry("routes", func() ([]netlink.Route, error) {
 			return t.kernel.handle.RouteListFiltered(family, filter, netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TABLE)
 		})
 		if err != nil {
 			return nil, err
 		}
 		for _, r := range list {
-			route := nodepath.Route{Table: r.Table, To: prefixOf(r.Dst), Metric: r.Priority}
+			route := nodepath.Route{Table: r.Table, To: prefixFromIPNet(r.Dst), Metric: r.Priority}
 			if !route.To.IsValid() {
-				route.To = nodepath.Everything(family == netlink.FAMILY_V6)
+				route.To = nodepath.DefaultPrefix(family == netlink.FAMILY_V6)
 			}
 			if r.Type != unix.RTN_UNREACHABLE {
 				route.Dev = names[r.LinkIndex]
@@ -53,9 +53,9 @@ func (t Routes) Observe(context.Context) (nodepath.Routes, error) {
 	return out, nil
 }
 
-// names are those of links, by number.
-func (t Routes) names() (map[int]string, error) {
-	links, err := t.kernel.links()
+// linkNames are those of links, by number.
+func (t Routes) linkNames() (map[int]string, error) {
+	links, err := t.kernel.listLinks()
 	if err != nil {
 		return nil, err
 	}
@@ -70,34 +70,34 @@ func (t Routes) names() (map[int]string, error) {
 func (t Routes) Apply(_ context.Context, changes []state.Change[nodepath.RouteKey, nodepath.Route]) map[nodepath.RouteKey]error {
 	failed, numbers := map[nodepath.RouteKey]error{}, map[string]int{}
 	for _, c := range changes {
-		if err := t.apply(c, numbers); err != nil {
+		if err := t.applyRoute(c, numbers); err != nil {
 			failed[c.Key] = err
 		}
 	}
 	return failed
 }
 
-func (t Routes) apply(c state.Change[nodepath.RouteKey, nodepath.Route], numbers map[string]int) error {
-	if c.Removes() {
-		r, err := t.route(c.Key, *c.Before, numbers)
+func (t Routes) applyRoute(c state.Change[nodepath.RouteKey, nodepath.Route], numbers map[string]int) error {
+	if c.IsRemoval() {
+		r, err := t.buildNetlinkRoute(c.Key, *c.Before, numbers)
 		if err == nil {
 			err = t.kernel.handle.RouteDel(r)
 		}
-		if gone(err) {
+		if isNotFound(err) {
 			return nil
 		}
 		return err
 	}
-	r, err := t.route(c.Key, *c.After, numbers)
+	r, err := t.buildNetlinkRoute(c.Key, *c.After, numbers)
 	if err != nil {
 		return err
 	}
 	return t.kernel.handle.RouteReplace(r)
 }
 
-// route is a route as netlink has it. The numbers of links are asked for once.
-func (t Routes) route(key nodepath.RouteKey, v nodepath.Route, numbers map[string]int) (*netlink.Route, error) {
-	r := &netlink.Route{Table: key.Table, Dst: netOf(key.To), Priority: key.Metric, Protocol: ownership.NodeProtocol, Family: netlink.FAMILY_V4}
+// buildNetlinkRoute is a route as netlink has it. The numbers of links are asked for once.
+func (t Routes) buildNetlinkRoute(key nodepath.RouteKey, v nodepath.Route, numbers map[string]int) (*netlink.Route, error) {
+	r := &netlink.Route{Table: key.Table, Dst: ipNetFromPrefix(key.To), Priority: key.Metric, Protocol: ownership.NodeProtocol, Family: netlink.FAMILY_V4}
 	if key.To.Addr().Is6() {
 		r.Family = netlink.FAMILY_V6
 	}

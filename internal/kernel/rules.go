@@ -22,28 +22,28 @@ func (k *Kernel) Rules() Rules { return Rules{k} }
 // Scope says which rules are ours.
 func (Rules) Scope() string {
 	return fmt.Sprintf("rules of protocol %d with preferences %d, %d and %d",
-		ownership.NodeProtocol, ownership.NodeRuleInside, ownership.NodeRuleMark, ownership.NodeRuleSource)
+		ownership.NodeProtocol, ownership.NodeRuleToCluster, ownership.NodeRuleMark, ownership.NodeRuleSource)
 }
 
 // Observe returns our rules.
 func (t Rules) Observe(context.Context) (nodepath.Rules, error) {
 	out := nodepath.Rules{}
-	return out, t.each(func(key nodepath.RuleKey, r netlink.Rule) error {
+	return out, t.forEachRule(func(key nodepath.RuleKey, r netlink.Rule) error {
 		out[key] = state.Entry[nodepath.Rule]{Value: nodepath.Rule{Table: r.Table}}
 		return nil
 	})
 }
 
-// each calls back for each rule of ours.
-func (t Rules) each(do func(nodepath.RuleKey, netlink.Rule) error) error {
+// forEachRule calls back for each rule of ours.
+func (t Rules) forEachRule(do func(nodepath.RuleKey, netlink.Rule) error) error {
 	for _, family := range families {
-		list, err := whole("rules", func() ([]netlink.Rule, error) { return t.kernel.handle.RuleList(family) })
+		list, err := listWithRetry("rules", func() ([]netlink.Rule, error) { return t.kernel.handle.RuleList(family) })
 		if err != nil {
 			return err
 		}
 		for _, r := range list {
 			switch r.Priority {
-			case ownership.NodeRuleInside, ownership.NodeRuleMark, ownership.NodeRuleSource:
+			case ownership.NodeRuleToCluster, ownership.NodeRuleMark, ownership.NodeRuleSource:
 			default:
 				continue
 			}
@@ -51,7 +51,7 @@ func (t Rules) each(do func(nodepath.RuleKey, netlink.Rule) error) error {
 				continue
 			}
 			r.Family = family
-			if err := do(keyOf(r), r); err != nil {
+			if err := do(ruleKeyOf(r), r); err != nil {
 				return err
 			}
 		}
@@ -59,14 +59,14 @@ func (t Rules) each(do func(nodepath.RuleKey, netlink.Rule) error) error {
 	return nil
 }
 
-func keyOf(r netlink.Rule) nodepath.RuleKey {
-	return nodepath.RuleKey{Pref: r.Priority, V6: r.Family == netlink.FAMILY_V6, From: prefixOf(r.Src), To: prefixOf(r.Dst), Mark: r.Mark}
+func ruleKeyOf(r netlink.Rule) nodepath.RuleKey {
+	return nodepath.RuleKey{Pref: r.Priority, V6: r.Family == netlink.FAMILY_V6, From: prefixFromIPNet(r.Src), To: prefixFromIPNet(r.Dst), Mark: r.Mark}
 }
 
-func ruleOf(key nodepath.RuleKey, table int) *netlink.Rule {
+func buildNetlinkRule(key nodepath.RuleKey, table int) *netlink.Rule {
 	r := netlink.NewRule()
 	r.Priority, r.Family, r.Table, r.Protocol = key.Pref, netlink.FAMILY_V4, table, ownership.NodeProtocol
-	r.Src, r.Dst = netOf(key.From), netOf(key.To)
+	r.Src, r.Dst = ipNetFromPrefix(key.From), ipNetFromPrefix(key.To)
 	if key.V6 {
 		r.Family = netlink.FAMILY_V6
 	}
@@ -82,13 +82,13 @@ func (t Rules) Apply(_ context.Context, changes []state.Change[nodepath.RuleKey,
 	failed := map[nodepath.RuleKey]error{}
 	for _, c := range changes {
 		if c.After != nil {
-			if err := t.kernel.handle.RuleAdd(ruleOf(c.Key, c.After.Table)); err != nil && !errors.Is(err, unix.EEXIST) {
+			if err := t.kernel.handle.RuleAdd(buildNetlinkRule(c.Key, c.After.Table)); err != nil && !errors.Is(err, unix.EEXIST) {
 				failed[c.Key] = fmt.Errorf("add: %w", err)
 				continue
 			}
 		}
 		if c.Before != nil && (c.After == nil || *c.Before != *c.After) {
-			if err := t.kernel.handle.RuleDel(ruleOf(c.Key, c.Before.Table)); err != nil && !gone(err) {
+			if err := t.kernel.handle.RuleDel(buildNetlinkRule(c.Key, c.Before.Table)); err != nil && !isNotFound(err) {
 				failed[c.Key] = fmt.Errorf("delete: %w", err)
 			}
 		}

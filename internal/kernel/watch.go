@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nftEvents is the group in which the kernel tells of changes of nftables.
-const nftEvents = 7
+// nftablesGroup is the group in which the kernel tells of changes of nftables.
+const nftablesGroup = 7
 
 // Watch calls back whenever something changes that could matter: links, addresses, routes, rules, settings of interfaces, nftables. It does
 // so until the context ends.
@@ -21,7 +21,7 @@ func (k *Kernel) Watch(ctx context.Context, changed func()) error {
 	if err != nil {
 		return fmt.Errorf("watch routing: %w", err)
 	}
-	filtering, err := nl.Subscribe(unix.NETLINK_NETFILTER, nftEvents)
+	filtering, err := nl.Subscribe(unix.NETLINK_NETFILTER, nftablesGroup)
 	if err != nil {
 		routing.Close()
 		return fmt.Errorf("watch nftables: %w", err)
@@ -30,13 +30,13 @@ func (k *Kernel) Watch(ctx context.Context, changed func()) error {
 		if err := socket.SetReceiveTimeout(&unix.Timeval{Sec: 1}); err != nil { // to see the end of the context
 			return fmt.Errorf("watch: %w", err)
 		}
-		go listen(ctx, socket, changed)
+		go receiveEvents(ctx, socket, changed)
 	}
 	return nil
 }
 
-// listen calls back for whatever comes. Where too much came at once, something did.
-func listen(ctx context.Context, socket *nl.NetlinkSocket, changed func()) {
+// receiveEvents calls back for whatever comes. Where too much came at once, something did.
+func receiveEvents(ctx context.Context, socket *nl.NetlinkSocket, changed func()) {
 	defer socket.Close()
 	for ctx.Err() == nil {
 		_, _, err := socket.Receive()

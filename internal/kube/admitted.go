@@ -15,16 +15,16 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// guestList is the selectors of an external network that say who may use it.
-type guestList struct{ projects, namespaces labels.Selector }
+// accessSelectors is the selectors of an external network that say who may use it.
+type accessSelectors struct{ projects, namespaces labels.Selector }
 
-// readGuestList reads them. Nil: everybody may use the network. A selector that can't be used selects nobody: to leave it out would be to
+// readAccessSelectors reads them. Nil: everybody may use the network. A selector that can't be used selects nobody: to leave it out would be to
 // admit those whom the operator meant to keep away.
-func readGuestList(n *kubedcv1alpha1.ExternalNetwork) (*guestList, snapshot.Malformed) {
+func readAccessSelectors(n *kubedcv1alpha1.ExternalNetwork) (*accessSelectors, snapshot.Malformed) {
 	if n.Spec.AllowedProjects == nil && n.Spec.AllowedNamespaces == nil {
 		return nil, ""
 	}
-	out := &guestList{labels.Nothing(), labels.Nothing()}
+	out := &accessSelectors{labels.Nothing(), labels.Nothing()}
 	for _, s := range []struct {
 		field string
 		from  *metav1.LabelSelector
@@ -35,12 +35,12 @@ func readGuestList(n *kubedcv1alpha1.ExternalNetwork) (*guestList, snapshot.Malf
 	} {
 		selector, err := metav1.LabelSelectorAsSelector(s.from)
 		if err != nil {
-			return &guestList{labels.Nothing(), labels.Nothing()}, snapshot.Malformed(fmt.Sprintf("%s can't be read: %v; correct it", s.field, err))
+			return &accessSelectors{labels.Nothing(), labels.Nothing()}, snapshot.Malformed(fmt.Sprintf("%s can't be read: %v; correct it", s.field, err))
 		}
 		requirements, _ := selector.Requirements()
 		for _, r := range requirements {
 			if !isOperatorLabel(r.Key()) {
-				return &guestList{labels.Nothing(), labels.Nothing()}, snapshot.Malformed(fmt.Sprintf(
+				return &accessSelectors{labels.Nothing(), labels.Nothing()}, snapshot.Malformed(fmt.Sprintf(
 					"%s names label %s, which tenants may write; use %s, %s or labels that begin with %s",
 					s.field, r.Key(), corev1.LabelMetadataName, kubedcv1.ProjectLabel, kubedcv1.OperatorLabelPrefix))
 			}
@@ -56,10 +56,10 @@ func isOperatorLabel(key string) bool {
 	return key == corev1.LabelMetadataName || key == kubedcv1.ProjectLabel || strings.HasPrefix(key, kubedcv1.OperatorLabelPrefix)
 }
 
-// labelsOf are the labels of a namespace that selectors look at. One that is not there yet has its name.
-func (in *Inputs) labelsOf(namespace string) labels.Set {
+// namespaceLabels are the labels of a namespace that selectors look at. One that is not there yet has its name.
+func (in *Inputs) namespaceLabels(namespace string) labels.Set {
 	out := labels.Set{}
-	if ns := in.known[namespace]; ns != nil {
+	if ns := in.knownNamespaces[namespace]; ns != nil {
 		out = labels.Merge(out, ns.Labels)
 	}
 	out[corev1.LabelMetadataName] = namespace
@@ -68,20 +68,20 @@ func (in *Inputs) labelsOf(namespace string) labels.Set {
 
 // readAdmitted reads who may use a network, of those that the inputs know.
 func (in *Inputs) readAdmitted(n *kubedcv1alpha1.ExternalNetwork) snapshot.Admitted {
-	list, _ := readGuestList(n)
+	list, _ := readAccessSelectors(n)
 	if list == nil {
 		return nil
 	}
-	out := snapshot.Admitted{in.Shard: list.namespaces.Matches(in.labelsOf(in.Shard))}
-	for name := range in.known {
-		out[name] = list.namespaces.Matches(in.labelsOf(name))
+	out := snapshot.Admitted{in.Shard: list.namespaces.Matches(in.namespaceLabels(in.Shard))}
+	for name := range in.knownNamespaces {
+		out[name] = list.namespaces.Matches(in.namespaceLabels(name))
 	}
-	for _, of := range [][]*kubedcv1.Project{in.projects, in.others} {
+	for _, of := range [][]*kubedcv1.Project{in.projects, in.otherProjects} {
 		for _, p := range of {
-			set := labels.Merge(in.labelsOf(p.Namespace), labels.Set{kubedcv1.ProjectLabel: p.Name})
+			set := labels.Merge(in.namespaceLabels(p.Namespace), labels.Set{kubedcv1.ProjectLabel: p.Name})
 			admits := list.projects.Matches(set)
 			out[snapshot.ProjectKey(p.Namespace, p.Name)] = admits
-			if shard := snapshot.ShardOf(p.Namespace, p.Name); isMember(p) { // and not one that wants a name that is taken
+			if shard := snapshot.ProjectShard(p.Namespace, p.Name); isAcceptedProject(p) { // and not one that wants a name that is taken
 				out[shard] = out[shard] || admits
 			}
 		}
@@ -89,20 +89,20 @@ func (in *Inputs) readAdmitted(n *kubedcv1alpha1.ExternalNetwork) snapshot.Admit
 	return out
 }
 
-// gatherGuests adds all Projects, with their namespaces and organizations, where some network is not for everybody.
-func (c *Cluster) gatherGuests(ctx context.Context, in *Inputs) error {
-	if !in.limitsNetworks() {
+// gatherAllProjects adds all Projects, with their namespaces and organizations, where some network is not for everybody.
+func (c *Cluster) gatherAllProjects(ctx context.Context, in *Inputs) error {
+	if !in.hasRestrictedNetwork() {
 		return nil
 	}
-	if err := c.add(ctx, in, &kubedcv1.ProjectList{}, nil); err != nil {
+	if err := c.listInto(ctx, in, &kubedcv1.ProjectList{}, nil); err != nil {
 		return err
 	}
-	for _, p := range in.others {
+	for _, p := range in.otherProjects {
 		for _, name := range []string{p.Namespace, p.Status.Namespace} {
-			if in.known[name] != nil || name == "" {
+			if in.knownNamespaces[name] != nil || name == "" {
 				continue
 			}
-			if ns, err := c.read(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: name}); err == nil {
+			if ns, err := c.readObject(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: name}); err == nil {
 				in.Add(ns)
 			}
 		}
@@ -110,8 +110,8 @@ func (c *Cluster) gatherGuests(ctx context.Context, in *Inputs) error {
 	return nil
 }
 
-// limitsNetworks says whether some network is not for everybody.
-func (in *Inputs) limitsNetworks() bool {
+// hasRestrictedNetwork says whether some network is not for everybody.
+func (in *Inputs) hasRestrictedNetwork() bool {
 	for _, n := range in.networks {
 		if n.Spec.AllowedProjects != nil || n.Spec.AllowedNamespaces != nil {
 			return true

@@ -45,16 +45,16 @@ func TestNetworkAdmits(t *testing.T) {
 		}
 		in := NewInputs("acme-prod")
 		in.Add(network)
-		in.Add(pool("ext", nil, "198.51.100.0/24", "198.51.100.1"))
+		in.Add(newExternalSubnet("ext", nil, "198.51.100.0/24", "198.51.100.1"))
 		in.Add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "acme", Labels: map[string]string{tier: "gold", "tier": "gold"}}})
 		in.Add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "acme-prod", Labels: map[string]string{"team": "pay"}}})
 		in.Add(&kubedcv1.Project{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "acme", Name: "prod", Labels: map[string]string{kubedcv1.OperatorLabelPrefix + "mine": "gold"},
 		}})
-		if got := in.readExternals()[0].Admitted.Admits("acme-prod", "acme/prod"); got != c.admits {
+		if got := in.readExternalSubnets()[0].Admitted.AdmitsAny("acme-prod", "acme/prod"); got != c.admits {
 			t.Errorf("%s: admitted %t", what, got)
 		}
-		if _, wrong := readGuestList(network); (wrong != "") != c.malformed || c.malformed && !strings.Contains(string(wrong), "spec.allowed") {
+		if _, wrong := readAccessSelectors(network); (wrong != "") != c.malformed || c.malformed && !strings.Contains(string(wrong), "spec.allowed") {
 			t.Errorf("%s: the network is told %q", what, wrong)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // An allow-list is read as addresses and prefixes or not at all, and what can't be read allows nobody.
 func TestAllowLists(t *testing.T) {
-	long := strings.TrimSuffix(strings.Repeat("192.0.2.1,", snapshot.MostAllowed+1), ",")
+	long := strings.TrimSuffix(strings.Repeat("192.0.2.1,", snapshot.MaxAllowListEntries+1), ",")
 	for text, want := range map[string]string{
 		"":                            "[]",
 		" ":                           "[]",
@@ -33,13 +33,13 @@ func TestAllowLists(t *testing.T) {
 	} {
 		o := &kubedcv1.Project{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{kubedcv1.IngressAllowlistAnnotation: text}}}
 		got := readAllowList(o, kubedcv1.IngressAllowlistAnnotation)
-		if !got.IsSet || !got.Restricts() || (got.Malformed != "") != (want == "") || want != "" && fmt.Sprint(got.Prefixes) != want {
+		if !got.IsSet || !got.RestrictsAny() || (got.Malformed != "") != (want == "") || want != "" && fmt.Sprint(got.Prefixes) != want {
 			t.Errorf("%.40q is read as %v, %q; wanted %s", text, got.Prefixes, got.Malformed, want)
 		}
 		if got.Malformed != "" && len(got.Prefixes) > 0 {
 			t.Errorf("%.40q can't be read and allows %v", text, got.Prefixes)
 		}
-		if other := readAllowList(o, kubedcv1.EgressAllowlistAnnotation); other.IsSet || other.Restricts() {
+		if other := readAllowList(o, kubedcv1.EgressAllowlistAnnotation); other.IsSet || other.RestrictsAny() {
 			t.Errorf("%.40q restricts the other direction", text)
 		}
 	}
@@ -49,7 +49,7 @@ func TestAllowLists(t *testing.T) {
 func TestAllowListOfEverybody(t *testing.T) {
 	for text, restricts := range map[string]bool{"0.0.0.0/0": false, "192.0.2.7,10.0.0.0/0": false, "::/0": true, "0.0.0.0/1": true} {
 		o := &kubedcv1.Project{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{kubedcv1.EgressAllowlistAnnotation: text}}}
-		if got := readAllowList(o, kubedcv1.EgressAllowlistAnnotation).Restricts(); got != restricts {
+		if got := readAllowList(o, kubedcv1.EgressAllowlistAnnotation).RestrictsAny(); got != restricts {
 			t.Errorf("%s restricts: %t", text, got)
 		}
 	}

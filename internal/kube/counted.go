@@ -7,18 +7,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Counted is a client that tells of every write that it sends: its verb (create, update, patch, apply, delete) and the kind
+// NewCountingClient is a client that tells of every write that it sends: its verb (create, update, patch, apply, delete) and the kind
 // of object; the kind of a status is "EIp/status".
-func Counted(c client.Client, wrote func(verb, kind string)) client.Client {
-	return &counted{Client: c, wrote: wrote}
+func NewCountingClient(c client.Client, wrote func(verb, kind string)) client.Client {
+	return &countingClient{Client: c, onWrite: wrote}
 }
 
-type counted struct {
+type countingClient struct {
 	client.Client
-	wrote func(verb, kind string)
+	onWrite func(verb, kind string)
 }
 
-func (c *counted) count(verb string, o any, subresource string) {
+func (c *countingClient) countWrite(verb string, o any, subresource string) {
 	kind := "unknown"
 	switch o := o.(type) {
 	case client.Object:
@@ -30,67 +30,67 @@ func (c *counted) count(verb string, o any, subresource string) {
 			kind = *o.GetKind()
 		}
 	}
-	c.wrote(verb, kind+subresource)
+	c.onWrite(verb, kind+subresource)
 }
 
-func (c *counted) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
-	c.count("create", o, "")
+func (c *countingClient) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
+	c.countWrite("create", o, "")
 	return c.Client.Create(ctx, o, opts...)
 }
 
-func (c *counted) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
-	c.count("update", o, "")
+func (c *countingClient) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
+	c.countWrite("update", o, "")
 	return c.Client.Update(ctx, o, opts...)
 }
 
-func (c *counted) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
-	c.count("patch", o, "")
+func (c *countingClient) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	c.countWrite("patch", o, "")
 	return c.Client.Patch(ctx, o, patch, opts...)
 }
 
-func (c *counted) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-	c.count("apply", o, "")
+func (c *countingClient) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+	c.countWrite("apply", o, "")
 	return c.Client.Apply(ctx, o, opts...)
 }
 
-func (c *counted) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
-	c.count("delete", o, "")
+func (c *countingClient) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
+	c.countWrite("delete", o, "")
 	return c.Client.Delete(ctx, o, opts...)
 }
 
-func (c *counted) DeleteAllOf(ctx context.Context, o client.Object, opts ...client.DeleteAllOfOption) error {
-	c.count("delete", o, "")
+func (c *countingClient) DeleteAllOf(ctx context.Context, o client.Object, opts ...client.DeleteAllOfOption) error {
+	c.countWrite("delete", o, "")
 	return c.Client.DeleteAllOf(ctx, o, opts...)
 }
 
-func (c *counted) Status() client.SubResourceWriter { return c.SubResource("status") }
+func (c *countingClient) Status() client.SubResourceWriter { return c.SubResource("status") }
 
-func (c *counted) SubResource(name string) client.SubResourceClient {
-	return &countedPart{SubResourceClient: c.Client.SubResource(name), of: c, name: "/" + name}
+func (c *countingClient) SubResource(name string) client.SubResourceClient {
+	return &countingSubResource{SubResourceClient: c.Client.SubResource(name), parent: c, suffix: "/" + name}
 }
 
-type countedPart struct {
+type countingSubResource struct {
 	client.SubResourceClient
-	of   *counted
-	name string
+	parent *countingClient
+	suffix string
 }
 
-func (p *countedPart) Create(ctx context.Context, o, part client.Object, opts ...client.SubResourceCreateOption) error {
-	p.of.count("create", o, p.name)
+func (p *countingSubResource) Create(ctx context.Context, o, part client.Object, opts ...client.SubResourceCreateOption) error {
+	p.parent.countWrite("create", o, p.suffix)
 	return p.SubResourceClient.Create(ctx, o, part, opts...)
 }
 
-func (p *countedPart) Update(ctx context.Context, o client.Object, opts ...client.SubResourceUpdateOption) error {
-	p.of.count("update", o, p.name)
+func (p *countingSubResource) Update(ctx context.Context, o client.Object, opts ...client.SubResourceUpdateOption) error {
+	p.parent.countWrite("update", o, p.suffix)
 	return p.SubResourceClient.Update(ctx, o, opts...)
 }
 
-func (p *countedPart) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-	p.of.count("patch", o, p.name)
+func (p *countingSubResource) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+	p.parent.countWrite("patch", o, p.suffix)
 	return p.SubResourceClient.Patch(ctx, o, patch, opts...)
 }
 
-func (p *countedPart) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
-	p.of.count("apply", o, p.name)
+func (p *countingSubResource) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+	p.parent.countWrite("apply", o, p.suffix)
 	return p.SubResourceClient.Apply(ctx, o, opts...)
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// routed says whether EgressRoutes may select pods of a namespace.
-func (c *Cluster) routed(ctx context.Context, namespace string) bool {
+// hasEgressRoutes says whether EgressRoutes may select pods of a namespace.
+func (c *Cluster) hasEgressRoutes(ctx context.Context, namespace string) bool {
 	var list kubedcv1alpha1.EgressRouteList
 	err := c.reader.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
 	return err == nil && len(list.Items) > 0
@@ -45,11 +45,11 @@ func (in *Inputs) readEgressRoutes() (out []snapshot.EgressRoute) {
 func (in *Inputs) readEgressRoute(r *kubedcv1alpha1.EgressRoute) snapshot.EgressRoute {
 	var p parser
 	out := snapshot.EgressRoute{
-		Meta: readMeta(r.ObjectMeta), Type: p.network("spec.externalNetworkType", string(r.Spec.ExternalNetworkType)),
-		Network: p.name("spec.externalNetwork", r.Spec.ExternalNetwork),
+		Meta: readMeta(r.ObjectMeta), Type: p.readNetworkType("spec.externalNetworkType", string(r.Spec.ExternalNetworkType)),
+		Network: p.readName("spec.externalNetwork", r.Spec.ExternalNetwork),
 	}
 	for _, text := range r.Spec.Destinations {
-		out.Destinations = append(out.Destinations, p.prefix("destination", text))
+		out.Destinations = append(out.Destinations, p.readPrefix("destination", text))
 	}
 	pods, err := metav1.LabelSelectorAsSelector(&r.Spec.PodSelector)
 	if err != nil {
@@ -60,29 +60,29 @@ func (in *Inputs) readEgressRoute(r *kubedcv1alpha1.EgressRoute) snapshot.Egress
 	}
 	for _, pod := range in.pods {
 		if pod.Namespace == r.Namespace && pods.Matches(labels.Set(pod.Labels)) {
-			for _, a := range in.leavingAddresses(pod) {
-				out.Pods = append(out.Pods, snapshot.Placed{Address: a, Node: pod.Spec.NodeName})
+			for _, a := range in.egressAddresses(pod) {
+				out.Pods = append(out.Pods, snapshot.PodPlacement{Address: a, Node: pod.Spec.NodeName})
 			}
 		}
 	}
-	out.Pods = inPlaces(out.Pods)
+	out.Pods = dedupByAddress(out.Pods)
 	slices.SortFunc(out.Destinations, netip.Prefix.Compare)
 	out.Destinations = slices.Compact(out.Destinations)
 	return out
 }
 
-// leavingAddresses are the addresses with which a pod is led out.
-func (in *Inputs) leavingAddresses(pod *corev1.Pod) []netip.Addr {
+// egressAddresses are the addresses with which a pod is led out.
+func (in *Inputs) egressAddresses(pod *corev1.Pod) []netip.Addr {
 	if in.Shard == ownership.NodesShard {
 		return reportedAddresses(pod)
 	}
 	return podAddresses(pod)
 }
 
-// inPlaces is addresses in order, each once.
-func inPlaces(pods []snapshot.Placed) []snapshot.Placed {
-	slices.SortFunc(pods, func(a, b snapshot.Placed) int {
+// dedupByAddress is addresses in order, each once.
+func dedupByAddress(pods []snapshot.PodPlacement) []snapshot.PodPlacement {
+	slices.SortFunc(pods, func(a, b snapshot.PodPlacement) int {
 		return cmp.Or(a.Address.Compare(b.Address), strings.Compare(a.Node, b.Node))
 	})
-	return slices.CompactFunc(pods, func(a, b snapshot.Placed) bool { return a.Address == b.Address })
+	return slices.CompactFunc(pods, func(a, b snapshot.PodPlacement) bool { return a.Address == b.Address })
 }

@@ -16,27 +16,27 @@ import (
 	"github.com/sallyport/sallyport/internal/intent"
 )
 
-// patience is how long a target waits for the cache to show what it wrote. A cache that is later than that costs a needless
+// cacheSyncTimeout is how long a target waits for the cache to show what it wrote. A cache that is later than that costs a needless
 // write and nothing else.
-const patience = time.Second
+const cacheSyncTimeout = time.Second
 
-// echo tells when a cache shows what was written, so that the next look at the cache does not find it missing and write it
+// writeBarrier tells when a cache shows what was written, so that the next look at the cache does not find it missing and write it
 // again.
-type echo struct {
+type writeBarrier struct {
 	mu      sync.Mutex
-	waiting map[intent.ObjectKey]chan struct{} // closed at the next event of the object
+	waiters map[intent.ObjectKey]chan struct{} // closed at the next event of the object
 }
 
-// mark is what the cache has to show: a version of an object, or with none, that the one with this UID is deleted or being
+// pendingWrite is what the cache has to show: a version of an object, or with none, that the one with this UID is deleted or being
 // deleted.
-type mark struct {
+type pendingWrite struct {
 	key     intent.ObjectKey
 	version string
 	uid     types.UID
 }
 
-func newEcho(ctx context.Context, c cache.Cache, kinds []intent.Kind) (*echo, error) {
-	e := &echo{waiting: map[intent.ObjectKey]chan struct{}{}}
+func newWriteBarrier(ctx context.Context, c cache.Cache, kinds []intent.Kind) (*writeBarrier, error) {
+	e := &writeBarrier{waiters: map[intent.ObjectKey]chan struct{}{}}
 	for _, kind := range kinds {
 		object, err := newObject(kind)
 		if err != nil {
@@ -46,7 +46,7 @@ func newEcho(ctx context.Context, c cache.Cache, kinds []intent.Kind) (*echo, er
 		if err != nil {
 			return nil, fmt.Errorf("watch %s: %w", kind, err)
 		}
-		heard := func(o any) { e.heard(kind, o) }
+		heard := func(o any) { e.notifyWaiters(kind, o) }
 		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc: heard, UpdateFunc: func(_, o any) { heard(o) }, DeleteFunc: heard,
 		}); err != nil {
@@ -56,7 +56,7 @@ func newEcho(ctx context.Context, c cache.Cache, kinds []intent.Kind) (*echo, er
 	return e, nil
 }
 
-func (e *echo) heard(kind intent.Kind, o any) {
+func (e *writeBarrier) notifyWaiters(kind intent.Kind, o any) {
 	if last, unseen := o.(toolscache.DeletedFinalStateUnknown); unseen {
 		o = last.Obj
 	}
@@ -67,39 +67,39 @@ func (e *echo) heard(kind intent.Kind, o any) {
 	key := intent.ObjectKey{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if next, awaited := e.waiting[key]; awaited {
+	if next, awaited := e.waiters[key]; awaited {
 		close(next)
-		delete(e.waiting, key)
+		delete(e.waiters, key)
 	}
 }
 
-func (e *echo) next(key intent.ObjectKey) <-chan struct{} {
+func (e *writeBarrier) nextEvent(key intent.ObjectKey) <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.waiting[key] == nil {
-		e.waiting[key] = make(chan struct{})
+	if e.waiters[key] == nil {
+		e.waiters[key] = make(chan struct{})
 	}
-	return e.waiting[key]
+	return e.waiters[key]
 }
 
-// settle waits until the cache shows what was written, or patience ends.
-func (c *Cluster) settle(ctx context.Context, marks []mark) {
-	if c.echo == nil {
+// waitForCache waits until the cache shows what was written, or patience ends.
+func (c *Cluster) waitForCache(ctx context.Context, marks []pendingWrite) {
+	if c.barrier == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, cacheSyncTimeout)
 	defer cancel()
 	for _, m := range marks {
-		for !c.shows(ctx, m) && ctx.Err() == nil {
-			c.await(ctx, m)
+		for !c.cacheShows(ctx, m) && ctx.Err() == nil {
+			c.awaitNextEvent(ctx, m)
 		}
 	}
 }
 
-// await waits for the next event of an object that the cache does not show as it should.
-func (c *Cluster) await(ctx context.Context, m mark) {
-	next := c.echo.next(m.key)
-	if c.shows(ctx, m) { // since the last look, and its event was not waited for
+// awaitNextEvent waits for the next event of an object that the cache does not show as it should.
+func (c *Cluster) awaitNextEvent(ctx context.Context, m pendingWrite) {
+	next := c.barrier.nextEvent(m.key)
+	if c.cacheShows(ctx, m) { // since the last look, and its event was not waited for
 		return
 	}
 	select {
@@ -108,8 +108,8 @@ func (c *Cluster) await(ctx context.Context, m mark) {
 	}
 }
 
-func (c *Cluster) shows(ctx context.Context, m mark) bool {
-	object, err := c.read(ctx, m.key)
+func (c *Cluster) cacheShows(ctx context.Context, m pendingWrite) bool {
+	object, err := c.readObject(ctx, m.key)
 	if m.version == "" {
 		return apierrors.IsNotFound(err) || (err == nil && (object.GetDeletionTimestamp() != nil || object.GetUID() != m.uid))
 	}

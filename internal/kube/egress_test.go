@@ -15,21 +15,21 @@ import (
 	"github.com/sallyport/sallyport/internal/ownership"
 )
 
-// selectedPods is a cluster with a project, a namespace of Kube-OVN's default VPC and one of another VPC, each with pods that EgressIP mail selects,
+// selectedPodsFixture is a cluster with a project, a namespace of Kube-OVN's default VPC and one of another VPC, each with pods that EgressIP mail selects,
 // and some that it does not.
-func selectedPods() []client.Object {
-	own := inSubnet("acme-prod-default", ownership.Labels("acme-prod"))
+func selectedPodsFixture() []client.Object {
+	own := namespaceInSubnet("acme-prod-default", ownership.ManagedLabels("acme-prod"))
 	own.Name = "acme-prod"
-	edge, other := inSubnet(kubeovn.ManagementSubnet, nil), inSubnet("foreign", nil)
+	edge, other := namespaceInSubnet(kubeovn.ManagementSubnet, nil), namespaceInSubnet("foreign", nil)
 	edge.Name, other.Name = "edge", "other"
 	out := []client.Object{
-		own, edge, other, &kubedcv1.Project{ObjectMeta: in("acme", "prod")},
-		&ovnv1.EgressIP{ObjectMeta: in("", "mail"), Spec: ovnv1.EgressIPSpec{
+		own, edge, other, &kubedcv1.Project{ObjectMeta: metaIn("acme", "prod")},
+		&ovnv1.EgressIP{ObjectMeta: metaIn("", "mail"), Spec: ovnv1.EgressIPSpec{
 			EgressIPs: []string{"198.51.100.7"}, PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "mail"}},
 		}},
 	}
 	pod := func(namespace, name string, change func(*corev1.Pod)) {
-		p := &corev1.Pod{ObjectMeta: in(namespace, name)}
+		p := &corev1.Pod{ObjectMeta: metaIn(namespace, name)}
 		p.Labels = map[string]string{"app": "mail"}
 		if change != nil {
 			change(p)
@@ -49,16 +49,16 @@ func selectedPods() []client.Object {
 
 // Pods of projects are served. All others that an EgressIP selects are counted, and the first few are named.
 func TestPodsOfNoProjectAreFound(t *testing.T) {
-	_, w, err := clusterOf(selectedPods()...).GatherEgress(t.Context())
+	_, w, err := newFakeCluster(selectedPodsFixture()...).GatherEgress(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := w.Requests[0]
+	got := w.EgressIPs[0]
 	if want := []string{"acme-prod"}; !slices.Equal(got.Vpcs, want) {
 		t.Errorf("VPCs %v, want %v", got.Vpcs, want)
 	}
-	if got.Outside.Number != 6 || got.Outside.String() != "edge/mail-7, edge/mail-8, edge/mail-9 and 3 more" {
-		t.Errorf("of no project are %d: %s", got.Outside.Number, got.Outside)
+	if got.PodsOutsideProjects.Number != 6 || got.PodsOutsideProjects.String() != "edge/mail-7, edge/mail-8, edge/mail-9 and 3 more" {
+		t.Errorf("of no project are %d: %s", got.PodsOutsideProjects.Number, got.PodsOutsideProjects)
 	}
 }
 
@@ -66,8 +66,8 @@ func TestPodsOfNoProjectAreFound(t *testing.T) {
 func TestSelectedPodsAreAskedFor(t *testing.T) {
 	for namespace, want := range map[string]string{"acme-prod": "acme-prod", "edge": ownership.EgressVpc, "other": ownership.EgressVpc} {
 		var asked []string
-		w := &watch{cluster: clusterOf(selectedPods()...), ask: func(shard string) { asked = append(asked, shard) }}
-		w.selected(t.Context(), nil, &corev1.Pod{ObjectMeta: in(namespace, "new")})
+		w := &eventMapper{cluster: newFakeCluster(selectedPodsFixture()...), enqueue: func(shard string) { asked = append(asked, shard) }}
+		w.handleSelectedPod(t.Context(), nil, &corev1.Pod{ObjectMeta: metaIn(namespace, "new")})
 		if !slices.Equal(asked, []string{want}) {
 			t.Errorf("a pod in %s: asked for %v, want %s", namespace, asked, want)
 		}

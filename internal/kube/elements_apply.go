@@ -15,21 +15,21 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// attempts is how often a write is tried when somebody else writes to the same object in between.
-const attempts = 5
+// maxAttempts is how often a write is tried when somebody else writes to the same object in between.
+const maxAttempts = 5
 
-type elementChange = state.Change[intent.ElementKey, intent.Element]
+type entryChange = state.Change[intent.VpcEntryKey, intent.VpcEntry]
 
 // Apply carries all changes out in one write, so they fail together.
-func (t *Elements) Apply(ctx context.Context, changes []elementChange) map[intent.ElementKey]error {
-	failed := map[intent.ElementKey]error{}
-	m, err := t.rewrite(ctx, changes)
+func (t *VpcEntries) Apply(ctx context.Context, changes []entryChange) map[intent.VpcEntryKey]error {
+	failed := map[intent.VpcEntryKey]error{}
+	m, err := t.rewriteLists(ctx, changes)
 	if err == nil {
-		t.cluster.settle(ctx, []mark{m})
+		t.cluster.waitForCache(ctx, []pendingWrite{m})
 		return failed
 	}
 	for _, c := range changes {
-		if apierrors.IsNotFound(err) && c.Removes() {
+		if apierrors.IsNotFound(err) && c.IsRemoval() {
 			continue // it went with the Vpc
 		}
 		failed[c.Key] = err
@@ -37,40 +37,40 @@ func (t *Elements) Apply(ctx context.Context, changes []elementChange) map[inten
 	return failed
 }
 
-// rewrite reads the lists, changes them and writes them back on condition that nobody wrote to the Vpc in between.
-func (t *Elements) rewrite(ctx context.Context, changes []elementChange) (m mark, err error) {
-	for range attempts {
+// rewriteLists reads the lists, changes them and writes them back on condition that nobody wrote to the Vpc in between.
+func (t *VpcEntries) rewriteLists(ctx context.Context, changes []entryChange) (m pendingWrite, err error) {
+	for range maxAttempts {
 		vpc := &unstructured.Unstructured{}
-		vpc.SetGroupVersionKind(kinds[intent.Vpc])
+		vpc.SetGroupVersionKind(gvkByKind[intent.Vpc])
 		if err := t.cluster.api.Get(ctx, client.ObjectKey{Name: t.vpc}, vpc); err != nil {
-			return mark{}, fmt.Errorf("read Vpc %s: %w", t.vpc, err)
+			return pendingWrite{}, fmt.Errorf("read Vpc %s: %w", t.vpc, err)
 		}
-		patch, err := t.patch(vpc, changes)
+		patch, err := t.buildPatch(vpc, changes)
 		if err != nil {
-			return mark{}, err
+			return pendingWrite{}, err
 		}
 		if patch != nil {
 			err = t.cluster.api.Patch(ctx, vpc, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(ownership.FieldManager))
 		}
 		if err == nil {
-			return mark{key: intent.ObjectKey{Kind: intent.Vpc, Name: t.vpc}, version: vpc.GetResourceVersion()}, nil
+			return pendingWrite{key: intent.ObjectKey{Kind: intent.Vpc, Name: t.vpc}, version: vpc.GetResourceVersion()}, nil
 		}
 		if !apierrors.IsConflict(err) {
-			return mark{}, fmt.Errorf("write Vpc %s: %w", t.vpc, err)
+			return pendingWrite{}, fmt.Errorf("write Vpc %s: %w", t.vpc, err)
 		}
 	}
-	return mark{}, fmt.Errorf("write Vpc %s: others wrote to it %d times in between", t.vpc, attempts)
+	return pendingWrite{}, fmt.Errorf("write Vpc %s: others wrote to it %d times in between", t.vpc, maxAttempts)
 }
 
-// patch is the lists that change, as a whole: nil if none does.
-func (t *Elements) patch(vpc *unstructured.Unstructured, changes []elementChange) ([]byte, error) {
+// buildPatch is the lists that change, as a whole: nil if none does.
+func (t *VpcEntries) buildPatch(vpc *unstructured.Unstructured, changes []entryChange) ([]byte, error) {
 	spec := map[string]any{}
-	for _, list := range lists {
+	for _, list := range sharedLists {
 		items, _, err := unstructured.NestedSlice(vpc.Object, "spec", string(list))
 		if err != nil {
 			return nil, err
 		}
-		next, changed, err := edited(list, items, changes)
+		next, changed, err := editList(list, items, changes)
 		if err != nil {
 			return nil, err
 		}
@@ -83,8 +83,8 @@ func (t *Elements) patch(vpc *unstructured.Unstructured, changes []elementChange
 		}
 	}
 	for _, c := range changes {
-		if c.Key.List == intent.External {
-			spec[string(intent.External)] = !c.Removes()
+		if c.Key.List == intent.EnableExternal {
+			spec[string(intent.EnableExternal)] = !c.IsRemoval()
 		}
 	}
 	if len(spec) == 0 {
@@ -93,9 +93,9 @@ func (t *Elements) patch(vpc *unstructured.Unstructured, changes []elementChange
 	return json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": vpc.GetResourceVersion()}, "spec": spec})
 }
 
-// edited is a list after the changes to it. What they do not name keeps its place and is passed on as it was read.
-func edited(list intent.List, items []any, changes []elementChange) (next []any, changed bool, err error) {
-	wanted := map[string]elementChange{}
+// editList is a list after the changes to it. What they do not name keeps its place and is passed on as it was read.
+func editList(list intent.VpcList, items []any, changes []entryChange) (next []any, changed bool, err error) {
+	wanted := map[string]entryChange{}
 	for _, c := range changes {
 		if c.Key.List == list {
 			wanted[c.Key.ID] = c
@@ -103,12 +103,12 @@ func edited(list intent.List, items []any, changes []elementChange) (next []any,
 	}
 	placed := map[string]bool{}
 	for _, item := range items {
-		e, err := elementOf(list, item)
+		e, err := parseEntry(list, item)
 		if err != nil {
 			return nil, false, fmt.Errorf("read %s: %w", list, err)
 		}
 		c, named := wanted[e.id]
-		if named && (c.Removes() || placed[e.id]) {
+		if named && (c.IsRemoval() || placed[e.id]) {
 			changed = true
 			continue
 		}
@@ -117,18 +117,18 @@ func edited(list intent.List, items []any, changes []elementChange) (next []any,
 		}
 		if named && e.content != c.After.Content {
 			changed = true
-			item = value(*c.After)
+			item = entryValue(*c.After)
 		}
 		next = append(next, item)
 	}
 	for _, c := range changes {
-		if c.Key.List == list && !c.Removes() && !placed[c.Key.ID] {
+		if c.Key.List == list && !c.IsRemoval() && !placed[c.Key.ID] {
 			changed = true
-			next = append(next, value(*c.After))
+			next = append(next, entryValue(*c.After))
 		}
 	}
 	return next, changed, nil
 }
 
-// value is an element as it is written: its content is JSON already.
-func value(e intent.Element) any { return json.RawMessage(e.Content) }
+// entryValue is an element as it is written: its content is JSON already.
+func entryValue(e intent.VpcEntry) any { return json.RawMessage(e.Content) }

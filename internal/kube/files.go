@@ -21,9 +21,9 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// Files reads manifests from a file, or from all .yaml, .yml and .json files below a directory. Kinds that have no say in
+// ReadManifests reads manifests from a file, or from all .yaml, .yml and .json files below a directory. Kinds that have no say in
 // what we do are left out.
-func Files(path string) ([]client.Object, error) {
+func ReadManifests(path string) ([]client.Object, error) {
 	var out []client.Object
 	err := filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -32,14 +32,14 @@ func Files(path string) ([]client.Object, error) {
 		if name != path && !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name)) {
 			return nil
 		}
-		objects, err := readManifests(name)
+		objects, err := readManifestFile(name)
 		out = append(out, objects...)
 		return err
 	})
 	return out, err
 }
 
-func readManifests(name string) ([]client.Object, error) {
+func readManifestFile(name string) ([]client.Object, error) {
 	raw, err := os.ReadFile(name) //nolint:gosec // a file that the operator names
 	if err != nil {
 		return nil, err
@@ -58,16 +58,16 @@ func readManifests(name string) ([]client.Object, error) {
 		if len(u.Object) == 0 || !scheme.Recognizes(u.GroupVersionKind()) {
 			continue
 		}
-		object, err := typed(u)
+		object, err := toTypedObject(u)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %s %s: %w", name, u.GetKind(), u.GetName(), err)
 		}
-		Claim(object)
+		AdoptByLabels(object)
 		out = append(out, object)
 	}
 }
 
-func typed(u *unstructured.Unstructured) (client.Object, error) {
+func toTypedObject(u *unstructured.Unstructured) (client.Object, error) {
 	object, err := scheme.New(u.GroupVersionKind())
 	if err != nil {
 		return nil, err
@@ -88,11 +88,11 @@ func ShardsOf(objects []client.Object) []string {
 	for _, object := range objects {
 		switch o := object.(type) {
 		case *kubedcv1.Project:
-			shards[snapshot.ShardOf(o.Namespace, o.Name)] = true
+			shards[snapshot.ProjectShard(o.Namespace, o.Name)] = true
 		case *kubedcv1.EIp, *kubedcv1.FIp:
 			shards[o.GetNamespace()] = true
 		default:
-			for _, shard := range shardOf(object) {
+			for _, shard := range indexByShard(object) {
 				shards[shard] = true
 			}
 		}

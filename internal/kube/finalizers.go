@@ -25,11 +25,11 @@ type Finalizers struct {
 
 // NewFinalizers is our finalizer on objects that were read, as they were read.
 func NewFinalizers(c *Cluster, objects []client.Object) (*Finalizers, error) {
-	keyed, err := byKey(objects)
+	keyed, err := indexByKey(objects)
 	return &Finalizers{cluster: c, objects: keyed}, err
 }
 
-func byKey(objects []client.Object) (map[intent.ObjectKey]client.Object, error) {
+func indexByKey(objects []client.Object) (map[intent.ObjectKey]client.Object, error) {
 	out := make(map[intent.ObjectKey]client.Object, len(objects))
 	for _, o := range objects {
 		key, err := KeyOf(o)
@@ -58,26 +58,26 @@ func (t *Finalizers) Observe(context.Context) (intent.Finalizers, error) {
 // Apply puts the finalizer on objects and takes it off.
 func (t *Finalizers) Apply(ctx context.Context, changes []state.Change[intent.ObjectKey, intent.Finalizer]) map[intent.ObjectKey]error {
 	failed := map[intent.ObjectKey]error{}
-	var marks []mark
+	var marks []pendingWrite
 	for _, c := range changes {
-		version, err := t.set(ctx, c.Key, !c.Removes())
+		version, err := t.setFinalizer(ctx, c.Key, !c.IsRemoval())
 		switch {
-		case apierrors.IsNotFound(err) && c.Removes(): // the last finalizer, or somebody was faster
+		case apierrors.IsNotFound(err) && c.IsRemoval(): // the last finalizer, or somebody was faster
 		case err != nil:
 			failed[c.Key] = err
 		case version != "":
-			marks = append(marks, mark{key: c.Key, version: version})
+			marks = append(marks, pendingWrite{key: c.Key, version: version})
 		}
 	}
-	t.cluster.settle(ctx, marks)
+	t.cluster.waitForCache(ctx, marks)
 	return failed
 }
 
 var errReplaced = errors.New("there is another object of that name by now")
 
-// set puts the finalizer on an object, or takes it off, on condition that nobody wrote to the object in between. It returns
+// setFinalizer puts the finalizer on an object, or takes it off, on condition that nobody wrote to the object in between. It returns
 // the version that it wrote, if any.
-func (t *Finalizers) set(ctx context.Context, key intent.ObjectKey, on bool) (string, error) {
+func (t *Finalizers) setFinalizer(ctx context.Context, key intent.ObjectKey, on bool) (string, error) {
 	seen, there := t.objects[key]
 	if !there {
 		return "", fmt.Errorf("%s was not read", key)
@@ -86,9 +86,9 @@ func (t *Finalizers) set(ctx context.Context, key intent.ObjectKey, on bool) (st
 		Namespace: key.Namespace, Name: key.Name,
 		UID: seen.GetUID(), ResourceVersion: seen.GetResourceVersion(), Finalizers: seen.GetFinalizers(),
 	}}
-	o.SetGroupVersionKind(kinds[key.Kind])
-	for range attempts {
-		patch, err := finalizerPatch(o, on)
+	o.SetGroupVersionKind(gvkByKind[key.Kind])
+	for range maxAttempts {
+		patch, err := buildFinalizerPatch(o, on)
 		if err != nil || patch == nil {
 			return "", err
 		}
@@ -106,11 +106,11 @@ func (t *Finalizers) set(ctx context.Context, key intent.ObjectKey, on bool) (st
 			return "", errReplaced
 		}
 	}
-	return "", fmt.Errorf("others wrote to it %d times in between", attempts)
+	return "", fmt.Errorf("others wrote to it %d times in between", maxAttempts)
 }
 
-// finalizerPatch is nil when there is nothing to do.
-func finalizerPatch(o *metav1.PartialObjectMetadata, on bool) ([]byte, error) {
+// buildFinalizerPatch is nil when there is nothing to do.
+func buildFinalizerPatch(o *metav1.PartialObjectMetadata, on bool) ([]byte, error) {
 	finalizers := slices.DeleteFunc(slices.Clone(o.Finalizers), func(f string) bool { return f == ownership.Finalizer })
 	if has := len(finalizers) < len(o.Finalizers); has == on {
 		return nil, nil

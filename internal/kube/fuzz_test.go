@@ -23,27 +23,27 @@ func FuzzManagedFields(f *testing.F) {
 		o := &metav1.PartialObjectMetadata{}
 		o.Labels = map[string]string{"app.kubernetes.io/managed-by": "sallyport", ownership.ShardLabel: "acme-web"}
 		o.ManagedFields = []metav1.ManagedFieldsEntry{
-			entry(ownership.FieldManager, apply, "", string(set)), entry(ownership.FieldManager, apply, "", `{"f:metadata":{"f:labels":{}}}`),
+			managedFieldsEntry(ownership.FieldManager, applyOperation, "", string(set)), managedFieldsEntry(ownership.FieldManager, applyOperation, "", `{"f:metadata":{"f:labels":{}}}`),
 		}
-		belongs(o)
-		ours, err := applied(o, ownership.FieldManager, "")
+		ownerShard(o)
+		ours, err := appliedFields(o, ownership.FieldManager, "")
 		var value map[string]any
 		if err != nil || utiljson.Unmarshal(object, &value) != nil || value == nil {
 			return
 		}
-		if got := ours.of(value); !within(got, value) {
+		if got := ours.extract(value); !isPartOf(got, value) {
 			t.Errorf("%s of %s is %v", set, object, got)
 		}
 	})
 }
 
-// within says whether a value is a part of another: members of objects and items of lists may be missing, nothing is added or moved.
-func within(part, whole any) bool {
+// isPartOf says whether a value is a part of another: members of objects and items of lists may be missing, nothing is added or moved.
+func isPartOf(part, whole any) bool {
 	switch part := part.(type) {
 	case map[string]any:
 		whole, same := whole.(map[string]any)
 		for name, value := range part {
-			if member, there := whole[name]; !there || !within(value, member) {
+			if member, there := whole[name]; !there || !isPartOf(value, member) {
 				return false
 			}
 		}
@@ -51,7 +51,7 @@ func within(part, whole any) bool {
 	case []any:
 		list, same := whole.([]any)
 		for _, item := range part {
-			for len(list) > 0 && !within(item, list[0]) {
+			for len(list) > 0 && !isPartOf(item, list[0]) {
 				list = list[1:]
 			}
 			if len(list) == 0 {
@@ -76,7 +76,7 @@ func FuzzInspection(f *testing.F) {
 		if json.Unmarshal(data, &o) != nil || o.Status.Time == nil { // without a time it is not answered yet
 			return
 		}
-		read := readAnswer(&o)
+		read := readInspection(&o)
 		if len(read.Routes) > len(o.Spec.Routes) || len(read.Connection) != len(o.Status.Connections) || len(read.Neighbours) != len(o.Status.Neighbours) {
 			t.Errorf("%s\nis %+v", data, read)
 		}

@@ -26,14 +26,14 @@ import (
 
 // Indexes of a cache, besides the one by shard.
 const (
-	projectIndex  = "project-shard" // Projects by the shard that their names give
-	externalIndex = "external"      // Subnets that have the label of an external network
-	addressIndex  = "address"       // OvnEips by the address they have, EIps by the one they want or have
-	subnetIndex   = "subnet"        // Namespaces by the Subnet in which their pods get addresses
-	quotaIndex    = "quota"         // EIps that wait for others to go
-	leavesIndex   = "leaves"        // Services whose pods are to leave with their address
-	vpcIndex      = "vpc"           // Subnets of Kube-OVN's own VPC
-	ingressIndex  = "ingress"       // Services by the addresses of their load balancers
+	projectIndex       = "project-shard" // Projects by the shard that their names give
+	externalIndex      = "external"      // Subnets that have the label of an external network
+	addressIndex       = "address"       // OvnEips by the address they have, EIps by the one they want or have
+	subnetIndex        = "subnet"        // Namespaces by the Subnet in which their pods get addresses
+	quotaIndex         = "quota"         // EIps that wait for others to go
+	egressServiceIndex = "leaves"        // Services whose pods are to leave with their address
+	vpcIndex           = "vpc"           // Subnets of Kube-OVN's own VPC
+	ingressIndex       = "ingress"       // Services by the addresses of their load balancers
 )
 
 // Kinds that are read and not written.
@@ -42,30 +42,30 @@ const (
 	VMI intent.Kind = "VirtualMachineInstance"
 )
 
-// readIndexes adds the indexes that keep the cost of a shard independent of the number of shards.
-func readIndexes(ctx context.Context, c client.FieldIndexer) error {
+// addIndexes adds the indexes that keep the cost of a shard independent of the number of shards.
+func addIndexes(ctx context.Context, c client.FieldIndexer) error {
 	for _, index := range []struct {
 		object client.Object
 		name   string
 		values client.IndexerFunc
 	}{
-		{&kubedcv1.Project{}, projectIndex, func(o client.Object) []string { return []string{snapshot.ShardOf(o.GetNamespace(), o.GetName())} }},
+		{&kubedcv1.Project{}, projectIndex, func(o client.Object) []string { return []string{snapshot.ProjectShard(o.GetNamespace(), o.GetName())} }},
 		{&Subnet{}, externalIndex, func(o client.Object) []string {
 			if o.GetLabels()[kubedcv1.ExternalNetworkTypeLabel] == "" {
 				return nil
 			}
 			return []string{"true"}
 		}},
-		{&Subnet{}, vpcIndex, byVpc},
+		{&Subnet{}, vpcIndex, indexByVPC},
 		{&corev1.Namespace{}, subnetIndex, func(o client.Object) []string { return []string{podSubnet(o.(*corev1.Namespace))} }},
-		{&corev1.Service{}, leavesIndex, func(o client.Object) []string {
-			if !leaves(o) {
+		{&corev1.Service{}, egressServiceIndex, func(o client.Object) []string {
+			if !hasEgressAnnotation(o) {
 				return nil
 			}
 			return []string{"true"}
 		}},
 		{&corev1.Service{}, ingressIndex, func(o client.Object) (out []string) {
-			for _, a := range readIngress(o.(*corev1.Service)) {
+			for _, a := range readIngressAddresses(o.(*corev1.Service)) {
 				out = append(out, a.String())
 			}
 			return out
@@ -92,32 +92,32 @@ func readIndexes(ctx context.Context, c client.FieldIndexer) error {
 	return nil
 }
 
-// Gather reads the inputs of a shard; misplaced are the ports that OVN says are not where they belong. From a cache it costs what the
+// GatherShard reads the inputs of a shard; misplaced are the ports that OVN says are not where they belong. From a cache it costs what the
 // shard costs, not what the cluster costs.
-func (c *Cluster) Gather(ctx context.Context, shard string, quotas snapshot.Quotas, misplaced []snapshot.PodPort) (*Inputs, error) {
+func (c *Cluster) GatherShard(ctx context.Context, shard string, quotas snapshot.Quotas, misplaced []snapshot.PodPort) (*Inputs, error) {
 	in := NewInputs(shard)
-	in.AddPorts(misplaced)
-	in.overlooked, in.noBackends = c.progress.overlooked, c.lacks[intent.Backend]
-	if err := c.gatherInside(ctx, in); err != nil {
+	in.AddMisplacedPorts(misplaced)
+	in.isStuck, in.lacksBackendKind = c.progress.isStuck, c.missingKinds[intent.Backend]
+	if err := c.gatherNamespaceObjects(ctx, in); err != nil {
 		return nil, err
 	}
 	lists := []struct {
 		list client.ObjectList
 		by   []client.ListOption
 	}{
-		{&kubedcv1.ProjectList{}, c.by(projectIndex, shard)},
+		{&kubedcv1.ProjectList{}, c.matchIndex(projectIndex, shard)},
 		{&kubedcv1alpha1.ExternalNetworkList{}, nil},
-		{&SubnetList{}, c.by(externalIndex, "true")},
+		{&SubnetList{}, c.matchIndex(externalIndex, "true")},
 	}
 	for _, l := range lists {
-		if err := c.add(ctx, in, l.list, l.by); err != nil {
+		if err := c.listInto(ctx, in, l.list, l.by); err != nil {
 			return nil, err
 		}
 	}
 	if err := c.gatherOrganizations(ctx, in, quotas); err != nil {
 		return nil, err
 	}
-	for _, kind := range c.have(written) {
+	for _, kind := range c.availableKinds(appliedKinds) {
 		list, err := newList(kind)
 		if err != nil {
 			return nil, err
@@ -125,23 +125,23 @@ func (c *Cluster) Gather(ctx context.Context, shard string, quotas snapshot.Quot
 		if kind == intent.EIp || kind == intent.Service || kind == intent.EndpointSlice {
 			continue // read above
 		}
-		if err := c.add(ctx, in, list, c.inShard(shard)); err != nil {
+		if err := c.listInto(ctx, in, list, c.matchShard(shard)); err != nil {
 			return nil, err
 		}
 	}
-	if err := c.gatherSelections(ctx, in); err != nil {
+	if err := c.gatherEgressIPs(ctx, in); err != nil {
 		return nil, err
 	}
-	if err := c.lookUp(ctx, in); err != nil {
+	if err := c.lookUpReferences(ctx, in); err != nil {
 		return nil, err
 	}
-	return in, c.gatherPlatform(ctx, in)
+	return in, c.gatherClusterPrefixes(ctx, in)
 }
 
-// gatherInside adds what is in the namespaces of a shard and, for the management VPC, the nodes.
-func (c *Cluster) gatherInside(ctx context.Context, in *Inputs) error {
-	in.tenant = c.organization(ctx, in.Shard)
-	namespaces, err := c.namespaces(ctx, in.Shard)
+// gatherNamespaceObjects adds what is in the namespaces of a shard and, for the management VPC, the nodes.
+func (c *Cluster) gatherNamespaceObjects(ctx context.Context, in *Inputs) error {
+	in.isOrganization = c.isOrganization(ctx, in.Shard)
+	namespaces, err := c.listShardNamespaces(ctx, in.Shard)
 	if err != nil {
 		return fmt.Errorf("list namespaces: %w", err)
 	}
@@ -153,42 +153,42 @@ func (c *Cluster) gatherInside(ctx context.Context, in *Inputs) error {
 			&kubedcv1.EIpList{}, &kubedcv1.FIpList{}, &corev1.ServiceList{}, &discoveryv1.EndpointSliceList{},
 			&ovnv1.EgressServiceList{}, &kubedcv1alpha1.EgressRouteList{},
 		} {
-			if err := c.add(ctx, in, list, []client.ListOption{client.InNamespace(ns.GetName())}); err != nil {
+			if err := c.listInto(ctx, in, list, []client.ListOption{client.InNamespace(ns.GetName())}); err != nil {
 				return err
 			}
 		}
-		if err := c.gatherBacking(ctx, in, ns.GetName()); err != nil {
+		if err := c.gatherEndpointPods(ctx, in, ns.GetName()); err != nil {
 			return err
 		}
 	}
 	if in.Shard == kubeovn.ManagementVpc {
-		return c.add(ctx, in, &corev1.NodeList{}, nil)
+		return c.listInto(ctx, in, &corev1.NodeList{}, nil)
 	}
 	return nil
 }
 
-// gatherBacking adds the pods of a namespace where endpoints count by them: where backends are checked and, in the management VPC, wherever
+// gatherEndpointPods adds the pods of a namespace where endpoints count by them: where backends are checked and, in the management VPC, wherever
 // there are load balancers.
-func (c *Cluster) gatherBacking(ctx context.Context, in *Inputs, namespace string) error {
+func (c *Cluster) gatherEndpointPods(ctx context.Context, in *Inputs, namespace string) error {
 	balances := slices.ContainsFunc(in.services, func(s *corev1.Service) bool { return s.Namespace == namespace })
-	if !in.checks(namespace) && (in.Shard != kubeovn.ManagementVpc || !balances) {
+	if !in.hasHealthChecks(namespace) && (in.Shard != kubeovn.ManagementVpc || !balances) {
 		return nil
 	}
-	return c.add(ctx, in, &corev1.PodList{}, []client.ListOption{client.InNamespace(namespace)})
+	return c.listInto(ctx, in, &corev1.PodList{}, []client.ListOption{client.InNamespace(namespace)})
 }
 
-// lookUp adds what the inputs so far name.
-func (c *Cluster) lookUp(ctx context.Context, in *Inputs) error {
-	return c.lookUpNamed(ctx, in, in.named(), in.asked())
+// lookUpReferences adds what the inputs so far name.
+func (c *Cluster) lookUpReferences(ctx context.Context, in *Inputs) error {
+	return c.lookUpObjects(ctx, in, in.referencedKeys(), in.requestedAddresses())
 }
 
-// lookUpNamed adds objects by name, as far as there are such and they are not added yet, and who has addresses.
-func (c *Cluster) lookUpNamed(ctx context.Context, in *Inputs, keys []intent.ObjectKey, addresses []string) error {
+// lookUpObjects adds objects by name, as far as there are such and they are not added yet, and who has addresses.
+func (c *Cluster) lookUpObjects(ctx context.Context, in *Inputs, keys []intent.ObjectKey, addresses []string) error {
 	for _, key := range keys {
-		if in.has(key) || c.lacks[key.Kind] {
+		if in.hasObject(key) || c.missingKinds[key.Kind] {
 			continue
 		}
-		object, err := c.read(ctx, key)
+		object, err := c.readObject(ctx, key)
 		switch {
 		case apierrors.IsNotFound(err):
 		case err != nil:
@@ -198,22 +198,22 @@ func (c *Cluster) lookUpNamed(ctx context.Context, in *Inputs, keys []intent.Obj
 		}
 	}
 	for _, address := range addresses {
-		if err := c.add(ctx, in, &OvnEipList{}, c.by(addressIndex, address)); err != nil {
+		if err := c.listInto(ctx, in, &OvnEipList{}, c.matchIndex(addressIndex, address)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// by chooses by an index. Without a cache there is none: all is read, and Inputs leave out what is not theirs.
-func (c *Cluster) by(index, value string) []client.ListOption {
+// matchIndex chooses by an index. Without a cache there is none: all is read, and Inputs leave out what is not theirs.
+func (c *Cluster) matchIndex(index, value string) []client.ListOption {
 	if !c.indexed {
 		return nil
 	}
 	return []client.ListOption{client.MatchingFields{index: value}}
 }
 
-func (c *Cluster) add(ctx context.Context, in *Inputs, list client.ObjectList, by []client.ListOption) error {
+func (c *Cluster) listInto(ctx context.Context, in *Inputs, list client.ObjectList, by []client.ListOption) error {
 	if err := c.reader.List(ctx, list, append(by, client.UnsafeDisableDeepCopy)...); err != nil {
 		return fmt.Errorf("list %T: %w", list, err)
 	}
@@ -223,8 +223,8 @@ func (c *Cluster) add(ctx context.Context, in *Inputs, list client.ObjectList, b
 	})
 }
 
-// has says whether an object of this key was added.
-func (in *Inputs) has(key intent.ObjectKey) bool {
+// hasObject says whether an object of this key was added.
+func (in *Inputs) hasObject(key intent.ObjectKey) bool {
 	switch key.Kind {
 	case intent.Subnet:
 		return in.subnets[key.Name] != nil
@@ -237,17 +237,17 @@ func (in *Inputs) has(key intent.ObjectKey) bool {
 	case intent.Namespace:
 		return in.namespaces[key.Name] != nil
 	case intent.OvnSnatRule:
-		return in.snat != nil
+		return in.snatRule != nil
 	default:
 		return false
 	}
 }
 
-// asked is the addresses that EIps must have, and those that Kube-OVN was about to give: whoever has them now decides, too.
-func (in *Inputs) asked() []string {
+// requestedAddresses is the addresses that EIps must have, and those that Kube-OVN was about to give: whoever has them now decides, too.
+func (in *Inputs) requestedAddresses() []string {
 	var out []string
 	for _, o := range in.ovnEips {
-		if unsettled(o) {
+		if isAddressPending(o) {
 			out = append(out, o.Spec.V4Ip)
 		}
 	}
@@ -261,23 +261,23 @@ func (in *Inputs) asked() []string {
 	return out
 }
 
-// claimed says whether there is a Project whose names give a shard.
-func (c *Cluster) claimed(ctx context.Context, shard string) bool {
+// hasProject says whether there is a Project whose names give a shard.
+func (c *Cluster) hasProject(ctx context.Context, shard string) bool {
 	var projects kubedcv1.ProjectList
-	err := c.reader.List(ctx, &projects, append(c.by(projectIndex, shard), client.UnsafeDisableDeepCopy)...)
+	err := c.reader.List(ctx, &projects, append(c.matchIndex(projectIndex, shard), client.UnsafeDisableDeepCopy)...)
 	return err == nil && len(projects.Items) > 0
 }
 
-// Knows says whether a VPC is one of ours, or should be.
-func (c *Cluster) Knows(ctx context.Context, vpc string) bool {
+// ReconcilesVPC says whether a VPC is one of ours, or should be.
+func (c *Cluster) ReconcilesVPC(ctx context.Context, vpc string) bool {
 	if vpc == kubeovn.ManagementVpc {
-		return c.inUse(ctx, vpc)
+		return c.isShardInUse(ctx, vpc)
 	}
-	if vpc == ownership.EgressVpc || c.claimed(ctx, vpc) {
+	if vpc == ownership.EgressVpc || c.hasProject(ctx, vpc) {
 		return true
 	}
-	object, err := c.read(ctx, intent.ObjectKey{Kind: intent.Vpc, Name: vpc})
-	return err == nil && belongs(object) != ""
+	object, err := c.readObject(ctx, intent.ObjectKey{Kind: intent.Vpc, Name: vpc})
+	return err == nil && ownerShard(object) != ""
 }
 
 // CacheOptions keep out of memory what is never read: of a pod all but its names, labels, addresses, node and phase, of a node all but what makes
@@ -286,12 +286,12 @@ func CacheOptions() cache.Options {
 	slim := func(o any) (any, error) {
 		switch o := o.(type) {
 		case *corev1.Pod:
-			pod := &corev1.Pod{ObjectMeta: bare(o.ObjectMeta), Status: corev1.PodStatus{Phase: o.Status.Phase, PodIPs: o.Status.PodIPs}}
+			pod := &corev1.Pod{ObjectMeta: trimMeta(o.ObjectMeta), Status: corev1.PodStatus{Phase: o.Status.Phase, PodIPs: o.Status.PodIPs}}
 			pod.Spec.NodeName = o.Spec.NodeName
-			pod.Annotations = map[string]string{kubeovn.PodAddress: o.Annotations[kubeovn.PodAddress]}
+			pod.Annotations = map[string]string{kubeovn.IPAddressAnnotation: o.Annotations[kubeovn.IPAddressAnnotation]}
 			return pod, nil
 		case *corev1.Node:
-			node := &corev1.Node{ObjectMeta: bare(o.ObjectMeta), Spec: corev1.NodeSpec{Unschedulable: o.Spec.Unschedulable}}
+			node := &corev1.Node{ObjectMeta: trimMeta(o.ObjectMeta), Spec: corev1.NodeSpec{Unschedulable: o.Spec.Unschedulable}}
 			node.Annotations = map[string]string{kubeovn.ChassisAnnotation: o.Annotations[kubeovn.ChassisAnnotation]}
 			node.Status.Addresses = o.Status.Addresses
 			for _, c := range o.Status.Conditions {
@@ -305,17 +305,17 @@ func CacheOptions() cache.Options {
 		}
 	}
 	slimmed := cache.ByObject{Transform: slim}
-	return cache.Options{DefaultTransform: Trim, ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: slimmed, &corev1.Node{}: slimmed}}
+	return cache.Options{DefaultTransform: TrimManagedFields, ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: slimmed, &corev1.Node{}: slimmed}}
 }
 
-func bare(m metav1.ObjectMeta) metav1.ObjectMeta {
+func trimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, Labels: m.Labels}
 }
 
-// Shards is every shard of which there is a Project, an EIp, a FIp or an object of ours, in order.
-func (c *Cluster) Shards(ctx context.Context) ([]string, error) {
+// ListShards is every shard of which there is a Project, an EIp, a FIp or an object of ours, in order.
+func (c *Cluster) ListShards(ctx context.Context) ([]string, error) {
 	var objects []client.Object
-	for _, kind := range append([]intent.Kind{intent.Project, intent.FIp, intent.EgressService, intent.EgressRoute}, c.have(written)...) {
+	for _, kind := range append([]intent.Kind{intent.Project, intent.FIp, intent.EgressService, intent.EgressRoute}, c.availableKinds(appliedKinds)...) {
 		list, err := newList(kind)
 		if err != nil {
 			return nil, err
@@ -331,11 +331,11 @@ func (c *Cluster) Shards(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 	}
-	return c.shardsOf(ctx, objects), nil
+	return c.resolveShards(ctx, objects), nil
 }
 
-// shardsOf is the shards that objects belong to, with the management VPC for those in its namespaces.
-func (c *Cluster) shardsOf(ctx context.Context, objects []client.Object) []string {
+// projectShards is the shards that objects belong to, with the management VPC for those in its namespaces.
+func (c *Cluster) resolveShards(ctx context.Context, objects []client.Object) []string {
 	out := map[string]bool{}
 	for _, shard := range ShardsOf(objects) {
 		out[c.shardOfNamespace(ctx, shard)] = true

@@ -88,8 +88,8 @@ func TestHostileTextIsMalformed(t *testing.T) {
 	}
 }
 
-// huge is a slice as large as Kubernetes takes it.
-func huge(name string, endpoints, addresses, ports int) *discoveryv1.EndpointSlice {
+// newHugeSlice is a slice as large as Kubernetes takes it.
+func newHugeSlice(name string, endpoints, addresses, ports int) *discoveryv1.EndpointSlice {
 	o := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: name}, AddressType: discoveryv1.AddressTypeIPv4}
 	for i := range endpoints {
 		e := discoveryv1.Endpoint{}
@@ -111,11 +111,11 @@ func TestEndpointsAreBounded(t *testing.T) {
 		slices    []*discoveryv1.EndpointSlice
 		has, left int
 	}{
-		"only ports of the Service":   {[]*discoveryv1.EndpointSlice{huge("a", 10, 1, 2000)}, 20, 0},
-		"as many as there may be":     {[]*discoveryv1.EndpointSlice{huge("a", 1000, 1, 10), huge("b", 1000, 1, 10), huge("c", 500, 1, 10)}, 5000, 0},
-		"one too many":                {[]*discoveryv1.EndpointSlice{huge("a", 1000, 2, 10), huge("b", 501, 1, 10)}, 5000, 2},
-		"as large as Kubernetes lets": {[]*discoveryv1.EndpointSlice{huge("a", 1000, 100, 20000)}, 5000, 195000},
-		"no port of the Service":      {[]*discoveryv1.EndpointSlice{huge("a", 1000, 1, 0)}, 0, 0},
+		"only ports of the Service":   {[]*discoveryv1.EndpointSlice{newHugeSlice("a", 10, 1, 2000)}, 20, 0},
+		"as many as there may be":     {[]*discoveryv1.EndpointSlice{newHugeSlice("a", 1000, 1, 10), newHugeSlice("b", 1000, 1, 10), newHugeSlice("c", 500, 1, 10)}, 5000, 0},
+		"one too many":                {[]*discoveryv1.EndpointSlice{newHugeSlice("a", 1000, 2, 10), newHugeSlice("b", 501, 1, 10)}, 5000, 2},
+		"as large as Kubernetes lets": {[]*discoveryv1.EndpointSlice{newHugeSlice("a", 1000, 100, 20000)}, 5000, 195000},
+		"no port of the Service":      {[]*discoveryv1.EndpointSlice{newHugeSlice("a", 1000, 1, 0)}, 0, 0},
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -127,7 +127,7 @@ func TestEndpointsAreBounded(t *testing.T) {
 		if took := after.TotalAlloc - before.TotalAlloc; took > 8<<20 {
 			t.Errorf("%s: it takes %d bytes", name, took)
 		}
-		if n := len(surveyedEndpoints(service, c.slices)); n != c.has {
+		if n := len(readEndpointStates(service, c.slices)); n != c.has {
 			t.Errorf("%s: a survey has %d endpoints, want %d", name, n, c.has)
 		}
 	}

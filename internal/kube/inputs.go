@@ -22,54 +22,54 @@ import (
 type Inputs struct {
 	Shard string
 
-	projects   []*kubedcv1.Project
-	others     []*kubedcv1.Project          // of other shards: of the same organizations, or those that EgressIPs select
-	namespaces map[string]*corev1.Namespace // that it decides about
-	known      map[string]*corev1.Namespace // and others, for their labels and quotas
-	elsewhere  map[string][]*kubedcv1.EIp   // of other shards, by namespace
-	tenant     bool                         // its own namespace has Projects, and so is not the management VPC's
-	nodes      []*corev1.Node
-	eips       []*kubedcv1.EIp
-	fips       []*kubedcv1.FIp
-	networks   []*kubedcv1alpha1.ExternalNetwork
-	subnets    map[string]*Subnet // external ones, and the project's own
-	vpc        *Vpc
-	ovnEips    map[string]*OvnEip
-	ovnFips    map[string]*OvnFip
-	snat       *OvnSnatRule
-	pods       map[string]*corev1.Pod // by namespace/name
-	vms        map[string]*VirtualMachineInstance
-	services   []*corev1.Service
-	slices     map[string][]*discoveryv1.EndpointSlice // by the Service's namespace/name
-	owned      map[intent.ObjectKey]bool
-	// egressIPs are those that select something in the shard; for the shard of egress addresses, all.
+	projects        []*kubedcv1.Project
+	otherProjects   []*kubedcv1.Project          // of other shards: of the same organizations, or those that EgressIPs select
+	namespaces      map[string]*corev1.Namespace // that it decides about
+	knownNamespaces map[string]*corev1.Namespace // and others, for their labels and quotas
+	otherEIps       map[string][]*kubedcv1.EIp   // of other shards, by namespace
+	isOrganization  bool                         // its own namespace has Projects, and so is not the management VPC's
+	nodes           []*corev1.Node
+	eips            []*kubedcv1.EIp
+	fips            []*kubedcv1.FIp
+	networks        []*kubedcv1alpha1.ExternalNetwork
+	subnets         map[string]*Subnet // external ones, and the project's own
+	vpc             *Vpc
+	ovnEips         map[string]*OvnEip
+	ovnFips         map[string]*OvnFip
+	snatRule        *OvnSnatRule
+	pods            map[string]*corev1.Pod // by namespace/name
+	vms             map[string]*VirtualMachineInstance
+	services        []*corev1.Service
+	endpointSlices  map[string][]*discoveryv1.EndpointSlice // by the Service's namespace/name
+	ownedObjects    map[intent.ObjectKey]bool
+	// listEgressIPs are those that select something in the shard; for the shard of egress addresses, all.
 	egressIPs      []*ovnv1.EgressIP
 	egressServices []*ovnv1.EgressService
 	egressRoutes   []*kubedcv1alpha1.EgressRoute
 
-	// paths are the NodePaths, and reaching the Services of all namespaces: for the shard of NodePaths.
-	paths    []*kubedcv1alpha1.NodePath
-	reaching []*corev1.Service
-	// showing and holding are the Services that show addresses, and the EIps that hold them: they say whose an address is.
-	showing []*corev1.Service
-	holding []*kubedcv1.EIp
+	// nodePaths are the NodePaths, and reaching the Services of all namespaces: for the shard of NodePaths.
+	nodePaths        []*kubedcv1alpha1.NodePath
+	externalServices []*corev1.Service
+	// ingressServices and holding are the Services that show addresses, and the EIps that hold them: they say whose an address is.
+	ingressServices []*corev1.Service
+	holdingEIps     []*kubedcv1.EIp
 
-	// misplaced are ports of pods that OVN says are not where they belong.
-	misplaced []snapshot.PodPort
+	// misplacedPorts are ports of pods that OVN says are not where they belong.
+	misplacedPorts []snapshot.PodPort
 
-	noBackends bool // Kubernetes does not know them
-	// overlooked says whether Kube-OVN will never take up an object.
-	overlooked func(client.Object) bool
+	lacksBackendKind bool // Kubernetes does not know them
+	// isStuck says whether Kube-OVN will never take up an object.
+	isStuck func(client.Object) bool
 }
 
 // NewInputs are no inputs yet.
 func NewInputs(shard string) *Inputs {
 	return &Inputs{
 		Shard: shard, subnets: map[string]*Subnet{}, ovnEips: map[string]*OvnEip{}, ovnFips: map[string]*OvnFip{},
-		slices: map[string][]*discoveryv1.EndpointSlice{}, namespaces: map[string]*corev1.Namespace{}, known: map[string]*corev1.Namespace{},
-		elsewhere: map[string][]*kubedcv1.EIp{},
-		pods:      map[string]*corev1.Pod{}, vms: map[string]*VirtualMachineInstance{}, owned: map[intent.ObjectKey]bool{},
-		overlooked: func(client.Object) bool { return false },
+		endpointSlices: map[string][]*discoveryv1.EndpointSlice{}, namespaces: map[string]*corev1.Namespace{}, knownNamespaces: map[string]*corev1.Namespace{},
+		otherEIps: map[string][]*kubedcv1.EIp{},
+		pods:      map[string]*corev1.Pod{}, vms: map[string]*VirtualMachineInstance{}, ownedObjects: map[intent.ObjectKey]bool{},
+		isStuck: func(client.Object) bool { return false },
 	}
 }
 
@@ -85,24 +85,24 @@ func (in *Inputs) AddAll(objects []client.Object) {
 	}
 }
 
-// AddPorts takes ports of pods in that are not where they belong.
-func (in *Inputs) AddPorts(misplaced []snapshot.PodPort) {
-	in.misplaced = append(in.misplaced, misplaced...)
+// AddMisplacedPorts takes ports of pods in that are not where they belong.
+func (in *Inputs) AddMisplacedPorts(misplaced []snapshot.PodPort) {
+	in.misplacedPorts = append(in.misplacedPorts, misplaced...)
 }
 
 // Add takes an object in, unless it has no say in this shard. The object is not changed.
 func (in *Inputs) Add(object client.Object) {
-	if belongs(object) == in.Shard && (object.GetNamespace() == "" || in.decides(object.GetNamespace())) {
+	if ownerShard(object) == in.Shard && (object.GetNamespace() == "" || in.ownsNamespace(object.GetNamespace())) {
 		if key, err := KeyOf(object); err == nil {
-			in.owned[key] = true
+			in.ownedObjects[key] = true
 		}
 	}
 	switch o := object.(type) {
 	case *kubedcv1.Project:
-		if snapshot.ShardOf(o.Namespace, o.Name) == in.Shard {
+		if snapshot.ProjectShard(o.Namespace, o.Name) == in.Shard {
 			in.projects = append(in.projects, o)
 		} else {
-			in.others = append(in.others, o)
+			in.otherProjects = append(in.otherProjects, o)
 		}
 	case *kubedcv1alpha1.ExternalNetwork:
 		in.networks = append(in.networks, o)
@@ -111,18 +111,18 @@ func (in *Inputs) Add(object client.Object) {
 	case *corev1.Node:
 		in.nodes = append(in.nodes, o)
 	default:
-		in.addEngine(object)
-		in.addNodes(object)
-		if in.decides(object.GetNamespace()) {
-			in.addInside(object)
+		in.addKubeOVNObject(object)
+		in.addForNodesShard(object)
+		if in.ownsNamespace(object.GetNamespace()) {
+			in.addNamespacedObject(object)
 		} else if eip, isEIp := object.(*kubedcv1.EIp); isEIp {
-			in.elsewhere[eip.Namespace] = append(in.elsewhere[eip.Namespace], eip)
+			in.otherEIps[eip.Namespace] = append(in.otherEIps[eip.Namespace], eip)
 		}
 	}
 }
 
-// addInside takes an object in a namespace of the shard in.
-func (in *Inputs) addInside(object client.Object) {
+// addNamespacedObject takes an object in a namespace of the shard in.
+func (in *Inputs) addNamespacedObject(object client.Object) {
 	switch o := object.(type) {
 	case *kubedcv1.EIp:
 		if in.Shard != ownership.NodesShard {
@@ -131,11 +131,11 @@ func (in *Inputs) addInside(object client.Object) {
 	case *kubedcv1.FIp:
 		in.fips = append(in.fips, o)
 	case *ovnv1.EgressService:
-		if in.diverts() {
+		if in.ownsEgressPolicies() {
 			in.egressServices = append(in.egressServices, o)
 		}
 	case *kubedcv1alpha1.EgressRoute:
-		if in.diverts() {
+		if in.ownsEgressPolicies() {
 			in.egressRoutes = append(in.egressRoutes, o)
 		}
 	case *corev1.Pod:
@@ -143,17 +143,17 @@ func (in *Inputs) addInside(object client.Object) {
 	case *VirtualMachineInstance:
 		in.vms[o.Name] = o
 	case *corev1.Service:
-		if balances(o) {
+		if isLoadBalancer(o) {
 			in.services = append(in.services, o)
 		}
 	case *discoveryv1.EndpointSlice:
-		of := o.Namespace + "/" + serviceOf(o)
-		in.slices[of] = append(in.slices[of], o)
+		of := o.Namespace + "/" + serviceNameOf(o)
+		in.endpointSlices[of] = append(in.endpointSlices[of], o)
 	}
 }
 
-// addEngine takes an object of Kube-OVN in.
-func (in *Inputs) addEngine(object client.Object) {
+// addKubeOVNObject takes an object of Kube-OVN in.
+func (in *Inputs) addKubeOVNObject(object client.Object) {
 	switch o := object.(type) {
 	case *Subnet:
 		in.subnets[o.Name] = o
@@ -167,13 +167,13 @@ func (in *Inputs) addEngine(object client.Object) {
 		in.ovnFips[o.Name] = o
 	case *OvnSnatRule:
 		if o.Name == in.Shard {
-			in.snat = o
+			in.snatRule = o
 		}
 	}
 }
 
-// Judged are the objects that get a status and a finalizer from this shard.
-func (in *Inputs) Judged() []client.Object {
+// StatusObjects are the objects that get a status and a finalizer from this shard.
+func (in *Inputs) StatusObjects() []client.Object {
 	var out []client.Object
 	for _, p := range in.projects {
 		out = append(out, p)
@@ -196,34 +196,34 @@ func (in *Inputs) Judged() []client.Object {
 	return out
 }
 
-// Attached are the external subnets on which the router's port has an address of ours: those that we have connected, or are
+// AttachedSubnets are the external subnets on which the router's port has an address of ours: those that we have connected, or are
 // about to.
-func (in *Inputs) Attached() map[string]bool {
+func (in *Inputs) AttachedSubnets() map[string]bool {
 	out := map[string]bool{}
 	if in.Shard == kubeovn.ManagementVpc {
 		return out // there the ports themselves are ours, not the list
 	}
 	for name, eip := range in.ovnEips {
 		subnet := eip.Spec.ExternalSubnet
-		if name == in.Shard+"-"+subnet && isOf(eip, in.Shard) {
+		if name == in.Shard+"-"+subnet && belongsToShard(eip, in.Shard) {
 			out[subnet] = true
 		}
 	}
 	return out
 }
 
-// World is the inputs, parsed. Ports are the router's, nil when there is no router.
-func (in *Inputs) World(config snapshot.Config, ports []string, now time.Time) *snapshot.World {
-	w := &snapshot.World{
-		Shard: in.Shard, Config: config, Now: now, NoBackends: in.noBackends,
-		Management: in.readManagement(), Namespace: in.readNamespace(), Externals: in.readExternals(), Platform: in.readPlatform(),
-		Services: in.readServices(), Pods: in.readPods(), VMs: in.readVMs(), Engine: in.readEngine(ports), Holders: in.readHolders(),
+// BuildSnapshot is the inputs, parsed. Ports are the router's, nil when there is no router.
+func (in *Inputs) BuildSnapshot(config snapshot.Config, ports []string, now time.Time) *snapshot.VpcInput {
+	w := &snapshot.VpcInput{
+		Shard: in.Shard, Config: config, Now: now, BackendCRDMissing: in.lacksBackendKind,
+		Management: in.readManagementVPC(), Namespace: in.readNamespace(), ExternalSubnets: in.readExternalSubnets(), PlatformPrefixes: in.readClusterPrefixes(),
+		Services: in.readServices(), Pods: in.readPods(), VMs: in.readVMs(), Engine: in.readKubeOVNState(ports), AddressOwners: in.readAddressHolders(),
 	}
 	for _, p := range in.projects {
 		w.Projects = append(w.Projects, readProject(p))
 	}
 	w.Organizations = in.readOrganizations()
-	w.Selections, w.Inside = in.readSelections()
+	w.Selections, w.PodAddresses = in.readSelections()
 	w.EgressServices, w.EgressRoutes = in.readEgressServices(), in.readEgressRoutes()
 	for _, e := range in.eips {
 		w.EIps = append(w.EIps, readEIp(e))
@@ -234,11 +234,11 @@ func (in *Inputs) World(config snapshot.Config, ports []string, now time.Time) *
 	return w
 }
 
-// named says what has to be looked up by name: what others make, and what is ours and may have lost its labels.
-func (in *Inputs) named() []intent.ObjectKey {
+// referencedKeys says what has to be looked up by name: what others make, and what is ours and may have lost its labels.
+func (in *Inputs) referencedKeys() []intent.ObjectKey {
 	keys := []intent.ObjectKey{
 		{Kind: intent.Vpc, Name: in.Shard},
-		{Kind: intent.Subnet, Name: ownership.Subnet(in.Shard)},
+		{Kind: intent.Subnet, Name: ownership.VPCSubnetName(in.Shard)},
 		{Kind: intent.OvnSnatRule, Name: in.Shard},
 	}
 	for _, n := range in.networks {
@@ -246,7 +246,7 @@ func (in *Inputs) named() []intent.ObjectKey {
 			keys = append(keys, intent.ObjectKey{Kind: intent.Subnet, Name: s})
 		}
 	}
-	for _, p := range in.misplaced {
+	for _, p := range in.misplacedPorts {
 		keys = append(keys, intent.ObjectKey{Kind: intent.Subnet, Name: p.Subnet})
 	}
 	for name := range in.subnets { // the router's ports on external subnets

@@ -20,79 +20,79 @@ import (
 
 // How long nodes may take to answer, and the API server to forget what was asked; and how old a question is that nobody waits for any more.
 const (
-	answerLimit = 5 * time.Second
-	forgetLimit = 5 * time.Second
-	abandoned   = 5 * time.Minute
+	answerTimeout  = 5 * time.Second
+	cleanupTimeout = 5 * time.Second
+	abandonedAfter = 5 * time.Minute
 )
 
-// Ask asks nodes about themselves, one question each, and waits for the answers. A node that does not answer is there with a problem.
-func (s *Surveyor) Ask(ctx context.Context, questions []kubedcv1alpha1.InspectionSpec) map[string]survey.Inspected {
+// InspectNodes asks nodes about themselves, one question each, and waits for the answers. A node that does not answer is there with a problem.
+func (s *ClusterReader) InspectNodes(ctx context.Context, questions []kubedcv1alpha1.InspectionSpec) map[string]survey.NodeInspection {
 	if len(questions) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	i := &inquiry{asked: map[string]*kubedcv1alpha1.Inspection{}, out: map[string]survey.Inspected{}}
+	i := &inspectionRun{created: map[string]*kubedcv1alpha1.Inspection{}, results: map[string]survey.NodeInspection{}}
 	// The watch begins before the questions are put, so that no answer is missed.
 	answers, err := s.api.Watch(ctx, &kubedcv1alpha1.InspectionList{})
 	if err != nil {
 		for _, q := range questions {
-			i.out[q.Node] = survey.Inspected{Problem: unaskable(err)}
+			i.results[q.Node] = survey.NodeInspection{Problem: describeAskError(err)}
 		}
-		return i.out
+		return i.results
 	}
 	defer answers.Stop()
-	defer s.forget(i)
+	defer s.deleteInspections(i)
 	var group sync.WaitGroup
 	for _, q := range questions {
-		group.Go(func() { s.put(ctx, i, q) })
+		group.Go(func() { s.createInspection(ctx, i, q) })
 	}
 	group.Wait()
-	i.hear(ctx, answers)
-	return i.out
+	i.awaitAnswers(ctx, answers)
+	return i.results
 }
 
-// inquiry is questions that were put, by the names of their objects, and answers by node.
-type inquiry struct {
-	mu    sync.Mutex
-	asked map[string]*kubedcv1alpha1.Inspection
-	out   map[string]survey.Inspected
+// inspectionRun is questions that were put, by the names of their objects, and answers by node.
+type inspectionRun struct {
+	mu      sync.Mutex
+	created map[string]*kubedcv1alpha1.Inspection
+	results map[string]survey.NodeInspection
 }
 
-// put puts a question.
-func (s *Surveyor) put(ctx context.Context, i *inquiry, q kubedcv1alpha1.InspectionSpec) {
+// createInspection puts a question.
+func (s *ClusterReader) createInspection(ctx context.Context, i *inspectionRun, q kubedcv1alpha1.InspectionSpec) {
 	object := &kubedcv1alpha1.Inspection{ObjectMeta: metav1.ObjectMeta{GenerateName: "inspection-"}, Spec: q}
 	before := time.Now()
 	err := s.api.Create(ctx, object)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if err != nil {
-		i.out[q.Node] = survey.Inspected{Problem: unaskable(err)}
+		i.results[q.Node] = survey.NodeInspection{Problem: describeAskError(err)}
 		return
 	}
-	i.asked[object.Name] = object
-	i.out[q.Node] = survey.Inspected{
-		Asked: before.Round(0).UTC(), Problem: fmt.Sprintf("no answer in %s; is sallyport-agent running on the node?", answerLimit),
+	i.created[object.Name] = object
+	i.results[q.Node] = survey.NodeInspection{
+		Asked: before.Round(0).UTC(), Problem: fmt.Sprintf("no answer in %s; is sallyport-agent running on the node?", answerTimeout),
 	}
 }
 
-// unaskable is why a question can't be put.
-func unaskable(err error) string {
+// describeAskError is why a question can't be put.
+func describeAskError(err error) string {
 	switch {
 	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
 		return "the kind Inspection is not installed; install the CRDs of this version of Sallyport"
 	case apierrors.IsForbidden(err):
 		return fmt.Sprintf("%v; nodes are asked by whoever may create and watch Inspections", err)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Sprintf("Kubernetes did not take the question in %s", answerLimit)
+		return fmt.Sprintf("Kubernetes did not take the question in %s", answerTimeout)
 	default:
 		return err.Error()
 	}
 }
 
-// hear waits for the answers to all questions, or for the end of the context.
-func (i *inquiry) hear(ctx context.Context, answers apiwatch.Interface) {
-	for open := len(i.asked); open > 0; {
+// awaitAnswers waits for the answers to all questions, or for the end of the context.
+func (i *inspectionRun) awaitAnswers(ctx context.Context, answers apiwatch.Interface) {
+	for open := len(i.created); open > 0; {
 		select {
 		case <-ctx.Done():
 			return
@@ -101,28 +101,28 @@ func (i *inquiry) hear(ctx context.Context, answers apiwatch.Interface) {
 				return
 			}
 			answer, is := event.Object.(*kubedcv1alpha1.Inspection)
-			if !is || i.asked[answer.Name] == nil || answer.Status.Time == nil || event.Type == apiwatch.Deleted {
+			if !is || i.created[answer.Name] == nil || answer.Status.Time == nil || event.Type == apiwatch.Deleted {
 				continue
 			}
-			asked := i.out[answer.Spec.Node].Asked
-			if !i.out[answer.Spec.Node].Answered.IsZero() {
+			asked := i.results[answer.Spec.Node].Asked
+			if !i.results[answer.Spec.Node].Answered.IsZero() {
 				continue // it is said twice
 			}
-			read := readAnswer(answer)
+			read := readInspection(answer)
 			read.Asked, read.Answered = asked, time.Now().Round(0).UTC()
-			i.out[answer.Spec.Node] = read
+			i.results[answer.Spec.Node] = read
 			open--
 		}
 	}
 }
 
-// forget deletes what was asked, whatever happened, and what somebody before has left, who was killed while he waited.
-func (s *Surveyor) forget(i *inquiry) {
-	ctx, cancel := context.WithTimeout(context.Background(), forgetLimit)
+// deleteInspections deletes what was asked, whatever happened, and what somebody before has left, who was killed while he waited.
+func (s *ClusterReader) deleteInspections(i *inspectionRun) {
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer cancel()
 	var now time.Time // by the clock of the API server
 	var group sync.WaitGroup
-	for _, o := range i.asked {
+	for _, o := range i.created {
 		if o.CreationTimestamp.After(now) {
 			now = o.CreationTimestamp.Time
 		}
@@ -131,18 +131,18 @@ func (s *Surveyor) forget(i *inquiry) {
 	var left kubedcv1alpha1.InspectionList
 	_ = s.api.List(ctx, &left) // it is the next one's to clear away
 	for _, o := range left.Items {
-		if now.Sub(o.CreationTimestamp.Time) > abandoned {
+		if now.Sub(o.CreationTimestamp.Time) > abandonedAfter {
 			group.Go(func() { _ = s.api.Delete(ctx, &o) })
 		}
 	}
 	group.Wait()
 }
 
-// readAnswer reads what a node says.
-func readAnswer(o *kubedcv1alpha1.Inspection) survey.Inspected {
+// readInspection reads what a node says.
+func readInspection(o *kubedcv1alpha1.Inspection) survey.NodeInspection {
 	s := o.Status
-	out := survey.Inspected{
-		Clock: utc(metav1.Time{Time: s.Time.Time}), Problems: s.Problems, Settings: s.Settings,
+	out := survey.NodeInspection{
+		Clock: toUTC(metav1.Time{Time: s.Time.Time}), Problems: s.Problems, Settings: s.Settings,
 		Switch: survey.OpenVSwitch{
 			Version: s.Switch.Version, Controller: s.Switch.Controller, Chassis: s.Switch.Chassis, Problem: s.Switch.Problem,
 			Tracked: int(s.Switch.Tracked), MaxTracked: int(s.Switch.MaxTracked),
@@ -162,7 +162,7 @@ func readAnswer(o *kubedcv1alpha1.Inspection) survey.Inspected {
 	}
 	for _, n := range s.Neighbours {
 		out.Neighbours = append(out.Neighbours, survey.Neighbour{
-			Interface: n.Interface, Vlan: int(n.Vlan), Address: parsed(n.Address), MACs: slices.Sorted(slices.Values(n.MACs)),
+			Interface: n.Interface, Vlan: int(n.Vlan), Address: parseAddr(n.Address), MACs: slices.Sorted(slices.Values(n.MACs)),
 		})
 	}
 	for i, r := range s.Routes {
@@ -170,32 +170,32 @@ func readAnswer(o *kubedcv1alpha1.Inspection) survey.Inspected {
 			break
 		}
 		q := o.Spec.Routes[i]
-		out.Routes = append(out.Routes, survey.RouteTaken{
-			From: parsed(q.From), To: parsed(q.To), Input: q.Interface, Mark: uint32(q.Mark), //nolint:gosec // the API server allows 32 bits
-			Output: r.Interface, NextHop: parsed(r.NextHop), Source: parsed(r.Source), Problem: r.Problem,
+		out.Routes = append(out.Routes, survey.RouteLookup{
+			From: parseAddr(q.From), To: parseAddr(q.To), Input: q.Interface, Mark: uint32(q.Mark), //nolint:gosec // the API server allows 32 bits
+			Output: r.Interface, NextHop: parseAddr(r.NextHop), Source: parseAddr(r.Source), Problem: r.Problem,
 		})
 	}
 	for _, c := range s.Connections {
 		out.Connection = append(out.Connection, survey.Connection{
-			Protocol: c.Protocol, Source: socket(c.Source), Destination: socket(c.Destination),
-			ReplySource: socket(c.ReplySource), ReplyDestination: socket(c.ReplyDestination), State: c.State, Zone: int(c.Zone), ZoneName: c.ZoneName,
+			Protocol: c.Protocol, Source: parseAddrPort(c.Source), Destination: parseAddrPort(c.Destination),
+			ReplySource: parseAddrPort(c.ReplySource), ReplyDestination: parseAddrPort(c.ReplyDestination), State: c.State, Zone: int(c.Zone), ZoneName: c.ZoneName,
 		})
 	}
 	for _, u := range s.Usage {
-		out.Usage = append(out.Usage, survey.Usage{
-			Address: parsed(u.Address), Connections: int(u.Connections), Protocol: u.Protocol, To: socket(u.To), Ports: int(u.Ports), Of: translatable,
+		out.Usage = append(out.Usage, survey.AddressUsage{
+			Address: parseAddr(u.Address), Connections: int(u.Connections), Protocol: u.Protocol, To: parseAddrPort(u.To), Ports: int(u.Ports), Of: natPortCount,
 		})
 	}
 	return out
 }
 
-// translatable is how many ports of an address OVN translates to: those from 1024 on.
-const translatable = 65536 - 1024
+// natPortCount is how many ports of an address OVN translates to: those from 1024 on.
+const natPortCount = 65536 - 1024
 
-// socket reads an address with a port; one without has port 0.
-func socket(text string) netip.AddrPort {
+// parseAddrPort reads an address with a port; one without has port 0.
+func parseAddrPort(text string) netip.AddrPort {
 	if s, err := netip.ParseAddrPort(text); err == nil {
 		return s
 	}
-	return netip.AddrPortFrom(parsed(text), 0)
+	return netip.AddrPortFrom(parseAddr(text), 0)
 }

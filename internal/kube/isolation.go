@@ -8,14 +8,14 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// readMisplaced is the misplaced ports, with what the Subnets say that they are on. Tenants can't write Subnets.
-func (in *Inputs) readMisplaced() []snapshot.PodPort {
+// readMisplacedPorts is the misplaced ports, with what the Subnets say that they are on. Tenants can't write Subnets.
+func (in *Inputs) readMisplacedPorts() []snapshot.PodPort {
 	var out []snapshot.PodPort
-	for _, p := range in.misplaced {
+	for _, p := range in.misplacedPorts {
 		if s := in.subnets[p.Subnet]; s != nil {
-			p.Attachment = attachmentOf(s)
-			p.Allowed = s.Spec.Vpc == p.Namespace || slices.Contains(s.Spec.Namespaces, p.Namespace) || p.Attachment == p.Namespace
-			if shard := belongs(s); shard != "" && s.Name == ownership.Subnet(shard) {
+			p.AttachmentNamespace = attachmentNamespace(s)
+			p.Allowed = s.Spec.Vpc == p.Namespace || slices.Contains(s.Spec.Namespaces, p.Namespace) || p.AttachmentNamespace == p.Namespace
+			if shard := ownerShard(s); shard != "" && s.Name == ownership.VPCSubnetName(shard) {
 				p.Project = shard
 			}
 		}
@@ -24,9 +24,9 @@ func (in *Inputs) readMisplaced() []snapshot.PodPort {
 	return out
 }
 
-// attachmentOf is the namespace of the NetworkAttachmentDefinition that a Subnet is for, as its provider NAME.NAMESPACE.ovn says; empty: it
+// attachmentNamespace is the namespace of the NetworkAttachmentDefinition that a Subnet is for, as its provider NAME.NAMESPACE.ovn says; empty: it
 // is for none.
-func attachmentOf(s *Subnet) string {
+func attachmentNamespace(s *Subnet) string {
 	if parts := strings.Split(s.Spec.Provider, "."); len(parts) == 3 && parts[2] == "ovn" {
 		return parts[1]
 	}

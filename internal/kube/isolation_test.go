@@ -14,7 +14,7 @@ import (
 
 // Only what an operator wrote into a Subnet lets a pod be there. A part of a name is no name.
 func TestMisplacedPodsAreAllowedByOperatorsOnly(t *testing.T) {
-	ours := ownership.Labels("acme-web")
+	ours := ownership.ManagedLabels("acme-web")
 	for what, c := range map[string]struct {
 		labels  map[string]string
 		spec    *kubeovn.SubnetSpec
@@ -30,20 +30,20 @@ func TestMisplacedPodsAreAllowedByOperatorsOnly(t *testing.T) {
 		"of its own attachment":      {nil, &kubeovn.SubnetSpec{Provider: "fast.evil-x.ovn"}, true, "", "evil-x"},
 		"of another's attachment":    {nil, &kubeovn.SubnetSpec{Provider: "evil-x.shared.ovn"}, false, "", "shared"},
 		"of no attachment":           {nil, &kubeovn.SubnetSpec{Provider: "a.evil-x.ovn.b"}, false, "", ""},
-		"labelled, but not its name": {ownership.Labels("acme-pay"), &kubeovn.SubnetSpec{}, false, "", ""},
+		"labelled, but not its name": {ownership.ManagedLabels("acme-pay"), &kubeovn.SubnetSpec{}, false, "", ""},
 		"unknown":                    {nil, nil, false, "", ""},
 	} {
 		in := NewInputs("acme-web")
-		in.AddPorts([]snapshot.PodPort{{Name: "spy.evil-x", Namespace: "evil-x", Pod: "spy", Subnet: "acme-web-default"}})
+		in.AddMisplacedPorts([]snapshot.PodPort{{Name: "spy.evil-x", Namespace: "evil-x", Pod: "spy", Subnet: "acme-web-default"}})
 		if c.spec != nil {
 			subnet := &Subnet{ObjectMeta: metav1.ObjectMeta{Name: "acme-web-default", Labels: c.labels}, Spec: *c.spec}
-			Claim(subnet)
+			AdoptByLabels(subnet)
 			in.Add(subnet)
 		}
-		if got := in.readMisplaced()[0]; got.Allowed != c.allowed || got.Project != c.project || got.Attachment != c.from {
+		if got := in.readMisplacedPorts()[0]; got.Allowed != c.allowed || got.Project != c.project || got.AttachmentNamespace != c.from {
 			t.Errorf("%s: %+v", what, got)
 		}
-		if !slices.ContainsFunc(in.named(), func(k intent.ObjectKey) bool { return k.Kind == intent.Subnet && k.Name == "acme-web-default" }) {
+		if !slices.ContainsFunc(in.referencedKeys(), func(k intent.ObjectKey) bool { return k.Kind == intent.Subnet && k.Name == "acme-web-default" }) {
 			t.Error("the Subnet is not looked up")
 		}
 	}

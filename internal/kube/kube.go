@@ -27,73 +27,73 @@ type Cluster struct {
 	api     client.Client // the API server itself, also where it is read
 	reader  client.Reader
 	indexed bool
-	echo    *echo // nil: what was written is there to be read at once
-	// lacks are the optional kinds that the API server does not have. A cache can't watch them.
-	lacks    map[intent.Kind]bool
-	progress *progress           // nil: nobody has watched
-	contents memo[string]        // of objects: the fields that we applied
-	statuses memo[intent.Status] // of statuses
-	choices  memo[choice]        // of EgressIPs: whom they select
+	barrier *writeBarrier // nil: what was written is there to be read at once
+	// missingKinds are the optional kinds that the API server does not have. A cache can't watch them.
+	missingKinds  map[intent.Kind]bool
+	progress      *progress                     // nil: nobody has watched
+	contentCache  versionCache[string]          // of objects: the fields that we applied
+	statusCache   versionCache[intent.Status]   // of statuses
+	selectorCache versionCache[egressSelectors] // of EgressIPs: whom they select
 }
 
 // NewCluster is a cluster that is observed in a cache. The client must read from the API server and not from a cache. Call it
 // before the cache is started: it adds indexes and handlers for every kind that is written.
 func NewCluster(ctx context.Context, api client.Client, c cache.Cache) (*Cluster, error) {
-	cluster := &Cluster{api: api, reader: c, indexed: true, lacks: lacking(api), progress: newProgress(time.Now)}
-	for _, kind := range cluster.have(written) {
+	cluster := &Cluster{api: api, reader: c, indexed: true, missingKinds: findMissingKinds(api), progress: newProgress(time.Now)}
+	for _, kind := range cluster.availableKinds(appliedKinds) {
 		object, err := newObject(kind)
 		if err != nil {
 			return nil, err
 		}
-		if err := c.IndexField(ctx, object, ShardIndex, shardOf); err != nil {
+		if err := c.IndexField(ctx, object, ShardIndex, indexByShard); err != nil {
 			return nil, fmt.Errorf("index %s by shard: %w", kind, err)
 		}
 	}
-	if err := readIndexes(ctx, c); err != nil {
+	if err := addIndexes(ctx, c); err != nil {
 		return nil, err
 	}
 	var err error
-	cluster.echo, err = newEcho(ctx, c, cluster.have(marked))
+	cluster.barrier, err = newWriteBarrier(ctx, c, cluster.availableKinds(writtenKinds))
 	return cluster, err
 }
 
-// Live is a cluster that is observed without a cache: for one look, such as a plan printed by a command.
-func Live(api client.Client) *Cluster {
-	return &Cluster{api: api, reader: api, lacks: lacking(api)}
+// NewLiveCluster is a cluster that is observed without a cache: for one look, such as a plan printed by a command.
+func NewLiveCluster(api client.Client) *Cluster {
+	return &Cluster{api: api, reader: api, missingKinds: findMissingKinds(api)}
 }
 
-// lacking are the optional kinds that the API server does not have.
-func lacking(api client.Client) map[intent.Kind]bool {
+// findMissingKinds are the optional kinds that the API server does not have.
+func findMissingKinds(api client.Client) map[intent.Kind]bool {
 	out := map[intent.Kind]bool{}
-	for _, kind := range optional {
-		gvk := kinds[kind]
+	for _, kind := range optionalKinds {
+		gvk := gvkByKind[kind]
 		_, err := api.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
 		out[kind] = err != nil
 	}
 	return out
 }
 
-// have are the kinds of a list that the API server has.
-func (c *Cluster) have(list []intent.Kind) []intent.Kind {
-	return slices.DeleteFunc(slices.Clone(list), func(kind intent.Kind) bool { return c.lacks[kind] })
+// availableKinds are the kinds of a list that the API server has.
+func (c *Cluster) availableKinds(list []intent.Kind) []intent.Kind {
+	return slices.DeleteFunc(slices.Clone(list), func(kind intent.Kind) bool { return c.missingKinds[kind] })
 }
 
-func shardOf(o client.Object) []string {
-	if shard := belongs(o); shard != "" {
+func indexByShard(o client.Object) []string {
+	if shard := ownerShard(o); shard != "" {
 		return []string{shard}
 	}
 	return nil
 }
 
-// Config is how to reach the API server: by a kubeconfig file; without one by $KUBECONFIG, the usual place, or the pod's own account.
-func Config(file string) (*rest.Config, error) {
-	config, _, err := ConfigOf(file, "")
+// LoadConfig is how to reach the API server: by a kubeconfig file; without one by $KUBECONFIG, the usual place, or the pod's own account.
+func LoadConfig(file string) (*rest.Config, error) {
+	config, _, err := LoadConfigContext(file, "")
 	return config, err
 }
 
-// ConfigOf is the same by one of the contexts of the file, and says its name. Without a context it is the one in force; without a file the
+// LoadConfigContext is the same by one of the contexts of the file, and says its name. Without a context it is the one in force; without a file the
 // pod's own account, which has no name.
-func ConfigOf(file, context string) (*rest.Config, string, error) {
+func LoadConfigContext(file, context string) (*rest.Config, string, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = file
 	loading := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context})
@@ -110,8 +110,8 @@ func ConfigOf(file, context string) (*rest.Config, string, error) {
 	return config, context, nil
 }
 
-// Expires is when the certificate ends with which we reach the API server; zero: we have none.
-func Expires(config *rest.Config) time.Time {
+// CertificateExpiry is when the certificate ends with which we reach the API server; zero: we have none.
+func CertificateExpiry(config *rest.Config) time.Time {
 	config = rest.CopyConfig(config)
 	if err := rest.LoadTLSFiles(config); err != nil || len(config.CertData) == 0 {
 		return time.Time{}
@@ -123,26 +123,26 @@ func Expires(config *rest.Config) time.Time {
 	return pair.Leaf.NotAfter.UTC()
 }
 
-// forget drops what is remembered of an object that is gone.
-func (c *Cluster) forget(o client.Object) {
+// forgetObject drops what is remembered of an object that is gone.
+func (c *Cluster) forgetObject(o client.Object) {
 	if key, err := KeyOf(o); err == nil {
-		c.contents.forget(key)
-		c.statuses.forget(key)
-		c.choices.forget(key)
+		c.contentCache.evict(key)
+		c.statusCache.evict(key)
+		c.selectorCache.evict(key)
 	}
 }
 
-// inShard is the choice of a shard's objects: by index from a cache, where labels would be compared with those of every
+// matchShard is the choice of a shard's objects: by index from a cache, where labels would be compared with those of every
 // object of the kind, and by label from the API server, which has no such index.
-func (c *Cluster) inShard(shard string) []client.ListOption {
+func (c *Cluster) matchShard(shard string) []client.ListOption {
 	if c.indexed {
 		return []client.ListOption{client.MatchingFields{ShardIndex: shard}, client.UnsafeDisableDeepCopy}
 	}
-	return []client.ListOption{client.MatchingLabels(ownership.Labels(shard))}
+	return []client.ListOption{client.MatchingLabels(ownership.ManagedLabels(shard))}
 }
 
-// read gets an object as it was last observed. What it returns must not be changed: it may be the cache's own.
-func (c *Cluster) read(ctx context.Context, key intent.ObjectKey) (client.Object, error) {
+// readObject gets an object as it was last observed. What it returns must not be changed: it may be the cache's own.
+func (c *Cluster) readObject(ctx context.Context, key intent.ObjectKey) (client.Object, error) {
 	object, err := newObject(key.Kind)
 	if err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func (c *Cluster) read(ctx context.Context, key intent.ObjectKey) (client.Object
 }
 
 func newObject(kind intent.Kind) (client.Object, error) {
-	object, err := scheme.New(kinds[kind])
+	object, err := scheme.New(gvkByKind[kind])
 	if err != nil {
 		return nil, fmt.Errorf("kind %s: %w", kind, err)
 	}
@@ -160,7 +160,7 @@ func newObject(kind intent.Kind) (client.Object, error) {
 }
 
 func newList(kind intent.Kind) (client.ObjectList, error) {
-	gvk := kinds[kind]
+	gvk := gvkByKind[kind]
 	gvk.Kind += "List"
 	list, err := scheme.New(gvk)
 	if err != nil {

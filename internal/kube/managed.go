@@ -16,81 +16,81 @@ import (
 	"github.com/sallyport/sallyport/internal/ownership"
 )
 
-// fields is a set of fields as the API server keeps it for each manager: "f:name" is a member of an object, "k:{…}" the item
+// fieldSet is a set of fields as the API server keeps it for each manager: "f:name" is a member of an object, "k:{…}" the item
 // of a list with these keys, "v:…" the item of a set with this value, "." the thing itself. One without fields inside is
 // there as a whole.
-type fields map[string]fields
+type fieldSet map[string]fieldSet
 
-// applied is the set of fields that a manager applied and that nobody has changed since: the API server takes a field from
+// appliedFields is the set of fields that a manager applied and that nobody has changed since: the API server takes a field from
 // us when another manager writes another value to it.
-func applied(o client.Object, manager, subresource string) (fields, error) {
-	all := fields{}
+func appliedFields(o client.Object, manager, subresource string) (fieldSet, error) {
+	all := fieldSet{}
 	for _, entry := range o.GetManagedFields() {
-		if !isApplied(entry, manager) || entry.Subresource != subresource || entry.FieldsV1 == nil {
+		if !isAppliedBy(entry, manager) || entry.Subresource != subresource || entry.FieldsV1 == nil {
 			continue
 		}
-		var some fields
+		var some fieldSet
 		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &some); err != nil {
 			return nil, fmt.Errorf("read the fields that %s applied: %w", manager, err)
 		}
-		all = union(all, some)
+		all = mergeFieldSets(all, some)
 	}
 	return all, nil
 }
 
-func isApplied(entry metav1.ManagedFieldsEntry, manager string) bool {
+func isAppliedBy(entry metav1.ManagedFieldsEntry, manager string) bool {
 	return entry.Manager == manager && entry.Operation == metav1.ManagedFieldsOperationApply
 }
 
-// union is needed when one manager has applied two versions of a kind: each has its own set.
-func union(a, b fields) fields {
+// mergeFieldSets is needed when one manager has applied two versions of a kind: each has its own set.
+func mergeFieldSets(a, b fieldSet) fieldSet {
 	for name, inner := range b {
 		have, there := a[name]
 		switch {
 		case !there:
 			a[name] = inner
 		case len(have) == 0 || len(inner) == 0:
-			a[name] = fields{}
+			a[name] = fieldSet{}
 		default:
-			a[name] = union(have, inner)
+			a[name] = mergeFieldSets(have, inner)
 		}
 	}
 	return a
 }
 
-// of is the part of a value that is in the set.
-func (f fields) of(value any) any {
+// extract is the part of a value that is in the set.
+func (f fieldSet) extract(value any) any {
 	if len(f) == 0 {
 		return value
 	}
 	switch value := value.(type) {
 	case map[string]any:
-		return f.ofMap(value)
+		return f.extractMap(value)
 	case []any:
-		return f.ofList(value)
+		return f.extractList(value)
 	default:
 		return value
 	}
 }
 
-func (f fields) ofMap(value map[string]any) map[string]any {
+func (f fieldSet) extractMap(value map[string]any) map[string]any {
 	out := map[string]any{}
 	for name, inner := range f {
 		member, isMember := strings.CutPrefix(name, "f:")
 		if v, there := value[member]; isMember && there {
-			out[member] = inner.of(v)
+			out[member] = inner.extract(v)
 		}
 	}
 	return out
 }
 
-// ofList keeps the order of the list.
-func (f fields) ofList(value []any) []any {
+// extractList keeps the order of the list.
+func (f fieldSet) extractList(value []any) []any {
 	out := []any{}
 	for _, item := range value {
 		for name, inner := range f {
-			if names(name, item) {
-				out = append(out, inner.of(item))
+			if matchesItem(name, item) {
+				out = append(out, inner.extract(item))
 				break
 			}
 		}
@@ -98,8 +98,8 @@ func (f fields) ofList(value []any) []any {
 	return out
 }
 
-// names says whether a path element stands for an item of a list.
-func names(element string, item any) bool {
+// matchesItem says whether a path element stands for an item of a list.
+func matchesItem(element string, item any) bool {
 	if text, isValue := strings.CutPrefix(element, "v:"); isValue {
 		var want any
 		return utiljson.Unmarshal([]byte(text), &want) == nil && reflect.DeepEqual(item, want)
@@ -118,8 +118,8 @@ func names(element string, item any) bool {
 	return true
 }
 
-// plain is an object as JSON has it.
-func plain(o client.Object) (map[string]any, error) {
+// toJSONMap is an object as JSON has it.
+func toJSONMap(o client.Object) (map[string]any, error) {
 	raw, err := json.Marshal(o)
 	if err != nil {
 		return nil, err
@@ -128,13 +128,13 @@ func plain(o client.Object) (map[string]any, error) {
 	return out, utiljson.Unmarshal(raw, &out)
 }
 
-// belongs is the shard that an object of ours belongs to; empty: it is not ours. A label alone is no title: everybody may write one to
+// ownerShard is the shard that an object of ours belongs to; empty: it is not ours. A label alone is no title: everybody may write one to
 // his own objects. We must have applied it. In a namespace it must name the shard of that namespace, too: whoever has all rights in his
 // own can pretend to be our field manager there, and would have a say in other shards. Which namespaces are in the management VPC only
 // Inputs know.
-func belongs(o client.Object) string {
+func ownerShard(o client.Object) string {
 	shard := o.GetLabels()[ownership.ShardLabel]
-	if !ownership.Ours(o.GetLabels()) || !appliedLabel(o) {
+	if !ownership.IsManagedObject(o.GetLabels()) || !hasAppliedLabel(o) {
 		return ""
 	}
 	if in := o.GetNamespace(); in != "" && in != shard && shard != kubeovn.ManagementVpc {
@@ -143,18 +143,18 @@ func belongs(o client.Object) string {
 	return shard
 }
 
-// appliedLabel says whether we have applied the label that names an object's shard, and nobody has changed it since.
-func appliedLabel(o client.Object) bool {
+// hasAppliedLabel says whether we have applied the label that names an object's shard, and nobody has changed it since.
+func hasAppliedLabel(o client.Object) bool {
 	label := []byte(`"f:` + ownership.ShardLabel + `"`)
 	return slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
-		return isApplied(e, ownership.FieldManager) && e.Subresource == "" && e.FieldsV1 != nil && bytes.Contains(e.FieldsV1.GetRawBytes(), label)
+		return isAppliedBy(e, ownership.FieldManager) && e.Subresource == "" && e.FieldsV1 != nil && bytes.Contains(e.FieldsV1.GetRawBytes(), label)
 	})
 }
 
-// Claim lets an object without managed fields that has our labels be ours. Manifests in files have none, and mean what they say.
-func Claim(o client.Object) {
+// AdoptByLabels lets an object without managed fields that has our labels be ours. Manifests in files have none, and mean what they say.
+func AdoptByLabels(o client.Object) {
 	gvks, _, err := scheme.ObjectKinds(o)
-	if !ownership.Ours(o.GetLabels()) || len(o.GetManagedFields()) > 0 || err != nil {
+	if !ownership.IsManagedObject(o.GetLabels()) || len(o.GetManagedFields()) > 0 || err != nil {
 		return
 	}
 	labels := fmt.Appendf(nil, `{"f:metadata":{"f:labels":{"f:%s":{},"f:%s":{}}}}`, ownership.ManagedByLabel, ownership.ShardLabel)
@@ -164,9 +164,9 @@ func Claim(o client.Object) {
 	}})
 }
 
-// Trim is a transformation for caches: of the managers of fields it keeps us. Nobody here asks who the others are, only when
+// TrimManagedFields is a transformation for caches: of the managers of fields it keeps us. Nobody here asks who the others are, only when
 // Kube-OVN last wrote the status of a Vpc.
-func Trim(o any) (any, error) {
+func TrimManagedFields(o any) (any, error) {
 	object, isObject := o.(client.Object)
 	if !isObject {
 		return o, nil // a deletion that was not seen itself

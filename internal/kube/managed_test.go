@@ -14,19 +14,19 @@ import (
 	"github.com/sallyport/sallyport/internal/ownership"
 )
 
-func entry(manager string, operation metav1.ManagedFieldsOperationType, subresource, set string) metav1.ManagedFieldsEntry {
+func managedFieldsEntry(manager string, operation metav1.ManagedFieldsOperationType, subresource, set string) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{
 		Manager: manager, Operation: operation, Subresource: subresource, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(set),
 	}
 }
 
 const (
-	apply  = metav1.ManagedFieldsOperationApply
-	update = metav1.ManagedFieldsOperationUpdate
+	applyOperation  = metav1.ManagedFieldsOperationApply
+	updateOperation = metav1.ManagedFieldsOperationUpdate
 )
 
-// subnet is a Subnet of ours after Kube-OVN and a person have written to it.
-func subnet() *Subnet {
+// newOwnedSubnet is a Subnet of ours after Kube-OVN and a person have written to it.
+func newOwnedSubnet() *Subnet {
 	return &Subnet{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        "acme-web-default",
@@ -34,13 +34,13 @@ func subnet() *Subnet {
 			Annotations: map[string]string{ownership.OriginAnnotation: "Project/acme/web", "seen": "yes"},
 			Finalizers:  []string{"kubeovn.io/kube-ovn-controller"},
 			ManagedFields: []metav1.ManagedFieldsEntry{
-				entry("sallyport", apply, "", `{"f:metadata":{"f:annotations":{".":{},"f:kube-dc.com/asked-by":{}},
+				managedFieldsEntry("sallyport", applyOperation, "", `{"f:metadata":{"f:annotations":{".":{},"f:kube-dc.com/asked-by":{}},
 					"f:labels":{"f:app.kubernetes.io/managed-by":{},"f:kube-dc.com/vpc":{}}},
 					"f:spec":{"f:cidrBlock":{},"f:namespaces":{},"f:vpc":{}}}`),
-				entry("sallyport", update, "", `{"f:spec":{"f:protocol":{}}}`),
-				entry("kube-ovn-controller", update, "", `{"f:metadata":{"f:finalizers":{".":{},"v:\"kubeovn.io/kube-ovn-controller\"":{}}},
+				managedFieldsEntry("sallyport", updateOperation, "", `{"f:spec":{"f:protocol":{}}}`),
+				managedFieldsEntry("kube-ovn-controller", updateOperation, "", `{"f:metadata":{"f:finalizers":{".":{},"v:\"kubeovn.io/kube-ovn-controller\"":{}}},
 					"f:spec":{"f:excludeIps":{},"f:gateway":{}}}`),
-				entry("kubectl-edit", update, "", `{"f:metadata":{"f:labels":{"f:team":{}}},"f:spec":{"f:provider":{}}}`),
+				managedFieldsEntry("kubectl-edit", updateOperation, "", `{"f:metadata":{"f:labels":{"f:team":{}}},"f:spec":{"f:provider":{}}}`),
 			},
 		},
 		Spec: kubeovn.SubnetSpec{
@@ -51,42 +51,42 @@ func subnet() *Subnet {
 }
 
 func TestContentIsWhatWeAppliedAndNothingElse(t *testing.T) {
-	got, err := ours(subnet())
+	got, err := appliedContent(newOwnedSubnet())
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := intent.NewObject(intent.Meta{Labels: ownership.Labels("acme-web")}, kubeovn.SubnetSpec{
+	want := intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels("acme-web")}, kubeovn.SubnetSpec{
 		Vpc: "acme-web", CIDRBlock: "10.0.0.0/16", Namespaces: []string{"acme-web", "acme-old"},
 	})
-	if intent.Canonical(got) != want.Content {
-		t.Errorf("got  %s\nwant %s", intent.Canonical(got), want.Content)
+	if intent.CanonicalJSON(got) != want.Content {
+		t.Errorf("got  %s\nwant %s", intent.CanonicalJSON(got), want.Content)
 	}
 }
 
 // The API server moves a field to whoever changed it. Then it is missing in our content, which is a difference to be mended.
 func TestFieldThatSomebodyTookIsMissing(t *testing.T) {
-	s := subnet()
+	s := newOwnedSubnet()
 	s.Spec.CIDRBlock = "10.9.0.0/16"
-	s.ManagedFields[0] = entry("sallyport", apply, "", `{"f:metadata":{"f:labels":{"f:app.kubernetes.io/managed-by":{},"f:kube-dc.com/vpc":{}}},
+	s.ManagedFields[0] = managedFieldsEntry("sallyport", applyOperation, "", `{"f:metadata":{"f:labels":{"f:app.kubernetes.io/managed-by":{},"f:kube-dc.com/vpc":{}}},
 		"f:spec":{"f:namespaces":{},"f:vpc":{}}}`)
-	s.ManagedFields[3] = entry("kubectl-edit", update, "", `{"f:spec":{"f:cidrBlock":{}}}`)
-	got, err := ours(s)
+	s.ManagedFields[3] = managedFieldsEntry("kubectl-edit", updateOperation, "", `{"f:spec":{"f:cidrBlock":{}}}`)
+	got, err := appliedContent(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := intent.Canonical(got); strings.Contains(text, "cidrBlock") || !strings.Contains(text, `"vpc":"acme-web"`) {
+	if text := intent.CanonicalJSON(got); strings.Contains(text, "cidrBlock") || !strings.Contains(text, `"vpc":"acme-web"`) {
 		t.Errorf("got %s; want it without cidrBlock, with vpc", text)
 	}
 }
 
 func TestObjectThatWeNeverAppliedHasNoContent(t *testing.T) {
-	s := subnet()
+	s := newOwnedSubnet()
 	s.ManagedFields = s.ManagedFields[1:]
-	got, err := ours(s)
+	got, err := appliedContent(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := intent.Canonical(got); text != "{}" {
+	if text := intent.CanonicalJSON(got); text != "{}" {
 		t.Errorf("got %s, want nothing", text)
 	}
 }
@@ -99,13 +99,13 @@ func TestItemsOfAListAreFoundByKeyAndByValue(t *testing.T) {
 		},
 		"names": []any{"a", "b", int64(3)},
 	}
-	set := fields{
+	set := fieldSet{
 		"f:conditions": {`k:{"type":"Accepted"}`: {".": {}, "f:type": {}, "f:status": {}}},
 		"f:names":      {`v:"b"`: {}, `v:3`: {}},
 		"f:gone":       {},
 	}
 	want := `{"conditions":[{"status":"True","type":"Accepted"}],"names":["b",3]}`
-	if got := intent.Canonical(set.of(value)); got != want {
+	if got := intent.CanonicalJSON(set.extract(value)); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -113,9 +113,9 @@ func TestItemsOfAListAreFoundByKeyAndByValue(t *testing.T) {
 func TestStatusIsWhatWeApplied(t *testing.T) {
 	eip := &kubedcv1.EIp{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "acme-web", Name: "www", ManagedFields: []metav1.ManagedFieldsEntry{
-			entry("sallyport-status", apply, "status", `{"f:status":{"f:ready":{},"f:conditions":{"k:{\"type\":\"Accepted\"}":
+			managedFieldsEntry("sallyport-status", applyOperation, "status", `{"f:status":{"f:ready":{},"f:conditions":{"k:{\"type\":\"Accepted\"}":
 				{".":{},"f:lastTransitionTime":{},"f:reason":{},"f:status":{},"f:type":{}}}}}`),
-			entry("old-controller", update, "status", `{"f:status":{"f:ipAddress":{}}}`),
+			managedFieldsEntry("old-controller", updateOperation, "status", `{"f:status":{"f:ipAddress":{}}}`),
 		}},
 		Status: kubedcv1.EIpStatus{
 			Ready: true, IPAddress: "198.51.100.7",
@@ -137,20 +137,20 @@ func TestStatusIsWhatWeApplied(t *testing.T) {
 }
 
 func TestTrimKeepsWhatContentNeeds(t *testing.T) {
-	s := subnet()
-	before, err := ours(s)
+	s := newOwnedSubnet()
+	before, err := appliedContent(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Trim(s); err != nil {
+	if _, err := TrimManagedFields(s); err != nil {
 		t.Fatal(err)
 	}
-	after, err := ours(s)
+	after, err := appliedContent(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if intent.Canonical(before) != intent.Canonical(after) || len(s.ManagedFields) != 2 {
-		t.Errorf("%d entries left, content %s; want our two and %s", len(s.ManagedFields), intent.Canonical(after), intent.Canonical(before))
+	if intent.CanonicalJSON(before) != intent.CanonicalJSON(after) || len(s.ManagedFields) != 2 {
+		t.Errorf("%d entries left, content %s; want our two and %s", len(s.ManagedFields), intent.CanonicalJSON(after), intent.CanonicalJSON(before))
 	}
 }
 
@@ -165,9 +165,9 @@ func TestWhoseAnObjectIs(t *testing.T) {
 	}
 	labelled := func(shard, fields string) *OvnEip {
 		o := port("eip-acme-web", "ext", "nat")
-		o.Labels = ownership.Labels(shard)
+		o.Labels = ownership.ManagedLabels(shard)
 		if fields != "" {
-			o.ManagedFields = []metav1.ManagedFieldsEntry{entry(ownership.FieldManager, apply, "", fields)}
+			o.ManagedFields = []metav1.ManagedFieldsEntry{managedFieldsEntry(ownership.FieldManager, applyOperation, "", fields)}
 		}
 		return o
 	}
@@ -188,10 +188,10 @@ func TestWhoseAnObjectIs(t *testing.T) {
 		"another router port's address":                 {port("globex-ext", "ext", "lrp"), "", false},
 		"an address that has only the name of a port's": {port("acme-ext", "ext", "nat"), "", false},
 	} {
-		if got := belongs(c.object); got != c.belongs {
+		if got := ownerShard(c.object); got != c.belongs {
 			t.Errorf("%s: it belongs to %q, wanted %q", what, got, c.belongs)
 		}
-		if got := isOf(c.object, "acme"); got != c.isAcmes {
+		if got := belongsToShard(c.object, "acme"); got != c.isAcmes {
 			t.Errorf("%s: it is acme's: %t, wanted %t", what, got, c.isAcmes)
 		}
 	}
@@ -200,13 +200,13 @@ func TestWhoseAnObjectIs(t *testing.T) {
 // A label is no title, nor is it in a namespace of others with our name beside it: who has all rights there writes both.
 func TestLabelsOfOthersAreNoTitle(t *testing.T) {
 	backend := func(namespace, shard string, applied bool) *corev1.Service {
-		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "cuckoo", Labels: ownership.Labels(shard)}}
+		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "cuckoo", Labels: ownership.ManagedLabels(shard)}}
 		if applied {
-			Claim(s)
+			AdoptByLabels(s)
 		}
 		return s
 	}
-	gate, own := inSubnet(kubeovn.ManagementSubnet, nil), inSubnet("evil-x-default", ownership.Labels("evil-x"))
+	gate, own := namespaceInSubnet(kubeovn.ManagementSubnet, nil), namespaceInSubnet("evil-x-default", ownership.ManagedLabels("evil-x"))
 	gate.Name, own.Name = "gate", "evil-x"
 	for what, c := range map[string]struct {
 		object *corev1.Service
@@ -222,7 +222,7 @@ func TestLabelsOfOthersAreNoTitle(t *testing.T) {
 	} {
 		in := NewInputs(c.shard)
 		in.AddAll([]client.Object{gate, own, c.object})
-		if got := len(in.owned) > 0; got != c.ours {
+		if got := len(in.ownedObjects) > 0; got != c.ours {
 			t.Errorf("%s: it counts in %s: %t", what, c.shard, got)
 		}
 	}

@@ -20,37 +20,37 @@ import (
 
 // podSubnet is the Subnet in which Kube-OVN gives the pods of a namespace their addresses; empty: it gives none yet.
 func podSubnet(ns *corev1.Namespace) string {
-	subnet, _, _ := strings.Cut(ns.Annotations[kubeovn.NamespaceSubnets], ",")
+	subnet, _, _ := strings.Cut(ns.Annotations[kubeovn.LogicalSwitchAnnotation], ",")
 	return subnet
 }
 
-// managed says whether the pods of a namespace are in the management VPC for good: that of a project is there only until Kube-OVN has
+// isManagementNamespace says whether the pods of a namespace are in the management VPC for good: that of a project is there only until Kube-OVN has
 // seen the project's Subnet.
-func managed(ns *corev1.Namespace) bool {
-	return podSubnet(ns) == kubeovn.ManagementSubnet && !isOf(ns, ns.Name)
+func isManagementNamespace(ns *corev1.Namespace) bool {
+	return podSubnet(ns) == kubeovn.ManagementSubnet && !belongsToShard(ns, ns.Name)
 }
 
 // shardOfNamespace is the shard that decides about what is in a namespace.
 func (c *Cluster) shardOfNamespace(ctx context.Context, name string) string {
-	ns, err := c.read(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: name})
-	if err == nil && managed(ns.(*corev1.Namespace)) && !c.organization(ctx, name) {
+	ns, err := c.readObject(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: name})
+	if err == nil && isManagementNamespace(ns.(*corev1.Namespace)) && !c.isOrganization(ctx, name) {
 		return kubeovn.ManagementVpc
 	}
 	return name
 }
 
-// organization says whether a namespace has Projects. It is a tenant's then, whose addresses are those of the projects, with their
+// isOrganization says whether a namespace has Projects. It is a tenant's then, whose addresses are those of the projects, with their
 // quotas, though its pods, if it had any, would be in the management VPC.
-func (c *Cluster) organization(ctx context.Context, namespace string) bool {
+func (c *Cluster) isOrganization(ctx context.Context, namespace string) bool {
 	var projects kubedcv1.ProjectList
 	err := c.reader.List(ctx, &projects, client.InNamespace(namespace), client.Limit(1), client.UnsafeDisableDeepCopy)
 	return err == nil && len(projects.Items) > 0
 }
 
-// namespaces are those that a shard decides about.
-func (c *Cluster) namespaces(ctx context.Context, shard string) ([]client.Object, error) {
+// listShardNamespaces are those that a shard decides about.
+func (c *Cluster) listShardNamespaces(ctx context.Context, shard string) ([]client.Object, error) {
 	if shard != kubeovn.ManagementVpc {
-		ns, err := c.read(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: shard})
+		ns, err := c.readObject(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: shard})
 		if client.IgnoreNotFound(err) != nil {
 			return nil, err
 		}
@@ -60,60 +60,60 @@ func (c *Cluster) namespaces(ctx context.Context, shard string) ([]client.Object
 		return []client.Object{ns}, nil
 	}
 	var list corev1.NamespaceList
-	if err := c.reader.List(ctx, &list, append(c.by(subnetIndex, kubeovn.ManagementSubnet), client.UnsafeDisableDeepCopy)...); err != nil {
+	if err := c.reader.List(ctx, &list, append(c.matchIndex(subnetIndex, kubeovn.ManagementSubnet), client.UnsafeDisableDeepCopy)...); err != nil {
 		return nil, err
 	}
 	var out []client.Object
 	for i := range list.Items {
-		if !c.organization(ctx, list.Items[i].Name) {
+		if !c.isOrganization(ctx, list.Items[i].Name) {
 			out = append(out, &list.Items[i])
 		}
 	}
 	return out, nil
 }
 
-// inUse says whether there is something of ours in a shard. In the management VPC much happens that has nothing to do with us.
-func (c *Cluster) inUse(ctx context.Context, shard string) bool {
+// isShardInUse says whether there is something of ours in a shard. In the management VPC much happens that has nothing to do with us.
+func (c *Cluster) isShardInUse(ctx context.Context, shard string) bool {
 	var eips OvnEipList
-	err := c.reader.List(ctx, &eips, append(c.inShard(shard), client.Limit(1))...)
+	err := c.reader.List(ctx, &eips, append(c.matchShard(shard), client.Limit(1))...)
 	return err == nil && len(eips.Items) > 0
 }
 
-// manages says whether the shard decides about namespaces of the management VPC: its own about all but how pods leave, which is by nodes.
-func (in *Inputs) manages() bool {
+// isManagementShard says whether the shard decides about namespaces of the management VPC: its own about all but how pods leave, which is by nodes.
+func (in *Inputs) isManagementShard() bool {
 	return in.Shard == kubeovn.ManagementVpc || in.Shard == ownership.NodesShard
 }
 
-// diverts says whether the shard decides about EgressServices and EgressRoutes.
-func (in *Inputs) diverts() bool { return in.Shard != kubeovn.ManagementVpc }
+// ownsEgressPolicies says whether the shard decides about EgressServices and EgressRoutes.
+func (in *Inputs) ownsEgressPolicies() bool { return in.Shard != kubeovn.ManagementVpc }
 
-// decides says whether the shard decides about what is in a namespace.
-func (in *Inputs) decides(namespace string) bool {
+// ownsNamespace says whether the shard decides about what is in a namespace.
+func (in *Inputs) ownsNamespace(namespace string) bool {
 	ns := in.namespaces[namespace]
-	if in.manages() {
+	if in.isManagementShard() {
 		return ns != nil
 	}
-	return namespace == in.Shard && (ns == nil || in.tenant || !managed(ns))
+	return namespace == in.Shard && (ns == nil || in.isOrganization || !isManagementNamespace(ns))
 }
 
 // addNamespace takes a namespace in. What is in it comes later.
 func (in *Inputs) addNamespace(ns *corev1.Namespace) {
-	in.known[ns.Name] = ns
-	if ns.Name == in.Shard || in.manages() && managed(ns) {
+	in.knownNamespaces[ns.Name] = ns
+	if ns.Name == in.Shard || in.isManagementShard() && isManagementNamespace(ns) {
 		in.namespaces[ns.Name] = ns
 	}
 }
 
-// readManagement reads what is special about the management VPC. Nil: the shard is another.
-func (in *Inputs) readManagement() *snapshot.Management {
+// readManagementVPC reads what is special about the management VPC. Nil: the shard is another.
+func (in *Inputs) readManagementVPC() *snapshot.Management {
 	subnet := in.subnets[kubeovn.ManagementSubnet]
 	if in.Shard != kubeovn.ManagementVpc || subnet == nil {
 		return nil
 	}
-	out := &snapshot.Management{Ending: map[string]bool{}, Quotas: map[string]snapshot.Limit{}}
+	out := &snapshot.Management{TerminatingNamespaces: map[string]bool{}, NamespaceQuotas: map[string]snapshot.Limit{}}
 	for name, ns := range in.namespaces {
-		out.Ending[name] = ns.DeletionTimestamp != nil
-		out.Quotas[name] = readQuota(ns, kubedcv1.EIpQuotaAnnotation)
+		out.TerminatingNamespaces[name] = ns.DeletionTimestamp != nil
+		out.NamespaceQuotas[name] = readQuota(ns, kubedcv1.EIpQuotaAnnotation)
 	}
 	for part := range strings.SplitSeq(subnet.Spec.CIDRBlock, ",") {
 		if prefix, err := netip.ParsePrefix(part); err == nil {
@@ -121,14 +121,14 @@ func (in *Inputs) readManagement() *snapshot.Management {
 		}
 	}
 	for part := range strings.SplitSeq(subnet.Spec.Gateway, ",") {
-		if gateway := parsed(part); gateway.IsValid() {
+		if gateway := parseAddr(part); gateway.IsValid() {
 			out.Gateways = append(out.Gateways, gateway)
 		}
 	}
 	slices.SortFunc(in.nodes, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	for _, n := range in.nodes {
 		if chassis := gatewayChassis(n); chassis != "" {
-			out.Chassis = append(out.Chassis, chassis)
+			out.GatewayChassis = append(out.GatewayChassis, chassis)
 		}
 	}
 	return out
@@ -142,8 +142,8 @@ func gatewayChassis(n *corev1.Node) string {
 	return n.Annotations[kubeovn.ChassisAnnotation]
 }
 
-// node asks for the management VPC when another chassis may hold gateways.
-func (w *watch) node(was, is client.Object) {
+// handleGatewayNode asks for the management VPC when another chassis may hold gateways.
+func (w *eventMapper) handleGatewayNode(was, is client.Object) {
 	chassis := func(o client.Object) string {
 		if n, ok := o.(*corev1.Node); ok && n != nil {
 			return gatewayChassis(n)
@@ -151,12 +151,12 @@ func (w *watch) node(was, is client.Object) {
 		return ""
 	}
 	if chassis(was) != chassis(is) {
-		w.ask(kubeovn.ManagementVpc)
+		w.enqueue(kubeovn.ManagementVpc)
 	}
 }
 
-// namespace asks for the shards that decide, or decided, about what is in a namespace.
-func (w *watch) namespace(ctx context.Context, was, is client.Object) {
+// handleNamespace asks for the shards that decide, or decided, about what is in a namespace.
+func (w *eventMapper) handleNamespace(ctx context.Context, was, is client.Object) {
 	before, now, name := "", "", ""
 	for _, side := range []struct {
 		object client.Object
@@ -164,25 +164,25 @@ func (w *watch) namespace(ctx context.Context, was, is client.Object) {
 	}{{was, &before}, {is, &now}} {
 		if ns, ok := side.object.(*corev1.Namespace); ok && ns != nil {
 			*side.shard, name = ns.Name, ns.Name
-			if managed(ns) {
+			if isManagementNamespace(ns) {
 				*side.shard = kubeovn.ManagementVpc
 			}
 		}
 	}
 	for _, o := range []client.Object{was, is} {
 		if o != nil {
-			w.claimed(ctx, o.GetName())
+			w.enqueueIfProject(ctx, o.GetName())
 		}
 	}
 	if before == now && now != kubeovn.ManagementVpc {
 		return
 	}
 	if before != now {
-		w.handedOver(ctx, name)
+		w.enqueueHandover(ctx, name)
 	}
 	for _, shard := range []string{before, now} {
 		if shard != "" {
-			w.ask(shard)
+			w.enqueue(shard)
 		}
 	}
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/sallyport/sallyport/internal/ownership"
 )
 
-func inSubnet(subnets string, labels map[string]string) *corev1.Namespace {
+func namespaceInSubnet(subnets string, labels map[string]string) *corev1.Namespace {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: "web", Labels: labels, Annotations: map[string]string{kubeovn.NamespaceSubnets: subnets},
+		Name: "web", Labels: labels, Annotations: map[string]string{kubeovn.LogicalSwitchAnnotation: subnets},
 	}}
-	Claim(ns)
+	AdoptByLabels(ns)
 	return ns
 }
 
@@ -24,19 +24,19 @@ func TestOneShardDecides(t *testing.T) {
 		namespace *corev1.Namespace
 		managed   bool
 	}{
-		"in Kube-OVN's own Subnet":            {inSubnet("ovn-default", nil), true},
-		"in that and in another":              {inSubnet("ovn-default,extra", nil), true},
-		"in another and in that":              {inSubnet("extra,ovn-default", nil), false},
-		"in none yet":                         {inSubnet("", nil), false},
-		"a project's, before its own Subnet":  {inSubnet("ovn-default", ownership.Labels("web")), false},
-		"somebody wears a label of another's": {inSubnet("ovn-default", ownership.Labels("other")), true},
+		"in Kube-OVN's own Subnet":            {namespaceInSubnet("ovn-default", nil), true},
+		"in that and in another":              {namespaceInSubnet("ovn-default,extra", nil), true},
+		"in another and in that":              {namespaceInSubnet("extra,ovn-default", nil), false},
+		"in none yet":                         {namespaceInSubnet("", nil), false},
+		"a project's, before its own Subnet":  {namespaceInSubnet("ovn-default", ownership.ManagedLabels("web")), false},
+		"somebody wears a label of another's": {namespaceInSubnet("ovn-default", ownership.ManagedLabels("other")), true},
 	} {
 		management, own := NewInputs(kubeovn.ManagementVpc), NewInputs("web")
 		for _, in := range []*Inputs{management, own} {
 			in.Add(c.namespace)
 		}
-		if management.decides("web") != c.managed || own.decides("web") == c.managed {
-			t.Errorf("%s: the management VPC decides: %v, its own shard: %v", what, management.decides("web"), own.decides("web"))
+		if management.ownsNamespace("web") != c.managed || own.ownsNamespace("web") == c.managed {
+			t.Errorf("%s: the management VPC decides: %v, its own shard: %v", what, management.ownsNamespace("web"), own.ownsNamespace("web"))
 		}
 	}
 }

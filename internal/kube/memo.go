@@ -8,23 +8,23 @@ import (
 	"github.com/sallyport/sallyport/internal/intent"
 )
 
-// memo remembers what was read out of objects, by their version: to find the fields that we applied costs much more than to see
+// versionCache remembers what was read out of objects, by their version: to find the fields that we applied costs much more than to see
 // that nothing has changed. An object that is gone is forgotten.
-type memo[T any] struct {
-	mu   sync.Mutex
-	read map[intent.ObjectKey]memory[T]
+type versionCache[T any] struct {
+	mu      sync.Mutex
+	entries map[intent.ObjectKey]versionedValue[T]
 }
 
-type memory[T any] struct {
+type versionedValue[T any] struct {
 	uid, version string
 	value        T
 }
 
-// of is what read returns for an object, which is called once for each version. An object without a version is not remembered.
-func (m *memo[T]) of(key intent.ObjectKey, o client.Object, read func() (T, error)) (T, error) {
+// getOrRead is what read returns for an object, which is called once for each version. An object without a version is not remembered.
+func (m *versionCache[T]) getOrRead(key intent.ObjectKey, o client.Object, read func() (T, error)) (T, error) {
 	uid, version := string(o.GetUID()), o.GetResourceVersion()
 	m.mu.Lock()
-	known, there := m.read[key]
+	known, there := m.entries[key]
 	m.mu.Unlock()
 	if there && known.uid == uid && known.version == version {
 		return known.value, nil
@@ -33,16 +33,16 @@ func (m *memo[T]) of(key intent.ObjectKey, o client.Object, read func() (T, erro
 	if err == nil && version != "" {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if m.read == nil {
-			m.read = map[intent.ObjectKey]memory[T]{}
+		if m.entries == nil {
+			m.entries = map[intent.ObjectKey]versionedValue[T]{}
 		}
-		m.read[key] = memory[T]{uid, version, value}
+		m.entries[key] = versionedValue[T]{uid, version, value}
 	}
 	return value, err
 }
 
-func (m *memo[T]) forget(key intent.ObjectKey) {
+func (m *versionCache[T]) evict(key intent.ObjectKey) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.read, key)
+	delete(m.entries, key)
 }

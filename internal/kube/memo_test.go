@@ -12,12 +12,12 @@ import (
 
 // What is read out of an object is read again for another version, for another object of its name, and after it was gone.
 func TestMemoKnowsVersions(t *testing.T) {
-	var m memo[int]
+	var m versionCache[int]
 	reads := 0
 	key := intent.ObjectKey{Kind: intent.Service, Namespace: "a", Name: "b"}
 	look := func(uid, version string) int {
 		o := &corev1.Service{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), ResourceVersion: version}}
-		value, err := m.of(key, o, func() (int, error) { reads++; return reads, nil })
+		value, err := m.getOrRead(key, o, func() (int, error) { reads++; return reads, nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func TestMemoKnowsVersions(t *testing.T) {
 			t.Errorf("step %d: read %d, wanted %d", i, got, step.want)
 		}
 	}
-	m.forget(key)
+	m.evict(key)
 	if got := look("v", "2"); got != 6 {
 		t.Errorf("after it was forgotten: read %d, wanted 6", got)
 	}

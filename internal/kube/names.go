@@ -15,9 +15,9 @@ import (
 	"github.com/sallyport/sallyport/internal/intent"
 )
 
-// Names are the names of the objects of a kind, in a namespace or in all, sorted. Nothing else of them is read.
-func Names(ctx context.Context, config *rest.Config, kind, namespace string) ([]string, error) {
-	gvk, known := kinds[intent.Kind(kind)]
+// ListNames are the names of the objects of a kind, in a namespace or in all, sorted. Nothing else of them is read.
+func ListNames(ctx context.Context, config *rest.Config, kind, namespace string) ([]string, error) {
+	gvk, known := gvkByKind[intent.Kind(kind)]
 	if kind == "Node" {
 		gvk, known = corev1.SchemeGroupVersion.WithKind(kind), true
 	}

@@ -20,13 +20,13 @@ import (
 const NetworksShard = "/networks"
 
 // GatherNetworks reads the external networks and their subnets.
-func (c *Cluster) GatherNetworks(ctx context.Context) (*snapshot.Networks, []client.Object, error) {
+func (c *Cluster) GatherNetworks(ctx context.Context) (*snapshot.NetworkInput, []client.Object, error) {
 	var list kubedcv1alpha1.ExternalNetworkList
 	if err := c.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, fmt.Errorf("list ExternalNetworks: %w", err)
 	}
-	out := &snapshot.Networks{Subnets: map[string]snapshot.External{}}
-	nodes, err := c.onNodes(ctx, list.Items, out)
+	out := &snapshot.NetworkInput{ExternalSubnets: map[string]snapshot.ExternalSubnet{}}
+	nodes, err := c.gatherUplinkNodes(ctx, list.Items, out)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -34,50 +34,50 @@ func (c *Cluster) GatherNetworks(ctx context.Context) (*snapshot.Networks, []cli
 	for i := range list.Items {
 		n := &list.Items[i]
 		judged = append(judged, n)
-		network := snapshot.Network{Meta: readMeta(n.ObjectMeta), Subnets: n.Spec.Subnets, Return: snapshot.Return(n.Spec.ReturnPath)}
-		network.Shared = readShared(n)
-		_, network.Malformed = readGuestList(n)
+		network := snapshot.ExternalNetwork{Meta: readMeta(n.ObjectMeta), Subnets: n.Spec.Subnets, ReturnPath: snapshot.ReturnPath(n.Spec.ReturnPath)}
+		network.SharedAddresses = readSharedAddresses(n)
+		_, network.Malformed = readAccessSelectors(n)
 		if n.Spec.Nodes != nil {
 			network.Uplink = new(readUplink(n, nodes))
 		}
-		out.Networks = append(out.Networks, network)
+		out.ExternalNetworks = append(out.ExternalNetworks, network)
 		for _, name := range n.Spec.Subnets {
-			object, err := c.read(ctx, intent.ObjectKey{Kind: intent.Subnet, Name: name})
+			object, err := c.readObject(ctx, intent.ObjectKey{Kind: intent.Subnet, Name: name})
 			if apierrors.IsNotFound(err) {
 				continue
 			}
 			if err != nil {
 				return nil, nil, fmt.Errorf("read Subnet %s: %w", name, err)
 			}
-			if x := readExternal(object.(*Subnet)); x.Prefix.IsValid() && x.Gateway.IsValid() {
-				out.Subnets[name] = x
+			if x := readExternalSubnet(object.(*Subnet)); x.Prefix.IsValid() && x.Gateway.IsValid() {
+				out.ExternalSubnets[name] = x
 			}
 		}
 	}
 	return out, judged, nil
 }
 
-// Externals are the subnets of external networks, as Kube-OVN counts their addresses.
-func (c *Cluster) Externals(ctx context.Context) ([]snapshot.External, error) {
+// ListExternalSubnets are the subnets of external networks, as Kube-OVN counts their addresses.
+func (c *Cluster) ListExternalSubnets(ctx context.Context) ([]snapshot.ExternalSubnet, error) {
 	in := NewInputs(NetworksShard)
-	err := errors.Join(c.add(ctx, in, &kubedcv1alpha1.ExternalNetworkList{}, nil), c.add(ctx, in, &SubnetList{}, c.by(externalIndex, "true")))
+	err := errors.Join(c.listInto(ctx, in, &kubedcv1alpha1.ExternalNetworkList{}, nil), c.listInto(ctx, in, &SubnetList{}, c.matchIndex(externalIndex, "true")))
 	for _, n := range in.networks {
 		for _, name := range n.Spec.Subnets {
-			err = errors.Join(err, c.lookUpNamed(ctx, in, []intent.ObjectKey{{Kind: intent.Subnet, Name: name}}, nil))
+			err = errors.Join(err, c.lookUpObjects(ctx, in, []intent.ObjectKey{{Kind: intent.Subnet, Name: name}}, nil))
 		}
 	}
-	return in.readExternals(), err
+	return in.readExternalSubnets(), err
 }
 
-// onNodes reads what becomes of networks on nodes, where there are such, and returns the nodes.
-func (c *Cluster) onNodes(ctx context.Context, networks []kubedcv1alpha1.ExternalNetwork, into *snapshot.Networks) ([]*corev1.Node, error) {
+// gatherUplinkNodes reads what becomes of networks on nodes, where there are such, and returns the nodes.
+func (c *Cluster) gatherUplinkNodes(ctx context.Context, networks []kubedcv1alpha1.ExternalNetwork, into *snapshot.NetworkInput) ([]*corev1.Node, error) {
 	if !slices.ContainsFunc(networks, func(n kubedcv1alpha1.ExternalNetwork) bool { return n.Spec.Nodes != nil }) {
 		return nil, nil
 	}
 	in := NewInputs(ownership.NodesShard)
-	if err := c.addPaths(ctx, in); err != nil {
+	if err := c.addNodePaths(ctx, in); err != nil {
 		return nil, err
 	}
-	into.Paths = in.readPaths()
+	into.NodePaths = in.readNodePaths()
 	return in.nodes, nil
 }

@@ -27,34 +27,34 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// GatherNodes reads everything that decides about NodePaths, and the EgressServices and EgressRoutes of the management VPC.
-func (c *Cluster) GatherNodes(ctx context.Context) (*Inputs, error) {
+// GatherNodePaths reads everything that decides about NodePaths, and the EgressServices and EgressRoutes of the management VPC.
+func (c *Cluster) GatherNodePaths(ctx context.Context) (*Inputs, error) {
 	in := NewInputs(ownership.NodesShard)
-	if err := errors.Join(c.add(ctx, in, &kubedcv1alpha1.ExternalNetworkList{}, nil), c.addPaths(ctx, in)); err != nil {
+	if err := errors.Join(c.listInto(ctx, in, &kubedcv1alpha1.ExternalNetworkList{}, nil), c.addNodePaths(ctx, in)); err != nil {
 		return nil, err
 	}
-	leaving, err := c.leaving(ctx, in)
+	leaving, err := c.addEgressNamespaces(ctx, in)
 	if err != nil {
 		return nil, err
 	}
-	if in.uplinked(byService) {
-		if err := c.add(ctx, in, &corev1.ServiceList{}, nil); err != nil {
+	if in.hasUplink(needsServices) {
+		if err := c.listInto(ctx, in, &corev1.ServiceList{}, nil); err != nil {
 			return nil, err
 		}
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(leaving)) {
-		if err := c.gatherLeaving(ctx, in, namespace); err != nil {
+		if err := c.gatherEgressObjects(ctx, in, namespace); err != nil {
 			return nil, err
 		}
 	}
-	return in, c.gatherOwners(ctx, in)
+	return in, c.gatherAddressOwners(ctx, in)
 }
 
-// gatherOwners adds who else shows the addresses of Services whose pods leave with them, and the EIps that hold these.
-func (c *Cluster) gatherOwners(ctx context.Context, in *Inputs) error {
+// gatherAddressOwners adds who else shows the addresses of Services whose pods leave with them, and the EIps that hold these.
+func (c *Cluster) gatherAddressOwners(ctx context.Context, in *Inputs) error {
 	looked := map[netip.Addr]bool{}
 	for _, s := range slices.Clone(in.services) {
-		for _, a := range readIngress(s) {
+		for _, a := range readIngressAddresses(s) {
 			if looked[a] {
 				continue
 			}
@@ -65,38 +65,38 @@ func (c *Cluster) gatherOwners(ctx context.Context, in *Inputs) error {
 				list  client.ObjectList
 				index string
 			}{{&showing, ingressIndex}, {&eips, addressIndex}} {
-				if err := c.reader.List(ctx, l.list, append(c.by(l.index, a.String()), client.UnsafeDisableDeepCopy)...); err != nil {
+				if err := c.reader.List(ctx, l.list, append(c.matchIndex(l.index, a.String()), client.UnsafeDisableDeepCopy)...); err != nil {
 					return fmt.Errorf("list %T: %w", l.list, err)
 				}
 			}
 			for i := range showing.Items {
-				in.showing = append(in.showing, &showing.Items[i])
+				in.ingressServices = append(in.ingressServices, &showing.Items[i])
 			}
 			for i := range eips.Items {
-				in.holding = append(in.holding, &eips.Items[i])
+				in.holdingEIps = append(in.holdingEIps, &eips.Items[i])
 			}
 		}
 	}
 	return nil
 }
 
-// addPaths adds the nodes and their NodePaths.
-func (c *Cluster) addPaths(ctx context.Context, in *Inputs) error {
-	return errors.Join(c.add(ctx, in, &corev1.NodeList{}, nil), c.add(ctx, in, &kubedcv1alpha1.NodePathList{}, c.inShard(in.Shard)))
+// addNodePaths adds the nodes and their NodePaths.
+func (c *Cluster) addNodePaths(ctx context.Context, in *Inputs) error {
+	return errors.Join(c.listInto(ctx, in, &corev1.NodeList{}, nil), c.listInto(ctx, in, &kubedcv1alpha1.NodePathList{}, c.matchShard(in.Shard)))
 }
 
-// readPaths reads what the agents say, by node.
-func (in *Inputs) readPaths() map[string]snapshot.Path {
-	out := map[string]snapshot.Path{}
-	for _, p := range in.paths {
-		out[p.Name] = readPath(p)
+// readNodePaths reads what the agents say, by node.
+func (in *Inputs) readNodePaths() map[string]snapshot.NodePathStatus {
+	out := map[string]snapshot.NodePathStatus{}
+	for _, p := range in.nodePaths {
+		out[p.Name] = readNodePath(p)
 	}
 	return out
 }
 
-// leaving adds the namespaces of the management VPC of which pods are to leave by nodes, and says which these are. Where no node is on an
+// addEgressNamespaces adds the namespaces of the management VPC of which pods are to leave by nodes, and says which these are. Where no node is on an
 // external network, Services are not looked at.
-func (c *Cluster) leaving(ctx context.Context, in *Inputs) (map[string]bool, error) {
+func (c *Cluster) addEgressNamespaces(ctx context.Context, in *Inputs) (map[string]bool, error) {
 	out := map[string]bool{}
 	ask := func(list client.ObjectList, by ...client.ListOption) error {
 		if err := c.reader.List(ctx, list, append(by, client.UnsafeDisableDeepCopy)...); err != nil {
@@ -104,22 +104,22 @@ func (c *Cluster) leaving(ctx context.Context, in *Inputs) (map[string]bool, err
 		}
 		return meta.EachListItem(list, func(o runtime.Object) error {
 			s, isService := o.(*corev1.Service)
-			if name := o.(client.Object).GetNamespace(); !isService || leaves(s) {
-				out[name] = out[name] || c.shardOfDiversions(ctx, name) == in.Shard
+			if name := o.(client.Object).GetNamespace(); !isService || hasEgressAnnotation(s) {
+				out[name] = out[name] || c.shardOfEgressPolicies(ctx, name) == in.Shard
 			}
 			return nil
 		})
 	}
 	err := errors.Join(ask(&ovnv1.EgressServiceList{}), ask(&kubedcv1alpha1.EgressRouteList{}))
-	if in.uplinked(byAny) {
-		err = errors.Join(err, ask(&corev1.ServiceList{}, c.by(leavesIndex, "true")...))
+	if in.hasUplink(anyMethod) {
+		err = errors.Join(err, ask(&corev1.ServiceList{}, c.matchIndex(egressServiceIndex, "true")...))
 	}
 	for name := range out {
 		if !out[name] {
 			delete(out, name)
 			continue
 		}
-		ns, wrong := c.read(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: name})
+		ns, wrong := c.readObject(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: name})
 		if err = errors.Join(err, wrong); wrong == nil {
 			in.Add(ns)
 		}
@@ -127,45 +127,45 @@ func (c *Cluster) leaving(ctx context.Context, in *Inputs) (map[string]bool, err
 	return out, err
 }
 
-// gatherLeaving adds what is in a namespace of which pods are to leave by nodes. Without a network there is no need to know who they are.
-func (c *Cluster) gatherLeaving(ctx context.Context, in *Inputs, namespace string) error {
+// gatherEgressObjects adds what is in a namespace of which pods are to leave by nodes. Without a network there is no need to know who they are.
+func (c *Cluster) gatherEgressObjects(ctx context.Context, in *Inputs, namespace string) error {
 	lists := []client.ObjectList{&ovnv1.EgressServiceList{}, &kubedcv1alpha1.EgressRouteList{}, &discoveryv1.EndpointSliceList{}, &corev1.PodList{}}
-	if !in.uplinked(byAny) {
+	if !in.hasUplink(anyMethod) {
 		lists = lists[:2]
 	}
-	if !in.uplinked(byService) { // otherwise they are there already
+	if !in.hasUplink(needsServices) { // otherwise they are there already
 		lists = append(lists, &corev1.ServiceList{})
 	}
 	for _, list := range lists {
-		if err := c.add(ctx, in, list, []client.ListOption{client.InNamespace(namespace)}); err != nil {
+		if err := c.listInto(ctx, in, list, []client.ListOption{client.InNamespace(namespace)}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// addNodes takes in what only the shard of NodePaths reads.
-func (in *Inputs) addNodes(object client.Object) {
+// addForNodesShard takes in what only the shard of NodePaths reads.
+func (in *Inputs) addForNodesShard(object client.Object) {
 	if in.Shard != ownership.NodesShard {
 		return
 	}
 	switch o := object.(type) {
 	case *kubedcv1alpha1.NodePath:
-		in.paths = append(in.paths, o)
+		in.nodePaths = append(in.nodePaths, o)
 	case *corev1.Service:
-		in.reaching = append(in.reaching, o)
-		in.showing = append(in.showing, o)
+		in.externalServices = append(in.externalServices, o)
+		in.ingressServices = append(in.ingressServices, o)
 	case *kubedcv1.EIp:
-		in.holding = append(in.holding, o)
+		in.holdingEIps = append(in.holdingEIps, o)
 	}
 }
 
-// Nodes is the inputs of the shard of NodePaths, parsed.
-func (in *Inputs) Nodes(config snapshot.Config) *snapshot.Nodes {
-	out := &snapshot.Nodes{
-		Inside: config.Inside, Paths: in.readPaths(),
-		EgressServices: in.readEgressServices(), EgressRoutes: in.readEgressRoutes(), Balancers: in.readBalancers(),
-		Owners: in.readOwners(),
+// BuildNodeSnapshot is the inputs of the shard of NodePaths, parsed.
+func (in *Inputs) BuildNodeSnapshot(config snapshot.Config) *snapshot.NodePathInput {
+	out := &snapshot.NodePathInput{
+		ClusterPrefixes: config.ClusterPrefixes, NodePaths: in.readNodePaths(),
+		EgressServices: in.readEgressServices(), EgressRoutes: in.readEgressRoutes(), LoadBalancers: in.readLoadBalancers(),
+		AddressNamespaces: in.readAddressOwners(),
 	}
 	for _, n := range in.networks {
 		if n.Spec.Nodes != nil {
@@ -174,58 +174,58 @@ func (in *Inputs) Nodes(config snapshot.Config) *snapshot.Nodes {
 			out.Uplinks = append(out.Uplinks, uplink)
 		}
 	}
-	for _, s := range in.reaching {
-		if r := readReached(s); len(r.External) > 0 {
-			out.Reached = append(out.Reached, r)
+	for _, s := range in.externalServices {
+		if r := readServiceAddresses(s); len(r.ExternalIPs) > 0 {
+			out.ExposedServices = append(out.ExposedServices, r)
 		}
 	}
 	for _, n := range in.nodes {
 		for _, a := range n.Status.Addresses {
-			out.Hosts = append(out.Hosts, Addresses([]string{a.Address})...)
+			out.NodeAddresses = append(out.NodeAddresses, ParseAddresses([]string{a.Address})...)
 		}
 	}
 	return out
 }
 
-// readOwners reads which namespace has each address: that of the EIp that holds it, or else that of the oldest Service that shows it.
-func (in *Inputs) readOwners() map[netip.Addr]string {
+// readAddressOwners reads which namespace has each address: that of the EIp that holds it, or else that of the oldest Service that shows it.
+func (in *Inputs) readAddressOwners() map[netip.Addr]string {
 	out := map[netip.Addr]string{}
-	for _, s := range slices.SortedFunc(slices.Values(in.showing), func(a, b *corev1.Service) int {
+	for _, s := range slices.SortedFunc(slices.Values(in.ingressServices), func(a, b *corev1.Service) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	}) {
-		for _, a := range readIngress(s) {
+		for _, a := range readIngressAddresses(s) {
 			if _, taken := out[a]; !taken && s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.DeletionTimestamp == nil {
 				out[a] = s.Namespace
 			}
 		}
 	}
-	for _, e := range in.holding {
-		if a := parsed(e.Status.IPAddress); a.IsValid() {
+	for _, e := range in.holdingEIps {
+		if a := parseAddr(e.Status.IPAddress); a.IsValid() {
 			out[a] = e.Namespace
 		}
 	}
 	return out
 }
 
-// readBalancers reads the Services of type LoadBalancer, with the pods behind them.
-func (in *Inputs) readBalancers() (out []snapshot.Balancer) {
+// readLoadBalancers reads the Services of type LoadBalancer, with the pods behind them.
+func (in *Inputs) readLoadBalancers() (out []snapshot.LoadBalancerService) {
 	for _, o := range in.services {
 		if o.Spec.Type != corev1.ServiceTypeLoadBalancer || o.DeletionTimestamp != nil {
 			continue
 		}
-		b := snapshot.Balancer{Meta: readMeta(o.ObjectMeta), Leaves: leaves(o), External: readIngress(o)}
-		nodes := in.placesOf(o.Namespace)
-		for _, slice := range in.slices[o.Namespace+"/"+o.Name] {
-			b.Pods = append(b.Pods, readPlaces(slice, nodes)...)
+		b := snapshot.LoadBalancerService{Meta: readMeta(o.ObjectMeta), EgressByLBIP: hasEgressAnnotation(o), ExternalIPs: readIngressAddresses(o)}
+		nodes := in.nodesByPodAddress(o.Namespace)
+		for _, slice := range in.endpointSlices[o.Namespace+"/"+o.Name] {
+			b.Pods = append(b.Pods, readEndpointNodes(slice, nodes)...)
 		}
-		b.Pods = inPlaces(b.Pods)
+		b.Pods = dedupByAddress(b.Pods)
 		out = append(out, b)
 	}
 	return out
 }
 
-// placesOf is the node of each pod address of a namespace, as reported by its node.
-func (in *Inputs) placesOf(namespace string) map[netip.Addr]string {
+// nodesByPodAddress is the node of each pod address of a namespace, as reported by its node.
+func (in *Inputs) nodesByPodAddress(namespace string) map[netip.Addr]string {
 	out := map[netip.Addr]string{}
 	for _, pod := range in.pods {
 		if pod.Namespace != namespace {
@@ -238,64 +238,64 @@ func (in *Inputs) placesOf(namespace string) map[netip.Addr]string {
 	return out
 }
 
-// readPlaces reads the addresses of a slice that get connections, or finish some, as far as pods of its namespace have them: whoever may
+// readEndpointNodes reads the addresses of a slice that get connections, or finish some, as far as pods of its namespace have them: whoever may
 // write slices could lead pods of others out.
-func readPlaces(o *discoveryv1.EndpointSlice, nodes map[netip.Addr]string) (out []snapshot.Placed) {
+func readEndpointNodes(o *discoveryv1.EndpointSlice, nodes map[netip.Addr]string) (out []snapshot.PodPlacement) {
 	for _, e := range o.Endpoints {
-		if !isTrue(e.Conditions.Ready, true) && !isTrue(e.Conditions.Serving, false) {
+		if !boolOrDefault(e.Conditions.Ready, true) && !boolOrDefault(e.Conditions.Serving, false) {
 			continue
 		}
-		for _, a := range Addresses(e.Addresses) {
+		for _, a := range ParseAddresses(e.Addresses) {
 			if node := nodes[a]; node != "" {
-				out = append(out, snapshot.Placed{Address: a, Node: node})
+				out = append(out, snapshot.PodPlacement{Address: a, Node: node})
 			}
 		}
 	}
 	return out
 }
 
-// readPath reads what the agent of a node says. What it says of no network in particular, it says of each.
-func readPath(o *kubedcv1alpha1.NodePath) snapshot.Path {
-	out := snapshot.Path{Reported: o.Status.ObservedGeneration == o.Generation, Networks: map[string]string{}, Repairs: o.Status.Repairs}
+// readNodePath reads what the agent of a node says. What it says of no network in particular, it says of each.
+func readNodePath(o *kubedcv1alpha1.NodePath) snapshot.NodePathStatus {
+	out := snapshot.NodePathStatus{IsCurrent: o.Status.ObservedGeneration == o.Generation, NetworkProblems: map[string]string{}, Repairs: o.Status.Repairs}
 	for _, n := range o.Status.Networks {
-		out.Networks[n.Name] = n.Problem
+		out.NetworkProblems[n.Name] = n.Problem
 	}
 	programmed := meta.FindStatusCondition(o.Status.Conditions, kubedcv1.ConditionProgrammed)
 	switch told := slices.ContainsFunc(o.Status.Networks, func(n kubedcv1alpha1.NodeNetworkStatus) bool { return n.Problem != "" }); {
 	case programmed == nil:
-		out.Reported = false
+		out.IsCurrent = false
 	case programmed.Status != metav1.ConditionTrue && !told:
-		for name := range out.Networks {
-			out.Networks[name] = cmp.Or(programmed.Message, programmed.Reason)
+		for name := range out.NetworkProblems {
+			out.NetworkProblems[name] = cmp.Or(programmed.Message, programmed.Reason)
 		}
 	}
 	return out
 }
 
-// uplinked says whether nodes are on an external network by a method.
-func (in *Inputs) uplinked(by func(kubedcv1alpha1.NodeMethod) bool) bool {
+// hasUplink says whether nodes are on an external network by a method.
+func (in *Inputs) hasUplink(by func(kubedcv1alpha1.NodeMethod) bool) bool {
 	return slices.ContainsFunc(in.networks, func(n *kubedcv1alpha1.ExternalNetwork) bool { return n.Spec.Nodes != nil && by(n.Spec.Nodes.Method) })
 }
 
-func byAny(kubedcv1alpha1.NodeMethod) bool { return true }
+func anyMethod(kubedcv1alpha1.NodeMethod) bool { return true }
 
-// byService says whether a method has to know Services.
-func byService(m kubedcv1alpha1.NodeMethod) bool {
+// needsServices says whether a method has to know Services.
+func needsServices(m kubedcv1alpha1.NodeMethod) bool {
 	return slices.Contains([]kubedcv1alpha1.NodeMethod{kubedcv1alpha1.NodeSourceRule, kubedcv1alpha1.NodeMark, kubedcv1alpha1.NodeVRF}, m)
 }
 
 func readUplink(n *kubedcv1alpha1.ExternalNetwork, nodes []*corev1.Node) snapshot.Uplink {
 	spec := n.Spec.Nodes
 	out := snapshot.Uplink{
-		Meta: readMeta(n.ObjectMeta), Type: string(n.Spec.Type), Interface: spec.Interface, MAC: spec.MAC, Method: string(spec.Method), Legs: spec.Legs,
-		Gateways: Addresses(spec.Gateways),
+		Meta: readMeta(n.ObjectMeta), Type: string(n.Spec.Type), Interface: spec.Interface, MAC: spec.MAC, Method: string(spec.Method), UseVethPair: spec.Legs,
+		Gateways: ParseAddresses(spec.Gateways),
 	}
 	var p parser
 	for _, text := range spec.Addresses {
-		out.Addresses = append(out.Addresses, p.prefix("nodes.addresses", text))
+		out.ServicePrefixes = append(out.ServicePrefixes, p.readPrefix("nodes.addresses", text))
 	}
 	for _, text := range spec.Clients {
-		out.Clients = append(out.Clients, p.prefix("nodes.clients", text))
+		out.ClientPrefixes = append(out.ClientPrefixes, p.readPrefix("nodes.clients", text))
 	}
 	chosen := labels.Everything()
 	if spec.NodeSelector != nil {
@@ -315,26 +315,26 @@ func readUplink(n *kubedcv1alpha1.ExternalNetwork, nodes []*corev1.Node) snapsho
 	return out
 }
 
-// readReached reads by which external addresses a Service is reached: that of its load balancer, and those of spec.externalIPs.
-func readReached(s *corev1.Service) (out snapshot.Reached) {
+// readServiceAddresses reads by which external addresses a Service is reached: that of its load balancer, and those of spec.externalIPs.
+func readServiceAddresses(s *corev1.Service) (out snapshot.ExposedService) {
 	if s.DeletionTimestamp != nil {
 		return out
 	}
-	out.External, out.Cluster = append(readIngress(s), Addresses(s.Spec.ExternalIPs)...), Addresses(s.Spec.ClusterIPs)
+	out.ExternalIPs, out.ClusterIPs = append(readIngressAddresses(s), ParseAddresses(s.Spec.ExternalIPs)...), ParseAddresses(s.Spec.ClusterIPs)
 	return out
 }
 
-// readIngress reads the addresses of a Service's load balancer. Nobody leaves with those of spec.externalIPs: whoever may write a Service
+// readIngressAddresses reads the addresses of a Service's load balancer. Nobody leaves with those of spec.externalIPs: whoever may write a Service
 // writes any address there.
-func readIngress(s *corev1.Service) (out []netip.Addr) {
+func readIngressAddresses(s *corev1.Service) (out []netip.Addr) {
 	for _, i := range s.Status.LoadBalancer.Ingress {
-		out = append(out, Addresses([]string{i.IP})...)
+		out = append(out, ParseAddresses([]string{i.IP})...)
 	}
 	return out
 }
 
-// uplinks says whether nodes are on an external network by a method.
-func (c *Cluster) uplinks(ctx context.Context, by func(kubedcv1alpha1.NodeMethod) bool) bool {
+// hasUplink says whether nodes are on an external network by a method.
+func (c *Cluster) hasUplink(ctx context.Context, by func(kubedcv1alpha1.NodeMethod) bool) bool {
 	var networks kubedcv1alpha1.ExternalNetworkList
 	if err := c.reader.List(ctx, &networks, client.UnsafeDisableDeepCopy); err != nil {
 		return false // the cache is not there yet; everything is an event then
@@ -342,100 +342,100 @@ func (c *Cluster) uplinks(ctx context.Context, by func(kubedcv1alpha1.NodeMethod
 	return slices.ContainsFunc(networks.Items, func(n kubedcv1alpha1.ExternalNetwork) bool { return n.Spec.Nodes != nil && by(n.Spec.Nodes.Method) })
 }
 
-// shardOfDiversions is the shard that decides about EgressServices and EgressRoutes of a namespace.
-func (c *Cluster) shardOfDiversions(ctx context.Context, namespace string) string {
+// shardOfEgressPolicies is the shard that decides about EgressServices and EgressRoutes of a namespace.
+func (c *Cluster) shardOfEgressPolicies(ctx context.Context, namespace string) string {
 	if shard := c.shardOfNamespace(ctx, namespace); shard != kubeovn.ManagementVpc {
 		return shard
 	}
 	return ownership.NodesShard
 }
 
-// reached asks for the NodePaths when a Service may be reached by another address than before.
-func (w *watch) reached(ctx context.Context, was, is client.Object) {
+// handleServiceAddresses asks for the NodePaths when a Service may be reached by another address than before.
+func (w *eventMapper) handleServiceAddresses(ctx context.Context, was, is client.Object) {
 	read := func(o client.Object) []netip.Addr {
 		s, isService := o.(*corev1.Service)
 		if !isService || s == nil {
 			return nil
 		}
-		r := readReached(s)
-		if len(r.External) == 0 {
+		r := readServiceAddresses(s)
+		if len(r.ExternalIPs) == 0 {
 			return nil
 		}
-		return append(r.External, r.Cluster...)
+		return append(r.ExternalIPs, r.ClusterIPs...)
 	}
-	if !slices.Equal(read(was), read(is)) && w.cluster.uplinks(ctx, byService) {
-		w.ask(ownership.NodesShard)
+	if !slices.Equal(read(was), read(is)) && w.cluster.hasUplink(ctx, needsServices) {
+		w.enqueue(ownership.NodesShard)
 	}
 }
 
-// balanced asks for the NodePaths when pods behind a Service may have to leave with another address than before.
-func (w *watch) balanced(ctx context.Context, was, is client.Object) {
+// handleServiceEgress asks for the NodePaths when pods behind a Service may have to leave with another address than before.
+func (w *eventMapper) handleServiceEgress(ctx context.Context, was, is client.Object) {
 	matters := func(o client.Object) any {
 		s, isService := o.(*corev1.Service)
 		if !isService || s == nil {
 			return nil
 		}
-		return []any{s.Spec.Type, readIngress(s), leaves(s), s.DeletionTimestamp == nil}
+		return []any{s.Spec.Type, readIngressAddresses(s), hasEgressAnnotation(s), s.DeletionTimestamp == nil}
 	}
 	if reflect.DeepEqual(matters(was), matters(is)) {
 		return
 	}
 	for _, o := range []client.Object{was, is} {
 		if s, isService := o.(*corev1.Service); isService && s != nil {
-			w.leaving(ctx, s)
-			w.sharing(ctx, s)
+			w.enqueueServiceEgress(ctx, s)
+			w.enqueueAddressSharers(ctx, s)
 		}
 	}
 }
 
-// sharing asks for the NodePaths when pods behind another Service leave with an address of this one, or would: the oldest has it.
-func (w *watch) sharing(ctx context.Context, s *corev1.Service) {
-	if !w.cluster.uplinks(ctx, byAny) {
+// enqueueAddressSharers asks for the NodePaths when pods behind another Service leave with an address of this one, or would: the oldest has it.
+func (w *eventMapper) enqueueAddressSharers(ctx context.Context, s *corev1.Service) {
+	if !w.cluster.hasUplink(ctx, anyMethod) {
 		return
 	}
-	for _, a := range readIngress(s) {
+	for _, a := range readIngressAddresses(s) {
 		var list corev1.ServiceList
-		if err := w.cluster.reader.List(ctx, &list, append(w.cluster.by(ingressIndex, a.String()), client.UnsafeDisableDeepCopy)...); err != nil {
+		if err := w.cluster.reader.List(ctx, &list, append(w.cluster.matchIndex(ingressIndex, a.String()), client.UnsafeDisableDeepCopy)...); err != nil {
 			return // the cache is not there yet; everything is an event then
 		}
 		for i := range list.Items {
-			if slices.Contains(readIngress(&list.Items[i]), a) {
-				w.leaving(ctx, &list.Items[i])
+			if slices.Contains(readIngressAddresses(&list.Items[i]), a) {
+				w.enqueueServiceEgress(ctx, &list.Items[i])
 			}
 		}
 	}
 }
 
-// leaving asks for the NodePaths when pods behind a Service leave by nodes, or should.
-func (w *watch) leaving(ctx context.Context, s *corev1.Service) {
-	if !leaves(s) {
-		if _, err := w.cluster.read(ctx, intent.ObjectKey{Kind: intent.EgressService, Namespace: s.Namespace, Name: s.Name}); err != nil {
+// enqueueServiceEgress asks for the NodePaths when pods behind a Service leave by nodes, or should.
+func (w *eventMapper) enqueueServiceEgress(ctx context.Context, s *corev1.Service) {
+	if !hasEgressAnnotation(s) {
+		if _, err := w.cluster.readObject(ctx, intent.ObjectKey{Kind: intent.EgressService, Namespace: s.Namespace, Name: s.Name}); err != nil {
 			return
 		}
 	}
-	if w.cluster.shardOfDiversions(ctx, s.Namespace) == ownership.NodesShard && w.cluster.uplinks(ctx, byAny) {
-		w.ask(ownership.NodesShard)
+	if w.cluster.shardOfEgressPolicies(ctx, s.Namespace) == ownership.NodesShard && w.cluster.hasUplink(ctx, anyMethod) {
+		w.enqueue(ownership.NodesShard)
 	}
 }
 
-// diverted asks for the shard that leads pods of a namespace elsewhere. Where no node is on an external network that is none of nodes.
-func (w *watch) diverted(ctx context.Context, namespace string) {
-	if shard := w.cluster.shardOfDiversions(ctx, namespace); shard != ownership.NodesShard || w.cluster.uplinks(ctx, byAny) {
-		w.ask(shard)
+// enqueueEgressPolicies asks for the shard that leads pods of a namespace elsewhere. Where no node is on an external network that is none of nodes.
+func (w *eventMapper) enqueueEgressPolicies(ctx context.Context, namespace string) {
+	if shard := w.cluster.shardOfEgressPolicies(ctx, namespace); shard != ownership.NodesShard || w.cluster.hasUplink(ctx, anyMethod) {
+		w.enqueue(shard)
 	}
 }
 
-// handedOver asks for the NodePaths when a namespace comes to the management VPC or leaves it, if pods there may leave by nodes.
-func (w *watch) handedOver(ctx context.Context, namespace string) {
+// enqueueHandover asks for the NodePaths when a namespace comes to the management VPC or leaves it, if pods there may leave by nodes.
+func (w *eventMapper) enqueueHandover(ctx context.Context, namespace string) {
 	var services ovnv1.EgressServiceList
 	err := w.cluster.reader.List(ctx, &services, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
-	if err == nil && len(services.Items) > 0 || w.cluster.routed(ctx, namespace) || w.cluster.uplinks(ctx, byAny) {
-		w.ask(ownership.NodesShard)
+	if err == nil && len(services.Items) > 0 || w.cluster.hasEgressRoutes(ctx, namespace) || w.cluster.hasUplink(ctx, anyMethod) {
+		w.enqueue(ownership.NodesShard)
 	}
 }
 
-// uplinked asks for the NodePaths when another node may be on a network, or has other addresses.
-func (w *watch) uplinked(was, is client.Object) {
+// handleUplinkNode asks for the NodePaths when another node may be on a network, or has other addresses.
+func (w *eventMapper) handleUplinkNode(was, is client.Object) {
 	matters := func(o client.Object) any {
 		n, isNode := o.(*corev1.Node)
 		if !isNode || n == nil {
@@ -444,6 +444,6 @@ func (w *watch) uplinked(was, is client.Object) {
 		return []any{n.Labels, n.Status.Addresses}
 	}
 	if !reflect.DeepEqual(matters(was), matters(is)) {
-		w.ask(ownership.NodesShard)
+		w.enqueue(ownership.NodesShard)
 	}
 }

@@ -35,53 +35,53 @@ func (t *Objects) Scope() string {
 // Observe returns, of every object of the shard, the fields that we applied.
 func (t *Objects) Observe(ctx context.Context) (intent.Objects, error) {
 	set := intent.Objects{}
-	for _, kind := range t.cluster.have(written) {
+	for _, kind := range t.cluster.availableKinds(appliedKinds) {
 		list, err := newList(kind)
 		if err != nil {
 			return nil, err
 		}
-		if err := t.cluster.reader.List(ctx, list, t.cluster.inShard(t.shard)...); err != nil {
+		if err := t.cluster.reader.List(ctx, list, t.cluster.matchShard(t.shard)...); err != nil {
 			return nil, fmt.Errorf("list %s: %w", kind, err)
 		}
-		if err := meta.EachListItem(list, func(item runtime.Object) error { return t.add(set, kind, item.(client.Object)) }); err != nil {
+		if err := meta.EachListItem(list, func(item runtime.Object) error { return t.addObserved(set, kind, item.(client.Object)) }); err != nil {
 			return nil, err
 		}
 	}
 	return set, nil
 }
 
-func (t *Objects) add(set intent.Objects, kind intent.Kind, o client.Object) error {
-	if belongs(o) != t.shard {
+func (t *Objects) addObserved(set intent.Objects, kind intent.Kind, o client.Object) error {
+	if ownerShard(o) != t.shard {
 		return nil
 	}
 	key := intent.ObjectKey{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()}
-	content, err := t.cluster.contents.of(key, o, func() (string, error) {
-		applied, err := ours(o)
-		return intent.Canonical(applied), err
+	content, err := t.cluster.contentCache.getOrRead(key, o, func() (string, error) {
+		applied, err := appliedContent(o)
+		return intent.CanonicalJSON(applied), err
 	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", key, err)
 	}
 	set[key] = state.Entry[intent.Object]{
 		Value: intent.Object{
-			Content:     content,
-			Terminating: o.GetDeletionTimestamp() != nil,
-			Needs:       needs(o, t.shard),
-			Untaken:     untaken(o),
-			Begun:       begun(o),
+			Content:      content,
+			Terminating:  o.GetDeletionTimestamp() != nil,
+			Needs:        dependenciesOf(o, t.shard),
+			PendingSince: pendingSince(o),
+			InProgress:   isInProgress(o),
 		},
 		Origin: parseOrigin(o.GetAnnotations()[ownership.OriginAnnotation]),
 	}
 	return nil
 }
 
-// ours is what we applied of an object, as compile writes it.
-func ours(o client.Object) (map[string]any, error) {
-	owned, err := applied(o, ownership.FieldManager, "")
+// appliedContent is what we applied of an object, as compile writes it.
+func appliedContent(o client.Object) (map[string]any, error) {
+	owned, err := appliedFields(o, ownership.FieldManager, "")
 	if err != nil {
 		return nil, err
 	}
-	all, err := plain(o)
+	all, err := toJSONMap(o)
 	if err != nil {
 		return nil, err
 	}
@@ -89,13 +89,13 @@ func ours(o client.Object) (map[string]any, error) {
 	annotations, _, _ := unstructured.NestedFieldNoCopy(all, "metadata", "annotations")
 	all["metadata"] = map[string]any{"labels": labels, "annotations": annotations}
 	delete(all, "status")
-	out := owned.ofMap(all)
+	out := owned.extractMap(all)
 	unstructured.RemoveNestedField(out, "metadata", "annotations", ownership.OriginAnnotation)
 	return out, nil
 }
 
-// originOf and parseOrigin are an origin as an annotation has it.
-func originOf(r state.Ref) string { return r.Kind + "/" + r.Namespace + "/" + r.Name }
+// formatOrigin and parseOrigin are an origin as an annotation has it.
+func formatOrigin(r state.Ref) string { return r.Kind + "/" + r.Namespace + "/" + r.Name }
 
 func parseOrigin(text string) state.Ref {
 	parts := strings.Split(text, "/")
@@ -105,8 +105,8 @@ func parseOrigin(text string) state.Ref {
 	return state.Ref{Kind: parts[0], Namespace: parts[1], Name: parts[2]}
 }
 
-// untaken is when an object was made that Kube-OVN has not finished with, or zero.
-func untaken(o client.Object) time.Time {
+// pendingSince is when an object was made that Kube-OVN has not finished with, or zero.
+func pendingSince(o client.Object) time.Time {
 	ready := true
 	switch o := o.(type) {
 	case *OvnEip:
@@ -122,8 +122,8 @@ func untaken(o client.Object) time.Time {
 	return o.GetCreationTimestamp().Time
 }
 
-// begun says whether Kube-OVN is at work on a translation. Its finalizer comes after the NAT row and before the status.
-func begun(o client.Object) bool {
+// isInProgress says whether Kube-OVN is at work on a translation. Its finalizer comes after the NAT row and before the status.
+func isInProgress(o client.Object) bool {
 	switch o.(type) {
 	case *OvnFip, *OvnSnatRule:
 		return len(o.GetFinalizers()) > 0
@@ -132,9 +132,9 @@ func begun(o client.Object) bool {
 	}
 }
 
-// needs are the objects that must outlive this one. Kube-OVN does not finish the deletion of a translation whose router or
+// dependenciesOf are the objects that must outlive this one. Kube-OVN does not finish the deletion of a translation whose router or
 // address is gone, and an address of a router port takes the port with it.
-func needs(o client.Object, shard string) []intent.ObjectKey {
+func dependenciesOf(o client.Object, shard string) []intent.ObjectKey {
 	named := func(kind intent.Kind, name string) intent.ObjectKey { return intent.ObjectKey{Kind: kind, Name: name} }
 	switch o := o.(type) {
 	case *OvnFip:
@@ -152,7 +152,7 @@ func needs(o client.Object, shard string) []intent.ObjectKey {
 		}
 		return out
 	case *corev1.Namespace:
-		return []intent.ObjectKey{named(intent.Subnet, ownership.Subnet(o.Name)), named(intent.Vpc, shard)}
+		return []intent.ObjectKey{named(intent.Subnet, ownership.VPCSubnetName(o.Name)), named(intent.Vpc, shard)}
 	default:
 		return nil
 	}

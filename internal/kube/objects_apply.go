@@ -25,60 +25,60 @@ type objectChange = state.Change[intent.ObjectKey, intent.Object]
 // cache shows what was done.
 func (t *Objects) Apply(ctx context.Context, changes []objectChange) map[intent.ObjectKey]error {
 	failed := map[intent.ObjectKey]error{}
-	var marks []mark
-	carryOut := func(c objectChange, do func(context.Context, objectChange) (mark, error)) {
+	var marks []pendingWrite
+	carryOut := func(c objectChange, do func(context.Context, objectChange) (pendingWrite, error)) {
 		m, err := do(ctx, c)
 		if err != nil {
 			failed[c.Key] = err
 		}
-		if m != (mark{}) {
+		if m != (pendingWrite{}) {
 			marks = append(marks, m)
 		}
 	}
 	for _, c := range changes {
-		if !c.Removes() {
-			carryOut(c, t.put)
+		if !c.IsRemoval() {
+			carryOut(c, t.ensureObject)
 		}
 	}
 	for _, c := range slices.Backward(changes) {
-		if c.Removes() {
-			carryOut(c, t.remove)
+		if c.IsRemoval() {
+			carryOut(c, t.removeObject)
 		}
 	}
-	t.cluster.settle(ctx, marks)
+	t.cluster.waitForCache(ctx, marks)
 	return failed
 }
 
-// put makes an object as it should be. It looks at what is there now and not at what was there before, so that it can be
+// ensureObject makes an object as it should be. It looks at what is there now and not at what was there before, so that it can be
 // done twice.
-func (t *Objects) put(ctx context.Context, c objectChange) (mark, error) {
-	now, err := t.now(ctx, c)
+func (t *Objects) ensureObject(ctx context.Context, c objectChange) (pendingWrite, error) {
+	now, err := t.currentObject(ctx, c)
 	switch {
 	case apierrors.IsNotFound(err):
-		return t.write(ctx, c, "")
+		return t.applyObject(ctx, c, "")
 	case err != nil:
-		return mark{}, err
+		return pendingWrite{}, err
 	case now.GetDeletionTimestamp() != nil:
-		return mark{}, t.remind(ctx, c.Key, now) // made again when it is gone: its going is an event
+		return pendingWrite{}, t.remindKubeOVN(ctx, c.Key, now) // made again when it is gone: its going is an event
 	}
-	if !t.mine(now) {
-		return mark{}, t.foreign(c.Key, now)
+	if !t.isOurs(now) {
+		return pendingWrite{}, t.notOursError(c.Key, now)
 	}
-	another, err := isAnother(c, now)
+	another, err := needsReplacement(c, now)
 	if err != nil {
-		return mark{}, err
+		return pendingWrite{}, err
 	}
 	if another {
-		return t.end(ctx, c.Key, now.GetUID())
+		return t.deleteObject(ctx, c.Key, now.GetUID())
 	}
-	return t.write(ctx, c, now.GetUID())
+	return t.applyObject(ctx, c, now.GetUID())
 }
 
-// now is the object as it was last observed. For one that was not observed, that means little: somebody may have made it a
+// currentObject is the object as it was last observed. For one that was not observed, that means little: somebody may have made it a
 // moment ago, and it must not be overwritten. So the API server is asked.
-func (t *Objects) now(ctx context.Context, c objectChange) (client.Object, error) {
+func (t *Objects) currentObject(ctx context.Context, c objectChange) (client.Object, error) {
 	if c.Before != nil {
-		if now, err := t.cluster.read(ctx, c.Key); !apierrors.IsNotFound(err) {
+		if now, err := t.cluster.readObject(ctx, c.Key); !apierrors.IsNotFound(err) {
 			return now, err
 		}
 	}
@@ -89,51 +89,51 @@ func (t *Objects) now(ctx context.Context, c objectChange) (client.Object, error
 	return now, t.cluster.api.Get(ctx, client.ObjectKey{Namespace: c.Key.Namespace, Name: c.Key.Name}, now)
 }
 
-// mine says whether an object may be written to.
-func (t *Objects) mine(o client.Object) bool { return isOf(o, t.shard) }
+// isOurs says whether an object may be written to.
+func (t *Objects) isOurs(o client.Object) bool { return belongsToShard(o, t.shard) }
 
-func (t *Objects) foreign(key intent.ObjectKey, o client.Object) error {
-	if belongs(o) != "" { // whose it is, is nobody else's business
+func (t *Objects) notOursError(key intent.ObjectKey, o client.Object) error {
+	if ownerShard(o) != "" { // whose it is, is nobody else's business
 		return fmt.Errorf("%s exists and belongs to another project: choose another name", key)
 	}
 	return fmt.Errorf("%s exists and is not ours (field manager %s has not applied label %s=%s): delete it, or choose another name",
 		key, ownership.FieldManager, ownership.ShardLabel, t.shard)
 }
 
-// write applies an object. With a UID it fails unless the object is still the one that was looked at.
-func (t *Objects) write(ctx context.Context, c objectChange, uid types.UID) (mark, error) {
+// applyObject applies an object. With a UID it fails unless the object is still the one that was looked at.
+func (t *Objects) applyObject(ctx context.Context, c objectChange, uid types.UID) (pendingWrite, error) {
 	body := map[string]any{}
 	if err := utiljson.Unmarshal([]byte(c.After.Content), &body); err != nil {
-		return mark{}, err
+		return pendingWrite{}, err
 	}
 	u := &unstructured.Unstructured{Object: body}
-	u.SetGroupVersionKind(kinds[c.Key.Kind])
+	u.SetGroupVersionKind(gvkByKind[c.Key.Kind])
 	u.SetNamespace(c.Key.Namespace)
 	u.SetName(c.Key.Name)
 	u.SetUID(uid)
-	if err := unstructured.SetNestedField(body, originOf(c.Origin), "metadata", "annotations", ownership.OriginAnnotation); err != nil {
-		return mark{}, err
+	if err := unstructured.SetNestedField(body, formatOrigin(c.Origin), "metadata", "annotations", ownership.OriginAnnotation); err != nil {
+		return pendingWrite{}, err
 	}
 	err := t.cluster.api.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.ForceOwnership, client.FieldOwner(ownership.FieldManager))
 	if err != nil {
-		return mark{}, fmt.Errorf("apply: %w", err)
+		return pendingWrite{}, fmt.Errorf("apply: %w", err)
 	}
-	return mark{key: c.Key, version: u.GetResourceVersion()}, nil
+	return pendingWrite{key: c.Key, version: u.GetResourceVersion()}, nil
 }
 
-func (t *Objects) remove(ctx context.Context, c objectChange) (mark, error) {
-	now, err := t.cluster.read(ctx, c.Key)
+func (t *Objects) removeObject(ctx context.Context, c objectChange) (pendingWrite, error) {
+	now, err := t.cluster.readObject(ctx, c.Key)
 	switch {
 	case apierrors.IsNotFound(err):
-		return mark{}, nil
+		return pendingWrite{}, nil
 	case err != nil:
-		return mark{}, err
-	case !t.mine(now):
-		return mark{}, nil
+		return pendingWrite{}, err
+	case !t.isOurs(now):
+		return pendingWrite{}, nil
 	case now.GetDeletionTimestamp() != nil:
-		return mark{}, t.remind(ctx, c.Key, now)
+		return pendingWrite{}, t.remindKubeOVN(ctx, c.Key, now)
 	}
-	return t.end(ctx, c.Key, now.GetUID())
+	return t.deleteObject(ctx, c.Key, now.GetUID())
 }
 
 // How long Kube-OVN may take to let go of an object, before it is reminded and reminded again.
@@ -142,10 +142,10 @@ const (
 	nextReminder  = 20 * time.Second
 )
 
-// remind changes an object that was deleted and does not go. Kube-OVN removes what it made for an object when it sees the object
+// remindKubeOVN changes an object that was deleted and does not go. Kube-OVN removes what it made for an object when it sees the object
 // change; one that was deleted while Kube-OVN was not running is new to it, and so it would never look at it again.
-func (t *Objects) remind(ctx context.Context, key intent.ObjectKey, o client.Object) error {
-	if kinds[key.Kind].GroupVersion() != kubeOVN || !t.mine(o) || time.Since(o.GetDeletionTimestamp().Time) < firstReminder {
+func (t *Objects) remindKubeOVN(ctx context.Context, key intent.ObjectKey, o client.Object) error {
+	if gvkByKind[key.Kind].GroupVersion() != kubeOVNGV || !t.isOurs(o) || time.Since(o.GetDeletionTimestamp().Time) < firstReminder {
 		return nil
 	}
 	last, err := time.Parse(time.RFC3339, o.GetAnnotations()[ownership.ReminderAnnotation])
@@ -162,28 +162,28 @@ func (t *Objects) remind(ctx context.Context, key intent.ObjectKey, o client.Obj
 	return nil
 }
 
-// end deletes the object that was looked at, and no other that has its name by now.
-func (t *Objects) end(ctx context.Context, key intent.ObjectKey, uid types.UID) (mark, error) {
+// deleteObject deletes the object that was looked at, and no other that has its name by now.
+func (t *Objects) deleteObject(ctx context.Context, key intent.ObjectKey, uid types.UID) (pendingWrite, error) {
 	o, err := newObject(key.Kind)
 	if err != nil {
-		return mark{}, err
+		return pendingWrite{}, err
 	}
 	o.SetNamespace(key.Namespace)
 	o.SetName(key.Name)
 	err = t.cluster.api.Delete(ctx, o, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if err != nil && !apierrors.IsNotFound(err) {
-		return mark{}, fmt.Errorf("delete: %w", err)
+		return pendingWrite{}, fmt.Errorf("delete: %w", err)
 	}
-	return mark{key: key, uid: uid}, nil
+	return pendingWrite{key: key, uid: uid}, nil
 }
 
-// isAnother says whether an object has to go so that another one with its name can come: something that we said in its spec, or
+// needsReplacement says whether an object has to go so that another one with its name can come: something that we said in its spec, or
 // whoever made it if it was not us, was read once and is now to be something else.
-func isAnother(c objectChange, now client.Object) (bool, error) {
-	if !replaced[c.Key.Kind] {
+func needsReplacement(c objectChange, now client.Object) (bool, error) {
+	if !immutableKinds[c.Key.Kind] {
 		return false, nil
 	}
-	content, err := ours(now)
+	content, err := appliedContent(now)
 	if err != nil {
 		return false, err
 	}
@@ -193,7 +193,7 @@ func isAnother(c objectChange, now client.Object) (bool, error) {
 	}
 	said, spoke := content["spec"].(map[string]any)
 	if !spoke {
-		all, err := plain(now)
+		all, err := toJSONMap(now)
 		if err != nil {
 			return false, err
 		}

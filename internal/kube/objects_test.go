@@ -14,11 +14,11 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// fip is an OvnFip for which we said the network and the pod; Kube-OVN, or nobody, said the rest.
-func fip() *OvnFip {
+// newOvnFip is an OvnFip for which we said the network and the pod; Kube-OVN, or nobody, said the rest.
+func newOvnFip() *OvnFip {
 	return &OvnFip{
-		ObjectMeta: metav1.ObjectMeta{Name: "acme-web-www", Labels: ownership.Labels("acme-web"), ManagedFields: []metav1.ManagedFieldsEntry{
-			entry(ownership.FieldManager, apply, "", `{"f:metadata":{"f:labels":{"f:app.kubernetes.io/managed-by":{},"f:kube-dc.com/vpc":{}}},
+		ObjectMeta: metav1.ObjectMeta{Name: "acme-web-www", Labels: ownership.ManagedLabels("acme-web"), ManagedFields: []metav1.ManagedFieldsEntry{
+			managedFieldsEntry(ownership.FieldManager, applyOperation, "", `{"f:metadata":{"f:labels":{"f:app.kubernetes.io/managed-by":{},"f:kube-dc.com/vpc":{}}},
 				"f:spec":{"f:ovnEip":{},"f:v4Ip":{}}}`),
 		}},
 		Spec: kubeovn.OvnFipSpec{OvnEip: "eip-acme-web-www", V4Ip: "10.0.0.7", Vpc: "wrong"},
@@ -37,8 +37,8 @@ func TestOvnFipIsReplacedWhenWhatWeSaidIsAnother(t *testing.T) {
 		"a field less":              {intent.OvnFip, kubeovn.OvnFipSpec{OvnEip: "eip-acme-web-www"}, false},
 		"a kind that can change":    {intent.Subnet, kubeovn.OvnFipSpec{OvnEip: "eip-acme-web-www", V4Ip: "10.0.0.8"}, false},
 	} {
-		after := intent.NewObject(intent.Meta{Labels: ownership.Labels("acme-web")}, k.spec)
-		got, err := isAnother(objectChange{Key: intent.ObjectKey{Kind: k.kind, Name: "acme-web-www"}, After: &after}, fip())
+		after := intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels("acme-web")}, k.spec)
+		got, err := needsReplacement(objectChange{Key: intent.ObjectKey{Kind: k.kind, Name: "acme-web-www"}, After: &after}, newOvnFip())
 		if err != nil || got != k.another {
 			t.Errorf("%s: another %t, %v; want %t", name, got, err, k.another)
 		}
@@ -55,12 +55,12 @@ func TestObjectIsOurs(t *testing.T) {
 		"robbed of its labels":   {func(f *OvnFip) { f.Labels = nil }, true},
 		"somebody else's":        {func(f *OvnFip) { f.Labels, f.ManagedFields = nil, nil }, false},
 		"another shard's":        {func(f *OvnFip) { f.Labels[ownership.ShardLabel] = "acme-shop" }, false},
-		"only patched by us":     {func(f *OvnFip) { f.Labels = nil; f.ManagedFields[0].Operation = update }, false},
+		"only patched by us":     {func(f *OvnFip) { f.Labels = nil; f.ManagedFields[0].Operation = updateOperation }, false},
 		"managed by another one": {func(f *OvnFip) { f.Labels[ownership.ManagedByLabel] = "helm"; f.ManagedFields = nil }, false},
 	} {
-		f := fip()
+		f := newOvnFip()
 		k.change(f)
-		if got := NewObjects(nil, "acme-web").mine(f); got != k.ours {
+		if got := NewObjects(nil, "acme-web").isOurs(f); got != k.ours {
 			t.Errorf("an object %s is ours: %t", name, got)
 		}
 	}
@@ -84,7 +84,7 @@ func TestNothingGoesBeforeWhatNeedsIt(t *testing.T) {
 		}, []intent.ObjectKey{key(intent.OvnEip, "v-a"), key(intent.OvnEip, "v-b")}},
 		{&OvnEip{}, nil},
 	} {
-		if got := needs(k.object, "v"); !slices.Equal(got, k.want) {
+		if got := dependenciesOf(k.object, "v"); !slices.Equal(got, k.want) {
 			t.Errorf("%T needs %v, want %v", k.object, got, k.want)
 		}
 	}
@@ -92,7 +92,7 @@ func TestNothingGoesBeforeWhatNeedsIt(t *testing.T) {
 
 func TestOriginIsReadAsItIsWritten(t *testing.T) {
 	for _, r := range []state.Ref{{Kind: "FIp", Namespace: "acme-web", Name: "www"}, {Kind: "ExternalNetwork", Name: "cloud"}} {
-		if got := parseOrigin(originOf(r)); got != r {
+		if got := parseOrigin(formatOrigin(r)); got != r {
 			t.Errorf("got %v, want %v", got, r)
 		}
 	}
@@ -102,9 +102,9 @@ func TestOriginIsReadAsItIsWritten(t *testing.T) {
 }
 
 func TestCopyIsEqualAndApart(t *testing.T) {
-	from := subnet()
+	from := newOwnedSubnet()
 	to := from.DeepCopyObject().(*Subnet)
-	if before, after := intent.Canonical(from), intent.Canonical(to); before != after {
+	if before, after := intent.CanonicalJSON(from), intent.CanonicalJSON(to); before != after {
 		t.Errorf("got %s, want %s", after, before)
 	}
 	to.Spec.Namespaces[0], to.Labels["team"] = "changed", "changed"

@@ -28,35 +28,35 @@ func readQuota(ns *corev1.Namespace, annotation string) snapshot.Limit {
 	return snapshot.AtMost(limit)
 }
 
-// readLimits are the quotas of an organization, by its namespace.
-func readLimits(ns *corev1.Namespace) snapshot.Organization {
+// readOrganizationQuotas are the quotas of an organization, by its namespace.
+func readOrganizationQuotas(ns *corev1.Namespace) snapshot.Organization {
 	return snapshot.Organization{EIps: readQuota(ns, kubedcv1.EIpQuotaAnnotation), Projects: readQuota(ns, kubedcv1.ProjectQuotaAnnotation)}
 }
 
-// isAccepted says whether the status of an EIp says that it was accepted. Only the controller writes that.
-func isAccepted(e *kubedcv1.EIp) bool {
+// isAcceptedEIp says whether the status of an EIp says that it was accepted. Only the controller writes that.
+func isAcceptedEIp(e *kubedcv1.EIp) bool {
 	return apimeta.IsStatusConditionTrue(e.Status.Conditions, kubedcv1.ConditionAccepted)
 }
 
-// isMember says whether the status of a Project says that it has its namespace. Only the controller writes that.
-func isMember(p *kubedcv1.Project) bool {
-	return p.Status.Namespace == snapshot.ShardOf(p.Namespace, p.Name)
+// isAcceptedProject says whether the status of a Project says that it has its namespace. Only the controller writes that.
+func isAcceptedProject(p *kubedcv1.Project) bool {
+	return p.Status.Namespace == snapshot.ProjectShard(p.Namespace, p.Name)
 }
 
 // gatherOrganizations adds the namespaces of the organizations whose Projects want the shard. Their other Projects are added only where
 // something is not accepted yet and a quota decides whether it is: what a shard costs in the end does not grow with its organization.
 func (c *Cluster) gatherOrganizations(ctx context.Context, in *Inputs, defaults snapshot.Quotas) error {
 	for _, p := range in.projects {
-		ns, err := c.read(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: p.Namespace})
+		ns, err := c.readObject(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: p.Namespace})
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("read Namespace %s: %w", p.Namespace, err)
 		}
 		if err == nil {
 			in.Add(ns)
 		}
-		limits := readLimits(in.known[p.Namespace])
-		eips := cmp.Or(limits.EIps, defaults.OrganizationEIps).IsSet && slices.ContainsFunc(in.eips, isUndecided)
-		projects := cmp.Or(limits.Projects, defaults.OrganizationProjects).IsSet && !isMember(p)
+		limits := readOrganizationQuotas(in.knownNamespaces[p.Namespace])
+		eips := cmp.Or(limits.EIps, defaults.OrganizationEIps).IsSet && slices.ContainsFunc(in.eips, isPendingEIp)
+		projects := cmp.Or(limits.Projects, defaults.OrganizationProjects).IsSet && !isAcceptedProject(p)
 		if eips || projects {
 			if err := c.gatherMembers(ctx, in, p.Namespace, eips); err != nil {
 				return err
@@ -66,8 +66,8 @@ func (c *Cluster) gatherOrganizations(ctx context.Context, in *Inputs, defaults 
 	return nil
 }
 
-// isUndecided says whether an EIp counts for quotas and is not accepted.
-func isUndecided(e *kubedcv1.EIp) bool { return e.Spec.ChildRef == "" && !isAccepted(e) }
+// isPendingEIp says whether an EIp counts for quotas and is not accepted.
+func isPendingEIp(e *kubedcv1.EIp) bool { return e.Spec.ChildRef == "" && !isAcceptedEIp(e) }
 
 // gatherMembers adds the Projects of an organization and, where they matter, their EIps.
 func (c *Cluster) gatherMembers(ctx context.Context, in *Inputs, organization string, eips bool) error {
@@ -77,18 +77,18 @@ func (c *Cluster) gatherMembers(ctx context.Context, in *Inputs, organization st
 	}
 	for i := range projects.Items {
 		p := &projects.Items[i]
-		shard := snapshot.ShardOf(p.Namespace, p.Name)
+		shard := snapshot.ProjectShard(p.Namespace, p.Name)
 		if shard == in.Shard {
 			continue // it is there already
 		}
 		in.Add(p)
-		if !eips || !isMember(p) {
+		if !eips || !isAcceptedProject(p) {
 			continue
 		}
-		if ns, err := c.read(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: shard}); err == nil {
+		if ns, err := c.readObject(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: shard}); err == nil {
 			in.Add(ns)
 		}
-		if err := c.add(ctx, in, &kubedcv1.EIpList{}, []client.ListOption{client.InNamespace(shard)}); err != nil {
+		if err := c.listInto(ctx, in, &kubedcv1.EIpList{}, []client.ListOption{client.InNamespace(shard)}); err != nil {
 			return err
 		}
 	}
@@ -99,9 +99,9 @@ func (c *Cluster) gatherMembers(ctx context.Context, in *Inputs, organization st
 func (in *Inputs) readOrganizations() map[string]snapshot.Organization {
 	out := map[string]snapshot.Organization{}
 	for _, p := range in.projects {
-		out[p.Namespace] = readLimits(in.known[p.Namespace])
+		out[p.Namespace] = readOrganizationQuotas(in.knownNamespaces[p.Namespace])
 	}
-	for _, of := range [][]*kubedcv1.Project{in.projects, in.others} {
+	for _, of := range [][]*kubedcv1.Project{in.projects, in.otherProjects} {
 		for _, p := range of {
 			if o, wanted := out[p.Namespace]; wanted {
 				o.Members = append(o.Members, in.readMember(p))
@@ -112,15 +112,15 @@ func (in *Inputs) readOrganizations() map[string]snapshot.Organization {
 	return out
 }
 
-func (in *Inputs) readMember(p *kubedcv1.Project) snapshot.Member {
-	shard := snapshot.ShardOf(p.Namespace, p.Name)
-	out := snapshot.Member{
-		Meta: readMeta(p.ObjectMeta), Accepted: isMember(p),
-		Quota: cmp.Or(readProject(p).Quota, readQuota(in.known[shard], kubedcv1.EIpQuotaAnnotation)),
+func (in *Inputs) readMember(p *kubedcv1.Project) snapshot.MemberProject {
+	shard := snapshot.ProjectShard(p.Namespace, p.Name)
+	out := snapshot.MemberProject{
+		Meta: readMeta(p.ObjectMeta), Accepted: isAcceptedProject(p),
+		Quota: cmp.Or(readProject(p).EIpQuota, readQuota(in.knownNamespaces[shard], kubedcv1.EIpQuotaAnnotation)),
 	}
-	for _, e := range in.elsewhere[shard] {
+	for _, e := range in.otherEIps[shard] {
 		if e.Spec.ChildRef == "" {
-			out.EIps = append(out.EIps, snapshot.Counted{Meta: readMeta(e.ObjectMeta), Accepted: isAccepted(e)})
+			out.EIps = append(out.EIps, snapshot.MemberEIp{Meta: readMeta(e.ObjectMeta), Accepted: isAcceptedEIp(e)})
 		}
 	}
 	return out
@@ -132,50 +132,50 @@ func isRefusedByQuota(o client.Object) bool {
 	return accepted != nil && accepted.Reason == intent.QuotaExceeded
 }
 
-// freed asks for the shards with EIps that wait for others to go, when one goes or is not accepted any more: its organization may have
+// handleFreedQuota asks for the shards with EIps that wait for others to go, when one goes or is not accepted any more: its organization may have
 // another instead.
-func (w *watch) freed(ctx context.Context, was, is client.Object) {
+func (w *eventMapper) handleFreedQuota(ctx context.Context, was, is client.Object) {
 	before, had := was.(*kubedcv1.EIp)
-	if now, has := is.(*kubedcv1.EIp); !had || has && (isAccepted(now) || !isAccepted(before)) {
+	if now, has := is.(*kubedcv1.EIp); !had || has && (isAcceptedEIp(now) || !isAcceptedEIp(before)) {
 		return
 	}
-	w.refusedByQuota(ctx)
+	w.enqueueRefusedByQuota(ctx)
 }
 
-// refusedByQuota asks for the shards with EIps that wait for others to go.
-func (w *watch) refusedByQuota(ctx context.Context) {
+// enqueueRefusedByQuota asks for the shards with EIps that wait for others to go.
+func (w *eventMapper) enqueueRefusedByQuota(ctx context.Context) {
 	var eips kubedcv1.EIpList
-	if err := w.cluster.reader.List(ctx, &eips, append(w.cluster.by(quotaIndex, "true"), client.UnsafeDisableDeepCopy)...); err != nil {
+	if err := w.cluster.reader.List(ctx, &eips, append(w.cluster.matchIndex(quotaIndex, "true"), client.UnsafeDisableDeepCopy)...); err != nil {
 		return // the cache is not there yet; everything is an event then
 	}
 	asked := map[string]bool{}
 	for i := range eips.Items {
 		if in := eips.Items[i].Namespace; isRefusedByQuota(&eips.Items[i]) && !asked[in] {
 			asked[in] = true
-			w.inside(ctx, in)
+			w.enqueueNamespace(ctx, in)
 		}
 	}
 }
 
-// organization asks for the Projects of an organization: all, or those that are not accepted.
-func (w *watch) organization(ctx context.Context, namespace string, all bool) {
+// enqueueOrganization asks for the Projects of an organization: all, or those that are not accepted.
+func (w *eventMapper) enqueueOrganization(ctx context.Context, namespace string, all bool) {
 	var projects kubedcv1.ProjectList
 	if err := w.cluster.reader.List(ctx, &projects, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return // the cache is not there yet; everything is an event then
 	}
 	for i := range projects.Items {
-		if p := &projects.Items[i]; all || !isMember(p) {
-			w.ask(snapshot.ShardOf(p.Namespace, p.Name))
+		if p := &projects.Items[i]; all || !isAcceptedProject(p) {
+			w.enqueue(snapshot.ProjectShard(p.Namespace, p.Name))
 		}
 	}
 }
 
-// limited asks for the Projects of an organization whose namespace sets other quotas.
-func (w *watch) limited(ctx context.Context, was, is client.Object) {
+// handleQuotaChange asks for the Projects of an organization whose namespace sets other quotas.
+func (w *eventMapper) handleQuotaChange(ctx context.Context, was, is client.Object) {
 	before, _ := was.(*corev1.Namespace)
 	now, _ := is.(*corev1.Namespace)
-	if a, b := readLimits(before), readLimits(now); a.EIps != b.EIps || a.Projects != b.Projects {
-		w.organization(ctx, cmp.Or(now, before).Name, true)
-		w.refusedByQuota(ctx)
+	if a, b := readOrganizationQuotas(before), readOrganizationQuotas(now); a.EIps != b.EIps || a.Projects != b.Projects {
+		w.enqueueOrganization(ctx, cmp.Or(now, before).Name, true)
+		w.enqueueRefusedByQuota(ctx)
 	}
 }

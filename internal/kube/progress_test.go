@@ -19,7 +19,7 @@ func TestWhatKubeOVNHasOverlooked(t *testing.T) {
 	}
 	now := start
 	p := newProgress(func() time.Time { return now })
-	finish := func(made int) { p.saw(eip(made, false), eip(made, true)) }
+	finish := func(made int) { p.recordFinished(eip(made, false), eip(made, true)) }
 
 	waits := eip(10, false)
 	for _, step := range []struct {
@@ -32,24 +32,24 @@ func TestWhatKubeOVNHasOverlooked(t *testing.T) {
 		{"others that are older are finished", 100, func() { finish(5) }, false},
 		{"a little younger one is finished", 150, func() { finish(15) }, false},
 		{"nothing happens for a while", 200, func() {}, false},
-		{"one is deleted and not finished", 205, func() { p.saw(eip(100, false), nil) }, false},
+		{"one is deleted and not finished", 205, func() { p.recordFinished(eip(100, false), nil) }, false},
 		{"nothing happens for long", 215, func() {}, true},
 		{"an older one is finished", 216, func() { finish(7) }, false},
 		{"a much younger one is finished", 217, func() { finish(30) }, true},
 	} {
 		now = at(step.now)
 		step.do()
-		if got := p.overlooked(waits); got != step.want {
+		if got := p.isStuck(waits); got != step.want {
 			t.Errorf("%s: overlooked is %t", step.what, got)
 		}
 	}
-	if p.overlooked(eip(10, true)) {
+	if p.isStuck(eip(10, true)) {
 		t.Error("one that is ready is overlooked")
 	}
-	if fip := (&OvnFip{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: at(210)}}}); p.overlooked(fip) {
+	if fip := (&OvnFip{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: at(210)}}}); p.isStuck(fip) {
 		t.Error("one of another kind is overlooked")
 	}
-	if (*progress)(nil).overlooked(waits) {
+	if (*progress)(nil).isStuck(waits) {
 		t.Error("nobody has watched, and something is overlooked")
 	}
 }

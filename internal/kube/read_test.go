@@ -19,11 +19,11 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// world is what objects are for the shard acme-prod.
-func world(objects ...client.Object) *snapshot.World {
+// snapshotOf is what objects are for the shard acme-prod.
+func snapshotOf(objects ...client.Object) *snapshot.VpcInput {
 	in := NewInputs("acme-prod")
 	in.AddAll(objects)
-	return in.World(snapshot.Config{}, nil, time.Unix(0, 0))
+	return in.BuildSnapshot(snapshot.Config{}, nil, time.Unix(0, 0))
 }
 
 // Kube-OVN annotates Services; that is nobody's business. A status that somebody writes is ours to put right.
@@ -41,11 +41,11 @@ func TestServiceIsTheSame(t *testing.T) {
 	} {
 		is := was.DeepCopy()
 		c.change(is)
-		if sameService(was, is) != c.same {
+		if isSameService(was, is) != c.same {
 			t.Errorf("%s: it is taken for the same: %v", name, !c.same)
 		}
 	}
-	if sameService(nil, was) || sameService(was, nil) {
+	if isSameService(nil, was) || isSameService(was, nil) {
 		t.Error("one that comes or goes is taken for the same")
 	}
 }
@@ -113,7 +113,7 @@ func TestEIpIsRead(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "u", Generation: 3, DeletionTimestamp: &metav1.Time{Time: time.Unix(5, 0)}},
 		Spec:       kubedcv1.EIpSpec{IPAddress: "198.51.100.7", ExternalNetwork: "n"}, Status: kubedcv1.EIpStatus{IPAddress: "198.51.100.8"},
 	})
-	if e.Address.String() != "198.51.100.7" || e.Remembered.String() != "198.51.100.8" || !e.Deleting || e.Network != "n" || e.Malformed != "" {
+	if e.Address.String() != "198.51.100.7" || e.StatusAddress.String() != "198.51.100.8" || !e.Deleting || e.Network != "n" || e.Malformed != "" {
 		t.Errorf("%+v", e)
 	}
 	if e := readEIp(&kubedcv1.EIp{Spec: kubedcv1.EIpSpec{IPAddress: "2001:db8::7"}}); !strings.Contains(string(e.Malformed), "IPv4") {
@@ -128,25 +128,25 @@ func TestNamespaceIsOurs(t *testing.T) {
 		manager string
 		ours    bool
 	}{
-		"our labels":                         {ownership.Labels("acme-prod"), ownership.FieldManager, true},
-		"labels of nobody":                   {ownership.Labels("acme-prod"), "", false},
+		"our labels":                         {ownership.ManagedLabels("acme-prod"), ownership.FieldManager, true},
+		"labels of nobody":                   {ownership.ManagedLabels("acme-prod"), "", false},
 		"no labels":                          {nil, "kubectl", false},
-		"labels by its owner":                {ownership.Labels("acme-prod"), "kubectl", false},
-		"labels of another VPC":              {ownership.Labels("globex-web"), ownership.FieldManager, false},
+		"labels by its owner":                {ownership.ManagedLabels("acme-prod"), "kubectl", false},
+		"labels of another VPC":              {ownership.ManagedLabels("globex-web"), ownership.FieldManager, false},
 		"labels lost, and fields of ours":    {nil, ownership.FieldManager, true},
 		"one label lost, and fields of ours": {map[string]string{ownership.ShardLabel: "acme-prod"}, ownership.FieldManager, true},
 	} {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "acme-prod", Labels: c.labels}}
 		if c.manager != "" {
-			ns.ManagedFields = []metav1.ManagedFieldsEntry{entry(c.manager, apply, "", labels)}
+			ns.ManagedFields = []metav1.ManagedFieldsEntry{managedFieldsEntry(c.manager, applyOperation, "", labels)}
 		}
 		for _, cached := range []bool{false, true} {
 			if cached {
-				if _, err := Trim(ns); err != nil {
+				if _, err := TrimManagedFields(ns); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if got := world(ns).Namespace; got.Ours != c.ours || !got.Exists {
+			if got := snapshotOf(ns).Namespace; got.Owned != c.ours || !got.Exists {
 				t.Errorf("%s, from a cache %t: %+v", name, cached, got)
 			}
 		}
@@ -163,15 +163,15 @@ func TestNamespaceSaysWhatRemains(t *testing.T) {
 		said(corev1.NamespaceContentRemaining, corev1.ConditionTrue, "configmaps"), said(corev1.NamespaceDeletionDiscoveryFailure, corev1.ConditionTrue, "x"),
 		said(corev1.NamespaceFinalizersRemaining, corev1.ConditionTrue, "example.com/f"),
 	}
-	if got := world(ns).Namespace.Remaining; got != "configmaps; example.com/f" {
+	if got := snapshotOf(ns).Namespace.RemainingContent; got != "configmaps; example.com/f" {
 		t.Error(got)
 	}
 	ns.Status.Conditions = []corev1.NamespaceCondition{said(corev1.NamespaceContentRemaining, corev1.ConditionTrue, strings.Repeat("x", 9999))}
-	if got := world(ns).Namespace.Remaining; len(got) != longestRemaining {
+	if got := snapshotOf(ns).Namespace.RemainingContent; len(got) != maxRemainingLen {
 		t.Errorf("%d letters", len(got))
 	}
 	ns.Status.Conditions = []corev1.NamespaceCondition{said(corev1.NamespaceContentRemaining, corev1.ConditionFalse, "gone")}
-	if got := world(ns).Namespace.Remaining; got != "" {
+	if got := snapshotOf(ns).Namespace.RemainingContent; got != "" {
 		t.Error(got)
 	}
 }
@@ -179,13 +179,13 @@ func TestNamespaceSaysWhatRemains(t *testing.T) {
 func TestNamespaceHasAQuota(t *testing.T) {
 	for text, want := range map[string]int{"3": 3, "0": 0, "-1": -1, "many": -1, "": -1} {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "acme-prod", Annotations: map[string]string{kubedcv1.EIpQuotaAnnotation: text}}}
-		if quota := world(ns).Namespace.Quota; quota.IsSet != (want >= 0) || quota.Most != max(want, 0) {
+		if quota := snapshotOf(ns).Namespace.Quota; quota.IsSet != (want >= 0) || quota.Max != max(want, 0) {
 			t.Errorf("a quota of %q is read as %v", text, quota)
 		}
 	}
 }
 
-func pool(name string, labels map[string]string, cidr, gateway string) *Subnet {
+func newExternalSubnet(name string, labels map[string]string, cidr, gateway string) *Subnet {
 	return &Subnet{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: kubeovn.SubnetSpec{CIDRBlock: cidr, Gateway: gateway}}
 }
 
@@ -197,16 +197,16 @@ func TestExternalNetworks(t *testing.T) {
 		}
 	}
 	objects := []client.Object{
-		pool("labelled", public, "198.51.100.0/24", "198.51.100.1"), pool("plain", nil, "192.0.2.0/24", "192.0.2.1"),
-		pool("named", public, "203.0.113.0/24", "203.0.113.1"), pool("dual", public, "2001:db8::/64,100.64.0.0/24", "2001:db8::1,100.64.0.1"),
-		pool("six", public, "2001:db8:1::/64", "2001:db8:1::1"), pool("broken", public, "moon", "198.51.100.1"),
+		newExternalSubnet("labelled", public, "198.51.100.0/24", "198.51.100.1"), newExternalSubnet("plain", nil, "192.0.2.0/24", "192.0.2.1"),
+		newExternalSubnet("named", public, "203.0.113.0/24", "203.0.113.1"), newExternalSubnet("dual", public, "2001:db8::/64,100.64.0.0/24", "2001:db8::1,100.64.0.1"),
+		newExternalSubnet("six", public, "2001:db8:1::/64", "2001:db8:1::1"), newExternalSubnet("broken", public, "moon", "198.51.100.1"),
 		network("lab-b", "named"), network("lab-a", "named", "absent"),
 	}
 	want := []string{"dual dual public false true", "labelled labelled public false false", "named lab-a lab true false", "six six public false true"}
 	for range 2 {
 		var got []string
-		for _, x := range world(objects...).Externals {
-			got = append(got, strings.Join([]string{x.Subnet, x.Network, x.Type, word(x.Default), word(x.Dual)}, " "))
+		for _, x := range snapshotOf(objects...).ExternalSubnets {
+			got = append(got, strings.Join([]string{x.Subnet, x.Network, x.Type, formatBool(x.Default), formatBool(x.HasIPv6)}, " "))
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%q, want %q: a subnet is external by its label, or by the first network that names it", got, want)
@@ -215,7 +215,7 @@ func TestExternalNetworks(t *testing.T) {
 	}
 }
 
-func word(b bool) string {
+func formatBool(b bool) string {
 	if b {
 		return "true"
 	}
@@ -224,7 +224,7 @@ func word(b bool) string {
 
 // An object of another shard has no say, whatever it is called.
 func TestInputsAreOfOneShard(t *testing.T) {
-	mine, theirs := ownership.Labels("acme-prod"), ownership.Labels("globex-web")
+	mine, theirs := ownership.ManagedLabels("acme-prod"), ownership.ManagedLabels("globex-web")
 	objects := []client.Object{
 		&kubedcv1.Project{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "prod"}},
 		&kubedcv1.Project{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "prod-eu"}},
@@ -238,23 +238,23 @@ func TestInputsAreOfOneShard(t *testing.T) {
 		&OvnEip{ObjectMeta: metav1.ObjectMeta{Name: "y", Labels: mine}, Spec: kubeovn.OvnEipSpec{V4Ip: "198.51.100.8"}},
 	}
 	for _, o := range objects {
-		Claim(o)
+		AdoptByLabels(o)
 	}
-	w := world(objects...)
+	w := snapshotOf(objects...)
 	if len(w.Projects) != 1 || len(w.EIps) != 1 || len(w.FIps)+len(w.Pods)+len(w.Engine.OvnFips) != 0 || w.Engine.Vpc.Exists {
 		t.Errorf("%+v", w)
 	}
-	if w.Engine.OvnEips["x"].Ours || !w.Engine.OvnEips["y"].Ours {
+	if w.Engine.OvnEips["x"].Owned || !w.Engine.OvnEips["y"].Owned {
 		t.Errorf("%+v: x is another's, and may have an address that somebody here asks for", w.Engine.OvnEips)
 	}
-	if got, want := w.Holders, (map[netip.Addr]snapshot.Holder{
+	if got, want := w.AddressOwners, (map[netip.Addr]snapshot.AddressOwner{
 		netip.MustParseAddr("198.51.100.9"): {OvnEip: "x", Shard: "globex-web"}, netip.MustParseAddr("198.51.100.8"): {OvnEip: "y", Shard: "acme-prod"},
 	}); !reflect.DeepEqual(got, want) {
 		t.Errorf("holders are %v, want %v: also who has asked for an address and not got it yet", got, want)
 	}
 	want := map[intent.ObjectKey]bool{{Kind: intent.EIp, Namespace: "acme-prod", Name: "e"}: true, {Kind: intent.OvnEip, Name: "y"}: true}
-	if !reflect.DeepEqual(w.Engine.Objects, want) {
-		t.Errorf("ours are %v, want %v", w.Engine.Objects, want)
+	if !reflect.DeepEqual(w.Engine.OwnedObjects, want) {
+		t.Errorf("ours are %v, want %v", w.Engine.OwnedObjects, want)
 	}
 }
 
@@ -270,31 +270,31 @@ func TestReadyMeansAll(t *testing.T) {
 		"without address": {kubeovn.OvnEipStatus{Ready: true, MacAddress: "00:00:00:00:00:03"}, false, false},
 		"IPv6 only":       {kubeovn.OvnEipStatus{Ready: true, V6Ip: "2001:db8::3", MacAddress: "00:00:00:00:00:03"}, false, false},
 	} {
-		got := world(&OvnEip{ObjectMeta: metav1.ObjectMeta{Name: "e"}, Status: c.status}).Engine.OvnEips["e"]
-		if got.Ready != c.ready || got.Blank != c.blank || !got.Exists {
+		got := snapshotOf(&OvnEip{ObjectMeta: metav1.ObjectMeta{Name: "e"}, Status: c.status}).Engine.OvnEips["e"]
+		if got.Ready != c.ready || got.FailedWithoutAddress != c.blank || !got.Exists {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
 	late := &OvnEip{ObjectMeta: metav1.ObjectMeta{Name: "late"}, Spec: kubeovn.OvnEipSpec{V4Ip: "198.51.100.3"}}
 	taker := &OvnEip{ObjectMeta: metav1.ObjectMeta{Name: "taker"}, Status: kubeovn.OvnEipStatus{V4Ip: "198.51.100.3"}}
-	if world(late).Engine.OvnEips["late"].Blank {
+	if snapshotOf(late).Engine.OvnEips["late"].FailedWithoutAddress {
 		t.Error("an OvnEip that is about to get its address is given up")
 	}
-	if !world(late, taker).Engine.OvnEips["late"].Blank {
+	if !snapshotOf(late, taker).Engine.OvnEips["late"].FailedWithoutAddress {
 		t.Error("an OvnEip is waited for whose address another has got")
 	}
 	vpc := &Vpc{ObjectMeta: metav1.ObjectMeta{Name: "acme-prod"}, Status: kubeovn.VpcStatus{Standby: true}}
-	if world(vpc).Engine.Vpc.Ready {
+	if snapshotOf(vpc).Engine.Vpc.Ready {
 		t.Error("a Vpc is ready that has no router")
 	}
-	if vpc.Status.Router = "acme-prod"; !world(vpc).Engine.Vpc.Ready {
+	if vpc.Status.Router = "acme-prod"; !snapshotOf(vpc).Engine.Vpc.Ready {
 		t.Error("a Vpc with a router is not ready")
 	}
 }
 
 // What operators write into excludeIps, Kube-OVN's two ways; what can't be read reserves nothing and is no reason to fail.
 func TestReservedAddressesAreRead(t *testing.T) {
-	x := readExternal(&Subnet{Spec: kubeovn.SubnetSpec{
+	x := readExternalSubnet(&Subnet{Spec: kubeovn.SubnetSpec{
 		CIDRBlock: "198.51.100.0/24", Gateway: "198.51.100.1",
 		ExcludeIps: []string{"198.51.100.1", " 198.51.100.4..198.51.100.6 ", "2001:db8::1..2001:db8::9", "moon", "198.51.100.40..", "..198.51.100.50"},
 	}})
@@ -302,7 +302,7 @@ func TestReservedAddressesAreRead(t *testing.T) {
 		"198.51.100.1": true, "198.51.100.2": false, "198.51.100.3": false, "198.51.100.4": true, "198.51.100.5": true, "198.51.100.6": true,
 		"198.51.100.7": false, "198.51.100.40": false, "198.51.100.50": false, "2001:db8::5": true, "2001:db8::a": false,
 	} {
-		if got := x.Reserves(netip.MustParseAddr(text)); got != want {
+		if got := x.IsReserved(netip.MustParseAddr(text)); got != want {
 			t.Errorf("%s is reserved: %t, want %t", text, got, want)
 		}
 	}

@@ -16,12 +16,12 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// readExternals is the external subnets: those of ExternalNetworks, and those with the label.
-func (in *Inputs) readExternals() []snapshot.External {
-	out := map[string]snapshot.External{}
+// readExternalSubnets is the external subnets: those of ExternalNetworks, and those with the label.
+func (in *Inputs) readExternalSubnets() []snapshot.ExternalSubnet {
+	out := map[string]snapshot.ExternalSubnet{}
 	for name, s := range in.subnets {
 		if kind := s.Labels[kubedcv1.ExternalNetworkTypeLabel]; kind != "" {
-			x := readExternal(s)
+			x := readExternalSubnet(s)
 			x.Network, x.Type, x.Default = name, kind, s.Labels[kubedcv1.DefaultExternalLabel] == "true"
 			out[name] = x
 		}
@@ -34,39 +34,39 @@ func (in *Inputs) readExternals() []snapshot.External {
 	for _, n := range slices.SortedFunc(slices.Values(in.networks), func(a, b *kubedcv1alpha1.ExternalNetwork) int { return strings.Compare(b.Name, a.Name) }) {
 		for _, name := range n.Spec.Subnets {
 			if s := in.subnets[name]; s != nil {
-				x := readExternal(s)
-				x.Network, x.Type, x.Default, x.Return = n.Name, string(n.Spec.Type), n.Spec.Default, snapshot.Return(n.Spec.ReturnPath)
-				x.Admitted, x.Isolated, x.Shared = admitted[n.Name], n.Spec.Isolation == kubedcv1alpha1.IsolateTenants, readShared(n)
+				x := readExternalSubnet(s)
+				x.Network, x.Type, x.Default, x.ReturnPath = n.Name, string(n.Spec.Type), n.Spec.Default, snapshot.ReturnPath(n.Spec.ReturnPath)
+				x.Admitted, x.Isolated, x.SharedAddresses = admitted[n.Name], n.Spec.Isolation == kubedcv1alpha1.IsolateTenants, readSharedAddresses(n)
 				out[name] = x
 			}
 		}
 	}
-	list := make([]snapshot.External, 0, len(out))
+	list := make([]snapshot.ExternalSubnet, 0, len(out))
 	for _, x := range out {
-		if x.Dual || (x.Prefix.IsValid() && x.Gateway.IsValid()) { // one with IPv6 is there to be refused
+		if x.HasIPv6 || (x.Prefix.IsValid() && x.Gateway.IsValid()) { // one with IPv6 is there to be refused
 			list = append(list, x)
 		}
 	}
-	slices.SortFunc(list, func(a, b snapshot.External) int { return strings.Compare(a.Subnet, b.Subnet) })
+	slices.SortFunc(list, func(a, b snapshot.ExternalSubnet) int { return strings.Compare(a.Subnet, b.Subnet) })
 	return list
 }
 
-// readShared is which namespaces may have which addresses of a network that all projects reach.
-func readShared(n *kubedcv1alpha1.ExternalNetwork) map[netip.Addr]string {
+// readSharedAddresses is which namespaces may have which addresses of a network that all projects reach.
+func readSharedAddresses(n *kubedcv1alpha1.ExternalNetwork) map[netip.Addr]string {
 	if len(n.Spec.SharedAddresses) == 0 {
 		return nil
 	}
 	out := make(map[netip.Addr]string, len(n.Spec.SharedAddresses))
 	for _, s := range n.Spec.SharedAddresses {
-		if a := parsed(s.Address); a.Is4() {
+		if a := parseAddr(s.Address); a.Is4() {
 			out[a] = s.Namespace
 		}
 	}
 	return out
 }
 
-func readExternal(s *Subnet) snapshot.External {
-	x := snapshot.External{
+func readExternalSubnet(s *Subnet) snapshot.ExternalSubnet {
+	x := snapshot.ExternalSubnet{
 		Subnet: s.Name, Ready: s.Status.IsReady(), Free: int(s.Status.V4AvailableIPs), Used: int(s.Status.V4UsingIPs),
 	}
 	for part := range strings.SplitSeq(s.Spec.CIDRBlock, ",") {
@@ -76,7 +76,7 @@ func readExternal(s *Subnet) snapshot.External {
 		case prefix.Addr().Is4():
 			x.Prefix = prefix.Masked()
 		default:
-			x.Dual = true
+			x.HasIPv6 = true
 		}
 	}
 	if len(s.Status.Conditions) == 0 && x.Prefix.IsValid() { // Kube-OVN has not seen it: nothing is given yet
@@ -87,19 +87,19 @@ func readExternal(s *Subnet) snapshot.External {
 			x.Gateway = a
 		}
 	}
-	x.Reserved = readRanges(s.Spec.ExcludeIps, "..")
+	x.ReservedRanges = parseAddressRanges(s.Spec.ExcludeIps, "..")
 	return x
 }
 
-// readRanges reads addresses and ranges as Kube-OVN writes them: 10.0.0.9, and with a dash 10.0.0.2-10.0.0.5 in a status, with dots
+// parseAddressRanges reads addresses and ranges as Kube-OVN writes them: 10.0.0.9, and with a dash 10.0.0.2-10.0.0.5 in a status, with dots
 // 10.0.0.2..10.0.0.5 in a spec.
-func readRanges(parts []string, between string) (out []snapshot.Range) {
+func parseAddressRanges(parts []string, between string) (out []snapshot.AddressRange) {
 	for _, part := range parts {
 		first, last, several := strings.Cut(part, between)
 		if !several {
 			last = first
 		}
-		r := snapshot.Range{First: parsed(strings.TrimSpace(first)), Last: parsed(strings.TrimSpace(last))}
+		r := snapshot.AddressRange{First: parseAddr(strings.TrimSpace(first)), Last: parseAddr(strings.TrimSpace(last))}
 		if r.First.IsValid() && r.Last.IsValid() {
 			out = append(out, r)
 		}
@@ -107,90 +107,90 @@ func readRanges(parts []string, between string) (out []snapshot.Range) {
 	return out
 }
 
-// blank says whether an OvnEip will never have an address.
-func (in *Inputs) blank(o *OvnEip, holders map[netip.Addr]snapshot.Holder) bool {
-	return o.Status.Ready && o.Status.MacAddress == "" || unsettled(o) && holders[parsed(o.Spec.V4Ip)].OvnEip != o.Name ||
-		in.hasRoom(o.Spec.ExternalSubnet) && in.overlooked(o)
+// neverGetsAddress says whether an OvnEip will never have an address.
+func (in *Inputs) neverGetsAddress(o *OvnEip, holders map[netip.Addr]snapshot.AddressOwner) bool {
+	return o.Status.Ready && o.Status.MacAddress == "" || isAddressPending(o) && holders[parseAddr(o.Spec.V4Ip)].OvnEip != o.Name ||
+		in.hasFreeAddress(o.Spec.ExternalSubnet) && in.isStuck(o)
 }
 
-// hasRoom says whether a subnet has an address left. Where it has not, Kube-OVN tries again by itself.
-func (in *Inputs) hasRoom(subnet string) bool {
+// hasFreeAddress says whether a subnet has an address left. Where it has not, Kube-OVN tries again by itself.
+func (in *Inputs) hasFreeAddress(subnet string) bool {
 	s := in.subnets[subnet]
 	return s != nil && s.Status.V4AvailableIPs > 0
 }
 
-func seen(m metav1.ObjectMeta, ready bool) snapshot.Seen {
-	s := snapshot.Seen{Exists: true, Ready: ready, Deleting: m.DeletionTimestamp != nil}
+func readObservedState(m metav1.ObjectMeta, ready bool) snapshot.ObjectState {
+	s := snapshot.ObjectState{Exists: true, Ready: ready, Deleting: m.DeletionTimestamp != nil}
 	if s.Deleting {
-		s.Since = m.DeletionTimestamp.Time
+		s.DeletedAt = m.DeletionTimestamp.Time
 	}
 	return s
 }
 
-func (in *Inputs) readEngine(ports []string) snapshot.Engine {
+func (in *Inputs) readKubeOVNState(ports []string) snapshot.Engine {
 	e := snapshot.Engine{
-		OvnEips: map[string]snapshot.OvnEip{}, OvnFips: map[string]snapshot.OvnFip{}, Foreign: map[string]bool{},
-		Objects: in.owned, Misplaced: in.readMisplaced(),
+		OvnEips: map[string]snapshot.OvnEip{}, OvnFips: map[string]snapshot.OvnFip{}, ForeignOvnFips: map[string]bool{},
+		OwnedObjects: in.ownedObjects, MisplacedPorts: in.readMisplacedPorts(),
 	}
 	if v := in.vpc; v != nil {
 		e.Vpc = snapshot.Vpc{
-			Seen:  seen(v.ObjectMeta, v.Status.Standby && v.Status.Router != ""),
-			Asked: set(v.Spec.ExtraExternalSubnets), Attached: set(v.Status.ExtraExternalSubnets),
-			Touched: touched(v.ManagedFields), Said: said(v.ManagedFields),
+			ObjectState:      readObservedState(v.ObjectMeta, v.Status.Standby && v.Status.Router != ""),
+			RequestedSubnets: toStringSet(v.Spec.ExtraExternalSubnets), AttachedSubnets: toStringSet(v.Status.ExtraExternalSubnets),
+			LastEditedAt: lastEditedAt(v.ManagedFields), StatusWrittenAt: statusWrittenAt(v.ManagedFields),
 		}
 	}
-	if s := in.subnets[ownership.Subnet(in.Shard)]; s != nil {
-		e.Subnet = seen(s.ObjectMeta, s.Status.IsReady())
-		e.InUse, e.Taken = int(s.Status.V4UsingIPs+s.Status.V6UsingIPs), readRanges(strings.Split(s.Status.V4UsingIPRange, ","), "-")
+	if s := in.subnets[ownership.VPCSubnetName(in.Shard)]; s != nil {
+		e.Subnet = readObservedState(s.ObjectMeta, s.Status.IsReady())
+		e.UsedIPs, e.UsedIPRanges = int(s.Status.V4UsingIPs+s.Status.V6UsingIPs), parseAddressRanges(strings.Split(s.Status.V4UsingIPRange, ","), "-")
 	}
-	holders := in.readHolders()
+	holders := in.readAddressHolders()
 	for name, o := range in.ovnEips {
 		address, _ := netip.ParseAddr(o.Status.V4Ip)
 		e.OvnEips[name] = snapshot.OvnEip{
-			Seen:   seen(o.ObjectMeta, o.Status.Ready && address.IsValid() && o.Status.MacAddress != ""),
-			Subnet: o.Spec.ExternalSubnet, Type: o.Spec.Type, Address: address, Asked: parsed(o.Spec.V4Ip),
-			Ours:   isOf(o, in.Shard),
-			Found:  isOf(o, in.Shard) && belongs(o) == "" && !lostLabels(o),
-			Blank:  in.blank(o, holders),
-			Origin: parseOrigin(o.Annotations[ownership.OriginAnnotation]),
+			ObjectState: readObservedState(o.ObjectMeta, o.Status.Ready && address.IsValid() && o.Status.MacAddress != ""),
+			Subnet:      o.Spec.ExternalSubnet, Type: o.Spec.Type, Address: address, RequestedAddress: parseAddr(o.Spec.V4Ip),
+			Owned:                belongsToShard(o, in.Shard),
+			Adopted:              belongsToShard(o, in.Shard) && ownerShard(o) == "" && !hasLostLabels(o),
+			FailedWithoutAddress: in.neverGetsAddress(o, holders),
+			Origin:               parseOrigin(o.Annotations[ownership.OriginAnnotation]),
 		}
 	}
 	for name, o := range in.ovnFips {
-		if !isOf(o, in.Shard) {
-			e.Foreign[name] = true
+		if !belongsToShard(o, in.Shard) {
+			e.ForeignOvnFips[name] = true
 			continue
 		}
 		external, _ := netip.ParseAddr(o.Status.V4Eip)
 		target, _ := netip.ParseAddr(o.Status.V4Ip)
 		e.OvnFips[name] = snapshot.OvnFip{
-			Seen: seen(o.ObjectMeta, o.Status.Ready && external.IsValid()), OvnEip: o.Spec.OvnEip, External: external, Target: target,
-			Overlooked: in.overlooked(o),
+			ObjectState: readObservedState(o.ObjectMeta, o.Status.Ready && external.IsValid()), OvnEip: o.Spec.OvnEip, ExternalIP: external, TargetIP: target,
+			Stuck: in.isStuck(o),
 		}
 	}
-	if o := in.snat; o != nil {
+	if o := in.snatRule; o != nil {
 		external, _ := netip.ParseAddr(o.Status.V4Eip)
 		inside, _ := netip.ParsePrefix(o.Status.V4IpCidr)
-		e.Snat = snapshot.OvnSnatRule{
-			Seen: seen(o.ObjectMeta, o.Status.Ready && external.IsValid()), OvnEip: o.Spec.OvnEip, External: external, Inside: inside,
-			Overlooked: in.overlooked(o),
+		e.SnatRule = snapshot.OvnSnatRule{
+			ObjectState: readObservedState(o.ObjectMeta, o.Status.Ready && external.IsValid()), OvnEip: o.Spec.OvnEip, ExternalIP: external, InternalPrefix: inside,
+			Stuck: in.isStuck(o),
 		}
 	}
 	if ports != nil {
-		e.Ports = set(ports)
+		e.RouterPorts = toStringSet(ports)
 	}
 	return e
 }
 
-// unsettled says whether an OvnEip has an address in its spec and not in its status. Kube-OVN writes it there first; when it is
+// isAddressPending says whether an OvnEip has an address in its spec and not in its status. Kube-OVN writes it there first; when it is
 // restarted in between it has forgotten that, and may give the address to another.
-func unsettled(o *OvnEip) bool { return o.Spec.V4Ip != "" && o.Status.V4Ip == "" }
+func isAddressPending(o *OvnEip) bool { return o.Spec.V4Ip != "" && o.Status.V4Ip == "" }
 
-func parsed(text string) netip.Addr {
+func parseAddr(text string) netip.Addr {
 	a, _ := netip.ParseAddr(text)
 	return a
 }
 
-func set(names []string) map[string]bool {
+func toStringSet(names []string) map[string]bool {
 	out := make(map[string]bool, len(names))
 	for _, n := range names {
 		out[n] = true
@@ -198,19 +198,19 @@ func set(names []string) map[string]bool {
 	return out
 }
 
-// touched is when we last wrote to a list of a Vpc.
-func touched(fields []metav1.ManagedFieldsEntry) time.Time {
-	return last(fields, func(f metav1.ManagedFieldsEntry) bool {
+// lastEditedAt is when we last wrote to a list of a Vpc.
+func lastEditedAt(fields []metav1.ManagedFieldsEntry) time.Time {
+	return latestEntryTime(fields, func(f metav1.ManagedFieldsEntry) bool {
 		return f.Manager == ownership.FieldManager && f.Operation == metav1.ManagedFieldsOperationUpdate
 	})
 }
 
-// said is when somebody, which is Kube-OVN, last wrote to the status of a Vpc.
-func said(fields []metav1.ManagedFieldsEntry) time.Time {
-	return last(fields, func(f metav1.ManagedFieldsEntry) bool { return f.Subresource == "status" })
+// statusWrittenAt is when somebody, which is Kube-OVN, last wrote to the status of a Vpc.
+func statusWrittenAt(fields []metav1.ManagedFieldsEntry) time.Time {
+	return latestEntryTime(fields, func(f metav1.ManagedFieldsEntry) bool { return f.Subresource == "status" })
 }
 
-func last(fields []metav1.ManagedFieldsEntry, fits func(metav1.ManagedFieldsEntry) bool) (at time.Time) {
+func latestEntryTime(fields []metav1.ManagedFieldsEntry, fits func(metav1.ManagedFieldsEntry) bool) (at time.Time) {
 	for _, f := range fields {
 		if fits(f) && f.Time != nil && f.Time.After(at) {
 			at = f.Time.Time
@@ -219,14 +219,14 @@ func last(fields []metav1.ManagedFieldsEntry, fits func(metav1.ManagedFieldsEntr
 	return at
 }
 
-// readHolders is who has the addresses that the inputs' OvnEips have.
-func (in *Inputs) readHolders() map[netip.Addr]snapshot.Holder {
-	out := map[netip.Addr]snapshot.Holder{}
+// readAddressHolders is who has the addresses that the inputs' OvnEips have.
+func (in *Inputs) readAddressHolders() map[netip.Addr]snapshot.AddressOwner {
+	out := map[netip.Addr]snapshot.AddressOwner{}
 	for _, name := range slices.Sorted(maps.Keys(in.ovnEips)) {
 		o := in.ovnEips[name]
 		for _, text := range []string{o.Spec.V4Ip, o.Status.V4Ip} {
 			if a, err := netip.ParseAddr(text); err == nil && (text == o.Status.V4Ip || out[a].OvnEip == "") {
-				out[a] = snapshot.Holder{OvnEip: name, Shard: belongs(o)}
+				out[a] = snapshot.AddressOwner{OvnEip: name, Shard: ownerShard(o)}
 			}
 		}
 	}

@@ -25,16 +25,16 @@ type Namespaces struct {
 // DefaultNamespaces are those of the documentation, and of Kube-OVN's own manifests.
 var DefaultNamespaces = Namespaces{Controller: metav1.NamespaceSystem, KubeOVN: metav1.NamespaceSystem}
 
-// Found is what a cluster says of those who write to it.
-type Found struct {
-	// Arguments are those of the controller of Sallyport that runs there.
-	Arguments []string
+// DiscoveredSettings is what a cluster says of those who write to it.
+type DiscoveredSettings struct {
+	// ControllerArgs are those of the controller of Sallyport that runs there.
+	ControllerArgs []string
 	// Northbound and Southbound are the servers of OVN's databases, as Kube-OVN knows them.
 	Northbound, Southbound []string
-	// Secret is where Kube-OVN keeps the certificates for them.
-	Secret client.ObjectKey
-	// Ignored are Deployments with the same names in other namespaces.
-	Ignored []client.ObjectKey
+	// TLSSecret is where Kube-OVN keeps the certificates for them.
+	TLSSecret client.ObjectKey
+	// IgnoredDeployments are Deployments with the same names in other namespaces.
+	IgnoredDeployments []client.ObjectKey
 }
 
 // The Deployments that settings are read from.
@@ -45,50 +45,50 @@ const (
 
 // Kube-OVN's Secret with certificates, and its keys. Sallyport's own is a copy of it.
 const (
-	secretName = "kube-ovn-tls" //nolint:gosec // the name of a Secret, and none itself
-	certKey    = "cert"
-	keyKey     = "key"
-	caKey      = "cacert"
+	tlsSecretName = "kube-ovn-tls" //nolint:gosec // the name of a Secret, and none itself
+	certKey       = "cert"
+	keyKey        = "key"
+	caKey         = "cacert"
 )
 
-// Certificates reads the certificates for OVN's databases from a Secret, as whoever may read it.
-func Certificates(ctx context.Context, config *rest.Config, where client.ObjectKey) (mutual.Texts, error) {
-	ctx, cancel := context.WithTimeout(ctx, reachLimit)
+// ReadCertificates reads the certificates for OVN's databases from a Secret, as whoever may read it.
+func ReadCertificates(ctx context.Context, config *rest.Config, where client.ObjectKey) (mutual.PEM, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	api, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
-		return mutual.Texts{}, fmt.Errorf("connect to Kubernetes: %w", err)
+		return mutual.PEM{}, fmt.Errorf("connect to Kubernetes: %w", err)
 	}
 	var secret corev1.Secret
 	if err := api.Get(ctx, where, &secret); err != nil {
-		return mutual.Texts{}, fmt.Errorf("read the certificates for OVN: %w", err)
+		return mutual.PEM{}, fmt.Errorf("read the certificates for OVN: %w", err)
 	}
-	return mutual.Texts{Cert: secret.Data[certKey], Key: secret.Data[keyKey], CA: secret.Data[caKey]}, nil
+	return mutual.PEM{Cert: secret.Data[certKey], Key: secret.Data[keyKey], CA: secret.Data[caKey]}, nil
 }
 
-// Find reads the Deployments of Sallyport and of Kube-OVN, each from its namespace only: whoever may create a Deployment elsewhere must not
+// DiscoverSettings reads the Deployments of Sallyport and of Kube-OVN, each from its namespace only: whoever may create a Deployment elsewhere must not
 // decide which databases an operator's commands read. What is not there, or may not be read, is empty.
-func Find(ctx context.Context, config *rest.Config, where Namespaces) (Found, error) {
-	ctx, cancel := context.WithTimeout(ctx, reachLimit)
+func DiscoverSettings(ctx context.Context, config *rest.Config, where Namespaces) (DiscoveredSettings, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	api, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
-		return Found{}, fmt.Errorf("connect to Kubernetes: %w", err)
+		return DiscoveredSettings{}, fmt.Errorf("connect to Kubernetes: %w", err)
 	}
-	return find(ctx, api, where), nil
+	return discoverSettings(ctx, api, where), nil
 }
 
-func find(ctx context.Context, api client.Reader, where Namespaces) (out Found) {
+func discoverSettings(ctx context.Context, api client.Reader, where Namespaces) (out DiscoveredSettings) {
 	controller := client.ObjectKey{Namespace: where.Controller, Name: controllerName}
 	if c := readContainer(ctx, api, controller, "controller"); c != nil {
-		out.Arguments = c.Args
+		out.ControllerArgs = c.Args
 	}
 	engine := client.ObjectKey{Namespace: where.KubeOVN, Name: kubeOVNName}
 	if c := readContainer(ctx, api, engine, kubeOVNName); c != nil {
-		out.Northbound, out.Southbound = servers(*c, 6641), servers(*c, 6642)
-		out.Secret = client.ObjectKey{Namespace: where.KubeOVN, Name: secretName}
+		out.Northbound, out.Southbound = databaseServers(*c, 6641), databaseServers(*c, 6642)
+		out.TLSSecret = client.ObjectKey{Namespace: where.KubeOVN, Name: tlsSecretName}
 	}
-	out.Ignored = append(listNamesakes(ctx, api, controller), listNamesakes(ctx, api, engine)...)
+	out.IgnoredDeployments = append(listNamesakes(ctx, api, controller), listNamesakes(ctx, api, engine)...)
 	return out
 }
 
@@ -119,8 +119,8 @@ func listNamesakes(ctx context.Context, api client.Reader, of client.ObjectKey) 
 	return out
 }
 
-// servers are the servers of a database as Kube-OVN's environment names them: OVN_DB_IPS, with or without TLS.
-func servers(c corev1.Container, port int) (out []string) {
+// databaseServers are the servers of a database as Kube-OVN's environment names them: OVN_DB_IPS, with or without TLS.
+func databaseServers(c corev1.Container, port int) (out []string) {
 	value := func(name string) string {
 		i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == name })
 		if i < 0 {

@@ -12,25 +12,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// platform is where Sallyport and Kube-OVN run in these tests.
-var platform = Namespaces{Controller: "sallyport-system", KubeOVN: "kube-system"}
+// testNamespaces is where Sallyport and Kube-OVN run in these tests.
+var testNamespaces = Namespaces{Controller: "sallyport-system", KubeOVN: "kube-system"}
 
-// deployment is a Deployment with one container.
-func deployment(namespace, name string, c corev1.Container) client.Object {
-	out := &appsv1.Deployment{ObjectMeta: called(namespace, name)}
+// newDeployment is a Deployment with one container.
+func newDeployment(namespace, name string, c corev1.Container) client.Object {
+	out := &appsv1.Deployment{ObjectMeta: newMeta(namespace, name)}
 	out.Spec.Template.Spec.Containers = []corev1.Container{{Name: "sidecar", Args: []string{"--no"}}, c}
 	return out
 }
 
-func engineAt(namespace, address string) client.Object {
-	return deployment(namespace, kubeOVNName, corev1.Container{Name: kubeOVNName, Env: []corev1.EnvVar{{Name: "OVN_DB_IPS", Value: address}}})
+func kubeOVNDeployment(namespace, address string) client.Object {
+	return newDeployment(namespace, kubeOVNName, corev1.Container{Name: kubeOVNName, Env: []corev1.EnvVar{{Name: "OVN_DB_IPS", Value: address}}})
 }
 
-func controllerWith(namespace, argument string) client.Object {
-	return deployment(namespace, controllerName, corev1.Container{Name: "controller", Args: []string{argument}})
+func controllerDeployment(namespace, argument string) client.Object {
+	return newDeployment(namespace, controllerName, corev1.Container{Name: "controller", Args: []string{argument}})
 }
 
-func fakeCluster(objects ...client.Object) client.Client {
+func newFakeClient(objects ...client.Object) client.Client {
 	byName := func(o client.Object) []string { return []string{o.GetName()} }
 	return fake.NewClientBuilder().WithScheme(scheme).WithIndex(&appsv1.Deployment{}, "metadata.name", byName).WithObjects(objects...).Build()
 }
@@ -38,25 +38,25 @@ func fakeCluster(objects ...client.Object) client.Client {
 // A Deployment of the platform's name decides nothing in another namespace, wherever that is in the order of namespaces.
 func TestSettingsAreReadFromThePlatformsNamespacesOnly(t *testing.T) {
 	tenants := []client.Object{
-		engineAt("a-tenant", "127.9.9.9"), engineAt("zed", "127.9.9.9"), engineAt("sallyport-system", "127.9.9.9"),
-		controllerWith("a-tenant", "--evil"), controllerWith("zed", "--evil"), controllerWith("kube-system", "--evil"),
+		kubeOVNDeployment("a-tenant", "127.9.9.9"), kubeOVNDeployment("zed", "127.9.9.9"), kubeOVNDeployment("sallyport-system", "127.9.9.9"),
+		controllerDeployment("a-tenant", "--evil"), controllerDeployment("zed", "--evil"), controllerDeployment("kube-system", "--evil"),
 	}
-	got := find(t.Context(), fakeCluster(append(tenants, engineAt("kube-system", "192.0.2.1"), controllerWith("sallyport-system", "--ours"))...), platform)
-	if !slices.Equal(got.Arguments, []string{"--ours"}) || !slices.Equal(got.Northbound, []string{"tcp:192.0.2.1:6641"}) ||
-		!slices.Equal(got.Southbound, []string{"tcp:192.0.2.1:6642"}) || got.Secret != (client.ObjectKey{Namespace: "kube-system", Name: secretName}) {
+	got := discoverSettings(t.Context(), newFakeClient(append(tenants, kubeOVNDeployment("kube-system", "192.0.2.1"), controllerDeployment("sallyport-system", "--ours"))...), testNamespaces)
+	if !slices.Equal(got.ControllerArgs, []string{"--ours"}) || !slices.Equal(got.Northbound, []string{"tcp:192.0.2.1:6641"}) ||
+		!slices.Equal(got.Southbound, []string{"tcp:192.0.2.1:6642"}) || got.TLSSecret != (client.ObjectKey{Namespace: "kube-system", Name: tlsSecretName}) {
 		t.Errorf("found %+v", got)
 	}
-	if len(got.Ignored) != len(tenants) {
-		t.Errorf("ignored are %v, want %d", got.Ignored, len(tenants))
+	if len(got.IgnoredDeployments) != len(tenants) {
+		t.Errorf("ignored are %v, want %d", got.IgnoredDeployments, len(tenants))
 	}
-	got = find(t.Context(), fakeCluster(tenants...), platform)
-	if len(got.Arguments)+len(got.Northbound)+len(got.Southbound) > 0 || got.Secret.Name != "" || len(got.Ignored) != len(tenants) {
+	got = discoverSettings(t.Context(), newFakeClient(tenants...), testNamespaces)
+	if len(got.ControllerArgs)+len(got.Northbound)+len(got.Southbound) > 0 || got.TLSSecret.Name != "" || len(got.IgnoredDeployments) != len(tenants) {
 		t.Errorf("where only tenants have such Deployments: %+v", got)
 	}
 }
 
 func TestLeasesAreThoseOfThePlatformsNamespaces(t *testing.T) {
-	e := &everything{where: platform}
+	e := &clusterDump{platform: testNamespaces}
 	for _, key := range []client.ObjectKey{
 		{Namespace: "acme", Name: "sallyport-controller"},
 		{Namespace: "acme", Name: "kube-ovn-controller"},
@@ -66,7 +66,7 @@ func TestLeasesAreThoseOfThePlatformsNamespaces(t *testing.T) {
 		{Namespace: "sallyport-system", Name: "sallyport-controller"},
 		{Namespace: "zed", Name: "kube-ovn-controller"},
 	} {
-		e.leases.Items = append(e.leases.Items, coordinationv1.Lease{ObjectMeta: called(key.Namespace, key.Name)})
+		e.leases.Items = append(e.leases.Items, coordinationv1.Lease{ObjectMeta: newMeta(key.Namespace, key.Name)})
 	}
 	var got []string
 	for _, l := range e.readLeases() {
@@ -98,10 +98,10 @@ func TestAgentsAreThoseOfTheDaemonSet(t *testing.T) {
 		"another group":             {"sallyport-system", edited(func(o *metav1.OwnerReference) { o.APIVersion = "evil.example/v1" }), false},
 		"not its controller":        {"sallyport-system", edited(func(o *metav1.OwnerReference) { o.Controller = nil }), false},
 	} {
-		pod := corev1.Pod{ObjectMeta: called(c.namespace, "pod")}
+		pod := corev1.Pod{ObjectMeta: newMeta(c.namespace, "pod")}
 		pod.Labels = map[string]string{"app.kubernetes.io/name": "sallyport-agent"}
 		pod.OwnerReferences = []metav1.OwnerReference{c.owner}
-		e := &everything{where: platform}
+		e := &clusterDump{platform: testNamespaces}
 		e.pods.Items = []corev1.Pod{pod}
 		if got := e.readPods()[0].Agent; got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
@@ -115,8 +115,8 @@ func TestEventsOfOtherNamespacesAreIgnored(t *testing.T) {
 		in, about string
 		want      int
 	}{{"acme", "acme", 1}, {"acme", "victim", 0}, {"acme", "", 0}, {"default", "", 1}, {"kube-system", "", 1}, {"default", "victim", 0}} {
-		e := &everything{}
-		e.events.Items = []corev1.Event{{ObjectMeta: called(c.in, "e"), InvolvedObject: corev1.ObjectReference{Kind: "Thing", Namespace: c.about, Name: "x"}}}
+		e := &clusterDump{}
+		e.events.Items = []corev1.Event{{ObjectMeta: newMeta(c.in, "e"), InvolvedObject: corev1.ObjectReference{Kind: "Thing", Namespace: c.about, Name: "x"}}}
 		if got := e.readEvents(); len(got) != c.want {
 			t.Errorf("in %s about an object of %q: %v", c.in, c.about, got)
 		}

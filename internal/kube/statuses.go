@@ -18,20 +18,20 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// Recorder tells a person who looks at an object what happened to it: an Event, and a warning where something is wrong.
-type Recorder func(about client.Object, warning bool, reason, message string)
+// RecordFunc tells a person who looks at an object what happened to it: an Event, and a warning where something is wrong.
+type RecordFunc func(about client.Object, warning bool, reason, message string)
 
 // Statuses is the status of given objects.
 type Statuses struct {
 	cluster *Cluster
 	objects map[intent.ObjectKey]client.Object
 	clock   func() time.Time
-	record  Recorder
+	record  RecordFunc
 }
 
 // NewStatuses is the status of objects that were read, as they were read.
-func NewStatuses(c *Cluster, objects []client.Object, clock func() time.Time, record Recorder) (*Statuses, error) {
-	keyed, err := byKey(objects)
+func NewStatuses(c *Cluster, objects []client.Object, clock func() time.Time, record RecordFunc) (*Statuses, error) {
+	keyed, err := indexByKey(objects)
 	return &Statuses{cluster: c, objects: keyed, clock: clock, record: record}, err
 }
 
@@ -42,7 +42,7 @@ func (t *Statuses) Scope() string { return "status that " + ownership.StatusMana
 func (t *Statuses) Observe(context.Context) (intent.Statuses, error) {
 	set := intent.Statuses{}
 	for key, o := range t.objects {
-		status, err := t.cluster.statuses.of(key, o, func() (intent.Status, error) { return told(o) })
+		status, err := t.cluster.statusCache.getOrRead(key, o, func() (intent.Status, error) { return appliedStatus(o) })
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", key, err)
 		}
@@ -53,50 +53,50 @@ func (t *Statuses) Observe(context.Context) (intent.Statuses, error) {
 	return set, nil
 }
 
-// told is the status that we applied to an object; zero: none.
-func told(o client.Object) (intent.Status, error) {
-	owned, err := applied(o, ownership.StatusManager, "status")
+// appliedStatus is the status that we applied to an object; zero: none.
+func appliedStatus(o client.Object) (intent.Status, error) {
+	owned, err := appliedFields(o, ownership.StatusManager, "status")
 	if err != nil || len(owned) == 0 {
 		return intent.Status{}, err
 	}
-	body, err := plain(o)
+	body, err := toJSONMap(o)
 	if err != nil {
 		return intent.Status{}, err
 	}
-	status, _ := owned.ofMap(map[string]any{"status": body["status"]})["status"].(map[string]any)
+	status, _ := owned.extractMap(map[string]any{"status": body["status"]})["status"].(map[string]any)
 	return intent.NewStatus(status), nil
 }
 
 // Apply writes statuses. Nothing in them is asked for, so an object that is gone is no failure.
 func (t *Statuses) Apply(ctx context.Context, changes []state.Change[intent.ObjectKey, intent.Status]) map[intent.ObjectKey]error {
 	failed := map[intent.ObjectKey]error{}
-	var marks []mark
+	var marks []pendingWrite
 	for _, c := range changes {
 		o, there := t.objects[c.Key]
 		if !there {
 			failed[c.Key] = fmt.Errorf("%s was not read", c.Key)
 			continue
 		}
-		version, err := t.write(ctx, c, o)
+		version, err := t.applyStatus(ctx, c, o)
 		switch {
 		case apierrors.IsNotFound(err) || apierrors.IsConflict(err): // it is gone, or another one by now
 		case err != nil:
 			failed[c.Key] = err
 		default:
-			marks = append(marks, mark{key: c.Key, version: version})
+			marks = append(marks, pendingWrite{key: c.Key, version: version})
 		}
 	}
-	t.cluster.settle(ctx, marks)
+	t.cluster.waitForCache(ctx, marks)
 	return failed
 }
 
-func (t *Statuses) write(ctx context.Context, c state.Change[intent.ObjectKey, intent.Status], o client.Object) (string, error) {
+func (t *Statuses) applyStatus(ctx context.Context, c state.Change[intent.ObjectKey, intent.Status], o client.Object) (string, error) {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
-	u.SetGroupVersionKind(kinds[c.Key.Kind])
+	u.SetGroupVersionKind(gvkByKind[c.Key.Kind])
 	u.SetNamespace(c.Key.Namespace)
 	u.SetName(c.Key.Name)
 	u.SetUID(o.GetUID())
-	before, err := conditions(o)
+	before, err := readConditions(o)
 	if err != nil {
 		return "", err
 	}
@@ -106,36 +106,36 @@ func (t *Statuses) write(ctx context.Context, c state.Change[intent.ObjectKey, i
 		if err := utiljson.Unmarshal([]byte(c.After.Content), &status); err != nil {
 			return "", err
 		}
-		news = date(status, before, metav1.NewTime(t.clock()))
+		news = setTransitionTimes(status, before, metav1.NewTime(t.clock()))
 		u.Object["status"] = status
 	}
 	err = t.cluster.api.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.ForceOwnership, client.FieldOwner(ownership.StatusManager))
 	if err != nil {
 		return "", fmt.Errorf("apply: %w", err)
 	}
-	t.tell(ctx, o, news)
+	t.recordEvents(ctx, o, news)
 	return u.GetResourceVersion(), nil
 }
 
-// tell records the news that are worth an Event: not the stages that every object goes through, and not what happens in a
+// recordEvents records the news that are worth an Event: not the stages that every object goes through, and not what happens in a
 // namespace that is going, where Kubernetes lets nobody make anything.
-func (t *Statuses) tell(ctx context.Context, o client.Object, news []metav1.Condition) {
+func (t *Statuses) recordEvents(ctx context.Context, o client.Object, news []metav1.Condition) {
 	for _, n := range news {
-		if t.record == nil || intent.Passing(n.Reason) || t.going(ctx, o.GetNamespace()) {
+		if t.record == nil || intent.IsTransientReason(n.Reason) || t.isTerminating(ctx, o.GetNamespace()) {
 			continue
 		}
-		t.record(o, n.Status == metav1.ConditionFalse, n.Reason, cmp.Or(n.Message, intent.Meaning(n.Reason)))
+		t.record(o, n.Status == metav1.ConditionFalse, n.Reason, cmp.Or(n.Message, intent.ReasonMeaning(n.Reason)))
 	}
 }
 
-// going says whether a namespace is being deleted.
-func (t *Statuses) going(ctx context.Context, namespace string) bool {
-	ns, err := t.cluster.read(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: namespace})
+// isTerminating says whether a namespace is being deleted.
+func (t *Statuses) isTerminating(ctx context.Context, namespace string) bool {
+	ns, err := t.cluster.readObject(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: namespace})
 	return err == nil && ns.GetDeletionTimestamp() != nil
 }
 
-// conditions are those that an object has.
-func conditions(o client.Object) (map[string]metav1.Condition, error) {
+// readConditions are those that an object has.
+func readConditions(o client.Object) (map[string]metav1.Condition, error) {
 	raw, err := json.Marshal(o)
 	if err != nil {
 		return nil, err
@@ -155,8 +155,8 @@ func conditions(o client.Object) (map[string]metav1.Condition, error) {
 	return out, nil
 }
 
-// date gives every condition of a status the time since when it has been so, and returns those that are news.
-func date(status map[string]any, before map[string]metav1.Condition, now metav1.Time) (news []metav1.Condition) {
+// setTransitionTimes gives every condition of a status the time since when it has been so, and returns those that are news.
+func setTransitionTimes(status map[string]any, before map[string]metav1.Condition, now metav1.Time) (news []metav1.Condition) {
 	list, _ := status["conditions"].([]any)
 	for _, item := range list {
 		body, isObject := item.(map[string]any)

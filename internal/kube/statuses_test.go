@@ -20,7 +20,7 @@ func TestTimeOfAConditionIsWhenItsStatusChanged(t *testing.T) {
 		map[string]any{"type": "ResolvedRefs", "status": "False", "reason": "NoSuchEIp", "message": "no EIp"},
 		map[string]any{"type": "Programmed", "status": "True", "reason": "Programmed", "message": "in OVN"},
 	}}
-	news := date(status, before, now)
+	news := setTransitionTimes(status, before, now)
 	for i, want := range []metav1.Time{then, then, now} {
 		item := status["conditions"].([]any)[i].(map[string]any)
 		if item["lastTransitionTime"] != want.Format(time.RFC3339) {

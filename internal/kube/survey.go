@@ -32,59 +32,59 @@ import (
 
 // How long the API server may take: to say that it is there, and to send everything.
 const (
-	reachLimit = 5 * time.Second
-	readLimit  = time.Minute
+	connectTimeout = 5 * time.Second
+	readTimeout    = time.Minute
 )
 
-// Surveyor reads a whole cluster from the API server itself, and asks its nodes.
-type Surveyor struct {
-	api     client.WithWatch
-	version discovery.ServerVersionInterface
-	where   Namespaces
+// ClusterReader reads a whole cluster from the API server itself, and asks its nodes.
+type ClusterReader struct {
+	api      client.WithWatch
+	version  discovery.ServerVersionInterface
+	platform Namespaces
 }
 
-// NewSurveyor is one for a cluster whose platform runs in these namespaces.
-func NewSurveyor(config *rest.Config, where Namespaces) (*Surveyor, error) {
+// NewClusterReader is one for a cluster whose platform runs in these namespaces.
+func NewClusterReader(config *rest.Config, where Namespaces) (*ClusterReader, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // the API server has its own fairness
-	config.Timeout = readLimit
+	config.Timeout = readTimeout
 	api, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("connect to Kubernetes: %w", err)
 	}
 	quick := rest.CopyConfig(config)
-	quick.Timeout = reachLimit
+	quick.Timeout = connectTimeout
 	version, err := discovery.NewDiscoveryClientForConfig(quick)
 	if err != nil {
 		return nil, fmt.Errorf("connect to Kubernetes: %w", err)
 	}
-	return &Surveyor{api: api, version: version, where: where}, nil
+	return &ClusterReader{api: api, version: version, platform: where}, nil
 }
 
-// Cluster reads the objects of a cluster, and says what could not be read. Kinds that the API server does not have are empty.
-func (s *Surveyor) Cluster(ctx context.Context, settings snapshot.Config) (survey.Cluster, []survey.Unread) {
+// ReadCluster reads the objects of a cluster, and says what could not be read. Kinds that the API server does not have are empty.
+func (s *ClusterReader) ReadCluster(ctx context.Context, settings snapshot.Config) (survey.Cluster, []survey.ReadFailure) {
 	version, err := s.version.ServerVersion()
 	if err != nil {
-		return survey.Cluster{}, []survey.Unread{{System: survey.Kubernetes, Problem: err.Error()}}
+		return survey.Cluster{}, []survey.ReadFailure{{System: survey.Kubernetes, Problem: err.Error()}}
 	}
-	all := everything{where: s.where}
-	unread := s.read(ctx, &all)
-	all.place()
+	all := clusterDump{platform: s.platform}
+	unread := s.readLists(ctx, &all)
+	all.resolveShards()
 	out := survey.Cluster{
 		Version: version.GitVersion, Networks: all.readNetworks(settings), Subnets: all.readSubnets(), Vpcs: all.readVpcs(),
 		Namespaces: all.readNamespaces(), Projects: all.readProjects(), EIps: all.readEIps(), FIps: all.readFIps(),
-		Services: all.readServices(settings), Beside: all.readBeside(settings), EgressIPs: all.readEgressIPs(), EgressServices: all.readEgressServices(),
+		Services: all.readServices(settings), Beside: all.readCompanionServices(settings), EgressIPs: all.readEgressIPs(), EgressServices: all.readEgressServices(),
 		EgressRoutes: all.readEgressRoutes(), NodePaths: all.readNodePaths(), Pods: all.readPods(), Nodes: all.readNodes(),
-		OvnEips: all.readOvnEips(), Policies: all.readPolicies(), Leases: all.readLeases(), Events: all.readEvents(),
-		Inspections: each(all.inspections.Items, func(o *kubedcv1alpha1.Inspection) survey.Object { return surveyed("Inspection", o, nil) }),
-		Inside:      all.readInside(), Absent: all.absent,
+		OvnEips: all.readOvnEips(), Policies: all.readNetworkPolicies(), Leases: all.readLeases(), Events: all.readEvents(),
+		Inspections: readSorted(all.inspections.Items, func(o *kubedcv1alpha1.Inspection) survey.Object { return readObjectMeta("Inspection", o, nil) }),
+		Inside:      all.readServiceCIDRs(), Absent: all.missingKinds,
 	}
-	all.readOptional(&out)
+	all.readGatewayObjects(&out)
 	return out, unread
 }
 
-// everything is all objects that a survey is made of.
-type everything struct {
+// clusterDump is all objects that a survey is made of.
+type clusterDump struct {
 	networks       kubedcv1alpha1.ExternalNetworkList
 	subnets        SubnetList
 	vlans          VlanList
@@ -95,7 +95,7 @@ type everything struct {
 	eips           kubedcv1.EIpList
 	fips           kubedcv1.FIpList
 	services       corev1.ServiceList
-	slices         discoveryv1.EndpointSliceList
+	endpointSlices discoveryv1.EndpointSliceList
 	egressIPs      ovnv1.EgressIPList
 	egressServices ovnv1.EgressServiceList
 	egressRoutes   kubedcv1alpha1.EgressRouteList
@@ -107,35 +107,35 @@ type everything struct {
 	leases         coordinationv1.LeaseList
 	events         corev1.EventList
 	inspections    kubedcv1alpha1.InspectionList
-	ranges         networkingv1.ServiceCIDRList
-	optional       []foreign // of the Gateway API
+	serviceCIDRs   networkingv1.ServiceCIDRList
+	gatewayLists   []gatewayList // of the Gateway API
 
-	where     Namespaces                   // of the platform
-	absent    []string                     // kinds that are needed
-	shards    map[string]string            // of namespaces
-	externals map[string]snapshot.External // by subnet
+	platform     Namespaces                         // of the platform
+	missingKinds []string                           // kinds that are needed
+	shards       map[string]string                  // of namespaces
+	externals    map[string]snapshot.ExternalSubnet // by subnet
 }
 
-// read reads all lists side by side.
-func (s *Surveyor) read(ctx context.Context, all *everything) []survey.Unread {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+// readLists reads all lists side by side.
+func (s *ClusterReader) readLists(ctx context.Context, all *clusterDump) []survey.ReadFailure {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	warnings := client.MatchingFields{"type": corev1.EventTypeWarning}
 	reads := []func() error{
-		s.lists(ctx, &all.networks), s.lists(ctx, &all.subnets), s.lists(ctx, &all.vlans), s.lists(ctx, &all.providers), s.lists(ctx, &all.vpcs),
-		s.lists(ctx, &all.namespaces), s.lists(ctx, &all.projects), s.lists(ctx, &all.eips), s.lists(ctx, &all.fips),
-		s.lists(ctx, &all.services), s.lists(ctx, &all.slices), s.lists(ctx, &all.egressIPs), s.lists(ctx, &all.egressServices),
-		s.lists(ctx, &all.egressRoutes), s.lists(ctx, &all.nodePaths), s.lists(ctx, &all.pods), s.lists(ctx, &all.nodes),
-		s.lists(ctx, &all.ovnEips), s.lists(ctx, &all.policies), s.lists(ctx, &all.leases), s.lists(ctx, &all.events, warnings),
-		s.lists(ctx, &all.inspections),
+		s.listFunc(ctx, &all.networks), s.listFunc(ctx, &all.subnets), s.listFunc(ctx, &all.vlans), s.listFunc(ctx, &all.providers), s.listFunc(ctx, &all.vpcs),
+		s.listFunc(ctx, &all.namespaces), s.listFunc(ctx, &all.projects), s.listFunc(ctx, &all.eips), s.listFunc(ctx, &all.fips),
+		s.listFunc(ctx, &all.services), s.listFunc(ctx, &all.endpointSlices), s.listFunc(ctx, &all.egressIPs), s.listFunc(ctx, &all.egressServices),
+		s.listFunc(ctx, &all.egressRoutes), s.listFunc(ctx, &all.nodePaths), s.listFunc(ctx, &all.pods), s.listFunc(ctx, &all.nodes),
+		s.listFunc(ctx, &all.ovnEips), s.listFunc(ctx, &all.policies), s.listFunc(ctx, &all.leases), s.listFunc(ctx, &all.events, warnings),
+		s.listFunc(ctx, &all.inspections),
 	}
-	all.optional = make([]foreign, len(foreigners))
-	for i, kind := range foreigners {
-		all.optional[i].kind = kind
-		reads = append(reads, func() error { return s.listForeign(ctx, &all.optional[i]) })
+	all.gatewayLists = make([]gatewayList, len(gatewayKinds))
+	for i, kind := range gatewayKinds {
+		all.gatewayLists[i].kind = kind
+		reads = append(reads, func() error { return s.listGatewayObjects(ctx, &all.gatewayLists[i]) })
 	}
 	reads = append(reads, func() error { // older API servers do not have them
-		return ignoreAbsent(s.api.List(ctx, &all.ranges))
+		return ignoreMissingKind(s.api.List(ctx, &all.serviceCIDRs))
 	})
 	problems := make([]error, len(reads))
 	var group sync.WaitGroup
@@ -143,36 +143,36 @@ func (s *Surveyor) read(ctx context.Context, all *everything) []survey.Unread {
 		group.Go(func() { problems[i] = read() })
 	}
 	group.Wait()
-	var out []survey.Unread
+	var out []survey.ReadFailure
 	for _, err := range problems {
 		var absent *meta.NoKindMatchError
 		switch {
 		case errors.As(err, &absent):
-			all.absent = append(all.absent, absent.GroupKind.Kind)
+			all.missingKinds = append(all.missingKinds, absent.GroupKind.Kind)
 		case err != nil:
-			out = append(out, survey.Unread{System: survey.Kubernetes, Problem: err.Error()})
+			out = append(out, survey.ReadFailure{System: survey.Kubernetes, Problem: err.Error()})
 		}
 	}
-	slices.Sort(all.absent)
+	slices.Sort(all.missingKinds)
 	return out
 }
 
-// lists reads a list.
-func (s *Surveyor) lists(ctx context.Context, list client.ObjectList, by ...client.ListOption) func() error {
+// listFunc reads a list.
+func (s *ClusterReader) listFunc(ctx context.Context, list client.ObjectList, by ...client.ListOption) func() error {
 	return func() error { return s.api.List(ctx, list, by...) }
 }
 
-// ignoreAbsent is an error, unless it says that there is no such kind.
-func ignoreAbsent(err error) error {
+// ignoreMissingKind is an error, unless it says that there is no such kind.
+func ignoreMissingKind(err error) error {
 	if meta.IsNoMatchError(err) {
 		return nil
 	}
 	return err
 }
 
-// place says which shard decides about which namespace, and which subnets are external.
-func (e *everything) place() {
-	e.shards, e.externals = map[string]string{}, map[string]snapshot.External{}
+// resolveShards says which shard decides about which namespace, and which subnets are external.
+func (e *clusterDump) resolveShards() {
+	e.shards, e.externals = map[string]string{}, map[string]snapshot.ExternalSubnet{}
 	organizations := map[string]bool{}
 	for i := range e.projects.Items {
 		organizations[e.projects.Items[i].Namespace] = true
@@ -180,7 +180,7 @@ func (e *everything) place() {
 	for i := range e.namespaces.Items {
 		ns := &e.namespaces.Items[i]
 		e.shards[ns.Name] = ns.Name
-		if managed(ns) && !organizations[ns.Name] {
+		if isManagementNamespace(ns) && !organizations[ns.Name] {
 			e.shards[ns.Name] = kubeovn.ManagementVpc
 		}
 	}
@@ -191,28 +191,28 @@ func (e *everything) place() {
 	for i := range e.subnets.Items {
 		in.Add(&e.subnets.Items[i])
 	}
-	for _, x := range in.readExternals() {
+	for _, x := range in.readExternalSubnets() {
 		e.externals[x.Subnet] = x
 	}
 }
 
-// diversions is the shard that decides about EgressServices and EgressRoutes of a namespace.
-func (e *everything) diversions(namespace string) string {
+// shardOfEgressPolicies is the shard that decides about EgressServices and EgressRoutes of a namespace.
+func (e *clusterDump) shardOfEgressPolicies(namespace string) string {
 	if shard := e.shards[namespace]; shard != kubeovn.ManagementVpc {
 		return shard
 	}
 	return ownership.NodesShard
 }
 
-// surveyed is what all objects have.
-func surveyed(kind string, o metav1.Object, conditions []metav1.Condition) survey.Object {
+// readObjectMeta is what all objects have.
+func readObjectMeta(kind string, o metav1.Object, conditions []metav1.Condition) survey.Object {
 	out := survey.Object{
-		Ref: state.Ref{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()}, Created: utc(o.GetCreationTimestamp()),
+		Ref: state.Ref{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()}, Created: toUTC(o.GetCreationTimestamp()),
 		Deleting: o.GetDeletionTimestamp() != nil, Generation: o.GetGeneration(), Labels: o.GetLabels(),
 	}
 	for _, c := range conditions {
 		out.Conditions = append(out.Conditions, survey.Condition{
-			Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: c.Message, Since: utc(c.LastTransitionTime),
+			Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: c.Message, Since: toUTC(c.LastTransitionTime),
 			Generation: c.ObservedGeneration,
 		})
 	}
@@ -220,11 +220,11 @@ func surveyed(kind string, o metav1.Object, conditions []metav1.Condition) surve
 	return out
 }
 
-// utc is a time as it is written to a file and read back.
-func utc(t metav1.Time) time.Time { return t.Time.Round(0).UTC() }
+// toUTC is a time as it is written to a file and read back.
+func toUTC(t metav1.Time) time.Time { return t.Time.Round(0).UTC() }
 
-// each reads the items of a list, in the order of namespaces and names.
-func each[I, V any, P interface {
+// readSorted reads the items of a list, in the order of namespaces and names.
+func readSorted[I, V any, P interface {
 	*I
 	metav1.Object
 }](items []I, read func(P) V,

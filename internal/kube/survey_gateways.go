@@ -18,8 +18,8 @@ import (
 
 const gatewayAPI = "gateway.networking.k8s.io"
 
-// foreigners are the kinds of others that the API server may not have, in whatever version it has them.
-var foreigners = []schema.GroupKind{
+// gatewayKinds are the kinds of others that the API server may not have, in whatever version it has them.
+var gatewayKinds = []schema.GroupKind{
 	{Group: gatewayAPI, Kind: "GatewayClass"},
 	{Group: gatewayAPI, Kind: "Gateway"},
 	{Group: gatewayAPI, Kind: "HTTPRoute"},
@@ -27,11 +27,11 @@ var foreigners = []schema.GroupKind{
 	{Group: gatewayAPI, Kind: "TLSRoute"},
 	{Group: gatewayAPI, Kind: "TCPRoute"},
 	{Group: gatewayAPI, Kind: "UDPRoute"},
-	{Group: envoy.Group, Kind: "Backend"},
+	{Group: envoyGV.Group, Kind: "Backend"},
 }
 
-// foreign is the objects of such a kind.
-type foreign struct {
+// gatewayList is the objects of such a kind.
+type gatewayList struct {
 	kind  schema.GroupKind
 	items []gatewayObject
 }
@@ -81,11 +81,11 @@ type gatewayEndpoint struct {
 	Unix *struct{ Path string } `json:"unix"`
 }
 
-// listForeign reads the objects of a kind, if there is such a kind.
-func (s *Surveyor) listForeign(ctx context.Context, f *foreign) error {
+// listGatewayObjects reads the objects of a kind, if there is such a kind.
+func (s *ClusterReader) listGatewayObjects(ctx context.Context, f *gatewayList) error {
 	mapping, err := s.api.RESTMapper().RESTMapping(f.kind)
 	if err != nil {
-		return ignoreAbsent(err)
+		return ignoreMissingKind(err)
 	}
 	var list unstructured.UnstructuredList
 	list.SetGroupVersionKind(mapping.GroupVersionKind)
@@ -106,18 +106,18 @@ func (s *Surveyor) listForeign(ctx context.Context, f *foreign) error {
 	return nil
 }
 
-// readOptional reads the kinds of others.
-func (e *everything) readOptional(into *survey.Cluster) {
-	for _, f := range e.optional {
+// readGatewayObjects reads the kinds of others.
+func (e *clusterDump) readGatewayObjects(into *survey.Cluster) {
+	for _, f := range e.gatewayLists {
 		switch f.kind.Kind {
 		case "GatewayClass":
-			into.Classes = each(f.items, readClass)
+			into.Classes = readSorted(f.items, readGatewayClass)
 		case "Gateway":
-			into.Gateways = each(f.items, readGateway)
+			into.Gateways = readSorted(f.items, readGateway)
 		case "Backend":
-			into.Backends = each(f.items, readBackend)
+			into.Backends = readSorted(f.items, readBackend)
 		default:
-			into.Routes = append(into.Routes, each(f.items, func(o *gatewayObject) survey.Route { return readRoute(f.kind.Kind, o) })...)
+			into.Routes = append(into.Routes, readSorted(f.items, func(o *gatewayObject) survey.Route { return readRoute(f.kind.Kind, o) })...)
 		}
 	}
 	slices.SortStableFunc(into.Routes, func(a, b survey.Route) int {
@@ -125,12 +125,12 @@ func (e *everything) readOptional(into *survey.Cluster) {
 	})
 }
 
-func readClass(o *gatewayObject) survey.GatewayClass {
-	return survey.GatewayClass{Object: surveyed("GatewayClass", o, o.Status.Conditions), Controller: o.Spec.ControllerName}
+func readGatewayClass(o *gatewayObject) survey.GatewayClass {
+	return survey.GatewayClass{Object: readObjectMeta("GatewayClass", o, o.Status.Conditions), Controller: o.Spec.ControllerName}
 }
 
 func readGateway(o *gatewayObject) survey.Gateway {
-	out := survey.Gateway{Object: surveyed("Gateway", o, o.Status.Conditions), Class: o.Spec.GatewayClassName}
+	out := survey.Gateway{Object: readObjectMeta("Gateway", o, o.Status.Conditions), Class: o.Spec.GatewayClassName}
 	for _, l := range o.Spec.Listeners {
 		out.Listeners = append(out.Listeners, strings.TrimSpace(fmt.Sprintf("%s %s %d %s", l.Name, l.Protocol, l.Port, l.TLS.Mode)))
 	}
@@ -146,7 +146,7 @@ func readRoute(kind string, o *gatewayObject) survey.Route {
 	for _, p := range o.Status.Parents {
 		conditions = p.Conditions
 	}
-	out := survey.Route{Object: surveyed(kind, o, conditions), Hosts: o.Spec.Hostnames}
+	out := survey.Route{Object: readObjectMeta(kind, o, conditions), Hosts: o.Spec.Hostnames}
 	for _, p := range o.Spec.ParentRefs {
 		if cmp.Or(p.Kind, "Gateway") == "Gateway" {
 			out.Gateways = append(out.Gateways, cmp.Or(p.Namespace, o.Namespace)+"/"+p.Name)
@@ -161,7 +161,7 @@ func readRoute(kind string, o *gatewayObject) survey.Route {
 }
 
 func readBackend(o *gatewayObject) survey.Backend {
-	out := survey.Backend{Object: surveyed("Backend", o, o.Status.Conditions)}
+	out := survey.Backend{Object: readObjectMeta("Backend", o, o.Status.Conditions)}
 	for _, e := range o.Spec.Endpoints {
 		switch {
 		case e.IP != nil:

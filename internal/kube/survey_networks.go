@@ -18,35 +18,35 @@ import (
 )
 
 // readNetworks reads the external networks: ExternalNetworks, and Subnets with the label that none of them has.
-func (e *everything) readNetworks(settings snapshot.Config) []survey.Network {
+func (e *clusterDump) readNetworks(settings snapshot.Config) []survey.Network {
 	var nodes []*corev1.Node
 	for i := range e.nodes.Items {
 		nodes = append(nodes, &e.nodes.Items[i])
 	}
-	out := each(e.networks.Items, func(o *kubedcv1alpha1.ExternalNetwork) survey.Network {
+	out := readSorted(e.networks.Items, func(o *kubedcv1alpha1.ExternalNetwork) survey.Network {
 		n := survey.Network{
-			Object: surveyed(string(intent.ExternalNetwork), o, o.Status.Conditions), Type: string(o.Spec.Type), Default: o.Spec.Default,
-			Return:  cmp.Or(string(o.Status.ReturnPath), string(o.Spec.ReturnPath), settings.Return.String()),
+			Object: readObjectMeta(string(intent.ExternalNetwork), o, o.Status.Conditions), Type: string(o.Spec.Type), Default: o.Spec.Default,
+			Return:  cmp.Or(string(o.Status.ReturnPath), string(o.Spec.ReturnPath), settings.DefaultReturnPath.String()),
 			Subnets: o.Spec.Subnets,
 		}
 		if o.Spec.Nodes != nil {
 			u := readUplink(o, nodes)
-			n.Interface, n.Method, n.Gateways, n.Addresses = cmp.Or(u.Interface, u.MAC), u.Method, u.Gateways, u.Addresses
+			n.Interface, n.Method, n.Gateways, n.Addresses = cmp.Or(u.Interface, u.MAC), u.Method, u.Gateways, u.ServicePrefixes
 			n.OnNodes = slices.Sorted(slices.Values(u.Nodes))
 		}
 		return n
 	})
-	for _, s := range each(e.subnets.Items, func(o *Subnet) *Subnet { return o }) {
+	for _, s := range readSorted(e.subnets.Items, func(o *Subnet) *Subnet { return o }) {
 		if x, is := e.externals[s.Name]; is && x.Network == s.Name && s.Labels[kubedcv1.ExternalNetworkTypeLabel] != "" {
 			out = append(out, survey.Network{
-				Object: surveyed(string(intent.Subnet), s, nil), Type: x.Type, Default: x.Default, Return: settings.Return.String(), Subnets: []string{s.Name},
+				Object: readObjectMeta(string(intent.Subnet), s, nil), Type: x.Type, Default: x.Default, Return: settings.DefaultReturnPath.String(), Subnets: []string{s.Name},
 			})
 		}
 	}
 	return out
 }
 
-func (e *everything) readSubnets() []survey.Subnet {
+func (e *clusterDump) readSubnets() []survey.Subnet {
 	vlans, providers := map[string]*Vlan{}, map[string]*ProviderNetwork{}
 	for i := range e.vlans.Items {
 		vlans[e.vlans.Items[i].Name] = &e.vlans.Items[i]
@@ -54,9 +54,9 @@ func (e *everything) readSubnets() []survey.Subnet {
 	for i := range e.providers.Items {
 		providers[e.providers.Items[i].Name] = &e.providers.Items[i]
 	}
-	return each(e.subnets.Items, func(o *Subnet) survey.Subnet {
+	return readSorted(e.subnets.Items, func(o *Subnet) survey.Subnet {
 		s := survey.Subnet{
-			Object: surveyed(string(intent.Subnet), o, subnetConditions(o.Status.Conditions)), Vpc: o.Spec.Vpc, Excluded: o.Spec.ExcludeIps,
+			Object: readObjectMeta(string(intent.Subnet), o, subnetConditions(o.Status.Conditions)), Vpc: o.Spec.Vpc, Excluded: o.Spec.ExcludeIps,
 			Namespaces: o.Spec.Namespaces, Provider: o.Spec.Provider, Ready: o.Status.IsReady(), Vlan: o.Spec.Vlan, MTU: o.Spec.MTU,
 			Free: int(o.Status.V4AvailableIPs), Used: int(o.Status.V4UsingIPs), Network: e.externals[o.Name].Network,
 			NatOutgoing: o.Spec.NatOutgoing,
@@ -66,7 +66,7 @@ func (e *everything) readSubnets() []survey.Subnet {
 				s.Prefixes = append(s.Prefixes, prefix)
 			}
 		}
-		s.Gateways = Addresses(strings.Split(o.Spec.Gateway, ","))
+		s.Gateways = ParseAddresses(strings.Split(o.Spec.Gateway, ","))
 		if vlan := vlans[o.Spec.Vlan]; vlan != nil {
 			s.Tag, s.Provider = vlan.Spec.ID, vlan.Spec.Provider // a Subnet with a Vlan says "ovn" itself
 			if provider := providers[vlan.Spec.Provider]; provider != nil {
@@ -98,35 +98,35 @@ func subnetConditions(list []kubeovn.Condition) (out []metav1.Condition) {
 	return out
 }
 
-func (e *everything) readVpcs() []survey.Vpc {
-	return each(e.vpcs.Items, func(o *Vpc) survey.Vpc {
+func (e *clusterDump) readVpcs() []survey.Vpc {
+	return readSorted(e.vpcs.Items, func(o *Vpc) survey.Vpc {
 		external := append(slices.Clone(o.Spec.ExtraExternalSubnets), o.Status.ExtraExternalSubnets...)
 		slices.Sort(external)
 		return survey.Vpc{
-			Object: surveyed(string(intent.Vpc), o, nil), Namespaces: o.Spec.Namespaces, External: slices.Compact(external), Ready: o.Status.Standby,
+			Object: readObjectMeta(string(intent.Vpc), o, nil), Namespaces: o.Spec.Namespaces, External: slices.Compact(external), Ready: o.Status.Standby,
 		}
 	})
 }
 
-func (e *everything) readNamespaces() []survey.Namespace {
-	return each(e.namespaces.Items, func(o *corev1.Namespace) survey.Namespace {
-		return survey.Namespace{Object: surveyed(string(intent.Namespace), o, nil), Shard: e.shards[o.Name], Subnet: podSubnet(o)}
+func (e *clusterDump) readNamespaces() []survey.Namespace {
+	return readSorted(e.namespaces.Items, func(o *corev1.Namespace) survey.Namespace {
+		return survey.Namespace{Object: readObjectMeta(string(intent.Namespace), o, nil), Shard: e.shards[o.Name], Subnet: podSubnet(o)}
 	})
 }
 
-func (e *everything) readOvnEips() []survey.OvnEip {
-	return each(e.ovnEips.Items, func(o *OvnEip) survey.OvnEip {
+func (e *clusterDump) readOvnEips() []survey.OvnEip {
+	return readSorted(e.ovnEips.Items, func(o *OvnEip) survey.OvnEip {
 		return survey.OvnEip{
-			Object: surveyed(string(intent.OvnEip), o, nil), Subnet: o.Spec.ExternalSubnet, Type: cmp.Or(o.Status.Type, o.Spec.Type),
-			Address: parsed(cmp.Or(o.Status.V4Ip, o.Spec.V4Ip)), Ready: o.Status.Ready,
+			Object: readObjectMeta(string(intent.OvnEip), o, nil), Subnet: o.Spec.ExternalSubnet, Type: cmp.Or(o.Status.Type, o.Spec.Type),
+			Address: parseAddr(cmp.Or(o.Status.V4Ip, o.Spec.V4Ip)), Ready: o.Status.Ready,
 		}
 	})
 }
 
-// readInside reads the prefixes of cluster addresses of Services.
-func (e *everything) readInside() (out []netip.Prefix) {
-	for i := range e.ranges.Items {
-		for _, text := range e.ranges.Items[i].Spec.CIDRs {
+// readServiceCIDRs reads the prefixes of cluster addresses of Services.
+func (e *clusterDump) readServiceCIDRs() (out []netip.Prefix) {
+	for i := range e.serviceCIDRs.Items {
+		for _, text := range e.serviceCIDRs.Items[i].Spec.CIDRs {
 			if prefix, err := netip.ParsePrefix(text); err == nil {
 				out = append(out, prefix)
 			}

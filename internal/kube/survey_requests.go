@@ -18,32 +18,32 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-func (e *everything) readProjects() []survey.Project {
-	return each(e.projects.Items, func(o *kubedcv1.Project) survey.Project {
+func (e *clusterDump) readProjects() []survey.Project {
+	return readSorted(e.projects.Items, func(o *kubedcv1.Project) survey.Project {
 		return survey.Project{
-			Object: surveyed(string(intent.Project), o, o.Status.Conditions), Shard: snapshot.ShardOf(o.Namespace, o.Name),
-			Prefixes: readProject(o).Prefixes, Network: string(o.Spec.EgressNetworkType), Address: parsed(o.Status.ExternalIP),
+			Object: readObjectMeta(string(intent.Project), o, o.Status.Conditions), Shard: snapshot.ProjectShard(o.Namespace, o.Name),
+			Prefixes: readProject(o).Prefixes, Network: string(o.Spec.EgressNetworkType), Address: parseAddr(o.Status.ExternalIP),
 		}
 	})
 }
 
-func (e *everything) readEIps() []survey.EIp {
-	return each(e.eips.Items, func(o *kubedcv1.EIp) survey.EIp {
+func (e *clusterDump) readEIps() []survey.EIp {
+	return readSorted(e.eips.Items, func(o *kubedcv1.EIp) survey.EIp {
 		x := e.externals[o.Status.ExternalNetwork]
 		out := survey.EIp{
-			Object: surveyed(string(intent.EIp), o, o.Status.Conditions), Shard: e.shards[o.Namespace], Address: parsed(o.Status.IPAddress),
+			Object: readObjectMeta(string(intent.EIp), o, o.Status.Conditions), Shard: e.shards[o.Namespace], Address: parseAddr(o.Status.IPAddress),
 			Requested: o.Spec.IPAddress, Subnet: o.Status.ExternalNetwork, Network: cmp.Or(x.Network, o.Spec.ExternalNetwork),
 			Type: cmp.Or(x.Type, string(o.Spec.ExternalNetworkType)), MadeFor: parseOrigin(o.Annotations[ownership.OriginAnnotation]),
 		}
 		for _, owner := range o.Status.Owners {
-			out.UsedBy = append(out.UsedBy, e.user(o, owner))
+			out.UsedBy = append(out.UsedBy, e.resolveEIpUser(o, owner))
 		}
 		return out
 	})
 }
 
-// user is who uses an EIp. A Service may do so from another namespace, and says so.
-func (e *everything) user(o *kubedcv1.EIp, owner kubedcv1.EIpOwner) state.Ref {
+// resolveEIpUser is who uses an EIp. A Service may do so from another namespace, and says so.
+func (e *clusterDump) resolveEIpUser(o *kubedcv1.EIp, owner kubedcv1.EIpOwner) state.Ref {
 	out := state.Ref{Kind: owner.Type, Namespace: o.Namespace, Name: owner.OwnerRef}
 	if owner.Type != string(intent.Service) {
 		return out
@@ -57,23 +57,23 @@ func (e *everything) user(o *kubedcv1.EIp, owner kubedcv1.EIpOwner) state.Ref {
 	return out
 }
 
-func (e *everything) readFIps() []survey.FIp {
-	return each(e.fips.Items, func(o *kubedcv1.FIp) survey.FIp {
+func (e *clusterDump) readFIps() []survey.FIp {
+	return readSorted(e.fips.Items, func(o *kubedcv1.FIp) survey.FIp {
 		f := readFIp(o)
 		return survey.FIp{
-			Object: surveyed(string(intent.FIp), o, o.Status.Conditions), Shard: e.shards[o.Namespace], EIp: cmp.Or(o.Status.EIp, f.EIp),
-			External: parsed(o.Status.ExternalIP), Target: parsed(cmp.Or(o.Status.ResolvedTargetIP, o.Spec.IPAddress)), Pod: f.Pod, VM: f.VM,
+			Object: readObjectMeta(string(intent.FIp), o, o.Status.Conditions), Shard: e.shards[o.Namespace], EIp: cmp.Or(o.Status.EIp, f.EIp),
+			External: parseAddr(o.Status.ExternalIP), Target: parseAddr(cmp.Or(o.Status.ResolvedTargetIP, o.Spec.IPAddress)), Pod: f.Pod, VM: f.VM,
 		}
 	})
 }
 
-func (e *everything) readEgressIPs() []survey.EgressIP {
-	projects := shardsOf(e.projects.Items)
-	return each(e.egressIPs.Items, func(o *ovnv1.EgressIP) survey.EgressIP {
+func (e *clusterDump) readEgressIPs() []survey.EgressIP {
+	projects := projectShards(e.projects.Items)
+	return readSorted(e.egressIPs.Items, func(o *ovnv1.EgressIP) survey.EgressIP {
 		out := survey.EgressIP{
-			Object: surveyed(string(intent.EgressIP), o, o.Status.Conditions), Addresses: o.Spec.EgressIPs, Held: map[string]string{},
+			Object: readObjectMeta(string(intent.EgressIP), o, o.Status.Conditions), Addresses: o.Spec.EgressIPs, Held: map[string]string{},
 		}
-		out.Selects, out.Outside = e.selected(o, projects)
+		out.Selects, out.Outside = e.countSelectedPods(o, projects)
 		for _, item := range o.Status.Items {
 			out.Held[item.EgressIP] = item.Node
 		}
@@ -81,9 +81,9 @@ func (e *everything) readEgressIPs() []survey.EgressIP {
 	})
 }
 
-// selected is how many pods an EgressIP selects, and which of them are of no project.
-func (e *everything) selected(o *ovnv1.EgressIP, projects map[string]bool) (n int, outside snapshot.Pods) {
-	choice, err := readChoice(o)
+// countSelectedPods is how many pods an EgressIP selects, and which of them are of no project.
+func (e *clusterDump) countSelectedPods(o *ovnv1.EgressIP, projects map[string]bool) (n int, outside snapshot.PodSample) {
+	choice, err := readEgressSelectors(o)
 	if err != nil {
 		return 0, outside
 	}
@@ -94,32 +94,32 @@ func (e *everything) selected(o *ovnv1.EgressIP, projects map[string]bool) (n in
 	}
 	for i := range e.pods.Items {
 		pod := &e.pods.Items[i]
-		if !chosen[pod.Namespace] || !choice.takes(pod) {
+		if !chosen[pod.Namespace] || !choice.matchesPod(pod) {
 			continue
 		}
 		if n++; !projects[pod.Namespace] {
-			outside.Add(pod.Namespace + "/" + pod.Name)
+			outside.AddPod(pod.Namespace + "/" + pod.Name)
 		}
 	}
 	return n, outside
 }
 
-func (e *everything) readEgressServices() []survey.Egress {
-	return each(e.egressServices.Items, func(o *ovnv1.EgressService) survey.Egress {
-		return survey.Egress{
-			Object: surveyed(string(intent.EgressService), o, o.Status.Conditions), Shard: e.diversions(o.Namespace),
+func (e *clusterDump) readEgressServices() []survey.EgressPolicy {
+	return readSorted(e.egressServices.Items, func(o *ovnv1.EgressService) survey.EgressPolicy {
+		return survey.EgressPolicy{
+			Object: readObjectMeta(string(intent.EgressService), o, o.Status.Conditions), Shard: e.shardOfEgressPolicies(o.Namespace),
 			Network: cmp.Or(e.externals[o.Status.ExternalNetwork].Network, o.Status.ExternalNetwork, o.Spec.Network),
-			Sources: Addresses([]string{o.Status.ExternalIP}),
+			Sources: ParseAddresses([]string{o.Status.ExternalIP}),
 		}
 	})
 }
 
-func (e *everything) readEgressRoutes() []survey.Egress {
-	return each(e.egressRoutes.Items, func(o *kubedcv1alpha1.EgressRoute) survey.Egress {
-		out := survey.Egress{
-			Object: surveyed(string(intent.EgressRoute), o, o.Status.Conditions), Shard: e.diversions(o.Namespace),
+func (e *clusterDump) readEgressRoutes() []survey.EgressPolicy {
+	return readSorted(e.egressRoutes.Items, func(o *kubedcv1alpha1.EgressRoute) survey.EgressPolicy {
+		out := survey.EgressPolicy{
+			Object: readObjectMeta(string(intent.EgressRoute), o, o.Status.Conditions), Shard: e.shardOfEgressPolicies(o.Namespace),
 			Network: cmp.Or(e.externals[o.Status.ExternalNetwork].Network, o.Status.ExternalNetwork, o.Spec.ExternalNetwork),
-			Sources: Addresses([]string{o.Status.ExternalIP}),
+			Sources: ParseAddresses([]string{o.Status.ExternalIP}),
 		}
 		for _, text := range o.Spec.Destinations {
 			if prefix, err := netip.ParsePrefix(strings.TrimSpace(text)); err == nil {
@@ -130,9 +130,9 @@ func (e *everything) readEgressRoutes() []survey.Egress {
 	})
 }
 
-func (e *everything) readNodePaths() []survey.NodePath {
-	return each(e.nodePaths.Items, func(o *kubedcv1alpha1.NodePath) survey.NodePath {
-		out := survey.NodePath{Object: surveyed(string(intent.NodePath), o, o.Status.Conditions)}
+func (e *clusterDump) readNodePaths() []survey.NodePath {
+	return readSorted(e.nodePaths.Items, func(o *kubedcv1alpha1.NodePath) survey.NodePath {
+		out := survey.NodePath{Object: readObjectMeta(string(intent.NodePath), o, o.Status.Conditions)}
 		networks := slices.SortedFunc(slices.Values(o.Spec.Networks), func(a, b kubedcv1alpha1.NodeNetwork) int { return strings.Compare(a.Name, b.Name) })
 		found := map[string]string{}
 		for _, n := range o.Status.Networks {
@@ -140,8 +140,8 @@ func (e *everything) readNodePaths() []survey.NodePath {
 		}
 		for _, n := range networks {
 			out.Networks = append(out.Networks, n.Name)
-			out.Ways = append(out.Ways, survey.Way{
-				Network: n.Name, Interface: cmp.Or(found[n.Name], n.Interface, n.MAC), Mark: ownership.NodeMark(int(n.Number)), Method: string(n.Method),
+			out.Ways = append(out.Ways, survey.NodeNetwork{
+				Network: n.Name, Interface: cmp.Or(found[n.Name], n.Interface, n.MAC), Mark: ownership.NodeNetworkMark(int(n.Number)), Method: string(n.Method),
 			})
 		}
 		for _, n := range o.Status.Networks {

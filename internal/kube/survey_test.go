@@ -23,37 +23,37 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-func called(namespace, name string) metav1.ObjectMeta {
+func newMeta(namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name}
 }
 
-// small is a cluster with a project, a namespace of the management VPC, and an external subnet on a VLAN.
-func small() *everything {
-	management := called("", "ingress")
-	management.Annotations = map[string]string{kubeovn.NamespaceSubnets: kubeovn.ManagementSubnet}
+// smallClusterDump is a cluster with a project, a namespace of the management VPC, and an external subnet on a VLAN.
+func smallClusterDump() *clusterDump {
+	management := newMeta("", "ingress")
+	management.Annotations = map[string]string{kubeovn.LogicalSwitchAnnotation: kubeovn.ManagementSubnet}
 	management.Labels = map[string]string{"team": "edge"}
-	external := called("", "ext")
+	external := newMeta("", "ext")
 	external.Labels = map[string]string{kubedcv1.ExternalNetworkTypeLabel: "public"}
-	proxy := called("ingress", "proxy")
+	proxy := newMeta("ingress", "proxy")
 	proxy.Annotations = map[string]string{kubedcv1.BindAnnotation: "acme-shop/front"}
 	ready, port, node := true, int32(8080), "node1"
 	name := "http"
-	e := &everything{}
-	e.projects.Items = []kubedcv1.Project{{ObjectMeta: called("acme", "shop")}}
-	e.namespaces.Items = []corev1.Namespace{{ObjectMeta: management}, {ObjectMeta: called("", "acme-shop")}, {ObjectMeta: called("", "acme")}}
+	e := &clusterDump{}
+	e.projects.Items = []kubedcv1.Project{{ObjectMeta: newMeta("acme", "shop")}}
+	e.namespaces.Items = []corev1.Namespace{{ObjectMeta: management}, {ObjectMeta: newMeta("", "acme-shop")}, {ObjectMeta: newMeta("", "acme")}}
 	e.subnets.Items = []Subnet{{ObjectMeta: external, Spec: kubeovn.SubnetSpec{CIDRBlock: "203.0.113.0/24", Gateway: "203.0.113.1", Vlan: "v7"}}}
-	e.vlans.Items = []Vlan{{ObjectMeta: called("", "v7"), Spec: kubeovn.VlanSpec{ID: 7, Provider: "wire"}}}
-	e.providers.Items = []ProviderNetwork{{ObjectMeta: called("", "wire"), Spec: kubeovn.ProviderNetworkSpec{
+	e.vlans.Items = []Vlan{{ObjectMeta: newMeta("", "v7"), Spec: kubeovn.VlanSpec{ID: 7, Provider: "wire"}}}
+	e.providers.Items = []ProviderNetwork{{ObjectMeta: newMeta("", "wire"), Spec: kubeovn.ProviderNetworkSpec{
 		DefaultInterface: "eth1", CustomInterfaces: []kubeovn.CustomInterface{{Interface: "ens4", Nodes: []string{"node2"}}},
 	}}}
-	e.eips.Items = []kubedcv1.EIp{{ObjectMeta: called("acme-shop", "front"), Status: kubedcv1.EIpStatus{
+	e.eips.Items = []kubedcv1.EIp{{ObjectMeta: newMeta("acme-shop", "front"), Status: kubedcv1.EIpStatus{
 		IPAddress: "203.0.113.9", ExternalNetwork: "ext", Owners: []kubedcv1.EIpOwner{{OwnerRef: "proxy", Type: "Service"}, {OwnerRef: "web", Type: "FIp"}},
 	}}}
 	balancer := corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Name: name, Port: 80}}}
 	e.services.Items = []corev1.Service{
-		{ObjectMeta: called("ingress", "inside")}, {ObjectMeta: proxy, Spec: balancer}, {ObjectMeta: called("acme-shop", "web"), Spec: balancer},
+		{ObjectMeta: newMeta("ingress", "inside")}, {ObjectMeta: proxy, Spec: balancer}, {ObjectMeta: newMeta("acme-shop", "web"), Spec: balancer},
 	}
-	e.slices.Items = []discoveryv1.EndpointSlice{{
+	e.endpointSlices.Items = []discoveryv1.EndpointSlice{{
 		ObjectMeta:  metav1.ObjectMeta{Namespace: "acme-shop", Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
 		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port}},
 		Endpoints: []discoveryv1.Endpoint{{
@@ -62,20 +62,20 @@ func small() *everything {
 		}},
 	}}
 	e.pods.Items = []corev1.Pod{
-		{ObjectMeta: called("ingress", "a")},
-		{ObjectMeta: called("ingress", "host"), Spec: corev1.PodSpec{HostNetwork: true}},
-		{ObjectMeta: called("ingress", "done"), Status: corev1.PodStatus{Phase: corev1.PodSucceeded}},
-		{ObjectMeta: called("acme-shop", "web-0")},
+		{ObjectMeta: newMeta("ingress", "a")},
+		{ObjectMeta: newMeta("ingress", "host"), Spec: corev1.PodSpec{HostNetwork: true}},
+		{ObjectMeta: newMeta("ingress", "done"), Status: corev1.PodStatus{Phase: corev1.PodSucceeded}},
+		{ObjectMeta: newMeta("acme-shop", "web-0")},
 	}
-	e.egressIPs.Items = []ovnv1.EgressIP{{ObjectMeta: called("", "edge"), Spec: ovnv1.EgressIPSpec{
+	e.egressIPs.Items = []ovnv1.EgressIP{{ObjectMeta: newMeta("", "edge"), Spec: ovnv1.EgressIPSpec{
 		NamespaceSelector: metav1.LabelSelector{MatchLabels: map[string]string{"team": "edge"}},
 	}}}
-	e.place()
+	e.resolveShards()
 	return e
 }
 
 func TestSurveySaysWhereThingsBelong(t *testing.T) {
-	e := small()
+	e := smallClusterDump()
 	eips := e.readEIps()
 	users := []state.Ref{{Kind: "Service", Namespace: "ingress", Name: "proxy"}, {Kind: "FIp", Namespace: "acme-shop", Name: "web"}}
 	if got := eips[0]; got.Network != "ext" || got.Type != "public" || got.Shard != "acme-shop" || !reflect.DeepEqual(got.UsedBy, users) {
@@ -98,7 +98,7 @@ func TestSurveySaysWhereThingsBelong(t *testing.T) {
 }
 
 func TestSurveySaysWhichPodsAreSelected(t *testing.T) {
-	got := small().readEgressIPs()[0]
+	got := smallClusterDump().readEgressIPs()[0]
 	if got.Selects != 1 {
 		t.Errorf("the EgressIP selects %d pods, want the one that has an address of its own", got.Selects)
 	}
@@ -109,8 +109,8 @@ func TestSurveySaysWhichPodsAreSelected(t *testing.T) {
 
 func TestSurveySaysWhichServicesAreOurs(t *testing.T) {
 	end := survey.Endpoint{Port: "http", Address: netip.MustParseAddrPort("10.0.0.5:8080"), Serving: true, End: true, Pod: "web-0", Node: "node1"}
-	for where, want := range map[snapshot.Classless][]bool{snapshot.InProjects: {true, false}, snapshot.Everywhere: {true, true}, snapshot.Nowhere: {false, false}} {
-		list := small().readServices(snapshot.Config{Classless: where})
+	for where, want := range map[snapshot.ClasslessPolicy][]bool{snapshot.ClasslessInProjects: {true, false}, snapshot.ClasslessEverywhere: {true, true}, snapshot.ClasslessNowhere: {false, false}} {
+		list := smallClusterDump().readServices(snapshot.Config{ClasslessServices: where})
 		if len(list) != 2 || list[0].Ours != want[0] || list[1].Ours != want[1] || list[0].Name != "web" {
 			t.Errorf("%s: %+v", where, list)
 		}
@@ -128,9 +128,9 @@ func TestSurveyReadsGatewaysOfAnyVersion(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		t.Fatal(err)
 	}
-	e := everything{optional: []foreign{{kind: schema.GroupKind{Group: gatewayAPI, Kind: "HTTPRoute"}, items: []gatewayObject{o}}}}
+	e := clusterDump{gatewayLists: []gatewayList{{kind: schema.GroupKind{Group: gatewayAPI, Kind: "HTTPRoute"}, items: []gatewayObject{o}}}}
 	var got survey.Cluster
-	e.readOptional(&got)
+	e.readGatewayObjects(&got)
 	r := got.Routes[0]
 	backends := []state.Ref{{Kind: "Service", Namespace: "shop", Name: "web"}, {Kind: "Backend", Namespace: "shop", Name: "far"}}
 	if r.Kind != "HTTPRoute" || !slices.Equal(r.Gateways, []string{"ingress/edge"}) || !slices.Equal(r.Backends, backends) ||
@@ -142,10 +142,10 @@ func TestSurveyReadsGatewaysOfAnyVersion(t *testing.T) {
 // A node that answers is heard, once; one that does not keeps its problem.
 func TestAnswersOfNodesAreHeard(t *testing.T) {
 	question := kubedcv1alpha1.InspectionSpec{Node: "node1", Routes: []kubedcv1alpha1.RouteQuestion{{From: "10.0.0.5", To: "198.51.100.7", Mark: 5}}}
-	asked := &kubedcv1alpha1.Inspection{ObjectMeta: called("", "one"), Spec: question}
-	i := &inquiry{
-		asked: map[string]*kubedcv1alpha1.Inspection{"one": asked, "two": {ObjectMeta: called("", "two"), Spec: kubedcv1alpha1.InspectionSpec{Node: "node2"}}},
-		out:   map[string]survey.Inspected{"node1": {Problem: "no answer"}, "node2": {Problem: "no answer"}},
+	asked := &kubedcv1alpha1.Inspection{ObjectMeta: newMeta("", "one"), Spec: question}
+	i := &inspectionRun{
+		created: map[string]*kubedcv1alpha1.Inspection{"one": asked, "two": {ObjectMeta: newMeta("", "two"), Spec: kubedcv1alpha1.InspectionSpec{Node: "node2"}}},
+		results: map[string]survey.NodeInspection{"node1": {Problem: "no answer"}, "node2": {Problem: "no answer"}},
 	}
 	answers := apiwatch.NewFakeWithChanSize(5, false)
 	answers.Add(asked) // nobody has answered yet
@@ -161,28 +161,28 @@ func TestAnswersOfNodesAreHeard(t *testing.T) {
 	answers.Modify(answer)
 	answers.Error(&metav1.Status{Message: "too old"})
 	answers.Stop()
-	i.hear(t.Context(), answers)
-	got := i.out["node1"]
-	route := survey.RouteTaken{
+	i.awaitAnswers(t.Context(), answers)
+	got := i.results["node1"]
+	route := survey.RouteLookup{
 		From: netip.MustParseAddr("10.0.0.5"), To: netip.MustParseAddr("198.51.100.7"), Mark: 5, Output: "eth1", NextHop: netip.MustParseAddr("203.0.113.1"),
 	}
-	if got.Problem != "" || !got.Clock.Equal(time.Unix(2, 0)) || got.Answered.IsZero() || !slices.Equal(got.Routes, []survey.RouteTaken{route}) {
+	if got.Problem != "" || !got.Clock.Equal(time.Unix(2, 0)) || got.Answered.IsZero() || !slices.Equal(got.Routes, []survey.RouteLookup{route}) {
 		t.Errorf("node1 says %+v", got)
 	}
-	if u := got.Usage; len(u) != 1 || u[0].To != netip.MustParseAddrPort("198.51.100.7:443") || u[0].Of != translatable {
+	if u := got.Usage; len(u) != 1 || u[0].To != netip.MustParseAddrPort("198.51.100.7:443") || u[0].Of != natPortCount {
 		t.Errorf("usage %+v", u)
 	}
-	if i.out["node2"].Problem != "no answer" {
-		t.Errorf("node2 says %+v", i.out["node2"])
+	if i.results["node2"].Problem != "no answer" {
+		t.Errorf("node2 says %+v", i.results["node2"])
 	}
 }
 
 func TestServersAreThoseThatKubeOVNNames(t *testing.T) {
 	c := corev1.Container{Env: []corev1.EnvVar{{Name: "OVN_DB_IPS", Value: "192.0.2.1,2001:db8::2"}, {Name: "ENABLE_SSL", Value: "true"}}}
-	if got, want := servers(c, 6641), []string{"ssl:192.0.2.1:6641", "ssl:[2001:db8::2]:6641"}; !slices.Equal(got, want) {
+	if got, want := databaseServers(c, 6641), []string{"ssl:192.0.2.1:6641", "ssl:[2001:db8::2]:6641"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if got := servers(corev1.Container{}, 6641); len(got) > 0 {
+	if got := databaseServers(corev1.Container{}, 6641); len(got) > 0 {
 		t.Errorf("of nothing: %v", got)
 	}
 }
@@ -190,7 +190,7 @@ func TestServersAreThoseThatKubeOVNNames(t *testing.T) {
 // By natOutgoing a trace knows whether nodes translate what pods send outside.
 func TestSurveySaysWhetherNodesTranslate(t *testing.T) {
 	for _, nat := range []bool{true, false} {
-		e := &everything{}
+		e := &clusterDump{}
 		e.subnets.Items = []Subnet{{Spec: kubeovn.SubnetSpec{NatOutgoing: nat}}}
 		if got := e.readSubnets()[0].NatOutgoing; got != nat {
 			t.Errorf("natOutgoing is %t, and read as %t", nat, got)

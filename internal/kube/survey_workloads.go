@@ -27,29 +27,29 @@ import (
 )
 
 // readServices reads the Services that are reached from outside, with their endpoints.
-func (e *everything) readServices(settings snapshot.Config) []survey.Service {
-	return e.chosenServices(settings, func(o *corev1.Service) bool { return balances(o) || len(o.Spec.ExternalIPs) > 0 })
+func (e *clusterDump) readServices(settings snapshot.Config) []survey.Service {
+	return e.readServicesWhere(settings, func(o *corev1.Service) bool { return isLoadBalancer(o) || len(o.Spec.ExternalIPs) > 0 })
 }
 
-// readBeside reads the headless Services that tell the addresses of others.
-func (e *everything) readBeside(settings snapshot.Config) []survey.Service {
-	return e.chosenServices(settings, func(o *corev1.Service) bool { return o.Labels[kubedcv1.SourceServiceLabel] != "" })
+// readCompanionServices reads the headless Services that tell the addresses of others.
+func (e *clusterDump) readCompanionServices(settings snapshot.Config) []survey.Service {
+	return e.readServicesWhere(settings, func(o *corev1.Service) bool { return o.Labels[kubedcv1.SourceServiceLabel] != "" })
 }
 
-func (e *everything) chosenServices(settings snapshot.Config, wanted func(*corev1.Service) bool) []survey.Service {
-	projects := shardsOf(e.projects.Items)
+func (e *clusterDump) readServicesWhere(settings snapshot.Config, wanted func(*corev1.Service) bool) []survey.Service {
+	projects := projectShards(e.projects.Items)
 	of := map[string][]*discoveryv1.EndpointSlice{}
-	for i := range e.slices.Items {
-		slice := &e.slices.Items[i]
-		of[slice.Namespace+"/"+serviceOf(slice)] = append(of[slice.Namespace+"/"+serviceOf(slice)], slice)
+	for i := range e.endpointSlices.Items {
+		slice := &e.endpointSlices.Items[i]
+		of[slice.Namespace+"/"+serviceNameOf(slice)] = append(of[slice.Namespace+"/"+serviceNameOf(slice)], slice)
 	}
 	chosen := slices.DeleteFunc(slices.Clone(e.services.Items), func(o corev1.Service) bool { return !wanted(&o) })
-	return each(chosen, func(o *corev1.Service) survey.Service {
-		s := surveyedService(o)
+	return readSorted(chosen, func(o *corev1.Service) survey.Service {
+		s := readServiceState(o)
 		s.Shard = e.shards[o.Namespace]
 		management := s.Shard == kubeovn.ManagementVpc
-		s.Ours = o.Spec.Type == corev1.ServiceTypeLoadBalancer && settings.Classless.Ours(s.Class, projects[s.Shard] || management, management)
-		s.Endpoints = surveyedEndpoints(o, of[o.Namespace+"/"+o.Name])
+		s.Ours = o.Spec.Type == corev1.ServiceTypeLoadBalancer && settings.ClasslessServices.OwnsService(s.Class, projects[s.Shard] || management, management)
+		s.Endpoints = readEndpointStates(o, of[o.Namespace+"/"+o.Name])
 		slices.SortFunc(s.Endpoints, func(a, b survey.Endpoint) int {
 			return cmp.Or(cmp.Compare(a.Port, b.Port), a.Address.Compare(b.Address))
 		})
@@ -57,32 +57,32 @@ func (e *everything) chosenServices(settings snapshot.Config, wanted func(*corev
 	})
 }
 
-func surveyedService(o *corev1.Service) survey.Service {
+func readServiceState(o *corev1.Service) survey.Service {
 	read := readService(o)
 	out := survey.Service{
-		Object: surveyed(string(intent.Service), o, o.Status.Conditions), Type: string(o.Spec.Type), Class: read.Class,
-		ClusterIP: parsed(o.Spec.ClusterIP), ExternalIPs: Addresses(o.Spec.ExternalIPs), Selector: o.Spec.Selector,
+		Object: readObjectMeta(string(intent.Service), o, o.Status.Conditions), Type: string(o.Spec.Type), Class: read.Class,
+		ClusterIP: parseAddr(o.Spec.ClusterIP), ExternalIPs: ParseAddresses(o.Spec.ExternalIPs), Selector: o.Spec.Selector,
 		Annotations: survey.KeepAnnotations(o.Annotations),
-		Sources:     read.Ranges, Local: o.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal, Affinity: read.Affinity > 0,
+		Sources:     read.SourceRanges, Local: o.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal, Affinity: read.AffinitySeconds > 0,
 	}
 	for _, i := range o.Status.LoadBalancer.Ingress {
-		out.Ingress = append(out.Ingress, Addresses([]string{i.IP})...)
+		out.Ingress = append(out.Ingress, ParseAddresses([]string{i.IP})...)
 	}
 	for _, p := range o.Spec.Ports {
 		out.Ports = append(out.Ports, survey.ServicePort{
-			Name: p.Name, Protocol: string(protocol(p.Protocol)), Port: int(p.Port), Target: p.TargetPort.String(), NodePort: int(p.NodePort),
+			Name: p.Name, Protocol: string(toProtocol(p.Protocol)), Port: int(p.Port), Target: p.TargetPort.String(), NodePort: int(p.NodePort),
 		})
 	}
 	return out
 }
 
-func surveyedEndpoints(o *corev1.Service, from []*discoveryv1.EndpointSlice) (out []survey.Endpoint) {
-	eachEndpoint(o, from, func(e *discoveryv1.Endpoint, a netip.Addr, port discoveryv1.EndpointPort) {
+func readEndpointStates(o *corev1.Service, from []*discoveryv1.EndpointSlice) (out []survey.Endpoint) {
+	visitEndpoints(o, from, func(e *discoveryv1.Endpoint, a netip.Addr, port discoveryv1.EndpointPort) {
 		read := readEndpoint(e, a, port)
 		end := survey.Endpoint{
 			//nolint:gosec // the API server allows at most 65535
-			Port: read.Port, Address: netip.AddrPortFrom(a, uint16(read.Number)), Ready: read.Ready, Serving: read.Serving,
-			End: isTrue(e.Conditions.Terminating, false), Pod: read.Target,
+			Port: read.PortName, Address: netip.AddrPortFrom(a, uint16(read.Number)), Ready: read.Ready, Serving: read.Serving,
+			End: boolOrDefault(e.Conditions.Terminating, false), Pod: read.TargetPod,
 		}
 		if e.NodeName != nil {
 			end.Node = *e.NodeName
@@ -92,12 +92,12 @@ func surveyedEndpoints(o *corev1.Service, from []*discoveryv1.EndpointSlice) (ou
 	return out
 }
 
-func (e *everything) readPods() []survey.Pod {
-	return each(e.pods.Items, func(o *corev1.Pod) survey.Pod {
+func (e *clusterDump) readPods() []survey.Pod {
+	return readSorted(e.pods.Items, func(o *corev1.Pod) survey.Pod {
 		out := survey.Pod{
-			Object: surveyed(string(Pod), o, nil), Addresses: podAddresses(o), Node: o.Spec.NodeName, Phase: string(o.Status.Phase),
-			Subnet: o.Annotations[kubeovn.NamespaceSubnets], HostNetwork: o.Spec.HostNetwork,
-			Agent: o.Namespace == e.where.Controller && isOfAgent(o),
+			Object: readObjectMeta(string(Pod), o, nil), Addresses: podAddresses(o), Node: o.Spec.NodeName, Phase: string(o.Status.Phase),
+			Subnet: o.Annotations[kubeovn.LogicalSwitchAnnotation], HostNetwork: o.Spec.HostNetwork,
+			Agent: o.Namespace == e.platform.Controller && isAgentPod(o),
 		}
 		for _, c := range o.Status.Conditions {
 			out.Ready = out.Ready || c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
@@ -112,19 +112,19 @@ func (e *everything) readPods() []survey.Pod {
 		}
 		slices.Sort(out.Ports)
 		slices.Sort(out.PortNames)
-		out.Waiting = waitingFor(o)
+		out.Waiting = waitingReason(o)
 		return out
 	})
 }
 
-// isOfAgent reports whether the agent's DaemonSet made a pod. A label would not do: whoever creates a pod chooses its labels.
-func isOfAgent(o *corev1.Pod) bool {
+// isAgentPod reports whether the agent's DaemonSet made a pod. A label would not do: whoever creates a pod chooses its labels.
+func isAgentPod(o *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(o)
 	return owner != nil && owner.APIVersion == appsv1.SchemeGroupVersion.String() && owner.Kind == "DaemonSet" && owner.Name == ownership.AgentName
 }
 
-// waitingFor is why a container of a pod does not run; empty: all do.
-func waitingFor(o *corev1.Pod) string {
+// waitingReason is why a container of a pod does not run; empty: all do.
+func waitingReason(o *corev1.Pod) string {
 	for _, c := range slices.Concat(o.Status.InitContainerStatuses, o.Status.ContainerStatuses) {
 		switch s := c.State; {
 		case s.Waiting != nil:
@@ -136,17 +136,17 @@ func waitingFor(o *corev1.Pod) string {
 	return ""
 }
 
-// nodeLeases is the namespace in which kubelets say that they are there.
-const nodeLeases = corev1.NamespaceNodeLease
+// nodeLeaseNamespace is the namespace in which kubelets say that they are there.
+const nodeLeaseNamespace = corev1.NamespaceNodeLease
 
-func (e *everything) readNodes() []survey.Node {
+func (e *clusterDump) readNodes() []survey.Node {
 	heartbeats := map[string]metav1.Time{}
 	for i := range e.leases.Items {
-		if l := &e.leases.Items[i]; l.Namespace == nodeLeases && l.Spec.RenewTime != nil {
+		if l := &e.leases.Items[i]; l.Namespace == nodeLeaseNamespace && l.Spec.RenewTime != nil {
 			heartbeats[l.Name] = metav1.Time{Time: l.Spec.RenewTime.Time}
 		}
 	}
-	return each(e.nodes.Items, func(o *corev1.Node) survey.Node {
+	return readSorted(e.nodes.Items, func(o *corev1.Node) survey.Node {
 		var conditions []metav1.Condition
 		for _, c := range o.Status.Conditions {
 			conditions = append(conditions, metav1.Condition{
@@ -155,21 +155,21 @@ func (e *everything) readNodes() []survey.Node {
 		}
 		_, assignable := o.Labels[ovnv1.AssignableLabel]
 		out := survey.Node{
-			Object: surveyed("Node", o, conditions), Chassis: o.Annotations[kubeovn.ChassisAnnotation], Gateway: gatewayChassis(o) != "",
-			Assignable: assignable, Cordoned: o.Spec.Unschedulable, Kernel: o.Status.NodeInfo.KernelVersion, Heartbeat: utc(heartbeats[o.Name]),
+			Object: readObjectMeta("Node", o, conditions), Chassis: o.Annotations[kubeovn.ChassisAnnotation], Gateway: gatewayChassis(o) != "",
+			Assignable: assignable, Cordoned: o.Spec.Unschedulable, Kernel: o.Status.NodeInfo.KernelVersion, Heartbeat: toUTC(heartbeats[o.Name]),
 		}
 		out.Ready = out.Condition(string(corev1.NodeReady)).Status == string(corev1.ConditionTrue)
 		for _, a := range o.Status.Addresses {
-			out.Addresses = append(out.Addresses, Addresses([]string{a.Address})...)
+			out.Addresses = append(out.Addresses, ParseAddresses([]string{a.Address})...)
 		}
 		return out
 	})
 }
 
-func (e *everything) readPolicies() []survey.Policy {
-	return each(e.policies.Items, func(o *networkingv1.NetworkPolicy) survey.Policy {
-		out := survey.Policy{
-			Object:  surveyed("NetworkPolicy", o, nil),
+func (e *clusterDump) readNetworkPolicies() []survey.NetworkPolicy {
+	return readSorted(e.policies.Items, func(o *networkingv1.NetworkPolicy) survey.NetworkPolicy {
+		out := survey.NetworkPolicy{
+			Object:  readObjectMeta("NetworkPolicy", o, nil),
 			Ingress: slices.Contains(o.Spec.PolicyTypes, networkingv1.PolicyTypeIngress),
 			Egress:  slices.Contains(o.Spec.PolicyTypes, networkingv1.PolicyTypeEgress),
 		}
@@ -188,19 +188,19 @@ func (e *everything) readPolicies() []survey.Policy {
 }
 
 // readLeases reads the Leases of Sallyport and of Kube-OVN, each in its namespace: a tenant's Lease of that name says nothing about them.
-func (e *everything) readLeases() []survey.Lease {
+func (e *clusterDump) readLeases() []survey.Lease {
 	leaders := slices.DeleteFunc(slices.Clone(e.leases.Items), func(o coordinationv1.Lease) bool {
-		sallyport := o.Namespace == e.where.Controller && strings.HasPrefix(o.Name, "sallyport-")
-		engine := o.Namespace == e.where.KubeOVN && strings.HasPrefix(o.Name, "kube-ovn-")
+		sallyport := o.Namespace == e.platform.Controller && strings.HasPrefix(o.Name, "sallyport-")
+		engine := o.Namespace == e.platform.KubeOVN && strings.HasPrefix(o.Name, "kube-ovn-")
 		return !sallyport && !engine
 	})
-	return each(leaders, func(o *coordinationv1.Lease) survey.Lease {
-		out := survey.Lease{Object: surveyed("Lease", o, nil)}
+	return readSorted(leaders, func(o *coordinationv1.Lease) survey.Lease {
+		out := survey.Lease{Object: readObjectMeta("Lease", o, nil)}
 		if o.Spec.HolderIdentity != nil {
 			out.Holder = *o.Spec.HolderIdentity
 		}
 		if o.Spec.RenewTime != nil {
-			out.Renewed = utc(metav1.Time{Time: o.Spec.RenewTime.Time})
+			out.Renewed = toUTC(metav1.Time{Time: o.Spec.RenewTime.Time})
 		}
 		if o.Spec.LeaseDurationSeconds != nil {
 			out.Lasts = time.Duration(*o.Spec.LeaseDurationSeconds) * time.Second
@@ -209,9 +209,9 @@ func (e *everything) readLeases() []survey.Lease {
 	})
 }
 
-// isMisplaced reports whether an Event is not where those about its object are: in the object's namespace, or in one of Kubernetes' own for
+// isMisplacedEvent reports whether an Event is not where those about its object are: in the object's namespace, or in one of Kubernetes' own for
 // objects without a namespace. Whoever wrote it elsewhere may have no right to the object.
-func isMisplaced(o *corev1.Event) bool {
+func isMisplacedEvent(o *corev1.Event) bool {
 	if about := o.InvolvedObject.Namespace; about != "" {
 		return o.Namespace != about
 	}
@@ -219,22 +219,22 @@ func isMisplaced(o *corev1.Event) bool {
 }
 
 // readEvents reads the warnings about each object, the last one first.
-func (e *everything) readEvents() []survey.Event {
+func (e *clusterDump) readEvents() []survey.Event {
 	var out []survey.Event
 	for i := range e.events.Items {
 		o := &e.events.Items[i]
-		if isMisplaced(o) {
+		if isMisplacedEvent(o) {
 			continue
 		}
 		event := survey.Event{
 			About:  state.Ref{Kind: o.InvolvedObject.Kind, Namespace: o.InvolvedObject.Namespace, Name: o.InvolvedObject.Name},
-			Reason: o.Reason, Message: o.Message, Count: int(max(o.Count, 1)), Last: utc(o.LastTimestamp),
+			Reason: o.Reason, Message: o.Message, Count: int(max(o.Count, 1)), Last: toUTC(o.LastTimestamp),
 		}
 		if o.Series != nil {
-			event.Count, event.Last = int(o.Series.Count), utc(metav1.Time{Time: o.Series.LastObservedTime.Time})
+			event.Count, event.Last = int(o.Series.Count), toUTC(metav1.Time{Time: o.Series.LastObservedTime.Time})
 		}
 		if event.Last.IsZero() {
-			event.Last = utc(metav1.Time{Time: o.EventTime.Time})
+			event.Last = toUTC(metav1.Time{Time: o.EventTime.Time})
 		}
 		out = append(out, event)
 	}

@@ -4,11 +4,11 @@
 // every field is left out when it is empty: Kube-OVN fills such fields in, and then they are its own.
 package kubeovn
 
-// Ready is the condition of a Subnet that Kube-OVN has finished.
-const Ready = "Ready"
+// ConditionReady is the condition of a Subnet that Kube-OVN has finished.
+const ConditionReady = "Ready"
 
-// NamespaceSubnets is the annotation by which Kube-OVN notes on a namespace in which Subnets its pods get addresses, with commas.
-const NamespaceSubnets = "ovn.kubernetes.io/logical_switch"
+// LogicalSwitchAnnotation is the annotation by which Kube-OVN notes on a namespace in which Subnets its pods get addresses, with commas.
+const LogicalSwitchAnnotation = "ovn.kubernetes.io/logical_switch"
 
 // Namespace is where Kube-OVN runs, and what it runs for VPCs, such as their DNS and NAT gateways.
 const Namespace = "kube-system"
@@ -28,12 +28,12 @@ const (
 	ChassisAnnotation = "ovn.kubernetes.io/chassis"
 )
 
-// PolicyKept is the key in the external_ids of a router policy with which Kube-OVN marks those of its own egress gateways. It leaves such
+// EgressGatewayPolicyKey is the key in the external_ids of a router policy with which Kube-OVN marks those of its own egress gateways. It leaves such
 // policies alone when it compares a router with its Vpc's list.
-const PolicyKept = "vpc-egress-gateway"
+const EgressGatewayPolicyKey = "vpc-egress-gateway"
 
-// PodAddress is the annotation by which Kube-OVN notes on a pod which addresses it gives it, with commas, before the pod starts.
-const PodAddress = "ovn.kubernetes.io/ip_address"
+// IPAddressAnnotation is the annotation by which Kube-OVN notes on a pod which addresses it gives it, with commas, before the pod starts.
+const IPAddressAnnotation = "ovn.kubernetes.io/ip_address"
 
 // VpcSpec is a router with its shared lists.
 type VpcSpec struct {
@@ -99,7 +99,7 @@ type SubnetStatus struct {
 // IsReady says whether Kube-OVN has made the logical switch.
 func (s SubnetStatus) IsReady() bool {
 	for _, c := range s.Conditions {
-		if c.Type == Ready {
+		if c.Type == ConditionReady {
 			return c.Status == "True"
 		}
 	}

@@ -2,9 +2,9 @@ package kubeovn
 
 import "strings"
 
-// LoadBalancers are the names of the load balancers that Kube-OVN makes for each Vpc. It removes them when it starts, not
+// LoadBalancerNames are the names of the load balancers that Kube-OVN makes for each Vpc. It removes them when it starts, not
 // with the Vpc.
-func LoadBalancers(vpc string) []string {
+func LoadBalancerNames(vpc string) []string {
 	var out []string
 	for _, protocol := range []string{"sctp", "tcp", "udp"} {
 		out = append(out, "vpc-"+vpc+"-"+protocol+"-load", "vpc-"+vpc+"-"+protocol+"-sess-load")
@@ -12,14 +12,14 @@ func LoadBalancers(vpc string) []string {
 	return out
 }
 
-// AddressSets are the names of the address sets that Kube-OVN makes for each Vpc. It never removes them.
-func AddressSets(vpc string) []string {
+// AddressSetNames are the names of the address sets that Kube-OVN makes for each Vpc. It never removes them.
+func AddressSetNames(vpc string) []string {
 	name := strings.ReplaceAll(vpc, "-", ".") + ".u2o_overlay_cidrs."
 	return []string{name + "ip4", name + "ip6"}
 }
 
-// VpcOf is the Vpc that a load balancer was made for; empty: for none.
-func VpcOf(loadBalancer string) string {
+// LoadBalancerVpc is the Vpc that a load balancer was made for; empty: for none.
+func LoadBalancerVpc(loadBalancer string) string {
 	name, isVpcs := strings.CutPrefix(loadBalancer, "vpc-")
 	name, isLoad := strings.CutSuffix(name, "-load")
 	for _, protocol := range []string{"-sctp", "-tcp", "-udp"} {
@@ -30,5 +30,5 @@ func VpcOf(loadBalancer string) string {
 	return ""
 }
 
-// AddressSetVpc is the key in the external_ids of an address set that names the Vpc it was made for.
-const AddressSetVpc = "vpc"
+// AddressSetVpcKey is the key in the external_ids of an address set that names the Vpc it was made for.
+const AddressSetVpcKey = "vpc"

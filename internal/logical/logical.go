@@ -14,28 +14,28 @@ import (
 type Network struct {
 	Routers  []Router
 	Switches []Switch
-	Groups   []Group
+	Groups   []PortGroup
 	// Sets are the address sets, by name, with their addresses as they are written there.
 	Sets map[string][]string
 
 	Chassis  []Chassis
-	Learned  []Neighbour // what routers have learned by asking
-	Static   []Neighbour // and what they were told
-	Monitors []Monitor
-	Progress Progress
+	Learned  []MACBinding // what routers have learned by asking
+	Static   []MACBinding // and what they were told
+	Monitors []ServiceMonitor
+	Progress ConfigProgress
 	// Options are those of the whole database, and Schemas the versions of both.
 	Options map[string]string
-	Schemas Schemas
+	Schemas SchemaVersions
 }
 
-// Schemas are the versions of the databases' schemas; empty: the database could not be read.
-type Schemas struct{ Northbound, Southbound string }
+// SchemaVersions are the versions of the databases' schemas; empty: the database could not be read.
+type SchemaVersions struct{ Northbound, Southbound string }
 
-// IDs are the external_ids of a row.
-type IDs map[string]string
+// ExternalIDs are the external_ids of a row.
+type ExternalIDs map[string]string
 
 // Owner is the API object that a row of ours exists for; nobody when it is somebody else's.
-func (ids IDs) Owner() state.Ref {
+func (ids ExternalIDs) Owner() state.Ref {
 	parts := strings.SplitN(ids[ownership.RowOwnerKey], "/", 3)
 	if len(parts) != 3 {
 		return state.Ref{}
@@ -48,12 +48,12 @@ type Router struct {
 	Name      string
 	Disabled  bool
 	Ports     []RouterPort
-	Routes    []Route
-	Policies  []Policy // the highest priority first
+	Routes    []StaticRoute
+	Policies  []RouterPolicy // the highest priority first
 	NATs      []NAT
-	Balancers []Balancer
+	Balancers []LoadBalancer
 	Options   map[string]string
-	IDs       IDs
+	IDs       ExternalIDs
 }
 
 // RouterPort is a port of a router.
@@ -67,28 +67,28 @@ type RouterPort struct {
 	// Chassis may hold the port, the first first; none: it is everywhere. Holder is the one that does.
 	Chassis []string
 	Holder  string
-	IDs     IDs
+	IDs     ExternalIDs
 }
 
-// Route is a static route.
-type Route struct {
+// StaticRoute is a static route.
+type StaticRoute struct {
 	Table    string // empty: the main one
 	Prefix   netip.Prefix
 	BySource bool       // the prefix is of the packet's source
 	NextHop  netip.Addr // invalid: discard
 	Output   string     // port; empty: by the next hop
 	Options  map[string]string
-	IDs      IDs
+	IDs      ExternalIDs
 }
 
-// Policy is a router policy. It is looked at after the routing table and overrules it.
-type Policy struct {
+// RouterPolicy is a router policy. It is looked at after the routing table and overrules it.
+type RouterPolicy struct {
 	Priority int
 	Match    string
 	Action   string // allow, drop or reroute
 	NextHops []netip.Addr
 	Options  map[string]string
-	IDs      IDs
+	IDs      ExternalIDs
 }
 
 // NAT is an address translation.
@@ -104,11 +104,11 @@ type NAT struct {
 	Priority     int
 	Allowed      string // name of the address set of destinations that are translated
 	Exempted     string // name of the address set of those that are not
-	Options, IDs IDs
+	Options, IDs ExternalIDs
 }
 
-// Balancer is a load balancer.
-type Balancer struct {
+// LoadBalancer is a load balancer.
+type LoadBalancer struct {
 	Name     string
 	Protocol string // tcp, udp or sctp; empty: tcp
 	VIPs     []VIP
@@ -116,7 +116,7 @@ type Balancer struct {
 	Fields   []string          // of a packet that choose the backend; none: its five
 	Mappings map[string]string // backend's address → port, for health checks
 	Checked  []string          // addresses that have a health check
-	IDs      IDs
+	IDs      ExternalIDs
 }
 
 // VIP is an address of a load balancer, and where its connections go. Port 0 is every port.
@@ -131,9 +131,9 @@ type Switch struct {
 	Ports     []SwitchPort
 	ACLs      []ACL
 	QoS       []QoS
-	Balancers []Balancer
+	Balancers []LoadBalancer
 	Options   map[string]string // other_config
-	IDs       IDs
+	IDs       ExternalIDs
 }
 
 // SwitchPort is a port of a switch.
@@ -152,15 +152,15 @@ type SwitchPort struct {
 	Options   map[string]string
 	// Chassis is where the port is.
 	Chassis string
-	IDs     IDs
+	IDs     ExternalIDs
 }
 
-// Group is a port group.
-type Group struct {
+// PortGroup is a port group.
+type PortGroup struct {
 	Name  string
 	Ports []string
 	ACLs  []ACL
-	IDs   IDs
+	IDs   ExternalIDs
 }
 
 // ACL is a rule of a switch or a port group.
@@ -174,7 +174,7 @@ type ACL struct {
 	Sampled   bool // connections that it allows are sampled
 	Name      string
 	Options   map[string]string
-	IDs       IDs
+	IDs       ExternalIDs
 }
 
 // QoS is a rule that marks packets.
@@ -183,7 +183,7 @@ type QoS struct {
 	Direction string
 	Match     string
 	Action    map[string]int
-	IDs       IDs
+	IDs       ExternalIDs
 }
 
 // Chassis is a node as OVN sees it.
@@ -195,24 +195,24 @@ type Chassis struct {
 	Seen int
 }
 
-// Neighbour is the MAC address of an address behind a router port.
-type Neighbour struct {
+// MACBinding is the MAC address of an address behind a router port.
+type MACBinding struct {
 	Port    string
 	Address netip.Addr
 	MAC     string
 }
 
-// Monitor is what a health check says of a backend: online, offline or error; empty: nothing yet.
-type Monitor struct {
+// ServiceMonitor is what a health check says of a backend: online, offline or error; empty: nothing yet.
+type ServiceMonitor struct {
 	Address  netip.AddrPort
 	Protocol string
 	Port     string
 	Status   string
 }
 
-// Progress counts changes of the logical network that somebody waits for: how many were asked for, northd has translated, and all chassis
+// ConfigProgress counts changes of the logical network that somebody waits for: how many were asked for, northd has translated, and all chassis
 // have carried out.
-type Progress struct{ Asked, Translated, Done int }
+type ConfigProgress struct{ Asked, Translated, Done int }
 
 // Router is the router of a name.
 func (n *Network) Router(name string) *Router {

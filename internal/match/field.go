@@ -19,8 +19,8 @@ type Packet struct {
 	Tracked                     bool // it was looked up among the connections; the rest is what was found
 	New, Established, Related   bool
 	Reply, Invalid, SNAT, DNAT  bool
-	ConnectionMark              uint32
-	ConnectionLabel             [2]uint64 // the high half, and the low one
+	CTMark                      uint32
+	CTLabel                     [2]uint64 // the high half, and the low one
 }
 
 // The protocols, by their numbers.
@@ -40,21 +40,21 @@ const (
 
 // field is something that a match can ask about.
 type field struct {
-	name    string
-	bits    int // 0: it is a text
-	nominal bool
-	number  func(*Packet) wide
-	text    func(*Packet) string
-	needs   node // what has to hold for a packet to have it; nil: nothing
-	means   node // what it stands for; nil: itself
+	name      string
+	width     int // 0: it is a text
+	nominal   bool
+	number    func(*Packet) uint128
+	text      func(*Packet) string
+	prereqs   node // what has to hold for a packet to have it; nil: nothing
+	predicate node // what it stands for; nil: itself
 }
 
-// fits says whether a value can be in the field.
-func (f *field) fits(v value) error {
+// checkValue says whether a value can be in the field.
+func (f *field) checkValue(v value) error {
 	switch {
-	case v.quoted != (f.bits == 0) && v.set == "" && v.group == "", v.set != "" && f.bits == 0, v.group != "" && f.bits > 0:
+	case v.quoted != (f.width == 0) && v.set == "" && v.group == "", v.set != "" && f.width == 0, v.group != "" && f.width > 0:
 		return fmt.Errorf("field %s can't be compared with that kind of value", f.name)
-	case f.bits > 0 && (v.number.length() > f.bits || v.masked && v.mask.length() > f.bits):
+	case f.width > 0 && (v.number.bitLength() > f.width || v.masked && v.mask.bitLength() > f.width):
 		return fmt.Errorf("a value has more bits than field %s", f.name)
 	default:
 		return nil
@@ -64,55 +64,55 @@ func (f *field) fits(v value) error {
 // fields are all that is known, by name. Those that stand for others come after them.
 var fields = func() map[string]*field {
 	out := map[string]*field{}
-	for _, d := range definitions {
-		f := &field{name: d.name, bits: d.bits, nominal: d.nominal, number: d.number, text: d.text}
-		f.needs, f.means = mean(out, d.needs), mean(out, d.means)
-		switch parent := out[d.of]; {
-		case f.means != nil:
-			f.bits, f.nominal = 1, f.means.nominal()
+	for _, d := range fieldDefinitions {
+		f := &field{name: d.name, width: d.width, nominal: d.nominal, number: d.number, text: d.text}
+		f.prereqs, f.predicate = parseDefinition(out, d.prereqs), parseDefinition(out, d.predicate)
+		switch parent := out[d.parent]; {
+		case f.predicate != nil:
+			f.width, f.nominal = 1, f.predicate.isNominal()
 		case parent != nil:
-			f.number = func(p *Packet) wide { return parent.number(p).right(d.from) }
+			f.number = func(p *Packet) uint128 { return parent.number(p).shiftRight(d.parentOffset) }
 		}
 		out[d.name] = f
 	}
 	return out
 }()
 
-// mean parses what a definition says.
-func mean(known map[string]*field, text string) node {
+// parseDefinition parses what a definition says.
+func parseDefinition(known map[string]*field, text string) node {
 	if text == "" {
 		return nil
 	}
-	root, err := (&parser{words: lex(text), fields: known}).whole()
+	root, err := (&parser{tokens: tokenize(text), fields: known}).parseAll()
 	if err != nil {
 		panic(fmt.Sprintf("definition %q: %v", text, err)) // every one is read when the program starts
 	}
 	return root
 }
 
-// definition is a field as OVN's manual has it.
-type definition struct {
-	name    string
-	bits    int
-	number  func(*Packet) wide
-	text    func(*Packet) string
-	nominal bool
-	needs   string
-	means   string
-	of      string // it is bits of another field
-	from    int
+// fieldDefinition is a field as OVN's manual has it.
+type fieldDefinition struct {
+	name         string
+	width        int
+	number       func(*Packet) uint128
+	text         func(*Packet) string
+	nominal      bool
+	prereqs      string
+	predicate    string
+	parent       string // it is bits of another field
+	parentOffset int
 }
 
-func ofUint[T ~uint8 | ~uint16 | ~uint32 | ~uint64](get func(*Packet) T) func(*Packet) wide {
-	return func(p *Packet) wide { return small(uint64(get(p))) }
+func extractUint[T ~uint8 | ~uint16 | ~uint32 | ~uint64](get func(*Packet) T) func(*Packet) uint128 {
+	return func(p *Packet) uint128 { return newUint128(uint64(get(p))) }
 }
 
-func ofBool(get func(*Packet) bool) func(*Packet) wide {
-	return func(p *Packet) wide {
+func extractBool(get func(*Packet) bool) func(*Packet) uint128 {
+	return func(p *Packet) uint128 {
 		if get(p) {
-			return small(1)
+			return newUint128(1)
 		}
-		return small(0)
+		return newUint128(0)
 	}
 }
 
@@ -123,82 +123,82 @@ func etherType(p *Packet) uint16 {
 	return 0x86dd
 }
 
-var definitions = []definition{
+var fieldDefinitions = []fieldDefinition{
 	{name: "inport", text: func(p *Packet) string { return p.Inport }, nominal: true},
 	{name: "outport", text: func(p *Packet) string { return p.Outport }, nominal: true},
 
-	{name: "ct_mark", bits: 32, number: ofUint(func(p *Packet) uint32 { return p.ConnectionMark })},
-	{name: "ct_mark.blocked", bits: 1, of: "ct_mark"},
-	{name: "ct_mark.natted", bits: 1, of: "ct_mark", from: 1},
-	{name: "ct_label", bits: 128, number: func(p *Packet) wide { return wide{p.ConnectionLabel[0], p.ConnectionLabel[1]} }},
-	{name: "ct_label.label", bits: 32, of: "ct_label", from: 96},
-	{name: "ct_label.obs_point_id", bits: 32, of: "ct_label", from: 96},
-	{name: "ct_label.acl_id", bits: 16, of: "ct_label", from: 80},
-	{name: "ct.trk", bits: 1, number: ofBool(func(p *Packet) bool { return p.Tracked })},
-	{name: "ct.new", bits: 1, number: ofBool(func(p *Packet) bool { return p.New }), needs: "ct.trk"},
-	{name: "ct.est", bits: 1, number: ofBool(func(p *Packet) bool { return p.Established }), needs: "ct.trk"},
-	{name: "ct.rel", bits: 1, number: ofBool(func(p *Packet) bool { return p.Related }), needs: "ct.trk"},
-	{name: "ct.rpl", bits: 1, number: ofBool(func(p *Packet) bool { return p.Reply }), needs: "ct.trk"},
-	{name: "ct.inv", bits: 1, number: ofBool(func(p *Packet) bool { return p.Invalid }), needs: "ct.trk"},
-	{name: "ct.snat", bits: 1, number: ofBool(func(p *Packet) bool { return p.SNAT }), needs: "ct.trk"},
-	{name: "ct.dnat", bits: 1, number: ofBool(func(p *Packet) bool { return p.DNAT }), needs: "ct.trk"},
+	{name: "ct_mark", width: 32, number: extractUint(func(p *Packet) uint32 { return p.CTMark })},
+	{name: "ct_mark.blocked", width: 1, parent: "ct_mark"},
+	{name: "ct_mark.natted", width: 1, parent: "ct_mark", parentOffset: 1},
+	{name: "ct_label", width: 128, number: func(p *Packet) uint128 { return uint128{p.CTLabel[0], p.CTLabel[1]} }},
+	{name: "ct_label.label", width: 32, parent: "ct_label", parentOffset: 96},
+	{name: "ct_label.obs_point_id", width: 32, parent: "ct_label", parentOffset: 96},
+	{name: "ct_label.acl_id", width: 16, parent: "ct_label", parentOffset: 80},
+	{name: "ct.trk", width: 1, number: extractBool(func(p *Packet) bool { return p.Tracked })},
+	{name: "ct.new", width: 1, number: extractBool(func(p *Packet) bool { return p.New }), prereqs: "ct.trk"},
+	{name: "ct.est", width: 1, number: extractBool(func(p *Packet) bool { return p.Established }), prereqs: "ct.trk"},
+	{name: "ct.rel", width: 1, number: extractBool(func(p *Packet) bool { return p.Related }), prereqs: "ct.trk"},
+	{name: "ct.rpl", width: 1, number: extractBool(func(p *Packet) bool { return p.Reply }), prereqs: "ct.trk"},
+	{name: "ct.inv", width: 1, number: extractBool(func(p *Packet) bool { return p.Invalid }), prereqs: "ct.trk"},
+	{name: "ct.snat", width: 1, number: extractBool(func(p *Packet) bool { return p.SNAT }), prereqs: "ct.trk"},
+	{name: "ct.dnat", width: 1, number: extractBool(func(p *Packet) bool { return p.DNAT }), prereqs: "ct.trk"},
 
-	{name: "eth.src", bits: 48, number: ofUint(func(p *Packet) MAC { return p.EthSource })},
-	{name: "eth.dst", bits: 48, number: ofUint(func(p *Packet) MAC { return p.EthDestination })},
-	{name: "eth.type", bits: 16, number: ofUint(etherType), nominal: true},
-	{name: "eth.bcast", means: "eth.dst == ff:ff:ff:ff:ff:ff"},
-	{name: "eth.mcast", bits: 1, of: "eth.dst", from: 40},
-	{name: "eth.mcastv6", means: "eth.dst[32..47] == 0x3333"},
+	{name: "eth.src", width: 48, number: extractUint(func(p *Packet) MAC { return p.EthSource })},
+	{name: "eth.dst", width: 48, number: extractUint(func(p *Packet) MAC { return p.EthDestination })},
+	{name: "eth.type", width: 16, number: extractUint(etherType), nominal: true},
+	{name: "eth.bcast", predicate: "eth.dst == ff:ff:ff:ff:ff:ff"},
+	{name: "eth.mcast", width: 1, parent: "eth.dst", parentOffset: 40},
+	{name: "eth.mcastv6", predicate: "eth.dst[32..47] == 0x3333"},
 
-	{name: "vlan.tci", bits: 16, number: ofUint(func(*Packet) uint16 { return 0 })}, // the switch takes tags off
-	{name: "vlan.present", means: "vlan.tci[12]"},
-	{name: "vlan.pcp", bits: 3, of: "vlan.tci", from: 13, needs: "vlan.present"},
-	{name: "vlan.vid", bits: 12, of: "vlan.tci", needs: "vlan.present"},
+	{name: "vlan.tci", width: 16, number: extractUint(func(*Packet) uint16 { return 0 })}, // the switch takes tags off
+	{name: "vlan.present", predicate: "vlan.tci[12]"},
+	{name: "vlan.pcp", width: 3, parent: "vlan.tci", parentOffset: 13, prereqs: "vlan.present"},
+	{name: "vlan.vid", width: 12, parent: "vlan.tci", prereqs: "vlan.present"},
 
-	{name: "ip4", means: "eth.type == 0x800"},
-	{name: "ip6", means: "eth.type == 0x86dd"},
-	{name: "ip", means: "ip4 || ip6"},
-	{name: "arp", means: "eth.type == 0x806"},
-	{name: "rarp", means: "eth.type == 0x8035"},
-	{name: "ip.proto", bits: 8, number: ofUint(func(p *Packet) uint8 { return p.Protocol }), nominal: true, needs: "ip"},
-	{name: "ip.ttl", bits: 8, number: ofUint(func(p *Packet) uint8 { return p.TTL }), nominal: true, needs: "ip"},
-	{name: "ip.frag", bits: 2, number: ofUint(func(*Packet) uint8 { return 0 }), needs: "ip"}, // the packets here are small
-	{name: "ip.is_frag", means: "ip.frag[0]"},
-	{name: "ip.later_frag", means: "ip.frag[1]"},
-	{name: "ip.first_frag", means: "ip.is_frag && !ip.later_frag"},
+	{name: "ip4", predicate: "eth.type == 0x800"},
+	{name: "ip6", predicate: "eth.type == 0x86dd"},
+	{name: "ip", predicate: "ip4 || ip6"},
+	{name: "arp", predicate: "eth.type == 0x806"},
+	{name: "rarp", predicate: "eth.type == 0x8035"},
+	{name: "ip.proto", width: 8, number: extractUint(func(p *Packet) uint8 { return p.Protocol }), nominal: true, prereqs: "ip"},
+	{name: "ip.ttl", width: 8, number: extractUint(func(p *Packet) uint8 { return p.TTL }), nominal: true, prereqs: "ip"},
+	{name: "ip.frag", width: 2, number: extractUint(func(*Packet) uint8 { return 0 }), prereqs: "ip"}, // the packets here are small
+	{name: "ip.is_frag", predicate: "ip.frag[0]"},
+	{name: "ip.later_frag", predicate: "ip.frag[1]"},
+	{name: "ip.first_frag", predicate: "ip.is_frag && !ip.later_frag"},
 
-	{name: "ip4.src", bits: 32, number: func(p *Packet) wide { return ofAddress(p.Source) }, needs: "ip4"},
-	{name: "ip4.dst", bits: 32, number: func(p *Packet) wide { return ofAddress(p.Destination) }, needs: "ip4"},
-	{name: "ip4.src_mcast", means: "ip4.src[28..31] == 0xe"},
-	{name: "ip4.mcast", means: "eth.mcast && ip4.dst[28..31] == 0xe"},
-	{name: "ip6.src", bits: 128, number: func(p *Packet) wide { return ofAddress(p.Source) }, needs: "ip6"},
-	{name: "ip6.dst", bits: 128, number: func(p *Packet) wide { return ofAddress(p.Destination) }, needs: "ip6"},
-	{name: "ip6.mcast", means: "eth.mcastv6 && ip6.dst[120..127] == 0xff"},
+	{name: "ip4.src", width: 32, number: func(p *Packet) uint128 { return addressToUint128(p.Source) }, prereqs: "ip4"},
+	{name: "ip4.dst", width: 32, number: func(p *Packet) uint128 { return addressToUint128(p.Destination) }, prereqs: "ip4"},
+	{name: "ip4.src_mcast", predicate: "ip4.src[28..31] == 0xe"},
+	{name: "ip4.mcast", predicate: "eth.mcast && ip4.dst[28..31] == 0xe"},
+	{name: "ip6.src", width: 128, number: func(p *Packet) uint128 { return addressToUint128(p.Source) }, prereqs: "ip6"},
+	{name: "ip6.dst", width: 128, number: func(p *Packet) uint128 { return addressToUint128(p.Destination) }, prereqs: "ip6"},
+	{name: "ip6.mcast", predicate: "eth.mcastv6 && ip6.dst[120..127] == 0xff"},
 
-	{name: "icmp4", means: "ip4 && ip.proto == 1"},
-	{name: "icmp4.type", bits: 8, number: ofUint(func(p *Packet) uint8 { return p.ICMPType }), nominal: true, needs: "icmp4"},
-	{name: "icmp4.code", bits: 8, number: ofUint(func(p *Packet) uint8 { return p.ICMPCode }), nominal: true, needs: "icmp4"},
-	{name: "icmp6", means: "ip6 && ip.proto == 58"},
-	{name: "icmp6.type", bits: 8, number: ofUint(func(p *Packet) uint8 { return p.ICMPType }), nominal: true, needs: "icmp6"},
-	{name: "icmp6.code", bits: 8, number: ofUint(func(p *Packet) uint8 { return p.ICMPCode }), nominal: true, needs: "icmp6"},
-	{name: "icmp", means: "icmp4 || icmp6"},
-	{name: "igmp", means: "ip4.mcast && ip.proto == 2"},
-	{name: "nd", means: "icmp6.type == {135, 136} && icmp6.code == 0 && ip.ttl == 255"},
-	{name: "nd_ns", means: "icmp6.type == 135 && icmp6.code == 0 && ip.ttl == 255"},
-	{name: "nd_na", means: "icmp6.type == 136 && icmp6.code == 0 && ip.ttl == 255"},
-	{name: "nd_rs", means: "icmp6.type == 133 && icmp6.code == 0 && ip.ttl == 255"},
-	{name: "nd_ra", means: "icmp6.type == 134 && icmp6.code == 0 && ip.ttl == 255"},
+	{name: "icmp4", predicate: "ip4 && ip.proto == 1"},
+	{name: "icmp4.type", width: 8, number: extractUint(func(p *Packet) uint8 { return p.ICMPType }), nominal: true, prereqs: "icmp4"},
+	{name: "icmp4.code", width: 8, number: extractUint(func(p *Packet) uint8 { return p.ICMPCode }), nominal: true, prereqs: "icmp4"},
+	{name: "icmp6", predicate: "ip6 && ip.proto == 58"},
+	{name: "icmp6.type", width: 8, number: extractUint(func(p *Packet) uint8 { return p.ICMPType }), nominal: true, prereqs: "icmp6"},
+	{name: "icmp6.code", width: 8, number: extractUint(func(p *Packet) uint8 { return p.ICMPCode }), nominal: true, prereqs: "icmp6"},
+	{name: "icmp", predicate: "icmp4 || icmp6"},
+	{name: "igmp", predicate: "ip4.mcast && ip.proto == 2"},
+	{name: "nd", predicate: "icmp6.type == {135, 136} && icmp6.code == 0 && ip.ttl == 255"},
+	{name: "nd_ns", predicate: "icmp6.type == 135 && icmp6.code == 0 && ip.ttl == 255"},
+	{name: "nd_na", predicate: "icmp6.type == 136 && icmp6.code == 0 && ip.ttl == 255"},
+	{name: "nd_rs", predicate: "icmp6.type == 133 && icmp6.code == 0 && ip.ttl == 255"},
+	{name: "nd_ra", predicate: "icmp6.type == 134 && icmp6.code == 0 && ip.ttl == 255"},
 
-	{name: "tcp", means: "ip.proto == 6"},
-	{name: "tcp.src", bits: 16, number: ofUint(func(p *Packet) uint16 { return p.SourcePort }), needs: "tcp"},
-	{name: "tcp.dst", bits: 16, number: ofUint(func(p *Packet) uint16 { return p.DestinationPort }), needs: "tcp"},
-	{name: "tcp.flags", bits: 12, number: ofUint(func(p *Packet) uint16 { return p.TCPFlags }), needs: "tcp"},
-	{name: "udp", means: "ip.proto == 17"},
-	{name: "udp.src", bits: 16, number: ofUint(func(p *Packet) uint16 { return p.SourcePort }), needs: "udp"},
-	{name: "udp.dst", bits: 16, number: ofUint(func(p *Packet) uint16 { return p.DestinationPort }), needs: "udp"},
-	{name: "sctp", means: "ip.proto == 132"},
-	{name: "sctp.src", bits: 16, number: ofUint(func(p *Packet) uint16 { return p.SourcePort }), needs: "sctp"},
-	{name: "sctp.dst", bits: 16, number: ofUint(func(p *Packet) uint16 { return p.DestinationPort }), needs: "sctp"},
+	{name: "tcp", predicate: "ip.proto == 6"},
+	{name: "tcp.src", width: 16, number: extractUint(func(p *Packet) uint16 { return p.SourcePort }), prereqs: "tcp"},
+	{name: "tcp.dst", width: 16, number: extractUint(func(p *Packet) uint16 { return p.DestinationPort }), prereqs: "tcp"},
+	{name: "tcp.flags", width: 12, number: extractUint(func(p *Packet) uint16 { return p.TCPFlags }), prereqs: "tcp"},
+	{name: "udp", predicate: "ip.proto == 17"},
+	{name: "udp.src", width: 16, number: extractUint(func(p *Packet) uint16 { return p.SourcePort }), prereqs: "udp"},
+	{name: "udp.dst", width: 16, number: extractUint(func(p *Packet) uint16 { return p.DestinationPort }), prereqs: "udp"},
+	{name: "sctp", predicate: "ip.proto == 132"},
+	{name: "sctp.src", width: 16, number: extractUint(func(p *Packet) uint16 { return p.SourcePort }), prereqs: "sctp"},
+	{name: "sctp.dst", width: 16, number: extractUint(func(p *Packet) uint16 { return p.DestinationPort }), prereqs: "sctp"},
 
-	{name: "pkt.mark", bits: 32, number: ofUint(func(p *Packet) uint32 { return p.Mark })},
+	{name: "pkt.mark", width: 32, number: extractUint(func(p *Packet) uint32 { return p.Mark })},
 }

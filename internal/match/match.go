@@ -12,96 +12,99 @@ import (
 // Match is a condition on packets.
 type Match struct{ root node }
 
-// Names is what a match refers to by name.
-type Names interface {
-	// Set is the addresses of an address set, as they are written there, and whether there is one of that name.
-	Set(name string) ([]string, bool)
-	// Group is the ports of a port group, and whether there is one of that name.
-	Group(name string) ([]string, bool)
-	// Resident says whether a port is on the chassis where the packet is.
-	Resident(port string) bool
+// Resolver is what a match refers to by name.
+type Resolver interface {
+	// AddressSet is the addresses of an address set, as they are written there, and whether there is one of that name.
+	AddressSet(name string) ([]string, bool)
+	// PortGroup is the ports of a port group, and whether there is one of that name.
+	PortGroup(name string) ([]string, bool)
+	// IsChassisResident says whether a port is on the chassis where the packet is.
+	IsChassisResident(port string) bool
 }
 
 // Parse reads a match.
 func Parse(text string) (Match, error) {
-	p := &parser{words: lex(text), fields: fields}
-	root, err := p.whole()
+	p := &parser{tokens: tokenize(text), fields: fields}
+	root, err := p.parseAll()
 	if err != nil {
 		return Match{}, fmt.Errorf("match %q: %w", text, err)
 	}
 	return Match{root}, nil
 }
 
-// Holds says whether the match holds for a packet.
-func (m Match) Holds(p Packet, names Names) (bool, error) {
+// Evaluate says whether the match holds for a packet.
+func (m Match) Evaluate(p Packet, names Resolver) (bool, error) {
 	if m.root == nil {
 		return false, errors.New("match is empty")
 	}
-	return m.root.holds(question{&p, names})
+	return m.root.evaluate(evalContext{&p, names})
 }
 
-// question is a packet, and who knows the names.
-type question struct {
-	packet *Packet
-	names  Names
+// evalContext is a packet, and who knows the names.
+type evalContext struct {
+	packet   *Packet
+	resolver Resolver
 }
 
 // node is a part of a match.
 type node interface {
-	holds(question) (bool, error)
-	not() node
-	// nominal: something in it has no order and no opposite, such as the name of a port.
-	nominal() bool
+	evaluate(evalContext) (bool, error)
+	negate() node
+	// isNominal: something in it has no order and no opposite, such as the name of a port.
+	isNominal() bool
 }
 
-// constant is 0 or 1.
-type constant bool
+// boolConstant is 0 or 1.
+type boolConstant bool
 
-func (c constant) holds(question) (bool, error) { return bool(c), nil }
-func (c constant) not() node                    { return !c }
-func (c constant) nominal() bool                { return false }
+func (c boolConstant) evaluate(evalContext) (bool, error) { return bool(c), nil }
+func (c boolConstant) negate() node                       { return !c }
+func (c boolConstant) isNominal() bool                    { return false }
 
-// resident asks where a port is.
-type resident struct {
+// chassisResident asks where a port is.
+type chassisResident struct {
 	port    string
 	negated bool
 }
 
-func (r resident) holds(q question) (bool, error) { return q.names.Resident(r.port) != r.negated, nil }
-func (r resident) not() node                      { return resident{r.port, !r.negated} }
-func (r resident) nominal() bool                  { return false }
-
-// joined is conditions that hold all, or of which one holds.
-type joined struct {
-	all   bool
-	parts []node
+func (r chassisResident) evaluate(q evalContext) (bool, error) {
+	return q.resolver.IsChassisResident(r.port) != r.negated, nil
 }
 
-func (j joined) holds(q question) (bool, error) {
+func (r chassisResident) negate() node    { return chassisResident{r.port, !r.negated} }
+func (r chassisResident) isNominal() bool { return false }
+
+// booleanExpr is conditions that hold all, or of which one holds.
+type booleanExpr struct {
+	isAnd    bool
+	operands []node
+}
+
+func (j booleanExpr) evaluate(q evalContext) (bool, error) {
 	var unknown error
-	for _, part := range j.parts {
-		holds, err := part.holds(q)
-		if err == nil && holds != j.all {
+	for _, part := range j.operands {
+		holds, err := part.evaluate(q)
+		if err == nil && holds != j.isAnd {
 			return holds, nil // whatever the others are
 		}
 		if unknown == nil {
 			unknown = err
 		}
 	}
-	return j.all, unknown
+	return j.isAnd, unknown
 }
 
-func (j joined) not() node {
-	out := joined{all: !j.all}
-	for _, part := range j.parts {
-		out.parts = append(out.parts, part.not())
+func (j booleanExpr) negate() node {
+	out := booleanExpr{isAnd: !j.isAnd}
+	for _, part := range j.operands {
+		out.operands = append(out.operands, part.negate())
 	}
 	return out
 }
 
-func (j joined) nominal() bool {
-	for _, part := range j.parts {
-		if part.nominal() {
+func (j booleanExpr) isNominal() bool {
+	for _, part := range j.operands {
+		if part.isNominal() {
 			return true
 		}
 	}
@@ -111,21 +114,21 @@ func (j joined) nominal() bool {
 // comparison is a field, or some bits of it, beside values.
 type comparison struct {
 	field    *field
-	from     int // the lowest bit
-	bits     int
+	lowBit   int // the lowest bit
+	width    int
 	relation relation
 	values   []value
 }
 
-func (c comparison) not() node {
-	c.relation = opposites[c.relation]
+func (c comparison) negate() node {
+	c.relation = negatedRelations[c.relation]
 	return c
 }
 
-func (c comparison) nominal() bool { return c.field.nominal }
+func (c comparison) isNominal() bool { return c.field.nominal }
 
-func (c comparison) holds(q question) (bool, error) {
-	values, err := c.expanded(q.names)
+func (c comparison) evaluate(q evalContext) (bool, error) {
+	values, err := c.expandValues(q.resolver)
 	if err != nil {
 		return false, err
 	}
@@ -133,24 +136,24 @@ func (c comparison) holds(q question) (bool, error) {
 		return c.relation == notEqual, nil
 	}
 	switch {
-	case c.field.means != nil:
-		return c.predicate(q, values)
-	case c.field.needs != nil:
-		if holds, err := c.field.needs.holds(q); err != nil || !holds {
+	case c.field.predicate != nil:
+		return c.evaluatePredicate(q, values)
+	case c.field.prereqs != nil:
+		if holds, err := c.field.prereqs.evaluate(q); err != nil || !holds {
 			return false, err
 		}
 	}
 	for _, v := range values {
-		if holds := c.compare(q.packet, v); holds != (c.relation == notEqual) {
+		if holds := c.compareValue(q.packet, v); holds != (c.relation == notEqual) {
 			return holds, nil
 		}
 	}
 	return c.relation == notEqual, nil
 }
 
-// predicate says whether what a field stands for is as the values want it.
-func (c comparison) predicate(q question, values []value) (bool, error) {
-	means, err := c.field.means.holds(q)
+// evaluatePredicate says whether what a field stands for is as the values want it.
+func (c comparison) evaluatePredicate(q evalContext, values []value) (bool, error) {
+	means, err := c.field.predicate.evaluate(q)
 	if err != nil {
 		return false, err
 	}
@@ -162,11 +165,11 @@ func (c comparison) predicate(q question, values []value) (bool, error) {
 	return c.relation == notEqual, nil
 }
 
-func (c comparison) compare(p *Packet, v value) bool {
-	if c.field.bits == 0 {
+func (c comparison) compareValue(p *Packet, v value) bool {
+	if c.field.width == 0 {
 		return (c.field.text(p) == v.text) == (c.relation == equal)
 	}
-	have, mask := c.field.number(p).right(c.from).and(ones(c.bits)), ones(c.bits)
+	have, mask := c.field.number(p).shiftRight(c.lowBit).and(lowBitsMask(c.width)), lowBitsMask(c.width)
 	if v.masked {
 		mask = v.mask.and(mask)
 	}
@@ -187,19 +190,19 @@ func (c comparison) compare(p *Packet, v value) bool {
 	}
 }
 
-// expanded is the values, with those that sets and groups stand for.
-func (c comparison) expanded(names Names) ([]value, error) {
+// expandValues is the values, with those that sets and groups stand for.
+func (c comparison) expandValues(names Resolver) ([]value, error) {
 	var out []value
 	for _, v := range c.values {
 		switch {
 		case v.set != "":
-			addresses, err := c.addresses(v.set, names)
+			addresses, err := c.expandAddressSet(v.set, names)
 			if err != nil {
 				return nil, fmt.Errorf("address set %s: %w", v.set, err)
 			}
 			out = append(out, addresses...)
 		case v.group != "":
-			ports, there := names.Group(v.group)
+			ports, there := names.PortGroup(v.group)
 			if !there {
 				return nil, fmt.Errorf("there is no port group %s", v.group)
 			}
@@ -213,17 +216,17 @@ func (c comparison) expanded(names Names) ([]value, error) {
 	return out, nil
 }
 
-// addresses are those of an address set.
-func (c comparison) addresses(set string, names Names) ([]value, error) {
-	texts, there := names.Set(set)
+// expandAddressSet are those of an address set.
+func (c comparison) expandAddressSet(set string, names Resolver) ([]value, error) {
+	texts, there := names.AddressSet(set)
 	if !there {
 		return nil, errors.New("there is none of that name")
 	}
 	var out []value
 	for _, text := range texts {
-		v, err := number(text)
+		v, err := parseLiteral(text)
 		if err == nil {
-			err = c.field.fits(v)
+			err = c.field.checkValue(v)
 		}
 		if err != nil {
 			return nil, err
@@ -245,12 +248,12 @@ const (
 	greaterOrEqual relation = ">="
 )
 
-// opposites are the relations that hold when the others do not.
-var opposites = map[relation]relation{
+// negatedRelations are the relations that hold when the others do not.
+var negatedRelations = map[relation]relation{
 	equal: notEqual, notEqual: equal, less: greaterOrEqual, greaterOrEqual: less, greater: lessOrEqual, lessOrEqual: greater,
 }
 
-// turned are the relations with their sides exchanged.
-var turned = map[relation]relation{
+// swappedRelations are the relations with their sides exchanged.
+var swappedRelations = map[relation]relation{
 	equal: equal, notEqual: notEqual, less: greater, greater: less, lessOrEqual: greaterOrEqual, greaterOrEqual: lessOrEqual,
 }

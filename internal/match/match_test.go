@@ -6,27 +6,27 @@ import (
 	"testing"
 )
 
-// names is a small cluster's.
-type names struct{}
+// testResolver is a small cluster's.
+type testResolver struct{}
 
-func (names) Set(name string) ([]string, bool) {
+func (testResolver) AddressSet(name string) ([]string, bool) {
 	set, there := map[string][]string{"pods": {"10.0.0.4", "10.0.0.128/25"}, "none": nil, "six": {"fd00::1"}, "a.b_c": {"10.0.0.5"}}[name]
 	return set, there
 }
 
-func (names) Group(name string) ([]string, bool) {
+func (testResolver) PortGroup(name string) ([]string, bool) {
 	group, there := map[string][]string{"guarded": {"web.shop", "db.shop"}, "empty": nil}[name]
 	return group, there
 }
 
-func (names) Resident(port string) bool { return port == "cr-here" }
+func (testResolver) IsChassisResident(port string) bool { return port == "cr-here" }
 
-// request is a client's first packet on its way out of a switch, to a pod.
-var request = Packet{
+// requestPacket is a client's first packet on its way out of a switch, to a pod.
+var requestPacket = Packet{
 	Inport: "shop-net-shop", Outport: "web.shop", EthSource: 0x0a5a01020304, EthDestination: 0x020304050607,
 	Source: netip.MustParseAddr("198.51.100.9"), Destination: netip.MustParseAddr("10.0.0.4"),
 	Protocol: TCP, TTL: 63, SourcePort: 40000, DestinationPort: 80, TCPFlags: SYN,
-	Mark: 7, Tracked: true, New: true, ConnectionLabel: [2]uint64{91 << 32, 0},
+	Mark: 7, Tracked: true, New: true, CTLabel: [2]uint64{91 << 32, 0},
 }
 
 func TestMatchesThatHold(t *testing.T) {
@@ -43,7 +43,7 @@ func TestMatchesThatHold(t *testing.T) {
 		"eth.mcast == 0", "!ip4.mcast", `is_chassis_resident("cr-here")`, `!is_chassis_resident("cr-there")`, "ip.ttl == 63",
 		"(ip4.src == 10.0.0.0/8 || ip4.src == 198.51.100.9) && !(tcp.dst == 53)", "!vlan.present",
 	} {
-		if holds, err := evaluate(text, request); err != nil || !holds {
+		if holds, err := evaluateText(text, requestPacket); err != nil || !holds {
 			t.Errorf("%s: %t, %v; wanted it to hold", text, holds, err)
 		}
 	}
@@ -57,18 +57,18 @@ func TestMatchesThatDoNotHold(t *testing.T) {
 		"ip4.dst == 10.0.0.4 && ip4.src == 10.0.0.4", "ip6 || arp", "ip.is_frag",
 		"!(ip6.src == fd00::1)", "!(udp.dst == 53)", // what a packet does not have can't be compared, not even for what it is not
 	} {
-		if holds, err := evaluate(text, request); err != nil || holds {
+		if holds, err := evaluateText(text, requestPacket); err != nil || holds {
 			t.Errorf("%s: %t, %v; wanted it not to hold", text, holds, err)
 		}
 	}
-	untracked := request
+	untracked := requestPacket
 	untracked.Tracked, untracked.New = false, false
 	for _, text := range []string{"ct.new", "!ct.new", "!ct.est", "ct.est"} { // nothing can be said of it
-		if holds, err := evaluate(text, untracked); err != nil || holds {
+		if holds, err := evaluateText(text, untracked); err != nil || holds {
 			t.Errorf("%s of a packet that nobody looked up: %t, %v", text, holds, err)
 		}
 	}
-	if holds, err := evaluate("!ct.trk", untracked); err != nil || !holds {
+	if holds, err := evaluateText("!ct.trk", untracked); err != nil || !holds {
 		t.Errorf("!ct.trk of a packet that nobody looked up: %t, %v", holds, err)
 	}
 }
@@ -120,7 +120,7 @@ func TestMatchesThatOVNRefuses(t *testing.T) {
 		"ip4.src == {}":          "no value",
 		"!!ip4.mcast":            "no value",
 	} {
-		if _, err := evaluate(text, request); err == nil || !strings.Contains(err.Error(), why) {
+		if _, err := evaluateText(text, requestPacket); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v; wanted an error about %q", text, err, why)
 		}
 	}
@@ -129,7 +129,7 @@ func TestMatchesThatOVNRefuses(t *testing.T) {
 // A part that can't be told matters only where the others do not decide.
 func TestUnknownPartsDecideNothing(t *testing.T) {
 	for text, holds := range map[string]bool{"udp && ip4.src == $missing": false, "tcp || ip4.src == $missing": true} {
-		if got, err := evaluate(text, request); err != nil || got != holds {
+		if got, err := evaluateText(text, requestPacket); err != nil || got != holds {
 			t.Errorf("%s: %t, %v; wanted %t", text, got, err, holds)
 		}
 	}
@@ -141,18 +141,18 @@ func TestIPv6(t *testing.T) {
 		EthDestination: 0x3333ff000080,
 	}
 	for _, text := range []string{"ip6 && ip6.src == fd00::/64", "nd_ns", "nd", "icmp6.type == 135", "eth.mcastv6", "ip6.dst != fd00::/64", "ip6.dst[0..7] == 0x80", "icmp"} {
-		if holds, err := evaluate(text, p); err != nil || !holds {
+		if holds, err := evaluateText(text, p); err != nil || !holds {
 			t.Errorf("%s: %t, %v; wanted it to hold", text, holds, err)
 		}
 	}
 }
 
-func evaluate(text string, p Packet) (bool, error) {
+func evaluateText(text string, p Packet) (bool, error) {
 	m, err := Parse(text)
 	if err != nil {
 		return false, err
 	}
-	return m.Holds(p, names{})
+	return m.Evaluate(p, testResolver{})
 }
 
 // FuzzMatch: any text is a match or an error; a match is what its double negation is.
@@ -168,8 +168,8 @@ func FuzzMatch(f *testing.F) {
 		if err != nil {
 			return
 		}
-		holds, err := m.Holds(request, names{})
-		twice, errTwice := Match{m.root.not().not()}.Holds(request, names{})
+		holds, err := m.Evaluate(requestPacket, testResolver{})
+		twice, errTwice := Match{m.root.negate().negate()}.Evaluate(requestPacket, testResolver{})
 		if holds != twice || (err == nil) != (errTwice == nil) {
 			t.Errorf("%s holds %t (%v), and negated twice %t (%v)", text, holds, err, twice, errTwice)
 		}

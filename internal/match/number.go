@@ -10,100 +10,100 @@ import (
 	"strings"
 )
 
-// wide is a number of up to 128 bits.
-type wide struct{ high, low uint64 }
+// uint128 is a number of up to 128 bits.
+type uint128 struct{ high, low uint64 }
 
-func small(n uint64) wide { return wide{low: n} }
+func newUint128(n uint64) uint128 { return uint128{low: n} }
 
-// ones is a number whose lowest n bits are set.
-func ones(n int) wide {
+// lowBitsMask is a number whose lowest n bits are set.
+func lowBitsMask(n int) uint128 {
 	switch {
 	case n >= 128:
-		return wide{^uint64(0), ^uint64(0)}
+		return uint128{^uint64(0), ^uint64(0)}
 	case n > 64:
-		return wide{1<<(n-64) - 1, ^uint64(0)}
+		return uint128{1<<(n-64) - 1, ^uint64(0)}
 	case n == 64:
-		return wide{0, ^uint64(0)}
+		return uint128{0, ^uint64(0)}
 	default:
-		return wide{0, 1<<n - 1}
+		return uint128{0, 1<<n - 1}
 	}
 }
 
-func (w wide) and(o wide) wide { return wide{w.high & o.high, w.low & o.low} }
+func (w uint128) and(o uint128) uint128 { return uint128{w.high & o.high, w.low & o.low} }
 
-// right is the number without its lowest n bits.
-func (w wide) right(n int) wide {
+// shiftRight is the number without its lowest n bits.
+func (w uint128) shiftRight(n int) uint128 {
 	if n >= 64 {
-		return wide{0, w.high >> (n - 64)}
+		return uint128{0, w.high >> (n - 64)}
 	}
-	return wide{w.high >> n, w.low>>n | w.high<<(64-n)}
+	return uint128{w.high >> n, w.low>>n | w.high<<(64-n)}
 }
 
-func (w wide) compare(o wide) int {
+func (w uint128) compare(o uint128) int {
 	return cmp.Or(cmp.Compare(w.high, o.high), cmp.Compare(w.low, o.low))
 }
 
-// length is how many bits it takes.
-func (w wide) length() int {
+// bitLength is how many bits it takes.
+func (w uint128) bitLength() int {
 	if w.high != 0 {
 		return 64 + bits.Len64(w.high)
 	}
 	return bits.Len64(w.low)
 }
 
-func ofAddress(a netip.Addr) wide {
+func addressToUint128(a netip.Addr) uint128 {
 	if !a.IsValid() {
-		return wide{}
+		return uint128{}
 	}
 	if a.Is4() {
 		b := a.As4()
-		return small(uint64(binary.BigEndian.Uint32(b[:])))
+		return newUint128(uint64(binary.BigEndian.Uint32(b[:])))
 	}
 	b := a.As16()
-	return wide{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])}
+	return uint128{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])}
 }
 
 // value is what a field is compared with: a number, a text, or a name for several.
 type value struct {
-	number, mask wide
+	number, mask uint128
 	masked       bool
 	text         string
 	quoted       bool // it is a text
 	set, group   string
-	kind         kind
+	format       literalFormat
 }
 
-// kind is how a number was written. It decides which masks it may have.
-type kind int
+// literalFormat is how a number was written. It decides which masks it may have.
+type literalFormat int
 
 const (
-	decimal kind = iota
-	hexadecimal
-	ethernet
-	ipv4
-	ipv6
+	formatDecimal literalFormat = iota
+	formatHexadecimal
+	formatEthernet
+	formatIPv4
+	formatIPv6
 )
 
-// number reads a number, an address or a MAC address, with or without a mask.
-func number(text string) (value, error) {
+// parseLiteral reads a number, an address or a MAC address, with or without a mask.
+func parseLiteral(text string) (value, error) {
 	text, after, masked := strings.Cut(text, "/")
-	out, err := plain(text)
+	out, err := parseUnmasked(text)
 	if err != nil || !masked {
 		return out, err
 	}
-	mask, err := plain(after)
+	mask, err := parseUnmasked(after)
 	if err != nil {
 		return value{}, err
 	}
 	out.masked, out.mask = true, mask.number
 	length := mask.number.low
 	switch {
-	case out.kind == mask.kind:
-	case out.kind == ipv4 && mask.kind == decimal && length <= 32:
-		out.mask = leading(int(length), 32)
-	case out.kind == ipv6 && mask.kind == decimal && length <= 128:
-		out.mask = leading(int(length), 128)
-	case out.kind == decimal && mask.kind == hexadecimal && out.number == wide{}:
+	case out.format == mask.format:
+	case out.format == formatIPv4 && mask.format == formatDecimal && length <= 32:
+		out.mask = prefixMask(int(length), 32)
+	case out.format == formatIPv6 && mask.format == formatDecimal && length <= 128:
+		out.mask = prefixMask(int(length), 128)
+	case out.format == formatDecimal && mask.format == formatHexadecimal && out.number == uint128{}:
 	default:
 		return value{}, fmt.Errorf("%q and its mask %q are not written alike", text, after)
 	}
@@ -111,45 +111,45 @@ func number(text string) (value, error) {
 	return out, nil
 }
 
-// leading is a number of so many bits, of which the first are set.
-func leading(set, of int) wide {
-	all, rest := ones(of), ones(of-set)
-	return wide{all.high &^ rest.high, all.low &^ rest.low}
+// prefixMask is a number of so many bits, of which the first are set.
+func prefixMask(set, of int) uint128 {
+	all, rest := lowBitsMask(of), lowBitsMask(of-set)
+	return uint128{all.high &^ rest.high, all.low &^ rest.low}
 }
 
-func plain(text string) (value, error) {
+func parseUnmasked(text string) (value, error) {
 	if mac, ok := ParseMAC(text); ok {
-		return value{number: small(uint64(mac)), kind: ethernet}, nil
+		return value{number: newUint128(uint64(mac)), format: formatEthernet}, nil
 	}
 	if hex, is := strings.CutPrefix(strings.ToLower(text), "0x"); is {
-		return hexNumber(hex)
+		return parseHexNumber(hex)
 	}
 	if n, err := strconv.ParseUint(text, 10, 64); err == nil && (text == "0" || text[0] != '0' && text[0] != '+') {
-		return value{number: small(n), kind: decimal}, nil
+		return value{number: newUint128(n), format: formatDecimal}, nil
 	}
 	a, err := netip.ParseAddr(text)
 	if err != nil || a.Zone() != "" {
 		return value{}, fmt.Errorf("%q is no number and no address", text)
 	}
 	if a.Is4() {
-		return value{number: ofAddress(a), kind: ipv4}, nil
+		return value{number: addressToUint128(a), format: formatIPv4}, nil
 	}
-	return value{number: ofAddress(a), kind: ipv6}, nil
+	return value{number: addressToUint128(a), format: formatIPv6}, nil
 }
 
-func hexNumber(text string) (value, error) {
+func parseHexNumber(text string) (value, error) {
 	if text == "" || len(text) > 32 {
 		return value{}, fmt.Errorf("%q is no hexadecimal number of up to 128 bits", "0x"+text)
 	}
-	var out wide
+	var out uint128
 	for _, digit := range text {
 		n, err := strconv.ParseUint(string(digit), 16, 4)
 		if err != nil {
 			return value{}, fmt.Errorf("%q is no hexadecimal number", "0x"+text)
 		}
-		out = wide{out.high<<4 | out.low>>60, out.low<<4 | n}
+		out = uint128{out.high<<4 | out.low>>60, out.low<<4 | n}
 	}
-	return value{number: out, kind: hexadecimal}, nil
+	return value{number: out, format: formatHexadecimal}, nil
 }
 
 // MAC is an Ethernet address.

@@ -6,55 +6,55 @@ import (
 	"time"
 )
 
-// keeper is what files say, read again when they have changed. Whoever connects costs three looks at the file system and no more.
-type keeper struct {
+// certReloader is what files say, read again when they have changed. Whoever connects costs three looks at the file system and no more.
+type certReloader struct {
 	files Files
 
-	mu    sync.Mutex
-	seen  stamp // the files when they were read the last time, also when they could not be used
-	holds *material
+	mu        sync.Mutex
+	lastStamp fileStamp // the files when they were read the last time, also when they could not be used
+	loaded    *tlsMaterial
 }
 
-// stamp tells one content of the files from the next.
-type stamp [3]struct {
+// fileStamp tells one content of the files from the next.
+type fileStamp [3]struct {
 	changed time.Time
 	size    int64
 }
 
-// keep reads the files for the first time.
-func (f Files) keep() (*keeper, error) {
-	seen := f.stamp()
-	texts, err := f.Read()
+// newReloader reads the files for the first time.
+func (f Files) newReloader() (*certReloader, error) {
+	seen := f.statFiles()
+	texts, err := f.ReadPEM()
 	if err != nil {
 		return nil, err
 	}
-	holds, err := texts.parse()
+	holds, err := texts.parseMaterial()
 	if err != nil {
 		return nil, err
 	}
-	return &keeper{files: f, seen: seen, holds: holds}, nil
+	return &certReloader{files: f, lastStamp: seen, loaded: holds}, nil
 }
 
-// current is what the files say. While they can't be used, such as between the writing of one and the other, the last that could be is.
-func (k *keeper) current() *material {
+// currentMaterial is what the files say. While they can't be used, such as between the writing of one and the other, the last that could be is.
+func (k *certReloader) currentMaterial() *tlsMaterial {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	now := k.files.stamp()
-	if now == k.seen {
-		return k.holds
+	now := k.files.statFiles()
+	if now == k.lastStamp {
+		return k.loaded
 	}
-	texts, err := k.files.Read()
+	texts, err := k.files.ReadPEM()
 	if err != nil {
-		return k.holds
+		return k.loaded
 	}
-	k.seen = now
-	if next, err := texts.parse(); err == nil {
-		k.holds = next
+	k.lastStamp = now
+	if next, err := texts.parseMaterial(); err == nil {
+		k.loaded = next
 	}
-	return k.holds
+	return k.loaded
 }
 
-func (f Files) stamp() (out stamp) {
+func (f Files) statFiles() (out fileStamp) {
 	for i, name := range []string{f.Cert, f.Key, f.CA} {
 		info, err := os.Stat(name) // of what a link leads to: a mounted Secret is exchanged by one
 		if err != nil {

@@ -1,8 +1,8 @@
 // Package mutual is TLS in which both sides show a certificate of one authority.
 //
 // OVN's certificates name no host, neither those of ovs-pki nor Kube-OVN's. OVN's own programs check that the authority has signed, and
-// nothing else, and so does Texts.Client. Where both programs are ours, each has a name (DNS SAN) that the other one checks: a certificate
-// of the same authority for something else is refused (Files.Peer).
+// nothing else, and so does Texts.ClientConfig. Where both programs are ours, each has a name (DNS SAN) that the other one checks: a certificate
+// of the same authority for something else is refused (Files.PeerName).
 package mutual
 
 import (
@@ -19,38 +19,38 @@ import (
 // Files are who we are and whom we trust, in PEM.
 type Files struct {
 	Cert, Key, CA string
-	// Peer is a name that the certificate of the other side has to have; empty: any certificate of the authority will do.
-	Peer string
+	// PeerName is a name that the certificate of the other side has to have; empty: any certificate of the authority will do.
+	PeerName string
 }
 
-// Texts are the contents of such files.
-type Texts struct{ Cert, Key, CA []byte }
+// PEM are the contents of such files.
+type PEM struct{ Cert, Key, CA []byte }
 
-// Given says whether there are any.
-func (f Files) Given() bool { return f.Cert != "" || f.Key != "" || f.CA != "" }
+// IsConfigured says whether there are any.
+func (f Files) IsConfigured() bool { return f.Cert != "" || f.Key != "" || f.CA != "" }
 
-// Client is the side that connects. Files that change later are read again: the next connection has the new ones.
-func (f Files) Client() (*tls.Config, error) {
-	k, err := f.keep()
+// ClientConfig is the side that connects. Files that change later are read again: the next connection has the new ones.
+func (f Files) ClientConfig() (*tls.Config, error) {
+	k, err := f.newReloader()
 	if err != nil {
 		return nil, err
 	}
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			return &k.current().pair, nil
+			return &k.currentMaterial().pair, nil
 		},
 		// The name is that of a role and not of a host, and is checked with the authority below.
 		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection checks the authority and the name of the role
 		VerifyConnection: func(s tls.ConnectionState) error {
-			return verify(s.PeerCertificates, k.current().roots, x509.ExtKeyUsageServerAuth, f.Peer)
+			return verifyPeer(s.PeerCertificates, k.currentMaterial().roots, x509.ExtKeyUsageServerAuth, f.PeerName)
 		},
 	}, nil
 }
 
-// Server is the side that answers. Files that change later are read again: the next connection has the new ones.
-func (f Files) Server() (*tls.Config, error) {
-	k, err := f.keep()
+// ServerConfig is the side that answers. Files that change later are read again: the next connection has the new ones.
+func (f Files) ServerConfig() (*tls.Config, error) {
+	k, err := f.newReloader()
 	if err != nil {
 		return nil, err
 	}
@@ -58,16 +58,16 @@ func (f Files) Server() (*tls.Config, error) {
 		MinVersion: tls.VersionTLS12,
 		ClientAuth: tls.RequireAnyClientCert, // verified below, with the authority as it is then
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			return &k.current().pair, nil
+			return &k.currentMaterial().pair, nil
 		},
 		VerifyConnection: func(s tls.ConnectionState) error {
-			return verify(s.PeerCertificates, k.current().roots, x509.ExtKeyUsageClientAuth, f.Peer)
+			return verifyPeer(s.PeerCertificates, k.currentMaterial().roots, x509.ExtKeyUsageClientAuth, f.PeerName)
 		},
 	}, nil
 }
 
-// Expires is when the first of the certificates in a file ends.
-func Expires(file string) (time.Time, error) {
+// EarliestExpiry is when the first of the certificates in a file ends.
+func EarliestExpiry(file string) (time.Time, error) {
 	var first time.Time
 	rest, err := os.ReadFile(file) //nolint:gosec // a file that the operator names
 	if err != nil {
@@ -92,8 +92,8 @@ func Expires(file string) (time.Time, error) {
 	return first, nil
 }
 
-// Read reads the files.
-func (f Files) Read() (out Texts, err error) {
+// ReadPEM reads the files.
+func (f Files) ReadPEM() (out PEM, err error) {
 	for _, file := range []struct {
 		name, what string
 		to         *[]byte
@@ -105,9 +105,9 @@ func (f Files) Read() (out Texts, err error) {
 	return out, nil
 }
 
-// Client is the side that connects.
-func (t Texts) Client() (*tls.Config, error) {
-	m, err := t.parse()
+// ClientConfig is the side that connects.
+func (t PEM) ClientConfig() (*tls.Config, error) {
+	m, err := t.parseMaterial()
 	if err != nil {
 		return nil, err
 	}
@@ -117,19 +117,19 @@ func (t Texts) Client() (*tls.Config, error) {
 		// The name is not checked; the authority is.
 		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection checks the authority; OVN's certificates name nobody
 		VerifyConnection: func(s tls.ConnectionState) error {
-			return verify(s.PeerCertificates, m.roots, x509.ExtKeyUsageServerAuth, "")
+			return verifyPeer(s.PeerCertificates, m.roots, x509.ExtKeyUsageServerAuth, "")
 		},
 	}, nil
 }
 
-// material is what was read from files.
-type material struct {
+// tlsMaterial is what was read from files.
+type tlsMaterial struct {
 	pair  tls.Certificate
 	roots *x509.CertPool
 }
 
-func (t Texts) parse() (out *material, err error) {
-	out = &material{}
+func (t PEM) parseMaterial() (out *tlsMaterial, err error) {
+	out = &tlsMaterial{}
 	if out.pair, err = tls.X509KeyPair(t.Cert, t.Key); err != nil {
 		return nil, fmt.Errorf("read the certificate: %w", err)
 	}
@@ -140,8 +140,8 @@ func (t Texts) parse() (out *material, err error) {
 	return out, nil
 }
 
-// verify checks that one of the roots stands behind a certificate, the first of the chain that was sent, and that it has a name; empty: any.
-func verify(chain []*x509.Certificate, roots *x509.CertPool, usage x509.ExtKeyUsage, name string) error {
+// verifyPeer checks that one of the roots stands behind a certificate, the first of the chain that was sent, and that it has a name; empty: any.
+func verifyPeer(chain []*x509.Certificate, roots *x509.CertPool, usage x509.ExtKeyUsage, name string) error {
 	if len(chain) == 0 {
 		return errors.New("the other side showed no certificate")
 	}

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// written is a file with certificates that end at the given times.
-func written(t *testing.T, ends ...time.Time) string {
+// writeCertFile is a file with certificates that end at the given times.
+func writeCertFile(t *testing.T, ends ...time.Time) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -43,11 +43,11 @@ func TestExpires(t *testing.T) {
 	first := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	later := first.AddDate(1, 0, 0)
 	for _, ends := range [][]time.Time{{first}, {first, later}, {later, first}} {
-		if got, err := Expires(written(t, ends...)); err != nil || !got.Equal(first) {
+		if got, err := EarliestExpiry(writeCertFile(t, ends...)); err != nil || !got.Equal(first) {
 			t.Errorf("%v: %v, %v; want %v", ends, got, err, first)
 		}
 	}
-	if got, err := Expires(written(t)); err == nil {
+	if got, err := EarliestExpiry(writeCertFile(t)); err == nil {
 		t.Errorf("a file without a certificate ends at %v", got)
 	}
 }

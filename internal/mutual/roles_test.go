@@ -29,10 +29,10 @@ type authority struct {
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
 	a := &authority{t: t}
-	template := a.template("authority", time.Now().Add(time.Hour))
+	template := a.certTemplate("authority", time.Now().Add(time.Hour))
 	template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
 	a.key = a.newKey()
-	a.cert = a.sign(template, template, a.key, a.key)
+	a.cert = a.signCert(template, template, a.key, a.key)
 	return a
 }
 
@@ -44,7 +44,7 @@ func (a *authority) newKey() *ecdsa.PrivateKey {
 	return key
 }
 
-func (a *authority) template(name string, ends time.Time, usages ...x509.ExtKeyUsage) *x509.Certificate {
+func (a *authority) certTemplate(name string, ends time.Time, usages ...x509.ExtKeyUsage) *x509.Certificate {
 	serial, err := rand.Int(rand.Reader, big.NewInt(1<<60))
 	if err != nil {
 		a.t.Fatal(err)
@@ -54,7 +54,7 @@ func (a *authority) template(name string, ends time.Time, usages ...x509.ExtKeyU
 	}
 }
 
-func (a *authority) sign(template, parent *x509.Certificate, key, by *ecdsa.PrivateKey) *x509.Certificate {
+func (a *authority) signCert(template, parent *x509.Certificate, key, by *ecdsa.PrivateKey) *x509.Certificate {
 	raw, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by)
 	if err != nil {
 		a.t.Fatal(err)
@@ -66,15 +66,15 @@ func (a *authority) sign(template, parent *x509.Certificate, key, by *ecdsa.Priv
 	return out
 }
 
-// issue writes a certificate for a name, with its key and its authority, into a directory, as a mounted Secret has them.
-func (a *authority) issue(dir, name string, ends time.Time, usages ...x509.ExtKeyUsage) Files {
+// issueFiles writes a certificate for a name, with its key and its authority, into a directory, as a mounted Secret has them.
+func (a *authority) issueFiles(dir, name string, ends time.Time, usages ...x509.ExtKeyUsage) Files {
 	a.t.Helper()
 	key := a.newKey()
-	template := a.template("a certificate", ends, usages...)
+	template := a.certTemplate("a certificate", ends, usages...)
 	if name != "" {
 		template.DNSNames = []string{name}
 	}
-	cert := a.sign(template, a.cert, key, a.key)
+	cert := a.signCert(template, a.cert, key, a.key)
 	raw, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
 		a.t.Fatal(err)
@@ -91,10 +91,10 @@ func (a *authority) issue(dir, name string, ends time.Time, usages ...x509.ExtKe
 	return files
 }
 
-var both = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+var bothUsages = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 
-// talk connects two sides and returns why they do not talk, and when the server's certificate ends.
-func talk(t *testing.T, client, server *tls.Config) (ends time.Time, err error) {
+// attemptHandshake connects two sides and returns why they do not talk, and when the server's certificate ends.
+func attemptHandshake(t *testing.T, client, server *tls.Config) (ends time.Time, err error) {
 	t.Helper()
 	on, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -122,15 +122,15 @@ func talk(t *testing.T, client, server *tls.Config) (ends time.Time, err error) 
 	return ends, errors.Join(err, <-answered)
 }
 
-// sides are both sides of a connection, each of which wants the other to be somebody.
-func sides(t *testing.T, client, server Files, peerOfClient, peerOfServer string) (*tls.Config, *tls.Config) {
+// tlsConfigs are both sides of a connection, each of which wants the other to be somebody.
+func tlsConfigs(t *testing.T, client, server Files, peerOfClient, peerOfServer string) (*tls.Config, *tls.Config) {
 	t.Helper()
-	client.Peer, server.Peer = peerOfClient, peerOfServer
-	c, err := client.Client()
+	client.PeerName, server.PeerName = peerOfClient, peerOfServer
+	c, err := client.ClientConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := server.Server()
+	s, err := server.ServerConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,9 +142,9 @@ func TestRolesAreChecked(t *testing.T) {
 	ours, other := newAuthority(t), newAuthority(t)
 	later := time.Now().Add(time.Hour)
 	issue := func(a *authority, name string, usages ...x509.ExtKeyUsage) Files {
-		return a.issue(t.TempDir(), name, later, usages...)
+		return a.issueFiles(t.TempDir(), name, later, usages...)
 	}
-	agent, controller, nobody := issue(ours, "agent", both...), issue(ours, "controller", both...), issue(ours, "", both...)
+	agent, controller, nobody := issue(ours, "agent", bothUsages...), issue(ours, "controller", bothUsages...), issue(ours, "", bothUsages...)
 	for _, c := range []struct {
 		what           string
 		client, server Files
@@ -155,20 +155,20 @@ func TestRolesAreChecked(t *testing.T) {
 		{"the controller's certificate answers", controller, controller, "not for agent"},
 		{"OVN's certificate asks", nobody, agent, "not for controller"},
 		{"OVN's certificate answers", controller, nobody, "not for agent"},
-		{"a name that begins the same asks", issue(ours, "controller.example", both...), agent, "not for controller"},
-		{"another authority's asks", issue(other, "controller", both...), agent, "unknown authority"},
-		{"another authority's answers", controller, issue(other, "agent", both...), "unknown authority"},
+		{"a name that begins the same asks", issue(ours, "controller.example", bothUsages...), agent, "not for controller"},
+		{"another authority's asks", issue(other, "controller", bothUsages...), agent, "unknown authority"},
+		{"another authority's answers", controller, issue(other, "agent", bothUsages...), "unknown authority"},
 		{"a certificate of servers asks", issue(ours, "controller", x509.ExtKeyUsageServerAuth), agent, "incompatible key usage"},
-		{"one that has ended asks", ours.issue(t.TempDir(), "controller", time.Now().Add(-time.Minute), both...), agent, "expired"},
+		{"one that has ended asks", ours.issueFiles(t.TempDir(), "controller", time.Now().Add(-time.Minute), bothUsages...), agent, "expired"},
 	} {
-		client, server := sides(t, c.client, c.server, "agent", "controller")
-		_, err := talk(t, client, server)
+		client, server := tlsConfigs(t, c.client, c.server, "agent", "controller")
+		_, err := attemptHandshake(t, client, server)
 		if c.refusal == "" && err != nil || c.refusal != "" && (err == nil || !strings.Contains(err.Error(), c.refusal)) {
 			t.Errorf("%s: %v, want %q", c.what, err, c.refusal)
 		}
 	}
-	client, server := sides(t, nobody, nobody, "", "") // control: who asks for no name takes any
-	if _, err := talk(t, client, server); err != nil {
+	client, server := tlsConfigs(t, nobody, nobody, "", "") // control: who asks for no name takes any
+	if _, err := attemptHandshake(t, client, server); err != nil {
 		t.Error(err)
 	}
 }
@@ -178,19 +178,19 @@ func TestRenewedFilesAreRead(t *testing.T) {
 	first, second := newAuthority(t), newAuthority(t)
 	here, there := t.TempDir(), t.TempDir()
 	soon, later := time.Now().Add(10*time.Minute).Truncate(time.Second), time.Now().Add(time.Hour).Truncate(time.Second)
-	client, server := sides(t, first.issue(here, "controller", soon, both...), first.issue(there, "agent", soon, both...), "agent", "controller")
+	client, server := tlsConfigs(t, first.issueFiles(here, "controller", soon, bothUsages...), first.issueFiles(there, "agent", soon, bothUsages...), "agent", "controller")
 	check := func(what string, want time.Time) {
 		t.Helper()
-		if got, err := talk(t, client, server); err != nil || !got.Equal(want) {
+		if got, err := attemptHandshake(t, client, server); err != nil || !got.Equal(want) {
 			t.Errorf("%s: it ends at %v (%v), want %v", what, got, err, want)
 		}
 	}
 	check("at first", soon)
-	second.issue(here, "controller", later, both...)
-	if _, err := talk(t, client, server); err == nil {
+	second.issueFiles(here, "controller", later, bothUsages...)
+	if _, err := attemptHandshake(t, client, server); err == nil {
 		t.Error("one side has another authority, and they talk")
 	}
-	second.issue(there, "agent", later, both...)
+	second.issueFiles(there, "agent", later, bothUsages...)
 	check("with another authority", later)
 	if err := os.WriteFile(filepath.Join(there, "tls.crt"), []byte("half of"), 0o600); err != nil {
 		t.Fatal(err)

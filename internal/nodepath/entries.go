@@ -26,8 +26,8 @@ type Routes = state.Set[RouteKey, Route]
 // Nft is what is in our nftables table.
 type Nft = state.Set[NftKey, NftValue]
 
-// Settings are settings of the kernel.
-type Settings = state.Set[SettingKey, Setting]
+// Sysctls are settings of the kernel.
+type Sysctls = state.Set[SysctlKey, Sysctl]
 
 // LinkKey is the name of an interface, and what of it is meant.
 type LinkKey struct {
@@ -40,9 +40,9 @@ type LinkAspect int
 
 // The aspects, in the order in which they are made.
 const (
-	ItsBeing LinkAspect = iota
-	ItsMaster
-	ItsAddress
+	LinkDevice LinkAspect = iota
+	LinkMaster
+	LinkAddresses
 )
 
 // Compare orders by what is made first.
@@ -198,48 +198,48 @@ const (
 
 // NftKey names an object in our table.
 type NftKey struct {
-	Kind NftKind
-	In   string // the chain or set; empty: it is one
-	Name string
+	Kind   NftKind
+	Parent string // the chain or set; empty: it is one
+	Name   string
 }
 
 // Compare orders by the order of making.
 func (k NftKey) Compare(o NftKey) int {
-	return cmp.Or(cmp.Compare(k.Kind, o.Kind), strings.Compare(k.In, o.In), strings.Compare(k.Name, o.Name))
+	return cmp.Or(cmp.Compare(k.Kind, o.Kind), strings.Compare(k.Parent, o.Parent), strings.Compare(k.Name, o.Name))
 }
 
 // String is the key for people.
 func (k NftKey) String() string {
-	return "nft " + strings.Join(slices.DeleteFunc([]string{[...]string{"chain", "set", "element", "rule"}[k.Kind], k.In, k.Name},
+	return "nft " + strings.Join(slices.DeleteFunc([]string{[...]string{"chain", "set", "element", "rule"}[k.Kind], k.Parent, k.Name},
 		func(s string) bool { return s == "" }), " ")
 }
 
 // NftValue is what the object is, as nft writes it. The kernel gives rules back otherwise than they were written, so a rule carries a sum
 // of its text, and that is compared. Of other objects the name says it all.
-type NftValue struct{ Text, Sum string }
+type NftValue struct{ Text, Checksum string }
 
 // Equal compares sums.
-func (v NftValue) Equal(o NftValue) bool { return v.Sum == o.Sum }
+func (v NftValue) Equal(o NftValue) bool { return v.Checksum == o.Checksum }
 
 // String is the text.
-func (v NftValue) String() string { return cmp.Or(v.Text, v.Sum) }
+func (v NftValue) String() string { return cmp.Or(v.Text, v.Checksum) }
 
-// SettingKey is the name of a setting as sysctl writes it.
-type SettingKey string
+// SysctlKey is the name of a setting as sysctl writes it.
+type SysctlKey string
 
 // Compare orders by name.
-func (k SettingKey) Compare(o SettingKey) int { return strings.Compare(string(k), string(o)) }
+func (k SysctlKey) Compare(o SysctlKey) int { return strings.Compare(string(k), string(o)) }
 
 // String is the name.
-func (k SettingKey) String() string { return "setting " + string(k) }
+func (k SysctlKey) String() string { return "setting " + string(k) }
 
-// Setting is a setting's value. Also are values that do as well, with spaces between: then nothing is changed.
-type Setting struct{ Text, Also string }
+// Sysctl is a setting's value. Also are values that do as well, with spaces between: then nothing is changed.
+type Sysctl struct{ Text, Acceptable string }
 
 // Equal says whether one is as good as the other.
-func (s Setting) Equal(o Setting) bool {
-	return s.Text == o.Text || slices.Contains(strings.Fields(o.Also), s.Text) || slices.Contains(strings.Fields(s.Also), o.Text)
+func (s Sysctl) Equal(o Sysctl) bool {
+	return s.Text == o.Text || slices.Contains(strings.Fields(o.Acceptable), s.Text) || slices.Contains(strings.Fields(s.Acceptable), o.Text)
 }
 
 // String is the value.
-func (s Setting) String() string { return s.Text }
+func (s Sysctl) String() string { return s.Text }

@@ -24,12 +24,12 @@ func TestWhatIsNotLedOut(t *testing.T) {
 		"red egress0ip": "ip saddr @egress0-pods-3-ipv4 ip daddr != @inside-3-ipv4 ip daddr != @egress0-not-3-ipv4 snat ip to 192.168.10.25",
 		"red egress1ip": "ip saddr @egress1-pods-3-ipv4 ip daddr @egress1-to-3-ipv4 ip daddr != @egress1-not-3-ipv4 masquerade",
 	} {
-		if got := k.Nft[NftKey{Kind: NftRule, In: "leaves", Name: rule}].Value.Text; !strings.HasSuffix(got, want) {
+		if got := k.Nft[NftKey{Kind: NftRule, Parent: "leaves", Name: rule}].Value.Text; !strings.HasSuffix(got, want) {
 			t.Errorf("%s: %q, want %q", rule, got, want)
 		}
 	}
 	for _, e := range []string{"10.16.0.0/16", "192.0.2.1", "192.0.2.2"} {
-		if _, there := k.Nft[NftKey{Kind: NftElement, In: "inside-3-ipv4", Name: e}]; !there {
+		if _, there := k.Nft[NftKey{Kind: NftElement, Parent: "inside-3-ipv4", Name: e}]; !there {
 			t.Errorf("%s would be led out", e)
 		}
 	}

@@ -17,11 +17,11 @@ import (
 // Node is what has to be known of a node.
 type Node struct {
 	Interfaces []Interface
-	// Forwards6: it forwards IPv6, which is one setting for all interfaces.
-	Forwards6 bool
-	// Strict: on every interface that does not say more, the way back to a source has to be by it. The kernel takes the greater of the
+	// ForwardsIPv6: it forwards IPv6, which is one setting for all interfaces.
+	ForwardsIPv6 bool
+	// StrictRPFilter: on every interface that does not say more, the way back to a source has to be by it. The kernel takes the greater of the
 	// setting for all interfaces and that of one, so 0 there says nothing.
-	Strict bool
+	StrictRPFilter bool
 }
 
 // Interface is an interface of the node.
@@ -35,46 +35,46 @@ type Interface struct {
 
 // Kernel is everything that the kernel should hold for a NodePath.
 type Kernel struct {
-	Links    Links
-	Rules    Rules
-	Routes   Routes
-	Nft      Nft
-	Settings Settings
+	Links   Links
+	Rules   Rules
+	Routes  Routes
+	Nft     Nft
+	Sysctls Sysctls
 	// Networks is what became of each network, in the order of the NodePath.
-	Networks []Network
+	Networks []NetworkResult
 }
 
-// Network is what became of a network.
-type Network struct {
+// NetworkResult is what became of a network.
+type NetworkResult struct {
 	Name, Interface string
 	Problem         string // empty: none
 	Missing         bool   // the problem is that the interface is not there, or not ready
 }
 
-// Ref is the origin of a network's entries.
-func Ref(network string) state.Ref {
+// NetworkRef is the origin of a network's entries.
+func NetworkRef(network string) state.Ref {
 	return state.Ref{Kind: "ExternalNetwork", Name: network}
 }
 
 // Compile is what the kernel should hold.
 func Compile(spec Spec, node Node) *Kernel {
-	k := &Kernel{Links: Links{}, Rules: Rules{}, Routes: Routes{}, Nft: Nft{}, Settings: Settings{}}
+	k := &Kernel{Links: Links{}, Rules: Rules{}, Routes: Routes{}, Nft: Nft{}, Sysctls: Sysctls{}}
 	networks := slices.Clone(spec.Networks)
 	slices.SortFunc(networks, func(a, b NetworkSpec) int { return strings.Compare(a.Name, b.Name) })
 	for _, n := range networks {
-		w := &way{kernel: k, node: node, spec: n, by: Ref(n.Name), number: int(n.Number)}
-		out := Network{Name: n.Name}
-		w.dev, out.Problem = node.find(n)
+		w := &networkCompiler{kernel: k, node: node, spec: n, origin: NetworkRef(n.Name), number: int(n.Number)}
+		out := NetworkResult{Name: n.Name}
+		w.dev, out.Problem = node.findInterface(n)
 		if out.Interface, out.Missing = w.dev.Name, out.Problem != ""; out.Problem == "" {
-			out.Problem = w.lay()
+			out.Problem = w.compileNetwork()
 		}
 		k.Networks = append(k.Networks, out)
 	}
 	return k
 }
 
-// find is the interface of a network, or why there is none.
-func (node Node) find(n NetworkSpec) (Interface, string) {
+// findInterface is the interface of a network, or why there is none.
+func (node Node) findInterface(n NetworkSpec) (Interface, string) {
 	var found []Interface
 	for _, i := range node.Interfaces {
 		byMAC := n.MAC != "" && strings.EqualFold(i.MAC, n.MAC)
@@ -101,66 +101,66 @@ func (node Node) find(n NetworkSpec) (Interface, string) {
 	return found[0], ""
 }
 
-// way is a network on its way into the kernel.
-type way struct {
-	kernel *Kernel
-	node   Node
-	spec   NetworkSpec
-	by     state.Ref
-	number int
-	dev    Interface
-	usable []netip.Addr // gateways
+// networkCompiler is a network on its way into the kernel.
+type networkCompiler struct {
+	kernel   *Kernel
+	node     Node
+	spec     NetworkSpec
+	origin   state.Ref
+	number   int
+	dev      Interface
+	gateways []netip.Addr // gateways
 }
 
-// lay wants everything for the network, and says what can't be. A family that can't be does not keep the other from working.
-func (w *way) lay() string {
+// compileNetwork wants everything for the network, and says what can't be. A family that can't be does not keep the other from working.
+func (w *networkCompiler) compileNetwork() string {
 	wrong := w.chooseGateways()
-	if len(w.usable) == 0 {
+	if len(w.gateways) == 0 {
 		return wrong
 	}
-	w.setting("net.ipv4.conf."+dotted(w.dev.Name)+".forwarding", "1")
+	w.addSysctl("net.ipv4.conf."+escapeIfName(w.dev.Name)+".forwarding", "1")
 	switch w.spec.Method {
 	case kubedcv1alpha1.NodeStatic:
-		w.static()
+		w.emitClientRoutes()
 	case kubedcv1alpha1.NodeSourceRule:
-		w.table()
-		w.fromServices(w.tableID())
+		w.emitRoutingTable()
+		w.emitSourceRules(w.tableID())
 	case kubedcv1alpha1.NodeMark:
-		w.table()
+		w.emitRoutingTable()
 		w.markServices()
-		w.followMark(w.tableID())
+		w.emitMarkRules(w.tableID())
 	case kubedcv1alpha1.NodeVRF:
 		if w.dev.Master != "" { // the kernel would take it out of that
 			return fmt.Sprintf("interface %s is in %s and can't be in a VRF as well; take it out of that, or choose another method", w.dev.Name, w.dev.Master)
 		}
-		w.vrf()
+		w.emitVRF()
 	default:
-		w.table()
+		w.emitRoutingTable()
 		w.markConnections()
-		w.followMark(w.tableID())
+		w.emitMarkRules(w.tableID())
 	}
-	return cmp.Or(wrong, w.egress())
+	return cmp.Or(wrong, w.emitEgress())
 }
 
 // chooseGateways takes the gateways that the interface leads to, and says why it does not lead to another. They are sorted: the kernel gives
 // the addresses of legs back in that order, too.
-func (w *way) chooseGateways() (wrong string) {
-	for _, gateway := range slices.SortedFunc(slices.Values(parse(w.spec.Gateways, netip.ParseAddr)), netip.Addr.Compare) {
+func (w *networkCompiler) chooseGateways() (wrong string) {
+	for _, gateway := range slices.SortedFunc(slices.Values(parseValid(w.spec.Gateways, netip.ParseAddr)), netip.Addr.Compare) {
 		near := gateway.IsLinkLocalUnicast() || slices.ContainsFunc(w.dev.Addresses, func(p netip.Prefix) bool { return p.Contains(gateway) })
 		switch {
 		case !near:
 			wrong = fmt.Sprintf("gateway %s is in no prefix of %s (%s); correct the ExternalNetwork's gateways, or the interface's addresses",
-				gateway, w.dev.Name, prefixes(w.dev.Addresses))
-		case gateway.Is6() && !w.node.Forwards6:
+				gateway, w.dev.Name, joinPrefixes(w.dev.Addresses))
+		case gateway.Is6() && !w.node.ForwardsIPv6:
 			wrong = "the node does not forward IPv6; set net.ipv6.conf.all.forwarding to 1, or take the IPv6 gateway out of the ExternalNetwork"
 		default:
-			w.usable = append(w.usable, gateway)
+			w.gateways = append(w.gateways, gateway)
 		}
 	}
 	return wrong
 }
 
-func prefixes(list []netip.Prefix) string {
+func joinPrefixes(list []netip.Prefix) string {
 	if len(list) == 0 {
 		return "it has none"
 	}
@@ -171,9 +171,9 @@ func prefixes(list []netip.Prefix) string {
 	return strings.Join(out, ", ")
 }
 
-// gateway is that of a family; invalid: none.
-func (w *way) gateway(v6 bool) netip.Addr {
-	for _, g := range w.usable {
+// gatewayFor is that of a family; invalid: none.
+func (w *networkCompiler) gatewayFor(v6 bool) netip.Addr {
+	for _, g := range w.gateways {
 		if g.Is6() == v6 {
 			return g
 		}
@@ -181,8 +181,8 @@ func (w *way) gateway(v6 bool) netip.Addr {
 	return netip.Addr{}
 }
 
-// parse reads what the API server has checked already.
-func parse[T any](texts []string, read func(string) (T, error)) (out []T) {
+// parseValid reads what the API server has checked already.
+func parseValid[T any](texts []string, read func(string) (T, error)) (out []T) {
 	for _, text := range texts {
 		if v, err := read(text); err == nil {
 			out = append(out, v)
@@ -191,89 +191,89 @@ func parse[T any](texts []string, read func(string) (T, error)) (out []T) {
 	return out
 }
 
-func (w *way) tableID() int { return ownership.NodeTables + w.number }
+func (w *networkCompiler) tableID() int { return ownership.NodeTableBase + w.number }
 
-// mark is the network's in marks.
-func (w *way) mark() uint32 { return ownership.NodeMark(w.number) }
+// fwMark is the network's in marks.
+func (w *networkCompiler) fwMark() uint32 { return ownership.NodeNetworkMark(w.number) }
 
-// table wants the routes by which packets leave by the interface: to its own prefixes at once, to all others by the gateway.
-func (w *way) table() {
+// emitRoutingTable wants the routes by which packets leave by the interface: to its own prefixes at once, to all others by the gateway.
+func (w *networkCompiler) emitRoutingTable() {
 	for _, p := range w.dev.Addresses {
-		if w.gateway(p.Addr().Is6()).IsValid() && !p.IsSingleIP() {
-			w.route(Route{Table: w.tableID(), To: p.Masked(), Dev: w.dev.Name})
+		if w.gatewayFor(p.Addr().Is6()).IsValid() && !p.IsSingleIP() {
+			w.addRoute(Route{Table: w.tableID(), To: p.Masked(), Dev: w.dev.Name})
 		}
 	}
-	for _, g := range w.usable {
-		w.route(Route{Table: w.tableID(), To: Everything(g.Is6()), Via: g, Dev: w.dev.Name})
+	for _, g := range w.gateways {
+		w.addRoute(Route{Table: w.tableID(), To: DefaultPrefix(g.Is6()), Via: g, Dev: w.dev.Name})
 	}
 }
 
-// Everything is the prefix of all addresses of a family.
-func Everything(v6 bool) netip.Prefix {
+// DefaultPrefix is the prefix of all addresses of a family.
+func DefaultPrefix(v6 bool) netip.Prefix {
 	if v6 {
 		return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 	}
 	return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 }
 
-// static wants routes to the clients.
-func (w *way) static() {
-	for _, to := range parse(w.spec.Clients, netip.ParsePrefix) {
-		if g := w.gateway(to.Addr().Is6()); g.IsValid() {
-			w.route(Route{Table: MainTable, To: to.Masked(), Via: g, Dev: w.dev.Name})
+// emitClientRoutes wants routes to the clients.
+func (w *networkCompiler) emitClientRoutes() {
+	for _, to := range parseValid(w.spec.Clients, netip.ParsePrefix) {
+		if g := w.gatewayFor(to.Addr().Is6()); g.IsValid() {
+			w.addRoute(Route{Table: MainTable, To: to.Masked(), Via: g, Dev: w.dev.Name})
 		}
 	}
 }
 
-// services are the cluster addresses of a family.
-func (w *way) services(v6 bool) []netip.Addr {
-	if !w.gateway(v6).IsValid() {
+// serviceAddresses are the cluster addresses of a family.
+func (w *networkCompiler) serviceAddresses(v6 bool) []netip.Addr {
+	if !w.gatewayFor(v6).IsValid() {
 		return nil
 	}
-	return keep(parse(w.spec.Services, netip.ParseAddr), func(a netip.Addr) bool { return a.Is6() == v6 })
+	return filterSlice(parseValid(w.spec.Services, netip.ParseAddr), func(a netip.Addr) bool { return a.Is6() == v6 })
 }
 
-// fromServices wants rules that lead what has a cluster address as its source to a table. Replies have it until they have been routed.
-func (w *way) fromServices(table int) {
+// emitSourceRules wants rules that lead what has a cluster address as its source to a table. Replies have it until they have been routed.
+func (w *networkCompiler) emitSourceRules(table int) {
 	for _, v6 := range []bool{false, true} {
-		for _, a := range w.services(v6) {
-			w.rule(RuleKey{Pref: ownership.NodeRuleSource, From: netip.PrefixFrom(a, a.BitLen()), V6: v6}, table)
+		for _, a := range w.serviceAddresses(v6) {
+			w.addRule(RuleKey{Pref: ownership.NodeRuleSource, From: netip.PrefixFrom(a, a.BitLen()), V6: v6}, table)
 		}
 	}
 }
 
-// followMark wants the rules that lead marked packets to a table. What comes in has no mark yet, so its source would be routed back by
+// emitMarkRules wants the rules that lead marked packets to a table. What comes in has no mark yet, so its source would be routed back by
 // another interface.
-func (w *way) followMark(table int) {
-	for _, g := range w.usable {
-		w.rule(RuleKey{Pref: ownership.NodeRuleMark, Mark: w.mark(), V6: g.Is6()}, table)
+func (w *networkCompiler) emitMarkRules(table int) {
+	for _, g := range w.gateways {
+		w.addRule(RuleKey{Pref: ownership.NodeRuleMark, Mark: w.fwMark(), V6: g.Is6()}, table)
 	}
-	w.anyWayBack(w.dev.Name)
+	w.relaxRPFilter(w.dev.Name)
 }
 
-// anyWayBack wants an interface not to ask whether a source would be routed back by it.
-func (w *way) anyWayBack(dev string) {
+// relaxRPFilter wants an interface not to ask whether a source would be routed back by it.
+func (w *networkCompiler) relaxRPFilter(dev string) {
 	var also []string
-	if !w.node.Strict {
+	if !w.node.StrictRPFilter {
 		also = []string{"0"}
 	}
-	w.setting("net.ipv4.conf."+dotted(dev)+".rp_filter", "2", also...)
+	w.addSysctl("net.ipv4.conf."+escapeIfName(dev)+".rp_filter", "2", also...)
 }
 
-// dotted is an interface as a part of a setting's name: a dot in it is written as a slash.
-func dotted(name string) string { return strings.ReplaceAll(name, ".", "/") }
+// escapeIfName is an interface as a part of a setting's name: a dot in it is written as a slash.
+func escapeIfName(name string) string { return strings.ReplaceAll(name, ".", "/") }
 
-func (w *way) route(r Route) {
+func (w *networkCompiler) addRoute(r Route) {
 	key := r.Key()
-	w.kernel.Routes[key] = state.Entry[Route]{Value: r, Origin: w.by}
+	w.kernel.Routes[key] = state.Entry[Route]{Value: r, Origin: w.origin}
 }
 
-func (w *way) rule(key RuleKey, table int) {
-	w.kernel.Rules[key] = state.Entry[Rule]{Value: Rule{table}, Origin: w.by}
+func (w *networkCompiler) addRule(key RuleKey, table int) {
+	w.kernel.Rules[key] = state.Entry[Rule]{Value: Rule{table}, Origin: w.origin}
 }
 
-func (w *way) setting(name, value string, also ...string) {
-	w.kernel.Settings[SettingKey(name)] = state.Entry[Setting]{Value: Setting{Text: value, Also: strings.Join(also, " ")}, Origin: w.by}
+func (w *networkCompiler) addSysctl(name, value string, also ...string) {
+	w.kernel.Sysctls[SysctlKey(name)] = state.Entry[Sysctl]{Value: Sysctl{Text: value, Acceptable: strings.Join(also, " ")}, Origin: w.origin}
 }
 
 // Spec is what a NodePath asks for.

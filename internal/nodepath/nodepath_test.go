@@ -16,10 +16,10 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// node has an interface of each kind that matters.
-func node() Node {
-	at := func(list ...string) []netip.Prefix { return parse(list, netip.ParsePrefix) }
-	return Node{Forwards6: true, Interfaces: []Interface{
+// testNode has an interface of each kind that matters.
+func testNode() Node {
+	at := func(list ...string) []netip.Prefix { return parseValid(list, netip.ParsePrefix) }
+	return Node{ForwardsIPv6: true, Interfaces: []Interface{
 		{Name: "eth0", MAC: "02:00:00:00:00:01", Up: true, Addresses: at("10.0.0.2/24")},
 		{Name: "eth1", MAC: "02:00:00:00:00:02", Up: true, Addresses: at("192.0.2.2/24", "2001:db8::2/64", "192.0.2.9/32")},
 		{Name: "eth1.7", MAC: "02:00:00:00:00:02", Up: true, Addresses: at("198.51.100.2/24")},
@@ -30,51 +30,51 @@ func node() Node {
 	}}
 }
 
-// network is one with everything that methods ask for.
-func network(method kubedcv1alpha1.NodeMethod) NetworkSpec {
+// testNetwork is one with everything that methods ask for.
+func testNetwork(method kubedcv1alpha1.NodeMethod) NetworkSpec {
 	return NetworkSpec{
 		Name: "outer", Number: 1, Interface: "eth1", Gateways: []string{"192.0.2.1", "2001:db8::1"}, Method: method,
 		Clients: []string{"203.0.113.0/24", "2001:db8:9::/48"}, Services: []string{"10.96.0.1", "fd00::1"}, Inside: []string{"10.96.0.0/12", "fd00::/108"},
 	}
 }
 
-// text is everything that the kernel should hold, a line for each entry.
-func text(k *Kernel) string {
+// formatKernel is everything that the kernel should hold, a line for each entry.
+func formatKernel(k *Kernel) string {
 	var out []string
-	out = append(out, linesOf(k.Links)...)
-	out = append(out, linesOf(k.Rules)...)
-	out = append(out, linesOf(k.Routes)...)
-	out = append(out, linesOf(k.Nft)...)
-	out = append(out, linesOf(k.Settings)...)
+	out = append(out, formatSet(k.Links)...)
+	out = append(out, formatSet(k.Rules)...)
+	out = append(out, formatSet(k.Routes)...)
+	out = append(out, formatSet(k.Nft)...)
+	out = append(out, formatSet(k.Sysctls)...)
 	return strings.Join(out, "\n")
 }
 
-func linesOf[K state.Key[K], V state.Value[V]](set state.Set[K, V]) (out []string) {
+func formatSet[K state.Key[K], V state.Value[V]](set state.Set[K, V]) (out []string) {
 	for _, key := range slices.SortedFunc(maps.Keys(set), K.Compare) {
 		out = append(out, strings.TrimSpace(key.String()+" "+set[key].Value.String()))
 	}
 	return out
 }
 
-// compiled is the text for networks, none of which has a problem.
-func compiled(t *testing.T, networks ...NetworkSpec) string {
+// compileText is the text for networks, none of which has a problem.
+func compileText(t *testing.T, networks ...NetworkSpec) string {
 	t.Helper()
-	k := Compile(Spec{Networks: networks}, node())
+	k := Compile(Spec{Networks: networks}, testNode())
 	for _, n := range k.Networks {
 		if n.Problem != "" {
 			t.Errorf("%s: %s", n.Name, n.Problem)
 		}
 	}
-	return text(k)
+	return formatKernel(k)
 }
 
 var update = flag.Bool("update", false, "rewrite what is compared with")
 
 // What each network means is in a file of its own.
 func TestMeanings(t *testing.T) {
-	for name, network := range meanings {
+	for name, network := range goldenNetworks {
 		t.Run(name, func(t *testing.T) {
-			file, got := filepath.Join("testdata", name+".txt"), compiled(t, network)+"\n"
+			file, got := filepath.Join("testdata", name+".txt"), compileText(t, network)+"\n"
 			if *update {
 				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
 					t.Fatal(err)
@@ -91,39 +91,39 @@ func TestMeanings(t *testing.T) {
 	}
 }
 
-// with is a network with something else.
-func with(method kubedcv1alpha1.NodeMethod, change func(*NetworkSpec)) NetworkSpec {
-	n := network(method)
+// networkWith is a network with something else.
+func networkWith(method kubedcv1alpha1.NodeMethod, change func(*NetworkSpec)) NetworkSpec {
+	n := testNetwork(method)
 	change(&n)
 	return n
 }
 
-// meanings are networks, each for what is special about it.
-var meanings = map[string]NetworkSpec{
-	"connection":    network("Connection"),
-	"static":        network("Static"),
-	"source-rule":   network("SourceRule"),
-	"mark":          network("Mark"),
-	"vrf":           network("VRF"),
-	"vrf-with-legs": with("VRF", func(n *NetworkSpec) { n.Legs, n.Number = true, 200 }),
-	"one-family":    with("SourceRule", func(n *NetworkSpec) { n.Gateways = n.Gateways[:1] }),
-	"dotted":        with("Connection", func(n *NetworkSpec) { n.Interface, n.Gateways = "eth1.7", []string{"198.51.100.1"} }),
-	"by-mac-and-near-gateway": with("Connection", func(n *NetworkSpec) {
+// goldenNetworks are networks, each for what is special about it.
+var goldenNetworks = map[string]NetworkSpec{
+	"connection":    testNetwork("Connection"),
+	"static":        testNetwork("Static"),
+	"source-rule":   testNetwork("SourceRule"),
+	"mark":          testNetwork("Mark"),
+	"vrf":           testNetwork("VRF"),
+	"vrf-with-legs": networkWith("VRF", func(n *NetworkSpec) { n.Legs, n.Number = true, 200 }),
+	"one-family":    networkWith("SourceRule", func(n *NetworkSpec) { n.Gateways = n.Gateways[:1] }),
+	"dotted":        networkWith("Connection", func(n *NetworkSpec) { n.Interface, n.Gateways = "eth1.7", []string{"198.51.100.1"} }),
+	"by-mac-and-near-gateway": networkWith("Connection", func(n *NetworkSpec) {
 		n.Interface, n.MAC, n.Gateways = "", "02:00:00:00:00:0A", []string{"203.0.113.1", "fe80::1"}
 	}),
-	"egress-connection": with("Connection", leaving),
-	"egress-static": with("Static", func(n *NetworkSpec) {
-		leaving(n)
+	"egress-connection": networkWith("Connection", addEgress),
+	"egress-static": networkWith("Static", func(n *NetworkSpec) {
+		addEgress(n)
 		n.Egress = n.Egress[:1]
 	}),
-	"egress-everywhere": with("SourceRule", func(n *NetworkSpec) {
-		leaving(n)
+	"egress-everywhere": networkWith("SourceRule", func(n *NetworkSpec) {
+		addEgress(n)
 		n.Inside, n.Egress, n.Services = nil, n.Egress[1:], nil
 	}),
 }
 
-// leaving has pods that leave: some for destinations, with an address of their own, and one for everywhere.
-func leaving(n *NetworkSpec) {
+// addEgress has pods that leave: some for destinations, with an address of their own, and one for everywhere.
+func addEgress(n *NetworkSpec) {
 	n.Egress = []EgressSpec{
 		{Pods: []string{"10.1.0.5", "fd01::5"}, Address: "192.0.2.50", Destinations: []string{"198.51.100.0/24", "198.51.100.7/32", "203.0.113.9/32", "203.0.113.9/32"}},
 		{Pods: []string{"10.1.0.6", "fd01::6"}},
@@ -134,11 +134,11 @@ func leaving(n *NetworkSpec) {
 func TestOrderSaysNothing(t *testing.T) {
 	var networks []NetworkSpec
 	for i, method := range []kubedcv1alpha1.NodeMethod{"Connection", "Mark", "SourceRule", "VRF", "VRF"} {
-		n := with(method, leaving)
+		n := networkWith(method, addEgress)
 		n.Name, n.Number, n.Legs = fmt.Sprint(method, i), int32(i+1), i == 4
 		networks = append(networks, n)
 	}
-	chance, want := rand.New(rand.NewPCG(1, 2)), compiled(t, networks...) // the same each time
+	chance, want := rand.New(rand.NewPCG(1, 2)), compileText(t, networks...) // the same each time
 	for range 50 {
 		shuffled := slices.Clone(networks)
 		shuffle(chance, shuffled)
@@ -150,7 +150,7 @@ func TestOrderSaysNothing(t *testing.T) {
 			shuffle(chance, n.Clients)
 			shuffle(chance, n.Gateways)
 		}
-		if got := compiled(t, shuffled...); got != want {
+		if got := compileText(t, shuffled...); got != want {
 			t.Fatalf("in another order it is\n%s\nand not\n%s", got, want)
 		}
 	}
@@ -163,10 +163,10 @@ func shuffle[T any](chance *rand.Rand, list []T) {
 // Where 1 is for all interfaces, 0 on one of them does not do.
 func TestStrictNodeNeedsTheSetting(t *testing.T) {
 	for strict, does := range map[bool]bool{false: true, true: false} {
-		is := node()
-		is.Strict = strict
-		want := Compile(Spec{Networks: []NetworkSpec{network("Connection")}}, is).Settings["net.ipv4.conf.eth1.rp_filter"].Value
-		if got := (Setting{Text: "0"}).Equal(want); got != does || (Setting{Text: "1"}).Equal(want) {
+		is := testNode()
+		is.StrictRPFilter = strict
+		want := Compile(Spec{Networks: []NetworkSpec{testNetwork("Connection")}}, is).Sysctls["net.ipv4.conf.eth1.rp_filter"].Value
+		if got := (Sysctl{Text: "0"}).Equal(want); got != does || (Sysctl{Text: "1"}).Equal(want) {
 			t.Errorf("where the node is strict (%v), 0 does: %v; the setting is %+v", strict, got, want)
 		}
 	}
@@ -190,7 +190,7 @@ func TestProblems(t *testing.T) {
 			"gateway 198.51.100.1 is in no prefix of eth1 (192.0.2.0/24, 2001:db8::/64, 192.0.2.9/32); correct", false,
 		},
 		"no addresses":          {func(n *NetworkSpec, _ *Node) { n.Interface = "ens6" }, "gateway 2001:db8::1 is in no prefix of ens6 (it has none); correct", false},
-		"IPv6 is not forwarded": {func(_ *NetworkSpec, node *Node) { node.Forwards6 = false }, "the node does not forward IPv6; set net.ipv6.conf.all.forwarding to 1", false},
+		"IPv6 is not forwarded": {func(_ *NetworkSpec, node *Node) { node.ForwardsIPv6 = false }, "the node does not forward IPv6; set net.ipv6.conf.all.forwarding to 1", false},
 		"static to everywhere": {
 			func(n *NetworkSpec, _ *Node) {
 				n.Method, n.Egress = "Static", []EgressSpec{{Pods: []string{"10.1.0.5"}}}
@@ -199,7 +199,7 @@ func TestProblems(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, is := network("Connection"), node()
+			n, is := testNetwork("Connection"), testNode()
 			c.change(&n, &is)
 			k := Compile(Spec{Networks: []NetworkSpec{n}}, is)
 			if got := k.Networks[0]; !strings.HasPrefix(got.Problem, c.want) || got.Missing != c.missing {
@@ -215,15 +215,15 @@ func TestProblems(t *testing.T) {
 
 // A network with a problem does not keep others from working, and none is asked for without a spec.
 func TestOneProblemIsOneNetworks(t *testing.T) {
-	wrong := with("Connection", func(n *NetworkSpec) { n.Name, n.Number, n.Interface = "wrong", 2, "eth9" })
-	k := Compile(Spec{Networks: []NetworkSpec{wrong, network("Connection")}}, node())
+	wrong := networkWith("Connection", func(n *NetworkSpec) { n.Name, n.Number, n.Interface = "wrong", 2, "eth9" })
+	k := Compile(Spec{Networks: []NetworkSpec{wrong, testNetwork("Connection")}}, testNode())
 	if k.Networks[0].Problem != "" || k.Networks[1].Problem == "" {
 		t.Errorf("the networks are %+v", k.Networks)
 	}
-	if got, want := text(k), compiled(t, network("Connection")); got != want {
+	if got, want := formatKernel(k), compileText(t, testNetwork("Connection")); got != want {
 		t.Errorf("beside a network with a problem there is\n%s\nand not\n%s", got, want)
 	}
-	if got := text(Compile(Spec{}, node())); got != "" {
+	if got := formatKernel(Compile(Spec{}, testNode())); got != "" {
 		t.Errorf("nothing is asked for, and there should be\n%s", got)
 	}
 }
@@ -232,11 +232,11 @@ func TestOneProblemIsOneNetworks(t *testing.T) {
 func TestNetworksDoNotShare(t *testing.T) {
 	seen := map[string]int32{}
 	for number := int32(1); number <= 255; number++ {
-		n := with("VRF", func(n *NetworkSpec) { n.Number, n.Legs = number, true })
-		k := Compile(Spec{Networks: []NetworkSpec{n}}, node())
+		n := networkWith("VRF", func(n *NetworkSpec) { n.Number, n.Legs = number, true })
+		k := Compile(Spec{Networks: []NetworkSpec{n}}, testNode())
 		var mine []string
 		for key, l := range k.Links {
-			if key.Aspect == ItsAddress {
+			if key.Aspect == LinkAddresses {
 				mine = append(mine, strings.Fields(l.Value.Addresses)...)
 			}
 		}
@@ -254,12 +254,12 @@ func TestNetworksDoNotShare(t *testing.T) {
 
 func TestCommentIsReadBack(t *testing.T) {
 	for _, name := range []string{"outer comes", "outer", "a b c"} {
-		v := NftValue{"accept", sum("accept")}
-		if gotName, gotSum := SumOf(Comment(name, v)); gotName != name || gotSum != v.Sum {
-			t.Errorf("%q with %s is read as %q with %s", name, v.Sum, gotName, gotSum)
+		v := NftValue{"accept", checksum("accept")}
+		if gotName, gotSum := ParseComment(FormatComment(name, v)); gotName != name || gotSum != v.Checksum {
+			t.Errorf("%q with %s is read as %q with %s", name, v.Checksum, gotName, gotSum)
 		}
 	}
-	if name, sum := SumOf("drop"); name != "drop" || sum != "" {
+	if name, sum := ParseComment("drop"); name != "drop" || sum != "" {
 		t.Errorf("somebody's remark is read as %q and %q", name, sum)
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// syncLimit is how long northd and chassis may take to say that they have carried everything out.
-const syncLimit = 3 * time.Second
+// syncTimeout is how long northd and chassis may take to say that they have carried everything out.
+const syncTimeout = 3 * time.Second
 
 // Config is what is looked at.
 type Config struct {
@@ -33,106 +33,106 @@ type Config struct {
 type Scope struct {
 	// Shards are those that are compiled and compared with what is there; All: all that there are; About: those that follow from what was
 	// read.
-	Shards []string
-	All    bool
-	About  func(*survey.Survey) []string
+	Shards       []string
+	AllShards    bool
+	SelectShards func(*survey.Survey) []string
 	// Sync: northd and chassis are asked for a sign of life first. This writes a number to the northbound database.
 	Sync bool
-	// Questions are those to nodes, of which each may be asked once. They follow from what was read; nil: nobody is asked.
-	Questions func(*survey.Survey) []kubedcv1alpha1.InspectionSpec
+	// PlanInspections are those to nodes, of which each may be asked once. They follow from what was read; nil: nobody is asked.
+	PlanInspections func(*survey.Survey) []kubedcv1alpha1.InspectionSpec
 }
 
-// Observer takes surveys of one cluster.
-type Observer struct {
+// Collector takes surveys of one cluster.
+type Collector struct {
 	config  Config
-	cluster *kube.Surveyor
+	cluster *kube.ClusterReader
 
-	mu   sync.Mutex
-	look *controller.Shards // nil: nobody has asked for shards yet
-	end  context.CancelFunc
+	mu     sync.Mutex
+	shards *controller.Reconciler // nil: nobody has asked for shards yet
+	cancel context.CancelFunc
 }
 
 // Open is an observer of a cluster. It connects when it is asked.
-func Open(config Config) (*Observer, error) {
-	cluster, err := kube.NewSurveyor(config.Controller.Kubernetes, config.Namespaces)
+func Open(config Config) (*Collector, error) {
+	cluster, err := kube.NewClusterReader(config.Controller.Kubernetes, config.Namespaces)
 	if err != nil {
 		return nil, err
 	}
-	return &Observer{config: config, cluster: cluster}, nil
+	return &Collector{config: config, cluster: cluster}, nil
 }
 
 // Close ends what was begun.
-func (o *Observer) Close() {
+func (o *Collector) Close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.look != nil {
-		o.look.NB.Close()
-		o.look.SB.Close()
-		o.end()
-		o.look = nil
+	if o.shards != nil {
+		o.shards.NB.Close()
+		o.shards.SB.Close()
+		o.cancel()
+		o.shards = nil
 	}
 }
 
-// Survey takes a survey. What can't be read is told in it; its texts can be printed as they are.
-func (o *Observer) Survey(ctx context.Context, scope Scope) *survey.Survey {
+// Collect takes a survey. What can't be read is told in it; its texts can be printed as they are.
+func (o *Collector) Collect(ctx context.Context, scope Scope) *survey.Survey {
 	out := &survey.Survey{}
 	if scope.Sync {
-		o.sync(ctx)
+		o.syncOVN(ctx)
 	}
 	out.Taken = time.Now().Round(0).UTC()
 	var group sync.WaitGroup
-	var kubernetes, engine []survey.Unread
+	var kubernetes, engine []survey.ReadFailure
 	var problem error
-	group.Go(func() { out.Cluster, kubernetes = o.cluster.Cluster(ctx, o.config.Controller.Defaults) })
+	group.Go(func() { out.Cluster, kubernetes = o.cluster.ReadCluster(ctx, o.config.Controller.Defaults) })
 	group.Go(func() {
-		out.Logical, out.Certificates, engine = o.network(ctx)
-		if problem = because(engine, survey.Northbound); problem == nil && scope.compiles() {
-			out.Shards, problem = o.Shards(ctx, scope)
+		out.Logical, out.Certificates, engine = o.readOVN(ctx)
+		if problem = findReadError(engine, survey.Northbound); problem == nil && scope.compilesShards() {
+			out.Shards, problem = o.CollectShards(ctx, scope)
 		}
 	})
 	group.Wait()
 	out.Cluster.Name = o.config.Cluster
-	out.Certificates = append(o.certificates(), out.Certificates...)
+	out.Certificates = append(o.clientCertificates(), out.Certificates...)
 	out.Unread = slices.Concat(kubernetes, engine)
 	if problem != nil {
-		out.Shards = unknown(scope, &out.Cluster, problem)
+		out.Shards = unknownShards(scope, &out.Cluster, problem)
 	}
-	o.follow(ctx, scope, out)
-	shown := survey.Visible(*out)
+	o.collectFollowUps(ctx, scope, out)
+	shown := survey.EscapeControlChars(*out)
 	return &shown
 }
 
-// follow adds what follows from what was read: shards that somebody asks about, and what nodes say.
-func (o *Observer) follow(ctx context.Context, scope Scope, out *survey.Survey) {
+// collectFollowUps adds what follows from what was read: shards that somebody asks about, and what nodes say.
+func (o *Collector) collectFollowUps(ctx context.Context, scope Scope, out *survey.Survey) {
 	var group sync.WaitGroup
-	var inspected map[string]survey.Inspected
-	if scope.Questions != nil {
-		questions := scope.Questions(out)
-		group.Go(func() { inspected = o.cluster.Ask(ctx, questions) })
+	var inspected map[string]survey.NodeInspection
+	if scope.PlanInspections != nil {
+		questions := scope.PlanInspections(out)
+		group.Go(func() { inspected = o.cluster.InspectNodes(ctx, questions) })
 	}
-	if scope.About != nil {
-		about := Scope{Shards: scope.About(out)}
-		problem := because(out.Unread, survey.Northbound)
-		if problem == nil && about.compiles() {
-			out.Shards, problem = o.Shards(ctx, about)
+	if scope.SelectShards != nil {
+		about := Scope{Shards: scope.SelectShards(out)}
+		problem := findReadError(out.Unread, survey.Northbound)
+		if problem == nil && about.compilesShards() {
+			out.Shards, problem = o.CollectShards(ctx, about)
 		}
 		if problem != nil {
-			out.Shards = unknown(about, &out.Cluster, problem)
+			out.Shards = unknownShards(about, &out.Cluster, problem)
 		}
 	}
 	group.Wait()
 	out.Inspected = inspected
 }
 
-// sync asks northd and chassis for a sign of life. When nobody can be asked, reading says why.
-func (o *Observer) sync(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, syncLimit)
+// syncOVN asks northd and chassis for a sign of life. When nobody can be asked, reading says why.
+func (o *Collector) syncOVN(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
-	_ = ovn.Sync(ctx, o.config.Controller.Northbound)
+	_ = ovn.SyncHypervisors(ctx, o.config.Controller.Northbound)
 }
 
-// network reads both databases of OVN, and the certificates that their servers show.
-func (o *Observer) network(ctx context.Context) (logical.Network, []survey.Certificate, []survey.Unread) {
+// readOVN reads both databases of OVN, and the certificates that their servers show.
+func (o *Collector) readOVN(ctx context.Context) (logical.Network, []survey.Certificate, []survey.ReadFailure) {
 	var north, south *ovn.Tables
 	problems := make([]error, 2)
 	var group sync.WaitGroup
@@ -140,24 +140,24 @@ func (o *Observer) network(ctx context.Context) (logical.Network, []survey.Certi
 	group.Go(func() { south, problems[1] = ovn.ReadSouthbound(ctx, o.config.Controller.Southbound) })
 	group.Wait()
 	var shown []survey.Certificate
-	var unread []survey.Unread
+	var unread []survey.ReadFailure
 	for i, system := range []string{survey.Northbound, survey.Southbound} {
 		tables := []*ovn.Tables{north, south}[i]
 		switch {
 		case problems[i] != nil:
-			unread = append(unread, survey.Unread{System: system, Problem: oneLine(problems[i])})
-		case !tables.Expires.IsZero():
-			shown = append(shown, survey.Certificate{For: "clients of the " + system, Expires: tables.Expires})
+			unread = append(unread, survey.ReadFailure{System: system, Problem: joinLines(problems[i])})
+		case !tables.CertificateExpiry.IsZero():
+			shown = append(shown, survey.Certificate{For: "clients of the " + system, Expires: tables.CertificateExpiry})
 		}
 	}
-	return ovn.Network(north, south), shown, unread
+	return ovn.BuildNetwork(north, south), shown, unread
 }
 
-// certificates are those that we show.
-func (o *Observer) certificates() (out []survey.Certificate) {
+// clientCertificates are those that we show.
+func (o *Collector) clientCertificates() (out []survey.Certificate) {
 	for _, c := range []survey.Certificate{
-		{For: survey.Kubernetes, Expires: kube.Expires(o.config.Controller.Kubernetes)},
-		{For: "OVN's databases", Expires: o.config.Controller.Northbound.Expires()},
+		{For: survey.Kubernetes, Expires: kube.CertificateExpiry(o.config.Controller.Kubernetes)},
+		{For: "OVN's databases", Expires: o.config.Controller.Northbound.CertificateExpiry()},
 	} {
 		if !c.Expires.IsZero() {
 			out = append(out, c)
@@ -166,4 +166,4 @@ func (o *Observer) certificates() (out []survey.Certificate) {
 	return out
 }
 
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+func joinLines(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

@@ -13,75 +13,75 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// lookLimit is how long it may take until what shards need is read, and settleTime how long a difference lasts that somebody is putting right.
+// openShardsTimeout is how long it may take until what shards need is read, and settleDelay how long a difference lasts that somebody is putting right.
 const (
-	lookLimit  = 20 * time.Second
-	settleTime = time.Second
+	openShardsTimeout = 20 * time.Second
+	settleDelay       = time.Second
 )
 
-func (s Scope) compiles() bool { return s.All || len(s.Shards) > 0 }
+func (s Scope) compilesShards() bool { return s.AllShards || len(s.Shards) > 0 }
 
-// Shards compiles shards and compares them with what is there.
-func (o *Observer) Shards(ctx context.Context, scope Scope) ([]survey.Shard, error) {
-	look, err := o.open(ctx)
+// CollectShards compiles shards and compares them with what is there.
+func (o *Collector) CollectShards(ctx context.Context, scope Scope) ([]survey.Shard, error) {
+	look, err := o.openShards(ctx)
 	if err != nil {
 		return nil, err
 	}
 	names := scope.Shards
-	if scope.All {
-		if names, err = look.Cluster.Shards(ctx); err != nil {
+	if scope.AllShards {
+		if names, err = look.Cluster.ListShards(ctx); err != nil {
 			return nil, err
 		}
 	}
 	var out []survey.Shard
 	for _, name := range names {
-		out = append(out, compare(ctx, look, name))
+		out = append(out, compareShard(ctx, look, name))
 	}
-	lookAgain(ctx, look, out)
-	return survey.Visible(out), nil
+	recheckShards(ctx, look, out)
+	return survey.EscapeControlChars(out), nil
 }
 
-// compare is what a shard needs now.
-func compare(ctx context.Context, look *controller.Shards, name string) survey.Shard {
-	work, err := look.Prepare(ctx, name)
+// compareShard is what a shard needs now.
+func compareShard(ctx context.Context, look *controller.Reconciler, name string) survey.Shard {
+	work, err := look.PrepareShard(ctx, name)
 	if err != nil {
-		return survey.Shard{Name: name, Problem: oneLine(err)}
+		return survey.Shard{Name: name, Problem: joinLines(err)}
 	}
 	return survey.NewShard(name, work.Plans(), work.Verdicts)
 }
 
-// lookAgain looks a second time at shards that differ. Where the controller is at work, something always does for some milliseconds; only
+// recheckShards looks a second time at shards that differ. Where the controller is at work, something always does for some milliseconds; only
 // what still differs then is worth telling.
-func lookAgain(ctx context.Context, look *controller.Shards, shards []survey.Shard) {
-	if !slices.ContainsFunc(shards, survey.Shard.Differing) {
+func recheckShards(ctx context.Context, look *controller.Reconciler, shards []survey.Shard) {
+	if !slices.ContainsFunc(shards, survey.Shard.HasPendingChanges) {
 		return
 	}
 	select {
 	case <-ctx.Done():
 		return
-	case <-time.After(settleTime):
+	case <-time.After(settleDelay):
 	}
 	for i, s := range shards {
-		if s.Differing() {
-			shards[i] = compare(ctx, look, s.Name).Since(s)
+		if s.HasPendingChanges() {
+			shards[i] = compareShard(ctx, look, s.Name).KeepPersistent(s)
 		}
 	}
 }
 
-// open begins to follow what shards need, or goes on with it.
-func (o *Observer) open(ctx context.Context) (*controller.Shards, error) {
+// openShards begins to follow what shards need, or goes on with it.
+func (o *Collector) openShards(ctx context.Context) (*controller.Reconciler, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.look != nil {
-		return o.look, nil
+	if o.shards != nil {
+		return o.shards, nil
 	}
-	if err := ovn.Reach(ctx, o.config.Controller.Northbound); err != nil { // following would try again and again
+	if err := ovn.CheckReachable(ctx, o.config.Controller.Northbound); err != nil { // following would try again and again
 		return nil, fmt.Errorf("connect to the OVN northbound database: %w", err)
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // it outlives the one who asked first
-	late := time.AfterFunc(lookLimit, end)
+	late := time.AfterFunc(openShardsTimeout, end)
 	given := context.AfterFunc(ctx, end)
-	look, err := controller.Look(life, o.config.Controller, slog.New(slog.DiscardHandler))
+	look, err := controller.OpenReadOnly(life, o.config.Controller, slog.New(slog.DiscardHandler))
 	if err == nil && (!late.Stop() || !given()) {
 		look.NB.Close()
 		look.SB.Close()
@@ -91,12 +91,12 @@ func (o *Observer) open(ctx context.Context) (*controller.Shards, error) {
 		end()
 		return nil, err
 	}
-	o.look, o.end = look, end
+	o.shards, o.cancel = look, end
 	return look, nil
 }
 
-// because is why a system could not be read; nil: it could.
-func because(unread []survey.Unread, system string) error {
+// findReadError is why a system could not be read; nil: it could.
+func findReadError(unread []survey.ReadFailure, system string) error {
 	for _, u := range unread {
 		if u.System == system {
 			return fmt.Errorf("the %s can't be read: %s", system, u.Problem)
@@ -105,10 +105,10 @@ func because(unread []survey.Unread, system string) error {
 	return nil
 }
 
-// unknown are shards that nothing can be said about.
-func unknown(scope Scope, c *survey.Cluster, why error) []survey.Shard {
+// unknownShards are shards that nothing can be said about.
+func unknownShards(scope Scope, c *survey.Cluster, why error) []survey.Shard {
 	names := slices.Clone(scope.Shards)
-	if scope.All {
+	if scope.AllShards {
 		for _, p := range c.Projects {
 			names = append(names, p.Shard)
 		}
@@ -116,7 +116,7 @@ func unknown(scope Scope, c *survey.Cluster, why error) []survey.Shard {
 	slices.Sort(names)
 	var out []survey.Shard
 	for _, name := range slices.Compact(names) {
-		out = append(out, survey.Shard{Name: name, Problem: oneLine(why)})
+		out = append(out, survey.Shard{Name: name, Problem: joinLines(why)})
 	}
 	return out
 }

@@ -16,34 +16,34 @@ import (
 	"time"
 )
 
-// ask gives a program an order and returns its answer.
-func ask(ctx context.Context, dir, program, command string, args ...string) (string, error) {
+// runAppctl gives a program an order and returns its answer.
+func runAppctl(ctx context.Context, dir, program, command string, args ...string) (string, error) {
 	var out []string
-	err := tell(ctx, dir, func(line []byte) { out = append(out, string(line)) }, append([]string{program, command}, args...)...)
+	err := streamAppctl(ctx, dir, func(line []byte) { out = append(out, string(line)) }, append([]string{program, command}, args...)...)
 	return strings.Join(out, "\n"), err
 }
 
-// tell gives a program an order, and calls back for each line of its answer. The order is program, command, arguments.
-func tell(ctx context.Context, dir string, line func([]byte), order ...string) error {
-	conn, err := dial(ctx, dir, order[0])
+// streamAppctl gives a program an order, and calls back for each line of its answer. The order is program, command, arguments.
+func streamAppctl(ctx context.Context, dir string, line func([]byte), order ...string) error {
+	conn, err := dialControlSocket(ctx, dir, order[0])
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	if err := request(conn, order[1], order[2:]); err != nil {
+	if err := sendRequest(conn, order[1], order[2:]); err != nil {
 		return err
 	}
 	return readReply(bufio.NewReaderSize(conn, 64<<10), line)
 }
 
-// request asks for something by JSON-RPC.
-func request(conn net.Conn, method string, params any) error {
+// sendRequest asks for something by JSON-RPC.
+func sendRequest(conn net.Conn, method string, params any) error {
 	return json.NewEncoder(conn).Encode(map[string]any{"method": method, "params": params, "id": 0})
 }
 
-// dial connects to the control socket of a program. A program that was killed leaves its socket behind, so there may be several, of which
+// dialControlSocket connects to the control socket of a program. A program that was killed leaves its socket behind, so there may be several, of which
 // the newest that answers is the right one.
-func dial(ctx context.Context, dir, program string) (net.Conn, error) {
+func dialControlSocket(ctx context.Context, dir, program string) (net.Conn, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, program+".*ctl")) // NAME.PID.ctl, or NAME.ctl
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func dial(ctx context.Context, dir, program string) (net.Conn, error) {
 	slices.SortFunc(paths, func(a, b string) int { return cmp.Or(made(b).Compare(made(a)), strings.Compare(a, b)) })
 	err = fmt.Errorf("no socket of %s in %s; is it running on this node?", program, dir)
 	for _, path := range paths {
-		conn, why := connect(ctx, path)
+		conn, why := dialUnixSocket(ctx, path)
 		if why == nil {
 			return conn, nil
 		}
@@ -67,8 +67,8 @@ func dial(ctx context.Context, dir, program string) (net.Conn, error) {
 	return nil, err
 }
 
-// connect connects to a socket until the context ends.
-func connect(ctx context.Context, path string) (net.Conn, error) {
+// dialUnixSocket connects to a socket until the context ends.
+func dialUnixSocket(ctx context.Context, path string) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
 	if err != nil {
 		return nil, err
@@ -81,20 +81,20 @@ func connect(ctx context.Context, path string) (net.Conn, error) {
 
 // readReply reads an answer: one JSON object, whose result is a text of lines. encoding/json would hold all of it, several times.
 func readReply(in *bufio.Reader, line func([]byte)) error {
-	r := reply{in: in}
+	r := replyReader{in: in}
 	problem := ""
-	for c := r.next(); r.err == nil && c != '}'; c = r.next() { // each member begins with { or ,
-		name := r.text()
-		r.want(':')
+	for c := r.nextNonSpace(); r.err == nil && c != '}'; c = r.nextNonSpace() { // each member begins with { or ,
+		name := r.readString()
+		r.expectByte(':')
 		switch {
-		case r.peek() != '"': // null, or the number of the question
-			r.skip()
+		case r.peekNonSpace() != '"': // null, or the number of the question
+			r.skipValue()
 		case name == "result":
-			r.lines(line)
+			r.streamLines(line)
 		case name == "error":
-			problem = r.text()
+			problem = r.readString()
 		default:
-			r.text()
+			r.readString()
 		}
 	}
 	if r.err != nil {
@@ -106,13 +106,13 @@ func readReply(in *bufio.Reader, line func([]byte)) error {
 	return nil
 }
 
-// reply reads JSON, as far as programs of Open vSwitch write it. After an error it reads nothing.
-type reply struct {
+// replyReader reads JSON, as far as programs of Open vSwitch write it. After an error it reads nothing.
+type replyReader struct {
 	in  *bufio.Reader
 	err error
 }
 
-func (r *reply) byte() byte {
+func (r *replyReader) readByte() byte {
 	if r.err != nil {
 		return 0
 	}
@@ -121,51 +121,51 @@ func (r *reply) byte() byte {
 	return c
 }
 
-// next is the next byte that is not white.
-func (r *reply) next() byte {
+// nextNonSpace is the next byte that is not white.
+func (r *replyReader) nextNonSpace() byte {
 	for {
-		if c := r.byte(); !bytes.ContainsRune([]byte(" \t\r\n"), rune(c)) {
+		if c := r.readByte(); !bytes.ContainsRune([]byte(" \t\r\n"), rune(c)) {
 			return c
 		}
 	}
 }
 
-func (r *reply) peek() byte {
-	c := r.next()
+func (r *replyReader) peekNonSpace() byte {
+	c := r.nextNonSpace()
 	if r.err == nil {
 		r.err = r.in.UnreadByte()
 	}
 	return c
 }
 
-func (r *reply) want(w byte) {
-	if c := r.next(); r.err == nil && c != w {
+func (r *replyReader) expectByte(w byte) {
+	if c := r.nextNonSpace(); r.err == nil && c != w {
 		r.err = fmt.Errorf("%q instead of %q", c, w)
 	}
 }
 
-// skip leaves out a value that is no text.
-func (r *reply) skip() {
-	for c := r.peek(); r.err == nil && c != ',' && c != '}'; c = r.peek() {
-		r.byte()
+// skipValue leaves out a value that is no text.
+func (r *replyReader) skipValue() {
+	for c := r.peekNonSpace(); r.err == nil && c != ',' && c != '}'; c = r.peekNonSpace() {
+		r.readByte()
 	}
 }
 
-// text is a whole text.
-func (r *reply) text() string {
-	r.want('"')
+// readString is a whole text.
+func (r *replyReader) readString() string {
+	r.expectByte('"')
 	var out []byte
-	for c, more := r.char(); more; c, more = r.char() {
+	for c, more := r.readStringByte(); more; c, more = r.readStringByte() {
 		out = append(out, c)
 	}
 	return string(out)
 }
 
-// lines calls back for each line of a text.
-func (r *reply) lines(line func([]byte)) {
-	r.want('"')
+// streamLines calls back for each line of a text.
+func (r *replyReader) streamLines(line func([]byte)) {
+	r.expectByte('"')
 	var out []byte
-	for c, more := r.char(); more; c, more = r.char() {
+	for c, more := r.readStringByte(); more; c, more = r.readStringByte() {
 		if c != '\n' {
 			out = append(out, c)
 			continue
@@ -178,15 +178,15 @@ func (r *reply) lines(line func([]byte)) {
 	}
 }
 
-// char is the next byte of a text, until it ends. What is told has no other escapes than those of white space and quotes.
-func (r *reply) char() (byte, bool) {
-	switch c := r.byte(); {
+// readStringByte is the next byte of a text, until it ends. What is told has no other escapes than those of white space and quotes.
+func (r *replyReader) readStringByte() (byte, bool) {
+	switch c := r.readByte(); {
 	case r.err != nil || c == '"':
 		return 0, false
 	case c != '\\':
 		return c, true
 	}
-	switch c := r.byte(); c {
+	switch c := r.readByte(); c {
 	case 'n':
 		return '\n', r.err == nil
 	case 't':
@@ -197,7 +197,7 @@ func (r *reply) char() (byte, bool) {
 		return '?', r.err == nil
 	case 'u': // another control character
 		for range 4 {
-			r.byte()
+			r.readByte()
 		}
 		return '?', r.err == nil
 	default:

@@ -14,8 +14,8 @@ import (
 type Configuration struct {
 	Chassis string // its name in OVN
 	Bridges []Bridge
-	// Pods are the interfaces that are ports of OVN's logical switches.
-	Pods map[string]bool
+	// PodInterfaces are the interfaces that are ports of OVN's logical switches.
+	PodInterfaces map[string]bool
 }
 
 // Bridge is one that leads to a provider network.
@@ -31,9 +31,9 @@ const database = "Open_vSwitch"
 // row is a row as OVSDB writes it, by column.
 type row map[string]json.RawMessage
 
-// configuration reads the switch's database.
-func (n Node) configuration(ctx context.Context) (out Configuration, err error) {
-	tables, err := n.tables(ctx, [][]string{
+// readConfiguration reads the switch's database.
+func (n Node) readConfiguration(ctx context.Context) (out Configuration, err error) {
+	tables, err := n.selectTables(ctx, [][]string{
 		{database, "external_ids"},
 		{"Bridge", "name", "ports"},
 		{"Port", "_uuid", "interfaces"},
@@ -45,17 +45,17 @@ func (n Node) configuration(ctx context.Context) (out Configuration, err error) 
 	if len(tables[0]) == 0 {
 		return out, errors.New("it is empty; was the node set up?")
 	}
-	told := tables[0][0].pairs("external_ids")
-	out.Chassis, out.Pods = told["system-id"], map[string]bool{}
-	interfaces := byUUID(tables[3])
+	told := tables[0][0].mapValue("external_ids")
+	out.Chassis, out.PodInterfaces = told["system-id"], map[string]bool{}
+	interfaces := indexByUUID(tables[3])
 	for _, i := range interfaces {
-		if i.pairs("external_ids")["iface-id"] != "" {
-			out.Pods[i.text("name")] = true
+		if i.mapValue("external_ids")["iface-id"] != "" {
+			out.PodInterfaces[i.stringValue("name")] = true
 		}
 	}
-	bridges, ports := map[string]row{}, byUUID(tables[2])
+	bridges, ports := map[string]row{}, indexByUUID(tables[2])
 	for _, b := range tables[1] {
-		bridges[b.text("name")] = b
+		bridges[b.stringValue("name")] = b
 	}
 	for pair := range strings.SplitSeq(told["ovn-bridge-mappings"], ",") {
 		network, name, found := strings.Cut(pair, ":")
@@ -64,7 +64,7 @@ func (n Node) configuration(ctx context.Context) (out Configuration, err error) 
 		}
 		b := Bridge{Name: name, Network: network}
 		if bridge, there := bridges[name]; there {
-			b.look(bridge, ports, interfaces)
+			b.collectInterfaces(bridge, ports, interfaces)
 		} else {
 			b.Problem = "there is no such bridge"
 		}
@@ -73,17 +73,17 @@ func (n Node) configuration(ctx context.Context) (out Configuration, err error) 
 	return out, nil
 }
 
-// look finds the interfaces of a bridge that are the node's own: neither the bridge itself, nor patches to other bridges.
-func (b *Bridge) look(bridge row, ports, interfaces map[string]row) {
+// collectInterfaces finds the interfaces of a bridge that are the node's own: neither the bridge itself, nor patches to other bridges.
+func (b *Bridge) collectInterfaces(bridge row, ports, interfaces map[string]row) {
 	var problems []string
-	for _, p := range bridge.texts("ports") {
-		for _, i := range ports[p].texts("interfaces") {
-			kind, name := interfaces[i].text("type"), interfaces[i].text("name")
+	for _, p := range bridge.stringValues("ports") {
+		for _, i := range ports[p].stringValues("interfaces") {
+			kind, name := interfaces[i].stringValue("type"), interfaces[i].stringValue("name")
 			if kind == "internal" || kind == "patch" {
 				continue
 			}
 			b.Interfaces = append(b.Interfaces, name)
-			if problem := interfaces[i].text("error"); problem != "" {
+			if problem := interfaces[i].stringValue("error"); problem != "" {
 				problems = append(problems, name+": "+problem)
 			}
 		}
@@ -93,9 +93,9 @@ func (b *Bridge) look(bridge row, ports, interfaces map[string]row) {
 	b.Problem = strings.Join(problems, "; ")
 }
 
-// tables reads columns of tables, in one transaction. Each is given as its name and those of its columns.
-func (n Node) tables(ctx context.Context, wanted [][]string) (out [][]row, err error) {
-	conn, err := connect(ctx, filepath.Join(n.Switch, "db.sock"))
+// selectTables reads columns of tables, in one transaction. Each is given as its name and those of its columns.
+func (n Node) selectTables(ctx context.Context, wanted [][]string) (out [][]row, err error) {
+	conn, err := dialUnixSocket(ctx, filepath.Join(n.SwitchDir, "db.sock"))
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (n Node) tables(ctx context.Context, wanted [][]string) (out [][]row, err e
 	for _, w := range wanted {
 		params = append(params, map[string]any{"op": "select", "table": w[0], "where": []any{}, "columns": w[1:]})
 	}
-	if err := request(conn, "transact", params); err != nil {
+	if err := sendRequest(conn, "transact", params); err != nil {
 		return nil, err
 	}
 	var answer struct {
@@ -128,42 +128,42 @@ func (n Node) tables(ctx context.Context, wanted [][]string) (out [][]row, err e
 	return out, nil
 }
 
-func byUUID(rows []row) map[string]row {
+func indexByUUID(rows []row) map[string]row {
 	out := make(map[string]row, len(rows))
 	for _, r := range rows {
-		out[r.text("_uuid")] = r
+		out[r.stringValue("_uuid")] = r
 	}
 	return out
 }
 
-// text is a column's only value; empty: it has none.
-func (r row) text(column string) string {
-	if all := r.texts(column); len(all) > 0 {
+// stringValue is a column's only value; empty: it has none.
+func (r row) stringValue(column string) string {
+	if all := r.stringValues(column); len(all) > 0 {
 		return all[0]
 	}
 	return ""
 }
 
-// texts are a column's values. OVSDB writes one value as itself, a reference as ["uuid", "…"], and several as ["set", […]].
-func (r row) texts(column string) []string {
+// stringValues are a column's values. OVSDB writes one value as itself, a reference as ["uuid", "…"], and several as ["set", […]].
+func (r row) stringValues(column string) []string {
 	list := []json.RawMessage{r[column]}
 	var tagged []json.RawMessage
 	if json.Unmarshal(r[column], &tagged) == nil && len(tagged) == 2 {
-		if tag, _ := single(tagged[0]); tag == "set" && json.Unmarshal(tagged[1], &list) != nil {
+		if tag, _ := parseAtom(tagged[0]); tag == "set" && json.Unmarshal(tagged[1], &list) != nil {
 			return nil
 		}
 	}
 	var out []string
 	for _, v := range list {
-		if s, ok := single(v); ok {
+		if s, ok := parseAtom(v); ok {
 			out = append(out, s)
 		}
 	}
 	return out
 }
 
-// single is a text, or the text of a reference.
-func single(v json.RawMessage) (string, bool) {
+// parseAtom is a text, or the text of a reference.
+func parseAtom(v json.RawMessage) (string, bool) {
 	var text string
 	if json.Unmarshal(v, &text) == nil {
 		return text, true
@@ -173,8 +173,8 @@ func single(v json.RawMessage) (string, bool) {
 	return pair[1], err == nil
 }
 
-// pairs is a column that is a map: ["map", [["key", "value"], …]].
-func (r row) pairs(column string) map[string]string {
+// mapValue is a column that is a map: ["map", [["key", "value"], …]].
+func (r row) mapValue(column string) map[string]string {
 	out := map[string]string{}
 	var tagged []json.RawMessage
 	var list [][2]string

@@ -21,7 +21,7 @@ func FuzzReply(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if n := len(linesOf(data)); n > len(data)+1 {
+		if n := len(readReplyLines(data)); n > len(data)+1 {
 			t.Errorf("%d bytes became %d", len(data), n)
 		}
 		if !utf8.Valid(data) {
@@ -33,21 +33,21 @@ func FuzzReply(f *testing.F) {
 		if err := encoder.Encode(map[string]any{"id": 0, "result": string(data), "error": nil}); err != nil {
 			t.Fatal(err)
 		}
-		if got, want := linesOf(answer.Bytes()), strings.TrimSuffix(visible(string(data)), "\n"); strings.TrimSuffix(got, "\n") != strings.TrimSuffix(want, "\n") {
+		if got, want := readReplyLines(answer.Bytes()), strings.TrimSuffix(replaceControlChars(string(data)), "\n"); strings.TrimSuffix(got, "\n") != strings.TrimSuffix(want, "\n") {
 			t.Errorf("%q came as %q", data, got)
 		}
 	})
 }
 
-// linesOf is what readReply passes on, a line each.
-func linesOf(data []byte) string {
+// readReplyLines is what readReply passes on, a line each.
+func readReplyLines(data []byte) string {
 	var out []string
 	_ = readReply(bufio.NewReader(bytes.NewReader(data)), func(line []byte) { out = append(out, string(line)) })
 	return strings.Join(out, "\n")
 }
 
-// visible is a text with what readReply replaces: control characters, and what encoding/json escapes besides them.
-func visible(text string) string {
+// replaceControlChars is a text with what readReply replaces: control characters, and what encoding/json escapes besides them.
+func replaceControlChars(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' && !strings.ContainsRune("\n\t\r", r) || r == '\u2028' || r == '\u2029' {
 			return '?'
@@ -68,14 +68,14 @@ func FuzzConnection(f *testing.F) {
 	}
 	word := regexp.MustCompile(`^[A-Za-z0-9_]*$`)
 	f.Fuzz(func(t *testing.T, line string) {
-		c, ok := parse(line)
+		c, ok := parseConnection(line)
 		if !ok || !word.MatchString(c.Protocol) || !word.MatchString(c.State) {
 			return
 		}
 		if c.Zone < 0 || c.Zone > 0xffff {
 			t.Errorf("%s: zone %d", line, c.Zone)
 		}
-		for _, end := range c.ends() {
+		for _, end := range c.endpoints() {
 			if !end.Addr().IsValid() || end.Addr().Zone() != "" {
 				t.Errorf("%s: address %s", line, end)
 			}
@@ -84,7 +84,7 @@ func FuzzConnection(f *testing.F) {
 			return fmt.Sprintf("(src=%s,dst=%s,sport=%d,dport=%d)", x.From.Addr(), x.To.Addr(), x.From.Port(), x.To.Port())
 		}
 		text := fmt.Sprintf("%s,orig=%s,reply=%s,zone=%d,protoinfo=(state=%s)", c.Protocol, write(c.Original), write(c.Reply), c.Zone, c.State)
-		if again, ok := parse(text); !ok || again != c {
+		if again, ok := parseConnection(text); !ok || again != c {
 			t.Errorf("%s\nis    %+v\nagain %+v", line, c, again)
 		}
 	})
@@ -103,17 +103,17 @@ func FuzzRow(f *testing.F) {
 			return
 		}
 		for name := range r {
-			size := len(r.text(name))
-			for _, text := range r.texts(name) {
+			size := len(r.stringValue(name))
+			for _, text := range r.stringValues(name) {
 				size += len(text)
 			}
-			for key, value := range r.pairs(name) {
+			for key, value := range r.mapValue(name) {
 				size += len(key) + len(value)
 			}
 			if size > 12*len(r[name]) { // each at most three times; a byte that is no UTF-8 becomes three
 				t.Errorf("%s became %d bytes", data, size)
 			}
 		}
-		byUUID([]row{r})
+		indexByUUID([]row{r})
 	})
 }

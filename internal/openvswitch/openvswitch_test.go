@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// program answers on a socket what it is asked, by method. What it is not told it refuses as programs of Open vSwitch do.
-func program(t *testing.T, path string, answers map[string]string) {
+// serveProgram answers on a socket what it is asked, by method. What it is not told it refuses as programs of Open vSwitch do.
+func serveProgram(t *testing.T, path string, answers map[string]string) {
 	t.Helper()
 	on, err := net.Listen("unix", path)
 	if err != nil {
@@ -36,14 +36,14 @@ func program(t *testing.T, path string, answers map[string]string) {
 				Params any
 			}
 			if json.NewDecoder(conn).Decode(&asked) == nil {
-				fmt.Fprint(conn, said(answers, asked.Method, asked.Params))
+				fmt.Fprint(conn, encodeAnswer(answers, asked.Method, asked.Params))
 			}
 			_ = conn.Close()
 		}
 	}()
 }
 
-func said(answers map[string]string, method string, params any) string {
+func encodeAnswer(answers map[string]string, method string, params any) string {
 	answer, known := answers[method]
 	switch {
 	case !known:
@@ -55,14 +55,14 @@ func said(answers map[string]string, method string, params any) string {
 	return `{"id":0,"result":` + string(text) + `,"error":null}`
 }
 
-func soon(t *testing.T) context.Context {
+func contextWithTimeout(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-const configured = `[
+const configuredTables = `[
 {"rows":[{"external_ids":["map",[["ovn-bridge-mappings","cloud:br-cloud,public:br-public,lost:br-lost"],["system-id","node1"]]]}]},
 {"rows":[{"name":"br-cloud","ports":["set",[["uuid","p1"],["uuid","p2"],["uuid","p3"]]]},{"name":"br-public","ports":["uuid","p4"]},{"name":"br-int","ports":["set",[]]}]},
 {"rows":[{"_uuid":["uuid","p1"],"interfaces":["uuid","i1"]},{"_uuid":["uuid","p2"],"interfaces":["set",[["uuid","i2"],["uuid","i3"]]]},
@@ -76,16 +76,16 @@ const configured = `[
 
 func TestState(t *testing.T) {
 	dir := t.TempDir()
-	program(t, filepath.Join(dir, "ovs-vswitchd.77.ctl"), map[string]string{
+	serveProgram(t, filepath.Join(dir, "ovs-vswitchd.77.ctl"), map[string]string{
 		"version": "ovs-vswitchd (Open vSwitch) 3.5.0", "dpctl/dump-dps": "netdev@ovs-netdev\n", "dpctl/ct-get-nconns": "12\n", "dpctl/ct-get-maxconns": "3000000",
 	})
-	program(t, filepath.Join(dir, "ovn-controller.ctl"), map[string]string{"connection-status": "not connected", "ct-zone-list": "web_snat 14\nweb.shop 2\n"})
-	program(t, filepath.Join(dir, "ovn-controller-vtep.9.ctl"), map[string]string{"connection-status": "somebody else"})
-	program(t, filepath.Join(dir, "db.sock"), map[string]string{"transact": configured})
-	got, failed := Node{dir, dir}.State(soon(t))
+	serveProgram(t, filepath.Join(dir, "ovn-controller.ctl"), map[string]string{"connection-status": "not connected", "ct-zone-list": "web_snat 14\nweb.shop 2\n"})
+	serveProgram(t, filepath.Join(dir, "ovn-controller-vtep.9.ctl"), map[string]string{"connection-status": "somebody else"})
+	serveProgram(t, filepath.Join(dir, "db.sock"), map[string]string{"transact": configuredTables})
+	got, failed := Node{dir, dir}.ReadState(contextWithTimeout(t))
 	want := State{
-		Version: "3.5.0", Controller: "not connected", Tracked: 12, MaxTracked: 3000000,
-		Configuration: Configuration{Chassis: "node1", Pods: map[string]bool{"pod_h": true}, Bridges: []Bridge{
+		Version: "3.5.0", SBConnection: "not connected", Tracked: 12, MaxTracked: 3000000,
+		Configuration: Configuration{Chassis: "node1", PodInterfaces: map[string]bool{"pod_h": true}, Bridges: []Bridge{
 			{Name: "br-cloud", Network: "cloud", Interfaces: []string{"eth1", "eth2"}, Problem: "eth1: could not open network device eth1 (No such device)"},
 			{Name: "br-public", Network: "public", Interfaces: []string{"set"}},
 			{Name: "br-lost", Network: "lost", Problem: "there is no such bridge"},
@@ -94,7 +94,7 @@ func TestState(t *testing.T) {
 	if len(failed) > 0 || !reflect.DeepEqual(got, want) {
 		t.Errorf("it is\n%+v, %v\nwanted\n%+v", got, failed, want)
 	}
-	zones, err := Node{dir, dir}.Zones(soon(t))
+	zones, err := Node{dir, dir}.ConntrackZones(contextWithTimeout(t))
 	if want := map[int]string{14: "web_snat", 2: "web.shop"}; err != nil || !reflect.DeepEqual(zones, want) {
 		t.Errorf("the zones are %v, %v, wanted %v", zones, err, want)
 	}
@@ -103,9 +103,9 @@ func TestState(t *testing.T) {
 // What does not run is told, and the other is asked.
 func TestStateOfHalfANode(t *testing.T) {
 	dir := t.TempDir()
-	program(t, filepath.Join(dir, "ovn-controller.5.ctl"), map[string]string{"connection-status": "connected"})
-	got, failed := Node{dir, dir}.State(soon(t))
-	if got.Controller != "connected" || len(failed) != 1 || !strings.Contains(failed[0].Error(), "no socket of ovs-vswitchd in "+dir) {
+	serveProgram(t, filepath.Join(dir, "ovn-controller.5.ctl"), map[string]string{"connection-status": "connected"})
+	got, failed := Node{dir, dir}.ReadState(contextWithTimeout(t))
+	if got.SBConnection != "connected" || len(failed) != 1 || !strings.Contains(failed[0].Error(), "no socket of ovs-vswitchd in "+dir) {
 		t.Errorf("it is %+v, %v", got, failed)
 	}
 }
@@ -113,7 +113,7 @@ func TestStateOfHalfANode(t *testing.T) {
 // A program that was killed leaves its socket behind, and one that hangs does not hold us up.
 func TestSocketsOfTheDead(t *testing.T) {
 	dir := t.TempDir()
-	program(t, filepath.Join(dir, "ovs-vswitchd.1.ctl"), map[string]string{"version": "3.5.0"})
+	serveProgram(t, filepath.Join(dir, "ovs-vswitchd.1.ctl"), map[string]string{"version": "3.5.0"})
 	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "ovs-vswitchd.2.ctl")})
 	if err != nil {
 		t.Fatal(err)
@@ -124,10 +124,10 @@ func TestSocketsOfTheDead(t *testing.T) {
 	if err := os.Chtimes(filepath.Join(dir, "ovs-vswitchd.2.ctl"), later, later); err != nil {
 		t.Fatal(err)
 	}
-	if text, err := ask(soon(t), dir, vswitchd, "version"); text != "3.5.0" || err != nil {
+	if text, err := runAppctl(contextWithTimeout(t), dir, vswitchd, "version"); text != "3.5.0" || err != nil {
 		t.Errorf("it said %q, %v", text, err)
 	}
-	if _, err := ask(soon(t), dir, vswitchd, "unheard"); err == nil || !strings.Contains(err.Error(), `"unheard" is not a valid command`) {
+	if _, err := runAppctl(contextWithTimeout(t), dir, vswitchd, "unheard"); err == nil || !strings.Contains(err.Error(), `"unheard" is not a valid command`) {
 		t.Errorf("an order that does not exist: %v", err)
 	}
 	hangs, err := net.Listen("unix", filepath.Join(dir, "ovn-controller.ctl"))
@@ -137,7 +137,7 @@ func TestSocketsOfTheDead(t *testing.T) {
 	defer hangs.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := ask(ctx, dir, controller, "version"); !os.IsTimeout(err) && !strings.Contains(fmt.Sprint(err), "timeout") {
+	if _, err := runAppctl(ctx, dir, controller, "version"); !os.IsTimeout(err) && !strings.Contains(fmt.Sprint(err), "timeout") {
 		t.Errorf("one that hangs: %v", err)
 	}
 }
@@ -179,19 +179,19 @@ func TestParse(t *testing.T) {
 			"sctp", Tuple{at("10.0.0.1:5"), at("10.0.0.2:6")}, Tuple{at("10.0.0.2:6"), at("10.0.0.1:5")}, "COOKIE_WAIT", 3,
 		},
 	} {
-		if got, ok := parse(line); !ok || got != want {
+		if got, ok := parseConnection(line); !ok || got != want {
 			t.Errorf("%s\nis %+v, %t, wanted\n%+v", line, got, ok, want)
 		}
 	}
 	for _, line := range []string{"", "tcp", "tcp,orig=(src=10.0.0.1,dst=10.0.0.2)", "tcp,orig=(src=,dst=),reply=(src=,dst=)"} {
-		if c, ok := parse(line); ok {
+		if c, ok := parseConnection(line); ok {
 			t.Errorf("%q is a connection: %+v", line, c)
 		}
 	}
 }
 
-// many writes so many connections that leave with one address, as a switch would.
-func many(w io.Writer, n int) {
+// writeConnections writes so many connections that leave with one address, as a switch would.
+func writeConnections(w io.Writer, n int) {
 	fmt.Fprint(w, `{"id":0,"result":"`)
 	for i := range n {
 		fmt.Fprintf(w, `tcp,orig=(src=10.0.%d.%d,dst=203.0.113.1,sport=%d,dport=443),reply=(src=203.0.113.1,dst=100.65.0.105,sport=443,dport=%d),zone=7,protoinfo=(state=ESTABLISHED)\n`,
@@ -203,16 +203,16 @@ func many(w io.Writer, n int) {
 // A hundred thousand connections need little memory, and are counted.
 func TestManyConnections(t *testing.T) {
 	in, out := io.Pipe()
-	go func() { b := bufio.NewWriter(out); many(b, 100_000); _ = b.Flush(); _ = out.Close() }()
+	go func() { b := bufio.NewWriter(out); writeConnections(b, 100_000); _ = b.Flush(); _ = out.Close() }()
 	address := netip.MustParseAddr("100.65.0.105")
-	search := NewSearch([]Question{{Client: address}}, []netip.Addr{address})
+	search := NewSearch([]ConnectionFilter{{Client: address}}, []netip.Addr{address})
 	var before, now runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	most, lines, begun := uint64(0), 0, time.Now()
 	if err := readReply(bufio.NewReader(in), func(line []byte) {
-		c, _ := parse(string(line))
-		search.See(c)
+		c, _ := parseConnection(string(line))
+		search.AddConnection(c)
 		if lines++; lines%5000 == 0 {
 			runtime.ReadMemStats(&now)
 			most = max(most, now.HeapAlloc)
@@ -220,7 +220,7 @@ func TestManyConnections(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	found, more := search.Found()
+	found, more := search.Matches()
 	got := fmt.Sprintf("%d connections, %d and more: %d, %+v", lines, len(found), len(more), search.Usage())
 	want := "100000 connections, 64 and more: 1, [{Address:100.65.0.105 Connections:60000 Protocol:tcp To:203.0.113.1:443 Ports:60000}]"
 	if got != want {
@@ -246,18 +246,18 @@ func TestSearch(t *testing.T) {
 		"not a connection",
 	}
 	addr := netip.MustParseAddr
-	search := NewSearch([]Question{
+	search := NewSearch([]ConnectionFilter{
 		{Client: addr("192.0.2.9"), Server: addr("100.65.0.105"), Port: 80},
 		{Client: addr("10.0.0.6"), Port: 53},
 		{Client: addr("192.0.2.9"), Server: addr("100.65.0.105"), Port: 81},
 		{Client: addr("192.0.2.10")},
 	}, []netip.Addr{addr("100.65.0.105"), addr("100.65.0.106"), addr("10.0.0.5")})
 	for _, l := range lines {
-		if c, ok := parse(l); ok {
-			search.See(c)
+		if c, ok := parseConnection(l); ok {
+			search.AddConnection(c)
 		}
 	}
-	found, more := search.Found()
+	found, more := search.Matches()
 	var got []string
 	for _, c := range found {
 		got = append(got, fmt.Sprint(c.Protocol, " ", c.Original.From, " ", c.Original.To, " ", c.Reply.From, " ", c.Zone))

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Most is how many connections a question finds.
-const Most = 64
+// MaxMatches is how many connections a question finds.
+const MaxMatches = 64
 
-// Question is about connections between a client and a server, in either direction and before or after translation.
-type Question struct {
+// ConnectionFilter is about connections between a client and a server, in either direction and before or after translation.
+type ConnectionFilter struct {
 	Client netip.Addr
 	Server netip.Addr // the zero value: any
 	Port   uint16     // of the server; 0: any
@@ -29,15 +29,15 @@ type Usage struct {
 
 // Search looks for what is asked among connections that it is shown, one after the other. It keeps only what it finds.
 type Search struct {
-	questions []Question
-	found     []map[Connection]bool // by question
-	more      []bool                // there were too many
-	usage     map[netip.Addr]*use
+	filters   []ConnectionFilter
+	matches   []map[Connection]bool // by question
+	truncated []bool                // there were too many
+	usage     map[netip.Addr]*addressUsage
 	addresses []netip.Addr
 }
 
-// use is the connections of an address.
-type use struct {
+// addressUsage is the connections of an address.
+type addressUsage struct {
 	seen  map[Connection]bool // without state and zone: a connection may be tracked in several
 	ports map[destination]int
 }
@@ -48,45 +48,45 @@ type destination struct {
 }
 
 // NewSearch is a search for the answers to questions, and for how addresses are used.
-func NewSearch(questions []Question, addresses []netip.Addr) *Search {
+func NewSearch(questions []ConnectionFilter, addresses []netip.Addr) *Search {
 	s := &Search{
-		questions: questions, found: make([]map[Connection]bool, len(questions)), more: make([]bool, len(questions)),
-		usage: map[netip.Addr]*use{}, addresses: addresses,
+		filters: questions, matches: make([]map[Connection]bool, len(questions)), truncated: make([]bool, len(questions)),
+		usage: map[netip.Addr]*addressUsage{}, addresses: addresses,
 	}
-	for i := range s.found {
-		s.found[i] = map[Connection]bool{}
+	for i := range s.matches {
+		s.matches[i] = map[Connection]bool{}
 	}
 	for _, a := range addresses {
-		s.usage[a] = &use{map[Connection]bool{}, map[destination]int{}}
+		s.usage[a] = &addressUsage{map[Connection]bool{}, map[destination]int{}}
 	}
 	return s
 }
 
-// Empty says whether nothing is asked.
-func (s *Search) Empty() bool { return len(s.questions) == 0 && len(s.addresses) == 0 }
+// IsEmpty says whether nothing is asked.
+func (s *Search) IsEmpty() bool { return len(s.filters) == 0 && len(s.addresses) == 0 }
 
-// See looks at a connection.
-func (s *Search) See(c Connection) {
-	for i, q := range s.questions {
-		if !q.about(c) {
+// AddConnection looks at a connection.
+func (s *Search) AddConnection(c Connection) {
+	for i, q := range s.filters {
+		if !q.matchesConnection(c) {
 			continue
 		}
-		if len(s.found[i]) < Most {
-			s.found[i][c] = true
-		} else if !s.found[i][c] {
-			s.more[i] = true
+		if len(s.matches[i]) < MaxMatches {
+			s.matches[i][c] = true
+		} else if !s.matches[i][c] {
+			s.truncated[i] = true
 		}
 	}
 	if u := s.usage[c.Original.To.Addr()]; u != nil {
-		u.add(Connection{Protocol: c.Protocol, Original: c.Original}, false)
+		u.countConnection(Connection{Protocol: c.Protocol, Original: c.Original}, false)
 	}
 	if u := s.usage[c.Reply.To.Addr()]; u != nil {
-		u.add(Connection{Protocol: c.Protocol, Reply: c.Reply}, true)
+		u.countConnection(Connection{Protocol: c.Protocol, Reply: c.Reply}, true)
 	}
 }
 
-// add counts a connection once. One that leaves with the address takes one of its ports.
-func (u *use) add(c Connection, leaves bool) {
+// countConnection counts a connection once. One that leaves with the address takes one of its ports.
+func (u *addressUsage) countConnection(c Connection, leaves bool) {
 	if u.seen[c] {
 		return
 	}
@@ -96,29 +96,29 @@ func (u *use) add(c Connection, leaves bool) {
 	}
 }
 
-// about says whether a connection is between a client and a server.
-func (q Question) about(c Connection) bool {
-	ends := c.ends()
+// matchesConnection says whether a connection is between a client and a server.
+func (q ConnectionFilter) matchesConnection(c Connection) bool {
+	ends := c.endpoints()
 	return slices.ContainsFunc(ends[:], func(e netip.AddrPort) bool { return e.Addr() == q.Client }) &&
-		(!q.Server.IsValid() && q.Port == 0 || slices.ContainsFunc(ends[:], q.serves))
+		(!q.Server.IsValid() && q.Port == 0 || slices.ContainsFunc(ends[:], q.matchesServer))
 }
 
-// serves says whether an end of a connection is the server's.
-func (q Question) serves(end netip.AddrPort) bool {
+// matchesServer says whether an end of a connection is the server's.
+func (q ConnectionFilter) matchesServer(end netip.AddrPort) bool {
 	return (!q.Server.IsValid() || end.Addr() == q.Server) && (q.Port == 0 || end.Port() == q.Port)
 }
 
-// Found are the connections that somebody asked about, and the questions that have more answers.
-func (s *Search) Found() (out []Connection, more []Question) {
+// Matches are the connections that somebody asked about, and the questions that have more answers.
+func (s *Search) Matches() (out []Connection, more []ConnectionFilter) {
 	all := map[Connection]bool{}
-	for i, q := range s.questions {
-		for c := range s.found[i] {
+	for i, q := range s.filters {
+		for c := range s.matches[i] {
 			if !all[c] {
 				all[c] = true
 				out = append(out, c)
 			}
 		}
-		if s.more[i] {
+		if s.truncated[i] {
 			more = append(more, q)
 		}
 	}

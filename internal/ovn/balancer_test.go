@@ -11,23 +11,23 @@ import (
 	"github.com/sallyport/sallyport/internal/ovn/nb"
 )
 
-// writtenBalancer is a load balancer with a backend and a probe in the database, as we write it.
-func writtenBalancer() (intent.LoadBalancer, *nb.LoadBalancer) {
-	port, _ := intent.PodPortOf("shop", "web.0")
+// newLoadBalancerRow is a load balancer with a backend and a probe in the database, as we write it.
+func newLoadBalancerRow() (intent.LoadBalancer, *nb.LoadBalancer) {
+	port, _ := intent.NewPodPort("shop", "web.0")
 	to := netip.MustParseAddrPort("10.0.0.7:8080")
 	value := intent.LoadBalancer{
 		Name: "shop-web-tcp", Protocol: intent.TCP,
-		VIPs:   []intent.VIP{{Address: netip.MustParseAddrPort("198.51.100.9:80"), Backends: []netip.AddrPort{to}}, {Address: netip.MustParseAddrPort("198.51.100.9:443")}},
-		Probes: []intent.Probe{{Backend: to.Addr(), Port: port, Source: netip.MustParseAddr("10.0.0.250")}},
+		VIPs:           []intent.VIP{{Address: netip.MustParseAddrPort("198.51.100.9:80"), Backends: []netip.AddrPort{to}}, {Address: netip.MustParseAddrPort("198.51.100.9:443")}},
+		IPPortMappings: []intent.IPPortMapping{{Backend: to.Addr(), Port: port, Source: netip.MustParseAddr("10.0.0.250")}},
 	}
-	return value, encodeBalancer(value, "u", map[string]string{}).row.(*nb.LoadBalancer)
+	return value, encodeLoadBalancer(value, "u", map[string]string{}).row.(*nb.LoadBalancer)
 }
 
-func nowhere(string, string, string) bool { return false }
+func attachedNowhere(string, string, string) bool { return false }
 
 func TestBalancerRoundTrip(t *testing.T) {
-	want, row := writtenBalancer()
-	if got := decodeBalancer(row, nowhere); !got.Equal(want) {
+	want, row := newLoadBalancerRow()
+	if got := decodeLoadBalancer(row, attachedNowhere); !got.Equal(want) {
 		t.Errorf("%s was written, and is read as %s", want, got)
 	}
 	if vips := map[string]string{"198.51.100.9:80": "10.0.0.7:8080", "198.51.100.9:443": ""}; !maps.Equal(row.VIPs, vips) {
@@ -56,9 +56,9 @@ func TestBalancerShowsWhatIsNotOurs(t *testing.T) {
 		"an address is gone":   func(b *nb.LoadBalancer) { delete(b.VIPs, "198.51.100.9:443") },
 		"a backend that is no": func(b *nb.LoadBalancer) { b.VIPs["198.51.100.9:443"] = "10.0.0.7:8080" },
 	} {
-		want, row := writtenBalancer()
+		want, row := newLoadBalancerRow()
 		change(row)
-		if got := decodeBalancer(row, nowhere); got.Equal(want) {
+		if got := decodeLoadBalancer(row, attachedNowhere); got.Equal(want) {
 			t.Errorf("%s: it is read as if it were ours: %s", name, got)
 		}
 	}
@@ -73,21 +73,21 @@ func FuzzBalancer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, vip, backends, backend, pod, namespace, source string) {
 		mapping := pod + "." + namespace + ":" + source
 		row := &nb.LoadBalancer{VIPs: map[string]string{vip: backends}, IPPortMappings: map[string]string{backend: mapping}}
-		value := decodeBalancer(row, nowhere)
-		if len(value.VIPs) != 1 || len(value.Probes) != 1 {
+		value := decodeLoadBalancer(row, attachedNowhere)
+		if len(value.VIPs) != 1 || len(value.IPPortMappings) != 1 {
 			t.Fatalf("one entry is read as %s", value)
 		}
-		again := encodeBalancer(value, "", map[string]string{}).row.(*nb.LoadBalancer)
+		again := encodeLoadBalancer(value, "", map[string]string{}).row.(*nb.LoadBalancer)
 		readable := !slices.ContainsFunc(append(value.VIPs[0].Backends, value.VIPs[0].Address), func(a netip.AddrPort) bool { return !a.IsValid() })
-		sorted := slices.IsSortedFunc(strings.Split(backends, ","), func(a, b string) int { return parseSocket(a).Compare(parseSocket(b)) })
+		sorted := slices.IsSortedFunc(strings.Split(backends, ","), func(a, b string) int { return parseCanonicalAddrPort(a).Compare(parseCanonicalAddrPort(b)) })
 		if readable && sorted && !maps.Equal(again.VIPs, row.VIPs) {
 			t.Errorf("%q is written as %q", row.VIPs, again.VIPs)
 		}
-		p := value.Probes[0]
+		p := value.IPPortMappings[0]
 		if p.Backend.IsValid() && p.Source.IsValid() && p.Port != (intent.PodPort{}) && !maps.Equal(again.IPPortMappings, row.IPPortMappings) {
 			t.Errorf("%q is written as %q", row.IPPortMappings, again.IPPortMappings)
 		}
-		if port, ok := intent.PodPortOf(namespace, pod); ok && strings.ContainsAny(port.String(), " =:,|\"'\n\x1b") {
+		if port, ok := intent.NewPodPort(namespace, pod); ok && strings.ContainsAny(port.String(), " =:,|\"'\n\x1b") {
 			t.Errorf("%q is the name of a port", port)
 		}
 	})

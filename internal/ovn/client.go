@@ -17,8 +17,8 @@ var ErrNotConnected = errors.New("not connected to the OVN northbound database")
 
 // How long we wait before we try all endpoints again, at first and at most.
 const (
-	firstPause   = 100 * time.Millisecond
-	longestPause = 5 * time.Second
+	initialBackoff = 100 * time.Millisecond
+	maxBackoff     = 5 * time.Second
 )
 
 // Client is a connection to whichever server leads the northbound database, with a copy of the part that concerns us. When
@@ -29,8 +29,8 @@ type Client struct {
 	current atomic.Pointer[session] // nil while there is none
 	writes  atomic.Int64
 
-	watching sync.RWMutex
-	watchers []func(router string)
+	watchersMu sync.RWMutex
+	watchers   []func(router string)
 
 	stop  context.CancelFunc
 	ended chan struct{}
@@ -38,18 +38,18 @@ type Client struct {
 
 // Dial connects and reads the database once. It tries again until the context is done; a wrong configuration fails at once.
 func Dial(ctx context.Context, config Config, log *slog.Logger) (*Client, error) {
-	if _, err := config.tls(); err != nil {
+	if _, err := config.loadTLSConfig(); err != nil {
 		return nil, err
 	}
 	c := &Client{config: config, log: log, ended: make(chan struct{})}
-	first, err := c.connect(ctx)
+	first, err := c.connectWithBackoff(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the OVN northbound database: %w", err)
 	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	c.stop = stop
-	c.begin(first, nil)
-	go c.keep(life, first)
+	c.activateSession(first, nil)
+	go c.maintainSession(life, first)
 	return c, nil
 }
 
@@ -59,32 +59,32 @@ func (c *Client) Close() {
 	<-c.ended
 }
 
-// Connected says whether there is a connection now.
-func (c *Client) Connected() bool { return c.current.Load() != nil }
+// IsConnected says whether there is a connection now.
+func (c *Client) IsConnected() bool { return c.current.Load() != nil }
 
-// Writes counts the transactions that were carried out: a steady state has none.
-func (c *Client) Writes() int64 { return c.writes.Load() }
+// WriteCount counts the transactions that were carried out: a steady state has none.
+func (c *Client) WriteCount() int64 { return c.writes.Load() }
 
-// Watch calls back with the name of a router whenever it, or a row that belongs to it, has changed; and after a connection was
+// WatchRouters calls back with the name of a router whenever it, or a row that belongs to it, has changed; and after a connection was
 // lost with every router's, because anything may have happened meanwhile, and with none, because the engine may be another one.
 // The callback must not block.
-func (c *Client) Watch(changed func(router string)) {
-	c.watching.Lock()
-	defer c.watching.Unlock()
+func (c *Client) WatchRouters(changed func(router string)) {
+	c.watchersMu.Lock()
+	defer c.watchersMu.Unlock()
 	c.watchers = append(c.watchers, changed)
 }
 
-// Ports names the ports of a router, whoever made them; nil when the router, or the database, is not there.
-func (c *Client) Ports(router string) []string {
+// RouterPortNames names the ports of a router, whoever made them; nil when the router, or the database, is not there.
+func (c *Client) RouterPortNames(router string) []string {
 	s := c.current.Load()
 	if s == nil {
 		return nil
 	}
-	return s.ports(router)
+	return s.routerPortNames(router)
 }
 
-// keep replaces a session that has ended by the next, until the client is closed.
-func (c *Client) keep(ctx context.Context, s *session) {
+// maintainSession replaces a session that has ended by the next, until the client is closed.
+func (c *Client) maintainSession(ctx context.Context, s *session) {
 	defer close(c.ended)
 	for {
 		select {
@@ -93,50 +93,50 @@ func (c *Client) keep(ctx context.Context, s *session) {
 		}
 		c.current.Store(nil)
 		if ctx.Err() != nil {
-			s.end(ErrNotConnected)
+			s.terminate(ErrNotConnected)
 			return
 		}
-		c.log.Warn("left the OVN northbound database", "server", s.endpoint, "reason", s.why)
-		next, err := c.connect(ctx)
+		c.log.Warn("left the OVN northbound database", "server", s.endpoint, "reason", s.endReason)
+		next, err := c.connectWithBackoff(ctx)
 		if err != nil {
 			return
 		}
-		c.begin(next, s)
+		c.activateSession(next, s)
 		s = next
 	}
 }
 
-// begin makes a session the current one. Routers that were there before or are there now may have changed in between.
-func (c *Client) begin(s, before *session) {
+// activateSession makes a session the current one. Routers that were there before or are there now may have changed in between.
+func (c *Client) activateSession(s, before *session) {
 	c.current.Store(s)
 	c.log.Info("joined the OVN northbound database", "server", s.endpoint)
-	names := append(s.routers(), "")
+	names := append(s.routerNames(), "")
 	if before != nil {
-		names = append(names, before.routers()...)
+		names = append(names, before.routerNames()...)
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		c.tell(s, name)
+		c.notifyWatchers(s, name)
 	}
 }
 
-// tell passes a change on. What happens before a session is the current one is not told, because nobody could look at it.
-func (c *Client) tell(s *session, router string) {
+// notifyWatchers passes a change on. What happens before a session is the current one is not told, because nobody could look at it.
+func (c *Client) notifyWatchers(s *session, router string) {
 	if c.current.Load() != s {
 		return
 	}
-	c.watching.RLock()
-	defer c.watching.RUnlock()
+	c.watchersMu.RLock()
+	defer c.watchersMu.RUnlock()
 	for _, changed := range c.watchers {
 		changed(router)
 	}
 }
 
-// connect tries the endpoints in turn, with growing pauses, until one of them leads the database or the context is done.
-func (c *Client) connect(ctx context.Context) (*session, error) {
+// connectWithBackoff tries the endpoints in turn, with growing pauses, until one of them leads the database or the context is done.
+func (c *Client) connectWithBackoff(ctx context.Context) (*session, error) {
 	var said string
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		s, err := c.try(ctx)
+	for pause := initialBackoff; ; pause = min(2*pause, maxBackoff) {
+		s, err := c.connectOnce(ctx)
 		if err == nil {
 			return s, nil
 		}
@@ -152,14 +152,14 @@ func (c *Client) connect(ctx context.Context) (*session, error) {
 	}
 }
 
-func (c *Client) try(ctx context.Context) (*session, error) {
-	secrets, err := c.config.tls() // read again each time: certificates are renewed in place
+func (c *Client) connectOnce(ctx context.Context) (*session, error) {
+	secrets, err := c.config.loadTLSConfig() // read again each time: certificates are renewed in place
 	if err != nil {
 		return nil, err
 	}
 	var failed []error
 	for _, endpoint := range c.config.Endpoints {
-		s, err := open(ctx, endpoint, secrets, c.tell)
+		s, err := openSession(ctx, endpoint, secrets, c.notifyWatchers)
 		if err == nil {
 			return s, nil
 		}

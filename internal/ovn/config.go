@@ -17,44 +17,44 @@ type Config struct {
 	Endpoints []string
 	// Who we are and whom we trust, for ssl: endpoints, in PEM. Files are read again for each connection.
 	CertFile, KeyFile, CAFile string
-	// Secrets are the same where there are no files.
-	Secrets mutual.Texts
+	// Certificates are the same where there are no files.
+	Certificates mutual.PEM
 }
 
-// Secret says whether an endpoint needs certificates.
-func (c Config) Secret() bool {
+// NeedsTLS says whether an endpoint needs certificates.
+func (c Config) NeedsTLS() bool {
 	return slices.ContainsFunc(c.Endpoints, func(e string) bool { return strings.HasPrefix(e, "ssl:") })
 }
 
-// tls reads the certificates. It is nil where no endpoint needs them.
-func (c Config) tls() (*tls.Config, error) {
+// loadTLSConfig reads the certificates. It is nil where no endpoint needs them.
+func (c Config) loadTLSConfig() (*tls.Config, error) {
 	if len(c.Endpoints) == 0 {
 		return nil, errors.New("no endpoint of the OVN database is known; give --nb-address and --sb-address, or set OVN_NB_DB and OVN_SB_DB")
 	}
-	if !c.Secret() {
+	if !c.NeedsTLS() {
 		return nil, nil
 	}
 	files := mutual.Files{Cert: c.CertFile, Key: c.KeyFile, CA: c.CAFile}
-	if !files.Given() && len(c.Secrets.Cert) == 0 {
+	if !files.IsConfigured() && len(c.Certificates.Cert) == 0 {
 		return nil, errors.New("the OVN databases want certificates; give --nb-cert, --nb-key and --nb-ca")
 	}
-	texts := c.Secrets
-	if files.Given() {
+	texts := c.Certificates
+	if files.IsConfigured() {
 		var err error
-		if texts, err = files.Read(); err != nil {
+		if texts, err = files.ReadPEM(); err != nil {
 			return nil, fmt.Errorf("for the OVN databases: %w", err)
 		}
 	}
-	secrets, err := texts.Client()
+	secrets, err := texts.ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("for the OVN databases: %w", err)
 	}
 	return secrets, nil
 }
 
-// Expires is when our own certificate ends; zero: there is none.
-func (c Config) Expires() time.Time {
-	secrets, err := c.tls()
+// CertificateExpiry is when our own certificate ends; zero: there is none.
+func (c Config) CertificateExpiry() time.Time {
+	secrets, err := c.loadTLSConfig()
 	if err != nil || secrets == nil || secrets.Certificates[0].Leaf == nil {
 		return time.Time{}
 	}

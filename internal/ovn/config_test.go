@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// authority writes the certificate of an authority, and of a server and client that it has signed and that names no host.
-func authority(t *testing.T, name string) Config {
+// writeCertificates writes the certificate of an authority, and of a server and client that it has signed and that names no host.
+func writeCertificates(t *testing.T, name string) Config {
 	t.Helper()
 	dir := t.TempDir()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -34,20 +34,20 @@ func authority(t *testing.T, name string) Config {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return written(t, filepath.Join(dir, file), "CERTIFICATE", raw)
+		return writePEM(t, filepath.Join(dir, file), "CERTIFICATE", raw)
 	}
 	raw, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return Config{
-		KeyFile:  written(t, filepath.Join(dir, "key"), "PRIVATE KEY", raw),
+		KeyFile:  writePEM(t, filepath.Join(dir, "key"), "PRIVATE KEY", raw),
 		CAFile:   sign("ca", &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true}),
 		CertFile: sign("cert", &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "ovn"}}),
 	}
 }
 
-func written(t *testing.T, path, kind string, raw []byte) string {
+func writePEM(t *testing.T, path, kind string, raw []byte) string {
 	t.Helper()
 	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: raw}), 0o600); err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func written(t *testing.T, path, kind string, raw []byte) string {
 
 // A server is who it says when the database's authority has signed its certificate, whatever host that names.
 func TestServerMustBeSigned(t *testing.T) {
-	good, bad := authority(t, "one"), authority(t, "two")
+	good, bad := writeCertificates(t, "one"), writeCertificates(t, "two")
 	pair, err := tls.LoadX509KeyPair(good.CertFile, good.KeyFile)
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func TestServerMustBeSigned(t *testing.T) {
 	}()
 	for trust, c := range map[string]Config{"signed": good, "unknown authority": bad} {
 		c.Endpoints = []string{"ssl:" + server.Addr().String()}
-		config, err := c.tls()
+		config, err := c.loadTLSConfig()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +93,7 @@ func TestServerMustBeSigned(t *testing.T) {
 }
 
 func TestDialSaysWhatIsWrong(t *testing.T) {
-	good := authority(t, "one")
+	good := writeCertificates(t, "one")
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)

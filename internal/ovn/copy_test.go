@@ -15,14 +15,14 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// copyOf is a session with a copy of a database that has these rows, and no connection.
-func copyOf(t *testing.T, rows ...model.Model) *session {
+// newTestSession is a session with a copy of a database that has these rows, and no connection.
+func newTestSession(t *testing.T, rows ...model.Model) *session {
 	t.Helper()
-	described, err := nb.Model()
+	described, err := nb.DatabaseModel()
 	if err != nil {
 		t.Fatal(err)
 	}
-	database, errs := model.NewDatabaseModel(schema(t, described), described)
+	database, errs := model.NewDatabaseModel(buildSchema(t, described), described)
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
@@ -30,31 +30,31 @@ func copyOf(t *testing.T, rows ...model.Model) *session {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &session{rows: tables, ended: make(chan struct{})}
+	s := &session{tableCache: tables, ended: make(chan struct{})}
 	for _, r := range rows {
-		s.put(t, r)
+		s.insertRow(t, r)
 	}
 	return s
 }
 
-func (s *session) put(t *testing.T, m model.Model) {
+func (s *session) insertRow(t *testing.T, m model.Model) {
 	t.Helper()
-	table := s.rows.DatabaseModel().FindTable(reflect.TypeOf(m))
-	if err := s.rows.Table(table).Create(column(m, "UUID").(string), m, true); err != nil {
+	table := s.tableCache.DatabaseModel().FindTable(reflect.TypeOf(m))
+	if err := s.tableCache.Table(table).Create(modelField(m, "UUID").(string), m, true); err != nil {
 		t.Fatal(err)
 	}
-	s.news.tell()
+	s.changes.broadcast()
 }
 
-func ours() map[string]string {
-	return externalIDs(nb.NATTable, "acme", state.Ref{Kind: "FIp", Namespace: "acme", Name: "web"})
+func ownIDs() map[string]string {
+	return ownerExternalIDs(nb.NATTable, "acme", state.Ref{Kind: "FIp", Namespace: "acme", Name: "web"})
 }
 
-func nat(uuid, external string, ids map[string]string) *nb.NAT {
+func newNATRow(uuid, external string, ids map[string]string) *nb.NAT {
 	return &nb.NAT{UUID: uuid, Type: "dnat_and_snat", ExternalIP: external, LogicalIP: "10.0.0.10", ExternalIDs: ids}
 }
 
-func keys(r router) []string {
+func describeRecords(r routerState) []string {
 	var out []string
 	for key, rec := range r.records {
 		out = append(out, key.ID+" by "+rec.origin.Name+" as "+rec.uuid)
@@ -64,16 +64,16 @@ func keys(r router) []string {
 }
 
 func TestRouterIsReadWithWhatIsOursOnly(t *testing.T) {
-	s := copyOf(t,
+	s := newTestSession(t,
 		&nb.LogicalRouter{UUID: "r1", Name: "acme", Ports: []string{"p1", "p2"}, NAT: []string{"n1", "n2"}},
 		&nb.LogicalRouter{UUID: "r2", Name: "other", NAT: []string{"n3"}},
-		&nb.LogicalRouterPort{UUID: "p1", Name: "acme-onl", ExternalIDs: ours()},
+		&nb.LogicalRouterPort{UUID: "p1", Name: "acme-onl", ExternalIDs: ownIDs()},
 		&nb.LogicalRouterPort{UUID: "p2", Name: "acme-net1"},
 		&nb.StaticMACBinding{UUID: "b1", LogicalPort: "acme-onl", IP: "169.254.90.2"},
 		&nb.StaticMACBinding{UUID: "b2", LogicalPort: "acme-net1", IP: "10.0.0.1"},
-		nat("n1", "198.51.100.1", nil), nat("n2", "198.51.100.2", ours()), nat("n3", "198.51.100.3", ours()),
+		newNATRow("n1", "198.51.100.1", nil), newNATRow("n2", "198.51.100.2", ownIDs()), newNATRow("n3", "198.51.100.3", ownIDs()),
 	)
-	r, err := s.load(t.Context(), "acme")
+	r, err := s.loadRouter(t.Context(), "acme")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,55 +81,55 @@ func TestRouterIsReadWithWhatIsOursOnly(t *testing.T) {
 		"acme-onl 169.254.90.2 by web as b1", "acme-onl by web as p1",
 		"dnat_and_snat 198.51.100.1 by  as n1", "dnat_and_snat 198.51.100.2 by web as n2",
 	}
-	if got := keys(r); !slices.Equal(got, want) {
+	if got := describeRecords(r); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got := s.ports("acme"); !slices.Equal(got, []string{"acme-net1", "acme-onl"}) {
+	if got := s.routerPortNames("acme"); !slices.Equal(got, []string{"acme-net1", "acme-onl"}) {
 		t.Errorf("ports are %q", got)
 	}
-	if got := s.ports("nobody"); got != nil {
+	if got := s.routerPortNames("nobody"); got != nil {
 		t.Errorf("a router that is not there has ports %q", got)
 	}
 }
 
 // libovsdb takes a transaction in row by row; a router whose set names a row that is not there yet is not read.
 func TestRouterIsReadWhole(t *testing.T) {
-	s := copyOf(t, &nb.LogicalRouter{UUID: "r1", Name: "acme", NAT: []string{"n1"}})
-	if _, whole := s.read("acme"); whole {
+	s := newTestSession(t, &nb.LogicalRouter{UUID: "r1", Name: "acme", NAT: []string{"n1"}})
+	if _, whole := s.readRouter("acme"); whole {
 		t.Fatal("half a transaction was read as a whole")
 	}
-	read := make(chan router)
+	read := make(chan routerState)
 	go func() {
-		r, err := s.load(t.Context(), "acme")
+		r, err := s.loadRouter(t.Context(), "acme")
 		if err != nil {
 			t.Error(err)
 		}
 		read <- r
 	}()
-	s.put(t, nat("n1", "198.51.100.1", nil))
+	s.insertRow(t, newNATRow("n1", "198.51.100.1", nil))
 	if r := <-read; len(r.records) != 1 {
-		t.Errorf("got %q", keys(r))
+		t.Errorf("got %q", describeRecords(r))
 	}
 }
 
 func TestOfTwoRowsOursGoes(t *testing.T) {
-	s := copyOf(t,
+	s := newTestSession(t,
 		&nb.LogicalRouter{UUID: "r1", Name: "acme", NAT: []string{"n1", "n2", "n3", "n4"}},
-		nat("n1", "198.51.100.1", ours()), nat("n2", "198.51.100.1", nil), // ours has the lower UUID
-		nat("n3", "198.51.100.3", nil), nat("n4", "198.51.100.3", nil), // Kube-OVN's own business
+		newNATRow("n1", "198.51.100.1", ownIDs()), newNATRow("n2", "198.51.100.1", nil), // ours has the lower UUID
+		newNATRow("n3", "198.51.100.3", nil), newNATRow("n4", "198.51.100.3", nil), // Kube-OVN's own business
 	)
-	r, whole := s.read("acme")
+	r, whole := s.readRouter("acme")
 	want := []string{
 		"dnat_and_snat 198.51.100.1 again n1 by web as n1", "dnat_and_snat 198.51.100.1 by  as n2", "dnat_and_snat 198.51.100.3 by  as n3",
 	}
-	if got := keys(r); !whole || !slices.Equal(got, want) {
+	if got := describeRecords(r); !whole || !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	observed := intent.Rows{}
 	for key, rec := range r.records {
 		observed[key] = state.Entry[intent.Row]{Value: rec.value, Origin: rec.origin}
 	}
-	changes := intent.OnlyOurs(state.Diff(intent.Rows{}, observed), observed)
+	changes := intent.KeepForeignRows(state.Diff(intent.Rows{}, observed), observed)
 	if len(changes) != 1 || !strings.Contains(changes[0].Key.ID, "again n1") {
 		t.Errorf("removed would be %v", changes)
 	}
@@ -138,18 +138,18 @@ func TestOfTwoRowsOursGoes(t *testing.T) {
 // A MAC binding outlives its port and its router. It is found by its name and address when the port is gone.
 func TestStrayBindingsAreFound(t *testing.T) {
 	bindings := []model.Model{
-		&nb.StaticMACBinding{UUID: "b1", LogicalPort: "acme-onlink", IP: "169.254.90.2", MAC: intent.MAC("x")},
-		&nb.StaticMACBinding{UUID: "b2", LogicalPort: "acme-onlink", IP: "10.0.0.1", MAC: "0a:00:00:00:00:01"},     // not of ours
-		&nb.StaticMACBinding{UUID: "b3", LogicalPort: "other-onlink", IP: "169.254.90.2", MAC: intent.MAC("x")},    // of another project
-		&nb.StaticMACBinding{UUID: "b4", LogicalPort: "acme-two-onlink", IP: "169.254.90.2", MAC: intent.MAC("x")}, // of another, which is alive
+		&nb.StaticMACBinding{UUID: "b1", LogicalPort: "acme-onlink", IP: "169.254.90.2", MAC: intent.DeriveMAC("x")},
+		&nb.StaticMACBinding{UUID: "b2", LogicalPort: "acme-onlink", IP: "10.0.0.1", MAC: "0a:00:00:00:00:01"},           // not of ours
+		&nb.StaticMACBinding{UUID: "b3", LogicalPort: "other-onlink", IP: "169.254.90.2", MAC: intent.DeriveMAC("x")},    // of another project
+		&nb.StaticMACBinding{UUID: "b4", LogicalPort: "acme-two-onlink", IP: "169.254.90.2", MAC: intent.DeriveMAC("x")}, // of another, which is alive
 		&nb.LogicalRouterPort{UUID: "p4", Name: "acme-two-onlink"},
 	}
 	for where, s := range map[string]*session{
-		"no router":       copyOf(t, bindings...),
-		"no port of ours": copyOf(t, append(bindings, &nb.LogicalRouter{UUID: "r1", Name: "acme"})...),
+		"no router":       newTestSession(t, bindings...),
+		"no port of ours": newTestSession(t, append(bindings, &nb.LogicalRouter{UUID: "r1", Name: "acme"})...),
 	} {
-		r, whole := s.read("acme")
-		if got := keys(r); !whole || !slices.Equal(got, []string{"acme-onlink 169.254.90.2 by " + lost.Name + " as b1"}) {
+		r, whole := s.readRouter("acme")
+		if got := describeRecords(r); !whole || !slices.Equal(got, []string{"acme-onlink 169.254.90.2 by " + unknownOrigin.Name + " as b1"}) {
 			t.Errorf("%s: got %q", where, got)
 		}
 	}
@@ -158,13 +158,13 @@ func TestStrayBindingsAreFound(t *testing.T) {
 // Every change of a row is told with the name of the router that the row belongs to.
 func TestChangesAreToldByRouter(t *testing.T) {
 	port := &nb.LogicalRouterPort{UUID: "p1", Name: "acme-onl"}
-	s := copyOf(t, port)
+	s := newTestSession(t, port)
 	told := map[string]int{}
-	x := newIndex(s, func(router string) { told[router]++ })
+	x := newRowIndex(s, func(router string) { told[router]++ })
 	acme := &nb.LogicalRouter{UUID: "r1", Name: "acme", Ports: []string{"p1"}, NAT: []string{"n1"}, Policies: []string{"l1"}}
 	without, renamed := &nb.LogicalRouter{UUID: "r1", Name: "acme", Ports: []string{"p1"}}, &nb.LogicalRouter{UUID: "r1", Name: "new", Ports: []string{"p1"}}
 	binding := &nb.StaticMACBinding{UUID: "b1", LogicalPort: "acme-onl"}
-	n, policy := nat("n1", "198.51.100.1", nil), &nb.LogicalRouterPolicy{UUID: "l1"}
+	n, policy := newNATRow("n1", "198.51.100.1", nil), &nb.LogicalRouterPolicy{UUID: "l1"}
 	for _, step := range []struct {
 		what string
 		do   func()
@@ -218,6 +218,6 @@ func TestModelsCopyThemselves(t *testing.T) {
 		&nb.QoS{UUID: "1", Action: map[string]int{"mark": 1}, ExternalIDs: map[string]string{"a": ""}},
 		&nb.StaticRoute{UUID: "1", OutputPort: &text, ExternalIDs: map[string]string{"a": ""}},
 	} {
-		apart(t, m, m.CloneModel())
+		checkDeepCopy(t, m, m.CloneModel())
 	}
 }

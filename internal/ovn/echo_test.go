@@ -13,11 +13,11 @@ func TestEchoIsNoNews(t *testing.T) {
 		return &nb.LoadBalancer{UUID: "b1", Name: "acme/web", VIPs: vips, ExternalIDs: map[string]string{ownership.RowShardKey: "acme"}}
 	}
 	none, one, two := balancer(nil), balancer(map[string]string{"198.51.100.7:80": "10.0.0.1:80"}), balancer(map[string]string{"198.51.100.7:80": "10.0.0.2:80"})
-	s := copyOf(t)
+	s := newTestSession(t)
 	told := 0
-	x := newIndex(s, func(string) { told++ })
-	written := func(b *nb.LoadBalancer) map[string]draft {
-		return map[string]draft{b.UUID: {row: b, fields: []any{&b.VIPs, &b.Options}}}
+	x := newRowIndex(s, func(string) { told++ })
+	written := func(b *nb.LoadBalancer) map[string]rowDraft {
+		return map[string]rowDraft{b.UUID: {row: b, fields: []any{&b.VIPs, &b.Options}}}
 	}
 	for _, step := range []struct {
 		what    string
@@ -26,12 +26,12 @@ func TestEchoIsNoNews(t *testing.T) {
 		tells   int
 	}{
 		{"somebody else's", func() {}, none, one, 1},
-		{"ours", func() { s.echoes.expect(written(two)) }, one, two, 0},
+		{"ours", func() { s.ownUpdates.expectUpdates(written(two)) }, one, two, 0},
 		{"somebody else's again", func() {}, two, one, 1},
 		{"the same as ours was, which is heard of once", func() {}, one, two, 1},
-		{"not what we wrote", func() { s.echoes.expect(written(none)) }, two, one, 1},
+		{"not what we wrote", func() { s.ownUpdates.expectUpdates(written(none)) }, two, one, 1},
 		{"what we wrote, later; nothing is as good as empty", func() {}, one, &nb.LoadBalancer{UUID: "b1", VIPs: map[string]string{}}, 0},
-		{"ours, but it failed", func() { s.echoes.expect(written(two)); s.echoes.forget(written(two)) }, one, two, 1},
+		{"ours, but it failed", func() { s.ownUpdates.expectUpdates(written(two)); s.ownUpdates.forgetUpdates(written(two)) }, one, two, 1},
 	} {
 		told = 0
 		step.do()

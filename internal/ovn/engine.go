@@ -8,33 +8,33 @@ import (
 	"github.com/sallyport/sallyport/internal/ovn/nb"
 )
 
-// northdVersion is the option in which ovn-northd says what it is: 24.09.2-20.37.0-77.4.
-const northdVersion = "northd_internal_version"
+// northdVersionOption is the option in which ovn-northd says what it is: 24.09.2-20.37.0-77.4.
+const northdVersionOption = "northd_internal_version"
 
-// firstWithLegs is the first ovn-northd that writes the label of an ACL which passes: year and month.
-var firstWithLegs = [2]int{24, 9}
+// firstNorthdWithLabels is the first ovn-northd that writes the label of an ACL which passes: year and month.
+var firstNorthdWithLabels = [2]int{24, 9}
 
-// Lacks is what the engine lacks for replies to find back by their connection; empty: nothing, or nobody is connected to it.
-func (c *Client) Lacks() string {
+// MissingCapabilities is what the engine lacks for replies to find back by their connection; empty: nothing, or nobody is connected to it.
+func (c *Client) MissingCapabilities() string {
 	s := c.current.Load()
 	if s == nil {
 		return ""
 	}
-	return s.lacks
+	return s.missingCapabilities
 }
 
-// examine says what the engine lacks for legs.
-func (s *session) examine() string {
-	for _, m := range s.rows.Table(nb.GlobalTable).RowsShallow() {
-		if version := m.(*nb.Global).Options[northdVersion]; older(version, firstWithLegs) {
-			return fmt.Sprintf("its ovn-northd is %s, older than %d.%02d", version, firstWithLegs[0], firstWithLegs[1])
+// findMissingCapabilities says what the engine lacks for legs.
+func (s *session) findMissingCapabilities() string {
+	for _, m := range s.tableCache.Table(nb.GlobalTable).RowsShallow() {
+		if version := m.(*nb.Global).Options[northdVersionOption]; isOlderVersion(version, firstNorthdWithLabels) {
+			return fmt.Sprintf("its ovn-northd is %s, older than %d.%02d", version, firstNorthdWithLabels[0], firstNorthdWithLabels[1])
 		}
 	}
 	return ""
 }
 
-// older says whether a version is older than another. One that can't be read is not.
-func older(version string, than [2]int) bool {
+// isOlderVersion says whether a version is older than another. One that can't be read is not.
+func isOlderVersion(version string, than [2]int) bool {
 	parts := strings.SplitN(version, ".", 3)
 	if len(parts) < 2 {
 		return false

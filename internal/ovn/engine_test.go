@@ -9,7 +9,7 @@ func TestOlder(t *testing.T) {
 		"24.09.0-20.37.0-77.0": false, "25.03.0-20.41.0-77.6": false, "26.03.1": false,
 		"": false, "unknown": false, "24": false,
 	} {
-		if older(version, firstWithLegs) != want {
+		if isOlderVersion(version, firstNorthdWithLabels) != want {
 			t.Errorf("%q: wanted older to be %t", version, want)
 		}
 	}

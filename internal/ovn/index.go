@@ -12,118 +12,118 @@ import (
 	"github.com/sallyport/sallyport/internal/ownership"
 )
 
-// index knows which router a row belongs to, and tells which router each change concerns. In the database only the router
+// rowIndex knows which router a row belongs to, and tells which router each change concerns. In the database only the router
 // says so, in its sets. libovsdb calls it from one goroutine, after the copy has changed.
-type index struct {
-	s      *session
-	tell   func(router string)
-	router map[string]string // a row's UUID → the router's name
+type rowIndex struct {
+	session     *session
+	notify      func(router string)
+	routerByRow map[string]string // a row's UUID → the router's name
 }
 
-func newIndex(s *session, tell func(string)) *index {
-	return &index{s: s, tell: tell, router: map[string]string{}}
+func newRowIndex(s *session, tell func(string)) *rowIndex {
+	return &rowIndex{session: s, notify: tell, routerByRow: map[string]string{}}
 }
 
 // OnAdd is called for a new row.
-func (x *index) OnAdd(_ string, row model.Model) { x.change(nil, row) }
+func (x *rowIndex) OnAdd(_ string, row model.Model) { x.handleChange(nil, row) }
 
 // OnUpdate is called for a row that has become another.
-func (x *index) OnUpdate(_ string, old, row model.Model) {
-	if was, is := old.(*nb.Global); is && was.Options[northdVersion] != row.(*nb.Global).Options[northdVersion] {
-		x.s.end(errors.New("ovn-northd is of another version now")) // the next session looks at what it can
+func (x *rowIndex) OnUpdate(_ string, old, row model.Model) {
+	if was, is := old.(*nb.Global); is && was.Options[northdVersionOption] != row.(*nb.Global).Options[northdVersionOption] {
+		x.session.terminate(errors.New("ovn-northd is of another version now")) // the next session looks at what it can
 	}
 	if _, is := old.(*nb.Global); is {
-		x.tell(ownership.EgressVpc)
+		x.notify(ownership.EgressVpc)
 	}
-	x.linked(row) // who is at the other end has not heard of it, though we have written it
-	if x.s.echoes.is(column(row, "UUID").(string), row) {
-		x.s.news.tell()
+	x.notifyLinkPeer(row) // who is at the other end has not heard of it, though we have written it
+	if x.session.ownUpdates.confirmUpdate(modelField(row, "UUID").(string), row) {
+		x.session.changes.broadcast()
 		return
 	}
-	x.change(old, row)
+	x.handleChange(old, row)
 }
 
 // OnDelete is called for a row that has gone.
-func (x *index) OnDelete(_ string, old model.Model) {
-	x.change(old, nil)
+func (x *rowIndex) OnDelete(_ string, old model.Model) {
+	x.handleChange(old, nil)
 	switch r := old.(type) { // the last that is left of a VPC: somebody may wait for its end
 	case *nb.LoadBalancer:
-		x.remainder(kubeovn.VpcOf(r.Name))
+		x.notifyNonEmpty(kubeovn.LoadBalancerVpc(r.Name))
 	case *nb.AddressSet:
-		x.remainder(r.ExternalIDs[kubeovn.AddressSetVpc])
+		x.notifyNonEmpty(r.ExternalIDs[kubeovn.AddressSetVpcKey])
 	}
 }
 
-func (x *index) remainder(vpc string) {
+func (x *rowIndex) notifyNonEmpty(vpc string) {
 	if vpc != "" {
-		x.tell(vpc)
+		x.notify(vpc)
 	}
 }
 
-func (x *index) change(old, row model.Model) {
-	defer x.s.news.tell()
-	x.misplaced(old, row)
-	x.linked(old)
+func (x *rowIndex) handleChange(old, row model.Model) {
+	defer x.session.changes.broadcast()
+	x.trackMisplacedPort(old, row)
+	x.notifyLinkPeer(old)
 	if old == nil {
-		x.linked(row)
+		x.notifyLinkPeer(row)
 	}
-	if x.routers(old, row) || x.switches(old, row) {
+	if x.handleRouter(old, row) || x.handleSwitch(old, row) {
 		return
 	}
 	for _, r := range []model.Model{old, row} {
-		if shard := shardOf(r); shard != "" {
-			x.tell(shard)
+		if shard := shardOfRow(r); shard != "" {
+			x.notify(shard)
 			return
 		}
 	}
 	if row == nil {
 		row = old
 	}
-	if name := x.router[x.uuid(row)]; name != "" {
-		x.tell(name)
+	if name := x.routerByRow[x.setMemberUUID(row)]; name != "" {
+		x.notify(name)
 	}
 }
 
-// shardOf is whose a row is by its marks; empty: it has none of ours, or its table has no place for them.
-func shardOf(row model.Model) string {
+// shardOfRow is whose a row is by its marks; empty: it has none of ours, or its table has no place for them.
+func shardOfRow(row model.Model) string {
 	if row == nil {
 		return ""
 	}
-	ids, _ := column(row, "ExternalIDs").(map[string]string)
+	ids, _ := modelField(row, "ExternalIDs").(map[string]string)
 	return ids[ownership.RowShardKey]
 }
 
-// column is what a row has under a name of its model; nil where the model has no such name.
-func column(row model.Model, name string) any {
+// modelField is what a row has under a name of its model; nil where the model has no such name.
+func modelField(row model.Model, name string) any {
 	if field := reflect.ValueOf(row).Elem().FieldByName(name); field.IsValid() {
 		return field.Interface()
 	}
 	return nil
 }
 
-// routers handles the row of a router and says whether it was one.
-func (x *index) routers(old, row model.Model) bool {
+// handleRouter handles the row of a router and says whether it was one.
+func (x *rowIndex) handleRouter(old, row model.Model) bool {
 	before, was := old.(*nb.LogicalRouter)
 	now, is := row.(*nb.LogicalRouter)
 	if was {
-		for _, uuid := range sets(before) {
-			delete(x.router, uuid)
+		for _, uuid := range routerSetMembers(before) {
+			delete(x.routerByRow, uuid)
 		}
 	}
 	if is {
-		for _, uuid := range sets(now) {
-			x.router[uuid] = now.Name
+		for _, uuid := range routerSetMembers(now) {
+			x.routerByRow[uuid] = now.Name
 		}
-		x.tell(now.Name)
+		x.notify(now.Name)
 	}
 	if was && (!is || before.Name != now.Name) {
-		x.tell(before.Name)
+		x.notify(before.Name)
 	}
 	return was || is
 }
 
-// switches handles the row of a switch and says whether it was one. It concerns those whose load balancers have come or gone.
-func (x *index) switches(old, row model.Model) bool {
+// handleSwitch handles the row of a switch and says whether it was one. It concerns those whose load balancers have come or gone.
+func (x *rowIndex) handleSwitch(old, row model.Model) bool {
 	before, was := old.(*nb.LogicalSwitch)
 	now, is := row.(*nb.LogicalSwitch)
 	var had, has []string
@@ -133,20 +133,20 @@ func (x *index) switches(old, row model.Model) bool {
 	if is {
 		has = now.LoadBalancers
 	}
-	for _, uuid := range slices.Concat(without(had, has), without(has, had)) {
-		if b, there := x.balancer(uuid); there {
-			x.remainder(b.ExternalIDs[ownership.RowShardKey])
+	for _, uuid := range slices.Concat(setDifference(had, has), setDifference(has, had)) {
+		if b, there := x.loadBalancerByUUID(uuid); there {
+			x.notifyNonEmpty(b.ExternalIDs[ownership.RowShardKey])
 		}
 	}
 	return was || is
 }
 
-func (x *index) balancer(uuid string) (*nb.LoadBalancer, bool) {
-	return row[nb.LoadBalancer](x.s, nb.LoadBalancerTable, uuid)
+func (x *rowIndex) loadBalancerByUUID(uuid string) (*nb.LoadBalancer, bool) {
+	return rowByUUID[nb.LoadBalancer](x.session, nb.LoadBalancerTable, uuid)
 }
 
-// without are the members of a set that are not in another.
-func without(set, other []string) []string {
+// setDifference are the members of a set that are not in another.
+func setDifference(set, other []string) []string {
 	in := make(map[string]bool, len(other))
 	for _, uuid := range other {
 		in[uuid] = true
@@ -154,9 +154,9 @@ func without(set, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(set), func(uuid string) bool { return in[uuid] })
 }
 
-// uuid is the row that a router would have in its sets: for a MAC binding, and a switch port, which are in none, that of the
+// setMemberUUID is the row that a router would have in its sets: for a MAC binding, and a switch port, which are in none, that of the
 // router's port. A row that is in no set yet is told of when it comes into one.
-func (x *index) uuid(row model.Model) string {
+func (x *rowIndex) setMemberUUID(row model.Model) string {
 	switch r := row.(type) {
 	case *nb.LogicalRouterPort:
 		return r.UUID
@@ -165,21 +165,21 @@ func (x *index) uuid(row model.Model) string {
 	case *nb.LogicalRouterPolicy:
 		return r.UUID
 	case *nb.StaticMACBinding:
-		return x.port(r.LogicalPort)
+		return x.routerPortUUID(r.LogicalPort)
 	case *nb.LogicalSwitchPort:
-		return x.port(r.Options[routerPort])
+		return x.routerPortUUID(r.Options[routerPortOption])
 	}
 	return ""
 }
 
-func (x *index) port(name string) string {
+func (x *rowIndex) routerPortUUID(name string) string {
 	if name == "" {
 		return ""
 	}
-	if port := x.s.port(name); port != nil {
+	if port := x.session.routerPortByName(name); port != nil {
 		return port.UUID
 	}
 	return ""
 }
 
-func sets(r *nb.LogicalRouter) []string { return slices.Concat(r.Ports, r.NAT, r.Policies) }
+func routerSetMembers(r *nb.LogicalRouter) []string { return slices.Concat(r.Ports, r.NAT, r.Policies) }

@@ -13,106 +13,106 @@ import (
 
 // Tables of which nobody else here needs to know.
 const (
-	balancerGroupTable  = "Load_Balancer_Group"
-	chassisPrivateTable = "Chassis_Private"
-	encapTable          = "Encap"
-	learnedTable        = "MAC_Binding"
-	monitorTable        = "Service_Monitor"
+	loadBalancerGroupTable = "Load_Balancer_Group"
+	chassisPrivateTable    = "Chassis_Private"
+	encapTable             = "Encap"
+	macBindingTable        = "MAC_Binding"
+	serviceMonitorTable    = "Service_Monitor"
 )
 
-const idsColumn = "external_ids" // the column in which rows say whose they are
+const externalIDsColumn = "external_ids" // the column in which rows say whose they are
 
-// northbound is the columns that are read.
-var northbound = map[string][]string{
-	nb.GlobalTable: {askedColumn, "sb_cfg", doneColumn, "options"},
+// northboundColumns is the columns that are read.
+var northboundColumns = map[string][]string{
+	nb.GlobalTable: {nbCfgColumn, "sb_cfg", hvCfgColumn, "options"},
 	nb.LogicalRouterTable: {
-		"name", "enabled", "ports", "static_routes", "policies", "nat", "load_balancer", "load_balancer_group", "options", idsColumn,
+		"name", "enabled", "ports", "static_routes", "policies", "nat", "load_balancer", "load_balancer_group", "options", externalIDsColumn,
 	},
 	nb.LogicalRouterPortTable: {
-		"name", "mac", "networks", "peer", "enabled", "gateway_chassis", "ha_chassis_group", "options", idsColumn,
+		"name", "mac", "networks", "peer", "enabled", "gateway_chassis", "ha_chassis_group", "options", externalIDsColumn,
 	},
-	nb.StaticRouteTable:         {"route_table", "ip_prefix", "policy", "nexthop", "output_port", "options", idsColumn},
-	nb.LogicalRouterPolicyTable: {"priority", "match", "action", "nexthop", "nexthops", "options", idsColumn},
+	nb.StaticRouteTable:         {"route_table", "ip_prefix", "policy", "nexthop", "output_port", "options", externalIDsColumn},
+	nb.LogicalRouterPolicyTable: {"priority", "match", "action", "nexthop", "nexthops", "options", externalIDsColumn},
 	nb.NATTable: {
 		"type", "external_ip", "external_mac", "external_port_range", "logical_ip", "logical_port", "gateway_port", "allowed_ext_ips",
-		"exempted_ext_ips", "priority", "match", "options", idsColumn,
+		"exempted_ext_ips", "priority", "match", "options", externalIDsColumn,
 	},
 	nb.GatewayChassisTable: {"chassis_name", "priority"},
 	nb.ChassisGroupTable:   {"ha_chassis"},
 	nb.GroupChassisTable:   {"chassis_name", "priority"},
 	nb.LogicalSwitchTable: {
-		"name", "ports", "acls", "qos_rules", "load_balancer", "load_balancer_group", "other_config", idsColumn,
+		"name", "ports", "acls", "qos_rules", "load_balancer", "load_balancer_group", "other_config", externalIDsColumn,
 	},
 	nb.LogicalSwitchPortTable: {
-		"name", "type", "addresses", "dynamic_addresses", "port_security", "tag", "enabled", "up", "options", idsColumn,
+		"name", "type", "addresses", "dynamic_addresses", "port_security", "tag", "enabled", "up", "options", externalIDsColumn,
 	},
 	nb.LoadBalancerTable: {
-		"name", "protocol", "vips", "options", "selection_fields", "ip_port_mappings", "health_check", idsColumn,
+		"name", "protocol", "vips", "options", "selection_fields", "ip_port_mappings", "health_check", externalIDsColumn,
 	},
-	balancerGroupTable:       {"load_balancer"},
+	loadBalancerGroupTable:   {"load_balancer"},
 	nb.HealthCheckTable:      {"vip"},
-	nb.PortGroupTable:        {"name", "ports", "acls", idsColumn},
-	nb.ACLTable:              {"tier", "priority", "direction", "match", "action", "label", "sample_new", "sample_est", "name", "options", idsColumn},
-	nb.QoSTable:              {"priority", "direction", "match", "action", idsColumn},
+	nb.PortGroupTable:        {"name", "ports", "acls", externalIDsColumn},
+	nb.ACLTable:              {"tier", "priority", "direction", "match", "action", "label", "sample_new", "sample_est", "name", "options", externalIDsColumn},
+	nb.QoSTable:              {"priority", "direction", "match", "action", externalIDsColumn},
 	nb.AddressSetTable:       {"name", "addresses"},
 	nb.StaticMACBindingTable: {"logical_port", "ip", "mac"},
 }
 
-// southbound is the same of the other database.
-var southbound = map[string][]string{
+// southboundColumns is the same of the other database.
+var southboundColumns = map[string][]string{
 	sb.ChassisTable:     {"name", "hostname", "encaps", "other_config"},
 	chassisPrivateTable: {"name", "nb_cfg"},
 	encapTable:          {"type", "ip"},
 	sb.PortBindingTable: {"logical_port", "chassis"},
-	learnedTable:        {"logical_port", "ip", "mac"},
-	monitorTable:        {"ip", "port", "protocol", "logical_port", "status"},
+	macBindingTable:     {"logical_port", "ip", "mac"},
+	serviceMonitorTable: {"ip", "port", "protocol", "logical_port", "status"},
 }
 
-// Network is what the tables of both databases say. Either may be nil, when it could not be read.
-func Network(north, south *Tables) logical.Network {
-	n := reading{north: north, south: south, places: map[string]string{}, balancers: map[string]logical.Balancer{}}
-	for _, row := range south.get(sb.PortBindingTable) {
-		for _, chassis := range south.names(row, "chassis") {
-			n.places[row.text("logical_port")] = chassis
+// BuildNetwork is what the tables of both databases say. Either may be nil, when it could not be read.
+func BuildNetwork(north, south *Tables) logical.Network {
+	n := networkReader{north: north, south: south, chassisByPort: map[string]string{}, loadBalancers: map[string]logical.LoadBalancer{}}
+	for _, row := range south.tableRows(sb.PortBindingTable) {
+		for _, chassis := range south.referencedNames(row, "chassis") {
+			n.chassisByPort[row.stringColumn("logical_port")] = chassis
 		}
 	}
 	out := logical.Network{
-		Sets: map[string][]string{}, Chassis: n.chassis(), Monitors: n.monitors(),
-		Learned: neighbours(south.get(learnedTable)), Static: neighbours(north.get(nb.StaticMACBindingTable)),
+		Sets: map[string][]string{}, Chassis: n.readChassis(), Monitors: n.readServiceMonitors(),
+		Learned: readNeighbours(south.tableRows(macBindingTable)), Static: readNeighbours(north.tableRows(nb.StaticMACBindingTable)),
 	}
 	if south != nil {
-		out.Schemas.Southbound = south.Schema
+		out.Schemas.Southbound = south.SchemaVersion
 	}
 	if north == nil {
 		return out
 	}
-	out.Schemas.Northbound = north.Schema
-	out.Routers = byName(north.get(nb.LogicalRouterTable), n.router, func(r logical.Router) string { return r.Name })
-	out.Switches = byName(north.get(nb.LogicalSwitchTable), n.logicalSwitch, func(s logical.Switch) string { return s.Name })
-	out.Groups = byName(north.get(nb.PortGroupTable), n.group, func(g logical.Group) string { return g.Name })
-	for _, row := range north.get(nb.AddressSetTable) {
-		out.Sets[row.text("name")] = row.texts("addresses")
+	out.Schemas.Northbound = north.SchemaVersion
+	out.Routers = readSortedByName(north.tableRows(nb.LogicalRouterTable), n.readRouter, func(r logical.Router) string { return r.Name })
+	out.Switches = readSortedByName(north.tableRows(nb.LogicalSwitchTable), n.readSwitch, func(s logical.Switch) string { return s.Name })
+	out.Groups = readSortedByName(north.tableRows(nb.PortGroupTable), n.readPortGroup, func(g logical.PortGroup) string { return g.Name })
+	for _, row := range north.tableRows(nb.AddressSetTable) {
+		out.Sets[row.stringColumn("name")] = row.stringSetColumn("addresses")
 	}
-	for _, row := range north.get(nb.GlobalTable) {
-		out.Progress = logical.Progress{Asked: row.number(askedColumn), Translated: row.number("sb_cfg"), Done: row.number(doneColumn)}
-		out.Options = row.pairs("options")
+	for _, row := range north.tableRows(nb.GlobalTable) {
+		out.Progress = logical.ConfigProgress{Asked: row.intColumn(nbCfgColumn), Translated: row.intColumn("sb_cfg"), Done: row.intColumn(hvCfgColumn)}
+		out.Options = row.stringMapColumn("options")
 	}
 	return out
 }
 
-// reading is the reading of both databases' tables.
-type reading struct {
-	north, south *Tables
-	places       map[string]string // chassis by port
-	balancers    map[string]logical.Balancer
+// networkReader is the reading of both databases' tables.
+type networkReader struct {
+	north, south  *Tables
+	chassisByPort map[string]string // chassis by port
+	loadBalancers map[string]logical.LoadBalancer
 }
 
-// byName reads rows, in the order of a name.
-func byName[V any](rows []tuple, read func(tuple) V, name func(V) string) []V {
-	return ordered(rows, read, func(a, b V) int { return strings.Compare(name(a), name(b)) })
+// readSortedByName reads rows, in the order of a name.
+func readSortedByName[V any](rows []ovsdbRow, read func(ovsdbRow) V, name func(V) string) []V {
+	return readSorted(rows, read, func(a, b V) int { return strings.Compare(name(a), name(b)) })
 }
 
-func ordered[V any](rows []tuple, read func(tuple) V, compare func(a, b V) int) []V {
+func readSorted[V any](rows []ovsdbRow, read func(ovsdbRow) V, compare func(a, b V) int) []V {
 	var out []V
 	for _, row := range rows {
 		out = append(out, read(row))
@@ -121,105 +121,105 @@ func ordered[V any](rows []tuple, read func(tuple) V, compare func(a, b V) int) 
 	return out
 }
 
-func (n *reading) router(r tuple) logical.Router {
+func (n *networkReader) readRouter(r ovsdbRow) logical.Router {
 	return logical.Router{
-		Name: r.text("name"), Disabled: !r.is("enabled", true), Options: r.pairs("options"), IDs: r.pairs(idsColumn),
-		Ports: byName(n.north.refs(r, "ports"), n.routerPort, func(p logical.RouterPort) string { return p.Name }),
-		Routes: ordered(n.north.refs(r, "static_routes"), route, func(a, b logical.Route) int {
+		Name: r.stringColumn("name"), Disabled: !r.boolColumn("enabled", true), Options: r.stringMapColumn("options"), IDs: r.stringMapColumn(externalIDsColumn),
+		Ports: readSortedByName(n.north.referencedRows(r, "ports"), n.readRouterPort, func(p logical.RouterPort) string { return p.Name }),
+		Routes: readSorted(n.north.referencedRows(r, "static_routes"), readStaticRoute, func(a, b logical.StaticRoute) int {
 			return cmp.Or(cmp.Compare(a.Table, b.Table), a.Prefix.Compare(b.Prefix), a.NextHop.Compare(b.NextHop), cmp.Compare(a.Output, b.Output))
 		}),
-		Policies: ordered(n.north.refs(r, "policies"), policy, func(a, b logical.Policy) int {
+		Policies: readSorted(n.north.referencedRows(r, "policies"), readPolicy, func(a, b logical.RouterPolicy) int {
 			return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Match, b.Match), cmp.Compare(a.Action, b.Action))
 		}),
-		NATs: ordered(n.north.refs(r, "nat"), n.translation, func(a, b logical.NAT) int {
+		NATs: readSorted(n.north.referencedRows(r, "nat"), n.readNAT, func(a, b logical.NAT) int {
 			return cmp.Or(cmp.Compare(a.Type, b.Type), a.External.Compare(b.External), a.Logical.Compare(b.Logical), cmp.Compare(a.Port, b.Port),
 				cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Match, b.Match))
 		}),
-		Balancers: n.balancersOf(r),
+		Balancers: n.readLoadBalancers(r),
 	}
 }
 
-func (n *reading) routerPort(r tuple) logical.RouterPort {
+func (n *networkReader) readRouterPort(r ovsdbRow) logical.RouterPort {
 	out := logical.RouterPort{
-		Name: r.text("name"), MAC: r.text("mac"), Peer: r.text("peer"), Disabled: !r.is("enabled", true),
-		Options: r.pairs("options"), IDs: r.pairs(idsColumn), Holder: n.places[sb.HeldPrefix+r.text("name")],
+		Name: r.stringColumn("name"), MAC: r.stringColumn("mac"), Peer: r.stringColumn("peer"), Disabled: !r.boolColumn("enabled", true),
+		Options: r.stringMapColumn("options"), IDs: r.stringMapColumn(externalIDsColumn), Holder: n.chassisByPort[sb.ChassisRedirectPrefix+r.stringColumn("name")],
 	}
-	for _, text := range r.texts("networks") {
-		out.Networks = append(out.Networks, prefix(text))
+	for _, text := range r.stringSetColumn("networks") {
+		out.Networks = append(out.Networks, parsePrefix(text))
 	}
-	chassis := n.north.refs(r, "gateway_chassis")
-	for _, group := range n.north.refs(r, "ha_chassis_group") {
-		chassis = append(chassis, n.north.refs(group, "ha_chassis")...)
+	chassis := n.north.referencedRows(r, "gateway_chassis")
+	for _, group := range n.north.referencedRows(r, "ha_chassis_group") {
+		chassis = append(chassis, n.north.referencedRows(group, "ha_chassis")...)
 	}
-	slices.SortStableFunc(chassis, func(a, b tuple) int {
-		return cmp.Or(cmp.Compare(b.number("priority"), a.number("priority")), strings.Compare(a.text("chassis_name"), b.text("chassis_name")))
+	slices.SortStableFunc(chassis, func(a, b ovsdbRow) int {
+		return cmp.Or(cmp.Compare(b.intColumn("priority"), a.intColumn("priority")), strings.Compare(a.stringColumn("chassis_name"), b.stringColumn("chassis_name")))
 	})
 	for _, c := range chassis {
-		out.Chassis = append(out.Chassis, c.text("chassis_name"))
+		out.Chassis = append(out.Chassis, c.stringColumn("chassis_name"))
 	}
 	return out
 }
 
-func route(r tuple) logical.Route {
-	return logical.Route{
-		Table: r.text("route_table"), Prefix: prefix(r.text("ip_prefix")), BySource: r.text("policy") == "src-ip",
-		NextHop: address(r.text("nexthop")), Output: r.text("output_port"), Options: r.pairs("options"), IDs: r.pairs(idsColumn),
+func readStaticRoute(r ovsdbRow) logical.StaticRoute {
+	return logical.StaticRoute{
+		Table: r.stringColumn("route_table"), Prefix: parsePrefix(r.stringColumn("ip_prefix")), BySource: r.stringColumn("policy") == "src-ip",
+		NextHop: parseAddr(r.stringColumn("nexthop")), Output: r.stringColumn("output_port"), Options: r.stringMapColumn("options"), IDs: r.stringMapColumn(externalIDsColumn),
 	}
 }
 
-func policy(r tuple) logical.Policy {
-	out := logical.Policy{
-		Priority: r.number("priority"), Match: r.text("match"), Action: r.text("action"), Options: r.pairs("options"), IDs: r.pairs(idsColumn),
+func readPolicy(r ovsdbRow) logical.RouterPolicy {
+	out := logical.RouterPolicy{
+		Priority: r.intColumn("priority"), Match: r.stringColumn("match"), Action: r.stringColumn("action"), Options: r.stringMapColumn("options"), IDs: r.stringMapColumn(externalIDsColumn),
 	}
-	hops := r.texts("nexthops")
+	hops := r.stringSetColumn("nexthops")
 	if len(hops) == 0 {
-		hops = r.texts("nexthop")
+		hops = r.stringSetColumn("nexthop")
 	}
 	for _, hop := range hops {
-		out.NextHops = append(out.NextHops, address(hop))
+		out.NextHops = append(out.NextHops, parseAddr(hop))
 	}
 	return out
 }
 
-func (n *reading) translation(r tuple) logical.NAT {
+func (n *networkReader) readNAT(r ovsdbRow) logical.NAT {
 	return logical.NAT{
-		Type: r.text("type"), External: address(r.text("external_ip")), Logical: prefix(r.text("logical_ip")),
-		Port: first(n.north.names(r, "gateway_port")), LogicalPort: r.text("logical_port"), ExternalMAC: r.text("external_mac"),
-		PortRange: r.text("external_port_range"), Match: r.text("match"), Priority: r.number("priority"),
-		Allowed: first(n.north.names(r, "allowed_ext_ips")), Exempted: first(n.north.names(r, "exempted_ext_ips")),
-		Options: r.pairs("options"), IDs: r.pairs(idsColumn),
+		Type: r.stringColumn("type"), External: parseAddr(r.stringColumn("external_ip")), Logical: parsePrefix(r.stringColumn("logical_ip")),
+		Port: firstOrEmpty(n.north.referencedNames(r, "gateway_port")), LogicalPort: r.stringColumn("logical_port"), ExternalMAC: r.stringColumn("external_mac"),
+		PortRange: r.stringColumn("external_port_range"), Match: r.stringColumn("match"), Priority: r.intColumn("priority"),
+		Allowed: firstOrEmpty(n.north.referencedNames(r, "allowed_ext_ips")), Exempted: firstOrEmpty(n.north.referencedNames(r, "exempted_ext_ips")),
+		Options: r.stringMapColumn("options"), IDs: r.stringMapColumn(externalIDsColumn),
 	}
 }
 
-func first(names []string) string {
+func firstOrEmpty(names []string) string {
 	if len(names) == 0 {
 		return ""
 	}
 	return names[0]
 }
 
-// balancersOf are the load balancers of a router or a switch, its own and those of groups.
-func (n *reading) balancersOf(r tuple) []logical.Balancer {
-	rows := n.north.refs(r, "load_balancer")
-	for _, group := range n.north.refs(r, "load_balancer_group") {
-		rows = append(rows, n.north.refs(group, "load_balancer")...)
+// readLoadBalancers are the load balancers of a router or a switch, its own and those of groups.
+func (n *networkReader) readLoadBalancers(r ovsdbRow) []logical.LoadBalancer {
+	rows := n.north.referencedRows(r, "load_balancer")
+	for _, group := range n.north.referencedRows(r, "load_balancer_group") {
+		rows = append(rows, n.north.referencedRows(group, "load_balancer")...)
 	}
-	return byName(rows, n.balancer, func(b logical.Balancer) string { return b.Name })
+	return readSortedByName(rows, n.readLoadBalancer, func(b logical.LoadBalancer) string { return b.Name })
 }
 
-// balancer reads a load balancer once: those of a VPC are on each of its switches.
-func (n *reading) balancer(r tuple) logical.Balancer {
-	if known, there := n.balancers[r.id()]; there {
+// readLoadBalancer reads a load balancer once: those of a VPC are on each of its switches.
+func (n *networkReader) readLoadBalancer(r ovsdbRow) logical.LoadBalancer {
+	if known, there := n.loadBalancers[r.uuid()]; there {
 		return known
 	}
-	out := logical.Balancer{
-		Name: r.text("name"), Protocol: r.text("protocol"), Options: r.pairs("options"), Fields: r.texts("selection_fields"),
-		Mappings: r.pairs("ip_port_mappings"), IDs: r.pairs(idsColumn),
+	out := logical.LoadBalancer{
+		Name: r.stringColumn("name"), Protocol: r.stringColumn("protocol"), Options: r.stringMapColumn("options"), Fields: r.stringSetColumn("selection_fields"),
+		Mappings: r.stringMapColumn("ip_port_mappings"), IDs: r.stringMapColumn(externalIDsColumn),
 	}
-	for vip, backends := range r.pairs("vips") {
-		v := logical.VIP{Address: socket(vip)}
+	for vip, backends := range r.stringMapColumn("vips") {
+		v := logical.VIP{Address: parseAddrPort(vip)}
 		for backend := range strings.SplitSeq(backends, ",") {
-			if s := socket(strings.TrimSpace(backend)); s.IsValid() {
+			if s := parseAddrPort(strings.TrimSpace(backend)); s.IsValid() {
 				v.Backends = append(v.Backends, s)
 			}
 		}
@@ -227,47 +227,47 @@ func (n *reading) balancer(r tuple) logical.Balancer {
 		out.VIPs = append(out.VIPs, v)
 	}
 	slices.SortFunc(out.VIPs, func(a, b logical.VIP) int { return a.Address.Compare(b.Address) })
-	for _, check := range n.north.refs(r, "health_check") {
-		out.Checked = append(out.Checked, check.text("vip"))
+	for _, check := range n.north.referencedRows(r, "health_check") {
+		out.Checked = append(out.Checked, check.stringColumn("vip"))
 	}
 	slices.Sort(out.Checked)
-	n.balancers[r.id()] = out
+	n.loadBalancers[r.uuid()] = out
 	return out
 }
 
-// socket reads an address with a port; one without has port 0.
-func socket(text string) netip.AddrPort {
+// parseAddrPort reads an address with a port; one without has port 0.
+func parseAddrPort(text string) netip.AddrPort {
 	if s, err := netip.ParseAddrPort(text); err == nil {
 		return s
 	}
-	return netip.AddrPortFrom(address(strings.Trim(text, "[]")), 0)
+	return netip.AddrPortFrom(parseAddr(strings.Trim(text, "[]")), 0)
 }
 
-func (n *reading) logicalSwitch(r tuple) logical.Switch {
+func (n *networkReader) readSwitch(r ovsdbRow) logical.Switch {
 	return logical.Switch{
-		Name: r.text("name"), Options: r.pairs("other_config"), IDs: r.pairs(idsColumn), Balancers: n.balancersOf(r), ACLs: n.acls(r),
-		Ports: byName(n.north.refs(r, "ports"), n.switchPort, func(p logical.SwitchPort) string { return p.Name }),
-		QoS: ordered(n.north.refs(r, "qos_rules"), quality, func(a, b logical.QoS) int {
+		Name: r.stringColumn("name"), Options: r.stringMapColumn("other_config"), IDs: r.stringMapColumn(externalIDsColumn), Balancers: n.readLoadBalancers(r), ACLs: n.readACLs(r),
+		Ports: readSortedByName(n.north.referencedRows(r, "ports"), n.readSwitchPort, func(p logical.SwitchPort) string { return p.Name }),
+		QoS: readSorted(n.north.referencedRows(r, "qos_rules"), readQoS, func(a, b logical.QoS) int {
 			return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Direction, b.Direction), cmp.Compare(a.Match, b.Match))
 		}),
 	}
 }
 
-func (n *reading) switchPort(r tuple) logical.SwitchPort {
+func (n *networkReader) readSwitchPort(r ovsdbRow) logical.SwitchPort {
 	out := logical.SwitchPort{
-		Name: r.text("name"), Type: r.text("type"), Security: r.texts("port_security"), Tag: r.number("tag"),
-		Disabled: !r.is("enabled", true), Up: r.is("up", false), Options: r.pairs("options"), IDs: r.pairs(idsColumn),
-		Chassis: n.places[r.text("name")],
+		Name: r.stringColumn("name"), Type: r.stringColumn("type"), Security: r.stringSetColumn("port_security"), Tag: r.intColumn("tag"),
+		Disabled: !r.boolColumn("enabled", true), Up: r.boolColumn("up", false), Options: r.stringMapColumn("options"), IDs: r.stringMapColumn(externalIDsColumn),
+		Chassis: n.chassisByPort[r.stringColumn("name")],
 	}
 	switch out.Type {
-	case nb.RouterPort:
+	case nb.RouterPortType:
 		out.Router = out.Options["router-port"]
 	case "localnet":
 		out.Localnet = out.Options["network_name"]
 	}
-	for _, text := range append(r.texts("addresses"), r.texts("dynamic_addresses")...) {
+	for _, text := range append(r.stringSetColumn("addresses"), r.stringSetColumn("dynamic_addresses")...) {
 		for word := range strings.FieldsSeq(text) {
-			switch a := address(word); {
+			switch a := parseAddr(word); {
 			case a.IsValid():
 				out.Addresses = append(out.Addresses, a)
 			case word == "unknown":
@@ -280,62 +280,62 @@ func (n *reading) switchPort(r tuple) logical.SwitchPort {
 	return out
 }
 
-func (n *reading) group(r tuple) logical.Group {
-	return logical.Group{Name: r.text("name"), Ports: n.north.names(r, "ports"), ACLs: n.acls(r), IDs: r.pairs(idsColumn)}
+func (n *networkReader) readPortGroup(r ovsdbRow) logical.PortGroup {
+	return logical.PortGroup{Name: r.stringColumn("name"), Ports: n.north.referencedNames(r, "ports"), ACLs: n.readACLs(r), IDs: r.stringMapColumn(externalIDsColumn)}
 }
 
-// acls are the rules of a switch or a port group, in the order in which they apply.
-func (n *reading) acls(r tuple) []logical.ACL {
-	return ordered(n.north.refs(r, "acls"), acl, func(a, b logical.ACL) int {
+// readACLs are the rules of a switch or a port group, in the order in which they apply.
+func (n *networkReader) readACLs(r ovsdbRow) []logical.ACL {
+	return readSorted(n.north.referencedRows(r, "acls"), readACL, func(a, b logical.ACL) int {
 		return cmp.Or(cmp.Compare(a.Direction, b.Direction), cmp.Compare(a.Tier, b.Tier), cmp.Compare(b.Priority, a.Priority),
 			cmp.Compare(a.Match, b.Match), cmp.Compare(a.Action, b.Action))
 	})
 }
 
-func acl(r tuple) logical.ACL {
+func readACL(r ovsdbRow) logical.ACL {
 	return logical.ACL{
-		Tier: r.number("tier"), Priority: r.number("priority"), Direction: r.text("direction"), Match: r.text("match"), Action: r.text("action"),
-		Label: r.number("label"), Sampled: len(r.ids("sample_new"))+len(r.ids("sample_est")) > 0,
-		Name: r.text("name"), Options: r.pairs("options"), IDs: r.pairs(idsColumn),
+		Tier: r.intColumn("tier"), Priority: r.intColumn("priority"), Direction: r.stringColumn("direction"), Match: r.stringColumn("match"), Action: r.stringColumn("action"),
+		Label: r.intColumn("label"), Sampled: len(r.uuidColumn("sample_new"))+len(r.uuidColumn("sample_est")) > 0,
+		Name: r.stringColumn("name"), Options: r.stringMapColumn("options"), IDs: r.stringMapColumn(externalIDsColumn),
 	}
 }
 
-func quality(r tuple) logical.QoS {
+func readQoS(r ovsdbRow) logical.QoS {
 	return logical.QoS{
-		Priority: r.number("priority"), Direction: r.text("direction"), Match: r.text("match"), Action: r.numbers("action"), IDs: r.pairs(idsColumn),
+		Priority: r.intColumn("priority"), Direction: r.stringColumn("direction"), Match: r.stringColumn("match"), Action: r.intMapColumn("action"), IDs: r.stringMapColumn(externalIDsColumn),
 	}
 }
 
-func (n *reading) chassis() []logical.Chassis {
+func (n *networkReader) readChassis() []logical.Chassis {
 	seen := map[string]int{}
-	for _, row := range n.south.get(chassisPrivateTable) {
-		seen[row.text("name")] = row.number("nb_cfg")
+	for _, row := range n.south.tableRows(chassisPrivateTable) {
+		seen[row.stringColumn("name")] = row.intColumn("nb_cfg")
 	}
-	return byName(n.south.get(sb.ChassisTable), func(r tuple) logical.Chassis {
-		out := logical.Chassis{Name: r.text("name"), Host: r.text("hostname"), Options: r.pairs("other_config"), Seen: seen[r.text("name")]}
-		for _, e := range n.south.refs(r, "encaps") {
-			out.Encaps = append(out.Encaps, e.text("type")+" "+e.text("ip"))
+	return readSortedByName(n.south.tableRows(sb.ChassisTable), func(r ovsdbRow) logical.Chassis {
+		out := logical.Chassis{Name: r.stringColumn("name"), Host: r.stringColumn("hostname"), Options: r.stringMapColumn("other_config"), Seen: seen[r.stringColumn("name")]}
+		for _, e := range n.south.referencedRows(r, "encaps") {
+			out.Encaps = append(out.Encaps, e.stringColumn("type")+" "+e.stringColumn("ip"))
 		}
 		slices.Sort(out.Encaps)
 		return out
 	}, func(c logical.Chassis) string { return c.Name })
 }
 
-func neighbours(rows []tuple) []logical.Neighbour {
-	return ordered(rows, func(r tuple) logical.Neighbour {
-		return logical.Neighbour{Port: r.text("logical_port"), Address: address(r.text("ip")), MAC: r.text("mac")}
-	}, func(a, b logical.Neighbour) int {
+func readNeighbours(rows []ovsdbRow) []logical.MACBinding {
+	return readSorted(rows, func(r ovsdbRow) logical.MACBinding {
+		return logical.MACBinding{Port: r.stringColumn("logical_port"), Address: parseAddr(r.stringColumn("ip")), MAC: r.stringColumn("mac")}
+	}, func(a, b logical.MACBinding) int {
 		return cmp.Or(cmp.Compare(a.Port, b.Port), a.Address.Compare(b.Address), cmp.Compare(a.MAC, b.MAC))
 	})
 }
 
-func (n *reading) monitors() []logical.Monitor {
-	return ordered(n.south.get(monitorTable), func(r tuple) logical.Monitor {
-		return logical.Monitor{
-			Address:  netip.AddrPortFrom(address(r.text("ip")), uint16(r.number("port"))), //nolint:gosec // OVN's schema allows at most 65535
-			Protocol: r.text("protocol"), Port: r.text("logical_port"), Status: r.text("status"),
+func (n *networkReader) readServiceMonitors() []logical.ServiceMonitor {
+	return readSorted(n.south.tableRows(serviceMonitorTable), func(r ovsdbRow) logical.ServiceMonitor {
+		return logical.ServiceMonitor{
+			Address:  netip.AddrPortFrom(parseAddr(r.stringColumn("ip")), uint16(r.intColumn("port"))), //nolint:gosec // OVN's schema allows at most 65535
+			Protocol: r.stringColumn("protocol"), Port: r.stringColumn("logical_port"), Status: r.stringColumn("status"),
 		}
-	}, func(a, b logical.Monitor) int {
+	}, func(a, b logical.ServiceMonitor) int {
 		return cmp.Or(a.Address.Compare(b.Address), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port))
 	})
 }

@@ -12,25 +12,25 @@ import (
 	"github.com/sallyport/sallyport/internal/logical"
 )
 
-// tablesOf are tables as a server sends them: a set of one is written without the set.
-func tablesOf(t *testing.T, text string) *Tables {
+// parseTables are tables as a server sends them: a set of one is written without the set.
+func parseTables(t *testing.T, text string) *Tables {
 	t.Helper()
 	var rows map[string][]ovsdb.Row
 	if err := json.Unmarshal([]byte(text), &rows); err != nil {
 		t.Fatal(err)
 	}
-	out := &Tables{rows: map[string][]tuple{}, byID: map[string]tuple{}}
+	out := &Tables{rows: map[string][]ovsdbRow{}, byUUID: map[string]ovsdbRow{}}
 	for table, list := range rows {
 		for _, row := range list {
-			out.rows[table] = append(out.rows[table], tuple(row))
-			out.byID[tuple(row).id()] = tuple(row)
+			out.rows[table] = append(out.rows[table], ovsdbRow(row))
+			out.byUUID[ovsdbRow(row).uuid()] = ovsdbRow(row)
 		}
 	}
 	return out
 }
 
 const (
-	north = `{
+	northboundJSON = `{
 "NB_Global": [{"_uuid": ["uuid", "1"], "nb_cfg": 7, "sb_cfg": 7, "hv_cfg": 6, "options": ["map", [["mac_prefix", "0a:5a"]]]}],
 "Logical_Router": [{"_uuid": ["uuid", "2"], "name": "shop", "enabled": ["set", []], "ports": ["uuid", "3"], "nat": ["set", [["uuid", "4"], ["uuid", "5"]]],
   "static_routes": ["uuid", "6"], "policies": ["set", [["uuid", "7"], ["uuid", "8"]]], "load_balancer": ["set", []], "load_balancer_group": ["uuid", "9"],
@@ -59,7 +59,7 @@ const (
 "QoS": [{"_uuid": ["uuid", "25"], "priority": 5, "direction": "from-lport", "match": "ip4", "action": ["map", [["mark", 1397751808]]]}],
 "Port_Group": [{"_uuid": ["uuid", "26"], "name": "guarded", "ports": ["set", [["uuid", "22"], ["uuid", "21"]]], "acls": ["uuid", "24"]}],
 "Static_MAC_Binding": [{"_uuid": ["uuid", "27"], "logical_port": "shop-ext", "ip": "203.0.113.1", "mac": "0a:5a:00:00:00:02"}]}`
-	south = `{
+	southboundJSON = `{
 "Chassis": [{"_uuid": ["uuid", "31"], "name": "node2", "hostname": "two", "encaps": ["uuid", "32"]}],
 "Encap": [{"_uuid": ["uuid", "32"], "type": "geneve", "ip": "172.31.0.2"}],
 "Chassis_Private": [{"_uuid": ["uuid", "33"], "name": "node2", "nb_cfg": 6}],
@@ -70,7 +70,7 @@ const (
 )
 
 func TestNetworkIsReadAsTheDatabasesHaveIt(t *testing.T) {
-	n := Network(tablesOf(t, north), tablesOf(t, south))
+	n := BuildNetwork(parseTables(t, northboundJSON), parseTables(t, southboundJSON))
 	router, inside := n.Router("shop"), n.Switch("inside")
 	if router == nil || inside == nil {
 		t.Fatalf("%+v", n)
@@ -80,7 +80,7 @@ func TestNetworkIsReadAsTheDatabasesHaveIt(t *testing.T) {
 		Name: "shop-ext", MAC: "0a:5a:00:00:00:01", Networks: []netip.Prefix{prefix("2001:db8::7/64"), prefix("203.0.113.7/24")}, Disabled: true,
 		Chassis: []string{"node2", "node1"}, Holder: "node2",
 	}
-	balancer := logical.Balancer{
+	balancer := logical.LoadBalancer{
 		Name: "lb", Protocol: "udp", Checked: []string{"203.0.113.8:53"}, VIPs: []logical.VIP{
 			{Address: socket("203.0.113.8:53")},
 			{Address: socket("203.0.113.10:0"), Backends: []netip.AddrPort{socket("10.0.0.5:0")}},
@@ -90,18 +90,18 @@ func TestNetworkIsReadAsTheDatabasesHaveIt(t *testing.T) {
 	rule := logical.ACL{Tier: 2, Priority: 1001, Direction: "to-lport", Match: "ip4", Action: "drop", Label: 1398800385, Sampled: true}
 	for what, pair := range map[string][2]any{
 		"ports": {router.Ports, []logical.RouterPort{port}},
-		"routes": {router.Routes, []logical.Route{
+		"routes": {router.Routes, []logical.StaticRoute{
 			{Prefix: prefix("10.0.0.0/16"), BySource: true},
 		}},
-		"policies": {router.Policies, []logical.Policy{
+		"policies": {router.Policies, []logical.RouterPolicy{
 			{Priority: 20, Match: "ip4", Action: "allow"}, {Priority: 10, Match: "ip4", Action: "reroute", NextHops: []netip.Addr{addr("203.0.113.1")}},
 		}},
 		"translations": {router.NATs, []logical.NAT{
 			{Type: "dnat_and_snat", External: addr("203.0.113.9"), Logical: prefix("10.0.0.5/32"), Exempted: "near"},
 			{Type: "snat", External: addr("203.0.113.7"), Logical: prefix("10.0.0.0/16"), Port: "shop-ext", Priority: 3},
 		}},
-		"load balancers of a group": {router.Balancers, []logical.Balancer{balancer}},
-		"load balancers":            {inside.Balancers, []logical.Balancer{balancer}},
+		"load balancers of a group": {router.Balancers, []logical.LoadBalancer{balancer}},
+		"load balancers":            {inside.Balancers, []logical.LoadBalancer{balancer}},
 		"switch ports": {inside.Ports, []logical.SwitchPort{
 			{Name: "to-shop", Type: "router", Router: "shop-inside", Options: map[string]string{"router-port": "shop-inside"}},
 			{
@@ -112,13 +112,13 @@ func TestNetworkIsReadAsTheDatabasesHaveIt(t *testing.T) {
 		}},
 		"rules":      {inside.ACLs, []logical.ACL{rule}},
 		"marks":      {inside.QoS, []logical.QoS{{Priority: 5, Direction: "from-lport", Match: "ip4", Action: map[string]int{"mark": 1397751808}}}},
-		"groups":     {n.Groups, []logical.Group{{Name: "guarded", Ports: []string{"to-shop", "web.shop"}, ACLs: []logical.ACL{rule}}}},
+		"groups":     {n.Groups, []logical.PortGroup{{Name: "guarded", Ports: []string{"to-shop", "web.shop"}, ACLs: []logical.ACL{rule}}}},
 		"sets":       {n.Sets, map[string][]string{"near": {"10.0.0.0/16", "10.1.0.0/16"}}},
 		"chassis":    {n.Chassis, []logical.Chassis{{Name: "node2", Host: "two", Encaps: []string{"geneve 172.31.0.2"}, Seen: 6}}},
-		"learned":    {n.Learned, []logical.Neighbour{{Port: "shop-ext", Address: addr("203.0.113.99"), MAC: "0a:00:00:00:00:99"}}},
-		"neighbours": {n.Static, []logical.Neighbour{{Port: "shop-ext", Address: addr("203.0.113.1"), MAC: "0a:5a:00:00:00:02"}}},
-		"monitors":   {n.Monitors, []logical.Monitor{{Address: socket("10.0.0.5:53"), Protocol: "udp", Port: "web.shop", Status: "offline"}}},
-		"progress":   {n.Progress, logical.Progress{Asked: 7, Translated: 7, Done: 6}},
+		"learned":    {n.Learned, []logical.MACBinding{{Port: "shop-ext", Address: addr("203.0.113.99"), MAC: "0a:00:00:00:00:99"}}},
+		"neighbours": {n.Static, []logical.MACBinding{{Port: "shop-ext", Address: addr("203.0.113.1"), MAC: "0a:5a:00:00:00:02"}}},
+		"monitors":   {n.Monitors, []logical.ServiceMonitor{{Address: socket("10.0.0.5:53"), Protocol: "udp", Port: "web.shop", Status: "offline"}}},
+		"progress":   {n.Progress, logical.ConfigProgress{Asked: 7, Translated: 7, Done: 6}},
 	} {
 		if !reflect.DeepEqual(pair[0], pair[1]) {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", what, pair[0], pair[1])
@@ -131,11 +131,11 @@ func TestNetworkIsReadAsTheDatabasesHaveIt(t *testing.T) {
 
 // Without one of the databases the other is still there.
 func TestNetworkOfOneDatabase(t *testing.T) {
-	n := Network(tablesOf(t, north), nil)
+	n := BuildNetwork(parseTables(t, northboundJSON), nil)
 	if r := n.Router("shop"); r == nil || r.Ports[0].Holder != "" || len(n.Chassis) > 0 || n.Progress.Asked != 7 {
 		t.Errorf("without the southbound database: %+v", n)
 	}
-	n = Network(nil, tablesOf(t, south))
+	n = BuildNetwork(nil, parseTables(t, southboundJSON))
 	if len(n.Routers) > 0 || !slices.ContainsFunc(n.Chassis, func(c logical.Chassis) bool { return c.Seen == 6 }) {
 		t.Errorf("without the northbound database: %+v", n)
 	}

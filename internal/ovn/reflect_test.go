@@ -11,8 +11,8 @@ import (
 	"github.com/sallyport/sallyport/internal/ovn/nb"
 )
 
-// schema is a schema that fits the models. Whether they fit the real one is seen where there is a real server.
-func schema(t *testing.T, described model.ClientDBModel) (out ovsdb.DatabaseSchema) {
+// buildSchema is a schema that fits the models. Whether they fit the real one is seen where there is a real server.
+func buildSchema(t *testing.T, described model.ClientDBModel) (out ovsdb.DatabaseSchema) {
 	t.Helper()
 	kinds := map[reflect.Type]any{
 		reflect.TypeFor[string]():            "string",
@@ -50,8 +50,8 @@ func schema(t *testing.T, described model.ClientDBModel) (out ovsdb.DatabaseSche
 	return out
 }
 
-// apart fails the test when a copy differs from its original, or shares memory with it.
-func apart(t *testing.T, from, to model.Model) {
+// checkDeepCopy fails the test when a copy differs from its original, or shares memory with it.
+func checkDeepCopy(t *testing.T, from, to model.Model) {
 	t.Helper()
 	if !reflect.DeepEqual(from, to) {
 		t.Errorf("%+v was copied as %+v", from, to)

@@ -13,85 +13,85 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// Remains is the target for what Kube-OVN leaves behind of a VPC, and nobody else will ever remove:
+// LeakedRowTarget is the target for what Kube-OVN leaves behind of a VPC, and nobody else will ever remove:
 //
 //   - load balancers and address sets, which it makes with the router and does not remove with it. While the router is there,
 //     they are Kube-OVN's and not seen here;
 //   - a port of an external switch whose router port is gone, because the router port's OvnEip was deleted. While it is there,
 //     Kube-OVN can't connect the switch again.
-func (c *Client) Remains(shard string, externals []string) state.Target[intent.RowKey, intent.Row] {
-	return &remains{client: c, shard: shard, externals: externals}
+func (c *Client) LeakedRowTarget(shard string, externals []string) state.Target[intent.RowKey, intent.Row] {
+	return &leakedRowTarget{client: c, shard: shard, externalSubnets: externals}
 }
 
-// Left is the load balancers and address sets of a VPC, by name, whether the router is there or not.
-func (c *Client) Left(shard string) []string {
+// LeftoverRows is the load balancers and address sets of a VPC, by name, whether the router is there or not.
+func (c *Client) LeftoverRows(shard string) []string {
 	s := c.current.Load()
 	if s == nil {
 		return nil
 	}
 	var out []string
-	for _, r := range s.left(shard) {
+	for _, r := range s.leftoverRecords(shard) {
 		out = append(out, r.key.ID)
 	}
 	return out
 }
 
-type remains struct {
-	client    *Client
-	shard     string
-	externals []string
+type leakedRowTarget struct {
+	client          *Client
+	shard           string
+	externalSubnets []string
 }
 
 // Scope says what is ours.
-func (t *remains) Scope() string {
+func (t *leakedRowTarget) Scope() string {
 	return "OVN northbound: what Kube-OVN has left behind of router " + t.shard
 }
 
 // Observe reads our copy of the database and asks nobody.
-func (t *remains) Observe(context.Context) (intent.Rows, error) {
+func (t *leakedRowTarget) Observe(context.Context) (intent.Rows, error) {
 	s := t.client.current.Load()
 	if s == nil {
 		return nil, ErrNotConnected
 	}
 	out := intent.Rows{}
-	for _, r := range t.rows(s) {
+	for _, r := range t.leakedRecords(s) {
 		out[r.key] = state.Entry[intent.Row]{Value: r.value, Origin: r.origin}
 	}
 	return out, nil
 }
 
-func (t *remains) rows(s *session) []record {
-	if s.router(t.shard) == nil {
-		return append(s.left(t.shard), s.loose(t.shard, t.externals)...)
+func (t *leakedRowTarget) leakedRecords(s *session) []record {
+	if s.routerByName(t.shard) == nil {
+		return append(s.leftoverRecords(t.shard), s.danglingSwitchPorts(t.shard, t.externalSubnets)...)
 	}
-	return s.loose(t.shard, t.externals)
+	return s.danglingSwitchPorts(t.shard, t.externalSubnets)
 }
 
 // Apply removes rows in one transaction. Our copy is without them then, as with Rows.
-func (t *remains) Apply(ctx context.Context, changes []change) map[intent.RowKey]error {
-	ctx, cancel := context.WithTimeout(ctx, applyLimit)
+func (t *leakedRowTarget) Apply(ctx context.Context, changes []rowChange) map[intent.RowKey]error {
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	s := t.client.current.Load()
 	if s == nil {
-		return all(changes, ErrNotConnected)
+		return failAll(changes, ErrNotConnected)
 	}
-	if err := t.remove(ctx, s, changes); err != nil {
-		return all(changes, fmt.Errorf("remove what Kube-OVN left: %w", err))
+	if err := t.removeRows(ctx, s, changes); err != nil {
+		return failAll(changes, fmt.Errorf("remove what Kube-OVN left: %w", err))
 	}
 	return nil
 }
 
-func (t *remains) remove(ctx context.Context, s *session, changes []change) error {
+func (t *leakedRowTarget) removeRows(ctx context.Context, s *session, changes []rowChange) error {
 	chosen := map[intent.RowKey]bool{}
 	for _, c := range changes {
-		chosen[c.Key] = c.Removes()
+		chosen[c.Key] = c.IsRemoval()
 	}
 	var ops []ovsdb.Operation
-	for _, r := range t.rows(s) {
+	for _, r := range t.leakedRecords(s) {
 		if !chosen[r.key] {
 			continue
 		}
-		more, err := s.removal(r)
+		more, err := s.deleteOps(r)
 		if err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func (t *remains) remove(ctx context.Context, s *session, changes []change) erro
 	if len(ops) == 0 {
 		return nil
 	}
-	results, err := s.nb.Transact(ctx, ops...)
+	results, err := s.nbClient.Transact(ctx, ops...)
 	if err != nil {
 		return err
 	}
@@ -111,27 +111,27 @@ func (t *remains) remove(ctx context.Context, s *session, changes []change) erro
 	return nil
 }
 
-// removal is the operations that remove a row. A switch port is in the set of its switch, and must still lead nowhere: our copy
+// deleteOps is the operations that remove a row. A switch port is in the set of its switch, and must still lead nowhere: our copy
 // takes in a transaction that makes both ports one by one.
-func (s *session) removal(r record) ([]ovsdb.Operation, error) {
+func (s *session) deleteOps(r record) ([]ovsdb.Operation, error) {
 	port, isPort := r.row.(*nb.LogicalSwitchPort)
 	if !isPort {
-		return s.nb.Where(r.row).Delete()
+		return s.nbClient.Where(r.row).Delete()
 	}
-	take, err := homes[nb.LogicalSwitchPortTable].leave(port.UUID)
-	return []ovsdb.Operation{require(nb.LogicalRouterPortTable, port.Options[routerPort], ovsdb.WaitConditionNotEqual), take}, err
+	take, err := parentSets[nb.LogicalSwitchPortTable].removeOp(port.UUID)
+	return []ovsdb.Operation{requireNameOp(nb.LogicalRouterPortTable, port.Options[routerPortOption], ovsdb.WaitConditionNotEqual), take}, err
 }
 
-// left is the load balancers and address sets that Kube-OVN made for a VPC.
-func (s *session) left(vpc string) (out []record) {
-	for _, name := range kubeovn.LoadBalancers(vpc) {
-		for _, b := range s.balancersNamed(name) {
-			out = append(out, remainder(vpc, nb.LoadBalancerTable, name, b))
+// leftoverRecords is the load balancers and address sets that Kube-OVN made for a VPC.
+func (s *session) leftoverRecords(vpc string) (out []record) {
+	for _, name := range kubeovn.LoadBalancerNames(vpc) {
+		for _, b := range s.loadBalancersByName(name) {
+			out = append(out, newLeakedRecord(vpc, nb.LoadBalancerTable, name, b))
 		}
 	}
-	for _, name := range kubeovn.AddressSets(vpc) {
-		if a := only(s, nb.AddressSetTable, &nb.AddressSet{Name: name}); a != nil && a.ExternalIDs[kubeovn.AddressSetVpc] == vpc {
-			out = append(out, remainder(vpc, nb.AddressSetTable, name, a))
+	for _, name := range kubeovn.AddressSetNames(vpc) {
+		if a := rowByName(s, nb.AddressSetTable, &nb.AddressSet{Name: name}); a != nil && a.ExternalIDs[kubeovn.AddressSetVpcKey] == vpc {
+			out = append(out, newLeakedRecord(vpc, nb.AddressSetTable, name, a))
 		}
 	}
 	return out
@@ -139,24 +139,24 @@ func (s *session) left(vpc string) (out []record) {
 
 // Of a switch port's options.
 const (
-	routerPort = "router-port"
-	announces  = "nat-addresses"
+	routerPortOption   = "router-port"
+	natAddressesOption = "nat-addresses"
 
-	allOfRouter = "router" // what it announces: every address of the router
+	natAddressesRouter = "router" // what it announces: every address of the router
 )
 
-// loose is the ports of external switches that lead to a port of a VPC's router that is not there.
-func (s *session) loose(vpc string, externals []string) (out []record) {
+// danglingSwitchPorts is the ports of external switches that lead to a port of a VPC's router that is not there.
+func (s *session) danglingSwitchPorts(vpc string, externals []string) (out []record) {
 	for _, subnet := range externals {
-		p := s.switchPort(subnet + "-" + vpc)
-		if p != nil && p.Type == nb.RouterPort && p.Options[routerPort] == vpc+"-"+subnet && s.port(vpc+"-"+subnet) == nil {
-			out = append(out, remainder(vpc, nb.LogicalSwitchPortTable, p.Name, p))
+		p := s.switchPortByName(subnet + "-" + vpc)
+		if p != nil && p.Type == nb.RouterPortType && p.Options[routerPortOption] == vpc+"-"+subnet && s.routerPortByName(vpc+"-"+subnet) == nil {
+			out = append(out, newLeakedRecord(vpc, nb.LogicalSwitchPortTable, p.Name, p))
 		}
 	}
 	return out
 }
 
-func remainder(vpc, table, name string, row model.Model) record {
-	value := intent.Remainder{Table: table, Name: name}
+func newLeakedRecord(vpc, table, name string, row model.Model) record {
+	value := intent.LeakedRow{Table: table, Name: name}
 	return record{key: value.Key(vpc), value: value, origin: state.Ref{Kind: "Vpc", Name: vpc}, row: row}
 }

@@ -12,34 +12,34 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// applyLimit is how long a set of changes may take, with what has to be tried again.
-const applyLimit = 15 * time.Second
+// applyTimeout is how long a set of changes may take, with what has to be tried again.
+const applyTimeout = 15 * time.Second
 
-type change = state.Change[intent.RowKey, intent.Row]
+type rowChange = state.Change[intent.RowKey, intent.Row]
 
-// Rows is the target for the rows of one VPC, on the router of that name.
-func (c *Client) Rows(shard string) state.Target[intent.RowKey, intent.Row] {
-	return &target{client: c, shard: shard}
+// RowTarget is the target for the rows of one VPC, on the router of that name.
+func (c *Client) RowTarget(shard string) state.Target[intent.RowKey, intent.Row] {
+	return &rowTarget{client: c, shard: shard}
 }
 
-type target struct {
+type rowTarget struct {
 	client *Client
 	shard  string
 }
 
 // Scope says what is ours. Rows of Kube-OVN are observed too, because they may have to be put back or right; they have no
 // origin, and are not removed.
-func (t *target) Scope() string {
+func (t *rowTarget) Scope() string {
 	return "OVN northbound: rows of router " + t.shard + " that are marked as ours"
 }
 
 // Observe reads our copy of the database and asks nobody.
-func (t *target) Observe(ctx context.Context) (intent.Rows, error) {
+func (t *rowTarget) Observe(ctx context.Context) (intent.Rows, error) {
 	s := t.client.current.Load()
 	if s == nil {
 		return nil, ErrNotConnected
 	}
-	r, err := s.load(ctx, t.shard)
+	r, err := s.loadRouter(ctx, t.shard)
 	if err != nil {
 		return nil, err
 	}
@@ -52,40 +52,40 @@ func (t *target) Observe(ctx context.Context) (intent.Rows, error) {
 
 // Apply carries the changes out in one transaction. Our copy has it then: the server tells of a transaction's changes before it
 // answers it, and libovsdb takes in one message after the other.
-func (t *target) Apply(ctx context.Context, changes []change) map[intent.RowKey]error {
-	ctx, cancel := context.WithTimeout(ctx, applyLimit)
+func (t *rowTarget) Apply(ctx context.Context, changes []rowChange) map[intent.RowKey]error {
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	s := t.client.current.Load()
 	if s == nil {
-		return all(changes, ErrNotConnected)
+		return failAll(changes, ErrNotConnected)
 	}
 	for {
-		before, err := s.load(ctx, t.shard)
+		before, err := s.loadRouter(ctx, t.shard)
 		if err != nil {
-			return all(changes, err)
+			return failAll(changes, err)
 		}
-		failed, err := t.attempt(ctx, s, before, changes)
-		if !errors.Is(err, errOvertaken) {
+		failed, err := t.applyOnce(ctx, s, before, changes)
+		if !errors.Is(err, errRouterChanged) {
 			if err != nil {
-				return all(changes, err)
+				return failAll(changes, err)
 			}
 			return failed
 		}
 		// Somebody has changed the router since our copy was made. We try again when the copy has changed too.
-		err = s.until(ctx, func() bool { return !reflect.DeepEqual(s.router(t.shard), before.row) })
+		err = s.waitUntil(ctx, func() bool { return !reflect.DeepEqual(s.routerByName(t.shard), before.row) })
 		if err != nil {
-			return all(changes, fmt.Errorf("router %s is changed by somebody else all the time: %w", t.shard, err))
+			return failAll(changes, fmt.Errorf("router %s is changed by somebody else all the time: %w", t.shard, err))
 		}
 	}
 }
 
-// attempt carries the changes out if the router is still what it was. It returns what can't be carried out at all by key, and
+// applyOnce carries the changes out if the router is still what it was. It returns what can't be carried out at all by key, and
 // what concerns all changes as an error.
-func (t *target) attempt(ctx context.Context, s *session, before router, changes []change) (map[intent.RowKey]error, error) {
+func (t *rowTarget) applyOnce(ctx context.Context, s *session, before routerState, changes []rowChange) (map[intent.RowKey]error, error) {
 	tx := newTransaction(s, t.shard, before)
 	failed := map[intent.RowKey]error{}
-	for _, c := range inTurn(changes) {
-		if err := tx.add(c); err != nil {
+	for _, c := range orderChanges(changes) {
+		if err := tx.addChange(c); err != nil {
 			failed[c.Key] = err
 		}
 	}
@@ -96,15 +96,15 @@ func (t *target) attempt(ctx context.Context, s *session, before router, changes
 	return failed, err
 }
 
-// inTurn is changes in the order of making, and those that remove in the opposite one: what is made first goes last.
-func inTurn(changes []change) []change {
-	comes := slices.DeleteFunc(slices.Clone(changes), change.Removes)
-	goes := slices.DeleteFunc(slices.Clone(changes), func(c change) bool { return !c.Removes() })
+// orderChanges is changes in the order of making, and those that remove in the opposite one: what is made first goes last.
+func orderChanges(changes []rowChange) []rowChange {
+	comes := slices.DeleteFunc(slices.Clone(changes), rowChange.IsRemoval)
+	goes := slices.DeleteFunc(slices.Clone(changes), func(c rowChange) bool { return !c.IsRemoval() })
 	slices.Reverse(goes)
 	return append(comes, goes...)
 }
 
-func all(changes []change, err error) map[intent.RowKey]error {
+func failAll(changes []rowChange, err error) map[intent.RowKey]error {
 	failed := make(map[intent.RowKey]error, len(changes))
 	for _, c := range changes {
 		failed[c.Key] = err

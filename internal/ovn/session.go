@@ -20,10 +20,10 @@ import (
 // How long a server may take: to say whether it leads, to send its whole database, and to answer when it is asked whether it
 // is there.
 const (
-	followLimit = 3 * time.Second
-	copyLimit   = time.Minute
-	probeEvery  = 5 * time.Second
-	probeLimit  = 10 * time.Second
+	leadershipTimeout = 3 * time.Second
+	monitorTimeout    = time.Minute
+	probeInterval     = 5 * time.Second
+	probeTimeout      = 10 * time.Second
 )
 
 // session is one connection to the server that leads the database, with its own copy of it.
@@ -33,59 +33,59 @@ const (
 // was started with. It can follow the leader by itself too, and leaves a goroutine behind each time; so a second connection
 // to the same server watches that.
 type session struct {
-	endpoint  string
-	nb        client.Client // one connection each, never used again
-	server    client.Client
-	rows      *cache.TableCache
-	news      news
-	echoes    echoes
-	misplaced misplacedPorts
-	lacks     string // what it lacks for legs; empty: nothing
+	endpoint            string
+	nbClient            client.Client // one connection each, never used again
+	serverClient        client.Client
+	tableCache          *cache.TableCache
+	changes             changeBroadcast
+	ownUpdates          ownUpdates
+	misplaced           misplacedPorts
+	missingCapabilities string // what it lacks for legs; empty: nothing
 
-	once  sync.Once
-	ended chan struct{}
-	why   error // once ended is closed
+	once      sync.Once
+	ended     chan struct{}
+	endReason error // once ended is closed
 }
 
-// open connects to one server. tell is called with the routers that change.
-func open(ctx context.Context, endpoint string, secrets *tls.Config, tell func(*session, string)) (*session, error) {
+// openSession connects to one server. tell is called with the routers that change.
+func openSession(ctx context.Context, endpoint string, secrets *tls.Config, tell func(*session, string)) (*session, error) {
 	s := &session{endpoint: endpoint, ended: make(chan struct{})}
-	err := s.follow(ctx, secrets)
+	err := s.monitorLeadership(ctx, secrets)
 	if err == nil {
-		err = s.copy(ctx, secrets, tell)
+		err = s.monitorNorthbound(ctx, secrets, tell)
 	}
 	if err != nil {
-		s.end(err)
+		s.terminate(err)
 		return nil, err
 	}
-	go s.probe() //nolint:gosec // it outlives the context of opening, and ends with the session
+	go s.probeServer() //nolint:gosec // it outlives the context of opening, and ends with the session
 	return s, nil
 }
 
-// follow checks that the server leads the database, and ends the session when it does not any more.
-func (s *session) follow(ctx context.Context, secrets *tls.Config) error {
-	ctx, cancel := context.WithTimeout(ctx, followLimit)
+// monitorLeadership checks that the server leads the database, and ends the session when it does not any more.
+func (s *session) monitorLeadership(ctx context.Context, secrets *tls.Config) error {
+	ctx, cancel := context.WithTimeout(ctx, leadershipTimeout)
 	defer cancel()
 	described, err := serverdb.FullDatabaseModel()
 	if err != nil {
 		return err
 	}
-	if s.server, err = s.dial(ctx, described, secrets); err != nil {
+	if s.serverClient, err = s.dialServer(ctx, described, secrets); err != nil {
 		return err
 	}
 	check := func(_ string, m model.Model) {
 		if d, ok := m.(*serverdb.Database); ok && d.Name == nb.Database && d.Model == serverdb.DatabaseModelClustered && !d.Leader {
-			s.end(errors.New("the server does not lead the database"))
+			s.terminate(errors.New("the server does not lead the database"))
 		}
 	}
-	databases := s.server.Cache()
+	databases := s.serverClient.Cache()
 	if databases == nil {
 		return ErrNotConnected
 	}
 	databases.AddEventHandler(&cache.EventHandlerFuncs{
 		UpdateFunc: func(table string, _, m model.Model) { check(table, m) },
 	})
-	_, err = s.server.Monitor(ctx, &client.Monitor{
+	_, err = s.serverClient.Monitor(ctx, &client.Monitor{
 		Method: ovsdb.ConditionalMonitorRPC,
 		Tables: []client.TableMonitor{{Table: serverdb.DatabaseTable, Fields: []string{"name", "model", "leader"}}},
 	})
@@ -95,34 +95,34 @@ func (s *session) follow(ctx context.Context, secrets *tls.Config) error {
 	for _, m := range databases.Table(serverdb.DatabaseTable).Rows() {
 		check(serverdb.DatabaseTable, m)
 	}
-	return s.alive()
+	return s.endError()
 }
 
-// copy fetches our part of the database and keeps it up to date.
-func (s *session) copy(ctx context.Context, secrets *tls.Config, tell func(*session, string)) error {
-	ctx, cancel := context.WithTimeout(ctx, copyLimit)
+// monitorNorthbound fetches our part of the database and keeps it up to date.
+func (s *session) monitorNorthbound(ctx context.Context, secrets *tls.Config, tell func(*session, string)) error {
+	ctx, cancel := context.WithTimeout(ctx, monitorTimeout)
 	defer cancel()
-	described, err := nb.Model()
+	described, err := nb.DatabaseModel()
 	if err != nil {
 		return err
 	}
-	if s.nb, err = s.dial(ctx, described, secrets); err != nil {
+	if s.nbClient, err = s.dialServer(ctx, described, secrets); err != nil {
 		return err
 	}
-	if s.rows = s.nb.Cache(); s.rows == nil {
+	if s.tableCache = s.nbClient.Cache(); s.tableCache == nil {
 		return ErrNotConnected
 	}
-	s.rows.AddEventHandler(newIndex(s, func(router string) { tell(s, router) }))
-	if _, err := s.nb.Monitor(ctx, nb.Monitor()); err != nil {
+	s.tableCache.AddEventHandler(newRowIndex(s, func(router string) { tell(s, router) }))
+	if _, err := s.nbClient.Monitor(ctx, nb.MonitorRequest()); err != nil {
 		return fmt.Errorf("read the database: %w", err)
 	}
-	s.lacks = s.examine()
-	s.misplaced.fill(s)
-	return s.alive()
+	s.missingCapabilities = s.findMissingCapabilities()
+	s.misplaced.indexExisting(s)
+	return s.endError()
 }
 
-// dial makes a connection that ends with the session, and ends the session when it ends.
-func (s *session) dial(ctx context.Context, described model.ClientDBModel, secrets *tls.Config) (client.Client, error) {
+// dialServer makes a connection that ends with the session, and ends the session when it ends.
+func (s *session) dialServer(ctx context.Context, described model.ClientDBModel, secrets *tls.Config) (client.Client, error) {
 	c, err := client.NewOVSDBClient(described, client.WithEndpoint(s.endpoint), client.WithTLSConfig(secrets))
 	if err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (s *session) dial(ctx context.Context, described model.ClientDBModel, secre
 	go func() {
 		select {
 		case <-c.DisconnectNotify():
-			s.end(errors.New("the connection was lost"))
+			s.terminate(errors.New("the connection was lost"))
 		case <-s.ended:
 			c.Close()
 		}
@@ -138,17 +138,17 @@ func (s *session) dial(ctx context.Context, described model.ClientDBModel, secre
 	if err := c.Connect(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.alive(); err != nil { // it may have ended before there was something to close
+	if err := s.endError(); err != nil { // it may have ended before there was something to close
 		c.Close()
 		return nil, err
 	}
 	return c, nil
 }
 
-// probe asks the server now and then whether it is there: nothing else shows that a machine has vanished. It also finds a
+// probeServer asks the server now and then whether it is there: nothing else shows that a machine has vanished. It also finds a
 // lost connection that libovsdb has not reported, as it does when nobody listened at that moment.
-func (s *session) probe() {
-	tick := time.NewTicker(probeEvery)
+func (s *session) probeServer() {
+	tick := time.NewTicker(probeInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -156,73 +156,73 @@ func (s *session) probe() {
 			return
 		case <-tick.C:
 		}
-		for _, c := range []client.Client{s.nb, s.server} {
-			ctx, cancel := context.WithTimeout(context.Background(), probeLimit)
+		for _, c := range []client.Client{s.nbClient, s.serverClient} {
+			ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 			err := c.Echo(ctx)
 			cancel()
 			if err != nil {
-				s.end(fmt.Errorf("the server does not answer: %w", err))
+				s.terminate(fmt.Errorf("the server does not answer: %w", err))
 			}
 		}
 	}
 }
 
-// end ends the session, once.
-func (s *session) end(why error) {
+// terminate ends the session, once.
+func (s *session) terminate(why error) {
 	s.once.Do(func() {
-		s.why = why
+		s.endReason = why
 		close(s.ended)
 	})
 }
 
-// alive is why the session has ended, or nil.
-func (s *session) alive() error {
+// endError is why the session has ended, or nil.
+func (s *session) endError() error {
 	select {
 	case <-s.ended:
-		return s.why
+		return s.endReason
 	default:
 		return nil
 	}
 }
 
-// until waits until something holds of the copy of the database. It is asked again after each change.
-func (s *session) until(ctx context.Context, holds func() bool) error {
+// waitUntil waits until something holds of the copy of the database. It is asked again after each change.
+func (s *session) waitUntil(ctx context.Context, holds func() bool) error {
 	for {
-		next := s.news.next()
+		next := s.changes.nextChange()
 		if holds() {
 			return nil
 		}
 		select {
 		case <-next:
 		case <-s.ended:
-			return s.why
+			return s.endReason
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// news wakes everybody who waits for the next change.
-type news struct {
-	mu      sync.Mutex
-	waiting chan struct{}
+// changeBroadcast wakes everybody who waits for the next change.
+type changeBroadcast struct {
+	mu          sync.Mutex
+	waitChannel chan struct{}
 }
 
-// next is closed at the next change.
-func (n *news) next() <-chan struct{} {
+// nextChange is closed at the next change.
+func (n *changeBroadcast) nextChange() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.waiting == nil {
-		n.waiting = make(chan struct{})
+	if n.waitChannel == nil {
+		n.waitChannel = make(chan struct{})
 	}
-	return n.waiting
+	return n.waitChannel
 }
 
-func (n *news) tell() {
+func (n *changeBroadcast) broadcast() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.waiting != nil {
-		close(n.waiting)
-		n.waiting = nil
+	if n.waitChannel != nil {
+		close(n.waitChannel)
+		n.waitChannel = nil
 	}
 }

@@ -17,29 +17,29 @@ import (
 
 // Southbound is what the southbound database says now: where router ports are held, and which chassis there are. Nothing is written there.
 type Southbound struct {
-	config Config
-	log    *slog.Logger
-	tell   func()
-	rows   atomic.Pointer[cache.TableCache] // nil while there is no connection
-	stop   context.CancelFunc
-	ended  chan struct{}
+	config     Config
+	log        *slog.Logger
+	onChange   func()
+	tableCache atomic.Pointer[cache.TableCache] // nil while there is no connection
+	stop       context.CancelFunc
+	ended      chan struct{}
 }
 
-// Look begins to read the southbound database, and calls back when something has changed. Without a server there is nothing to read, and
+// WatchSouthbound begins to read the southbound database, and calls back when something has changed. Without a server there is nothing to read, and
 // nothing is known.
-func Look(ctx context.Context, config Config, log *slog.Logger, tell func()) (*Southbound, error) {
-	s := &Southbound{config: config, log: log, tell: tell, ended: make(chan struct{})}
+func WatchSouthbound(ctx context.Context, config Config, log *slog.Logger, tell func()) (*Southbound, error) {
+	s := &Southbound{config: config, log: log, onChange: tell, ended: make(chan struct{})}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	if len(config.Endpoints) == 0 {
 		close(s.ended)
 		return s, nil
 	}
-	if _, err := config.tls(); err != nil {
+	if _, err := config.loadTLSConfig(); err != nil {
 		stop()
 		return nil, err
 	}
-	go s.keep(life)
+	go s.maintainMonitor(life)
 	return s, nil
 }
 
@@ -49,33 +49,33 @@ func (s *Southbound) Close() {
 	<-s.ended
 }
 
-// keep reads from one server after the other. Any of them will do: what it says late, it says late.
-func (s *Southbound) keep(ctx context.Context) {
+// maintainMonitor reads from one server after the other. Any of them will do: what it says late, it says late.
+func (s *Southbound) maintainMonitor(ctx context.Context) {
 	defer close(s.ended)
-	pause := firstPause
+	pause := initialBackoff
 	for ctx.Err() == nil {
 		for _, endpoint := range s.config.Endpoints {
-			if err := s.follow(ctx, endpoint); err != nil && ctx.Err() == nil {
+			if err := s.monitorServer(ctx, endpoint); err != nil && ctx.Err() == nil {
 				s.log.Warn("the OVN southbound database can't be read", "server", endpoint, "error", err)
 				continue
 			}
-			pause = firstPause
+			pause = initialBackoff
 		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
-			pause = min(2*pause, longestPause)
+			pause = min(2*pause, maxBackoff)
 		}
 	}
 }
 
-// follow reads from a server until the connection ends.
-func (s *Southbound) follow(ctx context.Context, endpoint string) error {
-	secrets, err := s.config.tls()
+// monitorServer reads from a server until the connection ends.
+func (s *Southbound) monitorServer(ctx context.Context, endpoint string) error {
+	secrets, err := s.config.loadTLSConfig()
 	if err != nil {
 		return err
 	}
-	described, err := sb.Model()
+	described, err := sb.DatabaseModel()
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (s *Southbound) follow(ctx context.Context, endpoint string) error {
 		return err
 	}
 	defer c.Close()
-	begin, cancel := context.WithTimeout(ctx, copyLimit)
+	begin, cancel := context.WithTimeout(ctx, monitorTimeout)
 	defer cancel()
 	if err := c.Connect(begin); err != nil {
 		return err
@@ -94,18 +94,18 @@ func (s *Southbound) follow(ctx context.Context, endpoint string) error {
 		return ErrNotConnected
 	}
 	rows.AddEventHandler(&cache.EventHandlerFuncs{
-		AddFunc:    func(string, model.Model) { s.changed() },
-		UpdateFunc: func(string, model.Model, model.Model) { s.changed() },
-		DeleteFunc: func(string, model.Model) { s.changed() },
+		AddFunc:    func(string, model.Model) { s.notifyChange() },
+		UpdateFunc: func(string, model.Model, model.Model) { s.notifyChange() },
+		DeleteFunc: func(string, model.Model) { s.notifyChange() },
 	})
-	if _, err := c.Monitor(begin, sb.Monitor()); err != nil {
+	if _, err := c.Monitor(begin, sb.MonitorRequest()); err != nil {
 		return fmt.Errorf("read the database: %w", err)
 	}
-	s.rows.Store(rows)
-	s.tell()
+	s.tableCache.Store(rows)
+	s.onChange()
 	s.log.Info("reads the OVN southbound database", "server", endpoint)
-	defer s.rows.Store(nil)
-	alive := time.NewTicker(probeEvery)
+	defer s.tableCache.Store(nil)
+	alive := time.NewTicker(probeInterval)
 	defer alive.Stop()
 	for {
 		select {
@@ -114,7 +114,7 @@ func (s *Southbound) follow(ctx context.Context, endpoint string) error {
 		case <-c.DisconnectNotify():
 			return nil
 		case <-alive.C:
-			probe, cancel := context.WithTimeout(ctx, probeLimit)
+			probe, cancel := context.WithTimeout(ctx, probeTimeout)
 			err := c.Echo(probe)
 			cancel()
 			if err != nil {
@@ -124,25 +124,25 @@ func (s *Southbound) follow(ctx context.Context, endpoint string) error {
 	}
 }
 
-func (s *Southbound) changed() {
-	if s.rows.Load() != nil {
-		s.tell()
+func (s *Southbound) notifyChange() {
+	if s.tableCache.Load() != nil {
+		s.onChange()
 	}
 }
 
-// Connected says whether there is a connection now.
-func (s *Southbound) Connected() bool { return s.rows.Load() != nil }
+// IsConnected says whether there is a connection now.
+func (s *Southbound) IsConnected() bool { return s.tableCache.Load() != nil }
 
-// Holders are the chassis that hold router ports, by port; nil: nothing is known.
-func (s *Southbound) Holders(prefix string) map[string]string {
-	rows := s.rows.Load()
+// ChassisByPort are the chassis that hold router ports, by port; nil: nothing is known.
+func (s *Southbound) ChassisByPort(prefix string) map[string]string {
+	rows := s.tableCache.Load()
 	if rows == nil {
 		return nil
 	}
 	out := map[string]string{}
 	for _, m := range rows.Table(sb.PortBindingTable).RowsShallow() {
 		p := m.(*sb.PortBinding)
-		port, held := strings.CutPrefix(p.Port, sb.HeldPrefix)
+		port, held := strings.CutPrefix(p.LogicalPort, sb.ChassisRedirectPrefix)
 		if !held || p.Chassis == nil || !strings.HasPrefix(port, prefix) {
 			continue
 		}
@@ -153,9 +153,9 @@ func (s *Southbound) Holders(prefix string) map[string]string {
 	return out
 }
 
-// Chassis are those that there are; nil: nothing is known.
-func (s *Southbound) Chassis() map[string]bool {
-	rows := s.rows.Load()
+// ChassisNames are those that there are; nil: nothing is known.
+func (s *Southbound) ChassisNames() map[string]bool {
+	rows := s.tableCache.Load()
 	if rows == nil {
 		return nil
 	}

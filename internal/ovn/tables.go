@@ -20,34 +20,34 @@ import (
 
 // Tables are tables of a database as they were at one moment, with rows of everybody.
 type Tables struct {
-	Schema string // its version
-	// Expires is when the server's certificate ends; zero: it has none.
-	Expires time.Time
-	rows    map[string][]tuple
-	byID    map[string]tuple
+	SchemaVersion string // its version
+	// CertificateExpiry is when the server's certificate ends; zero: it has none.
+	CertificateExpiry time.Time
+	rows              map[string][]ovsdbRow
+	byUUID            map[string]ovsdbRow
 }
 
 // ReadNorthbound reads the tables of the northbound database that decide about packets.
 func ReadNorthbound(ctx context.Context, config Config) (*Tables, error) {
-	return readTables(ctx, config, nb.Database, northbound)
+	return readTables(ctx, config, nb.Database, northboundColumns)
 }
 
 // ReadSouthbound reads from the southbound database what became of them.
 func ReadSouthbound(ctx context.Context, config Config) (*Tables, error) {
-	return readTables(ctx, config, sb.Database, southbound)
+	return readTables(ctx, config, sb.Database, southboundColumns)
 }
 
-// reachLimit is how long it may take until one of the servers answers.
-const reachLimit = 5 * time.Second
+// connectTimeout is how long it may take until one of the servers answers.
+const connectTimeout = 5 * time.Second
 
 // readTables reads from the first server that answers. Any of them will do: one that does not lead has the same rows, a moment later.
 func readTables(ctx context.Context, config Config, database string, wanted map[string][]string) (*Tables, error) {
-	c, expires, err := reach(ctx, config, database)
+	c, expires, err := connectToAny(ctx, config, database)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(ctx, copyLimit)
+	ctx, cancel := context.WithTimeout(ctx, monitorTimeout)
 	defer cancel()
 	schema := c.Schema()
 	var names []string
@@ -61,35 +61,35 @@ func readTables(ctx context.Context, config Config, database string, wanted map[
 		names = append(names, name)
 		reads = append(reads, ovsdb.Operation{Op: ovsdb.OperationSelect, Table: name, Columns: append(columns, "_uuid")})
 	}
-	results, err := transact(ctx, c, reads...)
+	results, err := transactAll(ctx, c, reads...)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", database, err)
 	}
-	out := &Tables{Schema: schema.Version, Expires: expires, rows: map[string][]tuple{}, byID: map[string]tuple{}}
+	out := &Tables{SchemaVersion: schema.Version, CertificateExpiry: expires, rows: map[string][]ovsdbRow{}, byUUID: map[string]ovsdbRow{}}
 	for i, name := range names {
 		for _, row := range results[i].Rows {
-			out.rows[name] = append(out.rows[name], tuple(row))
-			out.byID[tuple(row).id()] = tuple(row)
+			out.rows[name] = append(out.rows[name], ovsdbRow(row))
+			out.byUUID[ovsdbRow(row).uuid()] = ovsdbRow(row)
 		}
 		// What has no other order has this one.
-		slices.SortFunc(out.rows[name], func(a, b tuple) int { return strings.Compare(a.id(), b.id()) })
+		slices.SortFunc(out.rows[name], func(a, b ovsdbRow) int { return strings.Compare(a.uuid(), b.uuid()) })
 	}
 	return out, nil
 }
 
-// Reach says why none of the servers of the northbound database answers, soon.
-func Reach(ctx context.Context, config Config) error {
-	c, _, err := reach(ctx, config, nb.Database)
+// CheckReachable says why none of the servers of the northbound database answers, soon.
+func CheckReachable(ctx context.Context, config Config) error {
+	c, _, err := connectToAny(ctx, config, nb.Database)
 	if err == nil {
 		c.Close()
 	}
 	return err
 }
 
-// reach connects to the first server that answers. Each has its share of the time that there is. It says when the server's certificate ends.
-func reach(ctx context.Context, config Config, database string) (client.Client, time.Time, error) {
+// connectToAny connects to the first server that answers. Each has its share of the time that there is. It says when the server's certificate ends.
+func connectToAny(ctx context.Context, config Config, database string) (client.Client, time.Time, error) {
 	var expires time.Time
-	secrets, err := config.tls()
+	secrets, err := config.loadTLSConfig()
 	if err != nil {
 		return nil, expires, err
 	}
@@ -104,7 +104,7 @@ func reach(ctx context.Context, config Config, database string) (client.Client, 
 	if err != nil {
 		return nil, expires, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, reachLimit)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	var failed []error
 	for i, endpoint := range config.Endpoints {
@@ -125,8 +125,8 @@ func reach(ctx context.Context, config Config, database string) (client.Client, 
 	return nil, expires, errors.Join(failed...)
 }
 
-// transact carries operations out, and fails when one of them does.
-func transact(ctx context.Context, c client.Client, operations ...ovsdb.Operation) ([]ovsdb.OperationResult, error) {
+// transactAll carries operations out, and fails when one of them does.
+func transactAll(ctx context.Context, c client.Client, operations ...ovsdb.Operation) ([]ovsdb.OperationResult, error) {
 	results, err := c.Transact(ctx, operations...)
 	if err != nil {
 		return nil, err
@@ -135,38 +135,38 @@ func transact(ctx context.Context, c client.Client, operations ...ovsdb.Operatio
 	return results, err
 }
 
-// get are the rows of a table.
-func (t *Tables) get(table string) []tuple {
+// tableRows are the rows of a table.
+func (t *Tables) tableRows(table string) []ovsdbRow {
 	if t == nil {
 		return nil
 	}
 	return t.rows[table]
 }
 
-// refs are the rows that a column of a row refers to.
-func (t *Tables) refs(r tuple, column string) (out []tuple) {
-	for _, id := range r.ids(column) {
-		if row, there := t.byID[id]; there {
+// referencedRows are the rows that a column of a row refers to.
+func (t *Tables) referencedRows(r ovsdbRow, column string) (out []ovsdbRow) {
+	for _, id := range r.uuidColumn(column) {
+		if row, there := t.byUUID[id]; there {
 			out = append(out, row)
 		}
 	}
 	return out
 }
 
-// names are the names of the rows that a column refers to, in order.
-func (t *Tables) names(r tuple, column string) (out []string) {
-	for _, row := range t.refs(r, column) {
-		out = append(out, row.text("name"))
+// referencedNames are the names of the rows that a column refers to, in order.
+func (t *Tables) referencedNames(r ovsdbRow, column string) (out []string) {
+	for _, row := range t.referencedRows(r, column) {
+		out = append(out, row.stringColumn("name"))
 	}
 	slices.Sort(out)
 	return out
 }
 
-// tuple is a row of any table. A column that it does not have is empty.
-type tuple ovsdb.Row
+// ovsdbRow is a row of any table. A column that it does not have is empty.
+type ovsdbRow ovsdb.Row
 
-// atoms are the values of a column: a set of one is written without the set.
-func (r tuple) atoms(column string) []any {
+// columnValues are the values of a column: a set of one is written without the set.
+func (r ovsdbRow) columnValues(column string) []any {
 	switch v := r[column].(type) {
 	case nil:
 		return nil
@@ -177,13 +177,13 @@ func (r tuple) atoms(column string) []any {
 	}
 }
 
-func (r tuple) id() string {
+func (r ovsdbRow) uuid() string {
 	id, _ := r["_uuid"].(ovsdb.UUID)
 	return id.GoUUID
 }
 
-func (r tuple) ids(column string) (out []string) {
-	for _, v := range r.atoms(column) {
+func (r ovsdbRow) uuidColumn(column string) (out []string) {
+	for _, v := range r.columnValues(column) {
 		if id, is := v.(ovsdb.UUID); is {
 			out = append(out, id.GoUUID)
 		}
@@ -192,8 +192,8 @@ func (r tuple) ids(column string) (out []string) {
 	return out
 }
 
-func (r tuple) texts(column string) (out []string) {
-	for _, v := range r.atoms(column) {
+func (r ovsdbRow) stringSetColumn(column string) (out []string) {
+	for _, v := range r.columnValues(column) {
 		if text, is := v.(string); is {
 			out = append(out, text)
 		}
@@ -202,15 +202,15 @@ func (r tuple) texts(column string) (out []string) {
 	return out
 }
 
-func (r tuple) text(column string) string {
-	if all := r.texts(column); len(all) > 0 {
+func (r ovsdbRow) stringColumn(column string) string {
+	if all := r.stringSetColumn(column); len(all) > 0 {
 		return all[0]
 	}
 	return ""
 }
 
-func (r tuple) number(column string) int {
-	for _, v := range r.atoms(column) {
+func (r ovsdbRow) intColumn(column string) int {
+	for _, v := range r.columnValues(column) {
 		if n, is := v.(float64); is {
 			return int(n)
 		}
@@ -218,9 +218,9 @@ func (r tuple) number(column string) int {
 	return 0
 }
 
-// is says whether a column is true; unsaid is what it means when nothing is said.
-func (r tuple) is(column string, unsaid bool) bool {
-	for _, v := range r.atoms(column) {
+// boolColumn says whether a column is true; unsaid is what it means when nothing is said.
+func (r ovsdbRow) boolColumn(column string, unsaid bool) bool {
+	for _, v := range r.columnValues(column) {
 		if b, is := v.(bool); is {
 			return b
 		}
@@ -228,7 +228,7 @@ func (r tuple) is(column string, unsaid bool) bool {
 	return unsaid
 }
 
-func (r tuple) pairs(column string) map[string]string {
+func (r ovsdbRow) stringMapColumn(column string) map[string]string {
 	all, _ := r[column].(ovsdb.OvsMap)
 	if len(all.GoMap) == 0 {
 		return nil
@@ -241,7 +241,7 @@ func (r tuple) pairs(column string) map[string]string {
 	return out
 }
 
-func (r tuple) numbers(column string) map[string]int {
+func (r ovsdbRow) intMapColumn(column string) map[string]int {
 	all, _ := r[column].(ovsdb.OvsMap)
 	if len(all.GoMap) == 0 {
 		return nil

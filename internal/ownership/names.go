@@ -13,8 +13,8 @@ func OvnFipNames(namespace, name string) []string {
 	return []string{namespace + "-" + name, namespace + "." + name}
 }
 
-// Reserved says whether a VPC can't be a project's: it is ours or Kube-OVN's own, or has the name of a Subnet of Kube-OVN's.
-func Reserved(vpc string) bool {
+// IsReservedVPC says whether a VPC can't be a project's: it is ours or Kube-OVN's own, or has the name of a Subnet of Kube-OVN's.
+func IsReservedVPC(vpc string) bool {
 	switch vpc {
 	case EgressVpc, NodesShard, kubeovn.ManagementVpc, kubeovn.ManagementSubnet, kubeovn.JoinSubnet:
 		return true

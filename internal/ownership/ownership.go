@@ -37,13 +37,13 @@ const (
 	AgentName  = "sallyport-agent"
 )
 
-// Labels are what marks an object of a shard as ours.
-func Labels(shard string) map[string]string {
+// ManagedLabels are what marks an object of a shard as ours.
+func ManagedLabels(shard string) map[string]string {
 	return map[string]string{ManagedByLabel: ManagedBy, ShardLabel: shard}
 }
 
-// Ours says whether an object's labels make it ours.
-func Ours(labels map[string]string) bool {
+// IsManagedObject says whether an object's labels make it ours.
+func IsManagedObject(labels map[string]string) bool {
 	return labels[ManagedByLabel] == ManagedBy && labels[ShardLabel] != ""
 }
 
@@ -59,56 +59,56 @@ const (
 	RowVendor    = "sallyport"
 )
 
-// SettingPrefix and the name of a setting of the whole engine is the key in the external_ids of its one row that marks it as ours.
-const SettingPrefix = "sallyport-setting-"
+// NBGlobalOptionPrefix and the name of a setting of the whole engine is the key in the external_ids of its one row that marks it as ours.
+const NBGlobalOptionPrefix = "sallyport-setting-"
 
-// OnLinkPort is the name of the port by which a router is linked with itself. A row that can't carry external_ids is ours
+// OnLinkLoopbackPort is the name of the port by which a router is linked with itself. A row that can't carry external_ids is ours
 // when it belongs to this port.
-func OnLinkPort(router string) string { return router + "-onlink" }
+func OnLinkLoopbackPort(router string) string { return router + "-onlink" }
 
-// MACs is how the MAC addresses of our ports begin: locally administered, of one host. A MAC binding has no external_ids; it is ours
+// MACPrefix is how the MAC addresses of our ports begin: locally administered, of one host. A MAC binding has no external_ids; it is ours
 // when its port is, or when the port is gone and it has such an address.
-const MACs = "0a:5a:"
+const MACPrefix = "0a:5a:"
 
-// ReturnTables is how the names of the routing tables begin that we give to ports of Kube-OVN's.
-const ReturnTables = "return-"
+// ReturnTablePrefix is how the names of the routing tables begin that we give to ports of Kube-OVN's.
+const ReturnTablePrefix = "return-"
 
-// Band is a range of router policy priorities, both ends included.
-type Band struct {
+// PriorityBand is a range of router policy priorities, both ends included.
+type PriorityBand struct {
 	First, Last int
-	For         string
-	// Management: it is ours on Kube-OVN's own VPC, too, where operators may use all others.
-	Management bool
+	Purpose     string
+	// OnManagementVPC: it is ours on Kube-OVN's own VPC, too, where operators may use all others.
+	OnManagementVPC bool
 }
 
 // Priorities of router policies. OVN's maximum is 32767; Kube-OVN's own numbers are 29000–29500, 30050, 30060, 30100 and
 // 31000 on a VPC of ours (30000 only on its default VPC).
 const (
-	WayOut         = 1000 // pods → default network's gateway
-	WayOutOnLink   = 1010 // pods → neighbours on the default network's own prefix
-	EgressRest     = 1800 // pods that nobody has looked at yet → nowhere, where an EgressIP fails closed
-	EgressFree     = 1900 // pods that no EgressIP selects → default network's gateway
-	EgressFreeLink = 1910 // and → neighbours on the default network's own prefix
-	EgressOut      = 2000 // pods that an EgressIP selects → its addresses
-	EgressBehind   = 2100 // pods behind an EgressService → its network's gateway
-	EgressNear     = 2110 // and → neighbours on that network's own prefix
-	EgressTo       = 3000 // pods that an EgressRoute selects → its network's gateway: see RouteWay
-	EgressToLast   = EgressTo + 33*routeSteps - 1
-	Reach          = 29900 // pods of the management VPC → hosts on its network's own prefix
-	ReachOnLink    = 29901 // the same, once they are on their way there
-	ReturnFIP      = 30000 // a floating IP's pod → its network's gateway
-	ReturnFIPLocal = 30001 // a floating IP's pod → neighbours on its network's own prefix
-	ReturnReply    = 30010 // replies of a connection → the leg of its network
-	ReturnLeave    = 30011 // what comes by a leg → its network's gateway
-	ReturnForged   = 31100 // what pods send to a leg themselves → nowhere
+	DefaultEgress          = 1000 // pods → default network's gateway
+	DefaultEgressOnLink    = 1010 // pods → neighbours on the default network's own prefix
+	EgressFailClosed       = 1800 // pods that nobody has looked at yet → nowhere, where an EgressIP fails closed
+	EgressUnselected       = 1900 // pods that no EgressIP selects → default network's gateway
+	EgressUnselectedOnLink = 1910 // and → neighbours on the default network's own prefix
+	EgressIPSelected       = 2000 // pods that an EgressIP selects → its addresses
+	EgressServiceBackends  = 2100 // pods behind an EgressService → its network's gateway
+	EgressServiceOnLink    = 2110 // and → neighbours on that network's own prefix
+	EgressRouteFirst       = 3000 // pods that an EgressRoute selects → its network's gateway: see EgressRoutePriority
+	EgressRouteLast        = EgressRouteFirst + 33*prioritiesPerPrefixLength - 1
+	Reach                  = 29900 // pods of the management VPC → hosts on its network's own prefix
+	ReachOnLink            = 29901 // the same, once they are on their way there
+	ReturnFIP              = 30000 // a floating IP's pod → its network's gateway
+	ReturnFIPOnLink        = 30001 // a floating IP's pod → neighbours on its network's own prefix
+	ReturnReply            = 30010 // replies of a connection → the leg of its network
+	ReturnLeave            = 30011 // what comes by a leg → its network's gateway
+	ReturnForged           = 31100 // what pods send to a leg themselves → nowhere
 )
 
-// Bands are the priorities in which every element of a project's Vpc is ours.
-var Bands = []Band{
-	{WayOut, WayOutOnLink, "default way out", false},
-	{EgressRest, EgressNear, "the ways out by egress addresses, and beside them", false},
-	{EgressTo, EgressToLast, "the ways out by destination", false},
-	{ReturnFIP, ReturnFIPLocal, "replies of floating IPs on secondary networks, by the pod's address", false},
+// PriorityBands are the priorities in which every element of a project's Vpc is ours.
+var PriorityBands = []PriorityBand{
+	{DefaultEgress, DefaultEgressOnLink, "default way out", false},
+	{EgressFailClosed, EgressServiceOnLink, "the ways out by egress addresses, and beside them", false},
+	{EgressRouteFirst, EgressRouteLast, "the ways out by destination", false},
+	{ReturnFIP, ReturnFIPOnLink, "replies of floating IPs on secondary networks, by the pod's address", false},
 	{ReturnReply, ReturnLeave, "replies on secondary networks, by the connection", true},
 	{Reach, ReachOnLink, "pods of the management VPC to hosts on its network", true},
 	{ReturnForged, ReturnForged, "packets that pods may not send", true},
@@ -117,10 +117,10 @@ var Bands = []Band{
 // Marks of packets inside a project's router and switch, and labels of connections there: numbers that others are unlikely to use.
 // They never leave the node.
 const (
-	MarkForged   = 0x53600000 // packets that a pod may not send
-	MarkFirst    = 0x53500000 // a network's number is added
-	MarkBits     = 20
-	LabelDefault = 0x53600001 // connections that came in by the default network, or from inside
+	ForgedMark          = 0x53600000 // packets that a pod may not send
+	NetworkMarkBase     = 0x53500000 // a network's number is added
+	NetworkMarkBits     = 20
+	DefaultNetworkLabel = 0x53600001 // connections that came in by the default network, or from inside
 )
 
 // The ACLs that write labels: the first passes whatever came in, the last allows what no ACL in between has decided about.
@@ -140,61 +140,63 @@ const (
 // The ACLs that drop what somebody may not send, in the first tier: by isolation of an ExternalNetwork, by loadBalancerSourceRanges of a Service,
 // and by allow-lists of a Project. The priority above each of the last two is for what they let pass.
 const (
-	SegmentPriority   = 110
-	RangePriority     = 100
-	AllowListPriority = 90
+	NetworkIsolationPriority = 110
+	SourceRangePriority      = 100
+	AllowListPriority        = 90
 )
 
-// Mark is what stands for a network in marks and labels, unless two networks of one project have the same.
-func Mark(network string) int {
-	return MarkFirst + int(Sum(network)&(1<<MarkBits-1))
+// NetworkMark is what stands for a network in marks and labels, unless two networks of one project have the same.
+func NetworkMark(network string) int {
+	return NetworkMarkBase + int(HashName(network)&(1<<NetworkMarkBits-1))
 }
 
-// Sum is a number that follows from a text.
-func Sum(text string) uint32 {
+// HashName is a number that follows from a text.
+func HashName(text string) uint32 {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(text)) // never fails
 	return hash.Sum32()
 }
 
-// LegRouterPort is the router's end of a leg: the second way between a project's switch and its router, one for each secondary
+// ReturnRouterPort is the router's end of a leg: the second way between a project's switch and its router, one for each secondary
 // network. Kube-OVN names ports router-switch and switch-router.
-func LegRouterPort(router, subnet, network string) string {
+func ReturnRouterPort(router, subnet, network string) string {
 	return router + "-" + subnet + "-return-" + network
 }
 
-// LegSwitchPort is the other end of a leg.
-func LegSwitchPort(router, subnet, network string) string {
+// ReturnSwitchPort is the other end of a leg.
+func ReturnSwitchPort(router, subnet, network string) string {
 	return subnet + "-" + router + "-return-" + network
 }
 
-// LegGroup is the port group of a leg. OVN allows no hyphen in its name, Kubernetes no underscore in the others.
-func LegGroup(subnet, network string) string {
+// ReturnPortGroup is the port group of a leg. OVN allows no hyphen in its name, Kubernetes no underscore in the others.
+func ReturnPortGroup(subnet, network string) string {
 	return strings.ReplaceAll("sallyport."+subnet+"."+network, "-", "_")
 }
 
-// LegTargets is the address set of the targets of floating IPs behind a leg.
-func LegTargets(subnet, network string) string { return LegGroup(subnet, network) + ".targets" }
+// ReturnTargetSet is the address set of the targets of floating IPs behind a leg.
+func ReturnTargetSet(subnet, network string) string {
+	return ReturnPortGroup(subnet, network) + ".targets"
+}
 
-// RangeGroup is the port group of a port on a switch that carries the rules on who may reach a load balancer.
-func RangeGroup(port string) string {
+// SourceRangePortGroup is the port group of a port on a switch that carries the rules on who may reach a load balancer.
+func SourceRangePortGroup(port string) string {
 	return strings.ReplaceAll("sallyport."+port+".ranges", "-", "_")
 }
 
-// IsolationGroup is the port group of the ports that a project's isolation is about. The names of the other groups begin with
+// IsolationPortGroup is the port group of the ports that a project's isolation is about. The names of the other groups begin with
 // "sallyport." and so can't be the same.
-func IsolationGroup(subnet string) string {
+func IsolationPortGroup(subnet string) string {
 	return strings.ReplaceAll("sallyport-isolation."+subnet, "-", "_")
 }
 
-// TurnRouterPort is the router's end of the turn: by it replies go once more through a project's switch, into the leg of their network.
-func TurnRouterPort(router, subnet string) string { return router + "-" + subnet + "-return" }
+// HairpinRouterPort is the router's end of the turn: by it replies go once more through a project's switch, into the leg of their network.
+func HairpinRouterPort(router, subnet string) string { return router + "-" + subnet + "-return" }
 
-// TurnSwitchPort is the other end of the turn.
-func TurnSwitchPort(router, subnet string) string { return subnet + "-" + router + "-return" }
+// HairpinSwitchPort is the other end of the turn.
+func HairpinSwitchPort(router, subnet string) string { return subnet + "-" + router + "-return" }
 
-// Subnet is the subnet of a VPC whose pods have external addresses: in a project's VPC our own.
-func Subnet(vpc string) string {
+// VPCSubnetName is the subnet of a VPC whose pods have external addresses: in a project's VPC our own.
+func VPCSubnetName(vpc string) string {
 	if vpc == kubeovn.ManagementVpc {
 		return kubeovn.ManagementSubnet
 	}
@@ -204,20 +206,20 @@ func Subnet(vpc string) string {
 // SubnetSuffix is how the name of a project's subnet ends; before it is that of its VPC.
 const SubnetSuffix = "-default"
 
-// Port says whether a router port has a name of ours: a port of a switch whose name begins so would have it too, and could not be
+// IsOwnRouterPort says whether a router port has a name of ours: a port of a switch whose name begins so would have it too, and could not be
 // made beside ours.
-func Port(router, name string) bool {
-	return name == OnLinkPort(router) || strings.HasPrefix(name, TurnRouterPort(router, Subnet(router)))
+func IsOwnRouterPort(router, name string) bool {
+	return name == OnLinkLoopbackPort(router) || strings.HasPrefix(name, HairpinRouterPort(router, VPCSubnetName(router)))
 }
 
-// ReturnTable is the routing table for what comes in by a secondary network, and by its legs.
-func ReturnTable(network string) string { return ReturnTables + network }
+// ReturnRouteTable is the routing table for what comes in by a secondary network, and by its legs.
+func ReturnRouteTable(network string) string { return ReturnTablePrefix + network }
 
-// Priority says whether router policies of a priority are ours on the router of a VPC.
-func Priority(vpc string, p int) bool {
-	for _, b := range Bands {
+// IsOwnPriority says whether router policies of a priority are ours on the router of a VPC.
+func IsOwnPriority(vpc string, p int) bool {
+	for _, b := range PriorityBands {
 		if b.First <= p && p <= b.Last {
-			return b.Management || vpc != kubeovn.ManagementVpc
+			return b.OnManagementVPC || vpc != kubeovn.ManagementVpc
 		}
 	}
 	return false

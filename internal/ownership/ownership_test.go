@@ -15,21 +15,21 @@ import (
 	"github.com/sallyport/sallyport/internal/kubeovn"
 )
 
-// kubeOVN is the priorities that Kube-OVN 1.16 gives to router policies of its own on a VPC of ours. 30000 is not among them:
+// kubeOVNPriorities is the priorities that Kube-OVN 1.16 gives to router policies of its own on a VPC of ours. 30000 is not among them:
 // it uses that on its default VPC only, where we claim other bands.
-var kubeOVN = []int{29000, 29090, 29100, 29150, 29190, 29200, 29250, 29400, 29500, 30050, 30060, 30100, 31000}
+var kubeOVNPriorities = []int{29000, 29090, 29100, 29150, 29190, 29200, 29250, 29400, 29500, 30050, 30060, 30100, 31000}
 
 func TestBandsAreApart(t *testing.T) {
-	for i, b := range Bands {
-		if b.First > b.Last || b.First < 1 || b.Last > 32767 || b.For == "" {
+	for i, b := range PriorityBands {
+		if b.First > b.Last || b.First < 1 || b.Last > 32767 || b.Purpose == "" {
 			t.Errorf("%+v is no range of OVN's priorities, or says not what for", b)
 		}
-		for _, o := range Bands[:i] {
+		for _, o := range PriorityBands[:i] {
 			if b.First <= o.Last && o.First <= b.Last {
 				t.Errorf("%+v and %+v overlap", b, o)
 			}
 		}
-		for _, p := range kubeOVN {
+		for _, p := range kubeOVNPriorities {
 			if b.First <= p && p <= b.Last {
 				t.Errorf("%+v has %d, which is Kube-OVN's", b, p)
 			}
@@ -43,15 +43,15 @@ type priority struct {
 	value int
 }
 
-// priorities are read from the source, in its order, so that no new one is forgotten.
-func priorities(t *testing.T) (out []priority) {
+// sourcePriorities are read from the source, in its order, so that no new one is forgotten.
+func sourcePriorities(t *testing.T) (out []priority) {
 	t.Helper()
 	const title = "Priorities of router policies."
-	fset, files := source(t)
+	fset, files := parsePackage(t)
 	// Imports are not resolved: no priority depends on another package, and the rest may be in error.
 	checked := types.Info{Defs: map[*ast.Ident]types.Object{}}
 	_, _ = (&types.Config{Error: func(error) {}}).Check("ownership", fset, files, &checked)
-	for _, name := range constants(files, title) {
+	for _, name := range titledConstants(files, title) {
 		value, exact := constant.Int64Val(checked.Defs[name].(*types.Const).Val())
 		if !exact {
 			t.Fatalf("%s is not a number", name.Name)
@@ -64,8 +64,8 @@ func priorities(t *testing.T) (out []priority) {
 	return out
 }
 
-// source is the package's files without tests.
-func source(t *testing.T) (*token.FileSet, []*ast.File) {
+// parsePackage is the package's files without tests.
+func parsePackage(t *testing.T) (*token.FileSet, []*ast.File) {
 	t.Helper()
 	names, err := filepath.Glob("*.go")
 	if err != nil {
@@ -86,8 +86,8 @@ func source(t *testing.T) (*token.FileSet, []*ast.File) {
 	return fset, files
 }
 
-// constants are the names in blocks of constants whose comment begins with a title.
-func constants(files []*ast.File, title string) (out []*ast.Ident) {
+// titledConstants are the names in blocks of constants whose comment begins with a title.
+func titledConstants(files []*ast.File, title string) (out []*ast.Ident) {
 	for _, file := range files {
 		for _, decl := range file.Decls {
 			block, ok := decl.(*ast.GenDecl)
@@ -104,19 +104,19 @@ func constants(files []*ast.File, title string) (out []*ast.Ident) {
 
 func TestPrioritiesAreInBands(t *testing.T) {
 	management := []string{"Reach", "ReachOnLink", "ReturnReply", "ReturnLeave", "ReturnForged"}
-	for _, p := range priorities(t) {
-		if !Priority("acme-web", p.value) {
+	for _, p := range sourcePriorities(t) {
+		if !IsOwnPriority("acme-web", p.value) {
 			t.Errorf("%s (%d) is used and not claimed", p.name, p.value)
 		}
-		if ours := slices.Contains(management, p.name); Priority(kubeovn.ManagementVpc, p.value) != ours {
+		if ours := slices.Contains(management, p.name); IsOwnPriority(kubeovn.ManagementVpc, p.value) != ours {
 			t.Errorf("on Kube-OVN's own VPC %s (%d) is claimed: %v", p.name, p.value, !ours)
 		}
 	}
 	free := []int{
-		0, 999, 1011, EgressRest - 1, EgressNear + 1, EgressTo - 1, EgressToLast + 1, 29899, 29902, 29999, 30002, 30009, 30012, 31099, 31101, 32767,
+		0, 999, 1011, EgressFailClosed - 1, EgressServiceOnLink + 1, EgressRouteFirst - 1, EgressRouteLast + 1, 29899, 29902, 29999, 30002, 30009, 30012, 31099, 31101, 32767,
 	}
-	for _, p := range append(free, kubeOVN...) {
-		if Priority("acme-web", p) {
+	for _, p := range append(free, kubeOVNPriorities...) {
+		if IsOwnPriority("acme-web", p) {
 			t.Errorf("%d is claimed and not used", p)
 		}
 	}
@@ -124,7 +124,7 @@ func TestPrioritiesAreInBands(t *testing.T) {
 
 // The block of constants is in the order of OVN, the weakest first: what is more special comes before the default way out.
 func TestPrioritiesAreInOrder(t *testing.T) {
-	all := priorities(t)
+	all := sourcePriorities(t)
 	for i, p := range all[1:] {
 		if before := all[i]; before.value >= p.value {
 			t.Errorf("%s (%d) is listed before %s (%d)", before.name, before.value, p.name, p.value)
@@ -135,7 +135,7 @@ func TestPrioritiesAreInOrder(t *testing.T) {
 // Kube-OVN's policy for traffic inside the subnets comes before all of ours but the one that drops forged packets.
 func TestPrioritiesLeaveSubnetsAlone(t *testing.T) {
 	const inside = 31000
-	for _, p := range priorities(t) {
+	for _, p := range sourcePriorities(t) {
 		if over := p.value > inside; over != (p.name == "ReturnForged") {
 			t.Errorf("%s (%d) comes before Kube-OVN's %d: %v", p.name, p.value, inside, over)
 		}
@@ -176,14 +176,14 @@ func TestOurs(t *testing.T) {
 		labels map[string]string
 		ours   bool
 	}{
-		"both labels":          {Labels("acme-web"), true},
+		"both labels":          {ManagedLabels("acme-web"), true},
 		"no labels":            {nil, false},
 		"managed by another":   {map[string]string{ManagedByLabel: "helm", ShardLabel: "acme-web"}, false},
 		"of no VPC":            {map[string]string{ManagedByLabel: ManagedBy}, false},
 		"of a nameless VPC":    {map[string]string{ManagedByLabel: ManagedBy, ShardLabel: ""}, false},
 		"and labels of others": {map[string]string{ManagedByLabel: ManagedBy, ShardLabel: "acme-web", "team": "x"}, true},
 	} {
-		if got := Ours(c.labels); got != c.ours {
+		if got := IsManagedObject(c.labels); got != c.ours {
 			t.Errorf("%s: ours is %t", name, got)
 		}
 	}

@@ -12,23 +12,23 @@ import (
 func FuzzClaim(f *testing.F) {
 	mac := net.HardwareAddr{2, 0, 0, 0, 0, 1}
 	for _, text := range []string{"198.51.100.7", "fd00::7"} {
-		f.Add(frame(mac, key{address: netip.MustParseAddr(text)}))
+		f.Add(buildFrame(mac, claimKey{address: netip.MustParseAddr(text)}))
 	}
-	advertised := frame(mac, key{address: netip.MustParseAddr("fd00::7")})
-	advertised[icmpAt] = advertisement
-	f.Add(append(advertised[:optionsAt:optionsAt], targetOption, 1, 2, 0, 0, 0, 0, 2))
-	f.Add(append(advertised[:optionsAt:optionsAt], 14, 255, 0, 0, 0, 0, 0, 0))
-	f.Add(advertised[:optionsAt-1])
+	advertised := buildFrame(mac, claimKey{address: netip.MustParseAddr("fd00::7")})
+	advertised[icmpOffset] = neighbourAdvertisement
+	f.Add(append(advertised[:ndOptionsOffset:ndOptionsOffset], targetLinkOption, 1, 2, 0, 0, 0, 0, 2))
+	f.Add(append(advertised[:ndOptionsOffset:ndOptionsOffset], 14, 255, 0, 0, 0, 0, 0, 0))
+	f.Add(advertised[:ndOptionsOffset-1])
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		address, mac, ok := claim(data)
+		address, mac, ok := parseClaim(data)
 		if ok != address.IsValid() || ok != (len(mac) == 6) {
 			t.Errorf("% x: %s has %s (%t)", data, mac, address, ok)
 		}
-		if ok && address.Is4() != (kind(data) == unix.ETH_P_ARP) {
+		if ok && address.Is4() != (etherTypeOf(data) == unix.ETH_P_ARP) {
 			t.Errorf("% x: %s", data, address)
 		}
-		if vlan := tag(data); vlan > 0x0fff {
+		if vlan := parseVLANTag(data); vlan > 0x0fff {
 			t.Errorf("% x: VLAN %d", data, vlan)
 		}
 	})
@@ -36,14 +36,14 @@ func FuzzClaim(f *testing.F) {
 
 // Somebody who claims an address for ever more MAC addresses makes no answer without end, and what nobody asked for is not kept.
 func TestClaimsAreBounded(t *testing.T) {
-	asked, other := key{address: netip.MustParseAddr("198.51.100.7")}, key{address: netip.MustParseAddr("198.51.100.8")}
+	asked, other := claimKey{address: netip.MustParseAddr("198.51.100.7")}, claimKey{address: netip.MustParseAddr("198.51.100.8")}
 	c := claims{asked: {}}
 	for i := range 1000 {
 		mac := net.HardwareAddr{2, 0, 0, 0, byte(i >> 8), byte(i)}
-		c.add(asked, mac)
-		c.add(other, mac)
+		c.addClaim(asked, mac)
+		c.addClaim(other, mac)
 	}
-	if len(c[asked]) != most || len(c) != 1 {
+	if len(c[asked]) != maxMACs || len(c) != 1 {
 		t.Errorf("%d MAC addresses of %d addresses", len(c[asked]), len(c))
 	}
 }

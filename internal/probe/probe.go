@@ -19,32 +19,32 @@ import (
 
 // A frame may be lost, so each question is asked three times, and a slow host has time to answer the last one.
 const (
-	times = 3
-	every = 250 * time.Millisecond
-	takes = time.Second
+	sendCount    = 3
+	sendInterval = 250 * time.Millisecond
+	probeTimeout = time.Second
 )
 
-// Question asks who has an address on the wire that an interface leads to.
-type Question struct {
+// Query asks who has an address on the wire that an interface leads to.
+type Query struct {
 	Interface string
 	VLAN      uint16 // 0: without a tag
 	Address   netip.Addr
 }
 
-// Answer is who has it. More than one: two hosts have the same address.
-type Answer struct {
+// Result is who has it. More than one: two hosts have the same address.
+type Result struct {
 	MACs []string // sorted; of many, the first
 	Err  error    // why it could not be asked
 }
 
-// most is how many MAC addresses an answer has. Whoever is on the wire can claim an address for as many as frames fit into a second.
-const most = 16
+// maxMACs is how many MAC addresses an answer has. Whoever is on the wire can claim an address for as many as frames fit into a second.
+const maxMACs = 16
 
-// Neighbours asks all questions at the same time, and returns the answers in their order. It takes a second.
+// FindNeighbours asks all questions at the same time, and returns the answers in their order. It takes a second.
 //
 // What asks is the interface, straight to the wire: neither the node's own kernel, nor a switch that has the interface as a port hears it.
-func Neighbours(ctx context.Context, questions []Question) []Answer {
-	out := make([]Answer, len(questions))
+func FindNeighbours(ctx context.Context, questions []Query) []Result {
+	out := make([]Result, len(questions))
 	byInterface := map[string][]int{}
 	for i, q := range questions {
 		byInterface[q.Interface] = append(byInterface[q.Interface], i)
@@ -52,7 +52,7 @@ func Neighbours(ctx context.Context, questions []Question) []Answer {
 	var wait sync.WaitGroup
 	for _, name := range slices.Sorted(maps.Keys(byInterface)) {
 		which := byInterface[name]
-		s, err := open(name) // here, because the network namespace is that of the caller's thread
+		s, err := openSocket(name) // here, because the network namespace is that of the caller's thread
 		if err != nil {
 			for _, i := range which {
 				out[i].Err = err
@@ -61,45 +61,45 @@ func Neighbours(ctx context.Context, questions []Question) []Answer {
 		}
 		wait.Go(func() {
 			defer s.close()
-			s.ask(ctx, questions, which, out)
+			s.runQueries(ctx, questions, which, out)
 		})
 	}
 	wait.Wait()
 	return out
 }
 
-// key is what an answer is about.
-type key struct {
+// claimKey is what an answer is about.
+type claimKey struct {
 	vlan    uint16
 	address netip.Addr
 }
 
-func keyOf(q Question) key { return key{q.VLAN, q.Address} }
+func claimKeyOf(q Query) claimKey { return claimKey{q.VLAN, q.Address} }
 
 // claims are the MAC addresses for which somebody claimed what was asked for.
-type claims map[key]map[string]bool
+type claims map[claimKey]map[string]bool
 
-// add notes a claim: only of what was asked for, and not without end.
-func (c claims) add(k key, mac net.HardwareAddr) {
-	if macs := c[k]; macs != nil && len(macs) < most {
+// addClaim notes a claim: only of what was asked for, and not without end.
+func (c claims) addClaim(k claimKey, mac net.HardwareAddr) {
+	if macs := c[k]; macs != nil && len(macs) < maxMACs {
 		macs[mac.String()] = true
 	}
 }
 
-// ask asks some of the questions on one socket, and writes the answers.
-func (s *socket) ask(ctx context.Context, questions []Question, which []int, out []Answer) {
-	ctx, cancel := context.WithTimeout(ctx, takes)
+// runQueries asks some of the questions on one socket, and writes the answers.
+func (s *packetSocket) runQueries(ctx context.Context, questions []Query, which []int, out []Result) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	heard := claims{}
 	for _, i := range which {
-		heard[keyOf(questions[i])] = map[string]bool{}
+		heard[claimKeyOf(questions[i])] = map[string]bool{}
 	}
 	ears := errgroup.Group{}
 	asked := slices.Collect(maps.Keys(heard))
 	ears.Go(func() error {
-		return s.listen(ctx, heard.add)
+		return s.receiveClaims(ctx, heard.addClaim)
 	})
-	err := s.repeat(ctx, asked)
+	err := s.sendQueries(ctx, asked)
 	if err != nil {
 		cancel()
 	}
@@ -107,17 +107,17 @@ func (s *socket) ask(ctx context.Context, questions []Question, which []int, out
 		err = deaf
 	}
 	for _, i := range which {
-		out[i] = Answer{MACs: slices.Sorted(maps.Keys(heard[keyOf(questions[i])])), Err: err}
+		out[i] = Result{MACs: slices.Sorted(maps.Keys(heard[claimKeyOf(questions[i])])), Err: err}
 	}
 }
 
-// repeat asks everything, several times.
-func (s *socket) repeat(ctx context.Context, asked []key) error {
-	again := time.NewTicker(every)
+// sendQueries asks everything, several times.
+func (s *packetSocket) sendQueries(ctx context.Context, asked []claimKey) error {
+	again := time.NewTicker(sendInterval)
 	defer again.Stop()
-	for range times {
+	for range sendCount {
 		for _, k := range asked {
-			if err := s.send(frame(s.mac, k)); err != nil {
+			if err := s.sendFrame(buildFrame(s.mac, k)); err != nil {
 				return fmt.Errorf("ask on %s: %w", s.name, err)
 			}
 		}

@@ -25,8 +25,8 @@ import (
 	"github.com/sallyport/sallyport/internal/health"
 )
 
-// served starts a node's server for the test and returns its address.
-func served(t *testing.T) string {
+// startHealthServer starts a node's server for the test and returns its address.
+func startHealthServer(t *testing.T) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	on, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
@@ -39,21 +39,21 @@ func served(t *testing.T) string {
 	return on.Addr().String()
 }
 
-// controllerOf asks as the controller does.
-func controllerOf(t *testing.T, address string) func() health.Sign {
+// newControllerProbe asks as the controller does.
+func newControllerProbe(t *testing.T, address string) func() health.SampleResult {
 	t.Helper()
 	at := netip.MustParseAddrPort(address)
-	c := &conversation{port: int(at.Port())}
-	t.Cleanup(c.end)
-	return func() health.Sign {
+	c := &grpcChecker{port: int(at.Port())}
+	t.Cleanup(c.closeConn)
+	return func() health.SampleResult {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		return c.ask(ctx, []netip.Addr{at.Addr()})
+		return c.checkNode(ctx, []netip.Addr{at.Addr()})
 	}
 }
 
-// outsider is a client with a source address of its own.
-func outsider(t *testing.T, address, source string) grpc_health_v1.HealthClient {
+// newOutsideClient is a client with a source address of its own.
+func newOutsideClient(t *testing.T, address, source string) grpc_health_v1.HealthClient {
 	t.Helper()
 	from := &net.TCPAddr{IP: net.ParseIP(source)}
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -71,8 +71,8 @@ func outsider(t *testing.T, address, source string) grpc_health_v1.HealthClient 
 // The figure has both sides in it: they are one process here.
 func TestStreamsOfAnOutsiderCostNothing(t *testing.T) {
 	const connections, streams, most = 20, 5000, 48 << 20
-	address := served(t)
-	ask := controllerOf(t, address)
+	address := startHealthServer(t)
+	ask := newControllerProbe(t, address)
 	if got := ask(); got != health.Alive { // control: it answers before
 		t.Fatalf("the sign is %d", got)
 	}
@@ -80,11 +80,11 @@ func TestStreamsOfAnOutsiderCostNothing(t *testing.T) {
 	defer cancel()
 	var group sync.WaitGroup
 	for i := range connections {
-		client := outsider(t, address, fmt.Sprintf("127.0.0.%d", 2+i%2))
+		client := newOutsideClient(t, address, fmt.Sprintf("127.0.0.%d", 2+i%2))
 		for range 10 { // each opens its streams one after the other, as fast as they are refused
 			group.Go(func() {
 				for range streams / 10 {
-					if w, err := client.Watch(ctx, &grpc_health_v1.HealthCheckRequest{Service: Service}); err == nil {
+					if w, err := client.Watch(ctx, &grpc_health_v1.HealthCheckRequest{Service: HealthService}); err == nil {
 						_, _ = w.Recv()
 					}
 				}
@@ -114,8 +114,8 @@ func TestStreamsOfAnOutsiderCostNothing(t *testing.T) {
 
 // A stream that stays open is not to be had, and nor is a list of what is served.
 func TestNobodyMayWatch(t *testing.T) {
-	client := outsider(t, served(t), "127.0.0.2")
-	watch, err := client.Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: Service})
+	client := newOutsideClient(t, startHealthServer(t), "127.0.0.2")
+	watch, err := client.Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: HealthService})
 	if err == nil {
 		_, err = watch.Recv()
 	}
@@ -125,33 +125,33 @@ func TestNobodyMayWatch(t *testing.T) {
 	if _, err := client.List(t.Context(), &grpc_health_v1.HealthListRequest{}); status.Code(err) != codes.Unimplemented {
 		t.Errorf("List says %v", err)
 	}
-	if _, err := client.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: Service}); err != nil { // control
+	if _, err := client.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: HealthService}); err != nil { // control
 		t.Errorf("Check says %v", err)
 	}
 }
 
 // A large question, and one with large headers, is refused; the usual one on the same connection is answered.
 func TestQuestionsAreSmall(t *testing.T) {
-	client := outsider(t, served(t), "127.0.0.2")
+	client := newOutsideClient(t, startHealthServer(t), "127.0.0.2")
 	ask := func(name string) error {
 		_, err := client.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: name})
 		return err
 	}
-	if err := ask(strings.Repeat("x", 2*question)); status.Code(err) != codes.ResourceExhausted {
+	if err := ask(strings.Repeat("x", 2*maxRequestBytes)); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("a large question: %v", err)
 	}
 	if err := ask("somebody else"); status.Code(err) != codes.NotFound {
 		t.Errorf("another's name: %v", err)
 	}
-	if err := ask(Service); err != nil {
+	if err := ask(HealthService); err != nil {
 		t.Error(err)
 	}
 }
 
 // Connections that say nothing: of one source only so many stay, of all sources together too, and the controller's is none that is closed.
 func TestConnectionsAreFew(t *testing.T) {
-	address := served(t)
-	ask := controllerOf(t, address)
+	address := startHealthServer(t)
+	ask := newControllerProbe(t, address)
 	if got := ask(); got != health.Alive {
 		t.Fatalf("the sign is %d", got)
 	}
@@ -165,19 +165,19 @@ func TestConnectionsAreFew(t *testing.T) {
 		t.Cleanup(func() { _ = conn.Close() })
 		silent = append(silent, conn)
 	}
-	for range 5 * perSource {
+	for range 5 * maxConnsPerSource {
 		dial("127.0.0.2")
 	}
-	if open := countOpenAtLast(silent, perSource); open > perSource {
+	if open := waitForOpenConns(silent, maxConnsPerSource); open > maxConnsPerSource {
 		t.Errorf("%d connections of one source are open", open)
 	}
-	for i := range 2 * inAll {
+	for i := range 2 * maxConns {
 		dial(fmt.Sprintf("127.0.%d.%d", 1+i/250, 1+i%250))
 	}
-	if open := countOpenAtLast(silent, inAll); open > inAll {
+	if open := waitForOpenConns(silent, maxConns); open > maxConns {
 		t.Errorf("%d connections are open", open)
 	}
-	for range 2 * perSource {
+	for range 2 * maxConnsPerSource {
 		dial("127.0.0.1") // the controller's own address: somebody behind the same SNAT
 	}
 	if got := ask(); got != health.Alive {
@@ -185,18 +185,18 @@ func TestConnectionsAreFew(t *testing.T) {
 	}
 }
 
-// countOpenAtLast counts open connections until there are few enough: the server closes them some moments after it has accepted others.
-func countOpenAtLast(conns []net.Conn, enough int) (open int) {
+// waitForOpenConns counts open connections until there are few enough: the server closes them some moments after it has accepted others.
+func waitForOpenConns(conns []net.Conn, enough int) (open int) {
 	for begun := time.Now(); time.Since(begun) < 10*time.Second; {
-		if open = countOpen(conns); open <= enough {
+		if open = countOpenConns(conns); open <= enough {
 			break
 		}
 	}
 	return open
 }
 
-// countOpen counts the connections that the other side has not closed.
-func countOpen(conns []net.Conn) (open int) {
+// countOpenConns counts the connections that the other side has not closed.
+func countOpenConns(conns []net.Conn) (open int) {
 	for _, c := range conns {
 		_ = c.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 		for {
@@ -216,12 +216,12 @@ func countOpen(conns []net.Conn) (open int) {
 
 // Who has had an answer stays while somebody without one can go; among equals the oldest goes.
 func TestWhoGoes(t *testing.T) {
-	a, b, c := &member{source: "a", proved: true}, &member{source: "b"}, &member{source: "c"}
+	a, b, c := &boundedConn{source: "a", answered: true}, &boundedConn{source: "b"}, &boundedConn{source: "c"}
 	for _, x := range []struct {
-		conns []*member
-		goes  *member
-	}{{[]*member{a, b, c}, b}, {[]*member{b, a, c}, b}, {[]*member{a, c}, a}} {
-		if got := dispensable(slices.Clone(x.conns)); got != x.goes {
+		conns []*boundedConn
+		goes  *boundedConn
+	}{{[]*boundedConn{a, b, c}, b}, {[]*boundedConn{b, a, c}, b}, {[]*boundedConn{a, c}, a}} {
+		if got := pickConnToClose(slices.Clone(x.conns)); got != x.goes {
 			t.Errorf("%s goes, not %s", got.source, x.goes.source)
 		}
 	}
@@ -246,13 +246,13 @@ func TestExpiries(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- Serve(ctx, on, server) }()
 		p := New(Config{Timeout: time.Second, Period: time.Second, Port: on.Addr().(*net.TCPAddr).Port, TLS: client}, func() {})
-		p.Watch([]Node{{Name: "a", Addresses: here}})
-		p.ask(ctx, p.nodes["a"])
-		end, known := p.Expiries()["a"]
+		p.SetNodes([]Node{{Name: "a", Addresses: loopback}})
+		p.probeNode(ctx, p.nodes["a"])
+		end, known := p.CertificateExpiries()["a"]
 		if known != secure || secure && !end.Equal(issued.Certificate().NotAfter) {
 			t.Errorf("TLS %t: it ends at %v", secure, end)
 		}
-		p.Watch(nil)
+		p.SetNodes(nil)
 		cancel()
 		<-done
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/sallyport/sallyport/internal/health"
 )
 
-// Service is what a node says of itself that it serves: OVN-Kubernetes' word.
-const Service = "Service_Egress_IP"
+// HealthService is what a node says of itself that it serves: OVN-Kubernetes' word.
+const HealthService = "Service_Egress_IP"
 
 // The names (DNS SAN) that the certificates of both sides have. Agents do not take one another for the controller, and whoever has the
 // certificate of an agent is not the controller.
@@ -31,44 +31,44 @@ const (
 	ControllerName = "sallyport-controller"
 )
 
-// conversation is a session in which a node says that it serves.
-type conversation struct {
+// grpcChecker is a session in which a node says that it serves.
+type grpcChecker struct {
 	port int
 	tls  *tls.Config
 
-	conn    *grpc.ClientConn
-	address int  // which of the node's addresses it is with
-	held    bool // the last question was answered
-	ends    time.Time
+	conn         *grpc.ClientConn
+	addressIndex int  // which of the node's addresses it is with
+	wasServing   bool // the last question was answered
+	notAfter     time.Time
 }
 
-// ask asks once. A session that was there and is not any more may have ended for a normal reason: the next question tells.
-func (c *conversation) ask(ctx context.Context, addresses []netip.Addr) health.Sign {
-	if len(addresses) == 0 || !c.open(addresses) {
+// checkNode asks once. A session that was there and is not any more may have ended for a normal reason: the next question tells.
+func (c *grpcChecker) checkNode(ctx context.Context, addresses []netip.Addr) health.SampleResult {
+	if len(addresses) == 0 || !c.ensureConn(addresses) {
 		return health.Silent
 	}
 	var by peer.Peer
-	answer, err := grpc_health_v1.NewHealthClient(c.conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: Service},
+	answer, err := grpc_health_v1.NewHealthClient(c.conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: HealthService},
 		grpc.WaitForReady(true), grpc.Peer(&by))
 	if shown, secure := by.AuthInfo.(credentials.TLSInfo); secure && len(shown.State.PeerCertificates) > 0 {
-		c.ends = shown.State.PeerCertificates[0].NotAfter
+		c.notAfter = shown.State.PeerCertificates[0].NotAfter
 	}
 	if err == nil && answer.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING {
-		c.held = true
+		c.wasServing = true
 		return health.Alive
 	}
-	bounced := c.held && (err == nil || status.Code(err) == codes.Unavailable)
-	c.held = false
-	c.end()
-	c.address++
+	bounced := c.wasServing && (err == nil || status.Code(err) == codes.Unavailable)
+	c.wasServing = false
+	c.closeConn()
+	c.addressIndex++
 	if bounced {
-		return health.Bounced
+		return health.Inconclusive
 	}
 	return health.Silent
 }
 
-// open makes the session, with the next of the node's addresses after one that did not answer.
-func (c *conversation) open(addresses []netip.Addr) bool {
+// ensureConn makes the session, with the next of the node's addresses after one that did not answer.
+func (c *grpcChecker) ensureConn(addresses []netip.Addr) bool {
 	if c.conn != nil {
 		return true
 	}
@@ -76,7 +76,7 @@ func (c *conversation) open(addresses []netip.Addr) bool {
 	if c.tls != nil {
 		secrets = credentials.NewTLS(c.tls)
 	}
-	target := "passthrough:///" + net.JoinHostPort(addresses[c.address%len(addresses)].String(), strconv.Itoa(c.port))
+	target := "passthrough:///" + net.JoinHostPort(addresses[c.addressIndex%len(addresses)].String(), strconv.Itoa(c.port))
 	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(secrets))
 	if err != nil {
 		return false
@@ -85,9 +85,9 @@ func (c *conversation) open(addresses []netip.Addr) bool {
 	return true
 }
 
-func (c *conversation) expires() time.Time { return c.ends }
+func (c *grpcChecker) certificateExpiry() time.Time { return c.notAfter }
 
-func (c *conversation) end() {
+func (c *grpcChecker) closeConn() {
 	if c.conn != nil {
 		_ = c.conn.Close() // nothing is in it that matters
 		c.conn = nil
@@ -96,39 +96,39 @@ func (c *conversation) end() {
 
 // What one connection to the health port may cost. The controller asks one question at a time, which has a name of some letters.
 const (
-	streams     = 4
-	question    = 256     // bytes of a request
-	headers     = 4 << 10 // bytes of all header fields of a request
-	buffer      = 4 << 10 // bytes, for reading and for writing
-	window      = 64 << 10
-	handshake   = 2 * time.Second
-	idle        = 30 * time.Second
-	age         = time.Hour // then the certificates are shown anew
-	pings       = 5 * time.Second
-	unanswered  = 5 * time.Second
-	lastAnswers = 2 * time.Second
+	maxStreams       = 4
+	maxRequestBytes  = 256     // bytes of a request
+	maxHeaderBytes   = 4 << 10 // bytes of all header fields of a request
+	bufferBytes      = 4 << 10 // bytes, for reading and for writing
+	windowBytes      = 64 << 10
+	handshakeTimeout = 2 * time.Second
+	idleTimeout      = 30 * time.Second
+	maxConnAge       = time.Hour // then the certificates are shown anew
+	minPingInterval  = 5 * time.Second
+	pingTimeout      = 5 * time.Second
+	stopGrace        = 2 * time.Second
 )
 
 // Serve answers for a node on a listener until the context ends: first that it does not serve any more, and then not at all.
 func Serve(ctx context.Context, on net.Listener, secrets *tls.Config) error {
 	options := []grpc.ServerOption{
-		grpc.MaxConcurrentStreams(streams), grpc.MaxRecvMsgSize(question), grpc.MaxHeaderListSize(headers),
-		grpc.ReadBufferSize(buffer), grpc.WriteBufferSize(buffer),
-		grpc.StaticConnWindowSize(window), grpc.StaticStreamWindowSize(window), grpc.ConnectionTimeout(handshake),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pings}),
+		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxRequestBytes), grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.ReadBufferSize(bufferBytes), grpc.WriteBufferSize(bufferBytes),
+		grpc.StaticConnWindowSize(windowBytes), grpc.StaticStreamWindowSize(windowBytes), grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPingInterval}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
-			MaxConnectionIdle: idle, MaxConnectionAge: age, MaxConnectionAgeGrace: lastAnswers, Time: idle, Timeout: unanswered,
+			MaxConnectionIdle: idleTimeout, MaxConnectionAge: maxConnAge, MaxConnectionAgeGrace: stopGrace, Time: idleTimeout, Timeout: pingTimeout,
 		}),
 	}
 	if secrets != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(secrets)))
 	}
-	bounded := &crowd{Listener: on}
-	server, answers := grpc.NewServer(options...), &answers{asked: bounded.prove}
+	bounded := &boundedListener{Listener: on}
+	server, answers := grpc.NewServer(options...), &healthServer{onAnswered: bounded.markAnswered}
 	grpc_health_v1.RegisterHealthServer(server, answers)
 	stopped := context.AfterFunc(ctx, func() {
-		answers.ends.Store(true)
-		cut := time.AfterFunc(lastAnswers, server.Stop) // who does not end his question is not waited for
+		answers.stopping.Store(true)
+		cut := time.AfterFunc(stopGrace, server.Stop) // who does not end his question is not waited for
 		defer cut.Stop()
 		server.GracefulStop()
 	})
@@ -136,23 +136,23 @@ func Serve(ctx context.Context, on net.Listener, secrets *tls.Config) error {
 	return server.Serve(bounded)
 }
 
-// answers is the one question that a node answers. It has no Watch, which would hold a stream, and memory, for as long as the client
+// healthServer is the one question that a node answers. It has no Watch, which would hold a stream, and memory, for as long as the client
 // likes; the controller asks again and again instead.
-type answers struct {
+type healthServer struct {
 	grpc_health_v1.UnimplementedHealthServer
-	asked func(by net.Addr)
-	ends  atomic.Bool
+	onAnswered func(by net.Addr)
+	stopping   atomic.Bool
 }
 
 // Check says whether the node serves.
-func (a *answers) Check(ctx context.Context, q *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
-	if name := q.GetService(); name != "" && name != Service {
+func (a *healthServer) Check(ctx context.Context, q *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
+	if name := q.GetService(); name != "" && name != HealthService {
 		return nil, status.Error(codes.NotFound, "unknown service")
 	}
 	if by, known := peer.FromContext(ctx); known {
-		a.asked(by.Addr)
+		a.onAnswered(by.Addr)
 	}
-	if a.ends.Load() {
+	if a.stopping.Load() {
 		return &grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_NOT_SERVING}, nil
 	}
 	return &grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_SERVING}, nil

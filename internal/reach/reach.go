@@ -16,8 +16,8 @@ import (
 	"github.com/sallyport/sallyport/internal/health"
 )
 
-// discard is the port that is asked when no other is given. Nobody listens there: that the connection is refused is the sign of life.
-const discard = 9
+// discardPort is the port that is asked when no other is given. Nobody listens there: that the connection is refused is the sign of life.
+const discardPort = 9
 
 // Node is one to be asked, by any of its addresses.
 type Node struct {
@@ -35,85 +35,85 @@ type Config struct {
 	Port int
 	// TLS is for gRPC; nil: without.
 	TLS *tls.Config
-	// Files are our own certificates for it, whose ends are told.
-	Files []string
+	// CertificateFiles are our own certificates for it, whose ends are told.
+	CertificateFiles []string
 }
 
-// steady and longest are how long a node that was dead has to be well again before it is believed, at first and at most.
+// minRecovery and longest are how long a node that was dead has to be well again before it is believed, at first and at most.
 const (
-	steady  = 5 * time.Second
-	longest = time.Minute
+	minRecovery = 5 * time.Second
+	maxRecovery = time.Minute
 )
 
 // Prober asks nodes, side by side, as long as somebody is interested in them.
 type Prober struct {
-	config  Config
-	changed func() // a node was found dead, or well again
+	config   Config
+	onChange func() // a node was found dead, or well again
 
 	mu    sync.Mutex
-	nodes map[string]*patient
+	nodes map[string]*probedNode
 }
 
-// patient is a node, how it is asked, and what is known of it.
-type patient struct {
+// probedNode is a node, how it is asked, and what is known of it.
+type probedNode struct {
 	Node
-	session session
-	health  health.Node
-	expires time.Time // when the certificate ends that its agent has shown; zero: none was
-	samples int
-	asking  bool
-	gone    bool // nobody is interested any more
+	checker           healthChecker
+	health            health.Node
+	certificateExpiry time.Time // when the certificate ends that its agent has shown; zero: none was
+	samples           int
+	inFlight          bool
+	removed           bool // nobody is interested any more
 }
 
-// dead says whether a node was asked more than once and is not well. One that nobody has asked yet is not dead.
-func (p *patient) dead() bool { return p.samples > 1 && !p.health.Well }
+// isDead says whether a node was asked more than once and is not well. One that nobody has asked yet is not dead.
+func (p *probedNode) isDead() bool { return p.samples > 1 && !p.health.Healthy }
 
 // New is a prober that asks nobody yet. Its callback must not block.
 func New(config Config, changed func()) *Prober {
-	return &Prober{config: config, changed: changed, nodes: map[string]*patient{}}
+	return &Prober{config: config, onChange: changed, nodes: map[string]*probedNode{}}
 }
 
-// Watch says which nodes are of interest, instead of those before. What is known of one that stays is kept.
-func (p *Prober) Watch(nodes []Node) {
+// SetNodes says which nodes are of interest, instead of those before. What is known of one that stays is kept.
+func (p *Prober) SetNodes(nodes []Node) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	next := map[string]*patient{}
+	next := map[string]*probedNode{}
 	for _, n := range nodes {
 		if known := p.nodes[n.Name]; known != nil && slices.Equal(known.Addresses, n.Addresses) {
 			next[n.Name] = known
 		} else {
-			next[n.Name] = &patient{Node: n, session: p.session()}
+			next[n.Name] = &probedNode{Node: n, checker: p.newChecker()}
 		}
 	}
 	for name, known := range p.nodes {
-		if known.gone = next[name] != known; known.gone && !known.asking {
-			known.session.end()
+		if known.removed = next[name] != known; known.removed && !known.inFlight {
+			known.checker.closeConn()
 		}
 	}
 	p.nodes = next
 }
 
-// Dead are the nodes that do not answer.
-func (p *Prober) Dead() map[string]bool {
+// DeadNodes are the nodes that do not answer.
+func (p *Prober) DeadNodes() map[string]bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out := map[string]bool{}
 	for name, n := range p.nodes {
-		if n.dead() {
+		if n.isDead() {
 			out[name] = true
 		}
 	}
 	return out
 }
 
-// Expiries is when the certificates end that agents have shown, by node.
-func (p *Prober) Expiries() map[string]time.Time {
+// CertificateExpiries is when the certificates end that agents have shown, by node.
+func (p *Prober) CertificateExpiries() map[string]time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out := map[string]time.Time{}
 	for name, n := range p.nodes {
-		if !n.expires.IsZero() {
-			out[name] = n.expires
+		if !n.certificateExpiry.IsZero() {
+			out[name] = n.certificateExpiry
 		}
 	}
 	return out
@@ -129,73 +129,73 @@ func (p *Prober) Start(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			p.Watch(nil)
+			p.SetNodes(nil)
 			return nil
 		case <-tick.C:
-			p.round(ctx)
+			p.probeAllNodes(ctx)
 		}
 	}
 }
 
-// round asks every node that is not being asked already. None waits for another.
-func (p *Prober) round(ctx context.Context) {
+// probeAllNodes asks every node that is not being asked already. None waits for another.
+func (p *Prober) probeAllNodes(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, n := range p.nodes {
-		if n.asking {
+		if n.inFlight {
 			continue
 		}
-		n.asking = true
-		go p.ask(ctx, n)
+		n.inFlight = true
+		go p.probeNode(ctx, n)
 	}
 }
 
-func (p *Prober) ask(ctx context.Context, n *patient) {
+func (p *Prober) probeNode(ctx context.Context, n *probedNode) {
 	ctx, cancel := context.WithTimeout(ctx, p.config.Timeout)
 	defer cancel()
 	sent := time.Now()
-	got := n.session.ask(ctx, n.Addresses)
+	got := n.checker.checkNode(ctx, n.Addresses)
 	p.mu.Lock()
-	before := n.dead()
-	n.health = n.health.Heard(health.Sample{Sent: sent, Got: got}, health.Config{Timeout: p.config.Timeout, Steady: steady, Longest: longest})
-	n.expires = n.session.expires()
+	before := n.isDead()
+	n.health = n.health.RecordSample(health.Sample{SentAt: sent, Result: got}, health.Config{Timeout: p.config.Timeout, RecoveryDelay: minRecovery, MaxRecoveryDelay: maxRecovery})
+	n.certificateExpiry = n.checker.certificateExpiry()
 	n.samples++
-	n.asking = false
-	news := before != n.dead() && !n.gone
-	if n.gone {
-		n.session.end()
+	n.inFlight = false
+	news := before != n.isDead() && !n.removed
+	if n.removed {
+		n.checker.closeConn()
 	}
 	p.mu.Unlock()
 	if news {
-		p.changed()
+		p.onChange()
 	}
 }
 
-func (p *Prober) session() session {
+func (p *Prober) newChecker() healthChecker {
 	if p.config.Port == 0 {
-		return refusal{}
+		return tcpChecker{}
 	}
-	return &conversation{port: p.config.Port, tls: p.config.TLS}
+	return &grpcChecker{port: p.config.Port, tls: p.config.TLS}
 }
 
-// session is how one node is asked, again and again.
-type session interface {
-	ask(ctx context.Context, addresses []netip.Addr) health.Sign
-	// expires is when the certificate ends that the node has shown; zero: it has shown none.
-	expires() time.Time
-	end()
+// healthChecker is how one node is asked, again and again.
+type healthChecker interface {
+	checkNode(ctx context.Context, addresses []netip.Addr) health.SampleResult
+	// certificateExpiry is when the certificate ends that the node has shown; zero: it has shown none.
+	certificateExpiry() time.Time
+	closeConn()
 }
 
-// refusal is a connection that a kernel refuses, or takes.
-type refusal struct{}
+// tcpChecker is a connection that a kernel refuses, or takes.
+type tcpChecker struct{}
 
-func (refusal) ask(ctx context.Context, addresses []netip.Addr) health.Sign {
+func (tcpChecker) checkNode(ctx context.Context, addresses []netip.Addr) health.SampleResult {
 	for i, a := range addresses {
 		share, cancel := ctx, context.CancelFunc(func() {})
 		if deadline, has := ctx.Deadline(); has { // each address gets its part of the time
 			share, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(addresses)-i))
 		}
-		conn, err := (&net.Dialer{}).DialContext(share, "tcp", net.JoinHostPort(a.String(), strconv.Itoa(discard)))
+		conn, err := (&net.Dialer{}).DialContext(share, "tcp", net.JoinHostPort(a.String(), strconv.Itoa(discardPort)))
 		cancel()
 		if err == nil {
 			_ = conn.Close() // somebody listens there after all
@@ -208,6 +208,6 @@ func (refusal) ask(ctx context.Context, addresses []netip.Addr) health.Sign {
 	return health.Silent
 }
 
-func (refusal) expires() time.Time { return time.Time{} }
+func (tcpChecker) certificateExpiry() time.Time { return time.Time{} }
 
-func (refusal) end() {}
+func (tcpChecker) closeConn() {}

@@ -13,20 +13,20 @@ import (
 	"github.com/sallyport/sallyport/internal/health"
 )
 
-var here = []netip.Addr{netip.MustParseAddr("127.0.0.1")}
+var loopback = []netip.Addr{netip.MustParseAddr("127.0.0.1")}
 
 // A kernel that refuses a connection is alive; without an address, or in no time, there is no sign.
 func TestRefusal(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if got := (refusal{}).ask(ctx, here); got != health.Alive {
+	if got := (tcpChecker{}).checkNode(ctx, loopback); got != health.Alive {
 		t.Errorf("our own kernel gives sign %d", got)
 	}
-	if got := (refusal{}).ask(ctx, nil); got != health.Silent {
+	if got := (tcpChecker{}).checkNode(ctx, nil); got != health.Silent {
 		t.Errorf("no address gives sign %d", got)
 	}
 	cancel()
-	if got := (refusal{}).ask(ctx, here); got != health.Silent {
+	if got := (tcpChecker{}).checkNode(ctx, loopback); got != health.Silent {
 		t.Errorf("no time gives sign %d", got)
 	}
 }
@@ -44,12 +44,12 @@ func TestConversation(t *testing.T) {
 		return on.Addr().(*net.TCPAddr).Port, func() { cancel(); <-done }
 	}
 	port, end := serve("127.0.0.1:0")
-	c := &conversation{port: port}
-	defer c.end()
-	ask := func() health.Sign {
+	c := &grpcChecker{port: port}
+	defer c.closeConn()
+	ask := func() health.SampleResult {
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
-		return c.ask(ctx, here)
+		return c.checkNode(ctx, loopback)
 	}
 	if got := ask(); got != health.Alive {
 		t.Fatalf("it serves, and the sign is %d", got)
@@ -66,12 +66,15 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// oracle is a session that gives a sign of one's choice.
-type oracle struct{ sign atomic.Int64 }
+// fakeChecker is a session that gives a sign of one's choice.
+type fakeChecker struct{ sign atomic.Int64 }
 
-func (o *oracle) ask(context.Context, []netip.Addr) health.Sign { return health.Sign(o.sign.Load()) }
-func (*oracle) expires() time.Time                              { return time.Time{} }
-func (*oracle) end()                                            {}
+func (o *fakeChecker) checkNode(context.Context, []netip.Addr) health.SampleResult {
+	return health.SampleResult(o.sign.Load())
+}
+
+func (*fakeChecker) certificateExpiry() time.Time { return time.Time{} }
+func (*fakeChecker) closeConn()                   {}
 
 // A node that falls silent is dead after the timeout, told once, and well again when it has been so for some time. One that nobody has
 // asked is not dead.
@@ -81,15 +84,15 @@ func TestProber(t *testing.T) {
 		p := New(Config{Timeout: time.Second, Period: time.Second}, func() { told.Add(1) })
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { _ = p.Start(ctx) }()
-		p.Watch([]Node{{Name: "a", Addresses: here}})
-		o := &oracle{}
+		p.SetNodes([]Node{{Name: "a", Addresses: loopback}})
+		o := &fakeChecker{}
 		o.sign.Store(int64(health.Alive))
-		p.nodes["a"].session = o
+		p.nodes["a"].checker = o
 		at := func(wait time.Duration, dead bool, news int64) {
 			t.Helper()
 			<-time.After(wait)
 			synctest.Wait()
-			if got := p.Dead()["a"]; got != dead || told.Load() != news {
+			if got := p.DeadNodes()["a"]; got != dead || told.Load() != news {
 				t.Errorf("dead is %t after %d news, want %t after %d", got, told.Load(), dead, news)
 			}
 		}
@@ -101,7 +104,7 @@ func TestProber(t *testing.T) {
 		o.sign.Store(int64(health.Alive))
 		at(2*time.Second, true, 1)
 		at(5*time.Second, false, 2)
-		p.Watch(nil)
+		p.SetNodes(nil)
 		at(0, false, 2)
 		cancel()
 		synctest.Wait()

@@ -14,81 +14,81 @@ import (
 // large shard rests longer, so that one tenant who changes something all the time does not take all of a processor, here and in the
 // engine.
 const (
-	burst   = 20 * time.Millisecond
-	large   = 2000
-	perItem = 300 * time.Microsecond // of a large one
+	minInterval     = 20 * time.Millisecond
+	largeShardSize  = 2000
+	cooldownPerItem = 300 * time.Microsecond // of a large one
 )
 
 // Retries of a shard that failed: 100 ms, 200 ms, … up to half a minute.
 const (
-	firstRetry = 100 * time.Millisecond
-	lastRetry  = 30 * time.Second
+	minRetryDelay = 100 * time.Millisecond
+	maxRetryDelay = 30 * time.Second
 )
 
-// longestRun is how long a run may take. What it has written by then stays, and the next run goes on from there.
-const longestRun = 5 * time.Minute
+// runTimeout is how long a run may take. What it has written by then stays, and the next run goes on from there.
+const runTimeout = 5 * time.Minute
 
 // A shard whose last run took so long is slow. Slow ones have half of the workers together, so that a tenant with many of them does not
 // hold up everybody else's; one that finds no worker is tried again soon.
 const (
-	slowRun   = 5 * time.Second
-	slowRetry = 500 * time.Millisecond
+	slowRunThreshold = 5 * time.Second
+	slowRetryDelay   = 500 * time.Millisecond
 )
 
-// lastLook is the longest pause before a shard is looked at that waits for something.
-const lastLook = 30 * time.Second
+// maxRequeueDelay is the longest pause before a shard is looked at that waits for something.
+const maxRequeueDelay = 30 * time.Second
 
-// Run does all that a shard needs.
-type Run func(ctx context.Context, shard string) (Result, error)
+// RunFunc does all that a shard needs.
+type RunFunc func(ctx context.Context, shard string) (Result, error)
 
 // Result is what a run has to say of the next one.
 type Result struct {
-	// Again is when to look again, zero for not before the next event. When no event comes, the pauses grow: a thousand shards that
+	// RequeueAfter is when to look again, zero for not before the next event. When no event comes, the pauses grow: a thousand shards that
 	// wait for something must not keep the others from being run.
-	Again time.Duration
+	RequeueAfter time.Duration
 	// Size is how much there is in the shard.
 	Size int
 }
 
-// Watch is told about each run that has ended.
-type Watch func(shard string, took time.Duration, err error)
+// DoneFunc is told about each run that has ended.
+type DoneFunc func(shard string, took time.Duration, err error)
 
 // Runner runs shards side by side, each of them never twice at once.
 type Runner struct {
 	queue  workqueue.TypedRateLimitingInterface[string]
-	run    Run
-	watch  Watch
+	run    RunFunc
+	onDone DoneFunc
 	logger *slog.Logger
 
-	mu    sync.Mutex
-	looks map[string]int           // how often a shard was looked at since its last event
-	begun map[string]time.Time     // when a shard has last begun to run
-	rests map[string]time.Duration // how long a large one rests
-	slow  map[string]bool          // shards whose last run took long
-	held  int                      // workers that run slow ones
-	lends int                      // workers that may
+	mu             sync.Mutex
+	requeues       map[string]int           // how often a shard was looked at since its last event
+	startedAt      map[string]time.Time     // when a shard has last begun to run
+	cooldowns      map[string]time.Duration // how long a large one rests
+	slowShards     map[string]bool          // shards whose last run took long
+	slowWorkers    int                      // workers that run slow ones
+	maxSlowWorkers int                      // workers that may
 }
 
 // New is a runner that runs nothing yet.
-func New(run Run, watch Watch, logger *slog.Logger) *Runner {
-	retries := workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry)
+func New(run RunFunc, watch DoneFunc, logger *slog.Logger) *Runner {
+	retries := workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetryDelay, maxRetryDelay)
 	return &Runner{
-		queue: workqueue.NewTypedRateLimitingQueue(retries), run: run, watch: watch, logger: logger,
-		looks: map[string]int{}, begun: map[string]time.Time{}, rests: map[string]time.Duration{}, slow: map[string]bool{},
+		queue: workqueue.NewTypedRateLimitingQueue(retries), run: run, onDone: watch, logger: logger,
+		requeues: map[string]int{}, startedAt: map[string]time.Time{}, cooldowns: map[string]time.Duration{}, slowShards: map[string]bool{},
 	}
 }
 
-// Ask wants a shard to be run. It never blocks.
-func (r *Runner) Ask(shard string) {
+// Enqueue wants a shard to be run. It never blocks.
+func (r *Runner) Enqueue(shard string) {
 	r.mu.Lock()
-	delete(r.looks, shard)
-	rest := max(burst, r.rests[shard]) - time.Since(r.begun[shard])
+	delete(r.requeues, shard)
+	rest := max(minInterval, r.cooldowns[shard]) - time.Since(r.startedAt[shard])
 	r.mu.Unlock()
 	r.queue.AddAfter(shard, max(rest, 0))
 }
 
-// Waiting is how many shards are asked for and not yet run.
-func (r *Runner) Waiting() int { return r.queue.Len() }
+// QueueLength is how many shards are asked for and not yet run.
+func (r *Runner) QueueLength() int { return r.queue.Len() }
 
 // Start runs shards until the context ends, and returns when those that are running then have finished. They are not
 // interrupted: a run that is cut off between two writes leaves work for its successor.
@@ -100,19 +100,19 @@ func (r *Runner) Start(ctx context.Context, workers int, grace time.Duration) {
 		r.queue.ShutDown()
 	})
 	defer stop()
-	r.lends = max(workers/2, 1)
+	r.maxSlowWorkers = max(workers/2, 1)
 	var group sync.WaitGroup
 	for range workers {
 		group.Go(func() {
-			for r.next(ctx, ending) {
+			for r.processNextShard(ctx, ending) {
 			}
 		})
 	}
 	group.Wait()
 }
 
-// next runs one shard. A shard that is taken from the queue after the end was asked for is left to the successor.
-func (r *Runner) next(ctx, ending context.Context) bool {
+// processNextShard runs one shard. A shard that is taken from the queue after the end was asked for is left to the successor.
+func (r *Runner) processNextShard(ctx, ending context.Context) bool {
 	shard, shutdown := r.queue.Get()
 	if shutdown {
 		return false
@@ -122,16 +122,16 @@ func (r *Runner) next(ctx, ending context.Context) bool {
 		return true
 	}
 	begun := time.Now()
-	slow, admitted := r.admit(shard, begun)
+	slow, admitted := r.acquireWorker(shard, begun)
 	if !admitted {
-		r.queue.AddAfter(shard, slowRetry)
+		r.queue.AddAfter(shard, slowRetryDelay)
 		return true
 	}
-	limited, cancel := context.WithTimeout(ending, longestRun)
+	limited, cancel := context.WithTimeout(ending, runTimeout)
 	result, err := r.run(limited, shard)
 	cancel()
-	r.ended(shard, slow, time.Since(begun))
-	r.watch(shard, time.Since(begun), err)
+	r.recordRunEnd(shard, slow, time.Since(begun))
+	r.onDone(shard, time.Since(begun), err)
 	if err != nil {
 		r.logger.Warn("shard failed; it is tried again", "vpc", shard, "error", err)
 		r.queue.AddRateLimited(shard)
@@ -139,45 +139,45 @@ func (r *Runner) next(ctx, ending context.Context) bool {
 	}
 	r.queue.Forget(shard)
 	r.mu.Lock()
-	r.rests[shard] = time.Duration(result.Size-large) * perItem
+	r.cooldowns[shard] = time.Duration(result.Size-largeShardSize) * cooldownPerItem
 	r.mu.Unlock()
-	if result.Again > 0 {
-		r.queue.AddAfter(shard, r.pause(shard, result.Again))
+	if result.RequeueAfter > 0 {
+		r.queue.AddAfter(shard, r.requeueDelay(shard, result.RequeueAfter))
 	}
 	return true
 }
 
-// admit says whether a shard is slow, and whether it may run now.
-func (r *Runner) admit(shard string, now time.Time) (slow, admitted bool) {
+// acquireWorker says whether a shard is slow, and whether it may run now.
+func (r *Runner) acquireWorker(shard string, now time.Time) (slow, admitted bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if slow = r.slow[shard]; slow {
-		if r.held >= r.lends {
+	if slow = r.slowShards[shard]; slow {
+		if r.slowWorkers >= r.maxSlowWorkers {
 			return slow, false
 		}
-		r.held++
+		r.slowWorkers++
 	}
-	r.begun[shard] = now
+	r.startedAt[shard] = now
 	return slow, true
 }
 
-// ended notes how long a run took.
-func (r *Runner) ended(shard string, slow bool, took time.Duration) {
+// recordRunEnd notes how long a run took.
+func (r *Runner) recordRunEnd(shard string, slow bool, took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if slow {
-		r.held--
+		r.slowWorkers--
 	}
-	if r.slow[shard] = took >= slowRun; !r.slow[shard] {
-		delete(r.slow, shard)
+	if r.slowShards[shard] = took >= slowRunThreshold; !r.slowShards[shard] {
+		delete(r.slowShards, shard)
 	}
 }
 
-// pause is how long to wait before the next look: the first two as long as asked for, each further one twice as long.
-func (r *Runner) pause(shard string, again time.Duration) time.Duration {
+// requeueDelay is how long to wait before the next look: the first two as long as asked for, each further one twice as long.
+func (r *Runner) requeueDelay(shard string, again time.Duration) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := r.looks[shard]
-	r.looks[shard] = n + 1
-	return min(again<<min(max(n-1, 0), 10), max(again, lastLook))
+	n := r.requeues[shard]
+	r.requeues[shard] = n + 1
+	return min(again<<min(max(n-1, 0), 10), max(again, maxRequeueDelay))
 }

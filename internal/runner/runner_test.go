@@ -14,12 +14,12 @@ import (
 	"github.com/sallyport/sallyport/internal/runner"
 )
 
-func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+func discardLogger() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-func ignore(string, time.Duration, error) {}
+func ignoreDone(string, time.Duration, error) {}
 
-// start runs a runner until the test ends.
-func start(t *testing.T, r *runner.Runner, workers int) {
+// startRunner runs a runner until the test ends.
+func startRunner(t *testing.T, r *runner.Runner, workers int) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -34,13 +34,13 @@ func TestABurstOfEventsIsOneRun(t *testing.T) {
 		runs.Add(1)
 		ran <- struct{}{}
 		return runner.Result{}, nil
-	}, ignore, quiet())
+	}, ignoreDone, discardLogger())
 	for range 1000 {
-		r.Ask("acme")
+		r.Enqueue("acme")
 	}
-	start(t, r, 4)
+	startRunner(t, r, 4)
 	<-ran
-	r.Ask("acme") // control: a later event is a run of its own
+	r.Enqueue("acme") // control: a later event is a run of its own
 	<-ran
 	if n := runs.Load(); n != 2 {
 		t.Errorf("%d runs; want one for the burst and one for what came later", n)
@@ -66,12 +66,12 @@ func TestShardsRunSideBySideAndNeverTwiceAtOnce(t *testing.T) {
 		inside[shard]--
 		mu.Unlock()
 		return runner.Result{}, nil
-	}, ignore, quiet())
-	r.Ask("a")
-	r.Ask("b")
-	start(t, r, 4)
+	}, ignoreDone, discardLogger())
+	r.Enqueue("a")
+	r.Enqueue("b")
+	startRunner(t, r, 4)
 	<-both // would never come if they ran one after the other
-	r.Ask("a")
+	r.Enqueue("a")
 }
 
 func TestAFailedShardIsTriedAgainAndHoldsUpNobody(t *testing.T) {
@@ -87,10 +87,10 @@ func TestAFailedShardIsTriedAgainAndHoldsUpNobody(t *testing.T) {
 		}
 		close(cured)
 		return runner.Result{}, nil
-	}, ignore, quiet())
-	start(t, r, 1)
-	r.Ask("broken")
-	r.Ask("well")
+	}, ignoreDone, discardLogger())
+	startRunner(t, r, 1)
+	r.Enqueue("broken")
+	r.Enqueue("well")
 	<-well
 	<-cured
 }
@@ -103,11 +103,11 @@ func TestEndWaitsForWhatRuns(t *testing.T) {
 		<-finish
 		cut.Store(ctx.Err() != nil)
 		return runner.Result{}, nil
-	}, ignore, quiet())
+	}, ignoreDone, discardLogger())
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { r.Start(ctx, 2, time.Minute); close(ended) }()
-	r.Ask("acme")
+	r.Enqueue("acme")
 	<-running
 	stop()
 	select {
@@ -127,9 +127,9 @@ func TestAShardThatWaitsIsLookedAtLessOftenUntilSomethingHappens(t *testing.T) {
 	looks := make(chan time.Time, 100)
 	r := runner.New(func(context.Context, string) (runner.Result, error) {
 		looks <- time.Now()
-		return runner.Result{Again: again}, nil
-	}, ignore, quiet())
-	start(t, r, 1)
+		return runner.Result{RequeueAfter: again}, nil
+	}, ignoreDone, discardLogger())
+	startRunner(t, r, 1)
 	pauses := func(n int) (out []time.Duration) {
 		last := <-looks
 		for range n {
@@ -138,11 +138,11 @@ func TestAShardThatWaitsIsLookedAtLessOftenUntilSomethingHappens(t *testing.T) {
 		}
 		return out
 	}
-	r.Ask("acme")
+	r.Enqueue("acme")
 	if p := pauses(5); p[4] < 8*again {
 		t.Errorf("the pauses are %s; want them to grow to %s", p, 8*again)
 	}
-	r.Ask("acme") // an event: what it leads to is looked at soon
+	r.Enqueue("acme") // an event: what it leads to is looked at soon
 	if p := pauses(2); p[0] > 8*again || p[1] > 8*again {
 		t.Errorf("after an event the pauses are %s; want them to be short again", p)
 	}
@@ -154,15 +154,15 @@ func TestALargeShardRestsLonger(t *testing.T) {
 		r := runner.New(func(context.Context, string) (runner.Result, error) {
 			began <- time.Now()
 			return runner.Result{Size: size}, nil
-		}, ignore, quiet())
-		start(t, r, 1)
-		r.Ask("acme")
+		}, ignoreDone, discardLogger())
+		startRunner(t, r, 1)
+		r.Enqueue("acme")
 		first := <-began
 		for len(began) == 0 { // the size is known when the first run has ended
-			r.Ask("acme")
+			r.Enqueue("acme")
 		}
 		<-began
-		r.Ask("acme")
+		r.Enqueue("acme")
 		third := <-began
 		if took := third.Sub(first); (took > 150*time.Millisecond) != rests {
 			t.Errorf("a shard of %d ran three times in %v", size, took)
@@ -189,11 +189,11 @@ func TestSlowShardsLeaveWorkersForOthers(t *testing.T) {
 			<-ctx.Done() // it never ends by itself
 			cut.Add(1)
 			return runner.Result{}, ctx.Err()
-		}, ignore, quiet())
+		}, ignoreDone, discardLogger())
 		ctx, stop := context.WithCancel(t.Context())
 		go r.Start(ctx, workers, 0)
 		for i := range 10 {
-			r.Ask(fmt.Sprint("evil", i))
+			r.Enqueue(fmt.Sprint("evil", i))
 		}
 		<-time.After(6 * time.Minute) // their first runs, as nobody knows yet that they are slow
 		if cut.Load() == 0 {
@@ -205,7 +205,7 @@ func TestSlowShardsLeaveWorkersForOthers(t *testing.T) {
 			t.Errorf("%d slow shards run", n)
 		}
 		asked := time.Now()
-		r.Ask("victim")
+		r.Enqueue("victim")
 		if waited := (<-quick).Sub(asked); waited > time.Second {
 			t.Errorf("another shard waited for %v", waited)
 		}

@@ -4,8 +4,8 @@ package snapshot
 // has no selectors and admits everybody.
 type Admitted map[string]bool
 
-// Admits says whether one of several names is admitted.
-func (a Admitted) Admits(names ...string) bool {
+// AdmitsAny says whether one of several names is admitted.
+func (a Admitted) AdmitsAny(names ...string) bool {
 	if a == nil {
 		return true
 	}

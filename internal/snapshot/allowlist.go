@@ -10,11 +10,11 @@ type AllowList struct {
 	Malformed Malformed
 }
 
-// MostAllowed is how many entries an allow-list may have: they are one address set in OVN.
-const MostAllowed = 256
+// MaxAllowListEntries is how many entries an allow-list may have: they are one address set in OVN.
+const MaxAllowListEntries = 256
 
-// Restricts says whether there is somebody whom it does not allow.
-func (l AllowList) Restricts() bool {
+// RestrictsAny says whether there is somebody whom it does not allow.
+func (l AllowList) RestrictsAny() bool {
 	for _, p := range l.Prefixes {
 		if p.Bits() == 0 && p.Addr().Is4() {
 			return false

@@ -8,74 +8,74 @@ import (
 	"time"
 )
 
-// Egress is everything that decides about which node holds which egress address.
-type Egress struct {
-	Requests []EgressIP
+// EgressInput is everything that decides about which node holds which egress address.
+type EgressInput struct {
+	EgressIPs []EgressIP
 	// Nodes are those that may hold egress addresses.
-	Nodes     []Node
-	Externals []External
+	Nodes           []Node
+	ExternalSubnets []ExternalSubnet
 	// Engine is what Kube-OVN made of our objects, and Holders says who has an address that is asked for: the name of an OvnEip.
-	Engine  Engine
-	Holders map[netip.Addr]Holder
+	Engine        Engine
+	AddressOwners map[netip.Addr]AddressOwner
 
-	// Links are the networks of the egress router's ports, Held the chassis that may hold them, the first first, and Ends the other ends
+	// PortNetworks are the networks of the egress router's ports, Held the chassis that may hold them, the first first, and Ends the other ends
 	// of its links, which VPCs make: all by name.
-	Links map[string]netip.Prefix
-	Held  map[string]Held
-	Ends  map[string]bool
-	// Moved are the chassis to which the engine itself has moved ports, because the one that was to hold them is not there: by port.
-	Moved map[string]string
-	// Lost are the chassis from which it has moved ports a short time ago: by port.
-	Lost map[string]string
+	PortNetworks  map[string]netip.Prefix
+	ChassisGroups map[string]HAChassisGroup
+	PeerPorts     map[string]bool
+	// FailedOverTo are the chassis to which the engine itself has moved ports, because the one that was to hold them is not there: by port.
+	FailedOverTo map[string]string
+	// FailedOverFrom are the chassis from which it has moved ports a short time ago: by port.
+	FailedOverFrom map[string]string
 
-	// Moves is how many addresses may go to nodes that hold fewer, without a request.
-	Moves int
+	// AllowedMoves is how many addresses may go to nodes that hold fewer, without a request.
+	AllowedMoves int
 
-	// Liveness is how often nodes ask each other whether they are there; 0: as the engine does. Settings are the names of those that the
+	// BFDInterval is how often nodes ask each other whether they are there; 0: as the engine does. Settings are the names of those that the
 	// engine has, and whether they are ours.
-	Liveness time.Duration
-	Settings map[string]bool
+	BFDInterval   time.Duration
+	GlobalOptions map[string]bool
 }
 
-// Held is the chassis that may hold a port, the first first, and the EgressIP that asked for it.
-type Held struct {
-	Chassis []string
-	By      string
+// HAChassisGroup is the chassis that may hold a port, the first first, and the EgressIP that asked for it.
+type HAChassisGroup struct {
+	Chassis  []string
+	EgressIP string
 }
 
 // EgressIP is a request for addresses that selected pods leave with.
 type EgressIP struct {
 	Meta
-	Addresses []string // as they were written
-	Vpcs      []string // that it selects pods of
-	Outside   Pods     // that it selects and that are of no project
-	// Nodes are those that may hold the addresses; nil: any.
-	Nodes map[string]bool
-	// Rebalance is the last request that its addresses go to nodes with fewer, and Rebalanced the last that was carried out.
-	Rebalance, Rebalanced string
+	Addresses           []string  // as they were written
+	Vpcs                []string  // that it selects pods of
+	PodsOutsideProjects PodSample // that it selects and that are of no project
+	// EligibleNodes are those that may hold the addresses; nil: any.
+	EligibleNodes map[string]bool
+	// RebalanceRequested is the last request that its addresses go to nodes with fewer, and Rebalanced the last that was carried out.
+	RebalanceRequested, Rebalanced string
 	Malformed
 }
 
-// Pods is how many pods there are, and the first few of them as namespace/name: there may be many thousand.
-type Pods struct {
+// PodSample is how many pods there are, and the first few of them as namespace/name: there may be many thousand.
+type PodSample struct {
 	Number int
 	First  []string
 }
 
-// FewPods is how many pods are named.
-const FewPods = 3
+// MaxNamedPods is how many pods are named.
+const MaxNamedPods = 3
 
-// Add adds a pod by its namespace and name.
-func (p *Pods) Add(name string) {
+// AddPod adds a pod by its namespace and name.
+func (p *PodSample) AddPod(name string) {
 	p.Number++
-	if i, _ := slices.BinarySearch(p.First, name); i < FewPods {
+	if i, _ := slices.BinarySearch(p.First, name); i < MaxNamedPods {
 		p.First = slices.Insert(p.First, i, name)
-		p.First = p.First[:min(len(p.First), FewPods)]
+		p.First = p.First[:min(len(p.First), MaxNamedPods)]
 	}
 }
 
 // String is their names, and how many more there are.
-func (p Pods) String() string {
+func (p PodSample) String() string {
 	names := strings.Join(p.First, ", ")
 	if more := p.Number - len(p.First); more > 0 {
 		return fmt.Sprintf("%s and %d more", names, more)
@@ -87,7 +87,7 @@ func (p Pods) String() string {
 type Node struct {
 	Name, Chassis string
 	Ready         bool
-	Leaving       bool // it is to hand over what it holds
+	Draining      bool // it is to hand over what it holds
 	Addresses     []netip.Addr
 }
 
@@ -95,17 +95,17 @@ type Node struct {
 type Selection struct {
 	EgressIP string
 	Created  time.Time
-	Open     bool // without an address, they leave as other pods do
+	FailOpen bool // without an address, they leave as other pods do
 	Pods     []netip.Addr
 	// Addresses are the EgressIP's, and Links the ways to those that are there.
 	Addresses []netip.Addr
-	Links     []Link
+	Links     []EgressLink
 }
 
-// Link is the way from a VPC's router to an egress address.
-type Link struct {
-	Address netip.Addr
-	Network netip.Prefix // of the far end, with its address
+// EgressLink is the way from a VPC's router to an egress address.
+type EgressLink struct {
+	Address     netip.Addr
+	PeerNetwork netip.Prefix // of the far end, with its address
 }
 
 // EgressService is a request that the pods behind the Service of its name leave with the Service's address, or by its network.
@@ -120,12 +120,12 @@ type EgressRoute struct {
 	Meta
 	Type, Network string // the network by type, or by name
 	Destinations  []netip.Prefix
-	Pods          []Placed
+	Pods          []PodPlacement
 	Malformed
 }
 
-// Placed is an address of a pod, and the node that it runs on.
-type Placed struct {
+// PodPlacement is an address of a pod, and the node that it runs on.
+type PodPlacement struct {
 	Address netip.Addr
 	Node    string
 }

@@ -5,18 +5,18 @@ import "testing"
 // What an operator mistypes is refused: a trusted namespace that does not exist could be made by somebody.
 func TestIsolationFlags(t *testing.T) {
 	for text, want := range map[string]string{"kube-system, dns": "kube-system,dns", "": "", " , ": ""} {
-		var l Namespaces
+		var l NamespaceList
 		if err := l.Set(text); err != nil || l.String() != want {
 			t.Errorf("%q gives %q (%v), want %q", text, l.String(), err, want)
 		}
 	}
 	for _, text := range []string{"*", "a b", "a/b", "A", "-a", "kube-system;x", "a.b"} {
-		if err := new(Namespaces).Set(text); err == nil {
+		if err := new(NamespaceList).Set(text); err == nil {
 			t.Errorf("%q is taken", text)
 		}
 	}
 	var i Isolation
-	if i.String() != "Enforce" || i.Set("Report") != nil || i != Report {
+	if i.String() != "Enforce" || i.Set("Report") != nil || i != IsolationReport {
 		t.Errorf("isolation is %s", i)
 	}
 	for _, text := range []string{"", "enforce", "Off"} {

@@ -8,14 +8,14 @@ import (
 // Limit is how many of something there may be. The zero value: nobody has set one.
 type Limit struct {
 	IsSet bool
-	Most  int
+	Max   int
 }
 
 // AtMost is a limit that somebody has set.
-func AtMost(n int) Limit { return Limit{IsSet: true, Most: n} }
+func AtMost(n int) Limit { return Limit{IsSet: true, Max: n} }
 
-// Allows says whether there may be one more where there are some already.
-func (l Limit) Allows(already int) bool { return !l.IsSet || already < l.Most }
+// AllowsMore says whether there may be one more where there are some already.
+func (l Limit) AllowsMore(already int) bool { return !l.IsSet || already < l.Max }
 
 // Set reads it, as a flag's value.
 func (l *Limit) Set(text string) error {
@@ -36,7 +36,7 @@ func (l *Limit) String() string {
 	if !l.IsSet {
 		return "none"
 	}
-	return strconv.Itoa(l.Most)
+	return strconv.Itoa(l.Max)
 }
 
 // Type is what help calls such a value.
@@ -53,19 +53,19 @@ type Organization struct {
 	// EIps and Projects are the limits that its namespace sets.
 	EIps, Projects Limit
 	// Members are its Projects, those of other shards included. They are there only where a limit needs them.
-	Members []Member
+	Members []MemberProject
 }
 
-// Member is a Project, as far as its organization's quotas look at it.
-type Member struct {
+// MemberProject is a Project, as far as its organization's quotas look at it.
+type MemberProject struct {
 	Meta
 	Accepted bool  // it has its namespace
 	Quota    Limit // of EIps that it sets itself, or its namespace
-	EIps     []Counted
+	EIps     []MemberEIp
 }
 
-// Counted is an EIp, as far as its organization's quota looks at it.
-type Counted struct {
+// MemberEIp is an EIp, as far as its organization's quota looks at it.
+type MemberEIp struct {
 	Meta
 	Accepted bool
 }

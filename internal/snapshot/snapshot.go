@@ -16,8 +16,8 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// World is everything that decides about one VPC. Lists are in no particular order; compile sorts what it depends on.
-type World struct {
+// VpcInput is everything that decides about one VPC. Lists are in no particular order; compile sorts what it depends on.
+type VpcInput struct {
 	// Shard is the name of the VPC, of its router and of its namespace.
 	Shard  string
 	Config Config
@@ -36,20 +36,20 @@ type World struct {
 	// Services are those of type LoadBalancer.
 	Services []Service
 
-	// NoBackends: Kubernetes has no Backends of Envoy Gateway.
-	NoBackends bool
-	// Externals are the subnets of all external networks.
-	Externals []External
-	// Platform are the prefixes of the cluster itself, as long as the Project is new: those of Kube-OVN's own VPC, and the nodes' addresses.
-	Platform []Claim
+	// BackendCRDMissing: Kubernetes has no Backends of Envoy Gateway.
+	BackendCRDMissing bool
+	// ExternalSubnets are the subnets of all external networks.
+	ExternalSubnets []ExternalSubnet
+	// PlatformPrefixes are the prefixes of the cluster itself, as long as the Project is new: those of Kube-OVN's own VPC, and the nodes' addresses.
+	PlatformPrefixes []PrefixClaim
 	// Pods and VMs are the targets that the shard's FIps name, and all pods where endpoints count by them. An absent one does not
-	// exist. The key of a pod is PodName.
+	// exist. The key of a pod is PodKey.
 	Pods map[string][]netip.Addr
 	VMs  map[string][]intent.VMInterface
 
 	// Selections are the EgressIPs that select pods of the shard, and Inside the addresses of all its pods, where there are any.
-	Selections []Selection
-	Inside     []netip.Addr
+	Selections   []Selection
+	PodAddresses []netip.Addr
 
 	// EgressServices and EgressRoutes lead pods of the shard out by other networks, or with other addresses.
 	EgressServices []EgressService
@@ -57,8 +57,8 @@ type World struct {
 
 	// Engine is what Kube-OVN made of our objects.
 	Engine Engine
-	// Holders says who has an address that one of the shard's EIps asks for: the name of an OvnEip.
-	Holders map[netip.Addr]Holder
+	// AddressOwners says who has an address that one of the shard's EIps asks for: the name of an OvnEip.
+	AddressOwners map[netip.Addr]AddressOwner
 }
 
 // Config is what the operator chose for all projects.
@@ -70,42 +70,42 @@ type Config struct {
 	DefaultServiceType string
 	// Quotas are those of whom nobody has given others.
 	Quotas Quotas
-	// Lonely is how long a Service that asks for it may be without endpoints before it is deleted.
-	Lonely time.Duration
-	// Classless says which Services without a loadBalancerClass are ours.
-	Classless Classless
-	// ManagementNetwork is the type of the network whose hosts pods of the management VPC reach; empty: none.
-	ManagementNetwork string
-	// Return is how replies find back on networks that do not say.
-	Return Return
-	// Liveness is how often nodes that hold addresses are asked for a sign of life; 0: as OVN does.
-	Liveness time.Duration
-	// Rebalance is after what time another egress address may go to a node that holds fewer, without a request; 0: none does.
-	Rebalance time.Duration
-	// Inside are the prefixes of the cluster's pods and Services.
-	Inside Prefixes
+	// AutodeleteAfter is how long a Service that asks for it may be without endpoints before it is deleted.
+	AutodeleteAfter time.Duration
+	// ClasslessServices says which Services without a loadBalancerClass are ours.
+	ClasslessServices ClasslessPolicy
+	// ManagementNetworkType is the type of the network whose hosts pods of the management VPC reach; empty: none.
+	ManagementNetworkType string
+	// DefaultReturnPath is how replies find back on networks that do not say.
+	DefaultReturnPath ReturnPath
+	// BFDInterval is how often nodes that hold addresses are asked for a sign of life; 0: as OVN does.
+	BFDInterval time.Duration
+	// RebalanceInterval is after what time another egress address may go to a node that holds fewer, without a request; 0: none does.
+	RebalanceInterval time.Duration
+	// ClusterPrefixes are the prefixes of the cluster's pods and Services.
+	ClusterPrefixes PrefixList
 	// Isolation is what happens to pods on networks where they do not belong.
 	Isolation Isolation
-	// Trusted are namespaces whose pods may be on the network of any project.
-	Trusted Namespaces
-	// Attachments are namespaces whose NetworkAttachmentDefinitions pods of all namespaces may use.
-	Attachments Namespaces
+	// TrustedNamespaces are namespaces whose pods may be on the network of any project.
+	TrustedNamespaces NamespaceList
+	// AttachmentNamespaces are namespaces whose NetworkAttachmentDefinitions pods of all namespaces may use.
+	AttachmentNamespaces NamespaceList
 }
 
-// Namespaces is a list of namespaces, as a flag's value.
-type Namespaces []string
+// NamespaceList is a list of namespaces, as a flag's value.
+type NamespaceList []string
 
-// label is what Kubernetes calls a namespace.
-var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+// namespacePattern is what Kubernetes calls a namespace.
+var namespacePattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 // Set reads the list, with commas between.
-func (l *Namespaces) Set(text string) error {
+func (l *NamespaceList) Set(text string) error {
 	*l = nil
 	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part == "" {
 			continue
 		}
-		if !label.MatchString(part) {
+		if !namespacePattern.MatchString(part) {
 			return fmt.Errorf("%q is not the name of a namespace", part)
 		}
 		*l = append(*l, part)
@@ -114,39 +114,39 @@ func (l *Namespaces) Set(text string) error {
 }
 
 // String is the list as it is given.
-func (l *Namespaces) String() string { return strings.Join(*l, ",") }
+func (l *NamespaceList) String() string { return strings.Join(*l, ",") }
 
 // Type is what help calls such a value.
-func (*Namespaces) Type() string { return "namespaces" }
+func (*NamespaceList) Type() string { return "namespaces" }
 
 // Isolation is what happens to the packets of pods on networks where they do not belong.
 type Isolation string
 
 // The choices. None given means the first. Both are reported.
 const (
-	Enforce Isolation = "Enforce" // they are dropped
-	Report  Isolation = "Report"  // they are not
+	IsolationEnforce Isolation = "Enforce" // they are dropped
+	IsolationReport  Isolation = "Report"  // they are not
 )
 
 // Set reads it, as a flag's value.
 func (i *Isolation) Set(text string) error {
-	if *i = Isolation(text); *i != Enforce && *i != Report {
-		return fmt.Errorf("%q: use %s or %s", text, Enforce, Report)
+	if *i = Isolation(text); *i != IsolationEnforce && *i != IsolationReport {
+		return fmt.Errorf("%q: use %s or %s", text, IsolationEnforce, IsolationReport)
 	}
 	return nil
 }
 
 // String is the word for it.
-func (i *Isolation) String() string { return string(cmp.Or(*i, Enforce)) }
+func (i *Isolation) String() string { return string(cmp.Or(*i, IsolationEnforce)) }
 
 // Type is what a flag's value is called.
 func (i *Isolation) Type() string { return "isolation" }
 
-// Prefixes is a list of prefixes, as a flag's value.
-type Prefixes []netip.Prefix
+// PrefixList is a list of prefixes, as a flag's value.
+type PrefixList []netip.Prefix
 
 // Set reads the list, with commas between.
-func (l *Prefixes) Set(text string) error {
+func (l *PrefixList) Set(text string) error {
 	*l = nil
 	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part == "" {
@@ -162,7 +162,7 @@ func (l *Prefixes) Set(text string) error {
 }
 
 // String is the list as it is given.
-func (l *Prefixes) String() string {
+func (l *PrefixList) String() string {
 	var out []string
 	for _, p := range *l {
 		out = append(out, p.String())
@@ -171,81 +171,81 @@ func (l *Prefixes) String() string {
 }
 
 // Type is what help calls such a value.
-func (*Prefixes) Type() string { return "prefixes" }
+func (*PrefixList) Type() string { return "prefixes" }
 
-// Return is how replies find back to the network that a connection came in on.
-type Return string
+// ReturnPath is how replies find back to the network that a connection came in on.
+type ReturnPath string
 
 // The ways back. None given means the first.
 const (
-	ByConnection Return = "Connection"
-	BySource     Return = "Source"
+	ReturnByConnection ReturnPath = "Connection"
+	ReturnBySource     ReturnPath = "Source"
 )
 
 // Set reads it, as a flag's value.
-func (r *Return) Set(text string) error {
-	if *r = Return(text); *r != ByConnection && *r != BySource {
-		return fmt.Errorf("%q: use %s or %s", text, ByConnection, BySource)
+func (r *ReturnPath) Set(text string) error {
+	if *r = ReturnPath(text); *r != ReturnByConnection && *r != ReturnBySource {
+		return fmt.Errorf("%q: use %s or %s", text, ReturnByConnection, ReturnBySource)
 	}
 	return nil
 }
 
 // String is the word for it.
-func (r *Return) String() string { return string(cmp.Or(*r, ByConnection)) }
+func (r *ReturnPath) String() string { return string(cmp.Or(*r, ReturnByConnection)) }
 
 // Type is what a flag's value is called.
-func (r *Return) Type() string { return "way" }
+func (r *ReturnPath) Type() string { return "way" }
 
-// Classless is which Services without a loadBalancerClass are ours.
-type Classless string
+// ClasslessPolicy is which Services without a loadBalancerClass are ours.
+type ClasslessPolicy string
 
 // The choices. None given means the first. In the management VPC others may serve them, as in every cluster that is older than we.
 const (
-	InProjects Classless = "projects"
-	Everywhere Classless = "everywhere"
-	Nowhere    Classless = "nowhere"
+	ClasslessInProjects ClasslessPolicy = "projects"
+	ClasslessEverywhere ClasslessPolicy = "everywhere"
+	ClasslessNowhere    ClasslessPolicy = "nowhere"
 )
 
 // Set reads it, as a flag's value.
-func (c *Classless) Set(text string) error {
-	if *c = Classless(text); *c != InProjects && *c != Everywhere && *c != Nowhere {
-		return fmt.Errorf("%q: use %s, %s or %s", text, InProjects, Everywhere, Nowhere)
+func (c *ClasslessPolicy) Set(text string) error {
+	if *c = ClasslessPolicy(text); *c != ClasslessInProjects && *c != ClasslessEverywhere && *c != ClasslessNowhere {
+		return fmt.Errorf("%q: use %s, %s or %s", text, ClasslessInProjects, ClasslessEverywhere, ClasslessNowhere)
 	}
 	return nil
 }
 
-// Ours says whether a Service of type LoadBalancer is ours, by its loadBalancerClass and by where it is: in a VPC that we know, of a project
+// OwnsService says whether a Service of type LoadBalancer is ours, by its loadBalancerClass and by where it is: in a VPC that we know, of a project
 // or the management one. In a namespace of no VPC that we know, only who names us means us.
-func (c Classless) Ours(class string, known, management bool) bool {
+func (c ClasslessPolicy) OwnsService(class string, known, management bool) bool {
 	switch {
 	case class != "":
 		return class == kubedcv1.LoadBalancerClass
-	case c == Nowhere:
+	case c == ClasslessNowhere:
 		return false
 	default:
-		return known && (c == Everywhere || !management)
+		return known && (c == ClasslessEverywhere || !management)
 	}
 }
 
 // String is the word for it.
-func (c *Classless) String() string { return string(cmp.Or(*c, InProjects)) }
+func (c *ClasslessPolicy) String() string { return string(cmp.Or(*c, ClasslessInProjects)) }
 
 // Type is what a flag's value is called.
-func (c *Classless) Type() string { return "where" }
+func (c *ClasslessPolicy) Type() string { return "where" }
 
 // Management is the VPC that Kube-OVN makes for itself. Pods of any namespace without a Subnet of its own are in it.
 type Management struct {
 	Prefixes []netip.Prefix // of its pods
 	Gateways []netip.Addr   // of the prefixes
-	// Chassis are those of the nodes that may hold gateways, in order, and Holding those that may at present.
-	Chassis, Holding []string
-	// Connected are the external subnets to which Kube-OVN itself has connected it.
-	Connected map[string]bool
-	// Ending are its namespaces that are being deleted, and Quotas how many EIps they may have.
-	Ending map[string]bool
-	Quotas map[string]Limit
-	// Translated: somebody else translates the addresses of what leaves it.
-	Translated bool
+	// GatewayChassis are those of the nodes that may hold gateways, in order, and Holding those that may at present.
+	GatewayChassis, CurrentChassis []string
+	// ConnectedByKubeOVN are the external subnets to which Kube-OVN itself has connected it.
+	ConnectedByKubeOVN map[string]bool
+	// TerminatingNamespaces are its namespaces that are being deleted, and Quotas how many EIps they may have.
+	TerminatingNamespaces map[string]bool
+	NamespaceQuotas       map[string]Limit
+	// HasForeignSNAT: somebody else translates the addresses of what leaves it.
+	HasForeignSNAT bool
 }
 
 // Meta is what all API objects have.
@@ -254,35 +254,35 @@ type Meta struct {
 	Generation           int64
 	Created              time.Time
 	Deleting             bool
-	// Since is when it was deleted.
-	Since time.Time
+	// DeletedAt is when it was deleted.
+	DeletedAt time.Time
 }
 
 // Project is a tenant's request for a VPC.
 type Project struct {
 	Meta
-	Prefixes []netip.Prefix // of the pods: one, or one of each family
-	Gateways []netip.Addr   // one of a prefix; none: its first address
-	Network  string         // type of the default network
-	Quota    Limit          // of EIps
-	Accepted bool           // its status says so
-	// Ingress are those outside who may begin connections with the project's external addresses, Egress those with whom its pods may.
-	Ingress, Egress AllowList
+	Prefixes    []netip.Prefix // of the pods: one, or one of each family
+	Gateways    []netip.Addr   // one of a prefix; none: its first address
+	NetworkType string         // type of the default network
+	EIpQuota    Limit          // of EIps
+	Accepted    bool           // its status says so
+	// IngressAllowList are those outside who may begin connections with the project's external addresses, Egress those with whom its pods may.
+	IngressAllowList, EgressAllowList AllowList
 	Malformed
 }
 
 // EIp is a request for an external address.
 type EIp struct {
 	Meta
-	Type    string     // network by type
-	Network string     // network by name
-	Child   string     // an OvnEip that exists already
-	Address netip.Addr // a specific one; invalid: any
+	Type           string     // network by type
+	Network        string     // network by name
+	ExistingOvnEip string     // an OvnEip that exists already
+	Address        netip.Addr // a specific one; invalid: any
 	// SharedWith are the namespaces whose Services may bind to it, besides its own.
 	SharedWith []string
-	// Remembered is the address in its status: what it had before somebody deleted the OvnEip. Accepted: its status says so.
-	Remembered netip.Addr
-	Accepted   bool
+	// StatusAddress is the address in its status: what it had before somebody deleted the OvnEip. Accepted: its status says so.
+	StatusAddress netip.Addr
+	Accepted      bool
 	Malformed
 }
 
@@ -301,24 +301,24 @@ type FIp struct {
 // Malformed is why a field could not be read; empty when all could.
 type Malformed string
 
-// Claim is a prefix and whose it is.
-type Claim struct {
+// PrefixClaim is a prefix and whose it is.
+type PrefixClaim struct {
 	Prefix netip.Prefix
-	By     string
+	Owner  string
 }
 
 // Namespace is the project's namespace as it is.
 type Namespace struct {
-	Exists, Ours, Deleting bool
-	Quota                  Limit // of EIps, when the Project sets none
+	Exists, Owned, Deleting bool
+	Quota                   Limit // of EIps, when the Project sets none
 	// PodSubnet is the Subnet in which Kube-OVN gives pods their addresses; empty: it gives none yet.
 	PodSubnet string
-	// Remaining is what keeps it from going, as Kubernetes says.
-	Remaining string
+	// RemainingContent is what keeps it from going, as Kubernetes says.
+	RemainingContent string
 }
 
-// External is one subnet of an external network.
-type External struct {
+// ExternalSubnet is one subnet of an external network.
+type ExternalSubnet struct {
 	Subnet  string
 	Network string // name of the ExternalNetwork, or of the subnet itself
 	Type    string
@@ -326,59 +326,59 @@ type External struct {
 	Ready   bool
 	Prefix  netip.Prefix // IPv4
 	Gateway netip.Addr   // IPv4
-	Dual    bool         // it has an IPv6 prefix, too, or only that
+	HasIPv6 bool         // it has an IPv6 prefix, too, or only that
 	Free    int
 	Used    int
-	// Reserved are the addresses that the operator keeps for others on the wire: spec.excludeIps of the Subnet, which has the gateway's, too.
-	Reserved []Range
+	// ReservedRanges are the addresses that the operator keeps for others on the wire: spec.excludeIps of the Subnet, which has the gateway's, too.
+	ReservedRanges []AddressRange
 	// Isolated: projects do not reach each other's addresses on it.
 	Isolated bool
-	// Shared are the addresses that they reach all the same, with the namespace that may have each.
-	Shared map[netip.Addr]string
-	// Return is how replies find back; empty: as the operator chose for all networks.
-	Return Return
+	// SharedAddresses are the addresses that they reach all the same, with the namespace that may have each.
+	SharedAddresses map[netip.Addr]string
+	// ReturnPath is how replies find back; empty: as the operator chose for all networks.
+	ReturnPath ReturnPath
 	// Admitted are those who may use it, as far as the shard has to know; nil: everybody may.
 	Admitted Admitted
 }
 
-// Reserves says whether the operator keeps an address for others.
-func (x *External) Reserves(a netip.Addr) bool {
-	return slices.ContainsFunc(x.Reserved, func(r Range) bool { return r.Contains(a) })
+// IsReserved says whether the operator keeps an address for others.
+func (x *ExternalSubnet) IsReserved(a netip.Addr) bool {
+	return slices.ContainsFunc(x.ReservedRanges, func(r AddressRange) bool { return r.Contains(a) })
 }
 
-// Grants says whether a namespace may have an address that the operator keeps for others.
-func (x *External) Grants(a netip.Addr, namespace string) bool {
-	return namespace != "" && x.Shared[a] == namespace
+// GrantsAddress says whether a namespace may have an address that the operator keeps for others.
+func (x *ExternalSubnet) GrantsAddress(a netip.Addr, namespace string) bool {
+	return namespace != "" && x.SharedAddresses[a] == namespace
 }
 
 // Engine is the shard's Kube-OVN objects and router ports as they are.
 type Engine struct {
 	Vpc     Vpc
-	Subnet  Seen
+	Subnet  ObjectState
 	OvnEips map[string]OvnEip // ours, and those that the shard's EIps name as children
 	OvnFips map[string]OvnFip
-	// Foreign are the OvnFips of others that have the name of one of the shard's.
-	Foreign map[string]bool
-	Snat    OvnSnatRule
-	// Ports are the names of the router's ports in the OVN northbound database.
-	Ports map[string]bool
-	// Networks are the addresses of those that Kube-OVN made, by name.
-	Networks map[string]netip.Prefix
-	// Left are the names of what Kube-OVN makes for a VPC in that database besides the router, and does not remove with it.
-	Left []string
-	// InUse is how many addresses of the project's subnet pods have, and Taken which.
-	InUse int
-	Taken []Range
-	// Legs are the addresses of the router's ports that are legs, by port.
-	Legs map[string]netip.Addr
-	// Balanced says whose load balancer has what is balanced now: "protocol address:port" → the Service's namespace/name.
-	Balanced map[string]string
-	// Lacks is what the engine lacks for replies to find back by their connection; empty: nothing.
-	Lacks string
-	// Objects are all objects of ours in this shard, by key: what has to go before a finalizer can.
-	Objects map[intent.ObjectKey]bool
-	// Misplaced are the ports of pods of other namespaces on the shard's switch, and those of its own pods on other switches.
-	Misplaced []PodPort
+	// ForeignOvnFips are the OvnFips of others that have the name of one of the shard's.
+	ForeignOvnFips map[string]bool
+	SnatRule       OvnSnatRule
+	// RouterPorts are the names of the router's ports in the OVN northbound database.
+	RouterPorts map[string]bool
+	// PortNetworks are the addresses of those that Kube-OVN made, by name.
+	PortNetworks map[string]netip.Prefix
+	// Leftovers are the names of what Kube-OVN makes for a VPC in that database besides the router, and does not remove with it.
+	Leftovers []string
+	// UsedIPs is how many addresses of the project's subnet pods have, and Taken which.
+	UsedIPs      int
+	UsedIPRanges []AddressRange
+	// ReturnPorts are the addresses of the router's ports that are legs, by port.
+	ReturnPorts map[string]netip.Addr
+	// VIPOwners says whose load balancer has what is balanced now: "protocol address:port" → the Service's namespace/name.
+	VIPOwners map[string]string
+	// MissingCapabilities is what the engine lacks for replies to find back by their connection; empty: nothing.
+	MissingCapabilities string
+	// OwnedObjects are all objects of ours in this shard, by key: what has to go before a finalizer can.
+	OwnedObjects map[intent.ObjectKey]bool
+	// MisplacedPorts are the ports of pods of other namespaces on the shard's switch, and those of its own pods on other switches.
+	MisplacedPorts []PodPort
 }
 
 // PodPort is the switch port of a pod or virtual machine.
@@ -390,125 +390,127 @@ type PodPort struct {
 	Project string
 	// Allowed: an operator lets pods of the namespace be on the Subnet.
 	Allowed bool
-	// Attachment is the namespace of the NetworkAttachmentDefinition that the Subnet is for; empty: none.
-	Attachment string
+	// AttachmentNamespace is the namespace of the NetworkAttachmentDefinition that the Subnet is for; empty: none.
+	AttachmentNamespace string
 }
 
-// Range is addresses from the first to the last.
-type Range struct{ First, Last netip.Addr }
+// AddressRange is addresses from the first to the last.
+type AddressRange struct{ First, Last netip.Addr }
 
 // Contains says whether an address is in it.
-func (r Range) Contains(a netip.Addr) bool { return r.First.Compare(a) <= 0 && a.Compare(r.Last) <= 0 }
+func (r AddressRange) Contains(a netip.Addr) bool {
+	return r.First.Compare(a) <= 0 && a.Compare(r.Last) <= 0
+}
 
-// Seen is how an object is doing.
-type Seen struct {
+// ObjectState is how an object is doing.
+type ObjectState struct {
 	Exists, Ready, Deleting bool
-	// Since is when it was deleted.
-	Since time.Time
+	// DeletedAt is when it was deleted.
+	DeletedAt time.Time
 }
 
 // Vpc is how a VPC is doing.
 type Vpc struct {
-	Seen
-	// Touched is when we last changed a list of it.
-	Touched time.Time
-	// Asked are the external subnets that it is to be connected to, Attached those that Kube-OVN says it has connected, and
+	ObjectState
+	// LastEditedAt is when we last changed a list of it.
+	LastEditedAt time.Time
+	// RequestedSubnets are the external subnets that it is to be connected to, Attached those that Kube-OVN says it has connected, and
 	// Said is when Kube-OVN last said something.
-	Asked, Attached map[string]bool
-	Said            time.Time
+	RequestedSubnets, AttachedSubnets map[string]bool
+	StatusWrittenAt                   time.Time
 }
 
 // OvnEip is how an address is doing.
 type OvnEip struct {
-	Seen
-	Ours    bool      // of this shard
-	Found   bool      // and made by Kube-OVN itself, which took any address
-	Origin  state.Ref // that asked for it; zero: it does not say
-	Subnet  string
-	Type    string
-	Address netip.Addr
-	Asked   netip.Addr // the address that it is to have; invalid: any
-	// Blank: it will never have an address. Kube-OVN says that it is ready and has overwritten the address with nothing, or was
+	ObjectState
+	Owned            bool      // of this shard
+	Adopted          bool      // and made by Kube-OVN itself, which took any address
+	Origin           state.Ref // that asked for it; zero: it does not say
+	Subnet           string
+	Type             string
+	Address          netip.Addr
+	RequestedAddress netip.Addr // the address that it is to have; invalid: any
+	// FailedWithoutAddress: it will never have an address. Kube-OVN says that it is ready and has overwritten the address with nothing, or was
 	// about to give it one that another has by now, or has overlooked it.
-	Blank bool
+	FailedWithoutAddress bool
 }
 
 // OvnFip is how a translation is doing.
 type OvnFip struct {
-	Seen
-	OvnEip   string
-	External netip.Addr
-	Target   netip.Addr
-	// Overlooked: Kube-OVN will never carry it out. It has to go, so that it can come again.
-	Overlooked bool
+	ObjectState
+	OvnEip     string
+	ExternalIP netip.Addr
+	TargetIP   netip.Addr
+	// Stuck: Kube-OVN will never carry it out. It has to go, so that it can come again.
+	Stuck bool
 }
 
 // OvnSnatRule is how the translation of what leaves is doing.
 type OvnSnatRule struct {
-	Seen
-	OvnEip   string
-	External netip.Addr
-	Inside   netip.Prefix // whose packets are translated
-	// Overlooked: Kube-OVN will never carry it out. It has to go, so that it can come again.
-	Overlooked bool
+	ObjectState
+	OvnEip         string
+	ExternalIP     netip.Addr
+	InternalPrefix netip.Prefix // whose packets are translated
+	// Stuck: Kube-OVN will never carry it out. It has to go, so that it can come again.
+	Stuck bool
 }
 
-// Holder is who has an address.
-type Holder struct {
+// AddressOwner is who has an address.
+type AddressOwner struct {
 	OvnEip string
 	Shard  string // empty: it is not ours
 }
 
-// Networks is everything that decides about the external networks themselves.
-type Networks struct {
-	Networks []Network
-	Subnets  map[string]External
-	// Return is how replies find back on networks that do not say, and Lacks what the engine lacks for more than by source.
-	Return Return
-	Lacks  string
-	// Paths are the NodePaths that there are, by node, and Inside the prefixes of pods and Services.
-	Paths  map[string]Path
-	Inside []netip.Prefix
+// NetworkInput is everything that decides about the external networks themselves.
+type NetworkInput struct {
+	ExternalNetworks []ExternalNetwork
+	ExternalSubnets  map[string]ExternalSubnet
+	// DefaultReturnPath is how replies find back on networks that do not say, and Lacks what the engine lacks for more than by source.
+	DefaultReturnPath   ReturnPath
+	MissingCapabilities string
+	// NodePaths are the NodePaths that there are, by node, and Inside the prefixes of pods and Services.
+	NodePaths       map[string]NodePathStatus
+	ClusterPrefixes []netip.Prefix
 }
 
-// Network is an operator's request for an external network.
-type Network struct {
+// ExternalNetwork is an operator's request for an external network.
+type ExternalNetwork struct {
 	Meta
 	Subnets []string
-	// Shared are the addresses that all projects reach, with the namespace that may have each.
-	Shared map[netip.Addr]string
+	// SharedAddresses are the addresses that all projects reach, with the namespace that may have each.
+	SharedAddresses map[netip.Addr]string
 	// Malformed is why its selectors can't be used, which admits nobody.
-	Malformed Malformed
-	Return    Return  // empty: as the operator chose for all networks
-	Uplink    *Uplink // how nodes are on it themselves; nil: they are not
+	Malformed  Malformed
+	ReturnPath ReturnPath // empty: as the operator chose for all networks
+	Uplink     *Uplink    // how nodes are on it themselves; nil: they are not
 }
 
 // Service is a request for a load balancer.
 type Service struct {
 	Meta
-	// Balancer: it is of type LoadBalancer. It may have been.
-	Balancer bool
-	Class    string // loadBalancerClass
+	// IsLoadBalancer: it is of type LoadBalancer. It may have been.
+	IsLoadBalancer bool
+	Class          string // loadBalancerClass
 	// Where its address comes from: an EIp by name and namespace, or one of its own with this address, or on a network of this type.
-	EIp, EIpIn string
-	Address    netip.Addr
-	Type       string
+	EIp, EIpNamespace string
+	Address           netip.Addr
+	Type              string
 
-	Ports    []Port
-	Ranges   []netip.Prefix // from which clients may come; none: from anywhere
-	Affinity int            // seconds for which a client keeps its backend; 0: it doesn't
-	Check    *Check         // of backends; nil: none
-	Backend  bool           // it wants a Backend of Envoy Gateway
-	Expires  bool           // it is to go when it stays without endpoints
-	Leaves   bool           // its pods are to leave with its address
-	// Endpoints are those that it has, in no particular order: at most MostEndpoints. Left is how many more there are.
-	Endpoints []Endpoint
-	Left      int
-	// Idle is since when it has been without endpoints; zero: it has some, or nobody has looked yet.
-	Idle time.Time
-	// Shown is the address in its status, and Marked says whether there is a status of ours.
-	Shown  netip.Addr
-	Marked bool
+	Ports           []Port
+	SourceRanges    []netip.Prefix // from which clients may come; none: from anywhere
+	AffinitySeconds int            // seconds for which a client keeps its backend; 0: it doesn't
+	HealthCheck     *HealthCheck   // of backends; nil: none
+	WantsBackend    bool           // it wants a Backend of Envoy Gateway
+	Autodelete      bool           // it is to go when it stays without endpoints
+	EgressByLBIP    bool           // its pods are to leave with its address
+	// Endpoints are those that it has, in no particular order: at most MaxEndpoints. Left is how many more there are.
+	Endpoints        []Endpoint
+	OmittedEndpoints int
+	// IdleSince is since when it has been without endpoints; zero: it has some, or nobody has looked yet.
+	IdleSince time.Time
+	// StatusAddress is the address in its status, and Marked says whether there is a status of ours.
+	StatusAddress    netip.Addr
+	HasManagedStatus bool
 	Malformed
 }
 
@@ -519,30 +521,30 @@ type Port struct {
 	Number   int
 }
 
-// MostEndpoints is how many endpoints of a Service are read. A slice of 200 kB may have a billion, as addresses × ports, and whoever writes it would
+// MaxEndpoints is how many endpoints of a Service are read. A slice of 200 kB may have a billion, as addresses × ports, and whoever writes it would
 // have the memory of everybody's controller. OVN itself is slow long before that.
-const MostEndpoints = 5000
+const MaxEndpoints = 5000
 
 // Endpoint is an address behind one port of a Service.
 type Endpoint struct {
-	Port    string // by name
-	Address netip.Addr
-	Number  int
-	Target  string // the pod that it is, as whoever wrote the slice says; empty: none
+	PortName  string // by name
+	Address   netip.Addr
+	Number    int
+	TargetPod string // the pod that it is, as whoever wrote the slice says; empty: none
 	// Ready: it may get connections. Serving: it could, but is about to end.
 	Ready, Serving bool
 }
 
-// Check is how backends are checked, in seconds and times.
-type Check struct{ Interval, Timeout, Successes, Failures int }
+// HealthCheck is how backends are checked, in seconds and times.
+type HealthCheck struct{ Interval, Timeout, Successes, Failures int }
 
-// PodName is the key of a pod: namespace/name.
-func PodName(namespace, name string) string { return namespace + "/" + name }
+// PodKey is the key of a pod: namespace/name.
+func PodKey(namespace, name string) string { return namespace + "/" + name }
 
-// ShardOf is the shard of a Project: the name of its namespace, VPC, router and SNAT rule. One whose VPC would have a reserved name has a
+// ProjectShard is the shard of a Project: the name of its namespace, VPC, router and SNAT rule. One whose VPC would have a reserved name has a
 // shard of its own, which no VPC can have, and is refused there.
-func ShardOf(organization, project string) string {
-	if vpc := organization + "-" + project; !ownership.Reserved(vpc) {
+func ProjectShard(organization, project string) string {
+	if vpc := organization + "-" + project; !ownership.IsReservedVPC(vpc) {
 		return vpc
 	}
 	return organization + "." + project

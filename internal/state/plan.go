@@ -13,13 +13,13 @@ import (
 type Plan interface {
 	// Scope says in words what the target owns.
 	Scope() string
-	// Changes are the lines of the plan, one for each change, in order.
-	Changes() []Line
-	// Wanted are lines for everything that the target should hold, in order, whether it does or not.
-	Wanted() []Line
-	// grow carries out what comes or becomes another; shrink what goes, except for origins that are held back.
-	grow(context.Context) []Failure
-	shrink(ctx context.Context, held map[Ref]bool) []Failure
+	// ChangeLines are the lines of the plan, one for each change, in order.
+	ChangeLines() []Line
+	// DesiredLines are lines for everything that the target should hold, in order, whether it does or not.
+	DesiredLines() []Line
+	// applyAdditions carries out what comes or becomes another; shrink what goes, except for origins that are held back.
+	applyAdditions(context.Context) []Failure
+	applyRemovals(ctx context.Context, held map[Ref]bool) []Failure
 }
 
 // Line is one change of a plan, or something that is wanted.
@@ -49,10 +49,10 @@ func (f Failure) Unwrap() error { return f.Err }
 // out.
 type Guard[K Key[K], V Value[V]] func([]Change[K, V], Set[K, V]) []Change[K, V]
 
-// OnlyGrow keeps what comes and drops what goes. It is in force until everything that decides has been read once: an
+// SkipRemovals keeps what comes and drops what goes. It is in force until everything that decides has been read once: an
 // object that was not seen yet looks like one that was deleted.
-func OnlyGrow[K Key[K], V Value[V]](changes []Change[K, V], _ Set[K, V]) []Change[K, V] {
-	return slices.DeleteFunc(slices.Clone(changes), Change[K, V].Removes)
+func SkipRemovals[K Key[K], V Value[V]](changes []Change[K, V], _ Set[K, V]) []Change[K, V] {
+	return slices.DeleteFunc(slices.Clone(changes), Change[K, V].IsRemoval)
 }
 
 type plan[K Key[K], V Value[V]] struct {
@@ -62,8 +62,8 @@ type plan[K Key[K], V Value[V]] struct {
 	allowed []Change[K, V] // by the guards
 }
 
-// Prepare observes a target and works out what it needs. Nothing is written.
-func Prepare[K Key[K], V Value[V]](ctx context.Context, target Target[K, V], desired Set[K, V], guards ...Guard[K, V]) (Plan, error) {
+// PreparePlan observes a target and works out what it needs. Nothing is written.
+func PreparePlan[K Key[K], V Value[V]](ctx context.Context, target Target[K, V], desired Set[K, V], guards ...Guard[K, V]) (Plan, error) {
 	observed, err := target.Observe(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("observe %s: %w", target.Scope(), err)
@@ -82,14 +82,14 @@ type Prepared struct {
 	Err error
 }
 
-// Try prepares a plan, so that several can be written as a list.
-func Try[K Key[K], V Value[V]](ctx context.Context, target Target[K, V], desired Set[K, V], guards ...Guard[K, V]) Prepared {
-	p, err := Prepare(ctx, target, desired, guards...)
+// TryPreparePlan prepares a plan, so that several can be written as a list.
+func TryPreparePlan[K Key[K], V Value[V]](ctx context.Context, target Target[K, V], desired Set[K, V], guards ...Guard[K, V]) Prepared {
+	p, err := PreparePlan(ctx, target, desired, guards...)
 	return Prepared{p, err}
 }
 
-// All is the plans, or why one of them is missing.
-func All(plans ...Prepared) ([]Plan, error) {
+// CollectPlans is the plans, or why one of them is missing.
+func CollectPlans(plans ...Prepared) ([]Plan, error) {
 	var out []Plan
 	for _, p := range plans {
 		if p.Err != nil {
@@ -100,8 +100,8 @@ func All(plans ...Prepared) ([]Plan, error) {
 	return out, nil
 }
 
-// Failed is the failures as one error.
-func Failed(failures []Failure) error {
+// JoinFailures is the failures as one error.
+func JoinFailures(failures []Failure) error {
 	errs := make([]error, 0, len(failures))
 	for _, f := range failures {
 		errs = append(errs, f)
@@ -115,23 +115,23 @@ func Failed(failures []Failure) error {
 func Run(ctx context.Context, plans ...Plan) []Failure {
 	var failures []Failure
 	for _, p := range plans {
-		failures = append(failures, p.grow(ctx)...)
+		failures = append(failures, p.applyAdditions(ctx)...)
 	}
 	held := map[Ref]bool{}
 	for _, f := range failures {
 		held[f.Origin] = true
 	}
 	for _, p := range slices.Backward(plans) {
-		failures = append(failures, p.shrink(ctx, held)...)
+		failures = append(failures, p.applyRemovals(ctx, held)...)
 	}
 	return failures
 }
 
-// Print is the plans as text: a heading for each target that needs something, and its changes below.
-func Print(plans ...Plan) string {
+// FormatPlans is the plans as text: a heading for each target that needs something, and its changes below.
+func FormatPlans(plans ...Plan) string {
 	var out strings.Builder
 	for _, p := range plans {
-		lines := p.Changes()
+		lines := p.ChangeLines()
 		if len(lines) == 0 {
 			continue
 		}
@@ -153,19 +153,19 @@ func (l Line) String() string {
 
 func (p *plan[K, V]) Scope() string { return p.target.Scope() }
 
-func (p *plan[K, V]) Changes() []Line {
+func (p *plan[K, V]) ChangeLines() []Line {
 	allowed := make(map[K]bool, len(p.allowed))
 	for _, c := range p.allowed {
 		allowed[c.Key] = true
 	}
 	lines := make([]Line, 0, len(p.changes))
 	for _, c := range p.changes {
-		lines = append(lines, Line{Text: c.String(), Key: c.Key.String(), Origin: c.Origin, Removes: c.Removes(), Held: !allowed[c.Key]})
+		lines = append(lines, Line{Text: c.String(), Key: c.Key.String(), Origin: c.Origin, Removes: c.IsRemoval(), Held: !allowed[c.Key]})
 	}
 	return lines
 }
 
-func (p *plan[K, V]) Wanted() []Line {
+func (p *plan[K, V]) DesiredLines() []Line {
 	lines := make([]Line, 0, len(p.desired))
 	for _, key := range slices.SortedFunc(maps.Keys(p.desired), K.Compare) {
 		entry := p.desired[key]
@@ -174,15 +174,15 @@ func (p *plan[K, V]) Wanted() []Line {
 	return lines
 }
 
-func (p *plan[K, V]) grow(ctx context.Context) []Failure {
-	return p.apply(ctx, func(c Change[K, V]) bool { return !c.Removes() })
+func (p *plan[K, V]) applyAdditions(ctx context.Context) []Failure {
+	return p.applyMatching(ctx, func(c Change[K, V]) bool { return !c.IsRemoval() })
 }
 
-func (p *plan[K, V]) shrink(ctx context.Context, held map[Ref]bool) []Failure {
-	return p.apply(ctx, func(c Change[K, V]) bool { return c.Removes() && !held[c.Origin] })
+func (p *plan[K, V]) applyRemovals(ctx context.Context, held map[Ref]bool) []Failure {
+	return p.applyMatching(ctx, func(c Change[K, V]) bool { return c.IsRemoval() && !held[c.Origin] })
 }
 
-func (p *plan[K, V]) apply(ctx context.Context, chosen func(Change[K, V]) bool) []Failure {
+func (p *plan[K, V]) applyMatching(ctx context.Context, chosen func(Change[K, V]) bool) []Failure {
 	batch := slices.DeleteFunc(slices.Clone(p.allowed), func(c Change[K, V]) bool { return !chosen(c) })
 	if len(batch) == 0 {
 		return nil

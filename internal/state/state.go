@@ -62,8 +62,8 @@ type Change[K Key[K], V Value[V]] struct {
 	Origin Ref
 }
 
-// Removes says whether the change takes something away altogether.
-func (c Change[K, V]) Removes() bool { return c.After == nil }
+// IsRemoval says whether the change takes something away altogether.
+func (c Change[K, V]) IsRemoval() bool { return c.After == nil }
 
 // String is the change as a line of a plan: + for what comes, - for what goes, ~ for what becomes another.
 func (c Change[K, V]) String() string {

@@ -11,25 +11,25 @@ import (
 	"github.com/sallyport/sallyport/internal/state/statetest"
 )
 
-// name and text are the smallest key and value.
+// testKey and text are the smallest key and value.
 type (
-	name string
-	text string
+	testKey   string
+	testValue string
 )
 
-func (n name) Compare(o name) int { return strings.Compare(string(n), string(o)) }
-func (n name) String() string     { return string(n) }
-func (v text) Equal(o text) bool  { return v == o }
-func (v text) String() string     { return string(v) }
+func (n testKey) Compare(o testKey) int    { return strings.Compare(string(n), string(o)) }
+func (n testKey) String() string           { return string(n) }
+func (v testValue) Equal(o testValue) bool { return v == o }
+func (v testValue) String() string         { return string(v) }
 
-type set = state.Set[name, text]
+type testSet = state.Set[testKey, testValue]
 
-// asked is an entry that an API object asked for.
-func asked(by, value string) state.Entry[text] {
-	return state.Entry[text]{Value: text(value), Origin: state.Ref{Kind: "FIp", Namespace: "acme", Name: by}}
+// newEntry is an entry that an API object asked for.
+func newEntry(by, value string) state.Entry[testValue] {
+	return state.Entry[testValue]{Value: testValue(value), Origin: state.Ref{Kind: "FIp", Namespace: "acme", Name: by}}
 }
 
-func lines(t *testing.T, changes []state.Change[name, text]) []string {
+func formatChanges(t *testing.T, changes []state.Change[testKey, testValue]) []string {
 	t.Helper()
 	var out []string
 	for _, c := range changes {
@@ -39,9 +39,9 @@ func lines(t *testing.T, changes []state.Change[name, text]) []string {
 }
 
 func TestDiffSaysWhatComesGoesAndBecomesAnother(t *testing.T) {
-	got := lines(t, state.Diff(
-		set{"a": asked("x", "1"), "b": asked("x", "2"), "d": asked("x", "4")},
-		set{"b": asked("x", "old"), "c": asked("y", "3"), "d": asked("somebody else", "4")}))
+	got := formatChanges(t, state.Diff(
+		testSet{"a": newEntry("x", "1"), "b": newEntry("x", "2"), "d": newEntry("x", "4")},
+		testSet{"b": newEntry("x", "old"), "c": newEntry("y", "3"), "d": newEntry("somebody else", "4")}))
 	want := []string{"+ a 1", "~ b old → 2", "- c 3"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -49,27 +49,27 @@ func TestDiffSaysWhatComesGoesAndBecomesAnother(t *testing.T) {
 }
 
 func TestDiffOfEqualSetsIsEmptyWhoeverAsked(t *testing.T) {
-	if got := state.Diff(set{"a": asked("x", "1")}, set{"a": asked("y", "1")}); len(got) != 0 {
+	if got := state.Diff(testSet{"a": newEntry("x", "1")}, testSet{"a": newEntry("y", "1")}); len(got) != 0 {
 		t.Errorf("got %v: an origin is reported, never compared", got)
 	}
 }
 
-// journal writes down, in order, what is done to several targets.
-type journal struct {
-	statetest.Memory[name, text]
+// recordingTarget writes down, in order, what is done to several targets.
+type recordingTarget struct {
+	statetest.MemoryTarget[testKey, testValue]
 	log *[]string
 }
 
-func (j *journal) Apply(ctx context.Context, changes []state.Change[name, text]) map[name]error {
+func (j *recordingTarget) Apply(ctx context.Context, changes []state.Change[testKey, testValue]) map[testKey]error {
 	for _, c := range changes {
 		*j.log = append(*j.log, j.Name+" "+c.String())
 	}
-	return j.Memory.Apply(ctx, changes)
+	return j.MemoryTarget.Apply(ctx, changes)
 }
 
-func prepare(t *testing.T, target state.Target[name, text], desired set, guards ...state.Guard[name, text]) state.Plan {
+func mustPrepare(t *testing.T, target state.Target[testKey, testValue], desired testSet, guards ...state.Guard[testKey, testValue]) state.Plan {
 	t.Helper()
-	p, err := state.Prepare(t.Context(), target, desired, guards...)
+	p, err := state.PreparePlan(t.Context(), target, desired, guards...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,11 +78,11 @@ func prepare(t *testing.T, target state.Target[name, text], desired set, guards 
 
 func TestNewWayComesBeforeTheOldOneGoes(t *testing.T) {
 	var log []string
-	routers, routes := &journal{log: &log}, &journal{log: &log}
+	routers, routes := &recordingTarget{log: &log}, &recordingTarget{log: &log}
 	routers.Name, routes.Name = "routers", "routes"
-	state.Run(t.Context(), prepare(t, routers, set{"old": asked("x", "1")}), prepare(t, routes, set{"old": asked("x", "1")}))
+	state.Run(t.Context(), mustPrepare(t, routers, testSet{"old": newEntry("x", "1")}), mustPrepare(t, routes, testSet{"old": newEntry("x", "1")}))
 	log = nil
-	state.Run(t.Context(), prepare(t, routers, set{"new": asked("x", "1")}), prepare(t, routes, set{"new": asked("x", "1")}))
+	state.Run(t.Context(), mustPrepare(t, routers, testSet{"new": newEntry("x", "1")}), mustPrepare(t, routes, testSet{"new": newEntry("x", "1")}))
 	want := []string{"routers + new 1", "routes + new 1", "routes - old 1", "routers - old 1"}
 	if !slices.Equal(log, want) {
 		t.Errorf("got %q, want %q", log, want)
@@ -90,16 +90,16 @@ func TestNewWayComesBeforeTheOldOneGoes(t *testing.T) {
 }
 
 func TestNothingGoesWhileItsReplacementFails(t *testing.T) {
-	m := &statetest.Memory[name, text]{Name: "memory"}
-	state.Run(t.Context(), prepare(t, m, set{"old": asked("x", "1"), "other": asked("y", "1")}))
+	m := &statetest.MemoryTarget[testKey, testValue]{Name: "memory"}
+	state.Run(t.Context(), mustPrepare(t, m, testSet{"old": newEntry("x", "1"), "other": newEntry("y", "1")}))
 	broken := errors.New("no room")
-	m.Fail = func(n name) error {
+	m.Fail = func(n testKey) error {
 		if n == "new" {
 			return broken
 		}
 		return nil
 	}
-	failures := state.Run(t.Context(), prepare(t, m, set{"new": asked("x", "2")}))
+	failures := state.Run(t.Context(), mustPrepare(t, m, testSet{"new": newEntry("x", "2")}))
 	if len(failures) != 1 || !errors.Is(failures[0], broken) || failures[0].Origin.Name != "x" {
 		t.Fatalf("got %v; want one failure, of x", failures)
 	}
@@ -116,9 +116,9 @@ func TestNothingGoesWhileItsReplacementFails(t *testing.T) {
 }
 
 func TestUntilAllIsReadNothingGoes(t *testing.T) {
-	m := &statetest.Memory[name, text]{Name: "memory"}
-	state.Run(t.Context(), prepare(t, m, set{"old": asked("x", "1")}))
-	state.Run(t.Context(), prepare(t, m, set{"new": asked("y", "2")}, state.OnlyGrow))
+	m := &statetest.MemoryTarget[testKey, testValue]{Name: "memory"}
+	state.Run(t.Context(), mustPrepare(t, m, testSet{"old": newEntry("x", "1")}))
+	state.Run(t.Context(), mustPrepare(t, m, testSet{"new": newEntry("y", "2")}, state.SkipRemovals))
 	held, err := m.Observe(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -129,33 +129,33 @@ func TestUntilAllIsReadNothingGoes(t *testing.T) {
 }
 
 func TestSteadyStateWritesNothing(t *testing.T) {
-	m := &statetest.Memory[name, text]{Name: "memory"}
-	want := set{"a": asked("x", "1"), "b": asked("x", "2")}
-	state.Run(t.Context(), prepare(t, m, want))
-	before := m.Writes()
-	state.Run(t.Context(), prepare(t, m, want))
-	if before == 0 || m.Writes() != before {
-		t.Errorf("%d writes, then %d more; want some, then none", before, m.Writes()-before)
+	m := &statetest.MemoryTarget[testKey, testValue]{Name: "memory"}
+	want := testSet{"a": newEntry("x", "1"), "b": newEntry("x", "2")}
+	state.Run(t.Context(), mustPrepare(t, m, want))
+	before := m.WriteCount()
+	state.Run(t.Context(), mustPrepare(t, m, want))
+	if before == 0 || m.WriteCount() != before {
+		t.Errorf("%d writes, then %d more; want some, then none", before, m.WriteCount()-before)
 	}
 }
 
 func TestPlanPrintsWhatItWouldDoAndDoesNothing(t *testing.T) {
-	m := &statetest.Memory[name, text]{Name: "rows of router acme"}
-	got := state.Print(prepare(t, m, set{"a": asked("web", "1")}))
+	m := &statetest.MemoryTarget[testKey, testValue]{Name: "rows of router acme"}
+	got := state.FormatPlans(mustPrepare(t, m, testSet{"a": newEntry("web", "1")}))
 	want := "rows of router acme\n  + a 1    # FIp acme/web\n"
-	if got != want || m.Writes() != 0 {
-		t.Errorf("got %q and %d writes, want %q and none", got, m.Writes(), want)
+	if got != want || m.WriteCount() != 0 {
+		t.Errorf("got %q and %d writes, want %q and none", got, m.WriteCount(), want)
 	}
 }
 
 func TestPlanTellsWhatIsWantedWhetherItIsThereOrNot(t *testing.T) {
-	m := &statetest.Memory[name, text]{Name: "memory"}
-	state.Run(t.Context(), prepare(t, m, set{"b": asked("web", "2"), "old": asked("web", "3")}))
+	m := &statetest.MemoryTarget[testKey, testValue]{Name: "memory"}
+	state.Run(t.Context(), mustPrepare(t, m, testSet{"b": newEntry("web", "2"), "old": newEntry("web", "3")}))
 	want := []state.Line{
 		{Text: "a 1", Key: "a", Origin: state.Ref{Kind: "FIp", Namespace: "acme", Name: "db"}},
 		{Text: "b 2", Key: "b", Origin: state.Ref{Kind: "FIp", Namespace: "acme", Name: "web"}},
 	}
-	if got := prepare(t, m, set{"a": asked("db", "1"), "b": asked("web", "2")}).Wanted(); !slices.Equal(got, want) {
+	if got := mustPrepare(t, m, testSet{"a": newEntry("db", "1"), "b": newEntry("web", "2")}).DesiredLines(); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }

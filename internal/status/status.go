@@ -15,17 +15,17 @@ import (
 	"github.com/sallyport/sallyport/internal/words"
 )
 
-// Deletable is the condition that an object has only while its deletion waits.
-const Deletable = "Deletable"
+// ConditionDeletable is the condition that an object has only while its deletion waits.
+const ConditionDeletable = "Deletable"
 
-// NetworkAllowed is the condition that an object has only while it has an address of a network that is not for its project any more.
-const NetworkAllowed = "NetworkAllowed"
+// ConditionNetworkAllowed is the condition that an object has only while it has an address of a network that is not for its project any more.
+const ConditionNetworkAllowed = "NetworkAllowed"
 
-// ReturnPath is the condition of an ExternalNetwork that says how replies find back to it.
-const ReturnPath = "ReturnPath"
+// ConditionReturnPath is the condition of an ExternalNetwork that says how replies find back to it.
+const ConditionReturnPath = "ReturnPath"
 
-// PortsError is the condition of a Service that Kubernetes has for ports which its load balancer can't have.
-const PortsError = "LoadBalancerPortsError"
+// ConditionPortsError is the condition of a Service that Kubernetes has for ports which its load balancer can't have.
+const ConditionPortsError = "LoadBalancerPortsError"
 
 // Outcome is what a run found in the targets.
 type Outcome struct {
@@ -35,11 +35,11 @@ type Outcome struct {
 	Failed map[state.Ref][]string
 }
 
-// Observe is the outcome of plans, before they were carried out, and of the failures when they were.
-func Observe(plans []state.Plan, failures []state.Failure) Outcome {
+// NewOutcome is the outcome of plans, before they were carried out, and of the failures when they were.
+func NewOutcome(plans []state.Plan, failures []state.Failure) Outcome {
 	out := Outcome{Missing: map[state.Ref][]string{}, Failed: map[state.Ref][]string{}}
 	for _, p := range plans {
-		for _, l := range p.Changes() {
+		for _, l := range p.ChangeLines() {
 			if !l.Removes {
 				out.Missing[l.Origin] = append(out.Missing[l.Origin], l.Key)
 			}
@@ -51,24 +51,24 @@ func Observe(plans []state.Plan, failures []state.Failure) Outcome {
 	return out
 }
 
-// Render is the status of each object that there is a verdict on.
-func Render(verdicts []intent.Verdict, outcome Outcome) intent.Statuses {
+// RenderStatuses is the status of each object that there is a verdict on.
+func RenderStatuses(verdicts []intent.Verdict, outcome Outcome) intent.Statuses {
 	out := intent.Statuses{}
 	for _, v := range verdicts {
-		programmed := programmed(v, outcome)
-		v.Isolated = isolated(v, outcome)
-		body := fields(v, programmed.OK())
-		if !foreign(v) {
-			body["conditions"] = conditions(v, programmed)
+		programmed := programmedFinding(v, outcome)
+		v.Isolated = isolatedFinding(v, outcome)
+		body := statusFields(v, programmed.OK())
+		if !isForeign(v) {
+			body["conditions"] = renderConditions(v, programmed)
 		}
 		out[v.Object] = state.Entry[intent.Status]{Value: intent.NewStatus(body), Origin: v.Object.Ref()}
 	}
 	return out
 }
 
-// programmed is why an object, or a part of it, is not in force, or nothing.
-func programmed(v intent.Verdict, outcome Outcome) intent.Finding {
-	whole := programmedWhole(v, outcome)
+// programmedFinding is why an object, or a part of it, is not in force, or nothing.
+func programmedFinding(v intent.Verdict, outcome Outcome) intent.Finding {
+	whole := wholeObjectFinding(v, outcome)
 	switch {
 	case v.Partly.OK() || !v.Accepted.OK() || !v.Resolved.OK():
 		return whole
@@ -79,28 +79,28 @@ func programmed(v intent.Verdict, outcome Outcome) intent.Finding {
 	}
 }
 
-// isolated is the finding on misplaced pods, with why their packets are not dropped yet although they should be.
-func isolated(v intent.Verdict, outcome Outcome) intent.Finding {
-	f, ref := v.Isolated, intent.IsolationRef(shardOf(v))
+// isolatedFinding is the finding on misplaced pods, with why their packets are not dropped yet although they should be.
+func isolatedFinding(v intent.Verdict, outcome Outcome) intent.Finding {
+	f, ref := v.Isolated, intent.IsolationRef(projectShard(v))
 	switch {
 	case f.OK():
 	case len(outcome.Failed[ref]) > 0:
-		f.Message = "packets are not dropped, because a write failed: " + summary(outcome.Failed[ref]) + "; " + f.Message
+		f.Message = "packets are not dropped, because a write failed: " + summarizeLines(outcome.Failed[ref]) + "; " + f.Message
 	case len(outcome.Missing[ref]) > 0:
 		f.Message = "packets are not dropped yet; " + f.Message
 	}
 	return f
 }
 
-// shardOf is the shard of a Project.
-func shardOf(v intent.Verdict) string {
+// projectShard is the shard of a Project.
+func projectShard(v intent.Verdict) string {
 	f, _ := v.Facts.(intent.ProjectFacts)
 	return f.Namespace
 }
 
-// programmedWhole is why nothing of an object may be in force, or nothing. What was only just written is not in force yet: it has to be
+// wholeObjectFinding is why nothing of an object may be in force, or nothing. What was only just written is not in force yet: it has to be
 // observed, which is the next run's business.
-func programmedWhole(v intent.Verdict, outcome Outcome) intent.Finding {
+func wholeObjectFinding(v intent.Verdict, outcome Outcome) intent.Finding {
 	var failed, missing []string
 	for _, ref := range append([]state.Ref{v.Object.Ref()}, v.Through...) {
 		failed, missing = append(failed, outcome.Failed[ref]...), append(missing, outcome.Missing[ref]...)
@@ -109,29 +109,29 @@ func programmedWhole(v intent.Verdict, outcome Outcome) intent.Finding {
 	case !v.Accepted.OK() || !v.Resolved.OK():
 		return intent.Finding{Reason: intent.NotAccepted, Message: "see the other conditions"}
 	case len(failed) > 0:
-		return intent.Finding{Reason: intent.WriteFailed, Message: summary(failed)}
+		return intent.Finding{Reason: intent.WriteFailed, Message: summarizeLines(failed)}
 	case !v.Waiting.OK():
 		return v.Waiting
 	case len(missing) > 0:
-		return intent.Finding{Reason: intent.Programming, Message: "not observed yet: " + summary(missing)}
+		return intent.Finding{Reason: intent.Programming, Message: "not observed yet: " + summarizeLines(missing)}
 	default:
 		return intent.Finding{}
 	}
 }
 
-// summary is the first of several lines, and how many more there are.
-func summary(lines []string) string {
-	text := clip(lines[0], 500)
+// summarizeLines is the first of several lines, and how many more there are.
+func summarizeLines(lines []string) string {
+	text := truncate(lines[0], 500)
 	if len(lines) > 1 {
 		return fmt.Sprintf("%s (and %d more)", text, len(lines)-1)
 	}
 	return text
 }
 
-// longest is how long a message may be, in bytes: the API server refuses Events with more than 1,024.
-const longest = 1000
+// maxMessageBytes is how long a message may be, in bytes: the API server refuses Events with more than 1,024.
+const maxMessageBytes = 1000
 
-func clip(text string, most int) string {
+func truncate(text string, most int) string {
 	if len(text) > most {
 		return strings.ToValidUTF8(text[:most], "") + "…"
 	}
@@ -143,115 +143,115 @@ type condition struct {
 	Type, Status, Reason, Message string
 }
 
-// plain is the condition as it is written. A message is one line without control characters, whatever users' texts are in it.
-func (c condition) plain(generation int64) map[string]any {
-	out := map[string]any{"type": c.Type, "status": c.Status, "reason": c.Reason, "message": clip(words.Visible(c.Message), longest)}
+// toJSONMap is the condition as it is written. A message is one line without control characters, whatever users' texts are in it.
+func (c condition) toJSONMap(generation int64) map[string]any {
+	out := map[string]any{"type": c.Type, "status": c.Status, "reason": c.Reason, "message": truncate(words.EscapeTerminal(c.Message), maxMessageBytes)}
 	if generation != 0 {
 		out["observedGeneration"] = generation
 	}
 	return out
 }
 
-// Said is a condition without what is particular to its object.
-type Said struct{ Kind, Condition, Status, Reason string }
+// ConditionKey is a condition without what is particular to its object.
+type ConditionKey struct{ Kind, Condition, Status, Reason string }
 
-// Count is how many objects are told what.
-func Count(verdicts []intent.Verdict, outcome Outcome) map[Said]int {
-	out := map[Said]int{}
+// CountConditions is how many objects are told what.
+func CountConditions(verdicts []intent.Verdict, outcome Outcome) map[ConditionKey]int {
+	out := map[ConditionKey]int{}
 	for _, v := range verdicts {
-		if foreign(v) {
+		if isForeign(v) {
 			continue
 		}
-		for _, c := range all(v, programmed(v, outcome)) {
-			out[Said{string(v.Object.Kind), c.Type, c.Status, c.Reason}]++
+		for _, c := range listConditions(v, programmedFinding(v, outcome)) {
+			out[ConditionKey{string(v.Object.Kind), c.Type, c.Status, c.Reason}]++
 		}
 	}
 	return out
 }
 
-// foreign says whether an object is not ours any more.
-func foreign(v intent.Verdict) bool {
+// isForeign says whether an object is not ours any more.
+func isForeign(v intent.Verdict) bool {
 	f, isService := v.Facts.(intent.ServiceFacts)
 	return isService && f.Foreign
 }
 
-func conditions(v intent.Verdict, programmed intent.Finding) []any {
+func renderConditions(v intent.Verdict, programmed intent.Finding) []any {
 	var out []any
-	for _, c := range all(v, programmed) {
-		out = append(out, c.plain(v.Generation))
+	for _, c := range listConditions(v, programmed) {
+		out = append(out, c.toJSONMap(v.Generation))
 	}
 	return out
 }
 
-// all is every condition of an object.
-func all(v intent.Verdict, programmed intent.Finding) []condition {
+// listConditions is every condition of an object.
+func listConditions(v intent.Verdict, programmed intent.Finding) []condition {
 	list := []condition{
-		stated(kubedcv1.ConditionAccepted, intent.Accepted, v.Accepted),
-		stated(kubedcv1.ConditionResolvedRefs, intent.Resolved, v.Resolved),
-		stated(kubedcv1.ConditionProgrammed, intent.Programmed, programmed),
+		newCondition(kubedcv1.ConditionAccepted, intent.Accepted, v.Accepted),
+		newCondition(kubedcv1.ConditionResolvedRefs, intent.ResolvedRefs, v.Resolved),
+		newCondition(kubedcv1.ConditionProgrammed, intent.Programmed, programmed),
 	}
 	if !v.Held.OK() {
-		list = append(list, stated(Deletable, "", v.Held))
+		list = append(list, newCondition(ConditionDeletable, "", v.Held))
 	}
 	if !v.Tolerated.OK() {
-		list = append(list, stated(NetworkAllowed, "", v.Tolerated))
+		list = append(list, newCondition(ConditionNetworkAllowed, "", v.Tolerated))
 	}
 	if !v.Isolated.OK() {
-		list = append(list, stated(kubedcv1.ConditionIsolated, "", v.Isolated))
+		list = append(list, newCondition(kubedcv1.ConditionIsolated, "", v.Isolated))
 	}
 	if f, isNetwork := v.Facts.(intent.NetworkFacts); isNetwork {
-		list = append(list, stated(ReturnPath, f.Return, f.Obsolete))
+		list = append(list, newCondition(ConditionReturnPath, f.Return, f.Obsolete))
 	}
 	if f, isService := v.Facts.(intent.ServiceFacts); isService {
-		list = append(append(list, ports(f)...), endpoints(f))
+		list = append(append(list, portsConditions(f)...), endpointsCondition(f))
 	}
 	return list
 }
 
-// stated is a condition that is true with a reason of its own when there is nothing against it.
-func stated(kind, reason string, f intent.Finding) condition {
+// newCondition is a condition that is true with a reason of its own when there is nothing against it.
+func newCondition(kind, reason string, f intent.Finding) condition {
 	if f.OK() {
 		return condition{Type: kind, Status: "True", Reason: reason}
 	}
 	return condition{Type: kind, Status: "False", Reason: f.Reason, Message: f.Message}
 }
 
-// fields is the status without conditions, as plain JSON.
-func fields(v intent.Verdict, ready bool) map[string]any {
+// statusFields is the status without conditions, as plain JSON.
+func statusFields(v intent.Verdict, ready bool) map[string]any {
 	switch f := v.Facts.(type) {
 	case intent.ProjectFacts:
-		return plain(kubedcv1.ProjectStatus{
+		return encodeJSONMap(kubedcv1.ProjectStatus{
 			//nolint:gosec // fewer than there are addresses or pods
-			Namespace: f.Namespace, VPC: f.Vpc, Subnet: f.Subnet, ExternalIP: text(f.ExternalIP), EIpsUsed: int32(f.EIpsUsed),
+			Namespace: f.Namespace, VPC: f.Vpc, Subnet: f.Subnet, ExternalIP: formatAddr(f.ExternalIP), EIpsUsed: int32(f.EIpsUsed),
 			Ready: ready, ObservedGeneration: v.Generation,
 		})
 	case intent.EIpFacts:
-		return plain(eip(v, f, ready))
+		return encodeJSONMap(eipStatus(v, f, ready))
 	case intent.FIpFacts:
 		s := kubedcv1.FIpStatus{
-			EIp: f.EIp, ExternalIP: text(f.External), OvnFip: f.OvnFip, ResolvedTargetIP: text(f.Target),
+			EIp: f.EIp, ExternalIP: formatAddr(f.External), OvnFip: f.OvnFip, ResolvedTargetIP: formatAddr(f.Target),
 			Ready: ready, ObservedGeneration: v.Generation,
 		}
 		if f.VM != nil {
-			s.TargetVMInterface = &kubedcv1.VMInterface{VMName: f.VM.VM, InterfaceName: f.VM.Interface, IPAddress: text(f.VM.Address), MAC: f.VM.MAC}
+			s.TargetVMInterface = &kubedcv1.VMInterface{VMName: f.VM.VM, InterfaceName: f.VM.Interface, IPAddress: formatAddr(f.VM.Address), MAC: f.VM.MAC}
 		}
-		return plain(s)
+		return encodeJSONMap(s)
 	case intent.ServiceFacts:
-		return service(f)
+		return serviceStatus(f)
 	case intent.NetworkFacts:
-		return plain(network(v, f))
-	case intent.EgressFacts:
-		return plain(egress(v, f))
-	case intent.DiversionFacts:
-		return plain(diversion(v, f, ready))
+		return encodeJSONMap(networkStatus(v, f))
+	case intent.EgressIPFacts:
+		return encodeJSONMap(egressIPStatus(v, f))
+	case intent.EgressPolicyFacts:
+		return encodeJSONMap(egressPolicyStatus(v, f, ready))
 	default:
 		panic(fmt.Sprintf("a verdict on %s without facts", v.Object))
 	}
 }
 
-func eip(v intent.Verdict, f intent.EIpFacts, ready bool) kubedcv1.EIpStatus {
+func eipStatus(v intent.Verdict, f intent.EIpFacts, ready bool) kubedcv1.EIpStatus {
 	s := kubedcv1.EIpStatus{
-		IPAddress: text(f.Address), OvnEIpRef: f.OvnEip, ExternalNetwork: f.Network, OwnershipType: kubedcv1.OwnershipReleased,
+		IPAddress: formatAddr(f.Address), OvnEIpRef: f.OvnEip, ExternalNetwork: f.Network, OwnershipType: kubedcv1.OwnershipReleased,
 		DeleteReleased: f.MadeForOwner, Ready: ready, ObservedGeneration: v.Generation,
 	}
 	for _, h := range f.Holders {
@@ -264,8 +264,8 @@ func eip(v intent.Verdict, f intent.EIpFacts, ready bool) kubedcv1.EIpStatus {
 	return s
 }
 
-// service is Kubernetes' own status of a Service, with the ports that it can't have.
-func service(f intent.ServiceFacts) map[string]any {
+// serviceStatus is Kubernetes' own status of a Service, with the ports that it can't have.
+func serviceStatus(f intent.ServiceFacts) map[string]any {
 	if !f.Address.IsValid() {
 		return map[string]any{}
 	}
@@ -283,40 +283,40 @@ func service(f intent.ServiceFacts) map[string]any {
 	return map[string]any{"loadBalancer": map[string]any{"ingress": []any{ingress}}}
 }
 
-// endpoints is the condition of a Service that says whether connections have somewhere to go.
-func endpoints(f intent.ServiceFacts) condition {
+// endpointsCondition is the condition of a Service that says whether connections have somewhere to go.
+func endpointsCondition(f intent.ServiceFacts) condition {
 	if !f.Lonely {
-		return stated(intent.HasEndpoints, intent.HasEndpoints, intent.Finding{})
+		return newCondition(intent.HasEndpoints, intent.HasEndpoints, intent.Finding{})
 	}
 	message := "no endpoint is ready, and connections are refused; look at the pods that the Service selects"
 	if f.Expires {
 		message += "; if it stays so, the Service is deleted, as its annotation asks for"
 	}
-	return stated(intent.HasEndpoints, "", intent.Finding{Reason: intent.NoEndpoints, Message: message})
+	return newCondition(intent.HasEndpoints, "", intent.Finding{Reason: intent.NoEndpoints, Message: message})
 }
 
-// ports is Kubernetes' own condition on ports that a load balancer can't have, while there are any.
-func ports(f intent.ServiceFacts) []condition {
+// portsConditions is Kubernetes' own condition on ports that a load balancer can't have, while there are any.
+func portsConditions(f intent.ServiceFacts) []condition {
 	for _, p := range f.Ports {
 		if !p.Refused.OK() {
-			return []condition{{Type: PortsError, Status: "True", Reason: p.Refused.Reason, Message: p.Refused.Message}}
+			return []condition{{Type: ConditionPortsError, Status: "True", Reason: p.Refused.Reason, Message: p.Refused.Message}}
 		}
 	}
 	return nil
 }
 
-func network(v intent.Verdict, f intent.NetworkFacts) kubedcv1alpha1.ExternalNetworkStatus {
+func networkStatus(v intent.Verdict, f intent.NetworkFacts) kubedcv1alpha1.ExternalNetworkStatus {
 	s := kubedcv1alpha1.ExternalNetworkStatus{ObservedGeneration: v.Generation, ReturnPath: kubedcv1alpha1.ReturnPath(f.Return)}
 	for _, x := range f.Subnets {
 		s.Subnets = append(s.Subnets, kubedcv1alpha1.ExternalSubnet{
-			Name: x.Name, CIDR: x.Prefix.String(), Gateway: text(x.Gateway), Available: int64(x.Free), Used: int64(x.Used),
+			Name: x.Name, CIDR: x.Prefix.String(), Gateway: formatAddr(x.Gateway), Available: int64(x.Free), Used: int64(x.Used),
 		})
 		s.Available, s.Used = s.Available+int64(x.Free), s.Used+int64(x.Used)
 	}
 	return s
 }
 
-func egress(v intent.Verdict, f intent.EgressFacts) ovnv1.EgressIPStatus {
+func egressIPStatus(v intent.Verdict, f intent.EgressIPFacts) ovnv1.EgressIPStatus {
 	s := ovnv1.EgressIPStatus{ObservedGeneration: v.Generation, Rebalanced: f.Rebalanced}
 	for _, i := range f.Items {
 		s.Items = append(s.Items, ovnv1.EgressIPStatusItem{Node: i.Node, EgressIP: i.Address.String()})
@@ -324,30 +324,30 @@ func egress(v intent.Verdict, f intent.EgressFacts) ovnv1.EgressIPStatus {
 	return s
 }
 
-// diversion is the status of an EgressService or an EgressRoute.
-func diversion(v intent.Verdict, f intent.DiversionFacts, ready bool) any {
+// egressPolicyStatus is the status of an EgressService or an EgressRoute.
+func egressPolicyStatus(v intent.Verdict, f intent.EgressPolicyFacts, ready bool) any {
 	if v.Object.Kind == intent.EgressRoute {
 		return kubedcv1alpha1.EgressRouteStatus{
 			//nolint:gosec // fewer than there are addresses or pods
-			ExternalNetwork: f.Network, ExternalIP: text(f.Address), Pods: int32(f.Pods), ObservedGeneration: v.Generation,
+			ExternalNetwork: f.Network, ExternalIP: formatAddr(f.Address), Pods: int32(f.Pods), ObservedGeneration: v.Generation,
 		}
 	}
-	s := ovnv1.EgressServiceStatus{ExternalNetwork: f.Network, ExternalIP: text(f.Address), ObservedGeneration: v.Generation}
+	s := ovnv1.EgressServiceStatus{ExternalNetwork: f.Network, ExternalIP: formatAddr(f.Address), ObservedGeneration: v.Generation}
 	if ready {
 		s.Host = ovnv1.AllHosts
 	}
 	return s
 }
 
-func text(a netip.Addr) string {
+func formatAddr(a netip.Addr) string {
 	if !a.IsValid() {
 		return ""
 	}
 	return a.String()
 }
 
-// plain is a value as JSON objects, so that fields which are left out when empty are left out here too.
-func plain(v any) map[string]any {
+// encodeJSONMap is a value as JSON objects, so that fields which are left out when empty are left out here too.
+func encodeJSONMap(v any) map[string]any {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		panic(fmt.Sprintf("a status can't be written as JSON: %v", err))

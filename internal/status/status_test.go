@@ -15,7 +15,7 @@ import (
 	"github.com/sallyport/sallyport/internal/state/statetest"
 )
 
-var web = intent.ObjectKey{Kind: intent.FIp, Namespace: "acme-prod", Name: "web"}
+var testFIp = intent.ObjectKey{Kind: intent.FIp, Namespace: "acme-prod", Name: "web"}
 
 func TestConditions(t *testing.T) {
 	wrong := intent.Finding{Reason: "Wrong", Message: "it is wrong; correct it"}
@@ -66,9 +66,9 @@ func TestConditions(t *testing.T) {
 			want: []string{"Accepted=True Accepted", "Deletable=False Wrong", "Programmed=True Programmed", "ResolvedRefs=True ResolvedRefs"},
 		},
 	} {
-		c.verdict.Object, c.verdict.Facts, c.verdict.Generation = web, intent.FIpFacts{}, 7
-		got := render(t, c.verdict, Outcome{
-			Missing: map[state.Ref][]string{web.Ref(): c.missing}, Failed: map[state.Ref][]string{web.Ref(): c.failed},
+		c.verdict.Object, c.verdict.Facts, c.verdict.Generation = testFIp, intent.FIpFacts{}, 7
+		got := renderOne(t, c.verdict, Outcome{
+			Missing: map[state.Ref][]string{testFIp.Ref(): c.missing}, Failed: map[state.Ref][]string{testFIp.Ref(): c.failed},
 		})
 		var conditions []string
 		for _, x := range got.Conditions {
@@ -91,10 +91,10 @@ type rendered struct {
 	}
 }
 
-func render(t *testing.T, v intent.Verdict, outcome Outcome) rendered {
+func renderOne(t *testing.T, v intent.Verdict, outcome Outcome) rendered {
 	t.Helper()
 	var out rendered
-	if err := json.Unmarshal([]byte(Render([]intent.Verdict{v}, outcome)[v.Object].Value.Content), &out); err != nil {
+	if err := json.Unmarshal([]byte(RenderStatuses([]intent.Verdict{v}, outcome)[v.Object].Value.Content), &out); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -103,7 +103,7 @@ func render(t *testing.T, v intent.Verdict, outcome Outcome) rendered {
 // The message has the first of what is missing and how much more; a long one is cut between characters.
 func TestMessageIsShort(t *testing.T) {
 	long := strings.Repeat("x", 499) + "→ 100.65.0.1"
-	got := render(t, intent.Verdict{Object: web, Facts: intent.FIpFacts{}}, Outcome{Missing: map[state.Ref][]string{web.Ref(): {long, "b", "c"}}})
+	got := renderOne(t, intent.Verdict{Object: testFIp, Facts: intent.FIpFacts{}}, Outcome{Missing: map[state.Ref][]string{testFIp.Ref(): {long, "b", "c"}}})
 	for _, c := range got.Conditions {
 		if c.Type != "Programmed" {
 			continue
@@ -117,7 +117,7 @@ func TestMessageIsShort(t *testing.T) {
 // A user's text in a message can't forge lines, order a terminal about, or make the API server refuse the status.
 func TestMessageIsOneVisibleLine(t *testing.T) {
 	hostile := "EIp x\x1b[2J\u009b\u202e\n0 errors is not ready " + strings.Repeat("y", 100_000)
-	got := render(t, intent.Verdict{Object: web, Facts: intent.FIpFacts{}, Resolved: intent.Finding{Reason: intent.EIpNotFound, Message: hostile}}, Outcome{})
+	got := renderOne(t, intent.Verdict{Object: testFIp, Facts: intent.FIpFacts{}, Resolved: intent.Finding{Reason: intent.EIpNotFound, Message: hostile}}, Outcome{})
 	for _, c := range got.Conditions {
 		if c.Type == "ResolvedRefs" && (!strings.HasPrefix(c.Message, `EIp x\u001b[2J\u009b\u202e\n0 errors is not ready yyy`) || len(c.Message) > 1024) {
 			t.Errorf("%d bytes: %q", len(c.Message), c.Message)
@@ -142,7 +142,7 @@ func TestFields(t *testing.T) {
 				`"ownershipType":"Released","ready":true}`,
 		},
 		"an address that a FIp made for itself, before it has one": {
-			intent.EIpFacts{OvnEip: "eip-acme-prod-web", Holders: []intent.ObjectKey{web}, MadeForOwner: true},
+			intent.EIpFacts{OvnEip: "eip-acme-prod-web", Holders: []intent.ObjectKey{testFIp}, MadeForOwner: true},
 			`{"deleteReleased":true,"observedGeneration":7,"ovnEIpRef":"eip-acme-prod-web","owners":[{"ownerRef":"web","type":"FIp"}],` +
 				`"ownershipType":"Exclusive","ready":true}`,
 		},
@@ -165,12 +165,12 @@ func TestFields(t *testing.T) {
 		},
 	} {
 		body := map[string]any{}
-		text := Render([]intent.Verdict{{Object: web, Generation: 7, Facts: c.facts}}, Outcome{})[web].Value.Content
+		text := RenderStatuses([]intent.Verdict{{Object: testFIp, Generation: 7, Facts: c.facts}}, Outcome{})[testFIp].Value.Content
 		if err := json.Unmarshal([]byte(text), &body); err != nil {
 			t.Fatal(err)
 		}
 		delete(body, "conditions")
-		if got := intent.Canonical(body); got != c.want {
+		if got := intent.CanonicalJSON(body); got != c.want {
 			t.Errorf("%s:\n%s, want\n%s", name, got, c.want)
 		}
 	}
@@ -188,7 +188,7 @@ func TestPartlyIsSaidWhateverElseIs(t *testing.T) {
 		"not yet there": {missing: []string{"a row"}},
 	} {
 		v.Waiting = c.waiting
-		got := programmed(v, Outcome{Missing: map[state.Ref][]string{v.Object.Ref(): c.missing}})
+		got := programmedFinding(v, Outcome{Missing: map[state.Ref][]string{v.Object.Ref(): c.missing}})
 		if !strings.HasSuffix(got.Message, "pod x is not served") || !strings.HasPrefix(got.Message, c.waiting.Message) {
 			t.Errorf("%s: %s %q", name, got.Reason, got.Message)
 		}
@@ -197,22 +197,22 @@ func TestPartlyIsSaidWhateverElseIs(t *testing.T) {
 
 // What has to come or to change is missing; what has to go is not, and neither is what belongs to others.
 func TestObserve(t *testing.T) {
-	row := func(last byte) intent.FloatingNAT {
-		return intent.FloatingNAT{External: netip.AddrFrom4([4]byte{198, 51, 100, last}), Logical: netip.AddrFrom4([4]byte{10, 0, 0, last})}
+	row := func(last byte) intent.DNATAndSNAT {
+		return intent.DNATAndSNAT{External: netip.AddrFrom4([4]byte{198, 51, 100, last}), Logical: netip.AddrFrom4([4]byte{10, 0, 0, last})}
 	}
 	other := state.Ref{Kind: "FIp", Namespace: "acme-prod", Name: "other"}
-	target := &statetest.Memory[intent.RowKey, intent.Row]{}
-	target.Apply(t.Context(), []state.Change[intent.RowKey, intent.Row]{put(row(1)), put(row(2))})
+	target := &statetest.MemoryTarget[intent.RowKey, intent.Row]{}
+	target.Apply(t.Context(), []state.Change[intent.RowKey, intent.Row]{rowChange(row(1)), rowChange(row(2))})
 	moved := row(2)
 	moved.Logical = netip.MustParseAddr("10.0.0.99")
-	plan, err := state.Prepare(t.Context(), state.Target[intent.RowKey, intent.Row](target), intent.Rows{
-		moved.Key("r"): {Value: moved, Origin: web.Ref()}, row(3).Key("r"): {Value: row(3), Origin: web.Ref()},
+	plan, err := state.PreparePlan(t.Context(), state.Target[intent.RowKey, intent.Row](target), intent.Rows{
+		moved.Key("r"): {Value: moved, Origin: testFIp.Ref()}, row(3).Key("r"): {Value: row(3), Origin: testFIp.Ref()},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	outcome := Observe([]state.Plan{plan}, []state.Failure{{Scope: "rows", Key: "NAT", Origin: other, Err: errors.New("no space left")}})
-	if got := outcome.Missing[web.Ref()]; len(got) != 2 || len(outcome.Missing) != 1 {
+	outcome := NewOutcome([]state.Plan{plan}, []state.Failure{{Scope: "rows", Key: "NAT", Origin: other, Err: errors.New("no space left")}})
+	if got := outcome.Missing[testFIp.Ref()]; len(got) != 2 || len(outcome.Missing) != 1 {
 		t.Errorf("missing are %q, want the row that changes and the row that comes", outcome.Missing)
 	}
 	if got := outcome.Failed[other]; !slices.Equal(got, []string{"rows: NAT: no space left"}) || len(outcome.Failed) != 1 {
@@ -220,7 +220,7 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-func put(n intent.FloatingNAT) state.Change[intent.RowKey, intent.Row] {
+func rowChange(n intent.DNATAndSNAT) state.Change[intent.RowKey, intent.Row] {
 	row := intent.Row(n)
 	return state.Change[intent.RowKey, intent.Row]{Key: n.Key("r"), After: &row}
 }
@@ -238,12 +238,12 @@ func TestCount(t *testing.T) {
 		{Object: intent.ObjectKey{Kind: intent.Service, Name: "gone"}, Facts: intent.ServiceFacts{Foreign: true}},
 	}
 	outcome := Outcome{Failed: map[state.Ref][]string{of("b").Ref(): {"no space left"}}}
-	want := map[Said]int{
+	want := map[ConditionKey]int{
 		{"FIp", "Accepted", "True", "Accepted"}:         3,
 		{"FIp", "ResolvedRefs", "True", "ResolvedRefs"}: 2, {"FIp", "ResolvedRefs", "False", "Wrong"}: 1,
 		{"FIp", "Programmed", "True", "Programmed"}: 1, {"FIp", "Programmed", "False", "WriteFailed"}: 1, {"FIp", "Programmed", "False", "NotAccepted"}: 1,
 	}
-	if got := Count(verdicts, outcome); !maps.Equal(got, want) {
+	if got := CountConditions(verdicts, outcome); !maps.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
 }
@@ -269,7 +269,7 @@ func TestIsolated(t *testing.T) {
 	} {
 		v := intent.Verdict{Object: key, Facts: intent.ProjectFacts{Namespace: "acme-web"}, Isolated: c.finding}
 		var body struct{ Conditions []condition }
-		if err := json.Unmarshal([]byte(Render([]intent.Verdict{v}, c.outcome)[key].Value.Content), &body); err != nil {
+		if err := json.Unmarshal([]byte(RenderStatuses([]intent.Verdict{v}, c.outcome)[key].Value.Content), &body); err != nil {
 			t.Fatal(err)
 		}
 		got := ""

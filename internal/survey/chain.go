@@ -11,12 +11,12 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// HangsOn is an object and everything that it leads to or does not work without, the nearest first: who uses an address and who has it, pods,
+// DependenciesOf is an object and everything that it leads to or does not work without, the nearest first: who uses an address and who has it, pods,
 // project, router, network, and the nodes on the way. What is wrong with one of them may be what is wrong with the object.
-func (s *Survey) HangsOn(ref state.Ref) []state.Ref {
+func (s *Survey) DependenciesOf(ref state.Ref) []state.Ref {
 	out := []state.Ref{ref}
 	if e := s.Cluster.EIp(ref); e != nil {
-		out = append(out, s.Users(e.Address)...)
+		out = append(out, s.AddressUsers(e.Address)...)
 	}
 	seen := map[state.Ref]bool{{}: true}
 	for _, r := range out {
@@ -26,7 +26,7 @@ func (s *Survey) HangsOn(ref state.Ref) []state.Ref {
 		if r := out[i]; r != ref && (r.Kind == string(intent.Project) || r.Kind == string(intent.EIp)) {
 			continue // they have other ways out, and other users, that are not this one's business
 		}
-		for _, r := range s.needs(out[i]) {
+		for _, r := range s.directDependencies(out[i]) {
 			if !seen[r] {
 				seen[r] = true
 				out = append(out, r)
@@ -36,61 +36,61 @@ func (s *Survey) HangsOn(ref state.Ref) []state.Ref {
 	return out
 }
 
-// needs is what an object hangs on directly.
-func (s *Survey) needs(ref state.Ref) []state.Ref {
-	c, out := &s.Cluster, s.kin(ref)
+// directDependencies is what an object hangs on directly.
+func (s *Survey) directDependencies(ref state.Ref) []state.Ref {
+	c, out := &s.Cluster, s.requestDependencies(ref)
 	if v := s.Verdict(ref); v != nil {
 		out = append(out, v.Through...)
 	}
 	switch ref.Kind {
 	case string(intent.ExternalNetwork), string(intent.Subnet):
-		return append(out, s.ofNetwork(ref)...)
+		return append(out, s.networkDependencies(ref)...)
 	case PodKind:
 		if p := c.Pod(ref); p != nil {
 			out = append(out, NodeRef(p.Node), state.Ref{Kind: string(intent.Subnet), Name: p.Subnet})
 		}
 	case NodeKind:
-		if path := find(c.NodePaths, func(o *NodePath) bool { return o.Name == ref.Name }); path != nil {
+		if path := findFirst(c.NodePaths, func(o *NodePath) bool { return o.Name == ref.Name }); path != nil {
 			out = append(out, path.Ref)
 		}
 	}
 	return out
 }
 
-// kin is what a request for an address hangs on.
-func (s *Survey) kin(ref state.Ref) []state.Ref {
+// requestDependencies is what a request for an address hangs on.
+func (s *Survey) requestDependencies(ref state.Ref) []state.Ref {
 	c := &s.Cluster
 	switch intent.Kind(ref.Kind) {
 	case intent.EIp:
 		if e := c.EIp(ref); e != nil {
-			return s.outside(e.Shard, e.Address, e.Network)
+			return s.externalDependencies(e.Shard, e.Address, e.Network)
 		}
 	case intent.FIp:
 		if f := c.FIp(ref); f != nil {
-			return append(s.behindFIp(f), s.outside(f.Shard, f.External, "")...)
+			return append(s.fipDependencies(f), s.externalDependencies(f.Shard, f.External, "")...)
 		}
 	case intent.Service:
 		if v := c.Service(ref); v != nil {
-			return s.behindService(v)
+			return s.serviceDependencies(v)
 		}
 	case intent.Project:
 		if p := c.Project(ref); p != nil {
-			return append([]state.Ref{{Kind: string(intent.Vpc), Name: p.Shard}}, s.outside(p.Shard, p.Address, p.Network)...)
+			return append([]state.Ref{{Kind: string(intent.Vpc), Name: p.Shard}}, s.externalDependencies(p.Shard, p.Address, p.Network)...)
 		}
 	case intent.EgressIP:
 		if e := c.EgressIP(ref); e != nil {
-			return s.behindEgressIP(e)
+			return s.egressIPDependencies(e)
 		}
 	case intent.EgressService, intent.EgressRoute:
-		if e := c.Egress(ref); e != nil {
-			return s.behindEgress(e)
+		if e := c.EgressPolicy(ref); e != nil {
+			return s.egressPolicyDependencies(e)
 		}
 	}
 	return nil
 }
 
-// Users are the FIps and Services that are reached by an external address.
-func (s *Survey) Users(a netip.Addr) []state.Ref {
+// AddressUsers are the FIps and Services that are reached by an external address.
+func (s *Survey) AddressUsers(a netip.Addr) []state.Ref {
 	var out []state.Ref
 	if !a.IsValid() {
 		return nil
@@ -110,11 +110,11 @@ func (s *Survey) Users(a netip.Addr) []state.Ref {
 
 // EIpAt is the EIp that has an address.
 func (c *Cluster) EIpAt(a netip.Addr) *EIp {
-	return find(c.EIps, func(o *EIp) bool { return a.IsValid() && o.Address == a })
+	return findFirst(c.EIps, func(o *EIp) bool { return a.IsValid() && o.Address == a })
 }
 
-// outside is what a VPC needs for one of its external addresses: who has it, router, network, and the nodes that hold its port there.
-func (s *Survey) outside(shard string, a netip.Addr, network string) []state.Ref {
+// externalDependencies is what a VPC needs for one of its external addresses: who has it, router, network, and the nodes that hold its port there.
+func (s *Survey) externalDependencies(shard string, a netip.Addr, network string) []state.Ref {
 	c, out := &s.Cluster, []state.Ref{}
 	if e := c.EIpAt(a); e != nil {
 		out = append(out, e.Ref)
@@ -124,13 +124,13 @@ func (s *Survey) outside(shard string, a netip.Addr, network string) []state.Ref
 			out = append(out, o.Ref)
 		}
 	}
-	if p := c.ProjectOf(shard); p != nil {
+	if p := c.ProjectOfShard(shard); p != nil {
 		out = append(out, p.Ref)
 	}
 	if shard != "" {
 		out = append(out, RouterRef(shard))
 	}
-	pool, on := c.Pool(a), c.NetworkAt(a)
+	pool, on := c.ExternalSubnetAt(a), c.NetworkAt(a)
 	if pool != nil {
 		out = append(out, pool.Ref)
 	}
@@ -140,12 +140,12 @@ func (s *Survey) outside(shard string, a netip.Addr, network string) []state.Ref
 	if on != nil {
 		out = append(out, on.Ref)
 	}
-	return append(out, s.holders(s.Gateway(shard, a))...)
+	return append(out, s.gatewayNodes(s.GatewayPort(shard, a))...)
 }
 
-// holders are the nodes that a router's port is on: the one that holds it, and those that should hold it instead. Where none holds it, all
+// gatewayNodes are the nodes that a router's port is on: the one that holds it, and those that should hold it instead. Where none holds it, all
 // that may.
-func (s *Survey) holders(port *logical.RouterPort) []state.Ref {
+func (s *Survey) gatewayNodes(port *logical.RouterPort) []state.Ref {
 	if port == nil {
 		return nil
 	}
@@ -157,12 +157,12 @@ func (s *Survey) holders(port *logical.RouterPort) []state.Ref {
 	}
 	var out []state.Ref
 	for _, chassis := range slices.Backward(may) {
-		out = append(out, NodeRef(s.NodeOf(chassis)))
+		out = append(out, NodeRef(s.NodeOfChassis(chassis)))
 	}
 	return out
 }
 
-func (s *Survey) behindFIp(f *FIp) []state.Ref {
+func (s *Survey) fipDependencies(f *FIp) []state.Ref {
 	out := []state.Ref{{Kind: string(intent.EIp), Namespace: f.Namespace, Name: f.EIp}}
 	if p := s.PodAt(f.Shard, f.Target); p != nil {
 		return append(out, p.Ref)
@@ -173,7 +173,7 @@ func (s *Survey) behindFIp(f *FIp) []state.Ref {
 	return out
 }
 
-func (s *Survey) behindService(v *Service) []state.Ref {
+func (s *Survey) serviceDependencies(v *Service) []state.Ref {
 	var out []state.Ref
 	for _, e := range v.Endpoints {
 		if e.Pod != "" {
@@ -181,28 +181,28 @@ func (s *Survey) behindService(v *Service) []state.Ref {
 		}
 	}
 	for _, a := range slices.Concat(v.Ingress, v.ExternalIPs) {
-		out = append(out, s.outside(v.Shard, a, "")...)
+		out = append(out, s.externalDependencies(v.Shard, a, "")...)
 	}
 	if len(out) == 0 && v.Ours {
-		return s.outside(v.Shard, netip.Addr{}, "")
+		return s.externalDependencies(v.Shard, netip.Addr{}, "")
 	}
 	return out
 }
 
-func (s *Survey) behindEgressIP(e *EgressIP) []state.Ref {
+func (s *Survey) egressIPDependencies(e *EgressIP) []state.Ref {
 	var out []state.Ref
 	for _, a := range slices.Sorted(maps.Keys(e.Held)) {
 		out = append(out, NodeRef(e.Held[a]))
 	}
 	for _, text := range e.Addresses {
 		if a, err := netip.ParseAddr(text); err == nil {
-			out = append(out, s.outside(ownership.EgressVpc, a, "")...)
+			out = append(out, s.externalDependencies(ownership.EgressVpc, a, "")...)
 		}
 	}
 	for _, r := range s.Logical.Routers {
-		if r.Name != ownership.EgressVpc && slices.ContainsFunc(r.Policies, func(p logical.Policy) bool { return p.IDs.Owner() == e.Ref }) {
+		if r.Name != ownership.EgressVpc && slices.ContainsFunc(r.Policies, func(p logical.RouterPolicy) bool { return p.IDs.Owner() == e.Ref }) {
 			out = append(out, RouterRef(r.Name))
-			if p := s.Cluster.ProjectOf(r.Name); p != nil {
+			if p := s.Cluster.ProjectOfShard(r.Name); p != nil {
 				out = append(out, p.Ref)
 			}
 		}
@@ -210,22 +210,22 @@ func (s *Survey) behindEgressIP(e *EgressIP) []state.Ref {
 	return out
 }
 
-func (s *Survey) behindEgress(e *Egress) []state.Ref {
+func (s *Survey) egressPolicyDependencies(e *EgressPolicy) []state.Ref {
 	var out []state.Ref
 	if e.Kind == string(intent.EgressService) {
 		out = append(out, state.Ref{Kind: string(intent.Service), Namespace: e.Namespace, Name: e.Name})
 	}
 	for _, a := range e.Sources {
-		out = append(out, s.outside(e.Shard, a, e.Network)...)
+		out = append(out, s.externalDependencies(e.Shard, a, e.Network)...)
 	}
 	if len(e.Sources) == 0 {
-		out = append(out, s.outside(e.Shard, netip.Addr{}, e.Network)...)
+		out = append(out, s.externalDependencies(e.Shard, netip.Addr{}, e.Network)...)
 	}
 	return out
 }
 
-// ofNetwork is what an external network is made of, and the nodes that are on it themselves.
-func (s *Survey) ofNetwork(ref state.Ref) []state.Ref {
+// networkDependencies is what an external network is made of, and the nodes that are on it themselves.
+func (s *Survey) networkDependencies(ref state.Ref) []state.Ref {
 	c, out := &s.Cluster, []state.Ref{}
 	if n := c.Subnet(ref.Name); n != nil && ref.Kind == string(intent.Subnet) {
 		if on := c.Network(n.Network); on != nil {

@@ -20,8 +20,8 @@ const DefaultLimit = 128 << 20
 // not in it.
 func Read(from io.Reader, limit int64) (*Survey, error) {
 	var out Survey
-	if err := json.NewDecoder(boundJSON(from, limit)).Decode(&out); err != nil {
-		if errors.As(err, new(TooLarge)) {
+	if err := json.NewDecoder(limitJSON(from, limit)).Decode(&out); err != nil {
+		if errors.As(err, new(TooLargeError)) {
 			return nil, err
 		}
 		return nil, fmt.Errorf("it is no survey: %w", err)
@@ -34,12 +34,12 @@ func Read(from io.Reader, limit int64) (*Survey, error) {
 			services[i].Annotations = KeepAnnotations(services[i].Annotations)
 		}
 	}
-	out = Visible(out)
+	out = EscapeControlChars(out)
 	return &out, nil
 }
 
-// networking are the domains of annotations that say something about networks: Sallyport's, Kube-OVN's and OVN-Kubernetes'.
-var networking = []string{"kube-dc.com", "ovn.kubernetes.io", "k8s.ovn.org"}
+// networkAnnotationDomains are the domains of annotations that say something about networks: Sallyport's, Kube-OVN's and OVN-Kubernetes'.
+var networkAnnotationDomains = []string{"kube-dc.com", "ovn.kubernetes.io", "k8s.ovn.org"}
 
 // KeepAnnotations is the annotations that say something about networks. Those of other programs may be their tokens, or a copy of everything
 // that somebody applied; a survey goes to others, and does not have them.
@@ -47,7 +47,7 @@ func KeepAnnotations(all map[string]string) map[string]string {
 	out := maps.Clone(all)
 	maps.DeleteFunc(out, func(name, _ string) bool {
 		domain, _, _ := strings.Cut(name, "/")
-		return !slices.ContainsFunc(networking, func(d string) bool { return domain == d || strings.HasSuffix(domain, "."+d) })
+		return !slices.ContainsFunc(networkAnnotationDomains, func(d string) bool { return domain == d || strings.HasSuffix(domain, "."+d) })
 	})
 	return out
 }

@@ -23,9 +23,9 @@ func TestSurveyIsReadBackAsItWasWritten(t *testing.T) {
 		intent.FIp:             intent.FIpFacts{External: a, VM: &intent.VMInterface{VM: "db", Address: a}},
 		intent.Service:         intent.ServiceFacts{Address: a, Ports: []intent.PortFacts{{Number: 80, Protocol: "tcp", Refused: intent.Finding{Reason: "PortTaken"}}}},
 		intent.ExternalNetwork: intent.NetworkFacts{Return: "Connection", Subnets: []intent.SubnetFacts{{Name: "ext", Gateway: a, Free: 3}}},
-		intent.EgressIP:        intent.EgressFacts{Items: []intent.EgressItem{{Node: "node1", Address: a}}},
-		intent.EgressService:   intent.DiversionFacts{Network: "ext", Address: a},
-		intent.EgressRoute:     intent.DiversionFacts{Pods: 4},
+		intent.EgressIP:        intent.EgressIPFacts{Items: []intent.EgressIPAssignment{{Node: "node1", Address: a}}},
+		intent.EgressService:   intent.EgressPolicyFacts{Network: "ext", Address: a},
+		intent.EgressRoute:     intent.EgressPolicyFacts{Pods: 4},
 	} {
 		verdicts = append(verdicts, intent.Verdict{
 			Object: intent.ObjectKey{Kind: kind, Namespace: "acme-shop", Name: "web"}, Generation: 2, Facts: facts,
@@ -36,7 +36,7 @@ func TestSurveyIsReadBackAsItWasWritten(t *testing.T) {
 		Taken:     time.Date(2030, 1, 2, 3, 4, 5, 6, time.UTC),
 		Cluster:   survey.Cluster{EIps: []survey.EIp{{Address: a, UsedBy: []state.Ref{{Kind: "FIp", Name: "web"}}}, {}}},
 		Shards:    []survey.Shard{{Name: "acme-shop", Verdicts: verdicts, Differs: []survey.Difference{{Scope: "rows", Line: state.Line{Text: "+ a", Held: true}}}}},
-		Inspected: map[string]survey.Inspected{"node1": {Problem: "no answer"}},
+		Inspected: map[string]survey.NodeInspection{"node1": {Problem: "no answer"}},
 	}
 	var file bytes.Buffer
 	if err := s.Write(&file); err != nil {

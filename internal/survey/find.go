@@ -31,21 +31,21 @@ func PodRef(namespace, name string) state.Ref {
 // Objects are all objects that people ask about, by kind, namespace and name.
 func (c *Cluster) Objects() []Object {
 	return slices.Concat(
-		objects(c.Projects, func(o Project) Object { return o.Object }),
-		objects(c.EIps, func(o EIp) Object { return o.Object }),
-		objects(c.FIps, func(o FIp) Object { return o.Object }),
-		objects(c.Services, func(o Service) Object { return o.Object }),
-		objects(c.EgressIPs, func(o EgressIP) Object { return o.Object }),
-		objects(c.EgressServices, func(o Egress) Object { return o.Object }),
-		objects(c.EgressRoutes, func(o Egress) Object { return o.Object }),
-		objects(c.Networks, func(o Network) Object { return o.Object }),
-		objects(c.Nodes, func(o Node) Object { return o.Object }),
-		objects(c.NodePaths, func(o NodePath) Object { return o.Object }),
-		objects(c.Pods, func(o Pod) Object { return o.Object }),
+		extractObjects(c.Projects, func(o Project) Object { return o.Object }),
+		extractObjects(c.EIps, func(o EIp) Object { return o.Object }),
+		extractObjects(c.FIps, func(o FIp) Object { return o.Object }),
+		extractObjects(c.Services, func(o Service) Object { return o.Object }),
+		extractObjects(c.EgressIPs, func(o EgressIP) Object { return o.Object }),
+		extractObjects(c.EgressServices, func(o EgressPolicy) Object { return o.Object }),
+		extractObjects(c.EgressRoutes, func(o EgressPolicy) Object { return o.Object }),
+		extractObjects(c.Networks, func(o Network) Object { return o.Object }),
+		extractObjects(c.Nodes, func(o Node) Object { return o.Object }),
+		extractObjects(c.NodePaths, func(o NodePath) Object { return o.Object }),
+		extractObjects(c.Pods, func(o Pod) Object { return o.Object }),
 	)
 }
 
-func objects[T any](list []T, object func(T) Object) []Object {
+func extractObjects[T any](list []T, object func(T) Object) []Object {
 	out := make([]Object, 0, len(list))
 	for _, o := range list {
 		out = append(out, object(o))
@@ -53,8 +53,8 @@ func objects[T any](list []T, object func(T) Object) []Object {
 	return out
 }
 
-// find is the first of a list that something is true for; nil: there is none.
-func find[T any](list []T, is func(*T) bool) *T {
+// findFirst is the first of a list that something is true for; nil: there is none.
+func findFirst[T any](list []T, is func(*T) bool) *T {
 	for i := range list {
 		if is(&list[i]) {
 			return &list[i]
@@ -65,41 +65,41 @@ func find[T any](list []T, is func(*T) bool) *T {
 
 // EIp is the EIp of a name; nil: there is none. So with the others.
 func (c *Cluster) EIp(ref state.Ref) *EIp {
-	return find(c.EIps, func(o *EIp) bool { return o.Ref == ref })
+	return findFirst(c.EIps, func(o *EIp) bool { return o.Ref == ref })
 }
 
 // FIp is the FIp of a name.
 func (c *Cluster) FIp(ref state.Ref) *FIp {
-	return find(c.FIps, func(o *FIp) bool { return o.Ref == ref })
+	return findFirst(c.FIps, func(o *FIp) bool { return o.Ref == ref })
 }
 
 // Service is the Service of a name.
 func (c *Cluster) Service(ref state.Ref) *Service {
-	return find(c.Services, func(o *Service) bool { return o.Ref == ref })
+	return findFirst(c.Services, func(o *Service) bool { return o.Ref == ref })
 }
 
 // Project is the Project of a name.
 func (c *Cluster) Project(ref state.Ref) *Project {
-	return find(c.Projects, func(o *Project) bool { return o.Ref == ref })
+	return findFirst(c.Projects, func(o *Project) bool { return o.Ref == ref })
 }
 
-// ProjectOf is the Project of a VPC, or of a namespace, which has the same name.
-func (c *Cluster) ProjectOf(shard string) *Project {
-	return find(c.Projects, func(o *Project) bool { return o.Shard == shard && shard != "" })
+// ProjectOfShard is the Project of a VPC, or of a namespace, which has the same name.
+func (c *Cluster) ProjectOfShard(shard string) *Project {
+	return findFirst(c.Projects, func(o *Project) bool { return o.Shard == shard && shard != "" })
 }
 
 // EgressIP is the EgressIP of a name.
 func (c *Cluster) EgressIP(ref state.Ref) *EgressIP {
-	return find(c.EgressIPs, func(o *EgressIP) bool { return o.Ref == ref })
+	return findFirst(c.EgressIPs, func(o *EgressIP) bool { return o.Ref == ref })
 }
 
-// Egress is the EgressService or EgressRoute of a name.
-func (c *Cluster) Egress(ref state.Ref) *Egress {
+// EgressPolicy is the EgressService or EgressRoute of a name.
+func (c *Cluster) EgressPolicy(ref state.Ref) *EgressPolicy {
 	list := c.EgressServices
 	if ref.Kind == string(intent.EgressRoute) {
 		list = c.EgressRoutes
 	}
-	return find(list, func(o *Egress) bool { return o.Ref == ref })
+	return findFirst(list, func(o *EgressPolicy) bool { return o.Ref == ref })
 }
 
 // Network is the external network of a name: its own, or that of one of its Subnets.
@@ -107,50 +107,50 @@ func (c *Cluster) Network(name string) *Network {
 	if n := c.Subnet(name); n != nil && n.Network != "" {
 		name = n.Network
 	}
-	return find(c.Networks, func(o *Network) bool { return o.Name == name && name != "" })
+	return findFirst(c.Networks, func(o *Network) bool { return o.Name == name && name != "" })
 }
 
 // NetworkAt is the external network that an address is of, or by which nodes are reached at it.
 func (c *Cluster) NetworkAt(a netip.Addr) *Network {
-	if pool := c.Pool(a); pool != nil {
+	if pool := c.ExternalSubnetAt(a); pool != nil {
 		return c.Network(pool.Network)
 	}
-	return find(c.Networks, func(o *Network) bool {
+	return findFirst(c.Networks, func(o *Network) bool {
 		return slices.ContainsFunc(o.Addresses, func(p netip.Prefix) bool { return p.Contains(a) })
 	})
 }
 
 // Subnet is the Subnet of a name.
 func (c *Cluster) Subnet(name string) *Subnet {
-	return find(c.Subnets, func(o *Subnet) bool { return o.Name == name })
+	return findFirst(c.Subnets, func(o *Subnet) bool { return o.Name == name })
 }
 
 // InterfaceOn is the interface of a node that leads to an external subnet.
 func (n *Subnet) InterfaceOn(node string) string { return cmp.Or(n.Interfaces[node], n.Interface) }
 
-// Pool is the subnet of an external network that an address is of.
-func (c *Cluster) Pool(a netip.Addr) *Subnet {
-	return find(c.Subnets, func(o *Subnet) bool { return o.Network != "" && o.Has(a) })
+// ExternalSubnetAt is the subnet of an external network that an address is of.
+func (c *Cluster) ExternalSubnetAt(a netip.Addr) *Subnet {
+	return findFirst(c.Subnets, func(o *Subnet) bool { return o.Network != "" && o.Contains(a) })
 }
 
-// Has says whether an address is of a subnet.
-func (n *Subnet) Has(a netip.Addr) bool {
+// Contains says whether an address is of a subnet.
+func (n *Subnet) Contains(a netip.Addr) bool {
 	return slices.ContainsFunc(n.Prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // Node is the node of a name.
 func (c *Cluster) Node(name string) *Node {
-	return find(c.Nodes, func(o *Node) bool { return o.Name == name })
+	return findFirst(c.Nodes, func(o *Node) bool { return o.Name == name })
 }
 
 // Pod is the pod of a name.
 func (c *Cluster) Pod(ref state.Ref) *Pod {
-	return find(c.Pods, func(o *Pod) bool { return o.Ref == ref })
+	return findFirst(c.Pods, func(o *Pod) bool { return o.Ref == ref })
 }
 
 // PodAt is the pod that has an address in a VPC; tenants may use the same addresses.
 func (s *Survey) PodAt(vpc string, a netip.Addr) *Pod {
-	return find(s.Cluster.Pods, func(o *Pod) bool {
+	return findFirst(s.Cluster.Pods, func(o *Pod) bool {
 		if o.HostNetwork || !slices.Contains(o.Addresses, a) {
 			return false
 		}
@@ -159,38 +159,38 @@ func (s *Survey) PodAt(vpc string, a netip.Addr) *Pod {
 	})
 }
 
-// NodeOf is the node of a chassis, which is a random name; the chassis itself where no node has it.
-func (s *Survey) NodeOf(chassis string) string {
-	if n := find(s.Cluster.Nodes, func(o *Node) bool { return o.Chassis == chassis && chassis != "" }); n != nil {
+// NodeOfChassis is the node of a chassis, which is a random name; the chassis itself where no node has it.
+func (s *Survey) NodeOfChassis(chassis string) string {
+	if n := findFirst(s.Cluster.Nodes, func(o *Node) bool { return o.Chassis == chassis && chassis != "" }); n != nil {
 		return n.Name
 	}
-	if c := find(s.Logical.Chassis, func(o *logical.Chassis) bool { return o.Name == chassis }); c != nil {
+	if c := findFirst(s.Logical.Chassis, func(o *logical.Chassis) bool { return o.Name == chassis }); c != nil {
 		return c.Host
 	}
 	return chassis
 }
 
-// Gateway is the port by which a router has an external address: its own, or one on the same subnet; nil: there is none.
-func (s *Survey) Gateway(router string, a netip.Addr) *logical.RouterPort {
-	r, pool := s.Logical.Router(router), s.Cluster.Pool(a)
+// GatewayPort is the port by which a router has an external address: its own, or one on the same subnet; nil: there is none.
+func (s *Survey) GatewayPort(router string, a netip.Addr) *logical.RouterPort {
+	r, pool := s.Logical.Router(router), s.Cluster.ExternalSubnetAt(a)
 	if r == nil || pool == nil {
 		return nil
 	}
-	own := find(r.Ports, func(p *logical.RouterPort) bool {
+	own := findFirst(r.Ports, func(p *logical.RouterPort) bool {
 		return slices.ContainsFunc(p.Networks, func(n netip.Prefix) bool { return n.Addr() == a })
 	})
 	if own != nil {
 		return own
 	}
-	return find(r.Ports, func(p *logical.RouterPort) bool {
-		return slices.ContainsFunc(p.Networks, func(n netip.Prefix) bool { return pool.Has(n.Addr()) })
+	return findFirst(r.Ports, func(p *logical.RouterPort) bool {
+		return slices.ContainsFunc(p.Networks, func(n netip.Prefix) bool { return pool.Contains(n.Addr()) })
 	})
 }
 
 // Verdict is what was thought of an object; nil: its shard was not compiled, or it is of none.
 func (s *Survey) Verdict(ref state.Ref) *intent.Verdict {
 	for _, shard := range s.Shards {
-		if v := find(shard.Verdicts, func(v *intent.Verdict) bool { return v.Object.Ref() == ref }); v != nil {
+		if v := findFirst(shard.Verdicts, func(v *intent.Verdict) bool { return v.Object.Ref() == ref }); v != nil {
 			return v
 		}
 	}

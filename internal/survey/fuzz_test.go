@@ -11,7 +11,7 @@ import (
 // FuzzSurvey: any file is a survey or an error. What is read is the same when it is written and read again.
 func FuzzSurvey(f *testing.F) {
 	var file bytes.Buffer
-	if err := surveytest.Cluster(1).Write(&file); err != nil {
+	if err := surveytest.GenerateCluster(1).Write(&file); err != nil {
 		f.Fatal(err)
 	}
 	f.Add(file.Bytes())

@@ -12,15 +12,15 @@ type Shard struct {
 	Name     string
 	Verdicts []intent.Verdict
 	// Wanted is everything that should be there.
-	Wanted []Wanted
+	Wanted []DesiredEntry
 	// Differs is what would be written.
 	Differs []Difference
 	// Problem is why it could not be worked out.
 	Problem string
 }
 
-// Wanted is something that should be there, and whether it is, and as it should be.
-type Wanted struct {
+// DesiredEntry is something that should be there, and whether it is, and as it should be.
+type DesiredEntry struct {
 	Scope string // of the target
 	state.Line
 	There bool
@@ -37,24 +37,24 @@ func NewShard(name string, plans []state.Plan, verdicts []intent.Verdict) Shard 
 	s := Shard{Name: name, Verdicts: verdicts}
 	for _, p := range plans {
 		differs := map[string]bool{}
-		for _, l := range p.Changes() {
+		for _, l := range p.ChangeLines() {
 			differs[l.Key] = true
 			s.Differs = append(s.Differs, Difference{p.Scope(), l})
 		}
-		for _, l := range p.Wanted() {
-			s.Wanted = append(s.Wanted, Wanted{p.Scope(), l, !differs[l.Key]})
+		for _, l := range p.DesiredLines() {
+			s.Wanted = append(s.Wanted, DesiredEntry{p.Scope(), l, !differs[l.Key]})
 		}
 	}
 	return s
 }
 
-// Differing says whether something would be written at once.
-func (s Shard) Differing() bool {
+// HasPendingChanges says whether something would be written at once.
+func (s Shard) HasPendingChanges() bool {
 	return slices.ContainsFunc(s.Differs, func(d Difference) bool { return !d.Held })
 }
 
-// Since is the shard without the differences that were not there before.
-func (s Shard) Since(before Shard) Shard {
+// KeepPersistent is the shard without the differences that were not there before.
+func (s Shard) KeepPersistent(before Shard) Shard {
 	was := map[Difference]bool{}
 	for _, d := range before.Differs {
 		was[d] = true

@@ -15,13 +15,13 @@ func TestShardTellsWhatIsWantedAndWhetherItIsThere(t *testing.T) {
 	set := func(values ...string) intent.Rows {
 		rows := intent.Rows{}
 		for _, v := range values {
-			rows[intent.RowKey{Table: "NB_Global", ID: v[:1]}] = state.Entry[intent.Row]{Value: intent.Setting{Name: v[:1], Value: v[1:]}, Origin: by}
+			rows[intent.RowKey{Table: "NB_Global", ID: v[:1]}] = state.Entry[intent.Row]{Value: intent.NBGlobalOption{Name: v[:1], Value: v[1:]}, Origin: by}
 		}
 		return rows
 	}
-	target := &statetest.Memory[intent.RowKey, intent.Row]{Name: "settings"}
+	target := &statetest.MemoryTarget[intent.RowKey, intent.Row]{Name: "settings"}
 	plan := func(rows intent.Rows) state.Plan {
-		p, err := state.Prepare(t.Context(), target, rows)
+		p, err := state.PreparePlan(t.Context(), target, rows)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,13 +58,13 @@ func TestShardSince(t *testing.T) {
 	before := survey.Shard{Differs: []survey.Difference{passing, lasting, waiting}}
 	now := survey.Shard{
 		Differs: []survey.Difference{line("+ d", false), lasting, waiting},
-		Wanted:  []survey.Wanted{{Scope: "rows", Line: lasting.Line}, {Scope: "rows", Line: state.Line{Key: "d"}}},
+		Wanted:  []survey.DesiredEntry{{Scope: "rows", Line: lasting.Line}, {Scope: "rows", Line: state.Line{Key: "d"}}},
 	}
-	got := now.Since(before)
+	got := now.KeepPersistent(before)
 	if !slices.Equal(got.Differs, []survey.Difference{lasting, waiting}) || got.Wanted[0].There || !got.Wanted[1].There {
 		t.Errorf("%+v", got)
 	}
-	if !got.Differing() || (survey.Shard{Differs: []survey.Difference{waiting}}).Differing() {
+	if !got.HasPendingChanges() || (survey.Shard{Differs: []survey.Difference{waiting}}).HasPendingChanges() {
 		t.Error("what waits does not count, what would be written does")
 	}
 }

@@ -20,9 +20,9 @@ type Survey struct {
 	// Shards are those that were compiled and compared with what is there: all, or those that somebody asked about.
 	Shards []Shard
 	// Inspected is what nodes say of themselves, by name. A node that did not answer is there with a Problem.
-	Inspected map[string]Inspected
+	Inspected map[string]NodeInspection
 	// Unread is what could not be read.
-	Unread []Unread
+	Unread []ReadFailure
 	// Certificates are those with which it was read.
 	Certificates []Certificate
 }
@@ -33,8 +33,8 @@ type Certificate struct {
 	Expires time.Time
 }
 
-// Unread is a system that could not be read, and why.
-type Unread struct{ System, Problem string }
+// ReadFailure is a system that could not be read, and why.
+type ReadFailure struct{ System, Problem string }
 
 // The systems that are read.
 const (
@@ -60,13 +60,13 @@ type Cluster struct {
 	Beside []Service
 	// EgressIPs, EgressServices, EgressRoutes and NodePaths are said in their own words.
 	EgressIPs      []EgressIP
-	EgressServices []Egress
-	EgressRoutes   []Egress
+	EgressServices []EgressPolicy
+	EgressRoutes   []EgressPolicy
 	NodePaths      []NodePath
 	Pods           []Pod
 	Nodes          []Node
 	OvnEips        []OvnEip
-	Policies       []Policy // NetworkPolicies
+	Policies       []NetworkPolicy // NetworkPolicies
 	// Routes are those of the Gateway API, and Backends where Envoy Gateway sends their requests to.
 	Routes   []Route
 	Backends []Backend
@@ -233,13 +233,13 @@ type Endpoint struct {
 type EgressIP struct {
 	Object
 	Addresses []string
-	Held      map[string]string // address → node
-	Selects   int               // pods
-	Outside   snapshot.Pods     // of these, that are of no project: it does not serve them
+	Held      map[string]string  // address → node
+	Selects   int                // pods
+	Outside   snapshot.PodSample // of these, that are of no project: it does not serve them
 }
 
-// Egress is an EgressService or EgressRoute.
-type Egress struct {
+// EgressPolicy is an EgressService or EgressRoute.
+type EgressPolicy struct {
 	Object
 	Shard        string
 	Network      string
@@ -251,13 +251,13 @@ type Egress struct {
 type NodePath struct {
 	Object
 	Networks []string
-	Ways     []Way // in the same order
+	Ways     []NodeNetwork // in the same order
 	// Problems are why networks do not work there, by network.
 	Problems map[string]string
 }
 
-// Way is what a node does for a network: what came in there has a mark on its way back.
-type Way struct {
+// NodeNetwork is what a node does for a network: what came in there has a mark on its way back.
+type NodeNetwork struct {
 	Network, Interface string
 	Mark               uint32
 	Method             string
@@ -299,8 +299,8 @@ type OvnEip struct {
 	Ready        bool
 }
 
-// Policy is a NetworkPolicy.
-type Policy struct {
+// NetworkPolicy is a NetworkPolicy.
+type NetworkPolicy struct {
 	Object
 	Ingress, Egress bool
 	Pods            []string // that it selects
@@ -350,8 +350,8 @@ type Event struct {
 	Count           int
 }
 
-// Inspected is what a node says of itself. See the kind Inspection.
-type Inspected struct {
+// NodeInspection is what a node says of itself. See the kind Inspection.
+type NodeInspection struct {
 	Problem    string   // why it did not answer
 	Problems   []string // what it could not answer
 	Asked      time.Time
@@ -360,9 +360,9 @@ type Inspected struct {
 	Interfaces []Interface
 	Settings   map[string]string
 	Neighbours []Neighbour
-	Routes     []RouteTaken
+	Routes     []RouteLookup
 	Connection []Connection
-	Usage      []Usage
+	Usage      []AddressUsage
 	Switch     OpenVSwitch
 }
 
@@ -384,8 +384,8 @@ type Neighbour struct {
 	MACs      []string
 }
 
-// RouteTaken is the way that a node's kernel takes.
-type RouteTaken struct {
+// RouteLookup is the way that a node's kernel takes.
+type RouteLookup struct {
 	From, To netip.Addr
 	Input    string // by which it came in
 	Mark     uint32
@@ -405,8 +405,8 @@ type Connection struct {
 	ZoneName                      string // of a logical port, or of a router or switch with _dnat or _snat behind it
 }
 
-// Usage is how many connections of a node use an address, and to which destination the most ports of it.
-type Usage struct {
+// AddressUsage is how many connections of a node use an address, and to which destination the most ports of it.
+type AddressUsage struct {
 	Address     netip.Addr
 	Connections int
 	Protocol    string

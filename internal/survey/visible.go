@@ -9,18 +9,18 @@ import (
 	"github.com/sallyport/sallyport/internal/words"
 )
 
-// Visible is a value of a survey in which no text has characters that a terminal obeys (words.Visible), so that nobody who prints one has to
+// EscapeControlChars is a value of a survey in which no text has characters that a terminal obeys (words.EscapeTerminal), so that nobody who prints one has to
 // think of them: names, labels, annotations, messages and events are what users wrote. The value that is given does not change.
-func Visible[T any](value T) T {
-	out, _ := visible(reflect.ValueOf(&value).Elem(), words.Visible)
+func EscapeControlChars[T any](value T) T {
+	out, _ := escapeValue(reflect.ValueOf(&value).Elem(), words.EscapeTerminal)
 	return out.Interface().(T)
 }
 
-// texts caches whether values of a type can have texts; most parts of a survey are numbers, times and addresses.
-var texts sync.Map // reflect.Type → bool
+// textTypes caches whether values of a type can have texts; most parts of a survey are numbers, times and addresses.
+var textTypes sync.Map // reflect.Type → bool
 
-func hasTexts(t reflect.Type) bool {
-	if known, ok := texts.Load(t); ok {
+func containsText(t reflect.Type) bool {
+	if known, ok := textTypes.Load(t); ok {
 		return known.(bool)
 	}
 	has := false
@@ -28,21 +28,21 @@ func hasTexts(t reflect.Type) bool {
 	case reflect.String, reflect.Interface:
 		has = true
 	case reflect.Pointer, reflect.Slice, reflect.Array:
-		has = hasTexts(t.Elem())
+		has = containsText(t.Elem())
 	case reflect.Map:
-		has = hasTexts(t.Key()) || hasTexts(t.Elem())
+		has = containsText(t.Key()) || containsText(t.Elem())
 	case reflect.Struct:
 		for i := range t.NumField() {
-			has = has || t.Field(i).IsExported() && hasTexts(t.Field(i).Type)
+			has = has || t.Field(i).IsExported() && containsText(t.Field(i).Type)
 		}
 	}
-	texts.Store(t, has)
+	textTypes.Store(t, has)
 	return has
 }
 
-// visible is a value with every text in it changed, and whether any was. What did not change is shared with the value that was given.
-func visible(v reflect.Value, change func(string) string) (reflect.Value, bool) {
-	if !hasTexts(v.Type()) {
+// escapeValue is a value with every text in it changed, and whether any was. What did not change is shared with the value that was given.
+func escapeValue(v reflect.Value, change func(string) string) (reflect.Value, bool) {
+	if !containsText(v.Type()) {
 		return v, false
 	}
 	switch v.Kind() {
@@ -53,23 +53,23 @@ func visible(v reflect.Value, change func(string) string) (reflect.Value, bool) 
 		}
 		return reflect.ValueOf(text).Convert(v.Type()), true
 	case reflect.Pointer, reflect.Interface:
-		return visibleBehind(v, change)
+		return escapePointee(v, change)
 	case reflect.Struct:
-		return visibleFields(v, change)
+		return escapeFields(v, change)
 	case reflect.Slice, reflect.Array:
-		return visibleItems(v, change)
+		return escapeItems(v, change)
 	case reflect.Map:
-		return visibleEntries(v, change)
+		return escapeMapEntries(v, change)
 	default:
 		return v, false
 	}
 }
 
-func visibleBehind(v reflect.Value, change func(string) string) (reflect.Value, bool) {
+func escapePointee(v reflect.Value, change func(string) string) (reflect.Value, bool) {
 	if v.IsNil() {
 		return v, false
 	}
-	what, changed := visible(v.Elem(), change)
+	what, changed := escapeValue(v.Elem(), change)
 	switch {
 	case !changed:
 		return v, false
@@ -82,21 +82,21 @@ func visibleBehind(v reflect.Value, change func(string) string) (reflect.Value, 
 	}
 }
 
-// oneLine is for OVN's own language, in which a line break means what a space does.
-func oneLine(text string) string {
-	return words.Visible(strings.NewReplacer("\n", " ", "\r", " ", "\t", " ").Replace(text))
+// escapeOneLine is for OVN's own language, in which a line break means what a space does.
+func escapeOneLine(text string) string {
+	return words.EscapeTerminal(strings.NewReplacer("\n", " ", "\r", " ", "\t", " ").Replace(text))
 }
 
-func visibleFields(v reflect.Value, change func(string) string) (reflect.Value, bool) {
+func escapeFields(v reflect.Value, change func(string) string) (reflect.Value, bool) {
 	if v.Type() == reflect.TypeFor[logical.Network]() {
-		change = oneLine
+		change = escapeOneLine
 	}
 	out, copied := v, false
 	for i := range v.NumField() {
 		if !v.Field(i).CanInterface() {
 			continue // it is not exported
 		}
-		field, changed := visible(v.Field(i), change)
+		field, changed := escapeValue(v.Field(i), change)
 		if !changed {
 			continue
 		}
@@ -109,10 +109,10 @@ func visibleFields(v reflect.Value, change func(string) string) (reflect.Value, 
 	return out, copied
 }
 
-func visibleItems(v reflect.Value, change func(string) string) (reflect.Value, bool) {
+func escapeItems(v reflect.Value, change func(string) string) (reflect.Value, bool) {
 	out, copied := v, false
 	for i := range v.Len() {
-		item, changed := visible(v.Index(i), change)
+		item, changed := escapeValue(v.Index(i), change)
 		if !changed {
 			continue
 		}
@@ -128,12 +128,12 @@ func visibleItems(v reflect.Value, change func(string) string) (reflect.Value, b
 	return out, copied
 }
 
-func visibleEntries(v reflect.Value, change func(string) string) (reflect.Value, bool) {
+func escapeMapEntries(v reflect.Value, change func(string) string) (reflect.Value, bool) {
 	type entry struct{ key, newKey, value reflect.Value }
 	var differ []entry
 	for each := v.MapRange(); each.Next(); {
-		key, changedKey := visible(each.Key(), change)
-		value, changed := visible(each.Value(), change)
+		key, changedKey := escapeValue(each.Key(), change)
+		value, changed := escapeValue(each.Value(), change)
 		if changedKey || changed {
 			differ = append(differ, entry{each.Key(), key, value})
 		}

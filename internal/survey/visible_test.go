@@ -29,26 +29,26 @@ func TestSurveyIsVisible(t *testing.T) {
 			Shards: []survey.Shard{{Verdicts: []intent.Verdict{{
 				Accepted: intent.Finding{Reason: text, Message: text}, Facts: intent.FIpFacts{EIp: text, VM: &intent.VMInterface{VM: text}},
 			}}}},
-			Inspected: map[string]survey.Inspected{text: {Problems: []string{text}}},
-			Unread:    []survey.Unread{{Problem: text}},
+			Inspected: map[string]survey.NodeInspection{text: {Problems: []string{text}}},
+			Unread:    []survey.ReadFailure{{Problem: text}},
 		}
 	}
 	given := build(bad)
-	if got := survey.Visible(given); !reflect.DeepEqual(got, build(good)) {
+	if got := survey.EscapeControlChars(given); !reflect.DeepEqual(got, build(good)) {
 		t.Errorf("got  %+v\nwant %+v", got, build(good))
 	}
 	if !reflect.DeepEqual(given, build(bad)) {
 		t.Error("the survey that was given has changed")
 	}
-	rows := survey.Survey{Logical: logical.Network{Routers: []logical.Router{{Policies: []logical.Policy{{Match: "ip4.src == 10.0.0.1\n\t&& tcp\x1b"}}}}}}
-	if got := survey.Visible(rows).Logical.Routers[0].Policies[0].Match; got != `ip4.src == 10.0.0.1  && tcp\u001b` {
+	rows := survey.Survey{Logical: logical.Network{Routers: []logical.Router{{Policies: []logical.RouterPolicy{{Match: "ip4.src == 10.0.0.1\n\t&& tcp\x1b"}}}}}}
+	if got := survey.EscapeControlChars(rows).Logical.Routers[0].Policies[0].Match; got != `ip4.src == 10.0.0.1  && tcp\u001b` {
 		t.Errorf("a match of two lines is %q", got)
 	}
 }
 
 // What is read from a file is visible, too: whoever sent it may have written it.
 func TestFileIsReadVisible(t *testing.T) {
-	s := surveytest.Cluster(1)
+	s := surveytest.GenerateCluster(1)
 	s.Cluster.Name = "\x1b]0;pwned\x07"
 	var file bytes.Buffer
 	if err := s.Write(&file); err != nil {
@@ -60,9 +60,9 @@ func TestFileIsReadVisible(t *testing.T) {
 	}
 }
 
-func BenchmarkVisible(b *testing.B) {
-	s := surveytest.Cluster(1000)
+func BenchmarkEscapeControlChars(b *testing.B) {
+	s := surveytest.GenerateCluster(1000)
 	for b.Loop() {
-		survey.Visible(*s)
+		survey.EscapeControlChars(*s)
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// frame is lines in a frame of box characters, with a title above a line of its own. Frames may be put into others and side by side.
-func frame(title string, lines []string) []string {
+// drawFrame is lines in a frame of box characters, with a title above a line of its own. Frames may be put into others and side by side.
+func drawFrame(title string, lines []string) []string {
 	wide := utf8.RuneCountInString(title)
 	for _, l := range lines {
 		wide = max(wide, utf8.RuneCountInString(l))
@@ -24,8 +24,8 @@ func frame(title string, lines []string) []string {
 	return append(out, "└"+strings.Repeat("─", wide+2)+"┘")
 }
 
-// beside puts blocks of lines side by side, as many as fit into so many characters, and the others below.
-func beside(blocks [][]string, room int) (out []string) {
+// layoutSideBySide puts blocks of lines side by side, as many as fit into so many characters, and the others below.
+func layoutSideBySide(blocks [][]string, room int) (out []string) {
 	for len(blocks) > 0 {
 		row, n, used := []string{}, 0, 0
 		for ; n < len(blocks); n++ {
@@ -33,15 +33,15 @@ func beside(blocks [][]string, room int) (out []string) {
 			if n > 0 && used+2+wide > room {
 				break
 			}
-			row, used = merge(row, blocks[n], used), used+2+wide
+			row, used = mergeBlocks(row, blocks[n], used), used+2+wide
 		}
 		out, blocks = append(out, row...), blocks[n:]
 	}
 	return out
 }
 
-// merge puts a block to the right of others that are so wide, with two characters between them.
-func merge(left, right []string, wide int) []string {
+// mergeBlocks puts a block to the right of others that are so wide, with two characters between them.
+func mergeBlocks(left, right []string, wide int) []string {
 	for len(left) < len(right) {
 		left = append(left, "")
 	}
@@ -57,29 +57,29 @@ func merge(left, right []string, wide int) []string {
 	return left
 }
 
-// down draws an arrow from one block to the next.
-func down(label string) []string {
+// drawDownArrow draws an arrow from one block to the next.
+func drawDownArrow(label string) []string {
 	if label == "" {
 		return []string{"      │", "      ▼"}
 	}
 	return []string{"      │  " + label, "      ▼"}
 }
 
-// branch is a line with what is below it.
-type branch struct {
-	text  string
-	below []branch
+// treeNode is a line with what is below it.
+type treeNode struct {
+	text     string
+	children []treeNode
 }
 
-// lines are a branch as a drawing.
-func (b branch) lines() []string {
+// renderTree are a branch as a drawing.
+func (b treeNode) renderTree() []string {
 	out := []string{b.text}
-	for i, sub := range b.below {
+	for i, sub := range b.children {
 		first, rest := "├─ ", "│  "
-		if i == len(b.below)-1 {
+		if i == len(b.children)-1 {
 			first, rest = "└─ ", "   "
 		}
-		for j, l := range sub.lines() {
+		for j, l := range sub.renderTree() {
 			if j == 0 {
 				out = append(out, first+l)
 			} else {
@@ -90,16 +90,16 @@ func (b branch) lines() []string {
 	return out
 }
 
-// code is lines as they are in a document.
-func code(lines []string) string {
+// formatCodeBlock is lines as they are in a document.
+func formatCodeBlock(lines []string) string {
 	for i, l := range lines {
 		lines[i] = strings.TrimRight(l, " ")
 	}
 	return "```\n" + strings.Join(lines, "\n") + "\n```\n"
 }
 
-// grid is a table of a document.
-func grid(heads []string, rows [][]string) string {
+// formatMarkdownTable is a table of a document.
+func formatMarkdownTable(heads []string, rows [][]string) string {
 	var b strings.Builder
 	line := func(cells []string) { b.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
 	line(heads)

@@ -14,69 +14,69 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// Of is the graph of a survey, with what a diagnosis found about what is in it.
-func Of(s *survey.Survey, findings []diagnosis.Finding) *Graph {
-	b := index(s, findings)
-	g := &Graph{Cluster: s.Cluster.Name, Version: s.Cluster.Version, Taken: s.Taken, Networks: b.networks()}
+// BuildGraph is the graph of a survey, with what a diagnosis found about what is in it.
+func BuildGraph(s *survey.Survey, findings []diagnosis.Finding) *Graph {
+	b := newBuilder(s, findings)
+	g := &Graph{Cluster: s.Cluster.Name, Version: s.Cluster.Version, Taken: s.Taken, Networks: b.buildNetworks()}
 	b.graph = g
-	g.Nodes = b.nodes()
-	g.Gateways, g.Routes, g.Backends = b.gateways(), b.routes(), b.backends()
-	g.Egress = b.egressIPs()
-	g.Vpcs = b.vpcs()
-	g.Counts = counts(s)
-	g.Problems = b.whole()
+	g.Nodes = b.buildNodes()
+	g.Gateways, g.Routes, g.Backends = b.buildGateways(), b.buildRoutes(), b.buildBackends()
+	g.EgressIPs = b.buildEgressIPs()
+	g.Vpcs = b.buildVPCs()
+	g.Counts = countObjects(s)
+	g.Problems = b.collectClusterProblems()
 	return g
 }
 
 // builder looks things up in a survey.
 type builder struct {
 	*survey.Survey
-	graph    *Graph
-	found    map[state.Ref][]Problem
-	network  map[string]string            // subnet or network → network
-	prefixes []claim                      // of external networks
-	pods     map[string]survey.Pod        // namespace/name
-	at       map[netip.Addr][]survey.Pod  // by address; projects may share some
-	ovnEip   map[netip.Addr]string        // under which name Kube-OVN has an address
-	node     map[string]string            // chassis → node
-	beside   map[state.Ref]survey.Service // the headless Services that tell addresses, by their source
-	of       map[string]*belongings       // shard → what is in it
+	graph            *Graph
+	problemsByRef    map[state.Ref][]Problem
+	networkBySubnet  map[string]string            // subnet or network → network
+	externalPrefixes []externalPrefix             // of external networks
+	podsByName       map[string]survey.Pod        // namespace/name
+	podsByAddress    map[netip.Addr][]survey.Pod  // by address; projects may share some
+	ovnEIPByAddress  map[netip.Addr]string        // under which name Kube-OVN has an address
+	nodeByChassis    map[string]string            // chassis → node
+	headlessBySource map[state.Ref]survey.Service // the headless Services that tell addresses, by their source
+	objectsByShard   map[string]*shardObjects     // shard → what is in it
 }
 
-// claim is a prefix of an external network.
-type claim struct {
+// externalPrefix is a prefix of an external network.
+type externalPrefix struct {
 	netip.Prefix
 	network, subnet string
 }
 
-// belongings are the objects of one VPC.
-type belongings struct {
-	eips     []survey.EIp
-	fips     []survey.FIp
-	services []survey.Service
-	routes   []survey.Egress
-	behind   []survey.Egress
-	subnets  []survey.Subnet
-	pods     int
-	// inhabited are the namespaces with pods.
-	inhabited map[string]bool
+// shardObjects are the objects of one VPC.
+type shardObjects struct {
+	eips           []survey.EIp
+	fips           []survey.FIp
+	services       []survey.Service
+	egressRoutes   []survey.EgressPolicy
+	egressServices []survey.EgressPolicy
+	subnets        []survey.Subnet
+	podCount       int
+	// podNamespaces are the namespaces with pods.
+	podNamespaces map[string]bool
 }
 
-func index(s *survey.Survey, findings []diagnosis.Finding) *builder {
+func newBuilder(s *survey.Survey, findings []diagnosis.Finding) *builder {
 	b := &builder{
-		Survey: s, found: map[state.Ref][]Problem{}, network: map[string]string{}, pods: map[string]survey.Pod{}, at: map[netip.Addr][]survey.Pod{},
-		ovnEip: map[netip.Addr]string{}, node: map[string]string{}, beside: map[state.Ref]survey.Service{}, of: map[string]*belongings{},
+		Survey: s, problemsByRef: map[state.Ref][]Problem{}, networkBySubnet: map[string]string{}, podsByName: map[string]survey.Pod{}, podsByAddress: map[netip.Addr][]survey.Pod{},
+		ovnEIPByAddress: map[netip.Addr]string{}, nodeByChassis: map[string]string{}, headlessBySource: map[state.Ref]survey.Service{}, objectsByShard: map[string]*shardObjects{},
 	}
 	for _, f := range findings {
 		if len(f.About) > 0 {
-			b.found[f.About[0]] = append(b.found[f.About[0]], Problem{f.Code, f.Severity.String(), f.Message, f.Cure})
+			b.problemsByRef[f.About[0]] = append(b.problemsByRef[f.About[0]], Problem{f.Code, f.Severity.String(), f.Message, f.Remediation})
 		}
 	}
 	for _, c := range s.Logical.Chassis {
-		b.node[c.Name] = c.Host
+		b.nodeByChassis[c.Name] = c.Host
 	}
 	for _, n := range s.Cluster.Nodes {
-		b.node[n.Chassis] = n.Name
+		b.nodeByChassis[n.Chassis] = n.Name
 	}
 	b.indexNetworks()
 	b.indexShards()
@@ -85,18 +85,18 @@ func index(s *survey.Survey, findings []diagnosis.Finding) *builder {
 
 func (b *builder) indexNetworks() {
 	for _, n := range b.Cluster.Networks {
-		b.network[n.Name] = n.Name
+		b.networkBySubnet[n.Name] = n.Name
 		for _, p := range n.Addresses {
-			b.prefixes = append(b.prefixes, claim{p, n.Name, ""})
+			b.externalPrefixes = append(b.externalPrefixes, externalPrefix{p, n.Name, ""})
 		}
 	}
 	for _, s := range b.Cluster.Subnets {
 		if s.Network == "" {
 			continue
 		}
-		b.network[s.Name] = s.Network
+		b.networkBySubnet[s.Name] = s.Network
 		for _, p := range s.Prefixes {
-			b.prefixes = append(b.prefixes, claim{p, s.Network, s.Name})
+			b.externalPrefixes = append(b.externalPrefixes, externalPrefix{p, s.Network, s.Name})
 		}
 	}
 }
@@ -105,59 +105,59 @@ func (b *builder) indexShards() {
 	c, subnets := b.Cluster, map[string]string{}
 	for _, s := range c.Subnets {
 		if s.Network == "" {
-			b.shard(s.Vpc).subnets = append(b.shard(s.Vpc).subnets, s)
+			b.objectsOfShard(s.Vpc).subnets = append(b.objectsOfShard(s.Vpc).subnets, s)
 			subnets[s.Name] = s.Vpc
 		}
 	}
 	for _, p := range c.Pods {
-		b.pods[p.Namespace+"/"+p.Name] = p
+		b.podsByName[p.Namespace+"/"+p.Name] = p
 		if p.HostNetwork {
 			continue
 		}
 		for _, a := range p.Addresses {
-			b.at[a] = append(b.at[a], p)
+			b.podsByAddress[a] = append(b.podsByAddress[a], p)
 		}
 		if vpc := subnets[p.Subnet]; vpc != "" {
-			b.shard(vpc).pods++
-			b.shard(vpc).inhabited[p.Namespace] = true
+			b.objectsOfShard(vpc).podCount++
+			b.objectsOfShard(vpc).podNamespaces[p.Namespace] = true
 		}
 	}
 	for _, o := range c.OvnEips {
 		if o.Address.IsValid() {
-			b.ovnEip[o.Address] = o.Name
+			b.ovnEIPByAddress[o.Address] = o.Name
 		}
 	}
 	for _, e := range c.EIps {
-		b.shard(e.Shard).eips = append(b.shard(e.Shard).eips, e)
+		b.objectsOfShard(e.Shard).eips = append(b.objectsOfShard(e.Shard).eips, e)
 	}
 	for _, f := range c.FIps {
-		b.shard(f.Shard).fips = append(b.shard(f.Shard).fips, f)
+		b.objectsOfShard(f.Shard).fips = append(b.objectsOfShard(f.Shard).fips, f)
 	}
 	for _, s := range c.Beside {
-		b.beside[state.Ref{Kind: "Service", Namespace: s.Namespace, Name: s.Labels[kubedcv1.SourceServiceLabel]}] = s
+		b.headlessBySource[state.Ref{Kind: "Service", Namespace: s.Namespace, Name: s.Labels[kubedcv1.SourceServiceLabel]}] = s
 	}
 	for _, s := range c.Services {
-		b.shard(s.Shard).services = append(b.shard(s.Shard).services, s)
+		b.objectsOfShard(s.Shard).services = append(b.objectsOfShard(s.Shard).services, s)
 	}
 	for _, e := range c.EgressRoutes {
-		b.shard(e.Shard).routes = append(b.shard(e.Shard).routes, e)
+		b.objectsOfShard(e.Shard).egressRoutes = append(b.objectsOfShard(e.Shard).egressRoutes, e)
 	}
 	for _, e := range c.EgressServices {
-		b.shard(e.Shard).behind = append(b.shard(e.Shard).behind, e)
+		b.objectsOfShard(e.Shard).egressServices = append(b.objectsOfShard(e.Shard).egressServices, e)
 	}
 }
 
-func (b *builder) shard(name string) *belongings {
-	if b.of[name] == nil {
-		b.of[name] = &belongings{inhabited: map[string]bool{}}
+func (b *builder) objectsOfShard(name string) *shardObjects {
+	if b.objectsByShard[name] == nil {
+		b.objectsByShard[name] = &shardObjects{podNamespaces: map[string]bool{}}
 	}
-	return b.of[name]
+	return b.objectsByShard[name]
 }
 
-// networkOf is the external network that an address is of.
-func (b *builder) networkOf(a netip.Addr) string {
-	best := claim{}
-	for _, c := range b.prefixes {
+// networkOfAddress is the external network that an address is of.
+func (b *builder) networkOfAddress(a netip.Addr) string {
+	best := externalPrefix{}
+	for _, c := range b.externalPrefixes {
 		if c.Contains(a) && (best.network == "" || c.Bits() > best.Bits()) {
 			best = c
 		}
@@ -166,23 +166,23 @@ func (b *builder) networkOf(a netip.Addr) string {
 }
 
 // Of conditions, those whose being false is a problem, and how bad it is.
-var telling = map[string]diagnosis.Severity{
+var problemConditions = map[string]diagnosis.Severity{
 	"Accepted": diagnosis.Error, "ResolvedRefs": diagnosis.Error, "Programmed": diagnosis.Error, "Ready": diagnosis.Error,
 	"HasEndpoints": diagnosis.Warning, "ReturnPath": diagnosis.Warning, "NetworkAllowed": diagnosis.Warning,
 }
 
-// problems are what is wrong with an object: what was found, and conditions of which nothing was found.
-func (b *builder) problems(o survey.Object) []Problem {
-	all := slices.Clone(b.found[o.Ref])
+// collectProblems are what is wrong with an object: what was found, and conditions of which nothing was found.
+func (b *builder) collectProblems(o survey.Object) []Problem {
+	all := slices.Clone(b.problemsByRef[o.Ref])
 	for _, c := range o.Conditions {
-		severity, tells := telling[c.Type]
+		severity, tells := problemConditions[c.Type]
 		if !tells || c.Status == "True" || c.Reason == intent.NotAccepted {
 			continue
 		}
 		if slices.ContainsFunc(all, func(p Problem) bool { return p.Code == c.Reason }) {
 			continue
 		}
-		if intent.Passing(c.Reason) {
+		if intent.IsTransientReason(c.Reason) {
 			severity = diagnosis.Info
 		}
 		all = append(all, Problem{Code: c.Reason, Severity: severity.String(), Message: c.Message})
@@ -193,30 +193,30 @@ func (b *builder) problems(o survey.Object) []Problem {
 	return all
 }
 
-// whole is what is wrong with the cluster, or with what is not in the graph.
-func (b *builder) whole() []Problem {
-	all := slices.Clone(b.found[diagnosis.Platform])
+// collectClusterProblems is what is wrong with the cluster, or with what is not in the graph.
+func (b *builder) collectClusterProblems() []Problem {
+	all := slices.Clone(b.problemsByRef[diagnosis.ClusterRef])
 	for _, u := range b.Unread {
 		all = append(all, Problem{Code: "Unread", Severity: diagnosis.Error.String(), Message: u.System + ": " + u.Problem})
 	}
 	return all
 }
 
-// networks are in the order of the picture: the default first, then by name.
-func (b *builder) networks() []Network {
+// buildNetworks are in the order of the picture: the default first, then by name.
+func (b *builder) buildNetworks() []Network {
 	var all []Network
 	for _, n := range b.Cluster.Networks {
 		out := Network{
-			Ref: n.Ref, Name: n.Name, Type: n.Type, Default: n.Default, Return: n.Return, Problems: b.problems(n.Object), Public: len(n.Addresses) > 0,
+			Ref: n.Ref, Name: n.Name, Type: n.Type, Default: n.Default, ReturnPath: n.Return, Problems: b.collectProblems(n.Object), Public: len(n.Addresses) > 0,
 		}
 		for _, s := range b.Cluster.Subnets {
 			if s.Network == n.Name {
-				out.Subnets = append(out.Subnets, b.subnet(s, ForOutside))
+				out.Subnets = append(out.Subnets, b.buildSubnet(s, SubnetExternal))
 				out.Public = true
 			}
 		}
-		for _, c := range b.prefixes {
-			out.Public = out.Public && (c.network != n.Name || routable(c.Addr()))
+		for _, c := range b.externalPrefixes {
+			out.Public = out.Public && (c.network != n.Name || isInternetRoutable(c.Addr()))
 		}
 		if n.Interface != "" {
 			out.Uplink = &Uplink{n.Interface, n.Method, n.Gateways, n.Addresses, n.OnNodes}
@@ -225,9 +225,9 @@ func (b *builder) networks() []Network {
 	}
 	slices.SortStableFunc(all, func(a, b Network) int {
 		if a.Default != b.Default {
-			return cmp.Compare(rank(b.Default), rank(a.Default))
+			return cmp.Compare(boolToInt(b.Default), boolToInt(a.Default))
 		}
-		return cmp.Or(cmp.Compare(rank(a.Uplink != nil), rank(b.Uplink != nil)), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(boolToInt(a.Uplink != nil), boolToInt(b.Uplink != nil)), cmp.Compare(a.Name, b.Name))
 	})
 	for i := range all {
 		all[i].Colour = i
@@ -235,7 +235,7 @@ func (b *builder) networks() []Network {
 	return all
 }
 
-func rank(yes bool) int {
+func boolToInt(yes bool) int {
 	if yes {
 		return 1
 	}
@@ -243,19 +243,19 @@ func rank(yes bool) int {
 }
 
 // Addresses that the internet does not route, beside those that netip knows: of carriers (RFC 6598).
-var carriers = netip.MustParsePrefix("100.64.0.0/10")
+var sharedAddressSpace = netip.MustParsePrefix("100.64.0.0/10")
 
-func routable(a netip.Addr) bool {
-	return a.IsGlobalUnicast() && !a.IsPrivate() && !carriers.Contains(a)
+func isInternetRoutable(a netip.Addr) bool {
+	return a.IsGlobalUnicast() && !a.IsPrivate() && !sharedAddressSpace.Contains(a)
 }
 
-func (b *builder) subnet(s survey.Subnet, purpose string) Subnet {
+func (b *builder) buildSubnet(s survey.Subnet, purpose string) Subnet {
 	out := Subnet{
 		Ref: s.Ref, Name: s.Name, Vpc: s.Vpc, Prefixes: s.Prefixes, Gateways: s.Gateways, Excluded: s.Excluded, Free: s.Free, Used: s.Used,
-		Purpose: purpose, Problems: b.problems(s.Object), Vlan: s.Vlan, Tag: s.Tag, Interface: s.Interface,
+		Purpose: purpose, Problems: b.collectProblems(s.Object), VLAN: s.Vlan, VLANTag: s.Tag, Interface: s.Interface,
 	}
-	if purpose == ForOutside {
-		out.Provider = s.Provider
+	if purpose == SubnetExternal {
+		out.ProviderNetwork = s.Provider
 	}
 	return out
 }
@@ -263,7 +263,7 @@ func (b *builder) subnet(s survey.Subnet, purpose string) Subnet {
 // joinSwitch is the switch that joins nodes to OVN, and the subnet of it.
 const joinSwitch = "join"
 
-func (b *builder) nodes() []Node {
+func (b *builder) buildNodes() []Node {
 	joins := map[string]netip.Addr{}
 	if s := b.Logical.Switch(joinSwitch); s != nil {
 		for _, p := range s.Ports {
@@ -272,12 +272,12 @@ func (b *builder) nodes() []Node {
 			}
 		}
 	}
-	holds := b.holds()
+	holds := b.gatewayPortsByNode()
 	var all []Node
 	for _, n := range b.Cluster.Nodes {
 		out := Node{
-			Ref: n.Ref, Name: n.Name, Addresses: n.Addresses, Join: joins[n.Name], Ready: n.Ready, Gateway: n.Gateway, Egress: n.Assignable,
-			Cordoned: n.Cordoned, Holds: holds[n.Name], Problems: slices.Clone(b.found[n.Ref]),
+			Ref: n.Ref, Name: n.Name, Addresses: n.Addresses, JoinAddress: joins[n.Name], Ready: n.Ready, Gateway: n.Gateway, EgressAssignable: n.Assignable,
+			Cordoned: n.Cordoned, GatewayPorts: holds[n.Name], Problems: slices.Clone(b.problemsByRef[n.Ref]),
 		}
 		if !n.Ready && len(out.Problems) == 0 {
 			out.Problems = []Problem{{Code: "NodeNotReady", Severity: diagnosis.Error.String(), Message: "the node is not ready"}}
@@ -296,50 +296,50 @@ func (b *builder) nodes() []Node {
 	return all
 }
 
-// holds are the ports of routers on external networks, by the node that holds them.
-func (b *builder) holds() map[string][]Hold {
-	all := map[string][]Hold{}
+// gatewayPortsByNode are the ports of routers on external networks, by the node that holds them.
+func (b *builder) gatewayPortsByNode() map[string][]GatewayPort {
+	all := map[string][]GatewayPort{}
 	for _, r := range b.Logical.Routers {
 		for _, p := range r.Ports {
-			node := b.node[p.Holder]
+			node := b.nodeByChassis[p.Holder]
 			if p.Holder == "" || len(p.Networks) == 0 {
 				continue
 			}
 			a := p.Networks[0].Addr()
-			all[node] = append(all[node], Hold{Router: r.Name, Port: p.Name, Network: b.networkOf(a), Address: a})
+			all[node] = append(all[node], GatewayPort{Router: r.Name, Port: p.Name, Network: b.networkOfAddress(a), Address: a})
 		}
 	}
 	return all
 }
 
-func (b *builder) egressIPs() []EgressIP {
+func (b *builder) buildEgressIPs() []EgressIP {
 	var all []EgressIP
 	for _, e := range b.Cluster.EgressIPs {
-		out := EgressIP{Ref: e.Ref, Pods: e.Selects, Problems: b.problems(e.Object)}
+		out := EgressIP{Ref: e.Ref, Pods: e.Selects, Problems: b.collectProblems(e.Object)}
 		for _, text := range e.Addresses {
 			a, err := netip.ParseAddr(text)
 			if err != nil {
 				continue // its condition says so
 			}
-			out.Addresses = append(out.Addresses, EgressAddress{Address: a, Network: b.networkOf(a), Node: e.Held[text]})
+			out.Addresses = append(out.Addresses, EgressAddress{Address: a, Network: b.networkOfAddress(a), Node: e.Held[text]})
 		}
 		all = append(all, out)
 	}
 	return all
 }
 
-// counts are what there is of each kind that matters here.
-func counts(s *survey.Survey) []Count {
+// countObjects are what there is of each kind that matters here.
+func countObjects(s *survey.Survey) []Count {
 	c, snat, fips := s.Cluster, 0, 0
 	for _, r := range s.Logical.Routers {
 		for _, n := range r.NATs {
-			snat += rank(n.Type == "snat")
-			fips += rank(n.Type == "dnat_and_snat")
+			snat += boolToInt(n.Type == "snat")
+			fips += boolToInt(n.Type == "dnat_and_snat")
 		}
 	}
 	balancers, routes := 0, map[string]int{}
 	for _, v := range c.Services {
-		balancers += rank(v.Type == "LoadBalancer")
+		balancers += boolToInt(v.Type == "LoadBalancer")
 	}
 	all := []Count{
 		{"Projects", len(c.Projects), "tenants, each with a network of its own"},
@@ -367,8 +367,8 @@ func counts(s *survey.Survey) []Count {
 	return append(all, Count{"Nodes", len(c.Nodes), "machines"}, Count{"Pods", len(c.Pods), "workloads"})
 }
 
-// Project narrows a graph to one VPC and what it hangs on; its name is that of the VPC, or of the project with its namespace before it.
-func (g *Graph) Project(name string) (*Graph, error) {
+// FocusProject narrows a graph to one VPC and what it hangs on; its name is that of the VPC, or of the project with its namespace before it.
+func (g *Graph) FocusProject(name string) (*Graph, error) {
 	at := slices.IndexFunc(g.Vpcs, func(v Vpc) bool {
 		return v.Name == name || v.Project != nil && (v.Project.Namespace+"/"+v.Project.Name == name)
 	})
@@ -383,7 +383,7 @@ func (g *Graph) Project(name string) (*Graph, error) {
 	one.Focus = v.Name
 	one.Vpcs = []Vpc{v}
 	one.Networks = slices.DeleteFunc(slices.Clone(g.Networks), func(n Network) bool {
-		return !slices.ContainsFunc(g.groups(&v), func(o group) bool { return o.network == n.Name })
+		return !slices.ContainsFunc(g.groupByNetwork(&v), func(o networkGroup) bool { return o.network == n.Name })
 	})
 	mine := func(r state.Ref) bool { return slices.Contains(v.Namespaces, r.Namespace) }
 	one.Routes = slices.DeleteFunc(slices.Clone(g.Routes), func(r Route) bool { return !mine(r.Ref) })
@@ -391,13 +391,13 @@ func (g *Graph) Project(name string) (*Graph, error) {
 	one.Gateways = slices.DeleteFunc(slices.Clone(g.Gateways), func(w Gateway) bool {
 		return !mine(w.Ref) && !slices.ContainsFunc(one.Routes, func(r Route) bool { return slices.Contains(r.Gateways, w.Ref) })
 	})
-	one.Egress = slices.DeleteFunc(slices.Clone(g.Egress), func(e EgressIP) bool { return !slices.Contains(v.Egress, e.Ref.Name) })
-	one.Nodes = slices.DeleteFunc(slices.Clone(g.Nodes), func(n Node) bool { return !v.touches(n.Name) })
+	one.EgressIPs = slices.DeleteFunc(slices.Clone(g.EgressIPs), func(e EgressIP) bool { return !slices.Contains(v.EgressIPs, e.Ref.Name) })
+	one.Nodes = slices.DeleteFunc(slices.Clone(g.Nodes), func(n Node) bool { return !v.dependsOnNode(n.Name) })
 	return &one, nil
 }
 
-// refOf is an object by its kind and its namespace/name.
-func refOf(kind, text string) state.Ref {
+// parseRef is an object by its kind and its namespace/name.
+func parseRef(kind, text string) state.Ref {
 	namespace, name, found := strings.Cut(text, "/")
 	if !found {
 		return state.Ref{Kind: kind, Name: text}

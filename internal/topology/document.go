@@ -10,141 +10,141 @@ import (
 	"github.com/sallyport/sallyport/internal/diagnosis"
 )
 
-// Document is the graph as a document about the whole cluster, in Markdown, with what a diagnosis found.
-func (g *Graph) Document(findings []diagnosis.Finding) string {
-	d := document{g: g}
-	d.say("# The network of %s\n", g.Cluster)
-	d.say("%s. Kubernetes %s, as it was on %s.", g.summary(), g.Version, g.Taken.UTC().Format("2006-01-02 15:04 MST"))
-	d.say("There are %s. Pods leave: %s.\n", many(len(g.Vpcs), "VPC"), d.leaving())
-	d.physical()
-	d.logical()
-	d.tables()
-	d.joined()
-	d.addresses()
-	d.services()
-	d.atNodes()
-	d.gateways()
-	d.routes()
-	d.egress()
-	d.examples()
-	d.issues(findings)
-	d.resources()
+// RenderMarkdown is the graph as a document about the whole cluster, in Markdown, with what a diagnosis found.
+func (g *Graph) RenderMarkdown(findings []diagnosis.Finding) string {
+	d := markdownDoc{graph: g}
+	d.writeLine("# The network of %s\n", g.Cluster)
+	d.writeLine("%s. Kubernetes %s, as it was on %s.", g.formatSummary(), g.Version, g.Taken.UTC().Format("2006-01-02 15:04 MST"))
+	d.writeLine("There are %s. Pods leave: %s.\n", pluralize(len(g.Vpcs), "VPC"), d.formatEgressSummary())
+	d.writePhysicalNetwork()
+	d.writeLogicalNetwork()
+	d.writeVPCTables()
+	d.writeJoinSubnet()
+	d.writeAddresses()
+	d.writeLoadBalancers()
+	d.writeExternalIPServices()
+	d.writeGateways()
+	d.writeRoutes()
+	d.writeEgress()
+	d.writePathExamples()
+	d.writeKnownIssues(findings)
+	d.writeResources()
 	return d.String()
 }
 
-// document writes Markdown.
-type document struct {
+// markdownDoc writes Markdown.
+type markdownDoc struct {
 	strings.Builder
-	g *Graph
+	graph *Graph
 }
 
-func (d *document) say(format string, args ...any) { fmt.Fprintf(d, format+"\n", args...) }
+func (d *markdownDoc) writeLine(format string, args ...any) { fmt.Fprintf(d, format+"\n", args...) }
 
 // many VPCs would make a document that nobody reads: of more, tables have to do.
-const mostDrawn = 12
+const maxDrawn = 12
 
-// room is how many characters a line of a drawing has.
-const room = 120
+// diagramWidth is how many characters a line of a drawing has.
+const diagramWidth = 120
 
-func (d *document) physical() {
-	d.say("## Physical network\n")
+func (d *markdownDoc) writePhysicalNetwork() {
+	d.writeLine("## Physical network\n")
 	var blocks [][]string
-	for _, n := range d.g.Networks {
+	for _, n := range d.graph.Networks {
 		for _, s := range n.Subnets {
-			blocks = append(blocks, frame(n.Name, physicalLines(n, s)))
+			blocks = append(blocks, drawFrame(n.Name, describePhysical(n, s)))
 		}
 		if u := n.Uplink; u != nil {
-			blocks = append(blocks, frame(n.Name, []string{
-				join(u.Addresses), "Gateway: " + join(u.Gateways), "Interface: " + u.Interface, "On " + many(len(u.Nodes), "node") + " themselves",
-				"Replies by " + u.Method, reachable(n),
+			blocks = append(blocks, drawFrame(n.Name, []string{
+				joinStrings(u.Addresses), "Gateway: " + joinStrings(u.Gateways), "Interface: " + u.Interface, "On " + pluralize(len(u.Nodes), "node") + " themselves",
+				"Replies by " + u.Method, formatReachability(n),
 			}))
 		}
 	}
-	lines := append(beside(blocks, room), down("provider bridges, on each node")...)
-	lines = append(lines, frame("OVN network", []string{
+	lines := append(layoutSideBySide(blocks, diagramWidth), drawDownArrow("provider bridges, on each node")...)
+	lines = append(lines, drawFrame("OVN network", []string{
 		"Open vSwitch and ovn-controller on each node; an external network is a switch with a port to its bridge",
 	})...)
-	d.say("%s", code(lines))
+	d.writeLine("%s", formatCodeBlock(lines))
 }
 
-func physicalLines(n Network, s Subnet) []string {
+func describePhysical(n Network, s Subnet) []string {
 	vlan := "no VLAN"
-	if s.Tag > 0 {
-		vlan = fmt.Sprintf("VLAN %d", s.Tag)
+	if s.VLANTag > 0 {
+		vlan = fmt.Sprintf("VLAN %d", s.VLANTag)
 	}
-	lines := []string{vlan, join(s.Prefixes), "Gateway: " + join(s.Gateways), reachable(n), "Provider bridge: br-" + s.Provider}
+	lines := []string{vlan, joinStrings(s.Prefixes), "Gateway: " + joinStrings(s.Gateways), formatReachability(n), "Provider bridge: br-" + s.ProviderNetwork}
 	if s.Interface != "" {
 		lines = append(lines, "  by "+s.Interface+" of each node")
 	}
-	return append(lines, fmt.Sprintf("%s of %s addresses used", number(s.Used), number(s.Used+s.Free)))
+	return append(lines, fmt.Sprintf("%s of %s addresses used", formatNumber(s.Used), formatNumber(s.Used+s.Free)))
 }
 
-func reachable(n Network) string {
+func formatReachability(n Network) string {
 	if n.Public {
 		return "Internet-routable: yes"
 	}
 	return "Internet-routable: no, internal only"
 }
 
-func (d *document) logical() {
-	d.say("## Logical network\n")
-	d.say("One router for each VPC. Inside OVN, external networks belong to `ovn-cluster`, and every router that uses one has a port on it.\n")
+func (d *markdownDoc) writeLogicalNetwork() {
+	d.writeLine("## Logical network\n")
+	d.writeLine("One router for each VPC. Inside OVN, external networks belong to `ovn-cluster`, and every router that uses one has a port on it.\n")
 	var blocks [][]string
-	for i := range d.g.Vpcs[:min(mostDrawn, len(d.g.Vpcs))] {
-		blocks = append(blocks, d.vpc(&d.g.Vpcs[i]))
+	for i := range d.graph.Vpcs[:min(maxDrawn, len(d.graph.Vpcs))] {
+		blocks = append(blocks, d.drawVPCBox(&d.graph.Vpcs[i]))
 	}
-	d.say("%s", code(beside(blocks, room)))
-	if more := len(d.g.Vpcs) - mostDrawn; more > 0 {
-		d.say("And %s more: `sallyport map PROJECT` draws each.\n", number(more))
+	d.writeLine("%s", formatCodeBlock(layoutSideBySide(blocks, diagramWidth)))
+	if more := len(d.graph.Vpcs) - maxDrawn; more > 0 {
+		d.writeLine("And %s more: `sallyport map PROJECT` draws each.\n", formatNumber(more))
 	}
 }
 
-// vpc draws a VPC: its subnets, and its router with ports and translations.
-func (d *document) vpc(v *Vpc) []string {
+// drawVPCBox draws a VPC: its subnets, and its router with ports and translations.
+func (d *markdownDoc) drawVPCBox(v *Vpc) []string {
 	var subnets [][]string
 	for _, s := range v.Subnets {
-		lines := []string{join(s.Prefixes)}
+		lines := []string{joinStrings(s.Prefixes)}
 		switch s.Purpose {
-		case ForNodes:
-			lines = append(lines, "• nodes: "+many(len(d.g.Nodes), "address"))
-			if len(d.g.Nodes) > 0 && d.g.Nodes[0].Join.IsValid() {
+		case SubnetJoin:
+			lines = append(lines, "• nodes: "+pluralize(len(d.graph.Nodes), "address"))
+			if len(d.graph.Nodes) > 0 && d.graph.Nodes[0].JoinAddress.IsValid() {
 				lines = append(lines, "• what nodes send to pods", "  comes from these")
 			}
 		default:
-			lines = append(lines, "• "+many(v.Pods, "pod"))
-			for _, w := range v.workloads() {
+			lines = append(lines, "• "+pluralize(v.Pods, "pod"))
+			for _, w := range v.listWorkloads() {
 				lines = append(lines, "• "+w)
 			}
 		}
-		subnets = append(subnets, frame(s.Name, lines))
+		subnets = append(subnets, drawFrame(s.Name, lines))
 	}
 	if v.Management {
-		for _, n := range d.g.Networks {
+		for _, n := range d.graph.Networks {
 			for _, s := range n.Subnets {
-				subnets = append(subnets, frame(s.Name, []string{join(s.Prefixes), "• EIps of type " + n.Type, "• load balancers", "• ports of routers"}))
+				subnets = append(subnets, drawFrame(s.Name, []string{joinStrings(s.Prefixes), "• EIps of type " + n.Type, "• load balancers", "• ports of routers"}))
 			}
 		}
 	}
-	lines := append(beside(subnets, room-4), "      │")
-	lines = append(lines, frame(v.Router.Name+" router", v.routerLines())...)
+	lines := append(layoutSideBySide(subnets, diagramWidth-4), "      │")
+	lines = append(lines, drawFrame(v.Router.Name+" router", v.describeRouter())...)
 	lines = append(lines, "external subnets: "+cmp.Or(strings.Join(v.Networks, ", "), "none"))
-	return frame(v.Name+" VPC ("+v.kind()+")", append(lines, "default way out: "+v.way()))
+	return drawFrame(v.Name+" VPC ("+v.describeOwner()+")", append(lines, "default way out: "+v.describeDefaultEgress()))
 }
 
-// way is the default way out, in words.
-func (v *Vpc) way() string {
+// describeDefaultEgress is the default way out, in words.
+func (v *Vpc) describeDefaultEgress() string {
 	switch {
 	case v.Gateway.IsValid():
-		return fmt.Sprintf("%s, gateway %s", v.Network, v.Gateway)
-	case v.Management && v.Address.IsValid():
-		return fmt.Sprintf("the nodes; to hosts of %s as %s", v.Network, v.Address)
+		return fmt.Sprintf("%s, gateway %s", v.EgressNetwork, v.Gateway)
+	case v.Management && v.SNATAddress.IsValid():
+		return fmt.Sprintf("the nodes; to hosts of %s as %s", v.EgressNetwork, v.SNATAddress)
 	case v.Management:
 		return "the nodes"
 	}
 	return "none"
 }
 
-func (v *Vpc) kind() string {
+func (v *Vpc) describeOwner() string {
 	switch {
 	case v.Management:
 		return "management"
@@ -154,8 +154,8 @@ func (v *Vpc) kind() string {
 	return "not ours"
 }
 
-// workloads are the namespaces of the management VPC, and of others what the outside knows of their pods.
-func (v *Vpc) workloads() []string {
+// listWorkloads are the namespaces of the management VPC, and of others what the outside knows of their pods.
+func (v *Vpc) listWorkloads() []string {
 	const most = 6
 	all := v.Namespaces
 	if !v.Management {
@@ -168,19 +168,19 @@ func (v *Vpc) workloads() []string {
 		}
 	}
 	if more := len(all) - most; more > 0 {
-		return append(slices.Clone(all[:most]), fmt.Sprintf("and %s more", number(more)))
+		return append(slices.Clone(all[:most]), fmt.Sprintf("and %s more", formatNumber(more)))
 	}
 	return all
 }
 
-func (v *Vpc) routerLines() []string {
+func (v *Vpc) describeRouter() []string {
 	lines := []string{"Ports:"}
 	for _, p := range v.Router.Ports {
-		if p.Kind == ToItself || len(p.Addresses) == 0 {
+		if p.Kind == PortInternal || len(p.Addresses) == 0 {
 			continue
 		}
 		name := p.Name
-		if p.Kind == ToLeg {
+		if p.Kind == PortReturn {
 			name = "leg for replies by " + p.Network
 		}
 		line := fmt.Sprintf("• %s: %s", name, p.Addresses[0].Addr())
@@ -192,49 +192,49 @@ func (v *Vpc) routerLines() []string {
 	for _, n := range v.Router.NATs {
 		switch n.Type {
 		case "snat":
-			lines = append(lines, fmt.Sprintf("SNAT: %s → %s", n.Internal, n.External))
+			lines = append(lines, fmt.Sprintf("SNAT: %s → %s", n.LogicalIP, n.ExternalIP))
 		case "dnat_and_snat":
-			lines = append(lines, fmt.Sprintf("FIP: %s ↔ %s", n.External, n.Internal.Addr()))
+			lines = append(lines, fmt.Sprintf("FIP: %s ↔ %s", n.ExternalIP, n.LogicalIP.Addr()))
 		}
 	}
 	return lines
 }
 
-func (d *document) tables() {
-	d.say("## VPCs and subnets\n\n### VPCs\n")
+func (d *markdownDoc) writeVPCTables() {
+	d.writeLine("## VPCs and subnets\n\n### VPCs\n")
 	var rows [][]string
-	for i := range d.g.Vpcs {
-		v := &d.g.Vpcs[i]
+	for i := range d.graph.Vpcs {
+		v := &d.graph.Vpcs[i]
 		rows = append(rows, []string{
-			"`" + v.Name + "`", v.kind(), strings.Join(v.Namespaces, ", "), strings.Join(v.Networks, ", "), v.way(), valid(v.Address),
+			"`" + v.Name + "`", v.describeOwner(), strings.Join(v.Namespaces, ", "), strings.Join(v.Networks, ", "), v.describeDefaultEgress(), formatIfValid(v.SNATAddress),
 		})
 	}
-	d.say("%s", grid([]string{"VPC", "For", "Namespaces", "External networks", "Default way out", "Leaves with"}, rows))
-	d.say("### Subnets\n")
+	d.writeLine("%s", formatMarkdownTable([]string{"VPC", "For", "Namespaces", "External networks", "Default way out", "Leaves with"}, rows))
+	d.writeLine("### Subnets\n")
 	rows = nil
-	for _, n := range d.g.Networks {
+	for _, n := range d.graph.Networks {
 		for _, s := range n.Subnets {
-			rows = append(rows, subnetRow(s, "external addresses of type "+n.Type))
+			rows = append(rows, formatSubnetRow(s, "external addresses of type "+n.Type))
 		}
 	}
-	for _, v := range d.g.Vpcs {
+	for _, v := range d.graph.Vpcs {
 		for _, s := range v.Subnets {
-			rows = append(rows, subnetRow(s, map[string]string{ForPods: "pods", ForNodes: "connects nodes with OVN"}[s.Purpose]))
+			rows = append(rows, formatSubnetRow(s, map[string]string{SubnetPods: "pods", SubnetJoin: "connects nodes with OVN"}[s.Purpose]))
 		}
 	}
-	d.say("%s", grid([]string{"Subnet", "VPC", "Prefix", "Gateway", "VLAN", "Used", "Free", "For"}, rows))
+	d.writeLine("%s", formatMarkdownTable([]string{"Subnet", "VPC", "Prefix", "Gateway", "VLAN", "Used", "Free", "For"}, rows))
 }
 
-func subnetRow(s Subnet, purpose string) []string {
+func formatSubnetRow(s Subnet, purpose string) []string {
 	vlan := ""
-	if s.Tag > 0 {
-		vlan = fmt.Sprint(s.Tag)
+	if s.VLANTag > 0 {
+		vlan = fmt.Sprint(s.VLANTag)
 	}
-	return []string{"`" + s.Name + "`", s.Vpc, join(s.Prefixes), join(s.Gateways), vlan, number(s.Used), number(s.Free), purpose}
+	return []string{"`" + s.Name + "`", s.Vpc, joinStrings(s.Prefixes), joinStrings(s.Gateways), vlan, formatNumber(s.Used), formatNumber(s.Free), purpose}
 }
 
-// valid is an address, or nothing.
-func valid(a interface {
+// formatIfValid is an address, or nothing.
+func formatIfValid(a interface {
 	IsValid() bool
 	String() string
 },
@@ -245,95 +245,95 @@ func valid(a interface {
 	return a.String()
 }
 
-func (d *document) joined() {
-	join, router := Subnet{}, Port{}
-	for _, v := range d.g.Vpcs {
+func (d *markdownDoc) writeJoinSubnet() {
+	join, router := Subnet{}, RouterPort{}
+	for _, v := range d.graph.Vpcs {
 		for _, s := range v.Subnets {
-			if s.Purpose == ForNodes {
+			if s.Purpose == SubnetJoin {
 				join = s
 			}
 		}
 		for _, p := range v.Router.Ports {
-			if p.Kind == ToNodes {
+			if p.Kind == PortJoin {
 				router = p
 			}
 		}
 	}
-	d.say("## Nodes and the join subnet\n")
+	d.writeLine("## Nodes and the join subnet\n")
 	if join.Name != "" {
-		d.say("The subnet `%s` (%s) connects nodes with OVN:\n", join.Name, prefixes(join))
-		d.say("1. Each node has an address of it, on its interface `ovn0`.")
-		d.say("2. A node reaches pods of the management VPC by the port of the router there, %s.", addressOfPort(router))
-		d.say("3. What a node itself sends to pods comes from that address. So does what a Service proxy (kube-proxy) forwards from `externalIPs`.\n")
+		d.writeLine("The subnet `%s` (%s) connects nodes with OVN:\n", join.Name, formatPrefixes(join))
+		d.writeLine("1. Each node has an address of it, on its interface `ovn0`.")
+		d.writeLine("2. A node reaches pods of the management VPC by the port of the router there, %s.", formatPortAddress(router))
+		d.writeLine("3. What a node itself sends to pods comes from that address. So does what a Service proxy (kube-proxy) forwards from `externalIPs`.\n")
 	}
 	var blocks [][]string
-	for _, n := range d.g.Nodes[:min(mostDrawn, len(d.g.Nodes))] {
-		blocks = append(blocks, frame(n.Name, d.nodeLines(n, join)))
+	for _, n := range d.graph.Nodes[:min(maxDrawn, len(d.graph.Nodes))] {
+		blocks = append(blocks, drawFrame(n.Name, d.describeNode(n, join)))
 	}
-	lines := beside(blocks, room)
+	lines := layoutSideBySide(blocks, diagramWidth)
 	if join.Name != "" {
-		lines = append(append(lines, down("ovn0 of each node")...), frame("switch "+join.Name, []string{
-			prefixes(join), "connected to:", fmt.Sprintf("• router of the management VPC: %s (%s)", addressOfPort(router), router.Name),
-			"• " + many(len(d.g.Nodes), "node"),
+		lines = append(append(lines, drawDownArrow("ovn0 of each node")...), drawFrame("switch "+join.Name, []string{
+			formatPrefixes(join), "connected to:", fmt.Sprintf("• router of the management VPC: %s (%s)", formatPortAddress(router), router.Name),
+			"• " + pluralize(len(d.graph.Nodes), "node"),
 		})...)
 	}
-	d.say("%s", code(lines))
+	d.writeLine("%s", formatCodeBlock(lines))
 	var rows [][]string
-	for _, n := range d.g.Nodes {
+	for _, n := range d.graph.Nodes {
 		var holds []string
-		for _, h := range n.Holds {
+		for _, h := range n.GatewayPorts {
 			holds = append(holds, fmt.Sprintf("%s (%s)", h.Address, h.Router))
 		}
 		if more := len(holds) - 8; more > 0 {
-			holds = append(holds[:8], fmt.Sprintf("and %s more", number(more)))
+			holds = append(holds[:8], fmt.Sprintf("and %s more", formatNumber(more)))
 		}
-		rows = append(rows, []string{"`" + n.Name + "`", cmp.Or(n.role(), "worker"), addresses(n), valid(n.Join), strings.Join(holds, ", ")})
+		rows = append(rows, []string{"`" + n.Name + "`", cmp.Or(n.formatRole(), "worker"), formatNodeAddresses(n), formatIfValid(n.JoinAddress), strings.Join(holds, ", ")})
 	}
-	d.say("%s", grid([]string{"Node", "Role", "Addresses", "In the join subnet", "Holds"}, rows))
+	d.writeLine("%s", formatMarkdownTable([]string{"Node", "Role", "Addresses", "In the join subnet", "Holds"}, rows))
 }
 
-func prefixes(s Subnet) string { return join(s.Prefixes) }
+func formatPrefixes(s Subnet) string { return joinStrings(s.Prefixes) }
 
-func addresses(n Node) string { return join(n.Addresses) }
+func formatNodeAddresses(n Node) string { return joinStrings(n.Addresses) }
 
-func addressOfPort(p Port) string {
+func formatPortAddress(p RouterPort) string {
 	if len(p.Addresses) == 0 {
 		return "–"
 	}
 	return p.Addresses[0].Addr().String()
 }
 
-// nodeLines are a node's interfaces and routes, as far as it told them.
-func (d *document) nodeLines(n Node, inner Subnet) []string {
+// describeNode are a node's interfaces and routes, as far as it told them.
+func (d *markdownDoc) describeNode(n Node, inner Subnet) []string {
 	lines := []string{"Interfaces:"}
-	if n.Join.IsValid() {
+	if n.JoinAddress.IsValid() {
 		bits := ""
 		if len(inner.Prefixes) > 0 {
 			bits = fmt.Sprintf("/%d", inner.Prefixes[0].Bits())
 		}
-		lines = append(lines, fmt.Sprintf("• ovn0: %s%s (join subnet)", n.Join, bits))
+		lines = append(lines, fmt.Sprintf("• ovn0: %s%s (join subnet)", n.JoinAddress, bits))
 	}
 	for _, i := range n.Interfaces {
 		if len(i.Addresses) > 0 && i.Name != "ovn0" && i.Name != "lo" {
-			lines = append(lines, fmt.Sprintf("• %s: %s", i.Name, join(i.Addresses)))
+			lines = append(lines, fmt.Sprintf("• %s: %s", i.Name, joinStrings(i.Addresses)))
 		}
 	}
-	if ways := d.ways(n); len(ways) > 0 {
+	if ways := d.formatNodeRoutes(n); len(ways) > 0 {
 		lines = append(append(lines, "Routes:"), ways...)
 	}
-	return append(lines, fmt.Sprintf("Holds %s", many(len(n.Holds), "router port")))
+	return append(lines, fmt.Sprintf("Holds %s", pluralize(len(n.GatewayPorts), "router port")))
 }
 
-// ways are the routes of a node to pods and to the outside.
-func (d *document) ways(n Node) (lines []string) {
+// formatNodeRoutes are the routes of a node to pods and to the outside.
+func (d *markdownDoc) formatNodeRoutes(n Node) (lines []string) {
 	for _, r := range n.Routes {
 		to, what := "", ""
-		if r.To == anywhere {
+		if r.To == defaultRouteProbe {
 			to, what = "default", "everything else"
 		}
-		for _, s := range d.g.Vpcs[0].Subnets {
+		for _, s := range d.graph.Vpcs[0].Subnets {
 			for _, p := range s.Prefixes {
-				if s.Purpose == ForPods && p.Contains(r.To) {
+				if s.Purpose == SubnetPods && p.Contains(r.To) {
 					to, what = p.String(), "pods"
 				}
 			}
@@ -345,20 +345,20 @@ func (d *document) ways(n Node) (lines []string) {
 	return lines
 }
 
-func (d *document) addresses() {
-	d.say("## External addresses\n\n### Types\n")
+func (d *markdownDoc) writeAddresses() {
+	d.writeLine("## External addresses\n\n### Types\n")
 	var rows [][]string
-	for _, n := range d.g.Networks {
+	for _, n := range d.graph.Networks {
 		public := "no"
 		if n.Public {
 			public = "yes"
 		}
 		var ranges []string
 		for _, s := range n.Subnets {
-			ranges = append(ranges, join(s.Prefixes))
+			ranges = append(ranges, joinStrings(s.Prefixes))
 		}
 		if n.Uplink != nil {
-			ranges = append(ranges, join(n.Uplink.Addresses))
+			ranges = append(ranges, joinStrings(n.Uplink.Addresses))
 		}
 		use := "where somebody asks for it"
 		if n.Default {
@@ -366,22 +366,22 @@ func (d *document) addresses() {
 		}
 		rows = append(rows, []string{"`" + n.Type + "`", n.Name, strings.Join(ranges, ", "), use, public})
 	}
-	d.say("%s", grid([]string{"Type", "Network", "Addresses", "Used", "Routable on the internet"}, rows))
-	d.say("### Current addresses\n")
+	d.writeLine("%s", formatMarkdownTable([]string{"Type", "Network", "Addresses", "Used", "Routable on the internet"}, rows))
+	d.writeLine("### Current addresses\n")
 	rows = nil
-	for i := range d.g.Vpcs {
-		v := &d.g.Vpcs[i]
+	for i := range d.graph.Vpcs {
+		v := &d.graph.Vpcs[i]
 		for _, e := range v.EIps {
-			rows = append(rows, []string{e.Ref.Namespace, "`" + e.Ref.Name + "`", valid(e.Address), e.Type, e.OvnEip, v.usage(e)})
+			rows = append(rows, []string{e.Ref.Namespace, "`" + e.Ref.Name + "`", formatIfValid(e.Address), e.Type, e.OvnEip, v.describeEIPUsage(e)})
 		}
 	}
-	d.say("%s", grid([]string{"Namespace", "EIp", "Address", "Type", "OvnEip", "Used for"}, rows))
+	d.writeLine("%s", formatMarkdownTable([]string{"Namespace", "EIp", "Address", "Type", "OvnEip", "Used for"}, rows))
 }
 
-// usage is what an address is used for, in words.
-func (v *Vpc) usage(e EIp) string {
+// describeEIPUsage is what an address is used for, in words.
+func (v *Vpc) describeEIPUsage(e EIp) string {
 	var words []string
-	for _, u := range e.Users {
+	for _, u := range e.UsedBy {
 		switch u.Kind {
 		case "Project":
 			words = append(words, "SNAT for the project")
@@ -402,8 +402,8 @@ func (v *Vpc) usage(e EIp) string {
 	return cmp.Or(strings.Join(words, "; "), "reserved, not used")
 }
 
-// pairs are a map as text, in order.
-func pairs(m map[string]string) string {
+// formatPairs are a map as text, in order.
+func formatPairs(m map[string]string) string {
 	var words []string
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		words = append(words, key+"="+m[key])

@@ -10,41 +10,41 @@ import (
 
 // Graph is what there is and how it hangs together. As JSON its names are stable: fields are added, none is renamed.
 type Graph struct {
-	Cluster  string     `json:"cluster"`
-	Focus    string     `json:"focus,omitempty"` // the one VPC that it is about; empty: all
-	Version  string     `json:"version"`         // of Kubernetes
-	Taken    time.Time  `json:"taken"`
-	Networks []Network  `json:"networks"`
-	Vpcs     []Vpc      `json:"vpcs"` // the management VPC first, then projects by name
-	Nodes    []Node     `json:"nodes"`
-	Egress   []EgressIP `json:"egressIPs"`
-	Gateways []Gateway  `json:"gateways"`
-	Routes   []Route    `json:"routes"`
-	Backends []Backend  `json:"backends"`
-	Counts   []Count    `json:"counts"`
+	Cluster   string     `json:"cluster"`
+	Focus     string     `json:"focus,omitempty"` // the one VPC that it is about; empty: all
+	Version   string     `json:"version"`         // of Kubernetes
+	Taken     time.Time  `json:"taken"`
+	Networks  []Network  `json:"networks"`
+	Vpcs      []Vpc      `json:"vpcs"` // the management VPC first, then projects by name
+	Nodes     []Node     `json:"nodes"`
+	EgressIPs []EgressIP `json:"egressIPs"`
+	Gateways  []Gateway  `json:"gateways"`
+	Routes    []Route    `json:"routes"`
+	Backends  []Backend  `json:"backends"`
+	Counts    []Count    `json:"counts"`
 	// Problems are those of the cluster as a whole: of no object that is drawn.
 	Problems []Problem `json:"problems,omitempty"`
 }
 
 // Problem is something wrong with the object that it is at: a condition that is false, or a finding.
 type Problem struct {
-	Code     string `json:"code"`
-	Severity string `json:"severity"` // info, warning or error
-	Message  string `json:"message"`
-	Cure     string `json:"cure,omitempty"`
+	Code        string `json:"code"`
+	Severity    string `json:"severity"` // info, warning or error
+	Message     string `json:"message"`
+	Remediation string `json:"cure,omitempty"`
 }
 
 // Network is an external network.
 type Network struct {
-	Ref      state.Ref `json:"ref"`
-	Name     string    `json:"name"`
-	Type     string    `json:"type"`
-	Default  bool      `json:"default"`
-	Public   bool      `json:"public"` // its addresses are routable on the internet
-	Return   string    `json:"returnPath,omitempty"`
-	Subnets  []Subnet  `json:"subnets"`
-	Uplink   *Uplink   `json:"uplink,omitempty"` // nodes are on it themselves
-	Problems []Problem `json:"problems,omitempty"`
+	Ref        state.Ref `json:"ref"`
+	Name       string    `json:"name"`
+	Type       string    `json:"type"`
+	Default    bool      `json:"default"`
+	Public     bool      `json:"public"` // its addresses are routable on the internet
+	ReturnPath string    `json:"returnPath,omitempty"`
+	Subnets    []Subnet  `json:"subnets"`
+	Uplink     *Uplink   `json:"uplink,omitempty"` // nodes are on it themselves
+	Problems   []Problem `json:"problems,omitempty"`
 	// Colour is its place among all networks: a picture gives each one its own.
 	Colour int `json:"colour"`
 }
@@ -72,17 +72,17 @@ type Subnet struct {
 	Purpose  string    `json:"purpose"` // one of the constants below
 	Problems []Problem `json:"problems,omitempty"`
 	// Of an external one: how nodes are connected.
-	Provider  string `json:"provider,omitempty"` // the provider network; its bridge is br- and this name
-	Vlan      string `json:"vlan,omitempty"`
-	Tag       int    `json:"tag,omitempty"`
-	Interface string `json:"interface,omitempty"`
+	ProviderNetwork string `json:"provider,omitempty"` // the provider network; its bridge is br- and this name
+	VLAN            string `json:"vlan,omitempty"`
+	VLANTag         int    `json:"tag,omitempty"`
+	Interface       string `json:"interface,omitempty"`
 }
 
 // What subnets are for.
 const (
-	ForOutside = "external"
-	ForPods    = "pods"
-	ForNodes   = "nodes"
+	SubnetExternal = "external"
+	SubnetPods     = "pods"
+	SubnetJoin     = "nodes"
 )
 
 // Vpc is a router with what is behind it: a project, or the cluster's own.
@@ -92,35 +92,35 @@ type Vpc struct {
 	Project    *state.Ref `json:"project,omitempty"` // none: it is no project's
 	Management bool       `json:"management"`
 	Namespaces []string   `json:"namespaces"`
-	// Network is the one by which its pods leave, and Address the one that they leave with.
-	Network  string     `json:"network,omitempty"`
-	Address  netip.Addr `json:"address,omitzero"`
-	Gateway  netip.Addr `json:"gateway,omitzero"`
-	Networks []string   `json:"networks"` // all that it is on, the default first
-	Router   Router     `json:"router"`
-	Subnets  []Subnet   `json:"subnets"`
-	EIps     []EIp      `json:"eips"`
-	FIps     []FIp      `json:"fips"`
-	Services []Service  `json:"services"`
-	// Routes and Behind are what leaves by another network than the rest: EgressRoutes and EgressServices.
-	Routes []Diversion `json:"egressRoutes"`
-	Behind []Diversion `json:"egressServices"`
-	// Egress are the EgressIPs that its pods may leave with.
-	Egress   []string  `json:"egressIPs"`
-	Pods     int       `json:"pods"`
-	Paths    []Path    `json:"paths"`
-	Problems []Problem `json:"problems,omitempty"`
+	// EgressNetwork is the one by which its pods leave, and Address the one that they leave with.
+	EgressNetwork string     `json:"network,omitempty"`
+	SNATAddress   netip.Addr `json:"address,omitzero"`
+	Gateway       netip.Addr `json:"gateway,omitzero"`
+	Networks      []string   `json:"networks"` // all that it is on, the default first
+	Router        Router     `json:"router"`
+	Subnets       []Subnet   `json:"subnets"`
+	EIps          []EIp      `json:"eips"`
+	FIps          []FIp      `json:"fips"`
+	Services      []Service  `json:"services"`
+	// EgressRoutes and Behind are what leaves by another network than the rest: EgressRoutes and EgressServices.
+	EgressRoutes   []EgressPolicy `json:"egressRoutes"`
+	EgressServices []EgressPolicy `json:"egressServices"`
+	// EgressIPs are the EgressIPs that its pods may leave with.
+	EgressIPs []string  `json:"egressIPs"`
+	Pods      int       `json:"pods"`
+	Paths     []Path    `json:"paths"`
+	Problems  []Problem `json:"problems,omitempty"`
 }
 
 // Router is a logical router of OVN.
 type Router struct {
-	Name  string        `json:"name"`
-	Ports []Port        `json:"ports"`
-	NATs  []Translation `json:"nats"`
+	Name  string       `json:"name"`
+	Ports []RouterPort `json:"ports"`
+	NATs  []NAT        `json:"nats"`
 }
 
-// Port is a port of a router.
-type Port struct {
+// RouterPort is a port of a router.
+type RouterPort struct {
 	Name      string         `json:"name"`
 	Kind      string         `json:"kind"` // one of the constants below
 	Subnet    string         `json:"subnet,omitempty"`
@@ -133,21 +133,21 @@ type Port struct {
 
 // What ports of routers lead to.
 const (
-	ToOutside = "external"
-	ToPods    = "pods"
-	ToNodes   = "nodes"
-	ToLeg     = "leg"      // a second way to the pods, for replies of one network
-	ToEgress  = "egress"   // the router of egress addresses
-	ToItself  = "internal" // a link of the router with itself
+	PortExternal     = "external"
+	PortPods         = "pods"
+	PortJoin         = "nodes"
+	PortReturn       = "leg"      // a second way to the pods, for replies of one network
+	PortEgressRouter = "egress"   // the router of egress addresses
+	PortInternal     = "internal" // a link of the router with itself
 )
 
-// Translation is an address translation of a router.
-type Translation struct {
-	Type     string       `json:"type"` // snat or dnat_and_snat
-	External netip.Addr   `json:"external"`
-	Internal netip.Prefix `json:"internal"`
-	Match    string       `json:"match,omitempty"`
-	Owner    state.Ref    `json:"owner,omitzero"`
+// NAT is an address translation of a router.
+type NAT struct {
+	Type       string       `json:"type"` // snat or dnat_and_snat
+	ExternalIP netip.Addr   `json:"external"`
+	LogicalIP  netip.Prefix `json:"internal"`
+	Match      string       `json:"match,omitempty"`
+	Owner      state.Ref    `json:"owner,omitzero"`
 }
 
 // EIp is an external address.
@@ -157,9 +157,9 @@ type EIp struct {
 	Network string     `json:"network,omitempty"`
 	Type    string     `json:"type,omitempty"`
 	OvnEip  string     `json:"ovnEip,omitempty"`
-	// MadeFor is the object that it goes with; nobody: somebody asked for it.
-	MadeFor state.Ref   `json:"madeFor,omitzero"`
-	Users   []state.Ref `json:"users"` // a Project, FIps, Services
+	// CreatedFor is the object that it goes with; nobody: somebody asked for it.
+	CreatedFor state.Ref   `json:"madeFor,omitzero"`
+	UsedBy     []state.Ref `json:"users"` // a Project, FIps, Services
 	// Node is where its packets come in.
 	Node     string    `json:"node,omitempty"`
 	Problems []Problem `json:"problems,omitempty"`
@@ -187,38 +187,38 @@ type Target struct {
 
 // Service is a Service that is reached from outside.
 type Service struct {
-	Ref       state.Ref    `json:"ref"`
-	Type      string       `json:"type"`
-	Ours      bool         `json:"ours"`
-	ClusterIP netip.Addr   `json:"clusterIP,omitzero"`
-	EIp       string       `json:"eip,omitempty"`
-	Address   netip.Addr   `json:"address,omitzero"`
-	Network   string       `json:"network,omitempty"`
-	Outside   []netip.Addr `json:"externalIPs,omitempty"` // those that nodes answer for
+	Ref         state.Ref    `json:"ref"`
+	Type        string       `json:"type"`
+	Managed     bool         `json:"ours"`
+	ClusterIP   netip.Addr   `json:"clusterIP,omitzero"`
+	EIp         string       `json:"eip,omitempty"`
+	Address     netip.Addr   `json:"address,omitzero"`
+	Network     string       `json:"network,omitempty"`
+	ExternalIPs []netip.Addr `json:"externalIPs,omitempty"` // those that nodes answer for
 	// Selector and Annotations are what was asked for; of annotations only those that mean something here.
-	Selector    map[string]string `json:"selector,omitempty"`
-	Annotations map[string]string `json:"annotations,omitempty"`
-	Local       bool              `json:"local,omitempty"` // nodes keep the client's address
-	Ports       []Listener        `json:"ports"`
-	Balancers   []Balancer        `json:"balancers"`
-	// Made is what exists because of it, such as its EIp, and External the headless Service that tells its address.
-	Made     []state.Ref      `json:"made"`
-	External *ExternalService `json:"external,omitempty"`
-	Problems []Problem        `json:"problems,omitempty"`
+	Selector           map[string]string `json:"selector,omitempty"`
+	Annotations        map[string]string `json:"annotations,omitempty"`
+	LocalTrafficPolicy bool              `json:"local,omitempty"` // nodes keep the client's address
+	Ports              []ServicePort     `json:"ports"`
+	LoadBalancers      []LoadBalancer    `json:"balancers"`
+	// Companions is what exists because of it, such as its EIp, and External the headless Service that tells its address.
+	Companions      []state.Ref      `json:"made"`
+	HeadlessService *HeadlessService `json:"external,omitempty"`
+	Problems        []Problem        `json:"problems,omitempty"`
 }
 
-// Listener is a port of a Service, and where its connections go.
-type Listener struct {
-	Name     string   `json:"name,omitempty"`
-	Protocol string   `json:"protocol"`
-	Port     int      `json:"port"`
-	Target   string   `json:"target"`
-	NodePort int      `json:"nodePort,omitempty"`
-	Targets  []Target `json:"targets"`
+// ServicePort is a port of a Service, and where its connections go.
+type ServicePort struct {
+	Name       string   `json:"name,omitempty"`
+	Protocol   string   `json:"protocol"`
+	Port       int      `json:"port"`
+	TargetPort string   `json:"target"`
+	NodePort   int      `json:"nodePort,omitempty"`
+	Targets    []Target `json:"targets"`
 }
 
-// Balancer is a load balancer of OVN.
-type Balancer struct {
+// LoadBalancer is a load balancer of OVN.
+type LoadBalancer struct {
 	Name     string `json:"name"`
 	Protocol string `json:"protocol"`
 	VIPs     []VIP  `json:"vips"`
@@ -230,15 +230,15 @@ type VIP struct {
 	Backends []netip.AddrPort `json:"backends"`
 }
 
-// ExternalService is the headless Service beside a load balancer.
-type ExternalService struct {
+// HeadlessService is the headless Service beside a load balancer.
+type HeadlessService struct {
 	Ref       state.Ref         `json:"ref"`
 	Labels    map[string]string `json:"labels,omitempty"`
 	Endpoints []string          `json:"endpoints"`
 }
 
-// Diversion is an EgressRoute or EgressService.
-type Diversion struct {
+// EgressPolicy is an EgressRoute or EgressService.
+type EgressPolicy struct {
 	Ref          state.Ref      `json:"ref"`
 	Network      string         `json:"network,omitempty"`
 	Address      netip.Addr     `json:"address,omitzero"`
@@ -264,18 +264,18 @@ type EgressAddress struct {
 
 // Node is a node.
 type Node struct {
-	Ref        state.Ref    `json:"ref"`
-	Name       string       `json:"name"`
-	Addresses  []netip.Addr `json:"addresses"`
-	Join       netip.Addr   `json:"join,omitzero"` // of its interface ovn0
-	Ready      bool         `json:"ready"`
-	Gateway    bool         `json:"gateway"`
-	Egress     bool         `json:"egress"` // it may hold egress addresses
-	Cordoned   bool         `json:"cordoned,omitempty"`
-	Interfaces []Interface  `json:"interfaces,omitempty"` // where it was inspected
-	Holds      []Hold       `json:"holds"`
-	Problems   []Problem    `json:"problems,omitempty"`
-	Routes     []NodeRoute  `json:"routes,omitempty"`
+	Ref              state.Ref     `json:"ref"`
+	Name             string        `json:"name"`
+	Addresses        []netip.Addr  `json:"addresses"`
+	JoinAddress      netip.Addr    `json:"join,omitzero"` // of its interface ovn0
+	Ready            bool          `json:"ready"`
+	Gateway          bool          `json:"gateway"`
+	EgressAssignable bool          `json:"egress"` // it may hold egress addresses
+	Cordoned         bool          `json:"cordoned,omitempty"`
+	Interfaces       []Interface   `json:"interfaces,omitempty"` // where it was inspected
+	GatewayPorts     []GatewayPort `json:"holds"`
+	Problems         []Problem     `json:"problems,omitempty"`
+	Routes           []NodeRoute   `json:"routes,omitempty"`
 }
 
 // Interface is an interface of a node.
@@ -293,8 +293,8 @@ type NodeRoute struct {
 	NextHop netip.Addr `json:"nextHop,omitzero"`
 }
 
-// Hold is an address of a router that a node holds: outside, the router is where the node is.
-type Hold struct {
+// GatewayPort is an address of a router that a node holds: outside, the router is where the node is.
+type GatewayPort struct {
 	Router  string     `json:"router"`
 	Port    string     `json:"port"`
 	Network string     `json:"network,omitempty"`
@@ -337,8 +337,8 @@ type Path struct {
 	// From outside, or else from a pod.
 	Inbound bool   `json:"inbound"`
 	Network string `json:"network"`
-	There   []Step `json:"there"`
-	Back    []Step `json:"back"`
+	Forward []Step `json:"there"`
+	Reply   []Step `json:"back"`
 }
 
 // Step is a place on the way, and what happens to a packet there.
@@ -352,14 +352,14 @@ type Step struct {
 
 // What steps are.
 const (
-	AtClient  = "client"
-	AtNetwork = "network"
-	AtNode    = "node"
-	AtRouter  = "router"
-	AtAddress = "address"
-	AtLeg     = "leg"
-	AtTarget  = "pod"
-	AtProxy   = "proxy"
+	StepClient     = "client"
+	StepNetwork    = "network"
+	StepNode       = "node"
+	StepRouter     = "router"
+	StepAddress    = "address"
+	StepReturnPort = "leg"
+	StepPod        = "pod"
+	StepProxy      = "proxy"
 )
 
 // Count is how many there are of a kind.

@@ -10,93 +10,93 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// paths are the ways of packets into a VPC and out of it.
-func (b *builder) paths(v *Vpc) []Path {
+// buildPaths are the ways of packets into a VPC and out of it.
+func (b *builder) buildPaths(v *Vpc) []Path {
 	var all []Path
 	for _, f := range v.FIps {
 		if f.Address.IsValid() {
-			all = append(all, b.toFIp(v, f))
+			all = append(all, b.buildFIPPath(v, f))
 		}
 	}
 	for _, s := range v.Services {
 		if s.Address.IsValid() && s.Network != "" {
-			all = append(all, b.toService(v, s)...)
+			all = append(all, b.buildServicePaths(v, s)...)
 		}
-		if len(s.Outside) > 0 {
-			all = append(all, b.toNodes(s)...)
+		if len(s.ExternalIPs) > 0 {
+			all = append(all, b.buildExternalIPPaths(s)...)
 		}
 	}
 	for _, r := range b.graph.Routes {
 		if slices.Contains(v.Namespaces, r.Ref.Namespace) {
-			all = append(all, b.byGateway(v, r)...)
+			all = append(all, b.buildGatewayPaths(v, r)...)
 		}
 	}
-	if v.Address.IsValid() {
-		all = append(all, b.outward(v))
+	if v.SNATAddress.IsValid() {
+		all = append(all, b.buildDefaultEgressPath(v))
 	}
-	for _, d := range slices.Concat(v.Routes, v.Behind) {
+	for _, d := range slices.Concat(v.EgressRoutes, v.EgressServices) {
 		if d.Address.IsValid() {
-			all = append(all, b.diverted(v, d))
+			all = append(all, b.buildEgressPolicyPath(v, d))
 		}
 	}
-	for _, e := range b.graph.Egress {
-		if slices.Contains(v.Egress, e.Ref.Name) {
-			all = append(all, b.byEgressIP(v, e))
+	for _, e := range b.graph.EgressIPs {
+		if slices.Contains(v.EgressIPs, e.Ref.Name) {
+			all = append(all, b.buildEgressIPPath(v, e))
 		}
 	}
 	return all
 }
 
 // Places on the way that many paths share.
-func client() Step { return Step{Kind: AtClient, Label: "client outside"} }
+func clientStep() Step { return Step{Kind: StepClient, Label: "client outside"} }
 
-func (b *builder) net(name string) Step {
-	s := Step{Kind: AtNetwork, Label: name}
+func (b *builder) networkStep(name string) Step {
+	s := Step{Kind: StepNetwork, Label: name}
 	for _, n := range b.graph.Networks {
 		if n.Name == name {
-			s.Ref, s.Problem = n.Ref, severe(n.Problems)
-			if len(n.Subnets) > 0 && n.Subnets[0].Tag > 0 {
-				s.Action = fmt.Sprintf("VLAN %d", n.Subnets[0].Tag)
+			s.Ref, s.Problem = n.Ref, hasSevereProblem(n.Problems)
+			if len(n.Subnets) > 0 && n.Subnets[0].VLANTag > 0 {
+				s.Action = fmt.Sprintf("VLAN %d", n.Subnets[0].VLANTag)
 			}
 		}
 	}
 	return s
 }
 
-func (b *builder) gatewayNode(name string) Step {
-	s := Step{Kind: AtNode, Ref: state.Ref{Kind: "Node", Name: name}, Label: name, Action: "holds the router's port"}
+func (b *builder) gatewayNodeStep(name string) Step {
+	s := Step{Kind: StepNode, Ref: state.Ref{Kind: "Node", Name: name}, Label: name, Action: "holds the router's port"}
 	if name == "" {
-		return Step{Kind: AtNode, Label: "no node", Action: "nobody holds the router's port", Problem: true}
+		return Step{Kind: StepNode, Label: "no node", Action: "nobody holds the router's port", Problem: true}
 	}
 	for _, n := range b.graph.Nodes {
 		if n.Name == name {
-			s.Problem = severe(n.Problems)
+			s.Problem = hasSevereProblem(n.Problems)
 		}
 	}
 	return s
 }
 
-// in is how a packet from outside gets to a VPC's router.
-func (b *builder) in(v *Vpc, network string) []Step {
-	return []Step{client(), b.net(network), b.gatewayNode(v.port(network).Node)}
+// buildIngressSteps is how a packet from outside gets to a VPC's router.
+func (b *builder) buildIngressSteps(v *Vpc, network string) []Step {
+	return []Step{clientStep(), b.networkStep(network), b.gatewayNodeStep(v.externalPort(network).Node)}
 }
 
-// out is how a reply gets from the VPC's router to the client, by the network that its connection came in by.
-func (b *builder) out(v *Vpc, network, undo string) []Step {
+// buildReplySteps is how a reply gets from the VPC's router to the client, by the network that its connection came in by.
+func (b *builder) buildReplySteps(v *Vpc, network, undo string) []Step {
 	var steps []Step
-	if leg := v.leg(network); leg.Name != "" {
+	if leg := v.returnPort(network); leg.Name != "" {
 		steps = append(steps, Step{
-			Kind: AtLeg, Label: "leg of " + network, Action: "the connection's label leads its replies here",
+			Kind: StepReturnPort, Label: "leg of " + network, Action: "the connection's label leads its replies here",
 		})
 	}
-	via := Step{Kind: AtRouter, Ref: v.Ref, Label: "router " + v.Name, Action: undo}
-	if gw := b.gatewayOf(network); gw.IsValid() {
+	via := Step{Kind: StepRouter, Ref: v.Ref, Label: "router " + v.Name, Action: undo}
+	if gw := b.gatewayOfNetwork(network); gw.IsValid() {
 		via.Action += ", to gateway " + gw.String()
 	}
-	return append(steps, via, b.gatewayNode(v.port(network).Node), b.net(network), client())
+	return append(steps, via, b.gatewayNodeStep(v.externalPort(network).Node), b.networkStep(network), clientStep())
 }
 
-func (b *builder) gatewayOf(network string) netip.Addr {
+func (b *builder) gatewayOfNetwork(network string) netip.Addr {
 	for _, n := range b.graph.Networks {
 		if n.Name == network && len(n.Subnets) > 0 && len(n.Subnets[0].Gateways) > 0 {
 			return n.Subnets[0].Gateways[0]
@@ -105,8 +105,8 @@ func (b *builder) gatewayOf(network string) netip.Addr {
 	return netip.Addr{}
 }
 
-func (t Target) step(namespace string) Step {
-	s := Step{Kind: AtTarget, Label: t.String(), Problem: !t.Ready}
+func (t Target) buildStep(namespace string) Step {
+	s := Step{Kind: StepPod, Label: t.String(), Problem: !t.Ready}
 	if t.Name != "" && !t.VM {
 		s.Ref = state.Ref{Kind: "Pod", Namespace: namespace, Name: t.Name}
 	}
@@ -128,92 +128,92 @@ func (t Target) String() string {
 	return strings.TrimSpace(t.Name + " " + at)
 }
 
-func (b *builder) toFIp(v *Vpc, f FIp) Path {
+func (b *builder) buildFIPPath(v *Vpc, f FIp) Path {
 	p := Path{About: f.Ref, Inbound: true, Network: f.Network, Title: fmt.Sprintf("to %s, floating IP %s", f.Address, f.Ref.Name)}
-	at := Step{Kind: AtAddress, Ref: f.Ref, Label: f.Address.String(), Problem: severe(f.Problems)}
-	p.There = append(b.in(v, f.Network), at)
+	at := Step{Kind: StepAddress, Ref: f.Ref, Label: f.Address.String(), Problem: hasSevereProblem(f.Problems)}
+	p.Forward = append(b.buildIngressSteps(v, f.Network), at)
 	if !f.Target.Address.IsValid() {
-		p.There[len(p.There)-1].Action = "leads nowhere: there is no " + f.Target.Name
+		p.Forward[len(p.Forward)-1].Action = "leads nowhere: there is no " + f.Target.Name
 		return p
 	}
-	p.There[len(p.There)-1].Action = "DNAT to " + f.Target.Address.String()
-	p.There = append(p.There, f.Target.step(f.Ref.Namespace))
-	p.Back = append([]Step{f.Target.step(f.Ref.Namespace)}, b.out(v, f.Network, "SNAT to "+f.Address.String())...)
+	p.Forward[len(p.Forward)-1].Action = "DNAT to " + f.Target.Address.String()
+	p.Forward = append(p.Forward, f.Target.buildStep(f.Ref.Namespace))
+	p.Reply = append([]Step{f.Target.buildStep(f.Ref.Namespace)}, b.buildReplySteps(v, f.Network, "SNAT to "+f.Address.String())...)
 	return p
 }
 
-// ready are the targets of a port that get connections.
-func (l Listener) ready() []Target {
+// readyTargets are the targets of a port that get connections.
+func (l ServicePort) readyTargets() []Target {
 	return slices.DeleteFunc(slices.Clone(l.Targets), func(t Target) bool { return !t.Ready })
 }
 
-// alike says whether connections to both ports go to the same pods.
-func (l Listener) alike(o Listener) bool {
-	return slices.EqualFunc(l.ready(), o.ready(), func(a, b Target) bool { return a.Address == b.Address })
+// hasSameBackends says whether connections to both ports go to the same pods.
+func (l ServicePort) hasSameBackends(o ServicePort) bool {
+	return slices.EqualFunc(l.readyTargets(), o.readyTargets(), func(a, b Target) bool { return a.Address == b.Address })
 }
 
-// listens is an address with a port of the Service and all others that lead to the same pods; empty: it is one of these.
-func (s *Service) listens(a netip.Addr, at int) string {
+// formatVIPPorts is an address with a port of the Service and all others that lead to the same pods; empty: it is one of these.
+func (s *Service) formatVIPPorts(a netip.Addr, at int) string {
 	l := s.Ports[at]
-	if slices.ContainsFunc(s.Ports[:at], l.alike) {
+	if slices.ContainsFunc(s.Ports[:at], l.hasSameBackends) {
 		return ""
 	}
 	text := netip.AddrPortFrom(a, uint16(l.Port)).String() //nolint:gosec // a port of a Service
 	for _, o := range s.Ports[at+1:] {
-		if l.alike(o) {
+		if l.hasSameBackends(o) {
 			text += fmt.Sprintf(" :%d", o.Port)
 		}
 	}
 	return text
 }
 
-// toService are the ways to a Service: one for all ports that lead to the same pods.
-func (b *builder) toService(v *Vpc, s Service) []Path {
+// buildServicePaths are the ways to a Service: one for all ports that lead to the same pods.
+func (b *builder) buildServicePaths(v *Vpc, s Service) []Path {
 	var all []Path
 	for i, l := range s.Ports {
-		vip := s.listens(s.Address, i)
+		vip := s.formatVIPPorts(s.Address, i)
 		if vip == "" {
 			continue
 		}
 		p := Path{About: s.Ref, Inbound: true, Network: s.Network, Title: fmt.Sprintf("to %s, Service %s", vip, s.Ref.Name)}
-		at := Step{Kind: AtAddress, Ref: s.Ref, Label: vip, Problem: severe(s.Problems)}
-		targets := l.ready()
+		at := Step{Kind: StepAddress, Ref: s.Ref, Label: vip, Problem: hasSevereProblem(s.Problems)}
+		targets := l.readyTargets()
 		if len(targets) == 0 {
 			at.Action, at.Problem = "no backend is ready", true
-			p.There = append(b.in(v, s.Network), at)
+			p.Forward = append(b.buildIngressSteps(v, s.Network), at)
 			all = append(all, p)
 			continue
 		}
 		at.Action = "load balancer, DNAT"
-		end := targets[0].step(s.Ref.Namespace)
+		end := targets[0].buildStep(s.Ref.Namespace)
 		if len(targets) > 1 {
 			at.Action += fmt.Sprintf(" to one of %d", len(targets))
 			end.Label += fmt.Sprintf(" and %d more", len(targets)-1)
 			end.Action = ""
 		}
-		p.There = append(b.in(v, s.Network), at, end)
-		p.Back = append([]Step{end}, b.out(v, s.Network, "from "+s.Address.String()+" again")...)
+		p.Forward = append(b.buildIngressSteps(v, s.Network), at, end)
+		p.Reply = append([]Step{end}, b.buildReplySteps(v, s.Network, "from "+s.Address.String()+" again")...)
 		all = append(all, p)
 	}
 	return all
 }
 
-// toNodes are the ways to the addresses that nodes answer for themselves.
-func (b *builder) toNodes(s Service) []Path {
+// buildExternalIPPaths are the ways to the addresses that nodes answer for themselves.
+func (b *builder) buildExternalIPPaths(s Service) []Path {
 	var all []Path
-	for _, a := range s.Outside {
-		network := b.networkOf(a)
+	for _, a := range s.ExternalIPs {
+		network := b.networkOfAddress(a)
 		for i, l := range s.Ports {
-			at := s.listens(a, i)
+			at := s.formatVIPPorts(a, i)
 			if at == "" {
 				continue
 			}
 			p := Path{About: s.Ref, Inbound: true, Network: network, Title: fmt.Sprintf("to %s, external IP of Service %s", at, s.Ref.Name)}
-			p.There = b.byNode(at, network, s.Local)
-			p.Back = undone(p.There)
+			p.Forward = b.buildNodeSteps(at, network, s.LocalTrafficPolicy)
+			p.Reply = reverseSteps(p.Forward)
 			if len(l.Targets) > 0 {
-				end := l.Targets[0].step(s.Ref.Namespace)
-				p.There, p.Back = append(p.There, end), append([]Step{end}, p.Back...)
+				end := l.Targets[0].buildStep(s.Ref.Namespace)
+				p.Forward, p.Reply = append(p.Forward, end), append([]Step{end}, p.Reply...)
 			}
 			all = append(all, p)
 		}
@@ -221,71 +221,71 @@ func (b *builder) toNodes(s Service) []Path {
 	return all
 }
 
-// undone is the same way back. What was done to packets on the way there is undone, which needs no words.
-func undone(there []Step) []Step {
+// reverseSteps is the same way back. What was done to packets on the way there is undone, which needs no words.
+func reverseSteps(there []Step) []Step {
 	back := slices.Clone(there)
 	slices.Reverse(back)
 	for i := range back {
-		if back[i].Kind != AtNetwork {
+		if back[i].Kind != StepNetwork {
 			back[i].Action = ""
 		}
 	}
 	return back
 }
 
-// byNode is how a packet gets to an address that nodes answer for: to a Service proxy there.
-func (b *builder) byNode(address, network string, local bool) []Step {
-	node := Step{Kind: AtNode, Label: "a node with " + address, Action: "kube-proxy, keeps the client's address"}
+// buildNodeSteps is how a packet gets to an address that nodes answer for: to a Service proxy there.
+func (b *builder) buildNodeSteps(address, network string, local bool) []Step {
+	node := Step{Kind: StepNode, Label: "a node with " + address, Action: "kube-proxy, keeps the client's address"}
 	if !local {
 		node.Action = "kube-proxy, SNAT to the node's own address"
-		if len(b.graph.Nodes) > 0 && b.graph.Nodes[0].Join.IsValid() {
-			node.Action += ", such as " + b.graph.Nodes[0].Join.String()
+		if len(b.graph.Nodes) > 0 && b.graph.Nodes[0].JoinAddress.IsValid() {
+			node.Action += ", such as " + b.graph.Nodes[0].JoinAddress.String()
 		}
 		node.Action += ": the client's is lost"
 	}
 	if network == "" {
-		return []Step{client(), node}
+		return []Step{clientStep(), node}
 	}
-	return []Step{client(), b.net(network), node}
+	return []Step{clientStep(), b.networkStep(network), node}
 }
 
-// byGateway are the ways through a Gateway: a proxy ends the connection and begins another one, to a Backend.
-func (b *builder) byGateway(v *Vpc, r Route) []Path {
+// buildGatewayPaths are the ways through a Gateway: a proxy ends the connection and begins another one, to a Backend.
+func (b *builder) buildGatewayPaths(v *Vpc, r Route) []Path {
 	var all []Path
 	for _, g := range b.graph.Gateways {
 		if !slices.Contains(r.Gateways, g.Ref) {
 			continue
 		}
 		for _, ref := range r.Backends {
-			p := Path{About: r.Ref, Inbound: true, Title: fmt.Sprintf("to %s, by Gateway %s", g.requests(r), g.Ref.Name)}
-			p.There = b.proxy(g, r)
-			p.Back = undone(p.There)
-			b.behind(&p, v, ref)
+			p := Path{About: r.Ref, Inbound: true, Title: fmt.Sprintf("to %s, by Gateway %s", g.formatRouteURLs(r), g.Ref.Name)}
+			p.Forward = b.buildProxySteps(g, r)
+			p.Reply = reverseSteps(p.Forward)
+			b.appendBackendSteps(&p, v, ref)
 			all = append(all, p)
 		}
 	}
 	return all
 }
 
-// carries are the protocols of listeners that a kind of route can be at.
-var carries = map[string][]string{
+// routeProtocols are the protocols of listeners that a kind of route can be at.
+var routeProtocols = map[string][]string{
 	"HTTPRoute": {"HTTP", "HTTPS"}, "GRPCRoute": {"HTTP", "HTTPS"}, "TLSRoute": {"TLS"}, "TCPRoute": {"TCP"}, "UDPRoute": {"UDP"},
 }
 
-// listener is the protocol and the port of the first listener of a Gateway that a route can be at.
-func (g Gateway) listener(r Route) (protocol, port string) {
+// listenerForRoute is the protocol and the port of the first listener of a Gateway that a route can be at.
+func (g Gateway) listenerForRoute(r Route) (protocol, port string) {
 	for _, l := range g.Listeners {
 		words := strings.Fields(l) // name, protocol, port, and the mode of TLS
-		if len(words) > 2 && slices.Contains(carries[r.Ref.Kind], words[1]) {
+		if len(words) > 2 && slices.Contains(routeProtocols[r.Ref.Kind], words[1]) {
 			return words[1], words[2]
 		}
 	}
 	return "", ""
 }
 
-// requests are what a client asks for to get to a route.
-func (g Gateway) requests(r Route) string {
-	protocol, port := g.listener(r)
+// formatRouteURLs are what a client asks for to get to a route.
+func (g Gateway) formatRouteURLs(r Route) string {
+	protocol, port := g.listenerForRoute(r)
 	scheme := map[string]string{"HTTP": "http://", "HTTPS": "https://", "TLS": "https://"}[protocol]
 	var all []string
 	for _, host := range r.Hosts {
@@ -297,11 +297,11 @@ func (g Gateway) requests(r Route) string {
 	return cmp.Or(strings.Join(all, ", "), r.Ref.Name)
 }
 
-// proxy is how a request gets to a proxy of a Gateway, and what it does with it.
-func (b *builder) proxy(g Gateway, r Route) []Step {
-	_, port := g.listener(r)
+// buildProxySteps is how a request gets to a proxy of a Gateway, and what it does with it.
+func (b *builder) buildProxySteps(g Gateway, r Route) []Step {
+	_, port := g.listenerForRoute(r)
 	at := func(address string) string { return strings.TrimSuffix(address+":"+port, ":") }
-	step := Step{Kind: AtProxy, Ref: g.Ref, Label: "proxy of " + g.Ref.Name, Problem: severe(g.Problems) || len(g.Pods) == 0}
+	step := Step{Kind: StepProxy, Ref: g.Ref, Label: "proxy of " + g.Ref.Name, Problem: hasSevereProblem(g.Problems) || len(g.Pods) == 0}
 	if len(g.Pods) > 0 {
 		step.Label = at(g.Pods[0].String())
 	}
@@ -309,88 +309,88 @@ func (b *builder) proxy(g Gateway, r Route) []Step {
 	step.Action = strings.TrimSpace(fmt.Sprintf("%s %s matches %s %s", r.Ref.Kind, r.Ref.Name, by, strings.Join(r.Hosts, ", ")))
 	for _, s := range b.Cluster.Services {
 		if slices.Contains(g.Services, s.Ref) && len(s.ExternalIPs) > 0 {
-			return append(b.byNode(at(s.ExternalIPs[0].String()), "", s.Local), step)
+			return append(b.buildNodeSteps(at(s.ExternalIPs[0].String()), "", s.Local), step)
 		}
 	}
 	if len(g.Addresses) == 0 {
-		return []Step{client(), step}
+		return []Step{clientStep(), step}
 	}
-	return []Step{client(), {Kind: AtAddress, Ref: g.Ref, Label: at(g.Addresses[0]), Action: "Gateway " + g.Ref.Name}, step}
+	return []Step{clientStep(), {Kind: StepAddress, Ref: g.Ref, Label: at(g.Addresses[0]), Action: "Gateway " + g.Ref.Name}, step}
 }
 
-// behind adds the second connection of a proxy: to the address of a Backend, and from there to the pods of its Service.
-func (b *builder) behind(p *Path, v *Vpc, ref state.Ref) {
+// appendBackendSteps adds the second connection of a proxy: to the address of a Backend, and from there to the pods of its Service.
+func (b *builder) appendBackendSteps(p *Path, v *Vpc, ref state.Ref) {
 	at := slices.IndexFunc(b.graph.Backends, func(k Backend) bool { return k.Ref == ref })
 	if at < 0 {
-		p.There = append(p.There, Step{Kind: AtAddress, Ref: ref, Label: ref.Name, Problem: ref.Kind == "Backend"})
+		p.Forward = append(p.Forward, Step{Kind: StepAddress, Ref: ref, Label: ref.Name, Problem: ref.Kind == "Backend"})
 		return
 	}
 	k := b.graph.Backends[at]
-	step := Step{Kind: AtAddress, Ref: k.Ref, Label: strings.Join(k.Endpoints, ", "), Action: "the endpoint of Backend " + k.Ref.Name}
+	step := Step{Kind: StepAddress, Ref: k.Ref, Label: strings.Join(k.Endpoints, ", "), Action: "the endpoint of Backend " + k.Ref.Name}
 	for _, s := range v.Services {
 		if s.Ref != k.Service || len(s.Ports) == 0 || len(s.Ports[0].Targets) == 0 {
 			continue
 		}
 		p.Network = s.Network
 		step.Action += ", load balancer of " + s.Ref.Name + " in VPC " + v.Name + ", DNAT"
-		end := s.Ports[0].Targets[0].step(s.Ref.Namespace)
-		p.There = append(p.There, step, end)
-		p.Back = append(append([]Step{end}, undone([]Step{step})...), p.Back...)
+		end := s.Ports[0].Targets[0].buildStep(s.Ref.Namespace)
+		p.Forward = append(p.Forward, step, end)
+		p.Reply = append(append([]Step{end}, reverseSteps([]Step{step})...), p.Reply...)
 		return
 	}
-	p.There, p.Back = append(p.There, step), append(undone([]Step{step}), p.Back...)
+	p.Forward, p.Reply = append(p.Forward, step), append(reverseSteps([]Step{step}), p.Reply...)
 }
 
-// outward is the way of what pods send by themselves.
-func (b *builder) outward(v *Vpc) Path {
+// buildDefaultEgressPath is the way of what pods send by themselves.
+func (b *builder) buildDefaultEgressPath(v *Vpc) Path {
 	about := v.Ref
 	if v.Project != nil {
 		about = *v.Project
 	}
-	pods := Step{Kind: AtTarget, Label: "pods " + v.inner().String()}
-	router := Step{Kind: AtRouter, Ref: v.Ref, Label: "router " + v.Name, Action: "SNAT to " + v.Address.String()}
-	outside := Step{Kind: AtClient, Label: "anywhere"}
+	pods := Step{Kind: StepPod, Label: "pods " + v.firstPodPrefix().String()}
+	router := Step{Kind: StepRouter, Ref: v.Ref, Label: "router " + v.Name, Action: "SNAT to " + v.SNATAddress.String()}
+	outside := Step{Kind: StepClient, Label: "anywhere"}
 	if v.Gateway.IsValid() {
 		router.Action += ", to gateway " + v.Gateway.String()
 	}
-	title := "out, with " + v.Address.String()
+	title := "out, with " + v.SNATAddress.String()
 	if v.Management {
-		outside.Label, title = "hosts of "+v.Network, "out to "+v.Network+", with "+v.Address.String()
+		outside.Label, title = "hosts of "+v.EgressNetwork, "out to "+v.EgressNetwork+", with "+v.SNATAddress.String()
 	}
 	p := Path{
-		About: about, Network: v.Network, Title: title,
-		There: []Step{pods, router, b.gatewayNode(v.port(v.Network).Node), b.net(v.Network), outside},
+		About: about, Network: v.EgressNetwork, Title: title,
+		Forward: []Step{pods, router, b.gatewayNodeStep(v.externalPort(v.EgressNetwork).Node), b.networkStep(v.EgressNetwork), outside},
 	}
-	p.Back = slices.Clone(p.There)
-	slices.Reverse(p.Back)
-	p.Back[3].Action = "back to the pod's address"
+	p.Reply = slices.Clone(p.Forward)
+	slices.Reverse(p.Reply)
+	p.Reply[3].Action = "back to the pod's address"
 	return p
 }
 
-// diverted is the way of what leaves by another network than the rest.
-func (b *builder) diverted(v *Vpc, d Diversion) Path {
+// buildEgressPolicyPath is the way of what leaves by another network than the rest.
+func (b *builder) buildEgressPolicyPath(v *Vpc, d EgressPolicy) Path {
 	var to []string
 	for _, prefix := range d.Destinations {
 		to = append(to, prefix.String())
 	}
-	outside := Step{Kind: AtClient, Label: "anywhere"}
+	outside := Step{Kind: StepClient, Label: "anywhere"}
 	if len(to) > 0 {
 		outside.Label = strings.Join(to, ", ")
 	}
-	pods := Step{Kind: AtTarget, Label: "pods of " + d.Ref.Name}
-	router := Step{Kind: AtRouter, Ref: d.Ref, Label: d.Ref.Kind + " " + d.Ref.Name, Action: "SNAT to " + d.Address.String(), Problem: severe(d.Problems)}
+	pods := Step{Kind: StepPod, Label: "pods of " + d.Ref.Name}
+	router := Step{Kind: StepRouter, Ref: d.Ref, Label: d.Ref.Kind + " " + d.Ref.Name, Action: "SNAT to " + d.Address.String(), Problem: hasSevereProblem(d.Problems)}
 	p := Path{
 		About: d.Ref, Network: d.Network, Title: fmt.Sprintf("out to %s, with %s", outside.Label, d.Address),
-		There: []Step{pods, router, b.gatewayNode(v.port(d.Network).Node), b.net(d.Network), outside},
+		Forward: []Step{pods, router, b.gatewayNodeStep(v.externalPort(d.Network).Node), b.networkStep(d.Network), outside},
 	}
-	p.Back = slices.Clone(p.There)
-	slices.Reverse(p.Back)
-	p.Back[3].Action = "back to the pod's address"
+	p.Reply = slices.Clone(p.Forward)
+	slices.Reverse(p.Reply)
+	p.Reply[3].Action = "back to the pod's address"
 	return p
 }
 
-// byEgressIP is the way of what pods send that an EgressIP selects.
-func (b *builder) byEgressIP(v *Vpc, e EgressIP) Path {
+// buildEgressIPPath is the way of what pods send that an EgressIP selects.
+func (b *builder) buildEgressIPPath(v *Vpc, e EgressIP) Path {
 	p := Path{About: e.Ref, Title: "out, with EgressIP " + e.Ref.Name}
 	var addresses, nodes []string
 	for _, a := range e.Addresses {
@@ -400,20 +400,20 @@ func (b *builder) byEgressIP(v *Vpc, e EgressIP) Path {
 		}
 		p.Network = a.Network
 	}
-	p.There = []Step{
-		{Kind: AtTarget, Label: "pods that it selects"},
-		{Kind: AtRouter, Ref: v.Ref, Label: "router " + v.Name, Action: "to the router of egress addresses"},
-		{Kind: AtAddress, Ref: e.Ref, Label: strings.Join(addresses, ", "), Action: "SNAT to one of them", Problem: severe(e.Problems)},
-		{Kind: AtNode, Label: strings.Join(nodes, ", "), Action: "hold the addresses", Problem: len(nodes) == 0},
-		b.net(p.Network),
-		{Kind: AtClient, Label: "anywhere"},
+	p.Forward = []Step{
+		{Kind: StepPod, Label: "pods that it selects"},
+		{Kind: StepRouter, Ref: v.Ref, Label: "router " + v.Name, Action: "to the router of egress addresses"},
+		{Kind: StepAddress, Ref: e.Ref, Label: strings.Join(addresses, ", "), Action: "SNAT to one of them", Problem: hasSevereProblem(e.Problems)},
+		{Kind: StepNode, Label: strings.Join(nodes, ", "), Action: "hold the addresses", Problem: len(nodes) == 0},
+		b.networkStep(p.Network),
+		{Kind: StepClient, Label: "anywhere"},
 	}
-	p.Back = slices.Clone(p.There)
-	slices.Reverse(p.Back)
+	p.Reply = slices.Clone(p.Forward)
+	slices.Reverse(p.Reply)
 	return p
 }
 
-// severe says whether one of the problems is more than worth knowing.
-func severe(problems []Problem) bool {
+// hasSevereProblem says whether one of the problems is more than worth knowing.
+func hasSevereProblem(problems []Problem) bool {
 	return slices.ContainsFunc(problems, func(p Problem) bool { return p.Severity != "info" })
 }

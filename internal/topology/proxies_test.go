@@ -12,7 +12,7 @@ import (
 func TestProxiesAreTheGatewaysOwn(t *testing.T) {
 	at := netip.MustParseAddr("198.51.100.7")
 	g := survey.Gateway{Object: survey.Object{Ref: state.Ref{Namespace: "edge", Name: "eg"}}, Addresses: []string{at.String()}}
-	labels := map[string]string{owningGateway: "eg", owningNamespace: "edge"}
+	labels := map[string]string{owningGatewayLabel: "eg", owningNamespaceLabel: "edge"}
 	for name, c := range map[string]struct {
 		namespace string
 		service   survey.Service
@@ -27,7 +27,7 @@ func TestProxiesAreTheGatewaysOwn(t *testing.T) {
 		"nothing in common":                       {"edge", survey.Service{}, false},
 	} {
 		c.service.Namespace = c.namespace
-		if got := proxies(c.service, g); got != c.want {
+		if got := isProxyService(c.service, g); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
 		}
 	}

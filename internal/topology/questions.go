@@ -8,19 +8,19 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// anywhere stands for everything that a node has no other way to: an address that is for documentation only.
-var anywhere = netip.MustParseAddr("203.0.113.1")
+// defaultRouteProbe stands for everything that a node has no other way to: an address that is for documentation only.
+var defaultRouteProbe = netip.MustParseAddr("203.0.113.1")
 
-// Questions are what nodes are asked for a document: their interfaces, which they tell in any case, and their ways to pods and to the outside.
-func Questions(s *survey.Survey) (out []kubedcv1alpha1.InspectionSpec) {
+// PlanInspections are what nodes are asked for a document: their interfaces, which they tell in any case, and their ways to pods and to the outside.
+func PlanInspections(s *survey.Survey) (out []kubedcv1alpha1.InspectionSpec) {
 	var ways []kubedcv1alpha1.RouteQuestion
 	for _, subnet := range s.Cluster.Subnets {
 		if subnet.Name == kubeovn.ManagementSubnet && len(subnet.Gateways) > 0 {
 			ways = append(ways, kubedcv1alpha1.RouteQuestion{To: subnet.Gateways[0].String()})
 		}
 	}
-	ways = append(ways, kubedcv1alpha1.RouteQuestion{To: anywhere.String()})
-	for _, n := range s.Cluster.Nodes[:min(mostDrawn, len(s.Cluster.Nodes))] {
+	ways = append(ways, kubedcv1alpha1.RouteQuestion{To: defaultRouteProbe.String()})
+	for _, n := range s.Cluster.Nodes[:min(maxDrawn, len(s.Cluster.Nodes))] {
 		if n.Ready {
 			out = append(out, kubedcv1alpha1.InspectionSpec{Node: n.Name, Routes: ways})
 		}

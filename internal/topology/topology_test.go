@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite what is compared with")
 
-func golden(t *testing.T, name, got string) {
+func checkGolden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
@@ -40,51 +40,51 @@ func golden(t *testing.T, name, got string) {
 
 // Others read the graph as JSON: what was in it stays.
 func TestJSON(t *testing.T) {
-	raw, err := json.MarshalIndent(topology.Of(surveytest.Cluster(1), nil), "", " ")
+	raw, err := json.MarshalIndent(topology.BuildGraph(surveytest.GenerateCluster(1), nil), "", " ")
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "graph.json", string(raw)+"\n")
+	checkGolden(t, "graph.json", string(raw)+"\n")
 }
 
 func TestText(t *testing.T) {
-	g := topology.Of(surveytest.Cluster(5), nil)
-	golden(t, "five.txt", g.Text())
-	one, err := g.Project("initech/prod")
+	g := topology.BuildGraph(surveytest.GenerateCluster(5), nil)
+	checkGolden(t, "five.txt", g.RenderText())
+	one, err := g.FocusProject("initech/prod")
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "project.txt", one.Text())
-	golden(t, "fifty.txt", topology.Of(surveytest.Cluster(50), nil).Text())
-	if dense := topology.Of(surveytest.Cluster(1000), nil).Text(); strings.Count(dense, "\n") > 120 {
+	checkGolden(t, "project.txt", one.RenderText())
+	checkGolden(t, "fifty.txt", topology.BuildGraph(surveytest.GenerateCluster(50), nil).RenderText())
+	if dense := topology.BuildGraph(surveytest.GenerateCluster(1000), nil).RenderText(); strings.Count(dense, "\n") > 120 {
 		t.Errorf("1,000 projects take %d lines", strings.Count(dense, "\n"))
 	}
 }
 
 func TestDocument(t *testing.T) {
 	findings := []diagnosis.Finding{{
-		Code: "ClockSkew", Severity: diagnosis.Warning, About: []state.Ref{diagnosis.Platform}, Message: "node1 is late", Cure: "Set its clock.",
+		Code: "ClockSkew", Severity: diagnosis.Warning, About: []state.Ref{diagnosis.ClusterRef}, Message: "node1 is late", Remediation: "Set its clock.",
 	}}
-	golden(t, "document.md", topology.Of(surveytest.Cluster(2), findings).Document(findings))
+	checkGolden(t, "document.md", topology.BuildGraph(surveytest.GenerateCluster(2), findings).RenderMarkdown(findings))
 }
 
 // Nodes are asked for their ways to the pods and to the outside, and the document tells both as a routing table does.
 func TestRoutesOfNodes(t *testing.T) {
-	s := surveytest.Cluster(2)
-	questions := topology.Questions(s)
+	s := surveytest.GenerateCluster(2)
+	questions := topology.PlanInspections(s)
 	if len(questions) != len(s.Cluster.Nodes) || len(questions[0].Routes) != 2 {
 		t.Fatalf("asked: %+v", questions)
 	}
-	if text := topology.Of(s, nil).Document(nil); strings.Contains(text, "Routes:") {
+	if text := topology.BuildGraph(s, nil).RenderMarkdown(nil); strings.Contains(text, "Routes:") {
 		t.Error("nodes that said nothing have routes")
 	}
-	var ways []survey.RouteTaken
+	var ways []survey.RouteLookup
 	for i, q := range questions[0].Routes {
 		via := netip.MustParseAddr(fmt.Sprintf("192.168.10.%d", i+1))
-		ways = append(ways, survey.RouteTaken{To: netip.MustParseAddr(q.To), Output: "eth0", NextHop: via})
+		ways = append(ways, survey.RouteLookup{To: netip.MustParseAddr(q.To), Output: "eth0", NextHop: via})
 	}
-	s.Inspected = map[string]survey.Inspected{questions[0].Node: {Routes: ways}}
-	text := topology.Of(s, nil).Document(nil)
+	s.Inspected = map[string]survey.NodeInspection{questions[0].Node: {Routes: ways}}
+	text := topology.BuildGraph(s, nil).RenderMarkdown(nil)
 	for _, want := range []string{"• 10.100.0.0/16 via 192.168.10.1 dev eth0 (pods)", "• default via 192.168.10.2 dev eth0 (everything else)"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in the document", want)
@@ -92,46 +92,46 @@ func TestRoutesOfNodes(t *testing.T) {
 	}
 }
 
-func TestOfIsTheSameEachTime(t *testing.T) {
-	if !reflect.DeepEqual(topology.Of(surveytest.Cluster(30), nil), topology.Of(surveytest.Cluster(30), nil)) {
+func TestBuildGraphIsDeterministic(t *testing.T) {
+	if !reflect.DeepEqual(topology.BuildGraph(surveytest.GenerateCluster(30), nil), topology.BuildGraph(surveytest.GenerateCluster(30), nil)) {
 		t.Error("two graphs of one survey differ")
 	}
 }
 
 // A reply leaves by the network that its connection came in by: by a leg where that is not the default one, and with the address that was asked.
 func TestPathsThereAndBack(t *testing.T) {
-	g := topology.Of(surveytest.Cluster(5), nil)
-	v := vpc(t, g, "globex-prod")
-	byDefault, bySecond := path(t, v, "Service"), path(t, v, "FIp")
-	if kinds(byDefault.There) != "client network node address pod" || kinds(byDefault.Back) != "pod router node network client" {
-		t.Errorf("by the default network: there %s, back %s", kinds(byDefault.There), kinds(byDefault.Back))
+	g := topology.BuildGraph(surveytest.GenerateCluster(5), nil)
+	v := findVPC(t, g, "globex-prod")
+	byDefault, bySecond := findPath(t, v, "Service"), findPath(t, v, "FIp")
+	if stepKinds(byDefault.Forward) != "client network node address pod" || stepKinds(byDefault.Reply) != "pod router node network client" {
+		t.Errorf("by the default network: there %s, back %s", stepKinds(byDefault.Forward), stepKinds(byDefault.Reply))
 	}
-	if kinds(bySecond.Back) != "pod leg router node network client" || bySecond.Back[4].Label != "ext-public" {
-		t.Errorf("by the second network: back %s", kinds(bySecond.Back))
+	if stepKinds(bySecond.Reply) != "pod leg router node network client" || bySecond.Reply[4].Label != "ext-public" {
+		t.Errorf("by the second network: back %s", stepKinds(bySecond.Reply))
 	}
-	if !strings.Contains(bySecond.There[3].Action, "10.0.1.10") || !strings.Contains(bySecond.Back[2].Action, "198.18.0.102") {
-		t.Errorf("translated by %q and %q", bySecond.There[3].Action, bySecond.Back[2].Action)
+	if !strings.Contains(bySecond.Forward[3].Action, "10.0.1.10") || !strings.Contains(bySecond.Reply[2].Action, "198.18.0.102") {
+		t.Errorf("translated by %q and %q", bySecond.Forward[3].Action, bySecond.Reply[2].Action)
 	}
 }
 
 // A FIp without a target leads nowhere, and nothing comes back.
 func TestPathToNowhere(t *testing.T) {
-	v := vpc(t, topology.Of(surveytest.Cluster(5), nil), "hooli-prod")
-	p := path(t, v, "FIp")
-	if end := p.There[len(p.There)-1]; !end.Problem || len(p.Back) != 0 {
-		t.Errorf("it ends at %+v, and comes back by %s", end, kinds(p.Back))
+	v := findVPC(t, topology.BuildGraph(surveytest.GenerateCluster(5), nil), "hooli-prod")
+	p := findPath(t, v, "FIp")
+	if end := p.Forward[len(p.Forward)-1]; !end.Problem || len(p.Reply) != 0 {
+		t.Errorf("it ends at %+v, and comes back by %s", end, stepKinds(p.Reply))
 	}
 }
 
 func TestProjectByName(t *testing.T) {
-	g := topology.Of(surveytest.Cluster(5), nil)
+	g := topology.BuildGraph(surveytest.GenerateCluster(5), nil)
 	for _, name := range []string{"acme-prod", "acme/prod", "ovn-cluster"} {
-		one, err := g.Project(name)
+		one, err := g.FocusProject(name)
 		if err != nil || len(one.Vpcs) != 1 {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := g.Project("nobody"); err == nil {
+	if _, err := g.FocusProject("nobody"); err == nil {
 		t.Error("there is a project nobody")
 	}
 }
@@ -139,12 +139,12 @@ func TestProjectByName(t *testing.T) {
 // What a diagnosis found is at the object that it is about, once.
 func TestFindings(t *testing.T) {
 	about := state.Ref{Kind: "FIp", Namespace: "hooli-prod", Name: "vm-gone"}
-	g := topology.Of(surveytest.Cluster(5), []diagnosis.Finding{
-		{Code: "PodNotFound", Severity: diagnosis.Error, About: []state.Ref{about}, Message: "found", Cure: "make it"},
-		{Code: "ClockSkew", Severity: diagnosis.Warning, About: []state.Ref{diagnosis.Platform}, Message: "late"},
+	g := topology.BuildGraph(surveytest.GenerateCluster(5), []diagnosis.Finding{
+		{Code: "PodNotFound", Severity: diagnosis.Error, About: []state.Ref{about}, Message: "found", Remediation: "make it"},
+		{Code: "ClockSkew", Severity: diagnosis.Warning, About: []state.Ref{diagnosis.ClusterRef}, Message: "late"},
 	})
-	fips := vpc(t, g, "hooli-prod").FIps
-	if len(fips) != 1 || len(fips[0].Problems) != 1 || fips[0].Problems[0].Cure != "make it" {
+	fips := findVPC(t, g, "hooli-prod").FIps
+	if len(fips) != 1 || len(fips[0].Problems) != 1 || fips[0].Problems[0].Remediation != "make it" {
 		t.Errorf("problems of the FIp: %+v", fips)
 	}
 	if len(g.Problems) != 1 || g.Problems[0].Code != "ClockSkew" {
@@ -153,14 +153,14 @@ func TestFindings(t *testing.T) {
 }
 
 func TestNodesHoldWhatRoutersHave(t *testing.T) {
-	g := topology.Of(surveytest.Cluster(20), nil)
+	g := topology.BuildGraph(surveytest.GenerateCluster(20), nil)
 	for _, v := range g.Vpcs {
 		for _, p := range v.Router.Ports {
-			if p.Kind != topology.ToOutside {
+			if p.Kind != topology.PortExternal {
 				continue
 			}
 			at := slices.IndexFunc(g.Nodes, func(n topology.Node) bool { return n.Name == p.Node })
-			if at < 0 || !slices.ContainsFunc(g.Nodes[at].Holds, func(h topology.Hold) bool { return h.Port == p.Name && h.Network == p.Network }) {
+			if at < 0 || !slices.ContainsFunc(g.Nodes[at].GatewayPorts, func(h topology.GatewayPort) bool { return h.Port == p.Name && h.Network == p.Network }) {
 				t.Errorf("%s is on %q, which does not hold it", p.Name, p.Node)
 			}
 		}
@@ -169,14 +169,14 @@ func TestNodesHoldWhatRoutersHave(t *testing.T) {
 
 func TestPublicNetworks(t *testing.T) {
 	want := map[string]bool{"ext-cloud": false, "ext-partner": false, "ext-public": true, "uplink-a": true}
-	for _, n := range topology.Of(surveytest.Cluster(1), nil).Networks {
+	for _, n := range topology.BuildGraph(surveytest.GenerateCluster(1), nil).Networks {
 		if n.Public != want[n.Name] {
 			t.Errorf("%s is routable on the internet: %t", n.Name, n.Public)
 		}
 	}
 }
 
-func vpc(t *testing.T, g *topology.Graph, name string) topology.Vpc {
+func findVPC(t *testing.T, g *topology.Graph, name string) topology.Vpc {
 	t.Helper()
 	at := slices.IndexFunc(g.Vpcs, func(v topology.Vpc) bool { return v.Name == name })
 	if at < 0 {
@@ -185,7 +185,7 @@ func vpc(t *testing.T, g *topology.Graph, name string) topology.Vpc {
 	return g.Vpcs[at]
 }
 
-func path(t *testing.T, v topology.Vpc, kind string) topology.Path {
+func findPath(t *testing.T, v topology.Vpc, kind string) topology.Path {
 	t.Helper()
 	at := slices.IndexFunc(v.Paths, func(p topology.Path) bool { return p.About.Kind == kind })
 	if at < 0 {
@@ -194,7 +194,7 @@ func path(t *testing.T, v topology.Vpc, kind string) topology.Path {
 	return v.Paths[at]
 }
 
-func kinds(steps []topology.Step) string {
+func stepKinds(steps []topology.Step) string {
 	var all []string
 	for _, s := range steps {
 		all = append(all, s.Kind)

@@ -16,8 +16,8 @@ import (
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// vpcs are Kube-OVN's own first, then by name: those of projects, and those that somebody else made.
-func (b *builder) vpcs() []Vpc {
+// buildVPCs are Kube-OVN's own first, then by name: those of projects, and those that somebody else made.
+func (b *builder) buildVPCs() []Vpc {
 	projects, seen := map[string]survey.Project{}, map[string]bool{}
 	for _, p := range b.Cluster.Projects {
 		projects[p.Shard] = p
@@ -32,85 +32,87 @@ func (b *builder) vpcs() []Vpc {
 		if v.Name == ownership.EgressVpc {
 			continue // drawn as EgressIPs
 		}
-		all = append(all, b.vpc(v, projects[v.Name], routers[v.Name]))
+		all = append(all, b.buildVPC(v, projects[v.Name], routers[v.Name]))
 	}
 	for _, name := range sortedKeys(projects) {
 		if !seen[name] {
-			all = append(all, b.vpc(survey.Vpc{Object: survey.Object{Ref: state.Ref{Kind: "Vpc", Name: name}}}, projects[name], nil))
+			all = append(all, b.buildVPC(survey.Vpc{Object: survey.Object{Ref: state.Ref{Kind: "Vpc", Name: name}}}, projects[name], nil))
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Vpc) int {
-		return cmp.Or(cmp.Compare(rank(b.Management), rank(a.Management)), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(boolToInt(b.Management), boolToInt(a.Management)), cmp.Compare(a.Name, b.Name))
 	})
 	return all
 }
 
-func (b *builder) vpc(v survey.Vpc, p survey.Project, router *logical.Router) Vpc {
-	has := b.shard(v.Name)
+func (b *builder) buildVPC(v survey.Vpc, p survey.Project, router *logical.Router) Vpc {
+	has := b.objectsOfShard(v.Name)
 	out := Vpc{
-		Ref: v.Ref, Name: v.Name, Management: v.Name == kubeovn.ManagementVpc, Namespaces: v.Namespaces, Pods: has.pods, Problems: b.problems(v.Object),
+		Ref: v.Ref, Name: v.Name, Management: v.Name == kubeovn.ManagementVpc, Namespaces: v.Namespaces, Pods: has.podCount, Problems: b.collectProblems(v.Object),
 	}
 	if out.Management { // Kube-OVN does not list them: it has all that no other VPC has
-		out.Namespaces = sortedKeys(has.inhabited)
+		out.Namespaces = sortedKeys(has.podNamespaces)
 	}
 	if p.Name != "" {
-		out.Project, out.Address = &p.Ref, p.Address
-		out.Problems = append(b.problems(p.Object), out.Problems...)
+		out.Project, out.SNATAddress = &p.Ref, p.Address
+		out.Problems = append(b.collectProblems(p.Object), out.Problems...)
 	}
 	for _, s := range has.subnets {
-		purpose := ForPods
+		purpose := SubnetPods
 		if s.Name == joinSwitch {
-			purpose = ForNodes
+			purpose = SubnetJoin
 		}
-		out.Subnets = append(out.Subnets, b.subnet(s, purpose))
+		out.Subnets = append(out.Subnets, b.buildSubnet(s, purpose))
 	}
 	if router != nil {
-		out.Router = b.router(router, out.Subnets)
+		out.Router = b.buildRouter(router, out.Subnets)
 	}
-	b.wayOut(&out, p)
-	b.addressesOf(&out, has)
-	for _, e := range has.routes {
-		out.Routes = append(out.Routes, b.diversion(e))
+	b.setDefaultEgress(&out, p)
+	b.addExternalAddresses(&out, has)
+	for _, e := range has.egressRoutes {
+		out.EgressRoutes = append(out.EgressRoutes, b.buildEgressPolicy(e))
 	}
-	for _, e := range has.behind {
-		out.Behind = append(out.Behind, b.diversion(e))
+	for _, e := range has.egressServices {
+		out.EgressServices = append(out.EgressServices, b.buildEgressPolicy(e))
 	}
-	for _, e := range b.graph.Egress {
-		if b.selects(e, v.Name) {
-			out.Egress = append(out.Egress, e.Ref.Name)
+	for _, e := range b.graph.EgressIPs {
+		if b.hasEgressAddressSet(e, v.Name) {
+			out.EgressIPs = append(out.EgressIPs, e.Ref.Name)
 		}
 	}
-	out.Paths = b.paths(&out)
+	out.Paths = b.buildPaths(&out)
 	return out
 }
 
-// wayOut is the network by which the pods of a VPC leave: that of their address, or else the one that is asked for. Those of the management
+// setDefaultEgress is the network by which the pods of a VPC leave: that of their address, or else the one that is asked for. Those of the management
 // VPC leave by nodes, and have an address for what is on that network itself.
-func (b *builder) wayOut(v *Vpc, p survey.Project) {
+func (b *builder) setDefaultEgress(v *Vpc, p survey.Project) {
 	for _, n := range v.Router.NATs {
-		if n.Type == "snat" && n.Match == "" && !v.Address.IsValid() {
-			v.Address = n.External
+		if n.Type == "snat" && n.Match == "" && !v.SNATAddress.IsValid() {
+			v.SNATAddress = n.ExternalIP
 		}
 	}
-	v.Network = cmp.Or(b.networkOf(v.Address), b.asked(p))
-	on := map[string]bool{v.Network: true}
+	v.EgressNetwork = cmp.Or(b.networkOfAddress(v.SNATAddress), b.requestedNetwork(p))
+	on := map[string]bool{v.EgressNetwork: true}
 	for _, port := range v.Router.Ports {
-		on[port.Network] = on[port.Network] || port.Kind == ToOutside
+		on[port.Network] = on[port.Network] || port.Kind == PortExternal
 	}
 	for _, n := range b.graph.Networks {
 		if !on[n.Name] {
 			continue
 		}
 		v.Networks = append(v.Networks, n.Name)
-		if n.Name == v.Network && len(n.Subnets) > 0 && len(n.Subnets[0].Gateways) > 0 && v.Address.IsValid() && !v.Management {
+		if n.Name == v.EgressNetwork && len(n.Subnets) > 0 && len(n.Subnets[0].Gateways) > 0 && v.SNATAddress.IsValid() && !v.Management {
 			v.Gateway = n.Subnets[0].Gateways[0]
 		}
 	}
-	slices.SortStableFunc(v.Networks, func(x, y string) int { return cmp.Compare(rank(y == v.Network), rank(x == v.Network)) })
+	slices.SortStableFunc(v.Networks, func(x, y string) int {
+		return cmp.Compare(boolToInt(y == v.EgressNetwork), boolToInt(x == v.EgressNetwork))
+	})
 }
 
-// asked is the network that a project asks for, by name or by type; the default one when it does not.
-func (b *builder) asked(p survey.Project) string {
+// requestedNetwork is the network that a project asks for, by name or by type; the default one when it does not.
+func (b *builder) requestedNetwork(p survey.Project) string {
 	for _, n := range b.graph.Networks {
 		if p.Name != "" && (n.Name == p.Network || n.Type == p.Network || p.Network == "" && n.Default) {
 			return n.Name
@@ -119,70 +121,70 @@ func (b *builder) asked(p survey.Project) string {
 	return ""
 }
 
-// router is what a VPC's router has.
-func (b *builder) router(r *logical.Router, inside []Subnet) Router {
+// buildRouter is what a VPC's router has.
+func (b *builder) buildRouter(r *logical.Router, inside []Subnet) Router {
 	out := Router{Name: r.Name}
 	for _, p := range r.Ports {
-		port := Port{Name: p.Name, Addresses: p.Networks, Node: b.node[p.Holder]}
+		port := RouterPort{Name: p.Name, Addresses: p.Networks, Node: b.nodeByChassis[p.Holder]}
 		for _, c := range p.Chassis {
-			if c != p.Holder && b.node[c] != "" {
-				port.Standby = append(port.Standby, b.node[c])
+			if c != p.Holder && b.nodeByChassis[c] != "" {
+				port.Standby = append(port.Standby, b.nodeByChassis[c])
 			}
 		}
-		port.Kind, port.Subnet, port.Network = b.portKind(r.Name, p.Name, inside)
+		port.Kind, port.Subnet, port.Network = b.classifyPort(r.Name, p.Name, inside)
 		out.Ports = append(out.Ports, port)
 	}
-	slices.SortStableFunc(out.Ports, func(x, y Port) int {
+	slices.SortStableFunc(out.Ports, func(x, y RouterPort) int {
 		return cmp.Or(cmp.Compare(slices.Index(portOrder, x.Kind), slices.Index(portOrder, y.Kind)), cmp.Compare(x.Name, y.Name))
 	})
 	for _, n := range r.NATs {
-		out.NATs = append(out.NATs, Translation{Type: n.Type, External: n.External, Internal: n.Logical, Match: n.Match, Owner: n.IDs.Owner()})
+		out.NATs = append(out.NATs, NAT{Type: n.Type, ExternalIP: n.External, LogicalIP: n.Logical, Match: n.Match, Owner: n.IDs.Owner()})
 	}
-	slices.SortStableFunc(out.NATs, func(x, y Translation) int { return cmp.Or(cmp.Compare(y.Type, x.Type), x.External.Compare(y.External)) })
+	slices.SortStableFunc(out.NATs, func(x, y NAT) int { return cmp.Or(cmp.Compare(y.Type, x.Type), x.ExternalIP.Compare(y.ExternalIP)) })
 	return out
 }
 
-var portOrder = []string{ToOutside, ToPods, ToNodes, ToLeg, ToEgress, ToItself}
+var portOrder = []string{PortExternal, PortPods, PortJoin, PortReturn, PortEgressRouter, PortInternal}
 
-// portKind tells what a port of a router leads to, by its name. Kube-OVN names ports router-switch.
-func (b *builder) portKind(router, port string, inside []Subnet) (kind, subnet, network string) {
+// classifyPort tells what a port of a router leads to, by its name. Kube-OVN names ports router-switch.
+func (b *builder) classifyPort(router, port string, inside []Subnet) (kind, subnet, network string) {
 	rest, _ := strings.CutPrefix(port, router+"-")
-	if n := b.network[rest]; n != "" {
-		return ToOutside, rest, n
+	if n := b.networkBySubnet[rest]; n != "" {
+		return PortExternal, rest, n
 	}
 	for _, s := range inside {
-		if rest == s.Name && s.Purpose == ForNodes {
-			return ToNodes, s.Name, ""
+		if rest == s.Name && s.Purpose == SubnetJoin {
+			return PortJoin, s.Name, ""
 		}
 		if rest == s.Name {
-			return ToPods, s.Name, ""
+			return PortPods, s.Name, ""
 		}
-		if n, ok := strings.CutPrefix(port, ownership.LegRouterPort(router, s.Name, "")); ok {
-			return ToLeg, s.Name, n
+		if n, ok := strings.CutPrefix(port, ownership.ReturnRouterPort(router, s.Name, "")); ok {
+			return PortReturn, s.Name, n
 		}
 	}
-	if ownership.RouterOf(port) == router {
-		return ToEgress, "", ""
+	if ownership.EgressLinkRouter(port) == router {
+		return PortEgressRouter, "", ""
 	}
-	return ToItself, "", ""
+	return PortInternal, "", ""
 }
 
-// selects says whether pods of a VPC may leave with an EgressIP: the VPC has a set of them.
-func (b *builder) selects(e EgressIP, vpc string) bool {
-	_, ok := b.Logical.Sets[ownership.EgressSet(vpc, e.Ref.Name)]
+// hasEgressAddressSet says whether pods of a VPC may leave with an EgressIP: the VPC has a set of them.
+func (b *builder) hasEgressAddressSet(e EgressIP, vpc string) bool {
+	_, ok := b.Logical.Sets[ownership.EgressIPPodSet(vpc, e.Ref.Name)]
 	return ok
 }
 
-func (b *builder) diversion(e survey.Egress) Diversion {
-	d := Diversion{Ref: e.Ref, Network: cmp.Or(b.network[e.Network], e.Network), Destinations: e.Destinations, Problems: b.problems(e.Object)}
+func (b *builder) buildEgressPolicy(e survey.EgressPolicy) EgressPolicy {
+	d := EgressPolicy{Ref: e.Ref, Network: cmp.Or(b.networkBySubnet[e.Network], e.Network), Destinations: e.Destinations, Problems: b.collectProblems(e.Object)}
 	if len(e.Sources) > 0 {
 		d.Address = e.Sources[0]
 	}
 	return d
 }
 
-// touches says whether a node holds a port of the VPC, may hold it, or runs something that is reached from outside.
-func (v *Vpc) touches(node string) bool {
+// dependsOnNode says whether a node holds a port of the VPC, may hold it, or runs something that is reached from outside.
+func (v *Vpc) dependsOnNode(node string) bool {
 	for _, p := range v.Router.Ports {
 		if p.Node == node {
 			return true
@@ -203,30 +205,30 @@ func (v *Vpc) touches(node string) bool {
 	return false
 }
 
-// port is the VPC's port on a network.
-func (v *Vpc) port(network string) Port {
+// externalPort is the VPC's port on a network.
+func (v *Vpc) externalPort(network string) RouterPort {
 	for _, p := range v.Router.Ports {
-		if p.Kind == ToOutside && p.Network == network {
+		if p.Kind == PortExternal && p.Network == network {
 			return p
 		}
 	}
-	return Port{}
+	return RouterPort{}
 }
 
-// leg is the VPC's leg of a network: replies of connections that came in by it go there.
-func (v *Vpc) leg(network string) Port {
+// returnPort is the VPC's leg of a network: replies of connections that came in by it go there.
+func (v *Vpc) returnPort(network string) RouterPort {
 	for _, p := range v.Router.Ports {
-		if p.Kind == ToLeg && p.Network == network {
+		if p.Kind == PortReturn && p.Network == network {
 			return p
 		}
 	}
-	return Port{}
+	return RouterPort{}
 }
 
-// inner is the prefix of the VPC's pods.
-func (v *Vpc) inner() netip.Prefix {
+// firstPodPrefix is the prefix of the VPC's pods.
+func (v *Vpc) firstPodPrefix() netip.Prefix {
 	for _, s := range v.Subnets {
-		if s.Purpose == ForPods && len(s.Prefixes) > 0 {
+		if s.Purpose == SubnetPods && len(s.Prefixes) > 0 {
 			return s.Prefixes[0]
 		}
 	}

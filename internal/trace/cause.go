@@ -13,15 +13,15 @@ func (p Path) Finding() (diagnosis.Finding, bool) {
 	if p.Verdict == Answered {
 		return diagnosis.Finding{}, false
 	}
-	out := diagnosis.Finding{Code: p.Code, Severity: diagnosis.Error, About: p.About, Message: p.Reason, Root: follows}
+	out := diagnosis.Finding{Code: p.Code, Severity: diagnosis.Error, About: p.About, Message: p.Reason, CauseRank: rootConsequence}
 	for _, c := range Codes {
 		if c.Name == p.Code {
-			out.Cure, out.Root = c.Cure, c.Root
+			out.Remediation, out.CauseRank = c.Remediation, c.Root
 		}
 	}
 	for _, c := range diagnosis.Codes {
-		if out.Cure == "" && c.Name == p.Code {
-			out.Cure = c.Cure
+		if out.Remediation == "" && c.Name == p.Code {
+			out.Remediation = c.Remediation
 		}
 	}
 	return out, true
@@ -32,26 +32,26 @@ func (p Path) Finding() (diagnosis.Finding, bool) {
 // nobody seems to listen on.
 func (p Path) Causes(s *survey.Survey, found []diagnosis.Finding) []diagnosis.Finding {
 	own, bad := p.Finding()
-	around := slices.Clone(p.Passed)
+	around := slices.Clone(p.PassedRefs)
 	if bad { // what it did not get to may be the cause
-		for _, r := range slices.Concat(p.About, p.Passed) {
-			around = append(around, s.HangsOn(r)...)
+		for _, r := range slices.Concat(p.About, p.PassedRefs) {
+			around = append(around, s.DependenciesOf(r)...)
 		}
 	}
-	on := slices.DeleteFunc(diagnosis.Touching(found, around...), func(f diagnosis.Finding) bool {
+	on := slices.DeleteFunc(diagnosis.FilterByRefs(found, around...), func(f diagnosis.Finding) bool {
 		return f.Severity < diagnosis.Error && f.Code != diagnosis.TargetPortNotDeclared
 	})
 	if !bad {
-		return slices.DeleteFunc(on, func(f diagnosis.Finding) bool { return !inTheWay(f.Code) })
+		return slices.DeleteFunc(on, func(f diagnosis.Finding) bool { return !affectsForwarding(f.Code) })
 	}
 	on = slices.DeleteFunc(on, func(f diagnosis.Finding) bool { return f.Code == own.Code })
 	on = append([]diagnosis.Finding{own}, on...)
-	slices.SortStableFunc(on, func(a, b diagnosis.Finding) int { return cmp.Compare(b.Root, a.Root) })
+	slices.SortStableFunc(on, func(a, b diagnosis.Finding) int { return cmp.Compare(b.CauseRank, a.CauseRank) })
 	return on
 }
 
-// inTheWay says whether a finding is about who carries or gets packets, not about what was asked for.
-func inTheWay(code string) bool {
+// affectsForwarding says whether a finding is about who carries or gets packets, not about what was asked for.
+func affectsForwarding(code string) bool {
 	if slices.Contains([]string{
 		diagnosis.NorthdBehind, diagnosis.ChassisMissing, diagnosis.ChassisBehind, diagnosis.ChassisMismatch, diagnosis.TargetPortNotDeclared,
 	}, code) {

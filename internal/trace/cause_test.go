@@ -17,23 +17,23 @@ func codesOf(all []diagnosis.Finding) (out []string) {
 	return out
 }
 
-func found(code string, root int, refs ...state.Ref) diagnosis.Finding {
-	return diagnosis.Finding{Code: code, Severity: diagnosis.Error, Root: root, About: refs}
+func newFinding(code string, root int, refs ...state.Ref) diagnosis.Finding {
+	return diagnosis.Finding{Code: code, Severity: diagnosis.Error, CauseRank: root, About: refs}
 }
 
 // A lost reply follows from the row that is missing; a NetworkPolicy that drops is the cause itself, whatever else is wrong.
 func TestCausesInOrder(t *testing.T) {
-	s := world()
+	s := shopSurvey()
 	s.Logical.Switch(pods).QoS = nil
-	missing := found(diagnosis.RowMissing, 2, state.Ref{Kind: "FIp", Namespace: shop, Name: "front"})
-	elsewhere := found(diagnosis.NodeNotReady, 3, survey.NodeRef("node9"))
-	got := codesOf(one(t, s, from(internet, floating+":80")).Causes(s, []diagnosis.Finding{missing, elsewhere}))
+	missing := newFinding(diagnosis.RowMissing, 2, state.Ref{Kind: "FIp", Namespace: shop, Name: "front"})
+	elsewhere := newFinding(diagnosis.NodeNotReady, 3, survey.NodeRef("node9"))
+	got := codesOf(traceOnePath(t, s, queryFromClient(internet, floatingIP+":80")).Causes(s, []diagnosis.Finding{missing, elsewhere}))
 	if !slices.Equal(got, []string{diagnosis.RowMissing, ReplyLeavesElsewhere}) {
 		t.Errorf("a lost reply is because of %v", got)
 	}
-	s = world()
-	guard(s, "198.51.100.0/24")
-	got = codesOf(one(t, s, from(internet, floating+":80")).Causes(s, []diagnosis.Finding{missing}))
+	s = shopSurvey()
+	addNetworkPolicy(s, "198.51.100.0/24")
+	got = codesOf(traceOnePath(t, s, queryFromClient(internet, floatingIP+":80")).Causes(s, []diagnosis.Finding{missing}))
 	if !slices.Equal(got, []string{NetworkPolicyDrops, diagnosis.RowMissing}) {
 		t.Errorf("what a NetworkPolicy drops is because of %v", got)
 	}
@@ -41,15 +41,15 @@ func TestCausesInOrder(t *testing.T) {
 
 // Of a way that is well by the rows, only who carries or gets packets on it can be the cause: not what is wrong elsewhere, nor a condition.
 func TestCausesOfWhatIsWell(t *testing.T) {
-	s := world()
-	p := one(t, s, from(internet, floating+":80"))
-	undeclared := found(diagnosis.TargetPortNotDeclared, 1, state.Ref{Kind: "FIp", Namespace: shop, Name: "front"})
+	s := shopSurvey()
+	p := traceOnePath(t, s, queryFromClient(internet, floatingIP+":80"))
+	undeclared := newFinding(diagnosis.TargetPortNotDeclared, 1, state.Ref{Kind: "FIp", Namespace: shop, Name: "front"})
 	undeclared.Severity = diagnosis.Warning
 	got := codesOf(p.Causes(s, []diagnosis.Finding{
-		found(diagnosis.RowMissing, 2, state.Ref{Kind: "FIp", Namespace: shop, Name: "front"}),
-		found(diagnosis.ChassisBehind, 2, survey.NodeRef("node1")),
-		found(diagnosis.ChassisBehind, 2, survey.NodeRef("node2")), // not on its way
-		found(diagnosis.NorthdBehind, 2, diagnosis.Platform), undeclared,
+		newFinding(diagnosis.RowMissing, 2, state.Ref{Kind: "FIp", Namespace: shop, Name: "front"}),
+		newFinding(diagnosis.ChassisBehind, 2, survey.NodeRef("node1")),
+		newFinding(diagnosis.ChassisBehind, 2, survey.NodeRef("node2")), // not on its way
+		newFinding(diagnosis.NorthdBehind, 2, diagnosis.ClusterRef), undeclared,
 	}))
 	if !slices.Equal(got, []string{diagnosis.ChassisBehind, diagnosis.NorthdBehind, diagnosis.TargetPortNotDeclared}) {
 		t.Errorf("because of %v", got)
@@ -58,23 +58,23 @@ func TestCausesOfWhatIsWell(t *testing.T) {
 
 // An address that is asked for and that OVN does not have is told apart from one that is only reserved, and from one that nobody has.
 func TestWhoseAddress(t *testing.T) {
-	s := world()
+	s := shopSurvey()
 	s.Logical.Router(shop).NATs = s.Logical.Router(shop).NATs[1:]
-	p := one(t, s, from(internet, floating+":80"))
-	endsAs(t, p, Dropped, NotInForce)
-	if !about(p, "FIp acme-shop/front") {
+	p := traceOnePath(t, s, queryFromClient(internet, floatingIP+":80"))
+	assertVerdict(t, p, Dropped, NotInForce)
+	if !isAbout(p, "FIp acme-shop/front") {
 		t.Errorf("about %v", p.About)
 	}
-	s = world()
+	s = shopSurvey()
 	s.Cluster.EIps = []survey.EIp{{Object: object("EIp", shop, "spare"), Address: addr("198.51.100.40")}}
-	endsAs(t, one(t, s, from(internet, "198.51.100.40:80")), Dropped, AddressUnused)
-	endsAs(t, one(t, s, from(internet, "198.51.100.41:80")), Dropped, AddressUnknown)
+	assertVerdict(t, traceOnePath(t, s, queryFromClient(internet, "198.51.100.40:80")), Dropped, AddressUnused)
+	assertVerdict(t, traceOnePath(t, s, queryFromClient(internet, "198.51.100.41:80")), Dropped, AddressUnknown)
 
-	s = world()
+	s = shopSurvey()
 	s.Cluster.Services[0].Ports = []survey.ServicePort{{Port: 443, Protocol: "TCP"}}
-	endsAs(t, one(t, s, from(internet, balanced+":443")), Dropped, NotInForce)
-	s.Logical.Router(shop).Balancers = append(s.Logical.Router(shop).Balancers, logical.Balancer{
-		Protocol: "tcp", VIPs: []logical.VIP{{Address: socketOf(balanced + ":443"), Backends: webBalancer().VIPs[0].Backends[:1]}},
+	assertVerdict(t, traceOnePath(t, s, queryFromClient(internet, loadBalancerIP+":443")), Dropped, NotInForce)
+	s.Logical.Router(shop).Balancers = append(s.Logical.Router(shop).Balancers, logical.LoadBalancer{
+		Protocol: "tcp", VIPs: []logical.VIP{{Address: addrPort(loadBalancerIP + ":443"), Backends: webBalancer().VIPs[0].Backends[:1]}},
 	})
-	endsAs(t, one(t, s, from(internet, balanced+":443")), Answered, "")
+	assertVerdict(t, traceOnePath(t, s, queryFromClient(internet, loadBalancerIP+":443")), Answered, "")
 }

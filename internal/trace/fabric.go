@@ -10,87 +10,87 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// fabric is the logical network with its parts connected.
-type fabric struct {
-	survey   *survey.Survey
-	routers  []*router
-	segments map[string]*segment
-	ports    map[string]*port
-	sockets  map[string]*socket
-	groups   map[string]*logical.Group
-	// userspace are the chassis whose Open vSwitch forwards in userspace, and bridges the physical networks that each chassis is on; none: it
+// topology is the logical network with its parts connected.
+type topology struct {
+	survey      *survey.Survey
+	routers     []*logicalRouter
+	switches    map[string]*logicalSwitch
+	routerPorts map[string]*routerPort
+	switchPorts map[string]*switchPort
+	portGroups  map[string]*logical.PortGroup
+	// userspaceChassis are the chassis whose Open vSwitch forwards in userspace, and bridges the physical networks that each chassis is on; none: it
 	// does not say.
-	userspace map[string]bool
-	bridges   map[string][]string
-	matches   map[string]parsed
+	userspaceChassis map[string]bool
+	bridgeMappings   map[string][]string
+	matchCache       map[string]parsedMatch
 }
 
-// router is a logical router.
-type router struct {
+// logicalRouter is a logical router.
+type logicalRouter struct {
 	*logical.Router
-	ports        []*port
-	gateways     []*port // those that one chassis holds
-	translations []translation
+	ports        []*routerPort
+	gatewayPorts []*routerPort // those that one chassis holds
+	natEntries   []natEntry
 }
 
-// port is a port of a router.
-type port struct {
+// routerPort is a port of a router.
+type routerPort struct {
 	*logical.RouterPort
-	router *router
-	socket *socket // the port of a switch that leads to it; nil: none
-	peer   *port   // the port of a router that it is linked with
-	mac    match.MAC
+	router     *logicalRouter
+	switchPort *switchPort // the port of a switch that leads to it; nil: none
+	peer       *routerPort // the port of a router that it is linked with
+	mac        match.MAC
 }
 
-// translation is a NAT with the gateway that carries it out.
-type translation struct {
+// natEntry is a NAT with the gateway that carries it out.
+type natEntry struct {
 	*logical.NAT
-	port *port
-	at   *socket // of one that is carried out where this is; nil: where the gateway is
+	gatewayPort    *routerPort
+	distributedVIF *switchPort // of one that is carried out where this is; nil: where the gateway is
 }
 
-// segment is a logical switch.
-type segment struct {
+// logicalSwitch is a logical switch.
+type logicalSwitch struct {
 	*logical.Switch
-	sockets []*socket
-	outside *socket // to the wire; nil: it has none
-	rules   []rule
-	tracks  bool // a rule of it is about connections
-	subnet  *survey.Subnet
-	network *survey.Network // that it is a part of; nil: it is none outside
+	ports         []*switchPort
+	localnetPort  *switchPort // to the wire; nil: it has none
+	acls          []acl
+	hasRelatedACL bool // a rule of it is about connections
+	subnet        *survey.Subnet
+	network       *survey.Network // that it is a part of; nil: it is none outside
 }
 
-// socket is a port of a switch.
-type socket struct {
+// switchPort is a port of a switch.
+type switchPort struct {
 	*logical.SwitchPort
-	on   *segment
-	port *port // of a router that it leads to; nil: to none
-	mac  match.MAC
+	onSwitch   *logicalSwitch
+	routerPort *routerPort // of a router that it leads to; nil: to none
+	mac        match.MAC
 }
 
-// rule is an ACL, and the group that it is of.
-type rule struct {
+// acl is an ACL, and the group that it is of.
+type acl struct {
 	*logical.ACL
-	group *logical.Group // nil: it is the switch's
+	portGroup *logical.PortGroup // nil: it is the switch's
 }
 
-// parsed is a match, or why it is none.
-type parsed struct {
+// parsedMatch is a match, or why it is none.
+type parsedMatch struct {
 	match.Match
 	err error
 }
 
-func newFabric(s *survey.Survey) *fabric {
-	f := &fabric{
-		survey: s, segments: map[string]*segment{}, ports: map[string]*port{}, sockets: map[string]*socket{},
-		groups: map[string]*logical.Group{}, matches: map[string]parsed{},
-		userspace: map[string]bool{}, bridges: map[string][]string{},
+func newTopology(s *survey.Survey) *topology {
+	f := &topology{
+		survey: s, switches: map[string]*logicalSwitch{}, routerPorts: map[string]*routerPort{}, switchPorts: map[string]*switchPort{},
+		portGroups: map[string]*logical.PortGroup{}, matchCache: map[string]parsedMatch{},
+		userspaceChassis: map[string]bool{}, bridgeMappings: map[string][]string{},
 	}
 	for _, c := range s.Logical.Chassis {
-		f.userspace[c.Name] = c.Options["datapath-type"] == "netdev"
+		f.userspaceChassis[c.Name] = c.Options["datapath-type"] == "netdev"
 		for mapping := range strings.SplitSeq(c.Options["ovn-bridge-mappings"], ",") {
 			if network, _, is := strings.Cut(mapping, ":"); is {
-				f.bridges[c.Name] = append(f.bridges[c.Name], network)
+				f.bridgeMappings[c.Name] = append(f.bridgeMappings[c.Name], network)
 			}
 		}
 	}
@@ -98,25 +98,25 @@ func newFabric(s *survey.Survey) *fabric {
 		f.addRouter(&s.Logical.Routers[i])
 	}
 	for i := range s.Logical.Switches {
-		f.addSegment(&s.Logical.Switches[i])
+		f.addSwitch(&s.Logical.Switches[i])
 	}
-	for _, p := range f.ports {
-		p.peer = f.ports[p.Peer]
+	for _, p := range f.routerPorts {
+		p.peer = f.routerPorts[p.Peer]
 	}
 	for _, r := range f.routers {
-		f.translate(r)
+		f.resolveNATs(r)
 	}
 	for i := range s.Logical.Groups {
-		f.addGroup(&s.Logical.Groups[i])
+		f.addPortGroup(&s.Logical.Groups[i])
 	}
 	for i := range s.Cluster.Subnets {
-		if on := f.segments[s.Cluster.Subnets[i].Name]; on != nil {
+		if on := f.switches[s.Cluster.Subnets[i].Name]; on != nil {
 			on.subnet = &s.Cluster.Subnets[i]
 		}
 	}
 	for i := range s.Cluster.Networks {
 		for _, name := range s.Cluster.Networks[i].Subnets {
-			if on := f.segments[name]; on != nil {
+			if on := f.switches[name]; on != nil {
 				on.network = &s.Cluster.Networks[i]
 			}
 		}
@@ -124,126 +124,126 @@ func newFabric(s *survey.Survey) *fabric {
 	return f
 }
 
-func (f *fabric) addRouter(row *logical.Router) {
-	r := &router{Router: row}
+func (f *topology) addRouter(row *logical.Router) {
+	r := &logicalRouter{Router: row}
 	f.routers = append(f.routers, r)
 	for i := range row.Ports {
-		p := &port{RouterPort: &row.Ports[i], router: r}
+		p := &routerPort{RouterPort: &row.Ports[i], router: r}
 		p.mac, _ = match.ParseMAC(p.MAC)
-		f.ports[p.Name] = p
+		f.routerPorts[p.Name] = p
 		if r.ports = append(r.ports, p); len(p.Chassis) > 0 {
-			r.gateways = append(r.gateways, p)
+			r.gatewayPorts = append(r.gatewayPorts, p)
 		}
 	}
 }
 
-func (f *fabric) addSegment(row *logical.Switch) {
-	s := &segment{Switch: row}
-	f.segments[row.Name] = s
+func (f *topology) addSwitch(row *logical.Switch) {
+	s := &logicalSwitch{Switch: row}
+	f.switches[row.Name] = s
 	for i := range row.Ports {
-		at := &socket{SwitchPort: &row.Ports[i], on: s}
+		at := &switchPort{SwitchPort: &row.Ports[i], onSwitch: s}
 		at.mac, _ = match.ParseMAC(at.MAC)
-		s.sockets = append(s.sockets, at)
-		f.sockets[at.Name] = at
+		s.ports = append(s.ports, at)
+		f.switchPorts[at.Name] = at
 		switch at.Type {
 		case "router":
-			if at.port = f.ports[at.Router]; at.port != nil {
-				at.port.socket = at
+			if at.routerPort = f.routerPorts[at.Router]; at.routerPort != nil {
+				at.routerPort.switchPort = at
 			}
 		case "localnet":
-			s.outside = at
+			s.localnetPort = at
 		}
 	}
 	for i := range row.ACLs {
-		s.addRule(rule{ACL: &row.ACLs[i]})
+		s.addACL(acl{ACL: &row.ACLs[i]})
 	}
 }
 
-func (s *segment) addRule(r rule) {
-	s.rules = append(s.rules, r)
-	s.tracks = s.tracks || r.Action == "allow-related"
+func (s *logicalSwitch) addACL(r acl) {
+	s.acls = append(s.acls, r)
+	s.hasRelatedACL = s.hasRelatedACL || r.Action == "allow-related"
 }
 
-// addGroup gives the rules of a port group to every switch that a port of it is on.
-func (f *fabric) addGroup(g *logical.Group) {
-	f.groups[g.Name] = g
-	var on []*segment
+// addPortGroup gives the rules of a port group to every switch that a port of it is on.
+func (f *topology) addPortGroup(g *logical.PortGroup) {
+	f.portGroups[g.Name] = g
+	var on []*logicalSwitch
 	for _, name := range g.Ports {
-		if at := f.sockets[name]; at != nil && !slices.Contains(on, at.on) {
-			on = append(on, at.on)
+		if at := f.switchPorts[name]; at != nil && !slices.Contains(on, at.onSwitch) {
+			on = append(on, at.onSwitch)
 		}
 	}
 	for _, s := range on {
 		for i := range g.ACLs {
-			s.addRule(rule{&g.ACLs[i], g})
+			s.addACL(acl{&g.ACLs[i], g})
 		}
 	}
 }
 
-// translate finds the gateway of each translation, as OVN does: by name, or the one that has a network with the external address. One
+// resolveNATs finds the gateway of each translation, as OVN does: by name, or the one that has a network with the external address. One
 // without is not carried out.
-func (f *fabric) translate(r *router) {
+func (f *topology) resolveNATs(r *logicalRouter) {
 	for i := range r.NATs {
-		t := translation{NAT: &r.NATs[i]}
-		for _, p := range r.gateways {
-			if t.Port == p.Name || t.Port == "" && t.port == nil && (len(r.gateways) == 1 || p.near(t.External)) {
-				t.port = p
+		t := natEntry{NAT: &r.NATs[i]}
+		for _, p := range r.gatewayPorts {
+			if t.Port == p.Name || t.Port == "" && t.gatewayPort == nil && (len(r.gatewayPorts) == 1 || p.isOnLink(t.External)) {
+				t.gatewayPort = p
 			}
 		}
 		if t.Type == "dnat_and_snat" && t.ExternalMAC != "" && t.LogicalPort != "" {
-			t.at = f.sockets[t.LogicalPort]
+			t.distributedVIF = f.switchPorts[t.LogicalPort]
 		}
-		if t.port != nil {
-			r.translations = append(r.translations, t)
+		if t.gatewayPort != nil {
+			r.natEntries = append(r.natEntries, t)
 		}
 	}
 }
 
-// resident says whether a translation is carried out on a chassis.
-func (t translation) resident(chassis string) bool {
-	if t.at != nil {
-		return t.at.Chassis == chassis
+// isResidentOn says whether a translation is carried out on a chassis.
+func (t natEntry) isResidentOn(chassis string) bool {
+	if t.distributedVIF != nil {
+		return t.distributedVIF.Chassis == chassis
 	}
-	return t.port.resident(chassis)
+	return t.gatewayPort.isResidentOn(chassis)
 }
 
-// resident says whether a chassis holds the port.
-func (p *port) resident(chassis string) bool { return p.Holder != "" && p.Holder == chassis }
+// isResidentOn says whether a chassis holds the port.
+func (p *routerPort) isResidentOn(chassis string) bool { return p.Holder != "" && p.Holder == chassis }
 
-// gateway says whether one chassis holds the port.
-func (p *port) gateway() bool { return len(p.Chassis) > 0 }
+// isGatewayPort says whether one chassis holds the port.
+func (p *routerPort) isGatewayPort() bool { return len(p.Chassis) > 0 }
 
-// near says whether an address is of a network that the port is on.
-func (p *port) near(a netip.Addr) bool {
+// isOnLink says whether an address is of a network that the port is on.
+func (p *routerPort) isOnLink(a netip.Addr) bool {
 	return slices.ContainsFunc(p.Networks, func(n netip.Prefix) bool { return n.Masked().Contains(a) })
 }
 
-// has says whether an address is the port's own.
-func (p *port) has(a netip.Addr) bool {
+// hasAddress says whether an address is the port's own.
+func (p *routerPort) hasAddress(a netip.Addr) bool {
 	return slices.ContainsFunc(p.Networks, func(n netip.Prefix) bool { return n.Addr() == a })
 }
 
-// own is the router's port that has an address; nil: it has not.
-func (r *router) own(a netip.Addr) *port {
+// portWithAddress is the router's port that has an address; nil: it has not.
+func (r *logicalRouter) portWithAddress(a netip.Addr) *routerPort {
 	for _, p := range r.ports {
-		if p.has(a) {
+		if p.hasAddress(a) {
 			return p
 		}
 	}
 	return nil
 }
 
-// balances says whether an address is one of the router's load balancers.
-func (r *router) balances(a netip.Addr) bool { return balances(r.Balancers, a) }
+// hasVIP says whether an address is one of the router's load balancers.
+func (r *logicalRouter) hasVIP(a netip.Addr) bool { return containsVIP(r.Balancers, a) }
 
-func balances(all []logical.Balancer, a netip.Addr) bool {
-	return slices.ContainsFunc(all, func(b logical.Balancer) bool {
+func containsVIP(all []logical.LoadBalancer, a netip.Addr) bool {
+	return slices.ContainsFunc(all, func(b logical.LoadBalancer) bool {
 		return slices.ContainsFunc(b.VIPs, func(v logical.VIP) bool { return v.Address.Addr() == a })
 	})
 }
 
-// prefix is the prefix of a segment that an address is in.
-func (s *segment) prefix(a netip.Addr) (netip.Prefix, bool) {
+// prefixContaining is the prefix of a segment that an address is in.
+func (s *logicalSwitch) prefixContaining(a netip.Addr) (netip.Prefix, bool) {
 	if s.subnet != nil {
 		for _, p := range s.subnet.Prefixes {
 			if p.Contains(a) {
@@ -253,11 +253,11 @@ func (s *segment) prefix(a netip.Addr) (netip.Prefix, bool) {
 		return netip.Prefix{}, false
 	}
 	best := netip.Prefix{}
-	for _, at := range s.sockets { // nobody says, but the routers on it do
-		if at.port == nil {
+	for _, at := range s.ports { // nobody says, but the routers on it do
+		if at.routerPort == nil {
 			continue
 		}
-		for _, n := range at.port.Networks {
+		for _, n := range at.routerPort.Networks {
 			if n.Masked().Contains(a) && n.Bits() > best.Bits() {
 				best = n.Masked()
 			}
@@ -266,8 +266,8 @@ func (s *segment) prefix(a netip.Addr) (netip.Prefix, bool) {
 	return best, best.IsValid()
 }
 
-// gateway is the address by which a host on the segment sends to others.
-func (s *segment) gateway(from netip.Addr) netip.Addr {
+// gatewayFor is the address by which a host on the segment sends to others.
+func (s *logicalSwitch) gatewayFor(from netip.Addr) netip.Addr {
 	if s.subnet != nil {
 		for _, a := range s.subnet.Gateways {
 			if a.Is4() == from.Is4() {
@@ -275,9 +275,9 @@ func (s *segment) gateway(from netip.Addr) netip.Addr {
 			}
 		}
 	}
-	prefix, _ := s.prefix(from)
-	for _, at := range s.sockets {
-		for _, n := range networks(at.port) {
+	prefix, _ := s.prefixContaining(from)
+	for _, at := range s.ports {
+		for _, n := range portNetworks(at.routerPort) {
 			if n.Masked() == prefix {
 				return n.Addr()
 			}
@@ -286,48 +286,48 @@ func (s *segment) gateway(from netip.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
-func networks(p *port) []netip.Prefix {
+func portNetworks(p *routerPort) []netip.Prefix {
 	if p == nil {
 		return nil
 	}
 	return p.Networks
 }
 
-// node is the node that a chassis is on.
-func (f *fabric) node(chassis string) string { return f.survey.NodeOf(chassis) }
+// nodeOfChassis is the node that a chassis is on.
+func (f *topology) nodeOfChassis(chassis string) string { return f.survey.NodeOfChassis(chassis) }
 
-// parse reads a match once.
-func (f *fabric) parse(text string) parsed {
-	p, known := f.matches[text]
+// parseMatch reads a match once.
+func (f *topology) parseMatch(text string) parsedMatch {
+	p, known := f.matchCache[text]
 	if !known {
 		p.Match, p.err = match.Parse(text)
-		f.matches[text] = p
+		f.matchCache[text] = p
 	}
 	return p
 }
 
-// names is what matches refer to, on a chassis.
-type names struct {
-	*fabric
+// chassisResolver is what matches refer to, on a chassis.
+type chassisResolver struct {
+	*topology
 	chassis string
 }
 
-func (n names) Set(name string) ([]string, bool) {
+func (n chassisResolver) AddressSet(name string) ([]string, bool) {
 	set, there := n.survey.Logical.Sets[name]
 	if family, base := name[max(0, len(name)-4):], strings.TrimSuffix(strings.TrimSuffix(name, "_ip4"), "_ip6"); !there && base != name {
-		return n.ofGroup(base, family == "_ip4")
+		return n.portGroupAddresses(base, family == "_ip4")
 	}
 	return set, there
 }
 
-// ofGroup is the addresses of the ports of a group. OVN has a set of each family of them.
-func (n names) ofGroup(name string, four bool) (out []string, there bool) {
-	group := n.groups[name]
+// portGroupAddresses is the addresses of the ports of a group. OVN has a set of each family of them.
+func (n chassisResolver) portGroupAddresses(name string, four bool) (out []string, there bool) {
+	group := n.portGroups[name]
 	if group == nil {
 		return nil, false
 	}
 	for _, port := range group.Ports {
-		if at := n.sockets[port]; at != nil {
+		if at := n.switchPorts[port]; at != nil {
 			for _, a := range at.Addresses {
 				if a.Is4() == four {
 					out = append(out, a.String())
@@ -338,18 +338,18 @@ func (n names) ofGroup(name string, four bool) (out []string, there bool) {
 	return out, true
 }
 
-func (n names) Group(name string) ([]string, bool) {
-	group := n.groups[name]
+func (n chassisResolver) PortGroup(name string) ([]string, bool) {
+	group := n.portGroups[name]
 	if group == nil {
 		return nil, false
 	}
 	return group.Ports, true
 }
 
-func (n names) Resident(name string) bool {
-	if p := n.ports[strings.TrimPrefix(name, "cr-")]; p != nil && strings.HasPrefix(name, "cr-") {
-		return p.resident(n.chassis)
+func (n chassisResolver) IsChassisResident(name string) bool {
+	if p := n.routerPorts[strings.TrimPrefix(name, "cr-")]; p != nil && strings.HasPrefix(name, "cr-") {
+		return p.isResidentOn(n.chassis)
 	}
-	at := n.sockets[name]
+	at := n.switchPorts[name]
 	return at != nil && at.Chassis != "" && at.Chassis == n.chassis
 }

@@ -9,68 +9,68 @@ import (
 	"github.com/sallyport/sallyport/internal/match"
 )
 
-// Step is a packet in one router or switch, as ovn-trace can be asked about it: whether the flows that northd has made of the rows do the same.
-type Step struct {
+// DatapathStep is a packet in one router or switch, as ovn-trace can be asked about it: whether the flows that northd has made of the rows do the same.
+type DatapathStep struct {
 	Datapath string
-	// Flow is the packet as it comes in, in OVN's language, and States what connection tracking says of it, in order.
-	Flow   string
-	States []string
+	// Microflow is the packet as it comes in, in OVN's language, and States what connection tracking says of it, in order.
+	Microflow string
+	CTStates  []string
 	// Backend is the one that a load balancer chooses; invalid: none does.
 	Backend netip.AddrPort
-	// Output is the port by which it leaves; empty: it does not.
-	Output string
-	// Hops is how many hops have been before it, of those in its direction; Back: of the reply.
-	Hops int
-	Back bool
+	// Outport is the port by which it leaves; empty: it does not.
+	Outport string
+	// HopsBefore is how many hops have been before it, of those in its direction; Back: of the reply.
+	HopsBefore int
+	IsReply    bool
 
-	skip bool // ovn-trace can't tell: as to which connection the packet belongs, and what it is translated back to
+	skipOVNTrace bool // ovn-trace can't tell: as to which connection the packet belongs, and what it is translated back to
 }
 
-// Arguments are those of ovn-trace.
-func (s Step) Arguments() (out []string) {
-	for _, state := range s.States {
+// OVNTraceArgs are those of ovn-trace.
+func (s DatapathStep) OVNTraceArgs() (out []string) {
+	for _, state := range s.CTStates {
 		out = append(out, "--ct="+state)
 	}
 	if s.Backend.IsValid() {
 		out = append(out, "--lb-dst="+s.Backend.String())
 	}
-	return append(out, s.Datapath, s.Flow)
+	return append(out, s.Datapath, s.Microflow)
 }
 
-// Agrees says whether the output of ovn-trace is what the step expects, and where the flows lead instead.
-func (s Step) Agrees(output string) (bool, string) {
+// AgreesWithOutput says whether the output of ovn-trace is what the step expects, and where the flows lead instead.
+func (s DatapathStep) AgreesWithOutput(output string) (bool, string) {
 	if begun := fmt.Sprintf("ingress(dp=%q", s.Datapath); !strings.Contains(output, begun) {
 		return false, "do not know it: " + strings.TrimSpace(output)
 	}
 	_, egress, leaves := strings.Cut(output, fmt.Sprintf("egress(dp=%q", s.Datapath))
 	if !leaves {
-		return s.Output == "", "nowhere"
+		return s.Outport == "", "nowhere"
 	}
 	for _, next := range []string{"\ningress(dp=", "\negress(dp="} { // what comes after the port is another step's business
 		egress, _, _ = strings.Cut(egress, next)
 	}
 	_, rest, leaves := strings.Cut(egress, `output to "`)
 	if !leaves {
-		return s.Output == "", "nowhere"
+		return s.Outport == "", "nowhere"
 	}
 	port, _, _ := strings.Cut(rest, `"`)
-	return port == s.Output, "to port " + port
+	return port == s.Outport, "to port " + port
 }
 
-// byFlows says whether it is flows that end a packet's way so, which ovn-trace knows, and not nodes, which it does not.
-func byFlows(code string) bool {
+// isFlowDrop says whether it is flows that end a packet's way so, which ovn-trace knows, and not nodes, which it does not.
+func isFlowDrop(code string) bool {
 	return slices.Contains([]string{
 		NetworkPolicyDrops, SecurityGroupDrops, SourceRangesDrop, NetworkIsolates, AllowListDrops, RuleDrops, PolicyDrops, ForeignPolicyDrops, NoRoute, Spoofed,
 	}, code)
 }
 
-// enter begins a step.
-func (w *walk) enter(datapath string, f flight) {
-	w.steps = append(w.steps, Step{Datapath: datapath, Flow: f.micro(), Hops: len(w.hops), Back: w.returns, skip: w.silent})
+// beginStep begins a step.
+func (w *traceRun) beginStep(datapath string, f packet) {
+	w.steps = append(w.steps, DatapathStep{Datapath: datapath, Microflow: f.microflow(), HopsBefore: len(w.hops), IsReply: w.onReply, skipOVNTrace: w.silent})
 }
 
-// note adds what connection tracking says of a packet to the step.
-func (w *walk) note(f *flight, translated bool) {
+// noteCTState adds what connection tracking says of a packet to the step.
+func (w *traceRun) noteCTState(f *packet, translated bool) {
 	if len(w.steps) == 0 {
 		return
 	}
@@ -82,22 +82,22 @@ func (w *walk) note(f *flight, translated bool) {
 	if f.Reply {
 		state += ",rpl"
 	}
-	s.States = append(s.States, state)
-	s.skip = s.skip || translated && s.Output == "" && f.Outport == ""
+	s.CTStates = append(s.CTStates, state)
+	s.skipOVNTrace = s.skipOVNTrace || translated && s.Outport == "" && f.Outport == ""
 }
 
-// unasked notes that ovn-trace is not asked about the step: it does otherwise than Open vSwitch.
-func (w *walk) unasked() {
+// skipOVNTrace notes that ovn-trace is not asked about the step: it does otherwise than Open vSwitch.
+func (w *traceRun) skipOVNTrace() {
 	if len(w.steps) > 0 {
-		w.steps[len(w.steps)-1].skip = true
+		w.steps[len(w.steps)-1].skipOVNTrace = true
 	}
 }
 
-// leave ends a step.
-func (w *walk) leave(port string) { w.steps[len(w.steps)-1].Output = port }
+// endStep ends a step.
+func (w *traceRun) endStep(port string) { w.steps[len(w.steps)-1].Outport = port }
 
-// micro is the packet in OVN's language.
-func (f flight) micro() string {
+// microflow is the packet in OVN's language.
+func (f packet) microflow() string {
 	family := "ip4"
 	if f.Source.Is6() {
 		family = "ip6"
@@ -118,7 +118,7 @@ func (f flight) micro() string {
 	if f.Mark != 0 {
 		words = append(words, fmt.Sprintf("pkt.mark == %d", f.Mark))
 	}
-	if f.looped {
+	if f.egressLooped {
 		words = append(words, "reg9[0] == 1")
 	}
 	return strings.Join(words, " && ")

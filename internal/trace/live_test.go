@@ -8,7 +8,7 @@ import (
 
 // A packet to a floating IP is asked about in every router and switch on its way, there and back, as it is there.
 func TestStepsOfAWay(t *testing.T) {
-	p := one(t, world(), from(internet, floating+":80"))
+	p := traceOnePath(t, shopSurvey(), queryFromClient(internet, floatingIP+":80"))
 	leg := "acme-shop-acme-shop-default-return"
 	want := []string{
 		"> ext-public 198.51.100.20:80 → ext-public-acme-shop",
@@ -23,21 +23,21 @@ func TestStepsOfAWay(t *testing.T) {
 	var got []string
 	for _, s := range p.Steps {
 		direction := "> "
-		if s.Back {
+		if s.IsReply {
 			direction = "< "
 		}
-		got = append(got, direction+s.Datapath+" "+word(s.Flow, "ip4.dst")+":"+word(s.Flow, "tcp.dst")+" → "+s.Output)
+		got = append(got, direction+s.Datapath+" "+flowField(s.Microflow, "ip4.dst")+":"+flowField(s.Microflow, "tcp.dst")+" → "+s.Outport)
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("asks\n%s\nwanted\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if reply := p.Steps[3].Arguments(); reply[0] != "--ct=trk,est,rpl" || !strings.Contains(p.Steps[4].Flow, "pkt.mark == ") {
-		t.Errorf("the reply is asked about as %q, then as %q", reply, p.Steps[4].Flow)
+	if reply := p.Steps[3].OVNTraceArgs(); reply[0] != "--ct=trk,est,rpl" || !strings.Contains(p.Steps[4].Microflow, "pkt.mark == ") {
+		t.Errorf("the reply is asked about as %q, then as %q", reply, p.Steps[4].Microflow)
 	}
 }
 
-// word is the value of a field in a flow.
-func word(flow, field string) string {
+// flowField is the value of a field in a flow.
+func flowField(flow, field string) string {
 	_, rest, _ := strings.Cut(flow, field+" == ")
 	value, _, _ := strings.Cut(rest, " ")
 	return value
@@ -45,35 +45,35 @@ func word(flow, field string) string {
 
 // A load balancer is asked about with the backend that the way is of; what a rule drops is asked about, and what only a node drops is not.
 func TestStepsOfChoicesAndDrops(t *testing.T) {
-	for i, p := range New(world()).Trace(from(internet, balanced+":80")).Paths {
+	for i, p := range New(shopSurvey()).Trace(queryFromClient(internet, loadBalancerIP+":80")).Paths {
 		backend := []string{"--lb-dst=10.0.0.2:8080", "--lb-dst=10.0.0.3:8080"}[i]
-		if !slices.ContainsFunc(p.Steps, func(s Step) bool { return slices.Contains(s.Arguments(), backend) }) {
+		if !slices.ContainsFunc(p.Steps, func(s DatapathStep) bool { return slices.Contains(s.OVNTraceArgs(), backend) }) {
 			t.Errorf("nobody is asked about %s: %+v", backend, p.Steps)
 		}
 	}
-	sticky := world()
+	sticky := shopSurvey()
 	sticky.Logical.Router(shop).Balancers[0].Options["affinity_timeout"] = "10800" // there ovn-trace does not go on
-	for _, p := range New(sticky).Trace(from(internet, balanced+":80")).Paths {
-		if slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Datapath == shop && !s.Back }) {
+	for _, p := range New(sticky).Trace(queryFromClient(internet, loadBalancerIP+":80")).Paths {
+		if slices.ContainsFunc(p.Steps, func(s DatapathStep) bool { return s.Datapath == shop && !s.IsReply }) {
 			t.Errorf("ovn-trace is asked about a load balancer with affinity: %+v", p.Steps)
 		}
 	}
-	for _, p := range New(world()).Trace(pod("web", balanced+":80")).Paths { // nor does it turn round what is for its sender
-		if slices.ContainsFunc(p.Steps, func(s Step) bool {
-			return s.Output == "web.acme-shop" && strings.Contains(s.Flow, `inport == "web.acme-shop"`)
+	for _, p := range New(shopSurvey()).Trace(queryFromPod("web", loadBalancerIP+":80")).Paths { // nor does it turn round what is for its sender
+		if slices.ContainsFunc(p.Steps, func(s DatapathStep) bool {
+			return s.Outport == "web.acme-shop" && strings.Contains(s.Microflow, `inport == "web.acme-shop"`)
 		}) {
 			t.Errorf("ovn-trace is asked about a pod that asks itself: %+v", p.Steps)
 		}
 	}
-	s := world()
-	guard(s, "198.51.100.0/24")
-	steps := one(t, s, from(internet, floating+":80")).Steps
-	if last := steps[len(steps)-1]; last.Datapath != pods || last.Output != "" {
+	s := shopSurvey()
+	addNetworkPolicy(s, "198.51.100.0/24")
+	steps := traceOnePath(t, s, queryFromClient(internet, floatingIP+":80")).Steps
+	if last := steps[len(steps)-1]; last.Datapath != pods || last.Outport != "" {
 		t.Errorf("the last step is %+v", last)
 	}
-	s = world()
+	s = shopSurvey()
 	s.Logical.Switch(pods).Ports[0].Chassis = ""
-	steps = one(t, s, from(internet, floating+":80")).Steps
+	steps = traceOnePath(t, s, queryFromClient(internet, floatingIP+":80")).Steps
 	if last := steps[len(steps)-1]; last.Datapath != shop {
 		t.Errorf("flows are asked about a pod on no node: %+v", last)
 	}
@@ -81,8 +81,8 @@ func TestStepsOfChoicesAndDrops(t *testing.T) {
 
 // A frame for a gateway that another node holds goes there by the wire. ovn-trace knows no nodes: it is asked when the frame is there.
 func TestStepsOverTheWire(t *testing.T) {
-	s := world()
-	mailed(s)
+	s := shopSurvey()
+	addEgressIP(s)
 	for _, r := range s.Logical.Routers {
 		for i := range r.Ports {
 			if p := &r.Ports[i]; p.Name == "egress-ext-public" || p.Name == "shop-end" {
@@ -90,21 +90,21 @@ func TestStepsOverTheWire(t *testing.T) {
 			}
 		}
 	}
-	p := one(t, s, pod("db", floating+":80"))
-	endsAs(t, p, Answered, "")
+	p := traceOnePath(t, s, queryFromPod("db", floatingIP+":80"))
+	assertVerdict(t, p, Answered, "")
 	var crossed []string
 	for _, step := range p.Steps {
-		if step.Datapath == "ext-public" && !step.Back {
-			crossed = append(crossed, step.Output)
+		if step.Datapath == "ext-public" && !step.IsReply {
+			crossed = append(crossed, step.Outport)
 		}
 	}
 	if !slices.Equal(crossed, []string{"ext-public-acme-shop"}) {
-		t.Errorf("on the wire it goes to %v\n%s", crossed, draw(p))
+		t.Errorf("on the wire it goes to %v\n%s", crossed, formatPath(p))
 	}
 }
 
-// said is what ovn-trace prints of a packet in a router that leaves by a port, and enters a switch.
-const said = `# tcp,reg14=0x2,vlan_tci=0x0000,nw_src=203.0.113.10,nw_dst=198.51.100.20
+// ovnTraceOutput is what ovn-trace prints of a packet in a router that leaves by a port, and enters a switch.
+const ovnTraceOutput = `# tcp,reg14=0x2,vlan_tci=0x0000,nw_src=203.0.113.10,nw_dst=198.51.100.20
 
 ingress(dp="acme-shop", inport="acme-shop-ext-public")
 ------------------------------------------------------
@@ -127,21 +127,21 @@ egress(dp="acme-shop-default", inport="acme-shop-default-acme-shop", outport="we
 `
 
 func TestStepAgrees(t *testing.T) {
-	dropped := said[:strings.Index(said, "egress(")] + "drop;\n"
+	dropped := ovnTraceOutput[:strings.Index(ovnTraceOutput, "egress(")] + "drop;\n"
 	for _, c := range []struct {
 		output, said string
 		agrees       bool
 		instead      string
 	}{
-		{"acme-shop-acme-shop-default", said, true, ""},
-		{"acme-shop-ext-cloud", said, false, "to port acme-shop-acme-shop-default"},
-		{"", said, false, "to port acme-shop-acme-shop-default"},
+		{"acme-shop-acme-shop-default", ovnTraceOutput, true, ""},
+		{"acme-shop-ext-cloud", ovnTraceOutput, false, "to port acme-shop-acme-shop-default"},
+		{"", ovnTraceOutput, false, "to port acme-shop-acme-shop-default"},
 		{"acme-shop-acme-shop-default", dropped, false, "nowhere"},
 		{"", dropped, true, ""},
-		{"web.acme-shop", said, false, "to port acme-shop-acme-shop-default"}, // of the next step
+		{"web.acme-shop", ovnTraceOutput, false, "to port acme-shop-acme-shop-default"}, // of the next step
 		{"", `unknown datapath "acme-shop"`, false, `do not know it: unknown datapath "acme-shop"`},
 	} {
-		agrees, instead := Step{Datapath: shop, Output: c.output}.Agrees(c.said)
+		agrees, instead := DatapathStep{Datapath: shop, Outport: c.output}.AgreesWithOutput(c.said)
 		if agrees != c.agrees || !agrees && instead != c.instead {
 			t.Errorf("rows lead it to %q: %t, flows %s", c.output, agrees, instead)
 		}

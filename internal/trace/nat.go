@@ -5,172 +5,172 @@ import (
 	"slices"
 )
 
-// sourceAddress says whether the router gives an address to what leaves.
-func (r *router) sourceAddress(a netip.Addr) bool {
-	return slices.ContainsFunc(r.translations, func(t translation) bool { return t.Type == "snat" && t.External == a })
+// isSNATAddress says whether the router gives an address to what leaves.
+func (r *logicalRouter) isSNATAddress(a netip.Addr) bool {
+	return slices.ContainsFunc(r.natEntries, func(t natEntry) bool { return t.Type == "snat" && t.External == a })
 }
 
-// unSource gives replies back the address that the router took from what it let out.
-func (p *passage) unSource() (step, bool) {
-	for _, t := range p.translations {
-		if t.Type == "dnat" || t.External != p.f.Destination || t.port != p.in || !t.resident(p.f.chassis) {
+// lrInUnSNAT gives replies back the address that the router took from what it let out.
+func (p *routerPipeline) lrInUnSNAT() (transition, bool) {
+	for _, t := range p.natEntries {
+		if t.Type == "dnat" || t.External != p.pkt.Destination || t.gatewayPort != p.inport || !t.isResidentOn(p.pkt.chassis) {
 			continue
 		}
-		p.lookUp("snat "+p.Name, &p.f, true)
-		if p.f.Established && p.f.Destination != t.External {
-			p.hop(p.f, p.translationAbout(t), p.natRow(t), "it answers what left with %s: it is for %s", t.External, p.f.Destination)
+		p.lookupConntrack("snat "+p.Name, &p.pkt, true)
+		if p.pkt.Established && p.pkt.Destination != t.External {
+			p.addHop(p.pkt, p.natOwnerRef(t), p.formatNATRow(t), "it answers what left with %s: it is for %s", t.External, p.pkt.Destination)
 		}
-		return goesOn()
+		return continuePipeline()
 	}
-	return goesOn()
+	return continuePipeline()
 }
 
-// destine gives packets the address of the pod that they are for: by a load balancer, or a translation.
-func (p *passage) destine() (step, bool) {
-	if p.balances(p.f.Destination) {
-		p.lookUp("dnat "+p.Name, &p.f, true)
+// lrInDNAT gives packets the address of the pod that they are for: by a load balancer, or a translation.
+func (p *routerPipeline) lrInDNAT() (transition, bool) {
+	if p.hasVIP(p.pkt.Destination) {
+		p.lookupConntrack("dnat "+p.Name, &p.pkt, true)
 	}
-	t := p.translated(true)
+	t := p.applicableNAT(true)
 	if t == nil || t.Match == "" {
-		if b, v := p.balancer(); b != nil {
-			return p.balance(b, v)
+		if b, v := p.matchLoadBalancer(); b != nil {
+			return p.applyLoadBalancer(b, v)
 		}
 	}
 	if t == nil {
-		return goesOn()
+		return continuePipeline()
 	}
-	before := p.f.Destination
-	as := p.f.tuple()
+	before := p.pkt.Destination
+	as := p.pkt.tuple()
 	as.destination = netip.AddrPortFrom(t.Logical.Addr(), as.destination.Port())
-	p.become(*t, "dnat", as)
-	p.hop(p.f, p.translationAbout(*t), p.natRow(*t), "%s stands for %s", before, p.podName(p.f.Destination, p.inside()))
-	return goesOn()
+	p.applyNATEntry(*t, "dnat", as)
+	p.addHop(p.pkt, p.natOwnerRef(*t), p.formatNATRow(*t), "%s stands for %s", before, p.describePod(p.pkt.Destination, p.internalSwitches()))
+	return continuePipeline()
 }
 
-// become carries out a translation.
-func (p *passage) become(t translation, zone string, as tuple) {
-	if t.stateless() {
-		p.f.become(as)
+// applyNATEntry carries out a translation.
+func (p *routerPipeline) applyNATEntry(t natEntry, zone string, as tuple) {
+	if t.isStateless() {
+		p.pkt.setTuple(as)
 		return
 	}
-	p.commit(zone+" "+p.Name, &p.f, as)
+	p.commitNAT(zone+" "+p.Name, &p.pkt, as)
 }
 
-func (t translation) stateless() bool { return t.Options["stateless"] == "true" }
+func (t natEntry) isStateless() bool { return t.Options["stateless"] == "true" }
 
-// rank decides between translations: those with a match come before others, and of these the longest prefix.
-func (t translation) rank() int {
+// flowPriority decides between translations: those with a match come before others, and of these the longest prefix.
+func (t natEntry) flowPriority() int {
 	if t.Match != "" {
 		return 300 + t.Priority
 	}
 	return 129 + t.Logical.Bits()
 }
 
-// translated is the translation that applies: of destinations in by a gateway, or of sources out by one.
-func (p *passage) translated(destination bool) *translation {
+// applicableNAT is the translation that applies: of destinations in by a gateway, or of sources out by one.
+func (p *routerPipeline) applicableNAT(destination bool) *natEntry {
 	other := "dnat"
 	if destination {
 		other = "snat"
 	}
-	return p.best(func(t translation) bool { return t.Type != other && p.applies(t, destination) })
+	return p.bestNAT(func(t natEntry) bool { return t.Type != other && p.natApplies(t, destination) })
 }
 
-// best is the translation that decides among those that fit, where the packet is; nil: none does.
-func (p *passage) best(fits func(translation) bool) (best *translation) {
-	for i := range p.translations {
-		if t := &p.translations[i]; t.resident(p.f.chassis) && fits(*t) && (best == nil || t.rank() > best.rank()) {
+// bestNAT is the translation that decides among those that fit, where the packet is; nil: none does.
+func (p *routerPipeline) bestNAT(fits func(natEntry) bool) (best *natEntry) {
+	for i := range p.natEntries {
+		if t := &p.natEntries[i]; t.isResidentOn(p.pkt.chassis) && fits(*t) && (best == nil || t.flowPriority() > best.flowPriority()) {
 			best = t
 		}
 	}
 	return best
 }
 
-// applies says whether a translation is for the packet.
-func (p *passage) applies(t translation, destination bool) bool {
-	outer := p.f.Destination
+// natApplies says whether a translation is for the packet.
+func (p *routerPipeline) natApplies(t natEntry, destination bool) bool {
+	outer := p.pkt.Destination
 	if destination {
-		if t.External != p.f.Destination || t.port != p.in {
+		if t.External != p.pkt.Destination || t.gatewayPort != p.inport {
 			return false
 		}
-		outer = p.f.Source
-	} else if !t.Logical.Contains(p.f.Source) || t.port != p.out {
+		outer = p.pkt.Source
+	} else if !t.Logical.Contains(p.pkt.Source) || t.gatewayPort != p.outport {
 		return false
 	}
-	if t.Match != "" && !p.holds(t.Match, p.f, p.natRow(t)) {
+	if t.Match != "" && !p.evaluateMatch(t.Match, p.pkt, p.formatNATRow(t)) {
 		return false
 	}
-	return (t.Allowed == "" || p.inSet(t.Allowed, outer)) && (t.Exempted == "" || !p.inSet(t.Exempted, outer))
+	return (t.Allowed == "" || p.inAddressSet(t.Allowed, outer)) && (t.Exempted == "" || !p.inAddressSet(t.Exempted, outer))
 }
 
-// inSet says whether an address is in an address set.
-func (p *passage) inSet(set string, a netip.Addr) bool {
+// inAddressSet says whether an address is in an address set.
+func (p *routerPipeline) inAddressSet(set string, a netip.Addr) bool {
 	field := "ip4"
 	if !a.Is4() {
 		field = "ip6"
 	}
-	probe := p.f
+	probe := p.pkt
 	probe.Source, probe.Destination = a, a
-	return p.holds(field+".src == $"+set, probe, "Address_Set "+set)
+	return p.evaluateMatch(field+".src == $"+set, probe, "Address_Set "+set)
 }
 
-// unDestine gives replies back the address that was asked.
-func (p *passage) unDestine() (step, bool) {
-	t := p.answersFor()
-	if t == nil && !p.backend() {
-		return goesOn()
+// lrOutUnDNAT gives replies back the address that was asked.
+func (p *routerPipeline) lrOutUnDNAT() (transition, bool) {
+	t := p.replyNAT()
+	if t == nil && !p.mayBeBackendReply() {
+		return continuePipeline()
 	}
-	before := p.f.tuple().source
-	p.lookUp("dnat "+p.Name, &p.f, true)
-	after := p.f.tuple().source
+	before := p.pkt.tuple().source
+	p.lookupConntrack("dnat "+p.Name, &p.pkt, true)
+	after := p.pkt.tuple().source
 	if before == after {
-		return goesOn()
+		return continuePipeline()
 	}
-	about, row := p.about(), ""
-	if b := p.balancerAt(after); b != nil {
-		about, row = p.balancerAbout(b, after.Addr()), "Load_Balancer "+b.Name
+	about, row := p.ownerRef(), ""
+	if b := p.loadBalancerAt(after); b != nil {
+		about, row = p.loadBalancerRef(b, after.Addr()), "Load_Balancer "+b.Name
 	}
 	if t != nil && t.External == after.Addr() {
-		about, row = p.translationAbout(*t), p.natRow(*t)
+		about, row = p.natOwnerRef(*t), p.formatNATRow(*t)
 	}
-	p.hop(p.f, about, row, "gives the reply the address that was asked: %s instead of %s", after.Addr(), before.Addr())
-	return goesOn()
+	p.addHop(p.pkt, about, row, "gives the reply the address that was asked: %s instead of %s", after.Addr(), before.Addr())
+	return continuePipeline()
 }
 
-// answersFor is the translation because of which the router looks whether a packet that leaves is a reply.
-func (p *passage) answersFor() *translation {
-	return p.best(func(t translation) bool {
-		return t.Type != "snat" && !t.stateless() && t.Logical.Contains(p.f.Source) && t.port == p.out
+// replyNAT is the translation because of which the router looks whether a packet that leaves is a reply.
+func (p *routerPipeline) replyNAT() *natEntry {
+	return p.bestNAT(func(t natEntry) bool {
+		return t.Type != "snat" && !t.isStateless() && t.Logical.Contains(p.pkt.Source) && t.gatewayPort == p.outport
 	})
 }
 
-// source gives what leaves an address of the outside.
-func (p *passage) source() (step, bool) {
-	if p.best(func(t translation) bool { return t.Type == "snat" && !p.f.Reply && p.applies(t, false) }) != nil {
-		p.lookUp("snat "+p.Name, &p.f, false)
+// lrOutSNAT gives what leaves an address of the outside.
+func (p *routerPipeline) lrOutSNAT() (transition, bool) {
+	if p.bestNAT(func(t natEntry) bool { return t.Type == "snat" && !p.pkt.Reply && p.natApplies(t, false) }) != nil {
+		p.lookupConntrack("snat "+p.Name, &p.pkt, false)
 	}
-	t, back := p.translated(false), p.returning()
-	if t != nil && p.f.Reply && !t.stateless() {
+	t, back := p.applicableNAT(false), p.returnSNAT()
+	if t != nil && p.pkt.Reply && !t.isStateless() {
 		t = nil
 	}
 	switch {
-	case back != nil && (t == nil || back.rank() > t.rank()):
-		if p.lookUp("snat "+p.Name, &p.f, true); p.f.New {
-			p.keep("snat "+p.Name, &p.f, 0)
-			p.repeat(&p.f)
+	case back != nil && (t == nil || back.flowPriority() > t.flowPriority()):
+		if p.lookupConntrack("snat "+p.Name, &p.pkt, true); p.pkt.New {
+			p.commitConnection("snat "+p.Name, &p.pkt, 0)
+			p.recirculate(&p.pkt)
 		}
 	case t != nil:
-		before, as := p.f.Source, p.f.tuple()
+		before, as := p.pkt.Source, p.pkt.tuple()
 		as.source = netip.AddrPortFrom(t.External, as.source.Port())
-		p.become(*t, "snat", as)
-		p.hop(p.f, p.translationAbout(*t), p.natRow(*t), "leaves with address %s instead of %s", p.f.Source, before)
+		p.applyNATEntry(*t, "snat", as)
+		p.addHop(p.pkt, p.natOwnerRef(*t), p.formatNATRow(*t), "leaves with address %s instead of %s", p.pkt.Source, before)
 	}
-	return goesOn()
+	return continuePipeline()
 }
 
-// returning is the translation of sources behind which the packet's destination is: what comes in to there is written down, so that its
+// returnSNAT is the translation of sources behind which the packet's destination is: what comes in to there is written down, so that its
 // replies keep their address.
-func (p *passage) returning() *translation {
-	return p.best(func(t translation) bool {
-		return t.Type == "snat" && t.Logical.Contains(p.f.Destination) && t.port == p.in && (t.Match == "" || p.holds(t.Match, p.f, p.natRow(t)))
+func (p *routerPipeline) returnSNAT() *natEntry {
+	return p.bestNAT(func(t natEntry) bool {
+		return t.Type == "snat" && t.Logical.Contains(p.pkt.Destination) && t.gatewayPort == p.inport && (t.Match == "" || p.evaluateMatch(t.Match, p.pkt, p.formatNATRow(t)))
 	})
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// byNodes are the ways to an address that nodes have themselves, or answer for with kube-proxy: one for each node that may get the packet.
+// traceViaNodes are the ways to an address that nodes have themselves, or answer for with kube-proxy: one for each node that may get the packet.
 // What the node's kernel does is known as far as the node was asked.
-func (t *Tracer) byNodes(q Query) (out []Path) {
+func (t *Tracer) traceViaNodes(q Query) (out []Path) {
 	if q.Pod != "" {
 		return nil
 	}
@@ -22,27 +22,27 @@ func (t *Tracer) byNodes(q Query) (out []Path) {
 	network := cluster.NetworkAt(q.Server.Addr())
 	for i := range cluster.Nodes {
 		n := &cluster.Nodes[i]
-		by, on := t.interfaceWith(n.Name, q.Server.Addr()), network
+		by, on := t.interfaceWithAddress(n.Name, q.Server.Addr()), network
 		own := slices.Contains(n.Addresses, q.Server.Addr()) || by != ""
 		if on == nil && by != "" {
-			on = t.networkBy(n.Name, by)
+			on = t.networkOfInterface(n.Name, by)
 		}
 		if own || on != nil && slices.Contains(on.OnNodes, n.Name) {
-			out = append(out, t.byNode(q, n, on, own))
+			out = append(out, t.traceViaNode(q, n, on, own))
 		}
 	}
-	if i := slices.IndexFunc(out, func(p Path) bool { return len(p.There) > 0 && p.There[0].About.Kind == survey.NodeKind }); i >= 0 {
+	if i := slices.IndexFunc(out, func(p Path) bool { return len(p.RequestHops) > 0 && p.RequestHops[0].About.Kind == survey.NodeKind }); i >= 0 {
 		return out[i : i+1] // the one that has the address
 	}
 	return out
 }
 
-// byNode is the way by one node.
-func (t *Tracer) byNode(q Query, n *survey.Node, network *survey.Network, own bool) Path {
-	out := Path{Passed: []state.Ref{n.Ref}, Server: q.Server, Seen: q.Client.Addr()}
+// traceViaNode is the way by one node.
+func (t *Tracer) traceViaNode(q Query, n *survey.Node, network *survey.Network, own bool) Path {
+	out := Path{PassedRefs: []state.Ref{n.Ref}, Server: q.Server, SeenSource: q.Client.Addr()}
 	hop := func(about state.Ref, format string, args ...any) {
-		out.There = append(out.There, Hop{About: about, Text: fmt.Sprintf(format, args...), Node: n.Name})
-		out.Passed = append(out.Passed, about)
+		out.RequestHops = append(out.RequestHops, Hop{About: about, Text: fmt.Sprintf(format, args...), Node: n.Name})
+		out.PassedRefs = append(out.PassedRefs, about)
 	}
 	if own {
 		hop(n.Ref, "has the address itself")
@@ -51,7 +51,7 @@ func (t *Tracer) byNode(q Query, n *survey.Node, network *survey.Network, own bo
 		out.Network = network.Name
 		hop(network.Ref, "comes in, by an interface of node %s", n.Name)
 	}
-	service, wrong := t.served(q, own)
+	service, wrong := t.findNodeService(q, own)
 	if service != nil {
 		hop(service.Ref, "kube-proxy on node %s gives it to an endpoint", n.Name)
 	}
@@ -61,13 +61,13 @@ func (t *Tracer) byNode(q Query, n *survey.Node, network *survey.Network, own bo
 	case !n.Ready:
 		out.Verdict, out.Code, out.Reason, out.About = Dropped, diagnosis.NodeNotReady, fmt.Sprintf("node %s is not Ready", n.Name), []state.Ref{n.Ref}
 	default:
-		t.answers(&out, q, n, network)
+		t.traceNodeReply(&out, q, n, network)
 	}
 	return out
 }
 
-// served is the Service that has the address and port on nodes, or why nobody answers there.
-func (t *Tracer) served(q Query, own bool) (*survey.Service, *Path) {
+// findNodeService is the Service that has the address and port on nodes, or why nobody answers there.
+func (t *Tracer) findNodeService(q Query, own bool) (*survey.Service, *Path) {
 	var there *survey.Service
 	for i := range t.survey.Cluster.Services {
 		s := &t.survey.Cluster.Services[i]
@@ -99,8 +99,8 @@ func (t *Tracer) served(q Query, own bool) (*survey.Service, *Path) {
 	}
 }
 
-// answers is by which interface the node answers.
-func (t *Tracer) answers(out *Path, q Query, n *survey.Node, network *survey.Network) {
+// traceNodeReply is by which interface the node answers.
+func (t *Tracer) traceNodeReply(out *Path, q Query, n *survey.Node, network *survey.Network) {
 	unknown := func(reason string) {
 		out.Verdict, out.Code, out.Reason, out.About = Unknown, CantTell, reason, []state.Ref{n.Ref}
 	}
@@ -109,32 +109,32 @@ func (t *Tracer) answers(out *Path, q Query, n *survey.Node, network *survey.Net
 		unknown(fmt.Sprintf("node %s was not asked by which interface it answers: is sallyport-agent running there?", n.Name))
 		return
 	}
-	in := t.interfaceWith(n.Name, q.Server.Addr())
+	in := t.interfaceWithAddress(n.Name, q.Server.Addr())
 	if network != nil {
-		in = t.interfaceOn(n.Name, network)
+		in = t.interfaceOnNetwork(n.Name, network)
 	}
-	route := t.routeBack(i, q, t.wayOf(n.Name, network))
+	route := t.findReplyRoute(i, q, t.nodePathFor(n.Name, network))
 	switch {
 	case route == nil || in == "":
 		unknown(fmt.Sprintf("node %s did not say by which interface it answers %s", n.Name, q.Client.Addr()))
 	case route.Output != in:
 		out.Verdict, out.Code, out.About = Lost, diagnosis.AsymmetricRoute, []state.Ref{n.Ref}
-		out.Reason = fmt.Sprintf("the reply is lost: node %s answers by %s, and the request comes in by %s", n.Name, orNone(route.Output), in)
+		out.Reason = fmt.Sprintf("the reply is lost: node %s answers by %s, and the request comes in by %s", n.Name, interfaceOrNone(route.Output), in)
 	default:
 		out.Verdict = Answered
-		out.Back = []Hop{{About: n.Ref, Node: n.Name, Text: fmt.Sprintf("answers by %s, to %s", route.Output, route.NextHop)}}
+		out.ReplyHops = []Hop{{About: n.Ref, Node: n.Name, Text: fmt.Sprintf("answers by %s, to %s", route.Output, route.NextHop)}}
 	}
 }
 
-func orNone(output string) string {
+func interfaceOrNone(output string) string {
 	if output == "" {
 		return "no interface"
 	}
 	return output
 }
 
-// wayOf is how a NodePath leads replies of a network on a node.
-func (t *Tracer) wayOf(node string, network *survey.Network) survey.Way {
+// nodePathFor is how a NodePath leads replies of a network on a node.
+func (t *Tracer) nodePathFor(node string, network *survey.Network) survey.NodeNetwork {
 	for _, p := range t.survey.Cluster.NodePaths {
 		for _, w := range p.Ways {
 			if network != nil && p.Name == node && w.Network == network.Name {
@@ -142,11 +142,11 @@ func (t *Tracer) wayOf(node string, network *survey.Network) survey.Way {
 			}
 		}
 	}
-	return survey.Way{}
+	return survey.NodeNetwork{}
 }
 
-// routeBack is the route of a reply: that of the network's mark, or else that from the address to the client.
-func (t *Tracer) routeBack(i survey.Inspected, q Query, w survey.Way) *survey.RouteTaken {
+// findReplyRoute is the route of a reply: that of the network's mark, or else that from the address to the client.
+func (t *Tracer) findReplyRoute(i survey.NodeInspection, q Query, w survey.NodeNetwork) *survey.RouteLookup {
 	for k := range i.Routes {
 		if r := &i.Routes[k]; w.Mark != 0 && r.Mark == w.Mark {
 			return r
@@ -160,8 +160,8 @@ func (t *Tracer) routeBack(i survey.Inspected, q Query, w survey.Way) *survey.Ro
 	return nil
 }
 
-// interfaceWith is the interface of a node that has an address; empty: none has, or the node was not asked.
-func (f *fabric) interfaceWith(node string, a netip.Addr) string {
+// interfaceWithAddress is the interface of a node that has an address; empty: none has, or the node was not asked.
+func (f *topology) interfaceWithAddress(node string, a netip.Addr) string {
 	for _, x := range f.survey.Inspected[node].Interfaces {
 		if slices.ContainsFunc(x.Addresses, func(p netip.Prefix) bool { return p.Addr() == a }) {
 			return x.Name
@@ -170,8 +170,8 @@ func (f *fabric) interfaceWith(node string, a netip.Addr) string {
 	return ""
 }
 
-// interfaceOn is the interface by which a node is on a network.
-func (t *Tracer) interfaceOn(node string, network *survey.Network) string {
+// interfaceOnNetwork is the interface by which a node is on a network.
+func (t *Tracer) interfaceOnNetwork(node string, network *survey.Network) string {
 	for _, x := range t.survey.Inspected[node].Interfaces {
 		if fits, err := path.Match(network.Interface, x.Name); err == nil && fits {
 			return x.Name
@@ -180,8 +180,8 @@ func (t *Tracer) interfaceOn(node string, network *survey.Network) string {
 	return ""
 }
 
-// networkBy is the network that a node is on by an interface; nil: none.
-func (t *Tracer) networkBy(node, by string) *survey.Network {
+// networkOfInterface is the network that a node is on by an interface; nil: none.
+func (t *Tracer) networkOfInterface(node, by string) *survey.Network {
 	for i := range t.survey.Cluster.Networks {
 		n := &t.survey.Cluster.Networks[i]
 		if fits, err := path.Match(n.Interface, by); err == nil && fits && slices.Contains(n.OnNodes, node) {
@@ -191,27 +191,27 @@ func (t *Tracer) networkBy(node, by string) *survey.Network {
 	return nil
 }
 
-// forwarder is the node that gets what a pod sends to an address that the node does not have: it forwards the packet.
-func (w *walk) forwarder(end ending) (state.Ref, bool) {
-	if w.query.Pod == "" || end.kind != delivered {
+// forwardingNode is the node that gets what a pod sends to an address that the node does not have: it forwards the packet.
+func (w *traceRun) forwardingNode(end outcome) (state.Ref, bool) {
+	if w.query.Pod == "" || end.kind != outcomeDelivered {
 		return state.Ref{}, false
 	}
-	about, to := w.socketAbout(end.at), end.flight.Destination
-	if about.Kind != survey.NodeKind || slices.Contains(end.at.Addresses, to) || w.interfaceWith(about.Name, to) != "" {
+	about, to := w.switchPortRef(end.switchPort), end.packet.Destination
+	if about.Kind != survey.NodeKind || slices.Contains(end.switchPort.Addresses, to) || w.interfaceWithAddress(about.Name, to) != "" {
 		return state.Ref{}, false
 	}
 	has := func(n survey.Node) bool { return n.Name == about.Name && slices.Contains(n.Addresses, to) }
 	return about, !slices.ContainsFunc(w.survey.Cluster.Nodes, has)
 }
 
-// leavesByNode is the end of a packet that a node forwards. Kube-OVN's agent lets the node's kernel translate it, which no row of OVN tells.
-func (w *walk) leavesByNode(out *Path, node state.Ref, first start, end ending) {
+// endAtForwardingNode is the end of a packet that a node forwards. Kube-OVN's agent lets the node's kernel translate it, which no row of OVN tells.
+func (w *traceRun) endAtForwardingNode(out *Path, node state.Ref, first origin, end outcome) {
 	does := "forwards it without translating it"
-	if subnet := first.at.on.subnet; subnet != nil && subnet.NatOutgoing {
+	if subnet := first.switchPort.onSwitch.subnet; subnet != nil && subnet.NatOutgoing {
 		does = fmt.Sprintf("forwards it and translates its source to an address of the node (natOutgoing of %s)", subnet.Ref)
 	}
-	w.hop(end.flight, node, "Logical_Switch_Port "+end.at.Name, "%s", does)
-	out.There, out.Seen, out.Server = w.hops, netip.Addr{}, netip.AddrPort{}
+	w.addHop(end.packet, node, "Logical_Switch_Port "+end.switchPort.Name, "%s", does)
+	out.RequestHops, out.SeenSource, out.Server = w.hops, netip.Addr{}, netip.AddrPort{}
 	out.Verdict, out.Code, out.About = Unknown, LeavesByNode, []state.Ref{node}
 	out.Reason = fmt.Sprintf("it leaves through node %s, which %s; what happens to it then is not in OVN's rows", node.Name, does)
 }

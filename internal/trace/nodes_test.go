@@ -13,26 +13,26 @@ import (
 
 // The wire that nodes are on themselves, and a Service that kube-proxy serves there.
 const (
-	onNodes = "192.0.2.80"
-	node1At = "192.0.2.11"
+	nodeServiceIP = "192.0.2.80"
+	node1Address  = "192.0.2.11"
 )
 
-// uplinked is the world with such a wire on node1, which was asked how it answers the client.
-func uplinked() *survey.Survey {
-	s := world()
+// uplinkSurvey is the world with such a wire on node1, which was asked how it answers the client.
+func uplinkSurvey() *survey.Survey {
+	s := shopSurvey()
 	s.Cluster.Networks = append(s.Cluster.Networks, survey.Network{
 		Object: object("ExternalNetwork", "", "uplink"), Interface: "up*", OnNodes: []string{"node1"}, Addresses: []netip.Prefix{prefix("192.0.2.0/24")},
 	})
 	s.Cluster.Services = append(s.Cluster.Services, survey.Service{
-		Object: object("Service", "default", "proxied"), ExternalIPs: []netip.Addr{addr(onNodes)},
+		Object: object("Service", "default", "proxied"), ExternalIPs: []netip.Addr{addr(nodeServiceIP)},
 		Ports:     []survey.ServicePort{{Name: "web", Port: 443, Protocol: "TCP"}, {Name: "idle", Port: 444, Protocol: "TCP"}},
 		Endpoints: []survey.Endpoint{{Port: "web", Ready: true}},
 	})
-	s.Inspected = map[string]survey.Inspected{"node1": {
-		Interfaces: []survey.Interface{{Name: "eth0"}, {Name: "up0", Addresses: []netip.Prefix{prefix(node1At + "/24")}}},
-		Routes: []survey.RouteTaken{
-			{From: addr(onNodes), To: addr(internet), Output: "up0", NextHop: addr("192.0.2.1")},
-			{From: addr(node1At), To: addr(internet), Output: "eth0", NextHop: addr("10.9.0.1")},
+	s.Inspected = map[string]survey.NodeInspection{"node1": {
+		Interfaces: []survey.Interface{{Name: "eth0"}, {Name: "up0", Addresses: []netip.Prefix{prefix(node1Address + "/24")}}},
+		Routes: []survey.RouteLookup{
+			{From: addr(nodeServiceIP), To: addr(internet), Output: "up0", NextHop: addr("192.0.2.1")},
+			{From: addr(node1Address), To: addr(internet), Output: "eth0", NextHop: addr("10.9.0.1")},
 		},
 	}}
 	return s
@@ -40,48 +40,48 @@ func uplinked() *survey.Survey {
 
 // A Service that kube-proxy serves is answered by the interface that it was asked on, and by no other.
 func TestNodesAnswerThemselves(t *testing.T) {
-	p := one(t, uplinked(), from(internet, onNodes+":443"))
-	endsAs(t, p, Answered, "")
-	passes(t, p.There, "ExternalNetwork uplink", "Service default/proxied")
-	passes(t, p.Back, "Node node1")
+	p := traceOnePath(t, uplinkSurvey(), queryFromClient(internet, nodeServiceIP+":443"))
+	assertVerdict(t, p, Answered, "")
+	assertHops(t, p.RequestHops, "ExternalNetwork uplink", "Service default/proxied")
+	assertHops(t, p.ReplyHops, "Node node1")
 	if p.Network != "uplink" {
 		t.Errorf("by network %s", p.Network)
 	}
-	endsAs(t, one(t, uplinked(), from(internet, onNodes+":444")), Refused, NoEndpoints)
-	endsAs(t, one(t, uplinked(), from(internet, onNodes+":80")), Dropped, NoSuchPort)
-	endsAs(t, one(t, uplinked(), from(internet, "192.0.2.99:80")), Dropped, AddressUnknown)
+	assertVerdict(t, traceOnePath(t, uplinkSurvey(), queryFromClient(internet, nodeServiceIP+":444")), Refused, NoEndpoints)
+	assertVerdict(t, traceOnePath(t, uplinkSurvey(), queryFromClient(internet, nodeServiceIP+":80")), Dropped, NoSuchPort)
+	assertVerdict(t, traceOnePath(t, uplinkSurvey(), queryFromClient(internet, "192.0.2.99:80")), Dropped, AddressUnknown)
 }
 
 // The node's own address is answered by its default interface, another one: that is an asymmetric route, until a NodePath leads the reply.
 func TestNodeAnswersElsewhere(t *testing.T) {
-	s := uplinked()
-	p := one(t, s, from(internet, node1At+":22"))
-	endsAs(t, p, Lost, diagnosis.AsymmetricRoute)
-	if !about(p, "Node node1") {
+	s := uplinkSurvey()
+	p := traceOnePath(t, s, queryFromClient(internet, node1Address+":22"))
+	assertVerdict(t, p, Lost, diagnosis.AsymmetricRoute)
+	if !isAbout(p, "Node node1") {
 		t.Errorf("about %v", p.About)
 	}
-	s.Cluster.NodePaths = []survey.NodePath{{Object: object("NodePath", "", "node1"), Ways: []survey.Way{{Network: "uplink", Mark: 7}}}}
+	s.Cluster.NodePaths = []survey.NodePath{{Object: object("NodePath", "", "node1"), Ways: []survey.NodeNetwork{{Network: "uplink", Mark: 7}}}}
 	i := s.Inspected["node1"]
-	i.Routes = append(i.Routes, survey.RouteTaken{Mark: 7, To: addr(internet), Output: "up0", NextHop: addr("192.0.2.1")})
+	i.Routes = append(i.Routes, survey.RouteLookup{Mark: 7, To: addr(internet), Output: "up0", NextHop: addr("192.0.2.1")})
 	s.Inspected["node1"] = i
-	endsAs(t, one(t, s, from(internet, node1At+":22")), Answered, "")
+	assertVerdict(t, traceOnePath(t, s, queryFromClient(internet, node1Address+":22")), Answered, "")
 	s.Cluster.Networks[len(s.Cluster.Networks)-1].Addresses = nil // the network is known by the interface that has the address
-	endsAs(t, one(t, s, from(internet, node1At+":22")), Answered, "")
+	assertVerdict(t, traceOnePath(t, s, queryFromClient(internet, node1Address+":22")), Answered, "")
 }
 
 // What a node does is not guessed.
 func TestNodeThatWasNotAsked(t *testing.T) {
-	s := uplinked()
+	s := uplinkSurvey()
 	s.Inspected = nil
-	endsAs(t, one(t, s, from(internet, onNodes+":443")), Unknown, CantTell)
-	s = uplinked()
+	assertVerdict(t, traceOnePath(t, s, queryFromClient(internet, nodeServiceIP+":443")), Unknown, CantTell)
+	s = uplinkSurvey()
 	s.Cluster.Nodes[0].Ready = false
-	endsAs(t, one(t, s, from(internet, onNodes+":443")), Dropped, diagnosis.NodeNotReady)
+	assertVerdict(t, traceOnePath(t, s, queryFromClient(internet, nodeServiceIP+":443")), Dropped, diagnosis.NodeNotReady)
 }
 
-// defaultVPC is the world with Kube-OVN's default VPC, as Kube-OVN writes it: pod tool is on node1, and leaves through it.
-func defaultVPC() *survey.Survey {
-	s := world()
+// defaultVPCSurvey is the world with Kube-OVN's default VPC, as Kube-OVN writes it: pod tool is on node1, and leaves through it.
+func defaultVPCSurvey() *survey.Survey {
+	s := shopSurvey()
 	router, subnet := kubeovn.ManagementVpc, kubeovn.ManagementSubnet
 	s.Cluster.Pods = append(s.Cluster.Pods, survey.Pod{Object: object("Pod", "default", "tool"), Node: "node1"})
 	s.Cluster.Nodes[0].Addresses, s.Cluster.Nodes[1].Addresses = []netip.Addr{addr("172.22.1.1")}, []netip.Addr{addr("172.22.1.2")}
@@ -91,17 +91,17 @@ func defaultVPC() *survey.Survey {
 			NatOutgoing: true,
 		},
 		survey.Subnet{Object: object("Subnet", "", "join"), Vpc: router, Prefixes: []netip.Prefix{prefix("100.64.0.0/16")}, Gateways: []netip.Addr{addr("100.64.0.1")}})
-	own := logical.IDs{"vendor": "kube-ovn"}
-	rule := func(priority int, match, hop string) logical.Policy {
-		out := reroute(priority, match, hop)
+	own := logical.ExternalIDs{"vendor": "kube-ovn"}
+	rule := func(priority int, match, hop string) logical.RouterPolicy {
+		out := reroutePolicy(priority, match, hop)
 		out.IDs = own
 		return out
 	}
 	s.Logical.Routers = append(s.Logical.Routers, logical.Router{
 		Name:   router,
-		Ports:  []logical.RouterPort{routerPort(router+"-"+subnet, "10.16.0.1/16"), routerPort(router+"-join", "100.64.0.1/16")},
-		Routes: []logical.Route{{Prefix: prefix("0.0.0.0/0"), NextHop: addr("100.64.0.1")}},
-		Policies: []logical.Policy{
+		Ports:  []logical.RouterPort{newRouterPort(router+"-"+subnet, "10.16.0.1/16"), newRouterPort(router+"-join", "100.64.0.1/16")},
+		Routes: []logical.StaticRoute{{Prefix: prefix("0.0.0.0/0"), NextHop: addr("100.64.0.1")}},
+		Policies: []logical.RouterPolicy{
 			{Priority: 31000, Match: "ip4.dst == 10.16.0.0/16", Action: "allow", IDs: own},
 			rule(30000, "ip4.dst == 172.22.1.1", "100.64.0.2"),
 			rule(30000, "ip4.dst == 172.22.1.2", "100.64.0.3"),
@@ -115,10 +115,10 @@ func defaultVPC() *survey.Survey {
 	s.Logical.Switches = append(s.Logical.Switches,
 		logical.Switch{Name: subnet, Ports: []logical.SwitchPort{
 			{Name: "tool.default", MAC: mac("tool"), Addresses: []netip.Addr{addr("10.16.0.2")}, Up: true, Chassis: "c1"},
-			toRouter(subnet+"-"+router, router+"-"+subnet),
+			routerSwitchPort(subnet+"-"+router, router+"-"+subnet),
 		}},
 		logical.Switch{Name: "join", Ports: []logical.SwitchPort{
-			node("node1", "100.64.0.2", "c1"), node("node2", "100.64.0.3", "c2"), toRouter("join-"+router, router+"-join"),
+			node("node1", "100.64.0.2", "c1"), node("node2", "100.64.0.3", "c2"), routerSwitchPort("join-"+router, router+"-join"),
 		}})
 	return s
 }
@@ -126,21 +126,21 @@ func defaultVPC() *survey.Survey {
 // What a pod of the default VPC sends outside is forwarded and translated by its node. Who answers it is not in OVN's rows.
 func TestNodeForwardsWhatLeavesTheDefaultVPC(t *testing.T) {
 	ask := func(s *survey.Survey, server string) Path {
-		return one(t, s, Query{Pod: "default/tool", Server: socketOf(server), Protocol: "tcp"})
+		return traceOnePath(t, s, Query{Pod: "default/tool", Server: addrPort(server), Protocol: "tcp"})
 	}
-	s := defaultVPC()
+	s := defaultVPCSurvey()
 	p := ask(s, internet+":80")
-	endsAs(t, p, Unknown, LeavesByNode)
-	if p.Server.IsValid() || p.Seen.IsValid() || len(p.Back) > 0 || !about(p, "Node node1") {
-		t.Errorf("answered by %s, which sees %s; about %v\n%s", p.Server, p.Seen, p.About, draw(p))
+	assertVerdict(t, p, Unknown, LeavesByNode)
+	if p.Server.IsValid() || p.SeenSource.IsValid() || len(p.ReplyHops) > 0 || !isAbout(p, "Node node1") {
+		t.Errorf("answered by %s, which sees %s; about %v\n%s", p.Server, p.SeenSource, p.About, formatPath(p))
 	}
-	passes(t, p.There, "Pod default/tool", "Node node1")
+	assertHops(t, p.RequestHops, "Pod default/tool", "Node node1")
 	for _, words := range []string{"node node1", "forwards it", "translates its source", "natOutgoing of Subnet ovn-default", "not in OVN's rows"} {
 		if !strings.Contains(p.Reason, words) {
 			t.Errorf("no %q in: %s", words, p.Reason)
 		}
 	}
-	if last := p.There[len(p.There)-1]; strings.Contains(last.Text, "gets it") || !strings.Contains(last.Text, "forwards it") {
+	if last := p.RequestHops[len(p.RequestHops)-1]; strings.Contains(last.Text, "gets it") || !strings.Contains(last.Text, "forwards it") {
 		t.Errorf("the node %s", last.Text)
 	}
 	s.Cluster.Subnets[len(s.Cluster.Subnets)-2].NatOutgoing = false
@@ -148,10 +148,10 @@ func TestNodeForwardsWhatLeavesTheDefaultVPC(t *testing.T) {
 		t.Error(p.Reason)
 	}
 	for _, server := range []string{"172.22.1.1:22", "172.22.1.2:22", "100.64.0.2:22"} { // addresses of nodes
-		p := ask(defaultVPC(), server)
-		endsAs(t, p, Answered, "")
-		if p.Server.String() != server || p.Seen.String() != "10.16.0.2" {
-			t.Errorf("%s is answered by %s, which sees %s", server, p.Server, p.Seen)
+		p := ask(defaultVPCSurvey(), server)
+		assertVerdict(t, p, Answered, "")
+		if p.Server.String() != server || p.SeenSource.String() != "10.16.0.2" {
+			t.Errorf("%s is answered by %s, which sees %s", server, p.Server, p.SeenSource)
 		}
 	}
 }

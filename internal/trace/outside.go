@@ -12,130 +12,130 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// owner is who answers for an address on a switch: with which MAC address, and on which node.
-type owner struct {
-	socket  *socket
-	mac     match.MAC
-	chassis string
+// addressOwner is who answers for an address on a switch: with which MAC address, and on which node.
+type addressOwner struct {
+	switchPort *switchPort
+	mac        match.MAC
+	chassis    string
 }
 
-// owners are those who answer for an address on a switch.
-func (f *fabric) owners(on *segment, a netip.Addr) (out []owner) {
-	for _, at := range on.sockets {
+// findAddressOwners are those who answer for an address on a switch.
+func (f *topology) findAddressOwners(on *logicalSwitch, a netip.Addr) (out []addressOwner) {
+	for _, at := range on.ports {
 		switch {
 		case at.Disabled:
-		case at.port == nil && slices.Contains(at.Addresses, a):
-			out = append(out, owner{at, at.mac, at.Chassis})
-		case at.port != nil && !at.port.Disabled && !at.port.router.Disabled:
-			if mac, chassis, answers := at.port.answers(a); answers {
-				out = append(out, owner{at, mac, chassis})
+		case at.routerPort == nil && slices.Contains(at.Addresses, a):
+			out = append(out, addressOwner{at, at.mac, at.Chassis})
+		case at.routerPort != nil && !at.routerPort.Disabled && !at.routerPort.router.Disabled:
+			if mac, chassis, answers := at.routerPort.answersARPFor(a); answers {
+				out = append(out, addressOwner{at, mac, chassis})
 			}
 		}
 	}
 	return out
 }
 
-// answers says whether a router's port answers for an address: its own, that of a translation, or that of a load balancer.
-func (p *port) answers(a netip.Addr) (match.MAC, string, bool) {
-	for _, t := range p.router.translations {
-		if mac, ok := match.ParseMAC(t.ExternalMAC); ok && t.at != nil && t.port == p && t.External == a {
-			return mac, t.at.Chassis, true
+// answersARPFor says whether a router's port answers for an address: its own, that of a translation, or that of a load balancer.
+func (p *routerPort) answersARPFor(a netip.Addr) (match.MAC, string, bool) {
+	for _, t := range p.router.natEntries {
+		if mac, ok := match.ParseMAC(t.ExternalMAC); ok && t.distributedVIF != nil && t.gatewayPort == p && t.External == a {
+			return mac, t.distributedVIF.Chassis, true
 		}
 	}
-	translated := slices.ContainsFunc(p.router.translations, func(t translation) bool { return t.port == p && t.External == a })
-	return p.mac, p.Holder, p.has(a) || translated || p.router.balances(a)
+	translated := slices.ContainsFunc(p.router.natEntries, func(t natEntry) bool { return t.gatewayPort == p && t.External == a })
+	return p.mac, p.Holder, p.hasAddress(a) || translated || p.router.hasVIP(a)
 }
 
-// home is the external network that an address is of; nil: of none.
-func (f *fabric) home(a netip.Addr) (out *segment) {
-	for _, name := range sortedNames(f.segments) {
-		s := f.segments[name]
-		if s.outside == nil {
+// externalSwitchFor is the external network that an address is of; nil: of none.
+func (f *topology) externalSwitchFor(a netip.Addr) (out *logicalSwitch) {
+	for _, name := range sortedKeys(f.switches) {
+		s := f.switches[name]
+		if s.localnetPort == nil {
 			continue
 		}
-		if _, in := s.prefix(a); in && (out == nil || len(f.owners(s, a)) > 0 && len(f.owners(out, a)) == 0) {
+		if _, in := s.prefixContaining(a); in && (out == nil || len(f.findAddressOwners(s, a)) > 0 && len(f.findAddressOwners(out, a)) == 0) {
 			out = s
 		}
 	}
 	return out
 }
 
-// begin is the way of a packet that a host outside sends.
-func (w *walk) begin(f flight) step {
-	to, from := w.home(f.Destination), w.home(f.Source)
+// enterFromOutside is the way of a packet that a host outside sends.
+func (w *traceRun) enterFromOutside(f packet) transition {
+	to, from := w.externalSwitchFor(f.Destination), w.externalSwitchFor(f.Source)
 	if to == nil {
-		return w.notOutside(f.Destination)
+		return w.dropNotExternal(f.Destination)
 	}
 	how := "comes in, from its gateway"
 	if from == to {
 		how = "comes in, from a neighbour on the wire"
-	} else if from != nil && !w.forwards(from, &f) || !w.forwards(to, &f) {
-		return w.outOfState(to, f)
+	} else if from != nil && !w.passesGateway(from, &f) || !w.passesGateway(to, &f) {
+		return w.dropOutOfState(to, f)
 	}
 	f.chassis = ""
-	w.hop(f, w.networkAbout(to), "Logical_Switch "+to.Name, "%s", how)
-	return w.reach(to, f)
+	w.addHop(f, w.networkRef(to), "Logical_Switch "+to.Name, "%s", how)
+	return w.deliverOnNetwork(to, f)
 }
 
-// notOutside is the end of a packet for an address that nobody outside can ask.
-func (w *walk) notOutside(a netip.Addr) step {
+// dropNotExternal is the end of a packet for an address that nobody outside can ask.
+func (w *traceRun) dropNotExternal(a netip.Addr) transition {
 	reason := fmt.Sprintf("%s is of no external network of the cluster", a)
-	pods := w.podsWith(a)
+	pods := w.podsWithAddress(a)
 	if len(pods) > 0 {
 		reason += fmt.Sprintf("; it is %s's own, which is asked from outside by a FIp or a Service", pods[0])
 	}
-	return w.drop(AddressUnknown, reason, pods...)
+	return w.dropPacket(AddressUnknown, reason, pods...)
 }
 
-// reach is how a packet gets from the wire of a network to who has its address.
-func (w *walk) reach(on *segment, f flight) step {
-	w.pass(w.networkAbout(on), subnetRef(on.Name))
-	owners := w.owners(on, f.Destination)
+// deliverOnNetwork is how a packet gets from the wire of a network to who has its address.
+func (w *traceRun) deliverOnNetwork(on *logicalSwitch, f packet) transition {
+	w.notePassed(w.networkRef(on), subnetRef(on.Name))
+	owners := w.findAddressOwners(on, f.Destination)
 	if len(owners) == 0 {
-		return w.nobodyOn(on, f)
+		return w.dropUnowned(on, f)
 	}
 	o := owners[0]
 	for _, other := range owners[1:] {
-		w.doubt("%s answers for %s as well", other.socket.Name, f.Destination)
+		w.addCaveat("%s answers for %s as well", other.switchPort.Name, f.Destination)
 	}
-	w.strangers(on, f.Destination, o)
-	if p := o.socket.port; p != nil && o.chassis == p.Holder {
-		if wrong, bad := w.held(p); bad {
+	w.noteDuplicateOwners(on, f.Destination, o)
+	if p := o.switchPort.routerPort; p != nil && o.chassis == p.Holder {
+		if wrong, bad := w.checkGatewayChassis(p); bad {
 			return wrong
 		}
 		f.chassis = o.chassis
-		w.hop(f, survey.NodeRef(w.node(o.chassis)), "Logical_Router_Port "+p.Name, "holds the gateway of %s", w.vpc(p.router.Name))
+		w.addHop(f, survey.NodeRef(w.nodeOfChassis(o.chassis)), "Logical_Router_Port "+p.Name, "holds the gateway of %s", w.routerOwnerRef(p.router.Name))
 	}
-	if wrong, off := w.wired(on, o.chassis); off {
+	if wrong, off := w.checkBridgeMapping(on, o.chassis); off {
 		return wrong
 	}
-	f.chassis, f.EthDestination, f.EthSource = o.chassis, o.mac, elsewhere
-	return step{swtch: on.outside, flight: f}
+	f.chassis, f.EthDestination, f.EthSource = o.chassis, o.mac, externalMAC
+	return transition{toSwitch: on.localnetPort, packet: f}
 }
 
-// wired says whether a chassis is on the wire of a network.
-func (w *walk) wired(on *segment, chassis string) (step, bool) {
-	if known := w.bridges[chassis]; on.outside.Localnet == "" || len(known) == 0 || slices.Contains(known, on.outside.Localnet) {
-		return step{}, false
+// checkBridgeMapping says whether a chassis is on the wire of a network.
+func (w *traceRun) checkBridgeMapping(on *logicalSwitch, chassis string) (transition, bool) {
+	if known := w.bridgeMappings[chassis]; on.localnetPort.Localnet == "" || len(known) == 0 || slices.Contains(known, on.localnetPort.Localnet) {
+		return transition{}, false
 	}
-	return w.drop(NotWired, fmt.Sprintf("node %s has no bridge for the wire of %s (%s)", w.node(chassis), w.networkName(on), on.outside.Localnet),
-		survey.NodeRef(w.node(chassis)), w.networkAbout(on)), true
+	return w.dropPacket(NotWired, fmt.Sprintf("node %s has no bridge for the wire of %s (%s)", w.nodeOfChassis(chassis), w.networkName(on), on.localnetPort.Localnet),
+		survey.NodeRef(w.nodeOfChassis(chassis)), w.networkRef(on)), true
 }
 
-// strangers notes hosts on the wire that answer for an address of the cluster's, too.
-func (w *walk) strangers(on *segment, a netip.Addr, o owner) {
-	for _, n := range w.heard(a) {
+// noteDuplicateOwners notes hosts on the wire that answer for an address of the cluster's, too.
+func (w *traceRun) noteDuplicateOwners(on *logicalSwitch, a netip.Addr, o addressOwner) {
+	for _, n := range w.probedNeighbours(a) {
 		for _, text := range n.MACs {
-			if mac, ok := match.ParseMAC(text); ok && mac != o.mac && mac != o.socket.mac {
-				w.doubt("a host with MAC address %s answers for %s on %s as well", text, a, w.networkName(on))
+			if mac, ok := match.ParseMAC(text); ok && mac != o.mac && mac != o.switchPort.mac {
+				w.addCaveat("a host with MAC address %s answers for %s on %s as well", text, a, w.networkName(on))
 			}
 		}
 	}
 }
 
-// heard is what nodes heard when they asked who has an address.
-func (w *walk) heard(a netip.Addr) (out []survey.Neighbour) {
-	for _, name := range sortedNames(w.survey.Inspected) {
+// probedNeighbours is what nodes heard when they asked who has an address.
+func (w *traceRun) probedNeighbours(a netip.Addr) (out []survey.Neighbour) {
+	for _, name := range sortedKeys(w.survey.Inspected) {
 		for _, n := range w.survey.Inspected[name].Neighbours {
 			if n.Address == a {
 				out = append(out, n)
@@ -145,114 +145,114 @@ func (w *walk) heard(a netip.Addr) (out []survey.Neighbour) {
 	return out
 }
 
-// carry is what becomes of a packet on the wire of an external network.
-func (w *walk) carry(on *segment, f flight) step {
-	if wrong, off := w.wired(on, f.chassis); off {
+// sendOnWire is what becomes of a packet on the wire of an external network.
+func (w *traceRun) sendOnWire(on *logicalSwitch, f packet) transition {
+	if wrong, off := w.checkBridgeMapping(on, f.chassis); off {
 		return wrong
 	}
-	w.left = on
-	w.pass(w.networkAbout(on), subnetRef(on.Name))
-	gateway := on.gateway(f.Destination)
-	if f.hop == gateway || on.isGateway(f.hop) {
-		return w.forward(on, f)
+	w.exitSwitch = on
+	w.notePassed(w.networkRef(on), subnetRef(on.Name))
+	gateway := on.gatewayFor(f.Destination)
+	if f.nextHop == gateway || on.isGateway(f.nextHop) {
+		return w.forwardByGateway(on, f)
 	}
-	if f.hop != f.Destination {
-		return w.drop(WrongGateway, fmt.Sprintf("it leaves by %s to %s, and the gateway there is %s", w.networkName(on), f.hop, gateway), w.networkAbout(on))
+	if f.nextHop != f.Destination {
+		return w.dropPacket(WrongGateway, fmt.Sprintf("it leaves by %s to %s, and the gateway there is %s", w.networkName(on), f.nextHop, gateway), w.networkRef(on))
 	}
-	w.hop(f, w.networkAbout(on), "Logical_Switch "+on.Name, "leaves, to the host on the wire")
-	return w.arrive(on, f)
+	w.addHop(f, w.networkRef(on), "Logical_Switch "+on.Name, "leaves, to the host on the wire")
+	return w.arriveOutside(on, f)
 }
 
-// arrive is the end of a packet for an address of a network that nobody in the cluster answers for: a host's that is there, unless the
+// arriveOutside is the end of a packet for an address of a network that nobody in the cluster answers for: a host's that is there, unless the
 // address is one of the cluster's.
-func (w *walk) arrive(on *segment, f flight) step {
-	if about := w.addressAbout(f.Destination); len(about) > 0 {
-		return w.nobodyOn(on, f)
+func (w *traceRun) arriveOutside(on *logicalSwitch, f packet) transition {
+	if about := w.addressRefs(f.Destination); len(about) > 0 {
+		return w.dropUnowned(on, f)
 	}
-	return step{end: &ending{kind: arrived, flight: f}}
+	return transition{outcome: &outcome{kind: outcomeArrived, packet: f}}
 }
 
-// nobodyOn is the end of a packet for an address that nobody answers for.
-func (w *walk) nobodyOn(on *segment, f flight) step {
-	about := w.addressAbout(f.Destination)
+// dropUnowned is the end of a packet for an address that nobody answers for.
+func (w *traceRun) dropUnowned(on *logicalSwitch, f packet) transition {
+	about := w.addressRefs(f.Destination)
 	nobody := fmt.Sprintf("nobody in the cluster answers for %s on %s", f.Destination, w.networkName(on))
 	switch i := slices.IndexFunc(about, func(r state.Ref) bool { return r.Kind != string(intent.EIp) }); {
 	case i >= 0:
-		return w.drop(NotInForce, fmt.Sprintf("%s has it, and %s: OVN does not have its rows", about[i], nobody), append(about, w.networkAbout(on))...)
+		return w.dropPacket(NotInForce, fmt.Sprintf("%s has it, and %s: OVN does not have its rows", about[i], nobody), append(about, w.networkRef(on))...)
 	case len(about) > 0:
-		return w.drop(AddressUnused, fmt.Sprintf("%s: %s is reserved, and nothing uses it", nobody, about[0]), append(about, w.networkAbout(on))...)
+		return w.dropPacket(AddressUnused, fmt.Sprintf("%s: %s is reserved, and nothing uses it", nobody, about[0]), append(about, w.networkRef(on))...)
 	default:
-		return w.drop(AddressUnknown, nobody, w.networkAbout(on))
+		return w.dropPacket(AddressUnknown, nobody, w.networkRef(on))
 	}
 }
 
-func (s *segment) isGateway(a netip.Addr) bool {
+func (s *logicalSwitch) isGateway(a netip.Addr) bool {
 	return s.subnet != nil && slices.Contains(s.subnet.Gateways, a) || s.network != nil && slices.Contains(s.network.Gateways, a)
 }
 
-// forward is what the router of an external network does with a packet. It drops what has no source of its network, and what is of a
+// forwardByGateway is what the router of an external network does with a packet. It drops what has no source of its network, and what is of a
 // connection that it has not seen begin.
-func (w *walk) forward(on *segment, f flight) step {
-	node := w.node(f.chassis)
-	w.hop(f, w.networkAbout(on), "Logical_Switch "+on.Name, "leaves, to its gateway %s", f.hop)
-	if wrong, silent := w.mute(on, f); silent {
+func (w *traceRun) forwardByGateway(on *logicalSwitch, f packet) transition {
+	node := w.nodeOfChassis(f.chassis)
+	w.addHop(f, w.networkRef(on), "Logical_Switch "+on.Name, "leaves, to its gateway %s", f.nextHop)
+	if wrong, silent := w.checkGatewaySilent(on, f); silent {
 		return wrong
 	}
-	if _, in := on.prefix(f.Source); !in {
-		return w.drop(LeavesUntranslated, fmt.Sprintf("it leaves by %s from %s with source %s, which is no address of that network: the router there drops it",
-			w.networkName(on), node, f.Source), append(w.blame, w.networkAbout(on))...)
+	if _, in := on.prefixContaining(f.Source); !in {
+		return w.dropPacket(LeavesUntranslated, fmt.Sprintf("it leaves by %s from %s with source %s, which is no address of that network: the router there drops it",
+			w.networkName(on), node, f.Source), append(w.foreignPolicies, w.networkRef(on))...)
 	}
-	if !w.forwards(on, &f) {
-		return w.outOfState(on, f)
+	if !w.passesGateway(on, &f) {
+		return w.dropOutOfState(on, f)
 	}
-	to := w.home(f.Destination)
+	to := w.externalSwitchFor(f.Destination)
 	if to == nil {
-		if pods := w.podsWith(f.Destination); len(pods) > 0 {
-			w.doubt("%s has address %s as well, and is not reached by this way", pods[0], f.Destination)
+		if pods := w.podsWithAddress(f.Destination); len(pods) > 0 {
+			w.addCaveat("%s has address %s as well, and is not reached by this way", pods[0], f.Destination)
 		}
-		return step{end: &ending{kind: arrived, flight: f}}
+		return transition{outcome: &outcome{kind: outcomeArrived, packet: f}}
 	}
-	if to != on && !w.forwards(to, &f) {
-		return w.outOfState(to, f)
+	if to != on && !w.passesGateway(to, &f) {
+		return w.dropOutOfState(to, f)
 	}
-	if len(w.owners(to, f.Destination)) == 0 {
-		return w.arrive(to, f)
+	if len(w.findAddressOwners(to, f.Destination)) == 0 {
+		return w.arriveOutside(to, f)
 	}
-	f.forget()
-	f.Mark, f.TTL, f.chassis, f.repeats = 0, f.TTL-1, "", 0
-	w.hop(f, w.networkAbout(to), "Logical_Switch "+to.Name, "comes in, from its gateway")
-	return w.reach(to, f)
+	f.clearConntrack()
+	f.Mark, f.TTL, f.chassis, f.recirculations = 0, f.TTL-1, "", 0
+	w.addHop(f, w.networkRef(to), "Logical_Switch "+to.Name, "comes in, from its gateway")
+	return w.deliverOnNetwork(to, f)
 }
 
-// mute is the end of a packet for a gateway that did not answer when its node asked for it.
-func (w *walk) mute(on *segment, f flight) (step, bool) {
-	for _, n := range w.survey.Inspected[w.node(f.chassis)].Neighbours {
-		if n.Address == f.hop && len(n.MACs) == 0 {
-			return w.drop(diagnosis.GatewaySilent, fmt.Sprintf("gateway %s of %s does not answer when node %s asks for it",
-				f.hop, w.networkName(on), w.node(f.chassis)), w.networkAbout(on)), true
+// checkGatewaySilent is the end of a packet for a gateway that did not answer when its node asked for it.
+func (w *traceRun) checkGatewaySilent(on *logicalSwitch, f packet) (transition, bool) {
+	for _, n := range w.survey.Inspected[w.nodeOfChassis(f.chassis)].Neighbours {
+		if n.Address == f.nextHop && len(n.MACs) == 0 {
+			return w.dropPacket(diagnosis.GatewaySilent, fmt.Sprintf("gateway %s of %s does not answer when node %s asks for it",
+				f.nextHop, w.networkName(on), w.nodeOfChassis(f.chassis)), w.networkRef(on)), true
 		}
 	}
-	return step{}, false
+	return transition{}, false
 }
 
-func (w *walk) outOfState(on *segment, f flight) step {
-	return w.drop(ReplyLeavesElsewhere, fmt.Sprintf("the router of %s drops it: it has not seen this connection begin (%s)",
-		w.networkName(on), f.text(w.query)), append(w.blame, w.networkAbout(on))...)
+func (w *traceRun) dropOutOfState(on *logicalSwitch, f packet) transition {
+	return w.dropPacket(ReplyLeavesElsewhere, fmt.Sprintf("the router of %s drops it: it has not seen this connection begin (%s)",
+		w.networkName(on), f.formatTuple(w.query)), append(w.foreignPolicies, w.networkRef(on))...)
 }
 
-// forwards says whether the router of an external network lets a packet pass: it knows the connection, or this is its beginning.
-func (w *walk) forwards(on *segment, f *flight) bool {
+// passesGateway says whether the router of an external network lets a packet pass: it knows the connection, or this is its beginning.
+func (w *traceRun) passesGateway(on *logicalSwitch, f *packet) bool {
 	zone := "router of " + on.Name
-	c, reply := w.tracked.find(zone, f.tuple())
+	c, reply := w.conntrack.findConnection(zone, f.tuple())
 	switch {
-	case c == nil && f.begins():
-		w.tracked = append(w.tracked, &connection{zone: zone, there: f.tuple(), back: f.tuple().reversed()})
+	case c == nil && f.canStartConnection():
+		w.conntrack = append(w.conntrack, &connection{zone: zone, original: f.tuple(), reply: f.tuple().reversed()})
 	case c == nil:
 		return false
 	case reply:
-		c.answered = true
-	case !f.begins():
-		return c.answered // the end of a handshake whose middle went elsewhere
+		c.seenReply = true
+	case !f.canStartConnection():
+		return c.seenReply // the end of a handshake whose middle went elsewhere
 	}
 	return true
 }

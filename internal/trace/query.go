@@ -11,15 +11,15 @@ import (
 // Protocols are those that can be asked about.
 var Protocols = []string{"tcp", "udp", "sctp", "icmp"}
 
-// Ask reads a question as people write it: from a client outside or a pod (namespace/name), to an address and port.
-func Ask(client, pod, server, protocol string) (q Query, err error) {
+// ParseQuery reads a question as people write it: from a client outside or a pod (namespace/name), to an address and port.
+func ParseQuery(client, pod, server, protocol string) (q Query, err error) {
 	if q.Protocol = strings.ToLower(protocol); q.Protocol == "" {
 		q.Protocol = "tcp"
 	}
 	if !slices.Contains(Protocols, q.Protocol) {
 		return q, fmt.Errorf("protocol %s is none of %s", protocol, strings.Join(Protocols, ", "))
 	}
-	if q.Server, err = end(server); err != nil {
+	if q.Server, err = parseEndpoint(server); err != nil {
 		return q, fmt.Errorf("where to? %w", err)
 	}
 	if q.Server.Port() == 0 && q.Protocol != "icmp" {
@@ -28,7 +28,7 @@ func Ask(client, pod, server, protocol string) (q Query, err error) {
 	if q.Pod = pod; pod != "" {
 		return q, nil
 	}
-	if q.Client, err = end(client); err != nil {
+	if q.Client, err = parseEndpoint(client); err != nil {
 		return q, fmt.Errorf("from where? %w", err)
 	}
 	if q.Client.Addr().Is4() != q.Server.Addr().Is4() {
@@ -37,8 +37,8 @@ func Ask(client, pod, server, protocol string) (q Query, err error) {
 	return q, nil
 }
 
-// end is an address with or without a port.
-func end(text string) (netip.AddrPort, error) {
+// parseEndpoint is an address with or without a port.
+func parseEndpoint(text string) (netip.AddrPort, error) {
 	text = strings.TrimSpace(text)
 	if a, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
 		return netip.AddrPortFrom(a.Unmap(), 0), nil

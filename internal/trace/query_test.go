@@ -14,7 +14,7 @@ func TestAsk(t *testing.T) {
 		{"::ffff:203.0.113.9", "", "198.51.100.7:443", "tcp", "203.0.113.9:0 198.51.100.7:443 tcp"},
 		{"", "acme-shop/web", "192.0.2.1:443", "tcp", "acme-shop/web 192.0.2.1:443 tcp"},
 	} {
-		q, err := Ask(c.client, c.pod, c.server, c.protocol)
+		q, err := ParseQuery(c.client, c.pod, c.server, c.protocol)
 		got := strings.Join([]string{q.Client.String(), q.Server.String(), q.Protocol}, " ")
 		if q.Pod != "" {
 			got = strings.Join([]string{q.Pod, q.Server.String(), q.Protocol}, " ")
@@ -34,7 +34,7 @@ func TestAskInVain(t *testing.T) {
 		{"203.0.113.9", "198.51.100.7:443", "gre", "protocol gre is none of tcp, udp, sctp, icmp"},
 		{"2001:db8::9", "198.51.100.7:443", "tcp", "different families"},
 	} {
-		if _, err := Ask(c.client, "", c.server, c.protocol); err == nil || !strings.Contains(err.Error(), c.says) {
+		if _, err := ParseQuery(c.client, "", c.server, c.protocol); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}

@@ -9,53 +9,53 @@ import (
 	"github.com/sallyport/sallyport/internal/match"
 )
 
-// crossing is a packet in a switch, from one port to another.
-type crossing struct {
-	*walk
-	*segment
-	in, out *socket
-	f       flight
-	keeps   bool // the connection is to be written down
-	label   uint32
+// switchPipeline is a packet in a switch, from one port to another.
+type switchPipeline struct {
+	*traceRun
+	*logicalSwitch
+	inport, outport *switchPort
+	pkt             packet
+	commitNeeded    bool // the connection is to be written down
+	ctLabel         uint32
 }
 
 // The directions of rules, as OVN calls them.
 const (
-	intoSwitch  = "from-lport"
-	outOfSwitch = "to-lport"
+	fromLport = "from-lport"
+	toLport   = "to-lport"
 )
 
-// enterSwitch is what a switch does with a packet, in the order of OVN's tables.
-func (w *walk) enterSwitch(in *socket, f flight) step {
+// runSwitchPipeline is what a switch does with a packet, in the order of OVN's tables.
+func (w *traceRun) runSwitchPipeline(in *switchPort, f packet) transition {
 	f.Inport, f.Outport = in.Name, ""
-	w.enter(in.on.Name, f)
-	c := &crossing{walk: w, segment: in.on, in: in, f: f}
-	if in.port != nil { // between a router and a switch, what is known of the connection is forgotten
-		c.f.forget()
+	w.beginStep(in.onSwitch.Name, f)
+	c := &switchPipeline{traceRun: w, logicalSwitch: in.onSwitch, inport: in, pkt: f}
+	if in.routerPort != nil { // between a router and a switch, what is known of the connection is forgotten
+		c.pkt.clearConntrack()
 	}
-	for _, table := range []func() (step, bool){c.secure, c.track, c.filterIn, c.markIn, c.balance, c.filterBalanced, c.remember, c.find, c.exit} {
+	for _, table := range []func() (transition, bool){c.lsInCheckPortSec, c.lsInPreStateful, c.lsInACLEval, c.lsInQoS, c.lsInLB, c.lsInACLAfterLBEval, c.lsInStateful, c.lsInL2Lkup, c.runEgressStages} {
 		if next, ends := table(); ends {
 			return next
 		}
 	}
-	return c.deliver()
+	return c.deliverToPort()
 }
 
-// secure judges what a port sends.
-func (c *crossing) secure() (step, bool) {
+// lsInCheckPortSec judges what a port sends.
+func (c *switchPipeline) lsInCheckPortSec() (transition, bool) {
 	switch {
-	case c.in.Disabled:
-		return ends(c.drop(Disabled, fmt.Sprintf("port %s of switch %s is disabled", c.in.Name, c.Name), c.socketAbout(c.in)))
-	case !c.allowed(c.in.Security, c.f.EthSource, c.f.Source):
-		about := c.socketAbout(c.in)
-		return ends(c.drop(PortSecurityDrops, fmt.Sprintf("port security of %s lets it send as %s only", about, strings.Join(c.in.Security, ", ")), about))
+	case c.inport.Disabled:
+		return endPipeline(c.dropPacket(Disabled, fmt.Sprintf("port %s of switch %s is disabled", c.inport.Name, c.Name), c.switchPortRef(c.inport)))
+	case !c.portSecurityAllows(c.inport.Security, c.pkt.EthSource, c.pkt.Source):
+		about := c.switchPortRef(c.inport)
+		return endPipeline(c.dropPacket(PortSecurityDrops, fmt.Sprintf("port security of %s lets it send as %s only", about, strings.Join(c.inport.Security, ", ")), about))
 	default:
-		return goesOn()
+		return continuePipeline()
 	}
 }
 
-// allowed says whether an address may be a port's, as its port security has it: MAC addresses, each with the addresses beside it.
-func (c *crossing) allowed(security []string, mac match.MAC, a netip.Addr) bool {
+// portSecurityAllows says whether an address may be a port's, as its port security has it: MAC addresses, each with the addresses beside it.
+func (c *switchPipeline) portSecurityAllows(security []string, mac match.MAC, a netip.Addr) bool {
 	if len(security) == 0 {
 		return true
 	}
@@ -67,12 +67,12 @@ func (c *crossing) allowed(security []string, mac match.MAC, a netip.Addr) bool 
 		if m, ok := match.ParseMAC(words[0]); !ok || m != mac {
 			return false
 		}
-		return len(words) == 1 || slices.ContainsFunc(words[1:], func(word string) bool { return covers(word, a) })
+		return len(words) == 1 || slices.ContainsFunc(words[1:], func(word string) bool { return matchesAddress(word, a) })
 	})
 }
 
-// covers says whether a text is an address or a prefix with it.
-func covers(text string, a netip.Addr) bool {
+// matchesAddress says whether a text is an address or a prefix with it.
+func matchesAddress(text string, a netip.Addr) bool {
 	if p, err := netip.ParsePrefix(text); err == nil {
 		return p.Masked().Contains(a) || p.Addr() == a
 	}
@@ -80,20 +80,20 @@ func covers(text string, a netip.Addr) bool {
 	return err == nil && a == b
 }
 
-// tracking says whether the switch keeps track of connections at a port. It does not at those to routers.
-func (c *crossing) tracking(at *socket) bool {
+// usesConntrack says whether the switch keeps track of connections at a port. It does not at those to routers.
+func (c *switchPipeline) usesConntrack(at *switchPort) bool {
 	switch {
-	case at.port != nil || at.Type == "router":
+	case at.routerPort != nil || at.Type == "router":
 		return false
 	case at.Type == "localnet":
-		return c.balancing()
+		return c.hasLoadBalancers()
 	default:
-		return c.tracks || c.balancing()
+		return c.hasRelatedACL || c.hasLoadBalancers()
 	}
 }
 
-// balancing says whether the switch has load balancers.
-func (c *crossing) balancing() bool {
+// hasLoadBalancers says whether the switch has load balancers.
+func (c *switchPipeline) hasLoadBalancers() bool {
 	for _, b := range c.Balancers {
 		if len(b.VIPs) > 0 {
 			return true
@@ -102,191 +102,191 @@ func (c *crossing) balancing() bool {
 	return false
 }
 
-func (c *crossing) track() (step, bool) {
-	if c.tracking(c.in) {
-		c.lookUp("port "+c.in.Name, &c.f, c.balancing())
+func (c *switchPipeline) lsInPreStateful() (transition, bool) {
+	if c.usesConntrack(c.inport) {
+		c.lookupConntrack("port "+c.inport.Name, &c.pkt, c.hasLoadBalancers())
 	}
-	return goesOn()
+	return continuePipeline()
 }
 
-func (c *crossing) filterIn() (step, bool) {
-	return c.filter(intoSwitch, func(r rule) bool { return r.Options["apply-after-lb"] != "true" })
+func (c *switchPipeline) lsInACLEval() (transition, bool) {
+	return c.evaluateACLs(fromLport, func(r acl) bool { return r.Options["apply-after-lb"] != "true" })
 }
 
-func (c *crossing) filterBalanced() (step, bool) {
-	if c.f.Established && c.f.Reply {
-		return goesOn()
+func (c *switchPipeline) lsInACLAfterLBEval() (transition, bool) {
+	if c.pkt.Established && c.pkt.Reply {
+		return continuePipeline()
 	}
-	return c.filter(intoSwitch, func(r rule) bool { return r.Options["apply-after-lb"] == "true" })
+	return c.evaluateACLs(fromLport, func(r acl) bool { return r.Options["apply-after-lb"] == "true" })
 }
 
-func (c *crossing) markIn() (step, bool) { return c.mark(intoSwitch) }
+func (c *switchPipeline) lsInQoS() (transition, bool) { return c.applyQoSMark(fromLport) }
 
-// mark carries out the switch's rules that mark packets.
-func (c *crossing) mark(direction string) (step, bool) {
+// applyQoSMark carries out the switch's rules that mark packets.
+func (c *switchPipeline) applyQoSMark(direction string) (transition, bool) {
 	best := -1
 	for i, q := range c.QoS {
-		if q.Direction == direction && (best < 0 || q.Priority > c.QoS[best].Priority) && c.holds(q.Match, c.f, fmt.Sprintf("QoS %s %d", c.Name, q.Priority)) {
+		if q.Direction == direction && (best < 0 || q.Priority > c.QoS[best].Priority) && c.evaluateMatch(q.Match, c.pkt, fmt.Sprintf("QoS %s %d", c.Name, q.Priority)) {
 			best = i
 		}
 	}
 	if best < 0 {
-		return goesOn()
+		return continuePipeline()
 	}
 	mark, has := c.QoS[best].Action["mark"]
 	if !has {
-		return goesOn()
+		return continuePipeline()
 	}
-	if c.f.Mark = uint32(mark); mark != 0 { //nolint:gosec // OVN's schema allows 32 bits
+	if c.pkt.Mark = uint32(mark); mark != 0 { //nolint:gosec // OVN's schema allows 32 bits
 		q := c.QoS[best]
 		//nolint:gosec // OVN's schema allows 32 bits
-		c.hop(c.f, c.rowAbout(q.IDs, c.vpcOf(c.segment)), fmt.Sprintf("QoS %s %d", c.Name, q.Priority), "%s", c.markText(q, uint32(mark)))
+		c.addHop(c.pkt, c.rowOwnerRef(q.IDs, c.switchOwnerRef(c.logicalSwitch)), fmt.Sprintf("QoS %s %d", c.Name, q.Priority), "%s", c.describeMark(q, uint32(mark)))
 	}
-	return goesOn()
+	return continuePipeline()
 }
 
-// balance gives a connection of a pod to a backend, on the pod's own node.
-func (c *crossing) balance() (step, bool) {
-	b, v := balancerOf(c.Balancers, c.f)
-	if b != nil && c.f.Tracked && c.f.New {
-		to, next, ended := c.pick(b, v, c.f)
+// lsInLB gives a connection of a pod to a backend, on the pod's own node.
+func (c *switchPipeline) lsInLB() (transition, bool) {
+	b, v := findLoadBalancer(c.Balancers, c.pkt)
+	if b != nil && c.pkt.Tracked && c.pkt.New {
+		to, next, ended := c.pickBackend(b, v, c.pkt)
 		if ended {
-			return ends(next)
+			return endPipeline(next)
 		}
-		c.hash(b, &c.f)
-		as := c.f.tuple()
-		if as.destination = to; to.Addr() == c.f.Source { // or the pod would answer itself directly
+		c.recirculateForHash(b, &c.pkt)
+		as := c.pkt.tuple()
+		if as.destination = to; to.Addr() == c.pkt.Source { // or the pod would answer itself directly
 			as.source = netip.AddrPortFrom(v.Address.Addr(), as.source.Port())
 		}
-		c.commit("port "+c.in.Name, &c.f, as)
-		c.hop(c.f, c.balancerAbout(b, v.Address.Addr()), "Load_Balancer "+b.Name, "%s", c.balanceText(b, v, to, c.inside()))
+		c.commitNAT("port "+c.inport.Name, &c.pkt, as)
+		c.addHop(c.pkt, c.loadBalancerRef(b, v.Address.Addr()), "Load_Balancer "+b.Name, "%s", c.describeBackend(b, v, to, c.siblingSwitches()))
 	}
-	if c.f.Tracked && slices.Contains(c.in.Addresses, c.f.Destination) { // it is for who sent it
-		c.f.EthSource, c.f.EthDestination, c.out = c.f.EthDestination, c.f.EthSource, c.in
-		c.unasked() // ovn-trace does not turn it round
+	if c.pkt.Tracked && slices.Contains(c.inport.Addresses, c.pkt.Destination) { // it is for who sent it
+		c.pkt.EthSource, c.pkt.EthDestination, c.outport = c.pkt.EthDestination, c.pkt.EthSource, c.inport
+		c.skipOVNTrace() // ovn-trace does not turn it round
 	}
-	return goesOn()
+	return continuePipeline()
 }
 
-// remember writes the connection down, as rules asked for it.
-func (c *crossing) remember() (step, bool) {
-	if c.keeps && c.f.Tracked {
-		c.keep("port "+c.in.Name, &c.f, c.label)
+// lsInStateful writes the connection down, as rules asked for it.
+func (c *switchPipeline) lsInStateful() (transition, bool) {
+	if c.commitNeeded && c.pkt.Tracked {
+		c.commitConnection("port "+c.inport.Name, &c.pkt, c.ctLabel)
 	}
-	c.keeps, c.label = false, 0
-	return goesOn()
+	c.commitNeeded, c.ctLabel = false, 0
+	return continuePipeline()
 }
 
-// find looks for the port with the MAC address that the packet is for.
-func (c *crossing) find() (step, bool) {
-	if c.out != nil {
-		return goesOn()
+// lsInL2Lkup looks for the port with the MAC address that the packet is for.
+func (c *switchPipeline) lsInL2Lkup() (transition, bool) {
+	if c.outport != nil {
+		return continuePipeline()
 	}
-	for _, at := range c.sockets {
+	for _, at := range c.ports {
 		switch {
-		case at.port != nil && c.isAt(at.port):
-			if next, elsewhere := c.overWire(at.port); elsewhere {
-				c.unasked() // ovn-trace is on all nodes at once: to it, the frame is there already
-				return ends(next)
+		case at.routerPort != nil && c.isForRouterPort(at.routerPort):
+			if next, elsewhere := c.redirectOverWire(at.routerPort); elsewhere {
+				c.skipOVNTrace() // ovn-trace is on all nodes at once: to it, the frame is there already
+				return endPipeline(next)
 			}
-			c.out = at
-		case at.port == nil && at.mac != 0 && at.mac == c.f.EthDestination:
-			c.out = at
+			c.outport = at
+		case at.routerPort == nil && at.mac != 0 && at.mac == c.pkt.EthDestination:
+			c.outport = at
 		default:
 			continue
 		}
-		return goesOn()
+		return continuePipeline()
 	}
-	if c.outside != nil && c.in != c.outside {
-		c.out = c.outside
-		return goesOn()
+	if c.localnetPort != nil && c.inport != c.localnetPort {
+		c.outport = c.localnetPort
+		return continuePipeline()
 	}
-	return ends(c.drop(NobodyAnswers, fmt.Sprintf("nobody on switch %s has MAC address %s", c.Name, c.f.EthDestination), c.vpcOf(c.segment)))
+	return endPipeline(c.dropPacket(NobodyAnswers, fmt.Sprintf("nobody on switch %s has MAC address %s", c.Name, c.pkt.EthDestination), c.switchOwnerRef(c.logicalSwitch)))
 }
 
-// isAt says whether a frame is for a router's port: for its own MAC address, or that of a translation that is carried out elsewhere.
-func (c *crossing) isAt(p *port) bool {
-	return p.mac == c.f.EthDestination || slices.ContainsFunc(p.router.translations, func(t translation) bool {
+// isForRouterPort says whether a frame is for a router's port: for its own MAC address, or that of a translation that is carried out elsewhere.
+func (c *switchPipeline) isForRouterPort(p *routerPort) bool {
+	return p.mac == c.pkt.EthDestination || slices.ContainsFunc(p.router.natEntries, func(t natEntry) bool {
 		mac, ok := match.ParseMAC(t.ExternalMAC)
-		return ok && t.at != nil && t.port == p && mac == c.f.EthDestination
+		return ok && t.distributedVIF != nil && t.gatewayPort == p && mac == c.pkt.EthDestination
 	})
 }
 
-// overWire lets a frame for a gateway that another node holds go there by the wire.
-func (c *crossing) overWire(p *port) (step, bool) {
-	if !p.gateway() || c.outside == nil {
-		return step{}, false
+// redirectOverWire lets a frame for a gateway that another node holds go there by the wire.
+func (c *switchPipeline) redirectOverWire(p *routerPort) (transition, bool) {
+	if !p.isGatewayPort() || c.localnetPort == nil {
+		return transition{}, false
 	}
 	holder := p.Holder
-	for _, t := range p.router.translations {
-		if mac, ok := match.ParseMAC(t.ExternalMAC); ok && t.at != nil && t.port == p && mac == c.f.EthDestination {
-			holder = t.at.Chassis
+	for _, t := range p.router.natEntries {
+		if mac, ok := match.ParseMAC(t.ExternalMAC); ok && t.distributedVIF != nil && t.gatewayPort == p && mac == c.pkt.EthDestination {
+			holder = t.distributedVIF.Chassis
 		}
 	}
-	if holder == c.f.chassis {
-		return step{}, false
+	if holder == c.pkt.chassis {
+		return transition{}, false
 	}
-	if wrong, bad := c.held(p); bad && holder == p.Holder {
+	if wrong, bad := c.checkGatewayChassis(p); bad && holder == p.Holder {
 		return wrong, true
 	}
-	f := c.f
-	c.move(&f, holder)
-	return step{swtch: c.outside, flight: f}, true
+	f := c.pkt
+	c.moveToChassis(&f, holder)
+	return transition{toSwitch: c.localnetPort, packet: f}, true
 }
 
-// exit is the way out of the switch, on the node where the port is.
-func (c *crossing) exit() (step, bool) {
-	c.f.Outport = c.out.Name
+// runEgressStages is the way out of the switch, on the node where the port is.
+func (c *switchPipeline) runEgressStages() (transition, bool) {
+	c.pkt.Outport = c.outport.Name
 	switch {
-	case c.out == c.in && !slices.Contains(c.in.Addresses, c.f.Destination):
-		return ends(c.drop(Loop, fmt.Sprintf("switch %s would send it back to where it came from", c.Name), c.socketAbout(c.out)))
-	case c.out.port != nil || c.out == c.outside:
-	case c.out.Disabled:
-		return ends(c.drop(Disabled, fmt.Sprintf("port %s of switch %s is disabled", c.out.Name, c.Name), c.socketAbout(c.out)))
+	case c.outport == c.inport && !slices.Contains(c.inport.Addresses, c.pkt.Destination):
+		return endPipeline(c.dropPacket(Loop, fmt.Sprintf("switch %s would send it back to where it came from", c.Name), c.switchPortRef(c.outport)))
+	case c.outport.routerPort != nil || c.outport == c.localnetPort:
+	case c.outport.Disabled:
+		return endPipeline(c.dropPacket(Disabled, fmt.Sprintf("port %s of switch %s is disabled", c.outport.Name, c.Name), c.switchPortRef(c.outport)))
 	default:
-		if wrong, bad := c.bound(); bad {
-			return ends(wrong)
+		if wrong, bad := c.checkPortBound(); bad {
+			return endPipeline(wrong)
 		}
-		c.move(&c.f, c.out.Chassis)
+		c.moveToChassis(&c.pkt, c.outport.Chassis)
 	}
-	if c.tracking(c.out) {
-		c.lookUp("port "+c.out.Name, &c.f, c.balancing())
+	if c.usesConntrack(c.outport) {
+		c.lookupConntrack("port "+c.outport.Name, &c.pkt, c.hasLoadBalancers())
 	}
-	if next, ended := c.filter(outOfSwitch, func(rule) bool { return true }); ended {
+	if next, ended := c.evaluateACLs(toLport, func(acl) bool { return true }); ended {
 		return next, true
 	}
-	if next, ended := c.mark(outOfSwitch); ended {
+	if next, ended := c.applyQoSMark(toLport); ended {
 		return next, true
 	}
-	if c.keeps && c.f.Tracked && c.tracking(c.out) {
-		c.keep("port "+c.out.Name, &c.f, c.label)
+	if c.commitNeeded && c.pkt.Tracked && c.usesConntrack(c.outport) {
+		c.commitConnection("port "+c.outport.Name, &c.pkt, c.ctLabel)
 	}
-	if c.out.port == nil && c.out != c.outside && !c.allowed(c.out.Security, c.out.mac, c.f.Destination) {
-		return ends(c.drop(PortSecurityDrops, fmt.Sprintf("port security of %s lets it get packets for %s only",
-			c.socketAbout(c.out), strings.Join(c.out.Security, ", ")), c.socketAbout(c.out)))
+	if c.outport.routerPort == nil && c.outport != c.localnetPort && !c.portSecurityAllows(c.outport.Security, c.outport.mac, c.pkt.Destination) {
+		return endPipeline(c.dropPacket(PortSecurityDrops, fmt.Sprintf("port security of %s lets it get packets for %s only",
+			c.switchPortRef(c.outport), strings.Join(c.outport.Security, ", ")), c.switchPortRef(c.outport)))
 	}
-	return goesOn()
+	return continuePipeline()
 }
 
-// bound says whether the port is on a node.
-func (c *crossing) bound() (step, bool) {
-	about := c.socketAbout(c.out)
-	if c.out.Chassis == "" {
-		return c.drop(TargetGone, fmt.Sprintf("%s is on no node: no Open vSwitch has its port %s", about, c.out.Name), about), true
+// checkPortBound says whether the port is on a node.
+func (c *switchPipeline) checkPortBound() (transition, bool) {
+	about := c.switchPortRef(c.outport)
+	if c.outport.Chassis == "" {
+		return c.dropPacket(TargetGone, fmt.Sprintf("%s is on no node: no Open vSwitch has its port %s", about, c.outport.Name), about), true
 	}
-	return c.works(c.out.Chassis, "has "+about.String())
+	return c.checkNodeReady(c.outport.Chassis, "has "+about.String())
 }
 
-// deliver lets the packet out.
-func (c *crossing) deliver() step {
-	f := c.f
-	c.leave(c.out.Name)
+// deliverToPort lets the packet out.
+func (c *switchPipeline) deliverToPort() transition {
+	f := c.pkt
+	c.endStep(c.outport.Name)
 	switch {
-	case c.out.port != nil:
-		return step{router: c.out.port, flight: f}
-	case c.out == c.outside:
-		return step{leaves: c.segment, flight: f}
+	case c.outport.routerPort != nil:
+		return transition{toRouter: c.outport.routerPort, packet: f}
+	case c.outport == c.localnetPort:
+		return transition{toWire: c.logicalSwitch, packet: f}
 	default:
-		return step{end: &ending{kind: delivered, at: c.out, flight: f}}
+		return transition{outcome: &outcome{kind: outcomeDelivered, switchPort: c.outport, packet: f}}
 	}
 }

@@ -36,24 +36,24 @@ type Trace struct {
 
 // Path is one way there, and the way back.
 type Path struct {
-	There []Hop `json:"there"`
-	Back  []Hop `json:"back,omitempty"`
+	RequestHops []Hop `json:"there"`
+	ReplyHops   []Hop `json:"back,omitempty"`
 	// Verdict is one of the constants below, Code and Reason why, as a constant and in words. About is what it is because of.
 	Verdict string      `json:"verdict"`
 	Code    string      `json:"code,omitempty"`
 	Reason  string      `json:"reason,omitempty"`
 	About   []state.Ref `json:"about,omitempty"`
 	// Server is who gets the packet: the pod's address and port; and Seen is the source address that it sees.
-	Server netip.AddrPort `json:"server"`
-	Seen   netip.Addr     `json:"seen"`
+	Server     netip.AddrPort `json:"server"`
+	SeenSource netip.Addr     `json:"seen"`
 	// Network is the one by which what leaves the cluster leaves: the reply, or what a pod sends.
 	Network string `json:"network,omitempty"`
-	// Passed is everything that the packet and its reply pass: routers, networks, nodes, pods, and the objects behind rows.
-	Passed []state.Ref `json:"passed,omitempty"`
-	// Doubts are what could not be told, and others that may answer.
-	Doubts []string `json:"doubts,omitempty"`
+	// PassedRefs is everything that the packet and its reply pass: routers, networks, nodes, pods, and the objects behind rows.
+	PassedRefs []state.Ref `json:"passed,omitempty"`
+	// Caveats are what could not be told, and others that may answer.
+	Caveats []string `json:"doubts,omitempty"`
 	// Steps are what ovn-trace can be asked about.
-	Steps []Step `json:"-"`
+	Steps []DatapathStep `json:"-"`
 }
 
 // The verdicts.
@@ -77,85 +77,85 @@ type Hop struct {
 }
 
 // Tracer answers questions about one survey.
-type Tracer struct{ *fabric }
+type Tracer struct{ *topology }
 
 // New is the tracer of a survey.
-func New(s *survey.Survey) *Tracer { return &Tracer{newFabric(s)} }
+func New(s *survey.Survey) *Tracer { return &Tracer{newTopology(s)} }
 
-// most is how many paths are followed.
-const most = 256
+// maxPaths is how many paths are followed.
+const maxPaths = 256
 
-// anyPort is the client's port where none is given.
-const anyPort = 50000
+// defaultClientPort is the client's port where none is given.
+const defaultClientPort = 50000
 
 // Trace follows a packet by every way that it may take.
 func (t *Tracer) Trace(q Query) Trace {
 	out := Trace{Query: q}
-	if t.home(q.Server.Addr()) == nil {
-		if out.Paths = t.byNodes(q); len(out.Paths) > 0 {
+	if t.externalSwitchFor(q.Server.Addr()) == nil {
+		if out.Paths = t.traceViaNodes(q); len(out.Paths) > 0 {
 			return out
 		}
 	}
-	chosen := &choices{made: map[string]int{}}
-	for range most {
-		p := t.follow(q, chosen)
+	chosen := &choices{indexByRow: map[string]int{}}
+	for range maxPaths {
+		p := t.tracePath(q, chosen)
 		if !slices.ContainsFunc(out.Paths, func(o Path) bool { return reflect.DeepEqual(o, p) }) { // a policy may overrule a choice
 			out.Paths = append(out.Paths, p)
 		}
-		if !chosen.next() {
+		if !chosen.nextCombination() {
 			break
 		}
 	}
 	return out
 }
 
-// follow is one way.
-func (t *Tracer) follow(q Query, chosen *choices) Path {
-	w := &walk{fabric: t.fabric, choices: chosen, query: q}
-	first, step, wrong := w.first()
+// tracePath is one way.
+func (t *Tracer) tracePath(q Query, chosen *choices) Path {
+	w := &traceRun{topology: t.topology, choices: chosen, query: q}
+	first, step, wrong := w.buildFirstPacket()
 	if wrong != nil {
 		return *wrong
 	}
-	end := w.run(step)
-	if end.Code == TooDeep && first.repeats() { // the next packet finds what this one has written down, and may get further
-		if w.hops, w.steps = nil, nil; first.at != nil {
-			w.sends(first)
+	end := w.followPacket(step)
+	if end.Code == TooDeep && first.retransmits() { // the next packet finds what this one has written down, and may get further
+		if w.hops, w.steps = nil, nil; first.switchPort != nil {
+			w.noteSender(first)
 		}
-		end = w.retry(end, func() ending { return w.run(w.resend(first)) })
+		end = w.retryPacket(end, func() outcome { return w.followPacket(w.resendPacket(first)) })
 	}
 	out := end.Path
-	out.There, out.Seen, out.Server = w.hops, end.flight.Source, end.flight.tuple().destination
-	node, forwards := w.forwarder(end)
+	out.RequestHops, out.SeenSource, out.Server = w.hops, end.packet.Source, end.packet.tuple().destination
+	node, forwards := w.forwardingNode(end)
 	switch {
 	case forwards:
-		w.leavesByNode(&out, node, first, end)
-	case end.kind == lost:
-		out.Seen, out.Server = netip.Addr{}, netip.AddrPort{}
-		if out.Code == AddressUnknown && w.home(q.Server.Addr()) == nil {
+		w.endAtForwardingNode(&out, node, first, end)
+	case end.kind == outcomeLost:
+		out.SeenSource, out.Server = netip.Addr{}, netip.AddrPort{}
+		if out.Code == AddressUnknown && w.externalSwitchFor(q.Server.Addr()) == nil {
 			out.Verdict = Unknown
 		}
-	case end.kind != arrived || first.at != nil:
-		w.back(&out, first, end)
+	case end.kind != outcomeArrived || first.switchPort != nil:
+		w.traceReply(&out, first, end)
 	}
-	if w.left != nil {
-		out.Network = w.networkAbout(w.left).Name
+	if w.exitSwitch != nil {
+		out.Network = w.networkRef(w.exitSwitch).Name
 	}
-	out.Doubts, out.Passed = w.doubts, w.passed
-	out.Steps = slices.DeleteFunc(w.steps, func(s Step) bool { return s.skip })
+	out.Caveats, out.PassedRefs = w.caveats, w.passedRefs
+	out.Steps = slices.DeleteFunc(w.steps, func(s DatapathStep) bool { return s.skipOVNTrace })
 	return out
 }
 
-// start is where a packet begins, and how it looked.
-type start struct {
-	at     *socket // of the pod that sends it; nil: a host outside
-	flight flight
+// origin is where a packet begins, and how it looked.
+type origin struct {
+	switchPort *switchPort // of the pod that sends it; nil: a host outside
+	packet     packet
 }
 
-// first is the packet of a query, and its first step.
-func (w *walk) first() (start, step, *Path) {
+// buildFirstPacket is the packet of a query, and its first step.
+func (w *traceRun) buildFirstPacket() (origin, transition, *Path) {
 	q := w.query
-	f := flight{Packet: match.Packet{TTL: 64}}
-	f.become(tuple{source: q.Client, destination: q.Server})
+	f := packet{Packet: match.Packet{TTL: 64}}
+	f.setTuple(tuple{source: q.Client, destination: q.Server})
 	switch q.Protocol {
 	case "tcp":
 		f.Protocol, f.TCPFlags = match.TCP, match.SYN
@@ -169,31 +169,31 @@ func (w *walk) first() (start, step, *Path) {
 			f.Protocol, f.ICMPType = match.ICMPv6, 128
 		}
 	default:
-		return start{}, step{}, &Path{Verdict: Unknown, Code: CantTell, Reason: fmt.Sprintf("protocol %q is none of tcp, udp, sctp and icmp", q.Protocol)}
+		return origin{}, transition{}, &Path{Verdict: Unknown, Code: CantTell, Reason: fmt.Sprintf("protocol %q is none of tcp, udp, sctp and icmp", q.Protocol)}
 	}
 	if f.SourcePort == 0 {
-		f.SourcePort = anyPort
+		f.SourcePort = defaultClientPort
 	}
 	if q.Pod == "" {
-		return start{flight: f}, w.begin(f), nil
+		return origin{packet: f}, w.enterFromOutside(f), nil
 	}
-	return w.sender(f)
+	return w.sendFromPod(f)
 }
 
-// sender is a packet that a pod sends.
-func (w *walk) sender(f flight) (start, step, *Path) {
+// sendFromPod is a packet that a pod sends.
+func (w *traceRun) sendFromPod(f packet) (origin, transition, *Path) {
 	i := slices.IndexFunc(w.survey.Cluster.Pods, func(p survey.Pod) bool { return p.Namespace+"/"+p.Name == w.query.Pod })
 	if i < 0 {
-		return start{}, step{}, &Path{Verdict: Unknown, Code: CantTell, Reason: "there is no pod " + w.query.Pod}
+		return origin{}, transition{}, &Path{Verdict: Unknown, Code: CantTell, Reason: "there is no pod " + w.query.Pod}
 	}
 	pod := w.survey.Cluster.Pods[i]
-	at := w.sockets[pod.Name+"."+pod.Namespace]
+	at := w.switchPorts[pod.Name+"."+pod.Namespace]
 	if at == nil || pod.HostNetwork {
 		reason := fmt.Sprintf("%s has no port on a switch of OVN", pod.Ref)
 		if pod.HostNetwork {
 			reason = fmt.Sprintf("%s is on the network of its node %s: what it sends leaves by the node's own routes", pod.Ref, pod.Node)
 		}
-		return start{}, step{}, &Path{Verdict: Unknown, Code: CantTell, Reason: reason, About: []state.Ref{pod.Ref}}
+		return origin{}, transition{}, &Path{Verdict: Unknown, Code: CantTell, Reason: reason, About: []state.Ref{pod.Ref}}
 	}
 	for _, a := range at.Addresses {
 		if a.Is4() == f.Destination.Is4() {
@@ -201,157 +201,157 @@ func (w *walk) sender(f flight) (start, step, *Path) {
 		}
 	}
 	f.chassis, f.EthSource = at.Chassis, at.mac
-	w.sends(start{at, f})
-	return start{at, f}, w.send(at, f), nil
+	w.noteSender(origin{at, f})
+	return origin{at, f}, w.sendFromPort(at, f), nil
 }
 
-// sends notes who sends the packet.
-func (w *walk) sends(s start) {
-	w.hop(s.flight, w.socketAbout(s.at), "Logical_Switch_Port "+s.at.Name, "sends it")
+// noteSender notes who sends the packet.
+func (w *traceRun) noteSender(s origin) {
+	w.addHop(s.packet, w.switchPortRef(s.switchPort), "Logical_Switch_Port "+s.switchPort.Name, "sends it")
 }
 
-// send is the first step of what somebody at a port of a switch sends: to who has the address there, or to the gateway.
-func (w *walk) send(at *socket, f flight) step {
+// sendFromPort is the first step of what somebody at a port of a switch sends: to who has the address there, or to the gateway.
+func (w *traceRun) sendFromPort(at *switchPort, f packet) transition {
 	hop := f.Destination
-	prefix, _ := at.on.prefix(f.Source)
+	prefix, _ := at.onSwitch.prefixContaining(f.Source)
 	if !prefix.Contains(hop) {
-		hop = at.on.gateway(f.Source)
+		hop = at.onSwitch.gatewayFor(f.Source)
 	}
 	f.chassis, f.EthSource = at.Chassis, at.mac
-	for _, o := range w.owners(at.on, hop) {
-		if o.socket != at {
+	for _, o := range w.findAddressOwners(at.onSwitch, hop) {
+		if o.switchPort != at {
 			f.EthDestination = o.mac
-			return step{swtch: at, flight: f}
+			return transition{toSwitch: at, packet: f}
 		}
 	}
-	if at.on.outside == nil {
-		return w.drop(NobodyAnswers, fmt.Sprintf("nobody on %s has address %s, which %s asks for", at.on.Name, hop, w.socketAbout(at)), w.socketAbout(at))
+	if at.onSwitch.localnetPort == nil {
+		return w.dropPacket(NobodyAnswers, fmt.Sprintf("nobody on %s has address %s, which %s asks for", at.onSwitch.Name, hop, w.switchPortRef(at)), w.switchPortRef(at))
 	}
-	f.EthDestination, f.hop = elsewhere, hop
-	return step{swtch: at, flight: f}
+	f.EthDestination, f.nextHop = externalMAC, hop
+	return transition{toSwitch: at, packet: f}
 }
 
-// resend is the first step of one more packet of the same sender.
-func (w *walk) resend(s start) step {
-	if s.at != nil {
-		return w.send(s.at, s.flight)
+// resendPacket is the first step of one more packet of the same sender.
+func (w *traceRun) resendPacket(s origin) transition {
+	if s.switchPort != nil {
+		return w.sendFromPort(s.switchPort, s.packet)
 	}
-	return w.begin(s.flight)
+	return w.enterFromOutside(s.packet)
 }
 
-// repeats says whether a packet that is lost is sent again by itself.
-func (s start) repeats() bool {
-	return s.flight.Protocol == match.TCP || s.flight.Protocol == match.SCTP
+// retransmits says whether a packet that is lost is sent again by itself.
+func (s origin) retransmits() bool {
+	return s.packet.Protocol == match.TCP || s.packet.Protocol == match.SCTP
 }
 
-// retry follows a packet that is sent once more.
-func (w *walk) retry(before ending, again func() ending) ending {
+// retryPacket follows a packet that is sent once more.
+func (w *traceRun) retryPacket(before outcome, again func() outcome) outcome {
 	end := again()
 	if end.Code != TooDeep {
-		w.doubt("the first packet of a connection is lost, which then takes a second longer: %s", before.Reason)
+		w.addCaveat("the first packet of a connection is lost, which then takes a second longer: %s", before.Reason)
 	}
 	return end
 }
 
-// back follows the reply, and the packet after it.
-func (w *walk) back(out *Path, first start, end ending) {
+// traceReply follows the reply, and the packet after it.
+func (w *traceRun) traceReply(out *Path, first origin, end outcome) {
 	there := w.hops
 	w.hops = nil
-	w.arrives(end, &there)
-	out.There = there
-	w.returns = true
-	back := w.run(w.reply(end))
-	if back.Code == TooDeep && first.repeats() {
+	w.noteArrival(end, &there)
+	out.RequestHops = there
+	w.onReply = true
+	back := w.followPacket(w.startReply(end))
+	if back.Code == TooDeep && first.retransmits() {
 		w.hops = nil
-		back = w.retry(back, func() ending { return w.run(w.reply(end)) })
+		back = w.retryPacket(back, func() outcome { return w.followPacket(w.startReply(end)) })
 	}
-	w.arrives(back, &out.Back)
+	w.noteArrival(back, &out.ReplyHops)
 	w.silent = true
-	switch wrong := w.misses(first, back); {
+	switch wrong := w.checkReply(first, back); {
 	case wrong != nil:
 		out.Verdict, out.Code, out.Reason, out.About = Lost, wrong.Code, wrong.Reason, wrong.About
 	default:
 		out.Verdict, out.Code, out.Reason, out.About = Answered, "", "", nil
-		w.again(out, first, end)
+		w.traceNextPacket(out, first, end)
 	}
 }
 
-// arrives notes who gets the packet.
-func (w *walk) arrives(end ending, there *[]Hop) {
+// noteArrival notes who gets the packet.
+func (w *traceRun) noteArrival(end outcome, there *[]Hop) {
 	switch end.kind {
-	case delivered:
-		about := w.socketAbout(end.at)
-		w.hop(end.flight, about, "Logical_Switch_Port "+end.at.Name, "gets it, from %s", end.flight.Source)
-	case echoed:
-		w.hop(end.flight, end.About[0], "Logical_Router_Port "+end.Reason, "answers itself")
-	case arrived:
-		w.hop(end.flight, state.Ref{Kind: "Host", Name: end.flight.Destination.String()}, "", "gets it, from %s", end.flight.Source)
+	case outcomeDelivered:
+		about := w.switchPortRef(end.switchPort)
+		w.addHop(end.packet, about, "Logical_Switch_Port "+end.switchPort.Name, "gets it, from %s", end.packet.Source)
+	case outcomeEchoed:
+		w.addHop(end.packet, end.About[0], "Logical_Router_Port "+end.Reason, "answers itself")
+	case outcomeArrived:
+		w.addHop(end.packet, state.Ref{Kind: "Host", Name: end.packet.Destination.String()}, "", "gets it, from %s", end.packet.Source)
 	}
 	*there = append(*there, w.hops...)
 	w.hops = nil
 }
 
-// reply is the first step of the answer.
-func (w *walk) reply(end ending) step {
-	f := end.flight.reversed()
+// startReply is the first step of the answer.
+func (w *traceRun) startReply(end outcome) transition {
+	f := end.packet.replyPacket()
 	switch end.kind {
-	case delivered:
-		w.hop(f, w.socketAbout(end.at), "Logical_Switch_Port "+end.at.Name, "answers")
-		return w.send(end.at, f)
-	case echoed:
-		f.looped = true // it is the router's own
-		return step{router: end.echo, flight: f}
+	case outcomeDelivered:
+		w.addHop(f, w.switchPortRef(end.switchPort), "Logical_Switch_Port "+end.switchPort.Name, "answers")
+		return w.sendFromPort(end.switchPort, f)
+	case outcomeEchoed:
+		f.egressLooped = true // it is the router's own
+		return transition{toRouter: end.echoPort, packet: f}
 	default:
-		return w.begin(f)
+		return w.enterFromOutside(f)
 	}
 }
 
-// misses is why a reply does not get to who waits for it; nil: it does.
-func (w *walk) misses(first start, back ending) *Path {
-	wanted := first.flight.tuple().reversed()
-	there := back.kind == arrived && first.at == nil || back.kind == delivered && back.at == first.at
-	switch got := back.flight.tuple(); {
-	case back.kind == lost:
+// checkReply is why a reply does not get to who waits for it; nil: it does.
+func (w *traceRun) checkReply(first origin, back outcome) *Path {
+	wanted := first.packet.tuple().reversed()
+	there := back.kind == outcomeArrived && first.switchPort == nil || back.kind == outcomeDelivered && back.switchPort == first.switchPort
+	switch got := back.packet.tuple(); {
+	case back.kind == outcomeLost:
 		return &Path{Code: back.Code, Reason: "the reply is lost: " + back.Reason, About: back.About}
 	case there && got == wanted:
 		return nil
 	case there && got.destination == wanted.destination:
-		return &Path{Code: ReplyLeavesElsewhere, About: append(w.blame, w.leftBy()...), Reason: fmt.Sprintf(
-			"the reply comes from %s instead of %s, and the client does not know it%s", got.source, wanted.source, w.leftText())}
+		return &Path{Code: ReplyLeavesElsewhere, About: append(w.foreignPolicies, w.exitNetworkRefs()...), Reason: fmt.Sprintf(
+			"the reply comes from %s instead of %s, and the client does not know it%s", got.source, wanted.source, w.describeExit())}
 	default:
-		return &Path{Code: ReplyLeavesElsewhere, About: append(w.blame, w.leftBy()...), Reason: fmt.Sprintf(
-			"the reply goes to %s instead of %s%s", got.destination, wanted.destination, w.leftText())}
+		return &Path{Code: ReplyLeavesElsewhere, About: append(w.foreignPolicies, w.exitNetworkRefs()...), Reason: fmt.Sprintf(
+			"the reply goes to %s instead of %s%s", got.destination, wanted.destination, w.describeExit())}
 	}
 }
 
-func (w *walk) leftText() string {
-	if w.left == nil {
+func (w *traceRun) describeExit() string {
+	if w.exitSwitch == nil {
 		return ""
 	}
-	return "; it left by " + w.networkName(w.left)
+	return "; it left by " + w.networkName(w.exitSwitch)
 }
 
-func (w *walk) leftBy() []state.Ref {
-	if w.left == nil {
+func (w *traceRun) exitNetworkRefs() []state.Ref {
+	if w.exitSwitch == nil {
 		return nil
 	}
-	return []state.Ref{w.networkAbout(w.left)}
+	return []state.Ref{w.networkRef(w.exitSwitch)}
 }
 
-// again sends one more packet there: what belongs to a connection is led otherwise than what begins one.
-func (w *walk) again(out *Path, first start, end ending) {
-	left := w.left
-	f := first.flight
+// traceNextPacket sends one more packet there: what belongs to a connection is led otherwise than what begins one.
+func (w *traceRun) traceNextPacket(out *Path, first origin, end outcome) {
+	left := w.exitSwitch
+	f := first.packet
 	if f.Protocol == match.TCP {
 		f.TCPFlags = match.ACK
 	}
-	third := w.run(w.resend(start{first.at, f}))
-	w.left = left
-	if third.kind == end.kind && third.at == end.at {
+	third := w.followPacket(w.resendPacket(origin{first.switchPort, f}))
+	w.exitSwitch = left
+	if third.kind == end.kind && third.switchPort == end.switchPort {
 		return
 	}
 	out.Verdict, out.Code, out.About = Lost, third.Code, third.About
-	if out.Reason = "the first packet is answered, the next one is not: " + third.Reason; third.kind != lost {
+	if out.Reason = "the first packet is answered, the next one is not: " + third.Reason; third.kind != outcomeLost {
 		out.Code, out.Reason = ReplyLeavesElsewhere, "the first packet is answered, and the next one goes elsewhere"
 	}
 }

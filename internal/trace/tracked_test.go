@@ -6,30 +6,30 @@ import (
 	"github.com/sallyport/sallyport/internal/match"
 )
 
-// opening is a walk, and the first packet of a connection on node1.
-func opening(datapath string) (*walk, flight) {
-	s := world()
+// startConnection is a walk, and the first packet of a connection on node1.
+func startConnection(datapath string) (*traceRun, packet) {
+	s := shopSurvey()
 	s.Logical.Chassis[0].Options = map[string]string{"datapath-type": datapath}
-	f := flight{Packet: match.Packet{Protocol: match.TCP, TCPFlags: match.SYN}, chassis: "c1"}
-	f.become(tuple{source: socketOf("10.0.0.2:5"), destination: socketOf("10.0.0.3:80")})
-	return &walk{fabric: newFabric(s), choices: &choices{made: map[string]int{}}}, f
+	f := packet{Packet: match.Packet{Protocol: match.TCP, TCPFlags: match.SYN}, chassis: "c1"}
+	f.setTuple(tuple{source: addrPort("10.0.0.2:5"), destination: addrPort("10.0.0.3:80")})
+	return &traceRun{topology: newTopology(s), choices: &choices{indexByRow: map[string]int{}}}, f
 }
 
 // A SYN that is sent again is of a new connection, as long as nobody has answered: load balancers and rules see it as they saw the first.
 func TestConnectionsAreNewUntilAnswered(t *testing.T) {
-	w, f := opening("")
-	w.keep("zone", &f, 0)
+	w, f := startConnection("")
+	w.commitConnection("zone", &f, 0)
 	again := f
-	if w.lookUp("zone", &again, false); !again.New || again.Established {
+	if w.lookupConntrack("zone", &again, false); !again.New || again.Established {
 		t.Errorf("a SYN that is sent again: %+v", again.Packet)
 	}
-	answer := f.reversed()
-	if w.lookUp("zone", &answer, false); answer.New || !answer.Established || !answer.Reply {
+	answer := f.replyPacket()
+	if w.lookupConntrack("zone", &answer, false); answer.New || !answer.Established || !answer.Reply {
 		t.Errorf("its answer: %+v", answer.Packet)
 	}
 	next := f
 	next.TCPFlags = match.ACK
-	if w.lookUp("zone", &next, false); next.New || !next.Established || next.Reply {
+	if w.lookupConntrack("zone", &next, false); next.New || !next.Established || next.Reply {
 		t.Errorf("the packet after it: %+v", next.Packet)
 	}
 }
@@ -37,30 +37,30 @@ func TestConnectionsAreNewUntilAnswered(t *testing.T) {
 // Open vSwitch in userspace takes a packet eight times up again and then drops it; the kernel's does not count.
 func TestPacketsBeginAgain(t *testing.T) {
 	for datapath, tired := range map[string]string{"netdev": "c1", "system": ""} {
-		w, f := opening(datapath)
-		for range deepest {
-			w.repeat(&f)
+		w, f := startConnection(datapath)
+		for range maxRecirculations {
+			w.recirculate(&f)
 		}
-		if w.tired != "" {
-			t.Errorf("%s: tired after %d times", datapath, deepest)
+		if w.exhaustedChassis != "" {
+			t.Errorf("%s: tired after %d times", datapath, maxRecirculations)
 		}
-		if w.repeat(&f); w.tired != tired {
-			t.Errorf("%s: after one more it is %q that is tired", datapath, w.tired)
+		if w.recirculate(&f); w.exhaustedChassis != tired {
+			t.Errorf("%s: after one more it is %q that is tired", datapath, w.exhaustedChassis)
 		}
 	}
 }
 
 // Packets of one connection are treated alike by whoever chooses, and every choice is taken once.
 func TestChoices(t *testing.T) {
-	c := &choices{made: map[string]int{}}
+	c := &choices{indexByRow: map[string]int{}}
 	var got [][2]int
 	for {
-		first, second := c.choose("a", 2), c.choose("b", 3)
-		if again := c.choose("a", 2); again != first {
+		first, second := c.chooseIndex("a", 2), c.chooseIndex("b", 3)
+		if again := c.chooseIndex("a", 2); again != first {
 			t.Errorf("chose %d, then %d", first, again)
 		}
 		got = append(got, [2]int{first, second})
-		if !c.next() {
+		if !c.nextCombination() {
 			break
 		}
 	}

@@ -19,7 +19,7 @@ import (
 // returnPath is what the rows of legs say that they are for.
 const returnPath = "ReturnPath"
 
-func sortedNames[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }
+func sortedKeys[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }
 
 // protocolName is the name of a protocol.
 func protocolName(number uint8) string {
@@ -35,8 +35,8 @@ func protocolName(number uint8) string {
 	}
 }
 
-// vpc is what a router is known as: the Project whose it is, or its Vpc.
-func (f *fabric) vpc(router string) state.Ref {
+// routerOwnerRef is what a router is known as: the Project whose it is, or its Vpc.
+func (f *topology) routerOwnerRef(router string) state.Ref {
 	for _, p := range f.survey.Cluster.Projects {
 		if p.Shard == router {
 			return p.Ref
@@ -45,29 +45,29 @@ func (f *fabric) vpc(router string) state.Ref {
 	return state.Ref{Kind: string(intent.Vpc), Name: router}
 }
 
-// vpcOf is that of a switch.
-func (f *fabric) vpcOf(s *segment) state.Ref {
-	if s.subnet != nil && s.subnet.Vpc != "" && s.outside == nil {
-		return f.vpc(s.subnet.Vpc)
+// switchOwnerRef is that of a switch.
+func (f *topology) switchOwnerRef(s *logicalSwitch) state.Ref {
+	if s.subnet != nil && s.subnet.Vpc != "" && s.localnetPort == nil {
+		return f.routerOwnerRef(s.subnet.Vpc)
 	}
 	return subnetRef(s.Name)
 }
 
 func subnetRef(name string) state.Ref { return state.Ref{Kind: string(intent.Subnet), Name: name} }
 
-// networkAbout is the external network of a switch.
-func (f *fabric) networkAbout(s *segment) state.Ref {
+// networkRef is the external network of a switch.
+func (f *topology) networkRef(s *logicalSwitch) state.Ref {
 	if s.network != nil {
 		return s.network.Ref
 	}
 	return subnetRef(s.Name)
 }
 
-func (f *fabric) networkName(s *segment) string { return "network " + f.networkAbout(s).Name }
+func (f *topology) networkName(s *logicalSwitch) string { return "network " + f.networkRef(s).Name }
 
-// socketAbout is who is at a port of a switch: a pod, a node, or whoever.
-func (f *fabric) socketAbout(at *socket) state.Ref {
-	if p := f.podAt(at); p != (state.Ref{}) {
+// switchPortRef is who is at a port of a switch: a pod, a node, or whoever.
+func (f *topology) switchPortRef(at *switchPort) state.Ref {
+	if p := f.podRefAtPort(at); p != (state.Ref{}) {
 		return p
 	}
 	if node, is := strings.CutPrefix(at.Name, "node-"); is {
@@ -76,8 +76,8 @@ func (f *fabric) socketAbout(at *socket) state.Ref {
 	return state.Ref{Kind: "Port", Name: at.Name}
 }
 
-// podAt is the pod at a port of a switch. Kube-OVN names ports POD.NAMESPACE, and those of further interfaces POD.NAMESPACE.PROVIDER.
-func (f *fabric) podAt(at *socket) state.Ref {
+// podRefAtPort is the pod at a port of a switch. Kube-OVN names ports POD.NAMESPACE, and those of further interfaces POD.NAMESPACE.PROVIDER.
+func (f *topology) podRefAtPort(at *switchPort) state.Ref {
 	for _, p := range f.survey.Cluster.Pods {
 		if name := p.Name + "." + p.Namespace; at.Name == name || strings.HasPrefix(at.Name, name+".") {
 			return p.Ref
@@ -86,20 +86,20 @@ func (f *fabric) podAt(at *socket) state.Ref {
 	return state.Ref{}
 }
 
-// podName is the pod with an address on one of the switches, or the address.
-func (f *fabric) podName(a netip.Addr, on []*segment) string {
+// describePod is the pod with an address on one of the switches, or the address.
+func (f *topology) describePod(a netip.Addr, on []*logicalSwitch) string {
 	for _, s := range on {
-		for _, at := range s.sockets {
-			if at.port == nil && slices.Contains(at.Addresses, a) {
-				return fmt.Sprintf("%s (%s)", f.socketAbout(at), a)
+		for _, at := range s.ports {
+			if at.routerPort == nil && slices.Contains(at.Addresses, a) {
+				return fmt.Sprintf("%s (%s)", f.switchPortRef(at), a)
 			}
 		}
 	}
 	return a.String()
 }
 
-// podsWith are the pods with an address. Projects may have the same ones.
-func (f *fabric) podsWith(a netip.Addr) (out []state.Ref) {
+// podsWithAddress are the pods with an address. Projects may have the same ones.
+func (f *topology) podsWithAddress(a netip.Addr) (out []state.Ref) {
 	for _, p := range f.survey.Cluster.Pods {
 		if !p.HostNetwork && slices.Contains(p.Addresses, a) {
 			out = append(out, p.Ref)
@@ -108,28 +108,28 @@ func (f *fabric) podsWith(a netip.Addr) (out []state.Ref) {
 	return out
 }
 
-// inside are the switches of a router that are not outside.
-func (r *router) inside() (out []*segment) {
+// internalSwitches are the switches of a router that are not outside.
+func (r *logicalRouter) internalSwitches() (out []*logicalSwitch) {
 	for _, p := range r.ports {
-		if p.socket != nil && p.socket.on.outside == nil {
-			out = append(out, p.socket.on)
+		if p.switchPort != nil && p.switchPort.onSwitch.localnetPort == nil {
+			out = append(out, p.switchPort.onSwitch)
 		}
 	}
 	return out
 }
 
-// inside are the switches of the routers that a switch is on.
-func (s *segment) inside() (out []*segment) {
-	for _, at := range s.sockets {
-		if at.port != nil {
-			out = append(out, at.port.router.inside()...)
+// siblingSwitches are the switches of the routers that a switch is on.
+func (s *logicalSwitch) siblingSwitches() (out []*logicalSwitch) {
+	for _, at := range s.ports {
+		if at.routerPort != nil {
+			out = append(out, at.routerPort.router.internalSwitches()...)
 		}
 	}
 	return out
 }
 
-// addressAbout are the objects of the API that have an external address.
-func (f *fabric) addressAbout(a netip.Addr) (out []state.Ref) {
+// addressRefs are the objects of the API that have an external address.
+func (f *topology) addressRefs(a netip.Addr) (out []state.Ref) {
 	for _, o := range f.survey.Cluster.FIps {
 		if o.External == a {
 			out = append(out, o.Ref)
@@ -153,44 +153,44 @@ func (f *fabric) addressAbout(a netip.Addr) (out []state.Ref) {
 	return out
 }
 
-// rowAbout is the object that a row exists for, or else another.
-func (f *fabric) rowAbout(ids logical.IDs, other state.Ref) state.Ref {
+// rowOwnerRef is the object that a row exists for, or else another.
+func (f *topology) rowOwnerRef(ids logical.ExternalIDs, other state.Ref) state.Ref {
 	if owner := ids.Owner(); owner != (state.Ref{}) {
 		return owner
 	}
 	return other
 }
 
-// translationAbout is the object that a translation is there for.
-func (f *fabric) translationAbout(t translation) state.Ref {
+// natOwnerRef is the object that a translation is there for.
+func (f *topology) natOwnerRef(t natEntry) state.Ref {
 	if owner := t.IDs.Owner(); owner != (state.Ref{}) {
 		return owner
 	}
 	if t.Type != "snat" {
-		if known := f.addressAbout(t.External); len(known) > 0 {
+		if known := f.addressRefs(t.External); len(known) > 0 {
 			return known[0]
 		}
 	}
-	return f.vpc(t.port.router.Name)
+	return f.routerOwnerRef(t.gatewayPort.router.Name)
 }
 
-func (f *fabric) natRow(t translation) string {
+func (f *topology) formatNATRow(t natEntry) string {
 	return fmt.Sprintf("NAT %s %s %s", t.Type, t.External, t.Logical)
 }
 
-// balancerAbout is the Service of a load balancer. Kube-OVN has one for all cluster addresses of a VPC.
-func (f *fabric) balancerAbout(b *logical.Balancer, at netip.Addr) state.Ref {
+// loadBalancerRef is the Service of a load balancer. Kube-OVN has one for all cluster addresses of a VPC.
+func (f *topology) loadBalancerRef(b *logical.LoadBalancer, at netip.Addr) state.Ref {
 	for _, s := range f.survey.Cluster.Services { // Kube-OVN has one row for the Services of a VPC
 		if s.ClusterIP == at {
 			return s.Ref
 		}
 	}
-	return f.rowAbout(b.IDs, state.Ref{Kind: "LoadBalancer", Name: b.Name})
+	return f.rowOwnerRef(b.IDs, state.Ref{Kind: "LoadBalancer", Name: b.Name})
 }
 
-func (w *walk) balanceText(b *logical.Balancer, v logical.VIP, to netip.AddrPort, on []*segment) string {
-	text := fmt.Sprintf("port %d goes to port %d of %s", v.Address.Port(), to.Port(), w.podName(to.Addr(), on))
-	if n := len(w.backends(b, v)); n > 1 {
+func (w *traceRun) describeBackend(b *logical.LoadBalancer, v logical.VIP, to netip.AddrPort, on []*logicalSwitch) string {
+	text := fmt.Sprintf("port %d goes to port %d of %s", v.Address.Port(), to.Port(), w.describePod(to.Addr(), on))
+	if n := len(w.liveBackends(b, v)); n > 1 {
 		text += fmt.Sprintf(", one of %d", n)
 	}
 	if seconds := b.Options["affinity_timeout"]; seconds != "" {
@@ -199,10 +199,10 @@ func (w *walk) balanceText(b *logical.Balancer, v logical.VIP, to netip.AddrPort
 	return text
 }
 
-// markText is what a mark is for.
-func (w *walk) markText(q logical.QoS, mark uint32) string {
+// describeMark is what a mark is for.
+func (w *traceRun) describeMark(q logical.QoS, mark uint32) string {
 	switch owner := q.IDs.Owner(); {
-	case mark == ownership.MarkForged:
+	case mark == ownership.ForgedMark:
 		return "is marked as one that pods may not send"
 	case owner.Kind == returnPath:
 		return "is a reply of a connection that came in by " + owner.Name + ": marked for the way back there"
@@ -211,41 +211,41 @@ func (w *walk) markText(q logical.QoS, mark uint32) string {
 	}
 }
 
-// policyWords are what a router policy is about, what it does, and whether it is nobody's that is known.
-func (f *fabric) policyWords(r *router, rule logical.Policy) (state.Ref, string, bool) {
-	vpc := f.vpc(r.Name)
-	about := f.rowAbout(rule.IDs, vpc)
+// describePolicy are what a router policy is about, what it does, and whether it is nobody's that is known.
+func (f *topology) describePolicy(r *logicalRouter, rule logical.RouterPolicy) (state.Ref, string, bool) {
+	vpc := f.routerOwnerRef(r.Name)
+	about := f.rowOwnerRef(rule.IDs, vpc)
 	to := strings.Trim(fmt.Sprint(rule.NextHops), "[]")
 	switch p := rule.Priority; {
 	case rule.Action == "drop" && p == ownership.ReturnForged:
 		return about, "a pod has sent to a leg of the return path itself, which drops it", false
-	case rule.Action == "drop" && p == ownership.EgressRest && ownership.Priority(r.Name, p):
+	case rule.Action == "drop" && p == ownership.EgressFailClosed && ownership.IsOwnPriority(r.Name, p):
 		return about, "no EgressIP selects the pod yet, and one of the project fails closed: it leaves nowhere", false
-	case rule.Action == "drop" && p == ownership.EgressOut && ownership.Priority(r.Name, p):
+	case rule.Action == "drop" && p == ownership.EgressIPSelected && ownership.IsOwnPriority(r.Name, p):
 		return about, fmt.Sprintf("%s has no address that a node holds, and fails closed", about), false
 	case p == ownership.ReturnReply:
-		return f.legOf(r, to, about), "the mark leads it back through the switch to the leg of its network", false
+		return f.returnPortRef(r, to, about), "the mark leads it back through the switch to the leg of its network", false
 	case p == ownership.ReturnLeave:
-		return f.legOf(r, to, about), fmt.Sprintf("what comes by the leg goes to gateway %s", to), false
-	case p == ownership.WayOut || p == ownership.EgressFree:
+		return f.returnPortRef(r, to, about), fmt.Sprintf("what comes by the leg goes to gateway %s", to), false
+	case p == ownership.DefaultEgress || p == ownership.EgressUnselected:
 		return about, fmt.Sprintf("takes the project's way out, to gateway %s", to), false
-	case p == ownership.WayOutOnLink || p == ownership.EgressFreeLink:
+	case p == ownership.DefaultEgressOnLink || p == ownership.EgressUnselectedOnLink:
 		return about, "is for a host on the project's own external network", false
-	case ownership.Priority(r.Name, p):
+	case ownership.IsOwnPriority(r.Name, p):
 		return about, fmt.Sprintf("%s leads it to %s", about, to), false
 	default:
-		return about, fmt.Sprintf("policy %d of router %s: %s %s", p, r.Name, rule.Action, to), !kubeOVN(rule)
+		return about, fmt.Sprintf("policy %d of router %s: %s %s", p, r.Name, rule.Action, to), !isKubeOVNPolicy(rule)
 	}
 }
 
-// kubeOVN says whether a policy looks like one that Kube-OVN makes for itself.
-func kubeOVN(rule logical.Policy) bool {
+// isKubeOVNPolicy says whether a policy looks like one that Kube-OVN makes for itself.
+func isKubeOVNPolicy(rule logical.RouterPolicy) bool {
 	own := []int{29000, 29090, 29100, 29150, 29190, 29200, 29250, 29400, 29500, 30000, 30050, 30060, 30100, 31000}
 	return slices.Contains(own, rule.Priority) && rule.IDs["vendor"] == "kube-ovn"
 }
 
-// legOf is the leg that a next hop belongs to.
-func (f *fabric) legOf(r *router, hop string, other state.Ref) state.Ref {
+// returnPortRef is the leg that a next hop belongs to.
+func (f *topology) returnPortRef(r *logicalRouter, hop string, other state.Ref) state.Ref {
 	for _, p := range r.ports {
 		leg := p.IDs.Owner()
 		if leg.Kind != returnPath {
@@ -256,22 +256,22 @@ func (f *fabric) legOf(r *router, hop string, other state.Ref) state.Ref {
 				return leg
 			}
 		}
-		if gateway, err := netip.ParseAddr(hop); err == nil && f.segments[leg.Name] != nil && f.segments[leg.Name].isGateway(gateway) {
+		if gateway, err := netip.ParseAddr(hop); err == nil && f.switches[leg.Name] != nil && f.switches[leg.Name].isGateway(gateway) {
 			return leg
 		}
 	}
 	return other
 }
 
-// ruleWords are whose a rule is, what its effect is called, and what it does.
-func (f *fabric) ruleWords(r rule, on *segment) (state.Ref, string, string) {
+// describeACL are whose a rule is, what its effect is called, and what it does.
+func (f *topology) describeACL(r acl, on *logicalSwitch) (state.Ref, string, string) {
 	does := "drops it"
 	if r.Action == "reject" {
 		does = "rejects it"
 	}
-	ids := logical.IDs{}
-	if r.group != nil {
-		ids = r.group.IDs
+	ids := logical.ExternalIDs{}
+	if r.portGroup != nil {
+		ids = r.portGroup.IDs
 	}
 	if owner := r.IDs.Owner(); owner.Kind == string(intent.Service) {
 		return owner, SourceRangesDrop, fmt.Sprintf("%s %s: its loadBalancerSourceRanges do not have the client", owner, does)
@@ -279,7 +279,7 @@ func (f *fabric) ruleWords(r rule, on *segment) (state.Ref, string, string) {
 		return owner, RuleDrops, fmt.Sprintf("a pod is on network %s, where it does not belong: the isolation of %s %s", on.Name, owner.Namespace, does)
 	} else if owner != (state.Ref{}) {
 		switch r.Priority {
-		case ownership.SegmentPriority:
+		case ownership.NetworkIsolationPriority:
 			return owner, NetworkIsolates, fmt.Sprintf(
 				"network %s keeps projects apart (isolation: Tenants) and %s: the source is another project's", on.Name, does)
 		case ownership.AllowListPriority:
@@ -297,8 +297,8 @@ func (f *fabric) ruleWords(r rule, on *segment) (state.Ref, string, string) {
 		return about, SecurityGroupDrops, fmt.Sprintf("%s %s", about, does)
 	}
 	where := "switch " + on.Name
-	if r.group != nil {
-		where = "port group " + r.group.Name
+	if r.portGroup != nil {
+		where = "port group " + r.portGroup.Name
 	}
-	return f.vpcOf(on), RuleDrops, fmt.Sprintf("rule %s of %s %s (%s)", cmp.Or(r.Name, fmt.Sprint(r.Priority)), where, does, r.Match)
+	return f.switchOwnerRef(on), RuleDrops, fmt.Sprintf("rule %s of %s %s (%s)", cmp.Or(r.Name, fmt.Sprint(r.Priority)), where, does, r.Match)
 }

@@ -16,60 +16,60 @@ import (
 	"github.com/sallyport/sallyport/internal/trace"
 )
 
-// graph is the whole map, or one VPC of it.
-func (s *site) graph(m *scene, r *http.Request) (document, error) {
+// handleMap is the whole map, or one VPC of it.
+func (s *site) handleMap(m *viewModel, r *http.Request) (jsonDocument, error) {
 	name := r.URL.Query().Get("vpc")
 	if name == "" {
-		return newDocument(m.graph).pack(), nil
+		return newJSONDocument(m.graph).withGzipBody(), nil
 	}
 	i := slices.IndexFunc(m.graph.Vpcs, func(v topology.Vpc) bool { return v.Name == name })
 	if i < 0 {
-		return document{}, missing("there is no VPC " + name)
+		return jsonDocument{}, notFoundError("there is no VPC " + name)
 	}
-	return newDocument(m.graph.Vpcs[i]), nil
+	return newJSONDocument(m.graph.Vpcs[i]), nil
 }
 
-// address is the kind of something that is asked about by its address only.
-const address = "Address"
+// addressKind is the kind of something that is asked about by its address only.
+const addressKind = "Address"
 
-// search is objects by any text: an address, a name, a namespace, a kind. An address can be asked about though nobody has it.
-func (s *site) search(m *scene, r *http.Request) (document, error) {
+// handleSearch is objects by any text: an address, a name, a namespace, a kind. An address can be asked about though nobody has it.
+func (s *site) handleSearch(m *viewModel, r *http.Request) (jsonDocument, error) {
 	query := strings.TrimSpace(r.URL.Query().Get("q"))
-	best, all := m.index.search(query)
+	best, all := m.index.findEntries(query)
 	if a, err := netip.ParseAddr(query); err == nil {
-		best, all = append(best, entry{Ref: state.Ref{Kind: address, Name: a.String()}, Detail: "who has it, and where it would come from"}), all+1
+		best, all = append(best, searchEntry{Ref: state.Ref{Kind: addressKind, Name: a.String()}, Detail: "who has it, and where it would come from"}), all+1
 	}
-	return newDocument(struct {
-		Results []entry `json:"results"`
-		All     int     `json:"all"`
+	return newJSONDocument(struct {
+		Results []searchEntry `json:"results"`
+		All     int           `json:"all"`
 	}{best, all}), nil
 }
 
-// explain is one object, or an address, explained.
-func (s *site) explain(m *scene, r *http.Request) (document, error) {
+// handleExplain is one object, or an address, explained.
+func (s *site) handleExplain(m *viewModel, r *http.Request) (jsonDocument, error) {
 	q := r.URL.Query()
 	ref := state.Ref{Kind: q.Get("kind"), Namespace: q.Get("namespace"), Name: q.Get("name")}
 	about := explain.Subject{Object: ref}
 	switch a, err := netip.ParseAddr(ref.Name); {
 	case ref.Kind == "" || ref.Name == "":
-		return document{}, errors.New("which object? give kind and name, and the namespace if it is in one")
-	case ref.Kind == address && err != nil:
-		return document{}, fmt.Errorf("%s is no address", ref.Name)
-	case ref.Kind == address:
+		return jsonDocument{}, errors.New("which object? give kind and name, and the namespace if it is in one")
+	case ref.Kind == addressKind && err != nil:
+		return jsonDocument{}, fmt.Errorf("%s is no address", ref.Name)
+	case ref.Kind == addressKind:
 		about = explain.Subject{Address: a}
-	case !slices.ContainsFunc(m.index, func(e entry) bool { return e.Ref == ref }):
-		return document{}, missing("there is no " + ref.String() + " any more, or there never was")
+	case !slices.ContainsFunc(m.index, func(e searchEntry) bool { return e.Ref == ref }):
+		return jsonDocument{}, notFoundError("there is no " + ref.String() + " any more, or there never was")
 	}
-	return newDocument(about.Explain(s.compared(r.Context(), m.survey, about), m.findings)), nil
+	return newJSONDocument(about.Explain(s.withFreshShards(r.Context(), m.survey, about), m.findings)), nil
 }
 
-// compared is a survey with the shards that decide about something as they are now.
-func (s *site) compared(ctx context.Context, whole *survey.Survey, about explain.Subject) *survey.Survey {
+// withFreshShards is a survey with the shards that decide about something as they are now.
+func (s *site) withFreshShards(ctx context.Context, whole *survey.Survey, about explain.Subject) *survey.Survey {
 	names := about.Shards(whole)
-	if s.compare == nil || len(names) == 0 {
+	if s.comparer == nil || len(names) == 0 {
 		return whole
 	}
-	shards, err := s.compare.shards(ctx, names)
+	shards, err := s.comparer.compareShards(ctx, names)
 	if err != nil {
 		return whole // it tells what was seen before
 	}
@@ -79,12 +79,12 @@ func (s *site) compared(ctx context.Context, whole *survey.Survey, about explain
 	return &now
 }
 
-// trace is the way of a packet.
-func (s *site) trace(m *scene, r *http.Request) (document, error) {
+// handleTrace is the way of a packet.
+func (s *site) handleTrace(m *viewModel, r *http.Request) (jsonDocument, error) {
 	q := r.URL.Query()
-	query, err := trace.Ask(q.Get("client"), q.Get("from"), q.Get("to"), q.Get("protocol"))
+	query, err := trace.ParseQuery(q.Get("client"), q.Get("from"), q.Get("to"), q.Get("protocol"))
 	if err != nil {
-		return document{}, err
+		return jsonDocument{}, err
 	}
-	return newDocument(trace.New(m.survey).Trace(query)), nil
+	return newJSONDocument(trace.New(m.survey).Trace(query)), nil
 }

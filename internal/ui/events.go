@@ -9,8 +9,8 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// beat is how often somebody who hears nothing new is told that the connection lives.
-const beat = 15 * time.Second
+// heartbeatInterval is how often somebody who hears nothing new is told that the connection lives.
+const heartbeatInterval = 15 * time.Second
 
 // status is how the view is doing.
 type status struct {
@@ -20,64 +20,64 @@ type status struct {
 	Taken    *time.Time `json:"taken,omitempty"`
 	Revision string     `json:"revision,omitempty"`
 	// Problem is why it is not newer, and Since when that began.
-	Problem string     `json:"problem,omitempty"`
-	Since   *time.Time `json:"since,omitempty"`
+	Problem      string     `json:"problem,omitempty"`
+	ProblemSince *time.Time `json:"since,omitempty"`
 	// Unread is what this survey could not read.
-	Unread []unread `json:"unread,omitempty"`
+	Unread []unreadSource `json:"unread,omitempty"`
 	// Seconds between surveys; 0: it is a survey from a file.
-	Every  float64        `json:"every"`
-	Counts map[string]int `json:"findings"` // by severity
+	IntervalSeconds float64        `json:"every"`
+	FindingCounts   map[string]int `json:"findings"` // by severity
 }
 
-type unread struct {
+type unreadSource struct {
 	System  string `json:"system"`
 	Problem string `json:"problem"`
 }
 
-func (s *site) state(m moment) document {
-	out := status{Version: s.config.Version, Problem: m.problem, Every: s.config.Every.Seconds(), Counts: map[string]int{}}
+func (s *site) buildStatus(m pollState) jsonDocument {
+	out := status{Version: s.config.Version, Problem: m.problem, IntervalSeconds: s.config.Interval.Seconds(), FindingCounts: map[string]int{}}
 	if m.problem != "" {
-		out.Since = &m.since
+		out.ProblemSince = &m.problemSince
 	}
-	if m.seen != nil {
-		out.Cluster, out.Taken, out.Revision = m.seen.survey.Cluster.Name, &m.seen.survey.Taken, m.seen.revision
-		out.Unread = unreads(m.seen.survey)
+	if m.view != nil {
+		out.Cluster, out.Taken, out.Revision = m.view.survey.Cluster.Name, &m.view.survey.Taken, m.view.revision
+		out.Unread = listUnread(m.view.survey)
 		for _, severity := range []diagnosis.Severity{diagnosis.Info, diagnosis.Warning, diagnosis.Error} {
-			out.Counts[severity.String()] = 0
+			out.FindingCounts[severity.String()] = 0
 		}
-		for _, f := range m.seen.findings {
-			out.Counts[f.Severity.String()]++
+		for _, f := range m.view.findings {
+			out.FindingCounts[f.Severity.String()]++
 		}
 	}
-	return newDocument(out)
+	return newJSONDocument(out)
 }
 
-func unreads(s *survey.Survey) (out []unread) {
+func listUnread(s *survey.Survey) (out []unreadSource) {
 	for _, u := range s.Unread {
-		out = append(out, unread{u.System, u.Problem})
+		out = append(out, unreadSource{u.System, u.Problem})
 	}
 	return out
 }
 
-func (s *site) status(w http.ResponseWriter, r *http.Request) {
-	s.state(s.lookout.current()).send(w, r)
+func (s *site) handleStatus(w http.ResponseWriter, r *http.Request) {
+	s.buildStatus(s.poller.currentState()).writeResponse(w, r)
 }
 
-// events is the status whenever something is new, as long as somebody listens.
-func (s *site) events(w http.ResponseWriter, r *http.Request) {
-	defer s.lookout.come()()
+// handleEvents is the status whenever something is new, as long as somebody listens.
+func (s *site) handleEvents(w http.ResponseWriter, r *http.Request) {
+	defer s.poller.registerViewer()()
 	w.Header().Set("Content-Type", "text/event-stream")
-	out, pulse := http.NewResponseController(w), time.NewTicker(beat)
+	out, pulse := http.NewResponseController(w), time.NewTicker(heartbeatInterval)
 	defer pulse.Stop()
-	m := s.lookout.current()
-	fmt.Fprintf(w, "data: %s\n\n", s.state(m).body)
+	m := s.poller.currentState()
+	fmt.Fprintf(w, "data: %s\n\n", s.buildStatus(m).body)
 	for out.Flush() == nil {
 		select {
 		case <-r.Context().Done():
 			return
-		case <-m.news:
-			m = s.lookout.current()
-			fmt.Fprintf(w, "data: %s\n\n", s.state(m).body)
+		case <-m.changed:
+			m = s.poller.currentState()
+			fmt.Fprintf(w, "data: %s\n\n", s.buildStatus(m).body)
 		case <-pulse.C:
 			fmt.Fprint(w, ": nothing new\n\n")
 		}

@@ -13,21 +13,21 @@ import (
 
 // guard lets only those requests through that the browser of whoever started the server makes for this page.
 type guard struct {
-	next   http.Handler
-	remote bool
-	token  string
+	next        http.Handler
+	allowRemote bool
+	token       string
 }
 
 // tokenName is the parameter of the first request that has the token.
 const tokenName = "token"
 
-// policy is what the page may load and do: its own files, and nothing that text could turn into a script.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+// contentSecurityPolicy is what the page may load and do: its own files, and nothing that text could turn into a script.
+const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 func (g guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
-	h.Set("Content-Security-Policy", policy)
+	h.Set("Content-Security-Policy", contentSecurityPolicy)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("Referrer-Policy", "no-referrer")
@@ -36,28 +36,28 @@ func (g guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
 	h.Set("Cache-Control", "no-cache")
 	switch {
-	case !g.known(r.Host):
-		refuse(w, http.StatusMisdirectedRequest, "this server is not "+r.Host+"; open it by its address")
+	case !g.isTrustedHost(r.Host):
+		writeError(w, http.StatusMisdirectedRequest, "this server is not "+r.Host+"; open it by its address")
 	case r.Method != http.MethodGet:
 		h.Set("Allow", http.MethodGet)
-		refuse(w, http.StatusMethodNotAllowed, "this page is only read: use GET")
+		writeError(w, http.StatusMethodNotAllowed, "this page is only read: use GET")
 	case r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Sec-Fetch-Mode") != "navigate":
-		refuse(w, http.StatusForbidden, "another site's page asked; open this one instead")
+		writeError(w, http.StatusForbidden, "another site's page asked; open this one instead")
 	case r.URL.Query().Has(tokenName):
-		g.admit(w, r)
-	case !g.hasCookie(r):
-		refuse(w, http.StatusUnauthorized, "open the page by the whole address that sallyport ui printed, with its token")
+		g.exchangeToken(w, r)
+	case !g.hasTokenCookie(r):
+		writeError(w, http.StatusUnauthorized, "open the page by the whole address that sallyport ui printed, with its token")
 	default:
 		g.next.ServeHTTP(w, r)
 	}
 }
 
-// admit takes the token from an address and gives it to the browser as a cookie, so that it does not stay in the address: neither in the
+// exchangeToken takes the token from an address and gives it to the browser as a cookie, so that it does not stay in the address: neither in the
 // history nor where somebody looks over a shoulder.
-func (g guard) admit(w http.ResponseWriter, r *http.Request) {
+func (g guard) exchangeToken(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	if !g.isToken(q.Get(tokenName)) {
-		refuse(w, http.StatusForbidden, "this token is not that of this server; open the address that it printed when it was started")
+	if !g.isValidToken(q.Get(tokenName)) {
+		writeError(w, http.StatusForbidden, "this token is not that of this server; open the address that it printed when it was started")
 		return
 	}
 	q.Del(tokenName)
@@ -69,12 +69,12 @@ func (g guard) admit(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-func (g guard) isToken(text string) bool {
+func (g guard) isValidToken(text string) bool {
 	return g.token != "" && subtle.ConstantTimeCompare([]byte(text), []byte(g.token)) == 1
 }
 
-func (g guard) hasCookie(r *http.Request) bool {
-	return slices.ContainsFunc(r.CookiesNamed(cookieName(r.Host)), func(c *http.Cookie) bool { return g.isToken(c.Value) })
+func (g guard) hasTokenCookie(r *http.Request) bool {
+	return slices.ContainsFunc(r.CookiesNamed(cookieName(r.Host)), func(c *http.Cookie) bool { return g.isValidToken(c.Value) })
 }
 
 // cookieName is another one for each port: browsers share cookies among the ports of a host.
@@ -86,16 +86,16 @@ func cookieName(host string) string {
 	return "sallyport-ui-" + port
 }
 
-// known says whether a browser that means this server would ask for this host. A name could be one that somebody else's DNS leads here, so that
+// isTrustedHost says whether a browser that means this server would ask for this host. A name could be one that somebody else's DNS leads here, so that
 // his page may read ours: only addresses are believed, and the one name that no DNS answers.
-func (g guard) known(host string) bool {
+func (g guard) isTrustedHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
 	host = strings.Trim(host, "[]")
-	if loopback(host) {
+	if isLoopbackHost(host) {
 		return true
 	}
 	_, err := netip.ParseAddr(host)
-	return g.remote && err == nil
+	return g.allowRemote && err == nil
 }

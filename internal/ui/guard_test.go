@@ -19,10 +19,10 @@ import (
 
 // Who has the token sees the page; who has none, or another one, sees nothing of it: no file, no answer, no stream.
 func TestTokenIsNeeded(t *testing.T) {
-	s := served(t, Config{})
+	s := newTestServer(t, Config{})
 	for _, path := range []string{"/", "/app.js", "/api/status", "/api/events", "/api/overview", "/api/map", "/api/findings", "/api/search?q=a", "/api/trace", "/nothing"} {
-		for kind, cookies := range map[string][]string{"none": nil, "another": {"other"}, "empty": {""}, "longer": {secret + "x"}, "shorter": {secret[1:]}} {
-			answer, body := get(t, s, path, func(r *http.Request) {
+		for kind, cookies := range map[string][]string{"none": nil, "another": {"other"}, "empty": {""}, "longer": {testToken + "x"}, "shorter": {testToken[1:]}} {
+			answer, body := getPath(t, s, path, func(r *http.Request) {
 				r.Header.Del("Cookie")
 				for _, c := range cookies {
 					addCookie(r, c)
@@ -33,17 +33,17 @@ func TestTokenIsNeeded(t *testing.T) {
 			}
 		}
 	}
-	if answer, _ := get(t, s, "/?token=other", nil); answer.StatusCode != http.StatusForbidden || answer.Header.Get("Set-Cookie") != "" {
+	if answer, _ := getPath(t, s, "/?token=other", nil); answer.StatusCode != http.StatusForbidden || answer.Header.Get("Set-Cookie") != "" {
 		t.Errorf("another token: %s", answer.Status)
 	}
-	if (guard{}).isToken("") {
+	if (guard{}).isValidToken("") {
 		t.Error("a server without a token takes an empty one")
 	}
 }
 
 // The printed address leads to the page, and the token does not stay in the address.
 func TestTokenBecomesACookie(t *testing.T) {
-	s := served(t, Config{})
+	s := newTestServer(t, Config{})
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -53,18 +53,18 @@ func TestTokenBecomesACookie(t *testing.T) {
 		passed = append(passed, r.URL.String())
 		return nil
 	}}
-	for _, path := range []string{"/?token=" + secret, "/api/search?q=a&token=" + secret, "//evil.example/?token=" + secret} {
+	for _, path := range []string{"/?token=" + testToken, "/api/search?q=a&token=" + testToken, "//evil.example/?token=" + testToken} {
 		passed = nil
 		answer, err := client.Get(s.URL + path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_ = answer.Body.Close()
-		if len(passed) != 1 || strings.Contains(passed[0], secret) || !strings.HasPrefix(passed[0], s.URL+"/") || answer.StatusCode == http.StatusUnauthorized {
+		if len(passed) != 1 || strings.Contains(passed[0], testToken) || !strings.HasPrefix(passed[0], s.URL+"/") || answer.StatusCode == http.StatusUnauthorized {
 			t.Errorf("%s led to %v: %s", path, passed, answer.Status)
 		}
 	}
-	answer, err := http.DefaultTransport.RoundTrip(mustRequest(t, s.URL+"/?token="+secret))
+	answer, err := http.DefaultTransport.RoundTrip(mustRequest(t, s.URL+"/?token="+testToken))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,18 +100,18 @@ func TestTokensDiffer(t *testing.T) {
 	}
 }
 
-// reading counts how often a cluster is read, and complains of two readings at a time.
-type reading struct {
-	t            *testing.T
-	times, atOne atomic.Int32
+// countingReader counts how often a cluster is read, and complains of two readings at a time.
+type countingReader struct {
+	t                 *testing.T
+	total, concurrent atomic.Int32
 }
 
-func (r *reading) read(_ context.Context, names []string) ([]survey.Shard, error) {
-	if r.atOne.Add(1) > 1 {
+func (r *countingReader) readShards(_ context.Context, names []string) ([]survey.Shard, error) {
+	if r.concurrent.Add(1) > 1 {
 		r.t.Error("two requests read the cluster at a time")
 	}
-	defer r.atOne.Add(-1)
-	r.times.Add(1)
+	defer r.concurrent.Add(-1)
+	r.total.Add(1)
 	<-time.After(10 * time.Millisecond) // of the bubble's clock
 	if names[0] == "broken" {
 		return nil, errors.New("no database")
@@ -119,13 +119,13 @@ func (r *reading) read(_ context.Context, names []string) ([]survey.Shard, error
 	return []survey.Shard{{Name: names[0]}}, nil
 }
 
-// askTogether asks so many times at a time about a shard.
-func askTogether(t *testing.T, c *comparer, name string, times int) {
+// compareConcurrently asks so many times at a time about a shard.
+func compareConcurrently(t *testing.T, c *shardComparer, name string, times int) {
 	t.Helper()
 	var group sync.WaitGroup
 	for range times {
 		group.Go(func() {
-			got, err := c.shards(t.Context(), []string{name})
+			got, err := c.compareShards(t.Context(), []string{name})
 			if name != "broken" && (err != nil || len(got) != 1 || got[0].Name != name) {
 				t.Errorf("%s: %v %v", name, got, err)
 			}
@@ -137,23 +137,23 @@ func askTogether(t *testing.T, c *comparer, name string, times int) {
 // However many ask about the same, the cluster is read once a second; and one request at a time reads it.
 func TestComparisonsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &reading{t: t}
-		c := newComparer(r.read)
-		askTogether(t, c, "a", 50)
-		if n := r.times.Swap(0); n != 1 {
+		r := &countingReader{t: t}
+		c := newShardComparer(r.readShards)
+		compareConcurrently(t, c, "a", 50)
+		if n := r.total.Swap(0); n != 1 {
 			t.Errorf("50 requests at a time read the cluster %d times", n)
 		}
-		<-time.After(2 * goodFor)
-		askTogether(t, c, "a", 1)
-		askTogether(t, c, "broken", 2)
-		if n := r.times.Swap(0); n != 3 {
+		<-time.After(2 * comparisonTTL)
+		compareConcurrently(t, c, "a", 1)
+		compareConcurrently(t, c, "broken", 2)
+		if n := r.total.Swap(0); n != 3 {
 			t.Errorf("%d readings, want one of what is old, and one for each that failed", n)
 		}
 		for i := range 100 {
-			askTogether(t, c, fmt.Sprint(i), 1)
+			compareConcurrently(t, c, fmt.Sprint(i), 1)
 		}
-		if len(c.last) > mostAnswer {
-			t.Errorf("%d answers are kept", len(c.last))
+		if len(c.cache) > maxCachedComparisons {
+			t.Errorf("%d answers are kept", len(c.cache))
 		}
 	})
 }
@@ -161,12 +161,12 @@ func TestComparisonsAreShared(t *testing.T) {
 // A flood is answered with "too many" and keeps few at work; a request after it is answered.
 func TestFloodIsTurnedAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		gate := newTurnstile()
+		gate := newRequestLimiter()
 		var busy, working, most atomic.Int32
 		var group sync.WaitGroup
 		for range 200 {
 			group.Go(func() {
-				leave, err := gate.enter(t.Context())
+				leave, err := gate.acquire(t.Context())
 				if err != nil {
 					busy.Add(1)
 					return
@@ -180,16 +180,16 @@ func TestFloodIsTurnedAway(t *testing.T) {
 			})
 		}
 		group.Wait()
-		if most.Load() > mostWorking || busy.Load() != 200-mostWorking-mostWaiting {
+		if most.Load() > maxConcurrent || busy.Load() != 200-maxConcurrent-maxWaiting {
 			t.Errorf("%d at work, %d turned away", most.Load(), busy.Load())
 		}
-		if leave, err := gate.enter(t.Context()); err != nil {
+		if leave, err := gate.acquire(t.Context()); err != nil {
 			t.Errorf("after the flood: %v", err)
 		} else {
 			leave()
 		}
 	})
-	if got := codeOf(errBusy); got != http.StatusTooManyRequests {
+	if got := statusForError(errBusy); got != http.StatusTooManyRequests {
 		t.Errorf("status %d", got)
 	}
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// index is everything that can be searched for, in the order in which equals are told.
-type index []entry
+// searchIndex is everything that can be searched for, in the order in which equals are told.
+type searchIndex []searchEntry
 
-// entry is an object as it is found.
-type entry struct {
+// searchEntry is an object as it is found.
+type searchEntry struct {
 	Ref      state.Ref `json:"ref"`
 	Detail   string    `json:"detail,omitempty"`
 	Severity string    `json:"severity,omitempty"`
@@ -25,14 +25,14 @@ type entry struct {
 	prefixes   []netip.Prefix
 }
 
-// found is how many results are told.
-const found = 40
+// maxResults is how many results are told.
+const maxResults = 40
 
-func newIndex(c *survey.Cluster, worst map[state.Ref]diagnosis.Severity) index {
-	var x index
-	add := func(ref state.Ref, words ...string) *entry {
+func newSearchIndex(c *survey.Cluster, worst map[state.Ref]diagnosis.Severity) searchIndex {
+	var x searchIndex
+	add := func(ref state.Ref, words ...string) *searchEntry {
 		words = slices.DeleteFunc(words, func(w string) bool { return w == "" })
-		e := entry{Ref: ref, Detail: strings.Join(words, " "), kind: strings.ToLower(ref.Kind), name: strings.ToLower(ref.Name)}
+		e := searchEntry{Ref: ref, Detail: strings.Join(words, " "), kind: strings.ToLower(ref.Kind), name: strings.ToLower(ref.Name)}
 		if ref.Namespace != "" {
 			e.name = strings.ToLower(ref.Namespace) + "/" + e.name
 		}
@@ -45,36 +45,36 @@ func newIndex(c *survey.Cluster, worst map[state.Ref]diagnosis.Severity) index {
 		x = append(x, e)
 		return &x[len(x)-1]
 	}
-	addRequests(c, add)
-	addPlatform(c, add)
+	addTenantObjects(c, add)
+	addPlatformObjects(c, add)
 	for _, p := range c.Pods {
-		add(p.Ref, texts(p.Addresses)...)
+		add(p.Ref, formatStrings(p.Addresses)...)
 	}
 	return x
 }
 
-// adder adds an object with words to the index.
-type adder func(ref state.Ref, words ...string) *entry
+// addFunc adds an object with words to the index.
+type addFunc func(ref state.Ref, words ...string) *searchEntry
 
-// addRequests adds what tenants ask for.
-func addRequests(c *survey.Cluster, add adder) {
+// addTenantObjects adds what tenants ask for.
+func addTenantObjects(c *survey.Cluster, add addFunc) {
 	for _, p := range c.Projects {
-		add(p.Ref, text(p.Address)).prefixes = p.Prefixes
+		add(p.Ref, formatAddr(p.Address)).prefixes = p.Prefixes
 	}
 	for _, s := range c.Services {
-		add(s.Ref, slices.Concat(texts(s.Ingress), texts(s.ExternalIPs), []string{text(s.ClusterIP)})...)
+		add(s.Ref, slices.Concat(formatStrings(s.Ingress), formatStrings(s.ExternalIPs), []string{formatAddr(s.ClusterIP)})...)
 	}
 	for _, f := range c.FIps {
-		add(f.Ref, text(f.External), text(f.Target))
+		add(f.Ref, formatAddr(f.External), formatAddr(f.Target))
 	}
 	for _, e := range c.EIps {
-		add(e.Ref, text(e.Address))
+		add(e.Ref, formatAddr(e.Address))
 	}
 	for _, e := range c.EgressIPs {
 		add(e.Ref, e.Addresses...)
 	}
 	for _, e := range slices.Concat(c.EgressRoutes, c.EgressServices) {
-		add(e.Ref, texts(e.Sources)...)
+		add(e.Ref, formatStrings(e.Sources)...)
 	}
 	for _, g := range c.Gateways {
 		add(g.Ref, g.Addresses...)
@@ -87,22 +87,22 @@ func addRequests(c *survey.Cluster, add adder) {
 	}
 }
 
-// addPlatform adds what is the operator's.
-func addPlatform(c *survey.Cluster, add adder) {
+// addPlatformObjects adds what is the operator's.
+func addPlatformObjects(c *survey.Cluster, add addFunc) {
 	of := map[string][]netip.Prefix{} // network → its subnets: people ask about the network
 	for _, s := range c.Subnets {
 		of[s.Network] = append(of[s.Network], s.Prefixes...)
 	}
 	for _, n := range c.Networks {
 		prefixes := slices.Concat(of[n.Name], n.Addresses)
-		add(n.Ref, append(texts(prefixes), n.Type)...).prefixes = prefixes
+		add(n.Ref, append(formatStrings(prefixes), n.Type)...).prefixes = prefixes
 	}
 	for _, n := range c.Nodes {
-		add(n.Ref, texts(n.Addresses)...)
+		add(n.Ref, formatStrings(n.Addresses)...)
 	}
 	for _, s := range c.Subnets {
 		if s.Network == "" {
-			add(s.Ref, texts(s.Prefixes)...).prefixes = s.Prefixes
+			add(s.Ref, formatStrings(s.Prefixes)...).prefixes = s.Prefixes
 		}
 	}
 	for _, v := range c.Vpcs {
@@ -110,22 +110,22 @@ func addPlatform(c *survey.Cluster, add adder) {
 	}
 }
 
-func text(a netip.Addr) string {
+func formatAddr(a netip.Addr) string {
 	if !a.IsValid() {
 		return ""
 	}
 	return a.String()
 }
 
-func texts[T interface{ String() string }](all []T) (out []string) {
+func formatStrings[T interface{ String() string }](all []T) (out []string) {
 	for _, a := range all {
 		out = append(out, a.String())
 	}
 	return out
 }
 
-// search is the objects that every word of a query is about, the best first, and how many there are.
-func (x index) search(query string) (best []entry, all int) {
+// findEntries is the objects that every word of a query is about, the best first, and how many there are.
+func (x searchIndex) findEntries(query string) (best []searchEntry, all int) {
 	terms := strings.Fields(strings.ToLower(query))
 	if len(terms) == 0 {
 		return nil, 0
@@ -135,7 +135,7 @@ func (x index) search(query string) (best []entry, all int) {
 	for i := range x {
 		total := 0
 		for _, t := range terms {
-			s := x[i].score(t)
+			s := x[i].scoreTerm(t)
 			if s == 0 {
 				total = 0
 				break
@@ -147,7 +147,7 @@ func (x index) search(query string) (best []entry, all int) {
 		}
 	}
 	slices.SortStableFunc(hits, func(a, b hit) int { return cmp.Compare(b.score, a.score) })
-	for _, h := range hits[:min(len(hits), found)] {
+	for _, h := range hits[:min(len(hits), maxResults)] {
 		best = append(best, x[h.entry])
 	}
 	return best, len(hits)
@@ -155,30 +155,30 @@ func (x index) search(query string) (best []entry, all int) {
 
 // How well a word fits.
 const (
-	isIt     = 100 // an address, or the name
-	begins   = 40
-	contains = 20
-	holds    = 10 // a prefix that the address is in
-	ofKind   = 5
+	scoreExact     = 100 // an address, or the name
+	scorePrefix    = 40
+	scoreSubstring = 20
+	scoreInSubnet  = 10 // a prefix that the address is in
+	scoreKind      = 5
 )
 
-func (e *entry) score(term string) int {
+func (e *searchEntry) scoreTerm(term string) int {
 	own := e.name[strings.LastIndex(e.name, "/")+1:]
 	some := func(fits func(text, term string) bool) bool {
 		return fits(e.name, term) || fits(own, term) || slices.ContainsFunc(e.words, func(w string) bool { return fits(w, term) })
 	}
 	switch {
 	case slices.Contains(e.words, term) || e.name == term || own == term || e.kind+"/"+own == term:
-		return isIt
+		return scoreExact
 	case some(strings.HasPrefix):
-		return begins
+		return scorePrefix
 	case some(strings.Contains):
-		return contains
+		return scoreSubstring
 	case strings.HasPrefix(e.kind, term):
-		return ofKind
+		return scoreKind
 	}
 	if a, err := netip.ParseAddr(term); err == nil && slices.ContainsFunc(e.prefixes, func(p netip.Prefix) bool { return p.Contains(a) }) {
-		return holds
+		return scoreInSubnet
 	}
 	return 0
 }

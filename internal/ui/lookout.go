@@ -9,58 +9,58 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// idle is how long surveys go on after the last one has looked.
-const idle = 30 * time.Second
+// idleTimeout is how long surveys go on after the last one has looked.
+const idleTimeout = 30 * time.Second
 
-// limit is how long a survey may take.
-const limit = 2 * time.Minute
+// surveyTimeout is how long a survey may take.
+const surveyTimeout = 2 * time.Minute
 
-// share is how many times as long as comparing shards has taken it is left alone.
-const share = 10
+// compareBackoffFactor is how many times as long as comparing shards has taken it is left alone.
+const compareBackoffFactor = 10
 
-// lookout takes surveys, one at a time and for all who look, while somebody does.
-type lookout struct {
+// poller takes surveys, one at a time and for all who look, while somebody does.
+type poller struct {
 	config Config
 	now    func() time.Time
 
 	mu sync.Mutex
-	// seen is the last survey of a cluster that could be reached, worked out; nil: there is none yet.
-	seen *scene
+	// view is the last survey of a cluster that could be reached, worked out; nil: there is none yet.
+	view *viewModel
 	// problem is why the last one is not newer, and since when that is so.
-	problem string
-	since   time.Time
-	// news is closed when something is new.
-	news    chan struct{}
-	lookers int
-	asked   time.Time     // by somebody, last
-	wake    chan struct{} // somebody has come
+	problem      string
+	problemSince time.Time
+	// changed is closed when something is new.
+	changed      chan struct{}
+	viewers      int
+	lastViewedAt time.Time     // by somebody, last
+	wake         chan struct{} // somebody has come
 
 	// shards are as they were compared last, when, and how long it took. Only run knows them.
-	shards   []survey.Shard
-	compared time.Time
-	took     time.Duration
+	shards          []survey.Shard
+	comparedAt      time.Time
+	compareDuration time.Duration
 }
 
-func newLookout(config Config) *lookout {
-	return &lookout{config: config, now: time.Now, news: make(chan struct{}), wake: make(chan struct{}, 1)}
+func newPoller(config Config) *poller {
+	return &poller{config: config, now: time.Now, changed: make(chan struct{}), wake: make(chan struct{}, 1)}
 }
 
 // run takes surveys until ctx ends.
-func (l *lookout) run(ctx context.Context) {
-	for l.look(ctx); l.config.Every > 0 && l.pause(ctx); l.look(ctx) {
+func (l *poller) run(ctx context.Context) {
+	for l.pollOnce(ctx); l.config.Interval > 0 && l.waitForNextPoll(ctx); l.pollOnce(ctx) {
 	}
 }
 
-// pause waits for the time of the next survey, and for somebody who wants to see it. It says whether there is one.
-func (l *lookout) pause(ctx context.Context) bool {
-	timer := time.NewTimer(l.config.Every)
+// waitForNextPoll waits for the time of the next survey, and for somebody who wants to see it. It says whether there is one.
+func (l *poller) waitForNextPoll(ctx context.Context) bool {
+	timer := time.NewTimer(l.config.Interval)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
 	case <-timer.C:
 	}
-	if !l.lonely() {
+	if !l.isUnwatched() {
 		return true
 	}
 	select {
@@ -71,119 +71,119 @@ func (l *lookout) pause(ctx context.Context) bool {
 	}
 }
 
-// look takes one survey, and tells if something is new.
-func (l *lookout) look(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+// pollOnce takes one survey, and tells if something is new.
+func (l *poller) pollOnce(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
 	defer cancel()
-	s := l.config.Survey(ctx)
-	if i := slices.IndexFunc(s.Unread, func(u survey.Unread) bool { return u.System == survey.Kubernetes }); i >= 0 {
-		l.tell(nil, s.Unread[i].Problem)
+	s := l.config.TakeSurvey(ctx)
+	if i := slices.IndexFunc(s.Unread, func(u survey.ReadFailure) bool { return u.System == survey.Kubernetes }); i >= 0 {
+		l.publishState(nil, s.Unread[i].Problem)
 		return
 	}
-	if l.config.Shards == nil {
-		l.tell(newScene(s), "")
+	if l.config.CompareShards == nil {
+		l.publishState(newViewModel(s), "")
 		return
 	}
 	s.Shards = l.shards
-	l.tell(newScene(s), "")
-	l.compare(ctx, *s)
+	l.publishState(newViewModel(s), "")
+	l.compareShards(ctx, *s)
 }
 
-// compare tells the same survey with all shards compared anew. That takes far longer than reading, where there are many: it is done so seldom
+// compareShards tells the same survey with all shards compared anew. That takes far longer than reading, where there are many: it is done so seldom
 // that most of the time is left for surveys.
-func (l *lookout) compare(ctx context.Context, s survey.Survey) {
+func (l *poller) compareShards(ctx context.Context, s survey.Survey) {
 	begun := l.now()
-	if begun.Sub(l.compared) < share*l.took {
+	if begun.Sub(l.comparedAt) < compareBackoffFactor*l.compareDuration {
 		return
 	}
-	shards, err := l.config.Shards(ctx, nil)
-	l.compared, l.took = l.now(), l.now().Sub(begun)
+	shards, err := l.config.CompareShards(ctx, nil)
+	l.comparedAt, l.compareDuration = l.now(), l.now().Sub(begun)
 	if err != nil {
 		return // what it could not read, the survey could not either, and tells
 	}
 	l.shards, s.Shards = shards, shards
-	l.tell(newScene(&s), "")
+	l.publishState(newViewModel(&s), "")
 }
 
-// tell keeps a scene, or why there is none.
-func (l *lookout) tell(seen *scene, problem string) {
+// publishState keeps a scene, or why there is none.
+func (l *poller) publishState(seen *viewModel, problem string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	fresh := l.seen == nil && seen != nil || seen != nil && seen.revision != l.seen.revision
+	fresh := l.view == nil && seen != nil || seen != nil && seen.revision != l.view.revision
 	if seen != nil {
-		l.seen = seen
+		l.view = seen
 	}
 	if problem != l.problem {
 		fresh = true
 		if problem == "" || l.problem == "" {
-			l.since = l.now()
+			l.problemSince = l.now()
 		}
 		l.problem = problem
 	}
 	if fresh {
-		close(l.news)
-		l.news = make(chan struct{})
+		close(l.changed)
+		l.changed = make(chan struct{})
 	}
 }
 
-// moment is what there is to tell at one moment.
-type moment struct {
-	seen    *scene
-	problem string
-	since   time.Time
-	news    <-chan struct{}
+// pollState is what there is to tell at one moment.
+type pollState struct {
+	view         *viewModel
+	problem      string
+	problemSince time.Time
+	changed      <-chan struct{}
 }
 
-// current is what there is to tell now. Whoever asks keeps surveys going for a while.
-func (l *lookout) current() moment {
+// currentState is what there is to tell now. Whoever asks keeps surveys going for a while.
+func (l *poller) currentState() pollState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.touch()
-	return moment{l.seen, l.problem, l.since, l.news}
+	l.markViewed()
+	return pollState{l.view, l.problem, l.problemSince, l.changed}
 }
 
-// first is the same, once there is something to tell.
-func (l *lookout) first(ctx context.Context) moment {
+// waitForState is the same, once there is something to tell.
+func (l *poller) waitForState(ctx context.Context) pollState {
 	for {
-		m := l.current()
-		if m.seen != nil || m.problem != "" {
+		m := l.currentState()
+		if m.view != nil || m.problem != "" {
 			return m
 		}
 		select {
 		case <-ctx.Done():
 			return m
-		case <-m.news:
+		case <-m.changed:
 		}
 	}
 }
 
-func (l *lookout) touch() {
-	l.asked = l.now()
+func (l *poller) markViewed() {
+	l.lastViewedAt = l.now()
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
 }
 
-// come is somebody who looks all the time, until he goes.
-func (l *lookout) come() (leave func()) {
+// registerViewer is somebody who looks all the time, until he goes.
+func (l *poller) registerViewer() (leave func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lookers++
-	l.touch()
+	l.viewers++
+	l.markViewed()
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.lookers--
-		l.asked = l.now()
+		l.viewers--
+		l.lastViewedAt = l.now()
 	}
 }
 
-// lonely says whether nobody looks any more. A sign of somebody who came before is used up.
-func (l *lookout) lonely() bool {
+// isUnwatched says whether nobody looks any more. A sign of somebody who came before is used up.
+func (l *poller) isUnwatched() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	alone := l.lookers == 0 && l.now().Sub(l.asked) > idle
+	alone := l.viewers == 0 && l.now().Sub(l.lastViewedAt) > idleTimeout
 	if alone {
 		select {
 		case <-l.wake:

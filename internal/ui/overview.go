@@ -24,26 +24,26 @@ type overview struct {
 
 // tile is a VPC.
 type tile struct {
-	Ref        state.Ref      `json:"ref"` // the project, or the VPC where it is none's
-	Vpc        string         `json:"vpc"`
-	Group      string         `json:"group,omitempty"` // the organization
-	Name       string         `json:"name"`
-	Management bool           `json:"management,omitempty"`
-	Namespaces []string       `json:"namespaces"`
-	Subnets    []string       `json:"subnets"`
-	Prefixes   []netip.Prefix `json:"prefixes"`
-	Networks   []string       `json:"networks"` // the default first
-	Address    netip.Addr     `json:"address,omitzero"`
-	Nodes      []string       `json:"nodes"` // that hold its ports outside
-	Pods       int            `json:"pods"`
-	Ways       []way          `json:"ways"`
-	More       int            `json:"more,omitempty"` // ways that do not fit
-	Severity   string         `json:"severity,omitempty"`
-	Problems   int            `json:"problems,omitempty"`
+	Ref          state.Ref      `json:"ref"` // the project, or the VPC where it is none's
+	Vpc          string         `json:"vpc"`
+	Organization string         `json:"group,omitempty"` // the organization
+	Name         string         `json:"name"`
+	Management   bool           `json:"management,omitempty"`
+	Namespaces   []string       `json:"namespaces"`
+	Subnets      []string       `json:"subnets"`
+	Prefixes     []netip.Prefix `json:"prefixes"`
+	Networks     []string       `json:"networks"` // the default first
+	Address      netip.Addr     `json:"address,omitzero"`
+	Nodes        []string       `json:"nodes"` // that hold its ports outside
+	Pods         int            `json:"pods"`
+	Entries      []tileEntry    `json:"ways"`
+	Omitted      int            `json:"more,omitempty"` // ways that do not fit
+	Severity     string         `json:"severity,omitempty"`
+	Problems     int            `json:"problems,omitempty"`
 }
 
-// way is a way in or out: a floating IP, a load balancer, a diversion.
-type way struct {
+// tileEntry is a way in or out: a floating IP, a load balancer, a diversion.
+type tileEntry struct {
 	Ref      state.Ref  `json:"ref"`
 	Address  netip.Addr `json:"address,omitzero"`
 	Network  string     `json:"network,omitempty"`
@@ -51,16 +51,16 @@ type way struct {
 	To       string     `json:"to,omitempty"` // one target by name
 	Targets  int        `json:"targets"`
 	Ready    int        `json:"ready"`
-	Out      bool       `json:"out,omitempty"` // packets leave by it
+	Outbound bool       `json:"out,omitempty"` // packets leave by it
 	Severity string     `json:"severity,omitempty"`
 }
 
-// fits is how many ways are on a tile.
-const fits = 8
+// maxTileEntries is how many ways are on a tile.
+const maxTileEntries = 8
 
 func newOverview(g *topology.Graph) overview {
 	out := overview{
-		Cluster: g.Cluster, Version: g.Version, Networks: g.Networks, Nodes: g.Nodes, Egress: g.Egress, Gateways: g.Gateways, Problems: g.Problems,
+		Cluster: g.Cluster, Version: g.Version, Networks: g.Networks, Nodes: g.Nodes, Egress: g.EgressIPs, Gateways: g.Gateways, Problems: g.Problems,
 	}
 	for i := range g.Vpcs {
 		out.Tiles = append(out.Tiles, newTile(&g.Vpcs[i]))
@@ -70,14 +70,14 @@ func newOverview(g *topology.Graph) overview {
 
 func newTile(v *topology.Vpc) tile {
 	t := tile{
-		Ref: v.Ref, Vpc: v.Name, Name: v.Name, Management: v.Management, Namespaces: v.Namespaces, Networks: v.Networks, Address: v.Address, Pods: v.Pods,
-		Nodes: []string{}, Subnets: []string{}, Prefixes: []netip.Prefix{}, Ways: []way{},
+		Ref: v.Ref, Vpc: v.Name, Name: v.Name, Management: v.Management, Namespaces: v.Namespaces, Networks: v.Networks, Address: v.SNATAddress, Pods: v.Pods,
+		Nodes: []string{}, Subnets: []string{}, Prefixes: []netip.Prefix{}, Entries: []tileEntry{},
 	}
 	if v.Networks == nil {
 		t.Networks = []string{}
 	}
 	if v.Project != nil {
-		t.Ref, t.Group, t.Name = *v.Project, v.Project.Namespace, v.Project.Name
+		t.Ref, t.Organization, t.Name = *v.Project, v.Project.Namespace, v.Project.Name
 	}
 	for _, s := range v.Subnets {
 		t.Subnets, t.Prefixes = append(t.Subnets, s.Name), append(t.Prefixes, s.Prefixes...)
@@ -87,55 +87,55 @@ func newTile(v *topology.Vpc) tile {
 			t.Nodes = append(t.Nodes, p.Node)
 		}
 	}
-	t.judge(v.Problems)
-	all := ways(v)
+	t.addProblems(v.Problems)
+	all := listTileEntries(v)
 	for i := range v.EIps {
-		t.judge(v.EIps[i].Problems)
+		t.addProblems(v.EIps[i].Problems)
 	}
 	for i := range all {
-		t.judge(all[i].problems)
+		t.addProblems(all[i].problems)
 	}
-	t.add(all)
+	t.addEntries(all)
 	return t
 }
 
-// judge counts what is wrong, and keeps the worst.
-func (t *tile) judge(problems []topology.Problem) {
+// addProblems counts what is wrong, and keeps the worst.
+func (t *tile) addProblems(problems []topology.Problem) {
 	t.Problems += len(problems)
-	if s := worstProblem(problems); rank(s) > rank(t.Severity) {
+	if s := worstSeverity(problems); severityRank(s) > severityRank(t.Severity) {
 		t.Severity = s
 	}
 }
 
-func rank(severity string) int {
+func severityRank(severity string) int {
 	return slices.Index([]string{"", "info", "warning", "error"}, severity)
 }
 
-func worstProblem(problems []topology.Problem) (severity string) {
+func worstSeverity(problems []topology.Problem) (severity string) {
 	for _, p := range problems {
-		if rank(p.Severity) > rank(severity) {
+		if severityRank(p.Severity) > severityRank(severity) {
 			severity = p.Severity
 		}
 	}
 	return severity
 }
 
-// candidate is a way that may be on the tile.
-type candidate struct {
-	way
+// tileCandidate is a way that may be on the tile.
+type tileCandidate struct {
+	tileEntry
 	problems []topology.Problem
 }
 
-func ways(v *topology.Vpc) (all []candidate) {
+func listTileEntries(v *topology.Vpc) (all []tileCandidate) {
 	for _, f := range v.FIps {
-		w := way{Ref: f.Ref, Address: f.Address, Network: f.Network, To: f.Target.Name}
-		w.count(f.Target)
-		all = append(all, candidate{w, f.Problems})
+		w := tileEntry{Ref: f.Ref, Address: f.Address, Network: f.Network, To: f.Target.Name}
+		w.countTargets(f.Target)
+		all = append(all, tileCandidate{w, f.Problems})
 	}
 	for _, s := range v.Services {
-		w := way{Ref: s.Ref, Address: s.Address, Network: s.Network}
-		if !w.Address.IsValid() && len(s.Outside) > 0 {
-			w.Address = s.Outside[0]
+		w := tileEntry{Ref: s.Ref, Address: s.Address, Network: s.Network}
+		if !w.Address.IsValid() && len(s.ExternalIPs) > 0 {
+			w.Address = s.ExternalIPs[0]
 		}
 		for i, p := range s.Ports {
 			if i > 0 {
@@ -144,17 +144,17 @@ func ways(v *topology.Vpc) (all []candidate) {
 			w.Ports += strconv.Itoa(p.Port)
 		}
 		if len(s.Ports) > 0 {
-			w.count(s.Ports[0].Targets...)
+			w.countTargets(s.Ports[0].Targets...)
 		}
-		all = append(all, candidate{w, s.Problems})
+		all = append(all, tileCandidate{w, s.Problems})
 	}
-	for _, d := range slices.Concat(v.Routes, v.Behind) {
-		all = append(all, candidate{way{Ref: d.Ref, Address: d.Address, Network: d.Network, Out: true}, d.Problems})
+	for _, d := range slices.Concat(v.EgressRoutes, v.EgressServices) {
+		all = append(all, tileCandidate{tileEntry{Ref: d.Ref, Address: d.Address, Network: d.Network, Outbound: true}, d.Problems})
 	}
 	return all
 }
 
-func (w *way) count(targets ...topology.Target) {
+func (w *tileEntry) countTargets(targets ...topology.Target) {
 	for _, t := range targets {
 		if !t.Address.IsValid() {
 			continue
@@ -166,17 +166,17 @@ func (w *way) count(targets ...topology.Target) {
 	}
 }
 
-// add puts as many on the tile as fit, in their order; those that something is wrong with have a right to be among them.
-func (t *tile) add(all []candidate) {
+// addEntries puts as many on the tile as fit, in their order; those that something is wrong with have a right to be among them.
+func (t *tile) addEntries(all []tileCandidate) {
 	chosen := make([]int, len(all))
 	for i := range all {
-		chosen[i], all[i].Severity = i, worstProblem(all[i].problems)
+		chosen[i], all[i].Severity = i, worstSeverity(all[i].problems)
 	}
-	slices.SortStableFunc(chosen, func(a, b int) int { return cmp.Compare(rank(all[b].Severity), rank(all[a].Severity)) })
-	chosen = chosen[:min(len(chosen), fits)]
+	slices.SortStableFunc(chosen, func(a, b int) int { return cmp.Compare(severityRank(all[b].Severity), severityRank(all[a].Severity)) })
+	chosen = chosen[:min(len(chosen), maxTileEntries)]
 	slices.Sort(chosen)
 	for _, i := range chosen {
-		t.Ways = append(t.Ways, all[i].way)
+		t.Entries = append(t.Entries, all[i].tileEntry)
 	}
-	t.More = len(all) - len(chosen)
+	t.Omitted = len(all) - len(chosen)
 }

@@ -16,33 +16,33 @@ import (
 	"github.com/sallyport/sallyport/internal/topology"
 )
 
-// scene is a survey and what is told of it, worked out once for everybody.
-type scene struct {
+// viewModel is a survey and what is told of it, worked out once for everybody.
+type viewModel struct {
 	survey   *survey.Survey
 	findings []diagnosis.Finding
 	graph    *topology.Graph
-	index    index
-	// overview is the map as the page draws it.
-	overview document
-	found    document
+	index    searchIndex
+	// overviewDoc is the map as the page draws it.
+	overviewDoc jsonDocument
+	findingsDoc jsonDocument
 	// revision changes when something that is told does. The time of the survey is no news.
 	revision string
 }
 
-func newScene(s *survey.Survey) *scene {
-	out := &scene{survey: s, findings: diagnosis.Examine(s)}
-	out.graph = topology.Of(s, out.findings)
-	out.index = newIndex(&s.Cluster, worstOf(out.findings))
-	out.overview = newDocument(newOverview(out.graph)).pack()
-	out.found = newDocument(out.findings).pack()
+func newViewModel(s *survey.Survey) *viewModel {
+	out := &viewModel{survey: s, findings: diagnosis.CheckCluster(s)}
+	out.graph = topology.BuildGraph(s, out.findings)
+	out.index = newSearchIndex(&s.Cluster, worstSeverityByRef(out.findings))
+	out.overviewDoc = newJSONDocument(newOverview(out.graph)).withGzipBody()
+	out.findingsDoc = newJSONDocument(out.findings).withGzipBody()
 	timeless := *out.graph
 	timeless.Taken = time.Time{}
-	out.revision = digest(newDocument(timeless).body, out.found.body, newDocument(s.Unread).body)
+	out.revision = contentDigest(newJSONDocument(timeless).body, out.findingsDoc.body, newJSONDocument(s.Unread).body)
 	return out
 }
 
-// worstOf is the worst that was found about each object.
-func worstOf(findings []diagnosis.Finding) map[state.Ref]diagnosis.Severity {
+// worstSeverityByRef is the worst that was found about each object.
+func worstSeverityByRef(findings []diagnosis.Finding) map[state.Ref]diagnosis.Severity {
 	worst := map[state.Ref]diagnosis.Severity{}
 	for _, f := range findings {
 		if len(f.About) > 0 { // the others are only told about
@@ -52,21 +52,21 @@ func worstOf(findings []diagnosis.Finding) map[state.Ref]diagnosis.Severity {
 	return worst
 }
 
-// document is a body of JSON as it is sent: packed and named by what is in it.
-type document struct {
-	body, packed []byte
-	tag          string
+// jsonDocument is a body of JSON as it is sent: packed and named by what is in it.
+type jsonDocument struct {
+	body, gzipBody []byte
+	etag           string
 }
 
-func newDocument(value any) document {
+func newJSONDocument(value any) jsonDocument {
 	body, err := json.Marshal(value)
 	if err != nil {
 		panic("what is told can't be written as JSON: " + err.Error()) // all of it is our own types
 	}
-	return document{body: body, tag: `"` + digest(body) + `"`}
+	return jsonDocument{body: body, etag: `"` + contentDigest(body) + `"`}
 }
 
-func digest(parts ...[]byte) string {
+func contentDigest(parts ...[]byte) string {
 	h := sha256.New()
 	for _, p := range parts {
 		h.Write(p)
@@ -75,30 +75,30 @@ func digest(parts ...[]byte) string {
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
-// pack is the document for many readers.
-func (d document) pack() document {
+// withGzipBody is the document for many readers.
+func (d jsonDocument) withGzipBody() jsonDocument {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	_, _ = z.Write(d.body) // into memory
 	_ = z.Close()
-	d.packed = b.Bytes()
+	d.gzipBody = b.Bytes()
 	return d
 }
 
-// send writes the document, unless the reader has it.
-func (d document) send(w http.ResponseWriter, r *http.Request) {
+// writeResponse writes the document, unless the reader has it.
+func (d jsonDocument) writeResponse(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
-	h.Set("ETag", d.tag)
+	h.Set("ETag", d.etag)
 	h.Set("Vary", "Accept-Encoding")
-	if r.Header.Get("If-None-Match") == d.tag {
+	if r.Header.Get("If-None-Match") == d.etag {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
 	h.Set("Content-Type", "application/json")
 	body := d.body
-	if len(d.packed) > 0 && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+	if len(d.gzipBody) > 0 && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		h.Set("Content-Encoding", "gzip")
-		body = d.packed
+		body = d.gzipBody
 	}
 	_, _ = w.Write(body) // he has gone
 }

@@ -19,12 +19,12 @@ import (
 type Config struct {
 	// Version is that of the program.
 	Version string
-	// Survey takes a survey, without shards. What can't be read is told in it.
-	Survey func(context.Context) *survey.Survey
-	// Shards compares shards with what is there; no names: all. Nil: a survey has those that it has.
-	Shards func(ctx context.Context, names []string) ([]survey.Shard, error)
-	// Every is how long to wait after a survey before the next; 0: there is one only.
-	Every time.Duration
+	// TakeSurvey takes a survey, without shards. What can't be read is told in it.
+	TakeSurvey func(context.Context) *survey.Survey
+	// CompareShards compares shards with what is there; no names: all. Nil: a survey has those that it has.
+	CompareShards func(ctx context.Context, names []string) ([]survey.Shard, error)
+	// Interval is how long to wait after a survey before the next; 0: there is one only.
+	Interval time.Duration
 	// Token is what a browser has to show, once, to see the page. NewToken makes one.
 	Token string
 }
@@ -43,7 +43,7 @@ func Listen(address string, remote bool) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--address: %w; give one such as 127.0.0.1:8080", err)
 	}
-	if !remote && !loopback(host) {
+	if !remote && !isLoopbackHost(host) {
 		return nil, fmt.Errorf("%s can be reached from outside this machine, and the page is not encrypted: whoever sees its packets could read "+
 			"the cluster's whole topology; use ssh -L to get to it from elsewhere, or say --allow-remote", address)
 	}
@@ -54,7 +54,7 @@ func Listen(address string, remote bool) (net.Listener, error) {
 	return l, nil
 }
 
-func loopback(host string) bool {
+func isLoopbackHost(host string) bool {
 	a, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && a.Unmap().IsLoopback()
 }
@@ -63,10 +63,10 @@ func loopback(host string) bool {
 func Serve(ctx context.Context, l net.Listener, config Config, remote bool) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	lookout := newLookout(config)
+	lookout := newPoller(config)
 	go lookout.run(ctx)
 	server := &http.Server{
-		Handler:           guard{next: newSite(config, lookout), remote: remote, token: config.Token},
+		Handler:           guard{next: newSite(config, lookout), allowRemote: remote, token: config.Token},
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16 << 10,

@@ -27,42 +27,42 @@ import (
 	"github.com/sallyport/sallyport/internal/topology/drawing"
 )
 
-// served is the page of a survey, as Serve has it.
-func served(t *testing.T, config Config) *httptest.Server {
+// newTestServer is the page of a survey, as Serve has it.
+func newTestServer(t *testing.T, config Config) *httptest.Server {
 	t.Helper()
-	if config.Survey == nil {
-		config.Survey = func(context.Context) *survey.Survey { return surveytest.Cluster(5) }
+	if config.TakeSurvey == nil {
+		config.TakeSurvey = func(context.Context) *survey.Survey { return surveytest.GenerateCluster(5) }
 	}
-	l := newLookout(config)
+	l := newPoller(config)
 	go l.run(t.Context())
-	s := httptest.NewServer(guard{next: newSite(config, l), token: secret})
+	s := httptest.NewServer(guard{next: newSite(config, l), token: testToken})
 	t.Cleanup(s.Close)
 	return s
 }
 
-// secret is the token in these tests.
-const secret = "a-token"
+// testToken is the token in these tests.
+const testToken = "a-token"
 
 // addCookie adds the cookie of a page to a request.
 func addCookie(r *http.Request, token string) {
 	r.Header.Add("Cookie", cookieName(r.URL.Host)+"="+token)
 }
 
-// reply is an answer that was read to its end.
-type reply struct {
+// response is an answer that was read to its end.
+type response struct {
 	StatusCode int
 	Status     string
 	Header     http.Header
 }
 
-// get is the answer to a request; edit changes it before it is sent.
-func get(t *testing.T, s *httptest.Server, path string, edit func(*http.Request)) (reply, []byte) {
+// getPath is the answer to a request; edit changes it before it is sent.
+func getPath(t *testing.T, s *httptest.Server, path string, edit func(*http.Request)) (response, []byte) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	addCookie(r, secret)
+	addCookie(r, testToken)
 	if edit != nil {
 		edit(r)
 	}
@@ -75,13 +75,13 @@ func get(t *testing.T, s *httptest.Server, path string, edit func(*http.Request)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return reply{answer.StatusCode, answer.Status, answer.Header}, body
+	return response{answer.StatusCode, answer.Status, answer.Header}, body
 }
 
-// tell is the JSON at a path.
-func tell[T any](t *testing.T, s *httptest.Server, path string) (value T) {
+// getJSON is the JSON at a path.
+func getJSON[T any](t *testing.T, s *httptest.Server, path string) (value T) {
 	t.Helper()
-	answer, body := get(t, s, path, nil)
+	answer, body := getPath(t, s, path, nil)
 	if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != "application/json" {
 		t.Fatalf("%s: %s %s: %s", path, answer.Status, answer.Header.Get("Content-Type"), body)
 	}
@@ -114,7 +114,7 @@ func TestListenOnLoopbackOnly(t *testing.T) {
 }
 
 func TestGuard(t *testing.T) {
-	s := served(t, Config{})
+	s := newTestServer(t, Config{})
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(s.URL, "http://"))
 	for _, c := range []struct {
 		name string
@@ -138,7 +138,7 @@ func TestGuard(t *testing.T) {
 		}, 200},
 	} {
 		for _, path := range []string{"/", "/api/status"} {
-			answer, _ := get(t, s, path, c.edit)
+			answer, _ := getPath(t, s, path, c.edit)
 			if answer.StatusCode != c.code {
 				t.Errorf("%s %s: %s, want %d", c.name, path, answer.Status, c.code)
 			}
@@ -147,32 +147,32 @@ func TestGuard(t *testing.T) {
 			}
 		}
 	}
-	if !(guard{remote: true}).known("192.0.2.1:80") || (guard{remote: true}).known("evil.example") {
+	if !(guard{allowRemote: true}).isTrustedHost("192.0.2.1:80") || (guard{allowRemote: true}).isTrustedHost("evil.example") {
 		t.Error("with --allow-remote, addresses are known and names are not")
 	}
 }
 
 // Every file that a page names is there, and names nothing outside; so no browser is needed to see that a file was forgotten.
 func TestPageIsComplete(t *testing.T) {
-	s := served(t, Config{})
+	s := newTestServer(t, Config{})
 	named := regexp.MustCompile(`(?:src|href)="([^"#]+)"|from "([^"]+)"`)
-	err := fs.WalkDir(files, "page", func(name string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(pageFiles, "page", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		answer, body := get(t, s, strings.TrimPrefix(name, "page"), nil)
+		answer, body := getPath(t, s, strings.TrimPrefix(name, "page"), nil)
 		if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") == "" {
 			t.Errorf("%s: %s %q", name, answer.Status, answer.Header.Get("Content-Type"))
 		}
 		for _, found := range named.FindAllStringSubmatch(string(body), -1) {
-			if to := path.Join(path.Dir(name), found[1]+found[2]); !exists(to) {
+			if to := path.Join(path.Dir(name), found[1]+found[2]); !pageFileExists(to) {
 				t.Errorf("%s names %s, which is not there", name, to)
 			}
 		}
 		if outside := regexp.MustCompile(`https?://[a-z]|@import|\burl\(`).FindString(strings.ReplaceAll(string(body), "http://www.w3.org/2000/svg", "")); outside != "" {
 			t.Errorf("%s has %q: everything is in the program", name, outside)
 		}
-		again, _ := get(t, s, strings.TrimPrefix(name, "page"), func(r *http.Request) { r.Header.Set("If-None-Match", answer.Header.Get("ETag")) })
+		again, _ := getPath(t, s, strings.TrimPrefix(name, "page"), func(r *http.Request) { r.Header.Set("If-None-Match", answer.Header.Get("ETag")) })
 		if again.StatusCode != http.StatusNotModified {
 			t.Errorf("%s is sent again: %s", name, again.Status)
 		}
@@ -181,19 +181,19 @@ func TestPageIsComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if answer, _ := get(t, s, "/nothing.js", nil); answer.StatusCode != http.StatusNotFound {
+	if answer, _ := getPath(t, s, "/nothing.js", nil); answer.StatusCode != http.StatusNotFound {
 		t.Errorf("a file that is not there: %s", answer.Status)
 	}
 }
 
-func exists(name string) bool {
-	_, err := fs.Stat(files, name)
+func pageFileExists(name string) bool {
+	_, err := fs.Stat(pageFiles, name)
 	return err == nil
 }
 
 func TestOverviewHasEveryProject(t *testing.T) {
-	s := served(t, Config{})
-	o := tell[overview](t, s, "/api/overview")
+	s := newTestServer(t, Config{})
+	o := getJSON[overview](t, s, "/api/overview")
 	var names []string
 	for _, tile := range o.Tiles {
 		if tile.Ref.Kind == "Project" {
@@ -204,15 +204,15 @@ func TestOverviewHasEveryProject(t *testing.T) {
 		t.Errorf("projects %q, want %q", names, want)
 	}
 	hooli := o.Tiles[slices.IndexFunc(o.Tiles, func(t tile) bool { return t.Vpc == "hooli-prod" })]
-	i := slices.IndexFunc(hooli.Ways, func(w way) bool { return w.Ref.Name == "vm-gone" })
-	if hooli.Severity != "error" || i < 0 || hooli.Ways[i].Severity != "error" || hooli.Ways[i].Targets != 0 {
+	i := slices.IndexFunc(hooli.Entries, func(w tileEntry) bool { return w.Ref.Name == "vm-gone" })
+	if hooli.Severity != "error" || i < 0 || hooli.Entries[i].Severity != "error" || hooli.Entries[i].Targets != 0 {
 		t.Errorf("a FIp without a target is not seen: %+v", hooli)
 	}
-	whole := tell[topology.Graph](t, s, "/api/map")
-	if one := tell[topology.Vpc](t, s, "/api/map?vpc=hooli-prod"); len(whole.Vpcs) != len(o.Tiles) || one.Name != "hooli-prod" {
+	whole := getJSON[topology.Graph](t, s, "/api/map")
+	if one := getJSON[topology.Vpc](t, s, "/api/map?vpc=hooli-prod"); len(whole.Vpcs) != len(o.Tiles) || one.Name != "hooli-prod" {
 		t.Errorf("%d VPCs on the map, %d tiles; one is %s", len(whole.Vpcs), len(o.Tiles), one.Name)
 	}
-	if answer, _ := get(t, s, "/api/map?vpc=none", nil); answer.StatusCode != http.StatusNotFound {
+	if answer, _ := getPath(t, s, "/api/map?vpc=none", nil); answer.StatusCode != http.StatusNotFound {
 		t.Errorf("a VPC that is not there: %s", answer.Status)
 	}
 }
@@ -225,15 +225,15 @@ func TestWaysWithProblemsHaveARightToBeSeen(t *testing.T) {
 	v.FIps[17].Problems = []topology.Problem{{Severity: "error"}}
 	v.FIps[17].EIp, v.FIps[17].Ref.Name = "ill", "ill"
 	got := newTile(&v)
-	if len(got.Ways) != fits || got.More != 20-fits || got.Ways[fits-1].Ref.Name != "ill" || got.Problems != 1 {
-		t.Errorf("%d ways and %d more, the last %q", len(got.Ways), got.More, got.Ways[fits-1].Ref.Name)
+	if len(got.Entries) != maxTileEntries || got.Omitted != 20-maxTileEntries || got.Entries[maxTileEntries-1].Ref.Name != "ill" || got.Problems != 1 {
+		t.Errorf("%d ways and %d more, the last %q", len(got.Entries), got.Omitted, got.Entries[maxTileEntries-1].Ref.Name)
 	}
 }
 
 func TestSearch(t *testing.T) {
-	s := served(t, Config{})
+	s := newTestServer(t, Config{})
 	type results struct {
-		Results []entry
+		Results []searchEntry
 		All     int
 	}
 	for query, first := range map[string]string{
@@ -247,22 +247,22 @@ func TestSearch(t *testing.T) {
 		"198.18.200.1":        "ExternalNetwork ext-public",
 		"acme-prod.example.c": "HTTPRoute acme-prod/web",
 	} {
-		got := tell[results](t, s, "/api/search?q="+url.QueryEscape(query))
+		got := getJSON[results](t, s, "/api/search?q="+url.QueryEscape(query))
 		if len(got.Results) == 0 || got.Results[0].Ref.String() != first {
 			t.Errorf("%s: %+v, want %s first", query, got.Results[:min(3, len(got.Results))], first)
 		}
 	}
-	if got := tell[results](t, s, "/api/search?q=no+such+thing"); got.All != 0 {
+	if got := getJSON[results](t, s, "/api/search?q=no+such+thing"); got.All != 0 {
 		t.Errorf("nothing is found %d times", got.All)
 	}
-	if got := tell[results](t, s, "/api/search?q="); got.All != 0 {
+	if got := getJSON[results](t, s, "/api/search?q="); got.All != 0 {
 		t.Errorf("no question has %d answers", got.All)
 	}
-	all := tell[results](t, s, "/api/search?q=prod")
-	if len(all.Results) != found || all.All <= found {
-		t.Errorf("%d results of %d, want %d", len(all.Results), all.All, found)
+	all := getJSON[results](t, s, "/api/search?q=prod")
+	if len(all.Results) != maxResults || all.All <= maxResults {
+		t.Errorf("%d results of %d, want %d", len(all.Results), all.All, maxResults)
 	}
-	ill := tell[results](t, s, "/api/search?q=vm-gone")
+	ill := getJSON[results](t, s, "/api/search?q=vm-gone")
 	if ill.Results[0].Severity != "error" {
 		t.Errorf("the result does not say that it is ill: %+v", ill.Results[0])
 	}
@@ -276,16 +276,16 @@ type explanation struct {
 }
 
 func TestExplain(t *testing.T) {
-	s := served(t, Config{})
-	x := tell[explanation](t, s, "/api/explain?kind=FIp&namespace=hooli-prod&name=vm-gone")
+	s := newTestServer(t, Config{})
+	x := getJSON[explanation](t, s, "/api/explain?kind=FIp&namespace=hooli-prod&name=vm-gone")
 	if x.Works || len(x.Wrong) == 0 || x.Wrong[0].Code != "PodNotFound" || x.Wrong[0].Cure == "" {
 		t.Errorf("%+v", x)
 	}
-	if x := tell[explanation](t, s, "/api/explain?kind=FIp&namespace=umbrella-prod&name=bastion"); !x.Works {
+	if x := getJSON[explanation](t, s, "/api/explain?kind=FIp&namespace=umbrella-prod&name=bastion"); !x.Works {
 		t.Errorf("what works is explained as broken: %+v", x)
 	}
 	for query, code := range map[string]int{"kind=FIp&name=x": 404, "name=x": 400, "kind=Address&name=x": 400, "kind=Address&name=198.18.0.110": 200} {
-		if answer, body := get(t, s, "/api/explain?"+query, nil); answer.StatusCode != code {
+		if answer, body := getPath(t, s, "/api/explain?"+query, nil); answer.StatusCode != code {
 			t.Errorf("%s: %s %s, want %d", query, answer.Status, body, code)
 		}
 	}
@@ -294,7 +294,7 @@ func TestExplain(t *testing.T) {
 // An explanation is of this moment: the shards of the object are compared for it.
 func TestExplainComparesShards(t *testing.T) {
 	asked := make(chan []string, 10)
-	s := served(t, Config{Shards: func(_ context.Context, names []string) ([]survey.Shard, error) {
+	s := newTestServer(t, Config{CompareShards: func(_ context.Context, names []string) ([]survey.Shard, error) {
 		asked <- names
 		return []survey.Shard{{Name: "hooli-prod", Problem: "told by the test"}}, nil
 	}})
@@ -311,7 +311,7 @@ func TestExplainComparesShards(t *testing.T) {
 	if all := next(); all != nil {
 		t.Fatalf("first, %q are compared, want all", all)
 	}
-	x := tell[explanation](t, s, "/api/explain?kind=FIp&namespace=hooli-prod&name=vm-gone")
+	x := getJSON[explanation](t, s, "/api/explain?kind=FIp&namespace=hooli-prod&name=vm-gone")
 	if names := next(); !slices.Contains(names, "hooli-prod") {
 		t.Errorf("%q are compared, want that of the object", names)
 	}
@@ -321,7 +321,7 @@ func TestExplainComparesShards(t *testing.T) {
 }
 
 func TestTraceSaysWhatIsMissing(t *testing.T) {
-	s := served(t, Config{})
+	s := newTestServer(t, Config{})
 	for query, want := range map[string]string{
 		"":                                      "where to",
 		"to=nowhere":                            "is no address",
@@ -333,7 +333,7 @@ func TestTraceSaysWhatIsMissing(t *testing.T) {
 		"to=100.65.0.103&client=203.0.113.9&protocol=icmp": "",
 		"to=203.0.113.9:80&from=acme-prod/web-0":           "",
 	} {
-		answer, body := get(t, s, "/api/trace?"+query, nil)
+		answer, body := getPath(t, s, "/api/trace?"+query, nil)
 		if (answer.StatusCode == http.StatusOK) != (want == "") || !strings.Contains(string(body), want) {
 			t.Errorf("%q: %s %s, want %q", query, answer.Status, body, want)
 		}
@@ -341,10 +341,10 @@ func TestTraceSaysWhatIsMissing(t *testing.T) {
 }
 
 func TestWhatTheReaderHasIsNotSent(t *testing.T) {
-	s := served(t, Config{})
+	s := newTestServer(t, Config{})
 	for _, path := range []string{"/api/overview", "/api/findings", "/api/map", "/api/status", "/api/search?q=acme", "/api/explain?kind=Node&name=node1"} {
-		first, body := get(t, s, path, func(r *http.Request) { r.Header.Set("Accept-Encoding", "gzip") })
-		second, _ := get(t, s, path, func(r *http.Request) { r.Header.Set("If-None-Match", first.Header.Get("ETag")) })
+		first, body := getPath(t, s, path, func(r *http.Request) { r.Header.Set("Accept-Encoding", "gzip") })
+		second, _ := getPath(t, s, path, func(r *http.Request) { r.Header.Set("If-None-Match", first.Header.Get("ETag")) })
 		if first.StatusCode != http.StatusOK || second.StatusCode != http.StatusNotModified {
 			t.Errorf("%s: %s, then %s", path, first.Status, second.Status)
 		}
@@ -361,14 +361,14 @@ func TestWhatTheReaderHasIsNotSent(t *testing.T) {
 	}
 }
 
-// listened are the statuses that somebody hears, until the test ends.
-func listened(t *testing.T, s *httptest.Server) <-chan status {
+// streamStatuses are the statuses that somebody hears, until the test ends.
+func streamStatuses(t *testing.T, s *httptest.Server) <-chan status {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/api/events", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	addCookie(r, secret)
+	addCookie(r, testToken)
 	answer, err := s.Client().Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -392,15 +392,15 @@ func listened(t *testing.T, s *httptest.Server) <-chan status {
 func TestEventsTellNewsOnly(t *testing.T) {
 	var projects, surveys, down atomic.Int32
 	projects.Store(1)
-	s := served(t, Config{Every: time.Millisecond, Survey: func(context.Context) *survey.Survey {
-		out := surveytest.Cluster(int(projects.Load()))
+	s := newTestServer(t, Config{Interval: time.Millisecond, TakeSurvey: func(context.Context) *survey.Survey {
+		out := surveytest.GenerateCluster(int(projects.Load()))
 		out.Taken = out.Taken.Add(time.Duration(surveys.Add(1)) * time.Millisecond) // which is no news
 		if down.Load() == 1 {
-			out.Unread = []survey.Unread{{System: survey.Kubernetes, Problem: "connection refused"}}
+			out.Unread = []survey.ReadFailure{{System: survey.Kubernetes, Problem: "connection refused"}}
 		}
 		return out
 	}})
-	heard := listened(t, s)
+	heard := streamStatuses(t, s)
 	until := func(what string, is func(status) bool) status {
 		t.Helper()
 		for {
@@ -426,10 +426,10 @@ func TestEventsTellNewsOnly(t *testing.T) {
 	two := until("one more project", func(s status) bool { return s.Revision != one.Revision })
 	down.Store(1)
 	ill := until("the cluster can't be reached", func(s status) bool { return s.Problem != "" })
-	if ill.Problem != "connection refused" || ill.Since == nil || ill.Revision != two.Revision || ill.Taken == nil {
+	if ill.Problem != "connection refused" || ill.ProblemSince == nil || ill.Revision != two.Revision || ill.Taken == nil {
 		t.Errorf("the last survey is not kept, or why it is old: %+v", ill)
 	}
-	if o := tell[overview](t, s, "/api/overview"); len(o.Tiles) < 2 {
+	if o := getJSON[overview](t, s, "/api/overview"); len(o.Tiles) < 2 {
 		t.Errorf("the map is gone with the cluster: %d tiles", len(o.Tiles))
 	}
 	down.Store(0)
@@ -437,14 +437,14 @@ func TestEventsTellNewsOnly(t *testing.T) {
 }
 
 func TestNoSurveyYet(t *testing.T) {
-	s := served(t, Config{Survey: func(context.Context) *survey.Survey {
-		return &survey.Survey{Unread: []survey.Unread{{System: survey.Kubernetes, Problem: "no route to host"}}}
+	s := newTestServer(t, Config{TakeSurvey: func(context.Context) *survey.Survey {
+		return &survey.Survey{Unread: []survey.ReadFailure{{System: survey.Kubernetes, Problem: "no route to host"}}}
 	}})
-	answer, body := get(t, s, "/api/overview", nil)
+	answer, body := getPath(t, s, "/api/overview", nil)
 	if answer.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), "no route to host") {
 		t.Errorf("%s %s", answer.Status, body)
 	}
-	if got := tell[status](t, s, "/api/status"); got.Problem != "no route to host" || got.Taken != nil {
+	if got := getJSON[status](t, s, "/api/status"); got.Problem != "no route to host" || got.Taken != nil {
 		t.Errorf("%+v", got)
 	}
 }
@@ -452,11 +452,11 @@ func TestNoSurveyYet(t *testing.T) {
 // Nobody looks: no survey is taken. Somebody comes: there is one at once.
 func TestSurveysAreTakenWhileSomebodyLooks(t *testing.T) {
 	var surveys atomic.Int32
-	config := Config{Every: time.Millisecond, Survey: func(context.Context) *survey.Survey { surveys.Add(1); return surveytest.Cluster(1) }}
-	l := newLookout(config)
+	config := Config{Interval: time.Millisecond, TakeSurvey: func(context.Context) *survey.Survey { surveys.Add(1); return surveytest.GenerateCluster(1) }}
+	l := newPoller(config)
 	var ahead atomic.Int64
 	l.now = func() time.Time { return surveytest.Taken.Add(time.Duration(ahead.Load())) }
-	l.asked = l.now()
+	l.lastViewedAt = l.now()
 	go l.run(t.Context())
 	wait := func(what string, is func() bool) {
 		t.Helper()
@@ -469,14 +469,14 @@ func TestSurveysAreTakenWhileSomebodyLooks(t *testing.T) {
 		}
 	}
 	wait("surveys are not taken", func() bool { return surveys.Load() > 5 })
-	ahead.Store(int64(2 * idle))
+	ahead.Store(int64(2 * idleTimeout))
 	var before int32
 	wait("surveys go on though nobody looks", func() bool {
 		before = surveys.Load()
 		<-time.After(50 * time.Millisecond)
 		return surveys.Load() == before
 	})
-	leave := l.come()
+	leave := l.registerViewer()
 	wait("nobody wakes up", func() bool { return surveys.Load() > before+5 })
 	leave()
 }
@@ -489,13 +489,13 @@ func TestServeEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- Serve(ctx, l, Config{Token: secret, Survey: func(context.Context) *survey.Survey { return surveytest.Cluster(1) }}, false)
+		ended <- Serve(ctx, l, Config{Token: testToken, TakeSurvey: func(context.Context) *survey.Survey { return surveytest.GenerateCluster(1) }}, false)
 	}()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := (&http.Client{Jar: jar}).Get(URL(l, secret))
+	answer, err := (&http.Client{Jar: jar}).Get(URL(l, testToken))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -508,11 +508,11 @@ func TestServeEnds(t *testing.T) {
 
 // A network looks alike on the page and on a map that was drawn: both have the same colours in the same order.
 func TestColoursAreThoseOfTheDrawing(t *testing.T) {
-	style, err := files.ReadFile("page/style/base.css")
+	style, err := pageFiles.ReadFile("page/style/base.css")
 	if err != nil {
 		t.Fatal(err)
 	}
-	picture := topology.Of(surveytest.Cluster(5), nil).Picture(drawing.Auto)
+	picture := topology.BuildGraph(surveytest.GenerateCluster(5), nil).RenderSVG(drawing.Auto)
 	colours := regexp.MustCompile(`--net-(\d+): (#[0-9a-f]{6});`).FindAllStringSubmatch(string(style), -1)
 	if len(colours) != 3*8 {
 		t.Fatalf("the page has %d colours of networks, want 8 for each of light, dark by choice, and dark", len(colours))

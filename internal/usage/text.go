@@ -12,8 +12,8 @@ import (
 // Tables are the names of what can be shown.
 var Tables = []string{"pools", "addresses", "nodes"}
 
-// Only is the tables that somebody wants; none: all.
-func (u Usage) Only(tables ...string) Usage {
+// SelectTables is the tables that somebody wants; none: all.
+func (u Usage) SelectTables(tables ...string) Usage {
 	if len(tables) == 0 {
 		return u
 	}
@@ -31,14 +31,14 @@ func (u Usage) Only(tables ...string) Usage {
 	return out
 }
 
-// Print writes tables of what there is, and of addresses at most so many; 0: all.
-func (u Usage) Print(out io.Writer, most int) error {
+// PrintTables writes tables of what there is, and of addresses at most so many; 0: all.
+func (u Usage) PrintTables(out io.Writer, most int) error {
 	first := true
 	for _, t := range []struct {
 		rows  int
 		print func(io.Writer)
 	}{
-		{len(u.Pools), u.pools}, {len(u.Addresses), func(w io.Writer) { u.addresses(w, most) }}, {len(u.Nodes), u.nodes},
+		{len(u.Pools), u.printPools}, {len(u.Addresses), func(w io.Writer) { u.printAddresses(w, most) }}, {len(u.Nodes), u.printNodes},
 	} {
 		if t.rows == 0 {
 			continue
@@ -56,19 +56,19 @@ func (u Usage) Print(out io.Writer, most int) error {
 	return nil
 }
 
-func (u Usage) pools(out io.Writer) {
+func (u Usage) printPools(out io.Writer) {
 	fmt.Fprintln(out, "POOL\tNETWORK\tPREFIX\tUSED\tFREE\tFULL\tBY")
 	for _, p := range u.Pools {
 		var by []string
-		for _, s := range p.By {
-			by = append(by, fmt.Sprintf("%s %d", s.Who, s.Addresses))
+		for _, s := range p.ByOwner {
+			by = append(by, fmt.Sprintf("%s %d", s.Owner, s.Addresses))
 		}
-		prefixes := words.Few(words.Of(p.Prefixes), 2)
-		fmt.Fprintf(out, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", p.Subnet, p.Network, prefixes, p.Used, p.Free, percent(p.Full()), words.Few(by, 4))
+		prefixes := words.JoinLimited(words.Strings(p.Prefixes), 2)
+		fmt.Fprintf(out, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", p.Subnet, p.Network, prefixes, p.Used, p.Free, formatPercent(p.Utilization()), words.JoinLimited(by, 4))
 	}
 }
 
-func (u Usage) addresses(out io.Writer, most int) {
+func (u Usage) printAddresses(out io.Writer, most int) {
 	fmt.Fprintln(out, "ADDRESS\tPOOL\tWHO\tNODE\tCONNECTIONS\tPORTS\tFULL\tMOST TO")
 	for i, a := range u.Addresses {
 		if most > 0 && i == most {
@@ -77,30 +77,30 @@ func (u Usage) addresses(out io.Writer, most int) {
 		}
 		connections, ports, full, to := "?", "?", "?", ""
 		if a.Counted {
-			connections, ports, full = fmt.Sprint(a.Connections), fmt.Sprint(a.Ports), percent(a.Full())
+			connections, ports, full = fmt.Sprint(a.Connections), fmt.Sprint(a.PortsInUse), formatPercent(a.Utilization())
 		}
-		if a.Ports > 0 {
-			to = a.Protocol + " " + a.To.String()
+		if a.PortsInUse > 0 {
+			to = a.Protocol + " " + a.TopDestination.String()
 		}
-		who, nodes := words.Few(words.Of(a.Who), 2), cmp.Or(words.Few(a.Nodes, 2), "-")
+		who, nodes := words.JoinLimited(words.Strings(a.Owners), 2), cmp.Or(words.JoinLimited(a.Nodes, 2), "-")
 		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", a.Address, a.Subnet, who, nodes, connections, ports, full, to)
 	}
 }
 
-func (u Usage) nodes(out io.Writer) {
+func (u Usage) printNodes(out io.Writer) {
 	fmt.Fprintln(out, "NODE\tGATEWAYS\tEGRESS ADDRESSES\tCONNECTIONS")
 	for _, n := range u.Nodes {
 		connections := "?"
 		switch {
-		case n.Gateways == 0:
+		case n.GatewayPorts == 0:
 			connections = "-"
 		case n.Counted:
 			connections = fmt.Sprint(n.Connections)
 		case n.Problem != "":
 			connections = "? (" + n.Problem + ")"
 		}
-		fmt.Fprintf(out, "%s\t%d\t%s\t%s\n", n.Name, n.Gateways, cmp.Or(words.Few(words.Of(n.Egress), 4), "-"), connections)
+		fmt.Fprintf(out, "%s\t%d\t%s\t%s\n", n.Name, n.GatewayPorts, cmp.Or(words.JoinLimited(words.Strings(n.EgressAddresses), 4), "-"), connections)
 	}
 }
 
-func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
+func formatPercent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }

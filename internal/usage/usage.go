@@ -26,16 +26,16 @@ type Pool struct {
 	Prefixes []netip.Prefix `json:"prefixes"`
 	Used     int            `json:"used"`
 	Free     int            `json:"free"`
-	// By is how many each project, and each kind of what is nobody's, has.
-	By []Share `json:"by,omitempty"`
+	// ByOwner is how many each project, and each kind of what is nobody's, has.
+	ByOwner []OwnerShare `json:"by,omitempty"`
 }
 
-// Full is how much of a pool is in use, from 0 to 1.
-func (p Pool) Full() float64 { return share(p.Used, p.Used+p.Free) }
+// Utilization is how much of a pool is in use, from 0 to 1.
+func (p Pool) Utilization() float64 { return ratioOf(p.Used, p.Used+p.Free) }
 
-// Share is how many addresses somebody has.
-type Share struct {
-	Who       string `json:"who"`
+// OwnerShare is how many addresses somebody has.
+type OwnerShare struct {
+	Owner     string `json:"who"`
 	Addresses int    `json:"addresses"`
 }
 
@@ -43,59 +43,59 @@ type Share struct {
 type Address struct {
 	Address netip.Addr `json:"address"`
 	Subnet  string     `json:"subnet"`
-	// Who has it, and the nodes that hold it.
-	Who   []state.Ref `json:"who,omitempty"`
-	Nodes []string    `json:"nodes,omitempty"`
+	// Owners has it, and the nodes that hold it.
+	Owners []state.Ref `json:"who,omitempty"`
+	Nodes  []string    `json:"nodes,omitempty"`
 	// Counted: a node has said how many connections use it.
 	Counted     bool `json:"counted"`
 	Connections int  `json:"connections"`
 	// Ports of it are in use to the destination to which the most are, of those that there are.
-	Protocol string         `json:"protocol,omitempty"`
-	To       netip.AddrPort `json:"to,omitzero"`
-	Ports    int            `json:"ports"`
-	Of       int            `json:"of,omitempty"`
+	Protocol       string         `json:"protocol,omitempty"`
+	TopDestination netip.AddrPort `json:"to,omitzero"`
+	PortsInUse     int            `json:"ports"`
+	PortCapacity   int            `json:"of,omitempty"`
 
-	by string // the project
+	ownerGroup string // the project
 }
 
-// Full is how many of the ports to one destination are in use, from 0 to 1.
-func (a Address) Full() float64 { return share(a.Ports, a.Of) }
+// Utilization is how many of the ports to one destination are in use, from 0 to 1.
+func (a Address) Utilization() float64 { return ratioOf(a.PortsInUse, a.PortCapacity) }
 
 // Node is what a node holds.
 type Node struct {
 	Name string `json:"name"`
-	// Egress are the egress addresses that it holds, Gateways how many ports of routers on external networks, and Connections how many use
+	// EgressAddresses are the egress addresses that it holds, Gateways how many ports of routers on external networks, and Connections how many use
 	// addresses that it holds.
-	Egress      []netip.Addr `json:"egress,omitempty"`
-	Gateways    int          `json:"gateways"`
-	Connections int          `json:"connections"`
+	EgressAddresses []netip.Addr `json:"egress,omitempty"`
+	GatewayPorts    int          `json:"gateways"`
+	Connections     int          `json:"connections"`
 	// Counted: it has said so. Problem is why not.
 	Counted bool   `json:"counted"`
 	Problem string `json:"problem,omitempty"`
 }
 
-func share(part, whole int) float64 {
+func ratioOf(part, whole int) float64 {
 	if whole == 0 {
 		return 0
 	}
 	return float64(part) / float64(whole)
 }
 
-// Count is how much is used.
-func Count(s *survey.Survey) Usage {
-	addresses := find(s)
-	out := Usage{Pools: pools(s, addresses), Nodes: nodes(s)}
+// Summarize is how much is used.
+func Summarize(s *survey.Survey) Usage {
+	addresses := findAddresses(s)
+	out := Usage{Pools: summarizePools(s, addresses), Nodes: summarizeNodes(s)}
 	for _, a := range slices.SortedFunc(maps.Keys(addresses), netip.Addr.Compare) {
-		out.Addresses = append(out.Addresses, measured(s, *addresses[a]))
+		out.Addresses = append(out.Addresses, withInspectedUsage(s, *addresses[a]))
 	}
 	slices.SortStableFunc(out.Addresses, func(a, b Address) int {
-		return cmp.Or(cmp.Compare(b.Full(), a.Full()), cmp.Compare(b.Connections, a.Connections))
+		return cmp.Or(cmp.Compare(b.Utilization(), a.Utilization()), cmp.Compare(b.Connections, a.Connections))
 	})
 	return out
 }
 
-// measured is an address with what nodes say of it.
-func measured(s *survey.Survey, a Address) Address {
+// withInspectedUsage is an address with what nodes say of it.
+func withInspectedUsage(s *survey.Survey, a Address) Address {
 	for _, name := range slices.Sorted(maps.Keys(s.Inspected)) {
 		for _, u := range s.Inspected[name].Usage {
 			if u.Address != a.Address {
@@ -103,16 +103,16 @@ func measured(s *survey.Survey, a Address) Address {
 			}
 			a.Counted = true
 			a.Connections += u.Connections
-			if u.Ports > a.Ports {
-				a.Protocol, a.To, a.Ports = u.Protocol, u.To, u.Ports
+			if u.Ports > a.PortsInUse {
+				a.Protocol, a.TopDestination, a.PortsInUse = u.Protocol, u.To, u.Ports
 			}
-			a.Of = max(a.Of, u.Of)
+			a.PortCapacity = max(a.PortCapacity, u.Of)
 		}
 	}
 	return a
 }
 
-func pools(s *survey.Survey, addresses map[netip.Addr]*Address) []Pool {
+func summarizePools(s *survey.Survey, addresses map[netip.Addr]*Address) []Pool {
 	var out []Pool
 	for _, n := range s.Cluster.Subnets {
 		if n.Network == "" {
@@ -122,24 +122,26 @@ func pools(s *survey.Survey, addresses map[netip.Addr]*Address) []Pool {
 		by := map[string]int{}
 		for _, a := range addresses {
 			if a.Subnet == n.Name {
-				by[a.by]++
+				by[a.ownerGroup]++
 			}
 		}
 		for who, count := range by {
-			p.By = append(p.By, Share{who, count})
+			p.ByOwner = append(p.ByOwner, OwnerShare{who, count})
 		}
-		slices.SortFunc(p.By, func(a, b Share) int { return cmp.Or(cmp.Compare(b.Addresses, a.Addresses), cmp.Compare(a.Who, b.Who)) })
+		slices.SortFunc(p.ByOwner, func(a, b OwnerShare) int {
+			return cmp.Or(cmp.Compare(b.Addresses, a.Addresses), cmp.Compare(a.Owner, b.Owner))
+		})
 		out = append(out, p)
 	}
-	slices.SortStableFunc(out, func(a, b Pool) int { return cmp.Compare(b.Full(), a.Full()) })
+	slices.SortStableFunc(out, func(a, b Pool) int { return cmp.Compare(b.Utilization(), a.Utilization()) })
 	return out
 }
 
-func nodes(s *survey.Survey) []Node {
+func summarizeNodes(s *survey.Survey) []Node {
 	gateways := map[string]int{}
 	for _, r := range s.Logical.Routers {
 		for _, p := range r.Ports {
-			gateways[s.NodeOf(p.Holder)]++
+			gateways[s.NodeOfChassis(p.Holder)]++
 		}
 	}
 	egress := map[string][]netip.Addr{}
@@ -152,8 +154,8 @@ func nodes(s *survey.Survey) []Node {
 	}
 	var out []Node
 	for _, n := range s.Cluster.Nodes {
-		x := Node{Name: n.Name, Gateways: gateways[n.Name], Egress: egress[n.Name], Problem: s.Inspected[n.Name].Problem}
-		slices.SortFunc(x.Egress, netip.Addr.Compare)
+		x := Node{Name: n.Name, GatewayPorts: gateways[n.Name], EgressAddresses: egress[n.Name], Problem: s.Inspected[n.Name].Problem}
+		slices.SortFunc(x.EgressAddresses, netip.Addr.Compare)
 		for _, u := range s.Inspected[n.Name].Usage {
 			x.Counted = true
 			x.Connections += u.Connections
@@ -161,7 +163,7 @@ func nodes(s *survey.Survey) []Node {
 		out = append(out, x)
 	}
 	slices.SortStableFunc(out, func(a, b Node) int {
-		return cmp.Or(cmp.Compare(b.Connections, a.Connections), cmp.Compare(b.Gateways, a.Gateways))
+		return cmp.Or(cmp.Compare(b.Connections, a.Connections), cmp.Compare(b.GatewayPorts, a.GatewayPorts))
 	})
 	return out
 }

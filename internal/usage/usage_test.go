@@ -18,9 +18,9 @@ func object(kind, ns, name string) survey.Object {
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
-// world is two pools. One has an address that leaks ports, one of a floating IP, one of a router and one that only Kube-OVN knows; the other
+// testSurvey is two pools. One has an address that leaks ports, one of a floating IP, one of a router and one that only Kube-OVN knows; the other
 // an egress address.
-func world() *survey.Survey {
+func testSurvey() *survey.Survey {
 	a := func(ports ...string) (out []netip.Prefix) {
 		for _, p := range ports {
 			out = append(out, netip.MustParsePrefix(p))
@@ -68,8 +68,8 @@ func world() *survey.Survey {
 			{Name: "ovn-cluster", Ports: []logical.RouterPort{{Name: "ovn-cluster-ext-public", Networks: a("198.51.100.4/29"), Holder: "c2"}}},
 			{Name: "sallyport-egress", Ports: []logical.RouterPort{{Name: "sallyport-egress-100-65-0-9", Networks: a("100.65.0.9/24"), Holder: "c2"}}},
 		}},
-		Inspected: map[string]survey.Inspected{
-			"node1": {Usage: []survey.Usage{
+		Inspected: map[string]survey.NodeInspection{
+			"node1": {Usage: []survey.AddressUsage{
 				{Address: addr("198.51.100.2"), Connections: 900, Protocol: "tcp", To: netip.MustParseAddrPort("203.0.113.9:443"), Ports: 600, Of: 1000},
 				{Address: addr("198.51.100.3"), Connections: 950, Protocol: "tcp", To: netip.MustParseAddrPort("203.0.113.1:80"), Ports: 3, Of: 1000},
 			}},
@@ -102,7 +102,7 @@ node2  2  100.65.0.9  ? (no agent answers)
 `},
 	} {
 		var out strings.Builder
-		if err := usage.Count(world()).Only(c.chosen...).Print(&out, c.most); err != nil {
+		if err := usage.Summarize(testSurvey()).SelectTables(c.chosen...).PrintTables(&out, c.most); err != nil {
 			t.Fatal(err)
 		}
 		fields := func(text string) (lines []string) {
@@ -119,15 +119,15 @@ node2  2  100.65.0.9  ? (no agent answers)
 
 // Only who holds an address has its connections.
 func TestNodesAreAskedForWhatTheyHold(t *testing.T) {
-	s := world()
-	for _, q := range usage.Questions(s) {
+	s := testSurvey()
+	for _, q := range usage.PlanInspections(s) {
 		want := map[string][]string{"node1": {"198.51.100.2", "198.51.100.3"}, "node2": {"100.65.0.9", "198.51.100.4"}}[q.Node]
 		if !slices.Equal(q.Usage, want) {
 			t.Errorf("%s is asked for %v, want %v", q.Node, q.Usage, want)
 		}
 	}
 	s.Cluster.Nodes[1].Ready = false
-	if got := usage.Questions(s); len(got) != 1 || got[0].Node != "node1" {
+	if got := usage.PlanInspections(s); len(got) != 1 || got[0].Node != "node1" {
 		t.Errorf("asked: %v; want node1 alone, for the other would not answer", got)
 	}
 }

@@ -8,16 +8,16 @@ import (
 	"unicode/utf8"
 )
 
-// Few is the first of several words, and how many more there are.
-func Few(list []string, most int) string {
+// JoinLimited is the first of several words, and how many more there are.
+func JoinLimited(list []string, most int) string {
 	if len(list) <= most {
 		return strings.Join(list, ", ")
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
 }
 
-// Of are things as words.
-func Of[T fmt.Stringer](list []T) []string {
+// Strings are things as words.
+func Strings[T fmt.Stringer](list []T) []string {
 	out := make([]string, 0, len(list))
 	for _, v := range list {
 		out = append(out, v.String())
@@ -25,32 +25,32 @@ func Of[T fmt.Stringer](list []T) []string {
 	return out
 }
 
-// Count is a number of things.
-func Count(n int, one, more string) string {
+// Pluralize is a number of things.
+func Pluralize(n int, one, more string) string {
 	if n == 1 {
 		return fmt.Sprintf("1 %s", one)
 	}
 	return fmt.Sprintf("%d %s", n, more)
 }
 
-// quoted is how much of a user's text a message shows, in runes.
-const quoted = 80
+// maxQuotedRunes is how much of a user's text a message shows, in runes.
+const maxQuotedRunes = 80
 
 // Quote is a text that a user wrote, for a message: in quotation marks, on one line, and no longer than a line. Control characters and those
 // that turn the direction of text are spelled out.
 func Quote(text string) string {
 	n := 0
 	for i := range text {
-		if n++; n > quoted {
+		if n++; n > maxQuotedRunes {
 			return fmt.Sprintf("%s… (%d more)", strconv.Quote(text[:i]), utf8.RuneCountInString(text[i:]))
 		}
 	}
 	return strconv.Quote(text)
 }
 
-// Name is a name that a user wrote, for a message: one that an object can have as it is, anything else in quotation marks. Who writes a name
+// QuoteName is a name that a user wrote, for a message: one that an object can have as it is, anything else in quotation marks. Who writes a name
 // into an annotation or a field is not held to what a name may be.
-func Name(text string) string {
+func QuoteName(text string) string {
 	plain := text != "" && len(text) <= 253 && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-./") == ""
 	if plain {
 		return text
@@ -58,17 +58,17 @@ func Name(text string) string {
 	return Quote(text)
 }
 
-// Visible is a text without characters that a terminal would obey: control characters, invalid bytes, and those that turn the direction of
+// EscapeTerminal is a text without characters that a terminal would obey: control characters, invalid bytes, and those that turn the direction of
 // text are spelled out as JSON spells them, so that a line stays one, and what is JSON stays JSON.
-func Visible(text string) string { return escape(text, func(rune) bool { return false }) }
+func EscapeTerminal(text string) string { return escapeHidden(text, func(rune) bool { return false }) }
 
-// VisibleLines is the same for text of several lines with columns: it keeps newlines and tabs.
-func VisibleLines(text string) string {
-	return escape(text, func(r rune) bool { return r == '\n' || r == '\t' })
+// EscapeTerminalLines is the same for text of several lines with columns: it keeps newlines and tabs.
+func EscapeTerminalLines(text string) string {
+	return escapeHidden(text, func(r rune) bool { return r == '\n' || r == '\t' })
 }
 
-func escape(text string, kept func(rune) bool) string {
-	begin := strings.IndexFunc(text, func(r rune) bool { return isHidden(r) && !kept(r) })
+func escapeHidden(text string, kept func(rune) bool) string {
+	begin := strings.IndexFunc(text, func(r rune) bool { return isHiddenRune(r) && !kept(r) })
 	if begin < 0 {
 		return text
 	}
@@ -76,7 +76,7 @@ func escape(text string, kept func(rune) bool) string {
 	out.WriteString(text[:begin])
 	for i, r := range text[begin:] {
 		switch {
-		case !isHidden(r) || kept(r):
+		case !isHiddenRune(r) || kept(r):
 			out.WriteRune(r)
 		case r == utf8.RuneError && !strings.HasPrefix(text[begin+i:], string(utf8.RuneError)):
 			fmt.Fprintf(&out, `\u%04x`, text[begin+i])
@@ -93,9 +93,9 @@ func escape(text string, kept func(rune) bool) string {
 	return out.String()
 }
 
-// isHidden reports whether a terminal or a browser obeys a character in place of showing it: C0, DEL, C1, line separators, and the marks,
+// isHiddenRune reports whether a terminal or a browser obeys a character in place of showing it: C0, DEL, C1, line separators, and the marks,
 // embeddings, overrides and isolates of text direction. The replacement character is what an invalid byte is read as.
-func isHidden(r rune) bool {
+func isHiddenRune(r rune) bool {
 	switch {
 	case r < 0x20, r >= 0x7f && r <= 0x9f, r == utf8.RuneError:
 		return true

@@ -9,14 +9,14 @@ import (
 )
 
 func TestWords(t *testing.T) {
-	addresses := words.Of([]netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.0.0.3")})
+	addresses := words.Strings([]netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.0.0.3")})
 	for got, want := range map[string]string{
-		words.Few(addresses, 3):                  "10.0.0.1, 10.0.0.2, 10.0.0.3",
-		words.Few(addresses, 2):                  "10.0.0.1, 10.0.0.2 and 1 more",
-		words.Few(nil, 2):                        "",
-		words.Count(1, "address", "addresses"):   "1 address",
-		words.Count(0, "address", "addresses"):   "0 addresses",
-		words.Count(200, "address", "addresses"): "200 addresses",
+		words.JoinLimited(addresses, 3):              "10.0.0.1, 10.0.0.2, 10.0.0.3",
+		words.JoinLimited(addresses, 2):              "10.0.0.1, 10.0.0.2 and 1 more",
+		words.JoinLimited(nil, 2):                    "",
+		words.Pluralize(1, "address", "addresses"):   "1 address",
+		words.Pluralize(0, "address", "addresses"):   "0 addresses",
+		words.Pluralize(200, "address", "addresses"): "200 addresses",
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)
@@ -39,14 +39,14 @@ func TestHiddenCharactersAreVisible(t *testing.T) {
 		`spelled out \u001b stays so`:   `spelled out \u001b stays so`,
 		"two spaces  and \u00a0 a hard": "two spaces  and \u00a0 a hard",
 	} {
-		if got := words.Visible(text); got != want {
+		if got := words.EscapeTerminal(text); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
-		if again := words.Visible(words.Visible(text)); again != want {
+		if again := words.EscapeTerminal(words.EscapeTerminal(text)); again != want {
 			t.Errorf("%q twice: %q", text, again)
 		}
 	}
-	if got, want := words.VisibleLines("a\tb\n\x1bc\r"), "a\tb\n"+`\u001bc\r`; got != want {
+	if got, want := words.EscapeTerminalLines("a\tb\n\x1bc\r"), "a\tb\n"+`\u001bc\r`; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -70,7 +70,7 @@ func TestOnlyNamesGoWithoutQuotationMarks(t *testing.T) {
 		"front": "front", "acme-prod/web.example": "acme-prod/web.example", "": `""`, "Front": `"Front"`, "a b": `"a b"`, "x\n0 errors": `"x\n0 errors"`,
 		strings.Repeat("a", 254): `"` + strings.Repeat("a", 80) + `"… (174 more)`,
 	} {
-		if got := words.Name(text); got != want {
+		if got := words.QuoteName(text); got != want {
 			t.Errorf("%q: got %s, want %s", text, got, want)
 		}
 	}

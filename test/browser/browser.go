@@ -16,27 +16,27 @@ import (
 	"time"
 )
 
-// flags keep the browser from everything but the pages that it is told to open: it resolves no name and asks nobody.
-var flags = []string{
+// chromiumFlags keep the browser from everything but the pages that it is told to open: it resolves no name and asks nobody.
+var chromiumFlags = []string{
 	"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--no-default-browser-check", "--disable-background-networking",
 	"--disable-component-update", "--disable-sync", "--disable-default-apps", "--disable-extensions", "--disable-dev-shm-usage", "--mute-audio",
 	"--hide-scrollbars", "--force-color-profile=srgb", "--font-render-hinting=none",
 	"--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--remote-debugging-pipe",
 }
 
-// patience is how long the browser may take for anything.
-const patience = 60 * time.Second
+// callTimeout is how long the browser may take for anything.
+const callTimeout = 60 * time.Second
 
 // Browser is a running Chromium.
 type Browser struct {
-	cmd *exec.Cmd
-	to  io.WriteCloser
+	cmd         *exec.Cmd
+	commandPipe io.WriteCloser
 
-	mu      sync.Mutex
-	last    int
-	waiting map[int]chan answer
-	pages   map[string]*Page // by session
-	ended   error
+	mu           sync.Mutex
+	lastID       int
+	pendingCalls map[int]chan callResult
+	pages        map[string]*Page // by session
+	err          error
 }
 
 // message is what is said in either direction.
@@ -51,7 +51,7 @@ type message struct {
 	} `json:"error,omitempty"`
 }
 
-type answer struct {
+type callResult struct {
 	result json.RawMessage
 	err    error
 }
@@ -71,23 +71,23 @@ func Start(t testing.TB) *Browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &Browser{to: to, waiting: map[int]chan answer{}, pages: map[string]*Page{}}
-	b.cmd = exec.Command(program, append(flags, "--user-data-dir="+t.TempDir(), "about:blank")...)
+	b := &Browser{commandPipe: to, pendingCalls: map[int]chan callResult{}, pages: map[string]*Page{}}
+	b.cmd = exec.Command(program, append(chromiumFlags, "--user-data-dir="+t.TempDir(), "about:blank")...)
 	b.cmd.ExtraFiles = []*os.File{in, out} // 3 and 4, where it looks for them
 	if err := b.cmd.Start(); err != nil {
 		t.Fatalf("start chromium: %v", err)
 	}
 	_, _ = in.Close(), out.Close() // the browser has its own
-	go b.listen(from)
-	t.Cleanup(func() { b.end(t) })
+	go b.readMessages(from)
+	t.Cleanup(func() { b.shutDown(t) })
 	return b
 }
 
-// end asks the browser to close, so that it leaves nothing behind, and makes it if it does not.
-func (b *Browser) end(t testing.TB) {
+// shutDown asks the browser to close, so that it leaves nothing behind, and makes it if it does not.
+func (b *Browser) shutDown(t testing.TB) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	_ = b.call(ctx, "", "Browser.close", nil, nil) // it may be gone before it answers
+	_ = b.callMethod(ctx, "", "Browser.close", nil, nil) // it may be gone before it answers
 	force := time.AfterFunc(5*time.Second, func() { _ = b.cmd.Process.Kill() })
 	defer force.Stop()
 	if err := b.cmd.Wait(); err != nil {
@@ -95,71 +95,71 @@ func (b *Browser) end(t testing.TB) {
 	}
 }
 
-// listen hands out what the browser says, until it ends.
-func (b *Browser) listen(from *os.File) {
+// readMessages hands out what the browser says, until it ends.
+func (b *Browser) readMessages(from *os.File) {
 	defer from.Close()
 	r := bufio.NewReaderSize(from, 1<<20)
 	for {
 		raw, err := r.ReadBytes(0)
 		if err != nil {
-			b.fail(errors.New("chromium has ended"))
+			b.failPendingCalls(errors.New("chromium has ended"))
 			return
 		}
 		var m message
 		if err := json.Unmarshal(bytes.TrimSuffix(raw, []byte{0}), &m); err != nil {
-			b.fail(fmt.Errorf("chromium says what is no JSON: %w", err))
+			b.failPendingCalls(fmt.Errorf("chromium says what is no JSON: %w", err))
 			return
 		}
-		b.deliver(m)
+		b.dispatchMessage(m)
 	}
 }
 
-func (b *Browser) deliver(m message) {
+func (b *Browser) dispatchMessage(m message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if m.ID == 0 {
 		if p := b.pages[m.Session]; p != nil {
-			p.note(m)
+			p.recordEvent(m)
 		}
 		return
 	}
-	a := answer{result: m.Result}
+	a := callResult{result: m.Result}
 	if m.Error != nil {
 		a.err = errors.New(m.Error.Message)
 	}
-	if c := b.waiting[m.ID]; c != nil {
-		delete(b.waiting, m.ID)
+	if c := b.pendingCalls[m.ID]; c != nil {
+		delete(b.pendingCalls, m.ID)
 		c <- a
 	}
 }
 
-func (b *Browser) fail(err error) {
+func (b *Browser) failPendingCalls(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.ended = err
-	for id, c := range b.waiting {
-		delete(b.waiting, id)
-		c <- answer{err: err}
+	b.err = err
+	for id, c := range b.pendingCalls {
+		delete(b.pendingCalls, id)
+		c <- callResult{err: err}
 	}
 }
 
-// call asks the browser, or one page of it, and waits for the answer.
-func (b *Browser) call(ctx context.Context, session, method string, params, result any) error {
+// callMethod asks the browser, or one page of it, and waits for the answer.
+func (b *Browser) callMethod(ctx context.Context, session, method string, params, result any) error {
 	raw, err := json.Marshal(params)
 	if err != nil {
 		return err
 	}
-	c := make(chan answer, 1)
+	c := make(chan callResult, 1)
 	b.mu.Lock()
-	if b.ended != nil {
+	if b.err != nil {
 		b.mu.Unlock()
-		return b.ended
+		return b.err
 	}
-	b.last++
-	b.waiting[b.last] = c
-	text, err := json.Marshal(message{ID: b.last, Session: session, Method: method, Params: raw})
+	b.lastID++
+	b.pendingCalls[b.lastID] = c
+	text, err := json.Marshal(message{ID: b.lastID, Session: session, Method: method, Params: raw})
 	if err == nil {
-		_, err = b.to.Write(append(text, 0))
+		_, err = b.commandPipe.Write(append(text, 0))
 	}
 	b.mu.Unlock()
 	if err != nil {

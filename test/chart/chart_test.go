@@ -25,10 +25,10 @@ import (
 	"github.com/sallyport/sallyport/internal/ownership"
 )
 
-const chart = "../../charts/sallyport"
+const chartDir = "../../charts/sallyport"
 
-// helm runs the Helm that `make chart` built.
-func helm(t *testing.T, args ...string) (string, error) {
+// runHelm runs the Helm that `make chart` built.
+func runHelm(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	program := os.Getenv("HELM")
 	if program == "" {
@@ -41,24 +41,24 @@ func helm(t *testing.T, args ...string) (string, error) {
 	return stdout.String() + stderr.String(), err
 }
 
-// render renders the chart with settings as after `helm --set`.
-func render(t *testing.T, settings ...string) (string, error) {
+// renderChart renders the chart with settings as after `helm --set`.
+func renderChart(t *testing.T, settings ...string) (string, error) {
 	t.Helper()
-	args := []string{"template", "sallyport", chart, "--namespace", "network"}
+	args := []string{"template", "sallyport", chartDir, "--namespace", "network"}
 	for _, s := range settings {
 		args = append(args, "--set-json", s)
 	}
-	return helm(t, args...)
+	return runHelm(t, args...)
 }
 
-// controllers finds the controller's rendered object of a kind and reads it strictly into out.
-func controllers(t *testing.T, rendered, kind string, out any) bool {
+// findController finds the controller's rendered object of a kind and reads it strictly into out.
+func findController(t *testing.T, rendered, kind string, out any) bool {
 	t.Helper()
-	return find(t, rendered, kind, "sallyport-controller", out)
+	return findRendered(t, rendered, kind, "sallyport-controller", out)
 }
 
-// find finds a rendered object and reads it strictly into out.
-func find(t *testing.T, rendered, kind, name string, out any) bool {
+// findRendered finds a rendered object and reads it strictly into out.
+func findRendered(t *testing.T, rendered, kind, name string, out any) bool {
 	t.Helper()
 	for _, text := range strings.Split(rendered, "\n---\n") {
 		var head struct {
@@ -85,7 +85,7 @@ func TestDefinitionsAreTheGeneratedOnes(t *testing.T) {
 	if err != nil || len(ours) == 0 {
 		t.Fatalf("no definitions: %v", err)
 	}
-	theirs, err := filepath.Glob(chart + "/crds/*")
+	theirs, err := filepath.Glob(chartDir + "/crds/*")
 	if err != nil || len(theirs) != len(ours) {
 		t.Errorf("the chart has %d definitions, config/crd %d; run make generate", len(theirs), len(ours))
 	}
@@ -94,7 +94,7 @@ func TestDefinitionsAreTheGeneratedOnes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := os.ReadFile(filepath.Join(chart, "crds", filepath.Base(path)))
+		got, err := os.ReadFile(filepath.Join(chartDir, "crds", filepath.Base(path)))
 		if err != nil || !bytes.Equal(got, want) {
 			t.Errorf("the chart's copy of %s is not the same (%v); run make generate", filepath.Base(path), err)
 		}
@@ -109,9 +109,9 @@ func TestQuotasAreFinite(t *testing.T) {
 		`defaults.organizationProjectQuota=null`: {"--default-eip-quota=8", "--organization-eip-quota=40"},
 		`defaults.organizationEIpQuota=0`:        {"--default-eip-quota=8", "--organization-eip-quota=0", "--organization-project-quota=20"},
 	} {
-		rendered, err := render(t, setting)
+		rendered, err := renderChart(t, setting)
 		var d appsv1.Deployment
-		if err != nil || !controllers(t, rendered, "Deployment", &d) {
+		if err != nil || !findController(t, rendered, "Deployment", &d) {
 			t.Fatalf("%s: %v\n%s", setting, err, rendered)
 		}
 		got := slices.DeleteFunc(slices.Clone(d.Spec.Template.Spec.Containers[0].Args), func(a string) bool { return !strings.Contains(a, "-quota=") })
@@ -175,9 +175,9 @@ func TestValuesAreChecked(t *testing.T) {
 		`networkPolicy={"enabled":true,"metricsFrom":[{"namespaceSelector":{}}]}`:             true,
 		`tolerations=[{"key":"node-role.kubernetes.io/control-plane","effect":"NoSchedule"}]`: true,
 	} {
-		out, err := render(t, setting)
+		out, err := renderChart(t, setting)
 		if (err == nil) != good {
-			t.Errorf("%s: taken: %t, wanted %t\n%s", setting, err == nil, good, last(out))
+			t.Errorf("%s: taken: %t, wanted %t\n%s", setting, err == nil, good, lastPart(out))
 		}
 		key, _, _ := strings.Cut(strings.FieldsFunc(setting, func(r rune) bool { return r == '=' || r == '.' })[0], "=")
 		if err != nil && !strings.Contains(out, key) {
@@ -186,22 +186,22 @@ func TestValuesAreChecked(t *testing.T) {
 	}
 }
 
-func last(text string) string { return text[max(0, len(text)-500):] }
+func lastPart(text string) string { return text[max(0, len(text)-500):] }
 
 // Two replicas on different nodes, as nobody, with nothing to write on.
 func TestDeployment(t *testing.T) {
-	out, err := render(t, `ovn={"nbAddress":"ssl:[fd00::1]:6641","tlsSecret":"kube-ovn-tls"}`, `defaults.fipNetworkType="public"`)
+	out, err := renderChart(t, `ovn={"nbAddress":"ssl:[fd00::1]:6641","tlsSecret":"kube-ovn-tls"}`, `defaults.fipNetworkType="public"`)
 	if err != nil {
 		t.Fatal(out)
 	}
 	var d appsv1.Deployment
-	if !controllers(t, out, "Deployment", &d) {
+	if !findController(t, out, "Deployment", &d) {
 		t.Fatal("no Deployment")
 	}
 	pod := d.Spec.Template.Spec
 	container := pod.Containers[0]
 	var budget policyv1.PodDisruptionBudget
-	budgeted := controllers(t, out, "PodDisruptionBudget", &budget)
+	budgeted := findController(t, out, "PodDisruptionBudget", &budget)
 	if *d.Spec.Replicas != 2 || len(pod.TopologySpreadConstraints) == 0 || !budgeted {
 		t.Error("the replicas are not two, not spread, or may all be evicted at once")
 	}
@@ -221,21 +221,21 @@ func TestDeployment(t *testing.T) {
 	}) {
 		t.Errorf("Go does not know how much memory there is: %v", container.Env)
 	}
-	if out, err = render(t, `replicas=1`); err != nil || controllers(t, out, "PodDisruptionBudget", &budget) {
+	if out, err = renderChart(t, `replicas=1`); err != nil || findController(t, out, "PodDisruptionBudget", &budget) {
 		t.Errorf("the node of a single replica could not be drained: %v", err)
 	}
-	flagsExist(t, "sallyport-controller", container.Args)
+	expectFlagsExist(t, "sallyport-controller", container.Args)
 }
 
 // An agent that only answers the controller may nothing, and speaks with it where, and how, it asks.
 func TestAgent(t *testing.T) {
-	out, err := render(t, `agent={"enabled":true,"inspections":false,"tls":{"agentSecret":"a","controllerSecret":"c"}}`)
+	out, err := renderChart(t, `agent={"enabled":true,"inspections":false,"tls":{"agentSecret":"a","controllerSecret":"c"}}`)
 	if err != nil {
 		t.Fatal(out)
 	}
 	var d appsv1.DaemonSet
 	var c appsv1.Deployment
-	if !find(t, out, "DaemonSet", "sallyport-agent", &d) || !controllers(t, out, "Deployment", &c) {
+	if !findRendered(t, out, "DaemonSet", "sallyport-agent", &d) || !findController(t, out, "Deployment", &c) {
 		t.Fatal("no DaemonSet, or no Deployment")
 	}
 	pod := d.Spec.Template.Spec
@@ -248,14 +248,14 @@ func TestAgent(t *testing.T) {
 			t.Errorf("the controller does not know %s", arg)
 		}
 	}
-	if got := secretsOf(c.Spec.Template.Spec); !slices.Equal(got, []string{"c"}) {
+	if got := mountedSecrets(c.Spec.Template.Spec); !slices.Equal(got, []string{"c"}) {
 		t.Errorf("the controller has the Secrets %q", got)
 	}
-	flagsExist(t, "sallyport-controller", c.Spec.Template.Spec.Containers[0].Args)
+	expectFlagsExist(t, "sallyport-controller", c.Spec.Template.Spec.Containers[0].Args)
 }
 
-// secretsOf are the Secrets that a pod mounts.
-func secretsOf(pod corev1.PodSpec) (out []string) {
+// mountedSecrets are the Secrets that a pod mounts.
+func mountedSecrets(pod corev1.PodSpec) (out []string) {
 	for _, v := range pod.Volumes {
 		if v.Secret != nil {
 			out = append(out, v.Secret.SecretName)
@@ -277,18 +277,18 @@ func TestAgentsHaveNoKeyOfDatabases(t *testing.T) {
 		`agent={"enabled":true,"tls":{"agentSecret":"kube-ovn-tls","controllerSecret":"c"}}`:      {refusal: "write to OVN's databases"},
 		`agent={"enabled":true,"tls":{"agentSecret":"","controllerSecret":"c","plaintext":true}}`: {refusal: "give both"},
 	} {
-		out, err := render(t, ovn, agent)
+		out, err := renderChart(t, ovn, agent)
 		if want.refusal != "" {
 			if err == nil || !strings.Contains(out, want.refusal) {
-				t.Errorf("%s: %v\n%s", agent, err, last(out))
+				t.Errorf("%s: %v\n%s", agent, err, lastPart(out))
 			}
 			continue
 		}
 		var d appsv1.DaemonSet
-		if err != nil || !find(t, out, "DaemonSet", "sallyport-agent", &d) {
-			t.Fatalf("%s: %v\n%s", agent, err, last(out))
+		if err != nil || !findRendered(t, out, "DaemonSet", "sallyport-agent", &d) {
+			t.Fatalf("%s: %v\n%s", agent, err, lastPart(out))
 		}
-		if got := secretsOf(d.Spec.Template.Spec); !slices.Equal(got, want.secrets) {
+		if got := mountedSecrets(d.Spec.Template.Spec); !slices.Equal(got, want.secrets) {
 			t.Errorf("%s: agents have the Secrets %q", agent, got)
 		}
 	}
@@ -299,10 +299,10 @@ func TestAgentsAnswerOnTheNodesAddress(t *testing.T) {
 	for setting, want := range map[string]string{
 		`agent={"enabled":true}`: "--bind-address=$(HOST_IP)", `agent={"enabled":true,"bindAddress":"::"}`: "--bind-address=::",
 	} {
-		out, err := render(t, setting)
+		out, err := renderChart(t, setting)
 		var d appsv1.DaemonSet
-		if err != nil || !find(t, out, "DaemonSet", "sallyport-agent", &d) {
-			t.Fatalf("%v\n%s", err, last(out))
+		if err != nil || !findRendered(t, out, "DaemonSet", "sallyport-agent", &d) {
+			t.Fatalf("%v\n%s", err, lastPart(out))
 		}
 		c := d.Spec.Template.Spec.Containers[0]
 		at := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "HOST_IP" })
@@ -319,10 +319,10 @@ func TestDatabasesByTLS(t *testing.T) {
 		`ovn.tlsSecret="kube-ovn-tls"`: {"--nb-address=ssl:ovn-nb.kube-system.svc:6641", "--sb-address=ssl:ovn-sb.kube-system.svc:6642"},
 		`ovn.sbAddress="none"`:         {"--nb-address=tcp:ovn-nb.kube-system.svc:6641"},
 	} {
-		out, err := render(t, setting)
+		out, err := renderChart(t, setting)
 		var d appsv1.Deployment
-		if err != nil || !controllers(t, out, "Deployment", &d) {
-			t.Fatalf("%v\n%s", err, last(out))
+		if err != nil || !findController(t, out, "Deployment", &d) {
+			t.Fatalf("%v\n%s", err, lastPart(out))
 		}
 		var got []string
 		for _, arg := range d.Spec.Template.Spec.Containers[0].Args {
@@ -339,15 +339,15 @@ func TestDatabasesByTLS(t *testing.T) {
 // Metrics are for who may get them, unless somebody says otherwise; then the controller asks the cluster about nobody.
 func TestMetricsAreForReaders(t *testing.T) {
 	for _, secure := range []bool{true, false} {
-		out, err := render(t, fmt.Sprintf("metrics.secure=%t", secure), `metrics.serviceMonitor={"enabled":true,"interval":"30s"}`)
+		out, err := renderChart(t, fmt.Sprintf("metrics.secure=%t", secure), `metrics.serviceMonitor={"enabled":true,"interval":"30s"}`)
 		var d appsv1.Deployment
 		var role, reader rbacv1.ClusterRole
-		if err != nil || !controllers(t, out, "Deployment", &d) || !controllers(t, out, "ClusterRole", &role) {
-			t.Fatalf("%v\n%s", err, last(out))
+		if err != nil || !findController(t, out, "Deployment", &d) || !findController(t, out, "ClusterRole", &role) {
+			t.Fatalf("%v\n%s", err, lastPart(out))
 		}
 		asks := slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "tokenreviews") })
 		if !slices.Contains(d.Spec.Template.Spec.Containers[0].Args, fmt.Sprintf("--metrics-secure=%t", secure)) || asks != secure ||
-			find(t, out, "ClusterRole", "sallyport-metrics-reader", &reader) != secure || strings.Contains(out, "scheme: https") != secure {
+			findRendered(t, out, "ClusterRole", "sallyport-metrics-reader", &reader) != secure || strings.Contains(out, "scheme: https") != secure {
 			t.Errorf("secure %t: asks %t\n%s", secure, asks, out)
 		}
 	}
@@ -359,10 +359,10 @@ func TestNetworkPolicy(t *testing.T) {
 		`networkPolicy.enabled=true`: nil, `networkPolicy.egress.enabled=true`: {53, 53, 443, 6443, 6641, 6642, 9},
 		`networkPolicy.egress={"enabled":true,"apiServerPorts":[16443]}`: {53, 53, 16443, 6641, 6642, 9},
 	} {
-		out, err := render(t, setting)
+		out, err := renderChart(t, setting)
 		var p networkingv1.NetworkPolicy
-		if err != nil || !controllers(t, out, "NetworkPolicy", &p) {
-			t.Fatalf("%v\n%s", err, last(out))
+		if err != nil || !findController(t, out, "NetworkPolicy", &p) {
+			t.Fatalf("%v\n%s", err, lastPart(out))
 		}
 		var got []int32
 		for _, rule := range p.Spec.Egress {
@@ -378,12 +378,12 @@ func TestNetworkPolicy(t *testing.T) {
 
 // By these labels sallyport status and kubectl, as findings have it, find the agents' pods.
 func TestAgentsAreFound(t *testing.T) {
-	out, err := render(t, `agent.enabled=true`)
+	out, err := renderChart(t, `agent.enabled=true`)
 	if err != nil {
 		t.Fatal(out)
 	}
 	var d appsv1.DaemonSet
-	if !find(t, out, "DaemonSet", "sallyport-agent", &d) {
+	if !findRendered(t, out, "DaemonSet", "sallyport-agent", &d) {
 		t.Fatal("no DaemonSet")
 	}
 	if d.Name != ownership.AgentName {
@@ -410,16 +410,16 @@ func TestAgentsRights(t *testing.T) {
 			[]string{"nodepaths/status", "inspections/status"},
 		},
 	} {
-		out, err := render(t, `agent={"enabled":true,"nodePaths":`+c.paths+`,"inspections":`+c.inspections+`}`)
+		out, err := renderChart(t, `agent={"enabled":true,"nodePaths":`+c.paths+`,"inspections":`+c.inspections+`}`)
 		if err != nil {
 			t.Fatal(out)
 		}
 		var d appsv1.DaemonSet
 		var role rbacv1.ClusterRole
-		if !find(t, out, "DaemonSet", "sallyport-agent", &d) || !find(t, out, "ClusterRole", "sallyport-controller-agent", &role) {
+		if !findRendered(t, out, "DaemonSet", "sallyport-agent", &d) || !findRendered(t, out, "ClusterRole", "sallyport-controller-agent", &role) {
 			t.Fatal("no DaemonSet, or no ClusterRole")
 		}
-		expectEventsIn(t, out, c.paths == "true")
+		expectEventsRole(t, out, c.paths == "true")
 		agent := d.Spec.Template.Spec.Containers[0]
 		var capabilities, mounts, writes []string
 		for _, added := range agent.SecurityContext.Capabilities.Add {
@@ -437,15 +437,15 @@ func TestAgentsRights(t *testing.T) {
 			agent.SecurityContext.Capabilities.Drop[0] != "ALL" || *agent.SecurityContext.AllowPrivilegeEscalation {
 			t.Errorf("NodePaths %s, Inspections %s: it has %q, mounts %q, and writes %q", c.paths, c.inspections, capabilities, mounts, writes)
 		}
-		flagsExist(t, "sallyport-agent", agent.Args)
+		expectFlagsExist(t, "sallyport-agent", agent.Args)
 	}
 }
 
-// expectEventsIn checks that agents tell of NodePaths, where they carry them out, in the namespace default and in no other.
-func expectEventsIn(t *testing.T, rendered string, want bool) {
+// expectEventsRole checks that agents tell of NodePaths, where they carry them out, in the namespace default and in no other.
+func expectEventsRole(t *testing.T, rendered string, want bool) {
 	t.Helper()
 	var events rbacv1.Role
-	if tells := find(t, rendered, "Role", "sallyport-controller-agent", &events); tells != want || tells && events.Namespace != metav1.NamespaceDefault {
+	if tells := findRendered(t, rendered, "Role", "sallyport-controller-agent", &events); tells != want || tells && events.Namespace != metav1.NamespaceDefault {
 		t.Errorf("events: %t, in namespace %q", tells, events.Namespace)
 	}
 }
@@ -454,13 +454,13 @@ func expectEventsIn(t *testing.T, rendered string, want bool) {
 // elsewhere, and the agent is told where.
 func TestMountsAreAllowed(t *testing.T) {
 	for _, inspections := range []string{"true", "false"} {
-		out, err := render(t, `agent={"enabled":true,"nodePaths":true,"tls":{"plaintext":true},"inspections":`+inspections+`}`, `ovn={"nbAddress":"ssl:[fd00::1]:6641","tlsSecret":"kube-ovn-tls"}`)
+		out, err := renderChart(t, `agent={"enabled":true,"nodePaths":true,"tls":{"plaintext":true},"inspections":`+inspections+`}`, `ovn={"nbAddress":"ssl:[fd00::1]:6641","tlsSecret":"kube-ovn-tls"}`)
 		if err != nil {
 			t.Fatal(out)
 		}
 		var d appsv1.DaemonSet
 		var c appsv1.Deployment
-		if !find(t, out, "DaemonSet", "sallyport-agent", &d) || !controllers(t, out, "Deployment", &c) {
+		if !findRendered(t, out, "DaemonSet", "sallyport-agent", &d) || !findController(t, out, "Deployment", &c) {
 			t.Fatal("no DaemonSet, or no Deployment")
 		}
 		agent := d.Spec.Template.Spec.Containers[0]
@@ -479,12 +479,12 @@ func TestMountsAreAllowed(t *testing.T) {
 
 // Operators read, and ask nodes. They write nothing else, and nothing of ours lets them read Secrets.
 func TestOperators(t *testing.T) {
-	out, err := render(t)
+	out, err := renderChart(t)
 	if err != nil {
 		t.Fatal(out)
 	}
 	var role rbacv1.ClusterRole
-	if !find(t, out, "ClusterRole", "sallyport-operator", &role) {
+	if !findRendered(t, out, "ClusterRole", "sallyport-operator", &role) {
 		t.Fatal("no ClusterRole")
 	}
 	for _, rule := range role.Rules {
@@ -495,8 +495,8 @@ func TestOperators(t *testing.T) {
 	}
 }
 
-// flagsExist checks the chart's flags against a program, where it is built.
-func flagsExist(t *testing.T, program string, args []string) {
+// expectFlagsExist checks the chart's flags against a program, where it is built.
+func expectFlagsExist(t *testing.T, program string, args []string) {
 	t.Helper()
 	help, err := exec.Command("../../bin/"+program, "--help").CombinedOutput()
 	if err != nil {
@@ -520,30 +520,30 @@ func TestMonitoring(t *testing.T) {
 		Spec       struct{ Groups []any }
 	}
 	var board corev1.ConfigMap
-	out, err := render(t)
-	if err != nil || controllers(t, out, "PrometheusRule", &rule) || find(t, out, "ConfigMap", "sallyport-dashboard", &board) {
+	out, err := renderChart(t)
+	if err != nil || findController(t, out, "PrometheusRule", &rule) || findRendered(t, out, "ConfigMap", "sallyport-dashboard", &board) {
 		t.Errorf("they come though nobody asked: %v", err)
 	}
-	out, err = render(t, `metrics.prometheusRule={"enabled":true,"labels":{"release":"prometheus"}}`, `metrics.dashboard.enabled=true`)
-	if err != nil || !controllers(t, out, "PrometheusRule", &rule) || !find(t, out, "ConfigMap", "sallyport-dashboard", &board) {
-		t.Fatalf("they do not come: %v\n%s", err, last(out))
+	out, err = renderChart(t, `metrics.prometheusRule={"enabled":true,"labels":{"release":"prometheus"}}`, `metrics.dashboard.enabled=true`)
+	if err != nil || !findController(t, out, "PrometheusRule", &rule) || !findRendered(t, out, "ConfigMap", "sallyport-dashboard", &board) {
+		t.Fatalf("they do not come: %v\n%s", err, lastPart(out))
 	}
 	var file struct{ Groups []any }
-	if err := sigsyaml.Unmarshal(content(t, "monitoring/alerts.yaml"), &file); err != nil || !reflect.DeepEqual(rule.Spec.Groups, file.Groups) {
+	if err := sigsyaml.Unmarshal(readChartFile(t, "monitoring/alerts.yaml"), &file); err != nil || !reflect.DeepEqual(rule.Spec.Groups, file.Groups) {
 		t.Errorf("the rules are not those of the file: %v", err)
 	}
 	if rule.Metadata.Labels["release"] != "prometheus" || board.Labels["grafana_dashboard"] != "1" {
 		t.Errorf("labels %v, %v", rule.Metadata.Labels, board.Labels)
 	}
-	if got, want := board.Data["sallyport.json"], string(content(t, "monitoring/dashboard.json")); strings.TrimSpace(got) != strings.TrimSpace(want) {
+	if got, want := board.Data["sallyport.json"], string(readChartFile(t, "monitoring/dashboard.json")); strings.TrimSpace(got) != strings.TrimSpace(want) {
 		t.Error("the dashboard is not that of the file")
 	}
 }
 
-// content is a file of the chart.
-func content(t *testing.T, path string) []byte {
+// readChartFile is a file of the chart.
+func readChartFile(t *testing.T, path string) []byte {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(chart, path))
+	raw, err := os.ReadFile(filepath.Join(chartDir, path))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -552,13 +552,13 @@ func content(t *testing.T, path string) []byte {
 
 // The controller has no right on everything, none on Secrets, and none on others' leases.
 func TestRightsAreFew(t *testing.T) {
-	out, err := render(t)
+	out, err := renderChart(t)
 	if err != nil {
 		t.Fatal(out)
 	}
 	var cluster rbacv1.ClusterRole
 	var local rbacv1.Role
-	if !controllers(t, out, "ClusterRole", &cluster) || !controllers(t, out, "Role", &local) {
+	if !findController(t, out, "ClusterRole", &cluster) || !findController(t, out, "Role", &local) {
 		t.Fatal("a role is missing")
 	}
 	for _, rule := range append(cluster.Rules, local.Rules...) {

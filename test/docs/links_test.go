@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	root  = "../.."
-	index = "docs/README.md"
-	// ours is how files of the repository are linked to from outside of it.
-	ours = "https://github.com/sallyport/sallyport/blob/main/"
+	root      = "../.."
+	indexPage = "docs/README.md"
+	// repositoryURL is how files of the repository are linked to from outside of it.
+	repositoryURL = "https://github.com/sallyport/sallyport/blob/main/"
 )
 
-// sheet is a page of documentation.
-type sheet struct {
+// docPage is a page of documentation.
+type docPage struct {
 	path    string // from the root
 	links   []link
 	anchors map[string]bool
@@ -32,31 +32,31 @@ type sheet struct {
 type link struct{ target, anchor string }
 
 var (
-	fence   = regexp.MustCompile("(?ms)^```.*?^```")
-	code    = regexp.MustCompile("`[^`]*`")
-	inline  = regexp.MustCompile(`\]\(([^()\s]+(?:\([^()]*\))?[^()\s]*)\)`)
-	heading = regexp.MustCompile(`(?m)^#{1,6} +(.*?)\s*$`)
-	linked  = regexp.MustCompile(`!?\[([^\]]*)\]\([^)]*\)`)
-	place   = regexp.MustCompile(`<a (?:id|name)="([^"]+)">`)
+	fencedBlock    = regexp.MustCompile("(?ms)^```.*?^```")
+	codeSpan       = regexp.MustCompile("`[^`]*`")
+	inlineLink     = regexp.MustCompile(`\]\(([^()\s]+(?:\([^()]*\))?[^()\s]*)\)`)
+	headingPattern = regexp.MustCompile(`(?m)^#{1,6} +(.*?)\s*$`)
+	linkPattern    = regexp.MustCompile(`!?\[([^\]]*)\]\([^)]*\)`)
+	anchorTag      = regexp.MustCompile(`<a (?:id|name)="([^"]+)">`)
 )
 
-// read reads a page: what its links mean, seen from the root, and where one can link to.
-func read(file, text string) sheet {
-	p := sheet{path: file, anchors: map[string]bool{}}
-	text = fence.ReplaceAllString(text, "")
-	for _, h := range heading.FindAllStringSubmatch(text, -1) {
-		name := anchor(h[1])
+// parsePage reads a page: what its links mean, seen from the root, and where one can link to.
+func parsePage(file, text string) docPage {
+	p := docPage{path: file, anchors: map[string]bool{}}
+	text = fencedBlock.ReplaceAllString(text, "")
+	for _, h := range headingPattern.FindAllStringSubmatch(text, -1) {
+		name := headingAnchor(h[1])
 		for n := 1; p.anchors[name]; n++ { // the second of its name has a number
-			name = fmt.Sprintf("%s-%d", anchor(h[1]), n)
+			name = fmt.Sprintf("%s-%d", headingAnchor(h[1]), n)
 		}
 		p.anchors[name] = true
 	}
-	for _, a := range place.FindAllStringSubmatch(text, -1) {
+	for _, a := range anchorTag.FindAllStringSubmatch(text, -1) {
 		p.anchors[a[1]] = true
 	}
-	for _, m := range inline.FindAllStringSubmatch(code.ReplaceAllString(text, ""), -1) {
+	for _, m := range inlineLink.FindAllStringSubmatch(codeSpan.ReplaceAllString(text, ""), -1) {
 		target, anchor, _ := strings.Cut(m[1], "#")
-		switch here, inside := strings.CutPrefix(target, ours); {
+		switch here, inside := strings.CutPrefix(target, repositoryURL); {
 		case inside:
 			p.links = append(p.links, link{here, anchor})
 		case strings.Contains(target, "://"), strings.HasPrefix(target, "mailto:"):
@@ -69,9 +69,9 @@ func read(file, text string) sheet {
 	return p
 }
 
-// anchor is what GitHub calls a heading in addresses.
-func anchor(heading string) string {
-	heading = strings.ReplaceAll(linked.ReplaceAllString(heading, "$1"), "`", "")
+// headingAnchor is what GitHub calls a heading in addresses.
+func headingAnchor(heading string) string {
+	heading = strings.ReplaceAll(linkPattern.ReplaceAllString(heading, "$1"), "`", "")
 	var out strings.Builder
 	for _, r := range strings.ToLower(heading) {
 		switch {
@@ -84,10 +84,10 @@ func anchor(heading string) string {
 	return out.String()
 }
 
-// pages are all pages of documentation, by path.
-func pages(t *testing.T) map[string]sheet {
+// loadPages are all pages of documentation, by path.
+func loadPages(t *testing.T) map[string]docPage {
 	t.Helper()
-	out := map[string]sheet{}
+	out := map[string]docPage{}
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*.md", "examples/*/*.md", "charts/*/*.md"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
@@ -99,7 +99,7 @@ func pages(t *testing.T) map[string]sheet {
 				t.Fatal(err)
 			}
 			name := filepath.ToSlash(strings.TrimPrefix(file, root+"/"))
-			out[name] = read(name, string(raw))
+			out[name] = parsePage(name, string(raw))
 		}
 	}
 	if len(out) < 30 {
@@ -110,12 +110,12 @@ func pages(t *testing.T) map[string]sheet {
 
 // Every link leads to a file that there is, and to a place that it has.
 func TestLinksLeadSomewhere(t *testing.T) {
-	all := pages(t)
+	all := loadPages(t)
 	n := 0
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		for _, l := range all[name].links {
 			n++
-			if wrong := broken(l, all); wrong != "" {
+			if wrong := checkLink(l, all); wrong != "" {
 				t.Errorf("%s: %s", name, wrong)
 			}
 		}
@@ -123,8 +123,8 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	t.Logf("%d links on %d pages", n, len(all))
 }
 
-// broken says what is wrong with a link.
-func broken(l link, all map[string]sheet) string {
+// checkLink says what is wrong with a link.
+func checkLink(l link, all map[string]docPage) string {
 	target, isPage := all[l.target]
 	switch _, err := os.Stat(filepath.Join(root, l.target)); {
 	case err != nil:
@@ -141,14 +141,14 @@ func broken(l link, all map[string]sheet) string {
 
 func TestBrokenLinksAreSeen(t *testing.T) {
 	text := "# A `plan`, and more\n[good](#a-plan-and-more) [gone](../gone.md) [no place](#nowhere) ![](picture.svg) `[code](no.md)`\n" +
-		"```\n# no heading\n[code](no.md)\n```\n[outside](https://example.org/x) [ours](" + ours + "gone.md#x)"
-	p := read(index, text)
-	all := map[string]sheet{index: p}
+		"```\n# no heading\n[code](no.md)\n```\n[outside](https://example.org/x) [ours](" + repositoryURL + "gone.md#x)"
+	p := parsePage(indexPage, text)
+	all := map[string]docPage{indexPage: p}
 	var wrong []string
 	for _, l := range p.links {
-		wrong = append(wrong, broken(l, all))
+		wrong = append(wrong, checkLink(l, all))
 	}
-	want := []string{"", "there is no gone.md", index + " has no heading #nowhere", "", "there is no gone.md"}
+	want := []string{"", "there is no gone.md", indexPage + " has no heading #nowhere", "", "there is no gone.md"}
 	if !slices.Equal(wrong, want) {
 		t.Errorf("got %q\nwant %q", wrong, want)
 	}
@@ -156,22 +156,22 @@ func TestBrokenLinksAreSeen(t *testing.T) {
 
 // Whoever begins at the index finds every page.
 func TestEveryPageIsFound(t *testing.T) {
-	all := pages(t)
-	if found := reached(all, index); len(found) < len(all) {
+	all := loadPages(t)
+	if found := reachablePages(all, indexPage); len(found) < len(all) {
 		for name := range all {
 			if !found[name] {
-				t.Errorf("no way leads from %s to %s", index, name)
+				t.Errorf("no way leads from %s to %s", indexPage, name)
 			}
 		}
 	}
-	lonely := map[string]sheet{index: {links: []link{{target: "a.md"}}}, "a.md": {}, "b.md": {links: []link{{target: "a.md"}}}}
-	if found := reached(lonely, index); found["b.md"] || !found["a.md"] {
+	lonely := map[string]docPage{indexPage: {links: []link{{target: "a.md"}}}, "a.md": {}, "b.md": {links: []link{{target: "a.md"}}}}
+	if found := reachablePages(lonely, indexPage); found["b.md"] || !found["a.md"] {
 		t.Errorf("a page that nobody links to is found: %v", found)
 	}
 }
 
-// reached are the pages to which links lead.
-func reached(all map[string]sheet, from string) map[string]bool {
+// reachablePages are the pages to which links lead.
+func reachablePages(all map[string]docPage, from string) map[string]bool {
 	found, next := map[string]bool{from: true}, []string{from}
 	for len(next) > 0 {
 		here := next[0]

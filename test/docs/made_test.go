@@ -11,7 +11,7 @@ import (
 	"github.com/sallyport/sallyport/test/page"
 )
 
-var decision = regexp.MustCompile(`^# (\d+)\. (.*)\n`)
+var decisionTitle = regexp.MustCompile(`^# (\d+)\. (.*)\n`)
 
 // The list of decisions has all of them.
 func TestListOfDecisions(t *testing.T) {
@@ -26,7 +26,7 @@ func TestListOfDecisions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		title := decision.FindStringSubmatch(string(raw))
+		title := decisionTitle.FindStringSubmatch(string(raw))
 		if title == nil {
 			t.Fatalf("%s does not begin with its number and title", file)
 		}

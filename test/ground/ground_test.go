@@ -19,8 +19,8 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// list is what `make show-ground` prints.
-var list = show.New("solid ground",
+// groundItems is what `make show-ground` prints.
+var groundItems = show.New("solid ground",
 	"all parts of the lab, fetched and built from empty caches",
 	"the time of each stage and theme of CI, from empty caches and warm",
 	"five runs of CI in a row without a failure, the last beside a busy loop on each core",
@@ -29,27 +29,27 @@ var list = show.New("solid ground",
 
 const root = "../.."
 
-var everything = flag.Bool("show", false, "fail when an item of the list did not run")
+var failOnMissingItems = flag.Bool("show", false, "fail when an item of the list did not run")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	code := m.Run()
-	if list.Ran() && !list.Print(os.Stdout) && *everything {
+	if groundItems.HasRun() && !groundItems.Print(os.Stdout) && *failOnMissingItems {
 		code = 1
 	}
 	os.Exit(code)
 }
 
-// needFull skips a test of CI itself, except at full size: CI can't run itself.
-func needFull(t *testing.T) {
+// requireFullSize skips a test of CI itself, except at full size: CI can't run itself.
+func requireFullSize(t *testing.T) {
 	t.Helper()
-	if !show.Full() {
+	if !show.IsFullSize() {
 		t.Skip("hours: at full size only")
 	}
 }
 
-// emptyCaches are variables for a command that finds nothing built or downloaded before.
-func emptyCaches(t *testing.T) []string {
+// emptyCacheEnv are variables for a command that finds nothing built or downloaded before.
+func emptyCacheEnv(t *testing.T) []string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "empty-caches-")
 	if err != nil {
@@ -78,31 +78,31 @@ func runCommand(t *testing.T, env []string, name string, args ...string) (string
 	return out.String(), err
 }
 
-// tail is the end of a text.
-func tail(text string) string {
+// lastLines is the end of a text.
+func lastLines(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.Join(lines[max(0, len(lines)-40):], "\n")
 }
 
 func TestGround1Parts(t *testing.T) {
-	needFull(t)
-	item := list.Item(t, 1)
+	requireFullSize(t)
+	item := groundItems.Item(t, 1)
 	begun := time.Now()
-	out, err := runCommand(t, emptyCaches(t), "make", "--no-print-directory", "parts")
+	out, err := runCommand(t, emptyCacheEnv(t), "make", "--no-print-directory", "parts")
 	if err != nil {
-		t.Fatalf("%v\n%s", err, tail(out))
+		t.Fatalf("%v\n%s", err, lastLines(out))
 	}
 	built := regexp.MustCompile(`(?m)^built (.*)$`).FindAllStringSubmatch(out, -1)
 	for _, b := range built {
-		item.Figure("%s", b[1])
+		item.AddFigure("%s", b[1])
 	}
 	if len(built) < 9 {
 		t.Errorf("%d parts were built, and there are 9", len(built))
 	}
-	item.Figure("all together %.0f s", time.Since(begun).Seconds())
+	item.AddFigure("all together %.0f s", time.Since(begun).Seconds())
 }
 
-var timeForm = regexp.MustCompile(`(?m)^(?:=== ((?:\S+) took \d+ s)|(theme \S+ took .*))$`)
+var timingPattern = regexp.MustCompile(`(?m)^(?:=== ((?:\S+) took \d+ s)|(theme \S+ took .*))$`)
 
 // runCI runs all of CI and adds its times to an item.
 func runCI(t *testing.T, item *show.Item, what string, env []string) {
@@ -110,27 +110,27 @@ func runCI(t *testing.T, item *show.Item, what string, env []string) {
 	begun := time.Now()
 	out, err := runCommand(t, append(env, "CI=true", "SALLYPORT_SIZE="), "bash", ".ci/run")
 	var times []string
-	for _, m := range timeForm.FindAllStringSubmatch(out, -1) {
+	for _, m := range timingPattern.FindAllStringSubmatch(out, -1) {
 		times = append(times, m[1]+m[2])
 	}
 	verdict := "passed"
 	if err != nil {
 		verdict = "FAILED"
-		t.Errorf("%s: %v\n%s", what, err, tail(out))
+		t.Errorf("%s: %v\n%s", what, err, lastLines(out))
 	}
-	item.Figure("%s: %s after %.0f min: %s", what, verdict, time.Since(begun).Minutes(), strings.Join(times, "; "))
+	item.AddFigure("%s: %s after %.0f min: %s", what, verdict, time.Since(begun).Minutes(), strings.Join(times, "; "))
 }
 
 func TestGround2Time(t *testing.T) {
-	needFull(t)
-	item := list.Item(t, 2)
-	runCI(t, item, "empty caches", emptyCaches(t))
+	requireFullSize(t)
+	item := groundItems.Item(t, 2)
+	runCI(t, item, "empty caches", emptyCacheEnv(t))
 	runCI(t, item, "warm", nil)
 }
 
 func TestGround3Runs(t *testing.T) {
-	needFull(t)
-	item := list.Item(t, 3)
+	requireFullSize(t)
+	item := groundItems.Item(t, 3)
 	for i := range 4 {
 		runCI(t, item, fmt.Sprintf("run %d", i+1), nil)
 	}
@@ -167,15 +167,15 @@ var defects = []defect{
 }
 
 func TestGround4Defects(t *testing.T) {
-	item := list.Item(t, 4)
+	item := groundItems.Item(t, 4)
 	for _, d := range defects {
 		t.Run(d.test, func(t *testing.T) {
 			out, err := runCommand(t, nil, "go", "test", "-count=1", "-v", "-run", "^("+d.test+")$", d.pkg)
 			passed := len(regexp.MustCompile(`(?m)^--- PASS: `).FindAllString(out, -1))
 			if want := strings.Count(d.test, "|") + 1; err != nil || passed != want {
-				t.Fatalf("%s: %d of %d tests passed: %v\n%s", d.what, passed, want, err, tail(out))
+				t.Fatalf("%s: %d of %d tests passed: %v\n%s", d.what, passed, want, err, lastLines(out))
 			}
-			item.Figure("%s: %s in %s passes", d.what, d.test, d.pkg)
+			item.AddFigure("%s: %s in %s passes", d.what, d.test, d.pkg)
 		})
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 const (
 	alertsFile = "../../charts/sallyport/monitoring/alerts.yaml"
-	runbooks   = "https://github.com/sallyport/sallyport/blob/main/docs/reference/alerts.md#"
+	runbookURL = "https://github.com/sallyport/sallyport/blob/main/docs/reference/alerts.md#"
 )
 
 // alert is one rule of the file.
@@ -31,7 +31,7 @@ type alert struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
-func read(t *testing.T, file string) string {
+func readFile(t *testing.T, file string) string {
 	t.Helper()
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -40,7 +40,7 @@ func read(t *testing.T, file string) string {
 	return string(raw)
 }
 
-func alerts(t *testing.T) []alert {
+func loadAlerts(t *testing.T) []alert {
 	t.Helper()
 	var file struct {
 		Groups []struct {
@@ -48,7 +48,7 @@ func alerts(t *testing.T) []alert {
 			Rules []alert `json:"rules"`
 		} `json:"groups"`
 	}
-	if err := yaml.UnmarshalStrict([]byte(read(t, alertsFile)), &file); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(readFile(t, alertsFile)), &file); err != nil {
 		t.Fatal(err)
 	}
 	if len(file.Groups) != 1 || len(file.Groups[0].Rules) < 15 {
@@ -60,7 +60,7 @@ func alerts(t *testing.T) []alert {
 // Whoever is woken up is told what has happened, why, and what to do.
 func TestAlertsSayWhatToDo(t *testing.T) {
 	seen := map[string]bool{}
-	for _, a := range alerts(t) {
+	for _, a := range loadAlerts(t) {
 		if !strings.HasPrefix(a.Alert, "Sallyport") || seen[a.Alert] {
 			t.Errorf("%s: another name", a.Alert)
 		}
@@ -70,10 +70,10 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 				t.Errorf("%s: its %s is no sentence: %q", a.Alert, note, said)
 			}
 		}
-		if wrong := uncommanded(a.Annotations["cure"]); wrong != "" {
+		if wrong := checkRemedyCommand(a.Annotations["cure"]); wrong != "" {
 			t.Errorf("%s: its cure %s", a.Alert, wrong)
 		}
-		if want := runbooks + strings.ToLower(a.Alert); a.Annotations["runbook_url"] != want {
+		if want := runbookURL + strings.ToLower(a.Alert); a.Annotations["runbook_url"] != want {
 			t.Errorf("%s: runbook_url is %q, want %q", a.Alert, a.Annotations["runbook_url"], want)
 		}
 		if s := a.Labels["severity"]; s != "critical" && s != "warning" {
@@ -82,11 +82,11 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 	}
 }
 
-var named = regexp.MustCompile(`\bsallyport ([a-z]+)`)
+var commandPattern = regexp.MustCompile(`\bsallyport ([a-z]+)`)
 
-// uncommanded says what is wrong with a cure that should name a command to begin with.
-func uncommanded(cure string) string {
-	commands := named.FindAllStringSubmatch(cure, -1)
+// checkRemedyCommand says what is wrong with a cure that should name a command to begin with.
+func checkRemedyCommand(cure string) string {
+	commands := commandPattern.FindAllStringSubmatch(cure, -1)
 	if len(commands) == 0 {
 		return "names no command of sallyport to begin with"
 	}
@@ -100,7 +100,7 @@ func uncommanded(cure string) string {
 
 func TestUncommandedCuresAreSeen(t *testing.T) {
 	for cure, ok := range map[string]bool{"Look at sallyport status.": true, "Look at sallyport weather.": false, "Look at the log.": false} {
-		if wrong := uncommanded(cure); (wrong == "") != ok {
+		if wrong := checkRemedyCommand(cure); (wrong == "") != ok {
 			t.Errorf("%q: %q", cure, wrong)
 		}
 	}
@@ -108,8 +108,8 @@ func TestUncommandedCuresAreSeen(t *testing.T) {
 
 // An expression over a metric that nobody serves is never true, and nobody notices.
 func TestAlertsAskForWhatThereIs(t *testing.T) {
-	for _, a := range alerts(t) {
-		for _, wrong := range wrongs(a.Expr) {
+	for _, a := range loadAlerts(t) {
+		for _, wrong := range findQueryMistakes(a.Expr) {
 			t.Errorf("%s: %s", a.Alert, wrong)
 		}
 	}
@@ -121,7 +121,7 @@ func TestAlertsAskForWhatThereIs(t *testing.T) {
 		`sum by (le) (rate(sallyport_shard_runs_total_bucket[5m]))`:       "sallyport_shard_runs_total_bucket",
 		`sallyport_pool_addresses{state="free"} / sallyport_pool_address`: "sallyport_pool_address",
 	} {
-		if found := wrongs(expression); len(found) != 1 || !strings.Contains(found[0], word) {
+		if found := findQueryMistakes(expression); len(found) != 1 || !strings.Contains(found[0], word) {
 			t.Errorf("%s: found %q, wanted one mistake about %s", expression, found, word)
 		}
 	}
@@ -134,21 +134,21 @@ var (
 	grouping   = regexp.MustCompile(`\b(?:by|on|group_left) \(([^)]*)\)`)
 )
 
-// scraped are the labels that Prometheus itself adds, or that a histogram has.
-var scraped = []string{"instance", "job", "namespace", "pod", "le"}
+// scrapeLabels are the labels that Prometheus itself adds, or that a histogram has.
+var scrapeLabels = []string{"instance", "job", "namespace", "pod", "le"}
 
-// wrongs are the metrics, labels and values of an expression that do not exist.
-func wrongs(expression string) (out []string) {
-	labels := slices.Clone(scraped)
+// findQueryMistakes are the metrics, labels and values of an expression that do not exist.
+func findQueryMistakes(expression string) (out []string) {
+	labels := slices.Clone(scrapeLabels)
 	for _, name := range metricName.FindAllString(expression, -1) {
-		m, exists := metric(name)
+		m, exists := findMetric(name)
 		if !exists {
 			out = append(out, "there is no metric "+name)
 		}
 		labels = append(labels, strings.Split(m.Labels, ", ")...)
 	}
 	for _, s := range selector.FindAllStringSubmatch(expression, -1) {
-		out = append(out, mismatches(s[1], s[2])...)
+		out = append(out, findMatcherMistakes(s[1], s[2])...)
 	}
 	for _, g := range grouping.FindAllStringSubmatch(expression, -1) {
 		for label := range strings.SplitSeq(g[1], ", ") {
@@ -160,15 +160,15 @@ func wrongs(expression string) (out []string) {
 	return out
 }
 
-// mismatches are the labels and values by which a metric is chosen, and that it can't have.
-func mismatches(name, chosen string) (out []string) {
-	m, _ := metric(name)
+// findMatcherMistakes are the labels and values by which a metric is chosen, and that it can't have.
+func findMatcherMistakes(name, chosen string) (out []string) {
+	m, _ := findMetric(name)
 	for _, l := range matcher.FindAllStringSubmatch(chosen, -1) {
 		if !slices.Contains(strings.Split(m.Labels, ", "), l[1]) {
 			out = append(out, fmt.Sprintf("%s has no label %s", name, l[1]))
 		}
 		for value := range strings.SplitSeq(l[2], "|") {
-			if known, limited := values(l[1]); limited && !slices.Contains(known, value) {
+			if known, limited := knownLabelValues(l[1]); limited && !slices.Contains(known, value) {
 				out = append(out, fmt.Sprintf("there is no %s %s", l[1], value))
 			}
 		}
@@ -176,8 +176,8 @@ func mismatches(name, chosen string) (out []string) {
 	return out
 }
 
-// metric is the metric that a name of a series belongs to: a histogram has several.
-func metric(name string) (controller.Metric, bool) {
+// findMetric is the metric that a name of a series belongs to: a histogram has several.
+func findMetric(name string) (controller.Metric, bool) {
 	for _, m := range controller.Metrics {
 		parts := []string{""}
 		if m.Kind == "histogram" {
@@ -192,8 +192,8 @@ func metric(name string) (controller.Metric, bool) {
 	return controller.Metric{}, false
 }
 
-// values are those that a label can have, where that is limited.
-func values(label string) (out []string, limited bool) {
+// knownLabelValues are those that a label can have, where that is limited.
+func knownLabelValues(label string) (out []string, limited bool) {
 	switch label {
 	case "reason":
 		for _, r := range intent.Reasons {
@@ -215,8 +215,8 @@ func values(label string) (out []string, limited bool) {
 	return out, out != nil
 }
 
-// text is the reference of alerts.
-func text(list []alert) string {
+// formatAlertReference is the reference of alerts.
+func formatAlertReference(list []alert) string {
 	var out strings.Builder
 	out.WriteString("# Alerts\n\n" +
 		"The chart installs them with `metrics.prometheusRule.enabled`; the file itself is\n" +
@@ -234,17 +234,17 @@ func text(list []alert) string {
 	}
 	for _, a := range list {
 		fmt.Fprintf(&out, "\n## %s\n\n%s\n\n**Why:** %s\n\n**What to do:** %s\n\n```promql\n%s\n```\n",
-			a.Alert, plain(a.Annotations["summary"]), a.Annotations["cause"], a.Annotations["cure"], a.Expr)
+			a.Alert, replacePlaceholders(a.Annotations["summary"]), a.Annotations["cause"], a.Annotations["cure"], a.Expr)
 	}
 	return out.String()
 }
 
-var placeholder = regexp.MustCompile(`\{\{ \$(?:labels\.)?(\w+)[^}]*\}\}`)
+var placeholderPattern = regexp.MustCompile(`\{\{ \$(?:labels\.)?(\w+)[^}]*\}\}`)
 
-// plain is a summary with the names of labels in the place of their values.
-func plain(summary string) string {
-	return placeholder.ReplaceAllStringFunc(summary, func(p string) string {
-		name := placeholder.FindStringSubmatch(p)[1]
+// replacePlaceholders is a summary with the names of labels in the place of their values.
+func replacePlaceholders(summary string) string {
+	return placeholderPattern.ReplaceAllStringFunc(summary, func(p string) string {
+		name := placeholderPattern.FindStringSubmatch(p)[1]
 		if name == "value" {
 			return "*N*"
 		}
@@ -253,5 +253,5 @@ func plain(summary string) string {
 }
 
 func TestReferencePageHasEveryAlert(t *testing.T) {
-	page.Check(t, "../../docs/reference/alerts.md", text(alerts(t)))
+	page.Check(t, "../../docs/reference/alerts.md", formatAlertReference(loadAlerts(t)))
 }

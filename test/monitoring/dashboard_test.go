@@ -19,10 +19,10 @@ type panel struct {
 	Targets     []struct{ Expr, LegendFormat string }
 }
 
-func panels(t *testing.T) []panel {
+func loadPanels(t *testing.T) []panel {
 	t.Helper()
 	var dashboard struct{ Panels []panel }
-	if err := json.Unmarshal([]byte(read(t, "../../charts/sallyport/monitoring/dashboard.json")), &dashboard); err != nil {
+	if err := json.Unmarshal([]byte(readFile(t, "../../charts/sallyport/monitoring/dashboard.json")), &dashboard); err != nil {
 		t.Fatal(err)
 	}
 	if len(dashboard.Panels) < 15 {
@@ -31,32 +31,32 @@ func panels(t *testing.T) []panel {
 	return dashboard.Panels
 }
 
-var legend = regexp.MustCompile(`\{\{(\w+)\}\}`)
+var legendPattern = regexp.MustCompile(`\{\{(\w+)\}\}`)
 
 // Every panel asks for what there is, and its legend names labels that the answer has.
 func TestDashboardAsksForWhatThereIs(t *testing.T) {
-	for _, p := range panels(t) {
+	for _, p := range loadPanels(t) {
 		if (p.Type == "row") == (len(p.Targets) > 0) {
 			t.Errorf("%s: a row has no queries, and everything else has", p.Title)
 		}
 		for _, q := range p.Targets {
-			for _, wrong := range wrongs(q.Expr) {
+			for _, wrong := range findQueryMistakes(q.Expr) {
 				t.Errorf("%s: %s", p.Title, wrong)
 			}
-			for _, l := range legend.FindAllStringSubmatch(q.LegendFormat, -1) {
-				if !answered(q.Expr, l[1]) {
+			for _, l := range legendPattern.FindAllStringSubmatch(q.LegendFormat, -1) {
+				if !resultHasLabel(q.Expr, l[1]) {
 					t.Errorf("%s: what %q gives has no label %s", p.Title, q.Expr, l[1])
 				}
 			}
 		}
 	}
-	if answered(`sum by (kind) (sallyport_objects)`, "reason") || !answered(`sum by (kind) (sallyport_objects)`, "kind") {
+	if resultHasLabel(`sum by (kind) (sallyport_objects)`, "reason") || !resultHasLabel(`sum by (kind) (sallyport_objects)`, "kind") {
 		t.Error("which labels an answer has is not told")
 	}
 }
 
-// answered says whether what an expression gives has a label: one of those that it is grouped by, or any of an expression that is not.
-func answered(expression, label string) bool {
+// resultHasLabel says whether what an expression gives has a label: one of those that it is grouped by, or any of an expression that is not.
+func resultHasLabel(expression, label string) bool {
 	groups := grouping.FindAllStringSubmatch(expression, -1)
 	for _, g := range groups {
 		for l := range strings.SplitSeq(g[1], ", ") {
@@ -71,7 +71,7 @@ func answered(expression, label string) bool {
 // A metric that nobody shows is one that nobody looks at.
 func TestDashboardShowsEveryMetric(t *testing.T) {
 	var all strings.Builder
-	for _, p := range panels(t) {
+	for _, p := range loadPanels(t) {
 		for _, q := range p.Targets {
 			all.WriteString(q.Expr + "\n")
 		}
@@ -86,7 +86,7 @@ func TestDashboardShowsEveryMetric(t *testing.T) {
 // Panels are told apart, say what they are, and do not lie on each other.
 func TestDashboardCanBeRead(t *testing.T) {
 	ids, cells := map[int]bool{}, map[[2]int]string{}
-	for _, p := range panels(t) {
+	for _, p := range loadPanels(t) {
 		if p.Title == "" || ids[p.ID] || p.Type != "row" && !strings.HasSuffix(p.Description, ".") {
 			t.Errorf("%d %q: a panel has a number and a title of its own, and a description that is a sentence", p.ID, p.Title)
 		}

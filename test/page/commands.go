@@ -14,13 +14,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-var man = flag.String("man", "", "directory to write man pages into")
+var manDir = flag.String("man", "", "directory to write man pages into")
 
-// Commands checks the reference of a program: its command, and all below it. With -man, man pages are written as well.
-func Commands(t *testing.T, file, about string, root *cobra.Command) {
+// CheckCommandReference checks the reference of a program: its command, and all below it. With -man, man pages are written as well.
+func CheckCommandReference(t *testing.T, file, about string, root *cobra.Command) {
 	t.Helper()
 	root.DisableAutoGenTag = true
-	all := below(root)
+	all := visibleCommands(root)
 	var out strings.Builder
 	fmt.Fprintf(&out, "# %s\n\n%s `make golden` writes this page from the program.\n", root.Name(), about)
 	if len(all) > 1 {
@@ -32,49 +32,49 @@ func Commands(t *testing.T, file, about string, root *cobra.Command) {
 		}
 	}
 	for _, c := range all {
-		describe(&out, c)
+		writeCommand(&out, c)
 	}
 	Check(t, file, out.String())
-	manual(t, root, len(all))
+	writeManPages(t, root, len(all))
 }
 
-// below is a command and all below it that people see.
-func below(c *cobra.Command) []*cobra.Command {
+// visibleCommands is a command and all below it that people see.
+func visibleCommands(c *cobra.Command) []*cobra.Command {
 	out := []*cobra.Command{c}
 	for _, sub := range c.Commands() {
 		if sub.IsAvailableCommand() && sub.Name() != "help" {
-			out = append(out, below(sub)...)
+			out = append(out, visibleCommands(sub)...)
 		}
 	}
 	return out
 }
 
-func describe(out *strings.Builder, c *cobra.Command) {
-	fmt.Fprintf(out, "\n## %s\n\n%s\n", c.CommandPath(), text(cmp.Or(c.Long, c.Short+".")))
+func writeCommand(out *strings.Builder, c *cobra.Command) {
+	fmt.Fprintf(out, "\n## %s\n\n%s\n", c.CommandPath(), formatHelp(cmp.Or(c.Long, c.Short+".")))
 	if c.Runnable() {
 		fmt.Fprintf(out, "\n```\n%s\n```\n", c.UseLine())
 	}
 	if c.Example != "" {
-		fmt.Fprintf(out, "\nExamples:\n\n```\n%s\n```\n", outdent(c.Example))
+		fmt.Fprintf(out, "\nExamples:\n\n```\n%s\n```\n", removeCommonIndent(c.Example))
 	}
-	table(out, c.NonInheritedFlags())
+	writeFlagTable(out, c.NonInheritedFlags())
 }
 
-// text is help as a paragraph of a page: an example within it is indented, and stays as it is.
-func text(help string) string {
+// formatHelp is help as a paragraph of a page: an example within it is indented, and stays as it is.
+func formatHelp(help string) string {
 	var out []string
 	for paragraph := range strings.SplitSeq(strings.TrimSpace(help), "\n\n") {
 		lines := strings.Split(paragraph, "\n")
 		if slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, " ") || strings.HasPrefix(l, "\t") }) {
-			paragraph = "```\n" + outdent(paragraph) + "\n```"
+			paragraph = "```\n" + removeCommonIndent(paragraph) + "\n```"
 		}
 		out = append(out, paragraph)
 	}
 	return strings.Join(out, "\n\n")
 }
 
-// outdent takes away the spaces that all lines begin with.
-func outdent(block string) string {
+// removeCommonIndent takes away the spaces that all lines begin with.
+func removeCommonIndent(block string) string {
 	lines := strings.Split(strings.Trim(block, "\n"), "\n")
 	least := len(block)
 	for _, l := range lines {
@@ -88,8 +88,8 @@ func outdent(block string) string {
 	return strings.Join(lines, "\n")
 }
 
-// table is the flags of a command; those that it shares with all below a command are told there.
-func table(out *strings.Builder, flags *pflag.FlagSet) {
+// writeFlagTable is the flags of a command; those that it shares with all below a command are told there.
+func writeFlagTable(out *strings.Builder, flags *pflag.FlagSet) {
 	rows := 0
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Hidden || f.Name == "help" || f.Name == "version" {
@@ -116,10 +116,10 @@ func table(out *strings.Builder, flags *pflag.FlagSet) {
 	})
 }
 
-// manual writes a man page for each command, where that is asked for.
-func manual(t *testing.T, root *cobra.Command, want int) {
+// writeManPages writes a man page for each command, where that is asked for.
+func writeManPages(t *testing.T, root *cobra.Command, want int) {
 	t.Helper()
-	dir := *man
+	dir := *manDir
 	if dir == "" {
 		dir = t.TempDir()
 	}
@@ -138,7 +138,7 @@ func manual(t *testing.T, root *cobra.Command, want int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *man == "" && len(after)-len(before) != want {
+	if *manDir == "" && len(after)-len(before) != want {
 		t.Errorf("%d man pages for %d commands", len(after)-len(before), want)
 	}
 }

@@ -25,12 +25,12 @@ type result struct {
 	figures       []string
 }
 
-// Full says whether the tests run at full size; otherwise they run at a size that fits CI and say which.
-func Full() bool { return os.Getenv("SALLYPORT_SIZE") == "full" }
+// IsFullSize says whether the tests run at full size; otherwise they run at a size that fits CI and say which.
+func IsFullSize() bool { return os.Getenv("SALLYPORT_SIZE") == "full" }
 
-// Size chooses between the full size and CI's.
-func Size[T any](full, ci T) T {
-	if Full() {
+// ChooseSize chooses between the full size and CI's.
+func ChooseSize[T any](full, ci T) T {
+	if IsFullSize() {
 		return full
 	}
 	return ci
@@ -73,8 +73,8 @@ type Item struct {
 	number int
 }
 
-// Figure adds what was measured to the item's line.
-func (i *Item) Figure(format string, args ...any) {
+// AddFigure adds what was measured to the item's line.
+func (i *Item) AddFigure(format string, args ...any) {
 	i.list.mu.Lock()
 	defer i.list.mu.Unlock()
 	r := i.list.results[i.number]
@@ -91,7 +91,7 @@ func (l *List) Print(w io.Writer) bool {
 	}
 	slices.Sort(numbers)
 	all := true
-	fmt.Fprintf(w, "\n%s (%s size)\n", l.name, Size("full", "CI"))
+	fmt.Fprintf(w, "\n%s (%s size)\n", l.name, ChooseSize("full", "CI"))
 	for _, n := range numbers {
 		verdict, r := "NOT RUN", l.results[n]
 		if r != nil {
@@ -109,8 +109,8 @@ func (l *List) Print(w io.Writer) bool {
 	return all
 }
 
-// Ran says whether any item of the list ran.
-func (l *List) Ran() bool {
+// HasRun says whether any item of the list ran.
+func (l *List) HasRun() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.results) > 0

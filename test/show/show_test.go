@@ -7,7 +7,7 @@ import (
 
 func TestPassedItemShowsItsFigure(t *testing.T) {
 	l := New("list", "first")
-	t.Run("item", func(t *testing.T) { l.Item(t, 1).Figure("%d of 18", 18) })
+	t.Run("item", func(t *testing.T) { l.Item(t, 1).AddFigure("%d of 18", 18) })
 	var out strings.Builder
 	if !l.Print(&out) || !strings.Contains(out.String(), "PASS") || !strings.Contains(out.String(), "18 of 18") {
 		t.Errorf("a passed item is not shown as one:\n%s", out.String())

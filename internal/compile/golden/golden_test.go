@@ -31,7 +31,7 @@ var update = flag.Bool("update", false, "rewrite what the cases in testdata want
 // now is when every case happens.
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// golden is testdata/NAME.txtar: Kubernetes objects in, and what we want and say of them. Its comment tells in words what it
+// goldenCase is testdata/NAME.txtar: Kubernetes objects in, and what we want and say of them. Its comment tells in words what it
 // shows and ends with lines of settings:
 //
 //	shard NAME        the VPC, or the shard of NodePaths; acme-prod when left out
@@ -47,37 +47,37 @@ var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 //	trusted NAME …    the namespaces whose pods may be anywhere
 //	attachments NAME … the namespaces whose attachments all pods may use
 //	hide KIND…        what objects of these kinds asked for is counted, not shown
-type golden struct {
+type goldenCase struct {
 	path    string
 	archive *txtar.Archive
 
 	shard    string
 	config   snapshot.Config
 	hide     []string
-	rehearse bool
+	simulate bool
 	ports    []string
-	pods     []snapshot.PodPort
+	podPorts []snapshot.PodPort
 	objects  []client.Object
 }
 
 func TestGolden(t *testing.T) {
-	for _, g := range goldens(t) {
+	for _, g := range loadCases(t) {
 		t.Run(g.name(), func(t *testing.T) {
-			got, want := g.text(t, g.objects), g.file("want")
+			got, want := g.renderText(t, g.objects), g.archiveFile("want")
 			if got == want {
 				return
 			}
 			if !*update {
 				t.Fatalf("differs (make golden rewrites it):\n%s", diff.Diff("wanted", []byte(want), "got", []byte(got)))
 			}
-			g.rewrite(t, got)
+			g.rewriteWant(t, got)
 		})
 	}
 }
 
 // A case is read by people.
 func TestGoldenIsReadable(t *testing.T) {
-	for _, g := range goldens(t) {
+	for _, g := range loadCases(t) {
 		raw, err := os.ReadFile(g.path)
 		if err != nil {
 			t.Fatal(err)
@@ -91,12 +91,12 @@ func TestGoldenIsReadable(t *testing.T) {
 // Lists come from caches in no particular order.
 func TestGoldenInAnyOrder(t *testing.T) {
 	chance := rand.New(rand.NewPCG(1, 2))
-	for _, g := range goldens(t) {
-		want := g.text(t, g.objects)
+	for _, g := range loadCases(t) {
+		want := g.renderText(t, g.objects)
 		for range 20 {
 			shuffled := slices.Clone(g.objects)
 			chance.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-			if got := g.text(t, shuffled); got != want {
+			if got := g.renderText(t, shuffled); got != want {
 				t.Errorf("%s depends on the order of its objects:\n%s", g.name(), diff.Diff("in order", []byte(want), "shuffled", []byte(got)))
 				break
 			}
@@ -104,19 +104,19 @@ func TestGoldenInAnyOrder(t *testing.T) {
 	}
 }
 
-func goldens(t *testing.T) []*golden {
+func loadCases(t *testing.T) []*goldenCase {
 	t.Helper()
 	paths, err := filepath.Glob("../testdata/*.txtar")
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no cases in testdata: %v", err)
 	}
-	out := make([]*golden, 0, len(paths))
+	out := make([]*goldenCase, 0, len(paths))
 	for _, path := range paths {
 		archive, err := txtar.ParseFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		g := &golden{path: path, archive: archive, shard: "acme-prod"}
+		g := &goldenCase{path: path, archive: archive, shard: "acme-prod"}
 		if err := g.configure(); err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
@@ -125,9 +125,9 @@ func goldens(t *testing.T) []*golden {
 	return out
 }
 
-func (g *golden) name() string { return strings.TrimSuffix(filepath.Base(g.path), ".txtar") }
+func (g *goldenCase) name() string { return strings.TrimSuffix(filepath.Base(g.path), ".txtar") }
 
-func (g *golden) file(name string) string {
+func (g *goldenCase) archiveFile(name string) string {
 	for _, f := range g.archive.Files {
 		if f.Name == name {
 			return string(f.Data)
@@ -137,7 +137,7 @@ func (g *golden) file(name string) string {
 }
 
 // configure reads the settings, and the objects.
-func (g *golden) configure() error {
+func (g *goldenCase) configure() error {
 	words, settings, _ := strings.Cut(string(g.archive.Comment), "\n\n")
 	if strings.TrimSpace(words) == "" || settings == "" {
 		return fmt.Errorf("it has to say in words what it shows, then an empty line, then settings")
@@ -150,7 +150,7 @@ func (g *golden) configure() error {
 		}
 		switch fields[0] {
 		case "rehearse", "once":
-			g.rehearse = fields[0] == "rehearse"
+			g.simulate = fields[0] == "rehearse"
 			modes++
 		case "with":
 			shared, err := readShared(fields[1:])
@@ -159,7 +159,7 @@ func (g *golden) configure() error {
 			}
 			inputs = append(inputs, shared...)
 		default:
-			if err := g.set(fields[0], fields[1:]); err != nil {
+			if err := g.applySetting(fields[0], fields[1:]); err != nil {
 				return err
 			}
 		}
@@ -167,26 +167,26 @@ func (g *golden) configure() error {
 	if modes != 1 {
 		return fmt.Errorf("say either rehearse or once")
 	}
-	return g.read(append(inputs, g.file("input.yaml"))...)
+	return g.decodeObjects(append(inputs, g.archiveFile("input.yaml"))...)
 }
 
-// set carries out one setting.
-func (g *golden) set(setting string, words []string) error {
+// applySetting carries out one setting.
+func (g *goldenCase) applySetting(setting string, words []string) error {
 	switch setting {
 	case "shard":
 		g.shard = words[0]
 	case "management":
-		g.config.ManagementNetwork = words[0]
+		g.config.ManagementNetworkType = words[0]
 	case "hide":
 		g.hide = words
 	case "ports":
 		g.ports = words
 	case "quota":
-		return g.limit(words[0], words[1])
+		return g.setQuota(words[0], words[1])
 	case "inside":
-		return g.config.Inside.Set(strings.Join(words, ","))
+		return g.config.ClusterPrefixes.Set(strings.Join(words, ","))
 	case "podport", "isolation", "trusted", "attachments":
-		return g.isolate(setting, words)
+		return g.setIsolation(setting, words)
 	default:
 		return fmt.Errorf("there is no setting %q", setting)
 	}
@@ -205,32 +205,32 @@ func readShared(names []string) (out []string, err error) {
 	return out, nil
 }
 
-// limit reads a setting about quotas, by the name of its flag.
-func (g *golden) limit(flag, value string) error {
+// setQuota reads a setting about quotas, by the name of its flag.
+func (g *goldenCase) setQuota(flag, value string) error {
 	return map[string]*snapshot.Limit{
 		"default-eip-quota": &g.config.Quotas.EIps, "organization-eip-quota": &g.config.Quotas.OrganizationEIps,
 		"organization-project-quota": &g.config.Quotas.OrganizationProjects,
 	}[flag].Set(value)
 }
 
-// isolate reads a setting about pods that are where they do not belong.
-func (g *golden) isolate(setting string, words []string) error {
+// setIsolation reads a setting about pods that are where they do not belong.
+func (g *goldenCase) setIsolation(setting string, words []string) error {
 	switch setting {
 	case "podport":
 		namespace, pod, _ := strings.Cut(words[1], "/")
-		g.pods = append(g.pods, snapshot.PodPort{Name: words[0], Namespace: namespace, Pod: pod, Subnet: words[2]})
+		g.podPorts = append(g.podPorts, snapshot.PodPort{Name: words[0], Namespace: namespace, Pod: pod, Subnet: words[2]})
 		return nil
 	case "trusted":
-		return g.config.Trusted.Set(strings.Join(words, ","))
+		return g.config.TrustedNamespaces.Set(strings.Join(words, ","))
 	case "attachments":
-		return g.config.Attachments.Set(strings.Join(words, ","))
+		return g.config.AttachmentNamespaces.Set(strings.Join(words, ","))
 	default:
 		return g.config.Isolation.Set(words[0])
 	}
 }
 
-// read decodes objects; a field that we do not know is a mistake in the case.
-func (g *golden) read(texts ...string) error {
+// decodeObjects decodes objects; a field that we do not know is a mistake in the case.
+func (g *goldenCase) decodeObjects(texts ...string) error {
 	decoder := serializer.NewCodecFactory(kube.Scheme(), serializer.EnableStrict).UniversalDeserializer()
 	for _, text := range texts {
 		for part := range strings.SplitSeq(text, "---\n") {
@@ -241,15 +241,15 @@ func (g *golden) read(texts ...string) error {
 			if err != nil {
 				return fmt.Errorf("%w in\n%s", err, part)
 			}
-			kube.Claim(object.(client.Object))
-			g.add(object.(client.Object))
+			kube.AdoptByLabels(object.(client.Object))
+			g.addObject(object.(client.Object))
 		}
 	}
 	return nil
 }
 
-// add adds an object, instead of one of the same name that came before.
-func (g *golden) add(object client.Object) {
+// addObject adds an object, instead of one of the same name that came before.
+func (g *goldenCase) addObject(object client.Object) {
 	key, _ := kube.KeyOf(object)
 	g.objects = slices.DeleteFunc(g.objects, func(o client.Object) bool {
 		other, _ := kube.KeyOf(o)
@@ -258,31 +258,31 @@ func (g *golden) add(object client.Object) {
 	g.objects = append(g.objects, object)
 }
 
-func (g *golden) compile(objects []client.Object) (*intent.Intent, []intent.Verdict) {
+func (g *goldenCase) compile(objects []client.Object) (*intent.Intent, []intent.Verdict) {
 	in := kube.NewInputs(g.shard)
-	in.AddPorts(g.pods)
+	in.AddMisplacedPorts(g.podPorts)
 	in.AddAll(objects)
 	if g.shard == ownership.NodesShard {
-		return compile.Nodes(in.Nodes(g.config))
+		return compile.Nodes(in.BuildNodeSnapshot(g.config))
 	}
-	w := in.World(g.config, g.ports, now)
-	if g.rehearse {
-		return compile.Rehearse(*w)
+	w := in.BuildSnapshot(g.config, g.ports, now)
+	if g.simulate {
+		return compile.Simulate(*w)
 	}
 	return compile.Shard(w)
 }
 
-// text is what the case gives.
-func (g *golden) text(t *testing.T, objects []client.Object) string {
+// renderText is what the case gives.
+func (g *goldenCase) renderText(t *testing.T, objects []client.Object) string {
 	t.Helper()
 	in, verdicts := g.compile(objects)
 	if err := in.Err(); err != nil {
 		t.Error(err)
 	}
-	return printed(in, verdicts, g.shard, g.hide)
+	return printIntent(in, verdicts, g.shard, g.hide)
 }
 
-func (g *golden) rewrite(t *testing.T, want string) {
+func (g *goldenCase) rewriteWant(t *testing.T, want string) {
 	t.Helper()
 	g.archive.Files = slices.DeleteFunc(g.archive.Files, func(f txtar.File) bool { return f.Name == "want" })
 	g.archive.Files = append(g.archive.Files, txtar.File{Name: "want", Data: []byte(want)})

@@ -13,26 +13,26 @@ import (
 	"github.com/sallyport/sallyport/internal/status"
 )
 
-// printed is an intent and the statuses that follow from verdicts, as text whose difference a network engineer can review:
+// printIntent is an intent and the statuses that follow from verdicts, as text whose difference a network engineer can review:
 // a line for each entry, with who asked for it.
-func printed(in *intent.Intent, verdicts []intent.Verdict, shard string, hide []string) string {
+func printIntent(in *intent.Intent, verdicts []intent.Verdict, shard string, hide []string) string {
 	p := &printer{hide: hide, hidden: map[state.Ref]int{}}
-	section(p, "objects", in.Objects, func(k intent.ObjectKey, o intent.Object) string { return k.String() + object(o) })
-	section(p, "elements of Vpc "+shard, in.Elements, func(k intent.ElementKey, e intent.Element) string {
-		return elsewhere(k.Vpc, shard) + element(k, e)
+	printSection(p, "objects", in.Objects, func(k intent.ObjectKey, o intent.Object) string { return k.String() + formatObject(o) })
+	printSection(p, "elements of Vpc "+shard, in.VpcEntries, func(k intent.VpcEntryKey, e intent.VpcEntry) string {
+		return foreignPrefix(k.Vpc, shard) + formatElement(k, e)
 	})
-	section(p, "rows of router "+shard, in.Rows, func(k intent.RowKey, r intent.Row) string {
-		return fmt.Sprintf("%s%s %s → %s", elsewhere(k.Router, shard), k.Table, k.ID, r)
+	printSection(p, "rows of router "+shard, in.Rows, func(k intent.RowKey, r intent.Row) string {
+		return fmt.Sprintf("%s%s %s → %s", foreignPrefix(k.Router, shard), k.Table, k.ID, r)
 	})
-	p.count()
-	p.line("finalizers")
+	p.printHidden()
+	p.printLine("finalizers")
 	for _, key := range slices.SortedFunc(maps.Keys(in.Finalizers), intent.ObjectKey.Compare) {
-		p.line("  " + key.String())
+		p.printLine("  " + key.String())
 	}
-	p.line("status")
-	statuses := status.Render(verdicts, status.Outcome{})
+	p.printLine("status")
+	statuses := status.RenderStatuses(verdicts, status.Outcome{})
 	for _, key := range slices.SortedFunc(maps.Keys(statuses), intent.ObjectKey.Compare) {
-		p.status(key, statuses[key].Value.Content)
+		p.printStatus(key, statuses[key].Value.Content)
 	}
 	return p.out.String()
 }
@@ -43,31 +43,31 @@ type printer struct {
 	hidden map[state.Ref]int
 }
 
-func (p *printer) line(text string) { p.out.WriteString(strings.TrimRight(text, " ") + "\n") }
+func (p *printer) printLine(text string) { p.out.WriteString(strings.TrimRight(text, " ") + "\n") }
 
-func section[K state.Key[K], V state.Value[V]](p *printer, title string, set state.Set[K, V], text func(K, V) string) {
-	p.line(title)
+func printSection[K state.Key[K], V state.Value[V]](p *printer, title string, set state.Set[K, V], text func(K, V) string) {
+	p.printLine(title)
 	for _, key := range slices.SortedFunc(maps.Keys(set), K.Compare) {
 		entry := set[key]
 		if slices.Contains(p.hide, entry.Origin.Kind) {
 			p.hidden[entry.Origin]++
 			continue
 		}
-		p.line(fmt.Sprintf("  %s  # %s", text(key, entry.Value), entry.Origin))
+		p.printLine(fmt.Sprintf("  %s  # %s", text(key, entry.Value), entry.Origin))
 	}
 }
 
-// count says how much was hidden.
-func (p *printer) count() {
+// printHidden says how much was hidden.
+func (p *printer) printHidden() {
 	byName := func(a, b state.Ref) int { return strings.Compare(a.String(), b.String()) }
 	for _, ref := range slices.SortedFunc(maps.Keys(p.hidden), byName) {
 		n := p.hidden[ref]
-		p.line(fmt.Sprintf("and %d more  # %s", n, ref))
+		p.printLine(fmt.Sprintf("and %d more  # %s", n, ref))
 	}
 }
 
-// object is the spec of an object, and its labels but for those that all of our objects have.
-func object(o intent.Object) string {
+// formatObject is the spec of an object, and its labels but for those that all of our objects have.
+func formatObject(o intent.Object) string {
 	var body struct {
 		Metadata intent.Meta
 		Spec     map[string]any
@@ -76,7 +76,7 @@ func object(o intent.Object) string {
 		panic(err)
 	}
 	out := ""
-	if !ownership.Ours(body.Metadata.Labels) {
+	if !ownership.IsManagedObject(body.Metadata.Labels) {
 		out += " NOT OURS"
 	}
 	for _, name := range slices.Sorted(maps.Keys(body.Metadata.Labels)) {
@@ -99,8 +99,8 @@ func object(o intent.Object) string {
 	return out
 }
 
-// element is an element of a Vpc's list without what its id says already.
-func element(key intent.ElementKey, e intent.Element) string {
+// formatElement is an element of a Vpc's list without what its id says already.
+func formatElement(key intent.VpcEntryKey, e intent.VpcEntry) string {
 	var body struct{ Action, Policy, NextHopIP string }
 	if json.Unmarshal([]byte(e.Content), &body) != nil { // a plain value
 		return fmt.Sprintf("%s %s", key.List, e.Content)
@@ -108,16 +108,16 @@ func element(key intent.ElementKey, e intent.Element) string {
 	return fmt.Sprintf("%s %s → %s%s %s", key.List, key.ID, body.Action, body.Policy, body.NextHopIP)
 }
 
-// elsewhere is where an entry is that is not in the shard.
-func elsewhere(where, shard string) string {
+// foreignPrefix is where an entry is that is not in the shard.
+func foreignPrefix(where, shard string) string {
 	if where == shard {
 		return ""
 	}
 	return "NOT OURS " + where + " "
 }
 
-// status is the fields of a status, and of its conditions those that are not true.
-func (p *printer) status(key intent.ObjectKey, content string) {
+// printStatus is the fields of a status, and of its conditions those that are not true.
+func (p *printer) printStatus(key intent.ObjectKey, content string) {
 	body := map[string]any{}
 	if err := json.Unmarshal([]byte(content), &body); err != nil {
 		panic(err)
@@ -125,21 +125,21 @@ func (p *printer) status(key intent.ObjectKey, content string) {
 	text := "  " + key.String() + ":"
 	for _, name := range slices.Sorted(maps.Keys(body)) {
 		if name != "conditions" && body[name] != "" {
-			text += fmt.Sprintf(" %s=%v", name, plain(body[name]))
+			text += fmt.Sprintf(" %s=%v", name, formatOwners(body[name]))
 		}
 	}
-	p.line(text)
+	p.printLine(text)
 	conditions, _ := body["conditions"].([]any)
 	for _, c := range conditions {
 		c := c.(map[string]any)
 		if c["status"] != "True" && c["reason"] != intent.NotAccepted {
-			p.line(fmt.Sprintf("    %s=%s %s: %s", c["type"], c["status"], c["reason"], c["message"]))
+			p.printLine(fmt.Sprintf("    %s=%s %s: %s", c["type"], c["status"], c["reason"], c["message"]))
 		}
 	}
 }
 
-// plain is a list of owners as people name them, and everything else as it is.
-func plain(v any) any {
+// formatOwners is a list of owners as people name them, and everything else as it is.
+func formatOwners(v any) any {
 	list, isList := v.([]any)
 	if !isList {
 		return v

@@ -42,7 +42,7 @@ const (
 	StaticRouteTable         = "Logical_Router_Static_Route"
 )
 
-var tables = map[string]model.Model{
+var tableModels = map[string]model.Model{
 	GlobalTable:              &Global{},
 	LogicalRouterTable:       &LogicalRouter{},
 	LogicalRouterPortTable:   &LogicalRouterPort{},
@@ -63,10 +63,10 @@ var tables = map[string]model.Model{
 	StaticRouteTable:         &StaticRoute{},
 }
 
-// Model is the database as libovsdb wants it described. What is found by name has an index, so that finding it costs the same
+// DatabaseModel is the database as libovsdb wants it described. What is found by name has an index, so that finding it costs the same
 // in a database of any size.
-func Model() (model.ClientDBModel, error) {
-	m, err := model.NewClientDBModel(Database, tables)
+func DatabaseModel() (model.ClientDBModel, error) {
+	m, err := model.NewClientDBModel(Database, tableModels)
 	if err != nil {
 		return m, err
 	}
@@ -90,38 +90,38 @@ func Model() (model.ClientDBModel, error) {
 	return m, nil
 }
 
-// RouterPort is the type of a switch port that leads to a router.
-const RouterPort = "router"
+// RouterPortType is the type of a switch port that leads to a router.
+const RouterPortType = "router"
 
-// some are conditions for tables of which we do not want all rows: there are ACLs for each network policy. A row has to meet one
+// tableConditions are conditions for tables of which we do not want all rows: there are ACLs for each network policy. A row has to meet one
 // of them. Switch ports are all read: whether a pod's port is where it belongs is in no column that a condition could look at.
-var some = map[string][]ovsdb.Condition{
-	PortGroupTable:      {ours},
-	ACLTable:            {ours},
-	QoSTable:            {ours},
-	StaticRouteTable:    {ours},
-	HealthCheckTable:    {ours},
-	GatewayChassisTable: {ours},
-	ChassisGroupTable:   {ours},
-	GroupChassisTable:   {ours},
+var tableConditions = map[string][]ovsdb.Condition{
+	PortGroupTable:      {ownRowsOnly},
+	ACLTable:            {ownRowsOnly},
+	QoSTable:            {ownRowsOnly},
+	StaticRouteTable:    {ownRowsOnly},
+	HealthCheckTable:    {ownRowsOnly},
+	GatewayChassisTable: {ownRowsOnly},
+	ChassisGroupTable:   {ownRowsOnly},
+	GroupChassisTable:   {ownRowsOnly},
 }
 
-var ours = ovsdb.NewCondition("external_ids", ovsdb.ConditionIncludes,
+var ownRowsOnly = ovsdb.NewCondition("external_ids", ovsdb.ConditionIncludes,
 	ovsdb.OvsMap{GoMap: map[any]any{ownership.RowVendorKey: ownership.RowVendor}})
 
-// Monitor asks for the rows of the tables, with the columns of the models.
+// MonitorRequest asks for the rows of the tables, with the columns of the models.
 //
 // The method is not libovsdb's default, monitor_cond_since: there it would not report an update that does not fit its cache.
-func Monitor() *client.Monitor {
+func MonitorRequest() *client.Monitor {
 	m := &client.Monitor{Method: ovsdb.ConditionalMonitorRPC}
-	for _, table := range slices.Sorted(maps.Keys(tables)) {
-		m.Tables = append(m.Tables, client.TableMonitor{Table: table, Fields: columns(tables[table]), Conditions: some[table]})
+	for _, table := range slices.Sorted(maps.Keys(tableModels)) {
+		m.Tables = append(m.Tables, client.TableMonitor{Table: table, Fields: modelColumns(tableModels[table]), Conditions: tableConditions[table]})
 	}
 	return m
 }
 
-// columns are the columns of a model.
-func columns(m model.Model) (out []string) {
+// modelColumns are the columns of a model.
+func modelColumns(m model.Model) (out []string) {
 	fields := reflect.TypeOf(m).Elem()
 	for i := range fields.NumField() {
 		if column := fields.Field(i).Tag.Get("ovsdb"); column != "_uuid" {

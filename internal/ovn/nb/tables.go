@@ -212,7 +212,7 @@ func (r *LogicalRouter) CloneModelInto(to model.Model) {
 // CloneModel copies the row.
 func (p *LogicalRouterPort) CloneModel() model.Model {
 	c := *p
-	c.Networks, c.Peer, c.Group = slices.Clone(p.Networks), text(p.Peer), text(p.Group)
+	c.Networks, c.Peer, c.Group = slices.Clone(p.Networks), cloneString(p.Peer), cloneString(p.Group)
 	c.Options, c.ExternalIDs = maps.Clone(p.Options), maps.Clone(p.ExternalIDs)
 	return &c
 }
@@ -260,7 +260,7 @@ func (g *GroupChassis) CloneModelInto(to model.Model) {
 // CloneModel copies the row.
 func (n *NAT) CloneModel() model.Model {
 	c := *n
-	c.GatewayPort, c.Options, c.ExternalIDs = text(n.GatewayPort), maps.Clone(n.Options), maps.Clone(n.ExternalIDs)
+	c.GatewayPort, c.Options, c.ExternalIDs = cloneString(n.GatewayPort), maps.Clone(n.Options), maps.Clone(n.ExternalIDs)
 	return &c
 }
 
@@ -270,7 +270,7 @@ func (n *NAT) CloneModelInto(to model.Model) { *to.(*NAT) = *n.CloneModel().(*NA
 // CloneModel copies the row.
 func (p *LogicalRouterPolicy) CloneModel() model.Model {
 	c := *p
-	c.Nexthop, c.Nexthops, c.ExternalIDs = text(p.Nexthop), slices.Clone(p.Nexthops), maps.Clone(p.ExternalIDs)
+	c.Nexthop, c.Nexthops, c.ExternalIDs = cloneString(p.Nexthop), slices.Clone(p.Nexthops), maps.Clone(p.ExternalIDs)
 	return &c
 }
 
@@ -294,7 +294,7 @@ func (l *LogicalSwitch) CloneModelInto(to model.Model) {
 // CloneModel copies the row.
 func (b *LoadBalancer) CloneModel() model.Model {
 	c := *b
-	c.Protocol, c.VIPs, c.Options = text(b.Protocol), maps.Clone(b.VIPs), maps.Clone(b.Options)
+	c.Protocol, c.VIPs, c.Options = cloneString(b.Protocol), maps.Clone(b.VIPs), maps.Clone(b.Options)
 	c.IPPortMappings, c.ExternalIDs = maps.Clone(b.IPPortMappings), maps.Clone(b.ExternalIDs)
 	return &c
 }
@@ -373,7 +373,7 @@ func (q *QoS) CloneModelInto(to model.Model) { *to.(*QoS) = *q.CloneModel().(*Qo
 // CloneModel copies the row.
 func (r *StaticRoute) CloneModel() model.Model {
 	c := *r
-	c.OutputPort, c.ExternalIDs = text(r.OutputPort), maps.Clone(r.ExternalIDs)
+	c.OutputPort, c.ExternalIDs = cloneString(r.OutputPort), maps.Clone(r.ExternalIDs)
 	return &c
 }
 
@@ -382,8 +382,8 @@ func (r *StaticRoute) CloneModelInto(to model.Model) {
 	*to.(*StaticRoute) = *r.CloneModel().(*StaticRoute)
 }
 
-// text copies an optional text.
-func text(s *string) *string {
+// cloneString copies an optional text.
+func cloneString(s *string) *string {
 	if s == nil {
 		return nil
 	}

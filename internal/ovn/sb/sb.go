@@ -18,10 +18,10 @@ const (
 	PortBindingTable = "Port_Binding"
 )
 
-// Redirect is the type of the port that stands for a router port where it is held. Its name is the port's, with HeldPrefix.
+// ChassisRedirectType is the type of the port that stands for a router port where it is held. Its name is the port's, with ChassisRedirectPrefix.
 const (
-	Redirect   = "chassisredirect"
-	HeldPrefix = "cr-"
+	ChassisRedirectType   = "chassisredirect"
+	ChassisRedirectPrefix = "cr-"
 )
 
 // Chassis is a node as OVN sees it.
@@ -32,10 +32,10 @@ type Chassis struct {
 
 // PortBinding is where a port is.
 type PortBinding struct {
-	UUID    string  `ovsdb:"_uuid"`
-	Port    string  `ovsdb:"logical_port"`
-	Type    string  `ovsdb:"type"`
-	Chassis *string `ovsdb:"chassis"`
+	UUID        string  `ovsdb:"_uuid"`
+	LogicalPort string  `ovsdb:"logical_port"`
+	Type        string  `ovsdb:"type"`
+	Chassis     *string `ovsdb:"chassis"`
 	// These are unique together, and libovsdb insists on what is.
 	Datapath  string `ovsdb:"datapath"`
 	TunnelKey int    `ovsdb:"tunnel_key"`
@@ -62,20 +62,20 @@ func (p *PortBinding) CloneModelInto(to model.Model) {
 	*to.(*PortBinding) = *p.CloneModel().(*PortBinding)
 }
 
-var tables = map[string]model.Model{ChassisTable: &Chassis{}, PortBindingTable: &PortBinding{}}
+var tableModels = map[string]model.Model{ChassisTable: &Chassis{}, PortBindingTable: &PortBinding{}}
 
-// Model is the database as libovsdb wants it described.
-func Model() (model.ClientDBModel, error) {
-	return model.NewClientDBModel(Database, maps.Clone(tables))
+// DatabaseModel is the database as libovsdb wants it described.
+func DatabaseModel() (model.ClientDBModel, error) {
+	return model.NewClientDBModel(Database, maps.Clone(tableModels))
 }
 
-// Monitor asks for all chassis, and for the ports that are held by one.
-func Monitor() *client.Monitor {
+// MonitorRequest asks for all chassis, and for the ports that are held by one.
+func MonitorRequest() *client.Monitor {
 	return &client.Monitor{Method: ovsdb.ConditionalMonitorRPC, Tables: []client.TableMonitor{
 		{Table: ChassisTable, Fields: []string{"name"}},
 		{
 			Table: PortBindingTable, Fields: []string{"logical_port", "type", "chassis", "datapath", "tunnel_key"},
-			Conditions: []ovsdb.Condition{ovsdb.NewCondition("type", ovsdb.ConditionEqual, Redirect)},
+			Conditions: []ovsdb.Condition{ovsdb.NewCondition("type", ovsdb.ConditionEqual, ChassisRedirectType)},
 		},
 	}}
 }

@@ -18,28 +18,28 @@ type Case[K state.Key[K], V state.Value[V]] struct {
 	Target state.Target[K, V]
 	First  state.Set[K, V]
 	Second state.Set[K, V]
-	// Others prints what the system holds that is not the target's. It must never change.
-	Others func(context.Context) (string, error)
+	// DumpForeign prints what the system holds that is not the target's. It must never change.
+	DumpForeign func(context.Context) (string, error)
 }
 
-// Contract fails the test for each breach of the contract.
-func Contract[K state.Key[K], V state.Value[V]](t *testing.T, c Case[K, V]) {
+// CheckContract fails the test for each breach of the contract.
+func CheckContract[K state.Key[K], V state.Value[V]](t *testing.T, c Case[K, V]) {
 	t.Helper()
-	for _, breach := range c.Breaches(t.Context()) {
+	for _, breach := range c.FindViolations(t.Context()) {
 		t.Error(breach)
 	}
 }
 
-// Breaches says how a target breaks the contract: it holds what it was given and nothing else, writing the same again
+// FindViolations says how a target breaks the contract: it holds what it was given and nothing else, writing the same again
 // changes nothing, and what belongs to others stays as it was.
-func (c Case[K, V]) Breaches(ctx context.Context) (breaches []string) {
+func (c Case[K, V]) FindViolations(ctx context.Context) (breaches []string) {
 	if strings.TrimSpace(c.Target.Scope()) == "" {
 		breaches = append(breaches, "the target does not say what is its own")
 	}
-	if kinds := c.kinds(); len(kinds) != 3 {
+	if kinds := c.changeKinds(); len(kinds) != 3 {
 		breaches = append(breaches, fmt.Sprintf("from First to Second something must come (+), go (-) and become another (~); there is only %v", kinds))
 	}
-	before, err := c.Others(ctx)
+	before, err := c.DumpForeign(ctx)
 	if err != nil {
 		return append(breaches, err.Error())
 	}
@@ -47,10 +47,10 @@ func (c Case[K, V]) Breaches(ctx context.Context) (breaches []string) {
 		name string
 		want state.Set[K, V]
 	}{{"first", c.First}, {"second", c.Second}, {"first again", c.First}, {"nothing", state.Set[K, V]{}}} {
-		for _, breach := range c.converge(ctx, step.want) {
+		for _, breach := range c.convergeTwice(ctx, step.want) {
 			breaches = append(breaches, step.name+": "+breach)
 		}
-		after, err := c.Others(ctx)
+		after, err := c.DumpForeign(ctx)
 		if err != nil {
 			return append(breaches, err.Error())
 		}
@@ -61,7 +61,7 @@ func (c Case[K, V]) Breaches(ctx context.Context) (breaches []string) {
 	return breaches
 }
 
-func (c Case[K, V]) kinds() []string {
+func (c Case[K, V]) changeKinds() []string {
 	kinds := map[string]bool{}
 	for _, change := range state.Diff(c.Second, c.First) {
 		kinds[change.String()[:1]] = true
@@ -69,29 +69,29 @@ func (c Case[K, V]) kinds() []string {
 	return slices.Sorted(maps.Keys(kinds))
 }
 
-// converge brings the target to want, does the same once more, and looks at it after each.
-func (c Case[K, V]) converge(ctx context.Context, want state.Set[K, V]) (breaches []string) {
+// convergeTwice brings the target to want, does the same once more, and looks at it after each.
+func (c Case[K, V]) convergeTwice(ctx context.Context, want state.Set[K, V]) (breaches []string) {
 	observed, err := c.Target.Observe(ctx)
 	if err != nil {
 		return []string{err.Error()}
 	}
 	changes := state.Diff(want, observed)
-	plan, err := state.Prepare(ctx, c.Target, want)
+	plan, err := state.PreparePlan(ctx, c.Target, want)
 	if err != nil {
 		return []string{err.Error()}
 	}
 	for _, failure := range state.Run(ctx, plan) {
 		breaches = append(breaches, failure.Error())
 	}
-	breaches = append(breaches, c.remains(ctx, "after it was written", want)...)
+	breaches = append(breaches, c.pendingChanges(ctx, "after it was written", want)...)
 	for key, err := range c.Target.Apply(ctx, changes) {
 		breaches = append(breaches, fmt.Sprintf("written again, %s fails: %v", key, err))
 	}
-	return append(breaches, c.remains(ctx, "after it was written twice", want)...)
+	return append(breaches, c.pendingChanges(ctx, "after it was written twice", want)...)
 }
 
-// remains says what is still to be done: nothing, where Observe returns what Apply wrote.
-func (c Case[K, V]) remains(ctx context.Context, when string, want state.Set[K, V]) (breaches []string) {
+// pendingChanges says what is still to be done: nothing, where Observe returns what Apply wrote.
+func (c Case[K, V]) pendingChanges(ctx context.Context, when string, want state.Set[K, V]) (breaches []string) {
 	observed, err := c.Target.Observe(ctx)
 	if err != nil {
 		return []string{err.Error()}

@@ -17,55 +17,55 @@ import (
 // Taken is the moment of every survey of this package.
 var Taken = time.Date(2026, 3, 14, 2, 17, 0, 0, time.UTC)
 
-// Cluster is a cluster with so many projects on three external networks, one more that nodes are on themselves, and some problems: the same
+// GenerateCluster is a cluster with so many projects on three external networks, one more that nodes are on themselves, and some problems: the same
 // one each time. The fifth project and some more have a FIp without a target; other problems are rarer.
-func Cluster(projects int) *survey.Survey {
-	b := builder{Survey: &survey.Survey{Taken: Taken}, given: map[string]int{}}
+func GenerateCluster(projects int) *survey.Survey {
+	b := builder{Survey: &survey.Survey{Taken: Taken}, allocated: map[string]int{}}
 	b.Logical.Sets = map[string][]string{}
 	b.Cluster.Name, b.Cluster.Version = "metro-1", "v1.35.3"
-	b.networks()
-	b.nodes(projects)
-	b.management()
+	b.addNetworks()
+	b.addNodes(projects)
+	b.addManagementVPC()
 	for i := range projects {
-		b.project(i)
+		b.addProject(i)
 	}
-	b.egressIPs(projects)
-	b.leases()
-	b.usage()
-	b.sort()
+	b.addEgressIPs(projects)
+	b.addLeases()
+	b.setSubnetUsage()
+	b.sortObjects()
 	return b.Survey
 }
 
 // builder puts a survey together. given is how many addresses each network has given away.
 type builder struct {
 	*survey.Survey
-	given map[string]int
+	allocated map[string]int
 }
 
-// outside is an external network of these clusters.
-type outside struct {
+// externalNetwork is an external network of these clusters.
+type externalNetwork struct {
 	name, kind, prefix string
 	tag                int
 }
 
 // The networks: the first is the default.
-var outsides = []outside{
+var externalNetworks = []externalNetwork{
 	{"ext-cloud", "cloud", "100.65.0.0/16", 4013},
 	{"ext-public", "public", "198.18.0.0/16", 4011},
 	{"ext-partner", "partner", "172.28.0.0/16", 4020},
 }
 
-const uplink = "uplink-a"
+const uplinkNetwork = "uplink-a"
 
-// object is what all have, with the conditions of this one.
-func object(kind, namespace, name string, conditions ...survey.Condition) survey.Object {
+// newObject is what all have, with the conditions of this one.
+func newObject(kind, namespace, name string, conditions ...survey.Condition) survey.Object {
 	return survey.Object{
 		Ref: state.Ref{Kind: kind, Namespace: namespace, Name: name}, Created: Taken.Add(-40 * 24 * time.Hour), Generation: 1, Conditions: conditions,
 	}
 }
 
-// well is the conditions of an object that works.
-func well() []survey.Condition {
+// healthyConditions is the conditions of an object that works.
+func healthyConditions() []survey.Condition {
 	return []survey.Condition{
 		{Type: "Accepted", Status: "True", Reason: "Accepted", Since: Taken.Add(-time.Hour)},
 		{Type: "ResolvedRefs", Status: "True", Reason: "ResolvedRefs", Since: Taken.Add(-time.Hour)},
@@ -73,9 +73,9 @@ func well() []survey.Condition {
 	}
 }
 
-// ill is the conditions of an object of which one is false, and nothing is programmed.
-func ill(kind, reason, message string) []survey.Condition {
-	conditions := well()
+// failingConditions is the conditions of an object of which one is false, and nothing is programmed.
+func failingConditions(kind, reason, message string) []survey.Condition {
+	conditions := healthyConditions()
 	for i := range conditions {
 		if conditions[i].Type == "Programmed" && kind != "Programmed" {
 			conditions[i].Status, conditions[i].Reason, conditions[i].Message = "False", "NotAccepted", "see "+kind
@@ -87,16 +87,16 @@ func ill(kind, reason, message string) []survey.Condition {
 	return conditions
 }
 
-func (b *builder) networks() {
+func (b *builder) addNetworks() {
 	c := &b.Cluster
-	for i, o := range outsides {
+	for i, o := range externalNetworks {
 		prefix := netip.MustParsePrefix(o.prefix)
 		c.Networks = append(c.Networks, survey.Network{
-			Object: object("ExternalNetwork", "", o.name, well()...), Type: o.kind, Default: i == 0, Return: "Connection", Subnets: []string{o.name},
+			Object: newObject("ExternalNetwork", "", o.name, healthyConditions()...), Type: o.kind, Default: i == 0, Return: "Connection", Subnets: []string{o.name},
 		})
 		c.Subnets = append(c.Subnets, survey.Subnet{
-			Object: object("Subnet", "", o.name), Vpc: kubeovn.ManagementVpc, Prefixes: []netip.Prefix{prefix}, Gateways: []netip.Addr{host(prefix, 1)},
-			Excluded: []string{host(prefix, 1).String() + ".." + host(prefix, 10).String()}, Ready: true,
+			Object: newObject("Subnet", "", o.name), Vpc: kubeovn.ManagementVpc, Prefixes: []netip.Prefix{prefix}, Gateways: []netip.Addr{nthAddress(prefix, 1)},
+			Excluded: []string{nthAddress(prefix, 1).String() + ".." + nthAddress(prefix, 10).String()}, Ready: true,
 			Provider: o.name, Vlan: "vlan-" + o.name, Tag: o.tag, Interface: "eth1", Network: o.name,
 		})
 		b.Logical.Switches = append(b.Logical.Switches, logical.Switch{Name: o.name, Ports: []logical.SwitchPort{
@@ -105,18 +105,18 @@ func (b *builder) networks() {
 	}
 	prefix := netip.MustParsePrefix("192.0.2.0/24")
 	c.Networks = append(c.Networks, survey.Network{
-		Object: object("ExternalNetwork", "", uplink, well()...), Type: "uplink", Interface: "eth2", Method: "Connection",
-		Gateways: []netip.Addr{host(prefix, 1)}, Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.240/28")},
+		Object: newObject("ExternalNetwork", "", uplinkNetwork, healthyConditions()...), Type: "uplink", Interface: "eth2", Method: "Connection",
+		Gateways: []netip.Addr{nthAddress(prefix, 1)}, Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.240/28")},
 	})
 }
 
-// nodes are three and one more for each twenty projects, at most 24. The last third, of three the last two, may hold gateways.
-func (b *builder) nodes(projects int) {
+// addNodes are three and one more for each twenty projects, at most 24. The last third, of three the last two, may hold gateways.
+func (b *builder) addNodes(projects int) {
 	count := min(3+projects/20, 24)
 	for i := range count {
 		n := survey.Node{
-			Object:  object("Node", "", fmt.Sprintf("node%d", i+1), survey.Condition{Type: "Ready", Status: "True", Reason: "KubeletReady"}),
-			Chassis: chassis(i), Addresses: []netip.Addr{host(netip.MustParsePrefix("192.168.10.0/24"), 11+i)}, Ready: true,
+			Object:  newObject("Node", "", fmt.Sprintf("node%d", i+1), survey.Condition{Type: "Ready", Status: "True", Reason: "KubeletReady"}),
+			Chassis: chassisName(i), Addresses: []netip.Addr{nthAddress(netip.MustParsePrefix("192.168.10.0/24"), 11+i)}, Ready: true,
 			Gateway: i >= count-max(2, count/3), Assignable: i >= count-max(2, count/3), Kernel: "6.12.43", Heartbeat: Taken.Add(-4 * time.Second),
 		}
 		if count > 5 && i == 1 {
@@ -127,14 +127,14 @@ func (b *builder) nodes(projects int) {
 		b.Logical.Chassis = append(b.Logical.Chassis, logical.Chassis{Name: n.Chassis, Host: n.Name, Encaps: []string{"geneve " + n.Addresses[0].String()}})
 		last := &b.Cluster.Networks[len(b.Cluster.Networks)-1]
 		last.OnNodes = append(last.OnNodes, n.Name)
-		b.Cluster.NodePaths = append(b.Cluster.NodePaths, survey.NodePath{Object: object("NodePath", "", n.Name, well()...), Networks: []string{uplink}})
+		b.Cluster.NodePaths = append(b.Cluster.NodePaths, survey.NodePath{Object: newObject("NodePath", "", n.Name, healthyConditions()...), Networks: []string{uplinkNetwork}})
 	}
 }
 
-func chassis(i int) string { return fmt.Sprintf("5f0c7a10-9d1e-4b7a-8c55-%012d", i+1) }
+func chassisName(i int) string { return fmt.Sprintf("5f0c7a10-9d1e-4b7a-8c55-%012d", i+1) }
 
-// gateways are the chassis that may hold the port of a VPC, another one first for each.
-func (b *builder) gateways(turn int) []string {
+// gatewayChassis are the chassis that may hold the port of a VPC, another one first for each.
+func (b *builder) gatewayChassis(turn int) []string {
 	var all []string
 	for _, n := range b.Cluster.Nodes {
 		if n.Gateway {
@@ -145,8 +145,8 @@ func (b *builder) gateways(turn int) []string {
 	return append(all[first:len(all):len(all)], all[:first]...)
 }
 
-// host is the nth address of a prefix of IPv4.
-func host(p netip.Prefix, n int) netip.Addr {
+// nthAddress is the nth address of a prefix of IPv4.
+func nthAddress(p netip.Prefix, n int) netip.Addr {
 	a := p.Addr().As4()
 	for i := 3; n > 0 && i >= 0; i-- {
 		n += int(a[i])
@@ -155,65 +155,65 @@ func host(p netip.Prefix, n int) netip.Addr {
 	return netip.AddrFrom4(a)
 }
 
-// give is the next free address of an external network.
-func (b *builder) give(network string) netip.Addr {
-	b.given[network]++
-	for _, o := range outsides {
+// allocateAddress is the next free address of an external network.
+func (b *builder) allocateAddress(network string) netip.Addr {
+	b.allocated[network]++
+	for _, o := range externalNetworks {
 		if o.name == network {
-			return host(netip.MustParsePrefix(o.prefix), 100+b.given[network])
+			return nthAddress(netip.MustParsePrefix(o.prefix), 100+b.allocated[network])
 		}
 	}
 	panic("no network " + network)
 }
 
-func (b *builder) leases() {
+func (b *builder) addLeases() {
 	for _, l := range []survey.Lease{
-		{Object: object("Lease", "kube-system", "sallyport-controller"), Holder: "sallyport-controller-0"},
-		{Object: object("Lease", "kube-system", "kube-ovn-controller"), Holder: "node1"},
+		{Object: newObject("Lease", "kube-system", "sallyport-controller"), Holder: "sallyport-controller-0"},
+		{Object: newObject("Lease", "kube-system", "kube-ovn-controller"), Holder: "node1"},
 	} {
 		l.Renewed, l.Lasts = Taken.Add(-2*time.Second), 15*time.Second
 		b.Cluster.Leases = append(b.Cluster.Leases, l)
 	}
 }
 
-// usage counts the addresses of external subnets as Kube-OVN does.
-func (b *builder) usage() {
+// setSubnetUsage counts the addresses of external subnets as Kube-OVN does.
+func (b *builder) setSubnetUsage() {
 	for i := range b.Cluster.Subnets {
 		s := &b.Cluster.Subnets[i]
 		if s.Network != "" {
-			s.Used = b.given[s.Network]
+			s.Used = b.allocated[s.Network]
 			s.Free = 1<<(32-s.Prefixes[0].Bits()) - 12 - s.Used
 		}
 	}
 }
 
-// sort puts objects and rows into the order of a survey.
-func (b *builder) sort() {
+// sortObjects puts objects and rows into the order of a survey.
+func (b *builder) sortObjects() {
 	c := &b.Cluster
-	byRef(c.Subnets, func(o survey.Subnet) state.Ref { return o.Ref })
-	byRef(c.Vpcs, func(o survey.Vpc) state.Ref { return o.Ref })
-	byRef(c.Projects, func(o survey.Project) state.Ref { return o.Ref })
-	byRef(c.EIps, func(o survey.EIp) state.Ref { return o.Ref })
-	byRef(c.FIps, func(o survey.FIp) state.Ref { return o.Ref })
-	byRef(c.Services, func(o survey.Service) state.Ref { return o.Ref })
-	byRef(c.Beside, func(o survey.Service) state.Ref { return o.Ref })
-	byRef(c.EgressIPs, func(o survey.EgressIP) state.Ref { return o.Ref })
-	byRef(c.EgressRoutes, func(o survey.Egress) state.Ref { return o.Ref })
-	byRef(c.EgressServices, func(o survey.Egress) state.Ref { return o.Ref })
-	byRef(c.NodePaths, func(o survey.NodePath) state.Ref { return o.Ref })
-	byRef(c.Pods, func(o survey.Pod) state.Ref { return o.Ref })
-	byRef(c.Nodes, func(o survey.Node) state.Ref { return o.Ref })
-	byRef(c.OvnEips, func(o survey.OvnEip) state.Ref { return o.Ref })
-	byRef(c.Routes, func(o survey.Route) state.Ref { return o.Ref })
-	byRef(c.Backends, func(o survey.Backend) state.Ref { return o.Ref })
-	byRef(b.Logical.Routers, func(r logical.Router) state.Ref { return state.Ref{Name: r.Name} })
-	byRef(b.Logical.Switches, func(s logical.Switch) state.Ref { return state.Ref{Name: s.Name} })
+	sortByRef(c.Subnets, func(o survey.Subnet) state.Ref { return o.Ref })
+	sortByRef(c.Vpcs, func(o survey.Vpc) state.Ref { return o.Ref })
+	sortByRef(c.Projects, func(o survey.Project) state.Ref { return o.Ref })
+	sortByRef(c.EIps, func(o survey.EIp) state.Ref { return o.Ref })
+	sortByRef(c.FIps, func(o survey.FIp) state.Ref { return o.Ref })
+	sortByRef(c.Services, func(o survey.Service) state.Ref { return o.Ref })
+	sortByRef(c.Beside, func(o survey.Service) state.Ref { return o.Ref })
+	sortByRef(c.EgressIPs, func(o survey.EgressIP) state.Ref { return o.Ref })
+	sortByRef(c.EgressRoutes, func(o survey.EgressPolicy) state.Ref { return o.Ref })
+	sortByRef(c.EgressServices, func(o survey.EgressPolicy) state.Ref { return o.Ref })
+	sortByRef(c.NodePaths, func(o survey.NodePath) state.Ref { return o.Ref })
+	sortByRef(c.Pods, func(o survey.Pod) state.Ref { return o.Ref })
+	sortByRef(c.Nodes, func(o survey.Node) state.Ref { return o.Ref })
+	sortByRef(c.OvnEips, func(o survey.OvnEip) state.Ref { return o.Ref })
+	sortByRef(c.Routes, func(o survey.Route) state.Ref { return o.Ref })
+	sortByRef(c.Backends, func(o survey.Backend) state.Ref { return o.Ref })
+	sortByRef(b.Logical.Routers, func(r logical.Router) state.Ref { return state.Ref{Name: r.Name} })
+	sortByRef(b.Logical.Switches, func(s logical.Switch) state.Ref { return state.Ref{Name: s.Name} })
 	for _, r := range b.Logical.Routers {
-		byRef(r.Ports, func(p logical.RouterPort) state.Ref { return state.Ref{Name: p.Name} })
+		sortByRef(r.Ports, func(p logical.RouterPort) state.Ref { return state.Ref{Name: p.Name} })
 	}
 }
 
-func byRef[T any](all []T, ref func(T) state.Ref) {
+func sortByRef[T any](all []T, ref func(T) state.Ref) {
 	slices.SortStableFunc(all, func(a, b T) int {
 		return cmp.Or(cmp.Compare(ref(a).Namespace, ref(b).Namespace), cmp.Compare(ref(a).Name, ref(b).Name))
 	})

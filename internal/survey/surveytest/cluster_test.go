@@ -12,7 +12,7 @@ import (
 )
 
 func TestClusterIsTheSameEachTime(t *testing.T) {
-	if !reflect.DeepEqual(surveytest.Cluster(60), surveytest.Cluster(60)) {
+	if !reflect.DeepEqual(surveytest.GenerateCluster(60), surveytest.GenerateCluster(60)) {
 		t.Error("two surveys of 60 projects differ")
 	}
 }
@@ -21,7 +21,7 @@ func TestClusterIsTheSameEachTime(t *testing.T) {
 func TestClusterIsPlausible(t *testing.T) {
 	for _, projects := range []int{0, 5, 50, 1000} {
 		t.Run(fmt.Sprint(projects), func(t *testing.T) {
-			c := surveytest.Cluster(projects).Cluster
+			c := surveytest.GenerateCluster(projects).Cluster
 			if len(c.Projects) != projects || len(c.EIps) < projects {
 				t.Errorf("there are %d projects, with %d EIps", len(c.Projects), len(c.EIps))
 			}

@@ -16,51 +16,51 @@ const (
 	proxyService   = "envoy-eg-24835ac8"
 )
 
-// management is Kube-OVN's own VPC, with a Gateway whose proxies run there.
-func (b *builder) management() {
+// addManagementVPC is Kube-OVN's own VPC, with a Gateway whose proxies run there.
+func (b *builder) addManagementVPC() {
 	c, vpc := &b.Cluster, kubeovn.ManagementVpc
 	pods, join := netip.MustParsePrefix("10.100.0.0/16"), netip.MustParsePrefix("172.30.0.0/22")
 	namespaces := []string{"default", proxyNamespace, "ingress-nginx", "kube-system"}
-	c.Vpcs = append(c.Vpcs, survey.Vpc{Object: object("Vpc", "", vpc), Namespaces: namespaces, External: []string{"ext-cloud"}, Ready: true})
+	c.Vpcs = append(c.Vpcs, survey.Vpc{Object: newObject("Vpc", "", vpc), Namespaces: namespaces, External: []string{"ext-cloud"}, Ready: true})
 	c.Subnets = append(c.Subnets,
 		survey.Subnet{
-			Object: object("Subnet", "", kubeovn.ManagementSubnet), Vpc: vpc, Prefixes: []netip.Prefix{pods}, Gateways: []netip.Addr{host(pods, 1)},
+			Object: newObject("Subnet", "", kubeovn.ManagementSubnet), Vpc: vpc, Prefixes: []netip.Prefix{pods}, Gateways: []netip.Addr{nthAddress(pods, 1)},
 			Namespaces: namespaces, Ready: true, Free: 65_500, Used: 33,
 		},
 		survey.Subnet{
-			Object: object("Subnet", "", "join"), Vpc: vpc, Prefixes: []netip.Prefix{join}, Gateways: []netip.Addr{host(join, 1)},
+			Object: newObject("Subnet", "", "join"), Vpc: vpc, Prefixes: []netip.Prefix{join}, Gateways: []netip.Addr{nthAddress(join, 1)},
 			Ready: true, Free: 1000, Used: len(c.Nodes),
 		})
-	outer, nodes := b.give("ext-cloud"), logical.Switch{Name: "join"}
+	outer, nodes := b.allocateAddress("ext-cloud"), logical.Switch{Name: "join"}
 	for i, n := range c.Nodes {
 		nodes.Ports = append(nodes.Ports, logical.SwitchPort{
-			Name: "node-" + n.Name, Addresses: []netip.Addr{host(join, 2+i)}, Up: true, Chassis: n.Chassis,
+			Name: "node-" + n.Name, Addresses: []netip.Addr{nthAddress(join, 2+i)}, Up: true, Chassis: n.Chassis,
 		})
 	}
 	b.Logical.Switches = append(b.Logical.Switches, nodes, logical.Switch{Name: kubeovn.ManagementSubnet})
 	b.Logical.Routers = append(b.Logical.Routers, logical.Router{
 		Name: vpc,
 		Ports: []logical.RouterPort{
-			{Name: vpc + "-ext-cloud", Networks: []netip.Prefix{netip.PrefixFrom(outer, 16)}, Chassis: b.gateways(0), Holder: b.gateways(0)[0]},
-			{Name: vpc + "-join", Networks: []netip.Prefix{netip.PrefixFrom(host(join, 1), 22)}},
-			{Name: vpc + "-" + kubeovn.ManagementSubnet, Networks: []netip.Prefix{netip.PrefixFrom(host(pods, 1), 16)}},
+			{Name: vpc + "-ext-cloud", Networks: []netip.Prefix{netip.PrefixFrom(outer, 16)}, Chassis: b.gatewayChassis(0), Holder: b.gatewayChassis(0)[0]},
+			{Name: vpc + "-join", Networks: []netip.Prefix{netip.PrefixFrom(nthAddress(join, 1), 22)}},
+			{Name: vpc + "-" + kubeovn.ManagementSubnet, Networks: []netip.Prefix{netip.PrefixFrom(nthAddress(pods, 1), 16)}},
 		},
 		NATs: []logical.NAT{{Type: "snat", External: outer, Logical: pods}},
 	})
-	b.proxies(host(pods, 250))
+	b.addGatewayProxies(nthAddress(pods, 250))
 }
 
-// proxies are a Gateway and the Service by which it is reached, at an address that nodes answer for.
-func (b *builder) proxies(at netip.Addr) {
+// addGatewayProxies are a Gateway and the Service by which it is reached, at an address that nodes answer for.
+func (b *builder) addGatewayProxies(at netip.Addr) {
 	c := &b.Cluster
 	c.Gateways = append(c.Gateways, survey.Gateway{
-		Object: object("Gateway", proxyNamespace, "eg", well()...), Class: "eg",
+		Object: newObject("Gateway", proxyNamespace, "eg", healthyConditions()...), Class: "eg",
 		Listeners: []string{"tls TLS 7443 Passthrough", "http HTTP 8080"}, Addresses: []string{"192.0.2.250"},
 	})
-	c.Classes = append(c.Classes, survey.GatewayClass{Object: object("GatewayClass", "", "eg"), Controller: "gateway.envoyproxy.io/gatewayclass-controller"})
-	c.Pods = append(c.Pods, b.pod(proxyNamespace, "envoy-eg-0", kubeovn.ManagementSubnet, at))
+	c.Classes = append(c.Classes, survey.GatewayClass{Object: newObject("GatewayClass", "", "eg"), Controller: "gateway.envoyproxy.io/gatewayclass-controller"})
+	c.Pods = append(c.Pods, b.newPod(proxyNamespace, "envoy-eg-0", kubeovn.ManagementSubnet, at))
 	s := survey.Service{
-		Object: object("Service", proxyNamespace, proxyService), Shard: kubeovn.ManagementVpc, Type: "ClusterIP",
+		Object: newObject("Service", proxyNamespace, proxyService), Shard: kubeovn.ManagementVpc, Type: "ClusterIP",
 		ClusterIP: netip.MustParseAddr("10.101.148.184"), ExternalIPs: []netip.Addr{netip.MustParseAddr("192.0.2.250")},
 		Ports: []survey.ServicePort{
 			{Name: "tls", Protocol: "TCP", Port: 7443, Target: "7443"}, {Name: "http", Protocol: "TCP", Port: 8080, Target: "8080"},
@@ -78,9 +78,9 @@ func (b *builder) proxies(at netip.Addr) {
 	c.Services = append(c.Services, s)
 }
 
-// egressIPs are one for each ten projects and one more, with two addresses each; the nodes that may hold them take turns. Of every fourth,
+// addEgressIPs are one for each ten projects and one more, with two addresses each; the nodes that may hold them take turns. Of every fourth,
 // one address is held by nobody.
-func (b *builder) egressIPs(projects int) {
+func (b *builder) addEgressIPs(projects int) {
 	var holders []string
 	for _, n := range b.Cluster.Nodes {
 		if n.Assignable && n.Ready {
@@ -89,31 +89,31 @@ func (b *builder) egressIPs(projects int) {
 	}
 	router := logical.Router{Name: ownership.EgressVpc}
 	for i := range 1 + projects/10 {
-		e := survey.EgressIP{Object: object("EgressIP", "", fmt.Sprintf("egress-%d", i+1), well()...), Held: map[string]string{}, Selects: 1 + i%4}
+		e := survey.EgressIP{Object: newObject("EgressIP", "", fmt.Sprintf("egress-%d", i+1), healthyConditions()...), Held: map[string]string{}, Selects: 1 + i%4}
 		for j := range 2 {
-			a := b.give("ext-public")
+			a := b.allocateAddress("ext-public")
 			e.Addresses = append(e.Addresses, a.String())
 			if j == 1 && i%4 == 3 {
-				e.Conditions = ill("Programmed", "UnassignedRequest", fmt.Sprintf("no node holds %s", a))
+				e.Conditions = failingConditions("Programmed", "UnassignedRequest", fmt.Sprintf("no node holds %s", a))
 				continue
 			}
 			node := (i + j) % len(holders)
 			e.Held[a.String()] = holders[node]
 			router.Ports = append(router.Ports, logical.RouterPort{
-				Name: ownership.EgressPort(a), Networks: []netip.Prefix{netip.PrefixFrom(a, 16)},
-				Chassis: []string{b.chassisOf(holders[node])}, Holder: b.chassisOf(holders[node]),
+				Name: ownership.EgressRouterPort(a), Networks: []netip.Prefix{netip.PrefixFrom(a, 16)},
+				Chassis: []string{b.chassisOfNode(holders[node])}, Holder: b.chassisOfNode(holders[node]),
 			})
 		}
 		b.Cluster.EgressIPs = append(b.Cluster.EgressIPs, e)
 		if i*10 < len(b.Cluster.Projects) {
-			b.Logical.Sets[ownership.EgressSet(b.Cluster.Projects[i*10].Shard, e.Name)] = []string{"10.0.0.10"}
+			b.Logical.Sets[ownership.EgressIPPodSet(b.Cluster.Projects[i*10].Shard, e.Name)] = []string{"10.0.0.10"}
 		}
 	}
 	b.Logical.Routers = append(b.Logical.Routers, router)
-	b.Cluster.Vpcs = append(b.Cluster.Vpcs, survey.Vpc{Object: object("Vpc", "", ownership.EgressVpc), Ready: true})
+	b.Cluster.Vpcs = append(b.Cluster.Vpcs, survey.Vpc{Object: newObject("Vpc", "", ownership.EgressVpc), Ready: true})
 }
 
-func (b *builder) chassisOf(node string) string {
+func (b *builder) chassisOfNode(node string) string {
 	for _, n := range b.Cluster.Nodes {
 		if n.Name == node {
 			return n.Chassis
@@ -122,22 +122,22 @@ func (b *builder) chassisOf(node string) string {
 	return ""
 }
 
-// pod is a pod that runs, on a node that follows from its address.
-func (b *builder) pod(namespace, name, subnet string, at netip.Addr) survey.Pod {
+// newPod is a pod that runs, on a node that follows from its address.
+func (b *builder) newPod(namespace, name, subnet string, at netip.Addr) survey.Pod {
 	node := b.Cluster.Nodes[int(at.As4()[3])%len(b.Cluster.Nodes)]
 	return survey.Pod{
-		Object: object("Pod", namespace, name), Addresses: []netip.Addr{at}, Node: node.Name, Phase: "Running", Ready: node.Ready,
+		Object: newObject("Pod", namespace, name), Addresses: []netip.Addr{at}, Node: node.Name, Phase: "Running", Ready: node.Ready,
 		Ports: []int{8080, 8443}, Subnet: subnet,
 	}
 }
 
-// route is an HTTPRoute to the Backend of a Service.
-func (b *builder) route(namespace, service, host string, at netip.AddrPort) {
+// addHTTPRoute is an HTTPRoute to the Backend of a Service.
+func (b *builder) addHTTPRoute(namespace, service, host string, at netip.AddrPort) {
 	backend := state.Ref{Kind: "Backend", Namespace: namespace, Name: service + "-backend"}
 	b.Cluster.Backends = append(b.Cluster.Backends, survey.Backend{
-		Object: object(backend.Kind, namespace, backend.Name), Endpoints: []string{at.String()},
+		Object: newObject(backend.Kind, namespace, backend.Name), Endpoints: []string{at.String()},
 	})
 	b.Cluster.Routes = append(b.Cluster.Routes, survey.Route{
-		Object: object("HTTPRoute", namespace, service), Hosts: []string{host}, Gateways: []string{proxyNamespace + "/eg"}, Backends: []state.Ref{backend},
+		Object: newObject("HTTPRoute", namespace, service), Hosts: []string{host}, Gateways: []string{proxyNamespace + "/eg"}, Backends: []state.Ref{backend},
 	})
 }

@@ -9,15 +9,15 @@ import (
 
 // Font is how a text is set. Size 0 is that of running text.
 type Font struct {
-	Size       int
-	Bold, Mono bool
-	Soft       bool // less important
-	Right      bool // it ends at its place
-	Middle     bool // its place is its middle
-	Class      string
+	Size        int
+	Bold, Mono  bool
+	Muted       bool // less important
+	AlignRight  bool // it ends at its place
+	AlignCenter bool // its place is its middle
+	Class       string
 }
 
-func (f Font) size() int {
+func (f Font) sizeOrDefault() int {
 	if f.Size == 0 {
 		return 12
 	}
@@ -33,11 +33,11 @@ func (b Box) Right() int { return b.X + b.W }
 // Bottom is its lower edge.
 func (b Box) Bottom() int { return b.Y + b.H }
 
-// Middle is half its height.
-func (b Box) Middle() int { return b.Y + b.H/2 }
+// MiddleY is half its height.
+func (b Box) MiddleY() int { return b.Y + b.H/2 }
 
-// Inside says whether a box lies in another one.
-func (b Box) Inside(o Box) bool {
+// IsInside says whether a box lies in another one.
+func (b Box) IsInside(o Box) bool {
 	return b.X >= o.X && b.Y >= o.Y && b.Right() <= o.Right() && b.Bottom() <= o.Bottom()
 }
 
@@ -61,17 +61,19 @@ type Canvas struct {
 // Size is how large the picture has become.
 func (c *Canvas) Size() (width, height int) { return c.width, c.height }
 
-func (c *Canvas) grow(b Box) { c.width, c.height = max(c.width, b.Right()), max(c.height, b.Bottom()) }
+func (c *Canvas) growToFit(b Box) {
+	c.width, c.height = max(c.width, b.Right()), max(c.height, b.Bottom())
+}
 
-func (c *Canvas) line(format string, args ...any) {
+func (c *Canvas) writeElement(format string, args ...any) {
 	c.body.WriteString(strings.Repeat(" ", c.depth+1))
 	fmt.Fprintf(&c.body, format, args...)
 	c.body.WriteByte('\n')
 }
 
-// Open begins a group. ref names the object that it stands for, so that a page can do something when it is chosen; title is what appears when
+// OpenGroup begins a group. ref names the object that it stands for, so that a page can do something when it is chosen; title is what appears when
 // a mouse rests on it. Both may be empty.
-func (c *Canvas) Open(class, ref, title string) {
+func (c *Canvas) OpenGroup(class, ref, title string) {
 	attributes := ""
 	if class != "" {
 		attributes += fmt.Sprintf(` class="%s"`, html.EscapeString(class))
@@ -79,50 +81,50 @@ func (c *Canvas) Open(class, ref, title string) {
 	if ref != "" {
 		attributes += fmt.Sprintf(` data-ref="%s"`, html.EscapeString(ref))
 	}
-	c.line("<g%s>", attributes)
+	c.writeElement("<g%s>", attributes)
 	c.depth++
 	if title != "" {
-		c.line("<title>%s</title>", html.EscapeString(title))
+		c.writeElement("<title>%s</title>", html.EscapeString(title))
 	}
 }
 
-// Close ends a group.
-func (c *Canvas) Close() {
+// CloseGroup ends a group.
+func (c *Canvas) CloseGroup() {
 	c.depth--
-	c.line("</g>")
+	c.writeElement("</g>")
 }
 
-// Rect draws a box; round is the radius of its corners.
-func (c *Canvas) Rect(b Box, round int, class string) {
-	c.grow(b)
+// DrawRect draws a box; round is the radius of its corners.
+func (c *Canvas) DrawRect(b Box, round int, class string) {
+	c.growToFit(b)
 	c.Boxes = append(c.Boxes, b)
-	c.line(`<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="%d"/>`, class, b.X, b.Y, b.W, b.H, round)
+	c.writeElement(`<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="%d"/>`, class, b.X, b.Y, b.W, b.H, round)
 }
 
-// Circle draws a dot.
-func (c *Canvas) Circle(x, y, radius int, class string) {
-	c.line(`<circle class="%s" cx="%d" cy="%d" r="%d"/>`, class, x, y, radius)
+// DrawCircle draws a dot.
+func (c *Canvas) DrawCircle(x, y, radius int, class string) {
+	c.writeElement(`<circle class="%s" cx="%d" cy="%d" r="%d"/>`, class, x, y, radius)
 }
 
-// Path draws a line, in the words of SVG.
-func (c *Canvas) Path(class, d string) { c.line(`<path class="%s" d="%s"/>`, class, d) }
+// DrawPath draws a line, in the words of SVG.
+func (c *Canvas) DrawPath(class, d string) { c.writeElement(`<path class="%s" d="%s"/>`, class, d) }
 
-// Text draws a text with its base line at y. What does not fit into its room ends with an ellipsis, and the whole appears when a mouse rests
+// DrawText draws a text with its base line at y. What does not fit into its room ends with an ellipsis, and the whole appears when a mouse rests
 // on it.
-func (c *Canvas) Text(x, y, room int, f Font, text string) {
-	fits := Fit(text, room, f)
+func (c *Canvas) DrawText(x, y, room int, f Font, text string) {
+	fits := TruncateText(text, room, f)
 	if fits == "" {
 		return
 	}
-	place := Box{X: x, Y: y - f.size(), W: room, H: f.size()}
+	place := Box{X: x, Y: y - f.sizeOrDefault(), W: room, H: f.sizeOrDefault()}
 	anchor := ""
 	switch {
-	case f.Right:
+	case f.AlignRight:
 		place.X, anchor = x-room, ` text-anchor="end"`
-	case f.Middle:
+	case f.AlignCenter:
 		place.X, anchor = x-room/2, ` text-anchor="middle"`
 	}
-	c.grow(place)
+	c.growToFit(place)
 	c.Texts = append(c.Texts, Text{fits, place, f})
 	title := ""
 	if fits != text {
@@ -132,12 +134,12 @@ func (c *Canvas) Text(x, y, room int, f Font, text string) {
 	if f.Size != 0 {
 		size = fmt.Sprintf(` font-size="%d"`, f.Size)
 	}
-	c.line(`<text class="%s" x="%d" y="%d"%s%s>%s%s</text>`, f.class(), x, y, size, anchor, title, html.EscapeString(fits))
+	c.writeElement(`<text class="%s" x="%d" y="%d"%s%s>%s%s</text>`, f.cssClass(), x, y, size, anchor, title, html.EscapeString(fits))
 }
 
-func (f Font) class() string {
+func (f Font) cssClass() string {
 	classes := []string{"t"}
-	if f.Soft {
+	if f.Muted {
 		classes[0] = "s"
 	}
 	if f.Bold {
@@ -152,9 +154,9 @@ func (f Font) class() string {
 	return strings.Join(classes, " ")
 }
 
-// Warn draws the sign of something wrong: a triangle with its middle there. Shape and colour tell it, for those who don't see the colour.
-func (c *Canvas) Warn(x, y int, class string) {
-	c.line(`<path class="%s" d="M%d %dl7 13h-14z"/><path class="mark" d="M%d %dv5m0 2v1.5"/>`, class, x, y-7, x, y-3)
+// DrawWarning draws the sign of something wrong: a triangle with its middle there. Shape and colour tell it, for those who don't see the colour.
+func (c *Canvas) DrawWarning(x, y int, class string) {
+	c.writeElement(`<path class="%s" d="M%d %dl7 13h-14z"/><path class="mark" d="M%d %dv5m0 2v1.5"/>`, class, x, y-7, x, y-3)
 }
 
 // SVG is the whole picture. The title and the description are for those who can't see it.
@@ -162,9 +164,9 @@ func (c *Canvas) SVG(title, description string, theme Theme) string {
 	var out strings.Builder
 	width, height := c.width+margin, c.height+margin
 	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-labelledby="title desc" `+
-		`font-family="%s" font-size="12">`+"\n", width, height, width, height, fonts)
+		`font-family="%s" font-size="12">`+"\n", width, height, width, height, fontFamilies)
 	fmt.Fprintf(&out, " <title id=\"title\">%s</title>\n <desc id=\"desc\">%s</desc>\n", html.EscapeString(title), html.EscapeString(description))
-	out.WriteString(" <style>\n" + theme.css() + " </style>\n")
+	out.WriteString(" <style>\n" + theme.styleSheet() + " </style>\n")
 	fmt.Fprintf(&out, ` <rect class="ground" width="%d" height="%d"/>`+"\n", width, height)
 	out.WriteString(c.body.String())
 	out.WriteString("</svg>\n")
@@ -174,4 +176,4 @@ func (c *Canvas) SVG(title, description string, theme Theme) string {
 // margin is how much is left free to the right and below.
 const margin = 24
 
-const fonts = "-apple-system, 'Segoe UI', Roboto, Helvetica, 'Liberation Sans', Arial, 'DejaVu Sans', sans-serif"
+const fontFamilies = "-apple-system, 'Segoe UI', Roboto, Helvetica, 'Liberation Sans', Arial, 'DejaVu Sans', sans-serif"

@@ -5,70 +5,70 @@ import "strings"
 // Widths of the printable characters of ASCII in thousandths of the font's size, as DejaVu Sans has them. It is the widest of the fonts that
 // a picture asks for, so what fits in it fits in all.
 var (
-	regular = [95]int{
+	regularWidths = [95]int{
 		318, 401, 460, 838, 636, 950, 780, 275, 390, 390, 500, 838, 318, 361, 318, 337, 636, 636, 636, 636, 636, 636, 636, 636,
 		636, 636, 337, 337, 838, 838, 838, 531, 1000, 684, 686, 698, 770, 632, 575, 775, 752, 295, 295, 656, 557, 863, 748, 787,
 		603, 787, 695, 635, 611, 732, 684, 989, 685, 611, 685, 390, 337, 390, 838, 500, 500, 613, 635, 550, 635, 615, 352, 635,
 		634, 278, 278, 579, 278, 974, 634, 612, 635, 635, 411, 521, 392, 634, 592, 818, 592, 592, 525, 636, 337, 636, 838,
 	}
-	bold = [95]int{
+	boldWidths = [95]int{
 		348, 456, 521, 838, 696, 1002, 872, 306, 457, 457, 523, 838, 380, 415, 380, 365, 696, 696, 696, 696, 696, 696, 696, 696,
 		696, 696, 400, 400, 838, 838, 838, 580, 1000, 774, 762, 734, 830, 683, 683, 821, 837, 372, 372, 775, 637, 995, 837, 850,
 		733, 850, 770, 720, 682, 812, 774, 1103, 771, 724, 725, 457, 365, 457, 838, 500, 500, 675, 716, 593, 716, 678, 435, 716,
 		712, 343, 343, 665, 343, 1042, 712, 687, 716, 716, 493, 595, 478, 712, 652, 924, 645, 652, 582, 712, 365, 712, 838,
 	}
-	others = map[rune]int{'·': 380, '→': 1000, '←': 1000, '…': 1000, '–': 556, '×': 838}
+	otherWidths = map[rune]int{'·': 380, '→': 1000, '←': 1000, '…': 1000, '–': 556, '×': 838}
 )
 
-// monospaced is the width of every character of the fonts for addresses.
-const monospaced = 602
+// monoWidth is the width of every character of the fonts for addresses.
+const monoWidth = 602
 
-// Width is how wide a text is at most, in pixels.
-func Width(text string, f Font) int {
+// TextWidth is how wide a text is at most, in pixels.
+func TextWidth(text string, f Font) int {
 	total := 0
 	for _, r := range text {
-		total += f.advance(r)
+		total += f.advanceWidth(r)
 	}
-	return (total*f.size() + 999) / 1000
+	return (total*f.sizeOrDefault() + 999) / 1000
 }
 
-func (f Font) advance(r rune) int {
+func (f Font) advanceWidth(r rune) int {
 	known := r >= ' ' && r <= '~'
 	switch {
 	case f.Mono && known:
-		return monospaced
+		return monoWidth
 	case known && f.Bold:
-		return bold[r-' ']
+		return boldWidths[r-' ']
 	case known:
-		return regular[r-' ']
-	case others[r] > 0:
-		return others[r]
+		return regularWidths[r-' ']
+	case otherWidths[r] > 0:
+		return otherWidths[r]
 	}
 	return 1000 // as wide as it is high: of a script that we have no table for
 }
 
-// Fit is a text that is at most so wide: its end gives way to an ellipsis.
-func Fit(text string, room int, f Font) string {
-	if Width(text, f) <= room {
+// TruncateText is a text that is at most so wide: its end gives way to an ellipsis.
+func TruncateText(text string, room int, f Font) string {
+	if TextWidth(text, f) <= room {
 		return text
 	}
 	runes := []rune(text)
 	for n := len(runes) - 1; n > 0; n-- {
-		if short := strings.TrimRight(string(runes[:n]), " ,·-") + "…"; Width(short, f) <= room {
+		if short := strings.TrimRight(string(runes[:n]), " ,·-") + "…"; TextWidth(short, f) <= room {
 			return short
 		}
 	}
 	return ""
 }
 
-// Wrap is a text in lines that are at most so wide, and at most so many; the last one ends with an ellipsis when there is more.
-func Wrap(text string, room, lines int, f Font) []string {
+// WrapText is a text in lines that are at most so wide, and at most so many; the last one ends with an ellipsis when there is more.
+func WrapText(text string, room, lines int, f Font) []string {
 	var all []string
 	words := strings.Fields(text)
 	for len(words) > 0 && len(all) < lines {
 		line := words[0]
 		n := 1
-		for n < len(words) && Width(line+" "+words[n], f) <= room {
+		for n < len(words) && TextWidth(line+" "+words[n], f) <= room {
 			line += " " + words[n]
 			n++
 		}
@@ -76,7 +76,7 @@ func Wrap(text string, room, lines int, f Font) []string {
 			line = strings.Join(words, " ")
 			n = len(words)
 		}
-		all, words = append(all, Fit(line, room, f)), words[n:]
+		all, words = append(all, TruncateText(line, room, f)), words[n:]
 	}
 	return all
 }

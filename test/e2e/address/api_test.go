@@ -23,7 +23,7 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-func kubeDC(t *testing.T) *runtime.Scheme {
+func newKubeDCScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{kubedcv1.AddToScheme, v1alpha1.AddToScheme} {
@@ -37,8 +37,8 @@ func kubeDC(t *testing.T) *runtime.Scheme {
 // Manifests written for kube-dc apply unchanged: no field is lost, spec or status, and our Go types know each of them.
 func TestAPITakesKubeDCManifests(t *testing.T) {
 	c := harness.SharedLab(t)
-	c.DefineResources(t)
-	scheme := kubeDC(t)
+	c.InstallCRDs(t)
+	scheme := newKubeDCScheme(t)
 	files, err := filepath.Glob("../testdata/kubedc/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no manifests: %v", err)
@@ -59,12 +59,12 @@ func TestAPITakesKubeDCManifests(t *testing.T) {
 		c.CreateNamespace(t, name, "")
 	}
 	for _, o := range objects {
-		takes(t, c, scheme, o)
+		expectStoredUnchanged(t, c, scheme, o)
 	}
 }
 
-// takes applies an object and compares what the API server keeps with what was written.
-func takes(t *testing.T, c *harness.Cluster, scheme *runtime.Scheme, o *unstructured.Unstructured) {
+// expectStoredUnchanged applies an object and compares what the API server keeps with what was written.
+func expectStoredUnchanged(t *testing.T, c *harness.Cluster, scheme *runtime.Scheme, o *unstructured.Unstructured) {
 	t.Helper()
 	if err := c.Objects.ApplyObject(harness.Within(t, time.Minute), o); err != nil {
 		t.Error(err)
@@ -92,7 +92,7 @@ func takes(t *testing.T, c *harness.Cluster, scheme *runtime.Scheme, o *unstruct
 // Kube-OVN calls its iptables addresses eip and fip for short. What a tenant types must mean ours.
 func TestAPIWordsMeanOurKinds(t *testing.T) {
 	c := harness.SharedLab(t)
-	c.DefineResources(t)
+	c.InstallCRDs(t)
 	discovery := memory.NewMemCacheClient(c.Client.Discovery())
 	words := restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(discovery), discovery, nil)
 	for word, want := range map[string]schema.GroupVersionResource{
@@ -109,15 +109,15 @@ func TestAPIWordsMeanOurKinds(t *testing.T) {
 	}
 }
 
-// rule is one thing that the API server refuses: bad, which differs from good in what the message is about.
-type rule struct {
-	kind      string
-	good, bad string // specs
-	refusal   string // a part of what the user is told
+// validationCase is one thing that the API server refuses: bad, which differs from good in what the message is about.
+type validationCase struct {
+	kind                   string
+	validSpec, invalidSpec string // specs
+	refusal                string // a part of what the user is told
 }
 
-// object is a manifest with a spec. The name is a DNS label; namespace is not used for kinds of the cluster.
-func (r rule) object(namespace, name, spec string) string {
+// manifestOf is a manifest with a spec. The name is a DNS label; namespace is not used for kinds of the cluster.
+func (r validationCase) manifestOf(namespace, name, spec string) string {
 	version := kubedcv1.GroupVersion
 	if r.kind == "ExternalNetwork" {
 		version, namespace = v1alpha1.GroupVersion, ""
@@ -125,7 +125,7 @@ func (r rule) object(namespace, name, spec string) string {
 	return fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: %q}, spec: %s}", version, r.kind, name, namespace, spec)
 }
 
-func refuses(t *testing.T, c *harness.Cluster, text, refusal string) {
+func expectRefusal(t *testing.T, c *harness.Cluster, text, refusal string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

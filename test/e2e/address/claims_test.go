@@ -17,30 +17,30 @@ import (
 
 // TestCore6 is in two parts: what objects say of themselves is true, and what they say is of use.
 func TestCore6Conditions(t *testing.T) {
-	item := core.Item(t, 6)
+	item := coreItems.Item(t, 6)
 	c := harness.SharedSallyport(t)
 	t.Run("never before the row", func(t *testing.T) {
-		for _, figure := range neverEarly(t, c, show.Size(200, 20)) {
-			item.Figure("%s", figure)
+		for _, figure := range checkNoEarlyClaims(t, c, show.ChooseSize(200, 20)) {
+			item.AddFigure("%s", figure)
 		}
 	})
 	t.Run("mistakes", func(t *testing.T) {
-		if figure := mistakes(t, c); !t.Failed() {
-			item.Figure("%s", figure)
+		if figure := checkMistakes(t, c); !t.Failed() {
+			item.AddFigure("%s", figure)
 		}
 	})
 }
 
-// neverEarly makes many FIps, lets them lead elsewhere and deletes them, while the northbound database stops again and
+// checkNoEarlyClaims makes many FIps, lets them lead elsewhere and deletes them, while the northbound database stops again and
 // again for a moment: what was only sent is then not there for long. Two watchers write down who says what and when which
 // row came and went.
-func neverEarly(t *testing.T, c *harness.Cluster, size int) []string {
-	rows := followRows(t, c)
-	said := listen(t, c, "claims")
+func checkNoEarlyClaims(t *testing.T, c *harness.Cluster, size int) []string {
+	rows := watchRowHistory(t, c)
+	said := recordClaims(t, c, "claims")
 	c.CreateOrganization(t, "claims")
 	ctx, stop := context.WithCancel(t.Context())
 	var stops errgroup.Group
-	stops.Go(func() error { return stutter(ctx, c) })
+	stops.Go(func() error { return pauseNBRepeatedly(ctx, c) })
 
 	c.CreateProject(t, "claims", "one", "10.61.0.0/16", "cloud")
 	c.CreateProject(t, "claims", "two", "10.61.0.0/16", "public")
@@ -54,20 +54,20 @@ func neverEarly(t *testing.T, c *harness.Cluster, size int) []string {
 			i, projects[i%2], block, 2+i, kinds[i%3])
 	}
 	for block := range 2 { // made, then pointed elsewhere
-		together(t, all, func(ctx context.Context, i int) error {
+		runConcurrently(t, all, func(ctx context.Context, i int) error {
 			if err := c.Objects.Apply(ctx, fip(i, block)); err != nil {
 				return err
 			}
-			return c.Objects.Wait(ctx, harness.Ref("FIp", projects[i%2], fmt.Sprintf("f%d", i)), leadsTo(fmt.Sprintf("10.61.%d.%d", block, 2+i)))
+			return c.Objects.Wait(ctx, harness.ObjectRef("FIp", projects[i%2], fmt.Sprintf("f%d", i)), pointsTo(fmt.Sprintf("10.61.%d.%d", block, 2+i)))
 		})
 	}
-	together(t, all, func(ctx context.Context, i int) error { return c.Objects.Delete(ctx, fip(i, 0)) })
+	runConcurrently(t, all, func(ctx context.Context, i int) error { return c.Objects.Delete(ctx, fip(i, 0)) })
 	// Some are deleted before they are in force: nothing may be said of them that never was.
-	together(t, all, func(ctx context.Context, i int) error {
+	runConcurrently(t, all, func(ctx context.Context, i int) error {
 		if err := c.Objects.Apply(ctx, fip(i, 2)); err != nil {
 			return err
 		}
-		if err := c.Objects.Wait(ctx, harness.Ref("OvnFip", "", fmt.Sprintf("%s-f%d", projects[i%2], i)), manifest.Exists); err != nil {
+		if err := c.Objects.Wait(ctx, harness.ObjectRef("OvnFip", "", fmt.Sprintf("%s-f%d", projects[i%2], i)), manifest.Exists); err != nil {
 			return err
 		}
 		return c.Objects.Delete(ctx, fip(i, 2))
@@ -76,23 +76,23 @@ func neverEarly(t *testing.T, c *harness.Cluster, size int) []string {
 	if err := stops.Wait(); err != nil {
 		t.Error(err)
 	}
-	claims := said.list()
-	for _, early := range rows.judge(claims) {
+	claims := said.allClaims()
+	for _, early := range rows.findEarlyClaims(claims) {
 		t.Error(early)
 	}
-	lie := lie(t, c)
-	caught := rows.judge(said.about(lie))
+	lie := writeFalseStatus(t, c)
+	caught := rows.findEarlyClaims(said.claimsOf(lie))
 	if len(caught) == 0 {
 		t.Fatal("a FIp that says it is in force, written by hand and without any row, was not found: the test can't fail")
 	}
 	return []string{
-		summarize(claims, rows),
+		summarizeClaims(claims, rows),
 		fmt.Sprintf("control: a status written by hand was found (%s)", caught[0]),
 	}
 }
 
-// together does something for each of many, a few at a time.
-func together(t *testing.T, all []int, do func(ctx context.Context, i int) error) {
+// runConcurrently does something for each of many, a few at a time.
+func runConcurrently(t *testing.T, all []int, do func(ctx context.Context, i int) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -106,8 +106,8 @@ func together(t *testing.T, all []int, do func(ctx context.Context, i int) error
 	}
 }
 
-// stutter stops the northbound database for 300 ms, again and again.
-func stutter(ctx context.Context, c *harness.Cluster) error {
+// pauseNBRepeatedly stops the northbound database for 300 ms, again and again.
+func pauseNBRepeatedly(ctx context.Context, c *harness.Cluster) error {
 	pause := func(limit time.Duration) {
 		select {
 		case <-time.After(limit):
@@ -127,13 +127,13 @@ func stutter(ctx context.Context, c *harness.Cluster) error {
 	return nil
 }
 
-// lie writes by hand that a FIp is in force which has no row, and returns its name. The controller puts it right.
-func lie(t *testing.T, c *harness.Cluster) string {
+// writeFalseStatus writes by hand that a FIp is in force which has no row, and returns its name. The controller puts it right.
+func writeFalseStatus(t *testing.T, c *harness.Cluster) string {
 	t.Helper()
 	c.CreateNamespace(t, "claims-nobodys", "")
-	c.WriteObject(t, "FIp", "claims-nobodys", "lie", "{ipAddress: 10.61.9.9}")
-	refused := func(o *unstructured.Unstructured) bool { return harness.ReasonOf(o, "Accepted") == "NoProject" }
-	c.Wait(t, "FIp", "claims-nobodys", "lie", refused)
+	c.ApplyObject(t, "FIp", "claims-nobodys", "lie", "{ipAddress: 10.61.9.9}")
+	refused := func(o *unstructured.Unstructured) bool { return harness.FalseReason(o, "Accepted") == "NoProject" }
+	c.WaitForObject(t, "FIp", "claims-nobodys", "lie", refused)
 	now := time.Now().UTC().Format(time.RFC3339)
 	text := fmt.Sprintf(`
 apiVersion: kube-dc.com/v1
@@ -148,19 +148,19 @@ status:
 	if err := c.Objects.Apply(harness.Within(t, time.Minute), text); err != nil {
 		t.Fatal(err)
 	}
-	c.Wait(t, "FIp", "claims-nobodys", "lie", func(o *unstructured.Unstructured) bool {
+	c.WaitForObject(t, "FIp", "claims-nobodys", "lie", func(o *unstructured.Unstructured) bool {
 		return refused(o) && !manifest.True("Programmed")(o)
 	})
 	return "FIp claims-nobodys/lie"
 }
 
-// summarize says how many said that they are in force, and how long their last row had been there.
-func summarize(claims []claim, rows *rowHistory) string {
+// summarizeClaims says how many said that they are in force, and how long their last row had been there.
+func summarizeClaims(claims []claim, rows *rowHistory) string {
 	count := map[string]int{}
 	var leads []time.Duration
 	for _, c := range claims {
 		count[c.kind]++
-		if lead, ok := rows.lead(c); ok && c.kind == "FIp" {
+		if lead, ok := rows.leadTime(c); ok && c.kind == "FIp" {
 			leads = append(leads, lead)
 		}
 	}

@@ -31,22 +31,22 @@ type claim struct {
 	rows       []string
 }
 
-// claims is everything that was said by objects of one organization.
-type claims struct {
+// claimRecorder is everything that was said by objects of one organization.
+type claimRecorder struct {
 	*harness.Cluster
 	organization string
 
-	mu   sync.Mutex
-	all  []claim
-	last map[string]string // what each object said last
-	way  map[string]string // namespace → type of its default network
+	mu             sync.Mutex
+	all            []claim
+	lastStatus     map[string]string // what each object said last
+	defaultNetwork map[string]string // namespace → type of its default network
 }
 
-// listen begins to write down what the Projects, EIps and FIps of an organization say from now on.
-func listen(t *testing.T, c *harness.Cluster, organization string) *claims {
+// recordClaims begins to write down what the Projects, EIps and FIps of an organization say from now on.
+func recordClaims(t *testing.T, c *harness.Cluster, organization string) *claimRecorder {
 	t.Helper()
 	ctrllog.SetLogger(logr.Discard()) // or it complains
-	s := &claims{Cluster: c, organization: organization, last: map[string]string{}, way: map[string]string{}}
+	s := &claimRecorder{Cluster: c, organization: organization, lastStatus: map[string]string{}, defaultNetwork: map[string]string{}}
 	api, err := client.NewWithWatch(c.RESTConfig(t), client.Options{Scheme: kube.Scheme()})
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func listen(t *testing.T, c *harness.Cluster, organization string) *claims {
 		go func() {
 			for e := range events.ResultChan() {
 				if o, ok := e.Object.(client.Object); ok && e.Type != watch.Deleted {
-					s.hear(o, time.Now())
+					s.recordStatus(o, time.Now())
 				}
 			}
 		}()
@@ -70,8 +70,8 @@ func listen(t *testing.T, c *harness.Cluster, organization string) *claims {
 	return s
 }
 
-// hear writes down what an object says, if it says something new.
-func (s *claims) hear(o client.Object, at time.Time) {
+// recordStatus writes down what an object says, if it says something new.
+func (s *claimRecorder) recordStatus(o client.Object, at time.Time) {
 	if !strings.HasPrefix(o.GetNamespace()+"-", s.organization+"-") {
 		return
 	}
@@ -83,71 +83,71 @@ func (s *claims) hear(o client.Object, at time.Time) {
 	var rows func() []string
 	switch o := o.(type) {
 	case *kubedcv1.Project:
-		s.way[o.Namespace+"-"+o.Name] = string(o.Spec.EgressNetworkType)
-		kind, status, conditions, rows = "Project", o.Status, o.Status.Conditions, func() []string { return s.ofProject(o) }
+		s.defaultNetwork[o.Namespace+"-"+o.Name] = string(o.Spec.EgressNetworkType)
+		kind, status, conditions, rows = "Project", o.Status, o.Status.Conditions, func() []string { return s.projectRows(o) }
 	case *kubedcv1.EIp:
 		kind, status, conditions, rows = "EIp", o.Status, o.Status.Conditions, func() []string { return []string{o.Namespace + "-" + o.Status.ExternalNetwork} }
 	case *kubedcv1.FIp:
-		kind, status, conditions, rows = "FIp", o.Status, o.Status.Conditions, func() []string { return s.ofFIp(o) }
+		kind, status, conditions, rows = "FIp", o.Status, o.Status.Conditions, func() []string { return s.fipRows(o) }
 	}
 	name := o.GetNamespace() + "/" + o.GetName()
 	raw, _ := json.Marshal(status)
-	news := s.last[kind+name] != string(raw)
-	s.last[kind+name] = string(raw)
+	news := s.lastStatus[kind+name] != string(raw)
+	s.lastStatus[kind+name] = string(raw)
 	if news && meta.IsStatusConditionTrue(conditions, kubedcv1.ConditionProgrammed) {
 		s.all = append(s.all, claim{kind: kind, name: name, at: at, rows: rows()})
 	}
 }
 
-// ofProject is the rows of a project: the port of its way out, SNAT, two policies and the link that one of them leads to.
-func (s *claims) ofProject(o *kubedcv1.Project) []string {
+// projectRows is the rows of a project: the port of its way out, SNAT, two policies and the link that one of them leads to.
+func (s *claimRecorder) projectRows(o *kubedcv1.Project) []string {
 	ns := o.Namespace + "-" + o.Name
 	inport := fmt.Sprintf("inport == %q && ", ns+"-"+ns+"-default")
-	kind, prefix := s.network(o.Status.ExternalIP)
+	kind, prefix := s.networkOf(o.Status.ExternalIP)
 	return []string{
 		ns + "-ext-" + kind,
 		fmt.Sprintf("snat %s %s", o.Status.ExternalIP, o.Spec.CIDRBlock),
-		fmt.Sprintf("%d %sip4.src == %s && ip4.dst != %s", ownership.WayOut, inport, o.Spec.CIDRBlock, o.Spec.CIDRBlock),
-		fmt.Sprintf("%d %sip4.dst == %s", ownership.WayOutOnLink, inport, prefix),
-		ownership.OnLinkPort(ns),
+		fmt.Sprintf("%d %sip4.src == %s && ip4.dst != %s", ownership.DefaultEgress, inport, o.Spec.CIDRBlock, o.Spec.CIDRBlock),
+		fmt.Sprintf("%d %sip4.dst == %s", ownership.DefaultEgressOnLink, inport, prefix),
+		ownership.OnLinkLoopbackPort(ns),
 	}
 }
 
-// ofFIp is the rows of a floating IP: the translation, and on another network than the project's default the leg.
-func (s *claims) ofFIp(o *kubedcv1.FIp) []string {
+// fipRows is the rows of a floating IP: the translation, and on another network than the project's default the leg.
+func (s *claimRecorder) fipRows(o *kubedcv1.FIp) []string {
 	out := []string{fmt.Sprintf("dnat_and_snat %s %s", o.Status.ExternalIP, o.Status.ResolvedTargetIP)}
-	kind, prefix := s.network(o.Status.ExternalIP)
-	if kind == s.way[o.Namespace] {
+	kind, prefix := s.networkOf(o.Status.ExternalIP)
+	if kind == s.defaultNetwork[o.Namespace] {
 		return out
 	}
-	set := ownership.LegTargets(o.Namespace+"-default", "ext-"+kind)
-	return append(append(out, ofLegTo(o.Namespace, "ext-"+kind, prefix)...), fmt.Sprintf("set %s with %s", set, o.Status.ResolvedTargetIP))
+	set := ownership.ReturnTargetSet(o.Namespace+"-default", "ext-"+kind)
+	return append(append(out, returnPortRows(o.Namespace, "ext-"+kind, prefix)...), fmt.Sprintf("set %s with %s", set, o.Status.ResolvedTargetIP))
 }
 
-// ofLegTo is the rows of a project's leg to a network.
-func ofLegTo(vpc, network, prefix string) []string {
+// returnPortRows is the rows of a project's leg to a network.
+func returnPortRows(vpc, network, prefix string) []string {
 	subnet := vpc + "-default"
-	port, socket, table := ownership.LegRouterPort(vpc, subnet, network), ownership.LegSwitchPort(vpc, subnet, network), ownership.ReturnTable(network)
+	port, socket, table := ownership.ReturnRouterPort(vpc, subnet, network), ownership.ReturnSwitchPort(vpc, subnet, network), ownership.ReturnRouteTable(network)
 	by := fmt.Sprintf("of ReturnPath/%s/%s", vpc, network)
 	return []string{
 		port + " with table " + table,
 		fmt.Sprintf("switch port %s to %s", socket, port),
-		fmt.Sprintf("binding %s %s", ownership.TurnRouterPort(vpc, subnet), intent.MAC(port)),
-		ownership.TurnRouterPort(vpc, subnet),
-		fmt.Sprintf("switch port %s to %s", ownership.TurnSwitchPort(vpc, subnet), ownership.TurnRouterPort(vpc, subnet)),
+		fmt.Sprintf("binding %s %s", ownership.HairpinRouterPort(vpc, subnet), intent.DeriveMAC(port)),
+		ownership.HairpinRouterPort(vpc, subnet),
+		fmt.Sprintf("switch port %s to %s", ownership.HairpinSwitchPort(vpc, subnet), ownership.HairpinRouterPort(vpc, subnet)),
 		fmt.Sprintf("marking 110 of ReturnPath/%s/turn", vpc), fmt.Sprintf("marking 115 of ReturnPath/%s/turn", vpc),
 		fmt.Sprintf("%s-%s with table %s", vpc, network, table),
 		fmt.Sprintf("route %s 0.0.0.0/0 %s", table, by), fmt.Sprintf("route %s 10.61.0.0/17 %s", table, by), fmt.Sprintf("route %s 10.61.128.0/17 %s", table, by),
-		fmt.Sprintf("group %s of 1", ownership.LegGroup(subnet, network)), "rule 1 pass " + by, "rule 3 allow-related " + by,
+		fmt.Sprintf("group %s of 1", ownership.ReturnPortGroup(subnet, network)), "rule 1 pass " + by, "rule 3 allow-related " + by,
 		"marking 120 " + by, "marking 110 " + by, "marking 100 " + by, "marking 96 " + by, "marking 95 " + by, "marking 90 " + by,
-		fmt.Sprintf("%d inport == %q && pkt.mark == %d", ownership.ReturnReply, vpc+"-"+subnet, ownership.Mark(network)),
+		fmt.Sprintf("%d inport == %q && pkt.mark == %d", ownership.ReturnReply, vpc+"-"+subnet, ownership.NetworkMark(network)),
 		fmt.Sprintf("%d inport == %q && ip4.dst != %s", ownership.ReturnLeave, port, prefix),
-		fmt.Sprintf("%d pkt.mark == %d", ownership.ReturnForged, ownership.MarkForged),
+		fmt.Sprintf("%d pkt.mark == %d", ownership.ReturnForged, ownership.ForgedMark),
 	}
 }
 
-// network is the type and the prefix of the network that an address is on.
-func (s *claims) network(address string) (kind, prefix string) {
+// networkOf is the type and the prefix of the network that an address is on.
+func (s *claimRecorder) networkOf(address string) (kind, prefix string) {
 	a, err := netip.ParseAddr(address)
 	if err != nil {
 		return "none", "none"
@@ -160,15 +160,15 @@ func (s *claims) network(address string) (kind, prefix string) {
 	return "none", "none"
 }
 
-// list is everything that was said so far.
-func (s *claims) list() []claim {
+// allClaims is everything that was said so far.
+func (s *claimRecorder) allClaims() []claim {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.all)
 }
 
-// about is what one object said.
-func (s *claims) about(object string) []claim {
+// claimsOf is what one object said.
+func (s *claimRecorder) claimsOf(object string) []claim {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(s.all), func(c claim) bool { return c.kind+" "+c.name != object })

@@ -11,13 +11,13 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-var executions = regexp.MustCompile(`execs: (\d+)`)
+var fuzzExecutions = regexp.MustCompile(`execs: (\d+)`)
 
 func TestCore8Compile(t *testing.T) {
-	if !show.Full() {
+	if !show.IsFullSize() {
 		t.Skip("make test runs these; here they run at full size only, with the fuzzer")
 	}
-	item := core.Item(t, 8)
+	item := coreItems.Item(t, 8)
 	run := func(limit time.Duration, args ...string) string {
 		t.Helper()
 		cmd := exec.CommandContext(harness.Within(t, limit), "go", append([]string{"test", "-count=1"}, args...)...)
@@ -33,21 +33,21 @@ func TestCore8Compile(t *testing.T) {
 	if goldens == 0 {
 		t.Errorf("no golden case ran:\n%s", out)
 	}
-	item.Figure("%d cases from YAML to objects, rows and status, each also with shuffled inputs", goldens)
+	item.AddFigure("%d cases from YAML to objects, rows and status, each also with shuffled inputs", goldens)
 
 	worlds := strings.Count(out, "--- PASS: FuzzShard/")
 	if worlds == 0 {
 		t.Errorf("no world was tried:\n%s", out)
 	}
-	item.Figure("%d worlds that are always the same: no panic, no key wanted twice, every promise kept", worlds)
+	item.AddFigure("%d worlds that are always the same: no panic, no key wanted twice, every promise kept", worlds)
 
-	length := show.Size("10m", "") // a search that finds what nobody has changed would stop a change that has nothing to do with it
+	length := show.ChooseSize("10m", "") // a search that finds what nobody has changed would stop a change that has nothing to do with it
 	if length == "" {
 		return
 	}
-	found := executions.FindAllStringSubmatch(run(20*time.Minute, "-run", "^$", "-fuzz", "FuzzShard", "-fuzztime", length, "./internal/compile"), -1)
+	found := fuzzExecutions.FindAllStringSubmatch(run(20*time.Minute, "-run", "^$", "-fuzz", "FuzzShard", "-fuzztime", length, "./internal/compile"), -1)
 	if len(found) == 0 {
 		t.Fatal("the fuzzer tried nothing")
 	}
-	item.Figure("%s worlds more in %s of fuzzing", found[len(found)-1][1], length)
+	item.AddFigure("%s worlds more in %s of fuzzing", found[len(found)-1][1], length)
 }

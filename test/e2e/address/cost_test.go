@@ -13,21 +13,21 @@ import (
 // A thousand projects: what they cost to make and to keep, and that a change in one of them costs what it costs when there
 // are ten.
 func TestCore7ChangeCostsTheSameAtAnySize(t *testing.T) {
-	harness.Alone(t)
-	item := core.Item(t, 7)
-	f := harness.NewFleet(t)
-	few, many := show.Size(10, 5), show.Size(1000, 25)
-	f.Grow(t, few)
+	harness.RunAlone(t)
+	item := coreItems.Item(t, 7)
+	f := harness.NewScaleFixture(t)
+	few, many := show.ChooseSize(10, 5), show.ChooseSize(1000, 25)
+	f.GrowTo(t, few)
 	small := measureChange(t, f)
-	converged(item, f, f.Grow(t, many))
+	reportGrowth(item, f, f.GrowTo(t, many))
 	measureSteady(t, f, item)
 	big := measureChange(t, f)
-	compare(t, item, small, big)
-	f.Restart(t, item)
+	compareChangeCost(t, item, small, big)
+	f.MeasureRestart(t, item)
 }
 
-// converged shows what it cost to make projects.
-func converged(item *show.Item, f *harness.Fleet, g harness.Growth) {
+// reportGrowth shows what it cost to make projects.
+func reportGrowth(item *show.Item, f *harness.ScaleFixture, g harness.Growth) {
 	objects := float64(g.Projects * 5)
 	var statuses, finalizers, transactions float64
 	for name, n := range g.Counters {
@@ -41,38 +41,38 @@ func converged(item *show.Item, f *harness.Fleet, g harness.Growth) {
 		}
 	}
 	all := harness.SumWrites(g.Counters)
-	item.Figure("%d projects with 2 EIps and 2 FIps each in force after %.0f s (%d → %d: %.2f a second); the controller: %d MiB, at most %d MiB",
-		f.Size, g.Took.Seconds(), f.Size-g.Projects, f.Size, float64(g.Projects)/g.Took.Seconds(), g.Memory, g.MemoryMost)
-	item.Figure("writes for each of %.0f objects: %.1f (%.1f statuses, %.1f finalizers, %.1f Kube-OVN objects and lists, %.1f OVN transactions); "+
+	item.AddFigure("%d projects with 2 EIps and 2 FIps each in force after %.0f s (%d → %d: %.2f a second); the controller: %d MiB, at most %d MiB",
+		f.Size, g.Took.Seconds(), f.Size-g.Projects, f.Size, float64(g.Projects)/g.Took.Seconds(), g.Memory, g.MemoryPeak)
+	item.AddFigure("writes for each of %.0f objects: %.1f (%.1f statuses, %.1f finalizers, %.1f Kube-OVN objects and lists, %.1f OVN transactions); "+
 		"for each project %.1f runs, %.0f ms of the controller's CPU", objects, all/objects, statuses/objects, finalizers/objects,
-		(all-statuses-finalizers-transactions)/objects, transactions/objects, harness.Runs(g.Counters)/float64(g.Projects), harness.Milliseconds(g.CPU)/float64(g.Projects))
+		(all-statuses-finalizers-transactions)/objects, transactions/objects, harness.SumShardRuns(g.Counters)/float64(g.Projects), harness.Milliseconds(g.CPU)/float64(g.Projects))
 }
 
 // measureSteady shows that nothing is written while nothing happens.
-func measureSteady(t *testing.T, f *harness.Fleet, item *show.Item) {
+func measureSteady(t *testing.T, f *harness.ScaleFixture, item *show.Item) {
 	t.Helper()
-	f.Quiet(t)
-	period := show.Size(time.Minute, 3*time.Second)
-	before, cpu := f.Ctl.ReadMetrics(t), f.Ctl.CPU(t)
+	f.WaitIdle(t)
+	period := show.ChooseSize(time.Minute, 3*time.Second)
+	before, cpu := f.Controller.ReadMetrics(t), f.Controller.CPUTime(t)
 	<-harness.Within(t, period).Done()
-	spent := harness.GrewBy(before, f.Ctl.ReadMetrics(t))
+	spent := harness.CounterIncreases(before, f.Controller.ReadMetrics(t))
 	if n := harness.SumWrites(spent); n > 0 {
 		t.Errorf("%.0f writes in %s in which nothing happened: %v", n, period, spent)
 	}
-	item.Figure("steady for %s: %.0f writes, %.0f runs, %.1f %% of a core", period, harness.SumWrites(spent), harness.Runs(spent), 100*(f.Ctl.CPU(t)-cpu).Seconds()/period.Seconds())
+	item.AddFigure("steady for %s: %.0f writes, %.0f runs, %.1f %% of a core", period, harness.SumWrites(spent), harness.SumShardRuns(spent), 100*(f.Controller.CPUTime(t)-cpu).Seconds()/period.Seconds())
 }
 
-// compare shows what a change costs in a small and in a big cluster.
-func compare(t *testing.T, item *show.Item, small, big price) {
+// compareChangeCost shows what a change costs in a small and in a big cluster.
+func compareChangeCost(t *testing.T, item *show.Item, small, big changeCost) {
 	t.Helper()
 	ratio := func(a, b float64) float64 { return b / a }
 	writes, cpu := ratio(small.writes, big.writes), ratio(harness.Milliseconds(small.cpu), harness.Milliseconds(big.cpu))
-	item.Figure("a change at %d and at %d projects: writes %.2f and %.2f (ratio %.2f), runs %.2f and %.2f (%.2f), CPU of the controller %.1f and %.1f ms (%.2f)",
+	item.AddFigure("a change at %d and at %d projects: writes %.2f and %.2f (ratio %.2f), runs %.2f and %.2f (%.2f), CPU of the controller %.1f and %.1f ms (%.2f)",
 		small.projects, big.projects, small.writes, big.writes, writes, small.runs, big.runs, ratio(small.runs, big.runs), harness.Milliseconds(small.cpu), harness.Milliseconds(big.cpu), cpu)
-	item.Figure("in force after (median): FIp with a new EIp %.0f and %.0f ms, by hand with Kube-OVN alone %.0f and %.0f ms; FIp to another address %.0f and %.0f ms",
-		harness.Milliseconds(small.made), harness.Milliseconds(big.made),
+	item.AddFigure("in force after (median): FIp with a new EIp %.0f and %.0f ms, by hand with Kube-OVN alone %.0f and %.0f ms; FIp to another address %.0f and %.0f ms",
+		harness.Milliseconds(small.created), harness.Milliseconds(big.created),
 		harness.Milliseconds(small.byHand), harness.Milliseconds(big.byHand),
-		harness.Milliseconds(small.repointed), harness.Milliseconds(big.repointed))
+		harness.Milliseconds(small.retargeted), harness.Milliseconds(big.retargeted))
 	if writes > 1.2 {
 		t.Errorf("a change costs %.2f writes at %d projects and %.2f at %d", small.writes, small.projects, big.writes, big.projects)
 	}
@@ -81,37 +81,37 @@ func compare(t *testing.T, item *show.Item, small, big price) {
 	}
 }
 
-// price is what one change costs.
-type price struct {
-	projects                int
-	writes, runs            float64
-	cpu                     time.Duration
-	made, repointed, byHand time.Duration // until it is in force, median
+// changeCost is what one change costs.
+type changeCost struct {
+	projects                    int
+	writes, runs                float64
+	cpu                         time.Duration
+	created, retargeted, byHand time.Duration // until it is in force, median
 }
 
 // measureChange changes projects one after the other: an EIp and a FIp come, the FIp goes to another address, both go again.
-func measureChange(t *testing.T, f *harness.Fleet) price {
+func measureChange(t *testing.T, f *harness.ScaleFixture) changeCost {
 	t.Helper()
 	const changes = 5
-	rounds := show.Size(30, 5)
+	rounds := show.ChooseSize(30, 5)
 	var made, repointed, byHand []time.Duration
-	f.Quiet(t)
-	before, cpu := f.Ctl.ReadMetrics(t), f.Ctl.CPU(t)
+	f.WaitIdle(t)
+	before, cpu := f.Controller.ReadMetrics(t), f.Controller.CPUTime(t)
 	for i := range rounds {
-		made = append(made, f.Make(t, i))
-		repointed = append(repointed, repoint(t, f, i))
-		f.Unmake(t, i)
+		made = append(made, f.CreateProbeFIP(t, i))
+		repointed = append(repointed, retargetFIP(t, f, i))
+		f.DeleteProbeFIP(t, i)
 	}
-	f.Quiet(t)
-	spent, total := harness.GrewBy(before, f.Ctl.ReadMetrics(t)), float64(rounds*changes)
-	p := price{
-		projects: f.Size, writes: harness.SumWrites(spent) / total, runs: harness.Runs(spent) / total, cpu: (f.Ctl.CPU(t) - cpu) / time.Duration(rounds*changes),
-		made: harness.Median(made), repointed: harness.Median(repointed),
+	f.WaitIdle(t)
+	spent, total := harness.CounterIncreases(before, f.Controller.ReadMetrics(t)), float64(rounds*changes)
+	p := changeCost{
+		projects: f.Size, writes: harness.SumWrites(spent) / total, runs: harness.SumShardRuns(spent) / total, cpu: (f.Controller.CPUTime(t) - cpu) / time.Duration(rounds*changes),
+		created: harness.MedianDuration(made), retargeted: harness.MedianDuration(repointed),
 	}
 	for i := range rounds {
-		byHand = append(byHand, changeByHand(t, f, i))
+		byHand = append(byHand, measureKubeOVNChange(t, f, i))
 	}
-	p.byHand = harness.Median(byHand)
+	p.byHand = harness.MedianDuration(byHand)
 	t.Logf("a change at %d projects: %s", f.Size, fmt.Sprintf("%+v", p))
 	return p
 }

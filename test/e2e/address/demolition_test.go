@@ -17,12 +17,12 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// demolish deletes all projects, each in its way, in random order and side by side. It returns how long each took to go.
-func (d *deletion) demolish(t *testing.T) []time.Duration {
+// deleteAll deletes all projects, each in its way, in random order and side by side. It returns how long each took to go.
+func (d *deletionRun) deleteAll(t *testing.T) []time.Duration {
 	t.Helper()
 	ctx := harness.Within(t, 10*time.Minute)
-	strokes := d.strokes(d.DirectClient(t, nil))
-	d.chance.Shuffle(len(strokes), func(i, j int) { strokes[i], strokes[j] = strokes[j], strokes[i] })
+	strokes := d.deletionSteps(d.NewDirectClient(t, nil))
+	d.rng.Shuffle(len(strokes), func(i, j int) { strokes[i], strokes[j] = strokes[j], strokes[i] })
 	var group, waits errgroup.Group
 	group.SetLimit(16)
 	for _, stroke := range strokes {
@@ -42,38 +42,38 @@ func (d *deletion) demolish(t *testing.T) []time.Duration {
 		err = d.Objects.Delete(harness.Within(t, time.Minute), "{apiVersion: v1, kind: Namespace, metadata: {name: keep}}")
 	}
 	if err != nil {
-		t.Fatalf("%v\n%s", err, d.stuck(t))
+		t.Fatalf("%v\n%s", err, d.describeLeftovers(t))
 	}
-	return d.times
+	return d.durations
 }
 
-// stroke does something, and returns what has to be waited for.
-type stroke func(context.Context) (wait func() error, err error)
+// deletionStep does something, and returns what has to be waited for.
+type deletionStep func(context.Context) (wait func() error, err error)
 
-func (d *deletion) strokes(api client.Client) []stroke {
-	strokes := []stroke{d.end(api, harness.Ref("Namespace", "", "doomed"))}
-	for i, s := range d.sites {
-		switch s.way {
+func (d *deletionRun) deletionSteps(api client.Client) []deletionStep {
+	strokes := []deletionStep{d.deleteStep(api, harness.ObjectRef("Namespace", "", "doomed"))}
+	for i, s := range d.projects {
+		switch s.deletionMode {
 		case "pieces":
 			for _, o := range s.objects {
-				strokes = append(strokes, d.end(api, o))
+				strokes = append(strokes, d.deleteStep(api, o))
 			}
-			strokes = append(strokes, d.end(api, s.project()))
+			strokes = append(strokes, d.deleteStep(api, s.projectRef()))
 		case "whole":
-			strokes = append(strokes, d.end(api, s.project()))
+			strokes = append(strokes, d.deleteStep(api, s.projectRef()))
 		case "namespace":
-			strokes = append(strokes, d.comesBack(api, s))
+			strokes = append(strokes, d.deleteNamespaceFirst(api, s))
 		case "organization":
-			strokes = append(strokes, d.gone(s.project()))
+			strokes = append(strokes, d.waitGoneStep(s.projectRef()))
 		case "haste":
-			strokes = append(strokes, d.haste(api, s, i, time.Duration(d.chance.IntN(3000))*time.Millisecond))
+			strokes = append(strokes, d.deleteWhileCreating(api, s, i, time.Duration(d.rng.IntN(3000))*time.Millisecond))
 		}
 	}
 	return strokes
 }
 
-// end deletes an object that may be gone already.
-func (d *deletion) end(api client.Client, r manifest.Ref) stroke {
+// deleteStep deletes an object that may be gone already.
+func (d *deletionRun) deleteStep(api client.Client, r manifest.Ref) deletionStep {
 	return func(ctx context.Context) (func() error, error) {
 		o := &unstructured.Unstructured{}
 		o.SetGroupVersionKind(r.GVK)
@@ -82,12 +82,12 @@ func (d *deletion) end(api client.Client, r manifest.Ref) stroke {
 		if err := api.Delete(ctx, o); err != nil && !apierrors.IsNotFound(err) {
 			return nil, fmt.Errorf("delete %s: %w", r, err)
 		}
-		return d.gone(r)(ctx)
+		return d.waitGoneStep(r)(ctx)
 	}
 }
 
-// gone waits until an object is gone and, if it is a Project, writes down how long that took.
-func (d *deletion) gone(r manifest.Ref) stroke {
+// waitGoneStep waits until an object is gone and, if it is a Project, writes down how long that took.
+func (d *deletionRun) waitGoneStep(r manifest.Ref) deletionStep {
 	return func(ctx context.Context) (func() error, error) {
 		begin := time.Now()
 		return func() error {
@@ -97,58 +97,58 @@ func (d *deletion) gone(r manifest.Ref) stroke {
 			if r.GVK.Kind == "Project" {
 				d.mu.Lock()
 				defer d.mu.Unlock()
-				d.times = append(d.times, time.Since(begin))
+				d.durations = append(d.durations, time.Since(begin))
 			}
 			return nil
 		}, nil
 	}
 }
 
-// comesBack deletes a project's namespace, and the project itself when it is in force again.
-func (d *deletion) comesBack(api client.Client, s *site) stroke {
+// deleteNamespaceFirst deletes a project's namespace, and the project itself when it is in force again.
+func (d *deletionRun) deleteNamespaceFirst(api client.Client, s *projectCase) deletionStep {
 	return func(ctx context.Context) (func() error, error) {
-		before, err := d.Objects.Get(ctx, harness.Ref("Namespace", "", s.namespace()))
+		before, err := d.Objects.Get(ctx, harness.ObjectRef("Namespace", "", s.namespace()))
 		if err != nil {
 			return nil, err
 		}
-		if _, err := d.end(api, harness.Ref("Namespace", "", s.namespace()))(ctx); err != nil {
+		if _, err := d.deleteStep(api, harness.ObjectRef("Namespace", "", s.namespace()))(ctx); err != nil {
 			return nil, err
 		}
-		err = d.Objects.Wait(ctx, harness.Ref("Namespace", "", s.namespace()), func(o *unstructured.Unstructured) bool {
+		err = d.Objects.Wait(ctx, harness.ObjectRef("Namespace", "", s.namespace()), func(o *unstructured.Unstructured) bool {
 			return o != nil && o.GetUID() != before.GetUID()
 		})
 		if err == nil {
-			err = d.Objects.Wait(ctx, harness.Ref("EIp", s.namespace(), "default-gw"), manifest.True("Programmed"))
+			err = d.Objects.Wait(ctx, harness.ObjectRef("EIp", s.namespace(), "default-gw"), manifest.True("Programmed"))
 		}
 		if err == nil {
-			err = d.Objects.Wait(ctx, s.project(), manifest.True("Programmed"))
+			err = d.Objects.Wait(ctx, s.projectRef(), manifest.True("Programmed"))
 		}
 		if err != nil {
 			return nil, err
 		}
-		return d.end(api, s.project())(ctx)
+		return d.deleteStep(api, s.projectRef())(ctx)
 	}
 }
 
-// haste makes a project and deletes it a moment later, whatever there is of it by then.
-func (d *deletion) haste(api client.Client, s *site, number int, after time.Duration) stroke {
+// deleteWhileCreating makes a project and deletes it a moment later, whatever there is of it by then.
+func (d *deletionRun) deleteWhileCreating(api client.Client, s *projectCase, number int, after time.Duration) deletionStep {
 	return func(ctx context.Context) (func() error, error) {
-		if err := d.found(ctx, s, number); err != nil { // to its end: a request that is given up may still be carried out
+		if err := d.createProject(ctx, s, number); err != nil { // to its end: a request that is given up may still be carried out
 			return nil, err
 		}
 		moment, stop := context.WithTimeout(ctx, after)
 		defer stop()
-		if err := d.furnish(moment, s, number); err == nil {
+		if err := d.createAddresses(moment, s, number); err == nil {
 			<-moment.Done()
 		}
-		return d.end(api, s.project())(ctx)
+		return d.deleteStep(api, s.projectRef())(ctx)
 	}
 }
 
-// stuck is what is left of projects, for a person to read.
-func (d *deletion) stuck(t *testing.T) string {
+// describeLeftovers is what is left of projects, for a person to read.
+func (d *deletionRun) describeLeftovers(t *testing.T) string {
 	t.Helper()
-	left := slices.DeleteFunc(objectLines(t, d.Cluster), func(line string) bool {
+	left := slices.DeleteFunc(listObjectLines(t, d.Cluster), func(line string) bool {
 		return !strings.Contains(line, "keep") && !strings.Contains(line, "doomed")
 	})
 	return strings.Join(left, "\n")

@@ -15,60 +15,60 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// mendLimit is within what time everything of ours is back.
-const mendLimit = 2 * time.Second
+// repairLimit is within what time everything of ours is back.
+const repairLimit = 2 * time.Second
 
-// drift is something that somebody does by hand to what is ours.
-type drift struct {
+// driftCase is something that somebody does by hand to what is ours.
+type driftCase struct {
 	what string
-	// about are words of the lines of a replica that have to change and to come back.
-	about []string
-	hand  func() error
-	// answers are FIps that have to answer afterwards.
-	answers []string
-	// chain: Kube-OVN has to end and to begin again what depends on it, so the limit is another one.
-	chain time.Duration
+	// watchedWords are words of the lines of a replica that have to change and to come back.
+	watchedWords []string
+	change       func() error
+	// answeringFIPs are FIps that have to answer afterwards.
+	answeringFIPs []string
+	// chainLimit: Kube-OVN has to end and to begin again what depends on it, so the limit is another one.
+	chainLimit time.Duration
 }
 
 // Everything that we own and somebody deletes or changes by hand is back within 2 s, and nothing of others is touched. In a lab
 // of its own, where all of the database and all objects can be compared.
 func TestCore3Drift(t *testing.T) {
-	harness.Alone(t)
-	item := core.Item(t, 3)
-	c := alone(t, "drift")
+	harness.RunAlone(t)
+	item := coreItems.Item(t, 3)
+	c := startOwnSallyport(t, "drift")
 	p := newDriftedProject(t, c)
-	foreign := p.foreign(t)
-	t.Run("one by one", func(t *testing.T) { p.oneByOne(t, item.Figure) })
-	t.Run("one port instead of another", p.anotherPort)
-	t.Run("all at once", func(t *testing.T) { p.allAtOnce(t, item.Figure) })
+	foreign := p.createForeign(t)
+	t.Run("one by one", func(t *testing.T) { p.checkEachDrift(t, item.AddFigure) })
+	t.Run("one port instead of another", p.checkReplacedPort)
+	t.Run("all at once", func(t *testing.T) { p.checkAllAtOnce(t, item.AddFigure) })
 	t.Run("others", func(t *testing.T) {
-		if now := p.others(t); now.differs(foreign, 20) != "" || len(now) < 28 {
-			t.Errorf("of %d lines of others some are not what they were:\n%s", len(foreign), now.differs(foreign, 20))
+		if now := p.collectForeign(t); now.diff(foreign, 20) != "" || len(now) < 28 {
+			t.Errorf("of %d lines of others some are not what they were:\n%s", len(foreign), now.diff(foreign, 20))
 		}
-		item.Figure("%d rows, objects, elements and fields of others: untouched", len(foreign))
+		item.AddFigure("%d rows, objects, elements and fields of others: untouched", len(foreign))
 	})
-	t.Run("Vpc and Subnet", func(t *testing.T) { rebuilds(t, c, item.Figure) })
+	t.Run("Vpc and Subnet", func(t *testing.T) { checkRebuild(t, c, item.AddFigure) })
 }
 
 // driftedProject is a project to which things are done by hand.
 type driftedProject struct {
 	*harness.Cluster
-	*replica
-	api       client.Client
-	addresses map[string]string // of FIps
-	slow      []string          // what was undone too late the first time
+	*stateMirror
+	api          client.Client
+	fipAddresses map[string]string // of FIps
+	slowRepairs  []string          // what was undone too late the first time
 }
 
-const sick = "drift-web" // the patient's namespace, VPC and router
+const driftVPC = "drift-web" // the patient's namespace, VPC and router
 
 // newDriftedProject is a project with floating IPs on its default, a secondary and a third network.
 func newDriftedProject(t *testing.T, c *harness.Cluster) *driftedProject {
 	t.Helper()
 	c.CreateOrganization(t, "drift")
 	c.CreateProject(t, "drift", "web", "10.66.0.0/24", "cloud")
-	c.RunPod(t, harness.Pod{Namespace: sick, Name: "a", Address: "10.66.0.11"})
-	c.RunPod(t, harness.Pod{Namespace: sick, Name: "b", Address: "10.66.0.12"})
-	p := &driftedProject{Cluster: c, api: c.DirectClient(t, nil), addresses: map[string]string{}}
+	c.RunPod(t, harness.Pod{Namespace: driftVPC, Name: "a", Address: "10.66.0.11"})
+	c.RunPod(t, harness.Pod{Namespace: driftVPC, Name: "b", Address: "10.66.0.12"})
+	p := &driftedProject{Cluster: c, api: c.NewDirectClient(t, nil), fipAddresses: map[string]string{}}
 	for _, o := range []struct{ kind, name, spec string }{
 		{"EIp", "cloud", "externalNetworkType: cloud"},
 		{"EIp", "public", "externalNetworkType: public"},
@@ -76,30 +76,30 @@ func newDriftedProject(t *testing.T, c *harness.Cluster) *driftedProject {
 		{"FIp", "b", "eip: public, podTarget: {podName: b}"},
 		{"FIp", "c", "externalNetworkType: third, ipAddress: 10.66.0.13"},
 	} {
-		c.Apply(t, fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: %s, metadata: {name: %s, namespace: %s}, spec: {%s}}", o.kind, o.name, sick, o.spec))
+		c.Apply(t, fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: %s, metadata: {name: %s, namespace: %s}, spec: {%s}}", o.kind, o.name, driftVPC, o.spec))
 	}
 	for _, name := range []string{"a", "b", "c"} {
-		c.WaitProgrammed(t, "FIp", sick, name)
-		o, err := c.Objects.Get(harness.Within(t, time.Minute), harness.Ref("FIp", sick, name))
+		c.WaitProgrammed(t, "FIp", driftVPC, name)
+		o, err := c.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef("FIp", driftVPC, name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.addresses[name] = harness.Text(o, "status", "externalIP")
+		p.fipAddresses[name] = harness.StringField(o, "status", "externalIP")
 	}
-	quiet(t, c)
-	p.replica = newReplica(t, c)
+	waitQuiet(t, c)
+	p.stateMirror = newStateMirror(t, c)
 	return p
 }
 
-// oneByOne does everything that somebody could do by hand, and measures how long it takes until it is undone.
-func (p *driftedProject) oneByOne(t *testing.T, figure func(string, ...any)) {
+// checkEachDrift does everything that somebody could do by hand, and measures how long it takes until it is undone.
+func (p *driftedProject) checkEachDrift(t *testing.T, figure func(string, ...any)) {
 	var longest, chain time.Duration
 	var times []string
-	drifts := slices.Concat(p.rows(t), p.legDrifts(t), p.objectDrifts(t), p.elementDrifts(t), p.markDrifts(t))
+	drifts := slices.Concat(p.rowDrifts(t), p.returnPortDrifts(t), p.objectDrifts(t), p.vpcEntryDrifts(t), p.labelAndStatusDrifts(t))
 	for _, d := range drifts {
-		took := p.suffers(t, d)
+		took := p.checkDrift(t, d)
 		times = append(times, fmt.Sprintf("%6d ms  %s", took.Milliseconds(), d.what))
-		if d.chain == 0 {
+		if d.chainLimit == 0 {
 			longest = max(longest, took)
 		} else {
 			chain = max(chain, took)
@@ -108,115 +108,115 @@ func (p *driftedProject) oneByOne(t *testing.T, figure func(string, ...any)) {
 	t.Logf("times until it is back:\n%s", strings.Join(times, "\n"))
 	figure("%d changes by hand: each is undone within %d ms; where Kube-OVN has to undo others first, within %d ms",
 		len(drifts), longest.Milliseconds(), chain.Milliseconds())
-	if len(p.slow) > 0 {
-		figure("undone later than that the first time, and done again: %s", strings.Join(p.slow, ", "))
+	if len(p.slowRepairs) > 0 {
+		figure("undone later than that the first time, and done again: %s", strings.Join(p.slowRepairs, ", "))
 	}
 }
 
-// suffers does one thing and waits until it is undone, and until nothing else shows that it happened.
-func (p *driftedProject) suffers(t *testing.T, d drift) (took time.Duration) {
+// checkDrift does one thing and waits until it is undone, and until nothing else shows that it happened.
+func (p *driftedProject) checkDrift(t *testing.T, d driftCase) (took time.Duration) {
 	t.Helper()
-	all := p.now()
-	took, err := p.once(d)
-	for again := 0; errors.Is(err, errUnseen) && again < 2; again++ { // it may have been undone too fast to be seen
-		took, err = p.once(d)
+	all := p.linesWith()
+	took, err := p.applyDrift(d)
+	for again := 0; errors.Is(err, errNoChangeSeen) && again < 2; again++ { // it may have been undone too fast to be seen
+		took, err = p.applyDrift(d)
 	}
 	if err != nil {
 		t.Errorf("%s: %v", d.what, err)
 		return 15 * time.Second
 	}
-	if limit := max(d.chain, mendLimit); took > limit {
+	if limit := max(d.chainLimit, repairLimit); took > limit {
 		// Kube-OVN may have been busy with something else, once.
-		p.recovers(t, d.what, all)
-		p.slow = append(p.slow, fmt.Sprintf("%s (%d ms)", d.what, took.Milliseconds()))
-		if took, err = p.once(d); err != nil || took > limit {
+		p.waitAllRestored(t, d.what, all)
+		p.slowRepairs = append(p.slowRepairs, fmt.Sprintf("%s (%d ms)", d.what, took.Milliseconds()))
+		if took, err = p.applyDrift(d); err != nil || took > limit {
 			t.Errorf("%s: undone after %v when done again, wanted within %v (%v)", d.what, took, limit, err)
 		}
 	}
-	p.recovers(t, d.what, all)
-	p.respond(t, d.answers...)
+	p.waitAllRestored(t, d.what, all)
+	p.expectFIPsAnswer(t, d.answeringFIPs...)
 	return took
 }
 
-// once does one thing, and returns how long it takes until it is undone.
-func (p *driftedProject) once(d drift) (time.Duration, error) {
-	v := p.watch(d.about...)
+// applyDrift does one thing, and returns how long it takes until it is undone.
+func (p *driftedProject) applyDrift(d driftCase) (time.Duration, error) {
+	v := p.watchLines(d.watchedWords...)
 	begin := time.Now()
-	if err := d.hand(); err != nil {
+	if err := d.change(); err != nil {
 		return 0, err
 	}
-	back, err := p.mended(v, 15*time.Second)
+	back, err := p.waitLinesRestored(v, 15*time.Second)
 	return back.Sub(begin), err
 }
 
-// respond asks floating IPs from outside. Where the router's port was made again, Kube-OVN has given it another MAC address.
-func (p *driftedProject) respond(t *testing.T, names ...string) {
+// expectFIPsAnswer asks floating IPs from outside. Where the router's port was made again, Kube-OVN has given it another MAC address.
+func (p *driftedProject) expectFIPsAnswer(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		kind := map[string]string{"a": "cloud", "b": "public"}[name]
-		p.ExpectAnswer(t, "client-ext-"+kind, "http://"+p.addresses[name], name, "")
+		p.ExpectAnswer(t, "client-ext-"+kind, "http://"+p.fipAddresses[name], name, "")
 	}
 }
 
-// recovers waits until everything is as it was.
-func (p *driftedProject) recovers(t *testing.T, what string, all dump) {
+// waitAllRestored waits until everything is as it was.
+func (p *driftedProject) waitAllRestored(t *testing.T, what string, all stateDump) {
 	t.Helper()
 	deadline := time.After(time.Minute)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for p.now().differs(all, 1) != "" {
+	for p.linesWith().diff(all, 1) != "" {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Errorf("%s: later, other things are not what they were:\n%s", what, p.now().differs(all, 20))
+			t.Errorf("%s: later, other things are not what they were:\n%s", what, p.linesWith().diff(all, 20))
 			return
 		}
 	}
 }
 
-// allAtOnce does everything without a pause, three times. Some of it can't be done, because it was undone a moment ago.
-func (p *driftedProject) allAtOnce(t *testing.T, figure func(string, ...any)) {
-	all := p.now()
-	drifts := slices.Concat(p.rows(t), p.legDrifts(t), p.objectDrifts(t), p.elementDrifts(t), p.markDrifts(t))
+// checkAllAtOnce does everything without a pause, three times. Some of it can't be done, because it was undone a moment ago.
+func (p *driftedProject) checkAllAtOnce(t *testing.T, figure func(string, ...any)) {
+	all := p.linesWith()
+	drifts := slices.Concat(p.rowDrifts(t), p.returnPortDrifts(t), p.objectDrifts(t), p.vpcEntryDrifts(t), p.labelAndStatusDrifts(t))
 	var longest time.Duration
 	done := 0
 	for range 3 {
 		for _, d := range drifts {
-			if d.hand() == nil {
+			if d.change() == nil {
 				done++
 			}
 		}
 		begin := time.Now()
-		p.recovers(t, "everything at once", all)
+		p.waitAllRestored(t, "everything at once", all)
 		longest = max(longest, time.Since(begin))
 	}
 	if done < 2*len(drifts) {
 		t.Errorf("only %d of 3 × %d things could be done", done, len(drifts))
 	}
-	p.respond(t, "a", "b")
+	p.expectFIPsAnswer(t, "a", "b")
 	figure("%d of them without a pause: everything is as before %.1f s after the last", done, longest.Seconds())
 }
 
-// patch changes an object by hand.
-func (p *driftedProject) patch(kind, namespace, name, text string) func() error {
-	return p.does(func(ctx context.Context) error {
-		return p.api.Patch(ctx, p.handle(kind, namespace, name), client.RawPatch(types.MergePatchType, []byte(text)), client.FieldOwner("somebody"))
+// patchObject changes an object by hand.
+func (p *driftedProject) patchObject(kind, namespace, name, text string) func() error {
+	return p.withTimeout(func(ctx context.Context) error {
+		return p.api.Patch(ctx, p.objectHandle(kind, namespace, name), client.RawPatch(types.MergePatchType, []byte(text)), client.FieldOwner("somebody"))
 	})
 }
 
 // patchStatus changes the status of an object by hand.
 func (p *driftedProject) patchStatus(kind, namespace, name, text string) func() error {
-	return p.does(func(ctx context.Context) error {
-		return p.api.Status().Patch(ctx, p.handle(kind, namespace, name), client.RawPatch(types.MergePatchType, []byte(text)), client.FieldOwner("somebody"))
+	return p.withTimeout(func(ctx context.Context) error {
+		return p.api.Status().Patch(ctx, p.objectHandle(kind, namespace, name), client.RawPatch(types.MergePatchType, []byte(text)), client.FieldOwner("somebody"))
 	})
 }
 
-// deletes deletes an object by hand.
-func (p *driftedProject) deletes(kind, namespace, name string) func() error {
-	return p.does(func(ctx context.Context) error { return p.api.Delete(ctx, p.handle(kind, namespace, name)) })
+// deleteObject deletes an object by hand.
+func (p *driftedProject) deleteObject(kind, namespace, name string) func() error {
+	return p.withTimeout(func(ctx context.Context) error { return p.api.Delete(ctx, p.objectHandle(kind, namespace, name)) })
 }
 
-func (p *driftedProject) does(what func(context.Context) error) func() error {
+func (p *driftedProject) withTimeout(what func(context.Context) error) func() error {
 	return func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()

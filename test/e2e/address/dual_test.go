@@ -12,8 +12,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// dualStack: a project with both families inside has IPv4 outside.
-func (s *projectPair) dualStack(t *testing.T) string {
+// checkDualStack: a project with both families inside has IPv4 outside.
+func (s *projectPair) checkDualStack(t *testing.T) string {
 	ns := s.CreateProject(t, "packets", "dual", "10.36.0.0/24,fd00:36::/64", "cloud")
 	s.RunPod(t, harness.Pod{Namespace: ns, Name: "a", Node: "node1", Address: "10.36.0.11,fd00:36::11"})
 	s.RunPod(t, harness.Pod{Namespace: ns, Name: "b", Node: "node3", Address: "10.36.0.12,fd00:36::12"})
@@ -33,22 +33,22 @@ func (s *projectPair) dualStack(t *testing.T) string {
 	return fmt.Sprintf("%d ways: IPv6 between pods on two nodes; IPv4 as well, its way out, and floating IPs on two networks; no drops", ways)
 }
 
-// noIPv6Outside shows what we say about IPv6 on an external network, and beside it the reason with Kube-OVN alone.
-func (s *projectPair) noIPv6Outside(t *testing.T) string {
+// checkNoExternalIPv6 shows what we say about IPv6 on an external network, and beside it the reason with Kube-OVN alone.
+func (s *projectPair) checkNoExternalIPv6(t *testing.T) string {
 	unsupported := func(o *unstructured.Unstructured) bool {
-		return harness.ReasonOf(o, "ResolvedRefs") == "NetworkNotSupported"
+		return harness.FalseReason(o, "ResolvedRefs") == "NetworkNotSupported"
 	}
 	s.Apply(t, `
 apiVersion: kubeovn.io/v1
 kind: Subnet
 metadata: {name: six-only, labels: {network.kube-dc.com/external-network-type: six}}
 spec: {protocol: IPv6, cidrBlock: "2001:db8:18:1::/64", gateway: "2001:db8:18:1::1", vlan: ext-dual}`)
-	s.WriteObject(t, "EIp", s.cloud, "four-and-six", "{externalNetworkType: dual}")
-	s.WriteObject(t, "EIp", s.cloud, "six", "{externalNetworkType: six}")
-	s.WriteObject(t, "Project", "packets", "six", "{cidrBlock: 10.37.0.0/24, egressNetworkType: dual}")
-	s.Wait(t, "EIp", s.cloud, "four-and-six", unsupported)
-	s.Wait(t, "EIp", s.cloud, "six", unsupported)
-	s.Wait(t, "Project", "packets", "six", unsupported)
+	s.ApplyObject(t, "EIp", s.cloud, "four-and-six", "{externalNetworkType: dual}")
+	s.ApplyObject(t, "EIp", s.cloud, "six", "{externalNetworkType: six}")
+	s.ApplyObject(t, "Project", "packets", "six", "{cidrBlock: 10.37.0.0/24, egressNetworkType: dual}")
+	s.WaitForObject(t, "EIp", s.cloud, "four-and-six", unsupported)
+	s.WaitForObject(t, "EIp", s.cloud, "six", unsupported)
+	s.WaitForObject(t, "Project", "packets", "six", unsupported)
 
 	before := len(harness.ReadFile(t, s.Log("kube-ovn-controller")))
 	s.Apply(t, `
@@ -71,12 +71,12 @@ spec: {externalSubnet: ext-third, type: nat}
 ---
 {apiVersion: kubeovn.io/v1, kind: Vpc, metadata: {name: four-probe}, spec: {enableExternal: true, extraExternalSubnets: [ext-third]}}`)
 	ready := manifest.Field("true", "status", "ready")
-	s.Wait(t, "OvnEip", "", "four-probe", ready) // control: the same without IPv6
-	s.Wait(t, "OvnEip", "", "four-probe-ext-third", ready)
+	s.WaitForObject(t, "OvnEip", "", "four-probe", ready) // control: the same without IPv6
+	s.WaitForObject(t, "OvnEip", "", "four-probe-ext-third", ready)
 	probes := []string{"six-probe", "six-only-probe", "six-probe-ext-dual"}
-	s.Until(t, "Kube-OVN to say what is wrong", func() bool {
+	s.PollUntil(t, "Kube-OVN to say what is wrong", func() bool {
 		log := harness.ReadFile(t, s.Log("kube-ovn-controller"))[before:]
-		return !slices.ContainsFunc(probes, func(name string) bool { return !refused(log, name) })
+		return !slices.ContainsFunc(probes, func(name string) bool { return !isIPv6LabelRefused(log, name) })
 	})
 	for _, name := range probes {
 		if s.ReadField(t, "OvnEip", "", name, "status", "ready") == "true" {
@@ -89,8 +89,8 @@ spec: {externalSubnet: ext-third, type: nat}
 	return "refused with NetworkNotSupported; measured: Kube-OVN 1.16.2 writes the IPv6 address into a label, which Kubernetes refuses (ADR 8)"
 }
 
-// refused says whether Kube-OVN has reported that the API server refuses an OvnEip for an IPv6 address in a label.
-func refused(log, name string) bool {
+// isIPv6LabelRefused says whether Kube-OVN has reported that the API server refuses an OvnEip for an IPv6 address in a label.
+func isIPv6LabelRefused(log, name string) bool {
 	for line := range strings.Lines(log) {
 		if strings.Contains(line, "'"+name+"'") && strings.Contains(line, "metadata.labels: Invalid value") && strings.Contains(line, "2001:db8:18:") {
 			return true

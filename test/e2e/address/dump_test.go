@@ -20,12 +20,12 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// dump is rows of both OVN databases and Kubernetes objects as lines, with how often each is there: without UUIDs, two rows
+// stateDump is rows of both OVN databases and Kubernetes objects as lines, with how often each is there: without UUIDs, two rows
 // can be one line.
-type dump map[string]int
+type stateDump map[string]int
 
-// minus is the lines that are there more often than in another dump, each once.
-func (d dump) minus(o dump) (out []string) {
+// extraLines is the lines that are there more often than in another dump, each once.
+func (d stateDump) extraLines(o stateDump) (out []string) {
 	for line, n := range d {
 		if n > o[line] {
 			out = append(out, line)
@@ -35,18 +35,18 @@ func (d dump) minus(o dump) (out []string) {
 	return out
 }
 
-// differs is what came (+) and went (-) since an earlier dump, in at most so many lines; empty: nothing.
-func (d dump) differs(since dump, most int) string {
+// diff is what came (+) and went (-) since an earlier dump, in at most so many lines; empty: nothing.
+func (d stateDump) diff(since stateDump, most int) string {
 	var out []string
-	for _, line := range d.minus(since) {
+	for _, line := range d.extraLines(since) {
 		out = append(out, "+ "+line)
 	}
-	for _, line := range since.minus(d) {
+	for _, line := range since.extraLines(d) {
 		out = append(out, "- "+line)
 	}
 	slices.SortStableFunc(out, func(a, b string) int { return strings.Compare(a[2:], b[2:]) })
 	for i := range len(out) - 1 { // often a line has become another: where?
-		if same := common(out[i][2:], out[i+1][2:]); same > 60 {
+		if same := commonPrefixLength(out[i][2:], out[i+1][2:]); same > 60 {
 			out[i] += "\n    here: " + out[i][2+same-20:min(len(out[i]), 2+same+100)] + "\n    next: " + out[i+1][2+same-20:min(len(out[i+1]), 2+same+100)]
 		}
 	}
@@ -56,34 +56,34 @@ func (d dump) differs(since dump, most int) string {
 	return strings.Join(out, "\n")
 }
 
-// common is how long two lines are the same.
-func common(a, b string) (n int) {
+// commonPrefixLength is how long two lines are the same.
+func commonPrefixLength(a, b string) (n int) {
 	for n < min(len(a), len(b)) && a[n] == b[n] {
 		n++
 	}
 	return n
 }
 
-// only is the lines that are chosen.
-func (d dump) only(chosen func(line string) bool) dump {
+// filter is the lines that are chosen.
+func (d stateDump) filter(chosen func(line string) bool) stateDump {
 	out := maps.Clone(d)
 	maps.DeleteFunc(out, func(line string, _ int) bool { return !chosen(line) })
 	return out
 }
 
-// snapshot reads everything once.
-func snapshot(t *testing.T, c *harness.Cluster) dump {
+// takeSnapshot reads everything once.
+func takeSnapshot(t *testing.T, c *harness.Cluster) stateDump {
 	t.Helper()
-	out := dump{}
+	out := stateDump{}
 	for _, db := range []struct{ socket, name string }{{"nb1", "OVN_Northbound"}, {"sb1", "OVN_Southbound"}} {
 		text := c.RunTool(t, "ovsdb-client", "-f", "json", "dump", "unix:"+filepath.Join(c.Dir, "data/ovn", db.socket+".sock"), db.name)
 		for table := range strings.Lines(text) {
-			for _, line := range rowLines(t, table) {
+			for _, line := range formatTableRows(t, table) {
 				out[db.name+" "+line]++
 			}
 		}
 	}
-	for _, line := range objectLines(t, c) {
+	for _, line := range listObjectLines(t, c) {
 		out[line]++
 	}
 	return out
@@ -92,19 +92,19 @@ func snapshot(t *testing.T, c *harness.Cluster) dump {
 // What changes without anybody's doing: counters and times of OVN's synchronisation, keys of tunnels, and what was learned
 // from the wire, which OVN forgets after five minutes.
 var (
-	restlessColumns = []string{
+	volatileColumns = []string{
 		"_uuid", "tunnel_key", "nb_cfg", "nb_cfg_timestamp", "sb_cfg", "sb_cfg_timestamp", "hv_cfg", "hv_cfg_timestamp", "timestamp",
 	}
-	restlessTables = []string{"MAC_Binding", "FDB", "Connection"}
-	restlessFields = []string{"resourceVersion", "managedFields", "generation", "lastHeartbeatTime", "lastTransitionTime", "lastUpdateTime"}
-	restlessKinds  = []string{"Event", "Lease", "ComponentStatus"}
+	volatileTables = []string{"MAC_Binding", "FDB", "Connection"}
+	volatileFields = []string{"resourceVersion", "managedFields", "generation", "lastHeartbeatTime", "lastTransitionTime", "lastUpdateTime"}
+	volatileKinds  = []string{"Event", "Lease", "ComponentStatus"}
 
-	uuids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
-	hints = regexp.MustCompile(`"stage-hint","[0-9a-f]{8}"`) // the beginning of a UUID
+	uuidPattern      = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	stageHintPattern = regexp.MustCompile(`"stage-hint","[0-9a-f]{8}"`) // the beginning of a UUID
 )
 
-// rowLines is the rows of one table, as ovsdb-client prints it, in normal form.
-func rowLines(t *testing.T, table string) (out []string) {
+// formatTableRows is the rows of one table, as ovsdb-client prints it, in normal form.
+func formatTableRows(t *testing.T, table string) (out []string) {
 	t.Helper()
 	var content struct {
 		Caption  string
@@ -115,13 +115,13 @@ func rowLines(t *testing.T, table string) (out []string) {
 		t.Fatalf("read the dump: %v", err)
 	}
 	name := strings.TrimSuffix(content.Caption, " table")
-	if slices.Contains(restlessTables, name) {
+	if slices.Contains(volatileTables, name) {
 		return nil
 	}
 	for _, row := range content.Data {
 		kept := map[string]any{}
 		for i, column := range content.Headings {
-			if !slices.Contains(restlessColumns, column) {
+			if !slices.Contains(volatileColumns, column) {
 				kept[column] = row[i]
 			}
 		}
@@ -129,14 +129,14 @@ func rowLines(t *testing.T, table string) (out []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, name+" "+hints.ReplaceAllString(uuids.ReplaceAllString(string(raw), "…"), `"stage-hint"`))
+		out = append(out, name+" "+stageHintPattern.ReplaceAllString(uuidPattern.ReplaceAllString(string(raw), "…"), `"stage-hint"`))
 	}
 	return out
 }
 
-// objectLines is every object of every kind that can be listed, in normal form. An object that was deleted and made again is
+// listObjectLines is every object of every kind that can be listed, in normal form. An object that was deleted and made again is
 // another one: its UID is kept.
-func objectLines(t *testing.T, c *harness.Cluster) (out []string) {
+func listObjectLines(t *testing.T, c *harness.Cluster) (out []string) {
 	t.Helper()
 	config := harness.LoadConfig(t, c.Kubeconfig())
 	config.WarningHandler = rest.NoWarnings{} // of kinds that nobody should use any more
@@ -150,7 +150,7 @@ func objectLines(t *testing.T, c *harness.Cluster) (out []string) {
 	}
 	for _, group := range groups {
 		for _, resource := range group.APIResources {
-			if !slices.Contains(resource.Verbs, "list") || slices.Contains(restlessKinds, resource.Kind) {
+			if !slices.Contains(resource.Verbs, "list") || slices.Contains(volatileKinds, resource.Kind) {
 				continue
 			}
 			gv, err := schema.ParseGroupVersion(group.GroupVersion)
@@ -162,37 +162,37 @@ func objectLines(t *testing.T, c *harness.Cluster) (out []string) {
 				t.Fatalf("list %s: %v", resource.Name, err)
 			}
 			for _, o := range list.Items {
-				out = append(out, objectLine(t, &o))
+				out = append(out, formatObject(t, &o))
 			}
 		}
 	}
 	return out
 }
 
-func objectLine(t *testing.T, o *unstructured.Unstructured) string {
+func formatObject(t *testing.T, o *unstructured.Unstructured) string {
 	t.Helper()
-	raw, err := json.Marshal(stripped(o.Object, restlessFields))
+	raw, err := json.Marshal(stripFields(o.Object, volatileFields))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return fmt.Sprintf("%s %s/%s %s", o.GetKind(), o.GetNamespace(), o.GetName(), raw)
 }
 
-// stripped is a value without fields of these names, at any depth.
-func stripped(v any, fields []string) any {
+// stripFields is a value without fields of these names, at any depth.
+func stripFields(v any, fields []string) any {
 	switch v := v.(type) {
 	case map[string]any:
 		out := map[string]any{}
 		for name, inner := range v {
 			if !slices.Contains(fields, name) {
-				out[name] = stripped(inner, fields)
+				out[name] = stripFields(inner, fields)
 			}
 		}
 		return out
 	case []any:
 		out := make([]any, len(v))
 		for i := range v {
-			out[i] = stripped(v[i], fields)
+			out[i] = stripFields(v[i], fields)
 		}
 		return out
 	default:
@@ -200,18 +200,18 @@ func stripped(v any, fields []string) any {
 	}
 }
 
-// quiet reads everything until it is twice the same: Kube-OVN is still busy with its own networks when a lab is ready.
-func quiet(t *testing.T, c *harness.Cluster) dump {
+// waitQuiet reads everything until it is twice the same: Kube-OVN is still busy with its own networks when a lab is ready.
+func waitQuiet(t *testing.T, c *harness.Cluster) stateDump {
 	t.Helper()
 	const pause = 2 * time.Second
-	c.Until(t, "the port with which Kube-OVN's own work ends: nothing changes before that begins, either", func() bool {
+	c.PollUntil(t, "the port with which Kube-OVN's own work ends: nothing changes before that begins, either", func() bool {
 		return c.RunNbctl(t, "--bare", "--columns=_uuid", "find", "logical_router_port", "name=ovn-cluster-ext-cloud") != ""
 	})
-	before := snapshot(t, c)
+	before := takeSnapshot(t, c)
 	for begin := time.Now(); time.Since(begin) < time.Minute; {
 		<-time.After(pause)
-		now := snapshot(t, c)
-		if now.differs(before, 1) == "" {
+		now := takeSnapshot(t, c)
+		if now.diff(before, 1) == "" {
 			return now
 		}
 		before = now
@@ -220,15 +220,15 @@ func quiet(t *testing.T, c *harness.Cluster) dump {
 	return nil
 }
 
-// settles fails the test unless the lab becomes what it was; it returns how long that took.
-func settles(t *testing.T, c *harness.Cluster, before dump, limit time.Duration) time.Duration {
+// waitRestored fails the test unless the lab becomes what it was; it returns how long that took.
+func waitRestored(t *testing.T, c *harness.Cluster, before stateDump, limit time.Duration) time.Duration {
 	t.Helper()
 	begin := time.Now()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		c.SyncFlows(t) // northd has done its part, so that the southbound database is as the northbound one
-		differs := snapshot(t, c).differs(before, 40)
+		differs := takeSnapshot(t, c).diff(before, 40)
 		took := time.Since(begin)
 		if differs == "" {
 			return took

@@ -19,8 +19,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// jitter is how much later than an object's status we may hear of a row that came first: the two come by different ways.
-const jitter = 50 * time.Millisecond
+// eventJitter is how much later than an object's status we may hear of a row that came first: the two come by different ways.
+const eventJitter = 50 * time.Millisecond
 
 // staleness is how long after a row was deleted an object may still report it. The controller reads the row, then writes the status;
 // Kube-OVN may delete the row in between, and the next run corrects the status. A row that never existed is not excused.
@@ -35,14 +35,14 @@ type rowHistory struct {
 // span is the time during which a row was there; until is zero while it is.
 type span struct{ since, until time.Time }
 
-func (h *rowHistory) came(row string, at time.Time) {
+func (h *rowHistory) recordAdded(row string, at time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.spans[row] = append(h.spans[row], span{since: at})
 }
 
-// went ends the oldest span of a row that has not ended: there can be two of one row for a moment.
-func (h *rowHistory) went(row string, at time.Time) {
+// recordRemoved ends the oldest span of a row that has not ended: there can be two of one row for a moment.
+func (h *rowHistory) recordRemoved(row string, at time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range h.spans[row] {
@@ -53,23 +53,23 @@ func (h *rowHistory) went(row string, at time.Time) {
 	}
 }
 
-// there is the span of a row at a time.
-func (h *rowHistory) there(row string, at time.Time) (span, bool) {
+// spanAt is the span of a row at a time.
+func (h *rowHistory) spanAt(row string, at time.Time) (span, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, s := range h.spans[row] {
-		if !s.since.After(at.Add(jitter)) && (s.until.IsZero() || s.until.After(at.Add(-staleness))) {
+		if !s.since.After(at.Add(eventJitter)) && (s.until.IsZero() || s.until.After(at.Add(-staleness))) {
 			return s, true
 		}
 	}
 	return span{}, false
 }
 
-// judge names the claims that were made while a row was not there.
-func (h *rowHistory) judge(claims []claim) (early []string) {
+// findEarlyClaims names the claims that were made while a row was not there.
+func (h *rowHistory) findEarlyClaims(claims []claim) (early []string) {
 	for _, c := range claims {
 		for _, row := range c.rows {
-			if _, there := h.there(row, c.at); !there {
+			if _, there := h.spanAt(row, c.at); !there {
 				early = append(early, fmt.Sprintf("%s %s says that it is in force, without the row %q", c.kind, c.name, row))
 			}
 		}
@@ -77,11 +77,11 @@ func (h *rowHistory) judge(claims []claim) (early []string) {
 	return early
 }
 
-// lead is for how long the last row of a claim had been there.
-func (h *rowHistory) lead(c claim) (time.Duration, bool) {
+// leadTime is for how long the last row of a claim had been there.
+func (h *rowHistory) leadTime(c claim) (time.Duration, bool) {
 	var last time.Time
 	for _, row := range c.rows {
-		s, there := h.there(row, c.at)
+		s, there := h.spanAt(row, c.at)
 		if !there {
 			return 0, false
 		}
@@ -92,9 +92,9 @@ func (h *rowHistory) lead(c claim) (time.Duration, bool) {
 	return c.at.Sub(last), true
 }
 
-// printed is a row by what it says, in as many texts as it says things that somebody may rely on. Each row is in a set of a router, a
+// rowTexts is a row by what it says, in as many texts as it says things that somebody may rely on. Each row is in a set of a router, a
 // switch or a group: those that nobody refers to do not exist.
-func printed(m model.Model) []string {
+func rowTexts(m model.Model) []string {
 	switch r := m.(type) {
 	case *nb.NAT:
 		return []string{fmt.Sprintf("%s %s %s", r.Type, r.ExternalIP, r.LogicalIP)}
@@ -125,30 +125,30 @@ func printed(m model.Model) []string {
 	}
 }
 
-// change writes down that a row has become another; nil is none.
-func (h *rowHistory) change(old, row model.Model) {
-	now, was, is := time.Now(), printed(old), printed(row)
+// recordChange writes down that a row has become another; nil is none.
+func (h *rowHistory) recordChange(old, row model.Model) {
+	now, was, is := time.Now(), rowTexts(old), rowTexts(row)
 	for _, text := range was {
 		if !slices.Contains(is, text) {
-			h.went(text, now)
+			h.recordRemoved(text, now)
 		}
 	}
 	for _, text := range is {
 		if !slices.Contains(was, text) {
-			h.came(text, now)
+			h.recordAdded(text, now)
 		}
 	}
 }
 
-// followRows begins to write down, by a connection of its own.
-func followRows(t *testing.T, c *harness.Cluster) *rowHistory {
+// watchRowHistory begins to write down, by a connection of its own.
+func watchRowHistory(t *testing.T, c *harness.Cluster) *rowHistory {
 	t.Helper()
 	h := &rowHistory{spans: map[string][]span{}}
-	described, err := nb.Model()
+	described, err := nb.DatabaseModel()
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := ovsdb.NewOVSDBClient(described, ovsdb.WithEndpoint(nbDoor(t, c)), ovsdb.WithTLSConfig(trust(t, c)))
+	conn, err := ovsdb.NewOVSDBClient(described, ovsdb.WithEndpoint(nbEndpoint(t, c)), ovsdb.WithTLSConfig(nbTLSConfig(t, c)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,18 +157,18 @@ func followRows(t *testing.T, c *harness.Cluster) *rowHistory {
 	}
 	t.Cleanup(conn.Close)
 	conn.Cache().AddEventHandler(&cache.EventHandlerFuncs{
-		AddFunc:    func(_ string, row model.Model) { h.change(nil, row) },
-		DeleteFunc: func(_ string, row model.Model) { h.change(row, nil) },
-		UpdateFunc: func(_ string, old, row model.Model) { h.change(old, row) },
+		AddFunc:    func(_ string, row model.Model) { h.recordChange(nil, row) },
+		DeleteFunc: func(_ string, row model.Model) { h.recordChange(row, nil) },
+		UpdateFunc: func(_ string, old, row model.Model) { h.recordChange(old, row) },
 	})
-	if _, err := conn.Monitor(harness.Within(t, 30*time.Second), nb.Monitor()); err != nil {
+	if _, err := conn.Monitor(harness.Within(t, 30*time.Second), nb.MonitorRequest()); err != nil {
 		t.Fatal(err)
 	}
 	return h
 }
 
-// nbDoor is the way to the northbound database from outside.
-func nbDoor(t *testing.T, c *harness.Cluster) string {
+// nbEndpoint is the way to the northbound database from outside.
+func nbEndpoint(t *testing.T, c *harness.Cluster) string {
 	t.Helper()
 	status, err := c.Status(harness.Within(t, time.Minute))
 	if err != nil {
@@ -183,8 +183,8 @@ func nbDoor(t *testing.T, c *harness.Cluster) string {
 	return ""
 }
 
-// trust is the lab's certificates for the OVN databases, which name no host.
-func trust(t *testing.T, c *harness.Cluster) *tls.Config {
+// nbTLSConfig is the lab's certificates for the OVN databases, which name no host.
+func nbTLSConfig(t *testing.T, c *harness.Cluster) *tls.Config {
 	t.Helper()
 	pki := func(name string) string { return filepath.Join(c.Dir, "pki", name) }
 	pair, err := tls.LoadX509KeyPair(pki("ovn.crt"), pki("ovn.key"))

@@ -8,8 +8,8 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// core is what `make show-core` prints.
-var core = show.New("the core",
+// coreItems is what `make show-core` prints.
+var coreItems = show.New("the core",
 	"by packets: a project's way out, and floating IPs on the default, a secondary and a third network",
 	"deletion: projects with addresses, deleted in any order and by namespace, leave nothing",
 	"drift: what we own and somebody changes or deletes is back within 2 s; what others own is never touched",
@@ -20,4 +20,4 @@ var core = show.New("the core",
 	"compile: goldens, shuffled inputs, fuzz",
 )
 
-func TestMain(m *testing.M) { harness.Main(m, core) }
+func TestMain(m *testing.M) { harness.Main(m, coreItems) }

@@ -15,7 +15,7 @@ import (
 // A metric that nobody lists is as bad as a listed one that nobody serves.
 func TestMetricsAreTheListedOnes(t *testing.T) {
 	c := harness.SharedSallyport(t)
-	counters := c.CreateOneOfEach(t)
+	counters := c.CreateCountedObjects(t)
 	served := map[string]bool{}
 	for name := range counters {
 		name, _, _ = strings.Cut(name, "{")
@@ -60,27 +60,27 @@ func TestRepairsAreCounted(t *testing.T) {
 		return harness.SharedController.ReadMetrics(t)[`sallyport_repairs_total{target="OVN"}`]
 	}
 	c.Apply(t, fmt.Sprintf(fip, "a"))
-	translated(t, c, "10.67.0.10")
-	quiet(t, c)
+	waitForNAT(t, c, "10.67.0.10")
+	waitQuiet(t, c)
 	before := repairs()
 	if err := c.Objects.Apply(harness.Within(t, time.Minute), fmt.Sprintf(fip, "b")); err != nil {
 		t.Fatal(err)
 	}
-	translated(t, c, "10.67.0.11")
-	quiet(t, c)
+	waitForNAT(t, c, "10.67.0.11")
+	waitQuiet(t, c)
 	if after := repairs(); after != before {
 		t.Errorf("a floating IP was pointed at another pod, and %v repairs were counted", after-before)
 	}
 	c.RunNbctl(t, "lr-nat-del", "mend-web", "dnat_and_snat")
-	translated(t, c, "10.67.0.11")
-	quiet(t, c)
+	waitForNAT(t, c, "10.67.0.11")
+	waitQuiet(t, c)
 	if after := repairs(); after != before+1 {
 		t.Errorf("a row was put back, and %v repairs were counted", after-before)
 	}
 }
 
-// translated waits until the router of mend-web has a floating IP for a pod.
-func translated(t *testing.T, c *harness.Cluster, to string) {
+// waitForNAT waits until the router of mend-web has a floating IP for a pod.
+func waitForNAT(t *testing.T, c *harness.Cluster, to string) {
 	t.Helper()
 	harness.Eventually(t, "a translation to "+to, func() bool { return c.RunNbctl(t, "--bare", "--columns=_uuid", "find", "nat", "logical_ip="+to) != "" })
 }

@@ -17,30 +17,30 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// mistake is something that somebody does wrong, what they are told, and what then makes it right.
-type mistake struct {
+// userMistake is something that somebody does wrong, what they are told, and what then makes it right.
+type userMistake struct {
 	what              string
-	before, wrong     []harness.Action
-	on                string // whose condition and event
+	setup, act        []harness.Action
+	object            string // whose condition and event
 	condition, reason string
-	says              []string // the cause and the next step, in the condition and in the event
-	hides             string   // what a tenant must not be told
-	cure              []harness.Action
-	ends              bool // the cure ends the object instead of bringing it into force
+	wantWords         []string // the cause and the next step, in the condition and in the event
+	mustNotSay        string   // what a tenant must not be told
+	fix               []harness.Action
+	fixDeletes        bool // the cure ends the object instead of bringing it into force
 }
 
-// dropped deletes an object and waits until it is gone.
-func dropped(object string) harness.Action {
+// deleteAction deletes an object and waits until it is gone.
+func deleteAction(object string) harness.Action {
 	return func(t *testing.T, c *harness.Cluster) {
-		kind, namespace, name := harness.Named(object)
-		c.Remove(t, kind, namespace, name)
+		kind, namespace, name := harness.ParseObjectName(object)
+		c.DeleteAndWait(t, kind, namespace, name)
 	}
 }
 
-// dropping deletes an object and does not wait.
-func dropping(object string) harness.Action {
+// deleteInUseAction deletes an object and does not wait.
+func deleteInUseAction(object string) harness.Action {
 	return func(t *testing.T, c *harness.Cluster) {
-		kind, namespace, name := harness.Named(object)
+		kind, namespace, name := harness.ParseObjectName(object)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		text := fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: %s, metadata: {name: %s, namespace: %s}}", kind, name, namespace)
@@ -50,55 +50,55 @@ func dropping(object string) harness.Action {
 	}
 }
 
-// mistakes makes every mistake, reads what it says, and cures it. The controller is the same all the time.
-func mistakes(t *testing.T, c *harness.Cluster) string {
+// checkMistakes makes every mistake, reads what it says, and cures it. The controller is the same all the time.
+func checkMistakes(t *testing.T, c *harness.Cluster) string {
 	c.CreateOrganization(t, "mistakes")
 	c.CreateProject(t, "mistakes", "a", "10.62.0.0/24", "cloud")
 	c.CreateProject(t, "mistakes", "b", "10.62.0.0/24", "cloud")
 	all := slices.Concat(referenceMistakes, addressMistakes, poolMistakes, conflictMistakes, projectMistakes)
 	for _, m := range all {
-		t.Run(m.what, func(t *testing.T) { makes(t, c, m) })
+		t.Run(m.what, func(t *testing.T) { checkMistake(t, c, m) })
 	}
-	noPassingEvents(t, c)
+	expectNoTransientEvents(t, c)
 	return fmt.Sprintf("%d mistakes each gave a condition and an event with the cause and the next step, and after the cure all was in force, without a restart", len(all))
 }
 
-func makes(t *testing.T, c *harness.Cluster, m mistake) {
-	for _, do := range slices.Concat(m.before, m.wrong) {
+func checkMistake(t *testing.T, c *harness.Cluster, m userMistake) {
+	for _, do := range slices.Concat(m.setup, m.act) {
 		do(t, c)
 	}
-	kind, namespace, name := harness.Named(m.on)
-	c.Wait(t, kind, namespace, name, func(o *unstructured.Unstructured) bool { return harness.ReasonOf(o, m.condition) == m.reason })
-	explains(t, c, m)
-	for _, do := range m.cure {
+	kind, namespace, name := harness.ParseObjectName(m.object)
+	c.WaitForObject(t, kind, namespace, name, func(o *unstructured.Unstructured) bool { return harness.FalseReason(o, m.condition) == m.reason })
+	expectExplanation(t, c, m)
+	for _, do := range m.fix {
 		do(t, c)
 	}
-	if m.ends {
-		c.Wait(t, kind, namespace, name, manifest.Gone)
+	if m.fixDeletes {
+		c.WaitForObject(t, kind, namespace, name, manifest.Gone)
 		return
 	}
-	c.Wait(t, kind, namespace, name, harness.IsUpToDate)
-	c.Remove(t, kind, namespace, name) // before what it uses
+	c.WaitForObject(t, kind, namespace, name, harness.IsUpToDate)
+	c.DeleteAndWait(t, kind, namespace, name) // before what it uses
 }
 
-// explains checks what the condition and the event of a mistake say.
-func explains(t *testing.T, c *harness.Cluster, m mistake) {
+// expectExplanation checks what the condition and the event of a mistake say.
+func expectExplanation(t *testing.T, c *harness.Cluster, m userMistake) {
 	t.Helper()
-	kind, namespace, name := harness.Named(m.on)
-	o, err := c.Objects.Get(harness.Within(t, time.Minute), harness.Ref(kind, namespace, name))
+	kind, namespace, name := harness.ParseObjectName(m.object)
+	o, err := c.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef(kind, namespace, name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	message, _ := harness.Condition(o, m.condition)["message"].(string)
+	message, _ := harness.FindCondition(o, m.condition)["message"].(string)
 	t.Logf("%s=False %s: %s", m.condition, m.reason, message)
-	if missing := without(message, m.says); missing != "" || (m.hides != "" && strings.Contains(message, m.hides)) {
-		t.Errorf("the condition says %q; it should say %q, and not %q", message, m.says, m.hides)
+	if missing := firstMissing(message, m.wantWords); missing != "" || (m.mustNotSay != "" && strings.Contains(message, m.mustNotSay)) {
+		t.Errorf("the condition says %q; it should say %q, and not %q", message, m.wantWords, m.mustNotSay)
 	}
 	if m.condition != "Programmed" && m.condition != "Deletable" && manifest.True("Programmed")(o) {
 		t.Error("it says that it is in force all the same")
 	}
 	var last corev1.Event
-	c.Until(t, "an event "+m.reason+" on "+m.on, func() bool {
+	c.PollUntil(t, "an event "+m.reason+" on "+m.object, func() bool {
 		list, err := c.Client.CoreV1().Events(namespace).List(harness.Within(t, time.Minute), metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
 		if err != nil {
 			t.Fatal(err)
@@ -109,13 +109,13 @@ func explains(t *testing.T, c *harness.Cluster, m mistake) {
 		}
 		return i >= 0
 	})
-	if missing := without(last.Message, m.says); missing != "" || last.Type != corev1.EventTypeWarning {
-		t.Errorf("the event is %s %q; it should be a warning that says %q", last.Type, last.Message, m.says)
+	if missing := firstMissing(last.Message, m.wantWords); missing != "" || last.Type != corev1.EventTypeWarning {
+		t.Errorf("the event is %s %q; it should be a warning that says %q", last.Type, last.Message, m.wantWords)
 	}
 }
 
-// without is the first of some words that a text lacks.
-func without(text string, words []string) string {
+// firstMissing is the first of some words that a text lacks.
+func firstMissing(text string, words []string) string {
 	for _, w := range words {
 		if !strings.Contains(text, w) {
 			return w
@@ -124,8 +124,8 @@ func without(text string, words []string) string {
 	return ""
 }
 
-// noPassingEvents checks that nobody was bothered with the stages that every object goes through.
-func noPassingEvents(t *testing.T, c *harness.Cluster) {
+// expectNoTransientEvents checks that nobody was bothered with the stages that every object goes through.
+func expectNoTransientEvents(t *testing.T, c *harness.Cluster) {
 	t.Helper()
 	list, err := c.Client.CoreV1().Events("").List(harness.Within(t, time.Minute), metav1.ListOptions{})
 	if err != nil {
@@ -136,7 +136,7 @@ func noPassingEvents(t *testing.T, c *harness.Cluster) {
 		if !slices.Contains([]string{"Project", "EIp", "FIp"}, e.InvolvedObject.Kind) {
 			continue
 		}
-		if intent.Passing(e.Reason) {
+		if intent.IsTransientReason(e.Reason) {
 			t.Errorf("%s %s/%s has the event %s: %s", e.InvolvedObject.Kind, e.Namespace, e.InvolvedObject.Name, e.Reason, e.Message)
 		}
 		if e.Reason == intent.Programmed && e.Message != "" {
@@ -148,8 +148,8 @@ func noPassingEvents(t *testing.T, c *harness.Cluster) {
 	}
 }
 
-// machine writes a virtual machine as KubeVirt reports it.
-func machine(name, interfaces string) harness.Action {
-	return harness.Other(fmt.Sprintf("{apiVersion: kubevirt.io/v1, kind: VirtualMachineInstance, metadata: {name: %s, namespace: mistakes-a}, status: {interfaces: [%s]}}",
+// applyVM writes a virtual machine as KubeVirt reports it.
+func applyVM(name, interfaces string) harness.Action {
+	return harness.ApplyManifest(fmt.Sprintf("{apiVersion: kubevirt.io/v1, kind: VirtualMachineInstance, metadata: {name: %s, namespace: mistakes-a}, status: {interfaces: [%s]}}",
 		name, interfaces))
 }

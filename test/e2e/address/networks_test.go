@@ -8,8 +8,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// threeNetworks: in one project, at the same time, three pods have floating IPs on three networks.
-func (s *projectPair) threeNetworks(t *testing.T) string {
+// checkThreeNetworks: in one project, at the same time, three pods have floating IPs on three networks.
+func (s *projectPair) checkThreeNetworks(t *testing.T) string {
 	addresses := map[string]string{}
 	for i, kind := range harness.NetworkTypes {
 		s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "on-" + kind, Node: fmt.Sprintf("node%d", i+1)})
@@ -19,10 +19,10 @@ func (s *projectPair) threeNetworks(t *testing.T) string {
 	s.ResetDrops(t)
 	for _, kind := range harness.NetworkTypes {
 		x := s.Network(t, kind)
-		s.on(t, kind, addresses[kind])
+		s.expectOnNetwork(t, kind, addresses[kind])
 		ways += s.ExpectAnswers(t, x.Client, addresses[kind], "on-"+kind, x.ClientAddress)
 		ways += s.ExpectAnswers(t, "internet", addresses[kind], "on-"+kind, harness.InternetAddress)
-		own := s.leavesAs(t, s.cloud, kind, addresses[kind])
+		own := s.egressAddress(t, s.cloud, kind, addresses[kind])
 		ways += s.ExpectAnswers(t, "on-"+kind+"."+s.cloud, harness.InternetAddress, "internet", own)
 		ways += s.ExpectAnswers(t, "on-"+kind+"."+s.cloud, x.ClientAddress, x.Client, own)
 	}
@@ -32,8 +32,8 @@ func (s *projectPair) threeNetworks(t *testing.T) string {
 	return fmt.Sprintf("%d ways in one project, from the client of each network and from the internet host; the pod saw the client's own address; no drops", ways)
 }
 
-// on checks that an address is one of a network.
-func (s *projectPair) on(t *testing.T, kind, address string) {
+// expectOnNetwork checks that an address is one of a network.
+func (s *projectPair) expectOnNetwork(t *testing.T, kind, address string) {
 	t.Helper()
 	a, err := netip.ParseAddr(address)
 	if err != nil {
@@ -46,9 +46,9 @@ func (s *projectPair) on(t *testing.T, kind, address string) {
 	}
 }
 
-// leavesAs is the address with which a pod's own traffic leaves that has a floating IP on a network: that address on the project's
+// egressAddress is the address with which a pod's own traffic leaves that has a floating IP on a network: that address on the project's
 // default network, and on any other the project's own.
-func (s *projectPair) leavesAs(t *testing.T, namespace, kind, floating string) string {
+func (s *projectPair) egressAddress(t *testing.T, namespace, kind, floating string) string {
 	t.Helper()
 	name := namespace[len("packets-"):]
 	if kind == name {
@@ -57,8 +57,8 @@ func (s *projectPair) leavesAs(t *testing.T, namespace, kind, floating string) s
 	return s.ReadField(t, "Project", "packets", name, "status", "externalIP")
 }
 
-// neighbours: hosts on the external prefix itself, and floating IPs of another project there, both ways.
-func (s *projectPair) neighbours(t *testing.T) string {
+// checkNeighbours: hosts on the external prefix itself, and floating IPs of another project there, both ways.
+func (s *projectPair) checkNeighbours(t *testing.T) string {
 	mine, theirs := map[string]string{}, map[string]string{}
 	for i, kind := range harness.NetworkTypes {
 		s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "near-" + kind, Node: fmt.Sprintf("node%d", i+1)})
@@ -72,11 +72,11 @@ func (s *projectPair) neighbours(t *testing.T) string {
 	for _, kind := range harness.NetworkTypes {
 		x, pod := s.Network(t, kind), "near-"+kind
 		hosts += s.ExpectAnswers(t, x.Neighbour, mine[kind], pod, x.NeighbourAddress)
-		hosts += s.ExpectAnswers(t, pod+"."+s.cloud, x.NeighbourAddress, x.Neighbour, s.leavesAs(t, s.cloud, kind, mine[kind]))
+		hosts += s.ExpectAnswers(t, pod+"."+s.cloud, x.NeighbourAddress, x.Neighbour, s.egressAddress(t, s.cloud, kind, mine[kind]))
 		hosts += s.ExpectAnswers(t, x.Neighbour, theirs[kind], pod, x.NeighbourAddress)
-		hosts += s.ExpectAnswers(t, pod+"."+s.public, x.NeighbourAddress, x.Neighbour, s.leavesAs(t, s.public, kind, theirs[kind]))
-		projects += s.ExpectAnswers(t, pod+"."+s.cloud, theirs[kind], pod, s.leavesAs(t, s.cloud, kind, mine[kind]))
-		projects += s.ExpectAnswers(t, pod+"."+s.public, mine[kind], pod, s.leavesAs(t, s.public, kind, theirs[kind]))
+		hosts += s.ExpectAnswers(t, pod+"."+s.public, x.NeighbourAddress, x.Neighbour, s.egressAddress(t, s.public, kind, theirs[kind]))
+		projects += s.ExpectAnswers(t, pod+"."+s.cloud, theirs[kind], pod, s.egressAddress(t, s.cloud, kind, mine[kind]))
+		projects += s.ExpectAnswers(t, pod+"."+s.public, mine[kind], pod, s.egressAddress(t, s.public, kind, theirs[kind]))
 	}
 	// Pods without a floating IP reach who is on their default network.
 	for namespace, kind := range map[string]string{s.cloud: "cloud", s.public: "public"} {
@@ -89,15 +89,15 @@ func (s *projectPair) neighbours(t *testing.T) string {
 	return fmt.Sprintf("%d ways to and from hosts on the three prefixes, %d between two projects' addresses there; no drops", hosts, projects)
 }
 
-// onlyWithFIp: an address that is only reserved does not answer, nor does one whose FIp is gone; beside it one that does.
-func (s *projectPair) onlyWithFIp(t *testing.T) string {
+// checkAnswersOnlyWithFIP: an address that is only reserved does not answer, nor does one whose FIp is gone; beside it one that does.
+func (s *projectPair) checkAnswersOnlyWithFIP(t *testing.T) string {
 	inside := s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "bare", Node: "node2"})
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "control", Node: "node2"})
 	checked := 0
 	for _, kind := range []string{"cloud", "public"} {
 		x := s.Network(t, kind)
 		address := s.CreateEIP(t, s.cloud, "bare-"+kind, "{externalNetworkType: "+kind+"}")
-		beside := s.CreateFIP(t, s.cloud, "control", fmt.Sprintf("{podTarget: {podName: control}, eip: %s}", s.reserve(t, kind)))
+		beside := s.CreateFIP(t, s.cloud, "control", fmt.Sprintf("{podTarget: {podName: control}, eip: %s}", s.reserveEIP(t, kind)))
 		for _, from := range []string{x.Client, x.Neighbour, "internet"} {
 			s.ExpectSilence(t, from, "http://"+address)
 			s.ExpectSilence(t, from, "http://"+inside)
@@ -108,7 +108,7 @@ func (s *projectPair) onlyWithFIp(t *testing.T) string {
 		for _, from := range []string{x.Client, x.Neighbour, "internet"} {
 			s.ExpectAnswer(t, from, "http://"+address, "bare", "")
 		}
-		s.Remove(t, "FIp", s.cloud, "bare")
+		s.DeleteAndWait(t, "FIp", s.cloud, "bare")
 		for _, from := range []string{x.Client, x.Neighbour, "internet"} {
 			s.ExpectSilence(t, from, "http://"+address)
 			s.ExpectAnswer(t, from, "http://"+beside, "control", "")
@@ -118,8 +118,8 @@ func (s *projectPair) onlyWithFIp(t *testing.T) string {
 	return fmt.Sprintf("silent before and after from %d places, answering in between", checked)
 }
 
-// reserve makes an EIp for a control and returns its name.
-func (s *projectPair) reserve(t *testing.T, kind string) string {
+// reserveEIP makes an EIp for a control and returns its name.
+func (s *projectPair) reserveEIP(t *testing.T, kind string) string {
 	t.Helper()
 	s.CreateEIP(t, s.cloud, "control-"+kind, "{externalNetworkType: "+kind+"}")
 	return "control-" + kind

@@ -9,7 +9,7 @@ import (
 
 // By packets, and by nothing but Projects, EIps, FIps and pods.
 func TestCore1ByPackets(t *testing.T) {
-	item := core.Item(t, 1)
+	item := coreItems.Item(t, 1)
 	c := harness.SharedSallyport(t)
 	c.CreateOrganization(t, "packets")
 	s := &projectPair{
@@ -26,20 +26,20 @@ func TestCore1ByPackets(t *testing.T) {
 		name string
 		run  func(*projectPair, *testing.T) string
 	}{
-		{"way out", (*projectPair).wayOut},
-		{"floating IPs on three networks", (*projectPair).threeNetworks},
-		{"neighbours and other projects", (*projectPair).neighbours},
-		{"only while there is a FIp", (*projectPair).onlyWithFIp},
-		{"targets", (*projectPair).targets},
-		{"another target and another EIp", (*projectPair).repoint},
-		{"an EIp of its own", (*projectPair).ownEIp},
-		{"an address that another project had", (*projectPair).handedOn},
-		{"dual stack", (*projectPair).dualStack},
-		{"IPv6 outside", (*projectPair).noIPv6Outside},
+		{"way out", (*projectPair).checkDefaultEgress},
+		{"floating IPs on three networks", (*projectPair).checkThreeNetworks},
+		{"neighbours and other projects", (*projectPair).checkNeighbours},
+		{"only while there is a FIp", (*projectPair).checkAnswersOnlyWithFIP},
+		{"targets", (*projectPair).checkTargets},
+		{"another target and another EIp", (*projectPair).checkRetarget},
+		{"an EIp of its own", (*projectPair).checkOwnedEIP},
+		{"an address that another project had", (*projectPair).checkAddressReuse},
+		{"dual stack", (*projectPair).checkDualStack},
+		{"IPv6 outside", (*projectPair).checkNoExternalIPv6},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			if figure := part.run(s, t); !t.Failed() {
-				item.Figure("%s: %s", part.name, figure)
+				item.AddFigure("%s: %s", part.name, figure)
 			}
 		})
 	}
@@ -51,12 +51,12 @@ type projectPair struct {
 	cloud, public string // namespaces
 }
 
-// wayOut: what pods without a floating IP send leaves with the address of the project's default gateway, by its network.
-func (s *projectPair) wayOut(t *testing.T) string {
+// checkDefaultEgress: what pods without a floating IP send leaves with the address of the project's default gateway, by its network.
+func (s *projectPair) checkDefaultEgress(t *testing.T) string {
 	ways := 0
 	s.SyncFlows(t)
 	s.ResetDrops(t)
-	for namespace, x := range map[string]harness.ExternalSide{s.cloud: s.Network(t, "cloud"), s.public: s.Network(t, "public")} {
+	for namespace, x := range map[string]harness.ExternalNetwork{s.cloud: s.Network(t, "cloud"), s.public: s.Network(t, "public")} {
 		name := namespace[len("packets-"):]
 		external := s.ReadField(t, "Project", "packets", name, "status", "externalIP")
 		if gw := s.ReadField(t, "EIp", namespace, "default-gw", "status", "ipAddress"); gw != external || external == "" {

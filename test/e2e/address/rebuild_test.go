@@ -12,78 +12,78 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// rebuilds: a Vpc or a Subnet that somebody deletes can't be kept. Without pods it is made again at once, with the same
+// checkRebuild: a Vpc or a Subnet that somebody deletes can't be kept. Without pods it is made again at once, with the same
 // addresses; with pods it works on, says what it waits for, and is made again when they have ended.
-func rebuilds(t *testing.T, c *harness.Cluster, figure func(string, ...any)) {
-	p := &driftedProject{Cluster: c, api: c.DirectClient(t, nil)}
+func checkRebuild(t *testing.T, c *harness.Cluster, figure func(string, ...any)) {
+	p := &driftedProject{Cluster: c, api: c.NewDirectClient(t, nil)}
 	ns := c.CreateProject(t, "drift", "built", "10.68.0.0/24", "cloud")
 	c.Apply(t, fmt.Sprintf(`
 {apiVersion: kube-dc.com/v1, kind: FIp, metadata: {name: fixed, namespace: %[1]s}, spec: {ipAddress: 10.68.0.20}}
 ---
 {apiVersion: kube-dc.com/v1, kind: FIp, metadata: {name: away, namespace: %[1]s}, spec: {ipAddress: 10.68.0.21, externalNetworkType: public}}`, ns))
-	built(t, c, ns)
-	addresses := addressesOf(t, c, ns)
+	waitBuilt(t, c, ns)
+	addresses := externalAddresses(t, c, ns)
 	var times []string
 	for _, o := range []struct{ kind, name string }{{"Vpc", ns}, {"Subnet", ns + "-default"}} {
 		begin := time.Now()
-		replaced(t, c, o.kind, o.name, p.deletes(o.kind, "", o.name))
-		built(t, c, ns)
+		waitReplaced(t, c, o.kind, o.name, p.deleteObject(o.kind, "", o.name))
+		waitBuilt(t, c, ns)
 		times = append(times, fmt.Sprintf("%s %.1f s", o.kind, time.Since(begin).Seconds()))
-		if now := addressesOf(t, c, ns); now != addresses {
+		if now := externalAddresses(t, c, ns); now != addresses {
 			t.Errorf("%s was deleted and made again, and the addresses are %s; they were %s", o.kind, now, addresses)
 		}
 	}
 	figure("deleted in a project without pods and made again with the same addresses: %s", strings.Join(times, ", "))
 
 	c.RunPod(t, harness.Pod{Namespace: ns, Name: "web", Address: "10.68.0.20"})
-	external := c.ReadStatus(t, "FIp", ns, "fixed", "externalIP")
+	external := c.ReadStatusField(t, "FIp", ns, "fixed", "externalIP")
 	c.ExpectAnswer(t, "client-ext-cloud", "http://"+external, "web", "")
-	replaced(t, c, "Vpc", ns, func() error {
-		if err := p.deletes("Vpc", "", ns)(); err != nil {
+	waitReplaced(t, c, "Vpc", ns, func() error {
+		if err := p.deleteObject("Vpc", "", ns)(); err != nil {
 			return err
 		}
-		c.Wait(t, "Project", "drift", "built", func(o *unstructured.Unstructured) bool {
+		c.WaitForObject(t, "Project", "drift", "built", func(o *unstructured.Unstructured) bool {
 			return o != nil && strings.Contains(fmt.Sprint(o.Object["status"]), "it works until the project's pods (1) have ended")
 		})
 		c.ExpectAnswer(t, "client-ext-cloud", "http://"+external, "web", "")
-		return p.deletes("Pod", ns, "web")()
+		return p.deleteObject("Pod", ns, "web")()
 	})
-	built(t, c, ns)
-	if now := addressesOf(t, c, ns); now != addresses {
+	waitBuilt(t, c, ns)
+	if now := externalAddresses(t, c, ns); now != addresses {
 		t.Errorf("the addresses are %s; they were %s", now, addresses)
 	}
 	c.RunPod(t, harness.Pod{Namespace: ns, Name: "again", Address: "10.68.0.20"})
 	c.ExpectAnswer(t, "client-ext-cloud", "http://"+external, "again", "")
 }
 
-// replaced does something, and waits until there is another object of the name; in between the Project says what it waits for.
-func replaced(t *testing.T, c *harness.Cluster, kind, name string, hand func() error) {
+// waitReplaced does something, and waits until there is another object of the name; in between the Project says what it waits for.
+func waitReplaced(t *testing.T, c *harness.Cluster, kind, name string, hand func() error) {
 	t.Helper()
-	before, err := c.Objects.Get(harness.Within(t, time.Minute), harness.Ref(kind, "", name))
+	before, err := c.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef(kind, "", name))
 	if err == nil {
 		err = hand()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Wait(t, kind, "", name, func(o *unstructured.Unstructured) bool { return o != nil && o.GetUID() != before.GetUID() })
+	c.WaitForObject(t, kind, "", name, func(o *unstructured.Unstructured) bool { return o != nil && o.GetUID() != before.GetUID() })
 }
 
-// built waits until the project and its floating IPs are in force.
-func built(t *testing.T, c *harness.Cluster, namespace string) {
+// waitBuilt waits until the project and its floating IPs are in force.
+func waitBuilt(t *testing.T, c *harness.Cluster, namespace string) {
 	t.Helper()
 	c.WaitProgrammed(t, "Project", "drift", "built")
 	for _, name := range []string{"fixed", "away"} {
 		c.WaitProgrammed(t, "FIp", namespace, name)
 	}
-	c.Wait(t, "EIp", namespace, "default-gw", manifest.True("Programmed"))
+	c.WaitForObject(t, "EIp", namespace, "default-gw", manifest.True("Programmed"))
 }
 
-// addressesOf are the external addresses of the project and its floating IPs.
-func addressesOf(t *testing.T, c *harness.Cluster, namespace string) string {
+// externalAddresses are the external addresses of the project and its floating IPs.
+func externalAddresses(t *testing.T, c *harness.Cluster, namespace string) string {
 	t.Helper()
 	return strings.Join([]string{
-		c.ReadStatus(t, "Project", "drift", "built", "externalIP"), c.ReadStatus(t, "EIp", namespace, "default-gw", "ipAddress"),
-		c.ReadStatus(t, "FIp", namespace, "fixed", "externalIP"), c.ReadStatus(t, "FIp", namespace, "away", "externalIP"),
+		c.ReadStatusField(t, "Project", "drift", "built", "externalIP"), c.ReadStatusField(t, "EIp", namespace, "default-gw", "ipAddress"),
+		c.ReadStatusField(t, "FIp", namespace, "fixed", "externalIP"), c.ReadStatusField(t, "FIp", namespace, "away", "externalIP"),
 	}, " ")
 }

@@ -13,65 +13,65 @@ import (
 // What can't work is refused when it is written, with the next step in the message; beside each the nearest that is taken.
 func TestAPIRefusesWhatCannotWork(t *testing.T) {
 	c := harness.SharedLab(t)
-	c.DefineResources(t)
+	c.InstallCRDs(t)
 	const namespace = "refusals"
 	c.CreateNamespace(t, namespace, "")
-	for i, r := range slices.Concat(projectRules, eipRules, fipRules, networkRules) {
-		if err := c.Objects.Trying().Apply(harness.Within(t, time.Minute), r.object(namespace, fmt.Sprintf("good-%d", i), r.good)); err != nil { // control
+	for i, r := range slices.Concat(projectCases, eipCases, fipCases, networkCases) {
+		if err := c.Objects.Trying().Apply(harness.Within(t, time.Minute), r.manifestOf(namespace, fmt.Sprintf("good-%d", i), r.validSpec)); err != nil { // control
 			t.Error(err)
 		}
-		refuses(t, c, r.object(namespace, fmt.Sprintf("bad-%d", i), r.bad), r.refusal)
+		expectRefusal(t, c, r.manifestOf(namespace, fmt.Sprintf("bad-%d", i), r.invalidSpec), r.refusal)
 	}
 }
 
 // What is fixed once it is made is refused when it is changed.
 func TestAPIRefusesChanges(t *testing.T) {
 	c := harness.SharedLab(t)
-	c.DefineResources(t)
+	c.InstallCRDs(t)
 	const namespace = "changes"
 	c.CreateNamespace(t, namespace, "")
-	for i, r := range changes {
+	for i, r := range updateCases {
 		name := fmt.Sprintf("fixed-%d", i)
-		c.Apply(t, r.object(namespace, name, r.good))
+		c.Apply(t, r.manifestOf(namespace, name, r.validSpec))
 		if r.refusal == "" { // control: this may change
-			c.Apply(t, r.object(namespace, name, r.bad))
+			c.Apply(t, r.manifestOf(namespace, name, r.invalidSpec))
 			continue
 		}
-		refuses(t, c, r.object(namespace, name, r.bad), r.refusal)
+		expectRefusal(t, c, r.manifestOf(namespace, name, r.invalidSpec), r.refusal)
 	}
 }
 
 // Names become parts of longer names.
 func TestAPIRefusesNames(t *testing.T) {
 	c := harness.SharedLab(t)
-	c.DefineResources(t)
+	c.InstallCRDs(t)
 	const namespace = "names"
 	c.CreateNamespace(t, namespace, "")
-	project := rule{kind: "Project", good: "{cidrBlock: 10.0.0.0/24, egressNetworkType: cloud}", refusal: "choose one of at most 53"}
-	eip := rule{kind: "EIp", good: "{}", refusal: "choose one of at most 185"}
-	fip := rule{kind: "FIp", good: "{ipAddress: 10.0.0.7}", refusal: "choose one of at most 175"}
+	project := validationCase{kind: "Project", validSpec: "{cidrBlock: 10.0.0.0/24, egressNetworkType: cloud}", refusal: "choose one of at most 53"}
+	eip := validationCase{kind: "EIp", validSpec: "{}", refusal: "choose one of at most 185"}
+	fip := validationCase{kind: "FIp", validSpec: "{ipAddress: 10.0.0.7}", refusal: "choose one of at most 175"}
 	for _, n := range []struct {
-		rule
+		validationCase
 		longest int
 	}{{project, 53}, {eip, 185}, {fip, 175}} {
-		c.Apply(t, n.object(namespace, strings.Repeat("x", n.longest), n.good)) // control
-		refuses(t, c, n.object(namespace, strings.Repeat("x", n.longest+1), n.good), n.refusal)
+		c.Apply(t, n.manifestOf(namespace, strings.Repeat("x", n.longest), n.validSpec)) // control
+		expectRefusal(t, c, n.manifestOf(namespace, strings.Repeat("x", n.longest+1), n.validSpec), n.refusal)
 	}
-	refuses(t, c, project.object(namespace, "a.b", project.good), project.refusal)
+	expectRefusal(t, c, project.manifestOf(namespace, "a.b", project.validSpec), project.refusal)
 }
 
 const (
-	cloud = "{cidrBlock: 10.0.0.0/24, egressNetworkType: cloud}"
-	dual  = `{cidrBlock: "10.0.0.0/24,fd00:10::/64", egressNetworkType: cloud}`
+	cloudProject = "{cidrBlock: 10.0.0.0/24, egressNetworkType: cloud}"
+	dualProject  = `{cidrBlock: "10.0.0.0/24,fd00:10::/64", egressNetworkType: cloud}`
 )
 
-var projectRules = []rule{
-	{"Project", cloud, "{egressNetworkType: cloud}", "spec.cidrBlock: Required"},
-	{"Project", cloud, "{cidrBlock: 10.0.0.0/24}", "spec.egressNetworkType: Required"},
-	{"Project", cloud, "{cidrBlock: 10.0.0.0, egressNetworkType: cloud}", "must be a CIDR such as 10.0.0.0/24"},
-	{"Project", dual, `{cidrBlock: "10.0.0.0/24, fd00:10::/64", egressNetworkType: cloud}`, "with a comma and no space between"},
-	{"Project", dual, `{cidrBlock: "10.0.0.0/24,10.1.0.0/24", egressNetworkType: cloud}`, "one CIDR of each family"},
-	{"Project", dual, `{cidrBlock: "10.0.0.0/24,fd00:10::/64,fd00::/64", egressNetworkType: cloud}`, "one CIDR of each family"},
+var projectCases = []validationCase{
+	{"Project", cloudProject, "{egressNetworkType: cloud}", "spec.cidrBlock: Required"},
+	{"Project", cloudProject, "{cidrBlock: 10.0.0.0/24}", "spec.egressNetworkType: Required"},
+	{"Project", cloudProject, "{cidrBlock: 10.0.0.0, egressNetworkType: cloud}", "must be a CIDR such as 10.0.0.0/24"},
+	{"Project", dualProject, `{cidrBlock: "10.0.0.0/24, fd00:10::/64", egressNetworkType: cloud}`, "with a comma and no space between"},
+	{"Project", dualProject, `{cidrBlock: "10.0.0.0/24,10.1.0.0/24", egressNetworkType: cloud}`, "one CIDR of each family"},
+	{"Project", dualProject, `{cidrBlock: "10.0.0.0/24,fd00:10::/64,fd00::/64", egressNetworkType: cloud}`, "one CIDR of each family"},
 	{"Project", "{cidrBlock: 223.255.255.0/24, egressNetworkType: cloud}", "{cidrBlock: 224.0.0.0/24, egressNetworkType: cloud}", "must be unicast"},
 	{"Project", "{cidrBlock: 10.0.0.0/30, egressNetworkType: cloud}", "{cidrBlock: 10.0.0.0/31, egressNetworkType: cloud}", "at most 30 bits"},
 	{"Project", "{cidrBlock: 10.0.0.0/8, egressNetworkType: cloud}", "{cidrBlock: 10.0.0.0/7, egressNetworkType: cloud}", "too wide"},
@@ -81,7 +81,7 @@ var projectRules = []rule{
 		"Project", "{cidrBlock: 10.0.0.0/24, egressNetworkType: gold.v2_x-1}", "{cidrBlock: 10.0.0.0/24, egressNetworkType: a b}",
 		"a type of network is a word",
 	},
-	{"Project", cloud, "{cidrBlock: 10.0.0.0/24, egressNetworkType: ''}", "at least 1 chars"},
+	{"Project", cloudProject, "{cidrBlock: 10.0.0.0/24, egressNetworkType: ''}", "at least 1 chars"},
 	{
 		"Project", "{cidrBlock: 10.0.0.0/24, egressNetworkType: cloud, gwLanIp: 10.0.0.254}",
 		"{cidrBlock: 10.0.0.0/24, egressNetworkType: cloud, gwLanIp: 10.0.1.1}", "must be an address inside cidrBlock",
@@ -96,7 +96,7 @@ var projectRules = []rule{
 	},
 }
 
-var eipRules = []rule{
+var eipCases = []validationCase{
 	{"EIp", "{externalNetwork: ext-cloud}", "{externalNetwork: ext cloud}", "externalNetwork is the name of an object"},
 	{"EIp", "{childRef: eip-a.b}", "{childRef: eip=a}", "childRef is the name of an object"},
 	{"EIp", "{externalNetwork: ext-cloud}", "{externalNetwork: ext-cloud, childRef: x}", "keep the one that says where the address comes from"},
@@ -111,7 +111,7 @@ var eipRules = []rule{
 	{"EIp", "{}", "{externalNetworkType: a b}", "a type of network is a word"},
 }
 
-var fipRules = []rule{
+var fipCases = []validationCase{
 	{"FIp", "{ipAddress: 10.0.0.7, eip: web}", `{ipAddress: 10.0.0.7, eip: 'web"'}`, "eip is the name of an object"},
 	{"FIp", "{podTarget: {podName: web-0}}", "{podTarget: {podName: web_0}}", "podName is the name of an object"},
 	{"FIp", "{vmTarget: {vmName: web}}", "{vmTarget: {vmName: Web}}", "vmName is the name of an object"},
@@ -126,7 +126,7 @@ var fipRules = []rule{
 	{"FIp", "{ipAddress: 'fd00:10::7'}", "{ipAddress: web}", "must be one address"},
 }
 
-var networkRules = []rule{
+var networkCases = []validationCase{
 	{"ExternalNetwork", "{type: cloud, subnets: [a, b], default: true}", "{type: cloud, subnets: []}", "needs subnets, nodes or both"},
 	{"ExternalNetwork", "{type: cloud, nodes: {interface: eth1, gateways: [192.0.2.1]}}", "{type: cloud}", "needs subnets, nodes or both"},
 	{"ExternalNetwork", "{type: cloud, nodes: {mac: '52:54:00:00:00:01', gateways: [192.0.2.1]}}", "{type: cloud, nodes: {gateways: [192.0.2.1]}}", "name the interface once"},
@@ -148,13 +148,13 @@ var networkRules = []rule{
 	{"ExternalNetwork", "{type: cloud, subnets: [a, b]}", "{type: cloud, subnets: [a, a]}", "uplicate"},
 }
 
-// changes are from good to bad. Without a refusal they are taken.
-var changes = []rule{
-	{"Project", cloud, "{cidrBlock: 10.1.0.0/24, egressNetworkType: cloud}", "cidrBlock can't be changed"},
-	{"Project", cloud, "{cidrBlock: 10.0.0.0/24, egressNetworkType: public}", "egressNetworkType can't be changed"},
-	{"Project", cloud, "{cidrBlock: 10.0.0.0/24, egressNetworkType: cloud, gwLanIp: 10.0.0.9}", "gwLanIp can't be changed"},
-	{"Project", "{cidrBlock: 10.0.0.0/24, egressNetworkType: cloud, gwLanIp: 10.0.0.9}", cloud, "gwLanIp can't be changed"},
-	{"Project", cloud, "{cidrBlock: 10.0.0.0/24, egressNetworkType: cloud, gwLanIp: '', eipQuota: 3}", ""},
+// updateCases are from good to bad. Without a refusal they are taken.
+var updateCases = []validationCase{
+	{"Project", cloudProject, "{cidrBlock: 10.1.0.0/24, egressNetworkType: cloud}", "cidrBlock can't be changed"},
+	{"Project", cloudProject, "{cidrBlock: 10.0.0.0/24, egressNetworkType: public}", "egressNetworkType can't be changed"},
+	{"Project", cloudProject, "{cidrBlock: 10.0.0.0/24, egressNetworkType: cloud, gwLanIp: 10.0.0.9}", "gwLanIp can't be changed"},
+	{"Project", "{cidrBlock: 10.0.0.0/24, egressNetworkType: cloud, gwLanIp: 10.0.0.9}", cloudProject, "gwLanIp can't be changed"},
+	{"Project", cloudProject, "{cidrBlock: 10.0.0.0/24, egressNetworkType: cloud, gwLanIp: '', eipQuota: 3}", ""},
 
 	{"EIp", "{externalNetworkType: cloud}", "{externalNetworkType: public}", "externalNetworkType can't be changed"},
 	{"EIp", "{externalNetworkType: cloud}", "{}", "externalNetworkType can't be changed"},

@@ -23,42 +23,42 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// replica is the northbound database and the objects that the product writes to, as the servers tell of each change: lines
+// stateMirror is the northbound database and the objects that the product writes to, as the servers tell of each change: lines
 // without what a row or an object that was made again can't have (UUIDs, times, MAC addresses that Kube-OVN rolls).
-type replica struct {
-	mu    sync.Mutex
-	lines map[string]string // by table and UUID, or kind and name
-	vigil *lineWatch
+type stateMirror struct {
+	mu          sync.Mutex
+	lines       map[string]string // by table and UUID, or kind and name
+	activeWatch *lineWatch
 }
 
 // lineWatch watches some lines: whether they become other ones, and when they are again what they were.
 type lineWatch struct {
-	about   []string // words that they have
-	want    dump
-	differs bool      // now
-	changed bool      // ever: without that, nothing was shown
-	back    time.Time // when they became what they were
-	news    chan struct{}
+	words       []string // words that they have
+	want        stateDump
+	differsNow  bool      // now
+	everChanged bool      // ever: without that, nothing was shown
+	restoredAt  time.Time // when they became what they were
+	updates     chan struct{}
 }
 
-// newReplica follows a lab until the test ends.
-func newReplica(t *testing.T, c *harness.Cluster) *replica {
+// newStateMirror follows a lab until the test ends.
+func newStateMirror(t *testing.T, c *harness.Cluster) *stateMirror {
 	t.Helper()
-	r := &replica{lines: map[string]string{}}
-	r.followRows(t, c)
-	r.followObjects(t, c)
+	r := &stateMirror{lines: map[string]string{}}
+	r.watchRows(t, c)
+	r.watchObjects(t, c)
 	return r
 }
 
-// now is the lines that have all the words.
-func (r *replica) now(about ...string) dump {
+// linesWith is the lines that have all the words.
+func (r *stateMirror) linesWith(about ...string) stateDump {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.about(about)
+	return r.matchingLines(about)
 }
 
-func (r *replica) about(words []string) dump {
-	out := dump{}
+func (r *stateMirror) matchingLines(words []string) stateDump {
+	out := stateDump{}
 	for _, line := range r.lines {
 		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
 			out[line]++
@@ -67,60 +67,60 @@ func (r *replica) about(words []string) dump {
 	return out
 }
 
-// set takes a change in; an empty line is none.
-func (r *replica) set(key, line string) {
+// updateLine takes a change in; an empty line is none.
+func (r *stateMirror) updateLine(key, line string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lines[key] = line
 	if line == "" {
 		delete(r.lines, key)
 	}
-	v := r.vigil
+	v := r.activeWatch
 	if v == nil {
 		return
 	}
-	before := v.differs
-	v.differs = r.about(v.about).differs(v.want, 1) != ""
-	v.changed = v.changed || v.differs
-	if before && !v.differs {
-		v.back = time.Now()
+	before := v.differsNow
+	v.differsNow = r.matchingLines(v.words).diff(v.want, 1) != ""
+	v.everChanged = v.everChanged || v.differsNow
+	if before && !v.differsNow {
+		v.restoredAt = time.Now()
 	}
 	select {
-	case v.news <- struct{}{}:
+	case v.updates <- struct{}{}:
 	default:
 	}
 }
 
-// watch begins a vigil over the lines that have all the words.
-func (r *replica) watch(about ...string) *lineWatch {
+// watchLines begins a vigil over the lines that have all the words.
+func (r *stateMirror) watchLines(about ...string) *lineWatch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.vigil = &lineWatch{about: about, want: r.about(about), news: make(chan struct{}, 1)}
-	return r.vigil
+	r.activeWatch = &lineWatch{words: about, want: r.matchingLines(about), updates: make(chan struct{}, 1)}
+	return r.activeWatch
 }
 
-// errUnseen is that nobody has seen a change: none was made, or the server had nothing to tell, because it was undone before the server
+// errNoChangeSeen is that nobody has seen a change: none was made, or the server had nothing to tell, because it was undone before the server
 // told the next time.
-var errUnseen = errors.New("nothing was ever changed")
+var errNoChangeSeen = errors.New("nothing was ever changed")
 
-// mended waits until the lines have been other ones and are what they were, and stay so for a while. It returns when they became so.
-func (r *replica) mended(v *lineWatch, limit time.Duration) (time.Time, error) {
+// waitLinesRestored waits until the lines have been other ones and are what they were, and stay so for a while. It returns when they became so.
+func (r *stateMirror) waitLinesRestored(v *lineWatch, limit time.Duration) (time.Time, error) {
 	const still = 300 * time.Millisecond
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	for {
 		r.mu.Lock()
-		changed, differs, back, difference := v.changed, v.differs, v.back, r.about(v.about).differs(v.want, 20)
+		changed, differs, back, difference := v.everChanged, v.differsNow, v.restoredAt, r.matchingLines(v.words).diff(v.want, 20)
 		r.mu.Unlock()
 		if changed && !differs && time.Since(back) >= still {
 			return back, nil
 		}
 		select {
-		case <-v.news:
+		case <-v.updates:
 		case <-time.After(still):
 		case <-deadline.C:
 			if !changed {
-				return back, fmt.Errorf("%w about %q", errUnseen, v.about)
+				return back, fmt.Errorf("%w about %q", errNoChangeSeen, v.words)
 			}
 			return back, fmt.Errorf("after %v it is not what it was:\n%s", limit, difference)
 		}
@@ -128,28 +128,28 @@ func (r *replica) mended(v *lineWatch, limit time.Duration) (time.Time, error) {
 }
 
 var (
-	macs = regexp.MustCompile(`[0-9a-f]{2}(:[0-9a-f]{2}){5}`)
+	macPattern = regexp.MustCompile(`[0-9a-f]{2}(:[0-9a-f]{2}){5}`)
 	// A port on a secondary network gets any address; nobody outside sees it. Kube-OVN puts its finalizer only on OvnEips that
 	// it chose the address of.
-	anyPort     = regexp.MustCompile(`-ext-(public|third)\b`)
-	portAddress = regexp.MustCompile(`\b(91\.224\.11|198\.19\.7)\.\d\d+\b`) // not the gateway, which is the first, nor the prefix
+	secondaryPort = regexp.MustCompile(`-ext-(public|third)\b`)
+	portAddress   = regexp.MustCompile(`\b(91\.224\.11|198\.19\.7)\.\d\d+\b`) // not the gateway, which is the first, nor the prefix
 	// A leg gets the next address of the subnet's reserve that is free when its network comes.
-	legAddress    = regexp.MustCompile(`\b10\.66\.0\.2(4[7-9]|5[0-4])\b`)
-	renewedFields = append([]string{
+	returnPortAddress = regexp.MustCompile(`\b10\.66\.0\.2(4[7-9]|5[0-4])\b`)
+	regeneratedFields = append([]string{
 		"uid", "creationTimestamp", "deletionTimestamp", "observedGeneration", "v4usingIPrange", "v4availableIPrange",
 		"ovn.kubernetes.io/vpc_nat", "ovn.kubernetes.io/vpc", "nat", // Kube-OVN's notes on an OvnEip, from a cache that may be late
-	}, restlessFields...)
+	}, volatileFields...)
 	// A row that we put back says so in its external_ids; Kube-OVN's own does not.
 	// The status of a port is which gateway holds it; up is what northd says of it.
-	renewedColumns = append([]string{"_version", "external_ids", "status", "up"}, restlessColumns...)
-	followedTables = []string{
+	regeneratedColumns = append([]string{"_version", "external_ids", "status", "up"}, volatileColumns...)
+	watchedTables      = []string{
 		"Logical_Router", "Logical_Router_Port", "Static_MAC_Binding", "NAT", "Logical_Router_Policy", "Logical_Router_Static_Route",
 		"Logical_Switch", "Logical_Switch_Port", "Port_Group", "ACL", "QoS", "Address_Set",
 	}
 )
 
-// followRows reads what ovsdb-client says.
-func (r *replica) followRows(t *testing.T, c *harness.Cluster) {
+// watchRowHistory reads what ovsdb-client says.
+func (r *stateMirror) watchRows(t *testing.T, c *harness.Cluster) {
 	t.Helper()
 	cmd, err := c.Command("", "lab", c.Parts.Program("ovsdb-client"), "-f", "json", "monitor",
 		"unix:"+filepath.Join(c.Dir, "data/ovn/nb1.sock"), "OVN_Northbound", "ALL")
@@ -167,11 +167,11 @@ func (r *replica) followRows(t *testing.T, c *harness.Cluster) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	go r.readRows(out)
-	c.Until(t, "the rows are known", func() bool { return len(r.now("Logical_Router ", `"ovn-cluster"`)) > 0 })
+	go r.readRowEvents(out)
+	c.PollUntil(t, "the rows are known", func() bool { return len(r.linesWith("Logical_Router ", `"ovn-cluster"`)) > 0 })
 }
 
-func (r *replica) readRows(from io.Reader) {
+func (r *stateMirror) readRowEvents(from io.Reader) {
 	lines := bufio.NewReader(from)
 	for {
 		text, err := lines.ReadString('\n')
@@ -183,7 +183,7 @@ func (r *replica) readRows(from io.Reader) {
 			Headings []string
 			Data     [][]any
 		}
-		if json.Unmarshal([]byte(text), &table) != nil || !slices.Contains(followedTables, table.Caption) {
+		if json.Unmarshal([]byte(text), &table) != nil || !slices.Contains(watchedTables, table.Caption) {
 			continue
 		}
 		var key string
@@ -193,40 +193,40 @@ func (r *replica) readRows(from io.Reader) {
 			}
 			switch row[1] {
 			case "delete":
-				r.set(key, "")
+				r.updateLine(key, "")
 			case "initial", "insert", "new":
-				r.set(key, table.Caption+" "+rowText(table.Headings, row))
+				r.updateLine(key, table.Caption+" "+formatRow(table.Headings, row))
 			}
 		}
 	}
 }
 
-func rowText(headings []string, row []any) string {
+func formatRow(headings []string, row []any) string {
 	kept := map[string]any{}
 	for i, column := range headings {
-		if i > 1 && !slices.Contains(renewedColumns, column) { // the first two are which row, and what happened to it
+		if i > 1 && !slices.Contains(regeneratedColumns, column) { // the first two are which row, and what happened to it
 			kept[column] = row[i]
 		}
 	}
 	raw, _ := json.Marshal(kept) // it was JSON before
-	return renewed(uuids.ReplaceAllString(string(raw), "…"))
+	return maskRegenerated(uuidPattern.ReplaceAllString(string(raw), "…"))
 }
 
-// renewed is text without what is rolled anew.
-func renewed(text string) string {
-	if anyPort.MatchString(text) {
+// maskRegenerated is text without what is rolled anew.
+func maskRegenerated(text string) string {
+	if secondaryPort.MatchString(text) {
 		text = portAddress.ReplaceAllString(text, "…")
 	}
-	return macs.ReplaceAllStringFunc(legAddress.ReplaceAllString(text, "<leg>"), func(mac string) string {
-		if strings.HasPrefix(mac, ownership.MACs) {
+	return macPattern.ReplaceAllStringFunc(returnPortAddress.ReplaceAllString(text, "<leg>"), func(mac string) string {
+		if strings.HasPrefix(mac, ownership.MACPrefix) {
 			return mac // ours are always the same
 		}
 		return "…"
 	})
 }
 
-// followObjects watches every kind that the product writes to.
-func (r *replica) followObjects(t *testing.T, c *harness.Cluster) {
+// watchObjects watches every kind that the product writes to.
+func (r *stateMirror) watchObjects(t *testing.T, c *harness.Cluster) {
 	t.Helper()
 	client, err := dynamic.NewForConfig(harness.LoadConfig(t, c.Kubeconfig()))
 	if err != nil {
@@ -234,13 +234,13 @@ func (r *replica) followObjects(t *testing.T, c *harness.Cluster) {
 	}
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
 	for _, resource := range projectResources {
-		take := func(o any) { r.object(o.(*unstructured.Unstructured), false) }
+		take := func(o any) { r.recordObject(o.(*unstructured.Unstructured), false) }
 		informer := factory.ForResource(resource).Informer()
 		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: take, UpdateFunc: func(_, o any) { take(o) },
 			DeleteFunc: func(o any) {
 				if o, known := o.(*unstructured.Unstructured); known {
-					r.object(o, true)
+					r.recordObject(o, true)
 				}
 			},
 		}); err != nil {
@@ -253,42 +253,42 @@ func (r *replica) followObjects(t *testing.T, c *harness.Cluster) {
 	factory.WaitForCacheSync(stop)
 }
 
-// sorted is a value with its lists in one order and without empty texts: what is put back into a list comes last, and Kube-OVN
+// sortLists is a value with its lists in one order and without empty texts: what is put back into a list comes last, and Kube-OVN
 // adds the fields that it knows.
-func sorted(v any) any {
+func sortLists(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		for name, inner := range v {
-			if v[name] = sorted(inner); inner == "" {
+			if v[name] = sortLists(inner); inner == "" {
 				delete(v, name)
 			}
 		}
 	case []any:
 		for i := range v {
-			v[i] = sorted(v[i])
+			v[i] = sortLists(v[i])
 		}
 		slices.SortFunc(v, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 	}
 	return v
 }
 
-// object takes an object in. One that is being deleted is not what it was.
-func (r *replica) object(o *unstructured.Unstructured, gone bool) {
+// recordObject takes an object in. One that is being deleted is not what it was.
+func (r *stateMirror) recordObject(o *unstructured.Unstructured, gone bool) {
 	if o.GetLabels()["ovn.kubernetes.io/vpc_external"] == "true" {
 		return // within a minute Kube-OVN makes a Vpc of each router that somebody else has made
 	}
 	key := fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())
 	if gone {
-		r.set(key, "")
+		r.updateLine(key, "")
 		return
 	}
-	raw, _ := json.Marshal(sorted(stripped(o.Object, renewedFields))) // it was JSON before
-	line := renewed(key + " " + string(raw))
+	raw, _ := json.Marshal(sortLists(stripFields(o.Object, regeneratedFields))) // it was JSON before
+	line := maskRegenerated(key + " " + string(raw))
 	if o.GetKind() == "OvnEip" {
 		line = strings.ReplaceAll(line, `"finalizers":["kubeovn.io/kube-ovn-controller"],`, "")
 	}
 	if o.GetDeletionTimestamp() != nil {
 		line += " being deleted"
 	}
-	r.set(key, line)
+	r.updateLine(key, line)
 }

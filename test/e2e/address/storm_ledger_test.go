@@ -23,84 +23,84 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// ledger is who has which external address since when, from the first moment to the last. It is written from three streams,
+// allocationLog is who has which external address since when, from the first moment to the last. It is written from three streams,
 // each in the order in which things happened: EIps and OvnEips of the API server, NAT rows of the northbound database.
-type ledger struct {
-	mu      sync.Mutex
-	held    map[entry]map[string]time.Time // holder → since when
-	shows   map[string]string              // stream and holder → address
-	given   int                            // how often an address was given to somebody
-	doubles []string
-	gaps    int // how often a stream had to begin anew
+type allocationLog struct {
+	mu                sync.Mutex
+	holders           map[streamAddress]map[string]time.Time // holder → since when
+	current           map[string]string                      // stream and holder → address
+	grants            int                                    // how often an address was given to somebody
+	doubleAllocations []string
+	streamRestarts    int // how often a stream had to begin anew
 
-	events int
-	next   chan struct{} // closed at the next event
+	events    int
+	nextEvent chan struct{} // closed at the next event
 }
 
-// entry is an address as one stream tells of it.
-type entry struct{ stream, address string }
+// streamAddress is an address as one stream tells of it.
+type streamAddress struct{ stream, address string }
 
-func newLedger() *ledger {
-	return &ledger{held: map[entry]map[string]time.Time{}, shows: map[string]string{}, next: make(chan struct{})}
+func newAllocationLog() *allocationLog {
+	return &allocationLog{holders: map[streamAddress]map[string]time.Time{}, current: map[string]string{}, nextEvent: make(chan struct{})}
 }
 
-// show says that a holder has an address now; with an empty one, that it has none any more.
-func (l *ledger) show(stream, holder, address string) {
+// recordHolder says that a holder has an address now; with an empty one, that it has none any more.
+func (l *allocationLog) recordHolder(stream, holder, address string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if before := l.shows[stream+holder]; before == address {
+	if before := l.current[stream+holder]; before == address {
 		return
 	} else if before != "" {
-		delete(l.held[entry{stream, before}], holder)
+		delete(l.holders[streamAddress{stream, before}], holder)
 	}
-	l.shows[stream+holder] = address
+	l.current[stream+holder] = address
 	if address == "" {
-		delete(l.shows, stream+holder)
+		delete(l.current, stream+holder)
 		return
 	}
-	key := entry{stream, address}
-	if l.held[key] == nil {
-		l.held[key] = map[string]time.Time{}
+	key := streamAddress{stream, address}
+	if l.holders[key] == nil {
+		l.holders[key] = map[string]time.Time{}
 	}
-	for other, since := range l.held[key] {
-		l.doubles = append(l.doubles, fmt.Sprintf("%s: %s was given to %s while %s had had it for %s",
+	for other, since := range l.holders[key] {
+		l.doubleAllocations = append(l.doubleAllocations, fmt.Sprintf("%s: %s was given to %s while %s had had it for %s",
 			stream, address, holder, other, time.Since(since).Round(time.Millisecond)))
 	}
-	l.held[key][holder] = time.Now()
-	l.given++
+	l.holders[key][holder] = time.Now()
+	l.grants++
 }
 
-// heard counts an event.
-func (l *ledger) heard() {
+// countEvent counts an event.
+func (l *allocationLog) countEvent() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.events++
-	close(l.next)
-	l.next = make(chan struct{})
+	close(l.nextEvent)
+	l.nextEvent = make(chan struct{})
 }
 
-// forget ends a stream: what it told may not hold any more.
-func (l *ledger) forget(stream string) {
+// dropStream ends a stream: what it told may not hold any more.
+func (l *allocationLog) dropStream(stream string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.gaps++
-	for key := range l.held {
+	l.streamRestarts++
+	for key := range l.holders {
 		if key.stream == stream {
-			delete(l.held, key)
+			delete(l.holders, key)
 		}
 	}
-	for holder := range l.shows {
+	for holder := range l.current {
 		if strings.HasPrefix(holder, stream) {
-			delete(l.shows, holder)
+			delete(l.current, holder)
 		}
 	}
 }
 
-// after returns when so many more events were heard, or when the context is done.
-func (l *ledger) after(ctx context.Context, events int) {
+// waitEvents returns when so many more events were heard, or when the context is done.
+func (l *allocationLog) waitEvents(ctx context.Context, events int) {
 	for ; events > 0 && ctx.Err() == nil; events-- {
 		l.mu.Lock()
-		next := l.next
+		next := l.nextEvent
 		l.mu.Unlock()
 		select {
 		case <-next:
@@ -109,17 +109,17 @@ func (l *ledger) after(ctx context.Context, events int) {
 	}
 }
 
-// count is how many events were heard.
-func (l *ledger) count() int {
+// eventCount is how many events were heard.
+func (l *allocationLog) eventCount() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.events
 }
 
-func (l *ledger) found() []string {
+func (l *allocationLog) foundDoubles() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Clone(l.doubles)
+	return slices.Clone(l.doubleAllocations)
 }
 
 // The streams.
@@ -129,10 +129,10 @@ const (
 	natStream    = "NAT"
 )
 
-// followAddresses opens the books. They are kept until the test ends.
-func followAddresses(t *testing.T, c *harness.Cluster) *ledger {
+// watchAllocations opens the books. They are kept until the test ends.
+func watchAllocations(t *testing.T, c *harness.Cluster) *allocationLog {
 	t.Helper()
-	l := newLedger()
+	l := newAllocationLog()
 	ctx, stop := context.WithCancel(context.Background())
 	var group sync.WaitGroup
 	t.Cleanup(func() { stop(); group.Wait() })
@@ -148,10 +148,10 @@ func followAddresses(t *testing.T, c *harness.Cluster) *ledger {
 		eipStream:    {schema.GroupVersionResource{Group: "kube-dc.com", Version: "v1", Resource: "eips"}, "ipAddress"},
 		ovnEipStream: {schema.GroupVersionResource{Group: "kubeovn.io", Version: "v1", Resource: "ovn-eips"}, "v4Ip"},
 	} {
-		w := &objectStream{l: l, stream: stream, field: where.field, api: api.Resource(where.resource), begun: begun}
-		group.Go(func() { w.follow(ctx) })
+		w := &objectStream{log: l, stream: stream, field: where.field, api: api.Resource(where.resource), ready: begun}
+		group.Go(func() { w.watchUntilDone(ctx) })
 	}
-	group.Go(func() { followNAT(ctx, c, l, begun) })
+	group.Go(func() { watchNAT(ctx, c, l, begun) })
 	for range 3 {
 		select {
 		case <-begun:
@@ -165,25 +165,25 @@ func followAddresses(t *testing.T, c *harness.Cluster) *ledger {
 // objectStream is the addresses that objects of a kind show in their status. An object that is being deleted shows none: its
 // address may be given to somebody else while it waits for its last finalizer.
 type objectStream struct {
-	l             *ledger
+	log           *allocationLog
 	stream, field string
 	api           dynamic.ResourceInterface
-	begun         chan<- struct{}
+	ready         chan<- struct{}
 }
 
-// follow watches until the context is done. It goes on where a connection ended, so that nothing is missed.
-func (s *objectStream) follow(ctx context.Context) {
+// watchUntilDone watches until the context is done. It goes on where a connection ended, so that nothing is missed.
+func (s *objectStream) watchUntilDone(ctx context.Context) {
 	version := ""
 	for ctx.Err() == nil {
 		var err error
 		if version == "" {
-			if version, err = s.list(ctx); err == nil && s.begun != nil {
-				s.begun <- struct{}{}
-				s.begun = nil
+			if version, err = s.relist(ctx); err == nil && s.ready != nil {
+				s.ready <- struct{}{}
+				s.ready = nil
 			}
 		}
 		if err == nil {
-			version, err = s.watch(ctx, version)
+			version, err = s.watchFrom(ctx, version)
 		}
 		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 			version = "" // the API server has forgotten what came in between
@@ -197,19 +197,19 @@ func (s *objectStream) follow(ctx context.Context) {
 	}
 }
 
-func (s *objectStream) list(ctx context.Context) (string, error) {
+func (s *objectStream) relist(ctx context.Context) (string, error) {
 	list, err := s.api.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return "", err
 	}
-	s.l.forget(s.stream)
+	s.log.dropStream(s.stream)
 	for i := range list.Items {
-		s.tell(&list.Items[i], false)
+		s.recordObject(&list.Items[i], false)
 	}
 	return list.GetResourceVersion(), nil
 }
 
-func (s *objectStream) watch(ctx context.Context, from string) (string, error) {
+func (s *objectStream) watchFrom(ctx context.Context, from string) (string, error) {
 	w, err := s.api.Watch(ctx, metav1.ListOptions{ResourceVersion: from, AllowWatchBookmarks: true})
 	if err != nil {
 		return from, err
@@ -222,25 +222,25 @@ func (s *objectStream) watch(ctx context.Context, from string) (string, error) {
 		}
 		from = o.GetResourceVersion()
 		if e.Type != watch.Bookmark {
-			s.tell(o, e.Type == watch.Deleted)
+			s.recordObject(o, e.Type == watch.Deleted)
 		}
 	}
 	return from, nil
 }
 
-func (s *objectStream) tell(o *unstructured.Unstructured, gone bool) {
+func (s *objectStream) recordObject(o *unstructured.Unstructured, gone bool) {
 	address, _, _ := unstructured.NestedString(o.Object, "status", s.field)
 	if gone || o.GetDeletionTimestamp() != nil {
 		address = ""
 	}
-	s.l.show(s.stream, strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"), address)
-	s.l.heard()
+	s.log.recordHolder(s.stream, strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"), address)
+	s.log.countEvent()
 }
 
-// followNAT follows the floating IPs in the northbound database, at whichever server runs.
-func followNAT(ctx context.Context, c *harness.Cluster, l *ledger, begun chan<- struct{}) {
+// watchNAT follows the floating IPs in the northbound database, at whichever server runs.
+func watchNAT(ctx context.Context, c *harness.Cluster, l *allocationLog, begun chan<- struct{}) {
 	for i := 0; ctx.Err() == nil; i++ {
-		socket := c.Inside(c.ServerFile(fmt.Sprintf("ovn-nb%d", 1+i%c.Blueprint.Raft), "sock"))
+		socket := c.Inside(c.DatabaseFile(fmt.Sprintf("ovn-nb%d", 1+i%c.Blueprint.Raft), "sock"))
 		cmd := exec.CommandContext(ctx, c.Parts.Program("ovsdb-client"),
 			"--format=json", "monitor", "unix:"+socket, "OVN_Northbound", "NAT", "type,external_ip,logical_ip")
 		out, err := cmd.StdoutPipe()
@@ -252,8 +252,8 @@ func followNAT(ctx context.Context, c *harness.Cluster, l *ledger, begun chan<- 
 				begun <- struct{}{}
 				begun = nil
 			}
-			l.forget(natStream)
-			readNAT(out, l)
+			l.dropStream(natStream)
+			readNATChanges(out, l)
 			_ = cmd.Wait()
 		}
 		select { // it was killed
@@ -263,9 +263,9 @@ func followNAT(ctx context.Context, c *harness.Cluster, l *ledger, begun chan<- 
 	}
 }
 
-// readNAT reads transactions, one a line: rows with what was done to them. A row that changed takes two lines of a table, and
+// readNATChanges reads transactions, one a line: rows with what was done to them. A row that changed takes two lines of a table, and
 // only the first has its id.
-func readNAT(out io.Reader, l *ledger) {
+func readNATChanges(out io.Reader, l *allocationLog) {
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<24)
 	holders := map[string]string{} // by row
@@ -282,15 +282,15 @@ func readNAT(out io.Reader, l *ledger) {
 			}
 			switch action := cells[1]; {
 			case action == "delete" || action == "old":
-				l.show(natStream, holders[row], "")
+				l.recordHolder(natStream, holders[row], "")
 			case cells[2] == "dnat_and_snat":
 				come[row] = fmt.Sprint(cells[3])
 				holders[row] = fmt.Sprintf("%v (row %s)", cells[4], row)
 			}
 		}
 		for row, address := range come {
-			l.show(natStream, holders[row], address)
+			l.recordHolder(natStream, holders[row], address)
 		}
-		l.heard()
+		l.countEvent()
 	}
 }

@@ -19,45 +19,45 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// storm is the scripts of all tenants, and the cluster on which they can be played again and again.
-type storm struct {
+// churnRun is the scripts of all tenants, and the cluster on which they can be played again and again.
+type churnRun struct {
 	*harness.Cluster
-	api     dynamic.Interface
-	seed    uint64
-	tenants []*tenant
-	ledger  *ledger
-	ctl     *harness.Controller
-	limit   time.Duration // to settle
+	api           dynamic.Interface
+	seed          uint64
+	tenants       []*tenantScript
+	allocations   *allocationLog
+	controller    *harness.Controller
+	settleTimeout time.Duration // to settle
 }
 
-func newStorm(t *testing.T, c *harness.Cluster, ctl *harness.Controller, tenants, changes int) *storm {
+func newChurnRun(t *testing.T, c *harness.Cluster, ctl *harness.Controller, tenants, changes int) *churnRun {
 	t.Helper()
 	api, err := dynamic.NewForConfig(c.RESTConfig(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &storm{Cluster: c, api: api, seed: stormSeed(t), ledger: followAddresses(t, c), ctl: ctl, limit: 2 * time.Minute}
+	s := &churnRun{Cluster: c, api: api, seed: churnSeed(t), allocations: watchAllocations(t, c), controller: ctl, settleTimeout: 2 * time.Minute}
 	for number := range tenants {
-		s.tenants = append(s.tenants, script(s.seed, number, changes))
+		s.tenants = append(s.tenants, generateScript(s.seed, number, changes))
 	}
-	if err := c.Objects.Namespace(harness.Within(t, time.Minute), stormOrganization); err != nil {
+	if err := c.Objects.Namespace(harness.Within(t, time.Minute), churnOrganization); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-func (s *storm) size() (steps int) {
+func (s *churnRun) countSteps() (steps int) {
 	for _, n := range s.tenants {
 		steps += len(n.steps)
 	}
 	return steps
 }
 
-// play plays the storm once and returns what is left. What disturbs it, if anything, lets the steps through as it likes.
-func (s *storm) play(t *testing.T, disturb func(t *testing.T, pass func(steps int))) (left remains, took time.Duration) {
+// runScripts plays the storm once and returns what is left. What disturbs it, if anything, lets the steps through as it likes.
+func (s *churnRun) runScripts(t *testing.T, disturb func(t *testing.T, pass func(steps int))) (left stateLines, took time.Duration) {
 	t.Helper()
 	begin := time.Now()
-	gate := make(chan struct{}, s.size())
+	gate := make(chan struct{}, s.countSteps())
 	pass := func(steps int) {
 		for range steps {
 			select {
@@ -70,30 +70,30 @@ func (s *storm) play(t *testing.T, disturb func(t *testing.T, pass func(steps in
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
 	for _, n := range s.tenants {
-		group.Go(func() error { return s.act(ctx, n, gate) })
+		group.Go(func() error { return s.runTenant(ctx, n, gate) })
 	}
 	if disturb != nil {
 		disturb(t, pass)
 	}
-	pass(s.size())
+	pass(s.countSteps())
 	if err := group.Wait(); err != nil {
-		t.Fatalf("%v\n%s", err, s.leaving(t))
+		t.Fatalf("%v\n%s", err, s.describeStuckDeletions(t))
 	}
 	acted := time.Since(begin)
-	s.settle(t)
+	s.waitConverged(t)
 	t.Logf("the changes took %s, and it was settled after %s", acted.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond))
-	return collectRemains(t, s.Cluster), time.Since(begin)
+	return collectState(t, s.Cluster), time.Since(begin)
 }
 
-// leaving is the objects that are deleted and not gone, with what Kube-OVN last said of each, for a person to read.
-func (s *storm) leaving(t *testing.T) string {
+// describeStuckDeletions is the objects that are deleted and not gone, with what Kube-OVN last said of each, for a person to read.
+func (s *churnRun) describeStuckDeletions(t *testing.T) string {
 	t.Helper()
 	said, err := os.ReadFile(s.Log("kube-ovn-controller"))
 	if err != nil {
 		return err.Error()
 	}
 	var out []string
-	for _, o := range stormObjects(t, s.Cluster) {
+	for _, o := range listProjectObjects(t, s.Cluster) {
 		if o.GetDeletionTimestamp() == nil {
 			continue
 		}
@@ -109,8 +109,8 @@ func (s *storm) leaving(t *testing.T) string {
 	return strings.Join(out, "\n")
 }
 
-// act plays the part of one tenant.
-func (s *storm) act(ctx context.Context, n *tenant, gate <-chan struct{}) error {
+// runTenant plays the part of one tenant.
+func (s *churnRun) runTenant(ctx context.Context, n *tenantScript, gate <-chan struct{}) error {
 	for _, step := range n.steps {
 		select {
 		case <-gate:
@@ -118,24 +118,24 @@ func (s *storm) act(ctx context.Context, n *tenant, gate <-chan struct{}) error 
 			return ctx.Err()
 		}
 		select {
-		case <-time.After(step.pause):
+		case <-time.After(step.delay):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if err := s.do(ctx, step); err != nil {
-			return fmt.Errorf("%s: %w", step.ref(), err)
+		if err := s.applyStepWithRetry(ctx, step); err != nil {
+			return fmt.Errorf("%s: %w", step.objectRef(), err)
 		}
 	}
 	return nil
 }
 
-// do makes one change, as stubbornly as a person would: it waits for what is in the way, and tries again when the API server
+// applyStepWithRetry makes one change, as stubbornly as a person would: it waits for what is in the way, and tries again when the API server
 // is not there.
-func (s *storm) do(ctx context.Context, step step) error {
+func (s *churnRun) applyStepWithRetry(ctx context.Context, step step) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	for {
-		err := s.try(ctx, step)
+		err := s.applyStep(ctx, step)
 		if err == nil || apierrors.IsInvalid(errors.Unwrap(err)) || apierrors.IsInvalid(err) {
 			return err
 		}
@@ -147,10 +147,10 @@ func (s *storm) do(ctx context.Context, step step) error {
 	}
 }
 
-func (s *storm) try(ctx context.Context, step step) error {
-	r := step.ref()
-	if step.remove {
-		err := s.api.Resource(harness.ResourceOf(r)).Namespace(r.Namespace).Delete(ctx, r.Name, metav1.DeleteOptions{})
+func (s *churnRun) applyStep(ctx context.Context, step step) error {
+	r := step.objectRef()
+	if step.isDelete {
+		err := s.api.Resource(harness.ResourceForRef(r)).Namespace(r.Namespace).Delete(ctx, r.Name, metav1.DeleteOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -168,49 +168,49 @@ func (s *storm) try(ctx context.Context, step step) error {
 	return s.Objects.ApplyObject(ctx, step.object)
 }
 
-// settle waits until everything is in force that should be there in the end, everything else is gone, and nobody writes any
+// waitConverged waits until everything is in force that should be there in the end, everything else is gone, and nobody writes any
 // more.
-func (s *storm) settle(t *testing.T) {
+func (s *churnRun) waitConverged(t *testing.T) {
 	t.Helper()
-	limit := time.Now().Add(s.limit)
+	limit := time.Now().Add(s.settleTimeout)
 	for _, n := range s.tenants {
-		if !n.stays {
-			s.expect(t, limit, harness.Ref("Project", stormOrganization, n.project()), false)
+		if !n.remainsAtEnd {
+			s.waitForState(t, limit, harness.ObjectRef("Project", churnOrganization, n.projectName()), false)
 			continue
 		}
-		s.expect(t, limit, harness.Ref("Project", stormOrganization, n.project()), true)
+		s.waitForState(t, limit, harness.ObjectRef("Project", churnOrganization, n.projectName()), true)
 		for _, kind := range []struct {
 			kind  string
 			names []string
 		}{{"EIp", eipNames}, {"FIp", fipNames}} {
 			for _, name := range kind.names {
-				s.expect(t, limit, harness.Ref(kind.kind, n.namespace(), name), n.last[kind.kind+" "+name])
+				s.waitForState(t, limit, harness.ObjectRef(kind.kind, n.namespace(), name), n.expectedAtEnd[kind.kind+" "+name])
 			}
 		}
 	}
-	s.quiet(harness.Within(t, 30*time.Second), t)
+	s.waitNoWrites(harness.Within(t, 30*time.Second), t)
 }
 
-// quiet waits until nobody writes for longer than the controller ever waits before it looks again.
-func (s *storm) quiet(ctx context.Context, t *testing.T) {
+// waitNoWrites waits until nobody writes for longer than the controller ever waits before it looks again.
+func (s *churnRun) waitNoWrites(ctx context.Context, t *testing.T) {
 	t.Helper()
 	const while = 2500 * time.Millisecond
 	for {
-		before, events := s.ctl.CountWrites(t), s.ledger.count()
+		before, events := s.controller.CountWrites(t), s.allocations.eventCount()
 		select {
 		case <-time.After(while):
 		case <-ctx.Done():
-			t.Errorf("it never becomes quiet: %.0f writes and %d events in the last %s", s.ctl.CountWrites(t)-before, s.ledger.count()-events, while)
+			t.Errorf("it never becomes quiet: %.0f writes and %d events in the last %s", s.controller.CountWrites(t)-before, s.allocations.eventCount()-events, while)
 			return
 		}
-		if s.ctl.CountWrites(t) == before && s.ledger.count() == events {
+		if s.controller.CountWrites(t) == before && s.allocations.eventCount() == events {
 			return
 		}
 	}
 }
 
-// expect waits until an object is in force, or gone. When the time is up, one last look tells what else is not as it should be.
-func (s *storm) expect(t *testing.T, limit time.Time, r manifest.Ref, there bool) {
+// waitForState waits until an object is in force, or gone. When the time is up, one last look tells what else is not as it should be.
+func (s *churnRun) waitForState(t *testing.T, limit time.Time, r manifest.Ref, there bool) {
 	t.Helper()
 	ctx := harness.Within(t, max(time.Until(limit), 5*time.Second))
 	holds := manifest.Gone
@@ -228,18 +228,18 @@ func (s *storm) expect(t *testing.T, limit time.Time, r manifest.Ref, there bool
 	}
 }
 
-// clear deletes all projects and waits until nothing is left of them.
-func (s *storm) clear(t *testing.T) {
+// deleteProjects deletes all projects and waits until nothing is left of them.
+func (s *churnRun) deleteProjects(t *testing.T) {
 	t.Helper()
 	for _, n := range s.tenants {
-		if err := s.do(harness.Within(t, time.Minute), step{remove: true, object: n.steps[0].object}); err != nil {
+		if err := s.applyStepWithRetry(harness.Within(t, time.Minute), step{isDelete: true, object: n.steps[0].object}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, n := range s.tenants {
-		s.expect(t, time.Now().Add(s.limit), harness.Ref("Project", stormOrganization, n.project()), false)
+		s.waitForState(t, time.Now().Add(s.settleTimeout), harness.ObjectRef("Project", churnOrganization, n.projectName()), false)
 	}
-	if left := collectRemains(t, s.Cluster); len(left) > 0 {
+	if left := collectState(t, s.Cluster); len(left) > 0 {
 		t.Errorf("all projects are deleted, and there is still\n%s", strings.Join(left, "\n"))
 	}
 }

@@ -13,106 +13,108 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// stormOrganization is where the Projects of a storm are. There is nothing else in it.
-const stormOrganization = "storm"
+// churnOrganization is where the Projects of a storm are. There is nothing else in it.
+const churnOrganization = "storm"
 
 // step is one change that somebody makes.
 type step struct {
-	object *unstructured.Unstructured
-	remove bool
-	pause  time.Duration // before it
+	object   *unstructured.Unstructured
+	isDelete bool
+	delay    time.Duration // before it
 }
 
-func (s step) ref() manifest.Ref {
+func (s step) objectRef() manifest.Ref {
 	return manifest.Ref{GVK: s.object.GroupVersionKind(), Namespace: s.object.GetNamespace(), Name: s.object.GetName()}
 }
 
-// tenant is one project of a storm, with what its people have as the script goes on. Each does one thing after the other; all
+// tenantScript is one project of a storm, with what its people have as the script goes on. Each does one thing after the other; all
 // tenants act side by side.
-type tenant struct {
-	r      *rand.Rand
+type tenantScript struct {
+	rng    *rand.Rand
 	number int
 	steps  []step
 
-	eips map[string]bool
-	lost map[string]bool // EIps that were deleted: they may be there still, while a FIp names them
-	fips map[string]fipSpec
+	eips        map[string]bool
+	deletedEIPs map[string]bool // EIps that were deleted: they may be there still, while a FIp names them
+	fips        map[string]fipSpec
 
-	stays bool // at the end
-	last  map[string]bool
+	remainsAtEnd  bool // at the end
+	expectedAtEnd map[string]bool
 }
 
 // fipSpec is what a FIp asks for: an EIp by name or, without one, one of its own; an address or a virtual machine.
-type fipSpec struct{ eip, address, machine string }
+type fipSpec struct{ eip, address, vm string }
 
-// script is what a tenant does: so many changes at random, and then what makes the end known. The same seed and number give
+// generateScript is what a tenant does: so many changes at random, and then what makes the end known. The same seed and number give
 // the same script.
-func script(seed uint64, number, changes int) *tenant {
-	n := &tenant{r: rand.New(rand.NewPCG(seed, uint64(number))), number: number, stays: number%5 != 4, last: map[string]bool{}}
-	n.begin()
+func generateScript(seed uint64, number, changes int) *tenantScript {
+	n := &tenantScript{rng: rand.New(rand.NewPCG(seed, uint64(number))), number: number, remainsAtEnd: number%5 != 4, expectedAtEnd: map[string]bool{}}
+	n.addProject()
 	again := -1
 	if number%4 == 1 {
-		again = n.r.IntN(changes) // the whole project goes and comes again
+		again = n.rng.IntN(changes) // the whole project goes and comes again
 	}
 	for i := range changes {
 		if i == again {
-			n.remove("Project", n.project())
-			n.begin()
+			n.addDelete("Project", n.projectName())
+			n.addProject()
 		}
-		n.change()
+		n.addRandomChange()
 	}
-	n.finish()
+	n.addFinalState()
 	return n
 }
 
-func (n *tenant) project() string { return fmt.Sprintf("p%d", n.number) }
+func (n *tenantScript) projectName() string { return fmt.Sprintf("p%d", n.number) }
 
-func (n *tenant) namespace() string { return stormOrganization + "-" + n.project() }
+func (n *tenantScript) namespace() string { return churnOrganization + "-" + n.projectName() }
 
-// address is an address in the project.
-func (n *tenant) address(host int) string { return fmt.Sprintf("10.%d.0.%d", 50+n.number, host) }
-
-// tiny says whether the tenant uses the network that has hardly more addresses than are asked for.
-func (n *tenant) tiny() bool { return n.number%4 == 0 }
-
-func (n *tenant) begin() {
-	n.eips, n.lost, n.fips = map[string]bool{}, map[string]bool{}, map[string]fipSpec{}
-	network := []string{"cloud", "public"}[n.number%2]
-	n.put("Project", n.project(), map[string]any{"cidrBlock": fmt.Sprintf("10.%d.0.0/24", 50+n.number), "egressNetworkType": network})
-	n.move("v0", 20)
-	n.move("v1", 30)
+// podAddress is an address in the project.
+func (n *tenantScript) podAddress(host int) string {
+	return fmt.Sprintf("10.%d.0.%d", 50+n.number, host)
 }
 
-// put and remove write a step.
-func (n *tenant) put(kind, name string, spec map[string]any) *unstructured.Unstructured {
-	r := harness.Ref(kind, n.namespace(), name)
+// usesTinyNetwork says whether the tenant uses the network that has hardly more addresses than are asked for.
+func (n *tenantScript) usesTinyNetwork() bool { return n.number%4 == 0 }
+
+func (n *tenantScript) addProject() {
+	n.eips, n.deletedEIPs, n.fips = map[string]bool{}, map[string]bool{}, map[string]fipSpec{}
+	network := []string{"cloud", "public"}[n.number%2]
+	n.addApply("Project", n.projectName(), map[string]any{"cidrBlock": fmt.Sprintf("10.%d.0.0/24", 50+n.number), "egressNetworkType": network})
+	n.addVMMove("v0", 20)
+	n.addVMMove("v1", 30)
+}
+
+// addApply and remove write a step.
+func (n *tenantScript) addApply(kind, name string, spec map[string]any) *unstructured.Unstructured {
+	r := harness.ObjectRef(kind, n.namespace(), name)
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	o.SetGroupVersionKind(r.GVK)
 	o.SetName(name)
 	o.SetNamespace(n.namespace())
 	if kind == "Project" {
-		o.SetNamespace(stormOrganization)
+		o.SetNamespace(churnOrganization)
 	}
-	n.steps = append(n.steps, step{object: o, pause: time.Duration(n.r.Int64N(int64(150 * time.Millisecond)))})
+	n.steps = append(n.steps, step{object: o, delay: time.Duration(n.rng.Int64N(int64(150 * time.Millisecond)))})
 	return o
 }
 
-func (n *tenant) remove(kind, name string) {
-	n.put(kind, name, nil)
-	n.steps[len(n.steps)-1].remove = true
+func (n *tenantScript) addDelete(kind, name string) {
+	n.addApply(kind, name, nil)
+	n.steps[len(n.steps)-1].isDelete = true
 }
 
-// move gives a virtual machine an address.
-func (n *tenant) move(machine string, host int) {
-	o := n.put("VirtualMachineInstance", machine, map[string]any{})
-	o.Object["status"] = map[string]any{"interfaces": []any{map[string]any{"name": "net1", "mac": "0a:00:00:00:00:01", "ipAddress": n.address(host)}}}
+// addVMMove gives a virtual machine an address.
+func (n *tenantScript) addVMMove(machine string, host int) {
+	o := n.addApply("VirtualMachineInstance", machine, map[string]any{})
+	o.Object["status"] = map[string]any{"interfaces": []any{map[string]any{"name": "net1", "mac": "0a:00:00:00:00:01", "ipAddress": n.podAddress(host)}}}
 }
 
 // eipNames: by type, by default, by name of the network, on a small network, an address of one's own, one that a second
 // tenant wants too, and one that the tenant wants twice.
 var eipNames = []string{"any-public", "any", "by-name", "tiny", "own", "contended", "twice"}
 
-func (n *tenant) putEIp(name string) {
+func (n *tenantScript) addEIP(name string) {
 	spec := map[string]any{}
 	switch name {
 	case "any-public":
@@ -120,25 +122,25 @@ func (n *tenant) putEIp(name string) {
 	case "by-name":
 		spec["externalNetwork"] = "ext-public"
 	case "tiny":
-		spec["externalNetworkType"] = n.small()
+		spec["externalNetworkType"] = n.smallNetworkType()
 	case "own", "twice":
 		spec["externalNetworkType"], spec["ipAddress"] = "public", fmt.Sprintf("198.18.200.%d", 10+n.number)
 	case "contended":
 		spec["externalNetworkType"], spec["ipAddress"] = "cloud", fmt.Sprintf("100.65.200.%d", 10+n.number/2)
 	}
-	n.put("EIp", name, spec)
+	n.addApply("EIp", name, spec)
 	n.eips[name] = true
 }
 
-func (n *tenant) small() string {
-	if n.tiny() {
+func (n *tenantScript) smallNetworkType() string {
+	if n.usesTinyNetwork() {
 		return "tiny"
 	}
 	return "cloud"
 }
 
-// named says whether a FIp names an EIp.
-func (n *tenant) named(eip string) bool {
+// isReferencedByFIP says whether a FIp names an EIp.
+func (n *tenantScript) isReferencedByFIP(eip string) bool {
 	for _, f := range n.fips {
 		if f.eip == eip {
 			return true
@@ -149,98 +151,98 @@ func (n *tenant) named(eip string) bool {
 
 var fipNames = []string{"f0", "f1", "f2", "f3"}
 
-func (n *tenant) putFIp(name string, f fipSpec) {
+func (n *tenantScript) addFIP(name string, f fipSpec) {
 	spec := map[string]any{}
 	if f.eip != "" {
 		spec["eip"] = f.eip
-	} else if kind := map[string]string{"f0": "public", "f1": "", "f2": n.small(), "f3": "cloud"}[name]; kind != "" {
+	} else if kind := map[string]string{"f0": "public", "f1": "", "f2": n.smallNetworkType(), "f3": "cloud"}[name]; kind != "" {
 		spec["externalNetworkType"] = kind
 	}
-	if f.machine != "" {
-		spec["vmTarget"] = map[string]any{"vmName": f.machine}
+	if f.vm != "" {
+		spec["vmTarget"] = map[string]any{"vmName": f.vm}
 	} else {
 		spec["ipAddress"] = f.address
 	}
-	n.put("FIp", name, spec)
+	n.addApply("FIp", name, spec)
 	n.fips[name] = f
 }
 
-// change is one change at random. FIps may come to want what another has, and name EIps that are not there.
-func (n *tenant) change() {
-	eip, name := oneOf(n.r, eipNames), oneOf(n.r, fipNames)
+// addRandomChange is one change at random. FIps may come to want what another has, and name EIps that are not there.
+func (n *tenantScript) addRandomChange() {
+	eip, name := pickRandom(n.rng, eipNames), pickRandom(n.rng, fipNames)
 	f, there := n.fips[name]
-	switch kind := n.r.IntN(10); {
+	switch kind := n.rng.IntN(10); {
 	case kind < 3 && n.eips[eip]:
-		n.remove("EIp", eip)
-		n.eips[eip], n.lost[eip] = false, true
-	case kind < 3 && (!n.lost[eip] || !n.named(eip)):
-		n.putEIp(eip)
+		n.addDelete("EIp", eip)
+		n.eips[eip], n.deletedEIPs[eip] = false, true
+	case kind < 3 && (!n.deletedEIPs[eip] || !n.isReferencedByFIP(eip)):
+		n.addEIP(eip)
 	case kind < 5 && there:
-		n.remove("FIp", name)
+		n.addDelete("FIp", name)
 		delete(n.fips, name)
 	case kind < 7:
-		f.address, f.machine = n.address(10+n.r.IntN(5)), oneOf(n.r, []string{"", "", "", "v0", "v1"})
-		n.putFIp(name, f)
+		f.address, f.vm = n.podAddress(10+n.rng.IntN(5)), pickRandom(n.rng, []string{"", "", "", "v0", "v1"})
+		n.addFIP(name, f)
 	case kind < 9:
 		if f.address == "" {
-			f.address = n.address(10 + n.r.IntN(5))
+			f.address = n.podAddress(10 + n.rng.IntN(5))
 		}
-		f.eip = oneOf(n.r, append(slices.Sorted(maps.Keys(n.eips)), ""))
-		n.putFIp(name, f)
+		f.eip = pickRandom(n.rng, append(slices.Sorted(maps.Keys(n.eips)), ""))
+		n.addFIP(name, f)
 	default:
-		n.move("v0", 20+n.r.IntN(5))
+		n.addVMMove("v0", 20+n.rng.IntN(5))
 	}
 }
 
-func oneOf[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
+func pickRandom[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
 
-// finish makes what is left known: nobody wants what another has.
-func (n *tenant) finish() {
-	if !n.stays {
-		n.remove("Project", n.project())
+// addFinalState makes what is left known: nobody wants what another has.
+func (n *tenantScript) addFinalState() {
+	if !n.remainsAtEnd {
+		n.addDelete("Project", n.projectName())
 		return
 	}
 	keep := map[string]bool{}
 	for _, name := range eipNames {
-		keep[name] = n.r.IntN(2) == 0 && name != "twice" && (name != "contended" || n.number%2 == 0)
+		keep[name] = n.rng.IntN(2) == 0 && name != "twice" && (name != "contended" || n.number%2 == 0)
 	}
 	for _, name := range fipNames {
-		if f, there := n.fips[name]; there && (n.r.IntN(3) == 0 || f.eip != "" && (!keep[f.eip] || !n.eips[f.eip])) {
-			n.remove("FIp", name)
+		if f, there := n.fips[name]; there && (n.rng.IntN(3) == 0 || f.eip != "" && (!keep[f.eip] || !n.eips[f.eip])) {
+			n.addDelete("FIp", name)
 			delete(n.fips, name)
 		}
 	}
 	for _, name := range eipNames {
 		switch {
 		case !keep[name] && n.eips[name]:
-			n.remove("EIp", name)
+			n.addDelete("EIp", name)
 			n.eips[name] = false
 		case keep[name] && !n.eips[name]:
-			n.putEIp(name)
+			n.addEIP(name)
 		}
-		n.last["EIp "+name] = keep[name]
+		n.expectedAtEnd["EIp "+name] = keep[name]
 	}
-	n.finishFIps(slices.Sorted(maps.Keys(n.eips)))
-	n.move("v0", 20)
-	n.last["Project"] = true
+	n.addFinalFIPs(slices.Sorted(maps.Keys(n.eips)))
+	n.addVMMove("v0", 20)
+	n.expectedAtEnd["Project"] = true
 }
 
-func (n *tenant) finishFIps(eips []string) {
+func (n *tenantScript) addFinalFIPs(eips []string) {
 	eips = slices.DeleteFunc(eips, func(name string) bool { return !n.eips[name] })
-	n.r.Shuffle(len(eips), func(i, j int) { eips[i], eips[j] = eips[j], eips[i] })
-	hosts := n.r.Perm(5)
+	n.rng.Shuffle(len(eips), func(i, j int) { eips[i], eips[j] = eips[j], eips[i] })
+	hosts := n.rng.Perm(5)
 	for i, name := range fipNames {
 		_, there := n.fips[name]
-		if n.last["FIp "+name] = there || n.r.IntN(2) == 0; !n.last["FIp "+name] {
+		if n.expectedAtEnd["FIp "+name] = there || n.rng.IntN(2) == 0; !n.expectedAtEnd["FIp "+name] {
 			continue
 		}
-		f := fipSpec{address: n.address(10 + hosts[i])}
+		f := fipSpec{address: n.podAddress(10 + hosts[i])}
 		if i == 3 {
-			f.machine = "v0"
+			f.vm = "v0"
 		}
-		if i < len(eips) && n.r.IntN(2) == 0 {
+		if i < len(eips) && n.rng.IntN(2) == 0 {
 			f.eip = eips[i]
 		}
-		n.putFIp(name, f)
+		n.addFIP(name, f)
 	}
 }

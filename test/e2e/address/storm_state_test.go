@@ -18,12 +18,12 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// remains are all that a storm has left, as lines that do not depend on the order in which things happened: an address that
+// stateLines are all that a storm has left, as lines that do not depend on the order in which things happened: an address that
 // Kube-OVN chose, or we for a leg, is written as the name of who has it.
-type remains []string
+type stateLines []string
 
-// differs is what one world has and the other has not.
-func (w remains) differs(o remains) string {
+// diff is what one world has and the other has not.
+func (w stateLines) diff(o stateLines) string {
 	var out []string
 	count := map[string]int{}
 	for _, line := range w {
@@ -43,43 +43,43 @@ func (w remains) differs(o remains) string {
 	return strings.Join(out, "\n")
 }
 
-// collectRemains reads Kubernetes and the northbound database.
-func collectRemains(t *testing.T, c *harness.Cluster) remains {
+// collectState reads Kubernetes and the northbound database.
+func collectState(t *testing.T, c *harness.Cluster) stateLines {
 	t.Helper()
-	objects := stormObjects(t, c)
+	objects := listProjectObjects(t, c)
 	names := map[string]string{}
 	for _, o := range objects {
-		nameAddress(o, names)
+		nameOvnEIPAddress(o, names)
 	}
-	nameLegs(t, c, names)
-	var out remains
+	nameReturnPorts(t, c, names)
+	var out stateLines
 	for _, o := range objects {
-		out = append(out, describe(o))
+		out = append(out, normalizeObject(o))
 	}
-	out = append(out, stormRows(t, c)...)
+	out = append(out, readProjectRows(t, c)...)
 	for i := range out {
 		if strings.HasPrefix(out[i], "Subnet ") {
 			continue // it keeps addresses for legs, whichever leg has them
 		}
-		out[i] = anyAddress.ReplaceAllStringFunc(out[i], func(a string) string {
+		out[i] = ipv4Pattern.ReplaceAllStringFunc(out[i], func(a string) string {
 			if who := names[a]; who != "" {
 				return "<" + who + ">"
 			}
 			return a
 		})
-		out[i] = suffixes.ReplaceAllString(out[i], "$1-*")
+		out[i] = ownEIPSuffix.ReplaceAllString(out[i], "$1-*")
 	}
 	slices.Sort(out)
 	return out
 }
 
 var (
-	anyAddress = regexp.MustCompile(`\b(\d{1,3}\.){3}\d{1,3}\b`)
-	suffixes   = regexp.MustCompile(`\b(fip-f\d)-[0-9a-v]{5}\b`) // of EIps that FIps make for themselves: from their UID
+	ipv4Pattern  = regexp.MustCompile(`\b(\d{1,3}\.){3}\d{1,3}\b`)
+	ownEIPSuffix = regexp.MustCompile(`\b(fip-f\d)-[0-9a-v]{5}\b`) // of EIps that FIps make for themselves: from their UID
 )
 
-// nameAddress gives an address that was chosen by Kube-OVN the name of the OvnEip that has it. One that somebody asked for stays.
-func nameAddress(o *unstructured.Unstructured, names map[string]string) {
+// nameOvnEIPAddress gives an address that was chosen by Kube-OVN the name of the OvnEip that has it. One that somebody asked for stays.
+func nameOvnEIPAddress(o *unstructured.Unstructured, names map[string]string) {
 	address, _, _ := unstructured.NestedString(o.Object, "status", "v4Ip")
 	if o.GetKind() != "OvnEip" || strings.Contains(address, ".200.") {
 		return
@@ -101,8 +101,8 @@ var projectResources = []schema.GroupVersionResource{
 	{Group: "kubeovn.io", Version: "v1", Resource: "ovn-snat-rules"},
 }
 
-// stormObjects are the Projects, and all objects of their shards.
-func stormObjects(t *testing.T, c *harness.Cluster) (out []*unstructured.Unstructured) {
+// listProjectObjects are the Projects, and all objects of their shards.
+func listProjectObjects(t *testing.T, c *harness.Cluster) (out []*unstructured.Unstructured) {
 	t.Helper()
 	api, err := dynamic.NewForConfig(c.RESTConfig(t))
 	if err != nil {
@@ -115,8 +115,8 @@ func stormObjects(t *testing.T, c *harness.Cluster) (out []*unstructured.Unstruc
 		}
 		for i := range list.Items {
 			o := &list.Items[i]
-			here := o.GetNamespace() == stormOrganization || strings.HasPrefix(o.GetNamespace()+o.GetName(), stormOrganization+"-")
-			if here || ownership.Ours(o.GetLabels()) {
+			here := o.GetNamespace() == churnOrganization || strings.HasPrefix(o.GetNamespace()+o.GetName(), churnOrganization+"-")
+			if here || ownership.IsManagedObject(o.GetLabels()) {
 				out = append(out, o)
 			}
 		}
@@ -124,8 +124,8 @@ func stormObjects(t *testing.T, c *harness.Cluster) (out []*unstructured.Unstruc
 	return out
 }
 
-// describe is an object without what is different each time: times, versions, MAC addresses, who wrote what.
-func describe(o *unstructured.Unstructured) string {
+// normalizeObject is an object without what is different each time: times, versions, MAC addresses, who wrote what.
+func normalizeObject(o *unstructured.Unstructured) string {
 	spec, _, _ := unstructured.NestedMap(o.Object, "spec")
 	status, _, _ := unstructured.NestedMap(o.Object, "status")
 	switch o.GetKind() {
@@ -143,11 +143,11 @@ func describe(o *unstructured.Unstructured) string {
 		return f != ownership.Finalizer
 	})
 	return fmt.Sprintf("%s %s/%s labels=%v asked-by=%s finalizers=%v leaving=%t spec=%s status=%s current=%t", o.GetKind(), o.GetNamespace(), o.GetName(),
-		labels, o.GetAnnotations()[ownership.OriginAnnotation], finalizers, o.GetDeletionTimestamp() != nil, steady(spec), steady(status), current)
+		labels, o.GetAnnotations()[ownership.OriginAnnotation], finalizers, o.GetDeletionTimestamp() != nil, normalizeValue(spec), normalizeValue(status), current)
 }
 
-// steady is a value as JSON, with lists in order and without what is different each time.
-func steady(v any) string {
+// normalizeValue is a value as JSON, with lists in order and without what is different each time.
+func normalizeValue(v any) string {
 	switch v := v.(type) {
 	case map[string]any:
 		var out []string
@@ -157,14 +157,14 @@ func steady(v any) string {
 				continue
 			}
 			if v[key] != "" { // when Kube-OVN writes an object, it also writes the fields that nobody has set
-				out = append(out, key+":"+steady(v[key]))
+				out = append(out, key+":"+normalizeValue(v[key]))
 			}
 		}
 		return "{" + strings.Join(out, " ") + "}"
 	case []any:
 		var out []string
 		for _, item := range v {
-			out = append(out, steady(item))
+			out = append(out, normalizeValue(item))
 		}
 		slices.Sort(out)
 		return "[" + strings.Join(out, " ") + "]"
@@ -173,8 +173,8 @@ func steady(v any) string {
 	}
 }
 
-// values is a set of any size: OVSDB writes one of a single value as that value.
-func values(v any) []any {
+// setValues is a set of any size: OVSDB writes one of a single value as that value.
+func setValues(v any) []any {
 	if many, ok := v.([]any); ok {
 		return many
 	}

@@ -23,8 +23,8 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// stormLab has one node, because nothing is sent, and a network with hardly more addresses than are asked for.
-func stormLab(raft int) blueprint.Blueprint {
+// churnTopology has one node, because nothing is sent, and a network with hardly more addresses than are asked for.
+func churnTopology(raft int) blueprint.Blueprint {
 	network := func(name, prefix string) blueprint.Network {
 		return blueprint.Network{Name: name, Prefixes: []netip.Prefix{netip.MustParsePrefix(prefix)}, Default: name == "ext-cloud"}
 	}
@@ -34,8 +34,8 @@ func stormLab(raft int) blueprint.Blueprint {
 	}
 }
 
-// stormSeed is another one each time, or the one that is to be looked at again.
-func stormSeed(t *testing.T) uint64 {
+// churnSeed is another one each time, or the one that is to be looked at again.
+func churnSeed(t *testing.T) uint64 {
 	t.Helper()
 	seed := rand.Uint64N(1_000_000)
 	if text := os.Getenv("SALLYPORT_SEED"); text != "" {
@@ -49,32 +49,32 @@ func stormSeed(t *testing.T) uint64 {
 }
 
 func TestCore4KilledControllerConvergesToTheSame(t *testing.T) {
-	item := core.Item(t, 4)
-	kills := show.Size(100, 8)
-	c := harness.StartLab(t, "storm", stormLab(1))
+	item := coreItems.Item(t, 4)
+	kills := show.ChooseSize(100, 8)
+	c := harness.StartLab(t, "storm", churnTopology(1))
 	c.InstallSallyport(t)
 	ctl := c.NewController(t, t.TempDir())
 	ctl.StartForTest(t)
-	s := newStorm(t, c, ctl, show.Size(12, 6), show.Size(60, 12))
+	s := newChurnRun(t, c, ctl, show.ChooseSize(12, 6), show.ChooseSize(60, 12))
 
-	calm, took := s.play(t, nil)
-	s.clear(t)
-	again, _ := s.play(t, nil)
-	s.compare(t, "a second undisturbed run", calm, again)
-	s.clear(t)
-	lives := &restarts{storm: s, controller: ctl, kills: kills, r: rand.New(rand.NewPCG(s.seed, 0))}
-	killed, tookKilled := s.play(t, lives.run)
-	same := s.compare(t, fmt.Sprintf("the run with %d kills", kills), calm, killed)
-	s.controls(t, calm)
-	item.Figure("seed %d: %d changes in %d projects; undisturbed %.1f s to settle, with %d kills %.1f s; %d lives had written something (%.0f writes)",
-		s.seed, s.size(), len(s.tenants), took.Seconds(), kills, tookKilled.Seconds(), lives.busy, lives.writes)
-	item.Figure("%s", same)
+	calm, took := s.runScripts(t, nil)
+	s.deleteProjects(t)
+	again, _ := s.runScripts(t, nil)
+	s.expectSameState(t, "a second undisturbed run", calm, again)
+	s.deleteProjects(t)
+	lives := &controllerKiller{churnRun: s, controller: ctl, kills: kills, rng: rand.New(rand.NewPCG(s.seed, 0))}
+	killed, tookKilled := s.runScripts(t, lives.killAndRestart)
+	same := s.expectSameState(t, fmt.Sprintf("the run with %d kills", kills), calm, killed)
+	s.checkDetection(t, calm)
+	item.AddFigure("seed %d: %d changes in %d projects; undisturbed %.1f s to settle, with %d kills %.1f s; %d lives had written something (%.0f writes)",
+		s.seed, s.countSteps(), len(s.tenants), took.Seconds(), kills, tookKilled.Seconds(), lives.livesWithWrites, lives.writes)
+	item.AddFigure("%s", same)
 }
 
-// compare says in what two runs are the same, or complains.
-func (s *storm) compare(t *testing.T, which string, calm, other remains) string {
+// expectSameState says in what two runs are the same, or complains.
+func (s *churnRun) expectSameState(t *testing.T, which string, calm, other stateLines) string {
 	t.Helper()
-	difference, doubles := calm.differs(other), s.ledger.found()
+	difference, doubles := calm.diff(other), s.allocations.foundDoubles()
 	if difference != "" {
 		t.Errorf("%s differs from the undisturbed one:\n%s", which, difference)
 	}
@@ -84,20 +84,20 @@ func (s *storm) compare(t *testing.T, which string, calm, other remains) string 
 	if difference != "" || len(doubles) > 0 {
 		return fmt.Sprintf("%s: not the same, or an address was given twice", which)
 	}
-	return fmt.Sprintf("%s: the same %d lines of Kubernetes and OVN; addresses were given %d times, none twice at a time", which, len(calm), s.ledger.given)
+	return fmt.Sprintf("%s: the same %d lines of Kubernetes and OVN; addresses were given %d times, none twice at a time", which, len(calm), s.allocations.grants)
 }
 
-// controls shows that a difference and a double would be found.
-func (s *storm) controls(t *testing.T, calm remains) {
+// checkDetection shows that a difference and a double would be found.
+func (s *churnRun) checkDetection(t *testing.T, calm stateLines) {
 	t.Helper()
 	home, other := s.tenants[0].namespace(), s.tenants[1].namespace() // both are there in the end
-	s.PutField(t, fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: EIp, metadata: {name: control, namespace: %s}}", home))
+	s.ApplyWithoutCleanup(t, fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: EIp, metadata: {name: control, namespace: %s}}", home))
 	s.WaitProgrammed(t, "EIp", home, "control")
-	if d := calm.differs(collectRemains(t, s.Cluster)); !strings.Contains(d, "+ EIp "+home+"/control") {
+	if d := calm.diff(collectState(t, s.Cluster)); !strings.Contains(d, "+ EIp "+home+"/control") {
 		t.Errorf("one more EIp makes no difference: %q", d)
 	}
-	books := followAddresses(t, s.Cluster)
-	way, err := s.Objects.Get(harness.Within(t, time.Minute), harness.Ref("EIp", home, "default-gw"))
+	books := watchAllocations(t, s.Cluster)
+	way, err := s.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef("EIp", home, "default-gw"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,40 +106,40 @@ func (s *storm) controls(t *testing.T, calm remains) {
 		s.RunNbctl(t, "--id=@row", "create", "NAT", "type=dnat_and_snat", "external_ip="+address, fmt.Sprintf("logical_ip=10.%d.0.99", 50+i),
 			"--", "add", "Logical_Router", router, "nat", "@row")
 	}
-	s.patchStatus(t, harness.Ref("EIp", home, "control"), fmt.Sprintf(`{"status": {"ipAddress": %q}}`, address))
-	s.patchStatus(t, harness.Ref("OvnEip", "", "eip-"+home+"-control"), fmt.Sprintf(`{"status": {"v4Ip": %q}}`, address))
+	s.patchStatus(t, harness.ObjectRef("EIp", home, "control"), fmt.Sprintf(`{"status": {"ipAddress": %q}}`, address))
+	s.patchStatus(t, harness.ObjectRef("OvnEip", "", "eip-"+home+"-control"), fmt.Sprintf(`{"status": {"v4Ip": %q}}`, address))
 	for _, stream := range []string{eipStream, ovnEipStream, natStream} {
-		s.Until(t, "the double in the stream of "+stream, func() bool {
-			return slices.ContainsFunc(books.found(), func(double string) bool { return strings.HasPrefix(double, stream+": "+address) })
+		s.PollUntil(t, "the double in the stream of "+stream, func() bool {
+			return slices.ContainsFunc(books.foundDoubles(), func(double string) bool { return strings.HasPrefix(double, stream+": "+address) })
 		})
 	}
 }
 
-func (s *storm) patchStatus(t *testing.T, r manifest.Ref, patch string) {
+func (s *churnRun) patchStatus(t *testing.T, r manifest.Ref, patch string) {
 	t.Helper()
-	resource := s.api.Resource(harness.ResourceOf(r)).Namespace(r.Namespace)
+	resource := s.api.Resource(harness.ResourceForRef(r)).Namespace(r.Namespace)
 	if _, err := resource.Patch(harness.Within(t, time.Minute), r.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// restarts kills the controller again and again, and starts it again at once.
-type restarts struct {
-	*storm
+// controllerKiller kills the controller again and again, and starts it again at once.
+type controllerKiller struct {
+	*churnRun
 	controller *harness.Controller
 	kills      int
-	r          *rand.Rand
+	rng        *rand.Rand
 
-	busy   int // lives in which something was written
-	writes float64
+	livesWithWrites int // lives in which something was written
+	writes          float64
 }
 
-func (l *restarts) run(t *testing.T, pass func(int)) {
+func (l *controllerKiller) killAndRestart(t *testing.T, pass func(int)) {
 	for range l.kills {
-		pass(l.size()/l.kills + 1)
-		l.moment()
-		if n := l.written(); n > 0 {
-			l.busy++
+		pass(l.countSteps()/l.kills + 1)
+		l.waitRandomMoment()
+		if n := l.countWrites(); n > 0 {
+			l.livesWithWrites++
 			l.writes += n
 		}
 		l.controller.Stop(syscall.SIGKILL)
@@ -147,22 +147,22 @@ func (l *restarts) run(t *testing.T, pass func(int)) {
 	}
 }
 
-// moment returns at a random moment: some time after the start, or when something has just happened.
-func (l *restarts) moment() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(l.r.Int64N(int64(3*time.Second))))
+// waitRandomMoment returns at a random moment: some time after the start, or when something has just happened.
+func (l *controllerKiller) waitRandomMoment() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(l.rng.Int64N(int64(3*time.Second))))
 	defer cancel()
-	if l.r.IntN(2) == 0 {
+	if l.rng.IntN(2) == 0 {
 		<-ctx.Done()
 		return
 	}
-	l.ledger.after(ctx, 1+l.r.IntN(40))
+	l.allocations.waitEvents(ctx, 1+l.rng.IntN(40))
 }
 
-// written is how often the controller has written in this life, as far as it can be asked.
-func (l *restarts) written() float64 {
+// countWrites is how often the controller has written in this life, as far as it can be asked.
+func (l *controllerKiller) countWrites() float64 {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	counters, err := l.controller.Scrape(ctx)
+	counters, err := l.controller.ScrapeMetrics(ctx)
 	if err != nil {
 		return 0 // it has only just started
 	}

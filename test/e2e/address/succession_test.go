@@ -15,37 +15,37 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// succession shows that of two controllers one leads, and that the other takes over when it dies or is told to end.
-func succession(t *testing.T, c *harness.Cluster, item *show.Item) {
+// checkLeaderFailover shows that of two controllers one leads, and that the other takes over when it dies or is told to end.
+func checkLeaderFailover(t *testing.T, c *harness.Cluster, item *show.Item) {
 	t.Helper()
-	first, second := candidate(t, c), candidate(t, c)
+	first, second := newElectedController(t, c), newElectedController(t, c)
 	first.Start(t)
-	holder := follows(t, c, "")
+	holder := waitNewLeader(t, c, "")
 	second.Start(t)
-	c.PutField(t, "{apiVersion: v1, kind: Namespace, metadata: {name: heirs}}")
-	c.PutField(t, `
+	c.ApplyWithoutCleanup(t, "{apiVersion: v1, kind: Namespace, metadata: {name: heirs}}")
+	c.ApplyWithoutCleanup(t, `
 {apiVersion: kube-dc.com/v1, kind: Project, metadata: {name: a, namespace: heirs}, spec: {cidrBlock: 10.9.0.0/24, egressNetworkType: cloud}}`)
 	c.WaitProgrammed(t, "Project", "heirs", "a")
 	const ns = "heirs-a"
 
 	begin := time.Now()
 	first.Stop(syscall.SIGKILL)
-	c.PutField(t, fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: EIp, metadata: {name: after-death, namespace: %s}}", ns))
-	holder = follows(t, c, holder)
+	c.ApplyWithoutCleanup(t, fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: EIp, metadata: {name: after-death, namespace: %s}}", ns))
+	holder = waitNewLeader(t, c, holder)
 	taken := time.Since(begin)
 	c.WaitProgrammed(t, "EIp", ns, "after-death")
-	item.Figure("the leading replica killed: the other leads after %.1f s, an EIp made meanwhile is in force after %.1f s",
+	item.AddFigure("the leading replica killed: the other leads after %.1f s, an EIp made meanwhile is in force after %.1f s",
 		taken.Seconds(), time.Since(begin).Seconds())
 	if taken > 25*time.Second {
 		t.Errorf("the lease was taken over after %s; it lasts 15 s", taken)
 	}
 	first.Start(t)
-	c.Until(t, "the replica that was started again", func() bool { _, err := first.Scrape(harness.Within(t, time.Second)); return err == nil })
-	item.Figure("%s", bowOut(t, c, second, ns, holder))
+	c.PollUntil(t, "the replica that was started again", func() bool { _, err := first.ScrapeMetrics(harness.Within(t, time.Second)); return err == nil })
+	item.AddFigure("%s", checkGracefulHandover(t, c, second, ns, holder))
 }
 
-// candidate is a controller that leads when no other does.
-func candidate(t *testing.T, c *harness.Cluster) *harness.Controller {
+// newElectedController is a controller that leads when no other does.
+func newElectedController(t *testing.T, c *harness.Cluster) *harness.Controller {
 	t.Helper()
 	ctl := c.NewController(t, t.TempDir(), "--leader-elect=true", "--leader-election-namespace=kube-system")
 	t.Cleanup(func() {
@@ -57,8 +57,8 @@ func candidate(t *testing.T, c *harness.Cluster) *harness.Controller {
 	return ctl
 }
 
-// follows waits until somebody else than before leads, and says who.
-func follows(t *testing.T, c *harness.Cluster, before string) (holder string) {
+// waitNewLeader waits until somebody else than before leads, and says who.
+func waitNewLeader(t *testing.T, c *harness.Cluster, before string) (holder string) {
 	t.Helper()
 	kind := schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"}
 	lease := manifest.Ref{GVK: kind, Namespace: harness.ChartNamespace, Name: "sallyport-controller"}
@@ -74,22 +74,22 @@ func follows(t *testing.T, c *harness.Cluster, before string) (holder string) {
 	return holder
 }
 
-// bowOut tells the leader to end while it has a lot to write: it finishes what it is at, gives up the lead and ends without a
+// checkGracefulHandover tells the leader to end while it has a lot to write: it finishes what it is at, gives up the lead and ends without a
 // complaint, and the other goes on.
-func bowOut(t *testing.T, c *harness.Cluster, leader *harness.Controller, ns, holder string) string {
+func checkGracefulHandover(t *testing.T, c *harness.Cluster, leader *harness.Controller, ns, holder string) string {
 	t.Helper()
 	const many = 10
 	var text strings.Builder
 	for i := range many {
 		fmt.Fprintf(&text, "---\n{apiVersion: kube-dc.com/v1, kind: FIp, metadata: {name: f%d, namespace: %s}, spec: {ipAddress: 10.9.0.%d}}\n", i, ns, 10+i)
 	}
-	c.PutField(t, text.String())
-	c.Wait(t, "FIp", ns, "f0", func(o *unstructured.Unstructured) bool { return o != nil && len(o.GetFinalizers()) > 0 }) // it has begun
+	c.ApplyWithoutCleanup(t, text.String())
+	c.WaitForObject(t, "FIp", ns, "f0", func(o *unstructured.Unstructured) bool { return o != nil && len(o.GetFinalizers()) > 0 }) // it has begun
 	process := leader.Process
 	begin := time.Now()
 	leader.Stop(syscall.SIGTERM)
 	ended := time.Since(begin)
-	follows(t, c, holder)
+	waitNewLeader(t, c, holder)
 	taken := time.Since(begin)
 	if code := process.ProcessState.ExitCode(); code != 0 {
 		t.Errorf("a leader that is told to end ends with %d", code)
@@ -107,24 +107,24 @@ func bowOut(t *testing.T, c *harness.Cluster, leader *harness.Controller, ns, ho
 		ended.Seconds(), taken.Seconds(), time.Since(begin).Seconds())
 }
 
-// absence deletes a FIp while Kube-OVN is not running. Kube-OVN takes no notice of that when it is back, unless it is reminded.
-func absence(t *testing.T, c *harness.Cluster, item *show.Item) {
+// checkDeletionDuringOutage deletes a FIp while Kube-OVN is not running. Kube-OVN takes no notice of that when it is back, unless it is reminded.
+func checkDeletionDuringOutage(t *testing.T, c *harness.Cluster, item *show.Item) {
 	t.Helper()
-	c.PutField(t, "{apiVersion: v1, kind: Namespace, metadata: {name: absent}}")
-	c.PutField(t, `
+	c.ApplyWithoutCleanup(t, "{apiVersion: v1, kind: Namespace, metadata: {name: absent}}")
+	c.ApplyWithoutCleanup(t, `
 {apiVersion: kube-dc.com/v1, kind: Project, metadata: {name: a, namespace: absent}, spec: {cidrBlock: 10.8.0.0/24, egressNetworkType: cloud}}`)
 	c.WaitProgrammed(t, "Project", "absent", "a")
 	const ns = "absent-a"
 	fip := fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: FIp, metadata: {name: f, namespace: %s}, spec: {ipAddress: 10.8.0.10}}", ns)
-	c.PutField(t, fip)
+	c.ApplyWithoutCleanup(t, fip)
 	c.WaitProgrammed(t, "FIp", ns, "f")
-	c.GiveOrder(t, "kill", "kube-ovn-controller")
+	c.ControlLab(t, "kill", "kube-ovn-controller")
 	if err := c.Client.CoreV1().RESTClient().Delete().AbsPath("/apis/kube-dc.com/v1/namespaces", ns, "fips/f").Do(harness.Within(t, time.Minute)).Error(); err != nil {
 		t.Fatal(err)
 	}
-	c.Wait(t, "OvnFip", "", ns+"-f", func(o *unstructured.Unstructured) bool { return o != nil && o.GetDeletionTimestamp() != nil })
+	c.WaitForObject(t, "OvnFip", "", ns+"-f", func(o *unstructured.Unstructured) bool { return o != nil && o.GetDeletionTimestamp() != nil })
 	begin := time.Now()
-	c.GiveOrder(t, "start", "kube-ovn-controller")
-	c.Wait(t, "FIp", ns, "f", manifest.Gone)
-	item.Figure("a FIp deleted while Kube-OVN was not running is gone %.1f s after Kube-OVN was started", time.Since(begin).Seconds())
+	c.ControlLab(t, "start", "kube-ovn-controller")
+	c.WaitForObject(t, "FIp", ns, "f", manifest.Gone)
+	item.AddFigure("a FIp deleted while Kube-OVN was not running is gone %.1f s after Kube-OVN was started", time.Since(begin).Seconds())
 }

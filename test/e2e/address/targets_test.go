@@ -12,25 +12,25 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// leadsTo holds when a FIp is in force and leads to an address.
-func leadsTo(address string) manifest.Condition {
+// pointsTo holds when a FIp is in force and leads to an address.
+func pointsTo(address string) manifest.Condition {
 	at := manifest.Field(address, "status", "resolvedTargetIP")
 	return func(o *unstructured.Unstructured) bool { return harness.IsUpToDate(o) && at(o) }
 }
 
-// follows waits until a FIp leads to an address and asks it from both sides.
-func (s *projectPair) follows(t *testing.T, name, kind, target, answers string) {
+// expectTarget waits until a FIp leads to an address and asks it from both sides.
+func (s *projectPair) expectTarget(t *testing.T, name, kind, target, answers string) {
 	t.Helper()
-	s.Wait(t, "FIp", s.cloud, name, leadsTo(target))
+	s.WaitForObject(t, "FIp", s.cloud, name, pointsTo(target))
 	s.SyncFlows(t)
 	external, x := s.ReadField(t, "FIp", s.cloud, name, "status", "externalIP"), s.Network(t, kind)
 	s.ExpectAnswer(t, x.Client, "http://"+external, answers, x.ClientAddress)
 	s.ExpectAnswer(t, "internet", "http://"+external, answers, harness.InternetAddress)
-	s.ExpectAnswer(t, answers+"."+s.cloud, "http://"+harness.InternetAddress, "internet", s.leavesAs(t, s.cloud, kind, external))
+	s.ExpectAnswer(t, answers+"."+s.cloud, "http://"+harness.InternetAddress, "internet", s.egressAddress(t, s.cloud, kind, external))
 }
 
-// machine writes a virtual machine as KubeVirt reports it.
-func (s *projectPair) machine(t *testing.T, name string, addresses ...string) {
+// applyVM writes a virtual machine as KubeVirt reports it.
+func (s *projectPair) applyVM(t *testing.T, name string, addresses ...string) {
 	t.Helper()
 	var interfaces string
 	for i, a := range addresses {
@@ -40,33 +40,33 @@ func (s *projectPair) machine(t *testing.T, name string, addresses ...string) {
 		name, s.cloud, interfaces))
 }
 
-// targets: a target by its address, as a pod and as a virtual machine; the last two are followed when their address changes.
-func (s *projectPair) targets(t *testing.T) string {
+// checkTargets: a target by its address, as a pod and as a virtual machine; the last two are followed when their address changes.
+func (s *projectPair) checkTargets(t *testing.T) string {
 	a := s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "target-a", Node: "node1"})
 	b := s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "target-b", Node: "node2"})
 	s.CreateFIP(t, s.cloud, "by-address", "{ipAddress: "+a+", externalNetworkType: cloud}")
-	s.follows(t, "by-address", "cloud", a, "target-a")
-	s.Remove(t, "FIp", s.cloud, "by-address")
+	s.expectTarget(t, "by-address", "cloud", a, "target-a")
+	s.DeleteAndWait(t, "FIp", s.cloud, "by-address")
 
-	s.machine(t, "vm", "", a)
+	s.applyVM(t, "vm", "", a)
 	before := s.CreateFIP(t, s.cloud, "by-vm", "{vmTarget: {vmName: vm}, externalNetworkType: public}")
-	s.follows(t, "by-vm", "public", a, "target-a")
-	s.machine(t, "vm", b) // it was migrated, or its guest has another address
-	s.follows(t, "by-vm", "public", b, "target-b")
-	s.machine(t, "vm", b, a)
+	s.expectTarget(t, "by-vm", "public", a, "target-a")
+	s.applyVM(t, "vm", b) // it was migrated, or its guest has another address
+	s.expectTarget(t, "by-vm", "public", b, "target-b")
+	s.applyVM(t, "vm", b, a)
 	s.CreateFIP(t, s.cloud, "by-vm", "{vmTarget: {vmName: vm, interfaceName: eth1}, externalNetworkType: public}")
-	s.follows(t, "by-vm", "public", a, "target-a")
+	s.expectTarget(t, "by-vm", "public", a, "target-a")
 	if after := s.ReadField(t, "FIp", s.cloud, "by-vm", "status", "externalIP"); after != before {
 		t.Errorf("the virtual machine's floating IP was %s and is %s after its address has changed", before, after)
 	}
-	s.Remove(t, "FIp", s.cloud, "by-vm")
+	s.DeleteAndWait(t, "FIp", s.cloud, "by-vm")
 
 	before = s.CreateFIP(t, s.cloud, "by-pod", "{podTarget: {podName: target-b}, externalNetworkType: third}")
-	s.follows(t, "by-pod", "third", b, "target-b")
-	s.Remove(t, "Pod", s.cloud, "target-b")
+	s.expectTarget(t, "by-pod", "third", b, "target-b")
+	s.DeleteAndWait(t, "Pod", s.cloud, "target-b")
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "squatter", Node: "node2", Address: b}) // the old address is somebody else's now
 	again := s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "target-b", Node: "node3", Address: "10.31.0.200"})
-	s.follows(t, "by-pod", "third", again, "target-b")
+	s.expectTarget(t, "by-pod", "third", again, "target-b")
 	external := s.ReadField(t, "Project", "packets", "cloud", "status", "externalIP")
 	s.ExpectAnswer(t, "squatter."+s.cloud, "http://"+harness.InternetAddress, "internet", external)
 	if after := s.ReadField(t, "FIp", s.cloud, "by-pod", "status", "externalIP"); after != before {
@@ -75,8 +75,8 @@ func (s *projectPair) targets(t *testing.T) string {
 	return "by address, by pod and by virtual machine, on three networks; the last two keep their external address when the target's address changes"
 }
 
-// repoint: a FIp leads to another pod under the same external address; with another EIp, the old address is free again.
-func (s *projectPair) repoint(t *testing.T) string {
+// checkRetarget: a FIp leads to another pod under the same external address; with another EIp, the old address is free again.
+func (s *projectPair) checkRetarget(t *testing.T) string {
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "old", Node: "node1"})
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "new", Node: "node3"})
 	for _, kind := range []string{"cloud", "public"} {
@@ -99,15 +99,15 @@ func (s *projectPair) repoint(t *testing.T) string {
 		}
 		s.ExpectAnswers(t, x.Client, two, "new", x.ClientAddress)
 		s.ExpectSilence(t, x.Client, "http://"+one)
-		s.Wait(t, "EIp", s.cloud, first, manifest.Field("Released", "status", "ownershipType"))
-		s.Wait(t, "EIp", s.cloud, second, manifest.Field("Exclusive", "status", "ownershipType"))
-		s.Remove(t, "FIp", s.cloud, name)
+		s.WaitForObject(t, "EIp", s.cloud, first, manifest.Field("Released", "status", "ownershipType"))
+		s.WaitForObject(t, "EIp", s.cloud, second, manifest.Field("Exclusive", "status", "ownershipType"))
+		s.DeleteAndWait(t, "FIp", s.cloud, name)
 	}
 	return "on the default and a secondary network: another pod answers at the same address; with another EIp the old address is silent and Released"
 }
 
-// ownEIp: a FIp that asks by network makes an EIp and takes it away; one that a person made stays.
-func (s *projectPair) ownEIp(t *testing.T) string {
+// checkOwnedEIP: a FIp that asks by network makes an EIp and takes it away; one that a person made stays.
+func (s *projectPair) checkOwnedEIP(t *testing.T) string {
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "owner", Node: "node1"})
 	s.CreateFIP(t, s.cloud, "maker", "{podTarget: {podName: owner}, externalNetworkType: public}")
 	eip := s.ReadField(t, "FIp", s.cloud, "maker", "status", "eip")
@@ -115,23 +115,23 @@ func (s *projectPair) ownEIp(t *testing.T) string {
 	if len(eip) != len("fip-maker-12345") || ovnEip != "eip-"+s.cloud+"-"+eip {
 		t.Errorf("the FIp's own EIp is %q with OvnEip %q", eip, ovnEip)
 	}
-	s.Wait(t, "EIp", s.cloud, eip, manifest.Field("[map[ownerRef:maker type:FIp]]", "status", "owners"))
-	s.Remove(t, "FIp", s.cloud, "maker")
-	s.Wait(t, "EIp", s.cloud, eip, manifest.Gone)
-	s.Wait(t, "OvnEip", "", ovnEip, manifest.Gone)
+	s.WaitForObject(t, "EIp", s.cloud, eip, manifest.Field("[map[ownerRef:maker type:FIp]]", "status", "owners"))
+	s.DeleteAndWait(t, "FIp", s.cloud, "maker")
+	s.WaitForObject(t, "EIp", s.cloud, eip, manifest.Gone)
+	s.WaitForObject(t, "OvnEip", "", ovnEip, manifest.Gone)
 
 	address := netip.MustParseAddr(s.CreateEIP(t, s.cloud, "kept", "{externalNetworkType: public}"))
 	s.CreateFIP(t, s.cloud, "user", "{podTarget: {podName: owner}, eip: kept}")
-	s.Remove(t, "FIp", s.cloud, "user")
-	s.Wait(t, "EIp", s.cloud, "kept", manifest.Field("Released", "status", "ownershipType"))
+	s.DeleteAndWait(t, "FIp", s.cloud, "user")
+	s.WaitForObject(t, "EIp", s.cloud, "kept", manifest.Field("Released", "status", "ownershipType"))
 	if got := s.ReadField(t, "EIp", s.cloud, "kept", "status", "ipAddress"); got != address.String() {
 		t.Errorf("an EIp that a person made had %s and has %s after its FIp is gone", address, got)
 	}
 	return "made with the FIp and gone with it; an EIp that a person made stays Released with its address"
 }
 
-// handedOn: an address goes from one project to another, and so to another router. Who has talked with the first learns of it at once.
-func (s *projectPair) handedOn(t *testing.T) string {
+// checkAddressReuse: an address goes from one project to another, and so to another router. Who has talked with the first learns of it at once.
+func (s *projectPair) checkAddressReuse(t *testing.T) string {
 	var took time.Duration
 	address := ""
 	for _, ns := range []string{s.cloud, s.public} {
@@ -147,8 +147,8 @@ func (s *projectPair) handedOn(t *testing.T) string {
 		s.ExpectAnswer(t, "client-ext-public", "http://"+address, name, "")
 		s.ExpectAnswer(t, "internet", "http://"+address, name, "")
 		took = time.Since(begin)
-		s.Remove(t, "FIp", ns, "handed")
-		s.Remove(t, "EIp", ns, "handed")
+		s.DeleteAndWait(t, "FIp", ns, "handed")
+		s.DeleteAndWait(t, "EIp", ns, "handed")
 	}
 	return fmt.Sprintf("clients of one project's pod reach the other's %v after the FIp is in force", took.Round(time.Millisecond))
 }

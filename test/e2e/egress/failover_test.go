@@ -27,135 +27,135 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// failure is something that takes an egress address away from its node.
-type failure struct {
-	what         string
-	limit        time.Duration // that nothing may come back for
-	strike, heal func(y *egressLab, t *testing.T, node string)
+// faultCase is something that takes an egress address away from its node.
+type faultCase struct {
+	what            string
+	maxGap          time.Duration // that nothing may come back for
+	inject, recover func(y *egressFixture, t *testing.T, node string)
 }
 
-var misfortunes = []failure{
-	{"node killed", time.Second, ordered("kill", ""), moved("start")},
-	{"node cut off from the others, not from outside", time.Second, ordered("cut", ""), moved("mend")},
-	{"node killed while the controller is dead", time.Second, (*egressLab).both, (*egressLab).neither},
-	{"ovn-controller killed", 50 * time.Millisecond, ordered("kill", "-ovn-controller"), ordered("start", "-ovn-controller")},
-	{"drained", 50 * time.Millisecond, (*egressLab).drain, (*egressLab).undrain},
+var faultCases = []faultCase{
+	{"node killed", time.Second, labAction("kill", ""), afterMove("start")},
+	{"node cut off from the others, not from outside", time.Second, labAction("cut", ""), afterMove("mend")},
+	{"node killed while the controller is dead", time.Second, (*egressFixture).killControllerAndNode, (*egressFixture).restoreControllerAndNode},
+	{"ovn-controller killed", 50 * time.Millisecond, labAction("kill", "-ovn-controller"), labAction("start", "-ovn-controller")},
+	{"drained", 50 * time.Millisecond, (*egressFixture).drainNode, (*egressFixture).undrainNode},
 }
 
-func ordered(what, part string) func(*egressLab, *testing.T, string) {
-	return func(y *egressLab, t *testing.T, node string) { t.Helper(); y.GiveOrder(t, what, node+part) }
+func labAction(what, part string) func(*egressFixture, *testing.T, string) {
+	return func(y *egressFixture, t *testing.T, node string) { t.Helper(); y.ControlLab(t, what, node+part) }
 }
 
-// moved gives an order when the address is elsewhere.
-func moved(what string) func(*egressLab, *testing.T, string) {
-	return func(y *egressLab, t *testing.T, node string) {
+// afterMove gives an order when the address is elsewhere.
+func afterMove(what string) func(*egressFixture, *testing.T, string) {
+	return func(y *egressFixture, t *testing.T, node string) {
 		t.Helper()
-		y.moves(t, "out", node)
-		y.GiveOrder(t, what, node)
+		y.waitMoved(t, "out", node)
+		y.ControlLab(t, what, node)
 	}
 }
 
-// both kills the controller, and then the node.
-func (y *egressLab) both(t *testing.T, node string) {
+// killControllerAndNode kills the controller, and then the node.
+func (y *egressFixture) killControllerAndNode(t *testing.T, node string) {
 	t.Helper()
 	y.Stop(syscall.SIGKILL)
-	y.GiveOrder(t, "kill", node)
+	y.ControlLab(t, "kill", node)
 }
 
-func (y *egressLab) neither(t *testing.T, node string) {
+func (y *egressFixture) restoreControllerAndNode(t *testing.T, node string) {
 	t.Helper()
 	y.Start(t)
-	y.moves(t, "out", node)
-	y.GiveOrder(t, "start", node)
+	y.waitMoved(t, "out", node)
+	y.ControlLab(t, "start", node)
 }
 
 // TestEgress2Failover: a question every 5 ms from a pod to a host outside, while the node of its egress address is struck.
 func TestEgress2Failover(t *testing.T) {
-	harness.Alone(t)
-	item := egresses.Item(t, 2)
-	y := newEgressLab(t, "failover")
-	y.goesOut(t)
-	for _, m := range misfortunes {
-		t.Run(m.what, func(t *testing.T) { y.suffers(t, m, item) })
+	harness.RunAlone(t)
+	item := egressItems.Item(t, 2)
+	y := newEgressFixture(t, "failover")
+	y.createProbedEgressIP(t)
+	for _, m := range faultCases {
+		t.Run(m.what, func(t *testing.T) { y.measureFault(t, m, item) })
 	}
 	// The controller finds a node whose agent is dead by asking it, and so has to run where it can.
-	asked := failure{"agent killed", 50 * time.Millisecond, (*egressLab).silence, (*egressLab).speak}
+	asked := faultCase{"agent killed", 50 * time.Millisecond, (*egressFixture).killAgent, (*egressFixture).restartAgent}
 	t.Run(asked.what, func(t *testing.T) {
 		// A node that does not answer time and again is trusted later each time: twenty strikes need more of them.
-		y := scenarios[1].startLab(t, "agents", show.Size(6, 4))
-		y.goesOut(t)
-		y.suffers(t, asked, item)
+		y := scenarios[1].startFixture(t, "agents", show.ChooseSize(6, 4))
+		y.createProbedEgressIP(t)
+		y.measureFault(t, asked, item)
 	})
 }
 
-// goesOut gives a pod the egress address that is struck.
-func (y *egressLab) goesOut(t *testing.T) {
+// createProbedEgressIP gives a pod the egress address that is struck.
+func (y *egressFixture) createProbedEgressIP(t *testing.T) {
 	t.Helper()
-	y.request(t, "out", "{egressIPs: [91.224.11.230], "+inProject("one")+", podSelector: {matchLabels: {app: a}}}")
-	y.leaves(t, "a."+y.namespaces[0], "91.224.11.230")
+	y.createEgressIP(t, "out", "{egressIPs: [91.224.11.230], "+projectSelector("one")+", podSelector: {matchLabels: {app: a}}}")
+	y.expectEgressAs(t, "a."+y.namespaces[0], "91.224.11.230")
 }
 
-// suffers lets a misfortune happen several times, and says how long nothing came back.
-func (y *egressLab) suffers(t *testing.T, m failure, item *show.Item) {
+// measureFault lets a misfortune happen several times, and says how long nothing came back.
+func (y *egressFixture) measureFault(t *testing.T, m faultCase, item *show.Item) {
 	t.Helper()
-	times := show.Size(20, 1)
+	times := show.ChooseSize(20, 1)
 	var gaps []time.Duration
 	for range times {
-		gaps = append(gaps, y.strike(t, m))
+		gaps = append(gaps, y.measureGap(t, m))
 	}
 	slices.Sort(gaps)
 	middle, worst := gaps[len(gaps)/2], gaps[len(gaps)-1]
-	item.Figure("%s: nothing came back for %d ms (median), %d ms (worst of %d)", m.what, middle.Milliseconds(), worst.Milliseconds(), times)
-	slack := show.Size(0, 100*time.Millisecond) // a single strike, on a machine that does other things as well
-	if worst > m.limit+slack {
-		t.Errorf("nothing came back for %s, want at most %s", worst, m.limit)
+	item.AddFigure("%s: nothing came back for %d ms (median), %d ms (worst of %d)", m.what, middle.Milliseconds(), worst.Milliseconds(), times)
+	slack := show.ChooseSize(0, 100*time.Millisecond) // a single strike, on a machine that does other things as well
+	if worst > m.maxGap+slack {
+		t.Errorf("nothing came back for %s, want at most %s", worst, m.maxGap)
 	}
 }
 
-// strike lets a misfortune happen and returns how long nothing came back.
-func (y *egressLab) strike(t *testing.T, m failure) time.Duration {
+// measureGap lets a misfortune happen and returns how long nothing came back.
+func (y *egressFixture) measureGap(t *testing.T, m faultCase) time.Duration {
 	t.Helper()
-	node := y.holder(t, "out")
-	p := y.probe(t, "a."+y.namespaces[0])
-	p.settle(t)
-	forgotten := time.After(forgets)
-	m.strike(y, t, node)
-	gap := p.gap(t, 3*time.Second)
-	p.end()
-	if seen := p.sources(); len(seen) != 1 || seen["91.224.11.230"] == 0 {
+	node := y.assignedNode(t, "out")
+	p := y.startProbe(t, "a."+y.namespaces[0])
+	p.waitSteady(t)
+	forgotten := time.After(flowIdleTimeout)
+	m.inject(y, t, node)
+	gap := p.measureLongestGap(t, 3*time.Second)
+	p.stop()
+	if seen := p.sourceAddresses(); len(seen) != 1 || seen["91.224.11.230"] == 0 {
 		t.Errorf("the host outside saw %v", seen)
 	}
-	m.heal(y, t, node)
-	y.WaitNode(t, node, true)
-	y.settled(t)
+	m.recover(y, t, node)
+	y.WaitNodeReady(t, node, true)
+	y.waitBFDUp(t)
 	<-forgotten
 	return gap
 }
 
-// forgets is how long Open vSwitch keeps flows that nobody uses. A node that gets an address back within that time answers for it only
+// flowIdleTimeout is how long Open vSwitch keeps flows that nobody uses. A node that gets an address back within that time answers for it only
 // when it has looked through its flows again, 500 ms later. It is also enough for BFD sessions of a node that came back to become fast.
-const forgets = 12 * time.Second
+const flowIdleTimeout = 12 * time.Second
 
-// moves waits until another node holds the address, and the status says so: then the old one does not take it back when it returns.
-func (y *egressLab) moves(t *testing.T, name, from string) (to string) {
+// waitMoved waits until another node holds the address, and the status says so: then the old one does not take it back when it returns.
+func (y *egressFixture) waitMoved(t *testing.T, name, from string) (to string) {
 	t.Helper()
-	y.Wait(t, "EgressIP", "", name, heldBy(func(node string) bool { return node != from }))
-	return y.holder(t, name)
+	y.WaitForObject(t, "EgressIP", "", name, isHeldBy(func(node string) bool { return node != from }))
+	return y.assignedNode(t, name)
 }
 
-// heldBy holds when the only address of an EgressIP is on a node of some kind, and everything is as it says.
-func heldBy(matches func(node string) bool) manifest.Condition {
+// isHeldBy holds when the only address of an EgressIP is on a node of some kind, and everything is as it says.
+func isHeldBy(matches func(node string) bool) manifest.Condition {
 	return func(o *unstructured.Unstructured) bool {
 		items, _, _ := unstructured.NestedSlice(o.Object, "status", "items")
 		return len(items) == 1 && matches(fmt.Sprint(items[0].(map[string]any)["node"])) && harness.IsUpToDate(o)
 	}
 }
 
-// settled waits until every gateway node hears all others.
-func (y *egressLab) settled(t *testing.T) {
+// waitBFDUp waits until every gateway node hears all others.
+func (y *egressFixture) waitBFDUp(t *testing.T) {
 	t.Helper()
 	y.SyncFlows(t)
-	y.WarmUp(t)
+	y.ResolveTunnelPeers(t)
 	for _, n := range y.Blueprint.NodeList()[1:] {
 		harness.Eventually(t, n.Name+" hears the others", func() bool {
 			return !strings.Contains(y.RunVsctl(t, n.Name, "--bare", "--columns=bfd_status", "find", "Interface", "type=geneve"), "state=down")
@@ -163,21 +163,21 @@ func (y *egressLab) settled(t *testing.T) {
 	}
 }
 
-// drain hands over what a node holds, as a person does before it goes.
-func (y *egressLab) drain(t *testing.T, node string) {
+// drainNode hands over what a node holds, as a person does before it goes.
+func (y *egressFixture) drainNode(t *testing.T, node string) {
 	t.Helper()
 	y.SetLabel(t, "Node "+node, ovnv1.DrainLabel, "")
-	y.cordon(t, node, true)
+	y.setCordoned(t, node, true)
 }
 
-func (y *egressLab) undrain(t *testing.T, node string) {
+func (y *egressFixture) undrainNode(t *testing.T, node string) {
 	t.Helper()
-	y.moves(t, "out", node)
-	y.cordon(t, node, false)
+	y.waitMoved(t, "out", node)
+	y.setCordoned(t, node, false)
 	y.SetLabel(t, "Node "+node, ovnv1.DrainLabel, "-")
 }
 
-func (y *egressLab) cordon(t *testing.T, node string, unschedulable bool) {
+func (y *egressFixture) setCordoned(t *testing.T, node string, unschedulable bool) {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, unschedulable)
 	if _, err := y.Client.CoreV1().Nodes().Patch(harness.Within(t, time.Minute), node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
@@ -190,17 +190,17 @@ type probe struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 
-	mu      sync.Mutex
-	last    time.Time
-	longest time.Duration
-	count   int
-	seen    map[string]int // addresses that the host saw
+	mu          sync.Mutex
+	lastAnswer  time.Time
+	longestGap  time.Duration
+	count       int
+	seenSources map[string]int // addresses that the host saw
 }
 
 const probePeriod = 5 * time.Millisecond
 
-// probe starts one.
-func (y *egressLab) probe(t *testing.T, pod string) *probe {
+// startProbe starts one.
+func (y *egressFixture) startProbe(t *testing.T, pod string) *probe {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	conn, err := y.NS(pod).Dial(ctx, "udp", harness.InternetAddress+":80")
@@ -208,7 +208,7 @@ func (y *egressLab) probe(t *testing.T, pod string) *probe {
 		cancel()
 		t.Fatal(err)
 	}
-	p := &probe{cancel: func() { cancel(); _ = conn.Close() }, seen: map[string]int{}, last: time.Now()}
+	p := &probe{cancel: func() { cancel(); _ = conn.Close() }, seenSources: map[string]int{}, lastAnswer: time.Now()}
 	t.Cleanup(p.cancel)
 	p.done.Go(func() {
 		ticks := time.NewTicker(probePeriod)
@@ -223,45 +223,45 @@ func (y *egressLab) probe(t *testing.T, pod string) *probe {
 		for ctx.Err() == nil {
 			n, err := conn.Read(answer)
 			if err == nil {
-				p.heard(string(answer[:n]))
+				p.recordAnswer(string(answer[:n]))
 			}
 		}
 	})
 	return p
 }
 
-func (p *probe) heard(answer string) {
+func (p *probe) recordAnswer(answer string) {
 	_, client, _ := strings.Cut(strings.TrimSpace(answer), " saw ")
 	address, _, _ := strings.Cut(client, ":")
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	p.longest = max(p.longest, now.Sub(p.last))
-	p.last = now
+	p.longestGap = max(p.longestGap, now.Sub(p.lastAnswer))
+	p.lastAnswer = now
 	p.count++
-	p.seen[address]++
+	p.seenSources[address]++
 }
 
-// settle waits until answers come, and begins to measure.
-func (p *probe) settle(t *testing.T) {
+// waitSteady waits until answers come, and begins to measure.
+func (p *probe) waitSteady(t *testing.T) {
 	t.Helper()
-	for begun := p.answers(); p.answers() < begun+50; {
-		if !p.next(5 * time.Second) {
+	for begun := p.answerCount(); p.answerCount() < begun+50; {
+		if !p.waitAnswer(5 * time.Second) {
 			t.Fatal("no answer comes from outside")
 		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.longest = 0
+	p.longestGap = 0
 }
 
-// next waits for an answer.
-func (p *probe) next(limit time.Duration) bool {
-	begun, deadline := p.answers(), time.Now().Add(limit)
+// waitAnswer waits for an answer.
+func (p *probe) waitAnswer(limit time.Duration) bool {
+	begun, deadline := p.answerCount(), time.Now().Add(limit)
 	tick := time.NewTicker(probePeriod)
 	defer tick.Stop()
 	for range tick.C {
-		if p.answers() > begun {
+		if p.answerCount() > begun {
 			return true
 		}
 		if time.Now().After(deadline) {
@@ -271,49 +271,49 @@ func (p *probe) next(limit time.Duration) bool {
 	return false
 }
 
-func (p *probe) answers() int {
+func (p *probe) answerCount() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.count
 }
 
-// gap is the longest that nothing came, looked for during some time and until something comes again.
-func (p *probe) gap(t *testing.T, length time.Duration) time.Duration {
+// measureLongestGap is the longest that nothing came, looked for during some time and until something comes again.
+func (p *probe) measureLongestGap(t *testing.T, length time.Duration) time.Duration {
 	t.Helper()
 	for begun := time.Now(); time.Since(begun) < length; {
-		if !p.next(20 * time.Second) {
+		if !p.waitAnswer(20 * time.Second) {
 			t.Fatal("nothing comes back any more")
 		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.longest
+	return p.longestGap
 }
 
-func (p *probe) end() {
+func (p *probe) stop() {
 	p.cancel()
 	p.done.Wait()
 }
 
-func (p *probe) sources() map[string]int {
+func (p *probe) sourceAddresses() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return maps.Clone(p.seen)
+	return maps.Clone(p.seenSources)
 }
 
-// fenced: after a move the old node sends nothing with the address, neither while it is cut off nor when it is back; the new one announces it.
-func (y *egressLab) fenced(t *testing.T) string {
+// checkFencing: after a move the old node sends nothing with the address, neither while it is cut off nor when it is back; the new one announces it.
+func (y *egressFixture) checkFencing(t *testing.T) string {
 	address := netip.MustParseAddr("91.224.11.231")
-	y.request(t, "fenced", "{egressIPs: ["+address.String()+"], "+inProject("one")+", podSelector: {matchLabels: {app: a}}}")
-	y.leaves(t, "a."+y.namespaces[0], address.String())
-	mac, err := net.ParseMAC(intent.MAC(ownership.EgressPort(address)))
+	y.createEgressIP(t, "fenced", "{egressIPs: ["+address.String()+"], "+projectSelector("one")+", podSelector: {matchLabels: {app: a}}}")
+	y.expectEgressAs(t, "a."+y.namespaces[0], address.String())
+	mac, err := net.ParseMAC(intent.DeriveMAC(ownership.EgressRouterPort(address)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var mu sync.Mutex
 	sent := map[string]int{}
 	for _, n := range y.Blueprint.NodeList()[1:] {
-		y.Capture(t, n.Name, "ext-public", unix.ETH_P_ALL, func(frame []byte, own bool) {
+		y.CaptureFrames(t, n.Name, "ext-public", unix.ETH_P_ALL, func(frame []byte, own bool) {
 			if own && len(frame) > 12 && bytes.Equal(frame[6:12], mac) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -337,24 +337,24 @@ func (y *egressLab) fenced(t *testing.T) string {
 		defer mu.Unlock()
 		return maps.Clone(sent)
 	}
-	old := y.holder(t, "fenced")
+	old := y.assignedNode(t, "fenced")
 	if got := during(); len(got) != 1 || got[old] < 30 { // the control: what it sends is seen
 		t.Errorf("%s holds the address, and frames with it came from %v", old, got)
 	}
-	y.GiveOrder(t, "cut", old)
-	t.Cleanup(func() { y.GiveOrder(t, "mend", old) })
-	now := y.moves(t, "fenced", old)
+	y.ControlLab(t, "cut", old)
+	t.Cleanup(func() { y.ControlLab(t, "mend", old) })
+	now := y.waitMoved(t, "fenced", old)
 	for _, when := range []string{"cut off", "back"} {
 		if got := during(); len(got) != 1 || got[now] < 30 {
 			t.Errorf("%s is %s and %s holds the address; frames with it came from %v", old, when, now, got)
 		}
 		if when == "cut off" {
-			y.GiveOrder(t, "mend", old)
-			y.WaitNode(t, old, true)
-			y.settled(t)
+			y.ControlLab(t, "mend", old)
+			y.WaitNodeReady(t, old, true)
+			y.waitBFDUp(t)
 		}
 	}
-	if again := y.holder(t, "fenced"); again != now {
+	if again := y.assignedNode(t, "fenced"); again != now {
 		t.Errorf("the address went from %s to %s because %s came back", now, again, old)
 	}
 	return fmt.Sprintf("%s was cut off and came back; asked by ARP and used all the time, every frame of the address came from %s", old, now)
@@ -362,35 +362,35 @@ func (y *egressLab) fenced(t *testing.T) string {
 
 // TestEgress4Flapping: a node that is cut off and back every second.
 func TestEgress4Flapping(t *testing.T) {
-	harness.Alone(t)
-	item := egresses.Item(t, 4)
-	y := newEgressLab(t, "flapping")
-	y.request(t, "out", "{egressIPs: [91.224.11.230], "+inProject("one")+", podSelector: {matchLabels: {app: a}}}")
-	y.leaves(t, "a."+y.namespaces[0], "91.224.11.230")
-	node := y.holder(t, "out")
-	y.settled(t)
-	<-time.After(forgets) // of BFD sessions that have just begun; see there
-	p := y.probe(t, "a."+y.namespaces[0])
-	p.settle(t)
+	harness.RunAlone(t)
+	item := egressItems.Item(t, 4)
+	y := newEgressFixture(t, "flapping")
+	y.createEgressIP(t, "out", "{egressIPs: [91.224.11.230], "+projectSelector("one")+", podSelector: {matchLabels: {app: a}}}")
+	y.expectEgressAs(t, "a."+y.namespaces[0], "91.224.11.230")
+	node := y.assignedNode(t, "out")
+	y.waitBFDUp(t)
+	<-time.After(flowIdleTimeout) // of BFD sessions that have just begun; see there
+	p := y.startProbe(t, "a."+y.namespaces[0])
+	p.waitSteady(t)
 	holders := []string{node}
-	length := show.Size(time.Minute, 15*time.Second)
+	length := show.ChooseSize(time.Minute, 15*time.Second)
 	flaps, tick := 0, time.NewTicker(time.Second)
 	defer tick.Stop()
 	for begun := time.Now(); time.Since(begun) < length; flaps++ {
-		y.GiveOrder(t, map[bool]string{true: "cut", false: "mend"}[flaps%2 == 0], node)
+		y.ControlLab(t, map[bool]string{true: "cut", false: "mend"}[flaps%2 == 0], node)
 		<-tick.C
-		if now := y.holder(t, "out"); now != holders[len(holders)-1] {
+		if now := y.assignedNode(t, "out"); now != holders[len(holders)-1] {
 			holders = append(holders, now)
 		}
 	}
-	y.GiveOrder(t, "mend", node)
-	gap := p.gap(t, time.Second)
-	p.end()
+	y.ControlLab(t, "mend", node)
+	gap := p.measureLongestGap(t, time.Second)
+	p.stop()
 	if len(holders) != 2 {
 		t.Errorf("the address was on %v", holders)
 	}
 	if gap > time.Second {
 		t.Errorf("nothing came back for %s", gap)
 	}
-	item.Figure("%d times cut off or back in %s: the address was on %s; nothing came back for %d ms (longest)", flaps, length, strings.Join(holders, " to "), gap.Milliseconds())
+	item.AddFigure("%d times cut off or back in %s: the address was on %s; nothing came back for %d ms (longest)", flaps, length, strings.Join(holders, " to "), gap.Milliseconds())
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// egressLab is a lab for egress addresses: two projects with the same addresses inside.
-type egressLab struct {
+// egressFixture is a lab for egress addresses: two projects with the same addresses inside.
+type egressFixture struct {
 	*harness.Cluster
 	*harness.Controller
 	namespaces [2]string
@@ -34,75 +34,75 @@ type egressLab struct {
 
 // TestEgress1Features: what selected pods leave with, shown by what a host outside sees.
 func TestEgress1Features(t *testing.T) {
-	item := egresses.Item(t, 1)
-	y := newEgressLab(t, "egress")
+	item := egressItems.Item(t, 1)
+	y := newEgressFixture(t, "egress")
 	for _, f := range []struct {
 		what string
-		run  func(*egressLab, *testing.T) string
+		run  func(*egressFixture, *testing.T) string
 	}{
-		{"selected pods", (*egressLab).selected},
-		{"the manifests of OVN-Kubernetes' documentation", (*egressLab).documented},
-		{"several addresses", (*egressLab).severalAddresses},
-		{"labels that change", (*egressLab).relabelled},
-		{"pods that come and go", (*egressLab).comeAndGo},
-		{"fail closed before a pod is looked at", (*egressLab).closedBefore},
-		{"no node", (*egressLab).noNode},
-		{"mistakes", (*egressLab).mistakes},
-		{"nodes", (*egressLab).choosesNodes},
-		{"rebalancing", (*egressLab).rebalanced},
-		{"replies", (*egressLab).repliesStay},
-		{"fencing", (*egressLab).fenced},
-		{"EgressRoute", (*egressLab).byDestination},
-		{"EgressService", (*egressLab).behindService},
-		{"deleted", (*egressLab).deleted},
+		{"selected pods", (*egressFixture).checkSelectedPods},
+		{"the manifests of OVN-Kubernetes' documentation", (*egressFixture).checkDocumentedManifests},
+		{"several addresses", (*egressFixture).checkSeveralAddresses},
+		{"labels that change", (*egressFixture).checkLabelChanges},
+		{"pods that come and go", (*egressFixture).checkPodTurnover},
+		{"fail closed before a pod is looked at", (*egressFixture).checkFailClosed},
+		{"no node", (*egressFixture).checkNoNode},
+		{"mistakes", (*egressFixture).checkMistakes},
+		{"nodes", (*egressFixture).checkNodeSelection},
+		{"rebalancing", (*egressFixture).checkRebalancing},
+		{"replies", (*egressFixture).checkReplies},
+		{"fencing", (*egressFixture).checkFencing},
+		{"EgressRoute", (*egressFixture).checkEgressRoute},
+		{"EgressService", (*egressFixture).checkEgressService},
+		{"deleted", (*egressFixture).checkDeletion},
 	} {
 		t.Run(f.what, func(t *testing.T) {
 			y.ResetDrops(t)
 			if figure := f.run(y, t); !t.Failed() {
-				item.Figure("%s: %s", f.what, figure)
+				item.AddFigure("%s: %s", f.what, figure)
 			}
 		})
 	}
-	for _, s := range scenarios[show.Size(0, 1):] {
+	for _, s := range scenarios[show.ChooseSize(0, 1):] {
 		t.Run("OVN-Kubernetes' scenario of 27 steps, "+s.what, func(t *testing.T) {
-			if figure := s.play(t); !t.Failed() {
-				item.Figure("OVN-Kubernetes' scenario of 27 steps, %s: %s", s.what, figure)
+			if figure := s.runScenario(t); !t.Failed() {
+				item.AddFigure("OVN-Kubernetes' scenario of 27 steps, %s: %s", s.what, figure)
 			}
 		})
 	}
-	item.Figure("IPv6 is not built: such an address is refused, because external networks have IPv4 only (ADR 8, and make show-core)")
+	item.AddFigure("IPv6 is not built: such an address is refused, because external networks have IPv4 only (ADR 8, and make show-core)")
 }
 
-// newEgressLab starts the lab, and a controller of its own, and makes the projects.
-func newEgressLab(t *testing.T, name string) *egressLab {
+// newEgressFixture starts the lab, and a controller of its own, and makes the projects.
+func newEgressFixture(t *testing.T, name string) *egressFixture {
 	t.Helper()
 	b, err := blueprint.Load("../testdata/egress.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newEgressLabOf(t, name, b)
+	return newEgressFixtureFrom(t, name, b)
 }
 
-func newEgressLabOf(t *testing.T, name string, b blueprint.Blueprint) *egressLab {
+func newEgressFixtureFrom(t *testing.T, name string, b blueprint.Blueprint) *egressFixture {
 	t.Helper()
 	c := harness.StartLab(t, name, b)
 	c.InstallSallyport(t)
 	// It runs outside of the lab, from where the nodes can't be asked.
-	y := &egressLab{Cluster: c, Controller: c.NewController(t, os.TempDir(), "--egressip-reachability-total-timeout=0")}
+	y := &egressFixture{Cluster: c, Controller: c.NewController(t, os.TempDir(), "--egressip-reachability-total-timeout=0")}
 	y.StartForTest(t)
-	y.furnish(t)
+	y.createProjects(t)
 	return y
 }
 
-// furnish makes the projects, and lets nodes hold addresses.
-func (y *egressLab) furnish(t *testing.T) {
+// createProjects makes the projects, and lets nodes hold addresses.
+func (y *egressFixture) createProjects(t *testing.T) {
 	t.Helper()
 	c := y.Cluster
 	c.CreateOrganization(t, "yard")
 	for i, project := range []string{"one", "two"} {
 		y.namespaces[i] = c.CreateProject(t, "yard", project, "10.61.0.0/24", "cloud")
 		for _, pod := range []string{"a", "b"} { // node1 can't hold addresses, node2 can
-			y.pod(t, y.namespaces[i], pod)
+			y.runPod(t, y.namespaces[i], pod)
 		}
 	}
 	for _, n := range c.Blueprint.NodeList()[1:] {
@@ -110,82 +110,82 @@ func (y *egressLab) furnish(t *testing.T) {
 	}
 }
 
-// pod runs a pod whose label app is its name.
-func (y *egressLab) pod(t *testing.T, namespace, name string) {
+// runPod runs a pod whose label app is its name.
+func (y *egressFixture) runPod(t *testing.T, namespace, name string) {
 	t.Helper()
 	y.RunPod(t, harness.Pod{Namespace: namespace, Name: name, Node: map[string]string{"a": "node1", "b": "node2"}[name[:1]]})
 }
 
-// anew replaces the pods. What the end of an old connection still sends goes the way that is now, and a router there does not know it.
-func (y *egressLab) anew(t *testing.T) {
+// replacePods replaces the pods. What the end of an old connection still sends goes the way that is now, and a router there does not know it.
+func (y *egressFixture) replacePods(t *testing.T) {
 	t.Helper()
 	for _, ns := range y.namespaces {
 		for _, pod := range []string{"a", "b"} {
-			y.Remove(t, "Pod", ns, pod)
-			y.pod(t, ns, pod)
+			y.DeleteAndWait(t, "Pod", ns, pod)
+			y.runPod(t, ns, pod)
 		}
 	}
 }
 
-// request makes an EgressIP, and waits until it is in force.
-func (y *egressLab) request(t *testing.T, name, spec string) {
+// createEgressIP makes an EgressIP, and waits until it is in force.
+func (y *egressFixture) createEgressIP(t *testing.T, name, spec string) {
 	t.Helper()
-	y.ask4(t, name, spec)
-	y.WaitInForce(t, "EgressIP", "", name)
+	y.applyEgressIP(t, name, spec)
+	y.WaitProgrammedOnNodes(t, "EgressIP", "", name)
 }
 
-// ask4 makes an EgressIP.
-func (y *egressLab) ask4(t *testing.T, name, spec string) {
+// applyEgressIP makes an EgressIP.
+func (y *egressFixture) applyEgressIP(t *testing.T, name, spec string) {
 	t.Helper()
 	y.Apply(t, fmt.Sprintf("{apiVersion: k8s.ovn.org/v1, kind: EgressIP, metadata: {name: %s}, spec: %s}", name, spec))
 }
 
-// fromHere waits until all nodes have everything. A connection that has begun meanwhile changes its address in the middle, and a router drops
+// syncAndResetDrops waits until all nodes have everything. A connection that has begun meanwhile changes its address in the middle, and a router drops
 // the rest of it: what is dropped counts from here on.
-func (y *egressLab) fromHere(t *testing.T) {
+func (y *egressFixture) syncAndResetDrops(t *testing.T) {
 	t.Helper()
 	y.SyncFlows(t)
 	y.ResetDrops(t)
 }
 
-// inProject is the namespaceSelector of projects by name.
-func inProject(names ...string) string {
+// projectSelector is the namespaceSelector of projects by name.
+func projectSelector(names ...string) string {
 	return "namespaceSelector: {matchExpressions: [{key: kube-dc.com/project, operator: In, values: [" + strings.Join(names, ", ") + "]}]}"
 }
 
-// leaves waits until what a pod sends is seen with an address, and shows it by each protocol. Open vSwitch goes on for a moment with what it
+// expectEgressAs waits until what a pod sends is seen with an address, and shows it by each protocol. Open vSwitch goes on for a moment with what it
 // has learned of each.
-func (y *egressLab) leaves(t *testing.T, pod, as string) {
+func (y *egressFixture) expectEgressAs(t *testing.T, pod, as string) {
 	t.Helper()
 	for _, proto := range harness.Protocols {
 		harness.Eventually(t, pod+" leaves as "+as, func() bool {
-			a, err := y.Ask(pod, proto+"://"+harness.InternetAddress+":80")
+			a, err := y.SendRequest(pod, proto+"://"+harness.InternetAddress+":80")
 			return err == nil && a.Saw.Addr().String() == as
 		})
 	}
 	y.ExpectAnswers(t, pod, harness.InternetAddress, "internet", as)
 }
 
-// stays waits until a pod reaches nothing outside.
-func (y *egressLab) stays(t *testing.T, pod string) {
+// expectNoEgress waits until a pod reaches nothing outside.
+func (y *egressFixture) expectNoEgress(t *testing.T, pod string) {
 	t.Helper()
 	harness.Eventually(t, pod+" stays inside", func() bool {
-		_, err := y.Ask(pod, "udp://"+harness.InternetAddress+":80")
+		_, err := y.SendRequest(pod, "udp://"+harness.InternetAddress+":80")
 		return err != nil
 	})
 	y.ExpectSilence(t, pod, "http://"+harness.InternetAddress)
 }
 
-// own is the address with which a project's pods leave that nobody selects.
-func (y *egressLab) own(t *testing.T, project string) string {
+// projectAddress is the address with which a project's pods leave that nobody selects.
+func (y *egressFixture) projectAddress(t *testing.T, project string) string {
 	t.Helper()
 	return y.ReadField(t, "Project", "yard", project, "status", "externalIP")
 }
 
-// items are the addresses of an EgressIP and who holds them, as "address node".
-func (y *egressLab) items(t *testing.T, name string) (out []string) {
+// assignments are the addresses of an EgressIP and who holds them, as "address node".
+func (y *egressFixture) assignments(t *testing.T, name string) (out []string) {
 	t.Helper()
-	o, err := y.Objects.Get(harness.Within(t, time.Minute), harness.Ref("EgressIP", "", name))
+	o, err := y.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef("EgressIP", "", name))
 	if err != nil || o == nil {
 		t.Fatalf("EgressIP %s: %v", name, err)
 	}
@@ -197,10 +197,10 @@ func (y *egressLab) items(t *testing.T, name string) (out []string) {
 	return out
 }
 
-// holder is the node that holds the only address of an EgressIP.
-func (y *egressLab) holder(t *testing.T, name string) string {
+// assignedNode is the node that holds the only address of an EgressIP.
+func (y *egressFixture) assignedNode(t *testing.T, name string) string {
 	t.Helper()
-	items := y.items(t, name)
+	items := y.assignments(t, name)
 	if len(items) != 1 {
 		t.Fatalf("EgressIP %s has %v, want one address on one node", name, items)
 	}
@@ -208,16 +208,16 @@ func (y *egressLab) holder(t *testing.T, name string) string {
 	return node
 }
 
-// says waits until an EgressIP has a condition with a reason.
-func (y *egressLab) says(t *testing.T, name, condition, reason string) {
+// waitEgressIPCondition waits until an EgressIP has a condition with a reason.
+func (y *egressFixture) waitEgressIPCondition(t *testing.T, name, condition, reason string) {
 	t.Helper()
-	y.tells(t, harness.Ref("EgressIP", "", name), condition, reason)
+	y.waitCondition(t, harness.ObjectRef("EgressIP", "", name), condition, reason)
 }
 
-// tells waits until an object has a condition with a reason.
-func (y *egressLab) tells(t *testing.T, of manifest.Ref, condition, reason string) {
+// waitCondition waits until an object has a condition with a reason.
+func (y *egressFixture) waitCondition(t *testing.T, of manifest.Ref, condition, reason string) {
 	t.Helper()
-	y.Wait(t, of.GVK.Kind, of.Namespace, of.Name, func(o *unstructured.Unstructured) bool {
+	y.WaitForObject(t, of.GVK.Kind, of.Namespace, of.Name, func(o *unstructured.Unstructured) bool {
 		conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 		return slices.ContainsFunc(conditions, func(c any) bool {
 			m := c.(map[string]any)
@@ -226,67 +226,67 @@ func (y *egressLab) tells(t *testing.T, of manifest.Ref, condition, reason strin
 	})
 }
 
-// selected: pods of two projects with the same addresses inside leave with one address; others, and what stays inside, as ever.
-func (y *egressLab) selected(t *testing.T) string {
-	y.request(t, "selected", "{egressIPs: [91.224.11.200], "+inProject("one", "two")+", podSelector: {matchLabels: {app: a}}}")
-	near := []harness.ExternalSide{y.Network(t, "public"), y.Network(t, "cloud")}
-	y.fromHere(t)
+// checkSelectedPods: pods of two projects with the same addresses inside leave with one address; others, and what stays inside, as ever.
+func (y *egressFixture) checkSelectedPods(t *testing.T) string {
+	y.createEgressIP(t, "selected", "{egressIPs: [91.224.11.200], "+projectSelector("one", "two")+", podSelector: {matchLabels: {app: a}}}")
+	near := []harness.ExternalNetwork{y.Network(t, "public"), y.Network(t, "cloud")}
+	y.syncAndResetDrops(t)
 	for i, project := range []string{"one", "two"} {
 		a, b := "a."+y.namespaces[i], "b."+y.namespaces[i]
-		y.leaves(t, a, "91.224.11.200")
-		y.leaves(t, b, y.own(t, project))
+		y.expectEgressAs(t, a, "91.224.11.200")
+		y.expectEgressAs(t, b, y.projectAddress(t, project))
 		for _, n := range near { // hosts on the wire itself, without the router between
 			y.ExpectAnswers(t, a, n.NeighbourAddress, n.Neighbour, "91.224.11.200")
-			y.ExpectAnswers(t, b, n.NeighbourAddress, n.Neighbour, y.own(t, project))
+			y.ExpectAnswers(t, b, n.NeighbourAddress, n.Neighbour, y.projectAddress(t, project))
 		}
 		inside := y.ReadField(t, "Pod", y.namespaces[i], "b", "status", "podIP")
 		y.ExpectAnswers(t, a, inside, "b", y.ReadField(t, "Pod", y.namespaces[i], "a", "status", "podIP"))
 	}
 	vm := "b-vm" // the pod in which KubeVirt runs a virtual machine has the machine's labels and its address
 	y.RunPod(t, harness.Pod{Namespace: y.namespaces[0], Name: vm, Node: "node2", Labels: map[string]string{"kubevirt.io": "virt-launcher", "app": "a"}})
-	y.leaves(t, vm+"."+y.namespaces[0], "91.224.11.200")
+	y.expectEgressAs(t, vm+"."+y.namespaces[0], "91.224.11.200")
 	y.ExpectNoDrops(t)
 	return fmt.Sprintf("pods of two projects with the same addresses inside left as 91.224.11.200 in %d ways, their neighbours as ever; no drops", 2*4*len(harness.Protocols))
 }
 
-// documented: the two manifests of seed 004, with its addresses on a network of the lab.
-func (y *egressLab) documented(t *testing.T) string {
+// checkDocumentedManifests: the two manifests of seed 004, with its addresses on a network of the lab.
+func (y *egressFixture) checkDocumentedManifests(t *testing.T) string {
 	page := harness.ReadFile(t, "../testdata/egressip-ovn-kubernetes.yaml")
 	y.Apply(t, page)
 	for _, name := range []string{"egress-project1", "egressip-prod"} { // their addresses are of no network here: told, not silently ignored
-		y.says(t, name, "Accepted", "AddressOutsideNetwork")
+		y.waitEgressIPCondition(t, name, "Accepted", "AddressOutsideNetwork")
 	}
 	moved := strings.NewReplacer("192.168.127.", "91.224.11.", "10.0.254.100", "91.224.11.100").Replace(page)
 	y.Apply(t, moved)
 	for _, name := range []string{"egress-project1", "egressip-prod"} {
-		y.WaitInForce(t, "EgressIP", "", name)
+		y.WaitProgrammedOnNodes(t, "EgressIP", "", name)
 	}
 	y.SetLabel(t, "Namespace "+y.namespaces[0], "env", "qa")
 	defer y.SetLabel(t, "Namespace "+y.namespaces[0], "env", "-")
 	harness.Eventually(t, "a leaves as one of two", func() bool {
-		a, err := y.Ask("a."+y.namespaces[0], "http://"+harness.InternetAddress)
+		a, err := y.SendRequest("a."+y.namespaces[0], "http://"+harness.InternetAddress)
 		return err == nil && slices.Contains([]string{"91.224.11.10", "91.224.11.11"}, a.Saw.Addr().String())
 	})
 	y.SetLabel(t, "Pod "+y.namespaces[1]+" b", "app", "web")
 	defer y.SetLabel(t, "Pod "+y.namespaces[1]+" b", "app", "b")
-	y.leaves(t, "b."+y.namespaces[1], "91.224.11.100")
+	y.expectEgressAs(t, "b."+y.namespaces[1], "91.224.11.100")
 	return "apply unchanged, and with addresses of the lab select by labels and by expressions"
 }
 
-// severalAddresses: each on a node of its own; connections leave with any of them.
-func (y *egressLab) severalAddresses(t *testing.T) string {
-	y.request(t, "several", "{egressIPs: [91.224.11.201, 91.224.11.202, 100.65.9.9], "+inProject("one")+"}")
+// checkSeveralAddresses: each on a node of its own; connections leave with any of them.
+func (y *egressFixture) checkSeveralAddresses(t *testing.T) string {
+	y.createEgressIP(t, "several", "{egressIPs: [91.224.11.201, 91.224.11.202, 100.65.9.9], "+projectSelector("one")+"}")
 	nodes, seen := map[string]bool{}, map[string]int{}
-	for _, item := range y.items(t, "several") {
+	for _, item := range y.assignments(t, "several") {
 		_, node, _ := strings.Cut(item, " ")
 		nodes[node] = true
 	}
 	if len(nodes) != 3 {
 		t.Errorf("three addresses are on %v", nodes)
 	}
-	y.fromHere(t)
+	y.syncAndResetDrops(t)
 	for range 40 {
-		a, err := y.Ask("a."+y.namespaces[0], "http://"+harness.InternetAddress)
+		a, err := y.SendRequest("a."+y.namespaces[0], "http://"+harness.InternetAddress)
 		if err != nil {
 			t.Errorf("%v", err)
 			continue
@@ -300,46 +300,46 @@ func (y *egressLab) severalAddresses(t *testing.T) string {
 	return fmt.Sprintf("three on two networks, on three nodes; 40 connections of one pod left as %v", seen)
 }
 
-// relabelled: pods and namespaces that are selected no more, or only now.
-func (y *egressLab) relabelled(t *testing.T) string {
-	ns, own := y.namespaces[0], y.own(t, "one")
-	y.request(t, "labels", "{egressIPs: [91.224.11.203], namespaceSelector: {matchLabels: {wants: egress}}, podSelector: {matchLabels: {role: out}}}")
-	y.leaves(t, "a."+ns, own)
+// checkLabelChanges: pods and namespaces that are selected no more, or only now.
+func (y *egressFixture) checkLabelChanges(t *testing.T) string {
+	ns, own := y.namespaces[0], y.projectAddress(t, "one")
+	y.createEgressIP(t, "labels", "{egressIPs: [91.224.11.203], namespaceSelector: {matchLabels: {wants: egress}}, podSelector: {matchLabels: {role: out}}}")
+	y.expectEgressAs(t, "a."+ns, own)
 	y.SetLabel(t, "Namespace "+ns, "wants", "egress")
-	y.leaves(t, "a."+ns, own)
+	y.expectEgressAs(t, "a."+ns, own)
 	y.SetLabel(t, "Pod "+ns+" a", "role", "out")
-	y.leaves(t, "a."+ns, "91.224.11.203")
+	y.expectEgressAs(t, "a."+ns, "91.224.11.203")
 	y.SetLabel(t, "Pod "+ns+" a", "role", "-")
-	y.leaves(t, "a."+ns, own)
+	y.expectEgressAs(t, "a."+ns, own)
 	y.SetLabel(t, "Pod "+ns+" a", "role", "out")
-	y.leaves(t, "a."+ns, "91.224.11.203")
+	y.expectEgressAs(t, "a."+ns, "91.224.11.203")
 	y.SetLabel(t, "Namespace "+ns, "wants", "-")
-	y.leaves(t, "a."+ns, own)
+	y.expectEgressAs(t, "a."+ns, own)
 	y.SetLabel(t, "Pod "+ns+" a", "role", "-")
-	y.leaves(t, "b."+ns, own)
+	y.expectEgressAs(t, "b."+ns, own)
 	return "a pod's and a namespace's label move a pod there and back"
 }
 
-// comeAndGo: a pod that comes is selected, and one that gets the address of a pod that went is judged by itself.
-func (y *egressLab) comeAndGo(t *testing.T) string {
-	ns, own := y.namespaces[1], y.own(t, "two")
-	y.request(t, "comes", "{egressIPs: [91.224.11.204], "+inProject("two")+", podSelector: {matchLabels: {role: out}}}")
+// checkPodTurnover: a pod that comes is selected, and one that gets the address of a pod that went is judged by itself.
+func (y *egressFixture) checkPodTurnover(t *testing.T) string {
+	ns, own := y.namespaces[1], y.projectAddress(t, "two")
+	y.createEgressIP(t, "comes", "{egressIPs: [91.224.11.204], "+projectSelector("two")+", podSelector: {matchLabels: {role: out}}}")
 	const address = "10.61.0.77"
 	for i, role := range []string{"out", "in", "out"} {
 		name := fmt.Sprintf("a-%d", i)
 		t.Run(name, func(t *testing.T) {
 			y.RunPod(t, harness.Pod{Namespace: ns, Name: name, Node: "node1", Address: address, Labels: map[string]string{"role": role}})
-			y.leaves(t, name+"."+ns, map[string]string{"out": "91.224.11.204", "in": own}[role])
+			y.expectEgressAs(t, name+"."+ns, map[string]string{"out": "91.224.11.204", "in": own}[role])
 		})
-		y.Wait(t, "Pod", ns, name, manifest.Gone)
+		y.WaitForObject(t, "Pod", ns, name, manifest.Gone)
 	}
 	return "three pods with one address after each other, of which the first and last are selected"
 }
 
-// closedBefore: while the controller does nothing, a pod that may be selected does not get out with another address.
-func (y *egressLab) closedBefore(t *testing.T) string {
+// checkFailClosed: while the controller does nothing, a pod that may be selected does not get out with another address.
+func (y *egressFixture) checkFailClosed(t *testing.T) string {
 	ns := y.namespaces[1]
-	y.request(t, "closed", "{egressIPs: [91.224.11.205], "+inProject("two")+", podSelector: {matchLabels: {role: out}}}")
+	y.createEgressIP(t, "closed", "{egressIPs: [91.224.11.205], "+projectSelector("two")+", podSelector: {matchLabels: {role: out}}}")
 	y.Signal(t, syscall.SIGSTOP)
 	var again sync.Once
 	resume := func() { again.Do(func() { y.Signal(t, syscall.SIGCONT) }) }
@@ -350,47 +350,47 @@ func (y *egressLab) closedBefore(t *testing.T) string {
 		y.ExpectSilence(t, "a-early."+ns, "http://"+harness.InternetAddress)
 	}
 	y.ExpectSilence(t, "a-other."+ns, "udp://"+harness.InternetAddress+":80")
-	y.leaves(t, "b."+ns, y.own(t, "two")) // who was looked at before goes on
+	y.expectEgressAs(t, "b."+ns, y.projectAddress(t, "two")) // who was looked at before goes on
 	resume()
-	y.leaves(t, "a-early."+ns, "91.224.11.205")
-	y.leaves(t, "a-other."+ns, y.own(t, "two"))
+	y.expectEgressAs(t, "a-early."+ns, "91.224.11.205")
+	y.expectEgressAs(t, "a-other."+ns, y.projectAddress(t, "two"))
 	return "a pod that starts while the controller is stopped gets nothing out, and 91.224.11.205 when it goes on"
 }
 
-// noNode: selected pods stay inside, or leave as others where the EgressIP says so.
-func (y *egressLab) noNode(t *testing.T) string {
+// checkNoNode: selected pods stay inside, or leave as others where the EgressIP says so.
+func (y *egressFixture) checkNoNode(t *testing.T) string {
 	for _, open := range []bool{false, true} {
 		policy := map[bool]string{false: "Closed", true: "Open"}[open]
 		name := strings.ToLower(policy) + "-nowhere"
-		y.request(t, name, "{egressIPs: [91.224.11.206], failurePolicy: "+policy+", "+inProject("one")+", podSelector: {matchLabels: {app: a}}}")
-		a, b, own := "a."+y.namespaces[0], "b."+y.namespaces[0], y.own(t, "one")
-		y.leaves(t, a, "91.224.11.206")
+		y.createEgressIP(t, name, "{egressIPs: [91.224.11.206], failurePolicy: "+policy+", "+projectSelector("one")+", podSelector: {matchLabels: {app: a}}}")
+		a, b, own := "a."+y.namespaces[0], "b."+y.namespaces[0], y.projectAddress(t, "one")
+		y.expectEgressAs(t, a, "91.224.11.206")
 		for _, n := range y.Blueprint.NodeList()[1:] {
 			y.SetLabel(t, "Node "+n.Name, ovnv1.AssignableLabel, "-")
 		}
-		y.says(t, name, "Programmed", "NoMatchingNodeFound")
-		if items := y.items(t, name); len(items) > 0 {
+		y.waitEgressIPCondition(t, name, "Programmed", "NoMatchingNodeFound")
+		if items := y.assignments(t, name); len(items) > 0 {
 			t.Errorf("no node can hold an address, and the status has %v", items)
 		}
 		if open {
-			y.leaves(t, a, own)
+			y.expectEgressAs(t, a, own)
 		} else {
-			y.stays(t, a)
+			y.expectNoEgress(t, a)
 		}
-		y.leaves(t, b, own)
+		y.expectEgressAs(t, b, own)
 		for _, n := range y.Blueprint.NodeList()[1:] {
 			y.SetLabel(t, "Node "+n.Name, ovnv1.AssignableLabel, "")
 		}
-		y.leaves(t, a, "91.224.11.206")
-		y.Remove(t, "EgressIP", "", name)
-		y.leaves(t, a, own)
+		y.expectEgressAs(t, a, "91.224.11.206")
+		y.DeleteAndWait(t, "EgressIP", "", name)
+		y.expectEgressAs(t, a, own)
 	}
 	return "without a node a selected pod stays inside, or with failurePolicy Open leaves as others; then as 91.224.11.206 again"
 }
 
-// mistakes: each gives a condition and an event, with the words of OVN-Kubernetes.
-func (y *egressLab) mistakes(t *testing.T) string {
-	y.request(t, "first", "{egressIPs: [91.224.11.207], "+inProject("one")+"}")
+// checkMistakes: each gives a condition and an event, with the words of OVN-Kubernetes.
+func (y *egressFixture) checkMistakes(t *testing.T) string {
+	y.createEgressIP(t, "first", "{egressIPs: [91.224.11.207], "+projectSelector("one")+"}")
 	held := y.CreateEIP(t, y.namespaces[0], "taken", "{externalNetworkType: public}")
 	list := []struct{ name, addresses, condition, reason string }{
 		{"again", "91.224.11.207", "Accepted", "UnsupportedRequest"},
@@ -402,21 +402,21 @@ func (y *egressLab) mistakes(t *testing.T) string {
 		{"too-many", "91.224.11.211, 91.224.11.212, 91.224.11.213, 91.224.11.214, 91.224.11.215, 91.224.11.216", "Programmed", "UnassignedRequest"},
 	}
 	for _, m := range list {
-		y.ask4(t, m.name, "{egressIPs: ["+m.addresses+"], "+inProject("two")+", podSelector: {matchLabels: {app: nobody}}}")
-		y.says(t, m.name, m.condition, m.reason)
-		y.event(t, m.name, m.reason)
+		y.applyEgressIP(t, m.name, "{egressIPs: ["+m.addresses+"], "+projectSelector("two")+", podSelector: {matchLabels: {app: nobody}}}")
+		y.waitEgressIPCondition(t, m.name, m.condition, m.reason)
+		y.waitEvent(t, m.name, m.reason)
 	}
-	y.request(t, "younger", "{egressIPs: [91.224.11.217], "+inProject("one")+"}") // pods that another one selects
-	y.event(t, "younger", "UndefinedRequest")
-	if n := len(y.items(t, "too-many")); n != 5 {
+	y.createEgressIP(t, "younger", "{egressIPs: [91.224.11.217], "+projectSelector("one")+"}") // pods that another one selects
+	y.waitEvent(t, "younger", "UndefinedRequest")
+	if n := len(y.assignments(t, "too-many")); n != 5 {
 		t.Errorf("of six addresses %d are on five nodes", n)
 	}
-	y.leaves(t, "a."+y.namespaces[0], "91.224.11.207")
+	y.expectEgressAs(t, "a."+y.namespaces[0], "91.224.11.207")
 	return fmt.Sprintf("%d, each with a condition and an event, and pods of two with an event; the EgressIP that was there goes on", len(list))
 }
 
-// event waits until there is an event on an EgressIP.
-func (y *egressLab) event(t *testing.T, name, reason string) {
+// waitEvent waits until there is an event on an EgressIP.
+func (y *egressFixture) waitEvent(t *testing.T, name, reason string) {
 	t.Helper()
 	harness.Eventually(t, "an event "+reason+" on "+name, func() bool {
 		events, err := y.Client.EventsV1().Events("").List(harness.Within(t, time.Minute), metav1.ListOptions{})
@@ -426,46 +426,46 @@ func (y *egressLab) event(t *testing.T, name, reason string) {
 	})
 }
 
-// choosesNodes: a nodeSelector, the node that holds the fewest, and addresses that stay where they are.
-func (y *egressLab) choosesNodes(t *testing.T) string {
+// checkNodeSelection: a nodeSelector, the node that holds the fewest, and addresses that stay where they are.
+func (y *egressFixture) checkNodeSelection(t *testing.T) string {
 	y.SetLabel(t, "Node node4", "rack", "b")
 	y.SetLabel(t, "Node node5", "rack", "b")
-	y.request(t, "rack", "{egressIPs: [91.224.11.221], nodeSelector: {matchLabels: {rack: b}}, "+inProject("one")+", podSelector: {matchLabels: {app: a}}}")
-	first := y.holder(t, "rack")
+	y.createEgressIP(t, "rack", "{egressIPs: [91.224.11.221], nodeSelector: {matchLabels: {rack: b}}, "+projectSelector("one")+", podSelector: {matchLabels: {app: a}}}")
+	first := y.assignedNode(t, "rack")
 	other := map[string]string{"node4": "node5", "node5": "node4"}[first]
 	if other == "" {
 		t.Fatalf("%s holds it, which has no label rack=b", first)
 	}
-	y.request(t, "fewest", "{egressIPs: [91.224.11.222], nodeSelector: {matchLabels: {rack: b}}, "+inProject("two")+", podSelector: {matchLabels: {app: a}}}")
-	if got := y.holder(t, "fewest"); got != other {
+	y.createEgressIP(t, "fewest", "{egressIPs: [91.224.11.222], nodeSelector: {matchLabels: {rack: b}}, "+projectSelector("two")+", podSelector: {matchLabels: {app: a}}}")
+	if got := y.assignedNode(t, "fewest"); got != other {
 		t.Errorf("%s has one address, and got another; %s has none", got, other)
 	}
 	moves := func(to string) {
 		t.Helper()
-		y.Wait(t, "EgressIP", "", "rack", heldBy(func(node string) bool { return node == to }))
-		y.leaves(t, "a."+y.namespaces[0], "91.224.11.221")
+		y.WaitForObject(t, "EgressIP", "", "rack", isHeldBy(func(node string) bool { return node == to }))
+		y.expectEgressAs(t, "a."+y.namespaces[0], "91.224.11.221")
 	}
 	y.SetLabel(t, "Node "+first, ovnv1.AssignableLabel, "-")
 	moves(other)
 	y.SetLabel(t, "Node "+first, ovnv1.AssignableLabel, "")
 	y.SetLabel(t, "Node node2", "rack", "b") // something that makes the controller look again
 	y.SyncFlows(t)
-	if got := y.holder(t, "rack"); got != other {
+	if got := y.assignedNode(t, "rack"); got != other {
 		t.Errorf("it went from %s to %s because a node came back", other, got)
 	}
-	y.leaves(t, "a."+y.namespaces[1], "91.224.11.222")
+	y.expectEgressAs(t, "a."+y.namespaces[1], "91.224.11.222")
 	for _, n := range []string{"node2", "node4", "node5"} {
 		y.SetLabel(t, "Node "+n, "rack", "-")
 	}
 	return "by nodeSelector, to the node with the fewest, and back to none that returns"
 }
 
-// rebalanced: addresses that a node has collected go to an empty one on request, or one after the other where the controller is told to.
-func (y *egressLab) rebalanced(t *testing.T) string {
+// checkRebalancing: addresses that a node has collected go to an empty one on request, or one after the other where the controller is told to.
+func (y *egressFixture) checkRebalancing(t *testing.T) string {
 	names := []string{"level-1", "level-2", "level-3", "level-4"}
 	y.SetLabel(t, "Node node2", "rack", "c")
 	for i, name := range names {
-		y.request(t, name, fmt.Sprintf("{egressIPs: [91.224.11.%d], nodeSelector: {matchLabels: {rack: c}}, %s, podSelector: {matchLabels: {app: a}}}", 223+i, inProject("one")))
+		y.createEgressIP(t, name, fmt.Sprintf("{egressIPs: [91.224.11.%d], nodeSelector: {matchLabels: {rack: c}}, %s, podSelector: {matchLabels: {app: a}}}", 223+i, projectSelector("one")))
 	}
 	y.SetLabel(t, "Node node3", "rack", "c")
 	defer func() {
@@ -475,7 +475,7 @@ func (y *egressLab) rebalanced(t *testing.T) string {
 	}()
 	on := func(node string) (out int) {
 		for _, name := range names {
-			if y.holder(t, name) == node {
+			if y.assignedNode(t, name) == node {
 				out++
 			}
 		}
@@ -485,13 +485,15 @@ func (y *egressLab) rebalanced(t *testing.T) string {
 	if n := on("node2"); n != 4 {
 		t.Errorf("%d of 4 addresses are still on the node that had all", n)
 	}
-	y.annotate(t, "level-2", "first")
-	y.Wait(t, "EgressIP", "", "level-2", func(o *unstructured.Unstructured) bool { return harness.Text(o, "status", "rebalanced") == "first" })
-	y.Wait(t, "EgressIP", "", "level-2", heldBy(func(node string) bool { return node == "node3" }))
+	y.requestRebalance(t, "level-2", "first")
+	y.WaitForObject(t, "EgressIP", "", "level-2", func(o *unstructured.Unstructured) bool {
+		return harness.StringField(o, "status", "rebalanced") == "first"
+	})
+	y.WaitForObject(t, "EgressIP", "", "level-2", isHeldBy(func(node string) bool { return node == "node3" }))
 	if n := on("node2"); n != 3 {
 		t.Errorf("one address was to move, and %d of 4 are left", n)
 	}
-	y.leaves(t, "a."+y.namespaces[0], "91.224.11.223") // of the oldest EgressIP
+	y.expectEgressAs(t, "a."+y.namespaces[0], "91.224.11.223") // of the oldest EgressIP
 
 	y.Stop(syscall.SIGTERM)
 	args := y.Args
@@ -501,56 +503,56 @@ func (y *egressLab) rebalanced(t *testing.T) string {
 	y.Stop(syscall.SIGTERM)
 	y.Args = args
 	y.Start(t)
-	y.leaves(t, "a."+y.namespaces[0], "91.224.11.223")
+	y.expectEgressAs(t, "a."+y.namespaces[0], "91.224.11.223")
 	return "of four addresses on one node one goes to an empty node on request, and one more with --egress-rebalance-every"
 }
 
-// annotate asks for the addresses of an EgressIP to be spread.
-func (y *egressLab) annotate(t *testing.T, name, value string) {
+// requestRebalance asks for the addresses of an EgressIP to be spread.
+func (y *egressFixture) requestRebalance(t *testing.T, name, value string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, ovnv1.RebalanceAnnotation, value)
-	err := y.DirectClient(t, nil).Patch(harness.Within(t, time.Minute), &ovnv1.EgressIP{ObjectMeta: metav1.ObjectMeta{Name: name}}, client.RawPatch(types.MergePatchType, []byte(patch)))
+	err := y.NewDirectClient(t, nil).Patch(harness.Within(t, time.Minute), &ovnv1.EgressIP{ObjectMeta: metav1.ObjectMeta{Name: name}}, client.RawPatch(types.MergePatchType, []byte(patch)))
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// repliesStay: what came in by a floating IP or a load balancer goes back by it, and what the same pod begins leaves with its egress address.
-func (y *egressLab) repliesStay(t *testing.T) string {
+// checkReplies: what came in by a floating IP or a load balancer goes back by it, and what the same pod begins leaves with its egress address.
+func (y *egressFixture) checkReplies(t *testing.T) string {
 	ns := y.namespaces[0]
 	public := y.CreateFIP(t, ns, "public", "{podTarget: {podName: a}, externalNetworkType: public}")
 	y.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: cloud, namespace: %s}, spec: {type: LoadBalancer, selector: {app: a}, ports: [{port: 80}]}}", ns))
-	y.Wait(t, "Service", ns, "cloud", func(o *unstructured.Unstructured) bool {
-		return harness.Ingress(o) != "" && manifest.True("Programmed")(o)
+	y.WaitForObject(t, "Service", ns, "cloud", func(o *unstructured.Unstructured) bool {
+		return harness.IngressIP(o) != "" && manifest.True("Programmed")(o)
 	})
-	o, err := y.Objects.Get(harness.Within(t, time.Minute), harness.Ref("Service", ns, "cloud"))
+	o, err := y.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef("Service", ns, "cloud"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	balanced := harness.Ingress(o)
+	balanced := harness.IngressIP(o)
 	y.SyncFlows(t)
 	old := []*harness.Stream{y.StartStream(t, "internet", public), y.StartStream(t, "internet", balanced)}
-	y.request(t, "replies", "{egressIPs: [100.65.9.20], "+inProject("one")+"}")
-	y.leaves(t, "a."+ns, "100.65.9.20")
-	y.fromHere(t)
+	y.createEgressIP(t, "replies", "{egressIPs: [100.65.9.20], "+projectSelector("one")+"}")
+	y.expectEgressAs(t, "a."+ns, "100.65.9.20")
+	y.syncAndResetDrops(t)
 	for _, address := range []string{public, balanced} {
-		for _, n := range []harness.ExternalSide{y.Network(t, "public"), y.Network(t, "cloud")} {
+		for _, n := range []harness.ExternalNetwork{y.Network(t, "public"), y.Network(t, "cloud")} {
 			y.ExpectAnswer(t, n.Client, "http://"+address, "a", n.ClientAddress)
 		}
 		y.ExpectAnswer(t, "internet", "http://"+address, "a", harness.InternetAddress)
 	}
 	fresh := []*harness.Stream{y.StartStream(t, "internet", public), y.StartStream(t, "internet", balanced)}
-	longest := harness.ExpectSurvival(t, "with an EgressIP", 3*time.Second, append(old, fresh...)...)
+	longest := harness.ExpectStreamsContinue(t, "with an EgressIP", 3*time.Second, append(old, fresh...)...)
 	y.ExpectNoDrops(t)
-	y.Remove(t, "EgressIP", "", "replies")
-	harness.ExpectSurvival(t, "without it again", 3*time.Second, append(old, fresh...)...)
+	y.DeleteAndWait(t, "EgressIP", "", "replies")
+	harness.ExpectStreamsContinue(t, "without it again", 3*time.Second, append(old, fresh...)...)
 	return fmt.Sprintf("a floating IP on one network and a load balancer on another answer, streams live on (longest silence %d ms), the pod's own leaves as 100.65.9.20",
 		longest.Milliseconds())
 }
 
-// deleted: with the last EgressIP everything goes that was made for any.
-func (y *egressLab) deleted(t *testing.T) string {
-	y.Wait(t, "Vpc", "", "sallyport-egress", manifest.Gone)
+// checkDeletion: with the last EgressIP everything goes that was made for any.
+func (y *egressFixture) checkDeletion(t *testing.T) string {
+	y.WaitForObject(t, "Vpc", "", "sallyport-egress", manifest.Gone)
 	left := ""
 	harness.Eventually(t, "nothing is left", func() bool {
 		left = y.RunTool(t, "ovn-nbctl", "--db=unix:"+y.Dir+"/data/ovn/nb1.sock", "--bare", "--columns=name", "find", "Logical_Router_Port") +

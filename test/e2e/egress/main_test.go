@@ -8,12 +8,12 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// egresses is what `make show-egress` prints.
-var egresses = show.New("egress addresses",
+// egressItems is what `make show-egress` prints.
+var egressItems = show.New("egress addresses",
 	"every feature, by packets",
 	"failover: how long nothing comes back, and no packet ever with another address",
 	"100 addresses on 10 nodes, of which one is lost; 1,000 EgressIPs and 20,000 pods",
 	"a node that comes and goes: the address does not follow every time",
 )
 
-func TestMain(m *testing.M) { harness.Main(m, egresses) }
+func TestMain(m *testing.M) { harness.Main(m, egressItems) }

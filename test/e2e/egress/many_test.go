@@ -13,15 +13,15 @@ import (
 
 // TestEgress3Many: many addresses on several nodes, of which one is lost.
 func TestEgress3Many(t *testing.T) {
-	harness.Alone(t)
-	item := egresses.Item(t, 3)
-	nodes, addresses := show.Size(10, 5), show.Size(100, 20)
+	harness.RunAlone(t)
+	item := egressItems.Item(t, 3)
+	nodes, addresses := show.ChooseSize(10, 5), show.ChooseSize(100, 20)
 	b, err := blueprint.Load("../testdata/egress.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.Nodes, b.Gateways = nodes+1, nodes
-	y := newEgressLabOf(t, "many", b)
+	y := newEgressFixtureFrom(t, "many", b)
 	var list strings.Builder
 	for i := range addresses {
 		project, app := []string{"one", "two"}[i%2], "nobody"
@@ -29,53 +29,53 @@ func TestEgress3Many(t *testing.T) {
 			app = "a"
 		}
 		fmt.Fprintf(&list, "---\n{apiVersion: k8s.ovn.org/v1, kind: EgressIP, metadata: {name: many-%d}, spec: {egressIPs: [91.224.11.%d], %s, podSelector: {matchLabels: {app: %s}}}}\n",
-			i, 100+i, inProject(project), app)
+			i, 100+i, projectSelector(project), app)
 	}
 	begun := time.Now()
 	y.Apply(t, list.String())
 	for i := range addresses {
-		y.Wait(t, "EgressIP", "", fmt.Sprintf("many-%d", i), harness.IsUpToDate)
+		y.WaitForObject(t, "EgressIP", "", fmt.Sprintf("many-%d", i), harness.IsUpToDate)
 	}
 	made := time.Since(begun)
 	y.SyncFlows(t)
-	before := y.spread(t, addresses)
-	even(t, before, nodes, addresses)
-	lost := y.holder(t, "many-0")
-	p := y.probe(t, "a."+y.namespaces[0])
-	p.settle(t)
+	before := y.addressesPerNode(t, addresses)
+	expectEvenSpread(t, before, nodes, addresses)
+	lost := y.assignedNode(t, "many-0")
+	p := y.startProbe(t, "a."+y.namespaces[0])
+	p.waitSteady(t)
 	begun = time.Now()
-	y.GiveOrder(t, "kill", lost)
-	t.Cleanup(func() { y.GiveOrder(t, "start", lost) })
+	y.ControlLab(t, "kill", lost)
+	t.Cleanup(func() { y.ControlLab(t, "start", lost) })
 	for i := range addresses {
-		y.Wait(t, "EgressIP", "", fmt.Sprintf("many-%d", i), heldBy(func(node string) bool { return node != lost }))
+		y.WaitForObject(t, "EgressIP", "", fmt.Sprintf("many-%d", i), isHeldBy(func(node string) bool { return node != lost }))
 	}
 	took := time.Since(begun)
-	gap := p.gap(t, 2*time.Second)
-	p.end()
-	after := y.spread(t, addresses)
-	even(t, after, nodes-1, addresses)
-	y.leaves(t, "a."+y.namespaces[0], "91.224.11.100")
-	y.leaves(t, "a."+y.namespaces[1], "91.224.11.101")
+	gap := p.measureLongestGap(t, 2*time.Second)
+	p.stop()
+	after := y.addressesPerNode(t, addresses)
+	expectEvenSpread(t, after, nodes-1, addresses)
+	y.expectEgressAs(t, "a."+y.namespaces[0], "91.224.11.100")
+	y.expectEgressAs(t, "a."+y.namespaces[1], "91.224.11.101")
 	// Eleven nodes on two cores are busy for some seconds with the ports that move; the engine's flows of one pause for that long.
-	if gap > show.Size(10*time.Second, time.Second) {
+	if gap > show.ChooseSize(10*time.Second, time.Second) {
 		t.Errorf("nothing came back for %s", gap)
 	}
-	item.Figure("%d addresses on %d nodes in force after %.1f s, %v; one node killed: the %d that it had are elsewhere and told after %.1f s, %v; a pod's traffic paused for %d ms",
+	item.AddFigure("%d addresses on %d nodes in force after %.1f s, %v; one node killed: the %d that it had are elsewhere and told after %.1f s, %v; a pod's traffic paused for %d ms",
 		addresses, nodes, made.Seconds(), before, before[lost], took.Seconds(), after, gap.Milliseconds())
 }
 
-// spread is how many of the addresses each node holds.
-func (y *egressLab) spread(t *testing.T, addresses int) map[string]int {
+// addressesPerNode is how many of the addresses each node holds.
+func (y *egressFixture) addressesPerNode(t *testing.T, addresses int) map[string]int {
 	t.Helper()
 	out := map[string]int{}
 	for i := range addresses {
-		out[y.holder(t, fmt.Sprintf("many-%d", i))]++
+		out[y.assignedNode(t, fmt.Sprintf("many-%d", i))]++
 	}
 	return out
 }
 
-// even fails the test unless the addresses are spread evenly.
-func even(t *testing.T, load map[string]int, nodes, addresses int) {
+// expectEvenSpread fails the test unless the addresses are spread evenly.
+func expectEvenSpread(t *testing.T, load map[string]int, nodes, addresses int) {
 	t.Helper()
 	least, most := addresses/nodes-1, (addresses+nodes-1)/nodes+1
 	for node, n := range load {

@@ -20,18 +20,18 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// egressFleet is a fleet of projects with EgressIPs, and pods that nobody runs: nothing is sent, only written.
-type egressFleet struct {
-	*harness.Fleet
-	sets     client.Client
-	egresses int // EgressIPs, dealt out to the projects
+// egressScaleFixture is a fleet of projects with EgressIPs, and pods that nobody runs: nothing is sent, only written.
+type egressScaleFixture struct {
+	*harness.ScaleFixture
+	addressSets   client.Client
+	egressIPCount int // EgressIPs, dealt out to the projects
 }
 
-// podsEach is how many pods an EgressIP selects.
-const podsEach = 20
+// podsPerEgressIP is how many pods an EgressIP selects.
+const podsPerEgressIP = 20
 
-// setRow is an address set of the northbound database.
-type setRow struct {
+// addressSetRow is an address set of the northbound database.
+type addressSetRow struct {
 	UUID      string   `ovsdb:"_uuid"`
 	Name      string   `ovsdb:"name"`
 	Addresses []string `ovsdb:"addresses"`
@@ -39,33 +39,33 @@ type setRow struct {
 
 // TestEgress3Scale: many EgressIPs and the pods that they select, from nothing; and what it costs when one pod changes.
 func TestEgress3Scale(t *testing.T) {
-	harness.Alone(t)
-	item := egresses.Item(t, 3)
-	c := &egressFleet{Fleet: harness.NewFleet(t, "--egressip-reachability-total-timeout=0"), egresses: show.Size(1000, 20)}
-	c.Grow(t, show.Size(100, 2))
-	c.sets = c.Northbound(t, "Address_Set", &setRow{})
-	if err := c.sets.Connect(harness.Within(t, 30*time.Second)); err != nil {
+	harness.RunAlone(t)
+	item := egressItems.Item(t, 3)
+	c := &egressScaleFixture{ScaleFixture: harness.NewScaleFixture(t, "--egressip-reachability-total-timeout=0"), egressIPCount: show.ChooseSize(1000, 20)}
+	c.GrowTo(t, show.ChooseSize(100, 2))
+	c.addressSets = c.NewNBClient(t, "Address_Set", &addressSetRow{})
+	if err := c.addressSets.Connect(harness.Within(t, 30*time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.sets.MonitorAll(harness.Within(t, 30*time.Second)); err != nil {
+	if _, err := c.addressSets.MonitorAll(harness.Within(t, 30*time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	c.MakeAssignable(t, "node1", true)
-	c.ask(t, item)
-	c.GiveOrder(t, "kill", "kube-ovn-controller") // it would give each pod an address, a few a second
-	c.crowd(t, item)
-	c.moveOne(t, item)
+	c.SetEgressAssignable(t, "node1", true)
+	c.createEgressIPs(t, item)
+	c.ControlLab(t, "kill", "kube-ovn-controller") // it would give each pod an address, a few a second
+	c.createPods(t, item)
+	c.measurePodChange(t, item)
 }
 
-// ask makes the EgressIPs, and waits until all are in force.
-func (c *egressFleet) ask(t *testing.T, item *show.Item) {
+// createEgressIPs makes the EgressIPs, and waits until all are in force.
+func (c *egressScaleFixture) createEgressIPs(t *testing.T, item *show.Item) {
 	t.Helper()
-	ctx, before, cpu, begun := harness.Within(t, show.Size(30*time.Minute, 5*time.Minute)), c.Ctl.ReadMetrics(t), c.Ctl.CPU(t), time.Now()
+	ctx, before, cpu, begun := harness.Within(t, show.ChooseSize(30*time.Minute, 5*time.Minute)), c.Controller.ReadMetrics(t), c.Controller.CPUTime(t), time.Now()
 	group, inner := errgroup.WithContext(ctx)
 	group.SetLimit(16)
-	for i := range c.egresses {
+	for i := range c.egressIPCount {
 		group.Go(func() error {
-			return c.Create(inner, "EgressIP", "", fmt.Sprintf("e%04d", i), fmt.Sprintf(
+			return c.CreateObject(inner, "EgressIP", "", fmt.Sprintf("e%04d", i), fmt.Sprintf(
 				"egressIPs: [100.65.%d.%d], namespaceSelector: {matchLabels: {kube-dc.com/project: %s}}, podSelector: {matchLabels: {out: e%d}}",
 				200+i/250, 1+i%250, harness.ProjectName(i%c.Size), i/c.Size))
 		})
@@ -73,20 +73,20 @@ func (c *egressFleet) ask(t *testing.T, item *show.Item) {
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	c.allInForce(ctx, t)
-	took, counters := time.Since(begun), harness.GrewBy(before, c.Ctl.ReadMetrics(t))
-	memory, _ := c.Ctl.Memory(t)
-	item.Figure("%d EgressIPs in %d projects in force after %.1f s, with %.0f transactions and %d rows of the controller's, which took %.1f s of CPU and has %d MiB",
-		c.egresses, c.Size, took.Seconds(), counters["sallyport_northbound_transactions_total"], c.ours(t), (c.Ctl.CPU(t) - cpu).Seconds(), memory)
+	c.waitAllProgrammed(ctx, t)
+	took, counters := time.Since(begun), harness.CounterIncreases(before, c.Controller.ReadMetrics(t))
+	memory, _ := c.Controller.MemoryUsage(t)
+	item.AddFigure("%d EgressIPs in %d projects in force after %.1f s, with %.0f transactions and %d rows of the controller's, which took %.1f s of CPU and has %d MiB",
+		c.egressIPCount, c.Size, took.Seconds(), counters["sallyport_northbound_transactions_total"], c.countOwnRows(t), (c.Controller.CPUTime(t) - cpu).Seconds(), memory)
 }
 
-// allInForce waits until all EgressIPs are.
-func (c *egressFleet) allInForce(ctx context.Context, t *testing.T) {
+// waitAllProgrammed waits until all EgressIPs are.
+func (c *egressScaleFixture) waitAllProgrammed(ctx context.Context, t *testing.T) {
 	t.Helper()
-	for n := 0; n < c.egresses; {
-		list, err := c.API.Resource(harness.ResourceOf(harness.Ref("EgressIP", "", ""))).List(ctx, metav1.ListOptions{})
+	for n := 0; n < c.egressIPCount; {
+		list, err := c.API.Resource(harness.ResourceForRef(harness.ObjectRef("EgressIP", "", ""))).List(ctx, metav1.ListOptions{})
 		if err != nil {
-			t.Fatalf("of %d EgressIPs %d are in force: %v", c.egresses, n, err)
+			t.Fatalf("of %d EgressIPs %d are in force: %v", c.egressIPCount, n, err)
 		}
 		n = 0
 		for i := range list.Items {
@@ -98,82 +98,82 @@ func (c *egressFleet) allInForce(ctx context.Context, t *testing.T) {
 	}
 }
 
-// ours is how many rows of the northbound database say that they are the controller's.
-func (c *egressFleet) ours(t *testing.T) int {
+// countOwnRows is how many rows of the northbound database say that they are the controller's.
+func (c *egressScaleFixture) countOwnRows(t *testing.T) int {
 	t.Helper()
 	dump := c.RunTool(t, "ovsdb-client", "--format=csv", "--data=bare", "dump", "unix:"+c.Dir+"/data/ovn/nb1.sock", "OVN_Northbound")
 	return strings.Count(dump, ownership.RowShardKey+"=")
 }
 
-// crowd makes the pods, and waits until all are selected.
-func (c *egressFleet) crowd(t *testing.T, item *show.Item) {
+// createPods makes the pods, and waits until all are selected.
+func (c *egressScaleFixture) createPods(t *testing.T, item *show.Item) {
 	t.Helper()
-	ctx, before, cpu, begun := harness.Within(t, show.Size(20*time.Minute, 5*time.Minute)), c.Ctl.ReadMetrics(t), c.Ctl.CPU(t), time.Now()
+	ctx, before, cpu, begun := harness.Within(t, show.ChooseSize(20*time.Minute, 5*time.Minute)), c.Controller.ReadMetrics(t), c.Controller.CPUTime(t), time.Now()
 	group, inner := errgroup.WithContext(ctx)
 	group.SetLimit(16)
-	pods := c.egresses * podsEach
+	pods := c.egressIPCount * podsPerEgressIP
 	for i := range pods {
-		group.Go(func() error { return c.pod(inner, i) })
+		group.Go(func() error { return c.createPod(inner, i) })
 	}
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
 	wrote := time.Since(begun)
-	harness.Eventually(t, "all pods are in the sets", func() bool { return c.selected() == pods })
-	took, counters := time.Since(begun), harness.GrewBy(before, c.Ctl.ReadMetrics(t))
-	item.Figure("%d pods, written in %.1f s, are all selected %.1f s after the last, with %.0f transactions and %.1f s of CPU",
-		pods, wrote.Seconds(), (took - wrote).Seconds(), counters["sallyport_northbound_transactions_total"], (c.Ctl.CPU(t) - cpu).Seconds())
+	harness.Eventually(t, "all pods are in the sets", func() bool { return c.countSelected() == pods })
+	took, counters := time.Since(begun), harness.CounterIncreases(before, c.Controller.ReadMetrics(t))
+	item.AddFigure("%d pods, written in %.1f s, are all selected %.1f s after the last, with %.0f transactions and %.1f s of CPU",
+		pods, wrote.Seconds(), (took - wrote).Seconds(), counters["sallyport_northbound_transactions_total"], (c.Controller.CPUTime(t) - cpu).Seconds())
 }
 
-// pod makes a pod with an address, which nobody schedules.
-func (c *egressFleet) pod(ctx context.Context, i int) error {
+// createPod makes a pod with an address, which nobody schedules.
+func (c *egressScaleFixture) createPod(ctx context.Context, i int) error {
 	within := i / c.Size
-	_, err := c.Client.CoreV1().Pods(c.Space(i%c.Size)).Create(ctx, &corev1.Pod{
+	_, err := c.Client.CoreV1().Pods(c.NamespaceOf(i%c.Size)).Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: fmt.Sprintf("p%03d", within), Labels: map[string]string{"out": fmt.Sprintf("e%d", within/podsEach)},
-			Annotations: map[string]string{kubeovn.PodAddress: fmt.Sprintf("10.0.0.%d", 20+within)},
+			Name: fmt.Sprintf("p%03d", within), Labels: map[string]string{"out": fmt.Sprintf("e%d", within/podsPerEgressIP)},
+			Annotations: map[string]string{kubeovn.IPAddressAnnotation: fmt.Sprintf("10.0.0.%d", 20+within)},
 		},
 		Spec: corev1.PodSpec{SchedulerName: "nobody", Containers: []corev1.Container{{Name: "main", Image: "lab/echo"}}},
 	}, metav1.CreateOptions{})
 	return err
 }
 
-// selected is how many addresses there are in the sets of EgressIPs.
-func (c *egressFleet) selected() (n int) {
-	for _, m := range c.sets.Cache().Table("Address_Set").RowsShallow() {
-		if row := m.(*setRow); strings.Contains(row.Name, ".egress.") {
+// countSelected is how many addresses there are in the sets of EgressIPs.
+func (c *egressScaleFixture) countSelected() (n int) {
+	for _, m := range c.addressSets.Cache().Table("Address_Set").RowsShallow() {
+		if row := m.(*addressSetRow); strings.Contains(row.Name, ".egress.") {
 			n += len(row.Addresses)
 		}
 	}
 	return n
 }
 
-// moveOne takes one pod after the other out of its EgressIP, and puts it back: each is one transaction.
-func (c *egressFleet) moveOne(t *testing.T, item *show.Item) {
+// measurePodChange takes one pod after the other out of its EgressIP, and puts it back: each is one transaction.
+func (c *egressScaleFixture) measurePodChange(t *testing.T, item *show.Item) {
 	t.Helper()
-	c.Quiet(t)
-	pods := c.egresses * podsEach
+	c.WaitIdle(t)
+	pods := c.egressIPCount * podsPerEgressIP
 	var took []time.Duration
-	before := c.Ctl.ReadMetrics(t)
-	changes := show.Size(40, 6)
+	before := c.Controller.ReadMetrics(t)
+	changes := show.ChooseSize(40, 6)
 	for n := range changes {
 		label, want := `"nobody"`, pods-1
 		if n%2 == 1 {
 			label, want = `"e0"`, pods
 		}
 		begun := time.Now()
-		_, err := c.Client.CoreV1().Pods(c.Space(0)).Patch(harness.Within(t, time.Minute), "p000", types.MergePatchType,
+		_, err := c.Client.CoreV1().Pods(c.NamespaceOf(0)).Patch(harness.Within(t, time.Minute), "p000", types.MergePatchType,
 			[]byte(`{"metadata":{"labels":{"out":`+label+`}}}`), metav1.PatchOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		harness.Eventually(t, "the set has changed", func() bool { return c.selected() == want })
+		harness.Eventually(t, "the set has changed", func() bool { return c.countSelected() == want })
 		took = append(took, time.Since(begun))
-		c.Quiet(t)
+		c.WaitIdle(t)
 	}
-	counters := harness.GrewBy(before, c.Ctl.ReadMetrics(t))
+	counters := harness.CounterIncreases(before, c.Controller.ReadMetrics(t))
 	if n := counters["sallyport_northbound_transactions_total"]; n != float64(changes) || harness.SumWrites(counters) != n {
 		t.Errorf("%d pods have changed, one after the other, with %.0f transactions and %.0f writes to Kubernetes", changes, n, harness.SumWrites(counters)-n)
 	}
-	item.Figure("one pod changes: one transaction and no write to Kubernetes, in its set after %s", harness.UsualAndWorst(slices.Sorted(slices.Values(took))))
+	item.AddFigure("one pod changes: one transaction and no write to Kubernetes, in its set after %s", harness.FormatMedianAndP99(slices.Sorted(slices.Values(took))))
 }

@@ -23,11 +23,11 @@ var (
 	InternetAddress = blueprint.InternetAddresses()[0].String()
 )
 
-// ExternalSide is a wire, with who is there.
-type ExternalSide struct{ kind, Client, ClientAddress, Neighbour, NeighbourAddress string }
+// ExternalNetwork is a wire, with who is there.
+type ExternalNetwork struct{ networkType, Client, ClientAddress, Neighbour, NeighbourAddress string }
 
 // Network is the external network of a type.
-func (c *Cluster) Network(t *testing.T, kind string) ExternalSide {
+func (c *Cluster) Network(t *testing.T, kind string) ExternalNetwork {
 	t.Helper()
 	segments := c.Blueprint.Segments()
 	i := slices.IndexFunc(segments, func(s blueprint.Segment) bool { return s.Name == "ext-"+kind })
@@ -35,13 +35,13 @@ func (c *Cluster) Network(t *testing.T, kind string) ExternalSide {
 		t.Fatalf("the lab has no network ext-%s", kind)
 	}
 	x := segments[i]
-	return ExternalSide{kind, x.Client, x.ClientSide[0].Peer.Addr().String(), x.Neighbour, x.Neighbours[0].Addr().String()}
+	return ExternalNetwork{kind, x.Client, x.ClientSide[0].Peer.Addr().String(), x.Neighbour, x.Neighbours[0].Addr().String()}
 }
 
 // ReadField is a field of an object as text; empty when it is not there.
 func (c *Cluster) ReadField(t *testing.T, kind, namespace, name string, path ...string) string {
 	t.Helper()
-	o, err := c.Objects.Get(Within(t, time.Minute), Ref(kind, namespace, name))
+	o, err := c.Objects.Get(Within(t, time.Minute), ObjectRef(kind, namespace, name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,15 +64,15 @@ func IsUpToDate(o *unstructured.Unstructured) bool {
 	return seen == o.GetGeneration()
 }
 
-// WaitInForce waits until an object is in force and every node has what OVN made of it.
-func (c *Cluster) WaitInForce(t *testing.T, kind, namespace, name string) {
+// WaitProgrammedOnNodes waits until an object is in force and every node has what OVN made of it.
+func (c *Cluster) WaitProgrammedOnNodes(t *testing.T, kind, namespace, name string) {
 	t.Helper()
-	c.Wait(t, kind, namespace, name, IsUpToDate)
+	c.WaitForObject(t, kind, namespace, name, IsUpToDate)
 	c.SyncFlows(t)
 }
 
-// WriteObject applies an object of ours without waiting for anything.
-func (c *Cluster) WriteObject(t *testing.T, kind, namespace, name, spec string) {
+// ApplyObject applies an object of ours without waiting for anything.
+func (c *Cluster) ApplyObject(t *testing.T, kind, namespace, name, spec string) {
 	t.Helper()
 	c.Apply(t, fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: %s, metadata: {name: %s, namespace: %s}, spec: %s}", kind, name, namespace, spec))
 }
@@ -80,23 +80,23 @@ func (c *Cluster) WriteObject(t *testing.T, kind, namespace, name, spec string) 
 // CreateEIP makes an EIp and returns its address.
 func (c *Cluster) CreateEIP(t *testing.T, namespace, name, spec string) string {
 	t.Helper()
-	c.WriteObject(t, "EIp", namespace, name, spec)
-	c.WaitInForce(t, "EIp", namespace, name)
+	c.ApplyObject(t, "EIp", namespace, name, spec)
+	c.WaitProgrammedOnNodes(t, "EIp", namespace, name)
 	return c.ReadField(t, "EIp", namespace, name, "status", "ipAddress")
 }
 
 // CreateFIP makes a FIp, or changes it, and returns its external address when it is in force.
 func (c *Cluster) CreateFIP(t *testing.T, namespace, name, spec string) string {
 	t.Helper()
-	c.WriteObject(t, "FIp", namespace, name, spec)
-	c.WaitInForce(t, "FIp", namespace, name)
+	c.ApplyObject(t, "FIp", namespace, name, spec)
+	c.WaitProgrammedOnNodes(t, "FIp", namespace, name)
 	return c.ReadField(t, "FIp", namespace, name, "status", "externalIP")
 }
 
-// Remove deletes an object of ours and waits until it is gone and every node knows.
-func (c *Cluster) Remove(t *testing.T, kind, namespace, name string) {
+// DeleteAndWait deletes an object of ours and waits until it is gone and every node knows.
+func (c *Cluster) DeleteAndWait(t *testing.T, kind, namespace, name string) {
 	t.Helper()
-	text := fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: %s}}", Ref(kind, namespace, name).GVK.GroupVersion(), kind, name, namespace)
+	text := fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: %s}}", ObjectRef(kind, namespace, name).GVK.GroupVersion(), kind, name, namespace)
 	if err := c.Objects.Delete(Within(t, time.Minute), text); err != nil {
 		t.Fatal(err)
 	}

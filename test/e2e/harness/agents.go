@@ -85,8 +85,8 @@ func (c *Cluster) Segment(t *testing.T, name string) blueprint.Segment {
 	return all[i]
 }
 
-// Outside is a kubeconfig that was made for a node, for use here.
-func (c *Cluster) Outside(t *testing.T, path string) string {
+// KubeconfigForHost is a kubeconfig that was made for a node, for use here.
+func (c *Cluster) KubeconfigForHost(t *testing.T, path string) string {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(path)
 	if err != nil {
@@ -106,14 +106,14 @@ func (c *Cluster) Outside(t *testing.T, path string) string {
 	return out
 }
 
-// OnNode1 runs a command of the machine in the network of node1.
-func (c *Cluster) OnNode1(t *testing.T, argv ...string) {
+// RunOnNode1 runs a command of the machine in the network of node1.
+func (c *Cluster) RunOnNode1(t *testing.T, argv ...string) {
 	t.Helper()
-	c.InNamespace(t, "node1", argv...)
+	c.RunInNetns(t, "node1", argv...)
 }
 
-// InNamespace runs a command of the machine in the network of a node or host.
-func (c *Cluster) InNamespace(t *testing.T, place string, argv ...string) {
+// RunInNetns runs a command of the machine in the network of a node or host.
+func (c *Cluster) RunInNetns(t *testing.T, place string, argv ...string) {
 	t.Helper()
 	cmd, err := c.Command("", place, argv...)
 	if err != nil {

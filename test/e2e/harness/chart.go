@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	rendered = "../../../bin/sallyport.yaml" // what `make chart` makes of the chart with its own values
+	renderedChartFile = "../../../bin/sallyport.yaml" // what `make chart` makes of the chart with its own values
 	// ChartNamespace is where the chart is installed.
-	ChartNamespace = "kube-system"
-	chartAccount   = "sallyport-controller"
+	ChartNamespace      = "kube-system"
+	chartServiceAccount = "sallyport-controller"
 )
 
 // ApplyChart applies the rendered chart, again when it was applied before: it stays until the lab ends. The Deployment gets no
 // pods, because the lab's kubelet runs images of its own only.
 func (c *Cluster) ApplyChart(t *testing.T) {
 	t.Helper()
-	raw, err := os.ReadFile(rendered)
+	raw, err := os.ReadFile(renderedChartFile)
 	if err != nil {
 		t.Fatalf("%v; run make chart", err)
 	}
@@ -62,16 +62,16 @@ func (c *Cluster) ControllerKubeconfig(t *testing.T) string {
 	t.Helper()
 	hours := int64(4 * 3600)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &hours}}
-	token, err := c.Client.CoreV1().ServiceAccounts(ChartNamespace).CreateToken(Within(t, time.Minute), chartAccount, request, metav1.CreateOptions{})
+	token, err := c.Client.CoreV1().ServiceAccounts(ChartNamespace).CreateToken(Within(t, time.Minute), chartServiceAccount, request, metav1.CreateOptions{})
 	if err != nil {
-		t.Fatalf("get a token for %s: %v", chartAccount, err)
+		t.Fatalf("get a token for %s: %v", chartServiceAccount, err)
 	}
 	config, err := clientcmd.LoadFromFile(c.Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.AuthInfos = map[string]*clientcmdapi.AuthInfo{chartAccount: {Token: token.Status.Token}}
-	config.Contexts[config.CurrentContext].AuthInfo = chartAccount
+	config.AuthInfos = map[string]*clientcmdapi.AuthInfo{chartServiceAccount: {Token: token.Status.Token}}
+	config.Contexts[config.CurrentContext].AuthInfo = chartServiceAccount
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := clientcmd.WriteToFile(*config, path); err != nil {
 		t.Fatal(err)

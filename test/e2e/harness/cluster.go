@@ -48,8 +48,8 @@ func StartSallyport(t *testing.T, name string, b blueprint.Blueprint) *Cluster {
 	return c
 }
 
-// InNamespace runs a program of this machine in a namespace.
-func InNamespace(ns netns.NS, argv ...string) error {
+// RunInNetns runs a program of this machine in a namespace.
+func RunInNetns(ns netns.NS, argv ...string) error {
 	return ns.Do(func() error {
 		out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
 		if err != nil {
@@ -77,11 +77,11 @@ var sharedLab struct {
 // SharedLab is the lab that tests use side by side: each works in namespaces and VPCs of its own.
 func SharedLab(t *testing.T) *Cluster {
 	t.Helper()
-	beside(t)
+	runBesideOthers(t)
 	sharedLab.once.Do(func() {
 		b, err := blueprint.Load("../testdata/shared.yaml")
 		if err == nil {
-			sharedLab.lab, err = Up(fmt.Sprintf("e2e-%d", os.Getpid()), b)
+			sharedLab.lab, err = BringUpLab(fmt.Sprintf("e2e-%d", os.Getpid()), b)
 		}
 		sharedLab.err = err
 	})
@@ -94,9 +94,9 @@ func SharedLab(t *testing.T) *Cluster {
 // StartLab is a lab for one test alone.
 func StartLab(t *testing.T, suffix string, b blueprint.Blueprint) *Cluster {
 	t.Helper()
-	beside(t)
+	runBesideOthers(t)
 	name := fmt.Sprintf("e2e-%d-%s", os.Getpid(), suffix)
-	c, err := Up(name, b)
+	c, err := BringUpLab(name, b)
 	if err != nil {
 		t.Fatalf("start lab: %v", err)
 	}
@@ -108,19 +108,19 @@ func StartLab(t *testing.T, suffix string, b blueprint.Blueprint) *Cluster {
 	return c
 }
 
-// Up starts a lab that the caller ends.
-func Up(name string, b blueprint.Blueprint) (*Cluster, error) {
+// BringUpLab starts a lab that the caller ends.
+func BringUpLab(name string, b blueprint.Blueprint) (*Cluster, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 	l, err := lab.Up(ctx, lab.Options{Name: name, Blueprint: b, Progress: func(line string) { fmt.Println(line) }})
 	if err != nil {
 		return nil, err
 	}
-	return Attach(l, b)
+	return AttachToLab(l, b)
 }
 
-// Attach makes clients for a running lab.
-func Attach(l *lab.Lab, b blueprint.Blueprint) (*Cluster, error) {
+// AttachToLab makes clients for a running lab.
+func AttachToLab(l *lab.Lab, b blueprint.Blueprint) (*Cluster, error) {
 	c := &Cluster{Lab: l, Blueprint: b}
 	config, err := clientcmd.BuildConfigFromFlags("", l.Kubeconfig())
 	if err != nil {
@@ -160,10 +160,10 @@ func (c *Cluster) Apply(t *testing.T, text string) {
 	})
 }
 
-// Wait waits up to a minute until a condition holds for an object.
-func (c *Cluster) Wait(t *testing.T, kind, namespace, name string, holds manifest.Condition) {
+// WaitForObject waits up to a minute until a condition holds for an object.
+func (c *Cluster) WaitForObject(t *testing.T, kind, namespace, name string, holds manifest.Condition) {
 	t.Helper()
-	if err := c.Objects.Wait(Within(t, time.Minute), Ref(kind, namespace, name), holds); err != nil {
+	if err := c.Objects.Wait(Within(t, time.Minute), ObjectRef(kind, namespace, name), holds); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -171,8 +171,8 @@ func (c *Cluster) Wait(t *testing.T, kind, namespace, name string, holds manifes
 // IsReady holds for an object whose condition Ready is true.
 func IsReady(o *unstructured.Unstructured) bool { return manifest.True("Ready")(o) }
 
-// Ref names an object by its kind, for the kinds that tests use.
-func Ref(kind, namespace, name string) manifest.Ref {
+// ObjectRef names an object by its kind, for the kinds that tests use.
+func ObjectRef(kind, namespace, name string) manifest.Ref {
 	gv := schema.GroupVersion{Version: "v1"}
 	switch kind {
 	case "Vpc", "Subnet", "OvnEip", "OvnFip", "OvnSnatRule", "OvnDnatRule", "SwitchLBRule", "Vip":
@@ -208,15 +208,15 @@ func (c *Cluster) CreateNamespace(t *testing.T, name, subnet string) {
 			t.Errorf("delete namespace %s: %v", name, err)
 		}
 	})
-	c.Wait(t, "ServiceAccount", name, "default", manifest.Exists)
+	c.WaitForObject(t, "ServiceAccount", name, "default", manifest.Exists)
 	if subnet == "" {
 		subnet = "ovn-default"
 	}
-	c.Wait(t, "Namespace", "", name, inSubnet(subnet))
+	c.WaitForObject(t, "Namespace", "", name, belongsToSubnet(subnet))
 }
 
-// inSubnet says whether pods of a namespace belong to a subnet if they do not choose another.
-func inSubnet(subnet string) manifest.Condition {
+// belongsToSubnet says whether pods of a namespace belong to a subnet if they do not choose another.
+func belongsToSubnet(subnet string) manifest.Condition {
 	return func(o *unstructured.Unstructured) bool {
 		return o != nil && strings.Split(o.GetAnnotations()["ovn.kubernetes.io/logical_switch"], ",")[0] == subnet
 	}
@@ -233,7 +233,7 @@ apiVersion: kubeovn.io/v1
 kind: Subnet
 metadata: {name: %[1]s-net}
 spec: {vpc: %[1]s, protocol: %[2]s, cidrBlock: "%[3]s", namespaces: [%[1]s]}`, name, protocol, cidr))
-	c.Wait(t, "Subnet", "", name+"-net", manifest.True("Ready"))
+	c.WaitForObject(t, "Subnet", "", name+"-net", manifest.True("Ready"))
 	c.CreateNamespace(t, name, name+"-net")
 }
 
@@ -281,8 +281,8 @@ func (c *Cluster) RunPod(t *testing.T, p Pod) string {
 		t.Fatal(err)
 	}
 	c.Apply(t, string(raw))
-	c.Wait(t, "Pod", p.Namespace, p.Name, manifest.True("Ready"))
-	got, err := c.Objects.Get(Within(t, time.Minute), Ref("Pod", p.Namespace, p.Name))
+	c.WaitForObject(t, "Pod", p.Namespace, p.Name, manifest.True("Ready"))
+	got, err := c.Objects.Get(Within(t, time.Minute), ObjectRef("Pod", p.Namespace, p.Name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,8 +293,8 @@ func (c *Cluster) RunPod(t *testing.T, p Pod) string {
 // AnswerTimeout is how long a test waits for an answer: long enough for a connection's second SYN, a second after the first.
 const AnswerTimeout = 2 * time.Second
 
-// Ask asks once, from where to target, and returns what was answered or why nothing was.
-func (c *Cluster) Ask(where, target string) (program.Answer, error) {
+// SendRequest asks once, from where to target, and returns what was answered or why nothing was.
+func (c *Cluster) SendRequest(where, target string) (program.Answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), AnswerTimeout)
 	defer cancel()
 	return program.Ask(ctx, c.NS(where), target)
@@ -306,7 +306,7 @@ func (c *Cluster) ExpectAnswer(t *testing.T, where, target, name, saw string) {
 	var a program.Answer
 	var err error
 	for range 3 { // a packet can be lost while a neighbour is being asked for; a wrong path stays wrong
-		if a, err = c.Ask(where, target); err == nil {
+		if a, err = c.SendRequest(where, target); err == nil {
 			break
 		}
 	}
@@ -325,7 +325,7 @@ func (c *Cluster) ExpectSilence(t *testing.T, where, target string) {
 	if err := program.CheckTarget(target); err != nil {
 		t.Errorf("%s would be silent in any case: %v", target, err)
 	}
-	if a, err := c.Ask(where, target); err == nil {
+	if a, err := c.SendRequest(where, target); err == nil {
 		t.Errorf("%s → %s: got %q; wanted no answer", where, target, a.Text)
 	}
 }
@@ -368,8 +368,8 @@ func ReadFile(t *testing.T, path string) string {
 	return string(raw)
 }
 
-// CountFakes counts the fake nodes that are ready and the addresses that fake pods have.
-func (c *Cluster) CountFakes(t *testing.T) (nodes, addresses int) {
+// CountFakeObjects counts the fake nodes that are ready and the addresses that fake pods have.
+func (c *Cluster) CountFakeObjects(t *testing.T) (nodes, addresses int) {
 	t.Helper()
 	list, err := c.Client.CoreV1().Nodes().List(Within(t, time.Minute), metav1.ListOptions{})
 	if err != nil {

@@ -28,13 +28,13 @@ const controllerProgram = "../../../bin/sallyport-controller"
 
 // Controller is sallyport-controller, run beside a lab with the rights of the chart's ServiceAccount and no others.
 type Controller struct {
-	Args    []string
-	log     string
-	Metrics string // address
+	Args           []string
+	logFile        string
+	MetricsAddress string // address
 
 	mu      sync.Mutex
 	Process *exec.Cmd
-	Ended   chan struct{}
+	Exited  chan struct{}
 }
 
 // SharedController is the controller of the shared lab.
@@ -43,8 +43,8 @@ var SharedController struct {
 	*Controller
 }
 
-// End ends the controller, if it was started.
-func (c *Controller) End() {
+// StopIfStarted ends the controller, if it was started.
+func (c *Controller) StopIfStarted() {
 	if c != nil {
 		c.Stop(syscall.SIGTERM)
 	}
@@ -94,7 +94,7 @@ func (c *Cluster) NewController(t *testing.T, dir string, flags ...string) *Cont
 		"--leader-elect=false", "--leader-election-namespace=kube-system", "--metrics-address", metrics, "--health-address", "0",
 		"--autodelete-after", AutodeleteAfter.String(),
 	}, flags...)
-	return &Controller{Args: args, Metrics: metrics, log: filepath.Join(dir, c.Name+"-controller.log")}
+	return &Controller{Args: args, MetricsAddress: metrics, logFile: filepath.Join(dir, c.Name+"-controller.log")}
 }
 
 // DatabaseConfig is how a database of OVN is reached from outside of the lab: nb or sb.
@@ -127,7 +127,7 @@ func FreeAddress(t *testing.T) string {
 // Start starts the controller. It returns at once: what it does shows in the API.
 func (c *Controller) Start(t *testing.T) {
 	t.Helper()
-	log, err := os.OpenFile(c.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log, err := os.OpenFile(c.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func (c *Controller) Start(t *testing.T) {
 		t.Fatalf("%v; run make build", err)
 	}
 	process, ended := c.Process, make(chan struct{})
-	c.Ended = ended
+	c.Exited = ended
 	go func() { _ = process.Wait(); close(ended) }()
 }
 
@@ -164,7 +164,7 @@ func (c *Controller) Stop(signal syscall.Signal) {
 		return
 	}
 	_ = c.Process.Process.Signal(signal)
-	<-c.Ended
+	<-c.Exited
 	c.Process = nil
 }
 
@@ -181,16 +181,16 @@ func (c *Controller) Signal(t *testing.T, s syscall.Signal) {
 // ReadMetrics is the controller's metrics, by name with labels.
 func (c *Controller) ReadMetrics(t *testing.T) map[string]float64 {
 	t.Helper()
-	out, err := c.Scrape(Within(t, 10*time.Second))
+	out, err := c.ScrapeMetrics(Within(t, 10*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return out
 }
 
-// Scrape is the same for a controller that may not answer.
-func (c *Controller) Scrape(ctx context.Context) (map[string]float64, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.Metrics+"/metrics", nil)
+// ScrapeMetrics is the same for a controller that may not answer.
+func (c *Controller) ScrapeMetrics(ctx context.Context) (map[string]float64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.MetricsAddress+"/metrics", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +228,7 @@ func SumWrites(counters map[string]float64) (total float64) {
 
 // LogTail is the end of the log.
 func (c *Controller) LogTail(lines int) string {
-	raw, err := os.ReadFile(c.log)
+	raw, err := os.ReadFile(c.logFile)
 	if err != nil {
 		return err.Error()
 	}
@@ -252,8 +252,8 @@ metadata: {name: %s, namespace: %s}
 spec: {cidrBlock: "%s", egressNetworkType: %s}`, name, organization, cidr, network))
 	c.WaitProgrammed(t, "Project", organization, name)
 	namespace := organization + "-" + name
-	c.Wait(t, "ServiceAccount", namespace, "default", manifest.Exists)
-	c.Wait(t, "Namespace", "", namespace, inSubnet(ownership.Subnet(namespace))) // pods are refused until then
+	c.WaitForObject(t, "ServiceAccount", namespace, "default", manifest.Exists)
+	c.WaitForObject(t, "Namespace", "", namespace, belongsToSubnet(ownership.VPCSubnetName(namespace))) // pods are refused until then
 	return namespace
 }
 
@@ -262,8 +262,8 @@ func (c *Cluster) WaitProgrammed(t *testing.T, kind, namespace, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	if err := c.Objects.Wait(ctx, Ref(kind, namespace, name), manifest.True("Programmed")); err != nil {
-		o, _ := c.Objects.Get(Within(t, time.Minute), Ref(kind, namespace, name))
+	if err := c.Objects.Wait(ctx, ObjectRef(kind, namespace, name), manifest.True("Programmed")); err != nil {
+		o, _ := c.Objects.Get(Within(t, time.Minute), ObjectRef(kind, namespace, name))
 		if o != nil {
 			t.Logf("its status: %v", o.Object["status"])
 		}

@@ -19,20 +19,20 @@ import (
 func (c *Cluster) RunNbctl(t *testing.T, args ...string) string {
 	t.Helper()
 	var sockets []string
-	for _, server := range c.Alive(t) {
-		sockets = append(sockets, "unix:"+c.ServerFile(server, "sock"))
+	for _, server := range c.RunningNBServers(t) {
+		sockets = append(sockets, "unix:"+c.DatabaseFile(server, "sock"))
 	}
 	return c.RunTool(t, "ovn-nbctl", append([]string{"--db=" + strings.Join(sockets, ","), "--timeout=30"}, args...)...)
 }
 
-// Northbound is a client that speaks TLS to whichever server leads, about one table.
-func (c *Cluster) Northbound(t *testing.T, table string, row model.Model) client.Client {
+// NewNBClient is a client that speaks TLS to whichever server leads, about one table.
+func (c *Cluster) NewNBClient(t *testing.T, table string, row model.Model) client.Client {
 	t.Helper()
 	dbModel, err := model.NewClientDBModel("OVN_Northbound", map[string]model.Model{table: row})
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := []client.Option{client.WithTLSConfig(c.tls(t)), client.WithLeaderOnly(true)}
+	options := []client.Option{client.WithTLSConfig(c.clientTLSConfig(t)), client.WithLeaderOnly(true)}
 	status, err := c.Status(Within(t, time.Minute))
 	if err != nil {
 		t.Fatal(err)
@@ -50,8 +50,8 @@ func (c *Cluster) Northbound(t *testing.T, table string, row model.Model) client
 	return nb
 }
 
-// tls is a client's side of the lab's TLS.
-func (c *Cluster) tls(t *testing.T) *tls.Config {
+// clientTLSConfig is a client's side of the lab's TLS.
+func (c *Cluster) clientTLSConfig(t *testing.T) *tls.Config {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(filepath.Join(c.Dir, "pki/ovn.crt"), filepath.Join(c.Dir, "pki/ovn.key"))
 	if err != nil {
@@ -66,11 +66,11 @@ func (c *Cluster) tls(t *testing.T) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, MinVersion: tls.VersionTLS12}
 }
 
-// Leader is the process that leads the northbound database.
-func (c *Cluster) Leader(t *testing.T) string {
+// NBLeader is the process that leads the northbound database.
+func (c *Cluster) NBLeader(t *testing.T) string {
 	t.Helper()
-	for _, server := range c.Alive(t) {
-		status := c.RunTool(t, "ovn-appctl", "-t", c.ServerFile(server, "ctl"), "cluster/status", "OVN_Northbound")
+	for _, server := range c.RunningNBServers(t) {
+		status := c.RunTool(t, "ovn-appctl", "-t", c.DatabaseFile(server, "ctl"), "cluster/status", "OVN_Northbound")
 		if strings.Contains(status, "\nRole: leader") {
 			return server
 		}
@@ -79,8 +79,8 @@ func (c *Cluster) Leader(t *testing.T) string {
 	return ""
 }
 
-// Alive lists the northbound servers that run.
-func (c *Cluster) Alive(t *testing.T) (out []string) {
+// RunningNBServers lists the northbound servers that run.
+func (c *Cluster) RunningNBServers(t *testing.T) (out []string) {
 	t.Helper()
 	status, err := c.Status(Within(t, time.Minute))
 	if err != nil {
@@ -94,13 +94,13 @@ func (c *Cluster) Alive(t *testing.T) (out []string) {
 	return out
 }
 
-// ServerFile is the path of a file of a database server: its socket, its log.
-func (c *Cluster) ServerFile(server, kind string) string {
+// DatabaseFile is the path of a file of a database server: its socket, its log.
+func (c *Cluster) DatabaseFile(server, kind string) string {
 	return filepath.Join(c.Dir, "data/ovn", strings.TrimPrefix(server, "ovn-")+"."+kind)
 }
 
-// Table reads a table of the northbound database: rows with the columns, or with all when none is named.
-func (c *Cluster) Table(t *testing.T, table, columns string) (out []map[string]any) {
+// ReadNBTable reads a table of the northbound database: rows with the columns, or with all when none is named.
+func (c *Cluster) ReadNBTable(t *testing.T, table, columns string) (out []map[string]any) {
 	t.Helper()
 	var read struct {
 		Headings []string
@@ -116,15 +116,15 @@ func (c *Cluster) Table(t *testing.T, table, columns string) (out []map[string]a
 	for _, cells := range read.Data {
 		row := map[string]any{}
 		for i, cell := range cells {
-			row[read.Headings[i]] = plainCell(cell)
+			row[read.Headings[i]] = decodeOVSDBValue(cell)
 		}
 		out = append(out, row)
 	}
 	return out
 }
 
-// plainCell is a value without OVSDB's marks of what it is.
-func plainCell(cell any) any {
+// decodeOVSDBValue is a value without OVSDB's marks of what it is.
+func decodeOVSDBValue(cell any) any {
 	pair, ok := cell.([]any)
 	if !ok || len(pair) != 2 {
 		return cell
@@ -135,7 +135,7 @@ func plainCell(cell any) any {
 	case "set":
 		var out []any
 		for _, item := range pair[1].([]any) {
-			out = append(out, plainCell(item))
+			out = append(out, decodeOVSDBValue(item))
 		}
 		return out
 	case "map":

@@ -10,24 +10,24 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/manifest"
 )
 
-// GiveOrder does something to a node or a process of the lab: kill, start, pause, resume, cut, mend.
-func (c *Cluster) GiveOrder(t *testing.T, order, target string) {
+// ControlLab does something to a node or a process of the lab: kill, start, pause, resume, cut, mend.
+func (c *Cluster) ControlLab(t *testing.T, order, target string) {
 	t.Helper()
 	if err := c.Order(Within(t, time.Minute), order, target); err != nil {
 		t.Fatalf("%s %s: %v", order, target, err)
 	}
 }
 
-// WaitNode waits until Kubernetes calls a node ready, or not.
-func (c *Cluster) WaitNode(t *testing.T, node string, ready bool) {
+// WaitNodeReady waits until Kubernetes calls a node ready, or not.
+func (c *Cluster) WaitNodeReady(t *testing.T, node string, ready bool) {
 	t.Helper()
-	c.Wait(t, "Node", "", node, func(o *unstructured.Unstructured) bool {
+	c.WaitForObject(t, "Node", "", node, func(o *unstructured.Unstructured) bool {
 		return o != nil && manifest.True("Ready")(o) == ready
 	})
 }
 
-// WarmUp lets the nodes find each other's tunnel ends again: Open vSwitch drops the packet that makes it ask.
-func (c *Cluster) WarmUp(t *testing.T) {
+// ResolveTunnelPeers lets the nodes find each other's tunnel ends again: Open vSwitch drops the packet that makes it ask.
+func (c *Cluster) ResolveTunnelPeers(t *testing.T) {
 	t.Helper()
 	for _, from := range c.Blueprint.NodeList() {
 		for _, to := range c.Blueprint.NodeList() {

@@ -13,8 +13,8 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/netns"
 )
 
-// LinksOf are the links of a network namespace.
-func LinksOf(t *testing.T, ns netns.NS) []netlink.Link {
+// NetnsLinks are the links of a network namespace.
+func NetnsLinks(t *testing.T, ns netns.NS) []netlink.Link {
 	t.Helper()
 	links, err := ns.Links()
 	if err != nil {
@@ -130,8 +130,8 @@ func InjectFrameOn(ns netns.NS, name string, raw []byte) error {
 	})
 }
 
-// Capture gives every frame of a protocol that passes a link to a function, until the test ends.
-func (c *Cluster) Capture(t *testing.T, place, link string, protocol uint16, hear func(frame []byte, own bool)) {
+// CaptureFrames gives every frame of a protocol that passes a link to a function, until the test ends.
+func (c *Cluster) CaptureFrames(t *testing.T, place, link string, protocol uint16, hear func(frame []byte, own bool)) {
 	t.Helper()
 	var fd int
 	err := c.NS(place).Do(func() error {
@@ -154,12 +154,12 @@ func (c *Cluster) Capture(t *testing.T, place, link string, protocol uint16, hea
 		t.Fatalf("listen on %s of %s: %v", link, place, err)
 	}
 	stop, ended := make(chan struct{}), make(chan struct{})
-	go func() { defer close(ended); receive(fd, stop, hear) }()
+	go func() { defer close(ended); readFrames(fd, stop, hear) }()
 	t.Cleanup(func() { close(stop); <-ended; _ = unix.Close(fd) })
 }
 
-// receive reads from a socket until it is stopped.
-func receive(fd int, stop <-chan struct{}, hear func(frame []byte, own bool)) {
+// readFrames reads from a socket until it is stopped.
+func readFrames(fd int, stop <-chan struct{}, hear func(frame []byte, own bool)) {
 	b := make([]byte, 64<<10)
 	for {
 		select {
@@ -177,7 +177,7 @@ func receive(fd int, stop <-chan struct{}, hear func(frame []byte, own bool)) {
 // HardwareAddress is the MAC address of a host's eth0.
 func HardwareAddress(t *testing.T, ns netns.NS) (out net.HardwareAddr) {
 	t.Helper()
-	for _, l := range LinksOf(t, ns) {
+	for _, l := range NetnsLinks(t, ns) {
 		if l.Attrs().Name == "eth0" {
 			out = l.Attrs().HardwareAddr
 		}

@@ -10,9 +10,9 @@ import (
 	vm "github.com/sallyport/sallyport/internal/lab/machine"
 )
 
-// BuildStatic builds a program of testdata for machines, which have no libraries. No limit but that of all tests holds for it: with
+// BuildStaticBinary builds a program of testdata for machines, which have no libraries. No limit but that of all tests holds for it: with
 // empty build caches on a busy machine it takes minutes.
-func BuildStatic(t *testing.T, dir string, how ...string) string {
+func BuildStaticBinary(t *testing.T, dir string, how ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")
 	cmd := exec.CommandContext(t.Context(), "go", append(how, "-o", path, dir)...)
@@ -23,10 +23,10 @@ func BuildStatic(t *testing.T, dir string, how ...string) string {
 	return path
 }
 
-// PrepareMachines fetches and builds what machines need, before the clock of a boot starts.
-func PrepareMachines(t *testing.T) vm.Kit {
+// PrepareVMKit fetches and builds what machines need, before the clock of a boot starts.
+func PrepareVMKit(t *testing.T) vm.Kit {
 	t.Helper()
-	beside(t)
+	runBesideOthers(t)
 	kit, err := vm.Prepare(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -34,8 +34,8 @@ func PrepareMachines(t *testing.T) vm.Kit {
 	return kit
 }
 
-// BootMachine runs a job and prints how long it took.
-func BootMachine(t *testing.T, kit vm.Kit, job vm.Job) (vm.Result, error) {
+// RunVM runs a job and prints how long it took.
+func RunVM(t *testing.T, kit vm.Kit, job vm.Job) (vm.Result, error) {
 	t.Helper()
 	begun := time.Now()
 	got, err := kit.Run(Within(t, 5*time.Minute), job)

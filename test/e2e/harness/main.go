@@ -16,7 +16,7 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-var everything = flag.Bool("show", false, "fail when an item of the list did not run")
+var failOnMissingItems = flag.Bool("show", false, "fail when an item of the list did not run")
 
 // Main runs the tests of a theme, ends the shared lab and prints the theme's lists. It does not return.
 func Main(m *testing.M, lists ...*show.List) {
@@ -27,12 +27,12 @@ func Main(m *testing.M, lists ...*show.List) {
 		fmt.Fprintln(os.Stderr, "these tests start labs and need root")
 		os.Exit(1)
 	}
-	usage := startUsage()
+	usage := startCPUUsage()
 	code := m.Run()
 	endSharedLab()
-	usage.print(os.Stdout)
+	usage.printSummary(os.Stdout)
 	for _, l := range lists {
-		if l.Ran() && !l.Print(os.Stdout) && *everything {
+		if l.HasRun() && !l.Print(os.Stdout) && *failOnMissingItems {
 			code = 1
 		}
 	}
@@ -40,7 +40,7 @@ func Main(m *testing.M, lists ...*show.List) {
 }
 
 func endSharedLab() {
-	SharedController.End()
+	SharedController.StopIfStarted()
 	if sharedLab.lab != nil {
 		if err := lab.Down(context.Background(), sharedLab.lab.Name); err != nil {
 			fmt.Fprintln(os.Stderr, err)

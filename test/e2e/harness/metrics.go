@@ -13,18 +13,18 @@ import (
 	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
 )
 
-// CreateOneOfEach makes something of everything that is counted, and returns the counters then: a controller that has done nothing has
+// CreateCountedObjects makes something of everything that is counted, and returns the counters then: a controller that has done nothing has
 // counted nothing.
-func (c *Cluster) CreateOneOfEach(t *testing.T) (counters map[string]float64) {
+func (c *Cluster) CreateCountedObjects(t *testing.T) (counters map[string]float64) {
 	t.Helper()
 	org := strings.ToLower(t.Name())
 	c.CreateOrganization(t, org)
 	c.CreateProject(t, org, "a", "10.9.0.0/24", "cloud")
-	c.MakeAssignable(t, "node1", true)
-	t.Cleanup(func() { c.MakeAssignable(t, "node1", false) })
+	c.SetEgressAssignable(t, "node1", true)
+	t.Cleanup(func() { c.SetEgressAssignable(t, "node1", false) })
 	c.Apply(t, "{apiVersion: k8s.ovn.org/v1, kind: EgressIP, metadata: {name: metrics}, "+
 		"spec: {egressIPs: [100.65.9.9], namespaceSelector: {matchLabels: {kube-dc.com/project: a}}}}")
-	c.Wait(t, "EgressIP", "", "metrics", hasConditions)
+	c.WaitForObject(t, "EgressIP", "", "metrics", hasConditions)
 	c.Apply(t, "{apiVersion: kube-dc.com/v1alpha1, kind: ExternalNetwork, metadata: {name: metrics}, "+
 		"spec: {type: metrics, nodes: {interface: uplink-b, gateways: [192.0.2.129]}}}")
 	Eventually(t, "a NodePath that is counted", func() bool {
@@ -44,8 +44,8 @@ func hasConditions(o *unstructured.Unstructured) bool {
 	return len(conditions) > 0
 }
 
-// MakeAssignable lets a node hold egress addresses, or not.
-func (c *Cluster) MakeAssignable(t *testing.T, node string, may bool) {
+// SetEgressAssignable lets a node hold egress addresses, or not.
+func (c *Cluster) SetEgressAssignable(t *testing.T, node string, may bool) {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, ovnv1.AssignableLabel, map[bool]string{true: `""`, false: "null"}[may])
 	if _, err := c.Client.CoreV1().Nodes().Patch(Within(t, time.Minute), node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {

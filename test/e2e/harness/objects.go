@@ -20,8 +20,8 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/manifest"
 )
 
-// DefineResources installs our CustomResourceDefinitions. They stay as long as the lab.
-func (c *Cluster) DefineResources(t *testing.T) {
+// InstallCRDs installs our CustomResourceDefinitions. They stay as long as the lab.
+func (c *Cluster) InstallCRDs(t *testing.T) {
 	t.Helper()
 	names, err := fs.Glob(crd.Files, "*.yaml")
 	if err != nil || len(names) == 0 {
@@ -48,14 +48,14 @@ func (c *Cluster) DefineResources(t *testing.T) {
 	}
 }
 
-// Text is a field of an object as text.
-func Text(o *unstructured.Unstructured, path ...string) string {
+// StringField is a field of an object as text.
+func StringField(o *unstructured.Unstructured, path ...string) string {
 	out, _, _ := unstructured.NestedString(o.Object, path...)
 	return out
 }
 
-// Condition is a condition of an object.
-func Condition(o *unstructured.Unstructured, kind string) map[string]any {
+// FindCondition is a condition of an object.
+func FindCondition(o *unstructured.Unstructured, kind string) map[string]any {
 	if o == nil {
 		return nil
 	}
@@ -68,9 +68,9 @@ func Condition(o *unstructured.Unstructured, kind string) map[string]any {
 	return nil
 }
 
-// ReasonOf is the reason of a condition that is False; empty when it is not.
-func ReasonOf(o *unstructured.Unstructured, kind string) string {
-	c := Condition(o, kind)
+// FalseReason is the reason of a condition that is False; empty when it is not.
+func FalseReason(o *unstructured.Unstructured, kind string) string {
+	c := FindCondition(o, kind)
 	if c == nil || c["status"] != "False" {
 		return ""
 	}
@@ -78,18 +78,18 @@ func ReasonOf(o *unstructured.Unstructured, kind string) string {
 	return reason
 }
 
-// ReadStatus is a field of the status of an object as text.
-func (c *Cluster) ReadStatus(t *testing.T, kind, namespace, name, field string) string {
+// ReadStatusField is a field of the status of an object as text.
+func (c *Cluster) ReadStatusField(t *testing.T, kind, namespace, name, field string) string {
 	t.Helper()
-	o, err := c.Objects.Get(Within(t, time.Minute), Ref(kind, namespace, name))
+	o, err := c.Objects.Get(Within(t, time.Minute), ObjectRef(kind, namespace, name))
 	if err != nil || o == nil {
 		t.Fatalf("%s %s: %v", kind, name, err)
 	}
-	return Text(o, "status", field)
+	return StringField(o, "status", field)
 }
 
-// PutField makes objects that go with the lab.
-func (c *Cluster) PutField(t *testing.T, text string) {
+// ApplyWithoutCleanup makes objects that go with the lab.
+func (c *Cluster) ApplyWithoutCleanup(t *testing.T, text string) {
 	t.Helper()
 	if err := c.Objects.ApplyAll(Within(t, time.Minute), text); err != nil {
 		t.Fatal(err)
@@ -131,8 +131,8 @@ func (c *Cluster) RESTConfig(t *testing.T) *rest.Config {
 	return config
 }
 
-// DirectClient is a client that reads and writes the API server; wrote may be nil.
-func (c *Cluster) DirectClient(t *testing.T, wrote func(verb, kind string)) client.Client {
+// NewDirectClient is a client that reads and writes the API server; wrote may be nil.
+func (c *Cluster) NewDirectClient(t *testing.T, wrote func(verb, kind string)) client.Client {
 	t.Helper()
 	api, err := client.New(c.RESTConfig(t), client.Options{Scheme: kube.Scheme()})
 	if err != nil {
@@ -141,11 +141,11 @@ func (c *Cluster) DirectClient(t *testing.T, wrote func(verb, kind string)) clie
 	if wrote == nil {
 		return api
 	}
-	return kube.Counted(api, wrote)
+	return kube.NewCountingClient(api, wrote)
 }
 
-// Until looks again and again; there is no one object to watch.
-func (c *Cluster) Until(t *testing.T, what string, holds func() bool) {
+// PollUntil looks again and again; there is no one object to watch.
+func (c *Cluster) PollUntil(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -159,8 +159,8 @@ func (c *Cluster) Until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// ResourceOf is the API resource of a kind.
-func ResourceOf(r manifest.Ref) schema.GroupVersionResource {
+// ResourceForRef is the API resource of a kind.
+func ResourceForRef(r manifest.Ref) schema.GroupVersionResource {
 	if r.GVK.Kind == "OvnEip" {
 		return r.GVK.GroupVersion().WithResource("ovn-eips")
 	}

@@ -23,8 +23,8 @@ func ExpectContains(t *testing.T, out string, words ...string) {
 	}
 }
 
-// Reference is the directory of the generated pages.
-const Reference = "../../../docs/reference/"
+// ReferenceDir is the directory of the generated pages.
+const ReferenceDir = "../../../docs/reference/"
 
 // TestNames are the tests of this package.
 func TestNames(t *testing.T) map[string]bool {
@@ -51,35 +51,35 @@ func TestNames(t *testing.T) map[string]bool {
 // LabPage is the how-to of the lab.
 const LabPage = "lab.md"
 
-// Block is a part of a page that a reader types in: YAML to apply, or commands. Text of another kind is only shown.
-type Block struct{ Kind, Text string }
+// CodeBlock is a part of a page that a reader types in: YAML to apply, or commands. Text of another kind is only shown.
+type CodeBlock struct{ Kind, Text string }
 
-var blocks = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```")
+var codeBlockPattern = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```")
 
-// Root is the repository, and pages is where how-tos are.
+// RepositoryRoot is the repository, and pages is where how-tos are.
 const (
-	Root  = "../../.."
-	Pages = Root + "/docs/howto/"
+	RepositoryRoot = "../../.."
+	HowtoDir       = RepositoryRoot + "/docs/howto/"
 )
 
-// TypedBlocks are the blocks of a page that a reader types in.
-func TypedBlocks(page string) (out []Block) {
-	for _, m := range blocks.FindAllStringSubmatch(page, -1) {
-		if b := (Block{m[1], m[2]}); b.Kind == "" || b.Kind == "yaml" {
+// ExecutableBlocks are the blocks of a page that a reader types in.
+func ExecutableBlocks(page string) (out []CodeBlock) {
+	for _, m := range codeBlockPattern.FindAllStringSubmatch(page, -1) {
+		if b := (CodeBlock{m[1], m[2]}); b.Kind == "" || b.Kind == "yaml" {
 			out = append(out, b)
 		}
 	}
 	return out
 }
 
-// kept is a manifest or topology that is to be kept in a file, as its first line says.
-var kept = regexp.MustCompile(`^# (?:topology: )?([-a-z]+\.yaml)\n`)
+// fileBlockPattern is a manifest or topology that is to be kept in a file, as its first line says.
+var fileBlockPattern = regexp.MustCompile(`^# (?:topology: )?([-a-z]+\.yaml)\n`)
 
-// CommandsOf is blocks as commands: what is kept in a file is written, other manifests are applied.
-func CommandsOf(list []Block) string {
+// ScriptFromBlocks is blocks as commands: what is kept in a file is written, other manifests are applied.
+func ScriptFromBlocks(list []CodeBlock) string {
 	var out strings.Builder
 	for _, b := range list {
-		switch file := kept.FindStringSubmatch(b.Text); {
+		switch file := fileBlockPattern.FindStringSubmatch(b.Text); {
 		case b.Kind == "":
 			out.WriteString(b.Text)
 		case file != nil:
@@ -94,7 +94,7 @@ func CommandsOf(list []Block) string {
 // RunBash runs commands until one fails, and returns what they printed.
 func RunBash(t *testing.T, dir string, env []string, commands string) string {
 	t.Helper()
-	beside(t)
+	runBesideOthers(t)
 	cmd := exec.CommandContext(Within(t, 5*time.Minute), "bash", "-c", "set -euo pipefail\n"+commands)
 	cmd.Dir, cmd.Env = dir, env
 	cmd.WaitDelay = 5 * time.Second // for what still holds the output

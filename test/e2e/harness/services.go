@@ -16,38 +16,38 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/program"
 )
 
-// RunServer starts a pod; spec is what it has besides its container, container what that has besides its image.
-func (h *BackendProject) RunServer(t *testing.T, name, labels, spec, container string) {
+// RunServerPod starts a pod; spec is what it has besides its container, container what that has besides its image.
+func (h *BackendProject) RunServerPod(t *testing.T, name, labels, spec, container string) {
 	t.Helper()
 	h.Apply(t, fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
 metadata: {name: %s, namespace: %s, labels: {%s}}
-spec: {nodeName: node2%s, containers: [{name: main, image: lab/echo%s}]}`, name, h.Ns, labels, spec, container))
-	h.Wait(t, "Pod", h.Ns, name, manifest.Field("Running", "status", "phase"))
+spec: {nodeName: node2%s, containers: [{name: main, image: lab/echo%s}]}`, name, h.Namespace, labels, spec, container))
+	h.WaitForObject(t, "Pod", h.Namespace, name, manifest.Field("Running", "status", "phase"))
 }
 
 // BackendProject is a project with pods behind load balancers: b1, b2 and b3, one on each node, and cli, which is behind none.
 type BackendProject struct {
 	*Cluster
-	Ns    string
-	Pods  map[string]string // their addresses
-	Marks int               // see seen
-	flows sync.Map          // see asks
+	Namespace     string
+	Pods          map[string]string // their addresses
+	SyncMarks     int               // see seen
+	answeredFlows sync.Map          // see asks
 }
 
-// Asks asks, and says whether the same backend has answered the same port of the client before.
-func (h *BackendProject) Asks(where, target string) (a program.Answer, again bool, err error) {
-	if a, err = h.Cluster.Ask(where, target); err != nil {
+// SendTrackedRequest asks, and says whether the same backend has answered the same port of the client before.
+func (h *BackendProject) SendTrackedRequest(where, target string) (a program.Answer, again bool, err error) {
+	if a, err = h.Cluster.SendRequest(where, target); err != nil {
 		return a, false, err
 	}
-	_, again = h.flows.LoadOrStore(fmt.Sprintf("%s from %s by %s", target, a.Saw, a.Name), true)
+	_, again = h.answeredFlows.LoadOrStore(fmt.Sprintf("%s from %s by %s", target, a.Saw, a.Name), true)
 	return a, again, nil
 }
 
-// Ask asks, as asks does.
-func (h *BackendProject) Ask(where, target string) (program.Answer, error) {
-	a, _, err := h.Asks(where, target)
+// SendRequest asks, as asks does.
+func (h *BackendProject) SendRequest(where, target string) (program.Answer, error) {
+	a, _, err := h.SendTrackedRequest(where, target)
 	return a, err
 }
 
@@ -56,68 +56,68 @@ func (c *Cluster) NewBackendProject(t *testing.T, name, cidr string) *BackendPro
 	t.Helper()
 	c.CreateOrganization(t, "hall")
 	h := &BackendProject{Cluster: c, Pods: map[string]string{}}
-	h.Ns = c.CreateProject(t, "hall", name, cidr, "cloud")
+	h.Namespace = c.CreateProject(t, "hall", name, cidr, "cloud")
 	for i, node := range []string{"node1", "node2", "node3"} {
 		name := fmt.Sprintf("b%d", i+1)
-		h.Pods[name] = c.RunPod(t, Pod{Namespace: h.Ns, Name: name, Node: node, Labels: map[string]string{"role": "backend"}})
+		h.Pods[name] = c.RunPod(t, Pod{Namespace: h.Namespace, Name: name, Node: node, Labels: map[string]string{"role": "backend"}})
 	}
-	h.Pods["cli"] = c.RunPod(t, Pod{Namespace: h.Ns, Name: "cli", Node: "node2"})
+	h.Pods["cli"] = c.RunPod(t, Pod{Namespace: h.Namespace, Name: "cli", Node: "node2"})
 	return h
 }
 
-// Backends is the selector of all three.
-const Backends = "{role: backend}"
+// BackendSelector is the selector of all three.
+const BackendSelector = "{role: backend}"
 
-// Web is one port of TCP.
-const Web = "[{port: 80}]"
+// HTTPPort is one port of TCP.
+const HTTPPort = "[{port: 80}]"
 
 // ServiceSpec is a Service of type LoadBalancer. What is empty is left out.
 type ServiceSpec struct {
 	Name, Selector, Ports string
 	Annotations           string // "key: value, …"
-	More                  string // ", field: value…"
+	ExtraFields           string // ", field: value…"
 }
 
-func (h *BackendProject) text(w ServiceSpec) string {
+func (h *BackendProject) serviceManifest(w ServiceSpec) string {
 	return fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: %s, namespace: %s, annotations: {%s}}, "+
 		"spec: {type: LoadBalancer, selector: %s, ports: %s%s}}",
-		w.Name, h.Ns, w.Annotations, cmp.Or(w.Selector, Backends), cmp.Or(w.Ports, Web), w.More)
+		w.Name, h.Namespace, w.Annotations, cmp.Or(w.Selector, BackendSelector), cmp.Or(w.Ports, HTTPPort), w.ExtraFields)
 }
 
 // ApplyService writes a Service.
 func (h *BackendProject) ApplyService(t *testing.T, w ServiceSpec) {
 	t.Helper()
-	h.Apply(t, h.text(w))
+	h.Apply(t, h.serviceManifest(w))
 }
 
-// Serve makes a Service, waits until it is in force, and returns its address.
-func (h *BackendProject) Serve(t *testing.T, w ServiceSpec) string {
+// CreateService makes a Service, waits until it is in force, and returns its address.
+func (h *BackendProject) CreateService(t *testing.T, w ServiceSpec) string {
 	t.Helper()
 	h.ApplyService(t, w)
-	t.Cleanup(func() { h.Remove(t, "Service", h.Ns, w.Name) })
-	h.WaitService(t, w.Name)
+	t.Cleanup(func() { h.DeleteAndWait(t, "Service", h.Namespace, w.Name) })
+	h.WaitServiceProgrammed(t, w.Name)
 	return h.ServiceAddress(t, w.Name)
 }
 
-// WaitService waits until a Service says that it is in force and every node knows it.
-func (h *BackendProject) WaitService(t *testing.T, name string) {
+// WaitServiceProgrammed waits until a Service says that it is in force and every node knows it.
+func (h *BackendProject) WaitServiceProgrammed(t *testing.T, name string) {
 	t.Helper()
-	h.Wait(t, "Service", h.Ns, name, manifest.True("Programmed"))
+	h.WaitForObject(t, "Service", h.Namespace, name, manifest.True("Programmed"))
 	h.SyncFlows(t)
 }
 
 // ServiceAddress is the address that a Service shows; empty: none.
 func (h *BackendProject) ServiceAddress(t *testing.T, name string) string {
 	t.Helper()
-	o, err := h.Objects.Get(Within(t, time.Minute), Ref("Service", h.Ns, name))
+	o, err := h.Objects.Get(Within(t, time.Minute), ObjectRef("Service", h.Namespace, name))
 	if err != nil || o == nil {
 		t.Fatalf("Service %s: %v", name, err)
 	}
-	return Ingress(o)
+	return IngressIP(o)
 }
 
-// Ingress is the first address in the status of a Service; empty: none.
-func Ingress(o *unstructured.Unstructured) string {
+// IngressIP is the first address in the status of a Service; empty: none.
+func IngressIP(o *unstructured.Unstructured) string {
 	list, _, _ := unstructured.NestedSlice(o.Object, "status", "loadBalancer", "ingress")
 	for _, i := range list {
 		ip, _ := i.(map[string]any)["ip"].(string)
@@ -129,7 +129,7 @@ func Ingress(o *unstructured.Unstructured) string {
 // WaitServiceCondition waits until a condition of a Service, such as "Accepted=False PortTaken", has a text.
 func (h *BackendProject) WaitServiceCondition(t *testing.T, name, condition, text string) {
 	t.Helper()
-	h.Wait(t, "Service", h.Ns, name, func(o *unstructured.Unstructured) bool {
+	h.WaitForObject(t, "Service", h.Namespace, name, func(o *unstructured.Unstructured) bool {
 		list, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 		for _, item := range list {
 			c, _ := item.(map[string]any)
@@ -162,8 +162,8 @@ func (h *BackendProject) RunSbctl(t *testing.T, args ...string) string {
 	return h.RunTool(t, "ovn-sbctl", append([]string{"--db=unix:" + filepath.Join(h.Dir, "data/ovn/sb1.sock"), "--timeout=10", "--bare"}, args...)...)
 }
 
-// WhoAnswers says a line on a socket and returns who answers; nobody: empty.
-func WhoAnswers(conn net.Conn) string {
+// AskBackendName says a line on a socket and returns who answers; nobody: empty.
+func AskBackendName(conn net.Conn) string {
 	if err := conn.SetDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
 		return ""
 	}
@@ -179,17 +179,17 @@ func WhoAnswers(conn net.Conn) string {
 	return name
 }
 
-// ExpectSpread asks until each of the wanted backends has answered, and no other, and returns how often it asked.
-func (h *BackendProject) ExpectSpread(t *testing.T, where, target, saw string, wanted ...string) int {
+// ExpectBackends asks until each of the wanted backends has answered, and no other, and returns how often it asked.
+func (h *BackendProject) ExpectBackends(t *testing.T, where, target, saw string, wanted ...string) int {
 	t.Helper()
 	left := map[string]bool{}
 	for _, name := range wanted {
 		left[name] = true
 	}
 	for n := 1; n <= 60; n++ {
-		a, err := h.Ask(where, target)
+		a, err := h.SendRequest(where, target)
 		for i := 0; err != nil && i < 2; i++ { // a packet can be lost while a neighbour is being asked for
-			a, err = h.Ask(where, target)
+			a, err = h.SendRequest(where, target)
 		}
 		if err != nil {
 			t.Errorf("%s → %s: %v", where, target, err)

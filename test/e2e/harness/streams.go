@@ -15,11 +15,11 @@ import (
 type Stream struct {
 	name string
 
-	mu      sync.Mutex
-	last    time.Time // when the last line came
-	longest time.Duration
-	lines   int
-	ended   error
+	mu         sync.Mutex
+	lastLine   time.Time // when the last line came
+	longestGap time.Duration
+	lines      int
+	err        error
 }
 
 // StartStream opens a connection and watches it until the test ends.
@@ -27,57 +27,57 @@ func (c *Cluster) StartStream(t *testing.T, where, address string) *Stream {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	s := &Stream{name: where + " → " + address, last: time.Now()}
+	s := &Stream{name: where + " → " + address, lastLine: time.Now()}
 	lines, err := program.Stream(ctx, c.NS(where), "http://"+address+"/stream?interval=100ms")
 	if err != nil {
 		t.Fatalf("%s: %v", s.name, err)
 	}
-	go s.follow(lines)
+	go s.recordLines(lines)
 	return s
 }
 
-func (s *Stream) follow(lines *program.Lines) {
+func (s *Stream) recordLines(lines *program.Lines) {
 	for line := range lines.C {
 		s.mu.Lock()
-		s.longest = max(s.longest, line.At.Sub(s.last))
-		s.last = line.At
+		s.longestGap = max(s.longestGap, line.At.Sub(s.lastLine))
+		s.lastLine = line.At
 		s.lines++
 		s.mu.Unlock()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ended = fmt.Errorf("the stream ended: %w", lines.Err())
+	s.err = fmt.Errorf("the stream ended: %w", lines.Err())
 }
 
-// count is how many lines have come so far.
-func (s *Stream) count() int {
+// countLines is how many lines have come so far.
+func (s *Stream) countLines() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lines
 }
 
-// Silence is the longest that nothing came, the time since the last line included.
-func (s *Stream) Silence() time.Duration {
+// LongestGap is the longest that nothing came, the time since the last line included.
+func (s *Stream) LongestGap() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return max(s.longest, time.Since(s.last))
+	return max(s.longestGap, time.Since(s.lastLine))
 }
 
-// ForgetSilence begins to measure silences anew.
-func ForgetSilence(streams ...*Stream) {
+// ResetGaps begins to measure silences anew.
+func ResetGaps(streams ...*Stream) {
 	for _, s := range streams {
-		s.forgetSilence()
+		s.resetGap()
 	}
 }
 
-func (s *Stream) forgetSilence() {
+func (s *Stream) resetGap() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.longest = 0
+	s.longestGap = 0
 }
 
-// ExpectSurvival fails the test unless ten more lines come on all streams, and returns the longest silence.
-func ExpectSurvival(t *testing.T, what string, limit time.Duration, streams ...*Stream) (longest time.Duration) {
+// ExpectStreamsContinue fails the test unless ten more lines come on all streams, and returns the longest silence.
+func ExpectStreamsContinue(t *testing.T, what string, limit time.Duration, streams ...*Stream) (longest time.Duration) {
 	t.Helper()
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
@@ -85,21 +85,21 @@ func ExpectSurvival(t *testing.T, what string, limit time.Duration, streams ...*
 	defer tick.Stop()
 	wanted := map[*Stream]int{}
 	for _, s := range streams {
-		wanted[s] = s.count() + 10
+		wanted[s] = s.countLines() + 10
 	}
 	for len(wanted) > 0 {
 		select {
 		case <-tick.C:
-			maps.DeleteFunc(wanted, func(s *Stream, n int) bool { return s.count() >= n })
+			maps.DeleteFunc(wanted, func(s *Stream, n int) bool { return s.countLines() >= n })
 		case <-deadline.C:
 			for s := range wanted {
-				t.Errorf("%s: %s does not go on: %d lines, silent for %v (%v)", what, s.name, s.count(), s.Silence(), s.ended)
+				t.Errorf("%s: %s does not go on: %d lines, silent for %v (%v)", what, s.name, s.countLines(), s.LongestGap(), s.err)
 			}
 			clear(wanted)
 		}
 	}
 	for _, s := range streams {
-		longest = max(longest, s.Silence())
+		longest = max(longest, s.LongestGap())
 	}
 	return longest
 }

@@ -8,42 +8,42 @@ import (
 	"testing"
 )
 
-// turn is this process's place among the themes that run at once on the machine.
-var turn struct {
+// themeLock is this process's place among the themes that run at once on the machine.
+var themeLock struct {
 	mu   sync.Mutex
 	held bool
 }
 
-// Alone waits until no test of another theme runs, and keeps others from starting until this one ends. It is for tests that measure
+// RunAlone waits until no test of another theme runs, and keeps others from starting until this one ends. It is for tests that measure
 // time: two labs at once are busy for seconds, and so is the engine. Call it first.
-func Alone(t *testing.T) {
+func RunAlone(t *testing.T) {
 	t.Helper()
-	takeTurn(t, syscall.LOCK_EX)
+	lockTheme(t, syscall.LOCK_EX)
 }
 
-// beside lets a test run next to those of other themes. Whoever gets a lab takes this turn.
-func beside(t *testing.T) {
+// runBesideOthers lets a test run next to those of other themes. Whoever gets a lab takes this turn.
+func runBesideOthers(t *testing.T) {
 	t.Helper()
-	takeTurn(t, syscall.LOCK_SH)
+	lockTheme(t, syscall.LOCK_SH)
 }
 
-// takeTurn locks a file until the test ends. Who waits for the lock holds the gate before it, so that nobody who comes later
+// lockTheme locks a file until the test ends. Who waits for the lock holds the gate before it, so that nobody who comes later
 // overtakes: shared locks could keep an exclusive one waiting for ever.
-func takeTurn(t *testing.T, how int) {
+func lockTheme(t *testing.T, how int) {
 	t.Helper()
-	turn.mu.Lock()
-	defer turn.mu.Unlock()
-	if turn.held {
+	themeLock.mu.Lock()
+	defer themeLock.mu.Unlock()
+	if themeLock.held {
 		return
 	}
 	gate := lockFile(t, "gate", syscall.LOCK_EX)
 	file := lockFile(t, "turn", how)
 	_ = gate.Close()
-	turn.held = true
+	themeLock.held = true
 	t.Cleanup(func() {
-		turn.mu.Lock()
-		defer turn.mu.Unlock()
-		turn.held = false
+		themeLock.mu.Lock()
+		defer themeLock.mu.Unlock()
+		themeLock.held = false
 		_ = file.Close()
 	})
 }

@@ -10,30 +10,30 @@ import (
 	"time"
 )
 
-// usage is the machine's processor time since a moment, from /proc/stat. Themes that run at once see the same machine.
-type usage struct {
-	begun       time.Time
+// cpuUsage is the machine's processor time since a moment, from /proc/stat. Themes that run at once see the same machine.
+type cpuUsage struct {
+	started     time.Time
 	total, idle float64 // ticks
 }
 
-func startUsage() usage {
-	total, idle := readTicks()
-	return usage{begun: time.Now(), total: total, idle: idle}
+func startCPUUsage() cpuUsage {
+	total, idle := readCPUTicks()
+	return cpuUsage{started: time.Now(), total: total, idle: idle}
 }
 
-// print writes how long a theme took, and how much of the machine was idle meanwhile.
-func (u usage) print(w io.Writer) {
-	total, idle := readTicks()
+// printSummary writes how long a theme took, and how much of the machine was idle meanwhile.
+func (u cpuUsage) printSummary(w io.Writer) {
+	total, idle := readCPUTicks()
 	share := 0.0
 	if total > u.total {
 		share = (idle - u.idle) / (total - u.total)
 	}
 	dir, _ := os.Getwd()
-	fmt.Fprintf(w, "theme %s took %.0f s; the machine was idle for %.0f %% of it\n", filepath.Base(dir), time.Since(u.begun).Seconds(), 100*share)
+	fmt.Fprintf(w, "theme %s took %.0f s; the machine was idle for %.0f %% of it\n", filepath.Base(dir), time.Since(u.started).Seconds(), 100*share)
 }
 
-// readTicks reads the first line of /proc/stat: user nice system idle iowait irq softirq steal.
-func readTicks() (total, idle float64) {
+// readCPUTicks reads the first line of /proc/stat: user nice system idle iowait irq softirq steal.
+func readCPUTicks() (total, idle float64) {
 	raw, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		return 0, 0

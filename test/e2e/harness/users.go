@@ -26,7 +26,7 @@ type Attempt func(context.Context, dynamic.Interface) error
 
 var dryRun = []string{metav1.DryRunAll}
 
-func gvr(resource string) schema.GroupVersionResource {
+func resourceGVR(resource string) schema.GroupVersionResource {
 	gv := schema.GroupVersion{Group: "kube-dc.com", Version: "v1"}
 	switch resource {
 	case "namespaces", "secrets", "services", "endpoints", "pods", "nodes", "bindings":
@@ -64,7 +64,7 @@ func TryPatch(path, text string) Attempt {
 			subresources = []string{p[3]}
 		}
 		options := metav1.PatchOptions{DryRun: dryRun}
-		_, err := client.Resource(gvr(p[0])).Namespace(p[1]).Patch(ctx, p[2], types.MergePatchType, []byte(text), options, subresources...)
+		_, err := client.Resource(resourceGVR(p[0])).Namespace(p[1]).Patch(ctx, p[2], types.MergePatchType, []byte(text), options, subresources...)
 		return err
 	}
 }
@@ -73,7 +73,7 @@ func TryPatch(path, text string) Attempt {
 func TryGet(path string) Attempt {
 	p := strings.Split(path, "/")
 	return func(ctx context.Context, client dynamic.Interface) error {
-		_, err := client.Resource(gvr(p[0])).Namespace(p[1]).Get(ctx, p[2], metav1.GetOptions{})
+		_, err := client.Resource(resourceGVR(p[0])).Namespace(p[1]).Get(ctx, p[2], metav1.GetOptions{})
 		return err
 	}
 }
@@ -82,11 +82,11 @@ func TryGet(path string) Attempt {
 func TryDelete(path string) Attempt {
 	p := strings.Split(path, "/")
 	return func(ctx context.Context, client dynamic.Interface) error {
-		return client.Resource(gvr(p[0])).Namespace(p[1]).Delete(ctx, p[2], metav1.DeleteOptions{DryRun: dryRun})
+		return client.Resource(resourceGVR(p[0])).Namespace(p[1]).Delete(ctx, p[2], metav1.DeleteOptions{DryRun: dryRun})
 	}
 }
 
-var kindOf = map[string]string{
+var kindByResource = map[string]string{
 	"eips": "EIp", "fips": "FIp", "projects": "Project", "inspections": "Inspection", "egressroutes": "EgressRoute", "egressservices": "EgressService",
 	"namespaces": "Namespace", "services": "Service", "endpoints": "Endpoints", "endpointslices": "EndpointSlice", "events": "Event",
 	"pods": "Pod", "bindings": "Binding", "deployments": "Deployment", "statefulsets": "StatefulSet", "daemonsets": "DaemonSet",
@@ -97,7 +97,7 @@ var kindOf = map[string]string{
 // TryCreate tries to create "resource/namespace/name" with what else belongs to it; a further "/binding" binds a pod.
 func TryCreate(path, text string) Attempt {
 	p := strings.Split(path+"/", "/")
-	kind, subresources := kindOf[p[0]], []string(nil)
+	kind, subresources := kindByResource[p[0]], []string(nil)
 	if p[3] == "binding" {
 		kind, subresources = "Binding", []string{p[3]}
 	}
@@ -106,10 +106,10 @@ func TryCreate(path, text string) Attempt {
 		if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
 			return err
 		}
-		o.SetGroupVersionKind(gvr(p[0]).GroupVersion().WithKind(kind))
+		o.SetGroupVersionKind(resourceGVR(p[0]).GroupVersion().WithKind(kind))
 		o.SetNamespace(p[1])
 		o.SetName(p[2])
-		_, err := client.Resource(gvr(p[0])).Namespace(p[1]).Create(ctx, o, metav1.CreateOptions{DryRun: dryRun}, subresources...)
+		_, err := client.Resource(resourceGVR(p[0])).Namespace(p[1]).Create(ctx, o, metav1.CreateOptions{DryRun: dryRun}, subresources...)
 		return err
 	}
 }
@@ -117,7 +117,7 @@ func TryCreate(path, text string) Attempt {
 // TryList tries to read all objects of a resource in a namespace.
 func TryList(resource, namespace string) Attempt {
 	return func(ctx context.Context, client dynamic.Interface) error {
-		_, err := client.Resource(gvr(resource)).Namespace(namespace).List(ctx, metav1.ListOptions{})
+		_, err := client.Resource(resourceGVR(resource)).Namespace(namespace).List(ctx, metav1.ListOptions{})
 		return err
 	}
 }
@@ -147,7 +147,7 @@ func NewUser(t *testing.T, name string, config *rest.Config) User {
 }
 
 // Roles and policies come into force some moments after they are written: the API server learns of them by watching.
-const settling = 20 * time.Second
+const policyPropagation = 20 * time.Second
 
 // Try tries something once.
 func (p User) Try(ctx context.Context, try Attempt) error { return try(ctx, p.api) }
@@ -155,21 +155,21 @@ func (p User) Try(ctx context.Context, try Attempt) error { return try(ctx, p.ap
 // Can fails the test unless the API server admits what is tried.
 func (p User) Can(t *testing.T, what string, try Attempt) {
 	t.Helper()
-	p.get(t, what, try, "no error", func(err error) bool { return err == nil })
+	p.expectEventually(t, what, try, "no error", func(err error) bool { return err == nil })
 }
 
 // Cannot fails the test unless the API server refuses what is tried with the given words.
 func (p User) Cannot(t *testing.T, what string, try Attempt, words string) {
 	t.Helper()
-	p.get(t, what, try, words, func(err error) bool {
+	p.expectEventually(t, what, try, words, func(err error) bool {
 		return (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) && strings.Contains(err.Error(), words)
 	})
 }
 
-func (p User) get(t *testing.T, what string, try Attempt, want string, holds func(error) bool) {
+func (p User) expectEventually(t *testing.T, what string, try Attempt, want string, holds func(error) bool) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, settling, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, policyPropagation, true, func(ctx context.Context) (bool, error) {
 		last = try(ctx, p.api)
 		return holds(last), nil
 	})
@@ -183,24 +183,24 @@ func (p User) get(t *testing.T, what string, try Attempt, want string, holds fun
 func (c *Cluster) CreateTenancy(t *testing.T, org, project string) {
 	t.Helper()
 	c.CreateNamespace(t, org, "")
-	subnet := ownership.Subnet(project)
-	c.Apply(t, fmt.Sprintf(network, project, subnet))
-	c.Wait(t, "Subnet", "", subnet, manifest.True("Ready"))
+	subnet := ownership.VPCSubnetName(project)
+	c.Apply(t, fmt.Sprintf(projectNetworkManifest, project, subnet))
+	c.WaitForObject(t, "Subnet", "", subnet, manifest.True("Ready"))
 	c.CreateNamespace(t, project, subnet)
-	for _, text := range []string{people, belongings} { // they go with the lab
+	for _, text := range []string{tenantRoleBindings, tenantObjects} { // they go with the lab
 		if err := c.Objects.Apply(Within(t, time.Minute), fmt.Sprintf(text, org, project)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	master := dynamic.NewForConfigOrDie(LoadConfig(t, c.Kubeconfig()))
-	_, err := master.Resource(gvr("services")).Namespace(project).Patch(Within(t, time.Minute), "balanced", types.MergePatchType,
+	_, err := master.Resource(resourceGVR("services")).Namespace(project).Patch(Within(t, time.Minute), "balanced", types.MergePatchType,
 		[]byte(`{"status":{"loadBalancer":{"ingress":[{"ip":"100.65.0.9"}]}}}`), metav1.PatchOptions{}, "status")
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-const people = `
+const tenantRoleBindings = `
 {apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: viewer, namespace: %[2]s},
   roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}, subjects: [{kind: User, name: viewer}]}
 ---
@@ -229,7 +229,7 @@ const people = `
   roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}, subjects: [{kind: User, name: operator}]}
 `
 
-const network = `
+const projectNetworkManifest = `
 {apiVersion: kubeovn.io/v1, kind: Vpc, metadata: {name: %[1]s, labels: {app.kubernetes.io/managed-by: sallyport, kube-dc.com/vpc: %[1]s}},
   spec: {namespaces: [%[1]s]}}
 ---
@@ -237,7 +237,7 @@ const network = `
   spec: {vpc: %[1]s, protocol: IPv4, cidrBlock: 10.0.0.0/24, namespaces: [%[1]s]}}
 `
 
-const belongings = `
+const tenantObjects = `
 {apiVersion: v1, kind: Namespace, metadata: {name: %[2]s,
   labels: {app.kubernetes.io/managed-by: sallyport, kube-dc.com/vpc: %[2]s, kube-dc.com/project: web}}}
 ---

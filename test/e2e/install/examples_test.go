@@ -12,7 +12,7 @@ import (
 
 // The commands of the project example, typed in as they stand, do what the text beside them says.
 func TestProjectExampleRunsAsWritten(t *testing.T) {
-	out, name := example(t, "02-project")
+	out, name := runExample(t, "02-project")
 	if n := strings.Count(out, "web saw 203.0.113.10"); n != 2 {
 		t.Errorf("the pod answered %d times; wanted one answer on each of two networks:\n%s", n, out)
 	}
@@ -23,7 +23,7 @@ func TestProjectExampleRunsAsWritten(t *testing.T) {
 
 // The same for load balancers.
 func TestLoadBalancerExampleRunsAsWritten(t *testing.T) {
-	out, name := example(t, "03-load-balancer")
+	out, name := runExample(t, "03-load-balancer")
 	if n := strings.Count(out, " saw 203.0.113.10"); n != 4 {
 		t.Errorf("the internet host was seen %d times, wanted 4:\n%s", n, out)
 	}
@@ -32,7 +32,7 @@ func TestLoadBalancerExampleRunsAsWritten(t *testing.T) {
 
 // The same for egress addresses.
 func TestEgressExampleRunsAsWritten(t *testing.T) {
-	out, name := example(t, "04-egress")
+	out, name := runExample(t, "04-egress")
 	if n := strings.Count(out, "internet saw 198.51.100.200"); n != 2 {
 		t.Errorf("the egress address was seen %d times, wanted once before and once after its node died:\n%s", n, out)
 	}
@@ -43,7 +43,7 @@ func TestEgressExampleRunsAsWritten(t *testing.T) {
 
 // The same for nodes with several uplinks.
 func TestNodesExampleRunsAsWritten(t *testing.T) {
-	out, name := example(t, "05-nodes")
+	out, name := runExample(t, "05-nodes")
 	if n := strings.Count(out, "echo saw 172."); n != 2 {
 		t.Errorf("the client was answered %d times, wanted once with the network and once after it was put back:\n%s", n, out)
 	}
@@ -52,15 +52,15 @@ func TestNodesExampleRunsAsWritten(t *testing.T) {
 
 // The same for networks that keep tenants apart.
 func TestIsolationExampleRunsAsWritten(t *testing.T) {
-	out, name := example(t, "06-isolation")
+	out, name := runExample(t, "06-isolation")
 	if n := strings.Count(out, "web saw "); n != 3 {
 		t.Errorf("the floating IP answered %d times, wanted twice before and once with isolation:\n%s", n, out)
 	}
 	harness.ExpectContains(t, out, "no answer\n", "keeps projects apart (isolation: Tenants)", "is not for namespace initech-dev", "lab \""+name+"\" is down")
 }
 
-// example types in the commands of an example's text, in a lab of their own, and returns what they printed and the lab's name.
-func example(t *testing.T, dir string) (out, name string) {
+// runExample types in the commands of an example's text, in a lab of their own, and returns what they printed and the lab's name.
+func runExample(t *testing.T, dir string) (out, name string) {
 	t.Helper()
 	name = fmt.Sprintf("e2e-%d-%s", os.Getpid(), dir)
 	t.Cleanup(func() {
@@ -68,6 +68,6 @@ func example(t *testing.T, dir string) (out, name string) {
 			_ = lab.Down(t.Context(), name)
 		}
 	})
-	page := harness.TypedBlocks(harness.ReadFile(t, "../../../examples/"+dir+"/README.md"))
-	return harness.RunBash(t, "../../..", append(os.Environ(), "SALLYPORT_LAB="+name), harness.CommandsOf(page)), name
+	page := harness.ExecutableBlocks(harness.ReadFile(t, "../../../examples/"+dir+"/README.md"))
+	return harness.RunBash(t, "../../..", append(os.Environ(), "SALLYPORT_LAB="+name), harness.ScriptFromBlocks(page)), name
 }

@@ -23,20 +23,20 @@ type prometheus struct{ address string }
 // A real Prometheus gets an answer to every question of the dashboard, and its alerts see a controller that is away.
 func TestMonitoringInPrometheus(t *testing.T) {
 	c := harness.SharedSallyport(t)
-	c.CreateOneOfEach(t)
-	p := startPrometheus(t, harness.SharedController.Metrics)
-	harness.Eventually(t, "a controller that leads", func() bool { return p.ask(t, "sallyport_leading") == 1 })
+	c.CreateCountedObjects(t)
+	p := startPrometheus(t, harness.SharedController.MetricsAddress)
+	harness.Eventually(t, "a controller that leads", func() bool { return p.countSeries(t, "sallyport_leading") == 1 })
 	asked := 0
-	for _, question := range dashboard(t) {
-		harness.Eventually(t, "an answer to "+question, func() bool { return p.ask(t, question) > 0 })
+	for _, question := range dashboardQueries(t) {
+		harness.Eventually(t, "an answer to "+question, func() bool { return p.countSeries(t, question) > 0 })
 		asked++
 	}
-	if p.alert(t, "SallyportNotRunning") {
+	if p.isAlertActive(t, "SallyportNotRunning") {
 		t.Error("the controller is said not to run, and does")
 	}
 	harness.SharedController.Stop(syscall.SIGTERM)
 	defer harness.SharedController.Start(t)
-	harness.Eventually(t, "the alert", func() bool { return p.alert(t, "SallyportNotRunning") })
+	harness.Eventually(t, "the alert", func() bool { return p.isAlertActive(t, "SallyportNotRunning") })
 	t.Logf("%d questions of the dashboard have an answer", asked)
 }
 
@@ -67,8 +67,8 @@ func startPrometheus(t *testing.T, target string) *prometheus {
 	return p
 }
 
-// ask is how many series answer a question.
-func (p *prometheus) ask(t *testing.T, question string) int {
+// countSeries is how many series answer a question.
+func (p *prometheus) countSeries(t *testing.T, question string) int {
 	t.Helper()
 	var answer struct {
 		Status, Error string
@@ -92,14 +92,14 @@ func (p *prometheus) ask(t *testing.T, question string) int {
 	return len(answer.Data.Result)
 }
 
-// alert says whether an alert waits for its time, or fires.
-func (p *prometheus) alert(t *testing.T, name string) bool {
+// isAlertActive says whether an alert waits for its time, or fires.
+func (p *prometheus) isAlertActive(t *testing.T, name string) bool {
 	t.Helper()
-	return p.ask(t, fmt.Sprintf("ALERTS{alertname=%q}", name)) > 0
+	return p.countSeries(t, fmt.Sprintf("ALERTS{alertname=%q}", name)) > 0
 }
 
-// dashboard is the questions of the chart's dashboard, with the variables of Grafana filled in.
-func dashboard(t *testing.T) (out []string) {
+// dashboardQueries is the questions of the chart's dashboard, with the variables of Grafana filled in.
+func dashboardQueries(t *testing.T) (out []string) {
 	t.Helper()
 	var file struct {
 		Panels []struct{ Targets []struct{ Expr string } }

@@ -10,10 +10,10 @@ import (
 
 // protection is something that a tenant must not write.
 type protection struct {
-	what  string
-	try   harness.Attempt
-	words string
-	like  harness.Attempt // nil: the same thing by an operator is the only control
+	what      string
+	attempt   harness.Attempt
+	wantWords string
+	allowed   harness.Attempt // nil: the same thing by an operator is the only control
 }
 
 // protections are what a tenant must not write, with words of the answer, and beside each something like it that is allowed.
@@ -161,35 +161,35 @@ func TestChart(t *testing.T) {
 	c := harness.StartLab(t, "chart", b)
 	c.ApplyChart(t)
 	c.CreateTenancy(t, "guard", "guard-web")
-	t.Run("tenants can't write what is ours", func(t *testing.T) { tenantsAreKeptOff(t, c) })
-	t.Run("the system works", func(t *testing.T) { systemIsNotStopped(t, c) })
-	t.Run("the controller", func(t *testing.T) { controllerHasItsRights(t, c) })
-	t.Run("tenant roles", func(t *testing.T) { tenantsHaveRoles(t, c) })
+	t.Run("tenants can't write what is ours", func(t *testing.T) { checkTenantProtections(t, c) })
+	t.Run("the system works", func(t *testing.T) { checkSystemControllers(t, c) })
+	t.Run("the controller", func(t *testing.T) { checkControllerRights(t, c) })
+	t.Run("tenant roles", func(t *testing.T) { checkTenantRoles(t, c) })
 }
 
 // A tenant with every right in the namespaces of an organization and its project can't write what is the controller's or the
 // operator's, and is told what to do instead. Operators can.
-func tenantsAreKeptOff(t *testing.T, c *harness.Cluster) {
+func checkTenantProtections(t *testing.T, c *harness.Cluster) {
 	owner, operator := c.ImpersonateUser(t, "owner"), c.ImpersonateUser(t, "operator")
 	master := harness.NewUser(t, "system:masters", harness.LoadConfig(t, c.Kubeconfig()))
 	for _, p := range slices.Concat(protections, networkProtections) {
-		owner.Cannot(t, p.what, p.try, p.words)
-		if p.like != nil {
-			owner.Can(t, "something like "+p.what, p.like)
+		owner.Cannot(t, p.what, p.attempt, p.wantWords)
+		if p.allowed != nil {
+			owner.Can(t, "something like "+p.what, p.allowed)
 		}
-		operator.Can(t, p.what, p.try)
-		master.Can(t, p.what, p.try)
+		operator.Can(t, p.what, p.attempt)
+		master.Can(t, p.what, p.attempt)
 	}
 	for _, p := range podProtections {
 		for _, who := range []harness.User{owner, operator, master} {
-			who.Cannot(t, p.what, p.try, p.words)
-			who.Can(t, "something like "+p.what, p.like)
+			who.Cannot(t, p.what, p.attempt, p.wantWords)
+			who.Can(t, "something like "+p.what, p.allowed)
 		}
 	}
 }
 
 // Those who empty namespaces and who collect garbage can delete what is ours.
-func systemIsNotStopped(t *testing.T, c *harness.Cluster) {
+func checkSystemControllers(t *testing.T, c *harness.Cluster) {
 	for _, who := range []string{"namespace-controller", "generic-garbage-collector"} {
 		system := c.ImpersonateUser(t, "system:serviceaccount:kube-system:"+who)
 		for _, path := range []string{
@@ -200,14 +200,14 @@ func systemIsNotStopped(t *testing.T, c *harness.Cluster) {
 	}
 }
 
-func controllerHasItsRights(t *testing.T, c *harness.Cluster) {
+func checkControllerRights(t *testing.T, c *harness.Cluster) {
 	controller := harness.NewUser(t, "the controller", harness.LoadConfig(t, c.ControllerKubeconfig(t)))
 	controller.Can(t, "status", harness.TryPatch("eips/guard-web/mine/status", `{"status":{"ready":true}}`))
 	controller.Can(t, "its finalizer", harness.TryPatch("fips/guard-web/mine", `{"metadata":{"finalizers":["kube-dc.com/sallyport"]}}`))
 	controller.Can(t, "an EIp of its own", harness.TryDelete("eips/guard-web/default-gw"))
 	for _, p := range controllerBounds {
-		controller.Cannot(t, p.what, p.try, p.words)
-		controller.Can(t, "something like "+p.what, p.like)
+		controller.Cannot(t, p.what, p.attempt, p.wantWords)
+		controller.Can(t, "something like "+p.what, p.allowed)
 	}
 	for what, try := range map[string]harness.Attempt{
 		"a FIp of somebody":        harness.TryDelete("fips/guard-web/mine"),
@@ -221,7 +221,7 @@ func controllerHasItsRights(t *testing.T, c *harness.Cluster) {
 }
 
 // Who has Kubernetes' own view or edit in a project's namespace has ours with it; Projects need a role of their own.
-func tenantsHaveRoles(t *testing.T, c *harness.Cluster) {
+func checkTenantRoles(t *testing.T, c *harness.Cluster) {
 	viewer, editor, planner := c.ImpersonateUser(t, "viewer"), c.ImpersonateUser(t, "editor"), c.ImpersonateUser(t, "planner")
 	for _, resource := range []string{"eips", "fips", "projects"} {
 		viewer.Can(t, "list "+resource, harness.TryList(resource, "guard-web"))

@@ -25,14 +25,14 @@ func TestKilledAndCutNodes(t *testing.T) {
 	c.ExpectAnswer(t, "asker.fault", target, "target", asker)
 
 	for _, fault := range [][2]string{{"cut", "mend"}, {"kill", "start"}} {
-		c.GiveOrder(t, fault[0], "node2")
+		c.ControlLab(t, fault[0], "node2")
 		c.ExpectSilence(t, "asker.fault", target)
-		c.WaitNode(t, "node2", false)
-		c.GiveOrder(t, fault[1], "node2")
-		c.WaitNode(t, "node2", true)
-		c.Wait(t, "Pod", "fault", "target", manifest.True("Ready"))
+		c.WaitNodeReady(t, "node2", false)
+		c.ControlLab(t, fault[1], "node2")
+		c.WaitNodeReady(t, "node2", true)
+		c.WaitForObject(t, "Pod", "fault", "target", manifest.True("Ready"))
 		c.SyncFlows(t)
-		c.WarmUp(t)
+		c.ResolveTunnelPeers(t)
 		c.ExpectAnswer(t, "asker.fault", target, "target", asker)
 	}
 }
@@ -40,12 +40,12 @@ func TestKilledAndCutNodes(t *testing.T) {
 // A paused process does nothing until it is resumed.
 func TestPausedProcess(t *testing.T) {
 	c := harness.SharedLab(t)
-	c.GiveOrder(t, "pause", "kube-scheduler")
+	c.ControlLab(t, "pause", "kube-scheduler")
 	resumed := false
 	resume := func() {
 		if !resumed {
 			resumed = true
-			c.GiveOrder(t, "resume", "kube-scheduler")
+			c.ControlLab(t, "resume", "kube-scheduler")
 		}
 	}
 	t.Cleanup(resume)
@@ -53,11 +53,11 @@ func TestPausedProcess(t *testing.T) {
 	c.Apply(t, `{apiVersion: v1, kind: Pod, metadata: {name: waits, namespace: paused}, spec: {containers: [{name: main, image: lab/idle}]}}`)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	if err := c.Objects.Wait(ctx, harness.Ref("Pod", "paused", "waits"), manifest.True("PodScheduled")); err == nil {
+	if err := c.Objects.Wait(ctx, harness.ObjectRef("Pod", "paused", "waits"), manifest.True("PodScheduled")); err == nil {
 		t.Error("the scheduler placed a pod while it was paused")
 	}
 	resume()
-	c.Wait(t, "Pod", "paused", "waits", manifest.True("Ready")) // control: it was the pause
+	c.WaitForObject(t, "Pod", "paused", "waits", manifest.True("Ready")) // control: it was the pause
 }
 
 // Deployments roll out, readiness decides who is an endpoint, and a pod that goes is replaced.
@@ -65,43 +65,43 @@ func TestDeploymentBehaves(t *testing.T) {
 	c := harness.SharedLab(t)
 	c.CreateNamespace(t, "rollout", "")
 	c.Apply(t, harness.ReadFile(t, "../testdata/deployment.yaml"))
-	c.Wait(t, "Deployment", "rollout", "web", manifest.Field("3", "status", "readyReplicas"))
+	c.WaitForObject(t, "Deployment", "rollout", "web", manifest.Field("3", "status", "readyReplicas"))
 	nodes := map[string]bool{}
-	for _, p := range pods(t, c, "rollout") {
+	for _, p := range listPods(t, c, "rollout") {
 		nodes[p.Spec.NodeName] = true
 	}
 	if len(nodes) != 3 {
 		t.Errorf("three replicas are on %d nodes; wanted one on each", len(nodes))
 	}
-	first := pods(t, c, "rollout")[0]
+	first := listPods(t, c, "rollout")[0]
 	if err := c.Client.CoreV1().Pods("rollout").Delete(harness.Within(t, time.Minute), first.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.Wait(t, "Pod", "rollout", first.Name, manifest.Gone)
+	c.WaitForObject(t, "Pod", "rollout", first.Name, manifest.Gone)
 	if c.NS(first.Name + ".rollout").Exists() {
 		t.Error("the namespace of a deleted pod is left")
 	}
-	c.Wait(t, "Deployment", "rollout", "web", manifest.Field("3", "status", "readyReplicas"))
-	notReadyIsNoEndpoint(t, c)
+	c.WaitForObject(t, "Deployment", "rollout", "web", manifest.Field("3", "status", "readyReplicas"))
+	expectNotReady(t, c)
 }
 
-// notReadyIsNoEndpoint runs a pod whose readiness probe asks a port where nobody listens.
-func notReadyIsNoEndpoint(t *testing.T, c *harness.Cluster) {
+// expectNotReady runs a pod whose readiness probe asks a port where nobody listens.
+func expectNotReady(t *testing.T, c *harness.Cluster) {
 	t.Helper()
 	c.Apply(t, `
 apiVersion: v1
 kind: Pod
 metadata: {name: sick, namespace: rollout, labels: {app: sick}}
 spec: {containers: [{name: main, image: lab/echo, readinessProbe: {tcpSocket: {port: 81}, periodSeconds: 1}}]}`)
-	c.Wait(t, "Pod", "rollout", "sick", manifest.Field("Running", "status", "phase"))
+	c.WaitForObject(t, "Pod", "rollout", "sick", manifest.Field("Running", "status", "phase"))
 	ctx, cancel := context.WithTimeout(context.Background(), 2500*time.Millisecond)
 	defer cancel()
-	if err := c.Objects.Wait(ctx, harness.Ref("Pod", "rollout", "sick"), manifest.True("Ready")); err == nil {
+	if err := c.Objects.Wait(ctx, harness.ObjectRef("Pod", "rollout", "sick"), manifest.True("Ready")); err == nil {
 		t.Error("a pod is ready although its readiness probe fails")
 	}
 }
 
-func pods(t *testing.T, c *harness.Cluster, namespace string) []corev1.Pod {
+func listPods(t *testing.T, c *harness.Cluster, namespace string) []corev1.Pod {
 	t.Helper()
 	pods, err := c.Client.CoreV1().Pods(namespace).List(harness.Within(t, time.Minute), metav1.ListOptions{})
 	if err != nil {
@@ -115,12 +115,12 @@ func TestSecondaryNetwork(t *testing.T) {
 	c := harness.SharedLab(t)
 	c.CreateNamespace(t, "second", "")
 	c.Apply(t, harness.ReadFile(t, "../testdata/secondary.yaml"))
-	c.Wait(t, "Subnet", "", "second-extra", manifest.True("Ready"))
+	c.WaitForObject(t, "Subnet", "", "second-extra", manifest.True("Ready"))
 	for _, p := range []harness.Pod{{Name: "a", Node: "node1"}, {Name: "b", Node: "node3"}} {
 		p.Namespace, p.Annotations = "second", map[string]string{"k8s.v1.cni.cncf.io/networks": "second/extra"}
 		c.RunPod(t, p)
 	}
-	b, err := c.Objects.Get(harness.Within(t, time.Minute), harness.Ref("Pod", "second", "b"))
+	b, err := c.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef("Pod", "second", "b"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestSecondaryNetwork(t *testing.T) {
 	if address == "" {
 		t.Fatalf("Kube-OVN gave the pod no address on its second network: %v", b.GetAnnotations())
 	}
-	a, err := c.Objects.Get(harness.Within(t, time.Minute), harness.Ref("Pod", "second", "a"))
+	a, err := c.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef("Pod", "second", "a"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,8 +28,8 @@ func TestLabHasNoLinkToTheMachine(t *testing.T) {
 	if len(everywhere) < 10 {
 		t.Fatalf("only %d namespaces to check: %v", len(everywhere), names)
 	}
-	checkCables(t, everywhere)
-	server, reached := hostServer(t)
+	checkVethPairs(t, everywhere)
+	server, reached := startHostServer(t)
 	for name, ns := range everywhere {
 		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 		if conn, err := ns.Dial(ctx, "tcp", server); err == nil {
@@ -51,7 +51,7 @@ func TestTunnelEndsAnswerOnce(t *testing.T) {
 	asker := nodes[0]
 	var mu sync.Mutex
 	heard := map[netip.Addr]map[string]bool{}
-	c.Capture(t, asker.Name, "ul0", unix.ETH_P_ARP, func(b []byte, own bool) {
+	c.CaptureFrames(t, asker.Name, "ul0", unix.ETH_P_ARP, func(b []byte, own bool) {
 		const isReply, sender = 21, 22
 		if own || len(b) < 32 || b[isReply] != 2 {
 			return
@@ -80,18 +80,18 @@ func TestTunnelEndsAnswerOnce(t *testing.T) {
 	}
 }
 
-// end is one end of a cable: its index, and that of the far end.
-type end struct{ index, far int }
+// vethEnd is one end of a cable: its index, and that of the far end.
+type vethEnd struct{ index, peer int }
 
-// checkCables checks that the far end of every cable is in the lab as well, and that the machine has none.
-func checkCables(t *testing.T, everywhere map[string]netns.NS) {
+// checkVethPairs checks that the far end of every cable is in the lab as well, and that the machine has none.
+func checkVethPairs(t *testing.T, everywhere map[string]netns.NS) {
 	t.Helper()
-	ends := map[end]int{}
+	ends := map[vethEnd]int{}
 	for name, ns := range everywhere {
-		for _, l := range harness.LinksOf(t, ns) {
+		for _, l := range harness.NetnsLinks(t, ns) {
 			switch l.Type() {
 			case "veth":
-				ends[end{l.Attrs().Index, l.Attrs().ParentIndex}]++
+				ends[vethEnd{l.Attrs().Index, l.Attrs().ParentIndex}]++
 			case "bridge", "tuntap", "tun":
 			default:
 				if l.Attrs().Name != "lo" {
@@ -104,19 +104,19 @@ func checkCables(t *testing.T, everywhere map[string]netns.NS) {
 		t.Error("no cable was found, so nothing was checked")
 	}
 	for e, n := range ends {
-		if ends[end{e.far, e.index}] != n {
-			t.Errorf("a cable with ends %d and %d has one of them outside the lab", e.index, e.far)
+		if ends[vethEnd{e.peer, e.index}] != n {
+			t.Errorf("a cable with ends %d and %d has one of them outside the lab", e.index, e.peer)
 		}
 	}
-	for _, l := range harness.LinksOf(t, netns.Own()) {
+	for _, l := range harness.NetnsLinks(t, netns.Own()) {
 		if l.Type() == "veth" {
 			t.Errorf("the machine's own namespace has a cable %s", l.Attrs().Name)
 		}
 	}
 }
 
-// hostServer listens on the machine's loopback and counts who comes.
-func hostServer(t *testing.T) (address string, reached func() int) {
+// startHostServer listens on the machine's loopback and counts who comes.
+func startHostServer(t *testing.T) (address string, reached func() int) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

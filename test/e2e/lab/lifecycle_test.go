@@ -27,8 +27,8 @@ const (
 	longestDown = 3 * time.Second
 )
 
-// makeTarget runs a target of the Makefile as a person would.
-func makeTarget(t *testing.T, arguments ...string) string {
+// runMake runs a target of the Makefile as a person would.
+func runMake(t *testing.T, arguments ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(harness.Within(t, 30*time.Minute), "make", append([]string{"--no-print-directory", "-C", "../../.."}, arguments...)...)
 	var out bytes.Buffer
@@ -39,11 +39,11 @@ func makeTarget(t *testing.T, arguments ...string) string {
 	return out.String()
 }
 
-var tookForm = regexp.MustCompile(`is (up|down) after ([0-9.]+)s`)
+var tookPattern = regexp.MustCompile(`is (up|down) after ([0-9.]+)s`)
 
-func took(t *testing.T, output string) time.Duration {
+func parseTook(t *testing.T, output string) time.Duration {
 	t.Helper()
-	m := tookForm.FindStringSubmatch(output)
+	m := tookPattern.FindStringSubmatch(output)
 	if m == nil {
 		t.Fatalf("the command does not say how long it took:\n%s", output)
 	}
@@ -55,13 +55,13 @@ func took(t *testing.T, output string) time.Duration {
 }
 
 func TestLab1MakeLab(t *testing.T) {
-	harness.Alone(t)
-	item := list.Item(t, 1)
+	harness.RunAlone(t)
+	item := labItems.Item(t, 1)
 	name := fmt.Sprintf("e2e-%d-make", os.Getpid())
-	makeTarget(t, "parts") // warm: the time limit is for a machine that has built them
+	runMake(t, "parts") // warm: the time limit is for a machine that has built them
 	t.Cleanup(func() { _ = lab.Down(context.Background(), name) })
-	output := makeTarget(t, "lab", "LAB="+name)
-	upTook := took(t, output)
+	output := runMake(t, "lab", "LAB="+name)
+	upTook := parseTook(t, output)
 	if upTook > longestUp {
 		t.Errorf("the lab was usable after %s; the limit is %s", upTook, longestUp)
 	}
@@ -72,21 +72,21 @@ func TestLab1MakeLab(t *testing.T) {
 	checkUsable(t, l)
 	for line := range strings.Lines(output) {
 		if strings.Contains(line, " took ") {
-			item.Figure("%s", strings.TrimSpace(line))
+			item.AddFigure("%s", strings.TrimSpace(line))
 		}
 	}
-	downTook := took(t, makeTarget(t, "lab-down", "LAB="+name))
+	downTook := parseTook(t, runMake(t, "lab-down", "LAB="+name))
 	if downTook > longestDown {
 		t.Errorf("the lab was gone after %s; the limit is %s", downTook, longestDown)
 	}
-	item.Figure("up in %.1f s (limit %.0f), down in %.1f s (limit %.0f)", upTook.Seconds(), longestUp.Seconds(), downTook.Seconds(), longestDown.Seconds())
+	item.AddFigure("up in %.1f s (limit %.0f), down in %.1f s (limit %.0f)", upTook.Seconds(), longestUp.Seconds(), downTook.Seconds(), longestDown.Seconds())
 }
 
 // checkUsable checks what "usable" means, right after `lab up` has returned: the API answers, Kube-OVN's subnets are
 // ready, and every node has tunnels to the others.
 func checkUsable(t *testing.T, l *lab.Lab) {
 	t.Helper()
-	c, err := harness.Attach(l, blueprint.Default())
+	c, err := harness.AttachToLab(l, blueprint.Default())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func checkUsable(t *testing.T, l *lab.Lab) {
 		t.Errorf("the API server is not ready: %v", err)
 	}
 	for _, subnet := range []string{"ovn-default", "join", "ext-public", "ext-cloud"} {
-		o, err := c.Objects.Get(harness.Within(t, time.Second), harness.Ref("Subnet", "", subnet))
+		o, err := c.Objects.Get(harness.Within(t, time.Second), harness.ObjectRef("Subnet", "", subnet))
 		if err != nil || !harness.IsReady(o) {
 			t.Errorf("Kube-OVN's subnet %s is not ready: %v", subnet, err)
 		}
@@ -108,8 +108,8 @@ func checkUsable(t *testing.T, l *lab.Lab) {
 }
 
 func TestLab5ScaleMode(t *testing.T) {
-	item := list.Item(t, 5)
-	nodes, pods := show.Size(500, 50), show.Size(5000, 300)
+	item := labItems.Item(t, 5)
+	nodes, pods := show.ChooseSize(500, 50), show.ChooseSize(5000, 300)
 	b := blueprint.Default()
 	b.Nodes, b.Gateways, b.FakeNodes, b.FakePods = 0, 0, nodes, pods
 	begun := time.Now()
@@ -119,25 +119,25 @@ func TestLab5ScaleMode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	readyNodes, addresses := c.CountFakes(t)
+	readyNodes, addresses := c.CountFakeObjects(t)
 	if readyNodes != nodes || addresses != pods {
 		t.Errorf("%d of %d fake nodes are ready, %d of %d fake pods have an address of their own", readyNodes, nodes, addresses, pods)
 	}
-	item.Figure("%d fake nodes, %d fake pods with an address each, in %.0f s, %d MiB", nodes, pods, upTook.Seconds(), status.Usage.Memory>>20)
+	item.AddFigure("%d fake nodes, %d fake pods with an address each, in %.0f s, %d MiB", nodes, pods, upTook.Seconds(), status.Usage.Memory>>20)
 }
 
 func TestLab6UpsAndDownsLeaveNoTrace(t *testing.T) {
-	item := list.Item(t, 6)
-	rounds := show.Size(10, 3)
+	item := labItems.Item(t, 6)
+	rounds := show.ChooseSize(10, 3)
 	b := blueprint.Default()
-	before := traces(t)
+	before := collectTraces(t)
 	for i := range rounds {
 		name := fmt.Sprintf("e2e-%d-round%d", os.Getpid(), i)
-		if _, err := harness.Up(name, b); err != nil {
+		if _, err := harness.BringUpLab(name, b); err != nil {
 			t.Fatal(err)
 		}
 		// Control: while the lab is up, the same look at the machine does show it.
-		if i == 0 && len(difference(before, traces(t))) == 0 {
+		if i == 0 && len(newTraces(before, collectTraces(t))) == 0 {
 			t.Error("a running lab leaves no trace in what is checked, so the check can't fail")
 		}
 		if err := lab.Down(harness.Within(t, time.Minute), name); err != nil {
@@ -146,21 +146,21 @@ func TestLab6UpsAndDownsLeaveNoTrace(t *testing.T) {
 	}
 	// The kernel takes namespaces apart in the background once the last process is gone.
 	deadline := time.Now().Add(10 * time.Second)
-	left := difference(before, traces(t))
+	left := newTraces(before, collectTraces(t))
 	for len(left) > 0 && time.Now().Before(deadline) {
-		left = difference(before, traces(t))
+		left = newTraces(before, collectTraces(t))
 	}
 	for _, trace := range left {
 		t.Errorf("left behind: %s", trace)
 	}
-	item.Figure("%d ups and downs, %d traces left (processes, namespaces, mounts, links, files)", rounds, len(left))
+	item.AddFigure("%d ups and downs, %d traces left (processes, namespaces, mounts, links, files)", rounds, len(left))
 }
 
-// traces is what a lab could leave on a machine, one line each.
-func traces(t *testing.T) map[string]bool {
+// collectTraces is what a lab could leave on a machine, one line each.
+func collectTraces(t *testing.T) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
-	for pid, program := range processes(t) {
+	for pid, program := range listLabProcesses(t) {
 		out["process "+pid+" "+program] = true
 		for _, kind := range []string{"net", "mnt", "pid"} {
 			if ns, err := os.Readlink(filepath.Join("/proc", pid, "ns", kind)); err == nil {
@@ -189,8 +189,8 @@ func traces(t *testing.T) map[string]bool {
 	return out
 }
 
-// processes lists the programs that belong to labs, and this test's own children.
-func processes(t *testing.T) map[string]string {
+// listLabProcesses lists the programs that belong to labs, and this test's own children.
+func listLabProcesses(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -207,7 +207,7 @@ func processes(t *testing.T) map[string]string {
 	return out
 }
 
-func difference(before, after map[string]bool) (out []string) {
+func newTraces(before, after map[string]bool) (out []string) {
 	for trace := range after {
 		if !before[trace] {
 			out = append(out, trace)
@@ -233,7 +233,7 @@ func TestCrashedLabCanBeRemoved(t *testing.T) {
 	b := blueprint.Default()
 	b.Nodes, b.Gateways, b.Networks, b.Uplinks = 0, 0, nil, nil
 	name := fmt.Sprintf("e2e-%d-crash", os.Getpid())
-	c, err := harness.Up(name, b)
+	c, err := harness.BringUpLab(name, b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +252,7 @@ func TestCrashedLabCanBeRemoved(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "has crashed") {
 		t.Errorf("a crashed lab is said to be: %v", err)
 	}
-	if _, err := harness.Up(name, b); err == nil || !strings.Contains(err.Error(), "lab down") {
+	if _, err := harness.BringUpLab(name, b); err == nil || !strings.Contains(err.Error(), "lab down") {
 		t.Errorf("starting a lab over a crashed one must say how to remove it; got: %v", err)
 	}
 	if err := lab.Down(harness.Within(t, time.Minute), name); err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// list is what `make show-lab` prints.
-var list = show.New("the lab",
+// labItems is what `make show-lab` prints.
+var labItems = show.New("the lab",
 	"`make lab` builds and starts; a warm start takes 30 s at most, the end 3 s",
 	"pods reach each other across nodes, and Services in a VPC; VPCs with the same addresses do not",
 	"the problem: one source policy for a secondary network breaks the default network for that pod",
@@ -19,4 +19,4 @@ var list = show.New("the lab",
 	"the lab explains itself: help, errors, progress, docs",
 )
 
-func TestMain(m *testing.M) { harness.Main(m, list) }
+func TestMain(m *testing.M) { harness.Main(m, labItems) }

@@ -22,49 +22,49 @@ type addressSet struct {
 }
 
 func TestLab4RaftLeaderDiesAndNoWriteIsLost(t *testing.T) {
-	item := list.Item(t, 4)
+	item := labItems.Item(t, 4)
 	b := blueprint.Default()
 	b.Nodes, b.Gateways, b.Raft, b.Networks, b.Uplinks = 0, 0, 3, nil, nil
 	c := harness.StartLab(t, "raft", b)
-	nb := c.Northbound(t, "Address_Set", &addressSet{})
+	nb := c.NewNBClient(t, "Address_Set", &addressSet{})
 
-	killAt := show.Size(1000, 300)
+	killAt := show.ChooseSize(1000, 300)
 	total := 2 * killAt
 	var written []string
 	var gap time.Duration
 	last := time.Now()
 	for i := range total {
 		if i == killAt {
-			leader := c.Leader(t)
+			leader := c.NBLeader(t)
 			if err := c.Order(harness.Within(t, time.Minute), "kill", leader); err != nil {
 				t.Fatal(err)
 			}
-			defer caughtUp(t, c, leader, &written)
-			item.Figure("killed %s, the leader, after %d acknowledged writes", leader, len(written))
+			defer expectCaughtUp(t, c, leader, &written)
+			item.AddFigure("killed %s, the leader, after %d acknowledged writes", leader, len(written))
 		}
 		name := fmt.Sprintf("w%05d", i)
-		write(t, nb, name)
+		writeRow(t, nb, name)
 		written = append(written, name)
 		gap = max(gap, time.Since(last))
 		last = time.Now()
 	}
-	for _, server := range c.Alive(t) {
-		missing := missing(t, c, server, written)
+	for _, server := range c.RunningNBServers(t) {
+		missing := missingRows(t, c, server, written)
 		if len(missing) > 0 {
 			t.Errorf("%s lost %d of %d acknowledged writes, the first %s", server, len(missing), len(written), missing[0])
 		}
 	}
-	item.Figure("%d writes acknowledged over TLS, all found on the surviving servers; longest wait for one %d ms", len(written), gap.Milliseconds())
+	item.AddFigure("%d writes acknowledged over TLS, all found on the surviving servers; longest wait for one %d ms", len(written), gap.Milliseconds())
 }
 
-// write writes one row and returns when the database has acknowledged it. A write whose fate is unknown is looked up by
+// writeRow writes one row and returns when the database has acknowledged it. A write whose fate is unknown is looked up by
 // writing it again: the name is a key, so it can't be there twice.
-func write(t *testing.T, nb client.Client, name string) {
+func writeRow(t *testing.T, nb client.Client, name string) {
 	t.Helper()
 	ctx := harness.Within(t, 30*time.Second)
 	for ctx.Err() == nil {
 		if !nb.Connected() {
-			if err := connect(ctx, nb); err != nil {
+			if err := connectNB(ctx, nb); err != nil {
 				continue
 			}
 		}
@@ -85,16 +85,16 @@ func write(t *testing.T, nb client.Client, name string) {
 	t.Fatalf("write %s: no server took it within 30 s", name)
 }
 
-func connect(ctx context.Context, nb client.Client) error {
+func connectNB(ctx context.Context, nb client.Client) error {
 	attempt, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	return nb.Connect(attempt)
 }
 
-// missing asks one server, leader or not, which of the written rows it does not have.
-func missing(t *testing.T, c *harness.Cluster, server string, written []string) (out []string) {
+// missingRows asks one server, leader or not, which of the written rows it does not have.
+func missingRows(t *testing.T, c *harness.Cluster, server string, written []string) (out []string) {
 	t.Helper()
-	table := c.RunTool(t, "ovn-nbctl", "--no-leader-only", "--db=unix:"+c.ServerFile(server, "sock"), "--bare", "--columns=name", "list", "address_set")
+	table := c.RunTool(t, "ovn-nbctl", "--no-leader-only", "--db=unix:"+c.DatabaseFile(server, "sock"), "--bare", "--columns=name", "list", "address_set")
 	have := map[string]bool{}
 	for name := range strings.FieldsSeq(table) {
 		have[name] = true
@@ -107,17 +107,17 @@ func missing(t *testing.T, c *harness.Cluster, server string, written []string) 
 	return out
 }
 
-// caughtUp starts a killed server again and checks that it comes to have every write.
-func caughtUp(t *testing.T, c *harness.Cluster, server string, written *[]string) {
+// expectCaughtUp starts a killed server again and checks that it comes to have every write.
+func expectCaughtUp(t *testing.T, c *harness.Cluster, server string, written *[]string) {
 	t.Helper()
 	if err := c.Order(harness.Within(t, time.Minute), "start", server); err != nil {
 		t.Error(err)
 		return
 	}
-	c.RunTool(t, "ovsdb-client", "--timeout=30", "wait", "unix:"+c.ServerFile(server, "sock"), "OVN_Northbound", "connected")
+	c.RunTool(t, "ovsdb-client", "--timeout=30", "wait", "unix:"+c.DatabaseFile(server, "sock"), "OVN_Northbound", "connected")
 	deadline := time.Now().Add(30 * time.Second)
 	for {
-		missing := missing(t, c, server, *written)
+		missing := missingRows(t, c, server, *written)
 		if len(missing) == 0 {
 			return
 		}

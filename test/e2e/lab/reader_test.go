@@ -20,8 +20,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// binary builds the command as `make build` does.
-func binary(t *testing.T) string {
+// buildCommand builds the command as `make build` does.
+func buildCommand(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "sallyport")
 	if out, err := exec.Command("go", "build", "-o", path, "../../../cmd/sallyport").CombinedOutput(); err != nil {
@@ -30,8 +30,8 @@ func binary(t *testing.T) string {
 	return path
 }
 
-// says runs a command that must fail and checks that its message has every word a reader needs.
-func says(t *testing.T, cmd *exec.Cmd, words ...string) {
+// expectError runs a command that must fail and checks that its message has every word a reader needs.
+func expectError(t *testing.T, cmd *exec.Cmd, words ...string) {
 	t.Helper()
 	out, err := cmd.CombinedOutput()
 	if err == nil {
@@ -46,14 +46,14 @@ func says(t *testing.T, cmd *exec.Cmd, words ...string) {
 }
 
 func TestLab7ExplainsItself(t *testing.T) {
-	item := list.Item(t, 7)
+	item := labItems.Item(t, 7)
 	c := harness.SharedLab(t)
 	helped := checkHelp(t, cli.New("test"))
-	item.Figure("%d commands have help with what they do and their flags", helped)
-	item.Figure("%d errors say what is missing and what to do next", checkErrors(t, c))
-	item.Figure("%d command lines of docs/howto/lab.md exist with their flags", checkDocs(t))
-	checkCommands(t, c, binary(t))
-	item.Figure("exec, capture, logs, status, env, list and kubeconfig do what they say")
+	item.AddFigure("%d commands have help with what they do and their flags", helped)
+	item.AddFigure("%d errors say what is missing and what to do next", checkErrors(t, c))
+	item.AddFigure("%d command lines of docs/howto/lab.md exist with their flags", checkDocs(t))
+	checkCommands(t, c, buildCommand(t))
+	item.AddFigure("exec, capture, logs, status, env, list and kubeconfig do what they say")
 }
 
 // checkHelp walks the command tree.
@@ -75,7 +75,7 @@ func checkHelp(t *testing.T, cmd *cobra.Command) (n int) {
 
 func checkErrors(t *testing.T, c *harness.Cluster) int {
 	t.Helper()
-	sallyport := binary(t)
+	sallyport := buildCommand(t)
 	nobody := exec.Command(sallyport, "lab", "up", "--lab", "nobody")
 	nobody.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	if err := os.Chmod(filepath.Dir(sallyport), 0o755); err != nil {
@@ -84,11 +84,11 @@ func checkErrors(t *testing.T, c *harness.Cluster) int {
 	if err := os.Chmod(filepath.Dir(filepath.Dir(sallyport)), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	says(t, nobody, "needs root", "sudo")
+	expectError(t, nobody, "needs root", "sudo")
 
 	bare := exec.Command(sallyport, "lab", "up", "--lab", "bare")
 	bare.Env = []string{"PATH=" + t.TempDir(), "HOME=" + os.Getenv("HOME")}
-	says(t, bare, "nft", "apt-get install nftables")
+	expectError(t, bare, "nft", "apt-get install nftables")
 
 	wrong := filepath.Join(t.TempDir(), "wrong.yaml")
 	if err := os.WriteFile(wrong, []byte("networks: [{name: ext-much-too-long-a-name, prefixes: [198.51.100.1/24]}]"), 0o600); err != nil {
@@ -107,7 +107,7 @@ func checkErrors(t *testing.T, c *harness.Cluster) int {
 		{"up --lab NotAName", "lower case letters"},
 	}
 	for _, k := range cases {
-		says(t, exec.Command(sallyport, append([]string{"lab"}, strings.Fields(k.arguments)...)...), strings.Split(k.words, ";")...)
+		expectError(t, exec.Command(sallyport, append([]string{"lab"}, strings.Fields(k.arguments)...)...), strings.Split(k.words, ";")...)
 	}
 	return len(cases) + 2
 }
@@ -117,7 +117,7 @@ var commandLine = regexp.MustCompile(`(?m)^(?:\$ |sudo )?\s*(?:eval "\$\()?(?:su
 // checkDocs looks every command line of the how-to up in the command tree, flags included.
 func checkDocs(t *testing.T) (n int) {
 	t.Helper()
-	for _, m := range commandLine.FindAllStringSubmatch(harness.ReadFile(t, harness.Pages+harness.LabPage), -1) {
+	for _, m := range commandLine.FindAllStringSubmatch(harness.ReadFile(t, harness.HowtoDir+harness.LabPage), -1) {
 		words, _, _ := strings.Cut(m[1], " -- ")
 		cmd, rest, err := cli.New("test").Find(strings.Fields(words))
 		if err != nil || cmd.Name() == "lab" {
@@ -146,7 +146,7 @@ func TestDocsAndExamplesApply(t *testing.T) {
 		t.Fatal(err)
 	}
 	docs = slices.DeleteFunc(docs, func(file string) bool {
-		return strings.HasPrefix(file, harness.Pages) && file != harness.Pages+harness.LabPage
+		return strings.HasPrefix(file, harness.HowtoDir) && file != harness.HowtoDir+harness.LabPage
 	})
 	for _, file := range append(docs, "../../../README.md", "../../../CONTRIBUTING.md") {
 		for _, m := range yamlBlock.FindAllStringSubmatch(harness.ReadFile(t, file), -1) {
@@ -166,12 +166,12 @@ func TestDocsAndExamplesApply(t *testing.T) {
 			continue
 		}
 		c.Apply(t, text)
-		inForce(t, c, text)
+		waitObjectsProgrammed(t, c, text)
 	}
 }
 
-// inForce waits until every object of ours in a manifest is in force.
-func inForce(t *testing.T, c *harness.Cluster, text string) {
+// waitObjectsProgrammed waits until every object of ours in a manifest is in force.
+func waitObjectsProgrammed(t *testing.T, c *harness.Cluster, text string) {
 	t.Helper()
 	objects, err := manifest.Parse(text)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 func TestLab2PodsServicesAndVPCs(t *testing.T) {
-	item := list.Item(t, 2)
+	item := labItems.Item(t, 2)
 	c := harness.SharedLab(t)
 	c.CreateVPC(t, "red", "10.1.0.0/24")
 	c.CreateVPC(t, "blue", "10.1.0.0/24")
@@ -28,7 +28,7 @@ func TestLab2PodsServicesAndVPCs(t *testing.T) {
 	onlyBlue := c.RunPod(t, harness.Pod{Namespace: "blue", Name: "web4", Node: "node1", Address: "10.1.0.14"})
 	c.RunPod(t, harness.Pod{Namespace: "blue", Name: "ask", Node: "node2", Address: "10.1.0.15"})
 
-	before := tunnelled(t, c)
+	before := countTunnelPackets(t, c)
 	ways := 0
 	for from := range addresses {
 		for to, address := range addresses {
@@ -40,22 +40,22 @@ func TestLab2PodsServicesAndVPCs(t *testing.T) {
 			}
 		}
 	}
-	after := tunnelled(t, c)
+	after := countTunnelPackets(t, c)
 	for node := range after {
 		if after[node] <= before[node] {
 			t.Errorf("%s sent no packet by geneve while its pods talked to other nodes", node)
 		}
 	}
-	item.Figure("%d ways pod → pod on 3 nodes (HTTP, TCP, UDP, SCTP) answered, %d packets by geneve", ways, sum(after)-sum(before))
+	item.AddFigure("%d ways pod → pod on 3 nodes (HTTP, TCP, UDP, SCTP) answered, %d packets by geneve", ways, sumCounts(after)-sumCounts(before))
 
 	backends := createService(t, c, "red")
-	item.Figure("ClusterIP in a VPC: %d backends on %d nodes answered", backends, backends)
+	item.AddFigure("ClusterIP in a VPC: %d backends on %d nodes answered", backends, backends)
 
 	c.ExpectAnswer(t, "ask.blue", "http://"+onlyBlue, "web4", "10.1.0.15") // control: it is there, for its own VPC
 	c.ExpectSilence(t, "web1.red", "http://"+onlyBlue)
 	c.ExpectAnswer(t, "web1.red", "http://"+addresses["web2"], "web2", addresses["web1"]) // control: red is well
 	c.ExpectSilence(t, "ask.blue", "http://"+addresses["web2"])
-	item.Figure("two VPCs with 10.1.0.0/24: each reaches its own pods and none of the other's")
+	item.AddFigure("two VPCs with 10.1.0.0/24: each reaches its own pods and none of the other's")
 }
 
 // createService makes a Service over red's web pods and counts the backends that answer at its ClusterIP.
@@ -74,7 +74,7 @@ spec: {selector: {set: web}, ports: [{port: 8000, targetPort: 80}]}`, namespace)
 	target := fmt.Sprintf("http://%s:8000", svc.Spec.ClusterIP)
 	seen := map[string]bool{}
 	for range 60 {
-		a, err := c.Ask("web1."+namespace, target)
+		a, err := c.SendRequest("web1."+namespace, target)
 		if err != nil {
 			t.Fatalf("web1 → %s: %v", target, err)
 		}
@@ -107,8 +107,8 @@ func waitBackends(t *testing.T, c *harness.Cluster, vip string, want int) {
 	}
 }
 
-// tunnelled counts the packets that each node has sent on the tunnel wire, which carries geneve and nothing else.
-func tunnelled(t *testing.T, c *harness.Cluster) map[string]int {
+// countTunnelPackets counts the packets that each node has sent on the tunnel wire, which carries geneve and nothing else.
+func countTunnelPackets(t *testing.T, c *harness.Cluster) map[string]int {
 	t.Helper()
 	out := map[string]int{}
 	for _, n := range c.Blueprint.NodeList() {
@@ -125,7 +125,7 @@ func tunnelled(t *testing.T, c *harness.Cluster) map[string]int {
 	return out
 }
 
-func sum(m map[string]int) (total int) {
+func sumCounts(m map[string]int) (total int) {
 	for _, v := range m {
 		total += v
 	}
@@ -134,16 +134,16 @@ func sum(m map[string]int) (total int) {
 
 // The problem that Sallyport exists for, with nothing of Sallyport running.
 func TestLab3OneSourcePolicyBreaksTheDefaultNetwork(t *testing.T) {
-	item := list.Item(t, 3)
+	item := labItems.Item(t, 3)
 	c := harness.SharedLab(t)
 	c.Apply(t, harness.ReadFile(t, "../testdata/test-jump.yaml"))
-	c.Wait(t, "Subnet", "", "net1", manifest.True("Ready"))
+	c.WaitForObject(t, "Subnet", "", "net1", manifest.True("Ready"))
 	c.CreateNamespace(t, "test-jump", "net1")
 	c.RunPod(t, harness.Pod{Namespace: "test-jump", Name: "web", Node: "node1", Address: "10.0.0.7"})
 	c.RunPod(t, harness.Pod{Namespace: "test-jump", Name: "other", Node: "node2"})
 	c.Apply(t, harness.ReadFile(t, "../testdata/test-jump-nat.yaml"))
 	for _, o := range [][2]string{{"OvnFip", "fip"}, {"OvnSnatRule", "test-jump"}, {"OvnDnatRule", "lb"}} {
-		c.Wait(t, o[0], "", o[1], manifest.Field("true", "status", "ready"))
+		c.WaitForObject(t, o[0], "", o[1], manifest.Field("true", "status", "ready"))
 	}
 	const (
 		fip, lb, internet = "http://91.224.11.10", "http://100.65.0.51", "http://203.0.113.10"
@@ -151,7 +151,7 @@ func TestLab3OneSourcePolicyBreaksTheDefaultNetwork(t *testing.T) {
 		cloud, public     = "100.65.0.103", "91.224.11.10"
 	)
 
-	policies(t, c, defaultWayOut)
+	setPolicyRoutes(t, c, defaultEgressPolicy)
 	c.ResetDrops(t)
 	c.ExpectAnswer(t, "internet", lb, "web", client) // control: the default network works
 	c.ExpectAnswer(t, "web.test-jump", internet, "internet", cloud)
@@ -162,33 +162,33 @@ func TestLab3OneSourcePolicyBreaksTheDefaultNetwork(t *testing.T) {
 	if dropped == 0 {
 		t.Error("the floating IP is silent, but the router of ext-cloud dropped no reply: something else is wrong")
 	}
-	item.Figure("without a policy: load balancer on ext-cloud answers, floating IP on ext-public does not (router-ext-cloud dropped %d replies)", dropped)
+	item.AddFigure("without a policy: load balancer on ext-cloud answers, floating IP on ext-public does not (router-ext-cloud dropped %d replies)", dropped)
 
-	policies(t, c, defaultWayOut, fmt.Sprintf(sourcePolicy, "10.0.0.7", "91.224.11.1"))
+	setPolicyRoutes(t, c, defaultEgressPolicy, fmt.Sprintf(sourcePolicy, "10.0.0.7", "91.224.11.1"))
 	c.ResetDrops(t)
 	c.ExpectAnswer(t, "internet", fip, "web", client)
 	c.ExpectAnswer(t, "client-ext-public", fip, "web", "172.20.0.10")
 	c.ExpectNoDrops(t)
-	item.Figure("with one policy route: floating IP answers, the server sees %s, no router drops anything", client)
+	item.AddFigure("with one policy route: floating IP answers, the server sees %s, no router drops anything", client)
 	c.ExpectSilence(t, "internet", lb)
 	c.ExpectAnswer(t, "web.test-jump", internet, "internet", public)
 	c.ExpectAnswer(t, "other.test-jump", internet, "internet", cloud) // control: the default network itself is well
-	item.Figure("and then: load balancer on ext-cloud is silent, the pod's own traffic left as %s instead of %s", public, cloud)
+	item.AddFigure("and then: load balancer on ext-cloud is silent, the pod's own traffic left as %s instead of %s", public, cloud)
 
-	policies(t, c, defaultWayOut)
+	setPolicyRoutes(t, c, defaultEgressPolicy)
 	c.ExpectAnswer(t, "internet", lb, "web", client) // control: it was the policy
 	c.ExpectSilence(t, "internet", fip)
 }
 
 // Kube-OVN gives every VPC a route by source, which stock OVN ranks above the default route: without a policy of its own
 // for the default network, nothing leaves the VPC at all. The inport keeps it from catching packets that come from outside.
-const defaultWayOut = `{priority: 100, action: reroute, nextHopIP: 100.65.0.1,
+const defaultEgressPolicy = `{priority: 100, action: reroute, nextHopIP: 100.65.0.1,
   match: 'inport == "test-jump-net1" && ip4.src == 10.0.0.0/24 && ip4.dst != 10.0.0.0/24'}`
 
 const sourcePolicy = `{priority: 30000, match: "ip4.src == %s", action: reroute, nextHopIP: %s}`
 
-// policies sets test-jump's policy routes and waits until they are in force.
-func policies(t *testing.T, c *harness.Cluster, routes ...string) {
+// setPolicyRoutes sets test-jump's policy routes and waits until they are in force.
+func setPolicyRoutes(t *testing.T, c *harness.Cluster, routes ...string) {
 	t.Helper()
 	spec := harness.ReadFile(t, "../testdata/test-jump.yaml")
 	first, _, _ := strings.Cut(spec, "\n---\n")

@@ -1,7 +1,7 @@
 package loadbalancer
 
-// aboutConformance stands above the tables of behaviours.
-const aboutConformance = `# Services as Kubernetes' own tests want them
+// conformanceIntro stands above the tables of behaviours.
+const conformanceIntro = `# Services as Kubernetes' own tests want them
 
 What the end-to-end tests of Kubernetes want of Services (its repository as of e81f39c0e03, on the way to 1.38), as far as it says
 something about load balancers or about what a load balancer has in common with other Services. For each behaviour there is a test
@@ -12,8 +12,8 @@ by itself; the others are parts of ` + "`TestBalancer1Features`" + `, and [the p
 ` + "`make golden`" + ` writes this page from the list in ` + "`test/e2e/loadbalancer/behaviours_test.go`" + `, and a test checks that every test that is named exists.
 `
 
-// aboutBalancers stands above the table of features.
-const aboutBalancers = `# Load balancers
+// balancersIntro stands above the table of features.
+const balancersIntro = `# Load balancers
 
 A Service of type LoadBalancer in a project's namespace becomes OVN load balancers, one for each protocol, on an address of an
 external network. They are on the project's router, for clients outside, and on the project's switch, so that the project's own pods

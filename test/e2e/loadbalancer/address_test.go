@@ -11,12 +11,12 @@ import (
 
 // ownAddress: a Service gets an EIp, and each protocol answers to the world and to neighbours.
 func showOwnAddress(t *testing.T, h *harness.BackendProject) string {
-	address := h.Serve(t, harness.ServiceSpec{Name: "own", Ports: "[{name: a, port: 80}, {name: b, port: 80, protocol: UDP}, {name: c, port: 80, protocol: SCTP}]"})
+	address := h.CreateService(t, harness.ServiceSpec{Name: "own", Ports: "[{name: a, port: 80}, {name: b, port: 80, protocol: UDP}, {name: c, port: 80, protocol: SCTP}]"})
 	x := h.Network(t, "cloud")
 	asked := 0
 	for where, saw := range map[string]string{"internet": harness.InternetAddress, x.Client: x.ClientAddress, x.Neighbour: x.NeighbourAddress} {
 		for _, proto := range []string{"http", "udp", "sctp"} {
-			asked += h.ExpectSpread(t, where, proto+"://"+address+":80", saw, "b1", "b2", "b3")
+			asked += h.ExpectBackends(t, where, proto+"://"+address+":80", saw, "b1", "b2", "b3")
 		}
 	}
 	h.ExpectNoDrops(t)
@@ -25,20 +25,20 @@ func showOwnAddress(t *testing.T, h *harness.BackendProject) string {
 
 // byType: a Service on a secondary and on a third network, for the same pods that are behind one on the default network.
 func showByType(t *testing.T, h *harness.BackendProject) string {
-	h.Serve(t, harness.ServiceSpec{Name: "typed-cloud"})
+	h.CreateService(t, harness.ServiceSpec{Name: "typed-cloud"})
 	asked := 0
 	var rows []int
 	for _, kind := range []string{"public", "third"} {
-		address := h.Serve(t, harness.ServiceSpec{Name: "typed-" + kind, Selector: "{app: b1}", Annotations: "network.kube-dc.com/external-network-type: " + kind})
-		h.ExpectSpread(t, "internet", "http://"+address, harness.InternetAddress, "b1")
+		address := h.CreateService(t, harness.ServiceSpec{Name: "typed-" + kind, Selector: "{app: b1}", Annotations: "network.kube-dc.com/external-network-type: " + kind})
+		h.ExpectBackends(t, "internet", "http://"+address, harness.InternetAddress, "b1")
 		before := countRows(t, h)
 		h.ApplyService(t, harness.ServiceSpec{Name: "typed-" + kind, Annotations: "network.kube-dc.com/external-network-type: " + kind})
-		harness.Eventually(t, "all backends", func() bool { return strings.Count(vips(t, h, "typed-"+kind+"-tcp"), ",") == 2 })
+		harness.Eventually(t, "all backends", func() bool { return strings.Count(balancerVIPs(t, h, "typed-"+kind+"-tcp"), ",") == 2 })
 		h.SyncFlows(t)
 		rows = append(rows, countRows(t, h)-before)
 		x := h.Network(t, kind)
 		for where, saw := range map[string]string{"internet": harness.InternetAddress, x.Client: x.ClientAddress} {
-			asked += h.ExpectSpread(t, where, "http://"+address, saw, "b1", "b2", "b3")
+			asked += h.ExpectBackends(t, where, "http://"+address, saw, "b1", "b2", "b3")
 		}
 	}
 	for _, more := range rows {
@@ -56,32 +56,32 @@ func countRows(t *testing.T, h *harness.BackendProject) (n int) {
 	for _, table := range []string{
 		"Load_Balancer", "ACL", "QoS", "Port_Group", "Address_Set", "Logical_Switch_Port", "Logical_Router_Port", "Logical_Router_Static_Route", "Logical_Router_Policy", "NAT",
 	} {
-		n += len(strings.Fields(h.RunNbctl(t, "--bare", "--columns=_uuid", "find", table, "external_ids:sallyport-vpc="+h.Ns)))
+		n += len(strings.Fields(h.RunNbctl(t, "--bare", "--columns=_uuid", "find", table, "external_ids:sallyport-vpc="+h.Namespace)))
 	}
 	return n
 }
 
-// vips is what a load balancer balances, as OVN has it, without the endpoints that only bring connections to an end.
-func vips(t *testing.T, h *harness.BackendProject, name string) string {
+// balancerVIPs is what a load balancer balances, as OVN has it, without the endpoints that only bring connections to an end.
+func balancerVIPs(t *testing.T, h *harness.BackendProject, name string) string {
 	t.Helper()
-	all := strings.Fields(h.RunNbctl(t, "--bare", "--columns=vips", "find", "Load_Balancer", "name="+h.Ns+"-"+name))
+	all := strings.Fields(h.RunNbctl(t, "--bare", "--columns=vips", "find", "Load_Balancer", "name="+h.Namespace+"-"+name))
 	return strings.Join(slices.DeleteFunc(all, func(v string) bool { return strings.HasPrefix(v, "240.") }), " ")
 }
 
 // sharedEIp: two Services on one EIp, which have the same number with different protocols, too.
 func showSharedEIp(t *testing.T, h *harness.BackendProject) string {
-	address := h.CreateEIP(t, h.Ns, "front", "{externalNetworkType: public}")
-	t.Cleanup(func() { h.Remove(t, "EIp", h.Ns, "front") })
+	address := h.CreateEIP(t, h.Namespace, "front", "{externalNetworkType: public}")
+	t.Cleanup(func() { h.DeleteAndWait(t, "EIp", h.Namespace, "front") })
 	bind := "service.nlb.kube-dc.com/bind-on-eip: front"
-	one := h.Serve(t, harness.ServiceSpec{Name: "one", Selector: "{app: b1}", Annotations: bind, Ports: "[{name: t, port: 80}, {name: u, port: 81, targetPort: 80, protocol: UDP}]"})
-	two := h.Serve(t, harness.ServiceSpec{Name: "two", Selector: "{app: b2}", Annotations: bind, Ports: "[{name: t, port: 81, targetPort: 80}, {name: u, port: 80, protocol: UDP}]"})
+	one := h.CreateService(t, harness.ServiceSpec{Name: "one", Selector: "{app: b1}", Annotations: bind, Ports: "[{name: t, port: 80}, {name: u, port: 81, targetPort: 80, protocol: UDP}]"})
+	two := h.CreateService(t, harness.ServiceSpec{Name: "two", Selector: "{app: b2}", Annotations: bind, Ports: "[{name: t, port: 81, targetPort: 80}, {name: u, port: 80, protocol: UDP}]"})
 	if one != address || two != address {
 		t.Errorf("EIp front has %s, the Services have %s and %s", address, one, two)
 	}
 	for target, name := range map[string]string{"http://%s:80": "b1", "http://%s:81": "b2", "udp://%s:81": "b1", "udp://%s:80": "b2"} {
 		h.ExpectAnswer(t, "internet", fmt.Sprintf(target, address), name, harness.InternetAddress)
 	}
-	if owners := h.ReadField(t, "EIp", h.Ns, "front", "status", "ownershipType"); owners != "Shared" {
+	if owners := h.ReadField(t, "EIp", h.Namespace, "front", "status", "ownershipType"); owners != "Shared" {
 		t.Errorf("EIp front is %s", owners)
 	}
 	h.ExpectNoDrops(t)
@@ -90,16 +90,16 @@ func showSharedEIp(t *testing.T, h *harness.BackendProject) string {
 
 // clash: who comes second is told who is first, keeps what it can have, and gets the rest when the first goes.
 func showClash(t *testing.T, h *harness.BackendProject) string {
-	address := h.CreateEIP(t, h.Ns, "clash", "{externalNetworkType: cloud}")
-	t.Cleanup(func() { h.Remove(t, "EIp", h.Ns, "clash") })
+	address := h.CreateEIP(t, h.Namespace, "clash", "{externalNetworkType: cloud}")
+	t.Cleanup(func() { h.DeleteAndWait(t, "EIp", h.Namespace, "clash") })
 	bind := "service.nlb.kube-dc.com/bind-on-eip: clash"
-	h.Serve(t, harness.ServiceSpec{Name: "first", Selector: "{app: b1}", Annotations: bind})
-	for name, ports := range map[string]string{"none": harness.Web, "some": "[{name: a, port: 80}, {name: b, port: 443, targetPort: 80}]"} {
+	h.CreateService(t, harness.ServiceSpec{Name: "first", Selector: "{app: b1}", Annotations: bind})
+	for name, ports := range map[string]string{"none": harness.HTTPPort, "some": "[{name: a, port: 80}, {name: b, port: 443, targetPort: 80}]"} {
 		h.ApplyService(t, harness.ServiceSpec{Name: name, Selector: "{app: b2}", Annotations: bind, Ports: ports})
-		t.Cleanup(func() { h.Remove(t, "Service", h.Ns, name) })
+		t.Cleanup(func() { h.DeleteAndWait(t, "Service", h.Namespace, name) })
 	}
-	h.WaitServiceCondition(t, "none", "Accepted=False PortTaken", "held by Service "+h.Ns+"/first")
-	h.WaitServiceCondition(t, "some", "Programmed=False SomePortTaken", "held by Service "+h.Ns+"/first")
+	h.WaitServiceCondition(t, "none", "Accepted=False PortTaken", "held by Service "+h.Namespace+"/first")
+	h.WaitServiceCondition(t, "some", "Programmed=False SomePortTaken", "held by Service "+h.Namespace+"/first")
 	h.WaitServiceCondition(t, "some", "LoadBalancerPortsError=True PortTaken", "port 80/tcp")
 	h.SyncFlows(t)
 	h.ExpectAnswer(t, "internet", "http://"+address, "b1", harness.InternetAddress)
@@ -107,21 +107,21 @@ func showClash(t *testing.T, h *harness.BackendProject) string {
 	if shown := h.ServiceAddress(t, "none"); shown != "" {
 		t.Errorf("a Service without a port shows the address %s", shown)
 	}
-	h.Remove(t, "Service", h.Ns, "some")
-	h.Remove(t, "Service", h.Ns, "first")
-	h.WaitService(t, "none")
+	h.DeleteAndWait(t, "Service", h.Namespace, "some")
+	h.DeleteAndWait(t, "Service", h.Namespace, "first")
+	h.WaitServiceProgrammed(t, "none")
 	h.ExpectAnswer(t, "internet", "http://"+address, "b2", harness.InternetAddress)
 	return "refused with the holder's name; the free port works; the other one follows when the holder has gone"
 }
 
 // onTheWayOut: the address with which the project's pods leave also takes connections in.
 func showOnTheWayOut(t *testing.T, h *harness.BackendProject) string {
-	address := h.Serve(t, harness.ServiceSpec{Name: "gw", Annotations: `service.nlb.kube-dc.com/bind-on-default-gw-eip: "true"`})
-	if gw := h.ReadField(t, "EIp", h.Ns, "default-gw", "status", "ipAddress"); address != gw {
+	address := h.CreateService(t, harness.ServiceSpec{Name: "gw", Annotations: `service.nlb.kube-dc.com/bind-on-default-gw-eip: "true"`})
+	if gw := h.ReadField(t, "EIp", h.Namespace, "default-gw", "status", "ipAddress"); address != gw {
 		t.Errorf("the Service has %s, default-gw has %s", address, gw)
 	}
-	asked := h.ExpectSpread(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3")
-	h.ExpectAnswer(t, "cli."+h.Ns, "http://"+harness.InternetAddress, "internet", address)
+	asked := h.ExpectBackends(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3")
+	h.ExpectAnswer(t, "cli."+h.Namespace, "http://"+harness.InternetAddress, "internet", address)
 	h.ExpectNoDrops(t)
 	return fmt.Sprintf("%d requests in, and pods still leave with it", asked)
 }
@@ -129,12 +129,12 @@ func showOnTheWayOut(t *testing.T, h *harness.BackendProject) string {
 // givenAddress: the address that a Service asks for, on whichever network has it; and one that somebody else has.
 func showGivenAddress(t *testing.T, h *harness.BackendProject) string {
 	const given = "91.224.11.77" // of ext-public
-	if address := h.Serve(t, harness.ServiceSpec{Name: "given", More: ", loadBalancerIP: " + given}); address != given {
+	if address := h.CreateService(t, harness.ServiceSpec{Name: "given", ExtraFields: ", loadBalancerIP: " + given}); address != given {
 		t.Errorf("asked for %s, got %s", given, address)
 	}
-	h.ExpectSpread(t, "internet", "http://"+given, harness.InternetAddress, "b1", "b2", "b3")
-	h.ApplyService(t, harness.ServiceSpec{Name: "late", More: ", loadBalancerIP: " + given})
-	t.Cleanup(func() { h.Remove(t, "Service", h.Ns, "late") })
+	h.ExpectBackends(t, "internet", "http://"+given, harness.InternetAddress, "b1", "b2", "b3")
+	h.ApplyService(t, harness.ServiceSpec{Name: "late", ExtraFields: ", loadBalancerIP: " + given})
+	t.Cleanup(func() { h.DeleteAndWait(t, "Service", h.Namespace, "late") })
 	h.WaitServiceCondition(t, "late", "Programmed=False WaitingForEIp", given+" is held by")
 	h.ExpectNoDrops(t)
 	return given + " given, and refused to the second who asks for it"
@@ -142,11 +142,11 @@ func showGivenAddress(t *testing.T, h *harness.BackendProject) string {
 
 // classes: a Service of another class has nothing of ours; one of our class has.
 func showClasses(t *testing.T, h *harness.BackendProject) string {
-	h.ApplyService(t, harness.ServiceSpec{Name: "foreign", More: ", loadBalancerClass: example.com/other"})
-	t.Cleanup(func() { h.Remove(t, "Service", h.Ns, "foreign") })
-	address := h.Serve(t, harness.ServiceSpec{Name: "classed", More: ", loadBalancerClass: kube-dc.com/sallyport"})
-	h.ExpectSpread(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3")
-	if status := h.ReadField(t, "Service", h.Ns, "foreign", "status"); status != "map[loadBalancer:map[]]" {
+	h.ApplyService(t, harness.ServiceSpec{Name: "foreign", ExtraFields: ", loadBalancerClass: example.com/other"})
+	t.Cleanup(func() { h.DeleteAndWait(t, "Service", h.Namespace, "foreign") })
+	address := h.CreateService(t, harness.ServiceSpec{Name: "classed", ExtraFields: ", loadBalancerClass: kube-dc.com/sallyport"})
+	h.ExpectBackends(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3")
+	if status := h.ReadField(t, "Service", h.Namespace, "foreign", "status"); status != "map[loadBalancer:map[]]" {
 		t.Errorf("a Service of another class has the status %s", status)
 	}
 	return "ours answers, another's has no status and no address"

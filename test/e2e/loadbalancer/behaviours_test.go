@@ -2,9 +2,9 @@ package loadbalancer
 
 // behaviour is something that the tests of Kubernetes want of Services. Either tests of ours show it, or there is a reason why not.
 type behaviour struct {
-	what  string
-	shown string // names of functions: tests, or what features run
-	why   string
+	what    string
+	shownBy string // names of functions: tests, or what features run
+	why     string
 }
 
 // Reasons that several have.

@@ -15,7 +15,7 @@ import (
 
 // TestBalancer2Conformance: what Kubernetes' own tests want of Services is shown by a test of ours, or has a reason why not.
 func TestBalancer2Conformance(t *testing.T) {
-	item := balancers.Item(t, 2)
+	item := balancerItems.Item(t, 2)
 	known := harness.TestNames(t)
 	for name := range featureNames() {
 		known[name] = true
@@ -24,46 +24,46 @@ func TestBalancer2Conformance(t *testing.T) {
 	for _, group := range behaviours {
 		for _, b := range group.list {
 			all++
-			if (b.shown == "") == (b.why == "") {
+			if (b.shownBy == "") == (b.why == "") {
 				t.Errorf("%q: either a test shows it, or there is a reason why not", b.what)
 			}
-			for _, name := range b.tests() {
+			for _, name := range b.testNames() {
 				if !known[name] {
 					t.Errorf("%q: there is no test %s", b.what, name)
 				}
 			}
 			switch {
-			case b.shown != "":
+			case b.shownBy != "":
 				shown++
 			case strings.HasPrefix(b.why, "Not built"), strings.HasPrefix(b.why, "Not shown"):
 				missing++
 			}
 		}
 	}
-	page.Check(t, harness.Reference+"service-conformance.md", conformancePage())
-	item.Figure("%d behaviours of %d files: %d shown by tests, %d do not apply, %d are not built or not shown, with the reason",
+	page.Check(t, harness.ReferenceDir+"service-conformance.md", conformancePage())
+	item.AddFigure("%d behaviours of %d files: %d shown by tests, %d do not apply, %d are not built or not shown, with the reason",
 		all, len(behaviours), shown, all-shown-missing, missing)
 }
 
 // TestBalancerDocs: the page of load balancers has every feature.
 func TestBalancerDocs(t *testing.T) {
 	names := featureNames()
-	if len(names) != len(features)+len(managed) {
-		t.Errorf("%d features have %d names", len(features)+len(managed), len(names))
+	if len(names) != len(features)+len(managementFeatures) {
+		t.Errorf("%d features have %d names", len(features)+len(managementFeatures), len(names))
 	}
-	page.Check(t, harness.Reference+"load-balancers.md", featuresPage())
+	page.Check(t, harness.ReferenceDir+"load-balancers.md", featuresPage())
 }
 
-// tests are the names of the tests that show a behaviour.
-func (b behaviour) tests() []string {
-	if b.shown == "" {
+// testNames are the names of the tests that show a behaviour.
+func (b behaviour) testNames() []string {
+	if b.shownBy == "" {
 		return nil
 	}
-	return strings.Split(b.shown, ", ")
+	return strings.Split(b.shownBy, ", ")
 }
 
-// code is the name of the function that shows a feature, and the file that it is in.
-func (f feature) code() (name, file string) {
+// functionAndFile is the name of the function that shows a feature, and the file that it is in.
+func (f feature) functionAndFile() (name, file string) {
 	function := runtime.FuncForPC(reflect.ValueOf(f.run).Pointer())
 	full := function.Name()
 	file, _ = function.FileLine(function.Entry())
@@ -72,8 +72,8 @@ func (f feature) code() (name, file string) {
 
 func featureNames() map[string]bool {
 	out := map[string]bool{}
-	for _, f := range slices.Concat(features, managed) {
-		name, _ := f.code()
+	for _, f := range slices.Concat(features, managementFeatures) {
+		name, _ := f.functionAndFile()
 		out[name] = true
 	}
 	return out
@@ -82,12 +82,12 @@ func featureNames() map[string]bool {
 // conformancePage is the page of behaviours. What a name stands for is on the page of load balancers.
 func conformancePage() string {
 	var out strings.Builder
-	out.WriteString(aboutConformance)
+	out.WriteString(conformanceIntro)
 	for _, group := range behaviours {
 		fmt.Fprintf(&out, "\n## %s\n\n| behaviour | shown by | or why not |\n|---|---|---|\n", group.file)
 		for _, b := range group.list {
 			var names []string
-			for _, name := range b.tests() {
+			for _, name := range b.testNames() {
 				names = append(names, "`"+name+"`")
 			}
 			fmt.Fprintf(&out, "| %s | %s | %s |\n", b.what, strings.Join(names, ", "), b.why)
@@ -99,9 +99,9 @@ func conformancePage() string {
 // featuresPage is the page of load balancers.
 func featuresPage() string {
 	var out strings.Builder
-	out.WriteString(aboutBalancers)
-	for _, f := range slices.Concat(features, managed) {
-		name, file := f.code()
+	out.WriteString(balancersIntro)
+	for _, f := range slices.Concat(features, managementFeatures) {
+		name, file := f.functionAndFile()
 		fmt.Fprintf(&out, "| %s | %s | [`%s`](../../test/e2e/loadbalancer/%s) |\n", f.what, f.how, name, file)
 	}
 	return out.String()

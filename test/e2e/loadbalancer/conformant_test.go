@@ -10,34 +10,34 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// becomes changes a Service and waits until the change is seen everywhere.
-func becomes(t *testing.T, h *harness.BackendProject, w harness.ServiceSpec) {
+// changeService changes a Service and waits until the change is seen everywhere.
+func changeService(t *testing.T, h *harness.BackendProject, w harness.ServiceSpec) {
 	t.Helper()
 	h.ApplyService(t, w)
-	seen(t, h)
+	waitServicesSynced(t, h)
 }
 
-// seen waits until what was written to Services has had its effect. They have no generation that a status could name, so it changes
+// waitServicesSynced waits until what was written to Services has had its effect. They have no generation that a status could name, so it changes
 // another one afterwards and waits for that.
-func seen(t *testing.T, h *harness.BackendProject) {
+func waitServicesSynced(t *testing.T, h *harness.BackendProject) {
 	t.Helper()
-	h.Marks++
-	port := 1000 + h.Marks
+	h.SyncMarks++
+	port := 1000 + h.SyncMarks
 	h.ApplyService(t, harness.ServiceSpec{Name: "mark", Annotations: `service.nlb.kube-dc.com/bind-on-default-gw-eip: "true"`, Ports: fmt.Sprintf("[{port: %d}]", port)})
-	harness.Eventually(t, "a mark", func() bool { return strings.Contains(vips(t, h, "mark-tcp"), fmt.Sprintf(":%d=", port)) })
+	harness.Eventually(t, "a mark", func() bool { return strings.Contains(balancerVIPs(t, h, "mark-tcp"), fmt.Sprintf(":%d=", port)) })
 	h.SyncFlows(t)
 }
 
-// becomesNone makes a Service that is no load balancer, or makes it such a one.
-func becomesNone(t *testing.T, h *harness.BackendProject, name, spec string) {
+// applyOtherService makes a Service that is no load balancer, or makes it such a one.
+func applyOtherService(t *testing.T, h *harness.BackendProject, name, spec string) {
 	t.Helper()
-	h.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: %s, namespace: %s}, spec: %s}", name, h.Ns, spec))
+	h.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: %s, namespace: %s}, spec: %s}", name, h.Namespace, spec))
 }
 
-// backed waits until a load balancer with one port has so many backends, and every node knows it.
-func backed(t *testing.T, h *harness.BackendProject, balancer string, n int) {
+// waitBackends waits until a load balancer with one port has so many backends, and every node knows it.
+func waitBackends(t *testing.T, h *harness.BackendProject, balancer string, n int) {
 	t.Helper()
-	harness.Eventually(t, fmt.Sprintf("%s has %d backends", balancer, n), func() bool { return strings.Count(vips(t, h, balancer), ":") == n+1 })
+	harness.Eventually(t, fmt.Sprintf("%s has %d backends", balancer, n), func() bool { return strings.Count(balancerVIPs(t, h, balancer), ":") == n+1 })
 	h.SyncFlows(t)
 }
 
@@ -45,9 +45,9 @@ func backed(t *testing.T, h *harness.BackendProject, balancer string, n int) {
 // is closed.
 func showChanges(t *testing.T, h *harness.BackendProject) string {
 	for _, kind := range []string{"ClusterIP", "NodePort"} {
-		becomesNone(t, h, "changes", fmt.Sprintf("{type: %s, selector: %s, ports: %s}", kind, harness.Backends, harness.Web))
+		applyOtherService(t, h, "changes", fmt.Sprintf("{type: %s, selector: %s, ports: %s}", kind, harness.BackendSelector, harness.HTTPPort))
 	}
-	address := h.Serve(t, harness.ServiceSpec{Name: "changes"})
+	address := h.CreateService(t, harness.ServiceSpec{Name: "changes"})
 	open := ""
 	for _, step := range []struct{ ports, open, closed string }{
 		{"[{name: t, port: 80}, {name: u, port: 80, protocol: UDP}]", "http 80, udp 80", ""},
@@ -56,25 +56,25 @@ func showChanges(t *testing.T, h *harness.BackendProject) string {
 		{"[{name: t, port: 81, targetPort: 80}, {name: more, port: 82, targetPort: 8080}]", "http 81, http 82", "udp 81"},
 		{"[{name: u, port: 80, protocol: UDP}]", "udp 80", "http 81, http 82"},
 	} {
-		becomes(t, h, harness.ServiceSpec{Name: "changes", Ports: step.ports})
+		changeService(t, h, harness.ServiceSpec{Name: "changes", Ports: step.ports})
 		if now := h.ServiceAddress(t, "changes"); now != address {
 			t.Errorf("with the ports %s the address is %s; it was %s", step.ports, now, address)
 		}
-		for _, target := range targets(address, step.open) {
-			h.ExpectSpread(t, "internet", target, harness.InternetAddress, "b1", "b2", "b3")
+		for _, target := range targetURLs(address, step.open) {
+			h.ExpectBackends(t, "internet", target, harness.InternetAddress, "b1", "b2", "b3")
 		}
-		allSilent(t, h, []string{"internet"}, targets(address, step.closed))
+		expectAllSilent(t, h, []string{"internet"}, targetURLs(address, step.closed))
 		open = step.open
 	}
-	becomesNone(t, h, "changes", "{type: ExternalName, externalName: example.com}")
-	harness.Eventually(t, "nothing is left of it", func() bool { return vips(t, h, "changes-tcp")+vips(t, h, "changes-udp") == "" })
+	applyOtherService(t, h, "changes", "{type: ExternalName, externalName: example.com}")
+	harness.Eventually(t, "nothing is left of it", func() bool { return balancerVIPs(t, h, "changes-tcp")+balancerVIPs(t, h, "changes-udp") == "" })
 	h.SyncFlows(t)
-	allSilent(t, h, []string{"internet"}, targets(address, open))
+	expectAllSilent(t, h, []string{"internet"}, targetURLs(address, open))
 	return "ClusterIP, NodePort, five sets of ports at one address, ExternalName"
 }
 
-// targets are what is written as "http 80, udp 80", at an address.
-func targets(address, list string) (out []string) {
+// targetURLs are what is written as "http 80, udp 80", at an address.
+func targetURLs(address, list string) (out []string) {
 	for item := range strings.SplitSeq(list, ", ") {
 		if protocol, port, found := strings.Cut(item, " "); found {
 			out = append(out, protocol+"://"+address+":"+port)
@@ -83,8 +83,8 @@ func targets(address, list string) (out []string) {
 	return out
 }
 
-// allSilent asks several targets from several places at once, and none may answer.
-func allSilent(t *testing.T, h *harness.BackendProject, places, targets []string) {
+// expectAllSilent asks several targets from several places at once, and none may answer.
+func expectAllSilent(t *testing.T, h *harness.BackendProject, places, targets []string) {
 	t.Helper()
 	var asking sync.WaitGroup // each waits for an answer that does not come
 	for _, where := range places {
@@ -98,8 +98,8 @@ func allSilent(t *testing.T, h *harness.BackendProject, places, targets []string
 // rangesChange: who may reach a Service is changed while it is there, from outside and from inside.
 func showRangesChange(t *testing.T, h *harness.BackendProject) string {
 	w := harness.ServiceSpec{Name: "doors"}
-	address := h.Serve(t, w)
-	cli, other := "cli."+h.Ns, "b1."+h.Ns
+	address := h.CreateService(t, w)
+	cli, other := "cli."+h.Namespace, "b1."+h.Namespace
 	all := []string{"internet", cli, other}
 	for _, step := range []struct {
 		ranges      string
@@ -111,12 +111,12 @@ func showRangesChange(t *testing.T, h *harness.BackendProject) string {
 		{"255.0.0.0/32", nil, all},
 		{"", all, nil},
 	} {
-		w.More = ", loadBalancerSourceRanges: [" + step.ranges + "]"
-		becomes(t, h, w)
+		w.ExtraFields = ", loadBalancerSourceRanges: [" + step.ranges + "]"
+		changeService(t, h, w)
 		for _, where := range step.may {
-			h.ExpectSpread(t, where, "http://"+address, "", "b1", "b2", "b3")
+			h.ExpectBackends(t, where, "http://"+address, "", "b1", "b2", "b3")
 		}
-		allSilent(t, h, step.mayNot, []string{"http://" + address})
+		expectAllSilent(t, h, step.mayNot, []string{"http://" + address})
 	}
 	return "none, one pod, everybody in two halves, nobody, none"
 }
@@ -126,34 +126,34 @@ func showAffinitySwitched(t *testing.T, h *harness.BackendProject) string {
 	for _, policy := range []string{"Local", "Cluster"} {
 		w := harness.ServiceSpec{Name: "switch-" + strings.ToLower(policy), Ports: "[{name: t, port: 80}, {name: u, port: 80, protocol: UDP}]"}
 		with := func(affinity string) {
-			w.More = ", externalTrafficPolicy: " + policy + ", sessionAffinity: " + affinity
+			w.ExtraFields = ", externalTrafficPolicy: " + policy + ", sessionAffinity: " + affinity
 		}
 		with("None")
-		at := targets(h.Serve(t, w), "http 80, udp 80")
+		at := targetURLs(h.CreateService(t, w), "http 80, udp 80")
 		for range 2 {
 			for _, target := range at {
-				h.ExpectSpread(t, "internet", target, harness.InternetAddress, "b1", "b2", "b3")
+				h.ExpectBackends(t, "internet", target, harness.InternetAddress, "b1", "b2", "b3")
 			}
 			with("ClientIP")
-			becomes(t, h, w)
+			changeService(t, h, w)
 			for _, target := range at {
-				sticks(t, h, target, 15)
+				expectAffinity(t, h, target, 15)
 			}
 			with("None")
-			becomes(t, h, w)
+			changeService(t, h, w)
 		}
-		h.ExpectSpread(t, "internet", at[0], harness.InternetAddress, "b1", "b2", "b3")
+		h.ExpectBackends(t, "internet", at[0], harness.InternetAddress, "b1", "b2", "b3")
 	}
 	return "on and off twice, with each policy, by TCP and UDP: one backend, and all three"
 }
 
-// sticks fails the test unless one backend answers all of so many questions. By UDP, a question from a port that was used before belongs to
+// expectAffinity fails the test unless one backend answers all of so many questions. By UDP, a question from a port that was used before belongs to
 // the flow that conntrack remembers, which keeps its own backend.
-func sticks(t *testing.T, h *harness.BackendProject, target string, n int) {
+func expectAffinity(t *testing.T, h *harness.BackendProject, target string, n int) {
 	t.Helper()
-	first, again, err := h.Asks("internet", target)
+	first, again, err := h.SendTrackedRequest("internet", target)
 	for i := 0; i < 5 && (again || err != nil && i < 2); i++ { // OVN learns a new client from its first packet, and drops that
-		first, again, err = h.Asks("internet", target)
+		first, again, err = h.SendTrackedRequest("internet", target)
 	}
 	for range n {
 		if err != nil {
@@ -161,7 +161,7 @@ func sticks(t *testing.T, h *harness.BackendProject, target string, n int) {
 			return
 		}
 		var a program.Answer
-		a, again, err = h.Asks("internet", target)
+		a, again, err = h.SendTrackedRequest("internet", target)
 		switch {
 		case err != nil || a.Name == first.Name:
 		case again && strings.HasPrefix(target, "udp"):
@@ -174,27 +174,27 @@ func sticks(t *testing.T, h *harness.BackendProject, target string, n int) {
 
 // nodesUnused: node ports and traffic policies may change as they like. The load balancer's row stays as it is.
 func showNodesUnused(t *testing.T, h *harness.BackendProject) string {
-	w := harness.ServiceSpec{Name: "ported", More: ", allocateLoadBalancerNodePorts: false"}
-	address := h.Serve(t, w)
-	if ports := h.ReadField(t, "Service", h.Ns, "ported", "spec", "ports"); strings.Contains(ports, "nodePort") {
+	w := harness.ServiceSpec{Name: "ported", ExtraFields: ", allocateLoadBalancerNodePorts: false"}
+	address := h.CreateService(t, w)
+	if ports := h.ReadField(t, "Service", h.Namespace, "ported", "spec", "ports"); strings.Contains(ports, "nodePort") {
 		t.Errorf("without node ports it has %s", ports)
 	}
 	row := func() string {
-		return h.RunNbctl(t, "--bare", "find", "Load_Balancer", "name="+h.Ns+"-ported-tcp")
+		return h.RunNbctl(t, "--bare", "find", "Load_Balancer", "name="+h.Namespace+"-ported-tcp")
 	}
 	first, health := row(), ""
 	for _, more := range []string{
 		", allocateLoadBalancerNodePorts: true", ", externalTrafficPolicy: Local", ", externalTrafficPolicy: Cluster", ", internalTrafficPolicy: Local",
 	} {
-		w.More = more
-		becomes(t, h, w)
-		health += h.ReadField(t, "Service", h.Ns, "ported", "spec", "healthCheckNodePort")
+		w.ExtraFields = more
+		changeService(t, h, w)
+		health += h.ReadField(t, "Service", h.Namespace, "ported", "spec", "healthCheckNodePort")
 		if now := row(); now != first || h.ServiceAddress(t, "ported") != address {
 			t.Errorf("with%s the row is\n%s\nit was\n%s", more, now, first)
 		}
-		h.ExpectSpread(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3")
+		h.ExpectBackends(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3")
 	}
-	if ports := h.ReadField(t, "Service", h.Ns, "ported", "spec", "ports"); !strings.Contains(ports, "nodePort") || health == "" {
+	if ports := h.ReadField(t, "Service", h.Namespace, "ported", "spec", "ports"); !strings.Contains(ports, "nodePort") || health == "" {
 		t.Errorf("Kubernetes gave the ports %s and for health checks %q", ports, health)
 	}
 	return "node ports and both policies changed; the row is the same"
@@ -202,21 +202,21 @@ func showNodesUnused(t *testing.T, h *harness.BackendProject) string {
 
 // localMoves: with policy Local the only endpoint is on one node after the other. Each time it is reached, and sees who asks.
 func showLocalMoves(t *testing.T, h *harness.BackendProject) string {
-	address := h.Serve(t, harness.ServiceSpec{
-		Name: "local", Selector: "{app: mover}", More: ", externalTrafficPolicy: Local",
+	address := h.CreateService(t, harness.ServiceSpec{
+		Name: "local", Selector: "{app: mover}", ExtraFields: ", externalTrafficPolicy: Local",
 		Ports: "[{name: t, port: 80}, {name: u, port: 80, protocol: UDP}, {name: s, port: 80, protocol: SCTP}]",
 	})
 	asked := 0
 	for _, node := range []string{"node1", "node2", "node3"} {
-		h.RunPod(t, harness.Pod{Namespace: h.Ns, Name: "mover", Node: node})
+		h.RunPod(t, harness.Pod{Namespace: h.Namespace, Name: "mover", Node: node})
 		for _, protocol := range []string{"tcp", "udp", "sctp"} {
-			backed(t, h, "local-"+protocol, 1)
+			waitBackends(t, h, "local-"+protocol, 1)
 		}
-		for where, saw := range map[string]string{"internet": harness.InternetAddress, "cli." + h.Ns: h.Pods["cli"], "mover." + h.Ns: ""} {
+		for where, saw := range map[string]string{"internet": harness.InternetAddress, "cli." + h.Namespace: h.Pods["cli"], "mover." + h.Namespace: ""} {
 			asked += h.ExpectAnswers(t, where, address, "mover", saw)
 		}
-		h.Remove(t, "Pod", h.Ns, "mover")
-		backed(t, h, "local-tcp", 0)
+		h.DeleteAndWait(t, "Pod", h.Namespace, "mover")
+		waitBackends(t, h, "local-tcp", 0)
 	}
 	return fmt.Sprintf("%d ways to it on three nodes, from outside, from a pod and from itself; who asks is seen", asked)
 }

@@ -14,14 +14,14 @@ import (
 
 // unready: a pod that is not ready gets connections when the Service wants that, even while it ends; otherwise it gets none.
 func showUnready(t *testing.T, h *harness.BackendProject) string {
-	h.RunServer(t, "raw", "app: raw", ", terminationGracePeriodSeconds: 10",
+	h.RunServerPod(t, "raw", "app: raw", ", terminationGracePeriodSeconds: 10",
 		", readinessProbe: {tcpSocket: {port: 9}, periodSeconds: 1}, lifecycle: {preStop: {sleep: {seconds: 6}}}")
 	w := harness.ServiceSpec{Name: "raw", Selector: "{app: raw}"}
-	address := "http://" + h.Serve(t, w)
+	address := "http://" + h.CreateService(t, w)
 	publish := func(yes bool, backends int) {
-		w.More = fmt.Sprintf(", publishNotReadyAddresses: %t", yes)
-		becomes(t, h, w)
-		backed(t, h, "raw-tcp", backends)
+		w.ExtraFields = fmt.Sprintf(", publishNotReadyAddresses: %t", yes)
+		changeService(t, h, w)
+		waitBackends(t, h, "raw-tcp", backends)
 		if yes {
 			h.ExpectAnswer(t, "internet", address, "raw", harness.InternetAddress)
 		} else {
@@ -31,22 +31,22 @@ func showUnready(t *testing.T, h *harness.BackendProject) string {
 	publish(false, 0)
 	publish(true, 1)
 	publish(false, 0)
-	if err := h.Client.CoreV1().Pods(h.Ns).Delete(harness.Within(t, time.Minute), "raw", metav1.DeleteOptions{}); err != nil {
+	if err := h.Client.CoreV1().Pods(h.Namespace).Delete(harness.Within(t, time.Minute), "raw", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	publish(true, 1)
 	publish(false, 0)
-	if h.ReadField(t, "Pod", h.Ns, "raw", "metadata", "deletionTimestamp") == "" {
+	if h.ReadField(t, "Pod", h.Namespace, "raw", "metadata", "deletionTimestamp") == "" {
 		t.Error("the pod has ended too early to show anything")
 	}
 	return "not ready, and not ready at its end: reached when published, refused otherwise"
 }
 
-// gate opens the readiness gate of a pod, or closes it.
-func gate(t *testing.T, h *harness.BackendProject, name, status string) {
+// setReadinessGate opens the readiness gate of a pod, or closes it.
+func setReadinessGate(t *testing.T, h *harness.BackendProject, name, status string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"status": {"conditions": [{"type": "example.com/live", "status": %q}]}}`, status)
-	_, err := h.Client.CoreV1().Pods(h.Ns).Patch(harness.Within(t, time.Minute), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	_, err := h.Client.CoreV1().Pods(h.Namespace).Patch(harness.Within(t, time.Minute), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,47 +55,47 @@ func gate(t *testing.T, h *harness.BackendProject, name, status string) {
 // drains: an endpoint that is ready no longer gets no new connections, and those that are open go on, from everywhere.
 func showDrains(t *testing.T, h *harness.BackendProject) string {
 	for _, name := range []string{"old", "new"} {
-		h.RunServer(t, name, "drained: 'yes'", ", readinessGates: [{conditionType: example.com/live}]", "")
+		h.RunServerPod(t, name, "drained: 'yes'", ", readinessGates: [{conditionType: example.com/live}]", "")
 	}
-	gate(t, h, "old", "True")
+	setReadinessGate(t, h, "old", "True")
 	var streams []*harness.Stream
 	for _, kind := range []string{"cloud", "public"} {
 		name := "drain-" + kind
-		address := h.Serve(t, harness.ServiceSpec{Name: name, Selector: "{drained: 'yes'}", Annotations: "network.kube-dc.com/external-network-type: " + kind})
-		backed(t, h, name+"-tcp", 1)
+		address := h.CreateService(t, harness.ServiceSpec{Name: name, Selector: "{drained: 'yes'}", Annotations: "network.kube-dc.com/external-network-type: " + kind})
+		waitBackends(t, h, name+"-tcp", 1)
 		h.ExpectAnswer(t, "internet", "http://"+address, "old", harness.InternetAddress)
 		x := h.Network(t, kind)
-		for _, where := range []string{"internet", "cli." + h.Ns, x.Client, x.Neighbour} {
+		for _, where := range []string{"internet", "cli." + h.Namespace, x.Client, x.Neighbour} {
 			streams = append(streams, h.StartStream(t, where, address))
 		}
 	}
-	harness.ExpectSurvival(t, "both are in", 5*time.Second, streams...) // control
-	gate(t, h, "new", "True")
-	backed(t, h, "drain-cloud-tcp", 2)
-	gate(t, h, "old", "False")
-	backed(t, h, "drain-cloud-tcp", 1)
-	backed(t, h, "drain-public-tcp", 1)
-	silent := harness.ExpectSurvival(t, "the old one is out", 5*time.Second, streams...)
+	harness.ExpectStreamsContinue(t, "both are in", 5*time.Second, streams...) // control
+	setReadinessGate(t, h, "new", "True")
+	waitBackends(t, h, "drain-cloud-tcp", 2)
+	setReadinessGate(t, h, "old", "False")
+	waitBackends(t, h, "drain-cloud-tcp", 1)
+	waitBackends(t, h, "drain-public-tcp", 1)
+	silent := harness.ExpectStreamsContinue(t, "the old one is out", 5*time.Second, streams...)
 	return fmt.Sprintf("%d streams go on, silent for %s at most", len(streams), silent.Round(10*time.Millisecond))
 }
 
 // gates: readiness gates decide which of two pods serves.
 func showGates(t *testing.T, h *harness.BackendProject) string {
 	for _, name := range []string{"blue", "green"} {
-		h.RunServer(t, name, "gated: 'yes'", ", readinessGates: [{conditionType: example.com/live}]", "")
+		h.RunServerPod(t, name, "gated: 'yes'", ", readinessGates: [{conditionType: example.com/live}]", "")
 	}
-	open := func(name, status string) { gate(t, h, name, status) }
-	address := "http://" + h.Serve(t, harness.ServiceSpec{Name: "gated", Selector: "{gated: 'yes'}"})
-	backed(t, h, "gated-tcp", 0)
+	open := func(name, status string) { setReadinessGate(t, h, name, status) }
+	address := "http://" + h.CreateService(t, harness.ServiceSpec{Name: "gated", Selector: "{gated: 'yes'}"})
+	waitBackends(t, h, "gated-tcp", 0)
 	h.ExpectSilence(t, "internet", address)
 	open("blue", "True")
-	backed(t, h, "gated-tcp", 1)
-	h.ExpectSpread(t, "internet", address, harness.InternetAddress, "blue")
+	waitBackends(t, h, "gated-tcp", 1)
+	h.ExpectBackends(t, "internet", address, harness.InternetAddress, "blue")
 	open("green", "True")
-	backed(t, h, "gated-tcp", 2)
-	h.ExpectSpread(t, "internet", address, harness.InternetAddress, "blue", "green")
+	waitBackends(t, h, "gated-tcp", 2)
+	h.ExpectBackends(t, "internet", address, harness.InternetAddress, "blue", "green")
 	open("blue", "False")
-	backed(t, h, "gated-tcp", 1)
+	waitBackends(t, h, "gated-tcp", 1)
 	for range 10 {
 		h.ExpectAnswer(t, "internet", address, "green", harness.InternetAddress)
 	}
@@ -104,13 +104,13 @@ func showGates(t *testing.T, h *harness.BackendProject) string {
 
 // namedPorts: one name stands for another number in each pod, and only some pods have a name.
 func showNamedPorts(t *testing.T, h *harness.BackendProject) string {
-	h.RunServer(t, "n1", "named: 'yes'", "", `, env: [{name: PORTS, value: "8081"}], ports: [{name: web, containerPort: 8081}]`)
-	h.RunServer(t, "n2", "named: 'yes'", "",
+	h.RunServerPod(t, "n1", "named: 'yes'", "", `, env: [{name: PORTS, value: "8081"}], ports: [{name: web, containerPort: 8081}]`)
+	h.RunServerPod(t, "n2", "named: 'yes'", "",
 		`, env: [{name: PORTS, value: "8082,8083"}], ports: [{name: web, containerPort: 8082}, {name: rare, containerPort: 8083}]`)
-	address := h.Serve(t, harness.ServiceSpec{Name: "named", Selector: "{named: 'yes'}", Ports: "[{name: a, port: 80, targetPort: web}, {name: b, port: 81, targetPort: rare}]"})
-	harness.Eventually(t, "all endpoints", func() bool { return strings.Count(vips(t, h, "named-tcp"), ":") == 5 })
+	address := h.CreateService(t, harness.ServiceSpec{Name: "named", Selector: "{named: 'yes'}", Ports: "[{name: a, port: 80, targetPort: web}, {name: b, port: 81, targetPort: rare}]"})
+	harness.Eventually(t, "all endpoints", func() bool { return strings.Count(balancerVIPs(t, h, "named-tcp"), ":") == 5 })
 	h.SyncFlows(t)
-	h.ExpectSpread(t, "internet", "http://"+address, harness.InternetAddress, "n1", "n2")
+	h.ExpectBackends(t, "internet", "http://"+address, harness.InternetAddress, "n1", "n2")
 	for range 5 {
 		h.ExpectAnswer(t, "internet", "http://"+address+":81", "n2", harness.InternetAddress)
 	}
@@ -119,7 +119,7 @@ func showNamedPorts(t *testing.T, h *harness.BackendProject) string {
 
 // writtenByHand: a Service without a selector, with EndpointSlices that a user writes. An address outside the project is left out.
 func showWrittenByHand(t *testing.T, h *harness.BackendProject) string {
-	address := h.Serve(t, harness.ServiceSpec{Name: "hand", Selector: "{}", Ports: "[{name: a, port: 80}, {name: b, port: 81}]"})
+	address := h.CreateService(t, harness.ServiceSpec{Name: "hand", Selector: "{}", Ports: "[{name: a, port: 80}, {name: b, port: 81}]"})
 	for i, slice := range []struct{ port, addresses string }{
 		{"{name: a, port: 80}", "[{addresses: [" + h.Pods["b1"] + "]}]"},
 		{"{name: a, port: 80}", "[{addresses: [" + h.Pods["b2"] + "]}]"},
@@ -131,12 +131,12 @@ kind: EndpointSlice
 metadata: {name: hand-%d, namespace: %s, labels: {kubernetes.io/service-name: hand}}
 addressType: IPv4
 ports: [%s]
-endpoints: %s`, i, h.Ns, slice.port, slice.addresses))
+endpoints: %s`, i, h.Namespace, slice.port, slice.addresses))
 	}
 	h.WaitServiceCondition(t, "hand", "Programmed=False EndpointOutsideProject", harness.InternetAddress)
-	harness.Eventually(t, "all endpoints", func() bool { return strings.Count(vips(t, h, "hand-tcp"), ":") == 5 })
+	harness.Eventually(t, "all endpoints", func() bool { return strings.Count(balancerVIPs(t, h, "hand-tcp"), ":") == 5 })
 	h.SyncFlows(t)
-	h.ExpectSpread(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2")
+	h.ExpectBackends(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2")
 	for range 10 {
 		h.ExpectAnswer(t, "internet", "http://"+address+":81", "b3", harness.InternetAddress)
 	}

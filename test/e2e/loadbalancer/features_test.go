@@ -53,8 +53,8 @@ var features = []feature{
 	{"packets outside a connection's window do not end it", "(always)", showStrays},
 }
 
-// managed is what it does in the management VPC. That has a lab of its own: no other test has something there.
-var managed = []feature{
+// managementFeatures is what it does in the management VPC. That has a lab of its own: no other test has something there.
+var managementFeatures = []feature{
 	{"in the management VPC: from any of its namespaces, on any network, with its way back", "`loadBalancerClass: kube-dc.com/sallyport`", showManagement},
 	{"its gateway there follows the nodes that may hold it, and what somebody does to it is put right", "label `ovn.kubernetes.io/external-gw` of nodes", showManagementGateway},
 	{"a proxy in the management VPC sees the client's own address", "(the same)", showProxySeesClient},
@@ -64,19 +64,19 @@ var managed = []feature{
 
 // TestBalancer1Features is every feature, by packets.
 func TestBalancer1Features(t *testing.T) {
-	item := balancers.Item(t, 1)
+	item := balancerItems.Item(t, 1)
 	show := func(h *harness.BackendProject, list []feature) {
 		for _, f := range list {
 			t.Run(f.what, func(t *testing.T) {
 				h.ResetDrops(t)
 				if figure := f.run(t, h); !t.Failed() {
-					item.Figure("%s: %s", f.what, figure)
+					item.AddFigure("%s: %s", f.what, figure)
 				}
 			})
 		}
 	}
 	show(newBackendProject(t, "features", "10.51.0.0/24"), features)
-	show(newManagementProject(t), managed)
+	show(newManagementProject(t), managementFeatures)
 }
 
 func newBackendProject(t *testing.T, name, cidr string) *harness.BackendProject {

@@ -14,67 +14,67 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// mostGone is how long an address may be gone, of a hundred times ninety-nine.
-const mostGone = 250 * time.Millisecond
+// maxOutage is how long an address may be gone, of a hundred times ninety-nine.
+const maxOutage = 250 * time.Millisecond
 
 // TestBalancer4Restarts: Kube-OVN's controller removes every load balancer when it starts. Ours are back before anybody notices, and
 // open connections go on. With nobody to put them back they stay away.
 func TestBalancer4Restarts(t *testing.T) {
-	harness.Alone(t)
-	item := balancers.Item(t, 4)
+	harness.RunAlone(t)
+	item := balancerItems.Item(t, 4)
 	h := newBackendProject(t, "restarts", "10.53.0.0/24")
 	var addresses []string
-	for i := range show.Size(10, 4) {
+	for i := range show.ChooseSize(10, 4) {
 		kind := harness.NetworkTypes[i%2]
-		addresses = append(addresses, h.Serve(t, harness.ServiceSpec{Name: fmt.Sprintf("s%d", i), Annotations: "network.kube-dc.com/external-network-type: " + kind}))
+		addresses = append(addresses, h.CreateService(t, harness.ServiceSpec{Name: fmt.Sprintf("s%d", i), Annotations: "network.kube-dc.com/external-network-type: " + kind}))
 	}
 	var streams []*harness.Stream
 	for _, a := range addresses {
 		streams = append(streams, h.StartStream(t, "internet", a))
 	}
-	restarts := show.Size(10, 2)
+	restarts := show.ChooseSize(10, 2)
 	var gaps []time.Duration
 	noise := time.Duration(0) // the longest on a way that OVN does not see: that is the machine
 	for range restarts {
 		before := balancerUUIDs(t, h)
-		all := gapsWhile(t, h, append(slices.Clone(addresses), h.Network(t, "cloud").ClientAddress), func() { restartKubeOVN(t, h, before) })
+		all := measureGaps(t, h, append(slices.Clone(addresses), h.Network(t, "cloud").ClientAddress), func() { restartKubeOVN(t, h, before) })
 		gaps, noise = append(gaps, all[:len(addresses)]...), max(noise, all[len(addresses)])
 	}
-	silent := harness.ExpectSurvival(t, "restarts", 10*time.Second, streams...)
+	silent := harness.ExpectStreamsContinue(t, "restarts", 10*time.Second, streams...)
 	slices.Sort(gaps)
 	p99 := gaps[(len(gaps)*99+99)/100-1]
-	item.Figure("%d restarts, %d addresses: gone for %s (median), %s (99th percentile), %s (longest; outside OVN %s); %d streams go on, silent for %s at most",
+	item.AddFigure("%d restarts, %d addresses: gone for %s (median), %s (99th percentile), %s (longest; outside OVN %s); %d streams go on, silent for %s at most",
 		restarts, len(addresses), gaps[len(gaps)/2].Round(time.Millisecond), p99.Round(time.Millisecond), gaps[len(gaps)-1].Round(time.Millisecond), noise.Round(time.Millisecond),
 		len(streams), silent.Round(time.Millisecond))
-	if p99 > mostGone+noise {
-		t.Errorf("an address was gone for %s (99th percentile), wanted %s; outside OVN it was %s", p99, mostGone, noise)
+	if p99 > maxOutage+noise {
+		t.Errorf("an address was gone for %s (99th percentile), wanted %s; outside OVN it was %s", p99, maxOutage, noise)
 	}
-	nobodyRepairs(t, h, item, addresses[0])
+	checkNoRepair(t, h, item, addresses[0])
 }
 
-// nobodyRepairs is the same without us, and with us again.
-func nobodyRepairs(t *testing.T, h *harness.BackendProject, item *show.Item, address string) {
+// checkNoRepair is the same without us, and with us again.
+func checkNoRepair(t *testing.T, h *harness.BackendProject, item *show.Item, address string) {
 	t.Helper()
 	harness.SharedController.Stop(syscall.SIGKILL)
-	h.GiveOrder(t, "kill", "kube-ovn-controller")
-	h.GiveOrder(t, "start", "kube-ovn-controller")
+	h.ControlLab(t, "kill", "kube-ovn-controller")
+	h.ControlLab(t, "start", "kube-ovn-controller")
 	harness.Eventually(t, "Kube-OVN has removed all load balancers", func() bool { return len(balancerUUIDs(t, h)) == 0 })
-	<-time.After(show.Size(30*time.Second, 5*time.Second))
-	_, err := h.Ask("internet", "http://"+address)
+	<-time.After(show.ChooseSize(30*time.Second, 5*time.Second))
+	_, err := h.SendRequest("internet", "http://"+address)
 	gone := len(balancerUUIDs(t, h)) == 0
 	harness.SharedController.Start(t)
 	if err == nil || !gone {
 		t.Error("with nobody to put it back the address still answers")
 	}
-	harness.Eventually(t, "all are back with us", func() bool { _, err := h.Ask("internet", "http://"+address); return err == nil })
-	item.Figure("with nobody repairing it was still gone after %s", show.Size(30*time.Second, 5*time.Second))
+	harness.Eventually(t, "all are back with us", func() bool { _, err := h.SendRequest("internet", "http://"+address); return err == nil })
+	item.AddFigure("with nobody repairing it was still gone after %s", show.ChooseSize(30*time.Second, 5*time.Second))
 }
 
 // balancerUUIDs are the project's load balancers.
 func balancerUUIDs(t *testing.T, h *harness.BackendProject) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
-	for _, uuid := range strings.Fields(h.RunNbctl(t, "--bare", "--columns=_uuid", "find", "Load_Balancer", "external_ids:sallyport-vpc="+h.Ns)) {
+	for _, uuid := range strings.Fields(h.RunNbctl(t, "--bare", "--columns=_uuid", "find", "Load_Balancer", "external_ids:sallyport-vpc="+h.Namespace)) {
 		out[uuid] = true
 	}
 	return out
@@ -83,8 +83,8 @@ func balancerUUIDs(t *testing.T, h *harness.BackendProject) map[string]bool {
 // restartKubeOVN kills Kube-OVN's controller, starts it, and waits until it has removed every load balancer and all are back.
 func restartKubeOVN(t *testing.T, h *harness.BackendProject, before map[string]bool) {
 	t.Helper()
-	h.GiveOrder(t, "kill", "kube-ovn-controller")
-	h.GiveOrder(t, "start", "kube-ovn-controller")
+	h.ControlLab(t, "kill", "kube-ovn-controller")
+	h.ControlLab(t, "start", "kube-ovn-controller")
 	begun := time.Now()
 	for time.Since(begun) < 30*time.Second {
 		now := balancerUUIDs(t, h)
@@ -103,9 +103,9 @@ func restartKubeOVN(t *testing.T, h *harness.BackendProject, before map[string]b
 	t.Error("30 s after its start Kube-OVN has not removed all load balancers")
 }
 
-// gapsWhile makes connections to addresses as fast as it can while something happens, and returns for each address the longest time
+// measureGaps makes connections to addresses as fast as it can while something happens, and returns for each address the longest time
 // without a new one.
-func gapsWhile(t *testing.T, h *harness.BackendProject, addresses []string, happens func()) []time.Duration {
+func measureGaps(t *testing.T, h *harness.BackendProject, addresses []string, happens func()) []time.Duration {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	gaps := make([]time.Duration, len(addresses))
@@ -114,7 +114,7 @@ func gapsWhile(t *testing.T, h *harness.BackendProject, addresses []string, happ
 		all.Go(func() {
 			last := time.Now()
 			for ctx.Err() == nil {
-				if connects(ctx, h, a) {
+				if canConnect(ctx, h, a) {
 					gaps[i] = max(gaps[i], time.Since(last))
 					last = time.Now()
 				}
@@ -129,8 +129,8 @@ func gapsWhile(t *testing.T, h *harness.BackendProject, addresses []string, happ
 	return gaps
 }
 
-// connects makes a connection. It waits for one SYN only: the next would be sent a second later.
-func connects(ctx context.Context, h *harness.BackendProject, address string) bool {
+// canConnect makes a connection. It waits for one SYN only: the next would be sent a second later.
+func canConnect(ctx context.Context, h *harness.BackendProject, address string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 60*time.Millisecond)
 	defer cancel()
 	conn, err := h.NS("internet").Dial(ctx, "tcp", address+":80")

@@ -12,18 +12,18 @@ import (
 
 // external: the headless Service has one endpoint, the external address, and follows the Service.
 func showExternal(t *testing.T, h *harness.BackendProject) string {
-	address := h.Serve(t, harness.ServiceSpec{Name: "told", Ports: "[{name: http, port: 80}, {name: dns, port: 53, protocol: UDP}]"})
+	address := h.CreateService(t, harness.ServiceSpec{Name: "told", Ports: "[{name: http, port: 80}, {name: dns, port: 53, protocol: UDP}]"})
 	harness.Eventually(t, "the endpoint", func() bool {
-		return strings.Contains(h.ReadField(t, "EndpointSlice", h.Ns, "told-ext", "endpoints"), address)
+		return strings.Contains(h.ReadField(t, "EndpointSlice", h.Namespace, "told-ext", "endpoints"), address)
 	})
-	if ip := h.ReadField(t, "Service", h.Ns, "told-ext", "spec", "clusterIP"); ip != "None" {
+	if ip := h.ReadField(t, "Service", h.Namespace, "told-ext", "spec", "clusterIP"); ip != "None" {
 		t.Errorf("told-ext has the cluster address %s", ip)
 	}
 	for label, want := range map[string]string{
 		"kube-dc.com/managed-by": "service-lb-controller", "kube-dc.com/source-service": "told", "kube-dc.com/endpoint-type": "external",
 	} {
 		for _, kind := range []string{"Service", "EndpointSlice"} {
-			if got := h.ReadField(t, kind, h.Ns, "told-ext", "metadata", "labels", label); got != want {
+			if got := h.ReadField(t, kind, h.Namespace, "told-ext", "metadata", "labels", label); got != want {
 				t.Errorf("%s told-ext has %s=%s, wanted %s", kind, label, got, want)
 			}
 		}
@@ -33,25 +33,25 @@ func showExternal(t *testing.T, h *harness.BackendProject) string {
 
 // putRight: whatever somebody does to the row, it is as it was, once, and answers.
 func showPutRight(t *testing.T, h *harness.BackendProject) string {
-	address := h.Serve(t, harness.ServiceSpec{Name: "drift"})
-	name := h.Ns + "-drift-tcp"
+	address := h.CreateService(t, harness.ServiceSpec{Name: "drift"})
+	name := h.Namespace + "-drift-tcp"
 	var took []string
 	for what, hand := range map[string][]string{
 		"deleted":             {"lb-del", name},
 		"without marks":       {"clear", "load_balancer", name, "external_ids"},
 		"another backend":     {"set", "load_balancer", name, `vips:"` + address + `:80"="` + h.Pods["cli"] + `:81"`},
 		"no refusal":          {"remove", "load_balancer", name, "options", "reject"},
-		"not on the router":   {"lr-lb-del", h.Ns, name},
-		"not on the switch":   {"ls-lb-del", h.Ns + "-default", name},
-		"the router has none": {"clear", "logical_router", h.Ns, "load_balancer"},
+		"not on the router":   {"lr-lb-del", h.Namespace, name},
+		"not on the switch":   {"ls-lb-del", h.Namespace + "-default", name},
+		"the router has none": {"clear", "logical_router", h.Namespace, "load_balancer"},
 	} {
 		before := balancerState(t, h, name)
 		h.RunNbctl(t, hand...)
 		after := harness.Eventually(t, what+": it is as it was", func() bool { return balancerState(t, h, name) == before })
 		took = append(took, fmt.Sprintf("%s %s", what, after.Round(10*time.Millisecond)))
 		h.SyncFlows(t)
-		h.ExpectSpread(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3")
-		h.ExpectSpread(t, "cli."+h.Ns, "http://"+address, "", "b1", "b2", "b3")
+		h.ExpectBackends(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3")
+		h.ExpectBackends(t, "cli."+h.Namespace, "http://"+address, "", "b1", "b2", "b3")
 	}
 	slices.Sort(took)
 	return "back after: " + strings.Join(took, ", ")
@@ -61,19 +61,21 @@ func showPutRight(t *testing.T, h *harness.BackendProject) string {
 func balancerState(t *testing.T, h *harness.BackendProject, name string) string {
 	t.Helper()
 	state := h.RunNbctl(t, "--bare", "--columns=vips,options,external_ids,protocol", "find", "Load_Balancer", "name="+name)
-	return fmt.Sprint(state, strings.Count(h.RunNbctl(t, "lr-lb-list", h.Ns), name[:16]), strings.Count(h.RunNbctl(t, "ls-lb-list", h.Ns+"-default"), name[:16]))
+	return fmt.Sprint(state, strings.Count(h.RunNbctl(t, "lr-lb-list", h.Namespace), name[:16]), strings.Count(h.RunNbctl(t, "ls-lb-list", h.Namespace+"-default"), name[:16]))
 }
 
 // backend: Envoy Gateway finds the external address in a Backend, by either annotation, as long as it is asked for.
 func showBackend(t *testing.T, h *harness.BackendProject) string {
 	for name, annotation := range map[string]string{"envoy": "gateway.kube-dc.com/create-backend", "envoy-too": "service.nlb.kube-dc.com/create-gateway-backend"} {
 		w := harness.ServiceSpec{Name: name, Annotations: annotation + `: "true"`}
-		address := h.Serve(t, w)
+		address := h.CreateService(t, w)
 		want := fmt.Sprintf("[map[ip:map[address:%s port:80]]]", address)
-		harness.Eventually(t, "the Backend has "+address, func() bool { return h.ReadField(t, "Backend", h.Ns, name+"-backend", "spec", "endpoints") == want })
+		harness.Eventually(t, "the Backend has "+address, func() bool {
+			return h.ReadField(t, "Backend", h.Namespace, name+"-backend", "spec", "endpoints") == want
+		})
 		w.Annotations = annotation + `: "false"`
 		h.ApplyService(t, w)
-		harness.Eventually(t, "the Backend goes", func() bool { return h.ReadField(t, "Backend", h.Ns, name+"-backend", "metadata", "name") == "" })
+		harness.Eventually(t, "the Backend goes", func() bool { return h.ReadField(t, "Backend", h.Namespace, name+"-backend", "metadata", "name") == "" })
 	}
 	return "by either annotation; it goes with it"
 }
@@ -86,52 +88,52 @@ func showAutodelete(t *testing.T, h *harness.BackendProject) string {
 	} {
 		h.ApplyService(t, w)
 	}
-	h.WaitService(t, "auto-used") // auto-gone may be gone before it would be seen in force
-	h.WaitService(t, "auto-not")
+	h.WaitServiceProgrammed(t, "auto-used") // auto-gone may be gone before it would be seen in force
+	h.WaitServiceProgrammed(t, "auto-not")
 	h.WaitServiceCondition(t, "auto-not", "HasEndpoints=False NoEndpoints", "connections are refused")
 	begun := time.Now()
-	harness.Eventually(t, "it goes", func() bool { return h.ReadField(t, "Service", h.Ns, "auto-gone", "metadata", "name") == "" })
+	harness.Eventually(t, "it goes", func() bool { return h.ReadField(t, "Service", h.Namespace, "auto-gone", "metadata", "name") == "" })
 	took := time.Since(begun)
 	for _, name := range []string{"auto-used", "auto-not"} {
-		if h.ReadField(t, "Service", h.Ns, name, "metadata", "name") == "" {
+		if h.ReadField(t, "Service", h.Namespace, name, "metadata", "name") == "" {
 			t.Errorf("%s has gone, too", name)
 			continue
 		}
-		h.Remove(t, "Service", h.Ns, name)
+		h.DeleteAndWait(t, "Service", h.Namespace, name)
 	}
 	return fmt.Sprintf("gone after %s, here with --autodelete-after=%s; two others stayed", took.Round(100*time.Millisecond), harness.AutodeleteAfter)
 }
 
 // families: IPv6 outside can't be had, which is said; who only prefers it gets IPv4.
 func showFamilies(t *testing.T, h *harness.BackendProject) string {
-	address := h.Serve(t, harness.ServiceSpec{Name: "prefers", More: ", ipFamilyPolicy: PreferDualStack"})
-	h.ExpectSpread(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3")
+	address := h.CreateService(t, harness.ServiceSpec{Name: "prefers", ExtraFields: ", ipFamilyPolicy: PreferDualStack"})
+	h.ExpectBackends(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3")
 	return "PreferDualStack gets " + address
 }
 
 // leavesNothing: after a change to ClusterIP, and after deletion, nothing of the Service is left but what others made.
 func showLeavesNothing(t *testing.T, h *harness.BackendProject) string {
 	before := countRows(t, h)
-	h.Serve(t, harness.ServiceSpec{Name: "leaves"})
+	h.CreateService(t, harness.ServiceSpec{Name: "leaves"})
 	if during := countRows(t, h); during != before+1 {
 		t.Errorf("a Service makes %d rows", during-before)
 	}
-	h.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: leaves, namespace: %s}, spec: {type: ClusterIP, selector: %s, ports: %s}}", h.Ns, harness.Backends, harness.Web))
-	leftNothing(t, h, before)
-	if status := h.ReadField(t, "Service", h.Ns, "leaves", "status"); status != "map[loadBalancer:map[]]" {
+	h.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: leaves, namespace: %s}, spec: {type: ClusterIP, selector: %s, ports: %s}}", h.Namespace, harness.BackendSelector, harness.HTTPPort))
+	expectNothingLeft(t, h, before)
+	if status := h.ReadField(t, "Service", h.Namespace, "leaves", "status"); status != "map[loadBalancer:map[]]" {
 		t.Errorf("as ClusterIP it has the status %s", status)
 	}
 	h.ApplyService(t, harness.ServiceSpec{Name: "leaves"})
-	h.WaitService(t, "leaves")
-	h.Remove(t, "Service", h.Ns, "leaves")
-	leftNothing(t, h, before)
+	h.WaitServiceProgrammed(t, "leaves")
+	h.DeleteAndWait(t, "Service", h.Namespace, "leaves")
+	expectNothingLeft(t, h, before)
 	return "1 row, 1 EIp and 2 objects come and go"
 }
 
-func leftNothing(t *testing.T, h *harness.BackendProject, rows int) {
+func expectNothingLeft(t *testing.T, h *harness.BackendProject, rows int) {
 	t.Helper()
 	harness.Eventually(t, "rows go", func() bool { return countRows(t, h) == rows })
 	harness.Eventually(t, "objects go", func() bool {
-		return h.ReadField(t, "Service", h.Ns, "leaves-ext", "metadata", "name") == "" && h.ReadField(t, "EndpointSlice", h.Ns, "leaves-ext", "metadata", "name") == ""
+		return h.ReadField(t, "Service", h.Namespace, "leaves-ext", "metadata", "name") == "" && h.ReadField(t, "EndpointSlice", h.Namespace, "leaves-ext", "metadata", "name") == ""
 	})
 }

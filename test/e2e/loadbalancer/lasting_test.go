@@ -20,46 +20,46 @@ import (
 // one that is reached at another port.
 func showOneSocket(t *testing.T, h *harness.BackendProject) string {
 	w := harness.ServiceSpec{Name: "socket", Selector: "{socket: 'yes'}", Ports: "[{port: 80, protocol: UDP}]"}
-	address := h.Serve(t, w)
+	address := h.CreateService(t, w)
 	conn, err := h.NS("internet").Dial(harness.Within(t, time.Minute), "udp", address+":80")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close() //nolint:errcheck // the test is over
-	if who := harness.WhoAnswers(conn); who != "" {
+	if who := harness.AskBackendName(conn); who != "" {
 		t.Errorf("without a backend %s answers", who)
 	}
-	h.RunServer(t, "s1", "socket: 'yes'", "", "")
-	hears(t, conn, "s1")
-	h.RunServer(t, "s2", "socket: 'yes'", "", "")
-	h.Remove(t, "Pod", h.Ns, "s1")
-	hears(t, conn, "s2")
-	h.RunServer(t, "s3", "socket: 'yes'", "", `, env: [{name: PORTS, value: "8080"}]`)
-	h.Remove(t, "Pod", h.Ns, "s2")
-	backed(t, h, "socket-udp", 1)
+	h.RunServerPod(t, "s1", "socket: 'yes'", "", "")
+	waitAnswerFrom(t, conn, "s1")
+	h.RunServerPod(t, "s2", "socket: 'yes'", "", "")
+	h.DeleteAndWait(t, "Pod", h.Namespace, "s1")
+	waitAnswerFrom(t, conn, "s2")
+	h.RunServerPod(t, "s3", "socket: 'yes'", "", `, env: [{name: PORTS, value: "8080"}]`)
+	h.DeleteAndWait(t, "Pod", h.Namespace, "s2")
+	waitBackends(t, h, "socket-udp", 1)
 	for range 3 {
-		if who := harness.WhoAnswers(conn); who != "" {
+		if who := harness.AskBackendName(conn); who != "" {
 			t.Errorf("%s answers on a port that it does not listen on", who)
 		}
 	}
 	w.Ports = "[{port: 80, targetPort: 8080, protocol: UDP}]"
-	becomes(t, h, w)
-	hears(t, conn, "s3")
+	changeService(t, h, w)
+	waitAnswerFrom(t, conn, "s3")
 	return "one socket hears three pods one after the other, the last at another port"
 }
 
-// hears waits until a name answers on a socket.
-func hears(t *testing.T, conn net.Conn, name string) {
+// waitAnswerFrom waits until a name answers on a socket.
+func waitAnswerFrom(t *testing.T, conn net.Conn, name string) {
 	t.Helper()
-	harness.Eventually(t, name+" answers", func() bool { return harness.WhoAnswers(conn) == name })
+	harness.Eventually(t, name+" answers", func() bool { return harness.AskBackendName(conn) == name })
 }
 
 // large: what does not fit into one packet arrives whole, both ways.
 func showLarge(t *testing.T, h *harness.BackendProject) string {
 	const size = 6000
-	address := h.Serve(t, harness.ServiceSpec{Name: "large"})
+	address := h.CreateService(t, harness.ServiceSpec{Name: "large"})
 	line := strings.Repeat("x", size) + "\n"
-	for _, where := range []string{"internet", "cli." + h.Ns} {
+	for _, where := range []string{"internet", "cli." + h.Namespace} {
 		h.Download(t, where, address, 4)
 		conn, err := h.NS(where).Dial(harness.Within(t, time.Minute), "tcp", address+":80")
 		if err != nil {
@@ -78,16 +78,16 @@ func showLarge(t *testing.T, h *harness.BackendProject) string {
 // again: a Service that is deleted and made again works, others have addresses of their own and notice nothing, and a wrong address
 // that somebody writes into the status is put right.
 func showAgain(t *testing.T, h *harness.BackendProject) string {
-	other := h.Serve(t, harness.ServiceSpec{Name: "other"})
-	first := h.Serve(t, harness.ServiceSpec{Name: "again"})
-	h.ExpectSpread(t, "internet", "http://"+first, harness.InternetAddress, "b1", "b2", "b3")
-	h.Remove(t, "Service", h.Ns, "again")
-	harness.Eventually(t, "its row goes", func() bool { return vips(t, h, "again-tcp") == "" })
+	other := h.CreateService(t, harness.ServiceSpec{Name: "other"})
+	first := h.CreateService(t, harness.ServiceSpec{Name: "again"})
+	h.ExpectBackends(t, "internet", "http://"+first, harness.InternetAddress, "b1", "b2", "b3")
+	h.DeleteAndWait(t, "Service", h.Namespace, "again")
+	harness.Eventually(t, "its row goes", func() bool { return balancerVIPs(t, h, "again-tcp") == "" })
 	h.SyncFlows(t)
 	h.ExpectSilence(t, "internet", "http://"+first)
-	second := h.Serve(t, harness.ServiceSpec{Name: "again"})
-	h.ExpectSpread(t, "internet", "http://"+second, harness.InternetAddress, "b1", "b2", "b3")
-	h.ExpectSpread(t, "internet", "http://"+other, harness.InternetAddress, "b1", "b2", "b3")
+	second := h.CreateService(t, harness.ServiceSpec{Name: "again"})
+	h.ExpectBackends(t, "internet", "http://"+second, harness.InternetAddress, "b1", "b2", "b3")
+	h.ExpectBackends(t, "internet", "http://"+other, harness.InternetAddress, "b1", "b2", "b3")
 	if other == first || other == second {
 		t.Errorf("two Services have %s, others %s and %s", other, first, second)
 	}
@@ -96,22 +96,22 @@ apiVersion: v1
 kind: Service
 metadata: {name: again, namespace: %s}
 spec: {type: LoadBalancer, selector: %s, ports: %s}
-status: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}`, h.Ns, harness.Backends, harness.Web))
+status: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}`, h.Namespace, harness.BackendSelector, harness.HTTPPort))
 	right := fmt.Sprintf("map[ingress:[map[ip:%s ipMode:VIP]]]", second)
-	took := harness.Eventually(t, "the status is right again", func() bool { return h.ReadField(t, "Service", h.Ns, "again", "status", "loadBalancer") == right })
+	took := harness.Eventually(t, "the status is right again", func() bool { return h.ReadField(t, "Service", h.Namespace, "again", "status", "loadBalancer") == right })
 	return fmt.Sprintf("made twice beside another; a wrong status was right after %s", took.Round(10*time.Millisecond))
 }
 
 // whileAway: a Service that is deleted while nobody looks leaves nothing either. It has no finalizer that would keep it.
 func showWhileAway(t *testing.T, h *harness.BackendProject) string {
-	address := h.Serve(t, harness.ServiceSpec{Name: "away"})
-	h.ExpectSpread(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3")
+	address := h.CreateService(t, harness.ServiceSpec{Name: "away"})
+	h.ExpectBackends(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3")
 	harness.SharedController.Stop(syscall.SIGKILL)
-	h.Remove(t, "Service", h.Ns, "away")
-	h.ExpectSpread(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3") // nobody was there to take it away
+	h.DeleteAndWait(t, "Service", h.Namespace, "away")
+	h.ExpectBackends(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3") // nobody was there to take it away
 	harness.SharedController.Start(t)
-	took := harness.Eventually(t, "rows go", func() bool { return vips(t, h, "away-tcp") == "" })
-	harness.Eventually(t, "objects go", func() bool { return h.ReadField(t, "Service", h.Ns, "away-ext", "metadata", "name") == "" })
+	took := harness.Eventually(t, "rows go", func() bool { return balancerVIPs(t, h, "away-tcp") == "" })
+	harness.Eventually(t, "objects go", func() bool { return h.ReadField(t, "Service", h.Namespace, "away-ext", "metadata", "name") == "" })
 	h.SyncFlows(t)
 	h.ExpectSilence(t, "internet", "http://"+address)
 	return fmt.Sprintf("nothing is left %s after the controller's start", took.Round(10*time.Millisecond))
@@ -119,19 +119,19 @@ func showWhileAway(t *testing.T, h *harness.BackendProject) string {
 
 // withoutAPI: without an API server load balancers go on, and with it again new ones come.
 func showWithoutAPI(t *testing.T, h *harness.BackendProject) string {
-	address := h.Serve(t, harness.ServiceSpec{Name: "lasts"})
-	h.GiveOrder(t, "pause", "kube-controller-manager") // see restartAPI
-	h.GiveOrder(t, "kill", "kube-apiserver")
-	h.ExpectSpread(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3")
-	h.GiveOrder(t, "start", "kube-apiserver")
+	address := h.CreateService(t, harness.ServiceSpec{Name: "lasts"})
+	h.ControlLab(t, "pause", "kube-controller-manager") // see restartAPI
+	h.ControlLab(t, "kill", "kube-apiserver")
+	h.ExpectBackends(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3")
+	h.ControlLab(t, "start", "kube-apiserver")
 	harness.Eventually(t, "the API server is back", func() bool {
 		return h.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(harness.Within(t, time.Second)).Error() == nil
 	})
-	h.GiveOrder(t, "resume", "kube-controller-manager")
-	next := h.Serve(t, harness.ServiceSpec{Name: "comes"})
-	h.Wait(t, "Service", h.Ns, "comes", manifest.True("HasEndpoints")) // whoever finds them has just come back
-	h.ExpectSpread(t, "internet", "http://"+next, harness.InternetAddress, "b1", "b2", "b3")
-	h.ExpectSpread(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3")
+	h.ControlLab(t, "resume", "kube-controller-manager")
+	next := h.CreateService(t, harness.ServiceSpec{Name: "comes"})
+	h.WaitForObject(t, "Service", h.Namespace, "comes", manifest.True("HasEndpoints")) // whoever finds them has just come back
+	h.ExpectBackends(t, "internet", "http://"+next, harness.InternetAddress, "b1", "b2", "b3")
+	h.ExpectBackends(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3")
 	if next == address {
 		t.Errorf("two Services have the address %s", address)
 	}
@@ -141,28 +141,28 @@ func showWithoutAPI(t *testing.T, h *harness.BackendProject) string {
 // strays: a packet of the server that is outside the connection's window must not reach the client with the server's own address:
 // the client would reset the connection.
 func showStrays(t *testing.T, h *harness.BackendProject) string {
-	address := h.Serve(t, harness.ServiceSpec{Name: "window", Selector: "{app: b1}"})
-	b1 := h.NS("b1." + h.Ns)
+	address := h.CreateService(t, harness.ServiceSpec{Name: "window", Selector: "{app: b1}"})
+	b1 := h.NS("b1." + h.Namespace)
 	var resets atomic.Int32
-	h.Capture(t, "b1."+h.Ns, "eth0", unix.ETH_P_IP, func(b []byte, own bool) {
+	h.CaptureFrames(t, "b1."+h.Namespace, "eth0", unix.ETH_P_IP, func(b []byte, own bool) {
 		if !own && len(b) > 47 && b[23] == unix.IPPROTO_TCP && b[47]&harness.Rst != 0 {
 			resets.Add(1)
 		}
 	})
-	router, err := net.ParseMAC(h.RunNbctl(t, "--bare", "--columns=mac", "find", "Logical_Router_Port", "name="+h.Ns+"-"+h.Ns+"-default"))
+	router, err := net.ParseMAC(h.RunNbctl(t, "--bare", "--columns=mac", "find", "Logical_Router_Port", "name="+h.Namespace+"-"+h.Namespace+"-default"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	stray := harness.Frame{From: harness.HardwareAddress(t, b1), Source: netip.MustParseAddrPort(h.Pods["b1"] + ":80"), Protocol: unix.IPPROTO_TCP, Flags: harness.Ack, Text: "stray"}
-	for where, next := range map[string]net.HardwareAddr{"cli." + h.Ns: harness.HardwareAddress(t, h.NS("cli."+h.Ns)), "internet": router} {
+	for where, next := range map[string]net.HardwareAddr{"cli." + h.Namespace: harness.HardwareAddress(t, h.NS("cli."+h.Namespace)), "internet": router} {
 		resets.Store(0)
 		stray.To = next
-		disturb(t, h, where, address, stray)
+		injectStrays(t, h, where, address, stray)
 		if n := resets.Load(); n > 0 {
 			t.Errorf("%s has sent %d resets", where, n)
 		}
 	}
-	stray.To, stray.Target = harness.HardwareAddress(t, h.NS("cli."+h.Ns)), netip.MustParseAddrPort(h.Pods["cli"]+":9") // where no connection is
+	stray.To, stray.Target = harness.HardwareAddress(t, h.NS("cli."+h.Namespace)), netip.MustParseAddrPort(h.Pods["cli"]+":9") // where no connection is
 	if err := harness.InjectFrame(b1, stray.Bytes()); err != nil {
 		t.Fatal(err)
 	}
@@ -170,8 +170,8 @@ func showStrays(t *testing.T, h *harness.BackendProject) string {
 	return "five packets outside the window, to a pod and to outside; no reset, the connections go on"
 }
 
-// disturb makes a connection to b1 behind an address, and sends packets of b1 into it that are not of it.
-func disturb(t *testing.T, h *harness.BackendProject, where, address string, stray harness.Frame) {
+// injectStrays makes a connection to b1 behind an address, and sends packets of b1 into it that are not of it.
+func injectStrays(t *testing.T, h *harness.BackendProject, where, address string, stray harness.Frame) {
 	t.Helper()
 	conn, err := h.NS(where).Dial(harness.Within(t, time.Minute), "tcp", address+":80")
 	if err != nil {
@@ -180,14 +180,14 @@ func disturb(t *testing.T, h *harness.BackendProject, where, address string, str
 	defer conn.Close() //nolint:errcheck // the test is over
 	stray.Target = netip.MustParseAddrPort(conn.LocalAddr().String())
 	for range 5 {
-		if who := harness.WhoAnswers(conn); who != "b1" {
+		if who := harness.AskBackendName(conn); who != "b1" {
 			t.Errorf("%s: %q answers", where, who)
 		}
-		if err := harness.InjectFrame(h.NS("b1."+h.Ns), stray.Bytes()); err != nil {
+		if err := harness.InjectFrame(h.NS("b1."+h.Namespace), stray.Bytes()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if who := harness.WhoAnswers(conn); who != "b1" {
+	if who := harness.AskBackendName(conn); who != "b1" {
 		t.Errorf("%s: after stray packets %q answers", where, who)
 	}
 }

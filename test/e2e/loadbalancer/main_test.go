@@ -8,8 +8,8 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// balancers is what `make show-lb` prints.
-var balancers = show.New("load balancers",
+// balancerItems is what `make show-lb` prints.
+var balancerItems = show.New("load balancers",
 	"every feature, by packets",
 	"Kubernetes' own conformance of Services: for each behaviour a test, or why it does not apply",
 	"a rolling update of ten pods under load: no request fails",
@@ -18,4 +18,4 @@ var balancers = show.New("load balancers",
 	"abuse by one tenant does not slow down others",
 )
 
-func TestMain(m *testing.M) { harness.Main(m, balancers) }
+func TestMain(m *testing.M) { harness.Main(m, balancerItems) }

@@ -16,8 +16,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// ours is the class that a Service in the management VPC has to name.
-const ours = ", loadBalancerClass: kube-dc.com/sallyport"
+// ourClass is the class that a Service in the management VPC has to name.
+const ourClass = ", loadBalancerClass: kube-dc.com/sallyport"
 
 // newManagementProject is a project in a lab of its own, whose controller lets pods of the management VPC reach the cloud network.
 func newManagementProject(t *testing.T) *harness.BackendProject {
@@ -26,51 +26,51 @@ func newManagementProject(t *testing.T) *harness.BackendProject {
 	c.InstallSallyport(t)
 	ctl := c.NewController(t, t.TempDir(), "--management-network-type", "cloud")
 	ctl.Start(t)
-	t.Cleanup(ctl.End)
+	t.Cleanup(ctl.StopIfStarted)
 	return c.NewBackendProject(t, "management", "10.54.0.0/24")
 }
 
-// in is the same project seen from a namespace of the management VPC, which is made for it.
-func in(t *testing.T, h *harness.BackendProject, namespace string) *harness.BackendProject {
+// inManagementNamespace is the same project seen from a namespace of the management VPC, which is made for it.
+func inManagementNamespace(t *testing.T, h *harness.BackendProject, namespace string) *harness.BackendProject {
 	t.Helper()
 	h.CreateNamespace(t, namespace, "")
-	return &harness.BackendProject{Cluster: h.Cluster, Ns: namespace, Pods: map[string]string{}}
+	return &harness.BackendProject{Cluster: h.Cluster, Namespace: namespace, Pods: map[string]string{}}
 }
 
 // management: Services of two namespaces of the management VPC answer on three networks, to clients near and far and to a pod
 // beside them; one without a class is not ours; and when all are gone nothing is left of them.
 func showManagement(t *testing.T, h *harness.BackendProject) string {
-	one, two := in(t, h, "manage-one"), in(t, h, "manage-two")
-	one.RunPod(t, harness.Pod{Namespace: one.Ns, Name: "m1", Node: "node1"})
-	one.RunPod(t, harness.Pod{Namespace: one.Ns, Name: "m3", Node: "node3"})
-	two.RunPod(t, harness.Pod{Namespace: two.Ns, Name: "m2", Node: "node2"})
+	one, two := inManagementNamespace(t, h, "manage-one"), inManagementNamespace(t, h, "manage-two")
+	one.RunPod(t, harness.Pod{Namespace: one.Namespace, Name: "m1", Node: "node1"})
+	one.RunPod(t, harness.Pod{Namespace: one.Namespace, Name: "m3", Node: "node3"})
+	two.RunPod(t, harness.Pod{Namespace: two.Namespace, Name: "m2", Node: "node2"})
 	before := managementRows(t, h)
 	asked := 0
 	for _, kind := range harness.NetworkTypes {
 		x := h.Network(t, kind)
-		asks := harness.ServiceSpec{Name: "on-" + kind, Annotations: "network.kube-dc.com/external-network-type: " + kind, More: ours}
+		asks := harness.ServiceSpec{Name: "on-" + kind, Annotations: "network.kube-dc.com/external-network-type: " + kind, ExtraFields: ourClass}
 		asks.Selector = "{app: m1}"
-		first := one.Serve(t, asks)
+		first := one.CreateService(t, asks)
 		asks.Selector = "{app: m2}"
-		second := two.Serve(t, asks)
+		second := two.CreateService(t, asks)
 		for where, saw := range map[string]string{"internet": harness.InternetAddress, x.Client: x.ClientAddress, x.Neighbour: x.NeighbourAddress} {
-			asked += h.ExpectSpread(t, where, "http://"+first, saw, "m1")
-			asked += h.ExpectSpread(t, where, "http://"+second, saw, "m2")
+			asked += h.ExpectBackends(t, where, "http://"+first, saw, "m1")
+			asked += h.ExpectBackends(t, where, "http://"+second, saw, "m2")
 		}
-		asked += h.ExpectSpread(t, "m3."+one.Ns, "http://"+second, "", "m2")
+		asked += h.ExpectBackends(t, "m3."+one.Namespace, "http://"+second, "", "m2")
 	}
 	one.ApplyService(t, harness.ServiceSpec{Name: "classless", Selector: "{app: m1}"})
-	one.Serve(t, harness.ServiceSpec{Name: "after", Selector: "{app: m1}", More: ours})
-	if status := h.ReadField(t, "Service", one.Ns, "classless", "status"); status != "map[loadBalancer:map[]]" {
+	one.CreateService(t, harness.ServiceSpec{Name: "after", Selector: "{app: m1}", ExtraFields: ourClass})
+	if status := h.ReadField(t, "Service", one.Namespace, "classless", "status"); status != "map[loadBalancer:map[]]" {
 		t.Errorf("a Service without a class has the status %s", status)
 	}
 	h.ExpectNoDrops(t)
 	for _, side := range []*harness.BackendProject{one, two} {
 		for _, kind := range harness.NetworkTypes {
-			h.Remove(t, "Service", side.Ns, "on-"+kind)
+			h.DeleteAndWait(t, "Service", side.Namespace, "on-"+kind)
 		}
 	}
-	h.Remove(t, "Service", one.Ns, "after")
+	h.DeleteAndWait(t, "Service", one.Namespace, "after")
 	harness.Eventually(t, "rows of the management VPC go", func() bool { return managementRows(t, h) == before })
 	return fmt.Sprintf("%d requests to two namespaces by three networks, client's address seen, no router dropped anything; nothing is left", asked)
 }
@@ -78,11 +78,11 @@ func showManagement(t *testing.T, h *harness.BackendProject) string {
 // managementRows are the rows of ours of the management VPC, without what its network is for.
 func managementRows(t *testing.T, h *harness.BackendProject) int {
 	t.Helper()
-	return countRows(t, (&harness.BackendProject{Cluster: h.Cluster, Ns: "ovn-cluster"}))
+	return countRows(t, (&harness.BackendProject{Cluster: h.Cluster, Namespace: "ovn-cluster"}))
 }
 
-// proxy starts HAProxy in a pod: on port 80 it asks a server, and at /who it answers itself whom it saw.
-func proxy(t *testing.T, h *harness.BackendProject, name, node, server string) {
+// runProxy starts HAProxy in a pod: on port 80 it asks a server, and at /who it answers itself whom it saw.
+func runProxy(t *testing.T, h *harness.BackendProject, name, node, server string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name+".cfg")
 	text := fmt.Sprintf(`
@@ -103,19 +103,19 @@ backend tenant
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h.RunPod(t, harness.Pod{Namespace: h.Ns, Name: name, Node: node, Image: "haproxy", Command: []string{h.Parts.Program("haproxy"), "-db", "-f", file}})
+	h.RunPod(t, harness.Pod{Namespace: h.Namespace, Name: name, Node: node, Image: "haproxy", Command: []string{h.Parts.Program("haproxy"), "-db", "-f", file}})
 }
 
 // proxySeesClient: the proxy is behind a load balancer on the default network and on a secondary one, and sees who asks.
 func showProxySeesClient(t *testing.T, h *harness.BackendProject) string {
-	g := in(t, h, "manage-proxy")
-	proxy(t, g, "edge", "node2", "")
+	g := inManagementNamespace(t, h, "manage-proxy")
+	runProxy(t, g, "edge", "node2", "")
 	asked := 0
 	for _, kind := range []string{"cloud", "public"} {
 		x := h.Network(t, kind)
-		address := g.Serve(t, harness.ServiceSpec{Name: "edge-" + kind, Selector: "{app: edge}", Annotations: "network.kube-dc.com/external-network-type: " + kind, More: ours})
+		address := g.CreateService(t, harness.ServiceSpec{Name: "edge-" + kind, Selector: "{app: edge}", Annotations: "network.kube-dc.com/external-network-type: " + kind, ExtraFields: ourClass})
 		for where, saw := range map[string]string{"internet": harness.InternetAddress, x.Client: x.ClientAddress} {
-			asked += h.ExpectSpread(t, where, "http://"+address+"/who", saw, "edge")
+			asked += h.ExpectBackends(t, where, "http://"+address+"/who", saw, "edge")
 		}
 	}
 	h.ExpectNoDrops(t)
@@ -125,18 +125,18 @@ func showProxySeesClient(t *testing.T, h *harness.BackendProject) string {
 // acrossVPCs: a client asks the proxy at its public address, the proxy asks the tenant's load balancer at its address on the cloud
 // network, and the tenant's pod answers. It sees the address of the management VPC's router there.
 func showAcrossVPCs(t *testing.T, h *harness.BackendProject) string {
-	tenant := h.Serve(t, harness.ServiceSpec{Name: "behind", Annotations: "network.kube-dc.com/external-network-type: cloud"})
-	g := in(t, h, "manage-across")
-	proxy(t, g, "front", "node3", tenant+":80")
-	address := g.Serve(t, harness.ServiceSpec{Name: "front", Selector: "{app: front}", Annotations: "network.kube-dc.com/external-network-type: public", More: ours})
+	tenant := h.CreateService(t, harness.ServiceSpec{Name: "behind", Annotations: "network.kube-dc.com/external-network-type: cloud"})
+	g := inManagementNamespace(t, h, "manage-across")
+	runProxy(t, g, "front", "node3", tenant+":80")
+	address := g.CreateService(t, harness.ServiceSpec{Name: "front", Selector: "{app: front}", Annotations: "network.kube-dc.com/external-network-type: public", ExtraFields: ourClass})
 	router := h.ReadField(t, "OvnEip", "", "ovn-cluster-ext-cloud", "status", "v4Ip")
 	// While the router asks for its neighbour, HAProxy's first SYN is lost; it sends the next after a second, when the client may have
 	// given up, and then the upstream router drops the late answer.
-	harness.Eventually(t, "the routers know each other", func() bool { _, err := h.Ask("internet", "http://"+address); return err == nil })
+	harness.Eventually(t, "the routers know each other", func() bool { _, err := h.SendRequest("internet", "http://"+address); return err == nil })
 	<-time.After(time.Second)
 	h.ResetDrops(t)
-	asked := h.ExpectSpread(t, "internet", "http://"+address, router, "b1", "b2", "b3")
-	h.ExpectSpread(t, "internet", "http://"+address+"/who", harness.InternetAddress, "front")
+	asked := h.ExpectBackends(t, "internet", "http://"+address, router, "b1", "b2", "b3")
+	h.ExpectBackends(t, "internet", "http://"+address+"/who", harness.InternetAddress, "front")
 	h.ExpectNoDrops(t)
 	return fmt.Sprintf("%d requests: client → HAProxy in the management VPC (%s) → tenant's load balancer (%s) → pod; the pod saw %s", asked, address, tenant, router)
 }
@@ -144,22 +144,22 @@ func showAcrossVPCs(t *testing.T, h *harness.BackendProject) string {
 // twoGateways: two proxies in two namespaces, on one address that its owner shares, at ports 80 and 443; a third who
 // wants a port that is taken is told so.
 func showTwoGateways(t *testing.T, h *harness.BackendProject) string {
-	a, b := in(t, h, "manage-a"), in(t, h, "manage-b")
-	proxy(t, a, "gate-a", "node1", "")
-	proxy(t, b, "gate-b", "node3", "")
-	address := h.CreateEIP(t, a.Ns, "front", "{externalNetworkType: public, sharedWith: ["+b.Ns+"]}")
-	t.Cleanup(func() { h.Remove(t, "EIp", a.Ns, "front") })
-	bind := "service.nlb.kube-dc.com/bind-on-eip: " + a.Ns + "/front"
-	first := a.Serve(t, harness.ServiceSpec{Name: "gate", Selector: "{app: gate-a}", Annotations: bind, More: ours})
-	second := b.Serve(t, harness.ServiceSpec{Name: "gate", Selector: "{app: gate-b}", Ports: "[{port: 443, targetPort: 80}]", Annotations: bind, More: ours})
+	a, b := inManagementNamespace(t, h, "manage-a"), inManagementNamespace(t, h, "manage-b")
+	runProxy(t, a, "gate-a", "node1", "")
+	runProxy(t, b, "gate-b", "node3", "")
+	address := h.CreateEIP(t, a.Namespace, "front", "{externalNetworkType: public, sharedWith: ["+b.Namespace+"]}")
+	t.Cleanup(func() { h.DeleteAndWait(t, "EIp", a.Namespace, "front") })
+	bind := "service.nlb.kube-dc.com/bind-on-eip: " + a.Namespace + "/front"
+	first := a.CreateService(t, harness.ServiceSpec{Name: "gate", Selector: "{app: gate-a}", Annotations: bind, ExtraFields: ourClass})
+	second := b.CreateService(t, harness.ServiceSpec{Name: "gate", Selector: "{app: gate-b}", Ports: "[{port: 443, targetPort: 80}]", Annotations: bind, ExtraFields: ourClass})
 	if first != address || second != address {
 		t.Errorf("the EIp has %s, the Services have %s and %s", address, first, second)
 	}
 	h.ExpectAnswer(t, "internet", "http://"+address+":80/who", "gate-a", harness.InternetAddress)
 	h.ExpectAnswer(t, "internet", "http://"+address+":443/who", "gate-b", harness.InternetAddress)
-	b.ApplyService(t, harness.ServiceSpec{Name: "late", Selector: "{app: gate-b}", Annotations: bind, More: ours})
+	b.ApplyService(t, harness.ServiceSpec{Name: "late", Selector: "{app: gate-b}", Annotations: bind, ExtraFields: ourClass})
 	b.WaitServiceCondition(t, "late", "Accepted=False PortTaken", "held by a Service of another namespace")
-	if owners := h.ReadField(t, "EIp", a.Ns, "front", "status", "owners"); !strings.Contains(owners, "gate") {
+	if owners := h.ReadField(t, "EIp", a.Namespace, "front", "status", "owners"); !strings.Contains(owners, "gate") {
 		t.Errorf("EIp front is held by %s", owners)
 	}
 	h.ExpectNoDrops(t)
@@ -170,9 +170,9 @@ func showTwoGateways(t *testing.T, h *harness.BackendProject) string {
 // each, with everything as it was.
 func showManagementGateway(t *testing.T, h *harness.BackendProject) string {
 	const port, other = "ovn-cluster-ext-public", "ext-public-ovn-cluster"
-	g := in(t, h, "manage-gate")
-	g.RunPod(t, harness.Pod{Namespace: g.Ns, Name: "held", Node: "node1"})
-	address := g.Serve(t, harness.ServiceSpec{Name: "held", Selector: "{app: held}", Annotations: "network.kube-dc.com/external-network-type: public", More: ours})
+	g := inManagementNamespace(t, h, "manage-gate")
+	g.RunPod(t, harness.Pod{Namespace: g.Namespace, Name: "held", Node: "node1"})
+	address := g.CreateService(t, harness.ServiceSpec{Name: "held", Selector: "{app: held}", Annotations: "network.kube-dc.com/external-network-type: public", ExtraFields: ourClass})
 	answers := func() {
 		h.SyncFlows(t)
 		h.ExpectAnswer(t, "internet", "http://"+address, "held", harness.InternetAddress)
@@ -194,7 +194,7 @@ func showManagementGateway(t *testing.T, h *harness.BackendProject) string {
 		took = append(took, fmt.Sprintf("%s %s", what, after.Round(10*time.Millisecond)))
 		answers()
 	}
-	m := &harness.BackendProject{Cluster: h.Cluster, Ns: "ovn-cluster"}
+	m := &harness.BackendProject{Cluster: h.Cluster, Namespace: "ovn-cluster"}
 	restartKubeOVN(t, m, balancerUUIDs(t, m))
 	if now := gatewayState(t, h, port, other); now != before {
 		t.Errorf("after a restart of Kube-OVN the gateway is\n%s, and was\n%s", now, before)

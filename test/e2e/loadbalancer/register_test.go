@@ -21,28 +21,28 @@ type balancerRow struct {
 	VIPs map[string]string `ovsdb:"vips"`
 }
 
-// register is every load balancer of a northbound database, and when each became what it is.
-type register struct {
+// balancerWatch is every load balancer of a northbound database, and when each became what it is.
+type balancerWatch struct {
 	nb client.Client
 
-	mu   sync.Mutex
-	rows map[string]balancerRow // by name
-	at   map[string]time.Time
-	next chan struct{} // closed at the next change
+	mu        sync.Mutex
+	rows      map[string]balancerRow // by name
+	changedAt map[string]time.Time
+	changed   chan struct{} // closed at the next change
 }
 
-// newRegister listens to the northbound database until the test ends.
-func newRegister(t *testing.T, c *harness.Cluster) *register {
+// newBalancerWatch listens to the northbound database until the test ends.
+func newBalancerWatch(t *testing.T, c *harness.Cluster) *balancerWatch {
 	t.Helper()
-	nb := c.Northbound(t, "Load_Balancer", &balancerRow{})
+	nb := c.NewNBClient(t, "Load_Balancer", &balancerRow{})
 	ctx := harness.Within(t, 30*time.Second)
 	if err := nb.Connect(ctx); err != nil {
 		t.Fatal(err)
 	}
-	r := &register{nb: nb, rows: map[string]balancerRow{}, at: map[string]time.Time{}, next: make(chan struct{})}
+	r := &balancerWatch{nb: nb, rows: map[string]balancerRow{}, changedAt: map[string]time.Time{}, changed: make(chan struct{})}
 	nb.Cache().AddEventHandler(&cache.EventHandlerFuncs{
-		AddFunc:    func(_ string, m model.Model) { r.saw(m) },
-		UpdateFunc: func(_ string, _, m model.Model) { r.saw(m) },
+		AddFunc:    func(_ string, m model.Model) { r.recordRow(m) },
+		UpdateFunc: func(_ string, _, m model.Model) { r.recordRow(m) },
 	})
 	if _, err := nb.MonitorAll(ctx); err != nil {
 		t.Fatal(err)
@@ -50,20 +50,20 @@ func newRegister(t *testing.T, c *harness.Cluster) *register {
 	return r
 }
 
-func (r *register) saw(m model.Model) {
+func (r *balancerWatch) recordRow(m model.Model) {
 	row := *m.(*balancerRow)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rows[row.Name], r.at[row.Name] = row, time.Now()
-	close(r.next)
-	r.next = make(chan struct{})
+	r.rows[row.Name], r.changedAt[row.Name] = row, time.Now()
+	close(r.changed)
+	r.changed = make(chan struct{})
 }
 
-// calm waits until no load balancer has changed for a while: Kube-OVN has its own of the same Services, and is slower.
-func (r *register) calm(ctx context.Context, still time.Duration) error {
+// waitQuiet waits until no load balancer has changed for a while: Kube-OVN has its own of the same Services, and is slower.
+func (r *balancerWatch) waitQuiet(ctx context.Context, still time.Duration) error {
 	for {
 		r.mu.Lock()
-		next := r.next
+		next := r.changed
 		r.mu.Unlock()
 		select {
 		case <-next:
@@ -75,11 +75,11 @@ func (r *register) calm(ctx context.Context, still time.Duration) error {
 	}
 }
 
-// until waits until something holds of a load balancer, and returns when it became so.
-func (r *register) until(ctx context.Context, name string, holds func(balancerRow) bool) (time.Time, error) {
+// waitUntil waits until something holds of a load balancer, and returns when it became so.
+func (r *balancerWatch) waitUntil(ctx context.Context, name string, holds func(balancerRow) bool) (time.Time, error) {
 	for {
 		r.mu.Lock()
-		row, at, next := r.rows[name], r.at[name], r.next
+		row, at, next := r.rows[name], r.changedAt[name], r.changed
 		r.mu.Unlock()
 		if row.Name != "" && holds(row) {
 			return at, nil

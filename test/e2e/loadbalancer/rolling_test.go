@@ -14,27 +14,27 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// clientPatience is how long a client waits for an answer. SYNs are sent after nothing, one, three and seven seconds.
-const clientPatience = 10 * time.Second
+// clientTimeout is how long a client waits for an answer. SYNs are sent after nothing, one, three and seven seconds.
+const clientTimeout = 10 * time.Second
 
 // TestBalancer3Rolling: all pods of a Deployment are replaced while clients ask without a pause. No request fails.
 func TestBalancer3Rolling(t *testing.T) {
-	harness.Alone(t)
-	item := balancers.Item(t, 3)
+	harness.RunAlone(t)
+	item := balancerItems.Item(t, 3)
 	h := newBackendProject(t, "rolling", "10.52.0.0/24")
-	rounds := show.Size(5, 1)
-	deploy(t, h, 0)
-	address := h.Serve(t, harness.ServiceSpec{Name: "rolling", Selector: "{app: rolling}", Annotations: "network.kube-dc.com/external-network-type: public"})
-	harness.Eventually(t, "the first answer on a network that is new to the router", func() bool { _, err := h.Ask("internet", "http://"+address); return err == nil })
-	load := load(h, "http://"+address, 4)
+	rounds := show.ChooseSize(5, 1)
+	rollDeployment(t, h, 0)
+	address := h.CreateService(t, harness.ServiceSpec{Name: "rolling", Selector: "{app: rolling}", Annotations: "network.kube-dc.com/external-network-type: public"})
+	harness.Eventually(t, "the first answer on a network that is new to the router", func() bool { _, err := h.SendRequest("internet", "http://"+address); return err == nil })
+	load := startLoad(h, "http://"+address, 4)
 	<-time.After(3 * time.Second)
 	for n := range rounds {
-		deploy(t, h, n+1)
+		rollDeployment(t, h, n+1)
 		<-time.After(8 * time.Second) // until those before have ended, and some more
 	}
 	r := load()
-	item.Figure("10 pods replaced %d times under load: %d requests to %d pods, %d failed; %d took more than 0.9 s (a SYN was lost), the slowest %s",
-		rounds, r.answered, len(r.names), len(r.failed), r.repeated, r.slowest.Round(time.Millisecond))
+	item.AddFigure("10 pods replaced %d times under load: %d requests to %d pods, %d failed; %d took more than 0.9 s (a SYN was lost), the slowest %s",
+		rounds, r.answered, len(r.names), len(r.failed), r.resentSYNs, r.slowest.Round(time.Millisecond))
 	if len(r.failed) > 0 {
 		t.Errorf("%d of %d requests failed, the first: %v", len(r.failed), r.answered+len(r.failed), r.failed[0])
 	}
@@ -43,9 +43,9 @@ func TestBalancer3Rolling(t *testing.T) {
 	}
 }
 
-// deploy makes ten pods, or replaces them by ten others, and waits until they are there. A pod that ends serves for eight seconds more:
+// rollDeployment makes ten pods, or replaces them by ten others, and waits until they are there. A pod that ends serves for eight seconds more:
 // when one change follows the other, Kubernetes takes some seconds until its EndpointSlices are without it.
-func deploy(t *testing.T, h *harness.BackendProject, version int) {
+func rollDeployment(t *testing.T, h *harness.BackendProject, version int) {
 	t.Helper()
 	h.Apply(t, fmt.Sprintf(`
 apiVersion: apps/v1
@@ -59,8 +59,8 @@ spec:
     metadata: {labels: {app: rolling}, annotations: {version: "%d"}}
     spec:
       terminationGracePeriodSeconds: 15
-      containers: [{name: main, image: lab/echo, lifecycle: {preStop: {sleep: {seconds: 8}}}}]`, h.Ns, version))
-	h.Wait(t, "Deployment", h.Ns, "rolling", func(o *unstructured.Unstructured) bool {
+      containers: [{name: main, image: lab/echo, lifecycle: {preStop: {sleep: {seconds: 8}}}}]`, h.Namespace, version))
+	h.WaitForObject(t, "Deployment", h.Namespace, "rolling", func(o *unstructured.Unstructured) bool {
 		status, _, _ := unstructured.NestedMap(o.Object, "status")
 		for _, field := range []string{"replicas", "updatedReplicas", "availableReplicas"} {
 			if n, _ := status[field].(int64); n != 10 {
@@ -72,25 +72,25 @@ spec:
 	})
 }
 
-// result is what became of requests.
-type result struct {
-	answered int
-	names    map[string]bool
-	failed   []error
-	slowest  time.Duration
-	repeated int // so slow that a SYN must have been sent twice
+// loadResult is what became of requests.
+type loadResult struct {
+	answered   int
+	names      map[string]bool
+	failed     []error
+	slowest    time.Duration
+	resentSYNs int // so slow that a SYN must have been sent twice
 }
 
-// load asks a target by several clients at once, each request over a connection of its own, until it is called.
-func load(h *harness.BackendProject, target string, clients int) func() result {
+// startLoad asks a target by several clients at once, each request over a connection of its own, until it is called.
+func startLoad(h *harness.BackendProject, target string, clients int) func() loadResult {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	var mu sync.Mutex
-	total := result{names: map[string]bool{}}
+	total := loadResult{names: map[string]bool{}}
 	for range clients {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				a, err := askWithin(h, target, clientPatience)
+				a, err := requestWithin(h, target, clientTimeout)
 				mu.Lock()
 				if err != nil {
 					total.failed = append(total.failed, err)
@@ -99,7 +99,7 @@ func load(h *harness.BackendProject, target string, clients int) func() result {
 					total.names[a.Name] = true
 					total.slowest = max(total.slowest, a.Took)
 					if a.Took > 900*time.Millisecond {
-						total.repeated++
+						total.resentSYNs++
 					}
 				}
 				mu.Unlock()
@@ -107,14 +107,14 @@ func load(h *harness.BackendProject, target string, clients int) func() result {
 			}
 		})
 	}
-	return func() result {
+	return func() loadResult {
 		cancel()
 		all.Wait()
 		return total
 	}
 }
 
-func askWithin(h *harness.BackendProject, target string, limit time.Duration) (program.Answer, error) {
+func requestWithin(h *harness.BackendProject, target string, limit time.Duration) (program.Answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	return program.Ask(ctx, h.NS("internet"), target)

@@ -16,73 +16,75 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// serviceFleet is a fleet of projects whose Services have endpoints that do not exist: nothing is sent, only written.
-type serviceFleet struct {
-	*harness.Fleet
-	rows     *register
-	services int
+// serviceScaleFixture is a fleet of projects whose Services have endpoints that do not exist: nothing is sent, only written.
+type serviceScaleFixture struct {
+	*harness.ScaleFixture
+	balancers *balancerWatch
+	services  int
 }
 
 // TestBalancer5Speed: how long it takes from an EndpointSlice to the row, beside a bare transaction and beside Kube-OVN's own
 // load balancers of the same Services; all from nothing; and a restart.
 func TestBalancer5Speed(t *testing.T) {
-	harness.Alone(t)
-	item := balancers.Item(t, 5)
-	c := &serviceFleet{Fleet: harness.NewFleet(t)}
-	c.rows = newRegister(t, c.Cluster)
-	c.Grow(t, show.Size(100, 4))
-	for _, size := range show.Size([]int{1000, 10000}, []int{80}) {
-		c.fill(t, item, size)
-		c.changes(t, item)
-		c.Restart(t, item)
+	harness.RunAlone(t)
+	item := balancerItems.Item(t, 5)
+	c := &serviceScaleFixture{ScaleFixture: harness.NewScaleFixture(t)}
+	c.balancers = newBalancerWatch(t, c.Cluster)
+	c.GrowTo(t, show.ChooseSize(100, 4))
+	for _, size := range show.ChooseSize([]int{1000, 10000}, []int{80}) {
+		c.createServices(t, item, size)
+		c.measureChanges(t, item)
+		c.MeasureRestart(t, item)
 	}
 }
 
-// name is a Service of the fleet: they are dealt out to the projects.
-func (c *serviceFleet) name(i int) (namespace, name string) {
-	return c.Space(i % c.Size), fmt.Sprintf("s%05d", i)
+// serviceName is a Service of the fleet: they are dealt out to the projects.
+func (c *serviceScaleFixture) serviceName(i int) (namespace, name string) {
+	return c.NamespaceOf(i % c.Size), fmt.Sprintf("s%05d", i)
 }
 
-// balancer is the name of a Service's load balancer.
-func (c *serviceFleet) balancer(i int) string {
-	namespace, name := c.name(i)
+// balancerName is the name of a Service's load balancer.
+func (c *serviceScaleFixture) balancerName(i int) string {
+	namespace, name := c.serviceName(i)
 	return namespace + "-" + name + "-tcp"
 }
 
-// fill makes Services with ten endpoints each, until there are so many. Those of a project share one address.
-func (c *serviceFleet) fill(t *testing.T, item *show.Item, size int) {
+// createServices makes Services with ten endpoints each, until there are so many. Those of a project share one address.
+func (c *serviceScaleFixture) createServices(t *testing.T, item *show.Item, size int) {
 	t.Helper()
-	ctx, cpu, begun := harness.Within(t, show.Size(40*time.Minute, 3*time.Minute)), c.Ctl.CPU(t), time.Now()
+	ctx, cpu, begun := harness.Within(t, show.ChooseSize(40*time.Minute, 3*time.Minute)), c.Controller.CPUTime(t), time.Now()
 	group, inner := errgroup.WithContext(ctx)
 	group.SetLimit(16)
 	if c.services == 0 {
 		for i := range c.Size {
-			group.Go(func() error { return c.Create(inner, "EIp", c.Space(i), "front", "externalNetworkType: cloud") })
+			group.Go(func() error {
+				return c.CreateObject(inner, "EIp", c.NamespaceOf(i), "front", "externalNetworkType: cloud")
+			})
 		}
 	}
 	for i := c.services; i < size; i++ {
-		group.Go(func() error { return c.put(inner, i) })
+		group.Go(func() error { return c.createService(inner, i) })
 	}
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
 	wrote := time.Since(begun)
 	for i := c.services; i < size; i++ {
-		if _, err := c.rows.until(ctx, c.balancer(i), hasBackend(endpoint(i, 9))); err != nil {
-			t.Fatalf("load balancer %s: %v", c.balancer(i), err)
+		if _, err := c.balancers.waitUntil(ctx, c.balancerName(i), hasBackend(endpointAddress(i, 9))); err != nil {
+			t.Fatalf("load balancer %s: %v", c.balancerName(i), err)
 		}
 	}
 	took, n := time.Since(begun), size-c.services
 	c.services = size
-	now, most := c.Ctl.Memory(t)
-	item.Figure("%d Services of 10 endpoints in %d projects: %d more from nothing in %.1f s, %.1f s of them to write them to Kubernetes; "+
-		"the controller: %.1f ms of CPU each, %d MiB, at most %d MiB", size, c.Size, n, took.Seconds(), wrote.Seconds(), harness.Milliseconds(c.Ctl.CPU(t)-cpu)/float64(n), now, most)
+	now, most := c.Controller.MemoryUsage(t)
+	item.AddFigure("%d Services of 10 endpoints in %d projects: %d more from nothing in %.1f s, %.1f s of them to write them to Kubernetes; "+
+		"the controller: %.1f ms of CPU each, %d MiB, at most %d MiB", size, c.Size, n, took.Seconds(), wrote.Seconds(), harness.Milliseconds(c.Controller.CPUTime(t)-cpu)/float64(n), now, most)
 }
 
-// endpoint is one of a Service's ten, as OVN has it.
-func endpoint(i, n int) string { return fmt.Sprintf("10.0.0.%d:8080", 100+(i*7+n)%140) }
+// endpointAddress is one of a Service's ten, as OVN has it.
+func endpointAddress(i, n int) string { return fmt.Sprintf("10.0.0.%d:8080", 100+(i*7+n)%140) }
 
-func slice(namespace, name string, addresses []string) string {
+func endpointSliceManifest(namespace, name string, addresses []string) string {
 	var endpoints []string
 	for _, a := range addresses {
 		endpoints = append(endpoints, fmt.Sprintf("{addresses: [%s], conditions: {ready: true}}", strings.TrimSuffix(a, ":8080")))
@@ -91,22 +93,22 @@ func slice(namespace, name string, addresses []string) string {
   addressType: IPv4, ports: [{name: "", port: 8080, protocol: TCP}], endpoints: [%s]}`, namespace, name, name, strings.Join(endpoints, ", "))
 }
 
-func (c *serviceFleet) put(ctx context.Context, i int) error {
-	namespace, name := c.name(i)
+func (c *serviceScaleFixture) createService(ctx context.Context, i int) error {
+	namespace, name := c.serviceName(i)
 	// The second annotation is for Kube-OVN, which tells the VPC by pods otherwise.
 	text := fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {namespace: %[1]s, name: %[2]s,
   annotations: {service.nlb.kube-dc.com/bind-on-eip: front, ovn.kubernetes.io/vpc: %[1]s}},
   spec: {type: LoadBalancer, allocateLoadBalancerNodePorts: false, ports: [{port: %[3]d, targetPort: 8080}]}}`, namespace, name, 1000+i/c.Size)
 	var ten []string
 	for n := range 10 {
-		ten = append(ten, endpoint(i, n))
+		ten = append(ten, endpointAddress(i, n))
 	}
-	objects, err := manifest.Parse(text + "\n---\n" + slice(namespace, name, ten))
+	objects, err := manifest.Parse(text + "\n---\n" + endpointSliceManifest(namespace, name, ten))
 	if err != nil {
 		return err
 	}
 	for _, o := range objects {
-		_, err := c.API.Resource(harness.ResourceOf(harness.Ref(o.GetKind(), "", ""))).Namespace(namespace).Create(ctx, o, metav1.CreateOptions{})
+		_, err := c.API.Resource(harness.ResourceForRef(harness.ObjectRef(o.GetKind(), "", ""))).Namespace(namespace).Create(ctx, o, metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
@@ -114,107 +116,107 @@ func (c *serviceFleet) put(ctx context.Context, i int) error {
 	return nil
 }
 
-// changes measures one change after the other: an endpoint of a Service becomes another.
-func (c *serviceFleet) changes(t *testing.T, item *show.Item) {
+// measureChanges measures one change after the other: an endpoint of a Service becomes another.
+func (c *serviceScaleFixture) measureChanges(t *testing.T, item *show.Item) {
 	t.Helper()
-	c.calm(t)
-	together := c.measure(t, true)
-	c.GiveOrder(t, "pause", "kube-ovn-controller") // it works at each of these changes, too, and longer; and there are two cores
-	alone := c.measure(t, false)
-	c.GiveOrder(t, "resume", "kube-ovn-controller")
-	c.calm(t)
-	item.Figure("%d Services, %d changes, which Kubernetes accepts in %s; from there to the row: %s; a bare transaction %s. While Kube-OVN's controller "+
+	c.waitQuiet(t)
+	together := c.measureLatencies(t, true)
+	c.ControlLab(t, "pause", "kube-ovn-controller") // it works at each of these changes, too, and longer; and there are two cores
+	alone := c.measureLatencies(t, false)
+	c.ControlLab(t, "resume", "kube-ovn-controller")
+	c.waitQuiet(t)
+	item.AddFigure("%d Services, %d changes, which Kubernetes accepts in %s; from there to the row: %s; a bare transaction %s. While Kube-OVN's controller "+
 		"makes its own load balancers of the same Services, which takes it %s: %s; a bare transaction %s", c.services, len(alone.row),
-		harness.UsualAndWorst(alone.accepted), harness.UsualAndWorst(alone.row), harness.UsualAndWorst(alone.bare),
-		harness.UsualAndWorst(together.theirs), harness.UsualAndWorst(together.row), harness.UsualAndWorst(together.bare))
+		harness.FormatMedianAndP99(alone.accepted), harness.FormatMedianAndP99(alone.row), harness.FormatMedianAndP99(alone.bare),
+		harness.FormatMedianAndP99(together.kubeOVN), harness.FormatMedianAndP99(together.row), harness.FormatMedianAndP99(together.bare))
 	for when, took := range map[string]latencies{"while Kube-OVN is paused": alone, "while Kube-OVN works": together} {
-		if limit := 2*harness.P(took.bare, 99) + 20; show.Full() && harness.P(took.row, 99) > limit {
-			t.Errorf("%d Services, %s: the 99th percentile is %.1f ms, wanted %.1f ms", c.services, when, harness.P(took.row, 99), limit)
+		if limit := 2*harness.PercentileMillis(took.bare, 99) + 20; show.IsFullSize() && harness.PercentileMillis(took.row, 99) > limit {
+			t.Errorf("%d Services, %s: the 99th percentile is %.1f ms, wanted %.1f ms", c.services, when, harness.PercentileMillis(took.row, 99), limit)
 		}
 	}
 }
 
-// calm waits until nobody has anything left to do.
-func (c *serviceFleet) calm(t *testing.T) {
+// waitQuiet waits until nobody has anything left to do.
+func (c *serviceScaleFixture) waitQuiet(t *testing.T) {
 	t.Helper()
-	if err := c.rows.calm(harness.Within(t, 20*time.Minute), show.Size(10*time.Second, time.Second)); err != nil {
+	if err := c.balancers.waitQuiet(harness.Within(t, 20*time.Minute), show.ChooseSize(10*time.Second, time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	c.Quiet(t)
+	c.WaitIdle(t)
 }
 
-// measure changes Services at random, one after the other.
-func (c *serviceFleet) measure(t *testing.T, kubeOVN bool) (took latencies) {
+// measureLatencies changes Services at random, one after the other.
+func (c *serviceScaleFixture) measureLatencies(t *testing.T, kubeOVN bool) (took latencies) {
 	t.Helper()
 	chance := rand.New(rand.NewPCG(5, uint64(c.services)))
-	for n := range show.Size(300, 30) {
+	for n := range show.ChooseSize(300, 30) {
 		if kubeOVN {
 			n += 40 // so that the other measurement changes what this one has left
 		}
 		i := chance.IntN(c.services)
 		begun := time.Now()
-		accepted, row := c.change(t, i, n)
-		took.accepted, took.row, took.bare = append(took.accepted, accepted), append(took.row, row), append(took.bare, c.bare(t, n))
-		if namespace, _ := c.name(i); kubeOVN {
-			took.theirs = append(took.theirs, c.since(t, begun.Add(accepted), "vpc-"+namespace+"-tcp-load", marker(n)))
+		accepted, row := c.changeEndpoint(t, i, n)
+		took.accepted, took.row, took.bare = append(took.accepted, accepted), append(took.row, row), append(took.bare, c.measureBareTransaction(t, n))
+		if namespace, _ := c.serviceName(i); kubeOVN {
+			took.kubeOVN = append(took.kubeOVN, c.timeUntilBackend(t, begun.Add(accepted), "vpc-"+namespace+"-tcp-load", markerEndpoint(n)))
 		}
 	}
-	return took.and(latencies{})
+	return took.merge(latencies{})
 }
 
-// marker is an endpoint that tells a change.
-func marker(n int) string { return fmt.Sprintf("10.0.0.%d:8080", 10+n%80) }
+// markerEndpoint is an endpoint that tells a change.
+func markerEndpoint(n int) string { return fmt.Sprintf("10.0.0.%d:8080", 10+n%80) }
 
-// change gives a Service another endpoint, and returns how long Kubernetes took to accept it, and how long after that the row had it.
-func (c *serviceFleet) change(t *testing.T, i, n int) (accepted, row time.Duration) {
+// changeEndpoint gives a Service another endpoint, and returns how long Kubernetes took to accept it, and how long after that the row had it.
+func (c *serviceScaleFixture) changeEndpoint(t *testing.T, i, n int) (accepted, row time.Duration) {
 	t.Helper()
-	namespace, name := c.name(i)
+	namespace, name := c.serviceName(i)
 	var ten []string
 	for k := range 9 {
-		ten = append(ten, endpoint(i, k))
+		ten = append(ten, endpointAddress(i, k))
 	}
 	begun := time.Now()
-	if err := c.Objects.Apply(harness.Within(t, 30*time.Second), slice(namespace, name, append(ten, marker(n)))); err != nil {
+	if err := c.Objects.Apply(harness.Within(t, 30*time.Second), endpointSliceManifest(namespace, name, append(ten, markerEndpoint(n)))); err != nil {
 		t.Fatal(err)
 	}
 	written := time.Now()
-	return written.Sub(begun), c.since(t, written, c.balancer(i), marker(n))
+	return written.Sub(begun), c.timeUntilBackend(t, written, c.balancerName(i), markerEndpoint(n))
 }
 
-// since is how long after a moment a load balancer had a backend.
-func (c *serviceFleet) since(t *testing.T, begun time.Time, balancer, backend string) time.Duration {
+// timeUntilBackend is how long after a moment a load balancer had a backend.
+func (c *serviceScaleFixture) timeUntilBackend(t *testing.T, begun time.Time, balancer, backend string) time.Duration {
 	t.Helper()
-	at, err := c.rows.until(harness.Within(t, 30*time.Second), balancer, hasBackend(backend))
+	at, err := c.balancers.waitUntil(harness.Within(t, 30*time.Second), balancer, hasBackend(backend))
 	if err != nil {
 		t.Fatalf("%s does not lead to %s: %v", balancer, backend, err)
 	}
 	return max(at.Sub(begun), 0)
 }
 
-// bare changes a load balancer of nobody's, of the same size, by hand, and returns how long it takes until it is seen.
-func (c *serviceFleet) bare(t *testing.T, n int) time.Duration {
+// measureBareTransaction changes a load balancer of nobody's, of the same size, by hand, and returns how long it takes until it is seen.
+func (c *serviceScaleFixture) measureBareTransaction(t *testing.T, n int) time.Duration {
 	t.Helper()
 	ctx, row := harness.Within(t, 30*time.Second), &balancerRow{Name: "bare", VIPs: map[string]string{}}
 	var ten []string
 	for k := range 9 {
-		ten = append(ten, endpoint(0, k))
+		ten = append(ten, endpointAddress(0, k))
 	}
 	mark := fmt.Sprintf("10.0.1.%d:8080", n%250)
 	row.VIPs["192.0.2.1:80"] = strings.Join(append(ten, mark), ",")
-	c.rows.mu.Lock()
-	have, there := c.rows.rows[row.Name]
-	c.rows.mu.Unlock()
-	operations, err := c.rows.nb.Create(row)
+	c.balancers.mu.Lock()
+	have, there := c.balancers.rows[row.Name]
+	c.balancers.mu.Unlock()
+	operations, err := c.balancers.nb.Create(row)
 	if there {
 		row.UUID = have.UUID
-		operations, err = c.rows.nb.Where(row).Update(row, &row.VIPs)
+		operations, err = c.balancers.nb.Where(row).Update(row, &row.VIPs)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	begun := time.Now()
-	if _, err := c.rows.nb.Transact(ctx, operations...); err != nil {
+	if _, err := c.balancers.nb.Transact(ctx, operations...); err != nil {
 		t.Fatal(err)
 	}
-	return c.since(t, begun, row.Name, mark)
+	return c.timeUntilBackend(t, begun, row.Name, mark)
 }

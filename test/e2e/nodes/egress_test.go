@@ -11,45 +11,45 @@ import (
 // TestNodeEgress: pods of Kube-OVN's own VPC leave by the networks of their node, as EgressServices and EgressRoutes say. The host that they
 // ask is behind the router of a network, which knows the way back to addresses that come by itself only.
 func TestNodeEgress(t *testing.T) {
-	g := newNodeLab(t, "nodeegress")
-	g.run(t)
-	g.network(t, "vlan1", fmt.Sprintf("method: Connection, addresses: [%s/32]", g.vips["vlan1"]))
-	g.network(t, "vlan2", "method: Connection")
-	before := g.kernel(t)
+	g := newNodeFixture(t, "nodeegress")
+	g.startAgent(t)
+	g.applyNetwork(t, "vlan1", fmt.Sprintf("method: Connection, addresses: [%s/32]", g.serviceIPs["vlan1"]))
+	g.applyNetwork(t, "vlan2", "method: Connection")
+	before := g.dumpKernel(t)
 	second := g.Segment(t, "vlan2").NodeAddresses(g.Blueprint.NodeList()[0])[0].Addr() // of node1
 
 	t.Run("EgressService", func(t *testing.T) {
-		g.unlike(t, "vlan1", "vlan1", g.vips["vlan1"])
+		g.expectNotSeenAs(t, "vlan1", "vlan1", g.serviceIPs["vlan1"])
 		g.Apply(t, "apiVersion: k8s.ovn.org/v1\nkind: EgressService\nmetadata: {name: vlan1, namespace: shop}")
-		g.Wait(t, "EgressService", "shop", "vlan1", manifest.True("Programmed"))
+		g.WaitForObject(t, "EgressService", "shop", "vlan1", manifest.True("Programmed"))
 		for _, protocol := range []string{"http", "udp"} {
-			g.ExpectAnswer(t, "vlan1.shop", g.beyond(t, protocol, "vlan1"), "client-vlan1", g.vips["vlan1"].String())
+			g.ExpectAnswer(t, "vlan1.shop", g.clientURL(t, protocol, "vlan1"), "client-vlan1", g.serviceIPs["vlan1"].String())
 		}
-		g.unlike(t, "vlan2", "vlan1", g.vips["vlan1"])                         // another pod
-		g.ExpectAnswer(t, "vlan1.shop", "http://"+g.ips["vlan2"], "vlan2", "") // inside, as ever
-		g.ExpectAnswer(t, "client-vlan1", g.url("vlan1", "http"), "vlan1", "") // and what comes in
+		g.expectNotSeenAs(t, "vlan2", "vlan1", g.serviceIPs["vlan1"])                 // another pod
+		g.ExpectAnswer(t, "vlan1.shop", "http://"+g.clusterIPs["vlan2"], "vlan2", "") // inside, as ever
+		g.ExpectAnswer(t, "client-vlan1", g.serviceURL("vlan1", "http"), "vlan1", "") // and what comes in
 
-		g.Apply(t, g.route(t, "vlan1", "vlan2")) // which comes first for its destination
-		g.Wait(t, "EgressRoute", "shop", "partners", manifest.True("Programmed"))
-		g.ExpectAnswer(t, "vlan1.shop", g.beyond(t, "http", "vlan2"), "client-vlan2", second.String())
-		g.ExpectAnswer(t, "vlan1.shop", g.beyond(t, "http", "vlan1"), "client-vlan1", g.vips["vlan1"].String())
-		g.Remove(t, "EgressRoute", "shop", "partners")
-		g.Remove(t, "EgressService", "shop", "vlan1")
-		g.asFound(t, before)
+		g.Apply(t, g.egressRoute(t, "vlan1", "vlan2")) // which comes first for its destination
+		g.WaitForObject(t, "EgressRoute", "shop", "partners", manifest.True("Programmed"))
+		g.ExpectAnswer(t, "vlan1.shop", g.clientURL(t, "http", "vlan2"), "client-vlan2", second.String())
+		g.ExpectAnswer(t, "vlan1.shop", g.clientURL(t, "http", "vlan1"), "client-vlan1", g.serviceIPs["vlan1"].String())
+		g.DeleteAndWait(t, "EgressRoute", "shop", "partners")
+		g.DeleteAndWait(t, "EgressService", "shop", "vlan1")
+		g.expectKernelRestored(t, before)
 	})
 	t.Run("EgressRoute", func(t *testing.T) {
-		g.unlike(t, "uplink-a", "vlan2", second)
-		g.Apply(t, g.route(t, "uplink-a", "vlan2"))
-		g.Wait(t, "EgressRoute", "shop", "partners", manifest.True("Programmed"))
-		g.ExpectAnswer(t, "uplink-a.shop", g.beyond(t, "http", "vlan2"), "client-vlan2", second.String())
-		g.unlike(t, "vlan1", "vlan2", second) // a pod that is not selected
-		g.Remove(t, "EgressRoute", "shop", "partners")
-		g.asFound(t, before)
+		g.expectNotSeenAs(t, "uplink-a", "vlan2", second)
+		g.Apply(t, g.egressRoute(t, "uplink-a", "vlan2"))
+		g.WaitForObject(t, "EgressRoute", "shop", "partners", manifest.True("Programmed"))
+		g.ExpectAnswer(t, "uplink-a.shop", g.clientURL(t, "http", "vlan2"), "client-vlan2", second.String())
+		g.expectNotSeenAs(t, "vlan1", "vlan2", second) // a pod that is not selected
+		g.DeleteAndWait(t, "EgressRoute", "shop", "partners")
+		g.expectKernelRestored(t, before)
 	})
 }
 
-// route is an EgressRoute for a pod to the client of a network, by that.
-func (g *nodeLab) route(t *testing.T, pod, network string) string {
+// egressRoute is an EgressRoute for a pod to the client of a network, by that.
+func (g *nodeFixture) egressRoute(t *testing.T, pod, network string) string {
 	t.Helper()
 	return fmt.Sprintf(`
 apiVersion: kube-dc.com/v1alpha1
@@ -58,16 +58,16 @@ metadata: {name: partners, namespace: shop}
 spec: {podSelector: {matchLabels: {app: %s}}, destinations: [%s/32], externalNetwork: %s}`, pod, g.Segment(t, network).ClientSide[0].Peer.Addr(), network)
 }
 
-// beyond is how the client of a network is asked.
-func (g *nodeLab) beyond(t *testing.T, protocol, network string) string {
+// clientURL is how the client of a network is asked.
+func (g *nodeFixture) clientURL(t *testing.T, protocol, network string) string {
 	t.Helper()
 	return fmt.Sprintf("%s://%s:80", protocol, g.Segment(t, network).ClientSide[0].Peer.Addr())
 }
 
-// unlike fails the test when the client of a network sees a pod with an address already: a test that it does later would show nothing.
-func (g *nodeLab) unlike(t *testing.T, pod, network string, address netip.Addr) {
+// expectNotSeenAs fails the test when the client of a network sees a pod with an address already: a test that it does later would show nothing.
+func (g *nodeFixture) expectNotSeenAs(t *testing.T, pod, network string, address netip.Addr) {
 	t.Helper()
-	if a, err := g.Ask(pod+".shop", g.beyond(t, "http", network)); err == nil && a.Saw.Addr() == address {
+	if a, err := g.SendRequest(pod+".shop", g.clientURL(t, "http", network)); err == nil && a.Saw.Addr() == address {
 		t.Errorf("pod %s is seen with %s though nothing says so", pod, address)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// agents is what `make show-agent` prints.
-var agents = show.New("return traffic on nodes",
+// agentItems is what `make show-agent` prints.
+var agentItems = show.New("return traffic on nodes",
 	"every method: without it the reply leaves by the default uplink, with it the client gets its answer",
 	"VRF on real kernels",
 	"rules, programming time and speed of each method",
@@ -18,4 +18,4 @@ var agents = show.New("return traffic on nodes",
 	"least privilege",
 )
 
-func TestMain(m *testing.M) { harness.Main(m, agents) }
+func TestMain(m *testing.M) { harness.Main(m, agentItems) }

@@ -28,18 +28,18 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// nodeLab is a lab whose nodes have a default uplink and two networks, with an agent on node1. Service addresses come to node1, which
+// nodeFixture is a lab whose nodes have a default uplink and two networks, with an agent on node1. Service addresses come to node1, which
 // sends them to the Service's cluster address, as OVN-Kubernetes does for addresses of MetalLB's.
-type nodeLab struct {
+type nodeFixture struct {
 	*harness.Cluster
 	*harness.Controller
-	agent *exec.Cmd
-	log   string
-	vips  map[string]netip.Addr // Service address by network
-	ips   map[string]string     // cluster address by network
+	agent      *exec.Cmd
+	agentLog   string
+	serviceIPs map[string]netip.Addr // Service address by network
+	clusterIPs map[string]string     // cluster address by network
 }
 
-func newNodeLab(t *testing.T, name string) *nodeLab {
+func newNodeFixture(t *testing.T, name string) *nodeFixture {
 	t.Helper()
 	b, err := blueprint.Load("../testdata/agent.yaml")
 	if err != nil {
@@ -47,15 +47,15 @@ func newNodeLab(t *testing.T, name string) *nodeLab {
 	}
 	c := harness.StartLab(t, name, b)
 	c.InstallSallyport(t)
-	g := &nodeLab{
-		Cluster: c, Controller: c.NewController(t, os.TempDir(), "--cluster-prefixes=10.96.0.0/12,10.16.0.0/16"), log: filepath.Join(t.TempDir(), "agent.log"),
-		vips: map[string]netip.Addr{}, ips: map[string]string{},
+	g := &nodeFixture{
+		Cluster: c, Controller: c.NewController(t, os.TempDir(), "--cluster-prefixes=10.96.0.0/12,10.16.0.0/16"), agentLog: filepath.Join(t.TempDir(), "agent.log"),
+		serviceIPs: map[string]netip.Addr{}, clusterIPs: map[string]string{},
 	}
 	c.ApplyAgent(t)
 	g.Start(t)
 	t.Cleanup(func() {
 		if t.Failed() {
-			said, _ := os.ReadFile(g.log)
+			said, _ := os.ReadFile(g.agentLog)
 			t.Logf("the controller's log ends with\n%s\nand the agent's is\n%s", g.LogTail(10), said)
 		}
 		g.Stop(syscall.SIGTERM)
@@ -66,11 +66,11 @@ func newNodeLab(t *testing.T, name string) *nodeLab {
 		err := g.NS("node1").Do(func() (err error) { on, err = netlink.RouteGet(net.IPv4(100, 64, 0, 1)); return err })
 		return err == nil && len(on) > 0 && on[0].Gw == nil // not by a router
 	})
-	g.OnNode1(t, "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1") // as every node of Kubernetes has it
-	g.OnNode1(t, "ip", "route", "replace", "10.96.0.0/12", "via", "100.64.0.1", "dev", "ovn0")
-	g.OnNode1(t, "nft", "add table ip external; add chain ip external pre { type nat hook prerouting priority -100; }")
+	g.RunOnNode1(t, "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1") // as every node of Kubernetes has it
+	g.RunOnNode1(t, "ip", "route", "replace", "10.96.0.0/12", "via", "100.64.0.1", "dev", "ovn0")
+	g.RunOnNode1(t, "nft", "add table ip external; add chain ip external pre { type nat hook prerouting priority -100; }")
 	for i, network := range []string{"uplink-a", "vlan1", "vlan2"} {
-		g.serve(t, network, netip.AddrFrom4([4]byte{198, 18, 10, byte(i + 1)}))
+		g.createService(t, network, netip.AddrFrom4([4]byte{198, 18, 10, byte(i + 1)}))
 	}
 	for _, proto := range []string{"tcp", "udp", "sctp"} {
 		g.RunNbctl(t, "--may-exist", "ls-lb-add", "join", "cluster-"+proto+"-loadbalancer")
@@ -78,8 +78,8 @@ func newNodeLab(t *testing.T, name string) *nodeLab {
 	return g
 }
 
-// serve runs a pod behind a Service with an external address of its own, which a network's router learns.
-func (g *nodeLab) serve(t *testing.T, network string, vip netip.Addr) {
+// createService runs a pod behind a Service with an external address of its own, which a network's router learns.
+func (g *nodeFixture) createService(t *testing.T, network string, vip netip.Addr) {
 	t.Helper()
 	g.Apply(t, fmt.Sprintf(`
 apiVersion: v1
@@ -95,7 +95,7 @@ spec:
   loadBalancerClass: example.com/announced
   selector: {app: %[1]s}
   ports: [{name: t, port: 80, protocol: TCP}, {name: u, port: 80, protocol: UDP}, {name: s, port: 80, protocol: SCTP}]`, network))
-	g.Wait(t, "Pod", "shop", network, manifest.True("Ready"))
+	g.WaitForObject(t, "Pod", "shop", network, manifest.True("Ready"))
 	s, err := g.Client.CoreV1().Services("shop").Get(harness.Within(t, time.Minute), network, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -104,24 +104,24 @@ spec:
 	if _, err := g.Client.CoreV1().Services("shop").Patch(harness.Within(t, time.Minute), network, types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
-	g.vips[network], g.ips[network] = vip, s.Spec.ClusterIP
-	g.OnNode1(t, "nft", fmt.Sprintf("add rule ip external pre ip daddr %s dnat to %s", vip, s.Spec.ClusterIP))
+	g.serviceIPs[network], g.clusterIPs[network] = vip, s.Spec.ClusterIP
+	g.RunOnNode1(t, "nft", fmt.Sprintf("add rule ip external pre ip daddr %s dnat to %s", vip, s.Spec.ClusterIP))
 	if network != "uplink-a" {
 		if err := g.Announce(harness.Within(t, time.Minute), "node1", netip.PrefixFrom(vip, 32), network); err != nil {
 			t.Fatal(err)
 		}
-		harness.Eventually(t, network+"'s router knows the address", func() bool { return learnt(t, g.Cluster, "router-"+network, netip.PrefixFrom(vip, 32)) })
+		harness.Eventually(t, network+"'s router knows the address", func() bool { return hasBGPRoute(t, g.Cluster, "router-"+network, netip.PrefixFrom(vip, 32)) })
 	}
 }
 
-// run runs the agent of node1.
-func (g *nodeLab) run(t *testing.T) {
+// startAgent runs the agent of node1.
+func (g *nodeFixture) startAgent(t *testing.T) {
 	t.Helper()
-	g.agent = g.RunAgent(t, "node1", g.log)
+	g.agent = g.RunAgent(t, "node1", g.agentLog)
 }
 
-// network makes or changes the ExternalNetwork of an uplink, and waits until the agent has carried it out.
-func (g *nodeLab) network(t *testing.T, name, more string) {
+// applyNetwork makes or changes the ExternalNetwork of an uplink, and waits until the agent has carried it out.
+func (g *nodeFixture) applyNetwork(t *testing.T, name, more string) {
 	t.Helper()
 	s := g.Segment(t, name)
 	var gateways []string
@@ -135,44 +135,44 @@ metadata: {name: %[1]s}
 spec:
   type: %[1]s
   nodes: {interface: %[1]s, gateways: [%[2]s], nodeSelector: {matchLabels: {kubernetes.io/hostname: node1}}, %[3]s}`, name, strings.Join(gateways, ", "), more))
-	g.carriedOut(t)
+	g.waitNodePathProgrammed(t)
 }
 
-// carriedOut waits until the NodePath of node1 says so.
-func (g *nodeLab) carriedOut(t *testing.T) {
+// waitNodePathProgrammed waits until the NodePath of node1 says so.
+func (g *nodeFixture) waitNodePathProgrammed(t *testing.T) {
 	t.Helper()
 	g.SyncFlows(t)
-	g.Wait(t, "NodePath", "", "node1", manifest.True("Programmed"))
-	for _, n := range g.networks(t) {
-		g.Wait(t, "ExternalNetwork", "", n, manifest.True("Programmed"))
+	g.WaitForObject(t, "NodePath", "", "node1", manifest.True("Programmed"))
+	for _, n := range g.nodeNetworks(t) {
+		g.WaitForObject(t, "ExternalNetwork", "", n, manifest.True("Programmed"))
 	}
 }
 
-// networks are those that node1 is on.
-func (g *nodeLab) networks(t *testing.T) (out []string) {
+// nodeNetworks are those that node1 is on.
+func (g *nodeFixture) nodeNetworks(t *testing.T) (out []string) {
 	t.Helper()
-	for _, n := range g.path(t).Spec.Networks {
+	for _, n := range g.readNodePath(t).Spec.Networks {
 		out = append(out, n.Name)
 	}
 	return out
 }
 
-// path is the NodePath of node1.
-func (g *nodeLab) path(t *testing.T) (out kubedcv1alpha1.NodePath) {
+// readNodePath is the NodePath of node1.
+func (g *nodeFixture) readNodePath(t *testing.T) (out kubedcv1alpha1.NodePath) {
 	t.Helper()
-	if err := g.DirectClient(t, nil).Get(harness.Within(t, time.Minute), client.ObjectKey{Name: "node1"}, &out); err != nil {
+	if err := g.NewDirectClient(t, nil).Get(harness.Within(t, time.Minute), client.ObjectKey{Name: "node1"}, &out); err != nil {
 		t.Fatal(err)
 	}
 	return out
 }
 
-// url is how a Service is reached from outside.
-func (g *nodeLab) url(network, protocol string) string {
-	return fmt.Sprintf("%s://%s:80", protocol, g.vips[network])
+// serviceURL is how a Service is reached from outside.
+func (g *nodeFixture) serviceURL(network, protocol string) string {
+	return fmt.Sprintf("%s://%s:80", protocol, g.serviceIPs[network])
 }
 
-// clients is the prefix in which the client of an uplink is.
-func (g *nodeLab) clients(t *testing.T, network string) string {
+// clientPrefixes is the prefix in which the client of an uplink is.
+func (g *nodeFixture) clientPrefixes(t *testing.T, network string) string {
 	t.Helper()
 	var out []string
 	for _, p := range g.Segment(t, network).ClientSide {
@@ -181,18 +181,18 @@ func (g *nodeLab) clients(t *testing.T, network string) string {
 	return strings.Join(out, ", ")
 }
 
-// client4 is the IPv4 address of the client of an uplink.
-func (g *nodeLab) client4(t *testing.T, network string) string {
+// clientIPv4 is the IPv4 address of the client of an uplink.
+func (g *nodeFixture) clientIPv4(t *testing.T, network string) string {
 	return g.Segment(t, network).ClientSide[0].Peer.Addr().String()
 }
 
-// leaves counts the packets with a source address that leave node1 by each of some links.
-func (g *nodeLab) leaves(t *testing.T, source netip.Addr, links ...string) func() map[string]int {
+// countEgressPackets counts the packets with a source address that leave node1 by each of some links.
+func (g *nodeFixture) countEgressPackets(t *testing.T, source netip.Addr, links ...string) func() map[string]int {
 	t.Helper()
 	var mu sync.Mutex
 	counts := map[string]int{}
 	for _, link := range links {
-		g.Capture(t, "node1", link, unix.ETH_P_ALL, func(frame []byte, own bool) {
+		g.CaptureFrames(t, "node1", link, unix.ETH_P_ALL, func(frame []byte, own bool) {
 			if from, ok := netip.AddrFromSlice(frame[26:30]); own && len(frame) > 34 && frame[12] == 8 && ok && from == source {
 				mu.Lock()
 				counts[link]++
@@ -207,24 +207,24 @@ func (g *nodeLab) leaves(t *testing.T, source netip.Addr, links ...string) func(
 	}
 }
 
-// atOnce says whether a question from the client of vlan1 is answered before anything would be sent again.
-func (g *nodeLab) atOnce(target string) bool {
+// answersAtOnce says whether a question from the client of vlan1 is answered before anything would be sent again.
+func (g *nodeFixture) answersAtOnce(target string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 150*time.Millisecond)
 	defer cancel()
 	_, err := program.Ask(ctx, g.NS("client-vlan1"), target)
 	return err == nil
 }
 
-// address6 is the IPv6 address of node1 on an uplink. The kernel forgets it when the link goes down.
-func (g *nodeLab) address6(t *testing.T, network string) string {
+// nodeIPv6 is the IPv6 address of node1 on an uplink. The kernel forgets it when the link goes down.
+func (g *nodeFixture) nodeIPv6(t *testing.T, network string) string {
 	t.Helper()
 	return g.Segment(t, network).NodeAddresses(g.Blueprint.NodeList()[0])[1].String()
 }
 
-// number is what stands for a network on node1.
-func (g *nodeLab) number(t *testing.T, network string) int {
+// networkNumber is what stands for a network on node1.
+func (g *nodeFixture) networkNumber(t *testing.T, network string) int {
 	t.Helper()
-	for _, n := range g.path(t).Spec.Networks {
+	for _, n := range g.readNodePath(t).Spec.Networks {
 		if n.Name == network {
 			return int(n.Number)
 		}
@@ -233,12 +233,12 @@ func (g *nodeLab) number(t *testing.T, network string) int {
 	return 0
 }
 
-// asFound fails the test unless the kernel of node1 becomes again what it was.
-func (g *nodeLab) asFound(t *testing.T, before map[string]bool) {
+// expectKernelRestored fails the test unless the kernel of node1 becomes again what it was.
+func (g *nodeFixture) expectKernelRestored(t *testing.T, before map[string]bool) {
 	t.Helper()
 	var after map[string]bool
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); <-time.After(50 * time.Millisecond) {
-		if after = g.kernel(t); maps.Equal(before, after) {
+		if after = g.dumpKernel(t); maps.Equal(before, after) {
 			return
 		}
 	}
@@ -254,8 +254,8 @@ func (g *nodeLab) asFound(t *testing.T, before map[string]bool) {
 	}
 }
 
-// kernel is what the kernel of node1 holds, as far as we could have touched it.
-func (g *nodeLab) kernel(t *testing.T) map[string]bool {
+// dumpKernel is what the kernel of node1 holds, as far as we could have touched it.
+func (g *nodeFixture) dumpKernel(t *testing.T) map[string]bool {
 	t.Helper()
 	cmd, err := g.Command("", "node1", "sh", "-c", `ip rule; ip -6 rule; ip route show table all; ip -6 route show table all; ip -br link | awk '{print $1}'
 nft list ruleset; sysctl -a 2>/dev/null | grep 'conf\.\(vlan\|all\|ovn0\).*\(forwarding\|rp_filter\|keep_addr\)'`)

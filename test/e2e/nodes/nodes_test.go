@@ -17,15 +17,15 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// method is how an ExternalNetwork asks for a way back.
-type method struct{ name, spec string }
+// returnMethod is how an ExternalNetwork asks for a way back.
+type returnMethod struct{ name, spec string }
 
-func (g *nodeLab) methods(t *testing.T, network string) []method {
+func (g *nodeFixture) returnMethods(t *testing.T, network string) []returnMethod {
 	t.Helper()
-	addresses := fmt.Sprintf("addresses: [%s/32]", g.vips[network])
-	return []method{
+	addresses := fmt.Sprintf("addresses: [%s/32]", g.serviceIPs[network])
+	return []returnMethod{
 		{"Connection", "method: Connection"},
-		{"Static", "method: Static, clients: [" + g.clients(t, network) + "]"},
+		{"Static", "method: Static, clients: [" + g.clientPrefixes(t, network) + "]"},
 		{"SourceRule", "method: SourceRule, " + addresses},
 		{"Mark", "method: Mark, " + addresses},
 	}
@@ -33,57 +33,57 @@ func (g *nodeLab) methods(t *testing.T, network string) []method {
 
 // TestAgentOnNodes: what the agent promises, in one lab.
 func TestAgentOnNodes(t *testing.T) {
-	g := newNodeLab(t, "agent")
-	g.run(t)
-	g.ExpectAnswer(t, "node1", "http://"+g.ips["vlan1"], "vlan1", "") // the Service itself works
+	g := newNodeFixture(t, "agent")
+	g.startAgent(t)
+	g.ExpectAnswer(t, "node1", "http://"+g.clusterIPs["vlan1"], "vlan1", "") // the Service itself works
 	t.Run("methods", func(t *testing.T) {
-		item := agents.Item(t, 1)
-		before := g.kernel(t)
-		for _, m := range g.methods(t, "vlan1") {
+		item := agentItems.Item(t, 1)
+		before := g.dumpKernel(t)
+		for _, m := range g.returnMethods(t, "vlan1") {
 			t.Run(m.name, func(t *testing.T) {
-				g.leadsBack(t, m)
-				g.Remove(t, "ExternalNetwork", "", "vlan1")
-				g.asFound(t, before)
+				g.checkMethod(t, m)
+				g.DeleteAndWait(t, "ExternalNetwork", "", "vlan1")
+				g.expectKernelRestored(t, before)
 				if !t.Failed() {
-					item.Figure("%s: by HTTP, UDP and SCTP the client got its answer by vlan1 and the server saw its address; without it the reply left by uplink-a, "+
+					item.AddFigure("%s: by HTTP, UDP and SCTP the client got its answer by vlan1 and the server saw its address; without it the reply left by uplink-a, "+
 						"whose router dropped it; removed, the kernel is as found", m.name)
 				}
 			})
 		}
 		for _, f := range []struct {
 			what string
-			run  func(*nodeLab, *testing.T) string
+			run  func(*nodeFixture, *testing.T) string
 		}{
-			{"two networks at once", (*nodeLab).twoNetworks},
-			{"the node's own", (*nodeLab).nodesOwn},
-			{"disturbed", (*nodeLab).disturbed},
-			{"interfaces that come and go", (*nodeLab).interfaces},
+			{"two networks at once", (*nodeFixture).checkTwoNetworks},
+			{"the node's own", (*nodeFixture).checkHostListeners},
+			{"disturbed", (*nodeFixture).checkDisturbances},
+			{"interfaces that come and go", (*nodeFixture).checkInterfaceChanges},
 		} {
 			t.Run(f.what, func(t *testing.T) {
 				if figure := f.run(g, t); !t.Failed() {
-					item.Figure("%s: %s", f.what, figure)
+					item.AddFigure("%s: %s", f.what, figure)
 				}
 			})
 		}
 	})
-	t.Run("switched", func(t *testing.T) { g.switched(t, agents.Item(t, 4)) })
-	t.Run("privileges", func(t *testing.T) { g.privileges(t, agents.Item(t, 6)) })
+	t.Run("switched", func(t *testing.T) { g.checkMethodSwitch(t, agentItems.Item(t, 4)) })
+	t.Run("privileges", func(t *testing.T) { g.checkPrivileges(t, agentItems.Item(t, 6)) })
 }
 
-// leadsBack shows a method by packets: without it the reply leaves by the default uplink, with it by the network.
-func (g *nodeLab) leadsBack(t *testing.T, m method) {
+// checkMethod shows a method by packets: without it the reply leaves by the default uplink, with it by the network.
+func (g *nodeFixture) checkMethod(t *testing.T, m returnMethod) {
 	t.Helper()
-	left := g.leaves(t, g.vips["vlan1"], "uplink-a", "vlan1")
+	left := g.countEgressPackets(t, g.serviceIPs["vlan1"], "uplink-a", "vlan1")
 	g.ResetDrops(t)
-	g.ExpectSilence(t, "client-vlan1", g.url("vlan1", "http"))
+	g.ExpectSilence(t, "client-vlan1", g.serviceURL("vlan1", "http"))
 	if g.CountDrops(t)["router-uplink-a"] == 0 || left()["vlan1"] > 0 {
 		t.Errorf("without it the reply did not leave by the default uplink: %v", left())
 	}
-	g.network(t, "vlan1", m.spec)
+	g.applyNetwork(t, "vlan1", m.spec)
 	g.ResetDrops(t)
 	wrong := left()["uplink-a"]
 	for _, protocol := range []string{"http", "udp", "sctp"} {
-		g.ExpectAnswer(t, "client-vlan1", g.url("vlan1", protocol), "vlan1", g.client4(t, "vlan1"))
+		g.ExpectAnswer(t, "client-vlan1", g.serviceURL("vlan1", protocol), "vlan1", g.clientIPv4(t, "vlan1"))
 	}
 	g.ExpectNoDrops(t)
 	if now := left(); now["vlan1"] < 3 || now["uplink-a"] > wrong {
@@ -91,46 +91,46 @@ func (g *nodeLab) leadsBack(t *testing.T, m method) {
 	}
 }
 
-// twoNetworks: one client reaches two Services by two networks at the same time, and one Service by both; each reply goes back by its own.
-func (g *nodeLab) twoNetworks(t *testing.T) string {
-	both := netip.PrefixFrom(g.vips["vlan1"], 32)
+// checkTwoNetworks: one client reaches two Services by two networks at the same time, and one Service by both; each reply goes back by its own.
+func (g *nodeFixture) checkTwoNetworks(t *testing.T) string {
+	both := netip.PrefixFrom(g.serviceIPs["vlan1"], 32)
 	if err := g.Announce(harness.Within(t, time.Minute), "node1", both, "vlan1", "vlan2"); err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range []string{"vlan1", "vlan2"} {
-		g.network(t, n, "method: Connection")
+		g.applyNetwork(t, n, "method: Connection")
 		wide := g.Segment(t, n).WideArea[0]
 		if err := g.NS("internet").Do(func() error { // whose address is the same by every network
-			return netlink.RouteAdd(&netlink.Route{Dst: &net.IPNet{IP: g.vips[n].AsSlice(), Mask: net.CIDRMask(32, 32)}, Gw: wide.Router.Addr().AsSlice(), Src: net.ParseIP(harness.InternetAddress)})
+			return netlink.RouteAdd(&netlink.Route{Dst: &net.IPNet{IP: g.serviceIPs[n].AsSlice(), Mask: net.CIDRMask(32, 32)}, Gw: wide.Router.Addr().AsSlice(), Src: net.ParseIP(harness.InternetAddress)})
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	harness.Eventually(t, "vlan2's router knows the address of vlan1", func() bool { return learnt(t, g.Cluster, "router-vlan2", both) })
+	harness.Eventually(t, "vlan2's router knows the address of vlan1", func() bool { return hasBGPRoute(t, g.Cluster, "router-vlan2", both) })
 	g.ResetDrops(t)
 	for range 5 {
 		for _, n := range []string{"vlan1", "vlan2"} {
-			g.ExpectAnswer(t, "internet", g.url(n, "http"), n, harness.InternetAddress)
+			g.ExpectAnswer(t, "internet", g.serviceURL(n, "http"), n, harness.InternetAddress)
 		}
-		g.ExpectAnswer(t, "client-vlan2", g.url("vlan1", "http"), "vlan1", g.client4(t, "vlan2"))
-		g.ExpectAnswer(t, "client-vlan1", g.url("vlan1", "http"), "vlan1", g.client4(t, "vlan1"))
+		g.ExpectAnswer(t, "client-vlan2", g.serviceURL("vlan1", "http"), "vlan1", g.clientIPv4(t, "vlan2"))
+		g.ExpectAnswer(t, "client-vlan1", g.serviceURL("vlan1", "http"), "vlan1", g.clientIPv4(t, "vlan1"))
 	}
 	g.ExpectNoDrops(t)
 	if err := g.Announce(harness.Within(t, time.Minute), "node1", both, "vlan1"); err != nil {
 		t.Fatal(err)
 	}
-	g.Remove(t, "ExternalNetwork", "", "vlan2")
+	g.DeleteAndWait(t, "ExternalNetwork", "", "vlan2")
 	return harness.InternetAddress + " was answered by two networks in turn, and one address by both of them, 20 times, no drops"
 }
 
-// nodesOwn: what listens on the node itself is reached by its address on any network, by IPv4 and IPv6.
-func (g *nodeLab) nodesOwn(t *testing.T) string {
+// checkHostListeners: what listens on the node itself is reached by its address on any network, by IPv4 and IPv6.
+func (g *nodeFixture) checkHostListeners(t *testing.T) string {
 	g.Apply(t, `
 apiVersion: v1
 kind: Pod
 metadata: {name: own, namespace: shop}
 spec: {nodeName: node1, hostNetwork: true, containers: [{name: main, image: lab/echo}]}`)
-	g.Wait(t, "Pod", "shop", "own", manifest.True("Ready"))
+	g.WaitForObject(t, "Pod", "shop", "own", manifest.True("Ready"))
 	s, node := g.Segment(t, "vlan1"), g.Blueprint.NodeList()[0]
 	ask := func(answer bool) {
 		t.Helper()
@@ -142,37 +142,37 @@ spec: {nodeName: node1, hostNetwork: true, containers: [{name: main, image: lab/
 			}
 		}
 	}
-	g.network(t, "vlan1", "method: Connection")
+	g.applyNetwork(t, "vlan1", "method: Connection")
 	ask(true)
-	g.Remove(t, "ExternalNetwork", "", "vlan1")
-	g.Until(t, "the node answers by its default uplink again", func() bool { _, err := g.Ask("client-vlan1", g.url("vlan1", "http")); return err != nil })
+	g.DeleteAndWait(t, "ExternalNetwork", "", "vlan1")
+	g.PollUntil(t, "the node answers by its default uplink again", func() bool { _, err := g.SendRequest("client-vlan1", g.serviceURL("vlan1", "http")); return err != nil })
 	ask(false)
 	return "by IPv4 and IPv6, the client got its answer with Connection, and none without"
 }
 
-// disturbed: whatever others do to the node's kernel, it works again within a second, and established connections go on, unless conntrack was
+// checkDisturbances: whatever others do to the node's kernel, it works again within a second, and established connections go on, unless conntrack was
 // told to forget them.
-func (g *nodeLab) disturbed(t *testing.T) string {
-	g.network(t, "vlan1", "method: Connection")
-	g.ExpectAnswer(t, "client-vlan1", g.url("vlan1", "http"), "vlan1", "")
+func (g *nodeFixture) checkDisturbances(t *testing.T) string {
+	g.applyNetwork(t, "vlan1", "method: Connection")
+	g.ExpectAnswer(t, "client-vlan1", g.serviceURL("vlan1", "http"), "vlan1", "")
 	var figures []string
 	for _, d := range []struct{ what, command string }{
 		{"ip rule flush", "ip rule flush; ip rule add pref 32766 lookup main; ip rule add pref 32767 lookup default"},
 		{"nft flush of our table", "nft flush table inet sallyport"},
 		{"nft delete of our table", "nft delete table inet sallyport"},
-		{"routes flushed", "ip route flush table " + fmt.Sprint(ownership.NodeTables+g.number(t, "vlan1"))},
+		{"routes flushed", "ip route flush table " + fmt.Sprint(ownership.NodeTableBase+g.networkNumber(t, "vlan1"))},
 		{"rp_filter strict", "sysctl -qw net.ipv4.conf.vlan1.rp_filter=1"},
-		{"link down and up", "ip link set vlan1 down; ip link set vlan1 up; ip addr add " + g.address6(t, "vlan1") + " dev vlan1 nodad"},
+		{"link down and up", "ip link set vlan1 down; ip link set vlan1 up; ip addr add " + g.nodeIPv6(t, "vlan1") + " dev vlan1 nodad"},
 		{"conntrack flushed", ""},
 	} {
-		stream := g.StartStream(t, "client-vlan1", g.vips["vlan1"].String())
+		stream := g.StartStream(t, "client-vlan1", g.serviceIPs["vlan1"].String())
 		if d.command != "" {
-			g.OnNode1(t, "sh", "-c", d.command)
+			g.RunOnNode1(t, "sh", "-c", d.command)
 		} else if err := g.NS("node1").Do(func() error { return netlink.ConntrackTableFlush(netlink.ConntrackTable) }); err != nil {
 			t.Fatal(err)
 		}
 		begun := time.Now()
-		harness.Eventually(t, "it works after "+d.what, func() bool { return g.atOnce(g.url("vlan1", "http")) })
+		harness.Eventually(t, "it works after "+d.what, func() bool { return g.answersAtOnce(g.serviceURL("vlan1", "http")) })
 		took := time.Since(begun)
 		if took > time.Second {
 			t.Errorf("%s: it worked again after %v", d.what, took)
@@ -181,31 +181,33 @@ func (g *nodeLab) disturbed(t *testing.T) string {
 			figures = append(figures, fmt.Sprintf("%s %d ms (open connections end)", d.what, took.Milliseconds()))
 			continue
 		}
-		longest := harness.ExpectSurvival(t, d.what, 10*time.Second, stream)
+		longest := harness.ExpectStreamsContinue(t, d.what, 10*time.Second, stream)
 		figures = append(figures, fmt.Sprintf("%s %d ms (a stream was silent for %d ms)", d.what, took.Milliseconds(), longest.Milliseconds()))
 	}
-	g.Wait(t, "NodePath", "", "node1", func(o *unstructured.Unstructured) bool { return harness.ReasonOf(o, "Undisturbed") == "Disturbed" })
-	g.Remove(t, "ExternalNetwork", "", "vlan1")
+	g.WaitForObject(t, "NodePath", "", "node1", func(o *unstructured.Unstructured) bool { return harness.FalseReason(o, "Undisturbed") == "Disturbed" })
+	g.DeleteAndWait(t, "ExternalNetwork", "", "vlan1")
 	return "works again after " + strings.Join(figures, ", ") + "; then the NodePath says that somebody disturbs it"
 }
 
-// interfaces: one that is not there is told of, and taken when it comes; one that is known by its MAC address may be renamed.
-func (g *nodeLab) interfaces(t *testing.T) string {
-	g.network(t, "vlan1", "method: Connection")
+// checkInterfaceChanges: one that is not there is told of, and taken when it comes; one that is known by its MAC address may be renamed.
+func (g *nodeFixture) checkInterfaceChanges(t *testing.T) string {
+	g.applyNetwork(t, "vlan1", "method: Connection")
 	s := g.Segment(t, "vlan1")
-	works := func() bool { _, err := g.Ask("client-vlan1", g.url("vlan1", "http")); return err == nil }
+	works := func() bool { _, err := g.SendRequest("client-vlan1", g.serviceURL("vlan1", "http")); return err == nil }
 	rename := func(from, to string) {
-		g.OnNode1(t, "sh", "-c", fmt.Sprintf("ip link set %[1]s down; ip link set %[1]s name %[2]s; ip link set %[2]s up; ip addr add %[3]s dev %[2]s nodad",
-			from, to, g.address6(t, "vlan1")))
+		g.RunOnNode1(t, "sh", "-c", fmt.Sprintf("ip link set %[1]s down; ip link set %[1]s name %[2]s; ip link set %[2]s up; ip addr add %[3]s dev %[2]s nodad",
+			from, to, g.nodeIPv6(t, "vlan1")))
 	}
 	rename("vlan1", "other")
-	g.Wait(t, "NodePath", "", "node1", func(o *unstructured.Unstructured) bool {
-		return harness.ReasonOf(o, "ResolvedRefs") == "InterfaceNotFound"
+	g.WaitForObject(t, "NodePath", "", "node1", func(o *unstructured.Unstructured) bool {
+		return harness.FalseReason(o, "ResolvedRefs") == "InterfaceNotFound"
 	})
 	if works() {
 		t.Error("it answers without the interface")
 	}
-	g.Wait(t, "ExternalNetwork", "", "vlan1", func(o *unstructured.Unstructured) bool { return harness.ReasonOf(o, "Programmed") == "WaitingForAgent" })
+	g.WaitForObject(t, "ExternalNetwork", "", "vlan1", func(o *unstructured.Unstructured) bool {
+		return harness.FalseReason(o, "Programmed") == "WaitingForAgent"
+	})
 	var mac string
 	if err := g.NS("node1").Do(func() error {
 		l, err := netlink.LinkByName("other")
@@ -221,54 +223,54 @@ apiVersion: kube-dc.com/v1alpha1
 kind: ExternalNetwork
 metadata: {name: vlan1}
 spec: {type: vlan1, nodes: {mac: %q, gateways: [%q], nodeSelector: {matchLabels: {kubernetes.io/hostname: node1}}}}`, mac, s.Gateways[0].Addr()))
-	g.Until(t, "it works by MAC address", works)
+	g.PollUntil(t, "it works by MAC address", works)
 	rename("other", "vlan1")
 	took := harness.Eventually(t, "it works under its old name", works)
-	g.Remove(t, "ExternalNetwork", "", "vlan1")
+	g.DeleteAndWait(t, "ExternalNetwork", "", "vlan1")
 	return fmt.Sprintf("InterfaceNotFound while it had another name; found by MAC address, also after it was renamed (%d ms)", took.Milliseconds())
 }
 
-// switched: the method of a network changes while a client is connected.
-func (g *nodeLab) switched(t *testing.T, item *show.Item) {
-	methods := g.methods(t, "vlan1")
-	g.network(t, "vlan1", methods[0].spec)
-	stream := g.StartStream(t, "client-vlan1", g.vips["vlan1"].String())
+// checkMethodSwitch: the method of a network changes while a client is connected.
+func (g *nodeFixture) checkMethodSwitch(t *testing.T, item *show.Item) {
+	methods := g.returnMethods(t, "vlan1")
+	g.applyNetwork(t, "vlan1", methods[0].spec)
+	stream := g.StartStream(t, "client-vlan1", g.serviceIPs["vlan1"].String())
 	was := methods[0]
 	for _, i := range []int{1, 2, 3, 0, 2, 1, 3, 2, 0, 3, 1, 0} { // each after each other
 		now := methods[i]
-		g.network(t, "vlan1", now.spec)
-		longest := harness.ExpectSurvival(t, was.name+" → "+now.name, 10*time.Second, stream)
-		item.Figure("%s → %s: the connection went on, its longest silence so far was %d ms", was.name, now.name, longest.Milliseconds())
+		g.applyNetwork(t, "vlan1", now.spec)
+		longest := harness.ExpectStreamsContinue(t, was.name+" → "+now.name, 10*time.Second, stream)
+		item.AddFigure("%s → %s: the connection went on, its longest silence so far was %d ms", was.name, now.name, longest.Milliseconds())
 		was = now
 	}
-	g.lacksVRF(t, stream)
-	g.Remove(t, "ExternalNetwork", "", "vlan1")
-	item.Figure("→ VRF on a kernel without it: the NodePath says so, and the old way stays")
+	g.checkMissingVRF(t, stream)
+	g.DeleteAndWait(t, "ExternalNetwork", "", "vlan1")
+	item.AddFigure("→ VRF on a kernel without it: the NodePath says so, and the old way stays")
 }
 
-// lacksVRF: a method that the kernel does not have is told of, and the way that there was stays.
-func (g *nodeLab) lacksVRF(t *testing.T, stream *harness.Stream) {
+// checkMissingVRF: a method that the kernel does not have is told of, and the way that there was stays.
+func (g *nodeFixture) checkMissingVRF(t *testing.T, stream *harness.Stream) {
 	t.Helper()
 	g.Apply(t, fmt.Sprintf(`
 apiVersion: kube-dc.com/v1alpha1
 kind: ExternalNetwork
 metadata: {name: vlan1}
 spec: {type: vlan1, nodes: {interface: vlan1, gateways: [%q], method: VRF, addresses: [%s/32], nodeSelector: {matchLabels: {kubernetes.io/hostname: node1}}}}`,
-		g.Segment(t, "vlan1").Gateways[0].Addr(), g.vips["vlan1"]))
-	g.Wait(t, "NodePath", "", "node1", func(o *unstructured.Unstructured) bool {
-		message, _ := harness.Condition(o, "Programmed")["message"].(string)
-		return harness.ReasonOf(o, "Programmed") == "WriteFailed" && strings.Contains(message, "load the module vrf")
+		g.Segment(t, "vlan1").Gateways[0].Addr(), g.serviceIPs["vlan1"]))
+	g.WaitForObject(t, "NodePath", "", "node1", func(o *unstructured.Unstructured) bool {
+		message, _ := harness.FindCondition(o, "Programmed")["message"].(string)
+		return harness.FalseReason(o, "Programmed") == "WriteFailed" && strings.Contains(message, "load the module vrf")
 	})
-	harness.ExpectSurvival(t, "→ VRF, which this kernel does not have", 10*time.Second, stream)
-	g.ExpectAnswer(t, "client-vlan1", g.url("vlan1", "http"), "vlan1", g.client4(t, "vlan1"))
+	harness.ExpectStreamsContinue(t, "→ VRF, which this kernel does not have", 10*time.Second, stream)
+	g.ExpectAnswer(t, "client-vlan1", g.serviceURL("vlan1", "http"), "vlan1", g.clientIPv4(t, "vlan1"))
 }
 
-// privileges: what the agent may do, and nothing else. It has run with the chart's three capabilities only all the time.
-func (g *nodeLab) privileges(t *testing.T, item *show.Item) {
-	g.network(t, "vlan1", "method: Connection")
-	agent := harness.NewUser(t, "the agent", harness.LoadConfig(t, g.Outside(t, g.AgentKubeconfig(t, "node1"))))
+// checkPrivileges: what the agent may do, and nothing else. It has run with the chart's three capabilities only all the time.
+func (g *nodeFixture) checkPrivileges(t *testing.T, item *show.Item) {
+	g.applyNetwork(t, "vlan1", "method: Connection")
+	agent := harness.NewUser(t, "the agent", harness.LoadConfig(t, g.KubeconfigForHost(t, g.AgentKubeconfig(t, "node1"))))
 	agent.Can(t, "its own status", harness.TryPatch("nodepaths//node1/status", `{"status":{"repairs":0}}`))
-	other := harness.NewUser(t, "the agent of node2", harness.LoadConfig(t, g.Outside(t, g.AgentKubeconfig(t, "node2"))))
+	other := harness.NewUser(t, "the agent of node2", harness.LoadConfig(t, g.KubeconfigForHost(t, g.AgentKubeconfig(t, "node2"))))
 	other.Cannot(t, "the status of another", harness.TryPatch("nodepaths//node1/status", `{"status":{"repairs":7}}`), "an agent reports on the node that it runs on, and this is the NodePath of node1")
 	for what, try := range map[string]harness.Attempt{
 		"a Secret":           harness.TryGet("secrets/kube-system/any"),
@@ -280,10 +282,10 @@ func (g *nodeLab) privileges(t *testing.T, item *show.Item) {
 	} {
 		agent.Cannot(t, what, try, "cannot")
 	}
-	g.Remove(t, "ExternalNetwork", "", "vlan1")
+	g.DeleteAndWait(t, "ExternalNetwork", "", "vlan1")
 	if t.Failed() {
 		return
 	}
-	item.Figure("all of this list was carried out with CAP_NET_ADMIN, CAP_NET_RAW and CAP_DAC_OVERRIDE alone, without new privileges; in Kubernetes the agent writes the status of its own " +
+	item.AddFigure("all of this list was carried out with CAP_NET_ADMIN, CAP_NET_RAW and CAP_DAC_OVERRIDE alone, without new privileges; in Kubernetes the agent writes the status of its own " +
 		"NodePath and of Inspections of its node, and events, and reads both kinds: six other things are refused, and so is the NodePath of another node")
 }

@@ -24,67 +24,69 @@ import (
 // How a node is loaded: flows of UDP, each to another Service, with so many packets on their way; and clients that connect one time after
 // another, each time to any Service.
 const (
-	flows   = 8
-	window  = 64
-	callers = 4
+	udpFlows        = 8
+	packetsInFlight = 64
+	tcpClients      = 4
 )
 
-// least is what the method Connection has to keep of the packets.
-const least = 0.6
+// minKeptShare is what the method Connection has to keep of the packets.
+const minKeptShare = 0.6
 
-// race runs passages of all methods against a plain one. The machine is noisy, so they take turns, and each round is compared by itself.
-func race(t *testing.T, item *show.Item) {
+// compareThroughput runs passages of all methods against a plain one. The machine is noisy, so they take turns, and each round is compared by itself.
+func compareThroughput(t *testing.T, item *show.Item) {
 	passages := []*forwardingNode{newForwardingNode(t, "", 1000), newForwardingNode(t, "", 1000)} // the second shows how much is noise
-	for _, method := range methods {
+	for _, method := range nodeMethods {
 		passages = append(passages, newForwardingNode(t, method, 1000))
 	}
-	if show.Full() {
+	if show.IsFullSize() {
 		passages = append(passages, newForwardingNode(t, kubedcv1alpha1.NodeMark, 10000), newForwardingNode(t, kubedcv1alpha1.NodeSourceRule, 10000))
 	}
 	for _, p := range passages {
-		p.open(t)
+		p.startTraffic(t)
 	}
 	packets, connections := make([][]float64, len(passages)), make([][]float64, len(passages))
-	rounds, of := show.Size(25, 7), slices.IndexFunc(passages, func(p *forwardingNode) bool { return p.method == kubedcv1alpha1.NodeConnection })
-	for n := 0; n < rounds || n < 5*rounds && harness.Middle(harness.Ratios(packets[of], packets[0])) < least; n++ { // too little is measured again before it is believed
+	rounds, of := show.ChooseSize(25, 7), slices.IndexFunc(passages, func(p *forwardingNode) bool { return p.method == kubedcv1alpha1.NodeConnection })
+	for n := 0; n < rounds || n < 5*rounds && harness.MedianFloat(harness.SortedRatios(packets[of], packets[0])) < minKeptShare; n++ { // too little is measured again before it is believed
 		for _, i := range rand.New(rand.NewPCG(3, uint64(n))).Perm(len(passages)) { // each before and after any other
 			p := passages[i]
-			packets[i] = append(packets[i], p.measure(t, p.flow, flows))
-			connections[i] = append(connections[i], p.measure(t, p.connect, callers))
+			packets[i] = append(packets[i], p.measureRate(t, p.sendPackets, udpFlows))
+			connections[i] = append(connections[i], p.measureRate(t, p.openConnections, tcpClients))
 		}
 	}
-	item.Figure("plain forwarding, with the same translation: %.0f packets there and back and %.0f connections in a second", harness.Middle(packets[0]), harness.Middle(connections[0]))
+	item.AddFigure("plain forwarding, with the same translation: %.0f packets there and back and %.0f connections in a second", harness.MedianFloat(packets[0]), harness.MedianFloat(connections[0]))
 	for i, p := range passages[1:] {
-		item.Figure("%s with %d Services: of its packets %s, of its connections %s", cmp.Or(p.method, "the same again"), p.services,
-			harness.Spread(packets[i+1], packets[0]), harness.Spread(connections[i+1], connections[0]))
-		if keeps := harness.Middle(harness.Ratios(packets[i+1], packets[0])); p.method == kubedcv1alpha1.NodeConnection && keeps < least {
-			t.Errorf("%s keeps %.2f of the packets, wanted %.2f", p.method, keeps, least)
+		item.AddFigure("%s with %d Services: of its packets %s, of its connections %s", cmp.Or(p.method, "the same again"), p.services,
+			harness.FormatRatioRange(packets[i+1], packets[0]), harness.FormatRatioRange(connections[i+1], connections[0]))
+		if keeps := harness.MedianFloat(harness.SortedRatios(packets[i+1], packets[0])); p.method == kubedcv1alpha1.NodeConnection && keeps < minKeptShare {
+			t.Errorf("%s keeps %.2f of the packets, wanted %.2f", p.method, keeps, minKeptShare)
 		}
 	}
 }
 
-// open starts the server, and carries the method out. Without it there is no answer.
-func (p *forwardingNode) open(t *testing.T) {
+// startTraffic starts the server, and carries the method out. Without it there is no answer.
+func (p *forwardingNode) startTraffic(t *testing.T) {
 	t.Helper()
-	p.serve(t)
+	p.startServers(t)
 	if p.method != "" {
-		if p.answers(t, 300*time.Millisecond) {
+		if p.answersWithin(t, 300*time.Millisecond) {
 			t.Fatalf("%s: there is an answer without it", p.method)
 		}
-		p.carry(t, p.services)
+		p.applyMethod(t, p.services)
 	}
-	if !p.answers(t, 10*time.Second) {
+	if !p.answersWithin(t, 10*time.Second) {
 		t.Fatalf("%s: there is no answer", cmp.Or(p.method, "plain"))
 	}
 }
 
-// service is the Service of a flow: they are spread over all.
-func (p *forwardingNode) service(flow int) int { return (2*flow + 1) * p.services / (2 * flows) }
+// serviceOfFlow is the Service of a flow: they are spread over all.
+func (p *forwardingNode) serviceOfFlow(flow int) int {
+	return (2*flow + 1) * p.services / (2 * udpFlows)
+}
 
-// answers says whether a client gets an answer before some time has passed.
-func (p *forwardingNode) answers(t *testing.T, within time.Duration) bool {
+// answersWithin says whether a client gets an answer before some time has passed.
+func (p *forwardingNode) answersWithin(t *testing.T, within time.Duration) bool {
 	t.Helper()
-	conn, err := p.client.Dial(t.Context(), "udp4", outerAddress(p.service(0))+":7")
+	conn, err := p.client.Dial(t.Context(), "udp4", externalAddress(p.serviceOfFlow(0))+":7")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,16 +103,16 @@ func (p *forwardingNode) answers(t *testing.T, within time.Duration) bool {
 	return false
 }
 
-// serve answers all flows, and takes all connections and ends them.
-func (p *forwardingNode) serve(t *testing.T) {
+// startServers answers all flows, and takes all connections and ends them.
+func (p *forwardingNode) startServers(t *testing.T) {
 	t.Helper()
-	for flow := range flows {
-		socket, err := p.server.ListenPacket(t.Context(), "udp4", clusterAddress(p.service(flow))+":7")
+	for flow := range udpFlows {
+		socket, err := p.server.ListenPacket(t.Context(), "udp4", clusterAddress(p.serviceOfFlow(flow))+":7")
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = socket.Close() })
-		go echo(ipv4.NewPacketConn(socket))
+		go echoPackets(ipv4.NewPacketConn(socket))
 	}
 	listener, err := p.server.Listen(t.Context(), "tcp4", "0.0.0.0:80")
 	if err != nil {
@@ -128,8 +130,8 @@ func (p *forwardingNode) serve(t *testing.T) {
 	}()
 }
 
-func echo(socket *ipv4.PacketConn) {
-	messages := smallPackets()
+func echoPackets(socket *ipv4.PacketConn) {
+	messages := newSmallPackets()
 	for {
 		n, err := socket.ReadBatch(messages, 0)
 		if err != nil {
@@ -145,16 +147,16 @@ func echo(socket *ipv4.PacketConn) {
 	}
 }
 
-func smallPackets() []ipv4.Message {
-	out := make([]ipv4.Message, window)
+func newSmallPackets() []ipv4.Message {
+	out := make([]ipv4.Message, packetsInFlight)
 	for i := range out {
 		out[i].Buffers = [][]byte{make([]byte, 8)}
 	}
 	return out
 }
 
-// measure lets some do something for a while, each on a thread of the client's, and returns how much was done in a second.
-func (p *forwardingNode) measure(t *testing.T, each func(context.Context, int) (int64, error), n int) float64 {
+// measureRate lets some do something for a while, each on a thread of the client's, and returns how much was done in a second.
+func (p *forwardingNode) measureRate(t *testing.T, each func(context.Context, int) (int64, error), n int) float64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
@@ -176,14 +178,14 @@ func (p *forwardingNode) measure(t *testing.T, each func(context.Context, int) (
 	return max(1, float64(all.Load())) / time.Since(begun).Seconds() // on a machine that others have for themselves it could be nothing
 }
 
-// flow sends packets and takes the answers, and returns how many came.
-func (p *forwardingNode) flow(ctx context.Context, flow int) (came int64, _ error) {
-	conn, err := net.Dial("udp4", outerAddress(p.service(flow))+":7")
+// sendPackets sends packets and takes the answers, and returns how many came.
+func (p *forwardingNode) sendPackets(ctx context.Context, flow int) (came int64, _ error) {
+	conn, err := net.Dial("udp4", externalAddress(p.serviceOfFlow(flow))+":7")
 	if err != nil {
 		return 0, err
 	}
 	defer conn.Close()
-	socket, messages := ipv4.NewPacketConn(conn.(*net.UDPConn)), smallPackets()
+	socket, messages := ipv4.NewPacketConn(conn.(*net.UDPConn)), newSmallPackets()
 	for ctx.Err() == nil {
 		sent, err := socket.WriteBatch(messages, 0)
 		if err != nil {
@@ -202,10 +204,10 @@ func (p *forwardingNode) flow(ctx context.Context, flow int) (came int64, _ erro
 	return came, nil
 }
 
-// connect makes connections that the server ends, one after the other, and returns how many.
-func (p *forwardingNode) connect(ctx context.Context, _ int) (made int64, _ error) {
+// openConnections makes connections that the server ends, one after the other, and returns how many.
+func (p *forwardingNode) openConnections(ctx context.Context, _ int) (made int64, _ error) {
 	for ctx.Err() == nil {
-		to := outerAddress(rand.IntN(p.services)) // any of them
+		to := externalAddress(rand.IntN(p.services)) // any of them
 		conn, err := net.DialTimeout("tcp4", to+":80", 5*time.Second)
 		if err != nil {
 			return made, err

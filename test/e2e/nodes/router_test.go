@@ -17,7 +17,7 @@ apiVersion: v1
 kind: Pod
 metadata: {name: node-echo, namespace: uplink}
 spec: {nodeName: node1, hostNetwork: true, containers: [{name: main, image: lab/echo}]}`)
-	c.Wait(t, "Pod", "uplink", "node-echo", manifest.True("Ready"))
+	c.WaitForObject(t, "Pod", "uplink", "node-echo", manifest.True("Ready"))
 	segments := c.Blueprint.Segments()
 	first, second := segments[len(segments)-2], segments[len(segments)-1]
 	node := c.Blueprint.NodeList()[0]

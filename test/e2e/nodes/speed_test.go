@@ -27,34 +27,34 @@ type forwardingNode struct {
 	method               kubedcv1alpha1.NodeMethod // empty: plain
 	services             int
 	client, node, server netns.NS
-	carrier              *agent.Carrier
+	applier              *agent.Applier
 }
 
-// methods are those that this machine's kernel has: it has no VRF.
-var methods = []kubedcv1alpha1.NodeMethod{kubedcv1alpha1.NodeConnection, kubedcv1alpha1.NodeStatic, kubedcv1alpha1.NodeSourceRule, kubedcv1alpha1.NodeMark}
+// nodeMethods are those that this machine's kernel has: it has no VRF.
+var nodeMethods = []kubedcv1alpha1.NodeMethod{kubedcv1alpha1.NodeConnection, kubedcv1alpha1.NodeStatic, kubedcv1alpha1.NodeSourceRule, kubedcv1alpha1.NodeMark}
 
-// clusterAddress and outerAddress are those of a Service.
+// clusterAddress and externalAddress are those of a Service.
 func clusterAddress(i int) string { return fmt.Sprintf("10.96.%d.%d", i/250, 1+i%250) }
 
-func outerAddress(i int) string { return fmt.Sprintf("100.64.%d.%d", i/250, 1+i%250) }
+func externalAddress(i int) string { return fmt.Sprintf("100.64.%d.%d", i/250, 1+i%250) }
 
 // TestAgent3Speed: how much each method writes and how long that takes, for few and for many Services, and what it leaves of the speed that
 // the node has without any.
 func TestAgent3Speed(t *testing.T) {
-	harness.Alone(t)
-	item := agents.Item(t, 3)
-	for _, method := range methods {
+	harness.RunAlone(t)
+	item := agentItems.Item(t, 3)
+	for _, method := range nodeMethods {
 		t.Run("writing "+string(method), func(t *testing.T) {
 			var lines []string
 			entries := map[int]string{}
-			for _, size := range show.Size([]int{10, 1000, 10000}, []int{10, 1000}) {
+			for _, size := range show.ChooseSize([]int{10, 1000, 10000}, []int{10, 1000}) {
 				p := newForwardingNode(t, method, size)
-				toll := p.write(t)
+				toll := p.measureProgramming(t)
 				entries[size] = toll.entries
 				lines = append(lines, fmt.Sprintf("%d Services: %s, from nothing %.0f ms, nothing new %.0f ms, one more %.0f ms",
 					size, toll.entries, harness.Milliseconds(toll.first), harness.Milliseconds(toll.same), harness.Milliseconds(toll.more)))
 			}
-			item.Figure("%s: %s", method, strings.Join(lines, "; "))
+			item.AddFigure("%s: %s", method, strings.Join(lines, "; "))
 			constant := method == kubedcv1alpha1.NodeConnection || method == kubedcv1alpha1.NodeStatic
 			if constant && entries[10] != entries[1000] {
 				t.Errorf("10 Services take %s, and 1000 take %s", entries[10], entries[1000])
@@ -68,50 +68,50 @@ func TestAgent3Speed(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		toll := p.write(t)
-		item.Figure("Connection beside 200 interfaces of pods: from nothing %.0f ms, nothing new %.0f ms", harness.Milliseconds(toll.first), harness.Milliseconds(toll.same))
+		toll := p.measureProgramming(t)
+		item.AddFigure("Connection beside 200 interfaces of pods: from nothing %.0f ms, nothing new %.0f ms", harness.Milliseconds(toll.first), harness.Milliseconds(toll.same))
 	})
-	t.Run("packets", func(t *testing.T) { race(t, item) })
+	t.Run("packets", func(t *testing.T) { compareThroughput(t, item) })
 }
 
 // TestAgent1SourcesChecked: every method works whatever the node makes of sources that it would answer by another interface.
 func TestAgent1SourcesChecked(t *testing.T) {
-	item := agents.Item(t, 1)
+	item := agentItems.Item(t, 1)
 	settings := []string{"0", "1", "2"}
-	for _, method := range methods {
+	for _, method := range nodeMethods {
 		for _, all := range settings {
 			for _, own := range settings {
 				p := newForwardingNode(t, method, 10)
 				if err := p.node.Sysctl(map[string]string{"ipv4/conf/all/rp_filter": all, "ipv4/conf/eth1/rp_filter": own}); err != nil {
 					t.Fatal(err)
 				}
-				p.serve(t)
-				p.carry(t, p.services)
-				if !p.answers(t, 5*time.Second) {
+				p.startServers(t)
+				p.applyMethod(t, p.services)
+				if !p.answersWithin(t, 5*time.Second) {
 					t.Errorf("%s: no answer with rp_filter %s for all interfaces and %s on eth1", method, all, own)
 				}
 			}
 		}
 	}
 	if !t.Failed() {
-		item.Figure("with rp_filter 0, 1 and 2, for all interfaces and on the interface: %d methods answer", len(methods))
+		item.AddFigure("with rp_filter 0, 1 and 2, for all interfaces and on the interface: %d methods answer", len(nodeMethods))
 	}
 }
 
-// writing is what a method takes.
-type writing struct {
+// programmingCost is what a method takes.
+type programmingCost struct {
 	entries           string
 	first, same, more time.Duration
 }
 
-// write carries the method out from nothing, again, and with one Service more, some times.
-func (p *forwardingNode) write(t *testing.T) writing {
+// measureProgramming carries the method out from nothing, again, and with one Service more, some times.
+func (p *forwardingNode) measureProgramming(t *testing.T) programmingCost {
 	t.Helper()
-	var out writing
+	var out programmingCost
 	var first, same, more []time.Duration
 	timed := func(services int) (*agent.Report, time.Duration) {
 		begun := time.Now()
-		return p.carry(t, services), time.Since(begun)
+		return p.applyMethod(t, services), time.Since(begun)
 	}
 	for range 3 {
 		report, took := timed(p.services)
@@ -126,14 +126,14 @@ func (p *forwardingNode) write(t *testing.T) writing {
 		}
 		_, took = timed(p.services + 1)
 		more = append(more, took)
-		p.carry(t, -1)
+		p.applyMethod(t, -1)
 	}
-	out.first, out.same, out.more = harness.Median(first), harness.Median(same), harness.Median(more)
+	out.first, out.same, out.more = harness.MedianDuration(first), harness.MedianDuration(same), harness.MedianDuration(more)
 	return out
 }
 
-// carry brings the node to a number of Services; -1 is to no network at all.
-func (p *forwardingNode) carry(t *testing.T, services int) (report *agent.Report) {
+// applyMethod brings the node to a number of Services; -1 is to no network at all.
+func (p *forwardingNode) applyMethod(t *testing.T, services int) (report *agent.Report) {
 	t.Helper()
 	spec := nodepath.NetworkSpec{
 		Name: "outer", Number: 1, Interface: "eth1", Gateways: []string{"192.0.2.1"}, Method: p.method, Clients: []string{"198.51.100.0/24"},
@@ -146,7 +146,7 @@ func (p *forwardingNode) carry(t *testing.T, services int) (report *agent.Report
 		path.Networks = nil
 	}
 	err := p.node.Do(func() (err error) {
-		report, err = p.carrier.Carry(t.Context(), path)
+		report, err = p.applier.Apply(t.Context(), path)
 		return err
 	})
 	if err != nil {
@@ -168,29 +168,29 @@ func newForwardingNode(t *testing.T, method kubedcv1alpha1.NodeMethod, services 
 	t.Helper()
 	p := &forwardingNode{method: method, services: services}
 	for _, ns := range []*netns.NS{&p.client, &p.node, &p.server} {
-		made, err := netns.Create(fmt.Sprintf("speed-%d-%d", os.Getpid(), madePassages))
+		made, err := netns.Create(fmt.Sprintf("speed-%d-%d", os.Getpid(), namespaceCount))
 		if err != nil {
 			t.Fatal(err)
 		}
-		madePassages++
+		namespaceCount++
 		t.Cleanup(func() { _ = made.Delete() })
 		*ns = made
 	}
 	dir := t.TempDir()
-	if err := errors.Join(p.wire(), p.route(), p.node.Do(func() (err error) {
-		p.carrier, err = agent.NewCarrier(dir, kernel.SysctlRoot)
-		return errors.Join(err, translate(t.Context()))
+	if err := errors.Join(p.createLinks(), p.addRoutes(), p.node.Do(func() (err error) {
+		p.applier, err = agent.NewApplier(dir, kernel.SysctlRoot)
+		return errors.Join(err, addServiceDNAT(t.Context()))
 	})); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(p.carrier.Close)
+	t.Cleanup(p.applier.Close)
 	return p
 }
 
-// madePassages tells the namespaces of passages apart.
-var madePassages int
+// namespaceCount tells the namespaces of passages apart.
+var namespaceCount int
 
-func (p *forwardingNode) wire() error {
+func (p *forwardingNode) createLinks() error {
 	on := func(ns netns.NS, name string, addresses ...string) netns.End {
 		end := netns.End{NS: ns, Name: name}
 		for _, a := range addresses {
@@ -207,7 +207,7 @@ func (p *forwardingNode) wire() error {
 	)
 }
 
-func (p *forwardingNode) route() error {
+func (p *forwardingNode) addRoutes() error {
 	outside := netns.Route{Via: netip.MustParseAddr("203.0.113.1")}
 	if p.method == "" {
 		outside.Via = netip.MustParseAddr("192.0.2.1")
@@ -223,8 +223,8 @@ func (p *forwardingNode) route() error {
 	)
 }
 
-// translate turns outer addresses into cluster addresses, as kube-proxy would, in the current namespace.
-func translate(ctx context.Context) error {
+// addServiceDNAT turns outer addresses into cluster addresses, as kube-proxy would, in the current namespace.
+func addServiceDNAT(ctx context.Context) error {
 	out, err := exec.CommandContext(ctx, "nft", `add table ip balancer
 		add chain ip balancer outer { type nat hook prerouting priority -100; }
 		add rule ip balancer outer dnat ip prefix to ip daddr map { 100.64.0.0/16 : 10.96.0.0/16 }`).CombinedOutput()

@@ -17,8 +17,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// learnt says whether a router's kernel has a route to the prefix that came by BGP.
-func learnt(t *testing.T, c *harness.Cluster, router string, prefix netip.Prefix) bool {
+// hasBGPRoute says whether a router's kernel has a route to the prefix that came by BGP.
+func hasBGPRoute(t *testing.T, c *harness.Cluster, router string, prefix netip.Prefix) bool {
 	t.Helper()
 	var routes []netlink.Route
 	err := c.NS(router).Do(func() (err error) {
@@ -32,8 +32,8 @@ func learnt(t *testing.T, c *harness.Cluster, router string, prefix netip.Prefix
 	return slices.ContainsFunc(routes, func(r netlink.Route) bool { return r.Dst != nil && r.Dst.String() == prefix.String() })
 }
 
-// announce lets node1 announce an address that it has, and waits until the routers of these uplinks have learnt it.
-func announce(t *testing.T, c *harness.Cluster, prefix netip.Prefix, uplinks ...string) {
+// announceAndWait lets node1 announce an address that it has, and waits until the routers of these uplinks have learnt it.
+func announceAndWait(t *testing.T, c *harness.Cluster, prefix netip.Prefix, uplinks ...string) {
 	t.Helper()
 	if err := c.NS("node1").AddAddresses("lo", prefix); err != nil {
 		t.Fatal(err)
@@ -42,12 +42,12 @@ func announce(t *testing.T, c *harness.Cluster, prefix netip.Prefix, uplinks ...
 		t.Fatal(err)
 	}
 	took := harness.Eventually(t, fmt.Sprintf("%v have a route to %s", uplinks, prefix), func() bool {
-		return !slices.ContainsFunc(uplinks, func(u string) bool { return !learnt(t, c, "router-"+u, prefix) })
+		return !slices.ContainsFunc(uplinks, func(u string) bool { return !hasBGPRoute(t, c, "router-"+u, prefix) })
 	})
 	t.Logf("%s is known at %s after %d ms", prefix, strings.Join(uplinks, " and "), took.Milliseconds())
 }
 
-func url(p netip.Prefix) string { return "http://" + netip.AddrPortFrom(p.Addr(), 80).String() }
+func httpURL(p netip.Prefix) string { return "http://" + netip.AddrPortFrom(p.Addr(), 80).String() }
 
 // Addresses that a node announces, as MetalLB does, are reached by the uplinks that were told, and answered by the default uplink.
 func TestUplinkBGP(t *testing.T) {
@@ -62,46 +62,46 @@ apiVersion: v1
 kind: Pod
 metadata: {name: node-echo, namespace: uplink}
 spec: {nodeName: node1, hostNetwork: true, containers: [{name: main, image: lab/echo}]}`)
-	c.Wait(t, "Pod", "uplink", "node-echo", manifest.True("Ready"))
+	c.WaitForObject(t, "Pod", "uplink", "node-echo", manifest.True("Ready"))
 	uplinks := b.BGP()
 	first, second := uplinks[0], uplinks[1]
 	onSecond, onFirst, six := netip.MustParsePrefix("198.18.10.1/32"), netip.MustParsePrefix("198.18.10.2/32"), netip.MustParsePrefix("2001:db8:99::1/128")
 	client := func(s blueprint.Segment, family int) string { return s.ClientSide[family].Peer.Addr().String() }
 
-	announce(t, c, onSecond, second.Name)
-	announce(t, c, onFirst, first.Name)
-	if learnt(t, c, first.Router, onSecond) || learnt(t, c, second.Router, onFirst) {
+	announceAndWait(t, c, onSecond, second.Name)
+	announceAndWait(t, c, onFirst, first.Name)
+	if hasBGPRoute(t, c, first.Router, onSecond) || hasBGPRoute(t, c, second.Router, onFirst) {
 		t.Error("a router learnt an address that is not for its uplink")
 	}
 	c.ResetDrops(t)
-	c.ExpectAnswer(t, first.Client, url(onFirst), "node-echo", client(first, 0))
+	c.ExpectAnswer(t, first.Client, httpURL(onFirst), "node-echo", client(first, 0))
 	c.ExpectNoDrops(t)
-	c.ExpectSilence(t, second.Client, url(onSecond))
-	droppedOnlyAt(t, c, first.Router, world.Spoofed)
+	c.ExpectSilence(t, second.Client, httpURL(onSecond))
+	expectDropsOnlyAt(t, c, first.Router, world.Spoofed)
 
 	// Its replies led by the uplink that they came in by, the same client hears them: its router lets the announced source pass.
-	c.OnNode1(t, "ip", "route", "add", "default", "via", second.Gateways[0].Addr().String(), "dev", second.Name, "table", "100")
-	c.OnNode1(t, "ip", "rule", "add", "from", onSecond.Addr().String(), "lookup", "100")
+	c.RunOnNode1(t, "ip", "route", "add", "default", "via", second.Gateways[0].Addr().String(), "dev", second.Name, "table", "100")
+	c.RunOnNode1(t, "ip", "rule", "add", "from", onSecond.Addr().String(), "lookup", "100")
 	c.ResetDrops(t)
-	c.ExpectAnswer(t, second.Client, url(onSecond), "node-echo", client(second, 0))
+	c.ExpectAnswer(t, second.Client, httpURL(onSecond), "node-echo", client(second, 0))
 	c.ExpectNoDrops(t)
 
-	announce(t, c, six, first.Name)
-	c.ExpectAnswer(t, first.Client, url(six), "node-echo", client(first, 1))
+	announceAndWait(t, c, six, first.Name)
+	c.ExpectAnswer(t, first.Client, httpURL(six), "node-echo", client(first, 1))
 
-	announce(t, c, onSecond, first.Name) // by another uplink than before
-	harness.Eventually(t, second.Router+" has forgotten what is not for it any more", func() bool { return !learnt(t, c, second.Router, onSecond) })
+	announceAndWait(t, c, onSecond, first.Name) // by another uplink than before
+	harness.Eventually(t, second.Router+" has forgotten what is not for it any more", func() bool { return !hasBGPRoute(t, c, second.Router, onSecond) })
 	if err := c.Withdraw(harness.Within(t, time.Minute), "node1", onSecond); err != nil {
 		t.Fatal(err)
 	}
-	harness.Eventually(t, "a withdrawn address is forgotten", func() bool { return !learnt(t, c, first.Router, onSecond) })
-	if !learnt(t, c, first.Router, onFirst) {
+	harness.Eventually(t, "a withdrawn address is forgotten", func() bool { return !hasBGPRoute(t, c, first.Router, onSecond) })
+	if !hasBGPRoute(t, c, first.Router, onFirst) {
 		t.Error("the other address is forgotten, too")
 	}
 }
 
-// droppedOnlyAt fails the test unless one router has dropped something, for that reason, and no other anything.
-func droppedOnlyAt(t *testing.T, c *harness.Cluster, router, reason string) {
+// expectDropsOnlyAt fails the test unless one router has dropped something, for that reason, and no other anything.
+func expectDropsOnlyAt(t *testing.T, c *harness.Cluster, router, reason string) {
 	t.Helper()
 	counters, err := world.Counters(c.NS(router))
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 
 // TestAgent2VRF shows method VRF on the kernels that nodes have, with and without legs. Where a kernel lacks VRFs it fails.
 func TestAgent2VRF(t *testing.T) {
-	program := harness.BuildStatic(t, "../testdata/vrf", "test", "-c")
-	kit := harness.PrepareMachines(t)
+	program := harness.BuildStaticBinary(t, "../testdata/vrf", "test", "-c")
+	kit := harness.PrepareVMKit(t)
 	for _, kernel := range vm.Kernels() {
 		t.Run(kernel, func(t *testing.T) {
-			item, live := agents.Item(t, 2), agents.Item(t, 4)
+			item, live := agentItems.Item(t, 2), agentItems.Item(t, 4)
 			begun := time.Now()
-			got, err := harness.BootMachine(t, kit, vm.Job{
+			got, err := harness.RunVM(t, kit, vm.Job{
 				Kernel: kernel, Program: program, Args: []string{"-test.v"}, Programs: []string{"nft", "ip"},
 				Spare:   []string{"vrf"}, // the agent's words about its absence are a part of it
 				Modules: []string{"veth", "nf_tables", "nft_ct", "nft_chain_nat", "nft_nat", "nft_masq"},
@@ -35,10 +35,10 @@ func TestAgent2VRF(t *testing.T) {
 			if len(switched) == 0 {
 				t.Errorf("no method was changed:\n%s", got.Output)
 			}
-			item.Figure("kernel %s: %d tests in %.0f s with its boot; after each of %d changes of the method new clients got their answers by TCP and UDP, "+
+			item.AddFigure("kernel %s: %d tests in %.0f s with its boot; after each of %d changes of the method new clients got their answers by TCP and UDP, "+
 				"IPv4 and IPv6", kernel, len(passed), time.Since(begun).Seconds(), len(switched))
 			for _, s := range switched {
-				live.Figure("kernel %s: %s", kernel, s[1])
+				live.AddFigure("kernel %s: %s", kernel, s[1])
 			}
 		})
 	}

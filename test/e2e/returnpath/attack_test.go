@@ -21,113 +21,113 @@ import (
 // another project by a leg. Beside each attempt, the same pod reaches the same places by its allowed way, and a client of the
 // network reaches its floating IP.
 func TestReturn6Attacker(t *testing.T) {
-	item := returns.Item(t, 6)
+	item := returnItems.Item(t, 6)
 	s := &projectPair{Cluster: harness.SharedSallyport(t)}
 	s.CreateOrganization(t, "attack")
 	s.cloud = s.CreateProject(t, "attack", "mine", "10.43.0.0/24", "cloud")
-	a := s.battlefield(t)
-	attackers := []string{"evil-node1", "web", secured, "evil-node2", "evil-node3"} // gateways are on node2 and node3
-	for i, pod := range attackers[:show.Size(len(attackers), 3)] {
+	a := s.newAttackFixture(t)
+	attackers := []string{"evil-node1", "web", securedAttacker, "evil-node2", "evil-node3"} // gateways are on node2 and node3
+	for i, pod := range attackers[:show.ChooseSize(len(attackers), 3)] {
 		for j, kind := range []string{"public", "third"} {
-			if show.Full() || i%2 == j {
-				a.attack(t, pod, kind)
+			if show.IsFullSize() || i%2 == j {
+				a.attackReturnPort(t, pod, kind)
 			}
 		}
 	}
-	a.colludes(t)
-	a.poisons(t)
+	a.checkCrossedReplies(t)
+	a.checkARPSpoofing(t)
 	if !t.Failed() {
-		item.Figure("%d attempts (%s size) by pods without and with floating IPs: nothing arrived on the other networks or in the other project; "+
-			"each of %d controls did, and %d clients of the networks were answered meanwhile", a.attempts, show.Size("full", "CI"), a.controls, a.served)
+		item.AddFigure("%d attempts (%s size) by pods without and with floating IPs: nothing arrived on the other networks or in the other project; "+
+			"each of %d controls did, and %d clients of the networks were answered meanwhile", a.attempts, show.ChooseSize("full", "CI"), a.controls, a.served)
 	}
 }
 
-// secured is the attacker that pretends to be another pod. Without port security, who sends with the address of another pod is that
+// securedAttacker is the attacker that pretends to be another pod. Without port security, who sends with the address of another pod is that
 // pod to OVN, for every translation.
-const secured = "evil-secured"
+const securedAttacker = "evil-secured"
 
-// attackLab is a project with legs, another project, and taps at all places where nothing may arrive.
-type attackLab struct {
+// attackFixture is a project with legs, another project, and taps at all places where nothing may arrive.
+type attackFixture struct {
 	*projectPair
-	solo             map[string]netip.Addr // inside: a pod with a floating IP on this network and no other
-	web, victim      netip.Addr            // inside
-	fips, victims    map[string]string     // external addresses, by network
-	legs             map[string]foothold
-	router           net.HardwareAddr
-	taps             map[string]*tap
-	attempts, words  int
-	controls, served int
-	secondary        []string // taps
+	soloPods            map[string]netip.Addr // inside: a pod with a floating IP on this network and no other
+	webPod, victimPod   netip.Addr            // inside
+	fips, victimFIPs    map[string]string     // external addresses, by network
+	returnPorts         map[string]returnPortInfo
+	routerMAC           net.HardwareAddr
+	taps                map[string]*tap
+	attempts, wordCount int
+	controls, served    int
+	secondaryTaps       []string // taps
 }
 
-// foothold is a leg as an attacker could know it.
-type foothold struct {
+// returnPortInfo is a leg as an attacker could know it.
+type returnPortInfo struct {
 	mac     net.HardwareAddr
 	address netip.Addr
-	number  int
+	label   int
 }
 
-func (s *projectPair) battlefield(t *testing.T) *attackLab {
+func (s *projectPair) newAttackFixture(t *testing.T) *attackFixture {
 	t.Helper()
 	s.public = s.CreateProject(t, "attack", "theirs", "10.44.0.0/24", "cloud")
-	a := &attackLab{
-		projectPair: s, fips: map[string]string{}, victims: map[string]string{}, legs: map[string]foothold{}, taps: map[string]*tap{}, solo: map[string]netip.Addr{},
+	a := &attackFixture{
+		projectPair: s, fips: map[string]string{}, victimFIPs: map[string]string{}, returnPorts: map[string]returnPortInfo{}, taps: map[string]*tap{}, soloPods: map[string]netip.Addr{},
 	}
 	for _, node := range s.Blueprint.NodeList() {
 		s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "evil-" + node.Name, Node: node.Name})
 	}
-	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: secured, Node: "node1", Annotations: map[string]string{"ovn.kubernetes.io/port_security": "true"}})
-	a.web = netip.MustParseAddr(s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "web", Node: "node1"}))
-	a.victim = netip.MustParseAddr(s.RunPod(t, harness.Pod{Namespace: s.public, Name: "victim", Node: "node1"}))
+	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: securedAttacker, Node: "node1", Annotations: map[string]string{"ovn.kubernetes.io/port_security": "true"}})
+	a.webPod = netip.MustParseAddr(s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "web", Node: "node1"}))
+	a.victimPod = netip.MustParseAddr(s.RunPod(t, harness.Pod{Namespace: s.public, Name: "victim", Node: "node1"}))
 	for _, kind := range harness.NetworkTypes {
 		a.fips[kind] = s.CreateFIP(t, s.cloud, "web-"+kind, "{podTarget: {podName: web}, externalNetworkType: "+kind+"}")
-		a.victims[kind] = s.CreateFIP(t, s.public, "victim-"+kind, "{podTarget: {podName: victim}, externalNetworkType: "+kind+"}")
+		a.victimFIPs[kind] = s.CreateFIP(t, s.public, "victim-"+kind, "{podTarget: {podName: victim}, externalNetworkType: "+kind+"}")
 	}
 	for _, kind := range []string{"public", "third"} {
-		a.solo[kind] = netip.MustParseAddr(s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "solo-" + kind, Node: "node1"}))
+		a.soloPods[kind] = netip.MustParseAddr(s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "solo-" + kind, Node: "node1"}))
 		s.CreateFIP(t, s.cloud, "solo-"+kind, "{podTarget: {podName: solo-"+kind+"}, externalNetworkType: "+kind+"}")
 	}
-	a.survey(t)
+	a.readReturnPorts(t)
 	for _, kind := range harness.NetworkTypes {
 		a.taps["router-"+kind] = newTap(t, s.Cluster, "router-ext-"+kind, "lan")
 		a.taps["neighbour-"+kind] = newTap(t, s.Cluster, s.Network(t, kind).Neighbour, "eth0")
 	}
 	a.taps["victim"] = newTap(t, s.Cluster, "victim."+s.public, "eth0")
-	a.secondary = []string{"router-public", "neighbour-public", "router-third", "neighbour-third"}
+	a.secondaryTaps = []string{"router-public", "neighbour-public", "router-third", "neighbour-third"}
 	for _, kind := range harness.NetworkTypes { // the controls must not depend on a neighbour that is not known yet
 		s.ExpectAnswer(t, "web."+s.cloud, "http://"+harness.InternetAddress, "internet", "")
 		s.ExpectAnswer(t, s.Network(t, kind).Client, "http://"+a.fips[kind], "web", "")
-		s.ExpectAnswer(t, "evil-node1."+s.cloud, "http://"+a.victims[kind], "victim", "")
+		s.ExpectAnswer(t, "evil-node1."+s.cloud, "http://"+a.victimFIPs[kind], "victim", "")
 	}
 	return a
 }
 
-// survey reads what a pod can't know but may guess: the legs' addresses and numbers.
-func (a *attackLab) survey(t *testing.T) {
+// readReturnPorts reads what a pod can't know but may guess: the legs' addresses and numbers.
+func (a *attackFixture) readReturnPorts(t *testing.T) {
 	t.Helper()
 	subnet := a.cloud + "-default"
-	for _, row := range a.Table(t, "logical_router_port", "name,mac,networks") {
+	for _, row := range a.ReadNBTable(t, "logical_router_port", "name,mac,networks") {
 		mac, _ := net.ParseMAC(fmt.Sprint(row["mac"]))
 		if row["name"] == a.cloud+"-"+subnet {
-			a.router = mac
+			a.routerMAC = mac
 		}
 		for _, kind := range []string{"public", "third"} {
-			if row["name"] == ownership.LegRouterPort(a.cloud, subnet, "ext-"+kind) {
+			if row["name"] == ownership.ReturnRouterPort(a.cloud, subnet, "ext-"+kind) {
 				prefix := netip.MustParsePrefix(strings.Trim(fmt.Sprint(row["networks"]), "[]"))
-				a.legs[kind] = foothold{mac: mac, address: prefix.Addr(), number: a.labelOf(t, subnet, kind)}
+				a.returnPorts[kind] = returnPortInfo{mac: mac, address: prefix.Addr(), label: a.readLabel(t, subnet, kind)}
 			}
 		}
 	}
-	if len(a.legs) != 2 || a.router == nil {
-		t.Fatalf("the project has the legs %v and the router's MAC address %s", a.legs, a.router)
+	if len(a.returnPorts) != 2 || a.routerMAC == nil {
+		t.Fatalf("the project has the legs %v and the router's MAC address %s", a.returnPorts, a.routerMAC)
 	}
 }
 
-// labelOf is the number of a network in a project.
-func (a *attackLab) labelOf(t *testing.T, subnet, kind string) int {
+// readLabel is the number of a network in a project.
+func (a *attackFixture) readLabel(t *testing.T, subnet, kind string) int {
 	t.Helper()
-	for _, row := range a.Table(t, "acl", "match,label") {
-		if n, _ := row["label"].(float64); n > 0 && strings.Contains(fmt.Sprint(row["match"]), ownership.LegSwitchPort(a.cloud, subnet, "ext-"+kind)) {
+	for _, row := range a.ReadNBTable(t, "acl", "match,label") {
+		if n, _ := row["label"].(float64); n > 0 && strings.Contains(fmt.Sprint(row["match"]), ownership.ReturnSwitchPort(a.cloud, subnet, "ext-"+kind)) {
 			return int(n)
 		}
 	}
@@ -135,28 +135,28 @@ func (a *attackLab) labelOf(t *testing.T, subnet, kind string) int {
 	return 0
 }
 
-// word is a new word that a packet carries.
-func (a *attackLab) word(kind string) string {
-	a.words++
-	return fmt.Sprintf("~%s%d~", kind, a.words)
+// newWord is a new word that a packet carries.
+func (a *attackFixture) newWord(kind string) string {
+	a.wordCount++
+	return fmt.Sprintf("~%s%d~", kind, a.wordCount)
 }
 
-// try is one kind of attempt: send a packet with a word in it.
-type try struct {
-	what   string
-	victim bool // nor may it arrive at the victim
-	send   func(word string) error
+// attempt is one kind of attempt: send a packet with a word in it.
+type attempt struct {
+	what          string
+	shieldsVictim bool // nor may it arrive at the victim
+	send          func(word string) error
 }
 
-// attack makes every attempt of a pod against one leg.
-func (a *attackLab) attack(t *testing.T, pod, kind string) {
+// attackReturnPort makes every attempt of a pod against one leg.
+func (a *attackFixture) attackReturnPort(t *testing.T, pod, kind string) {
 	t.Helper()
 	ns := a.NS(pod + "." + a.cloud)
-	tries := append(a.frames(t, pod, kind), a.sockets(t, ns, kind)...)
+	tries := append(a.frameAttempts(t, pod, kind), a.socketAttempts(t, ns, kind)...)
 	var words []string
 	x := a.Network(t, kind)
 	for i, try := range tries {
-		bad := a.word("bad")
+		bad := a.newWord("bad")
 		for range 2 {
 			if err := try.send(bad); err != nil {
 				t.Fatalf("%s, %s: %v", pod, try.what, err)
@@ -164,40 +164,40 @@ func (a *attackLab) attack(t *testing.T, pod, kind string) {
 		}
 		words = append(words, bad)
 		a.attempts++
-		a.control(t, pod, i)
+		a.expectAllowedPath(t, pod, i)
 		a.ExpectAnswer(t, x.Client, "http://"+a.fips[kind], "web", x.ClientAddress)
 		a.served++
 	}
 	<-time.After(300 * time.Millisecond) // for what may be on its way still
 	for i, try := range tries {
-		places := a.secondary
-		if try.victim {
+		places := a.secondaryTaps
+		if try.shieldsVictim {
 			places = append([]string{"victim"}, places...)
 		}
 		for _, place := range places {
-			if n := a.taps[place].heard(words[i]); n > 0 {
+			if n := a.taps[place].countWord(words[i]); n > 0 {
 				t.Errorf("%s against %s: %s: %d packets arrived at %s", pod, kind, try.what, n, place)
 			}
 		}
 	}
 }
 
-// control sends from the same pod, with the same tool, by the way that is allowed: it arrives.
-func (a *attackLab) control(t *testing.T, pod string, i int) {
+// expectAllowedPath sends from the same pod, with the same tool, by the way that is allowed: it arrives.
+func (a *attackFixture) expectAllowedPath(t *testing.T, pod string, i int) {
 	t.Helper()
-	good := a.word("good")
-	f := a.frame(t, pod, a.router, netip.AddrPortFrom(netip.MustParseAddr(harness.InternetAddress), 80))
+	good := a.newWord("good")
+	f := a.newFrame(t, pod, a.routerMAC, netip.AddrPortFrom(netip.MustParseAddr(harness.InternetAddress), 80))
 	place := "router-cloud"
 	if i%2 == 1 { // the other project is there for everybody, at its external addresses
-		f.Target, place = netip.AddrPortFrom(netip.MustParseAddr(a.victims["cloud"]), 80), "victim"
+		f.Target, place = netip.AddrPortFrom(netip.MustParseAddr(a.victimFIPs["cloud"]), 80), "victim"
 	}
-	f.Source, f.Text = netip.AddrPortFrom(f.Source.Addr(), uint16(21000+a.words)), good
+	f.Source, f.Text = netip.AddrPortFrom(f.Source.Addr(), uint16(21000+a.wordCount)), good
 	arrived := false
 	for range 3 {
 		if err := harness.InjectFrame(a.NS(pod+"."+a.cloud), f.Bytes()); err != nil {
 			t.Fatal(err)
 		}
-		if arrived = a.taps[place].waits(good, time.Second); arrived {
+		if arrived = a.taps[place].waitForWord(good, time.Second); arrived {
 			break
 		}
 	}
@@ -207,17 +207,17 @@ func (a *attackLab) control(t *testing.T, pod string, i int) {
 	a.controls++
 }
 
-// frame is a UDP packet of a pod, to be changed.
-func (a *attackLab) frame(t *testing.T, pod string, to net.HardwareAddr, target netip.AddrPort) harness.Frame {
+// newFrame is a UDP packet of a pod, to be changed.
+func (a *attackFixture) newFrame(t *testing.T, pod string, to net.HardwareAddr, target netip.AddrPort) harness.Frame {
 	t.Helper()
 	ns := a.NS(pod + "." + a.cloud)
 	return harness.Frame{
-		From: harness.HardwareAddress(t, ns), To: to, Source: netip.AddrPortFrom(a.addressOf(t, ns), 22000), Target: target, Protocol: unix.IPPROTO_UDP,
+		From: harness.HardwareAddress(t, ns), To: to, Source: netip.AddrPortFrom(a.podAddress(t, ns), 22000), Target: target, Protocol: unix.IPPROTO_UDP,
 	}
 }
 
-// addressOf is the address of a pod, as it has it itself.
-func (a *attackLab) addressOf(t *testing.T, ns netns.NS) (out netip.Addr) {
+// podAddress is the address of a pod, as it has it itself.
+func (a *attackFixture) podAddress(t *testing.T, ns netns.NS) (out netip.Addr) {
 	t.Helper()
 	err := ns.Do(func() error {
 		link, err := netlink.LinkByName("eth0")

@@ -20,86 +20,90 @@ import (
 // TestReturn5Cost: what a leg costs a connection, against a project of the same kind without any leg, on the same wire and
 // node, in turn. Everything runs on this machine's cores, clients and servers too, so only ratios mean anything.
 func TestReturn5Cost(t *testing.T) {
-	harness.Alone(t)
-	item := returns.Item(t, 5)
-	s := &costLab{projectPair: &projectPair{Cluster: harness.SharedSallyport(t)}}
+	harness.RunAlone(t)
+	item := returnItems.Item(t, 5)
+	s := &costFixture{projectPair: &projectPair{Cluster: harness.SharedSallyport(t)}}
 	s.CreateOrganization(t, "cost")
-	ways := s.measuredWays(t)
-	rounds, length := show.Size(15, 3), show.Size(2*time.Second, 500*time.Millisecond)
+	ways := s.createPaths(t)
+	rounds, length := show.ChooseSize(15, 3), show.ChooseSize(2*time.Second, 500*time.Millisecond)
 	for _, kind := range measurements {
-		got, measured := make([]cost, len(ways)), 0
+		got, measured := make([]pathCost, len(ways)), 0
 		for i, w := range ways {
-			got[i].way = w
+			got[i].path = w
 		}
 		for judged := false; !judged; { // a figure beyond its limit is measured again before it is believed
-			s.inTurn(t, kind, got, rounds, length)
+			s.measureInTurn(t, kind, got, rounds, length)
 			measured += rounds
-			judged = measured >= 5*rounds || !slices.ContainsFunc(pairs(got), kind.absurd)
+			judged = measured >= 5*rounds || !slices.ContainsFunc(pairCosts(got), kind.isOutOfBounds)
 		}
-		for _, p := range pairs(got) {
-			what := kind.what + ", " + p.leg.way.what
-			item.Figure("%s: %.2f of the way without (%.0f and %.0f %s; rounds %s), and %.2f of its CPU time in Open vSwitch (%.0f and %.0f µs each; rounds %s)",
-				what, p.ratio(), harness.Middle(p.leg.amount), harness.Middle(p.bare.amount), kind.unit, harness.Spread(p.leg.amount, p.bare.amount),
-				p.work(), harness.Middle(p.leg.work), harness.Middle(p.bare.work), harness.Spread(p.leg.work, p.bare.work))
-			if kind.absurd(p) {
+		for _, p := range pairCosts(got) {
+			what := kind.what + ", " + p.withReturnPort.path.what
+			item.AddFigure("%s: %.2f of the way without (%.0f and %.0f %s; rounds %s), and %.2f of its CPU time in Open vSwitch (%.0f and %.0f µs each; rounds %s)",
+				what, p.rateRatio(), harness.MedianFloat(p.withReturnPort.rate), harness.MedianFloat(p.baseline.rate), kind.unit, harness.FormatRatioRange(p.withReturnPort.rate, p.baseline.rate),
+				p.cpuRatio(), harness.MedianFloat(p.withReturnPort.cpuPerUnit), harness.MedianFloat(p.baseline.cpuPerUnit), harness.FormatRatioRange(p.withReturnPort.cpuPerUnit, p.baseline.cpuPerUnit))
+			if kind.isOutOfBounds(p) {
 				t.Errorf("%s: %.2f of what the project without legs has, for %.2f of the CPU time; wanted at least %.2f and at most %.2f",
-					what, p.ratio(), p.work(), kind.least, kind.most)
+					what, p.rateRatio(), p.cpuRatio(), kind.minRatio, kind.maxCPURatio)
 			}
 		}
-		item.Figure("%s: medians of %d rounds of %s in turn", kind.what, measured, length)
+		item.AddFigure("%s: medians of %d rounds of %s in turn", kind.what, measured, length)
 	}
 }
 
-// cost is what was measured by one way, round by round.
-type cost struct {
-	way    measuredWay
-	amount []float64 // a second
-	work   []float64 // CPU time of Open vSwitch, in µs, for one of it
+// pathCost is what was measured by one way, round by round.
+type pathCost struct {
+	path       measuredPath
+	rate       []float64 // a second
+	cpuPerUnit []float64 // CPU time of Open vSwitch, in µs, for one of it
 }
 
-// pair is a way without a leg and the one to compare with it.
-type pair struct{ bare, leg cost }
+// costPair is a way without a leg and the one to compare with it.
+type costPair struct{ baseline, withReturnPort pathCost }
 
-func pairs(of []cost) (out []pair) {
+func pairCosts(of []pathCost) (out []costPair) {
 	for i := 0; i < len(of); i += 2 {
-		out = append(out, pair{bare: of[i], leg: of[i+1]})
+		out = append(out, costPair{baseline: of[i], withReturnPort: of[i+1]})
 	}
 	return out
 }
 
-func (p pair) ratio() float64 { return harness.Middle(p.leg.amount) / harness.Middle(p.bare.amount) }
+func (p costPair) rateRatio() float64 {
+	return harness.MedianFloat(p.withReturnPort.rate) / harness.MedianFloat(p.baseline.rate)
+}
 
-func (p pair) work() float64 { return harness.Middle(p.leg.work) / harness.Middle(p.bare.work) }
+func (p costPair) cpuRatio() float64 {
+	return harness.MedianFloat(p.withReturnPort.cpuPerUnit) / harness.MedianFloat(p.baseline.cpuPerUnit)
+}
 
-// inTurn measures all ways, again and again: what else the machine does meets all of them.
-func (s *costLab) inTurn(t *testing.T, kind measurement, out []cost, rounds int, length time.Duration) {
+// measureInTurn measures all ways, again and again: what else the machine does meets all of them.
+func (s *costFixture) measureInTurn(t *testing.T, kind measurement, out []pathCost, rounds int, length time.Duration) {
 	t.Helper()
 	for range rounds {
 		for i := range out {
-			w := out[i].way
-			before, begun := s.vswitchTime(t), time.Now()
+			w := out[i].path
+			before, begun := s.vswitchCPUTime(t), time.Now()
 			n, err := kind.measure(s.NS(w.client), w.address, length)
 			if err != nil {
 				t.Fatalf("%s, %s: %v", kind.what, w.what, err)
 			}
-			out[i].amount = append(out[i].amount, n/time.Since(begun).Seconds())
-			out[i].work = append(out[i].work, float64((s.vswitchTime(t)-before).Microseconds())/n)
+			out[i].rate = append(out[i].rate, n/time.Since(begun).Seconds())
+			out[i].cpuPerUnit = append(out[i].cpuPerUnit, float64((s.vswitchCPUTime(t)-before).Microseconds())/n)
 		}
 	}
 }
 
-// vswitchTime is the CPU time that the lab's Open vSwitch has had, on all nodes.
-func (s *costLab) vswitchTime(t *testing.T) (sum time.Duration) {
+// vswitchCPUTime is the CPU time that the lab's Open vSwitch has had, on all nodes.
+func (s *costFixture) vswitchCPUTime(t *testing.T) (sum time.Duration) {
 	t.Helper()
-	if s.vswitches == nil {
+	if s.vswitchProcs == nil {
 		processes, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, p := range processes {
 			if line, err := os.ReadFile(p); err == nil && bytes.Contains(line, []byte("ovs-vswitchd\x00")) && bytes.Contains(line, []byte(s.Dir+"/")) {
-				s.vswitches = append(s.vswitches, filepath.Dir(p))
+				s.vswitchProcs = append(s.vswitchProcs, filepath.Dir(p))
 			}
 		}
 	}
-	for _, p := range s.vswitches {
+	for _, p := range s.vswitchProcs {
 		threads, _ := filepath.Glob(p + "/task/*/schedstat")
 		for _, thread := range threads {
 			var ran int64
@@ -115,31 +119,31 @@ func (s *costLab) vswitchTime(t *testing.T) (sum time.Duration) {
 	return sum
 }
 
-// costLab is where ways are measured.
-type costLab struct {
+// costFixture is where ways are measured.
+type costFixture struct {
 	*projectPair
-	vswitches []string // in /proc
+	vswitchProcs []string // in /proc
 }
 
-// measuredWay is one way to a pod.
-type measuredWay struct{ what, client, address, pod string }
+// measuredPath is one way to a pod.
+type measuredPath struct{ what, client, address, pod string }
 
-// measuredWays are pairs: a way without a leg, and the one to compare with it. All pods are on node1, which holds no gateway,
+// createPaths are pairs: a way without a leg, and the one to compare with it. All pods are on node1, which holds no gateway,
 // so every packet goes through one tunnel.
-func (s *costLab) measuredWays(t *testing.T) []measuredWay {
+func (s *costFixture) createPaths(t *testing.T) []measuredPath {
 	t.Helper()
 	legs := s.CreateProject(t, "cost", "legs", "10.45.0.0/24", "cloud")
 	at := func(namespace, name, kind string) string {
 		return s.CreateFIP(t, namespace, name+"-"+kind, "{podTarget: {podName: "+name+"}, externalNetworkType: "+kind+"}")
 	}
-	var out []measuredWay
+	var out []measuredPath
 	for _, kind := range []string{"public", "cloud"} {
 		bare := s.CreateProject(t, "cost", "bare-"+kind, "10.45.0.0/24", kind)
 		s.RunPod(t, harness.Pod{Namespace: bare, Name: "web", Node: "node1"})
 		s.RunPod(t, harness.Pod{Namespace: legs, Name: "web-" + kind, Node: "node1"})
 		client := s.Network(t, kind).Client
-		out = append(out, measuredWay{"without a leg", client, at(bare, "web", kind), "web"},
-			measuredWay{map[string]string{"public": "by a leg", "cloud": "beside a leg"}[kind], client, at(legs, "web-"+kind, kind), "web-" + kind})
+		out = append(out, measuredPath{"without a leg", client, at(bare, "web", kind), "web"},
+			measuredPath{map[string]string{"public": "by a leg", "cloud": "beside a leg"}[kind], client, at(legs, "web-"+kind, kind), "web-" + kind})
 	}
 	for _, w := range out { // neighbours and flows are there before the clock runs
 		s.ExpectAnswer(t, w.client, "http://"+w.address, w.pod, "")
@@ -149,22 +153,24 @@ func (s *costLab) measuredWays(t *testing.T) []measuredWay {
 
 // measurement is something that is measured for some time.
 type measurement struct {
-	what, unit string
-	least      float64 // a ratio below is absurd, on a machine that others use as well
-	most       float64 // and so is this ratio of CPU time
-	measure    func(from netns.NS, address string, length time.Duration) (float64, error)
+	what, unit  string
+	minRatio    float64 // a ratio below is absurd, on a machine that others use as well
+	maxCPURatio float64 // and so is this ratio of CPU time
+	measure     func(from netns.NS, address string, length time.Duration) (float64, error)
 }
 
-func (m measurement) absurd(p pair) bool { return p.ratio() < m.least || p.work() > m.most }
+func (m measurement) isOutOfBounds(p costPair) bool {
+	return p.rateRatio() < m.minRatio || p.cpuRatio() > m.maxCPURatio
+}
 
 var measurements = []measurement{
-	{"new connections", "/s", 0.4, 2, connections},
-	{"bulk out of the pod", "MB/s", 0.4, 2, download},
-	{"bulk into the pod", "MB/s", 0.15, 2, upload}, // it goes at about 27 or about 75 MB/s, without a leg as well, and stays so for a run
+	{"new connections", "/s", 0.4, 2, countConnections},
+	{"bulk out of the pod", "MB/s", 0.4, 2, measureDownload},
+	{"bulk into the pod", "MB/s", 0.15, 2, measureUpload}, // it goes at about 27 or about 75 MB/s, without a leg as well, and stays so for a run
 }
 
-// connections is how many TCP connections are made, used for one question and closed.
-func connections(from netns.NS, address string, length time.Duration) (float64, error) {
+// countConnections is how many TCP connections are made, used for one question and closed.
+func countConnections(from netns.NS, address string, length time.Duration) (float64, error) {
 	const workers = 4
 	begun := time.Now()
 	made, errs := make([]int, workers), make([]error, workers)
@@ -173,7 +179,7 @@ func connections(from netns.NS, address string, length time.Duration) (float64, 
 		all.Go(func() {
 			errs[i] = from.Do(func() error { // one thread for all of them: to enter the namespace costs more than to connect
 				for time.Since(begun) < length {
-					if err := question(address); err != nil {
+					if err := connectOnce(address); err != nil {
 						return err
 					}
 					made[i]++
@@ -193,29 +199,29 @@ func connections(from netns.NS, address string, length time.Duration) (float64, 
 	return float64(sum), nil
 }
 
-// question is one connection.
-func question(address string) error {
+// connectOnce is one connection.
+func connectOnce(address string) error {
 	conn, err := net.DialTimeout("tcp", address+":80", 5*time.Second)
 	if err != nil {
 		return err
 	}
 	defer conn.Close() //nolint:errcheck // the answer has come
-	return exchange(conn, 5*time.Second)
+	return exchangeLine(conn, 5*time.Second)
 }
 
-// download is MB from a pod.
-func download(from netns.NS, address string, length time.Duration) (float64, error) {
-	return bulk(from, address, length, "GET /blob?mb=4096 HTTP/1.1\r\nHost: x\r\n\r\n", func(conn net.Conn, b []byte) (int, error) { return conn.Read(b) })
+// measureDownload is MB from a pod.
+func measureDownload(from netns.NS, address string, length time.Duration) (float64, error) {
+	return transferBulk(from, address, length, "GET /blob?mb=4096 HTTP/1.1\r\nHost: x\r\n\r\n", func(conn net.Conn, b []byte) (int, error) { return conn.Read(b) })
 }
 
-// upload is MB to a pod.
-func upload(from netns.NS, address string, length time.Duration) (float64, error) {
-	return bulk(from, address, length, "POST /upload HTTP/1.1\r\nHost: x\r\nContent-Length: 4294967296\r\n\r\n",
+// measureUpload is MB to a pod.
+func measureUpload(from netns.NS, address string, length time.Duration) (float64, error) {
+	return transferBulk(from, address, length, "POST /upload HTTP/1.1\r\nHost: x\r\nContent-Length: 4294967296\r\n\r\n",
 		func(conn net.Conn, b []byte) (int, error) { return conn.Write(b) })
 }
 
-// bulk reads or writes as much as goes.
-func bulk(from netns.NS, address string, length time.Duration, request string, move func(net.Conn, []byte) (int, error)) (float64, error) {
+// transferBulk reads or writes as much as goes.
+func transferBulk(from netns.NS, address string, length time.Duration, request string, move func(net.Conn, []byte) (int, error)) (float64, error) {
 	var conn net.Conn
 	err := from.Do(func() (err error) {
 		conn, err = net.DialTimeout("tcp", address+":80", 5*time.Second)

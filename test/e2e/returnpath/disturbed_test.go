@@ -16,8 +16,8 @@ import (
 
 // TestReturn2Disturbed: connections by several networks survive what happens to nodes and pods, and policies still filter.
 func TestReturn2Disturbed(t *testing.T) {
-	harness.Alone(t)
-	item := returns.Item(t, 2)
+	harness.RunAlone(t)
+	item := returnItems.Item(t, 2)
 	s := &projectPair{Cluster: harness.StartSallyport(t, "return", harness.LoadTopology(t, "shared.yaml"))}
 	s.CreateOrganization(t, "return")
 	s.cloud = s.CreateProject(t, "return", "cloud", "10.41.0.0/24", "cloud")
@@ -25,21 +25,21 @@ func TestReturn2Disturbed(t *testing.T) {
 		name string
 		run  func(*projectPair, *testing.T) string
 	}{
-		{"a pod moves", (*projectPair).moves},
-		{"a gateway dies", (*projectPair).gatewayDies},
-		{"a NetworkPolicy", (*projectPair).policyFilters},
-		{"a SecurityGroup", (*projectPair).groupFilters},
+		{"a pod moves", (*projectPair).checkPodMove},
+		{"a gateway dies", (*projectPair).checkGatewayFailure},
+		{"a NetworkPolicy", (*projectPair).checkNetworkPolicy},
+		{"a SecurityGroup", (*projectPair).checkSecurityGroup},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			if figure := part.run(s, t); !t.Failed() {
-				item.Figure("%s: %s", part.name, figure)
+				item.AddFigure("%s: %s", part.name, figure)
 			}
 		})
 	}
 }
 
-// everywhere gives a pod a floating IP on each network.
-func (s *projectPair) everywhere(t *testing.T, name string) map[string]string {
+// createFIPs gives a pod a floating IP on each network.
+func (s *projectPair) createFIPs(t *testing.T, name string) map[string]string {
 	t.Helper()
 	addresses := map[string]string{}
 	for _, kind := range harness.NetworkTypes {
@@ -48,39 +48,39 @@ func (s *projectPair) everywhere(t *testing.T, name string) map[string]string {
 	return addresses
 }
 
-// moves: a pod's cable is put into another node, as when a virtual machine is migrated: the same program goes on at the same address.
-func (s *projectPair) moves(t *testing.T) string {
+// checkPodMove: a pod's cable is put into another node, as when a virtual machine is migrated: the same program goes on at the same address.
+func (s *projectPair) checkPodMove(t *testing.T) string {
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "moving", Node: "node1"})
 	address := s.CreateFIP(t, s.cloud, "moving", "{podTarget: {podName: moving}, externalNetworkType: third}")
 	streams := []*harness.Stream{
 		s.StartStream(t, "internet", address), s.StartStream(t, "client-ext-third", address),
 		s.StartStream(t, "moving."+s.cloud, harness.InternetAddress), // its own, by the default network
 	}
-	harness.ExpectSurvival(t, "before", 5*time.Second, streams...)
-	harness.ForgetSilence(streams...)
+	harness.ExpectStreamsContinue(t, "before", 5*time.Second, streams...)
+	harness.ResetGaps(streams...)
 	var longest time.Duration
 	for _, way := range [][2]string{{"node1", "node2"}, {"node2", "node3"}, {"node3", "node1"}} {
-		s.replug(t, "moving."+s.cloud, way[0], way[1])
-		longest = max(longest, harness.ExpectSurvival(t, fmt.Sprintf("moved from %s to %s", way[0], way[1]), 20*time.Second, streams...))
+		s.movePort(t, "moving."+s.cloud, way[0], way[1])
+		longest = max(longest, harness.ExpectStreamsContinue(t, fmt.Sprintf("moved from %s to %s", way[0], way[1]), 20*time.Second, streams...))
 		s.ExpectAnswers(t, "internet", address, "moving", harness.InternetAddress)
 	}
 	return fmt.Sprintf("%d streams survive three moves, with a silence of %v at most", len(streams), longest.Round(10*time.Millisecond))
 }
 
-// replug takes the cable of a logical port out of one node and puts it into another.
-func (s *projectPair) replug(t *testing.T, port, from, to string) {
+// movePort takes the cable of a logical port out of one node and puts it into another.
+func (s *projectPair) movePort(t *testing.T, port, from, to string) {
 	t.Helper()
 	link := strings.Trim(s.RunVsctl(t, from, "--bare", "--columns=name", "find", "interface", fmt.Sprintf("external_ids:iface-id=%q", port)), `"`)
 	s.RunVsctl(t, from, "del-port", "br-int", link)
-	if err := carry(s.NS(from), s.NS(to), link); err != nil {
+	if err := moveLink(s.NS(from), s.NS(to), link); err != nil {
 		t.Fatal(err)
 	}
 	s.RunVsctl(t, to, "add-port", "br-int", link, "--", "set", "interface", link, fmt.Sprintf("external_ids:iface-id=%q", port))
 	s.RunVsctl(t, to, "--timeout=60", "wait-until", "interface", link, "external_ids:ovn-installed=true")
 }
 
-// carry puts a link from one namespace into another.
-func carry(from, to netns.NS, name string) error {
+// moveLink puts a link from one namespace into another.
+func moveLink(from, to netns.NS, name string) error {
 	target, err := os.Open(to.Path())
 	if err != nil {
 		return err
@@ -99,34 +99,34 @@ func carry(from, to netns.NS, name string) error {
 	return to.LinkUp(name)
 }
 
-// gatewayDies: the node that holds a network's gateway is switched off and on again.
-func (s *projectPair) gatewayDies(t *testing.T) string {
+// checkGatewayFailure: the node that holds a network's gateway is switched off and on again.
+func (s *projectPair) checkGatewayFailure(t *testing.T) string {
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "far", Node: "node1"})
-	addresses := s.everywhere(t, "far")
+	addresses := s.createFIPs(t, "far")
 	var streams []*harness.Stream
 	for _, kind := range harness.NetworkTypes {
 		streams = append(streams, s.StartStream(t, "internet", addresses[kind]), s.StartStream(t, s.Network(t, kind).Client, addresses[kind]))
 	}
-	harness.ExpectSurvival(t, "before", 5*time.Second, streams...)
+	harness.ExpectStreamsContinue(t, "before", 5*time.Second, streams...)
 	var figures []string
 	for _, node := range []string{"node2", "node3"} {
-		harness.ForgetSilence(streams...)
-		s.GiveOrder(t, "kill", node)
-		down := harness.ExpectSurvival(t, node+" killed", 40*time.Second, streams...)
-		harness.ForgetSilence(streams...)
-		s.GiveOrder(t, "start", node)
-		s.WaitNode(t, node, true)
+		harness.ResetGaps(streams...)
+		s.ControlLab(t, "kill", node)
+		down := harness.ExpectStreamsContinue(t, node+" killed", 40*time.Second, streams...)
+		harness.ResetGaps(streams...)
+		s.ControlLab(t, "start", node)
+		s.WaitNodeReady(t, node, true)
 		s.SyncFlows(t)
-		back := harness.ExpectSurvival(t, node+" is back", 40*time.Second, streams...)
+		back := harness.ExpectStreamsContinue(t, node+" is back", 40*time.Second, streams...)
 		figures = append(figures, fmt.Sprintf("%s killed: silent for %v at most; back: %v", node, down.Round(10*time.Millisecond), back.Round(10*time.Millisecond)))
 	}
 	return fmt.Sprintf("%d streams survive; %s", len(streams), strings.Join(figures, "; "))
 }
 
-// policyFilters: a NetworkPolicy lets one client in and no other, by whichever network they come.
-func (s *projectPair) policyFilters(t *testing.T) string {
+// checkNetworkPolicy: a NetworkPolicy lets one client in and no other, by whichever network they come.
+func (s *projectPair) checkNetworkPolicy(t *testing.T) string {
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "guarded", Node: "node1"})
-	addresses := s.everywhere(t, "guarded")
+	addresses := s.createFIPs(t, "guarded")
 	allowed := s.Network(t, "third")
 	s.Apply(t, fmt.Sprintf(`
 apiVersion: networking.k8s.io/v1
@@ -136,11 +136,11 @@ spec:
   podSelector: {matchLabels: {app: guarded}}
   policyTypes: [Ingress]
   ingress: [{from: [{ipBlock: {cidr: %s/32}}]}]`, s.cloud, allowed.ClientAddress))
-	return s.filters(t, "guarded", addresses, allowed)
+	return s.expectFiltered(t, "guarded", addresses, allowed)
 }
 
-// groupFilters: the same with a SecurityGroup of Kube-OVN.
-func (s *projectPair) groupFilters(t *testing.T) string {
+// checkSecurityGroup: the same with a SecurityGroup of Kube-OVN.
+func (s *projectPair) checkSecurityGroup(t *testing.T) string {
 	allowed := s.Network(t, "third")
 	s.Apply(t, fmt.Sprintf(`
 apiVersion: kubeovn.io/v1
@@ -152,14 +152,14 @@ spec:
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "grouped", Node: "node1", Annotations: map[string]string{
 		"ovn.kubernetes.io/port_security": "true", "ovn.kubernetes.io/security_groups": s.cloud + "-grouped",
 	}})
-	return s.filters(t, "grouped", s.everywhere(t, "grouped"), allowed)
+	return s.expectFiltered(t, "grouped", s.createFIPs(t, "grouped"), allowed)
 }
 
-// filters checks that one client reaches a pod by every network and another by none.
-func (s *projectPair) filters(t *testing.T, name string, addresses map[string]string, allowed harness.ExternalSide) string {
+// expectFiltered checks that one client reaches a pod by every network and another by none.
+func (s *projectPair) expectFiltered(t *testing.T, name string, addresses map[string]string, allowed harness.ExternalNetwork) string {
 	t.Helper()
-	s.Until(t, "the filter is in force", func() bool {
-		_, err := s.Ask("internet", "http://"+addresses["cloud"])
+	s.PollUntil(t, "the filter is in force", func() bool {
+		_, err := s.SendRequest("internet", "http://"+addresses["cloud"])
 		return err != nil
 	})
 	ways, refused := 0, 0

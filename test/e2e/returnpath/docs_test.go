@@ -16,13 +16,13 @@ import (
 
 // TestReturn8Docs: the page on the return path has its pictures, and says what it stands on and what it does not cover.
 func TestReturn8Docs(t *testing.T) {
-	item := returns.Item(t, 8)
+	item := returnItems.Item(t, 8)
 	const dir = "../../../docs/concepts"
 	page := harness.ReadFile(t, filepath.Join(dir, "return-path.md"))
 	pictures := regexp.MustCompile(`(?s)!\[[^\]]+\]\(([^)]+\.svg)\)`).FindAllStringSubmatch(page, -1)
 	for _, p := range pictures {
 		picture := harness.ReadFile(t, filepath.Join(dir, p[1]))
-		if err := wellFormed(picture); err != nil {
+		if err := checkWellFormedXML(picture); err != nil {
 			t.Errorf("%s: %v", p[1], err)
 		}
 		if !strings.Contains(picture, "prefers-color-scheme: dark") {
@@ -35,17 +35,17 @@ func TestReturn8Docs(t *testing.T) {
 	words := []string{
 		"## What it stands on", "## What it does not cover", "`pass`", "ct_label.label", "options:route_table", "Static_MAC_Binding",
 		"NetworkPolicies", "hairpin", "IPv6", "NoWayBack", "returnPath: Source",
-		fmt.Sprint(ownership.ReturnReply), fmt.Sprint(ownership.ReturnLeave), fmt.Sprint(ownership.WayOut), fmt.Sprint(ownership.WayOutOnLink),
+		fmt.Sprint(ownership.ReturnReply), fmt.Sprint(ownership.ReturnLeave), fmt.Sprint(ownership.DefaultEgress), fmt.Sprint(ownership.DefaultEgressOnLink),
 	}
 	for _, w := range words {
 		if !strings.Contains(page, w) {
 			t.Errorf("the page does not mention %s", w)
 		}
 	}
-	item.Figure("docs/concepts/return-path.md: %d pictures; names the %d things that it stands on and does not cover", len(pictures), len(words))
+	item.AddFigure("docs/concepts/return-path.md: %d pictures; names the %d things that it stands on and does not cover", len(pictures), len(words))
 }
 
-func wellFormed(text string) error {
+func checkWellFormedXML(text string) error {
 	for d := xml.NewDecoder(strings.NewReader(text)); ; {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
 			return nil

@@ -24,55 +24,55 @@ func arpReply(from, to net.HardwareAddr, claimed, asked netip.Addr) []byte {
 
 // tap reads what comes in by one link of a host, and remembers the words that it knows as ours.
 type tap struct {
-	mu   sync.Mutex
-	seen map[string]int
-	came chan struct{}
+	mu      sync.Mutex
+	counts  map[string]int
+	arrived chan struct{}
 }
 
-var word = regexp.MustCompile(`~[a-z]+[0-9]+~`)
+var wordPattern = regexp.MustCompile(`~[a-z]+[0-9]+~`)
 
 // newTap listens at a place until the test ends. What the place itself sends does not count.
 func newTap(t *testing.T, c *harness.Cluster, place, link string) *tap {
 	t.Helper()
-	p := &tap{seen: map[string]int{}, came: make(chan struct{}, 1)}
-	c.Capture(t, place, link, unix.ETH_P_ALL, func(b []byte, own bool) {
+	p := &tap{counts: map[string]int{}, arrived: make(chan struct{}, 1)}
+	c.CaptureFrames(t, place, link, unix.ETH_P_ALL, func(b []byte, own bool) {
 		if !own {
-			p.hear(word.FindAllString(string(b), -1))
+			p.record(wordPattern.FindAllString(string(b), -1))
 		}
 	})
 	return p
 }
 
-func (p *tap) hear(words []string) {
+func (p *tap) record(words []string) {
 	if len(words) == 0 {
 		return
 	}
 	p.mu.Lock()
 	for _, w := range words {
-		p.seen[w]++
+		p.counts[w]++
 	}
 	p.mu.Unlock()
 	select {
-	case p.came <- struct{}{}:
+	case p.arrived <- struct{}{}:
 	default:
 	}
 }
 
-// heard is how often a word came by.
-func (p *tap) heard(word string) int {
+// countWord is how often a word came by.
+func (p *tap) countWord(word string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.seen[word]
+	return p.counts[word]
 }
 
-// waits says whether a word comes by in time.
-func (p *tap) waits(word string, limit time.Duration) bool {
+// waitForWord says whether a word comes by in time.
+func (p *tap) waitForWord(word string, limit time.Duration) bool {
 	end := time.After(limit)
-	for p.heard(word) == 0 {
+	for p.countWord(word) == 0 {
 		select {
-		case <-p.came:
+		case <-p.arrived:
 		case <-end:
-			return p.heard(word) > 0
+			return p.countWord(word) > 0
 		}
 	}
 	return true

@@ -13,8 +13,8 @@ import (
 
 // TestReturn3Live: what changes about the way back keeps the connections that there are.
 func TestReturn3Live(t *testing.T) {
-	harness.Alone(t)
-	item := returns.Item(t, 3)
+	harness.RunAlone(t)
+	item := returnItems.Item(t, 3)
 	s := &projectPair{Cluster: harness.SharedSallyport(t)}
 	s.CreateOrganization(t, "live")
 	s.cloud = s.CreateProject(t, "live", "cloud", "10.44.0.0/24", "cloud")
@@ -22,33 +22,33 @@ func TestReturn3Live(t *testing.T) {
 		name string
 		run  func(*projectPair, *testing.T) string
 	}{
-		{"from Source to Connection and back", (*projectPair).switchesLive},
-		{"one more network", (*projectPair).addsLive},
-		{"hairpin", (*projectPair).hairpin},
+		{"from Source to Connection and back", (*projectPair).checkLiveSwitch},
+		{"one more network", (*projectPair).checkLiveNetworkAdd},
+		{"hairpin", (*projectPair).checkHairpin},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			if figure := part.run(s, t); !t.Failed() {
-				item.Figure("%s: %s", part.name, figure)
+				item.AddFigure("%s: %s", part.name, figure)
 			}
 		})
 	}
 }
 
-// returnsBy makes an ExternalNetwork of the public one, with a way back.
-func (s *projectPair) returnsBy(t *testing.T, way string) {
+// setReturnPath makes an ExternalNetwork of the public one, with a way back.
+func (s *projectPair) setReturnPath(t *testing.T, way string) {
 	t.Helper()
 	s.Apply(t, fmt.Sprintf(`
 apiVersion: kube-dc.com/v1alpha1
 kind: ExternalNetwork
 metadata: {name: live}
 spec: {type: public, subnets: [ext-public], returnPath: %s}`, way))
-	s.Wait(t, "ExternalNetwork", "", "live", manifest.Field(way, "status", "returnPath"))
+	s.WaitForObject(t, "ExternalNetwork", "", "live", manifest.Field(way, "status", "returnPath"))
 }
 
-// switchesLive: two projects, one with a NetworkPolicy, whose connections the pod's node knows, and one without.
-func (s *projectPair) switchesLive(t *testing.T) string {
-	s.returnsBy(t, "Source")
-	t.Cleanup(func() { s.Remove(t, "ExternalNetwork", "", "live") })
+// checkLiveSwitch: two projects, one with a NetworkPolicy, whose connections the pod's node knows, and one without.
+func (s *projectPair) checkLiveSwitch(t *testing.T) string {
+	s.setReturnPath(t, "Source")
+	t.Cleanup(func() { s.DeleteAndWait(t, "ExternalNetwork", "", "live") })
 	known := s.CreateProject(t, "live", "known", "10.45.0.0/24", "cloud")
 	s.Apply(t, fmt.Sprintf(`
 apiVersion: networking.k8s.io/v1
@@ -63,14 +63,14 @@ spec: {podSelector: {}, policyTypes: [Ingress], ingress: [{from: [{ipBlock: {cid
 		s.ExpectAnswers(t, "web."+ns, harness.InternetAddress, "internet", addresses[ns])
 		streams = append(streams, s.StartStream(t, "internet", addresses[ns]), s.StartStream(t, "client-ext-public", addresses[ns]))
 	}
-	harness.ExpectSurvival(t, "before", 5*time.Second, streams...)
+	harness.ExpectStreamsContinue(t, "before", 5*time.Second, streams...)
 	var longest time.Duration
 	for _, way := range []string{"Connection", "Source", "Connection"} {
-		harness.ForgetSilence(streams...)
-		s.returnsBy(t, way)
-		longest = max(longest, harness.ExpectSurvival(t, "now by "+way, 15*time.Second, streams...))
+		harness.ResetGaps(streams...)
+		s.setReturnPath(t, way)
+		longest = max(longest, harness.ExpectStreamsContinue(t, "now by "+way, 15*time.Second, streams...))
 		for ns, address := range addresses {
-			s.WaitInForce(t, "FIp", ns, "web")
+			s.WaitProgrammedOnNodes(t, "FIp", ns, "web")
 			s.ExpectAnswers(t, "internet", address, "web", harness.InternetAddress)
 			leaves := address
 			if way == "Connection" {
@@ -82,41 +82,41 @@ spec: {podSelector: {}, policyTypes: [Ingress], ingress: [{from: [{ipBlock: {cid
 	return fmt.Sprintf("%d streams survive three changes, with a silence of %v at most", len(streams), longest.Round(10*time.Millisecond))
 }
 
-// addsLive: a project that uses its default network, and a second, begins to use a third.
-func (s *projectPair) addsLive(t *testing.T) string {
+// checkLiveNetworkAdd: a project that uses its default network, and a second, begins to use a third.
+func (s *projectPair) checkLiveNetworkAdd(t *testing.T) string {
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "grows", Node: "node1"})
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "near", Node: "node2"})
 	var streams []*harness.Stream
 	add := func(kind string) {
 		address := s.CreateFIP(t, s.cloud, "grows-"+kind, "{podTarget: {podName: grows}, externalNetworkType: "+kind+"}")
 		streams = append(streams, s.StartStream(t, "internet", address), s.StartStream(t, s.Network(t, kind).Client, address))
-		harness.ExpectSurvival(t, "one more network, "+kind, 10*time.Second, streams...)
+		harness.ExpectStreamsContinue(t, "one more network, "+kind, 10*time.Second, streams...)
 	}
 	streams = append(streams, s.StartStream(t, "grows."+s.cloud, harness.InternetAddress), s.StartStream(t, "near."+s.cloud, s.ReadField(t, "Pod", s.cloud, "grows", "status", "podIP")))
 	var longest time.Duration
 	for _, kind := range []string{"cloud", "public", "third"} {
-		harness.ForgetSilence(streams...)
+		harness.ResetGaps(streams...)
 		add(kind)
 		for _, x := range streams {
-			longest = max(longest, x.Silence())
+			longest = max(longest, x.LongestGap())
 		}
 	}
 	return fmt.Sprintf("%d streams, from outside, to outside and between pods, go on, with a silence of %v at most", len(streams), longest.Round(10*time.Millisecond))
 }
 
-// hairpin: a pod asks floating IPs of its own project. It works for a pod with a floating IP on the default network. Without one its
+// checkHairpin: a pod asks floating IPs of its own project. It works for a pod with a floating IP on the default network. Without one its
 // packets would come back with the address of the router itself, and OVN drops those. The asked pod is on a node that holds no
 // gateway: on the default network's gateway's own node it is not reached by that network.
-func (s *projectPair) hairpin(t *testing.T) string {
+func (s *projectPair) checkHairpin(t *testing.T) string {
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "asker", Node: "node2"})
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "asked", Node: "node1"})
-	asked, ways := s.everywhere(t, "asked"), 0
+	asked, ways := s.createFIPs(t, "asked"), 0
 	var asking sync.WaitGroup // each waits for an answer that does not come
 	for _, kind := range harness.NetworkTypes {
 		asking.Go(func() { s.ExpectSilence(t, "asker."+s.cloud, "http://"+asked[kind]) })
 	}
 	asking.Wait()
-	asker := s.everywhere(t, "asker")
+	asker := s.createFIPs(t, "asker")
 	for _, kind := range harness.NetworkTypes {
 		ways += s.ExpectAnswers(t, "asker."+s.cloud, asked[kind], "asked", asker["cloud"])
 		ways += s.ExpectAnswers(t, "asked."+s.cloud, asked[kind], "asked", asked["cloud"])

@@ -8,8 +8,8 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// returns is what `make show-return` prints.
-var returns = show.New("the return path",
+// returnItems is what `make show-return` prints.
+var returnItems = show.New("the return path",
 	"matrix: a pod answers on three networks at once, on one port and to one client address",
 	"the pod on any node; gateways that fail, pods that move, network policies that filter",
 	"switching a live project and adding a network keep connections; hairpin",
@@ -20,4 +20,4 @@ var returns = show.New("the return path",
 	"the documentation explains it",
 )
 
-func TestMain(m *testing.M) { harness.Main(m, returns) }
+func TestMain(m *testing.M) { harness.Main(m, returnItems) }

@@ -9,27 +9,27 @@ import (
 // TestReturn1Matrix: a pod with a floating IP on each of three networks answers on all of them at once, on one port and to one
 // client address, and what it sends by itself keeps the project's default network.
 func TestReturn1Matrix(t *testing.T) {
-	item := returns.Item(t, 1)
+	item := returnItems.Item(t, 1)
 	s := &projectPair{Cluster: harness.SharedSallyport(t)}
 	s.CreateOrganization(t, "return")
-	if rows := s.matrix18(t); !t.Failed() {
-		item.Figure("%d of %d kinds of traffic answer, the client's own address was seen, no router dropped anything", rows, rows)
+	if rows := s.checkMatrix(t); !t.Failed() {
+		item.AddFigure("%d of %d kinds of traffic answer, the client's own address was seen, no router dropped anything", rows, rows)
 	}
 	s.cloud = s.CreateProject(t, "return", "cloud", "10.41.0.0/24", "cloud")
 	for _, node := range s.Blueprint.NodeList() {
-		ways := s.atOnce(t, node.Name)
+		ways := s.checkAllNetworks(t, node.Name)
 		if !t.Failed() {
-			item.Figure("pod on %s, a floating IP on each of %d networks: %d ways, each client's own address was seen, no router dropped anything", node.Name, len(harness.NetworkTypes), ways)
+			item.AddFigure("pod on %s, a floating IP on each of %d networks: %d ways, each client's own address was seen, no router dropped anything", node.Name, len(harness.NetworkTypes), ways)
 		}
 	}
 }
 
-// atOnce asks one pod by three networks from everywhere, and lets it ask outside.
-func (s *projectPair) atOnce(t *testing.T, node string) (ways int) {
+// checkAllNetworks asks one pod by three networks from everywhere, and lets it ask outside.
+func (s *projectPair) checkAllNetworks(t *testing.T, node string) (ways int) {
 	t.Helper()
 	name := "web-" + node
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: name, Node: node})
-	addresses := s.everywhere(t, name)
+	addresses := s.createFIPs(t, name)
 	s.ResetDrops(t)
 	for _, kind := range harness.NetworkTypes {
 		for _, from := range harness.NetworkTypes { // from the clients and neighbours of every network, not only its own

@@ -13,25 +13,25 @@ import (
 
 // TestReturn4Rows: the rows of the way back are the same for any number of floating IPs; by the pod's address they grow with it.
 func TestReturn4Rows(t *testing.T) {
-	item := returns.Item(t, 4)
+	item := returnItems.Item(t, 4)
 	s := &projectPair{Cluster: harness.StartSallyport(t, "wide", harness.LoadTopology(t, "wide.yaml"))}
-	s.PutField(t, "{apiVersion: v1, kind: Namespace, metadata: {name: rows}}")
-	s.PutField(t, "{apiVersion: kube-dc.com/v1alpha1, kind: ExternalNetwork, metadata: {name: by-source}, spec: {type: source, subnets: [ext-source], returnPath: Source}}")
+	s.ApplyWithoutCleanup(t, "{apiVersion: v1, kind: Namespace, metadata: {name: rows}}")
+	s.ApplyWithoutCleanup(t, "{apiVersion: kube-dc.com/v1alpha1, kind: ExternalNetwork, metadata: {name: by-source}, spec: {type: source, subnets: [ext-source], returnPath: Source}}")
 
-	sizes := show.Size([]int{1, 100, 1000}, []int{1, 5})
-	var counted [2][]wayBackSize
+	sizes := show.ChooseSize([]int{1, 100, 1000}, []int{1, 5})
+	var counted [2][]returnPathSize
 	for i, kind := range []string{"conn", "source"} {
 		ns := "rows-" + kind
-		s.PutField(t, fmt.Sprintf(
+		s.ApplyWithoutCleanup(t, fmt.Sprintf(
 			"{apiVersion: kube-dc.com/v1, kind: Project, metadata: {name: %s, namespace: rows}, spec: {cidrBlock: 10.%d.0.0/16, egressNetworkType: cloud}}", kind, 42+i))
 		s.WaitProgrammed(t, "Project", "rows", kind)
 		for _, n := range sizes {
-			counted[i] = append(counted[i], s.grow(t, ns, kind, n))
+			counted[i] = append(counted[i], s.createFIPsAndCount(t, ns, kind, n))
 		}
 	}
-	item.Figure("%-14s %-44s %s", "floating IPs", "by connection: rows, policies, policyRoutes", "by source")
+	item.AddFigure("%-14s %-44s %s", "floating IPs", "by connection: rows, policies, policyRoutes", "by source")
 	for i, n := range sizes {
-		item.Figure("%-14d %-44s %s", n, counted[0][i], counted[1][i])
+		item.AddFigure("%-14d %-44s %s", n, counted[0][i], counted[1][i])
 	}
 	first, last := counted[0][0], counted[0][len(sizes)-1]
 	if !slices.Equal(first.rows, last.rows) || first.policies != last.policies || first.routes != last.routes {
@@ -42,23 +42,23 @@ func TestReturn4Rows(t *testing.T) {
 	}
 }
 
-// wayBackSize is how much there is for the way back, and how long the last floating IP took.
-type wayBackSize struct {
+// returnPathSize is how much there is for the way back, and how long the last floating IP took.
+type returnPathSize struct {
 	rows             []string // of tables other than policies
 	policies, routes int
-	last             time.Duration
+	lastTook         time.Duration
 }
 
-func (c wayBackSize) String() string {
-	return fmt.Sprintf("%d, %d, %d (the last took %d ms)", len(c.rows), c.policies, c.routes, c.last.Milliseconds())
+func (c returnPathSize) String() string {
+	return fmt.Sprintf("%d, %d, %d (the last took %d ms)", len(c.rows), c.policies, c.routes, c.lastTook.Milliseconds())
 }
 
-// grow makes as many floating IPs as there should be, the last one alone, and counts.
-func (s *projectPair) grow(t *testing.T, ns, kind string, n int) (out wayBackSize) {
+// createFIPsAndCount makes as many floating IPs as there should be, the last one alone, and counts.
+func (s *projectPair) createFIPsAndCount(t *testing.T, ns, kind string, n int) (out returnPathSize) {
 	t.Helper()
 	name := func(i int) string { return fmt.Sprintf("f%d", i) }
 	make := func(i int) {
-		s.PutField(t, fmt.Sprintf(
+		s.ApplyWithoutCleanup(t, fmt.Sprintf(
 			"{apiVersion: kube-dc.com/v1, kind: FIp, metadata: {name: %s, namespace: %s}, spec: {ipAddress: 10.%s.%d.%d, externalNetworkType: %s}}",
 			name(i), ns, map[string]string{"conn": "42", "source": "43"}[kind], 1+i/250, 1+i%250, kind))
 	}
@@ -66,14 +66,14 @@ func (s *projectPair) grow(t *testing.T, ns, kind string, n int) (out wayBackSiz
 		make(i)
 	}
 	for i := range n - 1 {
-		s.settled(t, ns, name(i))
+		s.waitFIPProgrammed(t, ns, name(i))
 	}
 	begin := time.Now()
 	make(n - 1)
-	s.settled(t, ns, name(n-1))
-	out.last = time.Since(begin)
-	out.rows = s.returnRows(t, ns)
-	for _, row := range s.Table(t, "logical_router_policy", "priority,match") {
+	s.waitFIPProgrammed(t, ns, name(n-1))
+	out.lastTook = time.Since(begin)
+	out.rows = s.readReturnRows(t, ns)
+	for _, row := range s.ReadNBTable(t, "logical_router_policy", "priority,match") {
 		if isReturnPolicy(row, ns) {
 			out.policies++
 		}
@@ -82,14 +82,14 @@ func (s *projectPair) grow(t *testing.T, ns, kind string, n int) (out wayBackSiz
 	return out
 }
 
-// returnRows are the rows that carry the way back of a project, without their UUIDs. The addresses in a set are not rows.
-func (s *projectPair) returnRows(t *testing.T, vpc string) (out []string) {
+// readReturnRows are the rows that carry the way back of a project, without their UUIDs. The addresses in a set are not rows.
+func (s *projectPair) readReturnRows(t *testing.T, vpc string) (out []string) {
 	t.Helper()
 	for table, columns := range map[string]string{
 		"logical_router_port": "name,networks,options", "logical_switch_port": "name,options", "port_group": "name", "acl": "match,action,label",
 		"qos": "match,action", "logical_router_static_route": "route_table,ip_prefix,nexthop,output_port", "address_set": "name",
 	} {
-		for _, row := range s.Table(t, table, "external_ids,"+columns) {
+		for _, row := range s.ReadNBTable(t, table, "external_ids,"+columns) {
 			if ids, _ := row["external_ids"].(map[string]any); ids["sallyport-vpc"] == vpc && strings.HasPrefix(fmt.Sprint(ids["sallyport-owner"]), "ReturnPath/") {
 				out = append(out, fmt.Sprint(table, row))
 			}
@@ -105,10 +105,10 @@ func isReturnPolicy(row map[string]any, vpc string) bool {
 	return priority >= 30000 && priority < 31000 && strings.Contains(fmt.Sprint(row["match"]), vpc)
 }
 
-// settled waits for a FIp among many.
-func (s *projectPair) settled(t *testing.T, ns, name string) {
+// waitFIPProgrammed waits for a FIp among many.
+func (s *projectPair) waitFIPProgrammed(t *testing.T, ns, name string) {
 	t.Helper()
-	if err := s.Objects.Wait(harness.Within(t, 30*time.Minute), harness.Ref("FIp", ns, name), harness.IsUpToDate); err != nil {
+	if err := s.Objects.Wait(harness.Within(t, 30*time.Minute), harness.ObjectRef("FIp", ns, name), harness.IsUpToDate); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-var soakFor = flag.String("soak", "", "how long to soak, instead of what the size says")
+var soakDuration = flag.String("soak", "", "how long to soak, instead of what the size says")
 
 // arpLog is the last ARP packets that a router of a network has seen on its wire.
 type arpLog struct {
@@ -25,23 +25,23 @@ type arpLog struct {
 	lines []string
 }
 
-const mostGossip = 40
+const arpLogLimit = 40
 
-// overhear listens to ARP at a router until the test ends. A router port of OVN that speaks from the wrong node shows here: the
+// captureARP listens to ARP at a router until the test ends. A router port of OVN that speaks from the wrong node shows here: the
 // wire's switches then send its packets there.
-func overhear(t *testing.T, c *harness.Cluster, router string) *arpLog {
+func captureARP(t *testing.T, c *harness.Cluster, router string) *arpLog {
 	t.Helper()
 	g := &arpLog{}
-	c.Capture(t, router, "lan", unix.ETH_P_ARP, func(b []byte, _ bool) {
+	c.CaptureFrames(t, router, "lan", unix.ETH_P_ARP, func(b []byte, _ bool) {
 		if len(b) >= 42 {
-			g.add(b)
+			g.record(b)
 		}
 	})
 	return g
 }
 
-// add notes a packet.
-func (g *arpLog) add(b []byte) {
+// record notes a packet.
+func (g *arpLog) record(b []byte) {
 	from, _ := netip.AddrFromSlice(b[28:32])
 	about, _ := netip.AddrFromSlice(b[38:42])
 	line := fmt.Sprintf("%s %s → %s: %s (%s) %s %s", time.Now().Format("15:04:05.000"), net.HardwareAddr(b[6:12]), net.HardwareAddr(b[0:6]),
@@ -49,22 +49,22 @@ func (g *arpLog) add(b []byte) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lines = append(g.lines, line)
-	g.lines = g.lines[max(0, len(g.lines)-mostGossip):]
+	g.lines = g.lines[max(0, len(g.lines)-arpLogLimit):]
 }
 
-func (g *arpLog) last(n int) []string {
+func (g *arpLog) lastLines(n int) []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.lines[max(0, len(g.lines)-n):])
 }
 
-// look finds streams that have been silent for too long and notes what may tell why, once for each silence.
-func (k *soak) look(t *testing.T, now time.Time) {
+// findSilentStreams finds streams that have been silent for too long and notes what may tell why, once for each silence.
+func (k *soakFixture) findSilentStreams(t *testing.T, now time.Time) {
 	t.Helper()
 	var silent []*soakStream
 	for _, s := range k.streams {
-		if s.silence(now) > mostSilence && now.Sub(s.told) > 30*time.Second {
-			s.told = now
+		if s.silentFor(now) > maxSilence && now.Sub(s.reportedAt) > 30*time.Second {
+			s.reportedAt = now
 			silent = append(silent, s)
 		}
 	}
@@ -73,26 +73,26 @@ func (k *soak) look(t *testing.T, now time.Time) {
 	}
 	networks := map[string]bool{}
 	for _, s := range silent {
-		k.note("silent for %s: %s", s.silence(now).Round(time.Millisecond), s)
+		k.addEvidence("silent for %s: %s", s.silentFor(now).Round(time.Millisecond), s)
 		networks[s.network] = networks[s.network] || s.group != groupOutside
 	}
 	for _, kind := range harness.NetworkTypes {
 		if networks[kind] {
-			k.examine(t, kind)
+			k.collectEvidence(t, kind)
 		}
 	}
 }
 
-// examine notes what a network's wire and OVN know.
-func (k *soak) examine(t *testing.T, kind string) {
+// collectEvidence notes what a network's wire and OVN know.
+func (k *soakFixture) collectEvidence(t *testing.T, kind string) {
 	t.Helper()
 	sbctl := []string{k.Parts.Program("ovn-sbctl"), "--no-leader-only", "--timeout=10", "--db=unix:" + filepath.Join(k.Dir, "data/ovn/sb1.sock"), "--bare"}
 	sb := func(args ...string) string {
-		return strings.Join(strings.Fields(k.at("lab", append(slices.Clone(sbctl), args...)...)), " ")
+		return strings.Join(strings.Fields(k.runAt("lab", append(slices.Clone(sbctl), args...)...)), " ")
 	}
-	k.note("ARP at the router of %s:\n    %s", kind, strings.Join(k.wires[kind].last(15), "\n    "))
+	k.addEvidence("ARP at the router of %s:\n    %s", kind, strings.Join(k.arpLogs[kind].lastLines(15), "\n    "))
 	macs := k.RunNbctl(t, "--format=csv", "--no-headings", "--columns=name,mac", "list", "logical_router_port")
-	ports := k.at("lab", "bridge", "fdb", "show")
+	ports := k.runAt("lab", "bridge", "fdb", "show")
 	for _, ns := range k.projects {
 		port := ns + "-ext-" + kind
 		for line := range strings.SplitSeq(macs, "\n") {
@@ -102,11 +102,11 @@ func (k *soak) examine(t *testing.T, kind string) {
 				continue
 			}
 			chassis := sb("--columns=chassis", "find", "port_binding", "logical_port=cr-"+port)
-			k.note("%s has %s, its gateway is on %s, the wire's bridge has it at: %s", port, mac, sb("--columns=hostname", "list", "chassis", chassis), linesWith(ports, mac))
-			k.note("its MAC bindings: %s", sb("--columns=ip,mac,timestamp", "find", "mac_binding", "logical_port="+port))
+			k.addEvidence("%s has %s, its gateway is on %s, the wire's bridge has it at: %s", port, mac, sb("--columns=hostname", "list", "chassis", chassis), linesWith(ports, mac))
+			k.addEvidence("its MAC bindings: %s", sb("--columns=ip,mac,timestamp", "find", "mac_binding", "logical_port="+port))
 		}
 	}
-	k.note("neighbours of the router: %s", k.at("router-ext-"+kind, "ip", "neigh", "show", "dev", "lan"))
+	k.addEvidence("neighbours of the router: %s", k.runAt("router-ext-"+kind, "ip", "neigh", "show", "dev", "lan"))
 }
 
 func linesWith(text, part string) string {
@@ -119,8 +119,8 @@ func linesWith(text, part string) string {
 	return strings.Join(out, "; ")
 }
 
-// at runs one of the machine's programs in the network of a host.
-func (k *soak) at(where string, argv ...string) string {
+// runAt runs one of the machine's programs in the network of a host.
+func (k *soakFixture) runAt(where string, argv ...string) string {
 	cmd, err := k.Command("", where, argv...)
 	if err != nil {
 		return err.Error()

@@ -16,10 +16,10 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-type elements intent.Elements
+type elementSet intent.VpcEntries
 
-func (e elements) add(key intent.ElementKey, value intent.Element) {
-	e[key] = state.Entry[intent.Element]{Value: value, Origin: by}
+func (e elementSet) add(key intent.VpcEntryKey, value intent.VpcEntry) {
+	e[key] = state.Entry[intent.VpcEntry]{Value: value, Origin: requestedBy}
 }
 
 func elementsKeepTheContract(t *testing.T, c *harness.Cluster) {
@@ -31,45 +31,45 @@ spec:
   extraExternalSubnets: [ext-dual]
   staticRoutes: [{cidr: 10.9.0.0/16, nextHopIP: 10.0.0.9, policy: policyDst, ecmpMode: "", bfdId: "", routeTable: ""}]
   policyRoutes: [{priority: 29000, match: ip4.dst == 192.0.2.0/24, action: drop}, {priority: 32000, match: ip4.dst == 192.0.2.1, action: allow}]`)
-	c.Wait(t, "Vpc", "", "elements", func(o *unstructured.Unstructured) bool {
+	c.WaitForObject(t, "Vpc", "", "elements", func(o *unstructured.Unstructured) bool {
 		standby, _, _ := unstructured.NestedBool(o.Object, "status", "standby")
 		return standby
 	})
 	gateway, other := netip.MustParseAddr("91.224.11.1"), netip.MustParseAddr("100.65.0.1")
-	reply := func(pod string) (intent.ElementKey, intent.Element) {
-		return intent.Reroute(ownership.ReturnFIP, "ip4.src == "+pod, gateway).In("elements")
+	reply := func(pod string) (intent.VpcEntryKey, intent.VpcEntry) {
+		return intent.ReroutePolicy(ownership.ReturnFIP, "ip4.src == "+pod, gateway).ToVpcEntry("elements")
 	}
-	first, second := elements{}, elements{}
-	first.add(intent.DefaultRoute(gateway).In("elements"))
+	first, second := elementSet{}, elementSet{}
+	first.add(intent.DefaultRoute(gateway).ToVpcEntry("elements"))
 	first.add(reply("10.0.0.7"))
 	first.add(reply("10.0.0.8"))
-	first.add(intent.Attached("elements", "ext-public"))
-	second.add(intent.DefaultRoute(other).In("elements"))
+	first.add(intent.ExternalSubnetEntry("elements", "ext-public"))
+	second.add(intent.DefaultRoute(other).ToVpcEntry("elements"))
 	second.add(reply("10.0.0.8"))
 	second.add(reply("10.0.0.9"))
 	ours := map[string]bool{"ext-public": true}
-	var writes writes
-	target := kube.NewElements(cached(t, c, c.DirectClient(t, writes.add)), "elements", ours)
-	statetest.Contract(t, statetest.Case[intent.ElementKey, intent.Element]{
-		Target: target, First: intent.Elements(first), Second: intent.Elements(second),
-		Others: func(ctx context.Context) (string, error) { return foreignElements(ctx, c, "elements", ours) },
+	var writes writeLog
+	target := kube.NewVpcEntries(newCachedCluster(t, c, c.NewDirectClient(t, writes.add)), "elements", ours)
+	statetest.CheckContract(t, statetest.Case[intent.VpcEntryKey, intent.VpcEntry]{
+		Target: target, First: intent.VpcEntries(first), Second: intent.VpcEntries(second),
+		DumpForeign: func(ctx context.Context) (string, error) { return foreignElements(ctx, c, "elements", ours) },
 	})
 	// first: grows. second: grows, shrinks. first again: the same. nothing: shrinks. Twice the same writes nothing.
 	if got := writes.list(); len(got) != 6 {
 		t.Errorf("%d writes, want 6: %v", len(got), got)
 	}
 
-	absent := kube.NewElements(cached(t, c, c.DirectClient(t, nil)), "absent", ours)
-	key, e := intent.Attached("absent", "ext-public")
-	gone, _ := intent.Attached("absent", "ext-cloud")
-	failed := absent.Apply(t.Context(), []state.Change[intent.ElementKey, intent.Element]{{Key: key, After: &e}, {Key: gone, Before: &e}})
+	absent := kube.NewVpcEntries(newCachedCluster(t, c, c.NewDirectClient(t, nil)), "absent", ours)
+	key, e := intent.ExternalSubnetEntry("absent", "ext-public")
+	gone, _ := intent.ExternalSubnetEntry("absent", "ext-cloud")
+	failed := absent.Apply(t.Context(), []state.Change[intent.VpcEntryKey, intent.VpcEntry]{{Key: key, After: &e}, {Key: gone, Before: &e}})
 	if failed[key] == nil || failed[gone] != nil {
 		t.Errorf("without a Vpc, what comes fails and what goes does not; got %v", failed)
 	}
 }
 
 func foreignElements(ctx context.Context, c *harness.Cluster, name string, ours map[string]bool) (string, error) {
-	o, err := c.Objects.Get(ctx, harness.Ref("Vpc", "", name))
+	o, err := c.Objects.Get(ctx, harness.ObjectRef("Vpc", "", name))
 	if err != nil {
 		return "", err
 	}
@@ -79,7 +79,7 @@ func foreignElements(ctx context.Context, c *harness.Cluster, name string, ours 
 		for _, item := range items {
 			fields, _ := item.(map[string]any)
 			priority, _ := fields["priority"].(int64)
-			if subnet, _ := item.(string); ours[subnet] || ownership.Priority(name, int(priority)) || fields["cidr"] == "0.0.0.0/0" {
+			if subnet, _ := item.(string); ours[subnet] || ownership.IsOwnPriority(name, int(priority)) || fields["cidr"] == "0.0.0.0/0" {
 				continue
 			}
 			out = append(out, item)

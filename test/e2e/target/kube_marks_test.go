@@ -20,12 +20,12 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// reread is a target over objects that are read anew each time, as every run does it.
-type reread[K state.Key[K], V state.Value[V]] func(context.Context) (state.Target[K, V], error)
+// rereadTarget is a target over objects that are read anew each time, as every run does it.
+type rereadTarget[K state.Key[K], V state.Value[V]] func(context.Context) (state.Target[K, V], error)
 
-func (r reread[K, V]) Scope() string { return "what is read anew" }
+func (r rereadTarget[K, V]) Scope() string { return "what is read anew" }
 
-func (r reread[K, V]) Observe(ctx context.Context) (state.Set[K, V], error) {
+func (r rereadTarget[K, V]) Observe(ctx context.Context) (state.Set[K, V], error) {
 	target, err := r(ctx)
 	if err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func (r reread[K, V]) Observe(ctx context.Context) (state.Set[K, V], error) {
 	return target.Observe(ctx)
 }
 
-func (r reread[K, V]) Apply(ctx context.Context, changes []state.Change[K, V]) map[K]error {
+func (r rereadTarget[K, V]) Apply(ctx context.Context, changes []state.Change[K, V]) map[K]error {
 	target, err := r(ctx)
 	if err != nil {
 		return map[K]error{changes[0].Key: err}
@@ -41,8 +41,8 @@ func (r reread[K, V]) Apply(ctx context.Context, changes []state.Change[K, V]) m
 	return target.Apply(ctx, changes)
 }
 
-// three makes three EIps in a namespace and returns how to read them.
-func three(t *testing.T, c *harness.Cluster, api client.Client, ns string) func(context.Context) ([]client.Object, error) {
+// createThreeEIPs makes three EIps in a namespace and returns how to read them.
+func createThreeEIPs(t *testing.T, c *harness.Cluster, api client.Client, ns string) func(context.Context) ([]client.Object, error) {
 	t.Helper()
 	c.CreateNamespace(t, ns, "")
 	for _, name := range []string{"a", "b", "c"} {
@@ -54,7 +54,7 @@ spec: {}`, name, ns))
 	}
 	t.Cleanup(func() { // before the EIps go: nobody else takes this finalizer off
 		for _, name := range []string{"a", "b", "c"} {
-			if err := api.Patch(context.Background(), handle("kube-dc.com/v1", "EIp", ns, name),
+			if err := api.Patch(context.Background(), objectHandle("kube-dc.com/v1", "EIp", ns, name),
 				client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
 				t.Error(err)
 			}
@@ -73,24 +73,24 @@ spec: {}`, name, ns))
 	}
 }
 
-func eip(ns, name string) intent.ObjectKey {
+func eipKey(ns, name string) intent.ObjectKey {
 	return intent.ObjectKey{Kind: intent.EIp, Namespace: ns, Name: name}
 }
 
 func finalizersKeepTheContract(t *testing.T, c *harness.Cluster) {
 	ns := "finalizers"
-	api := c.DirectClient(t, nil)
-	read := three(t, c, api, ns)
-	cluster := cached(t, c, api)
+	api := c.NewDirectClient(t, nil)
+	read := createThreeEIPs(t, c, api, ns)
+	cluster := newCachedCluster(t, c, api)
 	on := func(names ...string) intent.Finalizers {
 		in := intent.New()
 		for _, name := range names {
-			in.Hold(eip(ns, name))
+			in.AddFinalizer(eipKey(ns, name))
 		}
 		return in.Finalizers
 	}
 	k := statetest.Case[intent.ObjectKey, intent.Finalizer]{
-		Target: reread[intent.ObjectKey, intent.Finalizer](func(ctx context.Context) (state.Target[intent.ObjectKey, intent.Finalizer], error) {
+		Target: rereadTarget[intent.ObjectKey, intent.Finalizer](func(ctx context.Context) (state.Target[intent.ObjectKey, intent.Finalizer], error) {
 			objects, err := read(ctx)
 			if err != nil {
 				return nil, err
@@ -98,7 +98,7 @@ func finalizersKeepTheContract(t *testing.T, c *harness.Cluster) {
 			return kube.NewFinalizers(cluster, objects)
 		}),
 		First: on("a", "b"), Second: on("b", "c"),
-		Others: func(ctx context.Context) (string, error) {
+		DumpForeign: func(ctx context.Context) (string, error) {
 			objects, err := read(ctx)
 			var out []string
 			for _, o := range objects {
@@ -108,7 +108,7 @@ func finalizersKeepTheContract(t *testing.T, c *harness.Cluster) {
 			return strings.Join(out, " "), err
 		},
 	}
-	for _, breach := range k.Breaches(t.Context()) {
+	for _, breach := range k.FindViolations(t.Context()) {
 		if !strings.Contains(breach, "become another") { // a finalizer is there or not, and never another one
 			t.Error(breach)
 		}
@@ -123,7 +123,7 @@ func finalizersKeepTheContract(t *testing.T, c *harness.Cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	touch(t, api, ns, "a")
+	touchFinalizers(t, api, ns, "a")
 	if failed := target.Apply(t.Context(), state.Diff(on("a"), intent.Finalizers{})); len(failed) != 0 {
 		t.Errorf("after somebody else's write: %v", failed)
 	}
@@ -136,10 +136,10 @@ func finalizersKeepTheContract(t *testing.T, c *harness.Cluster) {
 	}
 }
 
-// touch changes what our write is about to replace.
-func touch(t *testing.T, api client.Client, ns, name string) {
+// touchFinalizers changes what our write is about to replace.
+func touchFinalizers(t *testing.T, api client.Client, ns, name string) {
 	t.Helper()
-	if err := api.Patch(t.Context(), handle("kube-dc.com/v1", "EIp", ns, name),
+	if err := api.Patch(t.Context(), objectHandle("kube-dc.com/v1", "EIp", ns, name),
 		client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["example.org/theirs","example.org/touched"]}}`))); err != nil {
 		t.Fatal(err)
 	}
@@ -147,12 +147,12 @@ func touch(t *testing.T, api client.Client, ns, name string) {
 
 func statusesKeepTheContract(t *testing.T, c *harness.Cluster) {
 	ns := "statuses"
-	api := c.DirectClient(t, nil)
-	read := three(t, c, api, ns)
-	cluster := cached(t, c, api)
+	api := c.NewDirectClient(t, nil)
+	read := createThreeEIPs(t, c, api, ns)
+	cluster := newCachedCluster(t, c, api)
 	theirs := `{"status":{"externalNetwork":"theirs","conditions":[
 		{"type":"Theirs","status":"True","reason":"X","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`
-	if err := api.Status().Patch(t.Context(), handle("kube-dc.com/v1", "EIp", ns, "a"),
+	if err := api.Status().Patch(t.Context(), objectHandle("kube-dc.com/v1", "EIp", ns, "a"),
 		client.RawPatch("application/merge-patch+json", []byte(theirs)), client.FieldOwner("somebody")); err != nil {
 		t.Fatal(err)
 	}
@@ -166,9 +166,9 @@ func statusesKeepTheContract(t *testing.T, c *harness.Cluster) {
 			},
 		})}
 	}
-	first := intent.Statuses{eip(ns, "a"): status("198.51.100.7", "False", "Waiting"), eip(ns, "b"): status("198.51.100.8", "True", "Programmed")}
-	second := intent.Statuses{eip(ns, "a"): status("198.51.100.7", "True", "Programmed"), eip(ns, "c"): status("198.51.100.9", "True", "Programmed")}
-	target := reread[intent.ObjectKey, intent.Status](func(ctx context.Context) (state.Target[intent.ObjectKey, intent.Status], error) {
+	first := intent.Statuses{eipKey(ns, "a"): status("198.51.100.7", "False", "Waiting"), eipKey(ns, "b"): status("198.51.100.8", "True", "Programmed")}
+	second := intent.Statuses{eipKey(ns, "a"): status("198.51.100.7", "True", "Programmed"), eipKey(ns, "c"): status("198.51.100.9", "True", "Programmed")}
+	target := rereadTarget[intent.ObjectKey, intent.Status](func(ctx context.Context) (state.Target[intent.ObjectKey, intent.Status], error) {
 		objects, err := read(ctx)
 		if err != nil {
 			return nil, err
@@ -177,9 +177,9 @@ func statusesKeepTheContract(t *testing.T, c *harness.Cluster) {
 			events = append(events, fmt.Sprintf("%s %t %s %s", o.GetName(), warning, reason, message))
 		})
 	})
-	statetest.Contract(t, statetest.Case[intent.ObjectKey, intent.Status]{
+	statetest.CheckContract(t, statetest.Case[intent.ObjectKey, intent.Status]{
 		Target: target, First: first, Second: second,
-		Others: func(ctx context.Context) (string, error) {
+		DumpForeign: func(ctx context.Context) (string, error) {
 			var o kubedcv1.EIp
 			err := api.Get(ctx, client.ObjectKey{Namespace: ns, Name: "a"}, &o)
 			out := o.Status.ExternalNetwork
@@ -198,7 +198,7 @@ func statusesKeepTheContract(t *testing.T, c *harness.Cluster) {
 	// A condition keeps its time while its status stays.
 	later := func(want intent.Statuses, hours int) kubedcv1.EIp {
 		now = now.Add(time.Duration(hours) * time.Hour)
-		for _, failure := range state.Run(t.Context(), prepared(t, target, want)) {
+		for _, failure := range state.Run(t.Context(), preparePlan(t, target, want)) {
 			t.Error(failure)
 		}
 		var o kubedcv1.EIp
@@ -209,14 +209,14 @@ func statusesKeepTheContract(t *testing.T, c *harness.Cluster) {
 	}
 	before, after := later(first, 0), later(second, 1)
 	for _, kind := range []string{"Accepted", "Programmed"} {
-		moved := since(after, kind).Sub(since(before, kind))
+		moved := transitionTime(after, kind).Sub(transitionTime(before, kind))
 		if want := map[string]time.Duration{"Accepted": 0, "Programmed": time.Hour}[kind]; moved != want {
 			t.Errorf("%s moved by %s, want %s", kind, moved, want)
 		}
 	}
 }
 
-func since(o kubedcv1.EIp, kind string) time.Time {
+func transitionTime(o kubedcv1.EIp, kind string) time.Time {
 	for _, condition := range o.Status.Conditions {
 		if condition.Type == kind {
 			return condition.LastTransitionTime.Time

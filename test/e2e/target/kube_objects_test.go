@@ -20,25 +20,25 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-var by = state.Ref{Kind: "Project", Namespace: "acme", Name: "web"}
+var requestedBy = state.Ref{Kind: "Project", Namespace: "acme", Name: "web"}
 
-// wants is objects of a shard.
-type wants struct {
+// wantedObjects is objects of a shard.
+type wantedObjects struct {
 	shard string
 	set   intent.Objects
 }
 
-func (w wants) object(kind intent.Kind, namespace, name string, spec any) wants {
+func (w wantedObjects) withObject(kind intent.Kind, namespace, name string, spec any) wantedObjects {
 	key := intent.ObjectKey{Kind: kind, Namespace: namespace, Name: name}
-	w.set[key] = state.Entry[intent.Object]{Value: intent.NewObject(intent.Meta{Labels: ownership.Labels(w.shard)}, spec), Origin: by}
+	w.set[key] = state.Entry[intent.Object]{Value: intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(w.shard)}, spec), Origin: requestedBy}
 	return w
 }
 
-func of(shard string) wants { return wants{shard, intent.Objects{}} }
+func wantedFor(shard string) wantedObjects { return wantedObjects{shard, intent.Objects{}} }
 
 // The same contract without a cache and with one: what was written is seen at once in both.
 func objectsKeepTheContract(t *testing.T, c *harness.Cluster) {
-	for name, cluster := range map[string]*kube.Cluster{"live": kube.Live(c.DirectClient(t, nil)), "cached": cached(t, c, c.DirectClient(t, nil))} {
+	for name, cluster := range map[string]*kube.Cluster{"live": kube.NewLiveCluster(c.NewDirectClient(t, nil)), "cached": newCachedCluster(t, c, c.NewDirectClient(t, nil))} {
 		t.Run(name, func(t *testing.T) {
 			ns := "objects-" + name
 			c.CreateNamespace(t, ns, "")
@@ -51,42 +51,42 @@ metadata: {name: theirs, namespace: %[1]s, labels: {app.kubernetes.io/managed-by
 			net := func(name string) kubeovn.AttachmentSpec {
 				return kubeovn.AttachmentSpec{Config: `{"name":"` + name + `"}`}
 			}
-			statetest.Contract(t, statetest.Case[intent.ObjectKey, intent.Object]{
+			statetest.CheckContract(t, statetest.Case[intent.ObjectKey, intent.Object]{
 				Target: kube.NewObjects(cluster, ns),
-				First: of(ns).object(intent.Attachment, ns, "a", net("a")).object(intent.Attachment, ns, "b", net("b")).
-					object(intent.EIp, ns, "e", kubedcv1.EIpSpec{ExternalNetworkType: "cloud"}).set,
-				Second: of(ns).object(intent.Attachment, ns, "b", net("other")).object(intent.Attachment, ns, "c", net("c")).
-					object(intent.EIp, ns, "e", kubedcv1.EIpSpec{ExternalNetworkType: "cloud"}).set,
-				Others: func(ctx context.Context) (string, error) {
-					return readWritten(ctx, c, handle("kube-dc.com/v1", "EIp", ns, "theirs"),
-						handle("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", ns, "theirs"))
+				First: wantedFor(ns).withObject(intent.NetworkAttachment, ns, "a", net("a")).withObject(intent.NetworkAttachment, ns, "b", net("b")).
+					withObject(intent.EIp, ns, "e", kubedcv1.EIpSpec{ExternalNetworkType: "cloud"}).set,
+				Second: wantedFor(ns).withObject(intent.NetworkAttachment, ns, "b", net("other")).withObject(intent.NetworkAttachment, ns, "c", net("c")).
+					withObject(intent.EIp, ns, "e", kubedcv1.EIpSpec{ExternalNetworkType: "cloud"}).set,
+				DumpForeign: func(ctx context.Context) (string, error) {
+					return readWrittenFields(ctx, c, objectHandle("kube-dc.com/v1", "EIp", ns, "theirs"),
+						objectHandle("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", ns, "theirs"))
 				},
 			})
 		})
 	}
 }
 
-// vpcOf is what a project needs of Kube-OVN.
-func vpcOf(shard, protocol string) wants {
-	return of(shard).
-		object(intent.Namespace, "", shard, nil).
-		object(intent.Vpc, "", shard, kubeovn.VpcSpec{Namespaces: []string{shard}}).
-		object(intent.Subnet, "", shard+"-default", kubeovn.SubnetSpec{
+// wantedVPC is what a project needs of Kube-OVN.
+func wantedVPC(shard, protocol string) wantedObjects {
+	return wantedFor(shard).
+		withObject(intent.Namespace, "", shard, nil).
+		withObject(intent.Vpc, "", shard, kubeovn.VpcSpec{Namespaces: []string{shard}}).
+		withObject(intent.Subnet, "", shard+"-default", kubeovn.SubnetSpec{
 			Vpc: shard, Protocol: protocol, CIDRBlock: "10.0.0.0/16", Namespaces: []string{shard},
 		})
 }
 
 // Kube-OVN fills in much of what we leave out, and none of that is a difference to what we want.
 func objectsAreSteadyBesideKubeOVN(t *testing.T, c *harness.Cluster) {
-	var writes writes
-	api := c.DirectClient(t, writes.add)
+	var writes writeLog
+	api := c.NewDirectClient(t, writes.add)
 	shard := "steady"
-	target := kube.NewObjects(cached(t, c, api), shard)
-	want := vpcOf(shard, "IPv4").set
-	converge(t, target, want)
-	t.Cleanup(func() { takeDown(t, c, target) })
-	c.Wait(t, "Subnet", "", shard+"-default", harness.IsReady)
-	c.Wait(t, "Vpc", "", shard, func(o *unstructured.Unstructured) bool {
+	target := kube.NewObjects(newCachedCluster(t, c, api), shard)
+	want := wantedVPC(shard, "IPv4").set
+	convergeObjects(t, target, want)
+	t.Cleanup(func() { deleteAllObjects(t, c, target) })
+	c.WaitForObject(t, "Subnet", "", shard+"-default", harness.IsReady)
+	c.WaitForObject(t, "Vpc", "", shard, func(o *unstructured.Unstructured) bool {
 		subnets, _, _ := unstructured.NestedStringSlice(o.Object, "status", "subnets")
 		return slices.Contains(subnets, shard+"-default")
 	})
@@ -94,17 +94,17 @@ func objectsAreSteadyBesideKubeOVN(t *testing.T, c *harness.Cluster) {
 	if len(made) != 3 {
 		t.Errorf("got %v; want one write for each of three objects", made)
 	}
-	converge(t, target, want)
+	convergeObjects(t, target, want)
 	if again := writes.list(); len(again) != len(made) {
 		t.Errorf("a steady state writes: %v", again[len(made):])
 	}
-	entry := observed(t, target)[intent.ObjectKey{Kind: intent.Subnet, Name: shard + "-default"}]
-	if entry.Origin != by || !slices.Equal(entry.Value.Needs, []intent.ObjectKey{{Kind: intent.Vpc, Name: shard}}) {
+	entry := observeTarget(t, target)[intent.ObjectKey{Kind: intent.Subnet, Name: shard + "-default"}]
+	if entry.Origin != requestedBy || !slices.Equal(entry.Value.Needs, []intent.ObjectKey{{Kind: intent.Vpc, Name: shard}}) {
 		t.Errorf("the Subnet was asked for by %v and needs %v", entry.Origin, entry.Value.Needs)
 	}
 
 	// What somebody changes by hand is seen and mended.
-	vpc := handle("kubeovn.io/v1", "Vpc", "", shard)
+	vpc := objectHandle("kubeovn.io/v1", "Vpc", "", shard)
 	for name, patch := range map[string]string{
 		"a field":    `{"spec":{"namespaces":["default"]}}`,
 		"our labels": `{"metadata":{"labels":null}}`,
@@ -112,11 +112,11 @@ func objectsAreSteadyBesideKubeOVN(t *testing.T, c *harness.Cluster) {
 		if err := api.Patch(t.Context(), vpc, client.RawPatch("application/merge-patch+json", []byte(patch)), client.FieldOwner("somebody")); err != nil {
 			t.Fatal(err)
 		}
-		c.Until(t, name+" to look different", func() bool {
-			return len(state.Diff(want, observed(t, target))) == 1
+		c.PollUntil(t, name+" to look different", func() bool {
+			return len(state.Diff(want, observeTarget(t, target))) == 1
 		})
-		converge(t, target, want)
-		if left := state.Diff(want, observed(t, target)); len(left) != 0 {
+		convergeObjects(t, target, want)
+		if left := state.Diff(want, observeTarget(t, target)); len(left) != 0 {
 			t.Errorf("%s was changed by hand and is not mended: %v", name, left)
 		}
 	}
@@ -125,29 +125,29 @@ func objectsAreSteadyBesideKubeOVN(t *testing.T, c *harness.Cluster) {
 func objectsOfOthersAreRefused(t *testing.T, c *harness.Cluster) {
 	shard := "taken"
 	c.Apply(t, `{apiVersion: kubeovn.io/v1, kind: Vpc, metadata: {name: taken, labels: {owner: somebody}}, spec: {namespaces: [theirs]}}`)
-	vpc := handle("kubeovn.io/v1", "Vpc", "", shard)
-	before, err := readWritten(t.Context(), c, vpc)
+	vpc := objectHandle("kubeovn.io/v1", "Vpc", "", shard)
+	before, err := readWrittenFields(t.Context(), c, vpc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := kube.NewObjects(cached(t, c, c.DirectClient(t, nil)), shard)
-	want := of(shard).object(intent.Vpc, "", shard, kubeovn.VpcSpec{Namespaces: []string{shard}}).set
-	failed := target.Apply(t.Context(), state.Diff(want, observed(t, target)))
+	target := kube.NewObjects(newCachedCluster(t, c, c.NewDirectClient(t, nil)), shard)
+	want := wantedFor(shard).withObject(intent.Vpc, "", shard, kubeovn.VpcSpec{Namespaces: []string{shard}}).set
+	failed := target.Apply(t.Context(), state.Diff(want, observeTarget(t, target)))
 	if err := failed[intent.ObjectKey{Kind: intent.Vpc, Name: shard}]; err == nil || !strings.Contains(err.Error(), "Vpc taken exists and is not ours") {
 		t.Errorf("got %v", failed)
 	}
-	after, err := readWritten(t.Context(), c, vpc)
+	after, err := readWrittenFields(t.Context(), c, vpc)
 	if err != nil || after != before {
 		t.Errorf("somebody's Vpc changed (%v):\n%s\n%s", err, before, after)
 	}
 
 	// Our labels alone do not make it ours. Control: applied by our field manager they do.
 	labels := fmt.Sprintf(`{"%s":"%s","%s":"%s"}`, ownership.ManagedByLabel, ownership.ManagedBy, ownership.ShardLabel, shard)
-	api := c.DirectClient(t, nil)
+	api := c.NewDirectClient(t, nil)
 	if err := api.Patch(t.Context(), vpc, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":`+labels+`}}`))); err != nil {
 		t.Fatal(err)
 	}
-	failed = target.Apply(t.Context(), state.Diff(want, observed(t, target)))
+	failed = target.Apply(t.Context(), state.Diff(want, observeTarget(t, target)))
 	if err := failed[intent.ObjectKey{Kind: intent.Vpc, Name: shard}]; err == nil || !strings.Contains(err.Error(), "Vpc taken exists and is not ours") {
 		t.Errorf("labels of others make an object ours: %v", failed)
 	}
@@ -155,9 +155,9 @@ func objectsOfOthersAreRefused(t *testing.T, c *harness.Cluster) {
 	if err := api.Patch(t.Context(), vpc, client.RawPatch("application/apply-patch+yaml", []byte(body)), client.FieldOwner(ownership.FieldManager), client.ForceOwnership); err != nil {
 		t.Fatal(err)
 	}
-	c.Until(t, "the Vpc to be ours", func() bool { return len(observed(t, target)) == 1 })
-	converge(t, target, want)
-	if left := state.Diff(want, observed(t, target)); len(left) != 0 {
+	c.PollUntil(t, "the Vpc to be ours", func() bool { return len(observeTarget(t, target)) == 1 })
+	convergeObjects(t, target, want)
+	if left := state.Diff(want, observeTarget(t, target)); len(left) != 0 {
 		t.Errorf("adopted, but %v is left to do", left)
 	}
 }
@@ -165,12 +165,12 @@ func objectsOfOthersAreRefused(t *testing.T, c *harness.Cluster) {
 // Kube-OVN reads an OvnEip once: with another network it has to be another object.
 func objectThatCannotChangeIsReplaced(t *testing.T, c *harness.Cluster) {
 	shard := "replaced"
-	target := kube.NewObjects(cached(t, c, c.DirectClient(t, nil)), shard)
+	target := kube.NewObjects(newCachedCluster(t, c, c.NewDirectClient(t, nil)), shard)
 	eip := func(subnet string) intent.Objects {
-		return of(shard).object(intent.OvnEip, "", "eip-replaced", kubeovn.OvnEipSpec{ExternalSubnet: subnet, Type: "nat"}).set
+		return wantedFor(shard).withObject(intent.OvnEip, "", "eip-replaced", kubeovn.OvnEipSpec{ExternalSubnet: subnet, Type: "nat"}).set
 	}
-	converge(t, target, eip("ext-public"))
-	t.Cleanup(func() { takeDown(t, c, target) })
+	convergeObjects(t, target, eip("ext-public"))
+	t.Cleanup(func() { deleteAllObjects(t, c, target) })
 	given := func(prefix string) func(*unstructured.Unstructured) bool {
 		return func(o *unstructured.Unstructured) bool {
 			if o == nil {
@@ -180,10 +180,10 @@ func objectThatCannotChangeIsReplaced(t *testing.T, c *harness.Cluster) {
 			return strings.HasPrefix(address, prefix)
 		}
 	}
-	c.Wait(t, "OvnEip", "", "eip-replaced", given("91.224.11."))
-	c.Until(t, "the address from the other network", func() bool {
-		converge(t, target, eip("ext-cloud"))
-		return len(state.Diff(eip("ext-cloud"), observed(t, target))) == 0
+	c.WaitForObject(t, "OvnEip", "", "eip-replaced", given("91.224.11."))
+	c.PollUntil(t, "the address from the other network", func() bool {
+		convergeObjects(t, target, eip("ext-cloud"))
+		return len(state.Diff(eip("ext-cloud"), observeTarget(t, target))) == 0
 	})
-	c.Wait(t, "OvnEip", "", "eip-replaced", given("100.65."))
+	c.WaitForObject(t, "OvnEip", "", "eip-replaced", given("100.65."))
 }

@@ -23,7 +23,7 @@ import (
 // The targets on Kubernetes, in a lab where nothing of ours runs: a controller would mend what the tests do.
 func TestKubeTargets(t *testing.T) {
 	c := harness.StartLab(t, "targets", harness.LoadTopology(t, "shared.yaml"))
-	c.DefineResources(t)
+	c.InstallCRDs(t)
 	for name, test := range map[string]func(*testing.T, *harness.Cluster){
 		"scheme is the API server's":           schemeIsTheAPIServers,
 		"objects keep the contract":            objectsKeepTheContract,
@@ -40,7 +40,7 @@ func TestKubeTargets(t *testing.T) {
 
 // Every kind that we know is one that the API server serves under the name that it has there.
 func schemeIsTheAPIServers(t *testing.T, c *harness.Cluster) {
-	api := c.DirectClient(t, nil)
+	api := c.NewDirectClient(t, nil)
 	for _, list := range []client.ObjectList{
 		&kube.VpcList{}, &kube.SubnetList{}, &kube.OvnEipList{}, &kube.OvnFipList{}, &kube.OvnSnatRuleList{}, &kube.NetworkAttachmentDefinitionList{},
 		&corev1.NamespaceList{}, &kubedcv1.ProjectList{}, &kubedcv1.EIpList{}, &kubedcv1.FIpList{},
@@ -58,28 +58,28 @@ func schemeIsTheAPIServers(t *testing.T, c *harness.Cluster) {
 	}
 }
 
-// writes is what was written, in order.
-type writes struct {
+// writeLog is what was written, in order.
+type writeLog struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-func (w *writes) add(verb, kind string) {
+func (w *writeLog) add(verb, kind string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lines = append(w.lines, verb+" "+kind)
 }
 
-func (w *writes) list() []string {
+func (w *writeLog) list() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]string(nil), w.lines...)
 }
 
-// cached is the cluster as the controller sees it, with a cache that lives as long as the test.
-func cached(t *testing.T, c *harness.Cluster, api client.Client) *kube.Cluster {
+// newCachedCluster is the cluster as the controller sees it, with a cache that lives as long as the test.
+func newCachedCluster(t *testing.T, c *harness.Cluster, api client.Client) *kube.Cluster {
 	t.Helper()
-	store, err := cache.New(c.RESTConfig(t), cache.Options{Scheme: kube.Scheme(), DefaultTransform: kube.Trim})
+	store, err := cache.New(c.RESTConfig(t), cache.Options{Scheme: kube.Scheme(), DefaultTransform: kube.TrimManagedFields})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,8 +102,8 @@ func cached(t *testing.T, c *harness.Cluster, api client.Client) *kube.Cluster {
 	return cluster
 }
 
-// handle names an object to a client.
-func handle(version, kind, namespace, name string) *unstructured.Unstructured {
+// objectHandle names an object to a client.
+func objectHandle(version, kind, namespace, name string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetAPIVersion(version)
 	o.SetKind(kind)
@@ -112,8 +112,8 @@ func handle(version, kind, namespace, name string) *unstructured.Unstructured {
 	return o
 }
 
-// readWritten is objects without what the API server notes about them.
-func readWritten(ctx context.Context, c *harness.Cluster, objects ...*unstructured.Unstructured) (string, error) {
+// readWrittenFields is objects without what the API server notes about them.
+func readWrittenFields(ctx context.Context, c *harness.Cluster, objects ...*unstructured.Unstructured) (string, error) {
 	out := ""
 	for _, o := range objects {
 		got, err := c.Objects.Get(ctx, manifest.Ref{GVK: o.GroupVersionKind(), Namespace: o.GetNamespace(), Name: o.GetName()})
@@ -129,7 +129,7 @@ func readWritten(ctx context.Context, c *harness.Cluster, objects ...*unstructur
 	return out, nil
 }
 
-func observed[K state.Key[K], V state.Value[V]](t *testing.T, target state.Target[K, V]) state.Set[K, V] {
+func observeTarget[K state.Key[K], V state.Value[V]](t *testing.T, target state.Target[K, V]) state.Set[K, V] {
 	t.Helper()
 	set, err := target.Observe(t.Context())
 	if err != nil {
@@ -138,27 +138,27 @@ func observed[K state.Key[K], V state.Value[V]](t *testing.T, target state.Targe
 	return set
 }
 
-func prepared[K state.Key[K], V state.Value[V]](t *testing.T, target state.Target[K, V], want state.Set[K, V], guards ...state.Guard[K, V]) state.Plan {
+func preparePlan[K state.Key[K], V state.Value[V]](t *testing.T, target state.Target[K, V], want state.Set[K, V], guards ...state.Guard[K, V]) state.Plan {
 	t.Helper()
-	plan, err := state.Prepare(context.Background(), target, want, guards...)
+	plan, err := state.PreparePlan(context.Background(), target, want, guards...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return plan
 }
 
-func converge(t *testing.T, target *kube.Objects, want intent.Objects) {
+func convergeObjects(t *testing.T, target *kube.Objects, want intent.Objects) {
 	t.Helper()
-	for _, failure := range state.Run(context.Background(), prepared(t, target, want, intent.AfterUsers)) {
+	for _, failure := range state.Run(context.Background(), preparePlan(t, target, want, intent.DeleteAfterUsers)) {
 		t.Error(failure)
 	}
 }
 
-// takeDown takes everything away in the order that Kube-OVN demands, step by step as objects go.
-func takeDown(t *testing.T, c *harness.Cluster, target *kube.Objects) {
+// deleteAllObjects takes everything away in the order that Kube-OVN demands, step by step as objects go.
+func deleteAllObjects(t *testing.T, c *harness.Cluster, target *kube.Objects) {
 	t.Helper()
-	c.Until(t, "everything to be gone", func() bool {
-		converge(t, target, intent.Objects{})
+	c.PollUntil(t, "everything to be gone", func() bool {
+		convergeObjects(t, target, intent.Objects{})
 		left, err := target.Observe(context.Background())
 		return err == nil && len(left) == 0
 	})

@@ -15,16 +15,16 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// bench is a router in real databases with a real northd, and the client under test.
-type bench struct {
+// rowsFixture is a router in real databases with a real northd, and the client under test.
+type rowsFixture struct {
 	*harness.Cluster
-	client *ovn.Client
-	rows   state.Target[intent.RowKey, intent.Row]
-	told   chan string // routers that changed
+	client         *ovn.Client
+	rows           state.Target[intent.RowKey, intent.Row]
+	changedRouters chan string // routers that changed
 }
 
-// startBench is the client, over TLS through the lab's doors.
-func startBench(t *testing.T, c *harness.Cluster) *ovn.Client {
+// dialNB is the client, over TLS through the lab's doors.
+func dialNB(t *testing.T, c *harness.Cluster) *ovn.Client {
 	t.Helper()
 	pki := func(name string) string { return filepath.Join(c.Dir, "pki", name) }
 	config := ovn.Config{CertFile: pki("ovn.crt"), KeyFile: pki("ovn.key"), CAFile: pki("ca.crt")}
@@ -45,13 +45,13 @@ func startBench(t *testing.T, c *harness.Cluster) *ovn.Client {
 	return client
 }
 
-// wait waits until something holds of what the client knows, and looks after each change that it tells.
-func (b *bench) wait(t *testing.T, what string, holds func() bool) {
+// waitUntil waits until something holds of what the client knows, and looks after each change that it tells.
+func (b *rowsFixture) waitUntil(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	limit := time.After(10 * time.Second)
 	for !holds() {
 		select {
-		case <-b.told:
+		case <-b.changedRouters:
 		case <-limit:
 			t.Fatalf("not within 10 s: %s", what)
 		}
@@ -59,8 +59,8 @@ func (b *bench) wait(t *testing.T, what string, holds func() bool) {
 }
 
 // converge makes the rows what is wanted, as the controller does.
-func (b *bench) converge(want intent.Rows) error {
-	plan, err := state.Prepare(context.Background(), b.rows, want, intent.OnlyOurs)
+func (b *rowsFixture) converge(want intent.Rows) error {
+	plan, err := state.PreparePlan(context.Background(), b.rows, want, intent.KeepForeignRows)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (b *bench) converge(want intent.Rows) error {
 	return errors.Join(failed...)
 }
 
-func (b *bench) mustConverge(t *testing.T, want intent.Rows) {
+func (b *rowsFixture) mustConverge(t *testing.T, want intent.Rows) {
 	t.Helper()
 	if err := b.converge(want); err != nil {
 		t.Fatal(err)

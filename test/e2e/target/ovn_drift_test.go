@@ -12,13 +12,13 @@ import (
 	"github.com/sallyport/sallyport/internal/ownership"
 )
 
-// drift changes every kind of row by hand while somebody converges whenever the client tells of a change.
-func (b *bench) drift(t *testing.T) {
+// checkDrift changes every kind of row by hand while somebody converges whenever the client tells of a change.
+func (b *rowsFixture) checkDrift(t *testing.T) {
 	b.mustConverge(t, firstRows())
-	want := b.ours(t)
+	want := b.dumpOurRows(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- b.heal(ctx, firstRows()) }()
+	go func() { ended <- b.repairUntilDone(ctx, firstRows()) }()
 	defer func() {
 		stop()
 		if err := <-ended; err != nil {
@@ -63,10 +63,10 @@ func (b *bench) drift(t *testing.T) {
 		"set logical_switch_port out-rows options:nat-addresses=198.51.100.9",
 	} {
 		begin := time.Now()
-		b.RunNbctl(t, b.byUUID(t, strings.Fields(hand))...)
+		b.RunNbctl(t, b.resolveUUID(t, strings.Fields(hand))...)
 		var now string
 		for {
-			if now = b.ours(t); now == want {
+			if now = b.dumpOurRows(t); now == want {
 				break
 			}
 			if time.Since(begin) > 5*time.Second {
@@ -79,11 +79,11 @@ func (b *bench) drift(t *testing.T) {
 	t.Logf("the longest repair, with the two calls of ovn-nbctl that it is seen by, took %d ms", longest.Milliseconds())
 }
 
-// heal converges after each change until the context is done.
-func (b *bench) heal(ctx context.Context, want intent.Rows) error {
+// repairUntilDone converges after each change until the context is done.
+func (b *rowsFixture) repairUntilDone(ctx context.Context, want intent.Rows) error {
 	for {
 		select {
-		case router := <-b.told:
+		case router := <-b.changedRouters:
 			if router != rowsRouter {
 				continue
 			}
@@ -96,8 +96,8 @@ func (b *bench) heal(ctx context.Context, want intent.Rows) error {
 	}
 }
 
-// byUUID puts the row's UUID into a command "set table what column=value".
-func (b *bench) byUUID(t *testing.T, command []string) []string {
+// resolveUUID puts the row's UUID into a command "set table what column=value".
+func (b *rowsFixture) resolveUUID(t *testing.T, command []string) []string {
 	t.Helper()
 	column, found := map[string]string{
 		"nat": "external_ip", "logical_router_policy": "priority", "static_mac_binding": "", "acl": "label", "qos": "priority",
@@ -118,8 +118,8 @@ func (b *bench) byUUID(t *testing.T, command []string) []string {
 	return command
 }
 
-// ours prints the router's rows without their UUIDs.
-func (b *bench) ours(t *testing.T) string {
+// dumpOurRows prints the router's rows without their UUIDs.
+func (b *rowsFixture) dumpOurRows(t *testing.T) string {
 	t.Helper()
 	var out []string
 	for _, table := range [][2]string{
@@ -136,7 +136,7 @@ func (b *bench) ours(t *testing.T) string {
 	} {
 		text := b.RunNbctl(t, "--format=csv", "--no-headings", "--columns="+table[1], "list", table[0])
 		for line := range strings.Lines(text) {
-			if strings.Contains(line, ownership.RowShardKey) || strings.Contains(line, "rows-near") || strings.Contains(line, "nat-addresses") || strings.Contains(line, ownership.ReturnTables) {
+			if strings.Contains(line, ownership.RowShardKey) || strings.Contains(line, "rows-near") || strings.Contains(line, "nat-addresses") || strings.Contains(line, ownership.ReturnTablePrefix) {
 				out = append(out, strings.TrimSpace(line))
 			}
 		}

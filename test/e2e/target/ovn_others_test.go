@@ -12,13 +12,13 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// foreign rows on the router are never removed, and those that a row of ours would repeat are put right instead.
-func (b *bench) foreign(t *testing.T) {
+// checkForeignRows rows on the router are never removed, and those that a row of ours would repeat are put right instead.
+func (b *rowsFixture) checkForeignRows(t *testing.T) {
 	b.RunNbctl(t, "lr-nat-add", rowsRouter, "snat", "198.51.100.99", "10.99.0.0/24")
 	b.RunNbctl(t, "lr-nat-add", rowsRouter, "dnat_and_snat", "198.51.100.10", "10.0.0.77") // firstRows() wants 10.0.0.10 there
 	b.RunNbctl(t, "lr-policy-add", rowsRouter, "1005", "ip4.dst == 10.99.0.0/24", "allow")
 	b.RunNbctl(t, "lr-policy-add", rowsRouter, "500", "ip4.dst == 10.99.0.0/24", "reroute", "10.99.0.1")
-	b.wait(t, "the client knows the NAT", func() bool {
+	b.waitUntil(t, "the client knows the NAT", func() bool {
 		held, err := b.rows.Observe(t.Context())
 		return err == nil && len(held) == 3 // the policy of priority 500 is out of our bands
 	})
@@ -27,7 +27,7 @@ func (b *bench) foreign(t *testing.T) {
 		t.Errorf("a NAT row of others is not as wanted, or is there twice:\n%s", nat)
 	}
 	b.mustConverge(t, nil)
-	if ours := b.ours(t); ours != "" {
+	if ours := b.dumpOurRows(t); ours != "" {
 		t.Errorf("rows of ours stayed:\n%s", ours)
 	}
 	nat, policies := b.RunNbctl(t, "lr-nat-list", rowsRouter), b.RunNbctl(t, "lr-policy-list", rowsRouter)
@@ -36,18 +36,18 @@ func (b *bench) foreign(t *testing.T) {
 	}
 }
 
-// duplicates: Kube-OVN writes the row that we have just put back.
-func (b *bench) duplicates(t *testing.T) {
-	want := wantedRows(fipRow("198.51.100.10", "10.0.0.10"), policyRow(ownership.WayOut, "ip4", "198.51.100.1"))
+// checkDuplicates: Kube-OVN writes the row that we have just put back.
+func (b *rowsFixture) checkDuplicates(t *testing.T) {
+	want := wantedRows(fipRow("198.51.100.10", "10.0.0.10"), policyRow(ownership.DefaultEgress, "ip4", "198.51.100.1"))
 	b.mustConverge(t, want)
-	if marked := strings.Count(b.ours(t), ownership.RowOwnerKey); marked != 2 {
+	if marked := strings.Count(b.dumpOurRows(t), ownership.RowOwnerKey); marked != 2 {
 		t.Fatalf("%d rows are marked as ours; wanted 2", marked)
 	}
 	b.RunNbctl(t, "--id=@new", "create", "nat", "type=dnat_and_snat", "external_ip=198.51.100.10", "logical_ip=10.0.0.10",
 		"--", "add", "logical_router", rowsRouter, "nat", "@new")
 	b.RunNbctl(t, "--id=@new", "create", "logical_router_policy", "priority=1000", "match=ip4", "action=reroute", "nexthops=198.51.100.1",
 		"--", "add", "logical_router", rowsRouter, "policies", "@new")
-	b.wait(t, "both rows are seen twice", func() bool {
+	b.waitUntil(t, "both rows are seen twice", func() bool {
 		held, err := b.rows.Observe(t.Context())
 		return err == nil && len(held) == 4
 	})
@@ -56,15 +56,15 @@ func (b *bench) duplicates(t *testing.T) {
 	if strings.Count(nat, "198.51.100.10") != 1 || strings.Count(policies, "reroute") != 1 {
 		t.Errorf("one of each should be left:\n%s\n%s", nat, policies)
 	}
-	if ours := b.ours(t); ours != "" {
+	if ours := b.dumpOurRows(t); ours != "" {
 		t.Errorf("the ones that are left should be those of others:\n%s", ours)
 	}
 }
 
-// orphans: without their router rows fail, each with the reason; a port name that is taken fails alone; what outlives the
+// checkOrphans: without their router rows fail, each with the reason; a port name that is taken fails alone; what outlives the
 // router goes.
-func (b *bench) orphans(t *testing.T) {
-	nobody := b.client.Rows("nobody")
+func (b *rowsFixture) checkOrphans(t *testing.T) {
+	nobody := b.client.RowTarget("nobody")
 	if held, err := nobody.Observe(t.Context()); err != nil || len(held) != 0 {
 		t.Errorf("a router that does not exist holds %v, %v", held, err)
 	}
@@ -76,7 +76,7 @@ func (b *bench) orphans(t *testing.T) {
 		}
 	}
 	b.RunNbctl(t, "lrp-add", rowsRouter, "rows-near", "0a:00:00:00:00:01", "10.99.0.1/24")
-	b.wait(t, "the client knows the port", func() bool { return slices.Contains(b.client.Ports(rowsRouter), "rows-near") })
+	b.waitUntil(t, "the client knows the port", func() bool { return slices.Contains(b.client.RouterPortNames(rowsRouter), "rows-near") })
 	failed = b.rows.Apply(t.Context(), changes)
 	for key, err := range failed {
 		if !strings.HasPrefix(key.ID, "rows-near") || !strings.Contains(err.Error(), "not ours") {
@@ -88,21 +88,21 @@ func (b *bench) orphans(t *testing.T) {
 	}
 
 	b.RunNbctl(t, "lrp-del", "rows-near")
-	b.wait(t, "the client knows that the port is gone", func() bool { return !slices.Contains(b.client.Ports(rowsRouter), "rows-near") })
+	b.waitUntil(t, "the client knows that the port is gone", func() bool { return !slices.Contains(b.client.RouterPortNames(rowsRouter), "rows-near") })
 	b.mustConverge(t, firstRows())
 	b.RunNbctl(t, "lr-del", rowsRouter, "--", "lsp-del", "out-rows") // as Kube-OVN does
-	b.wait(t, "the client knows that the router is gone", func() bool { return b.client.Ports(rowsRouter) == nil })
+	b.waitUntil(t, "the client knows that the router is gone", func() bool { return b.client.RouterPortNames(rowsRouter) == nil })
 	b.mustConverge(t, nil)
 	if left := b.RunNbctl(t, "list", "static_mac_binding"); left != "" {
 		t.Errorf("a MAC binding has outlived its router:\n%s", left)
 	}
-	if left := b.ours(t); left != "" {
+	if left := b.dumpOurRows(t); left != "" {
 		t.Errorf("rows of ours have outlived their router:\n%s", left)
 	}
 }
 
-// crowd: somebody else writes to the router all the time. What we had read is then old when we write, and we look again.
-func (b *bench) crowd(t *testing.T) {
+// checkConcurrentWriters: somebody else writes to the router all the time. What we had read is then old when we write, and we look again.
+func (b *rowsFixture) checkConcurrentWriters(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -128,14 +128,14 @@ func (b *bench) crowd(t *testing.T) {
 	}
 }
 
-// failover: the leader is killed in a stream of changes; the client finds the next and the last set is in the database.
-func (b *bench) failover(t *testing.T) {
+// checkFailover: the leader is killed in a stream of changes; the client finds the next and the last set is in the database.
+func (b *rowsFixture) checkFailover(t *testing.T) {
 	sets := []intent.Rows{firstRows(), secondRows()}
 	var longest time.Duration
 	const rounds, kill = 40, 10
 	for i := range rounds {
 		if i == kill {
-			b.GiveOrder(t, "kill", b.Leader(t))
+			b.ControlLab(t, "kill", b.NBLeader(t))
 		}
 		begin := time.Now()
 		err := b.converge(sets[i%2])
@@ -148,9 +148,9 @@ func (b *bench) failover(t *testing.T) {
 		longest = max(longest, time.Since(begin))
 	}
 	t.Logf("the leader was killed; the longest of %d changes took %d ms", rounds, longest.Milliseconds())
-	missing, err := state.Prepare(t.Context(), b.rows, sets[(rounds-1)%2])
-	if err != nil || len(missing.Changes()) != 0 {
-		t.Errorf("%v %s", err, state.Print(missing))
+	missing, err := state.PreparePlan(t.Context(), b.rows, sets[(rounds-1)%2])
+	if err != nil || len(missing.ChangeLines()) != 0 {
+		t.Errorf("%v %s", err, state.FormatPlans(missing))
 	}
 	for _, address := range []string{"198.51.100.11", "198.51.100.21"} { // of the second set, as OVN's own tool sees it
 		if nat := b.RunNbctl(t, "lr-nat-list", rowsRouter); !strings.Contains(nat, address) {

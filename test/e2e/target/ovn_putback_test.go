@@ -42,17 +42,17 @@ apiVersion: kubeovn.io/v1
 kind: Subnet
 metadata: {name: putback-net}
 spec: {vpc: putback, protocol: IPv4, cidrBlock: 10.77.0.0/24, namespaces: [putback]}`)
-	c.Wait(t, "Subnet", "", "putback-net", manifest.True("Ready"))
+	c.WaitForObject(t, "Subnet", "", "putback-net", manifest.True("Ready"))
 	c.Apply(t, putbackAddresses)
-	c.Wait(t, "OvnFip", "", "putback", manifest.Field("true", "status", "ready"))
-	c.Wait(t, "OvnSnatRule", "", "putback", manifest.Field("true", "status", "ready"))
-	client := startBench(t, c)
-	rows := client.Rows("putback")
+	c.WaitForObject(t, "OvnFip", "", "putback", manifest.Field("true", "status", "ready"))
+	c.WaitForObject(t, "OvnSnatRule", "", "putback", manifest.Field("true", "status", "ready"))
+	client := dialNB(t, c)
+	rows := client.RowTarget("putback")
 	want := wantedOn("putback", fipRow("100.65.0.177", "10.77.0.7"), snatRow("100.65.0.178", "10.77.0.0/24"),
-		policyRow(ownership.WayOut, "ip4.src == 10.77.0.0/24", "100.65.0.1"))
+		policyRow(ownership.DefaultEgress, "ip4.src == 10.77.0.0/24", "100.65.0.1"))
 	converge := func() {
 		t.Helper()
-		plan, err := state.Prepare(t.Context(), rows, want, intent.OnlyOurs)
+		plan, err := state.PreparePlan(t.Context(), rows, want, intent.KeepForeignRows)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,15 +61,15 @@ spec: {vpc: putback, protocol: IPv4, cidrBlock: 10.77.0.0/24, namespaces: [putba
 		}
 	}
 	converge()
-	if client.Writes() != 0 {
-		t.Errorf("%d transactions were written although Kube-OVN has made all rows", client.Writes())
+	if client.WriteCount() != 0 {
+		t.Errorf("%d transactions were written although Kube-OVN has made all rows", client.WriteCount())
 	}
 
-	before := putBack(t, c)
+	before := listRouterRows(t, c)
 	changed := make(chan struct{}, 1000)
-	client.Watch(func(string) { changed <- struct{}{} })
+	client.WatchRouters(func(string) { changed <- struct{}{} })
 	c.RunNbctl(t, "lr-nat-del", "putback", "--", "lr-policy-del", "putback", "1000")
-	if left := putBack(t, c); len(left) != 0 {
+	if left := listRouterRows(t, c); len(left) != 0 {
 		t.Fatalf("the rows are not deleted: %q", left)
 	}
 	for held := 3; held > 0; {
@@ -85,12 +85,12 @@ spec: {vpc: putback, protocol: IPv4, cidrBlock: 10.77.0.0/24, namespaces: [putba
 		held = len(now)
 	}
 	converge()
-	if after := putBack(t, c); !slices.Equal(after, before) {
+	if after := listRouterRows(t, c); !slices.Equal(after, before) {
 		t.Errorf("the rows are\n%q\nwanted\n%q", after, before)
 	}
 
-	reconcile(t, c, putbackProject)
-	if after := putBack(t, c); !slices.Equal(after, before) {
+	forceVPCReconcile(t, c, putbackProject)
+	if after := listRouterRows(t, c); !slices.Equal(after, before) {
 		t.Errorf("after Kube-OVN looked at the Vpc the rows are\n%q\nwanted\n%q", after, before)
 	}
 	if err := c.Objects.Delete(harness.Within(t, 20*time.Second), putbackAddresses); err != nil {
@@ -101,8 +101,8 @@ spec: {vpc: putback, protocol: IPv4, cidrBlock: 10.77.0.0/24, namespaces: [putba
 	}
 }
 
-// putBack prints the NAT rows and our policies of the router, without their UUIDs and without whose they are.
-func putBack(t *testing.T, c *harness.Cluster) (out []string) {
+// listRouterRows prints the NAT rows and our policies of the router, without their UUIDs and without whose they are.
+func listRouterRows(t *testing.T, c *harness.Cluster) (out []string) {
 	t.Helper()
 	for _, kind := range [][3]string{
 		{"nat", "nat", "type,external_ip,logical_ip,external_mac,logical_port,gateway_port,options"},
@@ -123,8 +123,8 @@ func putBack(t *testing.T, c *harness.Cluster) (out []string) {
 	return out
 }
 
-// reconcile makes Kube-OVN look at the Vpc, which has one more element, and waits for what it makes of that.
-func reconcile(t *testing.T, c *harness.Cluster, project string) {
+// forceVPCReconcile makes Kube-OVN look at the Vpc, which has one more element, and waits for what it makes of that.
+func forceVPCReconcile(t *testing.T, c *harness.Cluster, project string) {
 	t.Helper()
 	more := `[{priority: 900, match: "ip4.src == 10.77.0.0/24", action: drop}, `
 	if err := c.Objects.Apply(harness.Within(t, time.Minute), strings.Replace(project, "policyRoutes: [", "policyRoutes: "+more, 1)); err != nil {

@@ -17,7 +17,7 @@ import (
 
 const rowsRouter = "rows" // the router that these tests write to
 
-var rowsAsked = state.Ref{Kind: "FIp", Namespace: "acme", Name: "web"}
+var rowsOrigin = state.Ref{Kind: "FIp", Namespace: "acme", Name: "web"}
 
 // wantedRows is a set of rows that one object asked for, on the router of these tests.
 func wantedRows(rows ...intent.Row) intent.Rows { return wantedOn(rowsRouter, rows...) }
@@ -25,74 +25,74 @@ func wantedRows(rows ...intent.Row) intent.Rows { return wantedOn(rowsRouter, ro
 func wantedOn(router string, rows ...intent.Row) intent.Rows {
 	out := intent.Rows{}
 	for _, r := range rows {
-		out[r.Key(router)] = state.Entry[intent.Row]{Value: r, Origin: rowsAsked}
+		out[r.Key(router)] = state.Entry[intent.Row]{Value: r, Origin: rowsOrigin}
 	}
 	return out
 }
 
-// linkRows is both ends of a link inside the router, with the MAC address of the far end known to the near one.
-func linkRows(mac, table string) []intent.Row {
+// onLinkPortRows is both ends of a link inside the router, with the MAC address of the far end known to the near one.
+func onLinkPortRows(mac, table string) []intent.Row {
 	near, far := netip.MustParseAddr("169.254.90.1"), netip.MustParseAddr("169.254.90.2")
-	farMAC := intent.MAC(rowsRouter, "far")
+	farMAC := intent.DeriveMAC(rowsRouter, "far")
 	return []intent.Row{
-		intent.RouterPort{Name: "rows-near", MAC: mac, Network: netip.PrefixFrom(near, 30), Peer: "rows-far"},
-		intent.RouterPort{Name: "rows-far", MAC: farMAC, Network: netip.PrefixFrom(far, 30), Peer: "rows-near", Table: table},
-		intent.MACBinding{Port: "rows-near", Address: far, MAC: farMAC},
+		intent.LogicalRouterPort{Name: "rows-near", MAC: mac, Network: netip.PrefixFrom(near, 30), Peer: "rows-far"},
+		intent.LogicalRouterPort{Name: "rows-far", MAC: farMAC, Network: netip.PrefixFrom(far, 30), Peer: "rows-near", RouteTable: table},
+		intent.StaticMACBinding{Port: "rows-near", Address: far, MAC: farMAC},
 	}
 }
 
 func fipRow(external, logical string) intent.Row {
-	return intent.FloatingNAT{External: netip.MustParseAddr(external), Logical: netip.MustParseAddr(logical)}
+	return intent.DNATAndSNAT{External: netip.MustParseAddr(external), Logical: netip.MustParseAddr(logical)}
 }
 
 func snatRow(external, logical string) intent.Row {
-	return intent.SourceNAT{External: netip.MustParseAddr(external), Logical: netip.MustParsePrefix(logical)}
+	return intent.SNAT{External: netip.MustParseAddr(external), Logical: netip.MustParsePrefix(logical)}
 }
 
 func policyRow(priority int, match, hop string) intent.Row {
-	return intent.RouterPolicy{Priority: priority, Match: match, Action: "reroute", NextHops: hop}
+	return intent.LogicalRouterPolicy{Priority: priority, Match: match, Action: "reroute", NextHops: hop}
 }
 
 const rowsSwitch = "rows-net" // and the switch that a leg leads to
 
-// legRows is a leg between the router and the switch, with what is marked and where it goes.
-func legRows(mark int, action string, table string) []intent.Row {
+// returnPortRows is a leg between the router and the switch, with what is marked and where it goes.
+func returnPortRows(mark int, action string, table string) []intent.Row {
 	return []intent.Row{
-		intent.RouterPort{Name: "rows-leg", MAC: intent.MAC("leg"), Network: netip.MustParsePrefix("10.0.0.254/24"), Table: table},
-		intent.SwitchPort{Switch: rowsSwitch, Name: "rows-net-leg", RouterPort: "rows-leg"},
+		intent.LogicalRouterPort{Name: "rows-leg", MAC: intent.DeriveMAC("leg"), Network: netip.MustParsePrefix("10.0.0.254/24"), RouteTable: table},
+		intent.LogicalSwitchPort{Switch: rowsSwitch, Name: "rows-net-leg", RouterPort: "rows-leg"},
 		intent.PortGroup{Name: "rows.leg", Ports: "rows-net-leg"},
 		intent.AddressSet{Name: "rows.targets", Addresses: "10.0.0.7 10.0.0.8"},
-		intent.Rule{Group: "rows.leg", Direction: intent.OutOfSwitch, Tier: 1, Priority: 100, Match: `inport == "rows-net-leg" && ip`, Action: action, Label: mark},
-		intent.Marking{Switch: rowsSwitch, Priority: 100, Match: "ct.trk && ct.rpl", Mark: mark},
-		intent.Route{Table: table, Prefix: netip.MustParsePrefix("10.0.0.0/25"), Port: "rows-leg"},
-		intent.Route{Table: "return-x", Prefix: netip.MustParsePrefix("0.0.0.0/0"), NextHop: netip.MustParseAddr("198.51.100.1"), Port: "rows-out"},
+		intent.ACL{PortGroup: "rows.leg", Direction: intent.ToLport, Tier: 1, Priority: 100, Match: `inport == "rows-net-leg" && ip`, Action: action, Label: mark},
+		intent.QoS{Switch: rowsSwitch, Priority: 100, Match: "ct.trk && ct.rpl", Mark: mark},
+		intent.LogicalRouterStaticRoute{RouteTable: table, Prefix: netip.MustParsePrefix("10.0.0.0/25"), OutputPort: "rows-leg"},
+		intent.LogicalRouterStaticRoute{RouteTable: "return-x", Prefix: netip.MustParsePrefix("0.0.0.0/0"), NextHop: netip.MustParseAddr("198.51.100.1"), OutputPort: "rows-out"},
 	}
 }
 
-// held adds the chassis that may hold ports, one by one and as a group. northd does not like that on a router that is on one chassis.
-func held(rows intent.Rows, chassis ...string) intent.Rows {
-	add := func(r intent.Row) { rows[r.Key(rowsRouter)] = state.Entry[intent.Row]{Value: r, Origin: rowsAsked} }
+// withGatewayChassis adds the chassis that may hold ports, one by one and as a group. northd does not like that on a router that is on one chassis.
+func withGatewayChassis(rows intent.Rows, chassis ...string) intent.Rows {
+	add := func(r intent.Row) { rows[r.Key(rowsRouter)] = state.Entry[intent.Row]{Value: r, Origin: rowsOrigin} }
 	for i, name := range chassis {
-		add(intent.Gateway{Port: "rows-leg", Chassis: name, Priority: 100 - i})
+		add(intent.GatewayChassis{Port: "rows-leg", Chassis: name, Priority: 100 - i})
 	}
-	add(intent.Holders{Name: "rows.holders", Chassis: strings.Join(chassis, " ")})
-	add(intent.RouterPort{Name: "rows-held", MAC: intent.MAC("held"), Network: netip.MustParsePrefix("240.0.0.1/30"), Holders: "rows.holders"})
-	add(intent.PortNAT{Port: "rows-held", External: netip.AddrFrom4([4]byte{240, 0, 0, byte(len(chassis))}), Logical: netip.MustParsePrefix("10.0.0.0/24")})
+	add(intent.HAChassisGroup{Name: "rows.holders", Chassis: strings.Join(chassis, " ")})
+	add(intent.LogicalRouterPort{Name: "rows-held", MAC: intent.DeriveMAC("held"), Network: netip.MustParsePrefix("240.0.0.1/30"), HAChassisGroup: "rows.holders"})
+	add(intent.GatewayPortSNAT{GatewayPort: "rows-held", External: netip.AddrFrom4([4]byte{240, 0, 0, byte(len(chassis))}), Logical: netip.MustParsePrefix("10.0.0.0/24")})
 	return rows
 }
 
-// balancing adds the load balancers of two Services that give them the same name, each with a health check.
-func balancing(rows intent.Rows, backend string, every int) intent.Rows {
+// withLoadBalancers adds the load balancers of two Services that give them the same name, each with a health check.
+func withLoadBalancers(rows intent.Rows, backend string, every int) intent.Rows {
 	for _, by := range []state.Ref{{Kind: "Service", Namespace: "shop", Name: "way-in"}, {Kind: "Service", Namespace: "shop-way", Name: "in"}} {
 		vip := netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 51, 100, byte(30 + len(by.Namespace))}), 80)
 		to := netip.MustParseAddrPort(backend)
-		port, _ := intent.PodPortOf("shop", "pod")
+		port, _ := intent.NewPodPort("shop", "pod")
 		for _, r := range []intent.Row{
 			intent.LoadBalancer{
-				Service: intent.ServiceOf(by), Name: "shop-way-in-tcp", Protocol: intent.TCP, VIPs: []intent.VIP{{Address: vip, Backends: []netip.AddrPort{to}}},
-				Probes: []intent.Probe{{Backend: to.Addr(), Port: port, Source: netip.MustParseAddr("10.0.0.250")}}, Router: rowsRouter, Switch: rowsSwitch,
+				Service: intent.ServiceKey(by), Name: "shop-way-in-tcp", Protocol: intent.TCP, VIPs: []intent.VIP{{Address: vip, Backends: []netip.AddrPort{to}}},
+				IPPortMappings: []intent.IPPortMapping{{Backend: to.Addr(), Port: port, Source: netip.MustParseAddr("10.0.0.250")}}, Router: rowsRouter, Switch: rowsSwitch,
 			},
-			intent.HealthCheck{Balancer: "shop-way-in-tcp", VIP: vip, Interval: every, Timeout: 1, Successes: 1, Failures: 1},
+			intent.LoadBalancerHealthCheck{LoadBalancer: "shop-way-in-tcp", VIP: vip, Interval: every, Timeout: 1, SuccessCount: 1, FailureCount: 1},
 		} {
 			rows[r.Key(rowsRouter)] = state.Entry[intent.Row]{Value: r, Origin: by}
 		}
@@ -102,22 +102,22 @@ func balancing(rows intent.Rows, backend string, every int) intent.Rows {
 
 // firstRows and secondRows have every kind of row, and from one to the other each kind comes, goes or becomes another.
 func firstRows() intent.Rows {
-	return balancing(wantedRows(append(append(linkRows(intent.MAC("one"), "onlink"), legRows(91, "pass", "return-x")...),
-		intent.Marking{Switch: rowsSwitch, Priority: 110, Match: "pkt.mark == 91", Mark: 0},
-		intent.RoutingTable("rows-out", "return-x"), intent.Announcement("out-rows"),
+	return withLoadBalancers(wantedRows(append(append(onLinkPortRows(intent.DeriveMAC("one"), "onlink"), returnPortRows(91, "pass", "return-x")...),
+		intent.QoS{Switch: rowsSwitch, Priority: 110, Match: "pkt.mark == 91", Mark: 0},
+		intent.RouteTableOption("rows-out", "return-x"), intent.NATAddressesOption("out-rows"),
 		fipRow("198.51.100.10", "10.0.0.10"), fipRow("2001:db8::10", "fd00::10"),
 		snatRow("198.51.100.20", "10.0.0.0/24"), snatRow("2001:db8::20", "fd00::/64"), snatRow("198.51.100.20", "10.1.0.1/32"),
 		policyRow(ownership.ReturnFIP, "ip4.src == 10.0.0.10", "198.51.100.1"),
-		policyRow(ownership.WayOut, `inport == "rows-near" && ip4.src == 10.0.0.0/24`, "198.51.100.1"))...), "10.0.0.7:80", 5)
+		policyRow(ownership.DefaultEgress, `inport == "rows-near" && ip4.src == 10.0.0.0/24`, "198.51.100.1"))...), "10.0.0.7:80", 5)
 }
 
 func secondRows() intent.Rows {
-	return balancing(wantedRows(append(append(linkRows(intent.MAC("two"), "")[:2], legRows(92, "allow-related", "return-y")...),
-		intent.RoutingTable("rows-out", "return-y"), intent.Announcement("out-rows"),
+	return withLoadBalancers(wantedRows(append(append(onLinkPortRows(intent.DeriveMAC("two"), "")[:2], returnPortRows(92, "allow-related", "return-y")...),
+		intent.RouteTableOption("rows-out", "return-y"), intent.NATAddressesOption("out-rows"),
 		fipRow("198.51.100.10", "10.0.0.11"), fipRow("198.51.100.11", "10.0.0.10"),
 		snatRow("198.51.100.21", "10.0.0.0/24"),
 		policyRow(ownership.ReturnFIP, "ip4.src == 10.0.0.10", "198.51.100.2"),
-		policyRow(ownership.ReturnFIPLocal, "ip6.src == fd00::10", "2001:db8::1"))...), "10.0.0.8:81", 9)
+		policyRow(ownership.ReturnFIPOnLink, "ip6.src == fd00::10", "2001:db8::1"))...), "10.0.0.8:81", 9)
 }
 
 // The target for northbound rows, on databases in raft. Kube-OVN is ended, because it removes routers that are no Vpc.
@@ -125,68 +125,68 @@ func TestRowsOfARouter(t *testing.T) {
 	blue := blueprint.Default()
 	blue.Nodes, blue.Gateways, blue.Raft, blue.Networks, blue.Uplinks = 0, 0, 3, nil, nil
 	c := harness.StartLab(t, "rows", blue)
-	c.GiveOrder(t, "kill", "kube-ovn-controller")
-	b := &bench{Cluster: c, client: startBench(t, c), told: make(chan string, 10000)}
-	b.rows = b.client.Rows(rowsRouter)
-	b.client.Watch(func(router string) {
+	c.ControlLab(t, "kill", "kube-ovn-controller")
+	b := &rowsFixture{Cluster: c, client: dialNB(t, c), changedRouters: make(chan string, 10000)}
+	b.rows = b.client.RowTarget(rowsRouter)
+	b.client.WatchRouters(func(router string) {
 		select {
-		case b.told <- router:
+		case b.changedRouters <- router:
 		default:
 		}
 	})
 	for _, test := range []struct {
 		name string
-		run  func(*bench, *testing.T)
+		run  func(*rowsFixture, *testing.T)
 	}{
-		{"are taken by northd", (*bench).northd},
-		{"pass the contract", (*bench).contract},
-		{"come back when they are changed by hand", (*bench).drift},
-		{"of others stay", (*bench).foreign},
-		{"put the address of a port of others right", (*bench).address},
-		{"of one key become one", (*bench).duplicates},
-		{"need their router", (*bench).orphans},
-		{"are written beside other writers", (*bench).crowd},
-		{"are as wanted when the leader has died", (*bench).failover},
+		{"are taken by northd", (*rowsFixture).checkNorthd},
+		{"pass the contract", (*rowsFixture).checkContract},
+		{"come back when they are changed by hand", (*rowsFixture).checkDrift},
+		{"of others stay", (*rowsFixture).checkForeignRows},
+		{"put the address of a port of others right", (*rowsFixture).checkPortNetwork},
+		{"of one key become one", (*rowsFixture).checkDuplicates},
+		{"need their router", (*rowsFixture).checkOrphans},
+		{"are written beside other writers", (*rowsFixture).checkConcurrentWriters},
+		{"are as wanted when the leader has died", (*rowsFixture).checkFailover},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			b.RunNbctl(t, "--if-exists", "lr-del", rowsRouter, "--", "--if-exists", "ls-del", rowsSwitch,
 				"--", "--all", "destroy", "static_mac_binding", "--", "--all", "destroy", "port_group", "--", "--all", "destroy", "load_balancer", "--", "--if-exists", "destroy", "address_set", "rows.targets")
-			b.wait(t, "the client does not know the router", func() bool { return b.client.Ports(rowsRouter) == nil })
+			b.waitUntil(t, "the client does not know the router", func() bool { return b.client.RouterPortNames(rowsRouter) == nil })
 			b.RunNbctl(t, "lr-add", rowsRouter, "--", "ls-add", rowsSwitch,
 				"--", "lrp-add", rowsRouter, "rows-out", "0a:00:00:00:00:01", "198.51.100.254/24", "2001:db8::254/64", // where next hops are
 				"--", "lsp-add", rowsSwitch, "out-rows", "--", "set", "logical_switch_port", "out-rows", "type=router", "options:router-port=rows-out")
-			b.wait(t, "the client knows the router", func() bool { return b.client.Ports(rowsRouter) != nil })
+			b.waitUntil(t, "the client knows the router", func() bool { return b.client.RouterPortNames(rowsRouter) != nil })
 			test.run(b, t)
 		})
 	}
 }
 
-func (b *bench) contract(t *testing.T) {
+func (b *rowsFixture) checkContract(t *testing.T) {
 	b.RunNbctl(t, "lr-nat-add", "ovn-cluster", "snat", "198.51.100.99", "10.99.0.0/24") // something of others in every table
 	b.RunNbctl(t, "lrp-add", rowsRouter, "rows-other", "0a:00:00:00:00:01", "10.99.0.1/24")
 	b.RunNbctl(t, "static-mac-binding-add", "rows-other", "10.99.0.2", "0a:00:00:00:00:02")
-	others := func(context.Context) (string, error) { return b.others(t), nil }
+	others := func(context.Context) (string, error) { return b.dumpOtherRows(t), nil }
 	if dump, _ := others(t.Context()); strings.Count(dump, "99") < 4 {
 		t.Fatalf("the dump of what others have is wrong:\n%s", dump)
 	}
-	statetest.Contract(t, statetest.Case[intent.RowKey, intent.Row]{Target: b.rows, First: held(firstRows(), "one", "two"), Second: held(secondRows(), "two", "three", "one"), Others: others})
+	statetest.CheckContract(t, statetest.Case[intent.RowKey, intent.Row]{Target: b.rows, First: withGatewayChassis(firstRows(), "one", "two"), Second: withGatewayChassis(secondRows(), "two", "three", "one"), DumpForeign: others})
 
 	b.mustConverge(t, firstRows())
-	writes := b.client.Writes()
+	writes := b.client.WriteCount()
 	b.mustConverge(t, firstRows())
-	if again := b.client.Writes(); again != writes {
+	if again := b.client.WriteCount(); again != writes {
 		t.Errorf("a steady state wrote %d transactions", again-writes)
 	}
 	b.mustConverge(t, secondRows())
-	if after := b.client.Writes(); after != writes+2 {
+	if after := b.client.WriteCount(); after != writes+2 {
 		t.Errorf("another set took %d transactions; wanted one for what comes and one for what goes", after-writes)
 	}
 }
 
-// others prints everything in the northbound database except for rows of ours and what the router says of them.
-func (b *bench) others(t *testing.T) string {
+// dumpOtherRows prints everything in the northbound database except for rows of ours and what the router says of them.
+func (b *rowsFixture) dumpOtherRows(t *testing.T) string {
 	t.Helper()
-	dump := b.RunTool(t, "ovsdb-client", "--format=csv", "dump", "unix:"+b.ServerFile(b.Leader(t), "sock"), "OVN_Northbound")
+	dump := b.RunTool(t, "ovsdb-client", "--format=csv", "dump", "unix:"+b.DatabaseFile(b.NBLeader(t), "sock"), "OVN_Northbound")
 	var ours, out []string
 	for line := range strings.Lines(dump) {
 		if strings.Contains(line, ownership.RowShardKey) || strings.Contains(line, "rows-near") {
@@ -205,24 +205,24 @@ func (b *bench) others(t *testing.T) string {
 	return strings.TrimSpace(text)
 }
 
-// address: Kube-OVN's port gets the address that it is to have, and keeps it when nobody wants it any more; one that is not there is not made.
-func (b *bench) address(t *testing.T) {
+// checkPortNetwork: Kube-OVN's port gets the address that it is to have, and keeps it when nobody wants it any more; one that is not there is not made.
+func (b *rowsFixture) checkPortNetwork(t *testing.T) {
 	b.RunNbctl(t, "lrp-add", rowsRouter, "rows-wan", "0a:00:00:00:00:03", "198.51.102.16/24")
-	want := wantedRows(intent.PortNetwork{Port: "rows-wan", Network: netip.MustParsePrefix("198.51.102.11/24")})
+	want := wantedRows(intent.RouterPortNetwork{Port: "rows-wan", Network: netip.MustParsePrefix("198.51.102.11/24")})
 	for _, want := range []intent.Rows{want, {}} {
 		b.mustConverge(t, want)
 		if got := strings.TrimSpace(b.RunNbctl(t, "get", "logical_router_port", "rows-wan", "networks")); got != `["198.51.102.11/24"]` {
 			t.Errorf("the port has %s", got)
 		}
 	}
-	err := b.converge(wantedRows(intent.PortNetwork{Port: "rows-missing", Network: netip.MustParsePrefix("198.51.102.11/24")}))
+	err := b.converge(wantedRows(intent.RouterPortNetwork{Port: "rows-missing", Network: netip.MustParsePrefix("198.51.102.11/24")}))
 	if err == nil || !strings.Contains(err.Error(), "no port rows-missing") {
 		t.Errorf("a port that is not there: %v", err)
 	}
 }
 
-// northd makes ports and flows of the rows, and complains of nothing. It counts its complaints, so this comes first.
-func (b *bench) northd(t *testing.T) {
+// checkNorthd makes ports and flows of the rows, and complains of nothing. It counts its complaints, so this comes first.
+func (b *rowsFixture) checkNorthd(t *testing.T) {
 	before := len(harness.ReadFile(t, b.Log("ovn-northd")))
 	b.RunNbctl(t, "set", "logical_router", rowsRouter, "options:chassis=nobody") // NAT needs a place
 	for _, want := range []intent.Rows{firstRows(), secondRows(), firstRows()} {
@@ -247,10 +247,10 @@ func (b *bench) northd(t *testing.T) {
 			t.Errorf("northd made no port of %s: %q", port, bound)
 		}
 	}
-	if mac := b.RunTool(t, "ovn-sbctl", append(sbctl, "--bare", "--columns=mac", "list", "static_mac_binding")...); mac != intent.MAC(rowsRouter, "far") {
+	if mac := b.RunTool(t, "ovn-sbctl", append(sbctl, "--bare", "--columns=mac", "list", "static_mac_binding")...); mac != intent.DeriveMAC(rowsRouter, "far") {
 		t.Errorf("northd made no MAC binding: %q", mac)
 	}
-	b.mustConverge(t, wantedRows(policyRow(ownership.WayOut, "ip4", "192.0.2.1"))) // control: there is no way to this one
+	b.mustConverge(t, wantedRows(policyRow(ownership.DefaultEgress, "ip4", "192.0.2.1"))) // control: there is no way to this one
 	b.RunNbctl(t, "--wait=sb", "sync")
 	var complaints []string
 	for line := range strings.Lines(harness.ReadFile(t, b.Log("ovn-northd"))[before:]) {

@@ -15,11 +15,11 @@ import (
 
 // attack is one thing that somebody tries, with a control in the same function: the same with one thing changed works.
 type attack struct {
-	finding string   // number in the security review, such as C1; empty: not one of its findings
-	by      identity // who tries
-	does    string   // what is tried, for docs/security/attacks.md
-	stops   string   // what stops it: a policy, a condition's reason, a component
-	run     func(t *testing.T, f *fixture, who actor)
+	finding   string   // number in the security review, such as C1; empty: not one of its findings
+	by        identity // who tries
+	what      string   // what is tried, for docs/security/attacks.md
+	stoppedBy string   // what stops it: a policy, a condition's reason, a component
+	run       func(t *testing.T, f *attackFixture, who actor)
 }
 
 // attacks is every attack. Each area has a file with a list of its own.
@@ -41,56 +41,56 @@ var findings = []string{
 
 // TestTenancy attacks victims in one lab.
 func TestTenancy(t *testing.T) {
-	f := newFixture(t)
+	f := newAttackFixture(t)
 	t.Run("attacks", func(t *testing.T) { runAttacks(t, f) })
-	t.Run("segment", func(t *testing.T) { showSegment(t, f) })
+	t.Run("segment", func(t *testing.T) { checkSegmentIsolation(t, f) })
 	t.Run("random", func(t *testing.T) { runRandomAttacker(t, f) })
 	t.Run("cost", func(t *testing.T) { measureAdmission(t, f) })
 }
 
 // runAttacks runs every attack beside live streams of the victims.
-func runAttacks(t *testing.T, f *fixture) {
+func runAttacks(t *testing.T, f *attackFixture) {
 	t.Helper()
-	perFinding, all := tenancy.Item(t, 1), tenancy.Item(t, 2)
+	perFinding, all := tenancyItems.Item(t, 1), tenancyItems.Item(t, 2)
 	streams := f.startStreams(t)
-	harness.ForgetSilence(streams...)
+	harness.ResetGaps(streams...)
 	shown := map[string]int{}
 	stopped := 0
 	for _, a := range attacks {
 		tried := false // not one that -run leaves out
-		if t.Run(a.name(), func(t *testing.T) { tried = true; a.run(t, f, f.actor(t, a.by)) }) && tried {
+		if t.Run(a.testName(), func(t *testing.T) { tried = true; a.run(t, f, f.actor(t, a.by)) }) && tried {
 			stopped++
 			shown[a.finding]++
 		}
 	}
-	silence := harness.ExpectSurvival(t, "the victims' streams", 20*time.Second, streams...)
+	silence := harness.ExpectStreamsContinue(t, "the victims' streams", 20*time.Second, streams...)
 	f.ExpectNoDrops(t)
 
 	missing := slices.DeleteFunc(slices.Clone(findings), func(n string) bool { return shown[n] > 0 })
-	perFinding.Figure("%d of %d findings; not shown: %v", len(findings)-len(missing), len(findings), missing)
-	all.Figure("%d of %d attacks stopped; the victims' streams were never silent for longer than %v", stopped, len(attacks), silence.Round(time.Millisecond))
-	if show.Full() && len(missing) > 0 {
+	perFinding.AddFigure("%d of %d findings; not shown: %v", len(findings)-len(missing), len(findings), missing)
+	all.AddFigure("%d of %d attacks stopped; the victims' streams were never silent for longer than %v", stopped, len(attacks), silence.Round(time.Millisecond))
+	if show.IsFullSize() && len(missing) > 0 {
 		t.Errorf("no attack shows %v", missing)
 	}
-	if show.Full() && len(attacks) < 100 {
+	if show.IsFullSize() && len(attacks) < 100 {
 		t.Errorf("%d attacks; wanted at least 100", len(attacks))
 	}
 }
 
-func (a attack) name() string {
-	return strings.TrimSpace(a.finding + " " + string(a.by) + " " + a.does)
+func (a attack) testName() string {
+	return strings.TrimSpace(a.finding + " " + string(a.by) + " " + a.what)
 }
 
-// refused is an attack that the API server refuses with the given words; the look-alike is admitted.
-func refused(try harness.Attempt, words string, lookalike harness.Attempt) func(*testing.T, *fixture, actor) {
-	return func(t *testing.T, _ *fixture, who actor) {
+// expectRefused is an attack that the API server refuses with the given words; the look-alike is admitted.
+func expectRefused(try harness.Attempt, words string, lookalike harness.Attempt) func(*testing.T, *attackFixture, actor) {
+	return func(t *testing.T, _ *attackFixture, who actor) {
 		t.Helper()
 		who.Cannot(t, "the attack", try, words)
 		who.Can(t, "the control", lookalike)
 	}
 }
 
-var update = flag.Bool("update", false, "write docs/security/attacks.md anew")
+var updatePage = flag.Bool("update", false, "write docs/security/attacks.md anew")
 
 const attacksPage = "../../../docs/security/attacks.md"
 
@@ -104,13 +104,13 @@ func TestAttacksPage(t *testing.T) {
 		"[threat model](threat-model.md).\n\n" +
 		"| finding | attacker | attack | stopped by |\n|---|---|---|---|\n")
 	for _, a := range attacks {
-		if seen[a.name()] {
-			t.Errorf("two attacks are called %q", a.name())
+		if seen[a.testName()] {
+			t.Errorf("two attacks are called %q", a.testName())
 		}
-		seen[a.name()] = true
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", a.finding, a.by, a.does, a.stops)
+		seen[a.testName()] = true
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", a.finding, a.by, a.what, a.stoppedBy)
 	}
-	if *update {
+	if *updatePage {
 		if err := os.WriteFile(attacksPage, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -34,27 +34,27 @@ const byHealthPort = "the limits of the agent's health port"
 var boundsAttacks = []attack{
 	{"M4", outsider, "20 connections with 5,000 Watch streams each to an agent", byHealthPort, floodStreams},
 	{"M4", outsider, "1,000 connections to an agent that say nothing", byHealthPort, floodConnections},
-	{"M5", outsider, "the certificate of OVN's databases asks an agent", "names in certificates", askWith("ovn")},
-	{"M5", node, "the certificate of one agent asks another", "names in certificates", askWith(reach.AgentName)},
-	{"M5", outsider, "no certificate asks an agent", "TLS of the agent", askWith("")},
-	{"M6", edit, "a tenant reads metrics, with its token and without", "the rights on `/metrics`", readMetrics},
-	{"L9", edit, "150 patches of a Service, to and fro", "one Event for each reason", patchToAndFro},
-	{"L9", edit, "100 EIps that are made and refused again and again", "one Event for each reason, a budget for the namespace", makeAgain},
-	{"L10", edit, "a Service with thousands of ports", "condition `TooManyPorts`", manyPorts},
-	{"", edit, "a Service with 200 source ranges, which ovn-controller can't negate", "rules that match what passes", manyRanges},
-	{"", edit, "a Service with 300 source ranges", "condition `TooManyRanges`", tooManyRanges},
-	{"", edit, "a NetworkPolicy with 8 exceptions, which ovn-controller can't negate", byNetworks, refused(
-		harness.TryCreate("networkpolicies/evil-x/new", exceptions(8)), "use at most 3 in a rule",
-		harness.TryCreate("networkpolicies/evil-x/new", exceptions(3)))},
-	{"L7", node, "an Event in the namespace of the platform", "RBAC of the agent", refused(
-		harness.TryCreate("events/kube-system/new", event("Pod", "x", "sallyport-agent")), "cannot create resource",
-		harness.TryCreate("events/default/new", event("NodePath", "node1", "sallyport-agent")))},
+	{"M5", outsider, "the certificate of OVN's databases asks an agent", "names in certificates", askWithCertificate("ovn")},
+	{"M5", nodeAgent, "the certificate of one agent asks another", "names in certificates", askWithCertificate(reach.AgentName)},
+	{"M5", outsider, "no certificate asks an agent", "TLS of the agent", askWithCertificate("")},
+	{"M6", tenantEditor, "a tenant reads metrics, with its token and without", "the rights on `/metrics`", readMetricsUnauthorized},
+	{"L9", tenantEditor, "150 patches of a Service, to and fro", "one Event for each reason", flipServicePatches},
+	{"L9", tenantEditor, "100 EIps that are made and refused again and again", "one Event for each reason, a budget for the namespace", recreateRefusedEIP},
+	{"L10", tenantEditor, "a Service with thousands of ports", "condition `TooManyPorts`", requestManyPorts},
+	{"", tenantEditor, "a Service with 200 source ranges, which ovn-controller can't negate", "rules that match what passes", requestManyRanges},
+	{"", tenantEditor, "a Service with 300 source ranges", "condition `TooManyRanges`", requestTooManyRanges},
+	{"", tenantEditor, "a NetworkPolicy with 8 exceptions, which ovn-controller can't negate", byNetworks, expectRefused(
+		harness.TryCreate("networkpolicies/evil-x/new", policyWithExceptions(8)), "use at most 3 in a rule",
+		harness.TryCreate("networkpolicies/evil-x/new", policyWithExceptions(3)))},
+	{"L7", nodeAgent, "an Event in the namespace of the platform", "RBAC of the agent", expectRefused(
+		harness.TryCreate("events/kube-system/new", eventManifest("Pod", "x", "sallyport-agent")), "cannot create resource",
+		harness.TryCreate("events/default/new", eventManifest("NodePath", "node1", "sallyport-agent")))},
 }
 
 const healthPort = 9107
 
 // startAgent runs an agent on node1 that only answers, with a certificate or without, and returns its process.
-func (f *fixture) startAgent(t *testing.T, secure bool) int {
+func (f *attackFixture) startAgent(t *testing.T, secure bool) int {
 	t.Helper()
 	program, err := filepath.Abs("../../../bin/sallyport-agent")
 	if err != nil {
@@ -62,7 +62,7 @@ func (f *fixture) startAgent(t *testing.T, secure bool) int {
 	}
 	argv := []string{"setpriv", "--pdeathsig", "KILL", "--", program, "--egressip-node-healthcheck-port=" + strconv.Itoa(healthPort), "--bind-address=" + f.agentAddress()}
 	if secure {
-		files := f.certificate(reach.AgentName)
+		files := f.certificateFiles(reach.AgentName)
 		argv = append(argv, "--egressip-healthcheck-cert="+files.Cert, "--egressip-healthcheck-key="+files.Key, "--egressip-healthcheck-ca="+files.CA)
 	}
 	cmd, err := f.Command("", "node1", argv...)
@@ -76,15 +76,17 @@ func (f *fixture) startAgent(t *testing.T, secure bool) int {
 	return cmd.Process.Pid
 }
 
-func (f *fixture) agentAddress() string { return f.Blueprint.NodeList()[0].Tunnel.Addr().String() }
+func (f *attackFixture) agentAddress() string {
+	return f.Blueprint.NodeList()[0].Tunnel.Addr().String()
+}
 
-func (f *fixture) certificate(name string) mutual.Files {
+func (f *attackFixture) certificateFiles(name string) mutual.Files {
 	pki := func(file string) string { return filepath.Join(f.Dir, "pki", file) }
 	return mutual.Files{Cert: pki(name + ".crt"), Key: pki(name + ".key"), CA: pki("ca.crt")}
 }
 
-// askAgent is a client of the agent on node1, from another node.
-func (f *fixture) askAgent(t *testing.T, from string, secrets credentials.TransportCredentials) grpc_health_v1.HealthClient {
+// newAgentClient is a client of the agent on node1, from another node.
+func (f *attackFixture) newAgentClient(t *testing.T, from string, secrets credentials.TransportCredentials) grpc_health_v1.HealthClient {
 	t.Helper()
 	at := net.JoinHostPort(f.agentAddress(), strconv.Itoa(healthPort))
 	conn, err := grpc.NewClient("passthrough:///"+at, grpc.WithTransportCredentials(secrets),
@@ -98,18 +100,18 @@ func (f *fixture) askAgent(t *testing.T, from string, secrets credentials.Transp
 
 func checkAgent(t *testing.T, client grpc_health_v1.HealthClient) error {
 	t.Helper()
-	_, err := client.Check(harness.Within(t, 10*time.Second), &grpc_health_v1.HealthCheckRequest{Service: reach.Service}, grpc.WaitForReady(true))
+	_, err := client.Check(harness.Within(t, 10*time.Second), &grpc_health_v1.HealthCheckRequest{Service: reach.HealthService}, grpc.WaitForReady(true))
 	return err
 }
 
-// expectAgent is the control: who asks as the controller does is answered.
-func expectAgent(t *testing.T, client grpc_health_v1.HealthClient) {
+// expectAgentAnswer is the control: who asks as the controller does is answered.
+func expectAgentAnswer(t *testing.T, client grpc_health_v1.HealthClient) {
 	t.Helper()
 	harness.Eventually(t, "an answer of the agent", func() bool { return checkAgent(t, client) == nil })
 }
 
-// memoryOf is how much memory the agent has, in MB. The process that was started went into the node; the agent is what it became, or its child.
-func memoryOf(t *testing.T, pid int) (most int) {
+// agentMemoryMB is how much memory the agent has, in MB. The process that was started went into the node; the agent is what it became, or its child.
+func agentMemoryMB(t *testing.T, pid int) (most int) {
 	t.Helper()
 	pids := append(strings.Fields(harness.ReadFile(t, fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))), strconv.Itoa(pid))
 	for _, p := range pids {
@@ -127,17 +129,17 @@ func memoryOf(t *testing.T, pid int) (most int) {
 	return most
 }
 
-func floodStreams(t *testing.T, f *fixture, _ actor) {
+func floodStreams(t *testing.T, f *attackFixture, _ actor) {
 	pid := f.startAgent(t, false)
-	asks := f.askAgent(t, "node3", insecure.NewCredentials())
-	expectAgent(t, asks)
+	asks := f.newAgentClient(t, "node3", insecure.NewCredentials())
+	expectAgentAnswer(t, asks)
 	done := make(chan struct{})
 	for range 20 {
-		client := f.askAgent(t, "node2", insecure.NewCredentials())
+		client := f.newAgentClient(t, "node2", insecure.NewCredentials())
 		go func() {
 			defer func() { done <- struct{}{} }()
 			for range 5000 {
-				w, err := client.Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: reach.Service})
+				w, err := client.Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: reach.HealthService})
 				if err == nil {
 					_, err = w.Recv()
 				}
@@ -154,19 +156,19 @@ func floodStreams(t *testing.T, f *fixture, _ actor) {
 			t.Errorf("the controller's question under the flood: %v", err)
 		}
 	}
-	if mb := memoryOf(t, pid); mb == 0 || mb > 64 {
+	if mb := agentMemoryMB(t, pid); mb == 0 || mb > 64 {
 		t.Errorf("the agent has %d MB", mb)
 	}
 }
 
-func floodConnections(t *testing.T, f *fixture, _ actor) {
+func floodConnections(t *testing.T, f *attackFixture, _ actor) {
 	f.startAgent(t, true)
-	secrets, err := f.certificateOf(reach.ControllerName)
+	secrets, err := f.clientTLSConfig(reach.ControllerName)
 	if err != nil {
 		t.Fatal(err)
 	}
-	asks := f.askAgent(t, "node3", credentials.NewTLS(secrets))
-	expectAgent(t, asks)
+	asks := f.newAgentClient(t, "node3", credentials.NewTLS(secrets))
+	expectAgentAnswer(t, asks)
 	at := net.JoinHostPort(f.agentAddress(), strconv.Itoa(healthPort))
 	for i := range 1000 {
 		conn, err := f.NS([]string{"node2", "node3"}[i%2]).Dial(t.Context(), "tcp", at) // node3 is where the controller asks from
@@ -180,47 +182,47 @@ func floodConnections(t *testing.T, f *fixture, _ actor) {
 	}
 }
 
-func (f *fixture) certificateOf(name string) (*tls.Config, error) {
-	files := f.certificate(name)
-	files.Peer = reach.AgentName
-	return files.Client()
+func (f *attackFixture) clientTLSConfig(name string) (*tls.Config, error) {
+	files := f.certificateFiles(name)
+	files.PeerName = reach.AgentName
+	return files.ClientConfig()
 }
 
-// askWith asks an agent with a certificate that is not the controller's; empty: without one.
-func askWith(name string) func(*testing.T, *fixture, actor) {
-	return func(t *testing.T, f *fixture, _ actor) {
+// askWithCertificate asks an agent with a certificate that is not the controller's; empty: without one.
+func askWithCertificate(name string) func(*testing.T, *attackFixture, actor) {
+	return func(t *testing.T, f *attackFixture, _ actor) {
 		t.Helper()
 		f.startAgent(t, true)
-		own, err := f.certificateOf(reach.ControllerName)
+		own, err := f.clientTLSConfig(reach.ControllerName)
 		if err != nil {
 			t.Fatal(err)
 		}
-		expectAgent(t, f.askAgent(t, "node3", credentials.NewTLS(own)))
+		expectAgentAnswer(t, f.newAgentClient(t, "node3", credentials.NewTLS(own)))
 		secrets := insecure.NewCredentials()
 		if name != "" {
-			other, err := f.certificateOf(name)
+			other, err := f.clientTLSConfig(name)
 			if err != nil {
 				t.Fatal(err)
 			}
 			secrets = credentials.NewTLS(other)
 		}
-		client := f.askAgent(t, "node2", secrets)
-		_, err = client.Check(harness.Within(t, 10*time.Second), &grpc_health_v1.HealthCheckRequest{Service: reach.Service})
+		client := f.newAgentClient(t, "node2", secrets)
+		_, err = client.Check(harness.Within(t, 10*time.Second), &grpc_health_v1.HealthCheckRequest{Service: reach.HealthService})
 		if grpcstatus.Code(err) != codes.Unavailable {
 			t.Errorf("it is told %v", err)
 		}
 	}
 }
 
-// readMetrics asks a second controller, which waits for the lead, for its metrics.
-func readMetrics(t *testing.T, f *fixture, _ actor) {
+// readMetricsUnauthorized asks a second controller, which waits for the lead, for its metrics.
+func readMetricsUnauthorized(t *testing.T, f *attackFixture, _ actor) {
 	c := f.NewController(t, t.TempDir(), "--leader-elect=true", "--metrics-secure")
 	c.StartForTest(t)
 	f.Apply(t, `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: reads-metrics},
   roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: sallyport-metrics-reader}, subjects: [{kind: ServiceAccount, name: owner, namespace: evil-x}]}`)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // nobody has signed it
 	read := func(scheme, token string) int {
-		r, err := http.NewRequestWithContext(harness.Within(t, 10*time.Second), http.MethodGet, scheme+"://"+c.Metrics+"/metrics", nil)
+		r, err := http.NewRequestWithContext(harness.Within(t, 10*time.Second), http.MethodGet, scheme+"://"+c.MetricsAddress+"/metrics", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -234,20 +236,20 @@ func readMetrics(t *testing.T, f *fixture, _ actor) {
 		_ = answer.Body.Close()
 		return answer.StatusCode
 	}
-	harness.Eventually(t, "metrics for who may", func() bool { return read("https", f.token(t, "evil-x", "owner")) == http.StatusOK })
-	if got := read("https", f.token(t, "evil-x", "edit")); got != http.StatusForbidden {
+	harness.Eventually(t, "metrics for who may", func() bool { return read("https", f.createToken(t, "evil-x", "owner")) == http.StatusOK })
+	if got := read("https", f.createToken(t, "evil-x", "edit")); got != http.StatusForbidden {
 		t.Errorf("a tenant gets %d", got)
 	}
 	if got := read("https", ""); got != http.StatusUnauthorized {
 		t.Errorf("nobody gets %d", got)
 	}
-	if got := read("http", f.token(t, "evil-x", "owner")); got == http.StatusOK {
+	if got := read("http", f.createToken(t, "evil-x", "owner")); got == http.StatusOK {
 		t.Error("they are served without TLS")
 	}
 }
 
 // countEvents is how many Events of ours are in the attacker's namespace about an object; empty: about any.
-func (f *fixture) countEvents(t *testing.T, name string) (n int) {
+func (f *attackFixture) countEvents(t *testing.T, name string) (n int) {
 	t.Helper()
 	list, err := f.Client.EventsV1().Events("evil-x").List(harness.Within(t, time.Minute), metav1.ListOptions{})
 	if err != nil {
@@ -261,7 +263,7 @@ func (f *fixture) countEvents(t *testing.T, name string) (n int) {
 	return n
 }
 
-func patchToAndFro(t *testing.T, f *fixture, who actor) {
+func flipServicePatches(t *testing.T, f *attackFixture, who actor) {
 	service := func(address string) string {
 		return fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: flip, namespace: evil-x, annotations: {network.kube-dc.com/external-network-type: public}},
   spec: {type: LoadBalancer, allocateLoadBalancerNodePorts: false, loadBalancerIP: %s, selector: {app: mallory}, ports: [{port: 80}]}}`, address)
@@ -280,14 +282,14 @@ func patchToAndFro(t *testing.T, f *fixture, who actor) {
 	}
 }
 
-func makeAgain(t *testing.T, f *fixture, who actor) {
+func recreateRefusedEIP(t *testing.T, f *attackFixture, who actor) {
 	before := f.countEvents(t, "")
-	bad := eip("evil-x", "again", "{externalNetworkType: public, ipAddress: 91.224.11.1}")
+	bad := eipManifest("evil-x", "again", "{externalNetworkType: public, ipAddress: 91.224.11.1}")
 	for range 100 {
 		if err := who.objects.Apply(harness.Within(t, time.Minute), bad); err != nil {
 			t.Fatal(err)
 		}
-		f.expectReason(t, harness.Ref("EIp", "evil-x", "again"), "Accepted", "AddressOutsideNetwork")
+		f.expectReason(t, harness.ObjectRef("EIp", "evil-x", "again"), "Accepted", "AddressOutsideNetwork")
 		if err := who.objects.Delete(harness.Within(t, time.Minute), bad); err != nil {
 			t.Fatal(err)
 		}
@@ -308,38 +310,38 @@ func rangedService(client string, more int) string {
   spec: {type: LoadBalancer, selector: {app: mallory}, ports: [{port: 80}], loadBalancerSourceRanges: [%s]}}`, ranges)
 }
 
-func manyRanges(t *testing.T, f *fixture, who actor) {
+func requestManyRanges(t *testing.T, f *attackFixture, who actor) {
 	who.MustApply(t, f, rangedService(f.public.ClientAddress, 199))
-	f.Wait(t, "Service", "evil-x", "ranged", manifest.True("Programmed"))
+	f.WaitForObject(t, "Service", "evil-x", "ranged", manifest.True("Programmed"))
 	begun := time.Now()
 	f.SyncFlows(t)
 	if took := time.Since(begun); took > 15*time.Second {
 		t.Errorf("the nodes took %v to carry it out", took)
 	}
-	address := f.addressOf(t, "ranged")
+	address := f.serviceAddress(t, "ranged")
 	f.ExpectAnswer(t, f.public.Client, "http://"+address, "mallory", f.public.ClientAddress)
 	f.ExpectSilence(t, f.public.Neighbour, "http://"+address)
 }
 
-func tooManyRanges(t *testing.T, f *fixture, who actor) {
+func requestTooManyRanges(t *testing.T, f *attackFixture, who actor) {
 	who.MustApply(t, f, rangedService(f.public.ClientAddress, 299))
-	f.expectReason(t, harness.Ref("Service", "evil-x", "ranged"), "Accepted", "TooManyRanges")
+	f.expectReason(t, harness.ObjectRef("Service", "evil-x", "ranged"), "Accepted", "TooManyRanges")
 	who.MustApply(t, f, rangedService(f.public.ClientAddress, 9))
-	f.Wait(t, "Service", "evil-x", "ranged", manifest.True("Programmed"))
+	f.WaitForObject(t, "Service", "evil-x", "ranged", manifest.True("Programmed"))
 }
 
-// addressOf is the address of a Service of the attacker's.
-func (f *fixture) addressOf(t *testing.T, service string) string {
+// serviceAddress is the address of a Service of the attacker's.
+func (f *attackFixture) serviceAddress(t *testing.T, service string) string {
 	t.Helper()
-	o, err := f.Objects.Get(harness.Within(t, time.Minute), harness.Ref("Service", "evil-x", service))
+	o, err := f.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef("Service", "evil-x", service))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return harness.Ingress(o)
+	return harness.IngressIP(o)
 }
 
-// exceptions is a NetworkPolicy that lets everybody in but some addresses.
-func exceptions(n int) string {
+// policyWithExceptions is a NetworkPolicy that lets everybody in but some addresses.
+func policyWithExceptions(n int) string {
 	var except []string
 	for i := range n {
 		except = append(except, fmt.Sprintf("%d.%d.%d.%d/32", 1+i*37%200, i*91%250, i*53%250, i*29%250))
@@ -347,21 +349,21 @@ func exceptions(n int) string {
 	return fmt.Sprintf("{spec: {podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 0.0.0.0/0, except: [%s]}}]}]}}", strings.Join(except, ", "))
 }
 
-func manyPorts(t *testing.T, f *fixture, who actor) {
+func requestManyPorts(t *testing.T, f *attackFixture, who actor) {
 	var ports strings.Builder
-	for p := range show.Size(4000, 1500) {
+	for p := range show.ChooseSize(4000, 1500) {
 		fmt.Fprintf(&ports, "{name: p%d, port: %d, targetPort: 80}, ", p, p+1)
 	}
 	who.MustApply(t, f, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: wide, namespace: evil-x, annotations: {network.kube-dc.com/external-network-type: public}},
   spec: {type: LoadBalancer, allocateLoadBalancerNodePorts: false, selector: {app: mallory}, ports: [%s]}}`, strings.TrimSuffix(ports.String(), ", ")))
-	f.expectReason(t, harness.Ref("Service", "evil-x", "wide"), "Programmed", "TooManyPorts")
-	address := f.addressOf(t, "wide")
+	f.expectReason(t, harness.ObjectRef("Service", "evil-x", "wide"), "Programmed", "TooManyPorts")
+	address := f.serviceAddress(t, "wide")
 	f.ExpectAnswer(t, f.public.Client, "http://"+address+":1000", "mallory", f.public.ClientAddress) // the control: what is within works
 	f.ExpectSilence(t, f.public.Client, "http://"+address+":1001")
 	begun := time.Now()
 	f.Apply(t, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: beside, namespace: %s, annotations: {network.kube-dc.com/external-network-type: public}},
   spec: {type: LoadBalancer, selector: {app: shop}, ports: [{port: 80}]}}`, f.victims[0].namespace))
-	f.Wait(t, "Service", f.victims[0].namespace, "beside", manifest.True("Programmed"))
+	f.WaitForObject(t, "Service", f.victims[0].namespace, "beside", manifest.True("Programmed"))
 	if took := time.Since(begun); took > 15*time.Second {
 		t.Errorf("meanwhile another tenant's Service took %v", took)
 	}

@@ -15,35 +15,35 @@ import (
 const podsBinding = `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: sallyport-pods}}`
 
 // measureAdmission compares how long the API server takes to admit a pod with the policy for pods and without, several times in turn.
-func measureAdmission(t *testing.T, f *fixture) {
+func measureAdmission(t *testing.T, f *attackFixture) {
 	t.Helper()
-	item := tenancy.Item(t, 5)
-	who := f.actor(t, edit)
-	hostile, own := newPod("evil-x", switchKey, "ovn-default"), newPod("evil-x", switchKey, "evil-x-default")
+	item := tenancyItems.Item(t, 5)
+	who := f.actor(t, tenantEditor)
+	hostile, own := tryPod("evil-x", logicalSwitchKey, "ovn-default"), tryPod("evil-x", logicalSwitchKey, "evil-x-default")
 	var p50, p99 []float64
-	for range show.Size(5, 2) {
-		who.Cannot(t, "a pod in another subnet", hostile, chooses)
-		with := admissionTimes(t, who, own)
+	for range show.ChooseSize(5, 2) {
+		who.Cannot(t, "a pod in another subnet", hostile, msgChoosesNetwork)
+		with := measureAdmissionTimes(t, who, own)
 		if err := f.Objects.Delete(harness.Within(t, time.Minute), podsBinding); err != nil {
 			t.Fatal(err)
 		}
 		who.Can(t, "the same without the policy", hostile) // the policy is what refused it
-		without := admissionTimes(t, who, own)
+		without := measureAdmissionTimes(t, who, own)
 		f.ApplyChart(t)
-		p50 = append(p50, harness.P(with, 50)/harness.P(without, 50))
-		p99 = append(p99, harness.P(with, 99)/harness.P(without, 99))
+		p50 = append(p50, harness.PercentileMillis(with, 50)/harness.PercentileMillis(without, 50))
+		p99 = append(p99, harness.PercentileMillis(with, 99)/harness.PercentileMillis(without, 99))
 	}
-	who.Cannot(t, "a pod in another subnet", hostile, chooses)
-	item.Figure("admission of a pod with the policies takes %s of the time without (median of pods), %s (99th percentile); %d pods each, %d rounds",
-		ratios(p50), ratios(p99), show.Size(500, 100), len(p50))
+	who.Cannot(t, "a pod in another subnet", hostile, msgChoosesNetwork)
+	item.AddFigure("admission of a pod with the policies takes %s of the time without (median of pods), %s (99th percentile); %d pods each, %d rounds",
+		formatRatios(p50), formatRatios(p99), show.ChooseSize(500, 100), len(p50))
 }
 
-// admissionTimes is how long the API server takes for a pod that it admits and does not store, sorted.
-func admissionTimes(t *testing.T, who actor, try harness.Attempt) (out []time.Duration) {
+// measureAdmissionTimes is how long the API server takes for a pod that it admits and does not store, sorted.
+func measureAdmissionTimes(t *testing.T, who actor, try harness.Attempt) (out []time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	for range show.Size(500, 100) {
+	for range show.ChooseSize(500, 100) {
 		begun := time.Now()
 		if err := who.Try(ctx, try); err != nil {
 			t.Fatal(err)
@@ -54,8 +54,8 @@ func admissionTimes(t *testing.T, who actor, try harness.Attempt) (out []time.Du
 	return out
 }
 
-// ratios is the middle of several ratios, with the least and the greatest.
-func ratios(of []float64) string {
+// formatRatios is the middle of several ratios, with the least and the greatest.
+func formatRatios(of []float64) string {
 	sorted := slices.Sorted(slices.Values(of))
 	return fmt.Sprintf("%.2f (%.2f to %.2f)", sorted[len(sorted)/2], sorted[0], sorted[len(sorted)-1])
 }

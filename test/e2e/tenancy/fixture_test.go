@@ -19,19 +19,19 @@ import (
 type identity string
 
 const (
-	edit        identity = "edit"        // Kubernetes' edit in the project's namespace evil-x
-	owner       identity = "owner"       // every right in evil-x, and the right to write that Namespace object
-	medit       identity = "medit"       // Kubernetes' edit in mgmt-b, a namespace of the management VPC
-	mowner      identity = "mowner"      // every right in mgmt-b
-	planner     identity = "planner"     // sallyport-project-admin in the organization evil
-	node        identity = "node"        // the agent of node1, as somebody who took over that node has it
-	outsider    identity = "outsider"    // a host on an external segment; it has no token
-	workstation identity = "workstation" // another user of the operator's workstation; it has no token
+	tenantEditor     identity = "edit"        // Kubernetes' edit in the project's namespace evil-x
+	tenantOwner      identity = "owner"       // every right in evil-x, and the right to write that Namespace object
+	managementEditor identity = "medit"       // Kubernetes' edit in mgmt-b, a namespace of the management VPC
+	managementOwner  identity = "mowner"      // every right in mgmt-b
+	projectPlanner   identity = "planner"     // sallyport-project-admin in the organization evil
+	nodeAgent        identity = "node"        // the agent of node1, as somebody who took over that node has it
+	outsider         identity = "outsider"    // a host on an external segment; it has no token
+	workstation      identity = "workstation" // another user of the operator's workstation; it has no token
 )
 
 // accounts are the ServiceAccounts of the identities: namespace and name.
 var accounts = map[identity][2]string{
-	edit: {"evil-x", "edit"}, owner: {"evil-x", "owner"}, medit: {"mgmt-b", "edit"}, mowner: {"mgmt-b", "owner"}, planner: {"evil", "planner"},
+	tenantEditor: {"evil-x", "edit"}, tenantOwner: {"evil-x", "owner"}, managementEditor: {"mgmt-b", "edit"}, managementOwner: {"mgmt-b", "owner"}, projectPlanner: {"evil", "planner"},
 }
 
 // actor is an identity with its access to the API.
@@ -41,7 +41,7 @@ type actor struct {
 }
 
 // Apply writes objects as the actor. What was written is deleted with the test.
-func (a actor) Apply(t *testing.T, f *fixture, text string) error {
+func (a actor) Apply(t *testing.T, f *attackFixture, text string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -56,7 +56,7 @@ func (a actor) Apply(t *testing.T, f *fixture, text string) error {
 }
 
 // MustApply is Apply for what the actor is allowed to write.
-func (a actor) MustApply(t *testing.T, f *fixture, text string) {
+func (a actor) MustApply(t *testing.T, f *attackFixture, text string) {
 	t.Helper()
 	if err := a.Apply(t, f, text); err != nil {
 		t.Fatal(err)
@@ -70,20 +70,20 @@ type victim struct {
 	fip, lb   string // external addresses
 }
 
-// fixture is a lab with three victims and an attacker: the organization evil with the project evil-x and its pod mallory, and in the
+// attackFixture is a lab with three victims and an attacker: the organization evil with the project evil-x and its pod mallory, and in the
 // management VPC the victim's namespace mgmt-a with the pod dns, and the attacker's mgmt-b with the pod mallory.
-type fixture struct {
+type attackFixture struct {
 	*harness.Cluster
 	controller *harness.Controller
 	victims    []victim
-	public     harness.ExternalSide
+	public     harness.ExternalNetwork
 	actors     map[identity]actor
 }
 
 // attackerPrefix is the subnet of the project evil-x.
 var attackerPrefix = netip.MustParsePrefix("10.66.0.0/24")
 
-const tenants = `
+const tenantsManifest = `
 {apiVersion: v1, kind: ServiceAccount, metadata: {name: edit, namespace: evil-x}}
 ---
 {apiVersion: v1, kind: ServiceAccount, metadata: {name: owner, namespace: evil-x}}
@@ -117,13 +117,13 @@ const tenants = `
   subjects: [{kind: ServiceAccount, name: owner, namespace: evil-x}, {kind: ServiceAccount, name: owner, namespace: mgmt-b}]}
 `
 
-// newFixture starts the lab, with the controller under the rights of the chart's ServiceAccount.
-func newFixture(t *testing.T) *fixture {
+// newAttackFixture starts the lab, with the controller under the rights of the chart's ServiceAccount.
+func newAttackFixture(t *testing.T) *attackFixture {
 	t.Helper()
 	c := harness.StartLab(t, "tenancy", harness.LoadTopology(t, "shared.yaml"))
 	c.InstallSallyport(t)
 	c.ApplyAgent(t)
-	f := &fixture{Cluster: c, public: c.Network(t, "public"), actors: map[identity]actor{}}
+	f := &attackFixture{Cluster: c, public: c.Network(t, "public"), actors: map[identity]actor{}}
 	f.controller = c.NewController(t, t.TempDir())
 	f.controller.StartForTest(t)
 	c.CreateOrganization(t, "evil")
@@ -137,7 +137,7 @@ func newFixture(t *testing.T) *fixture {
 		c.CreateNamespace(t, namespace, "")
 		c.RunPod(t, harness.Pod{Namespace: namespace, Name: pod, Node: "node2"})
 	}
-	if err := c.Objects.Apply(harness.Within(t, time.Minute), tenants); err != nil {
+	if err := c.Objects.Apply(harness.Within(t, time.Minute), tenantsManifest); err != nil {
 		t.Fatal(err)
 	}
 	c.SyncFlows(t)
@@ -145,24 +145,24 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-func (f *fixture) newVictim(t *testing.T, name, cidr string) victim {
+func (f *attackFixture) newVictim(t *testing.T, name, cidr string) victim {
 	t.Helper()
 	v := victim{namespace: f.CreateProject(t, "acme", name, cidr, "cloud")}
 	v.pod = f.RunPod(t, harness.Pod{Namespace: v.namespace, Name: "shop", Node: "node2"})
 	v.fip = f.CreateFIP(t, v.namespace, "shop", "{podTarget: {podName: shop}, externalNetworkType: public}")
 	f.Apply(t, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: shop, namespace: %s,
   annotations: {network.kube-dc.com/external-network-type: public}}, spec: {type: LoadBalancer, selector: {app: shop}, ports: [{port: 80}]}}`, v.namespace))
-	f.Wait(t, "Service", v.namespace, "shop", manifest.True("Programmed"))
-	o, err := f.Objects.Get(harness.Within(t, time.Minute), harness.Ref("Service", v.namespace, "shop"))
+	f.WaitForObject(t, "Service", v.namespace, "shop", manifest.True("Programmed"))
+	o, err := f.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef("Service", v.namespace, "shop"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	v.lb = harness.Ingress(o)
+	v.lb = harness.IngressIP(o)
 	return v
 }
 
 // startStreams opens a connection to each address of each victim.
-func (f *fixture) startStreams(t *testing.T) (out []*harness.Stream) {
+func (f *attackFixture) startStreams(t *testing.T) (out []*harness.Stream) {
 	t.Helper()
 	for _, v := range f.victims {
 		out = append(out, f.StartStream(t, f.public.Client, v.fip), f.StartStream(t, f.public.Client, v.lb))
@@ -171,7 +171,7 @@ func (f *fixture) startStreams(t *testing.T) (out []*harness.Stream) {
 }
 
 // actor is an identity with its token.
-func (f *fixture) actor(t *testing.T, who identity) actor {
+func (f *attackFixture) actor(t *testing.T, who identity) actor {
 	t.Helper()
 	if a, known := f.actors[who]; known {
 		return a
@@ -183,9 +183,9 @@ func (f *fixture) actor(t *testing.T, who identity) actor {
 		config = harness.LoadConfig(t, f.Kubeconfig())
 		config.CertData, config.KeyData = nil, nil
 		config.CertFile, config.KeyFile = "", ""
-		config.BearerToken = f.token(t, account[0], account[1])
-	case who == node:
-		config = harness.LoadConfig(t, f.Outside(t, f.AgentKubeconfig(t, "node1")))
+		config.BearerToken = f.createToken(t, account[0], account[1])
+	case who == nodeAgent:
+		config = harness.LoadConfig(t, f.KubeconfigForHost(t, f.AgentKubeconfig(t, "node1")))
 	default:
 		return actor{}
 	}
@@ -198,7 +198,7 @@ func (f *fixture) actor(t *testing.T, who identity) actor {
 	return a
 }
 
-func (f *fixture) token(t *testing.T, namespace, account string) string {
+func (f *attackFixture) createToken(t *testing.T, namespace, account string) string {
 	t.Helper()
 	hours := int64(4 * 3600)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &hours}}

@@ -14,49 +14,49 @@ import (
 // heldAttacks are those that the security review tried without success. They must go on to fail.
 var heldAttacks = []attack{
 	{
-		by: edit, does: "EIp with the gateway's address of an external network", stops: "condition `AddressOutsideNetwork`",
-		run: func(t *testing.T, f *fixture, who actor) {
-			who.MustApply(t, f, eip("evil-x", "gateway", "{externalNetworkType: public, ipAddress: 91.224.11.1}"))
-			f.expectReason(t, harness.Ref("EIp", "evil-x", "gateway"), "Accepted", "AddressOutsideNetwork")
-			who.MustApply(t, f, eip("evil-x", "free", "{externalNetworkType: public, ipAddress: 91.224.11.77}"))
-			f.WaitInForce(t, "EIp", "evil-x", "free")
+		by: tenantEditor, what: "EIp with the gateway's address of an external network", stoppedBy: "condition `AddressOutsideNetwork`",
+		run: func(t *testing.T, f *attackFixture, who actor) {
+			who.MustApply(t, f, eipManifest("evil-x", "gateway", "{externalNetworkType: public, ipAddress: 91.224.11.1}"))
+			f.expectReason(t, harness.ObjectRef("EIp", "evil-x", "gateway"), "Accepted", "AddressOutsideNetwork")
+			who.MustApply(t, f, eipManifest("evil-x", "free", "{externalNetworkType: public, ipAddress: 91.224.11.77}"))
+			f.WaitProgrammedOnNodes(t, "EIp", "evil-x", "free")
 		},
 	},
 	{
-		by: edit, does: "EIp with another tenant's address", stops: "condition `AddressTaken`",
-		run: func(t *testing.T, f *fixture, who actor) {
+		by: tenantEditor, what: "EIp with another tenant's address", stoppedBy: "condition `AddressTaken`",
+		run: func(t *testing.T, f *attackFixture, who actor) {
 			victim := f.victims[0]
-			who.MustApply(t, f, eip("evil-x", "taken", fmt.Sprintf("{externalNetworkType: public, ipAddress: %s}", victim.fip)))
-			f.expectReason(t, harness.Ref("EIp", "evil-x", "taken"), "Accepted", "AddressTaken")
+			who.MustApply(t, f, eipManifest("evil-x", "taken", fmt.Sprintf("{externalNetworkType: public, ipAddress: %s}", victim.fip)))
+			f.expectReason(t, harness.ObjectRef("EIp", "evil-x", "taken"), "Accepted", "AddressTaken")
 			f.ExpectAnswer(t, f.public.Client, "http://"+victim.fip, "shop", f.public.ClientAddress)
 		},
 	},
 	{
-		by: owner, does: "write the status of an EIp", stops: "policy `sallyport-status`",
-		run: refused(
+		by: tenantOwner, what: "write the status of an EIp", stoppedBy: "policy `sallyport-status`",
+		run: expectRefused(
 			harness.TryPatch("eips/evil-x/default-gw/status", `{"status":{"ipAddress":"91.224.11.9"}}`), "is written by the Sallyport controller",
 			harness.TryCreate("eips/evil-x/new", `{spec: {externalNetworkType: public}}`)),
 	},
 	{
-		by: planner, does: "raise the quota of a Project", stops: "policy `sallyport-limits`",
-		run: refused(
+		by: projectPlanner, what: "raise the quota of a Project", stoppedBy: "policy `sallyport-limits`",
+		run: expectRefused(
 			harness.TryPatch("projects/evil/x", `{"spec":{"eipQuota":1000}}`), "eipQuota is for the platform's operators",
 			harness.TryPatch("projects/evil/x", `{"metadata":{"labels":{"team":"a"}}}`)),
 	},
 	{
-		by: node, does: "read Secrets of kube-system", stops: "RBAC of the agent",
-		run: refused(harness.TryList("secrets", "kube-system"), "cannot list resource", harness.TryList("nodepaths", "")),
+		by: nodeAgent, what: "read Secrets of kube-system", stoppedBy: "RBAC of the agent",
+		run: expectRefused(harness.TryList("secrets", "kube-system"), "cannot list resource", harness.TryList("nodepaths", "")),
 	},
 }
 
-func eip(namespace, name, spec string) string {
+func eipManifest(namespace, name, spec string) string {
 	return fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: EIp, metadata: {name: %s, namespace: %s}, spec: %s}", name, namespace, spec)
 }
 
 // expectReason waits until a condition of an object is False for a reason.
-func (f *fixture) expectReason(t *testing.T, object manifest.Ref, condition, reason string) {
+func (f *attackFixture) expectReason(t *testing.T, object manifest.Ref, condition, reason string) {
 	t.Helper()
-	reached := func(o *unstructured.Unstructured) bool { return harness.ReasonOf(o, condition) == reason }
+	reached := func(o *unstructured.Unstructured) bool { return harness.FalseReason(o, condition) == reason }
 	if err := f.Objects.Wait(harness.Within(t, time.Minute), object, reached); err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// tenancy is what `make show-tenancy` prints.
-var tenancy = show.New("tenancy",
+// tenancyItems is what `make show-tenancy` prints.
+var tenancyItems = show.New("tenancy",
 	"every finding of the security review as an attack with a positive control: refused or harmless",
 	"at least 100 distinct attacks from all identities: none succeeds",
 	"a random attacker with every right in one namespace, against three victims with live streams",
@@ -18,4 +18,4 @@ var tenancy = show.New("tenancy",
 	"scanners: vulnerabilities, gosec, fuzzers",
 )
 
-func TestMain(m *testing.M) { harness.Main(m, tenancy) }
+func TestMain(m *testing.M) { harness.Main(m, tenancyItems) }

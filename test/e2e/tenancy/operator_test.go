@@ -27,45 +27,45 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// escapes is a name that clears a screen, sets its title, turns text around and forges a line; as JSON, which YAML reads as well.
-const escapes = `"x\u001b[2J\u001b[H\u001b]0;pwned\u0007\u202e\r\n0 errors"` // what the API server's YAML takes; C1 has unit tests
+// escapeSequences is a name that clears a screen, sets its title, turns text around and forges a line; as JSON, which YAML reads as well.
+const escapeSequences = `"x\u001b[2J\u001b[H\u001b]0;pwned\u0007\u202e\r\n0 errors"` // what the API server's YAML takes; C1 has unit tests
 
 // operatorAttacks are those on what the operator runs: the command line, the page of sallyport ui, and bundles.
 var operatorAttacks = []attack{
 	{
-		finding: "H3", by: edit, does: "Deployment kube-ovn-controller that names other databases", stops: "`--kube-ovn-namespace` of the CLI",
-		run: func(t *testing.T, f *fixture, who actor) {
-			who.MustApply(t, f, deployment("kube-ovn-controller", "kube-ovn-controller", "env: [{name: OVN_DB_IPS, value: 127.9.9.9}]"))
-			out, _ := f.cli(t, nil, "status")
+		finding: "H3", by: tenantEditor, what: "Deployment kube-ovn-controller that names other databases", stoppedBy: "`--kube-ovn-namespace` of the CLI",
+		run: func(t *testing.T, f *attackFixture, who actor) {
+			who.MustApply(t, f, deploymentManifest("kube-ovn-controller", "kube-ovn-controller", "env: [{name: OVN_DB_IPS, value: 127.9.9.9}]"))
+			out, _ := f.runCLI(t, nil, "status")
 			expectText(t, out, "ignored", "evil-x/kube-ovn-controller")
 			expectNoText(t, out, "127.9.9.9")
-			out, _ = f.cli(t, nil, "status", "--kube-ovn-namespace", "evil-x")
+			out, _ = f.runCLI(t, nil, "status", "--kube-ovn-namespace", "evil-x")
 			expectText(t, out, "127.9.9.9")
 		},
 	},
 	{
-		finding: "H3", by: edit, does: "Deployment kube-ovn-controller with ENABLE_SSL and a Secret kube-ovn-tls beside it", stops: "`--kube-ovn-namespace` of the CLI",
-		run: func(t *testing.T, f *fixture, who actor) {
-			who.MustApply(t, f, deployment("kube-ovn-controller", "kube-ovn-controller", "env: [{name: OVN_DB_IPS, value: 127.9.9.8}, {name: ENABLE_SSL, value: 'true'}]")+`
+		finding: "H3", by: tenantEditor, what: "Deployment kube-ovn-controller with ENABLE_SSL and a Secret kube-ovn-tls beside it", stoppedBy: "`--kube-ovn-namespace` of the CLI",
+		run: func(t *testing.T, f *attackFixture, who actor) {
+			who.MustApply(t, f, deploymentManifest("kube-ovn-controller", "kube-ovn-controller", "env: [{name: OVN_DB_IPS, value: 127.9.9.8}, {name: ENABLE_SSL, value: 'true'}]")+`
 ---
 {apiVersion: v1, kind: Secret, metadata: {name: kube-ovn-tls, namespace: evil-x}, stringData: {cert: x, key: x, cacert: x}}`)
-			out, _ := f.cli(t, nil, "status")
+			out, _ := f.runCLI(t, nil, "status")
 			expectNoText(t, out, "127.9.9.8")
-			out, _ = f.cli(t, nil, "status", "--kube-ovn-namespace", "evil-x")
+			out, _ = f.runCLI(t, nil, "status", "--kube-ovn-namespace", "evil-x")
 			expectText(t, out, "PEM")
 		},
 	},
 	{
-		finding: "H3", by: edit, does: "Deployment sallyport-controller with an argument that is none", stops: "`--controller-namespace` of the CLI",
-		run: func(t *testing.T, f *fixture, who actor) {
-			who.MustApply(t, f, deployment("sallyport-controller", "controller", "args: [--egress-liveness=never]"))
-			out, err := f.cli(t, f.operator(), "status")
+		finding: "H3", by: tenantEditor, what: "Deployment sallyport-controller with an argument that is none", stoppedBy: "`--controller-namespace` of the CLI",
+		run: func(t *testing.T, f *attackFixture, who actor) {
+			who.MustApply(t, f, deploymentManifest("sallyport-controller", "controller", "args: [--egress-liveness=never]"))
+			out, err := f.runCLI(t, f.operatorEnv(), "status")
 			if err != nil {
 				t.Errorf("status fails: %v\n%s", err, out)
 			}
 			expectText(t, out, "ignored", "evil-x/sallyport-controller")
 			expectNoText(t, out, "egress-liveness")
-			out, err = f.cli(t, f.operator(), "status", "--controller-namespace", "evil-x")
+			out, err = f.runCLI(t, f.operatorEnv(), "status", "--controller-namespace", "evil-x")
 			if err != nil {
 				t.Errorf("an argument that is none ends the command: %v\n%s", err, out)
 			}
@@ -73,67 +73,67 @@ var operatorAttacks = []attack{
 		},
 	},
 	{
-		finding: "H3", by: owner, does: "Lease sallyport-controller that expired long ago", stops: "`--controller-namespace` of the CLI",
-		run: func(t *testing.T, f *fixture, who actor) {
+		finding: "H3", by: tenantOwner, what: "Lease sallyport-controller that expired long ago", stoppedBy: "`--controller-namespace` of the CLI",
+		run: func(t *testing.T, f *attackFixture, who actor) {
 			who.MustApply(t, f, `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: sallyport-controller, namespace: evil-x},
   spec: {holderIdentity: mallory, leaseDurationSeconds: 1, renewTime: "2020-01-01T00:00:00.000000Z"}}`)
-			out, _ := f.cli(t, f.operator(), "status")
+			out, _ := f.runCLI(t, f.operatorEnv(), "status")
 			expectNoText(t, out, "mallory  ")
-			out, _ = f.cli(t, f.operator(), "status", "--controller-namespace", "evil-x")
+			out, _ = f.runCLI(t, f.operatorEnv(), "status", "--controller-namespace", "evil-x")
 			expectText(t, out, "mallory", "expired")
 		},
 	},
 	{
-		finding: "H3", by: edit, does: "pod with the labels of the agent", stops: "owner reference of the agents' pods",
-		run: func(t *testing.T, f *fixture, who actor) {
+		finding: "H3", by: tenantEditor, what: "pod with the labels of the agent", stoppedBy: "owner reference of the agents' pods",
+		run: func(t *testing.T, f *attackFixture, who actor) {
 			who.MustApply(t, f, `{apiVersion: v1, kind: Pod, metadata: {name: agent, namespace: evil-x, labels: {app.kubernetes.io/name: sallyport-agent}},
   spec: {nodeName: node3, containers: [{name: agent, image: lab/idle}]}}`)
-			f.Wait(t, "Pod", "evil-x", "agent", harness.IsReady)
-			out, _ := f.cli(t, f.operator(), "status")
-			if node := lineOf(out, "node3"); node == "" || strings.HasSuffix(node, "running") {
+			f.WaitForObject(t, "Pod", "evil-x", "agent", harness.IsReady)
+			out, _ := f.runCLI(t, f.operatorEnv(), "status")
+			if node := findLine(out, "node3"); node == "" || strings.HasSuffix(node, "running") {
 				t.Errorf("the node of a tenant's pod: %q", node)
 			}
-			out, _ = f.cli(t, f.operator(), "survey")
+			out, _ = f.runCLI(t, f.operatorEnv(), "survey")
 			expectText(t, out, `"kind":"Pod","namespace":"evil-x","name":"agent"`)
 		},
 	},
 	{
-		finding: "H3", by: edit, does: "Event about another tenant's object", stops: "the API server",
-		run: func(t *testing.T, f *fixture, who actor) {
-			err := who.Apply(t, f, warning("forged", f.victims[0].namespace, "deleted by the operator"))
+		finding: "H3", by: tenantEditor, what: "Event about another tenant's object", stoppedBy: "the API server",
+		run: func(t *testing.T, f *attackFixture, who actor) {
+			err := who.Apply(t, f, warningEvent("forged", f.victims[0].namespace, "deleted by the operator"))
 			if err == nil || !strings.Contains(err.Error(), "does not match event.namespace") {
 				t.Errorf("%v", err)
 			}
-			who.MustApply(t, f, warning("own", "evil-x", "harmless"))
+			who.MustApply(t, f, warningEvent("own", "evil-x", "harmless"))
 		},
 	},
-	hostileText("annotation bind-on-eip with escape sequences and a forged line", `{apiVersion: v1, kind: Service, metadata: {name: loud, namespace: evil-x,
+	hostileTextAttack("annotation bind-on-eip with escape sequences and a forged line", `{apiVersion: v1, kind: Service, metadata: {name: loud, namespace: evil-x,
   annotations: {service.nlb.kube-dc.com/bind-on-eip: %s}}, spec: {type: LoadBalancer, ports: [{port: 80}]}}`, "Service/loud"),
-	hostileText("annotation external-network-type with escape sequences", `{apiVersion: v1, kind: Service, metadata: {name: loud, namespace: evil-x,
+	hostileTextAttack("annotation external-network-type with escape sequences", `{apiVersion: v1, kind: Service, metadata: {name: loud, namespace: evil-x,
   annotations: {network.kube-dc.com/external-network-type: %s}}, spec: {type: LoadBalancer, ports: [{port: 80}]}}`, "Service/loud"),
-	hostileText("EIp on a network type with escape sequences", `{apiVersion: kube-dc.com/v1, kind: EIp, metadata: {name: loud, namespace: evil-x},
+	hostileTextAttack("EIp on a network type with escape sequences", `{apiVersion: kube-dc.com/v1, kind: EIp, metadata: {name: loud, namespace: evil-x},
   spec: {externalNetworkType: %s}}`, "EIp/loud"),
-	hostileText("FIp to a pod whose name has escape sequences", `{apiVersion: kube-dc.com/v1, kind: FIp, metadata: {name: loud, namespace: evil-x},
+	hostileTextAttack("FIp to a pod whose name has escape sequences", `{apiVersion: kube-dc.com/v1, kind: FIp, metadata: {name: loud, namespace: evil-x},
   spec: {externalNetworkType: public, podTarget: {podName: %s}}}`, "FIp/loud"),
-	hostileText("annotation health-check with escape sequences", `{apiVersion: v1, kind: Service, metadata: {name: loud, namespace: evil-x,
+	hostileTextAttack("annotation health-check with escape sequences", `{apiVersion: v1, kind: Service, metadata: {name: loud, namespace: evil-x,
   annotations: {service.nlb.kube-dc.com/health-check: %s}}, spec: {type: LoadBalancer, ports: [{port: 80}]}}`, "Service/loud"),
 	{
-		finding: "M1", by: edit, does: "Event with escape sequences about its own Service", stops: "the CLI spells control characters out",
-		run: func(t *testing.T, f *fixture, who actor) {
+		finding: "M1", by: tenantEditor, what: "Event with escape sequences about its own Service", stoppedBy: "the CLI spells control characters out",
+		run: func(t *testing.T, f *attackFixture, who actor) {
 			who.MustApply(t, f, `{apiVersion: v1, kind: Service, metadata: {name: own, namespace: evil-x}, spec: {type: LoadBalancer, ports: [{port: 80}]}}`)
-			who.MustApply(t, f, warning("loud", "evil-x", "y\x1b[2J\n0 errors"))
-			out, _ := f.cli(t, f.operator(), "explain", "Service/own", "-n", "evil-x", "-v", "--no-nodes")
-			expectVisible(t, "explain", out)
+			who.MustApply(t, f, warningEvent("loud", "evil-x", "y\x1b[2J\n0 errors"))
+			out, _ := f.runCLI(t, f.operatorEnv(), "explain", "Service/own", "-n", "evil-x", "-v", "--no-nodes")
+			expectNoControlChars(t, "explain", out)
 			expectText(t, out, `y\u001b[2J`)
 		},
 	},
 	{
-		finding: "L5", by: workstation, does: "read the page of sallyport ui without its token", stops: "token of `sallyport ui`",
-		run: func(t *testing.T, f *fixture, _ actor) {
-			page := f.page(t)
+		finding: "L5", by: workstation, what: "read the page of sallyport ui without its token", stoppedBy: "token of `sallyport ui`",
+		run: func(t *testing.T, f *attackFixture, _ actor) {
+			page := f.startUI(t)
 			place, _, _ := strings.Cut(page, "?")
 			for _, path := range []string{"", "api/overview", "api/map", "api/findings", "api/search?q=10.", "api/explain?kind=Node&name=node1", "api/events"} {
-				if code := httpStatus(t, http.DefaultClient, place+path, nil); code != http.StatusUnauthorized {
+				if code := getHTTPStatus(t, http.DefaultClient, place+path, nil); code != http.StatusUnauthorized {
 					t.Errorf("%s without a token: %d", path, code)
 				}
 			}
@@ -142,25 +142,25 @@ var operatorAttacks = []attack{
 				t.Fatal(err)
 			}
 			browser := &http.Client{Jar: jar}
-			if code := httpStatus(t, browser, page, nil); code != http.StatusOK {
+			if code := getHTTPStatus(t, browser, page, nil); code != http.StatusOK {
 				t.Errorf("the printed address: %d", code)
 			}
-			if code := httpStatus(t, browser, place+"api/overview", nil); code != http.StatusOK {
+			if code := getHTTPStatus(t, browser, place+"api/overview", nil); code != http.StatusOK {
 				t.Errorf("with the cookie: %d", code)
 			}
 		},
 	},
 	{
-		finding: "L5", by: workstation, does: "guess the token of sallyport ui, or send it in a cookie of another port", stops: "token of `sallyport ui`",
-		run: func(t *testing.T, f *fixture, _ actor) {
-			page := f.page(t)
+		finding: "L5", by: workstation, what: "guess the token of sallyport ui, or send it in a cookie of another port", stoppedBy: "token of `sallyport ui`",
+		run: func(t *testing.T, f *attackFixture, _ actor) {
+			page := f.startUI(t)
 			place, query, _ := strings.Cut(page, "?")
-			if code := httpStatus(t, http.DefaultClient, place+"?token=guess", nil); code != http.StatusForbidden {
+			if code := getHTTPStatus(t, http.DefaultClient, place+"?token=guess", nil); code != http.StatusForbidden {
 				t.Errorf("a guess: %d", code)
 			}
 			_, token, _ := strings.Cut(query, "token=")
 			with := func(cookie string) int {
-				return httpStatus(t, http.DefaultClient, place+"api/status", func(r *http.Request) { r.Header.Set("Cookie", cookie) })
+				return getHTTPStatus(t, http.DefaultClient, place+"api/status", func(r *http.Request) { r.Header.Set("Cookie", cookie) })
 			}
 			_, port, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(place, "http://"), "/"), ":")
 			if code := with("sallyport-ui-1=" + token); code != http.StatusUnauthorized {
@@ -172,9 +172,9 @@ var operatorAttacks = []attack{
 		},
 	},
 	{
-		finding: "L5", by: workstation, does: "read the token from the arguments of the process", stops: "the token is in no argument",
-		run: func(t *testing.T, f *fixture, _ actor) {
-			page := f.page(t)
+		finding: "L5", by: workstation, what: "read the token from the arguments of the process", stoppedBy: "the token is in no argument",
+		run: func(t *testing.T, f *attackFixture, _ actor) {
+			page := f.startUI(t)
 			_, token, _ := strings.Cut(page, "token=")
 			lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
 			if err != nil {
@@ -199,13 +199,13 @@ var operatorAttacks = []attack{
 		},
 	},
 	{
-		finding: "L6", by: workstation, does: "bundle of a megabyte that unpacks to gigabytes", stops: "`--survey-limit`",
-		run: func(t *testing.T, f *fixture, _ actor) {
+		finding: "L6", by: workstation, what: "bundle of a megabyte that unpacks to gigabytes", stoppedBy: "`--survey-limit`",
+		run: func(t *testing.T, f *attackFixture, _ actor) {
 			file := filepath.Join(t.TempDir(), "support.tar.gz")
-			if err := os.WriteFile(file, bomb(t), 0o600); err != nil {
+			if err := os.WriteFile(file, buildArchiveBomb(t), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			cmd := f.command(t, nil, "status", "--survey", file)
+			cmd := f.newCommand(t, nil, "status", "--survey", file)
 			out, err := cmd.CombinedOutput()
 			if err == nil || !strings.Contains(string(out), "--survey-limit") {
 				t.Errorf("%v: %s", err, out)
@@ -214,40 +214,40 @@ var operatorAttacks = []attack{
 				t.Errorf("the command used %d MiB", used)
 			}
 			good := filepath.Join(t.TempDir(), "good.tar.gz")
-			_, _ = f.cli(t, f.operator(), "doctor", "--bundle", good)
-			if out, err := f.cli(t, nil, "status", "--survey", good); err != nil {
+			_, _ = f.runCLI(t, f.operatorEnv(), "doctor", "--bundle", good)
+			if out, err := f.runCLI(t, nil, "status", "--survey", good); err != nil {
 				t.Errorf("a bundle of this cluster: %v: %s", err, out)
 			}
 		},
 	},
 	{
-		finding: "L6", by: edit, does: "find another program's token in a bundle", stops: "surveys keep annotations about networks only",
-		run: func(t *testing.T, f *fixture, who actor) {
+		finding: "L6", by: tenantEditor, what: "find another program's token in a bundle", stoppedBy: "surveys keep annotations about networks only",
+		run: func(t *testing.T, f *attackFixture, who actor) {
 			who.MustApply(t, f, `{apiVersion: v1, kind: Service, metadata: {name: tokens, namespace: evil-x,
   annotations: {example.com/token: s3cr3t, service.nlb.kube-dc.com/bind-on-eip: seen}}, spec: {type: LoadBalancer, ports: [{port: 80}]}}`)
-			out, _ := f.cli(t, f.operator(), "survey")
+			out, _ := f.runCLI(t, f.operatorEnv(), "survey")
 			expectNoText(t, out, "s3cr3t")
 			expectText(t, out, `"service.nlb.kube-dc.com/bind-on-eip":"seen"`)
 		},
 	},
 }
 
-// hostileText is an attack on the operator's terminal by a text of an object. The same with a harmless text is shown as it is.
-func hostileText(does, object, name string) attack {
+// hostileTextAttack is an attack on the operator's terminal by a text of an object. The same with a harmless text is shown as it is.
+func hostileTextAttack(does, object, name string) attack {
 	return attack{
-		finding: "M1", by: edit, does: does, stops: "the CLI spells control characters out",
-		run: func(t *testing.T, f *fixture, who actor) {
+		finding: "M1", by: tenantEditor, what: does, stoppedBy: "the CLI spells control characters out",
+		run: func(t *testing.T, f *attackFixture, who actor) {
 			t.Helper()
 			kind, _, _ := strings.Cut(name, "/")
-			for _, text := range []string{escapes, "harmless"} {
+			for _, text := range []string{escapeSequences, "harmless"} {
 				if err := who.Apply(t, f, fmt.Sprintf(object, text)); err != nil {
-					if text == escapes && strings.Contains(err.Error(), "is invalid") {
+					if text == escapeSequences && strings.Contains(err.Error(), "is invalid") {
 						continue // the API server refuses it
 					}
 					t.Fatal(err)
 				}
-				f.Wait(t, kind, "evil-x", "loud", func(o *unstructured.Unstructured) bool { return harness.ReasonOf(o, "Programmed") != "" })
-				if n := f.showEverywhere(t, name, "loud"); n < 2 {
+				f.WaitForObject(t, kind, "evil-x", "loud", func(o *unstructured.Unstructured) bool { return harness.FalseReason(o, "Programmed") != "" })
+				if n := f.runOperatorCommands(t, name, "loud"); n < 2 {
 					t.Errorf("%s: %d commands tell of the object: this shows nothing", text, n)
 				}
 			}
@@ -255,8 +255,8 @@ func hostileText(does, object, name string) attack {
 	}
 }
 
-// showEverywhere runs the commands of an operator, none of which may print control characters, and returns how many of them tell of an object.
-func (f *fixture) showEverywhere(t *testing.T, object, name string) int32 {
+// runOperatorCommands runs the commands of an operator, none of which may print control characters, and returns how many of them tell of an object.
+func (f *attackFixture) runOperatorCommands(t *testing.T, object, name string) int32 {
 	t.Helper()
 	var shown atomic.Int32
 	var all sync.WaitGroup
@@ -264,8 +264,8 @@ func (f *fixture) showEverywhere(t *testing.T, object, name string) int32 {
 		{"status"}, {"doctor"}, {"explain", object, "-n", "evil-x", "-v", "--no-nodes"}, {"status", "-o", "json"}, {"map", "-o", "md"}, {"plan"},
 	} {
 		all.Go(func() {
-			out, _ := f.cli(t, f.operator(), args...)
-			expectVisible(t, strings.Join(args, " "), out)
+			out, _ := f.runCLI(t, f.operatorEnv(), args...)
+			expectNoControlChars(t, strings.Join(args, " "), out)
 			if strings.Contains(out, name) {
 				shown.Add(1)
 			}
@@ -275,24 +275,24 @@ func (f *fixture) showEverywhere(t *testing.T, object, name string) int32 {
 	return shown.Load()
 }
 
-func deployment(name, container, more string) string {
+func deploymentManifest(name, container, more string) string {
 	return fmt.Sprintf(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: %s, namespace: evil-x}, spec: {replicas: 0, selector: {matchLabels: {app: x}},
   template: {metadata: {labels: {app: x}}, spec: {containers: [{name: %s, image: x, %s}]}}}}`, name, container, more)
 }
 
-// warning is an Event about Service "own" of a namespace, in the attacker's.
-func warning(name, about, message string) string {
+// warningEvent is an Event about Service "own" of a namespace, in the attacker's.
+func warningEvent(name, about, message string) string {
 	return fmt.Sprintf(`{apiVersion: v1, kind: Event, metadata: {name: %s, namespace: evil-x}, type: Warning, reason: Forged, message: %q,
   involvedObject: {apiVersion: v1, kind: Service, namespace: %s, name: own}}`, name, message, about)
 }
 
-// operator is the environment of an operator's shell, in which OVN's databases are named.
-func (f *fixture) operator() []string {
+// operatorEnv is the environment of an operator's shell, in which OVN's databases are named.
+func (f *attackFixture) operatorEnv() []string {
 	return []string{"OVN_NB_DB=" + f.Database("nb", f.Blueprint.Raft), "OVN_SB_DB=" + f.Database("sb", f.Blueprint.Raft)}
 }
 
-// command is sallyport as the operator runs it.
-func (f *fixture) command(t *testing.T, environment []string, args ...string) *exec.Cmd {
+// newCommand is sallyport as the operator runs it.
+func (f *attackFixture) newCommand(t *testing.T, environment []string, args ...string) *exec.Cmd {
 	t.Helper()
 	program, err := filepath.Abs("../../../bin/sallyport")
 	if err != nil {
@@ -305,17 +305,17 @@ func (f *fixture) command(t *testing.T, environment []string, args ...string) *e
 	return cmd
 }
 
-// cli is everything that sallyport prints.
-func (f *fixture) cli(t *testing.T, environment []string, args ...string) (string, error) {
+// runCLI is everything that sallyport prints.
+func (f *attackFixture) runCLI(t *testing.T, environment []string, args ...string) (string, error) {
 	t.Helper()
-	out, err := f.command(t, environment, args...).CombinedOutput()
+	out, err := f.newCommand(t, environment, args...).CombinedOutput()
 	return string(out), err
 }
 
-// page is the address that sallyport ui prints.
-func (f *fixture) page(t *testing.T) string {
+// startUI is the address that sallyport ui prints.
+func (f *attackFixture) startUI(t *testing.T) string {
 	t.Helper()
-	cmd := f.command(t, f.operator(), "ui")
+	cmd := f.newCommand(t, f.operatorEnv(), "ui")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -334,8 +334,8 @@ func (f *fixture) page(t *testing.T) string {
 	return strings.Fields(line)[0]
 }
 
-// httpStatus is the HTTP status of an answer, whose body is not read.
-func httpStatus(t *testing.T, client *http.Client, address string, edit func(*http.Request)) int {
+// getHTTPStatus is the HTTP status of an answer, whose body is not read.
+func getHTTPStatus(t *testing.T, client *http.Client, address string, edit func(*http.Request)) int {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
 	if err != nil {
@@ -352,8 +352,8 @@ func httpStatus(t *testing.T, client *http.Client, address string, edit func(*ht
 	return answer.StatusCode
 }
 
-// bomb is a bundle with a survey of hundreds of millions of empty pods.
-func bomb(t *testing.T) []byte {
+// buildArchiveBomb is a bundle with a survey of hundreds of millions of empty pods.
+func buildArchiveBomb(t *testing.T) []byte {
 	t.Helper()
 	const begin = `{"Taken": "2030-01-01T00:00:00Z", "Cluster": {"Pods": [{}`
 	block := strings.Repeat(",{}", 1<<20)
@@ -373,8 +373,8 @@ func bomb(t *testing.T) []byte {
 	return out.Bytes()
 }
 
-// expectVisible fails the test when a terminal would obey something in a text, or the text has the line that escapes forges.
-func expectVisible(t *testing.T, what, text string) {
+// expectNoControlChars fails the test when a terminal would obey something in a text, or the text has the line that escapes forges.
+func expectNoControlChars(t *testing.T, what, text string) {
 	t.Helper()
 	for _, r := range text {
 		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) {
@@ -405,8 +405,8 @@ func expectNoText(t *testing.T, text, unwanted string) {
 	}
 }
 
-// lineOf is the first line that begins with a word.
-func lineOf(text, word string) string {
+// findLine is the first line that begins with a word.
+func findLine(text, word string) string {
 	for line := range strings.SplitSeq(text, "\n") {
 		if strings.HasPrefix(line, word+" ") {
 			return strings.TrimSpace(line)

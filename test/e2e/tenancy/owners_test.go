@@ -29,49 +29,49 @@ const (
 
 // ownerAttacks are those that take addresses, pods and objects of others.
 var ownerAttacks = []attack{
-	{"H1", medit, "Service on another namespace's EIp without its consent", byConsent, bindWithoutConsent},
-	{"H1", medit, "Service that asks whether another namespace has an EIp", byConsent, guessEIP},
-	{"H1", edit, "Service on another project's EIp", byConsent, bindAcrossProjects},
-	{"H1", medit, "Service that goes on with an EIp after consent is withdrawn", byConsent, bindAfterWithdrawal},
-	{"H1", medit, "Service with two ports of a shared EIp that takes a third, in use", byTenure, takeHeldPort},
-	{"H1", medit, "Service that keeps the owner from deleting a shared EIp", "guests do not count as users", keepEIP},
-	{"H1", medit, "EIp that stands for another namespace's OvnEip", byNamespace, childOf("eip-mgmt-a-gw")},
-	{"H1", medit, "EIp that stands for the OvnEip of the management VPC's router", byNamespace, childOf("ovn-cluster-ext-public")},
-	{"H1", mowner, "write itself into sharedWith of another namespace's EIp", "RBAC", func(t *testing.T, f *fixture, who actor) {
-		victimGate(t, f, "")
+	{"H1", managementEditor, "Service on another namespace's EIp without its consent", byConsent, bindWithoutConsent},
+	{"H1", managementEditor, "Service that asks whether another namespace has an EIp", byConsent, probeEIPExistence},
+	{"H1", tenantEditor, "Service on another project's EIp", byConsent, bindAcrossProjects},
+	{"H1", managementEditor, "Service that goes on with an EIp after consent is withdrawn", byConsent, bindAfterWithdrawal},
+	{"H1", managementEditor, "Service with two ports of a shared EIp that takes a third, in use", byTenure, takeHeldPort},
+	{"H1", managementEditor, "Service that keeps the owner from deleting a shared EIp", "guests do not count as users", blockEIPDeletion},
+	{"H1", managementEditor, "EIp that stands for another namespace's OvnEip", byNamespace, claimOvnEIP("eip-mgmt-a-gw")},
+	{"H1", managementEditor, "EIp that stands for the OvnEip of the management VPC's router", byNamespace, claimOvnEIP("ovn-cluster-ext-public")},
+	{"H1", managementOwner, "write itself into sharedWith of another namespace's EIp", "RBAC", func(t *testing.T, f *attackFixture, who actor) {
+		createVictimEIP(t, f, "")
 		who.Cannot(t, "the attack", harness.TryPatch("eips/mgmt-a/gw", `{"spec":{"sharedWith":["mgmt-b"]}}`), "cannot patch resource")
-		who.MustApply(t, f, eip("mgmt-b", "own", "{externalNetworkType: public}"))
+		who.MustApply(t, f, eipManifest("mgmt-b", "own", "{externalNetworkType: public}"))
 		who.Can(t, "the control", harness.TryPatch("eips/mgmt-b/own", `{"spec":{"sharedWith":["mgmt-a"]}}`))
 	}},
-	{"H1", edit, "sharedWith for everybody", bySchema, refused(
+	{"H1", tenantEditor, "sharedWith for everybody", bySchema, expectRefused(
 		harness.TryCreate("eips/evil-x/new", `{spec: {sharedWith: ["*"]}}`), "spec.sharedWith",
 		harness.TryCreate("eips/evil-x/new", `{spec: {sharedWith: [mgmt-a]}}`))},
-	{"H1", edit, "sharedWith of 65 namespaces", bySchema, refused(
-		harness.TryCreate("eips/evil-x/new", `{spec: {sharedWith: [`+manyNames(65)+`]}}`), "spec.sharedWith",
-		harness.TryCreate("eips/evil-x/new", `{spec: {sharedWith: [`+manyNames(64)+`]}}`))},
+	{"H1", tenantEditor, "sharedWith of 65 namespaces", bySchema, expectRefused(
+		harness.TryCreate("eips/evil-x/new", `{spec: {sharedWith: [`+namespaceList(65)+`]}}`), "spec.sharedWith",
+		harness.TryCreate("eips/evil-x/new", `{spec: {sharedWith: [`+namespaceList(64)+`]}}`))},
 
-	{"L3", mowner, "EndpointSlice with another namespace's pod", byPodOwner, publishPod("")},
+	{"L3", managementOwner, "EndpointSlice with another namespace's pod", byPodOwner, publishForeignPod("")},
 	{
-		"L3", mowner, "EndpointSlice with another namespace's pod, in the name of Kubernetes' controller", byPodOwner,
-		publishPod(`, endpointslice.kubernetes.io/managed-by: endpointslice-controller.k8s.io`),
+		"L3", managementOwner, "EndpointSlice with another namespace's pod, in the name of Kubernetes' controller", byPodOwner,
+		publishForeignPod(`, endpointslice.kubernetes.io/managed-by: endpointslice-controller.k8s.io`),
 	},
 
-	{"H4", medit, "pods that leave with another's address, by externalIPs", byOwner, leaveWith(func(address string) string {
+	{"H4", managementEditor, "pods that leave with another's address, by externalIPs", byOwner, egressWithForeignAddress(func(address string) string {
 		return fmt.Sprintf(`, externalIPs: [%s]`, address)
 	}, "")},
-	{"H4", mowner, "another namespace's pod led out by a hand-written EndpointSlice", byOwner, leaveWith(func(string) string { return "" }, "dns")},
+	{"H4", managementOwner, "another namespace's pod led out by a hand-written EndpointSlice", byOwner, egressWithForeignAddress(func(string) string { return "" }, "dns")},
 
-	{"M2", owner, "EndpointSlice with the labels of another's project, which would keep that from being deleted", byManager, keepProject},
-	{"L1", edit, "EIp whose OvnEip would have the name of another project's", byNames, takeName},
-	{"L4", planner, "finalizer of one's own in a project that is deleted", "condition `NamespaceContentRemaining`", keepNamespace},
-	{"L12", planner, "Project with the VPC of egress addresses", byReserved, reservedProject("sallyport", "egress")},
-	{"L12", planner, "Project with the name of the NodePaths' shard", byReserved, reservedProject("sallyport", "nodes")},
-	{"L12", planner, "Project with Kube-OVN's own VPC", byReserved, reservedProject("ovn", "cluster")},
-	{"L12", planner, "Project with the name of Kube-OVN's own Subnet", byReserved, reservedProject("ovn", "default")},
-	{"L12", planner, "Project with the name of an external subnet", byReserved, reservedProject("ext", "public")},
+	{"M2", tenantOwner, "EndpointSlice with the labels of another's project, which would keep that from being deleted", byManager, blockProjectDeletion},
+	{"L1", tenantEditor, "EIp whose OvnEip would have the name of another project's", byNames, collideOvnEIPName},
+	{"L4", projectPlanner, "finalizer of one's own in a project that is deleted", "condition `NamespaceContentRemaining`", blockNamespaceDeletion},
+	{"L12", projectPlanner, "Project with the VPC of egress addresses", byReserved, createReservedProject("sallyport", "egress")},
+	{"L12", projectPlanner, "Project with the name of the NodePaths' shard", byReserved, createReservedProject("sallyport", "nodes")},
+	{"L12", projectPlanner, "Project with Kube-OVN's own VPC", byReserved, createReservedProject("ovn", "cluster")},
+	{"L12", projectPlanner, "Project with the name of Kube-OVN's own Subnet", byReserved, createReservedProject("ovn", "default")},
+	{"L12", projectPlanner, "Project with the name of an external subnet", byReserved, createReservedProject("ext", "public")},
 }
 
-func manyNames(n int) string {
+func namespaceList(n int) string {
 	var out []string
 	for i := range n {
 		out = append(out, fmt.Sprintf("n%d", i))
@@ -79,135 +79,135 @@ func manyNames(n int) string {
 	return strings.Join(out, ", ")
 }
 
-// victimGate is EIp gw of mgmt-a, shared with nobody or with somebody, and a Service dns on its port 443. It returns the address.
-func victimGate(t *testing.T, f *fixture, sharedWith string) string {
+// createVictimEIP is EIp gw of mgmt-a, shared with nobody or with somebody, and a Service dns on its port 443. It returns the address.
+func createVictimEIP(t *testing.T, f *attackFixture, sharedWith string) string {
 	t.Helper()
-	f.Apply(t, eip("mgmt-a", "gw", fmt.Sprintf("{externalNetworkType: public, sharedWith: [%s]}", sharedWith)))
-	f.WaitInForce(t, "EIp", "mgmt-a", "gw")
+	f.Apply(t, eipManifest("mgmt-a", "gw", fmt.Sprintf("{externalNetworkType: public, sharedWith: [%s]}", sharedWith)))
+	f.WaitProgrammedOnNodes(t, "EIp", "mgmt-a", "gw")
 	f.Apply(t, `{apiVersion: v1, kind: Service, metadata: {name: dns, namespace: mgmt-a, annotations: {service.nlb.kube-dc.com/bind-on-eip: gw}},
   spec: {type: LoadBalancer, loadBalancerClass: kube-dc.com/sallyport, selector: {app: dns}, ports: [{name: https, port: 443, targetPort: 80}]}}`)
-	f.Wait(t, "Service", "mgmt-a", "dns", manifest.True("Programmed"))
+	f.WaitForObject(t, "Service", "mgmt-a", "dns", manifest.True("Programmed"))
 	f.SyncFlows(t)
 	return f.ReadField(t, "EIp", "mgmt-a", "gw", "status", "ipAddress")
 }
 
-const onVictimsGate = "service.nlb.kube-dc.com/bind-on-eip: mgmt-a/gw"
+const bindToVictimEIP = "service.nlb.kube-dc.com/bind-on-eip: mgmt-a/gw"
 
-// share lets namespaces bind to the victim's EIp.
-func share(t *testing.T, f *fixture, namespaces string) {
+// setSharedWith lets namespaces bind to the victim's EIp.
+func setSharedWith(t *testing.T, f *attackFixture, namespaces string) {
 	t.Helper()
-	f.PutField(t, eip("mgmt-a", "gw", fmt.Sprintf("{externalNetworkType: public, sharedWith: [%s]}", namespaces)))
+	f.ApplyWithoutCleanup(t, eipManifest("mgmt-a", "gw", fmt.Sprintf("{externalNetworkType: public, sharedWith: [%s]}", namespaces)))
 }
 
-func bindWithoutConsent(t *testing.T, f *fixture, who actor) {
-	address := victimGate(t, f, "kube-system")
-	who.MustApply(t, f, balancerService("mgmt-b", "steal", onVictimsGate, ""))
-	f.expectReason(t, harness.Ref("Service", "mgmt-b", "steal"), "ResolvedRefs", "RefNotPermitted")
+func bindWithoutConsent(t *testing.T, f *attackFixture, who actor) {
+	address := createVictimEIP(t, f, "kube-system")
+	who.MustApply(t, f, loadBalancerManifest("mgmt-b", "steal", bindToVictimEIP, ""))
+	f.expectReason(t, harness.ObjectRef("Service", "mgmt-b", "steal"), "ResolvedRefs", "RefNotPermitted")
 	f.ExpectSilence(t, f.public.Client, "http://"+address)
-	share(t, f, "mgmt-b")
-	f.Wait(t, "Service", "mgmt-b", "steal", manifest.True("Programmed"))
+	setSharedWith(t, f, "mgmt-b")
+	f.WaitForObject(t, "Service", "mgmt-b", "steal", manifest.True("Programmed"))
 	f.SyncFlows(t)
 	f.ExpectAnswer(t, f.public.Client, "http://"+address, "mallory", f.public.ClientAddress)
 }
 
-func guessEIP(t *testing.T, f *fixture, who actor) {
-	victimGate(t, f, "")
+func probeEIPExistence(t *testing.T, f *attackFixture, who actor) {
+	createVictimEIP(t, f, "")
 	told := map[string]string{}
-	for name, bind := range map[string]string{"there": onVictimsGate, "absent": "service.nlb.kube-dc.com/bind-on-eip: mgmt-a/xx"} {
-		who.MustApply(t, f, balancerService("mgmt-b", name, bind, ""))
-		f.expectReason(t, harness.Ref("Service", "mgmt-b", name), "ResolvedRefs", "RefNotPermitted")
-		o, err := f.Objects.Get(harness.Within(t, time.Minute), harness.Ref("Service", "mgmt-b", name))
+	for name, bind := range map[string]string{"there": bindToVictimEIP, "absent": "service.nlb.kube-dc.com/bind-on-eip: mgmt-a/xx"} {
+		who.MustApply(t, f, loadBalancerManifest("mgmt-b", name, bind, ""))
+		f.expectReason(t, harness.ObjectRef("Service", "mgmt-b", name), "ResolvedRefs", "RefNotPermitted")
+		o, err := f.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef("Service", "mgmt-b", name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		message, _ := harness.Condition(o, "ResolvedRefs")["message"].(string)
+		message, _ := harness.FindCondition(o, "ResolvedRefs")["message"].(string)
 		told[name] = strings.ReplaceAll(strings.ReplaceAll(message, "mgmt-a/gw", "EIP"), "mgmt-a/xx", "EIP")
 	}
 	if told["there"] != told["absent"] {
 		t.Errorf("the messages tell whether there is such an EIp: %q and %q", told["there"], told["absent"])
 	}
-	who.MustApply(t, f, balancerService("mgmt-b", "own", "service.nlb.kube-dc.com/bind-on-eip: xx", ""))
-	f.expectReason(t, harness.Ref("Service", "mgmt-b", "own"), "ResolvedRefs", "EIpNotFound")
+	who.MustApply(t, f, loadBalancerManifest("mgmt-b", "own", "service.nlb.kube-dc.com/bind-on-eip: xx", ""))
+	f.expectReason(t, harness.ObjectRef("Service", "mgmt-b", "own"), "ResolvedRefs", "EIpNotFound")
 }
 
-func bindAcrossProjects(t *testing.T, f *fixture, who actor) {
+func bindAcrossProjects(t *testing.T, f *attackFixture, who actor) {
 	victim := f.victims[0].namespace
-	f.Apply(t, eip(victim, "open", "{externalNetworkType: public, sharedWith: [evil-x]}"))
-	f.WaitInForce(t, "EIp", victim, "open")
-	who.MustApply(t, f, balancerService("evil-x", "steal", "service.nlb.kube-dc.com/bind-on-eip: "+victim+"/open", ""))
-	f.expectReason(t, harness.Ref("Service", "evil-x", "steal"), "ResolvedRefs", "RefNotPermitted")
-	who.MustApply(t, f, eip("evil-x", "open", "{externalNetworkType: public}"))
-	who.MustApply(t, f, balancerService("evil-x", "own", "service.nlb.kube-dc.com/bind-on-eip: evil-x/open", ""))
-	f.Wait(t, "Service", "evil-x", "own", manifest.True("Programmed"))
+	f.Apply(t, eipManifest(victim, "open", "{externalNetworkType: public, sharedWith: [evil-x]}"))
+	f.WaitProgrammedOnNodes(t, "EIp", victim, "open")
+	who.MustApply(t, f, loadBalancerManifest("evil-x", "steal", "service.nlb.kube-dc.com/bind-on-eip: "+victim+"/open", ""))
+	f.expectReason(t, harness.ObjectRef("Service", "evil-x", "steal"), "ResolvedRefs", "RefNotPermitted")
+	who.MustApply(t, f, eipManifest("evil-x", "open", "{externalNetworkType: public}"))
+	who.MustApply(t, f, loadBalancerManifest("evil-x", "own", "service.nlb.kube-dc.com/bind-on-eip: evil-x/open", ""))
+	f.WaitForObject(t, "Service", "evil-x", "own", manifest.True("Programmed"))
 }
 
-func bindAfterWithdrawal(t *testing.T, f *fixture, who actor) {
-	address := victimGate(t, f, "mgmt-b")
-	who.MustApply(t, f, balancerService("mgmt-b", "guest", onVictimsGate, ""))
-	f.Wait(t, "Service", "mgmt-b", "guest", manifest.True("Programmed"))
+func bindAfterWithdrawal(t *testing.T, f *attackFixture, who actor) {
+	address := createVictimEIP(t, f, "mgmt-b")
+	who.MustApply(t, f, loadBalancerManifest("mgmt-b", "guest", bindToVictimEIP, ""))
+	f.WaitForObject(t, "Service", "mgmt-b", "guest", manifest.True("Programmed"))
 	f.SyncFlows(t)
 	f.ExpectAnswer(t, f.public.Client, "http://"+address, "mallory", f.public.ClientAddress)
-	share(t, f, "kube-system")
-	f.expectReason(t, harness.Ref("Service", "mgmt-b", "guest"), "ResolvedRefs", "RefNotPermitted")
+	setSharedWith(t, f, "kube-system")
+	f.expectReason(t, harness.ObjectRef("Service", "mgmt-b", "guest"), "ResolvedRefs", "RefNotPermitted")
 	f.SyncFlows(t)
 	f.ExpectSilence(t, f.public.Client, "http://"+address)
 	f.ExpectAnswer(t, f.public.Client, "http://"+address+":443", "dns", f.public.ClientAddress)
 }
 
-func takeHeldPort(t *testing.T, f *fixture, who actor) {
-	address := victimGate(t, f, "mgmt-b")
+func takeHeldPort(t *testing.T, f *attackFixture, who actor) {
+	address := createVictimEIP(t, f, "mgmt-b")
 	service := func(ports string) string {
-		return strings.Replace(balancerService("mgmt-b", "steal", onVictimsGate, ""), "ports: [{name: http, port: 80}]", "ports: ["+ports+"]", 1)
+		return strings.Replace(loadBalancerManifest("mgmt-b", "steal", bindToVictimEIP, ""), "ports: [{name: http, port: 80}]", "ports: ["+ports+"]", 1)
 	}
 	two := "{name: a, port: 80}, {name: b, port: 81, targetPort: 80}"
 	who.MustApply(t, f, service(two))
-	f.Wait(t, "Service", "mgmt-b", "steal", manifest.True("Programmed"))
+	f.WaitForObject(t, "Service", "mgmt-b", "steal", manifest.True("Programmed"))
 	who.MustApply(t, f, service(two+", {name: c, port: 443, targetPort: 80}"))
-	f.expectReason(t, harness.Ref("Service", "mgmt-b", "steal"), "Programmed", "SomePortTaken")
+	f.expectReason(t, harness.ObjectRef("Service", "mgmt-b", "steal"), "Programmed", "SomePortTaken")
 	f.SyncFlows(t)
 	f.ExpectAnswer(t, f.public.Client, "http://"+address+":443", "dns", f.public.ClientAddress)
 	f.ExpectAnswer(t, f.public.Client, "http://"+address+":81", "mallory", f.public.ClientAddress)
 }
 
-func keepEIP(t *testing.T, f *fixture, who actor) {
-	victimGate(t, f, "mgmt-b")
-	who.MustApply(t, f, balancerService("mgmt-b", "guest", onVictimsGate, ""))
-	f.Wait(t, "Service", "mgmt-b", "guest", manifest.True("Programmed"))
-	f.Remove(t, "Service", "mgmt-a", "dns")
-	f.Remove(t, "EIp", "mgmt-a", "gw") // waits until it is gone
-	f.expectReason(t, harness.Ref("Service", "mgmt-b", "guest"), "ResolvedRefs", "RefNotPermitted")
+func blockEIPDeletion(t *testing.T, f *attackFixture, who actor) {
+	createVictimEIP(t, f, "mgmt-b")
+	who.MustApply(t, f, loadBalancerManifest("mgmt-b", "guest", bindToVictimEIP, ""))
+	f.WaitForObject(t, "Service", "mgmt-b", "guest", manifest.True("Programmed"))
+	f.DeleteAndWait(t, "Service", "mgmt-a", "dns")
+	f.DeleteAndWait(t, "EIp", "mgmt-a", "gw") // waits until it is gone
+	f.expectReason(t, harness.ObjectRef("Service", "mgmt-b", "guest"), "ResolvedRefs", "RefNotPermitted")
 }
 
-// childOf makes an EIp stand for an OvnEip of others. The control stands for one of its own.
-func childOf(ovnEip string) func(*testing.T, *fixture, actor) {
-	return func(t *testing.T, f *fixture, who actor) {
-		victimGate(t, f, "mgmt-b")
-		who.MustApply(t, f, eip("mgmt-b", "child", "{childRef: "+ovnEip+"}"))
-		f.expectReason(t, harness.Ref("EIp", "mgmt-b", "child"), "ResolvedRefs", "OvnEipNotFound")
+// claimOvnEIP makes an EIp stand for an OvnEip of others. The control stands for one of its own.
+func claimOvnEIP(ovnEip string) func(*testing.T, *attackFixture, actor) {
+	return func(t *testing.T, f *attackFixture, who actor) {
+		createVictimEIP(t, f, "mgmt-b")
+		who.MustApply(t, f, eipManifest("mgmt-b", "child", "{childRef: "+ovnEip+"}"))
+		f.expectReason(t, harness.ObjectRef("EIp", "mgmt-b", "child"), "ResolvedRefs", "OvnEipNotFound")
 		if address := f.ReadField(t, "EIp", "mgmt-b", "child", "status", "ipAddress"); address != "" {
 			t.Errorf("the EIp is told address %s", address)
 		}
-		who.MustApply(t, f, eip("mgmt-b", "own", "{externalNetworkType: public}"))
-		f.WaitInForce(t, "EIp", "mgmt-b", "own")
-		who.MustApply(t, f, eip("mgmt-b", "alias", "{childRef: "+f.ReadField(t, "EIp", "mgmt-b", "own", "status", "ovnEIpRef")+"}"))
-		f.WaitInForce(t, "EIp", "mgmt-b", "alias")
+		who.MustApply(t, f, eipManifest("mgmt-b", "own", "{externalNetworkType: public}"))
+		f.WaitProgrammedOnNodes(t, "EIp", "mgmt-b", "own")
+		who.MustApply(t, f, eipManifest("mgmt-b", "alias", "{childRef: "+f.ReadField(t, "EIp", "mgmt-b", "own", "status", "ovnEIpRef")+"}"))
+		f.WaitProgrammedOnNodes(t, "EIp", "mgmt-b", "alias")
 	}
 }
 
-// publishPod puts the victim's pod behind a Service of the attacker, beside the attacker's own, which is the control.
-func publishPod(labels string) func(*testing.T, *fixture, actor) {
-	return func(t *testing.T, f *fixture, who actor) {
-		victim, own := f.ReadStatus(t, "Pod", "mgmt-a", "dns", "podIP"), f.ReadStatus(t, "Pod", "mgmt-b", "mallory", "podIP")
-		service := balancerService("mgmt-b", "leak", "network.kube-dc.com/external-network-type: public", "")
+// publishForeignPod puts the victim's pod behind a Service of the attacker, beside the attacker's own, which is the control.
+func publishForeignPod(labels string) func(*testing.T, *attackFixture, actor) {
+	return func(t *testing.T, f *attackFixture, who actor) {
+		victim, own := f.ReadStatusField(t, "Pod", "mgmt-a", "dns", "podIP"), f.ReadStatusField(t, "Pod", "mgmt-b", "mallory", "podIP")
+		service := loadBalancerManifest("mgmt-b", "leak", "network.kube-dc.com/external-network-type: public", "")
 		who.MustApply(t, f, strings.Replace(service, "selector: {app: mallory}, ", "", 1))
-		slice := endpointSlice("mgmt-b", "leak", "{name: http, port: 80, protocol: TCP}", fmt.Sprintf(
+		slice := endpointSliceManifest("mgmt-b", "leak", "{name: http, port: 80, protocol: TCP}", fmt.Sprintf(
 			"{addresses: [%s], targetRef: {kind: Pod, name: dns, namespace: mgmt-a}}, {addresses: [%s]}", victim, own))
 		who.MustApply(t, f, strings.Replace(slice, "kubernetes.io/service-name: leak", "kubernetes.io/service-name: leak"+labels, 1))
-		f.expectReason(t, harness.Ref("Service", "mgmt-b", "leak"), "Programmed", "EndpointNotInNamespace")
+		f.expectReason(t, harness.ObjectRef("Service", "mgmt-b", "leak"), "Programmed", "EndpointNotInNamespace")
 		var address string
-		f.Wait(t, "Service", "mgmt-b", "leak", func(o *unstructured.Unstructured) bool {
+		f.WaitForObject(t, "Service", "mgmt-b", "leak", func(o *unstructured.Unstructured) bool {
 			if o != nil {
-				address = harness.Ingress(o)
+				address = harness.IngressIP(o)
 			}
 			return address != ""
 		})
@@ -220,13 +220,13 @@ func publishPod(labels string) func(*testing.T, *fixture, actor) {
 
 // The uplink, an address of the attacker's and one of the victim's there.
 const (
-	uplink = `{apiVersion: kube-dc.com/v1alpha1, kind: ExternalNetwork, metadata: {name: partners},
+	uplinkManifest = `{apiVersion: kube-dc.com/v1alpha1, kind: ExternalNetwork, metadata: {name: partners},
   spec: {type: partners, nodes: {interface: uplink-x, gateways: [198.18.10.254], addresses: [198.18.10.0/24]}}}`
-	attackersAddress, victimsAddress = "198.18.10.2", "198.18.10.1"
+	attackerAddress, victimAddress = "198.18.10.2", "198.18.10.1"
 )
 
-// leaves says whether a NodePath leads a pod out with an address, for somebody.
-func leaves(o *unstructured.Unstructured, by, address, pod string) bool {
+// hasEgress says whether a NodePath leads a pod out with an address, for somebody.
+func hasEgress(o *unstructured.Unstructured, by, address, pod string) bool {
 	networks, _, _ := unstructured.NestedSlice(o.Object, "spec", "networks")
 	for _, n := range networks {
 		egress, _, _ := unstructured.NestedSlice(n.(map[string]any), "egress")
@@ -240,40 +240,40 @@ func leaves(o *unstructured.Unstructured, by, address, pod string) bool {
 	return false
 }
 
-// leaveWith lets pods of the management VPC leave by nodes with the victim's address, or leads the victim's pod out. Somebody else, such as
+// egressWithForeignAddress lets pods of the management VPC leave by nodes with the victim's address, or leads the victim's pod out. Somebody else, such as
 // MetalLB, gives the addresses. The control leaves with its own.
-func leaveWith(spec func(address string) string, pod string) func(*testing.T, *fixture, actor) {
-	return func(t *testing.T, f *fixture, who actor) {
-		f.Apply(t, uplink)
+func egressWithForeignAddress(spec func(address string) string, pod string) func(*testing.T, *attackFixture, actor) {
+	return func(t *testing.T, f *attackFixture, who actor) {
+		f.Apply(t, uplinkManifest)
 		service := func(namespace, name, more string) string {
-			text := balancerService(namespace, name, `k8s.ovn.org/egress-service: "{}"`, more)
+			text := loadBalancerManifest(namespace, name, `k8s.ovn.org/egress-service: "{}"`, more)
 			return strings.Replace(text, "loadBalancerClass: kube-dc.com/sallyport", "loadBalancerClass: example.com/metal", 1)
 		}
 		f.Apply(t, strings.Replace(service("mgmt-a", "front", ""), "app: mallory", "app: dns", 1))
-		f.showAddress(t, "mgmt-a", "front", victimsAddress)
-		if err := who.Apply(t, f, service("mgmt-b", "thief", spec(victimsAddress))); err != nil {
+		f.setServiceAddress(t, "mgmt-a", "front", victimAddress)
+		if err := who.Apply(t, f, service("mgmt-b", "thief", spec(victimAddress))); err != nil {
 			t.Logf("refused: %v", err)
 		}
 		if pod != "" {
-			who.MustApply(t, f, endpointSlice("mgmt-b", "own", "{name: http, port: 80, protocol: TCP}",
-				fmt.Sprintf("{addresses: [%s], nodeName: node2}", f.ReadStatus(t, "Pod", "mgmt-a", pod, "podIP"))))
+			who.MustApply(t, f, endpointSliceManifest("mgmt-b", "own", "{name: http, port: 80, protocol: TCP}",
+				fmt.Sprintf("{addresses: [%s], nodeName: node2}", f.ReadStatusField(t, "Pod", "mgmt-a", pod, "podIP"))))
 		}
 		who.MustApply(t, f, service("mgmt-b", "own", ""))
-		f.showAddress(t, "mgmt-b", "own", attackersAddress)
-		mallory, dns := f.ReadStatus(t, "Pod", "mgmt-b", "mallory", "podIP"), f.ReadStatus(t, "Pod", "mgmt-a", "dns", "podIP")
+		f.setServiceAddress(t, "mgmt-b", "own", attackerAddress)
+		mallory, dns := f.ReadStatusField(t, "Pod", "mgmt-b", "mallory", "podIP"), f.ReadStatusField(t, "Pod", "mgmt-a", "dns", "podIP")
 		var seen *unstructured.Unstructured
-		f.Wait(t, "NodePath", "", "node2", func(o *unstructured.Unstructured) bool {
+		f.WaitForObject(t, "NodePath", "", "node2", func(o *unstructured.Unstructured) bool {
 			seen = o
-			return o != nil && leaves(o, "mgmt-b/own", attackersAddress, mallory) && leaves(o, "mgmt-a/front", victimsAddress, dns)
+			return o != nil && hasEgress(o, "mgmt-b/own", attackerAddress, mallory) && hasEgress(o, "mgmt-a/front", victimAddress, dns)
 		})
-		if leaves(seen, "mgmt-b/", victimsAddress, "") || leaves(seen, "mgmt-b/", "", dns+" ") || leaves(seen, "mgmt-b/", "", dns+"]") {
+		if hasEgress(seen, "mgmt-b/", victimAddress, "") || hasEgress(seen, "mgmt-b/", "", dns+" ") || hasEgress(seen, "mgmt-b/", "", dns+"]") {
 			t.Errorf("the attacker leaves with the victim's address, or leads its pod: %v", seen.Object["spec"])
 		}
 	}
 }
 
-// showAddress writes an address into the status of a Service, as who gives addresses does.
-func (f *fixture) showAddress(t *testing.T, namespace, name, address string) {
+// setServiceAddress writes an address into the status of a Service, as who gives addresses does.
+func (f *attackFixture) setServiceAddress(t *testing.T, namespace, name, address string) {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"status":{"loadBalancer":{"ingress":[{"ip":%q}]}}}`, address)
 	services := f.Client.CoreV1().Services(namespace)
@@ -282,8 +282,8 @@ func (f *fixture) showAddress(t *testing.T, namespace, name, address string) {
 	}
 }
 
-// keepProject labels an object of the attacker's as one of another project, with a finalizer. The project goes all the same.
-func keepProject(t *testing.T, f *fixture, who actor) {
+// blockProjectDeletion labels an object of the attacker's as one of another project, with a finalizer. The project goes all the same.
+func blockProjectDeletion(t *testing.T, f *attackFixture, who actor) {
 	f.CreateProject(t, "acme", "tmp", "10.39.0.0/24", "cloud")
 	cuckoo := `{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: cuckoo, namespace: evil-x, finalizers: [%s],
   labels: {%s}}, addressType: IPv4, endpoints: []}`
@@ -296,27 +296,27 @@ func keepProject(t *testing.T, f *fixture, who actor) {
 			t.Error(err)
 		}
 	})
-	f.Remove(t, "Project", "acme", "tmp") // waits until it is gone
+	f.DeleteAndWait(t, "Project", "acme", "tmp") // waits until it is gone
 	who.MustApply(t, f, strings.Replace(fmt.Sprintf(cuckoo, "", "a: b"), "name: cuckoo", "name: plain", 1))
 }
 
-// takeName makes an EIp whose OvnEip has the usual name of another project's.
-func takeName(t *testing.T, f *fixture, who actor) {
+// collideOvnEIPName makes an EIp whose OvnEip has the usual name of another project's.
+func collideOvnEIPName(t *testing.T, f *attackFixture, who actor) {
 	f.CreateProject(t, "evil", "x-y", "10.38.0.0/24", "cloud")
-	who.MustApply(t, f, eip("evil-x", "y-db", "{externalNetworkType: public}"))
-	f.WaitInForce(t, "EIp", "evil-x", "y-db")
-	f.Apply(t, eip("evil-x-y", "db", "{externalNetworkType: public}"))
-	f.WaitInForce(t, "EIp", "evil-x-y", "db")
+	who.MustApply(t, f, eipManifest("evil-x", "y-db", "{externalNetworkType: public}"))
+	f.WaitProgrammedOnNodes(t, "EIp", "evil-x", "y-db")
+	f.Apply(t, eipManifest("evil-x-y", "db", "{externalNetworkType: public}"))
+	f.WaitProgrammedOnNodes(t, "EIp", "evil-x-y", "db")
 	first, second := f.ReadField(t, "EIp", "evil-x", "y-db", "status", "ovnEIpRef"), f.ReadField(t, "EIp", "evil-x-y", "db", "status", "ovnEIpRef")
 	if first != "eip-evil-x-y-db" || second != "eip-evil-x-y.db" {
 		t.Errorf("the OvnEips are %s and %s", first, second)
 	}
-	f.Apply(t, eip("evil-x-y", "other", "{externalNetworkType: public}"))
-	f.WaitInForce(t, "EIp", "evil-x-y", "other")
+	f.Apply(t, eipManifest("evil-x-y", "other", "{externalNetworkType: public}"))
+	f.WaitProgrammedOnNodes(t, "EIp", "evil-x-y", "other")
 }
 
-// keepNamespace deletes a project in whose namespace something has a finalizer. Its condition names that.
-func keepNamespace(t *testing.T, f *fixture, who actor) {
+// blockNamespaceDeletion deletes a project in whose namespace something has a finalizer. Its condition names that.
+func blockNamespaceDeletion(t *testing.T, f *attackFixture, who actor) {
 	f.CreateProject(t, "evil", "kept", "10.37.0.0/24", "cloud")
 	stays := `{apiVersion: v1, kind: ServiceAccount, metadata: {name: stays, namespace: evil-kept, finalizers: [%s]}}`
 	f.Apply(t, fmt.Sprintf(stays, "example.com/stay"))
@@ -324,26 +324,26 @@ func keepNamespace(t *testing.T, f *fixture, who actor) {
 	if err := f.Objects.Delete(harness.Within(t, 5*time.Second), "{apiVersion: kube-dc.com/v1, kind: Project, metadata: {name: kept, namespace: evil}}"); err == nil {
 		t.Error("the project is gone before what is in its namespace")
 	}
-	f.expectReason(t, harness.Ref("Project", "evil", "kept"), "Deletable", "NamespaceContentRemaining")
+	f.expectReason(t, harness.ObjectRef("Project", "evil", "kept"), "Deletable", "NamespaceContentRemaining")
 	if told := f.ReadField(t, "Project", "evil", "kept", "status", "conditions"); !strings.Contains(told, "serviceaccounts") || !strings.Contains(told, "example.com/stay") {
 		t.Errorf("it does not say what stays: %s", told)
 	}
 	f.Apply(t, fmt.Sprintf(stays, ""))
-	f.Remove(t, "Project", "evil", "kept")
+	f.DeleteAndWait(t, "Project", "evil", "kept")
 }
 
-// reservedProject makes a Project whose VPC would have a reserved name. Organizations of these names are made for it.
-func reservedProject(organization, name string) func(*testing.T, *fixture, actor) {
-	return func(t *testing.T, f *fixture, _ actor) {
+// createReservedProject makes a Project whose VPC would have a reserved name. Organizations of these names are made for it.
+func createReservedProject(organization, name string) func(*testing.T, *attackFixture, actor) {
+	return func(t *testing.T, f *attackFixture, _ actor) {
 		f.CreateOrganization(t, organization)
 		f.Apply(t, fmt.Sprintf(`{apiVersion: kube-dc.com/v1, kind: Project, metadata: {name: %s, namespace: %s},
   spec: {cidrBlock: 10.36.0.0/24, egressNetworkType: cloud}}`, name, organization))
-		f.expectReason(t, harness.Ref("Project", organization, name), "Accepted", "NameReserved")
-		if organization != "ext" && !show.Full() {
+		f.expectReason(t, harness.ObjectRef("Project", organization, name), "Accepted", "NameReserved")
+		if organization != "ext" && !show.IsFullSize() {
 			return // one control is enough: a Project takes ten seconds to go
 		}
 		f.Apply(t, fmt.Sprintf(`{apiVersion: kube-dc.com/v1, kind: Project, metadata: {name: plain, namespace: %s},
   spec: {cidrBlock: 10.36.0.0/24, egressNetworkType: cloud}}`, organization))
-		f.Wait(t, "Project", organization, "plain", manifest.True("Accepted"))
+		f.WaitForObject(t, "Project", organization, "plain", manifest.True("Accepted"))
 	}
 }

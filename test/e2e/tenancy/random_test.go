@@ -23,30 +23,30 @@ import (
 )
 
 const (
-	liveObjects  = 200 // how many objects of the random attacker exist at a time
-	randomKinds  = "Service EndpointSlice EIp FIp EgressRoute EgressService Pod"
-	longestPause = time.Second // a stream has a line every 100 ms; who loses a packet is silent for longer than its retransmission
+	maxLiveObjects = 200 // how many objects of the random attacker exist at a time
+	randomKinds    = "Service EndpointSlice EIp FIp EgressRoute EgressService Pod"
+	maxStreamGap   = time.Second // a stream has a line every 100 ms; who loses a packet is silent for longer than its retransmission
 )
 
 // runRandomAttacker lets somebody with every right in evil-x write random objects, and looks at the victims before and after.
-func runRandomAttacker(t *testing.T, f *fixture) {
+func runRandomAttacker(t *testing.T, f *attackFixture) {
 	t.Helper()
-	item := tenancy.Item(t, 3)
+	item := tenancyItems.Item(t, 3)
 	seed := randomSeed(t)
-	who := f.actor(t, owner)
-	idle, _ := f.controller.Memory(t)
+	who := f.actor(t, tenantOwner)
+	idle, _ := f.controller.MemoryUsage(t)
 	for _, v := range f.victims { // OVN 25.03.0 interrupts streams when a MAC binding ages (docs/concepts/return-path.md)
 		f.RunNbctl(t, "set", "logical_router", v.namespace, "options:mac_binding_age_threshold=0")
 	}
 	streams := f.startStreams(t)
-	before := f.rowsOfOthers(t)
+	before := f.readVictimRows(t)
 	f.ResetDrops(t)
-	harness.ForgetSilence(streams...)
+	harness.ResetGaps(streams...)
 
-	total := show.Size(10000, 400)
+	total := show.ChooseSize(10000, 400)
 	accepted := f.writeRandomObjects(t, who, rand.New(rand.NewPCG(seed, 0)), total)
-	silence := harness.ExpectSurvival(t, "the victims' streams", 20*time.Second, streams...)
-	if silence > longestPause {
+	silence := harness.ExpectStreamsContinue(t, "the victims' streams", 20*time.Second, streams...)
+	if silence > maxStreamGap {
 		t.Errorf("a victim's stream was silent for %v", silence)
 	}
 	for _, v := range f.victims {
@@ -54,19 +54,19 @@ func runRandomAttacker(t *testing.T, f *fixture) {
 		f.ExpectAnswer(t, f.public.Client, "http://"+v.lb, "shop", f.public.ClientAddress)
 	}
 	f.ExpectNoDrops(t)
-	f.expectOwnAddresses(t)
-	changed := changedRows(before, f.rowsOfOthers(t))
+	f.expectNoVictimAddresses(t)
+	changed := changedRows(before, f.readVictimRows(t))
 	for _, row := range changed {
 		t.Error(row)
 	}
-	_, most := f.controller.Memory(t)
+	_, most := f.controller.MemoryUsage(t)
 	if most > 2*idle {
 		t.Errorf("the controller used up to %d MiB; %d MiB before the attack", most, idle)
 	}
 	if accepted == 0 {
 		t.Error("no object was accepted: this shows nothing")
 	}
-	item.Figure("seed %d: %d random objects, %d accepted by the API server; longest silence of a victim's stream %v; %d foreign rows changed; "+
+	item.AddFigure("seed %d: %d random objects, %d accepted by the API server; longest silence of a victim's stream %v; %d foreign rows changed; "+
 		"controller %d MiB, at most %d MiB", seed, total, accepted, silence.Round(time.Millisecond), len(changed), idle, most)
 }
 
@@ -80,12 +80,12 @@ func randomSeed(t *testing.T) uint64 {
 		}
 		return seed
 	}
-	return show.Size(rand.Uint64(), 1)
+	return show.ChooseSize(rand.Uint64(), 1)
 }
 
 // writeRandomObjects writes objects as the actor, deletes the oldest when there are many, and all at the end. It returns how many the
 // API server has accepted.
-func (f *fixture) writeRandomObjects(t *testing.T, who actor, r *rand.Rand, total int) (accepted int) {
+func (f *attackFixture) writeRandomObjects(t *testing.T, who actor, r *rand.Rand, total int) (accepted int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Minute)
 	defer cancel()
@@ -112,9 +112,9 @@ func (f *fixture) writeRandomObjects(t *testing.T, who actor, r *rand.Rand, tota
 			accepted++
 			live = append(live, o)
 		}
-		if len(live) == liveObjects {
-			remove(live[:liveObjects/2])
-			live = slices.Clone(live[liveObjects/2:])
+		if len(live) == maxLiveObjects {
+			remove(live[:maxLiveObjects/2])
+			live = slices.Clone(live[maxLiveObjects/2:])
 		}
 	}
 	f.expectOwnSubnet(t)
@@ -123,7 +123,7 @@ func (f *fixture) writeRandomObjects(t *testing.T, who actor, r *rand.Rand, tota
 }
 
 // expectOwnSubnet fails the test when a pod of the attacker has an address outside of its project.
-func (f *fixture) expectOwnSubnet(t *testing.T) {
+func (f *attackFixture) expectOwnSubnet(t *testing.T) {
 	t.Helper()
 	pods, err := f.Client.CoreV1().Pods("evil-x").List(harness.Within(t, time.Minute), metav1.ListOptions{})
 	if err != nil {
@@ -139,9 +139,9 @@ func (f *fixture) expectOwnSubnet(t *testing.T) {
 }
 
 // randomObject is an object in the attacker's namespace with fields and annotations that name what is the victims'.
-func (f *fixture) randomObject(r *rand.Rand, n int) *unstructured.Unstructured {
-	kind := pick(r, strings.Fields(randomKinds))
-	ref := harness.Ref(kind, "evil-x", fmt.Sprintf("r%d", n))
+func (f *attackFixture) randomObject(r *rand.Rand, n int) *unstructured.Unstructured {
+	kind := pickRandom(r, strings.Fields(randomKinds))
+	ref := harness.ObjectRef(kind, "evil-x", fmt.Sprintf("r%d", n))
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	o.SetGroupVersionKind(ref.GVK)
 	o.SetNamespace(ref.Namespace)
@@ -160,7 +160,7 @@ func (f *fixture) randomObject(r *rand.Rand, n int) *unstructured.Unstructured {
 		}
 		labels["kubernetes.io/service-name"] = fmt.Sprintf("r%d", n-r.IntN(5))
 		o.SetLabels(labels)
-		maps.Copy(o.Object, f.randomSlice(r))
+		maps.Copy(o.Object, f.randomEndpointSlice(r))
 	default:
 		o.Object["spec"] = f.randomSpec(r, kind)
 	}
@@ -178,53 +178,53 @@ var (
 )
 
 // randomText is something that a victim has, something that breaks out of a syntax, or something harmless.
-func (f *fixture) randomText(r *rand.Rand) string {
-	v := pick(r, f.victims)
-	return pick(r, []string{
+func (f *attackFixture) randomText(r *rand.Rand) string {
+	v := pickRandom(r, f.victims)
+	return pickRandom(r, []string{
 		v.namespace, v.namespace + "-default", v.namespace + "/shop", "acme-web/default-gw", v.pod, v.fip, v.lb, "ext-public", "ovn-default", "join", "ovn-cluster",
 		"sallyport", "true", "public", "cloud", "", "x y=z", `a" || ip4 || "`, "10.30.0.1=shop." + v.namespace + ":10.30.0.1", "\x1b[2J", "../../etc",
 		strings.Repeat("x", 300), "${jndi}", "a,b;c", "{\"a\":1}", "0.0.0.0/0", "255.255.255.255", "default-gw", "shop",
 	})
 }
 
-func (f *fixture) randomPairs(r *rand.Rand, keys []string) map[string]string {
+func (f *attackFixture) randomPairs(r *rand.Rand, keys []string) map[string]string {
 	out := map[string]string{}
 	for range 1 + r.IntN(3) {
-		out[pick(r, keys)] = f.randomText(r)
+		out[pickRandom(r, keys)] = f.randomText(r)
 	}
 	return out
 }
 
 // randomSpec is the spec of an object of a kind.
-func (f *fixture) randomSpec(r *rand.Rand, kind string) map[string]any {
-	v := pick(r, f.victims)
+func (f *attackFixture) randomSpec(r *rand.Rand, kind string) map[string]any {
+	v := pickRandom(r, f.victims)
 	switch kind {
 	case "Service":
 		spec := map[string]any{"type": "LoadBalancer", "ports": []any{map[string]any{"port": int64(1 + r.IntN(1000))}}}
 		switch r.IntN(4) {
 		case 0:
-			spec["loadBalancerIP"] = pick(r, []string{v.fip, v.lb, "91.224.11.1", "91.224.11.2", "10.30.0.1"})
+			spec["loadBalancerIP"] = pickRandom(r, []string{v.fip, v.lb, "91.224.11.1", "91.224.11.2", "10.30.0.1"})
 		case 1:
-			spec["externalIPs"] = []any{pick(r, []string{v.fip, v.lb, v.pod})}
+			spec["externalIPs"] = []any{pickRandom(r, []string{v.fip, v.lb, v.pod})}
 		case 2:
-			spec["selector"] = map[string]any{"app": pick(r, []string{"shop", "mallory"})}
+			spec["selector"] = map[string]any{"app": pickRandom(r, []string{"shop", "mallory"})}
 		}
 		return spec
 	case "EIp":
-		return pick(r, []map[string]any{
-			{"externalNetworkType": "public", "ipAddress": pick(r, []string{v.fip, v.lb, "91.224.11.2", "91.224.11.200"})},
-			{"childRef": pick(r, []string{"eip-" + v.namespace + "-shop", v.namespace + "-ext-cloud", "evil-x-ext-cloud"})},
+		return pickRandom(r, []map[string]any{
+			{"externalNetworkType": "public", "ipAddress": pickRandom(r, []string{v.fip, v.lb, "91.224.11.2", "91.224.11.200"})},
+			{"childRef": pickRandom(r, []string{"eip-" + v.namespace + "-shop", v.namespace + "-ext-cloud", "evil-x-ext-cloud"})},
 			{"externalNetworkType": f.randomText(r)},
 			{},
 		})
 	case "FIp":
-		return pick(r, []map[string]any{
+		return pickRandom(r, []map[string]any{
 			{"ipAddress": v.pod, "externalNetworkType": "public"},
-			{"podTarget": map[string]any{"podName": pick(r, []string{"shop", "mallory"})}, "externalNetworkType": "public"},
-			{"ipAddress": "10.66.0.2", "eip": pick(r, []string{"default-gw", "shop"})},
+			{"podTarget": map[string]any{"podName": pickRandom(r, []string{"shop", "mallory"})}, "externalNetworkType": "public"},
+			{"ipAddress": "10.66.0.2", "eip": pickRandom(r, []string{"default-gw", "shop"})},
 		})
 	case "EgressRoute":
-		return map[string]any{"destinations": []any{pick(r, []string{v.pod + "/32", "0.0.0.0/0", "203.0.113.0/24"})}, "externalNetworkType": "public"}
+		return map[string]any{"destinations": []any{pickRandom(r, []string{v.pod + "/32", "0.0.0.0/0", "203.0.113.0/24"})}, "externalNetworkType": "public"}
 	case "Pod":
 		return map[string]any{"nodeName": "node3", "containers": []any{map[string]any{"name": "main", "image": "lab/echo"}}}
 	default:
@@ -232,23 +232,23 @@ func (f *fixture) randomSpec(r *rand.Rand, kind string) map[string]any {
 	}
 }
 
-// randomSlice is the content of a hand-written EndpointSlice.
-func (f *fixture) randomSlice(r *rand.Rand) map[string]any {
-	v := pick(r, f.victims)
-	endpoint := map[string]any{"addresses": []any{pick(r, []string{v.pod, "10.66.0.2", "10.30.0.1", "91.224.11.2", "172.22.0.1"})}}
+// randomEndpointSlice is the content of a hand-written EndpointSlice.
+func (f *attackFixture) randomEndpointSlice(r *rand.Rand) map[string]any {
+	v := pickRandom(r, f.victims)
+	endpoint := map[string]any{"addresses": []any{pickRandom(r, []string{v.pod, "10.66.0.2", "10.30.0.1", "91.224.11.2", "172.22.0.1"})}}
 	if r.IntN(2) == 0 {
-		endpoint["targetRef"] = map[string]any{"kind": "Pod", "name": f.randomText(r), "namespace": pick(r, []string{"evil-x", v.namespace})}
+		endpoint["targetRef"] = map[string]any{"kind": "Pod", "name": f.randomText(r), "namespace": pickRandom(r, []string{"evil-x", v.namespace})}
 	}
 	return map[string]any{"addressType": "IPv4", "endpoints": []any{endpoint}, "ports": []any{map[string]any{"port": int64(80), "name": ""}}}
 }
 
-func pick[T any](r *rand.Rand, of []T) T { return of[r.IntN(len(of))] }
+func pickRandom[T any](r *rand.Rand, of []T) T { return of[r.IntN(len(of))] }
 
-// expectOwnAddresses fails the test when a row of the attacker's VPC has an address of a victim.
-func (f *fixture) expectOwnAddresses(t *testing.T) {
+// expectNoVictimAddresses fails the test when a row of the attacker's VPC has an address of a victim.
+func (f *attackFixture) expectNoVictimAddresses(t *testing.T) {
 	t.Helper()
 	for _, table := range []string{"NAT", "Load_Balancer", "Logical_Router_Static_Route", "Logical_Router_Policy", "ACL"} {
-		for _, row := range f.Table(t, table, "") {
+		for _, row := range f.ReadNBTable(t, table, "") {
 			text := fmt.Sprint(row)
 			if !strings.Contains(text, "evil-x") {
 				continue
@@ -264,15 +264,15 @@ func (f *fixture) expectOwnAddresses(t *testing.T) {
 	}
 }
 
-// rowsOfOthers is every row of the northbound database that does not mention the attacker's namespaces, by table and UUID.
-func (f *fixture) rowsOfOthers(t *testing.T) map[string]map[string]any {
+// readVictimRows is every row of the northbound database that does not mention the attacker's namespaces, by table and UUID.
+func (f *attackFixture) readVictimRows(t *testing.T) map[string]map[string]any {
 	t.Helper()
 	out := map[string]map[string]any{}
 	for _, table := range []string{
 		"Logical_Router", "Logical_Router_Port", "Logical_Router_Policy", "Logical_Router_Static_Route", "NAT", "Load_Balancer", "Load_Balancer_Health_Check",
 		"Logical_Switch", "Logical_Switch_Port", "ACL", "QoS", "DHCP_Options", "HA_Chassis_Group", "Gateway_Chassis",
 	} {
-		for _, row := range f.Table(t, table, "") {
+		for _, row := range f.ReadNBTable(t, table, "") {
 			if text := fmt.Sprint(row); !strings.Contains(text, "evil") && strings.Contains(text, "acme") {
 				out[fmt.Sprintf("%s %v", table, row["_uuid"])] = row
 			}

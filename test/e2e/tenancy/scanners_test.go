@@ -12,23 +12,23 @@ import (
 
 // TestTenancyScanners runs govulncheck, gosec and all fuzzers. CI has stages of its own for the first two, and runs the fuzzers' seeds as unit tests.
 func TestTenancyScanners(t *testing.T) {
-	if !show.Full() {
+	if !show.IsFullSize() {
 		t.Skip("make vuln, lint and test do it")
 	}
-	item := tenancy.Item(t, 6)
-	scanned := makeTarget(t, "vuln")
+	item := tenancyItems.Item(t, 6)
+	scanned := runMake(t, "vuln")
 	if n := strings.Count(scanned, "No vulnerabilities found."); n != 4 {
 		t.Errorf("%d of 4 scans found nothing:\n%s", n, scanned)
 	}
 	database := regexp.MustCompile(`(?m)^database: .*`).FindString(scanned)
-	makeTarget(t, "lint")
-	fuzzers, executions := fuzzed(t, makeTarget(t, "fuzz", "FUZZTIME=1m"))
-	item.Figure("no known vulnerability in packages and 3 programs (%s), no finding of gosec, %d fuzzers with %d executions: no failure",
+	runMake(t, "lint")
+	fuzzers, executions := parseFuzzOutput(t, runMake(t, "fuzz", "FUZZTIME=1m"))
+	item.AddFigure("no known vulnerability in packages and 3 programs (%s), no finding of gosec, %d fuzzers with %d executions: no failure",
 		database, fuzzers, executions)
 }
 
-// makeTarget runs a target of the Makefile and returns what it prints.
-func makeTarget(t *testing.T, args ...string) string {
+// runMake runs a target of the Makefile and returns what it prints.
+func runMake(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "make", append([]string{"--no-print-directory", "-C", "../../.."}, args...)...)
 	out, err := cmd.CombinedOutput()
@@ -38,8 +38,8 @@ func makeTarget(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// fuzzed reads the lines of make fuzz: how many fuzzers ran, and how often they were executed.
-func fuzzed(t *testing.T, text string) (fuzzers, executions int) {
+// parseFuzzOutput reads the lines of make fuzz: how many fuzzers ran, and how often they were executed.
+func parseFuzzOutput(t *testing.T, text string) (fuzzers, executions int) {
 	t.Helper()
 	for _, m := range regexp.MustCompile(`(?m)^Fuzz\w+ +\S+ +PASS +(\d+) executions$`).FindAllStringSubmatch(text, -1) {
 		n, err := strconv.Atoi(m[1])

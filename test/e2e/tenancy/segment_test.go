@@ -18,45 +18,45 @@ import (
 // sharedAddress is the address on the network public that all projects reach.
 const sharedAddress = "91.224.11.90"
 
-// segment is who asks whom on the network public, while isolation is switched on and off.
-type segment struct {
-	*fixture
+// segmentFixture is who asks whom on the network public, while isolation is switched on and off.
+type segmentFixture struct {
+	*attackFixture
 	addresses        []string            // of two victims
-	owns             map[string][]string // who asks, and which of the addresses are its own and answer it
+	ownTargets       map[string][]string // who asks, and which of the addresses are its own and answer it
 	answered, silent atomic.Int32
 }
 
-// showSegment switches isolation of tenants on the network public on and off, and asks from everywhere.
-func showSegment(t *testing.T, f *fixture) {
+// checkSegmentIsolation switches isolation of tenants on the network public on and off, and asks from everywhere.
+func checkSegmentIsolation(t *testing.T, f *attackFixture) {
 	t.Helper()
-	item := tenancy.Item(t, 4)
-	f.reserve(t, sharedAddress)
-	f.leaveByPublic(t)
+	item := tenancyItems.Item(t, 4)
+	f.excludeAddress(t, sharedAddress)
+	f.startAskingPods(t)
 	streams := f.startStreams(t)
-	harness.ForgetSilence(streams...)
+	harness.ResetGaps(streams...)
 	web, pay := f.victims[0], f.victims[1]
-	s := &segment{fixture: f, addresses: []string{web.fip, web.lb, pay.fip, pay.lb}, owns: map[string][]string{
+	s := &segmentFixture{attackFixture: f, addresses: []string{web.fip, web.lb, pay.fip, pay.lb}, ownTargets: map[string][]string{
 		"mallory.evil-x": nil, // it leaves by the network public, with the project's address there
 		"fixed.evil-x":   nil, // with an EgressIP on public, by another node
 		"usual.evil-x":   nil, // by the network cloud, and the routers of both
 		"mate.acme-web":  {web.lb},
 		"mate.acme-pay":  {pay.lb},
 	}}
-	s.ask(t, false)
-	f.isolatePublic(t, "Tenants", "")
-	s.ask(t, true)
-	s.share(t)
-	s.ask(t, true)
-	f.isolatePublic(t, "None", "")
-	s.ask(t, false)
-	silence := harness.ExpectSurvival(t, "the victims' streams", 20*time.Second, streams...)
-	item.Figure("%d attacks on pools and quotas; on a network with isolation Tenants %d connections of other projects got no answer; %d of their own, of outsiders, "+
+	s.expectReachability(t, false)
+	f.setPublicIsolation(t, "Tenants", "")
+	s.expectReachability(t, true)
+	s.checkSharedAddress(t)
+	s.expectReachability(t, true)
+	f.setPublicIsolation(t, "None", "")
+	s.expectReachability(t, false)
+	silence := harness.ExpectStreamsContinue(t, "the victims' streams", 20*time.Second, streams...)
+	item.AddFigure("%d attacks on pools and quotas; on a network with isolation Tenants %d connections of other projects got no answer; %d of their own, of outsiders, "+
 		"to a shared address and without isolation did; longest silence of a stream %v",
 		len(poolAttacks), s.silent.Load(), s.answered.Load(), silence.Round(time.Millisecond))
 }
 
-// ask lets everybody ask everywhere at once.
-func (s *segment) ask(t *testing.T, isolated bool) {
+// expectReachability lets everybody ask everywhere at once.
+func (s *segmentFixture) expectReachability(t *testing.T, isolated bool) {
 	t.Helper()
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -64,8 +64,8 @@ func (s *segment) ask(t *testing.T, isolated bool) {
 		s.answered.Add(1)
 		all.Go(func() { s.ExpectAnswer(t, asker, target, name, saw) })
 	}
-	for asker, own := range s.owns {
-		for _, target := range s.targets(asker) {
+	for asker, own := range s.ownTargets {
+		for _, target := range s.targetsFor(asker) {
 			address := netip.MustParseAddrPort(target[strings.LastIndex(target, "/")+1:]).Addr().String()
 			if !isolated || slices.Contains(own, address) {
 				answers(asker, target, "shop", "")
@@ -83,9 +83,9 @@ func (s *segment) ask(t *testing.T, isolated bool) {
 	}
 }
 
-// targets are what somebody asks: load balancers have only the port of their Service, and pods do not reach floating IPs of their own project that
+// targetsFor are what somebody asks: load balancers have only the port of their Service, and pods do not reach floating IPs of their own project that
 // are on a secondary network.
-func (s *segment) targets(asker string) (out []string) {
+func (s *segmentFixture) targetsFor(asker string) (out []string) {
 	_, namespace, _ := strings.Cut(asker, ".")
 	for _, v := range s.victims[:2] {
 		out = append(out, "http://"+v.lb+":80")
@@ -96,27 +96,27 @@ func (s *segment) targets(asker string) (out []string) {
 	return out
 }
 
-// share lets a Service have an address that answers all. Only the namespace that it is granted to gets it.
-func (s *segment) share(t *testing.T) {
+// checkSharedAddress lets a Service have an address that answers all. Only the namespace that it is granted to gets it.
+func (s *segmentFixture) checkSharedAddress(t *testing.T) {
 	t.Helper()
-	s.isolatePublic(t, "Tenants", fmt.Sprintf(", sharedAddresses: [{address: %s, namespace: acme-web}]", sharedAddress))
-	who := s.actor(t, edit)
-	who.MustApply(t, s.fixture, eip("evil-x", "shared", fmt.Sprintf("{externalNetworkType: public, ipAddress: %s}", sharedAddress)))
-	s.expectReason(t, harness.Ref("EIp", "evil-x", "shared"), "Accepted", "AddressReserved")
+	s.setPublicIsolation(t, "Tenants", fmt.Sprintf(", sharedAddresses: [{address: %s, namespace: acme-web}]", sharedAddress))
+	who := s.actor(t, tenantEditor)
+	who.MustApply(t, s.attackFixture, eipManifest("evil-x", "shared", fmt.Sprintf("{externalNetworkType: public, ipAddress: %s}", sharedAddress)))
+	s.expectReason(t, harness.ObjectRef("EIp", "evil-x", "shared"), "Accepted", "AddressReserved")
 	s.Apply(t, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: shared, namespace: acme-web, annotations: {network.kube-dc.com/external-network-type: public}},
   spec: {type: LoadBalancer, loadBalancerIP: %s, selector: {app: shop}, ports: [{port: 80}]}}`, sharedAddress))
-	s.WaitInForce(t, "Service", "acme-web", "shared")
+	s.WaitProgrammedOnNodes(t, "Service", "acme-web", "shared")
 	s.SyncFlows(t)
-	for asker := range s.owns {
+	for asker := range s.ownTargets {
 		s.ExpectAnswer(t, asker, "http://"+sharedAddress, "shop", "")
 		s.answered.Add(1)
 	}
 }
 
-// reserve adds an address to excludeIps of the Subnet of the network public.
-func (f *fixture) reserve(t *testing.T, address string) {
+// excludeAddress adds an address to excludeIps of the Subnet of the network public.
+func (f *attackFixture) excludeAddress(t *testing.T, address string) {
 	t.Helper()
-	o, err := f.Objects.Get(harness.Within(t, time.Minute), harness.Ref("Subnet", "", "ext-public"))
+	o, err := f.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef("Subnet", "", "ext-public"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,9 +134,9 @@ func (f *fixture) reserve(t *testing.T, address string) {
 	}
 }
 
-// leaveByPublic starts the pods that ask. Those of the attacker leave in three ways: mallory with the project's address on the network public,
+// startAskingPods starts the pods that ask. Those of the attacker leave in three ways: mallory with the project's address on the network public,
 // fixed with an EgressIP there, and usual by the default network.
-func (f *fixture) leaveByPublic(t *testing.T) {
+func (f *attackFixture) startAskingPods(t *testing.T) {
 	t.Helper()
 	for _, p := range []harness.Pod{
 		{Namespace: "evil-x", Name: "fixed", Node: "node1"},
@@ -148,27 +148,27 @@ func (f *fixture) leaveByPublic(t *testing.T) {
 	}
 	f.Apply(t, `{apiVersion: kube-dc.com/v1alpha1, kind: EgressRoute, metadata: {name: segment, namespace: evil-x},
   spec: {destinations: [91.224.11.0/24], externalNetworkType: public, podSelector: {matchLabels: {app: mallory}}}}`)
-	f.WaitInForce(t, "EgressRoute", "evil-x", "segment")
-	f.MakeAssignable(t, "node1", true)
-	t.Cleanup(func() { f.MakeAssignable(t, "node1", false) })
+	f.WaitProgrammedOnNodes(t, "EgressRoute", "evil-x", "segment")
+	f.SetEgressAssignable(t, "node1", true)
+	t.Cleanup(func() { f.SetEgressAssignable(t, "node1", false) })
 	f.Apply(t, `{apiVersion: k8s.ovn.org/v1, kind: EgressIP, metadata: {name: segment}, spec: {egressIPs: [91.224.11.91],
   namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: evil-x}}, podSelector: {matchLabels: {app: fixed}}}}`)
-	f.WaitInForce(t, "EgressIP", "", "segment")
+	f.WaitProgrammedOnNodes(t, "EgressIP", "", "segment")
 }
 
-// isolatePublic sets the isolation of the network public, and waits until all nodes have it.
-func (f *fixture) isolatePublic(t *testing.T, isolation, more string) {
+// setPublicIsolation sets the isolation of the network public, and waits until all nodes have it.
+func (f *attackFixture) setPublicIsolation(t *testing.T, isolation, more string) {
 	t.Helper()
 	f.Apply(t, fmt.Sprintf("{apiVersion: kube-dc.com/v1alpha1, kind: ExternalNetwork, metadata: {name: segment}, spec: {type: public, subnets: [ext-public], isolation: %s%s}}",
 		isolation, more))
-	f.WaitInForce(t, "ExternalNetwork", "", "segment")
+	f.WaitProgrammedOnNodes(t, "ExternalNetwork", "", "segment")
 	wanted := 0
 	if isolation == "Tenants" {
 		wanted = 4 // the attacker's router and those of the victims
 	}
-	f.Until(t, fmt.Sprintf("at least %d routers have rules", wanted), func() bool {
+	f.PollUntil(t, fmt.Sprintf("at least %d routers have rules", wanted), func() bool {
 		have := 0
-		for _, row := range f.Table(t, "acl", "priority") {
+		for _, row := range f.ReadNBTable(t, "acl", "priority") {
 			if fmt.Sprint(row["priority"]) == "110" {
 				have++
 			}

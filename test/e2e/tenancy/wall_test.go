@@ -21,23 +21,23 @@ import (
 
 // Annotations of Kube-OVN and Multus by which a pod chooses its networks.
 const (
-	onSwitch = "ovn.kubernetes.io/logical_switch"
-	alsoOn   = "k8s.v1.cni.cncf.io/networks"
-	alsoAs   = "default.acme-web.ovn.kubernetes.io/logical_switch"
+	podSwitchKey        = "ovn.kubernetes.io/logical_switch"
+	podNetworksKey      = "k8s.v1.cni.cncf.io/networks"
+	attachmentSwitchKey = "default.acme-web.ovn.kubernetes.io/logical_switch"
 )
 
 const victimSwitch = "acme-web-default"
 
-// wall is a lab in which no admission policy stands: a victim, an attacker with a project, and one without.
-type wall struct {
+// noAdmissionFixture is a lab in which no admission policy stands: a victim, an attacker with a project, and one without.
+type noAdmissionFixture struct {
 	*harness.Cluster
-	controller *harness.Controller
-	public     harness.ExternalSide
-	shop, dns  string // addresses of the victim's pod and of the platform's
-	streams    []*harness.Stream
+	controller              *harness.Controller
+	public                  harness.ExternalNetwork
+	shopAddress, dnsAddress string // addresses of the victim's pod and of the platform's
+	streams                 []*harness.Stream
 }
 
-func newWall(t *testing.T) *wall {
+func newNoAdmissionFixture(t *testing.T) *noAdmissionFixture {
 	t.Helper()
 	c := harness.StartLab(t, "wall", harness.LoadTopology(t, "shared.yaml"))
 	c.InstallSallyport(t)
@@ -45,58 +45,58 @@ func newWall(t *testing.T) *wall {
 	if err := policies.DeleteCollection(harness.Within(t, time.Minute), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w := &wall{Cluster: c, public: c.Network(t, "public"), controller: c.NewController(t, t.TempDir(), "--isolation=Report", "--trusted-namespaces=kube-system")}
+	w := &noAdmissionFixture{Cluster: c, public: c.Network(t, "public"), controller: c.NewController(t, t.TempDir(), "--isolation=Report", "--trusted-namespaces=kube-system")}
 	w.controller.StartForTest(t)
 	c.CreateOrganization(t, "acme")
 	c.CreateOrganization(t, "evil")
 	c.CreateProject(t, "acme", "web", "10.30.0.0/24", "cloud")
 	c.CreateProject(t, "evil", "x", "10.66.0.0/24", "cloud")
 	c.CreateNamespace(t, "mgmt-b", "")
-	w.shop = c.RunPod(t, harness.Pod{Namespace: "acme-web", Name: "shop", Node: "node2"})
+	w.shopAddress = c.RunPod(t, harness.Pod{Namespace: "acme-web", Name: "shop", Node: "node2"})
 	c.RunPod(t, harness.Pod{Namespace: "acme-web", Name: "mate", Node: "node1"})
 	c.RunPod(t, harness.Pod{Namespace: "evil-x", Name: "mallory", Node: "node2"})
-	w.dns = c.RunPod(t, harness.Pod{Namespace: "mgmt-b", Name: "dns", Node: "node2"})
+	w.dnsAddress = c.RunPod(t, harness.Pod{Namespace: "mgmt-b", Name: "dns", Node: "node2"})
 	fip := c.CreateFIP(t, "acme-web", "shop", "{podTarget: {podName: shop}, externalNetworkType: public}")
-	w.streams = []*harness.Stream{w.StartStream(t, w.public.Client, fip), w.StartStream(t, "mate.acme-web", w.shop)}
+	w.streams = []*harness.Stream{w.StartStream(t, w.public.Client, fip), w.StartStream(t, "mate.acme-web", w.shopAddress)}
 	return w
 }
 
-// restart starts the controller anew with other settings.
-func (w *wall) restart(t *testing.T, settings ...string) {
+// restartController starts the controller anew with other settings.
+func (w *noAdmissionFixture) restartController(t *testing.T, settings ...string) {
 	t.Helper()
 	w.controller.Stop(syscall.SIGTERM)
 	w.controller.Args = append(w.controller.Args[:len(w.controller.Args)-2], settings...)
 	w.controller.Start(t)
 }
 
-// run starts a pod of an attacker.
-func (w *wall) run(t *testing.T, namespace, name string, annotations map[string]string) string {
+// runPod starts a pod of an attacker.
+func (w *noAdmissionFixture) runPod(t *testing.T, namespace, name string, annotations map[string]string) string {
 	t.Helper()
 	return w.RunPod(t, harness.Pod{Namespace: namespace, Name: name, Node: "node1", Annotations: annotations})
 }
 
 // expectIsolated waits until a Project says of its isolation what it should; empty: nothing.
-func (w *wall) expectIsolated(t *testing.T, organization, project, reason, says string) {
+func (w *noAdmissionFixture) expectIsolated(t *testing.T, organization, project, reason, says string) {
 	t.Helper()
-	w.Wait(t, "Project", organization, project, func(o *unstructured.Unstructured) bool {
-		message, _ := harness.Condition(o, "Isolated")["message"].(string)
-		return o != nil && harness.ReasonOf(o, "Isolated") == reason && strings.Contains(message, says)
+	w.WaitForObject(t, "Project", organization, project, func(o *unstructured.Unstructured) bool {
+		message, _ := harness.FindCondition(o, "Isolated")["message"].(string)
+		return o != nil && harness.FalseReason(o, "Isolated") == reason && strings.Contains(message, says)
 	})
 }
 
 // expectMisplaced waits until the metric says so.
-func (w *wall) expectMisplaced(t *testing.T, isolation string, want float64) {
+func (w *noAdmissionFixture) expectMisplaced(t *testing.T, isolation string, want float64) {
 	t.Helper()
-	w.Until(t, fmt.Sprintf("%v misplaced pods with %s", want, isolation), func() bool {
-		got, err := w.controller.Scrape(harness.Within(t, 10*time.Second))
+	w.PollUntil(t, fmt.Sprintf("%v misplaced pods with %s", want, isolation), func() bool {
+		got, err := w.controller.ScrapeMetrics(harness.Within(t, 10*time.Second))
 		return err == nil && got[fmt.Sprintf("sallyport_misplaced_pods{isolation=%q}", isolation)] == want
 	})
 }
 
-// groups are the port groups that drop packets of misplaced pods.
-func (w *wall) groups(t *testing.T) (out []string) {
+// isolationPortGroups are the port groups that drop packets of misplaced pods.
+func (w *noAdmissionFixture) isolationPortGroups(t *testing.T) (out []string) {
 	t.Helper()
-	for _, row := range w.Table(t, "port_group", "name") {
+	for _, row := range w.ReadNBTable(t, "port_group", "name") {
 		if name := fmt.Sprint(row["name"]); strings.HasPrefix(name, "sallyport_isolation.") {
 			out = append(out, name)
 		}
@@ -105,16 +105,16 @@ func (w *wall) groups(t *testing.T) (out []string) {
 	return out
 }
 
-// flows is how many logical flows the victim's switch has.
-func (w *wall) flows(t *testing.T) int {
+// countSwitchFlows is how many logical flows the victim's switch has.
+func (w *noAdmissionFixture) countSwitchFlows(t *testing.T) int {
 	t.Helper()
 	w.SyncFlows(t)
 	list := w.RunTool(t, "ovn-sbctl", "--no-leader-only", "--timeout=30", "--db=unix:"+filepath.Join(w.Dir, "data/ovn/sb1.sock"), "lflow-list", victimSwitch)
 	return strings.Count(list, "\n")
 }
 
-// doctor is what the operator is told.
-func (w *wall) doctor(t *testing.T) string {
+// runDoctor is what the operator is told.
+func (w *noAdmissionFixture) runDoctor(t *testing.T) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -127,9 +127,9 @@ func (w *wall) doctor(t *testing.T) string {
 }
 
 // expectEvent waits for an Event of a Project.
-func (w *wall) expectEvent(t *testing.T, organization, project, reason string) {
+func (w *noAdmissionFixture) expectEvent(t *testing.T, organization, project, reason string) {
 	t.Helper()
-	w.Until(t, "Event "+reason, func() bool {
+	w.PollUntil(t, "Event "+reason, func() bool {
 		list, err := w.Client.CoreV1().Events(organization).List(harness.Within(t, time.Minute), metav1.ListOptions{})
 		return err == nil && slices.ContainsFunc(list.Items, func(e corev1.Event) bool {
 			return e.InvolvedObject.Kind == "Project" && e.InvolvedObject.Name == project && e.Reason == reason
@@ -140,142 +140,142 @@ func (w *wall) expectEvent(t *testing.T, organization, project, reason string) {
 // TestTenancyWall lets pods into networks where they do not belong, as whoever gets past admission could. With Report they get there; with
 // Enforce nothing gets through, in either direction, and the victim's connections go on.
 func TestTenancyWall(t *testing.T) {
-	item := tenancy.Item(t, 5)
-	w := newWall(t)
-	spy := w.run(t, "evil-x", "spy", map[string]string{onSwitch: victimSwitch})
+	item := tenancyItems.Item(t, 5)
+	w := newNoAdmissionFixture(t)
+	spy := w.runPod(t, "evil-x", "spy", map[string]string{podSwitchKey: victimSwitch})
 
 	t.Run("Report", func(t *testing.T) { // the positive control
-		w.ExpectAnswer(t, "spy.evil-x", "http://"+w.shop, "shop", spy)
-		w.ExpectAnswer(t, "shop.acme-web", "http://"+spy, "spy", w.shop)
+		w.ExpectAnswer(t, "spy.evil-x", "http://"+w.shopAddress, "shop", spy)
+		w.ExpectAnswer(t, "shop.acme-web", "http://"+spy, "spy", w.shopAddress)
 		w.expectIsolated(t, "acme", "web", "ForeignPod", "NOT dropped")
 		w.expectEvent(t, "acme", "web", "ForeignPod")
 		w.expectMisplaced(t, "Report", 1)
-		if got := w.groups(t); len(got) != 0 {
+		if got := w.isolationPortGroups(t); len(got) != 0 {
 			t.Errorf("rows are written: %q", got)
 		}
 	})
-	before := w.flows(t)
-	open := w.StartStream(t, "spy.evil-x", w.shop)
-	harness.ExpectSurvival(t, "the attacker's connection, with Report", 20*time.Second, open)
-	harness.ForgetSilence(w.streams...)
-	w.restart(t, "--isolation=Enforce", "--trusted-namespaces=kube-system")
+	before := w.countSwitchFlows(t)
+	open := w.StartStream(t, "spy.evil-x", w.shopAddress)
+	harness.ExpectStreamsContinue(t, "the attacker's connection, with Report", 20*time.Second, open)
+	harness.ResetGaps(w.streams...)
+	w.restartController(t, "--isolation=Enforce", "--trusted-namespaces=kube-system")
 	w.expectIsolated(t, "acme", "web", "ForeignPod", "packets of such pods are dropped")
 
 	t.Run("Enforce", func(t *testing.T) {
 		w.SyncFlows(t)
 		for _, protocol := range harness.Protocols {
-			w.ExpectSilence(t, "spy.evil-x", protocol+"://"+w.shop+":80")
+			w.ExpectSilence(t, "spy.evil-x", protocol+"://"+w.shopAddress+":80")
 			w.ExpectSilence(t, "shop.acme-web", protocol+"://"+spy+":80")
 		}
 		w.ExpectSilence(t, "spy.evil-x", "http://"+harness.InternetAddress)
 		w.expectMisplaced(t, "Enforce", 1)
-		if said := w.doctor(t); !strings.Contains(said, "ForeignPod") || !strings.Contains(said, "evil-x/spy") {
+		if said := w.runDoctor(t); !strings.Contains(said, "ForeignPod") || !strings.Contains(said, "evil-x/spy") {
 			t.Errorf("doctor says\n%s", said)
 		}
-		w.Until(t, "the end of a connection that is older than the rules", func() bool { return open.Silence() > 3*time.Second })
-		w.ExpectAnswer(t, "mate.acme-web", "http://"+w.shop, "shop", "")
-		item.Figure("second wall: a project without misplaced pods has no rows and no flows for it; with any number of them %d port group with two ACLs, and %d logical flows",
-			len(w.groups(t)), w.flows(t)-before)
+		w.PollUntil(t, "the end of a connection that is older than the rules", func() bool { return open.LongestGap() > 3*time.Second })
+		w.ExpectAnswer(t, "mate.acme-web", "http://"+w.shopAddress, "shop", "")
+		item.AddFigure("second wall: a project without misplaced pods has no rows and no flows for it; with any number of them %d port group with two ACLs, and %d logical flows",
+			len(w.isolationPortGroups(t)), w.countSwitchFlows(t)-before)
 	})
 	t.Run("Trusted", func(t *testing.T) { // the rules, and nothing else, were in the way
-		w.restart(t, "--isolation=Enforce", "--trusted-namespaces=kube-system,evil-x")
+		w.restartController(t, "--isolation=Enforce", "--trusted-namespaces=kube-system,evil-x")
 		w.expectIsolated(t, "acme", "web", "", "")
-		w.Until(t, "no rows", func() bool { return len(w.groups(t)) == 0 })
+		w.PollUntil(t, "no rows", func() bool { return len(w.isolationPortGroups(t)) == 0 })
 		w.SyncFlows(t)
-		w.ExpectAnswer(t, "spy.evil-x", "http://"+w.shop, "shop", spy)
-		w.restart(t, "--isolation=Enforce", "--trusted-namespaces=kube-system")
+		w.ExpectAnswer(t, "spy.evil-x", "http://"+w.shopAddress, "shop", spy)
+		w.restartController(t, "--isolation=Enforce", "--trusted-namespaces=kube-system")
 		w.expectIsolated(t, "acme", "web", "ForeignPod", "are dropped")
 	})
-	w.Remove(t, "Pod", "evil-x", "spy")
+	w.DeleteAndWait(t, "Pod", "evil-x", "spy")
 	w.expectIsolated(t, "acme", "web", "", "")
-	t.Run("WaysIn", w.tryWaysIn)
+	t.Run("WaysIn", w.checkMisplacedPods)
 	t.Run("Window", w.measureWindow)
 
 	w.expectIsolated(t, "acme", "web", "", "")
 	w.expectIsolated(t, "evil", "x", "", "")
 	w.expectMisplaced(t, "Enforce", 0)
-	w.Until(t, "no rows", func() bool { return len(w.groups(t)) == 0 })
-	silence := harness.ExpectSurvival(t, "the victim's streams", 20*time.Second, w.streams...)
+	w.PollUntil(t, "no rows", func() bool { return len(w.isolationPortGroups(t)) == 0 })
+	silence := harness.ExpectStreamsContinue(t, "the victim's streams", 20*time.Second, w.streams...)
 	t.Logf("the victim's streams were never silent for longer than %v", silence.Round(time.Millisecond))
-	if said := w.doctor(t); strings.Contains(said, "ForeignPod") || strings.Contains(said, "StrayPod") {
+	if said := w.runDoctor(t); strings.Contains(said, "ForeignPod") || strings.Contains(said, "StrayPod") {
 		t.Errorf("doctor still says\n%s", said)
 	}
 }
 
-// wayIn is a pod that is where it does not belong.
-type wayIn struct {
+// misplacedPod is a pod that is where it does not belong.
+type misplacedPod struct {
 	what, namespace, pod string
 	annotations          map[string]string
-	target, who          string // that it must not reach: address and name
+	target, targetName   string // that it must not reach: address and name
 	project              string // that reports it, as ORGANIZATION/NAME
 	reason               string
 }
 
-// tryWaysIn tries each way in with Enforce. The control is the same pod with Report.
-func (w *wall) tryWaysIn(t *testing.T) {
-	for _, way := range []wayIn{
+// checkMisplacedPods tries each way in with Enforce. The control is the same pod with Report.
+func (w *noAdmissionFixture) checkMisplacedPods(t *testing.T) {
+	for _, way := range []misplacedPod{
 		{
 			what: "a second interface", namespace: "evil-x", pod: "two",
-			annotations: map[string]string{alsoOn: "acme-web/default", alsoAs: victimSwitch},
-			target:      w.shop, who: "shop", project: "acme/web", reason: "ForeignPod",
+			annotations: map[string]string{podNetworksKey: "acme-web/default", attachmentSwitchKey: victimSwitch},
+			target:      w.shopAddress, targetName: "shop", project: "acme/web", reason: "ForeignPod",
 		},
 		{
 			what: "a pod that is called after one of the victim's", namespace: "evil-x", pod: "shop.acme-web",
-			annotations: map[string]string{onSwitch: victimSwitch},
-			target:      w.shop, who: "shop", project: "acme/web", reason: "ForeignPod",
+			annotations: map[string]string{podSwitchKey: victimSwitch},
+			target:      w.shopAddress, targetName: "shop", project: "acme/web", reason: "ForeignPod",
 		},
 		{
 			what: "a pod of a namespace without a project", namespace: "mgmt-b", pod: "spy",
-			annotations: map[string]string{onSwitch: victimSwitch},
-			target:      w.shop, who: "shop", project: "acme/web", reason: "ForeignPod",
+			annotations: map[string]string{podSwitchKey: victimSwitch},
+			target:      w.shopAddress, targetName: "shop", project: "acme/web", reason: "ForeignPod",
 		},
 		{
 			what: "straight on the external network", namespace: "evil-x", pod: "wire",
-			annotations: map[string]string{onSwitch: "ext-public"},
-			target:      w.public.NeighbourAddress, who: w.public.Neighbour, project: "evil/x", reason: "StrayPod",
+			annotations: map[string]string{podSwitchKey: "ext-public"},
+			target:      w.public.NeighbourAddress, targetName: w.public.Neighbour, project: "evil/x", reason: "StrayPod",
 		},
 		{
 			what: "on the platform's network", namespace: "evil-x", pod: "platform",
-			annotations: map[string]string{onSwitch: "ovn-default"},
-			target:      w.dns, who: "dns", project: "evil/x", reason: "StrayPod",
+			annotations: map[string]string{podSwitchKey: "ovn-default"},
+			target:      w.dnsAddress, targetName: "dns", project: "evil/x", reason: "StrayPod",
 		},
 	} {
-		t.Run(way.what, func(t *testing.T) { w.tryWayIn(t, way) })
+		t.Run(way.what, func(t *testing.T) { w.checkMisplacedPod(t, way) })
 	}
 }
 
-func (w *wall) tryWayIn(t *testing.T, way wayIn) {
+func (w *noAdmissionFixture) checkMisplacedPod(t *testing.T, way misplacedPod) {
 	t.Helper()
 	organization, project, _ := strings.Cut(way.project, "/")
-	own := w.run(t, way.namespace, way.pod, way.annotations)
+	own := w.runPod(t, way.namespace, way.pod, way.annotations)
 	from, target := way.pod+"."+way.namespace, "http://"+way.target
 	w.expectIsolated(t, organization, project, way.reason, way.namespace+"/"+way.pod)
 	w.expectIsolated(t, organization, project, way.reason, "packets of such pods are dropped")
 	w.SyncFlows(t)
 	w.ExpectSilence(t, from, target)
-	if way.annotations[alsoOn] != "" { // where it belongs it is as free as any
+	if way.annotations[podNetworksKey] != "" { // where it belongs it is as free as any
 		w.ExpectAnswer(t, "mallory.evil-x", "http://"+own, way.pod, "")
 	}
-	w.restart(t, "--isolation=Report", "--trusted-namespaces=kube-system")
+	w.restartController(t, "--isolation=Report", "--trusted-namespaces=kube-system")
 	w.expectIsolated(t, organization, project, way.reason, "NOT dropped")
 	w.SyncFlows(t)
-	w.ExpectAnswer(t, from, target, way.who, "")
-	w.restart(t, "--isolation=Enforce", "--trusted-namespaces=kube-system")
+	w.ExpectAnswer(t, from, target, way.targetName, "")
+	w.restartController(t, "--isolation=Enforce", "--trusted-namespaces=kube-system")
 	w.expectIsolated(t, organization, project, way.reason, "are dropped")
-	w.Remove(t, "Pod", way.namespace, way.pod)
+	w.DeleteAndWait(t, "Pod", way.namespace, way.pod)
 	w.expectIsolated(t, organization, project, "", "")
 }
 
 // measureWindow asks as soon as a foreign pod runs: the rules are written when its port is, so they should be there first.
-func (w *wall) measureWindow(t *testing.T) {
-	pods, through := show.Size(20, 5), 0
+func (w *noAdmissionFixture) measureWindow(t *testing.T) {
+	pods, through := show.ChooseSize(20, 5), 0
 	for i := range pods {
 		name := fmt.Sprintf("fast%d", i)
-		w.run(t, "evil-x", name, map[string]string{onSwitch: victimSwitch})
-		if _, err := w.Ask(name+".evil-x", "http://"+w.shop); err == nil {
+		w.runPod(t, "evil-x", name, map[string]string{podSwitchKey: victimSwitch})
+		if _, err := w.SendRequest(name+".evil-x", "http://"+w.shopAddress); err == nil {
 			through++
 		}
-		w.Remove(t, "Pod", "evil-x", name)
+		w.DeleteAndWait(t, "Pod", "evil-x", name)
 	}
 	t.Logf("%d of %d foreign pods were answered right after they were ready", through, pods)
 }

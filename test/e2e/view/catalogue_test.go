@@ -25,22 +25,22 @@ func TestViewFaultsPage(t *testing.T) {
 		known[r.Reason] = true
 	}
 	seen := map[string]bool{}
-	for _, f := range catalogue() {
-		if !known[f.cause] || seen[f.what] {
-			t.Errorf("%s: %s is no code, or the fault is there twice", f.what, f.cause)
+	for _, f := range allFaults() {
+		if !known[f.wantCode] || seen[f.what] {
+			t.Errorf("%s: %s is no code, or the fault is there twice", f.what, f.wantCode)
 		}
 		seen[f.what] = true
 	}
 	if len(seen) < 40 {
 		t.Errorf("%d faults are fewer than 40", len(seen))
 	}
-	page.Check(t, harness.Reference+"faults.md", faultsPage(t))
+	page.Check(t, harness.ReferenceDir+"faults.md", faultsPage(t))
 }
 
 // faultsPage is the catalogue as a page.
 func faultsPage(t *testing.T) string {
 	t.Helper()
-	names := places(harness.LoadTopology(t, wardTopology))
+	names := placeholders(harness.LoadTopology(t, faultTopology))
 	objects := strings.NewReplacer("Cluster", "the cluster", "Node {holder}", "the node that holds the gateway")
 	var out strings.Builder
 	fmt.Fprintf(&out, `# Faults
@@ -51,11 +51,11 @@ it is well. What the codes mean: [findings](findings.md), [conditions](condition
 `+"`test/e2e/view`"+`.
 
 There, %s is the address of a Service, %s that of a floating IP, and %s a client outside.
-`, len(catalogue()), shopAddress, deskAddress, harness.InternetAddress)
+`, len(allFaults()), shopAddress, deskAddress, harness.InternetAddress)
 	for _, c := range faultChapters {
 		fmt.Fprintf(&out, "\n## %s\n\n| fault | command | names |\n|---|---|---|\n", c.title)
 		for _, f := range c.faults {
-			fmt.Fprintf(&out, "| %s | `sallyport %s` | `%s` %s |\n", f.what, names.Replace(f.types), f.cause, objects.Replace(f.about))
+			fmt.Fprintf(&out, "| %s | `sallyport %s` | `%s` %s |\n", f.what, names.Replace(f.command), f.wantCode, objects.Replace(f.wantAbout))
 		}
 	}
 	return out.String()

@@ -7,30 +7,30 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// departure is a line of the overview's table of addresses: what decides, and with which address the pod is seen then.
-type departure struct {
+// sourceAddressCase is a line of the overview's table of addresses: what decides, and with which address the pod is seen then.
+type sourceAddressCase struct {
 	manifest, kind, name string
 	address              func() string
 }
 
-// overview: the example of the page is as it is drawn, and which address a packet has is as its table says. Each line is added to those
+// followOverview: the example of the page is as it is drawn, and which address a packet has is as its table says. Each line is added to those
 // before it: the first that applies decides, so the table is gone through from its end.
-func (r *reader) overview(t *testing.T, page []harness.Block) {
+func (r *docReader) followOverview(t *testing.T, page []harness.CodeBlock) {
 	const tenant = "initech-site"
-	r.does(t, page[:1])
+	r.runBlocks(t, page[:1])
 	r.WaitProgrammed(t, "Project", "initech", "site")
-	r.does(t, page[1:])
+	r.runBlocks(t, page[1:])
 	r.WaitProgrammed(t, "FIp", tenant, "web")
 	r.WaitProgrammed(t, "Service", tenant, "web")
-	front := r.ingress(t, tenant, "web")
-	r.ExpectAnswer(t, "internet", "http://"+r.ReadStatus(t, "FIp", tenant, "web", "externalIP"), "web", "203.0.113.10")
+	front := r.serviceIngress(t, tenant, "web")
+	r.ExpectAnswer(t, "internet", "http://"+r.ReadStatusField(t, "FIp", tenant, "web", "externalIP"), "web", "203.0.113.10")
 	r.ExpectAnswer(t, "internet", "http://"+front+":443", "web", "203.0.113.10")
 
 	seen := func(kind, name string) func() string {
-		return func() string { return r.ReadStatus(t, kind, tenant, name, "externalIP") }
+		return func() string { return r.ReadStatusField(t, kind, tenant, name, "externalIP") }
 	}
-	for _, d := range []departure{
-		{address: func() string { return r.ReadStatus(t, "Project", "initech", "site", "externalIP") }},
+	for _, d := range []sourceAddressCase{
+		{address: func() string { return r.ReadStatusField(t, "Project", "initech", "site", "externalIP") }},
 		{
 			`{apiVersion: kube-dc.com/v1, kind: FIp, metadata: {name: cloud, namespace: initech-site}, spec: {externalNetworkType: cloud, podTarget: {podName: web}}}`,
 			"FIp", "cloud", seen("FIp", "cloud"),

@@ -24,26 +24,26 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// reader is somebody who does what pages say, one after the other, in one lab.
-type reader struct {
+// docReader is somebody who does what pages say, one after the other, in one lab.
+type docReader struct {
 	*harness.Cluster
-	env   []string
-	dir   string // where commands are typed
-	ended func() // ends the controller
-	pages int
-	count
+	env            []string
+	dir            string // where commands are typed
+	stopController func() // ends the controller
+	pages          int
+	blockCount
 }
 
-// count is how much was done.
-type count struct{ applied, commands int }
+// blockCount is how much was done.
+type blockCount struct{ applied, commands int }
 
-// counted counts what is typed in.
-func counted(list []harness.Block) (out count) {
+// countBlocks counts what is typed in.
+func countBlocks(list []harness.CodeBlock) (out blockCount) {
 	for _, b := range list {
 		if b.Kind == "yaml" {
 			out.applied++
 		} else {
-			out.commands += commandsIn(b.Text)
+			out.commands += countCommandLines(b.Text)
 		}
 	}
 	return out
@@ -51,49 +51,51 @@ func counted(list []harness.Block) (out count) {
 
 // TestView5Docs: what the documentation says works, from top to bottom, as it is written.
 func TestView5Docs(t *testing.T) {
-	item := views.Item(t, 5)
+	item := viewItems.Item(t, 5)
 	c := harness.StartLab(t, "howto", harness.LoadTopology(t, "howto.yaml"))
-	r := &reader{Cluster: c, env: environment(t, c), dir: harness.Root}
+	r := &docReader{Cluster: c, env: readerEnv(t, c), dir: harness.RepositoryRoot}
 	t.Cleanup(func() {
-		if r.ended != nil {
-			r.ended()
+		if r.stopController != nil {
+			r.stopController()
 		}
 	})
 	begun := time.Now()
-	for _, h := range r.howtos(t) {
-		t.Run(h.page, func(t *testing.T) { h.follow(t, harness.TypedBlocks(harness.ReadFile(t, harness.Pages+h.page))) })
+	for _, h := range r.listHowtos(t) {
+		t.Run(h.page, func(t *testing.T) {
+			h.follow(t, harness.ExecutableBlocks(harness.ReadFile(t, harness.HowtoDir+h.page)))
+		})
 	}
 	t.Run("overview.md", func(t *testing.T) {
-		r.overview(t, harness.TypedBlocks(harness.ReadFile(t, harness.Root+"/docs/concepts/overview.md")))
+		r.followOverview(t, harness.ExecutableBlocks(harness.ReadFile(t, harness.RepositoryRoot+"/docs/concepts/overview.md")))
 	})
-	item.Figure("%d how-tos and the overview, read from top to bottom in one lab: %d manifests applied, %d commands run, and packets where they should be (%.0f s)",
+	item.AddFigure("%d how-tos and the overview, read from top to bottom in one lab: %d manifests applied, %d commands run, and packets where they should be (%.0f s)",
 		r.pages, r.applied, r.commands, time.Since(begun).Seconds())
-	item.Figure("%s", checked(t))
-	if !show.Full() {
-		item.Figure("docs/howto/%s needs labs of its own and is typed in at full size only; here its commands are looked up (TestLab7)", harness.LabPage)
+	item.AddFigure("%s", runDocsTests(t))
+	if !show.IsFullSize() {
+		item.AddFigure("docs/howto/%s needs labs of its own and is typed in at full size only; here its commands are looked up (TestLab7)", harness.LabPage)
 	}
 }
 
 // howto is a page that somebody follows.
 type howto struct {
 	page   string
-	follow func(*testing.T, []harness.Block)
+	follow func(*testing.T, []harness.CodeBlock)
 }
 
-// howtos are all pages, in the order in which they are read: what one of them makes, a later one uses. A page that is not here is an error.
-func (r *reader) howtos(t *testing.T) []howto {
+// listHowtos are all pages, in the order in which they are read: what one of them makes, a later one uses. A page that is not here is an error.
+func (r *docReader) listHowtos(t *testing.T) []howto {
 	t.Helper()
 	list := []howto{
-		{"install.md", r.install},
-		{"addresses.md", r.addresses},
-		{"nodes.md", r.nodes},
-		{"egress.md", r.egress},
-		{"look.md", r.look},
-		{"ui.md", r.onMap},
-		{"night.md", r.night},
-		{"cli.md", r.commandLine},
+		{"install.md", r.followInstall},
+		{"addresses.md", r.followAddresses},
+		{"nodes.md", r.followNodes},
+		{"egress.md", r.followEgress},
+		{"look.md", r.followLook},
+		{"ui.md", r.followUI},
+		{"night.md", r.followNight},
+		{"cli.md", r.followCLI},
 	}
-	files, err := filepath.Glob(harness.Pages + "*.md")
+	files, err := filepath.Glob(harness.HowtoDir + "*.md")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no how-tos: %v", err)
 	}
@@ -107,8 +109,8 @@ func (r *reader) howtos(t *testing.T) []howto {
 	return list
 }
 
-// environment is what a reader has: a home, our command, helm, and the lab. What was built before is not built again.
-func environment(t *testing.T, c *harness.Cluster) []string {
+// readerEnv is what a reader has: a home, our command, helm, and the lab. What was built before is not built again.
+func readerEnv(t *testing.T, c *harness.Cluster) []string {
 	t.Helper()
 	cache, err := parts.CacheDir()
 	if err != nil {
@@ -120,7 +122,7 @@ func environment(t *testing.T, c *harness.Cluster) []string {
 	}
 	home, before := t.TempDir(), os.Getenv("HOME")
 	bin := filepath.Join(home, ".local/bin")
-	if err := errors.Join(os.MkdirAll(bin, 0o755), os.Symlink(filepath.Join(programs(t), "sallyport"), filepath.Join(bin, "sallyport"))); err != nil {
+	if err := errors.Join(os.MkdirAll(bin, 0o755), os.Symlink(filepath.Join(binDir(t), "sallyport"), filepath.Join(bin, "sallyport"))); err != nil {
 		t.Fatal(err)
 	}
 	return append(os.Environ(), "HOME="+home, "SALLYPORT_LAB="+c.Name, "SALLYPORT_CACHE="+cache,
@@ -128,8 +130,8 @@ func environment(t *testing.T, c *harness.Cluster) []string {
 		"PATH="+strings.Join([]string{bin, filepath.Dir(built[len(built)-1]), os.Getenv("PATH")}, ":"))
 }
 
-// programs is where `make build` puts ours.
-func programs(t *testing.T) string {
+// binDir is where `make build` puts ours.
+func binDir(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs("../../../bin")
 	if err != nil {
@@ -138,16 +140,16 @@ func programs(t *testing.T) string {
 	return dir
 }
 
-// does what blocks say, and returns what was printed.
-func (r *reader) does(t *testing.T, list []harness.Block) string {
+// runBlocks what blocks say, and returns what was printed.
+func (r *docReader) runBlocks(t *testing.T, list []harness.CodeBlock) string {
 	t.Helper()
-	n := counted(list)
+	n := countBlocks(list)
 	r.applied, r.commands = r.applied+n.applied, r.commands+n.commands
-	return harness.RunBash(t, r.dir, r.env, "eval \"$(sallyport lab env)\"\n"+harness.CommandsOf(list))
+	return harness.RunBash(t, r.dir, r.env, "eval \"$(sallyport lab env)\"\n"+harness.ScriptFromBlocks(list))
 }
 
-// commandsIn counts command lines: neither comments nor what continues the line before.
-func commandsIn(text string) (n int) {
+// countCommandLines counts command lines: neither comments nor what continues the line before.
+func countCommandLines(text string) (n int) {
 	continued := false
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -161,30 +163,30 @@ func commandsIn(text string) (n int) {
 
 // TestView5Try: the first command of the README shows what it says, and the second leaves nothing.
 func TestView5Try(t *testing.T) {
-	item := views.Item(t, 5)
-	harness.ExpectContains(t, harness.ReadFile(t, harness.Root+"/README.md"), "sudo make packages try\n", "`sudo make lab-down`")
+	item := viewItems.Item(t, 5)
+	harness.ExpectContains(t, harness.ReadFile(t, harness.RepositoryRoot+"/README.md"), "sudo make packages try\n", "`sudo make lab-down`")
 	name := fmt.Sprintf("e2e-%d-try", os.Getpid())
 	t.Cleanup(func() { _ = lab.Down(context.Background(), name) }) // it is there only when a command has failed
 	begun := time.Now()
-	out := harness.RunBash(t, harness.Root, os.Environ(), "make --no-print-directory try LAB="+name)
+	out := harness.RunBash(t, harness.RepositoryRoot, os.Environ(), "make --no-print-directory try LAB="+name)
 	took := time.Since(begun)
 	if n := strings.Count(out, "web saw 203.0.113.10"); n != 2 {
 		t.Errorf("the pod answered %d times; wanted one answer on each of two networks:\n%s", n, out)
 	}
 	harness.ExpectContains(t, out, "fip.kube-dc.com/web-public condition met", "Answered", "ext-public  router port", "make lab-down")
-	harness.ExpectContains(t, harness.RunBash(t, harness.Root, os.Environ(), "make --no-print-directory lab-down LAB="+name), "lab \""+name+"\" is down")
+	harness.ExpectContains(t, harness.RunBash(t, harness.RepositoryRoot, os.Environ(), "make --no-print-directory lab-down LAB="+name), "lab \""+name+"\" is down")
 	if _, err := lab.Open(name); err == nil {
 		t.Errorf("the lab is still there")
 	}
-	item.Figure("make try, as the README has it: an answer by each of two networks, the way of the packet and a map after %.0f s", took.Seconds())
+	item.AddFigure("make try, as the README has it: an answer by each of two networks, the way of the packet and a map after %.0f s", took.Seconds())
 }
 
 // TestView5HowtoOfTheLab: the page of the lab, typed in from top to bottom, in smaller labs where it speaks of large ones.
 func TestView5HowtoOfTheLab(t *testing.T) {
-	if !show.Full() {
+	if !show.IsFullSize() {
 		t.Skip("five labs, one after the other: at full size only")
 	}
-	item := views.Item(t, 5)
+	item := viewItems.Item(t, 5)
 	name := fmt.Sprintf("e2e-%d-page", os.Getpid())
 	others := []string{"second", "bgp", "raft", "scale"}
 	t.Cleanup(func() {
@@ -192,69 +194,69 @@ func TestView5HowtoOfTheLab(t *testing.T) {
 			_ = lab.Down(context.Background(), strings.TrimSuffix(name+"-"+of, "-")) // it is there only when a command has failed
 		}
 	})
-	page := harness.ReadFile(t, harness.Pages+harness.LabPage)
+	page := harness.ReadFile(t, harness.HowtoDir+harness.LabPage)
 	for _, of := range others { // other labs of this machine may have these names
 		page = strings.NewReplacer("--lab "+of, "--lab "+name+"-"+of, "/run/sallyport/"+of+"/", "/run/sallyport/"+name+"-"+of+"/").Replace(page)
 	}
 	page = strings.ReplaceAll(page, "--fake-nodes 500 --fake-pods 5000", "--fake-nodes 5 --fake-pods 20")
 	page = regexp.MustCompile(`(?m)^sallyport lab capture .*$`).ReplaceAllString(page, "timeout 1 $0 || true") // until somebody has seen enough
 	dir := t.TempDir()
-	if err := os.Symlink(filepath.Join(programs(t), "../examples"), filepath.Join(dir, "examples")); err != nil {
+	if err := os.Symlink(filepath.Join(binDir(t), "../examples"), filepath.Join(dir, "examples")); err != nil {
 		t.Fatal(err)
 	}
-	env := append(os.Environ(), "SALLYPORT_LAB="+name, "PATH="+programs(t)+":"+os.Getenv("PATH"), "SHELL=/bin/sh")
-	out := harness.RunBash(t, dir, env, harness.CommandsOf(harness.TypedBlocks(page)))
+	env := append(os.Environ(), "SALLYPORT_LAB="+name, "PATH="+binDir(t)+":"+os.Getenv("PATH"), "SHELL=/bin/sh")
+	out := harness.RunBash(t, dir, env, harness.ScriptFromBlocks(harness.ExecutableBlocks(page)))
 	harness.ExpectContains(t, out, "web saw 172.20.", "web saw 203.0.113.10", "I am 10.16.0.200", "Role: leader", "lab \""+name+"-scale\" is down")
-	item.Figure("docs/howto/%s, typed in from top to bottom: five labs, %d commands", harness.LabPage, counted(harness.TypedBlocks(page)).commands)
+	item.AddFigure("docs/howto/%s, typed in from top to bottom: five labs, %d commands", harness.LabPage, countBlocks(harness.ExecutableBlocks(page)).commands)
 }
 
-// install is done by Helm. What a pod of the chart would run is run beside the lab, with the rights that the chart gives it.
-func (r *reader) install(t *testing.T, page []harness.Block) {
-	r.does(t, page[:1])
+// followInstall is done by Helm. What a pod of the chart would run is run beside the lab, with the rights that the chart gives it.
+func (r *docReader) followInstall(t *testing.T, page []harness.CodeBlock) {
+	r.runBlocks(t, page[:1])
 	c := r.NewController(t, r.Dir, "--leader-election-namespace="+harness.ChartNamespace)
 	c.Start(t)
-	r.ended = func() { c.Stop(syscall.SIGTERM) }
-	out := r.does(t, page[1:])
+	r.stopController = func() { c.Stop(syscall.SIGTERM) }
+	out := r.runBlocks(t, page[1:])
 	harness.ExpectContains(t, out, "has been upgraded")
 }
 
-// addresses of a tenant answer.
-func (r *reader) addresses(t *testing.T, page []harness.Block) {
-	out := r.does(t, page)
+// followAddresses of a tenant answer.
+func (r *docReader) followAddresses(t *testing.T, page []harness.CodeBlock) {
+	out := r.runBlocks(t, page)
 	harness.ExpectContains(t, out, "fip.kube-dc.com/shop condition met", "service/shop condition met", "Programmed")
-	r.ExpectAnswer(t, "internet", "http://"+r.ReadStatus(t, "FIp", "globex-web", "shop", "externalIP"), "shop", "203.0.113.10")
-	r.ExpectAnswer(t, "internet", "http://"+r.ingress(t, "globex-web", "shop")+":443", "shop", "203.0.113.10")
+	r.ExpectAnswer(t, "internet", "http://"+r.ReadStatusField(t, "FIp", "globex-web", "shop", "externalIP"), "shop", "203.0.113.10")
+	r.ExpectAnswer(t, "internet", "http://"+r.serviceIngress(t, "globex-web", "shop")+":443", "shop", "203.0.113.10")
 }
 
-// nodes answer by the interface that they were asked by, once the page is done and not before.
-func (r *reader) nodes(t *testing.T, page []harness.Block) {
+// followNodes answer by the interface that they were asked by, once the page is done and not before.
+func (r *docReader) followNodes(t *testing.T, page []harness.CodeBlock) {
 	r.Apply(t, harness.ReadFile(t, "../../../examples/05-nodes/1-echo.yaml"))
-	r.Wait(t, "Pod", "default", "echo", manifest.True("Ready"))
+	r.WaitForObject(t, "Pod", "default", "echo", manifest.True("Ready"))
 	const asked = "http://192.168.10.11"
-	if a, err := r.Ask("client-eth1", asked); err == nil {
+	if a, err := r.SendRequest("client-eth1", asked); err == nil {
 		t.Errorf("the node answers without the page: %v", a)
 	}
-	r.does(t, page[:1])
-	if err := r.InstallAgents(harness.Within(t, time.Minute), "../../../bin/sallyport-agent.yaml", filepath.Join(programs(t), "sallyport-agent")); err != nil {
+	r.runBlocks(t, page[:1])
+	if err := r.InstallAgents(harness.Within(t, time.Minute), "../../../bin/sallyport-agent.yaml", filepath.Join(binDir(t), "sallyport-agent")); err != nil {
 		t.Fatal(err)
 	}
-	harness.ExpectContains(t, r.does(t, page[1:]), "nodepath.kube-dc.com/node1 condition met")
+	harness.ExpectContains(t, r.runBlocks(t, page[1:]), "nodepath.kube-dc.com/node1 condition met")
 	r.ExpectAnswer(t, "client-eth1", asked, "echo", "")
 }
 
-// egress: pods leave with the addresses that the page says.
-func (r *reader) egress(t *testing.T, page []harness.Block) {
-	r.announced(t)
-	out := r.does(t, page)
+// followEgress: pods leave with the addresses that the page says.
+func (r *docReader) followEgress(t *testing.T, page []harness.CodeBlock) {
+	r.createAnnouncedService(t)
+	out := r.runBlocks(t, page)
 	harness.ExpectContains(t, out, "egressip.k8s.ovn.org/partners condition met", "egressroute.kube-dc.com/partner condition met", "egressservice.k8s.ovn.org/mail condition met")
 	r.ExpectAnswer(t, "billing.globex-web", "http://198.51.100.2", "host-ext-public", "198.51.100.200")
-	r.ExpectAnswer(t, "billing.globex-web", "http://203.0.113.10", "internet", r.ReadStatus(t, "EgressRoute", "globex-web", "partner", "externalIP"))
-	r.ExpectAnswer(t, "mail.globex-web", "http://203.0.113.10", "internet", r.ingress(t, "globex-web", "mail"))
+	r.ExpectAnswer(t, "billing.globex-web", "http://203.0.113.10", "internet", r.ReadStatusField(t, "EgressRoute", "globex-web", "partner", "externalIP"))
+	r.ExpectAnswer(t, "mail.globex-web", "http://203.0.113.10", "internet", r.serviceIngress(t, "globex-web", "mail"))
 	r.ExpectAnswer(t, "mail.default", "http://"+r.Segment(t, "eth1").ClientSide[0].Peer.Addr().String(), "client-eth1", "192.168.10.25")
 }
 
-// announced is what the page presupposes on nodes: a Service to which MetalLB gave an address, and announces it from the node of its pod.
-func (r *reader) announced(t *testing.T) {
+// createAnnouncedService is what the page presupposes on nodes: a Service to which MetalLB gave an address, and announces it from the node of its pod.
+func (r *docReader) createAnnouncedService(t *testing.T) {
 	t.Helper()
 	err := r.Objects.Apply(harness.Within(t, time.Minute), `
 {apiVersion: v1, kind: Pod, metadata: {name: mail, namespace: default, labels: {app: mail}}, spec: {nodeName: node1, containers: [{name: mail, image: lab/echo}]}}
@@ -263,17 +265,17 @@ func (r *reader) announced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Wait(t, "Pod", "default", "mail", manifest.True("Ready"))
+	r.WaitForObject(t, "Pod", "default", "mail", manifest.True("Ready"))
 	gave := []byte(`{"status":{"loadBalancer":{"ingress":[{"ip":"192.168.10.25"}]}}}`)
 	if _, err := r.Client.CoreV1().Services("default").Patch(harness.Within(t, time.Minute), "mail", types.MergePatchType, gave, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
-	r.run(t, "node1", "sysctl", "-qw", "net.ipv4.ip_forward=1")
-	r.run(t, "node1", "ip", "address", "add", "192.168.10.25/32", "dev", "lo")
+	r.runAt(t, "node1", "sysctl", "-qw", "net.ipv4.ip_forward=1")
+	r.runAt(t, "node1", "ip", "address", "add", "192.168.10.25/32", "dev", "lo")
 }
 
-// ingress is the address of a load balancer of a tenant.
-func (r *reader) ingress(t *testing.T, namespace, name string) string {
+// serviceIngress is the address of a load balancer of a tenant.
+func (r *docReader) serviceIngress(t *testing.T, namespace, name string) string {
 	t.Helper()
 	s, err := r.Client.CoreV1().Services(namespace).Get(harness.Within(t, time.Minute), name, metav1.GetOptions{})
 	if err != nil || len(s.Status.LoadBalancer.Ingress) == 0 {
@@ -282,60 +284,60 @@ func (r *reader) ingress(t *testing.T, namespace, name string) string {
 	return s.Status.LoadBalancer.Ingress[0].IP
 }
 
-// commandLine: the program is found by kubectl, completes, and has its manual.
-func (r *reader) commandLine(t *testing.T, page []harness.Block) {
-	r.dir = harness.Root
-	if made, err := filepath.Glob("../../../bin/man/*.1"); err == nil && len(made) > 0 && !show.Full() { // what make has built is not built again
+// followCLI: the program is found by kubectl, completes, and has its manual.
+func (r *docReader) followCLI(t *testing.T, page []harness.CodeBlock) {
+	r.dir = harness.RepositoryRoot
+	if made, err := filepath.Glob("../../../bin/man/*.1"); err == nil && len(made) > 0 && !show.IsFullSize() { // what make has built is not built again
 		page[0].Text = strings.Replace(page[0].Text, "make build man\n", "", 1)
 	}
-	out := r.does(t, page)
+	out := r.runBlocks(t, page)
 	harness.ExpectContains(t, out, "kubectl-sallyport", "kubectl sallyport [command]", "SALLYPORT-PLAN(1)")
 	for typed, wanted := range map[string]string{
 		"sallyport __complete pla": "plan\t", "sallyport __complete lab exec ''": "router-ext-public", "sallyport __complete lab kill ''": "ovn-northd",
 		"sallyport __complete lab --lab ''": r.Name, "kubectl_complete-sallyport pla": "plan\t",
 		"source ~/.local/share/bash-completion/completions/sallyport; complete -p sallyport": "__start_sallyport",
 	} {
-		harness.ExpectContains(t, r.does(t, []harness.Block{{Text: typed + "\n"}}), wanted)
+		harness.ExpectContains(t, r.runBlocks(t, []harness.CodeBlock{{Text: typed + "\n"}}), wanted)
 		r.commands--
 	}
 }
 
-// look: every view of the cluster has the tenant in it, also from a file, and nothing is wrong.
-func (r *reader) look(t *testing.T, page []harness.Block) {
+// followLook: every view of the cluster has the tenant in it, also from a file, and nothing is wrong.
+func (r *docReader) followLook(t *testing.T, page []harness.CodeBlock) {
 	r.dir = t.TempDir()
-	harness.ExpectContains(t, r.does(t, page), "globex-web", "nothing is wrong")
+	harness.ExpectContains(t, r.runBlocks(t, page), "globex-web", "nothing is wrong")
 }
 
-// onMap: the page is served, and pictures are of this cluster. What goes on until somebody ends it is ended.
-func (r *reader) onMap(t *testing.T, page []harness.Block) {
+// followUI: the page is served, and pictures are of this cluster. What goes on until somebody ends it is ended.
+func (r *docReader) followUI(t *testing.T, page []harness.CodeBlock) {
 	r.dir = t.TempDir()
 	for i := range page {
 		page[i].Text = regexp.MustCompile(`(?m)^sallyport ui.*$`).ReplaceAllString(page[i].Text, "timeout 2 $0 || [ $? = 124 ]")
 	}
-	harness.ExpectContains(t, r.does(t, page), "http://127.0.0.1:", "globex-web")
+	harness.ExpectContains(t, r.runBlocks(t, page), "http://127.0.0.1:", "globex-web")
 	for _, picture := range []string{"cluster.svg", "web.svg"} {
 		harness.ExpectContains(t, harness.ReadFile(t, filepath.Join(r.dir, picture)), "<svg", "globex-web")
 	}
 }
 
-// night: an address answers, its network's router falls silent, and the page's commands tell that, in the words of the page.
-func (r *reader) night(t *testing.T, page []harness.Block) {
+// followNight: an address answers, its network's router falls silent, and the page's commands tell that, in the words of the page.
+func (r *docReader) followNight(t *testing.T, page []harness.CodeBlock) {
 	r.dir = t.TempDir()
 	for i := range page {
-		page[i].Text = strings.ReplaceAll(page[i].Text, "198.51.100.14:443", r.ReadStatus(t, "FIp", "globex-web", "shop", "externalIP")+":80")
+		page[i].Text = strings.ReplaceAll(page[i].Text, "198.51.100.14:443", r.ReadStatusField(t, "FIp", "globex-web", "shop", "externalIP")+":80")
 	}
-	harness.ExpectContains(t, r.does(t, page), "Answered", "nothing is wrong")
-	r.run(t, "router-ext-public", "ip", "link", "set", "lan", "down")
-	lost := r.does(t, []harness.Block{{Text: strings.TrimSpace(page[0].Text) + " || echo no answer\n"}})
-	found := r.does(t, []harness.Block{{Text: "sallyport doctor || true\n"}})
-	r.run(t, "router-ext-public", "ip", "link", "set", "lan", "up")
+	harness.ExpectContains(t, r.runBlocks(t, page), "Answered", "nothing is wrong")
+	r.runAt(t, "router-ext-public", "ip", "link", "set", "lan", "down")
+	lost := r.runBlocks(t, []harness.CodeBlock{{Text: strings.TrimSpace(page[0].Text) + " || echo no answer\n"}})
+	found := r.runBlocks(t, []harness.CodeBlock{{Text: "sallyport doctor || true\n"}})
+	r.runAt(t, "router-ext-public", "ip", "link", "set", "lan", "up")
 	harness.ExpectContains(t, lost, "GatewaySilent", "no answer")
-	shown := regexp.MustCompile("(?s)```text\n(.*?)```").FindStringSubmatch(harness.ReadFile(t, harness.Pages+"night.md"))
+	shown := regexp.MustCompile("(?s)```text\n(.*?)```").FindStringSubmatch(harness.ReadFile(t, harness.HowtoDir+"night.md"))
 	harness.ExpectContains(t, found, strings.TrimSpace(shown[1]))
 }
 
-// run runs a command in a node or host of the lab.
-func (r *reader) run(t *testing.T, where string, argv ...string) {
+// runAt runs a command in a node or host of the lab.
+func (r *docReader) runAt(t *testing.T, where string, argv ...string) {
 	t.Helper()
 	cmd, err := r.Command("", where, argv...)
 	if err != nil {
@@ -346,13 +348,13 @@ func (r *reader) run(t *testing.T, where string, argv ...string) {
 	}
 }
 
-var looked = regexp.MustCompile(`(?s)(\d+) commands on pages.*?(\d+ links on \d+ pages)`)
+var docsTestOutput = regexp.MustCompile(`(?s)(\d+) commands on pages.*?(\d+ links on \d+ pages)`)
 
-// checked is how many links and commands were looked up, by the tests that need no lab.
-func checked(t *testing.T) string {
+// runDocsTests is how many links and commands were looked up, by the tests that need no lab.
+func runDocsTests(t *testing.T) string {
 	t.Helper()
 	out, err := exec.CommandContext(harness.Within(t, 5*time.Minute), "go", "test", "-count=1", "-v", "../../docs").CombinedOutput()
-	m := looked.FindSubmatch(out)
+	m := docsTestOutput.FindSubmatch(out)
 	if err != nil || m == nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -17,15 +17,15 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// explainLab is a lab in which somebody asks about objects and addresses: one of everything, and agents that are asked.
-type explainLab struct {
+// explainFixture is a lab in which somebody asks about objects and addresses: one of everything, and agents that are asked.
+type explainFixture struct {
 	*harness.BackendProject
 	*harness.Controller
-	front, floating, egress, wayOut string // addresses
+	frontAddress, fipAddress, egressAddress, projectAddress string // addresses
 }
 
-// told is what is looked at of an explanation.
-type told struct {
+// explanation is what is looked at of an explanation.
+type explanation struct {
 	About     struct{ Kind, Namespace, Name string }
 	State     string
 	Works     bool
@@ -42,34 +42,34 @@ type told struct {
 	Next  []string
 }
 
-func newExplainLab(t *testing.T) *explainLab {
+func newExplainFixture(t *testing.T) *explainFixture {
 	t.Helper()
 	c := harness.StartLab(t, "desk", harness.LoadTopology(t, "shared.yaml"))
 	c.InstallSallyport(t)
-	d := &explainLab{Controller: c.NewController(t, t.TempDir(), "--egressip-reachability-total-timeout=0")}
+	d := &explainFixture{Controller: c.NewController(t, t.TempDir(), "--egressip-reachability-total-timeout=0")}
 	d.StartForTest(t)
-	startAgents(t, c)
+	installAgents(t, c)
 	d.BackendProject = c.NewBackendProject(t, "desk", "10.71.0.0/24")
-	d.front = d.CreateEIP(t, d.Ns, "front", "{externalNetworkType: public}")
+	d.frontAddress = d.CreateEIP(t, d.Namespace, "front", "{externalNetworkType: public}")
 	for name, port := range map[string]int{"web": 80, "more": 81} {
-		d.Serve(t, harness.ServiceSpec{Name: name, Annotations: "service.nlb.kube-dc.com/bind-on-eip: front", Ports: fmt.Sprintf("[{port: %d, targetPort: 80}]", port)})
+		d.CreateService(t, harness.ServiceSpec{Name: name, Annotations: "service.nlb.kube-dc.com/bind-on-eip: front", Ports: fmt.Sprintf("[{port: %d, targetPort: 80}]", port)})
 	}
-	d.floating = d.CreateFIP(t, d.Ns, "one", "{podTarget: {podName: b2}, externalNetworkType: public}")
-	d.wayOut = d.ReadField(t, "EIp", d.Ns, "default-gw", "status", "ipAddress")
-	d.egress = "100.65.9.9"
+	d.fipAddress = d.CreateFIP(t, d.Namespace, "one", "{podTarget: {podName: b2}, externalNetworkType: public}")
+	d.projectAddress = d.ReadField(t, "EIp", d.Namespace, "default-gw", "status", "ipAddress")
+	d.egressAddress = "100.65.9.9"
 	d.SetLabel(t, "Node node3", ovnv1.AssignableLabel, "")
 	d.Apply(t, fmt.Sprintf(`
 apiVersion: k8s.ovn.org/v1
 kind: EgressIP
 metadata: {name: mail}
-spec: {egressIPs: [%s], namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %s}}, podSelector: {matchLabels: {app: b3}}}`, d.egress, d.Ns))
-	d.Wait(t, "EgressIP", "", "mail", manifest.True("Programmed"))
+spec: {egressIPs: [%s], namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %s}}, podSelector: {matchLabels: {app: b3}}}`, d.egressAddress, d.Namespace))
+	d.WaitForObject(t, "EgressIP", "", "mail", manifest.True("Programmed"))
 	d.SyncFlows(t)
 	return d
 }
 
-// startAgents installs the agent on each node.
-func startAgents(t *testing.T, c *harness.Cluster) {
+// installAgents installs the agent on each node.
+func installAgents(t *testing.T, c *harness.Cluster) {
 	t.Helper()
 	agent, err := filepath.Abs("../../../bin/sallyport-agent")
 	if err != nil {
@@ -80,27 +80,27 @@ func startAgents(t *testing.T, c *harness.Cluster) {
 	}
 }
 
-// asks asks about something, and returns the answer as data and as text.
-func (d *explainLab) asks(t *testing.T, question string) (told, string) {
+// explain asks about something, and returns the answer as data and as text.
+func (d *explainFixture) explain(t *testing.T, question string) (explanation, string) {
 	t.Helper()
 	args := append([]string{"explain"}, strings.Fields(question)...)
-	text, err := typeCommand(t, d.Cluster, args...)
+	text, err := runCommand(t, d.Cluster, args...)
 	if err != nil {
 		t.Fatalf("sallyport explain %s: %v\n%s", question, err, text)
 	}
-	raw, err := typeCommand(t, d.Cluster, append(args, "-o", "json")...)
+	raw, err := runCommand(t, d.Cluster, append(args, "-o", "json")...)
 	if err != nil {
 		t.Fatalf("sallyport explain %s -o json: %v\n%s", question, err, raw)
 	}
-	var out told
+	var out explanation
 	if err := json.Unmarshal([]byte(raw), &out); err != nil {
 		t.Fatalf("sallyport explain %s -o json: %v\n%s", question, err, raw)
 	}
 	return out, text
 }
 
-// holder is the node that holds a port of a router, as OVN's southbound database has it.
-func (d *explainLab) holder(t *testing.T, port string) string {
+// gatewayNode is the node that holds a port of a router, as OVN's southbound database has it.
+func (d *explainFixture) gatewayNode(t *testing.T, port string) string {
 	t.Helper()
 	chassis := d.RunSbctl(t, "--columns=chassis", "find", "Port_Binding", "logical_port=cr-"+port)
 	return d.RunSbctl(t, "--columns=hostname", "list", "Chassis", chassis)
@@ -108,28 +108,28 @@ func (d *explainLab) holder(t *testing.T, port string) string {
 
 // TestViewExplain: what explain says of objects and addresses is what is the case, well or not.
 func TestViewExplain(t *testing.T) {
-	d := newExplainLab(t)
-	t.Run("well", d.allWell)
-	t.Run("addresses", d.whose)
-	t.Run("wrong", d.notWell)
-	t.Run("names", d.slips)
-	t.Run("use", d.used)
+	d := newExplainFixture(t)
+	t.Run("well", d.checkHealthy)
+	t.Run("addresses", d.checkAddressOwners)
+	t.Run("wrong", d.checkFaulty)
+	t.Run("names", d.checkTypos)
+	t.Run("use", d.checkUsage)
 }
 
-// allWell: of what works it says so, with the addresses, the node that holds the gateway, the rows, and that all of it is there.
-func (d *explainLab) allWell(t *testing.T) {
-	public, cloud := d.holder(t, d.Ns+"-ext-public"), d.holder(t, d.Ns+"-ext-cloud")
-	egress := d.holder(t, "sallyport-egress-"+strings.ReplaceAll(d.egress, ".", "-"))
+// checkHealthy: of what works it says so, with the addresses, the node that holds the gateway, the rows, and that all of it is there.
+func (d *explainFixture) checkHealthy(t *testing.T) {
+	public, cloud := d.gatewayNode(t, d.Namespace+"-ext-public"), d.gatewayNode(t, d.Namespace+"-ext-cloud")
+	egress := d.gatewayNode(t, "sallyport-egress-"+strings.ReplaceAll(d.egressAddress, ".", "-"))
 	for _, c := range []struct {
 		question, address, node, table, row string
 	}{
-		{"eip/front -n " + d.Ns, d.front, public, "Load_Balancer", d.Ns + "-web-tcp tcp " + d.front + ":80 → "},
-		{"fip/one", d.floating, public, "NAT", "dnat_and_snat " + d.floating + " " + d.Pods["b2"]},
-		{"svc/web -n " + d.Ns, d.front, public, "Load_Balancer", d.Pods["b1"] + ":80"},
-		{"egressip/mail", d.egress, egress, "NAT", "snat " + d.egress + " "},
-		{"project/desk", d.wayOut, cloud, "NAT", "snat " + d.wayOut + " 10.71.0.0/24"},
+		{"eip/front -n " + d.Namespace, d.frontAddress, public, "Load_Balancer", d.Namespace + "-web-tcp tcp " + d.frontAddress + ":80 → "},
+		{"fip/one", d.fipAddress, public, "NAT", "dnat_and_snat " + d.fipAddress + " " + d.Pods["b2"]},
+		{"svc/web -n " + d.Namespace, d.frontAddress, public, "Load_Balancer", d.Pods["b1"] + ":80"},
+		{"egressip/mail", d.egressAddress, egress, "NAT", "snat " + d.egressAddress + " "},
+		{"project/desk", d.projectAddress, cloud, "NAT", "snat " + d.projectAddress + " 10.71.0.0/24"},
 	} {
-		got, text := d.asks(t, c.question)
+		got, text := d.explain(t, c.question)
 		var nodes []string
 		for _, s := range got.Path {
 			if s.About.Kind == "Node" {
@@ -152,55 +152,57 @@ func (d *explainLab) allWell(t *testing.T) {
 	}
 }
 
-// whose: an address finds who has it.
-func (d *explainLab) whose(t *testing.T) {
+// checkAddressOwners: an address finds who has it.
+func (d *explainFixture) checkAddressOwners(t *testing.T) {
 	for address, want := range map[string]string{
-		d.front:       "EIp " + d.Ns + "/front is in force", // of two Services
-		d.floating:    "FIp " + d.Ns + "/one is in force",
-		d.egress:      "EgressIP mail is in force",
-		d.wayOut:      "Project hall/desk is in force",
-		d.Pods["b1"]:  "Pod " + d.Ns + "/b1 is ready",
-		"91.224.11.1": "gateway of Subnet ext-public, outside of the cluster",
-		"91.224.11.9": "Subnet ext-public 91.224.11.0/24 of network ext-public",
-		"192.0.2.77":  "none of this cluster",
+		d.frontAddress:   "EIp " + d.Namespace + "/front is in force", // of two Services
+		d.fipAddress:     "FIp " + d.Namespace + "/one is in force",
+		d.egressAddress:  "EgressIP mail is in force",
+		d.projectAddress: "Project hall/desk is in force",
+		d.Pods["b1"]:     "Pod " + d.Namespace + "/b1 is ready",
+		"91.224.11.1":    "gateway of Subnet ext-public, outside of the cluster",
+		"91.224.11.9":    "Subnet ext-public 91.224.11.0/24 of network ext-public",
+		"192.0.2.77":     "none of this cluster",
 	} {
-		if text, err := typeCommand(t, d.Cluster, "explain", address); err != nil || !strings.Contains(text, want) {
+		if text, err := runCommand(t, d.Cluster, "explain", address); err != nil || !strings.Contains(text, want) {
 			t.Errorf("explain %s: %v\n%s\nwant %q in it", address, err, text, want)
 		}
 	}
 }
 
-// notWell: of what does not work it says why, and what to do; and says no more of it once it works.
-func (d *explainLab) notWell(t *testing.T) {
+// checkFaulty: of what does not work it says why, and what to do; and says no more of it once it works.
+func (d *explainFixture) checkFaulty(t *testing.T) {
 	d.ApplyService(t, harness.ServiceSpec{Name: "late", Annotations: "service.nlb.kube-dc.com/bind-on-eip: front"})
-	t.Cleanup(func() { d.Remove(t, "Service", d.Ns, "late") })
+	t.Cleanup(func() { d.DeleteAndWait(t, "Service", d.Namespace, "late") })
 	d.WaitServiceCondition(t, "late", "Accepted=False PortTaken", "held by")
-	d.WriteObject(t, "FIp", d.Ns, "nobody", "{podTarget: {podName: nobody}, externalNetworkType: public}")
-	t.Cleanup(func() { d.Remove(t, "FIp", d.Ns, "nobody") })
-	harness.Eventually(t, "the FIp says what it lacks", func() bool { return strings.Contains(d.ReadField(t, "FIp", d.Ns, "nobody", "status"), "PodNotFound") })
-	d.Serve(t, harness.ServiceSpec{Name: "lonely", Selector: "{app: nobody}"})
+	d.ApplyObject(t, "FIp", d.Namespace, "nobody", "{podTarget: {podName: nobody}, externalNetworkType: public}")
+	t.Cleanup(func() { d.DeleteAndWait(t, "FIp", d.Namespace, "nobody") })
+	harness.Eventually(t, "the FIp says what it lacks", func() bool {
+		return strings.Contains(d.ReadField(t, "FIp", d.Namespace, "nobody", "status"), "PodNotFound")
+	})
+	d.CreateService(t, harness.ServiceSpec{Name: "lonely", Selector: "{app: nobody}"})
 	for question, want := range map[string][]string{
-		"svc/late":   {"is refused: PortTaken", "error PortTaken Service " + d.Ns + "/late: port 80/tcp of EIp front", "Do: Use other ports or another EIp"},
-		"fip/nobody": {"waits: PodNotFound", "error PodNotFound FIp " + d.Ns + "/nobody: pod nobody does not exist", "Do: Create it"},
-		"svc/lonely": {"is in force, and has no endpoints", "✗ Service " + d.Ns + "/lonely has no endpoints", "error SelectorMatchesNothing Service " + d.Ns + "/lonely", "Do: "},
+		"svc/late":   {"is refused: PortTaken", "error PortTaken Service " + d.Namespace + "/late: port 80/tcp of EIp front", "Do: Use other ports or another EIp"},
+		"fip/nobody": {"waits: PodNotFound", "error PodNotFound FIp " + d.Namespace + "/nobody: pod nobody does not exist", "Do: Create it"},
+		"svc/lonely": {"is in force, and has no endpoints", "✗ Service " + d.Namespace + "/lonely has no endpoints", "error SelectorMatchesNothing Service " + d.Namespace + "/lonely", "Do: "},
 	} {
-		d.saysOf(t, question, want...)
+		d.expectExplanation(t, question, want...)
 	}
 	d.Stop(syscall.SIGTERM)
-	d.RunNbctl(t, "lr-nat-del", d.Ns, "dnat_and_snat", d.floating)
-	d.saysOf(t, d.floating, "FIp "+d.Ns+"/one is not in force: Programming", "✗ router "+d.Ns+" does not translate "+d.floating,
-		"missing: NAT "+d.Ns+" [dnat_and_snat "+d.floating+"]", "error RowMissing FIp "+d.Ns+"/one: ", "it still says Programmed=True", "Do: ")
+	d.RunNbctl(t, "lr-nat-del", d.Namespace, "dnat_and_snat", d.fipAddress)
+	d.expectExplanation(t, d.fipAddress, "FIp "+d.Namespace+"/one is not in force: Programming", "✗ router "+d.Namespace+" does not translate "+d.fipAddress,
+		"missing: NAT "+d.Namespace+" [dnat_and_snat "+d.fipAddress+"]", "error RowMissing FIp "+d.Namespace+"/one: ", "it still says Programmed=True", "Do: ")
 	d.Start(t)
 	harness.Eventually(t, "the row is back, and nothing is wrong", func() bool {
-		text, err := typeCommand(t, d.Cluster, "explain", d.floating, "--exit-code")
+		text, err := runCommand(t, d.Cluster, "explain", d.fipAddress, "--exit-code")
 		return err == nil && strings.Contains(text, "nothing found")
 	})
 }
 
-// saysOf fails the test unless an explanation has all of some words. With --exit-code it ends so that scripts notice.
-func (d *explainLab) saysOf(t *testing.T, question string, want ...string) {
+// expectExplanation fails the test unless an explanation has all of some words. With --exit-code it ends so that scripts notice.
+func (d *explainFixture) expectExplanation(t *testing.T, question string, want ...string) {
 	t.Helper()
-	text, err := typeCommand(t, d.Cluster, "explain", question, "--exit-code")
+	text, err := runCommand(t, d.Cluster, "explain", question, "--exit-code")
 	for _, words := range want {
 		if err == nil || !strings.Contains(text, words) {
 			t.Errorf("explain %s: %v\n%s\nwant %q in it, and a failure", question, err, text, words)
@@ -208,35 +210,35 @@ func (d *explainLab) saysOf(t *testing.T, question string, want ...string) {
 	}
 }
 
-// slips: names that are not there suggest those that are, and the shell completes them.
-func (d *explainLab) slips(t *testing.T) {
+// checkTypos: names that are not there suggest those that are, and the shell completes them.
+func (d *explainFixture) checkTypos(t *testing.T) {
 	for question, want := range map[string]string{
-		"eip/fornt": "sallyport explain eip/front -n " + d.Ns,
+		"eip/fornt": "sallyport explain eip/front -n " + d.Namespace,
 		"epi/front": `there is no kind "epi"; use eip`,
 	} {
-		if text, err := typeCommand(t, d.Cluster, "explain", question); err == nil || !strings.Contains(text, want) {
+		if text, err := runCommand(t, d.Cluster, "explain", question); err == nil || !strings.Contains(text, want) {
 			t.Errorf("explain %s: %v %s; want %q suggested", question, err, text, want)
 		}
 	}
 	for typed, want := range map[string]string{"e": "egressip/\n", "eip/f": "eip/front\n", "node/": "node/node2\n", "fip/": "fip/one\n"} {
 		begun := time.Now()
-		text, err := typeCommand(t, d.Cluster, "__complete", "explain", typed)
+		text, err := runCommand(t, d.Cluster, "__complete", "explain", typed)
 		if took := time.Since(begun); err != nil || !strings.Contains(text, want) || took > 3*time.Second {
 			t.Errorf("%s is completed in %s: %v %s; want %q", typed, took, err, text, want)
 		}
 	}
 }
 
-// used: connections are counted where they are, for the address that they use.
-func (d *explainLab) used(t *testing.T) {
+// checkUsage: connections are counted where they are, for the address that they use.
+func (d *explainFixture) checkUsage(t *testing.T) {
 	for range 5 {
-		conn, err := d.NS("cli."+d.Ns).Dial(harness.Within(t, time.Minute), "tcp", net.JoinHostPort(harness.InternetAddress, "80"))
+		conn, err := d.NS("cli."+d.Namespace).Dial(harness.Within(t, time.Minute), "tcp", net.JoinHostPort(harness.InternetAddress, "80"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
 	}
-	raw, err := typeCommand(t, d.Cluster, "top", "-o", "json")
+	raw, err := runCommand(t, d.Cluster, "top", "-o", "json")
 	var u usage.Usage
 	if err == nil {
 		err = json.Unmarshal([]byte(raw), &u)
@@ -245,13 +247,13 @@ func (d *explainLab) used(t *testing.T) {
 		t.Fatalf("top: %v\n%s", err, raw)
 	}
 	for _, a := range u.Addresses {
-		if a.Address.String() == d.wayOut && a.Counted && a.Ports >= 5 && a.To.Addr().String() == harness.InternetAddress && a.Nodes[0] == d.holder(t, d.Ns+"-ext-cloud") {
-			text, err := typeCommand(t, d.Cluster, "top")
-			if err != nil || !strings.Contains(text, "tcp "+harness.InternetAddress+":80") || !strings.Contains(text, d.Ns+" ") {
+		if a.Address.String() == d.projectAddress && a.Counted && a.PortsInUse >= 5 && a.TopDestination.Addr().String() == harness.InternetAddress && a.Nodes[0] == d.gatewayNode(t, d.Namespace+"-ext-cloud") {
+			text, err := runCommand(t, d.Cluster, "top")
+			if err != nil || !strings.Contains(text, "tcp "+harness.InternetAddress+":80") || !strings.Contains(text, d.Namespace+" ") {
 				t.Errorf("top: %v\n%s", err, text)
 			}
 			return
 		}
 	}
-	t.Errorf("want 5 ports of %s in use to %s:\n%s", d.wayOut, harness.InternetAddress, raw)
+	t.Errorf("want 5 ports of %s in use to %s:\n%s", d.projectAddress, harness.InternetAddress, raw)
 }

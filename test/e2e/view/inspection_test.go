@@ -22,12 +22,12 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// inspectionLab is a lab whose nodes are asked about themselves. Its Open vSwitch is nobody's, as Kube-OVN runs it.
-type inspectionLab struct {
+// inspectionFixture is a lab whose nodes are asked about themselves. Its Open vSwitch is nobody's, as Kube-OVN runs it.
+type inspectionFixture struct {
 	*harness.Cluster
-	api   client.Client
-	cloud blueprint.Segment
-	dual  blueprint.Segment
+	api          client.Client
+	cloudSegment blueprint.Segment
+	dualSegment  blueprint.Segment
 }
 
 // TestViewInspection: what nodes say of themselves is what is the case.
@@ -38,7 +38,7 @@ func TestViewInspection(t *testing.T) {
 	ctl.Start(t)
 	t.Cleanup(func() { ctl.Stop(syscall.SIGTERM) })
 	c.ApplyAgent(t)
-	q := &inspectionLab{Cluster: c, api: c.DirectClient(t, nil), cloud: c.Segment(t, "ext-cloud"), dual: c.Segment(t, "ext-dual")}
+	q := &inspectionFixture{Cluster: c, api: c.NewDirectClient(t, nil), cloudSegment: c.Segment(t, "ext-cloud"), dualSegment: c.Segment(t, "ext-dual")}
 	log := filepath.Join(t.TempDir(), "agent.log")
 	for _, node := range []string{"node1", "node2"} {
 		for _, name := range []string{"ovs-vswitchd.ctl", "ovn-controller.ctl", "db.sock"} {
@@ -53,16 +53,16 @@ func TestViewInspection(t *testing.T) {
 			t.Logf("the agents' log is\n%s", harness.ReadFile(t, log))
 		}
 	})
-	t.Run("wires", q.wires)
-	t.Run("kernel", q.kernel)
-	t.Run("connections", q.connections)
-	t.Run("switch", q.switched)
-	t.Run("rights", q.rights)
-	t.Run("time", q.time)
+	t.Run("wires", q.checkNeighbours)
+	t.Run("kernel", q.checkKernel)
+	t.Run("connections", q.checkConnections)
+	t.Run("switch", q.checkSwitch)
+	t.Run("rights", q.checkRights)
+	t.Run("time", q.checkResponseTime)
 }
 
-// inspect asks a node, and returns its answer and after what time it was there.
-func (q *inspectionLab) inspect(t *testing.T, spec kubedcv1alpha1.InspectionSpec) (kubedcv1alpha1.InspectionStatus, time.Duration) {
+// inspectNode asks a node, and returns its answer and after what time it was there.
+func (q *inspectionFixture) inspectNode(t *testing.T, spec kubedcv1alpha1.InspectionSpec) (kubedcv1alpha1.InspectionStatus, time.Duration) {
 	t.Helper()
 	o := &kubedcv1alpha1.Inspection{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}, Spec: spec}
 	if err := q.api.Create(harness.Within(t, time.Minute), o); err != nil {
@@ -77,15 +77,15 @@ func (q *inspectionLab) inspect(t *testing.T, spec kubedcv1alpha1.InspectionSpec
 	return o.Status, took
 }
 
-// whoHas is a question about an address on a network.
-func whoHas(network string, a netip.Addr) kubedcv1alpha1.NeighbourQuestion {
+// neighbourQuestion is a question about an address on a network.
+func neighbourQuestion(network string, a netip.Addr) kubedcv1alpha1.NeighbourQuestion {
 	return kubedcv1alpha1.NeighbourQuestion{Interface: network, Address: a.String()}
 }
 
-// heard fails the test unless these MAC addresses answered, question by question.
-func (q *inspectionLab) heard(t *testing.T, what, node string, questions []kubedcv1alpha1.NeighbourQuestion, want ...[]string) kubedcv1alpha1.InspectionStatus {
+// expectNeighbours fails the test unless these MAC addresses answered, question by question.
+func (q *inspectionFixture) expectNeighbours(t *testing.T, what, node string, questions []kubedcv1alpha1.NeighbourQuestion, want ...[]string) kubedcv1alpha1.InspectionStatus {
 	t.Helper()
-	status, _ := q.inspect(t, kubedcv1alpha1.InspectionSpec{Node: node, Neighbours: questions})
+	status, _ := q.inspectNode(t, kubedcv1alpha1.InspectionSpec{Node: node, Neighbours: questions})
 	if len(status.Neighbours) != len(want) {
 		t.Fatalf("%s: %d answers, wanted %d (%q)", what, len(status.Neighbours), len(want), status.Problems)
 	}
@@ -98,8 +98,8 @@ func (q *inspectionLab) heard(t *testing.T, what, node string, questions []kubed
 	return status
 }
 
-// mac is the MAC address of a link.
-func (q *inspectionLab) mac(t *testing.T, place, link string) (out string) {
+// linkMAC is the MAC address of a link.
+func (q *inspectionFixture) linkMAC(t *testing.T, place, link string) (out string) {
 	t.Helper()
 	if err := q.NS(place).Do(func() error {
 		l, err := netlink.LinkByName(link)
@@ -113,41 +113,41 @@ func (q *inspectionLab) mac(t *testing.T, place, link string) (out string) {
 	return out
 }
 
-// wires: who answers for addresses of networks, whether there are two, and nobody for one that nobody has.
-func (q *inspectionLab) wires(t *testing.T) {
-	router, host := q.mac(t, q.cloud.Router, "lan"), q.mac(t, q.cloud.Neighbour, "eth0")
-	router6, host6 := q.mac(t, q.dual.Router, "lan"), q.mac(t, q.dual.Neighbour, "eth0")
-	gateway, gateway6 := q.cloud.Gateways[0], q.dual.Gateways[1]
-	tagged := whoHas("ext-cloud", gateway.Addr())
+// checkNeighbours: who answers for addresses of networks, whether there are two, and nobody for one that nobody has.
+func (q *inspectionFixture) checkNeighbours(t *testing.T) {
+	router, host := q.linkMAC(t, q.cloudSegment.Router, "lan"), q.linkMAC(t, q.cloudSegment.Neighbour, "eth0")
+	router6, host6 := q.linkMAC(t, q.dualSegment.Router, "lan"), q.linkMAC(t, q.dualSegment.Neighbour, "eth0")
+	gateway, gateway6 := q.cloudSegment.Gateways[0], q.dualSegment.Gateways[1]
+	tagged := neighbourQuestion("ext-cloud", gateway.Addr())
 	tagged.Vlan = 7
 	questions := []kubedcv1alpha1.NeighbourQuestion{
-		whoHas("ext-cloud", gateway.Addr()), whoHas("ext-cloud", q.cloud.Neighbours[0].Addr()), whoHas("ext-cloud", netip.MustParseAddr("100.65.77.77")), tagged,
-		whoHas("ext-dual", gateway6.Addr()), whoHas("ext-dual", q.dual.Neighbours[1].Addr()), whoHas("ext-dual", netip.MustParseAddr("2001:db8:18::77:77")),
+		neighbourQuestion("ext-cloud", gateway.Addr()), neighbourQuestion("ext-cloud", q.cloudSegment.Neighbours[0].Addr()), neighbourQuestion("ext-cloud", netip.MustParseAddr("100.65.77.77")), tagged,
+		neighbourQuestion("ext-dual", gateway6.Addr()), neighbourQuestion("ext-dual", q.dualSegment.Neighbours[1].Addr()), neighbourQuestion("ext-dual", netip.MustParseAddr("2001:db8:18::77:77")),
 	}
 	none := []string{}
-	q.heard(t, "as it is", "node1", questions, []string{router}, []string{host}, none, none, []string{router6}, []string{host6}, none)
+	q.expectNeighbours(t, "as it is", "node1", questions, []string{router}, []string{host}, none, none, []string{router6}, []string{host6}, none)
 
-	q.InNamespace(t, q.cloud.Router, "ip", "addr", "del", gateway.String(), "dev", "lan")
-	q.InNamespace(t, q.dual.Router, "ip", "addr", "del", gateway6.String(), "dev", "lan")
-	q.heard(t, "without gateways", "node1", questions, none, []string{host}, none, none, none, []string{host6}, none)
+	q.RunInNetns(t, q.cloudSegment.Router, "ip", "addr", "del", gateway.String(), "dev", "lan")
+	q.RunInNetns(t, q.dualSegment.Router, "ip", "addr", "del", gateway6.String(), "dev", "lan")
+	q.expectNeighbours(t, "without gateways", "node1", questions, none, []string{host}, none, none, none, []string{host6}, none)
 
-	q.InNamespace(t, q.cloud.Neighbour, "ip", "addr", "add", gateway.Addr().String()+"/32", "dev", "eth0")
-	q.InNamespace(t, q.cloud.Router, "ip", "addr", "add", gateway.String(), "dev", "lan")
-	q.InNamespace(t, q.dual.Neighbour, "ip", "addr", "add", gateway6.Addr().String()+"/128", "dev", "eth0", "nodad")
-	q.InNamespace(t, q.dual.Router, "ip", "addr", "add", gateway6.String(), "dev", "lan", "nodad")
-	q.heard(t, "with two of each", "node2", questions, []string{router, host}, []string{host}, none, none, []string{router6, host6}, []string{host6}, none)
-	q.InNamespace(t, q.cloud.Neighbour, "ip", "addr", "del", gateway.Addr().String()+"/32", "dev", "eth0")
-	q.InNamespace(t, q.dual.Neighbour, "ip", "addr", "del", gateway6.Addr().String()+"/128", "dev", "eth0")
+	q.RunInNetns(t, q.cloudSegment.Neighbour, "ip", "addr", "add", gateway.Addr().String()+"/32", "dev", "eth0")
+	q.RunInNetns(t, q.cloudSegment.Router, "ip", "addr", "add", gateway.String(), "dev", "lan")
+	q.RunInNetns(t, q.dualSegment.Neighbour, "ip", "addr", "add", gateway6.Addr().String()+"/128", "dev", "eth0", "nodad")
+	q.RunInNetns(t, q.dualSegment.Router, "ip", "addr", "add", gateway6.String(), "dev", "lan", "nodad")
+	q.expectNeighbours(t, "with two of each", "node2", questions, []string{router, host}, []string{host}, none, none, []string{router6, host6}, []string{host6}, none)
+	q.RunInNetns(t, q.cloudSegment.Neighbour, "ip", "addr", "del", gateway.Addr().String()+"/32", "dev", "eth0")
+	q.RunInNetns(t, q.dualSegment.Neighbour, "ip", "addr", "del", gateway6.Addr().String()+"/128", "dev", "eth0")
 
-	lost := append(questions[:1:1], whoHas("eth9", gateway.Addr()))
-	status := q.heard(t, "with an interface that is not there", "node1", lost, []string{router})
+	lost := append(questions[:1:1], neighbourQuestion("eth9", gateway.Addr()))
+	status := q.expectNeighbours(t, "with an interface that is not there", "node1", lost, []string{router})
 	if want := []string{"there is no interface eth9 on this node"}; !slices.Equal(status.Problems, want) || len(status.Interfaces) == 0 {
 		t.Errorf("its problems are %q, wanted %q; %d interfaces are told", status.Problems, want, len(status.Interfaces))
 	}
 }
 
-// kernel: interfaces, settings and ways, and what becomes of them when somebody changes something.
-func (q *inspectionLab) kernel(t *testing.T) {
+// checkKernel: interfaces, settings and ways, and what becomes of them when somebody changes something.
+func (q *inspectionFixture) checkKernel(t *testing.T) {
 	uplink := q.Segment(t, "uplink-a")
 	spec := kubedcv1alpha1.InspectionSpec{Node: "node1", Routes: []kubedcv1alpha1.RouteQuestion{
 		{To: uplink.Gateways[0].Addr().String()},
@@ -155,7 +155,7 @@ func (q *inspectionLab) kernel(t *testing.T) {
 		{To: "2001:db8:ffff::1"},
 	}}
 	lines := func() string {
-		status, _ := q.inspect(t, spec)
+		status, _ := q.inspectNode(t, spec)
 		var out []string
 		for _, name := range []string{"uplink-a", "uplink-b", "ext-dual"} {
 			i := slices.IndexFunc(status.Interfaces, func(i kubedcv1alpha1.InterfaceAnswer) bool { return i.Name == name })
@@ -175,8 +175,8 @@ func (q *inspectionLab) kernel(t *testing.T) {
 			t.Errorf("%s: node1 tells\n%s\nwanted\n%s", what, got, want)
 		}
 	}
-	q.OnNode1(t, "sysctl", "-qw", "net.ipv4.ip_forward=1")
-	q.OnNode1(t, "ip", "route", "add", "198.51.100.0/24", "dev", "eth0") // so that replies there do not leave by uplink-a
+	q.RunOnNode1(t, "sysctl", "-qw", "net.ipv4.ip_forward=1")
+	q.RunOnNode1(t, "ip", "route", "add", "198.51.100.0/24", "dev", "eth0") // so that replies there do not leave by uplink-a
 	const unreachable = "2   network is unreachable"
 	compare("as it is", `
 uplink-a up true cut false mtu 1500
@@ -187,12 +187,12 @@ ext-dual up true cut false mtu 1500
 `+unreachable+`
 rp_filter 0`)
 	port := world.PortName("ext-dual", "node1")
-	inLab := func(argv ...string) { q.InNamespace(t, "lab", argv...) }
+	inLab := func(argv ...string) { q.RunInNetns(t, "lab", argv...) }
 	inLab("ip", "link", "set", port, "down")
-	q.OnNode1(t, "sh", "-c", "ip link set uplink-a mtu 1400; ip link set uplink-b down; sysctl -qw net.ipv4.conf.uplink-a.rp_filter=1")
+	q.RunOnNode1(t, "sh", "-c", "ip link set uplink-a mtu 1400; ip link set uplink-b down; sysctl -qw net.ipv4.conf.uplink-a.rp_filter=1")
 	t.Cleanup(func() {
 		inLab("ip", "link", "set", port, "up")
-		q.OnNode1(t, "sh", "-c", "ip link set uplink-a mtu 1500; ip link set uplink-b up; sysctl -qw net.ipv4.conf.uplink-a.rp_filter=0; ip route del 198.51.100.0/24 dev eth0")
+		q.RunOnNode1(t, "sh", "-c", "ip link set uplink-a mtu 1500; ip link set uplink-b up; sysctl -qw net.ipv4.conf.uplink-a.rp_filter=0; ip route del 198.51.100.0/24 dev eth0")
 	})
 	compare("changed", `
 uplink-a up true cut false mtu 1400
@@ -204,8 +204,8 @@ ext-dual up false cut true mtu 1500
 rp_filter 1`)
 }
 
-// connections: those of a client are found with their backend, and counted.
-func (q *inspectionLab) connections(t *testing.T) {
+// checkConnections: those of a client are found with their backend, and counted.
+func (q *inspectionFixture) checkConnections(t *testing.T) {
 	q.CreateOrganization(t, "inspect")
 	ns := q.CreateProject(t, "inspect", "web", "10.40.0.0/24", "cloud")
 	server := q.RunPod(t, harness.Pod{Namespace: ns, Name: "server", Image: "lab/echo", Labels: map[string]string{"app": "server"}})
@@ -214,21 +214,21 @@ apiVersion: v1
 kind: Service
 metadata: {name: server, namespace: %s}
 spec: {type: LoadBalancer, selector: {app: server}, ports: [{port: 8080, targetPort: 80}]}`, ns))
-	h := &harness.BackendProject{Cluster: q.Cluster, Ns: ns}
-	h.WaitService(t, "server")
+	h := &harness.BackendProject{Cluster: q.Cluster, Namespace: ns}
+	h.WaitServiceProgrammed(t, "server")
 	eip, out := h.ServiceAddress(t, "server"), q.ReadField(t, "EIp", ns, "default-gw", "status", "ipAddress")
-	from := q.cloud.ClientSide[0].Peer.Addr().String()
+	from := q.cloudSegment.ClientSide[0].Peer.Addr().String()
 	spec := kubedcv1alpha1.InspectionSpec{
 		Connections: []kubedcv1alpha1.ConnectionQuestion{{Client: from, Server: eip, Port: 8080}}, Usage: []string{eip, out},
 	}
 	const many = 20
 	for range many {
-		q.ExpectAnswer(t, q.cloud.Client, "http://"+eip+":8080", "server", from)
+		q.ExpectAnswer(t, q.cloudSegment.Client, "http://"+eip+":8080", "server", from)
 		q.ExpectAnswer(t, "server."+ns, "http://"+harness.InternetAddress+":80", "internet", out)
 	}
 	holder := h.RunSbctl(t, "--columns=chassis", "find", "port_binding", "logical_port=cr-inspect-web-ext-cloud")
 	spec.Node = h.RunSbctl(t, "--columns=hostname", "list", "chassis", holder)
-	status, _ := q.inspect(t, spec)
+	status, _ := q.inspectNode(t, spec)
 	if len(status.Connections) < many {
 		t.Fatalf("%s tells of %d connections of %s to %s, wanted %d: %v", spec.Node, len(status.Connections), from, eip, many, status.Problems)
 	}
@@ -248,19 +248,19 @@ spec: {type: LoadBalancer, selector: {app: server}, ports: [{port: 8080, targetP
 	other := map[string]string{"node1": "node2", "node2": "node1"}[spec.Node]
 	address := netip.MustParseAddr(eip)
 	held := q.RunNbctl(t, "get", "logical_router_port", "inspect-web-ext-cloud", "mac")
-	question := []kubedcv1alpha1.NeighbourQuestion{whoHas("ext-cloud", address)}
-	q.heard(t, "of an address that another node holds", other, question, []string{strings.Trim(held, `"`)})
-	q.heard(t, "of an address that the node itself holds", spec.Node, question, []string{})
+	question := []kubedcv1alpha1.NeighbourQuestion{neighbourQuestion("ext-cloud", address)}
+	q.expectNeighbours(t, "of an address that another node holds", other, question, []string{strings.Trim(held, `"`)})
+	q.expectNeighbours(t, "of an address that the node itself holds", spec.Node, question, []string{})
 	spec.Node, spec.Connections[0].Client = other, "192.0.2.99"
-	if status, _ = q.inspect(t, spec); len(status.Connections) > 0 || status.Usage[0].Connections > 0 {
+	if status, _ = q.inspectNode(t, spec); len(status.Connections) > 0 || status.Usage[0].Connections > 0 {
 		t.Errorf("%s, which does not hold them, tells of %v and %v", other, status.Connections, status.Usage)
 	}
 }
 
-// switched: how Open vSwitch and ovn-controller are doing, also when they do not answer.
-func (q *inspectionLab) switched(t *testing.T) {
+// checkSwitch: how Open vSwitch and ovn-controller are doing, also when they do not answer.
+func (q *inspectionFixture) checkSwitch(t *testing.T) {
 	spec := kubedcv1alpha1.InspectionSpec{Node: "node1", Usage: []string{"100.65.0.99"}}
-	status, _ := q.inspect(t, spec)
+	status, _ := q.inspectNode(t, spec)
 	s := status.Switch
 	if s.Version == "" || s.Chassis != "node1" || s.Controller != "connected" || s.Problem != "" || s.MaxTracked == 0 || len(status.Problems) > 0 {
 		t.Errorf("the switch is %+v, problems %q", s, status.Problems)
@@ -274,19 +274,19 @@ func (q *inspectionLab) switched(t *testing.T) {
 	}
 	q.RunVsctl(t, "node1", "del-port", "br-ext-dual", "ext-dual")
 	t.Cleanup(func() { q.RunVsctl(t, "node1", "--may-exist", "add-port", "br-ext-dual", "ext-dual") })
-	if status, _ = q.inspect(t, spec); len(status.Switch.Bridges) != 2 || len(status.Switch.Bridges[1].Interfaces) != 0 {
+	if status, _ = q.inspectNode(t, spec); len(status.Switch.Bridges) != 2 || len(status.Switch.Bridges[1].Interfaces) != 0 {
 		t.Errorf("without its port, the bridges are %v", status.Switch.Bridges)
 	}
-	q.GiveOrder(t, "pause", "node1-vswitchd")
-	status, took := q.inspect(t, spec)
-	q.GiveOrder(t, "resume", "node1-vswitchd")
+	q.ControlLab(t, "pause", "node1-vswitchd")
+	status, took := q.inspectNode(t, spec)
+	q.ControlLab(t, "resume", "node1-vswitchd")
 	if took > 4*time.Second || status.Switch.Problem == "" || len(status.Problems) == 0 || len(status.Interfaces) == 0 {
 		t.Errorf("with a switch that hangs, it answered after %v: %q, %q, %d interfaces", took, status.Switch.Problem, status.Problems, len(status.Interfaces))
 	}
 }
 
-// rights: who may ask, and who may answer.
-func (q *inspectionLab) rights(t *testing.T) {
+// checkRights: who may ask, and who may answer.
+func (q *inspectionFixture) checkRights(t *testing.T) {
 	ask := func(name, node string) *kubedcv1alpha1.Inspection {
 		o := &kubedcv1alpha1.Inspection{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kubedcv1alpha1.InspectionSpec{Node: node}}
 		if err := q.api.Create(harness.Within(t, time.Minute), o); err != nil {
@@ -301,7 +301,7 @@ func (q *inspectionLab) rights(t *testing.T) {
 	if err := q.api.List(harness.Within(t, time.Minute), &mine, client.MatchingFields{"spec.node": "node1"}); err != nil || len(mine.Items) != 1 || mine.Items[0].Name != "of-node1" {
 		t.Errorf("an agent would see %d Inspections: %v", len(mine.Items), err)
 	}
-	agent := harness.NewUser(t, "the agent of node1", harness.LoadConfig(t, q.Outside(t, q.AgentKubeconfig(t, "node1"))))
+	agent := harness.NewUser(t, "the agent of node1", harness.LoadConfig(t, q.KubeconfigForHost(t, q.AgentKubeconfig(t, "node1"))))
 	const says = `{"status":{"problems":["x"]}}`
 	agent.Can(t, "answer for its node", harness.TryPatch("inspections//of-node1/status", says))
 	agent.Cannot(t, "answer for another", harness.TryPatch("inspections//of-nobody/status", says), "an agent reports on the node that it runs on, and this is the Inspection of node9")
@@ -326,21 +326,21 @@ func (q *inspectionLab) rights(t *testing.T) {
 	}
 }
 
-// time: how long it takes until an answer is there.
-func (q *inspectionLab) time(t *testing.T) {
+// checkResponseTime: how long it takes until an answer is there.
+func (q *inspectionFixture) checkResponseTime(t *testing.T) {
 	var all []kubedcv1alpha1.NeighbourQuestion
 	for i := range 256 {
-		all = append(all, whoHas("ext-cloud", netip.AddrFrom4([4]byte{100, 65, 3, byte(i)})))
+		all = append(all, neighbourQuestion("ext-cloud", netip.AddrFrom4([4]byte{100, 65, 3, byte(i)})))
 	}
-	all[0] = whoHas("ext-cloud", q.cloud.Gateways[0].Addr())
+	all[0] = neighbourQuestion("ext-cloud", q.cloudSegment.Gateways[0].Addr())
 	for what, spec := range map[string]kubedcv1alpha1.InspectionSpec{
 		"the node as it is":         {Node: "node1"},
-		"and 1,024 addresses' use":  {Node: "node1", Usage: addressList(1024)},
+		"and 1,024 addresses' use":  {Node: "node1", Usage: numberedAddresses(1024)},
 		"and 256 addresses on wire": {Node: "node1", Neighbours: all},
 	} {
 		var took []time.Duration
 		for range 5 {
-			status, after := q.inspect(t, spec)
+			status, after := q.inspectNode(t, spec)
 			took = append(took, after)
 			if len(status.Problems) > 0 || len(spec.Neighbours) > 0 && len(status.Neighbours[0].MACs) != 1 {
 				t.Errorf("%s: %q, %v", what, status.Problems, status.Neighbours[:1])
@@ -351,7 +351,7 @@ func (q *inspectionLab) time(t *testing.T) {
 	}
 }
 
-func addressList(n int) (out []string) {
+func numberedAddresses(n int) (out []string) {
 	for i := range n {
 		out = append(out, netip.AddrFrom4([4]byte{100, 65, byte(i >> 8), byte(i)}).String())
 	}

@@ -13,14 +13,14 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// followed is what is looked at of a trace.
-type followed struct {
+// traceResult is what is looked at of a trace.
+type traceResult struct {
 	Answered bool
-	Ways     []followedWay
+	Ways     []tracePath
 	Live     []string
 }
 
-type followedWay struct {
+type tracePath struct {
 	Verdict, Code, Network, Server, Seen string
 	There, Back                          []struct {
 		About              state.Ref
@@ -34,10 +34,10 @@ type followedWay struct {
 	}
 }
 
-// follows traces, with ovn-trace beside it. The program ends with 1 where there is no answer.
-func (d *explainLab) follows(t *testing.T, question string) (out followed, raw string) {
+// traceLive traces, with ovn-trace beside it. The program ends with 1 where there is no answer.
+func (d *explainFixture) traceLive(t *testing.T, question string) (out traceResult, raw string) {
 	t.Helper()
-	raw, ended := typeCommand(t, d.Cluster, append([]string{"trace", "--live", "-o", "json"}, strings.Fields(question)...)...)
+	raw, ended := runCommand(t, d.Cluster, append([]string{"trace", "--live", "-o", "json"}, strings.Fields(question)...)...)
 	if err := json.Unmarshal([]byte(raw), &out); err != nil {
 		t.Fatalf("sallyport trace %s -o json: %v\n%s", question, err, raw)
 	}
@@ -51,54 +51,54 @@ func (d *explainLab) follows(t *testing.T, question string) (out followed, raw s
 // TestViewTraceCommand: what trace says is what packets do and what OVN's flows do, there and back, from outside and from pods; and where the
 // flows or a node lag behind the rows, it says where.
 func TestViewTraceCommand(t *testing.T) {
-	d := newExplainLab(t)
-	t.Run("answered", d.followedBack)
-	t.Run("from pods", d.followedOut)
-	t.Run("northd behind", d.flowsBehind)
-	t.Run("node behind", d.nodeBehind)
+	d := newExplainFixture(t)
+	t.Run("answered", d.checkInbound)
+	t.Run("from pods", d.checkOutbound)
+	t.Run("northd behind", d.checkNorthdBehind)
+	t.Run("node behind", d.checkChassisBehind)
 }
 
-// agreed fails the test unless every way is answered, with and without ovn-trace.
-func (d *explainLab) agreed(t *testing.T, question string) (followed, string) {
+// expectAgreement fails the test unless every way is answered, with and without ovn-trace.
+func (d *explainFixture) expectAgreement(t *testing.T, question string) (traceResult, string) {
 	t.Helper()
-	got, text := d.follows(t, question)
+	got, text := d.traceLive(t, question)
 	if !got.Answered || len(got.Ways) == 0 || len(got.Live) != 1 || !strings.Contains(got.Live[0], "OVN's flows do the same in all") {
 		t.Errorf("trace %s: want it answered, and flows that do the same:\n%s", question, text)
 	}
 	return got, text
 }
 
-// followedBack: a client outside is followed to the floating IP's pod and to each endpoint of the load balancer, and back by the network.
-func (d *explainLab) followedBack(t *testing.T) {
-	holder := d.holder(t, d.Ns+"-ext-public")
+// checkInbound: a client outside is followed to the floating IP's pod and to each endpoint of the load balancer, and back by the network.
+func (d *explainFixture) checkInbound(t *testing.T) {
+	holder := d.gatewayNode(t, d.Namespace+"-ext-public")
 	for _, c := range []struct {
 		address, object string
 		pods            []string
 	}{
-		{d.floating, "FIp " + d.Ns + "/one", []string{"b2"}},
-		{d.front, "Service " + d.Ns + "/web", []string{"b1", "b2", "b3"}},
+		{d.fipAddress, "FIp " + d.Namespace + "/one", []string{"b2"}},
+		{d.frontAddress, "Service " + d.Namespace + "/web", []string{"b1", "b2", "b3"}},
 	} {
-		got, text := d.agreed(t, harness.InternetAddress+" "+c.address+":80")
+		got, text := d.expectAgreement(t, harness.InternetAddress+" "+c.address+":80")
 		var pods []string
 		for _, w := range got.Ways {
 			last := w.There[len(w.There)-1].About
 			pods = append(pods, last.Name)
-			if w.Network != "ext-public" || w.Seen != harness.InternetAddress || w.Server != d.Pods[last.Name]+":80" || !w.passes("Node "+holder, c.object) {
+			if w.Network != "ext-public" || w.Seen != harness.InternetAddress || w.Server != d.Pods[last.Name]+":80" || !w.passesInOrder("Node "+holder, c.object) {
 				t.Errorf("trace to %s:80 goes otherwise:\n%s", c.address, text)
 			}
 		}
 		if slices.Sort(pods); !slices.Equal(pods, c.pods) {
 			t.Errorf("trace to %s:80 gets to %v:\n%s", c.address, pods, text)
 		}
-		if a, err := d.Ask("internet", "tcp://"+c.address+":80"); err != nil || !slices.Contains(pods, a.Name) || a.Saw.Addr().String() != harness.InternetAddress {
+		if a, err := d.SendRequest("internet", "tcp://"+c.address+":80"); err != nil || !slices.Contains(pods, a.Name) || a.Saw.Addr().String() != harness.InternetAddress {
 			t.Errorf("packets to %s: %+v %v", c.address, a, err)
 		}
 	}
-	d.agreed(t, harness.InternetAddress+" "+d.floating+" --proto icmp")
+	d.expectAgreement(t, harness.InternetAddress+" "+d.fipAddress+" --proto icmp")
 }
 
-// passes says whether a way touches objects in this order, on its way there.
-func (w followedWay) passes(names ...string) bool {
+// passesInOrder says whether a way touches objects in this order, on its way there.
+func (w tracePath) passesInOrder(names ...string) bool {
 	for _, h := range w.There {
 		if len(names) > 0 && h.About.String() == names[0] {
 			names = names[1:]
@@ -107,69 +107,69 @@ func (w followedWay) passes(names ...string) bool {
 	return len(names) == 0
 }
 
-// followedOut: what pods send leaves with the address that the server sees.
-func (d *explainLab) followedOut(t *testing.T) {
-	for pod, address := range map[string]string{"b1": d.wayOut, "b3": d.egress} {
-		got, text := d.agreed(t, "--from pod/"+pod+" -n "+d.Ns+" "+harness.InternetAddress+":80")
+// checkOutbound: what pods send leaves with the address that the server sees.
+func (d *explainFixture) checkOutbound(t *testing.T) {
+	for pod, address := range map[string]string{"b1": d.projectAddress, "b3": d.egressAddress} {
+		got, text := d.expectAgreement(t, "--from pod/"+pod+" -n "+d.Namespace+" "+harness.InternetAddress+":80")
 		if len(got.Ways) != 1 || got.Ways[0].Seen != address || got.Ways[0].Network != "ext-cloud" || len(got.Ways[0].Back) == 0 {
 			t.Errorf("trace from %s does not leave as %s:\n%s", pod, address, text)
 		}
-		d.ExpectAnswer(t, pod+"."+d.Ns, "tcp://"+harness.InternetAddress+":80", "internet", address)
+		d.ExpectAnswer(t, pod+"."+d.Namespace, "tcp://"+harness.InternetAddress+":80", "internet", address)
 	}
 }
 
-// flowsBehind: a floating IP that northd has not made flows of is answered by the rows, and not by the flows: the step is marked, and packets
+// checkNorthdBehind: a floating IP that northd has not made flows of is answered by the rows, and not by the flows: the step is marked, and packets
 // are not answered either. When northd goes on, all agree.
-func (d *explainLab) flowsBehind(t *testing.T) {
-	d.GiveOrder(t, "pause", "ovn-northd")
+func (d *explainFixture) checkNorthdBehind(t *testing.T) {
+	d.ControlLab(t, "pause", "ovn-northd")
 	resumed := false
 	resume := func() {
 		if !resumed {
 			resumed = true
-			d.GiveOrder(t, "resume", "ovn-northd")
+			d.ControlLab(t, "resume", "ovn-northd")
 		}
 	}
 	t.Cleanup(resume)
-	d.WriteObject(t, "FIp", d.Ns, "late", "{podTarget: {podName: b1}, externalNetworkType: public}")
-	t.Cleanup(func() { d.Remove(t, "FIp", d.Ns, "late") })
+	d.ApplyObject(t, "FIp", d.Namespace, "late", "{podTarget: {podName: b1}, externalNetworkType: public}")
+	t.Cleanup(func() { d.DeleteAndWait(t, "FIp", d.Namespace, "late") })
 	var address string
 	harness.Eventually(t, "the row is there", func() bool {
-		address = d.ReadField(t, "FIp", d.Ns, "late", "status", "externalIP")
-		return address != "" && strings.Contains(d.RunNbctl(t, "lr-nat-list", d.Ns), address)
+		address = d.ReadField(t, "FIp", d.Namespace, "late", "status", "externalIP")
+		return address != "" && strings.Contains(d.RunNbctl(t, "lr-nat-list", d.Namespace), address)
 	})
-	got, text := d.follows(t, harness.InternetAddress+" "+address+":80")
+	got, text := d.traceLive(t, harness.InternetAddress+" "+address+":80")
 	if len(got.Ways) != 1 || got.Answered || got.Ways[0].Disagrees == nil || got.Ways[0].Disagrees.Back {
 		t.Fatalf("want the step marked that the flows do otherwise:\n%s", text)
 	}
 	way := got.Ways[0]
-	if hop := way.There[way.Disagrees.Hop]; hop.About.String() != "FIp "+d.Ns+"/late" {
+	if hop := way.There[way.Disagrees.Hop]; hop.About.String() != "FIp "+d.Namespace+"/late" {
 		t.Errorf("%s is marked, not the floating IP:\n%s", hop.About, text)
 	}
-	if way.Verdict != "Answered" || !way.because(diagnosis.NorthdBehind) {
+	if way.Verdict != "Answered" || !way.hasCause(diagnosis.NorthdBehind) {
 		t.Errorf("want it answered by the rows, and northd named:\n%s", text)
 	}
 	d.ExpectSilence(t, "internet", "tcp://"+address+":80")
 	resume()
 	d.SyncFlows(t)
-	d.agreed(t, harness.InternetAddress+" "+address+":80")
+	d.expectAgreement(t, harness.InternetAddress+" "+address+":80")
 	d.ExpectAnswer(t, "internet", "tcp://"+address+":80", "b1", harness.InternetAddress)
 }
 
-func (w followedWay) because(code string) bool {
+func (w tracePath) hasCause(code string) bool {
 	return slices.ContainsFunc(w.Causes, func(c struct{ Code, Cure string }) bool { return c.Code == code && c.Cure != "" })
 }
 
-// nodeBehind: on a node whose ovn-controller does nothing, flows of the database are not those of the node. The first hop there is marked.
-func (d *explainLab) nodeBehind(t *testing.T) {
-	d.GiveOrder(t, "pause", "node1-ovn-controller")
-	t.Cleanup(func() { d.GiveOrder(t, "resume", "node1-ovn-controller") })
-	got, text := d.follows(t, "--from pod/b1 -n "+d.Ns+" "+harness.InternetAddress+":80")
+// checkChassisBehind: on a node whose ovn-controller does nothing, flows of the database are not those of the node. The first hop there is marked.
+func (d *explainFixture) checkChassisBehind(t *testing.T) {
+	d.ControlLab(t, "pause", "node1-ovn-controller")
+	t.Cleanup(func() { d.ControlLab(t, "resume", "node1-ovn-controller") })
+	got, text := d.traceLive(t, "--from pod/b1 -n "+d.Namespace+" "+harness.InternetAddress+":80")
 	way := got.Ways[0]
-	if got.Answered || way.Disagrees == nil || !way.because(diagnosis.ChassisBehind) {
+	if got.Answered || way.Disagrees == nil || !way.hasCause(diagnosis.ChassisBehind) {
 		t.Fatalf("want the hop on node1 marked:\n%s", text)
 	}
 	if hop := way.There[way.Disagrees.Hop]; way.Disagrees.Back || hop.Node != "node1" {
 		t.Errorf("a hop on %s is marked:\n%s", hop.Node, text)
 	}
-	d.agreed(t, "--from pod/cli -n "+d.Ns+" "+harness.InternetAddress+":80") // on another node: not touched by it
+	d.expectAgreement(t, "--from pod/cli -n "+d.Namespace+" "+harness.InternetAddress+":80") // on another node: not touched by it
 }

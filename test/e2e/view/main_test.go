@@ -8,8 +8,8 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// views is what `make show-view` prints.
-var views = show.New("the operator's view",
+// viewItems is what `make show-view` prints.
+var viewItems = show.New("the operator's view",
 	"a catalogue of faults, each named by one command",
 	"trace agrees with packets",
 	"the seed's document, drawn by the cluster",
@@ -17,4 +17,4 @@ var views = show.New("the operator's view",
 	"documentation as a product's",
 )
 
-func TestMain(m *testing.M) { harness.Main(m, views) }
+func TestMain(m *testing.M) { harness.Main(m, viewItems) }

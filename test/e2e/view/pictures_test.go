@@ -22,13 +22,13 @@ import (
 	"github.com/sallyport/sallyport/test/page"
 )
 
-const pictures = "../../../docs/pictures/"
+const picturesDir = "../../../docs/pictures/"
 
-// laptop is the window that most people look at the page in.
-var laptop = browser.Window{Width: 1280, Height: 800}
+// laptopWindow is the window that most people look at the page in.
+var laptopWindow = browser.Window{Width: 1280, Height: 800}
 
-// atPrompt is sallyport as somebody types it. Of a lab: with what `lab env` says.
-func atPrompt(ctx context.Context, t *testing.T, c *harness.Cluster, args ...string) *exec.Cmd {
+// newCommand is sallyport as somebody types it. Of a lab: with what `lab env` says.
+func newCommand(ctx context.Context, t *testing.T, c *harness.Cluster, args ...string) *exec.Cmd {
 	t.Helper()
 	program, err := filepath.Abs("../../../bin/sallyport")
 	if err != nil {
@@ -43,10 +43,10 @@ func atPrompt(ctx context.Context, t *testing.T, c *harness.Cluster, args ...str
 	return cmd
 }
 
-// served is the page of `sallyport ui`, with the token that it prints. The returned function ends the server.
-func served(t *testing.T, c *harness.Cluster, args ...string) (url string, end func()) {
+// startUI is the page of `sallyport ui`, with the token that it prints. The returned function ends the server.
+func startUI(t *testing.T, c *harness.Cluster, args ...string) (url string, end func()) {
 	t.Helper()
-	cmd := atPrompt(t.Context(), t, c, append([]string{"ui"}, args...)...)
+	cmd := newCommand(t.Context(), t, c, append([]string{"ui"}, args...)...)
 	var problems bytes.Buffer
 	cmd.Stderr = &problems
 	out, err := cmd.StdoutPipe()
@@ -73,11 +73,11 @@ func served(t *testing.T, c *harness.Cluster, args ...string) (url string, end f
 	return strings.Fields(line)[0], end
 }
 
-// surveyOf is a file with a survey of a cluster with so many projects. No machine of CI holds a lab of a thousand.
-func surveyOf(t *testing.T, projects int) string {
+// writeSurvey is a file with a survey of a cluster with so many projects. No machine of CI holds a lab of a thousand.
+func writeSurvey(t *testing.T, projects int) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := surveytest.Cluster(projects).Write(&b); err != nil {
+	if err := surveytest.GenerateCluster(projects).Write(&b); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "survey.json")
@@ -89,30 +89,30 @@ func surveyOf(t *testing.T, projects int) string {
 
 // TestView4Pictures: the pictures of the documentation are what the program shows, at 5, 50 and 1,000 projects.
 func TestView4Pictures(t *testing.T) {
-	item := views.Item(t, 4)
+	item := viewItems.Item(t, 4)
 	b := browser.Start(t)
 	for _, projects := range []int{5, 50, 1000} {
 		t.Run(fmt.Sprint(projects), func(t *testing.T) {
-			file := surveyOf(t, projects)
-			svg, took := drawn(t, file, "-o", "svg")
-			page.Check(t, fmt.Sprintf(pictures+"map-%d.svg", projects), svg)
-			texts := legible(t, b, svg)
-			url, _ := served(t, nil, "--survey", file)
-			first := portrayed(t, b, url, projects)
-			item.Figure("%d projects: the SVG map took %d ms and has %d texts, none over another or outside; the page showed its map after %d ms",
+			file := writeSurvey(t, projects)
+			svg, took := drawMap(t, file, "-o", "svg")
+			page.Check(t, fmt.Sprintf(picturesDir+"map-%d.svg", projects), svg)
+			texts := expectLegible(t, b, svg)
+			url, _ := startUI(t, nil, "--survey", file)
+			first := checkPictures(t, b, url, projects)
+			item.AddFigure("%d projects: the SVG map took %d ms and has %d texts, none over another or outside; the page showed its map after %d ms",
 				projects, took.Milliseconds(), texts, first)
 		})
 	}
-	svg, _ := drawn(t, surveyOf(t, 5), "initech/prod", "-o", "svg")
-	page.Check(t, pictures+"map-project.svg", svg)
-	legible(t, b, svg)
+	svg, _ := drawMap(t, writeSurvey(t, 5), "initech/prod", "-o", "svg")
+	page.Check(t, picturesDir+"map-project.svg", svg)
+	expectLegible(t, b, svg)
 }
 
-// drawn is what `sallyport map` prints of a survey, and how long it takes.
-func drawn(t *testing.T, file string, args ...string) (string, time.Duration) {
+// drawMap is what `sallyport map` prints of a survey, and how long it takes.
+func drawMap(t *testing.T, file string, args ...string) (string, time.Duration) {
 	t.Helper()
 	begun := time.Now()
-	cmd := atPrompt(t.Context(), t, nil, append([]string{"map", "--survey", file}, args...)...)
+	cmd := newCommand(t.Context(), t, nil, append([]string{"map", "--survey", file}, args...)...)
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%v: %v", cmd.Args, err)
@@ -120,37 +120,37 @@ func drawn(t *testing.T, file string, args ...string) (string, time.Duration) {
 	return string(out), time.Since(begun)
 }
 
-// portrayed takes the pictures of a page, and returns after how many milliseconds it has shown its map.
-func portrayed(t *testing.T, b *browser.Browser, url string, projects int) (first int) {
+// checkPictures takes the pictures of a page, and returns after how many milliseconds it has shown its map.
+func checkPictures(t *testing.T, b *browser.Browser, url string, projects int) (first int) {
 	t.Helper()
-	p := mapped(t, b, url, laptop)
+	p := openMap(t, b, url, laptopWindow)
 	var at float64
-	p.Eval("performance.getEntriesByName('first map')[0].startTime", &at)
-	resembles(t, fmt.Sprintf("ui-%d.png", projects), settled(t, p))
+	p.Evaluate("performance.getEntriesByName('first map')[0].startTime", &at)
+	expectPicture(t, fmt.Sprintf("ui-%d.png", projects), stableScreenshot(t, p))
 	switch projects {
 	case 5:
 		p.Click(`[data-ref="FIp/globex-prod/bastion"]`)
-		p.Wait("document.querySelector('#panel .state')")
-		resembles(t, "ui-object.png", settled(t, p))
-		p.Eval(`location.hash = "#trace?client=203.0.113.10&to=198.18.0.102:22&protocol=tcp"`, nil)
-		p.Wait("document.querySelector('#panel .path .state.well')")
-		resembles(t, "ui-trace.png", settled(t, p))
+		p.WaitUntil("document.querySelector('#panel .state')")
+		expectPicture(t, "ui-object.png", stableScreenshot(t, p))
+		p.Evaluate(`location.hash = "#trace?client=203.0.113.10&to=198.18.0.102:22&protocol=tcp"`, nil)
+		p.WaitUntil("document.querySelector('#panel .path .state.well')")
+		expectPicture(t, "ui-trace.png", stableScreenshot(t, p))
 	case 50:
-		p.Resize(browser.Window{Width: laptop.Width, Height: laptop.Height, Dark: true})
-		p.Press("f")
-		p.Wait("document.querySelector('#panel .finding')")
-		resembles(t, "ui-findings.png", settled(t, p))
+		p.Resize(browser.Window{Width: laptopWindow.Width, Height: laptopWindow.Height, Dark: true})
+		p.PressKeys("f")
+		p.WaitUntil("document.querySelector('#panel .finding')")
+		expectPicture(t, "ui-findings.png", stableScreenshot(t, p))
 	}
-	content(t, p, url)
+	expectCleanConsole(t, p, url)
 	return int(at)
 }
 
-// settled is what a page shows once it does not change any more: a map finds its place anew beside a panel that opens.
-func settled(t *testing.T, p *browser.Page) []byte {
+// stableScreenshot is what a page shows once it does not change any more: a map finds its place anew beside a panel that opens.
+func stableScreenshot(t *testing.T, p *browser.Page) []byte {
 	t.Helper()
-	last := p.Picture()
+	last := p.Screenshot()
 	for range 50 {
-		now := p.Picture()
+		now := p.Screenshot()
 		if bytes.Equal(last, now) {
 			return now
 		}
@@ -160,45 +160,45 @@ func settled(t *testing.T, p *browser.Page) []byte {
 	return nil
 }
 
-// mapped is a page that shows its map.
-func mapped(t *testing.T, b *browser.Browser, url string, w browser.Window) *browser.Page {
+// openMap is a page that shows its map.
+func openMap(t *testing.T, b *browser.Browser, url string, w browser.Window) *browser.Page {
 	t.Helper()
-	p := b.Open(t, url, w)
-	p.Wait("performance.getEntriesByName('first map').length && document.querySelector('.tile')")
+	p := b.OpenPage(t, url, w)
+	p.WaitUntil("performance.getEntriesByName('first map').length && document.querySelector('.tile')")
 	return p
 }
 
-// content: the console of a page complains of nothing, and it has asked nobody but its own server.
-func content(t *testing.T, p *browser.Page, url string) {
+// expectCleanConsole: the console of a page complains of nothing, and it has asked nobody but its own server.
+func expectCleanConsole(t *testing.T, p *browser.Page, url string) {
 	t.Helper()
-	if c := p.Complaints(); len(c) > 0 {
+	if c := p.ConsoleErrors(); len(c) > 0 {
 		t.Errorf("the console says %q", c)
 	}
-	asked := p.Asked()
+	asked := p.RequestedURLs()
 	if len(asked) == 0 {
 		t.Error("the page has asked for nothing at all: what it asks is not seen")
 	}
 	for _, a := range asked {
-		if !strings.HasPrefix(a, browser.Place(url)) {
+		if !strings.HasPrefix(a, browser.URLWithoutQuery(url)) {
 			t.Errorf("the page asks for %s", a)
 		}
 	}
 }
 
-// legible: as a browser shows it, no text of a picture is over another or outside. It returns how many there are.
-func legible(t *testing.T, b *browser.Browser, svg string) (texts int) {
+// expectLegible: as a browser shows it, no text of a picture is over another or outside. It returns how many there are.
+func expectLegible(t *testing.T, b *browser.Browser, svg string) (texts int) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "map.svg")
 	if err := os.WriteFile(file, []byte(svg), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := b.Open(t, "file://"+file, browser.Window{Width: 1400, Height: 900})
+	p := b.OpenPage(t, "file://"+file, browser.Window{Width: 1400, Height: 900})
 	var out struct {
 		Texts   int
 		Overlap []string
 		Outside []string
 	}
-	p.Eval(`(() => {
+	p.Evaluate(`(() => {
 		const paper = document.documentElement.getBoundingClientRect(), texts = [...document.querySelectorAll("text")]
 		const all = texts.map(e => ({text: e.textContent, r: e.getBoundingClientRect()})).filter(x => x.text.trim())
 		const over = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 6
@@ -215,11 +215,11 @@ func legible(t *testing.T, b *browser.Browser, svg string) (texts int) {
 	return out.Texts
 }
 
-// resembles: a picture is the one in the documentation, but for what another version of the browser or of its letters makes of it. With
+// expectPicture: a picture is the one in the documentation, but for what another version of the browser or of its letters makes of it. With
 // -update it becomes that one.
-func resembles(t *testing.T, name string, got []byte) {
+func expectPicture(t *testing.T, name string, got []byte) {
 	t.Helper()
-	file := pictures + name
+	file := picturesDir + name
 	if flag.Lookup("update").Value.String() == "true" {
 		if err := os.WriteFile(file, got, 0o644); err != nil {
 			t.Fatal(err)
@@ -229,12 +229,12 @@ func resembles(t *testing.T, name string, got []byte) {
 	if err != nil {
 		t.Fatalf("%v; make it with make pictures", err)
 	}
-	if differs := unlike(decoded(t, raw), decoded(t, got)); differs > 0.02 {
+	if differs := pixelDifference(decodePNG(t, raw), decodePNG(t, got)); differs > 0.02 {
 		t.Errorf("%.1f %% of %s is not what the page shows; look at both, and make it anew with make pictures", 100*differs, file)
 	}
 }
 
-func decoded(t *testing.T, raw []byte) image.Image {
+func decodePNG(t *testing.T, raw []byte) image.Image {
 	t.Helper()
 	img, err := png.Decode(bytes.NewReader(raw))
 	if err != nil {
@@ -243,8 +243,8 @@ func decoded(t *testing.T, raw []byte) image.Image {
 	return img
 }
 
-// unlike is the share of the points of two pictures that anybody would tell apart.
-func unlike(a, b image.Image) float64 {
+// pixelDifference is the share of the points of two pictures that anybody would tell apart.
+func pixelDifference(a, b image.Image) float64 {
 	if a.Bounds() != b.Bounds() {
 		return 1
 	}
@@ -264,72 +264,72 @@ func unlike(a, b image.Image) float64 {
 
 // TestView4Keyboard: a thousand projects are found, opened and left without a mouse.
 func TestView4Keyboard(t *testing.T) {
-	item := views.Item(t, 4)
+	item := viewItems.Item(t, 4)
 	b := browser.Start(t)
-	url, _ := served(t, nil, "--survey", surveyOf(t, 1000))
-	p := mapped(t, b, url, laptop)
-	p.Press("/")
-	p.Type("globex-data/spare")
-	p.Wait(`document.querySelector("#results [aria-selected=true]")?.innerText.includes("spare")`)
-	p.Press("Enter")
-	p.Wait(`document.querySelector("#panel-title")?.innerText == "spare"`)
-	if text := p.Text("#panel"); !strings.Contains(text, "PoolExhausted") {
+	url, _ := startUI(t, nil, "--survey", writeSurvey(t, 1000))
+	p := openMap(t, b, url, laptopWindow)
+	p.PressKeys("/")
+	p.TypeText("globex-data/spare")
+	p.WaitUntil(`document.querySelector("#results [aria-selected=true]")?.innerText.includes("spare")`)
+	p.PressKeys("Enter")
+	p.WaitUntil(`document.querySelector("#panel-title")?.innerText == "spare"`)
+	if text := p.ElementText("#panel"); !strings.Contains(text, "PoolExhausted") {
 		t.Errorf("the panel of an EIp without an address says %q", text)
 	}
-	p.Press("Escape")
-	p.Wait(`document.querySelector("#panel").hidden`)
-	p.Press("m", "ArrowRight", "ArrowDown", "Enter")
-	p.Wait(`location.hash.startsWith("#object/Project/")`)
-	p.Press("Escape", "?")
-	p.Wait(`document.querySelector("#help").open`)
-	p.Press("Escape")
-	p.Wait(`!document.querySelector("#help").open`)
+	p.PressKeys("Escape")
+	p.WaitUntil(`document.querySelector("#panel").hidden`)
+	p.PressKeys("m", "ArrowRight", "ArrowDown", "Enter")
+	p.WaitUntil(`location.hash.startsWith("#object/Project/")`)
+	p.PressKeys("Escape", "?")
+	p.WaitUntil(`document.querySelector("#help").open`)
+	p.PressKeys("Escape")
+	p.WaitUntil(`!document.querySelector("#help").open`)
 	var themes [2]string
 	for i := range themes {
-		p.Press("d")
-		p.Eval("getComputedStyle(document.body).backgroundColor", &themes[i])
+		p.PressKeys("d")
+		p.Evaluate("getComputedStyle(document.body).backgroundColor", &themes[i])
 	}
 	if themes[0] == themes[1] {
 		t.Errorf("light and dark are both %s", themes[0])
 	}
 	p.Resize(browser.Window{Width: 390, Height: 800})
-	p.Wait("document.documentElement.scrollWidth <= innerWidth")
-	content(t, p, url)
-	item.Figure("1,000 projects by keyboard alone: search, explanation, map, help, light and dark; nothing was loaded from elsewhere")
+	p.WaitUntil("document.documentElement.scrollWidth <= innerWidth")
+	expectCleanConsole(t, p, url)
+	item.AddFigure("1,000 projects by keyboard alone: search, explanation, map, help, light and dark; nothing was loaded from elsewhere")
 }
 
 // TestView4Live: the page of a running lab follows it, explains what is clicked, and says when it does not hear of it any more.
 func TestView4Live(t *testing.T) {
-	harness.Alone(t)
-	item := views.Item(t, 4)
+	harness.RunAlone(t)
+	item := viewItems.Item(t, 4)
 	c := harness.SharedSallyport(t)
 	h := c.NewBackendProject(t, "page", "10.89.0.0/24")
-	address := h.CreateFIP(t, h.Ns, "door", "{podTarget: {podName: b1}, externalNetworkType: public}")
+	address := h.CreateFIP(t, h.Namespace, "door", "{podTarget: {podName: b1}, externalNetworkType: public}")
 	b := browser.Start(t)
-	url, end := served(t, c, "--every", "1s")
-	p := mapped(t, b, url, laptop)
-	p.Wait(`document.querySelector("#live").innerText == "Live"`)
-	p.Press("/")
-	p.Type(address)
-	p.Wait(`document.querySelector("#results [aria-selected=true]")`)
-	p.Press("Enter")
-	p.Wait(`document.querySelector("#panel .state.well")`)
+	url, end := startUI(t, c, "--every", "1s")
+	p := openMap(t, b, url, laptopWindow)
+	p.WaitUntil(`document.querySelector("#live").innerText == "Live"`)
+	p.PressKeys("/")
+	p.TypeText(address)
+	p.WaitUntil(`document.querySelector("#results [aria-selected=true]")`)
+	p.PressKeys("Enter")
+	p.WaitUntil(`document.querySelector("#panel .state.well")`)
 	t.Run("a packet", func(t *testing.T) {
-		p.Eval(fmt.Sprintf(`location.hash = "#trace?client=203.0.113.10&to=%s:80&protocol=tcp"`, address), nil)
-		p.Wait(`document.querySelector("#panel .path .state")`)
-		if text := p.Text("#panel .path .state"); !strings.Contains(text, "Answered") {
-			t.Errorf("the page says %q of a packet that is answered: %s", text, p.Text("#panel"))
+		p.Evaluate(fmt.Sprintf(`location.hash = "#trace?client=203.0.113.10&to=%s:80&protocol=tcp"`, address), nil)
+		p.WaitUntil(`document.querySelector("#panel .path .state")`)
+		if text := p.ElementText("#panel .path .state"); !strings.Contains(text, "Answered") {
+			t.Errorf("the page says %q of a packet that is answered: %s", text, p.ElementText("#panel"))
 		}
 		c.ExpectAnswer(t, "internet", "tcp://"+address+":80", "b1", "203.0.113.10")
 	})
 	begun := time.Now()
-	h.Serve(t, harness.ServiceSpec{Name: "late"})
-	p.Eval(`location.hash = "#"`, nil)
-	p.Press("0")
-	p.Wait(fmt.Sprintf(`[...document.querySelectorAll(".way")].some(e => e.dataset.ref == "Service/%s/late")`, h.Ns))
+	h.CreateService(t, harness.ServiceSpec{Name: "late"})
+	p.Evaluate(`location.hash = "#"`, nil)
+	p.PressKeys("0")
+	p.WaitUntil(fmt.Sprintf(`[...document.querySelectorAll(".way")].some(e => e.dataset.ref == "Service/%s/late")`, h.Namespace))
 	follows := time.Since(begun)
-	content(t, p, url)
+	expectCleanConsole(t, p, url)
 	end()
-	p.Wait(`document.querySelector("#live").innerText == "Not connected"`)
-	item.Figure("a running lab: search, explanation and trace of a floating IP; a new load balancer was on the map %.1f s after it was asked for", follows.Seconds())
+	p.WaitUntil(`document.querySelector("#live").innerText == "Not connected"`)
+	item.AddFigure("a running lab: search, explanation and trace of a floating IP; a new load balancer was on the map %.1f s after it was asked for", follows.Seconds())
 }

@@ -20,25 +20,25 @@ import (
 type randomCluster struct {
 	*harness.Cluster
 	*harness.Controller
-	rand     *rand.Rand
+	rng      *rand.Rand
 	networks []string // types
 	projects []string // namespaces
 	pods     []string // namespace/name
 }
 
-// mazeNetworks are the external networks that mazes choose from.
-var mazeNetworks = []struct{ kind, prefix string }{
+// randomNetworks are the external networks that mazes choose from.
+var randomNetworks = []struct{ kind, prefix string }{
 	{"public", "91.224.11.0/24"}, {"cloud", "100.65.0.0/16"}, {"third", "198.19.7.0/24"}, {"fourth", "203.0.113.128/25"},
 }
 
 // newRandomCluster builds a random cluster in a lab of its own, and waits until nothing in it moves.
 func newRandomCluster(t *testing.T, seed uint64) *randomCluster {
 	t.Helper()
-	m := &randomCluster{rand: rand.New(rand.NewPCG(seed, 8))}
+	m := &randomCluster{rng: rand.New(rand.NewPCG(seed, 8))}
 	b := blueprint.Default()
-	b.Nodes, b.Uplinks, b.Networks = 3+m.rand.IntN(2), nil, nil
-	b.Gateways = 2 + m.rand.IntN(b.Nodes-1)
-	for i, n := range mazeNetworks[:3+m.rand.IntN(2)] {
+	b.Nodes, b.Uplinks, b.Networks = 3+m.rng.IntN(2), nil, nil
+	b.Gateways = 2 + m.rng.IntN(b.Nodes-1)
+	for i, n := range randomNetworks[:3+m.rng.IntN(2)] {
 		m.networks = append(m.networks, n.kind)
 		b.Networks = append(b.Networks, blueprint.Network{Name: "ext-" + n.kind, Prefixes: []netip.Prefix{netip.MustParsePrefix(n.prefix)}, Default: i == 1})
 	}
@@ -51,47 +51,47 @@ func newRandomCluster(t *testing.T, seed uint64) *randomCluster {
 			t.Fatal(err)
 		}
 	}
-	m.furnish(t)
-	m.settle(t)
+	m.createObjects(t)
+	m.waitQuiet(t)
 	return m
 }
 
-// chance is true so often in a hundred.
-func (m *randomCluster) chance(percent int) bool { return m.rand.IntN(100) < percent }
+// withProbability is true so often in a hundred.
+func (m *randomCluster) withProbability(percent int) bool { return m.rng.IntN(100) < percent }
 
-func pickOne[T any](m *randomCluster, of []T) T { return of[m.rand.IntN(len(of))] }
+func pickOne[T any](m *randomCluster, of []T) T { return of[m.rng.IntN(len(of))] }
 
-// furnish makes networks, projects, pods, and what gives pods addresses.
-func (m *randomCluster) furnish(t *testing.T) {
+// createObjects makes networks, projects, pods, and what gives pods addresses.
+func (m *randomCluster) createObjects(t *testing.T) {
 	t.Helper()
 	texts := []string{"{apiVersion: v1, kind: Namespace, metadata: {name: maze}}"}
 	for i, kind := range m.networks {
 		method := "Connection"
-		if i > 1 && m.chance(40) {
+		if i > 1 && m.withProbability(40) {
 			method = "Source"
 		}
 		texts = append(texts, fmt.Sprintf("{apiVersion: kube-dc.com/v1alpha1, kind: ExternalNetwork, metadata: {name: %s}, spec: {type: %s, default: %t, subnets: [ext-%s], returnPath: %s}}",
 			kind, kind, i == 1, kind, method))
 	}
-	for i := range 3 + m.rand.IntN(2) {
+	for i := range 3 + m.rng.IntN(2) {
 		name := fmt.Sprintf("p%d", i)
 		m.projects = append(m.projects, "maze-"+name)
 		texts = append(texts, fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: Project, metadata: {name: %s, namespace: maze}, spec: {cidrBlock: 10.%d.0.0/24, egressNetworkType: %s}}",
-			name, 41+m.rand.IntN(2), pickOne(m, m.networks[:2])))
+			name, 41+m.rng.IntN(2), pickOne(m, m.networks[:2])))
 	}
 	m.applyAll(t, texts)
 	for _, ns := range m.projects {
 		m.WaitProgrammed(t, "Project", "maze", strings.TrimPrefix(ns, "maze-"))
-		m.Wait(t, "ServiceAccount", ns, "default", manifest.Exists)
+		m.WaitForObject(t, "ServiceAccount", ns, "default", manifest.Exists)
 	}
 	texts = nil
 	for _, ns := range m.projects {
-		texts = append(texts, m.podsOf(ns)...)
-		texts = append(texts, m.addressesOf(ns)...)
-		texts = append(texts, m.servicesOf(ns)...)
-		texts = append(texts, m.rulesOf(ns)...)
+		texts = append(texts, m.randomPods(ns)...)
+		texts = append(texts, m.randomAddresses(ns)...)
+		texts = append(texts, m.randomServices(ns)...)
+		texts = append(texts, m.randomNetworkPolicies(ns)...)
 	}
-	m.applyAll(t, append(texts, m.egressOf()...))
+	m.applyAll(t, append(texts, m.randomEgress()...))
 }
 
 func (m *randomCluster) applyAll(t *testing.T, texts []string) {
@@ -101,11 +101,11 @@ func (m *randomCluster) applyAll(t *testing.T, texts []string) {
 	}
 }
 
-// podsOf are four pods on any nodes, of which one may never be ready.
-func (m *randomCluster) podsOf(ns string) (out []string) {
+// randomPods are four pods on any nodes, of which one may never be ready.
+func (m *randomCluster) randomPods(ns string) (out []string) {
 	for i := range 4 {
 		gate := ""
-		if i == 3 && m.chance(50) {
+		if i == 3 && m.withProbability(50) {
 			gate = "readinessGates: [{conditionType: never}], "
 		} else {
 			m.pods = append(m.pods, fmt.Sprintf("%s/w%d", ns, i))
@@ -116,43 +116,43 @@ func (m *randomCluster) podsOf(ns string) (out []string) {
 	return out
 }
 
-// addressesOf are reserved addresses, and floating IPs: some on those, several for one pod, or on a network where it can't have one more.
-func (m *randomCluster) addressesOf(ns string) (out []string) {
+// randomAddresses are reserved addresses, and floating IPs: some on those, several for one pod, or on a network where it can't have one more.
+func (m *randomCluster) randomAddresses(ns string) (out []string) {
 	for i := range 2 {
 		out = append(out, fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: EIp, metadata: {name: e%d, namespace: %s}, spec: {externalNetworkType: %s}}", i, ns, pickOne(m, m.networks)))
 	}
-	for i := range 1 + m.rand.IntN(4) {
+	for i := range 1 + m.rng.IntN(4) {
 		from := "externalNetworkType: " + pickOne(m, m.networks)
-		if i == 0 && m.chance(50) {
+		if i == 0 && m.withProbability(50) {
 			from = "eip: e0"
 		}
-		out = append(out, fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: FIp, metadata: {name: f%d, namespace: %s}, spec: {%s, podTarget: {podName: w%d}}}", i, ns, from, m.rand.IntN(4)))
+		out = append(out, fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: FIp, metadata: {name: f%d, namespace: %s}, spec: {%s, podTarget: {podName: w%d}}}", i, ns, from, m.rng.IntN(4)))
 	}
 	return out
 }
 
-// servicesOf are load balancers of every kind.
-func (m *randomCluster) servicesOf(ns string) (out []string) {
-	for i := range 2 + m.rand.IntN(3) {
+// randomServices are load balancers of every kind.
+func (m *randomCluster) randomServices(ns string) (out []string) {
+	for i := range 2 + m.rng.IntN(3) {
 		ports := []string{fmt.Sprintf("{name: a, port: 80, protocol: %s}", pickOne(m, []string{"TCP", "UDP"}))}
-		if m.chance(50) {
+		if m.withProbability(50) {
 			ports = append(ports, "{name: b, port: 443, targetPort: 8080}")
 		}
-		if m.chance(30) {
+		if m.withProbability(30) {
 			ports = append(ports, "{name: c, port: 80, targetPort: 81, protocol: SCTP}, {name: d, port: 7000, targetPort: 9}") // nobody listens there
 		}
 		where := "network.kube-dc.com/external-network-type: " + pickOne(m, m.networks)
-		switch m.rand.IntN(5) {
+		switch m.rng.IntN(5) {
 		case 0:
 			where = "service.nlb.kube-dc.com/bind-on-eip: e1"
 		case 1:
 			where = "service.nlb.kube-dc.com/bind-on-default-gw-eip: 'true'"
 		}
 		more := ""
-		if m.chance(30) {
+		if m.withProbability(30) {
 			more += ", sessionAffinity: ClientIP"
 		}
-		if m.chance(30) {
+		if m.withProbability(30) {
 			more += fmt.Sprintf(", loadBalancerSourceRanges: [%s]", pickOne(m, []string{"91.224.11.0/24", "100.64.0.0/10", "172.16.0.0/12", "10.41.0.0/16"}))
 		}
 		selector := pickOne(m, []string{"{all: 'yes'}", "{pair: p0}", "{pair: p1}", "{app: w3}", "{app: nobody}"})
@@ -162,28 +162,28 @@ func (m *randomCluster) servicesOf(ns string) (out []string) {
 	return out
 }
 
-// rulesOf are NetworkPolicies: who may ask a pod, and what it may ask.
-func (m *randomCluster) rulesOf(ns string) (out []string) {
-	if m.chance(60) {
+// aclsOfPod are NetworkPolicies: who may ask a pod, and what it may ask.
+func (m *randomCluster) randomNetworkPolicies(ns string) (out []string) {
+	if m.withProbability(60) {
 		out = append(out, fmt.Sprintf("{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: in, namespace: %s}, spec: {podSelector: {matchLabels: {app: w%d}}, policyTypes: [Ingress], "+
 			"ingress: [{from: [{ipBlock: {cidr: %s}}], ports: [{port: 80}, {port: 80, protocol: UDP}]}]}}",
-			ns, m.rand.IntN(4), pickOne(m, []string{"91.224.11.0/24", "172.16.0.0/12", "0.0.0.0/0"})))
+			ns, m.rng.IntN(4), pickOne(m, []string{"91.224.11.0/24", "172.16.0.0/12", "0.0.0.0/0"})))
 	}
-	if m.chance(40) {
+	if m.withProbability(40) {
 		out = append(out, fmt.Sprintf("{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: out, namespace: %s}, spec: {podSelector: {matchLabels: {app: w%d}}, policyTypes: [Egress], "+
-			"egress: [{to: [{ipBlock: {cidr: %s}}]}]}}", ns, m.rand.IntN(4), pickOne(m, []string{"91.224.11.0/24", "172.16.0.0/12"})))
+			"egress: [{to: [{ipBlock: {cidr: %s}}]}]}}", ns, m.rng.IntN(4), pickOne(m, []string{"91.224.11.0/24", "172.16.0.0/12"})))
 	}
 	return out
 }
 
-// egressOf are an EgressIP and EgressRoutes.
-func (m *randomCluster) egressOf() (out []string) {
-	if m.chance(80) {
+// randomEgress are an EgressIP and EgressRoutes.
+func (m *randomCluster) randomEgress() (out []string) {
+	if m.withProbability(80) {
 		out = append(out, fmt.Sprintf("{apiVersion: k8s.ovn.org/v1, kind: EgressIP, metadata: {name: fixed}, spec: {egressIPs: [%s], "+
-			"namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %s}}, podSelector: {matchLabels: {pair: p1}}}}", m.unused(pickOne(m, m.networks), 200), pickOne(m, m.projects)))
+			"namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %s}}, podSelector: {matchLabels: {pair: p1}}}}", m.unusedAddress(pickOne(m, m.networks), 200), pickOne(m, m.projects)))
 	}
 	for i, ns := range m.projects {
-		if m.chance(40) {
+		if m.withProbability(40) {
 			out = append(out, fmt.Sprintf("{apiVersion: kube-dc.com/v1alpha1, kind: EgressRoute, metadata: {name: r%d, namespace: %s}, spec: {podSelector: {matchLabels: {pair: p0}}, "+
 				"externalNetworkType: %s, destinations: [%s]}}", i, ns, pickOne(m, m.networks), pickOne(m, []string{harness.InternetAddress + "/32", "172.16.0.0/12", "91.224.11.0/24"})))
 		}
@@ -191,21 +191,21 @@ func (m *randomCluster) egressOf() (out []string) {
 	return out
 }
 
-// unused is the nth address of a network, of which Kube-OVN gives the first ones only.
-func (m *randomCluster) unused(kind string, nth int) string {
-	i := slices.IndexFunc(mazeNetworks, func(n struct{ kind, prefix string }) bool { return n.kind == kind })
-	p := netip.MustParsePrefix(mazeNetworks[i].prefix)
+// unusedAddress is the nth address of a network, of which Kube-OVN gives the first ones only.
+func (m *randomCluster) unusedAddress(kind string, nth int) string {
+	i := slices.IndexFunc(randomNetworks, func(n struct{ kind, prefix string }) bool { return n.kind == kind })
+	p := netip.MustParsePrefix(randomNetworks[i].prefix)
 	bytes := p.Addr().As4()
 	bytes[3] += byte(nth % (1<<min(8, 32-p.Bits()) - 8))
 	return netip.AddrFrom4(bytes).String()
 }
 
-// settle waits until pods run, and the controller has written nothing for a while, and every node has what OVN made of it.
-func (m *randomCluster) settle(t *testing.T) {
+// waitQuiet waits until pods run, and the controller has written nothing for a while, and every node has what OVN made of it.
+func (m *randomCluster) waitQuiet(t *testing.T) {
 	t.Helper()
 	for _, name := range m.pods {
 		ns, pod, _ := strings.Cut(name, "/")
-		m.Wait(t, "Pod", ns, pod, manifest.True("Ready"))
+		m.WaitForObject(t, "Pod", ns, pod, manifest.True("Ready"))
 	}
 	writes, since := -1.0, time.Now()
 	for ctx := harness.Within(t, time.Minute); time.Since(since) < 3*time.Second; {

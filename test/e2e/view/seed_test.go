@@ -13,8 +13,8 @@ import (
 	"github.com/sallyport/sallyport/test/page"
 )
 
-// point is one thing that the document of somebody's cluster says, and how ours says it.
-type point struct {
+// documentPoint is one thing that the document of somebody's cluster says, and how ours says it.
+type documentPoint struct {
 	Say  string   `json:"say"`
 	In   string   `json:"in"`   // the heading that it is below
 	Find []string `json:"find"` // expressions, all of which have to be there
@@ -22,10 +22,10 @@ type point struct {
 	Not  string   `json:"not"`  // why it is not ours to say
 }
 
-// chapter is a section of that document.
-type chapter struct {
-	Section string  `json:"section"`
-	Points  []point `json:"points"`
+// documentChapter is a section of that document.
+type documentChapter struct {
+	Section string          `json:"section"`
+	Points  []documentPoint `json:"points"`
 }
 
 // seedPods are the pods of the seed's cluster, with its addresses.
@@ -44,40 +44,40 @@ var seedPods = []harness.Pod{
 // TestView3Seed: a lab with the names and addresses of the cluster of a document that somebody drew by hand writes that document itself, and
 // every point of it is there. Before the projects are, none of what is about them is.
 func TestView3Seed(t *testing.T) {
-	item := views.Item(t, 3)
-	d := newSeedLab(t)
-	bare := d.document(t)
-	d.furnish(t)
+	item := viewItems.Item(t, 3)
+	d := newSeedFixture(t)
+	bare := d.architectureDocument(t)
+	d.createSeedObjects(t)
 	d.ExpectAnswer(t, "internet", "http://168.119.17.57", "bohdan-prod", harness.InternetAddress)
 	d.ExpectAnswer(t, "client-ext-cloud", "http://100.65.0.112", "test-http-app", "172.20.1.10")
-	text := d.document(t)
+	text := d.architectureDocument(t)
 	found, all, projects, elsewhere := 0, 0, 0, 0
-	for _, c := range chapters(t) {
+	for _, c := range loadChapters(t) {
 		for _, p := range c.Points {
 			if p.Not != "" {
 				elsewhere++
 				continue
 			}
 			all++
-			if missing := p.missing(text); missing != "" {
+			if missing := p.firstMissing(text); missing != "" {
 				t.Errorf("%s: %s: %q is not below %q", c.Section, p.Say, missing, p.In)
 				continue
 			}
 			found++
-			if without := p.missing(bare); (without == "") != p.Bare {
+			if without := p.firstMissing(bare); (without == "") != p.Bare {
 				t.Errorf("%s: %s: is it found without projects? %t, want %t (%s)", c.Section, p.Say, !p.Bare, p.Bare, without)
 			} else if !p.Bare {
 				projects++
 			}
 		}
 	}
-	item.Figure("%d of %d points of the seed are in the document; %d of them are about projects, and are not in that of a cluster without; "+
+	item.AddFigure("%d of %d points of the seed are in the document; %d of them are about projects, and are not in that of a cluster without; "+
 		"%d points are not about the network", found, all, projects, elsewhere)
-	page.Check(t, harness.Reference+"architecture-document.md", preface+text)
+	page.Check(t, harness.ReferenceDir+"architecture-document.md", documentPreface+text)
 }
 
-// preface says what the page in the reference is.
-const preface = `# A document about a cluster
+// documentPreface says what the page in the reference is.
+const documentPreface = `# A document about a cluster
 
 This is what ` + "`sallyport map -o md`" + ` writes, for a lab with the networks, names and addresses of a real cluster of kube-dc, of which somebody had
 drawn such a document by hand. ` + "`TestView3Seed`" + ` makes the lab, compares the document with the other point by point, and checks this page. Here
@@ -87,26 +87,26 @@ there, and the router of ` + "`ovn-cluster`" + ` has a port on ext-cloud only: t
 
 `
 
-// newSeedLab is a lab like the seed's cluster, without its projects.
-func newSeedLab(t *testing.T) *explainLab {
+// newSeedFixture is a lab like the seed's cluster, without its projects.
+func newSeedFixture(t *testing.T) *explainFixture {
 	t.Helper()
 	c := harness.StartLab(t, "seed", harness.LoadTopology(t, "seed/topology.yaml"))
 	c.InstallSallyport(t)
-	d := &explainLab{BackendProject: &harness.BackendProject{Cluster: c}, Controller: c.NewController(t, t.TempDir(), "--management-network-type=cloud")}
+	d := &explainFixture{BackendProject: &harness.BackendProject{Cluster: c}, Controller: c.NewController(t, t.TempDir(), "--management-network-type=cloud")}
 	d.StartForTest(t)
-	startAgents(t, d.Cluster)
+	installAgents(t, d.Cluster)
 	harness.Eventually(t, "the management VPC is on ext-cloud, and has the first address there", func() bool {
 		return strings.Contains(d.RunNbctl(t, "lr-nat-list", "ovn-cluster"), "100.65.0.101")
 	})
 	return d
 }
 
-// furnish makes what is in the seed's cluster: one after the other where Kube-OVN gives addresses.
-func (d *explainLab) furnish(t *testing.T) {
+// createSeedObjects makes what is in the seed's cluster: one after the other where Kube-OVN gives addresses.
+func (d *explainFixture) createSeedObjects(t *testing.T) {
 	t.Helper()
 	d.Apply(t, harness.ReadFile(t, "../testdata/seed/gateway-api.yaml"))
 	for _, kind := range []string{"gatewayclasses", "gateways", "httproutes", "tlsroutes"} {
-		d.Wait(t, "CustomResourceDefinition", "", kind+".gateway.networking.k8s.io", manifest.True("Established"))
+		d.WaitForObject(t, "CustomResourceDefinition", "", kind+".gateway.networking.k8s.io", manifest.True("Established"))
 	}
 	d.CreateOrganization(t, "shalb")
 	for _, name := range []string{"envoy-gateway-system", "ingress-nginx", "kamaji-system"} {
@@ -122,7 +122,7 @@ func (d *explainLab) furnish(t *testing.T) {
 	d.Apply(t, harness.ReadFile(t, "../testdata/seed/projects.yaml"))
 	d.Apply(t, harness.ReadFile(t, "../testdata/seed/cluster.yaml"))
 	for _, name := range []string{"demo-cluster", "mt", "test-http-app"} {
-		d.Wait(t, "Backend", "shalb-demo", name+"-backend", manifest.Exists)
+		d.WaitForObject(t, "Backend", "shalb-demo", name+"-backend", manifest.Exists)
 	}
 	for _, name := range []string{"shalb-demo/demo-cluster", "shalb-demo/mt", "shalb-demo/test-http-app", "shalb-dev/inside"} {
 		namespace, service, _ := strings.Cut(name, "/")
@@ -132,19 +132,19 @@ func (d *explainLab) furnish(t *testing.T) {
 	d.SyncFlows(t)
 }
 
-var taken = regexp.MustCompile(`, as it was on [^.]*`)
+var takenPattern = regexp.MustCompile(`, as it was on [^.]*`)
 
-// document is the cluster's document as the reference has it.
-func (d *explainLab) document(t *testing.T) string {
+// architectureDocument is the cluster's document as the reference has it.
+func (d *explainFixture) architectureDocument(t *testing.T) string {
 	t.Helper()
-	text, err := typeCommand(t, d.Cluster, "map", "-o", "md")
+	text, err := runCommand(t, d.Cluster, "map", "-o", "md")
 	if err != nil {
 		t.Fatalf("sallyport map -o md: %v\n%s", err, text)
 	}
-	return strings.ReplaceAll("\n"+taken.ReplaceAllString(text, ""), "\n#", "\n##")[1:]
+	return strings.ReplaceAll("\n"+takenPattern.ReplaceAllString(text, ""), "\n#", "\n##")[1:]
 }
 
-func chapters(t *testing.T) (all []chapter) {
+func loadChapters(t *testing.T) (all []documentChapter) {
 	t.Helper()
 	if err := yaml.UnmarshalStrict([]byte(harness.ReadFile(t, "../testdata/seed/points.yaml")), &all); err != nil {
 		t.Fatal(err)
@@ -152,9 +152,9 @@ func chapters(t *testing.T) (all []chapter) {
 	return all
 }
 
-// missing is the first expression of a point that a document does not have where it should.
-func (p point) missing(text string) string {
-	part := below(text, p.In)
+// firstMissing is the first expression of a point that a document does not have where it should.
+func (p documentPoint) firstMissing(text string) string {
+	part := sectionBelow(text, p.In)
 	for _, e := range p.Find {
 		if !regexp.MustCompile(e).MatchString(part) {
 			return e
@@ -163,8 +163,8 @@ func (p point) missing(text string) string {
 	return ""
 }
 
-// below is what is below a heading, up to the next one of its level.
-func below(text, heading string) string {
+// sectionBelow is what is below a heading, up to the next one of its level.
+func sectionBelow(text, heading string) string {
 	at := regexp.MustCompile(`(?m)^(#+) ` + regexp.QuoteMeta(heading)).FindStringSubmatchIndex(text)
 	if at == nil {
 		return ""

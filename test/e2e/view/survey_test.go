@@ -24,34 +24,34 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// viewed is how an observer reaches a lab from outside.
-func viewed(t *testing.T, c *harness.Cluster) observer.Config {
+// observerConfig is how an observer reaches a lab from outside.
+func observerConfig(t *testing.T, c *harness.Cluster) observer.Config {
 	t.Helper()
-	config, err := kube.Config(c.Kubeconfig())
+	config, err := kube.LoadConfig(c.Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := observer.Config{Cluster: c.Name, Namespaces: kube.DefaultNamespaces, Controller: productcontroller.Config{
 		Kubernetes: config, Northbound: c.DatabaseConfig(t, "nb"), Southbound: c.DatabaseConfig(t, "sb"),
 	}}
-	out.Controller.Defaults.Liveness = 200 * time.Millisecond
+	out.Controller.Defaults.BFDInterval = 200 * time.Millisecond
 	return out
 }
 
 // takeSurvey takes a survey of a lab.
 func takeSurvey(t *testing.T, c *harness.Cluster, scope observer.Scope) *survey.Survey {
 	t.Helper()
-	return take(t, viewed(t, c), scope)
+	return takeSurveyWith(t, observerConfig(t, c), scope)
 }
 
-func take(t *testing.T, config observer.Config, scope observer.Scope) *survey.Survey {
+func takeSurveyWith(t *testing.T, config observer.Config, scope observer.Scope) *survey.Survey {
 	t.Helper()
 	o, err := observer.Open(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer o.Close()
-	return o.Survey(harness.Within(t, time.Minute), scope)
+	return o.Collect(harness.Within(t, time.Minute), scope)
 }
 
 // A project with one of everything is in a survey, with its addresses, its rows, and nothing that differs.
@@ -71,7 +71,7 @@ apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata: {name: only-web, namespace: %[1]s}
 spec: {podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress], ingress: [{ports: [{port: 80}]}]}`, ns))
-	for _, o := range []manifest.Ref{harness.Ref("EIp", ns, "front"), harness.Ref("FIp", ns, "web"), harness.Ref("Service", ns, "shop")} {
+	for _, o := range []manifest.Ref{harness.ObjectRef("EIp", ns, "front"), harness.ObjectRef("FIp", ns, "web"), harness.ObjectRef("Service", ns, "shop")} {
 		c.WaitProgrammed(t, o.GVK.Kind, ns, o.Name)
 	}
 	var s *survey.Survey
@@ -80,25 +80,25 @@ spec: {podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress], ingress: 
 		began := time.Now()
 		s = takeSurvey(t, c, observer.Scope{Shards: []string{ns}, Sync: true})
 		took = time.Since(began)
-		return len(s.Shards) == 1 && len(s.Shards[0].Differs) == 0 && len(rulesOf(s, ns, "web")) > 0
+		return len(s.Shards) == 1 && len(s.Shards[0].Differs) == 0 && len(aclsOfPod(s, ns, "web")) > 0
 	})
 	t.Logf("the survey took %s: %d pods, %d routers, %d switches", took, len(s.Cluster.Pods), len(s.Logical.Routers), len(s.Logical.Switches))
 	if len(s.Unread) > 0 || s.Shards[0].Problem != "" || len(s.Cluster.Absent) > 0 {
 		t.Errorf("not read: %v %s %v", s.Unread, s.Shards[0].Problem, s.Cluster.Absent)
 	}
-	surveyedObjects(t, s, ns, netip.MustParseAddr(address))
-	surveyedRows(t, s, ns, netip.MustParseAddr(address))
-	t.Run("written and read back", func(t *testing.T) { writtenAndRead(t, s) })
-	t.Run("without the northbound database", func(t *testing.T) { withoutNorthbound(t, c, ns) })
-	t.Run("a node without an agent", func(t *testing.T) { askedInVain(t, c) })
-	t.Run("with the rights of an operator", func(t *testing.T) { surveyedByOperator(t, c, ns) })
+	checkSurveyedObjects(t, s, ns, netip.MustParseAddr(address))
+	checkSurveyedRows(t, s, ns, netip.MustParseAddr(address))
+	t.Run("written and read back", func(t *testing.T) { checkRoundTrip(t, s) })
+	t.Run("without the northbound database", func(t *testing.T) { checkWithoutNorthbound(t, c, ns) })
+	t.Run("a node without an agent", func(t *testing.T) { checkMissingAgent(t, c) })
+	t.Run("with the rights of an operator", func(t *testing.T) { checkOperatorSurvey(t, c, ns) })
 }
 
-// surveyedByOperator: the chart's role for operators is enough for everything, and without it the survey says what may not be read.
-func surveyedByOperator(t *testing.T, c *harness.Cluster, ns string) {
-	config := viewed(t, c)
+// checkOperatorSurvey: the chart's role for operators is enough for everything, and without it the survey says what may not be read.
+func checkOperatorSurvey(t *testing.T, c *harness.Cluster, ns string) {
+	config := observerConfig(t, c)
 	config.Controller.Kubernetes.Impersonate.UserName = "olga"
-	if s := take(t, config, observer.Scope{}); len(s.Unread) == 0 || !strings.Contains(s.Unread[0].Problem, "olga") {
+	if s := takeSurveyWith(t, config, observer.Scope{}); len(s.Unread) == 0 || !strings.Contains(s.Unread[0].Problem, "olga") {
 		t.Errorf("without rights: %v", s.Unread)
 	}
 	c.Apply(t, `
@@ -109,21 +109,21 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: sallypor
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: olga}]`)
 	var s *survey.Survey
 	harness.Eventually(t, "an operator may read everything", func() bool {
-		s = take(t, config, observer.Scope{Shards: []string{ns}})
+		s = takeSurveyWith(t, config, observer.Scope{Shards: []string{ns}})
 		return len(s.Unread) == 0
 	})
-	if len(s.Shards) != 1 || s.Shards[0].Problem != "" || s.Cluster.ProjectOf(ns) == nil || len(s.Cluster.Inside) == 0 {
+	if len(s.Shards) != 1 || s.Shards[0].Problem != "" || s.Cluster.ProjectOfShard(ns) == nil || len(s.Cluster.Inside) == 0 {
 		t.Errorf("an operator's survey: unread %v, shards %+v, Services in %v", s.Unread, s.Shards, s.Cluster.Inside)
 	}
 }
 
-// surveyedObjects: each object has its address.
+// checkSurveyedObjects: each object has its address.
 //
 //nolint:cyclop // a list of facts
-func surveyedObjects(t *testing.T, s *survey.Survey, ns string, pod netip.Addr) {
+func checkSurveyedObjects(t *testing.T, s *survey.Survey, ns string, pod netip.Addr) {
 	t.Helper()
 	cluster := &s.Cluster
-	project := cluster.ProjectOf(ns)
+	project := cluster.ProjectOfShard(ns)
 	eip := cluster.EIp(state.Ref{Kind: "EIp", Namespace: ns, Name: "front"})
 	fip := cluster.FIp(state.Ref{Kind: "FIp", Namespace: ns, Name: "web"})
 	shop := cluster.Service(state.Ref{Kind: "Service", Namespace: ns, Name: "shop"})
@@ -148,7 +148,7 @@ func surveyedObjects(t *testing.T, s *survey.Survey, ns string, pod netip.Addr) 
 	if !project.Address.IsValid() || !slices.Contains(project.Prefixes, netip.MustParsePrefix("10.88.0.0/24")) {
 		t.Errorf("Project %+v", project)
 	}
-	i := slices.IndexFunc(cluster.Policies, func(p survey.Policy) bool { return p.Namespace == ns })
+	i := slices.IndexFunc(cluster.Policies, func(p survey.NetworkPolicy) bool { return p.Namespace == ns })
 	if i < 0 || !cluster.Policies[i].Ingress || cluster.Policies[i].Egress || !slices.Equal(cluster.Policies[i].Pods, []string{"web"}) {
 		t.Errorf("NetworkPolicies %+v", cluster.Policies)
 	}
@@ -163,10 +163,10 @@ func surveyedObjects(t *testing.T, s *survey.Survey, ns string, pod netip.Addr) 
 	}
 }
 
-// surveyedRows: each row of the project is in the logical network, and says whose it is.
+// checkSurveyedRows: each row of the project is in the logical network, and says whose it is.
 //
 //nolint:cyclop // a list of facts
-func surveyedRows(t *testing.T, s *survey.Survey, ns string, pod netip.Addr) {
+func checkSurveyedRows(t *testing.T, s *survey.Survey, ns string, pod netip.Addr) {
 	t.Helper()
 	router := s.Logical.Router(ns)
 	if router == nil {
@@ -179,12 +179,12 @@ func surveyedRows(t *testing.T, s *survey.Survey, ns string, pod netip.Addr) {
 		t.Errorf("translations %+v", router.NATs)
 	}
 	vip := logical.VIP{Address: netip.AddrPortFrom(shop.Ingress[0], 8080), Backends: []netip.AddrPort{netip.AddrPortFrom(pod, 80)}}
-	if !slices.ContainsFunc(router.Balancers, func(b logical.Balancer) bool {
+	if !slices.ContainsFunc(router.Balancers, func(b logical.LoadBalancer) bool {
 		return b.IDs.Owner() == shop.Ref && b.Protocol == "tcp" && slices.ContainsFunc(b.VIPs, func(v logical.VIP) bool { return reflect.DeepEqual(v, vip) })
 	}) {
 		t.Errorf("load balancers %+v, want %+v", router.Balancers, vip)
 	}
-	if len(router.Policies) == 0 || !slices.IsSortedFunc(router.Policies, func(a, b logical.Policy) int { return b.Priority - a.Priority }) {
+	if len(router.Policies) == 0 || !slices.IsSortedFunc(router.Policies, func(a, b logical.RouterPolicy) int { return b.Priority - a.Priority }) {
 		t.Errorf("policies %+v", router.Policies)
 	}
 	gateway := slices.IndexFunc(router.Ports, func(p logical.RouterPort) bool { return p.Name == ns+"-ext-cloud" })
@@ -207,8 +207,8 @@ func surveyedRows(t *testing.T, s *survey.Survey, ns string, pod netip.Addr) {
 	}
 }
 
-// rulesOf are the ACLs of port groups that a pod's port is in.
-func rulesOf(s *survey.Survey, ns, pod string) (out []logical.ACL) {
+// aclsOfPod are the ACLs of port groups that a pod's port is in.
+func aclsOfPod(s *survey.Survey, ns, pod string) (out []logical.ACL) {
 	for _, g := range s.Logical.Groups {
 		if slices.Contains(g.Ports, pod+"."+ns) {
 			out = append(out, g.ACLs...)
@@ -217,7 +217,7 @@ func rulesOf(s *survey.Survey, ns, pod string) (out []logical.ACL) {
 	return out
 }
 
-func writtenAndRead(t *testing.T, s *survey.Survey) {
+func checkRoundTrip(t *testing.T, s *survey.Survey) {
 	var file bytes.Buffer
 	if err := s.Write(&file); err != nil {
 		t.Fatal(err)
@@ -233,8 +233,8 @@ func writtenAndRead(t *testing.T, s *survey.Survey) {
 	t.Logf("as a file it has %d KiB", size>>10)
 }
 
-// withoutNorthbound: whether nobody listens there, or somebody who never answers, the rest is told soon.
-func withoutNorthbound(t *testing.T, c *harness.Cluster, ns string) {
+// checkWithoutNorthbound: whether nobody listens there, or somebody who never answers, the rest is told soon.
+func checkWithoutNorthbound(t *testing.T, c *harness.Cluster, ns string) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -242,17 +242,17 @@ func withoutNorthbound(t *testing.T, c *harness.Cluster, ns string) {
 	defer silent.Close() //nolint:errcheck // nobody is left to tell
 	for name, server := range map[string]string{"refused": harness.FreeAddress(t), "silent": silent.Addr().String()} {
 		t.Run(name, func(t *testing.T) {
-			config := viewed(t, c)
+			config := observerConfig(t, c)
 			config.Controller.Northbound.Endpoints = []string{"tcp:" + server}
 			began := time.Now()
-			s := take(t, config, observer.Scope{All: true, Sync: true})
+			s := takeSurveyWith(t, config, observer.Scope{AllShards: true, Sync: true})
 			if took := time.Since(began); took > 10*time.Second {
 				t.Errorf("it took %s", took)
 			}
 			if len(s.Unread) != 1 || s.Unread[0].System != survey.Northbound || !strings.Contains(s.Unread[0].Problem, server) {
 				t.Errorf("unread: %+v", s.Unread)
 			}
-			if s.Cluster.ProjectOf(ns) == nil || len(s.Logical.Chassis) == 0 || len(s.Logical.Routers) > 0 {
+			if s.Cluster.ProjectOfShard(ns) == nil || len(s.Logical.Chassis) == 0 || len(s.Logical.Routers) > 0 {
 				t.Error("Kubernetes and the southbound database are not there")
 			}
 			if i := slices.IndexFunc(s.Shards, func(s survey.Shard) bool { return s.Name == ns }); i < 0 || s.Shards[i].Problem == "" {
@@ -262,9 +262,9 @@ func withoutNorthbound(t *testing.T, c *harness.Cluster, ns string) {
 	}
 }
 
-// askedInVain: a node on which no agent runs is told to be one, and the question does not stay.
-func askedInVain(t *testing.T, c *harness.Cluster) {
-	s := takeSurvey(t, c, observer.Scope{Questions: func(s *survey.Survey) (out []kubedcv1alpha1.InspectionSpec) {
+// checkMissingAgent: a node on which no agent runs is told to be one, and the question does not stay.
+func checkMissingAgent(t *testing.T, c *harness.Cluster) {
+	s := takeSurvey(t, c, observer.Scope{PlanInspections: func(s *survey.Survey) (out []kubedcv1alpha1.InspectionSpec) {
 		for _, n := range s.Cluster.Nodes {
 			out = append(out, kubedcv1alpha1.InspectionSpec{Node: n.Name})
 		}
@@ -284,7 +284,7 @@ func TestViewSurveySync(t *testing.T) {
 	if p := takeSurvey(t, c, observer.Scope{Sync: true}).Logical.Progress; p.Asked == 0 || p.Done != p.Asked {
 		t.Fatalf("all are well: %+v", p)
 	}
-	c.GiveOrder(t, "pause", "node1-ovn-controller")
+	c.ControlLab(t, "pause", "node1-ovn-controller")
 	s := takeSurvey(t, c, observer.Scope{Sync: true})
 	seen := map[string]bool{}
 	for _, chassis := range s.Logical.Chassis {
@@ -293,8 +293,8 @@ func TestViewSurveySync(t *testing.T) {
 	if p := s.Logical.Progress; p.Translated != p.Asked || p.Done == p.Asked || seen["node1"] || !seen["node2"] {
 		t.Errorf("node1 does nothing: %+v %v", p, seen)
 	}
-	c.GiveOrder(t, "resume", "node1-ovn-controller")
-	c.GiveOrder(t, "pause", "ovn-northd")
+	c.ControlLab(t, "resume", "node1-ovn-controller")
+	c.ControlLab(t, "pause", "ovn-northd")
 	if p := takeSurvey(t, c, observer.Scope{Sync: true}).Logical.Progress; p.Translated == p.Asked {
 		t.Errorf("northd does nothing: %+v", p)
 	}

@@ -25,9 +25,9 @@ import (
 
 // TestView2TraceAgreesWithPackets asks random questions in random clusters: what trace says of the rows is what packets do.
 func TestView2TraceAgreesWithPackets(t *testing.T) {
-	item := views.Item(t, 2)
+	item := viewItems.Item(t, 2)
 	agreed, asked, same, steps := 0, 0, 0, 0
-	for i := range show.Size(5, 1) {
+	for i := range show.ChooseSize(5, 1) {
 		seed := uint64(i + 1)
 		if text := os.Getenv("SALLYPORT_SEED"); text != "" {
 			n, err := strconv.ParseUint(text, 10, 64)
@@ -38,20 +38,20 @@ func TestView2TraceAgreesWithPackets(t *testing.T) {
 		}
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			m := newRandomCluster(t, seed)
-			riddles := m.riddles(t, show.Size(200, 150))
-			right, kinds := m.compare(t, riddles)
+			riddles := m.randomQuestions(t, show.ChooseSize(200, 150))
+			right, kinds := m.compareWithPackets(t, riddles)
 			agreed, asked = agreed+right, asked+len(riddles)
-			there, all := m.live(t, riddles[:show.Size(60, 10)])
+			there, all := m.compareWithOVNTrace(t, riddles[:show.ChooseSize(60, 10)])
 			same, steps = same+there, steps+all
-			item.Figure("seed %d (SALLYPORT_SEED): %d networks, %d projects on %d nodes; %s", seed, len(m.networks), len(m.projects), m.Blueprint.Nodes, kinds)
+			item.AddFigure("seed %d (SALLYPORT_SEED): %d networks, %d projects on %d nodes; %s", seed, len(m.networks), len(m.projects), m.Blueprint.Nodes, kinds)
 		})
 	}
-	item.Figure("%d of %d questions: verdict, backend, the client's address as the server sees it, and the network of the reply are as packets have them", agreed, asked)
-	item.Figure("%d of %d steps that ovn-trace was asked about are as OVN's flows have them", same, steps)
+	item.AddFigure("%d of %d questions: verdict, backend, the client's address as the server sees it, and the network of the reply are as packets have them", agreed, asked)
+	item.AddFigure("%d of %d steps that ovn-trace was asked about are as OVN's flows have them", same, steps)
 }
 
-// live asks ovn-trace about each step of some questions, and returns how many are as flows have them, of how many.
-func (m *randomCluster) live(t *testing.T, some []question) (same, steps int) {
+// compareWithOVNTrace asks ovn-trace about each step of some questions, and returns how many are as flows have them, of how many.
+func (m *randomCluster) compareWithOVNTrace(t *testing.T, some []traceQuestion) (same, steps int) {
 	t.Helper()
 	tracer := trace.New(takeSurvey(t, m.Cluster, observer.Scope{}))
 	db := []string{"--db=unix:" + filepath.Join(m.Dir, "data/ovn/sb1.sock"), "--no-leader-only"}
@@ -59,15 +59,15 @@ func (m *randomCluster) live(t *testing.T, some []question) (same, steps int) {
 	for _, q := range some {
 		for _, p := range tracer.Trace(q.Query).Paths {
 			for _, step := range p.Steps {
-				key := strings.Join(step.Arguments(), " ")
+				key := strings.Join(step.OVNTraceArgs(), " ")
 				if said[key] == "" {
-					said[key] = m.RunTool(t, "ovn-trace", slices.Concat(db, step.Arguments())...)
+					said[key] = m.RunTool(t, "ovn-trace", slices.Concat(db, step.OVNTraceArgs())...)
 				}
 				steps++
-				if agrees, instead := step.Agrees(said[key]); agrees {
+				if agrees, instead := step.AgreesWithOutput(said[key]); agrees {
 					same++
 				} else {
-					t.Errorf("%s → %s: in %s the rows lead it to %q, and the flows %s\n%s\n%s", q.where, q.target(), step.Datapath, step.Output, instead, key, said[key])
+					t.Errorf("%s → %s: in %s the rows lead it to %q, and the flows %s\n%s\n%s", q.asker, q.targetURL(), step.Datapath, step.Outport, instead, key, said[key])
 				}
 			}
 		}
@@ -75,49 +75,49 @@ func (m *randomCluster) live(t *testing.T, some []question) (same, steps int) {
 	return same, steps
 }
 
-// question is a question to the trace, and to the packets.
-type question struct {
+// traceQuestion is a question to the trace, and to the packets.
+type traceQuestion struct {
 	trace.Query
-	where string // the host or pod that asks
-	paths []trace.Path
-	wrong string // what packets did instead
+	asker    string // the host or pod that asks
+	paths    []trace.Path
+	mismatch string // what packets did instead
 }
 
-func (q question) target() string { return q.Protocol + "://" + q.Server.String() }
+func (q traceQuestion) targetURL() string { return q.Protocol + "://" + q.Server.String() }
 
-// party is somebody who can ask.
-type party struct {
-	where, pod string
-	address    netip.Addr
+// requester is somebody who can ask.
+type requester struct {
+	host, pod string
+	address   netip.Addr
 }
 
-// riddles are random ones: anybody asks for anything, mostly for what is there.
-func (m *randomCluster) riddles(t *testing.T, n int) (out []question) {
+// randomQuestions are random ones: anybody asks for anything, mostly for what is there.
+func (m *randomCluster) randomQuestions(t *testing.T, n int) (out []traceQuestion) {
 	t.Helper()
 	s := takeSurvey(t, m.Cluster, observer.Scope{})
 	tracer := trace.New(s)
-	outside, inside := m.parties(s)
-	doors, addresses := m.doors(s), m.addresses(s)
+	outside, inside := m.findRequesters(s)
+	doors, addresses := m.findTargets(s), m.externalAddresses(s)
 	seen := map[string]bool{}
 	for len(out) < n {
 		from := pickOne(m, outside)
-		if m.chance(25) {
+		if m.withProbability(25) {
 			from = pickOne(m, inside)
 		}
 		to := pickOne(m, doors)
-		switch m.rand.IntN(4) {
+		switch m.rng.IntN(4) {
 		case 0:
-			to = door{netip.AddrPortFrom(pickOne(m, addresses), pickOne(m, []uint16{80, 443, 7000, 81})), pickOne(m, []string{"tcp", "udp", "sctp"})}
+			to = traceTarget{netip.AddrPortFrom(pickOne(m, addresses), pickOne(m, []uint16{80, 443, 7000, 81})), pickOne(m, []string{"tcp", "udp", "sctp"})}
 		case 1:
 			if from.pod != "" {
 				to.AddrPort = netip.AddrPortFrom(pickOne(m, outside).address, 80)
 			}
 		}
-		q := question{where: from.where, Query: trace.Query{Pod: from.pod, Client: netip.AddrPortFrom(from.address, 0), Server: to.AddrPort, Protocol: to.protocol}}
+		q := traceQuestion{asker: from.host, Query: trace.Query{Pod: from.pod, Client: netip.AddrPortFrom(from.address, 0), Server: to.AddrPort, Protocol: to.protocol}}
 		if from.pod != "" {
 			q.Client = netip.AddrPort{}
 		}
-		if key := q.where + q.target(); !seen[key] && from.address != to.Addr() {
+		if key := q.asker + q.targetURL(); !seen[key] && from.address != to.Addr() {
 			seen[key] = true
 			q.paths = tracer.Trace(q.Query).Paths
 			out = append(out, q)
@@ -126,45 +126,45 @@ func (m *randomCluster) riddles(t *testing.T, n int) (out []question) {
 	return out
 }
 
-// door is something that can be asked for.
-type door struct {
+// traceTarget is something that can be asked for.
+type traceTarget struct {
 	netip.AddrPort
 	protocol string
 }
 
-// doors are ports of load balancers and of floating IPs.
-func (m *randomCluster) doors(s *survey.Survey) (out []door) {
+// findTargets are ports of load balancers and of floating IPs.
+func (m *randomCluster) findTargets(s *survey.Survey) (out []traceTarget) {
 	for _, r := range s.Logical.Routers {
 		for _, b := range r.Balancers {
 			for _, v := range b.VIPs {
-				out = append(out, door{v.Address, b.Protocol})
+				out = append(out, traceTarget{v.Address, b.Protocol})
 			}
 		}
 		for _, n := range r.NATs {
 			if n.Type != "snat" {
-				out = append(out, door{netip.AddrPortFrom(n.External, pickOne(m, []uint16{80, 80, 8080, 81})), pickOne(m, []string{"tcp", "tcp", "udp", "udp", "sctp"})})
+				out = append(out, traceTarget{netip.AddrPortFrom(n.External, pickOne(m, []uint16{80, 80, 8080, 81})), pickOne(m, []string{"tcp", "tcp", "udp", "udp", "sctp"})})
 			}
 		}
 	}
 	return out
 }
 
-// parties are the hosts outside and the pods that run.
-func (m *randomCluster) parties(s *survey.Survey) (outside, inside []party) {
+// findRequesters are the hosts outside and the pods that run.
+func (m *randomCluster) findRequesters(s *survey.Survey) (outside, inside []requester) {
 	for _, x := range m.Blueprint.Segments() {
-		outside = append(outside, party{where: x.Client, address: x.ClientSide[0].Peer.Addr()}, party{where: x.Neighbour, address: x.Neighbours[0].Addr()})
+		outside = append(outside, requester{host: x.Client, address: x.ClientSide[0].Peer.Addr()}, requester{host: x.Neighbour, address: x.Neighbours[0].Addr()})
 	}
-	outside = append(outside, party{where: "internet", address: blueprint.InternetAddresses()[0]})
+	outside = append(outside, requester{host: "internet", address: blueprint.InternetAddresses()[0]})
 	for _, p := range s.Cluster.Pods {
 		if name := p.Namespace + "/" + p.Name; slices.Contains(m.pods, name) {
-			inside = append(inside, party{where: p.Name + "." + p.Namespace, pod: name, address: p.Addresses[0]})
+			inside = append(inside, requester{host: p.Name + "." + p.Namespace, pod: name, address: p.Addresses[0]})
 		}
 	}
 	return outside, inside
 }
 
-// addresses are all external ones that somebody has, and some that nobody has.
-func (m *randomCluster) addresses(s *survey.Survey) (out []netip.Addr) {
+// externalAddresses are all external ones that somebody has, and some that nobody has.
+func (m *randomCluster) externalAddresses(s *survey.Survey) (out []netip.Addr) {
 	for _, e := range s.Cluster.OvnEips {
 		if e.Address.IsValid() {
 			out = append(out, e.Address)
@@ -172,35 +172,35 @@ func (m *randomCluster) addresses(s *survey.Survey) (out []netip.Addr) {
 	}
 	for _, kind := range m.networks {
 		for _, nth := range []int{100, 101} {
-			out = append(out, netip.MustParseAddr(m.unused(kind, nth)))
+			out = append(out, netip.MustParseAddr(m.unusedAddress(kind, nth)))
 		}
 	}
 	return out
 }
 
-// compare asks all questions by packets, those that should be answered first.
-func (m *randomCluster) compare(t *testing.T, all []question) (right int, kinds string) {
+// compareWithPackets asks all questions by packets, those that should be answered first.
+func (m *randomCluster) compareWithPackets(t *testing.T, all []traceQuestion) (right int, kinds string) {
 	t.Helper()
-	var good, bad []question
+	var good, bad []traceQuestion
 	for _, q := range all {
-		if q.hopeful() {
+		if q.expectsReply() {
 			good = append(good, q)
 		} else {
 			bad = append(bad, q)
 		}
 	}
-	wrong := append(m.cleanly(t, good), m.cleanly(t, bad)...)
+	wrong := append(m.askUntilNoDrops(t, good), m.askUntilNoDrops(t, bad)...)
 	for _, q := range wrong {
-		t.Errorf("%s → %s\n  packets: %s\n%s", q.where, q.target(), q.wrong, q.said())
+		t.Errorf("%s → %s\n  packets: %s\n%s", q.asker, q.targetURL(), q.mismatch, q.describeTrace())
 	}
-	return len(all) - len(wrong), kindsOf(all)
+	return len(all) - len(wrong), summarizeVerdicts(all)
 }
 
-// kindsOf is how many questions end how, with the codes of those that do not end well.
-func kindsOf(all []question) string {
+// summarizeVerdicts is how many questions end how, with the codes of those that do not end well.
+func summarizeVerdicts(all []traceQuestion) string {
 	counts, codes := map[string]int{}, map[string]int{}
 	for _, q := range all {
-		for _, verdict := range q.verdicts() {
+		for _, verdict := range q.distinctVerdicts() {
 			counts[verdict]++
 		}
 		if p := q.paths[0]; p.Code != "" {
@@ -219,27 +219,27 @@ func kindsOf(all []question) string {
 	return fmt.Sprintf("%s (%s)", strings.Join(words, ", "), strings.Join(reasons, ", "))
 }
 
-// cleanly asks until no router has dropped anything that the trace does not say: on a busy machine gateways change nodes, and what is under
+// askUntilNoDrops asks until no router has dropped anything that the trace does not say: on a busy machine gateways change nodes, and what is under
 // way is dropped then. What goes a wrong way goes it every time.
-func (m *randomCluster) cleanly(t *testing.T, all []question) (wrong []question) {
+func (m *randomCluster) askUntilNoDrops(t *testing.T, all []traceQuestion) (wrong []traceQuestion) {
 	t.Helper()
 	var said []string
 	for _, q := range all {
-		said = append(said, m.droppedBy(q)...)
+		said = append(said, m.expectedDroppers(q)...)
 	}
 	for range 3 {
 		m.ResetDrops(t)
-		wrong = m.again(t, m.askAll(all))
-		if len(m.unsaid(t, said)) == 0 {
+		wrong = m.retraceAndAsk(t, m.askConcurrently(all))
+		if len(m.unexpectedDrops(t, said)) == 0 {
 			return wrong
 		}
 	}
-	m.droppers(t, all)
+	m.reportUnexpectedDrops(t, all)
 	return wrong
 }
 
-// droppedBy are the routers outside of which the trace says that they drop packets of a question.
-func (m *randomCluster) droppedBy(q question) (out []string) {
+// expectedDroppers are the routers outside of which the trace says that they drop packets of a question.
+func (m *randomCluster) expectedDroppers(q traceQuestion) (out []string) {
 	for _, p := range q.paths {
 		for _, x := range m.Blueprint.Segments() {
 			drops := p.Code == trace.LeavesUntranslated || p.Code == trace.ReplyLeavesElsewhere
@@ -251,28 +251,28 @@ func (m *randomCluster) droppedBy(q question) (out []string) {
 	return out
 }
 
-// unsaid is what routers have dropped, without those that the trace names.
-func (m *randomCluster) unsaid(t *testing.T, said []string) map[string]uint64 {
+// unexpectedDrops is what routers have dropped, without those that the trace names.
+func (m *randomCluster) unexpectedDrops(t *testing.T, said []string) map[string]uint64 {
 	t.Helper()
 	out := m.CountDrops(t)
 	maps.DeleteFunc(out, func(router string, n uint64) bool { return n == 0 || slices.Contains(said, router) })
 	return out
 }
 
-// droppers fails the test with the questions in which routers drop packets that the trace does not say, asked one after the other.
-func (m *randomCluster) droppers(t *testing.T, all []question) {
+// reportUnexpectedDrops fails the test with the questions in which routers drop packets that the trace does not say, asked one after the other.
+func (m *randomCluster) reportUnexpectedDrops(t *testing.T, all []traceQuestion) {
 	t.Helper()
 	for _, q := range all {
 		m.ResetDrops(t)
-		happens := m.differs(q)
-		for router, n := range m.unsaid(t, m.droppedBy(q)) {
-			t.Errorf("%s → %s: %s dropped %d packets; %s\n%s", q.where, q.target(), router, n, happens, q.said())
+		happens := m.comparePackets(q)
+		for router, n := range m.unexpectedDrops(t, m.expectedDroppers(q)) {
+			t.Errorf("%s → %s: %s dropped %d packets; %s\n%s", q.asker, q.targetURL(), router, n, happens, q.describeTrace())
 		}
 	}
 }
 
-// again asks once more what came out otherwise, with a trace of the cluster as it is now.
-func (m *randomCluster) again(t *testing.T, all []question) []question {
+// retraceAndAsk asks once more what came out otherwise, with a trace of the cluster as it is now.
+func (m *randomCluster) retraceAndAsk(t *testing.T, all []traceQuestion) []traceQuestion {
 	t.Helper()
 	if len(all) == 0 {
 		return nil
@@ -281,11 +281,11 @@ func (m *randomCluster) again(t *testing.T, all []question) []question {
 	for i := range all {
 		all[i].paths = tracer.Trace(all[i].Query).Paths
 	}
-	return m.askAll(all)
+	return m.askConcurrently(all)
 }
 
-// verdicts are those of the paths, each once.
-func (q question) verdicts() (out []string) {
+// distinctVerdicts are those of the paths, each once.
+func (q traceQuestion) distinctVerdicts() (out []string) {
 	for _, p := range q.paths {
 		if !slices.Contains(out, p.Verdict) {
 			out = append(out, p.Verdict)
@@ -294,9 +294,9 @@ func (q question) verdicts() (out []string) {
 	return out
 }
 
-// hopeful says whether packets of it come back whichever way they take.
-func (q question) hopeful() bool {
-	for _, v := range q.verdicts() {
+// expectsReply says whether packets of it come back whichever way they take.
+func (q traceQuestion) expectsReply() bool {
+	for _, v := range q.distinctVerdicts() {
 		if v != trace.Answered && v != trace.Refused {
 			return false
 		}
@@ -304,8 +304,8 @@ func (q question) hopeful() bool {
 	return true
 }
 
-// askAll asks questions side by side, and returns those in which packets do otherwise than was said.
-func (m *randomCluster) askAll(all []question) (wrong []question) {
+// askConcurrently asks questions side by side, and returns those in which packets do otherwise than was said.
+func (m *randomCluster) askConcurrently(all []traceQuestion) (wrong []traceQuestion) {
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	free := make(chan struct{}, 16)
@@ -313,7 +313,7 @@ func (m *randomCluster) askAll(all []question) (wrong []question) {
 		free <- struct{}{}
 		group.Go(func() {
 			defer func() { <-free }()
-			if q.wrong = m.differs(q); q.wrong != "" {
+			if q.mismatch = m.comparePackets(q); q.mismatch != "" {
 				mu.Lock()
 				wrong = append(wrong, q)
 				mu.Unlock()
@@ -324,25 +324,25 @@ func (m *randomCluster) askAll(all []question) (wrong []question) {
 	return wrong
 }
 
-// said is what the trace says, hop by hop.
-func (q question) said() string {
+// describeTrace is what the trace says, hop by hop.
+func (q traceQuestion) describeTrace() string {
 	var out strings.Builder
 	for _, p := range q.paths {
-		fmt.Fprintf(&out, "  trace: %s by %s at %s from %s %s: %s %v\n", p.Verdict, p.Network, p.Server, p.Seen, p.Code, p.Reason, p.Doubts)
-		for _, h := range slices.Concat(p.There, p.Back) {
+		fmt.Fprintf(&out, "  trace: %s by %s at %s from %s %s: %s %v\n", p.Verdict, p.Network, p.Server, p.SeenSource, p.Code, p.Reason, p.Caveats)
+		for _, h := range slices.Concat(p.RequestHops, p.ReplyHops) {
 			fmt.Fprintf(&out, "    %s on %s: %s   %s\n", h.About, h.Node, h.Text, h.Packet)
 		}
 	}
 	return out.String()
 }
 
-// differs is what packets do otherwise than was said; empty: nothing. A packet can be lost while a neighbour is being asked for, so what
+// comparePackets is what packets do otherwise than was said; empty: nothing. A packet can be lost while a neighbour is being asked for, so what
 // should be answered is asked again; a wrong way stays wrong.
-func (m *randomCluster) differs(q question) (wrong string) {
+func (m *randomCluster) comparePackets(q traceQuestion) (wrong string) {
 	for range 3 {
-		a, err := m.Ask(q.where, q.target())
+		a, err := m.SendRequest(q.asker, q.targetURL())
 		var happens string
-		if happens, wrong = m.judge(q, a, err); wrong == "" || happens != silence {
+		if happens, wrong = m.judgeAnswer(q, a, err); wrong == "" || happens != outcomeSilence {
 			return wrong
 		}
 	}
@@ -351,21 +351,21 @@ func (m *randomCluster) differs(q question) (wrong string) {
 
 // What packets do.
 const (
-	silence = "nobody answers"
-	refusal = "refused"
+	outcomeSilence = "nobody answers"
+	outcomeRefused = "refused"
 )
 
-// judge compares what happened with every way that was said.
-func (m *randomCluster) judge(q question, a program.Answer, err error) (happens, wrong string) {
+// judgeAnswer compares what happened with every way that was said.
+func (m *randomCluster) judgeAnswer(q traceQuestion, a program.Answer, err error) (happens, wrong string) {
 	happens = fmt.Sprintf("%s answers and saw %s", a.Name, a.Saw.Addr())
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED) || err != nil && strings.Contains(err.Error(), "aborted by the peer"): // as SCTP has it
-		happens = refusal
+		happens = outcomeRefused
 	case err != nil:
-		happens = silence
+		happens = outcomeSilence
 	}
 	for _, p := range q.paths {
-		if m.expects(p, q) == happens {
+		if m.expectedOutcome(p, q) == happens {
 			return happens, ""
 		}
 	}
@@ -375,31 +375,31 @@ func (m *randomCluster) judge(q question, a program.Answer, err error) (happens,
 	return happens, happens
 }
 
-// expects is what packets should do by one way.
-func (m *randomCluster) expects(p trace.Path, q question) string {
+// expectedOutcome is what packets should do by one way.
+func (m *randomCluster) expectedOutcome(p trace.Path, q traceQuestion) string {
 	switch p.Verdict {
 	case trace.Refused:
-		return refusal
+		return outcomeRefused
 	case trace.Answered:
-		name := m.nameOf(p.Server.Addr(), p)
+		name := m.nameOfAddress(p.Server.Addr(), p)
 		switch listens := p.Server.Port() == 80 || p.Server.Port() == 8080; {
 		case name == "":
-			return silence // trace can't know that nobody outside has the address
+			return outcomeSilence // trace can't know that nobody outside has the address
 		case listens:
-			return fmt.Sprintf("%s answers and saw %s", name, p.Seen)
+			return fmt.Sprintf("%s answers and saw %s", name, p.SeenSource)
 		case q.Protocol == "sctp":
-			return silence // the pods' own SCTP says nothing on ports that it does not have
+			return outcomeSilence // the pods' own SCTP says nothing on ports that it does not have
 		default:
-			return refusal
+			return outcomeRefused
 		}
 	default:
-		return silence
+		return outcomeSilence
 	}
 }
 
-// nameOf is who has an address: a host outside, or the pod that the trace names; empty: nobody.
-func (m *randomCluster) nameOf(a netip.Addr, p trace.Path) string {
-	last := p.There[len(p.There)-1].About
+// nameOfAddress is who has an address: a host outside, or the pod that the trace names; empty: nobody.
+func (m *randomCluster) nameOfAddress(a netip.Addr, p trace.Path) string {
+	last := p.RequestHops[len(p.RequestHops)-1].About
 	if last.Kind == "Pod" {
 		return last.Name
 	}

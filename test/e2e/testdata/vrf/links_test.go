@@ -46,24 +46,24 @@ func contract(t *testing.T) {
 	set := func(pairs ...any) nodepath.Links {
 		out := nodepath.Links{}
 		for i := 0; i < len(pairs); i += 2 {
-			out[pairs[i].(nodepath.LinkKey)] = state.Entry[nodepath.Link]{Value: pairs[i+1].(nodepath.Link), Origin: nodepath.Ref("net")}
+			out[pairs[i].(nodepath.LinkKey)] = state.Entry[nodepath.Link]{Value: pairs[i+1].(nodepath.Link), Origin: nodepath.NetworkRef("net")}
 		}
 		return out
 	}
 	one, two := nodepath.LinkKey{Name: "sp-vrf-1"}, nodepath.LinkKey{Name: "sp-vrf-2"}
 	leg := nodepath.LinkKey{Name: "sp-leg-1"}
-	address := nodepath.LinkKey{Aspect: nodepath.ItsAddress, Name: "sp-leg-1"}
-	master, master2 := nodepath.LinkKey{Aspect: nodepath.ItsMaster, Name: "eth1"}, nodepath.LinkKey{Aspect: nodepath.ItsMaster, Name: "eth2"}
+	address := nodepath.LinkKey{Aspect: nodepath.LinkAddresses, Name: "sp-leg-1"}
+	master, master2 := nodepath.LinkKey{Aspect: nodepath.LinkMaster, Name: "eth1"}, nodepath.LinkKey{Aspect: nodepath.LinkMaster, Name: "eth2"}
 	ours := regexp.MustCompile(`sp-|eth1|eth2|l3mdev`)
-	statetest.Contract(t, statetest.Case[nodepath.LinkKey, nodepath.Link]{
+	statetest.CheckContract(t, statetest.Case[nodepath.LinkKey, nodepath.Link]{
 		Target: k.Links(t.TempDir()),
 		First: set(one, nodepath.Link{VRF: 9101}, leg, nodepath.Link{Peer: "sp-far-1"}, master, nodepath.Link{Master: "sp-vrf-1"},
-			nodepath.LinkKey{Aspect: nodepath.ItsMaster, Name: "sp-far-1"}, nodepath.Link{Master: "sp-vrf-1"},
+			nodepath.LinkKey{Aspect: nodepath.LinkMaster, Name: "sp-far-1"}, nodepath.Link{Master: "sp-vrf-1"},
 			address, nodepath.Link{Addresses: "169.254.92.5/30 fdfe:5a11:9070::1:1/126"}),
 		Second: set(one, nodepath.Link{VRF: 9101}, two, nodepath.Link{VRF: 9102}, leg, nodepath.Link{Peer: "sp-far-1"},
 			master, nodepath.Link{Master: "sp-vrf-2"}, master2, nodepath.Link{Master: "sp-vrf-1"},
 			address, nodepath.Link{Addresses: "169.254.92.9/30"}),
-		Others: func(context.Context) (string, error) {
+		DumpForeign: func(context.Context) (string, error) {
 			var out []string
 			for line := range strings.Lines(ip(t, own, "-o link show\n-o addr show\nrule show\nroute show table 5")) {
 				if !ours.MatchString(line) {

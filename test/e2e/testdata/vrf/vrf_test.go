@@ -35,12 +35,12 @@ func spec(legs bool) nodepath.Spec {
 func carry(t *testing.T, w *world, dir string, spec nodepath.Spec) (report *agent.Report) {
 	t.Helper()
 	err := w.node.Do(func() error {
-		carrier, err := agent.NewCarrier(dir, kernel.SysctlRoot)
+		carrier, err := agent.NewApplier(dir, kernel.SysctlRoot)
 		if err != nil {
 			return err
 		}
 		defer carrier.Close()
-		report, err = carrier.Carry(t.Context(), spec)
+		report, err = carrier.Apply(t.Context(), spec)
 		return err
 	})
 	if err != nil {
