@@ -1,4 +1,5 @@
-// Command sallyport-agent is Sallyport on a node: it carries out the node's NodePath, answers Inspections, and says that the node is there.
+// Command sallyport-agent is Sallyport on a node: it carries out the node's NodePath, answers Inspections, and says
+// that the node is there.
 package main
 
 import (
@@ -49,7 +50,8 @@ type options struct {
 func newRootCommand() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use: "sallyport-agent", Short: "Do on a node what Sallyport has to do there", Version: version, Args: cobra.NoArgs,
+		Use: "sallyport-agent", Short: "Do on a node what Sallyport has to do there", Version: version,
+		Args: cobra.NoArgs,
 		Long: `Carries out the NodePath of this node: rules, routes, nftables and settings by which what came in by an external network
 leaves by it. When it ends, they stay; "sallyport-agent clean" takes them away. Needs CAP_NET_ADMIN and the program nft.
 
@@ -63,20 +65,27 @@ controller the same --egressip-node-healthcheck-port and, for TLS, certificates 
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.runAgent(cmd.Context()) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.agent.Node, "node", os.Getenv("NODE_NAME"), "name of this node; empty: $NODE_NAME, and without that it only answers the controller")
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: $KUBECONFIG, or the pod's own service account")
+	f.StringVar(&o.agent.Node, "node", os.Getenv("NODE_NAME"),
+		"name of this node; empty: $NODE_NAME, and without that it only answers the controller")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "",
+		"kubeconfig file; empty: $KUBECONFIG, or the pod's own service account")
 	f.BoolVar(&o.agent.NodePaths, "node-paths", true, "carry out the NodePath of this node")
 	f.BoolVar(&o.agent.Inspections, "inspections", true, "answer Inspections of this node")
-	f.StringVar(&o.agent.SwitchDir, "openvswitch-dir", "", "where Open vSwitch has its sockets on this node, such as /run/openvswitch; empty: it is not asked")
-	f.StringVar(&o.agent.ControllerDir, "ovn-dir", "", "where ovn-controller has its socket, such as /run/ovn; empty: it is not asked")
-	f.IntVar(&o.healthPort, "egressip-node-healthcheck-port", 0, "where to answer, the same as the controller's; 0: nowhere")
+	f.StringVar(&o.agent.SwitchDir, "openvswitch-dir", "",
+		"where Open vSwitch has its sockets on this node, such as /run/openvswitch; empty: it is not asked")
+	f.StringVar(&o.agent.ControllerDir, "ovn-dir", "",
+		"where ovn-controller has its socket, such as /run/ovn; empty: it is not asked")
+	f.IntVar(&o.healthPort, "egressip-node-healthcheck-port", 0,
+		"where to answer, the same as the controller's; 0: nowhere")
 	f.StringVar(&o.healthAddress, "bind-address", "", "which of the node's addresses to answer on; empty: all")
 	f.StringVar(&o.tlsFiles.Cert, "egressip-healthcheck-cert", "", "our certificate, for TLS; empty: without")
 	f.StringVar(&o.tlsFiles.Key, "egressip-healthcheck-key", "", "its key")
-	f.StringVar(&o.tlsFiles.CA, "egressip-healthcheck-ca", "", "certificate of the authority that the controller's certificate is of")
+	f.StringVar(&o.tlsFiles.CA, "egressip-healthcheck-ca", "",
+		"certificate of the authority that the controller's certificate is of")
 	f.StringVar(&o.tlsFiles.PeerName, "egressip-healthcheck-peer", reach.ControllerName,
 		"DNS name that the controller's certificate must have; empty: any certificate of the authority is taken for the controller's")
-	cmd.PersistentFlags().StringVar(&o.agent.StateDir, "state-dir", "/run/sallyport-agent", "where settings are written down that were there before us")
+	cmd.PersistentFlags().StringVar(&o.agent.StateDir, "state-dir", "/run/sallyport-agent",
+		"where settings are written down that were there before us")
 	cmd.PersistentFlags().StringVar(&o.agent.SysctlRoot, "sysctl-root", kernel.SysctlRoot,
 		"where the node's kernel settings can be written; in a container, a mount of the node's /proc/sys at another place")
 	cmd.AddCommand(newCleanCommand(&o))
@@ -86,7 +95,8 @@ controller the same --egressip-node-healthcheck-port and, for TLS, certificates 
 // newCleanCommand takes everything of ours away from the node.
 func newCleanCommand(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use: "clean", Short: "Take away everything that the agent has written on this node, and put settings back", Args: cobra.NoArgs,
+		Use: "clean", Short: "Take away everything that the agent has written on this node, and put settings back",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			carrier, err := agent.NewApplier(o.agent.StateDir, o.agent.SysctlRoot)
 			if err != nil {

@@ -13,10 +13,12 @@ import (
 
 func TestReferencePageHasEveryFlag(t *testing.T) {
 	t.Setenv("NODE_NAME", "") // it is the default of a flag
-	page.CheckCommandReference(t, "../../docs/reference/agent.md", "The chart sets these flags from its values.", newRootCommand())
+	page.CheckCommandReference(t, "../../docs/reference/agent.md", "The chart sets these flags from its values.",
+		newRootCommand())
 }
 
-// Settings are written where --sysctl-root says: runc refuses mounts below /proc, and a container's own /proc/sys can only be read.
+// Settings are written where --sysctl-root says: runc refuses mounts below /proc, and a container's own /proc/sys can
+// only be read.
 func TestSettingsAreWrittenBelowSysctlRoot(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
@@ -31,7 +33,8 @@ func TestSettingsAreWrittenBelowSysctlRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	for file, text := range map[string]string{
-		setting: "2", filepath.Join(state, "settings.json"): `{"net.ipv4.conf.eth1.rp_filter": "1"}`, // what was there before the agent
+		// what was there before the agent
+		setting: "2", filepath.Join(state, "settings.json"): `{"net.ipv4.conf.eth1.rp_filter": "1"}`,
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -1,5 +1,5 @@
-// Command sallyport-controller is the controller: it compiles Projects, EIps and FIps to Kube-OVN objects and OVN rows, and
-// keeps them so.
+// Command sallyport-controller is the controller: it compiles Projects, EIps and FIps to Kube-OVN objects and OVN rows,
+// and keeps them so.
 package main
 
 import (
@@ -25,8 +25,9 @@ import (
 // version is set when the program is built.
 var version = "unknown"
 
-// gcPercent is how much may pile up before it is collected, in percent of what is in use. A project is worked out anew for each change of
-// it, so nearly all that is allocated is soon garbage; with Go's own 100, a quarter of the work would be to collect it.
+// gcPercent is how much may pile up before it is collected, in percent of what is in use. A project is worked out anew
+// for each change of it, so nearly all that is allocated is soon garbage; with Go's own 100, a quarter of the work
+// would be to collect it.
 const gcPercent = 200
 
 func main() {
@@ -82,7 +83,8 @@ On SIGTERM it finishes what it is writing, gives up the lead and ends.`,
 	f.StringVar(&c.MetricsAddress, "metrics-address", ":8080", "where Prometheus metrics are served; 0: nowhere")
 	f.BoolVar(&c.MetricsSecure, "metrics-secure", false,
 		"serve metrics by TLS, and only to users that may get /metrics (nonResourceURLs), by their bearer token")
-	f.StringVar(&c.MetricsCertDir, "metrics-cert-dir", "", "directory with tls.crt and tls.key for that; empty: a certificate that nobody has signed")
+	f.StringVar(&c.MetricsCertDir, "metrics-cert-dir", "",
+		"directory with tls.crt and tls.key for that; empty: a certificate that nobody has signed")
 	f.StringVar(&c.HealthAddress, "health-address", ":8081", "where /healthz and /readyz are served; 0: nowhere")
 	asking.addFlags(f, &c.Probe)
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
@@ -99,10 +101,13 @@ func (r *probeFlags) addFlags(f *pflag.FlagSet, c *reach.Config) {
 	f.IntVar(&r.timeoutSeconds, "egressip-reachability-total-timeout", 1,
 		"how many seconds a node that may hold egress addresses may leave questions unanswered; 0: it is not asked")
 	f.DurationVar(&c.Period, "egressip-reachability-period", time.Second, "how often such a node is asked")
-	f.IntVar(&c.Port, "egressip-node-healthcheck-port", 0, "where sallyport-agent answers on nodes, by gRPC; 0: ask their kernels, on port 9")
-	f.StringVar(&r.tlsFiles.Cert, "egressip-healthcheck-cert", "", "our certificate for sallyport-agent, for TLS; empty: without")
+	f.IntVar(&c.Port, "egressip-node-healthcheck-port", 0,
+		"where sallyport-agent answers on nodes, by gRPC; 0: ask their kernels, on port 9")
+	f.StringVar(&r.tlsFiles.Cert, "egressip-healthcheck-cert", "",
+		"our certificate for sallyport-agent, for TLS; empty: without")
 	f.StringVar(&r.tlsFiles.Key, "egressip-healthcheck-key", "", "its key")
-	f.StringVar(&r.tlsFiles.CA, "egressip-healthcheck-ca", "", "certificate of the authority that the agents' certificates are of")
+	f.StringVar(&r.tlsFiles.CA, "egressip-healthcheck-ca", "",
+		"certificate of the authority that the agents' certificates are of")
 	f.StringVar(&r.tlsFiles.PeerName, "egressip-healthcheck-peer", reach.AgentName,
 		"DNS name that the agents' certificates must have; empty: any certificate of the authority is taken for an agent's")
 }

@@ -7,5 +7,6 @@ import (
 )
 
 func TestReferencePageHasEveryFlag(t *testing.T) {
-	page.CheckCommandReference(t, "../../docs/reference/controller.md", "The chart sets these flags from its values.", newRootCommand())
+	page.CheckCommandReference(t, "../../docs/reference/controller.md", "The chart sets these flags from its values.",
+		newRootCommand())
 }

@@ -64,7 +64,8 @@ func TestEveryKindIsDefinedAndRegistered(t *testing.T) {
 	}
 	var registered []string
 	for gvk := range scheme.AllKnownTypes() {
-		if kind, isList := strings.CutSuffix(gvk.Kind, "List"); isList && gvk.Group != "" { // without a group: Kubernetes' own
+		// without a group: Kubernetes' own
+		if kind, isList := strings.CutSuffix(gvk.Kind, "List"); isList && gvk.Group != "" {
 			registered = append(registered, kind+"."+gvk.Version+"."+gvk.Group)
 		}
 	}
@@ -91,7 +92,8 @@ func TestEveryKindReportsAndExplainsItself(t *testing.T) {
 			}
 			schema, _, _ := unstructured.NestedMap(v, "schema", "openAPIV3Schema")
 			conditions, _, _ := unstructured.NestedMap(schema, "properties", "status", "properties", "conditions")
-			if conditions["x-kubernetes-list-type"] != "map" && kind != "Inspection" { // which is answered once, and has no conditions
+			// which is answered once, and has no conditions
+			if conditions["x-kubernetes-list-type"] != "map" && kind != "Inspection" {
 				t.Errorf("two writers of %s can't each own a condition", kind)
 			}
 			for _, field := range undescribedFields(schema, kind) {
@@ -101,12 +103,16 @@ func TestEveryKindReportsAndExplainsItself(t *testing.T) {
 	}
 }
 
-// A FIp decides about connections that its target opens on the project's default network only, as docs/concepts/overview.md has it.
+// A FIp decides about connections that its target opens on the project's default network only, as
+// docs/concepts/overview.md has it.
 func TestFIpSaysWhenItsTargetLeavesWithIt(t *testing.T) {
 	for _, v := range definitionVersions(t, loadDefinitions(t)["FIp"]) {
 		text, _, _ := unstructured.NestedString(v, "schema", "openAPIV3Schema", "description")
 		text = strings.Join(strings.Fields(text), " ")
-		for _, words := range []string{"Replies leave with it", "opens itself leave with it only if", "default network", "returnPath Source", "EgressIP"} {
+		for _, words := range []string{
+			"Replies leave with it", "opens itself leave with it only if", "default network",
+			"returnPath Source", "EgressIP",
+		} {
 			if !strings.Contains(text, words) {
 				t.Errorf("no %q in: %s", words, text)
 			}

@@ -68,7 +68,8 @@ func TestReferencePageHasEveryField(t *testing.T) {
 		d := parseDefinition(t, defined[o.kind])
 		delete(defined, o.kind)
 		for _, v := range d.Spec.Versions {
-			fmt.Fprintf(&out, "| [%s](#%s) | `%s/%s` | %s | %s |\n", o.kind, strings.ToLower(o.kind), d.Spec.Group, v.Name, o.who, o.more)
+			fmt.Fprintf(&out, "| [%s](#%s) | `%s/%s` | %s | %s |\n", o.kind, strings.ToLower(o.kind), d.Spec.Group,
+				v.Name, o.who, o.more)
 		}
 		d.writeReference(&bodies, o.kind)
 	}
@@ -94,7 +95,8 @@ func (d definition) writeReference(out *strings.Builder, kind string) {
 	for _, v := range d.Spec.Versions {
 		s := v.Schema.OpenAPIV3Schema
 		names := "`" + strings.Join(append([]string{d.Spec.Names.Plural}, d.Spec.Names.ShortNames...), "`, `") + "`"
-		fmt.Fprintf(out, "\n## %s\n\n`%s/%s`, %s, %s\n\n%s\n", kind, d.Spec.Group, v.Name, strings.ToLower(d.Spec.Scope), names, collapseSpace(s.Description))
+		fmt.Fprintf(out, "\n## %s\n\n`%s/%s`, %s, %s\n\n%s\n", kind, d.Spec.Group, v.Name,
+			strings.ToLower(d.Spec.Scope), names, collapseSpace(s.Description))
 		for _, part := range []string{"spec", "status"} {
 			top, there := s.Properties[part]
 			if !there {

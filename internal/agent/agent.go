@@ -37,12 +37,12 @@ const (
 type Config struct {
 	Kubernetes *rest.Config
 	Node       string
-	// NodePaths says whether the node's is carried out. Dir is where former settings are written down, and Sysctl where the node's settings are
-	// files that can be written.
+	// NodePaths says whether the node's is carried out. Dir is where former settings are written down, and Sysctl where
+	// the node's settings are files that can be written.
 	NodePaths            bool
 	StateDir, SysctlRoot string
-	// Inspections says whether they are answered. SwitchDir and ControllerDir are where Open vSwitch and ovn-controller have their sockets;
-	// empty: they are not asked.
+	// Inspections says whether they are answered. SwitchDir and ControllerDir are where Open vSwitch and ovn-controller
+	// have their sockets; empty: they are not asked.
 	Inspections              bool
 	SwitchDir, ControllerDir string
 }
@@ -132,9 +132,10 @@ func (a *Agent) waitForTrigger(ctx context.Context) bool {
 
 // startNodePathCache follows the NodePath of this node, and no other.
 func (a *Agent) startNodePathCache(ctx context.Context) (err error) {
-	a.nodePaths, err = cache.New(a.config.Kubernetes, cache.Options{Scheme: a.api.Scheme(), ByObject: map[client.Object]cache.ByObject{
-		&kubedcv1alpha1.NodePath{}: {Field: fields.OneTermEqualSelector("metadata.name", a.config.Node)},
-	}})
+	a.nodePaths, err = cache.New(a.config.Kubernetes,
+		cache.Options{Scheme: a.api.Scheme(), ByObject: map[client.Object]cache.ByObject{
+			&kubedcv1alpha1.NodePath{}: {Field: fields.OneTermEqualSelector("metadata.name", a.config.Node)},
+		}})
 	if err != nil {
 		return err
 	}
@@ -143,7 +144,9 @@ func (a *Agent) startNodePathCache(ctx context.Context) (err error) {
 		return err
 	}
 	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { a.triggerRun() }, UpdateFunc: func(any, any) { a.triggerRun() }, DeleteFunc: func(any) { a.triggerRun() },
+		AddFunc: func(any) {
+			a.triggerRun()
+		}, UpdateFunc: func(any, any) { a.triggerRun() }, DeleteFunc: func(any) { a.triggerRun() },
 	}); err != nil {
 		return err
 	}
@@ -206,7 +209,8 @@ func (a *Agent) writeStatus(ctx context.Context, path *kubedcv1alpha1.NodePath, 
 	}
 	for _, c := range status.Conditions {
 		before := meta.FindStatusCondition(path.Status.Conditions, c.Type)
-		if before != nil && before.Status == c.Status && before.Reason == c.Reason || before == nil && c.Status == "True" {
+		if before != nil && before.Status == c.Status && before.Reason == c.Reason || before == nil &&
+			c.Status == "True" {
 			continue
 		}
 		kind := corev1.EventTypeNormal

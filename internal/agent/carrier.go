@@ -18,7 +18,8 @@ type Applier struct {
 	stateDir string // where is written down what was there before
 }
 
-// NewApplier is a carrier that writes down in a directory what was there before, and finds the kernel's settings as files below sysctl.
+// NewApplier is a carrier that writes down in a directory what was there before, and finds the kernel's settings as
+// files below sysctl.
 func NewApplier(dir, sysctl string) (*Applier, error) {
 	k, err := kernel.OpenAt(sysctl)
 	if err != nil {
@@ -52,10 +53,12 @@ func (c *Applier) Apply(ctx context.Context, spec nodepath.Spec) (*Report, error
 	}
 	want := nodepath.Compile(spec, node)
 	out := &Report{Want: want, Networks: want.Networks, Entries: countEntries(want)}
-	// What is made first goes last. An interface keeps its addresses in a VRF by a setting, has its routes there, and rules lead to them.
+	// What is made first goes last. An interface keeps its addresses in a VRF by a setting, has its routes there, and
+	// rules lead to them.
 	settings := c.kernel.Sysctls(c.stateDir, want.Sysctls)
 	links := state.TryPreparePlan(ctx, c.kernel.Links(c.stateDir), want.Links, state.SkipRemovals)
-	if err := out.runPlans(ctx, state.TryPreparePlan(ctx, settings, settings.FilterExisting(want.Sysctls), state.SkipRemovals), links); err != nil {
+	if err := out.runPlans(ctx, state.TryPreparePlan(ctx, settings, settings.FilterExisting(want.Sysctls),
+		state.SkipRemovals), links); err != nil {
 		return nil, err
 	}
 	failed := failedOrigins(out.Failures)
@@ -64,12 +67,16 @@ func (c *Applier) Apply(ctx context.Context, spec nodepath.Spec) (*Report, error
 			return nil, err
 		}
 	}
-	// Routes go with the interface that is put into a VRF, and settings come with one that is made, so they are looked at only now.
+	// Routes go with the interface that is put into a VRF, and settings come with one that is made, so they are looked
+	// at only now.
 	err = out.runPlans(ctx,
-		state.TryPreparePlan(ctx, settings, want.Sysctls, skipFailedOrigins[nodepath.SysctlKey, nodepath.Sysctl](failed)),
-		state.TryPreparePlan(ctx, c.kernel.Routes(), want.Routes, skipFailedOrigins[nodepath.RouteKey, nodepath.Route](failed)),
+		state.TryPreparePlan(ctx, settings, want.Sysctls,
+			skipFailedOrigins[nodepath.SysctlKey, nodepath.Sysctl](failed)),
+		state.TryPreparePlan(ctx, c.kernel.Routes(), want.Routes,
+			skipFailedOrigins[nodepath.RouteKey, nodepath.Route](failed)),
 		state.TryPreparePlan(ctx, c.nft, want.Nft, skipFailedOrigins[nodepath.NftKey, nodepath.NftValue](failed)),
-		state.TryPreparePlan(ctx, c.kernel.Rules(), want.Rules, skipFailedOrigins[nodepath.RuleKey, nodepath.Rule](failed)),
+		state.TryPreparePlan(ctx, c.kernel.Rules(), want.Rules,
+			skipFailedOrigins[nodepath.RuleKey, nodepath.Rule](failed)),
 	)
 	if err != nil {
 		return nil, err
@@ -77,18 +84,22 @@ func (c *Applier) Apply(ctx context.Context, spec nodepath.Spec) (*Report, error
 	return out, nil
 }
 
-// removeLinks takes away links that are not wanted any more, and interfaces out of VRFs. What leads packets the new way comes before that, and
-// routes by such an interface, which the kernel takes away with it, come at once after: in between, connections are interrupted.
+// removeLinks takes away links that are not wanted any more, and interfaces out of VRFs. What leads packets the new way
+// comes before that, and routes by such an interface, which the kernel takes away with it, come at once after: in
+// between, connections are interrupted.
 func (c *Applier) removeLinks(ctx context.Context, out *Report, failed map[state.Ref]bool) error {
 	err := out.runPlans(ctx,
-		state.TryPreparePlan(ctx, c.nft, out.Want.Nft, skipFailedOrigins[nodepath.NftKey, nodepath.NftValue](failed), state.SkipRemovals),
-		state.TryPreparePlan(ctx, c.kernel.Rules(), out.Want.Rules, skipFailedOrigins[nodepath.RuleKey, nodepath.Rule](failed), state.SkipRemovals),
+		state.TryPreparePlan(ctx, c.nft, out.Want.Nft, skipFailedOrigins[nodepath.NftKey, nodepath.NftValue](failed),
+			state.SkipRemovals),
+		state.TryPreparePlan(ctx, c.kernel.Rules(), out.Want.Rules,
+			skipFailedOrigins[nodepath.RuleKey, nodepath.Rule](failed), state.SkipRemovals),
 		state.TryPreparePlan(ctx, c.kernel.Links(c.stateDir), out.Want.Links, onlyRemove),
 	)
 	if err != nil {
 		return err
 	}
-	return out.runPlans(ctx, state.TryPreparePlan(ctx, c.kernel.Routes(), out.Want.Routes, skipFailedOrigins[nodepath.RouteKey, nodepath.Route](failed), state.SkipRemovals))
+	return out.runPlans(ctx, state.TryPreparePlan(ctx, c.kernel.Routes(), out.Want.Routes,
+		skipFailedOrigins[nodepath.RouteKey, nodepath.Route](failed), state.SkipRemovals))
 }
 
 // runPlans carries plans out.
@@ -103,7 +114,8 @@ func (r *Report) runPlans(ctx context.Context, plans ...state.Prepared) error {
 }
 
 // onlyRemove keeps what goes: what comes has come, or failed to.
-func onlyRemove[K state.Key[K], V state.Value[V]](changes []state.Change[K, V], _ state.Set[K, V]) []state.Change[K, V] {
+func onlyRemove[K state.Key[K], V state.Value[V]](changes []state.Change[K, V], _ state.Set[K, V]) []state.Change[K,
+	V] {
 	return slices.DeleteFunc(slices.Clone(changes), func(c state.Change[K, V]) bool { return !c.IsRemoval() })
 }
 
@@ -116,8 +128,8 @@ func failedOrigins(failures []state.Failure) map[state.Ref]bool {
 	return out
 }
 
-// skipFailedOrigins lets nothing come for networks that lack a link: rules that lead to the legs of a VRF that is not there make packets go round. And
-// it lets nothing go, because the old way of such a network is better than none.
+// skipFailedOrigins lets nothing come for networks that lack a link: rules that lead to the legs of a VRF that is not
+// there make packets go round. And it lets nothing go, because the old way of such a network is better than none.
 func skipFailedOrigins[K state.Key[K], V state.Value[V]](failed map[state.Ref]bool) state.Guard[K, V] {
 	return func(changes []state.Change[K, V], _ state.Set[K, V]) []state.Change[K, V] {
 		return slices.DeleteFunc(slices.Clone(changes), func(c state.Change[K, V]) bool {

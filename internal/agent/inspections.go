@@ -18,7 +18,8 @@ import (
 	"github.com/sallyport/sallyport/internal/openvswitch"
 )
 
-// So many Inspections are answered at once. One that was there before the agent, and for so long, nobody waits for any more.
+// So many Inspections are answered at once. One that was there before the agent, and for so long, nobody waits for any
+// more.
 const (
 	maxConcurrentAnswers = 4
 	staleAfter           = 2 * time.Minute
@@ -32,8 +33,8 @@ type inspectionServer struct {
 	onError   func(error)
 }
 
-// runInspections answers Inspections until the context ends. It has a cache of its own: NodePaths are carried out where there are no Inspections,
-// or not yet, too.
+// runInspections answers Inspections until the context ends. It has a cache of its own: NodePaths are carried out where
+// there are no Inspections, or not yet, too.
 func (a *Agent) runInspections(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := a.serveInspections(ctx); err != nil {
@@ -53,12 +54,18 @@ func (a *Agent) serveInspections(ctx context.Context) error {
 	}
 	defer k.Close()
 	d := &inspectionServer{
-		inspector: &inspector{k, openvswitch.Node{SwitchDir: a.config.SwitchDir, ControllerDir: a.config.ControllerDir}}, api: a.api,
-		slots: make(chan struct{}, maxConcurrentAnswers), onError: func(err error) { a.log.Error("could not answer an Inspection", "error", err) },
+		inspector: &inspector{k, openvswitch.Node{
+			SwitchDir:     a.config.SwitchDir,
+			ControllerDir: a.config.ControllerDir,
+		}}, api: a.api,
+		slots: make(chan struct{}, maxConcurrentAnswers), onError: func(err error) {
+			a.log.Error("could not answer an Inspection", "error", err)
+		},
 	}
-	all, err := cache.New(a.config.Kubernetes, cache.Options{Scheme: a.api.Scheme(), ByObject: map[client.Object]cache.ByObject{
-		&kubedcv1alpha1.Inspection{}: {Field: fields.OneTermEqualSelector("spec.node", a.config.Node)},
-	}})
+	all, err := cache.New(a.config.Kubernetes,
+		cache.Options{Scheme: a.api.Scheme(), ByObject: map[client.Object]cache.ByObject{
+			&kubedcv1alpha1.Inspection{}: {Field: fields.OneTermEqualSelector("spec.node", a.config.Node)},
+		}})
 	if err != nil {
 		return err
 	}
@@ -88,8 +95,8 @@ func (d *inspectionServer) handleInspection(ctx context.Context, o *kubedcv1alph
 	}()
 }
 
-// needsAnswer says whether an Inspection waits for an answer. The clock of this node may be wrong, which an answer would show, so only those that were
-// there before the agent are judged by it.
+// needsAnswer says whether an Inspection waits for an answer. The clock of this node may be wrong, which an answer
+// would show, so only those that were there before the agent are judged by it.
 func (*inspectionServer) needsAnswer(o *kubedcv1alpha1.Inspection, before bool) bool {
 	return o.Status.Time == nil && (!before || time.Since(o.CreationTimestamp.Time) < staleAfter)
 }
@@ -102,7 +109,9 @@ func (d *inspectionServer) writeAnswer(ctx context.Context, o *kubedcv1alpha1.In
 	if err != nil {
 		return err
 	}
-	err = apiretry.OnError(apiretry.DefaultBackoff, func(err error) bool { return !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) }, func() error {
+	err = apiretry.OnError(apiretry.DefaultBackoff, func(err error) bool {
+		return !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err)
+	}, func() error {
 		return d.api.Status().Patch(ctx, o.DeepCopy(), client.RawPatch(types.MergePatchType, raw))
 	})
 	if err != nil && !apierrors.IsNotFound(err) {

@@ -44,7 +44,12 @@ func TestWhichInspectionsAreAnswered(t *testing.T) {
 				Spec:       kubedcv1alpha1.InspectionSpec{Node: "node1"}, Status: c.status,
 			}
 			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(o).WithStatusSubresource(o).Build()
-			d := &inspectionServer{inspector: &inspector{kernel: k}, api: api, slots: make(chan struct{}, maxConcurrentAnswers), onError: func(err error) { t.Error(err) }}
+			d := &inspectionServer{
+				inspector: &inspector{kernel: k}, api: api,
+				slots: make(chan struct{}, maxConcurrentAnswers), onError: func(err error) {
+					t.Error(err)
+				},
+			}
 			if got := d.needsAnswer(o, c.before); got != c.want {
 				t.Fatalf("it is answered: %t, wanted %t", got, c.want)
 			}
@@ -55,7 +60,8 @@ func TestWhichInspectionsAreAnswered(t *testing.T) {
 				t.Fatal(err)
 			}
 			var after kubedcv1alpha1.Inspection
-			if err := api.Get(t.Context(), client.ObjectKeyFromObject(o), &after); err != nil || after.Status.Time == nil || len(after.Status.Interfaces) == 0 {
+			if err := api.Get(t.Context(), client.ObjectKeyFromObject(o), &after); err != nil ||
+				after.Status.Time == nil || len(after.Status.Interfaces) == 0 {
 				t.Errorf("it was answered with %+v, %v", after.Status, err)
 			}
 		})
@@ -74,7 +80,8 @@ func TestInspectionThatWasDeleted(t *testing.T) {
 	}
 	defer k.Close()
 	d := &inspectionServer{inspector: &inspector{kernel: k}, api: fake.NewClientBuilder().WithScheme(scheme).Build()}
-	if err := d.writeAnswer(t.Context(), &kubedcv1alpha1.Inspection{ObjectMeta: metav1.ObjectMeta{Name: "q"}}); err != nil {
+	if err := d.writeAnswer(t.Context(),
+		&kubedcv1alpha1.Inspection{ObjectMeta: metav1.ObjectMeta{Name: "q"}}); err != nil {
 		t.Error(err)
 	}
 }
@@ -89,9 +96,11 @@ func TestQuestionsThatMakeNoSense(t *testing.T) {
 	got := (&inspector{kernel: k}).answerInspection(t.Context(), kubedcv1alpha1.InspectionSpec{
 		Neighbours:  []kubedcv1alpha1.NeighbourQuestion{{Interface: "eth9", Address: "nowhere"}},
 		Routes:      []kubedcv1alpha1.RouteQuestion{{To: "somewhere"}, {To: "127.0.0.1"}},
-		Connections: []kubedcv1alpha1.ConnectionQuestion{{Client: "somebody"}}, Usage: []string{"something", "192.0.2.1"},
+		Connections: []kubedcv1alpha1.ConnectionQuestion{{Client: "somebody"}},
+		Usage:       []string{"something", "192.0.2.1"},
 	})
-	if len(got.Problems) != 4 || len(got.Interfaces) == 0 || got.Routes[0].Problem == "" || got.Routes[1].Interface != "lo" {
+	if len(got.Problems) != 4 || len(got.Interfaces) == 0 || got.Routes[0].Problem == "" ||
+		got.Routes[1].Interface != "lo" {
 		t.Errorf("the answer is %+v", got)
 	}
 }

@@ -27,7 +27,8 @@ type inspector struct {
 	vswitch openvswitch.Node
 }
 
-// inspectionAnswer is an answer that is being made, by several at once. Each part has fields of its own, and all of them may have problems.
+// inspectionAnswer is an answer that is being made, by several at once. Each part has fields of its own, and all of
+// them may have problems.
 type inspectionAnswer struct {
 	kubedcv1alpha1.InspectionStatus
 	podInterfaces map[string]bool // interfaces that lead to them
@@ -42,7 +43,9 @@ func (a *inspectionAnswer) addProblem(err error) {
 }
 
 // answerInspection answers everything, at the same time.
-func (i *inspector) answerInspection(ctx context.Context, spec kubedcv1alpha1.InspectionSpec) kubedcv1alpha1.InspectionStatus {
+func (i *inspector) answerInspection(ctx context.Context,
+	spec kubedcv1alpha1.InspectionSpec,
+) kubedcv1alpha1.InspectionStatus {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	var out inspectionAnswer
@@ -55,7 +58,9 @@ func (i *inspector) answerInspection(ctx context.Context, spec kubedcv1alpha1.In
 	}
 	wait.Go(func() { i.findConnections(ctx, &out, spec) })
 	wait.Wait()
-	out.Interfaces = slices.DeleteFunc(out.Interfaces, func(x kubedcv1alpha1.InterfaceAnswer) bool { return out.podInterfaces[x.Name] && len(x.Addresses) == 0 })
+	out.Interfaces = slices.DeleteFunc(out.Interfaces, func(x kubedcv1alpha1.InterfaceAnswer) bool {
+		return out.podInterfaces[x.Name] && len(x.Addresses) == 0
+	})
 	slices.Sort(out.Problems)
 	out.Problems = slices.Compact(out.Problems)
 	now := metav1.NowMicro()
@@ -72,7 +77,9 @@ func (i *inspector) inspectKernel(out *inspectionAnswer) {
 	var addressed []string
 	for _, x := range all {
 		//nolint:gosec // of the kernel, which has 32 bits for it
-		told := kubedcv1alpha1.InterfaceAnswer{Name: x.Name, MAC: x.MAC, Up: x.Up && x.Carrier, NoCarrier: x.Up && !x.Carrier, MTU: int32(x.MTU)}
+		told := kubedcv1alpha1.InterfaceAnswer{
+			Name: x.Name, MAC: x.MAC, Up: x.Up && x.Carrier, NoCarrier: x.Up && !x.Carrier, MTU: int32(x.MTU),
+		}
 		for _, p := range x.Addresses {
 			told.Addresses = append(told.Addresses, p.String())
 		}
@@ -90,7 +97,11 @@ func (i *inspector) inspectKernel(out *inspectionAnswer) {
 func (i *inspector) lookupRoutes(out *inspectionAnswer, questions []kubedcv1alpha1.RouteQuestion) {
 	for _, q := range questions {
 		way, err := i.lookupRoute(q)
-		told := kubedcv1alpha1.RouteAnswer{Interface: way.Interface, NextHop: formatAddr(way.NextHop), Source: formatAddr(way.Source)}
+		told := kubedcv1alpha1.RouteAnswer{
+			Interface: way.Interface,
+			NextHop:   formatAddr(way.NextHop),
+			Source:    formatAddr(way.Source),
+		}
 		if err != nil {
 			told.Problem = err.Error()
 		}
@@ -118,7 +129,8 @@ func formatAddr(a netip.Addr) string {
 	return a.String()
 }
 
-// probeNeighbours tells who has addresses on wires. What could not be asked is a problem, and no answer: nobody was silent.
+// probeNeighbours tells who has addresses on wires. What could not be asked is a problem, and no answer: nobody was
+// silent.
 func probeNeighbours(ctx context.Context, out *inspectionAnswer, questions []kubedcv1alpha1.NeighbourQuestion) {
 	var asked []probe.Query
 	for _, q := range questions {
@@ -149,8 +161,8 @@ func (i *inspector) inspectSwitch(ctx context.Context, out *inspectionAnswer) {
 	is, failed := i.vswitch.ReadState(ctx)
 	out.podInterfaces = is.PodInterfaces
 	out.Switch = kubedcv1alpha1.SwitchAnswer{
-		//nolint:gosec // a number of connections of one node
-		Version: is.Version, Controller: is.SBConnection, Chassis: is.Chassis, Tracked: int32(is.Tracked), MaxTracked: int32(is.MaxTracked),
+		Version: is.Version, Controller: is.SBConnection, Chassis: is.Chassis,
+		Tracked: int32(is.Tracked), MaxTracked: int32(is.MaxTracked), //nolint:gosec // connections of one node
 	}
 	for _, b := range is.Bridges {
 		out.Switch.Bridges = append(out.Switch.Bridges, kubedcv1alpha1.BridgeAnswer(b))
@@ -162,8 +174,8 @@ func (i *inspector) inspectSwitch(ctx context.Context, out *inspectionAnswer) {
 	out.Switch.Problem = strings.Join(problems, "; ")
 }
 
-// findConnections tells which connections there are, and how many use addresses. Open vSwitch lists all of them for that, which keeps it busy for a
-// moment, so it is asked once, and only when somebody wants to know.
+// findConnections tells which connections there are, and how many use addresses. Open vSwitch lists all of them for
+// that, which keeps it busy for a moment, so it is asked once, and only when somebody wants to know.
 func (i *inspector) findConnections(ctx context.Context, out *inspectionAnswer, spec kubedcv1alpha1.InspectionSpec) {
 	var questions []openvswitch.ConnectionFilter
 	for _, q := range spec.Connections {
@@ -220,8 +232,8 @@ func addConnections(out *inspectionAnswer, search *openvswitch.Search, zones map
 	for _, c := range found {
 		out.Connections = append(out.Connections, kubedcv1alpha1.ConnectionAnswer{
 			Protocol: c.Protocol, Source: c.Original.From.String(), Destination: c.Original.To.String(),
-			//nolint:gosec // a zone has sixteen bits
-			ReplySource: c.Reply.From.String(), ReplyDestination: c.Reply.To.String(), State: c.State, Zone: int32(c.Zone), ZoneName: zones[c.Zone],
+			ReplySource: c.Reply.From.String(), ReplyDestination: c.Reply.To.String(), State: c.State,
+			Zone: int32(c.Zone), ZoneName: zones[c.Zone], //nolint:gosec // a zone has sixteen bits
 		})
 	}
 	for _, q := range more {
@@ -229,7 +241,12 @@ func addConnections(out *inspectionAnswer, search *openvswitch.Search, zones map
 	}
 	for _, u := range search.Usage() {
 		//nolint:gosec // a number of connections of one node
-		told := kubedcv1alpha1.UsageAnswer{Address: u.Address.String(), Connections: int32(u.Connections), Protocol: u.Protocol, Ports: int32(u.Ports)}
+		told := kubedcv1alpha1.UsageAnswer{
+			Address:     u.Address.String(),
+			Connections: int32(u.Connections),
+			Protocol:    u.Protocol,
+			Ports:       int32(u.Ports),
+		}
 		if u.Ports > 0 {
 			told.To = u.To.String()
 		}

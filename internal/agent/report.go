@@ -40,7 +40,9 @@ func (r *repairHistory) isDisturbed(now time.Time) bool {
 }
 
 // renderStatus is the status after a run.
-func renderStatus(path *kubedcv1alpha1.NodePath, report *Report, r *repairHistory, now time.Time) kubedcv1alpha1.NodePathStatus {
+func renderStatus(path *kubedcv1alpha1.NodePath, report *Report, r *repairHistory,
+	now time.Time,
+) kubedcv1alpha1.NodePathStatus {
 	out := kubedcv1alpha1.NodePathStatus{
 		ObservedGeneration: path.Generation, Repairs: r.total, Conditions: slices.Clone(path.Status.Conditions),
 	}
@@ -51,7 +53,12 @@ func renderStatus(path *kubedcv1alpha1.NodePath, report *Report, r *repairHistor
 		})
 	}
 	set := func(kind string, wrong bool, reason, message string) {
-		c := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: kind, ObservedGeneration: path.Generation}
+		c := metav1.Condition{
+			Type:               kind,
+			Status:             metav1.ConditionTrue,
+			Reason:             kind,
+			ObservedGeneration: path.Generation,
+		}
 		if wrong {
 			c.Status, c.Reason, c.Message = metav1.ConditionFalse, reason, message
 		}

@@ -17,7 +17,8 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// conditionLines is the conditions of a status, a line for each: type, status and reason, and the message if there is one.
+// conditionLines is the conditions of a status, a line for each: type, status and reason, and the message if there is
+// one.
 func conditionLines(status kubedcv1alpha1.NodePathStatus) string {
 	var out []string
 	for _, c := range status.Conditions {
@@ -37,26 +38,42 @@ func TestRender(t *testing.T) {
 		report Report
 		want   string
 	}{
-		"all is well":          {Report{Networks: networks(nodepath.NetworkResult{Name: "a", Interface: "eth1"})}, "ResolvedRefs True ResolvedRefs\nProgrammed True Programmed" + fine},
+		"all is well": {
+			Report{Networks: networks(nodepath.NetworkResult{Name: "a", Interface: "eth1"})},
+			"ResolvedRefs True ResolvedRefs\nProgrammed True Programmed" + fine,
+		},
 		"nothing is asked for": {Report{}, "ResolvedRefs True ResolvedRefs\nProgrammed True Programmed" + fine},
 		"no interface": {
-			Report{Networks: networks(nodepath.NetworkResult{Name: "b", Problem: "no eth2", Missing: true}, nodepath.NetworkResult{Name: "a"})},
+			Report{Networks: networks(nodepath.NetworkResult{Name: "b", Problem: "no eth2", Missing: true},
+				nodepath.NetworkResult{Name: "a"})},
 			"ResolvedRefs False InterfaceNotFound: b: no eth2\nProgrammed False NotAccepted: b: no eth2" + fine,
 		},
 		"a gateway elsewhere": {
-			Report{Networks: networks(nodepath.NetworkResult{Name: "a", Interface: "eth1", Problem: "gateway elsewhere"})},
+			Report{Networks: networks(nodepath.NetworkResult{
+				Name:      "a",
+				Interface: "eth1",
+				Problem:   "gateway elsewhere",
+			})},
 			"ResolvedRefs True ResolvedRefs\nProgrammed False NotAccepted: a: gateway elsewhere" + fine,
 		},
 		"one failure": {
-			Report{Networks: networks(nodepath.NetworkResult{Name: "a"}), Failures: []state.Failure{networkFailure("a", "rule 1110", "not permitted")}},
+			Report{
+				Networks: networks(nodepath.NetworkResult{Name: "a"}),
+				Failures: []state.Failure{networkFailure("a", "rule 1110", "not permitted")},
+			},
 			"ResolvedRefs True ResolvedRefs\nProgrammed False WriteFailed: a: rule 1110: not permitted" + fine,
 		},
 		"several failures": {
 			Report{
-				Networks: networks(nodepath.NetworkResult{Name: "a"}, nodepath.NetworkResult{Name: "b"}, nodepath.NetworkResult{Name: "c"}),
-				Failures: []state.Failure{networkFailure("b", "rule 1", "no"), networkFailure("a", "rule 2", "no"), networkFailure("b", "rule 3", "never"), networkFailure("b", "rule 4", "never")},
+				Networks: networks(nodepath.NetworkResult{Name: "a"}, nodepath.NetworkResult{Name: "b"},
+					nodepath.NetworkResult{Name: "c"}),
+				Failures: []state.Failure{
+					networkFailure("b", "rule 1", "no"), networkFailure("a", "rule 2", "no"),
+					networkFailure("b", "rule 3", "never"), networkFailure("b", "rule 4", "never"),
+				},
 			},
-			"ResolvedRefs True ResolvedRefs\nProgrammed False WriteFailed: a: rule 2: no; b: rule 1: no, and 2 more" + fine,
+			"ResolvedRefs True ResolvedRefs\nProgrammed False WriteFailed: a: rule 2: no; b: rule 1: no, and 2 more" +
+				fine,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +84,8 @@ func TestRender(t *testing.T) {
 			}
 			for _, condition := range status.Conditions {
 				if condition.ObservedGeneration != 7 || status.ObservedGeneration != 7 {
-					t.Errorf("%s is of generation %d, the status of %d, wanted 7", condition.Type, condition.ObservedGeneration, status.ObservedGeneration)
+					t.Errorf("%s is of generation %d, the status of %d, wanted 7", condition.Type,
+						condition.ObservedGeneration, status.ObservedGeneration)
 				}
 			}
 		})
@@ -77,8 +95,12 @@ func TestRender(t *testing.T) {
 // Each network has its interface, its entries and its problem, in the order of the report.
 func TestRenderTellsOfNetworks(t *testing.T) {
 	report := &Report{
-		Networks: []nodepath.NetworkResult{{Name: "a", Interface: "eth1"}, {Name: "b", Problem: "no eth2", Missing: true}, {Name: "c", Interface: "eth3"}},
-		Entries:  map[string]int64{"a": 9, "c": 4}, Failures: []state.Failure{networkFailure("c", "rule 1", "no")},
+		Networks: []nodepath.NetworkResult{
+			{Name: "a", Interface: "eth1"},
+			{Name: "b", Problem: "no eth2", Missing: true},
+			{Name: "c", Interface: "eth3"},
+		},
+		Entries: map[string]int64{"a": 9, "c": 4}, Failures: []state.Failure{networkFailure("c", "rule 1", "no")},
 	}
 	got := fmt.Sprintf("%+v", renderStatus(&kubedcv1alpha1.NodePath{}, report, &repairHistory{}, noon).Networks)
 	want := "[{Name:a Interface:eth1 Entries:9 Problem:} {Name:b Interface: Entries:0 Problem:no eth2} {Name:c Interface:eth3 Entries:4 Problem:rule 1: no}]"
@@ -114,7 +136,8 @@ func TestDisturbed(t *testing.T) {
 		if c.Status != step.want {
 			t.Errorf("step %d, after %s: it is %s, wanted %s (%s)", i, step.after, c.Status, step.want, c.Message)
 		}
-		if says := strings.Contains(c.Message, "such as rule 1110 lookup 9101; it is put back each time"); says != (step.want == "False") {
+		if says := strings.Contains(c.Message,
+			"such as rule 1110 lookup 9101; it is put back each time"); says != (step.want == "False") {
 			t.Errorf("step %d, after %s: the message is %q", i, step.after, c.Message)
 		}
 	}
@@ -125,7 +148,8 @@ func TestDisturbed(t *testing.T) {
 
 // A status that says the same is the same: nothing is written to Kubernetes.
 func TestRenderIsStable(t *testing.T) {
-	path, report := &kubedcv1alpha1.NodePath{}, &Report{Networks: []nodepath.NetworkResult{{Name: "a", Problem: "no eth2", Missing: true}}}
+	path, report := &kubedcv1alpha1.NodePath{},
+		&Report{Networks: []nodepath.NetworkResult{{Name: "a", Problem: "no eth2", Missing: true}}}
 	path.Status = renderStatus(path, report, &repairHistory{}, noon)
 	again := renderStatus(path, report, &repairHistory{}, noon.Add(time.Hour))
 	if got, want := fmt.Sprintf("%+v", again), fmt.Sprintf("%+v", path.Status); got != want {

@@ -19,8 +19,8 @@ const (
 	wiringPackages = `internal/(runner|controller|observer|agent|cli|lab|ui)`
 )
 
-// importRule is one forbidden kind of import: packages in from, those in save excepted, may not import what matches to, except
-// for what matches but. Ours are written as directories ("internal/kube"), others as import paths.
+// importRule is one forbidden kind of import: packages in from, those in save excepted, may not import what matches to,
+// except for what matches but. Ours are written as directories ("internal/kube"), others as import paths.
 type importRule struct{ from, exempt, to, except, why string }
 
 const (
@@ -30,38 +30,120 @@ const (
 )
 
 var importRules = []importRule{
-	{from: purePackages, to: otherModules, except: `go4\.org/netipx`, why: "pure packages import the standard library, netipx, api/ and pure packages, so that they can be read and tested alone"},
-	{from: purePackages, to: ownPackages, except: `api|` + purePackages, why: "arrows point down: a pure package sees no I/O and no wiring"},
-	{from: purePackages, to: `os|net/http|syscall`, why: "pure packages are values in, values out; read and write in an I/O package"},
-	{from: purePackages, to: `net`, except: `net/netip|net/url`, why: "pure packages open no sockets; addresses are net/netip values"},
+	{
+		from:   purePackages,
+		to:     otherModules,
+		except: `go4\.org/netipx`,
+		why:    "pure packages import the standard library, netipx, api/ and pure packages, so that they can be read and tested alone",
+	},
+	{
+		from:   purePackages,
+		to:     ownPackages,
+		except: `api|` + purePackages,
+		why:    "arrows point down: a pure package sees no I/O and no wiring",
+	},
+	{
+		from: purePackages,
+		to:   `os|net/http|syscall`,
+		why:  "pure packages are values in, values out; read and write in an I/O package",
+	},
+	{
+		from:   purePackages,
+		to:     `net`,
+		except: `net/netip|net/url`,
+		why:    "pure packages open no sockets; addresses are net/netip values",
+	},
 	{from: purePackages, to: `log`, why: "pure packages return verdicts and errors; the runner logs"},
 	{from: purePackages, to: `math/rand|crypto/rand`, why: "same input, same bytes: names are derived, not generated"},
 
-	{from: kube, to: otherModules, except: golangX + `|k8s\.io|sigs\.k8s\.io`, why: "kube speaks Kubernetes and nothing else"},
-	{from: kube, to: `sigs\.k8s\.io/knftables`, why: "nftables are kernel's, though the library lives among those of Kubernetes"},
-	{from: ovn, to: otherModules, except: golangX + `|github\.com/ovn-kubernetes/libovsdb`, why: "ovn speaks OVSDB and nothing else"},
-	{from: kernel, to: otherModules, except: golangX + `|github\.com/vishvananda|sigs\.k8s\.io/knftables`, why: "kernel speaks netlink and nftables and nothing else"},
+	{
+		from:   kube,
+		to:     otherModules,
+		except: golangX + `|k8s\.io|sigs\.k8s\.io`,
+		why:    "kube speaks Kubernetes and nothing else",
+	},
+	{
+		from: kube,
+		to:   `sigs\.k8s\.io/knftables`,
+		why:  "nftables are kernel's, though the library lives among those of Kubernetes",
+	},
+	{
+		from:   ovn,
+		to:     otherModules,
+		except: golangX + `|github\.com/ovn-kubernetes/libovsdb`,
+		why:    "ovn speaks OVSDB and nothing else",
+	},
+	{
+		from:   kernel,
+		to:     otherModules,
+		except: golangX + `|github\.com/vishvananda|sigs\.k8s\.io/knftables`,
+		why:    "kernel speaks netlink and nftables and nothing else",
+	},
 	{from: probe, to: otherModules, except: golangX, why: "probe sends packets and needs sockets only"},
-	{from: vswitch, to: otherModules, except: golangX, why: "openvswitch asks on sockets of the node and needs nothing else"},
+	{
+		from:   vswitch,
+		to:     otherModules,
+		except: golangX,
+		why:    "openvswitch asks on sockets of the node and needs nothing else",
+	},
 
-	{from: kube, to: ioPackages, except: kube, why: "an I/O package never imports another: only wiring sees two systems"},
+	{
+		from:   kube,
+		to:     ioPackages,
+		except: kube,
+		why:    "an I/O package never imports another: only wiring sees two systems",
+	},
 	{from: ovn, to: ioPackages, except: ovn, why: "an I/O package never imports another: only wiring sees two systems"},
-	{from: kernel, to: ioPackages, except: kernel, why: "an I/O package never imports another: only wiring sees two systems"},
-	{from: probe, to: ioPackages, except: probe, why: "an I/O package never imports another: only wiring sees two systems"},
-	{from: vswitch, to: ioPackages, except: vswitch, why: "an I/O package never imports another: only wiring sees two systems"},
-	{from: ioPackages, to: `internal/compile`, why: "decide in compile, act in targets: a target gets its intent as a value"},
+	{
+		from:   kernel,
+		to:     ioPackages,
+		except: kernel,
+		why:    "an I/O package never imports another: only wiring sees two systems",
+	},
+	{
+		from:   probe,
+		to:     ioPackages,
+		except: probe,
+		why:    "an I/O package never imports another: only wiring sees two systems",
+	},
+	{
+		from:   vswitch,
+		to:     ioPackages,
+		except: vswitch,
+		why:    "an I/O package never imports another: only wiring sees two systems",
+	},
+	{
+		from: ioPackages,
+		to:   `internal/compile`,
+		why:  "decide in compile, act in targets: a target gets its intent as a value",
+	},
 	{from: ioPackages, to: wiringPackages + `|cmd|test`, why: "arrows point down: wiring imports the I/O packages"},
 
-	{from: `api`, to: ownPackages, except: `api`, why: "api/ is imported by other people's programs and brings nothing of ours along"},
-	{from: `internal`, exempt: `internal/(cli|lab)`, to: `internal/lab`, why: "the product does not know its laboratory"},
-	{from: `internal/lab`, to: `internal/(runner|controller|agent|cli)`, why: "the lab has to show the problem with nothing of ours running"},
+	{
+		from:   `api`,
+		to:     ownPackages,
+		except: `api`,
+		why:    "api/ is imported by other people's programs and brings nothing of ours along",
+	},
+	{
+		from:   `internal`,
+		exempt: `internal/(cli|lab)`,
+		to:     `internal/lab`,
+		why:    "the product does not know its laboratory",
+	},
+	{
+		from: `internal/lab`,
+		to:   `internal/(runner|controller|agent|cli)`,
+		why:  "the lab has to show the problem with nothing of ours running",
+	},
 	{from: `internal`, to: `cmd|test`, why: "arrows point down: programs and tests are at the top"},
 }
 
 // importViolation says why from may not import to, or nothing.
 func importViolation(from, to string) string {
 	for _, e := range importRules {
-		if matchesPath(e.from, from) && !matchesPath(e.exempt, from) && matchesPath(e.to, to) && !matchesPath(e.except, to) {
+		if matchesPath(e.from, from) && !matchesPath(e.exempt, from) && matchesPath(e.to, to) &&
+			!matchesPath(e.except, to) {
 			return e.why
 		}
 	}

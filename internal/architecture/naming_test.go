@@ -33,7 +33,8 @@ func TestPackagesAreDescribed(t *testing.T) {
 	}
 }
 
-// checkDescription says what is missing of the sentence that every package begins with: "Package x is …." or "Command x is ….".
+// checkDescription says what is missing of the sentence that every package begins with: "Package x is …." or "Command x
+// is ….".
 func checkDescription(u packageDir) error {
 	var docs []string
 	name := u.files[0].file.Name.Name
@@ -69,10 +70,12 @@ func TestSubnetNamesComeFromOwnership(t *testing.T) {
 				continue
 			}
 			ast.Inspect(s.file, func(n ast.Node) bool {
-				if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING && subnetName.MatchString(text.Value) {
+				if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING &&
+					subnetName.MatchString(text.Value) {
 					found++
 					if u.dir != "internal/ownership" {
-						t.Errorf("%s: %s makes the name of a Subnet; use ownership.Subnet", s.fset.Position(text.Pos()), text.Value)
+						t.Errorf("%s: %s makes the name of a Subnet; use ownership.VPCSubnetName", s.fset.Position(text.Pos()),
+							text.Value)
 					}
 				}
 				return true
@@ -91,7 +94,8 @@ func TestPackagesAreOnTheMap(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, u := range parseTree(t) {
-		if !strings.HasPrefix(u.dir, "internal/") && !strings.HasPrefix(u.dir, "test/") || strings.Contains(u.dir, "testdata") {
+		if !strings.HasPrefix(u.dir, "internal/") && !strings.HasPrefix(u.dir, "test/") ||
+			strings.Contains(u.dir, "testdata") {
 			continue
 		}
 		if !isListed(string(page), u.dir) {
@@ -115,7 +119,8 @@ func isListed(page, dir string) bool {
 func TestOnTheMap(t *testing.T) {
 	const page = "| `internal/ui`, `…/kernel` | … |\ntest/docs   links\n| `ovn`, `…/ovn/nb` |"
 	for dir, named := range map[string]bool{
-		"internal/ui": true, "internal/lab/kernel": true, "test/docs": true, "internal/ovn/nb": true, "internal/ovn/sb": false, "internal/u": false, "test/page": false,
+		"internal/ui": true, "internal/lab/kernel": true, "test/docs": true, "internal/ovn/nb": true,
+		"internal/ovn/sb": false, "internal/u": false, "test/page": false,
 	} {
 		if isListed(page, dir) != named {
 			t.Errorf("%s is named: %t", dir, !named)
@@ -149,8 +154,10 @@ func TestDescriptionIsDemanded(t *testing.T) {
 	}
 }
 
-// machinePath is an absolute path into a directory that only its writer has. The pieces keep this file from matching itself.
-var machinePath = regexp.MustCompile(`(^|[^\w./%~-])/(` + strings.Join([]string{"home", "root", "work", "Users"}, "|") + `)/[\w.]`)
+// machinePath is an absolute path into a directory that only its writer has. The pieces keep this file from matching
+// itself.
+var machinePath = regexp.MustCompile(`(^|[^\w./%~-])/(` + strings.Join([]string{"home", "root", "work", "Users"}, "|") +
+	`)/[\w.]`)
 
 func TestNoPathsOfOneMachine(t *testing.T) {
 	base := moduleRoot(t)

@@ -111,8 +111,10 @@ func printSizes(w io.Writer, groups map[string]*sizes) {
 		s := groups[name]
 		f := s.functionLengths()
 		slices.Sort(s.files)
-		fmt.Fprintf(table, "%d\t%d\t%d\t%d\t%.1f%%\t%d\t%d\t%d\t  %s\n", len(f), quantile(f, 0.5), quantile(f, 0.9), quantile(f, 1),
-			100*float64(s.countLongFunctions())/float64(max(1, len(f))), len(s.files), quantile(s.files, 0.5), quantile(s.files, 1), name)
+		fmt.Fprintf(table, "%d\t%d\t%d\t%d\t%.1f%%\t%d\t%d\t%d\t  %s\n", len(f), quantile(f, 0.5), quantile(f, 0.9),
+			quantile(f, 1),
+			100*float64(s.countLongFunctions())/float64(max(1, len(f))), len(s.files), quantile(s.files, 0.5),
+			quantile(s.files, 1), name)
 	}
 	_ = table.Flush()
 }
@@ -120,5 +122,7 @@ func printSizes(w io.Writer, groups map[string]*sizes) {
 // sortedNames lists directories first, sums last.
 func sortedNames(groups map[string]*sizes) []string {
 	sum := func(name string) int { return cmp.Compare(0, strings.Count(name, "/")) }
-	return slices.SortedFunc(maps.Keys(groups), func(a, b string) int { return cmp.Or(sum(a)-sum(b), strings.Compare(a, b)) })
+	return slices.SortedFunc(maps.Keys(groups), func(a, b string) int {
+		return cmp.Or(sum(a)-sum(b), strings.Compare(a, b))
+	})
 }

@@ -78,10 +78,10 @@ const (
 
 // Addresses places each address of the requests, in the order of the requests' names and of their lists.
 //
-// Who holds an address keeps it as long as it can: nothing moves because a node came back, or another has less. Of one request no
-// node holds two. An address whose holder is lost goes to the first of its standbys, which has it already, and one without a holder to
-// the node that has the fewest. Beside that, those of requests that level go from nodes with many to nodes with few, and of all as many as
-// moves allows.
+// Who holds an address keeps it as long as it can: nothing moves because a node came back, or another has less. Of one
+// request no node holds two. An address whose holder is lost goes to the first of its standbys, which has it already,
+// and one without a holder to the node that has the fewest. Beside that, those of requests that level go from nodes
+// with many to nodes with few, and of all as many as moves allows.
 func Addresses(nodes []Node, requests []Request, moves int) []Placement {
 	a := newAssignment(nodes, requests)
 	a.rejectImpossible()
@@ -129,7 +129,9 @@ type claim struct {
 
 func newAssignment(nodes []Node, requests []Request) *assignment {
 	a := &assignment{}
-	for _, n := range slices.SortedFunc(slices.Values(nodes), func(x, y Node) int { return strings.Compare(x.Name, y.Name) }) {
+	for _, n := range slices.SortedFunc(slices.Values(nodes), func(x, y Node) int {
+		return strings.Compare(x.Name, y.Name)
+	}) {
 		a.nodes = append(a.nodes, &node{Node: n, requests: map[string]bool{}, standbyFor: map[*node]int{}})
 	}
 	requests = slices.SortedFunc(slices.Values(requests), func(x, y Request) int {
@@ -143,7 +145,8 @@ func newAssignment(nodes []Node, requests []Request) *assignment {
 	return a
 }
 
-// rejectImpossible finds the addresses that can't be placed whatever the nodes do. Who holds an address has it, and then who asked first.
+// rejectImpossible finds the addresses that can't be placed whatever the nodes do. Who holds an address has it, and
+// then who asked first.
 func (a *assignment) rejectImpossible() {
 	own, taken := map[netip.Addr]string{}, map[netip.Addr]*claim{}
 	for _, n := range a.nodes {
@@ -151,7 +154,9 @@ func (a *assignment) rejectImpossible() {
 			own[address] = n.Name
 		}
 	}
-	for _, c := range slices.SortedStableFunc(slices.Values(a.claims), func(x, y *claim) int { return -compareBool(x.Holder != "", y.Holder != "") }) {
+	for _, c := range slices.SortedStableFunc(slices.Values(a.claims), func(x, y *claim) int {
+		return -compareBool(x.Holder != "", y.Holder != "")
+	}) {
 		first, again := taken[c.IP]
 		owner, isOwn := own[c.IP]
 		switch {
@@ -167,7 +172,8 @@ func (a *assignment) rejectImpossible() {
 	}
 }
 
-// keepHolders leaves addresses where they are. Those on nodes that leave are placed after all others, and stay when no other node can hold them.
+// keepHolders leaves addresses where they are. Those on nodes that leave are placed after all others, and stay when no
+// other node can hold them.
 func (a *assignment) keepHolders() {
 	for _, c := range a.claims {
 		if n := a.findNode(c.Holder); c.reason == "" && n != nil && n.State == Up && n.canHold(c) {
@@ -210,8 +216,8 @@ func (a *assignment) findStandby(c *claim) *node {
 // standbyCount is how many nodes stand by for an address. More are no help: who is there is found by asking each other.
 const standbyCount = 2
 
-// assignStandbys finds the nodes that take addresses over. The addresses of one node are spread evenly over the others; who holds another address
-// of the same request comes last. Those that stand by already go on.
+// assignStandbys finds the nodes that take addresses over. The addresses of one node are spread evenly over the others;
+// who holds another address of the same request comes last. Those that stand by already go on.
 func (a *assignment) assignStandbys() {
 	place := func(c *claim, n *node) int {
 		if i := slices.Index(c.Standbys, n.Name); i >= 0 {
@@ -223,9 +229,12 @@ func (a *assignment) assignStandbys() {
 		if c.node == nil {
 			continue
 		}
-		able := slices.DeleteFunc(slices.Clone(a.nodes), func(n *node) bool { return n == c.node || n.State != Up || !n.isEligible(c) || n.Name == c.AvoidNode })
+		able := slices.DeleteFunc(slices.Clone(a.nodes), func(n *node) bool {
+			return n == c.node || n.State != Up || !n.isEligible(c) || n.Name == c.AvoidNode
+		})
 		slices.SortStableFunc(able, func(x, y *node) int {
-			return cmp.Or(compareBool(x.requests[c.request.Name], y.requests[c.request.Name]), cmp.Compare(place(c, x), place(c, y)),
+			return cmp.Or(compareBool(x.requests[c.request.Name], y.requests[c.request.Name]),
+				cmp.Compare(place(c, x), place(c, y)),
 				cmp.Compare(x.addressCount+x.standbyFor[c.node], y.addressCount+y.standbyFor[c.node]))
 		})
 		if len(able) > 0 {
@@ -237,9 +246,12 @@ func (a *assignment) assignStandbys() {
 	}
 }
 
-// rebalanceOne moves one address that may move from the node that holds the most to one that holds at least two less, and says whether it did.
+// rebalanceOne moves one address that may move from the node that holds the most to one that holds at least two less,
+// and says whether it did.
 func (a *assignment) rebalanceOne(may func(*claim) bool) bool {
-	byLoad := slices.SortedStableFunc(slices.Values(a.nodes), func(x, y *node) int { return cmp.Compare(y.addressCount, x.addressCount) })
+	byLoad := slices.SortedStableFunc(slices.Values(a.nodes), func(x, y *node) int {
+		return cmp.Compare(y.addressCount, x.addressCount)
+	})
 	for _, full := range byLoad {
 		for _, c := range a.claims {
 			if c.node != full || !may(c) {
@@ -260,7 +272,8 @@ func (a *assignment) rebalanceOne(may func(*claim) bool) bool {
 func (a *assignment) leastLoadedNode(c *claim) *node {
 	var best *node
 	for _, n := range a.nodes {
-		if n.State == Up && n.canHold(c) && (best == nil || best.Name == c.AvoidNode || n.Name != c.AvoidNode && n.addressCount < best.addressCount) {
+		if n.State == Up && n.canHold(c) &&
+			(best == nil || best.Name == c.AvoidNode || n.Name != c.AvoidNode && n.addressCount < best.addressCount) {
 			best = n
 		}
 	}
@@ -268,7 +281,9 @@ func (a *assignment) leastLoadedNode(c *claim) *node {
 }
 
 func (a *assignment) findNode(name string) *node {
-	i, found := slices.BinarySearchFunc(a.nodes, name, func(n *node, name string) int { return strings.Compare(n.Name, name) })
+	i, found := slices.BinarySearchFunc(a.nodes, name, func(n *node, name string) int {
+		return strings.Compare(n.Name, name)
+	})
 	if !found {
 		return nil
 	}
@@ -281,7 +296,14 @@ func (a *assignment) sortedPlacements() []Placement {
 	})
 	out := make([]Placement, 0, len(a.claims))
 	for _, c := range a.claims {
-		p := Placement{Request: c.request.Name, Address: c.IP, Standbys: c.newStandbys, Rebalanced: c.rebalanced, Reason: c.reason, ConflictsWith: c.conflictsWith}
+		p := Placement{
+			Request:       c.request.Name,
+			Address:       c.IP,
+			Standbys:      c.newStandbys,
+			Rebalanced:    c.rebalanced,
+			Reason:        c.reason,
+			ConflictsWith: c.conflictsWith,
+		}
 		if c.node != nil {
 			p.Node = c.node.Name
 		}
@@ -295,7 +317,8 @@ func (n *node) canHold(c *claim) bool { return n.isEligible(c) && !n.requests[c.
 
 // isEligible says whether it may hold it if it holds no other address of the request.
 func (n *node) isEligible(c *claim) bool {
-	return n.Networks[c.Network] && (c.request.Nodes == nil || c.request.Nodes[n.Name]) && (n.Capacity == 0 || n.addressCount < n.Capacity)
+	return n.Networks[c.Network] && (c.request.Nodes == nil || c.request.Nodes[n.Name]) &&
+		(n.Capacity == 0 || n.addressCount < n.Capacity)
 }
 
 func (c *claim) assignTo(n *node) {

@@ -98,30 +98,69 @@ var placementCases = []struct {
 	},
 	{
 		"no more moves than allowed", newUpNodes("a", "b"),
-		[]Request{newRequest("w", 0, "10.0.0.1@b"), newRequest("x", 0, "10.0.0.2@b"), newRequest("y", 0, "10.0.0.3@b"), newRequest("z", 0, "10.0.0.4@b")},
+		[]Request{
+			newRequest("w", 0, "10.0.0.1@b"), newRequest("x", 0, "10.0.0.2@b"), newRequest("y", 0, "10.0.0.3@b"),
+			newRequest("z", 0, "10.0.0.4@b"),
+		},
 		1,
 		"w 10.0.0.1@a, x 10.0.0.2@b, y 10.0.0.3@b, z 10.0.0.4@b",
 	},
 	{
 		"of a request that levels, and no other", newUpNodes("a", "b"),
-		[]Request{newRequest("w", 0, "10.0.0.1@b"), withRebalance(newRequest("x", 0, "10.0.0.2@b")), withRebalance(newRequest("y", 0, "10.0.0.3@b")), newRequest("z", 0, "10.0.0.4@b")},
+		[]Request{
+			newRequest("w", 0, "10.0.0.1@b"), withRebalance(newRequest("x", 0, "10.0.0.2@b")),
+			withRebalance(newRequest("y", 0, "10.0.0.3@b")), newRequest("z", 0, "10.0.0.4@b"),
+		},
 		0,
 		"w 10.0.0.1@b, x 10.0.0.2@a, y 10.0.0.3@a, z 10.0.0.4@b",
 	},
 	{
 		"which has its share already", newUpNodes("a", "b"),
-		[]Request{newRequest("w", 0, "10.0.0.1@a"), withRebalance(newRequest("x", 0, "10.0.0.2@b")), newRequest("y", 0, "10.0.0.3@b")},
+		[]Request{
+			newRequest("w", 0, "10.0.0.1@a"), withRebalance(newRequest("x", 0, "10.0.0.2@b")),
+			newRequest("y", 0, "10.0.0.3@b"),
+		},
 		0,
 		"w 10.0.0.1@a, x 10.0.0.2@b, y 10.0.0.3@b",
 	},
-	{"a dead node holds nothing", withFirstState(Down, newUpNodes("a", "b")), []Request{newRequest("x", 0, "10.0.0.1@a")}, 0, "x 10.0.0.1@b"},
-	{"a node that has just lost it comes last", withFirstState(Down, newUpNodes("a", "b", "c")), []Request{withAvoidNode("b", newRequest("x", 0, "10.0.0.1@a"))}, 0, "x 10.0.0.1@c"},
-	{"and yet before none", withFirstState(Down, newUpNodes("a", "b")), []Request{withAvoidNode("b", newRequest("x", 0, "10.0.0.1@a"))}, 0, "x 10.0.0.1@b"},
-	{"all nodes dead", withFirstState(Down, newUpNodes("a")), []Request{newRequest("x", 0, "10.0.0.1@a")}, 0, "x 10.0.0.1@NoNode()"},
+	{
+		"a dead node holds nothing", withFirstState(Down, newUpNodes("a", "b")),
+		[]Request{newRequest("x", 0, "10.0.0.1@a")},
+		0, "x 10.0.0.1@b",
+	},
+	{
+		"a node that has just lost it comes last", withFirstState(Down, newUpNodes("a", "b", "c")),
+		[]Request{withAvoidNode("b", newRequest("x", 0, "10.0.0.1@a"))},
+		0, "x 10.0.0.1@c",
+	},
+	{
+		"and yet before none", withFirstState(Down, newUpNodes("a", "b")),
+		[]Request{withAvoidNode("b", newRequest("x", 0, "10.0.0.1@a"))},
+		0, "x 10.0.0.1@b",
+	},
+	{
+		"all nodes dead", withFirstState(Down, newUpNodes("a")),
+		[]Request{newRequest("x", 0, "10.0.0.1@a")},
+		0,
+		"x 10.0.0.1@NoNode()",
+	},
 	{"a node that is gone", newUpNodes("b"), []Request{newRequest("x", 0, "10.0.0.1@a")}, 0, "x 10.0.0.1@b"},
-	{"a node that leaves hands over", withFirstState(Draining, newUpNodes("a", "b")), []Request{newRequest("x", 0, "10.0.0.1@a")}, 0, "x 10.0.0.1@b"},
-	{"and gets nothing", withFirstState(Draining, newUpNodes("a", "b")), []Request{newRequest("x", 0, "10.0.0.1")}, 0, "x 10.0.0.1@b"},
-	{"or keeps what nobody else can hold", withFirstState(Draining, newUpNodes("a")), []Request{newRequest("x", 0, "10.0.0.1@a")}, 0, "x 10.0.0.1@a"},
+	{
+		"a node that leaves hands over", withFirstState(Draining, newUpNodes("a", "b")),
+		[]Request{newRequest("x", 0, "10.0.0.1@a")},
+		0, "x 10.0.0.1@b",
+	},
+	{
+		"and gets nothing", withFirstState(Draining, newUpNodes("a", "b")),
+		[]Request{newRequest("x", 0, "10.0.0.1")},
+		0,
+		"x 10.0.0.1@b",
+	},
+	{
+		"or keeps what nobody else can hold", withFirstState(Draining, newUpNodes("a")),
+		[]Request{newRequest("x", 0, "10.0.0.1@a")},
+		0, "x 10.0.0.1@a",
+	},
 	{
 		"of two who ask the older has it", newUpNodes("a", "b"),
 		[]Request{newRequest("x", 1, "10.0.0.1"), newRequest("y", 2, "10.0.0.1")},
@@ -134,7 +173,12 @@ var placementCases = []struct {
 		0,
 		"x 10.0.0.1@b, y 10.0.0.1@Taken(x)",
 	},
-	{"asked for twice by one", newUpNodes("a", "b"), []Request{newRequest("x", 1, "10.0.0.1", "10.0.0.1")}, 0, "x 10.0.0.1@a, x 10.0.0.1@Taken(x)"},
+	{
+		"asked for twice by one", newUpNodes("a", "b"),
+		[]Request{newRequest("x", 1, "10.0.0.1", "10.0.0.1")},
+		0,
+		"x 10.0.0.1@a, x 10.0.0.1@Taken(x)",
+	},
 	{
 		"a node's own address", append(newUpNodes("a"), Node{Name: "b", Addresses: []netip.Addr{mustAddr("10.0.0.1")}}),
 		[]Request{newRequest("x", 1, "10.0.0.1")},
@@ -143,11 +187,18 @@ var placementCases = []struct {
 	},
 	{
 		"another network", newUpNodes("a"),
-		[]Request{{Name: "x", Addresses: []Address{{IP: mustAddr("10.9.0.1"), Network: "other"}, {IP: mustAddr("10.8.0.1")}}}},
+		[]Request{{Name: "x", Addresses: []Address{
+			{IP: mustAddr("10.9.0.1"), Network: "other"},
+			{IP: mustAddr("10.8.0.1")},
+		}}},
 		0,
 		"x 10.9.0.1@NoNode(), x 10.8.0.1@NoNetwork()",
 	},
-	{"only some nodes", newUpNodes("a", "b"), []Request{{Name: "x", Nodes: map[string]bool{"b": true}, Addresses: newRequest("", 0, "10.0.0.1").Addresses}}, 0, "x 10.0.0.1@b"},
+	{
+		"only some nodes", newUpNodes("a", "b"),
+		[]Request{{Name: "x", Nodes: map[string]bool{"b": true}, Addresses: newRequest("", 0, "10.0.0.1").Addresses}},
+		0, "x 10.0.0.1@b",
+	},
 	{
 		"the holder is not among them any more", newUpNodes("a", "b"),
 		[]Request{{Name: "x", Nodes: map[string]bool{"b": true}, Addresses: newRequest("", 0, "10.0.0.1@a").Addresses}},
@@ -226,7 +277,12 @@ func TestPromises(t *testing.T) {
 
 func randomCluster(chance *rand.Rand) (nodes []Node, requests []Request, moves int) {
 	for i := range chance.IntN(5) {
-		n := Node{Name: fmt.Sprintf("n%d", i), State: State(chance.IntN(3)), Networks: map[string]bool{"ext": chance.IntN(5) > 0}, Capacity: chance.IntN(4)}
+		n := Node{
+			Name:     fmt.Sprintf("n%d", i),
+			State:    State(chance.IntN(3)),
+			Networks: map[string]bool{"ext": chance.IntN(5) > 0},
+			Capacity: chance.IntN(4),
+		}
 		if chance.IntN(5) == 0 {
 			n.Addresses = []netip.Addr{mustAddr(fmt.Sprintf("10.0.0.%d", chance.IntN(6)))}
 		}
@@ -276,7 +332,8 @@ func checkInvariants(t *testing.T, nodes []Node, requests []Request, moves int, 
 		t.Errorf("%d placements of %d addresses", len(got), countAddresses(requests))
 	}
 	for _, p := range got {
-		if holder, simple := holderOf(requests, p), moves == 0; simple && mayStay(byName[holder], requests, nodes, p) && p.Node != holder {
+		if holder, simple := holderOf(requests, p), moves == 0; simple && mayStay(byName[holder], requests, nodes, p) &&
+			p.Node != holder {
 			t.Errorf("%+v was on %s and had no reason to move", p, holder)
 		}
 	}
@@ -321,7 +378,8 @@ func countAddresses(requests []Request) (n int) {
 	return n
 }
 
-// 100 addresses on ten nodes, one of which dies: each goes to its first standby, which has it already, and they are spread.
+// 100 addresses on ten nodes, one of which dies: each goes to its first standby, which has it already, and they are
+// spread.
 func TestLostNodesAddressesGoToTheirStandbys(t *testing.T) {
 	nodes, requests := manyNodesAndRequests(10, 100)
 	before := Addresses(nodes, requests, 0)
@@ -355,7 +413,11 @@ func TestLostNodesAddressesGoToTheirStandbys(t *testing.T) {
 // manyNodesAndRequests are nodes on one network, and requests for one address each.
 func manyNodesAndRequests(nodes, requests int) (outNodes []Node, outRequests []Request) {
 	for i := range nodes {
-		outNodes = append(outNodes, Node{Name: fmt.Sprintf("node%02d", i), State: Up, Networks: map[string]bool{"public": true}})
+		outNodes = append(outNodes, Node{
+			Name:     fmt.Sprintf("node%02d", i),
+			State:    Up,
+			Networks: map[string]bool{"public": true},
+		})
 	}
 	for i := range requests {
 		outRequests = append(outRequests, Request{Name: fmt.Sprintf("e%03d", i), Addresses: []Address{

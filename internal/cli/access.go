@@ -22,7 +22,8 @@ import (
 	"github.com/sallyport/sallyport/internal/words"
 )
 
-// clusterAccess is how a command reaches a cluster: its API server, OVN's databases, and what the controller there was told.
+// clusterAccess is how a command reaches a cluster: its API server, OVN's databases, and what the controller there was
+// told.
 type clusterAccess struct {
 	kubeconfig, context string
 	surveyPath          string   // a survey that was taken before
@@ -36,7 +37,8 @@ type clusterAccess struct {
 // controllerFlagHelp is what help says of the controller's own settings.
 const controllerFlagHelp = "as the controller has it; not given: as its Deployment says"
 
-// addFlags adds the flags to a command. Those for the controller's settings are not in its help: they are found in the cluster.
+// addFlags adds the flags to a command. Those for the controller's settings are not in its help: they are found in the
+// cluster.
 func (a *clusterAccess) addFlags(cmd *cobra.Command) {
 	a.command = cmd
 	flags := cmd.Flags()
@@ -46,7 +48,8 @@ func (a *clusterAccess) addFlags(cmd *cobra.Command) {
 	for name, usage := range map[string]string{
 		"nb-address": "servers of the OVN northbound database; not given: $OVN_NB_DB, or those that Kube-OVN has",
 		"sb-address": "servers of the OVN southbound database; not given: $OVN_SB_DB, or those that Kube-OVN has",
-		"nb-cert":    "certificate for ssl: servers", "nb-key": "its key", "nb-ca": "certificate of the databases' authority",
+		"nb-cert":    "certificate for ssl: servers", "nb-key": "its key",
+		"nb-ca": "certificate of the databases' authority",
 	} {
 		theirs.Lookup(name).Usage, theirs.Lookup(name).Hidden = usage, false
 	}
@@ -85,7 +88,9 @@ func (a *clusterAccess) compareShards(ctx context.Context, scope observer.Scope)
 		if err != nil {
 			return nil, err
 		}
-		return slices.DeleteFunc(s.Shards, func(shard survey.Shard) bool { return !scope.AllShards && !slices.Contains(scope.Shards, shard.Name) }), nil
+		return slices.DeleteFunc(s.Shards, func(shard survey.Shard) bool {
+			return !scope.AllShards && !slices.Contains(scope.Shards, shard.Name)
+		}), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
@@ -129,7 +134,11 @@ func (a *clusterAccess) openObserver(ctx context.Context) (*observer.Collector, 
 		nb.Certificates, _ = kube.ReadCertificates(ctx, config, found.TLSSecret)
 	}
 	a.config.ShareCertificates()
-	return observer.Open(observer.Config{Cluster: cmp.Or(name, "in the cluster"), Controller: a.config, Namespaces: a.namespaces})
+	return observer.Open(observer.Config{
+		Cluster:    cmp.Or(name, "in the cluster"),
+		Controller: a.config,
+		Namespaces: a.namespaces,
+	})
 }
 
 // maxShownIgnored is how many Deployments that are ignored a warning names: tenants decide how many there are.
@@ -144,15 +153,16 @@ func warnIgnored(all []client.ObjectKey) []string {
 		"--controller-namespace or --kube-ovn-namespace", words.JoinLimited(words.Strings(all), maxShownIgnored))}
 }
 
-// completeConfig fills in what was not given: from the environment, and from what was found in the cluster. What can't be taken from there is
-// returned as problems: it is one setting that is not known, and no reason to show nothing.
+// completeConfig fills in what was not given: from the environment, and from what was found in the cluster. What can't
+// be taken from there is returned as problems: it is one setting that is not known, and no reason to show nothing.
 func (a *clusterAccess) completeConfig(found kube.DiscoveredSettings) (problems []string) {
 	for _, db := range []struct {
 		to          *[]string
 		environment string
 		found       []string
 	}{
-		{&a.config.Northbound.Endpoints, "OVN_NB_DB", found.Northbound}, {&a.config.Southbound.Endpoints, "OVN_SB_DB", found.Southbound},
+		{&a.config.Northbound.Endpoints, "OVN_NB_DB", found.Northbound},
+		{&a.config.Southbound.Endpoints, "OVN_SB_DB", found.Southbound},
 	} {
 		if text := os.Getenv(db.environment); len(*db.to) == 0 && text != "" {
 			*db.to = strings.Split(text, ",")
@@ -167,7 +177,8 @@ func (a *clusterAccess) completeConfig(found kube.DiscoveredSettings) (problems 
 	there.AddFlags(theirs)
 	err := theirs.ParseAll(found.ControllerArgs, func(f *pflag.Flag, value string) error {
 		if err := a.adoptSetting(f, value); err != nil {
-			problems = append(problems, fmt.Sprintf("--%s=%s of the controller's Deployment is ignored: %v", f.Name, words.Quote(value), err))
+			problems = append(problems, fmt.Sprintf("--%s=%s of the controller's Deployment is ignored: %v", f.Name,
+				words.Quote(value), err))
 		}
 		return nil
 	})
@@ -183,7 +194,8 @@ func (a *clusterAccess) completeConfig(found kube.DiscoveredSettings) (problems 
 	return problems
 }
 
-// adoptSetting takes a setting from the controller, unless the user gave another. Certificates are files of the controller's pod.
+// adoptSetting takes a setting from the controller, unless the user gave another. Certificates are files of the
+// controller's pod.
 func (a *clusterAccess) adoptSetting(theirs *pflag.Flag, value string) error {
 	if err := theirs.Value.Set(value); err != nil {
 		return err

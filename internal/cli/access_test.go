@@ -37,11 +37,16 @@ func completedAccess(t *testing.T, found kube.DiscoveredSettings, args ...string
 func TestBadArgumentsOfTheControllerAreWarnings(t *testing.T) {
 	var a clusterAccess
 	a.addFlags(&cobra.Command{})
-	problems := a.completeConfig(kube.DiscoveredSettings{ControllerArgs: []string{"--egress-liveness=never\x1b[2J", "--classless-services=everywhere", "--return-path=Up", "--unknown=1"}})
-	if len(problems) != 2 || !strings.Contains(problems[0], `--egress-liveness="never\x1b[2J"`) || !strings.Contains(problems[1], "--return-path") {
+	problems := a.completeConfig(kube.DiscoveredSettings{ControllerArgs: []string{
+		"--egress-liveness=never\x1b[2J",
+		"--classless-services=everywhere", "--return-path=Up", "--unknown=1",
+	}})
+	if len(problems) != 2 || !strings.Contains(problems[0], `--egress-liveness="never\x1b[2J"`) ||
+		!strings.Contains(problems[1], "--return-path") {
 		t.Errorf("problems %q", problems)
 	}
-	if d := a.config.Defaults; d.ClasslessServices != snapshot.ClasslessEverywhere || d.BFDInterval != 200*time.Millisecond {
+	if d := a.config.Defaults; d.ClasslessServices != snapshot.ClasslessEverywhere ||
+		d.BFDInterval != 200*time.Millisecond {
 		t.Errorf("settings %+v", d)
 	}
 	if problems := a.completeConfig(kube.DiscoveredSettings{ControllerArgs: []string{"--egress-liveness"}}); len(problems) != 1 {
@@ -59,7 +64,8 @@ func TestIgnoredDeploymentsAreNamed(t *testing.T) {
 		all = append(all, client.ObjectKey{Namespace: fmt.Sprintf("zed-%d", i), Name: "kube-ovn-controller"})
 	}
 	got := warnIgnored(all)
-	if len(got) != 1 || !strings.Contains(got[0], "zed-0/kube-ovn-controller") || !strings.Contains(got[0], "and 97 more") || !strings.Contains(got[0], "--controller-namespace") {
+	if len(got) != 1 || !strings.Contains(got[0], "zed-0/kube-ovn-controller") ||
+		!strings.Contains(got[0], "and 97 more") || !strings.Contains(got[0], "--controller-namespace") {
 		t.Errorf("%q", got)
 	}
 }
@@ -69,35 +75,47 @@ func TestSettingsAreThoseOfTheControllerUnlessGiven(t *testing.T) {
 	t.Setenv("OVN_SB_DB", "")
 	found := kube.DiscoveredSettings{
 		ControllerArgs: []string{
-			"--nb-address=tcp:ovn-nb.kube-system.svc:6641", "--nb-cert=/etc/sallyport/ovn/cert", "--workers=8", "--classless-services=everywhere",
-			"--return-path=Source", "--egress-liveness=1s", "--cluster-prefixes=10.16.0.0/16,10.96.0.0/12", "--log-level=info",
+			"--nb-address=tcp:ovn-nb.kube-system.svc:6641", "--nb-cert=/etc/sallyport/ovn/cert", "--workers=8",
+			"--classless-services=everywhere",
+			"--return-path=Source", "--egress-liveness=1s", "--cluster-prefixes=10.16.0.0/16,10.96.0.0/12",
+			"--log-level=info",
 			"--isolation=Report", "--trusted-namespaces=kube-system,dns", "--attachment-namespaces=shared",
 		},
 		Southbound: []string{"tcp:192.0.2.1:6642"},
 	}
 	c := completedAccess(t, found, "--egress-liveness=3s").config
-	if d := c.Defaults; d.ClasslessServices != snapshot.ClasslessEverywhere || d.DefaultReturnPath != snapshot.ReturnBySource || d.BFDInterval != 3*time.Second || d.ClusterPrefixes.String() != "10.16.0.0/16,10.96.0.0/12" {
+	if d := c.Defaults; d.ClasslessServices != snapshot.ClasslessEverywhere ||
+		d.DefaultReturnPath != snapshot.ReturnBySource || d.BFDInterval != 3*time.Second ||
+		d.ClusterPrefixes.String() != "10.16.0.0/16,10.96.0.0/12" {
 		t.Errorf("settings %+v", d)
 	}
-	if d := c.Defaults; d.Isolation != snapshot.IsolationReport || d.TrustedNamespaces.String() != "kube-system,dns" || d.AttachmentNamespaces.String() != "shared" {
+	if d := c.Defaults; d.Isolation != snapshot.IsolationReport || d.TrustedNamespaces.String() != "kube-system,dns" ||
+		d.AttachmentNamespaces.String() != "shared" {
 		t.Errorf("isolation %s, trusted %q, attachments %q", d.Isolation, d.TrustedNamespaces, d.AttachmentNamespaces)
 	}
 	if c.Northbound.CertFile != "" {
 		t.Errorf("the certificate is a file of the controller's pod: %s", c.Northbound.CertFile)
 	}
-	if !slices.Equal(c.Northbound.Endpoints, []string{"tcp:ovn-nb.kube-system.svc:6641"}) || !slices.Equal(c.Southbound.Endpoints, []string{"tcp:192.0.2.1:6642"}) {
+	if !slices.Equal(c.Northbound.Endpoints, []string{"tcp:ovn-nb.kube-system.svc:6641"}) ||
+		!slices.Equal(c.Southbound.Endpoints, []string{"tcp:192.0.2.1:6642"}) {
 		t.Errorf("databases %v %v", c.Northbound.Endpoints, c.Southbound.Endpoints)
 	}
-	if d := completedAccess(t, kube.DiscoveredSettings{}).config.Defaults; d.BFDInterval != 200*time.Millisecond || d.ClasslessServices.String() != string(snapshot.ClasslessInProjects) {
+	if d := completedAccess(t, kube.DiscoveredSettings{}).config.Defaults; d.BFDInterval != 200*time.Millisecond ||
+		d.ClasslessServices.String() != string(snapshot.ClasslessInProjects) {
 		t.Errorf("settings where there is no controller: %+v", d)
 	}
 }
 
 func TestDatabasesAreThoseThatAreGivenBeforeThoseThatAreFound(t *testing.T) {
 	t.Setenv("OVN_SB_DB", "")
-	found := kube.DiscoveredSettings{ControllerArgs: []string{"--nb-address=tcp:argument:1"}, Northbound: []string{"tcp:found:1"}}
+	found := kube.DiscoveredSettings{
+		ControllerArgs: []string{"--nb-address=tcp:argument:1"},
+		Northbound:     []string{"tcp:found:1"},
+	}
 	for _, c := range []struct{ environment, flag, want string }{
-		{"", "", "tcp:found:1"}, {"tcp:a:1,tcp:b:1", "", "tcp:a:1,tcp:b:1"}, {"tcp:a:1", "--nb-address=tcp:given:1", "tcp:given:1"},
+		{"", "", "tcp:found:1"},
+		{"tcp:a:1,tcp:b:1", "", "tcp:a:1,tcp:b:1"},
+		{"tcp:a:1", "--nb-address=tcp:given:1", "tcp:given:1"},
 	} {
 		t.Setenv("OVN_NB_DB", c.environment)
 		var args []string
@@ -114,23 +132,47 @@ func TestDatabasesAreThoseThatAreGivenBeforeThoseThatAreFound(t *testing.T) {
 func objectWithCondition(kind, name, status, reason string) survey.Object {
 	return survey.Object{
 		Ref: state.Ref{Kind: kind, Namespace: "acme-shop", Name: name}, Conditions: []survey.Condition{
-			{Type: "Accepted", Status: "True"}, {Type: "Programmed", Status: status, Reason: reason, Message: "for a reason"},
+			{Type: "Accepted", Status: "True"},
+			{Type: "Programmed", Status: status, Reason: reason, Message: "for a reason"},
 		},
 	}
 }
 
 func TestStatusOfASurveyInAFile(t *testing.T) {
 	taken := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
-	s := &survey.Survey{Taken: taken, Unread: []survey.ReadFailure{{System: survey.Northbound, Problem: "connection refused"}}}
+	s := &survey.Survey{Taken: taken, Unread: []survey.ReadFailure{{
+		System:  survey.Northbound,
+		Problem: "connection refused",
+	}}}
 	s.Cluster = survey.Cluster{
 		Name: "lab", Version: "v1.35.4",
-		Networks: []survey.Network{{Object: survey.Object{Ref: state.Ref{Kind: "Subnet", Name: "ext"}}, Type: "cloud", Default: true, Subnets: []string{"ext"}}},
-		Subnets:  []survey.Subnet{{Object: survey.Object{Ref: state.Ref{Kind: "Subnet", Name: "ext"}}, Used: 7, Free: 93}},
-		EIps:     []survey.EIp{{Object: objectWithCondition("EIp", "front", "True", "")}, {Object: objectWithCondition("EIp", "back", "False", "PoolExhausted")}},
-		Services: []survey.Service{{Object: objectWithCondition("Service", "web", "True", ""), Ours: true}, {Object: objectWithCondition("Service", "others", "False", "Strange")}},
-		Nodes:    []survey.Node{{Object: survey.Object{Ref: state.Ref{Kind: "Node", Name: "node1"}}, Ready: true, Chassis: "c1"}},
+		Networks: []survey.Network{{
+			Object:  survey.Object{Ref: state.Ref{Kind: "Subnet", Name: "ext"}},
+			Type:    "cloud",
+			Default: true,
+			Subnets: []string{"ext"},
+		}},
+		Subnets: []survey.Subnet{{
+			Object: survey.Object{Ref: state.Ref{Kind: "Subnet", Name: "ext"}},
+			Used:   7,
+			Free:   93,
+		}},
+		EIps: []survey.EIp{
+			{Object: objectWithCondition("EIp", "front", "True", "")},
+			{Object: objectWithCondition("EIp", "back", "False", "PoolExhausted")},
+		},
+		Services: []survey.Service{
+			{Object: objectWithCondition("Service", "web", "True", ""), Ours: true},
+			{Object: objectWithCondition("Service", "others", "False", "Strange")},
+		},
+		Nodes: []survey.Node{{
+			Object:  survey.Object{Ref: state.Ref{Kind: "Node", Name: "node1"}},
+			Ready:   true,
+			Chassis: "c1",
+		}},
 		Leases: []survey.Lease{{
-			Object: survey.Object{Ref: state.Ref{Name: "kube-ovn-controller"}}, Holder: "one", Renewed: taken.Add(-time.Minute), Lasts: 30 * time.Second,
+			Object: survey.Object{Ref: state.Ref{Name: "kube-ovn-controller"}}, Holder: "one",
+			Renewed: taken.Add(-time.Minute), Lasts: 30 * time.Second,
 		}},
 	}
 	file := filepath.Join(t.TempDir(), "survey.json")
@@ -139,7 +181,8 @@ func TestStatusOfASurveyInAFile(t *testing.T) {
 	}
 	text := commandOutput(t, "status", "--survey", file)
 	for _, want := range []string{
-		"not read: OVN northbound database: connection refused", "ext", "7", "93", "default, not ready", "1 not", "acme-shop/back  PoolExhausted  for a reason",
+		"not read: OVN northbound database: connection refused", "ext", "7", "93", "default, not ready", "1 not",
+		"acme-shop/back  PoolExhausted  for a reason",
 		"c1 (missing)", "1m0s ago, expired",
 	} {
 		if !strings.Contains(text, want) {
@@ -149,10 +192,12 @@ func TestStatusOfASurveyInAFile(t *testing.T) {
 	if strings.Contains(text, "Strange") || strings.Contains(text, "\x1b") {
 		t.Errorf("it tells of what is not ours, or in colours where there is no terminal:\n%s", text)
 	}
-	if text := commandOutput(t, "status", "--survey", file, "-o", "json"); !strings.Contains(text, `"reason": "PoolExhausted"`) {
+	if text := commandOutput(t, "status", "--survey", file, "-o", "json"); !strings.Contains(text,
+		`"reason": "PoolExhausted"`) {
 		t.Errorf("as JSON: %s", text)
 	}
-	if text := commandOutput(t, "status", "--survey", file, "-o", "yaml"); !strings.Contains(text, "reason: PoolExhausted") {
+	if text := commandOutput(t, "status", "--survey", file, "-o", "yaml"); !strings.Contains(text,
+		"reason: PoolExhausted") {
 		t.Errorf("as YAML: %s", text)
 	}
 }
@@ -178,7 +223,10 @@ func TestUnknownOutputIsRefused(t *testing.T) {
 }
 
 func TestCalledAsPlugin(t *testing.T) {
-	for program, want := range map[string]string{"bin/sallyport": "sallyport", "/usr/local/bin/kubectl-sallyport": "kubectl sallyport"} {
+	for program, want := range map[string]string{
+		"bin/sallyport":                    "sallyport",
+		"/usr/local/bin/kubectl-sallyport": "kubectl sallyport",
+	} {
 		if got := displayName(program); got != want {
 			t.Errorf("%s: %s, want %s", program, got, want)
 		}
@@ -186,9 +234,14 @@ func TestCalledAsPlugin(t *testing.T) {
 }
 
 func TestPlanOfASurveyInAFile(t *testing.T) {
-	line := state.Line{Text: "+ NAT 203.0.113.9", Origin: state.Ref{Kind: "FIp", Namespace: "acme-shop", Name: "web"}, Held: true}
+	line := state.Line{
+		Text:   "+ NAT 203.0.113.9",
+		Origin: state.Ref{Kind: "FIp", Namespace: "acme-shop", Name: "web"},
+		Held:   true,
+	}
 	s := &survey.Survey{Taken: time.Unix(1, 0).UTC(), Shards: []survey.Shard{
-		{Name: "acme-shop", Differs: []survey.Difference{{Scope: "rows", Line: line}}}, {Name: "acme-other", Differs: []survey.Difference{{Scope: "rows", Line: line}}},
+		{Name: "acme-shop", Differs: []survey.Difference{{Scope: "rows", Line: line}}},
+		{Name: "acme-other", Differs: []survey.Difference{{Scope: "rows", Line: line}}},
 	}}
 	file := filepath.Join(t.TempDir(), "survey.json")
 	if err := writePrivateFile(file, s.Write); err != nil {

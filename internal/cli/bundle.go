@@ -18,8 +18,8 @@ import (
 // bundleSurveyName is the survey in a bundle.
 const bundleSurveyName = "survey.json"
 
-// writeBundle writes what was read and found to an archive. Nothing in it lets anybody in anywhere: a survey has no Secrets, tokens or keys,
-// and of annotations only those about networks (survey.KeepAnnotations).
+// writeBundle writes what was read and found to an archive. Nothing in it lets anybody in anywhere: a survey has no
+// Secrets, tokens or keys, and of annotations only those about networks (survey.KeepAnnotations).
 func writeBundle(path string, s *survey.Survey, r doctorReport) error {
 	return writePrivateFile(path, func(w io.Writer) error {
 		packed := gzip.NewWriter(w)
@@ -45,7 +45,12 @@ func (p bundleFile) addToArchive(archive *tar.Writer, taken time.Time) error {
 	if err := p.write(&content); err != nil {
 		return err
 	}
-	if err := archive.WriteHeader(&tar.Header{Name: "sallyport/" + p.name, Mode: 0o600, Size: int64(content.Len()), ModTime: taken}); err != nil {
+	if err := archive.WriteHeader(&tar.Header{
+		Name:    "sallyport/" + p.name,
+		Mode:    0o600,
+		Size:    int64(content.Len()),
+		ModTime: taken,
+	}); err != nil {
 		return err
 	}
 	_, err := archive.Write(content.Bytes())
@@ -70,9 +75,13 @@ func bundleFiles(s *survey.Survey, r doctorReport) []bundleFile {
 }
 
 func writeVersions(w io.Writer, s *survey.Survey, r doctorReport) error {
-	lines := []string{"sallyport " + r.Checked.Sallyport, "Kubernetes " + r.Checked.Kubernetes, "OVN northd " + r.Checked.OVN}
+	lines := []string{
+		"sallyport " + r.Checked.Sallyport, "Kubernetes " + r.Checked.Kubernetes,
+		"OVN northd " + r.Checked.OVN,
+	}
 	for _, n := range s.Cluster.Nodes {
-		lines = append(lines, fmt.Sprintf("node %s: Linux %s, Open vSwitch %s", n.Name, n.Kernel, s.Inspected[n.Name].Switch.Version))
+		lines = append(lines, fmt.Sprintf("node %s: Linux %s, Open vSwitch %s", n.Name, n.Kernel,
+			s.Inspected[n.Name].Switch.Version))
 	}
 	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
 	return err
@@ -113,8 +122,8 @@ func writeEvents(w io.Writer, s *survey.Survey) error {
 // maxArchiveFiles is how many files of an archive are looked at.
 const maxArchiveFiles = 100
 
-// readSurvey reads a survey, or that of a bundle, of at most so many bytes, packed or not. A bundle comes from somebody else, and a packed
-// megabyte can be a gigabyte of memory.
+// readSurvey reads a survey, or that of a bundle, of at most so many bytes, packed or not. A bundle comes from somebody
+// else, and a packed megabyte can be a gigabyte of memory.
 func readSurvey(from io.Reader, limit int64) (*survey.Survey, error) {
 	begin := bufio.NewReader(survey.LimitBytes(from, limit))
 	magic, err := begin.Peek(2)
@@ -138,5 +147,6 @@ func readSurvey(from io.Reader, limit int64) (*survey.Survey, error) {
 			return survey.Read(archive, limit)
 		}
 	}
-	return nil, fmt.Errorf("it is no bundle: its first %d files are not %s; make one with sallyport doctor --bundle", maxArchiveFiles, bundleSurveyName)
+	return nil, fmt.Errorf("it is no bundle: its first %d files are not %s; make one with sallyport doctor --bundle",
+		maxArchiveFiles, bundleSurveyName)
 }

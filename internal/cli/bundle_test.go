@@ -73,13 +73,21 @@ func TestBombsAreRefused(t *testing.T) {
 		file []byte
 		want string
 	}{
-		"blanks":        {packed("sallyport/survey.json", repeatedContent{`{"Taken": "2030-01-01T00:00:00Z"`, "        ", 20 << 20}), "bytes"},
-		"empty entries": {packed("sallyport/survey.json", repeatedContent{`{"Cluster": {"Pods": [{}`, ",{}", 15 << 20}), "entries"},
-		"empty texts":   {packed("sallyport/survey.json", repeatedContent{`{"Cluster": {"Absent": [""`, `,""`, 15 << 20}), "entries"},
-		"fields":        {packed("sallyport/survey.json", repeatedContent{`{"Inspected": {"":{}`, `,"":1`, 10 << 20}), "fields"},
-		"another file":  {packed("sallyport/zeros", repeatedContent{"", "00000000", 20 << 20}), "bytes"},
-		"many files":    {buildArchive(t, func(a *tar.Writer) { addEmptyFiles(t, a, 5000) }), "first 100 files"},
-		"not packed":    {bytes.Repeat([]byte(" "), limit+1), "bytes"},
+		"blanks": {packed("sallyport/survey.json",
+			repeatedContent{`{"Taken": "2030-01-01T00:00:00Z"`, "        ", 20 << 20}), "bytes"},
+		"empty entries": {
+			packed("sallyport/survey.json", repeatedContent{`{"Cluster": {"Pods": [{}`, ",{}", 15 << 20}),
+			"entries",
+		},
+		"empty texts": {packed("sallyport/survey.json",
+			repeatedContent{`{"Cluster": {"Absent": [""`, `,""`, 15 << 20}), "entries"},
+		"fields": {
+			packed("sallyport/survey.json", repeatedContent{`{"Inspected": {"":{}`, `,"":1`, 10 << 20}),
+			"fields",
+		},
+		"another file": {packed("sallyport/zeros", repeatedContent{"", "00000000", 20 << 20}), "bytes"},
+		"many files":   {buildArchive(t, func(a *tar.Writer) { addEmptyFiles(t, a, 5000) }), "first 100 files"},
+		"not packed":   {bytes.Repeat([]byte(" "), limit+1), "bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var err error
@@ -115,11 +123,14 @@ func TestLargeClusterIsNoBomb(t *testing.T) {
 // What other programs keep in annotations is in no survey and no bundle.
 func TestAnnotationsOfOthersAreLeftOut(t *testing.T) {
 	all := map[string]string{
-		"service.nlb.kube-dc.com/bind-on-eip": "front", "kube-dc.com/x": "1", "ovn.kubernetes.io/logical_switch": "s", "k8s.ovn.org/egress-service": "{}",
-		"kubectl.kubernetes.io/last-applied-configuration": "{secret}", "token.example/key": "secret", "evil-kube-dc.com/x": "secret", "plain": "secret",
+		"service.nlb.kube-dc.com/bind-on-eip": "front", "kube-dc.com/x": "1", "ovn.kubernetes.io/logical_switch": "s",
+		"k8s.ovn.org/egress-service":                       "{}",
+		"kubectl.kubernetes.io/last-applied-configuration": "{secret}", "token.example/key": "secret",
+		"evil-kube-dc.com/x": "secret", "plain": "secret",
 		"kube-dc.com.evil.example/x": "secret",
 	}
-	if got := survey.KeepAnnotations(all); len(got) != 4 || len(all) != 9 || strings.Contains(fmt.Sprint(got), "secret") {
+	if got := survey.KeepAnnotations(all); len(got) != 4 || len(all) != 9 ||
+		strings.Contains(fmt.Sprint(got), "secret") {
 		t.Errorf("kept %v", got)
 	}
 	s := surveytest.GenerateCluster(1)

@@ -29,7 +29,8 @@ func New(version string) *cobra.Command {
 		},
 	}
 	root.AddCommand(
-		labCommand(), planCommand(), statusCommand(), surveyCommand(), mapCommand(), explainCommand(), topCommand(), doctorCommand(version), uiCommand(version),
+		labCommand(), planCommand(), statusCommand(), surveyCommand(), mapCommand(), explainCommand(), topCommand(),
+		doctorCommand(version), uiCommand(version),
 		traceCommand(),
 	)
 	return root

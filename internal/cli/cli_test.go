@@ -45,7 +45,8 @@ func labUpBlueprint(t *testing.T, file string, args ...string) (blueprint.Bluepr
 		return n
 	}
 	return resolveBlueprint(cmd, path, blueprint.Blueprint{
-		Nodes: number("nodes"), Gateways: number("gateways"), Raft: number("ovn-raft"), FakeNodes: number("fake-nodes"), FakePods: number("fake-pods"),
+		Nodes: number("nodes"), Gateways: number("gateways"), Raft: number("ovn-raft"), FakeNodes: number("fake-nodes"),
+		FakePods: number("fake-pods"),
 	})
 }
 
@@ -60,9 +61,14 @@ func TestFlagsAreLaidOverTheFile(t *testing.T) {
 		{file, nil, [7]int{5, 4, 3, 7, 8, 2, 0}},
 		{"", []string{"--nodes=5"}, [7]int{5, 2, 1, 0, 0, 2, 2}},
 		{file, []string{"--nodes=3", "--ovn-raft=1"}, [7]int{3, 3, 1, 7, 8, 2, 0}}, // given, though it is the default
-		{file, []string{"--nodes=6", "--gateways=1", "--ovn-raft=5", "--fake-nodes=0", "--fake-pods=0"}, [7]int{6, 1, 5, 0, 0, 2, 0}},
-		{"", []string{"--nodes=1"}, [7]int{1, 1, 1, 0, 0, 2, 2}},                 // no more gateways than nodes,
-		{"", []string{"--nodes=1", "--gateways=2"}, [7]int{1, 2, 1, 0, 0, 2, 2}}, // unless asked for: then Check complains
+		{
+			file,
+			[]string{"--nodes=6", "--gateways=1", "--ovn-raft=5", "--fake-nodes=0", "--fake-pods=0"},
+			[7]int{6, 1, 5, 0, 0, 2, 0},
+		},
+		{"", []string{"--nodes=1"}, [7]int{1, 1, 1, 0, 0, 2, 2}}, // no more gateways than nodes,
+		// unless asked for: then Check complains
+		{"", []string{"--nodes=1", "--gateways=2"}, [7]int{1, 2, 1, 0, 0, 2, 2}},
 	} {
 		b, err := labUpBlueprint(t, c.file, c.args...)
 		got := [7]int{b.Nodes, b.Gateways, b.Raft, b.FakeNodes, b.FakePods, len(b.Networks), len(b.Uplinks)}
@@ -76,7 +82,11 @@ func TestFlagsAreLaidOverTheFile(t *testing.T) {
 }
 
 func TestAnnounceSaysWhatIsWrong(t *testing.T) {
-	for _, args := range [][]string{{"node1"}, {"node1", "198.18.10.1"}, {"node1", "198.18.10.1/32", "--withdraw", "--uplink", "uplink-a"}} {
+	for _, args := range [][]string{
+		{"node1"},
+		{"node1", "198.18.10.1"},
+		{"node1", "198.18.10.1/32", "--withdraw", "--uplink", "uplink-a"},
+	} {
 		cmd := labAnnounceCommand(&labFlags{name: "no-such-lab"})
 		cmd.SetArgs(args)
 		cmd.SilenceUsage, cmd.SilenceErrors = true, true

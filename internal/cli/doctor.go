@@ -49,14 +49,16 @@ Secrets, tokens or keys in it; there are names and addresses.`,
 	}
 	o.addFlags(cmd)
 	o.addFlag(cmd)
-	cmd.Flags().TextVar(&o.minSeverity, "severity", diagnosis.Info, "print what is at least so bad: info, warning or error")
+	cmd.Flags().TextVar(&o.minSeverity, "severity", diagnosis.Info,
+		"print what is at least so bad: info, warning or error")
 	cmd.Flags().StringVar(&o.bundlePath, "bundle", "", "file for an archive (tar.gz) of what was read and found")
 	return cmd
 }
 
 func (o *doctorOptions) runDoctor(cmd *cobra.Command, version string) error {
 	done := showProgress(cmd, "reading the cluster and asking its nodes")
-	s, err := o.takeSurvey(cmd.Context(), observer.Scope{AllShards: true, Sync: true, PlanInspections: questionsToAllNodes})
+	s, err := o.takeSurvey(cmd.Context(),
+		observer.Scope{AllShards: true, Sync: true, PlanInspections: questionsToAllNodes})
 	done()
 	if err != nil {
 		return err
@@ -68,7 +70,9 @@ func (o *doctorOptions) runDoctor(cmd *cobra.Command, version string) error {
 		}
 	}
 	shown := report
-	shown.Findings = slices.DeleteFunc(slices.Clone(report.Findings), func(f diagnosis.Finding) bool { return f.Severity < o.minSeverity })
+	shown.Findings = slices.DeleteFunc(slices.Clone(report.Findings), func(f diagnosis.Finding) bool {
+		return f.Severity < o.minSeverity
+	})
 	if err := o.printResult(cmd, shown, shown.printText); err != nil {
 		return err
 	}
@@ -103,8 +107,10 @@ type checkSummary struct {
 func newDoctorReport(s *survey.Survey, version string) doctorReport {
 	c := s.Cluster
 	r := doctorReport{Cluster: c.Name, Taken: s.Taken, Findings: diagnosis.CheckCluster(s), Checked: checkSummary{
-		Sallyport: version, Kubernetes: c.Version, OVN: s.Logical.Options["northd_internal_version"], FindingCodes: len(diagnosis.Codes),
-		Projects: len(c.Projects), Objects: len(c.EIps) + len(c.FIps) + len(c.Services) + len(c.EgressIPs) + len(c.EgressServices) + len(c.EgressRoutes),
+		Sallyport: version, Kubernetes: c.Version, OVN: s.Logical.Options["northd_internal_version"],
+		FindingCodes: len(diagnosis.Codes),
+		Projects:     len(c.Projects), Objects: len(c.EIps) + len(c.FIps) + len(c.Services) + len(c.EgressIPs) +
+			len(c.EgressServices) + len(c.EgressRoutes),
 		Nodes: len(c.Nodes),
 	}}
 	for _, i := range s.Inspected {
@@ -142,7 +148,11 @@ const maxFindingsPerCode = 10
 
 // printText prints the findings, those of one code together, and what was looked at.
 func (r doctorReport) printText(w io.Writer, c colorizer) error {
-	dye := map[diagnosis.Severity]func(string) string{diagnosis.Error: c.red, diagnosis.Warning: c.yellow, diagnosis.Info: c.faint}
+	dye := map[diagnosis.Severity]func(string) string{
+		diagnosis.Error:   c.red,
+		diagnosis.Warning: c.yellow,
+		diagnosis.Info:    c.faint,
+	}
 	for rest := r.Findings; len(rest) > 0; {
 		first := rest[0]
 		same := func(f diagnosis.Finding) bool {
@@ -182,7 +192,9 @@ func (r doctorReport) summarize() string {
 	k := r.Checked
 	looked := fmt.Sprintf("looked for %d kinds of faults in %d projects, %d addresses and Services, and %d nodes, of which %d answered",
 		k.FindingCodes, k.Projects, k.Objects, k.Nodes, k.AnsweredNodes)
-	for _, v := range []struct{ name, version string }{{"Kubernetes", strings.TrimPrefix(k.Kubernetes, "v")}, {"OVN", k.OVN}} {
+	for _, v := range []struct {
+		name, version string
+	}{{"Kubernetes", strings.TrimPrefix(k.Kubernetes, "v")}, {"OVN", k.OVN}} {
 		if v.version != "" {
 			looked += "; " + v.name + " " + v.version
 		}

@@ -85,7 +85,8 @@ func TestDoctorSeverity(t *testing.T) {
 	if strings.Contains(out, "KubernetesTooOld") || err == nil || ExitCode(err) != 1 {
 		t.Errorf("%v\n%s", err, out)
 	}
-	if out, err := runDoctor(t, s, "--severity", "bad"); err == nil || !strings.Contains(err.Error(), "info, warning and error") {
+	if out, err := runDoctor(t, s, "--severity", "bad"); err == nil ||
+		!strings.Contains(err.Error(), "info, warning and error") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -96,12 +97,14 @@ func TestDoctorAsData(t *testing.T) {
 		t.Error("a cluster with faults has none")
 	}
 	var r doctorReport
-	if err := json.Unmarshal([]byte(out), &r); err != nil || len(r.Findings) == 0 || r.Checked.Projects != 5 || r.Checked.Sallyport != "1.2.3" {
+	if err := json.Unmarshal([]byte(out), &r); err != nil || len(r.Findings) == 0 || r.Checked.Projects != 5 ||
+		r.Checked.Sallyport != "1.2.3" {
 		t.Errorf("%v: %+v", err, r)
 	}
 }
 
-// A bundle says what the cluster said, and every command takes it in the place of a survey. What somebody applied is not in it.
+// A bundle says what the cluster said, and every command takes it in the place of a survey. What somebody applied is
+// not in it.
 func TestBundle(t *testing.T) {
 	const secret, lastApplied, kept = "hunter2", "kubectl.kubernetes.io/last-applied-configuration", "kube-dc.com/kept"
 	s := surveytest.GenerateCluster(5)
@@ -128,7 +131,10 @@ func TestBundle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"survey.json", "findings.json", "findings.txt", "versions.txt", "plan.txt", "conditions.txt", "events.txt", kept} {
+	for _, part := range []string{
+		"survey.json", "findings.json", "findings.txt", "versions.txt", "plan.txt",
+		"conditions.txt", "events.txt", kept,
+	} {
 		if !strings.Contains(string(content), part) {
 			t.Errorf("%s is not in the bundle", part)
 		}

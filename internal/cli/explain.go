@@ -57,7 +57,9 @@ Nodes on the way are asked through their agents, where there are any.`,
   sallyport explain egressip/out -o yaml  the same as data`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: e.completeSubject,
-		RunE:              func(cmd *cobra.Command, args []string) error { return e.runExplain(cmd, strings.Join(args, "/")) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return e.runExplain(cmd, strings.Join(args, "/"))
+		},
 	}
 	e.addFlags(cmd)
 	e.addFlag(cmd)
@@ -80,7 +82,9 @@ func (e *explainOptions) runExplain(cmd *cobra.Command, text string) error {
 	if err != nil {
 		return err
 	}
-	if err := e.printResult(cmd, x, func(w io.Writer, i colorizer) error { return printExplanation(w, i, x.Text(e.verbose), x.Healthy) }); err != nil {
+	if err := e.printResult(cmd, x, func(w io.Writer, i colorizer) error {
+		return printExplanation(w, i, x.Text(e.verbose), x.Healthy)
+	}); err != nil {
 		return err
 	}
 	if e.exitCode && !x.Healthy {
@@ -114,7 +118,8 @@ func (e *explainOptions) nodeQuestions(s *survey.Survey, text string) []kubedcv1
 	return diagnosis.PlanInspections(s, diagnosis.InspectionScope{Nodes: nodes})
 }
 
-// explainSubject explains what somebody means. While Kubernetes can't be read, nobody knows, and that is what is explained.
+// explainSubject explains what somebody means. While Kubernetes can't be read, nobody knows, and that is what is
+// explained.
 func (e *explainOptions) explainSubject(s *survey.Survey, text string) (explain.Explanation, error) {
 	findings := diagnosis.CheckCluster(s)
 	subject, err := explain.Resolve(s, text, e.namespace)
@@ -157,7 +162,9 @@ func printExplanation(w io.Writer, i colorizer, text string, works bool) error {
 const completionTimeout = 2 * time.Second
 
 // completeSubject completes kinds, and names of objects of the cluster.
-func (e *explainOptions) completeSubject(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+func (e *explainOptions) completeSubject(cmd *cobra.Command, args []string, typed string) ([]string,
+	cobra.ShellCompDirective,
+) {
 	word, _, chosen := strings.Cut(typed, "/")
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

@@ -20,14 +20,19 @@ import (
 	"github.com/sallyport/sallyport/internal/survey/surveytest"
 )
 
-// hostileText is what somebody writes who wants to order an operator's terminal about, or to make it say what is not so: it clears the screen,
-// sets the title, turns the direction of text, and forges a line. Of each family of such characters there is one, as UTF-8 and as a byte.
+// hostileText is what somebody writes who wants to order an operator's terminal about, or to make it say what is not
+// so: it clears the screen, sets the title, turns the direction of text, and forges a line. Of each family of such
+// characters there is one, as UTF-8 and as a byte.
 const hostileText = "\x1b[2J\x1b[H\x1b]0;pwned\x07\u009b31m\x7f\u0085\u200f\u202e\u2066\r\nFORGED: 0 errors\x00"
 
 // enumFields are fields with words that code decides by. Nobody who writes objects chooses them.
-var enumFields = []string{"Kind", "Type", "Status", "Protocol", "Scope", "System", "Action", "Verdict", "Method", "Return", "Phase", "ReturnPath"}
+var enumFields = []string{
+	"Kind", "Type", "Status", "Protocol", "Scope", "System", "Action", "Verdict", "Method",
+	"Return", "Phase", "ReturnPath",
+}
 
-// poisonTexts appends hostile text to every text of a survey that users can write, and to names of labels and annotations.
+// poisonTexts appends hostile text to every text of a survey that users can write, and to names of labels and
+// annotations.
 func poisonTexts(value any, field string) any {
 	switch v := value.(type) {
 	case string:
@@ -65,7 +70,8 @@ func isParsedValue(text string) bool {
 	return address == nil || prefix == nil || port == nil || moment == nil || mac == nil
 }
 
-// writePoisonedSurvey is a file with a survey of a cluster whose tenants are hostile. Only: texts of these fields; none: of all.
+// writePoisonedSurvey is a file with a survey of a cluster whose tenants are hostile. Only: texts of these fields;
+// none: of all.
 func writePoisonedSurvey(t *testing.T, s *survey.Survey, only ...string) string {
 	t.Helper()
 	raw, err := json.Marshal(s)
@@ -135,10 +141,15 @@ func commandsFor(s *survey.Survey) (out [][]string) {
 		}
 	}
 	out = append(out,
-		[]string{"plan"}, []string{"survey"}, []string{"map"}, []string{"map", "-o", "svg"}, []string{"map", "-o", "md"}, []string{"map", "-o", "json"},
-		[]string{"map", "globex/prod"}, []string{"map", "globex/prod", "-o", "svg"}, []string{"explain", "198.18.0.102"}, []string{"explain", "none/such"})
+		[]string{"plan"}, []string{"survey"}, []string{"map"}, []string{"map", "-o", "svg"},
+		[]string{"map", "-o", "md"}, []string{"map", "-o", "json"},
+		[]string{"map", "globex/prod"}, []string{"map", "globex/prod", "-o", "svg"},
+		[]string{"explain", "198.18.0.102"}, []string{"explain", "none/such"})
 	for _, format := range []string{formatText, formatJSON, formatYAML} {
-		for _, command := range []string{"status", "doctor", "top", "explain svc", "trace 203.0.113.10 198.18.0.102:22 -v", "explain node/node1 -v"} {
+		for _, command := range []string{
+			"status", "doctor", "top", "explain svc",
+			"trace 203.0.113.10 198.18.0.102:22 -v", "explain node/node1 -v",
+		} {
 			out = append(out, append(strings.Fields(command), "-o", format))
 		}
 	}
@@ -148,8 +159,14 @@ func commandsFor(s *survey.Survey) (out [][]string) {
 // Whatever tenants write, what commands print is text in lines of their own, in every format.
 func TestHostileTextIsVisible(t *testing.T) {
 	s := surveytest.GenerateCluster(3)
-	free := []string{"Message", "Reason", "Waiting", "Problem", "Holder", "Annotations", "Labels", "Selector", "Class", "Hosts", "Listeners", "Target", "Text", "Version"}
-	for name, file := range map[string]string{"texts": writePoisonedSurvey(t, s, free...), "everything": writePoisonedSurvey(t, s)} {
+	free := []string{
+		"Message", "Reason", "Waiting", "Problem", "Holder", "Annotations", "Labels", "Selector", "Class",
+		"Hosts", "Listeners", "Target", "Text", "Version",
+	}
+	for name, file := range map[string]string{
+		"texts":      writePoisonedSurvey(t, s, free...),
+		"everything": writePoisonedSurvey(t, s),
+	} {
 		t.Run(name, func(t *testing.T) {
 			seen := 0
 			for _, args := range commandsFor(s) {
@@ -187,7 +204,8 @@ func combinedOutput(t *testing.T, args ...string) (string, error) {
 // The texts in a bundle are read in a terminal, too.
 func TestHostileTextInABundleIsVisible(t *testing.T) {
 	bundle := filepath.Join(t.TempDir(), "bundle.tar.gz")
-	_, _ = combinedOutput(t, "doctor", "--survey", writePoisonedSurvey(t, surveytest.GenerateCluster(2)), "--bundle", bundle)
+	_, _ = combinedOutput(t, "doctor", "--survey", writePoisonedSurvey(t, surveytest.GenerateCluster(2)), "--bundle",
+		bundle)
 	raw, err := os.ReadFile(bundle)
 	if err != nil {
 		t.Fatal(err)

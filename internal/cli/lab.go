@@ -30,7 +30,8 @@ func (f *labFlags) openLab() (*lab.Lab, error) { return lab.Open(f.name) }
 func labCommand() *cobra.Command {
 	flags := &labFlags{}
 	cmd := &cobra.Command{Use: "lab", Short: "Run a real cluster with external networks on this machine", Long: labHelp}
-	cmd.PersistentFlags().StringVar(&flags.name, "lab", envOrDefault("SALLYPORT_LAB", "lab"), "name of the lab; several can run side by side (env SALLYPORT_LAB)")
+	cmd.PersistentFlags().StringVar(&flags.name, "lab", envOrDefault("SALLYPORT_LAB", "lab"),
+		"name of the lab; several can run side by side (env SALLYPORT_LAB)")
 	cmd.AddCommand(
 		labUpCommand(flags), labDownCommand(flags), labListCommand(), labPartsCommand(), labInstallCommand(flags),
 		labStatusCommand(flags), labKubeconfigCommand(flags), labEnvCommand(flags), labLogsCommand(flags),
@@ -68,7 +69,8 @@ func labUpCommand(flags *labFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeout, fmt.Errorf("not usable after %s (--timeout)", timeout))
+			ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeout,
+				fmt.Errorf("not usable after %s (--timeout)", timeout))
 			defer cancel()
 			cmd.SetContext(ctx)
 			return startLab(cmd, lab.Options{Name: flags.name, Blueprint: b, KeepFailed: keep})
@@ -79,7 +81,8 @@ func labUpCommand(flags *labFlags) *cobra.Command {
 	f.BoolVar(&keep, "keep-failed", false, "when the lab can't be started, leave it as it is for a look at its logs")
 	f.StringVar(&topology, "topology", "", "file with nodes, networks and uplinks (see docs/howto/lab.md)")
 	f.IntVar(&asked.Nodes, "nodes", asked.Nodes, "nodes with a data plane")
-	f.IntVar(&asked.Gateways, "gateways", asked.Gateways, "how many of the nodes, the last ones, may hold external gateways")
+	f.IntVar(&asked.Gateways, "gateways", asked.Gateways,
+		"how many of the nodes, the last ones, may hold external gateways")
 	f.IntVar(&asked.Raft, "ovn-raft", asked.Raft, "servers of each OVN database; 3 makes a cluster")
 	f.IntVar(&asked.FakeNodes, "fake-nodes", 0, "nodes that exist in the APIs only, for control-plane benchmarks")
 	f.IntVar(&asked.FakePods, "fake-pods", 0, "pods on the fake nodes, with addresses from Kube-OVN")
@@ -97,7 +100,8 @@ func resolveBlueprint(cmd *cobra.Command, topology string, asked blueprint.Bluep
 		b = loaded
 	}
 	for name, field := range map[string][2]*int{
-		"nodes": {&b.Nodes, &asked.Nodes}, "gateways": {&b.Gateways, &asked.Gateways}, "ovn-raft": {&b.Raft, &asked.Raft},
+		"nodes": {&b.Nodes, &asked.Nodes}, "gateways": {&b.Gateways, &asked.Gateways},
+		"ovn-raft":   {&b.Raft, &asked.Raft},
 		"fake-nodes": {&b.FakeNodes, &asked.FakeNodes}, "fake-pods": {&b.FakePods, &asked.FakePods},
 	} {
 		if cmd.Flags().Changed(name) {
@@ -117,7 +121,8 @@ func startLab(cmd *cobra.Command, o lab.Options) error {
 	o.Progress = func(line string) { fmt.Fprintln(out, line) }
 	o.Event = func(e daemon.Event) {
 		if e.Step != nil {
-			fmt.Fprintf(out, "%6.2fs  %-22s took %5.2fs\n", e.Step.End.Seconds(), e.Step.Name, (e.Step.End - e.Step.Begin).Seconds())
+			fmt.Fprintf(out, "%6.2fs  %-22s took %5.2fs\n", e.Step.End.Seconds(), e.Step.Name,
+				(e.Step.End - e.Step.Begin).Seconds())
 		}
 		if e.Usage != nil {
 			usage = *e.Usage
@@ -128,8 +133,10 @@ func startLab(cmd *cobra.Command, o lab.Options) error {
 	}
 	name, b := o.Name, o.Blueprint
 	fmt.Fprintf(out, "lab %q is up after %.1fs: %d nodes, %d fake nodes, %d fake pods, %d networks; %d processes, %d MiB\n\n",
-		name, time.Since(begun).Seconds(), b.Nodes, b.FakeNodes, b.FakePods, len(b.Networks), usage.Processes, usage.Memory>>20)
-	fmt.Fprintf(out, "  eval \"$(sallyport lab env%s)\"    kubectl, ovn-nbctl and ovn-sbctl talk to it\n", labFlagSuffix(name))
+		name, time.Since(begun).Seconds(), b.Nodes, b.FakeNodes, b.FakePods, len(b.Networks), usage.Processes,
+		usage.Memory>>20)
+	fmt.Fprintf(out, "  eval \"$(sallyport lab env%s)\"    kubectl, ovn-nbctl and ovn-sbctl talk to it\n",
+		labFlagSuffix(name))
 	fmt.Fprintf(out, "  sallyport lab down%s               end it\n", labFlagSuffix(name))
 	return nil
 }

@@ -36,7 +36,8 @@ are named now and is withdrawn from the others. The node gets no address by this
 			return l.Announce(cmd.Context(), args[0], prefix, uplinks...)
 		},
 	}
-	cmd.Flags().StringSliceVar(&uplinks, "uplink", nil, "announce to the router of this uplink only; may be given several times (default all with BGP)")
+	cmd.Flags().StringSliceVar(&uplinks, "uplink", nil,
+		"announce to the router of this uplink only; may be given several times (default all with BGP)")
 	cmd.Flags().BoolVar(&withdraw, "withdraw", false, "announce it no longer, by any uplink")
 	cmd.MarkFlagsMutuallyExclusive("uplink", "withdraw")
 	return cmd

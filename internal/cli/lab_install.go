@@ -37,23 +37,30 @@ resume.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
 			defer cancel()
-			what.Manifests, what.Program = fileBesideProgram(what.Manifests, "sallyport.yaml"), fileBesideProgram(what.Program, lab.Controller)
+			what.Manifests, what.Program = fileBesideProgram(what.Manifests, "sallyport.yaml"),
+				fileBesideProgram(what.Program, lab.Controller)
 			if err := l.Install(ctx, what); err != nil {
 				return err
 			}
 			if agents {
-				if err := l.InstallAgents(ctx, fileBesideProgram(agentManifests, lab.Agent+".yaml"), fileBesideProgram(agent, lab.Agent)); err != nil {
+				if err := l.InstallAgents(ctx, fileBesideProgram(agentManifests, lab.Agent+".yaml"),
+					fileBesideProgram(agent, lab.Agent)); err != nil {
 					return err
 				}
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "Sallyport is installed in lab %q; its log: sallyport lab logs %s --lab %s\n", l.Name, lab.Controller, l.Name)
+			fmt.Fprintf(cmd.OutOrStdout(),
+				"Sallyport is installed in lab %q; its log: sallyport lab logs %s --lab %s\n", l.Name, lab.Controller,
+				l.Name)
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&what.Manifests, "manifests", "", "the rendered chart, from make chart; empty: sallyport.yaml beside this program")
-	cmd.Flags().StringVar(&what.Program, "controller", "", "the controller, from make build; empty: that beside this program")
+	cmd.Flags().StringVar(&what.Manifests, "manifests", "",
+		"the rendered chart, from make chart; empty: sallyport.yaml beside this program")
+	cmd.Flags().StringVar(&what.Program, "controller", "",
+		"the controller, from make build; empty: that beside this program")
 	cmd.Flags().BoolVar(&agents, "agents", false, "run the agent on each node, too")
-	cmd.Flags().StringVar(&agentManifests, "agent-manifests", "", "the rendered chart of the agent, from make chart; empty: that beside this program")
+	cmd.Flags().StringVar(&agentManifests, "agent-manifests", "",
+		"the rendered chart of the agent, from make chart; empty: that beside this program")
 	cmd.Flags().StringVar(&agent, "agent", "", "the agent, from make build; empty: that beside this program")
 	return cmd
 }

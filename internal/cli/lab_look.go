@@ -105,8 +105,10 @@ func labEnvCommand(flags *labFlags) *cobra.Command {
 				return err
 			}
 			out := cmd.OutOrStdout()
-			fmt.Fprintf(out, "export SALLYPORT_LAB=%s\nexport KUBECONFIG=%s\nexport PATH=%s:$PATH\n", l.Name, l.Kubeconfig(), set.Bin())
-			fmt.Fprintf(out, "export OVN_NB_DB=%s\nexport OVN_SB_DB=%s\n", l.Database("nb", status.Blueprint.Raft), l.Database("sb", status.Blueprint.Raft))
+			fmt.Fprintf(out, "export SALLYPORT_LAB=%s\nexport KUBECONFIG=%s\nexport PATH=%s:$PATH\n", l.Name,
+				l.Kubeconfig(), set.Bin())
+			fmt.Fprintf(out, "export OVN_NB_DB=%s\nexport OVN_SB_DB=%s\n", l.Database("nb", status.Blueprint.Raft),
+				l.Database("sb", status.Blueprint.Raft))
 			return nil
 		},
 	}

@@ -86,7 +86,8 @@ func renderMap(s *survey.Survey, project []string, format string, theme drawing.
 		return g.RenderSVG(theme), nil
 	case formatMarkdown:
 		if len(project) > 0 {
-			return "", fmt.Errorf("-o %s is about the whole cluster; leave the project out, or use -o %s", formatMarkdown, formatText)
+			return "", fmt.Errorf("-o %s is about the whole cluster; leave the project out, or use -o %s",
+				formatMarkdown, formatText)
 		}
 		return g.RenderMarkdown(findings), nil
 	case formatJSON:

@@ -56,8 +56,9 @@ func (o *outputFlags) printResult(cmd *cobra.Command, value any, text func(io.Wr
 	}
 }
 
-// safeWriter is where commands print. Nothing passes it that a terminal obeys, but the colours of ink on a terminal: what commands print is
-// full of what users wrote. Newlines and tabs pass; those of users' texts are spelled out where they are read (survey.EscapeControlChars).
+// safeWriter is where commands print. Nothing passes it that a terminal obeys, but the colours of ink on a terminal:
+// what commands print is full of what users wrote. Newlines and tabs pass; those of users' texts are spelled out where
+// they are read (survey.EscapeControlChars).
 type safeWriter struct {
 	out         io.Writer
 	terminal    bool

@@ -60,7 +60,8 @@ and ends with the object that asked for it.`,
 	}
 	o.access.addFlags(cmd)
 	f := cmd.Flags()
-	f.VisitAll(func(f *pflag.Flag) { f.Hidden = false }) // manifests in files are not in a cluster where settings could be found
+	// manifests in files are not in a cluster where settings could be found
+	f.VisitAll(func(f *pflag.Flag) { f.Hidden = false })
 	f.StringSliceVarP(&o.files, "filename", "f", nil, "file or directory of manifests to read instead of a cluster")
 	f.BoolVar(&o.exitCode, "exit-code", false, "end with 1 when something would be written")
 	return cmd
@@ -100,15 +101,18 @@ func preparePlans(ctx context.Context, world *snapshot.VpcInput) ([]state.Plan, 
 	if err := want.Err(); err != nil {
 		return nil, nil, err
 	}
-	objects, err := state.PreparePlan(ctx, state.EmptyTarget[intent.ObjectKey, intent.Object]("Kubernetes objects"), want.Objects)
+	objects, err := state.PreparePlan(ctx, state.EmptyTarget[intent.ObjectKey, intent.Object]("Kubernetes objects"),
+		want.Objects)
 	if err != nil {
 		return nil, nil, err
 	}
-	elements, err := state.PreparePlan(ctx, state.EmptyTarget[intent.VpcEntryKey, intent.VpcEntry]("elements of the Vpc's lists"), want.VpcEntries)
+	elements, err := state.PreparePlan(ctx,
+		state.EmptyTarget[intent.VpcEntryKey, intent.VpcEntry]("elements of the Vpc's lists"), want.VpcEntries)
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := state.PreparePlan(ctx, state.EmptyTarget[intent.RowKey, intent.Row]("rows of the OVN northbound database"), want.Rows)
+	rows, err := state.PreparePlan(ctx, state.EmptyTarget[intent.RowKey,
+		intent.Row]("rows of the OVN northbound database"), want.Rows)
 	return []state.Plan{objects, elements, rows}, verdicts, err
 }
 

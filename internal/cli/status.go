@@ -104,17 +104,22 @@ type leader struct {
 
 func newOverview(s *survey.Survey) overview {
 	out := overview{
-		Cluster: s.Cluster.Name, Version: s.Cluster.Version, Taken: s.Taken, Unread: s.Unread, Networks: listPools(&s.Cluster), Objects: countObjects(&s.Cluster),
+		Cluster: s.Cluster.Name, Version: s.Cluster.Version, Taken: s.Taken, Unread: s.Unread,
+		Networks: listPools(&s.Cluster), Objects: countObjects(&s.Cluster),
 	}
 	for _, n := range s.Cluster.Nodes {
 		out.Nodes = append(out.Nodes, nodeStatus{
-			Name: n.Name, Ready: n.Ready, Chassis: n.Chassis, Gateway: n.Gateway, Egress: n.Assignable, Agent: agentState(&s.Cluster, n.Name),
-			ChassisKnown: slices.ContainsFunc(s.Logical.Chassis, func(c logical.Chassis) bool { return c.Name == n.Chassis }),
+			Name: n.Name, Ready: n.Ready, Chassis: n.Chassis, Gateway: n.Gateway, Egress: n.Assignable,
+			Agent: agentState(&s.Cluster, n.Name),
+			ChassisKnown: slices.ContainsFunc(s.Logical.Chassis, func(c logical.Chassis) bool {
+				return c.Name == n.Chassis
+			}),
 		})
 	}
 	for _, l := range s.Cluster.Leases {
 		out.Leaders = append(out.Leaders, leader{
-			Name: l.Name, Holder: l.Holder, Renewed: l.Renewed, Expired: l.Lasts > 0 && s.Taken.Sub(l.Renewed) > l.Lasts,
+			Name: l.Name, Holder: l.Holder, Renewed: l.Renewed, Expired: l.Lasts > 0 &&
+				s.Taken.Sub(l.Renewed) > l.Lasts,
 		})
 	}
 	return out
@@ -136,7 +141,8 @@ func listPools(c *survey.Cluster) (out []pool) {
 			of.Subnet = name
 			if i := slices.IndexFunc(c.Subnets, func(s survey.Subnet) bool { return s.Name == name }); i >= 0 {
 				s := c.Subnets[i]
-				of.Prefix, of.Gateway, of.Used, of.Free, of.Ready = joinStringers(s.Prefixes), joinStringers(s.Gateways), s.Used, s.Free, s.Ready
+				of.Prefix, of.Gateway, of.Used, of.Free, of.Ready = joinStringers(s.Prefixes),
+					joinStringers(s.Gateways), s.Used, s.Free, s.Ready
 			}
 			out = append(out, of)
 		}
@@ -161,7 +167,9 @@ func countObjects(c *survey.Cluster) []kindCount {
 		countProgrammed("FIps", c.FIps, func(o survey.FIp) survey.Object { return o.Object }),
 		countProgrammed("Services", ours, func(o survey.Service) survey.Object { return o.Object }),
 		countProgrammed("EgressIPs", c.EgressIPs, func(o survey.EgressIP) survey.Object { return o.Object }),
-		countProgrammed("EgressServices", c.EgressServices, func(o survey.EgressPolicy) survey.Object { return o.Object }),
+		countProgrammed("EgressServices", c.EgressServices, func(o survey.EgressPolicy) survey.Object {
+			return o.Object
+		}),
 		countProgrammed("EgressRoutes", c.EgressRoutes, func(o survey.EgressPolicy) survey.Object { return o.Object }),
 		countProgrammed("NodePaths", c.NodePaths, func(o survey.NodePath) survey.Object { return o.Object }),
 	}
@@ -176,14 +184,23 @@ func countProgrammed[V any](kind string, list []V, object func(V) survey.Object)
 			continue
 		}
 		why := firstFalseCondition(o)
-		out.NotProgrammed = append(out.NotProgrammed, failingObject{Object: strings.TrimPrefix(o.Namespace+"/"+o.Name, "/"), Reason: why.Reason, Message: why.Message})
+		out.NotProgrammed = append(out.NotProgrammed,
+			failingObject{
+				Object:  strings.TrimPrefix(o.Namespace+"/"+o.Name, "/"),
+				Reason:  why.Reason,
+				Message: why.Message,
+			})
 	}
 	return out
 }
 
-// firstFalseCondition is the condition that says why an object is not in force: the first that is false, in the order in which they depend on each other.
+// firstFalseCondition is the condition that says why an object is not in force: the first that is false, in the order
+// in which they depend on each other.
 func firstFalseCondition(o survey.Object) survey.Condition {
-	for _, kind := range []string{kubedcv1.ConditionAccepted, kubedcv1.ConditionResolvedRefs, kubedcv1.ConditionProgrammed} {
+	for _, kind := range []string{
+		kubedcv1.ConditionAccepted, kubedcv1.ConditionResolvedRefs,
+		kubedcv1.ConditionProgrammed,
+	} {
 		if c := o.Condition(kind); c.Type != "" && c.Status != "True" {
 			return c
 		}
@@ -215,7 +232,8 @@ func agentState(c *survey.Cluster, node string) string {
 }
 
 func (v overview) printText(w io.Writer, i colorizer) error {
-	fmt.Fprintf(w, "%s  Kubernetes %s  %s\n", i.bold(v.Cluster), v.Version, i.faint(v.Taken.Local().Format(time.DateTime)))
+	fmt.Fprintf(w, "%s  Kubernetes %s  %s\n", i.bold(v.Cluster), v.Version,
+		i.faint(v.Taken.Local().Format(time.DateTime)))
 	for _, u := range v.Unread {
 		fmt.Fprintf(w, "%s %s: %s\n", i.red("not read:"), u.System, u.Problem)
 	}
@@ -229,7 +247,8 @@ func (v overview) printText(w io.Writer, i colorizer) error {
 		if !p.Ready {
 			notes = append(notes, i.red("not ready"))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", p.Network, p.Type, orDash(p.Subnet), orDash(p.Prefix), orDash(p.Gateway), p.Used, p.Free,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", p.Network, p.Type, orDash(p.Subnet), orDash(p.Prefix),
+			orDash(p.Gateway), p.Used, p.Free,
 			strings.Join(slices.DeleteFunc(notes, func(n string) bool { return n == "" }), ", "))
 	}
 	fmt.Fprintln(t, "\nKIND\tTOTAL\tPROGRAMMED\t")
@@ -244,7 +263,8 @@ func (v overview) printText(w io.Writer, i colorizer) error {
 		if n.Chassis != "" && !n.ChassisKnown && !v.isUnread(survey.Southbound) {
 			chassis += " (missing)"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, yesOrDash(n.Ready), chassis, yesOrDash(n.Gateway), yesOrDash(n.Egress), orDash(n.Agent))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, yesOrDash(n.Ready), chassis, yesOrDash(n.Gateway),
+			yesOrDash(n.Egress), orDash(n.Agent))
 	}
 	fmt.Fprintln(t, "\nLEADS\tHOLDER\tRENEWED")
 	for _, l := range v.Leaders {

@@ -17,14 +17,18 @@ func TestStatusShowsAgents(t *testing.T) {
 	pod := func(node string, agent, ready bool, waiting string) survey.Pod {
 		return survey.Pod{
 			Object: survey.Object{
-				Ref:    state.Ref{Kind: survey.PodKind, Namespace: "kube-system", Name: "sallyport-agent-" + node},
-				Labels: map[string]string{"app.kubernetes.io/name": "sallyport-agent", "app.kubernetes.io/instance": "sallyport"},
+				Ref: state.Ref{Kind: survey.PodKind, Namespace: "kube-system", Name: "sallyport-agent-" + node},
+				Labels: map[string]string{
+					"app.kubernetes.io/name":     "sallyport-agent",
+					"app.kubernetes.io/instance": "sallyport",
+				},
 			},
 			Node: node, HostNetwork: true, Agent: agent, Ready: ready, Waiting: waiting,
 		}
 	}
 	s.Cluster.Pods = append(s.Cluster.Pods,
-		pod("node1", true, true, ""), pod("node2", true, false, "agent: CrashLoopBackOff"), pod("node3", false, true, ""))
+		pod("node1", true, true, ""), pod("node2", true, false, "agent: CrashLoopBackOff"),
+		pod("node3", false, true, ""))
 	file := filepath.Join(t.TempDir(), "survey.json")
 	if err := writePrivateFile(file, s.Write); err != nil {
 		t.Fatal(err)
@@ -33,7 +37,10 @@ func TestStatusShowsAgents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{`(?m)^node1 .* running$`, `(?m)^node2 .* agent: CrashLoopBackOff$`, `(?m)^node3 .* -$`} {
+	for _, line := range []string{
+		`(?m)^node1 .* running$`, `(?m)^node2 .* agent: CrashLoopBackOff$`,
+		`(?m)^node3 .* -$`,
+	} {
 		if !regexp.MustCompile(line).MatchString(out) {
 			t.Errorf("no line %s in\n%s", line, out)
 		}

@@ -63,7 +63,8 @@ Exit codes: 0 the packet is answered; 1 it is not, or that can't be told.`,
 	f.BoolVar(&t.live, "live", false, "check each step against OVN's flows and nodes; needs ovn-trace in the PATH")
 	f.BoolVar(&t.skipNodes, "no-nodes", false, "do not ask nodes")
 	f.BoolVarP(&t.verbose, "verbose", "v", false, "every way in full, and the rows behind hops")
-	_ = cmd.RegisterFlagCompletionFunc("proto", cobra.FixedCompletions(trace.Protocols, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("proto",
+		cobra.FixedCompletions(trace.Protocols, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -99,7 +100,8 @@ func (t *traceOptions) runTrace(cmd *cobra.Command, args []string) error {
 func (t *traceOptions) parseQuery(args []string) (trace.Query, error) {
 	if t.from == "" {
 		if len(args) != 2 {
-			return trace.Query{}, errors.New("give a client and an address with a port; or --from pod/NAME and an address")
+			return trace.Query{}, errors.New(
+				"give a client and an address with a port; or --from pod/NAME and an address")
 		}
 		return trace.ParseQuery(args[0], "", args[1], t.protocol)
 	}
@@ -148,7 +150,8 @@ func objectsOnPath(s *survey.Survey, q trace.Query) (out []state.Ref) {
 	return out
 }
 
-// traceQuestions are those to the nodes on the way, and to one more: who answers on a wire is heard best by who does not answer himself.
+// traceQuestions are those to the nodes on the way, and to one more: who answers on a wire is heard best by who does
+// not answer himself.
 func traceQuestions(s *survey.Survey, q trace.Query) []kubedcv1alpha1.InspectionSpec {
 	var nodes []string
 	for _, r := range objectsOnPath(s, q) {
@@ -160,12 +163,18 @@ func traceQuestions(s *survey.Survey, q trace.Query) []kubedcv1alpha1.Inspection
 		// Perhaps a node has the address: all are asked.
 		return diagnosis.PlanInspections(s, diagnosis.InspectionScope{Client: q.Client.Addr(), Server: q.Server})
 	}
-	i := slices.IndexFunc(s.Cluster.Nodes, func(n survey.Node) bool { return n.Gateway && n.Ready && !slices.Contains(nodes, n.Name) })
+	i := slices.IndexFunc(s.Cluster.Nodes, func(n survey.Node) bool {
+		return n.Gateway && n.Ready && !slices.Contains(nodes, n.Name)
+	})
 	if i >= 0 {
 		nodes = append(nodes, s.Cluster.Nodes[i].Name)
 	}
 	if len(nodes) == 0 {
 		return nil
 	}
-	return diagnosis.PlanInspections(s, diagnosis.InspectionScope{Nodes: nodes, Client: q.Client.Addr(), Server: q.Server})
+	return diagnosis.PlanInspections(s, diagnosis.InspectionScope{
+		Nodes:  nodes,
+		Client: q.Client.Addr(),
+		Server: q.Server,
+	})
 }

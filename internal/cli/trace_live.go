@@ -48,7 +48,8 @@ func (v *traceResult) compareLive(ctx context.Context, db ovn.Config) {
 	v.LiveSummary = v.summarizeLive(steps, err)
 }
 
-// traceFlows asks ovn-trace about each step of each way until one is done otherwise, and returns how many it was asked about.
+// traceFlows asks ovn-trace about each step of each way until one is done otherwise, and returns how many it was asked
+// about.
 func (v *traceResult) traceFlows(ctx context.Context, db ovn.Config) (steps int, err error) {
 	program, err := exec.LookPath("ovn-trace")
 	if err != nil {
@@ -67,7 +68,8 @@ func (v *traceResult) traceFlows(ctx context.Context, db ovn.Config) (steps int,
 		for _, s := range v.Paths[k].Steps {
 			question := strings.Join(s.OVNTraceArgs(), " ")
 			if _, asked := said[question]; !asked {
-				if said[question], err = runOVNTrace(ctx, program, append(slices.Clone(options), s.OVNTraceArgs()...)); err != nil {
+				if said[question], err = runOVNTrace(ctx, program,
+					append(slices.Clone(options), s.OVNTraceArgs()...)); err != nil {
 					return len(said), err
 				}
 			}
@@ -94,7 +96,8 @@ func (v *traceResult) summarizeLive(steps int, err error) (out []string) {
 	case steps == 0:
 		out = append(out, "there is no step that ovn-trace can be asked about")
 	default:
-		out = append(out, fmt.Sprintf("OVN's flows do the same in all steps that ovn-trace can be asked about (%d)", steps))
+		out = append(out, fmt.Sprintf("OVN's flows do the same in all steps that ovn-trace can be asked about (%d)",
+			steps))
 	}
 	return out
 }
@@ -108,7 +111,8 @@ func newFlowMismatch(p trace.Path, s trace.DatapathStep, instead string) *traceM
 		rows = "nowhere"
 	}
 	return &traceMismatch{Back: s.IsReply, Hop: max(0, min(s.HopsBefore, len(hops)-1)), Text: fmt.Sprintf(
-		"here the rows of %s lead it %s, and its flows %s: is ovn-northd alive, and up to date?", s.Datapath, rows, instead)}
+		"here the rows of %s lead it %s, and its flows %s: is ovn-northd alive, and up to date?", s.Datapath, rows,
+		instead)}
 }
 
 // findNodeMismatch is the first hop on a node that does not do as the rows say; nil: none is known.
@@ -129,7 +133,8 @@ func (x *tracedPath) findNodeMismatch() *traceMismatch {
 	return nil
 }
 
-// ovnTraceOptions is how programs of OVN are told of a database. They want certificates as files, which are there until done is called.
+// ovnTraceOptions is how programs of OVN are told of a database. They want certificates as files, which are there until
+// done is called.
 func ovnTraceOptions(db ovn.Config) (options []string, done func(), err error) {
 	options, done = []string{"--db=" + strings.Join(db.Endpoints, ","), "--no-leader-only"}, func() {}
 	if !db.NeedsTLS() {
@@ -150,8 +155,13 @@ func writeCertificates(db *ovn.Config) (done func(), err error) {
 		return nil, err
 	}
 	done = func() { _ = os.RemoveAll(dir) }
-	db.CertFile, db.KeyFile, db.CAFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), filepath.Join(dir, "ca.pem")
-	for name, text := range map[string][]byte{db.CertFile: db.Certificates.Cert, db.KeyFile: db.Certificates.Key, db.CAFile: db.Certificates.CA} {
+	db.CertFile, db.KeyFile, db.CAFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"),
+		filepath.Join(dir, "ca.pem")
+	for name, text := range map[string][]byte{
+		db.CertFile: db.Certificates.Cert,
+		db.KeyFile:  db.Certificates.Key,
+		db.CAFile:   db.Certificates.CA,
+	} {
 		if err := os.WriteFile(name, text, 0o600); err != nil {
 			done()
 			return nil, err

@@ -36,9 +36,21 @@ func TestTraceTells(t *testing.T) {
 			"203.0.113.9 → 100.65.0.103:443  tcp\n\nThere\n", "203.0.113.9 → 10.0.0.10:8443\n", "\nBack\n",
 			"Answered by 10.0.0.10:8443, which sees 203.0.113.9; by network ext-cloud\n  likewise by Pod acme-prod/web-1\n",
 		}},
-		{"a port that it has not", "203.0.113.9 100.65.0.103:25", 1, []string{"Dropped: nobody is behind port 25/tcp of 100.65.0.103", "\nCause: NoSuchPort Service acme-prod/web\n  → "}},
-		{"an address of nobody", "203.0.113.9 192.0.2.77:80", 1, []string{"Unknown: ", "\nCause: AddressUnknown\n  → "}},
-		{"a pod", "--from pod/web-0 -n acme-prod 192.0.2.1:443", 0, []string{"pod acme-prod/web-0 → 192.0.2.1:443", "which sees 100.65.0.102; by network ext-cloud"}},
+		{
+			"a port that it has not", "203.0.113.9 100.65.0.103:25", 1,
+			[]string{
+				"Dropped: nobody is behind port 25/tcp of 100.65.0.103",
+				"\nCause: NoSuchPort Service acme-prod/web\n  → ",
+			},
+		},
+		{
+			"an address of nobody", "203.0.113.9 192.0.2.77:80", 1,
+			[]string{"Unknown: ", "\nCause: AddressUnknown\n  → "},
+		},
+		{
+			"a pod", "--from pod/web-0 -n acme-prod 192.0.2.1:443", 0,
+			[]string{"pod acme-prod/web-0 → 192.0.2.1:443", "which sees 100.65.0.102; by network ext-cloud"},
+		},
 		{"rows", "203.0.113.9 100.65.0.103:443 -v", 0, []string{" [Load_Balancer ", "Answered by 10.0.0.11:8443"}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -71,7 +83,8 @@ func TestTraceAsData(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal([]byte(raw), &out)
 	}
-	if err != nil || !out.Answered || len(out.Ways) != 2 || out.Ways[1].Server != "10.0.0.11:8443" || len(out.Ways[1].Back) == 0 {
+	if err != nil || !out.Answered || len(out.Ways) != 2 || out.Ways[1].Server != "10.0.0.11:8443" ||
+		len(out.Ways[1].Back) == 0 {
 		t.Errorf("%v\n%s", err, raw)
 	}
 }
@@ -112,13 +125,15 @@ func mustParseQuery(client, server string) trace.Query {
 func fakeOVNTrace(t *testing.T, script string) {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "ovn-trace"), []byte("#!/bin/sh\n"+script), 0o700); err != nil { // it is run
+	// it is run
+	if err := os.WriteFile(filepath.Join(dir, "ovn-trace"), []byte("#!/bin/sh\n"+script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-// Flows that do otherwise are marked at the hop, and end the program as no answer does. A program that fails is told, and is no disagreement.
+// Flows that do otherwise are marked at the hop, and end the program as no answer does. A program that fails is told,
+// and is no disagreement.
 func TestTraceLive(t *testing.T) {
 	db := ovn.Config{Endpoints: []string{"tcp:127.0.0.1:6642"}}
 	fakeOVNTrace(t, `case "$*" in *'acme-prod inport'*) echo "unknown datapath";; *) echo "unknown port"; esac`)
@@ -128,13 +143,15 @@ func TestTraceLive(t *testing.T) {
 	if err := v.printText(&out, false); err != nil {
 		t.Fatal(err)
 	}
-	if v.Answered || v.Paths[0].Mismatch == nil || !strings.Contains(out.String(), "✗ ") || !strings.Contains(out.String(), "do not know it: unknown") {
+	if v.Answered || v.Paths[0].Mismatch == nil || !strings.Contains(out.String(), "✗ ") ||
+		!strings.Contains(out.String(), "do not know it: unknown") {
 		t.Errorf("%+v\n%s", v.Paths[0].Mismatch, out.String())
 	}
 	fakeOVNTrace(t, "echo no way to the database >&2; exit 1")
 	v = traceResultWith()
 	v.compareLive(context.Background(), db)
-	if !v.Answered || len(v.LiveSummary) != 1 || !strings.Contains(v.LiveSummary[0], "OVN's flows were not asked") || !strings.Contains(v.LiveSummary[0], "no way to the database") {
+	if !v.Answered || len(v.LiveSummary) != 1 || !strings.Contains(v.LiveSummary[0], "OVN's flows were not asked") ||
+		!strings.Contains(v.LiveSummary[0], "no way to the database") {
 		t.Errorf("%+v", v.LiveSummary)
 	}
 }
@@ -142,11 +159,16 @@ func TestTraceLive(t *testing.T) {
 // A node that has not carried out what is in the database is marked where the packet comes to it first.
 func TestTraceLiveNode(t *testing.T) {
 	fakeOVNTrace(t, "exit 1")
-	behind := diagnosis.Finding{Code: diagnosis.ChassisBehind, Message: "node2 has carried out change 3", About: []state.Ref{survey.NodeRef("node2")}}
+	behind := diagnosis.Finding{
+		Code:    diagnosis.ChassisBehind,
+		Message: "node2 has carried out change 3",
+		About:   []state.Ref{survey.NodeRef("node2")},
+	}
 	v := traceResultWith(behind)
 	v.compareLive(context.Background(), ovn.Config{Endpoints: []string{"tcp:127.0.0.1:6642"}})
 	d := v.Paths[0].Mismatch
-	if d == nil || d.Back || v.Paths[0].RequestHops[d.Hop].Node != "node2" || d.Hop > 0 && v.Paths[0].RequestHops[d.Hop-1].Node == "node2" || !strings.Contains(v.LiveSummary[0], "ChassisBehind") {
+	if d == nil || d.Back || v.Paths[0].RequestHops[d.Hop].Node != "node2" || d.Hop > 0 &&
+		v.Paths[0].RequestHops[d.Hop-1].Node == "node2" || !strings.Contains(v.LiveSummary[0], "ChassisBehind") {
 		t.Errorf("%+v %v", d, v.LiveSummary)
 	}
 }
@@ -156,7 +178,14 @@ func TestDisagreementsInOrder(t *testing.T) {
 	for _, c := range []struct {
 		first, second *traceMismatch
 		before        bool
-	}{{early, nil, true}, {early, late, true}, {late, early, false}, {late, back, true}, {back, late, false}, {early, early, false}} {
+	}{
+		{early, nil, true},
+		{early, late, true},
+		{late, early, false},
+		{late, back, true},
+		{back, late, false},
+		{early, early, false},
+	} {
 		if c.first.isBefore(c.second) != c.before {
 			t.Errorf("%+v before %+v is not %t", c.first, c.second, c.before)
 		}

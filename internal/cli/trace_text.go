@@ -78,7 +78,8 @@ func (v *traceResult) headline() string {
 func (v *traceResult) groupByOutcome() (out [][]tracedPath) {
 	for _, w := range v.Paths {
 		i := slices.IndexFunc(out, func(o []tracedPath) bool {
-			return !v.verbose && o[0].Verdict == w.Verdict && o[0].Code == w.Code && o[0].Network == w.Network && o[0].Mismatch == nil && w.Mismatch == nil
+			return !v.verbose && o[0].Verdict == w.Verdict && o[0].Code == w.Code && o[0].Network == w.Network &&
+				o[0].Mismatch == nil && w.Mismatch == nil
 		})
 		if i < 0 {
 			out = append(out, []tracedPath{w})
@@ -135,7 +136,8 @@ func (v *traceResult) printHops(w io.Writer, i colorizer, hops []trace.Hop, mark
 		if v.verbose && h.Row != "" {
 			text += " [" + h.Row + "]"
 		}
-		fmt.Fprintln(rows, strings.TrimRight(fmt.Sprintf("  %s\t%s\t%s\t%s", at, h.About, text, i.faint(changed)), " \t"))
+		fmt.Fprintln(rows, strings.TrimRight(fmt.Sprintf("  %s\t%s\t%s\t%s", at, h.About, text, i.faint(changed)),
+			" \t"))
 	}
 	return rows.Flush()
 }
@@ -150,7 +152,8 @@ func (x tracedPath) verdictLine(i colorizer) string {
 	case x.Network == "":
 		return fmt.Sprintf("%s by %s, which sees %s", i.green(x.Verdict), x.serverText(), x.SeenSource)
 	default:
-		return fmt.Sprintf("%s by %s, which sees %s; by network %s", i.green(x.Verdict), x.serverText(), x.SeenSource, x.Network)
+		return fmt.Sprintf("%s by %s, which sees %s; by network %s", i.green(x.Verdict), x.serverText(), x.SeenSource,
+			x.Network)
 	}
 }
 
@@ -188,7 +191,9 @@ func printCauses(w io.Writer, i colorizer, x tracedPath) {
 		fmt.Fprintf(w, "  %s\n", first.Message)
 	}
 	fmt.Fprintf(w, "  → %s\n", first.Remediation)
-	rest := slices.DeleteFunc(slices.Clone(x.Causes[1:]), func(f diagnosis.Finding) bool { return f.Message == x.Reason })
+	rest := slices.DeleteFunc(slices.Clone(x.Causes[1:]), func(f diagnosis.Finding) bool {
+		return f.Message == x.Reason
+	})
 	for k, f := range rest {
 		if k == 0 {
 			fmt.Fprintf(w, "\nBesides, on the way\n")

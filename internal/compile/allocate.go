@@ -50,13 +50,14 @@ func (c *compiler) allocateEIP(e *eip, asked map[netip.Addr]*eip) (accepted, res
 	return accepted, resolved, firstProblem(full, c.checkOvnEipReady(e, have))
 }
 
-// resolveChildEIP is an EIp that stands for an OvnEip that is there for another reason. It has to be the project's own: ovnEips have no
-// namespace, and the address of another project would do a tenant no good.
+// resolveChildEIP is an EIp that stands for an OvnEip that is there for another reason. It has to be the project's own:
+// ovnEips have no namespace, and the address of another project would do a tenant no good.
 func (c *compiler) resolveChildEIP(e *eip, have snapshot.OvnEip) (resolved, waiting intent.Finding) {
 	if !c.ownsOvnEip(e, have) && !c.standsForDefaultPort(e) {
 		e.address = netip.Addr{}
 		return intent.Finding{Reason: intent.OvnEipNotFound, Message: fmt.Sprintf(
-			"OvnEip %s does not exist in %s; correct spec.childRef", words.Quote(e.ExistingOvnEip), c.describeScope(e.Namespace))}, waiting
+			"OvnEip %s does not exist in %s; correct spec.childRef", words.Quote(e.ExistingOvnEip),
+			c.describeScope(e.Namespace))}, waiting
 	}
 	if e.external = c.externalByName(have.Subnet); !have.Exists && c.isDefaultEIP(e) {
 		e.external = c.project.defaultNetwork
@@ -67,15 +68,18 @@ func (c *compiler) resolveChildEIP(e *eip, have snapshot.OvnEip) (resolved, wait
 	case !have.Ready && e.external != nil && e.external.Free <= 0:
 		waiting = poolExhausted([]*snapshot.ExternalSubnet{e.external})
 	case !have.Ready:
-		waiting = intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf("OvnEip %s has no address yet", e.ExistingOvnEip)}
+		waiting = intent.Finding{
+			Reason:  intent.WaitingForEngine,
+			Message: fmt.Sprintf("OvnEip %s has no address yet", e.ExistingOvnEip),
+		}
 	default:
 		waiting = c.checkExternalPort(have.Subnet)
 	}
 	return resolved, waiting
 }
 
-// ownsOvnEip says whether the OvnEip that an EIp names is its namespace's own. A project has one namespace. Of the management VPC's, a
-// namespace has those that its EIps asked for.
+// ownsOvnEip says whether the OvnEip that an EIp names is its namespace's own. A project has one namespace. Of the
+// management VPC's, a namespace has those that its EIps asked for.
 func (c *compiler) ownsOvnEip(e *eip, have snapshot.OvnEip) bool {
 	if c.w.Management == nil {
 		return have.Owned
@@ -95,7 +99,8 @@ func (c *compiler) describeScope(namespace string) string {
 
 // standsForDefaultPort says whether an EIp stands for the way out, whose OvnEip may not be there yet.
 func (c *compiler) standsForDefaultPort(e *eip) bool {
-	return c.project.isActive() && c.project.defaultNetwork != nil && e.ExistingOvnEip == c.externalPortName(c.project.defaultNetwork.Subnet)
+	return c.project.isActive() && c.project.defaultNetwork != nil &&
+		e.ExistingOvnEip == c.externalPortName(c.project.defaultNetwork.Subnet)
 }
 
 // checkMembership says whether the namespace is that of a project that can have addresses.
@@ -107,7 +112,10 @@ func (c *compiler) checkMembership() intent.Finding {
 	case p.Deleting:
 		return intent.Finding{Reason: intent.ProjectDeleting, Message: fmt.Sprintf("%s is being deleted", p.key)}
 	case !p.accepted.OK():
-		return intent.Finding{Reason: intent.ProjectRefused, Message: fmt.Sprintf("%s is not accepted (%s); see its conditions", p.key, p.accepted.Reason)}
+		return intent.Finding{
+			Reason:  intent.ProjectRefused,
+			Message: fmt.Sprintf("%s is not accepted (%s); see its conditions", p.key, p.accepted.Reason),
+		}
 	default:
 		return intent.Finding{}
 	}
@@ -120,9 +128,12 @@ func checkMalformed(m snapshot.Malformed) intent.Finding {
 	return intent.Finding{Reason: intent.Malformed, Message: string(m)}
 }
 
-// chooseSubnet is the subnet for an EIp's address: the one it has an address on; the one that has the wanted address; or, of those
-// of the network, the default network's, then one that the router has a port on, then the one with most free addresses.
-func (c *compiler) chooseSubnet(e *eip, have snapshot.OvnEip) (x *snapshot.ExternalSubnet, resolved, waiting intent.Finding) {
+// chooseSubnet is the subnet for an EIp's address: the one it has an address on; the one that has the wanted address;
+// or, of those of the network, the default network's, then one that the router has a port on, then the one with most
+// free addresses.
+func (c *compiler) chooseSubnet(e *eip, have snapshot.OvnEip) (x *snapshot.ExternalSubnet, resolved,
+	waiting intent.Finding,
+) {
 	if x := c.currentSubnet(e, have); x != nil {
 		return x, resolved, waiting
 	}
@@ -131,7 +142,9 @@ func (c *compiler) chooseSubnet(e *eip, have snapshot.OvnEip) (x *snapshot.Exter
 		return nil, resolved, waiting
 	}
 	if want := e.requiredAddress(); want.IsValid() {
-		if i := slices.IndexFunc(found, func(x *snapshot.ExternalSubnet) bool { return x.Prefix.Contains(want) }); i >= 0 {
+		if i := slices.IndexFunc(found, func(x *snapshot.ExternalSubnet) bool {
+			return x.Prefix.Contains(want)
+		}); i >= 0 {
 			return found[i], resolved, waiting
 		}
 		return found[0], resolved, waiting
@@ -150,10 +163,11 @@ func (c *compiler) chooseSubnet(e *eip, have snapshot.OvnEip) (x *snapshot.Exter
 	), resolved, waiting
 }
 
-// currentSubnet is the subnet that an EIp is on, or was on when somebody deleted its OvnEip. It stays there, whatever the type of the
-// subnet and the default type are by now.
+// currentSubnet is the subnet that an EIp is on, or was on when somebody deleted its OvnEip. It stays there, whatever
+// the type of the subnet and the default type are by now.
 func (c *compiler) currentSubnet(e *eip, have snapshot.OvnEip) *snapshot.ExternalSubnet {
-	if x := c.externalByName(have.Subnet); x != nil && !x.HasIPv6 && have.Exists && have.Owned && (have.Ready || x.Free > 0) {
+	if x := c.externalByName(have.Subnet); x != nil && !x.HasIPv6 && have.Exists && have.Owned &&
+		(have.Ready || x.Free > 0) {
 		return x
 	}
 	want := e.requiredAddress()
@@ -173,7 +187,8 @@ func (c *compiler) candidateSubnets(e *eip) ([]*snapshot.ExternalSubnet, intent.
 	return c.resolveSubnets(e.Type, e.Network, e.Namespace)
 }
 
-// resolveSubnets is the subnets of the network of a name, and without a name of those of a type, as far as they admit a namespace.
+// resolveSubnets is the subnets of the network of a name, and without a name of those of a type, as far as they admit a
+// namespace.
 func (c *compiler) resolveSubnets(of, name, namespace string) ([]*snapshot.ExternalSubnet, intent.Finding) {
 	kind, fits := "type", func(x snapshot.ExternalSubnet) bool { return x.Type == of }
 	if name != "" {
@@ -183,7 +198,9 @@ func (c *compiler) resolveSubnets(of, name, namespace string) ([]*snapshot.Exter
 	if len(found) == 0 {
 		return nil, c.networkNotFound(kind, cmp.Or(name, of))
 	}
-	admitted := slices.DeleteFunc(slices.Clone(found), func(x *snapshot.ExternalSubnet) bool { return !c.admitsNamespace(x, namespace) })
+	admitted := slices.DeleteFunc(slices.Clone(found), func(x *snapshot.ExternalSubnet) bool {
+		return !c.admitsNamespace(x, namespace)
+	})
 	if len(admitted) == 0 {
 		return nil, c.networkNotAllowed(found[0], namespace)
 	}
@@ -201,7 +218,9 @@ func (c *compiler) defaultNetworkType(configured string) string {
 	}
 	if found := c.findExternals(func(x snapshot.ExternalSubnet) bool { return x.Default }); len(found) > 0 {
 		// by name: the default must not follow the number of free addresses
-		return slices.MinFunc(found, func(a, b *snapshot.ExternalSubnet) int { return strings.Compare(a.Subnet, b.Subnet) }).Type
+		return slices.MinFunc(found, func(a, b *snapshot.ExternalSubnet) int {
+			return strings.Compare(a.Subnet, b.Subnet)
+		}).Type
 	}
 	if c.project != nil {
 		return c.project.NetworkType
@@ -219,11 +238,13 @@ func (e *eip) requiredAddress() netip.Addr {
 	return netip.Addr{}
 }
 
-// hasLostAddress says whether somebody else has the address that an EIp had, or no network gives it: somebody wrote it into the status. It
-// can have another one, unless it asks for that.
+// hasLostAddress says whether somebody else has the address that an EIp had, or no network gives it: somebody wrote it
+// into the status. It can have another one, unless it asks for that.
 func (c *compiler) hasLostAddress(e *eip, asked map[netip.Addr]*eip) bool {
 	h, held := c.w.AddressOwners[e.StatusAddress]
-	given := slices.ContainsFunc(c.w.ExternalSubnets, func(x snapshot.ExternalSubnet) bool { return c.mayHoldAddress(e, &x, e.StatusAddress) })
+	given := slices.ContainsFunc(c.w.ExternalSubnets, func(x snapshot.ExternalSubnet) bool {
+		return c.mayHoldAddress(e, &x, e.StatusAddress)
+	})
 	return !given || asked[e.StatusAddress] != nil || (held && h.OvnEip != e.ovnEipName)
 }
 
@@ -235,7 +256,8 @@ func (c *compiler) claimAddress(e *eip, asked map[netip.Addr]*eip) intent.Findin
 	}
 	if !isAllocatable(e.external, want) {
 		return intent.Finding{Reason: intent.AddressOutsideNetwork, Message: fmt.Sprintf(
-			"%s can't be given by this network, whose subnet %s has %s with gateway %s; ask for another address", want, e.external.Subnet, e.external.Prefix, e.external.Gateway)}
+			"%s can't be given by this network, whose subnet %s has %s with gateway %s; ask for another address", want,
+			e.external.Subnet, e.external.Prefix, e.external.Gateway)}
 	}
 	if !c.mayHoldAddress(e, e.external, want) {
 		return intent.Finding{Reason: intent.AddressReserved, Message: fmt.Sprintf(
@@ -247,7 +269,10 @@ func (c *compiler) claimAddress(e *eip, asked map[netip.Addr]*eip) intent.Findin
 		if other.Namespace == e.Namespace {
 			who = other.key.String()
 		}
-		return intent.Finding{Reason: intent.AddressTaken, Message: fmt.Sprintf("%s is held by %s; ask for another address, or for any", want, who)}
+		return intent.Finding{
+			Reason:  intent.AddressTaken,
+			Message: fmt.Sprintf("%s is held by %s; ask for another address, or for any", want, who),
+		}
 	}
 	if h, held := c.w.AddressOwners[want]; held && h.OvnEip != e.ovnEipName {
 		who := "another project"
@@ -259,23 +284,28 @@ func (c *compiler) claimAddress(e *eip, asked map[netip.Addr]*eip) intent.Findin
 		case h.Shard == "":
 			who = "an OvnEip that the operator made"
 		}
-		return intent.Finding{Reason: intent.AddressTaken, Message: fmt.Sprintf("%s is held by %s; ask for another address, or for any", want, who)}
+		return intent.Finding{
+			Reason:  intent.AddressTaken,
+			Message: fmt.Sprintf("%s is held by %s; ask for another address, or for any", want, who),
+		}
 	}
 	asked[want] = e
 	return intent.Finding{}
 }
 
-// mayHoldAddress says whether an EIp may have an address of a subnet. Kube-OVN gives also what excludeIps reserves to whoever asks for it: those are the
-// addresses of routers, DNS servers and other hosts on the wire. An EIp that holds such an address keeps it, because operators exclude addresses
-// later, too. Only an OvnEip of ours to which Kube-OVN gave the address proves that: a user may have written the EIp's status. An address that
-// all projects share is for the namespace that the operator names.
+// mayHoldAddress says whether an EIp may have an address of a subnet. Kube-OVN gives also what excludeIps reserves to
+// whoever asks for it: those are the addresses of routers, DNS servers and other hosts on the wire. An EIp that holds
+// such an address keeps it, because operators exclude addresses later, too. Only an OvnEip of ours to which Kube-OVN
+// gave the address proves that: a user may have written the EIp's status. An address that all projects share is for the
+// namespace that the operator names.
 func (c *compiler) mayHoldAddress(e *eip, x *snapshot.ExternalSubnet, a netip.Addr) bool {
 	have := c.w.Engine.OvnEips[e.ovnEipName]
 	holds := have.Exists && have.Owned && have.Address == a
 	return isAllocatable(x, a) && (holds || !x.IsReserved(a) || x.GrantsAddress(a, e.Namespace))
 }
 
-// isAllocatable says whether Kube-OVN's IPAM can give an address of a subnet: not the first and the last one, nor the gateway's.
+// isAllocatable says whether Kube-OVN's IPAM can give an address of a subnet: not the first and the last one, nor the
+// gateway's.
 func isAllocatable(x *snapshot.ExternalSubnet, a netip.Addr) bool {
 	within := x.Prefix.Masked()
 	return within.Contains(a) && a != x.Gateway && within.Contains(a.Next()) && within.Contains(a.Prev())
@@ -285,11 +315,17 @@ func isAllocatable(x *snapshot.ExternalSubnet, a netip.Addr) bool {
 func (c *compiler) checkOvnEipReady(e *eip, have snapshot.OvnEip) intent.Finding {
 	switch {
 	case have.Deleting && !e.Deleting:
-		return intent.Finding{Reason: intent.BeingDeleted, Message: fmt.Sprintf("OvnEip %s is being deleted; it is made again with the same address", e.ovnEipName)}
+		return intent.Finding{
+			Reason:  intent.BeingDeleted,
+			Message: fmt.Sprintf("OvnEip %s is being deleted; it is made again with the same address", e.ovnEipName),
+		}
 	case e.external.Free <= 0 && !have.Ready:
 		return poolExhausted([]*snapshot.ExternalSubnet{e.external})
 	case !have.Ready || !have.Address.IsValid():
-		return intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf("Kube-OVN has given OvnEip %s no address yet", e.ovnEipName)}
+		return intent.Finding{
+			Reason:  intent.WaitingForEngine,
+			Message: fmt.Sprintf("Kube-OVN has given OvnEip %s no address yet", e.ovnEipName),
+		}
 	case !c.isConnected(e.external.Subnet) && !c.checkGatewayNodes().OK():
 		return c.checkGatewayNodes()
 	default:
@@ -304,5 +340,6 @@ func poolExhausted(found []*snapshot.ExternalSubnet) intent.Finding {
 		pools = append(pools, fmt.Sprintf("%s: %d free, %d in use", x.Subnet, x.Free, x.Used))
 	}
 	return intent.Finding{Reason: intent.PoolExhausted, Message: fmt.Sprintf(
-		"no address is left (%s); delete an EIp, or ask the operator for another subnet of this type", strings.Join(pools, "; "))}
+		"no address is left (%s); delete an EIp, or ask the operator for another subnet of this type",
+		strings.Join(pools, "; "))}
 }

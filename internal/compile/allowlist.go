@@ -11,16 +11,17 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// emitAllowLists wants the rules that keep a project's connections with the outside to its allow-lists. They are where connections are
-// tracked, at the ports of its pods: packets of the other direction pass without being looked at, and so replies do. What pods send each
-// other does not come from the router, and is for the project's own prefix.
+// emitAllowLists wants the rules that keep a project's connections with the outside to its allow-lists. They are where
+// connections are tracked, at the ports of its pods: packets of the other direction pass without being looked at, and
+// so replies do. What pods send each other does not come from the router, and is for the project's own prefix.
 func (c *compiler) emitAllowLists() {
 	p := c.project
 	if !p.isActive() || c.w.Management != nil || !p.ipv4Prefix().IsValid() {
 		return
 	}
 	p.partly = firstProblem(checkAllowList(p.IngressAllowList, "ingress"), checkAllowList(p.EgressAllowList, "egress"))
-	if c.isVPCTerminating() || !c.w.Engine.RouterPorts[c.internalPortName()] || !p.IngressAllowList.RestrictsAny() && !p.EgressAllowList.RestrictsAny() {
+	if c.isVPCTerminating() || !c.w.Engine.RouterPorts[c.internalPortName()] || !p.IngressAllowList.RestrictsAny() &&
+		!p.EgressAllowList.RestrictsAny() {
 		return
 	}
 	row := func(r intent.Row) { c.out.AddRow(c.w.Shard, r, p.ref()) }
@@ -44,7 +45,8 @@ func (c *compiler) emitAllowLists() {
 func (c *compiler) emitIngressACLs(group string, legs []*returnPort, row func(intent.Row)) {
 	set := ownership.AllowListAddressSet(c.w.Shard, "ingress")
 	own := []netip.Prefix{c.project.ipv4Prefix().Masked()}
-	row(intent.AddressSet{Name: set, Addresses: joinPrefixes(c.project.IngressAllowList.Prefixes, c.projectExternalIPs(), own)})
+	row(intent.AddressSet{Name: set, Addresses: joinPrefixes(c.project.IngressAllowList.Prefixes,
+		c.projectExternalIPs(), own)})
 	doors := []string{c.routerSwitchPort()}
 	for _, l := range legs {
 		doors = append(doors, l.switchPort)
@@ -62,19 +64,30 @@ func (c *compiler) emitIngressACLs(group string, legs []*returnPort, row func(in
 }
 
 // multicastAndBroadcast are the addresses that stay on the switch: multicast and broadcast.
-var multicastAndBroadcast = []netip.Prefix{netip.MustParsePrefix("224.0.0.0/4"), netip.MustParsePrefix("255.255.255.255/32")}
+var multicastAndBroadcast = []netip.Prefix{
+	netip.MustParsePrefix("224.0.0.0/4"),
+	netip.MustParsePrefix("255.255.255.255/32"),
+}
 
-// emitEgressACLs wants the rule on what pods send to the outside. Addresses of Services are translated only after it, so those of the cluster
-// pass. Replies that turn back into their leg come from the router, where nobody tracks them; they have passed at their pod.
+// emitEgressACLs wants the rule on what pods send to the outside. Addresses of Services are translated only after it,
+// so those of the cluster pass. Replies that turn back into their leg come from the router, where nobody tracks them;
+// they have passed at their pod.
 func (c *compiler) emitEgressACLs(group string, legs []*returnPort, row func(intent.Row)) {
 	set := ownership.AllowListAddressSet(c.w.Shard, "egress")
 	own := []netip.Prefix{c.project.ipv4Prefix().Masked()}
-	row(intent.AddressSet{Name: set, Addresses: joinPrefixes(c.project.EgressAllowList.Prefixes, c.projectExternalIPs(), c.w.Config.ClusterPrefixes, own, multicastAndBroadcast)})
+	row(intent.AddressSet{Name: set, Addresses: joinPrefixes(c.project.EgressAllowList.Prefixes, c.projectExternalIPs(),
+		c.w.Config.ClusterPrefixes, own, multicastAndBroadcast)})
 	row(intent.ACL{
 		PortGroup: group, Direction: intent.FromLport, Priority: ownership.AllowListPriority + 1, Action: "pass",
 		Match: "ip4.dst == $" + set,
 	})
-	row(intent.ACL{PortGroup: group, Direction: intent.FromLport, Priority: ownership.AllowListPriority, Action: "drop", Match: "ip4"})
+	row(intent.ACL{
+		PortGroup: group,
+		Direction: intent.FromLport,
+		Priority:  ownership.AllowListPriority,
+		Action:    "drop",
+		Match:     "ip4",
+	})
 	if len(legs) > 0 {
 		row(intent.ACL{
 			PortGroup: group, Direction: intent.FromLport, Priority: ownership.AllowListPriority + 1, Action: "pass",
@@ -85,7 +98,9 @@ func (c *compiler) emitEgressACLs(group string, legs []*returnPort, row func(int
 
 // activeReturnPorts are the legs that have rules.
 func (c *compiler) activeReturnPorts() []*returnPort {
-	return slices.DeleteFunc(c.planReturnPorts(), func(l *returnPort) bool { return !c.w.Engine.RouterPorts[l.externalPort] })
+	return slices.DeleteFunc(c.planReturnPorts(), func(l *returnPort) bool {
+		return !c.w.Engine.RouterPorts[l.externalPort]
+	})
 }
 
 // projectExternalIPs are the external addresses of the project, by which its pods reach each other from outside.
@@ -112,10 +127,12 @@ func checkAllowList(l snapshot.AllowList, what string) intent.Finding {
 		return intent.Finding{}
 	}
 	return intent.Finding{Reason: intent.AllowListMalformed, Message: fmt.Sprintf(
-		"the %s allow-list allows nobody, because it can't be read: %s; ask the operator to correct it", what, l.Malformed)}
+		"the %s allow-list allows nobody, because it can't be read: %s; ask the operator to correct it", what,
+		l.Malformed)}
 }
 
-// joinPrefixes are IPv4 prefixes in the order of their texts, with spaces between. One address is written as such: OVN takes it for the same.
+// joinPrefixes are IPv4 prefixes in the order of their texts, with spaces between. One address is written as such: OVN
+// takes it for the same.
 func joinPrefixes(lists ...[]netip.Prefix) string {
 	var out []string
 	for _, p := range slices.Concat(lists...) {

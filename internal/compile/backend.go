@@ -13,8 +13,8 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// selectBackends are where new connections to a port go: endpoints that are ready or, when none is, those that end and still serve. The
-// others only bring the connections to an end that they have.
+// selectBackends are where new connections to a port go: endpoints that are ready or, when none is, those that end and
+// still serve. The others only bring the connections to an end that they have.
 func (c *compiler) selectBackends(s *service, p snapshot.Port) (to, draining []netip.AddrPort) {
 	var serving []netip.AddrPort
 	for _, e := range c.endpointsForPort(s, p.Name) {
@@ -42,8 +42,11 @@ func sortAddrPorts(list []netip.AddrPort) []netip.AddrPort {
 	return slices.Compact(list)
 }
 
-// emitHealthChecks wants the health checks of a load balancer, and returns at which switch port each backend is, and who asks it.
-func (c *compiler) emitHealthChecks(s *service, protocol intent.Protocol, vips []intent.VIP) (probes []intent.IPPortMapping) {
+// emitHealthChecks wants the health checks of a load balancer, and returns at which switch port each backend is, and
+// who asks it.
+func (c *compiler) emitHealthChecks(s *service, protocol intent.Protocol,
+	vips []intent.VIP,
+) (probes []intent.IPPortMapping) {
 	asks := c.chooseProbeSource()
 	if !asks.IsValid() {
 		s.waiting = firstProblem(s.waiting, intent.Finding{Reason: intent.NoAddressForChecks, Message: fmt.Sprintf(
@@ -56,7 +59,8 @@ func (c *compiler) emitHealthChecks(s *service, protocol intent.Protocol, vips [
 		}
 		c.out.AddRow(c.w.Shard, intent.LoadBalancerHealthCheck{
 			LoadBalancer: s.loadBalancerName(protocol), VIP: v.Address,
-			Interval: s.HealthCheck.Interval, Timeout: s.HealthCheck.Timeout, SuccessCount: s.HealthCheck.Successes, FailureCount: s.HealthCheck.Failures,
+			Interval: s.HealthCheck.Interval, Timeout: s.HealthCheck.Timeout, SuccessCount: s.HealthCheck.Successes,
+			FailureCount: s.HealthCheck.Failures,
 		}, s.key.Ref())
 	}
 	for _, e := range s.Endpoints {
@@ -70,8 +74,8 @@ func (c *compiler) emitHealthChecks(s *service, protocol intent.Protocol, vips [
 	return slices.CompactFunc(probes, func(a, b intent.IPPortMapping) bool { return a.Backend == b.Backend })
 }
 
-// findPodPort is the switch port of the pod that an endpoint is. Anybody may have written the endpoint: only a pod of the Service's namespace that has
-// the endpoint's address is one. Others are not checked.
+// findPodPort is the switch port of the pod that an endpoint is. Anybody may have written the endpoint: only a pod of
+// the Service's namespace that has the endpoint's address is one. Others are not checked.
 func (c *compiler) findPodPort(s *service, e snapshot.Endpoint) (intent.PodPort, bool) {
 	if !slices.Contains(c.w.Pods[snapshot.PodKey(s.Namespace, e.TargetPod)], e.Address) {
 		return intent.PodPort{}, false
@@ -79,7 +83,8 @@ func (c *compiler) findPodPort(s *service, e snapshot.Endpoint) (intent.PodPort,
 	return intent.NewPodPort(s.Namespace, e.TargetPod)
 }
 
-// chooseProbeSource is the address with which backends are checked: of those that are kept for legs the last, which legs take last.
+// chooseProbeSource is the address with which backends are checked: of those that are kept for legs the last, which
+// legs take last.
 func (c *compiler) chooseProbeSource() netip.Addr {
 	for _, a := range slices.Backward(reservedAddresses(c.project.ipv4Prefix())) {
 		taken := c.isOccupied(a)
@@ -93,12 +98,12 @@ func (c *compiler) chooseProbeSource() netip.Addr {
 	return netip.Addr{}
 }
 
-// emitSourceRanges wants the rules that let only clients of given ranges reach a Service: on the way from the network to the router, and
-// inside the project before the switch balances. It says whether they can be written: until then nothing is balanced, or strangers
-// would be first.
+// emitSourceRanges wants the rules that let only clients of given ranges reach a Service: on the way from the network
+// to the router, and inside the project before the switch balances. It says whether they can be written: until then
+// nothing is balanced, or strangers would be first.
 //
-// One rule passes the clients and another drops the rest. A single rule for everybody else, "!(ip4.src == {...})", is no alternative:
-// ovn-controller needs about five times as long for each further range, and minutes for eight.
+// One rule passes the clients and another drops the rest. A single rule for everybody else, "!(ip4.src == {...})", is
+// no alternative: ovn-controller needs about five times as long for each further range, and minutes for eight.
 func (c *compiler) emitSourceRanges(s *service) bool {
 	if len(s.SourceRanges) == 0 {
 		return true
@@ -123,10 +128,13 @@ func (c *compiler) emitSourceRanges(s *service) bool {
 			if ports := s.joinPortNumbers(p); ports != "" {
 				to := fmt.Sprintf("%sip4.dst == %s && %s.dst == {%s}", at.match, s.eip.address, p, ports)
 				rule := func(priority int, match, action string) {
-					c.out.AddRow(c.w.Shard, intent.ACL{PortGroup: group, Direction: at.direction, Priority: priority, Match: match, Action: action}, s.key.Ref())
+					c.out.AddRow(c.w.Shard, intent.ACL{
+						PortGroup: group, Direction: at.direction, Priority: priority, Match: match, Action: action,
+					}, s.key.Ref())
 				}
 				if clients != "" { // none: ranges of IPv6 only
-					rule(ownership.SourceRangePriority+1, to+" && ip4.src == {"+strings.ReplaceAll(clients, " ", ", ")+"}", "pass")
+					rule(ownership.SourceRangePriority+1,
+						to+" && ip4.src == {"+strings.ReplaceAll(clients, " ", ", ")+"}", "pass")
 				}
 				rule(ownership.SourceRangePriority, to, "drop")
 			}

@@ -20,8 +20,9 @@ var protocols = []intent.Protocol{intent.TCP, intent.UDP, intent.SCTP}
 // maxAffinity is OVN's limit. Kubernetes allows a day.
 const maxAffinity = 65535
 
-// drainAddress is an address of a Service's own that nobody can have (class E). Endpoints that get no new connections are its backends: OVN's
-// router translates the replies of backends only, and open connections to an endpoint that is none any more would fall silent.
+// drainAddress is an address of a Service's own that nobody can have (class E). Endpoints that get no new connections
+// are its backends: OVN's router translates the replies of backends only, and open connections to an endpoint that is
+// none any more would fall silent.
 func (s *service) drainAddress() netip.Addr {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(s.Namespace + "/" + s.Name)) // never fails
@@ -73,7 +74,8 @@ func (c *compiler) emitLoadBalancer(s *service, protocol intent.Protocol) {
 		probes = c.emitHealthChecks(s, protocol, vips)
 	}
 	c.out.AddRow(c.w.Shard, intent.LoadBalancer{
-		Service: intent.ServiceKey(s.key.Ref()), Name: s.loadBalancerName(protocol), Protocol: protocol, VIPs: vips, IPPortMappings: probes,
+		Service: intent.ServiceKey(s.key.Ref()), Name: s.loadBalancerName(protocol), Protocol: protocol, VIPs: vips,
+		IPPortMappings:  probes,
 		AffinityTimeout: min(s.AffinitySeconds, maxAffinity),
 		CTFlush:         protocol != intent.TCP, // a TCP connection ends by itself, and may do so in peace
 		Router:          c.w.Shard, Switch: c.subnetName(),
@@ -98,8 +100,8 @@ func (s *service) companionKey(kind intent.Kind, name string) intent.ObjectKey {
 	return intent.ObjectKey{Kind: kind, Namespace: s.Namespace, Name: name}
 }
 
-// emitCompanions wants what leads others in the cluster to the external address of a Service: a headless Service with an EndpointSlice,
-// and a Backend of Envoy Gateway if that is asked for.
+// emitCompanions wants what leads others in the cluster to the external address of a Service: a headless Service with
+// an EndpointSlice, and a Backend of Envoy Gateway if that is asked for.
 func (c *compiler) emitCompanions(s *service, address netip.Addr) {
 	name, by := s.Name+"-ext", s.key.Ref()
 	labels := ownership.ManagedLabels(c.w.Shard)
@@ -118,18 +120,25 @@ func (c *compiler) emitCompanions(s *service, address netip.Addr) {
 	c.out.AddObject(s.companionKey(intent.Service, name), intent.NewObject(intent.Meta{Labels: labels}, map[string]any{
 		"type": "ClusterIP", "clusterIP": "None", "ports": ports,
 	}), by)
-	sliced := intent.Meta{Labels: map[string]string{"kubernetes.io/service-name": name, "endpointslice.kubernetes.io/managed-by": ownership.ManagedBy}}
+	sliced := intent.Meta{Labels: map[string]string{
+		"kubernetes.io/service-name":             name,
+		"endpointslice.kubernetes.io/managed-by": ownership.ManagedBy,
+	}}
 	for key, value := range labels {
 		sliced.Labels[key] = value
 	}
 	c.out.AddObject(s.companionKey(intent.EndpointSlice, name), intent.NewSpeclessObject(sliced, map[string]any{
 		"addressType": "IPv4", "ports": served,
-		"endpoints": []map[string]any{{"addresses": []string{address.String()}, "conditions": map[string]any{"ready": true}}},
+		"endpoints": []map[string]any{{
+			"addresses":  []string{address.String()},
+			"conditions": map[string]any{"ready": true},
+		}},
 	}), by)
 	switch {
 	case s.WantsBackend && c.w.BackendCRDMissing:
 		s.waiting = firstProblem(s.waiting, intent.Finding{
-			Reason: intent.NoEnvoyGateway, Message: "a Backend is asked for, and there is no Envoy Gateway in the cluster that would know it; " +
+			Reason: intent.NoEnvoyGateway,
+			Message: "a Backend is asked for, and there is no Envoy Gateway in the cluster that would know it; " +
 				"install its resource definitions and restart the controller, or take the annotation off",
 		})
 	case s.WantsBackend:
@@ -137,13 +146,15 @@ func (c *compiler) emitCompanions(s *service, address netip.Addr) {
 	}
 }
 
-// emitEnvoyBackend wants the Backend at the external address. Its endpoints stand for each other, so it has the first port only.
+// emitEnvoyBackend wants the Backend at the external address. Its endpoints stand for each other, so it has the first
+// port only.
 func (c *compiler) emitEnvoyBackend(s *service, address netip.Addr) {
 	i := slices.IndexFunc(s.Ports, func(p snapshot.Port) bool { return p.Protocol == intent.TCP })
 	if i < 0 {
 		return
 	}
 	endpoint := map[string]any{"ip": map[string]any{"address": address.String(), "port": s.Ports[i].Number}}
-	c.out.AddObject(s.companionKey(intent.Backend, s.Name+"-backend"), intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(c.w.Shard)},
-		map[string]any{"endpoints": []any{endpoint}}), s.key.Ref())
+	c.out.AddObject(s.companionKey(intent.Backend, s.Name+"-backend"),
+		intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(c.w.Shard)},
+			map[string]any{"endpoints": []any{endpoint}}), s.key.Ref())
 }

@@ -1,4 +1,5 @@
-// Package compile is every decision: the world of one VPC in, what should be written and what we think of each object out.
+// Package compile is every decision: the world of one VPC in, what should be written and what we think of each object
+// out.
 package compile
 
 import (
@@ -60,7 +61,13 @@ type compiler struct {
 }
 
 func newCompiler(w *snapshot.VpcInput) *compiler {
-	c := &compiler{w: w, out: intent.New(), eipsByKey: map[intent.ObjectKey]*eip{}, eipCount: map[string]int{}, podAddresses: podsByNamespace(w.Pods)}
+	c := &compiler{
+		w:            w,
+		out:          intent.New(),
+		eipsByKey:    map[intent.ObjectKey]*eip{},
+		eipCount:     map[string]int{},
+		podAddresses: podsByNamespace(w.Pods),
+	}
 	for _, e := range sortByAge(w.EIps, func(e snapshot.EIp) snapshot.Meta { return e.Meta }) {
 		key := intent.ObjectKey{Kind: intent.EIp, Namespace: e.Namespace, Name: e.Name}
 		c.eipsByKey[key] = &eip{EIp: e, key: key}
@@ -68,10 +75,16 @@ func newCompiler(w *snapshot.VpcInput) *compiler {
 	}
 	c.nameOvnEips()
 	for _, f := range sortByAge(w.FIps, func(f snapshot.FIp) snapshot.Meta { return f.Meta }) {
-		c.fips = append(c.fips, &fip{FIp: f, key: intent.ObjectKey{Kind: intent.FIp, Namespace: f.Namespace, Name: f.Name}})
+		c.fips = append(c.fips, &fip{
+			FIp: f,
+			key: intent.ObjectKey{Kind: intent.FIp, Namespace: f.Namespace, Name: f.Name},
+		})
 	}
 	for _, s := range sortByAge(w.Services, func(s snapshot.Service) snapshot.Meta { return s.Meta }) {
-		c.services = append(c.services, &service{Service: s, key: intent.ObjectKey{Kind: intent.Service, Namespace: s.Namespace, Name: s.Name}})
+		c.services = append(c.services, &service{
+			Service: s,
+			key:     intent.ObjectKey{Kind: intent.Service, Namespace: s.Namespace, Name: s.Name},
+		})
 	}
 	return c
 }
@@ -95,7 +108,8 @@ func podsByNamespace(pods map[string][]netip.Addr) map[string]map[netip.Addr]boo
 func sortByAge[T any](list []T, meta func(T) snapshot.Meta) []T {
 	return slices.SortedFunc(slices.Values(list), func(a, b T) int {
 		x, y := meta(a), meta(b)
-		return cmp.Or(x.Created.Compare(y.Created), strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Name, y.Name))
+		return cmp.Or(x.Created.Compare(y.Created), strings.Compare(x.Namespace, y.Namespace),
+			strings.Compare(x.Name, y.Name))
 	})
 }
 
@@ -126,7 +140,8 @@ func (c *compiler) buildVerdicts() []intent.Verdict {
 	return out
 }
 
-// deletingFinding is the finding on an object that goes: what was made for it is in force no more, or only until it is removed.
+// deletingFinding is the finding on an object that goes: what was made for it is in force no more, or only until it is
+// removed.
 func deletingFinding(goes bool) intent.Finding {
 	if !goes {
 		return intent.Finding{}

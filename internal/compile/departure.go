@@ -14,7 +14,8 @@ import (
 	"github.com/sallyport/sallyport/internal/words"
 )
 
-// nodeEgressPolicy is pods of Kube-OVN's own VPC that leave by an external network which their nodes are on. Diversions are the same in projects.
+// nodeEgressPolicy is pods of Kube-OVN's own VPC that leave by an external network which their nodes are on. Diversions
+// are the same in projects.
 type nodeEgressPolicy struct {
 	key                         intent.ObjectKey
 	meta                        snapshot.Meta
@@ -35,8 +36,8 @@ func (d *nodeEgressPolicy) isWanted() bool {
 	return d.accepted.OK() && d.resolved.OK() && !d.meta.Deleting && len(d.uplinks) > 0
 }
 
-// resolveEgressPolicies gives each EgressRoute and each EgressService its networks, its address and its pods: routes first, and of the same kind
-// the oldest first, which is the order in which they have a say.
+// resolveEgressPolicies gives each EgressRoute and each EgressService its networks, its address and its pods: routes
+// first, and of the same kind the oldest first, which is the order in which they have a say.
 func (n *nodesCompiler) resolveEgressPolicies() {
 	led := destinationCounts{}
 	for _, r := range sortByAge(n.w.EgressRoutes, func(r snapshot.EgressRoute) snapshot.Meta { return r.Meta }) {
@@ -66,7 +67,9 @@ func (n *nodesCompiler) resolveEgressPolicies() {
 			all = append(all, d)
 		}
 	}
-	n.egressPolicies = append(n.egressPolicies, sortByAge(all, func(d *nodeEgressPolicy) snapshot.Meta { return d.meta })...)
+	n.egressPolicies = append(n.egressPolicies, sortByAge(all, func(d *nodeEgressPolicy) snapshot.Meta {
+		return d.meta
+	})...)
 }
 
 // resolveEgressRoute is the departure of an EgressRoute.
@@ -96,11 +99,18 @@ func (n *nodesCompiler) resolveEgressRoute(r snapshot.EgressRoute) *nodeEgressPo
 }
 
 // resolveEgressService is the departure of pods behind a Service; nil: there is none.
-func (n *nodesCompiler) resolveEgressService(s snapshot.EgressService, b *snapshot.LoadBalancerService) *nodeEgressPolicy {
-	d := &nodeEgressPolicy{key: intent.ObjectKey{Kind: intent.EgressService, Namespace: s.Namespace, Name: s.Name}, meta: s.Meta, destinations: allDestinations}
+func (n *nodesCompiler) resolveEgressService(s snapshot.EgressService,
+	b *snapshot.LoadBalancerService,
+) *nodeEgressPolicy {
+	d := &nodeEgressPolicy{
+		key:          intent.ObjectKey{Kind: intent.EgressService, Namespace: s.Namespace, Name: s.Name},
+		meta:         s.Meta,
+		destinations: allDestinations,
+	}
 	if b == nil {
 		d.resolved = intent.Finding{Reason: intent.ServiceNotFound, Message: fmt.Sprintf(
-			"there is no Service %s of type LoadBalancer in namespace %s; create it, or give this the name of one", s.Name, s.Namespace)}
+			"there is no Service %s of type LoadBalancer in namespace %s; create it, or give this the name of one",
+			s.Name, s.Namespace)}
 		return d
 	}
 	d.pods = n.excludeHostNetwork(b.Pods)
@@ -135,7 +145,8 @@ func (n *nodesCompiler) resolveEgressService(s snapshot.EgressService, b *snapsh
 	return d
 }
 
-// chooseByAddress chooses the networks by which an address of the Service is reached and, unless the interface's is asked for, that address.
+// chooseByAddress chooses the networks by which an address of the Service is reached and, unless the interface's is
+// asked for, that address.
 func (d *nodeEgressPolicy) chooseByAddress(among []*snapshot.Uplink, external []netip.Addr, s snapshot.EgressService) {
 	if len(external) == 0 {
 		d.resolved = intent.Finding{Reason: intent.TargetHasNoAddress, Message: fmt.Sprintf(
@@ -169,14 +180,19 @@ func (d *nodeEgressPolicy) chooseByAddress(among []*snapshot.Uplink, external []
 		"address %s is in nodes.addresses of no ExternalNetwork; let the operator add it to the one by which it is reached", external[0])}
 }
 
-// ownedAddresses are the addresses of a Service that its namespace has. Several Services may show one, and only its owner's pods leave with it.
+// ownedAddresses are the addresses of a Service that its namespace has. Several Services may show one, and only its
+// owner's pods leave with it.
 func (n *nodesCompiler) ownedAddresses(b *snapshot.LoadBalancerService) []netip.Addr {
-	return slices.DeleteFunc(slices.Clone(b.ExternalIPs), func(a netip.Addr) bool { return n.w.AddressNamespaces[a] != b.Namespace })
+	return slices.DeleteFunc(slices.Clone(b.ExternalIPs), func(a netip.Addr) bool {
+		return n.w.AddressNamespaces[a] != b.Namespace
+	})
 }
 
 // excludeHostNetwork are pods with addresses of their own: those on the network of their node have the node's.
 func (n *nodesCompiler) excludeHostNetwork(pods []snapshot.PodPlacement) []snapshot.PodPlacement {
-	return slices.DeleteFunc(slices.Clone(pods), func(p snapshot.PodPlacement) bool { return p.Node == "" || n.hosts[p.Address] })
+	return slices.DeleteFunc(slices.Clone(pods), func(p snapshot.PodPlacement) bool {
+		return p.Node == "" || n.hosts[p.Address]
+	})
 }
 
 func (n *nodesCompiler) filterUplinks(fits func(*snapshot.Uplink) bool) (out []*snapshot.Uplink) {
@@ -190,7 +206,9 @@ func (n *nodesCompiler) filterUplinks(fits func(*snapshot.Uplink) bool) (out []*
 
 // admittedUplinks are the networks that are for a namespace.
 func admittedUplinks(uplinks []*snapshot.Uplink, namespace string) []*snapshot.Uplink {
-	return slices.DeleteFunc(slices.Clone(uplinks), func(u *snapshot.Uplink) bool { return !u.Admitted.AdmitsAny(namespace) })
+	return slices.DeleteFunc(slices.Clone(uplinks), func(u *snapshot.Uplink) bool {
+		return !u.Admitted.AdmitsAny(namespace)
+	})
 }
 
 // uplinkNotAllowed is the finding that a network is not for a namespace.
@@ -225,7 +243,8 @@ func (d *nodeEgressPolicy) checkFamilies() intent.Finding {
 	for _, to := range d.destinations {
 		if !slices.ContainsFunc(d.uplinks, func(u *snapshot.Uplink) bool { return hasGatewayFor(u, to.Addr()) }) {
 			return intent.Finding{Reason: intent.FamilyNotServed, Message: fmt.Sprintf(
-				"network %s has no gateway of the family of destination %s; leave it out, or ask the operator for one in nodes.gateways", d.uplinks[0].Name, to)}
+				"network %s has no gateway of the family of destination %s; "+
+					"leave it out, or ask the operator for one in nodes.gateways", d.uplinks[0].Name, to)}
 		}
 	}
 	return intent.Finding{}
@@ -234,7 +253,8 @@ func (d *nodeEgressPolicy) checkFamilies() intent.Finding {
 // checkMethod says whether the network's method can lead to the destinations.
 func (d *nodeEgressPolicy) checkMethod() intent.Finding {
 	for _, u := range d.uplinks {
-		if u.Method == string(kubedcv1alpha1.NodeStatic) && slices.ContainsFunc(d.destinations, func(p netip.Prefix) bool { return p.Bits() == 0 }) {
+		if u.Method == string(kubedcv1alpha1.NodeStatic) &&
+			slices.ContainsFunc(d.destinations, func(p netip.Prefix) bool { return p.Bits() == 0 }) {
 			return intent.Finding{Reason: intent.NeedsAnotherMethod, Message: fmt.Sprintf(
 				"network %s has method Static, which knows destinations only, and pods are to leave by it for everywhere; "+
 					"name destinations in an EgressRoute, or ask the operator for another method", u.Name)}
@@ -302,12 +322,14 @@ func (n *nodesCompiler) claimPods() {
 	}
 }
 
-// newEgressClaim is how a departure leads a pod, and whether it can: by the first of its networks that the pod's node is on.
+// newEgressClaim is how a departure leads a pod, and whether it can: by the first of its networks that the pod's node
+// is on.
 func (n *nodesCompiler) newEgressClaim(d *nodeEgressPolicy, p snapshot.PodPlacement) (egressClaim, bool) {
 	as, can := d.sourceAddress(p.Address)
 	there := false
 	for _, u := range d.uplinks {
-		if there = there || n.attached[nodeNetworkKey{p.Node, u.Name}]; can && n.attached[nodeNetworkKey{p.Node, u.Name}] && hasGatewayFor(u, p.Address) {
+		if there = there || n.attached[nodeNetworkKey{p.Node, u.Name}]; can &&
+			n.attached[nodeNetworkKey{p.Node, u.Name}] && hasGatewayFor(u, p.Address) {
 			return egressClaim{d, p, u, as}, true
 		}
 	}
@@ -316,7 +338,8 @@ func (n *nodesCompiler) newEgressClaim(d *nodeEgressPolicy, p snapshot.PodPlacem
 	}
 	d.waiting = firstProblem(d.waiting, intent.Finding{Reason: intent.NodeNotOnNetwork, Message: fmt.Sprintf(
 		"pod address %s is on node %s, which is not on network %s, and leaves as others do; "+
-			"let the pod run on another node, or let the network's nodeSelector choose this one", p.Address, p.Node, d.uplinks[0].Name)})
+			"let the pod run on another node, or let the network's nodeSelector choose this one", p.Address, p.Node,
+		d.uplinks[0].Name)})
 	return egressClaim{}, false
 }
 
@@ -329,7 +352,8 @@ func (n *nodesCompiler) addNodeEgress(network kubedcv1alpha1.NodeNetwork, node s
 	return network
 }
 
-// podGroup is pods of a node that leave by a network in the same way: to the same destinations, of which the same are others'.
+// podGroup is pods of a node that leave by a network in the same way: to the same destinations, of which the same are
+// others'.
 type podGroup struct {
 	at     nodeNetworkKey
 	key    string
@@ -339,7 +363,9 @@ type podGroup struct {
 
 // groupPods writes down what each departure leads out by which network of which node.
 func (n *nodesCompiler) groupPods() {
-	for _, d := range slices.SortedFunc(slices.Values(n.egressPolicies), func(a, b *nodeEgressPolicy) int { return a.key.Compare(b.key) }) {
+	for _, d := range slices.SortedFunc(slices.Values(n.egressPolicies), func(a, b *nodeEgressPolicy) int {
+		return a.key.Compare(b.key)
+	}) {
 		groups := map[string]*podGroup{}
 		for _, c := range d.claims {
 			for _, g := range n.groupDestinations(c) {
@@ -370,11 +396,20 @@ func (n *nodesCompiler) groupDestinations(c egressClaim) (out []podGroup) {
 		}
 	}
 	for key, to := range destinations {
-		e := kubedcv1alpha1.NodeEgress{By: c.policy.key.String(), Destinations: sortedStrings(to), Except: excepts[key], Address: formatAddr(c.source)}
+		e := kubedcv1alpha1.NodeEgress{
+			By:           c.policy.key.String(),
+			Destinations: sortedStrings(to),
+			Except:       excepts[key],
+			Address:      formatAddr(c.source),
+		}
 		if slices.ContainsFunc(to, func(p netip.Prefix) bool { return p.Bits() == 0 }) {
 			e.Destinations = nil
 		}
-		out = append(out, podGroup{at: nodeNetworkKey{c.pod.Node, c.uplink.Name}, key: fmt.Sprint(e.Address, e.Destinations, e.Except), egress: e})
+		out = append(out, podGroup{
+			at:     nodeNetworkKey{c.pod.Node, c.uplink.Name},
+			key:    fmt.Sprint(e.Address, e.Destinations, e.Except),
+			egress: e,
+		})
 	}
 	return out
 }
@@ -386,7 +421,8 @@ func formatAddr(a netip.Addr) string {
 	return a.String()
 }
 
-// buildVerdicts is what we think of each EgressService and EgressRoute. A Service that asks by annotation is not ours to judge: a note tells.
+// buildVerdicts is what we think of each EgressService and EgressRoute. A Service that asks by annotation is not ours
+// to judge: a note tells.
 func (n *nodesCompiler) buildVerdicts() (out []intent.Verdict) {
 	for _, d := range n.egressPolicies {
 		if !d.byAnnotation {
@@ -404,7 +440,13 @@ func (n *nodesCompiler) buildVerdicts() (out []intent.Verdict) {
 }
 
 func (n *nodesCompiler) buildVerdict(d *nodeEgressPolicy) intent.Verdict {
-	out := intent.Verdict{Object: d.key, Generation: d.meta.Generation, Accepted: d.accepted, Resolved: d.resolved, Facts: intent.EgressPolicyFacts{}}
+	out := intent.Verdict{
+		Object:     d.key,
+		Generation: d.meta.Generation,
+		Accepted:   d.accepted,
+		Resolved:   d.resolved,
+		Facts:      intent.EgressPolicyFacts{},
+	}
 	if !d.isWanted() {
 		out.Waiting = deletingFinding(d.meta.Deleting)
 		return out
@@ -440,7 +482,8 @@ func countPods(pods []snapshot.PodPlacement) int {
 	return max(four, len(pods)-four)
 }
 
-// checkAgentReport is why a node does not do its part of a network yet, as far as its NodePath is written: the agent there has the word.
+// checkAgentReport is why a node does not do its part of a network yet, as far as its NodePath is written: the agent
+// there has the word.
 func checkAgentReport(paths map[string]snapshot.NodePathStatus, node, network string) intent.Finding {
 	path, written := paths[node]
 	problem, known := path.NetworkProblems[network]

@@ -14,7 +14,8 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// nodeEgressFixture is a world with two networks: red on nodes a and b, blue on a only. A Service has a pod on each node.
+// nodeEgressFixture is a world with two networks: red on nodes a and b, blue on a only. A Service has a pod on each
+// node.
 func nodeEgressFixture(change func(*snapshot.NodePathInput)) *snapshot.NodePathInput {
 	uplink := func(name string, third int, nodes ...string) snapshot.Uplink {
 		return snapshot.Uplink{
@@ -27,9 +28,12 @@ func nodeEgressFixture(change func(*snapshot.NodePathInput)) *snapshot.NodePathI
 	w := &snapshot.NodePathInput{
 		Uplinks:        []snapshot.Uplink{uplink("red", 10, "a", "b"), uplink("blue", 20, "a")},
 		EgressServices: []snapshot.EgressService{{Meta: mail}},
-		LoadBalancers: []snapshot.LoadBalancerService{{Meta: mail, ExternalIPs: []netip.Addr{addr("192.168.10.25")}, Pods: []snapshot.PodPlacement{
-			{Address: addr("10.0.0.1"), Node: "a"}, {Address: addr("10.0.0.2"), Node: "b"},
-		}}},
+		LoadBalancers: []snapshot.LoadBalancerService{{
+			Meta: mail, ExternalIPs: []netip.Addr{addr("192.168.10.25")},
+			Pods: []snapshot.PodPlacement{
+				{Address: addr("10.0.0.1"), Node: "a"}, {Address: addr("10.0.0.2"), Node: "b"},
+			},
+		}},
 	}
 	change(w)
 	if w.AddressNamespaces == nil {
@@ -48,28 +52,52 @@ func TestNodeEgressVerdicts(t *testing.T) {
 		change func(*snapshot.NodePathInput)
 		reason string
 	}{
-		"in force":            {func(*snapshot.NodePathInput) {}, ""},
-		"a node is not on it": {func(w *snapshot.NodePathInput) { w.LoadBalancers[0].ExternalIPs = []netip.Addr{addr("192.168.20.25")} }, intent.NodeNotOnNetwork},
-		"it is dropped there": {func(w *snapshot.NodePathInput) { w.EgressServices[0].Network = "blue" }, intent.AddressOfAnotherNetwork},
+		"in force": {func(*snapshot.NodePathInput) {}, ""},
+		"a node is not on it": {func(w *snapshot.NodePathInput) {
+			w.LoadBalancers[0].ExternalIPs = []netip.Addr{addr("192.168.20.25")}
+		}, intent.NodeNotOnNetwork},
+		"it is dropped there": {func(w *snapshot.NodePathInput) {
+			w.EgressServices[0].Network = "blue"
+		}, intent.AddressOfAnotherNetwork},
 		"by the interface's": {func(w *snapshot.NodePathInput) {
 			w.EgressServices[0].Network, w.EgressServices[0].ByNetwork = "red", true
 		}, ""},
-		"of no network": {func(w *snapshot.NodePathInput) { w.EgressServices[0].Network = "moon" }, intent.NetworkNotFound},
-		"no address":    {func(w *snapshot.NodePathInput) { w.LoadBalancers[0].ExternalIPs = nil }, intent.TargetHasNoAddress},
+		"of no network": {func(w *snapshot.NodePathInput) {
+			w.EgressServices[0].Network = "moon"
+		}, intent.NetworkNotFound},
+		"no address": {func(w *snapshot.NodePathInput) {
+			w.LoadBalancers[0].ExternalIPs = nil
+		}, intent.TargetHasNoAddress},
 		"another's address": {func(w *snapshot.NodePathInput) {
 			w.AddressNamespaces = map[netip.Addr]string{addr("192.168.10.25"): "other"}
 		}, intent.AddressTaken},
-		"an address of nobody":  {func(w *snapshot.NodePathInput) { w.AddressNamespaces = map[netip.Addr]string{} }, intent.AddressTaken},
-		"no Service":            {func(w *snapshot.NodePathInput) { w.LoadBalancers = nil }, intent.ServiceNotFound},
-		"routes know not whose": {func(w *snapshot.NodePathInput) { w.Uplinks[0].Method = "Static" }, intent.NeedsAnotherMethod},
-		"it goes":               {func(w *snapshot.NodePathInput) { w.EgressServices[0].Deleting = true }, intent.Deleting},
-		"the network goes":      {func(w *snapshot.NodePathInput) { w.Uplinks[0].Deleting = true }, intent.AddressOutsideNetwork},
-		"nobody has reported":   {func(w *snapshot.NodePathInput) { w.NodePaths = map[string]snapshot.NodePathStatus{"b": {}} }, intent.WaitingForAgent},
+		"an address of nobody": {func(w *snapshot.NodePathInput) {
+			w.AddressNamespaces = map[netip.Addr]string{}
+		}, intent.AddressTaken},
+		"no Service": {func(w *snapshot.NodePathInput) { w.LoadBalancers = nil }, intent.ServiceNotFound},
+		"routes know not whose": {func(w *snapshot.NodePathInput) {
+			w.Uplinks[0].Method = "Static"
+		}, intent.NeedsAnotherMethod},
+		"it goes": {func(w *snapshot.NodePathInput) {
+			w.EgressServices[0].Deleting = true
+		}, intent.Deleting},
+		"the network goes": {func(w *snapshot.NodePathInput) {
+			w.Uplinks[0].Deleting = true
+		}, intent.AddressOutsideNetwork},
+		"nobody has reported": {func(w *snapshot.NodePathInput) {
+			w.NodePaths = map[string]snapshot.NodePathStatus{"b": {}}
+		}, intent.WaitingForAgent},
 		"another's problem": {func(w *snapshot.NodePathInput) {
-			w.NodePaths = map[string]snapshot.NodePathStatus{"a": {IsCurrent: true, NetworkProblems: map[string]string{"red": "", "blue": "no eth2"}}}
+			w.NodePaths = map[string]snapshot.NodePathStatus{"a": {
+				IsCurrent:       true,
+				NetworkProblems: map[string]string{"red": "", "blue": "no eth2"},
+			}}
 		}, ""},
 		"a problem": {func(w *snapshot.NodePathInput) {
-			w.NodePaths = map[string]snapshot.NodePathStatus{"a": {IsCurrent: true, NetworkProblems: map[string]string{"red": "no eth1"}}}
+			w.NodePaths = map[string]snapshot.NodePathStatus{"a": {
+				IsCurrent:       true,
+				NetworkProblems: map[string]string{"red": "no eth1"},
+			}}
 		}, intent.WaitingForAgent},
 	} {
 		_, verdicts := Nodes(nodeEgressFixture(c.change))
@@ -83,20 +111,22 @@ func TestNodeEgressVerdicts(t *testing.T) {
 func TestAnnotatedNodeEgress(t *testing.T) {
 	for address, want := range map[string]string{"192.168.10.25": "", "192.168.30.25": intent.NoEgress} {
 		in, verdicts := Nodes(nodeEgressFixture(func(w *snapshot.NodePathInput) {
-			w.EgressServices, w.LoadBalancers[0].EgressByLBIP, w.LoadBalancers[0].ExternalIPs = nil, true, []netip.Addr{addr(address)}
+			w.EgressServices, w.LoadBalancers[0].EgressByLBIP, w.LoadBalancers[0].ExternalIPs = nil, true,
+				[]netip.Addr{addr(address)}
 		}))
 		var got string
 		for _, n := range in.Notes {
 			got += n.Finding.Reason
 		}
-		if led := actualPaths(t, in, snapshot.PodPlacement{Address: addr("10.0.0.1"), Node: "a"}, addr("12.1.1.1")); got != want || len(verdicts) > 0 || len(led) == 1 != (want == "") {
+		if led := actualPaths(t, in, snapshot.PodPlacement{Address: addr("10.0.0.1"), Node: "a"},
+			addr("12.1.1.1")); got != want || len(verdicts) > 0 || len(led) == 1 != (want == "") {
 			t.Errorf("%s: told %q, led by %v, verdicts %v", address, got, led, verdicts)
 		}
 	}
 }
 
-// Every packet of a pod is led by one entry at most, and that is the route with the longest prefix, of those the oldest, or else the oldest
-// Service. Which of the rules the kernel looks at first does not matter.
+// Every packet of a pod is led by one entry at most, and that is the route with the longest prefix, of those the
+// oldest, or else the oldest Service. Which of the rules the kernel looks at first does not matter.
 func TestNodeEgressIsDisjoint(t *testing.T) {
 	chance := rand.New(rand.NewPCG(1, 2))
 	prefixes := []string{"0.0.0.0/0", "10.0.0.0/8", "10.1.0.0/16", "10.1.2.0/24", "10.1.2.3/32", "11.0.0.0/8"}
@@ -106,7 +136,11 @@ func TestNodeEgressIsDisjoint(t *testing.T) {
 		w := nodeEgressFixture(func(w *snapshot.NodePathInput) { w.EgressServices = w.EgressServices[:chance.IntN(2)] })
 		for i := range chance.IntN(5) {
 			r := snapshot.EgressRoute{
-				Meta:    snapshot.Meta{Namespace: "gate", Name: fmt.Sprintf("r%d", i), Created: time.Unix(int64(chance.IntN(3)), 0)},
+				Meta: snapshot.Meta{
+					Namespace: "gate",
+					Name:      fmt.Sprintf("r%d", i),
+					Created:   time.Unix(int64(chance.IntN(3)), 0),
+				},
 				Network: []string{"red", "blue"}[chance.IntN(2)], Pods: []snapshot.PodPlacement{pod},
 			}
 			for _, n := range chance.Perm(len(prefixes))[:1+chance.IntN(3)] {
@@ -127,7 +161,8 @@ func TestNodeEgressIsDisjoint(t *testing.T) {
 func actualPaths(t *testing.T, in *intent.Intent, pod snapshot.PodPlacement, to netip.Addr) (out []string) {
 	t.Helper()
 	var body struct{ Spec kubedcv1alpha1.NodePathSpec }
-	if err := json.Unmarshal([]byte(in.Objects[intent.ObjectKey{Kind: intent.NodePath, Name: pod.Node}].Value.Content), &body); err != nil {
+	if err := json.Unmarshal([]byte(in.Objects[intent.ObjectKey{Kind: intent.NodePath, Name: pod.Node}].Value.Content),
+		&body); err != nil {
 		t.Fatal(err)
 	}
 	within := func(list []string) bool {
@@ -135,7 +170,8 @@ func actualPaths(t *testing.T, in *intent.Intent, pod snapshot.PodPlacement, to 
 	}
 	for _, n := range body.Spec.Networks {
 		for _, e := range n.Egress {
-			if slices.Contains(e.Pods, pod.Address.String()) && (len(e.Destinations) == 0 || within(e.Destinations)) && !within(e.Except) {
+			if slices.Contains(e.Pods, pod.Address.String()) && (len(e.Destinations) == 0 || within(e.Destinations)) &&
+				!within(e.Except) {
 				out = append(out, n.Name+" "+e.Address)
 			}
 		}

@@ -10,13 +10,17 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// checkRecovers: whatever somebody does to Kube-OVN's objects and to OVN in a world at rest, it comes to the same rest again: every
-// EIp that nobody has deleted has the address that it had.
+// checkRecovers: whatever somebody does to Kube-OVN's objects and to OVN in a world at rest, it comes to the same rest
+// again: every EIp that nobody has deleted has the address that it had.
 func (p *invariants) checkRecovers(d *fuzzInput) {
 	before := readyAddresses(p.verdicts)
 	maps.DeleteFunc(before, func(key intent.ObjectKey, had netip.Addr) bool {
-		reserved := slices.ContainsFunc(p.w.ExternalSubnets, func(x snapshot.ExternalSubnet) bool { return x.IsReserved(had) }) // kept only as long as its OvnEip is there
-		return reserved || p.isDeleted(key) || p.isPortEIP(key) && had != p.defaultEgressIP()                                   // it stays only while it is used
+		// kept only as long as its OvnEip is there
+		reserved := slices.ContainsFunc(p.w.ExternalSubnets, func(x snapshot.ExternalSubnet) bool {
+			return x.IsReserved(had)
+		})
+		// it stays only while it is used
+		return reserved || p.isDeleted(key) || p.isPortEIP(key) && had != p.defaultEgressIP()
 	})
 	for range 1 + d.intn(3) {
 		p.w = injectFault(d, p.w)
@@ -67,7 +71,8 @@ func readyAddresses(verdicts []intent.Verdict) map[intent.ObjectKey]netip.Addr {
 func injectFault(d *fuzzInput, was *snapshot.VpcInput) *snapshot.VpcInput {
 	w := *was
 	w.Engine.OvnEips, w.Engine.OvnFips = maps.Clone(w.Engine.OvnEips), maps.Clone(w.Engine.OvnFips)
-	w.Engine.RouterPorts, w.Engine.OwnedObjects, w.AddressOwners = maps.Clone(w.Engine.RouterPorts), maps.Clone(w.Engine.OwnedObjects), maps.Clone(w.AddressOwners)
+	w.Engine.RouterPorts, w.Engine.OwnedObjects, w.AddressOwners = maps.Clone(w.Engine.RouterPorts),
+		maps.Clone(w.Engine.OwnedObjects), maps.Clone(w.AddressOwners)
 	e := &w.Engine
 	switch d.intn(7) {
 	case 0:

@@ -12,8 +12,8 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// vpcEgressPolicy is pods that leave otherwise than the project does: by another network, with another address, or both. EgressServices and
-// EgressRoutes are such, and so are Services with the annotation of the former.
+// vpcEgressPolicy is pods that leave otherwise than the project does: by another network, with another address, or
+// both. EgressServices and EgressRoutes are such, and so are Services with the annotation of the former.
 type vpcEgressPolicy struct {
 	key                         intent.ObjectKey
 	meta                        snapshot.Meta
@@ -50,14 +50,18 @@ func (c *compiler) resolveEgressPolicies() {
 	behind := map[netip.Addr]bool{}
 	for _, s := range c.listEgressServices() {
 		d := c.resolveEgressService(s)
-		d.pods = slices.DeleteFunc(d.pods, func(a netip.Addr) bool { return behind[a] }) // a pod of several has the oldest
+		// a pod of several has the oldest
+		d.pods = slices.DeleteFunc(d.pods, func(a netip.Addr) bool { return behind[a] })
 		if d.isWanted() {
 			for _, a := range d.pods {
 				behind[a] = true
 			}
 		}
 		if d.service != nil && !d.accepted.OK() {
-			d.setWaiting(intent.Finding{Reason: intent.NoEgress, Message: "its pods can't leave with its address: " + d.accepted.Message})
+			d.setWaiting(intent.Finding{
+				Reason:  intent.NoEgress,
+				Message: "its pods can't leave with its address: " + d.accepted.Message,
+			})
 		}
 		c.egressPolicies = append(c.egressPolicies, d)
 	}
@@ -71,8 +75,8 @@ func (c *compiler) resolveEgressPolicies() {
 	}
 }
 
-// maxDestinations is how many destinations the EgressRoutes of a namespace may have together: each is two policies of its router, or a rule on
-// every node that its pods run on.
+// maxDestinations is how many destinations the EgressRoutes of a namespace may have together: each is two policies of
+// its router, or a rule on every node that its pods run on.
 const maxDestinations = 256
 
 // destinationCounts are how many destinations EgressRoutes have, by namespace.
@@ -91,7 +95,8 @@ func (n destinationCounts) admitRoute(r snapshot.EgressRoute) intent.Finding {
 
 // hasEgressPolicies says whether pods leave otherwise than the project does, or should.
 func (c *compiler) hasEgressPolicies() bool {
-	return c.checkEgressSupported().OK() && !c.isVPCTerminating() && slices.ContainsFunc(c.egressPolicies, (*vpcEgressPolicy).isWanted)
+	return c.checkEgressSupported().OK() && !c.isVPCTerminating() &&
+		slices.ContainsFunc(c.egressPolicies, (*vpcEgressPolicy).isWanted)
 }
 
 // checkEgressSupported says whether pods can leave otherwise.
@@ -137,8 +142,13 @@ func (c *compiler) listEgressServices() []egressServiceRequest {
 // resolveEgressService is the diversion of pods behind a Service.
 func (c *compiler) resolveEgressService(b egressServiceRequest) *vpcEgressPolicy {
 	d := &vpcEgressPolicy{
-		key: intent.ObjectKey{Kind: intent.EgressService, Namespace: b.Namespace, Name: b.Name}, meta: b.Meta, service: b.service,
-		addressSet: ownership.EgressServicePodSet(c.w.Shard, b.Name), rules: []egressRule{{priority: ownership.EgressServiceBackends, onLinkPriority: ownership.EgressServiceOnLink}}, natPriority: natPriorityService,
+		key: intent.ObjectKey{Kind: intent.EgressService, Namespace: b.Namespace, Name: b.Name}, meta: b.Meta,
+		service:    b.service,
+		addressSet: ownership.EgressServicePodSet(c.w.Shard, b.Name),
+		rules: []egressRule{{
+			priority:       ownership.EgressServiceBackends,
+			onLinkPriority: ownership.EgressServiceOnLink,
+		}}, natPriority: natPriorityService,
 	}
 	if b.service != nil {
 		d.key = b.service.key
@@ -146,7 +156,9 @@ func (c *compiler) resolveEgressService(b egressServiceRequest) *vpcEgressPolicy
 	if d.accepted = c.checkEgressSupported(); !d.accepted.OK() {
 		return d
 	}
-	i := slices.IndexFunc(c.services, func(s *service) bool { return s.key.Namespace == b.Namespace && s.key.Name == b.Name })
+	i := slices.IndexFunc(c.services, func(s *service) bool {
+		return s.key.Namespace == b.Namespace && s.key.Name == b.Name
+	})
 	if i < 0 {
 		d.resolved = intent.Finding{Reason: intent.ServiceNotFound, Message: fmt.Sprintf(
 			"there is no Service %s of type LoadBalancer of ours in namespace %s; create it, or give this the name of one", b.Name, b.Namespace)}
@@ -154,7 +166,10 @@ func (c *compiler) resolveEgressService(b egressServiceRequest) *vpcEgressPolicy
 	}
 	s := c.services[i]
 	if !s.isWanted() {
-		d.waiting = intent.Finding{Reason: intent.WaitingForEIp, Message: fmt.Sprintf("Service %s has no address yet; look at its conditions", s.Name)}
+		d.waiting = intent.Finding{
+			Reason:  intent.WaitingForEIp,
+			Message: fmt.Sprintf("Service %s has no address yet; look at its conditions", s.Name),
+		}
 		return d
 	}
 	for _, e := range s.Endpoints {
@@ -175,7 +190,8 @@ func (c *compiler) resolveEgressService(b egressServiceRequest) *vpcEgressPolicy
 	return d
 }
 
-// chooseEgressNetwork is the network by which pods behind a Service leave: the one that is named, of which the address is preferred.
+// chooseEgressNetwork is the network by which pods behind a Service leave: the one that is named, of which the address
+// is preferred.
 func (c *compiler) chooseEgressNetwork(b egressServiceRequest, s *service) (*snapshot.ExternalSubnet, intent.Finding) {
 	if b.Network == "" {
 		return s.eip.external, intent.Finding{}
@@ -199,7 +215,8 @@ func (c *compiler) resolveEgressRoute(r snapshot.EgressRoute, same map[netip.Pre
 		key: intent.ObjectKey{Kind: intent.EgressRoute, Namespace: r.Namespace, Name: r.Name}, meta: r.Meta,
 		addressSet: ownership.EgressRoutePodSet(c.w.Shard, r.Name), natPriority: natPriorityRoute,
 	}
-	if d.accepted = firstProblem(c.checkEgressSupported(), checkMalformed(r.Malformed), checkIPv4Only(r.Destinations)); !d.accepted.OK() {
+	if d.accepted = firstProblem(c.checkEgressSupported(), checkMalformed(r.Malformed),
+		checkIPv4Only(r.Destinations)); !d.accepted.OK() {
 		return d
 	}
 	found, wrong := c.resolveSubnets(r.Type, r.Network, r.Namespace)
@@ -233,7 +250,8 @@ func checkIPv4Only(destinations []netip.Prefix) intent.Finding {
 	for _, to := range destinations {
 		if !to.Addr().Is4() {
 			return intent.Finding{Reason: intent.Malformed, Message: fmt.Sprintf(
-				"destination %s is not an IPv4 prefix such as 198.51.100.0/24; there are no others for projects yet", to)}
+				"destination %s is not an IPv4 prefix such as 198.51.100.0/24; there are no others for projects yet",
+				to)}
 		}
 	}
 	return intent.Finding{}
@@ -259,7 +277,10 @@ func (c *compiler) emitEgressPolicies() {
 func (c *compiler) checkConnected(x *snapshot.ExternalSubnet) intent.Finding {
 	switch {
 	case c.isVPCTerminating() || c.w.Engine.RouterPorts == nil:
-		return intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf("router %s is not there yet", c.w.Shard)}
+		return intent.Finding{
+			Reason:  intent.WaitingForEngine,
+			Message: fmt.Sprintf("router %s is not there yet", c.w.Shard),
+		}
 	case c.w.Engine.OvnEips[c.externalPortName(x.Subnet)].Deleting:
 		return beingDeletedFinding(intent.OvnEip, c.externalPortName(x.Subnet))
 	default:
@@ -276,7 +297,8 @@ func (d *vpcEgressPolicy) setWaiting(why intent.Finding) {
 	*waiting = firstProblem(*waiting, why)
 }
 
-// emitEgressReroutes wants the policies that lead the pods of a diversion to its network's gateway, and to hosts on the network itself.
+// emitEgressReroutes wants the policies that lead the pods of a diversion to its network's gateway, and to hosts on the
+// network itself.
 func (c *compiler) emitEgressReroutes(d *vpcEgressPolicy) {
 	row := func(r intent.Row) { c.out.AddRow(c.w.Shard, r, d.key.Ref()) }
 	row(intent.AddressSet{Name: d.addressSet, Addresses: joinAddresses(d.pods)})
@@ -289,12 +311,14 @@ func (c *compiler) emitEgressReroutes(d *vpcEgressPolicy) {
 		}
 		row(intent.ReroutePolicy(w.priority, match, d.external.Gateway).ToRouterPolicy())
 		if there.IsValid() {
-			row(c.onLinkPolicy(w.onLinkPriority, fmt.Sprintf("ip4.src == $%s && ip4.dst == %s", d.addressSet, there)).ToRouterPolicy())
+			row(c.onLinkPolicy(w.onLinkPriority,
+				fmt.Sprintf("ip4.src == $%s && ip4.dst == %s", d.addressSet, there)).ToRouterPolicy())
 		}
 	}
 }
 
-// emitEgressSNAT wants the translation of what a diversion leads out: the project's own is of its default network alone.
+// emitEgressSNAT wants the translation of what a diversion leads out: the project's own is of its default network
+// alone.
 func (c *compiler) emitEgressSNAT(d *vpcEgressPolicy) {
 	if c.isDefaultNetwork(d.external) && !d.address.IsValid() {
 		return
@@ -310,7 +334,8 @@ func (c *compiler) emitEgressSNAT(d *vpcEgressPolicy) {
 		match += " && ip4.dst == {" + strings.Join(to, ", ") + "}"
 	}
 	c.out.AddRow(c.w.Shard, intent.GatewayPortSNAT{
-		GatewayPort: c.externalPortName(d.external.Subnet), External: c.sourceAddress(d), Logical: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Match: match, Priority: d.natPriority,
+		GatewayPort: c.externalPortName(d.external.Subnet), External: c.sourceAddress(d),
+		Logical: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Match: match, Priority: d.natPriority,
 	}, d.key.Ref())
 }
 

@@ -18,10 +18,15 @@ import (
 	"github.com/sallyport/sallyport/internal/words"
 )
 
-// Egress compiles what holds egress addresses: a router with a port for each address, the nodes that hold it, and a link to each VPC
-// whose pods leave with it. What a VPC has at its end of a link is Shard's business.
+// Egress compiles what holds egress addresses: a router with a port for each address, the nodes that hold it, and a
+// link to each VPC whose pods leave with it. What a VPC has at its end of a link is Shard's business.
 func Egress(w *snapshot.EgressInput) (*intent.Intent, []intent.Verdict) {
-	e := &egressCompiler{w: w, out: intent.New(), nodeByChassis: map[string]string{}, linkNetworks: map[string]netip.Prefix{}}
+	e := &egressCompiler{
+		w:             w,
+		out:           intent.New(),
+		nodeByChassis: map[string]string{},
+		linkNetworks:  map[string]netip.Prefix{},
+	}
 	e.readRequests()       // which addresses are asked for, and whose network each is of
 	e.assignNodes()        // which node holds each
 	e.emitEgressRouter()   // the router, and addresses that nobody else gets
@@ -91,7 +96,10 @@ func (e *egressCompiler) readRequests() {
 func (e *egressCompiler) readAddress(text string) (*egressAddress, intent.Finding) {
 	a, err := netip.ParseAddr(text)
 	if err != nil {
-		return nil, intent.Finding{Reason: intent.InvalidEgressIP, Message: fmt.Sprintf("%s is not an IP address", words.Quote(text))}
+		return nil, intent.Finding{
+			Reason:  intent.InvalidEgressIP,
+			Message: fmt.Sprintf("%s is not an IP address", words.Quote(text)),
+		}
 	}
 	var prefixes []string
 	for i := range e.w.ExternalSubnets {
@@ -132,7 +140,12 @@ func (e *egressCompiler) assignNodes() {
 	}
 	var requests []assign.Request
 	for _, q := range e.requests {
-		r := assign.Request{Name: q.Name, Created: q.Created, Nodes: q.EligibleNodes, Rebalance: q.RebalanceRequested != q.Rebalanced}
+		r := assign.Request{
+			Name:      q.Name,
+			Created:   q.Created,
+			Nodes:     q.EligibleNodes,
+			Rebalance: q.RebalanceRequested != q.Rebalanced,
+		}
 		for _, h := range q.addresses {
 			r.Addresses = append(r.Addresses, e.currentPlacement(q, h))
 		}
@@ -147,8 +160,8 @@ func (e *egressCompiler) assignNodes() {
 	}
 }
 
-// currentPlacement is an address as it is held now: by the first of its holders, unless the engine has found that one dead. Then it stays where the
-// engine has brought it, and does not follow a node that comes and goes.
+// currentPlacement is an address as it is held now: by the first of its holders, unless the engine has found that one
+// dead. Then it stays where the engine has brought it, and does not follow a node that comes and goes.
 func (e *egressCompiler) currentPlacement(q *egressIPRequest, h *egressAddress) assign.Address {
 	out := assign.Address{IP: h.address, Network: h.external.Subnet}
 	port := ownership.EgressRouterPort(h.address)
@@ -194,8 +207,10 @@ func (q *egressIPRequest) applyPlacements(placed []assign.Placement, chassis map
 			q.accepted = firstProblem(q.accepted, intent.Finding{Reason: intent.EgressIPConflict, Message: fmt.Sprintf(
 				"address %s is node %s's own; choose another", p.Address, p.ConflictsWith)})
 		case assign.Taken:
-			q.accepted = firstProblem(q.accepted, intent.Finding{Reason: intent.UnsupportedRequest, Message: fmt.Sprintf(
-				"EgressIP %s has address %s already; choose another, or delete that one", p.ConflictsWith, p.Address)})
+			q.accepted = firstProblem(q.accepted,
+				intent.Finding{Reason: intent.UnsupportedRequest, Message: fmt.Sprintf(
+					"EgressIP %s has address %s already; choose another, or delete that one", p.ConflictsWith,
+					p.Address)})
 		case assign.NoNode:
 			homeless = append(homeless, p.Address.String())
 		default:
@@ -213,7 +228,10 @@ func (q *egressIPRequest) applyPlacements(placed []assign.Placement, chassis map
 	case len(homeless) == len(placed):
 		q.waiting = intent.Finding{Reason: intent.NoMatchingNodeFound, Message: "no node can hold an address; " + next}
 	default:
-		q.waiting = intent.Finding{Reason: intent.UnassignedRequest, Message: fmt.Sprintf("no node can hold %s; %s", strings.Join(homeless, ", "), next)}
+		q.waiting = intent.Finding{
+			Reason:  intent.UnassignedRequest,
+			Message: fmt.Sprintf("no node can hold %s; %s", strings.Join(homeless, ", "), next),
+		}
 	}
 }
 
@@ -221,7 +239,8 @@ func (q *egressIPRequest) applyPlacements(placed []assign.Placement, chassis map
 func (e *egressCompiler) emitEgressRouter() {
 	meta := intent.Meta{Labels: ownership.ManagedLabels(ownership.EgressVpc)}
 	if slices.ContainsFunc(e.requests, func(q *egressIPRequest) bool { return len(q.addresses) > 0 }) {
-		e.out.AddObject(intent.ObjectKey{Kind: intent.Vpc, Name: ownership.EgressVpc}, intent.NewObject(meta, kubeovn.VpcSpec{}), egressRef)
+		e.out.AddObject(intent.ObjectKey{Kind: intent.Vpc, Name: ownership.EgressVpc},
+			intent.NewObject(meta, kubeovn.VpcSpec{}), egressRef)
 	}
 	for _, q := range e.requests {
 		for _, h := range q.addresses {
@@ -229,7 +248,8 @@ func (e *egressCompiler) emitEgressRouter() {
 				continue // Kube-OVN will never finish it: it has to go, and comes again
 			}
 			spec := kubeovn.OvnEipSpec{ExternalSubnet: h.external.Subnet, V4Ip: h.address.String(), Type: "nat"}
-			e.out.AddObject(intent.ObjectKey{Kind: intent.OvnEip, Name: ownership.EgressOvnEipName(h.address)}, intent.NewObject(meta, spec), q.key.Ref())
+			e.out.AddObject(intent.ObjectKey{Kind: intent.OvnEip, Name: ownership.EgressOvnEipName(h.address)},
+				intent.NewObject(meta, spec), q.key.Ref())
 		}
 	}
 }
@@ -237,14 +257,19 @@ func (e *egressCompiler) emitEgressRouter() {
 // bfdMultiplier is how many signs of life of a node may be missing before it is taken for dead.
 const bfdMultiplier = 3
 
-// emitBFDSettings lets nodes notice each other's death sooner than OVN's defaults do, unless somebody else has chosen. It begins with the first
-// EgressIP and does not end with the last: with each change of these settings gateways of others may move for some seconds.
+// emitBFDSettings lets nodes notice each other's death sooner than OVN's defaults do, unless somebody else has chosen.
+// It begins with the first EgressIP and does not end with the last: with each change of these settings gateways of
+// others may move for some seconds.
 func (e *egressCompiler) emitBFDSettings() {
 	if e.w.BFDInterval == 0 {
 		return
 	}
 	period := strconv.FormatInt(e.w.BFDInterval.Milliseconds(), 10)
-	for name, value := range map[string]string{"bfd-min-rx": period, "bfd-min-tx": period, "bfd-mult": strconv.Itoa(bfdMultiplier)} {
+	for name, value := range map[string]string{
+		"bfd-min-rx": period,
+		"bfd-min-tx": period,
+		"bfd-mult":   strconv.Itoa(bfdMultiplier),
+	} {
 		if ours, there := e.w.GlobalOptions[name]; ours || !there && len(e.out.Objects) > 0 {
 			e.out.AddRow(ownership.EgressVpc, intent.NBGlobalOption{Name: name, Value: value}, egressRef)
 		}
@@ -263,7 +288,8 @@ func (e *egressCompiler) chooseLinkNetworks() {
 	var fresh []string
 	e.forEachLink(func(_ *egressIPRequest, h *egressAddress, vpc string) {
 		port := ownership.EgressLinkPort(h.address, vpc)
-		if n := e.w.PortNetworks[port]; n.IsValid() && linkPool.Contains(n.Addr()) && n.Bits() == linkPrefixLen && n.Addr() == n.Masked().Addr().Next() && !taken[n.Masked()] {
+		if n := e.w.PortNetworks[port]; n.IsValid() && linkPool.Contains(n.Addr()) && n.Bits() == linkPrefixLen &&
+			n.Addr() == n.Masked().Addr().Next() && !taken[n.Masked()] {
 			e.linkNetworks[port], taken[n.Masked()] = n, true
 			return
 		}
@@ -286,7 +312,8 @@ func (e *egressCompiler) chooseLinkNetworks() {
 func linkNetwork(n uint32) netip.Prefix {
 	n = n % (1 << (linkPrefixLen - 4)) << 2
 	//nolint:gosec // the four bytes of it
-	return netip.PrefixFrom(netip.AddrFrom4([4]byte{0xf0 | byte(n>>24), byte(n >> 16), byte(n >> 8), byte(n)}).Next(), linkPrefixLen)
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{0xf0 | byte(n>>24), byte(n >> 16), byte(n >> 8), byte(n)}).Next(),
+		linkPrefixLen)
 }
 
 func (e *egressCompiler) forEachLink(do func(q *egressIPRequest, h *egressAddress, vpc string)) {
@@ -308,11 +335,13 @@ func (e *egressCompiler) emitAddresses() {
 			eip := e.w.Engine.OvnEips[ownership.EgressOvnEipName(h.address)]
 			switch {
 			case e.w.PortNetworks == nil:
-				q.waiting = firstProblem(q.waiting, intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf(
-					"Kube-OVN has not made Vpc %s yet", ownership.EgressVpc)})
+				q.waiting = firstProblem(q.waiting,
+					intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf(
+						"Kube-OVN has not made Vpc %s yet", ownership.EgressVpc)})
 			case !eip.Ready || eip.Address != h.address:
-				q.waiting = firstProblem(q.waiting, intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf(
-					"Kube-OVN has not made OvnEip %s ready yet", ownership.EgressOvnEipName(h.address))})
+				q.waiting = firstProblem(q.waiting,
+					intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf(
+						"Kube-OVN has not made OvnEip %s ready yet", ownership.EgressOvnEipName(h.address))})
 			case h.node != "":
 				e.emitAddress(q, h)
 			}
@@ -320,27 +349,51 @@ func (e *egressCompiler) emitAddresses() {
 	}
 	e.forEachLink(func(q *egressIPRequest, h *egressAddress, vpc string) {
 		if e.w.PortNetworks != nil && !e.w.PeerPorts[ownership.VPCEgressLinkPort(vpc, h.address)] {
-			q.waiting = firstProblem(q.waiting, intent.Finding{Reason: intent.Programming, Message: fmt.Sprintf("project %s has no link to %s yet", vpc, h.address)})
+			q.waiting = firstProblem(q.waiting, intent.Finding{
+				Reason:  intent.Programming,
+				Message: fmt.Sprintf("project %s has no link to %s yet", vpc, h.address),
+			})
 		}
 	})
 }
 
-// emitAddress wants the rows of an address. Its port is on the network like a host; a routing table of its own leads what comes by its links
-// out by this port, and by no other that is on the same network.
+// emitAddress wants the rows of an address. Its port is on the network like a host; a routing table of its own leads
+// what comes by its links out by this port, and by no other that is on the same network.
 func (e *egressCompiler) emitAddress(q *egressIPRequest, h *egressAddress) {
 	row := func(r intent.Row) { e.out.AddRow(ownership.EgressVpc, r, q.key.Ref()) }
 	port, table, x := ownership.EgressRouterPort(h.address), ownership.EgressRouteTable(h.address), h.external
 	row(intent.HAChassisGroup{Name: port, Chassis: strings.Join(h.chassis, " ")})
-	row(intent.LogicalRouterPort{Name: port, MAC: intent.DeriveMAC(port), Network: netip.PrefixFrom(h.address, x.Prefix.Bits()), HAChassisGroup: port})
-	row(intent.LogicalSwitchPort{Switch: x.Subnet, Name: ownership.EgressSwitchPort(x.Subnet, h.address), RouterPort: port, AnnounceNATAddresses: true})
+	row(intent.LogicalRouterPort{
+		Name:           port,
+		MAC:            intent.DeriveMAC(port),
+		Network:        netip.PrefixFrom(h.address, x.Prefix.Bits()),
+		HAChassisGroup: port,
+	})
+	row(intent.LogicalSwitchPort{
+		Switch:               x.Subnet,
+		Name:                 ownership.EgressSwitchPort(x.Subnet, h.address),
+		RouterPort:           port,
+		AnnounceNATAddresses: true,
+	})
 	row(intent.GatewayPortSNAT{GatewayPort: port, External: h.address, Logical: linkPool})
-	row(intent.LogicalRouterStaticRoute{RouteTable: table, Prefix: netip.PrefixFrom(netip.IPv4Unspecified(), 0), NextHop: x.Gateway, OutputPort: port})
+	row(intent.LogicalRouterStaticRoute{
+		RouteTable: table,
+		Prefix:     netip.PrefixFrom(netip.IPv4Unspecified(), 0),
+		NextHop:    x.Gateway,
+		OutputPort: port,
+	})
 	for _, half := range splitPrefix(x.Prefix.Masked()) {
 		row(intent.LogicalRouterStaticRoute{RouteTable: table, Prefix: half, OutputPort: port})
 	}
 	for _, vpc := range h.admittedVPCs(q.Vpcs) {
 		link := ownership.EgressLinkPort(h.address, vpc)
-		row(intent.LogicalRouterPort{Name: link, MAC: intent.DeriveMAC(link), Network: e.linkNetworks[link], Peer: ownership.VPCEgressLinkPort(vpc, h.address), RouteTable: table})
+		row(intent.LogicalRouterPort{
+			Name:       link,
+			MAC:        intent.DeriveMAC(link),
+			Network:    e.linkNetworks[link],
+			Peer:       ownership.VPCEgressLinkPort(vpc, h.address),
+			RouteTable: table,
+		})
 	}
 }
 
@@ -349,10 +402,13 @@ func (h *egressAddress) admittedVPCs(vpcs []string) []string {
 	return slices.DeleteFunc(slices.Clone(vpcs), func(vpc string) bool { return !h.external.Admitted.AdmitsAny(vpc) })
 }
 
-// checkAdmission is which selected projects can't leave with an address of a request, because its network is not for them.
+// checkAdmission is which selected projects can't leave with an address of a request, because its network is not for
+// them.
 func (q *egressIPRequest) checkAdmission() intent.Finding {
 	for _, h := range q.addresses {
-		refused := slices.DeleteFunc(slices.Clone(q.Vpcs), func(vpc string) bool { return h.external.Admitted.AdmitsAny(vpc) })
+		refused := slices.DeleteFunc(slices.Clone(q.Vpcs), func(vpc string) bool {
+			return h.external.Admitted.AdmitsAny(vpc)
+		})
 		if len(refused) > 0 {
 			return intent.Finding{Reason: intent.NetworkNotAllowed, Message: fmt.Sprintf(
 				"network %s of address %s is not for %s, whose selected pods do as failurePolicy says; "+
@@ -363,8 +419,8 @@ func (q *egressIPRequest) checkAdmission() intent.Finding {
 	return intent.Finding{}
 }
 
-// checkUnservedPods is which selected pods do not leave with the addresses of a request: those of no project. Nothing leads them here, and nothing keeps
-// them from leaving as they do without it.
+// checkUnservedPods is which selected pods do not leave with the addresses of a request: those of no project. Nothing
+// leads them here, and nothing keeps them from leaving as they do without it.
 func (q *egressIPRequest) checkUnservedPods() intent.Finding {
 	if q.PodsOutsideProjects.Number == 0 || !q.accepted.OK() {
 		return intent.Finding{}
@@ -393,7 +449,8 @@ func (e *egressCompiler) buildVerdicts() []intent.Verdict {
 			}
 		}
 		out = append(out, intent.Verdict{
-			Object: q.key, Generation: q.Generation, Facts: facts, Accepted: q.accepted, Waiting: q.waiting, Partly: firstProblem(q.checkAdmission(), q.checkUnservedPods()),
+			Object: q.key, Generation: q.Generation, Facts: facts, Accepted: q.accepted, Waiting: q.waiting,
+			Partly:  firstProblem(q.checkAdmission(), q.checkUnservedPods()),
 			Through: []state.Ref{egressRef},
 		})
 	}

@@ -16,28 +16,41 @@ import (
 // newEgressIP is an EgressIP for pods of one VPC.
 func newEgressIP(name string, age int, addresses ...string) snapshot.EgressIP {
 	return snapshot.EgressIP{
-		Meta: snapshot.Meta{Name: name, Created: time.Unix(int64(1000-age), 0)}, Addresses: addresses, Vpcs: []string{"acme-prod"},
+		Meta: snapshot.Meta{Name: name, Created: time.Unix(int64(1000-age), 0)}, Addresses: addresses,
+		Vpcs: []string{"acme-prod"},
 	}
 }
 
-// egressFixture is a world with three nodes and a network, in which Kube-OVN has done its part for the addresses that are asked for.
+// egressFixture is a world with three nodes and a network, in which Kube-OVN has done its part for the addresses that
+// are asked for.
 func egressFixture(requests ...snapshot.EgressIP) *snapshot.EgressInput {
 	w := &snapshot.EgressInput{
-		EgressIPs:       requests,
-		ExternalSubnets: []snapshot.ExternalSubnet{{Subnet: "ext-public", Network: "public", Prefix: netip.MustParsePrefix("198.51.100.0/24"), Gateway: addr("198.51.100.1")}},
-		PortNetworks:    map[string]netip.Prefix{}, ChassisGroups: map[string]snapshot.HAChassisGroup{}, PeerPorts: map[string]bool{}, GlobalOptions: map[string]bool{},
-		Engine: snapshot.Engine{OvnEips: map[string]snapshot.OvnEip{}}, AddressOwners: map[netip.Addr]snapshot.AddressOwner{},
+		EgressIPs: requests,
+		ExternalSubnets: []snapshot.ExternalSubnet{{
+			Subnet:  "ext-public",
+			Network: "public",
+			Prefix:  netip.MustParsePrefix("198.51.100.0/24"),
+			Gateway: addr("198.51.100.1"),
+		}},
+		PortNetworks: map[string]netip.Prefix{}, ChassisGroups: map[string]snapshot.HAChassisGroup{},
+		PeerPorts: map[string]bool{}, GlobalOptions: map[string]bool{},
+		Engine:        snapshot.Engine{OvnEips: map[string]snapshot.OvnEip{}},
+		AddressOwners: map[netip.Addr]snapshot.AddressOwner{},
 	}
 	for i := range 3 {
 		w.Nodes = append(w.Nodes, snapshot.Node{
-			Name: fmt.Sprintf("node%d", i+1), Chassis: fmt.Sprintf("chassis%d", i+1), Ready: true, Addresses: []netip.Addr{addr(fmt.Sprintf("192.0.2.%d", i+1))},
+			Name: fmt.Sprintf("node%d", i+1), Chassis: fmt.Sprintf("chassis%d", i+1), Ready: true,
+			Addresses: []netip.Addr{addr(fmt.Sprintf("192.0.2.%d", i+1))},
 		})
 	}
 	for _, r := range requests {
 		for _, text := range r.Addresses {
 			if a, err := netip.ParseAddr(text); err == nil {
 				w.Engine.OvnEips[ownership.EgressOvnEipName(a)] = snapshot.OvnEip{ObjectState: snapshot.ObjectState{Exists: true, Ready: true}, Address: a}
-				w.AddressOwners[a] = snapshot.AddressOwner{OvnEip: ownership.EgressOvnEipName(a), Shard: ownership.EgressVpc}
+				w.AddressOwners[a] = snapshot.AddressOwner{
+					OvnEip: ownership.EgressOvnEipName(a),
+					Shard:  ownership.EgressVpc,
+				}
 				for _, vpc := range r.Vpcs {
 					w.PeerPorts[ownership.VPCEgressLinkPort(vpc, a)] = true
 				}
@@ -64,7 +77,8 @@ func TestEgressIPKeepsToTheNetworksGuests(t *testing.T) {
 			return false
 		}
 		if !linked("acme-prod") || linked("evil-x") != (admitted == nil) {
-			t.Errorf("admitted %v: acme-prod linked %t, evil-x linked %t", admitted, linked("acme-prod"), linked("evil-x"))
+			t.Errorf("admitted %v: acme-prod linked %t, evil-x linked %t", admitted, linked("acme-prod"),
+				linked("evil-x"))
 		}
 		if got := verdicts[0].Partly.Reason; (got == intent.NetworkNotAllowed) != (admitted != nil) {
 			t.Errorf("admitted %v: the EgressIP says %q", admitted, got)
@@ -95,25 +109,62 @@ func TestEgressVerdicts(t *testing.T) {
 		about         string
 		reason, items string
 	}{
-		"in force":                  {egressFixture(newEgressIP("a", 0, "198.51.100.7")), "a", "", "198.51.100.7@node1"},
-		"no address":                {egressFixture(newEgressIP("a", 0, "198.51.100.7", "x")), "a", intent.InvalidEgressIP, ""},
-		"of no network":             {egressFixture(newEgressIP("a", 0, "203.0.113.7")), "a", intent.AddressOutsideNetwork, ""},
-		"the gateway's":             {egressFixture(newEgressIP("a", 0, "198.51.100.1")), "a", intent.EgressIPConflict, ""},
-		"another's":                 {withHeldAddress("198.51.100.7", "eip-x"), "a", intent.EgressIPConflict, ""},
-		"the older one's":           {egressFixture(newEgressIP("new", 0, "198.51.100.7"), newEgressIP("old", 9, "198.51.100.7")), "new", intent.UnsupportedRequest, ""},
-		"the older one has it":      {egressFixture(newEgressIP("new", 0, "198.51.100.7"), newEgressIP("old", 9, "198.51.100.7")), "old", "", "198.51.100.7@node1"},
-		"one address for each node": {egressFixture(newEgressIP("a", 0, "198.51.100.7", "198.51.100.8")), "a", "", "198.51.100.7@node1 198.51.100.8@node2"},
+		"in force": {
+			egressFixture(newEgressIP("a", 0, "198.51.100.7")), "a", "",
+			"198.51.100.7@node1",
+		},
+		"no address": {
+			egressFixture(newEgressIP("a", 0, "198.51.100.7", "x")), "a",
+			intent.InvalidEgressIP, "",
+		},
+		"of no network": {
+			egressFixture(newEgressIP("a", 0, "203.0.113.7")), "a",
+			intent.AddressOutsideNetwork, "",
+		},
+		"the gateway's": {
+			egressFixture(newEgressIP("a", 0, "198.51.100.1")), "a", intent.EgressIPConflict,
+			"",
+		},
+		"another's": {withHeldAddress("198.51.100.7", "eip-x"), "a", intent.EgressIPConflict, ""},
+		"the older one's": {egressFixture(newEgressIP("new", 0, "198.51.100.7"),
+			newEgressIP("old", 9, "198.51.100.7")), "new", intent.UnsupportedRequest, ""},
+		"the older one has it": {egressFixture(newEgressIP("new", 0, "198.51.100.7"),
+			newEgressIP("old", 9, "198.51.100.7")), "old", "", "198.51.100.7@node1"},
+		"one address for each node": {
+			egressFixture(newEgressIP("a", 0, "198.51.100.7", "198.51.100.8")), "a", "",
+			"198.51.100.7@node1 198.51.100.8@node2",
+		},
 		"more addresses than nodes": {
-			egressFixture(newEgressIP("a", 0, "198.51.100.4", "198.51.100.5", "198.51.100.6", "198.51.100.7")), "a", intent.UnassignedRequest,
+			egressFixture(newEgressIP("a", 0, "198.51.100.4", "198.51.100.5", "198.51.100.6", "198.51.100.7")), "a",
+			intent.UnassignedRequest,
 			"198.51.100.4@node1 198.51.100.5@node2 198.51.100.6@node3",
 		},
-		"no node is ready":         {changeNodes(egressFixture(newEgressIP("a", 0, "198.51.100.7")), func(n *snapshot.Node) { n.Ready = false }), "a", intent.NoMatchingNodeFound, ""},
-		"every node leaves":        {changeNodes(egressFixture(newEgressIP("a", 0, "198.51.100.7")), func(n *snapshot.Node) { n.Draining = true }), "a", intent.NoMatchingNodeFound, ""},
-		"the router is not there":  {withoutRouter(egressFixture(newEgressIP("a", 0, "198.51.100.7"))), "a", intent.WaitingForEngine, "198.51.100.7@node1"},
-		"the VPC is not linked":    {withoutLinkEnds(egressFixture(newEgressIP("a", 0, "198.51.100.7"))), "a", intent.Programming, "198.51.100.7@node1"},
-		"pods of no project":       {addOutsidePods(egressFixture(newEgressIP("a", 0, "198.51.100.7")), 1), "a", intent.PodsNotServed, "198.51.100.7@node1"},
-		"not accepted either":      {addOutsidePods(egressFixture(newEgressIP("a", 0, "203.0.113.7")), 1), "a", intent.AddressOutsideNetwork, ""},
-		"the selector is nonsense": {withBadSelector(egressFixture(newEgressIP("a", 0, "198.51.100.7"))), "a", intent.InvalidEgressIP, ""},
+		"no node is ready": {changeNodes(egressFixture(newEgressIP("a", 0, "198.51.100.7")), func(n *snapshot.Node) {
+			n.Ready = false
+		}), "a", intent.NoMatchingNodeFound, ""},
+		"every node leaves": {changeNodes(egressFixture(newEgressIP("a", 0, "198.51.100.7")), func(n *snapshot.Node) {
+			n.Draining = true
+		}), "a", intent.NoMatchingNodeFound, ""},
+		"the router is not there": {
+			withoutRouter(egressFixture(newEgressIP("a", 0, "198.51.100.7"))), "a",
+			intent.WaitingForEngine, "198.51.100.7@node1",
+		},
+		"the VPC is not linked": {
+			withoutLinkEnds(egressFixture(newEgressIP("a", 0, "198.51.100.7"))), "a",
+			intent.Programming, "198.51.100.7@node1",
+		},
+		"pods of no project": {
+			addOutsidePods(egressFixture(newEgressIP("a", 0, "198.51.100.7")), 1), "a",
+			intent.PodsNotServed, "198.51.100.7@node1",
+		},
+		"not accepted either": {
+			addOutsidePods(egressFixture(newEgressIP("a", 0, "203.0.113.7")), 1), "a",
+			intent.AddressOutsideNetwork, "",
+		},
+		"the selector is nonsense": {
+			withBadSelector(egressFixture(newEgressIP("a", 0, "198.51.100.7"))), "a",
+			intent.InvalidEgressIP, "",
+		},
 	} {
 		_, verdicts := Egress(c.world)
 		if reason, items := summarizeVerdict(verdicts, c.about); reason != c.reason || items != c.items {
@@ -138,12 +189,20 @@ func TestPodsOutsideProjects(t *testing.T) {
 	}{
 		"one": {1, nil, "1 selected pod is of no project and not served (it leaves as if not selected, whatever failurePolicy says): " +
 			"kube-system/dns-00001; let the selectors match namespaces of projects only"},
-		"many, beside a project": {20000, []string{"acme-prod"}, "20000 selected pods are of no project and not served (they leave as if not selected, " +
-			"whatever failurePolicy says): kube-system/dns-00001, kube-system/dns-00002, kube-system/dns-00003 and 19997 more; " +
-			"selected pods of acme-prod are served; let the selectors match namespaces of projects only"},
-		"beside many projects": {2, []string{"a", "b", "c", "d", "e"}, "2 selected pods are of no project and not served (they leave as if not selected, " +
-			"whatever failurePolicy says): kube-system/dns-00001, kube-system/dns-00002; selected pods of a, b, c and 2 more are served; " +
-			"let the selectors match namespaces of projects only"},
+		"many, beside a project": {
+			20000,
+			[]string{"acme-prod"},
+			"20000 selected pods are of no project and not served (they leave as if not selected, " +
+				"whatever failurePolicy says): kube-system/dns-00001, kube-system/dns-00002, kube-system/dns-00003 and 19997 more; " +
+				"selected pods of acme-prod are served; let the selectors match namespaces of projects only",
+		},
+		"beside many projects": {
+			2,
+			[]string{"a", "b", "c", "d", "e"},
+			"2 selected pods are of no project and not served (they leave as if not selected, " +
+				"whatever failurePolicy says): kube-system/dns-00001, kube-system/dns-00002; selected pods of a, b, c and 2 more are served; " +
+				"let the selectors match namespaces of projects only",
+		},
 	} {
 		r := newEgressIP("a", 0, "198.51.100.7")
 		r.Vpcs = c.vpcs
@@ -187,18 +246,37 @@ func TestEgressHolders(t *testing.T) {
 		change func(*snapshot.EgressInput)
 		want   string
 	}{
-		"nobody holds it":   {nil, nil, "chassis1 chassis2 chassis3"},
-		"the engine moved":  {[]string{"chassis3", "chassis2", "chassis1"}, failoverTo("chassis2"), "chassis2 chassis1 chassis3"},
-		"it moved farther":  {[]string{"chassis3", "chassis2", "chassis1"}, failoverTo("chassis1"), "chassis1 chassis3 chassis2"},
-		"to nobody we know": {[]string{"chassis3", "chassis2", "chassis1"}, failoverTo("chassis9"), "chassis3 chassis2 chassis1"},
-		"it stays":          {[]string{"chassis3", "chassis2", "chassis1"}, nil, "chassis3 chassis2 chassis1"},
-		"its node is dead":  {[]string{"chassis3", "chassis2", "chassis1"}, changeEachNode(func(n *snapshot.Node) { n.Ready = n.Name != "node3" }), "chassis2 chassis1"},
-		"its node is gone":  {[]string{"chassis9", "chassis3"}, nil, "chassis3 chassis1 chassis2"},
-		"its node leaves":   {[]string{"chassis3", "chassis2"}, changeEachNode(func(n *snapshot.Node) { n.Draining = n.Name == "node3" }), "chassis1 chassis2"},
-		"another node dies": {[]string{"chassis3", "chassis2"}, changeEachNode(func(n *snapshot.Node) { n.Ready = n.Name != "node2" }), "chassis3 chassis1"},
+		"nobody holds it": {nil, nil, "chassis1 chassis2 chassis3"},
+		"the engine moved": {
+			[]string{"chassis3", "chassis2", "chassis1"},
+			failoverTo("chassis2"),
+			"chassis2 chassis1 chassis3",
+		},
+		"it moved farther": {
+			[]string{"chassis3", "chassis2", "chassis1"},
+			failoverTo("chassis1"),
+			"chassis1 chassis3 chassis2",
+		},
+		"to nobody we know": {
+			[]string{"chassis3", "chassis2", "chassis1"},
+			failoverTo("chassis9"),
+			"chassis3 chassis2 chassis1",
+		},
+		"it stays": {[]string{"chassis3", "chassis2", "chassis1"}, nil, "chassis3 chassis2 chassis1"},
+		"its node is dead": {[]string{"chassis3", "chassis2", "chassis1"}, changeEachNode(func(n *snapshot.Node) {
+			n.Ready = n.Name != "node3"
+		}), "chassis2 chassis1"},
+		"its node is gone": {[]string{"chassis9", "chassis3"}, nil, "chassis3 chassis1 chassis2"},
+		"its node leaves": {[]string{"chassis3", "chassis2"}, changeEachNode(func(n *snapshot.Node) {
+			n.Draining = n.Name == "node3"
+		}), "chassis1 chassis2"},
+		"another node dies": {[]string{"chassis3", "chassis2"}, changeEachNode(func(n *snapshot.Node) {
+			n.Ready = n.Name != "node2"
+		}), "chassis3 chassis1"},
 	} {
 		w := egressFixture(newEgressIP("a", 0, "198.51.100.7"))
-		w.ChassisGroups[port], w.FailedOverTo = snapshot.HAChassisGroup{Chassis: c.held, EgressIP: "a"}, map[string]string{}
+		w.ChassisGroups[port], w.FailedOverTo = snapshot.HAChassisGroup{Chassis: c.held, EgressIP: "a"},
+			map[string]string{}
 		if c.change != nil {
 			c.change(w)
 		}
@@ -258,7 +336,8 @@ func TestEgressLinks(t *testing.T) {
 		t.Fatalf("%d links have %d networks", len(before), len(seen))
 	}
 	// One whose network follows from its name finds it taken by another, which has it already.
-	here, other := ownership.EgressLinkPort(addr("198.51.100.7"), "acme-1"), ownership.EgressLinkPort(addr("198.51.100.7"), "acme-2")
+	here, other := ownership.EgressLinkPort(addr("198.51.100.7"), "acme-1"),
+		ownership.EgressLinkPort(addr("198.51.100.7"), "acme-2")
 	w.PortNetworks = map[string]netip.Prefix{other: before[here]}
 	after := links()
 	if after[other] != before[here] || after[here] == before[here] {
@@ -266,7 +345,8 @@ func TestEgressLinks(t *testing.T) {
 	}
 }
 
-// A pod that several select has the addresses of the oldest. Without an address it stays inside, or leaves as others do.
+// A pod that several select has the addresses of the oldest. Without an address it stays inside, or leaves as others
+// do.
 func TestSelections(t *testing.T) {
 	link := []snapshot.EgressLink{{Address: addr("198.51.100.7"), PeerNetwork: netip.MustParsePrefix("240.0.0.1/30")}}
 	pod := func(last ...byte) (out []netip.Addr) {
@@ -279,22 +359,35 @@ func TestSelections(t *testing.T) {
 		selections []snapshot.Selection
 		want       []string
 	}{
-		"one": {[]snapshot.Selection{{EgressIP: "a", Pods: pod(2), Links: link}}, []string{"a {10.0.0.2} reroute 240.0.0.1", "free {10.0.0.3 10.0.0.4}"}},
+		"one": {
+			[]snapshot.Selection{{EgressIP: "a", Pods: pod(2), Links: link}},
+			[]string{"a {10.0.0.2} reroute 240.0.0.1", "free {10.0.0.3 10.0.0.4}"},
+		},
 		"two": {
-			[]snapshot.Selection{{EgressIP: "b", Pods: pod(2, 3), Links: link, Created: time.Unix(2, 0)}, {EgressIP: "a", Pods: pod(2), Created: time.Unix(1, 0)}},
+			[]snapshot.Selection{
+				{EgressIP: "b", Pods: pod(2, 3), Links: link, Created: time.Unix(2, 0)},
+				{EgressIP: "a", Pods: pod(2), Created: time.Unix(1, 0)},
+			},
 			[]string{"a {10.0.0.2} drop", "b {10.0.0.3} reroute 240.0.0.1", "free {10.0.0.4}"},
 		},
-		"open, with an address":    {[]snapshot.Selection{{EgressIP: "a", FailOpen: true, Pods: pod(2), Links: link}}, []string{"a {10.0.0.2} reroute 240.0.0.1"}},
+		"open, with an address": {
+			[]snapshot.Selection{{EgressIP: "a", FailOpen: true, Pods: pod(2), Links: link}},
+			[]string{"a {10.0.0.2} reroute 240.0.0.1"},
+		},
 		"open, without an address": {[]snapshot.Selection{{EgressIP: "a", FailOpen: true, Pods: pod(2)}}, nil},
 		"open, beside a closed one": {
-			[]snapshot.Selection{{EgressIP: "a", FailOpen: true, Pods: pod(2)}, {EgressIP: "b", Pods: pod(3), Links: link}},
+			[]snapshot.Selection{
+				{EgressIP: "a", FailOpen: true, Pods: pod(2)},
+				{EgressIP: "b", Pods: pod(3), Links: link},
+			},
 			[]string{"b {10.0.0.3} reroute 240.0.0.1", "free {10.0.0.2 10.0.0.4}"},
 		},
 	} {
 		w := snapshot.VpcInput{
 			Shard: testShard, Selections: c.selections, PodAddresses: pod(2, 3, 4),
 			Projects: []snapshot.Project{{
-				Meta: snapshot.Meta{Namespace: "acme", Name: "prod"}, Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}, NetworkType: "public",
+				Meta:     snapshot.Meta{Namespace: "acme", Name: "prod"},
+				Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}, NetworkType: "public",
 			}},
 			ExternalSubnets: []snapshot.ExternalSubnet{{
 				Subnet: "ext-public", Network: "public", Type: "public", Ready: true, Free: 9,
@@ -323,7 +416,8 @@ func summarizeEgress(in *intent.Intent, vpc string) (out []string) {
 		}
 		switch p.Priority {
 		case ownership.EgressIPSelected:
-			out = append(out, fmt.Sprintf("%s %s %s", entry.Origin.Name, set(ownership.EgressIPPodSet(vpc, entry.Origin.Name)), p))
+			out = append(out, fmt.Sprintf("%s %s %s", entry.Origin.Name,
+				set(ownership.EgressIPPodSet(vpc, entry.Origin.Name)), p))
 		case ownership.EgressUnselected:
 			out = append(out, "free "+set(ownership.UnselectedPodSet(vpc)))
 		}

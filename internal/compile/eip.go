@@ -37,13 +37,14 @@ func (e *eip) isWanted() bool {
 // hasOwnOvnEip says whether its OvnEip is its own, not another's whose address it stands for.
 func (e *eip) hasOwnOvnEip() bool { return e.ExistingOvnEip == "" }
 
-// isSharedWith says whether Services of a namespace may bind to it: those of its own, and of those that its owner names.
+// isSharedWith says whether Services of a namespace may bind to it: those of its own, and of those that its owner
+// names.
 func (e *eip) isSharedWith(namespace string) bool {
 	return namespace == e.Namespace || slices.Contains(e.SharedWith, namespace)
 }
 
-// allocateEIPs decides for each EIp on which subnet its address is. Kube-OVN's IPAM gives the address: it is the only one
-// that gives any, so none is given twice.
+// allocateEIPs decides for each EIp on which subnet its address is. Kube-OVN's IPAM gives the address: it is the only
+// one that gives any, so none is given twice.
 func (c *compiler) allocateEIPs() {
 	c.blockEIPDeletion()
 	c.emitDefaultEIP()
@@ -69,11 +70,12 @@ func (c *compiler) emitOvnEip(e *eip, subnet string) {
 	if want := e.requiredAddress(); want.IsValid() {
 		spec.V4Ip = want.String()
 	}
-	c.out.AddObject(c.clusterKey(intent.OvnEip, e.ovnEipName), intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(c.w.Shard)}, spec), e.key.Ref())
+	c.out.AddObject(c.clusterKey(intent.OvnEip, e.ovnEipName),
+		intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(c.w.Shard)}, spec), e.key.Ref())
 }
 
-// releaseEIP is for an EIp that nobody deletes and that loses its address, as when its project goes. Its status gives the address up
-// before the OvnEip goes: the next who gets it may get it at once, and no two EIps may show the same.
+// releaseEIP is for an EIp that nobody deletes and that loses its address, as when its project goes. Its status gives
+// the address up before the OvnEip goes: the next who gets it may get it at once, and no two EIps may show the same.
 func (c *compiler) releaseEIP(e *eip) {
 	have := c.w.Engine.OvnEips[e.ovnEipName]
 	if e.StatusAddress.IsValid() && have.Owned && !have.Deleting && e.hasOwnOvnEip() {
@@ -87,7 +89,8 @@ func (c *compiler) emitDefaultEIP() {
 	if !c.project.isActive() || c.project.defaultNetwork == nil || c.isTerminating(c.w.Shard) {
 		return
 	}
-	c.emitEIP(c.namespacedKey(intent.EIp, defaultEIPName), addressSource{Child: c.externalPortName(c.project.defaultNetwork.Subnet)}, c.project.ref())
+	c.emitEIP(c.namespacedKey(intent.EIp, defaultEIPName),
+		addressSource{Child: c.externalPortName(c.project.defaultNetwork.Subnet)}, c.project.ref())
 }
 
 // addressSource is where the address of an EIp comes from.
@@ -105,10 +108,12 @@ func (s addressSource) buildSpec() map[string]string {
 	return out
 }
 
-// emitEIP wants an EIp of our own making. Nothing in an EIp can be changed: one whose address comes from elsewhere has to go first.
+// emitEIP wants an EIp of our own making. Nothing in an EIp can be changed: one whose address comes from elsewhere has
+// to go first.
 func (c *compiler) emitEIP(key intent.ObjectKey, from addressSource, by state.Ref) {
 	have := c.eipsByKey[key]
-	if have != nil && c.w.Engine.OwnedObjects[key] && from != (addressSource{have.Type, have.ExistingOvnEip, have.Address}) {
+	if have != nil && c.w.Engine.OwnedObjects[key] &&
+		from != (addressSource{have.Type, have.ExistingOvnEip, have.Address}) {
 		return
 	}
 	o := intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(c.w.Shard)}, from.buildSpec())
@@ -140,8 +145,8 @@ func (c *compiler) isTerminating(namespace string) bool {
 	return c.w.Namespace.Deleting
 }
 
-// sortByPossession is the EIps that have an OvnEip already, then those that had one, then the others: who comes later gets what is
-// left.
+// sortByPossession is the EIps that have an OvnEip already, then those that had one, then the others: who comes later
+// gets what is left.
 func (c *compiler) sortByPossession() []*eip {
 	rank := func(e *eip) int {
 		switch {
@@ -166,14 +171,17 @@ func (c *compiler) ovnEipName(e *eip) string {
 	return e.ownOvnEipName
 }
 
-// nameOvnEips decides how the OvnEip of each EIp is called. Who has one keeps its name. The others get the usual name where nobody else
-// has it, in the order of age, and otherwise one that no other EIp can have.
+// nameOvnEips decides how the OvnEip of each EIp is called. Who has one keeps its name. The others get the usual name
+// where nobody else has it, in the order of age, and otherwise one that no other EIp can have.
 func (c *compiler) nameOvnEips() {
 	taken := map[string]bool{}
-	unnamed := slices.DeleteFunc(slices.Clone(c.eips), func(e *eip) bool { return e.ExistingOvnEip != "" || e.ownOvnEipName != "" })
+	unnamed := slices.DeleteFunc(slices.Clone(c.eips), func(e *eip) bool {
+		return e.ExistingOvnEip != "" || e.ownOvnEipName != ""
+	})
 	for _, e := range unnamed {
 		for _, name := range ownership.OvnEipNames(e.Namespace, e.Name) {
-			if have := c.w.Engine.OvnEips[name]; e.ownOvnEipName == "" && have.Exists && have.Owned && have.Origin == e.key.Ref() {
+			if have := c.w.Engine.OvnEips[name]; e.ownOvnEipName == "" && have.Exists && have.Owned &&
+				have.Origin == e.key.Ref() {
 				e.ownOvnEipName, taken[name] = name, true
 			}
 		}
@@ -208,6 +216,7 @@ func (e *eip) buildVerdict() intent.Verdict {
 	}
 	return intent.Verdict{
 		Object: e.key, Generation: e.Generation, Facts: facts, Tolerated: e.tolerated,
-		Accepted: e.accepted, Resolved: e.resolved, Waiting: firstProblem(deletingFinding(e.Deleting && !e.deletionBlocked), e.waiting), Held: e.held,
+		Accepted: e.accepted, Resolved: e.resolved,
+		Waiting: firstProblem(deletingFinding(e.Deleting && !e.deletionBlocked), e.waiting), Held: e.held,
 	}
 }

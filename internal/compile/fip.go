@@ -36,11 +36,13 @@ func (f *fip) isWanted() bool {
 	return f.accepted.OK() && f.resolved.OK() && !f.Deleting && f.eip != nil
 }
 
-// resolveFIPs gives each FIp its EIp and its target. Who holds an EIp or a target now keeps it; then who came first has it.
+// resolveFIPs gives each FIp its EIp and its target. Who holds an EIp or a target now keeps it; then who came first has
+// it.
 func (c *compiler) resolveFIPs() {
 	for _, f := range c.fips {
 		f.ovnFipName, f.ownEIPName = c.ovnFipName(f), ownEIPName(f)
-		if f.accepted = firstProblem(c.checkMembership(), c.checkFIPSupported(), checkMalformed(f.Malformed)); !f.accepted.OK() {
+		if f.accepted = firstProblem(c.checkMembership(), c.checkFIPSupported(),
+			checkMalformed(f.Malformed)); !f.accepted.OK() {
 			continue
 		}
 		c.emitOwnEIP(f)
@@ -51,7 +53,8 @@ func (c *compiler) resolveFIPs() {
 		if !f.accepted.OK() {
 			continue
 		}
-		f.accepted = firstProblem(c.checkTargetInSubnet(f), c.checkEIPUnused(f, addresses), c.checkTargetUnused(f, targets[f.target]))
+		f.accepted = firstProblem(c.checkTargetInSubnet(f), c.checkEIPUnused(f, addresses),
+			c.checkTargetUnused(f, targets[f.target]))
 		if f.Deleting || !f.accepted.OK() {
 			continue
 		}
@@ -83,8 +86,8 @@ func (c *compiler) checkFIPSupported() intent.Finding {
 	}
 }
 
-// sortByTenure is the FIps that have their EIp and their target now, then those that have the EIp, then those that have the
-// target, then the others; each by age.
+// sortByTenure is the FIps that have their EIp and their target now, then those that have the EIp, then those that have
+// the target, then the others; each by age.
 func (c *compiler) sortByTenure() []*fip {
 	tenure := func(f *fip) (n int) {
 		have := c.w.Engine.OvnFips[f.ovnFipName]
@@ -150,7 +153,8 @@ func (c *compiler) resolvePodTarget(f *fip) intent.Finding {
 	addresses, exists := c.w.Pods[snapshot.PodKey(f.Namespace, f.Pod)]
 	if !exists {
 		return intent.Finding{Reason: intent.PodNotFound, Message: fmt.Sprintf(
-			"pod %s does not exist in namespace %s, or has ended; create it, and the floating IP follows", words.QuoteName(f.Pod), c.w.Shard)}
+			"pod %s does not exist in namespace %s, or has ended; create it, and the floating IP follows",
+			words.QuoteName(f.Pod), c.w.Shard)}
 	}
 	for _, a := range addresses {
 		if a.Is4() {
@@ -158,14 +162,18 @@ func (c *compiler) resolvePodTarget(f *fip) intent.Finding {
 			return intent.Finding{}
 		}
 	}
-	return intent.Finding{Reason: intent.TargetHasNoAddress, Message: fmt.Sprintf("pod %s has no IPv4 address yet; the floating IP follows when it has one", f.Pod)}
+	return intent.Finding{
+		Reason:  intent.TargetHasNoAddress,
+		Message: fmt.Sprintf("pod %s has no IPv4 address yet; the floating IP follows when it has one", f.Pod),
+	}
 }
 
 func (c *compiler) resolveVMTarget(f *fip) intent.Finding {
 	interfaces, exists := c.w.VMs[f.VM]
 	if !exists {
 		return intent.Finding{Reason: intent.VMNotFound, Message: fmt.Sprintf(
-			"virtual machine %s does not run in namespace %s; start it, and the floating IP follows", words.QuoteName(f.VM), c.w.Shard)}
+			"virtual machine %s does not run in namespace %s; start it, and the floating IP follows",
+			words.QuoteName(f.VM), c.w.Shard)}
 	}
 	for _, i := range interfaces {
 		if f.Interface != "" && f.Interface != i.Interface && f.Interface != i.InGuest || !i.Address.IsValid() {
@@ -195,7 +203,8 @@ func listInterfaces(interfaces []intent.VMInterface) string {
 	return strings.Join(names, ", ")
 }
 
-// checkTargetInSubnet says whether the target is in the project's subnet: OVN would translate to any address, also of other networks.
+// checkTargetInSubnet says whether the target is in the project's subnet: OVN would translate to any address, also of
+// other networks.
 func (c *compiler) checkTargetInSubnet(f *fip) intent.Finding {
 	prefix := c.project.ipv4Prefix()
 	if !f.target.IsValid() || prefix.Contains(f.target) {
@@ -212,7 +221,10 @@ func (c *compiler) checkTargetInSubnet(f *fip) intent.Finding {
 // checkEIPUnused is who else uses a FIp's EIp.
 func (c *compiler) checkEIPUnused(f *fip, addresses map[*eip]*fip) intent.Finding {
 	if f.eip != nil && f.eip.ExistingOvnEip != "" {
-		return intent.Finding{Reason: intent.EIpTaken, Message: fmt.Sprintf("EIp %s is the project's way out; use another EIp", f.eip.Name)}
+		return intent.Finding{
+			Reason:  intent.EIpTaken,
+			Message: fmt.Sprintf("EIp %s is the project's way out; use another EIp", f.eip.Name),
+		}
 	}
 	if other := addresses[f.eip]; f.eip != nil && other != nil {
 		return intent.Finding{Reason: intent.EIpTaken, Message: fmt.Sprintf(
@@ -225,8 +237,8 @@ func (c *compiler) checkEIPUnused(f *fip, addresses map[*eip]*fip) intent.Findin
 	return intent.Finding{}
 }
 
-// checkTargetUnused is who else leads to a FIp's target by the same network. On several networks a target may have one address each,
-// unless replies find back by the target's address.
+// checkTargetUnused is who else leads to a FIp's target by the same network. On several networks a target may have one
+// address each, unless replies find back by the target's address.
 func (c *compiler) checkTargetUnused(f *fip, others []*fip) intent.Finding {
 	for _, other := range others {
 		if f.target.IsValid() && c.haveConflict(f, other) {
@@ -243,11 +255,12 @@ func (c *compiler) haveConflict(a, b *fip) bool {
 	if a.eip == nil || b.eip == nil || a.eip.external == nil || b.eip.external == nil {
 		return false // known before anything is translated
 	}
-	return a.eip.external.Subnet == b.eip.external.Subnet || c.returnsBySource(a.eip.external) || c.returnsBySource(b.eip.external)
+	return a.eip.external.Subnet == b.eip.external.Subnet || c.returnsBySource(a.eip.external) ||
+		c.returnsBySource(b.eip.external)
 }
 
-// emitFloatingNAT wants the 1:1 translation of each FIp that has an EIp and a target, and the NAT row that Kube-OVN makes of
-// it: Kube-OVN never looks at the row again, so we put it back when it is lost.
+// emitFloatingNAT wants the 1:1 translation of each FIp that has an EIp and a target, and the NAT row that Kube-OVN
+// makes of it: Kube-OVN never looks at the row again, so we put it back when it is lost.
 func (c *compiler) emitFloatingNAT() {
 	for _, f := range c.fips {
 		if !f.isWanted() {
@@ -270,7 +283,8 @@ func (c *compiler) emitFloatingNAT() {
 			continue
 		}
 		spec := kubeovn.OvnFipSpec{OvnEip: f.eip.ovnEipName, Vpc: c.w.Shard, V4Ip: f.target.String()}
-		c.out.AddObject(c.clusterKey(intent.OvnFip, f.ovnFipName), intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(c.w.Shard)}, spec), f.key.Ref())
+		c.out.AddObject(c.clusterKey(intent.OvnFip, f.ovnFipName),
+			intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(c.w.Shard)}, spec), f.key.Ref())
 		if !have.Ready || have.Deleting || have.TargetIP != f.target || have.OvnEip != f.eip.ovnEipName {
 			f.waiting = firstProblem(f.waiting, intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf(
 				"Kube-OVN has not carried out OvnFip %s yet", f.ovnFipName)})
@@ -280,12 +294,13 @@ func (c *compiler) emitFloatingNAT() {
 	}
 }
 
-// mustRecreateFIP says whether the translation that is there has to go before it can be made as it should be: it stands in the
-// way of making its address again, it has an address that is the EIp's no more, or it is on another EIp and the new one is
-// not ready to be translated to.
+// mustRecreateFIP says whether the translation that is there has to go before it can be made as it should be: it stands
+// in the way of making its address again, it has an address that is the EIp's no more, or it is on another EIp and the
+// new one is not ready to be translated to.
 func (c *compiler) mustRecreateFIP(f *fip, have snapshot.OvnFip) bool {
 	switch {
-	case c.isVPCTerminating() || c.w.Engine.OvnEips[f.eip.ovnEipName].Deleting || c.failedWithoutAddress(f.eip.ovnEipName) || !f.eip.isWanted():
+	case c.isVPCTerminating() || c.w.Engine.OvnEips[f.eip.ovnEipName].Deleting ||
+		c.failedWithoutAddress(f.eip.ovnEipName) || !f.eip.isWanted():
 		return true
 	case have.OvnEip == f.eip.ovnEipName:
 		return have.ExternalIP.IsValid() && f.eip.address.IsValid() && have.ExternalIP != f.eip.address
@@ -294,8 +309,8 @@ func (c *compiler) mustRecreateFIP(f *fip, have snapshot.OvnFip) bool {
 	}
 }
 
-// checkFIPReady says what a translation has to wait for. Kube-OVN reports one as ready that it could not write, when it comes
-// before the router or its port.
+// checkFIPReady says what a translation has to wait for. Kube-OVN reports one as ready that it could not write, when it
+// comes before the router or its port.
 func (c *compiler) checkFIPReady(f *fip) intent.Finding {
 	if why := c.checkEIPReady(f.eip); !why.OK() {
 		return why
@@ -304,7 +319,10 @@ func (c *compiler) checkFIPReady(f *fip) intent.Finding {
 		return why
 	}
 	if !c.w.Engine.Vpc.Ready || !c.w.Engine.Subnet.Ready {
-		return intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf("Kube-OVN has not made VPC %s and its subnet yet", c.w.Shard)}
+		return intent.Finding{
+			Reason:  intent.WaitingForEngine,
+			Message: fmt.Sprintf("Kube-OVN has not made VPC %s and its subnet yet", c.w.Shard),
+		}
 	}
 	return intent.Finding{}
 }
@@ -319,6 +337,7 @@ func (f *fip) buildVerdict() intent.Verdict {
 	}
 	return intent.Verdict{
 		Object: f.key, Generation: f.Generation, Facts: facts,
-		Accepted: f.accepted, Resolved: f.resolved, Waiting: firstProblem(deletingFinding(f.Deleting), f.waiting), Held: f.held, Through: f.dependencies,
+		Accepted: f.accepted, Resolved: f.resolved, Waiting: firstProblem(deletingFinding(f.Deleting), f.waiting),
+		Held: f.held, Through: f.dependencies,
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// blockEIPDeletion finds the EIps that somebody deletes while they are in use. They stay as they are until they are released.
+// blockEIPDeletion finds the EIps that somebody deletes while they are in use. They stay as they are until they are
+// released.
 func (c *compiler) blockEIPDeletion() {
 	if !c.project.isActive() {
 		return
@@ -21,19 +22,23 @@ func (c *compiler) blockEIPDeletion() {
 		}
 		if who := c.findEIPUser(e); who != "" {
 			e.deletionBlocked = true
-			e.held = intent.Finding{Reason: intent.InUse, Message: fmt.Sprintf("deletion waits: held by %s; delete that, or let it use another EIp", who)}
+			e.held = intent.Finding{
+				Reason:  intent.InUse,
+				Message: fmt.Sprintf("deletion waits: held by %s; delete that, or let it use another EIp", who),
+			}
 		}
 	}
 }
 
-// findEIPUser is who uses an EIp and keeps it from being deleted, in words; empty: nobody. Services of other namespaces use it as long as its
-// owner lets them, and do not keep it.
+// findEIPUser is who uses an EIp and keeps it from being deleted, in words; empty: nobody. Services of other namespaces
+// use it as long as its owner lets them, and do not keep it.
 func (c *compiler) findEIPUser(e *eip) string {
 	if c.isDefaultEIP(e) {
 		return c.project.key.String()
 	}
 	for _, f := range c.fips {
-		if !f.Deleting && f.Namespace == e.Namespace && (f.EIp == e.Name || ownEIPName(f) == e.Name && c.fipUsesEIP(f, e)) {
+		if !f.Deleting && f.Namespace == e.Namespace &&
+			(f.EIp == e.Name || ownEIPName(f) == e.Name && c.fipUsesEIP(f, e)) {
 			return f.key.String()
 		}
 	}
@@ -45,8 +50,9 @@ func (c *compiler) findEIPUser(e *eip) string {
 	return ""
 }
 
-// fipUsesEIP says whether a FIp's translation has the address of an EIp. The EIp of its own that a FIp has left for another
-// is deleted by us, and a deletion can't be taken back: when the FIp wants one of its own again, the old one goes first.
+// fipUsesEIP says whether a FIp's translation has the address of an EIp. The EIp of its own that a FIp has left for
+// another is deleted by us, and a deletion can't be taken back: when the FIp wants one of its own again, the old one
+// goes first.
 func (c *compiler) fipUsesEIP(f *fip, e *eip) bool {
 	have := c.w.Engine.OvnFips[c.ovnFipName(f)]
 	return have.Exists && !have.Deleting && have.OvnEip == c.ovnEipName(e)
@@ -96,7 +102,10 @@ func (c *compiler) emitEIPFinalizers() {
 			c.out.AddFinalizer(e.key)
 		}
 		if e.Deleting && there && e.held.OK() {
-			e.held = intent.Finding{Reason: intent.CleaningUp, Message: fmt.Sprintf("OvnEip %s is being removed", e.ovnEipName)}
+			e.held = intent.Finding{
+				Reason:  intent.CleaningUp,
+				Message: fmt.Sprintf("OvnEip %s is being removed", e.ovnEipName),
+			}
 		}
 	}
 }
@@ -108,7 +117,10 @@ func (c *compiler) emitFIPFinalizers() {
 			c.out.AddFinalizer(f.key)
 		}
 		if f.Deleting && there {
-			f.held = intent.Finding{Reason: intent.CleaningUp, Message: fmt.Sprintf("OvnFip %s is being removed", f.ovnFipName)}
+			f.held = intent.Finding{
+				Reason:  intent.CleaningUp,
+				Message: fmt.Sprintf("OvnFip %s is being removed", f.ovnFipName),
+			}
 		}
 	}
 }
@@ -124,22 +136,29 @@ func (c *compiler) checkLeftovers() intent.Finding {
 	}
 	if ns := c.w.Namespace; ns.Deleting && ns.RemainingContent != "" {
 		return intent.Finding{Reason: intent.NamespaceContentRemaining, Message: fmt.Sprintf(
-			"namespace %s is kept by what is in it (%s); remove that or its finalizers", c.w.Shard, ns.RemainingContent)}
+			"namespace %s is kept by what is in it (%s); remove that or its finalizers", c.w.Shard,
+			ns.RemainingContent)}
 	}
 	slices.SortFunc(left, intent.ObjectKey.Compare)
 	last := left[len(left)-1]
-	return intent.Finding{Reason: intent.CleaningUp, Message: fmt.Sprintf("%d objects are being removed; next to go: %s", len(left), last)}
+	return intent.Finding{
+		Reason:  intent.CleaningUp,
+		Message: fmt.Sprintf("%d objects are being removed; next to go: %s", len(left), last),
+	}
 }
 
-// checkEngineLeftovers is what Kube-OVN has to remove from the OVN database after the Vpc is gone, and what is left when it has. A
-// Project of the same name that came earlier would lose its router.
+// checkEngineLeftovers is what Kube-OVN has to remove from the OVN database after the Vpc is gone, and what is left
+// when it has. A Project of the same name that came earlier would lose its router.
 func (c *compiler) checkEngineLeftovers() intent.Finding {
 	e := c.w.Engine
 	switch {
 	case !c.project.Deleting || e.Vpc.Exists: // it was refused, and what is there is somebody else's
 		return intent.Finding{}
 	case e.RouterPorts != nil:
-		return intent.Finding{Reason: intent.CleaningUp, Message: fmt.Sprintf("Kube-OVN is removing router %s", c.w.Shard)}
+		return intent.Finding{
+			Reason:  intent.CleaningUp,
+			Message: fmt.Sprintf("Kube-OVN is removing router %s", c.w.Shard),
+		}
 	case len(e.Leftovers) > 0:
 		return intent.Finding{Reason: intent.CleaningUp, Message: fmt.Sprintf("%s is being removed", e.Leftovers[0])}
 	default:
@@ -150,16 +169,20 @@ func (c *compiler) checkEngineLeftovers() intent.Finding {
 // engineGracePeriod is how long Kube-OVN may take to remove a translation before we help.
 const engineGracePeriod = 3 * time.Second
 
-// unblockDeletions puts back the NAT row of a translation that can't be deleted: Kube-OVN waits for ever when there is no row to
-// delete. The row says that it is ours, so it goes when the translation is gone.
+// unblockDeletions puts back the NAT row of a translation that can't be deleted: Kube-OVN waits for ever when there is
+// no row to delete. The row says that it is ours, so it goes when the translation is gone.
 func (c *compiler) unblockDeletions() {
 	for _, name := range slices.Sorted(maps.Keys(c.w.Engine.OvnFips)) {
-		if have := c.w.Engine.OvnFips[name]; c.isStuckDeleting(have.ObjectState) && have.ExternalIP.IsValid() && have.TargetIP.IsValid() {
-			c.emitTemporaryRow(intent.DNATAndSNAT{External: have.ExternalIP, Logical: have.TargetIP}, c.clusterKey(intent.OvnFip, name))
+		if have := c.w.Engine.OvnFips[name]; c.isStuckDeleting(have.ObjectState) && have.ExternalIP.IsValid() &&
+			have.TargetIP.IsValid() {
+			c.emitTemporaryRow(intent.DNATAndSNAT{External: have.ExternalIP, Logical: have.TargetIP},
+				c.clusterKey(intent.OvnFip, name))
 		}
 	}
-	if have := c.w.Engine.SnatRule; c.isStuckDeleting(have.ObjectState) && have.ExternalIP.IsValid() && have.InternalPrefix.IsValid() {
-		c.emitTemporaryRow(intent.SNAT{External: have.ExternalIP, Logical: have.InternalPrefix}, c.clusterKey(intent.OvnSnatRule, c.w.Shard))
+	if have := c.w.Engine.SnatRule; c.isStuckDeleting(have.ObjectState) && have.ExternalIP.IsValid() &&
+		have.InternalPrefix.IsValid() {
+		c.emitTemporaryRow(intent.SNAT{External: have.ExternalIP, Logical: have.InternalPrefix},
+			c.clusterKey(intent.OvnSnatRule, c.w.Shard))
 	}
 }
 

@@ -17,11 +17,12 @@ const hostileMarker = "hOsTiLe"
 
 // hostileTexts are texts that would become structure where rows, names or matches were built of them.
 var hostileTexts = []string{
-	hostileMarker + ".acme-web:10.30.0.1 240.0.0.9=x", `" || ip4 || "` + hostileMarker, hostileMarker + ",10.9.9.9:80", hostileMarker + "\n10.0.0.7=x", "\x1b[2J" + hostileMarker, hostileMarker + "=10.0.0.1", hostileMarker,
+	hostileMarker + ".acme-web:10.30.0.1 240.0.0.9=x", `" || ip4 || "` + hostileMarker, hostileMarker + ",10.9.9.9:80",
+	hostileMarker + "\n10.0.0.7=x", "\x1b[2J" + hostileMarker, hostileMarker + "=10.0.0.1", hostileMarker,
 }
 
-// textInjector replaces strings that users write by hostile texts: those that are equal by the same, so that what names something still does. Names of
-// objects are Kubernetes' own, which it has checked.
+// textInjector replaces strings that users write by hostile texts: those that are equal by the same, so that what names
+// something still does. Names of objects are Kubernetes' own, which it has checked.
 type textInjector struct {
 	random       *rand.Rand
 	replacements map[string]string
@@ -53,7 +54,8 @@ func (p *textInjector) injectValue(v reflect.Value) {
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
-			checked := v.Type().Field(i).Type == reflect.TypeFor[snapshot.Meta]() || v.Type().Field(i).Type == reflect.TypeFor[snapshot.Malformed]()
+			checked := v.Type().Field(i).Type == reflect.TypeFor[snapshot.Meta]() ||
+				v.Type().Field(i).Type == reflect.TypeFor[snapshot.Malformed]()
 			if v.Type().Field(i).IsExported() && !checked {
 				p.injectValue(v.Field(i))
 			}
@@ -63,7 +65,8 @@ func (p *textInjector) injectValue(v reflect.Value) {
 	}
 }
 
-// injectWorld poisons what users write in a world. A pod of a hostile name is there, too: the name alone has to be refused.
+// injectWorld poisons what users write in a world. A pod of a hostile name is there, too: the name alone has to be
+// refused.
 func (p *textInjector) injectWorld(w *snapshot.VpcInput) {
 	for _, list := range []any{&w.Projects, &w.EIps, &w.FIps, &w.Services, &w.EgressServices, &w.EgressRoutes} {
 		p.injectValue(reflect.ValueOf(list).Elem())
@@ -80,22 +83,28 @@ func lbFixture() *snapshot.VpcInput {
 	pod := podIP(5)
 	return &snapshot.VpcInput{
 		Shard: testShard, ExternalSubnets: []snapshot.ExternalSubnet{{
-			Subnet: "x0", Network: "n", Type: "a", Default: true, Ready: true, Prefix: netip.MustParsePrefix("192.0.0.0/24"), Gateway: externalIP(0, 1), Free: 99,
+			Subnet: "x0", Network: "n", Type: "a", Default: true, Ready: true,
+			Prefix: netip.MustParsePrefix("192.0.0.0/24"), Gateway: externalIP(0, 1), Free: 99,
 		}},
 		Projects: []snapshot.Project{{
-			Meta: snapshot.Meta{Namespace: "o", Name: "p-q"}, Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}, NetworkType: "a",
+			Meta:     snapshot.Meta{Namespace: "o", Name: "p-q"},
+			Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}, NetworkType: "a",
 		}},
 		Services: []snapshot.Service{{
-			Meta: snapshot.Meta{Namespace: testShard, Name: "web", UID: "web"}, IsLoadBalancer: true, HealthCheck: &snapshot.HealthCheck{Interval: 1, Timeout: 1, Successes: 1, Failures: 1},
-			Ports:     []snapshot.Port{{Name: "http", Protocol: intent.TCP, Number: 80}},
-			Endpoints: []snapshot.Endpoint{{PortName: "http", Address: pod, Number: 8080, TargetPod: "web-0", Ready: true}},
+			Meta: snapshot.Meta{Namespace: testShard, Name: "web", UID: "web"}, IsLoadBalancer: true,
+			HealthCheck: &snapshot.HealthCheck{Interval: 1, Timeout: 1, Successes: 1, Failures: 1},
+			Ports:       []snapshot.Port{{Name: "http", Protocol: intent.TCP, Number: 80}},
+			Endpoints: []snapshot.Endpoint{{
+				PortName: "http", Address: pod, Number: 8080, TargetPod: "web-0", Ready: true,
+			}},
 		}},
 		Pods:   map[string][]netip.Addr{snapshot.PodKey(testShard, "web-0"): {pod}},
 		Engine: snapshot.Engine{OwnedObjects: map[intent.ObjectKey]bool{}, OvnFips: map[string]snapshot.OvnFip{}},
 	}
 }
 
-// No text that a user writes reaches a row, an entry of a list of a Vpc, or the name of an object: what does is of a type that was checked.
+// No text that a user writes reaches a row, an entry of a list of a Vpc, or the name of an object: what does is of a
+// type that was checked.
 func TestNoUserTextBecomesStructure(t *testing.T) {
 	chance, balancers := rand.New(rand.NewPCG(5, 6)), 0
 	for i := range 2000 {

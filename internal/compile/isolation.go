@@ -11,10 +11,12 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// isolateMisplaced reports pods that are on networks where they do not belong, and drops their packets if the operator wants that. Kube-OVN puts
-// a pod on any network that an annotation of the pod names. Whoever could write that has passed admission, or there is none.
+// isolateMisplaced reports pods that are on networks where they do not belong, and drops their packets if the operator
+// wants that. Kube-OVN puts a pod on any network that an annotation of the pod names. Whoever could write that has
+// passed admission, or there is none.
 //
-// On a project's switch the project's own shard sees to it; on any other, that of the pod's project. So one shard does it for each port.
+// On a project's switch the project's own shard sees to it; on any other, that of the pod's project. So one shard does
+// it for each port.
 func (c *compiler) isolateMisplaced() {
 	if c.project == nil || c.w.Management != nil || !c.project.accepted.OK() || c.w.Engine.RouterPorts == nil {
 		return
@@ -22,7 +24,8 @@ func (c *compiler) isolateMisplaced() {
 	var foreign, stray []snapshot.PodPort
 	for _, p := range c.w.Engine.MisplacedPorts {
 		switch {
-		case p.Allowed || slices.Contains(c.w.Config.TrustedNamespaces, p.Namespace) || slices.Contains(c.w.Config.AttachmentNamespaces, p.AttachmentNamespace):
+		case p.Allowed || slices.Contains(c.w.Config.TrustedNamespaces, p.Namespace) ||
+			slices.Contains(c.w.Config.AttachmentNamespaces, p.AttachmentNamespace):
 		case p.Subnet == c.subnetName():
 			foreign = append(foreign, p)
 		case p.Project == "": // or its project's shard does it
@@ -50,8 +53,9 @@ func (c *compiler) emitDropACLs(ports []snapshot.PodPort) {
 	c.out.AddRow(c.w.Shard, intent.PortGroup{Name: group, Ports: strings.Join(names, " ")}, c.isolationRef())
 	for direction, port := range map[intent.Direction]string{intent.FromLport: "inport", intent.ToLport: "outport"} {
 		c.out.AddRow(c.w.Shard, intent.ACL{
-			PortGroup: group, Direction: direction, Tier: ownership.IsolationTier, Priority: ownership.IsolationPriority,
-			Match: fmt.Sprintf("%s == @%s", port, group), Action: "drop",
+			PortGroup: group, Direction: direction, Tier: ownership.IsolationTier,
+			Priority: ownership.IsolationPriority,
+			Match:    fmt.Sprintf("%s == @%s", port, group), Action: "drop",
 		}, c.isolationRef())
 	}
 }

@@ -10,17 +10,22 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// The management VPC is Kube-OVN's own, with the pods of all namespaces that have no Subnet of their own. Nobody asks for it by a
-// Project, and its way out is the nodes'. So none of its networks is a default one: each has a leg.
+// The management VPC is Kube-OVN's own, with the pods of all namespaces that have no Subnet of their own. Nobody asks
+// for it by a Project, and its way out is the nodes'. So none of its networks is a default one: each has a leg.
 
 // adoptManagementVPC gives the shard to Kube-OVN.
 func (c *compiler) adoptManagementVPC() {
 	m := c.w.Management
-	c.project = &project{Project: snapshot.Project{Prefixes: m.Prefixes, Gateways: m.Gateways}, key: c.clusterKey(intent.Vpc, c.w.Shard)}
+	c.project = &project{
+		Project: snapshot.Project{Prefixes: m.Prefixes, Gateways: m.Gateways},
+		key:     c.clusterKey(intent.Vpc, c.w.Shard),
+	}
 	if c.w.Config.ManagementNetworkType == "" {
 		return
 	}
-	found := c.findExternals(func(x snapshot.ExternalSubnet) bool { return x.Type == c.w.Config.ManagementNetworkType && !x.HasIPv6 })
+	found := c.findExternals(func(x snapshot.ExternalSubnet) bool {
+		return x.Type == c.w.Config.ManagementNetworkType && !x.HasIPv6
+	})
 	if len(found) > 0 {
 		c.project.accessNetwork = pickPreferred(found,
 			func(x *snapshot.ExternalSubnet) bool { return c.hasExternalPort(x.Subnet) },
@@ -28,8 +33,8 @@ func (c *compiler) adoptManagementVPC() {
 	}
 }
 
-// ownsExternalPort says whether the router's port on an external subnet is a row of ours. Kube-OVN connects its own VPC to the one that its
-// ConfigMap names, and to no other.
+// ownsExternalPort says whether the router's port on an external subnet is a row of ours. Kube-OVN connects its own VPC
+// to the one that its ConfigMap names, and to no other.
 func (c *compiler) ownsExternalPort(subnet string) bool {
 	return c.w.Management != nil && !c.w.Management.ConnectedByKubeOVN[subnet]
 }
@@ -43,20 +48,27 @@ func (c *compiler) hasForeignPortEIP(subnet string) bool {
 func (c *compiler) emitManagementPort(x *snapshot.ExternalSubnet) {
 	row := func(r intent.Row) { c.out.AddRow(c.w.Shard, r, gatewayRef(c.externalPortName(x.Subnet))) }
 	eip, name := c.w.Engine.OvnEips[c.externalPortName(x.Subnet)], c.externalPortName(x.Subnet)
-	if !c.ownsExternalPort(x.Subnet) || !eip.Ready || eip.Deleting || c.w.Engine.RouterPorts == nil || len(c.gatewayChassis()) == 0 {
+	if !c.ownsExternalPort(x.Subnet) || !eip.Ready || eip.Deleting || c.w.Engine.RouterPorts == nil ||
+		len(c.gatewayChassis()) == 0 {
 		return
 	}
 	row(intent.LogicalRouterPort{
-		Name: name, MAC: intent.DeriveMAC(name), Network: netip.PrefixFrom(eip.Address, x.Prefix.Bits()), RouteTable: ownership.ReturnRouteTable(x.Subnet),
+		Name: name, MAC: intent.DeriveMAC(name), Network: netip.PrefixFrom(eip.Address, x.Prefix.Bits()),
+		RouteTable: ownership.ReturnRouteTable(x.Subnet),
 	})
-	row(intent.LogicalSwitchPort{Switch: x.Subnet, Name: c.routerSwitchPortOn(x.Subnet), RouterPort: name, AnnounceNATAddresses: true})
+	row(intent.LogicalSwitchPort{
+		Switch:               x.Subnet,
+		Name:                 c.routerSwitchPortOn(x.Subnet),
+		RouterPort:           name,
+		AnnounceNATAddresses: true,
+	})
 	for i, chassis := range c.gatewayChassis() {
 		row(intent.GatewayChassis{Port: name, Chassis: chassis, Priority: 100 - min(i, 99)})
 	}
 }
 
-// gatewayChassis are those that may hold gateways. When no node is said to, it stays as it is: Kube-OVN takes the label off all nodes at its
-// start when it has no ConfigMap.
+// gatewayChassis are those that may hold gateways. When no node is said to, it stays as it is: Kube-OVN takes the label
+// off all nodes at its start when it has no ConfigMap.
 func (c *compiler) gatewayChassis() []string {
 	if m := c.w.Management; len(m.GatewayChassis) > 0 {
 		return m.GatewayChassis
@@ -77,8 +89,8 @@ func (c *compiler) checkGatewayNodes() intent.Finding {
 	}
 }
 
-// emitHostAccess lets pods of the management VPC reach the hosts of one network, and so the external addresses of projects on it, with
-// the address of the router's port there. Everything else goes by the nodes, as ever.
+// emitHostAccess lets pods of the management VPC reach the hosts of one network, and so the external addresses of
+// projects on it, with the address of the router's port there. Everything else goes by the nodes, as ever.
 func (c *compiler) emitHostAccess() {
 	x := c.project.activeAccessNetwork()
 	if x == nil || !c.isConnected(x.Subnet) {
@@ -86,10 +98,16 @@ func (c *compiler) emitHostAccess() {
 	}
 	by := gatewayRef(c.externalPortName(x.Subnet))
 	c.emitOnLinkPort()
-	c.emitRouterPolicy(intent.AllowPolicy(ownership.ReachOnLink, fmt.Sprintf("inport == %q", ownership.OnLinkLoopbackPort(c.w.Shard))), by) // not to the nodes
-	c.emitRouterPolicy(c.onLinkPolicy(ownership.Reach, fmt.Sprintf("ip4.src == %s && ip4.dst == %s", c.project.ipv4Prefix().Masked(), x.Prefix.Masked())), by)
+	// not to the nodes
+	c.emitRouterPolicy(intent.AllowPolicy(ownership.ReachOnLink,
+		fmt.Sprintf("inport == %q", ownership.OnLinkLoopbackPort(c.w.Shard))), by)
+	c.emitRouterPolicy(c.onLinkPolicy(ownership.Reach,
+		fmt.Sprintf("ip4.src == %s && ip4.dst == %s", c.project.ipv4Prefix().Masked(), x.Prefix.Masked())), by)
 	if !c.w.Management.HasForeignSNAT {
-		c.out.AddRow(c.w.Shard, intent.SNAT{External: c.w.Engine.OvnEips[c.externalPortName(x.Subnet)].Address, Logical: c.project.ipv4Prefix().Masked()}, by)
+		c.out.AddRow(c.w.Shard, intent.SNAT{
+			External: c.w.Engine.OvnEips[c.externalPortName(x.Subnet)].Address,
+			Logical:  c.project.ipv4Prefix().Masked(),
+		}, by)
 	}
 }
 

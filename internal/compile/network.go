@@ -28,8 +28,11 @@ func (c *compiler) findExternals(fits func(snapshot.ExternalSubnet) bool) []*sna
 	return out
 }
 
-// pickPreferred is the first subnet that has the first wish, or else the first that has the second, and so on; or else the first.
-func pickPreferred(from []*snapshot.ExternalSubnet, wishes ...func(*snapshot.ExternalSubnet) bool) *snapshot.ExternalSubnet {
+// pickPreferred is the first subnet that has the first wish, or else the first that has the second, and so on; or else
+// the first.
+func pickPreferred(from []*snapshot.ExternalSubnet,
+	wishes ...func(*snapshot.ExternalSubnet) bool,
+) *snapshot.ExternalSubnet {
 	for _, wish := range wishes {
 		if i := slices.IndexFunc(from, wish); i >= 0 {
 			return from[i]
@@ -105,7 +108,8 @@ func networkIsDual(x *snapshot.ExternalSubnet) intent.Finding {
 		x.Subnet)}
 }
 
-// externalPortName is the name of the router's port on an external subnet, and of the OvnEip that has its address. Kube-OVN names it.
+// externalPortName is the name of the router's port on an external subnet, and of the OvnEip that has its address.
+// Kube-OVN names it.
 func (c *compiler) externalPortName(subnet string) string { return c.w.Shard + "-" + subnet }
 
 // hasExternalPort says whether the router has, or is getting, a port on an external subnet.
@@ -124,7 +128,10 @@ func (c *compiler) checkExternalPort(subnet string) intent.Finding {
 	case x != nil && x.Free <= 0 && !c.w.Engine.OvnEips[c.externalPortName(subnet)].Ready:
 		return poolExhausted([]*snapshot.ExternalSubnet{x})
 	case !c.isConnected(subnet):
-		return intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf("router %s has no port on %s yet", c.w.Shard, subnet)}
+		return intent.Finding{
+			Reason:  intent.WaitingForEngine,
+			Message: fmt.Sprintf("router %s has no port on %s yet", c.w.Shard, subnet),
+		}
 	default:
 		return intent.Finding{}
 	}
@@ -146,7 +153,8 @@ func (c *compiler) attachNetworks() {
 		if address := c.choosePortAddress(x); address.IsValid() {
 			spec.V4Ip = address.String()
 		}
-		c.out.AddObject(c.clusterKey(intent.OvnEip, c.externalPortName(x.Subnet)), intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(c.w.Shard)}, spec), by)
+		c.out.AddObject(c.clusterKey(intent.OvnEip, c.externalPortName(x.Subnet)),
+			intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(c.w.Shard)}, spec), by)
 		if c.w.Management != nil {
 			c.emitManagementPort(x)
 			continue
@@ -160,19 +168,21 @@ func (c *compiler) attachNetworks() {
 		if c.isConnected(x.Subnet) {
 			c.out.AddRow(c.w.Shard, intent.NATAddressesOption(c.routerSwitchPortOn(x.Subnet)), by)
 			want := netip.PrefixFrom(eip.Address, x.Prefix.Bits())
-			if have, known := c.w.Engine.PortNetworks[c.externalPortName(x.Subnet)]; known && have != want && !eip.Deleting && eip.RequestedAddress == eip.Address {
+			if have, known := c.w.Engine.PortNetworks[c.externalPortName(x.Subnet)]; known && have != want &&
+				!eip.Deleting && eip.RequestedAddress == eip.Address {
 				c.out.AddRow(c.w.Shard, intent.RouterPortNetwork{Port: c.externalPortName(x.Subnet), Network: want}, by)
 			}
 		}
 	}
 }
 
-// choosePortAddress is the address that the router's port on an external subnet must have: the one it has, or, on the way out, the
-// one it had, which others may have in their lists. Invalid: any.
+// choosePortAddress is the address that the router's port on an external subnet must have: the one it has, or, on the
+// way out, the one it had, which others may have in their lists. Invalid: any.
 func (c *compiler) choosePortAddress(x *snapshot.ExternalSubnet) netip.Addr {
 	have := c.w.Engine.OvnEips[c.externalPortName(x.Subnet)]
 	e := c.lookupEIP(c.w.Shard, defaultEIPName)
-	if have.Address.IsValid() && !have.Adopted || e == nil || !c.isDefaultEIP(e) || e.ExistingOvnEip != c.externalPortName(x.Subnet) || !c.mayHoldAddress(e, x, e.StatusAddress) {
+	if have.Address.IsValid() && !have.Adopted || e == nil || !c.isDefaultEIP(e) ||
+		e.ExistingOvnEip != c.externalPortName(x.Subnet) || !c.mayHoldAddress(e, x, e.StatusAddress) {
 		return have.Address
 	}
 	if holder, held := c.w.AddressOwners[e.StatusAddress]; held && holder.OvnEip != c.externalPortName(x.Subnet) {
@@ -181,25 +191,30 @@ func (c *compiler) choosePortAddress(x *snapshot.ExternalSubnet) netip.Addr {
 	return e.StatusAddress
 }
 
-// failedWithoutAddress says whether an OvnEip has to go, so that it can come again. Kube-OVN writes an OvnEip's address into its spec and then
-// copies it from its cache into the status; when the cache is late, the status becomes ready without an address, for ever. When
-// Kube-OVN is restarted in between, another may get the address, and then this one gets none.
+// failedWithoutAddress says whether an OvnEip has to go, so that it can come again. Kube-OVN writes an OvnEip's address
+// into its spec and then copies it from its cache into the status; when the cache is late, the status becomes ready
+// without an address, for ever. When Kube-OVN is restarted in between, another may get the address, and then this one
+// gets none.
 func (c *compiler) failedWithoutAddress(ovnEip string) bool {
 	have := c.w.Engine.OvnEips[ovnEip]
 	return have.Owned && have.FailedWithoutAddress
 }
 
-// isAttachSkipped says whether Kube-OVN takes an external subnet for connected that it has not connected: at the end of its work on a Vpc
-// it notes as connected what the Vpc asks for by then. Such a subnet has to be disconnected, so that it can be connected.
+// isAttachSkipped says whether Kube-OVN takes an external subnet for connected that it has not connected: at the end of
+// its work on a Vpc it notes as connected what the Vpc asks for by then. Such a subnet has to be disconnected, so that
+// it can be connected.
 func (c *compiler) isAttachSkipped(subnet string) bool {
 	vpc := c.w.Engine.Vpc
-	if c.w.Engine.RouterPorts == nil || c.w.Engine.RouterPorts[c.externalPortName(subnet)] || !vpc.AttachedSubnets[subnet] {
+	if c.w.Engine.RouterPorts == nil || c.w.Engine.RouterPorts[c.externalPortName(subnet)] ||
+		!vpc.AttachedSubnets[subnet] {
 		return false
 	}
-	return !vpc.RequestedSubnets[subnet] || (!vpc.StatusWrittenAt.IsZero() && c.w.Now.Sub(vpc.StatusWrittenAt) > engineGracePeriod)
+	return !vpc.RequestedSubnets[subnet] ||
+		(!vpc.StatusWrittenAt.IsZero() && c.w.Now.Sub(vpc.StatusWrittenAt) > engineGracePeriod)
 }
 
-// usedExternals is the external subnets that the router needs a port on. One without IPv4 is none: the router could not get an address there.
+// usedExternals is the external subnets that the router needs a port on. One without IPv4 is none: the router could not
+// get an address there.
 func (c *compiler) usedExternals() []*snapshot.ExternalSubnet {
 	names := map[string]bool{}
 	for _, x := range []*snapshot.ExternalSubnet{c.project.defaultNetwork, c.project.accessNetwork} {

@@ -15,8 +15,13 @@ import (
 func Networks(w *snapshot.NetworkInput) []intent.Verdict {
 	var out []intent.Verdict
 	owner := map[string]string{}
-	for _, n := range sortByAge(w.ExternalNetworks, func(n snapshot.ExternalNetwork) snapshot.Meta { return snapshot.Meta{Name: n.Name} }) {
-		v := intent.Verdict{Object: intent.ObjectKey{Kind: intent.ExternalNetwork, Name: n.Name}, Generation: n.Generation}
+	for _, n := range sortByAge(w.ExternalNetworks, func(n snapshot.ExternalNetwork) snapshot.Meta {
+		return snapshot.Meta{Name: n.Name}
+	}) {
+		v := intent.Verdict{
+			Object:     intent.ObjectKey{Kind: intent.ExternalNetwork, Name: n.Name},
+			Generation: n.Generation,
+		}
 		v.Accepted = checkMalformed(n.Malformed)
 		var facts intent.NetworkFacts
 		for _, name := range n.Subnets {
@@ -27,8 +32,9 @@ func Networks(w *snapshot.NetworkInput) []intent.Verdict {
 				continue
 			}
 			if !exists {
-				v.Resolved = firstProblem(v.Resolved, intent.Finding{Reason: intent.SubnetNotFound, Message: fmt.Sprintf(
-					"there is no Subnet %s with an IPv4 prefix and gateway", name)})
+				v.Resolved = firstProblem(v.Resolved,
+					intent.Finding{Reason: intent.SubnetNotFound, Message: fmt.Sprintf(
+						"there is no Subnet %s with an IPv4 prefix and gateway", name)})
 				continue
 			}
 			owner[name] = n.Name
@@ -36,10 +42,12 @@ func Networks(w *snapshot.NetworkInput) []intent.Verdict {
 				v.Resolved = firstProblem(v.Resolved, networkIsDual(&x))
 			}
 			if !x.Ready {
-				v.Waiting = firstProblem(v.Waiting, intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf(
-					"Kube-OVN has not made Subnet %s ready yet", name)})
+				v.Waiting = firstProblem(v.Waiting,
+					intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf(
+						"Kube-OVN has not made Subnet %s ready yet", name)})
 			}
-			facts.Subnets = append(facts.Subnets, intent.SubnetFacts{Name: name, Prefix: x.Prefix, Gateway: x.Gateway, Free: x.Free, Used: x.Used})
+			facts.Subnets = append(facts.Subnets,
+				intent.SubnetFacts{Name: name, Prefix: x.Prefix, Gateway: x.Gateway, Free: x.Free, Used: x.Used})
 		}
 		v.Resolved = firstProblem(v.Resolved, checkSharedReserved(w, n))
 		if n.Uplink != nil {
@@ -55,10 +63,14 @@ func Networks(w *snapshot.NetworkInput) []intent.Verdict {
 	return out
 }
 
-// checkSharedReserved is which of a network's shared addresses is not shared, because Kube-OVN could give it to anybody.
+// checkSharedReserved is which of a network's shared addresses is not shared, because Kube-OVN could give it to
+// anybody.
 func checkSharedReserved(w *snapshot.NetworkInput, n snapshot.ExternalNetwork) intent.Finding {
 	for _, a := range slices.SortedFunc(maps.Keys(n.SharedAddresses), netip.Addr.Compare) {
-		reserves := func(name string) bool { x := w.ExternalSubnets[name]; return x.Prefix.Contains(a) && x.IsReserved(a) }
+		reserves := func(name string) bool {
+			x := w.ExternalSubnets[name]
+			return x.Prefix.Contains(a) && x.IsReserved(a)
+		}
 		if !slices.ContainsFunc(n.Subnets, reserves) {
 			return intent.Finding{Reason: intent.SharedAddressNotReserved, Message: fmt.Sprintf(
 				"shared address %s is not shared: it is in excludeIps of none of the network's Subnets, and so anybody could get it; add it there", a)}

@@ -13,7 +13,10 @@ import (
 func TestVRFNeedsToKnowWhatIsInside(t *testing.T) {
 	uplink := snapshot.Uplink{Meta: snapshot.Meta{Name: "vlan"}, Method: "VRF", Nodes: []string{"a"}}
 	for _, inside := range [][]netip.Prefix{nil, {netip.MustParsePrefix("10.96.0.0/12")}} {
-		v := Networks(&snapshot.NetworkInput{ExternalNetworks: []snapshot.ExternalNetwork{{Meta: uplink.Meta, Uplink: &uplink}}, ClusterPrefixes: inside})[0]
+		v := Networks(&snapshot.NetworkInput{ExternalNetworks: []snapshot.ExternalNetwork{{
+			Meta:   uplink.Meta,
+			Uplink: &uplink,
+		}}, ClusterPrefixes: inside})[0]
 		in, _ := Nodes(&snapshot.NodePathInput{Uplinks: []snapshot.Uplink{uplink}, ClusterPrefixes: inside})
 		if known := inside != nil; v.Accepted.OK() != known || (len(in.Objects) > 0) != known {
 			t.Errorf("with %v: %+v, and %v", inside, v.Accepted, in.Objects)
@@ -24,20 +27,33 @@ func TestVRFNeedsToKnowWhatIsInside(t *testing.T) {
 // A network that nodes are on is carried out when the agents of all of them say so.
 func TestNetworkWaitsForItsNodes(t *testing.T) {
 	paths := func(b snapshot.NodePathStatus) map[string]snapshot.NodePathStatus {
-		return map[string]snapshot.NodePathStatus{"a": {IsCurrent: true, NetworkProblems: map[string]string{"vlan": ""}}, "b": b}
+		return map[string]snapshot.NodePathStatus{"a": {
+			IsCurrent:       true,
+			NetworkProblems: map[string]string{"vlan": ""},
+		}, "b": b}
 	}
 	for what, c := range map[string]struct {
 		b    snapshot.NodePathStatus
 		says string
 	}{
-		"it is done":         {snapshot.NodePathStatus{IsCurrent: true, NetworkProblems: map[string]string{"vlan": ""}}, ""},
+		"it is done": {
+			snapshot.NodePathStatus{IsCurrent: true, NetworkProblems: map[string]string{"vlan": ""}},
+			"",
+		},
 		"nobody has said so": {snapshot.NodePathStatus{}, "is sallyport-agent running there?"},
-		"it can't be":        {snapshot.NodePathStatus{IsCurrent: true, NetworkProblems: map[string]string{"vlan": "interface eth1 is down"}}, "interface eth1 is down"},
+		"it can't be": {snapshot.NodePathStatus{
+			IsCurrent:       true,
+			NetworkProblems: map[string]string{"vlan": "interface eth1 is down"},
+		}, "interface eth1 is down"},
 	} {
 		v := Networks(&snapshot.NetworkInput{
-			ExternalNetworks: []snapshot.ExternalNetwork{{Meta: snapshot.Meta{Name: "vlan"}, Uplink: &snapshot.Uplink{Nodes: []string{"a", "b"}}}}, NodePaths: paths(c.b),
+			ExternalNetworks: []snapshot.ExternalNetwork{{
+				Meta:   snapshot.Meta{Name: "vlan"},
+				Uplink: &snapshot.Uplink{Nodes: []string{"a", "b"}},
+			}}, NodePaths: paths(c.b),
 		})[0]
-		if waits := v.Waiting.Reason == intent.WaitingForAgent; waits != (c.says != "") || !strings.Contains(v.Waiting.Message, c.says) {
+		if waits := v.Waiting.Reason == intent.WaitingForAgent; waits != (c.says != "") ||
+			!strings.Contains(v.Waiting.Message, c.says) {
 			t.Errorf("%s: %+v", what, v.Waiting)
 		}
 	}
@@ -55,10 +71,16 @@ func TestSharedAddressesAreReserved(t *testing.T) {
 	} {
 		v := Networks(&snapshot.NetworkInput{
 			ExternalNetworks: []snapshot.ExternalNetwork{{
-				Meta: snapshot.Meta{Name: "internet"}, Subnets: []string{"ext-public"}, SharedAddresses: map[netip.Addr]string{address: "acme-dns"},
+				Meta: snapshot.Meta{Name: "internet"}, Subnets: []string{"ext-public"},
+				SharedAddresses: map[netip.Addr]string{address: "acme-dns"},
 			}},
 			ExternalSubnets: map[string]snapshot.ExternalSubnet{
-				"ext-public": {Subnet: "ext-public", Ready: true, Prefix: netip.MustParsePrefix("198.51.100.0/24"), ReservedRanges: c.reserved},
+				"ext-public": {
+					Subnet:         "ext-public",
+					Ready:          true,
+					Prefix:         netip.MustParsePrefix("198.51.100.0/24"),
+					ReservedRanges: c.reserved,
+				},
 			},
 		})[0]
 		if v.Resolved.Reason != c.want {

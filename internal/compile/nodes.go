@@ -14,7 +14,8 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// Nodes is the NodePath of each node that is on an external network itself, and what we think of those who ask for ways out by it.
+// Nodes is the NodePath of each node that is on an external network itself, and what we think of those who ask for ways
+// out by it.
 func Nodes(w *snapshot.NodePathInput) (*intent.Intent, []intent.Verdict) {
 	n := &nodesCompiler{
 		w: w, out: intent.New(), attached: map[nodeNetworkKey]bool{}, hosts: map[netip.Addr]bool{},
@@ -62,7 +63,9 @@ func (p nodeNetworkKey) compare(o nodeNetworkKey) int {
 func (n *nodesCompiler) emitNodePaths() {
 	numbers := assignNumbers(n.w.Uplinks)
 	paths := map[string]*kubedcv1alpha1.NodePathSpec{}
-	for _, u := range slices.SortedFunc(slices.Values(n.uplinks), func(a, b *snapshot.Uplink) int { return strings.Compare(a.Name, b.Name) }) {
+	for _, u := range slices.SortedFunc(slices.Values(n.uplinks), func(a, b *snapshot.Uplink) int {
+		return strings.Compare(a.Name, b.Name)
+	}) {
 		network := buildNodeNetwork(n.w, *u)
 		network.Number = numbers[u.Name]
 		for _, node := range u.Nodes {
@@ -74,7 +77,8 @@ func (n *nodesCompiler) emitNodePaths() {
 	}
 	for _, node := range slices.Sorted(maps.Keys(paths)) {
 		key := intent.ObjectKey{Kind: intent.NodePath, Name: node}
-		n.out.AddObject(key, intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(ownership.NodesShard)}, paths[node]), nodeRef(node))
+		n.out.AddObject(key, intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(ownership.NodesShard)},
+			paths[node]), nodeRef(node))
 	}
 }
 
@@ -84,8 +88,9 @@ func nodeRef(node string) state.Ref { return state.Ref{Kind: "Node", Name: node}
 // buildNodeNetwork is a network as nodes have to serve it.
 func buildNodeNetwork(w *snapshot.NodePathInput, u snapshot.Uplink) kubedcv1alpha1.NodeNetwork {
 	out := kubedcv1alpha1.NodeNetwork{
-		Name: u.Name, Interface: u.Interface, MAC: u.MAC, Gateways: sortedStrings(u.Gateways), Method: kubedcv1alpha1.NodeMethod(u.Method),
-		Legs: u.UseVethPair,
+		Name: u.Name, Interface: u.Interface, MAC: u.MAC, Gateways: sortedStrings(u.Gateways),
+		Method: kubedcv1alpha1.NodeMethod(u.Method),
+		Legs:   u.UseVethPair,
 	}
 	switch out.Method {
 	case kubedcv1alpha1.NodeStatic:
@@ -102,8 +107,11 @@ func buildNodeNetwork(w *snapshot.NodePathInput, u snapshot.Uplink) kubedcv1alph
 // checkUplink says whether nodes can be on a network as they are asked to.
 func checkUplink(u snapshot.Uplink, inside []netip.Prefix) intent.Finding {
 	if u.Method == string(kubedcv1alpha1.NodeVRF) && len(inside) == 0 {
-		return intent.Finding{Reason: intent.NeedsClusterPrefixes, Message: "method VRF has to know what is inside the cluster; " +
-			"give the controller --cluster-prefixes (defaults.clusterPrefixes of the chart), or choose another method"}
+		return intent.Finding{
+			Reason: intent.NeedsClusterPrefixes,
+			Message: "method VRF has to know what is inside the cluster; " +
+				"give the controller --cluster-prefixes (defaults.clusterPrefixes of the chart), or choose another method",
+		}
 	}
 	return checkMalformed(u.Malformed)
 }

@@ -22,21 +22,28 @@ func managementWorld(services ...snapshot.Service) *snapshot.VpcInput {
 	return &snapshot.VpcInput{
 		Shard: kubeovn.ManagementVpc,
 		Management: &snapshot.Management{
-			Prefixes: []netip.Prefix{netip.MustParsePrefix("10.16.0.0/16")}, Gateways: []netip.Addr{addr("10.16.0.1")}, GatewayChassis: []string{"a"},
+			Prefixes: []netip.Prefix{netip.MustParsePrefix("10.16.0.0/16")}, Gateways: []netip.Addr{addr("10.16.0.1")},
+			GatewayChassis: []string{"a"},
 		},
 		ExternalSubnets: []snapshot.ExternalSubnet{{
 			Subnet: "ext-cloud", Network: "cloud", Type: "cloud", Ready: true, Free: 9,
 			Prefix: netip.MustParsePrefix("100.65.0.0/16"), Gateway: addr("100.65.0.1"),
 		}},
-		EIps: []snapshot.EIp{{Meta: snapshot.Meta{Namespace: "gate", Name: "front"}, Type: "cloud", SharedWith: []string{"guest"}}},
+		EIps: []snapshot.EIp{{
+			Meta:       snapshot.Meta{Namespace: "gate", Name: "front"},
+			Type:       "cloud",
+			SharedWith: []string{"guest"},
+		}},
 		Engine: snapshot.Engine{
 			RouterPorts: map[string]bool{"ovn-cluster-ovn-default": true, "ovn-cluster-ext-cloud": true},
 			OvnEips: map[string]snapshot.OvnEip{
 				"eip-gate-front": {
-					ObjectState: snapshot.ObjectState{Exists: true, Ready: true}, Owned: true, Subnet: "ext-cloud", Type: "nat", Address: sharedAddress,
+					ObjectState: snapshot.ObjectState{Exists: true, Ready: true}, Owned: true, Subnet: "ext-cloud",
+					Type: "nat", Address: sharedAddress,
 				},
 				"ovn-cluster-ext-cloud": {
-					ObjectState: snapshot.ObjectState{Exists: true, Ready: true}, Owned: true, Subnet: "ext-cloud", Type: "lrp", Address: addr("100.65.0.2"),
+					ObjectState: snapshot.ObjectState{Exists: true, Ready: true}, Owned: true, Subnet: "ext-cloud",
+					Type: "lrp", Address: addr("100.65.0.2"),
 				},
 			},
 			VIPOwners: map[string]string{},
@@ -48,7 +55,12 @@ func managementWorld(services ...snapshot.Service) *snapshot.VpcInput {
 // boundService is a Service of the management VPC that binds to gate/front, made at a second.
 func boundService(namespace, name string, second int64, ports ...int) snapshot.Service {
 	s := snapshot.Service{
-		Meta:           snapshot.Meta{Namespace: namespace, Name: name, UID: namespace + name, Created: time.Unix(second, 0)},
+		Meta: snapshot.Meta{
+			Namespace: namespace,
+			Name:      name,
+			UID:       namespace + name,
+			Created:   time.Unix(second, 0),
+		},
 		IsLoadBalancer: true, Class: kubedcv1.LoadBalancerClass, EIpNamespace: "gate", EIp: "front",
 	}
 	for _, p := range ports {
@@ -134,7 +146,8 @@ func TestPortsStayWithTheirHolders(t *testing.T) {
 
 // Who has a port is told to his own namespace and to that of the EIp, and not to other guests.
 func TestPortHoldersAreToldToOwners(t *testing.T) {
-	w := managementWorld(boundService("guest", "first", 1, 80), boundService("gate", "late", 2, 80), boundService("other", "late", 3, 80))
+	w := managementWorld(boundService("guest", "first", 1, 80), boundService("gate", "late", 2, 80),
+		boundService("other", "late", 3, 80))
 	w.EIps[0].SharedWith = []string{"guest", "other"}
 	_, verdicts := Shard(w)
 	for namespace, told := range map[string]bool{"gate": true, "other": false} {
@@ -145,7 +158,8 @@ func TestPortHoldersAreToldToOwners(t *testing.T) {
 	}
 }
 
-// Without consent a binding is refused in the same words whether the EIp exists or not; consent that is withdrawn ends it.
+// Without consent a binding is refused in the same words whether the EIp exists or not; consent that is withdrawn ends
+// it.
 func TestSharingNeedsConsent(t *testing.T) {
 	refusal := func(w *snapshot.VpcInput) string {
 		in, verdicts := Shard(w)
@@ -158,7 +172,8 @@ func TestSharingNeedsConsent(t *testing.T) {
 		}
 		return v.Resolved.Message
 	}
-	there, gone := managementWorld(boundService("stranger", "s", 1, 80)), managementWorld(boundService("stranger", "s", 1, 80))
+	there, gone := managementWorld(boundService("stranger", "s", 1, 80)),
+		managementWorld(boundService("stranger", "s", 1, 80))
 	gone.EIps = nil
 	if a, b := refusal(there), refusal(gone); a != b {
 		t.Errorf("the messages tell whether there is such an EIp: %q and %q", a, b)
@@ -198,11 +213,16 @@ func TestChildOfAnotherNamespace(t *testing.T) {
 			s := boundService(namespace, "s", 1, 8443)
 			s.EIpNamespace, s.EIp = "", "child"
 			w := managementWorld(s)
-			w.EIps = append(w.EIps, snapshot.EIp{Meta: snapshot.Meta{Namespace: namespace, Name: "child", Created: time.Unix(1, 0)}, ExistingOvnEip: child})
+			w.EIps = append(w.EIps, snapshot.EIp{Meta: snapshot.Meta{
+				Namespace: namespace,
+				Name:      "child",
+				Created:   time.Unix(1, 0),
+			}, ExistingOvnEip: child})
 			in, verdicts := Shard(w)
 			want := found && child == "eip-gate-front"
 			v := verdictOn(t, verdicts, intent.EIp, namespace, "child")
-			if v.Resolved.OK() != want || v.Facts.(intent.EIpFacts).Address.IsValid() != want || len(balancedPorts(in, namespace+"/s")) > 0 != want {
+			if v.Resolved.OK() != want || v.Facts.(intent.EIpFacts).Address.IsValid() != want ||
+				len(balancedPorts(in, namespace+"/s")) > 0 != want {
 				t.Errorf("childRef %s in %s: %+v", child, namespace, v)
 			}
 		}
@@ -221,7 +241,12 @@ func TestEndpointsOfAnotherNamespace(t *testing.T) {
 		"its other address": {map[string][]netip.Addr{"gate/p": {addr("10.16.0.3")}}, intent.EndpointNotInNamespace},
 	} {
 		s := boundService("gate", "s", 1, 80)
-		s.Endpoints, s.HealthCheck = []snapshot.Endpoint{{Address: addr("10.16.0.2"), Number: 8080, TargetPod: "p", Ready: true}}, &snapshot.HealthCheck{Interval: 5}
+		s.Endpoints, s.HealthCheck = []snapshot.Endpoint{{
+			Address:   addr("10.16.0.2"),
+			Number:    8080,
+			TargetPod: "p",
+			Ready:     true,
+		}}, &snapshot.HealthCheck{Interval: 5}
 		w := managementWorld(s)
 		w.Pods = c.pods
 		in, verdicts := Shard(w)
@@ -230,21 +255,27 @@ func TestEndpointsOfAnotherNamespace(t *testing.T) {
 			sent = sent || strings.Contains(entry.Value.String(), "10.16.0.2")
 		}
 		v := verdictOn(t, verdicts, intent.Service, "gate", "s")
-		if sent != (c.reason == "") || c.reason != "" && v.Waiting.Reason != c.reason || v.Facts.(intent.ServiceFacts).Lonely == sent {
+		if sent != (c.reason == "") || c.reason != "" && v.Waiting.Reason != c.reason ||
+			v.Facts.(intent.ServiceFacts).Lonely == sent {
 			t.Errorf("%s: sent there: %t; %+v", name, sent, v)
 		}
 	}
 }
 
-// Two EIps of the management VPC whose namespace and name give the same text have ovnEips of different names, and each keeps its own.
+// Two EIps of the management VPC whose namespace and name give the same text have ovnEips of different names, and each
+// keeps its own.
 func TestNamesakesHaveOvnEipsOfTheirOwn(t *testing.T) {
 	eip := func(namespace, name string, second int64) snapshot.EIp {
-		return snapshot.EIp{Meta: snapshot.Meta{Namespace: namespace, Name: name, Created: time.Unix(second, 0)}, Type: "cloud"}
+		return snapshot.EIp{
+			Meta: snapshot.Meta{Namespace: namespace, Name: name, Created: time.Unix(second, 0)},
+			Type: "cloud",
+		}
 	}
 	asked := func(namespace, name string) snapshot.OvnEip {
 		return snapshot.OvnEip{
-			ObjectState: snapshot.ObjectState{Exists: true, Ready: true}, Owned: true, Subnet: "ext-cloud", Type: "nat", Address: addr("100.65.0.9"),
-			Origin: state.Ref{Kind: "EIp", Namespace: namespace, Name: name},
+			ObjectState: snapshot.ObjectState{Exists: true, Ready: true}, Owned: true, Subnet: "ext-cloud", Type: "nat",
+			Address: addr("100.65.0.9"),
+			Origin:  state.Ref{Kind: "EIp", Namespace: namespace, Name: name},
 		}
 	}
 	foreign := asked("acme", "web-db")
@@ -253,11 +284,25 @@ func TestNamesakesHaveOvnEipsOfTheirOwn(t *testing.T) {
 		have        map[string]snapshot.OvnEip
 		older, late string
 	}{
-		"nobody has one":         {nil, "eip-acme-web-db", "eip-acme-web.db"},
-		"the younger has it":     {map[string]snapshot.OvnEip{"eip-acme-web-db": asked("acme-web", "db")}, "eip-acme.web-db", "eip-acme-web-db"},
-		"it is another shard's":  {map[string]snapshot.OvnEip{"eip-acme-web-db": foreign}, "eip-acme.web-db", "eip-acme-web.db"},
-		"it is of one that left": {map[string]snapshot.OvnEip{"eip-acme-web-db": asked("gone", "x")}, "eip-acme.web-db", "eip-acme-web.db"},
-		"the older had to evade": {map[string]snapshot.OvnEip{"eip-acme.web-db": asked("acme", "web-db")}, "eip-acme.web-db", "eip-acme-web-db"},
+		"nobody has one": {nil, "eip-acme-web-db", "eip-acme-web.db"},
+		"the younger has it": {
+			map[string]snapshot.OvnEip{"eip-acme-web-db": asked("acme-web", "db")},
+			"eip-acme.web-db", "eip-acme-web-db",
+		},
+		"it is another shard's": {
+			map[string]snapshot.OvnEip{"eip-acme-web-db": foreign},
+			"eip-acme.web-db",
+			"eip-acme-web.db",
+		},
+		"it is of one that left": {
+			map[string]snapshot.OvnEip{"eip-acme-web-db": asked("gone", "x")},
+			"eip-acme.web-db",
+			"eip-acme-web.db",
+		},
+		"the older had to evade": {
+			map[string]snapshot.OvnEip{"eip-acme.web-db": asked("acme", "web-db")},
+			"eip-acme.web-db", "eip-acme-web-db",
+		},
 	} {
 		w := managementWorld()
 		w.EIps = []snapshot.EIp{eip("acme-web", "db", 2), eip("acme", "web-db", 1)}
@@ -266,7 +311,8 @@ func TestNamesakesHaveOvnEipsOfTheirOwn(t *testing.T) {
 		}
 		in, verdicts := Shard(w)
 		for key, want := range map[intent.ObjectKey]string{
-			{Kind: intent.EIp, Namespace: "acme", Name: "web-db"}: c.older, {Kind: intent.EIp, Namespace: "acme-web", Name: "db"}: c.late,
+			{Kind: intent.EIp, Namespace: "acme", Name: "web-db"}: c.older,
+			{Kind: intent.EIp, Namespace: "acme-web", Name: "db"}: c.late,
 		} {
 			v := verdictOn(t, verdicts, key.Kind, key.Namespace, key.Name)
 			entry, wanted := in.Objects[intent.ObjectKey{Kind: intent.OvnEip, Name: want}]
@@ -300,7 +346,8 @@ func projectWorld(organization, name string) *snapshot.VpcInput {
 	return &snapshot.VpcInput{
 		Shard: snapshot.ProjectShard(organization, name),
 		Projects: []snapshot.Project{{
-			Meta: snapshot.Meta{Namespace: organization, Name: name}, NetworkType: "cloud", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")},
+			Meta: snapshot.Meta{Namespace: organization, Name: name}, NetworkType: "cloud",
+			Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")},
 		}},
 		ExternalSubnets: []snapshot.ExternalSubnet{{
 			Subnet: "ext-cloud", Network: "cloud", Type: "cloud", Ready: true, Free: 9,
@@ -309,7 +356,8 @@ func projectWorld(organization, name string) *snapshot.VpcInput {
 	}
 }
 
-// A Project can't have a VPC of ours, of Kube-OVN's, or with the name of an external subnet; one that is there stays when such a subnet comes.
+// A Project can't have a VPC of ours, of Kube-OVN's, or with the name of an external subnet; one that is there stays
+// when such a subnet comes.
 func TestReservedNames(t *testing.T) {
 	for name, reserved := range map[string]bool{
 		"sallyport/egress": true, "sallyport/nodes": true, "ovn/cluster": true, "ovn/default": true, "ext/cloud": true,
@@ -335,11 +383,17 @@ func TestReservedNames(t *testing.T) {
 
 // A Project that waits for what is in its namespace says so, and does not blame an address.
 func TestDeletionSaysWhatKeepsTheNamespace(t *testing.T) {
-	for remaining, want := range map[string]string{"": intent.CleaningUp, "Some resources are remaining: configmaps. has 1 resource instances": intent.NamespaceContentRemaining} {
+	for remaining, want := range map[string]string{
+		"": intent.CleaningUp,
+		"Some resources are remaining: configmaps. has 1 resource instances": intent.NamespaceContentRemaining,
+	} {
 		w := projectWorld("acme", "web")
 		w.Projects[0].Deleting = true
 		w.Namespace = snapshot.Namespace{Exists: true, Owned: true, Deleting: true, RemainingContent: remaining}
-		w.Engine.OwnedObjects = map[intent.ObjectKey]bool{{Kind: intent.Namespace, Name: "acme-web"}: true, {Kind: intent.OvnEip, Name: "eip-acme-web-x"}: true}
+		w.Engine.OwnedObjects = map[intent.ObjectKey]bool{
+			{Kind: intent.Namespace, Name: "acme-web"}:    true,
+			{Kind: intent.OvnEip, Name: "eip-acme-web-x"}: true,
+		}
 		_, verdicts := Shard(w)
 		held := verdictOn(t, verdicts, intent.Project, "acme", "web").Held
 		if held.Reason != want || !strings.Contains(held.Message, remaining) {

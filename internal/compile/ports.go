@@ -7,15 +7,16 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// How many ports a Service, and all Services of a namespace together, may have. Kubernetes lets a Service have as many as fit into an object,
-// about ten thousand, and each costs rows, flows on every node, and a run of the whole project: with 4,000 ports in one Service a run took more
-// than 8 s, and the Service was not there after two minutes.
+// How many ports a Service, and all Services of a namespace together, may have. Kubernetes lets a Service have as many
+// as fit into an object, about ten thousand, and each costs rows, flows on every node, and a run of the whole project:
+// with 4,000 ports in one Service a run took more than 8 s, and the Service was not there after two minutes.
 const (
 	maxServicePorts   = 1000
 	maxNamespacePorts = 5000
 )
 
-// limitPorts leaves out the ports that are too many, the last ones of the youngest Services first. What is left out is looked at by nobody.
+// limitPorts leaves out the ports that are too many, the last ones of the youngest Services first. What is left out is
+// looked at by nobody.
 func (c *compiler) limitPorts() {
 	left := map[string]int{} // of a namespace
 	for _, s := range c.services {
@@ -43,7 +44,8 @@ func (s *service) checkPortsLeft() intent.Finding {
 	return intent.Finding{Reason: intent.NoPortsLeft, Message: s.excessPorts.Message}
 }
 
-// endpointsForPort are the endpoints of a port that can be reached. They are sorted by port once: there may be thousands of both.
+// endpointsForPort are the endpoints of a port that can be reached. They are sorted by port once: there may be
+// thousands of both.
 func (c *compiler) endpointsForPort(s *service, port string) []snapshot.Endpoint {
 	if s.endpointsByPort == nil {
 		s.endpointsByPort = map[string][]snapshot.Endpoint{}

@@ -12,7 +12,8 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// manyPortsFixture is a project with Services on EIps of their own, each with as many ports as given, and three pods behind each.
+// manyPortsFixture is a project with Services on EIps of their own, each with as many ports as given, and three pods
+// behind each.
 func manyPortsFixture(ports ...int) *snapshot.VpcInput {
 	w := randomWorld(&fuzzInput{})
 	w.Namespace.Exists, w.Namespace.Owned = true, true
@@ -21,14 +22,21 @@ func manyPortsFixture(ports ...int) *snapshot.VpcInput {
 	w.EIps, w.Services = nil, nil
 	for i, n := range ports {
 		s := snapshot.Service{
-			Meta:           snapshot.Meta{Namespace: testShard, Name: fmt.Sprintf("s%d", i), UID: fmt.Sprintf("s%d", i), Created: time.Unix(int64(i), 0)},
+			Meta: snapshot.Meta{
+				Namespace: testShard,
+				Name:      fmt.Sprintf("s%d", i),
+				UID:       fmt.Sprintf("s%d", i),
+				Created:   time.Unix(int64(i), 0),
+			},
 			IsLoadBalancer: true, Class: kubedcv1.LoadBalancerClass,
 		}
 		for p := range n {
 			name := fmt.Sprintf("p%d", p)
 			s.Ports = append(s.Ports, snapshot.Port{Name: name, Protocol: intent.TCP, Number: 1 + p})
 			for pod := range 3 {
-				s.Endpoints = append(s.Endpoints, snapshot.Endpoint{Address: podIP(byte(10 + pod)), PortName: name, Number: 1 + p, Ready: true, Serving: true})
+				s.Endpoints = append(s.Endpoints, snapshot.Endpoint{
+					Address: podIP(byte(10 + pod)), PortName: name, Number: 1 + p, Ready: true, Serving: true,
+				})
 			}
 		}
 		w.Services = append(w.Services, s)
@@ -57,7 +65,8 @@ func countBalancedPorts(t *testing.T, w *snapshot.VpcInput) (ports []int, reason
 	return ports, reasons
 }
 
-// A Service, and all of a namespace together, have a limited number of ports (L10); what is within works, the older first.
+// A Service, and all of a namespace together, have a limited number of ports (L10); what is within works, the older
+// first.
 func TestPortsAreLimited(t *testing.T) {
 	for _, c := range []struct {
 		asked, had []int

@@ -9,8 +9,9 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// The widest prefixes of a project. 10.0.0.0/8 is the largest private range of IPv4, and a /48 is what one site has of IPv6 (RFC 4193). In anything
-// wider there are always addresses of others, which endpoints and floating IPs would be taken for the project's own.
+// The widest prefixes of a project. 10.0.0.0/8 is the largest private range of IPv4, and a /48 is what one site has of
+// IPv6 (RFC 4193). In anything wider there are always addresses of others, which endpoints and floating IPs would be
+// taken for the project's own.
 const (
 	minPrefixLenIPv4 = 8
 	minPrefixLenIPv6 = 48
@@ -22,24 +23,34 @@ var unusablePrefixes = []snapshot.PrefixClaim{
 	{Prefix: netip.MustParsePrefix("127.0.0.0/8"), Owner: "loopback addresses"},
 	{Prefix: netip.MustParsePrefix("169.254.0.0/16"), Owner: "link-local addresses"},
 	{Prefix: netip.MustParsePrefix("224.0.0.0/4"), Owner: "multicast addresses"},
-	{Prefix: netip.MustParsePrefix("240.0.0.0/4"), Owner: "reserved addresses (class E), which Sallyport uses inside OVN"},
+	{
+		Prefix: netip.MustParsePrefix("240.0.0.0/4"),
+		Owner:  "reserved addresses (class E), which Sallyport uses inside OVN",
+	},
 	{Prefix: netip.MustParsePrefix("::/8"), Owner: "reserved addresses, with loopback and mapped ones"},
 	{Prefix: netip.MustParsePrefix("fe80::/10"), Owner: "link-local addresses"},
 	{Prefix: netip.MustParsePrefix("ff00::/8"), Owner: "multicast addresses"},
 }
 
-// checkPrefixes refuses prefixes of a new project in which addresses are of others: its pods would not reach those, and who asks for them inside would
-// be answered by a pod. Two projects may have the same prefix. A project that exists stays, whatever is added to the cluster later.
+// checkPrefixes refuses prefixes of a new project in which addresses are of others: its pods would not reach those, and
+// who asks for them inside would be answered by a pod. Two projects may have the same prefix. A project that exists
+// stays, whatever is added to the cluster later.
 func (c *compiler) checkPrefixes() intent.Finding {
 	if c.projectExists() {
 		return intent.Finding{}
 	}
 	claims := slices.Concat(unusablePrefixes, c.w.PlatformPrefixes)
 	for _, x := range c.w.ExternalSubnets {
-		claims = append(claims, snapshot.PrefixClaim{Prefix: x.Prefix, Owner: "Subnet " + x.Subnet + " of external network " + x.Network})
+		claims = append(claims, snapshot.PrefixClaim{
+			Prefix: x.Prefix,
+			Owner:  "Subnet " + x.Subnet + " of external network " + x.Network,
+		})
 	}
 	for _, p := range c.w.Config.ClusterPrefixes {
-		claims = append(claims, snapshot.PrefixClaim{Prefix: p, Owner: "the cluster's own pods and Services (--cluster-prefixes)"})
+		claims = append(claims, snapshot.PrefixClaim{
+			Prefix: p,
+			Owner:  "the cluster's own pods and Services (--cluster-prefixes)",
+		})
 	}
 	for _, prefix := range c.project.Prefixes {
 		widest := minPrefixLenIPv6
@@ -54,7 +65,8 @@ func (c *compiler) checkPrefixes() intent.Finding {
 		for _, claim := range claims {
 			if claim.Prefix.IsValid() && claim.Prefix.Overlaps(prefix) {
 				return intent.Finding{Reason: intent.PrefixOverlaps, Message: fmt.Sprintf(
-					"cidrBlock %s overlaps with %s of %s; make the Project with another prefix", prefix, claim.Prefix, claim.Owner)}
+					"cidrBlock %s overlaps with %s of %s; make the Project with another prefix", prefix, claim.Prefix,
+					claim.Owner)}
 			}
 		}
 	}
@@ -63,5 +75,6 @@ func (c *compiler) checkPrefixes() intent.Finding {
 
 // projectExists says whether something of the project is there already.
 func (c *compiler) projectExists() bool {
-	return c.w.Namespace.Owned || c.w.Engine.OwnedObjects[c.clusterKey(intent.Vpc, c.w.Shard)] || c.w.Engine.OwnedObjects[c.clusterKey(intent.Subnet, c.subnetName())]
+	return c.w.Namespace.Owned || c.w.Engine.OwnedObjects[c.clusterKey(intent.Vpc, c.w.Shard)] ||
+		c.w.Engine.OwnedObjects[c.clusterKey(intent.Subnet, c.subnetName())]
 }

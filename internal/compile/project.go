@@ -26,7 +26,8 @@ type project struct {
 	// isolated is about misplaced pods, of which there are so many.
 	isolated  intent.Finding
 	misplaced int
-	// defaultNetwork is the subnet of the project's default network. The management VPC has none; its pods only reach the hosts on one.
+	// defaultNetwork is the subnet of the project's default network. The management VPC has none; its pods only reach
+	// the hosts on one.
 	defaultNetwork, accessNetwork *snapshot.ExternalSubnet
 }
 
@@ -43,9 +44,13 @@ func (c *compiler) selectProject() {
 	for _, p := range sortByAge(c.w.Projects, func(p snapshot.Project) snapshot.Meta { return p.Meta }) {
 		key := intent.ObjectKey{Kind: intent.Project, Namespace: p.Namespace, Name: p.Name}
 		if c.project != nil {
-			c.refusedProjects = append(c.refusedProjects, intent.Verdict{Object: key, Generation: p.Generation, Facts: intent.ProjectFacts{}, Accepted: intent.Finding{
-				Reason: intent.NameTaken, Message: fmt.Sprintf("another Project has namespace %s already; choose another name", c.w.Shard),
-			}})
+			c.refusedProjects = append(c.refusedProjects, intent.Verdict{
+				Object: key, Generation: p.Generation,
+				Facts: intent.ProjectFacts{}, Accepted: intent.Finding{
+					Reason:  intent.NameTaken,
+					Message: fmt.Sprintf("another Project has namespace %s already; choose another name", c.w.Shard),
+				},
+			})
 			continue
 		}
 		c.project = &project{Project: p, key: key}
@@ -77,16 +82,19 @@ func (c *compiler) checkProject() intent.Finding {
 	}
 	if ns := c.w.Namespace; ns.Exists && !ns.Owned {
 		return intent.Finding{Reason: intent.NamespaceTaken, Message: fmt.Sprintf(
-			"namespace %s exists and was not made for this project; choose another name, or delete the namespace", c.w.Shard)}
+			"namespace %s exists and was not made for this project; choose another name, or delete the namespace",
+			c.w.Shard)}
 	}
 	return c.checkPrefixes()
 }
 
-// checkNameReserved says whether the project's VPC would have a name that is not for projects: one of our own or of Kube-OVN's, or that of an
-// external subnet, unless the project was there first.
+// checkNameReserved says whether the project's VPC would have a name that is not for projects: one of our own or of
+// Kube-OVN's, or that of an external subnet, unless the project was there first.
 func (c *compiler) checkNameReserved() intent.Finding {
 	vpc := c.project.Namespace + "-" + c.project.Name
-	external := slices.ContainsFunc(c.w.ExternalSubnets, func(x snapshot.ExternalSubnet) bool { return x.Subnet == vpc })
+	external := slices.ContainsFunc(c.w.ExternalSubnets, func(x snapshot.ExternalSubnet) bool {
+		return x.Subnet == vpc
+	})
 	if !ownership.IsReservedVPC(vpc) && (!external || c.w.Namespace.Exists && c.w.Namespace.Owned) {
 		return intent.Finding{}
 	}
@@ -94,7 +102,8 @@ func (c *compiler) checkNameReserved() intent.Finding {
 		"the VPC would be called %s, which is reserved; choose another name", vpc)}
 }
 
-// defaultEgressIP is the subnet of the project's default network: the one that it uses already, then the network's usual one.
+// defaultEgressIP is the subnet of the project's default network: the one that it uses already, then the network's
+// usual one.
 func (c *compiler) chooseDefaultNetwork() (*snapshot.ExternalSubnet, intent.Finding) {
 	p := c.project
 	found := c.findExternals(func(x snapshot.ExternalSubnet) bool { return x.Type == p.NetworkType })
@@ -107,7 +116,8 @@ func (c *compiler) chooseDefaultNetwork() (*snapshot.ExternalSubnet, intent.Find
 		return e != nil && e.ExistingOvnEip == c.externalPortName(x.Subnet)
 	}
 	admitted := slices.DeleteFunc(slices.Clone(found), func(x *snapshot.ExternalSubnet) bool {
-		had := before(x) && c.w.Engine.OwnedObjects[c.namespacedKey(intent.EIp, defaultEIPName)] // and not an EIp that a tenant has called so
+		// and not an EIp that a tenant has called so
+		had := before(x) && c.w.Engine.OwnedObjects[c.namespacedKey(intent.EIp, defaultEIPName)]
 		return !c.admitsNamespace(x, c.w.Shard) && x.Subnet != used && !c.hasExternalPort(x.Subnet) && !had
 	})
 	if len(admitted) == 0 {
@@ -154,7 +164,8 @@ func (c *compiler) emitProject() {
 	home.Labels["kube-dc.com/project"] = p.Name
 	c.out.AddObject(c.clusterKey(intent.Namespace, c.w.Shard), intent.NewObject(home, nil), by)
 	if !c.isVPCTerminating() {
-		c.out.AddObject(c.clusterKey(intent.Vpc, c.w.Shard), intent.NewObject(meta, kubeovn.VpcSpec{Namespaces: []string{c.w.Shard}}), by)
+		c.out.AddObject(c.clusterKey(intent.Vpc, c.w.Shard),
+			intent.NewObject(meta, kubeovn.VpcSpec{Namespaces: []string{c.w.Shard}}), by)
 	}
 	// Kube-OVN refuses a Subnet until it has made its Vpc, and writes a status and an event each time it tries again.
 	if !c.isVPCTerminating() && !c.isSubnetTerminating() && (c.w.Engine.Vpc.Ready || c.w.Engine.Subnet.Exists) {
@@ -163,10 +174,11 @@ func (c *compiler) emitProject() {
 	if c.isTerminating(c.w.Shard) {
 		return // nothing can be made in it until it is gone
 	}
-	c.out.AddObject(c.namespacedKey(intent.NetworkAttachment, "default"), intent.NewObject(meta, kubeovn.AttachmentSpec{Config: intent.CanonicalJSON(map[string]string{
-		"cniVersion": "0.3.1", "name": c.subnetName(), "type": "kube-ovn",
-		"server_socket": "/run/openvswitch/kube-ovn-daemon.sock", "provider": "default." + c.w.Shard + ".ovn",
-	})}), by)
+	c.out.AddObject(c.namespacedKey(intent.NetworkAttachment, "default"),
+		intent.NewObject(meta, kubeovn.AttachmentSpec{Config: intent.CanonicalJSON(map[string]string{
+			"cniVersion": "0.3.1", "name": c.subnetName(), "type": "kube-ovn",
+			"server_socket": "/run/openvswitch/kube-ovn-daemon.sock", "provider": "default." + c.w.Shard + ".ovn",
+		})}), by)
 }
 
 func (c *compiler) buildSubnetSpec() kubeovn.SubnetSpec {
@@ -215,7 +227,8 @@ func (p *project) buildVerdict(c *compiler) intent.Verdict {
 	}
 	facts.Misplaced = p.misplaced
 	v := intent.Verdict{
-		Object: p.key, Generation: p.Generation, Facts: facts, Tolerated: p.tolerated, Isolated: p.isolated, Partly: p.partly,
+		Object: p.key, Generation: p.Generation, Facts: facts, Tolerated: p.tolerated, Isolated: p.isolated,
+		Partly:   p.partly,
 		Accepted: p.accepted, Resolved: p.resolved, Waiting: firstProblem(deletingFinding(p.Deleting), p.waiting),
 	}
 	if p.Deleting {

@@ -14,11 +14,15 @@ import (
 	"github.com/sallyport/sallyport/internal/status"
 )
 
-// finalizersHold: an object stays until nothing that was made for it is left, or nobody would remove that. What is made for a Service,
-// and the EIp of a FIp, is known by its labels.
+// finalizersHold: an object stays until nothing that was made for it is left, or nobody would remove that. What is made
+// for a Service, and the EIp of a FIp, is known by its labels.
 func (p *invariants) finalizersHold() {
 	for key, entry := range p.out.Objects {
-		by := intent.ObjectKey{Kind: intent.Kind(entry.Origin.Kind), Namespace: entry.Origin.Namespace, Name: entry.Origin.Name}
+		by := intent.ObjectKey{
+			Kind:      intent.Kind(entry.Origin.Kind),
+			Namespace: entry.Origin.Namespace,
+			Name:      entry.Origin.Name,
+		}
 		if _, held := p.out.Finalizers[by]; !held && key.Kind != intent.EIp && by.Kind != intent.Service {
 			p.Errorf("%s is wanted for %s, which has no finalizer", key, by)
 		}
@@ -30,11 +34,13 @@ func (p *invariants) finalizersHold() {
 	}
 	for _, e := range p.w.EIps {
 		if e.ExistingOvnEip == "" {
-			hold(intent.ObjectKey{Kind: intent.EIp, Namespace: testShard, Name: e.Name}, intent.ObjectKey{Kind: intent.OvnEip, Name: "eip-" + testShard + "-" + e.Name})
+			hold(intent.ObjectKey{Kind: intent.EIp, Namespace: testShard, Name: e.Name},
+				intent.ObjectKey{Kind: intent.OvnEip, Name: "eip-" + testShard + "-" + e.Name})
 		}
 	}
 	for _, f := range p.w.FIps {
-		hold(intent.ObjectKey{Kind: intent.FIp, Namespace: testShard, Name: f.Name}, intent.ObjectKey{Kind: intent.OvnFip, Name: testShard + "-" + f.Name})
+		hold(intent.ObjectKey{Kind: intent.FIp, Namespace: testShard, Name: f.Name},
+			intent.ObjectKey{Kind: intent.OvnFip, Name: testShard + "-" + f.Name})
 	}
 }
 
@@ -50,12 +56,14 @@ func (p *invariants) policiesAreOurs() {
 			NextHopIP netip.Addr
 		}
 		err := json.Unmarshal([]byte(entry.Value.Content), &policy)
-		if err != nil || policy.NextHopIP.IsValid() != (policy.Action == "reroute") || !ownership.IsOwnPriority(key.Vpc, policy.Priority) {
+		if err != nil || policy.NextHopIP.IsValid() != (policy.Action == "reroute") ||
+			!ownership.IsOwnPriority(key.Vpc, policy.Priority) {
 			p.Errorf("%s %s: %v", key, entry.Value, err)
 		}
 	}
 	for key, entry := range p.out.Rows {
-		if policy, ok := entry.Value.(intent.LogicalRouterPolicy); ok && !ownership.IsOwnPriority(key.Router, policy.Priority) {
+		if policy, ok := entry.Value.(intent.LogicalRouterPolicy); ok &&
+			!ownership.IsOwnPriority(key.Router, policy.Priority) {
 			p.Errorf("%s %s: the priority is not claimed", key, entry.Value)
 		}
 	}
@@ -65,7 +73,8 @@ func (p *invariants) policiesAreOurs() {
 func (p *invariants) noSetIsNegated() {
 	for key, entry := range p.out.Rows {
 		rule, ok := entry.Value.(intent.ACL)
-		if ok && (strings.Contains(rule.Match, "!(") || strings.Contains(rule.Match, "!= {") || strings.Contains(rule.Match, "!= $")) {
+		if ok && (strings.Contains(rule.Match, "!(") || strings.Contains(rule.Match, "!= {") ||
+			strings.Contains(rule.Match, "!= $")) {
 			p.Errorf("%s: %q negates a set of addresses", key, rule.Match)
 		}
 	}
@@ -82,10 +91,18 @@ func (p *invariants) verdictsAreComplete() {
 		if v.Facts == nil {
 			p.Errorf("no facts about %s", v.Object)
 		}
-		for condition, f := range map[string]intent.Finding{"Accepted": v.Accepted, "ResolvedRefs": v.Resolved, "Programmed": v.Waiting, "Deletable": v.Held} {
-			documented := slices.ContainsFunc(intent.Reasons, func(r intent.ReasonDoc) bool { return r.Condition == condition && r.Reason == f.Reason })
+		for condition, f := range map[string]intent.Finding{
+			"Accepted":     v.Accepted,
+			"ResolvedRefs": v.Resolved,
+			"Programmed":   v.Waiting,
+			"Deletable":    v.Held,
+		} {
+			documented := slices.ContainsFunc(intent.Reasons, func(r intent.ReasonDoc) bool {
+				return r.Condition == condition && r.Reason == f.Reason
+			})
 			if !f.OK() && (!documented || f.Message == "") {
-				p.Errorf("%s: %s is %s, which is not documented or has no message: %q", v.Object, condition, f.Reason, f.Message)
+				p.Errorf("%s: %s is %s, which is not documented or has no message: %q", v.Object, condition, f.Reason,
+					f.Message)
 			}
 		}
 	}
@@ -113,10 +130,13 @@ func (p *invariants) readyIsWanted() {
 		switch facts := v.Facts.(type) {
 		case intent.FIpFacts:
 			if v.OK() {
-				wants(v, intent.OvnFip, facts.OvnFip, intent.DNATAndSNAT{External: facts.External, Logical: facts.Target})
+				wants(v, intent.OvnFip, facts.OvnFip,
+					intent.DNATAndSNAT{External: facts.External, Logical: facts.Target})
 			}
 		case intent.ProjectFacts:
-			i := slices.IndexFunc(p.w.Projects, func(o snapshot.Project) bool { return o.Namespace == v.Object.Namespace && o.Name == v.Object.Name })
+			i := slices.IndexFunc(p.w.Projects, func(o snapshot.Project) bool {
+				return o.Namespace == v.Object.Namespace && o.Name == v.Object.Name
+			})
 			if four := p.w.Projects[i].Prefixes; v.OK() && four[0].Addr().Is4() {
 				wants(v, intent.OvnSnatRule, testShard, intent.SNAT{External: facts.ExternalIP, Logical: four[0]})
 			}
@@ -124,7 +144,8 @@ func (p *invariants) readyIsWanted() {
 	}
 }
 
-// portsAreGivenOnce: no two load balancers have the same port of an address, and a Service that is told that all is well has its own.
+// portsAreGivenOnce: no two load balancers have the same port of an address, and a Service that is told that all is
+// well has its own.
 func (p *invariants) portsAreGivenOnce() {
 	holders := map[string]string{}
 	for _, entry := range p.out.Rows {
@@ -146,7 +167,8 @@ func (p *invariants) portsAreGivenOnce() {
 			continue
 		}
 		for _, port := range facts.Ports {
-			key, want := vipKey(port.Protocol, newAddrPort(facts.Address, port.Number)), testShard+"-"+v.Object.Name+"-"+string(port.Protocol)
+			key, want := vipKey(port.Protocol, newAddrPort(facts.Address, port.Number)),
+				testShard+"-"+v.Object.Name+"-"+string(port.Protocol)
 			if holders[key] != want {
 				p.Errorf("%s is ready, and %s is balanced by %q", v.Object, key, holders[key])
 			}

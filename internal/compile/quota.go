@@ -19,15 +19,16 @@ func (c *compiler) eipLimit(namespace string) snapshot.Limit {
 	return cmp.Or(c.project.EIpQuota, c.w.Namespace.Quota, c.w.Config.Quotas.EIps)
 }
 
-// checkEIPQuota says whether an EIp may have an address: its namespace may have one more, and so may its organization. The default gateway's does
-// not count, and what is there stays when a quota is lowered.
+// checkEIPQuota says whether an EIp may have an address: its namespace may have one more, and so may its organization.
+// The default gateway's does not count, and what is there stays when a quota is lowered.
 func (c *compiler) checkEIPQuota(e *eip, have snapshot.OvnEip) (accepted, waiting intent.Finding) {
 	if (have.Exists && have.Owned) || e.StatusAddress.IsValid() {
 		return accepted, waiting
 	}
 	if limit, used := c.eipLimit(e.Namespace), c.eipCount[e.Namespace]; !limit.AllowsMore(used) {
 		return intent.Finding{Reason: intent.QuotaExceeded, Message: fmt.Sprintf(
-			"the project has %d EIps and may have %d; delete one, or ask the operator to raise the quota", used, limit.Max)}, waiting
+			"the project has %d EIps and may have %d; delete one, or ask the operator to raise the quota", used,
+			limit.Max)}, waiting
 	}
 	if c.w.Management != nil || e.Accepted {
 		return accepted, waiting
@@ -40,19 +41,22 @@ func (c *compiler) checkEIPQuota(e *eip, have snapshot.OvnEip) (accepted, waitin
 	return c.checkSharedQuota(e.Meta, limit, c.countOtherEIPs(e, organization), "EIps")
 }
 
-// The quota of an organization is shared by shards that run side by side, each with its own view of the others. So that no two of them take
-// the last one: who is alone may have it at once; otherwise who came first has it, and that is decided when everybody has seen both. Two
-// objects may have been created in the same second, or by API servers whose clocks differ.
+// The quota of an organization is shared by shards that run side by side, each with its own view of the others. So that
+// no two of them take the last one: who is alone may have it at once; otherwise who came first has it, and that is
+// decided when everybody has seen both. Two objects may have been created in the same second, or by API servers whose
+// clocks differ.
 
-// quotaSettleTime is how long after its creation an object may still be unseen by another shard, or may have been accepted there without its
-// status showing it.
+// quotaSettleTime is how long after its creation an object may still be unseen by another shard, or may have been
+// accepted there without its status showing it.
 const quotaSettleTime = 5 * time.Second
 
 // quotaShare is how many of an organization's quota others have: those who have it or came first, and all who want it.
 type quotaShare struct{ ahead, total int }
 
 // checkSharedQuota says whether an object may have one of what its organization may have.
-func (c *compiler) checkSharedQuota(m snapshot.Meta, limit snapshot.Limit, others quotaShare, what string) (accepted, waiting intent.Finding) {
+func (c *compiler) checkSharedQuota(m snapshot.Meta, limit snapshot.Limit, others quotaShare, what string) (accepted,
+	waiting intent.Finding,
+) {
 	switch {
 	case limit.AllowsMore(others.total):
 		return accepted, waiting
@@ -70,8 +74,8 @@ func (c *compiler) checkSharedQuota(m snapshot.Meta, limit snapshot.Limit, other
 	}
 }
 
-// countOtherEIPs is how many of its organization's EIps others have. No project counts for more than its own quota unless it has more: what
-// it can't get does not keep others from theirs.
+// countOtherEIPs is how many of its organization's EIps others have. No project counts for more than its own quota
+// unless it has more: what it can't get does not keep others from theirs.
 func (c *compiler) countOtherEIPs(e *eip, organization snapshot.Organization) (out quotaShare) {
 	for _, m := range organization.Members {
 		if m.Namespace == c.project.Namespace && m.Name == c.project.Name {
@@ -114,14 +118,18 @@ func (c *compiler) countedEIPs() []snapshot.MemberEIp {
 		for _, e := range c.eips {
 			have := c.w.Engine.OvnEips[c.ovnEipName(e)]
 			if e.ExistingOvnEip == "" {
-				c.ownCounted = append(c.ownCounted, snapshot.MemberEIp{Meta: e.Meta, Accepted: e.Accepted || have.Exists && have.Owned || e.StatusAddress.IsValid()})
+				c.ownCounted = append(c.ownCounted, snapshot.MemberEIp{
+					Meta:     e.Meta,
+					Accepted: e.Accepted || have.Exists && have.Owned || e.StatusAddress.IsValid(),
+				})
 			}
 		}
 	}
 	return c.ownCounted
 }
 
-// checkProjectQuota says whether the organization may have one more Project. One that has its namespace stays when the quota is lowered.
+// checkProjectQuota says whether the organization may have one more Project. One that has its namespace stays when the
+// quota is lowered.
 func (c *compiler) checkProjectQuota() (accepted, waiting intent.Finding) {
 	p := c.project
 	organization := c.w.Organizations[p.Namespace]
@@ -129,7 +137,9 @@ func (c *compiler) checkProjectQuota() (accepted, waiting intent.Finding) {
 	if !limit.IsSet || p.Accepted || c.w.Namespace.Exists || c.w.Engine.Vpc.Exists {
 		return accepted, waiting
 	}
-	others := slices.DeleteFunc(slices.Clone(organization.Members), func(m snapshot.MemberProject) bool { return m.Name == p.Name })
+	others := slices.DeleteFunc(slices.Clone(organization.Members), func(m snapshot.MemberProject) bool {
+		return m.Name == p.Name
+	})
 	out := quotaShare{total: len(others)}
 	for _, m := range others {
 		if m.Accepted || isEarlier(m.Meta, p.Meta) {
@@ -141,5 +151,6 @@ func (c *compiler) checkProjectQuota() (accepted, waiting intent.Finding) {
 
 // isEarlier says whether an object came before another.
 func isEarlier(a, b snapshot.Meta) bool {
-	return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name)) < 0
+	return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Namespace, b.Namespace),
+		strings.Compare(a.Name, b.Name)) < 0
 }

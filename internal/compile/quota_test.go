@@ -19,7 +19,8 @@ type competingEIP struct {
 	acceptedAt time.Time // when its status was written; zero: it was not
 }
 
-// quotaFixture is projects of one organization whose shards run side by side: each sees what others decided only some time later.
+// quotaFixture is projects of one organization whose shards run side by side: each sees what others decided only some
+// time later.
 type quotaFixture struct {
 	limit    int
 	lag      time.Duration
@@ -32,10 +33,12 @@ func (r *quotaFixture) compileShard(project string, now time.Time) map[string]bo
 	w := &snapshot.VpcInput{
 		Shard: "acme-" + project, Now: now, Namespace: snapshot.Namespace{Exists: true, Owned: true},
 		Projects: []snapshot.Project{{
-			Meta: snapshot.Meta{Namespace: "acme", Name: project}, Accepted: true, NetworkType: "a", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")},
+			Meta: snapshot.Meta{Namespace: "acme", Name: project}, Accepted: true, NetworkType: "a",
+			Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")},
 		}},
 		ExternalSubnets: []snapshot.ExternalSubnet{{
-			Subnet: "ext", Network: "ext", Type: "a", Prefix: netip.MustParsePrefix("198.51.100.0/24"), Gateway: addr("198.51.100.1"), Free: 100,
+			Subnet: "ext", Network: "ext", Type: "a", Prefix: netip.MustParsePrefix("198.51.100.0/24"),
+			Gateway: addr("198.51.100.1"), Free: 100,
 		}},
 	}
 	members := map[string]snapshot.MemberProject{}
@@ -51,7 +54,10 @@ func (r *quotaFixture) compileShard(project string, now time.Time) map[string]bo
 			continue
 		}
 		m := members[e.project]
-		m.EIps = append(m.EIps, snapshot.MemberEIp{Meta: e.Meta, Accepted: !e.acceptedAt.IsZero() && now.Sub(e.acceptedAt) >= r.lag})
+		m.EIps = append(m.EIps, snapshot.MemberEIp{
+			Meta:     e.Meta,
+			Accepted: !e.acceptedAt.IsZero() && now.Sub(e.acceptedAt) >= r.lag,
+		})
 		members[e.project] = m
 	}
 	o := snapshot.Organization{EIps: snapshot.AtMost(r.limit)}
@@ -71,21 +77,30 @@ func (r *quotaFixture) compileShard(project string, now time.Time) map[string]bo
 
 // newQuotaFixture is a limit and twelve EIps of three projects that are written within a few seconds.
 func newQuotaFixture(chance *rand.Rand, begin time.Time) *quotaFixture {
-	r := &quotaFixture{limit: 1 + chance.IntN(4), lag: time.Duration(chance.IntN(3000)) * time.Millisecond, projects: []string{"p0", "p1", "p2"}}
+	r := &quotaFixture{
+		limit:    1 + chance.IntN(4),
+		lag:      time.Duration(chance.IntN(3000)) * time.Millisecond,
+		projects: []string{"p0", "p1", "p2"},
+	}
 	for i := range 12 {
 		seen := begin.Add(time.Duration(chance.IntN(2500)) * time.Millisecond)
-		skew := time.Duration(chance.IntN(3)-1) * time.Second // of the API server's clock that wrote the time of creation
+		// of the API server's clock that wrote the time of creation
+		skew := time.Duration(chance.IntN(3)-1) * time.Second
 		project := r.projects[chance.IntN(3)]
 		r.eips = append(r.eips, &competingEIP{
-			Meta:    snapshot.Meta{Namespace: "acme-" + project, Name: fmt.Sprintf("e%d", chance.IntN(1000)*100+i), Created: seen.Add(skew).Truncate(time.Second)},
+			Meta: snapshot.Meta{
+				Namespace: "acme-" + project,
+				Name:      fmt.Sprintf("e%d", chance.IntN(1000)*100+i),
+				Created:   seen.Add(skew).Truncate(time.Second),
+			},
 			project: project, visibleAt: seen,
 		})
 	}
 	return r
 }
 
-// Shards of one organization decide side by side, and not at the same time. Together they give what it may have: no more, whatever they
-// know of each other, and in the end no less.
+// Shards of one organization decide side by side, and not at the same time. Together they give what it may have: no
+// more, whatever they know of each other, and in the end no less.
 func TestOrganizationHasWhatItMayHave(t *testing.T) {
 	for seed := range uint64(100) {
 		chance := rand.New(rand.NewPCG(seed, 1))
@@ -105,7 +120,8 @@ func TestOrganizationHasWhatItMayHave(t *testing.T) {
 				}
 			}
 			if given > r.limit {
-				t.Fatalf("seed %d: %d EIps after %s, and the organization may have %d", seed, given, now.Sub(begin), r.limit)
+				t.Fatalf("seed %d: %d EIps after %s, and the organization may have %d", seed, given, now.Sub(begin),
+					r.limit)
 			}
 		}
 		if given != r.limit {
@@ -117,12 +133,19 @@ func TestOrganizationHasWhatItMayHave(t *testing.T) {
 // A project that asks for more than it may have itself does not keep its siblings from theirs.
 func TestProjectDoesNotUseUpItsOrganization(t *testing.T) {
 	old := time.Unix(1, 0)
-	greedy := snapshot.MemberProject{Meta: snapshot.Meta{Namespace: "acme", Name: "greedy"}, Accepted: true, Quota: snapshot.AtMost(2)}
+	greedy := snapshot.MemberProject{
+		Meta:     snapshot.Meta{Namespace: "acme", Name: "greedy"},
+		Accepted: true,
+		Quota:    snapshot.AtMost(2),
+	}
 	for i := range 100 {
 		m := snapshot.Meta{Namespace: "acme-greedy", Name: fmt.Sprintf("e%d", i), Created: old}
 		greedy.EIps = append(greedy.EIps, snapshot.MemberEIp{Meta: m, Accepted: i < 2})
 	}
-	c := &compiler{w: &snapshot.VpcInput{Shard: "acme-p0"}, project: &project{Project: snapshot.Project{Meta: snapshot.Meta{Namespace: "acme", Name: "p0"}}}}
+	c := &compiler{
+		w:       &snapshot.VpcInput{Shard: "acme-p0"},
+		project: &project{Project: snapshot.Project{Meta: snapshot.Meta{Namespace: "acme", Name: "p0"}}},
+	}
 	e := &eip{EIp: snapshot.EIp{Meta: snapshot.Meta{Namespace: "acme-p0", Name: "mine", Created: time.Unix(900, 0)}}}
 	if got := c.countOtherEIPs(e, snapshot.Organization{Members: []snapshot.MemberProject{greedy}}); got != (quotaShare{2, 2}) {
 		t.Errorf("others have %+v, and 2 are a greedy project's that may have 2", got)

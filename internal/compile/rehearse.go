@@ -16,9 +16,9 @@ import (
 // maxRounds is more than any world needs: VPC and addresses, then ports, then translations.
 const maxRounds = 8
 
-// Simulate compiles a world as often as it takes until nothing changes, as if Kube-OVN had carried out what was wanted each
-// time. It tells what would be written in the end, without a cluster. Addresses are the lowest that are free; a real
-// Kube-OVN may give others.
+// Simulate compiles a world as often as it takes until nothing changes, as if Kube-OVN had carried out what was wanted
+// each time. It tells what would be written in the end, without a cluster. Addresses are the lowest that are free; a
+// real Kube-OVN may give others.
 func Simulate(world snapshot.VpcInput) (*intent.Intent, []intent.Verdict) {
 	w := &world
 	in, verdicts := Shard(w)
@@ -38,10 +38,12 @@ func applyIntent(was *snapshot.VpcInput, in *intent.Intent) *snapshot.VpcInput {
 	w := *was
 	w.EIps, w.ExternalSubnets = slices.Clone(w.EIps), slices.Clone(w.ExternalSubnets)
 	w.Engine = snapshot.Engine{
-		OvnEips: maps.Clone(was.Engine.OvnEips), OvnFips: map[string]snapshot.OvnFip{}, ForeignOvnFips: was.Engine.ForeignOvnFips, OwnedObjects: map[intent.ObjectKey]bool{},
+		OvnEips: maps.Clone(was.Engine.OvnEips), OvnFips: map[string]snapshot.OvnFip{},
+		ForeignOvnFips: was.Engine.ForeignOvnFips, OwnedObjects: map[intent.ObjectKey]bool{},
 	}
 	if w.Management != nil { // which Kube-OVN has made already
-		w.Engine.Vpc, w.Engine.Subnet, w.Engine.RouterPorts = was.Engine.Vpc, was.Engine.Subnet, maps.Clone(was.Engine.RouterPorts)
+		w.Engine.Vpc, w.Engine.Subnet, w.Engine.RouterPorts = was.Engine.Vpc, was.Engine.Subnet,
+			maps.Clone(was.Engine.RouterPorts)
 	}
 	e := &simulatedEngine{VpcInput: &w, taken: map[netip.Addr]bool{}}
 	for a := range was.AddressOwners {
@@ -105,7 +107,8 @@ func (e *simulatedEngine) applyObject(key intent.ObjectKey, o intent.Object) {
 	case intent.Namespace:
 		e.Namespace.Exists, e.Namespace.Owned = true, true
 	case intent.Vpc:
-		e.Engine.Vpc, e.Engine.RouterPorts = snapshot.Vpc{ObjectState: seen, AttachedSubnets: map[string]bool{}}, map[string]bool{}
+		e.Engine.Vpc, e.Engine.RouterPorts = snapshot.Vpc{ObjectState: seen, AttachedSubnets: map[string]bool{}},
+			map[string]bool{}
 	case intent.Subnet:
 		e.Engine.Subnet = seen
 		if e.Engine.RouterPorts != nil {
@@ -115,21 +118,32 @@ func (e *simulatedEngine) applyObject(key intent.ObjectKey, o intent.Object) {
 		spec := decodeSpec[kubeovn.OvnEipSpec](o)
 		address := e.allocateAddress(key.Name, spec)
 		seen.Ready = address.IsValid()
-		e.ovnEips()[key.Name] = snapshot.OvnEip{ObjectState: seen, Owned: true, Subnet: spec.ExternalSubnet, Type: spec.Type, Address: address}
+		e.ovnEips()[key.Name] = snapshot.OvnEip{
+			ObjectState: seen, Owned: true, Subnet: spec.ExternalSubnet, Type: spec.Type, Address: address,
+		}
 	case intent.OvnFip:
 		spec := decodeSpec[kubeovn.OvnFipSpec](o)
 		target, _ := netip.ParseAddr(spec.V4Ip)
-		e.Engine.OvnFips[key.Name] = snapshot.OvnFip{ObjectState: seen, OvnEip: spec.OvnEip, TargetIP: target, ExternalIP: e.ovnEips()[spec.OvnEip].Address}
+		e.Engine.OvnFips[key.Name] = snapshot.OvnFip{
+			ObjectState: seen,
+			OvnEip:      spec.OvnEip,
+			TargetIP:    target,
+			ExternalIP:  e.ovnEips()[spec.OvnEip].Address,
+		}
 	case intent.OvnSnatRule:
 		spec := decodeSpec[kubeovn.OvnSnatRuleSpec](o)
-		e.Engine.SnatRule = snapshot.OvnSnatRule{ObjectState: seen, OvnEip: spec.OvnEip, ExternalIP: e.ovnEips()[spec.OvnEip].Address}
+		e.Engine.SnatRule = snapshot.OvnSnatRule{
+			ObjectState: seen,
+			OvnEip:      spec.OvnEip,
+			ExternalIP:  e.ovnEips()[spec.OvnEip].Address,
+		}
 	case intent.EIp:
 		e.createEIP(key, o)
 	}
 }
 
-// allocateAddress is the address of an OvnEip as Kube-OVN's IPAM gives it: the one it has, or else the one that it asks for, if it
-// is free; or else the lowest that is.
+// allocateAddress is the address of an OvnEip as Kube-OVN's IPAM gives it: the one it has, or else the one that it asks
+// for, if it is free; or else the lowest that is.
 func (e *simulatedEngine) allocateAddress(name string, spec kubeovn.OvnEipSpec) netip.Addr {
 	want, _ := netip.ParseAddr(spec.V4Ip)
 	have := e.ovnEips()[name]
@@ -199,13 +213,16 @@ func (e *simulatedEngine) ovnEips() map[string]snapshot.OvnEip {
 }
 
 func (e *simulatedEngine) createEIP(key intent.ObjectKey, o intent.Object) {
-	if slices.ContainsFunc(e.EIps, func(x snapshot.EIp) bool { return x.Name == key.Name && x.Namespace == key.Namespace }) {
+	if slices.ContainsFunc(e.EIps, func(x snapshot.EIp) bool {
+		return x.Name == key.Name && x.Namespace == key.Namespace
+	}) {
 		return
 	}
 	spec := decodeSpec[struct{ ExternalNetworkType, ChildRef, IPAddress string }](o)
 	address, _ := netip.ParseAddr(spec.IPAddress)
 	e.EIps = append(e.EIps, snapshot.EIp{
-		Meta: snapshot.Meta{Namespace: key.Namespace, Name: key.Name, Created: e.Now}, Type: spec.ExternalNetworkType, ExistingOvnEip: spec.ChildRef, Address: address,
+		Meta: snapshot.Meta{Namespace: key.Namespace, Name: key.Name, Created: e.Now}, Type: spec.ExternalNetworkType,
+		ExistingOvnEip: spec.ChildRef, Address: address,
 	})
 }
 

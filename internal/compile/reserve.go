@@ -13,7 +13,8 @@ import (
 // maxReturnPorts is how many addresses of a subnet are kept for legs; of a small one it is an eighth.
 const maxReturnPorts = 8
 
-// reservedAddresses is the addresses of a subnet that are kept for legs: the last ones, the very last (which is for broadcasts) excepted.
+// reservedAddresses is the addresses of a subnet that are kept for legs: the last ones, the very last (which is for
+// broadcasts) excepted.
 func reservedAddresses(within netip.Prefix) []netip.Addr {
 	if !within.IsValid() || !within.Addr().Is4() || within.Bits() > 29 {
 		return nil
@@ -35,8 +36,8 @@ func lastAddress(p netip.Prefix) netip.Addr {
 	return netip.AddrFrom4(bytes)
 }
 
-// buildExcludeIPs is the addresses of the project's subnet that pods don't get, in the form that Kube-OVN gives them: it would write them
-// again in any other.
+// buildExcludeIPs is the addresses of the project's subnet that pods don't get, in the form that Kube-OVN gives them:
+// it would write them again in any other.
 func (c *compiler) buildExcludeIPs(gateways []string) []string {
 	kept := reservedAddresses(c.project.ipv4Prefix())
 	out := slices.DeleteFunc(slices.Clone(gateways), func(g string) bool {
@@ -55,7 +56,8 @@ func (c *compiler) buildExcludeIPs(gateways []string) []string {
 	return out
 }
 
-// assignReturnIPs gives each network an address of the reserve: the one that its leg has, or the next that is free. Invalid: none is.
+// assignReturnIPs gives each network an address of the reserve: the one that its leg has, or the next that is free.
+// Invalid: none is.
 func (c *compiler) assignReturnIPs(networks []*snapshot.ExternalSubnet) []netip.Addr {
 	free := slices.DeleteFunc(reservedAddresses(c.project.ipv4Prefix()), c.isOccupied)
 	out := make([]netip.Addr, len(networks))
@@ -64,7 +66,8 @@ func (c *compiler) assignReturnIPs(networks []*snapshot.ExternalSubnet) []netip.
 		free = slices.DeleteFunc(free, func(f netip.Addr) bool { return f == a })
 	}
 	for i, n := range networks {
-		if have := c.w.Engine.ReturnPorts[ownership.ReturnRouterPort(c.w.Shard, c.subnetName(), n.Subnet)]; slices.Contains(free, have) {
+		if have := c.w.Engine.ReturnPorts[ownership.ReturnRouterPort(c.w.Shard, c.subnetName(),
+			n.Subnet)]; slices.Contains(free, have) {
 			take(i, have)
 		}
 	}
@@ -76,14 +79,19 @@ func (c *compiler) assignReturnIPs(networks []*snapshot.ExternalSubnet) []netip.
 	return out
 }
 
-// isOccupied says whether an address of the reserve is somebody's: the gateway's, or that of a pod which is older than the reserve.
+// isOccupied says whether an address of the reserve is somebody's: the gateway's, or that of a pod which is older than
+// the reserve.
 func (c *compiler) isOccupied(a netip.Addr) bool {
-	return slices.Contains(c.project.Gateways, a) || slices.ContainsFunc(c.w.Engine.UsedIPRanges, func(r snapshot.AddressRange) bool { return r.Contains(a) })
+	return slices.Contains(c.project.Gateways, a) ||
+		slices.ContainsFunc(c.w.Engine.UsedIPRanges, func(r snapshot.AddressRange) bool {
+			return r.Contains(a)
+		})
 }
 
 // noReturnPort is why a network has no leg.
 func (c *compiler) noReturnPort(x *snapshot.ExternalSubnet) intent.Finding {
 	return intent.Finding{Reason: intent.NoWayBack, Message: fmt.Sprintf(
 		"subnet %s keeps %d addresses for the ways back to secondary networks and has none left for %s; "+
-			"use a network that the project uses already, or a project with a larger subnet", c.subnetName(), len(reservedAddresses(c.project.ipv4Prefix())), x.Subnet)}
+			"use a network that the project uses already, or a project with a larger subnet", c.subnetName(),
+		len(reservedAddresses(c.project.ipv4Prefix())), x.Subnet)}
 }

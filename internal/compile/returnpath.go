@@ -11,7 +11,8 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// emitReturnPaths makes replies leave by the network that the connection came in on, where that is not the project's default.
+// emitReturnPaths makes replies leave by the network that the connection came in on, where that is not the project's
+// default.
 func (c *compiler) emitReturnPaths() {
 	if !c.project.isActive() || !c.project.ipv4Prefix().IsValid() || c.isVPCTerminating() {
 		return
@@ -65,7 +66,8 @@ func (c *compiler) resolveServiceReturn(s *service, legs []*returnPort) {
 		s.waiting = firstProblem(s.waiting, c.noReturnPort(s.eip.external))
 		return
 	}
-	s.dependencies = append(s.dependencies, legs[i].ref(), c.hairpinRef(), gatewayRef(c.externalPortName(s.eip.external.Subnet)))
+	s.dependencies = append(s.dependencies, legs[i].ref(), c.hairpinRef(),
+		gatewayRef(c.externalPortName(s.eip.external.Subnet)))
 	for _, e := range s.Endpoints {
 		if e.Address.Is4() {
 			legs[i].targets = append(legs[i].targets, e.Address)
@@ -73,9 +75,11 @@ func (c *compiler) resolveServiceReturn(s *service, legs []*returnPort) {
 	}
 }
 
-// checkEgressReturn lets diversions wait for the leg of the default network, without which they would lead its replies away, too.
+// checkEgressReturn lets diversions wait for the leg of the default network, without which they would lead its replies
+// away, too.
 func (c *compiler) checkEgressReturn(legs []*returnPort) {
-	if !c.hasEgressPolicies() || slices.ContainsFunc(legs, func(l *returnPort) bool { return c.isDefaultNetwork(l.network) }) {
+	if !c.hasEgressPolicies() || slices.ContainsFunc(legs,
+		func(l *returnPort) bool { return c.isDefaultNetwork(l.network) }) {
 		return
 	}
 	for _, d := range c.egressPolicies {
@@ -114,21 +118,24 @@ func (c *compiler) isDefaultNetwork(x *snapshot.ExternalSubnet) bool {
 	return c.project.defaultNetwork != nil && c.project.defaultNetwork.Subnet == x.Subnet
 }
 
-// usesDefaultReturn says whether replies find back to a network as everything else does that pods send. Where that is led elsewhere, the default
-// network has a leg like any other.
+// usesDefaultReturn says whether replies find back to a network as everything else does that pods send. Where that is
+// led elsewhere, the default network has a leg like any other.
 func (c *compiler) usesDefaultReturn(x *snapshot.ExternalSubnet) bool {
 	return c.isDefaultNetwork(x) && !c.hasEgressIPs() && !c.hasEgressPolicies()
 }
 
 // returnsBySource says whether replies find back to a network by the pod's address.
 func (c *compiler) returnsBySource(x *snapshot.ExternalSubnet) bool {
-	return c.w.Engine.MissingCapabilities != "" || cmp.Or(x.ReturnPath, c.w.Config.DefaultReturnPath) == snapshot.ReturnBySource
+	return c.w.Engine.MissingCapabilities != "" ||
+		cmp.Or(x.ReturnPath, c.w.Config.DefaultReturnPath) == snapshot.ReturnBySource
 }
 
 // emitSourceReturn makes everything that the target of a FIp sends to the outside leave by the FIp's network.
 func (c *compiler) emitSourceReturn(f *fip, network *snapshot.ExternalSubnet) {
 	c.emitOnLinkPort()
 	source := "ip4.src == " + f.target.String()
-	c.emitRouterPolicy(intent.ReroutePolicy(ownership.ReturnFIP, fmt.Sprintf("inport == %q && %s", c.internalPortName(), source), network.Gateway), f.key.Ref())
-	c.emitRouterPolicy(c.onLinkPolicy(ownership.ReturnFIPOnLink, source+" && ip4.dst == "+network.Prefix.Masked().String()), f.key.Ref())
+	c.emitRouterPolicy(intent.ReroutePolicy(ownership.ReturnFIP,
+		fmt.Sprintf("inport == %q && %s", c.internalPortName(), source), network.Gateway), f.key.Ref())
+	c.emitRouterPolicy(c.onLinkPolicy(ownership.ReturnFIPOnLink,
+		source+" && ip4.dst == "+network.Prefix.Masked().String()), f.key.Ref())
 }

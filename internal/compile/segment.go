@@ -12,12 +12,12 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// emitTenantIsolation drops what other projects send to the project's addresses on networks with isolation Tenants. The rules are at the router's
-// ports on these networks. They look at the source address: a packet of a router whose gateway is on another node comes in from the wire
-// like everybody's.
+// emitTenantIsolation drops what other projects send to the project's addresses on networks with isolation Tenants. The
+// rules are at the router's ports on these networks. They look at the source address: a packet of a router whose
+// gateway is on another node comes in from the wire like everybody's.
 //
-// Other projects' addresses are those that Kube-OVN could give them, whether it has or not. So no address is reachable before
-// a row says otherwise, and the rows do not change with the addresses of others.
+// Other projects' addresses are those that Kube-OVN could give them, whether it has or not. So no address is reachable
+// before a row says otherwise, and the rows do not change with the addresses of others.
 func (c *compiler) emitTenantIsolation() {
 	if !c.project.isActive() || c.isVPCTerminating() {
 		return
@@ -34,12 +34,16 @@ func (c *compiler) emitTenantIsolation() {
 		match := fmt.Sprintf("outport == %q && ip4.src == $%s", port, others)
 		if shared := c.sharedAddresses(x); len(shared) > 0 {
 			unshared := ownership.UnsharedAddressSet(c.w.Shard, x.Subnet)
-			row(intent.AddressSet{Name: unshared, Addresses: joinPrefixes(subtractPrefixes([]netip.Prefix{x.Prefix}, shared))})
+			row(intent.AddressSet{
+				Name:      unshared,
+				Addresses: joinPrefixes(subtractPrefixes([]netip.Prefix{x.Prefix}, shared)),
+			})
 			match += " && ip4.dst == $" + unshared
 		}
 		row(intent.PortGroup{Name: ownership.SourceRangePortGroup(port), Ports: port})
 		row(intent.ACL{
-			PortGroup: ownership.SourceRangePortGroup(port), Direction: intent.ToLport, Priority: ownership.NetworkIsolationPriority, Match: match, Action: "drop",
+			PortGroup: ownership.SourceRangePortGroup(port), Direction: intent.ToLport,
+			Priority: ownership.NetworkIsolationPriority, Match: match, Action: "drop",
 		})
 	}
 	if isolated {
@@ -47,10 +51,12 @@ func (c *compiler) emitTenantIsolation() {
 	}
 }
 
-// sharedAddresses are the project's addresses on a network that all projects reach. One that is not reserved anybody could have got.
+// sharedAddresses are the project's addresses on a network that all projects reach. One that is not reserved anybody
+// could have got.
 func (c *compiler) sharedAddresses(x *snapshot.ExternalSubnet) (out []netip.Prefix) {
 	for _, e := range c.eips {
-		if e.isWanted() && e.external.Subnet == x.Subnet && x.IsReserved(e.address) && x.GrantsAddress(e.address, e.Namespace) {
+		if e.isWanted() && e.external.Subnet == x.Subnet && x.IsReserved(e.address) &&
+			x.GrantsAddress(e.address, e.Namespace) {
 			out = append(out, netip.PrefixFrom(e.address, e.address.BitLen()))
 		}
 	}
@@ -76,7 +82,8 @@ func (c *compiler) otherTenantPrefixes() []netip.Prefix {
 	return subtractPrefixes(pools, slices.Concat(reserved, own))
 }
 
-// subtractPrefixes is prefixes without others. What is invalid is left out: the library would give nothing at all, and then nothing would be dropped.
+// subtractPrefixes is prefixes without others. What is invalid is left out: the library would give nothing at all, and
+// then nothing would be dropped.
 func subtractPrefixes(from, without []netip.Prefix) []netip.Prefix {
 	var b netipx.IPSetBuilder
 	for _, p := range from {

@@ -47,7 +47,8 @@ func (c *compiler) selectServices() {
 
 // isOwnService says whether a Service is ours to serve.
 func (c *compiler) isOwnService(s *service) bool {
-	return s.IsLoadBalancer && c.w.Config.ClasslessServices.OwnsService(s.Class, c.project != nil, c.w.Management != nil)
+	return s.IsLoadBalancer && c.w.Config.ClasslessServices.OwnsService(s.Class, c.project != nil,
+		c.w.Management != nil)
 }
 
 // resolveServices gives each Service its EIp and its ports. Who has a port now keeps it; then who came first has it.
@@ -69,8 +70,8 @@ func (c *compiler) resolveServices() {
 	c.assignPorts()
 }
 
-// assignPorts gives each port of an address to one Service: to the one that has it now, then to the oldest that asks for it. Each port
-// is decided by itself, so that no number of other ports takes one away.
+// assignPorts gives each port of an address to one Service: to the one that has it now, then to the oldest that asks
+// for it. Each port is decided by itself, so that no number of other ports takes one away.
 func (c *compiler) assignPorts() {
 	type portClaim struct {
 		by   *service
@@ -108,7 +109,8 @@ func (s *service) requestedPorts() []snapshot.Port {
 
 // holdsPort says whether a port of a Service's address is balanced for the Service now.
 func (c *compiler) holdsPort(s *service, p snapshot.Port) bool {
-	return c.w.Engine.VIPOwners[vipKey(p.Protocol, newAddrPort(s.eip.address, p.Number))] == intent.ServiceKey(s.key.Ref())
+	return c.w.Engine.VIPOwners[vipKey(p.Protocol,
+		newAddrPort(s.eip.address, p.Number))] == intent.ServiceKey(s.key.Ref())
 }
 
 // describeHolder names the Service that has a port, to those who may know: its own namespace, and that of the EIp.
@@ -140,7 +142,8 @@ func (s *service) ovnEipPortKey(p snapshot.Port) string {
 
 // noIPv4Prefix is why a project can't have external addresses.
 var noIPv4Prefix = intent.Finding{
-	Reason: intent.TargetOutsideProject, Message: "the project has no IPv4 prefix, and Kube-OVN 1.16 has IPv4 addresses on external networks only",
+	Reason:  intent.TargetOutsideProject,
+	Message: "the project has no IPv4 prefix, and Kube-OVN 1.16 has IPv4 addresses on external networks only",
 }
 
 // checkBalanceable says whether OVN can balance what a Service asks for.
@@ -153,7 +156,8 @@ func (c *compiler) checkBalanceable(s *service) intent.Finding {
 	}
 	if len(s.SourceRanges) > maxSourceRanges {
 		return intent.Finding{Reason: intent.TooManyRanges, Message: fmt.Sprintf(
-			"spec.loadBalancerSourceRanges has %d entries, and at most %d are supported; combine them into shorter prefixes", len(s.SourceRanges), maxSourceRanges)}
+			"spec.loadBalancerSourceRanges has %d entries, and at most %d are supported; "+
+				"combine them into shorter prefixes", len(s.SourceRanges), maxSourceRanges)}
 	}
 	if !c.project.ipv4Prefix().IsValid() {
 		return noIPv4Prefix
@@ -161,7 +165,8 @@ func (c *compiler) checkBalanceable(s *service) intent.Finding {
 	return intent.Finding{}
 }
 
-// maxSourceRanges is how many loadBalancerSourceRanges a Service may have. Each is a flow on every node that has the switch.
+// maxSourceRanges is how many loadBalancerSourceRanges a Service may have. Each is a flow on every node that has the
+// switch.
 const maxSourceRanges = 250
 
 // ownServiceEIPName is the name of the EIp that a Service has made for itself, or nothing. It goes with the Service.
@@ -200,16 +205,18 @@ func (c *compiler) resolveServiceEIP(s *service) intent.Finding {
 		return intent.Finding{}
 	}
 	return intent.Finding{Reason: intent.EIpNotFound, Message: fmt.Sprintf(
-		"EIp %s does not exist in namespace %s; create it, or name another", words.QuoteName(name), words.QuoteName(in))}
+		"EIp %s does not exist in namespace %s; create it, or name another", words.QuoteName(name),
+		words.QuoteName(in))}
 }
 
-// eipNotPermitted is the finding on a Service that names an EIp of another namespace and may not use it. It is the same whether there is
-// such an EIp or not.
+// eipNotPermitted is the finding on a Service that names an EIp of another namespace and may not use it. It is the same
+// whether there is such an EIp or not.
 func (c *compiler) eipNotPermitted(s *service) intent.Finding {
 	name := s.EIpNamespace + "/" + s.EIp
 	if c.w.Management == nil {
 		return intent.Finding{Reason: intent.RefNotPermitted, Message: fmt.Sprintf(
-			"EIp %q can't be used here: Services of a project bind to EIps of its own namespace %s; name one of those", name, s.Namespace)}
+			"EIp %q can't be used here: Services of a project bind to EIps of its own namespace %s; name one of those",
+			name, s.Namespace)}
 	}
 	return intent.Finding{Reason: intent.RefNotPermitted, Message: fmt.Sprintf(
 		"EIp %q does not exist, or is not shared with namespace %s; let its owner add %s to spec.sharedWith, or name an EIp of this namespace",
@@ -221,8 +228,12 @@ func (c *compiler) checkEIPReady(e *eip) intent.Finding {
 	if e.isWanted() && e.waiting.OK() {
 		return intent.Finding{}
 	}
-	why := firstProblem(e.accepted, e.resolved, e.waiting, intent.Finding{Reason: intent.BeingDeleted, Message: "it is being deleted"})
-	return intent.Finding{Reason: intent.WaitingForEIp, Message: fmt.Sprintf("EIp %s is not ready: %s", e.Name, why.Message)}
+	why := firstProblem(e.accepted, e.resolved, e.waiting,
+		intent.Finding{Reason: intent.BeingDeleted, Message: "it is being deleted"})
+	return intent.Finding{
+		Reason:  intent.WaitingForEIp,
+		Message: fmt.Sprintf("EIp %s is not ready: %s", e.Name, why.Message),
+	}
 }
 
 // checkNoFIPHolds says whether the EIp is not a floating IP's, which has all of its ports.
@@ -230,16 +241,18 @@ func (c *compiler) checkNoFIPHolds(s *service) intent.Finding {
 	for _, f := range c.fips {
 		if s.eip != nil && f.eip == s.eip && f.accepted.OK() && !f.Deleting {
 			return intent.Finding{Reason: intent.EIpTaken, Message: fmt.Sprintf(
-				"EIp %s is held by FIp %s, which has all of its ports; use another EIp, or delete that FIp", s.eip.Name, f.Name)}
+				"EIp %s is held by FIp %s, which has all of its ports; use another EIp, or delete that FIp", s.eip.Name,
+				f.Name)}
 		}
 	}
 	return intent.Finding{}
 }
 
-// checkReturnPath says whether replies find back to the network of the EIp. By the pod's address they would not: a pod behind a load
-// balancer sends its own traffic, too.
+// checkReturnPath says whether replies find back to the network of the EIp. By the pod's address they would not: a pod
+// behind a load balancer sends its own traffic, too.
 func (c *compiler) checkReturnPath(s *service) intent.Finding {
-	if s.eip == nil || s.eip.external == nil || c.isDefaultNetwork(s.eip.external) || !c.returnsBySource(s.eip.external) {
+	if s.eip == nil || s.eip.external == nil || c.isDefaultNetwork(s.eip.external) ||
+		!c.returnsBySource(s.eip.external) {
 		return intent.Finding{}
 	}
 	return intent.Finding{Reason: intent.NeedsConnectionReturnPath, Message: fmt.Sprintf(
@@ -264,17 +277,19 @@ func (s *service) checkEndpointCount() intent.Finding {
 	}
 	return intent.Finding{Reason: intent.TooManyEndpoints, Message: fmt.Sprintf(
 		"the Service has %d endpoints, one for each address and port, and at most %d are balanced; %d get no connections; "+
-			"use fewer pods or ports, or spread them over several Services", len(s.Endpoints)+s.OmittedEndpoints, snapshot.MaxEndpoints, s.OmittedEndpoints)}
+			"use fewer pods or ports, or spread them over several Services", len(s.Endpoints)+s.OmittedEndpoints,
+		snapshot.MaxEndpoints, s.OmittedEndpoints)}
 }
 
-// checkEndpoint is why an endpoint gets no connections; none: it does. It has to be in the project: OVN would send connections to any address,
-// also of other networks. In the management VPC, which has pods of many namespaces, it has to be a pod of the Service's own: whoever may
-// write EndpointSlices would publish those of others.
+// checkEndpoint is why an endpoint gets no connections; none: it does. It has to be in the project: OVN would send
+// connections to any address, also of other networks. In the management VPC, which has pods of many namespaces, it has
+// to be a pod of the Service's own: whoever may write EndpointSlices would publish those of others.
 func (c *compiler) checkEndpoint(s *service, e snapshot.Endpoint) intent.Finding {
 	switch {
 	case !c.project.ipv4Prefix().Contains(e.Address):
 		return intent.Finding{Reason: intent.EndpointOutsideProject, Message: fmt.Sprintf(
-			"endpoint %s is not in the project's subnet %s and gets no connections; use pods or virtual machines in it", e.Address, c.project.ipv4Prefix())}
+			"endpoint %s is not in the project's subnet %s and gets no connections; use pods or virtual machines in it",
+			e.Address, c.project.ipv4Prefix())}
 	case c.w.Management != nil && !c.podAddresses[s.Namespace][e.Address]:
 		return intent.Finding{Reason: intent.EndpointNotInNamespace, Message: fmt.Sprintf(
 			"endpoint %s is not the address of a pod in namespace %s and gets no connections; let the Service select pods of its namespace",
@@ -289,7 +304,8 @@ func (c *compiler) serviceUsesEIP(s *service, e *eip) bool {
 	if s.Deleting {
 		return false
 	}
-	return s.isBoundTo(e) || s.Namespace == e.Namespace && ownServiceEIPName(s) == e.Name && c.isBalancedOn(s, c.w.Engine.OvnEips[c.ovnEipName(e)].Address)
+	return s.isBoundTo(e) || s.Namespace == e.Namespace && ownServiceEIPName(s) == e.Name &&
+		c.isBalancedOn(s, c.w.Engine.OvnEips[c.ovnEipName(e)].Address)
 }
 
 // isBoundTo says whether a Service names an EIp, and may.
@@ -314,7 +330,8 @@ func (c *compiler) findBalancedService(e *eip) *service {
 	return nil
 }
 
-// statusAddress is the address to show: that of the EIp, once something is balanced on it. It stays while rows are being put back.
+// statusAddress is the address to show: that of the EIp, once something is balanced on it. It stays while rows are
+// being put back.
 func (c *compiler) statusAddress(s *service) netip.Addr {
 	if s.isWanted() && (s.StatusAddress == s.eip.address || c.isBalancedOn(s, s.eip.address)) {
 		return s.eip.address
@@ -339,7 +356,8 @@ func (c *compiler) postponeAutodelete() {
 		if !s.Autodelete {
 			continue
 		}
-		expired := s.accepted.OK() && !s.IdleSince.IsZero() && c.hasNoBackends(s) && c.w.Config.AutodeleteAfter > 0 && c.w.Now.Sub(s.IdleSince) >= c.w.Config.AutodeleteAfter
+		expired := s.accepted.OK() && !s.IdleSince.IsZero() && c.hasNoBackends(s) && c.w.Config.AutodeleteAfter > 0 &&
+			c.w.Now.Sub(s.IdleSince) >= c.w.Config.AutodeleteAfter
 		if !expired || slices.Contains(c.foreignServices, s) {
 			c.out.KeepService(s.key)
 		}
@@ -357,10 +375,12 @@ func (c *compiler) checkStatusAddress(s *service) intent.Finding {
 func (s *service) buildVerdict(c *compiler) intent.Verdict {
 	facts := intent.ServiceFacts{Address: c.statusAddress(s), Lonely: c.hasNoBackends(s), Expires: s.Autodelete}
 	for _, p := range s.Ports {
-		facts.Ports = append(facts.Ports, intent.PortFacts{Number: p.Number, Protocol: p.Protocol, Refused: s.refusedPorts[p]})
+		facts.Ports = append(facts.Ports,
+			intent.PortFacts{Number: p.Number, Protocol: p.Protocol, Refused: s.refusedPorts[p]})
 	}
 	return intent.Verdict{
 		Object: s.key, Generation: s.Generation, Facts: facts,
-		Accepted: s.accepted, Resolved: s.resolved, Waiting: firstProblem(deletingFinding(s.Deleting), s.waiting, c.checkStatusAddress(s)), Through: s.dependencies,
+		Accepted: s.accepted, Resolved: s.resolved, Waiting: firstProblem(deletingFinding(s.Deleting), s.waiting,
+			c.checkStatusAddress(s)), Through: s.dependencies,
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// checkSettles: when Kubernetes and Kube-OVN do what is asked of them, every world comes to rest. Then nothing waits for them, and
-// what somebody has deleted is gone, unless it is in use. That is: no state waits for ever.
+// checkSettles: when Kubernetes and Kube-OVN do what is asked of them, every world comes to rest. Then nothing waits
+// for them, and what somebody has deleted is gone, unless it is in use. That is: no state waits for ever.
 func (p *invariants) checkSettles() {
 	for range 20 {
 		next := applyIntent(p.w, p.out)
@@ -52,7 +52,8 @@ func (p *invariants) checkAtRest() {
 		switch v.Waiting.Reason {
 		case "", intent.PoolExhausted, intent.SomePortTaken, intent.EndpointOutsideProject, intent.EndpointNotInNamespace, intent.NoEgress:
 		case intent.WaitingForEIp:
-			if f, isFIp := v.Facts.(intent.FIpFacts); isFIp && ready[intent.ObjectKey{Kind: intent.EIp, Namespace: testShard, Name: f.EIp}] {
+			if f, isFIp := v.Facts.(intent.FIpFacts); isFIp &&
+				ready[intent.ObjectKey{Kind: intent.EIp, Namespace: testShard, Name: f.EIp}] {
 				p.Errorf("%s waits for %s, which is ready", v.Object, f.EIp)
 			}
 		default:
@@ -73,8 +74,12 @@ func (p *invariants) checkAtRest() {
 // anyAddressIsGiven: who does not ask for an address is not refused for one.
 func (p *invariants) anyAddressIsGiven() {
 	for _, e := range p.w.EIps {
-		v := p.verdicts[slices.IndexFunc(p.verdicts, func(v intent.Verdict) bool { return v.Object.Kind == intent.EIp && v.Object.Name == e.Name })]
-		if reason := v.Accepted.Reason; !e.Address.IsValid() && slices.Contains([]string{intent.AddressTaken, intent.AddressOutsideNetwork, intent.AddressReserved}, reason) {
+		v := p.verdicts[slices.IndexFunc(p.verdicts, func(v intent.Verdict) bool {
+			return v.Object.Kind == intent.EIp && v.Object.Name == e.Name
+		})]
+		if reason := v.Accepted.Reason; !e.Address.IsValid() &&
+			slices.Contains([]string{intent.AddressTaken, intent.AddressOutsideNetwork, intent.AddressReserved},
+				reason) {
 			p.Errorf("%s asks for any address, and gets none: %s", v.Object, v.Accepted.Message)
 		}
 	}
@@ -90,7 +95,8 @@ func (p *invariants) isDeleted(key intent.ObjectKey) bool {
 		slices.ContainsFunc(p.w.FIps, func(o snapshot.FIp) bool { return is(intent.FIp, o.Meta) })
 }
 
-// collectGarbage lets go, in the next world, what was deleted in the last one and has no finalizer, and deletes what is not wanted.
+// collectGarbage lets go, in the next world, what was deleted in the last one and has no finalizer, and deletes what is
+// not wanted.
 func collectGarbage(was, next *snapshot.VpcInput, in *intent.Intent) {
 	key := func(kind intent.Kind, m snapshot.Meta) intent.ObjectKey {
 		return intent.ObjectKey{Kind: kind, Namespace: m.Namespace, Name: m.Name}
@@ -99,11 +105,19 @@ func collectGarbage(was, next *snapshot.VpcInput, in *intent.Intent) {
 		_, held := in.Finalizers[key(kind, m)]
 		return m.Deleting && !held
 	}
-	next.Projects = slices.DeleteFunc(slices.Clone(next.Projects), func(o snapshot.Project) bool { return free(intent.Project, o.Meta) })
-	next.FIps = slices.DeleteFunc(slices.Clone(next.FIps), func(o snapshot.FIp) bool { return free(intent.FIp, o.Meta) })
+	next.Projects = slices.DeleteFunc(slices.Clone(next.Projects), func(o snapshot.Project) bool {
+		return free(intent.Project, o.Meta)
+	})
+	next.FIps = slices.DeleteFunc(slices.Clone(next.FIps), func(o snapshot.FIp) bool {
+		return free(intent.FIp, o.Meta)
+	})
 	next.Services = slices.DeleteFunc(slices.Clone(next.Services), func(o snapshot.Service) bool { return o.Deleting })
-	next.EgressServices = slices.DeleteFunc(slices.Clone(next.EgressServices), func(o snapshot.EgressService) bool { return o.Deleting })
-	next.EgressRoutes = slices.DeleteFunc(slices.Clone(next.EgressRoutes), func(o snapshot.EgressRoute) bool { return o.Deleting })
+	next.EgressServices = slices.DeleteFunc(slices.Clone(next.EgressServices), func(o snapshot.EgressService) bool {
+		return o.Deleting
+	})
+	next.EgressRoutes = slices.DeleteFunc(slices.Clone(next.EgressRoutes), func(o snapshot.EgressRoute) bool {
+		return o.Deleting
+	})
 	next.EIps = slices.DeleteFunc(next.EIps, func(o snapshot.EIp) bool { return free(intent.EIp, o.Meta) })
 
 	home := intent.ObjectKey{Kind: intent.Namespace, Name: testShard}

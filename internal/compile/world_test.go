@@ -33,17 +33,27 @@ func (d *fuzzInput) oneInEight() bool { return d.intn(8) == 7 }
 
 func pickOne[T any](d *fuzzInput, from ...T) T { return from[d.intn(len(from))] }
 
-// randomWorld is a world that bytes stand for: few names and few addresses, so that they collide, and everything that can be in
-// the way of something. It is as wild as Kubernetes allows (names are unique) and Kube-OVN (no address is given twice).
+// randomWorld is a world that bytes stand for: few names and few addresses, so that they collide, and everything that
+// can be in the way of something. It is as wild as Kubernetes allows (names are unique) and Kube-OVN (no address is
+// given twice).
 func randomWorld(d *fuzzInput) *snapshot.VpcInput {
 	w := &snapshot.VpcInput{
 		Shard: testShard, Now: time.Unix(1000, 0),
-		Config:    snapshot.Config{DefaultEIpType: pickOne(d, "", "", "a", "b"), DefaultFIpType: pickOne(d, "", "", "a", "b")},
+		Config: snapshot.Config{
+			DefaultEIpType: pickOne(d, "", "", "a", "b"),
+			DefaultFIpType: pickOne(d, "", "", "a", "b"),
+		},
 		Namespace: snapshot.Namespace{Exists: d.bool(), Quota: randomQuota(d)},
-		Pods:      map[string][]netip.Addr{}, VMs: map[string][]intent.VMInterface{}, AddressOwners: map[netip.Addr]snapshot.AddressOwner{},
-		Engine: snapshot.Engine{OvnEips: map[string]snapshot.OvnEip{}, OvnFips: map[string]snapshot.OvnFip{}, OwnedObjects: map[intent.ObjectKey]bool{}},
+		Pods:      map[string][]netip.Addr{}, VMs: map[string][]intent.VMInterface{},
+		AddressOwners: map[netip.Addr]snapshot.AddressOwner{},
+		Engine: snapshot.Engine{
+			OvnEips:      map[string]snapshot.OvnEip{},
+			OvnFips:      map[string]snapshot.OvnFip{},
+			OwnedObjects: map[intent.ObjectKey]bool{},
+		},
 	}
-	w.Namespace.Owned, w.Namespace.Deleting = w.Namespace.Exists && !d.oneInEight(), w.Namespace.Exists && d.oneInEight()
+	w.Namespace.Owned, w.Namespace.Deleting = w.Namespace.Exists && !d.oneInEight(), w.Namespace.Exists &&
+		d.oneInEight()
 	for i := range 1 + d.intn(3) {
 		w.ExternalSubnets = append(w.ExternalSubnets, randomExternal(d, i))
 	}
@@ -72,14 +82,26 @@ func addLimits(d *fuzzInput, w *snapshot.VpcInput) {
 		p := &w.Projects[i]
 		for _, list := range []*snapshot.AllowList{&p.IngressAllowList, &p.EgressAllowList} {
 			if d.oneInEight() {
-				*list = snapshot.AllowList{IsSet: true, Prefixes: pickOne(d, nil, []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")})}
+				*list = snapshot.AllowList{
+					IsSet:    true,
+					Prefixes: pickOne(d, nil, []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}),
+				}
 			}
 		}
 		if d.oneInEight() {
-			member := snapshot.MemberProject{Meta: snapshot.Meta{Namespace: p.Namespace, Name: "sibling", Created: time.Unix(int64(d.intn(1000)), 0)}, Accepted: d.bool()}
-			member.EIps = []snapshot.MemberEIp{{Meta: snapshot.Meta{Namespace: "sibling", Name: "e", Created: time.Unix(int64(d.intn(1000)), 0)}, Accepted: d.bool()}}
+			member := snapshot.MemberProject{Meta: snapshot.Meta{
+				Namespace: p.Namespace,
+				Name:      "sibling",
+				Created:   time.Unix(int64(d.intn(1000)), 0),
+			}, Accepted: d.bool()}
+			member.EIps = []snapshot.MemberEIp{{Meta: snapshot.Meta{
+				Namespace: "sibling",
+				Name:      "e",
+				Created:   time.Unix(int64(d.intn(1000)), 0),
+			}, Accepted: d.bool()}}
 			w.Organizations[p.Namespace] = snapshot.Organization{
-				EIps: randomQuota(d), Projects: randomQuota(d), Members: []snapshot.MemberProject{member, {Meta: p.Meta, Accepted: p.Accepted}},
+				EIps: randomQuota(d), Projects: randomQuota(d),
+				Members: []snapshot.MemberProject{member, {Meta: p.Meta, Accepted: p.Accepted}},
 			}
 		}
 	}
@@ -96,9 +118,11 @@ func addEgressPolicies(d *fuzzInput, w *snapshot.VpcInput) {
 			Meta: randomMeta(d, testShard, name), ByNetwork: d.bool(), Network: pickOne(d, "", "a", "b", "n", "x1"),
 		})
 		w.EgressRoutes = append(w.EgressRoutes, snapshot.EgressRoute{
-			Meta: randomMeta(d, testShard, name), Type: pickOne(d, "a", "b", "c"), Network: pickOne(d, "", "", "n", "x0"), Malformed: randomMalformed(d),
-			Pods:         []snapshot.PodPlacement{{Address: podIP(byte(2 + d.intn(3)))}},
-			Destinations: []netip.Prefix{netip.PrefixFrom(pickOne(d, externalIP(0, 0), externalIP(1, 0), externalIP(9, 0)), pickOne(d, 16, 24, 28)).Masked()},
+			Meta: randomMeta(d, testShard, name), Type: pickOne(d, "a", "b", "c"),
+			Network: pickOne(d, "", "", "n", "x0"), Malformed: randomMalformed(d),
+			Pods: []snapshot.PodPlacement{{Address: podIP(byte(2 + d.intn(3)))}},
+			Destinations: []netip.Prefix{netip.PrefixFrom(pickOne(d, externalIP(0, 0), externalIP(1, 0),
+				externalIP(9, 0)), pickOne(d, 16, 24, 28)).Masked()},
 		})
 	}
 }
@@ -109,12 +133,19 @@ func addSelections(d *fuzzInput, w *snapshot.VpcInput) {
 		if !d.oneInEight() {
 			return
 		}
-		s := snapshot.Selection{EgressIP: fmt.Sprintf("e%d", i), FailOpen: d.bool(), Created: time.Unix(int64(d.intn(3)), 0)}
+		s := snapshot.Selection{
+			EgressIP: fmt.Sprintf("e%d", i),
+			FailOpen: d.bool(),
+			Created:  time.Unix(int64(d.intn(3)), 0),
+		}
 		for host := range byte(d.intn(4)) {
 			s.Pods = append(s.Pods, podIP(host+2))
 		}
 		if d.bool() {
-			s.Links = []snapshot.EgressLink{{Address: externalIP(0, 5+i), PeerNetwork: netip.PrefixFrom(netip.AddrFrom4([4]byte{240, 0, 0, byte(4*i + 1)}), 30)}}
+			s.Links = []snapshot.EgressLink{{
+				Address:     externalIP(0, 5+i),
+				PeerNetwork: netip.PrefixFrom(netip.AddrFrom4([4]byte{240, 0, 0, byte(4*i + 1)}), 30),
+			}}
 		}
 		w.Selections, w.PodAddresses = append(w.Selections, s), []netip.Addr{podIP(2), podIP(3), podIP(4), podIP(5)}
 	}
@@ -129,9 +160,11 @@ func randomQuota(d *fuzzInput) snapshot.Limit {
 
 func randomExternal(d *fuzzInput, i int) snapshot.ExternalSubnet {
 	x := snapshot.ExternalSubnet{
-		Subnet: fmt.Sprintf("x%d", i), Network: pickOne(d, fmt.Sprintf("x%d", i), "n"), Type: pickOne(d, "a", "a", "b"), Default: d.bool(), Ready: true,
-		Prefix: netip.MustParsePrefix(fmt.Sprintf("192.0.%d.0/28", i)), Gateway: externalIP(i, 1), HasIPv6: d.oneInEight(),
-		Free: pickOne(d, 9, 9, 9, 9, 2, 1, 0), Used: 3,
+		Subnet: fmt.Sprintf("x%d", i), Network: pickOne(d, fmt.Sprintf("x%d", i), "n"), Type: pickOne(d, "a", "a", "b"),
+		Default: d.bool(), Ready: true,
+		Prefix: netip.MustParsePrefix(fmt.Sprintf("192.0.%d.0/28", i)), Gateway: externalIP(i, 1),
+		HasIPv6: d.oneInEight(),
+		Free:    pickOne(d, 9, 9, 9, 9, 2, 1, 0), Used: 3,
 	}
 	if d.oneInEight() {
 		x.ReservedRanges = []snapshot.AddressRange{{First: externalIP(i, 1), Last: externalIP(i, pickOne(d, 1, 3, 4))}}
@@ -154,12 +187,14 @@ func randomAddress(d *fuzzInput) netip.Addr {
 	if d.bool() {
 		return netip.Addr{}
 	}
-	return pickOne(d, netip.Addr{}, externalIP(0, 3), externalIP(0, 4), externalIP(1, 3), externalIP(0, 1), externalIP(9, 9), netip.MustParseAddr("2001:db8::1"))
+	return pickOne(d, netip.Addr{}, externalIP(0, 3), externalIP(0, 4), externalIP(1, 3), externalIP(0, 1),
+		externalIP(9, 9), netip.MustParseAddr("2001:db8::1"))
 }
 
 func randomMeta(d *fuzzInput, namespace, name string) snapshot.Meta {
 	return snapshot.Meta{
-		Namespace: namespace, Name: name, UID: name, Generation: 1, Created: time.Unix(int64(d.intn(3)), 0), Deleting: d.oneInEight(),
+		Namespace: namespace, Name: name, UID: name, Generation: 1, Created: time.Unix(int64(d.intn(3)), 0),
+		Deleting: d.oneInEight(),
 	}
 }
 
@@ -175,8 +210,10 @@ func addProjects(d *fuzzInput, w *snapshot.VpcInput) {
 	names := [][2]string{{"o", "p-q"}, {"o-p", "q"}}
 	for _, n := range names[:pickOne(d, 1, 1, 1, 1, 1, 1, 2, 0)] {
 		p := snapshot.Project{
-			Meta: randomMeta(d, n[0], n[1]), NetworkType: pickOne(d, "a", "a", "a", "b", "none"), EIpQuota: randomQuota(d), Malformed: randomMalformed(d),
-			Prefixes: pickOne(d, []netip.Prefix{four}, []netip.Prefix{four}, []netip.Prefix{four}, []netip.Prefix{four, six}, []netip.Prefix{six}, nil),
+			Meta: randomMeta(d, n[0], n[1]), NetworkType: pickOne(d, "a", "a", "a", "b", "none"),
+			EIpQuota: randomQuota(d), Malformed: randomMalformed(d),
+			Prefixes: pickOne(d, []netip.Prefix{four}, []netip.Prefix{four}, []netip.Prefix{four},
+				[]netip.Prefix{four, six}, []netip.Prefix{six}, nil),
 		}
 		if p.Prefixes == nil {
 			p.Malformed = "no prefix"
@@ -194,8 +231,9 @@ func ovnEipNameOf(eip string) string { return "eip-" + testShard + "-" + eip }
 func addFIPs(d *fuzzInput, w *snapshot.VpcInput) {
 	for i := range d.intn(4) {
 		f := snapshot.FIp{
-			Meta: randomMeta(d, testShard, fmt.Sprintf("f%d", i)), Type: pickOne(d, "", "", "a", "b", "none"), Malformed: randomMalformed(d),
-			EIp: pickOne(d, "", "", "e0", "e0", "e1", "e1", defaultEIPName, fipEIPName("f0"), "none"),
+			Meta: randomMeta(d, testShard, fmt.Sprintf("f%d", i)), Type: pickOne(d, "", "", "a", "b", "none"),
+			Malformed: randomMalformed(d),
+			EIp:       pickOne(d, "", "", "e0", "e0", "e1", "e1", defaultEIPName, fipEIPName("f0"), "none"),
 		}
 		switch d.intn(3) {
 		case 0:
@@ -213,10 +251,14 @@ func addFIPs(d *fuzzInput, w *snapshot.VpcInput) {
 func addServices(d *fuzzInput, w *snapshot.VpcInput) {
 	for i := range d.intn(4) {
 		s := snapshot.Service{
-			Meta: randomMeta(d, testShard, fmt.Sprintf("s%d", i)), IsLoadBalancer: !d.oneInEight(), HasManagedStatus: d.bool(), Malformed: randomMalformed(d),
-			Class: pickOne(d, "", "", "", kubedcv1.LoadBalancerClass, "other"), EIp: pickOne(d, "", "", "e0", "e0", "e1", defaultEIPName, "none"),
-			Type: pickOne(d, "", "", "a", "b", "none"), Address: randomAddress(d), StatusAddress: randomAddress(d), AffinitySeconds: pickOne(d, 0, 10, 86400),
-			WantsBackend: d.bool(), Autodelete: d.oneInEight(), EgressByLBIP: d.oneInEight(), IdleSince: pickOne(d, time.Time{}, time.Unix(1, 0)),
+			Meta: randomMeta(d, testShard, fmt.Sprintf("s%d", i)), IsLoadBalancer: !d.oneInEight(),
+			HasManagedStatus: d.bool(), Malformed: randomMalformed(d),
+			Class: pickOne(d, "", "", "", kubedcv1.LoadBalancerClass, "other"),
+			EIp:   pickOne(d, "", "", "e0", "e0", "e1", defaultEIPName, "none"),
+			Type:  pickOne(d, "", "", "a", "b", "none"), Address: randomAddress(d), StatusAddress: randomAddress(d),
+			AffinitySeconds: pickOne(d, 0, 10, 86400),
+			WantsBackend:    d.bool(), Autodelete: d.oneInEight(), EgressByLBIP: d.oneInEight(),
+			IdleSince: pickOne(d, time.Time{}, time.Unix(1, 0)),
 		}
 		if d.oneInEight() {
 			s.SourceRanges = []netip.Prefix{netip.MustParsePrefix(pickOne(d, "192.0.2.0/24", "2001:db8::/32"))}
@@ -225,11 +267,16 @@ func addServices(d *fuzzInput, w *snapshot.VpcInput) {
 			s.HealthCheck = &snapshot.HealthCheck{Interval: 1, Timeout: 1, Successes: 1, Failures: 1}
 		}
 		for n := range 1 + d.intn(2) {
-			s.Ports = append(s.Ports, snapshot.Port{Name: fmt.Sprint(n), Protocol: pickOne(d, intent.TCP, intent.TCP, intent.UDP, "other"), Number: pickOne(d, 80, 80, 81)})
+			s.Ports = append(s.Ports, snapshot.Port{
+				Name:     fmt.Sprint(n),
+				Protocol: pickOne(d, intent.TCP, intent.TCP, intent.UDP, "other"),
+				Number:   pickOne(d, 80, 80, 81),
+			})
 		}
 		for range d.intn(3) {
 			s.Endpoints = append(s.Endpoints, snapshot.Endpoint{
-				PortName: pickOne(d, "0", "1"), Address: pickOne(d, podIP(5), podIP(6), netip.MustParseAddr("10.9.9.9")), Number: 8080, Ready: d.bool(), Serving: d.bool(),
+				PortName: pickOne(d, "0", "1"), Address: pickOne(d, podIP(5), podIP(6),
+					netip.MustParseAddr("10.9.9.9")), Number: 8080, Ready: d.bool(), Serving: d.bool(),
 				TargetPod: pickOne(d, "", "p0", "p1", "none"),
 			})
 		}
@@ -243,7 +290,8 @@ func addEIPs(d *fuzzInput, w *snapshot.VpcInput) {
 			continue
 		}
 		w.EIps = append(w.EIps, snapshot.EIp{
-			Meta: randomMeta(d, testShard, name), Type: pickOne(d, "", "", "a", "b", "none"), Network: pickOne(d, "", "", "", "", "x0", "n", "none"),
+			Meta: randomMeta(d, testShard, name), Type: pickOne(d, "", "", "a", "b", "none"),
+			Network:        pickOne(d, "", "", "", "", "x0", "n", "none"),
 			ExistingOvnEip: randomChild(d, name),
 			Address:        randomAddress(d), StatusAddress: randomAddress(d), Malformed: randomMalformed(d),
 		})
@@ -273,7 +321,8 @@ func addTargets(d *fuzzInput, w *snapshot.VpcInput) {
 	}
 	if !d.oneInEight() {
 		w.VMs["v0"] = []intent.VMInterface{
-			{VM: "v0", Interface: "spare"}, {VM: "v0", Interface: "main", InGuest: "eth0", Address: pickOne(d, podIP(5), netip.Addr{})},
+			{VM: "v0", Interface: "spare"},
+			{VM: "v0", Interface: "main", InGuest: "eth0", Address: pickOne(d, podIP(5), netip.Addr{})},
 		}
 	}
 }
@@ -291,7 +340,12 @@ func addEngine(d *fuzzInput, w *snapshot.VpcInput) {
 	e := &w.Engine
 	subnets := func() map[string]bool { return map[string]bool{"x0": d.bool(), "x1": d.bool()} }
 	if d.bool() {
-		e.Vpc = snapshot.Vpc{ObjectState: randomSeen(d), RequestedSubnets: subnets(), AttachedSubnets: subnets(), StatusWrittenAt: pickOne(d, time.Time{}, time.Unix(900, 0), time.Unix(999, 0))}
+		e.Vpc = snapshot.Vpc{
+			ObjectState:      randomSeen(d),
+			RequestedSubnets: subnets(),
+			AttachedSubnets:  subnets(),
+			StatusWrittenAt:  pickOne(d, time.Time{}, time.Unix(900, 0), time.Unix(999, 0)),
+		}
 	}
 	if d.bool() {
 		e.Subnet, e.UsedIPs = randomSeen(d), d.intn(3)
@@ -299,7 +353,10 @@ func addEngine(d *fuzzInput, w *snapshot.VpcInput) {
 	if d.oneInEight() {
 		e.Leftovers = []string{"Address_Set x"}
 	}
-	for _, name := range []string{testShard + "-x0", testShard + "-x1", ovnEipNameOf("e0"), ovnEipNameOf("e1"), ovnEipNameOf(fipEIPName("f0")), "foreign"} {
+	for _, name := range []string{
+		testShard + "-x0", testShard + "-x1", ovnEipNameOf("e0"), ovnEipNameOf("e1"),
+		ovnEipNameOf(fipEIPName("f0")), "foreign",
+	} {
 		if d.bool() {
 			e.OvnEips[name] = randomOvnEip(d, w, name)
 		}
@@ -311,13 +368,22 @@ func addEngine(d *fuzzInput, w *snapshot.VpcInput) {
 	}
 	if d.bool() {
 		f := randomOvnFip(d, e)
-		e.SnatRule = snapshot.OvnSnatRule{ObjectState: f.ObjectState, OvnEip: f.OvnEip, ExternalIP: f.ExternalIP, Stuck: f.Stuck}
+		e.SnatRule = snapshot.OvnSnatRule{
+			ObjectState: f.ObjectState,
+			OvnEip:      f.OvnEip,
+			ExternalIP:  f.ExternalIP,
+			Stuck:       f.Stuck,
+		}
 		if f.Ready {
 			e.SnatRule.InternalPrefix = netip.MustParsePrefix("10.0.0.0/24")
 		}
 	}
 	if d.bool() {
-		e.RouterPorts = map[string]bool{testShard + "-x0": d.bool(), testShard + "-x1": d.bool(), testShard + "-" + testShard + "-default": d.bool()}
+		e.RouterPorts = map[string]bool{
+			testShard + "-x0":                        d.bool(),
+			testShard + "-x1":                        d.bool(),
+			testShard + "-" + testShard + "-default": d.bool(),
+		}
 	}
 }
 
@@ -326,7 +392,12 @@ func randomOvnEip(d *fuzzInput, w *snapshot.VpcInput, name string) snapshot.OvnE
 	if port := slices.Index([]string{testShard + "-x0", testShard + "-x1"}, name); port >= 0 {
 		i, kind = min(port, len(w.ExternalSubnets)-1), "lrp"
 	}
-	o := snapshot.OvnEip{ObjectState: randomSeen(d), Owned: name != "foreign" && !d.oneInEight(), Subnet: w.ExternalSubnets[i].Subnet, Type: kind}
+	o := snapshot.OvnEip{
+		ObjectState: randomSeen(d),
+		Owned:       name != "foreign" && !d.oneInEight(),
+		Subnet:      w.ExternalSubnets[i].Subnet,
+		Type:        kind,
+	}
 	if a := externalIP(i, 2+d.intn(4)); !d.oneInEight() && w.AddressOwners[a].OvnEip == "" {
 		o.Address = a
 		h := snapshot.AddressOwner{OvnEip: name, Shard: testShard}
@@ -342,7 +413,8 @@ func randomOvnEip(d *fuzzInput, w *snapshot.VpcInput, name string) snapshot.OvnE
 
 func randomOvnFip(d *fuzzInput, e *snapshot.Engine) snapshot.OvnFip {
 	f := snapshot.OvnFip{
-		ObjectState: randomSeen(d), OvnEip: pickOne(d, ovnEipNameOf("e0"), ovnEipNameOf("e1"), ovnEipNameOf(fipEIPName("f0")), testShard+"-x0", "none"),
+		ObjectState: randomSeen(d), OvnEip: pickOne(d, ovnEipNameOf("e0"), ovnEipNameOf("e1"),
+			ovnEipNameOf(fipEIPName("f0")), testShard+"-x0", "none"),
 		TargetIP: pickOne(d, podIP(5), podIP(6), netip.Addr{}),
 	}
 	if f.ExternalIP = e.OvnEips[f.OvnEip].Address; d.oneInEight() {

@@ -7,7 +7,8 @@ import (
 	"github.com/sallyport/sallyport/internal/kube"
 )
 
-// triggerForwarder is where events go. The caches are built before the queue that they ask, so what comes in between waits here.
+// triggerForwarder is where events go. The caches are built before the queue that they ask, so what comes in between
+// waits here.
 type triggerForwarder struct {
 	mu      sync.Mutex
 	forward func(shard string)
@@ -48,8 +49,8 @@ const (
 // sourceController is what the controller is called where it decides.
 const sourceController = "controller"
 
-// routerEventHandler passes on what happens to routers of ours: Kube-OVN's default router changes all the time. What the engine itself can
-// do is said of the networks.
+// routerEventHandler passes on what happens to routers of ours: Kube-OVN's default router changes all the time. What
+// the engine itself can do is said of the networks.
 func (a *triggerForwarder) routerEventHandler(cluster *kube.Cluster) func(router string) {
 	return func(router string) {
 		if router == "" {

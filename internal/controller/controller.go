@@ -43,8 +43,8 @@ type Config struct {
 	LeaderElect                   bool
 	LeaderElectionNamespace       string
 	MetricsAddress, HealthAddress string
-	// MetricsSecure: metrics are served by TLS, and only to whom the cluster lets get them. MetricsCertDir has tls.crt and tls.key for
-	// it; empty: a certificate is made that nobody has signed.
+	// MetricsSecure: metrics are served by TLS, and only to whom the cluster lets get them. MetricsCertDir has tls.crt
+	// and tls.key for it; empty: a certificate is made that nobody has signed.
 	MetricsSecure  bool
 	MetricsCertDir string
 }
@@ -75,7 +75,9 @@ func Run(ctx context.Context, c Config, logger *slog.Logger) error {
 	if err := c.addHeartbeat(mgr, logger); err != nil {
 		return err
 	}
-	if err := mgr.AddReadyzCheck("northbound", func(*http.Request) error { return checkConnected(shards.NB) }); err != nil {
+	if err := mgr.AddReadyzCheck("northbound", func(*http.Request) error {
+		return checkConnected(shards.NB)
+	}); err != nil {
 		return err
 	}
 	if err := mgr.AddHealthzCheck("alive", func(*http.Request) error { return nil }); err != nil {
@@ -106,9 +108,12 @@ func (c Config) managerOptions() manager.Options {
 	}
 }
 
-func buildReconciler(ctx context.Context, mgr manager.Manager, c Config, logger *slog.Logger) (*Reconciler, *triggerForwarder, error) {
+func buildReconciler(ctx context.Context, mgr manager.Manager, c Config, logger *slog.Logger) (*Reconciler,
+	*triggerForwarder, error,
+) {
 	asks := &triggerForwarder{metrics: newControllerMetrics()}
-	api, err := client.New(c.Kubernetes, client.Options{Scheme: kube.Scheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+	api, err := client.New(c.Kubernetes,
+		client.Options{Scheme: kube.Scheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to Kubernetes: %w", err)
 	}
@@ -124,14 +129,17 @@ func buildReconciler(ctx context.Context, mgr manager.Manager, c Config, logger 
 		return nil, nil, fmt.Errorf("connect to the OVN northbound database: %w", err)
 	}
 	nb.WatchRouters(asks.routerEventHandler(cluster))
-	sb, err := ovn.WatchSouthbound(ctx, c.Southbound, logger, func() { asks.triggerShard(ownership.EgressVpc, sourceSouthbound) })
+	sb, err := ovn.WatchSouthbound(ctx, c.Southbound, logger, func() {
+		asks.triggerShard(ownership.EgressVpc, sourceSouthbound)
+	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the OVN southbound database: %w", err)
 	}
 	prober := reach.New(c.Probe, func() { asks.triggerShard(ownership.EgressVpc, sourceProbe) })
 	record := newRecorder(event.New(mgr.GetEventRecorder("sallyport"), mgr.GetScheme(), time.Now))
 	return &Reconciler{
-		Cluster: cluster, NB: nb, SB: sb, Prober: prober, Config: c.Defaults, Clock: time.Now, Record: record, Metrics: asks.metrics,
+		Cluster: cluster, NB: nb, SB: sb, Prober: prober, Config: c.Defaults, Clock: time.Now, Record: record,
+		Metrics: asks.metrics,
 	}, asks, nil
 }
 

@@ -37,16 +37,24 @@ type controllerMetrics struct {
 func newControllerMetrics() *controllerMetrics {
 	times := findMetric("sallyport_shard_run_seconds")
 	c := &controllerMetrics{
-		triggers: newCounterVec("sallyport_shard_asks_total"), writes: newCounterVec("sallyport_kubernetes_writes_total"),
-		runs: newCounterVec("sallyport_shard_runs_total"), moves: newCounterVec("sallyport_egress_moves_total"),
-		runSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: times.Name, Help: times.Help, Buckets: prometheus.ExponentialBuckets(0.001, 2, 14)}),
-		repairs:    newRepairCounter(), failingShards: map[string]bool{},
+		triggers: newCounterVec("sallyport_shard_asks_total"),
+		writes:   newCounterVec("sallyport_kubernetes_writes_total"),
+		runs:     newCounterVec("sallyport_shard_runs_total"), moves: newCounterVec("sallyport_egress_moves_total"),
+		runSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    times.Name,
+			Help:    times.Help,
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
+		}),
+		repairs: newRepairCounter(), failingShards: map[string]bool{},
 	}
 	for _, by := range []string{sourceOVN, sourceController} {
 		c.moves.WithLabelValues(by)
 	}
 	c.recordNodeNetworks(&snapshot.NodePathInput{})
-	c.misplacedPods.replacePart("", map[labelValues]float64{{string(snapshot.IsolationEnforce)}: 0, {string(snapshot.IsolationReport)}: 0})
+	c.misplacedPods.replacePart("", map[labelValues]float64{
+		{string(snapshot.IsolationEnforce)}: 0,
+		{string(snapshot.IsolationReport)}:  0,
+	})
 	return c
 }
 
@@ -56,25 +64,36 @@ func (c *controllerMetrics) registerAll(s *Reconciler, config Config, queue *run
 		// Of the process and of Go: controller-runtime serves these only to those who use its reconcilers.
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector(),
 		c.triggers, c.writes, c.runs, c.moves, c.runSeconds, c.repairs.total,
-		newSeriesCollector("sallyport_info", func() map[labelValues]float64 { return map[labelValues]float64{{config.Version}: 1} }),
+		newSeriesCollector("sallyport_info", func() map[labelValues]float64 {
+			return map[labelValues]float64{{config.Version}: 1}
+		}),
 		newSeriesCollector("sallyport_objects", c.conditions.sumParts),
 		newSeriesCollector("sallyport_misplaced_pods", c.misplacedPods.sumParts),
 		newSeriesCollector("sallyport_egress_addresses", c.egressAddresses.sumParts),
 		newSeriesCollector("sallyport_node_networks", c.nodeNetworks.sumParts),
 		newSeriesCollector("sallyport_node_repairs_total", c.nodeRepairs.sumParts),
-		newSeriesCollector("sallyport_pool_addresses", func() map[labelValues]float64 { return poolAddresses(s.Cluster) }),
-		newSeriesCollector("sallyport_certificate_expires_seconds", func() map[labelValues]float64 {
-			return certExpiries(append(slices.Clone(config.Probe.CertificateFiles), config.Northbound.CertFile, config.Northbound.CAFile)...)
+		newSeriesCollector("sallyport_pool_addresses", func() map[labelValues]float64 {
+			return poolAddresses(s.Cluster)
 		}),
-		newSeriesCollector("sallyport_agent_certificate_expires_seconds", func() map[labelValues]float64 { return agentCertExpiries(s.Prober.CertificateExpiries()) }),
+		newSeriesCollector("sallyport_certificate_expires_seconds", func() map[labelValues]float64 {
+			return certExpiries(append(slices.Clone(config.Probe.CertificateFiles), config.Northbound.CertFile,
+				config.Northbound.CAFile)...)
+		}),
+		newSeriesCollector("sallyport_agent_certificate_expires_seconds", func() map[labelValues]float64 {
+			return agentCertExpiries(s.Prober.CertificateExpiries())
+		}),
 		newScalarCollector("sallyport_leading", func() float64 { return boolToFloat(c.leading.Load()) }),
 		newScalarCollector("sallyport_shards_waiting", func() float64 { return float64(queue.QueueLength()) }),
 		newScalarCollector("sallyport_shards_failing", c.countFailingShards),
 		newScalarCollector("sallyport_northbound_connected", func() float64 { return boolToFloat(s.NB.IsConnected()) }),
-		newScalarCollector("sallyport_northbound_transactions_total", func() float64 { return float64(s.NB.WriteCount()) }),
+		newScalarCollector("sallyport_northbound_transactions_total", func() float64 {
+			return float64(s.NB.WriteCount())
+		}),
 	)
 	if len(config.Southbound.Endpoints) > 0 {
-		metrics.Registry.MustRegister(newScalarCollector("sallyport_southbound_connected", func() float64 { return boolToFloat(s.SB.IsConnected()) }))
+		metrics.Registry.MustRegister(newScalarCollector("sallyport_southbound_connected", func() float64 {
+			return boolToFloat(s.SB.IsConnected())
+		}))
 	}
 }
 
@@ -155,9 +174,11 @@ func (c *controllerMetrics) recordNodeNetworks(w *snapshot.NodePathInput) {
 	c.nodeRepairs.replacePart("", mended)
 }
 
-// recordEgressAddresses takes down where egress addresses are now and were before, of the nodes that may hold some, and which of them the engine has
-// moved.
-func (c *controllerMetrics) recordEgressAddresses(nodes []snapshot.Node, now, before map[netip.Addr]string, engines func(netip.Addr) bool) {
+// recordEgressAddresses takes down where egress addresses are now and were before, of the nodes that may hold some, and
+// which of them the engine has moved.
+func (c *controllerMetrics) recordEgressAddresses(nodes []snapshot.Node, now, before map[netip.Addr]string,
+	engines func(netip.Addr) bool,
+) {
 	if c == nil {
 		return
 	}
@@ -178,7 +199,8 @@ func (c *controllerMetrics) recordEgressAddresses(nodes []snapshot.Node, now, be
 	c.egressAddresses.replacePart("", held)
 }
 
-// scrapeTimeout is how long Prometheus waits for what is read from caches. Before they are filled there is nothing to tell.
+// scrapeTimeout is how long Prometheus waits for what is read from caches. Before they are filled there is nothing to
+// tell.
 const scrapeTimeout = time.Second
 
 // poolAddresses is how many addresses external networks have.

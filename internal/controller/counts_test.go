@@ -52,7 +52,8 @@ func TestRepairs(t *testing.T) {
 	} {
 		run(step.by, step.before, step.after)
 		var now dto.Metric
-		if err := r.total.WithLabelValues("OVN").Write(&now); err != nil || now.GetCounter().GetValue() != step.repaired {
+		if err := r.total.WithLabelValues("OVN").Write(&now); err != nil ||
+			now.GetCounter().GetValue() != step.repaired {
 			t.Errorf("%s: %v repairs, want %v (%v)", step.what, now.GetCounter().GetValue(), step.repaired, err)
 		}
 	}
@@ -64,7 +65,14 @@ func TestFailingShards(t *testing.T) {
 		shard string
 		err   error
 		want  float64
-	}{{"a", errors.New("no"), 1}, {"b", nil, 1}, {"b", errors.New("no"), 2}, {"b", errors.New("no"), 2}, {"a", nil, 1}, {"b", nil, 0}} {
+	}{
+		{"a", errors.New("no"), 1},
+		{"b", nil, 1},
+		{"b", errors.New("no"), 2},
+		{"b", errors.New("no"), 2},
+		{"a", nil, 1},
+		{"b", nil, 0},
+	} {
 		if c.countRun(run.shard, time.Millisecond, run.err); c.countFailingShards() != run.want {
 			t.Errorf("after %s, %v: %v fail, want %v", run.shard, run.err, c.countFailingShards(), run.want)
 		}
@@ -91,7 +99,8 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// Misplaced pods are counted while there are some; the figure stays when there are none, so that an alert can tell none from nobody looks.
+// Misplaced pods are counted while there are some; the figure stays when there are none, so that an alert can tell none
+// from nobody looks.
 func TestMisplacedPodsAreCounted(t *testing.T) {
 	c := newControllerMetrics()
 	enforced, reported := labelValues{"Enforce"}, labelValues{"Report"}

@@ -16,7 +16,8 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// egressMemory is what the shard of egress addresses remembers from one run to the next: no two of its runs are at the same time.
+// egressMemory is what the shard of egress addresses remembers from one run to the next: no two of its runs are at the
+// same time.
 type egressMemory struct {
 	lastRebalance time.Time                // when the last address went to a node that holds fewer, or we began
 	placements    map[netip.Addr]string    // the nodes of addresses
@@ -32,7 +33,8 @@ func (s *Reconciler) prepareEgress(ctx context.Context) (*Work, error) {
 		return nil, fmt.Errorf("gather: %w", err)
 	}
 	world.BFDInterval, world.GlobalOptions = s.Config.BFDInterval, s.NB.NBGlobalOptions()
-	world.PortNetworks, world.ChassisGroups, world.PeerPorts = s.NB.OwnPortNetworks(ownership.EgressVpc), s.NB.HAChassisGroups(ownership.EgressVpc), map[string]bool{}
+	world.PortNetworks, world.ChassisGroups, world.PeerPorts = s.NB.OwnPortNetworks(ownership.EgressVpc),
+		s.NB.HAChassisGroups(ownership.EgressVpc), map[string]bool{}
 	for _, r := range world.EgressIPs {
 		for _, a := range kube.ParseAddresses(r.Addresses) {
 			for _, vpc := range r.Vpcs {
@@ -52,13 +54,22 @@ func (s *Reconciler) prepareEgress(ctx context.Context) (*Work, error) {
 	if err := want.Err(); err != nil {
 		return nil, fmt.Errorf("compile: %w", err)
 	}
-	work := &Work{Verdicts: verdicts, statusObjects: inputs.EgressIPObjects(), size: len(want.Rows), unsettled: moving, requeueAfter: again}
+	work := &Work{
+		Verdicts:      verdicts,
+		statusObjects: inputs.EgressIPObjects(),
+		size:          len(want.Rows),
+		unsettled:     moving,
+		requeueAfter:  again,
+	}
 	rows := func() state.Prepared {
-		return state.TryPreparePlan(ctx, s.NB.RowTarget(ownership.EgressVpc), want.Rows, intent.KeepForeignRows, s.guardChassisGroups)
+		return state.TryPreparePlan(ctx, s.NB.RowTarget(ownership.EgressVpc), want.Rows, intent.KeepForeignRows,
+			s.guardChassisGroups)
 	}
 	work.steps, err = collectSteps(
-		ovnStep(state.TryPreparePlan(ctx, s.NB.LeakedRowTarget(ownership.EgressVpc, nil), nil, guardEgressLeftovers(world, want))),
-		kubernetesStep(state.TryPreparePlan(ctx, kube.NewObjects(s.Cluster, ownership.EgressVpc), want.Objects, intent.DeleteAfterUsers, intent.DeleteOnceProcessed(s.Clock()))),
+		ovnStep(state.TryPreparePlan(ctx, s.NB.LeakedRowTarget(ownership.EgressVpc, nil), nil,
+			guardEgressLeftovers(world, want))),
+		kubernetesStep(state.TryPreparePlan(ctx, kube.NewObjects(s.Cluster, ownership.EgressVpc), want.Objects,
+			intent.DeleteAfterUsers, intent.DeleteOnceProcessed(s.Clock()))),
 		reobservedOVNStep(rows),
 	)
 	return work, err
@@ -82,7 +93,8 @@ func (s *Reconciler) probeNodes(w *snapshot.EgressInput) {
 	}
 }
 
-// allowRebalance allows one address to go to a node that holds fewer when the last one was long enough ago, and says when the next may.
+// allowRebalance allows one address to go to a node that holds fewer when the last one was long enough ago, and says
+// when the next may.
 func (s *Reconciler) allowRebalance(w *snapshot.EgressInput) (again time.Duration) {
 	every := s.Config.RebalanceInterval
 	if every == 0 || len(w.EgressIPs) == 0 {
@@ -110,15 +122,19 @@ func (s *Reconciler) recordPlacements(w *snapshot.EgressInput, verdicts []intent
 			places[i.Address] = i.Node
 		}
 	}
-	s.Metrics.recordEgressAddresses(w.Nodes, places, s.egress.placements, func(a netip.Addr) bool { return w.FailedOverTo[ownership.EgressRouterPort(a)] != "" })
+	s.Metrics.recordEgressAddresses(w.Nodes, places, s.egress.placements, func(a netip.Addr) bool {
+		return w.FailedOverTo[ownership.EgressRouterPort(a)] != ""
+	})
 	s.egress.placements = places
 }
 
-// moveSettleTime is how long a port has to be elsewhere than we said before we believe that the engine has moved it: it takes a moment to bring it
-// there. Where we have said so only a short time ago, it takes longer: nodes that have not heard of each other yet, or a node that was cut
-// off and comes back with what it knew before, claim the port until they have heard of the others.
+// moveSettleTime is how long a port has to be elsewhere than we said before we believe that the engine has moved it: it
+// takes a moment to bring it there. Where we have said so only a short time ago, it takes longer: nodes that have not
+// heard of each other yet, or a node that was cut off and comes back with what it knew before, claim the port until
+// they have heard of the others.
 //
-// A node from which the engine has moved a port does not stand by for it until it has not claimed it for some time: it may come and go.
+// A node from which the engine has moved a port does not stand by for it until it has not claimed it for some time: it
+// may come and go.
 const (
 	moveSettleTime     = 250 * time.Millisecond
 	reassignSettleTime = 3 * time.Second
@@ -131,8 +147,8 @@ type portPlacement struct {
 	since            time.Time
 }
 
-// applySouthbound adds what the southbound database says: nodes that the engine does not see are not ready, and ports that it has moved stay where
-// it brought them. It says whether some may still be on their way.
+// applySouthbound adds what the southbound database says: nodes that the engine does not see are not ready, and ports
+// that it has moved stay where it brought them. It says whether some may still be on their way.
 func (s *Reconciler) applySouthbound(w *snapshot.EgressInput) (moving bool) {
 	if chassis := s.SB.ChassisNames(); chassis != nil {
 		for i := range w.Nodes {
@@ -147,8 +163,11 @@ func (s *Reconciler) applySouthbound(w *snapshot.EgressInput) (moving bool) {
 	return moving
 }
 
-// detectMoves says which ports the engine has moved, given who may hold each, and who does. Some may still be on their way.
-func (m *egressMemory) detectMoves(held map[string]snapshot.HAChassisGroup, holders map[string]string, now time.Time) (moved map[string]string, moving bool) {
+// detectMoves says which ports the engine has moved, given who may hold each, and who does. Some may still be on their
+// way.
+func (m *egressMemory) detectMoves(held map[string]snapshot.HAChassisGroup, holders map[string]string,
+	now time.Time,
+) (moved map[string]string, moving bool) {
 	moved = map[string]string{}
 	said, strays, losers := map[string]portPlacement{}, map[string]portPlacement{}, map[string]portPlacement{}
 	for port, h := range held {
@@ -157,7 +176,8 @@ func (m *egressMemory) detectMoves(held map[string]snapshot.HAChassisGroup, hold
 		}
 		first, at := h.Chassis[0], holders[port]
 		said[port] = m.assigned[port].keepSince(portPlacement{assigned: first, since: now})
-		if lost := m.failedOver[port].refreshIfClaimed(at, now); lost.assigned != first && now.Sub(lost.since) < standbyAvoidTime {
+		if lost := m.failedOver[port].refreshIfClaimed(at, now); lost.assigned != first &&
+			now.Sub(lost.since) < standbyAvoidTime {
 			losers[port] = lost
 		}
 		if at == first || !slices.Contains(h.Chassis, at) {
@@ -195,7 +215,9 @@ func (s portPlacement) keepSince(now portPlacement) portPlacement {
 }
 
 // guardChassisGroups is a guard that keeps the holders of an address until no project has an end of a link to it.
-func (s *Reconciler) guardChassisGroups(changes []state.Change[intent.RowKey, intent.Row], observed intent.Rows) []state.Change[intent.RowKey, intent.Row] {
+func (s *Reconciler) guardChassisGroups(changes []state.Change[intent.RowKey, intent.Row],
+	observed intent.Rows,
+) []state.Change[intent.RowKey, intent.Row] {
 	return slices.DeleteFunc(slices.Clone(changes), func(c state.Change[intent.RowKey, intent.Row]) bool {
 		if !c.IsRemoval() {
 			return false
@@ -208,7 +230,8 @@ func (s *Reconciler) guardChassisGroups(changes []state.Change[intent.RowKey, in
 // guardEgressLeftovers is a guard that lets what Kube-OVN leaves behind of the egress router go when its Vpc is gone.
 func guardEgressLeftovers(w *snapshot.EgressInput, want *intent.Intent) state.Guard[intent.RowKey, intent.Row] {
 	_, comes := want.Objects[intent.ObjectKey{Kind: intent.Vpc, Name: ownership.EgressVpc}]
-	return func(changes []state.Change[intent.RowKey, intent.Row], _ intent.Rows) []state.Change[intent.RowKey, intent.Row] {
+	return func(changes []state.Change[intent.RowKey, intent.Row], _ intent.Rows) []state.Change[intent.RowKey,
+		intent.Row] {
 		if comes || w.Engine.Vpc.Exists {
 			return nil
 		}

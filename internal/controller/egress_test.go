@@ -21,7 +21,10 @@ func TestBelieve(t *testing.T) {
 		{"claimed by another at the beginning", constantChassis("a"), changingChassis(20, "b", "a"), -1},
 		{"and held by it for long", constantChassis("a"), constantChassis("b"), 30},
 		{"or by one that may not", constantChassis("a"), constantChassis("c"), -1},
-		{"whose node was cut off and claims it for good when it is back", changingChassis(63, "a", "b"), changingChassis(60, "a", "b", "a"), 70 + 30},
+		{
+			"whose node was cut off and claims it for good when it is back", changingChassis(63, "a", "b"),
+			changingChassis(60, "a", "b", "a"), 70 + 30,
+		},
 		{"or for a moment", changingChassis(63, "a", "b"), changingChassis(60, "a", "b", "a", "b"), -1},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -29,7 +32,8 @@ func TestBelieve(t *testing.T) {
 			begin, first := time.Unix(1000, 0), -1
 			for tenth := range 110 {
 				held := map[string]snapshot.HAChassisGroup{"port": {Chassis: []string{c.said(tenth), "a", "b"}}}
-				moved, _ := m.detectMoves(held, map[string]string{"port": c.at(tenth)}, begin.Add(time.Duration(tenth)*100*time.Millisecond))
+				moved, _ := m.detectMoves(held, map[string]string{"port": c.at(tenth)},
+					begin.Add(time.Duration(tenth)*100*time.Millisecond))
 				if moved["port"] != "" && first < 0 {
 					first = tenth
 				}

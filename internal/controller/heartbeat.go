@@ -24,8 +24,8 @@ const (
 	renewInterval = 2 * time.Second
 )
 
-// heartbeat renews the controller's lease where nobody elects a leader, so that whoever looks at the cluster sees in either case whether the
-// controller runs. It decides nothing: a lease of somebody else is taken over.
+// heartbeat renews the controller's lease where nobody elects a leader, so that whoever looks at the cluster sees in
+// either case whether the controller runs. It decides nothing: a lease of somebody else is taken over.
 type heartbeat struct {
 	leases coordination.LeaseInterface
 	holder string
@@ -41,7 +41,11 @@ func newHeartbeat(config *rest.Config, namespace string, logger *slog.Logger) (*
 	if err != nil {
 		return nil, fmt.Errorf("find the name of this host: %w", err)
 	}
-	return &heartbeat{leases: api.CoordinationV1().Leases(namespace), holder: fmt.Sprintf("%s_%d", host, os.Getpid()), log: logger}, nil
+	return &heartbeat{
+		leases: api.CoordinationV1().Leases(namespace),
+		holder: fmt.Sprintf("%s_%d", host, os.Getpid()),
+		log:    logger,
+	}, nil
 }
 
 // Start renews the lease until the context ends, and gives it up then.
@@ -70,7 +74,8 @@ func (h *heartbeat) renewLease(ctx context.Context, holder string) error {
 	spec := coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &lasts, RenewTime: &now}
 	lease, err := h.leases.Get(ctx, leaseName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		_, err = h.leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: leaseName}, Spec: spec}, metav1.CreateOptions{})
+		_, err = h.leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: leaseName}, Spec: spec},
+			metav1.CreateOptions{})
 		return err
 	}
 	if err != nil {

@@ -27,7 +27,8 @@ func TestHeartbeat(t *testing.T) {
 		if err := h.Start(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if lease, err = leases.Get(t.Context(), leaseName, metav1.GetOptions{}); err != nil || *lease.Spec.HolderIdentity != "" {
+		if lease, err = leases.Get(t.Context(), leaseName, metav1.GetOptions{}); err != nil ||
+			*lease.Spec.HolderIdentity != "" {
 			t.Fatalf("after the end the lease is %+v: %v", lease, err)
 		}
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/sallyport/sallyport/internal/ovn"
 )
 
-// OpenReadOnly reads a cluster and its northbound database without writing to them: for a plan. It ends with the context.
+// OpenReadOnly reads a cluster and its northbound database without writing to them: for a plan. It ends with the
+// context.
 func OpenReadOnly(ctx context.Context, c Config, logger *slog.Logger) (*Reconciler, error) {
 	api, err := client.New(c.Kubernetes, client.Options{Scheme: kube.Scheme()})
 	if err != nil {

@@ -14,28 +14,61 @@ type Metric struct{ Name, Kind, Labels, Help string }
 var Metrics = []Metric{
 	{"sallyport_info", "gauge", "version", "1, with the version of the controller."},
 	{"sallyport_leading", "gauge", "", "1 while this replica runs shards, 0 while it waits for the lead. Only the one that leads counts shards and objects."},
-	{"sallyport_objects", "gauge", "kind, condition, status, reason", "API objects that have a condition, by its status and reason."},
+	{
+		"sallyport_objects", "gauge", "kind, condition, status, reason",
+		"API objects that have a condition, by its status and reason.",
+	},
 	{
 		"sallyport_misplaced_pods", "gauge", "isolation",
 		"Pods on networks where they do not belong. With Enforce their packets are dropped, with Report they are not.",
 	},
-	{"sallyport_pool_addresses", "gauge", "network, subnet, state", "Addresses of external networks, free or used, as Kube-OVN counts them."},
-	{"sallyport_repairs_total", "counter", "target", "What was put right and nobody had asked to change, in Kubernetes or in OVN, since it began."},
+	{
+		"sallyport_pool_addresses", "gauge", "network, subnet, state",
+		"Addresses of external networks, free or used, as Kube-OVN counts them.",
+	},
+	{
+		"sallyport_repairs_total", "counter", "target",
+		"What was put right and nobody had asked to change, in Kubernetes or in OVN, since it began.",
+	},
 	{"sallyport_shard_runs_total", "counter", "result", "Runs of a project's shard, by result: ok or failed."},
 	{"sallyport_shard_run_seconds", "histogram", "", "How long a run of a shard takes."},
-	{"sallyport_shard_asks_total", "counter", "by", "Events that asked for a run, by the kind of object, OVN, OVN southbound or Reach (nodes that are asked)."},
+	{
+		"sallyport_shard_asks_total", "counter", "by",
+		"Events that asked for a run, by the kind of object, OVN, OVN southbound or Reach (nodes that are asked).",
+	},
 	{"sallyport_shards_waiting", "gauge", "", "Shards that are asked for and not yet run."},
 	{"sallyport_shards_failing", "gauge", "", "Shards whose last run failed. They are tried again."},
 	{"sallyport_kubernetes_writes_total", "counter", "verb, kind", "Writes to the Kubernetes API."},
-	{"sallyport_northbound_transactions_total", "counter", "", "Transactions that wrote to the OVN northbound database."},
+	{
+		"sallyport_northbound_transactions_total", "counter", "",
+		"Transactions that wrote to the OVN northbound database.",
+	},
 	{"sallyport_northbound_connected", "gauge", "", "1 while the OVN northbound database is connected."},
-	{"sallyport_southbound_connected", "gauge", "", "1 while the OVN southbound database can be read; left out where none is configured."},
-	{"sallyport_certificate_expires_seconds", "gauge", "file", "When a certificate of the controller ends (OVN databases, agents), in seconds since 1970."},
-	{"sallyport_agent_certificate_expires_seconds", "gauge", "node", "When the certificate that the node's agent showed ends, in seconds since 1970."},
+	{
+		"sallyport_southbound_connected", "gauge", "",
+		"1 while the OVN southbound database can be read; left out where none is configured.",
+	},
+	{
+		"sallyport_certificate_expires_seconds", "gauge", "file",
+		"When a certificate of the controller ends (OVN databases, agents), in seconds since 1970.",
+	},
+	{
+		"sallyport_agent_certificate_expires_seconds", "gauge", "node",
+		"When the certificate that the node's agent showed ends, in seconds since 1970.",
+	},
 	{"sallyport_egress_addresses", "gauge", "node", "Egress addresses that a node holds."},
-	{"sallyport_egress_moves_total", "counter", "by", "Egress addresses that went to another node, by who decided it: OVN, or the controller."},
-	{"sallyport_node_networks", "gauge", "state", "External networks of nodes, one for each node: works, fails, or waits for the agent there."},
-	{"sallyport_node_repairs_total", "counter", "node", "What the agent of a node put back that somebody else there had taken away, as its NodePath says."},
+	{
+		"sallyport_egress_moves_total", "counter", "by",
+		"Egress addresses that went to another node, by who decided it: OVN, or the controller.",
+	},
+	{
+		"sallyport_node_networks", "gauge", "state",
+		"External networks of nodes, one for each node: works, fails, or waits for the agent there.",
+	},
+	{
+		"sallyport_node_repairs_total", "counter", "node",
+		"What the agent of a node put back that somebody else there had taken away, as its NodePath says.",
+	},
 }
 
 func findMetric(name string) Metric {
@@ -63,7 +96,8 @@ func newCounterVec(name string) *prometheus.CounterVec {
 // labelValues is the values of a metric's labels, in their order.
 type labelValues [4]string
 
-// seriesCollector is a metric that is worked out when somebody asks for it, all of it at once: what is not there any more is not served any more.
+// seriesCollector is a metric that is worked out when somebody asks for it, all of it at once: what is not there any
+// more is not served any more.
 type seriesCollector struct {
 	desc       *prometheus.Desc
 	valueType  prometheus.ValueType
@@ -77,7 +111,12 @@ func newSeriesCollector(name string, read func() map[labelValues]float64) series
 	if m.Kind == "counter" {
 		kind = prometheus.CounterValue
 	}
-	return seriesCollector{desc: prometheus.NewDesc(m.Name, m.Help, m.labelNames(), nil), valueType: kind, labelCount: len(m.labelNames()), read: read}
+	return seriesCollector{
+		desc:       prometheus.NewDesc(m.Name, m.Help, m.labelNames(), nil),
+		valueType:  kind,
+		labelCount: len(m.labelNames()),
+		read:       read,
+	}
 }
 
 // newScalarCollector is a metric without labels.

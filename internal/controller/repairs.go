@@ -9,14 +9,17 @@ import (
 	"github.com/sallyport/sallyport/internal/intent"
 )
 
-// outputKinds are what is written to and decides about nothing: an event of these does not say that something else is wanted.
+// outputKinds are what is written to and decides about nothing: an event of these does not say that something else is
+// wanted.
 var outputKinds = []string{
-	sourceOVN, string(intent.Vpc), string(intent.NetworkAttachment), string(intent.OvnEip), string(intent.OvnFip), string(intent.OvnSnatRule),
+	sourceOVN, string(intent.Vpc), string(intent.NetworkAttachment), string(intent.OvnEip), string(intent.OvnFip),
+	string(intent.OvnSnatRule),
 	string(intent.NodePath),
 }
 
-// repairCounter counts what is put right. A change is a repair when nothing was left to do in its shard, and nothing else was wanted since. So
-// what was wrong before the controller began is none, and what goes wrong while somebody changes their mind may be missed.
+// repairCounter counts what is put right. A change is a repair when nothing was left to do in its shard, and nothing
+// else was wanted since. So what was wrong before the controller began is none, and what goes wrong while somebody
+// changes their mind may be missed.
 type repairCounter struct {
 	total *prometheus.CounterVec
 
@@ -26,7 +29,11 @@ type repairCounter struct {
 }
 
 func newRepairCounter() *repairCounter {
-	r := &repairCounter{total: newCounterVec("sallyport_repairs_total"), inputChanged: map[string]bool{}, settled: map[string]bool{}}
+	r := &repairCounter{
+		total:        newCounterVec("sallyport_repairs_total"),
+		inputChanged: map[string]bool{},
+		settled:      map[string]bool{},
+	}
 	for _, system := range []string{systemKubernetes, systemOVN} {
 		r.total.WithLabelValues(system)
 	}

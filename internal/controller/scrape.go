@@ -20,8 +20,9 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// How long the cluster's word on a token is good, how many are remembered, and how often the cluster is asked about tokens that it never
-// said yes to: whoever reaches the port may send any, and each would be two requests to the API server.
+// How long the cluster's word on a token is good, how many are remembered, and how often the cluster is asked about
+// tokens that it never said yes to: whoever reaches the port may send any, and each would be two requests to the API
+// server.
 const (
 	allowedTTL        = time.Minute
 	deniedTTL         = 10 * time.Second
@@ -40,7 +41,8 @@ func (c Config) metricsOptions() metricsserver.Options {
 	}
 	out.SecureServing, out.CertDir, out.FilterProvider = true, c.MetricsCertDir, newMetricsFilter
 	out.TLSOpts = []func(*tls.Config){func(t *tls.Config) {
-		t.MinVersion, t.NextProtos = tls.VersionTLS12, []string{"http/1.1"} // streams of HTTP/2 are cheap to open and dear to serve
+		// streams of HTTP/2 are cheap to open and dear to serve
+		t.MinVersion, t.NextProtos = tls.VersionTLS12, []string{"http/1.1"}
 	}}
 	return out
 }
@@ -67,8 +69,11 @@ func newMetricsFilter(config *rest.Config, client *http.Client) (metricsserver.F
 		return nil, fmt.Errorf("connect to Kubernetes: %w", err)
 	}
 	s := &metricsAuthorizer{
-		reviewToken: func(ctx context.Context, token, path string) (bool, error) { return reviewToken(ctx, api, token, path) },
-		clock:       time.Now, unknownLimiter: flowcontrol.NewTokenBucketRateLimiter(unknownTokenRate, unknownTokenBurst), decisions: map[[sha256.Size]byte]tokenDecision{},
+		reviewToken: func(ctx context.Context, token, path string) (bool, error) {
+			return reviewToken(ctx, api, token, path)
+		},
+		clock: time.Now, unknownLimiter: flowcontrol.NewTokenBucketRateLimiter(unknownTokenRate,
+			unknownTokenBurst), decisions: map[[sha256.Size]byte]tokenDecision{},
 	}
 	return func(_ logr.Logger, handler http.Handler) (http.Handler, error) { return s.wrapHandler(handler), nil }, nil
 }
@@ -94,7 +99,8 @@ func (s *metricsAuthorizer) wrapHandler(handler http.Handler) http.Handler {
 	})
 }
 
-// isAllowed says whether the cluster lets whoever has a token get a path. Who was let in before does not wait for strangers.
+// isAllowed says whether the cluster lets whoever has a token get a path. Who was let in before does not wait for
+// strangers.
 func (s *metricsAuthorizer) isAllowed(ctx context.Context, token, path string) (bool, error) {
 	key := sha256.Sum256([]byte(path + "\x00" + token))
 	s.mu.Lock()

@@ -28,7 +28,9 @@ func newTestAuthorizer(asked *int, now *time.Time) *metricsAuthorizer {
 			}
 			return token == "prometheus", nil
 		},
-		clock: func() time.Time { return *now }, unknownLimiter: flowcontrol.NewFakeAlwaysRateLimiter(), decisions: map[[sha256.Size]byte]tokenDecision{},
+		clock: func() time.Time {
+			return *now
+		}, unknownLimiter: flowcontrol.NewFakeAlwaysRateLimiter(), decisions: map[[sha256.Size]byte]tokenDecision{},
 	}
 }
 
@@ -48,8 +50,9 @@ func TestWhoReadsMetrics(t *testing.T) {
 	asked, now := 0, time.Now()
 	s := newTestAuthorizer(&asked, &now)
 	for authorization, want := range map[string]int{
-		"Bearer prometheus": http.StatusOK, "": http.StatusUnauthorized, "Bearer ": http.StatusUnauthorized, "Basic prometheus": http.StatusUnauthorized,
-		"Bearer somebody": http.StatusForbidden, "Bearer broken": http.StatusServiceUnavailable,
+		"Bearer prometheus": http.StatusOK, "": http.StatusUnauthorized, "Bearer ": http.StatusUnauthorized,
+		"Basic prometheus": http.StatusUnauthorized,
+		"Bearer somebody":  http.StatusForbidden, "Bearer broken": http.StatusServiceUnavailable,
 		"Bearer " + string(make([]byte, maxTokenLength+1)): http.StatusUnauthorized,
 	} {
 		if got := getMetrics(s, authorization); got != want {
@@ -106,7 +109,10 @@ func TestReview(t *testing.T) {
 	api := fake.NewClientset()
 	api.PrependReactor("create", "tokenreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		r := a.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview)
-		r.Status = authenticationv1.TokenReviewStatus{Authenticated: r.Spec.Token != "forged", User: authenticationv1.UserInfo{Username: r.Spec.Token}}
+		r.Status = authenticationv1.TokenReviewStatus{
+			Authenticated: r.Spec.Token != "forged",
+			User:          authenticationv1.UserInfo{Username: r.Spec.Token},
+		}
 		return true, r, nil
 	})
 	api.PrependReactor("create", "subjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -118,7 +124,12 @@ func TestReview(t *testing.T) {
 	for _, c := range []struct {
 		token, path string
 		want        bool
-	}{{"prometheus", "/metrics", true}, {"prometheus", "/debug", false}, {"tenant", "/metrics", false}, {"forged", "/metrics", false}} {
+	}{
+		{"prometheus", "/metrics", true},
+		{"prometheus", "/debug", false},
+		{"tenant", "/metrics", false},
+		{"forged", "/metrics", false},
+	} {
 		if got, err := reviewToken(t.Context(), api, c.token, c.path); err != nil || got != c.want {
 			t.Errorf("%v: %t, %v", c, got, err)
 		}

@@ -22,8 +22,8 @@ import (
 	"github.com/sallyport/sallyport/internal/status"
 )
 
-// policyGracePeriod is how long Kube-OVN may take to write a router policy that we asked for, before we write it ourselves: while it is
-// at it, both would.
+// policyGracePeriod is how long Kube-OVN may take to write a router policy that we asked for, before we write it
+// ourselves: while it is at it, both would.
 const policyGracePeriod = 2 * time.Second
 
 // recheckInterval is when a shard that waits for something is looked at again, for what no event tells.
@@ -76,7 +76,8 @@ func (s *Reconciler) PrepareShard(ctx context.Context, shard string) (*Work, err
 		return nil, fmt.Errorf("gather: %w", err)
 	}
 	world := inputs.BuildSnapshot(s.Config, s.NB.RouterPortNames(shard), s.Clock())
-	world.Engine.Leftovers, world.Engine.ReturnPorts, world.Engine.MissingCapabilities = s.NB.LeftoverRows(shard), s.NB.ReturnPortAddresses(shard), s.NB.MissingCapabilities()
+	world.Engine.Leftovers, world.Engine.ReturnPorts, world.Engine.MissingCapabilities = s.NB.LeftoverRows(shard),
+		s.NB.ReturnPortAddresses(shard), s.NB.MissingCapabilities()
 	world.Engine.VIPOwners, world.Engine.PortNetworks = s.NB.ServicesByVIP(shard), s.NB.ForeignPortNetworks(shard)
 	s.observeManagementVpc(world)
 	s.observeEgressLinks(world)
@@ -84,9 +85,16 @@ func (s *Reconciler) PrepareShard(ctx context.Context, shard string) (*Work, err
 	if err := want.Err(); err != nil {
 		return nil, fmt.Errorf("compile: %w", err)
 	}
-	work := &Work{Verdicts: verdicts, statusObjects: inputs.StatusObjects(), notes: want.Notes, noteSubjects: inputs.EgressIPObjects(), size: estimateShardSize(world, want)}
+	work := &Work{
+		Verdicts:      verdicts,
+		statusObjects: inputs.StatusObjects(),
+		notes:         want.Notes,
+		noteSubjects:  inputs.EgressIPObjects(),
+		size:          estimateShardSize(world, want),
+	}
 	rows := func() state.Prepared {
-		return state.TryPreparePlan(ctx, s.NB.RowTarget(shard), want.Rows, intent.KeepForeignRows, guardRouterPolicies(world))
+		return state.TryPreparePlan(ctx, s.NB.RowTarget(shard), want.Rows, intent.KeepForeignRows,
+			guardRouterPolicies(world))
 	}
 	finalizers, err := kube.NewFinalizers(s.Cluster, work.statusObjects)
 	if err != nil {
@@ -95,12 +103,15 @@ func (s *Reconciler) PrepareShard(ctx context.Context, shard string) (*Work, err
 	// What is made first goes last: an object can't go before its finalizer, and a policy goes before what it leads to.
 	work.steps, err = collectSteps(
 		kubernetesStep(state.TryPreparePlan(ctx, finalizers, want.Finalizers)),
-		ovnStep(state.TryPreparePlan(ctx, s.NB.LeakedRowTarget(shard, externalSubnetNames(world)), nil, guardVpcLeftovers(world, want))),
+		ovnStep(state.TryPreparePlan(ctx, s.NB.LeakedRowTarget(shard, externalSubnetNames(world)), nil,
+			guardVpcLeftovers(world, want))),
 		kubernetesStep(state.TryPreparePlan(ctx, kube.NewObjects(s.Cluster, shard), want.Objects,
 			intent.DeleteAfterUsers, intent.DeleteOnceProcessed(world.Now), guardVpcRemoval(world))),
 		reobservedOVNStep(rows),
-		kubernetesStep(state.TryPreparePlan(ctx, kube.NewVpcEntries(s.Cluster, shard, inputs.AttachedSubnets()), want.VpcEntries, guardVpcEntries(world, want))),
-		kubernetesStep(state.TryPreparePlan(ctx, kube.NewIdleServices(s.Cluster, work.statusObjects), want.KeptServices)),
+		kubernetesStep(state.TryPreparePlan(ctx, kube.NewVpcEntries(s.Cluster, shard, inputs.AttachedSubnets()),
+			want.VpcEntries, guardVpcEntries(world, want))),
+		kubernetesStep(state.TryPreparePlan(ctx, kube.NewIdleServices(s.Cluster, work.statusObjects),
+			want.KeptServices)),
 	)
 	return work, err
 }
@@ -112,7 +123,9 @@ func (s *Reconciler) observeManagementVpc(w *snapshot.VpcInput) {
 		return
 	}
 	m.CurrentChassis = s.NB.GatewayChassisNames(w.Shard)
-	m.HasForeignSNAT = slices.ContainsFunc(m.Prefixes, func(p netip.Prefix) bool { return s.NB.HasForeignSNAT(w.Shard, p) })
+	m.HasForeignSNAT = slices.ContainsFunc(m.Prefixes, func(p netip.Prefix) bool {
+		return s.NB.HasForeignSNAT(w.Shard, p)
+	})
 	m.ConnectedByKubeOVN = map[string]bool{}
 	for _, x := range w.ExternalSubnets {
 		m.ConnectedByKubeOVN[x.Subnet] = s.NB.HasForeignPort(w.Shard, w.Shard+"-"+x.Subnet)
@@ -122,7 +135,8 @@ func (s *Reconciler) observeManagementVpc(w *snapshot.VpcInput) {
 // guardRouterPolicies is a guard that leaves router policies to Kube-OVN while it may still be writing them.
 func guardRouterPolicies(w *snapshot.VpcInput) state.Guard[intent.RowKey, intent.Row] {
 	done := w.Now.Sub(w.Engine.Vpc.LastEditedAt) > policyGracePeriod
-	return func(changes []state.Change[intent.RowKey, intent.Row], _ intent.Rows) []state.Change[intent.RowKey, intent.Row] {
+	return func(changes []state.Change[intent.RowKey, intent.Row], _ intent.Rows) []state.Change[intent.RowKey,
+		intent.Row] {
 		var out []state.Change[intent.RowKey, intent.Row]
 		for _, c := range changes {
 			policy, isPolicy := intent.LogicalRouterPolicy{}, false
@@ -137,12 +151,15 @@ func guardRouterPolicies(w *snapshot.VpcInput) state.Guard[intent.RowKey, intent
 	}
 }
 
-// guardVpcEntries is a guard that leaves the elements of a Vpc which is about to go: they go with it, and until then SNAT and
-// addresses hang on them.
+// guardVpcEntries is a guard that leaves the elements of a Vpc which is about to go: they go with it, and until then
+// SNAT and addresses hang on them.
 func guardVpcEntries(w *snapshot.VpcInput, want *intent.Intent) state.Guard[intent.VpcEntryKey, intent.VpcEntry] {
-	return func(changes []state.Change[intent.VpcEntryKey, intent.VpcEntry], observed intent.VpcEntries) []state.Change[intent.VpcEntryKey, intent.VpcEntry] {
+	return func(changes []state.Change[intent.VpcEntryKey, intent.VpcEntry],
+		observed intent.VpcEntries,
+	) []state.Change[intent.VpcEntryKey, intent.VpcEntry] {
 		for key := range observed {
-			if _, stays := want.Objects[intent.ObjectKey{Kind: intent.Vpc, Name: key.Vpc}]; !stays && w.Management == nil {
+			if _, stays := want.Objects[intent.ObjectKey{Kind: intent.Vpc, Name: key.Vpc}]; !stays &&
+				w.Management == nil {
 				return state.SkipRemovals(changes, observed)
 			}
 		}
@@ -176,7 +193,8 @@ func (s *Reconciler) ReconcileShard(ctx context.Context, shard string) (runner.R
 	if err := work.reobserveRows(); err != nil {
 		return runner.Result{}, err
 	}
-	reported, err := s.writeStatuses(ctx, shard, work.statusObjects, work.Verdicts, status.NewOutcome(work.Plans(), failures))
+	reported, err := s.writeStatuses(ctx, shard, work.statusObjects, work.Verdicts,
+		status.NewOutcome(work.Plans(), failures))
 	if err != nil {
 		return runner.Result{}, err
 	}
@@ -237,9 +255,11 @@ func (s *Reconciler) prepareNodes(ctx context.Context) (*Work, error) {
 		return nil, fmt.Errorf("compile: %w", err)
 	}
 	work := &Work{
-		Verdicts: verdicts, statusObjects: inputs.StatusObjects(), notes: want.Notes, noteSubjects: inputs.StatusObjects(), size: len(want.Objects),
+		Verdicts: verdicts, statusObjects: inputs.StatusObjects(), notes: want.Notes,
+		noteSubjects: inputs.StatusObjects(), size: len(want.Objects),
 	}
-	work.steps, err = collectSteps(kubernetesStep(state.TryPreparePlan(ctx, kube.NewObjects(s.Cluster, ownership.NodesShard), want.Objects)))
+	work.steps, err = collectSteps(kubernetesStep(state.TryPreparePlan(ctx,
+		kube.NewObjects(s.Cluster, ownership.NodesShard), want.Objects)))
 	return work, err
 }
 
@@ -252,7 +272,8 @@ func (s *Reconciler) reconcileNetworks(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("gather networks: %w", err)
 	}
-	networks.DefaultReturnPath, networks.MissingCapabilities, networks.ClusterPrefixes = s.Config.DefaultReturnPath, s.NB.MissingCapabilities(), s.Config.ClusterPrefixes
+	networks.DefaultReturnPath, networks.MissingCapabilities, networks.ClusterPrefixes = s.Config.DefaultReturnPath,
+		s.NB.MissingCapabilities(), s.Config.ClusterPrefixes
 	failures, err := s.writeStatuses(ctx, kube.NetworksShard, judged, compile.Networks(networks), status.Outcome{})
 	if err != nil || len(failures) == 0 {
 		return err
@@ -261,7 +282,9 @@ func (s *Reconciler) reconcileNetworks(ctx context.Context) error {
 }
 
 // writeStatuses writes the status of objects.
-func (s *Reconciler) writeStatuses(ctx context.Context, shard string, judged []client.Object, verdicts []intent.Verdict, outcome status.Outcome) ([]state.Failure, error) {
+func (s *Reconciler) writeStatuses(ctx context.Context, shard string, judged []client.Object, verdicts []intent.Verdict,
+	outcome status.Outcome,
+) ([]state.Failure, error) {
 	s.Metrics.recordConditions(shard, status.CountConditions(verdicts, outcome))
 	s.Metrics.recordMisplacedPods(shard, verdicts, s.Config.Isolation)
 	statuses, err := kube.NewStatuses(s.Cluster, judged, s.Clock, s.Record)

@@ -11,8 +11,9 @@ const (
 // step is a plan of a shard's work, with what has to be known of it: nothing is told from its place among the others.
 type step struct {
 	state.Plan
-	system       string
-	prepareAgain func() state.Prepared // prepares the plan anew; nil: it is not looked at again after it was carried out
+	system string
+	// prepares the plan anew; nil: it is not looked at again after it was carried out
+	prepareAgain func() state.Prepared
 }
 
 // preparedStep is a step, or why there is none.
@@ -59,8 +60,8 @@ func (w *Work) Plans() []state.Plan {
 	return out
 }
 
-// reobserveRows looks at the rows again when some were written. Our copy of the database has them by then, so a row that was only put right
-// is in force: nobody has to be told that it was not for some milliseconds.
+// reobserveRows looks at the rows again when some were written. Our copy of the database has them by then, so a row
+// that was only put right is in force: nobody has to be told that it was not for some milliseconds.
 func (w *Work) reobserveRows() error {
 	for i := range w.steps {
 		s := &w.steps[i]

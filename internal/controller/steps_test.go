@@ -22,7 +22,8 @@ func planWithRows(t *testing.T, rows int) state.Prepared {
 	return state.TryPreparePlan(t.Context(), state.EmptyTarget[intent.RowKey, intent.Row]("rows"), want)
 }
 
-// Wherever a step stands, what it puts right is counted for the system that it writes to, and only rows are looked at again.
+// Wherever a step stands, what it puts right is counted for the system that it writes to, and only rows are looked at
+// again.
 func TestStepsAreKnownByThemselves(t *testing.T) {
 	remains, objects := ovnStep(planWithRows(t, 4)), kubernetesStep(planWithRows(t, 8))
 	rows := func() preparedStep {
@@ -46,7 +47,8 @@ func TestStepsAreKnownByThemselves(t *testing.T) {
 		repairs.countRepairs(work)
 		for system, want := range map[string]float64{systemOVN: c.ovn, systemKubernetes: c.kubernetes} {
 			var now dto.Metric
-			if err := repairs.total.WithLabelValues(system).Write(&now); err != nil || now.GetCounter().GetValue() != want {
+			if err := repairs.total.WithLabelValues(system).Write(&now); err != nil ||
+				now.GetCounter().GetValue() != want {
 				t.Errorf("%s: %v repairs in %s, want %v (%v)", name, now.GetCounter().GetValue(), system, want, err)
 			}
 		}
@@ -65,7 +67,8 @@ func TestStepsAreKnownByThemselves(t *testing.T) {
 
 func TestStepThatFails(t *testing.T) {
 	no := errors.New("no")
-	if _, err := collectSteps(ovnStep(planWithRows(t, 1)), kubernetesStep(state.Prepared{Err: no})); !errors.Is(err, no) {
+	if _, err := collectSteps(ovnStep(planWithRows(t, 1)), kubernetesStep(state.Prepared{Err: no})); !errors.Is(err,
+		no) {
 		t.Errorf("a step that could not be prepared: %v", err)
 	}
 	first := true

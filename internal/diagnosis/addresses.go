@@ -65,19 +65,27 @@ func (p *checker) collectAddressClaims() map[netip.Addr][]addressClaim {
 func routerAddressClaims(r *logical.Router) (out []addressClaim) {
 	for _, port := range r.Ports {
 		for _, n := range port.Networks {
-			out = append(out, addressClaim{address: n.Addr(), router: r, description: "port " + port.Name, owner: port.IDs.Owner(), localARPOnly: true})
+			out = append(out, addressClaim{
+				address:      n.Addr(),
+				router:       r,
+				description:  "port " + port.Name,
+				owner:        port.IDs.Owner(),
+				localARPOnly: true,
+			})
 		}
 	}
 	for _, n := range r.NATs {
 		out = append(out, addressClaim{
-			address: n.External, router: r, description: fmt.Sprintf("the %s of %s", n.Type, n.Logical), owner: n.IDs.Owner(), allPorts: n.Type != "snat",
+			address: n.External, router: r, description: fmt.Sprintf("the %s of %s", n.Type, n.Logical),
+			owner: n.IDs.Owner(), allPorts: n.Type != "snat",
 			mac: n.ExternalMAC,
 		})
 	}
 	for _, b := range r.Balancers {
 		for _, v := range b.VIPs {
 			out = append(out, addressClaim{
-				address: v.Address.Addr(), router: r, description: "load balancer " + b.Name, owner: b.IDs.Owner(), port: v.Address,
+				address: v.Address.Addr(), router: r, description: "load balancer " + b.Name, owner: b.IDs.Owner(),
+				port:     v.Address,
 				protocol: cmp.Or(b.Protocol, "tcp"),
 			})
 		}
@@ -103,14 +111,16 @@ func (p *checker) checkAddressClashes() {
 	}
 	for _, e := range p.Cluster.EIps {
 		if s := p.Cluster.ExternalSubnetAt(e.Address); s != nil && slices.Contains(s.Gateways, e.Address) {
-			p.report(AddressClash, uniqueRefs(append([]state.Ref{e.Ref}, p.externalSubnetRefs(s)...)...), "%s has %s, which is the gateway of network %s", e.Ref,
+			p.report(AddressClash, uniqueRefs(append([]state.Ref{e.Ref}, p.externalSubnetRefs(s)...)...),
+				"%s has %s, which is the gateway of network %s", e.Ref,
 				e.Address, s.Network)
 		}
 	}
 	p.checkNodeAddressClashes(claims)
 }
 
-// claimsCollide says whether two things can't have one address: on two routers never, on one when both take the same port.
+// claimsCollide says whether two things can't have one address: on two routers never, on one when both take the same
+// port.
 func claimsCollide(a, b addressClaim) bool {
 	switch {
 	case a.router != b.router:
@@ -124,8 +134,10 @@ func claimsCollide(a, b addressClaim) bool {
 }
 
 func (p *checker) reportAddressClash(address netip.Addr, a, b addressClaim) {
-	about := slices.Concat(p.objectsWithAddress(address), []state.Ref{a.owner, b.owner}, p.projectsOfShard(a.router.Name), p.projectsOfShard(b.router.Name))
-	p.report(AddressClash, uniqueRefs(about...), "%s is had by %s on router %s and by %s on router %s", address, a.description, a.router.Name, b.description, b.router.Name)
+	about := slices.Concat(p.objectsWithAddress(address), []state.Ref{a.owner, b.owner},
+		p.projectsOfShard(a.router.Name), p.projectsOfShard(b.router.Name))
+	p.report(AddressClash, uniqueRefs(about...), "%s is had by %s on router %s and by %s on router %s", address,
+		a.description, a.router.Name, b.description, b.router.Name)
 }
 
 // checkNodeAddressClashes finds external addresses that a node has as well.
@@ -134,7 +146,8 @@ func (p *checker) checkNodeAddressClashes(claims map[netip.Addr][]addressClaim) 
 		for _, a := range n.Addresses {
 			if len(claims[a]) > 0 {
 				c := claims[a][0]
-				p.report(AddressClash, uniqueRefs(append(p.objectsWithAddress(a), n.Ref, c.owner)...), "%s is had by node %s and by %s on router %s", a, n.Name,
+				p.report(AddressClash, uniqueRefs(append(p.objectsWithAddress(a), n.Ref, c.owner)...),
+					"%s is had by node %s and by %s on router %s", a, n.Name,
 					c.description, c.router.Name)
 			}
 		}
@@ -152,51 +165,60 @@ func (p *checker) checkPrefixOverlaps() {
 	for i := range p.Cluster.Subnets {
 		for k := i + 1; k < len(p.Cluster.Subnets); k++ {
 			a, b := &p.Cluster.Subnets[i], &p.Cluster.Subnets[k]
-			together := a.Vpc == b.Vpc && a.Vpc != "" && a.Network == "" && b.Network == "" || a.Network != "" && b.Network != ""
+			together := a.Vpc == b.Vpc && a.Vpc != "" && a.Network == "" && b.Network == "" || a.Network != "" &&
+				b.Network != ""
 			if together && prefixesOverlap(a.Prefixes, b.Prefixes) {
-				p.report(Overlap, uniqueRefs(append(p.externalSubnetRefs(a), p.externalSubnetRefs(b)...)...), "Subnets %s (%s) and %s (%s) overlap", a.Name, joinPrefixes(a.Prefixes),
+				p.report(Overlap, uniqueRefs(append(p.externalSubnetRefs(a), p.externalSubnetRefs(b)...)...),
+					"Subnets %s (%s) and %s (%s) overlap", a.Name, joinPrefixes(a.Prefixes),
 					b.Name, joinPrefixes(b.Prefixes))
 			}
 		}
 	}
 }
 
-// checkProjectPrefix finds what a prefix of a project overlaps with: its pods do not reach hosts there. On networks that it uses, nobody there
-// reaches them either.
+// checkProjectPrefix finds what a prefix of a project overlaps with: its pods do not reach hosts there. On networks
+// that it uses, nobody there reaches them either.
 func (p *checker) checkProjectPrefix(x *survey.Project, prefix netip.Prefix) {
 	mine := []netip.Prefix{prefix}
 	for _, s := range p.externalSubnets() {
 		if !prefixesOverlap(mine, s.Prefixes) {
 			continue
 		}
-		f := p.report(Overlap, uniqueRefs(append([]state.Ref{x.Ref, survey.RouterRef(x.Shard)}, p.externalSubnetRefs(s)...)...),
-			"prefix %s of %s overlaps with %s of external network %s", prefix, x.Ref, joinPrefixes(s.Prefixes), s.Network)
+		f := p.report(Overlap, uniqueRefs(append([]state.Ref{x.Ref, survey.RouterRef(x.Shard)},
+			p.externalSubnetRefs(s)...)...),
+			"prefix %s of %s overlaps with %s of external network %s", prefix, x.Ref, joinPrefixes(s.Prefixes),
+			s.Network)
 		if !p.isVPCAttached(x.Shard, s.Name) {
 			f.Severity = Warning
 		}
 	}
 	for _, s := range p.Cluster.Subnets {
 		if s.Vpc == kubeovn.ManagementVpc && s.Network == "" && prefixesOverlap(mine, s.Prefixes) {
-			p.report(Overlap, []state.Ref{x.Ref, survey.RouterRef(x.Shard), s.Ref}, "prefix %s of %s overlaps with %s of Subnet %s of Kube-OVN's own VPC",
+			p.report(Overlap, []state.Ref{x.Ref, survey.RouterRef(x.Shard), s.Ref},
+				"prefix %s of %s overlaps with %s of Subnet %s of Kube-OVN's own VPC",
 				prefix, x.Ref, joinPrefixes(s.Prefixes), s.Name).Severity = Warning
 		}
 	}
 	for _, n := range p.Cluster.Nodes {
 		if slices.ContainsFunc(n.Addresses, prefix.Contains) {
-			f := p.report(Overlap, []state.Ref{x.Ref, survey.RouterRef(x.Shard)}, "prefix %s of %s has the address of node %s", prefix, x.Ref, n.Name)
+			f := p.report(Overlap, []state.Ref{x.Ref, survey.RouterRef(x.Shard)},
+				"prefix %s of %s has the address of node %s", prefix, x.Ref, n.Name)
 			f.Severity = Warning
 			break
 		}
 	}
 	if prefixesOverlap(mine, p.Cluster.Inside) {
-		p.report(Overlap, []state.Ref{x.Ref, survey.RouterRef(x.Shard)}, "prefix %s of %s overlaps with the cluster addresses of Services (%s)",
+		p.report(Overlap, []state.Ref{x.Ref, survey.RouterRef(x.Shard)},
+			"prefix %s of %s overlaps with the cluster addresses of Services (%s)",
 			prefix, x.Ref, joinPrefixes(p.Cluster.Inside)).Severity = Warning
 	}
 }
 
 // isVPCAttached says whether a VPC is on an external subnet.
 func (p *checker) isVPCAttached(vpc, subnet string) bool {
-	return slices.ContainsFunc(p.Cluster.Vpcs, func(v survey.Vpc) bool { return v.Name == vpc && slices.Contains(v.External, subnet) })
+	return slices.ContainsFunc(p.Cluster.Vpcs, func(v survey.Vpc) bool {
+		return v.Name == vpc && slices.Contains(v.External, subnet)
+	})
 }
 
 func prefixesOverlap(a, b []netip.Prefix) bool {

@@ -103,21 +103,27 @@ var Codes = []Code{
 		"Check the API server, and the kubeconfig that is used here (--kubeconfig, $KUBECONFIG).", rankUnreadable,
 	},
 	{
-		NorthboundUnreachable, "Reading", Error, "OVN's northbound database can't be read. Addresses go on as they are; nothing can be changed.",
+		NorthboundUnreachable, "Reading", Error,
+		"OVN's northbound database can't be read. Addresses go on as they are; nothing can be changed.",
 		"Check ovn-central (kubectl -n kube-system get pods -l app=ovn-central), and --nb-address with its certificates.", rankUnreadable,
 	},
 	{
-		SouthboundUnreachable, "Reading", Error, "OVN's southbound database can't be read. Nodes that can't either keep the flows that they have.",
+		SouthboundUnreachable, "Reading", Error,
+		"OVN's southbound database can't be read. Nodes that can't either keep the flows that they have.",
 		"Check ovn-central (kubectl -n kube-system get pods -l app=ovn-central), and --sb-address with its certificates.", rankUnreadable,
 	},
-	{NotRead, "Reading", Warning, "Something could not be read, so that nothing is known of it.", "The message says why; often a right is missing.", rankUnreadable},
+	{
+		NotRead, "Reading", Warning, "Something could not be read, so that nothing is known of it.",
+		"The message says why; often a right is missing.", rankUnreadable,
+	},
 	{
 		NotWorkedOut, "Reading", Error, "What a project should have could not be worked out or compared.",
 		"The message says why; try sallyport plan NAMESPACE.", rankUnreadable,
 	},
 	{
 		KindMissing, "Reading", Error, "Kubernetes does not know a kind that Sallyport needs.",
-		"Install the resource definitions: helm upgrade of the chart, or kubectl apply --server-side -f config/crd.", rankUnreadable,
+		"Install the resource definitions: helm upgrade of the chart, or kubectl apply --server-side -f config/crd.",
+		rankUnreadable,
 	},
 	{
 		KubernetesTooOld, "Reading", Warning, "This version of Kubernetes is older than what Sallyport is made for.",
@@ -129,7 +135,8 @@ var Codes = []Code{
 	},
 
 	{
-		ControllerDead, "Control plane", Error, "Nobody renews the lease of sallyport-controller: it does not run, or can't reach Kubernetes. " +
+		ControllerDead, "Control plane", Error,
+		"Nobody renews the lease of sallyport-controller: it does not run, or can't reach Kubernetes. " +
 			"What is in force stays so; nothing is changed or put right.",
 		"Look at its pods and their log: kubectl -n NAMESPACE logs deployment/sallyport-controller.", rankControlPlane,
 	},
@@ -139,19 +146,23 @@ var Codes = []Code{
 		"Look at its pods and their log: kubectl -n kube-system logs deployment/kube-ovn-controller.", rankControlPlane,
 	},
 	{
-		NorthdBehind, "Control plane", Error, "ovn-northd does not translate changes: what is written to the northbound database does not reach nodes.",
+		NorthdBehind, "Control plane", Error,
+		"ovn-northd does not translate changes: what is written to the northbound database does not reach nodes.",
 		"Look at ovn-northd where ovn-central runs: is it there, and does one of them lead?", rankControlPlane,
 	},
 	{
-		Unattended, "Control plane", Error, "An object was made or changed, and the controller has said nothing about it.",
+		Unattended, "Control plane", Error,
+		"An object was made or changed, and the controller has said nothing about it.",
 		"Look at sallyport-controller and its log.", rankSymptom,
 	},
 	{
-		ChassisMissing, "Control plane", Error, "OVN does not know a node, or a gateway is to be held by a node that it does not know.",
+		ChassisMissing, "Control plane", Error,
+		"OVN does not know a node, or a gateway is to be held by a node that it does not know.",
 		"Start ovn-controller there (kubectl -n kube-system get pods -l app=ovs -o wide); a node that is gone for good: delete its Node.", rankShared,
 	},
 	{
-		ChassisMismatch, "Control plane", Error, "A node, Kube-OVN and OVN do not agree on the name of the node's chassis.",
+		ChassisMismatch, "Control plane", Error,
+		"A node, Kube-OVN and OVN do not agree on the name of the node's chassis.",
 		"Compare `ovs-vsctl get open . external_ids:system-id` on the node with its annotation ovn.kubernetes.io/chassis; " +
 			"delete the annotation and restart kube-ovn-controller.", rankShared,
 	},
@@ -171,7 +182,8 @@ var Codes = []Code{
 	},
 	{
 		AgentMissing, "Nodes", Warning, "The agent of a node does not answer while those of others do.",
-		"Look at its pod: kubectl -n kube-system get pods -o wide -l " + ownership.AgentLabel + "=" + ownership.AgentName + ".", rankSingleObject,
+		"Look at its pod: kubectl -n kube-system get pods -o wide -l " + ownership.AgentLabel + "=" +
+			ownership.AgentName + ".", rankSingleObject,
 	},
 	{
 		AgentsAbsent, "Nodes", Info, "No node answers questions about itself, so that wires, links and connections could not be looked at.",
@@ -183,7 +195,8 @@ var Codes = []Code{
 	},
 	{
 		SwitchSilent, "Nodes", Error, "Open vSwitch on a node does not answer.",
-		"Look at ovs-vswitchd and ovsdb-server on the node: kubectl -n kube-system get pods -l app=ovs -o wide.", rankShared,
+		"Look at ovs-vswitchd and ovsdb-server on the node: kubectl -n kube-system get pods -l app=ovs -o wide.",
+		rankShared,
 	},
 	{
 		SwitchNotConnected, "Nodes", Error, "ovn-controller of a node is not connected to the southbound database.",
@@ -195,14 +208,16 @@ var Codes = []Code{
 	},
 	{
 		MTUTooSmall, "Nodes", Error, "An interface does not let the largest packets of pods through: small ones pass, downloads hang.",
-		"Raise the MTU of the interface and of the wire behind it, or lower that of pods (Subnet spec.mtu).", rankShared,
+		"Raise the MTU of the interface and of the wire behind it, or lower that of pods (Subnet spec.mtu).",
+		rankShared,
 	},
 	{
 		RPFilterStrict, "Nodes", Error, "A node drops what comes in by an uplink because its way back to the sender is another one (rp_filter is strict).",
 		"Set it to 2: sysctl -w net.ipv4.conf.INTERFACE.rp_filter=2, and find out who sets it to 1.", rankShared,
 	},
 	{
-		AsymmetricRoute, "Nodes", Error, "What came in by one uplink of a node would be answered by another, where routers drop it.",
+		AsymmetricRoute, "Nodes", Error,
+		"What came in by one uplink of a node would be answered by another, where routers drop it.",
 		"Write an ExternalNetwork with nodes.interface for that uplink; if there is one, look for a foreign rule: ip rule.", rankShared,
 	},
 	{
@@ -222,18 +237,24 @@ var Codes = []Code{
 		"Use more addresses: an EgressIP with several, or one for these pods.", rankSingleObject,
 	},
 	{
-		StaleConnection, "Nodes", Error, "A tracked connection still leads to a backend that is none any more, so that its packets go nowhere.",
-		"Let the client use another source port, or end it on the node: ovs-appctl dpctl/flush-conntrack.", rankExactRow,
+		StaleConnection, "Nodes", Error,
+		"A tracked connection still leads to a backend that is none any more, so that its packets go nowhere.",
+		"Let the client use another source port, or end it on the node: ovs-appctl dpctl/flush-conntrack.",
+		rankExactRow,
 	},
 
 	{
 		GatewaySilent, "Wires", Error, "Nobody answers for the gateway of an external network.",
 		"Check the router, the VLAN and the cable; or correct the Subnet's gateway.", rankShared,
 	},
-	{GatewayDuplicate, "Wires", Error, "Two hosts answer for the gateway of an external network.", "Find the one that should not, by its MAC address.", rankShared},
+	{
+		GatewayDuplicate, "Wires", Error, "Two hosts answer for the gateway of an external network.",
+		"Find the one that should not, by its MAC address.", rankShared,
+	},
 	{
 		AddressSilent, "Wires", Error, "OVN should answer for an address on the wire, and nobody does.",
-		"Look at the node that holds the gateway: ovn-controller, its interface and the VLAN of the switch port.", rankSingleObject,
+		"Look at the node that holds the gateway: ovn-controller, its interface and the VLAN of the switch port.",
+		rankSingleObject,
 	},
 	{
 		AddressDuplicate, "Wires", Error, "Somebody else on the wire answers for an address of ours.",
@@ -242,25 +263,36 @@ var Codes = []Code{
 
 	{
 		RowMissing, "Drift", Error, "A row that should be in OVN's northbound database is not there.",
-		"The controller puts it back by itself; if it stays, look at its log. Who deleted it is in the database's log.", rankExactRow,
+		"The controller puts it back by itself; if it stays, look at its log. Who deleted it is in the database's log.",
+		rankExactRow,
 	},
 	{
 		RowChanged, "Drift", Error, "A row of OVN's northbound database is not as it should be.",
 		"The controller puts it right by itself; if it stays, look at its log.", rankExactRow,
 	},
-	{RowLeft, "Drift", Warning, "A row of ours should not be there any more.", "The controller removes it by itself; if it stays, look at its log.", rankSingleObject},
+	{
+		RowLeft, "Drift", Warning, "A row of ours should not be there any more.",
+		"The controller removes it by itself; if it stays, look at its log.", rankSingleObject,
+	},
 	{
 		RowForeign, "Drift", Warning, "Somebody else has written a row to a router of ours that can lead packets elsewhere.",
 		"Find out who; if nobody needs it, delete it with ovn-nbctl.", rankShared,
 	},
 	{
-		LabelOverwritten, "Drift", Error, "An ACL of somebody else has a sample or a label, which takes the place of the label by which replies find " +
+		LabelOverwritten, "Drift", Error,
+		"An ACL of somebody else has a sample or a label, which takes the place of the label by which replies find " +
 			"the network that their connection came in on. Connections to pods that it matches get no replies through secondary networks.",
 		"Find the ACL with ovn-nbctl acl-list and take both away (ovn-nbctl clear ACL UUID sample_new sample_est; ovn-nbctl set ACL UUID label=0), " +
 			"or let it match only pods without addresses on secondary networks.", rankShared,
 	},
-	{ObjectMissing, "Drift", Error, "An object that should be there is not.", "The controller makes it again by itself; if it stays, look at its log.", rankExactRow},
-	{ObjectChanged, "Drift", Error, "An object is not as it should be.", "The controller puts it right by itself; if it stays, look at its log.", rankExactRow},
+	{
+		ObjectMissing, "Drift", Error, "An object that should be there is not.",
+		"The controller makes it again by itself; if it stays, look at its log.", rankExactRow,
+	},
+	{
+		ObjectChanged, "Drift", Error, "An object is not as it should be.",
+		"The controller puts it right by itself; if it stays, look at its log.", rankExactRow,
+	},
 	{
 		ObjectLeft, "Drift", Warning, "An object of ours should not be there any more.",
 		"The controller removes it by itself; if it stays, look at what holds it.", rankSingleObject,
@@ -277,7 +309,10 @@ var Codes = []Code{
 		LeakedRow, "Drift", Warning, "A row of ours is for an object that does not exist any more.",
 		"Restart sallyport-controller; if it stays, delete the row with ovn-nbctl.", rankSingleObject,
 	},
-	{LeakedQuestion, "Drift", Info, "Inspections are left that nobody waits for.", "Delete them: kubectl delete inspections --all.", rankSymptom},
+	{
+		LeakedQuestion, "Drift", Info, "Inspections are left that nobody waits for.",
+		"Delete them: kubectl delete inspections --all.", rankSymptom,
+	},
 
 	{
 		PoolLow, "Addresses", Warning, "An external network has few free addresses left.",
@@ -296,21 +331,27 @@ var Codes = []Code{
 		SelectorMatchesNothing, "Load balancers", Error, "The selector of a Service matches no pod.",
 		"Compare: kubectl get pods --show-labels, and spec.selector of the Service.", rankSingleObject,
 	},
-	{PodsNotReady, "Load balancers", Error, "A Service has pods, and none is ready.", "Look at the pods: kubectl describe pod, kubectl logs.", rankSingleObject},
+	{
+		PodsNotReady, "Load balancers", Error, "A Service has pods, and none is ready.",
+		"Look at the pods: kubectl describe pod, kubectl logs.", rankSingleObject,
+	},
 	{
 		NamedPortMissing, "Load balancers", Error, "A port of a Service names a container's port that no pod has.",
 		"Name the port in the pods' containers, or use its number as targetPort.", rankSingleObject,
 	},
 	{
-		TargetPortNotDeclared, "Load balancers", Warning, "A Service sends connections to a port that no container of its pods declares.",
+		TargetPortNotDeclared, "Load balancers", Warning,
+		"A Service sends connections to a port that no container of its pods declares.",
 		"Correct targetPort of the Service, or containerPort of the pods.", rankSingleObject,
 	},
 	{
 		HealthCheckOffline, "Load balancers", Error, "Health checks say that a backend does not answer on its port.",
-		"Check that the program in the pod listens on that port, and that no NetworkPolicy keeps checks away.", rankSingleObject,
+		"Check that the program in the pod listens on that port, and that no NetworkPolicy keeps checks away.",
+		rankSingleObject,
 	},
 	{
-		ServiceNotOurs, "Load balancers", Warning, "A Service of type LoadBalancer is of another class, and has no address.",
+		ServiceNotOurs, "Load balancers", Warning,
+		"A Service of type LoadBalancer is of another class, and has no address.",
 		"Correct loadBalancerClass (kube-dc.com/sallyport), which needs a new Service; or install who serves that class.", rankSingleObject,
 	},
 
@@ -319,7 +360,8 @@ var Codes = []Code{
 		"Look at the pod: kubectl describe pod, kubectl logs.", rankSingleObject,
 	},
 	{
-		TargetMoved, "Floating and egress addresses", Error, "The pod of a floating IP has another address than the floating IP leads to.",
+		TargetMoved, "Floating and egress addresses", Error,
+		"The pod of a floating IP has another address than the floating IP leads to.",
 		"The controller follows by itself; if it stays, look at its log.", rankSingleObject,
 	},
 	{
@@ -332,10 +374,12 @@ var Codes = []Code{
 	},
 	{
 		EgressHolderDown, "Floating and egress addresses", Error, "The node that holds an egress address is not Ready.",
-		"Another node takes it within seconds if one is labelled k8s.ovn.org/egress-assignable; if not, label one.", rankShared,
+		"Another node takes it within seconds if one is labelled k8s.ovn.org/egress-assignable; if not, label one.",
+		rankShared,
 	},
 	{
-		EgressOutsideProject, "Floating and egress addresses", Error, "An EgressIP selects pods that are of no project, such as those in Kube-OVN's " +
+		EgressOutsideProject, "Floating and egress addresses", Error,
+		"An EgressIP selects pods that are of no project, such as those in Kube-OVN's " +
 			"default VPC. They leave with another address, also with failurePolicy Closed.",
 		"Let its selectors match namespaces of projects only. For pods in Kube-OVN's default VPC use an EgressService or an EgressRoute.", rankSingleObject,
 	},

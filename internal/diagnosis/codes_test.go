@@ -77,7 +77,8 @@ func TestCodesAreDocumented(t *testing.T) {
 			t.Errorf("%q is no code, stands there twice, or is a reason of a condition", c.Name)
 		}
 		seen[c.Name] = true
-		if !strings.HasSuffix(c.Meaning, ".") || !strings.HasSuffix(c.Remediation, ".") && !strings.HasSuffix(c.Remediation, "?") {
+		if !strings.HasSuffix(c.Meaning, ".") || !strings.HasSuffix(c.Remediation, ".") &&
+			!strings.HasSuffix(c.Remediation, "?") {
 			t.Errorf("%s: what it means and what to do are sentences", c.Name)
 		}
 	}

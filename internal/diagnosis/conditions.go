@@ -19,12 +19,17 @@ const (
 
 // Reasons that do not keep an object from working, or not all of it.
 var partialFailureReasons = []string{
-	intent.NoAddressForChecks, intent.NoEgress, intent.NodeNotOnNetwork, intent.NoEnvoyGateway, intent.SomePortTaken, intent.TooManyPorts,
-	intent.EndpointOutsideProject, intent.EndpointNotInNamespace, intent.UnassignedRequest, intent.EngineTooOld, intent.Disturbed, intent.BeingDeleted, intent.NetworkNoLongerAllowed,
+	intent.NoAddressForChecks, intent.NoEgress, intent.NodeNotOnNetwork, intent.NoEnvoyGateway, intent.SomePortTaken,
+	intent.TooManyPorts,
+	intent.EndpointOutsideProject, intent.EndpointNotInNamespace, intent.UnassignedRequest, intent.EngineTooOld,
+	intent.Disturbed, intent.BeingDeleted, intent.NetworkNoLongerAllowed,
 }
 
 // Reasons of what somebody wants to go.
-var deletionReasons = []string{intent.Deleting, intent.ProjectDeleting, intent.CleaningUp, intent.NamespaceContentRemaining, intent.InUse}
+var deletionReasons = []string{
+	intent.Deleting, intent.ProjectDeleting, intent.CleaningUp,
+	intent.NamespaceContentRemaining, intent.InUse,
+}
 
 // checkConditions finds what objects say of themselves.
 func (p *checker) checkConditions() {
@@ -39,7 +44,8 @@ func (p *checker) checkConditions() {
 
 // isFailingCondition says whether a condition is not as it should be. Kubernetes' own on ports is the other way round.
 func isFailingCondition(c survey.Condition) bool {
-	return c.Status == "False" && c.Type != status.ConditionPortsError || c.Status == "True" && c.Type == status.ConditionPortsError
+	return c.Status == "False" && c.Type != status.ConditionPortsError || c.Status == "True" &&
+		c.Type == status.ConditionPortsError
 }
 
 // reportCondition reports a condition, unless it will pass, or is told better already.
@@ -71,13 +77,16 @@ func (p *checker) reportCondition(o *survey.Object, c survey.Condition) {
 	}
 	p.findings = append(p.findings, &Finding{
 		Code: c.Reason, Severity: severity, About: []state.Ref{o.Ref}, CauseRank: root,
-		Message: o.String() + ": " + cmp.Or(c.Message, intent.ReasonMeaning(c.Reason)), Remediation: intent.ReasonRemedy(c.Reason),
+		Message:     o.String() + ": " + cmp.Or(c.Message, intent.ReasonMeaning(c.Reason)),
+		Remediation: intent.ReasonRemedy(c.Reason),
 	})
 }
 
 // hasFinding says whether something as bad is known of an object.
 func (p *checker) hasFinding(ref state.Ref, least Severity) bool {
-	return slices.ContainsFunc(p.findings, func(f *Finding) bool { return f.Severity >= least && slices.Contains(f.About, ref) })
+	return slices.ContainsFunc(p.findings, func(f *Finding) bool {
+		return f.Severity >= least && slices.Contains(f.About, ref)
+	})
 }
 
 func hasFalseCondition(o *survey.Object) bool {

@@ -1,4 +1,5 @@
-// Package diagnosis is what is wrong with a cluster, told from a survey of it: findings with their cause and their cure.
+// Package diagnosis is what is wrong with a cluster, told from a survey of it: findings with their cause and their
+// cure.
 package diagnosis
 
 import (
@@ -46,7 +47,8 @@ type Finding struct {
 	About       []state.Ref `json:"about"`
 	Message     string      `json:"message"`
 	Remediation string      `json:"cure"`
-	// CauseRank: others follow from it. What is deeper explains more: the database that can't be reached before the row that is missing.
+	// CauseRank: others follow from it. What is deeper explains more: the database that can't be reached before the row
+	// that is missing.
 	CauseRank int `json:"-"`
 }
 
@@ -77,6 +79,8 @@ func compareRefs(a, b state.Ref) int {
 // FilterByRefs are the findings about one of the objects, or about the platform as a whole.
 func FilterByRefs(findings []Finding, refs ...state.Ref) []Finding {
 	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool {
-		return !slices.ContainsFunc(f.About, func(r state.Ref) bool { return r == ClusterRef || slices.Contains(refs, r) })
+		return !slices.ContainsFunc(f.About, func(r state.Ref) bool {
+			return r == ClusterRef || slices.Contains(refs, r)
+		})
 	})
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// checkDrift finds what is not as it should be. What an object that is not in force still lacks is no drift: its conditions tell of it.
+// checkDrift finds what is not as it should be. What an object that is not in force still lacks is no drift: its
+// conditions tell of it.
 func (p *checker) checkDrift() {
 	if p.isUnreadable(survey.Kubernetes, survey.Northbound) {
 		return
@@ -49,10 +50,11 @@ type planTarget struct {
 	id                     string
 }
 
-// parsePlanLine tells from the key of a line what it is about: rows are "table router [id]", elements "Vpc name list [id]", the rest is objects.
-// Marks that we leave on objects of others are nothing that a packet could miss.
+// parsePlanLine tells from the key of a line what it is about: rows are "table router [id]", elements "Vpc name list
+// [id]", the rest is objects. Marks that we leave on objects of others are nothing that a packet could miss.
 func parsePlanLine(l state.Line) planTarget {
-	if strings.HasSuffix(l.Text, intent.Finalizer{}.String()) || strings.HasSuffix(l.Text, intent.KeptService{}.String()) {
+	if strings.HasSuffix(l.Text, intent.Finalizer{}.String()) ||
+		strings.HasSuffix(l.Text, intent.KeptService{}.String()) {
 		return planTarget{ignored: true}
 	}
 	where, id, listed := strings.Cut(strings.TrimSuffix(l.Key, "]"), " [")
@@ -81,7 +83,9 @@ func (p *checker) wasProgrammed(shard *survey.Shard, origin state.Ref) bool {
 		inForce := c.Status == "True" || c.Reason == intent.PodsNotServed // told only when the rest is in force
 		return inForce && !o.Deleting && (c.Generation == 0 || c.Generation == o.Generation)
 	}
-	return slices.ContainsFunc(dependentObjects(shard, origin), func(r state.Ref) bool { return r != origin && p.wasProgrammed(shard, r) })
+	return slices.ContainsFunc(dependentObjects(shard, origin), func(r state.Ref) bool {
+		return r != origin && p.wasProgrammed(shard, r)
+	})
 }
 
 // dependentObjects are the objects that can't work without what is written for an origin.
@@ -108,7 +112,8 @@ func (p *checker) reportDrift(shard *survey.Shard, d survey.Difference, what pla
 	if d.Origin.Kind == string(intent.Project) {
 		about = append(about, survey.RouterRef(shard.Name))
 	}
-	p.report(code, uniqueRefs(about...), "%s; it is needed for %s%s", describeDrift(d.Line), describePurpose(what, d.Origin), p.notRepairedSuffix())
+	p.report(code, uniqueRefs(about...), "%s; it is needed for %s%s", describeDrift(d.Line),
+		describePurpose(what, d.Origin), p.notRepairedSuffix())
 }
 
 // describeDrift is what a line says, in words.
@@ -124,10 +129,14 @@ func describeDrift(l state.Line) string {
 // describePurpose is what a row is for, in words.
 func describePurpose(what planTarget, origin state.Ref) string {
 	uses := map[string]string{
-		"NAT": "the translation of addresses", "Load_Balancer": "the load balancer", "Load_Balancer_Health_Check": "health checks",
-		"Logical_Router_Policy": "", "Logical_Router_Static_Route": "the way of replies", "Logical_Router_Port": "the way of packets",
-		"Logical_Switch_Port": "the way of packets", "Port_Group": "rules", "ACL": "rules", "QoS": "the marks of replies", "Address_Set": "rules",
-		"Gateway_Chassis": "the gateway's node", "HA_Chassis_Group": "the node that holds addresses", "Static_MAC_Binding": "the way of replies",
+		"NAT": "the translation of addresses", "Load_Balancer": "the load balancer",
+		"Load_Balancer_Health_Check": "health checks",
+		"Logical_Router_Policy":      "", "Logical_Router_Static_Route": "the way of replies",
+		"Logical_Router_Port": "the way of packets",
+		"Logical_Switch_Port": "the way of packets", "Port_Group": "rules", "ACL": "rules",
+		"QoS": "the marks of replies", "Address_Set": "rules",
+		"Gateway_Chassis": "the gateway's node", "HA_Chassis_Group": "the node that holds addresses",
+		"Static_MAC_Binding": "the way of replies",
 	}
 	use := uses[what.table]
 	if first, _, _ := strings.Cut(what.id, " "); use == "" {
@@ -164,7 +173,8 @@ func (p *checker) reportLeftover(shard *survey.Shard, d survey.Difference, what 
 	if what.row || what.vpcEntry {
 		code = RowLeft
 	}
-	p.report(code, uniqueRefs(d.Origin, survey.RouterRef(shard.Name)), "%s should not be there any more%s", lineWithoutSign(d.Line), p.notRepairedSuffix())
+	p.report(code, uniqueRefs(d.Origin, survey.RouterRef(shard.Name)), "%s should not be there any more%s",
+		lineWithoutSign(d.Line), p.notRepairedSuffix())
 }
 
 // checkForeignRows finds rows on routers and switches of projects that neither we nor Kube-OVN wrote.
@@ -175,7 +185,8 @@ func (p *checker) checkForeignRows() {
 	for _, project := range p.Cluster.Projects {
 		if r := p.Logical.Router(project.Shard); r != nil {
 			for _, row := range foreignRouterRows(r) {
-				p.report(RowForeign, []state.Ref{project.Ref, survey.RouterRef(r.Name)}, "somebody else wrote %s on router %s", row, r.Name)
+				p.report(RowForeign, []state.Ref{project.Ref, survey.RouterRef(r.Name)},
+					"somebody else wrote %s on router %s", row, r.Name)
 			}
 		}
 		s := p.Logical.Switch(ownership.VPCSubnetName(project.Shard))
@@ -185,17 +196,20 @@ func (p *checker) checkForeignRows() {
 		for _, x := range s.ACLs {
 			if isForeignRow(x.IDs) {
 				p.report(RowForeign, []state.Ref{project.Ref, {Kind: string(intent.Subnet), Name: s.Name}},
-					"somebody else wrote rule %d %q %s on switch %s", x.Priority, truncateText(x.Match), x.Action, s.Name)
+					"somebody else wrote rule %d %q %s on switch %s", x.Priority, truncateText(x.Match), x.Action,
+					s.Name)
 			}
 		}
 	}
 }
 
-// foreignRouterRows are rows on a router that neither we nor Kube-OVN wrote. Kube-OVN does not mark its NAT rows: those are told from a plan.
+// foreignRouterRows are rows on a router that neither we nor Kube-OVN wrote. Kube-OVN does not mark its NAT rows: those
+// are told from a plan.
 func foreignRouterRows(r *logical.Router) (out []string) {
 	for _, x := range r.Policies {
 		if isForeignRow(x.IDs) {
-			out = append(out, fmt.Sprintf("policy %d %q %s", x.Priority, truncateText(x.Match), strings.TrimSpace(x.Action+" "+joinNextHops(x))))
+			out = append(out, fmt.Sprintf("policy %d %q %s", x.Priority, truncateText(x.Match),
+				strings.TrimSpace(x.Action+" "+joinNextHops(x))))
 		}
 	}
 	for _, x := range r.Routes {
@@ -236,7 +250,8 @@ func (p *checker) checkLeaks() {
 	p.visitOwnedRows(func(owner state.Ref, row string) { rows[owner] = append(rows[owner], row) })
 	for _, owner := range slices.SortedFunc(maps.Keys(rows), compareRefs) {
 		if p.isOwnerGone(owner) && !p.hasFinding(owner, Warning) {
-			p.report(LeakedRow, []state.Ref{owner}, "%s does not exist any more, and OVN still has %s for it", owner, joinLimited(rows[owner], 3))
+			p.report(LeakedRow, []state.Ref{owner}, "%s does not exist any more, and OVN still has %s for it", owner,
+				joinLimited(rows[owner], 3))
 		}
 	}
 	var old []string
@@ -252,7 +267,10 @@ func (p *checker) checkLeaks() {
 
 // isOwnerGone says whether an object that we would know of is not there.
 func (p *checker) isOwnerGone(owner state.Ref) bool {
-	known := []intent.Kind{intent.Project, intent.EIp, intent.FIp, intent.Service, intent.EgressIP, intent.EgressService, intent.EgressRoute}
+	known := []intent.Kind{
+		intent.Project, intent.EIp, intent.FIp, intent.Service, intent.EgressIP,
+		intent.EgressService, intent.EgressRoute,
+	}
 	if !slices.Contains(known, intent.Kind(owner.Kind)) || p.objects[owner] != nil {
 		return false
 	}

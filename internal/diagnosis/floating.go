@@ -20,10 +20,12 @@ func (p *checker) checkFloatingIPs() {
 			p.report(TargetAbsent, []state.Ref{f.Ref}, "%s leads to %s, which no pod has", f.Ref, f.Target)
 		case pod == nil:
 		case len(pod.Addresses) > 0 && !slices.Contains(pod.Addresses, f.Target):
-			p.report(TargetMoved, []state.Ref{f.Ref, pod.Ref}, "%s leads to %s, and pod %s has %s%s", f.Ref, f.Target, pod.Name, pod.Addresses[0],
+			p.report(TargetMoved, []state.Ref{f.Ref, pod.Ref}, "%s leads to %s, and pod %s has %s%s", f.Ref, f.Target,
+				pod.Name, pod.Addresses[0],
 				p.notRepairedSuffix())
 		case !pod.Ready:
-			report := p.report(TargetNotReady, []state.Ref{f.Ref, pod.Ref}, "pod %s of %s %s", pod.Name, f.Ref, p.describePodState(pod))
+			report := p.report(TargetNotReady, []state.Ref{f.Ref, pod.Ref}, "pod %s of %s %s", pod.Name, f.Ref,
+				p.describePodState(pod))
 			if pod.Phase == "Running" && pod.Waiting == "" {
 				report.Severity = Warning // it may answer all the same
 			}
@@ -47,12 +49,14 @@ func (p *checker) checkEgressIPs() {
 			p.report(EgressSelectsNothing, []state.Ref{e.Ref}, "%s selects no pod", e.Ref)
 		}
 		if e.Outside.Number > 0 && !e.Deleting {
-			p.report(EgressOutsideProject, []state.Ref{e.Ref}, "%d of the %d pods that %s selects are of no project and not served: %s",
+			p.report(EgressOutsideProject, []state.Ref{e.Ref},
+				"%d of the %d pods that %s selects are of no project and not served: %s",
 				e.Outside.Number, e.Selects, e.Ref, e.Outside)
 		}
 		for _, a := range sortedKeys(e.Held) {
 			if n := p.nodes[e.Held[a]]; n == nil || !n.Ready {
-				p.report(EgressHolderDown, []state.Ref{e.Ref, survey.NodeRef(e.Held[a])}, "%s of %s is held by node %s, which is not Ready",
+				p.report(EgressHolderDown, []state.Ref{e.Ref, survey.NodeRef(e.Held[a])},
+					"%s of %s is held by node %s, which is not Ready",
 					a, e.Ref, e.Held[a])
 			}
 		}

@@ -25,7 +25,8 @@ const (
 	conntrackMaxKey   = "net.netfilter.nf_conntrack_max"
 )
 
-// hasStrictRPFilter says whether a node drops what comes in by an interface when its way back is another. The greater of two settings counts.
+// hasStrictRPFilter says whether a node drops what comes in by an interface when its way back is another. The greater
+// of two settings counts.
 func hasStrictRPFilter(i survey.NodeInspection, name string) bool {
 	all, _ := strconv.Atoi(i.Settings["net.ipv4.conf.all.rp_filter"])
 	one, _ := strconv.Atoi(i.Settings["net.ipv4.conf."+name+".rp_filter"])
@@ -61,7 +62,8 @@ func (p *checker) nodeAttachments(name string) (out []nodeAttachment) {
 
 // usesReplyMark says whether replies on a way are told by their mark.
 func usesReplyMark(w survey.NodeNetwork) bool {
-	return w.Mark != 0 && (w.Method == string(kubedcv1alpha1.NodeConnection) || w.Method == string(kubedcv1alpha1.NodeMark))
+	return w.Mark != 0 && (w.Method == string(kubedcv1alpha1.NodeConnection) ||
+		w.Method == string(kubedcv1alpha1.NodeMark))
 }
 
 func (p *checker) findNodePath(node, network string) (*survey.NodePath, survey.NodeNetwork) {
@@ -96,15 +98,17 @@ func (p *checker) checkReplyRoutes() {
 	for _, name := range sortedKeys(p.Inspected) {
 		for _, r := range p.Inspected[name].Routes {
 			if x := p.expectedInterface(name, r); x != nil && r.Output != x.Name {
-				p.report(AsymmetricRoute, p.routeRefs(name, x, r), "node %s sends replies to %s%s by interface %s, and requests come in by %s%s",
-					name, r.To, formatSource(r.From), outputOrNone(r.Output, r.Problem), x.Name, p.explainReplyRoute(name, x.Name))
+				p.report(AsymmetricRoute, p.routeRefs(name, x, r),
+					"node %s sends replies to %s%s by interface %s, and requests come in by %s%s",
+					name, r.To, formatSource(r.From), outputOrNone(r.Output, r.Problem), x.Name,
+					p.explainReplyRoute(name, x.Name))
 			}
 		}
 	}
 }
 
-// expectedInterface is the interface by which a packet should leave; nil: any will do. What has the mark of a network leaves by its interface; what
-// has an address of an interface, by that, unless marks decide and it has none.
+// expectedInterface is the interface by which a packet should leave; nil: any will do. What has the mark of a network
+// leaves by its interface; what has an address of an interface, by that, unless marks decide and it has none.
 func (p *checker) expectedInterface(node string, r survey.RouteLookup) *survey.Interface {
 	networks := p.nodeAttachments(node)
 	if r.Mark != 0 {
@@ -118,7 +122,9 @@ func (p *checker) expectedInterface(node string, r survey.RouteLookup) *survey.I
 	i := p.Inspected[node]
 	for k := range i.Interfaces {
 		x := &i.Interfaces[k]
-		byMark := slices.ContainsFunc(networks, func(o nodeAttachment) bool { return o.iface.Name == x.Name && usesReplyMark(o.settings) })
+		byMark := slices.ContainsFunc(networks, func(o nodeAttachment) bool {
+			return o.iface.Name == x.Name && usesReplyMark(o.settings)
+		})
 		own := slices.ContainsFunc(x.Addresses, func(a netip.Prefix) bool { return a.Addr() == r.From })
 		if own && !byMark {
 			return x
@@ -162,7 +168,8 @@ func outputOrNone(output, problem string) string {
 	return output
 }
 
-// checkConntrack finds nodes that can't track more connections: in the kernel, or in an Open vSwitch that tracks its own.
+// checkConntrack finds nodes that can't track more connections: in the kernel, or in an Open vSwitch that tracks its
+// own.
 func (p *checker) checkConntrack() {
 	for _, name := range sortedKeys(p.Inspected) {
 		i := p.Inspected[name]
@@ -201,7 +208,8 @@ func (p *checker) checkSNATPorts() {
 			if code == "" {
 				continue
 			}
-			p.report(code, uniqueRefs(append(p.objectsWithAddress(u.Address), survey.NodeRef(name))...), "%d of %d ports of %s are in use to %s (%s), on node %s",
+			p.report(code, uniqueRefs(append(p.objectsWithAddress(u.Address), survey.NodeRef(name))...),
+				"%d of %d ports of %s are in use to %s (%s), on node %s",
 				u.Ports, u.Of, u.Address, u.To, u.Protocol, name)
 		}
 	}
@@ -222,10 +230,12 @@ func (p *checker) snatPortCount(a netip.Addr, all int) int {
 	return all
 }
 
-// inactiveStates are states of connections that send nothing any more, or have not begun: who gets no answer tries again from another port.
+// inactiveStates are states of connections that send nothing any more, or have not begun: who gets no answer tries
+// again from another port.
 var inactiveStates = []string{"SYN_SENT", "TIME_WAIT", "CLOSE", "CLOSED", "SHUTDOWN_ACK_SENT"}
 
-// checkConnections finds those that lead to where their address does not lead any more. TCP to a pod that is still there goes on rightly.
+// checkConnections finds those that lead to where their address does not lead any more. TCP to a pod that is still
+// there goes on rightly.
 func (p *checker) checkConnections() {
 	for _, name := range sortedKeys(p.Inspected) {
 		for _, c := range p.Inspected[name].Connection {
@@ -236,14 +246,17 @@ func (p *checker) checkConnections() {
 			if c.Protocol != "udp" && p.PodAt(router, c.ReplySource.Addr()) != nil {
 				continue
 			}
-			p.report(StaleConnection, uniqueRefs(append([]state.Ref{by}, p.objectsWithAddress(c.Destination.Addr())...)...),
-				"node %s still sends what comes from %s to %s (%s) on to %s, which is no backend any more", name, c.Source, c.Destination, c.Protocol,
+			p.report(StaleConnection, uniqueRefs(append([]state.Ref{by},
+				p.objectsWithAddress(c.Destination.Addr())...)...),
+				"node %s still sends what comes from %s to %s (%s) on to %s, which is no backend any more", name,
+				c.Source, c.Destination, c.Protocol,
 				c.ReplySource)
 		}
 	}
 }
 
-// lookUpDestination says whether a connection goes elsewhere than new ones do, for whom the address leads, and on which router.
+// lookUpDestination says whether a connection goes elsewhere than new ones do, for whom the address leads, and on which
+// router.
 func (p *checker) lookUpDestination(c survey.Connection) (by state.Ref, router string, elsewhere bool) {
 	if vip, by, router := p.findVIP(c.Destination, c.Protocol); vip != nil {
 		return by, router, !slices.Contains(vip.Backends, c.ReplySource)

@@ -12,8 +12,8 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// checkLabelOverwrites finds rules of others that overwrite the label of a connection. OVN keeps the label and the observation point of a sample in the same
-// 32 bits, and the rule that decides last writes them.
+// checkLabelOverwrites finds rules of others that overwrite the label of a connection. OVN keeps the label and the
+// observation point of a sample in the same 32 bits, and the rule that decides last writes them.
 func (p *checker) checkLabelOverwrites() {
 	if p.isUnreadable(survey.Kubernetes, survey.Northbound) {
 		return
@@ -59,7 +59,8 @@ func (p *checker) labelledPorts() map[string]string {
 	return out
 }
 
-// reportLabelOverwrites reports the rules of a switch or a port group that overwrite labels of connections to pods on some switches.
+// reportLabelOverwrites reports the rules of a switch or a port group that overwrite labels of connections to pods on
+// some switches.
 func (p *checker) reportLabelOverwrites(rules []logical.ACL, holder string, switches []string) {
 	for _, x := range rules {
 		if !overwritesLabel(x) {
@@ -72,13 +73,16 @@ func (p *checker) reportLabelOverwrites(rules []logical.ACL, holder string, swit
 			}
 			about = append(about, state.Ref{Kind: string(intent.Subnet), Name: s})
 		}
-		p.report(LabelOverwritten, about, "ACL %s of %s has %s: it overwrites the label of connections to pods on switch %s, "+
-			"and replies to clients on secondary networks leave by the default network", describeACL(x), holder, describeLabelOrSample(x), joinLimited(switches, 3))
+		p.report(LabelOverwritten, about,
+			"ACL %s of %s has %s: it overwrites the label of connections to pods on switch %s, "+
+				"and replies to clients on secondary networks leave by the default network", describeACL(x), holder,
+			describeLabelOrSample(x), joinLimited(switches, 3))
 	}
 }
 
-// overwritesLabel says whether a rule of others can be the last that writes the label of a connection to a pod. A rule that passes in another
-// tier than our first comes before one of ours, and in that tier one with a lower priority is not reached.
+// overwritesLabel says whether a rule of others can be the last that writes the label of a connection to a pod. A rule
+// that passes in another tier than our first comes before one of ours, and in that tier one with a lower priority is
+// not reached.
 func overwritesLabel(x logical.ACL) bool {
 	if isOwnedRow(x.IDs) || x.Direction != string(intent.ToLport) || x.Label == 0 && !x.Sampled {
 		return false

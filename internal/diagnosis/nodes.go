@@ -12,7 +12,8 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// maxLeaseSilence is how long a node may leave its lease alone. Kubelets renew it every ten seconds; Kubernetes waits for forty.
+// maxLeaseSilence is how long a node may leave its lease alone. Kubelets renew it every ten seconds; Kubernetes waits
+// for forty.
 const maxLeaseSilence = 25 * time.Second
 
 // maxNodeClockSkew is how wrong a clock may be.
@@ -26,9 +27,11 @@ func (p *checker) checkNodeReadiness() {
 		switch {
 		case !n.Ready:
 			ready := n.Condition("Ready")
-			p.report(NodeNotReady, []state.Ref{n.Ref}, "node %s is not Ready%s; %s", n.Name, formatReason(ready), p.describeNodeLoad(n)).Severity = p.nodeDownSeverity(n)
+			p.report(NodeNotReady, []state.Ref{n.Ref}, "node %s is not Ready%s; %s", n.Name, formatReason(ready),
+				p.describeNodeLoad(n)).Severity = p.nodeDownSeverity(n)
 		case !n.Heartbeat.IsZero() && quiet > maxLeaseSilence:
-			f := p.report(NodeSilent, []state.Ref{n.Ref}, "node %s has not renewed its lease for %s; %s", n.Name, roundDuration(quiet), p.describeNodeLoad(n))
+			f := p.report(NodeSilent, []state.Ref{n.Ref}, "node %s has not renewed its lease for %s; %s", n.Name,
+				roundDuration(quiet), p.describeNodeLoad(n))
 			if p.Inspected[n.Name].Problem != "" {
 				f.Severity = p.nodeDownSeverity(n) // it does not answer either
 			}
@@ -97,11 +100,14 @@ func (p *checker) checkNodeChassis() {
 		said := p.Inspected[n.Name].Switch.Chassis
 		switch {
 		case c == nil:
-			p.report(ChassisMissing, []state.Ref{n.Ref}, "OVN's southbound database has no chassis for node %s; %s", n.Name, p.describeNodeLoad(n)).Severity = p.nodeDownSeverity(n)
+			p.report(ChassisMissing, []state.Ref{n.Ref}, "OVN's southbound database has no chassis for node %s; %s",
+				n.Name, p.describeNodeLoad(n)).Severity = p.nodeDownSeverity(n)
 		case n.Chassis != "" && n.Chassis != c.Name:
-			p.report(ChassisMismatch, []state.Ref{n.Ref}, "Kube-OVN noted chassis %s for node %s, and OVN has %s", n.Chassis, n.Name, c.Name)
+			p.report(ChassisMismatch, []state.Ref{n.Ref}, "Kube-OVN noted chassis %s for node %s, and OVN has %s",
+				n.Chassis, n.Name, c.Name)
 		case said != "" && said != c.Name:
-			p.report(ChassisMismatch, []state.Ref{n.Ref}, "node %s says that it is chassis %s, and OVN has %s for it", n.Name, said, c.Name)
+			p.report(ChassisMismatch, []state.Ref{n.Ref}, "node %s says that it is chassis %s, and OVN has %s for it",
+				n.Name, said, c.Name)
 		}
 	}
 }
@@ -118,8 +124,11 @@ func (p *checker) checkGatewayChassis() {
 				continue
 			}
 			about := append(p.projectsOfShard(r.Name), survey.RouterRef(r.Name))
-			f := p.report(ChassisMissing, about, "port %s of router %s may be held by chassis %s, which OVN does not know", port.Name, r.Name,
-				joinLimited(slices.DeleteFunc(slices.Clone(port.Chassis), func(c string) bool { return p.chassis[c] != nil }), 3))
+			f := p.report(ChassisMissing, about,
+				"port %s of router %s may be held by chassis %s, which OVN does not know", port.Name, r.Name,
+				joinLimited(slices.DeleteFunc(slices.Clone(port.Chassis), func(c string) bool {
+					return p.chassis[c] != nil
+				}), 3))
 			if len(known) > 0 {
 				f.Severity = Warning
 			}
@@ -136,12 +145,14 @@ func (p *checker) checkAgents() {
 		}
 	}
 	if len(silent) > 0 && len(silent) == len(p.Inspected) {
-		p.report(AgentsAbsent, []state.Ref{ClusterRef}, "no node answers questions about itself (%s: %s)", silent[0], p.Inspected[silent[0]].Problem)
+		p.report(AgentsAbsent, []state.Ref{ClusterRef}, "no node answers questions about itself (%s: %s)", silent[0],
+			p.Inspected[silent[0]].Problem)
 		return
 	}
 	for _, name := range silent {
 		if n := p.nodes[name]; n == nil || n.Ready {
-			p.report(AgentMissing, []state.Ref{survey.NodeRef(name)}, "the agent of node %s does not answer: %s", name, p.Inspected[name].Problem)
+			p.report(AgentMissing, []state.Ref{survey.NodeRef(name)}, "the agent of node %s does not answer: %s", name,
+				p.Inspected[name].Problem)
 		}
 	}
 }
@@ -149,7 +160,8 @@ func (p *checker) checkAgents() {
 // checkClocks finds those that are wrong. A node answers between question and answer, so its clock lies between ours.
 func (p *checker) checkClocks() {
 	if off := p.Taken.Sub(p.now); off.Abs() >= maxLocalClockSkew {
-		p.report(ClockSkew, []state.Ref{ClusterRef}, "the clock of this machine is %s off that of the cluster's nodes", roundDuration(off.Abs()))
+		p.report(ClockSkew, []state.Ref{ClusterRef}, "the clock of this machine is %s off that of the cluster's nodes",
+			roundDuration(off.Abs()))
 		return
 	}
 	for _, name := range sortedKeys(p.Inspected) {
@@ -159,7 +171,8 @@ func (p *checker) checkClocks() {
 		}
 		off := max(i.Asked.Sub(i.Clock), i.Clock.Sub(i.Answered))
 		if off > maxNodeClockSkew {
-			p.report(ClockSkew, []state.Ref{survey.NodeRef(name)}, "the clock of node %s is %s off", name, roundDuration(off))
+			p.report(ClockSkew, []state.Ref{survey.NodeRef(name)}, "the clock of node %s is %s off", name,
+				roundDuration(off))
 		}
 	}
 }
@@ -170,15 +183,18 @@ func (p *checker) checkOpenVSwitch() {
 		s := p.Inspected[name].Switch
 		switch {
 		case p.isOVSDown(name):
-			p.report(SwitchSilent, []state.Ref{survey.NodeRef(name)}, "Open vSwitch on node %s does not answer: %s", name, s.Problem)
+			p.report(SwitchSilent, []state.Ref{survey.NodeRef(name)}, "Open vSwitch on node %s does not answer: %s",
+				name, s.Problem)
 		case s.Problem != "" || s.Controller != "" && s.Controller != "connected":
-			p.report(SwitchNotConnected, []state.Ref{survey.NodeRef(name)}, "ovn-controller of node %s is not connected to the southbound database: %s",
+			p.report(SwitchNotConnected, []state.Ref{survey.NodeRef(name)},
+				"ovn-controller of node %s is not connected to the southbound database: %s",
 				name, cmp.Or(s.Problem, s.Controller))
 		}
 	}
 }
 
-// isOVSDown says whether Open vSwitch on a node does not answer: nothing is carried out there, and interfaces that are its own are down.
+// isOVSDown says whether Open vSwitch on a node does not answer: nothing is carried out there, and interfaces that are
+// its own are down.
 func (p *checker) isOVSDown(node string) bool {
 	s := p.Inspected[node].Switch
 	return s.Problem != "" && s.Version == "" // what tells its version answers
@@ -203,7 +219,8 @@ type uplink struct {
 	overhead int // how many bytes its packets have on top of pods'
 }
 
-// listUplinks are those of a node that have answered: of external networks where it may hold gateways, and the one of its tunnels.
+// listUplinks are those of a node that have answered: of external networks where it may hold gateways, and the one of
+// its tunnels.
 func (p *checker) listUplinks(name string) (out []uplink) {
 	i, n := p.Inspected[name], p.nodes[name]
 	if n == nil || i.Problem != "" || len(i.Interfaces) == 0 {
@@ -212,10 +229,14 @@ func (p *checker) listUplinks(name string) (out []uplink) {
 	for k := range p.Cluster.Subnets {
 		s := &p.Cluster.Subnets[k]
 		by := s.InterfaceOn(name)
-		if s.Network == "" || by == "" || !n.Gateway || slices.ContainsFunc(out, func(u uplink) bool { return u.name == by }) {
+		if s.Network == "" || by == "" || !n.Gateway ||
+			slices.ContainsFunc(out, func(u uplink) bool { return u.name == by }) {
 			continue
 		}
-		out = append(out, uplink{by, findInterface(i, by), append([]state.Ref{n.Ref}, p.externalSubnetRefs(s)...), "to network " + s.Network, 0})
+		out = append(out, uplink{
+			by, findInterface(i, by), append([]state.Ref{n.Ref}, p.externalSubnetRefs(s)...),
+			"to network " + s.Network, 0,
+		})
 	}
 	if c := p.chassisOfNode(n); c != nil {
 		for k := range i.Interfaces {
@@ -275,7 +296,8 @@ func (p *checker) checkMTUs() {
 			if u.iface == nil || u.iface.MTU == 0 || largest == 0 || u.iface.MTU >= largest+u.overhead {
 				continue
 			}
-			p.report(MTUTooSmall, u.refs, "interface %s of node %s, which leads %s, lets packets of %d bytes through, and pods send up to %d%s",
+			p.report(MTUTooSmall, u.refs,
+				"interface %s of node %s, which leads %s, lets packets of %d bytes through, and pods send up to %d%s",
 				u.name, name, u.purpose, u.iface.MTU, largest, describeOverhead(u.overhead))
 		}
 	}

@@ -28,9 +28,12 @@ type checker struct {
 
 // checks are what is looked at, in this order.
 var checks = []func(*checker){
-	(*checker).checkReadFailures, (*checker).checkCertificates, (*checker).checkControlPlane, (*checker).checkPropagation, (*checker).checkUnattended,
-	(*checker).checkNodeReadiness, (*checker).checkNodeChassis, (*checker).checkGatewayChassis, (*checker).checkAgents, (*checker).checkClocks,
-	(*checker).checkOpenVSwitch, (*checker).checkLinks, (*checker).checkMTUs, (*checker).checkRPFilters, (*checker).checkReplyRoutes, (*checker).checkConntrack, (*checker).checkSNATPorts,
+	(*checker).checkReadFailures, (*checker).checkCertificates, (*checker).checkControlPlane,
+	(*checker).checkPropagation, (*checker).checkUnattended,
+	(*checker).checkNodeReadiness, (*checker).checkNodeChassis, (*checker).checkGatewayChassis, (*checker).checkAgents,
+	(*checker).checkClocks,
+	(*checker).checkOpenVSwitch, (*checker).checkLinks, (*checker).checkMTUs, (*checker).checkRPFilters,
+	(*checker).checkReplyRoutes, (*checker).checkConntrack, (*checker).checkSNATPorts,
 	(*checker).checkConnections,
 	(*checker).checkGateways, (*checker).checkNeighbours,
 	(*checker).checkDrift, (*checker).checkForeignRows, (*checker).checkLabelOverwrites, (*checker).checkLeaks,
@@ -56,7 +59,8 @@ func CheckCluster(s *survey.Survey) []Finding {
 // newChecker makes what the checks look things up in.
 func newChecker(s *survey.Survey) *checker {
 	p := &checker{
-		Survey: s, objects: map[state.Ref]*survey.Object{}, nodes: map[string]*survey.Node{}, chassis: map[string]*logical.Chassis{},
+		Survey: s, objects: map[state.Ref]*survey.Object{}, nodes: map[string]*survey.Node{},
+		chassis: map[string]*logical.Chassis{},
 		subnets: map[string]*survey.Subnet{}, networks: map[string]*survey.Network{},
 	}
 	for _, o := range p.managedObjects() {
@@ -118,8 +122,8 @@ func (p *checker) managedObjects() (out []*survey.Object) {
 // maxLocalClockSkew is how far the clock here may be from the cluster's before that one counts.
 const maxLocalClockSkew = time.Minute
 
-// clusterTime is the time in the cluster. Leases are written by its clocks: whoever looks at them from a machine whose own clock is wrong would
-// take the living for dead.
+// clusterTime is the time in the cluster. Leases are written by its clocks: whoever looks at them from a machine whose
+// own clock is wrong would take the living for dead.
 func (p *checker) clusterTime() time.Time {
 	var newest time.Time
 	for _, n := range p.Cluster.Nodes {
@@ -136,7 +140,14 @@ func (p *checker) clusterTime() time.Time {
 // report notes a finding with the severity and the cure of its code.
 func (p *checker) report(code string, about []state.Ref, format string, args ...any) *Finding {
 	c := codesByName[code]
-	f := &Finding{Code: code, Severity: c.Severity, About: about, Message: fmt.Sprintf(format, args...), Remediation: c.Remediation, CauseRank: c.causeRank}
+	f := &Finding{
+		Code:        code,
+		Severity:    c.Severity,
+		About:       about,
+		Message:     fmt.Sprintf(format, args...),
+		Remediation: c.Remediation,
+		CauseRank:   c.causeRank,
+	}
 	p.findings = append(p.findings, f)
 	return f
 }

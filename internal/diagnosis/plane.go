@@ -16,7 +16,8 @@ const (
 	KubeOVNLease    = "kube-ovn-controller"
 )
 
-// firstStatusTimeout is how long the controller may take to say something of an object. At work it takes milliseconds, after a start some seconds.
+// firstStatusTimeout is how long the controller may take to say something of an object. At work it takes milliseconds,
+// after a start some seconds.
 const firstStatusTimeout = 30 * time.Second
 
 // checkControlPlane finds controllers that do not run.
@@ -25,10 +26,12 @@ func (p *checker) checkControlPlane() {
 		return
 	}
 	if why := p.describeLapsedLease(ControllerLease); why != "" {
-		p.report(ControllerDead, []state.Ref{ClusterRef}, "sallyport-controller does not run: %s; what is in force stays, nothing is changed or put right", why)
+		p.report(ControllerDead, []state.Ref{ClusterRef},
+			"sallyport-controller does not run: %s; what is in force stays, nothing is changed or put right", why)
 	}
 	if why := p.describeLapsedLease(KubeOVNLease); why != "" {
-		p.report(KubeOVNDead, []state.Ref{ClusterRef}, "kube-ovn-controller does not run: %s; new pods and addresses get nothing", why)
+		p.report(KubeOVNDead, []state.Ref{ClusterRef},
+			"kube-ovn-controller does not run: %s; new pods and addresses get nothing", why)
 	}
 }
 
@@ -64,7 +67,8 @@ func (p *checker) checkPropagation() {
 	}
 	at := p.Logical.Progress
 	if at.Translated < at.Asked {
-		p.report(NorthdBehind, []state.Ref{ClusterRef}, "ovn-northd has translated change %d of the logical network, and %d was asked for",
+		p.report(NorthdBehind, []state.Ref{ClusterRef},
+			"ovn-northd has translated change %d of the logical network, and %d was asked for",
 			at.Translated, at.Asked)
 		return // chassis can't be further
 	}
@@ -74,7 +78,8 @@ func (p *checker) checkPropagation() {
 		if c.Seen >= at.Asked || n == nil || !n.Ready || p.isOVSDown(n.Name) {
 			continue // of a node that is down, or has no switch to change, it is told there
 		}
-		p.report(ChassisBehind, []state.Ref{n.Ref}, "node %s has carried out change %d of the logical network, and %d was asked for; %s",
+		p.report(ChassisBehind, []state.Ref{n.Ref},
+			"node %s has carried out change %d of the logical network, and %d was asked for; %s",
 			n.Name, c.Seen, at.Asked, p.describeNodeLoad(n))
 	}
 }
@@ -90,14 +95,19 @@ func (p *checker) checkUnattended() {
 		if o.Kind == "NodePath" {
 			continue // the agent's business, and told with its node's
 		}
-		stale := slices.ContainsFunc(o.Conditions, func(c survey.Condition) bool { return c.Generation != 0 && c.Generation < o.Generation })
+		stale := slices.ContainsFunc(o.Conditions, func(c survey.Condition) bool {
+			return c.Generation != 0 && c.Generation < o.Generation
+		})
 		switch {
 		case dead && len(o.Conditions) == 0:
-			p.report(Unattended, []state.Ref{o.Ref}, "nothing was done for %s: sallyport-controller does not run", o.Ref)
+			p.report(Unattended, []state.Ref{o.Ref}, "nothing was done for %s: sallyport-controller does not run",
+				o.Ref)
 		case dead && stale:
-			p.report(Unattended, []state.Ref{o.Ref}, "%s was changed, and nothing was done for it: sallyport-controller does not run", o.Ref)
+			p.report(Unattended, []state.Ref{o.Ref},
+				"%s was changed, and nothing was done for it: sallyport-controller does not run", o.Ref)
 		case silent:
-			p.report(Unattended, []state.Ref{o.Ref}, "%s is %s old, and sallyport-controller has said nothing about it", o.Ref, roundDuration(p.now.Sub(o.Created)))
+			p.report(Unattended, []state.Ref{o.Ref}, "%s is %s old, and sallyport-controller has said nothing about it",
+				o.Ref, roundDuration(p.now.Sub(o.Created)))
 		}
 	}
 }

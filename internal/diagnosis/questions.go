@@ -23,11 +23,15 @@ const (
 	maxUsageQuestions     = 1024
 )
 
-// outsideAddresses are destinations outside, for questions about ways to the outside as such: addresses that are for documentation only.
-var outsideAddresses = map[bool]netip.Addr{true: netip.MustParseAddr("203.0.113.1"), false: netip.MustParseAddr("2001:db8::1")}
+// outsideAddresses are destinations outside, for questions about ways to the outside as such: addresses that are for
+// documentation only.
+var outsideAddresses = map[bool]netip.Addr{
+	true:  netip.MustParseAddr("203.0.113.1"),
+	false: netip.MustParseAddr("2001:db8::1"),
+}
 
-// PlanInspections are what nodes have to be asked, one question each, so that Examine can tell what is wrong there. A node that is not Ready is
-// not asked.
+// PlanInspections are what nodes have to be asked, one question each, so that Examine can tell what is wrong there. A
+// node that is not Ready is not asked.
 func PlanInspections(s *survey.Survey, c InspectionScope) (out []kubedcv1alpha1.InspectionSpec) {
 	q := &inspectionPlanner{checker: newChecker(s), scope: c, specs: map[string]*kubedcv1alpha1.InspectionSpec{}}
 	for _, n := range s.Cluster.Nodes {
@@ -57,7 +61,8 @@ func (q *inspectionPlanner) addNeighbourQuestion(node string, s *survey.Subnet, 
 	by := s.InterfaceOn(node)
 	if spec := q.specs[node]; spec != nil && by != "" && len(spec.Neighbours) < maxNeighbourQuestions {
 		//nolint:gosec // a tag of a Vlan has twelve bits
-		spec.Neighbours = append(spec.Neighbours, kubedcv1alpha1.NeighbourQuestion{Interface: by, Vlan: int32(s.Tag), Address: a.String()})
+		spec.Neighbours = append(spec.Neighbours,
+			kubedcv1alpha1.NeighbourQuestion{Interface: by, Vlan: int32(s.Tag), Address: a.String()})
 	}
 }
 
@@ -82,15 +87,16 @@ func (q *inspectionPlanner) addGatewayQuestions() {
 	}
 }
 
-// addAddressQuestions asks for each address who answers for it, on a node that does not hold it itself if there is one: so one hears OVN, too. How many
-// ports of it are in use, the node that holds it knows.
+// addAddressQuestions asks for each address who answers for it, on a node that does not hold it itself if there is one:
+// so one hears OVN, too. How many ports of it are in use, the node that holds it knows.
 func (q *inspectionPlanner) addAddressQuestions() {
 	present := q.presentAddresses()
 	edges := q.gatewayNodes()
 	for i, a := range sortedAddresses(present) {
 		s := q.Cluster.ExternalSubnetAt(a)
 		to := q.scope.Server.Addr()
-		leaves := to.IsValid() && q.Cluster.ExternalSubnetAt(to) == nil // then any address of the cluster may be the one that it leaves with
+		// then any address of the cluster may be the one that it leaves with
+		leaves := to.IsValid() && q.Cluster.ExternalSubnetAt(to) == nil
 		if to.IsValid() && to != a && !leaves {
 			continue
 		}
@@ -112,7 +118,8 @@ func (q *inspectionPlanner) addAddressQuestions() {
 	}
 }
 
-// addRouteQuestions asks by which interface replies leave: those that are marked for a network, and those from the server of the connection.
+// addRouteQuestions asks by which interface replies leave: those that are marked for a network, and those from the
+// server of the connection.
 func (q *inspectionPlanner) addRouteQuestions() {
 	to := q.scope.Client
 	for _, path := range q.Cluster.NodePaths {
@@ -133,7 +140,8 @@ func (q *inspectionPlanner) addRouteQuestions() {
 	}
 	if server := q.scope.Server.Addr(); server.IsValid() && to.IsValid() && q.Cluster.ExternalSubnetAt(server) == nil {
 		for _, name := range sortedKeys(q.specs) {
-			q.specs[name].Routes = append(q.specs[name].Routes, kubedcv1alpha1.RouteQuestion{From: server.String(), To: to.String()})
+			q.specs[name].Routes = append(q.specs[name].Routes,
+				kubedcv1alpha1.RouteQuestion{From: server.String(), To: to.String()})
 		}
 	}
 }

@@ -11,7 +11,9 @@ import (
 
 // asksNeighbour is whether a node is asked who has an address.
 func asksNeighbour(spec kubedcv1alpha1.InspectionSpec, address string) bool {
-	return slices.ContainsFunc(spec.Neighbours, func(q kubedcv1alpha1.NeighbourQuestion) bool { return q.Address == address && q.Interface == "eth1" })
+	return slices.ContainsFunc(spec.Neighbours, func(q kubedcv1alpha1.NeighbourQuestion) bool {
+		return q.Address == address && q.Interface == "eth1"
+	})
 }
 
 // inspectionsByNode are the questions by node.
@@ -23,8 +25,8 @@ func inspectionsByNode(s *survey.Survey, c InspectionScope) map[string]kubedcv1a
 	return out
 }
 
-// Every gateway node is asked for gateways. For an address of ours a node is asked that does not hold it: it hears OVN as well as others.
-// How many ports are in use, the holder knows.
+// Every gateway node is asked for gateways. For an address of ours a node is asked that does not hold it: it hears OVN
+// as well as others. How many ports are in use, the holder knows.
 func TestQuestions(t *testing.T) {
 	s := healthySurvey()
 	q := inspectionsByNode(s, InspectionScope{})
@@ -57,7 +59,8 @@ func TestANodeWithAnInterfaceOfItsOwn(t *testing.T) {
 			s.Cluster.Subnets[i].Interfaces = map[string]string{"node2": "ens1"}
 		}
 	}
-	if q := inspectionsByNode(s, InspectionScope{}); !asksNeighbour(q["node1"], "100.65.0.1") || asksNeighbour(q["node2"], "100.65.0.1") || q["node2"].Neighbours[0].Interface != "ens1" {
+	if q := inspectionsByNode(s, InspectionScope{}); !asksNeighbour(q["node1"], "100.65.0.1") ||
+		asksNeighbour(q["node2"], "100.65.0.1") || q["node2"].Neighbours[0].Interface != "ens1" {
 		t.Errorf("asked %+v", q)
 	}
 	missed := func() bool {
@@ -72,15 +75,18 @@ func TestANodeWithAnInterfaceOfItsOwn(t *testing.T) {
 	}
 }
 
-// Who asks about a connection gets questions about its address, its way back and its state, of the nodes that were chosen.
+// Who asks about a connection gets questions about its address, its way back and its state, of the nodes that were
+// chosen.
 func TestQuestionsAboutAConnection(t *testing.T) {
 	s := healthySurvey()
 	client := addr("203.0.113.10")
 	q := inspectionsByNode(s, InspectionScope{Nodes: []string{"node1"}, Client: client, Server: port("100.65.0.15:80")})
-	if len(q) != 1 || !asksNeighbour(q["node1"], "100.65.0.15") || asksNeighbour(q["node1"], "100.65.0.13") || !asksNeighbour(q["node1"], "100.65.0.1") {
+	if len(q) != 1 || !asksNeighbour(q["node1"], "100.65.0.15") || asksNeighbour(q["node1"], "100.65.0.13") ||
+		!asksNeighbour(q["node1"], "100.65.0.1") {
 		t.Errorf("asked %+v", q)
 	}
-	if c := q["node1"].Connections; len(c) != 1 || c[0].Client != "203.0.113.10" || c[0].Server != "100.65.0.15" || c[0].Port != 80 {
+	if c := q["node1"].Connections; len(c) != 1 || c[0].Client != "203.0.113.10" || c[0].Server != "100.65.0.15" ||
+		c[0].Port != 80 {
 		t.Errorf("asked for connections %+v", c)
 	}
 	if r := q["node1"].Routes; len(r) != 1 || r[0].To != "203.0.113.10" {
@@ -96,10 +102,12 @@ func TestQuestionsAboutAConnection(t *testing.T) {
 	}
 }
 
-// What leaves the cluster may leave with any address: how much of each is in use is asked, and not who else answers for it.
+// What leaves the cluster may leave with any address: how much of each is in use is asked, and not who else answers for
+// it.
 func TestQuestionsAboutTheWayOut(t *testing.T) {
 	q := inspectionsByNode(healthySurvey(), InspectionScope{Nodes: []string{"node2"}, Server: port("203.0.113.10:443")})
-	if !slices.Contains(q["node2"].Usage, "100.65.0.12") || asksNeighbour(q["node2"], "100.65.0.12") || !asksNeighbour(q["node2"], "100.65.0.1") {
+	if !slices.Contains(q["node2"].Usage, "100.65.0.12") || asksNeighbour(q["node2"], "100.65.0.12") ||
+		!asksNeighbour(q["node2"], "100.65.0.1") {
 		t.Errorf("asked %+v", q)
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// minKubernetesMinor is the first Kubernetes 1.x that Sallyport is made for: admission policies are stable from there on.
+// minKubernetesMinor is the first Kubernetes 1.x that Sallyport is made for: admission policies are stable from there
+// on.
 const minKubernetesMinor = 30
 
 // certificateRenewalWindow is how long before its end a certificate should be renewed.
@@ -19,7 +20,8 @@ const certificateRenewalWindow = 14 * 24 * time.Hour
 // checkReadFailures finds what could not be read. Nothing follows from what is not there then.
 func (p *checker) checkReadFailures() {
 	unreachable := map[string]string{
-		survey.Kubernetes: KubernetesUnreachable, survey.Northbound: NorthboundUnreachable, survey.Southbound: SouthboundUnreachable,
+		survey.Kubernetes: KubernetesUnreachable, survey.Northbound: NorthboundUnreachable,
+		survey.Southbound: SouthboundUnreachable,
 	}
 	for _, u := range p.Unread {
 		code := unreachable[u.System]
@@ -36,7 +38,8 @@ func (p *checker) checkReadFailures() {
 	}
 	for _, s := range p.Shards {
 		if s.Problem != "" && !p.isUnreadable(survey.Kubernetes, survey.Northbound) {
-			p.report(NotWorkedOut, append(p.projectsOfShard(s.Name), survey.RouterRef(s.Name)), "what %s should have can't be worked out: %s", s.Name, s.Problem)
+			p.report(NotWorkedOut, append(p.projectsOfShard(s.Name), survey.RouterRef(s.Name)),
+				"what %s should have can't be worked out: %s", s.Name, s.Problem)
 		}
 	}
 }
@@ -76,10 +79,12 @@ func (p *checker) checkCertificates() {
 		if left > certificateRenewalWindow {
 			continue
 		}
-		f := p.report(CertificateExpires, []state.Ref{ClusterRef}, "the certificate for %s expires in %s, on %s", c.For, formatDays(left),
+		f := p.report(CertificateExpires, []state.Ref{ClusterRef}, "the certificate for %s expires in %s, on %s", c.For,
+			formatDays(left),
 			c.Expires.UTC().Format(time.DateOnly))
 		if left <= 0 {
-			f.Severity, f.Message = Error, fmt.Sprintf("the certificate for %s expired on %s", c.For, c.Expires.UTC().Format(time.DateOnly))
+			f.Severity, f.Message = Error,
+				fmt.Sprintf("the certificate for %s expired on %s", c.For, c.Expires.UTC().Format(time.DateOnly))
 		}
 	}
 }

@@ -35,7 +35,8 @@ func (p *checker) checkUnservedService(s *survey.Service) {
 	if s.Class == "" {
 		class = "names no class"
 	}
-	p.report(ServiceNotOurs, []state.Ref{s.Ref}, "%s %s, which Sallyport does not serve, and nobody has given it an address", s.Ref, class)
+	p.report(ServiceNotOurs, []state.Ref{s.Ref},
+		"%s %s, which Sallyport does not serve, and nobody has given it an address", s.Ref, class)
 }
 
 // checkServiceEndpoints finds ports of a Service that lead nowhere, and why.
@@ -46,7 +47,8 @@ func (p *checker) checkServiceEndpoints(s *survey.Service) {
 	pods := p.selectedPods(s)
 	if len(pods) == 0 {
 		if !hasLiveEndpoint(s.Endpoints) {
-			p.report(SelectorMatchesNothing, []state.Ref{s.Ref}, "%s selects pods with %s, and no pod in %s has these labels",
+			p.report(SelectorMatchesNothing, []state.Ref{s.Ref},
+				"%s selects pods with %s, and no pod in %s has these labels",
 				s.Ref, formatSelector(s.Selector), s.Namespace)
 		}
 		return
@@ -61,7 +63,8 @@ func (p *checker) checkServiceEndpoints(s *survey.Service) {
 		}
 	}
 	if !hasLiveEndpoint(s.Endpoints) {
-		p.report(PodsNotReady, about, "%s has no pod that is ready: %s", s.Ref, joinLimited(p.describePodStates(pods), 3))
+		p.report(PodsNotReady, about, "%s has no pod that is ready: %s", s.Ref,
+			joinLimited(p.describePodStates(pods), 3))
 		return
 	}
 	for _, port := range s.Ports {
@@ -129,14 +132,17 @@ func (p *checker) describePodState(pod *survey.Pod) string {
 }
 
 // checkNamedPort finds a port whose target is a name that no pod has. Kubernetes gives such a port no endpoints.
-func (p *checker) checkNamedPort(s *survey.Service, port survey.ServicePort, pods []*survey.Pod, about []state.Ref) bool {
+func (p *checker) checkNamedPort(s *survey.Service, port survey.ServicePort, pods []*survey.Pod,
+	about []state.Ref,
+) bool {
 	if _, err := strconv.Atoi(port.Target); err == nil || port.Target == "" {
 		return false
 	}
 	if slices.ContainsFunc(pods, func(pod *survey.Pod) bool { return slices.Contains(pod.PortNames, port.Target) }) {
 		return false
 	}
-	p.report(NamedPortMissing, about, "port %d of %s leads to a container's port named %q, which no pod of it has", port.Port, s.Ref, port.Target)
+	p.report(NamedPortMissing, about, "port %d of %s leads to a container's port named %q, which no pod of it has",
+		port.Port, s.Ref, port.Target)
 	return true
 }
 
@@ -155,11 +161,13 @@ func (p *checker) checkDeclaredPort(s *survey.Service, port survey.ServicePort, 
 			declared = append(declared, strconv.Itoa(n))
 		}
 	}
-	p.report(TargetPortNotDeclared, about, "port %d of %s leads to port %d of its pods, whose containers declare %s", port.Port, s.Ref, target,
+	p.report(TargetPortNotDeclared, about, "port %d of %s leads to port %d of its pods, whose containers declare %s",
+		port.Port, s.Ref, target,
 		joinLimited(declared, 5))
 }
 
-// backend is where a load balancer sends connections: several tenants may have the address. Kube-OVN calls the port of a pod so.
+// backend is where a load balancer sends connections: several tenants may have the address. Kube-OVN calls the port of
+// a pod so.
 type backend struct {
 	port    string // pod.namespace
 	address netip.AddrPort
@@ -192,7 +200,8 @@ func (p *checker) reportOfflineBackends(s *survey.Service, offline map[backend]b
 	if len(out) == 0 {
 		return
 	}
-	f := p.report(HealthCheckOffline, about, "health checks of %s find nobody at %s (%d of %d backends)", s.Ref, joinLimited(out, 3), len(out), len(ready))
+	f := p.report(HealthCheckOffline, about, "health checks of %s find nobody at %s (%d of %d backends)", s.Ref,
+		joinLimited(out, 3), len(out), len(ready))
 	if len(out) < len(ready) {
 		f.Severity = Warning
 	}

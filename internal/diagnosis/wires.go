@@ -58,13 +58,15 @@ func (p *checker) checkGatewayAnswers(s *survey.Subnet, gateway netip.Addr, answ
 	}
 	switch {
 	case len(silent) > 0 && len(silent) == len(answers):
-		p.report(GatewaySilent, about, "nobody answers for gateway %s of network %s (asked by %s)", gateway, s.Network, joinLimited(silent, 4))
+		p.report(GatewaySilent, about, "nobody answers for gateway %s of network %s (asked by %s)", gateway, s.Network,
+			joinLimited(silent, 4))
 	case len(silent) > 0:
 		p.report(GatewaySilent, about, "on node %s nobody answers for gateway %s of network %s; on others somebody does",
 			joinLimited(silent, 4), gateway, s.Network)
 	}
 	if macs = slices.Compact(slices.Sorted(slices.Values(macs))); len(macs) > 1 {
-		p.report(GatewayDuplicate, p.externalSubnetRefs(s), "%s answer for gateway %s of network %s", strings.Join(macs, " and "), gateway, s.Network)
+		p.report(GatewayDuplicate, p.externalSubnetRefs(s), "%s answer for gateway %s of network %s",
+			strings.Join(macs, " and "), gateway, s.Network)
 	}
 }
 
@@ -114,7 +116,9 @@ func (p *checker) checkNeighbours() {
 	}
 }
 
-func (p *checker) checkNeighbourAnswers(s *survey.Subnet, a netip.Addr, at *addressPresence, answers []neighbourAnswer) {
+func (p *checker) checkNeighbourAnswers(s *survey.Subnet, a netip.Addr, at *addressPresence,
+	answers []neighbourAnswer,
+) {
 	have := p.objectsWithAddress(a)
 	if at == nil && len(have) == 0 {
 		return // none of ours
@@ -134,9 +138,11 @@ func (p *checker) checkNeighbourAnswers(s *survey.Subnet, a netip.Addr, at *addr
 	}
 	switch {
 	case len(others) > 0:
-		p.report(AddressDuplicate, about, "%s on the wire of network %s answers for %s too, and is none of OVN's", joinLimited(others, 3), s.Network, a)
+		p.report(AddressDuplicate, about, "%s on the wire of network %s answers for %s too, and is none of OVN's",
+			joinLimited(others, 3), s.Network, a)
 	case at != nil && at.answersAnyone && !answered && p.isHeldElsewhere(at, nodes):
-		p.report(AddressSilent, about, "nobody answers for %s on the wire of network %s (asked by %s), and OVN should", a, s.Network, joinLimited(nodes, 3))
+		p.report(AddressSilent, about, "nobody answers for %s on the wire of network %s (asked by %s), and OVN should",
+			a, s.Network, joinLimited(nodes, 3))
 	}
 }
 

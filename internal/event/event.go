@@ -1,4 +1,5 @@
-// Package event is Events on objects, a bounded number of them: whoever changes his objects all the time must not fill the API server.
+// Package event is Events on objects, a bounded number of them: whoever changes his objects all the time must not fill
+// the API server.
 package event
 
 import (
@@ -11,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// How many Events an object, and all objects of a namespace together, may have at once, and after what time one more. What comes beyond that is
-// dropped: the conditions of an object say how it is.
+// How many Events an object, and all objects of a namespace together, may have at once, and after what time one more.
+// What comes beyond that is dropped: the conditions of an object say how it is.
 const (
 	objectBurst          = 25
 	objectRefillEvery    = 5 * time.Minute
@@ -45,7 +46,8 @@ func New(to events.EventRecorder, scheme *runtime.Scheme, clock func() time.Time
 	return &Recorder{sink: to, scheme: scheme, clock: clock, buckets: map[string]tokenBucket{}}
 }
 
-// Record records an Event. The same reason on the same object again is one Event that counts: so the version of the object is not part of it.
+// Record records an Event. The same reason on the same object again is one Event that counts: so the version of the
+// object is not part of it.
 func (r *Recorder) Record(about client.Object, kind, reason, action, message string) {
 	ref, err := reference.GetReference(r.scheme, about)
 	if err != nil || !r.allowEvent(ref.Namespace, string(ref.UID)) {
@@ -55,15 +57,16 @@ func (r *Recorder) Record(about client.Object, kind, reason, action, message str
 	r.sink.Eventf(ref, nil, kind, reason, action, "%s", message)
 }
 
-// allowEvent spends one Event of an object's and of its namespace's budget, or says that there is none. One that its object can't have costs its
-// namespace nothing.
+// allowEvent spends one Event of an object's and of its namespace's budget, or says that there is none. One that its
+// object can't have costs its namespace nothing.
 func (r *Recorder) allowEvent(namespace, uid string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.buckets) >= maxBuckets {
 		r.dropFullBuckets()
 	}
-	return r.takeToken("object "+namespace+"/"+uid, objectBurst, objectRefillEvery) && r.takeToken("namespace "+namespace, namespaceBurst, namespaceRefillEvery)
+	return r.takeToken("object "+namespace+"/"+uid, objectBurst, objectRefillEvery) &&
+		r.takeToken("namespace "+namespace, namespaceBurst, namespaceRefillEvery)
 }
 
 func (r *Recorder) takeToken(key string, most float64, every time.Duration) bool {

@@ -42,23 +42,31 @@ func newTestRecorder(t *testing.T, now *time.Time) (r *Recorder, list func() []e
 }
 
 func newService(name, version string) *corev1.Service {
-	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "evil", Name: name, UID: types.UID(name), ResourceVersion: version}}
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{
+		Namespace:       "evil",
+		Name:            name,
+		UID:             types.UID(name),
+		ResourceVersion: version,
+	}}
 }
 
-// A tenant who patches an object to and fro (L9: 150 patches were 147 Events) gets one Event for each reason, which counts.
+// A tenant who patches an object to and fro (L9: 150 patches were 147 Events) gets one Event for each reason, which
+// counts.
 func TestPatchesToAndFroAreOneEventEach(t *testing.T) {
 	now := time.Now()
 	r, list := newTestRecorder(t, &now)
 	for i := range 150 {
 		now = now.Add(10 * time.Minute) // so that the budget is not what stops it
-		r.Record(newService("web", fmt.Sprint(i)), "Warning", []string{"PortTaken", "Ready"}[i%2], "Reconcile", "a message")
+		r.Record(newService("web", fmt.Sprint(i)), "Warning", []string{"PortTaken", "Ready"}[i%2], "Reconcile",
+			"a message")
 	}
 	if got := list(); len(got) != 2 {
 		t.Errorf("%d Events", len(got))
 	}
 }
 
-// Reasons that differ each time, and objects that are made anew each time, run out of budget; another namespace's do not, and time gives more.
+// Reasons that differ each time, and objects that are made anew each time, run out of budget; another namespace's do
+// not, and time gives more.
 func TestBudgets(t *testing.T) {
 	now := time.Now()
 	r, list := newTestRecorder(t, &now)

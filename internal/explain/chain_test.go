@@ -10,16 +10,33 @@ import (
 
 func TestWhatAnObjectHangsOn(t *testing.T) {
 	public, node1, node2 := ref("ExternalNetwork", "", "public"), survey.NodeRef("node1"), survey.NodeRef("node2")
-	cloud, router, db := ref("Subnet", "", "ext-cloud"), survey.RouterRef("acme-prod"), survey.PodRef("acme-prod", "db-0")
+	cloud, router, db := ref("Subnet", "", "ext-cloud"), survey.RouterRef("acme-prod"),
+		survey.PodRef("acme-prod", "db-0")
 	for _, c := range []struct {
 		of        state.Ref
 		on, notOn []state.Ref
 	}{
-		{fip, []state.Ref{fipEIP, project, router, public, node2, db, node1, returnPath}, []state.Ref{cloud, frontEIP, web, defaultGatewayEIP}},
-		{web, []state.Ref{frontEIP, project, router, public, survey.PodRef("acme-prod", "web-1")}, []state.Ref{cloud, mail, db}},
-		{frontEIP, []state.Ref{web, mail, public, router, survey.PodRef("acme-prod", "web-0")}, []state.Ref{fip, fipEIP, db}},
+		{
+			fip,
+			[]state.Ref{fipEIP, project, router, public, node2, db, node1, returnPath},
+			[]state.Ref{cloud, frontEIP, web, defaultGatewayEIP},
+		},
+		{
+			web,
+			[]state.Ref{frontEIP, project, router, public, survey.PodRef("acme-prod", "web-1")},
+			[]state.Ref{cloud, mail, db},
+		},
+		{
+			frontEIP,
+			[]state.Ref{web, mail, public, router, survey.PodRef("acme-prod", "web-0")},
+			[]state.Ref{fip, fipEIP, db},
+		},
 		{project, []state.Ref{defaultGatewayEIP, cloud, router, node1}, []state.Ref{public, web, node2}},
-		{egress, []state.Ref{node2, public, survey.RouterRef("sallyport-egress"), router, project}, []state.Ref{cloud, node1}},
+		{
+			egress,
+			[]state.Ref{node2, public, survey.RouterRef("sallyport-egress"), router, project},
+			[]state.Ref{cloud, node1},
+		},
 		{partners, []state.Ref{public, router, node2, returnPath}, []state.Ref{cloud, frontEIP}},
 		{db, []state.Ref{node1}, []state.Ref{fip, node2}},
 	} {

@@ -15,8 +15,8 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// deriveConditions is the conditions that follow from what was read, as the controller would write them. Of an object that was not compiled they are
-// those that it has.
+// deriveConditions is the conditions that follow from what was read, as the controller would write them. Of an object
+// that was not compiled they are those that it has.
 func (e *explainer) deriveConditions() {
 	stated := e.currentConditions()
 	v := e.s.Verdict(e.ref)
@@ -47,7 +47,10 @@ func (e *explainer) currentConditions() []Condition {
 // compareConditions is conditions in the order in which they follow from each other, others after them.
 func compareConditions(a, b Condition) int {
 	rank := func(c Condition) int {
-		return slices.Index([]string{kubedcv1.ConditionProgrammed, kubedcv1.ConditionResolvedRefs, kubedcv1.ConditionAccepted}, c.Type)
+		return slices.Index([]string{
+			kubedcv1.ConditionProgrammed, kubedcv1.ConditionResolvedRefs,
+			kubedcv1.ConditionAccepted,
+		}, c.Type)
 	}
 	return cmp.Or(cmp.Compare(rank(b), rank(a)), cmp.Compare(a.Type, b.Type))
 }
@@ -107,9 +110,14 @@ func (e *explainer) determineState() (words string, works bool) {
 		}
 		return Condition{}
 	}
-	errors := slices.ContainsFunc(e.out.Findings, func(f diagnosis.Finding) bool { return f.Severity == diagnosis.Error })
-	warnings := slices.ContainsFunc(e.out.Findings, func(f diagnosis.Finding) bool { return f.Severity == diagnosis.Warning })
-	accepted, resolved, programmed := of(kubedcv1.ConditionAccepted), of(kubedcv1.ConditionResolvedRefs), of(kubedcv1.ConditionProgrammed)
+	errors := slices.ContainsFunc(e.out.Findings, func(f diagnosis.Finding) bool {
+		return f.Severity == diagnosis.Error
+	})
+	warnings := slices.ContainsFunc(e.out.Findings, func(f diagnosis.Finding) bool {
+		return f.Severity == diagnosis.Warning
+	})
+	accepted, resolved, programmed := of(kubedcv1.ConditionAccepted), of(kubedcv1.ConditionResolvedRefs),
+		of(kubedcv1.ConditionProgrammed)
 	switch {
 	case e.findObject().Deleting:
 		return strings.TrimSuffix("is being deleted: "+of(status.ConditionDeletable).Reason, ": "), false

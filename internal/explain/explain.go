@@ -1,5 +1,5 @@
-// Package explain is an object, or an address, told to somebody who has to know why it does not work: what was asked for, what was made of
-// it, where it is, what is wrong and what to do next.
+// Package explain is an object, or an address, told to somebody who has to know why it does not work: what was asked
+// for, what was made of it, where it is, what is wrong and what to do next.
 package explain
 
 import (
@@ -81,16 +81,18 @@ type Condition struct {
 	Message string `json:"message,omitempty"`
 }
 
-// positiveConditions are the conditions that should be true. Of others, such as those of nodes on their discs, nothing follows here; PortsError should
-// not be there.
+// positiveConditions are the conditions that should be true. Of others, such as those of nodes on their discs, nothing
+// follows here; PortsError should not be there.
 var positiveConditions = []string{
-	kubedcv1.ConditionAccepted, kubedcv1.ConditionResolvedRefs, kubedcv1.ConditionProgrammed, intent.HasEndpoints, status.ConditionReturnPath,
+	kubedcv1.ConditionAccepted, kubedcv1.ConditionResolvedRefs, kubedcv1.ConditionProgrammed, intent.HasEndpoints,
+	status.ConditionReturnPath,
 	status.ConditionNetworkAllowed, "Ready",
 }
 
 // isFailing says whether the condition is one to look at.
 func (c Condition) isFailing() bool {
-	return c.Status != "True" && slices.Contains(positiveConditions, c.Type) || c.Status == "True" && c.Type == status.ConditionPortsError
+	return c.Status != "True" && slices.Contains(positiveConditions, c.Type) || c.Status == "True" &&
+		c.Type == status.ConditionPortsError
 }
 
 // explainer is one explanation in the making.
@@ -111,7 +113,9 @@ func explainObject(s *survey.Survey, ref state.Ref, findings []diagnosis.Finding
 	if v := s.Verdict(ref); v != nil {
 		e.sharedOrigins = v.Through
 	}
-	e.ovnUnread = slices.ContainsFunc(s.Unread, func(u survey.ReadFailure) bool { return u.System == survey.Northbound })
+	e.ovnUnread = slices.ContainsFunc(s.Unread, func(u survey.ReadFailure) bool {
+		return u.System == survey.Northbound
+	})
 	e.describeRequest()  // what was asked for, and the way of packets
 	e.collectCompiled()  // what was made of it, and what differs
 	e.collectRows()      // what OVN has
@@ -157,8 +161,8 @@ func (e *explainer) collectEvents() {
 	}
 }
 
-// selectFindings is what is wrong with the object and with what it hangs on, what explains the rest first. Where nothing is known of the object
-// itself, its first condition that is not as it should be tells.
+// selectFindings is what is wrong with the object and with what it hangs on, what explains the rest first. Where
+// nothing is known of the object itself, its first condition that is not as it should be tells.
 func (e *explainer) selectFindings(findings []diagnosis.Finding) {
 	e.out.Findings = diagnosis.FilterByRefs(findings, e.dependencies...)
 	known := slices.ContainsFunc(e.out.Findings, func(f diagnosis.Finding) bool {
@@ -170,7 +174,8 @@ func (e *explainer) selectFindings(findings []diagnosis.Finding) {
 	}
 	c := e.out.Conditions[i]
 	f := diagnosis.Finding{
-		Code: c.Reason, Severity: diagnosis.Error, About: []state.Ref{e.ref}, Message: cmp.Or(c.Message, intent.ReasonMeaning(c.Reason)), Remediation: intent.ReasonRemedy(c.Reason),
+		Code: c.Reason, Severity: diagnosis.Error, About: []state.Ref{e.ref},
+		Message: cmp.Or(c.Message, intent.ReasonMeaning(c.Reason)), Remediation: intent.ReasonRemedy(c.Reason),
 	}
 	if intent.IsTransientReason(c.Reason) {
 		f.Severity = diagnosis.Warning // as yet it is a stage that every object goes through

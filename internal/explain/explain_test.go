@@ -21,8 +21,9 @@ var update = flag.Bool("update", false, "rewrite what the cases in testdata want
 
 // gatewaySilent is a finding on a network.
 var gatewaySilent = diagnosis.Finding{
-	Code: "GatewaySilent", Severity: diagnosis.Error, About: []state.Ref{ref("ExternalNetwork", "", "public")}, CauseRank: 5,
-	Message: "198.51.100.1 answers to no node", Remediation: "Look at the router of network public.",
+	Code: "GatewaySilent", Severity: diagnosis.Error, About: []state.Ref{ref("ExternalNetwork", "", "public")},
+	CauseRank: 5,
+	Message:   "198.51.100.1 answers to no node", Remediation: "Look at the router of network public.",
 }
 
 // A case is testdata/NAME.txt: what is printed for a question about the world, after something has happened to it.
@@ -45,7 +46,8 @@ var cases = map[string]struct {
 		}
 		s.Cluster.EgressIPs[0].Selects = 7
 		s.Cluster.EgressIPs[0].Conditions = []survey.Condition{{
-			Type: "Programmed", Status: "False", Reason: intent.PodsNotServed, Message: "4 selected pods are of no project",
+			Type: "Programmed", Status: "False", Reason: intent.PodsNotServed,
+			Message: "4 selected pods are of no project",
 		}}
 	}},
 	"egressroute":   {question: "egressroute/partners"},
@@ -60,14 +62,17 @@ var cases = map[string]struct {
 	"address-alien": {question: "192.0.2.1"},
 	"gateway-silent": {
 		question: "eip/front", findings: []diagnosis.Finding{gatewaySilent, {
-			Code: "Elsewhere", Severity: diagnosis.Error, About: []state.Ref{ref("ExternalNetwork", "", "other")}, Message: "not this one's business",
+			Code: "Elsewhere", Severity: diagnosis.Error, About: []state.Ref{ref("ExternalNetwork", "", "other")},
+			Message: "not this one's business",
 		}},
 	},
 	"fip-row-deleted": {question: "fip/db", happens: func(s *survey.Survey) {
 		r := &s.Logical.Routers[0]
 		r.NATs = r.NATs[:2]
 		shard := &s.Shards[0]
-		i := slices.IndexFunc(shard.Wanted, func(w survey.DesiredEntry) bool { return strings.HasPrefix(w.Text, "NAT") })
+		i := slices.IndexFunc(shard.Wanted, func(w survey.DesiredEntry) bool {
+			return strings.HasPrefix(w.Text, "NAT")
+		})
 		shard.Wanted[i].There = false
 		line := shard.Wanted[i].Line
 		line.Text = "+ " + line.Text
@@ -76,8 +81,12 @@ var cases = map[string]struct {
 	"service-refused": {question: "svc/mail", happens: func(s *survey.Survey) {
 		s.Cluster.Services[0].Ingress = nil
 		s.Shards[0].Verdicts = append(s.Shards[0].Verdicts, intent.Verdict{
-			Object: intent.ObjectKey{Kind: intent.Service, Namespace: "acme-prod", Name: "mail"}, Facts: intent.ServiceFacts{Lonely: true},
-			Accepted: intent.Finding{Reason: intent.PortTaken, Message: "Service acme-prod/web has tcp 25 of EIp front"},
+			Object: intent.ObjectKey{Kind: intent.Service, Namespace: "acme-prod", Name: "mail"},
+			Facts:  intent.ServiceFacts{Lonely: true},
+			Accepted: intent.Finding{
+				Reason:  intent.PortTaken,
+				Message: "Service acme-prod/web has tcp 25 of EIp front",
+			},
 		})
 	}},
 	"nobody-holds": {question: "fip/db", happens: func(s *survey.Survey) { s.Logical.Routers[0].Ports[2].Holder = "" }},
@@ -94,7 +103,8 @@ func TestExplanations(t *testing.T) {
 			if c.happens != nil {
 				c.happens(s)
 			}
-			got := "$ sallyport explain " + c.question + "\n" + explainQuestion(t, s, c.question, c.findings).Text(c.all)
+			got := "$ sallyport explain " + c.question + "\n" + explainQuestion(t, s, c.question,
+				c.findings).Text(c.all)
 			path := filepath.Join("testdata", name+".txt")
 			want, err := os.ReadFile(path)
 			if err != nil && !*update {
@@ -113,7 +123,9 @@ func TestExplanations(t *testing.T) {
 	}
 }
 
-func explainQuestion(t *testing.T, s *survey.Survey, question string, findings []diagnosis.Finding) explain.Explanation {
+func explainQuestion(t *testing.T, s *survey.Survey, question string,
+	findings []diagnosis.Finding,
+) explain.Explanation {
 	t.Helper()
 	subject, err := explain.Resolve(s, question, "")
 	if err != nil {

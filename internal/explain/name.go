@@ -25,7 +25,10 @@ var kindAliases = []struct {
 	{string(intent.EgressService), []string{"egressservice", "egressservices"}},
 	{string(intent.EgressRoute), []string{"egressroute", "egressroutes"}},
 	{string(intent.Project), []string{"project", "projects"}},
-	{string(intent.ExternalNetwork), []string{"network", "networks", "externalnetwork", "externalnetworks", "extnet", "subnet", "subnets"}},
+	{string(intent.ExternalNetwork), []string{
+		"network", "networks", "externalnetwork", "externalnetworks", "extnet",
+		"subnet", "subnets",
+	}},
 	{survey.NodeKind, []string{"node", "nodes", "no", "nodepath", "nodepaths"}},
 	{survey.PodKind, []string{"pod", "pods", "po"}},
 }
@@ -73,12 +76,14 @@ func Resolve(s *survey.Survey, text, namespace string) (Subject, error) {
 	case !typed:
 		kind, name = "", word
 	case kind == "":
-		return Subject{}, fmt.Errorf("there is no kind %q; use %s", word, cmp.Or(strings.Join(nearestNames(word, KindNames()), " or "), strings.Join(KindNames(), ", ")))
+		return Subject{}, fmt.Errorf("there is no kind %q; use %s", word,
+			cmp.Or(strings.Join(nearestNames(word, KindNames()), " or "), strings.Join(KindNames(), ", ")))
 	}
 	all := listCandidates(&s.Cluster, kind)
 	var found []state.Ref
 	for _, c := range all {
-		if slices.Contains(c.names, name) && (namespace == "" || c.ref.Namespace == "" || c.ref.Namespace == namespace) {
+		if slices.Contains(c.names, name) &&
+			(namespace == "" || c.ref.Namespace == "" || c.ref.Namespace == namespace) {
 			found = append(found, c.ref)
 		}
 	}
@@ -105,7 +110,8 @@ func listCandidates(c *survey.Cluster, kind string) []candidate {
 			continue // it is told with its node
 		}
 		network := o.Kind == string(intent.Subnet) // one that is an external network itself
-		if kind == "" && o.Kind != survey.PodKind || kind == o.Kind || network && kind == string(intent.ExternalNetwork) {
+		if kind == "" && o.Kind != survey.PodKind || kind == o.Kind || network &&
+			kind == string(intent.ExternalNetwork) {
 			out = append(out, candidate{o.Ref, append([]string{o.Name}, alternativeNames(c, o.Ref)...)})
 		}
 	}
@@ -147,7 +153,8 @@ func notFoundError(all []candidate, text, name, namespace string) error {
 	if len(elsewhere) > 0 {
 		return fmt.Errorf("there is no %s%s; do you mean\n%s", text, where, formatCommands(elsewhere))
 	}
-	return fmt.Errorf("there is no %s%s; kubectl get %s -A lists what there is", text, where, strings.Join(KindNames()[:3], ","))
+	return fmt.Errorf("there is no %s%s; kubectl get %s -A lists what there is", text, where,
+		strings.Join(KindNames()[:3], ","))
 }
 
 // FormatArgument is an object as it is given to explain.

@@ -51,11 +51,13 @@ func TestNamesThatAreWrongSuggestOthers(t *testing.T) {
 		text, namespace string
 		wants           []string
 	}{
-		{"eip/fornt", "", []string{"there is no eip/fornt;", "eip/front -n acme-prod"}},      // letters that changed places
+		// letters that changed places
+		{"eip/fornt", "", []string{"there is no eip/fornt;", "eip/front -n acme-prod"}},
 		{"eip/frnt", "", []string{"eip/front -n acme-prod"}},                                 // one that is missing
 		{"eip/front", "beta", []string{"in namespace beta;", "eip/front -n acme-prod"}},      // elsewhere
 		{"svc/web", "", []string{"any of these", "svc/web -n acme-prod", "svc/web -n beta"}}, // in two namespaces
-		{"project/acme", "", []string{"project/prod -n acme"}},                               // the beginning of its namespace
+		// the beginning of its namespace
+		{"project/acme", "", []string{"project/prod -n acme"}},
 		{"epi/front", "", []string{`no kind "epi"; use eip`}},
 		{"volume/front", "", []string{`no kind "volume"; use eip, fip, svc`}},
 		{"eip/something-else", "", []string{"kubectl get"}},
@@ -71,7 +73,8 @@ func TestNamesThatAreWrongSuggestOthers(t *testing.T) {
 			}
 		}
 	}
-	if _, err := explain.Resolve(s, "eip/fornt", ""); strings.Contains(err.Error(), "default-gw") { // what is not near is not suggested
+	// what is not near is not suggested
+	if _, err := explain.Resolve(s, "eip/fornt", ""); strings.Contains(err.Error(), "default-gw") {
 		t.Error(err)
 	}
 }

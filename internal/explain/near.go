@@ -11,8 +11,8 @@ import (
 // maxSuggestions is how many names are suggested at most.
 const maxSuggestions = 3
 
-// nearestNames are those of some names that somebody may have meant, the nearest first: a slip or two away, or the same with something before or
-// after it.
+// nearestNames are those of some names that somebody may have meant, the nearest first: a slip or two away, or the same
+// with something before or after it.
 func nearestNames(name string, names []string) []string {
 	if name == "" {
 		return nil

@@ -47,7 +47,8 @@ func (e *explainer) formatNodeState(n *survey.Node) string {
 	}
 	for _, u := range asked.Usage {
 		if e.ownsAddress(u.Address) {
-			said = append(said, fmt.Sprintf("%s of %s", words.Pluralize(u.Connections, "connection", "connections"), u.Address))
+			said = append(said, fmt.Sprintf("%s of %s", words.Pluralize(u.Connections, "connection", "connections"),
+				u.Address))
 		}
 	}
 	return strings.Join(said, "; ")

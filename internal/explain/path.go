@@ -67,7 +67,8 @@ func (e *explainer) addEgressPath(shard string, a netip.Addr) {
 // addNodesStep is the way through nodes that are on a network themselves.
 func (e *explainer) addNodesStep(on *survey.Network) {
 	if on != nil && on.Interface != "" {
-		e.addStep(on.Ref, "nodes %s, which are on it by %s", cmp.Or(words.JoinLimited(on.OnNodes, 6), "none"), on.Interface)
+		e.addStep(on.Ref, "nodes %s, which are on it by %s", cmp.Or(words.JoinLimited(on.OnNodes, 6), "none"),
+			on.Interface)
 	}
 }
 
@@ -80,7 +81,8 @@ func (e *explainer) addNetworkStep(a netip.Addr) {
 	case on == nil:
 		e.addBrokenStep(e.ref, "%s is of no external network", a)
 	case pool != nil:
-		e.addStep(on.Ref, "network %s, Subnet %s %s%s; its gateway is %s", on.Name, pool.Name, joinFew(pool.Prefixes), formatVLAN(pool), joinFew(pool.Gateways))
+		e.addStep(on.Ref, "network %s, Subnet %s %s%s; its gateway is %s", on.Name, pool.Name, joinFew(pool.Prefixes),
+			formatVLAN(pool), joinFew(pool.Gateways))
 	default:
 		e.addStep(on.Ref, "network %s; its gateway is %s", on.Name, cmp.Or(joinFew(on.Gateways), "not known"))
 	}
@@ -159,7 +161,8 @@ func (e *explainer) addNATStep(by state.Ref, router string, a netip.Addr) {
 	e.addStep(by, "router %s translates %s: %s", router, a, words.JoinLimited(into, 3))
 }
 
-// addServicePath is the way of connections from the router to the pods behind a Service, which are only counted in brief.
+// addServicePath is the way of connections from the router to the pods behind a Service, which are only counted in
+// brief.
 func (e *explainer) addServicePath(v *survey.Service, brief bool) {
 	for _, a := range slices.Concat(v.Ingress, v.ExternalIPs) {
 		for _, p := range v.Ports {
@@ -213,7 +216,8 @@ func (e *explainer) addLoadBalancerStep(v *survey.Service, a netip.Addr, p surve
 				e.addBrokenStep(v.Ref, "router %s refuses %s: nothing is behind it", v.Shard, port)
 				return
 			default:
-				e.addStep(v.Ref, "router %s balances %s over %s", v.Shard, port, words.JoinLimited(words.Strings(vip.Backends), 4))
+				e.addStep(v.Ref, "router %s balances %s over %s", v.Shard, port,
+					words.JoinLimited(words.Strings(vip.Backends), 4))
 				return
 			}
 		}

@@ -60,7 +60,8 @@ func (e *explainer) collectRouterRows(r logical.Router) {
 	}
 	for _, p := range r.Policies {
 		if e.belongsToObject(p.IDs.Owner()) {
-			e.addRow("Logical_Router_Policy", r.Name, "%d %s → %s", p.Priority, p.Match, strings.TrimSpace(p.Action+" "+strings.Join(words.Strings(p.NextHops), " ")))
+			e.addRow("Logical_Router_Policy", r.Name, "%d %s → %s", p.Priority, p.Match,
+				strings.TrimSpace(p.Action+" "+strings.Join(words.Strings(p.NextHops), " ")))
 		}
 	}
 	for _, t := range r.Routes {
@@ -118,7 +119,9 @@ func (e *explainer) collectSwitchRows(w logical.Switch) {
 
 // isPodPort says whether a switch port is that of a pod which the object leads to. Kube-OVN names ports so.
 func (e *explainer) isPodPort(name string) bool {
-	return slices.ContainsFunc(e.dependencies, func(r state.Ref) bool { return r.Kind == survey.PodKind && name == r.Name+"."+r.Namespace })
+	return slices.ContainsFunc(e.dependencies, func(r state.Ref) bool {
+		return r.Kind == survey.PodKind && name == r.Name+"."+r.Namespace
+	})
 }
 
 func (e *explainer) formatSwitchPort(p logical.SwitchPort) string {
@@ -141,7 +144,8 @@ func (e *explainer) formatSwitchPort(p logical.SwitchPort) string {
 func (e *explainer) collectBalancerRows(on string, b logical.LoadBalancer) {
 	for _, v := range b.VIPs {
 		if e.belongsToObject(b.IDs.Owner()) || e.ownsAddress(v.Address.Addr()) {
-			e.addRow("Load_Balancer", on, "%s %s %s → %s", b.Name, cmp.Or(b.Protocol, "tcp"), v.Address, cmp.Or(words.JoinLimited(words.Strings(v.Backends), 8), "nothing"))
+			e.addRow("Load_Balancer", on, "%s %s %s → %s", b.Name, cmp.Or(b.Protocol, "tcp"), v.Address,
+				cmp.Or(words.JoinLimited(words.Strings(v.Backends), 8), "nothing"))
 		}
 	}
 }

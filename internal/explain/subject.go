@@ -48,7 +48,8 @@ func (q Subject) Shards(s *survey.Survey) []string {
 		switch {
 		case r.Kind == string(intent.NodePath):
 			out = append(out, ownership.NodesShard)
-		case r.Kind == survey.RouterKind && (s.Cluster.ProjectOfShard(r.Name) != nil || r.Name == kubeovn.ManagementVpc || r.Name == ownership.EgressVpc):
+		case r.Kind == survey.RouterKind && (s.Cluster.ProjectOfShard(r.Name) != nil ||
+			r.Name == kubeovn.ManagementVpc || r.Name == ownership.EgressVpc):
 			out = append(out, r.Name)
 		}
 	})
@@ -78,7 +79,11 @@ func (q Subject) visitDependencies(s *survey.Survey, do func(state.Ref)) {
 
 // Unknown explains something of which nothing is known, because Kubernetes could not be read.
 func Unknown(s *survey.Survey, text string, findings []diagnosis.Finding) Explanation {
-	x := Explanation{About: state.Ref{Kind: "Object", Name: text}, State: "is not known: Kubernetes could not be read", Findings: diagnosis.FilterByRefs(findings)}
+	x := Explanation{
+		About:    state.Ref{Kind: "Object", Name: text},
+		State:    "is not known: Kubernetes could not be read",
+		Findings: diagnosis.FilterByRefs(findings),
+	}
 	for _, u := range s.Unread {
 		x.ReadFailures = append(x.ReadFailures, Fact{u.System, u.Problem})
 	}

@@ -107,7 +107,8 @@ func (e *explainer) describeService(o *survey.Service) {
 	for _, p := range o.Ports {
 		ports = append(ports, fmt.Sprintf("%s %d to %s", strings.ToLower(p.Protocol), p.Port, p.Target))
 	}
-	e.addRequest("%s, balanced over pods with %s", words.JoinLimited(ports, 6), cmp.Or(formatSelector(o.Selector), "no selector: its endpoints are somebody's"))
+	e.addRequest("%s, balanced over pods with %s", words.JoinLimited(ports, 6),
+		cmp.Or(formatSelector(o.Selector), "no selector: its endpoints are somebody's"))
 	for _, name := range slices.Sorted(maps.Keys(o.Annotations)) {
 		if slices.Contains(requestAnnotations, name) {
 			e.addRequest("%s: %s", name, o.Annotations[name])
@@ -127,8 +128,10 @@ func (e *explainer) describeService(o *survey.Service) {
 
 // requestAnnotations of Services that ask for something.
 var requestAnnotations = []string{
-	kubedcv1.BindAnnotation, kubedcv1.BindDefaultAnnotation, kubedcv1.ExternalNetworkTypeLabel, kubedcv1.HealthAnnotation,
-	kubedcv1.BackendAnnotation, kubedcv1.BackendAnnotationToo, kubedcv1.AutodeleteAnnotation, ovnv1.EgressServiceAnnotation,
+	kubedcv1.BindAnnotation, kubedcv1.BindDefaultAnnotation, kubedcv1.ExternalNetworkTypeLabel,
+	kubedcv1.HealthAnnotation,
+	kubedcv1.BackendAnnotation, kubedcv1.BackendAnnotationToo, kubedcv1.AutodeleteAnnotation,
+	ovnv1.EgressServiceAnnotation,
 }
 
 func (e *explainer) describeProject(o *survey.Project) {
@@ -146,7 +149,8 @@ func (e *explainer) describeProject(o *survey.Project) {
 		}
 	}
 	if len(used) > 0 {
-		e.addPart(o.Ref, "%s: %s", words.Pluralize(len(used), "more address", "more addresses"), words.JoinLimited(used, 6))
+		e.addPart(o.Ref, "%s: %s", words.Pluralize(len(used), "more address", "more addresses"),
+			words.JoinLimited(used, 6))
 	}
 }
 
@@ -156,7 +160,8 @@ func (e *explainer) describeEgressIP(o *survey.EgressIP) {
 	}
 	e.addRequest("selected pods, %d at present, leave with %s", o.Selects, words.JoinLimited(o.Addresses, 4))
 	if o.Outside.Number > 0 {
-		e.addBrokenStep(o.Ref, "%s of no project and not served: %s", words.Pluralize(o.Outside.Number, "pod is", "pods are"), o.Outside)
+		e.addBrokenStep(o.Ref, "%s of no project and not served: %s",
+			words.Pluralize(o.Outside.Number, "pod is", "pods are"), o.Outside)
 	}
 	for _, r := range e.dependencies {
 		if r.Kind == survey.RouterKind && r.Name != ownership.EgressVpc {
@@ -212,7 +217,8 @@ func (e *explainer) describeNetwork(o *survey.Network) {
 	}
 	e.addRequest("an external network of type %s%s", o.Type, map[bool]string{true: ", the default"}[o.Default])
 	if o.Interface != "" {
-		e.addRequest("nodes are on it by %s, method %s: %s", o.Interface, o.Method, cmp.Or(words.JoinLimited(o.OnNodes, 6), "none"))
+		e.addRequest("nodes are on it by %s, method %s: %s", o.Interface, o.Method,
+			cmp.Or(words.JoinLimited(o.OnNodes, 6), "none"))
 	}
 	for _, name := range o.Subnets {
 		n := e.s.Cluster.Subnet(name)
@@ -220,7 +226,8 @@ func (e *explainer) describeNetwork(o *survey.Network) {
 			e.addPart(state.Ref{Kind: string(intent.Subnet), Name: name}, "Subnet %s, which does not exist", name)
 			continue
 		}
-		e.addPart(n.Ref, "Subnet %s %s%s, gateway %s: %d addresses used, %d free", name, joinFew(n.Prefixes), formatVLAN(n),
+		e.addPart(n.Ref, "Subnet %s %s%s, gateway %s: %d addresses used, %d free", name, joinFew(n.Prefixes),
+			formatVLAN(n),
 			cmp.Or(joinFew(n.Gateways), "none"), n.Used, n.Free)
 		e.describeRouterPorts(n)
 	}
@@ -239,7 +246,8 @@ func (e *explainer) describeRouterPorts(n *survey.Subnet) {
 	}
 	for _, node := range slices.Sorted(maps.Keys(held)) {
 		routers := slices.Compact(held[node])
-		e.addPart(survey.NodeRef(node), "%s holds the ports there of %s: %s", node, words.Pluralize(len(routers), "router", "routers"), words.JoinLimited(routers, 6))
+		e.addPart(survey.NodeRef(node), "%s holds the ports there of %s: %s", node,
+			words.Pluralize(len(routers), "router", "routers"), words.JoinLimited(routers, 6))
 	}
 }
 

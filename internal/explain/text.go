@@ -109,7 +109,8 @@ func stepTexts(steps []Step) []string {
 func (x Explanation) writeDetails(p *page) {
 	var made, rows []string
 	for _, m := range x.Compiled {
-		made = append(made, fmt.Sprintf("%s %s    # %s", map[bool]string{true: "✓", false: "✗"}[m.Present], m.Text, m.Origin))
+		made = append(made, fmt.Sprintf("%s %s    # %s", map[bool]string{true: "✓", false: "✗"}[m.Present], m.Text,
+			m.Origin))
 	}
 	for _, r := range x.Rows {
 		rows = append(rows, strings.TrimSpace(r.Table+" "+r.Parent)+": "+r.Text)
@@ -212,7 +213,11 @@ func (x Explanation) formatDifferences(all bool) []string {
 	var out []string
 	for _, d := range x.Differences {
 		sign, rest, _ := strings.Cut(d.Text, " ")
-		out = append(out, map[string]string{"+": "missing: ", "-": "too much: ", "~": "other than it should be: "}[sign]+rest)
+		out = append(out, map[string]string{
+			"+": "missing: ",
+			"-": "too much: ",
+			"~": "other than it should be: ",
+		}[sign]+rest)
 	}
 	return limitLines(out, all)
 }
@@ -225,12 +230,15 @@ func limitLines(lines []string, all bool) []string {
 	if all || len(lines) <= maxSectionLines {
 		return lines
 	}
-	return append(lines[:maxSectionLines-1:maxSectionLines-1], fmt.Sprintf("and %d more; -v shows all", len(lines)-maxSectionLines+1))
+	return append(lines[:maxSectionLines-1:maxSectionLines-1],
+		fmt.Sprintf("and %d more; -v shows all", len(lines)-maxSectionLines+1))
 }
 
 // writeFindings writes what is wrong, the cause first, and what to do about it.
 func (x Explanation) writeFindings(p *page, all bool) {
-	found := slices.DeleteFunc(slices.Clone(x.Findings), func(f diagnosis.Finding) bool { return f.Severity == diagnosis.Info && !all })
+	found := slices.DeleteFunc(slices.Clone(x.Findings), func(f diagnosis.Finding) bool {
+		return f.Severity == diagnosis.Info && !all
+	})
 	switch {
 	case len(found) > 0:
 		fmt.Fprintln(p, "Wrong")

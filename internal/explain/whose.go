@@ -25,7 +25,8 @@ func (w *AddressOwners) addOwner(about state.Ref, format string, args ...any) {
 	w.Owners = append(w.Owners, Step{About: about, Text: fmt.Sprintf(format, args...)})
 }
 
-// FindAddressOwners is who has an address: those first that people ask for addresses with, then the engine, nodes and pods.
+// FindAddressOwners is who has an address: those first that people ask for addresses with, then the engine, nodes and
+// pods.
 func FindAddressOwners(s *survey.Survey, a netip.Addr) AddressOwners {
 	w := &AddressOwners{Address: a}
 	w.addRequesters(&s.Cluster)
@@ -33,7 +34,8 @@ func FindAddressOwners(s *survey.Survey, a netip.Addr) AddressOwners {
 	w.addOVNOwners(s)
 	w.addHosts(s)
 	if pool := s.Cluster.ExternalSubnetAt(a); pool != nil {
-		w.Pool = fmt.Sprintf("Subnet %s %s of network %s, which has %d free", pool.Name, joinFew(pool.Prefixes), pool.Network, pool.Free)
+		w.Pool = fmt.Sprintf("Subnet %s %s of network %s, which has %d free", pool.Name, joinFew(pool.Prefixes),
+			pool.Network, pool.Free)
 	} else if on := s.Cluster.NetworkAt(a); on != nil {
 		w.Pool = fmt.Sprintf("the addresses of network %s, by which nodes are reached", on.Name)
 	}
@@ -181,7 +183,11 @@ func (w *AddressOwners) primaryOwner() state.Ref {
 
 // explainUnusedAddress explains an address that nobody has.
 func explainUnusedAddress(s *survey.Survey, w AddressOwners, findings []diagnosis.Finding) Explanation {
-	x := Explanation{About: state.Ref{Kind: "Address", Name: w.Address.String()}, AddressOwners: &w, State: "is nobody's"}
+	x := Explanation{
+		About:         state.Ref{Kind: "Address", Name: w.Address.String()},
+		AddressOwners: &w,
+		State:         "is nobody's",
+	}
 	if on := s.Cluster.NetworkAt(w.Address); on != nil {
 		x.Findings = diagnosis.FilterByRefs(findings, s.DependenciesOf(on.Ref)...)
 		x.NextSteps = append(x.NextSteps, "Look whether whoever should have it exists: sallyport explain KIND/NAME.")

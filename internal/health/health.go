@@ -1,4 +1,5 @@
-// Package health is whether a node is well, told from samples: the clock is passed in, and a lost sample is not yet a dead node.
+// Package health is whether a node is well, told from samples: the clock is passed in, and a lost sample is not yet a
+// dead node.
 package health
 
 import "time"
@@ -7,8 +8,8 @@ import "time"
 type Config struct {
 	// Timeout is how long a node may give no sign of life before it is called dead; 0: it is never called dead.
 	Timeout time.Duration
-	// RecoveryDelay is how long a node that was dead has to be well before it is called so. It doubles with each time that the node dies again,
-	// up to Longest, and is forgotten after the node was well for that long.
+	// RecoveryDelay is how long a node that was dead has to be well before it is called so. It doubles with each time
+	// that the node dies again, up to Longest, and is forgotten after the node was well for that long.
 	RecoveryDelay, MaxRecoveryDelay time.Duration
 }
 

@@ -50,14 +50,40 @@ func TestNode(t *testing.T) {
 		{"one lost sample", [][]SampleResult{{Alive, Silent, Alive}}, true, 1},
 		{"silent for less than the timeout", [][]SampleResult{{Alive, Silent, Silent, Silent, Silent}}, true, 1},
 		{"silent for the timeout", [][]SampleResult{{Alive, Silent, Silent, Silent, Silent, Silent}}, false, 2},
-		{"a session that bounces", [][]SampleResult{{Alive}, repeatResult(Inconclusive, 2*time.Second), {Alive}}, true, 1},
-		{"a session that bounces, and nobody is there", [][]SampleResult{{Alive, Inconclusive}, repeatResult(Silent, time.Second)}, false, 2},
-		{"back for a moment", [][]SampleResult{{Alive}, repeatResult(Silent, time.Second), repeatResult(Alive, time.Second)}, false, 2},
-		{"back for good", [][]SampleResult{{Alive}, repeatResult(Silent, time.Second), repeatResult(Alive, 6*time.Second)}, true, 3},
-		{"back for good, with a lost sample on the way", [][]SampleResult{{Alive}, repeatResult(Silent, time.Second), repeatResult(Alive, 3*time.Second), {Silent}, repeatResult(Alive, 3*time.Second)}, false, 2},
-		{"it dies again: longer", [][]SampleResult{{Alive}, repeatResult(Silent, time.Second), repeatResult(Alive, 6*time.Second), repeatResult(Silent, time.Second), repeatResult(Alive, 6*time.Second)}, false, 4},
+		{
+			"a session that bounces",
+			[][]SampleResult{{Alive}, repeatResult(Inconclusive, 2*time.Second), {Alive}},
+			true,
+			1,
+		},
+		{
+			"a session that bounces, and nobody is there",
+			[][]SampleResult{{Alive, Inconclusive}, repeatResult(Silent, time.Second)},
+			false, 2,
+		},
+		{"back for a moment", [][]SampleResult{
+			{Alive},
+			repeatResult(Silent, time.Second),
+			repeatResult(Alive, time.Second),
+		}, false, 2},
+		{"back for good", [][]SampleResult{
+			{Alive},
+			repeatResult(Silent, time.Second),
+			repeatResult(Alive, 6*time.Second),
+		}, true, 3},
+		{"back for good, with a lost sample on the way", [][]SampleResult{
+			{Alive},
+			repeatResult(Silent, time.Second),
+			repeatResult(Alive, 3*time.Second),
+			{Silent},
+			repeatResult(Alive, 3*time.Second),
+		}, false, 2},
+		{"it dies again: longer", [][]SampleResult{{Alive}, repeatResult(Silent, time.Second), repeatResult(Alive,
+			6*time.Second), repeatResult(Silent, time.Second), repeatResult(Alive, 6*time.Second)}, false, 4},
 		{"but not for ever", [][]SampleResult{
-			{Alive}, repeatResult(Silent, time.Second), repeatResult(Alive, 2*time.Minute), repeatResult(Silent, time.Second), repeatResult(Alive, 6*time.Second),
+			{Alive},
+			repeatResult(Silent, time.Second), repeatResult(Alive, 2*time.Minute),
+			repeatResult(Silent, time.Second), repeatResult(Alive, 6*time.Second),
 		}, true, 5},
 	} {
 		l := newSampledNode()
@@ -65,7 +91,8 @@ func TestNode(t *testing.T) {
 			l.feedSamples(testConfig, signs...)
 		}
 		if l.Healthy != c.well || l.changes != c.changes {
-			t.Errorf("%s: well is %t after %d changes; wanted %t after %d", c.what, l.Healthy, l.changes, c.well, c.changes)
+			t.Errorf("%s: well is %t after %d changes; wanted %t after %d", c.what, l.Healthy, l.changes, c.well,
+				c.changes)
 		}
 	}
 }

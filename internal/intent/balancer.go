@@ -12,7 +12,8 @@ import (
 
 // LoadBalancer balances connections to addresses and ports over backends, for one protocol.
 type LoadBalancer struct {
-	// Service is whose it is: namespace/name. Its own name is made of both with a hyphen, and so may be that of another as well.
+	// Service is whose it is: namespace/name. Its own name is made of both with a hyphen, and so may be that of another
+	// as well.
 	Service  string
 	Name     string
 	Protocol Protocol
@@ -45,8 +46,8 @@ func (v VIP) String() string {
 	return v.Address.String() + "=" + strings.Join(to, ",")
 }
 
-// IPPortMapping says at which switch port a backend is, and with which address OVN asks it whether it answers. OVN answers ARP requests for that address on
-// the switch of the port: a wrong port or address cuts off others.
+// IPPortMapping says at which switch port a backend is, and with which address OVN asks it whether it answers. OVN
+// answers ARP requests for that address on the switch of the port: a wrong port or address cuts off others.
 type IPPortMapping struct {
 	Backend netip.Addr
 	Port    PodPort
@@ -58,8 +59,8 @@ func (p IPPortMapping) Compare(o IPPortMapping) int { return p.Backend.Compare(o
 
 func (p IPPortMapping) String() string { return fmt.Sprintf("%s=%s:%s", p.Backend, p.Port, p.Source) }
 
-// PodPort is the name of the logical switch port of a pod. There is none but of names that Kubernetes allows, which have no space, colon or
-// equals sign: whoever has one may write it into a row.
+// PodPort is the name of the logical switch port of a pod. There is none but of names that Kubernetes allows, which
+// have no space, colon or equals sign: whoever has one may write it into a row.
 type PodPort struct{ name string }
 
 // NewPodPort names the port of a pod as Kube-OVN does, POD.NAMESPACE. It fails where no pod can have such names.
@@ -109,7 +110,8 @@ func (b LoadBalancer) Equal(o Row) bool {
 	other, is := o.(LoadBalancer)
 	return is && b.Service == other.Service && b.Name == other.Name && b.Protocol == other.Protocol &&
 		slices.EqualFunc(b.VIPs, other.VIPs, VIP.equal) && slices.Equal(b.IPPortMappings, other.IPPortMappings) &&
-		b.AffinityTimeout == other.AffinityTimeout && b.CTFlush == other.CTFlush && b.Router == other.Router && b.Switch == other.Switch
+		b.AffinityTimeout == other.AffinityTimeout && b.CTFlush == other.CTFlush && b.Router == other.Router &&
+		b.Switch == other.Switch
 }
 
 func (b LoadBalancer) String() string {
@@ -136,11 +138,13 @@ func (b LoadBalancer) String() string {
 // ServiceKey is the Service of a load balancer, by who asked for it.
 func ServiceKey(by state.Ref) string { return by.Namespace + "/" + by.Name }
 
-// LoadBalancerHealthCheck lets OVN ask the backends of a load balancer's address whether they answer, and leave out those that don't.
+// LoadBalancerHealthCheck lets OVN ask the backends of a load balancer's address whether they answer, and leave out
+// those that don't.
 type LoadBalancerHealthCheck struct {
 	LoadBalancer string
 	VIP          netip.AddrPort
-	// Interval and Timeout are seconds; after so many Failures a backend is left out, after so many Successes it is back.
+	// Interval and Timeout are seconds; after so many Failures a backend is left out, after so many Successes it is
+	// back.
 	Interval, Timeout, SuccessCount, FailureCount int
 }
 
@@ -153,5 +157,6 @@ func (h LoadBalancerHealthCheck) Key(router string) RowKey {
 func (h LoadBalancerHealthCheck) Equal(o Row) bool { return Row(h) == o }
 
 func (h LoadBalancerHealthCheck) String() string {
-	return fmt.Sprintf("every %ds, timeout %ds, %d successes, %d failures", h.Interval, h.Timeout, h.SuccessCount, h.FailureCount)
+	return fmt.Sprintf("every %ds, timeout %ds, %d successes, %d failures", h.Interval, h.Timeout, h.SuccessCount,
+		h.FailureCount)
 }

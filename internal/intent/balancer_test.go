@@ -7,9 +7,15 @@ import (
 
 // Only names that Kubernetes allows become the name of a port.
 func TestPodPort(t *testing.T) {
-	for _, good := range [][2]string{{"shop", "web"}, {"shop", "web-0.v2"}, {"a-1", "0"}, {strings.Repeat("a", 63), strings.Repeat("a", 253)}} {
+	for _, good := range [][2]string{
+		{"shop", "web"},
+		{"shop", "web-0.v2"},
+		{"a-1", "0"},
+		{strings.Repeat("a", 63), strings.Repeat("a", 253)},
+	} {
 		port, ok := NewPodPort(good[0], good[1])
-		if again, read := ParsePodPort(port.String()); !ok || !read || again != port || port.String() != good[1]+"."+good[0] {
+		if again, read := ParsePodPort(port.String()); !ok || !read || again != port ||
+			port.String() != good[1]+"."+good[0] {
 			t.Errorf("%q is %q, read as %q", good, port, again)
 		}
 	}

@@ -11,15 +11,15 @@ import (
 	"unicode/utf8"
 )
 
-// CanonicalJSON is a value as JSON in normal form: sorted keys, no empty maps and lists. The API server and typed clients disagree on
-// whether an empty list is there.
+// CanonicalJSON is a value as JSON in normal form: sorted keys, no empty maps and lists. The API server and typed
+// clients disagree on whether an empty list is there.
 func CanonicalJSON(v any) string {
 	text, _ := appendValue(make([]byte, 0, 512), v)
 	return string(text)
 }
 
-// appendValue writes a value behind a text and says whether it is empty. Thousands of objects are worked out for each change of one, and
-// nearly all are made of what is written here without a detour.
+// appendValue writes a value behind a text and says whether it is empty. Thousands of objects are worked out for each
+// change of one, and nearly all are made of what is written here without a detour.
 func appendValue(text []byte, v any) (_ []byte, empty bool) {
 	switch v := v.(type) {
 	case nil:
@@ -41,7 +41,9 @@ func appendValue(text []byte, v any) (_ []byte, empty bool) {
 	case []string:
 		return appendList(text, v, appendText)
 	case []map[string]any:
-		return appendList(text, v, func(text []byte, m map[string]any) ([]byte, bool) { return appendMap(text, m, appendValue) })
+		return appendList(text, v, func(text []byte, m map[string]any) ([]byte, bool) {
+			return appendMap(text, m, appendValue)
+		})
 	case float64, json.Number:
 		return append(text, marshalJSON(v)...), false
 	default:

@@ -63,7 +63,8 @@ func randomValue(random *rand.Rand, depth int) any {
 
 func TestCanonicalLeavesOutWhatIsEmpty(t *testing.T) {
 	got := CanonicalJSON(map[string]any{
-		"z": "", "a": []any{}, "b": map[string]any{"c": map[string]string{}, "d": nil}, "e": []string(nil), "list": []any{nil, map[string]any{}}, "false": false, "none": 0,
+		"z": "", "a": []any{}, "b": map[string]any{"c": map[string]string{}, "d": nil}, "e": []string(nil),
+		"list": []any{nil, map[string]any{}}, "false": false, "none": 0,
 	})
 	if want := `{"false":false,"list":[null,{}],"none":0,"z":""}`; got != want {
 		t.Errorf("%s, want %s", got, want)

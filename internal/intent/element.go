@@ -105,8 +105,8 @@ func (r StaticRoute) ToVpcEntry(vpc string) (VpcEntryKey, VpcEntry) {
 	return VpcEntryKey{vpc, StaticRoutes, r.CIDR.String()}, VpcEntry{CanonicalJSON(r)}
 }
 
-// EnableExternal is the pseudo list of one element that says whether a VPC is connected to external subnets at all. It is written
-// together with the first of them: without one, Kube-OVN would connect a subnet of its own choice.
+// EnableExternal is the pseudo list of one element that says whether a VPC is connected to external subnets at all. It
+// is written together with the first of them: without one, Kube-OVN would connect a subnet of its own choice.
 const EnableExternal VpcList = "enableExternal"
 
 // EnableExternalEntry is that element.

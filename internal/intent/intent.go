@@ -47,7 +47,13 @@ type Note struct {
 
 // New is an intent that wants nothing.
 func New() *Intent {
-	return &Intent{Finalizers: Finalizers{}, Objects: Objects{}, VpcEntries: VpcEntries{}, Rows: Rows{}, KeptServices: KeptServices{}}
+	return &Intent{
+		Finalizers:   Finalizers{},
+		Objects:      Objects{},
+		VpcEntries:   VpcEntries{},
+		Rows:         Rows{},
+		KeptServices: KeptServices{},
+	}
 }
 
 // AddFinalizer wants a finalizer on an object.
@@ -75,7 +81,8 @@ func (in *Intent) AddRow(router string, r Row, by state.Ref) {
 	addUnique(in, in.Rows, r.Key(router), r, by)
 }
 
-// Err is not nil when two origins wanted different things in one place. That is a mistake in compile, never one of a user.
+// Err is not nil when two origins wanted different things in one place. That is a mistake in compile, never one of a
+// user.
 func (in *Intent) Err() error { return errors.Join(in.conflicts...) }
 
 func addUnique[K state.Key[K], V state.Value[V]](in *Intent, set state.Set[K, V], key K, value V, by state.Ref) {

@@ -17,13 +17,19 @@ func TestCanonicalIsOneForm(t *testing.T) {
 		value any
 		want  string
 	}{
-		"keys are sorted":             {map[string]any{"b": 1, "a": map[string]any{"d": "x", "c": true}}, `{"a":{"c":true,"d":"x"},"b":1}`},
-		"nothing is left out":         {map[string]any{"a": nil, "b": map[string]any{}, "c": []any{}}, `{}`},
-		"nothing inside of nothing":   {map[string]any{"a": map[string]any{"b": map[string]any{"c": nil}}}, `{}`},
-		"zero and false are values":   {map[string]any{"a": 0, "b": false, "c": ""}, `{"a":0,"b":false,"c":""}`},
-		"a list keeps its order":      {[]any{"b", "a"}, `["b","a"]`},
-		"a plain value":               {"ext-public", `"ext-public"`},
-		"an address":                  {map[string]any{"hop": netip.MustParseAddr("100.65.0.1")}, `{"hop":"100.65.0.1"}`},
+		"keys are sorted": {
+			map[string]any{"b": 1, "a": map[string]any{"d": "x", "c": true}},
+			`{"a":{"c":true,"d":"x"},"b":1}`,
+		},
+		"nothing is left out":       {map[string]any{"a": nil, "b": map[string]any{}, "c": []any{}}, `{}`},
+		"nothing inside of nothing": {map[string]any{"a": map[string]any{"b": map[string]any{"c": nil}}}, `{}`},
+		"zero and false are values": {map[string]any{"a": 0, "b": false, "c": ""}, `{"a":0,"b":false,"c":""}`},
+		"a list keeps its order":    {[]any{"b", "a"}, `["b","a"]`},
+		"a plain value":             {"ext-public", `"ext-public"`},
+		"an address": {
+			map[string]any{"hop": netip.MustParseAddr("100.65.0.1")},
+			`{"hop":"100.65.0.1"}`,
+		},
 		"characters of expressions":   {"a && b < c", `"a && b < c"`},
 		"large numbers stay readable": {map[string]any{"n": 65000}, `{"n":65000}`},
 	} {
@@ -59,7 +65,8 @@ func TestOneKeyHasOneOrigin(t *testing.T) {
 		t.Fatal(err)
 	}
 	in.AddRow("r", StaticMACBinding{Port: "a"}, fip)
-	if err := in.Err(); err == nil || !strings.Contains(err.Error(), "Project p") || !strings.Contains(err.Error(), "FIp f") {
+	if err := in.Err(); err == nil || !strings.Contains(err.Error(), "Project p") ||
+		!strings.Contains(err.Error(), "FIp f") {
 		t.Errorf("two origins share a key, and it says %v", err)
 	}
 }
@@ -71,7 +78,14 @@ func TestObjectsComeInOrder(t *testing.T) {
 		keys = append(keys, ObjectKey{Kind: kind, Name: "b"}, ObjectKey{Kind: kind, Name: "a"})
 	}
 	slices.SortFunc(keys, ObjectKey.Compare)
-	for _, first := range [][2]Kind{{Namespace, NetworkAttachment}, {Vpc, Subnet}, {Subnet, OvnSnatRule}, {OvnEip, OvnSnatRule}, {OvnEip, OvnFip}, {Vpc, OvnFip}} {
+	for _, first := range [][2]Kind{
+		{Namespace, NetworkAttachment},
+		{Vpc, Subnet},
+		{Subnet, OvnSnatRule},
+		{OvnEip, OvnSnatRule},
+		{OvnEip, OvnFip},
+		{Vpc, OvnFip},
+	} {
 		i := slices.Index(keys, ObjectKey{Kind: first[0], Name: "b"})
 		if j := slices.Index(keys, ObjectKey{Kind: first[1], Name: "a"}); i > j {
 			t.Errorf("%s comes after %s", first[0], first[1])
@@ -80,7 +94,8 @@ func TestObjectsComeInOrder(t *testing.T) {
 }
 
 func TestAfterUsers(t *testing.T) {
-	vpc, subnet, free := ObjectKey{Kind: Vpc, Name: "v"}, ObjectKey{Kind: Subnet, Name: "s"}, ObjectKey{Kind: OvnEip, Name: "free"}
+	vpc, subnet, free := ObjectKey{Kind: Vpc, Name: "v"}, ObjectKey{Kind: Subnet, Name: "s"},
+		ObjectKey{Kind: OvnEip, Name: "free"}
 	o := NewObject(Meta{}, map[string]any{"x": 1})
 	observed := Objects{
 		vpc:    {Value: o},
@@ -102,13 +117,14 @@ func TestAfterUsers(t *testing.T) {
 	}
 	observed[subnet] = state.Entry[Object]{Value: Object{Needs: []ObjectKey{vpc}}}
 	changed := NewObject(Meta{}, map[string]any{"x": 2})
-	if got, want := kept(Objects{vpc: {Value: changed}, free: {Value: o}, subnet: observed[subnet]}), []string{"~ Vpc v"}; !slices.Equal(got, want) {
+	if got, want := kept(Objects{vpc: {Value: changed}, free: {Value: o}, subnet: observed[subnet]}),
+		[]string{"~ Vpc v"}; !slices.Equal(got, want) {
 		t.Errorf("what is used may be changed: %q, want %q", got, want)
 	}
 }
 
-// What Kube-OVN is at work on is left to it: for an address some seconds, for a translation a minute, and as long as it takes
-// once the NAT row is there.
+// What Kube-OVN is at work on is left to it: for an address some seconds, for a translation a minute, and as long as it
+// takes once the NAT row is there.
 func TestOnceTaken(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
@@ -116,13 +132,17 @@ func TestOnceTaken(t *testing.T) {
 		have  Object
 		stays bool
 	}{
-		"an address that is given":       {OvnEip, Object{}, false},
-		"a new address":                  {OvnEip, Object{PendingSince: now.Add(-5 * time.Second)}, true},
-		"an address that takes long":     {OvnEip, Object{PendingSince: now.Add(-20 * time.Second)}, false},
-		"a translation that is there":    {OvnFip, Object{InProgress: true}, false},
-		"a translation after a restart":  {OvnFip, Object{PendingSince: now.Add(-20 * time.Second)}, true},
-		"one that nobody takes":          {OvnFip, Object{PendingSince: now.Add(-2 * time.Minute)}, false},
-		"one whose row is there already": {OvnFip, Object{PendingSince: now.Add(-2 * time.Minute), InProgress: true}, true},
+		"an address that is given":      {OvnEip, Object{}, false},
+		"a new address":                 {OvnEip, Object{PendingSince: now.Add(-5 * time.Second)}, true},
+		"an address that takes long":    {OvnEip, Object{PendingSince: now.Add(-20 * time.Second)}, false},
+		"a translation that is there":   {OvnFip, Object{InProgress: true}, false},
+		"a translation after a restart": {OvnFip, Object{PendingSince: now.Add(-20 * time.Second)}, true},
+		"one that nobody takes":         {OvnFip, Object{PendingSince: now.Add(-2 * time.Minute)}, false},
+		"one whose row is there already": {
+			OvnFip,
+			Object{PendingSince: now.Add(-2 * time.Minute), InProgress: true},
+			true,
+		},
 	} {
 		key := ObjectKey{Kind: c.kind, Name: "x"}
 		observed := Objects{key: {Value: c.have}}
@@ -151,10 +171,12 @@ func TestOnlyOurs(t *testing.T) {
 
 func TestRowsAreEqualByType(t *testing.T) {
 	nat := DNATAndSNAT{External: netip.MustParseAddr("198.51.100.3"), Logical: netip.MustParseAddr("10.0.0.7")}
-	if moved := (DNATAndSNAT{External: nat.External, Logical: netip.MustParseAddr("10.0.0.8")}); nat.Equal(moved) || nat.Key("r") != moved.Key("r") {
+	if moved := (DNATAndSNAT{External: nat.External, Logical: netip.MustParseAddr("10.0.0.8")}); nat.Equal(moved) ||
+		nat.Key("r") != moved.Key("r") {
 		t.Error("a translation to another address is the same row, changed")
 	}
-	if nat.Equal(SNAT{External: nat.External}) || !nat.Equal(DNATAndSNAT{External: nat.External, Logical: nat.Logical}) {
+	if nat.Equal(SNAT{External: nat.External}) ||
+		!nat.Equal(DNATAndSNAT{External: nat.External, Logical: nat.Logical}) {
 		t.Error("rows of two types are equal, or equal ones are not")
 	}
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// The rows of a leg: the second way between a router and a switch, for what came in by a network that is not the default.
+// The rows of a leg: the second way between a router and a switch, for what came in by a network that is not the
+// default.
 
 // LogicalSwitchPort is the port by which a switch leads to a port of a router.
 type LogicalSwitchPort struct {
@@ -45,7 +46,8 @@ func RouteTableOption(port, table string) PortOption {
 	return PortOption{"Logical_Router_Port", port, "route_table", table}
 }
 
-// NATAddressesOption is that the router behind a switch port tells its neighbours where its addresses are, as soon as it has them.
+// NATAddressesOption is that the router behind a switch port tells its neighbours where its addresses are, as soon as
+// it has them.
 func NATAddressesOption(port string) PortOption {
 	return PortOption{"Logical_Switch_Port", port, "nat-addresses", "router"}
 }
@@ -60,8 +62,9 @@ func (o PortOption) Equal(other Row) bool { return Row(o) == other }
 
 func (o PortOption) String() string { return o.Value }
 
-// RouterPortNetwork is the address of a port that Kube-OVN made, with its network's length. Kube-OVN gives it once, and leaves it when the OvnEip
-// of the port gets another. It is wanted only while it is wrong: the port is Kube-OVN's, and nothing of it is ours.
+// RouterPortNetwork is the address of a port that Kube-OVN made, with its network's length. Kube-OVN gives it once, and
+// leaves it when the OvnEip of the port gets another. It is wanted only while it is wrong: the port is Kube-OVN's, and
+// nothing of it is ours.
 type RouterPortNetwork struct {
 	Port    string
 	Network netip.Prefix

@@ -73,8 +73,8 @@ type Object struct {
 	Terminating bool
 	// Needs are the objects that must not go before this one. Observed, never compared.
 	Needs []ObjectKey
-	// PendingSince is when an object was made that Kube-OVN reads once and has not finished with; zero: it has. Begun: it is at it.
-	// Observed, never compared.
+	// PendingSince is when an object was made that Kube-OVN reads once and has not finished with; zero: it has. Begun:
+	// it is at it. Observed, never compared.
 	PendingSince time.Time
 	InProgress   bool
 }
@@ -136,11 +136,13 @@ func (KeptService) Equal(KeptService) bool { return true }
 // String is empty: the key says it all.
 func (KeptService) String() string { return "stays" }
 
-// DeleteAfterUsers is a guard: an object goes only when no object that needs it is left. Kube-OVN refuses other orders, some of
-// them for ever (a SNAT rule that outlives its VPC keeps its finalizer).
+// DeleteAfterUsers is a guard: an object goes only when no object that needs it is left. Kube-OVN refuses other orders,
+// some of them for ever (a SNAT rule that outlives its VPC keeps its finalizer).
 //
 // A namespace needs its VPC because its pods do. As long as it stays, a VPC without pods may go and come again.
-func DeleteAfterUsers(changes []state.Change[ObjectKey, Object], observed state.Set[ObjectKey, Object]) []state.Change[ObjectKey, Object] {
+func DeleteAfterUsers(changes []state.Change[ObjectKey, Object],
+	observed state.Set[ObjectKey, Object],
+) []state.Change[ObjectKey, Object] {
 	goes := map[ObjectKey]bool{}
 	for _, c := range changes {
 		goes[c.Key] = c.IsRemoval() || c.Before != nil && c.Before.Terminating
@@ -159,18 +161,21 @@ func DeleteAfterUsers(changes []state.Change[ObjectKey, Object], observed state.
 	})
 }
 
-// How long Kube-OVN may take for an object before it is deleted all the same. For a translation that is longer than its own
-// restart: it writes the NAT row first, and who deletes the translation before it has a status keeps the row for ever.
+// How long Kube-OVN may take for an object before it is deleted all the same. For a translation that is longer than its
+// own restart: it writes the NAT row first, and who deletes the translation before it has a status keeps the row for
+// ever.
 const (
 	ovnEipProcessingLimit = 10 * time.Second
 	natProcessingLimit    = time.Minute
 )
 
-// DeleteOnceProcessed is a guard: an object that Kube-OVN reads once is not deleted while it is being read. Kube-OVN would go on with it
-// after its end: it would make an OvnEip of the same name again that nobody asked for, keep an address in its IPAM, or leave a
-// NAT row behind.
+// DeleteOnceProcessed is a guard: an object that Kube-OVN reads once is not deleted while it is being read. Kube-OVN
+// would go on with it after its end: it would make an OvnEip of the same name again that nobody asked for, keep an
+// address in its IPAM, or leave a NAT row behind.
 func DeleteOnceProcessed(now time.Time) state.Guard[ObjectKey, Object] {
-	return func(changes []state.Change[ObjectKey, Object], observed state.Set[ObjectKey, Object]) []state.Change[ObjectKey, Object] {
+	return func(changes []state.Change[ObjectKey, Object],
+		observed state.Set[ObjectKey, Object],
+	) []state.Change[ObjectKey, Object] {
 		return slices.DeleteFunc(slices.Clone(changes), func(c state.Change[ObjectKey, Object]) bool {
 			have, limit := observed[c.Key].Value, natProcessingLimit
 			if c.Key.Kind == OvnEip {

@@ -124,7 +124,8 @@ const (
 // IsTransientReason says whether a reason is a stage that every object goes through: worth a condition, not an event.
 func IsTransientReason(reason string) bool {
 	return slices.Contains([]string{
-		Programming, WaitingForEngine, WaitingForEIp, WaitingForAgent, NotAccepted, Deleting, ProjectDeleting, CleaningUp,
+		Programming, WaitingForEngine, WaitingForEIp, WaitingForAgent, NotAccepted, Deleting, ProjectDeleting,
+		CleaningUp,
 		Accepted, ResolvedRefs, HasEndpoints, ReturnPathConnection, ReturnPathSource,
 	}, reason)
 }
@@ -141,16 +142,28 @@ var Reasons = []ReasonDoc{
 		"Accepted", NameReserved, "The VPC of the Project would have a name that Sallyport or Kube-OVN use themselves, or that of an external subnet.",
 		"Choose another name.",
 	},
-	{"Accepted", NamespaceTaken, "A namespace with the project's name exists and is not the project's.", "Choose another name, or delete the namespace."},
+	{
+		"Accepted", NamespaceTaken, "A namespace with the project's name exists and is not the project's.",
+		"Choose another name, or delete the namespace.",
+	},
 	{
 		"Accepted", PrefixOverlaps, "The prefix of a new Project overlaps with an external network, with the cluster's own addresses, or with addresses " +
 			"that nobody can have. A Project that exists already is not refused; `sallyport doctor` finds its overlap.",
 		"Make the Project with another prefix; the message names what it overlaps with.",
 	},
-	{"Accepted", NoProject, "The namespace belongs to no Project (load balancers: nor to the management VPC).", "Create the object in a project's namespace."},
+	{
+		"Accepted", NoProject, "The namespace belongs to no Project (load balancers: nor to the management VPC).",
+		"Create the object in a project's namespace.",
+	},
 	{"Accepted", ProjectRefused, "The Project of this namespace is not accepted.", "Look at the Project's conditions."},
-	{"Accepted", ProjectDeleting, "The Project of this namespace is being deleted.", "Nothing; the object goes with it."},
-	{"Accepted", PortTaken, "Another Service has the same ports on the same EIp.", "Use other ports or another EIp; the message names who has them."},
+	{
+		"Accepted", ProjectDeleting, "The Project of this namespace is being deleted.",
+		"Nothing; the object goes with it.",
+	},
+	{
+		"Accepted", PortTaken, "Another Service has the same ports on the same EIp.",
+		"Use other ports or another EIp; the message names who has them.",
+	},
 	{
 		"Accepted", NoPortsLeft, "The Services of the namespace that are older have 5,000 ports together, so none is left for this one.",
 		"Use fewer ports, or another namespace.",
@@ -169,7 +182,8 @@ var Reasons = []ReasonDoc{
 		"Ask for another address, or for any. An EgressService needs a Service with an address of its own namespace.",
 	},
 	{
-		"Accepted", AddressOutsideNetwork, "The address lies in no subnet of the network, or is reached by no network that nodes are on.",
+		"Accepted", AddressOutsideNetwork,
+		"The address lies in no subnet of the network, or is reached by no network that nodes are on.",
 		"Ask for an address of the prefixes that the message names, or let the operator add it.",
 	},
 	{
@@ -179,12 +193,22 @@ var Reasons = []ReasonDoc{
 	},
 	{"Accepted", EIpTaken, "The EIp is held by somebody else.", "Use another EIp, or release this one."},
 	{"Accepted", TargetTaken, "Another FIp leads to the same target.", "Delete one of the two."},
-	{"Accepted", TargetOutsideProject, "The target address is not in the project's subnet.", "Use an address of the project."},
-	{"Accepted", SubnetTaken, "Another ExternalNetwork has the Subnet.", "Take it out of one of the two."},
-	{"Accepted", InvalidEgressIP, "An address or a selector of an EgressIP can't be read.", "Correct the field that the message names."},
-	{"Accepted", EgressIPConflict, "An egress address is a node's, a gateway's or somebody else's.", "Choose another address; the message names who has it."},
 	{
-		"Accepted", AddressOfAnotherNetwork, "The Service's address is of another network than the one that its pods are to leave by, where it would be dropped.",
+		"Accepted", TargetOutsideProject, "The target address is not in the project's subnet.",
+		"Use an address of the project.",
+	},
+	{"Accepted", SubnetTaken, "Another ExternalNetwork has the Subnet.", "Take it out of one of the two."},
+	{
+		"Accepted", InvalidEgressIP, "An address or a selector of an EgressIP can't be read.",
+		"Correct the field that the message names.",
+	},
+	{
+		"Accepted", EgressIPConflict, "An egress address is a node's, a gateway's or somebody else's.",
+		"Choose another address; the message names who has it.",
+	},
+	{
+		"Accepted", AddressOfAnotherNetwork,
+		"The Service's address is of another network than the one that its pods are to leave by, where it would be dropped.",
 		"Leave out spec.network, or use sourceIPBy Network.",
 	},
 	{
@@ -203,25 +227,42 @@ var Reasons = []ReasonDoc{
 		"Accepted", NeedsClusterPrefixes, "Method VRF has to know which prefixes are inside the cluster.",
 		"Give the controller --cluster-prefixes, or choose another method.",
 	},
-	{"Accepted", UnsupportedRequest, "Another EgressIP has the address.", "Choose another address, or delete the EgressIP that the message names."},
+	{
+		"Accepted", UnsupportedRequest, "Another EgressIP has the address.",
+		"Choose another address, or delete the EgressIP that the message names.",
+	},
 	{"ResolvedRefs", ResolvedRefs, "Everything that the object names exists.", "Nothing."},
 	{
-		"Programmed", AllowListMalformed, "An allow-list of the Project can't be read. Nothing passes in its direction but replies.",
+		"Programmed", AllowListMalformed,
+		"An allow-list of the Project can't be read. Nothing passes in its direction but replies.",
 		"Let the operator correct the annotation that the message names.",
 	},
-	{"ResolvedRefs", NetworkNotFound, "There is no external network of that type or name.", "Use one that the message names, or ask the operator."},
 	{
-		"ResolvedRefs", NetworkNotAllowed, "The network is not for this project or namespace, or not for one that an EgressIP selects.",
+		"ResolvedRefs", NetworkNotFound, "There is no external network of that type or name.",
+		"Use one that the message names, or ask the operator.",
+	},
+	{
+		"ResolvedRefs", NetworkNotAllowed,
+		"The network is not for this project or namespace, or not for one that an EgressIP selects.",
 		"Use a type that the message names, or ask the operator to add the project to allowedProjects or allowedNamespaces of the ExternalNetwork.",
 	},
 	{
-		"NetworkAllowed", NetworkNoLongerAllowed, "The network is not for this project any more. What the object has there stays.",
+		"NetworkAllowed", NetworkNoLongerAllowed,
+		"The network is not for this project any more. What the object has there stays.",
 		"Delete the object, or ask the operator to admit the project again.",
 	},
-	{"ResolvedRefs", NetworkNotSupported, "The network's subnet has IPv6, which Kube-OVN 1.16 can't connect to a VPC.", "Use an IPv4 subnet for the network."},
-	{"ResolvedRefs", SubnetNotFound, "A Subnet that the ExternalNetwork names does not exist.", "Create it, or name another."},
 	{
-		"ResolvedRefs", SharedAddressNotReserved, "An address in sharedAddresses is not in excludeIps of a Subnet of the network. It is not shared.",
+		"ResolvedRefs", NetworkNotSupported,
+		"The network's subnet has IPv6, which Kube-OVN 1.16 can't connect to a VPC.",
+		"Use an IPv4 subnet for the network.",
+	},
+	{
+		"ResolvedRefs", SubnetNotFound, "A Subnet that the ExternalNetwork names does not exist.",
+		"Create it, or name another.",
+	},
+	{
+		"ResolvedRefs", SharedAddressNotReserved,
+		"An address in sharedAddresses is not in excludeIps of a Subnet of the network. It is not shared.",
 		"Add it to excludeIps of its Subnet, or take it out of sharedAddresses.",
 	},
 	{"ResolvedRefs", EIpNotFound, "The EIp does not exist.", "Create it, or name another."},
@@ -230,30 +271,52 @@ var Reasons = []ReasonDoc{
 		"A Service names an EIp of another namespace that does not exist, or is not shared with the Service's namespace. Which of the two is not told.",
 		"Ask the EIp's owner to add the Service's namespace to spec.sharedWith, or use an EIp of the Service's own namespace.",
 	},
-	{"ResolvedRefs", OvnEipNotFound, "The OvnEip that childRef names does not exist in this project or namespace.", "Correct childRef."},
+	{
+		"ResolvedRefs", OvnEipNotFound, "The OvnEip that childRef names does not exist in this project or namespace.",
+		"Correct childRef.",
+	},
 	{"ResolvedRefs", PodNotFound, "The pod does not exist.", "Create it; the floating IP follows."},
-	{"ResolvedRefs", VMNotFound, "The virtual machine is not running, or has no such interface.", "Start it; the floating IP follows."},
+	{
+		"ResolvedRefs", VMNotFound, "The virtual machine is not running, or has no such interface.",
+		"Start it; the floating IP follows.",
+	},
 	{
 		"ResolvedRefs", ServiceNotFound, "There is no load balancer of the EgressService's name.",
 		"Create the Service of type LoadBalancer, or name the EgressService after one.",
 	},
-	{"ResolvedRefs", TargetHasNoAddress, "The target, or the Service, has no address yet.", "Wait; what names it follows."},
+	{
+		"ResolvedRefs", TargetHasNoAddress, "The target, or the Service, has no address yet.",
+		"Wait; what names it follows.",
+	},
 	{
 		"ResolvedRefs", FamilyNotServed, "The network has no gateway of a destination's IP family.",
 		"Leave the destination out, or ask the operator for such a gateway.",
 	},
 	{"Programmed", Programmed, "Everything is observed in Kubernetes and in the OVN northbound database.", "Nothing."},
-	{"Programmed", NotAccepted, "Nothing is written for an object that is not accepted or not resolved.", "Look at the other conditions."},
-	{"Programmed", Programming, "What was written is not observed yet.", "Wait a second; if it stays, look at Kube-OVN's controller."},
+	{
+		"Programmed", NotAccepted, "Nothing is written for an object that is not accepted or not resolved.",
+		"Look at the other conditions.",
+	},
+	{
+		"Programmed", Programming, "What was written is not observed yet.",
+		"Wait a second; if it stays, look at Kube-OVN's controller.",
+	},
 	{"Programmed", WriteFailed, "A write was refused.", "The message has the refusal; it is tried again."},
-	{"Programmed", PoolExhausted, "No subnet of the network has a free address.", "Delete an EIp, or ask the operator for another subnet."},
+	{
+		"Programmed", PoolExhausted, "No subnet of the network has a free address.",
+		"Delete an EIp, or ask the operator for another subnet.",
+	},
 	{
 		"Programmed", NoWayBack, "No address of the project's subnet is left for the way back to another network.",
 		"Use a network that the project uses already, or a project with a larger subnet.",
 	},
-	{"Programmed", WaitingForEngine, "Kube-OVN has not done its part yet.", "Wait; if it stays, look at the object that the message names."},
 	{
-		"Programmed", NoAddressForChecks, "Health checks need an address of the project's subnet, and those that are kept for us are in use. Nothing is checked.",
+		"Programmed", WaitingForEngine, "Kube-OVN has not done its part yet.",
+		"Wait; if it stays, look at the object that the message names.",
+	},
+	{
+		"Programmed", NoAddressForChecks,
+		"Health checks need an address of the project's subnet, and those that are kept for us are in use. Nothing is checked.",
 		"Use fewer networks, or a project with a larger subnet.",
 	},
 	{
@@ -273,11 +336,13 @@ var Reasons = []ReasonDoc{
 		"Let the pods run on nodes that the ExternalNetwork's nodeSelector chooses, or let it choose more.",
 	},
 	{
-		"Programmed", NoMatchingNodeFound, "No node can hold an address of the EgressIP. Its pods do not reach the outside, unless it fails open.",
+		"Programmed", NoMatchingNodeFound,
+		"No node can hold an address of the EgressIP. Its pods do not reach the outside, unless it fails open.",
 		"Label nodes that are Ready with k8s.ovn.org/egress-assignable.",
 	},
 	{
-		"Programmed", UnassignedRequest, "No node can hold some of the addresses: no node holds two of one EgressIP. Its pods leave with the others.",
+		"Programmed", UnassignedRequest,
+		"No node can hold some of the addresses: no node holds two of one EgressIP. Its pods leave with the others.",
 		"Label more nodes with k8s.ovn.org/egress-assignable.",
 	},
 	{
@@ -299,7 +364,8 @@ var Reasons = []ReasonDoc{
 		"Use fewer ports, or several Services in several namespaces; the message says how many are left out.",
 	},
 	{
-		"Programmed", EndpointOutsideProject, "A Service has an endpoint that is not in the project's subnet. It gets no connections; the others do.",
+		"Programmed", EndpointOutsideProject,
+		"A Service has an endpoint that is not in the project's subnet. It gets no connections; the others do.",
 		"Use pods or virtual machines of the project.",
 	},
 	{
@@ -312,8 +378,14 @@ var Reasons = []ReasonDoc{
 		"Let the Service select pods of its own namespace.",
 	},
 	{"Programmed", WaitingForEIp, "The EIp has no address yet.", "Look at the EIp's conditions."},
-	{"Programmed", BeingDeleted, "Somebody deletes an object that is needed. It is made again when it is gone.", "Wait, or remove what keeps the object."},
-	{"Programmed", Deleting, "The object is being deleted, and with it what was made for it.", "Nothing; while it waits, Deletable says for what."},
+	{
+		"Programmed", BeingDeleted, "Somebody deletes an object that is needed. It is made again when it is gone.",
+		"Wait, or remove what keeps the object.",
+	},
+	{
+		"Programmed", Deleting, "The object is being deleted, and with it what was made for it.",
+		"Nothing; while it waits, Deletable says for what.",
+	},
 	{
 		"ResolvedRefs", InterfaceNotFound, "A node has no such interface, or it is not up.",
 		"Plug it in or set it up; or correct the ExternalNetwork's interface or nodeSelector.",
@@ -323,7 +395,10 @@ var Reasons = []ReasonDoc{
 		"Find out what it is; the message has the usual suspects.",
 	},
 	{"HasEndpoints", HasEndpoints, "Connections have somewhere to go.", "Nothing."},
-	{"HasEndpoints", NoEndpoints, "No endpoint is ready, and connections are refused.", "Look at the pods that the Service selects."},
+	{
+		"HasEndpoints", NoEndpoints, "No endpoint is ready, and connections are refused.",
+		"Look at the pods that the Service selects.",
+	},
 	{"ReturnPath", ReturnPathConnection, "Replies leave by the network that their connection came in on.", "Nothing."},
 	{"ReturnPath", ReturnPathSource, "Everything that the target of a floating IP sends leaves by this network. It was chosen.", "Nothing."},
 	{
@@ -346,13 +421,19 @@ var Reasons = []ReasonDoc{
 		"Delete the pod, or take the Kube-OVN annotation off that puts it there. If it belongs there, let the operator add its namespace to " +
 			"spec.namespaces of that Subnet.",
 	},
-	{"Deletable", InUse, "The object is being deleted and is still used.", "Delete what uses it, or let it use something else."},
+	{
+		"Deletable", InUse, "The object is being deleted and is still used.",
+		"Delete what uses it, or let it use something else.",
+	},
 	{
 		"Deletable", NamespaceContentRemaining,
 		"The namespace of the Project is being deleted, and something in it stays: most often an object with somebody's finalizer.",
 		"Remove what the message names, or its finalizers.",
 	},
-	{"Deletable", CleaningUp, "What was made for the object is being removed.", "Wait; if it stays, look at the object that the message names."},
+	{
+		"Deletable", CleaningUp, "What was made for the object is being removed.",
+		"Wait; if it stays, look at the object that the message names.",
+	},
 }
 
 // ReasonMeaning is what a reason means, in a sentence.

@@ -20,7 +20,8 @@ type RowKey struct {
 
 // tableOrder is the order in which rows are made: what is led to comes before what leads there.
 var tableOrder = []string{
-	"NB_Global", "Address_Set", "HA_Chassis_Group", "Logical_Router_Port", "Gateway_Chassis", "Static_MAC_Binding", "Logical_Switch_Port",
+	"NB_Global", "Address_Set", "HA_Chassis_Group", "Logical_Router_Port", "Gateway_Chassis", "Static_MAC_Binding",
+	"Logical_Switch_Port",
 	"Port_Group", "ACL", "QoS",
 	"Load_Balancer", "Load_Balancer_Health_Check", "Logical_Router_Static_Route", "NAT", "Logical_Router_Policy",
 }
@@ -44,7 +45,8 @@ type Row interface {
 	String() string
 }
 
-// LogicalRouterPort is a port of a router that is linked to another router port or, without a peer, to a switch port that names it.
+// LogicalRouterPort is a port of a router that is linked to another router port or, without a peer, to a switch port
+// that names it.
 type LogicalRouterPort struct {
 	Name    string
 	MAC     string
@@ -52,7 +54,8 @@ type LogicalRouterPort struct {
 	Peer    string
 	// RouteTable is the routing table for what comes in by this port; empty: the main one.
 	RouteTable string
-	// HAChassisGroup is the name of the chassis that may hold the port; empty: it is on every chassis, or on those of Gateway rows.
+	// HAChassisGroup is the name of the chassis that may hold the port; empty: it is on every chassis, or on those of
+	// Gateway rows.
 	HAChassisGroup string
 }
 
@@ -72,7 +75,8 @@ func (p LogicalRouterPort) String() string {
 	return text
 }
 
-// GatewayChassis is a chassis that may hold a router port: of those that are there, the one with the highest priority does.
+// GatewayChassis is a chassis that may hold a router port: of those that are there, the one with the highest priority
+// does.
 type GatewayChassis struct {
 	Port, Chassis string
 	Priority      int
@@ -88,8 +92,8 @@ func (g GatewayChassis) Equal(o Row) bool { return Row(g) == o }
 
 func (g GatewayChassis) String() string { return fmt.Sprintf("priority=%d", g.Priority) }
 
-// HAChassisGroup are chassis that may hold router ports: of those that are there, the first holds all ports that name them. To change the order
-// is to move the ports.
+// HAChassisGroup are chassis that may hold router ports: of those that are there, the first holds all ports that name
+// them. To change the order is to move the ports.
 type HAChassisGroup struct {
 	Name    string
 	Chassis string // with spaces between, the first first
@@ -162,7 +166,8 @@ type GatewayPortSNAT struct {
 
 // Key is port, prefix and match.
 func (n GatewayPortSNAT) Key(router string) RowKey {
-	return RowKey{"NAT", router, strings.TrimSpace("snat " + n.Logical.String() + " by " + n.GatewayPort + " " + n.Match)}
+	return RowKey{"NAT", router, strings.TrimSpace("snat " + n.Logical.String() + " by " + n.GatewayPort + " " +
+		n.Match)}
 }
 
 // Equal compares all.
@@ -210,8 +215,8 @@ func (r LeakedRow) Equal(o Row) bool { return Row(r) == o }
 
 func (r LeakedRow) String() string { return "left behind" }
 
-// KeepForeignRows is a guard: a row that does not say it is ours is put back when it is missing, and never taken away. Those are
-// the rows that Kube-OVN makes for an object or an element of ours.
+// KeepForeignRows is a guard: a row that does not say it is ours is put back when it is missing, and never taken away.
+// Those are the rows that Kube-OVN makes for an object or an element of ours.
 func KeepForeignRows(changes []state.Change[RowKey, Row], _ state.Set[RowKey, Row]) []state.Change[RowKey, Row] {
 	return slices.DeleteFunc(slices.Clone(changes), func(c state.Change[RowKey, Row]) bool {
 		return c.IsRemoval() && c.Origin == (state.Ref{})

@@ -11,8 +11,8 @@ import (
 // Statuses is the status of each object of ours.
 type Statuses = state.Set[ObjectKey, Status]
 
-// Status is the status of an object as JSON with sorted keys. It is without the times at which conditions changed: those
-// follow from what is there already, and only the target knows that.
+// Status is the status of an object as JSON with sorted keys. It is without the times at which conditions changed:
+// those follow from what is there already, and only the target knows that.
 type Status struct{ Content string }
 
 // Equal compares content.

@@ -6,7 +6,11 @@ func TestStatusHasNoTimesAndAnOrder(t *testing.T) {
 	condition := func(kind, at string) map[string]any {
 		return map[string]any{"type": kind, "status": "True", "lastTransitionTime": at}
 	}
-	a := NewStatus(map[string]any{"ready": true, "owners": []any{}, "conditions": []any{condition("B", "yesterday"), condition("A", "now")}})
+	a := NewStatus(map[string]any{
+		"ready":      true,
+		"owners":     []any{},
+		"conditions": []any{condition("B", "yesterday"), condition("A", "now")},
+	})
 	b := NewStatus(map[string]any{"ready": true, "conditions": []any{condition("A", "never"), condition("B", "now")}})
 	want := `{"conditions":[{"status":"True","type":"A"},{"status":"True","type":"B"}],"ready":true}`
 	if !a.Equal(b) || a.String() != want {

@@ -29,8 +29,8 @@ type Verdict struct {
 	Isolated Finding
 	// Through is what it shares with others and can't work without.
 	Through []state.Ref
-	// Facts are the fields of its status that are not conditions: a ProjectFacts, EIpFacts, FIpFacts, ServiceFacts, NetworkFacts,
-	// EgressIPFacts or EgressPolicyFacts.
+	// Facts are the fields of its status that are not conditions: a ProjectFacts, EIpFacts, FIpFacts, ServiceFacts,
+	// NetworkFacts, EgressIPFacts or EgressPolicyFacts.
 	Facts any
 }
 

@@ -29,10 +29,11 @@ type Kernel struct {
 // Open is the kernel of the caller's network namespace, with its settings in SysctlRoot.
 func Open() (*Kernel, error) { return OpenAt(SysctlRoot) }
 
-// OpenAt is the kernel of the caller's network namespace, with its settings as files below a directory. Whose settings the files are depends on
-// the namespace of who opens them, not on where they are mounted.
+// OpenAt is the kernel of the caller's network namespace, with its settings as files below a directory. Whose settings
+// the files are depends on the namespace of who opens them, not on where they are mounted.
 func OpenAt(root string) (*Kernel, error) {
-	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE) // without a name it opens all, and some kernels lack those of IPsec
+	// without a name it opens all, and some kernels lack those of IPsec
+	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink: %w", err)
 	}
@@ -65,7 +66,8 @@ func (k *Kernel) ReadNode() (nodepath.Node, error) {
 			continue
 		}
 		out.Interfaces = append(out.Interfaces, nodepath.Interface{
-			Name: a.Name, MAC: a.HardwareAddr.String(), Up: a.Flags&net.FlagUp != 0, Addresses: addresses[a.Index], Ours: isOwnLinkName(a.Name),
+			Name: a.Name, MAC: a.HardwareAddr.String(), Up: a.Flags&net.FlagUp != 0, Addresses: addresses[a.Index],
+			Ours:   isOwnLinkName(a.Name),
 			Master: masters[a.MasterIndex],
 		})
 	}
@@ -76,7 +78,8 @@ func (k *Kernel) ReadNode() (nodepath.Node, error) {
 	return out, nil
 }
 
-// listWithRetry asks for a list, and again where the kernel says that it has changed while it was read: pods come and go all the time.
+// listWithRetry asks for a list, and again where the kernel says that it has changed while it was read: pods come and
+// go all the time.
 func listWithRetry[T any](what string, list func() ([]T, error)) (out []T, err error) {
 	for range 10 {
 		if out, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
@@ -93,10 +96,12 @@ func (k *Kernel) listLinks() ([]netlink.Link, error) {
 	return listWithRetry("links", k.handle.LinkList)
 }
 
-// listAddresses are those that others can use, by the number of their link. They are read all at once: asked for those of one link, the kernel
-// gives all of them, too.
+// listAddresses are those that others can use, by the number of their link. They are read all at once: asked for those
+// of one link, the kernel gives all of them, too.
 func (k *Kernel) listAddresses() (map[int][]netip.Prefix, error) {
-	list, err := listWithRetry("addresses", func() ([]netlink.Addr, error) { return k.handle.AddrList(nil, netlink.FAMILY_ALL) })
+	list, err := listWithRetry("addresses", func() ([]netlink.Addr, error) {
+		return k.handle.AddrList(nil, netlink.FAMILY_ALL)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -144,6 +149,7 @@ func ipNetFromPrefix(p netip.Prefix) *net.IPNet {
 
 // isNotFound says whether something could not be taken away because it is not there.
 func isNotFound(err error) bool {
-	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EADDRNOTAVAIL) ||
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENODEV) ||
+		errors.Is(err, unix.EADDRNOTAVAIL) ||
 		errors.As(err, &netlink.LinkNotFoundError{})
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/sallyport/sallyport/internal/state/statetest"
 )
 
-// openTestKernel is the kernel of a network namespace of the test's own, with an interface eth1 that has 192.0.2.2/24 and 2001:db8::2/64. Its
-// thread ends with the test.
+// openTestKernel is the kernel of a network namespace of the test's own, with an interface eth1 that has 192.0.2.2/24
+// and 2001:db8::2/64. Its thread ends with the test.
 func openTestKernel(t *testing.T) *Kernel {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -81,7 +81,10 @@ func TestRulesKeepTheContract(t *testing.T) {
 	set := func(pairs ...any) nodepath.Rules {
 		out := nodepath.Rules{}
 		for i := 0; i < len(pairs); i += 2 {
-			out[pairs[i].(nodepath.RuleKey)] = state.Entry[nodepath.Rule]{Value: nodepath.Rule{Table: pairs[i+1].(int)}, Origin: networkRef}
+			out[pairs[i].(nodepath.RuleKey)] = state.Entry[nodepath.Rule]{
+				Value:  nodepath.Rule{Table: pairs[i+1].(int)},
+				Origin: networkRef,
+			}
 		}
 		return out
 	}
@@ -111,13 +114,16 @@ func TestRoutesKeepTheContract(t *testing.T) {
 	gateway, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.3")
 	statetest.CheckContract(t, statetest.Case[nodepath.RouteKey, nodepath.Route]{
 		Target: k.Routes(),
-		First: set(nodepath.Route{Table: 9101, To: all, Via: gateway, Dev: "eth1"}, nodepath.Route{Table: 9101, To: prefix("192.0.2.0/24"), Dev: "eth1"},
+		First: set(nodepath.Route{Table: 9101, To: all, Via: gateway, Dev: "eth1"},
+			nodepath.Route{Table: 9101, To: prefix("192.0.2.0/24"), Dev: "eth1"},
 			nodepath.Route{Table: 9101, To: all6, Via: netip.MustParseAddr("2001:db8::1"), Dev: "eth1"},
-			nodepath.Route{Table: 9101, To: all, Metric: 4278198272}, nodepath.Route{Table: 9101, To: all6, Metric: 4278198272}),
+			nodepath.Route{Table: 9101, To: all, Metric: 4278198272},
+			nodepath.Route{Table: 9101, To: all6, Metric: 4278198272}),
 		Second: set(nodepath.Route{Table: 9101, To: all, Via: other, Dev: "eth1"},
 			nodepath.Route{Table: nodepath.MainTable, To: prefix("198.51.100.0/24"), Via: gateway, Dev: "eth1"},
 			nodepath.Route{Table: 9101, To: all6, Via: netip.MustParseAddr("2001:db8::3"), Dev: "eth1"}),
-		DumpForeign: foreignState(t, "proto 91|fe80|ff00|table 255", "-N route show table all", "-N -6 route show table all"),
+		DumpForeign: foreignState(t, "proto 91|fe80|ff00|table 255", "-N route show table all",
+			"-N -6 route show table all"),
 	})
 }
 
@@ -200,11 +206,15 @@ func TestSettingsKeepTheContract(t *testing.T) {
 	set := func(pairs ...string) nodepath.Sysctls {
 		out := nodepath.Sysctls{}
 		for i := 0; i < len(pairs); i += 2 {
-			out[nodepath.SysctlKey(pairs[i])] = state.Entry[nodepath.Sysctl]{Value: nodepath.Sysctl{Text: pairs[i+1]}, Origin: networkRef}
+			out[nodepath.SysctlKey(pairs[i])] = state.Entry[nodepath.Sysctl]{
+				Value:  nodepath.Sysctl{Text: pairs[i+1]},
+				Origin: networkRef,
+			}
 		}
 		return out
 	}
-	const filter, forwards, keeps = "net.ipv4.conf.eth1.rp_filter", "net.ipv4.conf.eth1.forwarding", "net.ipv6.conf.eth1.keep_addr_on_down"
+	const filter, forwards, keeps = "net.ipv4.conf.eth1.rp_filter", "net.ipv4.conf.eth1.forwarding",
+		"net.ipv6.conf.eth1.keep_addr_on_down"
 	first, second := set(filter, "2", forwards, "1"), set(filter, "0", keeps, "1")
 	if err := k.sysctl.write(filter, "1"); err != nil {
 		t.Fatal(err)
@@ -352,7 +362,10 @@ func connectionSpec() nodepath.Spec {
 	return nodepath.Spec{Networks: []nodepath.NetworkSpec{{
 		Name: "net", Number: 1, Interface: "eth1", Gateways: []string{"192.0.2.1", "2001:db8::1"}, Method: "Connection",
 		Egress: []nodepath.EgressSpec{
-			{Pods: []string{"10.0.0.5", "fd01::5"}, Destinations: []string{"203.0.113.0/24", "198.51.100.7/32", "2001:db8:9::/48"}, Address: "192.168.10.1"},
+			{Pods: []string{"10.0.0.5", "fd01::5"}, Destinations: []string{
+				"203.0.113.0/24", "198.51.100.7/32",
+				"2001:db8:9::/48",
+			}, Address: "192.168.10.1"},
 			{Pods: []string{"10.0.0.6", "::1.2.3.4"}},
 		},
 		Inside: []string{"10.96.0.0/12", "10.0.0.0/16"},

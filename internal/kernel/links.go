@@ -30,7 +30,8 @@ func (k *Kernel) Links(dir string) Links {
 
 // Scope says which links are ours.
 func (Links) Scope() string {
-	return fmt.Sprintf("links %s…, %s… and %s…, and what is in such a VRF", ownership.NodeVRFPrefix, ownership.NodeVethPrefix, ownership.NodeVethPeerPrefix)
+	return fmt.Sprintf("links %s…, %s… and %s…, and what is in such a VRF", ownership.NodeVRFPrefix,
+		ownership.NodeVethPrefix, ownership.NodeVethPeerPrefix)
 }
 
 // Observe returns our links. An interface that has lost routes to a VRF and is in none now is still to be looked after.
@@ -91,7 +92,9 @@ func joinPrefixes(list []netip.Prefix) string {
 }
 
 // Apply makes links, and takes them away.
-func (t Links) Apply(_ context.Context, changes []state.Change[nodepath.LinkKey, nodepath.Link]) map[nodepath.LinkKey]error {
+func (t Links) Apply(_ context.Context, changes []state.Change[nodepath.LinkKey,
+	nodepath.Link],
+) map[nodepath.LinkKey]error {
 	failed := map[nodepath.LinkKey]error{}
 	for _, c := range changes {
 		if c.After == nil {
@@ -203,7 +206,8 @@ func (t Links) setAddresses(name, addresses string) error {
 		if err != nil {
 			return err
 		}
-		if err := t.kernel.handle.AddrReplace(l, &netlink.Addr{IPNet: ipNetFromPrefix(p), Flags: unix.IFA_F_NODAD}); err != nil {
+		if err := t.kernel.handle.AddrReplace(l,
+			&netlink.Addr{IPNet: ipNetFromPrefix(p), Flags: unix.IFA_F_NODAD}); err != nil {
 			return err
 		}
 	}
@@ -213,7 +217,8 @@ func (t Links) setAddresses(name, addresses string) error {
 	}
 	for _, p := range have[l.Attrs().Index] {
 		if !slices.Contains(strings.Fields(addresses), p.String()) {
-			if err := t.kernel.handle.AddrDel(l, &netlink.Addr{IPNet: ipNetFromPrefix(p)}); err != nil && !isNotFound(err) {
+			if err := t.kernel.handle.AddrDel(l, &netlink.Addr{IPNet: ipNetFromPrefix(p)}); err != nil &&
+				!isNotFound(err) {
 				return err
 			}
 		}

@@ -38,7 +38,8 @@ func (k *Kernel) ListInterfaces() (out []Interface, err error) {
 	for _, l := range links {
 		a := l.Attrs()
 		out = append(out, Interface{
-			Name: a.Name, MAC: a.HardwareAddr.String(), Up: a.Flags&net.FlagUp != 0, Carrier: a.RawFlags&unix.IFF_LOWER_UP != 0, MTU: a.MTU,
+			Name: a.Name, MAC: a.HardwareAddr.String(), Up: a.Flags&net.FlagUp != 0,
+			Carrier: a.RawFlags&unix.IFF_LOWER_UP != 0, MTU: a.MTU,
 			Addresses: addresses[a.Index],
 		})
 	}
@@ -46,11 +47,12 @@ func (k *Kernel) ListInterfaces() (out []Interface, err error) {
 	return out, nil
 }
 
-// ReadSysctls are the settings that decide about forwarded packets, of the node as a whole and of some interfaces. Those that the kernel does not
-// have are left out.
+// ReadSysctls are the settings that decide about forwarded packets, of the node as a whole and of some interfaces.
+// Those that the kernel does not have are left out.
 func (k *Kernel) ReadSysctls(interfaces []string) (map[string]string, error) {
 	names := []nodepath.SysctlKey{
-		"net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding", "net.netfilter.nf_conntrack_count", "net.netfilter.nf_conntrack_max",
+		"net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding", "net.netfilter.nf_conntrack_count",
+		"net.netfilter.nf_conntrack_max",
 	}
 	for _, i := range append([]string{"all", "default"}, interfaces...) {
 		names = append(names, rpFilterKey(i))
@@ -89,7 +91,11 @@ type RouteResult struct {
 }
 
 // deadRouteTypes are the kinds of routes that lead nowhere. Of IPv6 they are found as others are.
-var deadRouteTypes = map[int]error{unix.RTN_UNREACHABLE: unix.EHOSTUNREACH, unix.RTN_PROHIBIT: unix.EACCES, unix.RTN_BLACKHOLE: unix.EINVAL}
+var deadRouteTypes = map[int]error{
+	unix.RTN_UNREACHABLE: unix.EHOSTUNREACH,
+	unix.RTN_PROHIBIT:    unix.EACCES,
+	unix.RTN_BLACKHOLE:   unix.EINVAL,
+}
 
 // LookupRoute asks the kernel where it would send a packet. Why it would drop it is the error.
 func (k *Kernel) LookupRoute(p RouteQuery) (RouteResult, error) {
@@ -114,7 +120,8 @@ func (k *Kernel) LookupRoute(p RouteQuery) (RouteResult, error) {
 	return RouteResult{Interface: link.Attrs().Name, NextHop: via.Unmap(), Source: cmp.Or(source.Unmap(), p.From)}, nil
 }
 
-// explainNoRoute says more of why the kernel has no way for a packet. For most reasons it has the same number, and which number depends on the kernel.
+// explainNoRoute says more of why the kernel has no way for a packet. For most reasons it has the same number, and
+// which number depends on the kernel.
 func (k *Kernel) explainNoRoute(p RouteQuery, err error) error {
 	if !p.From.IsValid() {
 		return err

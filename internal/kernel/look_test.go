@@ -23,7 +23,9 @@ func TestInterfaces(t *testing.T) {
 	var got []string
 	for _, i := range all {
 		if strings.HasPrefix(i.Name, "eth") {
-			i.MAC = strings.Replace(i.MAC, all[slices.IndexFunc(all, func(i Interface) bool { return i.Name == "eth3" })].MAC, "its own", 1)
+			i.MAC = strings.Replace(i.MAC, all[slices.IndexFunc(all, func(i Interface) bool {
+				return i.Name == "eth3"
+			})].MAC, "its own", 1)
 			got = append(got, fmt.Sprint(i))
 		}
 	}
@@ -50,7 +52,8 @@ func TestReadings(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"net.ipv4.conf.eth1.rp_filter": "1", "net.ipv4.conf.all.rp_filter": "2", "net.ipv4.ip_forward": "1", "net.ipv4.conf.eth1/7.rp_filter": "",
+		"net.ipv4.conf.eth1.rp_filter": "1", "net.ipv4.conf.all.rp_filter": "2", "net.ipv4.ip_forward": "1",
+		"net.ipv4.conf.eth1/7.rp_filter": "",
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %q, wanted %q", name, got[name], want)
@@ -61,9 +64,12 @@ func TestReadings(t *testing.T) {
 func TestWay(t *testing.T) {
 	k := openTestKernel(t)
 	for _, command := range []string{
-		"link add eth2 type veth peer name far2", "link set eth2 up", "link set far2 up", "addr add 198.51.100.2/24 dev eth2", "link set lo up",
-		"route add default via 192.0.2.1", "-6 route add default via 2001:db8::1", "route add 203.0.113.0/24 via 198.51.100.1 table 77",
-		"rule add pref 100 fwmark 7 lookup 77", "rule add pref 101 from 10.0.0.5 lookup 77", "route add unreachable 10.9.0.0/16", "route add prohibit 10.8.0.0/16",
+		"link add eth2 type veth peer name far2", "link set eth2 up", "link set far2 up",
+		"addr add 198.51.100.2/24 dev eth2", "link set lo up",
+		"route add default via 192.0.2.1", "-6 route add default via 2001:db8::1",
+		"route add 203.0.113.0/24 via 198.51.100.1 table 77",
+		"rule add pref 100 fwmark 7 lookup 77", "rule add pref 101 from 10.0.0.5 lookup 77",
+		"route add unreachable 10.9.0.0/16", "route add prohibit 10.8.0.0/16",
 		"-6 route add unreachable fd00:9::/32",
 	} {
 		runIP(t, command)
@@ -85,10 +91,19 @@ func TestWay(t *testing.T) {
 		{RouteQuery{To: a("2001:db8:9::9")}, "eth1 2001:db8::1 2001:db8::2"},
 		{RouteQuery{To: a("203.0.113.9"), From: a("192.0.2.2")}, "eth1 192.0.2.1 192.0.2.2"},
 		{RouteQuery{To: a("203.0.113.9"), From: a("10.0.0.5"), Interface: "eth2"}, "eth2 198.51.100.1 10.0.0.5"},
-		{RouteQuery{To: a("203.0.113.9"), From: a("10.0.0.5")}, "10.0.0.5 is no address of this node: say by which interface the packet came in"},
-		{RouteQuery{To: a("192.0.2.7"), From: a("198.51.100.9"), Interface: "eth1"}, "the kernel drops it (rp_filter): a reply to 198.51.100.9 would not leave by eth1"},
+		{
+			RouteQuery{To: a("203.0.113.9"), From: a("10.0.0.5")},
+			"10.0.0.5 is no address of this node: say by which interface the packet came in",
+		},
+		{
+			RouteQuery{To: a("192.0.2.7"), From: a("198.51.100.9"), Interface: "eth1"},
+			"the kernel drops it (rp_filter): a reply to 198.51.100.9 would not leave by eth1",
+		},
 		{RouteQuery{To: a("198.51.100.7"), From: a("192.0.2.9"), Interface: "eth1"}, "eth2 invalid IP 192.0.2.9"},
-		{RouteQuery{To: a("192.0.2.7"), From: a("127.0.0.1"), Interface: "eth2"}, "the kernel drops it: 127.0.0.1 can't be the source of what comes in by eth2"},
+		{
+			RouteQuery{To: a("192.0.2.7"), From: a("127.0.0.1"), Interface: "eth2"},
+			"the kernel drops it: 127.0.0.1 can't be the source of what comes in by eth2",
+		},
 		{RouteQuery{To: a("10.9.0.1")}, "no route to host"},
 		{RouteQuery{To: a("10.8.0.1")}, "permission denied"},
 		{RouteQuery{To: a("fd00:9::1")}, "no route to host"},

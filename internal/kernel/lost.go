@@ -12,7 +12,8 @@ import (
 	"github.com/sallyport/sallyport/internal/nodepath"
 )
 
-// lostRoute is a route of somebody else that the kernel takes away when its interface is put into a VRF, in whatever table.
+// lostRoute is a route of somebody else that the kernel takes away when its interface is put into a VRF, in whatever
+// table.
 type lostRoute struct {
 	To       netip.Prefix
 	Via      netip.Addr `json:",omitzero"`
@@ -27,12 +28,14 @@ type lostRoute struct {
 	OnLink   bool `json:",omitzero"`
 }
 
-// isManualRoute says whether nobody would put such a route back. The kernel makes its own again, and so do routing daemons.
+// isManualRoute says whether nobody would put such a route back. The kernel makes its own again, and so do routing
+// daemons.
 func isManualRoute(p netlink.RouteProtocol) bool {
 	return p == unix.RTPROT_BOOT || p == unix.RTPROT_STATIC || p == unix.RTPROT_DHCP
 }
 
-// saveRoutes writes down the routes that an interface is about to lose. What is written down already was lost before and stays.
+// saveRoutes writes down the routes that an interface is about to lose. What is written down already was lost before
+// and stays.
 func (t Links) saveRoutes(l netlink.Link) error {
 	all, err := t.lostRoutes.read()
 	if err != nil {
@@ -61,7 +64,8 @@ func (t Links) saveRoutes(l netlink.Link) error {
 
 func newLostRoute(r netlink.Route, family int) lostRoute {
 	out := lostRoute{
-		To: prefixFromIPNet(r.Dst), Table: r.Table, Metric: r.Priority, Protocol: int(r.Protocol), Scope: int(r.Scope), Type: r.Type, TOS: r.Tos, MTU: r.MTU,
+		To: prefixFromIPNet(r.Dst), Table: r.Table, Metric: r.Priority, Protocol: int(r.Protocol), Scope: int(r.Scope),
+		Type: r.Type, TOS: r.Tos, MTU: r.MTU,
 		OnLink: r.Flags&unix.RTNH_F_ONLINK != 0,
 	}
 	if !out.To.IsValid() {
@@ -73,7 +77,8 @@ func newLostRoute(r netlink.Route, family int) lostRoute {
 	return out
 }
 
-// restoreRoutes puts the routes back that an interface lost. One may be reached by another, so it is tried as long as some can be put back.
+// restoreRoutes puts the routes back that an interface lost. One may be reached by another, so it is tried as long as
+// some can be put back.
 func (t Links) restoreRoutes(name string) error {
 	all, err := t.lostRoutes.read()
 	if err != nil || len(all[name]) == 0 {
@@ -96,13 +101,16 @@ func (t Links) restoreRoutes(name string) error {
 	return errors.Join(failure, t.lostRoutes.write(all))
 }
 
-// addRoutes adds routes, and returns those that could not be. Where somebody has made such a route in the meantime, that one stays.
+// addRoutes adds routes, and returns those that could not be. Where somebody has made such a route in the meantime,
+// that one stays.
 func (t Links) addRoutes(index int, routes []lostRoute) (left []lostRoute, failure error) {
 	for _, r := range routes {
 		route := &netlink.Route{
-			LinkIndex: index, Dst: ipNetFromPrefix(r.To), Gw: r.Via.AsSlice(), Src: r.Source.AsSlice(), Table: r.Table, Priority: r.Metric, Type: r.Type,
+			LinkIndex: index, Dst: ipNetFromPrefix(r.To), Gw: r.Via.AsSlice(), Src: r.Source.AsSlice(), Table: r.Table,
+			Priority: r.Metric, Type: r.Type,
 			//nolint:gosec // as the kernel said it before
-			Protocol: netlink.RouteProtocol(r.Protocol), Scope: netlink.Scope(r.Scope), Tos: r.TOS, MTU: r.MTU, Family: netlink.FAMILY_V4,
+			Protocol: netlink.RouteProtocol(r.Protocol), Scope: netlink.Scope(r.Scope), Tos: r.TOS, MTU: r.MTU,
+			Family: netlink.FAMILY_V4,
 		}
 		if r.To.Addr().Is6() {
 			route.Family = netlink.FAMILY_V6
@@ -112,7 +120,8 @@ func (t Links) addRoutes(index int, routes []lostRoute) (left []lostRoute, failu
 		}
 		if err := t.kernel.handle.RouteAdd(route); err != nil && !errors.Is(err, unix.EEXIST) {
 			left = append(left, r)
-			failure = fmt.Errorf("put back the route %s that it had before: %w", nodepath.Route{Table: r.Table, To: r.To, Metric: r.Metric}.Key(), err)
+			failure = fmt.Errorf("put back the route %s that it had before: %w",
+				nodepath.Route{Table: r.Table, To: r.To, Metric: r.Metric}.Key(), err)
 		}
 	}
 	return left, failure

@@ -42,7 +42,8 @@ func (t *Nft) Observe(ctx context.Context) (nodepath.Nft, error) {
 	return out, err
 }
 
-// nftListing is what nft says of a table. It comes from one run of the program: of several, each would read all elements again.
+// nftListing is what nft says of a table. It comes from one run of the program: of several, each would read all
+// elements again.
 type nftListing struct {
 	Objects []struct {
 		Chain *struct{ Name string }
@@ -57,12 +58,13 @@ type nftListing struct {
 	} `json:"nftables"`
 }
 
-// listTable returns everything in the table, and the handles of rules. A rule that we can't have written is known by its handle, and so is a
-// second one of the same name.
+// listTable returns everything in the table, and the handles of rules. A rule that we can't have written is known by
+// its handle, and so is a second one of the same name.
 func (t *Nft) listTable(ctx context.Context) (nodepath.Nft, map[nodepath.NftKey]int, error) {
 	out, handles := nodepath.Nft{}, map[nodepath.NftKey]int{}
 	//nolint:gosec // constants
-	text, err := exec.CommandContext(ctx, "nft", "--json", "list", "table", string(knftables.InetFamily), ownership.NodeNFTTable).Output()
+	text, err := exec.CommandContext(ctx, "nft", "--json", "list", "table", string(knftables.InetFamily),
+		ownership.NodeNFTTable).Output()
 	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
 		if strings.Contains(string(failed.Stderr), "No such file or directory") {
 			return out, handles, nil

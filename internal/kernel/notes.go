@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// backupFile is a file with what was there before us, by name. It is in a directory of ours below /run, and so lives as long as what it tells
-// of: until the machine starts again.
+// backupFile is a file with what was there before us, by name. It is in a directory of ours below /run, and so lives as
+// long as what it tells of: until the machine starts again.
 type backupFile[K ~string, V any] string
 
 func (n backupFile[K, V]) read() (map[K]V, error) {

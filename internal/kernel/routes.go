@@ -67,7 +67,9 @@ func (t Routes) linkNames() (map[int]string, error) {
 }
 
 // Apply writes routes.
-func (t Routes) Apply(_ context.Context, changes []state.Change[nodepath.RouteKey, nodepath.Route]) map[nodepath.RouteKey]error {
+func (t Routes) Apply(_ context.Context,
+	changes []state.Change[nodepath.RouteKey, nodepath.Route],
+) map[nodepath.RouteKey]error {
 	failed, numbers := map[nodepath.RouteKey]error{}, map[string]int{}
 	for _, c := range changes {
 		if err := t.applyRoute(c, numbers); err != nil {
@@ -96,8 +98,16 @@ func (t Routes) applyRoute(c state.Change[nodepath.RouteKey, nodepath.Route], nu
 }
 
 // buildNetlinkRoute is a route as netlink has it. The numbers of links are asked for once.
-func (t Routes) buildNetlinkRoute(key nodepath.RouteKey, v nodepath.Route, numbers map[string]int) (*netlink.Route, error) {
-	r := &netlink.Route{Table: key.Table, Dst: ipNetFromPrefix(key.To), Priority: key.Metric, Protocol: ownership.NodeProtocol, Family: netlink.FAMILY_V4}
+func (t Routes) buildNetlinkRoute(key nodepath.RouteKey, v nodepath.Route, numbers map[string]int) (*netlink.Route,
+	error,
+) {
+	r := &netlink.Route{
+		Table:    key.Table,
+		Dst:      ipNetFromPrefix(key.To),
+		Priority: key.Metric,
+		Protocol: ownership.NodeProtocol,
+		Family:   netlink.FAMILY_V4,
+	}
 	if key.To.Addr().Is6() {
 		r.Family = netlink.FAMILY_V6
 	}

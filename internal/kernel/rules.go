@@ -60,7 +60,13 @@ func (t Rules) forEachRule(do func(nodepath.RuleKey, netlink.Rule) error) error 
 }
 
 func ruleKeyOf(r netlink.Rule) nodepath.RuleKey {
-	return nodepath.RuleKey{Pref: r.Priority, V6: r.Family == netlink.FAMILY_V6, From: prefixFromIPNet(r.Src), To: prefixFromIPNet(r.Dst), Mark: r.Mark}
+	return nodepath.RuleKey{
+		Pref: r.Priority,
+		V6:   r.Family == netlink.FAMILY_V6,
+		From: prefixFromIPNet(r.Src),
+		To:   prefixFromIPNet(r.Dst),
+		Mark: r.Mark,
+	}
 }
 
 func buildNetlinkRule(key nodepath.RuleKey, table int) *netlink.Rule {
@@ -78,11 +84,14 @@ func buildNetlinkRule(key nodepath.RuleKey, table int) *netlink.Rule {
 }
 
 // Apply writes rules. One that leads elsewhere is another rule to the kernel: it comes before the old one goes.
-func (t Rules) Apply(_ context.Context, changes []state.Change[nodepath.RuleKey, nodepath.Rule]) map[nodepath.RuleKey]error {
+func (t Rules) Apply(_ context.Context, changes []state.Change[nodepath.RuleKey,
+	nodepath.Rule],
+) map[nodepath.RuleKey]error {
 	failed := map[nodepath.RuleKey]error{}
 	for _, c := range changes {
 		if c.After != nil {
-			if err := t.kernel.handle.RuleAdd(buildNetlinkRule(c.Key, c.After.Table)); err != nil && !errors.Is(err, unix.EEXIST) {
+			if err := t.kernel.handle.RuleAdd(buildNetlinkRule(c.Key, c.After.Table)); err != nil &&
+				!errors.Is(err, unix.EEXIST) {
 				failed[c.Key] = fmt.Errorf("add: %w", err)
 				continue
 			}

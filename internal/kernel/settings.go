@@ -95,7 +95,9 @@ func (t Sysctls) Observe(context.Context) (nodepath.Sysctls, error) {
 }
 
 // Apply sets settings, and puts back what was there before.
-func (t Sysctls) Apply(_ context.Context, changes []state.Change[nodepath.SysctlKey, nodepath.Sysctl]) map[nodepath.SysctlKey]error {
+func (t Sysctls) Apply(_ context.Context,
+	changes []state.Change[nodepath.SysctlKey, nodepath.Sysctl],
+) map[nodepath.SysctlKey]error {
 	failed := map[nodepath.SysctlKey]error{}
 	found, err := t.savedValues.read()
 	for _, c := range changes {
@@ -108,7 +110,9 @@ func (t Sysctls) Apply(_ context.Context, changes []state.Change[nodepath.Sysctl
 	return failed
 }
 
-func (t Sysctls) applySysctl(c state.Change[nodepath.SysctlKey, nodepath.Sysctl], found map[nodepath.SysctlKey]string) error {
+func (t Sysctls) applySysctl(c state.Change[nodepath.SysctlKey, nodepath.Sysctl],
+	found map[nodepath.SysctlKey]string,
+) error {
 	if c.IsRemoval() {
 		if was, ours := found[c.Key]; ours {
 			if err := t.sysctl.write(c.Key, was); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -12,11 +12,12 @@ import (
 // nftablesGroup is the group in which the kernel tells of changes of nftables.
 const nftablesGroup = 7
 
-// Watch calls back whenever something changes that could matter: links, addresses, routes, rules, settings of interfaces, nftables. It does
-// so until the context ends.
+// Watch calls back whenever something changes that could matter: links, addresses, routes, rules, settings of
+// interfaces, nftables. It does so until the context ends.
 func (k *Kernel) Watch(ctx context.Context, changed func()) error {
 	routing, err := nl.Subscribe(unix.NETLINK_ROUTE,
-		unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE,
+		unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE,
+		unix.RTNLGRP_IPV6_ROUTE,
 		unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_RULE, unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_IPV6_NETCONF)
 	if err != nil {
 		return fmt.Errorf("watch routing: %w", err)

@@ -18,8 +18,8 @@ import (
 // accessSelectors is the selectors of an external network that say who may use it.
 type accessSelectors struct{ projects, namespaces labels.Selector }
 
-// readAccessSelectors reads them. Nil: everybody may use the network. A selector that can't be used selects nobody: to leave it out would be to
-// admit those whom the operator meant to keep away.
+// readAccessSelectors reads them. Nil: everybody may use the network. A selector that can't be used selects nobody: to
+// leave it out would be to admit those whom the operator meant to keep away.
 func readAccessSelectors(n *kubedcv1alpha1.ExternalNetwork) (*accessSelectors, snapshot.Malformed) {
 	if n.Spec.AllowedProjects == nil && n.Spec.AllowedNamespaces == nil {
 		return nil, ""
@@ -35,7 +35,8 @@ func readAccessSelectors(n *kubedcv1alpha1.ExternalNetwork) (*accessSelectors, s
 	} {
 		selector, err := metav1.LabelSelectorAsSelector(s.from)
 		if err != nil {
-			return &accessSelectors{labels.Nothing(), labels.Nothing()}, snapshot.Malformed(fmt.Sprintf("%s can't be read: %v; correct it", s.field, err))
+			return &accessSelectors{labels.Nothing(), labels.Nothing()},
+				snapshot.Malformed(fmt.Sprintf("%s can't be read: %v; correct it", s.field, err))
 		}
 		requirements, _ := selector.Requirements()
 		for _, r := range requirements {
@@ -50,10 +51,11 @@ func readAccessSelectors(n *kubedcv1alpha1.ExternalNetwork) (*accessSelectors, s
 	return out, ""
 }
 
-// isOperatorLabel says whether tenants can't write a label of a namespace: the API server writes the first itself, and an admission policy
-// keeps the others.
+// isOperatorLabel says whether tenants can't write a label of a namespace: the API server writes the first itself, and
+// an admission policy keeps the others.
 func isOperatorLabel(key string) bool {
-	return key == corev1.LabelMetadataName || key == kubedcv1.ProjectLabel || strings.HasPrefix(key, kubedcv1.OperatorLabelPrefix)
+	return key == corev1.LabelMetadataName || key == kubedcv1.ProjectLabel ||
+		strings.HasPrefix(key, kubedcv1.OperatorLabelPrefix)
 }
 
 // namespaceLabels are the labels of a namespace that selectors look at. One that is not there yet has its name.
@@ -81,7 +83,8 @@ func (in *Inputs) readAdmitted(n *kubedcv1alpha1.ExternalNetwork) snapshot.Admit
 			set := labels.Merge(in.namespaceLabels(p.Namespace), labels.Set{kubedcv1.ProjectLabel: p.Name})
 			admits := list.projects.Matches(set)
 			out[snapshot.ProjectKey(p.Namespace, p.Name)] = admits
-			if shard := snapshot.ProjectShard(p.Namespace, p.Name); isAcceptedProject(p) { // and not one that wants a name that is taken
+			// and not one that wants a name that is taken
+			if shard := snapshot.ProjectShard(p.Namespace, p.Name); isAcceptedProject(p) {
 				out[shard] = out[shard] || admits
 			}
 		}
@@ -89,7 +92,8 @@ func (in *Inputs) readAdmitted(n *kubedcv1alpha1.ExternalNetwork) snapshot.Admit
 	return out
 }
 
-// gatherAllProjects adds all Projects, with their namespaces and organizations, where some network is not for everybody.
+// gatherAllProjects adds all Projects, with their namespaces and organizations, where some network is not for
+// everybody.
 func (c *Cluster) gatherAllProjects(ctx context.Context, in *Inputs) error {
 	if !in.hasRestrictedNetwork() {
 		return nil

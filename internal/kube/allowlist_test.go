@@ -33,7 +33,8 @@ func TestAllowLists(t *testing.T) {
 	} {
 		o := &kubedcv1.Project{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{kubedcv1.IngressAllowlistAnnotation: text}}}
 		got := readAllowList(o, kubedcv1.IngressAllowlistAnnotation)
-		if !got.IsSet || !got.RestrictsAny() || (got.Malformed != "") != (want == "") || want != "" && fmt.Sprint(got.Prefixes) != want {
+		if !got.IsSet || !got.RestrictsAny() || (got.Malformed != "") != (want == "") || want != "" &&
+			fmt.Sprint(got.Prefixes) != want {
 			t.Errorf("%.40q is read as %v, %q; wanted %s", text, got.Prefixes, got.Malformed, want)
 		}
 		if got.Malformed != "" && len(got.Prefixes) > 0 {
@@ -47,7 +48,12 @@ func TestAllowLists(t *testing.T) {
 
 // A list with every address restricts nobody.
 func TestAllowListOfEverybody(t *testing.T) {
-	for text, restricts := range map[string]bool{"0.0.0.0/0": false, "192.0.2.7,10.0.0.0/0": false, "::/0": true, "0.0.0.0/1": true} {
+	for text, restricts := range map[string]bool{
+		"0.0.0.0/0":            false,
+		"192.0.2.7,10.0.0.0/0": false,
+		"::/0":                 true,
+		"0.0.0.0/1":            true,
+	} {
 		o := &kubedcv1.Project{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{kubedcv1.EgressAllowlistAnnotation: text}}}
 		if got := readAllowList(o, kubedcv1.EgressAllowlistAnnotation).RestrictsAny(); got != restricts {
 			t.Errorf("%s restricts: %t", text, got)

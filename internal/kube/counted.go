@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// NewCountingClient is a client that tells of every write that it sends: its verb (create, update, patch, apply, delete) and the kind
-// of object; the kind of a status is "EIp/status".
+// NewCountingClient is a client that tells of every write that it sends: its verb (create, update, patch, apply,
+// delete) and the kind of object; the kind of a status is "EIp/status".
 func NewCountingClient(c client.Client, wrote func(verb, kind string)) client.Client {
 	return &countingClient{Client: c, onWrite: wrote}
 }
@@ -43,7 +43,9 @@ func (c *countingClient) Update(ctx context.Context, o client.Object, opts ...cl
 	return c.Client.Update(ctx, o, opts...)
 }
 
-func (c *countingClient) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+func (c *countingClient) Patch(ctx context.Context, o client.Object, patch client.Patch,
+	opts ...client.PatchOption,
+) error {
 	c.countWrite("patch", o, "")
 	return c.Client.Patch(ctx, o, patch, opts...)
 }
@@ -75,22 +77,30 @@ type countingSubResource struct {
 	suffix string
 }
 
-func (p *countingSubResource) Create(ctx context.Context, o, part client.Object, opts ...client.SubResourceCreateOption) error {
+func (p *countingSubResource) Create(ctx context.Context, o, part client.Object,
+	opts ...client.SubResourceCreateOption,
+) error {
 	p.parent.countWrite("create", o, p.suffix)
 	return p.SubResourceClient.Create(ctx, o, part, opts...)
 }
 
-func (p *countingSubResource) Update(ctx context.Context, o client.Object, opts ...client.SubResourceUpdateOption) error {
+func (p *countingSubResource) Update(ctx context.Context, o client.Object,
+	opts ...client.SubResourceUpdateOption,
+) error {
 	p.parent.countWrite("update", o, p.suffix)
 	return p.SubResourceClient.Update(ctx, o, opts...)
 }
 
-func (p *countingSubResource) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+func (p *countingSubResource) Patch(ctx context.Context, o client.Object, patch client.Patch,
+	opts ...client.SubResourcePatchOption,
+) error {
 	p.parent.countWrite("patch", o, p.suffix)
 	return p.SubResourceClient.Patch(ctx, o, patch, opts...)
 }
 
-func (p *countingSubResource) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+func (p *countingSubResource) Apply(ctx context.Context, o runtime.ApplyConfiguration,
+	opts ...client.SubResourceApplyOption,
+) error {
 	p.parent.countWrite("apply", o, p.suffix)
 	return p.SubResourceClient.Apply(ctx, o, opts...)
 }

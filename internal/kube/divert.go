@@ -45,7 +45,8 @@ func (in *Inputs) readEgressRoutes() (out []snapshot.EgressRoute) {
 func (in *Inputs) readEgressRoute(r *kubedcv1alpha1.EgressRoute) snapshot.EgressRoute {
 	var p parser
 	out := snapshot.EgressRoute{
-		Meta: readMeta(r.ObjectMeta), Type: p.readNetworkType("spec.externalNetworkType", string(r.Spec.ExternalNetworkType)),
+		Meta: readMeta(r.ObjectMeta), Type: p.readNetworkType("spec.externalNetworkType",
+			string(r.Spec.ExternalNetworkType)),
 		Network: p.readName("spec.externalNetwork", r.Spec.ExternalNetwork),
 	}
 	for _, text := range r.Spec.Destinations {

@@ -16,19 +16,19 @@ import (
 	"github.com/sallyport/sallyport/internal/intent"
 )
 
-// cacheSyncTimeout is how long a target waits for the cache to show what it wrote. A cache that is later than that costs a needless
-// write and nothing else.
+// cacheSyncTimeout is how long a target waits for the cache to show what it wrote. A cache that is later than that
+// costs a needless write and nothing else.
 const cacheSyncTimeout = time.Second
 
-// writeBarrier tells when a cache shows what was written, so that the next look at the cache does not find it missing and write it
-// again.
+// writeBarrier tells when a cache shows what was written, so that the next look at the cache does not find it missing
+// and write it again.
 type writeBarrier struct {
 	mu      sync.Mutex
 	waiters map[intent.ObjectKey]chan struct{} // closed at the next event of the object
 }
 
-// pendingWrite is what the cache has to show: a version of an object, or with none, that the one with this UID is deleted or being
-// deleted.
+// pendingWrite is what the cache has to show: a version of an object, or with none, that the one with this UID is
+// deleted or being deleted.
 type pendingWrite struct {
 	key     intent.ObjectKey
 	version string
@@ -111,7 +111,8 @@ func (c *Cluster) awaitNextEvent(ctx context.Context, m pendingWrite) {
 func (c *Cluster) cacheShows(ctx context.Context, m pendingWrite) bool {
 	object, err := c.readObject(ctx, m.key)
 	if m.version == "" {
-		return apierrors.IsNotFound(err) || (err == nil && (object.GetDeletionTimestamp() != nil || object.GetUID() != m.uid))
+		return apierrors.IsNotFound(err) ||
+			(err == nil && (object.GetDeletionTimestamp() != nil || object.GetUID() != m.uid))
 	}
 	if err != nil {
 		return !apierrors.IsNotFound(err) // can't be read: waiting does not help

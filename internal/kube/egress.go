@@ -57,7 +57,10 @@ func (c egressSelectors) matchesPod(pod *corev1.Pod) bool {
 
 // cachedSelectors is that of an EgressIP; one that can't be read selects nothing.
 func (c *Cluster) cachedSelectors(e *ovnv1.EgressIP) (egressSelectors, bool) {
-	out, err := c.selectorCache.getOrRead(intent.ObjectKey{Kind: intent.EgressIP, Name: e.Name}, e, func() (egressSelectors, error) { return readEgressSelectors(e) })
+	out, err := c.selectorCache.getOrRead(intent.ObjectKey{Kind: intent.EgressIP, Name: e.Name}, e,
+		func() (egressSelectors, error) {
+			return readEgressSelectors(e)
+		})
 	return out, err == nil
 }
 
@@ -104,7 +107,11 @@ func (in *Inputs) readSelections() (out []snapshot.Selection, inside []netip.Add
 		if err != nil || e.DeletionTimestamp != nil {
 			continue
 		}
-		s := snapshot.Selection{EgressIP: e.Name, Created: e.CreationTimestamp.Time, FailOpen: e.Spec.FailurePolicy == ovnv1.FailOpen}
+		s := snapshot.Selection{
+			EgressIP: e.Name,
+			Created:  e.CreationTimestamp.Time,
+			FailOpen: e.Spec.FailurePolicy == ovnv1.FailOpen,
+		}
 		for _, pod := range in.pods {
 			if choice.pods.Matches(labels.Set(pod.Labels)) {
 				s.Pods = append(s.Pods, podIPv4Addresses(pod)...)
@@ -139,8 +146,9 @@ func podIPv4Addresses(pod *corev1.Pod) []netip.Addr {
 	return slices.DeleteFunc(podAddresses(pod), netip.Addr.Is6)
 }
 
-// podAddresses are the addresses of a pod of a project: as soon as Kube-OVN has chosen them, and as long as they are not another's. The
-// annotation is the tenant's to write, and leads astray pods of his own project at most: compile takes addresses of its subnet only.
+// podAddresses are the addresses of a pod of a project: as soon as Kube-OVN has chosen them, and as long as they are
+// not another's. The annotation is the tenant's to write, and leads astray pods of his own project at most: compile
+// takes addresses of its subnet only.
 func podAddresses(pod *corev1.Pod) (out []netip.Addr) {
 	if isPodFinished(pod) {
 		return nil
@@ -158,8 +166,8 @@ func podAddresses(pod *corev1.Pod) (out []netip.Addr) {
 	return out
 }
 
-// reportedAddresses are the addresses of a pod that its node has reported. In the management VPC, which has pods of many namespaces, no
-// others count.
+// reportedAddresses are the addresses of a pod that its node has reported. In the management VPC, which has pods of
+// many namespaces, no others count.
 func reportedAddresses(pod *corev1.Pod) (out []netip.Addr) {
 	if isPodFinished(pod) {
 		return nil
@@ -203,7 +211,11 @@ func (c *Cluster) GatherEgress(ctx context.Context) (*Inputs, *snapshot.EgressIn
 	if err = errors.Join(err, c.gatherAllProjects(ctx, in)); err != nil {
 		return nil, nil, err
 	}
-	out := &snapshot.EgressInput{ExternalSubnets: in.readExternalSubnets(), AddressOwners: in.readAddressHolders(), Engine: in.readKubeOVNState(nil)}
+	out := &snapshot.EgressInput{
+		ExternalSubnets: in.readExternalSubnets(),
+		AddressOwners:   in.readAddressHolders(),
+		Engine:          in.readKubeOVNState(nil),
+	}
 	for _, n := range in.nodes {
 		if _, may := n.Labels[ovnv1.AssignableLabel]; may {
 			out.Nodes = append(out.Nodes, readEgressNode(n))
@@ -217,7 +229,8 @@ func (c *Cluster) GatherEgress(ctx context.Context) (*Inputs, *snapshot.EgressIn
 	return in, out, nil
 }
 
-// lookUpEgressReferences adds what is named: the Vpc, which may have lost its labels, subnets of networks, and who has the addresses.
+// lookUpEgressReferences adds what is named: the Vpc, which may have lost its labels, subnets of networks, and who has
+// the addresses.
 func (c *Cluster) lookUpEgressReferences(ctx context.Context, in *Inputs) error {
 	keys := []intent.ObjectKey{{Kind: intent.Vpc, Name: in.Shard}}
 	for _, n := range in.networks {
@@ -246,7 +259,8 @@ func (c *Cluster) listSelectedVPCs(ctx context.Context, of []*ovnv1.EgressIP) (m
 			continue // it is not there yet, or goes
 		}
 		for _, e := range of {
-			if choice, readable := c.cachedSelectors(e); readable && choice.namespaces.Matches(labels.Set(object.GetLabels())) {
+			if choice, readable := c.cachedSelectors(e); readable &&
+				choice.namespaces.Matches(labels.Set(object.GetLabels())) {
 				out[e.Name] = append(out[e.Name], shard)
 			}
 		}
@@ -263,7 +277,8 @@ func projectShards(projects []kubedcv1.Project) map[string]bool {
 	return out
 }
 
-// selectUnservedPods are the pods of no project that each EgressIP selects. Namespaces of projects, which may have most of the pods, are not looked into.
+// selectUnservedPods are the pods of no project that each EgressIP selects. Namespaces of projects, which may have most
+// of the pods, are not looked into.
 func (c *Cluster) selectUnservedPods(ctx context.Context, of []*ovnv1.EgressIP) (map[string]snapshot.PodSample, error) {
 	var projects kubedcv1.ProjectList
 	var namespaces corev1.NamespaceList
@@ -287,7 +302,9 @@ func (c *Cluster) selectUnservedPods(ctx context.Context, of []*ovnv1.EgressIP) 
 }
 
 // addUnservedPods adds the pods of a namespace to those of the EgressIPs that select them.
-func (c *Cluster) addUnservedPods(ctx context.Context, ns *corev1.Namespace, of []*ovnv1.EgressIP, out map[string]snapshot.PodSample) error {
+func (c *Cluster) addUnservedPods(ctx context.Context, ns *corev1.Namespace, of []*ovnv1.EgressIP,
+	out map[string]snapshot.PodSample,
+) error {
 	var pods corev1.PodList
 	read := false
 	for _, e := range of {
@@ -313,7 +330,11 @@ func (c *Cluster) addUnservedPods(ctx context.Context, ns *corev1.Namespace, of 
 }
 
 func (in *Inputs) readEgressIP(e *ovnv1.EgressIP, vpcs []string) snapshot.EgressIP {
-	out := snapshot.EgressIP{Meta: readMeta(e.ObjectMeta), Addresses: e.Spec.EgressIPs, Vpcs: slices.Compact(slices.Sorted(slices.Values(vpcs)))}
+	out := snapshot.EgressIP{
+		Meta:      readMeta(e.ObjectMeta),
+		Addresses: e.Spec.EgressIPs,
+		Vpcs:      slices.Compact(slices.Sorted(slices.Values(vpcs))),
+	}
 	out.RebalanceRequested, out.Rebalanced = e.Annotations[ovnv1.RebalanceAnnotation], e.Status.Rebalanced
 	choice, err := readEgressSelectors(e)
 	if err != nil {
@@ -365,10 +386,12 @@ func (w *eventMapper) enqueueEgress(ctx context.Context) {
 	}
 }
 
-// handleEgressIP asks for the shard of egress addresses, and for the projects of which an EgressIP selects pods, or did.
+// handleEgressIP asks for the shard of egress addresses, and for the projects of which an EgressIP selects pods, or
+// did.
 func (w *eventMapper) handleEgressIP(ctx context.Context, was, is client.Object) {
 	w.enqueue(ownership.EgressVpc)
-	if was != nil && is != nil && was.GetGeneration() == is.GetGeneration() && was.GetDeletionTimestamp().Equal(is.GetDeletionTimestamp()) {
+	if was != nil && is != nil && was.GetGeneration() == is.GetGeneration() &&
+		was.GetDeletionTimestamp().Equal(is.GetDeletionTimestamp()) {
 		return
 	}
 	for _, object := range []client.Object{was, is} {
@@ -386,8 +409,8 @@ func (w *eventMapper) handleEgressIP(ctx context.Context, was, is client.Object)
 	}
 }
 
-// handleSelectedPod asks for the project of a pod that an EgressIP or EgressRoute may select, when it or its addresses have changed; of a pod of no
-// project it asks for the shard of egress addresses.
+// handleSelectedPod asks for the project of a pod that an EgressIP or EgressRoute may select, when it or its addresses
+// have changed; of a pod of no project it asks for the shard of egress addresses.
 func (w *eventMapper) handleSelectedPod(ctx context.Context, was, is client.Object) {
 	object := is
 	if object == nil {
@@ -421,7 +444,8 @@ func (w *eventMapper) handleSelectedPod(ctx context.Context, was, is client.Obje
 
 // handleNamespaceLabels asks for what depends on the labels of a namespace.
 func (w *eventMapper) handleNamespaceLabels(ctx context.Context, was, is client.Object) {
-	if was != nil && is != nil && reflect.DeepEqual(was.GetLabels(), is.GetLabels()) && was.GetDeletionTimestamp().Equal(is.GetDeletionTimestamp()) {
+	if was != nil && is != nil && reflect.DeepEqual(was.GetLabels(), is.GetLabels()) &&
+		was.GetDeletionTimestamp().Equal(is.GetDeletionTimestamp()) {
 		return
 	}
 	w.enqueueEgress(ctx)

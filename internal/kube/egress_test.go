@@ -15,8 +15,8 @@ import (
 	"github.com/sallyport/sallyport/internal/ownership"
 )
 
-// selectedPodsFixture is a cluster with a project, a namespace of Kube-OVN's default VPC and one of another VPC, each with pods that EgressIP mail selects,
-// and some that it does not.
+// selectedPodsFixture is a cluster with a project, a namespace of Kube-OVN's default VPC and one of another VPC, each
+// with pods that EgressIP mail selects, and some that it does not.
 func selectedPodsFixture() []client.Object {
 	own := namespaceInSubnet("acme-prod-default", ownership.ManagedLabels("acme-prod"))
 	own.Name = "acme-prod"
@@ -25,7 +25,8 @@ func selectedPodsFixture() []client.Object {
 	out := []client.Object{
 		own, edge, other, &kubedcv1.Project{ObjectMeta: metaIn("acme", "prod")},
 		&ovnv1.EgressIP{ObjectMeta: metaIn("", "mail"), Spec: ovnv1.EgressIPSpec{
-			EgressIPs: []string{"198.51.100.7"}, PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "mail"}},
+			EgressIPs:   []string{"198.51.100.7"},
+			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "mail"}},
 		}},
 	}
 	pod := func(namespace, name string, change func(*corev1.Pod)) {
@@ -57,16 +58,24 @@ func TestPodsOfNoProjectAreFound(t *testing.T) {
 	if want := []string{"acme-prod"}; !slices.Equal(got.Vpcs, want) {
 		t.Errorf("VPCs %v, want %v", got.Vpcs, want)
 	}
-	if got.PodsOutsideProjects.Number != 6 || got.PodsOutsideProjects.String() != "edge/mail-7, edge/mail-8, edge/mail-9 and 3 more" {
+	if got.PodsOutsideProjects.Number != 6 ||
+		got.PodsOutsideProjects.String() != "edge/mail-7, edge/mail-8, edge/mail-9 and 3 more" {
 		t.Errorf("of no project are %d: %s", got.PodsOutsideProjects.Number, got.PodsOutsideProjects)
 	}
 }
 
-// A selected pod asks for whoever decides about it: its project, or the shard of egress addresses, which says that it is not served.
+// A selected pod asks for whoever decides about it: its project, or the shard of egress addresses, which says that it
+// is not served.
 func TestSelectedPodsAreAskedFor(t *testing.T) {
-	for namespace, want := range map[string]string{"acme-prod": "acme-prod", "edge": ownership.EgressVpc, "other": ownership.EgressVpc} {
+	for namespace, want := range map[string]string{
+		"acme-prod": "acme-prod",
+		"edge":      ownership.EgressVpc,
+		"other":     ownership.EgressVpc,
+	} {
 		var asked []string
-		w := &eventMapper{cluster: newFakeCluster(selectedPodsFixture()...), enqueue: func(shard string) { asked = append(asked, shard) }}
+		w := &eventMapper{cluster: newFakeCluster(selectedPodsFixture()...), enqueue: func(shard string) {
+			asked = append(asked, shard)
+		}}
 		w.handleSelectedPod(t.Context(), nil, &corev1.Pod{ObjectMeta: metaIn(namespace, "new")})
 		if !slices.Equal(asked, []string{want}) {
 			t.Errorf("a pod in %s: asked for %v, want %s", namespace, asked, want)

@@ -15,8 +15,8 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// sharedLists are the lists of a Vpc's spec that we share with others. To the API server each is one value: there is no way to
-// apply an element.
+// sharedLists are the lists of a Vpc's spec that we share with others. To the API server each is one value: there is no
+// way to apply an element.
 var sharedLists = []intent.VpcList{intent.ExternalSubnets, intent.StaticRoutes, intent.PolicyRoutes}
 
 // VpcEntries is our elements of the lists of one Vpc.
@@ -90,8 +90,8 @@ func (t *VpcEntries) addEntry(set intent.VpcEntries, list intent.VpcList, e list
 
 func subnetEntry(subnet string) listEntry { return listEntry{subnet, intent.CanonicalJSON(subnet)} }
 
-// routeEntry knows default routes of the main table. Kube-OVN writes every field of a route, also the empty ones, and fills
-// in the policy: the normal form has neither.
+// routeEntry knows default routes of the main table. Kube-OVN writes every field of a route, also the empty ones, and
+// fills in the policy: the normal form has neither.
 func routeEntry(r kubeovn.StaticRoute) listEntry {
 	prefix, err := netip.ParsePrefix(r.CIDR)
 	if err != nil || prefix.Bits() != 0 || r.RouteTable != "" {

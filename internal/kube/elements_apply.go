@@ -50,10 +50,14 @@ func (t *VpcEntries) rewriteLists(ctx context.Context, changes []entryChange) (m
 			return pendingWrite{}, err
 		}
 		if patch != nil {
-			err = t.cluster.api.Patch(ctx, vpc, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(ownership.FieldManager))
+			err = t.cluster.api.Patch(ctx, vpc, client.RawPatch(types.MergePatchType, patch),
+				client.FieldOwner(ownership.FieldManager))
 		}
 		if err == nil {
-			return pendingWrite{key: intent.ObjectKey{Kind: intent.Vpc, Name: t.vpc}, version: vpc.GetResourceVersion()}, nil
+			return pendingWrite{
+				key:     intent.ObjectKey{Kind: intent.Vpc, Name: t.vpc},
+				version: vpc.GetResourceVersion(),
+			}, nil
 		}
 		if !apierrors.IsConflict(err) {
 			return pendingWrite{}, fmt.Errorf("write Vpc %s: %w", t.vpc, err)
@@ -90,7 +94,10 @@ func (t *VpcEntries) buildPatch(vpc *unstructured.Unstructured, changes []entryC
 	if len(spec) == 0 {
 		return nil, nil
 	}
-	return json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": vpc.GetResourceVersion()}, "spec": spec})
+	return json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": vpc.GetResourceVersion()},
+		"spec":     spec,
+	})
 }
 
 // editList is a list after the changes to it. What they do not name keeps its place and is passed on as it was read.

@@ -40,8 +40,15 @@ func TestElementIsReadAsItIsWritten(t *testing.T) {
 		got  listEntry
 		want intent.VpcEntry
 	}{
-		"route":                        {routeEntry(kubeovn.StaticRoute{CIDR: "0.0.0.0/0", NextHopIP: "198.51.100.1", Policy: "policyDst"}), wantRoute},
-		"route before Kube-OVN saw it": {routeEntry(kubeovn.StaticRoute{CIDR: "0.0.0.0/0", NextHopIP: "198.51.100.1"}), wantRoute},
+		"route": {routeEntry(kubeovn.StaticRoute{
+			CIDR:      "0.0.0.0/0",
+			NextHopIP: "198.51.100.1",
+			Policy:    "policyDst",
+		}), wantRoute},
+		"route before Kube-OVN saw it": {
+			routeEntry(kubeovn.StaticRoute{CIDR: "0.0.0.0/0", NextHopIP: "198.51.100.1"}),
+			wantRoute,
+		},
 		"policy": {policyEntry(kubeovn.PolicyRoute{
 			Priority: 30000, Match: "ip4.src == 10.0.0.7", Action: "reroute", NextHopIP: "198.51.100.1",
 		}), wantPolicy},
@@ -54,9 +61,13 @@ func TestElementIsReadAsItIsWritten(t *testing.T) {
 
 func TestElementsOfOthersAreNotOurs(t *testing.T) {
 	for name, e := range map[string]listEntry{
-		"a route to a network":             routeEntry(kubeovn.StaticRoute{CIDR: "10.1.0.0/16", NextHopIP: "10.0.0.9"}),
-		"a default route in another table": routeEntry(kubeovn.StaticRoute{CIDR: "0.0.0.0/0", NextHopIP: "10.0.0.9", RouteTable: "blue"}),
-		"a route that nobody can read":     routeEntry(kubeovn.StaticRoute{CIDR: "everything"}),
+		"a route to a network": routeEntry(kubeovn.StaticRoute{CIDR: "10.1.0.0/16", NextHopIP: "10.0.0.9"}),
+		"a default route in another table": routeEntry(kubeovn.StaticRoute{
+			CIDR:       "0.0.0.0/0",
+			NextHopIP:  "10.0.0.9",
+			RouteTable: "blue",
+		}),
+		"a route that nobody can read": routeEntry(kubeovn.StaticRoute{CIDR: "everything"}),
 	} {
 		if e.id != "" {
 			t.Errorf("%s is taken for ours: %s", name, e.id)
@@ -107,11 +118,13 @@ func TestEditKeepsWhatItWasNotAskedToChange(t *testing.T) {
 
 func TestEditThatChangesNothingIsNoWrite(t *testing.T) {
 	before := parseList(t, `[{"cidr":"0.0.0.0/0","nextHopIP":"198.51.100.1","policy":"policyDst","ecmpMode":"","bfdId":"","routeTable":""}]`)
-	got, changed, err := editList(intent.StaticRoutes, before, []entryChange{putChange(intent.DefaultRoute(gatewayAddr).ToVpcEntry("v"))})
+	got, changed, err := editList(intent.StaticRoutes, before,
+		[]entryChange{putChange(intent.DefaultRoute(gatewayAddr).ToVpcEntry("v"))})
 	if err != nil || changed || len(got) != 1 {
 		t.Errorf("changed %t to %v, %v; want the route as it was", changed, got, err)
 	}
-	_, changed, err = editList(intent.StaticRoutes, before, []entryChange{putChange(intent.DefaultRoute(gatewayAddr.Next()).ToVpcEntry("v"))})
+	_, changed, err = editList(intent.StaticRoutes, before,
+		[]entryChange{putChange(intent.DefaultRoute(gatewayAddr.Next()).ToVpcEntry("v"))})
 	if err != nil || !changed { // control: another gateway is a change
 		t.Errorf("changed %t, %v; want a change", changed, err)
 	}

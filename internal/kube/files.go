@@ -21,8 +21,8 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// ReadManifests reads manifests from a file, or from all .yaml, .yml and .json files below a directory. Kinds that have no say in
-// what we do are left out.
+// ReadManifests reads manifests from a file, or from all .yaml, .yml and .json files below a directory. Kinds that have
+// no say in what we do are left out.
 func ReadManifests(path string) ([]client.Object, error) {
 	var out []client.Object
 	err := filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {

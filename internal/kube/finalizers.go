@@ -56,7 +56,9 @@ func (t *Finalizers) Observe(context.Context) (intent.Finalizers, error) {
 }
 
 // Apply puts the finalizer on objects and takes it off.
-func (t *Finalizers) Apply(ctx context.Context, changes []state.Change[intent.ObjectKey, intent.Finalizer]) map[intent.ObjectKey]error {
+func (t *Finalizers) Apply(ctx context.Context,
+	changes []state.Change[intent.ObjectKey, intent.Finalizer],
+) map[intent.ObjectKey]error {
 	failed := map[intent.ObjectKey]error{}
 	var marks []pendingWrite
 	for _, c := range changes {
@@ -75,8 +77,8 @@ func (t *Finalizers) Apply(ctx context.Context, changes []state.Change[intent.Ob
 
 var errReplaced = errors.New("there is another object of that name by now")
 
-// setFinalizer puts the finalizer on an object, or takes it off, on condition that nobody wrote to the object in between. It returns
-// the version that it wrote, if any.
+// setFinalizer puts the finalizer on an object, or takes it off, on condition that nobody wrote to the object in
+// between. It returns the version that it wrote, if any.
 func (t *Finalizers) setFinalizer(ctx context.Context, key intent.ObjectKey, on bool) (string, error) {
 	seen, there := t.objects[key]
 	if !there {
@@ -92,7 +94,8 @@ func (t *Finalizers) setFinalizer(ctx context.Context, key intent.ObjectKey, on 
 		if err != nil || patch == nil {
 			return "", err
 		}
-		err = t.cluster.api.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(ownership.FieldManager))
+		err = t.cluster.api.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch),
+			client.FieldOwner(ownership.FieldManager))
 		if err == nil {
 			return o.GetResourceVersion(), nil
 		}
@@ -118,5 +121,8 @@ func buildFinalizerPatch(o *metav1.PartialObjectMetadata, on bool) ([]byte, erro
 	if on {
 		finalizers = append(finalizers, ownership.Finalizer)
 	}
-	return json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": o.ResourceVersion, "finalizers": finalizers}})
+	return json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": o.ResourceVersion,
+		"finalizers":      finalizers,
+	}})
 }

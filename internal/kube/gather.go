@@ -49,7 +49,9 @@ func addIndexes(ctx context.Context, c client.FieldIndexer) error {
 		name   string
 		values client.IndexerFunc
 	}{
-		{&kubedcv1.Project{}, projectIndex, func(o client.Object) []string { return []string{snapshot.ProjectShard(o.GetNamespace(), o.GetName())} }},
+		{&kubedcv1.Project{}, projectIndex, func(o client.Object) []string {
+			return []string{snapshot.ProjectShard(o.GetNamespace(), o.GetName())}
+		}},
 		{&Subnet{}, externalIndex, func(o client.Object) []string {
 			if o.GetLabels()[kubedcv1.ExternalNetworkTypeLabel] == "" {
 				return nil
@@ -57,7 +59,9 @@ func addIndexes(ctx context.Context, c client.FieldIndexer) error {
 			return []string{"true"}
 		}},
 		{&Subnet{}, vpcIndex, indexByVPC},
-		{&corev1.Namespace{}, subnetIndex, func(o client.Object) []string { return []string{podSubnet(o.(*corev1.Namespace))} }},
+		{&corev1.Namespace{}, subnetIndex, func(o client.Object) []string {
+			return []string{podSubnet(o.(*corev1.Namespace))}
+		}},
 		{&corev1.Service{}, egressServiceIndex, func(o client.Object) []string {
 			if !hasEgressAnnotation(o) {
 				return nil
@@ -92,9 +96,11 @@ func addIndexes(ctx context.Context, c client.FieldIndexer) error {
 	return nil
 }
 
-// GatherShard reads the inputs of a shard; misplaced are the ports that OVN says are not where they belong. From a cache it costs what the
-// shard costs, not what the cluster costs.
-func (c *Cluster) GatherShard(ctx context.Context, shard string, quotas snapshot.Quotas, misplaced []snapshot.PodPort) (*Inputs, error) {
+// GatherShard reads the inputs of a shard; misplaced are the ports that OVN says are not where they belong. From a
+// cache it costs what the shard costs, not what the cluster costs.
+func (c *Cluster) GatherShard(ctx context.Context, shard string, quotas snapshot.Quotas,
+	misplaced []snapshot.PodPort,
+) (*Inputs, error) {
 	in := NewInputs(shard)
 	in.AddMisplacedPorts(misplaced)
 	in.isStuck, in.lacksBackendKind = c.progress.isStuck, c.missingKinds[intent.Backend]
@@ -167,8 +173,8 @@ func (c *Cluster) gatherNamespaceObjects(ctx context.Context, in *Inputs) error 
 	return nil
 }
 
-// gatherEndpointPods adds the pods of a namespace where endpoints count by them: where backends are checked and, in the management VPC, wherever
-// there are load balancers.
+// gatherEndpointPods adds the pods of a namespace where endpoints count by them: where backends are checked and, in the
+// management VPC, wherever there are load balancers.
 func (c *Cluster) gatherEndpointPods(ctx context.Context, in *Inputs, namespace string) error {
 	balances := slices.ContainsFunc(in.services, func(s *corev1.Service) bool { return s.Namespace == namespace })
 	if !in.hasHealthChecks(namespace) && (in.Shard != kubeovn.ManagementVpc || !balances) {
@@ -243,7 +249,8 @@ func (in *Inputs) hasObject(key intent.ObjectKey) bool {
 	}
 }
 
-// requestedAddresses is the addresses that EIps must have, and those that Kube-OVN was about to give: whoever has them now decides, too.
+// requestedAddresses is the addresses that EIps must have, and those that Kube-OVN was about to give: whoever has them
+// now decides, too.
 func (in *Inputs) requestedAddresses() []string {
 	var out []string
 	for _, o := range in.ovnEips {
@@ -280,18 +287,24 @@ func (c *Cluster) ReconcilesVPC(ctx context.Context, vpc string) bool {
 	return err == nil && ownerShard(object) != ""
 }
 
-// CacheOptions keep out of memory what is never read: of a pod all but its names, labels, addresses, node and phase, of a node all but what makes
-// it hold gateways and egress addresses.
+// CacheOptions keep out of memory what is never read: of a pod all but its names, labels, addresses, node and phase, of
+// a node all but what makes it hold gateways and egress addresses.
 func CacheOptions() cache.Options {
 	slim := func(o any) (any, error) {
 		switch o := o.(type) {
 		case *corev1.Pod:
-			pod := &corev1.Pod{ObjectMeta: trimMeta(o.ObjectMeta), Status: corev1.PodStatus{Phase: o.Status.Phase, PodIPs: o.Status.PodIPs}}
+			pod := &corev1.Pod{
+				ObjectMeta: trimMeta(o.ObjectMeta),
+				Status:     corev1.PodStatus{Phase: o.Status.Phase, PodIPs: o.Status.PodIPs},
+			}
 			pod.Spec.NodeName = o.Spec.NodeName
 			pod.Annotations = map[string]string{kubeovn.IPAddressAnnotation: o.Annotations[kubeovn.IPAddressAnnotation]}
 			return pod, nil
 		case *corev1.Node:
-			node := &corev1.Node{ObjectMeta: trimMeta(o.ObjectMeta), Spec: corev1.NodeSpec{Unschedulable: o.Spec.Unschedulable}}
+			node := &corev1.Node{
+				ObjectMeta: trimMeta(o.ObjectMeta),
+				Spec:       corev1.NodeSpec{Unschedulable: o.Spec.Unschedulable},
+			}
 			node.Annotations = map[string]string{kubeovn.ChassisAnnotation: o.Annotations[kubeovn.ChassisAnnotation]}
 			node.Status.Addresses = o.Status.Addresses
 			for _, c := range o.Status.Conditions {
@@ -305,17 +318,23 @@ func CacheOptions() cache.Options {
 		}
 	}
 	slimmed := cache.ByObject{Transform: slim}
-	return cache.Options{DefaultTransform: TrimManagedFields, ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: slimmed, &corev1.Node{}: slimmed}}
+	return cache.Options{
+		DefaultTransform: TrimManagedFields,
+		ByObject:         map[client.Object]cache.ByObject{&corev1.Pod{}: slimmed, &corev1.Node{}: slimmed},
+	}
 }
 
 func trimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, Labels: m.Labels}
+	return metav1.ObjectMeta{
+		Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, Labels: m.Labels,
+	}
 }
 
 // ListShards is every shard of which there is a Project, an EIp, a FIp or an object of ours, in order.
 func (c *Cluster) ListShards(ctx context.Context) ([]string, error) {
 	var objects []client.Object
-	for _, kind := range append([]intent.Kind{intent.Project, intent.FIp, intent.EgressService, intent.EgressRoute}, c.availableKinds(appliedKinds)...) {
+	for _, kind := range append([]intent.Kind{intent.Project, intent.FIp, intent.EgressService, intent.EgressRoute},
+		c.availableKinds(appliedKinds)...) {
 		list, err := newList(kind)
 		if err != nil {
 			return nil, err

@@ -22,8 +22,9 @@ import (
 type Inputs struct {
 	Shard string
 
-	projects        []*kubedcv1.Project
-	otherProjects   []*kubedcv1.Project          // of other shards: of the same organizations, or those that EgressIPs select
+	projects []*kubedcv1.Project
+	// of other shards: of the same organizations, or those that EgressIPs select
+	otherProjects   []*kubedcv1.Project
 	namespaces      map[string]*corev1.Namespace // that it decides about
 	knownNamespaces map[string]*corev1.Namespace // and others, for their labels and quotas
 	otherEIps       map[string][]*kubedcv1.EIp   // of other shards, by namespace
@@ -50,7 +51,8 @@ type Inputs struct {
 	// nodePaths are the NodePaths, and reaching the Services of all namespaces: for the shard of NodePaths.
 	nodePaths        []*kubedcv1alpha1.NodePath
 	externalServices []*corev1.Service
-	// ingressServices and holding are the Services that show addresses, and the EIps that hold them: they say whose an address is.
+	// ingressServices and holding are the Services that show addresses, and the EIps that hold them: they say whose an
+	// address is.
 	ingressServices []*corev1.Service
 	holdingEIps     []*kubedcv1.EIp
 
@@ -66,10 +68,12 @@ type Inputs struct {
 func NewInputs(shard string) *Inputs {
 	return &Inputs{
 		Shard: shard, subnets: map[string]*Subnet{}, ovnEips: map[string]*OvnEip{}, ovnFips: map[string]*OvnFip{},
-		endpointSlices: map[string][]*discoveryv1.EndpointSlice{}, namespaces: map[string]*corev1.Namespace{}, knownNamespaces: map[string]*corev1.Namespace{},
-		otherEIps: map[string][]*kubedcv1.EIp{},
-		pods:      map[string]*corev1.Pod{}, vms: map[string]*VirtualMachineInstance{}, ownedObjects: map[intent.ObjectKey]bool{},
-		isStuck: func(client.Object) bool { return false },
+		endpointSlices: map[string][]*discoveryv1.EndpointSlice{}, namespaces: map[string]*corev1.Namespace{},
+		knownNamespaces: map[string]*corev1.Namespace{},
+		otherEIps:       map[string][]*kubedcv1.EIp{},
+		pods:            map[string]*corev1.Pod{}, vms: map[string]*VirtualMachineInstance{},
+		ownedObjects: map[intent.ObjectKey]bool{},
+		isStuck:      func(client.Object) bool { return false },
 	}
 }
 
@@ -196,8 +200,8 @@ func (in *Inputs) StatusObjects() []client.Object {
 	return out
 }
 
-// AttachedSubnets are the external subnets on which the router's port has an address of ours: those that we have connected, or are
-// about to.
+// AttachedSubnets are the external subnets on which the router's port has an address of ours: those that we have
+// connected, or are about to.
 func (in *Inputs) AttachedSubnets() map[string]bool {
 	out := map[string]bool{}
 	if in.Shard == kubeovn.ManagementVpc {
@@ -216,8 +220,10 @@ func (in *Inputs) AttachedSubnets() map[string]bool {
 func (in *Inputs) BuildSnapshot(config snapshot.Config, ports []string, now time.Time) *snapshot.VpcInput {
 	w := &snapshot.VpcInput{
 		Shard: in.Shard, Config: config, Now: now, BackendCRDMissing: in.lacksBackendKind,
-		Management: in.readManagementVPC(), Namespace: in.readNamespace(), ExternalSubnets: in.readExternalSubnets(), PlatformPrefixes: in.readClusterPrefixes(),
-		Services: in.readServices(), Pods: in.readPods(), VMs: in.readVMs(), Engine: in.readKubeOVNState(ports), AddressOwners: in.readAddressHolders(),
+		Management: in.readManagementVPC(), Namespace: in.readNamespace(), ExternalSubnets: in.readExternalSubnets(),
+		PlatformPrefixes: in.readClusterPrefixes(),
+		Services:         in.readServices(), Pods: in.readPods(), VMs: in.readVMs(), Engine: in.readKubeOVNState(ports),
+		AddressOwners: in.readAddressHolders(),
 	}
 	for _, p := range in.projects {
 		w.Projects = append(w.Projects, readProject(p))
@@ -234,7 +240,8 @@ func (in *Inputs) BuildSnapshot(config snapshot.Config, ports []string, now time
 	return w
 }
 
-// referencedKeys says what has to be looked up by name: what others make, and what is ours and may have lost its labels.
+// referencedKeys says what has to be looked up by name: what others make, and what is ours and may have lost its
+// labels.
 func (in *Inputs) referencedKeys() []intent.ObjectKey {
 	keys := []intent.ObjectKey{
 		{Kind: intent.Vpc, Name: in.Shard},

@@ -18,15 +18,19 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// How long nodes may take to answer, and the API server to forget what was asked; and how old a question is that nobody waits for any more.
+// How long nodes may take to answer, and the API server to forget what was asked; and how old a question is that nobody
+// waits for any more.
 const (
 	answerTimeout  = 5 * time.Second
 	cleanupTimeout = 5 * time.Second
 	abandonedAfter = 5 * time.Minute
 )
 
-// InspectNodes asks nodes about themselves, one question each, and waits for the answers. A node that does not answer is there with a problem.
-func (s *ClusterReader) InspectNodes(ctx context.Context, questions []kubedcv1alpha1.InspectionSpec) map[string]survey.NodeInspection {
+// InspectNodes asks nodes about themselves, one question each, and waits for the answers. A node that does not answer
+// is there with a problem.
+func (s *ClusterReader) InspectNodes(ctx context.Context,
+	questions []kubedcv1alpha1.InspectionSpec,
+) map[string]survey.NodeInspection {
 	if len(questions) == 0 {
 		return nil
 	}
@@ -72,7 +76,8 @@ func (s *ClusterReader) createInspection(ctx context.Context, i *inspectionRun, 
 	}
 	i.created[object.Name] = object
 	i.results[q.Node] = survey.NodeInspection{
-		Asked: before.Round(0).UTC(), Problem: fmt.Sprintf("no answer in %s; is sallyport-agent running on the node?", answerTimeout),
+		Asked: before.Round(0).UTC(), Problem: fmt.Sprintf("no answer in %s; is sallyport-agent running on the node?",
+			answerTimeout),
 	}
 }
 
@@ -116,7 +121,8 @@ func (i *inspectionRun) awaitAnswers(ctx context.Context, answers apiwatch.Inter
 	}
 }
 
-// deleteInspections deletes what was asked, whatever happened, and what somebody before has left, who was killed while he waited.
+// deleteInspections deletes what was asked, whatever happened, and what somebody before has left, who was killed while
+// he waited.
 func (s *ClusterReader) deleteInspections(i *inspectionRun) {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer cancel()
@@ -144,12 +150,14 @@ func readInspection(o *kubedcv1alpha1.Inspection) survey.NodeInspection {
 	out := survey.NodeInspection{
 		Clock: toUTC(metav1.Time{Time: s.Time.Time}), Problems: s.Problems, Settings: s.Settings,
 		Switch: survey.OpenVSwitch{
-			Version: s.Switch.Version, Controller: s.Switch.Controller, Chassis: s.Switch.Chassis, Problem: s.Switch.Problem,
+			Version: s.Switch.Version, Controller: s.Switch.Controller, Chassis: s.Switch.Chassis,
+			Problem: s.Switch.Problem,
 			Tracked: int(s.Switch.Tracked), MaxTracked: int(s.Switch.MaxTracked),
 		},
 	}
 	for _, b := range s.Switch.Bridges {
-		out.Switch.Bridges = append(out.Switch.Bridges, survey.Bridge{Name: b.Name, Network: b.Network, Interfaces: b.Interfaces, Problem: b.Problem})
+		out.Switch.Bridges = append(out.Switch.Bridges,
+			survey.Bridge{Name: b.Name, Network: b.Network, Interfaces: b.Interfaces, Problem: b.Problem})
 	}
 	for _, i := range s.Interfaces {
 		read := survey.Interface{Name: i.Name, MAC: i.MAC, Up: i.Up, NoCarrier: i.NoCarrier, MTU: int(i.MTU)}
@@ -162,7 +170,8 @@ func readInspection(o *kubedcv1alpha1.Inspection) survey.NodeInspection {
 	}
 	for _, n := range s.Neighbours {
 		out.Neighbours = append(out.Neighbours, survey.Neighbour{
-			Interface: n.Interface, Vlan: int(n.Vlan), Address: parseAddr(n.Address), MACs: slices.Sorted(slices.Values(n.MACs)),
+			Interface: n.Interface, Vlan: int(n.Vlan), Address: parseAddr(n.Address),
+			MACs: slices.Sorted(slices.Values(n.MACs)),
 		})
 	}
 	for i, r := range s.Routes {
@@ -178,12 +187,14 @@ func readInspection(o *kubedcv1alpha1.Inspection) survey.NodeInspection {
 	for _, c := range s.Connections {
 		out.Connection = append(out.Connection, survey.Connection{
 			Protocol: c.Protocol, Source: parseAddrPort(c.Source), Destination: parseAddrPort(c.Destination),
-			ReplySource: parseAddrPort(c.ReplySource), ReplyDestination: parseAddrPort(c.ReplyDestination), State: c.State, Zone: int(c.Zone), ZoneName: c.ZoneName,
+			ReplySource: parseAddrPort(c.ReplySource), ReplyDestination: parseAddrPort(c.ReplyDestination),
+			State: c.State, Zone: int(c.Zone), ZoneName: c.ZoneName,
 		})
 	}
 	for _, u := range s.Usage {
 		out.Usage = append(out.Usage, survey.AddressUsage{
-			Address: parseAddr(u.Address), Connections: int(u.Connections), Protocol: u.Protocol, To: parseAddrPort(u.To), Ports: int(u.Ports), Of: natPortCount,
+			Address: parseAddr(u.Address), Connections: int(u.Connections), Protocol: u.Protocol,
+			To: parseAddrPort(u.To), Ports: int(u.Ports), Of: natPortCount,
 		})
 	}
 	return out

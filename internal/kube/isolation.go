@@ -14,7 +14,8 @@ func (in *Inputs) readMisplacedPorts() []snapshot.PodPort {
 	for _, p := range in.misplacedPorts {
 		if s := in.subnets[p.Subnet]; s != nil {
 			p.AttachmentNamespace = attachmentNamespace(s)
-			p.Allowed = s.Spec.Vpc == p.Namespace || slices.Contains(s.Spec.Namespaces, p.Namespace) || p.AttachmentNamespace == p.Namespace
+			p.Allowed = s.Spec.Vpc == p.Namespace || slices.Contains(s.Spec.Namespaces, p.Namespace) ||
+				p.AttachmentNamespace == p.Namespace
 			if shard := ownerShard(s); shard != "" && s.Name == ownership.VPCSubnetName(shard) {
 				p.Project = shard
 			}
@@ -24,8 +25,8 @@ func (in *Inputs) readMisplacedPorts() []snapshot.PodPort {
 	return out
 }
 
-// attachmentNamespace is the namespace of the NetworkAttachmentDefinition that a Subnet is for, as its provider NAME.NAMESPACE.ovn says; empty: it
-// is for none.
+// attachmentNamespace is the namespace of the NetworkAttachmentDefinition that a Subnet is for, as its provider
+// NAME.NAMESPACE.ovn says; empty: it is for none.
 func attachmentNamespace(s *Subnet) string {
 	if parts := strings.Split(s.Spec.Provider, "."); len(parts) == 3 && parts[2] == "ovn" {
 		return parts[1]

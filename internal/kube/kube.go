@@ -36,10 +36,12 @@ type Cluster struct {
 	selectorCache versionCache[egressSelectors] // of EgressIPs: whom they select
 }
 
-// NewCluster is a cluster that is observed in a cache. The client must read from the API server and not from a cache. Call it
-// before the cache is started: it adds indexes and handlers for every kind that is written.
+// NewCluster is a cluster that is observed in a cache. The client must read from the API server and not from a cache.
+// Call it before the cache is started: it adds indexes and handlers for every kind that is written.
 func NewCluster(ctx context.Context, api client.Client, c cache.Cache) (*Cluster, error) {
-	cluster := &Cluster{api: api, reader: c, indexed: true, missingKinds: findMissingKinds(api), progress: newProgress(time.Now)}
+	cluster := &Cluster{
+		api: api, reader: c, indexed: true, missingKinds: findMissingKinds(api), progress: newProgress(time.Now),
+	}
 	for _, kind := range cluster.availableKinds(appliedKinds) {
 		object, err := newObject(kind)
 		if err != nil {
@@ -85,18 +87,20 @@ func indexByShard(o client.Object) []string {
 	return nil
 }
 
-// LoadConfig is how to reach the API server: by a kubeconfig file; without one by $KUBECONFIG, the usual place, or the pod's own account.
+// LoadConfig is how to reach the API server: by a kubeconfig file; without one by $KUBECONFIG, the usual place, or the
+// pod's own account.
 func LoadConfig(file string) (*rest.Config, error) {
 	config, _, err := LoadConfigContext(file, "")
 	return config, err
 }
 
-// LoadConfigContext is the same by one of the contexts of the file, and says its name. Without a context it is the one in force; without a file the
-// pod's own account, which has no name.
+// LoadConfigContext is the same by one of the contexts of the file, and says its name. Without a context it is the one
+// in force; without a file the pod's own account, which has no name.
 func LoadConfigContext(file, context string) (*rest.Config, string, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = file
-	loading := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context})
+	loading := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+		&clientcmd.ConfigOverrides{CurrentContext: context})
 	config, err := loading.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
 		return nil, "", errors.New("there is no kubeconfig")
@@ -132,8 +136,8 @@ func (c *Cluster) forgetObject(o client.Object) {
 	}
 }
 
-// matchShard is the choice of a shard's objects: by index from a cache, where labels would be compared with those of every
-// object of the kind, and by label from the API server, which has no such index.
+// matchShard is the choice of a shard's objects: by index from a cache, where labels would be compared with those of
+// every object of the kind, and by label from the API server, which has no such index.
 func (c *Cluster) matchShard(shard string) []client.ListOption {
 	if c.indexed {
 		return []client.ListOption{client.MatchingFields{ShardIndex: shard}, client.UnsafeDisableDeepCopy}
@@ -147,7 +151,8 @@ func (c *Cluster) readObject(ctx context.Context, key intent.ObjectKey) (client.
 	if err != nil {
 		return nil, err
 	}
-	err = c.reader.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, object, client.UnsafeDisableDeepCopy)
+	err = c.reader.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, object,
+		client.UnsafeDisableDeepCopy)
 	return object, err
 }
 

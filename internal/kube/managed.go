@@ -16,13 +16,13 @@ import (
 	"github.com/sallyport/sallyport/internal/ownership"
 )
 
-// fieldSet is a set of fields as the API server keeps it for each manager: "f:name" is a member of an object, "k:{…}" the item
-// of a list with these keys, "v:…" the item of a set with this value, "." the thing itself. One without fields inside is
-// there as a whole.
+// fieldSet is a set of fields as the API server keeps it for each manager: "f:name" is a member of an object, "k:{…}"
+// the item of a list with these keys, "v:…" the item of a set with this value, "." the thing itself. One without fields
+// inside is there as a whole.
 type fieldSet map[string]fieldSet
 
-// appliedFields is the set of fields that a manager applied and that nobody has changed since: the API server takes a field from
-// us when another manager writes another value to it.
+// appliedFields is the set of fields that a manager applied and that nobody has changed since: the API server takes a
+// field from us when another manager writes another value to it.
 func appliedFields(o client.Object, manager, subresource string) (fieldSet, error) {
 	all := fieldSet{}
 	for _, entry := range o.GetManagedFields() {
@@ -128,10 +128,10 @@ func toJSONMap(o client.Object) (map[string]any, error) {
 	return out, utiljson.Unmarshal(raw, &out)
 }
 
-// ownerShard is the shard that an object of ours belongs to; empty: it is not ours. A label alone is no title: everybody may write one to
-// his own objects. We must have applied it. In a namespace it must name the shard of that namespace, too: whoever has all rights in his
-// own can pretend to be our field manager there, and would have a say in other shards. Which namespaces are in the management VPC only
-// Inputs know.
+// ownerShard is the shard that an object of ours belongs to; empty: it is not ours. A label alone is no title:
+// everybody may write one to his own objects. We must have applied it. In a namespace it must name the shard of that
+// namespace, too: whoever has all rights in his own can pretend to be our field manager there, and would have a say in
+// other shards. Which namespaces are in the management VPC only Inputs know.
 func ownerShard(o client.Object) string {
 	shard := o.GetLabels()[ownership.ShardLabel]
 	if !ownership.IsManagedObject(o.GetLabels()) || !hasAppliedLabel(o) {
@@ -147,25 +147,29 @@ func ownerShard(o client.Object) string {
 func hasAppliedLabel(o client.Object) bool {
 	label := []byte(`"f:` + ownership.ShardLabel + `"`)
 	return slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
-		return isAppliedBy(e, ownership.FieldManager) && e.Subresource == "" && e.FieldsV1 != nil && bytes.Contains(e.FieldsV1.GetRawBytes(), label)
+		return isAppliedBy(e, ownership.FieldManager) && e.Subresource == "" && e.FieldsV1 != nil &&
+			bytes.Contains(e.FieldsV1.GetRawBytes(), label)
 	})
 }
 
-// AdoptByLabels lets an object without managed fields that has our labels be ours. Manifests in files have none, and mean what they say.
+// AdoptByLabels lets an object without managed fields that has our labels be ours. Manifests in files have none, and
+// mean what they say.
 func AdoptByLabels(o client.Object) {
 	gvks, _, err := scheme.ObjectKinds(o)
 	if !ownership.IsManagedObject(o.GetLabels()) || len(o.GetManagedFields()) > 0 || err != nil {
 		return
 	}
-	labels := fmt.Appendf(nil, `{"f:metadata":{"f:labels":{"f:%s":{},"f:%s":{}}}}`, ownership.ManagedByLabel, ownership.ShardLabel)
+	labels := fmt.Appendf(nil, `{"f:metadata":{"f:labels":{"f:%s":{},"f:%s":{}}}}`, ownership.ManagedByLabel,
+		ownership.ShardLabel)
 	o.SetManagedFields([]metav1.ManagedFieldsEntry{{
-		Manager: ownership.FieldManager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: gvks[0].GroupVersion().String(),
+		Manager: ownership.FieldManager, Operation: metav1.ManagedFieldsOperationApply,
+		APIVersion: gvks[0].GroupVersion().String(),
 		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(labels)),
 	}})
 }
 
-// TrimManagedFields is a transformation for caches: of the managers of fields it keeps us. Nobody here asks who the others are, only when
-// Kube-OVN last wrote the status of a Vpc.
+// TrimManagedFields is a transformation for caches: of the managers of fields it keeps us. Nobody here asks who the
+// others are, only when Kube-OVN last wrote the status of a Vpc.
 func TrimManagedFields(o any) (any, error) {
 	object, isObject := o.(client.Object)
 	if !isObject {

@@ -14,9 +14,12 @@ import (
 	"github.com/sallyport/sallyport/internal/ownership"
 )
 
-func managedFieldsEntry(manager string, operation metav1.ManagedFieldsOperationType, subresource, set string) metav1.ManagedFieldsEntry {
+func managedFieldsEntry(manager string, operation metav1.ManagedFieldsOperationType, subresource,
+	set string,
+) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{
-		Manager: manager, Operation: operation, Subresource: subresource, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(set),
+		Manager: manager, Operation: operation, Subresource: subresource, FieldsType: "FieldsV1",
+		FieldsV1: metav1.NewFieldsV1(set),
 	}
 }
 
@@ -29,8 +32,12 @@ const (
 func newOwnedSubnet() *Subnet {
 	return &Subnet{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:        "acme-web-default",
-			Labels:      map[string]string{"app.kubernetes.io/managed-by": "sallyport", "kube-dc.com/vpc": "acme-web", "team": "blue"},
+			Name: "acme-web-default",
+			Labels: map[string]string{
+				"app.kubernetes.io/managed-by": "sallyport",
+				"kube-dc.com/vpc":              "acme-web",
+				"team":                         "blue",
+			},
 			Annotations: map[string]string{ownership.OriginAnnotation: "Project/acme/web", "seen": "yes"},
 			Finalizers:  []string{"kubeovn.io/kube-ovn-controller"},
 			ManagedFields: []metav1.ManagedFieldsEntry{
@@ -40,7 +47,8 @@ func newOwnedSubnet() *Subnet {
 				managedFieldsEntry("sallyport", updateOperation, "", `{"f:spec":{"f:protocol":{}}}`),
 				managedFieldsEntry("kube-ovn-controller", updateOperation, "", `{"f:metadata":{"f:finalizers":{".":{},"v:\"kubeovn.io/kube-ovn-controller\"":{}}},
 					"f:spec":{"f:excludeIps":{},"f:gateway":{}}}`),
-				managedFieldsEntry("kubectl-edit", updateOperation, "", `{"f:metadata":{"f:labels":{"f:team":{}}},"f:spec":{"f:provider":{}}}`),
+				managedFieldsEntry("kubectl-edit", updateOperation, "",
+					`{"f:metadata":{"f:labels":{"f:team":{}}},"f:spec":{"f:provider":{}}}`),
 			},
 		},
 		Spec: kubeovn.SubnetSpec{
@@ -63,7 +71,8 @@ func TestContentIsWhatWeAppliedAndNothingElse(t *testing.T) {
 	}
 }
 
-// The API server moves a field to whoever changed it. Then it is missing in our content, which is a difference to be mended.
+// The API server moves a field to whoever changed it. Then it is missing in our content, which is a difference to be
+// mended.
 func TestFieldThatSomebodyTookIsMissing(t *testing.T) {
 	s := newOwnedSubnet()
 	s.Spec.CIDRBlock = "10.9.0.0/16"
@@ -74,7 +83,8 @@ func TestFieldThatSomebodyTookIsMissing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := intent.CanonicalJSON(got); strings.Contains(text, "cidrBlock") || !strings.Contains(text, `"vpc":"acme-web"`) {
+	if text := intent.CanonicalJSON(got); strings.Contains(text, "cidrBlock") ||
+		!strings.Contains(text, `"vpc":"acme-web"`) {
 		t.Errorf("got %s; want it without cidrBlock, with vpc", text)
 	}
 }
@@ -119,7 +129,12 @@ func TestStatusIsWhatWeApplied(t *testing.T) {
 		}},
 		Status: kubedcv1.EIpStatus{
 			Ready: true, IPAddress: "198.51.100.7",
-			Conditions: []metav1.Condition{{Type: "Accepted", Status: "True", Reason: "Accepted", LastTransitionTime: metav1.Now()}},
+			Conditions: []metav1.Condition{{
+				Type:               "Accepted",
+				Status:             "True",
+				Reason:             "Accepted",
+				LastTransitionTime: metav1.Now(),
+			}},
 		},
 	}
 	target, err := NewStatuses(&Cluster{}, []client.Object{eip}, nil, nil)
@@ -131,7 +146,11 @@ func TestStatusIsWhatWeApplied(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"conditions":[{"reason":"Accepted","status":"True","type":"Accepted"}],"ready":true}`
-	if status := got[intent.ObjectKey{Kind: intent.EIp, Namespace: "acme-web", Name: "www"}].Value.Content; status != want {
+	if status := got[intent.ObjectKey{
+		Kind:      intent.EIp,
+		Namespace: "acme-web",
+		Name:      "www",
+	}].Value.Content; status != want {
 		t.Errorf("got %s, want %s", status, want)
 	}
 }
@@ -150,7 +169,8 @@ func TestTrimKeepsWhatContentNeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if intent.CanonicalJSON(before) != intent.CanonicalJSON(after) || len(s.ManagedFields) != 2 {
-		t.Errorf("%d entries left, content %s; want our two and %s", len(s.ManagedFields), intent.CanonicalJSON(after), intent.CanonicalJSON(before))
+		t.Errorf("%d entries left, content %s; want our two and %s", len(s.ManagedFields), intent.CanonicalJSON(after),
+			intent.CanonicalJSON(before))
 	}
 }
 
@@ -167,7 +187,8 @@ func TestWhoseAnObjectIs(t *testing.T) {
 		o := port("eip-acme-web", "ext", "nat")
 		o.Labels = ownership.ManagedLabels(shard)
 		if fields != "" {
-			o.ManagedFields = []metav1.ManagedFieldsEntry{managedFieldsEntry(ownership.FieldManager, applyOperation, "", fields)}
+			o.ManagedFields = []metav1.ManagedFieldsEntry{managedFieldsEntry(ownership.FieldManager, applyOperation, "",
+				fields)}
 		}
 		return o
 	}
@@ -197,28 +218,37 @@ func TestWhoseAnObjectIs(t *testing.T) {
 	}
 }
 
-// A label is no title, nor is it in a namespace of others with our name beside it: who has all rights there writes both.
+// A label is no title, nor is it in a namespace of others with our name beside it: who has all rights there writes
+// both.
 func TestLabelsOfOthersAreNoTitle(t *testing.T) {
 	backend := func(namespace, shard string, applied bool) *corev1.Service {
-		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "cuckoo", Labels: ownership.ManagedLabels(shard)}}
+		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace,
+			Name:      "cuckoo",
+			Labels:    ownership.ManagedLabels(shard),
+		}}
 		if applied {
 			AdoptByLabels(s)
 		}
 		return s
 	}
-	gate, own := namespaceInSubnet(kubeovn.ManagementSubnet, nil), namespaceInSubnet("evil-x-default", ownership.ManagedLabels("evil-x"))
+	gate, own := namespaceInSubnet(kubeovn.ManagementSubnet, nil),
+		namespaceInSubnet("evil-x-default", ownership.ManagedLabels("evil-x"))
 	gate.Name, own.Name = "gate", "evil-x"
 	for what, c := range map[string]struct {
 		object *corev1.Service
 		shard  string
 		ours   bool
 	}{
-		"applied by us":                          {backend("acme-tmp", "acme-tmp", true), "acme-tmp", true},
-		"not applied by us":                      {backend("acme-tmp", "acme-tmp", false), "acme-tmp", false},
-		"in another namespace":                   {backend("evil-x", "acme-tmp", true), "acme-tmp", false},
-		"in the management VPC":                  {backend("gate", "ovn-cluster", true), "ovn-cluster", true},
-		"in a project, for the management VPC":   {backend("evil-x", "ovn-cluster", true), "ovn-cluster", false},
-		"in a project, for the egress addresses": {backend("evil-x", ownership.EgressVpc, true), ownership.EgressVpc, false},
+		"applied by us":                        {backend("acme-tmp", "acme-tmp", true), "acme-tmp", true},
+		"not applied by us":                    {backend("acme-tmp", "acme-tmp", false), "acme-tmp", false},
+		"in another namespace":                 {backend("evil-x", "acme-tmp", true), "acme-tmp", false},
+		"in the management VPC":                {backend("gate", "ovn-cluster", true), "ovn-cluster", true},
+		"in a project, for the management VPC": {backend("evil-x", "ovn-cluster", true), "ovn-cluster", false},
+		"in a project, for the egress addresses": {
+			backend("evil-x", ownership.EgressVpc, true), ownership.EgressVpc,
+			false,
+		},
 	} {
 		in := NewInputs(c.shard)
 		in.AddAll([]client.Object{gate, own, c.object})

@@ -24,8 +24,8 @@ func podSubnet(ns *corev1.Namespace) string {
 	return subnet
 }
 
-// isManagementNamespace says whether the pods of a namespace are in the management VPC for good: that of a project is there only until Kube-OVN has
-// seen the project's Subnet.
+// isManagementNamespace says whether the pods of a namespace are in the management VPC for good: that of a project is
+// there only until Kube-OVN has seen the project's Subnet.
 func isManagementNamespace(ns *corev1.Namespace) bool {
 	return podSubnet(ns) == kubeovn.ManagementSubnet && !belongsToShard(ns, ns.Name)
 }
@@ -39,8 +39,8 @@ func (c *Cluster) shardOfNamespace(ctx context.Context, name string) string {
 	return name
 }
 
-// isOrganization says whether a namespace has Projects. It is a tenant's then, whose addresses are those of the projects, with their
-// quotas, though its pods, if it had any, would be in the management VPC.
+// isOrganization says whether a namespace has Projects. It is a tenant's then, whose addresses are those of the
+// projects, with their quotas, though its pods, if it had any, would be in the management VPC.
 func (c *Cluster) isOrganization(ctx context.Context, namespace string) bool {
 	var projects kubedcv1.ProjectList
 	err := c.reader.List(ctx, &projects, client.InNamespace(namespace), client.Limit(1), client.UnsafeDisableDeepCopy)
@@ -60,7 +60,8 @@ func (c *Cluster) listShardNamespaces(ctx context.Context, shard string) ([]clie
 		return []client.Object{ns}, nil
 	}
 	var list corev1.NamespaceList
-	if err := c.reader.List(ctx, &list, append(c.matchIndex(subnetIndex, kubeovn.ManagementSubnet), client.UnsafeDisableDeepCopy)...); err != nil {
+	if err := c.reader.List(ctx, &list, append(c.matchIndex(subnetIndex, kubeovn.ManagementSubnet),
+		client.UnsafeDisableDeepCopy)...); err != nil {
 		return nil, err
 	}
 	var out []client.Object
@@ -72,14 +73,16 @@ func (c *Cluster) listShardNamespaces(ctx context.Context, shard string) ([]clie
 	return out, nil
 }
 
-// isShardInUse says whether there is something of ours in a shard. In the management VPC much happens that has nothing to do with us.
+// isShardInUse says whether there is something of ours in a shard. In the management VPC much happens that has nothing
+// to do with us.
 func (c *Cluster) isShardInUse(ctx context.Context, shard string) bool {
 	var eips OvnEipList
 	err := c.reader.List(ctx, &eips, append(c.matchShard(shard), client.Limit(1))...)
 	return err == nil && len(eips.Items) > 0
 }
 
-// isManagementShard says whether the shard decides about namespaces of the management VPC: its own about all but how pods leave, which is by nodes.
+// isManagementShard says whether the shard decides about namespaces of the management VPC: its own about all but how
+// pods leave, which is by nodes.
 func (in *Inputs) isManagementShard() bool {
 	return in.Shard == kubeovn.ManagementVpc || in.Shard == ownership.NodesShard
 }

@@ -24,19 +24,26 @@ func TestOneShardDecides(t *testing.T) {
 		namespace *corev1.Namespace
 		managed   bool
 	}{
-		"in Kube-OVN's own Subnet":            {namespaceInSubnet("ovn-default", nil), true},
-		"in that and in another":              {namespaceInSubnet("ovn-default,extra", nil), true},
-		"in another and in that":              {namespaceInSubnet("extra,ovn-default", nil), false},
-		"in none yet":                         {namespaceInSubnet("", nil), false},
-		"a project's, before its own Subnet":  {namespaceInSubnet("ovn-default", ownership.ManagedLabels("web")), false},
-		"somebody wears a label of another's": {namespaceInSubnet("ovn-default", ownership.ManagedLabels("other")), true},
+		"in Kube-OVN's own Subnet": {namespaceInSubnet("ovn-default", nil), true},
+		"in that and in another":   {namespaceInSubnet("ovn-default,extra", nil), true},
+		"in another and in that":   {namespaceInSubnet("extra,ovn-default", nil), false},
+		"in none yet":              {namespaceInSubnet("", nil), false},
+		"a project's, before its own Subnet": {
+			namespaceInSubnet("ovn-default", ownership.ManagedLabels("web")),
+			false,
+		},
+		"somebody wears a label of another's": {
+			namespaceInSubnet("ovn-default", ownership.ManagedLabels("other")),
+			true,
+		},
 	} {
 		management, own := NewInputs(kubeovn.ManagementVpc), NewInputs("web")
 		for _, in := range []*Inputs{management, own} {
 			in.Add(c.namespace)
 		}
 		if management.ownsNamespace("web") != c.managed || own.ownsNamespace("web") == c.managed {
-			t.Errorf("%s: the management VPC decides: %v, its own shard: %v", what, management.ownsNamespace("web"), own.ownsNamespace("web"))
+			t.Errorf("%s: the management VPC decides: %v, its own shard: %v", what, management.ownsNamespace("web"),
+				own.ownsNamespace("web"))
 		}
 	}
 }

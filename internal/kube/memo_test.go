@@ -10,7 +10,8 @@ import (
 	"github.com/sallyport/sallyport/internal/intent"
 )
 
-// What is read out of an object is read again for another version, for another object of its name, and after it was gone.
+// What is read out of an object is read again for another version, for another object of its name, and after it was
+// gone.
 func TestMemoKnowsVersions(t *testing.T) {
 	var m versionCache[int]
 	reads := 0

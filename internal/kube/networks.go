@@ -34,7 +34,11 @@ func (c *Cluster) GatherNetworks(ctx context.Context) (*snapshot.NetworkInput, [
 	for i := range list.Items {
 		n := &list.Items[i]
 		judged = append(judged, n)
-		network := snapshot.ExternalNetwork{Meta: readMeta(n.ObjectMeta), Subnets: n.Spec.Subnets, ReturnPath: snapshot.ReturnPath(n.Spec.ReturnPath)}
+		network := snapshot.ExternalNetwork{
+			Meta:       readMeta(n.ObjectMeta),
+			Subnets:    n.Spec.Subnets,
+			ReturnPath: snapshot.ReturnPath(n.Spec.ReturnPath),
+		}
 		network.SharedAddresses = readSharedAddresses(n)
 		_, network.Malformed = readAccessSelectors(n)
 		if n.Spec.Nodes != nil {
@@ -60,7 +64,8 @@ func (c *Cluster) GatherNetworks(ctx context.Context) (*snapshot.NetworkInput, [
 // ListExternalSubnets are the subnets of external networks, as Kube-OVN counts their addresses.
 func (c *Cluster) ListExternalSubnets(ctx context.Context) ([]snapshot.ExternalSubnet, error) {
 	in := NewInputs(NetworksShard)
-	err := errors.Join(c.listInto(ctx, in, &kubedcv1alpha1.ExternalNetworkList{}, nil), c.listInto(ctx, in, &SubnetList{}, c.matchIndex(externalIndex, "true")))
+	err := errors.Join(c.listInto(ctx, in, &kubedcv1alpha1.ExternalNetworkList{}, nil),
+		c.listInto(ctx, in, &SubnetList{}, c.matchIndex(externalIndex, "true")))
 	for _, n := range in.networks {
 		for _, name := range n.Spec.Subnets {
 			err = errors.Join(err, c.lookUpObjects(ctx, in, []intent.ObjectKey{{Kind: intent.Subnet, Name: name}}, nil))
@@ -70,7 +75,9 @@ func (c *Cluster) ListExternalSubnets(ctx context.Context) ([]snapshot.ExternalS
 }
 
 // gatherUplinkNodes reads what becomes of networks on nodes, where there are such, and returns the nodes.
-func (c *Cluster) gatherUplinkNodes(ctx context.Context, networks []kubedcv1alpha1.ExternalNetwork, into *snapshot.NetworkInput) ([]*corev1.Node, error) {
+func (c *Cluster) gatherUplinkNodes(ctx context.Context, networks []kubedcv1alpha1.ExternalNetwork,
+	into *snapshot.NetworkInput,
+) ([]*corev1.Node, error) {
 	if !slices.ContainsFunc(networks, func(n kubedcv1alpha1.ExternalNetwork) bool { return n.Spec.Nodes != nil }) {
 		return nil, nil
 	}

@@ -27,10 +27,12 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// GatherNodePaths reads everything that decides about NodePaths, and the EgressServices and EgressRoutes of the management VPC.
+// GatherNodePaths reads everything that decides about NodePaths, and the EgressServices and EgressRoutes of the
+// management VPC.
 func (c *Cluster) GatherNodePaths(ctx context.Context) (*Inputs, error) {
 	in := NewInputs(ownership.NodesShard)
-	if err := errors.Join(c.listInto(ctx, in, &kubedcv1alpha1.ExternalNetworkList{}, nil), c.addNodePaths(ctx, in)); err != nil {
+	if err := errors.Join(c.listInto(ctx, in, &kubedcv1alpha1.ExternalNetworkList{}, nil),
+		c.addNodePaths(ctx, in)); err != nil {
 		return nil, err
 	}
 	leaving, err := c.addEgressNamespaces(ctx, in)
@@ -50,7 +52,8 @@ func (c *Cluster) GatherNodePaths(ctx context.Context) (*Inputs, error) {
 	return in, c.gatherAddressOwners(ctx, in)
 }
 
-// gatherAddressOwners adds who else shows the addresses of Services whose pods leave with them, and the EIps that hold these.
+// gatherAddressOwners adds who else shows the addresses of Services whose pods leave with them, and the EIps that hold
+// these.
 func (c *Cluster) gatherAddressOwners(ctx context.Context, in *Inputs) error {
 	looked := map[netip.Addr]bool{}
 	for _, s := range slices.Clone(in.services) {
@@ -65,7 +68,8 @@ func (c *Cluster) gatherAddressOwners(ctx context.Context, in *Inputs) error {
 				list  client.ObjectList
 				index string
 			}{{&showing, ingressIndex}, {&eips, addressIndex}} {
-				if err := c.reader.List(ctx, l.list, append(c.matchIndex(l.index, a.String()), client.UnsafeDisableDeepCopy)...); err != nil {
+				if err := c.reader.List(ctx, l.list,
+					append(c.matchIndex(l.index, a.String()), client.UnsafeDisableDeepCopy)...); err != nil {
 					return fmt.Errorf("list %T: %w", l.list, err)
 				}
 			}
@@ -82,7 +86,8 @@ func (c *Cluster) gatherAddressOwners(ctx context.Context, in *Inputs) error {
 
 // addNodePaths adds the nodes and their NodePaths.
 func (c *Cluster) addNodePaths(ctx context.Context, in *Inputs) error {
-	return errors.Join(c.listInto(ctx, in, &corev1.NodeList{}, nil), c.listInto(ctx, in, &kubedcv1alpha1.NodePathList{}, c.matchShard(in.Shard)))
+	return errors.Join(c.listInto(ctx, in, &corev1.NodeList{}, nil),
+		c.listInto(ctx, in, &kubedcv1alpha1.NodePathList{}, c.matchShard(in.Shard)))
 }
 
 // readNodePaths reads what the agents say, by node.
@@ -94,8 +99,8 @@ func (in *Inputs) readNodePaths() map[string]snapshot.NodePathStatus {
 	return out
 }
 
-// addEgressNamespaces adds the namespaces of the management VPC of which pods are to leave by nodes, and says which these are. Where no node is on an
-// external network, Services are not looked at.
+// addEgressNamespaces adds the namespaces of the management VPC of which pods are to leave by nodes, and says which
+// these are. Where no node is on an external network, Services are not looked at.
 func (c *Cluster) addEgressNamespaces(ctx context.Context, in *Inputs) (map[string]bool, error) {
 	out := map[string]bool{}
 	ask := func(list client.ObjectList, by ...client.ListOption) error {
@@ -127,9 +132,13 @@ func (c *Cluster) addEgressNamespaces(ctx context.Context, in *Inputs) (map[stri
 	return out, err
 }
 
-// gatherEgressObjects adds what is in a namespace of which pods are to leave by nodes. Without a network there is no need to know who they are.
+// gatherEgressObjects adds what is in a namespace of which pods are to leave by nodes. Without a network there is no
+// need to know who they are.
 func (c *Cluster) gatherEgressObjects(ctx context.Context, in *Inputs, namespace string) error {
-	lists := []client.ObjectList{&ovnv1.EgressServiceList{}, &kubedcv1alpha1.EgressRouteList{}, &discoveryv1.EndpointSliceList{}, &corev1.PodList{}}
+	lists := []client.ObjectList{
+		&ovnv1.EgressServiceList{}, &kubedcv1alpha1.EgressRouteList{},
+		&discoveryv1.EndpointSliceList{}, &corev1.PodList{},
+	}
 	if !in.hasUplink(anyMethod) {
 		lists = lists[:2]
 	}
@@ -164,7 +173,8 @@ func (in *Inputs) addForNodesShard(object client.Object) {
 func (in *Inputs) BuildNodeSnapshot(config snapshot.Config) *snapshot.NodePathInput {
 	out := &snapshot.NodePathInput{
 		ClusterPrefixes: config.ClusterPrefixes, NodePaths: in.readNodePaths(),
-		EgressServices: in.readEgressServices(), EgressRoutes: in.readEgressRoutes(), LoadBalancers: in.readLoadBalancers(),
+		EgressServices: in.readEgressServices(), EgressRoutes: in.readEgressRoutes(),
+		LoadBalancers:     in.readLoadBalancers(),
 		AddressNamespaces: in.readAddressOwners(),
 	}
 	for _, n := range in.networks {
@@ -187,14 +197,17 @@ func (in *Inputs) BuildNodeSnapshot(config snapshot.Config) *snapshot.NodePathIn
 	return out
 }
 
-// readAddressOwners reads which namespace has each address: that of the EIp that holds it, or else that of the oldest Service that shows it.
+// readAddressOwners reads which namespace has each address: that of the EIp that holds it, or else that of the oldest
+// Service that shows it.
 func (in *Inputs) readAddressOwners() map[netip.Addr]string {
 	out := map[netip.Addr]string{}
 	for _, s := range slices.SortedFunc(slices.Values(in.ingressServices), func(a, b *corev1.Service) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace),
+			cmp.Compare(a.Name, b.Name))
 	}) {
 		for _, a := range readIngressAddresses(s) {
-			if _, taken := out[a]; !taken && s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.DeletionTimestamp == nil {
+			if _, taken := out[a]; !taken && s.Spec.Type == corev1.ServiceTypeLoadBalancer &&
+				s.DeletionTimestamp == nil {
 				out[a] = s.Namespace
 			}
 		}
@@ -213,7 +226,11 @@ func (in *Inputs) readLoadBalancers() (out []snapshot.LoadBalancerService) {
 		if o.Spec.Type != corev1.ServiceTypeLoadBalancer || o.DeletionTimestamp != nil {
 			continue
 		}
-		b := snapshot.LoadBalancerService{Meta: readMeta(o.ObjectMeta), EgressByLBIP: hasEgressAnnotation(o), ExternalIPs: readIngressAddresses(o)}
+		b := snapshot.LoadBalancerService{
+			Meta:         readMeta(o.ObjectMeta),
+			EgressByLBIP: hasEgressAnnotation(o),
+			ExternalIPs:  readIngressAddresses(o),
+		}
 		nodes := in.nodesByPodAddress(o.Namespace)
 		for _, slice := range in.endpointSlices[o.Namespace+"/"+o.Name] {
 			b.Pods = append(b.Pods, readEndpointNodes(slice, nodes)...)
@@ -238,8 +255,8 @@ func (in *Inputs) nodesByPodAddress(namespace string) map[netip.Addr]string {
 	return out
 }
 
-// readEndpointNodes reads the addresses of a slice that get connections, or finish some, as far as pods of its namespace have them: whoever may
-// write slices could lead pods of others out.
+// readEndpointNodes reads the addresses of a slice that get connections, or finish some, as far as pods of its
+// namespace have them: whoever may write slices could lead pods of others out.
 func readEndpointNodes(o *discoveryv1.EndpointSlice, nodes map[netip.Addr]string) (out []snapshot.PodPlacement) {
 	for _, e := range o.Endpoints {
 		if !boolOrDefault(e.Conditions.Ready, true) && !boolOrDefault(e.Conditions.Serving, false) {
@@ -256,12 +273,18 @@ func readEndpointNodes(o *discoveryv1.EndpointSlice, nodes map[netip.Addr]string
 
 // readNodePath reads what the agent of a node says. What it says of no network in particular, it says of each.
 func readNodePath(o *kubedcv1alpha1.NodePath) snapshot.NodePathStatus {
-	out := snapshot.NodePathStatus{IsCurrent: o.Status.ObservedGeneration == o.Generation, NetworkProblems: map[string]string{}, Repairs: o.Status.Repairs}
+	out := snapshot.NodePathStatus{
+		IsCurrent:       o.Status.ObservedGeneration == o.Generation,
+		NetworkProblems: map[string]string{},
+		Repairs:         o.Status.Repairs,
+	}
 	for _, n := range o.Status.Networks {
 		out.NetworkProblems[n.Name] = n.Problem
 	}
 	programmed := meta.FindStatusCondition(o.Status.Conditions, kubedcv1.ConditionProgrammed)
-	switch told := slices.ContainsFunc(o.Status.Networks, func(n kubedcv1alpha1.NodeNetworkStatus) bool { return n.Problem != "" }); {
+	switch told := slices.ContainsFunc(o.Status.Networks, func(n kubedcv1alpha1.NodeNetworkStatus) bool {
+		return n.Problem != ""
+	}); {
 	case programmed == nil:
 		out.IsCurrent = false
 	case programmed.Status != metav1.ConditionTrue && !told:
@@ -274,20 +297,26 @@ func readNodePath(o *kubedcv1alpha1.NodePath) snapshot.NodePathStatus {
 
 // hasUplink says whether nodes are on an external network by a method.
 func (in *Inputs) hasUplink(by func(kubedcv1alpha1.NodeMethod) bool) bool {
-	return slices.ContainsFunc(in.networks, func(n *kubedcv1alpha1.ExternalNetwork) bool { return n.Spec.Nodes != nil && by(n.Spec.Nodes.Method) })
+	return slices.ContainsFunc(in.networks, func(n *kubedcv1alpha1.ExternalNetwork) bool {
+		return n.Spec.Nodes != nil && by(n.Spec.Nodes.Method)
+	})
 }
 
 func anyMethod(kubedcv1alpha1.NodeMethod) bool { return true }
 
 // needsServices says whether a method has to know Services.
 func needsServices(m kubedcv1alpha1.NodeMethod) bool {
-	return slices.Contains([]kubedcv1alpha1.NodeMethod{kubedcv1alpha1.NodeSourceRule, kubedcv1alpha1.NodeMark, kubedcv1alpha1.NodeVRF}, m)
+	return slices.Contains([]kubedcv1alpha1.NodeMethod{
+		kubedcv1alpha1.NodeSourceRule, kubedcv1alpha1.NodeMark,
+		kubedcv1alpha1.NodeVRF,
+	}, m)
 }
 
 func readUplink(n *kubedcv1alpha1.ExternalNetwork, nodes []*corev1.Node) snapshot.Uplink {
 	spec := n.Spec.Nodes
 	out := snapshot.Uplink{
-		Meta: readMeta(n.ObjectMeta), Type: string(n.Spec.Type), Interface: spec.Interface, MAC: spec.MAC, Method: string(spec.Method), UseVethPair: spec.Legs,
+		Meta: readMeta(n.ObjectMeta), Type: string(n.Spec.Type), Interface: spec.Interface, MAC: spec.MAC,
+		Method: string(spec.Method), UseVethPair: spec.Legs,
 		Gateways: ParseAddresses(spec.Gateways),
 	}
 	var p parser
@@ -315,17 +344,19 @@ func readUplink(n *kubedcv1alpha1.ExternalNetwork, nodes []*corev1.Node) snapsho
 	return out
 }
 
-// readServiceAddresses reads by which external addresses a Service is reached: that of its load balancer, and those of spec.externalIPs.
+// readServiceAddresses reads by which external addresses a Service is reached: that of its load balancer, and those of
+// spec.externalIPs.
 func readServiceAddresses(s *corev1.Service) (out snapshot.ExposedService) {
 	if s.DeletionTimestamp != nil {
 		return out
 	}
-	out.ExternalIPs, out.ClusterIPs = append(readIngressAddresses(s), ParseAddresses(s.Spec.ExternalIPs)...), ParseAddresses(s.Spec.ClusterIPs)
+	out.ExternalIPs, out.ClusterIPs = append(readIngressAddresses(s), ParseAddresses(s.Spec.ExternalIPs)...),
+		ParseAddresses(s.Spec.ClusterIPs)
 	return out
 }
 
-// readIngressAddresses reads the addresses of a Service's load balancer. Nobody leaves with those of spec.externalIPs: whoever may write a Service
-// writes any address there.
+// readIngressAddresses reads the addresses of a Service's load balancer. Nobody leaves with those of spec.externalIPs:
+// whoever may write a Service writes any address there.
 func readIngressAddresses(s *corev1.Service) (out []netip.Addr) {
 	for _, i := range s.Status.LoadBalancer.Ingress {
 		out = append(out, ParseAddresses([]string{i.IP})...)
@@ -339,7 +370,9 @@ func (c *Cluster) hasUplink(ctx context.Context, by func(kubedcv1alpha1.NodeMeth
 	if err := c.reader.List(ctx, &networks, client.UnsafeDisableDeepCopy); err != nil {
 		return false // the cache is not there yet; everything is an event then
 	}
-	return slices.ContainsFunc(networks.Items, func(n kubedcv1alpha1.ExternalNetwork) bool { return n.Spec.Nodes != nil && by(n.Spec.Nodes.Method) })
+	return slices.ContainsFunc(networks.Items, func(n kubedcv1alpha1.ExternalNetwork) bool {
+		return n.Spec.Nodes != nil && by(n.Spec.Nodes.Method)
+	})
 }
 
 // shardOfEgressPolicies is the shard that decides about EgressServices and EgressRoutes of a namespace.
@@ -368,7 +401,8 @@ func (w *eventMapper) handleServiceAddresses(ctx context.Context, was, is client
 	}
 }
 
-// handleServiceEgress asks for the NodePaths when pods behind a Service may have to leave with another address than before.
+// handleServiceEgress asks for the NodePaths when pods behind a Service may have to leave with another address than
+// before.
 func (w *eventMapper) handleServiceEgress(ctx context.Context, was, is client.Object) {
 	matters := func(o client.Object) any {
 		s, isService := o.(*corev1.Service)
@@ -388,14 +422,16 @@ func (w *eventMapper) handleServiceEgress(ctx context.Context, was, is client.Ob
 	}
 }
 
-// enqueueAddressSharers asks for the NodePaths when pods behind another Service leave with an address of this one, or would: the oldest has it.
+// enqueueAddressSharers asks for the NodePaths when pods behind another Service leave with an address of this one, or
+// would: the oldest has it.
 func (w *eventMapper) enqueueAddressSharers(ctx context.Context, s *corev1.Service) {
 	if !w.cluster.hasUplink(ctx, anyMethod) {
 		return
 	}
 	for _, a := range readIngressAddresses(s) {
 		var list corev1.ServiceList
-		if err := w.cluster.reader.List(ctx, &list, append(w.cluster.matchIndex(ingressIndex, a.String()), client.UnsafeDisableDeepCopy)...); err != nil {
+		if err := w.cluster.reader.List(ctx, &list,
+			append(w.cluster.matchIndex(ingressIndex, a.String()), client.UnsafeDisableDeepCopy)...); err != nil {
 			return // the cache is not there yet; everything is an event then
 		}
 		for i := range list.Items {
@@ -409,27 +445,33 @@ func (w *eventMapper) enqueueAddressSharers(ctx context.Context, s *corev1.Servi
 // enqueueServiceEgress asks for the NodePaths when pods behind a Service leave by nodes, or should.
 func (w *eventMapper) enqueueServiceEgress(ctx context.Context, s *corev1.Service) {
 	if !hasEgressAnnotation(s) {
-		if _, err := w.cluster.readObject(ctx, intent.ObjectKey{Kind: intent.EgressService, Namespace: s.Namespace, Name: s.Name}); err != nil {
+		if _, err := w.cluster.readObject(ctx,
+			intent.ObjectKey{Kind: intent.EgressService, Namespace: s.Namespace, Name: s.Name}); err != nil {
 			return
 		}
 	}
-	if w.cluster.shardOfEgressPolicies(ctx, s.Namespace) == ownership.NodesShard && w.cluster.hasUplink(ctx, anyMethod) {
+	if w.cluster.shardOfEgressPolicies(ctx, s.Namespace) == ownership.NodesShard &&
+		w.cluster.hasUplink(ctx, anyMethod) {
 		w.enqueue(ownership.NodesShard)
 	}
 }
 
-// enqueueEgressPolicies asks for the shard that leads pods of a namespace elsewhere. Where no node is on an external network that is none of nodes.
+// enqueueEgressPolicies asks for the shard that leads pods of a namespace elsewhere. Where no node is on an external
+// network that is none of nodes.
 func (w *eventMapper) enqueueEgressPolicies(ctx context.Context, namespace string) {
-	if shard := w.cluster.shardOfEgressPolicies(ctx, namespace); shard != ownership.NodesShard || w.cluster.hasUplink(ctx, anyMethod) {
+	if shard := w.cluster.shardOfEgressPolicies(ctx, namespace); shard != ownership.NodesShard ||
+		w.cluster.hasUplink(ctx, anyMethod) {
 		w.enqueue(shard)
 	}
 }
 
-// enqueueHandover asks for the NodePaths when a namespace comes to the management VPC or leaves it, if pods there may leave by nodes.
+// enqueueHandover asks for the NodePaths when a namespace comes to the management VPC or leaves it, if pods there may
+// leave by nodes.
 func (w *eventMapper) enqueueHandover(ctx context.Context, namespace string) {
 	var services ovnv1.EgressServiceList
 	err := w.cluster.reader.List(ctx, &services, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
-	if err == nil && len(services.Items) > 0 || w.cluster.hasEgressRoutes(ctx, namespace) || w.cluster.hasUplink(ctx, anyMethod) {
+	if err == nil && len(services.Items) > 0 || w.cluster.hasEgressRoutes(ctx, namespace) ||
+		w.cluster.hasUplink(ctx, anyMethod) {
 		w.enqueue(ownership.NodesShard)
 	}
 }

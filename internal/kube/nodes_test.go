@@ -27,7 +27,8 @@ func metaIn(namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name}
 }
 
-// egressFixture is a cluster with a node on a network, a namespace of the management VPC with something in it, and a project's namespace with the same.
+// egressFixture is a cluster with a node on a network, a namespace of the management VPC with something in it, and a
+// project's namespace with the same.
 func egressFixture() []client.Object {
 	managed := namespaceInSubnet(kubeovn.ManagementSubnet, nil)
 	managed.Name = "gate"
@@ -42,13 +43,18 @@ func egressFixture() []client.Object {
 	}
 	for _, namespace := range []string{"gate", "acme-prod"} {
 		out = append(out,
-			&corev1.Pod{ObjectMeta: metaIn(namespace, "x"), Spec: corev1.PodSpec{NodeName: "a"}, Status: corev1.PodStatus{PodIPs: []corev1.PodIP{{IP: "10.16.0.7"}, {IP: "fd00::7"}}}},
+			&corev1.Pod{
+				ObjectMeta: metaIn(namespace, "x"),
+				Spec:       corev1.PodSpec{NodeName: "a"},
+				Status:     corev1.PodStatus{PodIPs: []corev1.PodIP{{IP: "10.16.0.7"}, {IP: "fd00::7"}}},
+			},
 			&kubedcv1alpha1.EgressRoute{ObjectMeta: metaIn(namespace, "partners"), Spec: kubedcv1alpha1.EgressRouteSpec{
 				Destinations: []string{"203.0.113.0/24", "2001:db8::/32"}, ExternalNetwork: "red",
 			}},
 			&ovnv1.EgressService{ObjectMeta: metaIn(namespace, "mail")},
 			newLoadBalancer(namespace, "mail"),
-			newEndpointSlice(namespace, "mail", discoveryv1.Endpoint{Addresses: []string{"10.16.0.7"}, NodeName: new("a")}),
+			newEndpointSlice(namespace, "mail",
+				discoveryv1.Endpoint{Addresses: []string{"10.16.0.7"}, NodeName: new("a")}),
 		)
 	}
 	return out
@@ -57,20 +63,26 @@ func egressFixture() []client.Object {
 func newUplinkNetwork(name string) *kubedcv1alpha1.ExternalNetwork {
 	return &kubedcv1alpha1.ExternalNetwork{ObjectMeta: metaIn("", name), Spec: kubedcv1alpha1.ExternalNetworkSpec{
 		Type: "red", Nodes: &kubedcv1alpha1.NodeUplink{
-			Interface: "eth1", Gateways: []string{"192.168.10.1"}, Addresses: []string{"192.168.10.0/24"}, Method: kubedcv1alpha1.NodeConnection,
+			Interface: "eth1", Gateways: []string{"192.168.10.1"}, Addresses: []string{"192.168.10.0/24"},
+			Method: kubedcv1alpha1.NodeConnection,
 		},
 	}}
 }
 
 func newLoadBalancer(namespace, name string) *corev1.Service {
 	return &corev1.Service{
-		ObjectMeta: metaIn(namespace, name), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ExternalIPs: []string{"192.168.10.99"}},
-		Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "192.168.10.25"}}}},
+		ObjectMeta: metaIn(namespace, name),
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ExternalIPs: []string{"192.168.10.99"}},
+		Status:     corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "192.168.10.25"}}}},
 	}
 }
 
 func newEndpointSlice(namespace, service string, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
-	out := &discoveryv1.EndpointSlice{ObjectMeta: metaIn(namespace, service+"-1"), AddressType: discoveryv1.AddressTypeIPv4, Endpoints: endpoints}
+	out := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metaIn(namespace, service+"-1"),
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   endpoints,
+	}
 	out.Labels = map[string]string{discoveryv1.LabelServiceName: service}
 	return out
 }
@@ -79,23 +91,31 @@ func newFakeCluster(objects ...client.Object) *Cluster {
 	return &Cluster{reader: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithReturnManagedFields().Build()}
 }
 
-// The shard of NodePaths reads who leaves by nodes: what is in the management VPC's namespaces, and not what is in a project's.
+// The shard of NodePaths reads who leaves by nodes: what is in the management VPC's namespaces, and not what is in a
+// project's.
 func TestNodesAreRead(t *testing.T) {
 	inputs, err := newFakeCluster(egressFixture()...).GatherNodePaths(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := inputs.BuildNodeSnapshot(snapshot.Config{})
-	if len(w.EgressRoutes) != 1 || len(w.EgressServices) != 1 || len(w.LoadBalancers) != 1 || w.EgressRoutes[0].Namespace != "gate" {
+	if len(w.EgressRoutes) != 1 || len(w.EgressServices) != 1 || len(w.LoadBalancers) != 1 ||
+		w.EgressRoutes[0].Namespace != "gate" {
 		t.Fatalf("routes %v, services %v, balancers %v", w.EgressRoutes, w.EgressServices, w.LoadBalancers)
 	}
 	four, six := netip.MustParseAddr("10.16.0.7"), netip.MustParseAddr("fd00::7")
 	for what, c := range map[string]struct{ got, want any }{
-		"pods of the route":   {w.EgressRoutes[0].Pods, []snapshot.PodPlacement{{Address: four, Node: "a"}, {Address: six, Node: "a"}}},
+		"pods of the route": {
+			w.EgressRoutes[0].Pods,
+			[]snapshot.PodPlacement{{Address: four, Node: "a"}, {Address: six, Node: "a"}},
+		},
 		"pods of the Service": {w.LoadBalancers[0].Pods, []snapshot.PodPlacement{{Address: four, Node: "a"}}},
 		"its addresses":       {w.LoadBalancers[0].ExternalIPs, ParseAddresses([]string{"192.168.10.25"})},
-		"whose they are":      {w.AddressNamespaces, map[netip.Addr]string{netip.MustParseAddr("192.168.10.25"): "acme-prod"}},
-		"nodes":               {w.NodeAddresses, ParseAddresses([]string{"192.0.2.1"})},
+		"whose they are": {
+			w.AddressNamespaces,
+			map[netip.Addr]string{netip.MustParseAddr("192.168.10.25"): "acme-prod"},
+		},
+		"nodes": {w.NodeAddresses, ParseAddresses([]string{"192.0.2.1"})},
 	} {
 		if !reflect.DeepEqual(c.got, c.want) {
 			t.Errorf("%s: %v, want %v", what, c.got, c.want)
@@ -108,10 +128,15 @@ func TestNodesAreRead(t *testing.T) {
 	}
 }
 
-// An endpoint counts while it gets connections, or finishes some. It has to be a pod of the namespace, which says where it runs.
+// An endpoint counts while it gets connections, or finishes some. It has to be a pod of the namespace, which says where
+// it runs.
 func TestPlacesAreRead(t *testing.T) {
 	end := func(a string, node *string, ready, serving *bool) discoveryv1.Endpoint {
-		return discoveryv1.Endpoint{Addresses: []string{a}, NodeName: node, Conditions: discoveryv1.EndpointConditions{Ready: ready, Serving: serving}}
+		return discoveryv1.Endpoint{
+			Addresses:  []string{a},
+			NodeName:   node,
+			Conditions: discoveryv1.EndpointConditions{Ready: ready, Serving: serving},
+		}
 	}
 	nodes := map[netip.Addr]string{}
 	for _, a := range ParseAddresses([]string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "fd00::5"}) {
@@ -120,8 +145,10 @@ func TestPlacesAreRead(t *testing.T) {
 	nodes[netip.MustParseAddr("10.0.0.4")] = "" // not scheduled yet
 	var got []string
 	for _, p := range readEndpointNodes(newEndpointSlice("gate", "mail",
-		end("10.0.0.1", new("a"), nil, nil), end("10.0.0.2", nil, new(false), new(true)), end("10.0.0.3", new("a"), new(false), new(false)),
-		end("10.0.0.4", new("a"), nil, nil), end("fd00::5", new("b"), new(true), nil), end("10.0.0.6", new("a"), nil, nil)), nodes) {
+		end("10.0.0.1", new("a"), nil, nil), end("10.0.0.2", nil, new(false), new(true)),
+		end("10.0.0.3", new("a"), new(false), new(false)),
+		end("10.0.0.4", new("a"), nil, nil), end("fd00::5", new("b"), new(true), nil),
+		end("10.0.0.6", new("a"), nil, nil)), nodes) {
 		got = append(got, p.Address.String()+"@"+p.Node)
 	}
 	if text := strings.Join(got, " "); text != "10.0.0.1@b 10.0.0.2@b fd00::5@b" {
@@ -129,7 +156,8 @@ func TestPlacesAreRead(t *testing.T) {
 	}
 }
 
-// attackFixture is the objects of gate and, in another namespace, a pod and a Service with an address, with one thing changed.
+// attackFixture is the objects of gate and, in another namespace, a pod and a Service with an address, with one thing
+// changed.
 func attackFixture(change func(map[string]client.Object)) []client.Object {
 	victim := namespaceInSubnet(kubeovn.ManagementSubnet, nil)
 	victim.Name = "victim"
@@ -148,7 +176,8 @@ func attackFixture(change func(map[string]client.Object)) []client.Object {
 	return slices.Collect(maps.Values(byKind))
 }
 
-// What leaves by nodes are pods of the namespace that asks, by the addresses that their nodes report, and with addresses of that namespace.
+// What leaves by nodes are pods of the namespace that asks, by the addresses that their nodes report, and with
+// addresses of that namespace.
 func TestPodsOfOthersAreNotLedOut(t *testing.T) {
 	service := func(m map[string]client.Object) *corev1.Service { return m["Service gate/mail"].(*corev1.Service) }
 	for what, c := range map[string]struct {
@@ -159,7 +188,8 @@ func TestPodsOfOthersAreNotLedOut(t *testing.T) {
 		"a hand-written slice": {func(m map[string]client.Object) {
 			slice := m["EndpointSlice gate/mail-1"].(*discoveryv1.EndpointSlice)
 			slice.Labels["endpointslice.kubernetes.io/managed-by"] = "endpointslice-controller.k8s.io"
-			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{"10.16.0.2"}, NodeName: new("a")})
+			slice.Endpoints = append(slice.Endpoints,
+				discoveryv1.Endpoint{Addresses: []string{"10.16.0.2"}, NodeName: new("a")})
 		}, "10.16.0.7", "10.16.0.7", "gate"},
 		"a pod's annotation": {func(m map[string]client.Object) {
 			m["Pod gate/x"].SetAnnotations(map[string]string{kubeovn.IPAddressAnnotation: "10.16.0.2"})
@@ -171,11 +201,16 @@ func TestPodsOfOthersAreNotLedOut(t *testing.T) {
 			service(m).Spec.ExternalIPs, service(m).Status = []string{"192.168.10.77"}, corev1.ServiceStatus{}
 		}, "10.16.0.7", "10.16.0.7", ""},
 		"an older Service's address": {func(m map[string]client.Object) {
-			service(m).CreationTimestamp, service(m).Status.LoadBalancer.Ingress[0].IP = metav1.Unix(200, 0), "192.168.10.77"
+			service(m).CreationTimestamp, service(m).Status.LoadBalancer.Ingress[0].IP = metav1.Unix(200, 0),
+				"192.168.10.77"
 		}, "10.16.0.7", "10.16.0.7", "victim"},
 		"an EIp's address, of a younger Service": {func(m map[string]client.Object) {
-			service(m).CreationTimestamp, service(m).Status.LoadBalancer.Ingress[0].IP = metav1.Unix(1, 0), "192.168.10.77"
-			m["eip"] = &kubedcv1.EIp{ObjectMeta: metaIn("victim", "front"), Status: kubedcv1.EIpStatus{IPAddress: "192.168.10.77"}}
+			service(m).CreationTimestamp, service(m).Status.LoadBalancer.Ingress[0].IP = metav1.Unix(1, 0),
+				"192.168.10.77"
+			m["eip"] = &kubedcv1.EIp{
+				ObjectMeta: metaIn("victim", "front"),
+				Status:     kubedcv1.EIpStatus{IPAddress: "192.168.10.77"},
+			}
 		}, "10.16.0.7", "10.16.0.7", "victim"},
 	} {
 		inputs, err := newFakeCluster(attackFixture(c.change)...).GatherNodePaths(t.Context())
@@ -196,7 +231,8 @@ func TestPodsOfOthersAreNotLedOut(t *testing.T) {
 		if b := w.LoadBalancers[0]; len(b.ExternalIPs) > 0 {
 			owner = w.AddressNamespaces[b.ExternalIPs[0]]
 		}
-		if routed, led := four(w.EgressRoutes[0].Pods), four(w.LoadBalancers[0].Pods); routed != c.routed || led != c.led || owner != c.owner {
+		if routed, led := four(w.EgressRoutes[0].Pods), four(w.LoadBalancers[0].Pods); routed != c.routed ||
+			led != c.led || owner != c.owner {
 			t.Errorf("%s: routed %q, led %q, with an address of %q", what, routed, led, owner)
 		}
 	}
@@ -205,10 +241,18 @@ func TestPodsOfOthersAreNotLedOut(t *testing.T) {
 // A network is carried out when the agent says so of the NodePath as it is now.
 func TestPathIsRead(t *testing.T) {
 	path := func(observed int64, programmed metav1.ConditionStatus, problem string) *kubedcv1alpha1.NodePath {
-		return &kubedcv1alpha1.NodePath{ObjectMeta: metav1.ObjectMeta{Generation: 2}, Status: kubedcv1alpha1.NodePathStatus{
-			ObservedGeneration: observed, Networks: []kubedcv1alpha1.NodeNetworkStatus{{Name: "red"}, {Name: "blue", Problem: problem}},
-			Conditions: []metav1.Condition{{Type: kubedcv1.ConditionProgrammed, Status: programmed, Message: "no"}},
-		}}
+		return &kubedcv1alpha1.NodePath{
+			ObjectMeta: metav1.ObjectMeta{Generation: 2},
+			Status: kubedcv1alpha1.NodePathStatus{
+				ObservedGeneration: observed,
+				Networks:           []kubedcv1alpha1.NodeNetworkStatus{{Name: "red"}, {Name: "blue", Problem: problem}},
+				Conditions: []metav1.Condition{{
+					Type:    kubedcv1.ConditionProgrammed,
+					Status:  programmed,
+					Message: "no",
+				}},
+			},
+		}
 	}
 	for what, c := range map[string]struct {
 		path      *kubedcv1alpha1.NodePath
@@ -221,18 +265,22 @@ func TestPathIsRead(t *testing.T) {
 		"nothing is":                 {path(2, metav1.ConditionFalse, ""), true, "no", "no"},
 		"the agent has said nothing": {&kubedcv1alpha1.NodePath{}, false, "", ""},
 	} {
-		if got := readNodePath(c.path); got.IsCurrent != c.reported || got.NetworkProblems["red"] != c.red || got.NetworkProblems["blue"] != c.blue {
+		if got := readNodePath(c.path); got.IsCurrent != c.reported || got.NetworkProblems["red"] != c.red ||
+			got.NetworkProblems["blue"] != c.blue {
 			t.Errorf("%s: %+v", what, got)
 		}
 	}
 }
 
-// Events of the management VPC ask for the NodePaths when they may change what leaves by nodes. Where no node is on a network, only
-// EgressServices and EgressRoutes themselves do: they have a status.
+// Events of the management VPC ask for the NodePaths when they may change what leaves by nodes. Where no node is on a
+// network, only EgressServices and EgressRoutes themselves do: they have a status.
 func TestNodesAreAskedFor(t *testing.T) {
 	labelled := func(o client.Object, key string) client.Object {
 		o = o.DeepCopyObject().(client.Object)
-		o.SetLabels(map[string]string{key: "x", discoveryv1.LabelServiceName: o.GetLabels()[discoveryv1.LabelServiceName]})
+		o.SetLabels(map[string]string{
+			key:                          "x",
+			discoveryv1.LabelServiceName: o.GetLabels()[discoveryv1.LabelServiceName],
+		})
 		o.SetResourceVersion("2")
 		return o
 	}
@@ -255,8 +303,14 @@ func TestNodesAreAskedFor(t *testing.T) {
 		was, is       client.Object
 		with, without bool
 	}{
-		"a pod's labels":                      {find(&corev1.Pod{}, "gate"), labelled(find(&corev1.Pod{}, "gate"), "new"), true, false},
-		"a pod in a project":                  {find(&corev1.Pod{}, "acme-prod"), labelled(find(&corev1.Pod{}, "acme-prod"), "new"), false, false},
+		"a pod's labels": {
+			find(&corev1.Pod{}, "gate"),
+			labelled(find(&corev1.Pod{}, "gate"), "new"), true, false,
+		},
+		"a pod in a project": {
+			find(&corev1.Pod{}, "acme-prod"),
+			labelled(find(&corev1.Pod{}, "acme-prod"), "new"), false, false,
+		},
 		"a pod's address":                     {find(&corev1.Pod{}, "gate"), readdressed, true, false},
 		"an address that another leaves with": {nil, elder, true, false},
 		"a pod where nobody asks":             {nil, &corev1.Pod{ObjectMeta: metaIn("quiet", "x")}, false, false},
@@ -266,9 +320,12 @@ func TestNodesAreAskedFor(t *testing.T) {
 		"endpoints":                           {nil, find(&discoveryv1.EndpointSlice{}, "gate"), true, false},
 		"endpoints of a project":              {nil, find(&discoveryv1.EndpointSlice{}, "acme-prod"), false, false},
 		"an address":                          {newLoadBalancer("gate", "mail"), moved, true, false},
-		"a Service's labels":                  {newLoadBalancer("gate", "mail"), labelled(newLoadBalancer("gate", "mail"), "new"), false, false},
-		"a Service that nobody leaves with":   {nil, quiet, false, false},
-		"an annotation":                       {newLoadBalancer("gate", "web"), annotated, true, false},
+		"a Service's labels": {
+			newLoadBalancer("gate", "mail"),
+			labelled(newLoadBalancer("gate", "mail"), "new"), false, false,
+		},
+		"a Service that nobody leaves with": {nil, quiet, false, false},
+		"an annotation":                     {newLoadBalancer("gate", "web"), annotated, true, false},
 	} {
 		for _, uplinks := range []bool{true, false} {
 			objects := append(egressFixture(), newLoadBalancer("gate", "web"))

@@ -43,7 +43,9 @@ func (t *Objects) Observe(ctx context.Context) (intent.Objects, error) {
 		if err := t.cluster.reader.List(ctx, list, t.cluster.matchShard(t.shard)...); err != nil {
 			return nil, fmt.Errorf("list %s: %w", kind, err)
 		}
-		if err := meta.EachListItem(list, func(item runtime.Object) error { return t.addObserved(set, kind, item.(client.Object)) }); err != nil {
+		if err := meta.EachListItem(list, func(item runtime.Object) error {
+			return t.addObserved(set, kind, item.(client.Object))
+		}); err != nil {
 			return nil, err
 		}
 	}
@@ -122,7 +124,8 @@ func pendingSince(o client.Object) time.Time {
 	return o.GetCreationTimestamp().Time
 }
 
-// isInProgress says whether Kube-OVN is at work on a translation. Its finalizer comes after the NAT row and before the status.
+// isInProgress says whether Kube-OVN is at work on a translation. Its finalizer comes after the NAT row and before the
+// status.
 func isInProgress(o client.Object) bool {
 	switch o.(type) {
 	case *OvnFip, *OvnSnatRule:
@@ -132,15 +135,18 @@ func isInProgress(o client.Object) bool {
 	}
 }
 
-// dependenciesOf are the objects that must outlive this one. Kube-OVN does not finish the deletion of a translation whose router or
-// address is gone, and an address of a router port takes the port with it.
+// dependenciesOf are the objects that must outlive this one. Kube-OVN does not finish the deletion of a translation
+// whose router or address is gone, and an address of a router port takes the port with it.
 func dependenciesOf(o client.Object, shard string) []intent.ObjectKey {
 	named := func(kind intent.Kind, name string) intent.ObjectKey { return intent.ObjectKey{Kind: kind, Name: name} }
 	switch o := o.(type) {
 	case *OvnFip:
 		return []intent.ObjectKey{named(intent.OvnEip, o.Spec.OvnEip), named(intent.Vpc, o.Spec.Vpc)}
 	case *OvnSnatRule:
-		return []intent.ObjectKey{named(intent.OvnEip, o.Spec.OvnEip), named(intent.Subnet, o.Spec.VpcSubnet), named(intent.Vpc, shard)}
+		return []intent.ObjectKey{
+			named(intent.OvnEip, o.Spec.OvnEip), named(intent.Subnet, o.Spec.VpcSubnet),
+			named(intent.Vpc, shard),
+		}
 	case *Subnet:
 		return []intent.ObjectKey{named(intent.Vpc, o.Spec.Vpc)}
 	case *Vpc:

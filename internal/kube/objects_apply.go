@@ -21,8 +21,8 @@ import (
 
 type objectChange = state.Change[intent.ObjectKey, intent.Object]
 
-// Apply makes and changes objects in the given order and then takes objects away in the opposite order. It returns when the
-// cache shows what was done.
+// Apply makes and changes objects in the given order and then takes objects away in the opposite order. It returns when
+// the cache shows what was done.
 func (t *Objects) Apply(ctx context.Context, changes []objectChange) map[intent.ObjectKey]error {
 	failed := map[intent.ObjectKey]error{}
 	var marks []pendingWrite
@@ -49,8 +49,8 @@ func (t *Objects) Apply(ctx context.Context, changes []objectChange) map[intent.
 	return failed
 }
 
-// ensureObject makes an object as it should be. It looks at what is there now and not at what was there before, so that it can be
-// done twice.
+// ensureObject makes an object as it should be. It looks at what is there now and not at what was there before, so that
+// it can be done twice.
 func (t *Objects) ensureObject(ctx context.Context, c objectChange) (pendingWrite, error) {
 	now, err := t.currentObject(ctx, c)
 	switch {
@@ -74,8 +74,8 @@ func (t *Objects) ensureObject(ctx context.Context, c objectChange) (pendingWrit
 	return t.applyObject(ctx, c, now.GetUID())
 }
 
-// currentObject is the object as it was last observed. For one that was not observed, that means little: somebody may have made it a
-// moment ago, and it must not be overwritten. So the API server is asked.
+// currentObject is the object as it was last observed. For one that was not observed, that means little: somebody may
+// have made it a moment ago, and it must not be overwritten. So the API server is asked.
 func (t *Objects) currentObject(ctx context.Context, c objectChange) (client.Object, error) {
 	if c.Before != nil {
 		if now, err := t.cluster.readObject(ctx, c.Key); !apierrors.IsNotFound(err) {
@@ -111,10 +111,12 @@ func (t *Objects) applyObject(ctx context.Context, c objectChange, uid types.UID
 	u.SetNamespace(c.Key.Namespace)
 	u.SetName(c.Key.Name)
 	u.SetUID(uid)
-	if err := unstructured.SetNestedField(body, formatOrigin(c.Origin), "metadata", "annotations", ownership.OriginAnnotation); err != nil {
+	if err := unstructured.SetNestedField(body, formatOrigin(c.Origin), "metadata", "annotations",
+		ownership.OriginAnnotation); err != nil {
 		return pendingWrite{}, err
 	}
-	err := t.cluster.api.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.ForceOwnership, client.FieldOwner(ownership.FieldManager))
+	err := t.cluster.api.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.ForceOwnership,
+		client.FieldOwner(ownership.FieldManager))
 	if err != nil {
 		return pendingWrite{}, fmt.Errorf("apply: %w", err)
 	}
@@ -142,10 +144,12 @@ const (
 	nextReminder  = 20 * time.Second
 )
 
-// remindKubeOVN changes an object that was deleted and does not go. Kube-OVN removes what it made for an object when it sees the object
-// change; one that was deleted while Kube-OVN was not running is new to it, and so it would never look at it again.
+// remindKubeOVN changes an object that was deleted and does not go. Kube-OVN removes what it made for an object when it
+// sees the object change; one that was deleted while Kube-OVN was not running is new to it, and so it would never look
+// at it again.
 func (t *Objects) remindKubeOVN(ctx context.Context, key intent.ObjectKey, o client.Object) error {
-	if gvkByKind[key.Kind].GroupVersion() != kubeOVNGV || !t.isOurs(o) || time.Since(o.GetDeletionTimestamp().Time) < firstReminder {
+	if gvkByKind[key.Kind].GroupVersion() != kubeOVNGV || !t.isOurs(o) ||
+		time.Since(o.GetDeletionTimestamp().Time) < firstReminder {
 		return nil
 	}
 	last, err := time.Parse(time.RFC3339, o.GetAnnotations()[ownership.ReminderAnnotation])
@@ -153,7 +157,8 @@ func (t *Objects) remindKubeOVN(ctx context.Context, key intent.ObjectKey, o cli
 		return nil
 	}
 	now := time.Now().UTC().Format(time.RFC3339)
-	body := fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, o.GetUID(), ownership.ReminderAnnotation, now)
+	body := fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, o.GetUID(), ownership.ReminderAnnotation,
+		now)
 	patch := client.RawPatch(types.MergePatchType, body)
 	err = t.cluster.api.Patch(ctx, o.DeepCopyObject().(client.Object), patch, client.FieldOwner(ownership.FieldManager))
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -170,15 +175,16 @@ func (t *Objects) deleteObject(ctx context.Context, key intent.ObjectKey, uid ty
 	}
 	o.SetNamespace(key.Namespace)
 	o.SetName(key.Name)
-	err = t.cluster.api.Delete(ctx, o, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	err = t.cluster.api.Delete(ctx, o, client.Preconditions{UID: &uid},
+		client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if err != nil && !apierrors.IsNotFound(err) {
 		return pendingWrite{}, fmt.Errorf("delete: %w", err)
 	}
 	return pendingWrite{key: key, uid: uid}, nil
 }
 
-// needsReplacement says whether an object has to go so that another one with its name can come: something that we said in its spec, or
-// whoever made it if it was not us, was read once and is now to be something else.
+// needsReplacement says whether an object has to go so that another one with its name can come: something that we said
+// in its spec, or whoever made it if it was not us, was read once and is now to be something else.
 func needsReplacement(c objectChange, now client.Object) (bool, error) {
 	if !immutableKinds[c.Key.Kind] {
 		return false, nil

@@ -17,10 +17,13 @@ import (
 // newOvnFip is an OvnFip for which we said the network and the pod; Kube-OVN, or nobody, said the rest.
 func newOvnFip() *OvnFip {
 	return &OvnFip{
-		ObjectMeta: metav1.ObjectMeta{Name: "acme-web-www", Labels: ownership.ManagedLabels("acme-web"), ManagedFields: []metav1.ManagedFieldsEntry{
-			managedFieldsEntry(ownership.FieldManager, applyOperation, "", `{"f:metadata":{"f:labels":{"f:app.kubernetes.io/managed-by":{},"f:kube-dc.com/vpc":{}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "acme-web-www", Labels: ownership.ManagedLabels("acme-web"),
+			ManagedFields: []metav1.ManagedFieldsEntry{
+				managedFieldsEntry(ownership.FieldManager, applyOperation, "", `{"f:metadata":{"f:labels":{"f:app.kubernetes.io/managed-by":{},"f:kube-dc.com/vpc":{}}},
 				"f:spec":{"f:ovnEip":{},"f:v4Ip":{}}}`),
-		}},
+			},
+		},
 		Spec: kubeovn.OvnFipSpec{OvnEip: "eip-acme-web-www", V4Ip: "10.0.0.7", Vpc: "wrong"},
 	}
 }
@@ -31,14 +34,33 @@ func TestOvnFipIsReplacedWhenWhatWeSaidIsAnother(t *testing.T) {
 		spec    kubeovn.OvnFipSpec
 		another bool
 	}{
-		"another pod":               {intent.OvnFip, kubeovn.OvnFipSpec{OvnEip: "eip-acme-web-www", V4Ip: "10.0.0.8"}, true},
-		"the same":                  {intent.OvnFip, kubeovn.OvnFipSpec{OvnEip: "eip-acme-web-www", V4Ip: "10.0.0.7"}, false},
-		"a field that we never set": {intent.OvnFip, kubeovn.OvnFipSpec{OvnEip: "eip-acme-web-www", V4Ip: "10.0.0.7", Vpc: "acme-web"}, false},
-		"a field less":              {intent.OvnFip, kubeovn.OvnFipSpec{OvnEip: "eip-acme-web-www"}, false},
-		"a kind that can change":    {intent.Subnet, kubeovn.OvnFipSpec{OvnEip: "eip-acme-web-www", V4Ip: "10.0.0.8"}, false},
+		"another pod": {
+			intent.OvnFip,
+			kubeovn.OvnFipSpec{OvnEip: "eip-acme-web-www", V4Ip: "10.0.0.8"},
+			true,
+		},
+		"the same": {
+			intent.OvnFip,
+			kubeovn.OvnFipSpec{OvnEip: "eip-acme-web-www", V4Ip: "10.0.0.7"},
+			false,
+		},
+		"a field that we never set": {
+			intent.OvnFip,
+			kubeovn.OvnFipSpec{OvnEip: "eip-acme-web-www", V4Ip: "10.0.0.7", Vpc: "acme-web"},
+			false,
+		},
+		"a field less": {intent.OvnFip, kubeovn.OvnFipSpec{OvnEip: "eip-acme-web-www"}, false},
+		"a kind that can change": {
+			intent.Subnet,
+			kubeovn.OvnFipSpec{OvnEip: "eip-acme-web-www", V4Ip: "10.0.0.8"},
+			false,
+		},
 	} {
 		after := intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels("acme-web")}, k.spec)
-		got, err := needsReplacement(objectChange{Key: intent.ObjectKey{Kind: k.kind, Name: "acme-web-www"}, After: &after}, newOvnFip())
+		got, err := needsReplacement(objectChange{
+			Key:   intent.ObjectKey{Kind: k.kind, Name: "acme-web-www"},
+			After: &after,
+		}, newOvnFip())
 		if err != nil || got != k.another {
 			t.Errorf("%s: another %t, %v; want %t", name, got, err, k.another)
 		}
@@ -50,13 +72,19 @@ func TestObjectIsOurs(t *testing.T) {
 		change func(*OvnFip)
 		ours   bool
 	}{
-		"with our labels":        {func(*OvnFip) {}, true},
-		"with labels of others":  {func(f *OvnFip) { f.ManagedFields = nil }, false},
-		"robbed of its labels":   {func(f *OvnFip) { f.Labels = nil }, true},
-		"somebody else's":        {func(f *OvnFip) { f.Labels, f.ManagedFields = nil, nil }, false},
-		"another shard's":        {func(f *OvnFip) { f.Labels[ownership.ShardLabel] = "acme-shop" }, false},
-		"only patched by us":     {func(f *OvnFip) { f.Labels = nil; f.ManagedFields[0].Operation = updateOperation }, false},
-		"managed by another one": {func(f *OvnFip) { f.Labels[ownership.ManagedByLabel] = "helm"; f.ManagedFields = nil }, false},
+		"with our labels":       {func(*OvnFip) {}, true},
+		"with labels of others": {func(f *OvnFip) { f.ManagedFields = nil }, false},
+		"robbed of its labels":  {func(f *OvnFip) { f.Labels = nil }, true},
+		"somebody else's":       {func(f *OvnFip) { f.Labels, f.ManagedFields = nil, nil }, false},
+		"another shard's":       {func(f *OvnFip) { f.Labels[ownership.ShardLabel] = "acme-shop" }, false},
+		"only patched by us": {func(f *OvnFip) {
+			f.Labels = nil
+			f.ManagedFields[0].Operation = updateOperation
+		}, false},
+		"managed by another one": {func(f *OvnFip) {
+			f.Labels[ownership.ManagedByLabel] = "helm"
+			f.ManagedFields = nil
+		}, false},
 	} {
 		f := newOvnFip()
 		k.change(f)
@@ -72,12 +100,18 @@ func TestNothingGoesBeforeWhatNeedsIt(t *testing.T) {
 		object client.Object
 		want   []intent.ObjectKey
 	}{
-		{&OvnFip{Spec: kubeovn.OvnFipSpec{OvnEip: "e", Vpc: "v"}}, []intent.ObjectKey{key(intent.OvnEip, "e"), key(intent.Vpc, "v")}},
+		{
+			&OvnFip{Spec: kubeovn.OvnFipSpec{OvnEip: "e", Vpc: "v"}},
+			[]intent.ObjectKey{key(intent.OvnEip, "e"), key(intent.Vpc, "v")},
+		},
 		{&OvnSnatRule{Spec: kubeovn.OvnSnatRuleSpec{OvnEip: "e", VpcSubnet: "s"}}, []intent.ObjectKey{
 			key(intent.OvnEip, "e"), key(intent.Subnet, "s"), key(intent.Vpc, "v"),
 		}},
 		{&Subnet{Spec: kubeovn.SubnetSpec{Vpc: "v"}}, []intent.ObjectKey{key(intent.Vpc, "v")}},
-		{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "v"}}, []intent.ObjectKey{key(intent.Subnet, "v-default"), key(intent.Vpc, "v")}},
+		{
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "v"}},
+			[]intent.ObjectKey{key(intent.Subnet, "v-default"), key(intent.Vpc, "v")},
+		},
 		{&Vpc{
 			ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: kubeovn.VpcSpec{ExtraExternalSubnets: []string{"a"}},
 			Status: kubeovn.VpcStatus{ExtraExternalSubnets: []string{"b"}},
@@ -91,7 +125,10 @@ func TestNothingGoesBeforeWhatNeedsIt(t *testing.T) {
 }
 
 func TestOriginIsReadAsItIsWritten(t *testing.T) {
-	for _, r := range []state.Ref{{Kind: "FIp", Namespace: "acme-web", Name: "www"}, {Kind: "ExternalNetwork", Name: "cloud"}} {
+	for _, r := range []state.Ref{
+		{Kind: "FIp", Namespace: "acme-web", Name: "www"},
+		{Kind: "ExternalNetwork", Name: "cloud"},
+	} {
 		if got := parseOrigin(formatOrigin(r)); got != r {
 			t.Errorf("got %v, want %v", got, r)
 		}

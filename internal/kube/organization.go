@@ -16,7 +16,8 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// readQuota is the limit that an annotation of a namespace sets. One that is no number sets none, and the default holds.
+// readQuota is the limit that an annotation of a namespace sets. One that is no number sets none, and the default
+// holds.
 func readQuota(ns *corev1.Namespace, annotation string) snapshot.Limit {
 	if ns == nil {
 		return snapshot.Limit{}
@@ -30,7 +31,10 @@ func readQuota(ns *corev1.Namespace, annotation string) snapshot.Limit {
 
 // readOrganizationQuotas are the quotas of an organization, by its namespace.
 func readOrganizationQuotas(ns *corev1.Namespace) snapshot.Organization {
-	return snapshot.Organization{EIps: readQuota(ns, kubedcv1.EIpQuotaAnnotation), Projects: readQuota(ns, kubedcv1.ProjectQuotaAnnotation)}
+	return snapshot.Organization{
+		EIps:     readQuota(ns, kubedcv1.EIpQuotaAnnotation),
+		Projects: readQuota(ns, kubedcv1.ProjectQuotaAnnotation),
+	}
 }
 
 // isAcceptedEIp says whether the status of an EIp says that it was accepted. Only the controller writes that.
@@ -38,13 +42,15 @@ func isAcceptedEIp(e *kubedcv1.EIp) bool {
 	return apimeta.IsStatusConditionTrue(e.Status.Conditions, kubedcv1.ConditionAccepted)
 }
 
-// isAcceptedProject says whether the status of a Project says that it has its namespace. Only the controller writes that.
+// isAcceptedProject says whether the status of a Project says that it has its namespace. Only the controller writes
+// that.
 func isAcceptedProject(p *kubedcv1.Project) bool {
 	return p.Status.Namespace == snapshot.ProjectShard(p.Namespace, p.Name)
 }
 
-// gatherOrganizations adds the namespaces of the organizations whose Projects want the shard. Their other Projects are added only where
-// something is not accepted yet and a quota decides whether it is: what a shard costs in the end does not grow with its organization.
+// gatherOrganizations adds the namespaces of the organizations whose Projects want the shard. Their other Projects are
+// added only where something is not accepted yet and a quota decides whether it is: what a shard costs in the end does
+// not grow with its organization.
 func (c *Cluster) gatherOrganizations(ctx context.Context, in *Inputs, defaults snapshot.Quotas) error {
 	for _, p := range in.projects {
 		ns, err := c.readObject(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: p.Namespace})
@@ -72,7 +78,8 @@ func isPendingEIp(e *kubedcv1.EIp) bool { return e.Spec.ChildRef == "" && !isAcc
 // gatherMembers adds the Projects of an organization and, where they matter, their EIps.
 func (c *Cluster) gatherMembers(ctx context.Context, in *Inputs, organization string, eips bool) error {
 	var projects kubedcv1.ProjectList
-	if err := c.reader.List(ctx, &projects, client.InNamespace(organization), client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.reader.List(ctx, &projects, client.InNamespace(organization),
+		client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list Projects of %s: %w", organization, err)
 	}
 	for i := range projects.Items {
@@ -132,8 +139,8 @@ func isRefusedByQuota(o client.Object) bool {
 	return accepted != nil && accepted.Reason == intent.QuotaExceeded
 }
 
-// handleFreedQuota asks for the shards with EIps that wait for others to go, when one goes or is not accepted any more: its organization may have
-// another instead.
+// handleFreedQuota asks for the shards with EIps that wait for others to go, when one goes or is not accepted any more:
+// its organization may have another instead.
 func (w *eventMapper) handleFreedQuota(ctx context.Context, was, is client.Object) {
 	before, had := was.(*kubedcv1.EIp)
 	if now, has := is.(*kubedcv1.EIp); !had || has && (isAcceptedEIp(now) || !isAcceptedEIp(before)) {
@@ -145,7 +152,8 @@ func (w *eventMapper) handleFreedQuota(ctx context.Context, was, is client.Objec
 // enqueueRefusedByQuota asks for the shards with EIps that wait for others to go.
 func (w *eventMapper) enqueueRefusedByQuota(ctx context.Context) {
 	var eips kubedcv1.EIpList
-	if err := w.cluster.reader.List(ctx, &eips, append(w.cluster.matchIndex(quotaIndex, "true"), client.UnsafeDisableDeepCopy)...); err != nil {
+	if err := w.cluster.reader.List(ctx, &eips,
+		append(w.cluster.matchIndex(quotaIndex, "true"), client.UnsafeDisableDeepCopy)...); err != nil {
 		return // the cache is not there yet; everything is an event then
 	}
 	asked := map[string]bool{}
@@ -160,7 +168,8 @@ func (w *eventMapper) enqueueRefusedByQuota(ctx context.Context) {
 // enqueueOrganization asks for the Projects of an organization: all, or those that are not accepted.
 func (w *eventMapper) enqueueOrganization(ctx context.Context, namespace string, all bool) {
 	var projects kubedcv1.ProjectList
-	if err := w.cluster.reader.List(ctx, &projects, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := w.cluster.reader.List(ctx, &projects, client.InNamespace(namespace),
+		client.UnsafeDisableDeepCopy); err != nil {
 		return // the cache is not there yet; everything is an event then
 	}
 	for i := range projects.Items {
@@ -174,7 +183,8 @@ func (w *eventMapper) enqueueOrganization(ctx context.Context, namespace string,
 func (w *eventMapper) handleQuotaChange(ctx context.Context, was, is client.Object) {
 	before, _ := was.(*corev1.Namespace)
 	now, _ := is.(*corev1.Namespace)
-	if a, b := readOrganizationQuotas(before), readOrganizationQuotas(now); a.EIps != b.EIps || a.Projects != b.Projects {
+	if a, b := readOrganizationQuotas(before), readOrganizationQuotas(now); a.EIps != b.EIps ||
+		a.Projects != b.Projects {
 		w.enqueueOrganization(ctx, cmp.Or(now, before).Name, true)
 		w.enqueueRefusedByQuota(ctx)
 	}

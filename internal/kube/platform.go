@@ -15,13 +15,15 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// The prefixes of the cluster itself decide whether a new Project is accepted. Once it is, they decide nothing: so they are read for new ones only.
+// The prefixes of the cluster itself decide whether a new Project is accepted. Once it is, they decide nothing: so they
+// are read for new ones only.
 
 // isNewProject says whether there is a Project of the shard, and nothing of ours for it yet.
 func (in *Inputs) isNewProject() bool {
 	ns := in.namespaces[in.Shard]
 	return len(in.projects) > 0 && (ns == nil || !belongsToShard(ns, in.Shard)) &&
-		!in.ownedObjects[intent.ObjectKey{Kind: intent.Vpc, Name: in.Shard}] && !in.ownedObjects[intent.ObjectKey{Kind: intent.Subnet, Name: ownership.VPCSubnetName(in.Shard)}]
+		!in.ownedObjects[intent.ObjectKey{Kind: intent.Vpc, Name: in.Shard}] &&
+		!in.ownedObjects[intent.ObjectKey{Kind: intent.Subnet, Name: ownership.VPCSubnetName(in.Shard)}]
 }
 
 // gatherClusterPrefixes adds the subnets of Kube-OVN's own VPC and the nodes.
@@ -35,7 +37,8 @@ func (c *Cluster) gatherClusterPrefixes(ctx context.Context, in *Inputs) error {
 	return c.listInto(ctx, in, &corev1.NodeList{}, nil)
 }
 
-// isClusterSubnet says whether a Subnet is of Kube-OVN's own VPC: also the one that joins nodes to it. External ones are on a Vlan.
+// isClusterSubnet says whether a Subnet is of Kube-OVN's own VPC: also the one that joins nodes to it. External ones
+// are on a Vlan.
 func isClusterSubnet(s *Subnet) bool { return s.Spec.Vpc == kubeovn.ManagementVpc && s.Spec.Vlan == "" }
 
 func indexByVPC(o client.Object) []string {
@@ -53,14 +56,20 @@ func (in *Inputs) readClusterPrefixes() (out []snapshot.PrefixClaim) {
 	for name, s := range in.subnets {
 		for part := range strings.SplitSeq(s.Spec.CIDRBlock, ",") {
 			if prefix, err := netip.ParsePrefix(part); err == nil && isClusterSubnet(s) {
-				out = append(out, snapshot.PrefixClaim{Prefix: prefix.Masked(), Owner: "Subnet " + name + " of Kube-OVN's own VPC"})
+				out = append(out, snapshot.PrefixClaim{
+					Prefix: prefix.Masked(),
+					Owner:  "Subnet " + name + " of Kube-OVN's own VPC",
+				})
 			}
 		}
 	}
 	for _, n := range in.nodes {
 		for _, a := range n.Status.Addresses {
 			if address := parseAddr(a.Address); address.IsValid() {
-				out = append(out, snapshot.PrefixClaim{Prefix: netip.PrefixFrom(address, address.BitLen()), Owner: "node " + n.Name})
+				out = append(out, snapshot.PrefixClaim{
+					Prefix: netip.PrefixFrom(address, address.BitLen()),
+					Owner:  "node " + n.Name,
+				})
 			}
 		}
 	}

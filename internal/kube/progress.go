@@ -8,16 +8,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// When an object that Kube-OVN has not taken up counts as overlooked: it has finished one that was made so much later, or none at
-// all for so long.
+// When an object that Kube-OVN has not taken up counts as overlooked: it has finished one that was made so much later,
+// or none at all for so long.
 const (
 	overtakenAfter = 10 * time.Second
 	stalledAfter   = time.Minute
 )
 
-// progress is how far Kube-OVN has come with the objects that it reads once, by kind. It takes them one after the other, and can
-// overlook one: an object that goes and comes again under its name while Kube-OVN's watch is interrupted looks to it like one that
-// was changed, and it makes something of new ones only.
+// progress is how far Kube-OVN has come with the objects that it reads once, by kind. It takes them one after the
+// other, and can overlook one: an object that goes and comes again under its name while Kube-OVN's watch is interrupted
+// looks to it like one that was changed, and it makes something of new ones only.
 type progress struct {
 	mu             sync.Mutex
 	now            func() time.Time
@@ -27,12 +27,18 @@ type progress struct {
 }
 
 func newProgress(now func() time.Time) *progress {
-	return &progress{now: now, startedAt: now(), newestFinished: map[reflect.Type]time.Time{}, lastFinished: map[reflect.Type]time.Time{}}
+	return &progress{
+		now:            now,
+		startedAt:      now(),
+		newestFinished: map[reflect.Type]time.Time{},
+		lastFinished:   map[reflect.Type]time.Time{},
+	}
 }
 
 // recordFinished takes note of an object that has changed.
 func (p *progress) recordFinished(was, is client.Object) {
-	if p == nil || was == nil || is == nil || pendingSince(was).IsZero() || !pendingSince(is).IsZero() || is.GetDeletionTimestamp() != nil {
+	if p == nil || was == nil || is == nil || pendingSince(was).IsZero() || !pendingSince(is).IsZero() ||
+		is.GetDeletionTimestamp() != nil {
 		return
 	}
 	p.mu.Lock()

@@ -80,7 +80,10 @@ func (p *parser) setMalformed(field, text, want string) {
 
 func readProject(o *kubedcv1.Project) snapshot.Project {
 	var p parser
-	out := snapshot.Project{Meta: readMeta(o.ObjectMeta), NetworkType: p.readNetworkType("spec.egressNetworkType", string(o.Spec.EgressNetworkType))}
+	out := snapshot.Project{
+		Meta:        readMeta(o.ObjectMeta),
+		NetworkType: p.readNetworkType("spec.egressNetworkType", string(o.Spec.EgressNetworkType)),
+	}
 	for part := range strings.SplitSeq(o.Spec.CIDRBlock, ",") {
 		if prefix := p.readPrefix("spec.cidrBlock", part); prefix.IsValid() {
 			out.Prefixes = append(out.Prefixes, prefix)
@@ -103,13 +106,14 @@ func readProject(o *kubedcv1.Project) snapshot.Project {
 		out.EIpQuota = snapshot.AtMost(int(*o.Spec.EIpQuota))
 	}
 	out.Accepted = isAcceptedProject(o)
-	out.IngressAllowList, out.EgressAllowList = readAllowList(o, kubedcv1.IngressAllowlistAnnotation), readAllowList(o, kubedcv1.EgressAllowlistAnnotation)
+	out.IngressAllowList, out.EgressAllowList = readAllowList(o, kubedcv1.IngressAllowlistAnnotation),
+		readAllowList(o, kubedcv1.EgressAllowlistAnnotation)
 	out.Malformed = p.malformed
 	return out
 }
 
-// readAllowList reads the allow-list of an annotation. One that can't be read allows nobody: only operators write it, and what they meant
-// to keep out must not come in.
+// readAllowList reads the allow-list of an annotation. One that can't be read allows nobody: only operators write it,
+// and what they meant to keep out must not come in.
 func readAllowList(o *kubedcv1.Project, annotation string) (out snapshot.AllowList) {
 	text, there := o.Annotations[annotation]
 	if out.IsSet = there; strings.TrimSpace(text) == "" {
@@ -137,12 +141,15 @@ func readAllowList(o *kubedcv1.Project, annotation string) (out snapshot.AllowLi
 func readEIp(o *kubedcv1.EIp) snapshot.EIp {
 	var p parser
 	out := snapshot.EIp{
-		Meta: readMeta(o.ObjectMeta), Type: p.readNetworkType("spec.externalNetworkType", string(o.Spec.ExternalNetworkType)),
-		Network: p.readName("spec.externalNetwork", o.Spec.ExternalNetwork), ExistingOvnEip: p.readName("spec.childRef", o.Spec.ChildRef),
-		Address: p.readAddr("spec.ipAddress", o.Spec.IPAddress),
+		Meta: readMeta(o.ObjectMeta), Type: p.readNetworkType("spec.externalNetworkType",
+			string(o.Spec.ExternalNetworkType)),
+		Network:        p.readName("spec.externalNetwork", o.Spec.ExternalNetwork),
+		ExistingOvnEip: p.readName("spec.childRef", o.Spec.ChildRef),
+		Address:        p.readAddr("spec.ipAddress", o.Spec.IPAddress),
 	}
 	if out.Address.IsValid() && !out.Address.Is4() {
-		p.setMalformed("spec.ipAddress", o.Spec.IPAddress, "an IPv4 address; Kube-OVN 1.16 can't give IPv6 addresses of external networks")
+		p.setMalformed("spec.ipAddress", o.Spec.IPAddress,
+			"an IPv4 address; Kube-OVN 1.16 can't give IPv6 addresses of external networks")
 	}
 	for _, namespace := range o.Spec.SharedWith {
 		out.SharedWith = append(out.SharedWith, string(namespace))
@@ -156,7 +163,8 @@ func readEIp(o *kubedcv1.EIp) snapshot.EIp {
 func readFIp(o *kubedcv1.FIp) snapshot.FIp {
 	var p parser
 	out := snapshot.FIp{
-		Meta: readMeta(o.ObjectMeta), EIp: p.readName("spec.eip", o.Spec.EIp), Type: p.readNetworkType("spec.externalNetworkType", string(o.Spec.ExternalNetworkType)),
+		Meta: readMeta(o.ObjectMeta), EIp: p.readName("spec.eip", o.Spec.EIp),
+		Type:    p.readNetworkType("spec.externalNetworkType", string(o.Spec.ExternalNetworkType)),
 		Address: p.readAddr("spec.ipAddress", o.Spec.IPAddress),
 	}
 	targets := 0
@@ -168,14 +176,16 @@ func readFIp(o *kubedcv1.FIp) snapshot.FIp {
 		targets++
 	}
 	if o.Spec.VMTarget != nil {
-		out.VM, out.Interface = p.readName("spec.vmTarget.vmName", o.Spec.VMTarget.VMName), o.Spec.VMTarget.InterfaceName
+		out.VM, out.Interface = p.readName("spec.vmTarget.vmName", o.Spec.VMTarget.VMName),
+			o.Spec.VMTarget.InterfaceName
 		targets++
 	}
 	if targets != 1 && p.malformed == "" {
 		p.malformed = "exactly one of spec.ipAddress, spec.podTarget and spec.vmTarget has to be given"
 	}
 	if out.Address.IsValid() && !out.Address.Is4() {
-		p.setMalformed("spec.ipAddress", o.Spec.IPAddress, "an IPv4 address; Kube-OVN 1.16 can't translate IPv6 addresses of external networks")
+		p.setMalformed("spec.ipAddress", o.Spec.IPAddress,
+			"an IPv4 address; Kube-OVN 1.16 can't translate IPv6 addresses of external networks")
 	}
 	out.Malformed = p.malformed
 	return out
@@ -199,11 +209,13 @@ func (in *Inputs) readNamespace() snapshot.Namespace {
 // maxRemainingLen is how much of what keeps a namespace is told: tenants choose the names of finalizers.
 const maxRemainingLen = 400
 
-// readRemaining is what keeps a namespace that is being deleted, as Kubernetes says: which kinds are left, and their finalizers.
+// readRemaining is what keeps a namespace that is being deleted, as Kubernetes says: which kinds are left, and their
+// finalizers.
 func readRemaining(ns *corev1.Namespace) string {
 	var out []string
 	for _, c := range ns.Status.Conditions {
-		if (c.Type == corev1.NamespaceContentRemaining || c.Type == corev1.NamespaceFinalizersRemaining) && c.Status == corev1.ConditionTrue {
+		if (c.Type == corev1.NamespaceContentRemaining || c.Type == corev1.NamespaceFinalizersRemaining) &&
+			c.Status == corev1.ConditionTrue {
 			out = append(out, c.Message)
 		}
 	}
@@ -211,18 +223,20 @@ func readRemaining(ns *corev1.Namespace) string {
 	return text[:min(len(text), maxRemainingLen)]
 }
 
-// belongsToShard says whether an object is a shard's: it has our labels; it lost them and still has fields that we applied; or it is the
-// address of a port of the shard's router, which Kube-OVN makes when it connects a subnet and finds none.
+// belongsToShard says whether an object is a shard's: it has our labels; it lost them and still has fields that we
+// applied; or it is the address of a port of the shard's router, which Kube-OVN makes when it connects a subnet and
+// finds none.
 func belongsToShard(o client.Object, shard string) bool {
 	if ownerShard(o) != "" {
 		return ownerShard(o) == shard
 	}
 	eip, isOvnEip := o.(*OvnEip)
-	return hasLostLabels(o) || isOvnEip && shard != kubeovn.ManagementVpc && eip.Spec.Type == "lrp" && eip.Name == shard+"-"+eip.Spec.ExternalSubnet
+	return hasLostLabels(o) || isOvnEip && shard != kubeovn.ManagementVpc && eip.Spec.Type == "lrp" &&
+		eip.Name == shard+"-"+eip.Spec.ExternalSubnet
 }
 
-// hasLostLabels says whether an object without our labels is ours nevertheless: somebody took them off, and fields that we
-// applied are left. To take it for somebody else's would be to take the project down.
+// hasLostLabels says whether an object without our labels is ours nevertheless: somebody took them off, and fields that
+// we applied are left. To take it for somebody else's would be to take the project down.
 func hasLostLabels(o client.Object) bool {
 	return ownerShard(o) == "" && slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
 		return isAppliedBy(e, ownership.FieldManager) && e.Subresource == ""

@@ -33,11 +33,19 @@ func TestServiceIsTheSame(t *testing.T) {
 		change func(*corev1.Service)
 		same   bool
 	}{
-		"another's annotation": {func(s *corev1.Service) { s.Annotations = map[string]string{"ovn.kubernetes.io/x": "y"} }, true},
-		"ours":                 {func(s *corev1.Service) { s.Annotations = map[string]string{kubedcv1.BindAnnotation: "front"} }, false},
-		"a port":               {func(s *corev1.Service) { s.Spec.Ports = []corev1.ServicePort{{Port: 80}} }, false},
-		"the status":           {func(s *corev1.Service) { s.Status.Conditions = []metav1.Condition{{Type: "Accepted"}} }, false},
-		"its end":              {func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, false},
+		"another's annotation": {func(s *corev1.Service) {
+			s.Annotations = map[string]string{"ovn.kubernetes.io/x": "y"}
+		}, true},
+		"ours": {func(s *corev1.Service) {
+			s.Annotations = map[string]string{kubedcv1.BindAnnotation: "front"}
+		}, false},
+		"a port": {func(s *corev1.Service) { s.Spec.Ports = []corev1.ServicePort{{Port: 80}} }, false},
+		"the status": {func(s *corev1.Service) {
+			s.Status.Conditions = []metav1.Condition{{Type: "Accepted"}}
+		}, false},
+		"its end": {func(s *corev1.Service) {
+			s.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+		}, false},
 	} {
 		is := was.DeepCopy()
 		c.change(is)
@@ -110,10 +118,17 @@ func TestFIpHasOneTarget(t *testing.T) {
 
 func TestEIpIsRead(t *testing.T) {
 	e := readEIp(&kubedcv1.EIp{
-		ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "u", Generation: 3, DeletionTimestamp: &metav1.Time{Time: time.Unix(5, 0)}},
-		Spec:       kubedcv1.EIpSpec{IPAddress: "198.51.100.7", ExternalNetwork: "n"}, Status: kubedcv1.EIpStatus{IPAddress: "198.51.100.8"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:              "web",
+			UID:               "u",
+			Generation:        3,
+			DeletionTimestamp: &metav1.Time{Time: time.Unix(5, 0)},
+		},
+		Spec:   kubedcv1.EIpSpec{IPAddress: "198.51.100.7", ExternalNetwork: "n"},
+		Status: kubedcv1.EIpStatus{IPAddress: "198.51.100.8"},
 	})
-	if e.Address.String() != "198.51.100.7" || e.StatusAddress.String() != "198.51.100.8" || !e.Deleting || e.Network != "n" || e.Malformed != "" {
+	if e.Address.String() != "198.51.100.7" || e.StatusAddress.String() != "198.51.100.8" || !e.Deleting ||
+		e.Network != "n" || e.Malformed != "" {
 		t.Errorf("%+v", e)
 	}
 	if e := readEIp(&kubedcv1.EIp{Spec: kubedcv1.EIpSpec{IPAddress: "2001:db8::7"}}); !strings.Contains(string(e.Malformed), "IPv4") {
@@ -128,13 +143,16 @@ func TestNamespaceIsOurs(t *testing.T) {
 		manager string
 		ours    bool
 	}{
-		"our labels":                         {ownership.ManagedLabels("acme-prod"), ownership.FieldManager, true},
-		"labels of nobody":                   {ownership.ManagedLabels("acme-prod"), "", false},
-		"no labels":                          {nil, "kubectl", false},
-		"labels by its owner":                {ownership.ManagedLabels("acme-prod"), "kubectl", false},
-		"labels of another VPC":              {ownership.ManagedLabels("globex-web"), ownership.FieldManager, false},
-		"labels lost, and fields of ours":    {nil, ownership.FieldManager, true},
-		"one label lost, and fields of ours": {map[string]string{ownership.ShardLabel: "acme-prod"}, ownership.FieldManager, true},
+		"our labels":                      {ownership.ManagedLabels("acme-prod"), ownership.FieldManager, true},
+		"labels of nobody":                {ownership.ManagedLabels("acme-prod"), "", false},
+		"no labels":                       {nil, "kubectl", false},
+		"labels by its owner":             {ownership.ManagedLabels("acme-prod"), "kubectl", false},
+		"labels of another VPC":           {ownership.ManagedLabels("globex-web"), ownership.FieldManager, false},
+		"labels lost, and fields of ours": {nil, ownership.FieldManager, true},
+		"one label lost, and fields of ours": {
+			map[string]string{ownership.ShardLabel: "acme-prod"},
+			ownership.FieldManager, true,
+		},
 	} {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "acme-prod", Labels: c.labels}}
 		if c.manager != "" {
@@ -155,22 +173,27 @@ func TestNamespaceIsOurs(t *testing.T) {
 
 // What keeps a namespace is told as Kubernetes says it, and not at any length.
 func TestNamespaceSaysWhatRemains(t *testing.T) {
-	said := func(of corev1.NamespaceConditionType, status corev1.ConditionStatus, message string) corev1.NamespaceCondition {
+	said := func(of corev1.NamespaceConditionType, status corev1.ConditionStatus,
+		message string,
+	) corev1.NamespaceCondition {
 		return corev1.NamespaceCondition{Type: of, Status: status, Message: message}
 	}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "acme-prod"}}
 	ns.Status.Conditions = []corev1.NamespaceCondition{
-		said(corev1.NamespaceContentRemaining, corev1.ConditionTrue, "configmaps"), said(corev1.NamespaceDeletionDiscoveryFailure, corev1.ConditionTrue, "x"),
+		said(corev1.NamespaceContentRemaining, corev1.ConditionTrue, "configmaps"),
+		said(corev1.NamespaceDeletionDiscoveryFailure, corev1.ConditionTrue, "x"),
 		said(corev1.NamespaceFinalizersRemaining, corev1.ConditionTrue, "example.com/f"),
 	}
 	if got := snapshotOf(ns).Namespace.RemainingContent; got != "configmaps; example.com/f" {
 		t.Error(got)
 	}
-	ns.Status.Conditions = []corev1.NamespaceCondition{said(corev1.NamespaceContentRemaining, corev1.ConditionTrue, strings.Repeat("x", 9999))}
+	ns.Status.Conditions = []corev1.NamespaceCondition{said(corev1.NamespaceContentRemaining, corev1.ConditionTrue,
+		strings.Repeat("x", 9999))}
 	if got := snapshotOf(ns).Namespace.RemainingContent; len(got) != maxRemainingLen {
 		t.Errorf("%d letters", len(got))
 	}
-	ns.Status.Conditions = []corev1.NamespaceCondition{said(corev1.NamespaceContentRemaining, corev1.ConditionFalse, "gone")}
+	ns.Status.Conditions = []corev1.NamespaceCondition{said(corev1.NamespaceContentRemaining, corev1.ConditionFalse,
+		"gone")}
 	if got := snapshotOf(ns).Namespace.RemainingContent; got != "" {
 		t.Error(got)
 	}
@@ -178,7 +201,10 @@ func TestNamespaceSaysWhatRemains(t *testing.T) {
 
 func TestNamespaceHasAQuota(t *testing.T) {
 	for text, want := range map[string]int{"3": 3, "0": 0, "-1": -1, "many": -1, "": -1} {
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "acme-prod", Annotations: map[string]string{kubedcv1.EIpQuotaAnnotation: text}}}
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name:        "acme-prod",
+			Annotations: map[string]string{kubedcv1.EIpQuotaAnnotation: text},
+		}}
 		if quota := snapshotOf(ns).Namespace.Quota; quota.IsSet != (want >= 0) || quota.Max != max(want, 0) {
 			t.Errorf("a quota of %q is read as %v", text, quota)
 		}
@@ -186,27 +212,40 @@ func TestNamespaceHasAQuota(t *testing.T) {
 }
 
 func newExternalSubnet(name string, labels map[string]string, cidr, gateway string) *Subnet {
-	return &Subnet{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: kubeovn.SubnetSpec{CIDRBlock: cidr, Gateway: gateway}}
+	return &Subnet{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		Spec:       kubeovn.SubnetSpec{CIDRBlock: cidr, Gateway: gateway},
+	}
 }
 
 func TestExternalNetworks(t *testing.T) {
 	public := map[string]string{kubedcv1.ExternalNetworkTypeLabel: "public"}
 	network := func(name string, subnets ...string) *kubedcv1alpha1.ExternalNetwork {
 		return &kubedcv1alpha1.ExternalNetwork{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kubedcv1alpha1.ExternalNetworkSpec{Type: "lab", Default: true, Subnets: subnets},
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       kubedcv1alpha1.ExternalNetworkSpec{Type: "lab", Default: true, Subnets: subnets},
 		}
 	}
 	objects := []client.Object{
-		newExternalSubnet("labelled", public, "198.51.100.0/24", "198.51.100.1"), newExternalSubnet("plain", nil, "192.0.2.0/24", "192.0.2.1"),
-		newExternalSubnet("named", public, "203.0.113.0/24", "203.0.113.1"), newExternalSubnet("dual", public, "2001:db8::/64,100.64.0.0/24", "2001:db8::1,100.64.0.1"),
-		newExternalSubnet("six", public, "2001:db8:1::/64", "2001:db8:1::1"), newExternalSubnet("broken", public, "moon", "198.51.100.1"),
+		newExternalSubnet("labelled", public, "198.51.100.0/24", "198.51.100.1"),
+		newExternalSubnet("plain", nil, "192.0.2.0/24", "192.0.2.1"),
+		newExternalSubnet("named", public, "203.0.113.0/24", "203.0.113.1"),
+		newExternalSubnet("dual", public, "2001:db8::/64,100.64.0.0/24", "2001:db8::1,100.64.0.1"),
+		newExternalSubnet("six", public, "2001:db8:1::/64", "2001:db8:1::1"),
+		newExternalSubnet("broken", public, "moon", "198.51.100.1"),
 		network("lab-b", "named"), network("lab-a", "named", "absent"),
 	}
-	want := []string{"dual dual public false true", "labelled labelled public false false", "named lab-a lab true false", "six six public false true"}
+	want := []string{
+		"dual dual public false true", "labelled labelled public false false",
+		"named lab-a lab true false", "six six public false true",
+	}
 	for range 2 {
 		var got []string
 		for _, x := range snapshotOf(objects...).ExternalSubnets {
-			got = append(got, strings.Join([]string{x.Subnet, x.Network, x.Type, formatBool(x.Default), formatBool(x.HasIPv6)}, " "))
+			got = append(got, strings.Join([]string{
+				x.Subnet, x.Network, x.Type, formatBool(x.Default),
+				formatBool(x.HasIPv6),
+			}, " "))
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%q, want %q: a subnet is external by its label, or by the first network that names it", got, want)
@@ -234,25 +273,33 @@ func TestInputsAreOfOneShard(t *testing.T) {
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "globex-web", Name: "p"}},
 		&Vpc{ObjectMeta: metav1.ObjectMeta{Name: "globex-web"}},
 		&OvnFip{ObjectMeta: metav1.ObjectMeta{Name: "acme-prod-f", Labels: theirs}},
-		&OvnEip{ObjectMeta: metav1.ObjectMeta{Name: "x", Labels: theirs}, Status: kubeovn.OvnEipStatus{V4Ip: "198.51.100.9"}},
+		&OvnEip{
+			ObjectMeta: metav1.ObjectMeta{Name: "x", Labels: theirs},
+			Status:     kubeovn.OvnEipStatus{V4Ip: "198.51.100.9"},
+		},
 		&OvnEip{ObjectMeta: metav1.ObjectMeta{Name: "y", Labels: mine}, Spec: kubeovn.OvnEipSpec{V4Ip: "198.51.100.8"}},
 	}
 	for _, o := range objects {
 		AdoptByLabels(o)
 	}
 	w := snapshotOf(objects...)
-	if len(w.Projects) != 1 || len(w.EIps) != 1 || len(w.FIps)+len(w.Pods)+len(w.Engine.OvnFips) != 0 || w.Engine.Vpc.Exists {
+	if len(w.Projects) != 1 || len(w.EIps) != 1 || len(w.FIps)+len(w.Pods)+len(w.Engine.OvnFips) != 0 ||
+		w.Engine.Vpc.Exists {
 		t.Errorf("%+v", w)
 	}
 	if w.Engine.OvnEips["x"].Owned || !w.Engine.OvnEips["y"].Owned {
 		t.Errorf("%+v: x is another's, and may have an address that somebody here asks for", w.Engine.OvnEips)
 	}
 	if got, want := w.AddressOwners, (map[netip.Addr]snapshot.AddressOwner{
-		netip.MustParseAddr("198.51.100.9"): {OvnEip: "x", Shard: "globex-web"}, netip.MustParseAddr("198.51.100.8"): {OvnEip: "y", Shard: "acme-prod"},
+		netip.MustParseAddr("198.51.100.9"): {OvnEip: "x", Shard: "globex-web"},
+		netip.MustParseAddr("198.51.100.8"): {OvnEip: "y", Shard: "acme-prod"},
 	}); !reflect.DeepEqual(got, want) {
 		t.Errorf("holders are %v, want %v: also who has asked for an address and not got it yet", got, want)
 	}
-	want := map[intent.ObjectKey]bool{{Kind: intent.EIp, Namespace: "acme-prod", Name: "e"}: true, {Kind: intent.OvnEip, Name: "y"}: true}
+	want := map[intent.ObjectKey]bool{
+		{Kind: intent.EIp, Namespace: "acme-prod", Name: "e"}: true,
+		{Kind: intent.OvnEip, Name: "y"}:                      true,
+	}
 	if !reflect.DeepEqual(w.Engine.OwnedObjects, want) {
 		t.Errorf("ours are %v, want %v", w.Engine.OwnedObjects, want)
 	}
@@ -264,11 +311,17 @@ func TestReadyMeansAll(t *testing.T) {
 		status       kubeovn.OvnEipStatus
 		ready, blank bool
 	}{
-		"ready":           {kubeovn.OvnEipStatus{Ready: true, V4Ip: "198.51.100.3", MacAddress: "00:00:00:00:00:03"}, true, false},
+		"ready": {
+			kubeovn.OvnEipStatus{Ready: true, V4Ip: "198.51.100.3", MacAddress: "00:00:00:00:00:03"},
+			true, false,
+		},
 		"not ready":       {kubeovn.OvnEipStatus{V4Ip: "198.51.100.3", MacAddress: "00:00:00:00:00:03"}, false, false},
 		"without MAC":     {kubeovn.OvnEipStatus{Ready: true, V4Ip: "198.51.100.3"}, false, true},
 		"without address": {kubeovn.OvnEipStatus{Ready: true, MacAddress: "00:00:00:00:00:03"}, false, false},
-		"IPv6 only":       {kubeovn.OvnEipStatus{Ready: true, V6Ip: "2001:db8::3", MacAddress: "00:00:00:00:00:03"}, false, false},
+		"IPv6 only": {
+			kubeovn.OvnEipStatus{Ready: true, V6Ip: "2001:db8::3", MacAddress: "00:00:00:00:00:03"},
+			false, false,
+		},
 	} {
 		got := snapshotOf(&OvnEip{ObjectMeta: metav1.ObjectMeta{Name: "e"}, Status: c.status}).Engine.OvnEips["e"]
 		if got.Ready != c.ready || got.FailedWithoutAddress != c.blank || !got.Exists {
@@ -292,15 +345,21 @@ func TestReadyMeansAll(t *testing.T) {
 	}
 }
 
-// What operators write into excludeIps, Kube-OVN's two ways; what can't be read reserves nothing and is no reason to fail.
+// What operators write into excludeIps, Kube-OVN's two ways; what can't be read reserves nothing and is no reason to
+// fail.
 func TestReservedAddressesAreRead(t *testing.T) {
 	x := readExternalSubnet(&Subnet{Spec: kubeovn.SubnetSpec{
 		CIDRBlock: "198.51.100.0/24", Gateway: "198.51.100.1",
-		ExcludeIps: []string{"198.51.100.1", " 198.51.100.4..198.51.100.6 ", "2001:db8::1..2001:db8::9", "moon", "198.51.100.40..", "..198.51.100.50"},
+		ExcludeIps: []string{
+			"198.51.100.1", " 198.51.100.4..198.51.100.6 ", "2001:db8::1..2001:db8::9", "moon",
+			"198.51.100.40..", "..198.51.100.50",
+		},
 	}})
 	for text, want := range map[string]bool{
-		"198.51.100.1": true, "198.51.100.2": false, "198.51.100.3": false, "198.51.100.4": true, "198.51.100.5": true, "198.51.100.6": true,
-		"198.51.100.7": false, "198.51.100.40": false, "198.51.100.50": false, "2001:db8::5": true, "2001:db8::a": false,
+		"198.51.100.1": true, "198.51.100.2": false, "198.51.100.3": false, "198.51.100.4": true, "198.51.100.5": true,
+		"198.51.100.6": true,
+		"198.51.100.7": false, "198.51.100.40": false, "198.51.100.50": false, "2001:db8::5": true,
+		"2001:db8::a": false,
 	} {
 		if got := x.IsReserved(netip.MustParseAddr(text)); got != want {
 			t.Errorf("%s is reserved: %t, want %t", text, got, want)

@@ -31,12 +31,16 @@ func (in *Inputs) readExternalSubnets() []snapshot.ExternalSubnet {
 		admitted[n.Name] = in.readAdmitted(n)
 	}
 	// A subnet belongs to one network; of two that name it, the first by name has it.
-	for _, n := range slices.SortedFunc(slices.Values(in.networks), func(a, b *kubedcv1alpha1.ExternalNetwork) int { return strings.Compare(b.Name, a.Name) }) {
+	for _, n := range slices.SortedFunc(slices.Values(in.networks), func(a, b *kubedcv1alpha1.ExternalNetwork) int {
+		return strings.Compare(b.Name, a.Name)
+	}) {
 		for _, name := range n.Spec.Subnets {
 			if s := in.subnets[name]; s != nil {
 				x := readExternalSubnet(s)
-				x.Network, x.Type, x.Default, x.ReturnPath = n.Name, string(n.Spec.Type), n.Spec.Default, snapshot.ReturnPath(n.Spec.ReturnPath)
-				x.Admitted, x.Isolated, x.SharedAddresses = admitted[n.Name], n.Spec.Isolation == kubedcv1alpha1.IsolateTenants, readSharedAddresses(n)
+				x.Network, x.Type, x.Default, x.ReturnPath = n.Name, string(n.Spec.Type), n.Spec.Default,
+					snapshot.ReturnPath(n.Spec.ReturnPath)
+				x.Admitted, x.Isolated, x.SharedAddresses = admitted[n.Name],
+					n.Spec.Isolation == kubedcv1alpha1.IsolateTenants, readSharedAddresses(n)
 				out[name] = x
 			}
 		}
@@ -91,8 +95,8 @@ func readExternalSubnet(s *Subnet) snapshot.ExternalSubnet {
 	return x
 }
 
-// parseAddressRanges reads addresses and ranges as Kube-OVN writes them: 10.0.0.9, and with a dash 10.0.0.2-10.0.0.5 in a status, with dots
-// 10.0.0.2..10.0.0.5 in a spec.
+// parseAddressRanges reads addresses and ranges as Kube-OVN writes them: 10.0.0.9, and with a dash 10.0.0.2-10.0.0.5 in
+// a status, with dots 10.0.0.2..10.0.0.5 in a spec.
 func parseAddressRanges(parts []string, between string) (out []snapshot.AddressRange) {
 	for _, part := range parts {
 		first, last, several := strings.Cut(part, between)
@@ -109,7 +113,8 @@ func parseAddressRanges(parts []string, between string) (out []snapshot.AddressR
 
 // neverGetsAddress says whether an OvnEip will never have an address.
 func (in *Inputs) neverGetsAddress(o *OvnEip, holders map[netip.Addr]snapshot.AddressOwner) bool {
-	return o.Status.Ready && o.Status.MacAddress == "" || isAddressPending(o) && holders[parseAddr(o.Spec.V4Ip)].OvnEip != o.Name ||
+	return o.Status.Ready && o.Status.MacAddress == "" || isAddressPending(o) &&
+		holders[parseAddr(o.Spec.V4Ip)].OvnEip != o.Name ||
 		in.hasFreeAddress(o.Spec.ExternalSubnet) && in.isStuck(o)
 }
 
@@ -135,20 +140,24 @@ func (in *Inputs) readKubeOVNState(ports []string) snapshot.Engine {
 	if v := in.vpc; v != nil {
 		e.Vpc = snapshot.Vpc{
 			ObjectState:      readObservedState(v.ObjectMeta, v.Status.Standby && v.Status.Router != ""),
-			RequestedSubnets: toStringSet(v.Spec.ExtraExternalSubnets), AttachedSubnets: toStringSet(v.Status.ExtraExternalSubnets),
-			LastEditedAt: lastEditedAt(v.ManagedFields), StatusWrittenAt: statusWrittenAt(v.ManagedFields),
+			RequestedSubnets: toStringSet(v.Spec.ExtraExternalSubnets),
+			AttachedSubnets:  toStringSet(v.Status.ExtraExternalSubnets),
+			LastEditedAt:     lastEditedAt(v.ManagedFields), StatusWrittenAt: statusWrittenAt(v.ManagedFields),
 		}
 	}
 	if s := in.subnets[ownership.VPCSubnetName(in.Shard)]; s != nil {
 		e.Subnet = readObservedState(s.ObjectMeta, s.Status.IsReady())
-		e.UsedIPs, e.UsedIPRanges = int(s.Status.V4UsingIPs+s.Status.V6UsingIPs), parseAddressRanges(strings.Split(s.Status.V4UsingIPRange, ","), "-")
+		e.UsedIPs, e.UsedIPRanges = int(s.Status.V4UsingIPs+s.Status.V6UsingIPs),
+			parseAddressRanges(strings.Split(s.Status.V4UsingIPRange, ","), "-")
 	}
 	holders := in.readAddressHolders()
 	for name, o := range in.ovnEips {
 		address, _ := netip.ParseAddr(o.Status.V4Ip)
 		e.OvnEips[name] = snapshot.OvnEip{
-			ObjectState: readObservedState(o.ObjectMeta, o.Status.Ready && address.IsValid() && o.Status.MacAddress != ""),
-			Subnet:      o.Spec.ExternalSubnet, Type: o.Spec.Type, Address: address, RequestedAddress: parseAddr(o.Spec.V4Ip),
+			ObjectState: readObservedState(o.ObjectMeta, o.Status.Ready && address.IsValid() &&
+				o.Status.MacAddress != ""),
+			Subnet: o.Spec.ExternalSubnet, Type: o.Spec.Type, Address: address,
+			RequestedAddress:     parseAddr(o.Spec.V4Ip),
 			Owned:                belongsToShard(o, in.Shard),
 			Adopted:              belongsToShard(o, in.Shard) && ownerShard(o) == "" && !hasLostLabels(o),
 			FailedWithoutAddress: in.neverGetsAddress(o, holders),
@@ -163,7 +172,8 @@ func (in *Inputs) readKubeOVNState(ports []string) snapshot.Engine {
 		external, _ := netip.ParseAddr(o.Status.V4Eip)
 		target, _ := netip.ParseAddr(o.Status.V4Ip)
 		e.OvnFips[name] = snapshot.OvnFip{
-			ObjectState: readObservedState(o.ObjectMeta, o.Status.Ready && external.IsValid()), OvnEip: o.Spec.OvnEip, ExternalIP: external, TargetIP: target,
+			ObjectState: readObservedState(o.ObjectMeta, o.Status.Ready && external.IsValid()), OvnEip: o.Spec.OvnEip,
+			ExternalIP: external, TargetIP: target,
 			Stuck: in.isStuck(o),
 		}
 	}
@@ -171,7 +181,8 @@ func (in *Inputs) readKubeOVNState(ports []string) snapshot.Engine {
 		external, _ := netip.ParseAddr(o.Status.V4Eip)
 		inside, _ := netip.ParsePrefix(o.Status.V4IpCidr)
 		e.SnatRule = snapshot.OvnSnatRule{
-			ObjectState: readObservedState(o.ObjectMeta, o.Status.Ready && external.IsValid()), OvnEip: o.Spec.OvnEip, ExternalIP: external, InternalPrefix: inside,
+			ObjectState: readObservedState(o.ObjectMeta, o.Status.Ready && external.IsValid()), OvnEip: o.Spec.OvnEip,
+			ExternalIP: external, InternalPrefix: inside,
 			Stuck: in.isStuck(o),
 		}
 	}
@@ -181,8 +192,8 @@ func (in *Inputs) readKubeOVNState(ports []string) snapshot.Engine {
 	return e
 }
 
-// isAddressPending says whether an OvnEip has an address in its spec and not in its status. Kube-OVN writes it there first; when it is
-// restarted in between it has forgotten that, and may give the address to another.
+// isAddressPending says whether an OvnEip has an address in its spec and not in its status. Kube-OVN writes it there
+// first; when it is restarted in between it has forgotten that, and may give the address to another.
 func isAddressPending(o *OvnEip) bool { return o.Spec.V4Ip != "" && o.Status.V4Ip == "" }
 
 func parseAddr(text string) netip.Addr {

@@ -51,7 +51,8 @@ var gvkByKind = map[intent.Kind]schema.GroupVersionKind{
 
 // appliedKinds are the kinds of which we write whole objects.
 var appliedKinds = []intent.Kind{
-	intent.Namespace, intent.Vpc, intent.Subnet, intent.NetworkAttachment, intent.OvnEip, intent.EIp, intent.OvnSnatRule, intent.OvnFip,
+	intent.Namespace, intent.Vpc, intent.Subnet, intent.NetworkAttachment, intent.OvnEip, intent.EIp,
+	intent.OvnSnatRule, intent.OvnFip,
 	intent.Service, intent.EndpointSlice, intent.Backend, intent.NodePath,
 }
 
@@ -59,9 +60,13 @@ var appliedKinds = []intent.Kind{
 var optionalKinds = []intent.Kind{VMI, intent.Backend}
 
 // writtenKinds are the kinds to which we write something, if only a finalizer or a status.
-var writtenKinds = append([]intent.Kind{intent.Project, intent.FIp, intent.ExternalNetwork, intent.EgressIP, intent.EgressService, intent.EgressRoute}, appliedKinds...)
+var writtenKinds = append([]intent.Kind{
+	intent.Project, intent.FIp, intent.ExternalNetwork, intent.EgressIP,
+	intent.EgressService, intent.EgressRoute,
+}, appliedKinds...)
 
-// immutableKinds are the kinds whose spec Kube-OVN reads once. Another spec is another object: the old one has to go first.
+// immutableKinds are the kinds whose spec Kube-OVN reads once. Another spec is another object: the old one has to go
+// first.
 var immutableKinds = map[intent.Kind]bool{intent.OvnEip: true, intent.OvnFip: true, intent.OvnSnatRule: true}
 
 var scheme = newScheme()
@@ -83,7 +88,8 @@ func newScheme() *runtime.Scheme {
 	registerKind(s, kubeOVNGV, "OvnSnatRule", &OvnSnatRule{}, &OvnSnatRuleList{})
 	registerKind(s, kubeOVNGV, "Vlan", &Vlan{}, &VlanList{})
 	registerKind(s, kubeOVNGV, "ProviderNetwork", &ProviderNetwork{}, &ProviderNetworkList{})
-	registerKind(s, multusGV, "NetworkAttachmentDefinition", &NetworkAttachmentDefinition{}, &NetworkAttachmentDefinitionList{})
+	registerKind(s, multusGV, "NetworkAttachmentDefinition", &NetworkAttachmentDefinition{},
+		&NetworkAttachmentDefinitionList{})
 	registerKind(s, kubeVirtGV, "VirtualMachineInstance", &VirtualMachineInstance{}, &VirtualMachineInstanceList{})
 	registerKind(s, envoyGV, "Backend", &Backend{}, &BackendList{})
 	for _, gv := range []schema.GroupVersion{kubeOVNGV, multusGV, kubeVirtGV, envoyGV} {
@@ -93,7 +99,9 @@ func newScheme() *runtime.Scheme {
 }
 
 // registerKind gives a type its name: the types of others share one Go type, whose own name says nothing.
-func registerKind[S, T any](s *runtime.Scheme, gv schema.GroupVersion, kind string, object *Object[S, T], list *ObjectList[S, T]) {
+func registerKind[S, T any](s *runtime.Scheme, gv schema.GroupVersion, kind string, object *Object[S, T],
+	list *ObjectList[S, T],
+) {
 	s.AddKnownTypeWithName(gv.WithKind(kind), object)
 	s.AddKnownTypeWithName(gv.WithKind(kind+"List"), list)
 }

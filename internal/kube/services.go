@@ -35,11 +35,13 @@ func hasOurStatus(o *corev1.Service) bool {
 	return false
 }
 
-// isSameService says whether nothing has changed in a Service that we read or write. Kube-OVN annotates each that has an address of ours.
+// isSameService says whether nothing has changed in a Service that we read or write. Kube-OVN annotates each that has
+// an address of ours.
 func isSameService(was, is client.Object) bool {
 	before, one := was.(*corev1.Service)
 	now, other := is.(*corev1.Service)
-	return one && other && reflect.DeepEqual(before.Status, now.Status) && reflect.DeepEqual(readService(before), readService(now))
+	return one && other && reflect.DeepEqual(before.Status, now.Status) &&
+		reflect.DeepEqual(readService(before), readService(now))
 }
 
 // serviceNameOf is the name of the Service whose endpoints a slice has.
@@ -66,11 +68,14 @@ func hasEgressAnnotation(o client.Object) bool {
 func readService(o *corev1.Service) snapshot.Service {
 	var p parser
 	out := snapshot.Service{
-		Meta: readMeta(o.ObjectMeta), IsLoadBalancer: o.Spec.Type == corev1.ServiceTypeLoadBalancer, HasManagedStatus: hasOurStatus(o),
-		Type:         p.readNetworkType("annotation "+kubedcv1.ExternalNetworkTypeLabel, o.Annotations[kubedcv1.ExternalNetworkTypeLabel]),
-		Address:      p.readAddr("spec.loadBalancerIP", o.Spec.LoadBalancerIP),
-		HealthCheck:  p.readHealthCheck(o.Annotations[kubedcv1.HealthAnnotation]),
-		WantsBackend: cmp.Or(o.Annotations[kubedcv1.BackendAnnotation], o.Annotations[kubedcv1.BackendAnnotationToo]) == "true",
+		Meta: readMeta(o.ObjectMeta), IsLoadBalancer: o.Spec.Type == corev1.ServiceTypeLoadBalancer,
+		HasManagedStatus: hasOurStatus(o),
+		Type: p.readNetworkType("annotation "+kubedcv1.ExternalNetworkTypeLabel,
+			o.Annotations[kubedcv1.ExternalNetworkTypeLabel]),
+		Address:     p.readAddr("spec.loadBalancerIP", o.Spec.LoadBalancerIP),
+		HealthCheck: p.readHealthCheck(o.Annotations[kubedcv1.HealthAnnotation]),
+		WantsBackend: cmp.Or(o.Annotations[kubedcv1.BackendAnnotation],
+			o.Annotations[kubedcv1.BackendAnnotationToo]) == "true",
 		Autodelete:   o.Annotations[kubedcv1.AutodeleteAnnotation] == "true",
 		EgressByLBIP: hasEgressAnnotation(o),
 	}
@@ -93,7 +98,11 @@ func readService(o *corev1.Service) snapshot.Service {
 		}
 	}
 	for _, port := range o.Spec.Ports {
-		out.Ports = append(out.Ports, snapshot.Port{Name: port.Name, Protocol: toProtocol(port.Protocol), Number: int(port.Port)})
+		out.Ports = append(out.Ports, snapshot.Port{
+			Name:     port.Name,
+			Protocol: toProtocol(port.Protocol),
+			Number:   int(port.Port),
+		})
 	}
 	for _, i := range o.Status.LoadBalancer.Ingress {
 		out.StatusAddress, _ = netip.ParseAddr(i.IP)
@@ -132,7 +141,8 @@ func (p *parser) checkIPFamilies(o *corev1.Service) {
 		p.malformed = "an IPv6 address is asked for, and Kube-OVN 1.16 has IPv4 addresses on external networks only; use IPv4, or PreferDualStack"
 	}
 	if o.Spec.LoadBalancerIP != "" && strings.Contains(o.Spec.LoadBalancerIP, ":") {
-		p.setMalformed("spec.loadBalancerIP", o.Spec.LoadBalancerIP, "an IPv4 address; Kube-OVN 1.16 can't give IPv6 addresses of external networks")
+		p.setMalformed("spec.loadBalancerIP", o.Spec.LoadBalancerIP,
+			"an IPv4 address; Kube-OVN 1.16 can't give IPv6 addresses of external networks")
 	}
 }
 
@@ -143,7 +153,9 @@ func wantsHealthCheck(o *corev1.Service) bool {
 
 // hasHealthChecks says whether a load balancer of a namespace wants its backends checked.
 func (in *Inputs) hasHealthChecks(namespace string) bool {
-	return slices.ContainsFunc(in.services, func(o *corev1.Service) bool { return o.Namespace == namespace && wantsHealthCheck(o) })
+	return slices.ContainsFunc(in.services, func(o *corev1.Service) bool {
+		return o.Namespace == namespace && wantsHealthCheck(o)
+	})
 }
 
 // defaultHealthCheck is how backends are checked when nothing else is said.
@@ -160,10 +172,16 @@ func (p *parser) readHealthCheck(text string) *snapshot.HealthCheck {
 	}
 	for word := range strings.SplitSeq(text, ",") {
 		key, value, _ := strings.Cut(strings.TrimSpace(word), "=")
-		field := map[string]*int{"interval": &out.Interval, "timeout": &out.Timeout, "successes": &out.Successes, "failures": &out.Failures}[key]
+		field := map[string]*int{
+			"interval":  &out.Interval,
+			"timeout":   &out.Timeout,
+			"successes": &out.Successes,
+			"failures":  &out.Failures,
+		}[key]
 		n, err := strconv.Atoi(value)
 		if field == nil || err != nil || n < 1 || n > 3600 {
-			p.setMalformed("annotation "+kubedcv1.HealthAnnotation, text, `"true", or some of interval, timeout, successes and failures such as interval=5,failures=3`)
+			p.setMalformed("annotation "+kubedcv1.HealthAnnotation, text,
+				`"true", or some of interval, timeout, successes and failures such as interval=5,failures=3`)
 			return nil
 		}
 		*field = n
@@ -177,16 +195,21 @@ func toProtocol(p corev1.Protocol) intent.Protocol {
 
 // readEndpoints reads the IPv4 endpoints of a Service, one for each port, and says how many more there are.
 func readEndpoints(o *corev1.Service, from []*discoveryv1.EndpointSlice) (out []snapshot.Endpoint, left int) {
-	four := slices.DeleteFunc(slices.Clone(from), func(s *discoveryv1.EndpointSlice) bool { return s.AddressType != discoveryv1.AddressTypeIPv4 })
+	four := slices.DeleteFunc(slices.Clone(from), func(s *discoveryv1.EndpointSlice) bool {
+		return s.AddressType != discoveryv1.AddressTypeIPv4
+	})
 	left = visitEndpoints(o, four, func(e *discoveryv1.Endpoint, address netip.Addr, port discoveryv1.EndpointPort) {
 		out = append(out, readEndpoint(e, address, port))
 	})
 	return out, left
 }
 
-// visitEndpoints visits the endpoints of a Service, one for each of its ports: as many as the limit allows, always the same ones. It returns how many it
-// has left out. Anybody with rights in a namespace may write slices: only ports that the Service has count, and addresses that are some.
-func visitEndpoints(o *corev1.Service, from []*discoveryv1.EndpointSlice, visit func(*discoveryv1.Endpoint, netip.Addr, discoveryv1.EndpointPort)) (left int) {
+// visitEndpoints visits the endpoints of a Service, one for each of its ports: as many as the limit allows, always the
+// same ones. It returns how many it has left out. Anybody with rights in a namespace may write slices: only ports that
+// the Service has count, and addresses that are some.
+func visitEndpoints(o *corev1.Service, from []*discoveryv1.EndpointSlice,
+	visit func(*discoveryv1.Endpoint, netip.Addr, discoveryv1.EndpointPort),
+) (left int) {
 	room := snapshot.MaxEndpoints
 	byName := func(a, b *discoveryv1.EndpointSlice) int { return strings.Compare(a.Name, b.Name) }
 	for _, slice := range slices.SortedFunc(slices.Values(from), byName) {

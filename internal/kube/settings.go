@@ -16,7 +16,8 @@ import (
 	"github.com/sallyport/sallyport/internal/mutual"
 )
 
-// Namespaces are where the platform runs. An object with a name or label of the platform in any other namespace is a tenant's.
+// Namespaces are where the platform runs. An object with a name or label of the platform in any other namespace is a
+// tenant's.
 type Namespaces struct {
 	Controller string // of Sallyport's Deployment, its agents and their Leases
 	KubeOVN    string // of Kube-OVN's Deployments, Leases and certificates
@@ -66,8 +67,9 @@ func ReadCertificates(ctx context.Context, config *rest.Config, where client.Obj
 	return mutual.PEM{Cert: secret.Data[certKey], Key: secret.Data[keyKey], CA: secret.Data[caKey]}, nil
 }
 
-// DiscoverSettings reads the Deployments of Sallyport and of Kube-OVN, each from its namespace only: whoever may create a Deployment elsewhere must not
-// decide which databases an operator's commands read. What is not there, or may not be read, is empty.
+// DiscoverSettings reads the Deployments of Sallyport and of Kube-OVN, each from its namespace only: whoever may create
+// a Deployment elsewhere must not decide which databases an operator's commands read. What is not there, or may not be
+// read, is empty.
 func DiscoverSettings(ctx context.Context, config *rest.Config, where Namespaces) (DiscoveredSettings, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -92,7 +94,8 @@ func discoverSettings(ctx context.Context, api client.Reader, where Namespaces) 
 	return out
 }
 
-// readContainer reads a container of a Deployment. Nil: it is not there, or may not be read; then the user has to say what it would.
+// readContainer reads a container of a Deployment. Nil: it is not there, or may not be read; then the user has to say
+// what it would.
 func readContainer(ctx context.Context, api client.Reader, key client.ObjectKey, name string) *corev1.Container {
 	var d appsv1.Deployment
 	if err := api.Get(ctx, key, &d); err != nil {

@@ -23,7 +23,8 @@ func newDeployment(namespace, name string, c corev1.Container) client.Object {
 }
 
 func kubeOVNDeployment(namespace, address string) client.Object {
-	return newDeployment(namespace, kubeOVNName, corev1.Container{Name: kubeOVNName, Env: []corev1.EnvVar{{Name: "OVN_DB_IPS", Value: address}}})
+	return newDeployment(namespace, kubeOVNName,
+		corev1.Container{Name: kubeOVNName, Env: []corev1.EnvVar{{Name: "OVN_DB_IPS", Value: address}}})
 }
 
 func controllerDeployment(namespace, argument string) client.Object {
@@ -32,25 +33,34 @@ func controllerDeployment(namespace, argument string) client.Object {
 
 func newFakeClient(objects ...client.Object) client.Client {
 	byName := func(o client.Object) []string { return []string{o.GetName()} }
-	return fake.NewClientBuilder().WithScheme(scheme).WithIndex(&appsv1.Deployment{}, "metadata.name", byName).WithObjects(objects...).Build()
+	return fake.NewClientBuilder().WithScheme(scheme).WithIndex(&appsv1.Deployment{}, "metadata.name",
+		byName).WithObjects(objects...).Build()
 }
 
-// A Deployment of the platform's name decides nothing in another namespace, wherever that is in the order of namespaces.
+// A Deployment of the platform's name decides nothing in another namespace, wherever that is in the order of
+// namespaces.
 func TestSettingsAreReadFromThePlatformsNamespacesOnly(t *testing.T) {
 	tenants := []client.Object{
-		kubeOVNDeployment("a-tenant", "127.9.9.9"), kubeOVNDeployment("zed", "127.9.9.9"), kubeOVNDeployment("sallyport-system", "127.9.9.9"),
-		controllerDeployment("a-tenant", "--evil"), controllerDeployment("zed", "--evil"), controllerDeployment("kube-system", "--evil"),
+		kubeOVNDeployment("a-tenant", "127.9.9.9"), kubeOVNDeployment("zed", "127.9.9.9"),
+		kubeOVNDeployment("sallyport-system", "127.9.9.9"),
+		controllerDeployment("a-tenant", "--evil"), controllerDeployment("zed", "--evil"),
+		controllerDeployment("kube-system", "--evil"),
 	}
-	got := discoverSettings(t.Context(), newFakeClient(append(tenants, kubeOVNDeployment("kube-system", "192.0.2.1"), controllerDeployment("sallyport-system", "--ours"))...), testNamespaces)
-	if !slices.Equal(got.ControllerArgs, []string{"--ours"}) || !slices.Equal(got.Northbound, []string{"tcp:192.0.2.1:6641"}) ||
-		!slices.Equal(got.Southbound, []string{"tcp:192.0.2.1:6642"}) || got.TLSSecret != (client.ObjectKey{Namespace: "kube-system", Name: tlsSecretName}) {
+	got := discoverSettings(t.Context(),
+		newFakeClient(append(tenants, kubeOVNDeployment("kube-system", "192.0.2.1"),
+			controllerDeployment("sallyport-system", "--ours"))...), testNamespaces)
+	if !slices.Equal(got.ControllerArgs, []string{"--ours"}) ||
+		!slices.Equal(got.Northbound, []string{"tcp:192.0.2.1:6641"}) ||
+		!slices.Equal(got.Southbound, []string{"tcp:192.0.2.1:6642"}) ||
+		got.TLSSecret != (client.ObjectKey{Namespace: "kube-system", Name: tlsSecretName}) {
 		t.Errorf("found %+v", got)
 	}
 	if len(got.IgnoredDeployments) != len(tenants) {
 		t.Errorf("ignored are %v, want %d", got.IgnoredDeployments, len(tenants))
 	}
 	got = discoverSettings(t.Context(), newFakeClient(tenants...), testNamespaces)
-	if len(got.ControllerArgs)+len(got.Northbound)+len(got.Southbound) > 0 || got.TLSSecret.Name != "" || len(got.IgnoredDeployments) != len(tenants) {
+	if len(got.ControllerArgs)+len(got.Northbound)+len(got.Southbound) > 0 || got.TLSSecret.Name != "" ||
+		len(got.IgnoredDeployments) != len(tenants) {
 		t.Errorf("where only tenants have such Deployments: %+v", got)
 	}
 }
@@ -72,7 +82,8 @@ func TestLeasesAreThoseOfThePlatformsNamespaces(t *testing.T) {
 	for _, l := range e.readLeases() {
 		got = append(got, l.Namespace+"/"+l.Name)
 	}
-	if want := []string{"kube-system/kube-ovn-controller", "sallyport-system/sallyport-controller"}; !slices.Equal(got, want) {
+	if want := []string{"kube-system/kube-ovn-controller", "sallyport-system/sallyport-controller"}; !slices.Equal(got,
+		want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -91,12 +102,20 @@ func TestAgentsAreThoseOfTheDaemonSet(t *testing.T) {
 		owner     metav1.OwnerReference
 		want      bool
 	}{
-		"an agent":                  {"sallyport-system", agents, true},
-		"a tenant's DaemonSet":      {"acme", agents, false},
-		"another DaemonSet":         {"sallyport-system", edited(func(o *metav1.OwnerReference) { o.Name = "other" }), false},
-		"a StatefulSet of the name": {"sallyport-system", edited(func(o *metav1.OwnerReference) { o.Kind = "StatefulSet" }), false},
-		"another group":             {"sallyport-system", edited(func(o *metav1.OwnerReference) { o.APIVersion = "evil.example/v1" }), false},
-		"not its controller":        {"sallyport-system", edited(func(o *metav1.OwnerReference) { o.Controller = nil }), false},
+		"an agent":             {"sallyport-system", agents, true},
+		"a tenant's DaemonSet": {"acme", agents, false},
+		"another DaemonSet": {"sallyport-system", edited(func(o *metav1.OwnerReference) {
+			o.Name = "other"
+		}), false},
+		"a StatefulSet of the name": {"sallyport-system", edited(func(o *metav1.OwnerReference) {
+			o.Kind = "StatefulSet"
+		}), false},
+		"another group": {"sallyport-system", edited(func(o *metav1.OwnerReference) {
+			o.APIVersion = "evil.example/v1"
+		}), false},
+		"not its controller": {"sallyport-system", edited(func(o *metav1.OwnerReference) {
+			o.Controller = nil
+		}), false},
 	} {
 		pod := corev1.Pod{ObjectMeta: newMeta(c.namespace, "pod")}
 		pod.Labels = map[string]string{"app.kubernetes.io/name": "sallyport-agent"}
@@ -114,9 +133,19 @@ func TestEventsOfOtherNamespacesAreIgnored(t *testing.T) {
 	for _, c := range []struct {
 		in, about string
 		want      int
-	}{{"acme", "acme", 1}, {"acme", "victim", 0}, {"acme", "", 0}, {"default", "", 1}, {"kube-system", "", 1}, {"default", "victim", 0}} {
+	}{
+		{"acme", "acme", 1},
+		{"acme", "victim", 0},
+		{"acme", "", 0},
+		{"default", "", 1},
+		{"kube-system", "", 1},
+		{"default", "victim", 0},
+	} {
 		e := &clusterDump{}
-		e.events.Items = []corev1.Event{{ObjectMeta: newMeta(c.in, "e"), InvolvedObject: corev1.ObjectReference{Kind: "Thing", Namespace: c.about, Name: "x"}}}
+		e.events.Items = []corev1.Event{{
+			ObjectMeta:     newMeta(c.in, "e"),
+			InvolvedObject: corev1.ObjectReference{Kind: "Thing", Namespace: c.about, Name: "x"},
+		}}
 		if got := e.readEvents(); len(got) != c.want {
 			t.Errorf("in %s about an object of %q: %v", c.in, c.about, got)
 		}

@@ -18,7 +18,8 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// RecordFunc tells a person who looks at an object what happened to it: an Event, and a warning where something is wrong.
+// RecordFunc tells a person who looks at an object what happened to it: an Event, and a warning where something is
+// wrong.
 type RecordFunc func(about client.Object, warning bool, reason, message string)
 
 // Statuses is the status of given objects.
@@ -42,7 +43,9 @@ func (t *Statuses) Scope() string { return "status that " + ownership.StatusMana
 func (t *Statuses) Observe(context.Context) (intent.Statuses, error) {
 	set := intent.Statuses{}
 	for key, o := range t.objects {
-		status, err := t.cluster.statusCache.getOrRead(key, o, func() (intent.Status, error) { return appliedStatus(o) })
+		status, err := t.cluster.statusCache.getOrRead(key, o, func() (intent.Status, error) {
+			return appliedStatus(o)
+		})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", key, err)
 		}
@@ -68,7 +71,9 @@ func appliedStatus(o client.Object) (intent.Status, error) {
 }
 
 // Apply writes statuses. Nothing in them is asked for, so an object that is gone is no failure.
-func (t *Statuses) Apply(ctx context.Context, changes []state.Change[intent.ObjectKey, intent.Status]) map[intent.ObjectKey]error {
+func (t *Statuses) Apply(ctx context.Context,
+	changes []state.Change[intent.ObjectKey, intent.Status],
+) map[intent.ObjectKey]error {
 	failed := map[intent.ObjectKey]error{}
 	var marks []pendingWrite
 	for _, c := range changes {
@@ -90,7 +95,9 @@ func (t *Statuses) Apply(ctx context.Context, changes []state.Change[intent.Obje
 	return failed
 }
 
-func (t *Statuses) applyStatus(ctx context.Context, c state.Change[intent.ObjectKey, intent.Status], o client.Object) (string, error) {
+func (t *Statuses) applyStatus(ctx context.Context, c state.Change[intent.ObjectKey, intent.Status],
+	o client.Object,
+) (string, error) {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	u.SetGroupVersionKind(gvkByKind[c.Key.Kind])
 	u.SetNamespace(c.Key.Namespace)
@@ -109,7 +116,8 @@ func (t *Statuses) applyStatus(ctx context.Context, c state.Change[intent.Object
 		news = setTransitionTimes(status, before, metav1.NewTime(t.clock()))
 		u.Object["status"] = status
 	}
-	err = t.cluster.api.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.ForceOwnership, client.FieldOwner(ownership.StatusManager))
+	err = t.cluster.api.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.ForceOwnership,
+		client.FieldOwner(ownership.StatusManager))
 	if err != nil {
 		return "", fmt.Errorf("apply: %w", err)
 	}
@@ -117,8 +125,8 @@ func (t *Statuses) applyStatus(ctx context.Context, c state.Change[intent.Object
 	return u.GetResourceVersion(), nil
 }
 
-// recordEvents records the news that are worth an Event: not the stages that every object goes through, and not what happens in a
-// namespace that is going, where Kubernetes lets nobody make anything.
+// recordEvents records the news that are worth an Event: not the stages that every object goes through, and not what
+// happens in a namespace that is going, where Kubernetes lets nobody make anything.
 func (t *Statuses) recordEvents(ctx context.Context, o client.Object, news []metav1.Condition) {
 	for _, n := range news {
 		if t.record == nil || intent.IsTransientReason(n.Reason) || t.isTerminating(ctx, o.GetNamespace()) {
@@ -155,8 +163,11 @@ func readConditions(o client.Object) (map[string]metav1.Condition, error) {
 	return out, nil
 }
 
-// setTransitionTimes gives every condition of a status the time since when it has been so, and returns those that are news.
-func setTransitionTimes(status map[string]any, before map[string]metav1.Condition, now metav1.Time) (news []metav1.Condition) {
+// setTransitionTimes gives every condition of a status the time since when it has been so, and returns those that are
+// news.
+func setTransitionTimes(status map[string]any, before map[string]metav1.Condition,
+	now metav1.Time,
+) (news []metav1.Condition) {
 	list, _ := status["conditions"].([]any)
 	for _, item := range list {
 		body, isObject := item.(map[string]any)

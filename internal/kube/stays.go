@@ -47,7 +47,9 @@ func (t *IdleServices) Observe(context.Context) (intent.KeptServices, error) {
 }
 
 // Apply deletes Services. None is ever made: who deletes one meanwhile has done the work.
-func (t *IdleServices) Apply(ctx context.Context, changes []state.Change[intent.ObjectKey, intent.KeptService]) map[intent.ObjectKey]error {
+func (t *IdleServices) Apply(ctx context.Context,
+	changes []state.Change[intent.ObjectKey, intent.KeptService],
+) map[intent.ObjectKey]error {
 	failed := map[intent.ObjectKey]error{}
 	for _, c := range changes {
 		uid := t.candidates[c.Key]
@@ -56,7 +58,8 @@ func (t *IdleServices) Apply(ctx context.Context, changes []state.Change[intent.
 		if !c.IsRemoval() || uid == "" {
 			continue
 		}
-		if err := t.cluster.api.Delete(ctx, o, client.Preconditions{UID: &uid}); err != nil && !apierrors.IsNotFound(err) {
+		if err := t.cluster.api.Delete(ctx, o, client.Preconditions{UID: &uid}); err != nil &&
+			!apierrors.IsNotFound(err) {
 			failed[c.Key] = fmt.Errorf("delete a Service that stays without endpoints: %w", err)
 		}
 	}

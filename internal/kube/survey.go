@@ -61,8 +61,11 @@ func NewClusterReader(config *rest.Config, where Namespaces) (*ClusterReader, er
 	return &ClusterReader{api: api, version: version, platform: where}, nil
 }
 
-// ReadCluster reads the objects of a cluster, and says what could not be read. Kinds that the API server does not have are empty.
-func (s *ClusterReader) ReadCluster(ctx context.Context, settings snapshot.Config) (survey.Cluster, []survey.ReadFailure) {
+// ReadCluster reads the objects of a cluster, and says what could not be read. Kinds that the API server does not have
+// are empty.
+func (s *ClusterReader) ReadCluster(ctx context.Context, settings snapshot.Config) (survey.Cluster,
+	[]survey.ReadFailure,
+) {
 	version, err := s.version.ServerVersion()
 	if err != nil {
 		return survey.Cluster{}, []survey.ReadFailure{{System: survey.Kubernetes, Problem: err.Error()}}
@@ -71,13 +74,19 @@ func (s *ClusterReader) ReadCluster(ctx context.Context, settings snapshot.Confi
 	unread := s.readLists(ctx, &all)
 	all.resolveShards()
 	out := survey.Cluster{
-		Version: version.GitVersion, Networks: all.readNetworks(settings), Subnets: all.readSubnets(), Vpcs: all.readVpcs(),
+		Version: version.GitVersion, Networks: all.readNetworks(settings), Subnets: all.readSubnets(),
+		Vpcs:       all.readVpcs(),
 		Namespaces: all.readNamespaces(), Projects: all.readProjects(), EIps: all.readEIps(), FIps: all.readFIps(),
-		Services: all.readServices(settings), Beside: all.readCompanionServices(settings), EgressIPs: all.readEgressIPs(), EgressServices: all.readEgressServices(),
-		EgressRoutes: all.readEgressRoutes(), NodePaths: all.readNodePaths(), Pods: all.readPods(), Nodes: all.readNodes(),
-		OvnEips: all.readOvnEips(), Policies: all.readNetworkPolicies(), Leases: all.readLeases(), Events: all.readEvents(),
-		Inspections: readSorted(all.inspections.Items, func(o *kubedcv1alpha1.Inspection) survey.Object { return readObjectMeta("Inspection", o, nil) }),
-		Inside:      all.readServiceCIDRs(), Absent: all.missingKinds,
+		Services: all.readServices(settings), Beside: all.readCompanionServices(settings),
+		EgressIPs: all.readEgressIPs(), EgressServices: all.readEgressServices(),
+		EgressRoutes: all.readEgressRoutes(), NodePaths: all.readNodePaths(), Pods: all.readPods(),
+		Nodes:   all.readNodes(),
+		OvnEips: all.readOvnEips(), Policies: all.readNetworkPolicies(), Leases: all.readLeases(),
+		Events: all.readEvents(),
+		Inspections: readSorted(all.inspections.Items, func(o *kubedcv1alpha1.Inspection) survey.Object {
+			return readObjectMeta("Inspection", o, nil)
+		}),
+		Inside: all.readServiceCIDRs(), Absent: all.missingKinds,
 	}
 	all.readGatewayObjects(&out)
 	return out, unread
@@ -122,11 +131,16 @@ func (s *ClusterReader) readLists(ctx context.Context, all *clusterDump) []surve
 	defer cancel()
 	warnings := client.MatchingFields{"type": corev1.EventTypeWarning}
 	reads := []func() error{
-		s.listFunc(ctx, &all.networks), s.listFunc(ctx, &all.subnets), s.listFunc(ctx, &all.vlans), s.listFunc(ctx, &all.providers), s.listFunc(ctx, &all.vpcs),
-		s.listFunc(ctx, &all.namespaces), s.listFunc(ctx, &all.projects), s.listFunc(ctx, &all.eips), s.listFunc(ctx, &all.fips),
-		s.listFunc(ctx, &all.services), s.listFunc(ctx, &all.endpointSlices), s.listFunc(ctx, &all.egressIPs), s.listFunc(ctx, &all.egressServices),
-		s.listFunc(ctx, &all.egressRoutes), s.listFunc(ctx, &all.nodePaths), s.listFunc(ctx, &all.pods), s.listFunc(ctx, &all.nodes),
-		s.listFunc(ctx, &all.ovnEips), s.listFunc(ctx, &all.policies), s.listFunc(ctx, &all.leases), s.listFunc(ctx, &all.events, warnings),
+		s.listFunc(ctx, &all.networks), s.listFunc(ctx, &all.subnets), s.listFunc(ctx, &all.vlans),
+		s.listFunc(ctx, &all.providers), s.listFunc(ctx, &all.vpcs),
+		s.listFunc(ctx, &all.namespaces), s.listFunc(ctx, &all.projects), s.listFunc(ctx, &all.eips),
+		s.listFunc(ctx, &all.fips),
+		s.listFunc(ctx, &all.services), s.listFunc(ctx, &all.endpointSlices), s.listFunc(ctx, &all.egressIPs),
+		s.listFunc(ctx, &all.egressServices),
+		s.listFunc(ctx, &all.egressRoutes), s.listFunc(ctx, &all.nodePaths), s.listFunc(ctx, &all.pods),
+		s.listFunc(ctx, &all.nodes),
+		s.listFunc(ctx, &all.ovnEips), s.listFunc(ctx, &all.policies), s.listFunc(ctx, &all.leases),
+		s.listFunc(ctx, &all.events, warnings),
 		s.listFunc(ctx, &all.inspections),
 	}
 	all.gatewayLists = make([]gatewayList, len(gatewayKinds))
@@ -207,12 +221,14 @@ func (e *clusterDump) shardOfEgressPolicies(namespace string) string {
 // readObjectMeta is what all objects have.
 func readObjectMeta(kind string, o metav1.Object, conditions []metav1.Condition) survey.Object {
 	out := survey.Object{
-		Ref: state.Ref{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()}, Created: toUTC(o.GetCreationTimestamp()),
+		Ref:      state.Ref{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()},
+		Created:  toUTC(o.GetCreationTimestamp()),
 		Deleting: o.GetDeletionTimestamp() != nil, Generation: o.GetGeneration(), Labels: o.GetLabels(),
 	}
 	for _, c := range conditions {
 		out.Conditions = append(out.Conditions, survey.Condition{
-			Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: c.Message, Since: toUTC(c.LastTransitionTime),
+			Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: c.Message,
+			Since:      toUTC(c.LastTransitionTime),
 			Generation: c.ObservedGeneration,
 		})
 	}

@@ -117,22 +117,29 @@ func (e *clusterDump) readGatewayObjects(into *survey.Cluster) {
 		case "Backend":
 			into.Backends = readSorted(f.items, readBackend)
 		default:
-			into.Routes = append(into.Routes, readSorted(f.items, func(o *gatewayObject) survey.Route { return readRoute(f.kind.Kind, o) })...)
+			into.Routes = append(into.Routes, readSorted(f.items, func(o *gatewayObject) survey.Route {
+				return readRoute(f.kind.Kind, o)
+			})...)
 		}
 	}
 	slices.SortStableFunc(into.Routes, func(a, b survey.Route) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Kind, b.Kind))
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name),
+			strings.Compare(a.Kind, b.Kind))
 	})
 }
 
 func readGatewayClass(o *gatewayObject) survey.GatewayClass {
-	return survey.GatewayClass{Object: readObjectMeta("GatewayClass", o, o.Status.Conditions), Controller: o.Spec.ControllerName}
+	return survey.GatewayClass{
+		Object:     readObjectMeta("GatewayClass", o, o.Status.Conditions),
+		Controller: o.Spec.ControllerName,
+	}
 }
 
 func readGateway(o *gatewayObject) survey.Gateway {
 	out := survey.Gateway{Object: readObjectMeta("Gateway", o, o.Status.Conditions), Class: o.Spec.GatewayClassName}
 	for _, l := range o.Spec.Listeners {
-		out.Listeners = append(out.Listeners, strings.TrimSpace(fmt.Sprintf("%s %s %d %s", l.Name, l.Protocol, l.Port, l.TLS.Mode)))
+		out.Listeners = append(out.Listeners,
+			strings.TrimSpace(fmt.Sprintf("%s %s %d %s", l.Name, l.Protocol, l.Port, l.TLS.Mode)))
 	}
 	for _, a := range o.Status.Addresses {
 		out.Addresses = append(out.Addresses, a.Value)
@@ -154,7 +161,8 @@ func readRoute(kind string, o *gatewayObject) survey.Route {
 	}
 	for _, rule := range o.Spec.Rules {
 		for _, b := range rule.BackendRefs {
-			out.Backends = append(out.Backends, state.Ref{Kind: cmp.Or(b.Kind, "Service"), Namespace: cmp.Or(b.Namespace, o.Namespace), Name: b.Name})
+			out.Backends = append(out.Backends,
+				state.Ref{Kind: cmp.Or(b.Kind, "Service"), Namespace: cmp.Or(b.Namespace, o.Namespace), Name: b.Name})
 		}
 	}
 	return out

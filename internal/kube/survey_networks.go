@@ -25,21 +25,26 @@ func (e *clusterDump) readNetworks(settings snapshot.Config) []survey.Network {
 	}
 	out := readSorted(e.networks.Items, func(o *kubedcv1alpha1.ExternalNetwork) survey.Network {
 		n := survey.Network{
-			Object: readObjectMeta(string(intent.ExternalNetwork), o, o.Status.Conditions), Type: string(o.Spec.Type), Default: o.Spec.Default,
-			Return:  cmp.Or(string(o.Status.ReturnPath), string(o.Spec.ReturnPath), settings.DefaultReturnPath.String()),
+			Object: readObjectMeta(string(intent.ExternalNetwork), o, o.Status.Conditions), Type: string(o.Spec.Type),
+			Default: o.Spec.Default,
+			Return: cmp.Or(string(o.Status.ReturnPath), string(o.Spec.ReturnPath),
+				settings.DefaultReturnPath.String()),
 			Subnets: o.Spec.Subnets,
 		}
 		if o.Spec.Nodes != nil {
 			u := readUplink(o, nodes)
-			n.Interface, n.Method, n.Gateways, n.Addresses = cmp.Or(u.Interface, u.MAC), u.Method, u.Gateways, u.ServicePrefixes
+			n.Interface, n.Method, n.Gateways, n.Addresses = cmp.Or(u.Interface, u.MAC), u.Method, u.Gateways,
+				u.ServicePrefixes
 			n.OnNodes = slices.Sorted(slices.Values(u.Nodes))
 		}
 		return n
 	})
 	for _, s := range readSorted(e.subnets.Items, func(o *Subnet) *Subnet { return o }) {
-		if x, is := e.externals[s.Name]; is && x.Network == s.Name && s.Labels[kubedcv1.ExternalNetworkTypeLabel] != "" {
+		if x, is := e.externals[s.Name]; is && x.Network == s.Name &&
+			s.Labels[kubedcv1.ExternalNetworkTypeLabel] != "" {
 			out = append(out, survey.Network{
-				Object: readObjectMeta(string(intent.Subnet), s, nil), Type: x.Type, Default: x.Default, Return: settings.DefaultReturnPath.String(), Subnets: []string{s.Name},
+				Object: readObjectMeta(string(intent.Subnet), s, nil), Type: x.Type, Default: x.Default,
+				Return: settings.DefaultReturnPath.String(), Subnets: []string{s.Name},
 			})
 		}
 	}
@@ -56,8 +61,10 @@ func (e *clusterDump) readSubnets() []survey.Subnet {
 	}
 	return readSorted(e.subnets.Items, func(o *Subnet) survey.Subnet {
 		s := survey.Subnet{
-			Object: readObjectMeta(string(intent.Subnet), o, subnetConditions(o.Status.Conditions)), Vpc: o.Spec.Vpc, Excluded: o.Spec.ExcludeIps,
-			Namespaces: o.Spec.Namespaces, Provider: o.Spec.Provider, Ready: o.Status.IsReady(), Vlan: o.Spec.Vlan, MTU: o.Spec.MTU,
+			Object: readObjectMeta(string(intent.Subnet), o, subnetConditions(o.Status.Conditions)), Vpc: o.Spec.Vpc,
+			Excluded:   o.Spec.ExcludeIps,
+			Namespaces: o.Spec.Namespaces, Provider: o.Spec.Provider, Ready: o.Status.IsReady(), Vlan: o.Spec.Vlan,
+			MTU:  o.Spec.MTU,
 			Free: int(o.Status.V4AvailableIPs), Used: int(o.Status.V4UsingIPs), Network: e.externals[o.Name].Network,
 			NatOutgoing: o.Spec.NatOutgoing,
 		}
@@ -93,7 +100,12 @@ func customInterfaces(p kubeovn.ProviderNetworkSpec) map[string]string {
 
 func subnetConditions(list []kubeovn.Condition) (out []metav1.Condition) {
 	for _, c := range list {
-		out = append(out, metav1.Condition{Type: c.Type, Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message})
+		out = append(out, metav1.Condition{
+			Type:    c.Type,
+			Status:  metav1.ConditionStatus(c.Status),
+			Reason:  c.Reason,
+			Message: c.Message,
+		})
 	}
 	return out
 }
@@ -103,21 +115,27 @@ func (e *clusterDump) readVpcs() []survey.Vpc {
 		external := append(slices.Clone(o.Spec.ExtraExternalSubnets), o.Status.ExtraExternalSubnets...)
 		slices.Sort(external)
 		return survey.Vpc{
-			Object: readObjectMeta(string(intent.Vpc), o, nil), Namespaces: o.Spec.Namespaces, External: slices.Compact(external), Ready: o.Status.Standby,
+			Object: readObjectMeta(string(intent.Vpc), o, nil), Namespaces: o.Spec.Namespaces,
+			External: slices.Compact(external), Ready: o.Status.Standby,
 		}
 	})
 }
 
 func (e *clusterDump) readNamespaces() []survey.Namespace {
 	return readSorted(e.namespaces.Items, func(o *corev1.Namespace) survey.Namespace {
-		return survey.Namespace{Object: readObjectMeta(string(intent.Namespace), o, nil), Shard: e.shards[o.Name], Subnet: podSubnet(o)}
+		return survey.Namespace{
+			Object: readObjectMeta(string(intent.Namespace), o, nil),
+			Shard:  e.shards[o.Name],
+			Subnet: podSubnet(o),
+		}
 	})
 }
 
 func (e *clusterDump) readOvnEips() []survey.OvnEip {
 	return readSorted(e.ovnEips.Items, func(o *OvnEip) survey.OvnEip {
 		return survey.OvnEip{
-			Object: readObjectMeta(string(intent.OvnEip), o, nil), Subnet: o.Spec.ExternalSubnet, Type: cmp.Or(o.Status.Type, o.Spec.Type),
+			Object: readObjectMeta(string(intent.OvnEip), o, nil), Subnet: o.Spec.ExternalSubnet,
+			Type:    cmp.Or(o.Status.Type, o.Spec.Type),
 			Address: parseAddr(cmp.Or(o.Status.V4Ip, o.Spec.V4Ip)), Ready: o.Status.Ready,
 		}
 	})

@@ -21,8 +21,10 @@ import (
 func (e *clusterDump) readProjects() []survey.Project {
 	return readSorted(e.projects.Items, func(o *kubedcv1.Project) survey.Project {
 		return survey.Project{
-			Object: readObjectMeta(string(intent.Project), o, o.Status.Conditions), Shard: snapshot.ProjectShard(o.Namespace, o.Name),
-			Prefixes: readProject(o).Prefixes, Network: string(o.Spec.EgressNetworkType), Address: parseAddr(o.Status.ExternalIP),
+			Object:   readObjectMeta(string(intent.Project), o, o.Status.Conditions),
+			Shard:    snapshot.ProjectShard(o.Namespace, o.Name),
+			Prefixes: readProject(o).Prefixes, Network: string(o.Spec.EgressNetworkType),
+			Address: parseAddr(o.Status.ExternalIP),
 		}
 	})
 }
@@ -31,9 +33,12 @@ func (e *clusterDump) readEIps() []survey.EIp {
 	return readSorted(e.eips.Items, func(o *kubedcv1.EIp) survey.EIp {
 		x := e.externals[o.Status.ExternalNetwork]
 		out := survey.EIp{
-			Object: readObjectMeta(string(intent.EIp), o, o.Status.Conditions), Shard: e.shards[o.Namespace], Address: parseAddr(o.Status.IPAddress),
-			Requested: o.Spec.IPAddress, Subnet: o.Status.ExternalNetwork, Network: cmp.Or(x.Network, o.Spec.ExternalNetwork),
-			Type: cmp.Or(x.Type, string(o.Spec.ExternalNetworkType)), MadeFor: parseOrigin(o.Annotations[ownership.OriginAnnotation]),
+			Object: readObjectMeta(string(intent.EIp), o, o.Status.Conditions), Shard: e.shards[o.Namespace],
+			Address:   parseAddr(o.Status.IPAddress),
+			Requested: o.Spec.IPAddress, Subnet: o.Status.ExternalNetwork,
+			Network: cmp.Or(x.Network, o.Spec.ExternalNetwork),
+			Type:    cmp.Or(x.Type, string(o.Spec.ExternalNetworkType)),
+			MadeFor: parseOrigin(o.Annotations[ownership.OriginAnnotation]),
 		}
 		for _, owner := range o.Status.Owners {
 			out.UsedBy = append(out.UsedBy, e.resolveEIpUser(o, owner))
@@ -61,8 +66,10 @@ func (e *clusterDump) readFIps() []survey.FIp {
 	return readSorted(e.fips.Items, func(o *kubedcv1.FIp) survey.FIp {
 		f := readFIp(o)
 		return survey.FIp{
-			Object: readObjectMeta(string(intent.FIp), o, o.Status.Conditions), Shard: e.shards[o.Namespace], EIp: cmp.Or(o.Status.EIp, f.EIp),
-			External: parseAddr(o.Status.ExternalIP), Target: parseAddr(cmp.Or(o.Status.ResolvedTargetIP, o.Spec.IPAddress)), Pod: f.Pod, VM: f.VM,
+			Object: readObjectMeta(string(intent.FIp), o, o.Status.Conditions), Shard: e.shards[o.Namespace],
+			EIp:      cmp.Or(o.Status.EIp, f.EIp),
+			External: parseAddr(o.Status.ExternalIP),
+			Target:   parseAddr(cmp.Or(o.Status.ResolvedTargetIP, o.Spec.IPAddress)), Pod: f.Pod, VM: f.VM,
 		}
 	})
 }
@@ -71,7 +78,8 @@ func (e *clusterDump) readEgressIPs() []survey.EgressIP {
 	projects := projectShards(e.projects.Items)
 	return readSorted(e.egressIPs.Items, func(o *ovnv1.EgressIP) survey.EgressIP {
 		out := survey.EgressIP{
-			Object: readObjectMeta(string(intent.EgressIP), o, o.Status.Conditions), Addresses: o.Spec.EgressIPs, Held: map[string]string{},
+			Object: readObjectMeta(string(intent.EgressIP), o, o.Status.Conditions), Addresses: o.Spec.EgressIPs,
+			Held: map[string]string{},
 		}
 		out.Selects, out.Outside = e.countSelectedPods(o, projects)
 		for _, item := range o.Status.Items {
@@ -82,7 +90,9 @@ func (e *clusterDump) readEgressIPs() []survey.EgressIP {
 }
 
 // countSelectedPods is how many pods an EgressIP selects, and which of them are of no project.
-func (e *clusterDump) countSelectedPods(o *ovnv1.EgressIP, projects map[string]bool) (n int, outside snapshot.PodSample) {
+func (e *clusterDump) countSelectedPods(o *ovnv1.EgressIP, projects map[string]bool) (n int,
+	outside snapshot.PodSample,
+) {
 	choice, err := readEgressSelectors(o)
 	if err != nil {
 		return 0, outside
@@ -107,7 +117,8 @@ func (e *clusterDump) countSelectedPods(o *ovnv1.EgressIP, projects map[string]b
 func (e *clusterDump) readEgressServices() []survey.EgressPolicy {
 	return readSorted(e.egressServices.Items, func(o *ovnv1.EgressService) survey.EgressPolicy {
 		return survey.EgressPolicy{
-			Object: readObjectMeta(string(intent.EgressService), o, o.Status.Conditions), Shard: e.shardOfEgressPolicies(o.Namespace),
+			Object:  readObjectMeta(string(intent.EgressService), o, o.Status.Conditions),
+			Shard:   e.shardOfEgressPolicies(o.Namespace),
 			Network: cmp.Or(e.externals[o.Status.ExternalNetwork].Network, o.Status.ExternalNetwork, o.Spec.Network),
 			Sources: ParseAddresses([]string{o.Status.ExternalIP}),
 		}
@@ -117,8 +128,10 @@ func (e *clusterDump) readEgressServices() []survey.EgressPolicy {
 func (e *clusterDump) readEgressRoutes() []survey.EgressPolicy {
 	return readSorted(e.egressRoutes.Items, func(o *kubedcv1alpha1.EgressRoute) survey.EgressPolicy {
 		out := survey.EgressPolicy{
-			Object: readObjectMeta(string(intent.EgressRoute), o, o.Status.Conditions), Shard: e.shardOfEgressPolicies(o.Namespace),
-			Network: cmp.Or(e.externals[o.Status.ExternalNetwork].Network, o.Status.ExternalNetwork, o.Spec.ExternalNetwork),
+			Object: readObjectMeta(string(intent.EgressRoute), o, o.Status.Conditions),
+			Shard:  e.shardOfEgressPolicies(o.Namespace),
+			Network: cmp.Or(e.externals[o.Status.ExternalNetwork].Network, o.Status.ExternalNetwork,
+				o.Spec.ExternalNetwork),
 			Sources: ParseAddresses([]string{o.Status.ExternalIP}),
 		}
 		for _, text := range o.Spec.Destinations {
@@ -133,7 +146,9 @@ func (e *clusterDump) readEgressRoutes() []survey.EgressPolicy {
 func (e *clusterDump) readNodePaths() []survey.NodePath {
 	return readSorted(e.nodePaths.Items, func(o *kubedcv1alpha1.NodePath) survey.NodePath {
 		out := survey.NodePath{Object: readObjectMeta(string(intent.NodePath), o, o.Status.Conditions)}
-		networks := slices.SortedFunc(slices.Values(o.Spec.Networks), func(a, b kubedcv1alpha1.NodeNetwork) int { return strings.Compare(a.Name, b.Name) })
+		networks := slices.SortedFunc(slices.Values(o.Spec.Networks), func(a, b kubedcv1alpha1.NodeNetwork) int {
+			return strings.Compare(a.Name, b.Name)
+		})
 		found := map[string]string{}
 		for _, n := range o.Status.Networks {
 			found[n.Name] = n.Interface
@@ -141,7 +156,8 @@ func (e *clusterDump) readNodePaths() []survey.NodePath {
 		for _, n := range networks {
 			out.Networks = append(out.Networks, n.Name)
 			out.Ways = append(out.Ways, survey.NodeNetwork{
-				Network: n.Name, Interface: cmp.Or(found[n.Name], n.Interface, n.MAC), Mark: ownership.NodeNetworkMark(int(n.Number)), Method: string(n.Method),
+				Network: n.Name, Interface: cmp.Or(found[n.Name], n.Interface, n.MAC),
+				Mark: ownership.NodeNetworkMark(int(n.Number)), Method: string(n.Method),
 			})
 		}
 		for _, n := range o.Status.Networks {

@@ -40,24 +40,45 @@ func smallClusterDump() *clusterDump {
 	name := "http"
 	e := &clusterDump{}
 	e.projects.Items = []kubedcv1.Project{{ObjectMeta: newMeta("acme", "shop")}}
-	e.namespaces.Items = []corev1.Namespace{{ObjectMeta: management}, {ObjectMeta: newMeta("", "acme-shop")}, {ObjectMeta: newMeta("", "acme")}}
-	e.subnets.Items = []Subnet{{ObjectMeta: external, Spec: kubeovn.SubnetSpec{CIDRBlock: "203.0.113.0/24", Gateway: "203.0.113.1", Vlan: "v7"}}}
+	e.namespaces.Items = []corev1.Namespace{
+		{ObjectMeta: management},
+		{ObjectMeta: newMeta("", "acme-shop")},
+		{ObjectMeta: newMeta("", "acme")},
+	}
+	e.subnets.Items = []Subnet{{
+		ObjectMeta: external,
+		Spec:       kubeovn.SubnetSpec{CIDRBlock: "203.0.113.0/24", Gateway: "203.0.113.1", Vlan: "v7"},
+	}}
 	e.vlans.Items = []Vlan{{ObjectMeta: newMeta("", "v7"), Spec: kubeovn.VlanSpec{ID: 7, Provider: "wire"}}}
 	e.providers.Items = []ProviderNetwork{{ObjectMeta: newMeta("", "wire"), Spec: kubeovn.ProviderNetworkSpec{
-		DefaultInterface: "eth1", CustomInterfaces: []kubeovn.CustomInterface{{Interface: "ens4", Nodes: []string{"node2"}}},
+		DefaultInterface: "eth1", CustomInterfaces: []kubeovn.CustomInterface{{
+			Interface: "ens4",
+			Nodes:     []string{"node2"},
+		}},
 	}}}
 	e.eips.Items = []kubedcv1.EIp{{ObjectMeta: newMeta("acme-shop", "front"), Status: kubedcv1.EIpStatus{
-		IPAddress: "203.0.113.9", ExternalNetwork: "ext", Owners: []kubedcv1.EIpOwner{{OwnerRef: "proxy", Type: "Service"}, {OwnerRef: "web", Type: "FIp"}},
+		IPAddress: "203.0.113.9", ExternalNetwork: "ext",
+		Owners: []kubedcv1.EIpOwner{{OwnerRef: "proxy", Type: "Service"}, {OwnerRef: "web", Type: "FIp"}},
 	}}}
-	balancer := corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Name: name, Port: 80}}}
+	balancer := corev1.ServiceSpec{
+		Type:  corev1.ServiceTypeLoadBalancer,
+		Ports: []corev1.ServicePort{{Name: name, Port: 80}},
+	}
 	e.services.Items = []corev1.Service{
-		{ObjectMeta: newMeta("ingress", "inside")}, {ObjectMeta: proxy, Spec: balancer}, {ObjectMeta: newMeta("acme-shop", "web"), Spec: balancer},
+		{ObjectMeta: newMeta("ingress", "inside")},
+		{ObjectMeta: proxy, Spec: balancer},
+		{ObjectMeta: newMeta("acme-shop", "web"), Spec: balancer},
 	}
 	e.endpointSlices.Items = []discoveryv1.EndpointSlice{{
-		ObjectMeta:  metav1.ObjectMeta{Namespace: "acme-shop", Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "acme-shop",
+			Name:      "web-1",
+			Labels:    map[string]string{discoveryv1.LabelServiceName: "web"},
+		},
 		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port}},
 		Endpoints: []discoveryv1.Endpoint{{
-			Addresses: []string{"10.0.0.5"}, NodeName: &node, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "web-0"},
+			Addresses: []string{"10.0.0.5"}, NodeName: &node,
+			TargetRef:  &corev1.ObjectReference{Kind: "Pod", Name: "web-0"},
 			Conditions: discoveryv1.EndpointConditions{Ready: new(bool), Serving: &ready, Terminating: &ready},
 		}},
 	}}
@@ -77,22 +98,29 @@ func smallClusterDump() *clusterDump {
 func TestSurveySaysWhereThingsBelong(t *testing.T) {
 	e := smallClusterDump()
 	eips := e.readEIps()
-	users := []state.Ref{{Kind: "Service", Namespace: "ingress", Name: "proxy"}, {Kind: "FIp", Namespace: "acme-shop", Name: "web"}}
-	if got := eips[0]; got.Network != "ext" || got.Type != "public" || got.Shard != "acme-shop" || !reflect.DeepEqual(got.UsedBy, users) {
+	users := []state.Ref{
+		{Kind: "Service", Namespace: "ingress", Name: "proxy"},
+		{Kind: "FIp", Namespace: "acme-shop", Name: "web"},
+	}
+	if got := eips[0]; got.Network != "ext" || got.Type != "public" || got.Shard != "acme-shop" ||
+		!reflect.DeepEqual(got.UsedBy, users) {
 		t.Errorf("EIp %+v", got)
 	}
 	s := e.readSubnets()[0]
-	if s.Network != "ext" || s.Tag != 7 || s.Provider != "wire" || s.Interface != "eth1" || s.Interfaces["node2"] != "ens4" || len(s.Interfaces) != 1 {
+	if s.Network != "ext" || s.Tag != 7 || s.Provider != "wire" || s.Interface != "eth1" ||
+		s.Interfaces["node2"] != "ens4" || len(s.Interfaces) != 1 {
 		t.Errorf("Subnet %+v", s)
 	}
-	if n := e.readNetworks(snapshot.Config{}); len(n) != 1 || n[0].Type != "public" || n[0].Return != "Connection" || n[0].Kind != "Subnet" {
+	if n := e.readNetworks(snapshot.Config{}); len(n) != 1 || n[0].Type != "public" || n[0].Return != "Connection" ||
+		n[0].Kind != "Subnet" {
 		t.Errorf("networks %+v", n)
 	}
 	var shards []string
 	for _, ns := range e.readNamespaces() {
 		shards = append(shards, ns.Name+"="+ns.Shard)
 	}
-	if want := []string{"acme=acme", "acme-shop=acme-shop", "ingress=" + kubeovn.ManagementVpc}; !slices.Equal(shards, want) {
+	if want := []string{"acme=acme", "acme-shop=acme-shop", "ingress=" + kubeovn.ManagementVpc}; !slices.Equal(shards,
+		want) {
 		t.Errorf("shards %v, want %v", shards, want)
 	}
 }
@@ -108,8 +136,19 @@ func TestSurveySaysWhichPodsAreSelected(t *testing.T) {
 }
 
 func TestSurveySaysWhichServicesAreOurs(t *testing.T) {
-	end := survey.Endpoint{Port: "http", Address: netip.MustParseAddrPort("10.0.0.5:8080"), Serving: true, End: true, Pod: "web-0", Node: "node1"}
-	for where, want := range map[snapshot.ClasslessPolicy][]bool{snapshot.ClasslessInProjects: {true, false}, snapshot.ClasslessEverywhere: {true, true}, snapshot.ClasslessNowhere: {false, false}} {
+	end := survey.Endpoint{
+		Port:    "http",
+		Address: netip.MustParseAddrPort("10.0.0.5:8080"),
+		Serving: true,
+		End:     true,
+		Pod:     "web-0",
+		Node:    "node1",
+	}
+	for where, want := range map[snapshot.ClasslessPolicy][]bool{
+		snapshot.ClasslessInProjects: {true, false},
+		snapshot.ClasslessEverywhere: {true, true},
+		snapshot.ClasslessNowhere:    {false, false},
+	} {
 		list := smallClusterDump().readServices(snapshot.Config{ClasslessServices: where})
 		if len(list) != 2 || list[0].Ours != want[0] || list[1].Ours != want[1] || list[0].Name != "web" {
 			t.Errorf("%s: %+v", where, list)
@@ -128,12 +167,19 @@ func TestSurveyReadsGatewaysOfAnyVersion(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		t.Fatal(err)
 	}
-	e := clusterDump{gatewayLists: []gatewayList{{kind: schema.GroupKind{Group: gatewayAPI, Kind: "HTTPRoute"}, items: []gatewayObject{o}}}}
+	e := clusterDump{gatewayLists: []gatewayList{{
+		kind:  schema.GroupKind{Group: gatewayAPI, Kind: "HTTPRoute"},
+		items: []gatewayObject{o},
+	}}}
 	var got survey.Cluster
 	e.readGatewayObjects(&got)
 	r := got.Routes[0]
-	backends := []state.Ref{{Kind: "Service", Namespace: "shop", Name: "web"}, {Kind: "Backend", Namespace: "shop", Name: "far"}}
-	if r.Kind != "HTTPRoute" || !slices.Equal(r.Gateways, []string{"ingress/edge"}) || !slices.Equal(r.Backends, backends) ||
+	backends := []state.Ref{
+		{Kind: "Service", Namespace: "shop", Name: "web"},
+		{Kind: "Backend", Namespace: "shop", Name: "far"},
+	}
+	if r.Kind != "HTTPRoute" || !slices.Equal(r.Gateways, []string{"ingress/edge"}) ||
+		!slices.Equal(r.Backends, backends) ||
 		!slices.Equal(r.Hosts, []string{"shop.example"}) || r.Condition("Accepted").Reason != "NoMatchingParent" {
 		t.Errorf("%+v", r)
 	}
@@ -141,10 +187,16 @@ func TestSurveyReadsGatewaysOfAnyVersion(t *testing.T) {
 
 // A node that answers is heard, once; one that does not keeps its problem.
 func TestAnswersOfNodesAreHeard(t *testing.T) {
-	question := kubedcv1alpha1.InspectionSpec{Node: "node1", Routes: []kubedcv1alpha1.RouteQuestion{{From: "10.0.0.5", To: "198.51.100.7", Mark: 5}}}
+	question := kubedcv1alpha1.InspectionSpec{
+		Node:   "node1",
+		Routes: []kubedcv1alpha1.RouteQuestion{{From: "10.0.0.5", To: "198.51.100.7", Mark: 5}},
+	}
 	asked := &kubedcv1alpha1.Inspection{ObjectMeta: newMeta("", "one"), Spec: question}
 	i := &inspectionRun{
-		created: map[string]*kubedcv1alpha1.Inspection{"one": asked, "two": {ObjectMeta: newMeta("", "two"), Spec: kubedcv1alpha1.InspectionSpec{Node: "node2"}}},
+		created: map[string]*kubedcv1alpha1.Inspection{
+			"one": asked,
+			"two": {ObjectMeta: newMeta("", "two"), Spec: kubedcv1alpha1.InspectionSpec{Node: "node2"}},
+		},
 		results: map[string]survey.NodeInspection{"node1": {Problem: "no answer"}, "node2": {Problem: "no answer"}},
 	}
 	answers := apiwatch.NewFakeWithChanSize(5, false)
@@ -155,8 +207,11 @@ func TestAnswersOfNodesAreHeard(t *testing.T) {
 	answers.Modify(somebodys)
 	answer := asked.DeepCopy()
 	answer.Status = kubedcv1alpha1.InspectionStatus{
-		Time: &metav1.MicroTime{Time: time.Unix(2, 0)}, Routes: []kubedcv1alpha1.RouteAnswer{{Interface: "eth1", NextHop: "203.0.113.1"}},
-		Usage: []kubedcv1alpha1.UsageAnswer{{Address: "203.0.113.9", Connections: 3, Protocol: "tcp", To: "198.51.100.7:443", Ports: 2}},
+		Time:   &metav1.MicroTime{Time: time.Unix(2, 0)},
+		Routes: []kubedcv1alpha1.RouteAnswer{{Interface: "eth1", NextHop: "203.0.113.1"}},
+		Usage: []kubedcv1alpha1.UsageAnswer{{
+			Address: "203.0.113.9", Connections: 3, Protocol: "tcp", To: "198.51.100.7:443", Ports: 2,
+		}},
 	}
 	answers.Modify(answer)
 	answers.Error(&metav1.Status{Message: "too old"})
@@ -164,12 +219,15 @@ func TestAnswersOfNodesAreHeard(t *testing.T) {
 	i.awaitAnswers(t.Context(), answers)
 	got := i.results["node1"]
 	route := survey.RouteLookup{
-		From: netip.MustParseAddr("10.0.0.5"), To: netip.MustParseAddr("198.51.100.7"), Mark: 5, Output: "eth1", NextHop: netip.MustParseAddr("203.0.113.1"),
+		From: netip.MustParseAddr("10.0.0.5"), To: netip.MustParseAddr("198.51.100.7"), Mark: 5, Output: "eth1",
+		NextHop: netip.MustParseAddr("203.0.113.1"),
 	}
-	if got.Problem != "" || !got.Clock.Equal(time.Unix(2, 0)) || got.Answered.IsZero() || !slices.Equal(got.Routes, []survey.RouteLookup{route}) {
+	if got.Problem != "" || !got.Clock.Equal(time.Unix(2, 0)) || got.Answered.IsZero() ||
+		!slices.Equal(got.Routes, []survey.RouteLookup{route}) {
 		t.Errorf("node1 says %+v", got)
 	}
-	if u := got.Usage; len(u) != 1 || u[0].To != netip.MustParseAddrPort("198.51.100.7:443") || u[0].Of != natPortCount {
+	if u := got.Usage; len(u) != 1 || u[0].To != netip.MustParseAddrPort("198.51.100.7:443") ||
+		u[0].Of != natPortCount {
 		t.Errorf("usage %+v", u)
 	}
 	if i.results["node2"].Problem != "no answer" {
@@ -178,8 +236,12 @@ func TestAnswersOfNodesAreHeard(t *testing.T) {
 }
 
 func TestServersAreThoseThatKubeOVNNames(t *testing.T) {
-	c := corev1.Container{Env: []corev1.EnvVar{{Name: "OVN_DB_IPS", Value: "192.0.2.1,2001:db8::2"}, {Name: "ENABLE_SSL", Value: "true"}}}
-	if got, want := databaseServers(c, 6641), []string{"ssl:192.0.2.1:6641", "ssl:[2001:db8::2]:6641"}; !slices.Equal(got, want) {
+	c := corev1.Container{Env: []corev1.EnvVar{
+		{Name: "OVN_DB_IPS", Value: "192.0.2.1,2001:db8::2"},
+		{Name: "ENABLE_SSL", Value: "true"},
+	}}
+	if got, want := databaseServers(c, 6641),
+		[]string{"ssl:192.0.2.1:6641", "ssl:[2001:db8::2]:6641"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	if got := databaseServers(corev1.Container{}, 6641); len(got) > 0 {

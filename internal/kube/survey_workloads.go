@@ -28,12 +28,16 @@ import (
 
 // readServices reads the Services that are reached from outside, with their endpoints.
 func (e *clusterDump) readServices(settings snapshot.Config) []survey.Service {
-	return e.readServicesWhere(settings, func(o *corev1.Service) bool { return isLoadBalancer(o) || len(o.Spec.ExternalIPs) > 0 })
+	return e.readServicesWhere(settings, func(o *corev1.Service) bool {
+		return isLoadBalancer(o) || len(o.Spec.ExternalIPs) > 0
+	})
 }
 
 // readCompanionServices reads the headless Services that tell the addresses of others.
 func (e *clusterDump) readCompanionServices(settings snapshot.Config) []survey.Service {
-	return e.readServicesWhere(settings, func(o *corev1.Service) bool { return o.Labels[kubedcv1.SourceServiceLabel] != "" })
+	return e.readServicesWhere(settings, func(o *corev1.Service) bool {
+		return o.Labels[kubedcv1.SourceServiceLabel] != ""
+	})
 }
 
 func (e *clusterDump) readServicesWhere(settings snapshot.Config, wanted func(*corev1.Service) bool) []survey.Service {
@@ -48,7 +52,8 @@ func (e *clusterDump) readServicesWhere(settings snapshot.Config, wanted func(*c
 		s := readServiceState(o)
 		s.Shard = e.shards[o.Namespace]
 		management := s.Shard == kubeovn.ManagementVpc
-		s.Ours = o.Spec.Type == corev1.ServiceTypeLoadBalancer && settings.ClasslessServices.OwnsService(s.Class, projects[s.Shard] || management, management)
+		s.Ours = o.Spec.Type == corev1.ServiceTypeLoadBalancer &&
+			settings.ClasslessServices.OwnsService(s.Class, projects[s.Shard] || management, management)
 		s.Endpoints = readEndpointStates(o, of[o.Namespace+"/"+o.Name])
 		slices.SortFunc(s.Endpoints, func(a, b survey.Endpoint) int {
 			return cmp.Or(cmp.Compare(a.Port, b.Port), a.Address.Compare(b.Address))
@@ -60,17 +65,21 @@ func (e *clusterDump) readServicesWhere(settings snapshot.Config, wanted func(*c
 func readServiceState(o *corev1.Service) survey.Service {
 	read := readService(o)
 	out := survey.Service{
-		Object: readObjectMeta(string(intent.Service), o, o.Status.Conditions), Type: string(o.Spec.Type), Class: read.Class,
-		ClusterIP: parseAddr(o.Spec.ClusterIP), ExternalIPs: ParseAddresses(o.Spec.ExternalIPs), Selector: o.Spec.Selector,
+		Object: readObjectMeta(string(intent.Service), o, o.Status.Conditions), Type: string(o.Spec.Type),
+		Class:     read.Class,
+		ClusterIP: parseAddr(o.Spec.ClusterIP), ExternalIPs: ParseAddresses(o.Spec.ExternalIPs),
+		Selector:    o.Spec.Selector,
 		Annotations: survey.KeepAnnotations(o.Annotations),
-		Sources:     read.SourceRanges, Local: o.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal, Affinity: read.AffinitySeconds > 0,
+		Sources:     read.SourceRanges, Local: o.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal,
+		Affinity: read.AffinitySeconds > 0,
 	}
 	for _, i := range o.Status.LoadBalancer.Ingress {
 		out.Ingress = append(out.Ingress, ParseAddresses([]string{i.IP})...)
 	}
 	for _, p := range o.Spec.Ports {
 		out.Ports = append(out.Ports, survey.ServicePort{
-			Name: p.Name, Protocol: string(toProtocol(p.Protocol)), Port: int(p.Port), Target: p.TargetPort.String(), NodePort: int(p.NodePort),
+			Name: p.Name, Protocol: string(toProtocol(p.Protocol)), Port: int(p.Port), Target: p.TargetPort.String(),
+			NodePort: int(p.NodePort),
 		})
 	}
 	return out
@@ -81,8 +90,9 @@ func readEndpointStates(o *corev1.Service, from []*discoveryv1.EndpointSlice) (o
 		read := readEndpoint(e, a, port)
 		end := survey.Endpoint{
 			//nolint:gosec // the API server allows at most 65535
-			Port: read.PortName, Address: netip.AddrPortFrom(a, uint16(read.Number)), Ready: read.Ready, Serving: read.Serving,
-			End: boolOrDefault(e.Conditions.Terminating, false), Pod: read.TargetPod,
+			Port: read.PortName, Address: netip.AddrPortFrom(a, uint16(read.Number)), Ready: read.Ready,
+			Serving: read.Serving,
+			End:     boolOrDefault(e.Conditions.Terminating, false), Pod: read.TargetPod,
 		}
 		if e.NodeName != nil {
 			end.Node = *e.NodeName
@@ -95,7 +105,8 @@ func readEndpointStates(o *corev1.Service, from []*discoveryv1.EndpointSlice) (o
 func (e *clusterDump) readPods() []survey.Pod {
 	return readSorted(e.pods.Items, func(o *corev1.Pod) survey.Pod {
 		out := survey.Pod{
-			Object: readObjectMeta(string(Pod), o, nil), Addresses: podAddresses(o), Node: o.Spec.NodeName, Phase: string(o.Status.Phase),
+			Object: readObjectMeta(string(Pod), o, nil), Addresses: podAddresses(o), Node: o.Spec.NodeName,
+			Phase:  string(o.Status.Phase),
 			Subnet: o.Annotations[kubeovn.LogicalSwitchAnnotation], HostNetwork: o.Spec.HostNetwork,
 			Agent: o.Namespace == e.platform.Controller && isAgentPod(o),
 		}
@@ -117,10 +128,12 @@ func (e *clusterDump) readPods() []survey.Pod {
 	})
 }
 
-// isAgentPod reports whether the agent's DaemonSet made a pod. A label would not do: whoever creates a pod chooses its labels.
+// isAgentPod reports whether the agent's DaemonSet made a pod. A label would not do: whoever creates a pod chooses its
+// labels.
 func isAgentPod(o *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(o)
-	return owner != nil && owner.APIVersion == appsv1.SchemeGroupVersion.String() && owner.Kind == "DaemonSet" && owner.Name == ownership.AgentName
+	return owner != nil && owner.APIVersion == appsv1.SchemeGroupVersion.String() && owner.Kind == "DaemonSet" &&
+		owner.Name == ownership.AgentName
 }
 
 // waitingReason is why a container of a pod does not run; empty: all do.
@@ -150,13 +163,16 @@ func (e *clusterDump) readNodes() []survey.Node {
 		var conditions []metav1.Condition
 		for _, c := range o.Status.Conditions {
 			conditions = append(conditions, metav1.Condition{
-				Type: string(c.Type), Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime,
+				Type: string(c.Type), Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message,
+				LastTransitionTime: c.LastTransitionTime,
 			})
 		}
 		_, assignable := o.Labels[ovnv1.AssignableLabel]
 		out := survey.Node{
-			Object: readObjectMeta("Node", o, conditions), Chassis: o.Annotations[kubeovn.ChassisAnnotation], Gateway: gatewayChassis(o) != "",
-			Assignable: assignable, Cordoned: o.Spec.Unschedulable, Kernel: o.Status.NodeInfo.KernelVersion, Heartbeat: toUTC(heartbeats[o.Name]),
+			Object: readObjectMeta("Node", o, conditions), Chassis: o.Annotations[kubeovn.ChassisAnnotation],
+			Gateway:    gatewayChassis(o) != "",
+			Assignable: assignable, Cordoned: o.Spec.Unschedulable, Kernel: o.Status.NodeInfo.KernelVersion,
+			Heartbeat: toUTC(heartbeats[o.Name]),
 		}
 		out.Ready = out.Condition(string(corev1.NodeReady)).Status == string(corev1.ConditionTrue)
 		for _, a := range o.Status.Addresses {
@@ -187,7 +203,8 @@ func (e *clusterDump) readNetworkPolicies() []survey.NetworkPolicy {
 	})
 }
 
-// readLeases reads the Leases of Sallyport and of Kube-OVN, each in its namespace: a tenant's Lease of that name says nothing about them.
+// readLeases reads the Leases of Sallyport and of Kube-OVN, each in its namespace: a tenant's Lease of that name says
+// nothing about them.
 func (e *clusterDump) readLeases() []survey.Lease {
 	leaders := slices.DeleteFunc(slices.Clone(e.leases.Items), func(o coordinationv1.Lease) bool {
 		sallyport := o.Namespace == e.platform.Controller && strings.HasPrefix(o.Name, "sallyport-")
@@ -209,8 +226,8 @@ func (e *clusterDump) readLeases() []survey.Lease {
 	})
 }
 
-// isMisplacedEvent reports whether an Event is not where those about its object are: in the object's namespace, or in one of Kubernetes' own for
-// objects without a namespace. Whoever wrote it elsewhere may have no right to the object.
+// isMisplacedEvent reports whether an Event is not where those about its object are: in the object's namespace, or in
+// one of Kubernetes' own for objects without a namespace. Whoever wrote it elsewhere may have no right to the object.
 func isMisplacedEvent(o *corev1.Event) bool {
 	if about := o.InvolvedObject.Namespace; about != "" {
 		return o.Namespace != about
@@ -227,7 +244,11 @@ func (e *clusterDump) readEvents() []survey.Event {
 			continue
 		}
 		event := survey.Event{
-			About:  state.Ref{Kind: o.InvolvedObject.Kind, Namespace: o.InvolvedObject.Namespace, Name: o.InvolvedObject.Name},
+			About: state.Ref{
+				Kind:      o.InvolvedObject.Kind,
+				Namespace: o.InvolvedObject.Namespace,
+				Name:      o.InvolvedObject.Name,
+			},
 			Reason: o.Reason, Message: o.Message, Count: int(max(o.Count, 1)), Last: toUTC(o.LastTimestamp),
 		}
 		if o.Series != nil {
@@ -240,7 +261,8 @@ func (e *clusterDump) readEvents() []survey.Event {
 	}
 	slices.SortStableFunc(out, func(a, b survey.Event) int {
 		return cmp.Or(
-			cmp.Compare(a.About.Namespace, b.About.Namespace), cmp.Compare(a.About.Kind, b.About.Kind), cmp.Compare(a.About.Name, b.About.Name),
+			cmp.Compare(a.About.Namespace, b.About.Namespace), cmp.Compare(a.About.Kind, b.About.Kind),
+			cmp.Compare(a.About.Name, b.About.Name),
 			b.Last.Compare(a.Last), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message))
 	})
 	return out

@@ -29,7 +29,8 @@ type eventMapper struct {
 	enqueue func(shard string)
 }
 
-// Watch asks for the shards that an event touches, and says of what kind of object it is. Until the cache is synced, every object is an event.
+// Watch asks for the shards that an event touches, and says of what kind of object it is. Until the cache is synced,
+// every object is an event.
 func (c *Cluster) Watch(ctx context.Context, objects cache.Cache, ask func(shard, by string)) error {
 	watched := []client.Object{
 		&kubedcv1.Project{}, &kubedcv1.EIp{}, &kubedcv1.FIp{}, &kubedcv1alpha1.ExternalNetwork{}, &ovnv1.EgressIP{},
@@ -117,8 +118,8 @@ func (w *eventMapper) handleChange(ctx context.Context, was, is client.Object) {
 	}
 }
 
-// handleProject asks for the shard of a Project and, when it comes or goes, for that of the namespace that it is in: with its first Project
-// that becomes a tenant's.
+// handleProject asks for the shard of a Project and, when it comes or goes, for that of the namespace that it is in:
+// with its first Project that becomes a tenant's.
 func (w *eventMapper) handleProject(ctx context.Context, o *kubedcv1.Project, comesOrGoes bool) {
 	w.enqueue(snapshot.ProjectShard(o.Namespace, o.Name))
 	w.enqueueRefusedByQuota(ctx) // its own quota is a part of its organization's
@@ -142,7 +143,8 @@ func (w *eventMapper) handleNetwork(ctx context.Context, was, is client.Object) 
 	}
 }
 
-// handleRouterPortEIp asks for the shard of a router whose port an address is for: Kube-OVN makes such addresses too, without our labels.
+// handleRouterPortEIp asks for the shard of a router whose port an address is for: Kube-OVN makes such addresses too,
+// without our labels.
 func (w *eventMapper) handleRouterPortEIp(ctx context.Context, o *OvnEip) {
 	if router, isPorts := strings.CutSuffix(o.Name, "-"+o.Spec.ExternalSubnet); isPorts {
 		w.enqueueIfProject(ctx, router)
@@ -169,7 +171,8 @@ func (w *eventMapper) enqueueIfProject(ctx context.Context, name string) {
 	}
 }
 
-// handleFIpTarget asks for the shard of a pod or VM that a FIp names, or of a pod that a health check may ask, when its addresses or its end have changed.
+// handleFIpTarget asks for the shard of a pod or VM that a FIp names, or of a pod that a health check may ask, when its
+// addresses or its end have changed.
 func (w *eventMapper) handleFIpTarget(ctx context.Context, was, is client.Object) {
 	object := is
 	if object == nil {
@@ -182,23 +185,26 @@ func (w *eventMapper) handleFIpTarget(ctx context.Context, was, is client.Object
 		w.enqueueEndpointShards(ctx, object.GetNamespace())
 	}
 	var fips kubedcv1.FIpList
-	if err := w.cluster.reader.List(ctx, &fips, client.InNamespace(object.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+	if err := w.cluster.reader.List(ctx, &fips, client.InNamespace(object.GetNamespace()),
+		client.UnsafeDisableDeepCopy); err != nil {
 		return
 	}
 	for i := range fips.Items {
 		spec := fips.Items[i].Spec
-		if (spec.PodTarget != nil && spec.PodTarget.PodName == object.GetName()) || (spec.VMTarget != nil && spec.VMTarget.VMName == object.GetName()) {
+		if (spec.PodTarget != nil && spec.PodTarget.PodName == object.GetName()) ||
+			(spec.VMTarget != nil && spec.VMTarget.VMName == object.GetName()) {
 			w.enqueue(object.GetNamespace())
 			return
 		}
 	}
 }
 
-// enqueueEndpointShards asks for the shards in which endpoints count by the addresses of pods: where backends are checked and, in the management VPC, load
-// balancers and what leaves by nodes.
+// enqueueEndpointShards asks for the shards in which endpoints count by the addresses of pods: where backends are
+// checked and, in the management VPC, load balancers and what leaves by nodes.
 func (w *eventMapper) enqueueEndpointShards(ctx context.Context, namespace string) {
 	var services corev1.ServiceList
-	if err := w.cluster.reader.List(ctx, &services, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := w.cluster.reader.List(ctx, &services, client.InNamespace(namespace),
+		client.UnsafeDisableDeepCopy); err != nil {
 		return
 	}
 	management := w.cluster.shardOfNamespace(ctx, namespace) == kubeovn.ManagementVpc
@@ -248,7 +254,11 @@ func (w *eventMapper) handleWorkload(ctx context.Context, was, is client.Object)
 
 // handleEndpoints asks for the shard of endpoints behind a load balancer.
 func (w *eventMapper) handleEndpoints(ctx context.Context, o *discoveryv1.EndpointSlice) {
-	s, err := w.cluster.readObject(ctx, intent.ObjectKey{Kind: intent.Service, Namespace: o.Namespace, Name: serviceNameOf(o)})
+	s, err := w.cluster.readObject(ctx, intent.ObjectKey{
+		Kind:      intent.Service,
+		Namespace: o.Namespace,
+		Name:      serviceNameOf(o),
+	})
 	if err == nil && isLoadBalancer(s.(*corev1.Service)) {
 		w.enqueueNamespace(ctx, o.Namespace)
 		w.enqueueServiceEgress(ctx, s.(*corev1.Service))
@@ -272,15 +282,18 @@ func readTargetState(o client.Object) any {
 	}
 }
 
-// handleSubnet asks for everybody when an external subnet comes, goes, changes or has addresses again after it had none. How many
-// it has does not matter otherwise, and changes with every address that is given.
+// handleSubnet asks for everybody when an external subnet comes, goes, changes or has addresses again after it had
+// none. How many it has does not matter otherwise, and changes with every address that is given.
 func (w *eventMapper) handleSubnet(ctx context.Context, was, is client.Object) {
 	matters := func(o client.Object) any {
 		s, ok := o.(*Subnet)
 		if !ok || o == nil || s == nil || s.Labels[kubedcv1.ExternalNetworkTypeLabel] == "" && s.Spec.Vlan == "" {
 			return nil
 		}
-		return []any{s.Labels, s.Spec.CIDRBlock, s.Spec.Gateway, s.Spec.ExcludeIps, s.Status.IsReady(), s.Status.V4AvailableIPs > 0}
+		return []any{
+			s.Labels, s.Spec.CIDRBlock, s.Spec.Gateway, s.Spec.ExcludeIps, s.Status.IsReady(),
+			s.Status.V4AvailableIPs > 0,
+		}
 	}
 	if matters(was) != nil || matters(is) != nil {
 		w.enqueue(NetworksShard)
@@ -313,7 +326,8 @@ func (w *eventMapper) handleReleasedAddress(ctx context.Context, was, is client.
 	}
 	w.enqueueEgress(ctx)
 	var eips kubedcv1.EIpList
-	if err := w.cluster.reader.List(ctx, &eips, append(w.cluster.matchIndex(addressIndex, address), client.UnsafeDisableDeepCopy)...); err != nil {
+	if err := w.cluster.reader.List(ctx, &eips,
+		append(w.cluster.matchIndex(addressIndex, address), client.UnsafeDisableDeepCopy)...); err != nil {
 		return
 	}
 	for i := range eips.Items {

@@ -1,19 +1,21 @@
 // Package kubeovn is the few fields of Kube-OVN's objects that we read or write.
 //
-// What we want is written from the same types as what is there is read into, so both have one form as JSON. That is also why
-// every field is left out when it is empty: Kube-OVN fills such fields in, and then they are its own.
+// What we want is written from the same types as what is there is read into, so both have one form as JSON. That is
+// also why every field is left out when it is empty: Kube-OVN fills such fields in, and then they are its own.
 package kubeovn
 
 // ConditionReady is the condition of a Subnet that Kube-OVN has finished.
 const ConditionReady = "Ready"
 
-// LogicalSwitchAnnotation is the annotation by which Kube-OVN notes on a namespace in which Subnets its pods get addresses, with commas.
+// LogicalSwitchAnnotation is the annotation by which Kube-OVN notes on a namespace in which Subnets its pods get
+// addresses, with commas.
 const LogicalSwitchAnnotation = "ovn.kubernetes.io/logical_switch"
 
 // Namespace is where Kube-OVN runs, and what it runs for VPCs, such as their DNS and NAT gateways.
 const Namespace = "kube-system"
 
-// ManagementVpc and ManagementSubnet are what Kube-OVN makes for itself, for the pods of all namespaces that have no Subnet of their own.
+// ManagementVpc and ManagementSubnet are what Kube-OVN makes for itself, for the pods of all namespaces that have no
+// Subnet of their own.
 const (
 	ManagementVpc    = "ovn-cluster"
 	ManagementSubnet = "ovn-default"
@@ -28,11 +30,12 @@ const (
 	ChassisAnnotation = "ovn.kubernetes.io/chassis"
 )
 
-// EgressGatewayPolicyKey is the key in the external_ids of a router policy with which Kube-OVN marks those of its own egress gateways. It leaves such
-// policies alone when it compares a router with its Vpc's list.
+// EgressGatewayPolicyKey is the key in the external_ids of a router policy with which Kube-OVN marks those of its own
+// egress gateways. It leaves such policies alone when it compares a router with its Vpc's list.
 const EgressGatewayPolicyKey = "vpc-egress-gateway"
 
-// IPAddressAnnotation is the annotation by which Kube-OVN notes on a pod which addresses it gives it, with commas, before the pod starts.
+// IPAddressAnnotation is the annotation by which Kube-OVN notes on a pod which addresses it gives it, with commas,
+// before the pod starts.
 const IPAddressAnnotation = "ovn.kubernetes.io/ip_address"
 
 // VpcSpec is a router with its shared lists.
@@ -71,7 +74,8 @@ type VpcStatus struct {
 	Subnets              []string `json:"subnets,omitempty"`
 }
 
-// SubnetSpec is a logical switch with its addresses. In a Subnet for two families, CIDRBlock and Gateway are lists with commas.
+// SubnetSpec is a logical switch with its addresses. In a Subnet for two families, CIDRBlock and Gateway are lists with
+// commas.
 type SubnetSpec struct {
 	Vpc        string   `json:"vpc,omitempty"`
 	Protocol   string   `json:"protocol,omitempty"`
@@ -173,7 +177,8 @@ type VlanSpec struct {
 	Provider string `json:"provider,omitempty"`
 }
 
-// ProviderNetworkSpec is the interface of nodes that leads to a network outside, and that of nodes on which it is another one.
+// ProviderNetworkSpec is the interface of nodes that leads to a network outside, and that of nodes on which it is
+// another one.
 type ProviderNetworkSpec struct {
 	DefaultInterface string            `json:"defaultInterface,omitempty"`
 	CustomInterfaces []CustomInterface `json:"customInterfaces,omitempty"`

@@ -2,8 +2,8 @@ package kubeovn
 
 import "strings"
 
-// LoadBalancerNames are the names of the load balancers that Kube-OVN makes for each Vpc. It removes them when it starts, not
-// with the Vpc.
+// LoadBalancerNames are the names of the load balancers that Kube-OVN makes for each Vpc. It removes them when it
+// starts, not with the Vpc.
 func LoadBalancerNames(vpc string) []string {
 	var out []string
 	for _, protocol := range []string{"sctp", "tcp", "udp"} {

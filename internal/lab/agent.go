@@ -16,10 +16,12 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/netns"
 )
 
-// Agent is the name of the agent: of its program and its ServiceAccount. On a node its process is called NODE-sallyport-agent.
+// Agent is the name of the agent: of its program and its ServiceAccount. On a node its process is called
+// NODE-sallyport-agent.
 const Agent = "sallyport-agent"
 
-// InstallAgents applies the chart's manifests of the agent, and runs it on each node with the rights that its pod there would have.
+// InstallAgents applies the chart's manifests of the agent, and runs it on each node with the rights that its pod there
+// would have.
 func (l *Lab) InstallAgents(ctx context.Context, manifests, program string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", l.Kubeconfig())
 	if err != nil {
@@ -42,7 +44,8 @@ func (l *Lab) InstallAgents(ctx context.Context, manifests, program string) erro
 		if err != nil {
 			return fmt.Errorf("get a token for the agent of %s: %w", n.Name, err)
 		}
-		argv := append([]string{"nsenter", "--net=" + filepath.Join(netns.Dir, n.Name), "--", program}, l.AgentFlags(n.Name, kubeconfig)...)
+		argv := append([]string{"nsenter", "--net=" + filepath.Join(netns.Dir, n.Name), "--", program},
+			l.AgentFlags(n.Name, kubeconfig)...)
 		if err := l.Run(ctx, n.Name+"-"+Agent, argv...); err != nil {
 			return err
 		}
@@ -59,7 +62,8 @@ func (l *Lab) AgentFlags(node, kubeconfig string) []string {
 	}
 }
 
-// AgentConfig writes a kubeconfig for use on a node, with the token that a pod of the agent's has there: it says on which node that is.
+// AgentConfig writes a kubeconfig for use on a node, with the token that a pod of the agent's has there: it says on
+// which node that is.
 func (l *Lab) AgentConfig(ctx context.Context, api kubernetes.Interface, namespace, node string) (string, error) {
 	name := Agent + "-" + node
 	pod, err := api.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -67,7 +71,8 @@ func (l *Lab) AgentConfig(ctx context.Context, api kubernetes.Interface, namespa
 		pod, err = api.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
 			Spec: corev1.PodSpec{
-				NodeName: node, ServiceAccountName: Agent, HostNetwork: true, Containers: []corev1.Container{{Name: "main", Image: "lab/idle"}},
+				NodeName: node, ServiceAccountName: Agent, HostNetwork: true,
+				Containers: []corev1.Container{{Name: "main", Image: "lab/idle"}},
 			},
 		}, metav1.CreateOptions{})
 	}
@@ -79,7 +84,13 @@ func (l *Lab) AgentConfig(ctx context.Context, api kubernetes.Interface, namespa
 		return "", err
 	}
 	return l.tokenConfig(ctx, api, namespace, access{
-		account: Agent, bound: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID},
-		server: netip.AddrPortFrom(status.Blueprint.ServerAddresses()[0].Addr(), cluster.APIPort).String(), file: "agent-kubeconfig-" + node,
+		account: Agent, bound: &authenticationv1.BoundObjectReference{
+			Kind:       "Pod",
+			APIVersion: "v1",
+			Name:       pod.Name,
+			UID:        pod.UID,
+		},
+		server: netip.AddrPortFrom(status.Blueprint.ServerAddresses()[0].Addr(), cluster.APIPort).String(),
+		file:   "agent-kubeconfig-" + node,
 	})
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/daemon"
 )
 
-// Announce lets a node announce a prefix by BGP to the routers of the named uplinks, of all when none is named. What was announced of
-// the prefix before is replaced. The routers know a moment later.
+// Announce lets a node announce a prefix by BGP to the routers of the named uplinks, of all when none is named. What
+// was announced of the prefix before is replaced. The routers know a moment later.
 func (l *Lab) Announce(ctx context.Context, node string, prefix netip.Prefix, uplinks ...string) error {
 	status, err := l.Status(ctx)
 	if err != nil {

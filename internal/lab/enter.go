@@ -31,15 +31,18 @@ func (l *Lab) Find(namespace, where string) (netns.NS, error) {
 		l.Name, where, namespace, strings.Join(known, " "))
 }
 
-// Command is a command of this machine, ready to run in the network of a pod or host. It sees the machine's files as the
-// lab does, and it ends with the lab.
+// Command is a command of this machine, ready to run in the network of a pod or host. It sees the machine's files as
+// the lab does, and it ends with the lab.
 func (l *Lab) Command(namespace, where string, argv ...string) (*exec.Cmd, error) {
 	ns, err := l.Find(namespace, where)
 	if err != nil {
 		return nil, err
 	}
 	target := fmt.Sprint(l.PID)
-	args := append([]string{"--target", target, "--mount", "--pid", "--uts", "--ipc", "--net=" + ns.Path(), "--wd=.", "--"}, argv...)
+	args := append([]string{
+		"--target", target, "--mount", "--pid", "--uts", "--ipc", "--net=" + ns.Path(), "--wd=.",
+		"--",
+	}, argv...)
 	return exec.Command("nsenter", args...), nil //nolint:gosec // the lab's owner runs what he likes in it
 }
 

@@ -32,8 +32,9 @@ type Installation struct {
 // tokenHours is how long the controller's token is good: longer than anybody keeps a lab.
 const tokenHours = 24 * 7
 
-// Install applies the chart's manifests and runs the controller in the lab with the rights of the chart's ServiceAccount and
-// no others. The chart's Deployment gets no pods: a lab's nodes have no container images but their own.
+// Install applies the chart's manifests and runs the controller in the lab with the rights of the chart's
+// ServiceAccount and no others. The chart's Deployment gets no pods: a lab's nodes have no container images but their
+// own.
 func (l *Lab) Install(ctx context.Context, what Installation) error {
 	config, err := clientcmd.BuildConfigFromFlags("", l.Kubeconfig())
 	if err != nil {
@@ -71,12 +72,13 @@ func (l *Lab) Install(ctx context.Context, what Installation) error {
 	return l.Run(ctx, Controller, append([]string{
 		program, "--kubeconfig", kubeconfig, "--nb-address", servers("nb"), "--sb-address", servers("sb"),
 		"--nb-cert", pki("ovn.crt"), "--nb-key", pki("ovn.key"), "--nb-ca", pki("ca.crt"),
-		"--leader-elect=false", "--leader-election-namespace", account, "--metrics-address", "127.0.0.1:8080", "--health-address", "127.0.0.1:8081",
+		"--leader-elect=false", "--leader-election-namespace", account, "--metrics-address", "127.0.0.1:8080",
+		"--health-address", "127.0.0.1:8081",
 	}, what.Flags...)...)
 }
 
-// applyChart applies manifests, waits for their CRDs and returns the namespace of their ServiceAccount. No pods come of them: a lab's nodes
-// have no container images but their own.
+// applyChart applies manifests, waits for their CRDs and returns the namespace of their ServiceAccount. No pods come of
+// them: a lab's nodes have no container images but their own.
 func applyChart(ctx context.Context, config *rest.Config, file string) (string, error) {
 	raw, err := os.ReadFile(file) //nolint:gosec // the manifest that the user names
 	if err != nil {
@@ -111,7 +113,8 @@ func applyChart(ctx context.Context, config *rest.Config, file string) (string, 
 		if o.GroupVersionKind() != crd {
 			continue
 		}
-		if err := client.Wait(ctx, manifest.Ref{GVK: crd, Name: o.GetName()}, manifest.True("Established")); err != nil {
+		if err := client.Wait(ctx, manifest.Ref{GVK: crd, Name: o.GetName()},
+			manifest.True("Established")); err != nil {
 			return "", err
 		}
 	}
@@ -124,7 +127,8 @@ func (l *Lab) accountConfig(ctx context.Context, config *rest.Config, namespace 
 	if err != nil {
 		return "", err
 	}
-	return l.tokenConfig(ctx, client, namespace, access{account: Controller, server: "127.0.0.1:6443", file: "controller-kubeconfig"})
+	return l.tokenConfig(ctx, client, namespace,
+		access{account: Controller, server: "127.0.0.1:6443", file: "controller-kubeconfig"})
 }
 
 // access is how somebody reaches the API server inside the lab.
@@ -138,13 +142,19 @@ type access struct {
 // tokenConfig writes a kubeconfig with a token of a ServiceAccount, and returns its path.
 func (l *Lab) tokenConfig(ctx context.Context, api kubernetes.Interface, namespace string, a access) (string, error) {
 	seconds := int64(tokenHours * 3600)
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds, BoundObjectRef: a.bound}}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: &seconds,
+		BoundObjectRef:    a.bound,
+	}}
 	token, err := api.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, a.account, request, metav1.CreateOptions{})
 	if err != nil {
 		return "", err
 	}
 	config := clientcmdapi.NewConfig()
-	config.Clusters["lab"] = &clientcmdapi.Cluster{Server: "https://" + a.server, CertificateAuthority: filepath.Join(l.Dir, "pki", "ca.crt")}
+	config.Clusters["lab"] = &clientcmdapi.Cluster{
+		Server:               "https://" + a.server,
+		CertificateAuthority: filepath.Join(l.Dir, "pki", "ca.crt"),
+	}
 	config.AuthInfos[a.account] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
 	config.Contexts["lab"] = &clientcmdapi.Context{Cluster: "lab", AuthInfo: a.account}
 	config.CurrentContext = "lab"

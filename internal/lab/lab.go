@@ -49,7 +49,8 @@ func Open(name string) (*Lab, error) {
 		return nil, err
 	}
 	if !state.Up {
-		return nil, fmt.Errorf("lab %q has crashed; remove what is left of it with: sallyport lab down --lab %s", name, name)
+		return nil, fmt.Errorf("lab %q has crashed; remove what is left of it with: sallyport lab down --lab %s", name,
+			name)
 	}
 	return &Lab{Name: name, Dir: dirOf(name), PID: state.PID}, nil
 }
@@ -162,8 +163,8 @@ func end(ctx context.Context, pid int) error {
 	}
 }
 
-// waitReadable waits until a descriptor can be read. The kernel never restarts a poll that a signal has interrupted, and
-// the Go runtime sends itself signals all the time.
+// waitReadable waits until a descriptor can be read. The kernel never restarts a poll that a signal has interrupted,
+// and the Go runtime sends itself signals all the time.
 func waitReadable(fd int) error {
 	for {
 		_, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1) //nolint:gosec // a file descriptor is a small number
@@ -209,8 +210,8 @@ func (l *Lab) Order(ctx context.Context, order, target string) error {
 	return err
 }
 
-// Run starts a program of this machine in the lab's own network, as a process of the lab: it shows in its status, it can be
-// killed and started again, and it ends with the lab. One of the same name is replaced.
+// Run starts a program of this machine in the lab's own network, as a process of the lab: it shows in its status, it
+// can be killed and started again, and it ends with the lab. One of the same name is replaced.
 func (l *Lab) Run(ctx context.Context, name string, argv ...string) error {
 	body, err := json.Marshal(proc.Spec{Name: name, Argv: argv})
 	if err != nil {
@@ -222,9 +223,12 @@ func (l *Lab) Run(ctx context.Context, name string, argv ...string) error {
 
 func (l *Lab) call(ctx context.Context, method, path string, body []byte) (daemon.Status, error) {
 	socket := filepath.Join(l.Dir, daemon.ControlSocket)
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	}}}
+	client := http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		},
+	}}
 	request, err := http.NewRequestWithContext(ctx, method, "http://lab"+path, bytes.NewReader(body))
 	if err != nil {
 		return daemon.Status{}, fmt.Errorf("ask lab %s: %w", l.Name, err)

@@ -81,7 +81,8 @@ func TestNames(t *testing.T) {
 		if _, err := find(name); err == nil || !strings.Contains(err.Error(), "is no name") {
 			t.Errorf("%q: %v, want it refused", name, err)
 		}
-		if err := (Options{Name: name, Blueprint: blueprint.Default()}).check(); err == nil || !strings.Contains(err.Error(), "is no name") {
+		if err := (Options{Name: name, Blueprint: blueprint.Default()}).check(); err == nil ||
+			!strings.Contains(err.Error(), "is no name") {
 			t.Errorf("up %q: %v, want it refused", name, err)
 		}
 	}

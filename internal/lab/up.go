@@ -129,7 +129,8 @@ func launch(ctx context.Context, o Options) (*Lab, error) {
 	stop := context.AfterFunc(ctx, func() { _ = read.Close() })
 	defer stop()
 	if err := follow(read, o.Event); err != nil {
-		return nil, errors.Join(context.Cause(ctx), fmt.Errorf("start lab %s: %w\n%s", o.Name, err, proc.Tail(filepath.Join(config.Dir, daemon.Log))))
+		return nil, errors.Join(context.Cause(ctx),
+			fmt.Errorf("start lab %s: %w\n%s", o.Name, err, proc.Tail(filepath.Join(config.Dir, daemon.Log))))
 	}
 	return &Lab{Name: o.Name, Dir: config.Dir, PID: pid}, nil
 }

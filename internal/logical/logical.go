@@ -9,8 +9,8 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// Network is everything of the northbound database that decides about a packet, and what the southbound database says of it. Lists are sorted
-// by name, so that the same databases give the same value.
+// Network is everything of the northbound database that decides about a packet, and what the southbound database says
+// of it. Lists are sorted by name, so that the same databases give the same value.
 type Network struct {
 	Routers  []Router
 	Switches []Switch
@@ -210,8 +210,8 @@ type ServiceMonitor struct {
 	Status   string
 }
 
-// ConfigProgress counts changes of the logical network that somebody waits for: how many were asked for, northd has translated, and all chassis
-// have carried out.
+// ConfigProgress counts changes of the logical network that somebody waits for: how many were asked for, northd has
+// translated, and all chassis have carried out.
 type ConfigProgress struct{ Asked, Translated, Done int }
 
 // Router is the router of a name.

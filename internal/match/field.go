@@ -52,7 +52,8 @@ type field struct {
 // checkValue says whether a value can be in the field.
 func (f *field) checkValue(v value) error {
 	switch {
-	case v.quoted != (f.width == 0) && v.set == "" && v.group == "", v.set != "" && f.width == 0, v.group != "" && f.width > 0:
+	case v.quoted != (f.width == 0) && v.set == "" && v.group == "", v.set != "" && f.width == 0, v.group != "" &&
+		f.width > 0:
 		return fmt.Errorf("field %s can't be compared with that kind of value", f.name)
 	case f.width > 0 && (v.number.bitLength() > f.width || v.masked && v.mask.bitLength() > f.width):
 		return fmt.Errorf("a value has more bits than field %s", f.name)
@@ -160,27 +161,46 @@ var fieldDefinitions = []fieldDefinition{
 	{name: "ip", predicate: "ip4 || ip6"},
 	{name: "arp", predicate: "eth.type == 0x806"},
 	{name: "rarp", predicate: "eth.type == 0x8035"},
-	{name: "ip.proto", width: 8, number: extractUint(func(p *Packet) uint8 { return p.Protocol }), nominal: true, prereqs: "ip"},
-	{name: "ip.ttl", width: 8, number: extractUint(func(p *Packet) uint8 { return p.TTL }), nominal: true, prereqs: "ip"},
-	{name: "ip.frag", width: 2, number: extractUint(func(*Packet) uint8 { return 0 }), prereqs: "ip"}, // the packets here are small
+	{name: "ip.proto", width: 8, number: extractUint(func(p *Packet) uint8 {
+		return p.Protocol
+	}), nominal: true, prereqs: "ip"},
+	{name: "ip.ttl", width: 8, number: extractUint(func(p *Packet) uint8 {
+		return p.TTL
+	}), nominal: true, prereqs: "ip"},
+	// the packets here are small
+	{name: "ip.frag", width: 2, number: extractUint(func(*Packet) uint8 { return 0 }), prereqs: "ip"},
 	{name: "ip.is_frag", predicate: "ip.frag[0]"},
 	{name: "ip.later_frag", predicate: "ip.frag[1]"},
 	{name: "ip.first_frag", predicate: "ip.is_frag && !ip.later_frag"},
 
 	{name: "ip4.src", width: 32, number: func(p *Packet) uint128 { return addressToUint128(p.Source) }, prereqs: "ip4"},
-	{name: "ip4.dst", width: 32, number: func(p *Packet) uint128 { return addressToUint128(p.Destination) }, prereqs: "ip4"},
+	{name: "ip4.dst", width: 32, number: func(p *Packet) uint128 {
+		return addressToUint128(p.Destination)
+	}, prereqs: "ip4"},
 	{name: "ip4.src_mcast", predicate: "ip4.src[28..31] == 0xe"},
 	{name: "ip4.mcast", predicate: "eth.mcast && ip4.dst[28..31] == 0xe"},
-	{name: "ip6.src", width: 128, number: func(p *Packet) uint128 { return addressToUint128(p.Source) }, prereqs: "ip6"},
-	{name: "ip6.dst", width: 128, number: func(p *Packet) uint128 { return addressToUint128(p.Destination) }, prereqs: "ip6"},
+	{name: "ip6.src", width: 128, number: func(p *Packet) uint128 {
+		return addressToUint128(p.Source)
+	}, prereqs: "ip6"},
+	{name: "ip6.dst", width: 128, number: func(p *Packet) uint128 {
+		return addressToUint128(p.Destination)
+	}, prereqs: "ip6"},
 	{name: "ip6.mcast", predicate: "eth.mcastv6 && ip6.dst[120..127] == 0xff"},
 
 	{name: "icmp4", predicate: "ip4 && ip.proto == 1"},
-	{name: "icmp4.type", width: 8, number: extractUint(func(p *Packet) uint8 { return p.ICMPType }), nominal: true, prereqs: "icmp4"},
-	{name: "icmp4.code", width: 8, number: extractUint(func(p *Packet) uint8 { return p.ICMPCode }), nominal: true, prereqs: "icmp4"},
+	{name: "icmp4.type", width: 8, number: extractUint(func(p *Packet) uint8 {
+		return p.ICMPType
+	}), nominal: true, prereqs: "icmp4"},
+	{name: "icmp4.code", width: 8, number: extractUint(func(p *Packet) uint8 {
+		return p.ICMPCode
+	}), nominal: true, prereqs: "icmp4"},
 	{name: "icmp6", predicate: "ip6 && ip.proto == 58"},
-	{name: "icmp6.type", width: 8, number: extractUint(func(p *Packet) uint8 { return p.ICMPType }), nominal: true, prereqs: "icmp6"},
-	{name: "icmp6.code", width: 8, number: extractUint(func(p *Packet) uint8 { return p.ICMPCode }), nominal: true, prereqs: "icmp6"},
+	{name: "icmp6.type", width: 8, number: extractUint(func(p *Packet) uint8 {
+		return p.ICMPType
+	}), nominal: true, prereqs: "icmp6"},
+	{name: "icmp6.code", width: 8, number: extractUint(func(p *Packet) uint8 {
+		return p.ICMPCode
+	}), nominal: true, prereqs: "icmp6"},
 	{name: "icmp", predicate: "icmp4 || icmp6"},
 	{name: "igmp", predicate: "ip4.mcast && ip.proto == 2"},
 	{name: "nd", predicate: "icmp6.type == {135, 136} && icmp6.code == 0 && ip.ttl == 255"},
@@ -191,14 +211,20 @@ var fieldDefinitions = []fieldDefinition{
 
 	{name: "tcp", predicate: "ip.proto == 6"},
 	{name: "tcp.src", width: 16, number: extractUint(func(p *Packet) uint16 { return p.SourcePort }), prereqs: "tcp"},
-	{name: "tcp.dst", width: 16, number: extractUint(func(p *Packet) uint16 { return p.DestinationPort }), prereqs: "tcp"},
+	{name: "tcp.dst", width: 16, number: extractUint(func(p *Packet) uint16 {
+		return p.DestinationPort
+	}), prereqs: "tcp"},
 	{name: "tcp.flags", width: 12, number: extractUint(func(p *Packet) uint16 { return p.TCPFlags }), prereqs: "tcp"},
 	{name: "udp", predicate: "ip.proto == 17"},
 	{name: "udp.src", width: 16, number: extractUint(func(p *Packet) uint16 { return p.SourcePort }), prereqs: "udp"},
-	{name: "udp.dst", width: 16, number: extractUint(func(p *Packet) uint16 { return p.DestinationPort }), prereqs: "udp"},
+	{name: "udp.dst", width: 16, number: extractUint(func(p *Packet) uint16 {
+		return p.DestinationPort
+	}), prereqs: "udp"},
 	{name: "sctp", predicate: "ip.proto == 132"},
 	{name: "sctp.src", width: 16, number: extractUint(func(p *Packet) uint16 { return p.SourcePort }), prereqs: "sctp"},
-	{name: "sctp.dst", width: 16, number: extractUint(func(p *Packet) uint16 { return p.DestinationPort }), prereqs: "sctp"},
+	{name: "sctp.dst", width: 16, number: extractUint(func(p *Packet) uint16 {
+		return p.DestinationPort
+	}), prereqs: "sctp"},
 
 	{name: "pkt.mark", width: 32, number: extractUint(func(p *Packet) uint32 { return p.Mark })},
 }

@@ -1,7 +1,7 @@
 // Package match is OVN's match language: what a rule, a policy or a translation says about packets, evaluated on one.
 //
-// It is total: any text is a Match or an error, and a Match holds for a packet, does not, or can't be told. What OVN itself refuses to
-// carry out is an error here, too: such a rule is in the database and does nothing.
+// It is total: any text is a Match or an error, and a Match holds for a packet, does not, or can't be told. What OVN
+// itself refuses to carry out is an error here, too: such a rule is in the database and does nothing.
 package match
 
 import (
@@ -250,10 +250,12 @@ const (
 
 // negatedRelations are the relations that hold when the others do not.
 var negatedRelations = map[relation]relation{
-	equal: notEqual, notEqual: equal, less: greaterOrEqual, greaterOrEqual: less, greater: lessOrEqual, lessOrEqual: greater,
+	equal: notEqual, notEqual: equal, less: greaterOrEqual, greaterOrEqual: less, greater: lessOrEqual,
+	lessOrEqual: greater,
 }
 
 // swappedRelations are the relations with their sides exchanged.
 var swappedRelations = map[relation]relation{
-	equal: equal, notEqual: notEqual, less: greater, greater: less, lessOrEqual: greaterOrEqual, greaterOrEqual: lessOrEqual,
+	equal: equal, notEqual: notEqual, less: greater, greater: less, lessOrEqual: greaterOrEqual,
+	greaterOrEqual: lessOrEqual,
 }

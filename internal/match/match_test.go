@@ -10,7 +10,12 @@ import (
 type testResolver struct{}
 
 func (testResolver) AddressSet(name string) ([]string, bool) {
-	set, there := map[string][]string{"pods": {"10.0.0.4", "10.0.0.128/25"}, "none": nil, "six": {"fd00::1"}, "a.b_c": {"10.0.0.5"}}[name]
+	set, there := map[string][]string{
+		"pods":  {"10.0.0.4", "10.0.0.128/25"},
+		"none":  nil,
+		"six":   {"fd00::1"},
+		"a.b_c": {"10.0.0.5"},
+	}[name]
 	return set, there
 }
 
@@ -32,15 +37,22 @@ var requestPacket = Packet{
 func TestMatchesThatHold(t *testing.T) {
 	for _, text := range []string{
 		"1", "!0", "(1)", "ip", "ip4", "ip4 && tcp", "tcp || udp",
-		"ip4.src == 198.51.100.9", "ip4.src == 198.51.100.0/24", "ip4.src == 198.51.0.0/255.255.0.0", "ip4.src == {10.0.0.0/8, 198.51.100.9}",
+		"ip4.src == 198.51.100.9", "ip4.src == 198.51.100.0/24", "ip4.src == 198.51.0.0/255.255.0.0",
+		"ip4.src == {10.0.0.0/8, 198.51.100.9}",
 		"ip4.src != 198.51.100.8", "ip4.src != {198.51.100.8, 10.0.0.0/8}", "!(ip4.src == {198.51.100.8, 10.0.0.0/8})",
 		"ip4.dst == $pods", "ip4.src != $pods", "ip4.src != $none", "ip4.dst == {$none, $pods}", "ip4.dst != $a.b_c",
-		"outport == @guarded", `outport == {"x", "web.shop"}`, `inport == "shop-net-shop" && ip`, "outport == {@empty @guarded}",
-		"tcp.dst == 80", "tcp.dst == {80, 443}", "tcp.dst < 81", "tcp.dst <= 80", "tcp.src > 32768", "tcp.src >= 40000", "81 > tcp.dst",
-		"1 < tcp.dst < 100", "100 >= tcp.dst > 79", "tcp.flags == 2/2", "tcp.flags != 0/2", "tcp.flags[1]", "tcp.dst != 81", "tcp.dst[0..3] == 0",
-		"ct.trk && ct.new", "!ct.est", "ct_label.label == 91", "ct_label[96..127] == 91", "ct_label != 0", "ct_mark == 0", "!ct_mark.blocked", "!ct.rpl",
-		"pkt.mark == 7", "pkt.mark == 0x7", "pkt.mark == 0x5/0x5", "eth.src == 0a:5a:01:02:03:04", "eth.src == 0a:5a:00:00:00:00/ff:ff:00:00:00:00", "!eth.mcast",
-		"eth.mcast == 0", "!ip4.mcast", `is_chassis_resident("cr-here")`, `!is_chassis_resident("cr-there")`, "ip.ttl == 63",
+		"outport == @guarded", `outport == {"x", "web.shop"}`, `inport == "shop-net-shop" && ip`,
+		"outport == {@empty @guarded}",
+		"tcp.dst == 80", "tcp.dst == {80, 443}", "tcp.dst < 81", "tcp.dst <= 80", "tcp.src > 32768", "tcp.src >= 40000",
+		"81 > tcp.dst",
+		"1 < tcp.dst < 100", "100 >= tcp.dst > 79", "tcp.flags == 2/2", "tcp.flags != 0/2", "tcp.flags[1]",
+		"tcp.dst != 81", "tcp.dst[0..3] == 0",
+		"ct.trk && ct.new", "!ct.est", "ct_label.label == 91", "ct_label[96..127] == 91", "ct_label != 0",
+		"ct_mark == 0", "!ct_mark.blocked", "!ct.rpl",
+		"pkt.mark == 7", "pkt.mark == 0x7", "pkt.mark == 0x5/0x5", "eth.src == 0a:5a:01:02:03:04",
+		"eth.src == 0a:5a:00:00:00:00/ff:ff:00:00:00:00", "!eth.mcast",
+		"eth.mcast == 0", "!ip4.mcast", `is_chassis_resident("cr-here")`, `!is_chassis_resident("cr-there")`,
+		"ip.ttl == 63",
 		"(ip4.src == 10.0.0.0/8 || ip4.src == 198.51.100.9) && !(tcp.dst == 53)", "!vlan.present",
 	} {
 		if holds, err := evaluateText(text, requestPacket); err != nil || !holds {
@@ -51,11 +63,15 @@ func TestMatchesThatHold(t *testing.T) {
 
 func TestMatchesThatDoNotHold(t *testing.T) {
 	for _, text := range []string{
-		"0", "!1", "ip6", "udp", "icmp4.type == 8", "ip4.src == 198.51.100.8", "ip4.src == $pods", "ip4.src == $none", "ip6.src == $six",
-		"ip4.src != 198.51.100.0/24", `outport == "x"`, "outport == @empty", "tcp.dst > 80", "tcp.dst < 80", "udp.dst == 80", "udp.dst != 80", "!(udp.dst == 80)",
-		"ct.est", "ct.rpl", "!ct.new", "ct_label.label == 0", "pkt.mark == 0", "tcp.flags == 0/2", `is_chassis_resident("cr-there")`,
+		"0", "!1", "ip6", "udp", "icmp4.type == 8", "ip4.src == 198.51.100.8", "ip4.src == $pods", "ip4.src == $none",
+		"ip6.src == $six",
+		"ip4.src != 198.51.100.0/24", `outport == "x"`, "outport == @empty", "tcp.dst > 80", "tcp.dst < 80",
+		"udp.dst == 80", "udp.dst != 80", "!(udp.dst == 80)",
+		"ct.est", "ct.rpl", "!ct.new", "ct_label.label == 0", "pkt.mark == 0", "tcp.flags == 0/2",
+		`is_chassis_resident("cr-there")`,
 		"ip4.dst == 10.0.0.4 && ip4.src == 10.0.0.4", "ip6 || arp", "ip.is_frag",
-		"!(ip6.src == fd00::1)", "!(udp.dst == 53)", // what a packet does not have can't be compared, not even for what it is not
+		// what a packet does not have can't be compared, not even for what it is not
+		"!(ip6.src == fd00::1)", "!(udp.dst == 53)",
 	} {
 		if holds, err := evaluateText(text, requestPacket); err != nil || holds {
 			t.Errorf("%s: %t, %v; wanted it not to hold", text, holds, err)
@@ -137,10 +153,14 @@ func TestUnknownPartsDecideNothing(t *testing.T) {
 
 func TestIPv6(t *testing.T) {
 	p := Packet{
-		Source: netip.MustParseAddr("fd00::5"), Destination: netip.MustParseAddr("fd00:1::80"), Protocol: ICMPv6, TTL: 255, ICMPType: 135,
+		Source: netip.MustParseAddr("fd00::5"), Destination: netip.MustParseAddr("fd00:1::80"), Protocol: ICMPv6,
+		TTL: 255, ICMPType: 135,
 		EthDestination: 0x3333ff000080,
 	}
-	for _, text := range []string{"ip6 && ip6.src == fd00::/64", "nd_ns", "nd", "icmp6.type == 135", "eth.mcastv6", "ip6.dst != fd00::/64", "ip6.dst[0..7] == 0x80", "icmp"} {
+	for _, text := range []string{
+		"ip6 && ip6.src == fd00::/64", "nd_ns", "nd", "icmp6.type == 135", "eth.mcastv6",
+		"ip6.dst != fd00::/64", "ip6.dst[0..7] == 0x80", "icmp",
+	} {
 		if holds, err := evaluateText(text, p); err != nil || !holds {
 			t.Errorf("%s: %t, %v; wanted it to hold", text, holds, err)
 		}
@@ -158,8 +178,10 @@ func evaluateText(text string, p Packet) (bool, error) {
 // FuzzMatch: any text is a match or an error; a match is what its double negation is.
 func FuzzMatch(f *testing.F) {
 	for _, text := range []string{
-		`inport == "a" && ip4.src == {$pods, 10.0.0.0/8}`, "!(tcp.dst < 5) || ct_label[3..100] != 0x5", "1 < tcp.dst <= 7", `is_chassis_resident("x")`,
-		"eth.dst == 00:11:22:33:44:55/ff:00:00:00:00:00", "outport == @guarded", `"\u00ff`, "ip6.dst == ::ffff:1.2.3.4/96",
+		`inport == "a" && ip4.src == {$pods, 10.0.0.0/8}`, "!(tcp.dst < 5) || ct_label[3..100] != 0x5",
+		"1 < tcp.dst <= 7", `is_chassis_resident("x")`,
+		"eth.dst == 00:11:22:33:44:55/ff:00:00:00:00:00", "outport == @guarded", `"\u00ff`,
+		"ip6.dst == ::ffff:1.2.3.4/96",
 	} {
 		f.Add(text)
 	}

@@ -175,5 +175,6 @@ func ParseMAC(text string) (MAC, bool) {
 // String is the address as OVN writes it.
 func (m MAC) String() string {
 	//nolint:gosec // the six bytes of it
-	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", byte(m>>40), byte(m>>32), byte(m>>24), byte(m>>16), byte(m>>8), byte(m))
+	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", byte(m>>40), byte(m>>32), byte(m>>24), byte(m>>16), byte(m>>8),
+		byte(m))
 }

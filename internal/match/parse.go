@@ -31,7 +31,10 @@ const (
 )
 
 // operators are the operators, the longer ones first.
-var operators = []string{"==", "!=", "<=", ">=", "&&", "||", "..", "<", ">", "!", "(", ")", "{", "}", "[", "]", ",", "="}
+var operators = []string{
+	"==", "!=", "<=", ">=", "&&", "||", "..", "<", ">", "!", "(", ")", "{", "}", "[", "]", ",",
+	"=",
+}
 
 // tokenize takes a text apart. What can't be read is its last word.
 func tokenize(text string) []token {
@@ -93,7 +96,8 @@ func scanQuotedString(text string) (token, int) {
 	return token{tokenInvalid, text}, len(text)
 }
 
-// startsWithAddress says whether a text that begins with a letter is a number all the same: an address such as fd00::1 or aa:bb:cc:dd:ee:ff.
+// startsWithAddress says whether a text that begins with a letter is a number all the same: an address such as fd00::1
+// or aa:bb:cc:dd:ee:ff.
 func startsWithAddress(text string) bool {
 	i := 0
 	for i < len(text) && strings.IndexByte("0123456789abcdefABCDEF", text[i]) >= 0 {
@@ -102,7 +106,8 @@ func startsWithAddress(text string) bool {
 	return i > 0 && i < len(text) && text[i] == ':'
 }
 
-// literalLength is how long the number is that a text begins with, with its mask. Two dots are no part of one, nor is a colon after a dot.
+// literalLength is how long the number is that a text begins with, with its mask. Two dots are no part of one, nor is a
+// colon after a dot.
 func literalLength(text string) int {
 	i, dot := 0, false
 	for i < len(text) {
@@ -264,7 +269,8 @@ func (p *parser) parseFieldFirst() (_ node, closed bool, err error) {
 		case c.width == 0:
 			return nil, false, fmt.Errorf("field %s has to be compared with something", c.field.name)
 		case c.width > 1 && !p.negated:
-			return nil, false, fmt.Errorf("field %s has more than one bit and has to be compared with something", c.field.name)
+			return nil, false, fmt.Errorf("field %s has more than one bit and has to be compared with something",
+				c.field.name)
 		}
 		out, err := p.buildComparison(c, notEqual, []value{{}}, false)
 		return out, true, err
@@ -304,7 +310,8 @@ func (p *parser) parseValueFirst() (_ node, closed bool, err error) {
 		return left, false, nil
 	}
 	if r == equal || r == notEqual || second == equal || second == notEqual || r[0] != second[0] {
-		return nil, false, fmt.Errorf("a field is between two values like this: 1 < field < 5, not with %s and %s", r, second)
+		return nil, false, fmt.Errorf("a field is between two values like this: 1 < field < 5, not with %s and %s", r,
+			second)
 	}
 	if values, set, err = p.parseValues(); err != nil {
 		return nil, false, err
@@ -414,7 +421,8 @@ func (p *parser) buildComparison(c comparison, r relation, values []value, set b
 		return nil, fmt.Errorf("field %s can only be tested for what it is", c.field.name)
 	}
 	for _, v := range values {
-		if positive := (v.number.low&1 != 0) == (r == equal); c.field.nominal && c.field.predicate != nil && positive == p.negated {
+		if positive := (v.number.low&1 != 0) == (r == equal); c.field.nominal && c.field.predicate != nil &&
+			positive == p.negated {
 			return nil, fmt.Errorf("%s can't be negated", c.field.name)
 		}
 	}

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// certReloader is what files say, read again when they have changed. Whoever connects costs three looks at the file system and no more.
+// certReloader is what files say, read again when they have changed. Whoever connects costs three looks at the file
+// system and no more.
 type certReloader struct {
 	files Files
 
@@ -35,7 +36,8 @@ func (f Files) newReloader() (*certReloader, error) {
 	return &certReloader{files: f, lastStamp: seen, loaded: holds}, nil
 }
 
-// currentMaterial is what the files say. While they can't be used, such as between the writing of one and the other, the last that could be is.
+// currentMaterial is what the files say. While they can't be used, such as between the writing of one and the other,
+// the last that could be is.
 func (k *certReloader) currentMaterial() *tlsMaterial {
 	k.mu.Lock()
 	defer k.mu.Unlock()

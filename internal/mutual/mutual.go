@@ -1,8 +1,8 @@
 // Package mutual is TLS in which both sides show a certificate of one authority.
 //
-// OVN's certificates name no host, neither those of ovs-pki nor Kube-OVN's. OVN's own programs check that the authority has signed, and
-// nothing else, and so does Texts.ClientConfig. Where both programs are ours, each has a name (DNS SAN) that the other one checks: a certificate
-// of the same authority for something else is refused (Files.PeerName).
+// OVN's certificates name no host, neither those of ovs-pki nor Kube-OVN's. OVN's own programs check that the authority
+// has signed, and nothing else, and so does Texts.ClientConfig. Where both programs are ours, each has a name (DNS SAN)
+// that the other one checks: a certificate of the same authority for something else is refused (Files.PeerName).
 package mutual
 
 import (
@@ -19,7 +19,8 @@ import (
 // Files are who we are and whom we trust, in PEM.
 type Files struct {
 	Cert, Key, CA string
-	// PeerName is a name that the certificate of the other side has to have; empty: any certificate of the authority will do.
+	// PeerName is a name that the certificate of the other side has to have; empty: any certificate of the authority
+	// will do.
 	PeerName string
 }
 
@@ -140,7 +141,8 @@ func (t PEM) parseMaterial() (out *tlsMaterial, err error) {
 	return out, nil
 }
 
-// verifyPeer checks that one of the roots stands behind a certificate, the first of the chain that was sent, and that it has a name; empty: any.
+// verifyPeer checks that one of the roots stands behind a certificate, the first of the chain that was sent, and that
+// it has a name; empty: any.
 func verifyPeer(chain []*x509.Certificate, roots *x509.CertPool, usage x509.ExtKeyUsage, name string) error {
 	if len(chain) == 0 {
 		return errors.New("the other side showed no certificate")
@@ -149,7 +151,11 @@ func verifyPeer(chain []*x509.Certificate, roots *x509.CertPool, usage x509.ExtK
 	for _, c := range chain[1:] {
 		between.AddCert(c)
 	}
-	_, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{usage}})
+	_, err := chain[0].Verify(x509.VerifyOptions{
+		Roots:         roots,
+		Intermediates: between,
+		KeyUsages:     []x509.ExtKeyUsage{usage},
+	})
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,8 @@ func (a *authority) certTemplate(name string, ends time.Time, usages ...x509.Ext
 		a.t.Fatal(err)
 	}
 	return &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: name}, NotBefore: ends.Add(-2 * time.Hour), NotAfter: ends, ExtKeyUsage: usages,
+		SerialNumber: serial, Subject: pkix.Name{CommonName: name}, NotBefore: ends.Add(-2 * time.Hour), NotAfter: ends,
+		ExtKeyUsage: usages,
 	}
 }
 
@@ -66,7 +67,8 @@ func (a *authority) signCert(template, parent *x509.Certificate, key, by *ecdsa.
 	return out
 }
 
-// issueFiles writes a certificate for a name, with its key and its authority, into a directory, as a mounted Secret has them.
+// issueFiles writes a certificate for a name, with its key and its authority, into a directory, as a mounted Secret has
+// them.
 func (a *authority) issueFiles(dir, name string, ends time.Time, usages ...x509.ExtKeyUsage) Files {
 	a.t.Helper()
 	key := a.newKey()
@@ -79,7 +81,11 @@ func (a *authority) issueFiles(dir, name string, ends time.Time, usages ...x509.
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	files := Files{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key"), CA: filepath.Join(dir, "ca.crt")}
+	files := Files{
+		Cert: filepath.Join(dir, "tls.crt"),
+		Key:  filepath.Join(dir, "tls.key"),
+		CA:   filepath.Join(dir, "ca.crt"),
+	}
 	for file, block := range map[string]*pem.Block{
 		files.Cert: {Type: "CERTIFICATE", Bytes: cert.Raw}, files.Key: {Type: "EC PRIVATE KEY", Bytes: raw},
 		files.CA: {Type: "CERTIFICATE", Bytes: a.cert.Raw},
@@ -137,14 +143,16 @@ func tlsConfigs(t *testing.T, client, server Files, peerOfClient, peerOfServer s
 	return c, s
 }
 
-// A certificate of the same authority for somebody else is refused on both sides: that of another agent, of OVN, or one with no name at all.
+// A certificate of the same authority for somebody else is refused on both sides: that of another agent, of OVN, or one
+// with no name at all.
 func TestRolesAreChecked(t *testing.T) {
 	ours, other := newAuthority(t), newAuthority(t)
 	later := time.Now().Add(time.Hour)
 	issue := func(a *authority, name string, usages ...x509.ExtKeyUsage) Files {
 		return a.issueFiles(t.TempDir(), name, later, usages...)
 	}
-	agent, controller, nobody := issue(ours, "agent", bothUsages...), issue(ours, "controller", bothUsages...), issue(ours, "", bothUsages...)
+	agent, controller, nobody := issue(ours, "agent", bothUsages...), issue(ours, "controller", bothUsages...),
+		issue(ours, "", bothUsages...)
 	for _, c := range []struct {
 		what           string
 		client, server Files
@@ -155,15 +163,23 @@ func TestRolesAreChecked(t *testing.T) {
 		{"the controller's certificate answers", controller, controller, "not for agent"},
 		{"OVN's certificate asks", nobody, agent, "not for controller"},
 		{"OVN's certificate answers", controller, nobody, "not for agent"},
-		{"a name that begins the same asks", issue(ours, "controller.example", bothUsages...), agent, "not for controller"},
+		{
+			"a name that begins the same asks", issue(ours, "controller.example", bothUsages...), agent,
+			"not for controller",
+		},
 		{"another authority's asks", issue(other, "controller", bothUsages...), agent, "unknown authority"},
 		{"another authority's answers", controller, issue(other, "agent", bothUsages...), "unknown authority"},
-		{"a certificate of servers asks", issue(ours, "controller", x509.ExtKeyUsageServerAuth), agent, "incompatible key usage"},
-		{"one that has ended asks", ours.issueFiles(t.TempDir(), "controller", time.Now().Add(-time.Minute), bothUsages...), agent, "expired"},
+		{
+			"a certificate of servers asks", issue(ours, "controller", x509.ExtKeyUsageServerAuth), agent,
+			"incompatible key usage",
+		},
+		{"one that has ended asks", ours.issueFiles(t.TempDir(), "controller", time.Now().Add(-time.Minute),
+			bothUsages...), agent, "expired"},
 	} {
 		client, server := tlsConfigs(t, c.client, c.server, "agent", "controller")
 		_, err := attemptHandshake(t, client, server)
-		if c.refusal == "" && err != nil || c.refusal != "" && (err == nil || !strings.Contains(err.Error(), c.refusal)) {
+		if c.refusal == "" && err != nil || c.refusal != "" &&
+			(err == nil || !strings.Contains(err.Error(), c.refusal)) {
 			t.Errorf("%s: %v, want %q", c.what, err, c.refusal)
 		}
 	}
@@ -173,12 +189,14 @@ func TestRolesAreChecked(t *testing.T) {
 	}
 }
 
-// A certificate that was renewed is shown on the next connection, and another authority trusted, without a restart. One that can't be read is not.
+// A certificate that was renewed is shown on the next connection, and another authority trusted, without a restart. One
+// that can't be read is not.
 func TestRenewedFilesAreRead(t *testing.T) {
 	first, second := newAuthority(t), newAuthority(t)
 	here, there := t.TempDir(), t.TempDir()
 	soon, later := time.Now().Add(10*time.Minute).Truncate(time.Second), time.Now().Add(time.Hour).Truncate(time.Second)
-	client, server := tlsConfigs(t, first.issueFiles(here, "controller", soon, bothUsages...), first.issueFiles(there, "agent", soon, bothUsages...), "agent", "controller")
+	client, server := tlsConfigs(t, first.issueFiles(here, "controller", soon, bothUsages...),
+		first.issueFiles(there, "agent", soon, bothUsages...), "agent", "controller")
 	check := func(what string, want time.Time) {
 		t.Helper()
 		if got, err := attemptHandshake(t, client, server); err != nil || !got.Equal(want) {

@@ -91,7 +91,8 @@ type RuleKey struct {
 
 // Compare orders by preference.
 func (k RuleKey) Compare(o RuleKey) int {
-	return cmp.Or(cmp.Compare(k.Pref, o.Pref), compareBools(k.V6, o.V6), k.From.Compare(o.From), k.To.Compare(o.To), cmp.Compare(k.Mark, o.Mark))
+	return cmp.Or(cmp.Compare(k.Pref, o.Pref), compareBools(k.V6, o.V6), k.From.Compare(o.From), k.To.Compare(o.To),
+		cmp.Compare(k.Mark, o.Mark))
 }
 
 func compareBools(a, b bool) int {
@@ -141,7 +142,8 @@ type RouteKey struct {
 
 // Compare orders by table.
 func (k RouteKey) Compare(o RouteKey) int {
-	return cmp.Or(cmp.Compare(k.Table, o.Table), cmp.Compare(k.Metric, o.Metric), cmp.Compare(o.To.Bits(), k.To.Bits()), k.To.Compare(o.To))
+	return cmp.Or(cmp.Compare(k.Table, o.Table), cmp.Compare(k.Metric, o.Metric), cmp.Compare(o.To.Bits(), k.To.Bits()),
+		k.To.Compare(o.To))
 }
 
 // String is the key as ip writes it.
@@ -210,12 +212,15 @@ func (k NftKey) Compare(o NftKey) int {
 
 // String is the key for people.
 func (k NftKey) String() string {
-	return "nft " + strings.Join(slices.DeleteFunc([]string{[...]string{"chain", "set", "element", "rule"}[k.Kind], k.Parent, k.Name},
+	return "nft " + strings.Join(slices.DeleteFunc([]string{
+		[...]string{"chain", "set", "element", "rule"}[k.Kind],
+		k.Parent, k.Name,
+	},
 		func(s string) bool { return s == "" }), " ")
 }
 
-// NftValue is what the object is, as nft writes it. The kernel gives rules back otherwise than they were written, so a rule carries a sum
-// of its text, and that is compared. Of other objects the name says it all.
+// NftValue is what the object is, as nft writes it. The kernel gives rules back otherwise than they were written, so a
+// rule carries a sum of its text, and that is compared. Of other objects the name says it all.
 type NftValue struct{ Text, Checksum string }
 
 // Equal compares sums.
@@ -238,7 +243,8 @@ type Sysctl struct{ Text, Acceptable string }
 
 // Equal says whether one is as good as the other.
 func (s Sysctl) Equal(o Sysctl) bool {
-	return s.Text == o.Text || slices.Contains(strings.Fields(o.Acceptable), s.Text) || slices.Contains(strings.Fields(s.Acceptable), o.Text)
+	return s.Text == o.Text || slices.Contains(strings.Fields(o.Acceptable), s.Text) ||
+		slices.Contains(strings.Fields(s.Acceptable), o.Text)
 }
 
 // String is the value.

@@ -11,8 +11,9 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// The chains of our table: their type, hook and priority. Marks of connections can be read and written only after conntrack has looked at
-// the packet (-200), and have to be there before it is routed. Addresses of pods are translated before others do it (100).
+// The chains of our table: their type, hook and priority. Marks of connections can be read and written only after
+// conntrack has looked at the packet (-200), and have to be there before it is routed. Addresses of pods are translated
+// before others do it (100).
 var chains = map[string]Chain{
 	"zones":    {"filter", "prerouting", -300},
 	"ownzones": {"filter", "output", -300},
@@ -61,7 +62,9 @@ func (w *networkCompiler) addAddressSet(name string, v6 bool, addresses []netip.
 func (w *networkCompiler) addPrefixSet(name string, v6 bool, prefixes []netip.Prefix) string {
 	var out []string
 	for i, p := range prefixes {
-		inside := slices.ContainsFunc(prefixes, func(o netip.Prefix) bool { return o.Bits() < p.Bits() && o.Contains(p.Addr()) })
+		inside := slices.ContainsFunc(prefixes, func(o netip.Prefix) bool {
+			return o.Bits() < p.Bits() && o.Contains(p.Addr())
+		})
 		switch {
 		case inside || slices.Contains(prefixes[:i], p):
 		case p.IsSingleIP():
@@ -98,13 +101,15 @@ func (w *networkCompiler) markStatement() string {
 	return fmt.Sprintf("meta mark set meta mark and %#x or %#x", ^uint32(ownership.NodeMarkMask), w.fwMark())
 }
 
-// markConnections wants the marks that follow connections: each that comes by the interface gets the network's number, if it has none, and
-// its replies get that as their mark, whether they are routed through the node or begin on it. So a connection that is older than the rules
-// finds its way with the next packet that comes.
+// markConnections wants the marks that follow connections: each that comes by the interface gets the network's number,
+// if it has none, and its replies get that as their mark, whether they are routed through the node or begin on it. So a
+// connection that is older than the rules finds its way with the next packet that comes.
 func (w *networkCompiler) markConnections() {
-	w.addNftRule("marks", "comes", fmt.Sprintf("iifname %q ct direction original ct mark and %#x == 0 ct mark set ct mark or %#x",
+	w.addNftRule("marks", "comes", fmt.Sprintf(
+		"iifname %q ct direction original ct mark and %#x == 0 ct mark set ct mark or %#x",
 		w.dev.Name, ownership.NodeMarkMask, w.fwMark()))
-	reply := fmt.Sprintf("ct direction reply ct mark and %#x == %#x %s", ownership.NodeMarkMask, w.fwMark(), w.markStatement())
+	reply := fmt.Sprintf("ct direction reply ct mark and %#x == %#x %s", ownership.NodeMarkMask, w.fwMark(),
+		w.markStatement())
 	w.addNftRule("marks", "returns", fmt.Sprintf("iifname != %q %s", w.dev.Name, reply))
 	w.addNftRule("local", "returns", reply)
 }
@@ -113,7 +118,8 @@ func (w *networkCompiler) markConnections() {
 func (w *networkCompiler) markServices() {
 	for _, v6 := range []bool{false, true} {
 		if services := w.serviceAddresses(v6); len(services) > 0 {
-			w.addNftRule("marks", "services"+nftHeader(v6), fmt.Sprintf("%s saddr %s %s", nftHeader(v6), w.addAddressSet("services", v6, services), w.markStatement()))
+			w.addNftRule("marks", "services"+nftHeader(v6), fmt.Sprintf("%s saddr %s %s", nftHeader(v6),
+				w.addAddressSet("services", v6, services), w.markStatement()))
 		}
 	}
 }
@@ -139,7 +145,9 @@ func (w *networkCompiler) emitEgress() string {
 		for _, v6 := range []bool{false, true} {
 			ofFamily := func(a netip.Addr) bool { return a.Is6() == v6 }
 			pods := filterSlice(parseValid(e.Pods, netip.ParseAddr), ofFamily)
-			destinations := filterSlice(parseValid(e.Destinations, netip.ParsePrefix), func(p netip.Prefix) bool { return ofFamily(p.Addr()) })
+			destinations := filterSlice(parseValid(e.Destinations, netip.ParsePrefix), func(p netip.Prefix) bool {
+				return ofFamily(p.Addr())
+			})
 			if len(pods) == 0 || !w.gatewayFor(v6).IsValid() || len(e.Destinations) > 0 && len(destinations) == 0 {
 				continue
 			}
@@ -161,7 +169,9 @@ func filterSlice[T any](list []T, fits func(T) bool) (out []T) {
 }
 
 // emitPodEgress wants the way of some pods. Replies to what came to them by another way are not moved.
-func (w *networkCompiler) emitPodEgress(name string, e EgressSpec, pods []netip.Addr, destinations []netip.Prefix) string {
+func (w *networkCompiler) emitPodEgress(name string, e EgressSpec, pods []netip.Addr,
+	destinations []netip.Prefix,
+) string {
 	v6 := pods[0].Is6()
 	ofFamily := func(p netip.Prefix) bool { return p.Addr().Is6() == v6 }
 	match := fmt.Sprintf("%s saddr %s", nftHeader(v6), w.addAddressSet(name+"-pods", v6, pods))
@@ -181,7 +191,8 @@ func (w *networkCompiler) emitPodEgress(name string, e EgressSpec, pods []netip.
 	if a, err := netip.ParseAddr(e.Address); err == nil && a.Is6() == v6 {
 		translation = fmt.Sprintf("snat %s to %s", nftHeader(v6), a)
 	}
-	w.addNftRule("leaves", name+nftHeader(v6), fmt.Sprintf("oifname %q ct direction original %s %s", w.dev.Name, match, translation))
+	w.addNftRule("leaves", name+nftHeader(v6),
+		fmt.Sprintf("oifname %q ct direction original %s %s", w.dev.Name, match, translation))
 	return ""
 }
 
@@ -206,7 +217,8 @@ func (w *networkCompiler) emitPodRouting(name, match string, pods []netip.Addr, 
 			w.addRoute(Route{Table: MainTable, To: to.Masked(), Via: w.gatewayFor(v6), Dev: w.dev.Name})
 		}
 	default:
-		w.addNftRule("marks", name+nftHeader(v6), fmt.Sprintf("iifname != %q ct direction original %s %s", w.dev.Name, match, w.markStatement()))
+		w.addNftRule("marks", name+nftHeader(v6),
+			fmt.Sprintf("iifname != %q ct direction original %s %s", w.dev.Name, match, w.markStatement()))
 		table, replies := w.egressTable()
 		w.addRule(RuleKey{Pref: ownership.NodeRuleMark, Mark: w.fwMark(), V6: v6}, table)
 		if replies != "" {
@@ -216,9 +228,9 @@ func (w *networkCompiler) emitPodRouting(name, match string, pods []netip.Addr, 
 	return ""
 }
 
-// egressTable is the table that marked packets are led to, and the interface that can't ask whether replies to them should come by it: without
-// the mark it would be another. In a VRF the kernel asks the VRF's table anyhow. With legs, replies to pods cross them as well, because
-// conntrack has the connection in the zone of the VRF.
+// egressTable is the table that marked packets are led to, and the interface that can't ask whether replies to them
+// should come by it: without the mark it would be another. In a VRF the kernel asks the VRF's table anyhow. With legs,
+// replies to pods cross them as well, because conntrack has the connection in the zone of the VRF.
 func (w *networkCompiler) egressTable() (table int, replies string) {
 	switch near, _ := w.vethNames(); {
 	case w.spec.Method != kubedcv1alpha1.NodeVRF:

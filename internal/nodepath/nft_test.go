@@ -6,9 +6,14 @@ import (
 	"testing"
 )
 
-// Pods that leave for everywhere still reach the cluster and its nodes, and what another entry leads elsewhere is not theirs.
+// Pods that leave for everywhere still reach the cluster and its nodes, and what another entry leads elsewhere is not
+// theirs.
 func TestWhatIsNotLedOut(t *testing.T) {
-	node := Node{Interfaces: []Interface{{Name: "eth1", Up: true, Addresses: []netip.Prefix{netip.MustParsePrefix("192.168.10.11/24")}}}}
+	node := Node{Interfaces: []Interface{{
+		Name:      "eth1",
+		Up:        true,
+		Addresses: []netip.Prefix{netip.MustParsePrefix("192.168.10.11/24")},
+	}}}
 	k := Compile(Spec{Networks: []NetworkSpec{{
 		Name: "red", Number: 3, Interface: "eth1", Gateways: []string{"192.168.10.1"}, Method: "Connection",
 		Inside: []string{"10.16.0.0/16"}, Hosts: []string{"192.0.2.1", "192.0.2.2"},

@@ -1,4 +1,5 @@
-// Package nodepath is what a NodePath means for the kernel of its node: links, rules, routes, nftables objects and settings.
+// Package nodepath is what a NodePath means for the kernel of its node: links, rules, routes, nftables objects and
+// settings.
 package nodepath
 
 import (
@@ -19,8 +20,8 @@ type Node struct {
 	Interfaces []Interface
 	// ForwardsIPv6: it forwards IPv6, which is one setting for all interfaces.
 	ForwardsIPv6 bool
-	// StrictRPFilter: on every interface that does not say more, the way back to a source has to be by it. The kernel takes the greater of the
-	// setting for all interfaces and that of one, so 0 there says nothing.
+	// StrictRPFilter: on every interface that does not say more, the way back to a source has to be by it. The kernel
+	// takes the greater of the setting for all interfaces and that of one, so 0 there says nothing.
 	StrictRPFilter bool
 }
 
@@ -80,7 +81,8 @@ func (node Node) findInterface(n NetworkSpec) (Interface, string) {
 		byMAC := n.MAC != "" && strings.EqualFold(i.MAC, n.MAC)
 		byName, err := path.Match(n.Interface, i.Name)
 		if err != nil {
-			return Interface{}, fmt.Sprintf("interface %q is no name with wildcards; correct it in the ExternalNetwork", n.Interface)
+			return Interface{}, fmt.Sprintf("interface %q is no name with wildcards; correct it in the ExternalNetwork",
+				n.Interface)
 		}
 		if !i.Ours && (byMAC || n.MAC == "" && byName) {
 			found = append(found, i)
@@ -92,9 +94,12 @@ func (node Node) findInterface(n NetworkSpec) (Interface, string) {
 	}
 	switch {
 	case len(found) == 0:
-		return Interface{}, fmt.Sprintf("the node has no interface %s; plug it in, or correct the ExternalNetwork's interface or nodeSelector", wanted)
+		return Interface{}, fmt.Sprintf(
+			"the node has no interface %s; plug it in, or correct the ExternalNetwork's interface or nodeSelector",
+			wanted)
 	case len(found) > 1:
-		return Interface{}, fmt.Sprintf("interfaces %s and %s both fit %s; name one of them", found[0].Name, found[1].Name, wanted)
+		return Interface{}, fmt.Sprintf("interfaces %s and %s both fit %s; name one of them", found[0].Name,
+			found[1].Name, wanted)
 	case !found[0].Up:
 		return found[0], fmt.Sprintf("interface %s is down; set it up", found[0].Name)
 	}
@@ -112,7 +117,8 @@ type networkCompiler struct {
 	gateways []netip.Addr // gateways
 }
 
-// compileNetwork wants everything for the network, and says what can't be. A family that can't be does not keep the other from working.
+// compileNetwork wants everything for the network, and says what can't be. A family that can't be does not keep the
+// other from working.
 func (w *networkCompiler) compileNetwork() string {
 	wrong := w.chooseGateways()
 	if len(w.gateways) == 0 {
@@ -142,11 +148,14 @@ func (w *networkCompiler) compileNetwork() string {
 	return cmp.Or(wrong, w.emitEgress())
 }
 
-// chooseGateways takes the gateways that the interface leads to, and says why it does not lead to another. They are sorted: the kernel gives
-// the addresses of legs back in that order, too.
+// chooseGateways takes the gateways that the interface leads to, and says why it does not lead to another. They are
+// sorted: the kernel gives the addresses of legs back in that order, too.
 func (w *networkCompiler) chooseGateways() (wrong string) {
-	for _, gateway := range slices.SortedFunc(slices.Values(parseValid(w.spec.Gateways, netip.ParseAddr)), netip.Addr.Compare) {
-		near := gateway.IsLinkLocalUnicast() || slices.ContainsFunc(w.dev.Addresses, func(p netip.Prefix) bool { return p.Contains(gateway) })
+	for _, gateway := range slices.SortedFunc(slices.Values(parseValid(w.spec.Gateways, netip.ParseAddr)),
+		netip.Addr.Compare) {
+		near := gateway.IsLinkLocalUnicast() || slices.ContainsFunc(w.dev.Addresses, func(p netip.Prefix) bool {
+			return p.Contains(gateway)
+		})
 		switch {
 		case !near:
 			wrong = fmt.Sprintf("gateway %s is in no prefix of %s (%s); correct the ExternalNetwork's gateways, or the interface's addresses",
@@ -196,7 +205,8 @@ func (w *networkCompiler) tableID() int { return ownership.NodeTableBase + w.num
 // fwMark is the network's in marks.
 func (w *networkCompiler) fwMark() uint32 { return ownership.NodeNetworkMark(w.number) }
 
-// emitRoutingTable wants the routes by which packets leave by the interface: to its own prefixes at once, to all others by the gateway.
+// emitRoutingTable wants the routes by which packets leave by the interface: to its own prefixes at once, to all others
+// by the gateway.
 func (w *networkCompiler) emitRoutingTable() {
 	for _, p := range w.dev.Addresses {
 		if w.gatewayFor(p.Addr().Is6()).IsValid() && !p.IsSingleIP() {
@@ -233,7 +243,8 @@ func (w *networkCompiler) serviceAddresses(v6 bool) []netip.Addr {
 	return filterSlice(parseValid(w.spec.Services, netip.ParseAddr), func(a netip.Addr) bool { return a.Is6() == v6 })
 }
 
-// emitSourceRules wants rules that lead what has a cluster address as its source to a table. Replies have it until they have been routed.
+// emitSourceRules wants rules that lead what has a cluster address as its source to a table. Replies have it until they
+// have been routed.
 func (w *networkCompiler) emitSourceRules(table int) {
 	for _, v6 := range []bool{false, true} {
 		for _, a := range w.serviceAddresses(v6) {
@@ -242,8 +253,8 @@ func (w *networkCompiler) emitSourceRules(table int) {
 	}
 }
 
-// emitMarkRules wants the rules that lead marked packets to a table. What comes in has no mark yet, so its source would be routed back by
-// another interface.
+// emitMarkRules wants the rules that lead marked packets to a table. What comes in has no mark yet, so its source would
+// be routed back by another interface.
 func (w *networkCompiler) emitMarkRules(table int) {
 	for _, g := range w.gateways {
 		w.addRule(RuleKey{Pref: ownership.NodeRuleMark, Mark: w.fwMark(), V6: g.Is6()}, table)
@@ -273,7 +284,10 @@ func (w *networkCompiler) addRule(key RuleKey, table int) {
 }
 
 func (w *networkCompiler) addSysctl(name, value string, also ...string) {
-	w.kernel.Sysctls[SysctlKey(name)] = state.Entry[Sysctl]{Value: Sysctl{Text: value, Acceptable: strings.Join(also, " ")}, Origin: w.origin}
+	w.kernel.Sysctls[SysctlKey(name)] = state.Entry[Sysctl]{Value: Sysctl{
+		Text:       value,
+		Acceptable: strings.Join(also, " "),
+	}, Origin: w.origin}
 }
 
 // Spec is what a NodePath asks for.

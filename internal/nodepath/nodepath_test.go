@@ -21,7 +21,12 @@ func testNode() Node {
 	at := func(list ...string) []netip.Prefix { return parseValid(list, netip.ParsePrefix) }
 	return Node{ForwardsIPv6: true, Interfaces: []Interface{
 		{Name: "eth0", MAC: "02:00:00:00:00:01", Up: true, Addresses: at("10.0.0.2/24")},
-		{Name: "eth1", MAC: "02:00:00:00:00:02", Up: true, Addresses: at("192.0.2.2/24", "2001:db8::2/64", "192.0.2.9/32")},
+		{
+			Name:      "eth1",
+			MAC:       "02:00:00:00:00:02",
+			Up:        true,
+			Addresses: at("192.0.2.2/24", "2001:db8::2/64", "192.0.2.9/32"),
+		},
 		{Name: "eth1.7", MAC: "02:00:00:00:00:02", Up: true, Addresses: at("198.51.100.2/24")},
 		{Name: "ens5", MAC: "02:00:00:00:00:0a", Up: true, Addresses: at("203.0.113.2/24")},
 		{Name: "ens6", MAC: "02:00:00:00:00:0b", Up: true},
@@ -34,7 +39,8 @@ func testNode() Node {
 func testNetwork(method kubedcv1alpha1.NodeMethod) NetworkSpec {
 	return NetworkSpec{
 		Name: "outer", Number: 1, Interface: "eth1", Gateways: []string{"192.0.2.1", "2001:db8::1"}, Method: method,
-		Clients: []string{"203.0.113.0/24", "2001:db8:9::/48"}, Services: []string{"10.96.0.1", "fd00::1"}, Inside: []string{"10.96.0.0/12", "fd00::/108"},
+		Clients: []string{"203.0.113.0/24", "2001:db8:9::/48"}, Services: []string{"10.96.0.1", "fd00::1"},
+		Inside: []string{"10.96.0.0/12", "fd00::/108"},
 	}
 }
 
@@ -107,7 +113,9 @@ var goldenNetworks = map[string]NetworkSpec{
 	"vrf":           testNetwork("VRF"),
 	"vrf-with-legs": networkWith("VRF", func(n *NetworkSpec) { n.Legs, n.Number = true, 200 }),
 	"one-family":    networkWith("SourceRule", func(n *NetworkSpec) { n.Gateways = n.Gateways[:1] }),
-	"dotted":        networkWith("Connection", func(n *NetworkSpec) { n.Interface, n.Gateways = "eth1.7", []string{"198.51.100.1"} }),
+	"dotted": networkWith("Connection", func(n *NetworkSpec) {
+		n.Interface, n.Gateways = "eth1.7", []string{"198.51.100.1"}
+	}),
 	"by-mac-and-near-gateway": networkWith("Connection", func(n *NetworkSpec) {
 		n.Interface, n.MAC, n.Gateways = "", "02:00:00:00:00:0A", []string{"203.0.113.1", "fe80::1"}
 	}),
@@ -125,7 +133,11 @@ var goldenNetworks = map[string]NetworkSpec{
 // addEgress has pods that leave: some for destinations, with an address of their own, and one for everywhere.
 func addEgress(n *NetworkSpec) {
 	n.Egress = []EgressSpec{
-		{Pods: []string{"10.1.0.5", "fd01::5"}, Address: "192.0.2.50", Destinations: []string{"198.51.100.0/24", "198.51.100.7/32", "203.0.113.9/32", "203.0.113.9/32"}},
+		{
+			Pods:         []string{"10.1.0.5", "fd01::5"},
+			Address:      "192.0.2.50",
+			Destinations: []string{"198.51.100.0/24", "198.51.100.7/32", "203.0.113.9/32", "203.0.113.9/32"},
+		},
 		{Pods: []string{"10.1.0.6", "fd01::6"}},
 	}
 }
@@ -144,7 +156,8 @@ func TestOrderSaysNothing(t *testing.T) {
 		shuffle(chance, shuffled)
 		for i := range shuffled {
 			n := &shuffled[i]
-			n.Services, n.Inside, n.Clients, n.Gateways = slices.Clone(n.Services), slices.Clone(n.Inside), slices.Clone(n.Clients), slices.Clone(n.Gateways)
+			n.Services, n.Inside, n.Clients, n.Gateways = slices.Clone(n.Services), slices.Clone(n.Inside),
+				slices.Clone(n.Clients), slices.Clone(n.Gateways)
 			shuffle(chance, n.Services)
 			shuffle(chance, n.Inside)
 			shuffle(chance, n.Clients)
@@ -165,7 +178,8 @@ func TestStrictNodeNeedsTheSetting(t *testing.T) {
 	for strict, does := range map[bool]bool{false: true, true: false} {
 		is := testNode()
 		is.StrictRPFilter = strict
-		want := Compile(Spec{Networks: []NetworkSpec{testNetwork("Connection")}}, is).Sysctls["net.ipv4.conf.eth1.rp_filter"].Value
+		want := Compile(Spec{Networks: []NetworkSpec{testNetwork("Connection")}},
+			is).Sysctls["net.ipv4.conf.eth1.rp_filter"].Value
 		if got := (Sysctl{Text: "0"}).Equal(want); got != does || (Sysctl{Text: "1"}).Equal(want) {
 			t.Errorf("where the node is strict (%v), 0 does: %v; the setting is %+v", strict, got, want)
 		}
@@ -178,24 +192,43 @@ func TestProblems(t *testing.T) {
 		want    string
 		missing bool
 	}{
-		"no such interface":      {func(n *NetworkSpec, _ *Node) { n.Interface = "eth9" }, "the node has no interface eth9; plug it in", true},
-		"no such MAC address":    {func(n *NetworkSpec, _ *Node) { n.MAC = "02:00:00:00:00:99" }, "the node has no interface with MAC address 02:00:00:00:00:99; plug it in", true},
-		"two fit a wildcard":     {func(n *NetworkSpec, _ *Node) { n.Interface = "ens*" }, "interfaces ens5 and ens6 both fit ens*; name one of them", true},
-		"two have a MAC address": {func(n *NetworkSpec, _ *Node) { n.MAC = "02:00:00:00:00:02" }, "interfaces eth1 and eth1.7 both fit with MAC address", true},
-		"no wildcard":            {func(n *NetworkSpec, _ *Node) { n.Interface = "eth[" }, `interface "eth[" is no name with wildcards`, true},
-		"one of ours":            {func(n *NetworkSpec, _ *Node) { n.Interface = "sp-*" }, "the node has no interface sp-*", true},
-		"it is down":             {func(n *NetworkSpec, _ *Node) { n.Interface = "down0" }, "interface down0 is down; set it up", true},
+		"no such interface": {func(n *NetworkSpec, _ *Node) {
+			n.Interface = "eth9"
+		}, "the node has no interface eth9; plug it in", true},
+		"no such MAC address": {func(n *NetworkSpec, _ *Node) {
+			n.MAC = "02:00:00:00:00:99"
+		}, "the node has no interface with MAC address 02:00:00:00:00:99; plug it in", true},
+		"two fit a wildcard": {func(n *NetworkSpec, _ *Node) {
+			n.Interface = "ens*"
+		}, "interfaces ens5 and ens6 both fit ens*; name one of them", true},
+		"two have a MAC address": {func(n *NetworkSpec, _ *Node) {
+			n.MAC = "02:00:00:00:00:02"
+		}, "interfaces eth1 and eth1.7 both fit with MAC address", true},
+		"no wildcard": {func(n *NetworkSpec, _ *Node) {
+			n.Interface = "eth["
+		}, `interface "eth[" is no name with wildcards`, true},
+		"one of ours": {func(n *NetworkSpec, _ *Node) {
+			n.Interface = "sp-*"
+		}, "the node has no interface sp-*", true},
+		"it is down": {func(n *NetworkSpec, _ *Node) {
+			n.Interface = "down0"
+		}, "interface down0 is down; set it up", true},
 		"gateway elsewhere": {
 			func(n *NetworkSpec, _ *Node) { n.Gateways = []string{"198.51.100.1"} },
 			"gateway 198.51.100.1 is in no prefix of eth1 (192.0.2.0/24, 2001:db8::/64, 192.0.2.9/32); correct", false,
 		},
-		"no addresses":          {func(n *NetworkSpec, _ *Node) { n.Interface = "ens6" }, "gateway 2001:db8::1 is in no prefix of ens6 (it has none); correct", false},
-		"IPv6 is not forwarded": {func(_ *NetworkSpec, node *Node) { node.ForwardsIPv6 = false }, "the node does not forward IPv6; set net.ipv6.conf.all.forwarding to 1", false},
+		"no addresses": {func(n *NetworkSpec, _ *Node) {
+			n.Interface = "ens6"
+		}, "gateway 2001:db8::1 is in no prefix of ens6 (it has none); correct", false},
+		"IPv6 is not forwarded": {func(_ *NetworkSpec, node *Node) {
+			node.ForwardsIPv6 = false
+		}, "the node does not forward IPv6; set net.ipv6.conf.all.forwarding to 1", false},
 		"static to everywhere": {
 			func(n *NetworkSpec, _ *Node) {
 				n.Method, n.Egress = "Static", []EgressSpec{{Pods: []string{"10.1.0.5"}}}
 			},
-			"method Static can't lead pods out by this network: routes know destinations only; choose another method", false,
+			"method Static can't lead pods out by this network: routes know destinations only; choose another method",
+			false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// unreachableMetric is the metric of the last route of a VRF's table, as the kernel's documentation has it: without such a route a lookup goes on
-// in the main table.
+// unreachableMetric is the metric of the last route of a VRF's table, as the kernel's documentation has it: without
+// such a route a lookup goes on in the main table.
 const unreachableMetric = 4278198272
 
 // emitVRF wants the interface in a VRF, and the ways between it and the rest of the node.
@@ -42,16 +42,20 @@ func (w *networkCompiler) emitVRF() {
 
 // clusterPrefixes are the prefixes of the cluster, of families that the network has.
 func (w *networkCompiler) clusterPrefixes() []netip.Prefix {
-	return filterSlice(parseValid(w.spec.Inside, netip.ParsePrefix), func(p netip.Prefix) bool { return w.gatewayFor(p.Addr().Is6()).IsValid() })
+	return filterSlice(parseValid(w.spec.Inside, netip.ParsePrefix), func(p netip.Prefix) bool {
+		return w.gatewayFor(p.Addr().Is6()).IsValid()
+	})
 }
 
 // vethNames are the ends of a network's legs: near the rest of the node, and far from it, in the VRF.
 func (w *networkCompiler) vethNames() (near, far string) {
-	return fmt.Sprintf("%s%d", ownership.NodeVethPrefix, w.number), fmt.Sprintf("%s%d", ownership.NodeVethPeerPrefix, w.number)
+	return fmt.Sprintf("%s%d", ownership.NodeVethPrefix, w.number),
+		fmt.Sprintf("%s%d", ownership.NodeVethPeerPrefix, w.number)
 }
 
-// emitVethPair wants the VRF and the rest of the node connected by a pair of interfaces. To conntrack what crosses it is a second connection. So
-// each side has a zone of its own: in one zone they would meet, and the client's port would be changed.
+// emitVethPair wants the VRF and the rest of the node connected by a pair of interfaces. To conntrack what crosses it
+// is a second connection. So each side has a zone of its own: in one zone they would meet, and the client's port would
+// be changed.
 func (w *networkCompiler) emitVethPair(vrf string) {
 	near, far := w.vethNames()
 	w.addLink(LinkKey{LinkDevice, near}, Link{Peer: far})

@@ -1,4 +1,5 @@
-// Package observer is the taking of surveys: it reads Kubernetes and OVN's databases, compares them with what is asked for, and asks nodes.
+// Package observer is the taking of surveys: it reads Kubernetes and OVN's databases, compares them with what is asked
+// for, and asks nodes.
 package observer
 
 import (
@@ -31,14 +32,15 @@ type Config struct {
 
 // Scope is how much of a cluster a survey is to tell.
 type Scope struct {
-	// Shards are those that are compiled and compared with what is there; All: all that there are; About: those that follow from what was
-	// read.
+	// Shards are those that are compiled and compared with what is there; All: all that there are; About: those that
+	// follow from what was read.
 	Shards       []string
 	AllShards    bool
 	SelectShards func(*survey.Survey) []string
 	// Sync: northd and chassis are asked for a sign of life first. This writes a number to the northbound database.
 	Sync bool
-	// PlanInspections are those to nodes, of which each may be asked once. They follow from what was read; nil: nobody is asked.
+	// PlanInspections are those to nodes, of which each may be asked once. They follow from what was read; nil: nobody
+	// is asked.
 	PlanInspections func(*survey.Survey) []kubedcv1alpha1.InspectionSpec
 }
 
@@ -147,7 +149,10 @@ func (o *Collector) readOVN(ctx context.Context) (logical.Network, []survey.Cert
 		case problems[i] != nil:
 			unread = append(unread, survey.ReadFailure{System: system, Problem: joinLines(problems[i])})
 		case !tables.CertificateExpiry.IsZero():
-			shown = append(shown, survey.Certificate{For: "clients of the " + system, Expires: tables.CertificateExpiry})
+			shown = append(shown, survey.Certificate{
+				For:     "clients of the " + system,
+				Expires: tables.CertificateExpiry,
+			})
 		}
 	}
 	return ovn.BuildNetwork(north, south), shown, unread

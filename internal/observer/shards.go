@@ -13,7 +13,8 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// openShardsTimeout is how long it may take until what shards need is read, and settleDelay how long a difference lasts that somebody is putting right.
+// openShardsTimeout is how long it may take until what shards need is read, and settleDelay how long a difference lasts
+// that somebody is putting right.
 const (
 	openShardsTimeout = 20 * time.Second
 	settleDelay       = time.Second
@@ -50,8 +51,8 @@ func compareShard(ctx context.Context, look *controller.Reconciler, name string)
 	return survey.NewShard(name, work.Plans(), work.Verdicts)
 }
 
-// recheckShards looks a second time at shards that differ. Where the controller is at work, something always does for some milliseconds; only
-// what still differs then is worth telling.
+// recheckShards looks a second time at shards that differ. Where the controller is at work, something always does for
+// some milliseconds; only what still differs then is worth telling.
 func recheckShards(ctx context.Context, look *controller.Reconciler, shards []survey.Shard) {
 	if !slices.ContainsFunc(shards, survey.Shard.HasPendingChanges) {
 		return
@@ -75,7 +76,8 @@ func (o *Collector) openShards(ctx context.Context) (*controller.Reconciler, err
 	if o.shards != nil {
 		return o.shards, nil
 	}
-	if err := ovn.CheckReachable(ctx, o.config.Controller.Northbound); err != nil { // following would try again and again
+	// following would try again and again
+	if err := ovn.CheckReachable(ctx, o.config.Controller.Northbound); err != nil {
 		return nil, fmt.Errorf("connect to the OVN northbound database: %w", err)
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // it outlives the one who asked first

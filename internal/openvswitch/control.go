@@ -19,11 +19,14 @@ import (
 // runAppctl gives a program an order and returns its answer.
 func runAppctl(ctx context.Context, dir, program, command string, args ...string) (string, error) {
 	var out []string
-	err := streamAppctl(ctx, dir, func(line []byte) { out = append(out, string(line)) }, append([]string{program, command}, args...)...)
+	err := streamAppctl(ctx, dir, func(line []byte) {
+		out = append(out, string(line))
+	}, append([]string{program, command}, args...)...)
 	return strings.Join(out, "\n"), err
 }
 
-// streamAppctl gives a program an order, and calls back for each line of its answer. The order is program, command, arguments.
+// streamAppctl gives a program an order, and calls back for each line of its answer. The order is program, command,
+// arguments.
 func streamAppctl(ctx context.Context, dir string, line func([]byte), order ...string) error {
 	conn, err := dialControlSocket(ctx, dir, order[0])
 	if err != nil {
@@ -41,8 +44,8 @@ func sendRequest(conn net.Conn, method string, params any) error {
 	return json.NewEncoder(conn).Encode(map[string]any{"method": method, "params": params, "id": 0})
 }
 
-// dialControlSocket connects to the control socket of a program. A program that was killed leaves its socket behind, so there may be several, of which
-// the newest that answers is the right one.
+// dialControlSocket connects to the control socket of a program. A program that was killed leaves its socket behind, so
+// there may be several, of which the newest that answers is the right one.
 func dialControlSocket(ctx context.Context, dir, program string) (net.Conn, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, program+".*ctl")) // NAME.PID.ctl, or NAME.ctl
 	if err != nil {
@@ -79,7 +82,8 @@ func dialUnixSocket(ctx context.Context, path string) (net.Conn, error) {
 	return conn, err
 }
 
-// readReply reads an answer: one JSON object, whose result is a text of lines. encoding/json would hold all of it, several times.
+// readReply reads an answer: one JSON object, whose result is a text of lines. encoding/json would hold all of it,
+// several times.
 func readReply(in *bufio.Reader, line func([]byte)) error {
 	r := replyReader{in: in}
 	problem := ""
@@ -178,7 +182,8 @@ func (r *replyReader) streamLines(line func([]byte)) {
 	}
 }
 
-// readStringByte is the next byte of a text, until it ends. What is told has no other escapes than those of white space and quotes.
+// readStringByte is the next byte of a text, until it ends. What is told has no other escapes than those of white space
+// and quotes.
 func (r *replyReader) readStringByte() (byte, bool) {
 	switch c := r.readByte(); {
 	case r.err != nil || c == '"':

@@ -73,7 +73,8 @@ func (n Node) readConfiguration(ctx context.Context) (out Configuration, err err
 	return out, nil
 }
 
-// collectInterfaces finds the interfaces of a bridge that are the node's own: neither the bridge itself, nor patches to other bridges.
+// collectInterfaces finds the interfaces of a bridge that are the node's own: neither the bridge itself, nor patches to
+// other bridges.
 func (b *Bridge) collectInterfaces(bridge row, ports, interfaces map[string]row) {
 	var problems []string
 	for _, p := range bridge.stringValues("ports") {
@@ -144,7 +145,8 @@ func (r row) stringValue(column string) string {
 	return ""
 }
 
-// stringValues are a column's values. OVSDB writes one value as itself, a reference as ["uuid", "…"], and several as ["set", […]].
+// stringValues are a column's values. OVSDB writes one value as itself, a reference as ["uuid", "…"], and several as
+// ["set", […]].
 func (r row) stringValues(column string) []string {
 	list := []json.RawMessage{r[column]}
 	var tagged []json.RawMessage

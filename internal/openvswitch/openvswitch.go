@@ -17,7 +17,8 @@ const (
 	controller = "ovn-controller"
 )
 
-// Node is the two programs of a node, by the directories in which they have their sockets: /run/openvswitch and /run/ovn, mostly.
+// Node is the two programs of a node, by the directories in which they have their sockets: /run/openvswitch and
+// /run/ovn, mostly.
 type Node struct{ SwitchDir, ControllerDir string }
 
 // State is how they are doing.
@@ -53,7 +54,8 @@ func (n Node) ReadState(ctx context.Context) (out State, failed []error) {
 	return out, failed
 }
 
-// countConnections counts the connections of all datapaths. That of the kernel has no limit of its own, and says so by an error.
+// countConnections counts the connections of all datapaths. That of the kernel has no limit of its own, and says so by
+// an error.
 func (n Node) countConnections(ctx context.Context) (are, most int) {
 	paths, err := n.listDatapaths(ctx)
 	if err != nil {
@@ -76,7 +78,9 @@ func (n Node) countConnections(ctx context.Context) (are, most int) {
 
 // listDatapaths are those that the switch has, such as system@ovs-system or netdev@ovs-netdev.
 func (n Node) listDatapaths(ctx context.Context) (out []string, err error) {
-	err = streamAppctl(ctx, n.SwitchDir, func(line []byte) { out = append(out, string(line)) }, vswitchd, "dpctl/dump-dps")
+	err = streamAppctl(ctx, n.SwitchDir, func(line []byte) {
+		out = append(out, string(line))
+	}, vswitchd, "dpctl/dump-dps")
 	return out, err
 }
 

@@ -17,7 +17,8 @@ import (
 	"time"
 )
 
-// serveProgram answers on a socket what it is asked, by method. What it is not told it refuses as programs of Open vSwitch do.
+// serveProgram answers on a socket what it is asked, by method. What it is not told it refuses as programs of Open
+// vSwitch do.
 func serveProgram(t *testing.T, path string, answers map[string]string) {
 	t.Helper()
 	on, err := net.Listen("unix", path)
@@ -47,7 +48,8 @@ func encodeAnswer(answers map[string]string, method string, params any) string {
 	answer, known := answers[method]
 	switch {
 	case !known:
-		return fmt.Sprintf(`{"error":%q,"id":0,"result":null}`, fmt.Sprintf("%q is not a valid command (%v)\n", method, params))
+		return fmt.Sprintf(`{"error":%q,"id":0,"result":null}`,
+			fmt.Sprintf("%q is not a valid command (%v)\n", method, params))
 	case strings.HasPrefix(answer, "["): // of a database
 		return `{"id":0,"result":` + answer + `,"error":null}`
 	}
@@ -77,16 +79,24 @@ const configuredTables = `[
 func TestState(t *testing.T) {
 	dir := t.TempDir()
 	serveProgram(t, filepath.Join(dir, "ovs-vswitchd.77.ctl"), map[string]string{
-		"version": "ovs-vswitchd (Open vSwitch) 3.5.0", "dpctl/dump-dps": "netdev@ovs-netdev\n", "dpctl/ct-get-nconns": "12\n", "dpctl/ct-get-maxconns": "3000000",
+		"version": "ovs-vswitchd (Open vSwitch) 3.5.0", "dpctl/dump-dps": "netdev@ovs-netdev\n",
+		"dpctl/ct-get-nconns": "12\n", "dpctl/ct-get-maxconns": "3000000",
 	})
-	serveProgram(t, filepath.Join(dir, "ovn-controller.ctl"), map[string]string{"connection-status": "not connected", "ct-zone-list": "web_snat 14\nweb.shop 2\n"})
-	serveProgram(t, filepath.Join(dir, "ovn-controller-vtep.9.ctl"), map[string]string{"connection-status": "somebody else"})
+	serveProgram(t, filepath.Join(dir, "ovn-controller.ctl"),
+		map[string]string{"connection-status": "not connected", "ct-zone-list": "web_snat 14\nweb.shop 2\n"})
+	serveProgram(t, filepath.Join(dir, "ovn-controller-vtep.9.ctl"),
+		map[string]string{"connection-status": "somebody else"})
 	serveProgram(t, filepath.Join(dir, "db.sock"), map[string]string{"transact": configuredTables})
 	got, failed := Node{dir, dir}.ReadState(contextWithTimeout(t))
 	want := State{
 		Version: "3.5.0", SBConnection: "not connected", Tracked: 12, MaxTracked: 3000000,
 		Configuration: Configuration{Chassis: "node1", PodInterfaces: map[string]bool{"pod_h": true}, Bridges: []Bridge{
-			{Name: "br-cloud", Network: "cloud", Interfaces: []string{"eth1", "eth2"}, Problem: "eth1: could not open network device eth1 (No such device)"},
+			{
+				Name:       "br-cloud",
+				Network:    "cloud",
+				Interfaces: []string{"eth1", "eth2"},
+				Problem:    "eth1: could not open network device eth1 (No such device)",
+			},
 			{Name: "br-public", Network: "public", Interfaces: []string{"set"}},
 			{Name: "br-lost", Network: "lost", Problem: "there is no such bridge"},
 		}},
@@ -105,7 +115,8 @@ func TestStateOfHalfANode(t *testing.T) {
 	dir := t.TempDir()
 	serveProgram(t, filepath.Join(dir, "ovn-controller.5.ctl"), map[string]string{"connection-status": "connected"})
 	got, failed := Node{dir, dir}.ReadState(contextWithTimeout(t))
-	if got.SBConnection != "connected" || len(failed) != 1 || !strings.Contains(failed[0].Error(), "no socket of ovs-vswitchd in "+dir) {
+	if got.SBConnection != "connected" || len(failed) != 1 ||
+		!strings.Contains(failed[0].Error(), "no socket of ovs-vswitchd in "+dir) {
 		t.Errorf("it is %+v, %v", got, failed)
 	}
 }
@@ -127,7 +138,8 @@ func TestSocketsOfTheDead(t *testing.T) {
 	if text, err := runAppctl(contextWithTimeout(t), dir, vswitchd, "version"); text != "3.5.0" || err != nil {
 		t.Errorf("it said %q, %v", text, err)
 	}
-	if _, err := runAppctl(contextWithTimeout(t), dir, vswitchd, "unheard"); err == nil || !strings.Contains(err.Error(), `"unheard" is not a valid command`) {
+	if _, err := runAppctl(contextWithTimeout(t), dir, vswitchd, "unheard"); err == nil ||
+		!strings.Contains(err.Error(), `"unheard" is not a valid command`) {
 		t.Errorf("an order that does not exist: %v", err)
 	}
 	hangs, err := net.Listen("unix", filepath.Join(dir, "ovn-controller.ctl"))
@@ -137,7 +149,8 @@ func TestSocketsOfTheDead(t *testing.T) {
 	defer hangs.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := runAppctl(ctx, dir, controller, "version"); !os.IsTimeout(err) && !strings.Contains(fmt.Sprint(err), "timeout") {
+	if _, err := runAppctl(ctx, dir, controller, "version"); !os.IsTimeout(err) &&
+		!strings.Contains(fmt.Sprint(err), "timeout") {
 		t.Errorf("one that hangs: %v", err)
 	}
 }
@@ -154,7 +167,9 @@ func TestReplies(t *testing.T) {
 		``:                                                    "error: read its answer: EOF",
 	} {
 		var got []string
-		if err := readReply(bufio.NewReader(strings.NewReader(text)), func(line []byte) { got = append(got, string(line)) }); err != nil {
+		if err := readReply(bufio.NewReader(strings.NewReader(text)), func(line []byte) {
+			got = append(got, string(line))
+		}); err != nil {
 			got = append(got, "error: "+err.Error())
 		}
 		if strings.Join(got, "|") != want {
@@ -167,7 +182,10 @@ func TestParse(t *testing.T) {
 	at := netip.MustParseAddrPort
 	for line, want := range map[string]Connection{
 		"tcp,orig=(src=100.65.0.2,dst=100.65.0.105,sport=40000,dport=80),reply=(src=10.0.0.5,dst=100.65.0.2,sport=8080,dport=40000),zone=7,mark=2,labels=0x1,protoinfo=(state=ESTABLISHED)": {
-			"tcp", Tuple{at("100.65.0.2:40000"), at("100.65.0.105:80")}, Tuple{at("10.0.0.5:8080"), at("100.65.0.2:40000")}, "ESTABLISHED", 7,
+			"tcp",
+			Tuple{at("100.65.0.2:40000"), at("100.65.0.105:80")},
+			Tuple{at("10.0.0.5:8080"), at("100.65.0.2:40000")},
+			"ESTABLISHED", 7,
 		},
 		"udp,orig=(src=fd00::1,dst=fd00::2,sport=1,dport=53),reply=(src=fd00::2,dst=fd00::1,sport=53,dport=1)": {
 			"udp", Tuple{at("[fd00::1]:1"), at("[fd00::2]:53")}, Tuple{at("[fd00::2]:53"), at("[fd00::1]:1")}, "", 0,
@@ -176,14 +194,21 @@ func TestParse(t *testing.T) {
 			"icmp", Tuple{at("10.0.0.1:9"), at("10.0.0.2:9")}, Tuple{at("10.0.0.2:9"), at("10.0.0.1:9")}, "", 3,
 		},
 		"sctp,orig=(src=10.0.0.1,dst=10.0.0.2,sport=5,dport=6),reply=(src=10.0.0.2,dst=10.0.0.1,sport=6,dport=5),zone=3,protoinfo=(state=COOKIE_WAIT,vtag_orig=1,vtag_reply=2)": {
-			"sctp", Tuple{at("10.0.0.1:5"), at("10.0.0.2:6")}, Tuple{at("10.0.0.2:6"), at("10.0.0.1:5")}, "COOKIE_WAIT", 3,
+			"sctp",
+			Tuple{at("10.0.0.1:5"), at("10.0.0.2:6")},
+			Tuple{at("10.0.0.2:6"), at("10.0.0.1:5")},
+			"COOKIE_WAIT",
+			3,
 		},
 	} {
 		if got, ok := parseConnection(line); !ok || got != want {
 			t.Errorf("%s\nis %+v, %t, wanted\n%+v", line, got, ok, want)
 		}
 	}
-	for _, line := range []string{"", "tcp", "tcp,orig=(src=10.0.0.1,dst=10.0.0.2)", "tcp,orig=(src=,dst=),reply=(src=,dst=)"} {
+	for _, line := range []string{
+		"", "tcp", "tcp,orig=(src=10.0.0.1,dst=10.0.0.2)",
+		"tcp,orig=(src=,dst=),reply=(src=,dst=)",
+	} {
 		if c, ok := parseConnection(line); ok {
 			t.Errorf("%q is a connection: %+v", line, c)
 		}
@@ -260,7 +285,8 @@ func TestSearch(t *testing.T) {
 	found, more := search.Matches()
 	var got []string
 	for _, c := range found {
-		got = append(got, fmt.Sprint(c.Protocol, " ", c.Original.From, " ", c.Original.To, " ", c.Reply.From, " ", c.Zone))
+		got = append(got, fmt.Sprint(c.Protocol, " ", c.Original.From, " ", c.Original.To, " ", c.Reply.From, " ",
+			c.Zone))
 	}
 	want := []string{
 		"tcp 10.0.0.6:1 192.0.2.53:53 192.0.2.53:53 7",

@@ -10,7 +10,8 @@ import (
 // MaxMatches is how many connections a question finds.
 const MaxMatches = 64
 
-// ConnectionFilter is about connections between a client and a server, in either direction and before or after translation.
+// ConnectionFilter is about connections between a client and a server, in either direction and before or after
+// translation.
 type ConnectionFilter struct {
 	Client netip.Addr
 	Server netip.Addr // the zero value: any
@@ -50,8 +51,9 @@ type destination struct {
 // NewSearch is a search for the answers to questions, and for how addresses are used.
 func NewSearch(questions []ConnectionFilter, addresses []netip.Addr) *Search {
 	s := &Search{
-		filters: questions, matches: make([]map[Connection]bool, len(questions)), truncated: make([]bool, len(questions)),
-		usage: map[netip.Addr]*addressUsage{}, addresses: addresses,
+		filters: questions, matches: make([]map[Connection]bool, len(questions)),
+		truncated: make([]bool, len(questions)),
+		usage:     map[netip.Addr]*addressUsage{}, addresses: addresses,
 	}
 	for i := range s.matches {
 		s.matches[i] = map[Connection]bool{}
@@ -123,7 +125,8 @@ func (s *Search) Matches() (out []Connection, more []ConnectionFilter) {
 		}
 	}
 	slices.SortFunc(out, func(a, b Connection) int {
-		return cmp.Or(strings.Compare(a.Protocol, b.Protocol), a.Original.compare(b.Original), a.Reply.compare(b.Reply), cmp.Compare(a.Zone, b.Zone))
+		return cmp.Or(strings.Compare(a.Protocol, b.Protocol), a.Original.compare(b.Original), a.Reply.compare(b.Reply),
+			cmp.Compare(a.Zone, b.Zone))
 	})
 	return out, more
 }

@@ -26,8 +26,8 @@ const (
 	failureCountOption = "failure_count"
 )
 
-// noSuchName is a name, and a shard, that no row has. A copy with several indexes goes on to the next when it finds nothing by the
-// first, and would find all rows that have nothing there.
+// noSuchName is a name, and a shard, that no row has. A copy with several indexes goes on to the next when it finds
+// nothing by the first, and would find all rows that have nothing there.
 const noSuchName = "\x00"
 
 // loadBalancerSets is the set of load balancers that a router or a switch has.
@@ -52,11 +52,13 @@ func (c *Client) ServicesByVIP(shard string) map[string]string {
 }
 
 func (s *session) loadBalancersByShard(shard string) []*nb.LoadBalancer {
-	return rowsByIndex(s, nb.LoadBalancerTable, &nb.LoadBalancer{Name: noSuchName, ExternalIDs: map[string]string{ownership.RowShardKey: shard}})
+	return rowsByIndex(s, nb.LoadBalancerTable,
+		&nb.LoadBalancer{Name: noSuchName, ExternalIDs: map[string]string{ownership.RowShardKey: shard}})
 }
 
 func (s *session) loadBalancersByName(name string) []*nb.LoadBalancer {
-	return rowsByIndex(s, nb.LoadBalancerTable, &nb.LoadBalancer{Name: name, ExternalIDs: map[string]string{ownership.RowShardKey: noSuchName}})
+	return rowsByIndex(s, nb.LoadBalancerTable,
+		&nb.LoadBalancer{Name: name, ExternalIDs: map[string]string{ownership.RowShardKey: noSuchName}})
 }
 
 // loadBalancerRecords are the load balancers of a shard, with their health checks.
@@ -67,8 +69,14 @@ func (s *session) loadBalancerRecords(shard string) (out []record) {
 		value.Service = intent.ServiceKey(by)
 		out = append(out, record{value: value, origin: by, uuid: b.UUID, row: b})
 	}
-	for _, h := range rowsByIndex(s, nb.HealthCheckTable, &nb.HealthCheck{ExternalIDs: map[string]string{ownership.RowShardKey: shard}}) {
-		out = append(out, record{value: decodeHealthCheck(h), origin: rowOrigin(h.ExternalIDs, shard), uuid: h.UUID, row: h})
+	for _, h := range rowsByIndex(s, nb.HealthCheckTable,
+		&nb.HealthCheck{ExternalIDs: map[string]string{ownership.RowShardKey: shard}}) {
+		out = append(out, record{
+			value:  decodeHealthCheck(h),
+			origin: rowOrigin(h.ExternalIDs, shard),
+			uuid:   h.UUID,
+			row:    h,
+		})
 	}
 	return out
 }
@@ -102,11 +110,13 @@ func (s *session) attachedLoadBalancers(table, name string) []string {
 	return nil
 }
 
-// encodeLoadBalancer writes a load balancer. Where it is to be is in its external_ids as well: in the database only sets say so.
+// encodeLoadBalancer writes a load balancer. Where it is to be is in its external_ids as well: in the database only
+// sets say so.
 func encodeLoadBalancer(b intent.LoadBalancer, uuid string, ids map[string]string) rowDraft {
 	word := string(b.Protocol)
 	row := &nb.LoadBalancer{
-		UUID: uuid, Name: b.Name, Protocol: &word, VIPs: encodeVIPs(b.VIPs), Options: map[string]string{rejectOption: "true"},
+		UUID: uuid, Name: b.Name, Protocol: &word, VIPs: encodeVIPs(b.VIPs),
+		Options:        map[string]string{rejectOption: "true"},
 		IPPortMappings: encodeIPPortMappings(b.IPPortMappings), ExternalIDs: withParentID(ids, b.Router+" "+b.Switch),
 	}
 	if b.AffinityTimeout > 0 {
@@ -115,12 +125,17 @@ func encodeLoadBalancer(b intent.LoadBalancer, uuid string, ids map[string]strin
 	if b.CTFlush {
 		row.Options[ctFlushOption] = "true"
 	}
-	return rowDraft{row: row, fields: []any{&row.Protocol, &row.VIPs, &row.Options, &row.IPPortMappings}, externalIDs: &row.ExternalIDs}
+	return rowDraft{
+		row:         row,
+		fields:      []any{&row.Protocol, &row.VIPs, &row.Options, &row.IPPortMappings},
+		externalIDs: &row.ExternalIDs,
+	}
 }
 
 func decodeLoadBalancer(b *nb.LoadBalancer, has func(table, name, uuid string) bool) intent.LoadBalancer {
 	out := intent.LoadBalancer{
-		Name: b.Name, Protocol: intent.Protocol(loadBalancerProtocol(b)), VIPs: decodeVIPs(b.VIPs), IPPortMappings: decodeIPPortMappings(b.IPPortMappings),
+		Name: b.Name, Protocol: intent.Protocol(loadBalancerProtocol(b)), VIPs: decodeVIPs(b.VIPs),
+		IPPortMappings:  decodeIPPortMappings(b.IPPortMappings),
 		AffinityTimeout: intOption(b.Options, affinityOption), CTFlush: b.Options[ctFlushOption] == "true",
 	}
 	if b.Options[rejectOption] != "true" {
@@ -137,10 +152,13 @@ func decodeLoadBalancer(b *nb.LoadBalancer, has func(table, name, uuid string) b
 }
 
 func encodeHealthCheck(h intent.LoadBalancerHealthCheck, uuid string, ids map[string]string) rowDraft {
-	row := &nb.HealthCheck{UUID: uuid, VIP: h.VIP.String(), ExternalIDs: withParentID(ids, h.LoadBalancer), Options: map[string]string{
-		intervalOption: strconv.Itoa(h.Interval), timeoutOption: strconv.Itoa(h.Timeout),
-		successCountOption: strconv.Itoa(h.SuccessCount), failureCountOption: strconv.Itoa(h.FailureCount),
-	}}
+	row := &nb.HealthCheck{
+		UUID: uuid, VIP: h.VIP.String(), ExternalIDs: withParentID(ids, h.LoadBalancer),
+		Options: map[string]string{
+			intervalOption: strconv.Itoa(h.Interval), timeoutOption: strconv.Itoa(h.Timeout),
+			successCountOption: strconv.Itoa(h.SuccessCount), failureCountOption: strconv.Itoa(h.FailureCount),
+		},
+	}
 	return rowDraft{row: row, fields: []any{&row.Options}, externalIDs: &row.ExternalIDs}
 }
 
@@ -166,8 +184,8 @@ func intOption(options map[string]string, key string) int {
 	return n
 }
 
-// encodeVIPs writes what is balanced, and decodeVIPs reads it. What can't be read becomes an address that is none, which nobody wants: so it is
-// written anew.
+// encodeVIPs writes what is balanced, and decodeVIPs reads it. What can't be read becomes an address that is none,
+// which nobody wants: so it is written anew.
 func encodeVIPs(list []intent.VIP) map[string]string {
 	out := map[string]string{}
 	for _, v := range list {
@@ -231,8 +249,8 @@ func parseCanonicalAddr(text string) netip.Addr {
 	return netip.Addr{}
 }
 
-// updateLoadBalancerSets puts a load balancer into the sets of its router and switch, and takes it out of those that it was in and is not to be.
-// Who has it already is left alone.
+// updateLoadBalancerSets puts a load balancer into the sets of its router and switch, and takes it out of those that it
+// was in and is not to be. Who has it already is left alone.
 func (t *transaction) updateLoadBalancerSets(uuid string, was, is intent.LoadBalancer) error {
 	for _, set := range []struct{ table, was, is string }{
 		{nb.LogicalRouterTable, was.Router, is.Router}, {nb.LogicalSwitchTable, was.Switch, is.Switch},

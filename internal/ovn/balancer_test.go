@@ -17,8 +17,15 @@ func newLoadBalancerRow() (intent.LoadBalancer, *nb.LoadBalancer) {
 	to := netip.MustParseAddrPort("10.0.0.7:8080")
 	value := intent.LoadBalancer{
 		Name: "shop-web-tcp", Protocol: intent.TCP,
-		VIPs:           []intent.VIP{{Address: netip.MustParseAddrPort("198.51.100.9:80"), Backends: []netip.AddrPort{to}}, {Address: netip.MustParseAddrPort("198.51.100.9:443")}},
-		IPPortMappings: []intent.IPPortMapping{{Backend: to.Addr(), Port: port, Source: netip.MustParseAddr("10.0.0.250")}},
+		VIPs: []intent.VIP{{
+			Address:  netip.MustParseAddrPort("198.51.100.9:80"),
+			Backends: []netip.AddrPort{to},
+		}, {Address: netip.MustParseAddrPort("198.51.100.9:443")}},
+		IPPortMappings: []intent.IPPortMapping{{
+			Backend: to.Addr(),
+			Port:    port,
+			Source:  netip.MustParseAddr("10.0.0.250"),
+		}},
 	}
 	return value, encodeLoadBalancer(value, "u", map[string]string{}).row.(*nb.LoadBalancer)
 }
@@ -30,7 +37,8 @@ func TestBalancerRoundTrip(t *testing.T) {
 	if got := decodeLoadBalancer(row, attachedNowhere); !got.Equal(want) {
 		t.Errorf("%s was written, and is read as %s", want, got)
 	}
-	if vips := map[string]string{"198.51.100.9:80": "10.0.0.7:8080", "198.51.100.9:443": ""}; !maps.Equal(row.VIPs, vips) {
+	if vips := map[string]string{"198.51.100.9:80": "10.0.0.7:8080", "198.51.100.9:443": ""}; !maps.Equal(row.VIPs,
+		vips) {
 		t.Errorf("vips are %v", row.VIPs)
 	}
 	if mappings := map[string]string{"10.0.0.7": "web.0.shop:10.0.0.250"}; !maps.Equal(row.IPPortMappings, mappings) {
@@ -64,7 +72,8 @@ func TestBalancerShowsWhatIsNotOurs(t *testing.T) {
 	}
 }
 
-// FuzzBalancer: what can be read of a row is written as it was, and no text makes more entries, or others, than it is one of.
+// FuzzBalancer: what can be read of a row is written as it was, and no text makes more entries, or others, than it is
+// one of.
 func FuzzBalancer(f *testing.F) {
 	f.Add("198.51.100.9:80", "10.0.0.7:8080,10.0.0.8:8080", "10.0.0.7", "web", "shop", "10.0.0.250")
 	f.Add("[2001:db8::9]:80", "[fd00::7]:8080", "fd00::7", "web.0", "shop", "fd00::250")
@@ -72,19 +81,28 @@ func FuzzBalancer(f *testing.F) {
 	f.Add("a=b c=d", "x y", "10.0.0.7=x", "a\nb", "a.b", "::1%eth0 || ip4")
 	f.Fuzz(func(t *testing.T, vip, backends, backend, pod, namespace, source string) {
 		mapping := pod + "." + namespace + ":" + source
-		row := &nb.LoadBalancer{VIPs: map[string]string{vip: backends}, IPPortMappings: map[string]string{backend: mapping}}
+		row := &nb.LoadBalancer{
+			VIPs:           map[string]string{vip: backends},
+			IPPortMappings: map[string]string{backend: mapping},
+		}
 		value := decodeLoadBalancer(row, attachedNowhere)
 		if len(value.VIPs) != 1 || len(value.IPPortMappings) != 1 {
 			t.Fatalf("one entry is read as %s", value)
 		}
 		again := encodeLoadBalancer(value, "", map[string]string{}).row.(*nb.LoadBalancer)
-		readable := !slices.ContainsFunc(append(value.VIPs[0].Backends, value.VIPs[0].Address), func(a netip.AddrPort) bool { return !a.IsValid() })
-		sorted := slices.IsSortedFunc(strings.Split(backends, ","), func(a, b string) int { return parseCanonicalAddrPort(a).Compare(parseCanonicalAddrPort(b)) })
+		readable := !slices.ContainsFunc(append(value.VIPs[0].Backends, value.VIPs[0].Address),
+			func(a netip.AddrPort) bool {
+				return !a.IsValid()
+			})
+		sorted := slices.IsSortedFunc(strings.Split(backends, ","), func(a, b string) int {
+			return parseCanonicalAddrPort(a).Compare(parseCanonicalAddrPort(b))
+		})
 		if readable && sorted && !maps.Equal(again.VIPs, row.VIPs) {
 			t.Errorf("%q is written as %q", row.VIPs, again.VIPs)
 		}
 		p := value.IPPortMappings[0]
-		if p.Backend.IsValid() && p.Source.IsValid() && p.Port != (intent.PodPort{}) && !maps.Equal(again.IPPortMappings, row.IPPortMappings) {
+		if p.Backend.IsValid() && p.Source.IsValid() && p.Port != (intent.PodPort{}) &&
+			!maps.Equal(again.IPPortMappings, row.IPPortMappings) {
 			t.Errorf("%q is written as %q", row.IPPortMappings, again.IPPortMappings)
 		}
 		if port, ok := intent.NewPodPort(namespace, pod); ok && strings.ContainsAny(port.String(), " =:,|\"'\n\x1b") {

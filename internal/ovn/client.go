@@ -21,8 +21,8 @@ const (
 	maxBackoff     = 5 * time.Second
 )
 
-// Client is a connection to whichever server leads the northbound database, with a copy of the part that concerns us. When
-// the connection ends, it makes another.
+// Client is a connection to whichever server leads the northbound database, with a copy of the part that concerns us.
+// When the connection ends, it makes another.
 type Client struct {
 	config  Config
 	log     *slog.Logger
@@ -36,7 +36,8 @@ type Client struct {
 	ended chan struct{}
 }
 
-// Dial connects and reads the database once. It tries again until the context is done; a wrong configuration fails at once.
+// Dial connects and reads the database once. It tries again until the context is done; a wrong configuration fails at
+// once.
 func Dial(ctx context.Context, config Config, log *slog.Logger) (*Client, error) {
 	if _, err := config.loadTLSConfig(); err != nil {
 		return nil, err
@@ -65,9 +66,9 @@ func (c *Client) IsConnected() bool { return c.current.Load() != nil }
 // WriteCount counts the transactions that were carried out: a steady state has none.
 func (c *Client) WriteCount() int64 { return c.writes.Load() }
 
-// WatchRouters calls back with the name of a router whenever it, or a row that belongs to it, has changed; and after a connection was
-// lost with every router's, because anything may have happened meanwhile, and with none, because the engine may be another one.
-// The callback must not block.
+// WatchRouters calls back with the name of a router whenever it, or a row that belongs to it, has changed; and after a
+// connection was lost with every router's, because anything may have happened meanwhile, and with none, because the
+// engine may be another one. The callback must not block.
 func (c *Client) WatchRouters(changed func(router string)) {
 	c.watchersMu.Lock()
 	defer c.watchersMu.Unlock()
@@ -106,7 +107,8 @@ func (c *Client) maintainSession(ctx context.Context, s *session) {
 	}
 }
 
-// activateSession makes a session the current one. Routers that were there before or are there now may have changed in between.
+// activateSession makes a session the current one. Routers that were there before or are there now may have changed in
+// between.
 func (c *Client) activateSession(s, before *session) {
 	c.current.Store(s)
 	c.log.Info("joined the OVN northbound database", "server", s.endpoint)
@@ -120,7 +122,8 @@ func (c *Client) activateSession(s, before *session) {
 	}
 }
 
-// notifyWatchers passes a change on. What happens before a session is the current one is not told, because nobody could look at it.
+// notifyWatchers passes a change on. What happens before a session is the current one is not told, because nobody could
+// look at it.
 func (c *Client) notifyWatchers(s *session, router string) {
 	if c.current.Load() != s {
 		return
@@ -132,7 +135,8 @@ func (c *Client) notifyWatchers(s *session, router string) {
 	}
 }
 
-// connectWithBackoff tries the endpoints in turn, with growing pauses, until one of them leads the database or the context is done.
+// connectWithBackoff tries the endpoints in turn, with growing pauses, until one of them leads the database or the
+// context is done.
 func (c *Client) connectWithBackoff(ctx context.Context) (*session, error) {
 	var said string
 	for pause := initialBackoff; ; pause = min(2*pause, maxBackoff) {

@@ -13,7 +13,8 @@ import (
 
 // Config says where a database is.
 type Config struct {
-	// Endpoints are its servers as OVN writes them, one each: ssl:192.0.2.1:6641, ssl:[2001:db8::1]:6641, unix:/run/ovn/nb.sock.
+	// Endpoints are its servers as OVN writes them, one each: ssl:192.0.2.1:6641, ssl:[2001:db8::1]:6641,
+	// unix:/run/ovn/nb.sock.
 	Endpoints []string
 	// Who we are and whom we trust, for ssl: endpoints, in PEM. Files are read again for each connection.
 	CertFile, KeyFile, CAFile string

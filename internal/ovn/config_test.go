@@ -19,7 +19,8 @@ import (
 	"time"
 )
 
-// writeCertificates writes the certificate of an authority, and of a server and client that it has signed and that names no host.
+// writeCertificates writes the certificate of an authority, and of a server and client that it has signed and that
+// names no host.
 func writeCertificates(t *testing.T, name string) Config {
 	t.Helper()
 	dir := t.TempDir()
@@ -41,8 +42,13 @@ func writeCertificates(t *testing.T, name string) Config {
 		t.Fatal(err)
 	}
 	return Config{
-		KeyFile:  writePEM(t, filepath.Join(dir, "key"), "PRIVATE KEY", raw),
-		CAFile:   sign("ca", &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true}),
+		KeyFile: writePEM(t, filepath.Join(dir, "key"), "PRIVATE KEY", raw),
+		CAFile: sign("ca", &x509.Certificate{
+			SerialNumber:          big.NewInt(1),
+			Subject:               pkix.Name{CommonName: name},
+			IsCA:                  true,
+			BasicConstraintsValid: true,
+		}),
 		CertFile: sign("cert", &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "ovn"}}),
 	}
 }
@@ -62,7 +68,8 @@ func TestServerMustBeSigned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})
+	server, err := tls.Listen("tcp", "127.0.0.1:0",
+		&tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,10 +113,22 @@ func TestDialSaysWhatIsWrong(t *testing.T) {
 		"nothing":        {Config{}, "no endpoint"},
 		"no certificate": {Config{Endpoints: ssl}, "give --nb-cert"},
 		"no file":        {Config{Endpoints: ssl, CertFile: "missing"}, "read the certificate"},
-		"no authority":   {Config{Endpoints: ssl, CertFile: good.CertFile, KeyFile: good.KeyFile, CAFile: "missing"}, "read the authority"},
-		"empty":          {Config{Endpoints: ssl, CertFile: good.CertFile, KeyFile: good.KeyFile, CAFile: empty}, "has no certificate"},
-		"nobody there":   {Config{Endpoints: ssl, CertFile: good.CertFile, KeyFile: good.KeyFile, CAFile: good.CAFile}, "connection refused"},
-		"no socket":      {Config{Endpoints: []string{"unix:" + empty}}, "connect to the OVN northbound database: unix:"},
+		"no authority": {
+			Config{Endpoints: ssl, CertFile: good.CertFile, KeyFile: good.KeyFile, CAFile: "missing"},
+			"read the authority",
+		},
+		"empty": {
+			Config{Endpoints: ssl, CertFile: good.CertFile, KeyFile: good.KeyFile, CAFile: empty},
+			"has no certificate",
+		},
+		"nobody there": {
+			Config{Endpoints: ssl, CertFile: good.CertFile, KeyFile: good.KeyFile, CAFile: good.CAFile},
+			"connection refused",
+		},
+		"no socket": {
+			Config{Endpoints: []string{"unix:" + empty}},
+			"connect to the OVN northbound database: unix:",
+		},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		_, err := Dial(ctx, c.config, slog.New(slog.DiscardHandler))

@@ -71,7 +71,8 @@ func TestRouterIsReadWithWhatIsOursOnly(t *testing.T) {
 		&nb.LogicalRouterPort{UUID: "p2", Name: "acme-net1"},
 		&nb.StaticMACBinding{UUID: "b1", LogicalPort: "acme-onl", IP: "169.254.90.2"},
 		&nb.StaticMACBinding{UUID: "b2", LogicalPort: "acme-net1", IP: "10.0.0.1"},
-		newNATRow("n1", "198.51.100.1", nil), newNATRow("n2", "198.51.100.2", ownIDs()), newNATRow("n3", "198.51.100.3", ownIDs()),
+		newNATRow("n1", "198.51.100.1", nil), newNATRow("n2", "198.51.100.2", ownIDs()),
+		newNATRow("n3", "198.51.100.3", ownIDs()),
 	)
 	r, err := s.loadRouter(t.Context(), "acme")
 	if err != nil {
@@ -120,7 +121,8 @@ func TestOfTwoRowsOursGoes(t *testing.T) {
 	)
 	r, whole := s.readRouter("acme")
 	want := []string{
-		"dnat_and_snat 198.51.100.1 again n1 by web as n1", "dnat_and_snat 198.51.100.1 by  as n2", "dnat_and_snat 198.51.100.3 by  as n3",
+		"dnat_and_snat 198.51.100.1 again n1 by web as n1", "dnat_and_snat 198.51.100.1 by  as n2",
+		"dnat_and_snat 198.51.100.3 by  as n3",
 	}
 	if got := describeRecords(r); !whole || !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -139,9 +141,17 @@ func TestOfTwoRowsOursGoes(t *testing.T) {
 func TestStrayBindingsAreFound(t *testing.T) {
 	bindings := []model.Model{
 		&nb.StaticMACBinding{UUID: "b1", LogicalPort: "acme-onlink", IP: "169.254.90.2", MAC: intent.DeriveMAC("x")},
-		&nb.StaticMACBinding{UUID: "b2", LogicalPort: "acme-onlink", IP: "10.0.0.1", MAC: "0a:00:00:00:00:01"},           // not of ours
-		&nb.StaticMACBinding{UUID: "b3", LogicalPort: "other-onlink", IP: "169.254.90.2", MAC: intent.DeriveMAC("x")},    // of another project
-		&nb.StaticMACBinding{UUID: "b4", LogicalPort: "acme-two-onlink", IP: "169.254.90.2", MAC: intent.DeriveMAC("x")}, // of another, which is alive
+		// not of ours
+		&nb.StaticMACBinding{UUID: "b2", LogicalPort: "acme-onlink", IP: "10.0.0.1", MAC: "0a:00:00:00:00:01"},
+		// of another project
+		&nb.StaticMACBinding{UUID: "b3", LogicalPort: "other-onlink", IP: "169.254.90.2", MAC: intent.DeriveMAC("x")},
+		// of another, which is alive
+		&nb.StaticMACBinding{
+			UUID:        "b4",
+			LogicalPort: "acme-two-onlink",
+			IP:          "169.254.90.2",
+			MAC:         intent.DeriveMAC("x"),
+		},
 		&nb.LogicalRouterPort{UUID: "p4", Name: "acme-two-onlink"},
 	}
 	for where, s := range map[string]*session{
@@ -149,7 +159,8 @@ func TestStrayBindingsAreFound(t *testing.T) {
 		"no port of ours": newTestSession(t, append(bindings, &nb.LogicalRouter{UUID: "r1", Name: "acme"})...),
 	} {
 		r, whole := s.readRouter("acme")
-		if got := describeRecords(r); !whole || !slices.Equal(got, []string{"acme-onlink 169.254.90.2 by " + unknownOrigin.Name + " as b1"}) {
+		if got := describeRecords(r); !whole ||
+			!slices.Equal(got, []string{"acme-onlink 169.254.90.2 by " + unknownOrigin.Name + " as b1"}) {
 			t.Errorf("%s: got %q", where, got)
 		}
 	}
@@ -161,8 +172,11 @@ func TestChangesAreToldByRouter(t *testing.T) {
 	s := newTestSession(t, port)
 	told := map[string]int{}
 	x := newRowIndex(s, func(router string) { told[router]++ })
-	acme := &nb.LogicalRouter{UUID: "r1", Name: "acme", Ports: []string{"p1"}, NAT: []string{"n1"}, Policies: []string{"l1"}}
-	without, renamed := &nb.LogicalRouter{UUID: "r1", Name: "acme", Ports: []string{"p1"}}, &nb.LogicalRouter{UUID: "r1", Name: "new", Ports: []string{"p1"}}
+	acme := &nb.LogicalRouter{
+		UUID: "r1", Name: "acme", Ports: []string{"p1"}, NAT: []string{"n1"}, Policies: []string{"l1"},
+	}
+	without, renamed := &nb.LogicalRouter{UUID: "r1", Name: "acme", Ports: []string{"p1"}},
+		&nb.LogicalRouter{UUID: "r1", Name: "new", Ports: []string{"p1"}}
 	binding := &nb.StaticMACBinding{UUID: "b1", LogicalPort: "acme-onl"}
 	n, policy := newNATRow("n1", "198.51.100.1", nil), &nb.LogicalRouterPolicy{UUID: "l1"}
 	for _, step := range []struct {
@@ -199,20 +213,44 @@ func TestModelsCopyThemselves(t *testing.T) {
 		model.Model
 		model.CloneableModel
 	}{
-		&nb.LogicalRouter{UUID: "1", Ports: []string{"a"}, NAT: []string{"a"}, Policies: []string{"a"}, LoadBalancers: []string{"a"}},
+		&nb.LogicalRouter{
+			UUID: "1", Ports: []string{"a"}, NAT: []string{"a"}, Policies: []string{"a"}, LoadBalancers: []string{"a"},
+		},
 		&nb.LogicalSwitch{UUID: "1", LoadBalancers: []string{"a"}},
 		&nb.LoadBalancer{
 			UUID: "1", Protocol: &text, VIPs: map[string]string{"a": ""}, Options: map[string]string{"a": ""},
 			IPPortMappings: map[string]string{"a": ""}, ExternalIDs: map[string]string{"a": ""},
 		},
 		&nb.HealthCheck{UUID: "1", Options: map[string]string{"a": ""}, ExternalIDs: map[string]string{"a": ""}},
-		&nb.LogicalRouterPort{UUID: "1", Networks: []string{"a"}, Peer: &text, Group: &text, Options: map[string]string{"a": ""}, ExternalIDs: map[string]string{"a": ""}},
+		&nb.LogicalRouterPort{
+			UUID:        "1",
+			Networks:    []string{"a"},
+			Peer:        &text,
+			Group:       &text,
+			Options:     map[string]string{"a": ""},
+			ExternalIDs: map[string]string{"a": ""},
+		},
 		&nb.StaticMACBinding{UUID: "1"},
 		&nb.ChassisGroup{UUID: "1", Chassis: []string{"a"}, ExternalIDs: map[string]string{"a": ""}},
 		&nb.GroupChassis{UUID: "1", ExternalIDs: map[string]string{"a": ""}},
-		&nb.NAT{UUID: "1", GatewayPort: &text, Options: map[string]string{"a": ""}, ExternalIDs: map[string]string{"a": ""}},
-		&nb.LogicalRouterPolicy{UUID: "1", Nexthop: &text, Nexthops: []string{"a"}, ExternalIDs: map[string]string{"a": ""}},
-		&nb.LogicalSwitchPort{UUID: "1", Addresses: []string{"a"}, Options: map[string]string{"a": ""}, ExternalIDs: map[string]string{"a": ""}},
+		&nb.NAT{
+			UUID:        "1",
+			GatewayPort: &text,
+			Options:     map[string]string{"a": ""},
+			ExternalIDs: map[string]string{"a": ""},
+		},
+		&nb.LogicalRouterPolicy{
+			UUID:        "1",
+			Nexthop:     &text,
+			Nexthops:    []string{"a"},
+			ExternalIDs: map[string]string{"a": ""},
+		},
+		&nb.LogicalSwitchPort{
+			UUID:        "1",
+			Addresses:   []string{"a"},
+			Options:     map[string]string{"a": ""},
+			ExternalIDs: map[string]string{"a": ""},
+		},
 		&nb.PortGroup{UUID: "1", Ports: []string{"a"}, ExternalIDs: map[string]string{"a": ""}},
 		&nb.ACL{UUID: "1", ExternalIDs: map[string]string{"a": ""}},
 		&nb.QoS{UUID: "1", Action: map[string]int{"mark": 1}, ExternalIDs: map[string]string{"a": ""}},

@@ -11,8 +11,8 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// A column that somebody has put something strange into becomes a zero value: it differs from whatever is wanted, and so is
-// repaired. A row whose key can't be read is not one of ours.
+// A column that somebody has put something strange into becomes a zero value: it differs from whatever is wanted, and
+// so is repaired. A row whose key can't be read is not one of ours.
 
 const routeTableOption = "route_table" // of a router port's options
 
@@ -44,7 +44,9 @@ func decodeNAT(n *nb.NAT, port string) (intent.Row, bool) {
 	case natTypeSNAT:
 		out := intent.SNAT{External: parseAddr(n.ExternalIP), Logical: parsePrefix(n.LogicalIP)}
 		if port != "" {
-			return intent.GatewayPortSNAT{GatewayPort: port, External: out.External, Logical: out.Logical, Match: n.Match, Priority: n.Priority}, out.Logical.IsValid()
+			return intent.GatewayPortSNAT{
+				GatewayPort: port, External: out.External, Logical: out.Logical, Match: n.Match, Priority: n.Priority,
+			}, out.Logical.IsValid()
 		}
 		return out, out.Logical.IsValid()
 	default:

@@ -8,15 +8,15 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/model"
 )
 
-// ownUpdates are the updates of rows that we have sent and not heard of yet. To hear of one is no news: who sent it has looked at the row
-// since. Rows that come or go are news, because others may wait for them.
+// ownUpdates are the updates of rows that we have sent and not heard of yet. To hear of one is no news: who sent it has
+// looked at the row since. Rows that come or go are news, because others may wait for them.
 type ownUpdates struct {
 	mu      sync.Mutex
 	pending map[string]rowDraft // by the row's UUID
 }
 
-// expectUpdates is told of updates before they are sent. One that changes nothing is never heard of; the next of its row takes its place, and
-// until then a row that comes to say the same is as it should be.
+// expectUpdates is told of updates before they are sent. One that changes nothing is never heard of; the next of its
+// row takes its place, and until then a row that comes to say the same is as it should be.
 func (e *ownUpdates) expectUpdates(updates map[string]rowDraft) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -56,7 +56,8 @@ func (d rowDraft) matchesRow(row model.Model) bool {
 		return false
 	}
 	for i := range wrote.NumField() {
-		if slices.Contains(d.fields, wrote.Field(i).Addr().Interface()) && !equalColumns(wrote.Field(i), says.Field(i)) {
+		if slices.Contains(d.fields, wrote.Field(i).Addr().Interface()) &&
+			!equalColumns(wrote.Field(i), says.Field(i)) {
 			return false
 		}
 	}

@@ -34,13 +34,21 @@ func encodeRow(row intent.Row, uuid string, ids map[string]string, have model.Mo
 	case intent.LogicalRouterPort:
 		return encodeRouterPort(r, uuid, ids, have), nil
 	case intent.GatewayChassis:
-		g := &nb.GatewayChassis{UUID: uuid, Name: r.Port + "-" + r.Chassis, ChassisName: r.Chassis, Priority: r.Priority, ExternalIDs: withParentID(ids, r.Port)}
+		g := &nb.GatewayChassis{
+			UUID:        uuid,
+			Name:        r.Port + "-" + r.Chassis,
+			ChassisName: r.Chassis,
+			Priority:    r.Priority,
+			ExternalIDs: withParentID(ids, r.Port),
+		}
 		return rowDraft{row: g, fields: []any{&g.Priority}, externalIDs: &g.ExternalIDs}, nil
 	case intent.HAChassisGroup:
 		g := &nb.ChassisGroup{UUID: uuid, Name: r.Name, ExternalIDs: ids}
 		return rowDraft{row: g, fields: []any{&g.Chassis}, externalIDs: &g.ExternalIDs}, nil
 	case intent.StaticMACBinding:
-		b := &nb.StaticMACBinding{UUID: uuid, LogicalPort: r.Port, IP: r.Address.String(), MAC: r.MAC, OverrideDynamicMAC: true}
+		b := &nb.StaticMACBinding{
+			UUID: uuid, LogicalPort: r.Port, IP: r.Address.String(), MAC: r.MAC, OverrideDynamicMAC: true,
+		}
 		return rowDraft{row: b, fields: []any{&b.MAC, &b.OverrideDynamicMAC}}, nil
 	case intent.DNATAndSNAT:
 		// Kube-OVN writes the option, and no external_ids, for a floating IP that is translated on a gateway.
@@ -50,15 +58,25 @@ func encodeRow(row intent.Row, uuid string, ids map[string]string, have model.Mo
 		}
 		return rowDraft{row: n, fields: []any{&n.LogicalIP}, externalIDs: &n.ExternalIDs}, nil
 	case intent.SNAT:
-		n := &nb.NAT{UUID: uuid, Type: natTypeSNAT, ExternalIP: r.External.String(), LogicalIP: formatPrefix(r.Logical), ExternalIDs: ids}
+		n := &nb.NAT{
+			UUID:        uuid,
+			Type:        natTypeSNAT,
+			ExternalIP:  r.External.String(),
+			LogicalIP:   formatPrefix(r.Logical),
+			ExternalIDs: ids,
+		}
 		return rowDraft{row: n, fields: []any{&n.ExternalIP}, externalIDs: &n.ExternalIDs}, nil
 	case intent.GatewayPortSNAT:
 		n := &nb.NAT{
-			UUID: uuid, Type: natTypeSNAT, ExternalIP: r.External.String(), LogicalIP: formatPrefix(r.Logical), Match: r.Match, Priority: r.Priority, ExternalIDs: ids,
+			UUID: uuid, Type: natTypeSNAT, ExternalIP: r.External.String(), LogicalIP: formatPrefix(r.Logical),
+			Match: r.Match, Priority: r.Priority, ExternalIDs: ids,
 		}
-		return rowDraft{row: n, fields: []any{&n.ExternalIP, &n.GatewayPort, &n.Priority}, externalIDs: &n.ExternalIDs}, nil
+		return rowDraft{row: n, fields: []any{&n.ExternalIP, &n.GatewayPort, &n.Priority}, externalIDs: &n.ExternalIDs},
+			nil
 	case intent.LogicalRouterPolicy:
-		p := &nb.LogicalRouterPolicy{UUID: uuid, Priority: r.Priority, Match: r.Match, Action: r.Action, ExternalIDs: ids}
+		p := &nb.LogicalRouterPolicy{
+			UUID: uuid, Priority: r.Priority, Match: r.Match, Action: r.Action, ExternalIDs: ids,
+		}
 		if p.Nexthops = strings.Fields(r.NextHops); len(p.Nexthops) == 0 {
 			p.Nexthops = nil
 		}
@@ -77,7 +95,8 @@ func encodeRow(row intent.Row, uuid string, ids map[string]string, have model.Mo
 
 func encodeRouterPort(r intent.LogicalRouterPort, uuid string, ids map[string]string, have model.Model) rowDraft {
 	p := &nb.LogicalRouterPort{
-		UUID: uuid, Name: r.Name, MAC: r.MAC, Networks: []string{r.Network.String()}, Options: map[string]string{}, ExternalIDs: ids,
+		UUID: uuid, Name: r.Name, MAC: r.MAC, Networks: []string{r.Network.String()}, Options: map[string]string{},
+		ExternalIDs: ids,
 	}
 	if r.Peer != "" {
 		p.Peer = &r.Peer
@@ -89,7 +108,11 @@ func encodeRouterPort(r intent.LogicalRouterPort, uuid string, ids map[string]st
 	if r.RouteTable != "" {
 		p.Options[routeTableOption] = r.RouteTable
 	}
-	return rowDraft{row: p, fields: []any{&p.MAC, &p.Networks, &p.Peer, &p.Group, &p.Options}, externalIDs: &p.ExternalIDs}
+	return rowDraft{
+		row:         p,
+		fields:      []any{&p.MAC, &p.Networks, &p.Peer, &p.Group, &p.Options},
+		externalIDs: &p.ExternalIDs,
+	}
 }
 
 // formatPrefix is a prefix as OVN's and Kube-OVN's tools write it: that of one address without its length.
@@ -100,8 +123,8 @@ func formatPrefix(p netip.Prefix) string {
 	return p.String()
 }
 
-// ownerExternalIDs says whose a row is. Kube-OVN marks its policies, and leaves those that an element of a Vpc's list asks for alone
-// whatever else is written there.
+// ownerExternalIDs says whose a row is. Kube-OVN marks its policies, and leaves those that an element of a Vpc's list
+// asks for alone whatever else is written there.
 func ownerExternalIDs(table, shard string, by state.Ref) map[string]string {
 	ids := map[string]string{
 		ownership.RowOwnerKey:  by.Kind + "/" + by.Namespace + "/" + by.Name,

@@ -14,7 +14,8 @@ const northdVersionOption = "northd_internal_version"
 // firstNorthdWithLabels is the first ovn-northd that writes the label of an ACL which passes: year and month.
 var firstNorthdWithLabels = [2]int{24, 9}
 
-// MissingCapabilities is what the engine lacks for replies to find back by their connection; empty: nothing, or nobody is connected to it.
+// MissingCapabilities is what the engine lacks for replies to find back by their connection; empty: nothing, or nobody
+// is connected to it.
 func (c *Client) MissingCapabilities() string {
 	s := c.current.Load()
 	if s == nil {
@@ -27,7 +28,8 @@ func (c *Client) MissingCapabilities() string {
 func (s *session) findMissingCapabilities() string {
 	for _, m := range s.tableCache.Table(nb.GlobalTable).RowsShallow() {
 		if version := m.(*nb.Global).Options[northdVersionOption]; isOlderVersion(version, firstNorthdWithLabels) {
-			return fmt.Sprintf("its ovn-northd is %s, older than %d.%02d", version, firstNorthdWithLabels[0], firstNorthdWithLabels[1])
+			return fmt.Sprintf("its ovn-northd is %s, older than %d.%02d", version, firstNorthdWithLabels[0],
+				firstNorthdWithLabels[1])
 		}
 	}
 	return ""

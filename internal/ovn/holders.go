@@ -33,7 +33,9 @@ func (s *session) haChassisGroupName(uuid *string) string {
 }
 
 // haChassisGroups are the chassis groups of a shard. They are not whole while a chassis is not in the copy yet.
-func (s *session) haChassisGroups(marked map[string]string) (out []*nb.ChassisGroup, values []intent.HAChassisGroup, whole bool) {
+func (s *session) haChassisGroups(marked map[string]string) (out []*nb.ChassisGroup, values []intent.HAChassisGroup,
+	whole bool,
+) {
 	for _, g := range rowsByIndex(s, nb.ChassisGroupTable, &nb.ChassisGroup{ExternalIDs: marked}) {
 		members, whole := s.haChassisMembers(g)
 		if !whole {
@@ -43,7 +45,8 @@ func (s *session) haChassisGroups(marked map[string]string) (out []*nb.ChassisGr
 		for _, m := range members {
 			names = append(names, m.ChassisName)
 		}
-		out, values = append(out, g), append(values, intent.HAChassisGroup{Name: g.Name, Chassis: strings.Join(names, " ")})
+		out, values = append(out, g), append(values,
+			intent.HAChassisGroup{Name: g.Name, Chassis: strings.Join(names, " ")})
 	}
 	return out, values, true
 }
@@ -63,9 +66,11 @@ func (s *session) haChassisMembers(g *nb.ChassisGroup) (out []*nb.GroupChassis, 
 	return out, true
 }
 
-// ensureHAChassis are the members that holders are to have. One that is there gets its place; one that is not comes with this transaction; and
-// one that is in the group no more ceases to exist.
-func (t *transaction) ensureHAChassis(h intent.HAChassisGroup, ids map[string]string, have model.Model) (out []string, err error) {
+// ensureHAChassis are the members that holders are to have. One that is there gets its place; one that is not comes
+// with this transaction; and one that is in the group no more ceases to exist.
+func (t *transaction) ensureHAChassis(h intent.HAChassisGroup, ids map[string]string, have model.Model) (out []string,
+	err error,
+) {
 	known := map[string]*nb.GroupChassis{}
 	if g, is := have.(*nb.ChassisGroup); is {
 		members, _ := t.session.haChassisMembers(g)
@@ -78,7 +83,12 @@ func (t *transaction) ensureHAChassis(h intent.HAChassisGroup, ids map[string]st
 		m, there := known[name]
 		switch {
 		case !there:
-			m = &nb.GroupChassis{UUID: fmt.Sprintf("chassis%d", len(t.ops)), ChassisName: name, Priority: place, ExternalIDs: ids}
+			m = &nb.GroupChassis{
+				UUID:        fmt.Sprintf("chassis%d", len(t.ops)),
+				ChassisName: name,
+				Priority:    place,
+				ExternalIDs: ids,
+			}
 			err = t.appendOps(t.session.nbClient.Create(m))
 		case m.Priority != place:
 			m.Priority = place
@@ -106,10 +116,12 @@ func (t *transaction) haChassisGroupUUID(name string) (*string, error) {
 	return nil, fmt.Errorf("there is no chassis group %s", name)
 }
 
-// findRemainingPort is a router port that a chassis group holds and that stays; empty: none. Such a group can't go, and all of the transaction would
-// fail with it.
+// findRemainingPort is a router port that a chassis group holds and that stays; empty: none. Such a group can't go, and
+// all of the transaction would fail with it.
 func (t *transaction) findRemainingPort(group string) string {
-	return t.session.findPortOfGroup(group, func(uuid string, _ *nb.LogicalRouterPort) bool { return !slices.Contains(t.removed.Ports, uuid) })
+	return t.session.findPortOfGroup(group, func(uuid string, _ *nb.LogicalRouterPort) bool {
+		return !slices.Contains(t.removed.Ports, uuid)
+	})
 }
 
 // findPortOfGroup is a router port of some kind that a chassis group holds; empty: none.
@@ -129,5 +141,7 @@ func (c *Client) IsGroupShared(router, group string) bool {
 		return false
 	}
 	g := rowByName(s, nb.ChassisGroupTable, &nb.ChassisGroup{Name: group})
-	return g != nil && s.findPortOfGroup(g.UUID, func(_ string, p *nb.LogicalRouterPort) bool { return p.ExternalIDs[ownership.RowShardKey] != router }) != ""
+	return g != nil && s.findPortOfGroup(g.UUID, func(_ string, p *nb.LogicalRouterPort) bool {
+		return p.ExternalIDs[ownership.RowShardKey] != router
+	}) != ""
 }

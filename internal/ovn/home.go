@@ -10,8 +10,8 @@ import (
 	"github.com/sallyport/sallyport/internal/ownership"
 )
 
-// parentSet is the table and column of the sets that rows of a table are in. Our copy does not have those sets: a row that is in
-// none does not exist.
+// parentSet is the table and column of the sets that rows of a table are in. Our copy does not have those sets: a row
+// that is in none does not exist.
 type parentSet struct{ table, column string }
 
 var parentSets = map[string]parentSet{
@@ -51,8 +51,8 @@ func withParentID(ids map[string]string, parent string) map[string]string {
 	return out
 }
 
-// insertOps is the operations that put a new row into the set of a parent. The first fails unless the parent is there: otherwise the row
-// would vanish without a word.
+// insertOps is the operations that put a new row into the set of a parent. The first fails unless the parent is there:
+// otherwise the row would vanish without a word.
 func (h parentSet) insertOps(parent, row string, of ...ovsdb.Condition) ([]ovsdb.Operation, error) {
 	put, err := h.mutateOp(ovsdb.MutateOperationInsert, row)
 	put.Where = append(whereName(parent), of...)
@@ -79,7 +79,11 @@ func (h parentSet) removeFromParentOp(parent, uuid string) (ovsdb.Operation, err
 
 func (h parentSet) mutateOp(how ovsdb.Mutator, row string) (ovsdb.Operation, error) {
 	members, err := ovsdb.NewOvsSet([]ovsdb.UUID{{GoUUID: row}})
-	return ovsdb.Operation{Op: ovsdb.OperationMutate, Table: h.table, Mutations: []ovsdb.Mutation{*ovsdb.NewMutation(h.column, how, members)}}, err
+	return ovsdb.Operation{
+		Op:        ovsdb.OperationMutate,
+		Table:     h.table,
+		Mutations: []ovsdb.Mutation{*ovsdb.NewMutation(h.column, how, members)},
+	}, err
 }
 
 // requireNameOp is an operation that fails unless there is (equal) or is not (not equal) a row of a name.

@@ -12,8 +12,8 @@ import (
 	"github.com/sallyport/sallyport/internal/ownership"
 )
 
-// rowIndex knows which router a row belongs to, and tells which router each change concerns. In the database only the router
-// says so, in its sets. libovsdb calls it from one goroutine, after the copy has changed.
+// rowIndex knows which router a row belongs to, and tells which router each change concerns. In the database only the
+// router says so, in its sets. libovsdb calls it from one goroutine, after the copy has changed.
 type rowIndex struct {
 	session     *session
 	notify      func(router string)
@@ -29,7 +29,8 @@ func (x *rowIndex) OnAdd(_ string, row model.Model) { x.handleChange(nil, row) }
 
 // OnUpdate is called for a row that has become another.
 func (x *rowIndex) OnUpdate(_ string, old, row model.Model) {
-	if was, is := old.(*nb.Global); is && was.Options[northdVersionOption] != row.(*nb.Global).Options[northdVersionOption] {
+	if was, is := old.(*nb.Global); is &&
+		was.Options[northdVersionOption] != row.(*nb.Global).Options[northdVersionOption] {
 		x.session.terminate(errors.New("ovn-northd is of another version now")) // the next session looks at what it can
 	}
 	if _, is := old.(*nb.Global); is {
@@ -122,7 +123,8 @@ func (x *rowIndex) handleRouter(old, row model.Model) bool {
 	return was || is
 }
 
-// handleSwitch handles the row of a switch and says whether it was one. It concerns those whose load balancers have come or gone.
+// handleSwitch handles the row of a switch and says whether it was one. It concerns those whose load balancers have
+// come or gone.
 func (x *rowIndex) handleSwitch(old, row model.Model) bool {
 	before, was := old.(*nb.LogicalSwitch)
 	now, is := row.(*nb.LogicalSwitch)
@@ -154,8 +156,8 @@ func setDifference(set, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(set), func(uuid string) bool { return in[uuid] })
 }
 
-// setMemberUUID is the row that a router would have in its sets: for a MAC binding, and a switch port, which are in none, that of the
-// router's port. A row that is in no set yet is told of when it comes into one.
+// setMemberUUID is the row that a router would have in its sets: for a MAC binding, and a switch port, which are in
+// none, that of the router's port. A row that is in no set yet is told of when it comes into one.
 func (x *rowIndex) setMemberUUID(row model.Model) string {
 	switch r := row.(type) {
 	case *nb.LogicalRouterPort:

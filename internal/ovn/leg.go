@@ -13,7 +13,8 @@ import (
 	"github.com/sallyport/sallyport/internal/ownership"
 )
 
-// Rows of legs, and of the tables that only our own rows of are copied. Each is found by the shard that its external_ids name.
+// Rows of legs, and of the tables that only our own rows of are copied. Each is found by the shard that its
+// external_ids name.
 
 const qosMarkAction = "mark" // of a QoS rule's action
 
@@ -24,8 +25,10 @@ func (c *Client) ReturnPortAddresses(router string) map[string]netip.Addr {
 		return nil
 	}
 	out := map[string]netip.Addr{}
-	for _, p := range rowsByIndex(s, nb.LogicalSwitchPortTable, &nb.LogicalSwitchPort{ExternalIDs: map[string]string{ownership.RowShardKey: router}}) {
-		if port := s.routerPortByName(p.Options[routerPortOption]); port != nil && p.ExternalIDs[ownership.RowParentKey] == ownership.VPCSubnetName(router) {
+	for _, p := range rowsByIndex(s, nb.LogicalSwitchPortTable,
+		&nb.LogicalSwitchPort{ExternalIDs: map[string]string{ownership.RowShardKey: router}}) {
+		if port := s.routerPortByName(p.Options[routerPortOption]); port != nil &&
+			p.ExternalIDs[ownership.RowParentKey] == ownership.VPCSubnetName(router) {
 			out[port.Name] = decodeRouterPort(port).Network.Addr()
 		}
 	}
@@ -37,7 +40,8 @@ func encodeMarkedRow(row intent.Row, uuid string, ids map[string]string) (rowDra
 	switch r := row.(type) {
 	case intent.LogicalSwitchPort:
 		p := &nb.LogicalSwitchPort{
-			UUID: uuid, Name: r.Name, Type: nb.RouterPortType, Addresses: []string{"router"}, Options: map[string]string{routerPortOption: r.RouterPort},
+			UUID: uuid, Name: r.Name, Type: nb.RouterPortType, Addresses: []string{"router"},
+			Options:     map[string]string{routerPortOption: r.RouterPort},
 			ExternalIDs: withParentID(ids, r.Switch),
 		}
 		if r.AnnounceNATAddresses {
@@ -46,7 +50,8 @@ func encodeMarkedRow(row intent.Row, uuid string, ids map[string]string) (rowDra
 		return rowDraft{row: p, fields: []any{&p.Type, &p.Addresses, &p.Options}, externalIDs: &p.ExternalIDs}, nil
 	case intent.QoS:
 		q := &nb.QoS{
-			UUID: uuid, Priority: r.Priority, Direction: string(intent.FromLport), Match: r.Match, Action: map[string]int{qosMarkAction: r.Mark},
+			UUID: uuid, Priority: r.Priority, Direction: string(intent.FromLport), Match: r.Match,
+			Action:      map[string]int{qosMarkAction: r.Mark},
 			ExternalIDs: withParentID(ids, r.Switch),
 		}
 		return rowDraft{row: q, fields: []any{&q.Direction, &q.Action}, externalIDs: &q.ExternalIDs}, nil
@@ -58,12 +63,19 @@ func encodeMarkedRow(row intent.Row, uuid string, ids map[string]string) (rowDra
 		return rowDraft{row: a, fields: []any{&a.Addresses}, externalIDs: &a.ExternalIDs}, nil
 	case intent.ACL:
 		a := &nb.ACL{
-			UUID: uuid, Tier: r.Tier, Priority: r.Priority, Direction: string(r.Direction), Match: r.Match, Action: r.Action, Label: r.Label,
+			UUID: uuid, Tier: r.Tier, Priority: r.Priority, Direction: string(r.Direction), Match: r.Match,
+			Action: r.Action, Label: r.Label,
 			ExternalIDs: withParentID(ids, r.PortGroup),
 		}
 		return rowDraft{row: a, fields: []any{&a.Direction, &a.Action, &a.Label}, externalIDs: &a.ExternalIDs}, nil
 	case intent.LogicalRouterStaticRoute:
-		e := &nb.StaticRoute{UUID: uuid, RouteTable: r.RouteTable, IPPrefix: formatPrefix(r.Prefix), OutputPort: &r.OutputPort, ExternalIDs: ids}
+		e := &nb.StaticRoute{
+			UUID:        uuid,
+			RouteTable:  r.RouteTable,
+			IPPrefix:    formatPrefix(r.Prefix),
+			OutputPort:  &r.OutputPort,
+			ExternalIDs: ids,
+		}
 		if r.NextHop.IsValid() {
 			e.Nexthop = r.NextHop.String()
 		}
@@ -84,7 +96,8 @@ func decodeSwitchPort(p *nb.LogicalSwitchPort) intent.LogicalSwitchPort {
 
 func decodeQoS(q *nb.QoS) intent.QoS {
 	out := intent.QoS{Switch: q.ExternalIDs[ownership.RowParentKey], Priority: q.Priority, Match: q.Match, Mark: -1}
-	if mark, marked := q.Action[qosMarkAction]; marked && len(q.Action) == 1 && q.Direction == string(intent.FromLport) {
+	if mark, marked := q.Action[qosMarkAction]; marked && len(q.Action) == 1 &&
+		q.Direction == string(intent.FromLport) {
 		out.Mark = mark
 	}
 	return out
@@ -92,7 +105,8 @@ func decodeQoS(q *nb.QoS) intent.QoS {
 
 func decodeACL(a *nb.ACL) intent.ACL {
 	return intent.ACL{
-		PortGroup: a.ExternalIDs[ownership.RowParentKey], Direction: intent.Direction(a.Direction), Tier: a.Tier, Priority: a.Priority, Match: a.Match,
+		PortGroup: a.ExternalIDs[ownership.RowParentKey], Direction: intent.Direction(a.Direction), Tier: a.Tier,
+		Priority: a.Priority, Match: a.Match,
 		Action: a.Action, Label: a.Label,
 	}
 }
@@ -102,15 +116,19 @@ func decodeAddressSet(a *nb.AddressSet) intent.AddressSet {
 }
 
 func decodeStaticRoute(r *nb.StaticRoute) (intent.LogicalRouterStaticRoute, bool) {
-	out := intent.LogicalRouterStaticRoute{RouteTable: r.RouteTable, Prefix: parsePrefix(r.IPPrefix), NextHop: parseAddr(r.Nexthop)}
+	out := intent.LogicalRouterStaticRoute{
+		RouteTable: r.RouteTable,
+		Prefix:     parsePrefix(r.IPPrefix),
+		NextHop:    parseAddr(r.Nexthop),
+	}
 	if r.OutputPort != nil && (r.Nexthop == "" || out.NextHop.IsValid()) {
 		out.OutputPort = *r.OutputPort
 	}
 	return out, out.Prefix.IsValid()
 }
 
-// markedRecords are the rows of a shard that only its own marks tell of. They are not whole when a group names a port that is not in
-// the copy yet.
+// markedRecords are the rows of a shard that only its own marks tell of. They are not whole when a group names a port
+// that is not in the copy yet.
 func (s *session) markedRecords(shard string) (out []record, whole bool) {
 	marked := map[string]string{ownership.RowShardKey: shard}
 	add := func(value intent.Row, ids map[string]string, uuid string, row model.Model) {
@@ -122,7 +140,11 @@ func (s *session) markedRecords(shard string) (out []record, whole bool) {
 		ports[p.ExternalIDs[ownership.RowOwnerKey]] = true
 	}
 	for _, g := range rowsByIndex(s, nb.GatewayChassisTable, &nb.GatewayChassis{ExternalIDs: marked}) {
-		add(intent.GatewayChassis{Port: g.ExternalIDs[ownership.RowParentKey], Chassis: g.ChassisName, Priority: g.Priority}, g.ExternalIDs, g.UUID, g)
+		add(intent.GatewayChassis{
+			Port:     g.ExternalIDs[ownership.RowParentKey],
+			Chassis:  g.ChassisName,
+			Priority: g.Priority,
+		}, g.ExternalIDs, g.UUID, g)
 	}
 	groups, holders, whole := s.haChassisGroups(marked)
 	if !whole {

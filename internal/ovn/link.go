@@ -15,7 +15,8 @@ func (c *Client) OwnPortNetworks(router string) map[string]netip.Prefix {
 	return c.portNetworks(router, true)
 }
 
-// ForeignPortNetworks are the addresses of the ports of a router that are not ours, by port. Where a port has several, there is none.
+// ForeignPortNetworks are the addresses of the ports of a router that are not ours, by port. Where a port has several,
+// there is none.
 func (c *Client) ForeignPortNetworks(router string) map[string]netip.Prefix {
 	return c.portNetworks(router, false)
 }
@@ -53,7 +54,8 @@ func (c *Client) PortNetwork(port string) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// HAChassisGroups are the chassis that may hold ports of a router, the first first, and who asked for that: by the name under which they do.
+// HAChassisGroups are the chassis that may hold ports of a router, the first first, and who asked for that: by the name
+// under which they do.
 func (c *Client) HAChassisGroups(router string) map[string]snapshot.HAChassisGroup {
 	s := c.current.Load()
 	if s == nil {
@@ -62,7 +64,10 @@ func (c *Client) HAChassisGroups(router string) map[string]snapshot.HAChassisGro
 	out := map[string]snapshot.HAChassisGroup{}
 	groups, holders, _ := s.haChassisGroups(map[string]string{ownership.RowShardKey: router})
 	for i, h := range holders {
-		out[h.Name] = snapshot.HAChassisGroup{Chassis: strings.Fields(h.Chassis), EgressIP: rowOrigin(groups[i].ExternalIDs, router).Name}
+		out[h.Name] = snapshot.HAChassisGroup{
+			Chassis:  strings.Fields(h.Chassis),
+			EgressIP: rowOrigin(groups[i].ExternalIDs, router).Name,
+		}
 	}
 	return out
 }

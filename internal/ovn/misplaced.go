@@ -12,21 +12,22 @@ import (
 	"github.com/sallyport/sallyport/internal/snapshot"
 )
 
-// Keys of a switch port's external_ids, as Kube-OVN writes them: the pod as NAMESPACE/NAME, and the switch. Tenants can't write them;
-// the port's name, POD.NAMESPACE, is half theirs, and is not read for that.
+// Keys of a switch port's external_ids, as Kube-OVN writes them: the pod as NAMESPACE/NAME, and the switch. Tenants
+// can't write them; the port's name, POD.NAMESPACE, is half theirs, and is not read for that.
 const (
 	podIDKey    = "pod"
 	switchIDKey = "ls"
 )
 
-// misplacedPorts are the ports of pods that are on another switch than that of their namespace's project: by the switch, and by the
-// namespace. In the database only a look at all ports would tell.
+// misplacedPorts are the ports of pods that are on another switch than that of their namespace's project: by the
+// switch, and by the namespace. In the database only a look at all ports would tell.
 type misplacedPorts struct {
 	mu         sync.Mutex
 	uuidsByKey map[string]map[string]bool // "switch NAME" or "namespace NAME" → UUIDs
 }
 
-// indexExisting takes the whole copy in. Events of its rows may come later: whoever looks before them must not take a port for gone.
+// indexExisting takes the whole copy in. Events of its rows may come later: whoever looks before them must not take a
+// port for gone.
 func (m *misplacedPorts) indexExisting(s *session) {
 	for _, row := range s.tableCache.Table(nb.LogicalSwitchPortTable).RowsShallow() {
 		p := row.(*nb.LogicalSwitchPort)
@@ -73,8 +74,8 @@ func (m *misplacedPorts) findUUIDs(keys ...string) (out []string) {
 func switchIndexKey(name string) string    { return "switch " + name }
 func namespaceIndexKey(name string) string { return "namespace " + name }
 
-// decodeMisplacedPort reads the port of a pod that is on another switch than that of its namespace's project. Whether the namespace has a
-// project, and whether an operator wants it so, is not known here.
+// decodeMisplacedPort reads the port of a pod that is on another switch than that of its namespace's project. Whether
+// the namespace has a project, and whether an operator wants it so, is not known here.
 func decodeMisplacedPort(p *nb.LogicalSwitchPort) (snapshot.PodPort, bool) {
 	namespace, pod, isPod := strings.Cut(p.ExternalIDs[podIDKey], "/")
 	out := snapshot.PodPort{Name: p.Name, Namespace: namespace, Pod: pod, Subnet: p.ExternalIDs[switchIDKey]}
@@ -83,13 +84,15 @@ func decodeMisplacedPort(p *nb.LogicalSwitchPort) (snapshot.PodPort, bool) {
 	return out, isPod && called && p.Type == "" && out.Subnet != "" && out.Subnet != ownership.VPCSubnetName(namespace)
 }
 
-// MisplacedPodPorts are the ports of pods of other namespaces on the switch of a project, and those of its own pods on other switches.
+// MisplacedPodPorts are the ports of pods of other namespaces on the switch of a project, and those of its own pods on
+// other switches.
 func (c *Client) MisplacedPodPorts(shard string) (out []snapshot.PodPort) {
 	s := c.current.Load()
 	if s == nil {
 		return nil
 	}
-	for _, uuid := range s.misplaced.findUUIDs(switchIndexKey(ownership.VPCSubnetName(shard)), namespaceIndexKey(shard)) {
+	for _, uuid := range s.misplaced.findUUIDs(switchIndexKey(ownership.VPCSubnetName(shard)),
+		namespaceIndexKey(shard)) {
 		p, there := rowByUUID[nb.LogicalSwitchPort](s, nb.LogicalSwitchPortTable, uuid)
 		if !there {
 			continue // its end was not told yet
@@ -102,7 +105,8 @@ func (c *Client) MisplacedPodPorts(shard string) (out []snapshot.PodPort) {
 	return out
 }
 
-// trackMisplacedPort notes a port that has come, changed or gone, and tells the project whose switch it is on and the one whose pod it is.
+// trackMisplacedPort notes a port that has come, changed or gone, and tells the project whose switch it is on and the
+// one whose pod it is.
 func (x *rowIndex) trackMisplacedPort(old, row model.Model) {
 	for _, m := range []model.Model{old, row} {
 		p, isPort := m.(*nb.LogicalSwitchPort)

@@ -12,7 +12,11 @@ import (
 
 // newPodPort is a port of a pod as Kube-OVN writes it.
 func newPodPort(uuid, name, pod, on string) *nb.LogicalSwitchPort {
-	return &nb.LogicalSwitchPort{UUID: uuid, Name: name, ExternalIDs: map[string]string{"pod": pod, "ls": on, "vendor": "kube-ovn"}}
+	return &nb.LogicalSwitchPort{
+		UUID:        uuid,
+		Name:        name,
+		ExternalIDs: map[string]string{"pod": pod, "ls": on, "vendor": "kube-ovn"},
+	}
 }
 
 // A port is told by the namespace and the switch that Kube-OVN has written, whatever the pod is called.
@@ -50,14 +54,16 @@ func TestMisplacedPorts(t *testing.T) {
 			t.Errorf("of %s: %q, want %q", shard, got, want)
 		}
 	}
-	if got := c.MisplacedPodPorts("acme-web")[0]; got.Namespace != "evil-x" || got.Pod != "shop.acme-web" || got.Subnet != "acme-web-default" {
+	if got := c.MisplacedPodPorts("acme-web")[0]; got.Namespace != "evil-x" || got.Pod != "shop.acme-web" ||
+		got.Subnet != "acme-web-default" {
 		t.Errorf("read %+v", got)
 	}
 }
 
 // Ports come, move and go. Those that are where they belong concern nobody: there is one for each pod.
 func TestMisplacedPortsAreTold(t *testing.T) {
-	spy, home := newPodPort("2", "spy.evil-x", "evil-x/spy", "acme-web-default"), newPodPort("2", "spy.evil-x", "evil-x/spy", "evil-x-default")
+	spy, home := newPodPort("2", "spy.evil-x", "evil-x/spy", "acme-web-default"),
+		newPodPort("2", "spy.evil-x", "evil-x/spy", "evil-x-default")
 	s := newTestSession(t)
 	told := map[string]int{}
 	x := newRowIndex(s, func(shard string) { told[shard]++ })
@@ -68,13 +74,17 @@ func TestMisplacedPortsAreTold(t *testing.T) {
 		want map[string]int
 		has  int
 	}{
-		{"a pod where it belongs", func() { x.OnAdd("", newPodPort("1", "shop.acme-web", "acme-web/shop", "acme-web-default")) }, nil, 0},
+		{"a pod where it belongs", func() {
+			x.OnAdd("", newPodPort("1", "shop.acme-web", "acme-web/shop", "acme-web-default"))
+		}, nil, 0},
 		{"a foreign pod", func() { x.OnAdd("", spy) }, both, 1},
 		{"it goes home", func() { x.OnUpdate("", spy, home) }, both, 0},
 		{"it comes back", func() { x.OnUpdate("", home, spy) }, both, 1},
 		{"it changes", func() { x.OnUpdate("", spy, spy) }, map[string]int{"acme-web": 2, "evil-x": 2}, 1},
 		{"it ends", func() { x.OnDelete("", spy) }, both, 0},
-		{"a pod on an external network", func() { x.OnAdd("", newPodPort("6", "wire.acme-web", "acme-web/wire", "ext-public")) }, map[string]int{"acme-web": 1}, 0},
+		{"a pod on an external network", func() {
+			x.OnAdd("", newPodPort("6", "wire.acme-web", "acme-web/wire", "ext-public"))
+		}, map[string]int{"acme-web": 1}, 0},
 	} {
 		clear(told)
 		step.do()

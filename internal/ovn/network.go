@@ -26,15 +26,21 @@ const externalIDsColumn = "external_ids" // the column in which rows say whose t
 var northboundColumns = map[string][]string{
 	nb.GlobalTable: {nbCfgColumn, "sb_cfg", hvCfgColumn, "options"},
 	nb.LogicalRouterTable: {
-		"name", "enabled", "ports", "static_routes", "policies", "nat", "load_balancer", "load_balancer_group", "options", externalIDsColumn,
+		"name", "enabled", "ports", "static_routes", "policies", "nat", "load_balancer", "load_balancer_group",
+		"options", externalIDsColumn,
 	},
 	nb.LogicalRouterPortTable: {
-		"name", "mac", "networks", "peer", "enabled", "gateway_chassis", "ha_chassis_group", "options", externalIDsColumn,
+		"name", "mac", "networks", "peer", "enabled", "gateway_chassis", "ha_chassis_group", "options",
+		externalIDsColumn,
 	},
-	nb.StaticRouteTable:         {"route_table", "ip_prefix", "policy", "nexthop", "output_port", "options", externalIDsColumn},
+	nb.StaticRouteTable: {
+		"route_table", "ip_prefix", "policy", "nexthop", "output_port", "options",
+		externalIDsColumn,
+	},
 	nb.LogicalRouterPolicyTable: {"priority", "match", "action", "nexthop", "nexthops", "options", externalIDsColumn},
 	nb.NATTable: {
-		"type", "external_ip", "external_mac", "external_port_range", "logical_ip", "logical_port", "gateway_port", "allowed_ext_ips",
+		"type", "external_ip", "external_mac", "external_port_range", "logical_ip", "logical_port", "gateway_port",
+		"allowed_ext_ips",
 		"exempted_ext_ips", "priority", "match", "options", externalIDsColumn,
 	},
 	nb.GatewayChassisTable: {"chassis_name", "priority"},
@@ -44,15 +50,20 @@ var northboundColumns = map[string][]string{
 		"name", "ports", "acls", "qos_rules", "load_balancer", "load_balancer_group", "other_config", externalIDsColumn,
 	},
 	nb.LogicalSwitchPortTable: {
-		"name", "type", "addresses", "dynamic_addresses", "port_security", "tag", "enabled", "up", "options", externalIDsColumn,
+		"name", "type", "addresses", "dynamic_addresses", "port_security", "tag", "enabled", "up", "options",
+		externalIDsColumn,
 	},
 	nb.LoadBalancerTable: {
-		"name", "protocol", "vips", "options", "selection_fields", "ip_port_mappings", "health_check", externalIDsColumn,
+		"name", "protocol", "vips", "options", "selection_fields", "ip_port_mappings", "health_check",
+		externalIDsColumn,
 	},
-	loadBalancerGroupTable:   {"load_balancer"},
-	nb.HealthCheckTable:      {"vip"},
-	nb.PortGroupTable:        {"name", "ports", "acls", externalIDsColumn},
-	nb.ACLTable:              {"tier", "priority", "direction", "match", "action", "label", "sample_new", "sample_est", "name", "options", externalIDsColumn},
+	loadBalancerGroupTable: {"load_balancer"},
+	nb.HealthCheckTable:    {"vip"},
+	nb.PortGroupTable:      {"name", "ports", "acls", externalIDsColumn},
+	nb.ACLTable: {
+		"tier", "priority", "direction", "match", "action", "label", "sample_new", "sample_est",
+		"name", "options", externalIDsColumn,
+	},
 	nb.QoSTable:              {"priority", "direction", "match", "action", externalIDsColumn},
 	nb.AddressSetTable:       {"name", "addresses"},
 	nb.StaticMACBindingTable: {"logical_port", "ip", "mac"},
@@ -70,7 +81,12 @@ var southboundColumns = map[string][]string{
 
 // BuildNetwork is what the tables of both databases say. Either may be nil, when it could not be read.
 func BuildNetwork(north, south *Tables) logical.Network {
-	n := networkReader{north: north, south: south, chassisByPort: map[string]string{}, loadBalancers: map[string]logical.LoadBalancer{}}
+	n := networkReader{
+		north:         north,
+		south:         south,
+		chassisByPort: map[string]string{},
+		loadBalancers: map[string]logical.LoadBalancer{},
+	}
 	for _, row := range south.tableRows(sb.PortBindingTable) {
 		for _, chassis := range south.referencedNames(row, "chassis") {
 			n.chassisByPort[row.stringColumn("logical_port")] = chassis
@@ -78,7 +94,8 @@ func BuildNetwork(north, south *Tables) logical.Network {
 	}
 	out := logical.Network{
 		Sets: map[string][]string{}, Chassis: n.readChassis(), Monitors: n.readServiceMonitors(),
-		Learned: readNeighbours(south.tableRows(macBindingTable)), Static: readNeighbours(north.tableRows(nb.StaticMACBindingTable)),
+		Learned: readNeighbours(south.tableRows(macBindingTable)),
+		Static:  readNeighbours(north.tableRows(nb.StaticMACBindingTable)),
 	}
 	if south != nil {
 		out.Schemas.Southbound = south.SchemaVersion
@@ -87,14 +104,26 @@ func BuildNetwork(north, south *Tables) logical.Network {
 		return out
 	}
 	out.Schemas.Northbound = north.SchemaVersion
-	out.Routers = readSortedByName(north.tableRows(nb.LogicalRouterTable), n.readRouter, func(r logical.Router) string { return r.Name })
-	out.Switches = readSortedByName(north.tableRows(nb.LogicalSwitchTable), n.readSwitch, func(s logical.Switch) string { return s.Name })
-	out.Groups = readSortedByName(north.tableRows(nb.PortGroupTable), n.readPortGroup, func(g logical.PortGroup) string { return g.Name })
+	out.Routers = readSortedByName(north.tableRows(nb.LogicalRouterTable), n.readRouter, func(r logical.Router) string {
+		return r.Name
+	})
+	out.Switches = readSortedByName(north.tableRows(nb.LogicalSwitchTable), n.readSwitch,
+		func(s logical.Switch) string {
+			return s.Name
+		})
+	out.Groups = readSortedByName(north.tableRows(nb.PortGroupTable), n.readPortGroup,
+		func(g logical.PortGroup) string {
+			return g.Name
+		})
 	for _, row := range north.tableRows(nb.AddressSetTable) {
 		out.Sets[row.stringColumn("name")] = row.stringSetColumn("addresses")
 	}
 	for _, row := range north.tableRows(nb.GlobalTable) {
-		out.Progress = logical.ConfigProgress{Asked: row.intColumn(nbCfgColumn), Translated: row.intColumn("sb_cfg"), Done: row.intColumn(hvCfgColumn)}
+		out.Progress = logical.ConfigProgress{
+			Asked:      row.intColumn(nbCfgColumn),
+			Translated: row.intColumn("sb_cfg"),
+			Done:       row.intColumn(hvCfgColumn),
+		}
 		out.Options = row.stringMapColumn("options")
 	}
 	return out
@@ -123,16 +152,24 @@ func readSorted[V any](rows []ovsdbRow, read func(ovsdbRow) V, compare func(a, b
 
 func (n *networkReader) readRouter(r ovsdbRow) logical.Router {
 	return logical.Router{
-		Name: r.stringColumn("name"), Disabled: !r.boolColumn("enabled", true), Options: r.stringMapColumn("options"), IDs: r.stringMapColumn(externalIDsColumn),
-		Ports: readSortedByName(n.north.referencedRows(r, "ports"), n.readRouterPort, func(p logical.RouterPort) string { return p.Name }),
-		Routes: readSorted(n.north.referencedRows(r, "static_routes"), readStaticRoute, func(a, b logical.StaticRoute) int {
-			return cmp.Or(cmp.Compare(a.Table, b.Table), a.Prefix.Compare(b.Prefix), a.NextHop.Compare(b.NextHop), cmp.Compare(a.Output, b.Output))
-		}),
+		Name: r.stringColumn("name"), Disabled: !r.boolColumn("enabled", true), Options: r.stringMapColumn("options"),
+		IDs: r.stringMapColumn(externalIDsColumn),
+		Ports: readSortedByName(n.north.referencedRows(r, "ports"), n.readRouterPort,
+			func(p logical.RouterPort) string {
+				return p.Name
+			}),
+		Routes: readSorted(n.north.referencedRows(r, "static_routes"), readStaticRoute,
+			func(a, b logical.StaticRoute) int {
+				return cmp.Or(cmp.Compare(a.Table, b.Table), a.Prefix.Compare(b.Prefix), a.NextHop.Compare(b.NextHop),
+					cmp.Compare(a.Output, b.Output))
+			}),
 		Policies: readSorted(n.north.referencedRows(r, "policies"), readPolicy, func(a, b logical.RouterPolicy) int {
-			return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Match, b.Match), cmp.Compare(a.Action, b.Action))
+			return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Match, b.Match),
+				cmp.Compare(a.Action, b.Action))
 		}),
 		NATs: readSorted(n.north.referencedRows(r, "nat"), n.readNAT, func(a, b logical.NAT) int {
-			return cmp.Or(cmp.Compare(a.Type, b.Type), a.External.Compare(b.External), a.Logical.Compare(b.Logical), cmp.Compare(a.Port, b.Port),
+			return cmp.Or(cmp.Compare(a.Type, b.Type), a.External.Compare(b.External), a.Logical.Compare(b.Logical),
+				cmp.Compare(a.Port, b.Port),
 				cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Match, b.Match))
 		}),
 		Balancers: n.readLoadBalancers(r),
@@ -141,8 +178,10 @@ func (n *networkReader) readRouter(r ovsdbRow) logical.Router {
 
 func (n *networkReader) readRouterPort(r ovsdbRow) logical.RouterPort {
 	out := logical.RouterPort{
-		Name: r.stringColumn("name"), MAC: r.stringColumn("mac"), Peer: r.stringColumn("peer"), Disabled: !r.boolColumn("enabled", true),
-		Options: r.stringMapColumn("options"), IDs: r.stringMapColumn(externalIDsColumn), Holder: n.chassisByPort[sb.ChassisRedirectPrefix+r.stringColumn("name")],
+		Name: r.stringColumn("name"), MAC: r.stringColumn("mac"), Peer: r.stringColumn("peer"),
+		Disabled: !r.boolColumn("enabled", true),
+		Options:  r.stringMapColumn("options"), IDs: r.stringMapColumn(externalIDsColumn),
+		Holder: n.chassisByPort[sb.ChassisRedirectPrefix+r.stringColumn("name")],
 	}
 	for _, text := range r.stringSetColumn("networks") {
 		out.Networks = append(out.Networks, parsePrefix(text))
@@ -152,7 +191,8 @@ func (n *networkReader) readRouterPort(r ovsdbRow) logical.RouterPort {
 		chassis = append(chassis, n.north.referencedRows(group, "ha_chassis")...)
 	}
 	slices.SortStableFunc(chassis, func(a, b ovsdbRow) int {
-		return cmp.Or(cmp.Compare(b.intColumn("priority"), a.intColumn("priority")), strings.Compare(a.stringColumn("chassis_name"), b.stringColumn("chassis_name")))
+		return cmp.Or(cmp.Compare(b.intColumn("priority"), a.intColumn("priority")),
+			strings.Compare(a.stringColumn("chassis_name"), b.stringColumn("chassis_name")))
 	})
 	for _, c := range chassis {
 		out.Chassis = append(out.Chassis, c.stringColumn("chassis_name"))
@@ -162,14 +202,17 @@ func (n *networkReader) readRouterPort(r ovsdbRow) logical.RouterPort {
 
 func readStaticRoute(r ovsdbRow) logical.StaticRoute {
 	return logical.StaticRoute{
-		Table: r.stringColumn("route_table"), Prefix: parsePrefix(r.stringColumn("ip_prefix")), BySource: r.stringColumn("policy") == "src-ip",
-		NextHop: parseAddr(r.stringColumn("nexthop")), Output: r.stringColumn("output_port"), Options: r.stringMapColumn("options"), IDs: r.stringMapColumn(externalIDsColumn),
+		Table: r.stringColumn("route_table"), Prefix: parsePrefix(r.stringColumn("ip_prefix")),
+		BySource: r.stringColumn("policy") == "src-ip",
+		NextHop:  parseAddr(r.stringColumn("nexthop")), Output: r.stringColumn("output_port"),
+		Options: r.stringMapColumn("options"), IDs: r.stringMapColumn(externalIDsColumn),
 	}
 }
 
 func readPolicy(r ovsdbRow) logical.RouterPolicy {
 	out := logical.RouterPolicy{
-		Priority: r.intColumn("priority"), Match: r.stringColumn("match"), Action: r.stringColumn("action"), Options: r.stringMapColumn("options"), IDs: r.stringMapColumn(externalIDsColumn),
+		Priority: r.intColumn("priority"), Match: r.stringColumn("match"), Action: r.stringColumn("action"),
+		Options: r.stringMapColumn("options"), IDs: r.stringMapColumn(externalIDsColumn),
 	}
 	hops := r.stringSetColumn("nexthops")
 	if len(hops) == 0 {
@@ -183,11 +226,15 @@ func readPolicy(r ovsdbRow) logical.RouterPolicy {
 
 func (n *networkReader) readNAT(r ovsdbRow) logical.NAT {
 	return logical.NAT{
-		Type: r.stringColumn("type"), External: parseAddr(r.stringColumn("external_ip")), Logical: parsePrefix(r.stringColumn("logical_ip")),
-		Port: firstOrEmpty(n.north.referencedNames(r, "gateway_port")), LogicalPort: r.stringColumn("logical_port"), ExternalMAC: r.stringColumn("external_mac"),
-		PortRange: r.stringColumn("external_port_range"), Match: r.stringColumn("match"), Priority: r.intColumn("priority"),
-		Allowed: firstOrEmpty(n.north.referencedNames(r, "allowed_ext_ips")), Exempted: firstOrEmpty(n.north.referencedNames(r, "exempted_ext_ips")),
-		Options: r.stringMapColumn("options"), IDs: r.stringMapColumn(externalIDsColumn),
+		Type: r.stringColumn("type"), External: parseAddr(r.stringColumn("external_ip")),
+		Logical: parsePrefix(r.stringColumn("logical_ip")),
+		Port:    firstOrEmpty(n.north.referencedNames(r, "gateway_port")), LogicalPort: r.stringColumn("logical_port"),
+		ExternalMAC: r.stringColumn("external_mac"),
+		PortRange:   r.stringColumn("external_port_range"), Match: r.stringColumn("match"),
+		Priority: r.intColumn("priority"),
+		Allowed:  firstOrEmpty(n.north.referencedNames(r, "allowed_ext_ips")),
+		Exempted: firstOrEmpty(n.north.referencedNames(r, "exempted_ext_ips")),
+		Options:  r.stringMapColumn("options"), IDs: r.stringMapColumn(externalIDsColumn),
 	}
 }
 
@@ -213,7 +260,8 @@ func (n *networkReader) readLoadBalancer(r ovsdbRow) logical.LoadBalancer {
 		return known
 	}
 	out := logical.LoadBalancer{
-		Name: r.stringColumn("name"), Protocol: r.stringColumn("protocol"), Options: r.stringMapColumn("options"), Fields: r.stringSetColumn("selection_fields"),
+		Name: r.stringColumn("name"), Protocol: r.stringColumn("protocol"), Options: r.stringMapColumn("options"),
+		Fields:   r.stringSetColumn("selection_fields"),
 		Mappings: r.stringMapColumn("ip_port_mappings"), IDs: r.stringMapColumn(externalIDsColumn),
 	}
 	for vip, backends := range r.stringMapColumn("vips") {
@@ -245,18 +293,25 @@ func parseAddrPort(text string) netip.AddrPort {
 
 func (n *networkReader) readSwitch(r ovsdbRow) logical.Switch {
 	return logical.Switch{
-		Name: r.stringColumn("name"), Options: r.stringMapColumn("other_config"), IDs: r.stringMapColumn(externalIDsColumn), Balancers: n.readLoadBalancers(r), ACLs: n.readACLs(r),
-		Ports: readSortedByName(n.north.referencedRows(r, "ports"), n.readSwitchPort, func(p logical.SwitchPort) string { return p.Name }),
+		Name: r.stringColumn("name"), Options: r.stringMapColumn("other_config"),
+		IDs: r.stringMapColumn(externalIDsColumn), Balancers: n.readLoadBalancers(r), ACLs: n.readACLs(r),
+		Ports: readSortedByName(n.north.referencedRows(r, "ports"), n.readSwitchPort,
+			func(p logical.SwitchPort) string {
+				return p.Name
+			}),
 		QoS: readSorted(n.north.referencedRows(r, "qos_rules"), readQoS, func(a, b logical.QoS) int {
-			return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Direction, b.Direction), cmp.Compare(a.Match, b.Match))
+			return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Direction, b.Direction),
+				cmp.Compare(a.Match, b.Match))
 		}),
 	}
 }
 
 func (n *networkReader) readSwitchPort(r ovsdbRow) logical.SwitchPort {
 	out := logical.SwitchPort{
-		Name: r.stringColumn("name"), Type: r.stringColumn("type"), Security: r.stringSetColumn("port_security"), Tag: r.intColumn("tag"),
-		Disabled: !r.boolColumn("enabled", true), Up: r.boolColumn("up", false), Options: r.stringMapColumn("options"), IDs: r.stringMapColumn(externalIDsColumn),
+		Name: r.stringColumn("name"), Type: r.stringColumn("type"), Security: r.stringSetColumn("port_security"),
+		Tag:      r.intColumn("tag"),
+		Disabled: !r.boolColumn("enabled", true), Up: r.boolColumn("up", false), Options: r.stringMapColumn("options"),
+		IDs:     r.stringMapColumn(externalIDsColumn),
 		Chassis: n.chassisByPort[r.stringColumn("name")],
 	}
 	switch out.Type {
@@ -281,20 +336,27 @@ func (n *networkReader) readSwitchPort(r ovsdbRow) logical.SwitchPort {
 }
 
 func (n *networkReader) readPortGroup(r ovsdbRow) logical.PortGroup {
-	return logical.PortGroup{Name: r.stringColumn("name"), Ports: n.north.referencedNames(r, "ports"), ACLs: n.readACLs(r), IDs: r.stringMapColumn(externalIDsColumn)}
+	return logical.PortGroup{
+		Name:  r.stringColumn("name"),
+		Ports: n.north.referencedNames(r, "ports"),
+		ACLs:  n.readACLs(r),
+		IDs:   r.stringMapColumn(externalIDsColumn),
+	}
 }
 
 // readACLs are the rules of a switch or a port group, in the order in which they apply.
 func (n *networkReader) readACLs(r ovsdbRow) []logical.ACL {
 	return readSorted(n.north.referencedRows(r, "acls"), readACL, func(a, b logical.ACL) int {
-		return cmp.Or(cmp.Compare(a.Direction, b.Direction), cmp.Compare(a.Tier, b.Tier), cmp.Compare(b.Priority, a.Priority),
+		return cmp.Or(cmp.Compare(a.Direction, b.Direction), cmp.Compare(a.Tier, b.Tier),
+			cmp.Compare(b.Priority, a.Priority),
 			cmp.Compare(a.Match, b.Match), cmp.Compare(a.Action, b.Action))
 	})
 }
 
 func readACL(r ovsdbRow) logical.ACL {
 	return logical.ACL{
-		Tier: r.intColumn("tier"), Priority: r.intColumn("priority"), Direction: r.stringColumn("direction"), Match: r.stringColumn("match"), Action: r.stringColumn("action"),
+		Tier: r.intColumn("tier"), Priority: r.intColumn("priority"), Direction: r.stringColumn("direction"),
+		Match: r.stringColumn("match"), Action: r.stringColumn("action"),
 		Label: r.intColumn("label"), Sampled: len(r.uuidColumn("sample_new"))+len(r.uuidColumn("sample_est")) > 0,
 		Name: r.stringColumn("name"), Options: r.stringMapColumn("options"), IDs: r.stringMapColumn(externalIDsColumn),
 	}
@@ -302,7 +364,8 @@ func readACL(r ovsdbRow) logical.ACL {
 
 func readQoS(r ovsdbRow) logical.QoS {
 	return logical.QoS{
-		Priority: r.intColumn("priority"), Direction: r.stringColumn("direction"), Match: r.stringColumn("match"), Action: r.intMapColumn("action"), IDs: r.stringMapColumn(externalIDsColumn),
+		Priority: r.intColumn("priority"), Direction: r.stringColumn("direction"), Match: r.stringColumn("match"),
+		Action: r.intMapColumn("action"), IDs: r.stringMapColumn(externalIDsColumn),
 	}
 }
 
@@ -312,7 +375,12 @@ func (n *networkReader) readChassis() []logical.Chassis {
 		seen[row.stringColumn("name")] = row.intColumn("nb_cfg")
 	}
 	return readSortedByName(n.south.tableRows(sb.ChassisTable), func(r ovsdbRow) logical.Chassis {
-		out := logical.Chassis{Name: r.stringColumn("name"), Host: r.stringColumn("hostname"), Options: r.stringMapColumn("other_config"), Seen: seen[r.stringColumn("name")]}
+		out := logical.Chassis{
+			Name:    r.stringColumn("name"),
+			Host:    r.stringColumn("hostname"),
+			Options: r.stringMapColumn("other_config"),
+			Seen:    seen[r.stringColumn("name")],
+		}
 		for _, e := range n.south.referencedRows(r, "encaps") {
 			out.Encaps = append(out.Encaps, e.stringColumn("type")+" "+e.stringColumn("ip"))
 		}
@@ -323,7 +391,11 @@ func (n *networkReader) readChassis() []logical.Chassis {
 
 func readNeighbours(rows []ovsdbRow) []logical.MACBinding {
 	return readSorted(rows, func(r ovsdbRow) logical.MACBinding {
-		return logical.MACBinding{Port: r.stringColumn("logical_port"), Address: parseAddr(r.stringColumn("ip")), MAC: r.stringColumn("mac")}
+		return logical.MACBinding{
+			Port:    r.stringColumn("logical_port"),
+			Address: parseAddr(r.stringColumn("ip")),
+			MAC:     r.stringColumn("mac"),
+		}
 	}, func(a, b logical.MACBinding) int {
 		return cmp.Or(cmp.Compare(a.Port, b.Port), a.Address.Compare(b.Address), cmp.Compare(a.MAC, b.MAC))
 	})
@@ -333,7 +405,8 @@ func (n *networkReader) readServiceMonitors() []logical.ServiceMonitor {
 	return readSorted(n.south.tableRows(serviceMonitorTable), func(r ovsdbRow) logical.ServiceMonitor {
 		return logical.ServiceMonitor{
 			Address:  netip.AddrPortFrom(parseAddr(r.stringColumn("ip")), uint16(r.intColumn("port"))), //nolint:gosec // OVN's schema allows at most 65535
-			Protocol: r.stringColumn("protocol"), Port: r.stringColumn("logical_port"), Status: r.stringColumn("status"),
+			Protocol: r.stringColumn("protocol"), Port: r.stringColumn("logical_port"),
+			Status: r.stringColumn("status"),
 		}
 	}, func(a, b logical.ServiceMonitor) int {
 		return cmp.Or(a.Address.Compare(b.Address), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port))

@@ -15,13 +15,23 @@ import (
 func buildSchema(t *testing.T, described model.ClientDBModel) (out ovsdb.DatabaseSchema) {
 	t.Helper()
 	kinds := map[reflect.Type]any{
-		reflect.TypeFor[string]():            "string",
-		reflect.TypeFor[int]():               "integer",
-		reflect.TypeFor[bool]():              "boolean",
-		reflect.TypeFor[*string]():           map[string]any{"key": "string", "min": 0, "max": 1},
-		reflect.TypeFor[[]string]():          map[string]any{"key": "string", "min": 0, "max": "unlimited"},
-		reflect.TypeFor[map[string]string](): map[string]any{"key": "string", "value": "string", "min": 0, "max": "unlimited"},
-		reflect.TypeFor[map[string]int]():    map[string]any{"key": "string", "value": "integer", "min": 0, "max": "unlimited"},
+		reflect.TypeFor[string]():   "string",
+		reflect.TypeFor[int]():      "integer",
+		reflect.TypeFor[bool]():     "boolean",
+		reflect.TypeFor[*string]():  map[string]any{"key": "string", "min": 0, "max": 1},
+		reflect.TypeFor[[]string](): map[string]any{"key": "string", "min": 0, "max": "unlimited"},
+		reflect.TypeFor[map[string]string](): map[string]any{
+			"key":   "string",
+			"value": "string",
+			"min":   0,
+			"max":   "unlimited",
+		},
+		reflect.TypeFor[map[string]int](): map[string]any{
+			"key":   "string",
+			"value": "integer",
+			"min":   0,
+			"max":   "unlimited",
+		},
 	}
 	indexes := map[string]any{
 		nb.LogicalRouterPortTable: [][]string{{"name"}},

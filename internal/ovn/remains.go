@@ -111,15 +111,16 @@ func (t *leakedRowTarget) removeRows(ctx context.Context, s *session, changes []
 	return nil
 }
 
-// deleteOps is the operations that remove a row. A switch port is in the set of its switch, and must still lead nowhere: our copy
-// takes in a transaction that makes both ports one by one.
+// deleteOps is the operations that remove a row. A switch port is in the set of its switch, and must still lead
+// nowhere: our copy takes in a transaction that makes both ports one by one.
 func (s *session) deleteOps(r record) ([]ovsdb.Operation, error) {
 	port, isPort := r.row.(*nb.LogicalSwitchPort)
 	if !isPort {
 		return s.nbClient.Where(r.row).Delete()
 	}
 	take, err := parentSets[nb.LogicalSwitchPortTable].removeOp(port.UUID)
-	return []ovsdb.Operation{requireNameOp(nb.LogicalRouterPortTable, port.Options[routerPortOption], ovsdb.WaitConditionNotEqual), take}, err
+	return []ovsdb.Operation{requireNameOp(nb.LogicalRouterPortTable, port.Options[routerPortOption],
+		ovsdb.WaitConditionNotEqual), take}, err
 }
 
 // leftoverRecords is the load balancers and address sets that Kube-OVN made for a VPC.
@@ -130,7 +131,8 @@ func (s *session) leftoverRecords(vpc string) (out []record) {
 		}
 	}
 	for _, name := range kubeovn.AddressSetNames(vpc) {
-		if a := rowByName(s, nb.AddressSetTable, &nb.AddressSet{Name: name}); a != nil && a.ExternalIDs[kubeovn.AddressSetVpcKey] == vpc {
+		if a := rowByName(s, nb.AddressSetTable, &nb.AddressSet{Name: name}); a != nil &&
+			a.ExternalIDs[kubeovn.AddressSetVpcKey] == vpc {
 			out = append(out, newLeakedRecord(vpc, nb.AddressSetTable, name, a))
 		}
 	}
@@ -149,7 +151,8 @@ const (
 func (s *session) danglingSwitchPorts(vpc string, externals []string) (out []record) {
 	for _, subnet := range externals {
 		p := s.switchPortByName(subnet + "-" + vpc)
-		if p != nil && p.Type == nb.RouterPortType && p.Options[routerPortOption] == vpc+"-"+subnet && s.routerPortByName(vpc+"-"+subnet) == nil {
+		if p != nil && p.Type == nb.RouterPortType && p.Options[routerPortOption] == vpc+"-"+subnet &&
+			s.routerPortByName(vpc+"-"+subnet) == nil {
 			out = append(out, newLeakedRecord(vpc, nb.LogicalSwitchPortTable, p.Name, p))
 		}
 	}

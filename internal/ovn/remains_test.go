@@ -21,9 +21,14 @@ func TestRemainsOfARouter(t *testing.T) {
 	s := newTestSession(t,
 		&nb.LogicalRouter{UUID: "r1", Name: "acme-prod"},
 		&nb.LoadBalancer{UUID: "b1", Name: made[1]}, &nb.LoadBalancer{UUID: "b2", Name: made[2]},
-		&nb.LoadBalancer{UUID: "b3", Name: "vpc-acme-prod-two-tcp-load"}, &nb.LoadBalancer{UUID: "b4", Name: "cluster-tcp-loadbalancer"},
+		&nb.LoadBalancer{UUID: "b3", Name: "vpc-acme-prod-two-tcp-load"},
+		&nb.LoadBalancer{UUID: "b4", Name: "cluster-tcp-loadbalancer"},
 		&nb.AddressSet{UUID: "a1", Name: made[0], ExternalIDs: map[string]string{"vpc": "acme-prod"}},
-		&nb.AddressSet{UUID: "a2", Name: "acme.prod.u2o_overlay_cidrs.ip6", ExternalIDs: map[string]string{"vpc": "acme.prod"}},
+		&nb.AddressSet{
+			UUID:        "a2",
+			Name:        "acme.prod.u2o_overlay_cidrs.ip6",
+			ExternalIDs: map[string]string{"vpc": "acme.prod"},
+		},
 	)
 	acme := &leakedRowTarget{shard: "acme-prod"}
 	if got := recordNames(acme.leakedRecords(s)); len(got) != 0 {
@@ -49,8 +54,18 @@ func TestSwitchPortThatLeadsNowhere(t *testing.T) {
 		&nb.LogicalSwitchPort{UUID: "s1", Name: "ext-cloud-acme", Type: "router", Options: leads("acme-ext-cloud")},
 		&nb.LogicalSwitchPort{UUID: "s2", Name: "ext-public-acme", Type: "router", Options: leads("acme-ext-public")},
 		&nb.LogicalSwitchPort{UUID: "s3", Name: "ext-third-acme", Type: "router", Options: leads("elsewhere")},
-		&nb.LogicalSwitchPort{UUID: "s4", Name: "acme-default-acme", Type: "router", Options: leads("acme-acme-default")},
-		&nb.LogicalSwitchPort{UUID: "s5", Name: "ext-public-globex", Type: "router", Options: leads("globex-ext-public")},
+		&nb.LogicalSwitchPort{
+			UUID:    "s4",
+			Name:    "acme-default-acme",
+			Type:    "router",
+			Options: leads("acme-acme-default"),
+		},
+		&nb.LogicalSwitchPort{
+			UUID:    "s5",
+			Name:    "ext-public-globex",
+			Type:    "router",
+			Options: leads("globex-ext-public"),
+		},
 	)
 	loose := &leakedRowTarget{shard: "acme", externalSubnets: []string{"ext-cloud", "ext-public", "ext-third"}}
 	if got, want := recordNames(loose.leakedRecords(s)), []string{"ext-public-acme"}; !slices.Equal(got, want) {

@@ -50,8 +50,8 @@ func (s *session) loadRouter(ctx context.Context, name string) (out routerState,
 	return out, nil
 }
 
-// readRouter reads a router as far as it is there. It is not whole when a set names a row that is missing: libovsdb takes in a
-// transaction row by row.
+// readRouter reads a router as far as it is there. It is not whole when a set names a row that is missing: libovsdb
+// takes in a transaction row by row.
 func (s *session) readRouter(name string) (out routerState, whole bool) {
 	out.row = s.routerByName(name)
 	found, whole := s.markedRecords(name)
@@ -90,7 +90,8 @@ func (s *session) readRouter(name string) (out routerState, whole bool) {
 	return out, true
 }
 
-// routerPortRecords are the ports of a router that are ours, with their MAC bindings, and the routing tables that we gave to others.
+// routerPortRecords are the ports of a router that are ours, with their MAC bindings, and the routing tables that we
+// gave to others.
 func (s *session) routerPortRecords(r *nb.LogicalRouter) (out []record, whole bool) {
 	ours := false
 	for _, uuid := range r.Ports {
@@ -107,7 +108,12 @@ func (s *session) routerPortRecords(r *nb.LogicalRouter) (out []record, whole bo
 			out = append(out, record{value: value, origin: by, uuid: uuid, row: p})
 			out = append(out, s.macBindingRecords(p.Name, by)...)
 		case strings.HasPrefix(table, ownership.ReturnTablePrefix):
-			out = append(out, record{value: intent.RouteTableOption(p.Name, table), origin: unknownOrigin, uuid: uuid, row: p})
+			out = append(out, record{
+				value:  intent.RouteTableOption(p.Name, table),
+				origin: unknownOrigin,
+				uuid:   uuid,
+				row:    p,
+			})
 		}
 		if by == (state.Ref{}) {
 			out = append(out, s.natAddressesRecords(r.Name, p)...)
@@ -119,8 +125,8 @@ func (s *session) routerPortRecords(r *nb.LogicalRouter) (out []record, whole bo
 	return out, true
 }
 
-// natAddressesRecords is what Kube-OVN's port of a switch says on the addresses of the router behind it. Kube-OVN itself says nothing; on its own
-// VPC operators may.
+// natAddressesRecords is what Kube-OVN's port of a switch says on the addresses of the router behind it. Kube-OVN
+// itself says nothing; on its own VPC operators may.
 func (s *session) natAddressesRecords(router string, p *nb.LogicalRouterPort) []record {
 	network, isPort := strings.CutPrefix(p.Name, router+"-")
 	socket := s.switchPortByName(network + "-" + router)
@@ -135,7 +141,8 @@ func (s *session) natAddressesRecords(router string, p *nb.LogicalRouterPort) []
 // portOrigin is who asked for a port of a router; zero: it is not ours.
 func portOrigin(router string, p *nb.LogicalRouterPort) state.Ref {
 	by := rowOrigin(p.ExternalIDs, router)
-	if by == (state.Ref{}) && (strings.HasPrefix(p.MAC, ownership.MACPrefix) || ownership.IsOwnRouterPort(router, p.Name)) {
+	if by == (state.Ref{}) && (strings.HasPrefix(p.MAC, ownership.MACPrefix) ||
+		ownership.IsOwnRouterPort(router, p.Name)) {
 		return unknownOrigin // it has lost its marks
 	}
 	return by
@@ -151,14 +158,16 @@ func (c *Client) HasForeignPort(router, port string) bool {
 	return p != nil && portOrigin(router, p) == (state.Ref{})
 }
 
-// indexByKey gives each row a key. Where there are several of one key, Kube-OVN's has it: it looks for the row when it deletes
-// the object. Ours is then one too many (we put back what Kube-OVN was about to write), and gets a key that nobody wants.
+// indexByKey gives each row a key. Where there are several of one key, Kube-OVN's has it: it looks for the row when it
+// deletes the object. Ours is then one too many (we put back what Kube-OVN was about to write), and gets a key that
+// nobody wants.
 func indexByKey(router string, found []record) map[intent.RowKey]record {
 	for i := range found {
 		found[i].key = found[i].value.Key(router)
 	}
 	slices.SortFunc(found, func(a, b record) int {
-		return cmp.Or(a.key.Compare(b.key), cmp.Compare(a.ownershipRank(), b.ownershipRank()), strings.Compare(a.uuid, b.uuid))
+		return cmp.Or(a.key.Compare(b.key), cmp.Compare(a.ownershipRank(), b.ownershipRank()),
+			strings.Compare(a.uuid, b.uuid))
 	})
 	out := make(map[intent.RowKey]record, len(found))
 	for _, r := range found {
@@ -204,7 +213,8 @@ func rowsByIndex[T any](s *session, table string, like *T) []*T {
 	return out
 }
 
-// routerByName is a router's row. OVN allows several of one name, Kube-OVN refuses to work with them; then it is always the same.
+// routerByName is a router's row. OVN allows several of one name, Kube-OVN refuses to work with them; then it is always
+// the same.
 func (s *session) routerByName(name string) *nb.LogicalRouter {
 	found := rowsByIndex(s, nb.LogicalRouterTable, &nb.LogicalRouter{Name: name})
 	if len(found) == 0 {
@@ -225,8 +235,8 @@ func (s *session) switchPortByName(name string) *nb.LogicalSwitchPort {
 	return rowByName(s, nb.LogicalSwitchPortTable, &nb.LogicalSwitchPort{Name: name})
 }
 
-// rowByName is the row that has the name of a model, or nil. The cache is asked by name alone: where it has an index of our own as well,
-// it would go on to look for rows without a shard.
+// rowByName is the row that has the name of a model, or nil. The cache is asked by name alone: where it has an index of
+// our own as well, it would go on to look for rows without a shard.
 func rowByName[T any](s *session, table string, like *T) *T {
 	_, m, err := s.tableCache.Table(table).RowByModel(like)
 	if err != nil || m == nil {
@@ -240,7 +250,8 @@ func hasOwnMAC(b record) bool {
 	return strings.HasPrefix(b.row.(*nb.StaticMACBinding).MAC, ownership.MACPrefix)
 }
 
-// macBindingRecords are the MAC bindings of a port. They are whose the port is, because their table has no external_ids.
+// macBindingRecords are the MAC bindings of a port. They are whose the port is, because their table has no
+// external_ids.
 func (s *session) macBindingRecords(port string, by state.Ref) (out []record) {
 	for _, b := range rowsByIndex(s, nb.StaticMACBindingTable, &nb.StaticMACBinding{LogicalPort: port}) {
 		if value, ok := decodeMACBinding(b); ok {
@@ -250,15 +261,16 @@ func (s *session) macBindingRecords(port string, by state.Ref) (out []record) {
 	return out
 }
 
-// strayMACBindings are MAC bindings of a shard that have outlived their port: somebody deleted it, or the whole router. Only the port's
-// name and the MAC address, which is one of ours, tell whose they were. It takes a look at all bindings, and so is done only
-// where a router has no port of ours: while a project comes and goes.
+// strayMACBindings are MAC bindings of a shard that have outlived their port: somebody deleted it, or the whole router.
+// Only the port's name and the MAC address, which is one of ours, tell whose they were. It takes a look at all
+// bindings, and so is done only where a router has no port of ours: while a project comes and goes.
 func (s *session) strayMACBindings(shard string) (out []record) {
 	for _, m := range s.tableCache.Table(nb.StaticMACBindingTable).RowsShallow() {
 		b := m.(*nb.StaticMACBinding)
 		value, ok := decodeMACBinding(b)
 		stray := record{value: value, origin: unknownOrigin, uuid: b.UUID, row: b}
-		if ok && hasOwnMAC(stray) && strings.HasPrefix(b.LogicalPort, shard+"-") && s.routerPortByName(b.LogicalPort) == nil {
+		if ok && hasOwnMAC(stray) && strings.HasPrefix(b.LogicalPort, shard+"-") &&
+			s.routerPortByName(b.LogicalPort) == nil {
 			out = append(out, stray)
 		}
 	}
@@ -301,7 +313,8 @@ func (c *Client) HasForeignSNAT(router string, within netip.Prefix) bool {
 	}
 	return slices.ContainsFunc(r.NAT, func(uuid string) bool {
 		n, there := rowByUUID[nb.NAT](s, nb.NATTable, uuid)
-		return there && n.Type == natTypeSNAT && parsePrefix(n.LogicalIP) == within && rowOrigin(n.ExternalIDs, router) == (state.Ref{})
+		return there && n.Type == natTypeSNAT && parsePrefix(n.LogicalIP) == within &&
+			rowOrigin(n.ExternalIDs, router) == (state.Ref{})
 	})
 }
 
@@ -311,7 +324,8 @@ func (c *Client) GatewayChassisNames(router string) (out []string) {
 	if s == nil {
 		return nil
 	}
-	found := rowsByIndex(s, nb.GatewayChassisTable, &nb.GatewayChassis{ExternalIDs: map[string]string{ownership.RowShardKey: router}})
+	found := rowsByIndex(s, nb.GatewayChassisTable,
+		&nb.GatewayChassis{ExternalIDs: map[string]string{ownership.RowShardKey: router}})
 	slices.SortFunc(found, func(a, b *nb.GatewayChassis) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), strings.Compare(a.Name, b.Name))
 	})

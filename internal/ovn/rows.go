@@ -27,8 +27,8 @@ type rowTarget struct {
 	shard  string
 }
 
-// Scope says what is ours. Rows of Kube-OVN are observed too, because they may have to be put back or right; they have no
-// origin, and are not removed.
+// Scope says what is ours. Rows of Kube-OVN are observed too, because they may have to be put back or right; they have
+// no origin, and are not removed.
 func (t *rowTarget) Scope() string {
 	return "OVN northbound: rows of router " + t.shard + " that are marked as ours"
 }
@@ -50,8 +50,8 @@ func (t *rowTarget) Observe(ctx context.Context) (intent.Rows, error) {
 	return out, nil
 }
 
-// Apply carries the changes out in one transaction. Our copy has it then: the server tells of a transaction's changes before it
-// answers it, and libovsdb takes in one message after the other.
+// Apply carries the changes out in one transaction. Our copy has it then: the server tells of a transaction's changes
+// before it answers it, and libovsdb takes in one message after the other.
 func (t *rowTarget) Apply(ctx context.Context, changes []rowChange) map[intent.RowKey]error {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
@@ -79,9 +79,11 @@ func (t *rowTarget) Apply(ctx context.Context, changes []rowChange) map[intent.R
 	}
 }
 
-// applyOnce carries the changes out if the router is still what it was. It returns what can't be carried out at all by key, and
-// what concerns all changes as an error.
-func (t *rowTarget) applyOnce(ctx context.Context, s *session, before routerState, changes []rowChange) (map[intent.RowKey]error, error) {
+// applyOnce carries the changes out if the router is still what it was. It returns what can't be carried out at all by
+// key, and what concerns all changes as an error.
+func (t *rowTarget) applyOnce(ctx context.Context, s *session, before routerState,
+	changes []rowChange,
+) (map[intent.RowKey]error, error) {
 	tx := newTransaction(s, t.shard, before)
 	failed := map[intent.RowKey]error{}
 	for _, c := range orderChanges(changes) {
@@ -96,7 +98,8 @@ func (t *rowTarget) applyOnce(ctx context.Context, s *session, before routerStat
 	return failed, err
 }
 
-// orderChanges is changes in the order of making, and those that remove in the opposite one: what is made first goes last.
+// orderChanges is changes in the order of making, and those that remove in the opposite one: what is made first goes
+// last.
 func orderChanges(changes []rowChange) []rowChange {
 	comes := slices.DeleteFunc(slices.Clone(changes), rowChange.IsRemoval)
 	goes := slices.DeleteFunc(slices.Clone(changes), func(c rowChange) bool { return !c.IsRemoval() })

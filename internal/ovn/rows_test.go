@@ -42,16 +42,42 @@ func mustAddr(s string) netip.Addr     { return netip.MustParseAddr(s) }
 func mustPrefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 
 var (
-	aPort                = intent.LogicalRouterPort{Name: "acme-onl", MAC: "0a:00:00:00:00:01", Network: mustPrefix("169.254.90.1/30"), Peer: "onl-acme", RouteTable: "onlink"}
-	aBinding             = intent.StaticMACBinding{Port: "acme-onl", Address: mustAddr("169.254.90.2"), MAC: "0a:00:00:00:00:02"}
+	aPort = intent.LogicalRouterPort{
+		Name:       "acme-onl",
+		MAC:        "0a:00:00:00:00:01",
+		Network:    mustPrefix("169.254.90.1/30"),
+		Peer:       "onl-acme",
+		RouteTable: "onlink",
+	}
+	aBinding = intent.StaticMACBinding{
+		Port:    "acme-onl",
+		Address: mustAddr("169.254.90.2"),
+		MAC:     "0a:00:00:00:00:02",
+	}
 	aFIP                 = intent.DNATAndSNAT{External: mustAddr("198.51.100.10"), Logical: mustAddr("10.0.0.10")}
 	aSNAT                = intent.SNAT{External: mustAddr("198.51.100.20"), Logical: mustPrefix("10.0.0.0/24")}
 	aSwitchPort          = intent.LogicalSwitchPort{Switch: "net1", Name: "net1-leg", RouterPort: "acme-leg"}
-	anExternalSwitchPort = intent.LogicalSwitchPort{Switch: "ext", Name: "ext-acme", RouterPort: "acme-ext", AnnounceNATAddresses: true}
-	aQoS                 = intent.QoS{Switch: "net1", Priority: 100, Match: "ct.rpl", Mark: 91}
-	anACL                = intent.ACL{PortGroup: "g", Direction: intent.ToLport, Tier: 1, Priority: 100, Match: "ip", Action: "pass", Label: 91}
-	aStaticRoute         = intent.LogicalRouterStaticRoute{RouteTable: "return-x", Prefix: mustPrefix("10.0.0.0/25"), OutputPort: "acme-leg"}
-	aPolicy              = intent.LogicalRouterPolicy{Priority: ownership.ReturnFIP, Match: "ip4.src == 10.0.0.10", Action: "reroute", NextHops: "198.51.100.1"}
+	anExternalSwitchPort = intent.LogicalSwitchPort{
+		Switch:               "ext",
+		Name:                 "ext-acme",
+		RouterPort:           "acme-ext",
+		AnnounceNATAddresses: true,
+	}
+	aQoS  = intent.QoS{Switch: "net1", Priority: 100, Match: "ct.rpl", Mark: 91}
+	anACL = intent.ACL{
+		PortGroup: "g", Direction: intent.ToLport, Tier: 1, Priority: 100, Match: "ip", Action: "pass", Label: 91,
+	}
+	aStaticRoute = intent.LogicalRouterStaticRoute{
+		RouteTable: "return-x",
+		Prefix:     mustPrefix("10.0.0.0/25"),
+		OutputPort: "acme-leg",
+	}
+	aPolicy = intent.LogicalRouterPolicy{
+		Priority: ownership.ReturnFIP,
+		Match:    "ip4.src == 10.0.0.10",
+		Action:   "reroute",
+		NextHops: "198.51.100.1",
+	}
 )
 
 func TestRowsComeBackAsTheyWereWritten(t *testing.T) {
@@ -73,8 +99,16 @@ func TestRowsComeBackAsTheyWereWritten(t *testing.T) {
 		anACL,
 		intent.ACL{PortGroup: "g", Direction: intent.ToLport, Tier: 3, Match: "ip", Action: "allow-related"},
 		aStaticRoute,
-		intent.LogicalRouterStaticRoute{Prefix: mustPrefix("::/0"), NextHop: mustAddr("2001:db8::1"), OutputPort: "acme-ext"},
-		intent.LogicalRouterStaticRoute{Prefix: mustPrefix("10.0.0.1/32"), NextHop: mustAddr("10.0.0.254"), OutputPort: "acme-ext"},
+		intent.LogicalRouterStaticRoute{
+			Prefix:     mustPrefix("::/0"),
+			NextHop:    mustAddr("2001:db8::1"),
+			OutputPort: "acme-ext",
+		},
+		intent.LogicalRouterStaticRoute{
+			Prefix:     mustPrefix("10.0.0.1/32"),
+			NextHop:    mustAddr("10.0.0.254"),
+			OutputPort: "acme-ext",
+		},
 	} {
 		d, err := encodeRow(want, "uuid", nil, nil)
 		if err != nil {
@@ -95,7 +129,12 @@ func TestRowsOfKubeOVNAreReadAsOurs(t *testing.T) {
 		row  model.Model
 		want intent.Row
 	}{
-		{&nb.NAT{Type: "dnat_and_snat", ExternalIP: "198.51.100.10", LogicalIP: "10.0.0.10", Options: map[string]string{"stateless": "true"}}, aFIP},
+		{&nb.NAT{
+			Type:       "dnat_and_snat",
+			ExternalIP: "198.51.100.10",
+			LogicalIP:  "10.0.0.10",
+			Options:    map[string]string{"stateless": "true"},
+		}, aFIP},
 		{&nb.NAT{Type: "dnat_and_snat", ExternalIP: "2001:DB8::0:10", LogicalIP: "fd00::10"}, six},
 		{&nb.NAT{Type: "snat", ExternalIP: "198.51.100.20", LogicalIP: "10.0.0.5"}, host},
 		{&nb.LogicalRouterPolicy{Priority: 30000, Match: aPolicy.Match, Action: "reroute", Nexthop: &hop}, aPolicy},
@@ -112,7 +151,10 @@ func TestChangedRowsDiffer(t *testing.T) {
 		want   intent.Row
 		change func(model.Model)
 	}{
-		"two networks":     {aPort, func(m model.Model) { p := m.(*nb.LogicalRouterPort); p.Networks = append(p.Networks, "10.0.0.1/24") }},
+		"two networks": {aPort, func(m model.Model) {
+			p := m.(*nb.LogicalRouterPort)
+			p.Networks = append(p.Networks, "10.0.0.1/24")
+		}},
 		"no network":       {aPort, func(m model.Model) { m.(*nb.LogicalRouterPort).Networks = nil }},
 		"no peer":          {aPort, func(m model.Model) { m.(*nb.LogicalRouterPort).Peer = nil }},
 		"no route table":   {aPort, func(m model.Model) { m.(*nb.LogicalRouterPort).Options = nil }},
@@ -121,18 +163,29 @@ func TestChangedRowsDiffer(t *testing.T) {
 		"to nowhere":       {aFIP, func(m model.Model) { m.(*nb.NAT).LogicalIP = "nowhere" }},
 		"as nobody":        {aSNAT, func(m model.Model) { m.(*nb.NAT).ExternalIP = "" }},
 		"dropped":          {aPolicy, func(m model.Model) { m.(*nb.LogicalRouterPolicy).Action = "drop" }},
-		"to another port":  {aSwitchPort, func(m model.Model) { m.(*nb.LogicalSwitchPort).Options["router-port"] = "x" }},
-		"announced":        {aSwitchPort, func(m model.Model) { m.(*nb.LogicalSwitchPort).Options["nat-addresses"] = "router" }},
-		"not announced":    {anExternalSwitchPort, func(m model.Model) { delete(m.(*nb.LogicalSwitchPort).Options, "nat-addresses") }},
-		"announced others": {anExternalSwitchPort, func(m model.Model) { m.(*nb.LogicalSwitchPort).Options["nat-addresses"] = "x" }},
-		"of another type":  {aSwitchPort, func(m model.Model) { m.(*nb.LogicalSwitchPort).Type = "" }},
-		"no mark":          {intent.QoS{Match: "ip"}, func(m model.Model) { m.(*nb.QoS).Action = nil }},
-		"on the way out":   {aQoS, func(m model.Model) { m.(*nb.QoS).Direction = "to-lport" }},
-		"no label":         {anACL, func(m model.Model) { m.(*nb.ACL).Label = 0 }},
-		"on the way in":    {anACL, func(m model.Model) { m.(*nb.ACL).Direction = "from-lport" }},
-		"by no port":       {aStaticRoute, func(m model.Model) { m.(*nb.StaticRoute).OutputPort = nil }},
-		"by a stranger":    {aStaticRoute, func(m model.Model) { m.(*nb.StaticRoute).Nexthop = "discard" }},
-		"two next hops":    {aPolicy, func(m model.Model) { p := m.(*nb.LogicalRouterPolicy); p.Nexthops = append(p.Nexthops, "198.51.100.2") }},
+		"to another port": {aSwitchPort, func(m model.Model) {
+			m.(*nb.LogicalSwitchPort).Options["router-port"] = "x"
+		}},
+		"announced": {aSwitchPort, func(m model.Model) {
+			m.(*nb.LogicalSwitchPort).Options["nat-addresses"] = "router"
+		}},
+		"not announced": {anExternalSwitchPort, func(m model.Model) {
+			delete(m.(*nb.LogicalSwitchPort).Options, "nat-addresses")
+		}},
+		"announced others": {anExternalSwitchPort, func(m model.Model) {
+			m.(*nb.LogicalSwitchPort).Options["nat-addresses"] = "x"
+		}},
+		"of another type": {aSwitchPort, func(m model.Model) { m.(*nb.LogicalSwitchPort).Type = "" }},
+		"no mark":         {intent.QoS{Match: "ip"}, func(m model.Model) { m.(*nb.QoS).Action = nil }},
+		"on the way out":  {aQoS, func(m model.Model) { m.(*nb.QoS).Direction = "to-lport" }},
+		"no label":        {anACL, func(m model.Model) { m.(*nb.ACL).Label = 0 }},
+		"on the way in":   {anACL, func(m model.Model) { m.(*nb.ACL).Direction = "from-lport" }},
+		"by no port":      {aStaticRoute, func(m model.Model) { m.(*nb.StaticRoute).OutputPort = nil }},
+		"by a stranger":   {aStaticRoute, func(m model.Model) { m.(*nb.StaticRoute).Nexthop = "discard" }},
+		"two next hops": {aPolicy, func(m model.Model) {
+			p := m.(*nb.LogicalRouterPolicy)
+			p.Nexthops = append(p.Nexthops, "198.51.100.2")
+		}},
 	} {
 		d, err := encodeRow(c.want, "uuid", nil, nil)
 		if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/sallyport/sallyport/internal/ovn/nb"
 )
 
-// How long a server may take: to say whether it leads, to send its whole database, and to answer when it is asked whether it
-// is there.
+// How long a server may take: to say whether it leads, to send its whole database, and to answer when it is asked
+// whether it is there.
 const (
 	leadershipTimeout = 3 * time.Second
 	monitorTimeout    = time.Minute
@@ -28,10 +28,10 @@ const (
 
 // session is one connection to the server that leads the database, with its own copy of it.
 //
-// A session is never mended; the next one begins anew. libovsdb can reconnect by itself, but then it empties its copy while
-// others read it, holds back transactions and questions until it is there again, and looks only at the certificates that it
-// was started with. It can follow the leader by itself too, and leaves a goroutine behind each time; so a second connection
-// to the same server watches that.
+// A session is never mended; the next one begins anew. libovsdb can reconnect by itself, but then it empties its copy
+// while others read it, holds back transactions and questions until it is there again, and looks only at the
+// certificates that it was started with. It can follow the leader by itself too, and leaves a goroutine behind each
+// time; so a second connection to the same server watches that.
 type session struct {
 	endpoint            string
 	nbClient            client.Client // one connection each, never used again
@@ -48,7 +48,9 @@ type session struct {
 }
 
 // openSession connects to one server. tell is called with the routers that change.
-func openSession(ctx context.Context, endpoint string, secrets *tls.Config, tell func(*session, string)) (*session, error) {
+func openSession(ctx context.Context, endpoint string, secrets *tls.Config, tell func(*session, string)) (*session,
+	error,
+) {
 	s := &session{endpoint: endpoint, ended: make(chan struct{})}
 	err := s.monitorLeadership(ctx, secrets)
 	if err == nil {
@@ -74,7 +76,8 @@ func (s *session) monitorLeadership(ctx context.Context, secrets *tls.Config) er
 		return err
 	}
 	check := func(_ string, m model.Model) {
-		if d, ok := m.(*serverdb.Database); ok && d.Name == nb.Database && d.Model == serverdb.DatabaseModelClustered && !d.Leader {
+		if d, ok := m.(*serverdb.Database); ok && d.Name == nb.Database && d.Model == serverdb.DatabaseModelClustered &&
+			!d.Leader {
 			s.terminate(errors.New("the server does not lead the database"))
 		}
 	}
@@ -122,7 +125,9 @@ func (s *session) monitorNorthbound(ctx context.Context, secrets *tls.Config, te
 }
 
 // dialServer makes a connection that ends with the session, and ends the session when it ends.
-func (s *session) dialServer(ctx context.Context, described model.ClientDBModel, secrets *tls.Config) (client.Client, error) {
+func (s *session) dialServer(ctx context.Context, described model.ClientDBModel, secrets *tls.Config) (client.Client,
+	error,
+) {
 	c, err := client.NewOVSDBClient(described, client.WithEndpoint(s.endpoint), client.WithTLSConfig(secrets))
 	if err != nil {
 		return nil, err
@@ -145,8 +150,8 @@ func (s *session) dialServer(ctx context.Context, described model.ClientDBModel,
 	return c, nil
 }
 
-// probeServer asks the server now and then whether it is there: nothing else shows that a machine has vanished. It also finds a
-// lost connection that libovsdb has not reported, as it does when nobody listened at that moment.
+// probeServer asks the server now and then whether it is there: nothing else shows that a machine has vanished. It also
+// finds a lost connection that libovsdb has not reported, as it does when nobody listened at that moment.
 func (s *session) probeServer() {
 	tick := time.NewTicker(probeInterval)
 	defer tick.Stop()

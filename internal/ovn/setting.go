@@ -19,7 +19,8 @@ func (s *session) nbGlobalRow() *nb.Global {
 	return nil
 }
 
-// nbGlobalOptionRecords are those of the whole engine that we have made. The shard of egress addresses is the one that makes any.
+// nbGlobalOptionRecords are those of the whole engine that we have made. The shard of egress addresses is the one that
+// makes any.
 func (s *session) nbGlobalOptionRecords(shard string) (out []record) {
 	g := s.nbGlobalRow()
 	if shard != ownership.EgressVpc || g == nil {
@@ -27,7 +28,12 @@ func (s *session) nbGlobalOptionRecords(shard string) (out []record) {
 	}
 	for key := range g.ExternalIDs {
 		if name, ours := strings.CutPrefix(key, ownership.NBGlobalOptionPrefix); ours {
-			out = append(out, record{value: intent.NBGlobalOption{Name: name, Value: g.Options[name]}, origin: unknownOrigin, uuid: g.UUID, row: g})
+			out = append(out, record{
+				value:  intent.NBGlobalOption{Name: name, Value: g.Options[name]},
+				origin: unknownOrigin,
+				uuid:   g.UUID,
+				row:    g,
+			})
 		}
 	}
 	return out
@@ -63,8 +69,16 @@ func (t *transaction) setNBGlobalOption(setting intent.NBGlobalOption) error {
 	}
 	if setting.Value != "" {
 		mutations = append(mutations,
-			model.Mutation{Field: &g.Options, Mutator: ovsdb.MutateOperationInsert, Value: map[string]string{setting.Name: setting.Value}},
-			model.Mutation{Field: &g.ExternalIDs, Mutator: ovsdb.MutateOperationInsert, Value: map[string]string{mark: setting.Value}})
+			model.Mutation{
+				Field:   &g.Options,
+				Mutator: ovsdb.MutateOperationInsert,
+				Value:   map[string]string{setting.Name: setting.Value},
+			},
+			model.Mutation{
+				Field:   &g.ExternalIDs,
+				Mutator: ovsdb.MutateOperationInsert,
+				Value:   map[string]string{mark: setting.Value},
+			})
 	}
 	return t.appendOps(t.session.nbClient.Where(g).Mutate(g, mutations...))
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/sallyport/sallyport/internal/ovn/sb"
 )
 
-// Southbound is what the southbound database says now: where router ports are held, and which chassis there are. Nothing is written there.
+// Southbound is what the southbound database says now: where router ports are held, and which chassis there are.
+// Nothing is written there.
 type Southbound struct {
 	config     Config
 	log        *slog.Logger
@@ -25,8 +26,8 @@ type Southbound struct {
 	ended      chan struct{}
 }
 
-// WatchSouthbound begins to read the southbound database, and calls back when something has changed. Without a server there is nothing to read, and
-// nothing is known.
+// WatchSouthbound begins to read the southbound database, and calls back when something has changed. Without a server
+// there is nothing to read, and nothing is known.
 func WatchSouthbound(ctx context.Context, config Config, log *slog.Logger, tell func()) (*Southbound, error) {
 	s := &Southbound{config: config, log: log, onChange: tell, ended: make(chan struct{})}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -9,22 +9,27 @@ import (
 	"github.com/sallyport/sallyport/internal/ovn/nb"
 )
 
-// Columns of the one row about the whole database that count changes: those that somebody waits for, and those that all chassis have
-// carried out.
+// Columns of the one row about the whole database that count changes: those that somebody waits for, and those that all
+// chassis have carried out.
 const (
 	nbCfgColumn = "nb_cfg"
 	hvCfgColumn = "hv_cfg"
 )
 
-// SyncHypervisors asks northd and all chassis to say that they have carried out what is in the northbound database, and waits for that, as
-// `ovn-nbctl --wait=hv sync` does. Whoever has not said it by the end of the context is seen in the tables then: that is no failure.
+// SyncHypervisors asks northd and all chassis to say that they have carried out what is in the northbound database, and
+// waits for that, as `ovn-nbctl --wait=hv sync` does. Whoever has not said it by the end of the context is seen in the
+// tables then: that is no failure.
 func SyncHypervisors(ctx context.Context, config Config) error {
 	c, _, err := connectToAny(ctx, config, nb.Database)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	look := ovsdb.Operation{Op: ovsdb.OperationSelect, Table: nb.GlobalTable, Columns: []string{"_uuid", nbCfgColumn, hvCfgColumn}}
+	look := ovsdb.Operation{
+		Op:      ovsdb.OperationSelect,
+		Table:   nb.GlobalTable,
+		Columns: []string{"_uuid", nbCfgColumn, hvCfgColumn},
+	}
 	results, err := transactAll(ctx, c, look)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", nb.GlobalTable, err)

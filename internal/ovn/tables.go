@@ -40,7 +40,8 @@ func ReadSouthbound(ctx context.Context, config Config) (*Tables, error) {
 // connectTimeout is how long it may take until one of the servers answers.
 const connectTimeout = 5 * time.Second
 
-// readTables reads from the first server that answers. Any of them will do: one that does not lead has the same rows, a moment later.
+// readTables reads from the first server that answers. Any of them will do: one that does not lead has the same rows, a
+// moment later.
 func readTables(ctx context.Context, config Config, database string, wanted map[string][]string) (*Tables, error) {
 	c, expires, err := connectToAny(ctx, config, database)
 	if err != nil {
@@ -59,13 +60,22 @@ func readTables(ctx context.Context, config Config, database string, wanted map[
 		}
 		columns := slices.DeleteFunc(slices.Clone(wanted[name]), func(c string) bool { return table.Column(c) == nil })
 		names = append(names, name)
-		reads = append(reads, ovsdb.Operation{Op: ovsdb.OperationSelect, Table: name, Columns: append(columns, "_uuid")})
+		reads = append(reads, ovsdb.Operation{
+			Op:      ovsdb.OperationSelect,
+			Table:   name,
+			Columns: append(columns, "_uuid"),
+		})
 	}
 	results, err := transactAll(ctx, c, reads...)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", database, err)
 	}
-	out := &Tables{SchemaVersion: schema.Version, CertificateExpiry: expires, rows: map[string][]ovsdbRow{}, byUUID: map[string]ovsdbRow{}}
+	out := &Tables{
+		SchemaVersion:     schema.Version,
+		CertificateExpiry: expires,
+		rows:              map[string][]ovsdbRow{},
+		byUUID:            map[string]ovsdbRow{},
+	}
 	for i, name := range names {
 		for _, row := range results[i].Rows {
 			out.rows[name] = append(out.rows[name], ovsdbRow(row))
@@ -86,7 +96,8 @@ func CheckReachable(ctx context.Context, config Config) error {
 	return err
 }
 
-// connectToAny connects to the first server that answers. Each has its share of the time that there is. It says when the server's certificate ends.
+// connectToAny connects to the first server that answers. Each has its share of the time that there is. It says when
+// the server's certificate ends.
 func connectToAny(ctx context.Context, config Config, database string) (client.Client, time.Time, error) {
 	var expires time.Time
 	secrets, err := config.loadTLSConfig()

@@ -40,8 +40,9 @@ type transaction struct {
 func newTransaction(s *session, shard string, before routerState) *transaction {
 	return &transaction{
 		session: s, shard: shard, before: before, updates: map[string]rowDraft{},
-		guardedTables: map[string]bool{}, newPorts: map[string]string{}, newRouterPorts: map[string]string{}, newChassisGroups: map[string]string{},
-		foreignPorts: map[string]bool{}, missingMessages: map[int]string{}, failedPortGroups: map[string]error{},
+		guardedTables: map[string]bool{}, newPorts: map[string]string{}, newRouterPorts: map[string]string{},
+		newChassisGroups: map[string]string{},
+		foreignPorts:     map[string]bool{}, missingMessages: map[int]string{}, failedPortGroups: map[string]error{},
 	}
 }
 
@@ -116,7 +117,8 @@ func (t *transaction) createRow(c rowChange) error {
 	return nil
 }
 
-// sameServiceCondition is the condition that the parent of a row is of the same Service: names of load balancers are not unique.
+// sameServiceCondition is the condition that the parent of a row is of the same Service: names of load balancers are
+// not unique.
 func (t *transaction) sameServiceCondition(c rowChange) []ovsdb.Condition {
 	if _, checks := (*c.After).(intent.LoadBalancerHealthCheck); !checks {
 		return nil
@@ -126,8 +128,8 @@ func (t *transaction) sameServiceCondition(c rowChange) []ovsdb.Condition {
 	return []ovsdb.Condition{ovsdb.NewCondition("external_ids", ovsdb.ConditionIncludes, ovsdb.OvsMap{GoMap: marks})}
 }
 
-// replaceUnmarked removes the row that has the name of a new one. Names of these tables are unique, and such names are ours: it has lost
-// its marks. With it all of the transaction would fail.
+// replaceUnmarked removes the row that has the name of a new one. Names of these tables are unique, and such names are
+// ours: it has lost its marks. With it all of the transaction would fail.
 func (t *transaction) replaceUnmarked(row model.Model) {
 	remove := func(table string, where ...ovsdb.Condition) {
 		t.ops = append(t.ops, ovsdb.Operation{Op: ovsdb.OperationDelete, Table: table, Where: where})
@@ -142,8 +144,10 @@ func (t *transaction) replaceUnmarked(row model.Model) {
 	case *nb.LoadBalancer: // here several may have one name; one that says whose it is is that of another Service
 		for _, b := range t.session.loadBalancersByName(r.Name) {
 			shard := b.ExternalIDs[ownership.RowShardKey]
-			if (shard == "" || rowOrigin(b.ExternalIDs, shard) == unknownOrigin) && b.ExternalIDs[ownership.RowVendorKey] != kubeOVNVendor {
-				remove(nb.LoadBalancerTable, ovsdb.NewCondition("_uuid", ovsdb.ConditionEqual, ovsdb.UUID{GoUUID: b.UUID}))
+			if (shard == "" || rowOrigin(b.ExternalIDs, shard) == unknownOrigin) &&
+				b.ExternalIDs[ownership.RowVendorKey] != kubeOVNVendor {
+				remove(nb.LoadBalancerTable,
+					ovsdb.NewCondition("_uuid", ovsdb.ConditionEqual, ovsdb.UUID{GoUUID: b.UUID}))
 			}
 		}
 	}
@@ -180,8 +184,8 @@ func (t *transaction) gatewayPortUUID(port string) (*string, error) {
 	return nil, fmt.Errorf("there is no router port %s", port)
 }
 
-// portGroupMembers are the ports of a group. A pod's port may have vanished since the group was worked out: the others must not wait for the next
-// run. The database itself drops a member whose row is gone.
+// portGroupMembers are the ports of a group. A pod's port may have vanished since the group was worked out: the others
+// must not wait for the next run. The database itself drops a member whose row is gone.
 func (t *transaction) portGroupMembers(g intent.PortGroup) (out []string, err error) {
 	for _, port := range strings.Fields(g.Ports) {
 		if name, comes := t.newPorts[port]; comes {
@@ -210,7 +214,11 @@ func (t *transaction) setPortOption(o intent.PortOption) error {
 	}
 	mutations := []model.Mutation{{Field: options, Mutator: ovsdb.MutateOperationDelete, Value: []string{o.Name}}}
 	if o.Value != "" {
-		mutations = append(mutations, model.Mutation{Field: options, Mutator: ovsdb.MutateOperationInsert, Value: map[string]string{o.Name: o.Value}})
+		mutations = append(mutations, model.Mutation{
+			Field:   options,
+			Mutator: ovsdb.MutateOperationInsert,
+			Value:   map[string]string{o.Name: o.Value},
+		})
 	}
 	return t.appendOps(t.session.nbClient.Where(port).Mutate(port, mutations...))
 }
@@ -264,8 +272,8 @@ func (t *transaction) checkPortNames(row intent.Row) error {
 	return nil
 }
 
-// findStrayBinding is a MAC binding that is not seen as ours, because it has outlived its port or has another's address, and is in the way of
-// a new one.
+// findStrayBinding is a MAC binding that is not seen as ours, because it has outlived its port or has another's
+// address, and is in the way of a new one.
 func (t *transaction) findStrayBinding(c rowChange) *record {
 	binding, ok := (*c.After).(intent.StaticMACBinding)
 	if !ok {
@@ -327,7 +335,8 @@ func (t *transaction) removeRow(have record) error {
 	if !ok {
 		return nil
 	}
-	if port.Group != nil { // the group may go as well, and ovsdb-server looks who refers to it before it collects what is in no set
+	// the group may go as well, and ovsdb-server looks who refers to it before it collects what is in no set
+	if port.Group != nil {
 		if err := t.appendOps(t.session.nbClient.Where(port).Delete()); err != nil {
 			return err
 		}
@@ -392,10 +401,12 @@ func (t *transaction) mutateRouterSets() error {
 	r := t.before.row
 	for _, table := range []string{nb.LogicalRouterPortTable, nb.NATTable, nb.LogicalRouterPolicyTable} {
 		if come := *routerSet(&t.inserted, table); len(come) > 0 {
-			mutations = append(mutations, model.Mutation{Field: routerSet(r, table), Mutator: ovsdb.MutateOperationInsert, Value: come})
+			mutations = append(mutations,
+				model.Mutation{Field: routerSet(r, table), Mutator: ovsdb.MutateOperationInsert, Value: come})
 		}
 		if leave := *routerSet(&t.removed, table); len(leave) > 0 {
-			mutations = append(mutations, model.Mutation{Field: routerSet(r, table), Mutator: ovsdb.MutateOperationDelete, Value: leave})
+			mutations = append(mutations,
+				model.Mutation{Field: routerSet(r, table), Mutator: ovsdb.MutateOperationDelete, Value: leave})
 		}
 	}
 	if len(mutations) == 0 {
@@ -404,8 +415,8 @@ func (t *transaction) mutateRouterSets() error {
 	return t.appendOps(t.session.nbClient.Where(r).Mutate(r, mutations...))
 }
 
-// guardOps lets the transaction fail when somebody else has changed a set that it relies on. Otherwise two of us would write the
-// same row, Kube-OVN and we: nothing in the database forbids it, and Kube-OVN does not work with two.
+// guardOps lets the transaction fail when somebody else has changed a set that it relies on. Otherwise two of us would
+// write the same row, Kube-OVN and we: nothing in the database forbids it, and Kube-OVN does not work with two.
 func (t *transaction) guardOps() ([]ovsdb.Operation, error) {
 	if len(t.guardedTables) == 0 {
 		return nil, nil

@@ -7,8 +7,8 @@ import (
 	"github.com/sallyport/sallyport/internal/kubeovn"
 )
 
-// EgressVpc is the router that holds all egress addresses, and the shard that decides about them. It is a Vpc of Kube-OVN's, which
-// would remove a router that is none.
+// EgressVpc is the router that holds all egress addresses, and the shard that decides about them. It is a Vpc of
+// Kube-OVN's, which would remove a router that is none.
 const EgressVpc = "sallyport-egress"
 
 // DashAddress is an address as a part of names.
@@ -68,19 +68,21 @@ func UnsharedAddressSet(vpc, subnet string) string {
 	return addressSetName(vpc + ".unshared." + subnet)
 }
 
-// AllowListAddressSet is the address set of those with whom a VPC may have connections that begin in a direction: ingress or egress.
+// AllowListAddressSet is the address set of those with whom a VPC may have connections that begin in a direction:
+// ingress or egress.
 func AllowListAddressSet(vpc, direction string) string {
 	return addressSetName(vpc + ".allowed." + direction)
 }
 
-// prioritiesPerPrefixLength is how many priorities there are for a length of prefixes: two for each EgressRoute that has the same one.
+// prioritiesPerPrefixLength is how many priorities there are for a length of prefixes: two for each EgressRoute that
+// has the same one.
 const prioritiesPerPrefixLength = 20
 
 // MaxRoutesPerDestination is how many EgressRoutes may have the same destination.
 const MaxRoutesPerDestination = prioritiesPerPrefixLength / 2
 
-// EgressRoutePriority is the priority of the way to a destination by its gateway; by that plus one, its neighbours are reached. The longest prefix comes
-// first, and of the same ones the first by rank.
+// EgressRoutePriority is the priority of the way to a destination by its gateway; by that plus one, its neighbours are
+// reached. The longest prefix comes first, and of the same ones the first by rank.
 func EgressRoutePriority(bits, rank int) int {
 	return EgressRouteFirst + bits*prioritiesPerPrefixLength + 2*(MaxRoutesPerDestination-1-rank)
 }
@@ -90,7 +92,8 @@ func UnselectedPodSet(vpc string) string { return addressSetName(vpc + ".free") 
 
 func addressSetName(name string) string { return strings.ReplaceAll("sallyport."+name, "-", "_") }
 
-// IsRowOnlyPriority says whether router policies of a priority are rows of ours alone, and not also elements of a Vpc's list.
+// IsRowOnlyPriority says whether router policies of a priority are rows of ours alone, and not also elements of a Vpc's
+// list.
 func IsRowOnlyPriority(p int) bool { return EgressFailClosed <= p && p <= EgressRouteLast }
 
 // PolicyKeepKey in the external_ids of a router policy keeps Kube-OVN from removing one that is not in its Vpc's list.

@@ -2,8 +2,8 @@ package ownership
 
 import "net/netip"
 
-// The kernel of a node: a rule is ours when its preference is in one of these and its protocol is ours, a route when its protocol is, a link
-// by its name, and everything in our nftables table.
+// The kernel of a node: a rule is ours when its preference is in one of these and its protocol is ours, a route when
+// its protocol is, a link by its name, and everything in our nftables table.
 const (
 	// NodeProtocol is written into rules and routes. The kernel's list has it free.
 	NodeProtocol = 91
@@ -16,12 +16,13 @@ const (
 	NodeRuleMark      = 1110 // what is marked → the table of its network
 	NodeRuleSource    = 1120 // what comes from a cluster address → the table of its network
 
-	// NodeTableBase and a network's number is its routing table; NodeVethTableOffset more is the table that leads to its leg.
+	// NodeTableBase and a network's number is its routing table; NodeVethTableOffset more is the table that leads to
+	// its leg.
 	NodeTableBase       = 9100
 	NodeVethTableOffset = 300
 
-	// NodeMarkMask are our bits of marks, of packets and of connections. kube-proxy has 0x4000 and 0x8000, Kube-OVN has 0x4000 and some of
-	// 0xf000f.
+	// NodeMarkMask are our bits of marks, of packets and of connections. kube-proxy has 0x4000 and 0x8000, Kube-OVN has
+	// 0x4000 and some of 0xf000f.
 	NodeMarkMask  = 0x7f800000
 	NodeMarkShift = 23
 

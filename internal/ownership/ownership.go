@@ -54,20 +54,22 @@ const (
 	// RowParentKey names the switch or port group that a row is in. In the database only they say so, in their sets.
 	RowParentKey = "sallyport-in"
 
-	// RowVendorKey tells rows of tables in which we read only our own. Kube-OVN uses the key as well, with a value of its own.
+	// RowVendorKey tells rows of tables in which we read only our own. Kube-OVN uses the key as well, with a value of
+	// its own.
 	RowVendorKey = "vendor"
 	RowVendor    = "sallyport"
 )
 
-// NBGlobalOptionPrefix and the name of a setting of the whole engine is the key in the external_ids of its one row that marks it as ours.
+// NBGlobalOptionPrefix and the name of a setting of the whole engine is the key in the external_ids of its one row that
+// marks it as ours.
 const NBGlobalOptionPrefix = "sallyport-setting-"
 
-// OnLinkLoopbackPort is the name of the port by which a router is linked with itself. A row that can't carry external_ids is ours
-// when it belongs to this port.
+// OnLinkLoopbackPort is the name of the port by which a router is linked with itself. A row that can't carry
+// external_ids is ours when it belongs to this port.
 func OnLinkLoopbackPort(router string) string { return router + "-onlink" }
 
-// MACPrefix is how the MAC addresses of our ports begin: locally administered, of one host. A MAC binding has no external_ids; it is ours
-// when its port is, or when the port is gone and it has such an address.
+// MACPrefix is how the MAC addresses of our ports begin: locally administered, of one host. A MAC binding has no
+// external_ids; it is ours when its port is, or when the port is gone and it has such an address.
 const MACPrefix = "0a:5a:"
 
 // ReturnTablePrefix is how the names of the routing tables begin that we give to ports of Kube-OVN's.
@@ -81,8 +83,8 @@ type PriorityBand struct {
 	OnManagementVPC bool
 }
 
-// Priorities of router policies. OVN's maximum is 32767; Kube-OVN's own numbers are 29000–29500, 30050, 30060, 30100 and
-// 31000 on a VPC of ours (30000 only on its default VPC).
+// Priorities of router policies. OVN's maximum is 32767; Kube-OVN's own numbers are 29000–29500, 30050, 30060, 30100
+// and 31000 on a VPC of ours (30000 only on its default VPC).
 const (
 	DefaultEgress          = 1000 // pods → default network's gateway
 	DefaultEgressOnLink    = 1010 // pods → neighbours on the default network's own prefix
@@ -114,8 +116,8 @@ var PriorityBands = []PriorityBand{
 	{ReturnForged, ReturnForged, "packets that pods may not send", true},
 }
 
-// Marks of packets inside a project's router and switch, and labels of connections there: numbers that others are unlikely to use.
-// They never leave the node.
+// Marks of packets inside a project's router and switch, and labels of connections there: numbers that others are
+// unlikely to use. They never leave the node.
 const (
 	ForgedMark          = 0x53600000 // packets that a pod may not send
 	NetworkMarkBase     = 0x53500000 // a network's number is added
@@ -123,22 +125,24 @@ const (
 	DefaultNetworkLabel = 0x53600001 // connections that came in by the default network, or from inside
 )
 
-// The ACLs that write labels: the first passes whatever came in, the last allows what no ACL in between has decided about.
+// The ACLs that write labels: the first passes whatever came in, the last allows what no ACL in between has decided
+// about.
 const (
 	LabelTier     = 1
 	LabelPriority = 100
 	LabelLastTier = 3
 )
 
-// The ACLs that drop what the ports of pods send and get that are where they do not belong: before all others. Kube-OVN's are in tiers 1
-// to 3, and 32767 is OVN's highest priority.
+// The ACLs that drop what the ports of pods send and get that are where they do not belong: before all others.
+// Kube-OVN's are in tiers 1 to 3, and 32767 is OVN's highest priority.
 const (
 	IsolationTier     = 0
 	IsolationPriority = 32767
 )
 
-// The ACLs that drop what somebody may not send, in the first tier: by isolation of an ExternalNetwork, by loadBalancerSourceRanges of a Service,
-// and by allow-lists of a Project. The priority above each of the last two is for what they let pass.
+// The ACLs that drop what somebody may not send, in the first tier: by isolation of an ExternalNetwork, by
+// loadBalancerSourceRanges of a Service, and by allow-lists of a Project. The priority above each of the last two is
+// for what they let pass.
 const (
 	NetworkIsolationPriority = 110
 	SourceRangePriority      = 100
@@ -157,8 +161,8 @@ func HashName(text string) uint32 {
 	return hash.Sum32()
 }
 
-// ReturnRouterPort is the router's end of a leg: the second way between a project's switch and its router, one for each secondary
-// network. Kube-OVN names ports router-switch and switch-router.
+// ReturnRouterPort is the router's end of a leg: the second way between a project's switch and its router, one for each
+// secondary network. Kube-OVN names ports router-switch and switch-router.
 func ReturnRouterPort(router, subnet, network string) string {
 	return router + "-" + subnet + "-return-" + network
 }
@@ -183,13 +187,14 @@ func SourceRangePortGroup(port string) string {
 	return strings.ReplaceAll("sallyport."+port+".ranges", "-", "_")
 }
 
-// IsolationPortGroup is the port group of the ports that a project's isolation is about. The names of the other groups begin with
-// "sallyport." and so can't be the same.
+// IsolationPortGroup is the port group of the ports that a project's isolation is about. The names of the other groups
+// begin with "sallyport." and so can't be the same.
 func IsolationPortGroup(subnet string) string {
 	return strings.ReplaceAll("sallyport-isolation."+subnet, "-", "_")
 }
 
-// HairpinRouterPort is the router's end of the turn: by it replies go once more through a project's switch, into the leg of their network.
+// HairpinRouterPort is the router's end of the turn: by it replies go once more through a project's switch, into the
+// leg of their network.
 func HairpinRouterPort(router, subnet string) string { return router + "-" + subnet + "-return" }
 
 // HairpinSwitchPort is the other end of the turn.
@@ -206,10 +211,11 @@ func VPCSubnetName(vpc string) string {
 // SubnetSuffix is how the name of a project's subnet ends; before it is that of its VPC.
 const SubnetSuffix = "-default"
 
-// IsOwnRouterPort says whether a router port has a name of ours: a port of a switch whose name begins so would have it too, and could not be
-// made beside ours.
+// IsOwnRouterPort says whether a router port has a name of ours: a port of a switch whose name begins so would have it
+// too, and could not be made beside ours.
 func IsOwnRouterPort(router, name string) bool {
-	return name == OnLinkLoopbackPort(router) || strings.HasPrefix(name, HairpinRouterPort(router, VPCSubnetName(router)))
+	return name == OnLinkLoopbackPort(router) ||
+		strings.HasPrefix(name, HairpinRouterPort(router, VPCSubnetName(router)))
 }
 
 // ReturnRouteTable is the routing table for what comes in by a secondary network, and by its legs.

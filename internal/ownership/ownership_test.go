@@ -15,8 +15,8 @@ import (
 	"github.com/sallyport/sallyport/internal/kubeovn"
 )
 
-// kubeOVNPriorities is the priorities that Kube-OVN 1.16 gives to router policies of its own on a VPC of ours. 30000 is not among them:
-// it uses that on its default VPC only, where we claim other bands.
+// kubeOVNPriorities is the priorities that Kube-OVN 1.16 gives to router policies of its own on a VPC of ours. 30000 is
+// not among them: it uses that on its default VPC only, where we claim other bands.
 var kubeOVNPriorities = []int{29000, 29090, 29100, 29150, 29190, 29200, 29250, 29400, 29500, 30050, 30060, 30100, 31000}
 
 func TestBandsAreApart(t *testing.T) {
@@ -113,7 +113,8 @@ func TestPrioritiesAreInBands(t *testing.T) {
 		}
 	}
 	free := []int{
-		0, 999, 1011, EgressFailClosed - 1, EgressServiceOnLink + 1, EgressRouteFirst - 1, EgressRouteLast + 1, 29899, 29902, 29999, 30002, 30009, 30012, 31099, 31101, 32767,
+		0, 999, 1011, EgressFailClosed - 1, EgressServiceOnLink + 1, EgressRouteFirst - 1, EgressRouteLast + 1, 29899,
+		29902, 29999, 30002, 30009, 30012, 31099, 31101, 32767,
 	}
 	for _, p := range append(free, kubeOVNPriorities...) {
 		if IsOwnPriority("acme-web", p) {
@@ -122,7 +123,8 @@ func TestPrioritiesAreInBands(t *testing.T) {
 	}
 }
 
-// The block of constants is in the order of OVN, the weakest first: what is more special comes before the default way out.
+// The block of constants is in the order of OVN, the weakest first: what is more special comes before the default way
+// out.
 func TestPrioritiesAreInOrder(t *testing.T) {
 	all := sourcePriorities(t)
 	for i, p := range all[1:] {
@@ -176,12 +178,15 @@ func TestOurs(t *testing.T) {
 		labels map[string]string
 		ours   bool
 	}{
-		"both labels":          {ManagedLabels("acme-web"), true},
-		"no labels":            {nil, false},
-		"managed by another":   {map[string]string{ManagedByLabel: "helm", ShardLabel: "acme-web"}, false},
-		"of no VPC":            {map[string]string{ManagedByLabel: ManagedBy}, false},
-		"of a nameless VPC":    {map[string]string{ManagedByLabel: ManagedBy, ShardLabel: ""}, false},
-		"and labels of others": {map[string]string{ManagedByLabel: ManagedBy, ShardLabel: "acme-web", "team": "x"}, true},
+		"both labels":        {ManagedLabels("acme-web"), true},
+		"no labels":          {nil, false},
+		"managed by another": {map[string]string{ManagedByLabel: "helm", ShardLabel: "acme-web"}, false},
+		"of no VPC":          {map[string]string{ManagedByLabel: ManagedBy}, false},
+		"of a nameless VPC":  {map[string]string{ManagedByLabel: ManagedBy, ShardLabel: ""}, false},
+		"and labels of others": {
+			map[string]string{ManagedByLabel: ManagedBy, ShardLabel: "acme-web", "team": "x"},
+			true,
+		},
 	} {
 		if got := IsManagedObject(c.labels); got != c.ours {
 			t.Errorf("%s: ours is %t", name, got)

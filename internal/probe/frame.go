@@ -86,13 +86,15 @@ func checksum(b []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// parseClaim is the address that a frame without a tag says somebody has, and that one's MAC address. Whatever ARP packet has an address as its
-// sender's counts: also a request (RFC 5227, 2.1.1).
+// parseClaim is the address that a frame without a tag says somebody has, and that one's MAC address. Whatever ARP
+// packet has an address as its sender's counts: also a request (RFC 5227, 2.1.1).
 func parseClaim(frame []byte) (netip.Addr, net.HardwareAddr, bool) {
 	switch {
 	case len(frame) >= arpSenderOffset+10 && etherTypeOf(frame) == unix.ETH_P_ARP:
-		return netip.AddrFrom4([4]byte(frame[arpSenderOffset+6:])), net.HardwareAddr(frame[arpSenderOffset : arpSenderOffset+6]), true
-	case len(frame) >= ndOptionsOffset && etherTypeOf(frame) == unix.ETH_P_IPV6 && frame[nextHeaderOffset] == unix.IPPROTO_ICMPV6 && frame[icmpOffset] == neighbourAdvertisement &&
+		return netip.AddrFrom4([4]byte(frame[arpSenderOffset+6:])),
+			net.HardwareAddr(frame[arpSenderOffset : arpSenderOffset+6]), true
+	case len(frame) >= ndOptionsOffset && etherTypeOf(frame) == unix.ETH_P_IPV6 &&
+		frame[nextHeaderOffset] == unix.IPPROTO_ICMPV6 && frame[icmpOffset] == neighbourAdvertisement &&
 		frame[hopLimitOffset] == ndHopLimit: // one that was forwarded is not from this wire
 		return netip.AddrFrom16([16]byte(frame[ndTargetOffset:])), targetLinkAddress(frame), true
 	default:

@@ -1,7 +1,8 @@
 // Package probe is questions on a wire: who has an address there.
 //
-// They leave no trace in anybody's tables. IPv4 is asked as by a host that is about to take an address (RFC 5227), IPv6 as in the detection of
-// duplicates (RFC 4862): without a source address. OVN would write down for each of its routers who asks otherwise.
+// They leave no trace in anybody's tables. IPv4 is asked as by a host that is about to take an address (RFC 5227), IPv6
+// as in the detection of duplicates (RFC 4862): without a source address. OVN would write down for each of its routers
+// who asks otherwise.
 package probe
 
 import (
@@ -37,12 +38,14 @@ type Result struct {
 	Err  error    // why it could not be asked
 }
 
-// maxMACs is how many MAC addresses an answer has. Whoever is on the wire can claim an address for as many as frames fit into a second.
+// maxMACs is how many MAC addresses an answer has. Whoever is on the wire can claim an address for as many as frames
+// fit into a second.
 const maxMACs = 16
 
 // FindNeighbours asks all questions at the same time, and returns the answers in their order. It takes a second.
 //
-// What asks is the interface, straight to the wire: neither the node's own kernel, nor a switch that has the interface as a port hears it.
+// What asks is the interface, straight to the wire: neither the node's own kernel, nor a switch that has the interface
+// as a port hears it.
 func FindNeighbours(ctx context.Context, questions []Query) []Result {
 	out := make([]Result, len(questions))
 	byInterface := map[string][]int{}

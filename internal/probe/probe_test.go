@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// enterTestNetwork puts the test's thread into a network namespace of its own with an interface eth1 on a wire. The thread ends with the test.
+// enterTestNetwork puts the test's thread into a network namespace of its own with an interface eth1 on a wire. The
+// thread ends with the test.
 func enterTestNetwork(t *testing.T) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -113,7 +114,8 @@ func TestNeighbours(t *testing.T) {
 	}
 	want := []string{
 		a, b, a + " " + b, "", a, a + " " + b, "", a,
-		"error: there is no interface eth7 on this node", "error: ask on eth2: it is down", "error: lo is no Ethernet interface",
+		"error: there is no interface eth7 on this node", "error: ask on eth2: it is down",
+		"error: lo is no Ethernet interface",
 	}
 	assertResults(t, questions, want)
 	runIP(t, "link add switch type bridge") // which takes what comes in by its ports, as an Open vSwitch does

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// packetSocket is a packet socket on an interface. It hears whatever comes in by it, before a bridge or an Open vSwitch takes it away: those take
-// everything from protocols of their own, and nothing from who listens to all.
+// packetSocket is a packet socket on an interface. It hears whatever comes in by it, before a bridge or an Open vSwitch
+// takes it away: those take everything from protocols of their own, and nothing from who listens to all.
 type packetSocket struct {
 	name string
 	mac  net.HardwareAddr
@@ -56,7 +56,11 @@ func openSocket(name string) (*packetSocket, error) {
 		return nil, fmt.Errorf("open a packet socket; is CAP_NET_RAW missing? %w", err)
 	}
 	//nolint:gosec // a constant length
-	s := &packetSocket{name: name, mac: link.HardwareAddr, to: &unix.SockaddrLinklayer{Ifindex: link.Index, Halen: uint8(len(broadcastMAC))}}
+	s := &packetSocket{
+		name: name,
+		mac:  link.HardwareAddr,
+		to:   &unix.SockaddrLinklayer{Ifindex: link.Index, Halen: uint8(len(broadcastMAC))},
+	}
 	if err := s.configureSocket(fd); err != nil {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("listen on %s: %w", name, err)
@@ -75,7 +79,8 @@ func (s *packetSocket) configureSocket(fd int) error {
 		raw[i] = unix.SockFilter{Code: p.Op, Jt: p.Jt, Jf: p.Jf, K: p.K}
 	}
 	//nolint:gosec // a constant length
-	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(raw)), Filter: &raw[0]}); err != nil {
+	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+		&unix.SockFprog{Len: uint16(len(raw)), Filter: &raw[0]}); err != nil {
 		return err
 	}
 	group := &unix.PacketMreq{Ifindex: int32(s.to.Ifindex), Type: unix.PACKET_MR_MULTICAST, Alen: uint16(len(allNodesMAC))} //nolint:gosec // of the kernel

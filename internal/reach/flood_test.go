@@ -67,8 +67,8 @@ func newOutsideClient(t *testing.T, address, source string) grpc_health_v1.Healt
 	return grpc_health_v1.NewHealthClient(conn)
 }
 
-// An outsider with 20 connections and 5,000 streams on each (M4) gets no memory worth mentioning, and the controller its answers meanwhile.
-// The figure has both sides in it: they are one process here.
+// An outsider with 20 connections and 5,000 streams on each (M4) gets no memory worth mentioning, and the controller
+// its answers meanwhile. The figure has both sides in it: they are one process here.
 func TestStreamsOfAnOutsiderCostNothing(t *testing.T) {
 	const connections, streams, most = 20, 5000, 48 << 20
 	address := startHealthServer(t)
@@ -84,7 +84,8 @@ func TestStreamsOfAnOutsiderCostNothing(t *testing.T) {
 		for range 10 { // each opens its streams one after the other, as fast as they are refused
 			group.Go(func() {
 				for range streams / 10 {
-					if w, err := client.Watch(ctx, &grpc_health_v1.HealthCheckRequest{Service: HealthService}); err == nil {
+					if w, err := client.Watch(ctx,
+						&grpc_health_v1.HealthCheckRequest{Service: HealthService}); err == nil {
 						_, _ = w.Recv()
 					}
 				}
@@ -122,10 +123,12 @@ func TestNobodyMayWatch(t *testing.T) {
 	if status.Code(err) != codes.Unimplemented {
 		t.Errorf("Watch says %v", err)
 	}
-	if _, err := client.List(t.Context(), &grpc_health_v1.HealthListRequest{}); status.Code(err) != codes.Unimplemented {
+	if _, err := client.List(t.Context(),
+		&grpc_health_v1.HealthListRequest{}); status.Code(err) != codes.Unimplemented {
 		t.Errorf("List says %v", err)
 	}
-	if _, err := client.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: HealthService}); err != nil { // control
+	// control
+	if _, err := client.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: HealthService}); err != nil {
 		t.Errorf("Check says %v", err)
 	}
 }
@@ -148,7 +151,8 @@ func TestQuestionsAreSmall(t *testing.T) {
 	}
 }
 
-// Connections that say nothing: of one source only so many stay, of all sources together too, and the controller's is none that is closed.
+// Connections that say nothing: of one source only so many stay, of all sources together too, and the controller's is
+// none that is closed.
 func TestConnectionsAreFew(t *testing.T) {
 	address := startHealthServer(t)
 	ask := newControllerProbe(t, address)
@@ -158,7 +162,8 @@ func TestConnectionsAreFew(t *testing.T) {
 	var silent []net.Conn
 	dial := func(source string) {
 		t.Helper()
-		conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}}).DialContext(t.Context(), "tcp", address)
+		conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}}).DialContext(t.Context(), "tcp",
+			address)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,7 +190,8 @@ func TestConnectionsAreFew(t *testing.T) {
 	}
 }
 
-// waitForOpenConns counts open connections until there are few enough: the server closes them some moments after it has accepted others.
+// waitForOpenConns counts open connections until there are few enough: the server closes them some moments after it has
+// accepted others.
 func waitForOpenConns(conns []net.Conn, enough int) (open int) {
 	for begun := time.Now(); time.Since(begun) < 10*time.Second; {
 		if open = countOpenConns(conns); open <= enough {
@@ -245,7 +251,8 @@ func TestExpiries(t *testing.T) {
 		}
 		done := make(chan error, 1)
 		go func() { done <- Serve(ctx, on, server) }()
-		p := New(Config{Timeout: time.Second, Period: time.Second, Port: on.Addr().(*net.TCPAddr).Port, TLS: client}, func() {})
+		p := New(Config{Timeout: time.Second, Period: time.Second, Port: on.Addr().(*net.TCPAddr).Port, TLS: client},
+			func() {})
 		p.SetNodes([]Node{{Name: "a", Addresses: loopback}})
 		p.probeNode(ctx, p.nodes["a"])
 		end, known := p.CertificateExpiries()["a"]

@@ -24,8 +24,8 @@ import (
 // HealthService is what a node says of itself that it serves: OVN-Kubernetes' word.
 const HealthService = "Service_Egress_IP"
 
-// The names (DNS SAN) that the certificates of both sides have. Agents do not take one another for the controller, and whoever has the
-// certificate of an agent is not the controller.
+// The names (DNS SAN) that the certificates of both sides have. Agents do not take one another for the controller, and
+// whoever has the certificate of an agent is not the controller.
 const (
 	AgentName      = "sallyport-agent"
 	ControllerName = "sallyport-controller"
@@ -42,13 +42,15 @@ type grpcChecker struct {
 	notAfter     time.Time
 }
 
-// checkNode asks once. A session that was there and is not any more may have ended for a normal reason: the next question tells.
+// checkNode asks once. A session that was there and is not any more may have ended for a normal reason: the next
+// question tells.
 func (c *grpcChecker) checkNode(ctx context.Context, addresses []netip.Addr) health.SampleResult {
 	if len(addresses) == 0 || !c.ensureConn(addresses) {
 		return health.Silent
 	}
 	var by peer.Peer
-	answer, err := grpc_health_v1.NewHealthClient(c.conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: HealthService},
+	answer, err := grpc_health_v1.NewHealthClient(c.conn).Check(ctx,
+		&grpc_health_v1.HealthCheckRequest{Service: HealthService},
 		grpc.WaitForReady(true), grpc.Peer(&by))
 	if shown, secure := by.AuthInfo.(credentials.TLSInfo); secure && len(shown.State.PeerCertificates) > 0 {
 		c.notAfter = shown.State.PeerCertificates[0].NotAfter
@@ -76,7 +78,8 @@ func (c *grpcChecker) ensureConn(addresses []netip.Addr) bool {
 	if c.tls != nil {
 		secrets = credentials.NewTLS(c.tls)
 	}
-	target := "passthrough:///" + net.JoinHostPort(addresses[c.addressIndex%len(addresses)].String(), strconv.Itoa(c.port))
+	target := "passthrough:///" + net.JoinHostPort(addresses[c.addressIndex%len(addresses)].String(),
+		strconv.Itoa(c.port))
 	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(secrets))
 	if err != nil {
 		return false
@@ -94,7 +97,8 @@ func (c *grpcChecker) closeConn() {
 	}
 }
 
-// What one connection to the health port may cost. The controller asks one question at a time, which has a name of some letters.
+// What one connection to the health port may cost. The controller asks one question at a time, which has a name of some
+// letters.
 const (
 	maxStreams       = 4
 	maxRequestBytes  = 256     // bytes of a request
@@ -109,15 +113,19 @@ const (
 	stopGrace        = 2 * time.Second
 )
 
-// Serve answers for a node on a listener until the context ends: first that it does not serve any more, and then not at all.
+// Serve answers for a node on a listener until the context ends: first that it does not serve any more, and then not at
+// all.
 func Serve(ctx context.Context, on net.Listener, secrets *tls.Config) error {
 	options := []grpc.ServerOption{
-		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxRequestBytes), grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxRequestBytes),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.ReadBufferSize(bufferBytes), grpc.WriteBufferSize(bufferBytes),
-		grpc.StaticConnWindowSize(windowBytes), grpc.StaticStreamWindowSize(windowBytes), grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.StaticConnWindowSize(windowBytes), grpc.StaticStreamWindowSize(windowBytes),
+		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPingInterval}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
-			MaxConnectionIdle: idleTimeout, MaxConnectionAge: maxConnAge, MaxConnectionAgeGrace: stopGrace, Time: idleTimeout, Timeout: pingTimeout,
+			MaxConnectionIdle: idleTimeout, MaxConnectionAge: maxConnAge, MaxConnectionAgeGrace: stopGrace,
+			Time: idleTimeout, Timeout: pingTimeout,
 		}),
 	}
 	if secrets != nil {
@@ -136,8 +144,8 @@ func Serve(ctx context.Context, on net.Listener, secrets *tls.Config) error {
 	return server.Serve(bounded)
 }
 
-// healthServer is the one question that a node answers. It has no Watch, which would hold a stream, and memory, for as long as the client
-// likes; the controller asks again and again instead.
+// healthServer is the one question that a node answers. It has no Watch, which would hold a stream, and memory, for as
+// long as the client likes; the controller asks again and again instead.
 type healthServer struct {
 	grpc_health_v1.UnimplementedHealthServer
 	onAnswered func(by net.Addr)
@@ -145,7 +153,9 @@ type healthServer struct {
 }
 
 // Check says whether the node serves.
-func (a *healthServer) Check(ctx context.Context, q *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
+func (a *healthServer) Check(ctx context.Context,
+	q *grpc_health_v1.HealthCheckRequest,
+) (*grpc_health_v1.HealthCheckResponse, error) {
 	if name := q.GetService(); name != "" && name != HealthService {
 		return nil, status.Error(codes.NotFound, "unknown service")
 	}

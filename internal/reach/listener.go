@@ -6,16 +6,17 @@ import (
 	"sync"
 )
 
-// How many connections the health port holds: of one source address, and of all together. A controller needs one. What one costs is
-// bounded by the options of the server, so this bounds the memory that all outsiders together can take.
+// How many connections the health port holds: of one source address, and of all together. A controller needs one. What
+// one costs is bounded by the options of the server, so this bounds the memory that all outsiders together can take.
 const (
 	maxConnsPerSource = 4
 	maxConns          = 128
 )
 
-// boundedListener is a listener that holds a bounded number of connections. A new connection is never refused: the oldest one that has proved
-// nothing is closed for it, of the same source first. So an outsider who opens connections closes his own, and one who comes from
-// many addresses, or from that of the controller, closes those of outsiders before the controller's, which has had an answer.
+// boundedListener is a listener that holds a bounded number of connections. A new connection is never refused: the
+// oldest one that has proved nothing is closed for it, of the same source first. So an outsider who opens connections
+// closes his own, and one who comes from many addresses, or from that of the controller, closes those of outsiders
+// before the controller's, which has had an answer.
 type boundedListener struct {
 	net.Listener
 
@@ -64,7 +65,8 @@ func (c *boundedListener) addConn(m *boundedConn) *boundedConn {
 	return nil
 }
 
-// pickConnToClose is the oldest connection that has proved nothing, or the oldest one. The newest, which is the last, has its chance.
+// pickConnToClose is the oldest connection that has proved nothing, or the oldest one. The newest, which is the last,
+// has its chance.
 func pickConnToClose(conns []*boundedConn) *boundedConn {
 	older := conns[:len(conns)-1]
 	if i := slices.IndexFunc(older, func(m *boundedConn) bool { return !m.answered }); i >= 0 {

@@ -16,7 +16,8 @@ import (
 	"github.com/sallyport/sallyport/internal/health"
 )
 
-// discardPort is the port that is asked when no other is given. Nobody listens there: that the connection is refused is the sign of life.
+// discardPort is the port that is asked when no other is given. Nobody listens there: that the connection is refused is
+// the sign of life.
 const discardPort = 9
 
 // Node is one to be asked, by any of its addresses.
@@ -39,7 +40,8 @@ type Config struct {
 	CertificateFiles []string
 }
 
-// minRecovery and longest are how long a node that was dead has to be well again before it is believed, at first and at most.
+// minRecovery and longest are how long a node that was dead has to be well again before it is believed, at first and at
+// most.
 const (
 	minRecovery = 5 * time.Second
 	maxRecovery = time.Minute
@@ -157,7 +159,8 @@ func (p *Prober) probeNode(ctx context.Context, n *probedNode) {
 	got := n.checker.checkNode(ctx, n.Addresses)
 	p.mu.Lock()
 	before := n.isDead()
-	n.health = n.health.RecordSample(health.Sample{SentAt: sent, Result: got}, health.Config{Timeout: p.config.Timeout, RecoveryDelay: minRecovery, MaxRecoveryDelay: maxRecovery})
+	n.health = n.health.RecordSample(health.Sample{SentAt: sent, Result: got},
+		health.Config{Timeout: p.config.Timeout, RecoveryDelay: minRecovery, MaxRecoveryDelay: maxRecovery})
 	n.certificateExpiry = n.checker.certificateExpiry()
 	n.samples++
 	n.inFlight = false

@@ -31,7 +31,8 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// A node that serves is alive. When its server ends, the first question after that is no proof, the next is; and when it is back, it is.
+// A node that serves is alive. When its server ends, the first question after that is no proof, the next is; and when
+// it is back, it is.
 func TestConversation(t *testing.T) {
 	serve := func(address string) (port int, end func()) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -76,8 +77,8 @@ func (o *fakeChecker) checkNode(context.Context, []netip.Addr) health.SampleResu
 func (*fakeChecker) certificateExpiry() time.Time { return time.Time{} }
 func (*fakeChecker) closeConn()                   {}
 
-// A node that falls silent is dead after the timeout, told once, and well again when it has been so for some time. One that nobody has
-// asked is not dead.
+// A node that falls silent is dead after the timeout, told once, and well again when it has been so for some time. One
+// that nobody has asked is not dead.
 func TestProber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told atomic.Int64

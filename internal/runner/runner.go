@@ -10,9 +10,9 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// How long a shard rests after it has begun to run: the first event of a burst makes it run at once, and all others once more. A very
-// large shard rests longer, so that one tenant who changes something all the time does not take all of a processor, here and in the
-// engine.
+// How long a shard rests after it has begun to run: the first event of a burst makes it run at once, and all others
+// once more. A very large shard rests longer, so that one tenant who changes something all the time does not take all
+// of a processor, here and in the engine.
 const (
 	minInterval     = 20 * time.Millisecond
 	largeShardSize  = 2000
@@ -28,8 +28,8 @@ const (
 // runTimeout is how long a run may take. What it has written by then stays, and the next run goes on from there.
 const runTimeout = 5 * time.Minute
 
-// A shard whose last run took so long is slow. Slow ones have half of the workers together, so that a tenant with many of them does not
-// hold up everybody else's; one that finds no worker is tried again soon.
+// A shard whose last run took so long is slow. Slow ones have half of the workers together, so that a tenant with many
+// of them does not hold up everybody else's; one that finds no worker is tried again soon.
 const (
 	slowRunThreshold = 5 * time.Second
 	slowRetryDelay   = 500 * time.Millisecond
@@ -43,8 +43,8 @@ type RunFunc func(ctx context.Context, shard string) (Result, error)
 
 // Result is what a run has to say of the next one.
 type Result struct {
-	// RequeueAfter is when to look again, zero for not before the next event. When no event comes, the pauses grow: a thousand shards that
-	// wait for something must not keep the others from being run.
+	// RequeueAfter is when to look again, zero for not before the next event. When no event comes, the pauses grow: a
+	// thousand shards that wait for something must not keep the others from being run.
 	RequeueAfter time.Duration
 	// Size is how much there is in the shard.
 	Size int
@@ -74,7 +74,8 @@ func New(run RunFunc, watch DoneFunc, logger *slog.Logger) *Runner {
 	retries := workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetryDelay, maxRetryDelay)
 	return &Runner{
 		queue: workqueue.NewTypedRateLimitingQueue(retries), run: run, onDone: watch, logger: logger,
-		requeues: map[string]int{}, startedAt: map[string]time.Time{}, cooldowns: map[string]time.Duration{}, slowShards: map[string]bool{},
+		requeues: map[string]int{}, startedAt: map[string]time.Time{}, cooldowns: map[string]time.Duration{},
+		slowShards: map[string]bool{},
 	}
 }
 
@@ -111,7 +112,8 @@ func (r *Runner) Start(ctx context.Context, workers int, grace time.Duration) {
 	group.Wait()
 }
 
-// processNextShard runs one shard. A shard that is taken from the queue after the end was asked for is left to the successor.
+// processNextShard runs one shard. A shard that is taken from the queue after the end was asked for is left to the
+// successor.
 func (r *Runner) processNextShard(ctx, ending context.Context) bool {
 	shard, shutdown := r.queue.Get()
 	if shutdown {
@@ -173,7 +175,8 @@ func (r *Runner) recordRunEnd(shard string, slow bool, took time.Duration) {
 	}
 }
 
-// requeueDelay is how long to wait before the next look: the first two as long as asked for, each further one twice as long.
+// requeueDelay is how long to wait before the next look: the first two as long as asked for, each further one twice as
+// long.
 func (r *Runner) requeueDelay(shard string, again time.Duration) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

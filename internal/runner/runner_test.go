@@ -170,7 +170,8 @@ func TestALargeShardRestsLonger(t *testing.T) {
 	}
 }
 
-// Shards that are slow, of which one tenant may have many, leave workers for others; and a run that never ends is ended.
+// Shards that are slow, of which one tenant may have many, leave workers for others; and a run that never ends is
+// ended.
 func TestSlowShardsLeaveWorkersForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const workers = 4

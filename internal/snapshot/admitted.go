@@ -1,7 +1,7 @@
 package snapshot
 
-// Admitted are those whom the selectors of an external network admit: namespaces by name, and Projects by ProjectKey. Nil: the network
-// has no selectors and admits everybody.
+// Admitted are those whom the selectors of an external network admit: namespaces by name, and Projects by ProjectKey.
+// Nil: the network has no selectors and admits everybody.
 type Admitted map[string]bool
 
 // AdmitsAny says whether one of several names is admitted.

@@ -2,7 +2,8 @@ package snapshot
 
 import "net/netip"
 
-// AllowList is with whom outside a project may have connections that begin in one direction. The zero value: with everybody.
+// AllowList is with whom outside a project may have connections that begin in one direction. The zero value: with
+// everybody.
 type AllowList struct {
 	IsSet    bool
 	Prefixes []netip.Prefix

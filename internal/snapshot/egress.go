@@ -14,16 +14,18 @@ type EgressInput struct {
 	// Nodes are those that may hold egress addresses.
 	Nodes           []Node
 	ExternalSubnets []ExternalSubnet
-	// Engine is what Kube-OVN made of our objects, and Holders says who has an address that is asked for: the name of an OvnEip.
+	// Engine is what Kube-OVN made of our objects, and Holders says who has an address that is asked for: the name of
+	// an OvnEip.
 	Engine        Engine
 	AddressOwners map[netip.Addr]AddressOwner
 
-	// PortNetworks are the networks of the egress router's ports, Held the chassis that may hold them, the first first, and Ends the other ends
-	// of its links, which VPCs make: all by name.
+	// PortNetworks are the networks of the egress router's ports, Held the chassis that may hold them, the first first,
+	// and Ends the other ends of its links, which VPCs make: all by name.
 	PortNetworks  map[string]netip.Prefix
 	ChassisGroups map[string]HAChassisGroup
 	PeerPorts     map[string]bool
-	// FailedOverTo are the chassis to which the engine itself has moved ports, because the one that was to hold them is not there: by port.
+	// FailedOverTo are the chassis to which the engine itself has moved ports, because the one that was to hold them is
+	// not there: by port.
 	FailedOverTo map[string]string
 	// FailedOverFrom are the chassis from which it has moved ports a short time ago: by port.
 	FailedOverFrom map[string]string
@@ -31,8 +33,8 @@ type EgressInput struct {
 	// AllowedMoves is how many addresses may go to nodes that hold fewer, without a request.
 	AllowedMoves int
 
-	// BFDInterval is how often nodes ask each other whether they are there; 0: as the engine does. Settings are the names of those that the
-	// engine has, and whether they are ours.
+	// BFDInterval is how often nodes ask each other whether they are there; 0: as the engine does. Settings are the
+	// names of those that the engine has, and whether they are ours.
 	BFDInterval   time.Duration
 	GlobalOptions map[string]bool
 }
@@ -51,7 +53,8 @@ type EgressIP struct {
 	PodsOutsideProjects PodSample // that it selects and that are of no project
 	// EligibleNodes are those that may hold the addresses; nil: any.
 	EligibleNodes map[string]bool
-	// RebalanceRequested is the last request that its addresses go to nodes with fewer, and Rebalanced the last that was carried out.
+	// RebalanceRequested is the last request that its addresses go to nodes with fewer, and Rebalanced the last that
+	// was carried out.
 	RebalanceRequested, Rebalanced string
 	Malformed
 }
@@ -108,7 +111,8 @@ type EgressLink struct {
 	PeerNetwork netip.Prefix // of the far end, with its address
 }
 
-// EgressService is a request that the pods behind the Service of its name leave with the Service's address, or by its network.
+// EgressService is a request that the pods behind the Service of its name leave with the Service's address, or by its
+// network.
 type EgressService struct {
 	Meta
 	ByNetwork bool   // with the project's own address there

@@ -11,8 +11,8 @@ type NodePathInput struct {
 	ClusterPrefixes []netip.Prefix
 	NodeAddresses   []netip.Addr
 
-	// EgressServices and EgressRoutes are those of Kube-OVN's own VPC, whose pods leave by the nodes, and Balancers the Services there of
-	// type LoadBalancer, whoever serves them.
+	// EgressServices and EgressRoutes are those of Kube-OVN's own VPC, whose pods leave by the nodes, and Balancers the
+	// Services there of type LoadBalancer, whoever serves them.
 	EgressServices []EgressService
 	EgressRoutes   []EgressRoute
 	LoadBalancers  []LoadBalancerService

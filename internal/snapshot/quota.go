@@ -44,7 +44,8 @@ func (*Limit) Type() string { return "number" }
 
 // Quotas are the limits that hold where nobody has set another.
 type Quotas struct {
-	// EIps is for each namespace. OrganizationEIps and OrganizationProjects are for all Projects of an organization together.
+	// EIps is for each namespace. OrganizationEIps and OrganizationProjects are for all Projects of an organization
+	// together.
 	EIps, OrganizationEIps, OrganizationProjects Limit
 }
 

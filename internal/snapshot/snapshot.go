@@ -1,4 +1,5 @@
-// Package snapshot is the world of one shard as a value: everything that decides about one VPC, parsed, and nothing else.
+// Package snapshot is the world of one shard as a value: everything that decides about one VPC, parsed, and nothing
+// else.
 package snapshot
 
 import (
@@ -16,7 +17,8 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// VpcInput is everything that decides about one VPC. Lists are in no particular order; compile sorts what it depends on.
+// VpcInput is everything that decides about one VPC. Lists are in no particular order; compile sorts what it depends
+// on.
 type VpcInput struct {
 	// Shard is the name of the VPC, of its router and of its namespace.
 	Shard  string
@@ -40,14 +42,16 @@ type VpcInput struct {
 	BackendCRDMissing bool
 	// ExternalSubnets are the subnets of all external networks.
 	ExternalSubnets []ExternalSubnet
-	// PlatformPrefixes are the prefixes of the cluster itself, as long as the Project is new: those of Kube-OVN's own VPC, and the nodes' addresses.
+	// PlatformPrefixes are the prefixes of the cluster itself, as long as the Project is new: those of Kube-OVN's own
+	// VPC, and the nodes' addresses.
 	PlatformPrefixes []PrefixClaim
-	// Pods and VMs are the targets that the shard's FIps name, and all pods where endpoints count by them. An absent one does not
-	// exist. The key of a pod is PodKey.
+	// Pods and VMs are the targets that the shard's FIps name, and all pods where endpoints count by them. An absent
+	// one does not exist. The key of a pod is PodKey.
 	Pods map[string][]netip.Addr
 	VMs  map[string][]intent.VMInterface
 
-	// Selections are the EgressIPs that select pods of the shard, and Inside the addresses of all its pods, where there are any.
+	// Selections are the EgressIPs that select pods of the shard, and Inside the addresses of all its pods, where there
+	// are any.
 	Selections   []Selection
 	PodAddresses []netip.Addr
 
@@ -80,7 +84,8 @@ type Config struct {
 	DefaultReturnPath ReturnPath
 	// BFDInterval is how often nodes that hold addresses are asked for a sign of life; 0: as OVN does.
 	BFDInterval time.Duration
-	// RebalanceInterval is after what time another egress address may go to a node that holds fewer, without a request; 0: none does.
+	// RebalanceInterval is after what time another egress address may go to a node that holds fewer, without a request;
+	// 0: none does.
 	RebalanceInterval time.Duration
 	// ClusterPrefixes are the prefixes of the cluster's pods and Services.
 	ClusterPrefixes PrefixList
@@ -199,7 +204,8 @@ func (r *ReturnPath) Type() string { return "way" }
 // ClasslessPolicy is which Services without a loadBalancerClass are ours.
 type ClasslessPolicy string
 
-// The choices. None given means the first. In the management VPC others may serve them, as in every cluster that is older than we.
+// The choices. None given means the first. In the management VPC others may serve them, as in every cluster that is
+// older than we.
 const (
 	ClasslessInProjects ClasslessPolicy = "projects"
 	ClasslessEverywhere ClasslessPolicy = "everywhere"
@@ -214,8 +220,9 @@ func (c *ClasslessPolicy) Set(text string) error {
 	return nil
 }
 
-// OwnsService says whether a Service of type LoadBalancer is ours, by its loadBalancerClass and by where it is: in a VPC that we know, of a project
-// or the management one. In a namespace of no VPC that we know, only who names us means us.
+// OwnsService says whether a Service of type LoadBalancer is ours, by its loadBalancerClass and by where it is: in a
+// VPC that we know, of a project or the management one. In a namespace of no VPC that we know, only who names us means
+// us.
 func (c ClasslessPolicy) OwnsService(class string, known, management bool) bool {
 	switch {
 	case class != "":
@@ -266,7 +273,8 @@ type Project struct {
 	NetworkType string         // type of the default network
 	EIpQuota    Limit          // of EIps
 	Accepted    bool           // its status says so
-	// IngressAllowList are those outside who may begin connections with the project's external addresses, Egress those with whom its pods may.
+	// IngressAllowList are those outside who may begin connections with the project's external addresses, Egress those
+	// with whom its pods may.
 	IngressAllowList, EgressAllowList AllowList
 	Malformed
 }
@@ -280,7 +288,8 @@ type EIp struct {
 	Address        netip.Addr // a specific one; invalid: any
 	// SharedWith are the namespaces whose Services may bind to it, besides its own.
 	SharedWith []string
-	// StatusAddress is the address in its status: what it had before somebody deleted the OvnEip. Accepted: its status says so.
+	// StatusAddress is the address in its status: what it had before somebody deleted the OvnEip. Accepted: its status
+	// says so.
 	StatusAddress netip.Addr
 	Accepted      bool
 	Malformed
@@ -329,7 +338,8 @@ type ExternalSubnet struct {
 	HasIPv6 bool         // it has an IPv6 prefix, too, or only that
 	Free    int
 	Used    int
-	// ReservedRanges are the addresses that the operator keeps for others on the wire: spec.excludeIps of the Subnet, which has the gateway's, too.
+	// ReservedRanges are the addresses that the operator keeps for others on the wire: spec.excludeIps of the Subnet,
+	// which has the gateway's, too.
 	ReservedRanges []AddressRange
 	// Isolated: projects do not reach each other's addresses on it.
 	Isolated bool
@@ -364,20 +374,23 @@ type Engine struct {
 	RouterPorts map[string]bool
 	// PortNetworks are the addresses of those that Kube-OVN made, by name.
 	PortNetworks map[string]netip.Prefix
-	// Leftovers are the names of what Kube-OVN makes for a VPC in that database besides the router, and does not remove with it.
+	// Leftovers are the names of what Kube-OVN makes for a VPC in that database besides the router, and does not remove
+	// with it.
 	Leftovers []string
 	// UsedIPs is how many addresses of the project's subnet pods have, and Taken which.
 	UsedIPs      int
 	UsedIPRanges []AddressRange
 	// ReturnPorts are the addresses of the router's ports that are legs, by port.
 	ReturnPorts map[string]netip.Addr
-	// VIPOwners says whose load balancer has what is balanced now: "protocol address:port" → the Service's namespace/name.
+	// VIPOwners says whose load balancer has what is balanced now: "protocol address:port" → the Service's
+	// namespace/name.
 	VIPOwners map[string]string
 	// MissingCapabilities is what the engine lacks for replies to find back by their connection; empty: nothing.
 	MissingCapabilities string
 	// OwnedObjects are all objects of ours in this shard, by key: what has to go before a finalizer can.
 	OwnedObjects map[intent.ObjectKey]bool
-	// MisplacedPorts are the ports of pods of other namespaces on the shard's switch, and those of its own pods on other switches.
+	// MisplacedPorts are the ports of pods of other namespaces on the shard's switch, and those of its own pods on
+	// other switches.
 	MisplacedPorts []PodPort
 }
 
@@ -414,8 +427,8 @@ type Vpc struct {
 	ObjectState
 	// LastEditedAt is when we last changed a list of it.
 	LastEditedAt time.Time
-	// RequestedSubnets are the external subnets that it is to be connected to, Attached those that Kube-OVN says it has connected, and
-	// Said is when Kube-OVN last said something.
+	// RequestedSubnets are the external subnets that it is to be connected to, Attached those that Kube-OVN says it has
+	// connected, and Said is when Kube-OVN last said something.
 	RequestedSubnets, AttachedSubnets map[string]bool
 	StatusWrittenAt                   time.Time
 }
@@ -430,8 +443,8 @@ type OvnEip struct {
 	Type             string
 	Address          netip.Addr
 	RequestedAddress netip.Addr // the address that it is to have; invalid: any
-	// FailedWithoutAddress: it will never have an address. Kube-OVN says that it is ready and has overwritten the address with nothing, or was
-	// about to give it one that another has by now, or has overlooked it.
+	// FailedWithoutAddress: it will never have an address. Kube-OVN says that it is ready and has overwritten the
+	// address with nothing, or was about to give it one that another has by now, or has overlooked it.
 	FailedWithoutAddress bool
 }
 
@@ -465,7 +478,8 @@ type AddressOwner struct {
 type NetworkInput struct {
 	ExternalNetworks []ExternalNetwork
 	ExternalSubnets  map[string]ExternalSubnet
-	// DefaultReturnPath is how replies find back on networks that do not say, and Lacks what the engine lacks for more than by source.
+	// DefaultReturnPath is how replies find back on networks that do not say, and Lacks what the engine lacks for more
+	// than by source.
 	DefaultReturnPath   ReturnPath
 	MissingCapabilities string
 	// NodePaths are the NodePaths that there are, by node, and Inside the prefixes of pods and Services.
@@ -491,7 +505,8 @@ type Service struct {
 	// IsLoadBalancer: it is of type LoadBalancer. It may have been.
 	IsLoadBalancer bool
 	Class          string // loadBalancerClass
-	// Where its address comes from: an EIp by name and namespace, or one of its own with this address, or on a network of this type.
+	// Where its address comes from: an EIp by name and namespace, or one of its own with this address, or on a network
+	// of this type.
 	EIp, EIpNamespace string
 	Address           netip.Addr
 	Type              string
@@ -521,8 +536,8 @@ type Port struct {
 	Number   int
 }
 
-// MaxEndpoints is how many endpoints of a Service are read. A slice of 200 kB may have a billion, as addresses × ports, and whoever writes it would
-// have the memory of everybody's controller. OVN itself is slow long before that.
+// MaxEndpoints is how many endpoints of a Service are read. A slice of 200 kB may have a billion, as addresses × ports,
+// and whoever writes it would have the memory of everybody's controller. OVN itself is slow long before that.
 const MaxEndpoints = 5000
 
 // Endpoint is an address behind one port of a Service.
@@ -541,8 +556,8 @@ type HealthCheck struct{ Interval, Timeout, Successes, Failures int }
 // PodKey is the key of a pod: namespace/name.
 func PodKey(namespace, name string) string { return namespace + "/" + name }
 
-// ProjectShard is the shard of a Project: the name of its namespace, VPC, router and SNAT rule. One whose VPC would have a reserved name has a
-// shard of its own, which no VPC can have, and is refused there.
+// ProjectShard is the shard of a Project: the name of its namespace, VPC, router and SNAT rule. One whose VPC would
+// have a reserved name has a shard of its own, which no VPC can have, and is refused there.
 func ProjectShard(organization, project string) string {
 	if vpc := organization + "-" + project; !ownership.IsReservedVPC(vpc) {
 		return vpc

@@ -17,7 +17,8 @@ type Plan interface {
 	ChangeLines() []Line
 	// DesiredLines are lines for everything that the target should hold, in order, whether it does or not.
 	DesiredLines() []Line
-	// applyAdditions carries out what comes or becomes another; shrink what goes, except for origins that are held back.
+	// applyAdditions carries out what comes or becomes another; shrink what goes, except for origins that are held
+	// back.
 	applyAdditions(context.Context) []Failure
 	applyRemovals(ctx context.Context, held map[Ref]bool) []Failure
 }
@@ -45,12 +46,12 @@ func (f Failure) Error() string { return fmt.Sprintf("%s: %s: %v", f.Scope, f.Ke
 // Unwrap is what went wrong.
 func (f Failure) Unwrap() error { return f.Err }
 
-// Guard is a safety setting: a function over a plan's changes, with what was observed. It returns those that may be carried
-// out.
+// Guard is a safety setting: a function over a plan's changes, with what was observed. It returns those that may be
+// carried out.
 type Guard[K Key[K], V Value[V]] func([]Change[K, V], Set[K, V]) []Change[K, V]
 
-// SkipRemovals keeps what comes and drops what goes. It is in force until everything that decides has been read once: an
-// object that was not seen yet looks like one that was deleted.
+// SkipRemovals keeps what comes and drops what goes. It is in force until everything that decides has been read once:
+// an object that was not seen yet looks like one that was deleted.
 func SkipRemovals[K Key[K], V Value[V]](changes []Change[K, V], _ Set[K, V]) []Change[K, V] {
 	return slices.DeleteFunc(slices.Clone(changes), Change[K, V].IsRemoval)
 }
@@ -63,7 +64,9 @@ type plan[K Key[K], V Value[V]] struct {
 }
 
 // PreparePlan observes a target and works out what it needs. Nothing is written.
-func PreparePlan[K Key[K], V Value[V]](ctx context.Context, target Target[K, V], desired Set[K, V], guards ...Guard[K, V]) (Plan, error) {
+func PreparePlan[K Key[K], V Value[V]](ctx context.Context, target Target[K, V], desired Set[K, V],
+	guards ...Guard[K, V],
+) (Plan, error) {
 	observed, err := target.Observe(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("observe %s: %w", target.Scope(), err)
@@ -83,7 +86,9 @@ type Prepared struct {
 }
 
 // TryPreparePlan prepares a plan, so that several can be written as a list.
-func TryPreparePlan[K Key[K], V Value[V]](ctx context.Context, target Target[K, V], desired Set[K, V], guards ...Guard[K, V]) Prepared {
+func TryPreparePlan[K Key[K], V Value[V]](ctx context.Context, target Target[K, V], desired Set[K, V],
+	guards ...Guard[K, V],
+) Prepared {
 	p, err := PreparePlan(ctx, target, desired, guards...)
 	return Prepared{p, err}
 }
@@ -109,9 +114,9 @@ func JoinFailures(failures []Failure) error {
 	return errors.Join(errs...)
 }
 
-// Run carries plans out: first what comes, in the order of the plans, then what goes, in the opposite order. So a new way
-// exists before the old one ends, and what depends goes before what it depends on. What goes waits, for this run, while
-// something of the same origin failed to come.
+// Run carries plans out: first what comes, in the order of the plans, then what goes, in the opposite order. So a new
+// way exists before the old one ends, and what depends goes before what it depends on. What goes waits, for this run,
+// while something of the same origin failed to come.
 func Run(ctx context.Context, plans ...Plan) []Failure {
 	var failures []Failure
 	for _, p := range plans {
@@ -160,7 +165,9 @@ func (p *plan[K, V]) ChangeLines() []Line {
 	}
 	lines := make([]Line, 0, len(p.changes))
 	for _, c := range p.changes {
-		lines = append(lines, Line{Text: c.String(), Key: c.Key.String(), Origin: c.Origin, Removes: c.IsRemoval(), Held: !allowed[c.Key]})
+		lines = append(lines, Line{
+			Text: c.String(), Key: c.Key.String(), Origin: c.Origin, Removes: c.IsRemoval(), Held: !allowed[c.Key],
+		})
 	}
 	return lines
 }
@@ -169,7 +176,11 @@ func (p *plan[K, V]) DesiredLines() []Line {
 	lines := make([]Line, 0, len(p.desired))
 	for _, key := range slices.SortedFunc(maps.Keys(p.desired), K.Compare) {
 		entry := p.desired[key]
-		lines = append(lines, Line{Text: key.String() + " " + entry.Value.String(), Key: key.String(), Origin: entry.Origin})
+		lines = append(lines, Line{
+			Text:   key.String() + " " + entry.Value.String(),
+			Key:    key.String(),
+			Origin: entry.Origin,
+		})
 	}
 	return lines
 }

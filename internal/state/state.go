@@ -86,7 +86,12 @@ func Diff[K Key[K], V Value[V]](desired, observed Set[K, V]) []Change[K, V] {
 		case !there:
 			changes = append(changes, Change[K, V]{Key: key, After: &want.Value, Origin: want.Origin})
 		case !have.Value.Equal(want.Value):
-			changes = append(changes, Change[K, V]{Key: key, Before: &have.Value, After: &want.Value, Origin: want.Origin})
+			changes = append(changes, Change[K, V]{
+				Key:    key,
+				Before: &have.Value,
+				After:  &want.Value,
+				Origin: want.Origin,
+			})
 		}
 	}
 	for key, have := range observed {

@@ -67,7 +67,9 @@ func (j *recordingTarget) Apply(ctx context.Context, changes []state.Change[test
 	return j.MemoryTarget.Apply(ctx, changes)
 }
 
-func mustPrepare(t *testing.T, target state.Target[testKey, testValue], desired testSet, guards ...state.Guard[testKey, testValue]) state.Plan {
+func mustPrepare(t *testing.T, target state.Target[testKey, testValue], desired testSet,
+	guards ...state.Guard[testKey, testValue],
+) state.Plan {
 	t.Helper()
 	p, err := state.PreparePlan(t.Context(), target, desired, guards...)
 	if err != nil {
@@ -80,9 +82,11 @@ func TestNewWayComesBeforeTheOldOneGoes(t *testing.T) {
 	var log []string
 	routers, routes := &recordingTarget{log: &log}, &recordingTarget{log: &log}
 	routers.Name, routes.Name = "routers", "routes"
-	state.Run(t.Context(), mustPrepare(t, routers, testSet{"old": newEntry("x", "1")}), mustPrepare(t, routes, testSet{"old": newEntry("x", "1")}))
+	state.Run(t.Context(), mustPrepare(t, routers, testSet{"old": newEntry("x", "1")}),
+		mustPrepare(t, routes, testSet{"old": newEntry("x", "1")}))
 	log = nil
-	state.Run(t.Context(), mustPrepare(t, routers, testSet{"new": newEntry("x", "1")}), mustPrepare(t, routes, testSet{"new": newEntry("x", "1")}))
+	state.Run(t.Context(), mustPrepare(t, routers, testSet{"new": newEntry("x", "1")}),
+		mustPrepare(t, routes, testSet{"new": newEntry("x", "1")}))
 	want := []string{"routers + new 1", "routes + new 1", "routes - old 1", "routers - old 1"}
 	if !slices.Equal(log, want) {
 		t.Errorf("got %q, want %q", log, want)
@@ -155,7 +159,10 @@ func TestPlanTellsWhatIsWantedWhetherItIsThereOrNot(t *testing.T) {
 		{Text: "a 1", Key: "a", Origin: state.Ref{Kind: "FIp", Namespace: "acme", Name: "db"}},
 		{Text: "b 2", Key: "b", Origin: state.Ref{Kind: "FIp", Namespace: "acme", Name: "web"}},
 	}
-	if got := mustPrepare(t, m, testSet{"a": newEntry("db", "1"), "b": newEntry("web", "2")}).DesiredLines(); !slices.Equal(got, want) {
+	if got := mustPrepare(t, m, testSet{
+		"a": newEntry("db", "1"),
+		"b": newEntry("web", "2"),
+	}).DesiredLines(); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -18,7 +18,8 @@ import (
 // ConditionDeletable is the condition that an object has only while its deletion waits.
 const ConditionDeletable = "Deletable"
 
-// ConditionNetworkAllowed is the condition that an object has only while it has an address of a network that is not for its project any more.
+// ConditionNetworkAllowed is the condition that an object has only while it has an address of a network that is not for
+// its project any more.
 const ConditionNetworkAllowed = "NetworkAllowed"
 
 // ConditionReturnPath is the condition of an ExternalNetwork that says how replies find back to it.
@@ -85,7 +86,8 @@ func isolatedFinding(v intent.Verdict, outcome Outcome) intent.Finding {
 	switch {
 	case f.OK():
 	case len(outcome.Failed[ref]) > 0:
-		f.Message = "packets are not dropped, because a write failed: " + summarizeLines(outcome.Failed[ref]) + "; " + f.Message
+		f.Message = "packets are not dropped, because a write failed: " + summarizeLines(outcome.Failed[ref]) + "; " +
+			f.Message
 	case len(outcome.Missing[ref]) > 0:
 		f.Message = "packets are not dropped yet; " + f.Message
 	}
@@ -98,8 +100,8 @@ func projectShard(v intent.Verdict) string {
 	return f.Namespace
 }
 
-// wholeObjectFinding is why nothing of an object may be in force, or nothing. What was only just written is not in force yet: it has to be
-// observed, which is the next run's business.
+// wholeObjectFinding is why nothing of an object may be in force, or nothing. What was only just written is not in
+// force yet: it has to be observed, which is the next run's business.
 func wholeObjectFinding(v intent.Verdict, outcome Outcome) intent.Finding {
 	var failed, missing []string
 	for _, ref := range append([]state.Ref{v.Object.Ref()}, v.Through...) {
@@ -143,9 +145,15 @@ type condition struct {
 	Type, Status, Reason, Message string
 }
 
-// toJSONMap is the condition as it is written. A message is one line without control characters, whatever users' texts are in it.
+// toJSONMap is the condition as it is written. A message is one line without control characters, whatever users' texts
+// are in it.
 func (c condition) toJSONMap(generation int64) map[string]any {
-	out := map[string]any{"type": c.Type, "status": c.Status, "reason": c.Reason, "message": truncate(words.EscapeTerminal(c.Message), maxMessageBytes)}
+	out := map[string]any{
+		"type":    c.Type,
+		"status":  c.Status,
+		"reason":  c.Reason,
+		"message": truncate(words.EscapeTerminal(c.Message), maxMessageBytes),
+	}
 	if generation != 0 {
 		out["observedGeneration"] = generation
 	}
@@ -221,9 +229,9 @@ func statusFields(v intent.Verdict, ready bool) map[string]any {
 	switch f := v.Facts.(type) {
 	case intent.ProjectFacts:
 		return encodeJSONMap(kubedcv1.ProjectStatus{
-			//nolint:gosec // fewer than there are addresses or pods
-			Namespace: f.Namespace, VPC: f.Vpc, Subnet: f.Subnet, ExternalIP: formatAddr(f.ExternalIP), EIpsUsed: int32(f.EIpsUsed),
-			Ready: ready, ObservedGeneration: v.Generation,
+			Namespace: f.Namespace, VPC: f.Vpc, Subnet: f.Subnet, ExternalIP: formatAddr(f.ExternalIP),
+			EIpsUsed: int32(f.EIpsUsed), //nolint:gosec // fewer than there are addresses
+			Ready:    ready, ObservedGeneration: v.Generation,
 		})
 	case intent.EIpFacts:
 		return encodeJSONMap(eipStatus(v, f, ready))
@@ -233,7 +241,12 @@ func statusFields(v intent.Verdict, ready bool) map[string]any {
 			Ready: ready, ObservedGeneration: v.Generation,
 		}
 		if f.VM != nil {
-			s.TargetVMInterface = &kubedcv1.VMInterface{VMName: f.VM.VM, InterfaceName: f.VM.Interface, IPAddress: formatAddr(f.VM.Address), MAC: f.VM.MAC}
+			s.TargetVMInterface = &kubedcv1.VMInterface{
+				VMName:        f.VM.VM,
+				InterfaceName: f.VM.Interface,
+				IPAddress:     formatAddr(f.VM.Address),
+				MAC:           f.VM.MAC,
+			}
 		}
 		return encodeJSONMap(s)
 	case intent.ServiceFacts:
@@ -251,7 +264,8 @@ func statusFields(v intent.Verdict, ready bool) map[string]any {
 
 func eipStatus(v intent.Verdict, f intent.EIpFacts, ready bool) kubedcv1.EIpStatus {
 	s := kubedcv1.EIpStatus{
-		IPAddress: formatAddr(f.Address), OvnEIpRef: f.OvnEip, ExternalNetwork: f.Network, OwnershipType: kubedcv1.OwnershipReleased,
+		IPAddress: formatAddr(f.Address), OvnEIpRef: f.OvnEip, ExternalNetwork: f.Network,
+		OwnershipType:  kubedcv1.OwnershipReleased,
 		DeleteReleased: f.MadeForOwner, Ready: ready, ObservedGeneration: v.Generation,
 	}
 	for _, h := range f.Holders {
@@ -275,7 +289,11 @@ func serviceStatus(f intent.ServiceFacts) map[string]any {
 		if p.Refused.OK() {
 			continue
 		}
-		ports = append(ports, map[string]any{"port": p.Number, "protocol": strings.ToUpper(string(p.Protocol)), "error": "kube-dc.com/" + p.Refused.Reason})
+		ports = append(ports, map[string]any{
+			"port":     p.Number,
+			"protocol": strings.ToUpper(string(p.Protocol)),
+			"error":    "kube-dc.com/" + p.Refused.Reason,
+		})
 	}
 	if len(ports) > 0 {
 		ingress["ports"] = ports
@@ -299,17 +317,26 @@ func endpointsCondition(f intent.ServiceFacts) condition {
 func portsConditions(f intent.ServiceFacts) []condition {
 	for _, p := range f.Ports {
 		if !p.Refused.OK() {
-			return []condition{{Type: ConditionPortsError, Status: "True", Reason: p.Refused.Reason, Message: p.Refused.Message}}
+			return []condition{{
+				Type:    ConditionPortsError,
+				Status:  "True",
+				Reason:  p.Refused.Reason,
+				Message: p.Refused.Message,
+			}}
 		}
 	}
 	return nil
 }
 
 func networkStatus(v intent.Verdict, f intent.NetworkFacts) kubedcv1alpha1.ExternalNetworkStatus {
-	s := kubedcv1alpha1.ExternalNetworkStatus{ObservedGeneration: v.Generation, ReturnPath: kubedcv1alpha1.ReturnPath(f.Return)}
+	s := kubedcv1alpha1.ExternalNetworkStatus{
+		ObservedGeneration: v.Generation,
+		ReturnPath:         kubedcv1alpha1.ReturnPath(f.Return),
+	}
 	for _, x := range f.Subnets {
 		s.Subnets = append(s.Subnets, kubedcv1alpha1.ExternalSubnet{
-			Name: x.Name, CIDR: x.Prefix.String(), Gateway: formatAddr(x.Gateway), Available: int64(x.Free), Used: int64(x.Used),
+			Name: x.Name, CIDR: x.Prefix.String(), Gateway: formatAddr(x.Gateway), Available: int64(x.Free),
+			Used: int64(x.Used),
 		})
 		s.Available, s.Used = s.Available+int64(x.Free), s.Used+int64(x.Used)
 	}
@@ -329,10 +356,15 @@ func egressPolicyStatus(v intent.Verdict, f intent.EgressPolicyFacts, ready bool
 	if v.Object.Kind == intent.EgressRoute {
 		return kubedcv1alpha1.EgressRouteStatus{
 			//nolint:gosec // fewer than there are addresses or pods
-			ExternalNetwork: f.Network, ExternalIP: formatAddr(f.Address), Pods: int32(f.Pods), ObservedGeneration: v.Generation,
+			ExternalNetwork: f.Network, ExternalIP: formatAddr(f.Address), Pods: int32(f.Pods),
+			ObservedGeneration: v.Generation,
 		}
 	}
-	s := ovnv1.EgressServiceStatus{ExternalNetwork: f.Network, ExternalIP: formatAddr(f.Address), ObservedGeneration: v.Generation}
+	s := ovnv1.EgressServiceStatus{
+		ExternalNetwork:    f.Network,
+		ExternalIP:         formatAddr(f.Address),
+		ObservedGeneration: v.Generation,
+	}
 	if ready {
 		s.Host = ovnv1.AllHosts
 	}

@@ -51,7 +51,10 @@ func TestConditions(t *testing.T) {
 		},
 		"was written a moment ago": {
 			missing: []string{"a row", "another row"},
-			want:    []string{"Accepted=True Accepted", "Programmed=False Programming", "ResolvedRefs=True ResolvedRefs"},
+			want: []string{
+				"Accepted=True Accepted", "Programmed=False Programming",
+				"ResolvedRefs=True ResolvedRefs",
+			},
 		},
 		"could not be written": {
 			verdict: intent.Verdict{Waiting: wrong}, missing: []string{"a row"}, failed: []string{"no space left"},
@@ -63,12 +66,16 @@ func TestConditions(t *testing.T) {
 		},
 		"is being deleted, and works on": {
 			verdict: intent.Verdict{Held: wrong}, ready: true,
-			want: []string{"Accepted=True Accepted", "Deletable=False Wrong", "Programmed=True Programmed", "ResolvedRefs=True ResolvedRefs"},
+			want: []string{
+				"Accepted=True Accepted", "Deletable=False Wrong", "Programmed=True Programmed",
+				"ResolvedRefs=True ResolvedRefs",
+			},
 		},
 	} {
 		c.verdict.Object, c.verdict.Facts, c.verdict.Generation = testFIp, intent.FIpFacts{}, 7
 		got := renderOne(t, c.verdict, Outcome{
-			Missing: map[state.Ref][]string{testFIp.Ref(): c.missing}, Failed: map[state.Ref][]string{testFIp.Ref(): c.failed},
+			Missing: map[state.Ref][]string{testFIp.Ref(): c.missing},
+			Failed:  map[state.Ref][]string{testFIp.Ref(): c.failed},
 		})
 		var conditions []string
 		for _, x := range got.Conditions {
@@ -94,7 +101,8 @@ type rendered struct {
 func renderOne(t *testing.T, v intent.Verdict, outcome Outcome) rendered {
 	t.Helper()
 	var out rendered
-	if err := json.Unmarshal([]byte(RenderStatuses([]intent.Verdict{v}, outcome)[v.Object].Value.Content), &out); err != nil {
+	if err := json.Unmarshal([]byte(RenderStatuses([]intent.Verdict{v}, outcome)[v.Object].Value.Content),
+		&out); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -103,12 +111,14 @@ func renderOne(t *testing.T, v intent.Verdict, outcome Outcome) rendered {
 // The message has the first of what is missing and how much more; a long one is cut between characters.
 func TestMessageIsShort(t *testing.T) {
 	long := strings.Repeat("x", 499) + "→ 100.65.0.1"
-	got := renderOne(t, intent.Verdict{Object: testFIp, Facts: intent.FIpFacts{}}, Outcome{Missing: map[state.Ref][]string{testFIp.Ref(): {long, "b", "c"}}})
+	got := renderOne(t, intent.Verdict{Object: testFIp, Facts: intent.FIpFacts{}},
+		Outcome{Missing: map[state.Ref][]string{testFIp.Ref(): {long, "b", "c"}}})
 	for _, c := range got.Conditions {
 		if c.Type != "Programmed" {
 			continue
 		}
-		if !strings.HasSuffix(c.Message, "x… (and 2 more)") || strings.ContainsRune(c.Message, utf8.RuneError) || len(c.Message) > 600 {
+		if !strings.HasSuffix(c.Message, "x… (and 2 more)") || strings.ContainsRune(c.Message, utf8.RuneError) ||
+			len(c.Message) > 600 {
 			t.Errorf("%q", c.Message)
 		}
 	}
@@ -117,9 +127,14 @@ func TestMessageIsShort(t *testing.T) {
 // A user's text in a message can't forge lines, order a terminal about, or make the API server refuse the status.
 func TestMessageIsOneVisibleLine(t *testing.T) {
 	hostile := "EIp x\x1b[2J\u009b\u202e\n0 errors is not ready " + strings.Repeat("y", 100_000)
-	got := renderOne(t, intent.Verdict{Object: testFIp, Facts: intent.FIpFacts{}, Resolved: intent.Finding{Reason: intent.EIpNotFound, Message: hostile}}, Outcome{})
+	got := renderOne(t, intent.Verdict{
+		Object:   testFIp,
+		Facts:    intent.FIpFacts{},
+		Resolved: intent.Finding{Reason: intent.EIpNotFound, Message: hostile},
+	}, Outcome{})
 	for _, c := range got.Conditions {
-		if c.Type == "ResolvedRefs" && (!strings.HasPrefix(c.Message, `EIp x\u001b[2J\u009b\u202e\n0 errors is not ready yyy`) || len(c.Message) > 1024) {
+		if c.Type == "ResolvedRefs" && (!strings.HasPrefix(c.Message,
+			`EIp x\u001b[2J\u009b\u202e\n0 errors is not ready yyy`) || len(c.Message) > 1024) {
 			t.Errorf("%d bytes: %q", len(c.Message), c.Message)
 		}
 	}
@@ -132,7 +147,13 @@ func TestFields(t *testing.T) {
 		want  string
 	}{
 		"a project": {
-			intent.ProjectFacts{Namespace: "acme-prod", Vpc: "acme-prod", Subnet: "acme-prod-default", ExternalIP: address("100.65.0.2"), EIpsUsed: 2},
+			intent.ProjectFacts{
+				Namespace:  "acme-prod",
+				Vpc:        "acme-prod",
+				Subnet:     "acme-prod-default",
+				ExternalIP: address("100.65.0.2"),
+				EIpsUsed:   2,
+			},
 			`{"eipsUsed":2,"externalIP":"100.65.0.2","namespace":"acme-prod","observedGeneration":7,"ready":true,` +
 				`"subnet":"acme-prod-default","vpc":"acme-prod"}`,
 		},
@@ -147,17 +168,30 @@ func TestFields(t *testing.T) {
 				`"ownershipType":"Exclusive","ready":true}`,
 		},
 		"a floating IP": {
-			intent.FIpFacts{EIp: "web", External: address("198.51.100.3"), OvnFip: "acme-prod-web", Target: address("10.0.0.7")},
+			intent.FIpFacts{
+				EIp:      "web",
+				External: address("198.51.100.3"),
+				OvnFip:   "acme-prod-web",
+				Target:   address("10.0.0.7"),
+			},
 			`{"eip":"web","externalIP":"198.51.100.3","observedGeneration":7,"ovnFip":"acme-prod-web","ready":true,"resolvedTargetIP":"10.0.0.7"}`,
 		},
 		"a floating IP of a virtual machine": {
-			intent.FIpFacts{VM: &intent.VMInterface{VM: "db", Interface: "main", InGuest: "eth0", MAC: "02:00:00:00:00:07", Address: address("10.0.0.7")}},
+			intent.FIpFacts{VM: &intent.VMInterface{
+				VM: "db", Interface: "main", InGuest: "eth0", MAC: "02:00:00:00:00:07", Address: address("10.0.0.7"),
+			}},
 			`{"eip":"","externalIP":"","observedGeneration":7,"ovnFip":"","ready":true,` +
 				`"targetVMInterface":{"interfaceName":"main","ipAddress":"10.0.0.7","mac":"02:00:00:00:00:07","vmName":"db"}}`,
 		},
 		"an external network": {
 			intent.NetworkFacts{Subnets: []intent.SubnetFacts{
-				{Name: "a", Prefix: netip.MustParsePrefix("198.51.100.0/24"), Gateway: address("198.51.100.1"), Free: 10, Used: 3},
+				{
+					Name:    "a",
+					Prefix:  netip.MustParsePrefix("198.51.100.0/24"),
+					Gateway: address("198.51.100.1"),
+					Free:    10,
+					Used:    3,
+				},
 				{Name: "b", Prefix: netip.MustParsePrefix("192.0.2.0/24"), Free: 5},
 			}},
 			`{"available":15,"observedGeneration":7,"subnets":[{"available":10,"cidr":"198.51.100.0/24","gateway":"198.51.100.1","name":"a","used":3},` +
@@ -165,7 +199,8 @@ func TestFields(t *testing.T) {
 		},
 	} {
 		body := map[string]any{}
-		text := RenderStatuses([]intent.Verdict{{Object: testFIp, Generation: 7, Facts: c.facts}}, Outcome{})[testFIp].Value.Content
+		text := RenderStatuses([]intent.Verdict{{Object: testFIp, Generation: 7, Facts: c.facts}},
+			Outcome{})[testFIp].Value.Content
 		if err := json.Unmarshal([]byte(text), &body); err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +224,8 @@ func TestPartlyIsSaidWhateverElseIs(t *testing.T) {
 	} {
 		v.Waiting = c.waiting
 		got := programmedFinding(v, Outcome{Missing: map[state.Ref][]string{v.Object.Ref(): c.missing}})
-		if !strings.HasSuffix(got.Message, "pod x is not served") || !strings.HasPrefix(got.Message, c.waiting.Message) {
+		if !strings.HasSuffix(got.Message, "pod x is not served") ||
+			!strings.HasPrefix(got.Message, c.waiting.Message) {
 			t.Errorf("%s: %s %q", name, got.Reason, got.Message)
 		}
 	}
@@ -198,7 +234,10 @@ func TestPartlyIsSaidWhateverElseIs(t *testing.T) {
 // What has to come or to change is missing; what has to go is not, and neither is what belongs to others.
 func TestObserve(t *testing.T) {
 	row := func(last byte) intent.DNATAndSNAT {
-		return intent.DNATAndSNAT{External: netip.AddrFrom4([4]byte{198, 51, 100, last}), Logical: netip.AddrFrom4([4]byte{10, 0, 0, last})}
+		return intent.DNATAndSNAT{
+			External: netip.AddrFrom4([4]byte{198, 51, 100, last}),
+			Logical:  netip.AddrFrom4([4]byte{10, 0, 0, last}),
+		}
 	}
 	other := state.Ref{Kind: "FIp", Namespace: "acme-prod", Name: "other"}
 	target := &statetest.MemoryTarget[intent.RowKey, intent.Row]{}
@@ -211,11 +250,13 @@ func TestObserve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	outcome := NewOutcome([]state.Plan{plan}, []state.Failure{{Scope: "rows", Key: "NAT", Origin: other, Err: errors.New("no space left")}})
+	outcome := NewOutcome([]state.Plan{plan},
+		[]state.Failure{{Scope: "rows", Key: "NAT", Origin: other, Err: errors.New("no space left")}})
 	if got := outcome.Missing[testFIp.Ref()]; len(got) != 2 || len(outcome.Missing) != 1 {
 		t.Errorf("missing are %q, want the row that changes and the row that comes", outcome.Missing)
 	}
-	if got := outcome.Failed[other]; !slices.Equal(got, []string{"rows: NAT: no space left"}) || len(outcome.Failed) != 1 {
+	if got := outcome.Failed[other]; !slices.Equal(got, []string{"rows: NAT: no space left"}) ||
+		len(outcome.Failed) != 1 {
 		t.Errorf("failed are %q", outcome.Failed)
 	}
 }
@@ -241,7 +282,8 @@ func TestCount(t *testing.T) {
 	want := map[ConditionKey]int{
 		{"FIp", "Accepted", "True", "Accepted"}:         3,
 		{"FIp", "ResolvedRefs", "True", "ResolvedRefs"}: 2, {"FIp", "ResolvedRefs", "False", "Wrong"}: 1,
-		{"FIp", "Programmed", "True", "Programmed"}: 1, {"FIp", "Programmed", "False", "WriteFailed"}: 1, {"FIp", "Programmed", "False", "NotAccepted"}: 1,
+		{"FIp", "Programmed", "True", "Programmed"}: 1, {"FIp", "Programmed", "False", "WriteFailed"}: 1,
+		{"FIp", "Programmed", "False", "NotAccepted"}: 1,
 	}
 	if got := CountConditions(verdicts, outcome); !maps.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
@@ -258,10 +300,18 @@ func TestIsolated(t *testing.T) {
 		outcome Outcome
 		want    string
 	}{
-		"nothing":        {},
-		"dropped":        {finding: foreign, want: "packets are dropped"},
-		"not yet":        {finding: foreign, outcome: Outcome{Missing: map[state.Ref][]string{ref: {"a row"}}}, want: "packets are not dropped yet; packets are dropped"},
-		"another's rows": {finding: foreign, outcome: Outcome{Missing: map[state.Ref][]string{intent.IsolationRef("acme-pay"): {"a row"}}}, want: "packets are dropped"},
+		"nothing": {},
+		"dropped": {finding: foreign, want: "packets are dropped"},
+		"not yet": {
+			finding: foreign,
+			outcome: Outcome{Missing: map[state.Ref][]string{ref: {"a row"}}},
+			want:    "packets are not dropped yet; packets are dropped",
+		},
+		"another's rows": {
+			finding: foreign,
+			outcome: Outcome{Missing: map[state.Ref][]string{intent.IsolationRef("acme-pay"): {"a row"}}},
+			want:    "packets are dropped",
+		},
 		"it failed": {
 			finding: foreign, outcome: Outcome{Failed: map[state.Ref][]string{ref: {"no"}}},
 			want: "packets are not dropped, because a write failed: no; packets are dropped",
@@ -269,7 +319,8 @@ func TestIsolated(t *testing.T) {
 	} {
 		v := intent.Verdict{Object: key, Facts: intent.ProjectFacts{Namespace: "acme-web"}, Isolated: c.finding}
 		var body struct{ Conditions []condition }
-		if err := json.Unmarshal([]byte(RenderStatuses([]intent.Verdict{v}, c.outcome)[key].Value.Content), &body); err != nil {
+		if err := json.Unmarshal([]byte(RenderStatuses([]intent.Verdict{v}, c.outcome)[key].Value.Content),
+			&body); err != nil {
 			t.Fatal(err)
 		}
 		got := ""

@@ -20,8 +20,8 @@ func LimitBytes(from io.Reader, limit int64) io.Reader {
 	return &limitedReader{source: from, maxBytes: limit}
 }
 
-// How many bytes of JSON there are for each entry of a list and for each field. In surveys that Write wrote it is a third more; a file of
-// empty entries, of three bytes each, would need a hundred times its size in memory.
+// How many bytes of JSON there are for each entry of a list and for each field. In surveys that Write wrote it is a
+// third more; a file of empty entries, of three bytes each, would need a hundred times its size in memory.
 const (
 	bytesPerEntry = 48
 	bytesPerField = 16
@@ -29,7 +29,11 @@ const (
 
 // limitJSON reads JSON of at most so many bytes, and of no more entries and fields than a survey of that size can have.
 func limitJSON(from io.Reader, limit int64) io.Reader {
-	return &limitedReader{source: from, maxBytes: limit, counter: &jsonCounter{maxEntries: limit / bytesPerEntry, maxFields: limit / bytesPerField}}
+	return &limitedReader{
+		source:   from,
+		maxBytes: limit,
+		counter:  &jsonCounter{maxEntries: limit / bytesPerEntry, maxFields: limit / bytesPerField},
+	}
 }
 
 type limitedReader struct {

@@ -11,8 +11,9 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// DependenciesOf is an object and everything that it leads to or does not work without, the nearest first: who uses an address and who has it, pods,
-// project, router, network, and the nodes on the way. What is wrong with one of them may be what is wrong with the object.
+// DependenciesOf is an object and everything that it leads to or does not work without, the nearest first: who uses an
+// address and who has it, pods, project, router, network, and the nodes on the way. What is wrong with one of them may
+// be what is wrong with the object.
 func (s *Survey) DependenciesOf(ref state.Ref) []state.Ref {
 	out := []state.Ref{ref}
 	if e := s.Cluster.EIp(ref); e != nil {
@@ -75,7 +76,8 @@ func (s *Survey) requestDependencies(ref state.Ref) []state.Ref {
 		}
 	case intent.Project:
 		if p := c.Project(ref); p != nil {
-			return append([]state.Ref{{Kind: string(intent.Vpc), Name: p.Shard}}, s.externalDependencies(p.Shard, p.Address, p.Network)...)
+			return append([]state.Ref{{Kind: string(intent.Vpc), Name: p.Shard}},
+				s.externalDependencies(p.Shard, p.Address, p.Network)...)
 		}
 	case intent.EgressIP:
 		if e := c.EgressIP(ref); e != nil {
@@ -113,7 +115,8 @@ func (c *Cluster) EIpAt(a netip.Addr) *EIp {
 	return findFirst(c.EIps, func(o *EIp) bool { return a.IsValid() && o.Address == a })
 }
 
-// externalDependencies is what a VPC needs for one of its external addresses: who has it, router, network, and the nodes that hold its port there.
+// externalDependencies is what a VPC needs for one of its external addresses: who has it, router, network, and the
+// nodes that hold its port there.
 func (s *Survey) externalDependencies(shard string, a netip.Addr, network string) []state.Ref {
 	c, out := &s.Cluster, []state.Ref{}
 	if e := c.EIpAt(a); e != nil {
@@ -143,8 +146,8 @@ func (s *Survey) externalDependencies(shard string, a netip.Addr, network string
 	return append(out, s.gatewayNodes(s.GatewayPort(shard, a))...)
 }
 
-// gatewayNodes are the nodes that a router's port is on: the one that holds it, and those that should hold it instead. Where none holds it, all
-// that may.
+// gatewayNodes are the nodes that a router's port is on: the one that holds it, and those that should hold it instead.
+// Where none holds it, all that may.
 func (s *Survey) gatewayNodes(port *logical.RouterPort) []state.Ref {
 	if port == nil {
 		return nil
@@ -200,7 +203,8 @@ func (s *Survey) egressIPDependencies(e *EgressIP) []state.Ref {
 		}
 	}
 	for _, r := range s.Logical.Routers {
-		if r.Name != ownership.EgressVpc && slices.ContainsFunc(r.Policies, func(p logical.RouterPolicy) bool { return p.IDs.Owner() == e.Ref }) {
+		if r.Name != ownership.EgressVpc &&
+			slices.ContainsFunc(r.Policies, func(p logical.RouterPolicy) bool { return p.IDs.Owner() == e.Ref }) {
 			out = append(out, RouterRef(r.Name))
 			if p := s.Cluster.ProjectOfShard(r.Name); p != nil {
 				out = append(out, p.Ref)

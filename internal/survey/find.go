@@ -170,7 +170,8 @@ func (s *Survey) NodeOfChassis(chassis string) string {
 	return chassis
 }
 
-// GatewayPort is the port by which a router has an external address: its own, or one on the same subnet; nil: there is none.
+// GatewayPort is the port by which a router has an external address: its own, or one on the same subnet; nil: there is
+// none.
 func (s *Survey) GatewayPort(router string, a netip.Addr) *logical.RouterPort {
 	r, pool := s.Logical.Router(router), s.Cluster.ExternalSubnetAt(a)
 	if r == nil || pool == nil {

@@ -62,7 +62,9 @@ func (s Shard) KeepPersistent(before Shard) Shard {
 	s.Differs = slices.DeleteFunc(slices.Clone(s.Differs), func(d Difference) bool { return !was[d] })
 	s.Wanted = slices.Clone(s.Wanted)
 	for i, w := range s.Wanted {
-		s.Wanted[i].There = w.There || !slices.ContainsFunc(s.Differs, func(d Difference) bool { return d.Scope == w.Scope && d.Key == w.Key })
+		s.Wanted[i].There = w.There || !slices.ContainsFunc(s.Differs, func(d Difference) bool {
+			return d.Scope == w.Scope && d.Key == w.Key
+		})
 	}
 	return s
 }

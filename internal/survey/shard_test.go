@@ -15,7 +15,10 @@ func TestShardTellsWhatIsWantedAndWhetherItIsThere(t *testing.T) {
 	set := func(values ...string) intent.Rows {
 		rows := intent.Rows{}
 		for _, v := range values {
-			rows[intent.RowKey{Table: "NB_Global", ID: v[:1]}] = state.Entry[intent.Row]{Value: intent.NBGlobalOption{Name: v[:1], Value: v[1:]}, Origin: by}
+			rows[intent.RowKey{
+				Table: "NB_Global",
+				ID:    v[:1],
+			}] = state.Entry[intent.Row]{Value: intent.NBGlobalOption{Name: v[:1], Value: v[1:]}, Origin: by}
 		}
 		return rows
 	}
@@ -58,10 +61,14 @@ func TestShardSince(t *testing.T) {
 	before := survey.Shard{Differs: []survey.Difference{passing, lasting, waiting}}
 	now := survey.Shard{
 		Differs: []survey.Difference{line("+ d", false), lasting, waiting},
-		Wanted:  []survey.DesiredEntry{{Scope: "rows", Line: lasting.Line}, {Scope: "rows", Line: state.Line{Key: "d"}}},
+		Wanted: []survey.DesiredEntry{
+			{Scope: "rows", Line: lasting.Line},
+			{Scope: "rows", Line: state.Line{Key: "d"}},
+		},
 	}
 	got := now.KeepPersistent(before)
-	if !slices.Equal(got.Differs, []survey.Difference{lasting, waiting}) || got.Wanted[0].There || !got.Wanted[1].There {
+	if !slices.Equal(got.Differs, []survey.Difference{lasting, waiting}) || got.Wanted[0].There ||
+		!got.Wanted[1].There {
 		t.Errorf("%+v", got)
 	}
 	if !got.HasPendingChanges() || (survey.Shard{Differs: []survey.Difference{waiting}}).HasPendingChanges() {

@@ -1,6 +1,8 @@
-// Package survey is a whole cluster as a value: what was asked for, what the engine holds, what differs, and what nodes say of themselves.
+// Package survey is a whole cluster as a value: what was asked for, what the engine holds, what differs, and what nodes
+// say of themselves.
 //
-// Everything that an operator looks at is worked out from one: traces, maps, explanations and findings. So all of them tell of the same moment.
+// Everything that an operator looks at is worked out from one: traces, maps, explanations and findings. So all of them
+// tell of the same moment.
 package survey
 
 import (
@@ -137,7 +139,8 @@ type Subnet struct {
 	Ready      bool
 	Free, Used int
 	MTU        int // of its pods; 0: as everywhere
-	// NatOutgoing says that nodes translate what its pods send outside, to an address of their own. Of the default VPC only.
+	// NatOutgoing says that nodes translate what its pods send outside, to an address of their own. Of the default VPC
+	// only.
 	NatOutgoing bool
 	// Of an external one: its VLAN, and the interface of each node that leads there.
 	Vlan      string

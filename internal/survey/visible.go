@@ -9,8 +9,9 @@ import (
 	"github.com/sallyport/sallyport/internal/words"
 )
 
-// EscapeControlChars is a value of a survey in which no text has characters that a terminal obeys (words.EscapeTerminal), so that nobody who prints one has to
-// think of them: names, labels, annotations, messages and events are what users wrote. The value that is given does not change.
+// EscapeControlChars is a value of a survey in which no text has characters that a terminal obeys
+// (words.EscapeTerminal), so that nobody who prints one has to think of them: names, labels, annotations, messages and
+// events are what users wrote. The value that is given does not change.
 func EscapeControlChars[T any](value T) T {
 	out, _ := escapeValue(reflect.ValueOf(&value).Elem(), words.EscapeTerminal)
 	return out.Interface().(T)
@@ -40,7 +41,8 @@ func containsText(t reflect.Type) bool {
 	return has
 }
 
-// escapeValue is a value with every text in it changed, and whether any was. What did not change is shared with the value that was given.
+// escapeValue is a value with every text in it changed, and whether any was. What did not change is shared with the
+// value that was given.
 func escapeValue(v reflect.Value, change func(string) string) (reflect.Value, bool) {
 	if !containsText(v.Type()) {
 		return v, false

@@ -23,11 +23,13 @@ func TestSurveyIsVisible(t *testing.T) {
 		return survey.Survey{
 			Taken: time.Unix(1, 0).UTC(),
 			Cluster: survey.Cluster{
-				Pods: []survey.Pod{{Object: object, Waiting: text, PortNames: []string{"http", text}}}, Absent: []string{"a", text},
+				Pods:   []survey.Pod{{Object: object, Waiting: text, PortNames: []string{"http", text}}},
+				Absent: []string{"a", text},
 				Events: []survey.Event{{About: state.Ref{Kind: text}, Message: text}},
 			},
 			Shards: []survey.Shard{{Verdicts: []intent.Verdict{{
-				Accepted: intent.Finding{Reason: text, Message: text}, Facts: intent.FIpFacts{EIp: text, VM: &intent.VMInterface{VM: text}},
+				Accepted: intent.Finding{Reason: text, Message: text},
+				Facts:    intent.FIpFacts{EIp: text, VM: &intent.VMInterface{VM: text}},
 			}}}},
 			Inspected: map[string]survey.NodeInspection{text: {Problems: []string{text}}},
 			Unread:    []survey.ReadFailure{{Problem: text}},

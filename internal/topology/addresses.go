@@ -15,7 +15,8 @@ func (b *builder) addExternalAddresses(v *Vpc, has *shardObjects) {
 	for _, e := range has.eips {
 		network := cmp.Or(b.networkOfAddress(e.Address), b.networkBySubnet[e.Network], e.Network)
 		v.EIps = append(v.EIps, EIp{
-			Ref: e.Ref, Address: e.Address, Network: network, Type: e.Type, OvnEip: b.ovnEIPByAddress[e.Address], CreatedFor: e.MadeFor, UsedBy: e.UsedBy,
+			Ref: e.Ref, Address: e.Address, Network: network, Type: e.Type, OvnEip: b.ovnEIPByAddress[e.Address],
+			CreatedFor: e.MadeFor, UsedBy: e.UsedBy,
 			Node: v.externalPort(network).Node, Problems: b.collectProblems(e.Object),
 		})
 	}
@@ -29,8 +30,9 @@ func (b *builder) addExternalAddresses(v *Vpc, has *shardObjects) {
 
 func (b *builder) buildFIP(f survey.FIp) FIp {
 	out := FIp{
-		Ref: f.Ref, EIp: f.EIp, Address: f.External, Network: b.networkOfAddress(f.External), Problems: b.collectProblems(f.Object),
-		Target: Target{Address: f.Target, Name: cmp.Or(f.Pod, f.VM), VM: f.VM != ""},
+		Ref: f.Ref, EIp: f.EIp, Address: f.External, Network: b.networkOfAddress(f.External),
+		Problems: b.collectProblems(f.Object),
+		Target:   Target{Address: f.Target, Name: cmp.Or(f.Pod, f.VM), VM: f.VM != ""},
 	}
 	for _, p := range b.podsByAddress[f.Target] {
 		if p.Namespace == f.Namespace {
@@ -42,7 +44,8 @@ func (b *builder) buildFIP(f survey.FIp) FIp {
 
 func (b *builder) buildService(s survey.Service, v *Vpc) Service {
 	out := Service{
-		Ref: s.Ref, Type: s.Type, Managed: s.Ours, ClusterIP: s.ClusterIP, ExternalIPs: s.ExternalIPs, Problems: b.collectProblems(s.Object),
+		Ref: s.Ref, Type: s.Type, Managed: s.Ours, ClusterIP: s.ClusterIP, ExternalIPs: s.ExternalIPs,
+		Problems: b.collectProblems(s.Object),
 		Selector: s.Selector, LocalTrafficPolicy: s.Local, Annotations: map[string]string{},
 	}
 	for key, value := range s.Annotations {
@@ -63,7 +66,9 @@ func (b *builder) buildService(s survey.Service, v *Vpc) Service {
 		l := ServicePort{Name: p.Name, Protocol: p.Protocol, Port: p.Port, TargetPort: p.Target, NodePort: p.NodePort}
 		for _, e := range s.Endpoints {
 			if e.Port == p.Name {
-				l.Targets = append(l.Targets, Target{Address: e.Address.Addr(), Port: e.Address.Port(), Name: e.Pod, Node: e.Node, Ready: e.Ready})
+				l.Targets = append(l.Targets, Target{
+					Address: e.Address.Addr(), Port: e.Address.Port(), Name: e.Pod, Node: e.Node, Ready: e.Ready,
+				})
 			}
 		}
 		out.Ports = append(out.Ports, l)
@@ -73,8 +78,8 @@ func (b *builder) buildService(s survey.Service, v *Vpc) Service {
 	return out
 }
 
-// buildLoadBalancers are the load balancers of OVN that have the address of a Service, with what is at it. We give them other addresses, too, which
-// nobody outside can reach.
+// buildLoadBalancers are the load balancers of OVN that have the address of a Service, with what is at it. We give them
+// other addresses, too, which nobody outside can reach.
 func (b *builder) buildLoadBalancers(router string, s Service) (all []LoadBalancer) {
 	r := b.Logical.Router(router)
 	if r == nil || !s.Address.IsValid() {
@@ -117,7 +122,8 @@ func (b *builder) addCompanions(s *Service, v *Vpc) {
 		for _, e := range beside.Endpoints {
 			s.HeadlessService.Endpoints = append(s.HeadlessService.Endpoints, e.Address.String())
 		}
-		s.Companions = append(s.Companions, beside.Ref, state.Ref{Kind: "EndpointSlice", Namespace: beside.Namespace, Name: beside.Name})
+		s.Companions = append(s.Companions, beside.Ref,
+			state.Ref{Kind: "EndpointSlice", Namespace: beside.Namespace, Name: beside.Name})
 	}
 	for _, k := range b.graph.Backends {
 		if k.Service == s.Ref {
@@ -132,7 +138,8 @@ const (
 	owningNamespaceLabel = "gateway.envoyproxy.io/owning-gateway-namespace"
 )
 
-// buildGateways are those of the Gateway API, with their proxies: what is behind the Services that Envoy Gateway made, or that have the address.
+// buildGateways are those of the Gateway API, with their proxies: what is behind the Services that Envoy Gateway made,
+// or that have the address.
 func (b *builder) buildGateways() []Gateway {
 	controllers := map[string]string{}
 	for _, c := range b.Cluster.Classes {
@@ -141,7 +148,8 @@ func (b *builder) buildGateways() []Gateway {
 	var all []Gateway
 	for _, g := range b.Cluster.Gateways {
 		out := Gateway{
-			Ref: g.Ref, Class: g.Class, Controller: controllers[g.Class], Listeners: g.Listeners, Addresses: g.Addresses, Problems: b.collectProblems(g.Object),
+			Ref: g.Ref, Class: g.Class, Controller: controllers[g.Class], Listeners: g.Listeners,
+			Addresses: g.Addresses, Problems: b.collectProblems(g.Object),
 		}
 		for _, s := range b.Cluster.Services {
 			if !isProxyService(s, g) {
@@ -150,7 +158,8 @@ func (b *builder) buildGateways() []Gateway {
 			out.Services = append(out.Services, s.Ref)
 			for _, e := range s.Endpoints {
 				if !slices.ContainsFunc(out.Pods, func(t Target) bool { return t.Address == e.Address.Addr() }) {
-					out.Pods = append(out.Pods, Target{Address: e.Address.Addr(), Name: e.Pod, Node: e.Node, Ready: e.Ready})
+					out.Pods = append(out.Pods,
+						Target{Address: e.Address.Addr(), Name: e.Pod, Node: e.Node, Ready: e.Ready})
 				}
 			}
 		}
@@ -159,8 +168,9 @@ func (b *builder) buildGateways() []Gateway {
 	return all
 }
 
-// isProxyService reports whether a Service leads to a gateway's proxies. Labels and external IPs count in the gateway's own namespace: whoever
-// writes a Service elsewhere chooses both. Cluster addresses and those of load balancers are given, and count anywhere.
+// isProxyService reports whether a Service leads to a gateway's proxies. Labels and external IPs count in the gateway's
+// own namespace: whoever writes a Service elsewhere chooses both. Cluster addresses and those of load balancers are
+// given, and count anywhere.
 func isProxyService(s survey.Service, g survey.Gateway) bool {
 	addresses := append([]netip.Addr{s.ClusterIP}, s.Ingress...)
 	if s.Namespace == g.Namespace {
@@ -169,7 +179,9 @@ func isProxyService(s survey.Service, g survey.Gateway) bool {
 		}
 		addresses = append(addresses, s.ExternalIPs...)
 	}
-	return slices.ContainsFunc(addresses, func(a netip.Addr) bool { return a.IsValid() && slices.Contains(g.Addresses, a.String()) })
+	return slices.ContainsFunc(addresses, func(a netip.Addr) bool {
+		return a.IsValid() && slices.Contains(g.Addresses, a.String())
+	})
 }
 
 func (b *builder) buildRoutes() []Route {

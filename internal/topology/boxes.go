@@ -5,7 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// drawFrame is lines in a frame of box characters, with a title above a line of its own. Frames may be put into others and side by side.
+// drawFrame is lines in a frame of box characters, with a title above a line of its own. Frames may be put into others
+// and side by side.
 func drawFrame(title string, lines []string) []string {
 	wide := utf8.RuneCountInString(title)
 	for _, l := range lines {

@@ -64,12 +64,15 @@ type shardObjects struct {
 
 func newBuilder(s *survey.Survey, findings []diagnosis.Finding) *builder {
 	b := &builder{
-		Survey: s, problemsByRef: map[state.Ref][]Problem{}, networkBySubnet: map[string]string{}, podsByName: map[string]survey.Pod{}, podsByAddress: map[netip.Addr][]survey.Pod{},
-		ovnEIPByAddress: map[netip.Addr]string{}, nodeByChassis: map[string]string{}, headlessBySource: map[state.Ref]survey.Service{}, objectsByShard: map[string]*shardObjects{},
+		Survey: s, problemsByRef: map[state.Ref][]Problem{}, networkBySubnet: map[string]string{},
+		podsByName: map[string]survey.Pod{}, podsByAddress: map[netip.Addr][]survey.Pod{},
+		ovnEIPByAddress: map[netip.Addr]string{}, nodeByChassis: map[string]string{},
+		headlessBySource: map[state.Ref]survey.Service{}, objectsByShard: map[string]*shardObjects{},
 	}
 	for _, f := range findings {
 		if len(f.About) > 0 {
-			b.problemsByRef[f.About[0]] = append(b.problemsByRef[f.About[0]], Problem{f.Code, f.Severity.String(), f.Message, f.Remediation})
+			b.problemsByRef[f.About[0]] = append(b.problemsByRef[f.About[0]],
+				Problem{f.Code, f.Severity.String(), f.Message, f.Remediation})
 		}
 	}
 	for _, c := range s.Logical.Chassis {
@@ -134,7 +137,11 @@ func (b *builder) indexShards() {
 		b.objectsOfShard(f.Shard).fips = append(b.objectsOfShard(f.Shard).fips, f)
 	}
 	for _, s := range c.Beside {
-		b.headlessBySource[state.Ref{Kind: "Service", Namespace: s.Namespace, Name: s.Labels[kubedcv1.SourceServiceLabel]}] = s
+		b.headlessBySource[state.Ref{
+			Kind:      "Service",
+			Namespace: s.Namespace,
+			Name:      s.Labels[kubedcv1.SourceServiceLabel],
+		}] = s
 	}
 	for _, s := range c.Services {
 		b.objectsOfShard(s.Shard).services = append(b.objectsOfShard(s.Shard).services, s)
@@ -167,7 +174,8 @@ func (b *builder) networkOfAddress(a netip.Addr) string {
 
 // Of conditions, those whose being false is a problem, and how bad it is.
 var problemConditions = map[string]diagnosis.Severity{
-	"Accepted": diagnosis.Error, "ResolvedRefs": diagnosis.Error, "Programmed": diagnosis.Error, "Ready": diagnosis.Error,
+	"Accepted": diagnosis.Error, "ResolvedRefs": diagnosis.Error, "Programmed": diagnosis.Error,
+	"Ready":        diagnosis.Error,
 	"HasEndpoints": diagnosis.Warning, "ReturnPath": diagnosis.Warning, "NetworkAllowed": diagnosis.Warning,
 }
 
@@ -188,7 +196,11 @@ func (b *builder) collectProblems(o survey.Object) []Problem {
 		all = append(all, Problem{Code: c.Reason, Severity: severity.String(), Message: c.Message})
 	}
 	if o.Deleting {
-		all = append(all, Problem{Code: intent.BeingDeleted, Severity: diagnosis.Info.String(), Message: "it is being deleted"})
+		all = append(all, Problem{
+			Code:     intent.BeingDeleted,
+			Severity: diagnosis.Info.String(),
+			Message:  "it is being deleted",
+		})
 	}
 	return all
 }
@@ -197,7 +209,11 @@ func (b *builder) collectProblems(o survey.Object) []Problem {
 func (b *builder) collectClusterProblems() []Problem {
 	all := slices.Clone(b.problemsByRef[diagnosis.ClusterRef])
 	for _, u := range b.Unread {
-		all = append(all, Problem{Code: "Unread", Severity: diagnosis.Error.String(), Message: u.System + ": " + u.Problem})
+		all = append(all, Problem{
+			Code:     "Unread",
+			Severity: diagnosis.Error.String(),
+			Message:  u.System + ": " + u.Problem,
+		})
 	}
 	return all
 }
@@ -207,7 +223,8 @@ func (b *builder) buildNetworks() []Network {
 	var all []Network
 	for _, n := range b.Cluster.Networks {
 		out := Network{
-			Ref: n.Ref, Name: n.Name, Type: n.Type, Default: n.Default, ReturnPath: n.Return, Problems: b.collectProblems(n.Object), Public: len(n.Addresses) > 0,
+			Ref: n.Ref, Name: n.Name, Type: n.Type, Default: n.Default, ReturnPath: n.Return,
+			Problems: b.collectProblems(n.Object), Public: len(n.Addresses) > 0,
 		}
 		for _, s := range b.Cluster.Subnets {
 			if s.Network == n.Name {
@@ -251,7 +268,8 @@ func isInternetRoutable(a netip.Addr) bool {
 
 func (b *builder) buildSubnet(s survey.Subnet, purpose string) Subnet {
 	out := Subnet{
-		Ref: s.Ref, Name: s.Name, Vpc: s.Vpc, Prefixes: s.Prefixes, Gateways: s.Gateways, Excluded: s.Excluded, Free: s.Free, Used: s.Used,
+		Ref: s.Ref, Name: s.Name, Vpc: s.Vpc, Prefixes: s.Prefixes, Gateways: s.Gateways, Excluded: s.Excluded,
+		Free: s.Free, Used: s.Used,
 		Purpose: purpose, Problems: b.collectProblems(s.Object), VLAN: s.Vlan, VLANTag: s.Tag, Interface: s.Interface,
 	}
 	if purpose == SubnetExternal {
@@ -276,11 +294,16 @@ func (b *builder) buildNodes() []Node {
 	var all []Node
 	for _, n := range b.Cluster.Nodes {
 		out := Node{
-			Ref: n.Ref, Name: n.Name, Addresses: n.Addresses, JoinAddress: joins[n.Name], Ready: n.Ready, Gateway: n.Gateway, EgressAssignable: n.Assignable,
+			Ref: n.Ref, Name: n.Name, Addresses: n.Addresses, JoinAddress: joins[n.Name], Ready: n.Ready,
+			Gateway: n.Gateway, EgressAssignable: n.Assignable,
 			Cordoned: n.Cordoned, GatewayPorts: holds[n.Name], Problems: slices.Clone(b.problemsByRef[n.Ref]),
 		}
 		if !n.Ready && len(out.Problems) == 0 {
-			out.Problems = []Problem{{Code: "NodeNotReady", Severity: diagnosis.Error.String(), Message: "the node is not ready"}}
+			out.Problems = []Problem{{
+				Code:     "NodeNotReady",
+				Severity: diagnosis.Error.String(),
+				Message:  "the node is not ready",
+			}}
 		}
 		inspected := b.Inspected[n.Name]
 		for _, i := range inspected.Interfaces {
@@ -306,7 +329,8 @@ func (b *builder) gatewayPortsByNode() map[string][]GatewayPort {
 				continue
 			}
 			a := p.Networks[0].Addr()
-			all[node] = append(all[node], GatewayPort{Router: r.Name, Port: p.Name, Network: b.networkOfAddress(a), Address: a})
+			all[node] = append(all[node],
+				GatewayPort{Router: r.Name, Port: p.Name, Network: b.networkOfAddress(a), Address: a})
 		}
 	}
 	return all
@@ -321,7 +345,8 @@ func (b *builder) buildEgressIPs() []EgressIP {
 			if err != nil {
 				continue // its condition says so
 			}
-			out.Addresses = append(out.Addresses, EgressAddress{Address: a, Network: b.networkOfAddress(a), Node: e.Held[text]})
+			out.Addresses = append(out.Addresses,
+				EgressAddress{Address: a, Network: b.networkOfAddress(a), Node: e.Held[text]})
 		}
 		all = append(all, out)
 	}
@@ -367,7 +392,8 @@ func countObjects(s *survey.Survey) []Count {
 	return append(all, Count{"Nodes", len(c.Nodes), "machines"}, Count{"Pods", len(c.Pods), "workloads"})
 }
 
-// FocusProject narrows a graph to one VPC and what it hangs on; its name is that of the VPC, or of the project with its namespace before it.
+// FocusProject narrows a graph to one VPC and what it hangs on; its name is that of the VPC, or of the project with its
+// namespace before it.
 func (g *Graph) FocusProject(name string) (*Graph, error) {
 	at := slices.IndexFunc(g.Vpcs, func(v Vpc) bool {
 		return v.Name == name || v.Project != nil && (v.Project.Namespace+"/"+v.Project.Name == name)
@@ -389,9 +415,13 @@ func (g *Graph) FocusProject(name string) (*Graph, error) {
 	one.Routes = slices.DeleteFunc(slices.Clone(g.Routes), func(r Route) bool { return !mine(r.Ref) })
 	one.Backends = slices.DeleteFunc(slices.Clone(g.Backends), func(r Backend) bool { return !mine(r.Ref) })
 	one.Gateways = slices.DeleteFunc(slices.Clone(g.Gateways), func(w Gateway) bool {
-		return !mine(w.Ref) && !slices.ContainsFunc(one.Routes, func(r Route) bool { return slices.Contains(r.Gateways, w.Ref) })
+		return !mine(w.Ref) && !slices.ContainsFunc(one.Routes, func(r Route) bool {
+			return slices.Contains(r.Gateways, w.Ref)
+		})
 	})
-	one.EgressIPs = slices.DeleteFunc(slices.Clone(g.EgressIPs), func(e EgressIP) bool { return !slices.Contains(v.EgressIPs, e.Ref.Name) })
+	one.EgressIPs = slices.DeleteFunc(slices.Clone(g.EgressIPs), func(e EgressIP) bool {
+		return !slices.Contains(v.EgressIPs, e.Ref.Name)
+	})
 	one.Nodes = slices.DeleteFunc(slices.Clone(g.Nodes), func(n Node) bool { return !v.dependsOnNode(n.Name) })
 	return &one, nil
 }

@@ -14,7 +14,8 @@ import (
 func (g *Graph) RenderMarkdown(findings []diagnosis.Finding) string {
 	d := markdownDoc{graph: g}
 	d.writeLine("# The network of %s\n", g.Cluster)
-	d.writeLine("%s. Kubernetes %s, as it was on %s.", g.formatSummary(), g.Version, g.Taken.UTC().Format("2006-01-02 15:04 MST"))
+	d.writeLine("%s. Kubernetes %s, as it was on %s.", g.formatSummary(), g.Version,
+		g.Taken.UTC().Format("2006-01-02 15:04 MST"))
 	d.writeLine("There are %s. Pods leave: %s.\n", pluralize(len(g.Vpcs), "VPC"), d.formatEgressSummary())
 	d.writePhysicalNetwork()
 	d.writeLogicalNetwork()
@@ -55,7 +56,8 @@ func (d *markdownDoc) writePhysicalNetwork() {
 		}
 		if u := n.Uplink; u != nil {
 			blocks = append(blocks, drawFrame(n.Name, []string{
-				joinStrings(u.Addresses), "Gateway: " + joinStrings(u.Gateways), "Interface: " + u.Interface, "On " + pluralize(len(u.Nodes), "node") + " themselves",
+				joinStrings(u.Addresses), "Gateway: " + joinStrings(u.Gateways), "Interface: " + u.Interface,
+				"On " + pluralize(len(u.Nodes), "node") + " themselves",
 				"Replies by " + u.Method, formatReachability(n),
 			}))
 		}
@@ -72,7 +74,10 @@ func describePhysical(n Network, s Subnet) []string {
 	if s.VLANTag > 0 {
 		vlan = fmt.Sprintf("VLAN %d", s.VLANTag)
 	}
-	lines := []string{vlan, joinStrings(s.Prefixes), "Gateway: " + joinStrings(s.Gateways), formatReachability(n), "Provider bridge: br-" + s.ProviderNetwork}
+	lines := []string{
+		vlan, joinStrings(s.Prefixes), "Gateway: " + joinStrings(s.Gateways), formatReachability(n),
+		"Provider bridge: br-" + s.ProviderNetwork,
+	}
 	if s.Interface != "" {
 		lines = append(lines, "  by "+s.Interface+" of each node")
 	}
@@ -121,14 +126,19 @@ func (d *markdownDoc) drawVPCBox(v *Vpc) []string {
 	if v.Management {
 		for _, n := range d.graph.Networks {
 			for _, s := range n.Subnets {
-				subnets = append(subnets, drawFrame(s.Name, []string{joinStrings(s.Prefixes), "• EIps of type " + n.Type, "• load balancers", "• ports of routers"}))
+				subnets = append(subnets,
+					drawFrame(s.Name, []string{
+						joinStrings(s.Prefixes), "• EIps of type " + n.Type, "• load balancers",
+						"• ports of routers",
+					}))
 			}
 		}
 	}
 	lines := append(layoutSideBySide(subnets, diagramWidth-4), "      │")
 	lines = append(lines, drawFrame(v.Router.Name+" router", v.describeRouter())...)
 	lines = append(lines, "external subnets: "+cmp.Or(strings.Join(v.Networks, ", "), "none"))
-	return drawFrame(v.Name+" VPC ("+v.describeOwner()+")", append(lines, "default way out: "+v.describeDefaultEgress()))
+	return drawFrame(v.Name+" VPC ("+v.describeOwner()+")",
+		append(lines, "default way out: "+v.describeDefaultEgress()))
 }
 
 // describeDefaultEgress is the default way out, in words.
@@ -206,10 +216,14 @@ func (d *markdownDoc) writeVPCTables() {
 	for i := range d.graph.Vpcs {
 		v := &d.graph.Vpcs[i]
 		rows = append(rows, []string{
-			"`" + v.Name + "`", v.describeOwner(), strings.Join(v.Namespaces, ", "), strings.Join(v.Networks, ", "), v.describeDefaultEgress(), formatIfValid(v.SNATAddress),
+			"`" + v.Name + "`", v.describeOwner(), strings.Join(v.Namespaces, ", "), strings.Join(v.Networks, ", "),
+			v.describeDefaultEgress(), formatIfValid(v.SNATAddress),
 		})
 	}
-	d.writeLine("%s", formatMarkdownTable([]string{"VPC", "For", "Namespaces", "External networks", "Default way out", "Leaves with"}, rows))
+	d.writeLine("%s", formatMarkdownTable([]string{
+		"VPC", "For", "Namespaces", "External networks", "Default way out",
+		"Leaves with",
+	}, rows))
 	d.writeLine("### Subnets\n")
 	rows = nil
 	for _, n := range d.graph.Networks {
@@ -219,10 +233,12 @@ func (d *markdownDoc) writeVPCTables() {
 	}
 	for _, v := range d.graph.Vpcs {
 		for _, s := range v.Subnets {
-			rows = append(rows, formatSubnetRow(s, map[string]string{SubnetPods: "pods", SubnetJoin: "connects nodes with OVN"}[s.Purpose]))
+			rows = append(rows, formatSubnetRow(s,
+				map[string]string{SubnetPods: "pods", SubnetJoin: "connects nodes with OVN"}[s.Purpose]))
 		}
 	}
-	d.writeLine("%s", formatMarkdownTable([]string{"Subnet", "VPC", "Prefix", "Gateway", "VLAN", "Used", "Free", "For"}, rows))
+	d.writeLine("%s", formatMarkdownTable([]string{"Subnet", "VPC", "Prefix", "Gateway", "VLAN", "Used", "Free", "For"},
+		rows))
 }
 
 func formatSubnetRow(s Subnet, purpose string) []string {
@@ -230,7 +246,10 @@ func formatSubnetRow(s Subnet, purpose string) []string {
 	if s.VLANTag > 0 {
 		vlan = fmt.Sprint(s.VLANTag)
 	}
-	return []string{"`" + s.Name + "`", s.Vpc, joinStrings(s.Prefixes), joinStrings(s.Gateways), vlan, formatNumber(s.Used), formatNumber(s.Free), purpose}
+	return []string{
+		"`" + s.Name + "`", s.Vpc, joinStrings(s.Prefixes), joinStrings(s.Gateways), vlan,
+		formatNumber(s.Used), formatNumber(s.Free), purpose,
+	}
 }
 
 // formatIfValid is an address, or nothing.
@@ -263,7 +282,8 @@ func (d *markdownDoc) writeJoinSubnet() {
 	if join.Name != "" {
 		d.writeLine("The subnet `%s` (%s) connects nodes with OVN:\n", join.Name, formatPrefixes(join))
 		d.writeLine("1. Each node has an address of it, on its interface `ovn0`.")
-		d.writeLine("2. A node reaches pods of the management VPC by the port of the router there, %s.", formatPortAddress(router))
+		d.writeLine("2. A node reaches pods of the management VPC by the port of the router there, %s.",
+			formatPortAddress(router))
 		d.writeLine("3. What a node itself sends to pods comes from that address. So does what a Service proxy (kube-proxy) forwards from `externalIPs`.\n")
 	}
 	var blocks [][]string
@@ -273,7 +293,8 @@ func (d *markdownDoc) writeJoinSubnet() {
 	lines := layoutSideBySide(blocks, diagramWidth)
 	if join.Name != "" {
 		lines = append(append(lines, drawDownArrow("ovn0 of each node")...), drawFrame("switch "+join.Name, []string{
-			formatPrefixes(join), "connected to:", fmt.Sprintf("• router of the management VPC: %s (%s)", formatPortAddress(router), router.Name),
+			formatPrefixes(join), "connected to:",
+			fmt.Sprintf("• router of the management VPC: %s (%s)", formatPortAddress(router), router.Name),
 			"• " + pluralize(len(d.graph.Nodes), "node"),
 		})...)
 	}
@@ -287,7 +308,10 @@ func (d *markdownDoc) writeJoinSubnet() {
 		if more := len(holds) - 8; more > 0 {
 			holds = append(holds[:8], fmt.Sprintf("and %s more", formatNumber(more)))
 		}
-		rows = append(rows, []string{"`" + n.Name + "`", cmp.Or(n.formatRole(), "worker"), formatNodeAddresses(n), formatIfValid(n.JoinAddress), strings.Join(holds, ", ")})
+		rows = append(rows, []string{
+			"`" + n.Name + "`", cmp.Or(n.formatRole(), "worker"), formatNodeAddresses(n),
+			formatIfValid(n.JoinAddress), strings.Join(holds, ", "),
+		})
 	}
 	d.writeLine("%s", formatMarkdownTable([]string{"Node", "Role", "Addresses", "In the join subnet", "Holds"}, rows))
 }
@@ -366,13 +390,17 @@ func (d *markdownDoc) writeAddresses() {
 		}
 		rows = append(rows, []string{"`" + n.Type + "`", n.Name, strings.Join(ranges, ", "), use, public})
 	}
-	d.writeLine("%s", formatMarkdownTable([]string{"Type", "Network", "Addresses", "Used", "Routable on the internet"}, rows))
+	d.writeLine("%s", formatMarkdownTable([]string{"Type", "Network", "Addresses", "Used", "Routable on the internet"},
+		rows))
 	d.writeLine("### Current addresses\n")
 	rows = nil
 	for i := range d.graph.Vpcs {
 		v := &d.graph.Vpcs[i]
 		for _, e := range v.EIps {
-			rows = append(rows, []string{e.Ref.Namespace, "`" + e.Ref.Name + "`", formatIfValid(e.Address), e.Type, e.OvnEip, v.describeEIPUsage(e)})
+			rows = append(rows, []string{
+				e.Ref.Namespace, "`" + e.Ref.Name + "`", formatIfValid(e.Address), e.Type,
+				e.OvnEip, v.describeEIPUsage(e),
+			})
 		}
 	}
 	d.writeLine("%s", formatMarkdownTable([]string{"Namespace", "EIp", "Address", "Type", "OvnEip", "Used for"}, rows))

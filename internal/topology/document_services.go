@@ -14,7 +14,8 @@ import (
 func (d *markdownDoc) writeLoadBalancers() {
 	d.writeLine("## Load balancers\n")
 	d.writeLine("What a Service of type LoadBalancer gets:\n")
-	d.writeLine("1. an EIp, or a share of the one that the annotation `%s` names, and an OvnEip of Kube-OVN for it", kubedcv1.BindAnnotation)
+	d.writeLine("1. an EIp, or a share of the one that the annotation `%s` names, and an OvnEip of Kube-OVN for it",
+		kubedcv1.BindAnnotation)
 	d.writeLine("2. load balancers of OVN, one for each protocol, on the router of its VPC: from the external address to the pods")
 	d.writeLine("3. a headless Service `NAME-ext` with an EndpointSlice, by which others in the cluster find the external address")
 	d.writeLine("4. a Backend of Envoy Gateway at the external address, where the annotation `%s: \"true\"` asks for it\n", kubedcv1.BackendAnnotation)
@@ -38,7 +39,8 @@ func (d *markdownDoc) writeLoadBalancers() {
 func (d *markdownDoc) writeLoadBalancer(v *Vpc, s Service) {
 	d.writeLine("### %s/%s\n", s.Ref.Namespace, s.Ref.Name)
 	rows := [][]string{
-		{"Service", s.Ref.Name, fmt.Sprintf("type LoadBalancer, ClusterIP %s, in its status %s", formatIfValid(s.ClusterIP), s.Address)},
+		{"Service", s.Ref.Name, fmt.Sprintf("type LoadBalancer, ClusterIP %s, in its status %s",
+			formatIfValid(s.ClusterIP), s.Address)},
 		{"its ports", "", s.formatPorts()},
 	}
 	if len(s.Selector) > 0 {
@@ -58,7 +60,10 @@ func (d *markdownDoc) writeLoadBalancer(v *Vpc, s Service) {
 			if len(vip.Backends) > 0 {
 				to = joinStrings(vip.Backends)
 			}
-			rows = append(rows, []string{"load balancer of OVN", l.Name, fmt.Sprintf("VIP %s → %s, on router %s", vip.Address, to, v.Router.Name)})
+			rows = append(rows, []string{
+				"load balancer of OVN", l.Name,
+				fmt.Sprintf("VIP %s → %s, on router %s", vip.Address, to, v.Router.Name),
+			})
 		}
 	}
 	if x := s.HeadlessService; x != nil {
@@ -118,7 +123,8 @@ func (d *markdownDoc) writeExternalIPServices() {
 			sees = "the client's"
 		}
 		rows = append(rows, []string{
-			s.Ref.Namespace + "/" + s.Ref.Name, s.Type, formatIfValid(s.ClusterIP), joinStrings(s.ExternalIPs), s.formatPorts(), strings.Join(pods, ", "), sees,
+			s.Ref.Namespace + "/" + s.Ref.Name, s.Type, formatIfValid(s.ClusterIP), joinStrings(s.ExternalIPs),
+			s.formatPorts(), strings.Join(pods, ", "), sees,
 		})
 	}
 	if len(rows) == 0 {
@@ -126,14 +132,18 @@ func (d *markdownDoc) writeExternalIPServices() {
 	}
 	d.writeLine("## Services at addresses of nodes\n")
 	d.writeLine("`externalIPs` are answered by a Service proxy (kube-proxy) on nodes, not by OVN.\n")
-	d.writeLine("%s", formatMarkdownTable([]string{"Service", "Type", "ClusterIP", "externalIPs", "Ports", "Pods", "Address that pods see"}, rows))
+	d.writeLine("%s", formatMarkdownTable([]string{
+		"Service", "Type", "ClusterIP", "externalIPs", "Ports", "Pods",
+		"Address that pods see",
+	}, rows))
 }
 
 // formatPodSubnet is a pod with the subnet that it has its address in.
 func (d *markdownDoc) formatPodSubnet(namespace string, t Target) string {
 	for _, v := range d.graph.Vpcs {
 		for _, s := range v.Subnets {
-			if slices.Contains(v.Namespaces, namespace) && slices.ContainsFunc(s.Prefixes, func(p netip.Prefix) bool { return p.Contains(t.Address) }) {
+			if slices.Contains(v.Namespaces, namespace) &&
+				slices.ContainsFunc(s.Prefixes, func(p netip.Prefix) bool { return p.Contains(t.Address) }) {
 				return t.String() + " (" + s.Name + ")"
 			}
 		}
@@ -179,19 +189,24 @@ func (d *markdownDoc) writeRoutes() {
 			}
 			route := treeNode{text: r.Ref.String() + "  " + w.formatRouteURLs(r)}
 			for _, ref := range r.Backends {
-				route.children = append(route.children, d.buildBackendTree(ref.Kind+" "+ref.Name, d.graph.findBackend(ref)))
+				route.children = append(route.children,
+					d.buildBackendTree(ref.Kind+" "+ref.Name, d.graph.findBackend(ref)))
 			}
 			gateway.children = append(gateway.children, route)
 		}
 		if more := len(gateway.children) - maxDrawn; more > 0 {
-			gateway.children = append(gateway.children[:maxDrawn], treeNode{text: fmt.Sprintf("and %s more routes", formatNumber(more))})
+			gateway.children = append(gateway.children[:maxDrawn],
+				treeNode{text: fmt.Sprintf("and %s more routes", formatNumber(more))})
 		}
 		class := treeNode{strings.TrimSpace("GatewayClass " + w.Class + "  " + w.Controller), []treeNode{gateway}}
 		lines = append(lines, class.renderTree()...)
 	}
 	for _, k := range d.graph.Backends {
 		if !slices.ContainsFunc(d.graph.Routes, func(r Route) bool { return slices.Contains(r.Backends, k.Ref) }) {
-			lines = append(lines, treeNode{"no route", []treeNode{d.buildBackendTree(k.Ref.String(), k)}}.renderTree()...)
+			lines = append(lines, treeNode{
+				"no route",
+				[]treeNode{d.buildBackendTree(k.Ref.String(), k)},
+			}.renderTree()...)
 		}
 	}
 	d.writeLine("%s", formatCodeBlock(lines))
@@ -203,7 +218,8 @@ func (d *markdownDoc) writeGateway(w Gateway) {
 	if w.Controller != "" {
 		lines[0] += ", carried out by " + w.Controller
 	}
-	blocks := append(drawFrame("Gateway "+w.Ref.Name, append(lines, "addresses: "+cmp.Or(strings.Join(w.Addresses, ", "), "none"))), drawDownArrow("")...)
+	blocks := append(drawFrame("Gateway "+w.Ref.Name,
+		append(lines, "addresses: "+cmp.Or(strings.Join(w.Addresses, ", "), "none"))), drawDownArrow("")...)
 	var listeners []string
 	for _, l := range w.Listeners {
 		listeners = append(listeners, "• "+l)
@@ -217,7 +233,8 @@ func (d *markdownDoc) writeGateway(w Gateway) {
 		if s.Address.IsValid() {
 			lines = append(lines, "external address: "+s.Address.String())
 		}
-		blocks = append(append(blocks, drawFrame("Service "+s.Ref.Name, append(lines, "ports: "+s.formatPorts()))...), drawDownArrow("")...)
+		blocks = append(append(blocks, drawFrame("Service "+s.Ref.Name, append(lines, "ports: "+s.formatPorts()))...),
+			drawDownArrow("")...)
 	}
 	var pods []string
 	for _, t := range w.Pods {
@@ -249,8 +266,10 @@ func (d *markdownDoc) buildBackendTree(name string, k Backend) treeNode {
 			for _, l := range s.LoadBalancers {
 				for _, vip := range l.VIPs {
 					if slices.Contains(k.Endpoints, vip.Address.String()) {
-						text := fmt.Sprintf("load balancer of OVN  VIP %s on router %s, for %s", vip.Address, v.Router.Name, s.Ref)
-						out.children = append(out.children, treeNode{text, []treeNode{{text: "pods  " + cmp.Or(joinStrings(vip.Backends), "none")}}})
+						text := fmt.Sprintf("load balancer of OVN  VIP %s on router %s, for %s", vip.Address,
+							v.Router.Name, s.Ref)
+						out.children = append(out.children,
+							treeNode{text, []treeNode{{text: "pods  " + cmp.Or(joinStrings(vip.Backends), "none")}}})
 					}
 				}
 			}

@@ -14,12 +14,18 @@ func (d *markdownDoc) writeEgress() {
 	var rows [][]string
 	for _, e := range d.graph.EgressIPs {
 		for _, a := range e.Addresses {
-			rows = append(rows, []string{"EgressIP " + e.Ref.Name, a.Address.String(), a.Network, a.Node, pluralize(e.Pods, "pod")})
+			rows = append(rows, []string{
+				"EgressIP " + e.Ref.Name, a.Address.String(), a.Network, a.Node,
+				pluralize(e.Pods, "pod"),
+			})
 		}
 	}
 	for _, v := range d.graph.Vpcs {
 		for _, x := range slices.Concat(v.EgressRoutes, v.EgressServices) {
-			rows = append(rows, []string{x.Ref.String(), formatIfValid(x.Address), x.Network, v.externalPort(x.Network).Node, joinStrings(x.Destinations)})
+			rows = append(rows, []string{
+				x.Ref.String(), formatIfValid(x.Address), x.Network,
+				v.externalPort(x.Network).Node, joinStrings(x.Destinations),
+			})
 		}
 	}
 	if len(rows) == 0 {
@@ -92,9 +98,13 @@ func (d *markdownDoc) writeKnownIssues(findings []diagnosis.Finding) {
 			for _, r := range f.About {
 				about = append(about, r.String())
 			}
-			rows = append(rows, []string{f.Severity.String(), "`" + f.Code + "`", strings.Join(about, ", "), f.Message, f.Remediation})
+			rows = append(rows, []string{
+				f.Severity.String(), "`" + f.Code + "`", strings.Join(about, ", "), f.Message,
+				f.Remediation,
+			})
 		}
-		d.writeLine("%s", formatMarkdownTable([]string{"Severity", "Finding", "About", "What is wrong", "What to do"}, rows))
+		d.writeLine("%s", formatMarkdownTable([]string{"Severity", "Finding", "About", "What is wrong", "What to do"},
+			rows))
 	}
 	d.writeLine("### Worth knowing\n")
 	d.writeClientAddressNote()
@@ -115,7 +125,8 @@ func (d *markdownDoc) writeClientAddressNote() {
 	d.writeLine("- **Whose address pods see.** Through EIps, FIps and load balancers pods see the client's own address.")
 	if len(names) > 0 {
 		d.writeLine("  Through `externalIPs` a Service proxy may replace it by the node's: so for %s, where rules by client address do not work. Use a load"+
-			" balancer on an external network, `externalTrafficPolicy: Local`, or the PROXY protocol.", strings.Join(names, ", "))
+			" balancer on an external network, `externalTrafficPolicy: Local`, or the PROXY protocol.",
+			strings.Join(names, ", "))
 	}
 }
 

@@ -1,4 +1,5 @@
-// Package topology is a cluster's ways to the outside as a graph, and that graph as text, a picture, a document and JSON.
+// Package topology is a cluster's ways to the outside as a graph, and that graph as text, a picture, a document and
+// JSON.
 package topology
 
 import (
@@ -201,7 +202,8 @@ type Service struct {
 	LocalTrafficPolicy bool              `json:"local,omitempty"` // nodes keep the client's address
 	Ports              []ServicePort     `json:"ports"`
 	LoadBalancers      []LoadBalancer    `json:"balancers"`
-	// Companions is what exists because of it, such as its EIp, and External the headless Service that tells its address.
+	// Companions is what exists because of it, such as its EIp, and External the headless Service that tells its
+	// address.
 	Companions      []state.Ref      `json:"made"`
 	HeadlessService *HeadlessService `json:"external,omitempty"`
 	Problems        []Problem        `json:"problems,omitempty"`

@@ -81,7 +81,8 @@ func (b *builder) buildIngressSteps(v *Vpc, network string) []Step {
 	return []Step{clientStep(), b.networkStep(network), b.gatewayNodeStep(v.externalPort(network).Node)}
 }
 
-// buildReplySteps is how a reply gets from the VPC's router to the client, by the network that its connection came in by.
+// buildReplySteps is how a reply gets from the VPC's router to the client, by the network that its connection came in
+// by.
 func (b *builder) buildReplySteps(v *Vpc, network, undo string) []Step {
 	var steps []Step
 	if leg := v.returnPort(network); leg.Name != "" {
@@ -129,7 +130,12 @@ func (t Target) String() string {
 }
 
 func (b *builder) buildFIPPath(v *Vpc, f FIp) Path {
-	p := Path{About: f.Ref, Inbound: true, Network: f.Network, Title: fmt.Sprintf("to %s, floating IP %s", f.Address, f.Ref.Name)}
+	p := Path{
+		About:   f.Ref,
+		Inbound: true,
+		Network: f.Network,
+		Title:   fmt.Sprintf("to %s, floating IP %s", f.Address, f.Ref.Name),
+	}
 	at := Step{Kind: StepAddress, Ref: f.Ref, Label: f.Address.String(), Problem: hasSevereProblem(f.Problems)}
 	p.Forward = append(b.buildIngressSteps(v, f.Network), at)
 	if !f.Target.Address.IsValid() {
@@ -138,7 +144,8 @@ func (b *builder) buildFIPPath(v *Vpc, f FIp) Path {
 	}
 	p.Forward[len(p.Forward)-1].Action = "DNAT to " + f.Target.Address.String()
 	p.Forward = append(p.Forward, f.Target.buildStep(f.Ref.Namespace))
-	p.Reply = append([]Step{f.Target.buildStep(f.Ref.Namespace)}, b.buildReplySteps(v, f.Network, "SNAT to "+f.Address.String())...)
+	p.Reply = append([]Step{f.Target.buildStep(f.Ref.Namespace)},
+		b.buildReplySteps(v, f.Network, "SNAT to "+f.Address.String())...)
 	return p
 }
 
@@ -149,10 +156,13 @@ func (l ServicePort) readyTargets() []Target {
 
 // hasSameBackends says whether connections to both ports go to the same pods.
 func (l ServicePort) hasSameBackends(o ServicePort) bool {
-	return slices.EqualFunc(l.readyTargets(), o.readyTargets(), func(a, b Target) bool { return a.Address == b.Address })
+	return slices.EqualFunc(l.readyTargets(), o.readyTargets(), func(a, b Target) bool {
+		return a.Address == b.Address
+	})
 }
 
-// formatVIPPorts is an address with a port of the Service and all others that lead to the same pods; empty: it is one of these.
+// formatVIPPorts is an address with a port of the Service and all others that lead to the same pods; empty: it is one
+// of these.
 func (s *Service) formatVIPPorts(a netip.Addr, at int) string {
 	l := s.Ports[at]
 	if slices.ContainsFunc(s.Ports[:at], l.hasSameBackends) {
@@ -175,7 +185,12 @@ func (b *builder) buildServicePaths(v *Vpc, s Service) []Path {
 		if vip == "" {
 			continue
 		}
-		p := Path{About: s.Ref, Inbound: true, Network: s.Network, Title: fmt.Sprintf("to %s, Service %s", vip, s.Ref.Name)}
+		p := Path{
+			About:   s.Ref,
+			Inbound: true,
+			Network: s.Network,
+			Title:   fmt.Sprintf("to %s, Service %s", vip, s.Ref.Name),
+		}
 		at := Step{Kind: StepAddress, Ref: s.Ref, Label: vip, Problem: hasSevereProblem(s.Problems)}
 		targets := l.readyTargets()
 		if len(targets) == 0 {
@@ -208,7 +223,12 @@ func (b *builder) buildExternalIPPaths(s Service) []Path {
 			if at == "" {
 				continue
 			}
-			p := Path{About: s.Ref, Inbound: true, Network: network, Title: fmt.Sprintf("to %s, external IP of Service %s", at, s.Ref.Name)}
+			p := Path{
+				About:   s.Ref,
+				Inbound: true,
+				Network: network,
+				Title:   fmt.Sprintf("to %s, external IP of Service %s", at, s.Ref.Name),
+			}
 			p.Forward = b.buildNodeSteps(at, network, s.LocalTrafficPolicy)
 			p.Reply = reverseSteps(p.Forward)
 			if len(l.Targets) > 0 {
@@ -257,7 +277,11 @@ func (b *builder) buildGatewayPaths(v *Vpc, r Route) []Path {
 			continue
 		}
 		for _, ref := range r.Backends {
-			p := Path{About: r.Ref, Inbound: true, Title: fmt.Sprintf("to %s, by Gateway %s", g.formatRouteURLs(r), g.Ref.Name)}
+			p := Path{
+				About:   r.Ref,
+				Inbound: true,
+				Title:   fmt.Sprintf("to %s, by Gateway %s", g.formatRouteURLs(r), g.Ref.Name),
+			}
 			p.Forward = b.buildProxySteps(g, r)
 			p.Reply = reverseSteps(p.Forward)
 			b.appendBackendSteps(&p, v, ref)
@@ -269,7 +293,8 @@ func (b *builder) buildGatewayPaths(v *Vpc, r Route) []Path {
 
 // routeProtocols are the protocols of listeners that a kind of route can be at.
 var routeProtocols = map[string][]string{
-	"HTTPRoute": {"HTTP", "HTTPS"}, "GRPCRoute": {"HTTP", "HTTPS"}, "TLSRoute": {"TLS"}, "TCPRoute": {"TCP"}, "UDPRoute": {"UDP"},
+	"HTTPRoute": {"HTTP", "HTTPS"}, "GRPCRoute": {"HTTP", "HTTPS"}, "TLSRoute": {"TLS"}, "TCPRoute": {"TCP"},
+	"UDPRoute": {"UDP"},
 }
 
 // listenerForRoute is the protocol and the port of the first listener of a Gateway that a route can be at.
@@ -301,12 +326,18 @@ func (g Gateway) formatRouteURLs(r Route) string {
 func (b *builder) buildProxySteps(g Gateway, r Route) []Step {
 	_, port := g.listenerForRoute(r)
 	at := func(address string) string { return strings.TrimSuffix(address+":"+port, ":") }
-	step := Step{Kind: StepProxy, Ref: g.Ref, Label: "proxy of " + g.Ref.Name, Problem: hasSevereProblem(g.Problems) || len(g.Pods) == 0}
+	step := Step{
+		Kind:    StepProxy,
+		Ref:     g.Ref,
+		Label:   "proxy of " + g.Ref.Name,
+		Problem: hasSevereProblem(g.Problems) || len(g.Pods) == 0,
+	}
 	if len(g.Pods) > 0 {
 		step.Label = at(g.Pods[0].String())
 	}
 	by := map[string]string{"TLSRoute": "SNI", "HTTPRoute": "Host", "GRPCRoute": "Host"}[r.Ref.Kind]
-	step.Action = strings.TrimSpace(fmt.Sprintf("%s %s matches %s %s", r.Ref.Kind, r.Ref.Name, by, strings.Join(r.Hosts, ", ")))
+	step.Action = strings.TrimSpace(fmt.Sprintf("%s %s matches %s %s", r.Ref.Kind, r.Ref.Name, by,
+		strings.Join(r.Hosts, ", ")))
 	for _, s := range b.Cluster.Services {
 		if slices.Contains(g.Services, s.Ref) && len(s.ExternalIPs) > 0 {
 			return append(b.buildNodeSteps(at(s.ExternalIPs[0].String()), "", s.Local), step)
@@ -315,18 +346,34 @@ func (b *builder) buildProxySteps(g Gateway, r Route) []Step {
 	if len(g.Addresses) == 0 {
 		return []Step{clientStep(), step}
 	}
-	return []Step{clientStep(), {Kind: StepAddress, Ref: g.Ref, Label: at(g.Addresses[0]), Action: "Gateway " + g.Ref.Name}, step}
+	return []Step{clientStep(), {
+		Kind:   StepAddress,
+		Ref:    g.Ref,
+		Label:  at(g.Addresses[0]),
+		Action: "Gateway " + g.Ref.Name,
+	}, step}
 }
 
-// appendBackendSteps adds the second connection of a proxy: to the address of a Backend, and from there to the pods of its Service.
+// appendBackendSteps adds the second connection of a proxy: to the address of a Backend, and from there to the pods of
+// its Service.
 func (b *builder) appendBackendSteps(p *Path, v *Vpc, ref state.Ref) {
 	at := slices.IndexFunc(b.graph.Backends, func(k Backend) bool { return k.Ref == ref })
 	if at < 0 {
-		p.Forward = append(p.Forward, Step{Kind: StepAddress, Ref: ref, Label: ref.Name, Problem: ref.Kind == "Backend"})
+		p.Forward = append(p.Forward, Step{
+			Kind:    StepAddress,
+			Ref:     ref,
+			Label:   ref.Name,
+			Problem: ref.Kind == "Backend",
+		})
 		return
 	}
 	k := b.graph.Backends[at]
-	step := Step{Kind: StepAddress, Ref: k.Ref, Label: strings.Join(k.Endpoints, ", "), Action: "the endpoint of Backend " + k.Ref.Name}
+	step := Step{
+		Kind:   StepAddress,
+		Ref:    k.Ref,
+		Label:  strings.Join(k.Endpoints, ", "),
+		Action: "the endpoint of Backend " + k.Ref.Name,
+	}
 	for _, s := range v.Services {
 		if s.Ref != k.Service || len(s.Ports) == 0 || len(s.Ports[0].Targets) == 0 {
 			continue
@@ -359,7 +406,10 @@ func (b *builder) buildDefaultEgressPath(v *Vpc) Path {
 	}
 	p := Path{
 		About: about, Network: v.EgressNetwork, Title: title,
-		Forward: []Step{pods, router, b.gatewayNodeStep(v.externalPort(v.EgressNetwork).Node), b.networkStep(v.EgressNetwork), outside},
+		Forward: []Step{
+			pods, router, b.gatewayNodeStep(v.externalPort(v.EgressNetwork).Node),
+			b.networkStep(v.EgressNetwork), outside,
+		},
 	}
 	p.Reply = slices.Clone(p.Forward)
 	slices.Reverse(p.Reply)
@@ -378,10 +428,19 @@ func (b *builder) buildEgressPolicyPath(v *Vpc, d EgressPolicy) Path {
 		outside.Label = strings.Join(to, ", ")
 	}
 	pods := Step{Kind: StepPod, Label: "pods of " + d.Ref.Name}
-	router := Step{Kind: StepRouter, Ref: d.Ref, Label: d.Ref.Kind + " " + d.Ref.Name, Action: "SNAT to " + d.Address.String(), Problem: hasSevereProblem(d.Problems)}
+	router := Step{
+		Kind:    StepRouter,
+		Ref:     d.Ref,
+		Label:   d.Ref.Kind + " " + d.Ref.Name,
+		Action:  "SNAT to " + d.Address.String(),
+		Problem: hasSevereProblem(d.Problems),
+	}
 	p := Path{
 		About: d.Ref, Network: d.Network, Title: fmt.Sprintf("out to %s, with %s", outside.Label, d.Address),
-		Forward: []Step{pods, router, b.gatewayNodeStep(v.externalPort(d.Network).Node), b.networkStep(d.Network), outside},
+		Forward: []Step{
+			pods, router, b.gatewayNodeStep(v.externalPort(d.Network).Node), b.networkStep(d.Network),
+			outside,
+		},
 	}
 	p.Reply = slices.Clone(p.Forward)
 	slices.Reverse(p.Reply)
@@ -403,7 +462,13 @@ func (b *builder) buildEgressIPPath(v *Vpc, e EgressIP) Path {
 	p.Forward = []Step{
 		{Kind: StepPod, Label: "pods that it selects"},
 		{Kind: StepRouter, Ref: v.Ref, Label: "router " + v.Name, Action: "to the router of egress addresses"},
-		{Kind: StepAddress, Ref: e.Ref, Label: strings.Join(addresses, ", "), Action: "SNAT to one of them", Problem: hasSevereProblem(e.Problems)},
+		{
+			Kind:    StepAddress,
+			Ref:     e.Ref,
+			Label:   strings.Join(addresses, ", "),
+			Action:  "SNAT to one of them",
+			Problem: hasSevereProblem(e.Problems),
+		},
 		{Kind: StepNode, Label: strings.Join(nodes, ", "), Action: "hold the addresses", Problem: len(nodes) == 0},
 		b.networkStep(p.Network),
 		{Kind: StepClient, Label: "anywhere"},

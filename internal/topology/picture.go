@@ -30,8 +30,9 @@ type (
 	font = drawing.Font
 )
 
-// RenderSVG is the graph as SVG. What is drawn depends on its size: every address of a few projects, a tile for each of many, and of very many
-// the worst, with a dot for each of the others. A graph of one project shows all of it, and the way of packets there and back.
+// RenderSVG is the graph as SVG. What is drawn depends on its size: every address of a few projects, a tile for each of
+// many, and of very many the worst, with a dot for each of the others. A graph of one project shows all of it, and the
+// way of packets there and back.
 func (g *Graph) RenderSVG(theme drawing.Theme) string {
 	p := g.drawPicture()
 	title := "Network map of " + g.displayName()
@@ -39,7 +40,14 @@ func (g *Graph) RenderSVG(theme drawing.Theme) string {
 }
 
 func (g *Graph) drawPicture() *picture {
-	p := &picture{Canvas: &drawing.Canvas{}, graph: g, colourByNetwork: map[string]int{}, x: pictureMargin, y: pictureMargin, w: pictureWidth - 2*pictureMargin}
+	p := &picture{
+		Canvas:          &drawing.Canvas{},
+		graph:           g,
+		colourByNetwork: map[string]int{},
+		x:               pictureMargin,
+		y:               pictureMargin,
+		w:               pictureWidth - 2*pictureMargin,
+	}
 	for _, n := range g.Networks {
 		p.colourByNetwork[n.Name] = n.Colour
 	}
@@ -133,7 +141,8 @@ func formatNumber(n int) string {
 func (p *picture) drawHeader() {
 	p.DrawText(p.x, p.y+16, p.w-330, font{Size: 20, Bold: true}, p.graph.displayName())
 	p.DrawText(p.x, p.y+38, p.w-330, font{Size: 13, Muted: true}, p.graph.formatSummary())
-	p.DrawText(p.x+p.w, p.y+16, 320, font{Muted: true, AlignRight: true}, p.graph.Taken.UTC().Format("2006-01-02 15:04 MST"))
+	p.DrawText(p.x+p.w, p.y+16, 320, font{Muted: true, AlignRight: true},
+		p.graph.Taken.UTC().Format("2006-01-02 15:04 MST"))
 	about := "Kubernetes " + p.graph.Version
 	if p.graph.Focus != "" {
 		about = p.graph.Cluster + " · " + about
@@ -188,14 +197,16 @@ func (p *picture) drawSubnetLines(x, y, room int, n Network) {
 	if n.Public {
 		route = "internet"
 	}
-	p.DrawText(x, y+61, room-66, font{Size: 11, Muted: true}, "gateway "+joinStrings(s.Gateways)+" · br-"+s.ProviderNetwork)
+	p.DrawText(x, y+61, room-66, font{Size: 11, Muted: true},
+		"gateway "+joinStrings(s.Gateways)+" · br-"+s.ProviderNetwork)
 	p.DrawText(x+room, y+61, 60, font{Size: 11, Muted: true, AlignRight: true}, route)
 	if total := free + used; total > 0 {
 		bar := box{X: x, Y: y + 71, W: room - 120, H: 6}
 		p.DrawRect(bar, 3, "track")
 		bar.W = max(2, bar.W*used/total)
 		p.DrawRect(bar, 3, drawing.NetworkClass("f", n.Colour))
-		p.DrawText(x+room, y+78, 114, font{Size: 11, Muted: true, AlignRight: true}, fmt.Sprintf("%s of %s", formatNumber(used), formatNumber(total)))
+		p.DrawText(x+room, y+78, 114, font{Size: 11, Muted: true, AlignRight: true},
+			fmt.Sprintf("%s of %s", formatNumber(used), formatNumber(total)))
 	}
 }
 
@@ -291,7 +302,8 @@ func (p *picture) drawLegend() {
 		p.DrawText(x+sign, p.y+15, room, small, words)
 		x += sign + room + 22
 	}
-	folds, dense := p.graph.Focus == "" && p.graph.countProjects() >= foldThreshold, p.graph.Focus == "" && p.graph.countProjects() >= denseThreshold
+	folds, dense := p.graph.Focus == "" && p.graph.countProjects() >= foldThreshold, p.graph.Focus == "" &&
+		p.graph.countProjects() >= denseThreshold
 	for _, s := range tagLegend {
 		if folds && s[0] != tagLoadBalancer && s[0] != tagFIP && s[0] != tagReservedEIP && s[0] != tagEgressIP {
 			continue

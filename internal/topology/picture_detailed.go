@@ -11,8 +11,9 @@ import (
 // chipWidth is a node on the way between a network and a router.
 const chipWidth = 92
 
-// drawDetailed draws every address of a few projects. Networks are rails that go down beside the projects; each router has a line to every rail
-// that it is on. The default network is the nearest rail, so that the lines that there are most of cross none.
+// drawDetailed draws every address of a few projects. Networks are rails that go down beside the projects; each router
+// has a line to every rail that it is on. The default network is the nearest rail, so that the lines that there are
+// most of cross none.
 func (p *picture) drawDetailed() {
 	rails := p.listRailNetworks()
 	left := p.x + cardWidth + 26
@@ -44,7 +45,8 @@ func (p *picture) drawDetailed() {
 	p.y = max(at, p.y+len(p.graph.Networks)*(networkHeight+gap))
 }
 
-// listRailNetworks are the networks that a router is on, the one with the most routers first: what is near crosses least.
+// listRailNetworks are the networks that a router is on, the one with the most routers first: what is near crosses
+// least.
 func (p *picture) listRailNetworks() (all []Network) {
 	routers := map[string]int{}
 	for _, n := range p.graph.Networks {
@@ -65,8 +67,8 @@ func railPositionX(rails []Network, left int, network string) int {
 	return left + (len(rails)-1-at)*railSpacing
 }
 
-// drawRails draws the networks, and the rail of each down to the last line that leaves it. Cards are in the order of the rails from right to
-// left, so a card's line to its rail crosses no other.
+// drawRails draws the networks, and the rail of each down to the last line that leaves it. Cards are in the order of
+// the rails from right to left, so a card's line to its rail crosses no other.
 func (p *picture) drawRails(rails []Network, left int, ways map[string][]int) {
 	y := p.y
 	others := slices.DeleteFunc(slices.Clone(p.graph.Networks), func(n Network) bool {
@@ -151,7 +153,8 @@ func (v *Vpc) describeBriefly() string {
 	return strings.Join(append(parts, pluralize(v.Pods, "pod")), " · ")
 }
 
-// drawRouterWire draws the line from a rail by the node that holds the port to a router. Rails that it crosses give way.
+// drawRouterWire draws the line from a rail by the node that holds the port to a router. Rails that it crosses give
+// way.
 func (p *picture) drawRouterWire(n layoutLine, rails []Network, left int, ways map[string][]int) {
 	to := left + len(rails)*railSpacing + chipWidth + 26
 	y, from := n.y+rowHeight/2, railPositionX(rails, left, n.group.network)
@@ -193,7 +196,8 @@ func (p *picture) drawGroupHeader(l vpcLayout, n layoutLine) {
 	colour := p.colourByNetwork[g.network]
 	p.DrawCircle(l.X, n.y+rowHeight/2, 5, drawing.NetworkClass("f", colour))
 	if len(g.rows) > 0 {
-		p.DrawPath("wire "+drawing.NetworkClass("n", colour), fmt.Sprintf("M%d %dV%d", x+4, n.y+rowHeight-4, n.y+rowHeight*len(g.rows)+rowHeight/2))
+		p.DrawPath("wire "+drawing.NetworkClass("n", colour),
+			fmt.Sprintf("M%d %dV%d", x+4, n.y+rowHeight-4, n.y+rowHeight*len(g.rows)+rowHeight/2))
 	}
 	room := drawing.TextWidth(g.network, font{Bold: true})
 	p.DrawText(x, n.y+15, room, font{Bold: true}, g.network)

@@ -14,8 +14,9 @@ const (
 	dotSpacing = 16
 )
 
-// drawFolded draws each project as a tile, grouped by the network that it leaves by: beside each network what is on it, so no line crosses
-// another. Where it is dense, tiles are for the worst and the largest, and each of the others is a dot.
+// drawFolded draws each project as a tile, grouped by the network that it leaves by: beside each network what is on it,
+// so no line crosses another. Where it is dense, tiles are for the worst and the largest, and each of the others is a
+// dot.
 func (p *picture) drawFolded(dense bool) {
 	x := p.x + cardWidth + 40
 	p.y = p.drawPlatform(box{X: p.x, Y: p.y, W: p.w}) + gap
@@ -26,7 +27,8 @@ func (p *picture) drawFolded(dense bool) {
 		bottom := card.Bottom()
 		if len(mine) > 0 {
 			bottom = max(bottom, p.drawNetworkBand(right, n, mine, dense))
-			p.DrawPath("rail "+drawing.NetworkClass("n", n.Colour), fmt.Sprintf("M%d %dH%d", card.Right(), card.MiddleY(), x-14))
+			p.DrawPath("rail "+drawing.NetworkClass("n", n.Colour),
+				fmt.Sprintf("M%d %dH%d", card.Right(), card.MiddleY(), x-14))
 			p.DrawPath("rail "+drawing.NetworkClass("n", n.Colour), fmt.Sprintf("M%d %dV%d", x-14, p.y+4, bottom-6))
 		}
 		p.drawNetworkCard(card, n)
@@ -81,7 +83,8 @@ func (p *picture) drawVPCTiles(at box, all []*Vpc) int {
 	const columns = 4
 	width := (at.W - (columns-1)*10) / columns
 	for i, v := range all {
-		p.drawVPCTile(box{X: at.X + i%columns*(width+10), Y: at.Y + i/columns*(tileHeight+10), W: width, H: tileHeight}, v)
+		p.drawVPCTile(box{X: at.X + i%columns*(width+10), Y: at.Y + i/columns*(tileHeight+10), W: width, H: tileHeight},
+			v)
 	}
 	return at.Y + (len(all)+columns-1)/columns*(tileHeight+10)
 }
@@ -129,7 +132,11 @@ func (v *Vpc) formatCounts() string {
 		n     int
 		thing string
 	}{
-		{len(v.Services), "LB"}, {len(v.FIps), "FIp"}, {len(v.EIps), "EIp"}, {len(v.EgressRoutes) + len(v.EgressServices) + len(v.EgressIPs), "out"}, {v.Pods, pods},
+		{len(v.Services), "LB"},
+		{len(v.FIps), "FIp"},
+		{len(v.EIps), "EIp"},
+		{len(v.EgressRoutes) + len(v.EgressServices) + len(v.EgressIPs), "out"},
+		{v.Pods, pods},
 	} {
 		if t.n > 0 {
 			words += fmt.Sprintf("%d %s · ", t.n, t.thing)

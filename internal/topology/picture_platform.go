@@ -26,7 +26,8 @@ const (
 func (p *picture) drawNodeTiles(at box) int {
 	all := slices.Clone(p.graph.Nodes)
 	slices.SortStableFunc(all, func(a, b Node) int {
-		return boolToInt(hasSevereProblem(b.Problems)) - boolToInt(hasSevereProblem(a.Problems)) + 2*(boolToInt(len(b.GatewayPorts) > 0)-boolToInt(len(a.GatewayPorts) > 0))
+		return boolToInt(hasSevereProblem(b.Problems)) - boolToInt(hasSevereProblem(a.Problems)) +
+			2*(boolToInt(len(b.GatewayPorts) > 0)-boolToInt(len(a.GatewayPorts) > 0))
 	})
 	more := 0
 	if len(all) > maxListed {
@@ -39,12 +40,18 @@ func (p *picture) drawNodeTiles(at box) int {
 	columns := (at.W + 10) / (nodeTileWidth + 10)
 	y := at.Y + 22
 	for i, n := range all {
-		p.drawNodeTile(box{X: at.X + i%columns*(nodeTileWidth+10), Y: y + i/columns*(nodeTileHeight+10), W: nodeTileWidth, H: nodeTileHeight}, n)
+		p.drawNodeTile(box{
+			X: at.X + i%columns*(nodeTileWidth+10),
+			Y: y + i/columns*(nodeTileHeight+10),
+			W: nodeTileWidth,
+			H: nodeTileHeight,
+		}, n)
 	}
 	i := len(all)
 	if more > 0 {
 		cell := box{X: at.X + i%columns*(nodeTileWidth+10), Y: y + i/columns*(nodeTileHeight+10)}
-		p.DrawText(cell.X+6, cell.Y+28, nodeTileWidth-6, font{Muted: true}, fmt.Sprintf("and %s more", formatNumber(more)))
+		p.DrawText(cell.X+6, cell.Y+28, nodeTileWidth-6, font{Muted: true},
+			fmt.Sprintf("and %s more", formatNumber(more)))
 		i++
 	}
 	return y + (i+columns-1)/columns*(nodeTileHeight+10) + 4
@@ -85,7 +92,12 @@ func (n *Node) formatRole() string {
 	for _, w := range []struct {
 		is   bool
 		word string
-	}{{!n.Ready, "not ready"}, {n.Gateway, "gateway"}, {n.EgressAssignable && !n.Gateway, "egress"}, {n.Cordoned, "cordoned"}} {
+	}{
+		{!n.Ready, "not ready"},
+		{n.Gateway, "gateway"},
+		{n.EgressAssignable && !n.Gateway, "egress"},
+		{n.Cordoned, "cordoned"},
+	} {
 		if w.is {
 			words = append(words, w.word)
 		}
@@ -130,7 +142,8 @@ func (p *picture) listEgressItems() (all []listItem) {
 			if a.Node != "" {
 				node = a.Node
 			}
-			i.texts, i.colours = append(i.texts, a.Address.String()+" on "+node), append(i.colours, p.networkColour(a.Network))
+			i.texts, i.colours = append(i.texts, a.Address.String()+" on "+node),
+				append(i.colours, p.networkColour(a.Network))
 		}
 		all = append(all, i)
 	}

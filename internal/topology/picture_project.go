@@ -21,8 +21,8 @@ const (
 	podHeight      = 24
 )
 
-// drawFocusedVPC draws one VPC: each network is a band from the outside to its addresses, and all lead to the pods on the right. Below, the way of
-// packets there and back.
+// drawFocusedVPC draws one VPC: each network is a band from the outside to its addresses, and all lead to the pods on
+// the right. Below, the way of packets there and back.
 func (p *picture) drawFocusedVPC() {
 	v := &p.graph.Vpcs[0]
 	top := p.y
@@ -53,7 +53,8 @@ type addressEntry struct {
 	row addressRow
 }
 
-// drawNetworkLane draws a band: a network, the node that holds the router's port, and its line to the router. It returns where the addresses are.
+// drawNetworkLane draws a band: a network, the node that holds the router's port, and its line to the router. It
+// returns where the addresses are.
 func (p *picture) drawNetworkLane(g networkGroup) []addressEntry {
 	high := g.bandHeight()
 	at := box{X: p.x, Y: p.y, W: cardWidth, H: networkHeight}
@@ -63,17 +64,25 @@ func (p *picture) drawNetworkLane(g networkGroup) []addressEntry {
 		p.drawNetworkCard(at, p.graph.Networks[i])
 	}
 	if g.port.Name != "" {
-		p.DrawPath("rail "+drawing.NetworkClass("n", colour), fmt.Sprintf("M%d %dH%d", at.Right(), middle, p.x+routerColumnX))
+		p.DrawPath("rail "+drawing.NetworkClass("n", colour),
+			fmt.Sprintf("M%d %dH%d", at.Right(), middle, p.x+routerColumnX))
 		p.drawNodeChip(box{X: p.x + nodeColumnX, Y: middle - 9, W: chipWidth + 10, H: 18}, g.port.Node, colour)
 		if len(g.port.Standby) > 0 {
-			p.DrawText(p.x+nodeColumnX, middle+24, chipWidth+24, font{Size: 10, Muted: true}, "then "+strings.Join(g.port.Standby, ", "))
+			p.DrawText(p.x+nodeColumnX, middle+24, chipWidth+24, font{Size: 10, Muted: true},
+				"then "+strings.Join(g.port.Standby, ", "))
 		}
 	} else if g.network != "" {
-		p.DrawPath("rail "+drawing.NetworkClass("n", colour), fmt.Sprintf("M%d %dH%d", at.Right(), middle, p.x+routerColumnX))
+		p.DrawPath("rail "+drawing.NetworkClass("n", colour),
+			fmt.Sprintf("M%d %dH%d", at.Right(), middle, p.x+routerColumnX))
 	}
 	var entries []addressEntry
 	for i, r := range g.rows {
-		entries = append(entries, addressEntry{box{X: p.x + addressColumnX, Y: p.y + i*(entryHeight+8), W: addressWidth, H: entryHeight}, r})
+		entries = append(entries, addressEntry{box{
+			X: p.x + addressColumnX,
+			Y: p.y + i*(entryHeight+8),
+			W: addressWidth,
+			H: entryHeight,
+		}, r})
 	}
 	p.drawAddressWires(g, middle, entries)
 	p.y += high + bandGap
@@ -95,13 +104,15 @@ func (p *picture) drawAddressWires(g networkGroup, middle int, entries []address
 	x := p.x + routerColumnX + routerWidth
 	bend := p.x + addressColumnX - 24
 	p.DrawPath(class, fmt.Sprintf("M%d %dH%d", x, middle, bend))
-	p.DrawPath(class, fmt.Sprintf("M%d %dV%d", bend, min(middle, entries[0].MiddleY()), max(middle, entries[len(entries)-1].MiddleY())))
+	p.DrawPath(class, fmt.Sprintf("M%d %dV%d", bend, min(middle, entries[0].MiddleY()),
+		max(middle, entries[len(entries)-1].MiddleY())))
 	for _, e := range entries {
 		p.DrawPath(class, fmt.Sprintf("M%d %dH%d", bend, e.MiddleY(), e.X))
 	}
 }
 
-// drawRouter draws the router with its ports, each beside its network; and what is there instead where addresses are not the router's.
+// drawRouter draws the router with its ports, each beside its network; and what is there instead where addresses are
+// not the router's.
 func (p *picture) drawRouter(v *Vpc, top int) {
 	at := box{X: p.x + routerColumnX, Y: top, W: routerWidth}
 	var others []func()
@@ -202,7 +213,8 @@ type podGroup struct {
 	entries []int
 }
 
-// drawPods draws the pods of a VPC that something leads to, those that the same addresses lead to together, and the lines to them.
+// drawPods draws the pods of a VPC that something leads to, those that the same addresses lead to together, and the
+// lines to them.
 func (p *picture) drawPods(v *Vpc, entries []addressEntry, top int) box {
 	frame := box{X: p.x + podColumnX, Y: top, W: p.w - podColumnX}
 	herds := groupPodsByEntries(entries)
@@ -218,7 +230,8 @@ func (p *picture) drawPods(v *Vpc, entries []addressEntry, top int) box {
 		reached += len(h.pods)
 	}
 	p.DrawText(frame.X+12, top+20, frame.W-24, font{Bold: true}, v.firstPodPrefix().String())
-	p.DrawText(frame.X+12, top+36, frame.W-24, font{Size: 11, Muted: true}, fmt.Sprintf("%s, %d reached from outside", pluralize(v.Pods, "pod"), reached))
+	p.DrawText(frame.X+12, top+36, frame.W-24, font{Size: 11, Muted: true},
+		fmt.Sprintf("%s, %d reached from outside", pluralize(v.Pods, "pod"), reached))
 	for i, e := range entries {
 		if e.row.tag == tagSNAT || e.row.tag == tagEgressPolicy || e.row.tag == tagEgressIP {
 			p.DrawPath("wire "+drawing.NetworkClass("n", p.networkColour(e.row.network)),
@@ -232,7 +245,8 @@ func (p *picture) drawPods(v *Vpc, entries []addressEntry, top int) box {
 	return frame
 }
 
-// groupPodsByEntries are the pods that addresses lead to, in the order of the middle of what leads to them: so their lines cross least.
+// groupPodsByEntries are the pods that addresses lead to, in the order of the middle of what leads to them: so their
+// lines cross least.
 func groupPodsByEntries(entries []addressEntry) []podGroup {
 	by := map[string][]int{}
 	pods := map[string]Target{}
@@ -253,7 +267,9 @@ func groupPodsByEntries(entries []addressEntry) []podGroup {
 		all[at].pods = append(all[at].pods, pods[key])
 	}
 	for _, h := range all {
-		slices.SortFunc(h.pods, func(a, b Target) int { return cmp.Or(cmp.Compare(a.Name, b.Name), a.Address.Compare(b.Address)) })
+		slices.SortFunc(h.pods, func(a, b Target) int {
+			return cmp.Or(cmp.Compare(a.Name, b.Name), a.Address.Compare(b.Address))
+		})
 	}
 	middle := func(h podGroup) int {
 		sum := 0
@@ -276,7 +292,8 @@ func (p *picture) drawPodWires(i int, e addressEntry, herds []podGroup) {
 		y := h.Y + (at+1)*h.H/(len(h.entries)+1)
 		half := (h.X - e.Right()) / 2
 		p.DrawPath("wire "+drawing.NetworkClass("n", p.networkColour(e.row.network)),
-			fmt.Sprintf("M%d %dC%d %d %d %d %d %dm-5 -4l5 4l-5 4", e.Right(), e.MiddleY(), e.Right()+half, e.MiddleY(), h.X-half, y, h.X, y))
+			fmt.Sprintf("M%d %dC%d %d %d %d %d %dm-5 -4l5 4l-5 4", e.Right(), e.MiddleY(), e.Right()+half, e.MiddleY(),
+				h.X-half, y, h.X, y))
 	}
 }
 

@@ -15,10 +15,14 @@ import (
 	"github.com/sallyport/sallyport/internal/topology/drawing"
 )
 
-// testGraphs are pictures of every kind: of no project, of some, folded and dense, of one project, and with names as long as they may be.
+// testGraphs are pictures of every kind: of no project, of some, folded and dense, of one project, and with names as
+// long as they may be.
 var testGraphs = sync.OnceValue(func() map[string]*Graph {
 	all := map[string]*Graph{}
-	for _, projects := range []int{0, 1, 5, foldThreshold - 1, foldThreshold, 50, denseThreshold - 1, denseThreshold, 1000} {
+	for _, projects := range []int{
+		0, 1, 5, foldThreshold - 1, foldThreshold, 50, denseThreshold - 1, denseThreshold,
+		1000,
+	} {
 		all[fmt.Sprintf("%d projects", projects)] = BuildGraph(surveytest.GenerateCluster(projects), nil)
 	}
 	five := all["5 projects"]
@@ -103,7 +107,8 @@ var (
 	bentRail     = regexp.MustCompile(`Q\d+ \d+ (\d+) (\d+)([HV])(\d+)`)
 )
 
-// Networks are connected by lines beside the boxes, never through one: cards of networks, nodes and VPCs are what is at least as large as a node.
+// Networks are connected by lines beside the boxes, never through one: cards of networks, nodes and VPCs are what is at
+// least as large as a node.
 func TestLinesAvoidBoxes(t *testing.T) {
 	for name, g := range testGraphs() {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +120,9 @@ func TestLinesAvoidBoxes(t *testing.T) {
 			}
 			boxes := slices.DeleteFunc(p.Boxes, func(b box) bool { return b.W < nodeTileWidth || b.H < nodeTileHeight })
 			for _, m := range lines {
-				at := slices.IndexFunc(boxes, func(b box) bool { return boxesOverlap(lineBox(m), box{X: b.X + 3, Y: b.Y + 3, W: b.W - 6, H: b.H - 6}) })
+				at := slices.IndexFunc(boxes, func(b box) bool {
+					return boxesOverlap(lineBox(m), box{X: b.X + 3, Y: b.Y + 3, W: b.W - 6, H: b.H - 6})
+				})
 				if at >= 0 {
 					t.Errorf("%s goes through %v", m[0], boxes[at])
 				}
@@ -148,7 +155,8 @@ func TestPicturesAreWellFormed(t *testing.T) {
 				t.Errorf("it has %d titles, %d descriptions, %d texts", n["title"], n["desc"], n["text"])
 			}
 			for _, v := range g.Vpcs {
-				if !strings.Contains(text, `data-ref="`+v.projectOrVPCRef().String()+`"`) && !strings.Contains(text, `data-ref="`+v.Ref.String()+`"`) {
+				if !strings.Contains(text, `data-ref="`+v.projectOrVPCRef().String()+`"`) &&
+					!strings.Contains(text, `data-ref="`+v.Ref.String()+`"`) {
 					t.Errorf("%s is not in the picture", v.Name)
 				}
 			}

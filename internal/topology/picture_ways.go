@@ -14,7 +14,8 @@ const (
 	stepSpacing   = 30
 )
 
-// drawPacketPaths draws the way of packets there and back, each as a circuit: the outside is on the left, pods are on the right.
+// drawPacketPaths draws the way of packets there and back, each as a circuit: the outside is on the left, pods are on
+// the right.
 func (p *picture) drawPacketPaths(v *Vpc) {
 	if len(v.Paths) == 0 {
 		return
@@ -34,7 +35,8 @@ func (p *picture) drawPacketPaths(v *Vpc) {
 // stepPair is a place that packets pass on their way there, on their way back, or on both.
 type stepPair struct{ forward, reply *Step }
 
-// pairSteps are the places of a path from the outside to the inside. Those of both ways stand together where they are of one kind.
+// pairSteps are the places of a path from the outside to the inside. Those of both ways stand together where they are
+// of one kind.
 func (path Path) pairSteps() []stepPair {
 	there, back := stepPointers(path.Forward), stepPointers(path.Reply)
 	if path.Inbound {
@@ -82,7 +84,8 @@ func (s stepPair) isSameBothWays() bool {
 	if s.forward == nil || s.reply == nil {
 		return false
 	}
-	return s.forward.Label == s.reply.Label && (s.reply.Action == "" || s.forward.Action == s.reply.Action) && s.forward.Problem == s.reply.Problem
+	return s.forward.Label == s.reply.Label && (s.reply.Action == "" || s.forward.Action == s.reply.Action) &&
+		s.forward.Problem == s.reply.Problem
 }
 
 func (p *picture) drawPacketPath(path Path) {
@@ -123,7 +126,8 @@ func (p *picture) drawStepOrWire(at box, s *Step, way []Step, colour int) {
 	case s != nil:
 		p.drawStep(at, *s)
 	case len(way) > 0:
-		p.DrawPath("wire "+drawing.NetworkClass("n", colour), fmt.Sprintf("M%d %dH%d", at.X-stepSpacing+3, at.MiddleY(), at.Right()+stepSpacing-3))
+		p.DrawPath("wire "+drawing.NetworkClass("n", colour),
+			fmt.Sprintf("M%d %dH%d", at.X-stepSpacing+3, at.MiddleY(), at.Right()+stepSpacing-3))
 	}
 }
 

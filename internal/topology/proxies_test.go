@@ -11,15 +11,26 @@ import (
 // A tenant's Service does not become the proxy of somebody else's gateway by its labels or its external IPs.
 func TestProxiesAreTheGatewaysOwn(t *testing.T) {
 	at := netip.MustParseAddr("198.51.100.7")
-	g := survey.Gateway{Object: survey.Object{Ref: state.Ref{Namespace: "edge", Name: "eg"}}, Addresses: []string{at.String()}}
+	g := survey.Gateway{
+		Object:    survey.Object{Ref: state.Ref{Namespace: "edge", Name: "eg"}},
+		Addresses: []string{at.String()},
+	}
 	labels := map[string]string{owningGatewayLabel: "eg", owningNamespaceLabel: "edge"}
 	for name, c := range map[string]struct {
 		namespace string
 		service   survey.Service
 		want      bool
 	}{
-		"labels in the gateway's namespace":       {"edge", survey.Service{Object: survey.Object{Labels: labels}}, true},
-		"labels elsewhere":                        {"evil", survey.Service{Object: survey.Object{Labels: labels}}, false},
+		"labels in the gateway's namespace": {
+			"edge",
+			survey.Service{Object: survey.Object{Labels: labels}},
+			true,
+		},
+		"labels elsewhere": {
+			"evil",
+			survey.Service{Object: survey.Object{Labels: labels}},
+			false,
+		},
 		"external IPs in the gateway's namespace": {"edge", survey.Service{ExternalIPs: []netip.Addr{at}}, true},
 		"external IPs elsewhere":                  {"evil", survey.Service{ExternalIPs: []netip.Addr{at}}, false},
 		"the address of a load balancer":          {"proxies", survey.Service{Ingress: []netip.Addr{at}}, true},

@@ -11,7 +11,8 @@ import (
 // defaultRouteProbe stands for everything that a node has no other way to: an address that is for documentation only.
 var defaultRouteProbe = netip.MustParseAddr("203.0.113.1")
 
-// PlanInspections are what nodes are asked for a document: their interfaces, which they tell in any case, and their ways to pods and to the outside.
+// PlanInspections are what nodes are asked for a document: their interfaces, which they tell in any case, and their
+// ways to pods and to the outside.
 func PlanInspections(s *survey.Survey) (out []kubedcv1alpha1.InspectionSpec) {
 	var ways []kubedcv1alpha1.RouteQuestion
 	for _, subnet := range s.Cluster.Subnets {

@@ -77,7 +77,14 @@ func (g *Graph) buildAddressRows(v *Vpc) []addressRow {
 		all = append(all, g.buildSNATRow(v))
 	}
 	for _, f := range v.FIps {
-		r := addressRow{tag: tagFIP, ref: f.Ref, network: f.Network, address: formatAddrOrDash(f.Address), name: f.Ref.Name, targets: []Target{f.Target}}
+		r := addressRow{
+			tag:     tagFIP,
+			ref:     f.Ref,
+			network: f.Network,
+			address: formatAddrOrDash(f.Address),
+			name:    f.Ref.Name,
+			targets: []Target{f.Target},
+		}
 		if !f.Target.Address.IsValid() {
 			r.targets, r.targetText = nil, "nowhere: no "+f.Target.Name
 		}
@@ -89,7 +96,14 @@ func (g *Graph) buildAddressRows(v *Vpc) []addressRow {
 	}
 	for _, e := range v.EIps {
 		if len(e.UsedBy) == 0 && e.Ref.Name != kubedcv1.DefaultGatewayEIp {
-			r := addressRow{tag: tagReservedEIP, ref: e.Ref, network: e.Network, address: formatAddrOrDash(e.Address), name: e.Ref.Name, targetText: "not used"}
+			r := addressRow{
+				tag:        tagReservedEIP,
+				ref:        e.Ref,
+				network:    e.Network,
+				address:    formatAddrOrDash(e.Address),
+				name:       e.Ref.Name,
+				targetText: "not used",
+			}
 			r.problems = e.Problems
 			all = append(all, r)
 		}
@@ -99,14 +113,24 @@ func (g *Graph) buildAddressRows(v *Vpc) []addressRow {
 		if d.Ref.Kind == "EgressRoute" {
 			to = "pods that it selects → " + joinStrings(d.Destinations)
 		}
-		all = append(all, addressRow{tag: tagEgressPolicy, ref: d.Ref, network: d.Network, address: formatAddrOrDash(d.Address), name: d.Ref.Name, targetText: to, problems: d.Problems})
+		all = append(all, addressRow{
+			tag:        tagEgressPolicy,
+			ref:        d.Ref,
+			network:    d.Network,
+			address:    formatAddrOrDash(d.Address),
+			name:       d.Ref.Name,
+			targetText: to,
+			problems:   d.Problems,
+		})
 	}
 	return append(append(all, g.buildEgressIPRows(v)...), g.buildRouteRows(v)...)
 }
 
 // buildSNATRow is the way out.
 func (g *Graph) buildSNATRow(v *Vpc) addressRow {
-	r := addressRow{tag: tagSNAT, ref: v.Ref, network: v.EgressNetwork, address: formatAddrOrDash(v.SNATAddress), name: "way out"}
+	r := addressRow{
+		tag: tagSNAT, ref: v.Ref, network: v.EgressNetwork, address: formatAddrOrDash(v.SNATAddress), name: "way out",
+	}
 	if v.Project != nil {
 		r.ref = *v.Project
 	}
@@ -131,7 +155,15 @@ func (g *Graph) buildEgressIPRows(v *Vpc) (all []addressRow) {
 			if a.Node != "" {
 				to = "held by " + a.Node
 			}
-			all = append(all, addressRow{tag: tagEgressIP, ref: e.Ref, network: a.Network, address: formatAddrOrDash(a.Address), name: e.Ref.Name, targetText: to, problems: e.Problems})
+			all = append(all, addressRow{
+				tag:        tagEgressIP,
+				ref:        e.Ref,
+				network:    a.Network,
+				address:    formatAddrOrDash(a.Address),
+				name:       e.Ref.Name,
+				targetText: to,
+				problems:   e.Problems,
+			})
 		}
 	}
 	return all
@@ -144,7 +176,13 @@ func (g *Graph) buildRouteRows(v *Vpc) (all []addressRow) {
 			continue
 		}
 		for _, ref := range r.Backends {
-			out := addressRow{tag: strings.TrimSuffix(r.Ref.Kind, "Route"), ref: r.Ref, network: v.EgressNetwork, name: strings.Join(r.Hosts, ", "), problems: r.Problems}
+			out := addressRow{
+				tag:      strings.TrimSuffix(r.Ref.Kind, "Route"),
+				ref:      r.Ref,
+				network:  v.EgressNetwork,
+				name:     strings.Join(r.Hosts, ", "),
+				problems: r.Problems,
+			}
 			out.targetText = ref.Kind + " " + ref.Name
 			for _, k := range g.Backends {
 				if k.Ref == ref {
@@ -316,7 +354,8 @@ func (g *Graph) SevereProblems() []ObjectProblem {
 	for i := range g.Vpcs {
 		all = append(all, g.Vpcs[i].SevereProblems()...)
 	}
-	slices.SortStableFunc(all, func(a, b ObjectProblem) int { return strings.Compare(a.Severity, b.Severity) }) // error, warning
+	// error, warning
+	slices.SortStableFunc(all, func(a, b ObjectProblem) int { return strings.Compare(a.Severity, b.Severity) })
 	return all
 }
 
@@ -331,7 +370,9 @@ func condenseProblems(all []ObjectProblem) []condensedProblem {
 	const most = 12
 	var out []condensedProblem
 	for _, t := range all {
-		at := slices.IndexFunc(out, func(c condensedProblem) bool { return c.Code == t.Code && c.Severity == t.Severity })
+		at := slices.IndexFunc(out, func(c condensedProblem) bool {
+			return c.Code == t.Code && c.Severity == t.Severity
+		})
 		if len(all) > most && at >= 0 {
 			out[at].more++
 			continue
@@ -360,7 +401,8 @@ func (g *Graph) vpcsByEgressNetwork(network string) (all []*Vpc) {
 	}
 	slices.SortStableFunc(all, func(a, b *Vpc) int {
 		return cmp.Or(
-			cmp.Compare(boolToInt(b.Management), boolToInt(a.Management)), cmp.Compare(len(b.SevereProblems()), len(a.SevereProblems())), cmp.Compare(a.Name, b.Name))
+			cmp.Compare(boolToInt(b.Management), boolToInt(a.Management)),
+			cmp.Compare(len(b.SevereProblems()), len(a.SevereProblems())), cmp.Compare(a.Name, b.Name))
 	})
 	return all
 }

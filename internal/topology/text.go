@@ -8,7 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// RenderText is the graph for a terminal: a tree. As in a picture, each of many projects is one line, and of very many the worst are shown.
+// RenderText is the graph for a terminal: a tree. As in a picture, each of many projects is one line, and of very many
+// the worst are shown.
 func (g *Graph) RenderText() string {
 	var t textWriter
 	t.writeLine(0, "%s  %s  %s", g.displayName(), g.formatSummary(), g.Taken.UTC().Format("2006-01-02 15:04 MST"))
@@ -93,7 +94,8 @@ func (g *Graph) buildNetworkTable() (rows [][]string) {
 		}
 		if u := n.Uplink; u != nil {
 			rows = append(rows, []string{
-				problemMark(n.Problems) + " " + n.Name, kind, joinStrings(u.Addresses), "gateway " + joinStrings(u.Gateways),
+				problemMark(n.Problems) + " " + n.Name, kind, joinStrings(u.Addresses),
+				"gateway " + joinStrings(u.Gateways),
 				u.Interface + " of " + pluralize(len(u.Nodes), "node"), u.Method,
 			})
 		}
@@ -103,8 +105,10 @@ func (g *Graph) buildNetworkTable() (rows [][]string) {
 				vlan = fmt.Sprintf("VLAN %d", s.VLANTag)
 			}
 			rows = append(rows, []string{
-				problemMark(slices.Concat(n.Problems, s.Problems)) + " " + n.Name, kind, joinStrings(s.Prefixes), "gateway " + joinStrings(s.Gateways),
-				strings.TrimSpace(vlan + " br-" + s.ProviderNetwork), fmt.Sprintf("%s of %s used", formatNumber(s.Used), formatNumber(s.Free+s.Used)),
+				problemMark(slices.Concat(n.Problems, s.Problems)) + " " + n.Name, kind, joinStrings(s.Prefixes),
+				"gateway " + joinStrings(s.Gateways),
+				strings.TrimSpace(vlan + " br-" + s.ProviderNetwork),
+				fmt.Sprintf("%s of %s used", formatNumber(s.Used), formatNumber(s.Free+s.Used)),
 			})
 		}
 	}
@@ -122,7 +126,10 @@ func (g *Graph) buildNodeTable() (rows [][]string) {
 		for _, h := range n.countGatewayPorts(g.Networks) {
 			holds = append(holds, fmt.Sprintf("%s × %d", h.network, h.count))
 		}
-		rows = append(rows, []string{problemMark(n.Problems) + " " + n.Name, cmp.Or(n.formatRole(), "–"), joinStrings(n.Addresses), strings.Join(holds, ", ")})
+		rows = append(rows, []string{
+			problemMark(n.Problems) + " " + n.Name, cmp.Or(n.formatRole(), "–"),
+			joinStrings(n.Addresses), strings.Join(holds, ", "),
+		})
 	}
 	if idle > 0 {
 		rows = append(rows, []string{fmt.Sprintf("  and %s more", formatNumber(idle))})
@@ -139,7 +146,8 @@ func (g *Graph) buildEgressTable() (rows [][]string) {
 		}
 		for _, a := range e.Addresses {
 			rows = append(rows, []string{
-				problemMark(e.Problems) + " " + e.Ref.Name, a.Address.String(), a.Network, "on " + cmp.Or(a.Node, "nobody"), pluralize(e.Pods, "pod"),
+				problemMark(e.Problems) + " " + e.Ref.Name, a.Address.String(), a.Network,
+				"on " + cmp.Or(a.Node, "nobody"), pluralize(e.Pods, "pod"),
 			})
 		}
 	}
@@ -152,7 +160,8 @@ func (g *Graph) buildEgressTable() (rows [][]string) {
 func (g *Graph) buildGatewayTable() (rows [][]string) {
 	for _, w := range g.Gateways {
 		rows = append(rows, []string{
-			problemMark(w.Problems) + " " + w.Ref.Namespace + "/" + w.Ref.Name, strings.Join(w.Addresses, ", "), strings.Join(w.Listeners, ", "), w.Class,
+			problemMark(w.Problems) + " " + w.Ref.Namespace + "/" + w.Ref.Name, strings.Join(w.Addresses, ", "),
+			strings.Join(w.Listeners, ", "), w.Class,
 		})
 	}
 	return rows
@@ -169,7 +178,8 @@ func (t *textWriter) writeVPC(g *Graph, v *Vpc) {
 		}
 		head := o.describeWithoutPort()
 		if o.port.Name != "" {
-			head = fmt.Sprintf("%s  router port %s on %s", o.network, joinStrings(o.port.Addresses), cmp.Or(o.port.Node, "no node"))
+			head = fmt.Sprintf("%s  router port %s on %s", o.network, joinStrings(o.port.Addresses),
+				cmp.Or(o.port.Node, "no node"))
 			if o.network == v.EgressNetwork {
 				head += ", default"
 			}
@@ -181,7 +191,10 @@ func (t *textWriter) writeVPC(g *Graph, v *Vpc) {
 			if k == len(o.rows)-1 {
 				twig = "└─"
 			}
-			rows = append(rows, []string{stem + twig + problemMark(r.problems) + r.tag, cmp.Or(r.address, "–"), r.name, r.ports, r.formatTargets()})
+			rows = append(rows, []string{
+				stem + twig + problemMark(r.problems) + r.tag, cmp.Or(r.address, "–"), r.name,
+				r.ports, r.formatTargets(),
+			})
 		}
 		for _, line := range alignColumns(rows) {
 			t.writeLine(1, "%s", line)
@@ -233,7 +246,10 @@ func (t *textWriter) writeVPCsFolded(g *Graph, dense bool) {
 			for _, w := range v.SevereProblems() {
 				problems = append(problems, w.Problem)
 			}
-			rows = append(rows, []string{problemMark(problems) + " " + v.Name, formatAddrOrDash(v.SNATAddress), v.formatCounts(), formatOtherNetworks(v)})
+			rows = append(rows, []string{
+				problemMark(problems) + " " + v.Name, formatAddrOrDash(v.SNATAddress),
+				v.formatCounts(), formatOtherNetworks(v),
+			})
 		}
 		for _, line := range alignColumns(rows) {
 			t.writeLine(1, "%s", line)

@@ -56,14 +56,16 @@ func TestText(t *testing.T) {
 	}
 	checkGolden(t, "project.txt", one.RenderText())
 	checkGolden(t, "fifty.txt", topology.BuildGraph(surveytest.GenerateCluster(50), nil).RenderText())
-	if dense := topology.BuildGraph(surveytest.GenerateCluster(1000), nil).RenderText(); strings.Count(dense, "\n") > 120 {
+	if dense := topology.BuildGraph(surveytest.GenerateCluster(1000), nil).RenderText(); strings.Count(dense,
+		"\n") > 120 {
 		t.Errorf("1,000 projects take %d lines", strings.Count(dense, "\n"))
 	}
 }
 
 func TestDocument(t *testing.T) {
 	findings := []diagnosis.Finding{{
-		Code: "ClockSkew", Severity: diagnosis.Warning, About: []state.Ref{diagnosis.ClusterRef}, Message: "node1 is late", Remediation: "Set its clock.",
+		Code: "ClockSkew", Severity: diagnosis.Warning, About: []state.Ref{diagnosis.ClusterRef},
+		Message: "node1 is late", Remediation: "Set its clock.",
 	}}
 	checkGolden(t, "document.md", topology.BuildGraph(surveytest.GenerateCluster(2), findings).RenderMarkdown(findings))
 }
@@ -85,7 +87,10 @@ func TestRoutesOfNodes(t *testing.T) {
 	}
 	s.Inspected = map[string]survey.NodeInspection{questions[0].Node: {Routes: ways}}
 	text := topology.BuildGraph(s, nil).RenderMarkdown(nil)
-	for _, want := range []string{"• 10.100.0.0/16 via 192.168.10.1 dev eth0 (pods)", "• default via 192.168.10.2 dev eth0 (everything else)"} {
+	for _, want := range []string{
+		"• 10.100.0.0/16 via 192.168.10.1 dev eth0 (pods)",
+		"• default via 192.168.10.2 dev eth0 (everything else)",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in the document", want)
 		}
@@ -93,23 +98,27 @@ func TestRoutesOfNodes(t *testing.T) {
 }
 
 func TestBuildGraphIsDeterministic(t *testing.T) {
-	if !reflect.DeepEqual(topology.BuildGraph(surveytest.GenerateCluster(30), nil), topology.BuildGraph(surveytest.GenerateCluster(30), nil)) {
+	if !reflect.DeepEqual(topology.BuildGraph(surveytest.GenerateCluster(30), nil),
+		topology.BuildGraph(surveytest.GenerateCluster(30), nil)) {
 		t.Error("two graphs of one survey differ")
 	}
 }
 
-// A reply leaves by the network that its connection came in by: by a leg where that is not the default one, and with the address that was asked.
+// A reply leaves by the network that its connection came in by: by a leg where that is not the default one, and with
+// the address that was asked.
 func TestPathsThereAndBack(t *testing.T) {
 	g := topology.BuildGraph(surveytest.GenerateCluster(5), nil)
 	v := findVPC(t, g, "globex-prod")
 	byDefault, bySecond := findPath(t, v, "Service"), findPath(t, v, "FIp")
-	if stepKinds(byDefault.Forward) != "client network node address pod" || stepKinds(byDefault.Reply) != "pod router node network client" {
+	if stepKinds(byDefault.Forward) != "client network node address pod" ||
+		stepKinds(byDefault.Reply) != "pod router node network client" {
 		t.Errorf("by the default network: there %s, back %s", stepKinds(byDefault.Forward), stepKinds(byDefault.Reply))
 	}
 	if stepKinds(bySecond.Reply) != "pod leg router node network client" || bySecond.Reply[4].Label != "ext-public" {
 		t.Errorf("by the second network: back %s", stepKinds(bySecond.Reply))
 	}
-	if !strings.Contains(bySecond.Forward[3].Action, "10.0.1.10") || !strings.Contains(bySecond.Reply[2].Action, "198.18.0.102") {
+	if !strings.Contains(bySecond.Forward[3].Action, "10.0.1.10") ||
+		!strings.Contains(bySecond.Reply[2].Action, "198.18.0.102") {
 		t.Errorf("translated by %q and %q", bySecond.Forward[3].Action, bySecond.Reply[2].Action)
 	}
 }
@@ -140,7 +149,13 @@ func TestProjectByName(t *testing.T) {
 func TestFindings(t *testing.T) {
 	about := state.Ref{Kind: "FIp", Namespace: "hooli-prod", Name: "vm-gone"}
 	g := topology.BuildGraph(surveytest.GenerateCluster(5), []diagnosis.Finding{
-		{Code: "PodNotFound", Severity: diagnosis.Error, About: []state.Ref{about}, Message: "found", Remediation: "make it"},
+		{
+			Code:        "PodNotFound",
+			Severity:    diagnosis.Error,
+			About:       []state.Ref{about},
+			Message:     "found",
+			Remediation: "make it",
+		},
 		{Code: "ClockSkew", Severity: diagnosis.Warning, About: []state.Ref{diagnosis.ClusterRef}, Message: "late"},
 	})
 	fips := findVPC(t, g, "hooli-prod").FIps
@@ -160,7 +175,8 @@ func TestNodesHoldWhatRoutersHave(t *testing.T) {
 				continue
 			}
 			at := slices.IndexFunc(g.Nodes, func(n topology.Node) bool { return n.Name == p.Node })
-			if at < 0 || !slices.ContainsFunc(g.Nodes[at].GatewayPorts, func(h topology.GatewayPort) bool { return h.Port == p.Name && h.Network == p.Network }) {
+			if at < 0 || !slices.ContainsFunc(g.Nodes[at].GatewayPorts,
+				func(h topology.GatewayPort) bool { return h.Port == p.Name && h.Network == p.Network }) {
 				t.Errorf("%s is on %q, which does not hold it", p.Name, p.Node)
 			}
 		}

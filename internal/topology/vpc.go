@@ -36,7 +36,8 @@ func (b *builder) buildVPCs() []Vpc {
 	}
 	for _, name := range sortedKeys(projects) {
 		if !seen[name] {
-			all = append(all, b.buildVPC(survey.Vpc{Object: survey.Object{Ref: state.Ref{Kind: "Vpc", Name: name}}}, projects[name], nil))
+			all = append(all, b.buildVPC(survey.Vpc{Object: survey.Object{Ref: state.Ref{Kind: "Vpc", Name: name}}},
+				projects[name], nil))
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Vpc) int {
@@ -48,7 +49,8 @@ func (b *builder) buildVPCs() []Vpc {
 func (b *builder) buildVPC(v survey.Vpc, p survey.Project, router *logical.Router) Vpc {
 	has := b.objectsOfShard(v.Name)
 	out := Vpc{
-		Ref: v.Ref, Name: v.Name, Management: v.Name == kubeovn.ManagementVpc, Namespaces: v.Namespaces, Pods: has.podCount, Problems: b.collectProblems(v.Object),
+		Ref: v.Ref, Name: v.Name, Management: v.Name == kubeovn.ManagementVpc, Namespaces: v.Namespaces,
+		Pods: has.podCount, Problems: b.collectProblems(v.Object),
 	}
 	if out.Management { // Kube-OVN does not list them: it has all that no other VPC has
 		out.Namespaces = sortedKeys(has.podNamespaces)
@@ -84,8 +86,8 @@ func (b *builder) buildVPC(v survey.Vpc, p survey.Project, router *logical.Route
 	return out
 }
 
-// setDefaultEgress is the network by which the pods of a VPC leave: that of their address, or else the one that is asked for. Those of the management
-// VPC leave by nodes, and have an address for what is on that network itself.
+// setDefaultEgress is the network by which the pods of a VPC leave: that of their address, or else the one that is
+// asked for. Those of the management VPC leave by nodes, and have an address for what is on that network itself.
 func (b *builder) setDefaultEgress(v *Vpc, p survey.Project) {
 	for _, n := range v.Router.NATs {
 		if n.Type == "snat" && n.Match == "" && !v.SNATAddress.IsValid() {
@@ -102,7 +104,8 @@ func (b *builder) setDefaultEgress(v *Vpc, p survey.Project) {
 			continue
 		}
 		v.Networks = append(v.Networks, n.Name)
-		if n.Name == v.EgressNetwork && len(n.Subnets) > 0 && len(n.Subnets[0].Gateways) > 0 && v.SNATAddress.IsValid() && !v.Management {
+		if n.Name == v.EgressNetwork && len(n.Subnets) > 0 && len(n.Subnets[0].Gateways) > 0 &&
+			v.SNATAddress.IsValid() && !v.Management {
 			v.Gateway = n.Subnets[0].Gateways[0]
 		}
 	}
@@ -135,12 +138,17 @@ func (b *builder) buildRouter(r *logical.Router, inside []Subnet) Router {
 		out.Ports = append(out.Ports, port)
 	}
 	slices.SortStableFunc(out.Ports, func(x, y RouterPort) int {
-		return cmp.Or(cmp.Compare(slices.Index(portOrder, x.Kind), slices.Index(portOrder, y.Kind)), cmp.Compare(x.Name, y.Name))
+		return cmp.Or(cmp.Compare(slices.Index(portOrder, x.Kind), slices.Index(portOrder, y.Kind)),
+			cmp.Compare(x.Name, y.Name))
 	})
 	for _, n := range r.NATs {
-		out.NATs = append(out.NATs, NAT{Type: n.Type, ExternalIP: n.External, LogicalIP: n.Logical, Match: n.Match, Owner: n.IDs.Owner()})
+		out.NATs = append(out.NATs, NAT{
+			Type: n.Type, ExternalIP: n.External, LogicalIP: n.Logical, Match: n.Match, Owner: n.IDs.Owner(),
+		})
 	}
-	slices.SortStableFunc(out.NATs, func(x, y NAT) int { return cmp.Or(cmp.Compare(y.Type, x.Type), x.ExternalIP.Compare(y.ExternalIP)) })
+	slices.SortStableFunc(out.NATs, func(x, y NAT) int {
+		return cmp.Or(cmp.Compare(y.Type, x.Type), x.ExternalIP.Compare(y.ExternalIP))
+	})
 	return out
 }
 
@@ -176,14 +184,20 @@ func (b *builder) hasEgressAddressSet(e EgressIP, vpc string) bool {
 }
 
 func (b *builder) buildEgressPolicy(e survey.EgressPolicy) EgressPolicy {
-	d := EgressPolicy{Ref: e.Ref, Network: cmp.Or(b.networkBySubnet[e.Network], e.Network), Destinations: e.Destinations, Problems: b.collectProblems(e.Object)}
+	d := EgressPolicy{
+		Ref:          e.Ref,
+		Network:      cmp.Or(b.networkBySubnet[e.Network], e.Network),
+		Destinations: e.Destinations,
+		Problems:     b.collectProblems(e.Object),
+	}
 	if len(e.Sources) > 0 {
 		d.Address = e.Sources[0]
 	}
 	return d
 }
 
-// dependsOnNode says whether a node holds a port of the VPC, may hold it, or runs something that is reached from outside.
+// dependsOnNode says whether a node holds a port of the VPC, may hold it, or runs something that is reached from
+// outside.
 func (v *Vpc) dependsOnNode(node string) bool {
 	for _, p := range v.Router.Ports {
 		if p.Node == node {

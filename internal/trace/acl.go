@@ -48,7 +48,9 @@ func (c *switchPipeline) evaluateACLs(direction string, of func(acl) bool) (tran
 		}
 	}
 	if len(rules) > 0 && c.survey.Logical.Options["default_acl_drop"] == "true" {
-		return endPipeline(c.dropPacket(RuleDrops, fmt.Sprintf("no rule of switch %s allows it, and OVN drops what none allows", c.Name), c.switchOwnerRef(c.logicalSwitch)))
+		return endPipeline(c.dropPacket(RuleDrops,
+			fmt.Sprintf("no rule of switch %s allows it, and OVN drops what none allows", c.Name),
+			c.switchOwnerRef(c.logicalSwitch)))
 	}
 	return continuePipeline()
 }
@@ -108,7 +110,8 @@ func (c *switchPipeline) allowByACL(r acl) {
 
 func (w *traceRun) formatACLRow(r acl) string {
 	if r.portGroup != nil {
-		return fmt.Sprintf("ACL of port group %s, %s, tier %d, priority %d", r.portGroup.Name, r.Direction, r.Tier, r.Priority)
+		return fmt.Sprintf("ACL of port group %s, %s, tier %d, priority %d", r.portGroup.Name, r.Direction, r.Tier,
+			r.Priority)
 	}
 	return fmt.Sprintf("ACL %s, tier %d, priority %d", r.Direction, r.Tier, r.Priority)
 }

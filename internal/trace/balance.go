@@ -18,7 +18,9 @@ func (p *routerPipeline) matchLoadBalancer() (*logical.LoadBalancer, logical.VIP
 	if b == nil {
 		return nil, v
 	}
-	here := len(p.gatewayPorts) == 0 || slices.ContainsFunc(p.gatewayPorts, func(g *routerPort) bool { return g.isResidentOn(p.pkt.chassis) })
+	here := len(p.gatewayPorts) == 0 || slices.ContainsFunc(p.gatewayPorts, func(g *routerPort) bool {
+		return g.isResidentOn(p.pkt.chassis)
+	})
 	if !here && (len(v.Backends) > 0 || b.Options["reject"] != "true") {
 		return nil, v
 	}
@@ -30,7 +32,8 @@ func findLoadBalancer(all []logical.LoadBalancer, f packet) (*logical.LoadBalanc
 	for _, port := range []uint16{f.DestinationPort, 0} {
 		for i := range all {
 			for _, v := range all[i].VIPs {
-				if v.Address == netip.AddrPortFrom(f.Destination, port) && (port == 0 || protocolName(f.Protocol) == loadBalancerProtocol(all[i])) {
+				if v.Address == netip.AddrPortFrom(f.Destination, port) &&
+					(port == 0 || protocolName(f.Protocol) == loadBalancerProtocol(all[i])) {
 					return &all[i], v
 				}
 			}
@@ -56,7 +59,8 @@ func (p *routerPipeline) applyLoadBalancer(b *logical.LoadBalancer, v logical.VI
 	as.destination = to
 	p.recirculateForHash(b, &p.pkt)
 	p.commitNAT("dnat "+p.Name, &p.pkt, as)
-	p.addHop(p.pkt, p.loadBalancerRef(b, v.Address.Addr()), "Load_Balancer "+b.Name, "%s", p.describeBackend(b, v, to, p.internalSwitches()))
+	p.addHop(p.pkt, p.loadBalancerRef(b, v.Address.Addr()), "Load_Balancer "+b.Name, "%s",
+		p.describeBackend(b, v, to, p.internalSwitches()))
 	return continuePipeline()
 }
 
@@ -85,7 +89,8 @@ func (w *traceRun) pickBackend(b *logical.LoadBalancer, v logical.VIP, f packet)
 	return to, transition{}, false
 }
 
-// recirculateForHash notes that a packet begins again for the choice of its backend: Open vSwitch does, unless it is told by which fields to choose.
+// recirculateForHash notes that a packet begins again for the choice of its backend: Open vSwitch does, unless it is
+// told by which fields to choose.
 func (w *traceRun) recirculateForHash(b *logical.LoadBalancer, f *packet) {
 	if len(b.Fields) == 0 {
 		w.recirculate(f)
@@ -95,7 +100,8 @@ func (w *traceRun) recirculateForHash(b *logical.LoadBalancer, f *packet) {
 // isBackendAlive says whether the health check of a backend does not say that it is dead.
 func (w *traceRun) isBackendAlive(b *logical.LoadBalancer, to netip.AddrPort, mapping string) bool {
 	for _, m := range w.survey.Logical.Monitors {
-		if m.Address == to && (m.Protocol == "" || m.Protocol == loadBalancerProtocol(*b)) && strings.HasPrefix(mapping, m.Port+":") {
+		if m.Address == to && (m.Protocol == "" || m.Protocol == loadBalancerProtocol(*b)) &&
+			strings.HasPrefix(mapping, m.Port+":") {
 			return m.Status == "online" || m.Status == ""
 		}
 	}
@@ -104,7 +110,9 @@ func (w *traceRun) isBackendAlive(b *logical.LoadBalancer, to netip.AddrPort, ma
 
 // mayBeBackendReply says whether the packet comes from a backend of a load balancer, and so may be a reply.
 func (p *routerPipeline) mayBeBackendReply() bool {
-	if !slices.ContainsFunc(p.gatewayPorts, func(g *routerPort) bool { return (g == p.inport || g == p.outport) && g.isResidentOn(p.pkt.chassis) }) {
+	if !slices.ContainsFunc(p.gatewayPorts, func(g *routerPort) bool {
+		return (g == p.inport || g == p.outport) && g.isResidentOn(p.pkt.chassis)
+	}) {
 		return false
 	}
 	return p.isFromBackend()
@@ -113,9 +121,10 @@ func (p *routerPipeline) mayBeBackendReply() bool {
 // isFromBackend says whether the packet's source is a backend.
 func (p *routerPipeline) isFromBackend() bool {
 	return slices.ContainsFunc(p.Balancers, func(b logical.LoadBalancer) bool {
-		return loadBalancerProtocol(b) == protocolName(p.pkt.Protocol) && slices.ContainsFunc(b.VIPs, func(v logical.VIP) bool {
-			return slices.Contains(v.Backends, p.pkt.tuple().source)
-		})
+		return loadBalancerProtocol(b) == protocolName(p.pkt.Protocol) &&
+			slices.ContainsFunc(b.VIPs, func(v logical.VIP) bool {
+				return slices.Contains(v.Backends, p.pkt.tuple().source)
+			})
 	})
 }
 
@@ -123,14 +132,16 @@ func (p *routerPipeline) isFromBackend() bool {
 func (p *routerPipeline) loadBalancerAt(at netip.AddrPort) *logical.LoadBalancer {
 	for i := range p.Balancers {
 		b := &p.Balancers[i]
-		if loadBalancerProtocol(*b) == protocolName(p.pkt.Protocol) && slices.ContainsFunc(b.VIPs, func(v logical.VIP) bool { return v.Address == at }) {
+		if loadBalancerProtocol(*b) == protocolName(p.pkt.Protocol) &&
+			slices.ContainsFunc(b.VIPs, func(v logical.VIP) bool { return v.Address == at }) {
 			return b
 		}
 	}
 	return nil
 }
 
-// liveBackends are those of a load balancer that get connections to an address: of checked ones, those that are not known to be dead.
+// liveBackends are those of a load balancer that get connections to an address: of checked ones, those that are not
+// known to be dead.
 func (w *traceRun) liveBackends(b *logical.LoadBalancer, v logical.VIP) []logical.VIP {
 	checked := slices.Contains(b.Checked, v.Address.String())
 	var out []logical.VIP

@@ -13,7 +13,9 @@ func (p Path) Finding() (diagnosis.Finding, bool) {
 	if p.Verdict == Answered {
 		return diagnosis.Finding{}, false
 	}
-	out := diagnosis.Finding{Code: p.Code, Severity: diagnosis.Error, About: p.About, Message: p.Reason, CauseRank: rootConsequence}
+	out := diagnosis.Finding{
+		Code: p.Code, Severity: diagnosis.Error, About: p.About, Message: p.Reason, CauseRank: rootConsequence,
+	}
 	for _, c := range Codes {
 		if c.Name == p.Code {
 			out.Remediation, out.CauseRank = c.Remediation, c.Root
@@ -27,9 +29,9 @@ func (p Path) Finding() (diagnosis.Finding, bool) {
 	return out, true
 }
 
-// Causes are why a way does not end well, what explains most first: how it ends, and what is wrong with anything that it passes. Of a way that
-// ends well by the rows, they are what may keep packets from it all the same: nodes and wires that do not do as the rows say, and a port that
-// nobody seems to listen on.
+// Causes are why a way does not end well, what explains most first: how it ends, and what is wrong with anything that
+// it passes. Of a way that ends well by the rows, they are what may keep packets from it all the same: nodes and wires
+// that do not do as the rows say, and a port that nobody seems to listen on.
 func (p Path) Causes(s *survey.Survey, found []diagnosis.Finding) []diagnosis.Finding {
 	own, bad := p.Finding()
 	around := slices.Clone(p.PassedRefs)
@@ -53,7 +55,8 @@ func (p Path) Causes(s *survey.Survey, found []diagnosis.Finding) []diagnosis.Fi
 // affectsForwarding says whether a finding is about who carries or gets packets, not about what was asked for.
 func affectsForwarding(code string) bool {
 	if slices.Contains([]string{
-		diagnosis.NorthdBehind, diagnosis.ChassisMissing, diagnosis.ChassisBehind, diagnosis.ChassisMismatch, diagnosis.TargetPortNotDeclared,
+		diagnosis.NorthdBehind, diagnosis.ChassisMissing, diagnosis.ChassisBehind, diagnosis.ChassisMismatch,
+		diagnosis.TargetPortNotDeclared,
 	}, code) {
 		return true
 	}

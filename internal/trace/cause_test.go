@@ -21,25 +21,29 @@ func newFinding(code string, root int, refs ...state.Ref) diagnosis.Finding {
 	return diagnosis.Finding{Code: code, Severity: diagnosis.Error, CauseRank: root, About: refs}
 }
 
-// A lost reply follows from the row that is missing; a NetworkPolicy that drops is the cause itself, whatever else is wrong.
+// A lost reply follows from the row that is missing; a NetworkPolicy that drops is the cause itself, whatever else is
+// wrong.
 func TestCausesInOrder(t *testing.T) {
 	s := shopSurvey()
 	s.Logical.Switch(pods).QoS = nil
 	missing := newFinding(diagnosis.RowMissing, 2, state.Ref{Kind: "FIp", Namespace: shop, Name: "front"})
 	elsewhere := newFinding(diagnosis.NodeNotReady, 3, survey.NodeRef("node9"))
-	got := codesOf(traceOnePath(t, s, queryFromClient(internet, floatingIP+":80")).Causes(s, []diagnosis.Finding{missing, elsewhere}))
+	got := codesOf(traceOnePath(t, s, queryFromClient(internet, floatingIP+":80")).Causes(s,
+		[]diagnosis.Finding{missing, elsewhere}))
 	if !slices.Equal(got, []string{diagnosis.RowMissing, ReplyLeavesElsewhere}) {
 		t.Errorf("a lost reply is because of %v", got)
 	}
 	s = shopSurvey()
 	addNetworkPolicy(s, "198.51.100.0/24")
-	got = codesOf(traceOnePath(t, s, queryFromClient(internet, floatingIP+":80")).Causes(s, []diagnosis.Finding{missing}))
+	got = codesOf(traceOnePath(t, s, queryFromClient(internet, floatingIP+":80")).Causes(s,
+		[]diagnosis.Finding{missing}))
 	if !slices.Equal(got, []string{NetworkPolicyDrops, diagnosis.RowMissing}) {
 		t.Errorf("what a NetworkPolicy drops is because of %v", got)
 	}
 }
 
-// Of a way that is well by the rows, only who carries or gets packets on it can be the cause: not what is wrong elsewhere, nor a condition.
+// Of a way that is well by the rows, only who carries or gets packets on it can be the cause: not what is wrong
+// elsewhere, nor a condition.
 func TestCausesOfWhatIsWell(t *testing.T) {
 	s := shopSurvey()
 	p := traceOnePath(t, s, queryFromClient(internet, floatingIP+":80"))
@@ -56,7 +60,8 @@ func TestCausesOfWhatIsWell(t *testing.T) {
 	}
 }
 
-// An address that is asked for and that OVN does not have is told apart from one that is only reserved, and from one that nobody has.
+// An address that is asked for and that OVN does not have is told apart from one that is only reserved, and from one
+// that nobody has.
 func TestWhoseAddress(t *testing.T) {
 	s := shopSurvey()
 	s.Logical.Router(shop).NATs = s.Logical.Router(shop).NATs[1:]
@@ -74,7 +79,10 @@ func TestWhoseAddress(t *testing.T) {
 	s.Cluster.Services[0].Ports = []survey.ServicePort{{Port: 443, Protocol: "TCP"}}
 	assertVerdict(t, traceOnePath(t, s, queryFromClient(internet, loadBalancerIP+":443")), Dropped, NotInForce)
 	s.Logical.Router(shop).Balancers = append(s.Logical.Router(shop).Balancers, logical.LoadBalancer{
-		Protocol: "tcp", VIPs: []logical.VIP{{Address: addrPort(loadBalancerIP + ":443"), Backends: webBalancer().VIPs[0].Backends[:1]}},
+		Protocol: "tcp", VIPs: []logical.VIP{{
+			Address:  addrPort(loadBalancerIP + ":443"),
+			Backends: webBalancer().VIPs[0].Backends[:1],
+		}},
 	})
 	assertVerdict(t, traceOnePath(t, s, queryFromClient(internet, loadBalancerIP+":443")), Answered, "")
 }

@@ -18,8 +18,8 @@ type topology struct {
 	routerPorts map[string]*routerPort
 	switchPorts map[string]*switchPort
 	portGroups  map[string]*logical.PortGroup
-	// userspaceChassis are the chassis whose Open vSwitch forwards in userspace, and bridges the physical networks that each chassis is on; none: it
-	// does not say.
+	// userspaceChassis are the chassis whose Open vSwitch forwards in userspace, and bridges the physical networks that
+	// each chassis is on; none: it does not say.
 	userspaceChassis map[string]bool
 	bridgeMappings   map[string][]string
 	matchCache       map[string]parsedMatch
@@ -82,8 +82,9 @@ type parsedMatch struct {
 
 func newTopology(s *survey.Survey) *topology {
 	f := &topology{
-		survey: s, switches: map[string]*logicalSwitch{}, routerPorts: map[string]*routerPort{}, switchPorts: map[string]*switchPort{},
-		portGroups: map[string]*logical.PortGroup{}, matchCache: map[string]parsedMatch{},
+		survey: s, switches: map[string]*logicalSwitch{}, routerPorts: map[string]*routerPort{},
+		switchPorts: map[string]*switchPort{},
+		portGroups:  map[string]*logical.PortGroup{}, matchCache: map[string]parsedMatch{},
 		userspaceChassis: map[string]bool{}, bridgeMappings: map[string][]string{},
 	}
 	for _, c := range s.Logical.Chassis {
@@ -180,13 +181,14 @@ func (f *topology) addPortGroup(g *logical.PortGroup) {
 	}
 }
 
-// resolveNATs finds the gateway of each translation, as OVN does: by name, or the one that has a network with the external address. One
-// without is not carried out.
+// resolveNATs finds the gateway of each translation, as OVN does: by name, or the one that has a network with the
+// external address. One without is not carried out.
 func (f *topology) resolveNATs(r *logicalRouter) {
 	for i := range r.NATs {
 		t := natEntry{NAT: &r.NATs[i]}
 		for _, p := range r.gatewayPorts {
-			if t.Port == p.Name || t.Port == "" && t.gatewayPort == nil && (len(r.gatewayPorts) == 1 || p.isOnLink(t.External)) {
+			if t.Port == p.Name || t.Port == "" && t.gatewayPort == nil &&
+				(len(r.gatewayPorts) == 1 || p.isOnLink(t.External)) {
 				t.gatewayPort = p
 			}
 		}
@@ -314,7 +316,8 @@ type chassisResolver struct {
 
 func (n chassisResolver) AddressSet(name string) ([]string, bool) {
 	set, there := n.survey.Logical.Sets[name]
-	if family, base := name[max(0, len(name)-4):], strings.TrimSuffix(strings.TrimSuffix(name, "_ip4"), "_ip6"); !there && base != name {
+	if family, base := name[max(0, len(name)-4):],
+		strings.TrimSuffix(strings.TrimSuffix(name, "_ip4"), "_ip6"); !there && base != name {
 		return n.portGroupAddresses(base, family == "_ip4")
 	}
 	return set, there

@@ -9,10 +9,12 @@ import (
 	"github.com/sallyport/sallyport/internal/match"
 )
 
-// DatapathStep is a packet in one router or switch, as ovn-trace can be asked about it: whether the flows that northd has made of the rows do the same.
+// DatapathStep is a packet in one router or switch, as ovn-trace can be asked about it: whether the flows that northd
+// has made of the rows do the same.
 type DatapathStep struct {
 	Datapath string
-	// Microflow is the packet as it comes in, in OVN's language, and States what connection tracking says of it, in order.
+	// Microflow is the packet as it comes in, in OVN's language, and States what connection tracking says of it, in
+	// order.
 	Microflow string
 	CTStates  []string
 	// Backend is the one that a load balancer chooses; invalid: none does.
@@ -23,7 +25,8 @@ type DatapathStep struct {
 	HopsBefore int
 	IsReply    bool
 
-	skipOVNTrace bool // ovn-trace can't tell: as to which connection the packet belongs, and what it is translated back to
+	// ovn-trace can't tell: as to which connection the packet belongs, and what it is translated back to
+	skipOVNTrace bool
 }
 
 // OVNTraceArgs are those of ovn-trace.
@@ -46,7 +49,8 @@ func (s DatapathStep) AgreesWithOutput(output string) (bool, string) {
 	if !leaves {
 		return s.Outport == "", "nowhere"
 	}
-	for _, next := range []string{"\ningress(dp=", "\negress(dp="} { // what comes after the port is another step's business
+	// what comes after the port is another step's business
+	for _, next := range []string{"\ningress(dp=", "\negress(dp="} {
 		egress, _, _ = strings.Cut(egress, next)
 	}
 	_, rest, leaves := strings.Cut(egress, `output to "`)
@@ -57,16 +61,24 @@ func (s DatapathStep) AgreesWithOutput(output string) (bool, string) {
 	return port == s.Outport, "to port " + port
 }
 
-// isFlowDrop says whether it is flows that end a packet's way so, which ovn-trace knows, and not nodes, which it does not.
+// isFlowDrop says whether it is flows that end a packet's way so, which ovn-trace knows, and not nodes, which it does
+// not.
 func isFlowDrop(code string) bool {
 	return slices.Contains([]string{
-		NetworkPolicyDrops, SecurityGroupDrops, SourceRangesDrop, NetworkIsolates, AllowListDrops, RuleDrops, PolicyDrops, ForeignPolicyDrops, NoRoute, Spoofed,
+		NetworkPolicyDrops, SecurityGroupDrops, SourceRangesDrop, NetworkIsolates, AllowListDrops, RuleDrops,
+		PolicyDrops, ForeignPolicyDrops, NoRoute, Spoofed,
 	}, code)
 }
 
 // beginStep begins a step.
 func (w *traceRun) beginStep(datapath string, f packet) {
-	w.steps = append(w.steps, DatapathStep{Datapath: datapath, Microflow: f.microflow(), HopsBefore: len(w.hops), IsReply: w.onReply, skipOVNTrace: w.silent})
+	w.steps = append(w.steps, DatapathStep{
+		Datapath:     datapath,
+		Microflow:    f.microflow(),
+		HopsBefore:   len(w.hops),
+		IsReply:      w.onReply,
+		skipOVNTrace: w.silent,
+	})
 }
 
 // noteCTState adds what connection tracking says of a packet to the step.
@@ -103,14 +115,18 @@ func (f packet) microflow() string {
 		family = "ip6"
 	}
 	words := []string{
-		fmt.Sprintf("inport == %q", f.Inport), "eth.src == " + f.EthSource.String(), "eth.dst == " + f.EthDestination.String(),
-		fmt.Sprintf("%s.src == %s", family, f.Source), fmt.Sprintf("%s.dst == %s", family, f.Destination), fmt.Sprintf("ip.ttl == %d", f.TTL),
+		fmt.Sprintf("inport == %q", f.Inport), "eth.src == " + f.EthSource.String(),
+		"eth.dst == " + f.EthDestination.String(),
+		fmt.Sprintf("%s.src == %s", family, f.Source), fmt.Sprintf("%s.dst == %s", family, f.Destination),
+		fmt.Sprintf("ip.ttl == %d", f.TTL),
 	}
 	switch name := protocolName(f.Protocol); f.Protocol {
 	case match.ICMP, match.ICMPv6:
-		words = append(words, fmt.Sprintf("%s%s.type == %d", name, family[2:], f.ICMPType), fmt.Sprintf("%s%s.code == 0", name, family[2:]))
+		words = append(words, fmt.Sprintf("%s%s.type == %d", name, family[2:], f.ICMPType),
+			fmt.Sprintf("%s%s.code == 0", name, family[2:]))
 	default:
-		words = append(words, fmt.Sprintf("%s.src == %d", name, f.SourcePort), fmt.Sprintf("%s.dst == %d", name, f.DestinationPort))
+		words = append(words, fmt.Sprintf("%s.src == %d", name, f.SourcePort),
+			fmt.Sprintf("%s.dst == %d", name, f.DestinationPort))
 		if f.Protocol == match.TCP {
 			words = append(words, fmt.Sprintf("tcp.flags == %d", f.TCPFlags))
 		}

@@ -26,12 +26,14 @@ func TestStepsOfAWay(t *testing.T) {
 		if s.IsReply {
 			direction = "< "
 		}
-		got = append(got, direction+s.Datapath+" "+flowField(s.Microflow, "ip4.dst")+":"+flowField(s.Microflow, "tcp.dst")+" → "+s.Outport)
+		got = append(got, direction+s.Datapath+" "+flowField(s.Microflow, "ip4.dst")+":"+flowField(s.Microflow,
+			"tcp.dst")+" → "+s.Outport)
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("asks\n%s\nwanted\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if reply := p.Steps[3].OVNTraceArgs(); reply[0] != "--ct=trk,est,rpl" || !strings.Contains(p.Steps[4].Microflow, "pkt.mark == ") {
+	if reply := p.Steps[3].OVNTraceArgs(); reply[0] != "--ct=trk,est,rpl" ||
+		!strings.Contains(p.Steps[4].Microflow, "pkt.mark == ") {
 		t.Errorf("the reply is asked about as %q, then as %q", reply, p.Steps[4].Microflow)
 	}
 }
@@ -43,11 +45,14 @@ func flowField(flow, field string) string {
 	return value
 }
 
-// A load balancer is asked about with the backend that the way is of; what a rule drops is asked about, and what only a node drops is not.
+// A load balancer is asked about with the backend that the way is of; what a rule drops is asked about, and what only a
+// node drops is not.
 func TestStepsOfChoicesAndDrops(t *testing.T) {
 	for i, p := range New(shopSurvey()).Trace(queryFromClient(internet, loadBalancerIP+":80")).Paths {
 		backend := []string{"--lb-dst=10.0.0.2:8080", "--lb-dst=10.0.0.3:8080"}[i]
-		if !slices.ContainsFunc(p.Steps, func(s DatapathStep) bool { return slices.Contains(s.OVNTraceArgs(), backend) }) {
+		if !slices.ContainsFunc(p.Steps, func(s DatapathStep) bool {
+			return slices.Contains(s.OVNTraceArgs(), backend)
+		}) {
 			t.Errorf("nobody is asked about %s: %+v", backend, p.Steps)
 		}
 	}
@@ -58,7 +63,8 @@ func TestStepsOfChoicesAndDrops(t *testing.T) {
 			t.Errorf("ovn-trace is asked about a load balancer with affinity: %+v", p.Steps)
 		}
 	}
-	for _, p := range New(shopSurvey()).Trace(queryFromPod("web", loadBalancerIP+":80")).Paths { // nor does it turn round what is for its sender
+	// nor does it turn round what is for its sender
+	for _, p := range New(shopSurvey()).Trace(queryFromPod("web", loadBalancerIP+":80")).Paths {
 		if slices.ContainsFunc(p.Steps, func(s DatapathStep) bool {
 			return s.Outport == "web.acme-shop" && strings.Contains(s.Microflow, `inport == "web.acme-shop"`)
 		}) {
@@ -79,7 +85,8 @@ func TestStepsOfChoicesAndDrops(t *testing.T) {
 	}
 }
 
-// A frame for a gateway that another node holds goes there by the wire. ovn-trace knows no nodes: it is asked when the frame is there.
+// A frame for a gateway that another node holds goes there by the wire. ovn-trace knows no nodes: it is asked when the
+// frame is there.
 func TestStepsOverTheWire(t *testing.T) {
 	s := shopSurvey()
 	addEgressIP(s)

@@ -13,12 +13,14 @@ func (r *logicalRouter) isSNATAddress(a netip.Addr) bool {
 // lrInUnSNAT gives replies back the address that the router took from what it let out.
 func (p *routerPipeline) lrInUnSNAT() (transition, bool) {
 	for _, t := range p.natEntries {
-		if t.Type == "dnat" || t.External != p.pkt.Destination || t.gatewayPort != p.inport || !t.isResidentOn(p.pkt.chassis) {
+		if t.Type == "dnat" || t.External != p.pkt.Destination || t.gatewayPort != p.inport ||
+			!t.isResidentOn(p.pkt.chassis) {
 			continue
 		}
 		p.lookupConntrack("snat "+p.Name, &p.pkt, true)
 		if p.pkt.Established && p.pkt.Destination != t.External {
-			p.addHop(p.pkt, p.natOwnerRef(t), p.formatNATRow(t), "it answers what left with %s: it is for %s", t.External, p.pkt.Destination)
+			p.addHop(p.pkt, p.natOwnerRef(t), p.formatNATRow(t), "it answers what left with %s: it is for %s",
+				t.External, p.pkt.Destination)
 		}
 		return continuePipeline()
 	}
@@ -43,7 +45,8 @@ func (p *routerPipeline) lrInDNAT() (transition, bool) {
 	as := p.pkt.tuple()
 	as.destination = netip.AddrPortFrom(t.Logical.Addr(), as.destination.Port())
 	p.applyNATEntry(*t, "dnat", as)
-	p.addHop(p.pkt, p.natOwnerRef(*t), p.formatNATRow(*t), "%s stands for %s", before, p.describePod(p.pkt.Destination, p.internalSwitches()))
+	p.addHop(p.pkt, p.natOwnerRef(*t), p.formatNATRow(*t), "%s stands for %s", before,
+		p.describePod(p.pkt.Destination, p.internalSwitches()))
 	return continuePipeline()
 }
 
@@ -78,7 +81,8 @@ func (p *routerPipeline) applicableNAT(destination bool) *natEntry {
 // bestNAT is the translation that decides among those that fit, where the packet is; nil: none does.
 func (p *routerPipeline) bestNAT(fits func(natEntry) bool) (best *natEntry) {
 	for i := range p.natEntries {
-		if t := &p.natEntries[i]; t.isResidentOn(p.pkt.chassis) && fits(*t) && (best == nil || t.flowPriority() > best.flowPriority()) {
+		if t := &p.natEntries[i]; t.isResidentOn(p.pkt.chassis) && fits(*t) &&
+			(best == nil || t.flowPriority() > best.flowPriority()) {
 			best = t
 		}
 	}
@@ -99,7 +103,8 @@ func (p *routerPipeline) natApplies(t natEntry, destination bool) bool {
 	if t.Match != "" && !p.evaluateMatch(t.Match, p.pkt, p.formatNATRow(t)) {
 		return false
 	}
-	return (t.Allowed == "" || p.inAddressSet(t.Allowed, outer)) && (t.Exempted == "" || !p.inAddressSet(t.Exempted, outer))
+	return (t.Allowed == "" || p.inAddressSet(t.Allowed, outer)) &&
+		(t.Exempted == "" || !p.inAddressSet(t.Exempted, outer))
 }
 
 // inAddressSet says whether an address is in an address set.
@@ -132,7 +137,8 @@ func (p *routerPipeline) lrOutUnDNAT() (transition, bool) {
 	if t != nil && t.External == after.Addr() {
 		about, row = p.natOwnerRef(*t), p.formatNATRow(*t)
 	}
-	p.addHop(p.pkt, about, row, "gives the reply the address that was asked: %s instead of %s", after.Addr(), before.Addr())
+	p.addHop(p.pkt, about, row, "gives the reply the address that was asked: %s instead of %s", after.Addr(),
+		before.Addr())
 	return continuePipeline()
 }
 
@@ -162,15 +168,17 @@ func (p *routerPipeline) lrOutSNAT() (transition, bool) {
 		before, as := p.pkt.Source, p.pkt.tuple()
 		as.source = netip.AddrPortFrom(t.External, as.source.Port())
 		p.applyNATEntry(*t, "snat", as)
-		p.addHop(p.pkt, p.natOwnerRef(*t), p.formatNATRow(*t), "leaves with address %s instead of %s", p.pkt.Source, before)
+		p.addHop(p.pkt, p.natOwnerRef(*t), p.formatNATRow(*t), "leaves with address %s instead of %s", p.pkt.Source,
+			before)
 	}
 	return continuePipeline()
 }
 
-// returnSNAT is the translation of sources behind which the packet's destination is: what comes in to there is written down, so that its
-// replies keep their address.
+// returnSNAT is the translation of sources behind which the packet's destination is: what comes in to there is written
+// down, so that its replies keep their address.
 func (p *routerPipeline) returnSNAT() *natEntry {
 	return p.bestNAT(func(t natEntry) bool {
-		return t.Type == "snat" && t.Logical.Contains(p.pkt.Destination) && t.gatewayPort == p.inport && (t.Match == "" || p.evaluateMatch(t.Match, p.pkt, p.formatNATRow(t)))
+		return t.Type == "snat" && t.Logical.Contains(p.pkt.Destination) && t.gatewayPort == p.inport &&
+			(t.Match == "" || p.evaluateMatch(t.Match, p.pkt, p.formatNATRow(t)))
 	})
 }

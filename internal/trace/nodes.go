@@ -12,8 +12,8 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// traceViaNodes are the ways to an address that nodes have themselves, or answer for with kube-proxy: one for each node that may get the packet.
-// What the node's kernel does is known as far as the node was asked.
+// traceViaNodes are the ways to an address that nodes have themselves, or answer for with kube-proxy: one for each node
+// that may get the packet. What the node's kernel does is known as far as the node was asked.
 func (t *Tracer) traceViaNodes(q Query) (out []Path) {
 	if q.Pod != "" {
 		return nil
@@ -31,7 +31,9 @@ func (t *Tracer) traceViaNodes(q Query) (out []Path) {
 			out = append(out, t.traceViaNode(q, n, on, own))
 		}
 	}
-	if i := slices.IndexFunc(out, func(p Path) bool { return len(p.RequestHops) > 0 && p.RequestHops[0].About.Kind == survey.NodeKind }); i >= 0 {
+	if i := slices.IndexFunc(out, func(p Path) bool {
+		return len(p.RequestHops) > 0 && p.RequestHops[0].About.Kind == survey.NodeKind
+	}); i >= 0 {
 		return out[i : i+1] // the one that has the address
 	}
 	return out
@@ -59,7 +61,8 @@ func (t *Tracer) traceViaNode(q Query, n *survey.Node, network *survey.Network, 
 	case wrong != nil:
 		out.Verdict, out.Code, out.Reason, out.About = wrong.Verdict, wrong.Code, wrong.Reason, wrong.About
 	case !n.Ready:
-		out.Verdict, out.Code, out.Reason, out.About = Dropped, diagnosis.NodeNotReady, fmt.Sprintf("node %s is not Ready", n.Name), []state.Ref{n.Ref}
+		out.Verdict, out.Code, out.Reason, out.About = Dropped, diagnosis.NodeNotReady,
+			fmt.Sprintf("node %s is not Ready", n.Name), []state.Ref{n.Ref}
 	default:
 		t.traceNodeReply(&out, q, n, network)
 	}
@@ -71,7 +74,8 @@ func (t *Tracer) findNodeService(q Query, own bool) (*survey.Service, *Path) {
 	var there *survey.Service
 	for i := range t.survey.Cluster.Services {
 		s := &t.survey.Cluster.Services[i]
-		if !slices.Contains(s.ExternalIPs, q.Server.Addr()) && (s.Ours || !slices.Contains(s.Ingress, q.Server.Addr())) {
+		if !slices.Contains(s.ExternalIPs, q.Server.Addr()) &&
+			(s.Ours || !slices.Contains(s.Ingress, q.Server.Addr())) {
 			continue
 		}
 		there = s
@@ -79,7 +83,9 @@ func (t *Tracer) findNodeService(q Query, own bool) (*survey.Service, *Path) {
 			if p.Port != int(q.Server.Port()) || !strings.EqualFold(p.Protocol, q.Protocol) {
 				continue
 			}
-			if !slices.ContainsFunc(s.Endpoints, func(e survey.Endpoint) bool { return e.Port == p.Name && (e.Ready || e.Serving) }) {
+			if !slices.ContainsFunc(s.Endpoints, func(e survey.Endpoint) bool {
+				return e.Port == p.Name && (e.Ready || e.Serving)
+			}) {
 				nobody := fmt.Sprintf("%s has no endpoint for port %d", s.Ref, p.Port)
 				return s, &Path{Verdict: Refused, Code: NoEndpoints, Reason: nobody, About: []state.Ref{s.Ref}}
 			}
@@ -95,7 +101,11 @@ func (t *Tracer) findNodeService(q Query, own bool) (*survey.Service, *Path) {
 	case own || there != nil:
 		return nil, nil
 	default:
-		return nil, &Path{Verdict: Dropped, Code: AddressUnknown, Reason: fmt.Sprintf("no Service and no node has %s", q.Server.Addr())}
+		return nil, &Path{
+			Verdict: Dropped,
+			Code:    AddressUnknown,
+			Reason:  fmt.Sprintf("no Service and no node has %s", q.Server.Addr()),
+		}
 	}
 }
 
@@ -106,7 +116,8 @@ func (t *Tracer) traceNodeReply(out *Path, q Query, n *survey.Node, network *sur
 	}
 	i, asked := t.survey.Inspected[n.Name]
 	if !asked || i.Problem != "" {
-		unknown(fmt.Sprintf("node %s was not asked by which interface it answers: is sallyport-agent running there?", n.Name))
+		unknown(fmt.Sprintf("node %s was not asked by which interface it answers: is sallyport-agent running there?",
+			n.Name))
 		return
 	}
 	in := t.interfaceWithAddress(n.Name, q.Server.Addr())
@@ -119,10 +130,15 @@ func (t *Tracer) traceNodeReply(out *Path, q Query, n *survey.Node, network *sur
 		unknown(fmt.Sprintf("node %s did not say by which interface it answers %s", n.Name, q.Client.Addr()))
 	case route.Output != in:
 		out.Verdict, out.Code, out.About = Lost, diagnosis.AsymmetricRoute, []state.Ref{n.Ref}
-		out.Reason = fmt.Sprintf("the reply is lost: node %s answers by %s, and the request comes in by %s", n.Name, interfaceOrNone(route.Output), in)
+		out.Reason = fmt.Sprintf("the reply is lost: node %s answers by %s, and the request comes in by %s", n.Name,
+			interfaceOrNone(route.Output), in)
 	default:
 		out.Verdict = Answered
-		out.ReplyHops = []Hop{{About: n.Ref, Node: n.Name, Text: fmt.Sprintf("answers by %s, to %s", route.Output, route.NextHop)}}
+		out.ReplyHops = []Hop{{
+			About: n.Ref,
+			Node:  n.Name,
+			Text:  fmt.Sprintf("answers by %s, to %s", route.Output, route.NextHop),
+		}}
 	}
 }
 
@@ -191,27 +207,32 @@ func (t *Tracer) networkOfInterface(node, by string) *survey.Network {
 	return nil
 }
 
-// forwardingNode is the node that gets what a pod sends to an address that the node does not have: it forwards the packet.
+// forwardingNode is the node that gets what a pod sends to an address that the node does not have: it forwards the
+// packet.
 func (w *traceRun) forwardingNode(end outcome) (state.Ref, bool) {
 	if w.query.Pod == "" || end.kind != outcomeDelivered {
 		return state.Ref{}, false
 	}
 	about, to := w.switchPortRef(end.switchPort), end.packet.Destination
-	if about.Kind != survey.NodeKind || slices.Contains(end.switchPort.Addresses, to) || w.interfaceWithAddress(about.Name, to) != "" {
+	if about.Kind != survey.NodeKind || slices.Contains(end.switchPort.Addresses, to) ||
+		w.interfaceWithAddress(about.Name, to) != "" {
 		return state.Ref{}, false
 	}
 	has := func(n survey.Node) bool { return n.Name == about.Name && slices.Contains(n.Addresses, to) }
 	return about, !slices.ContainsFunc(w.survey.Cluster.Nodes, has)
 }
 
-// endAtForwardingNode is the end of a packet that a node forwards. Kube-OVN's agent lets the node's kernel translate it, which no row of OVN tells.
+// endAtForwardingNode is the end of a packet that a node forwards. Kube-OVN's agent lets the node's kernel translate
+// it, which no row of OVN tells.
 func (w *traceRun) endAtForwardingNode(out *Path, node state.Ref, first origin, end outcome) {
 	does := "forwards it without translating it"
 	if subnet := first.switchPort.onSwitch.subnet; subnet != nil && subnet.NatOutgoing {
-		does = fmt.Sprintf("forwards it and translates its source to an address of the node (natOutgoing of %s)", subnet.Ref)
+		does = fmt.Sprintf("forwards it and translates its source to an address of the node (natOutgoing of %s)",
+			subnet.Ref)
 	}
 	w.addHop(end.packet, node, "Logical_Switch_Port "+end.switchPort.Name, "%s", does)
 	out.RequestHops, out.SeenSource, out.Server = w.hops, netip.Addr{}, netip.AddrPort{}
 	out.Verdict, out.Code, out.About = Unknown, LeavesByNode, []state.Ref{node}
-	out.Reason = fmt.Sprintf("it leaves through node %s, which %s; what happens to it then is not in OVN's rows", node.Name, does)
+	out.Reason = fmt.Sprintf("it leaves through node %s, which %s; what happens to it then is not in OVN's rows",
+		node.Name, does)
 }

@@ -35,14 +35,18 @@ func (f *topology) findAddressOwners(on *logicalSwitch, a netip.Addr) (out []add
 	return out
 }
 
-// answersARPFor says whether a router's port answers for an address: its own, that of a translation, or that of a load balancer.
+// answersARPFor says whether a router's port answers for an address: its own, that of a translation, or that of a load
+// balancer.
 func (p *routerPort) answersARPFor(a netip.Addr) (match.MAC, string, bool) {
 	for _, t := range p.router.natEntries {
-		if mac, ok := match.ParseMAC(t.ExternalMAC); ok && t.distributedVIF != nil && t.gatewayPort == p && t.External == a {
+		if mac, ok := match.ParseMAC(t.ExternalMAC); ok && t.distributedVIF != nil && t.gatewayPort == p &&
+			t.External == a {
 			return mac, t.distributedVIF.Chassis, true
 		}
 	}
-	translated := slices.ContainsFunc(p.router.natEntries, func(t natEntry) bool { return t.gatewayPort == p && t.External == a })
+	translated := slices.ContainsFunc(p.router.natEntries, func(t natEntry) bool {
+		return t.gatewayPort == p && t.External == a
+	})
 	return p.mac, p.Holder, p.hasAddress(a) || translated || p.router.hasVIP(a)
 }
 
@@ -53,7 +57,8 @@ func (f *topology) externalSwitchFor(a netip.Addr) (out *logicalSwitch) {
 		if s.localnetPort == nil {
 			continue
 		}
-		if _, in := s.prefixContaining(a); in && (out == nil || len(f.findAddressOwners(s, a)) > 0 && len(f.findAddressOwners(out, a)) == 0) {
+		if _, in := s.prefixContaining(a); in &&
+			(out == nil || len(f.findAddressOwners(s, a)) > 0 && len(f.findAddressOwners(out, a)) == 0) {
 			out = s
 		}
 	}
@@ -104,7 +109,8 @@ func (w *traceRun) deliverOnNetwork(on *logicalSwitch, f packet) transition {
 			return wrong
 		}
 		f.chassis = o.chassis
-		w.addHop(f, survey.NodeRef(w.nodeOfChassis(o.chassis)), "Logical_Router_Port "+p.Name, "holds the gateway of %s", w.routerOwnerRef(p.router.Name))
+		w.addHop(f, survey.NodeRef(w.nodeOfChassis(o.chassis)), "Logical_Router_Port "+p.Name,
+			"holds the gateway of %s", w.routerOwnerRef(p.router.Name))
 	}
 	if wrong, off := w.checkBridgeMapping(on, o.chassis); off {
 		return wrong
@@ -115,10 +121,12 @@ func (w *traceRun) deliverOnNetwork(on *logicalSwitch, f packet) transition {
 
 // checkBridgeMapping says whether a chassis is on the wire of a network.
 func (w *traceRun) checkBridgeMapping(on *logicalSwitch, chassis string) (transition, bool) {
-	if known := w.bridgeMappings[chassis]; on.localnetPort.Localnet == "" || len(known) == 0 || slices.Contains(known, on.localnetPort.Localnet) {
+	if known := w.bridgeMappings[chassis]; on.localnetPort.Localnet == "" || len(known) == 0 ||
+		slices.Contains(known, on.localnetPort.Localnet) {
 		return transition{}, false
 	}
-	return w.dropPacket(NotWired, fmt.Sprintf("node %s has no bridge for the wire of %s (%s)", w.nodeOfChassis(chassis), w.networkName(on), on.localnetPort.Localnet),
+	return w.dropPacket(NotWired, fmt.Sprintf("node %s has no bridge for the wire of %s (%s)", w.nodeOfChassis(chassis),
+		w.networkName(on), on.localnetPort.Localnet),
 		survey.NodeRef(w.nodeOfChassis(chassis)), w.networkRef(on)), true
 }
 
@@ -157,14 +165,15 @@ func (w *traceRun) sendOnWire(on *logicalSwitch, f packet) transition {
 		return w.forwardByGateway(on, f)
 	}
 	if f.nextHop != f.Destination {
-		return w.dropPacket(WrongGateway, fmt.Sprintf("it leaves by %s to %s, and the gateway there is %s", w.networkName(on), f.nextHop, gateway), w.networkRef(on))
+		return w.dropPacket(WrongGateway, fmt.Sprintf("it leaves by %s to %s, and the gateway there is %s",
+			w.networkName(on), f.nextHop, gateway), w.networkRef(on))
 	}
 	w.addHop(f, w.networkRef(on), "Logical_Switch "+on.Name, "leaves, to the host on the wire")
 	return w.arriveOutside(on, f)
 }
 
-// arriveOutside is the end of a packet for an address of a network that nobody in the cluster answers for: a host's that is there, unless the
-// address is one of the cluster's.
+// arriveOutside is the end of a packet for an address of a network that nobody in the cluster answers for: a host's
+// that is there, unless the address is one of the cluster's.
 func (w *traceRun) arriveOutside(on *logicalSwitch, f packet) transition {
 	if about := w.addressRefs(f.Destination); len(about) > 0 {
 		return w.dropUnowned(on, f)
@@ -178,20 +187,23 @@ func (w *traceRun) dropUnowned(on *logicalSwitch, f packet) transition {
 	nobody := fmt.Sprintf("nobody in the cluster answers for %s on %s", f.Destination, w.networkName(on))
 	switch i := slices.IndexFunc(about, func(r state.Ref) bool { return r.Kind != string(intent.EIp) }); {
 	case i >= 0:
-		return w.dropPacket(NotInForce, fmt.Sprintf("%s has it, and %s: OVN does not have its rows", about[i], nobody), append(about, w.networkRef(on))...)
+		return w.dropPacket(NotInForce, fmt.Sprintf("%s has it, and %s: OVN does not have its rows", about[i], nobody),
+			append(about, w.networkRef(on))...)
 	case len(about) > 0:
-		return w.dropPacket(AddressUnused, fmt.Sprintf("%s: %s is reserved, and nothing uses it", nobody, about[0]), append(about, w.networkRef(on))...)
+		return w.dropPacket(AddressUnused, fmt.Sprintf("%s: %s is reserved, and nothing uses it", nobody, about[0]),
+			append(about, w.networkRef(on))...)
 	default:
 		return w.dropPacket(AddressUnknown, nobody, w.networkRef(on))
 	}
 }
 
 func (s *logicalSwitch) isGateway(a netip.Addr) bool {
-	return s.subnet != nil && slices.Contains(s.subnet.Gateways, a) || s.network != nil && slices.Contains(s.network.Gateways, a)
+	return s.subnet != nil && slices.Contains(s.subnet.Gateways, a) || s.network != nil &&
+		slices.Contains(s.network.Gateways, a)
 }
 
-// forwardByGateway is what the router of an external network does with a packet. It drops what has no source of its network, and what is of a
-// connection that it has not seen begin.
+// forwardByGateway is what the router of an external network does with a packet. It drops what has no source of its
+// network, and what is of a connection that it has not seen begin.
 func (w *traceRun) forwardByGateway(on *logicalSwitch, f packet) transition {
 	node := w.nodeOfChassis(f.chassis)
 	w.addHop(f, w.networkRef(on), "Logical_Switch "+on.Name, "leaves, to its gateway %s", f.nextHop)
@@ -199,7 +211,8 @@ func (w *traceRun) forwardByGateway(on *logicalSwitch, f packet) transition {
 		return wrong
 	}
 	if _, in := on.prefixContaining(f.Source); !in {
-		return w.dropPacket(LeavesUntranslated, fmt.Sprintf("it leaves by %s from %s with source %s, which is no address of that network: the router there drops it",
+		return w.dropPacket(LeavesUntranslated, fmt.Sprintf(
+			"it leaves by %s from %s with source %s, which is no address of that network: the router there drops it",
 			w.networkName(on), node, f.Source), append(w.foreignPolicies, w.networkRef(on))...)
 	}
 	if !w.passesGateway(on, &f) {
@@ -228,19 +241,22 @@ func (w *traceRun) forwardByGateway(on *logicalSwitch, f packet) transition {
 func (w *traceRun) checkGatewaySilent(on *logicalSwitch, f packet) (transition, bool) {
 	for _, n := range w.survey.Inspected[w.nodeOfChassis(f.chassis)].Neighbours {
 		if n.Address == f.nextHop && len(n.MACs) == 0 {
-			return w.dropPacket(diagnosis.GatewaySilent, fmt.Sprintf("gateway %s of %s does not answer when node %s asks for it",
-				f.nextHop, w.networkName(on), w.nodeOfChassis(f.chassis)), w.networkRef(on)), true
+			return w.dropPacket(diagnosis.GatewaySilent,
+				fmt.Sprintf("gateway %s of %s does not answer when node %s asks for it",
+					f.nextHop, w.networkName(on), w.nodeOfChassis(f.chassis)), w.networkRef(on)), true
 		}
 	}
 	return transition{}, false
 }
 
 func (w *traceRun) dropOutOfState(on *logicalSwitch, f packet) transition {
-	return w.dropPacket(ReplyLeavesElsewhere, fmt.Sprintf("the router of %s drops it: it has not seen this connection begin (%s)",
-		w.networkName(on), f.formatTuple(w.query)), append(w.foreignPolicies, w.networkRef(on))...)
+	return w.dropPacket(ReplyLeavesElsewhere,
+		fmt.Sprintf("the router of %s drops it: it has not seen this connection begin (%s)",
+			w.networkName(on), f.formatTuple(w.query)), append(w.foreignPolicies, w.networkRef(on))...)
 }
 
-// passesGateway says whether the router of an external network lets a packet pass: it knows the connection, or this is its beginning.
+// passesGateway says whether the router of an external network lets a packet pass: it knows the connection, or this is
+// its beginning.
 func (w *traceRun) passesGateway(on *logicalSwitch, f *packet) bool {
 	zone := "router of " + on.Name
 	c, reply := w.conntrack.findConnection(zone, f.tuple())

@@ -11,7 +11,8 @@ import (
 // Protocols are those that can be asked about.
 var Protocols = []string{"tcp", "udp", "sctp", "icmp"}
 
-// ParseQuery reads a question as people write it: from a client outside or a pod (namespace/name), to an address and port.
+// ParseQuery reads a question as people write it: from a client outside or a pod (namespace/name), to an address and
+// port.
 func ParseQuery(client, pod, server, protocol string) (q Query, err error) {
 	if q.Protocol = strings.ToLower(protocol); q.Protocol == "" {
 		q.Protocol = "tcp"
@@ -23,7 +24,8 @@ func ParseQuery(client, pod, server, protocol string) (q Query, err error) {
 		return q, fmt.Errorf("where to? %w", err)
 	}
 	if q.Server.Port() == 0 && q.Protocol != "icmp" {
-		return q, fmt.Errorf("which port of %s? Give one such as %s", q.Server.Addr(), netip.AddrPortFrom(q.Server.Addr(), 443))
+		return q, fmt.Errorf("which port of %s? Give one such as %s", q.Server.Addr(),
+			netip.AddrPortFrom(q.Server.Addr(), 443))
 	}
 	if q.Pod = pod; pod != "" {
 		return q, nil

@@ -29,12 +29,16 @@ func TestAsk(t *testing.T) {
 func TestAskInVain(t *testing.T) {
 	for _, c := range []struct{ client, server, protocol, says string }{
 		{"203.0.113.9", "198.51.100.7", "tcp", "which port of 198.51.100.7? Give one such as 198.51.100.7:443"},
-		{"203.0.113.9", "web.example.org:443", "tcp", `where to? "web.example.org:443" is no address such as 198.51.100.7`},
+		{
+			"203.0.113.9", "web.example.org:443", "tcp",
+			`where to? "web.example.org:443" is no address such as 198.51.100.7`,
+		},
 		{"", "198.51.100.7:443", "tcp", "from where? give an address"},
 		{"203.0.113.9", "198.51.100.7:443", "gre", "protocol gre is none of tcp, udp, sctp, icmp"},
 		{"2001:db8::9", "198.51.100.7:443", "tcp", "different families"},
 	} {
-		if _, err := ParseQuery(c.client, "", c.server, c.protocol); err == nil || !strings.Contains(err.Error(), c.says) {
+		if _, err := ParseQuery(c.client, "", c.server, c.protocol); err == nil ||
+			!strings.Contains(err.Error(), c.says) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}

@@ -33,14 +33,16 @@ func (p *routerPipeline) lrInIPRouting() (transition, bool) {
 		}
 	}
 	if len(best) == 0 {
-		return endPipeline(p.dropPacket(NoRoute, fmt.Sprintf("router %s has no route to %s for what comes in by %s", p.Name, p.pkt.Destination, p.inport.Name), p.ownerRef()))
+		return endPipeline(p.dropPacket(NoRoute, fmt.Sprintf("router %s has no route to %s for what comes in by %s",
+			p.Name, p.pkt.Destination, p.inport.Name), p.ownerRef()))
 	}
 	to := best[0]
 	if len(best) > 1 {
 		to = best[p.chooseIndex("routes of "+p.Name+" to "+p.pkt.Destination.String(), len(best))]
 	}
 	if to.outport == nil {
-		return endPipeline(p.dropPacket(NoRoute, fmt.Sprintf("a route of router %s discards what is for %s", p.Name, p.pkt.Destination), p.ownerRef()))
+		return endPipeline(p.dropPacket(NoRoute,
+			fmt.Sprintf("a route of router %s discards what is for %s", p.Name, p.pkt.Destination), p.ownerRef()))
 	}
 	p.setNextHop(to.nextHop, to.outport)
 	return continuePipeline()
@@ -98,7 +100,8 @@ func (p *routerPipeline) routeOutport(r logical.StaticRoute) *routerPort {
 	return p.outportFor(r.NextHop)
 }
 
-// outportFor is the port that is on the network of a next hop. Of several OVN takes any; the longest prefix is the best guess.
+// outportFor is the port that is on the network of a next hop. Of several OVN takes any; the longest prefix is the best
+// guess.
 func (p *routerPipeline) outportFor(hop netip.Addr) *routerPort {
 	var best *routerPort
 	bits := -1
@@ -124,7 +127,8 @@ func (p *routerPipeline) lrInPolicy() (transition, bool) {
 		switch rule.Action {
 		case "drop":
 			p.addHop(p.pkt, about, row, "%s", text)
-			code, reason := PolicyDrops, fmt.Sprintf("%s (policy %d of router %s: %s)", text, rule.Priority, p.Name, rule.Match)
+			code, reason := PolicyDrops,
+				fmt.Sprintf("%s (policy %d of router %s: %s)", text, rule.Priority, p.Name, rule.Match)
 			if foreign {
 				code = ForeignPolicyDrops
 			}
@@ -149,7 +153,8 @@ func (p *routerPipeline) lrInPolicy() (transition, bool) {
 // noteForeignPolicy notes a policy of somebody else that leads a packet.
 func (p *routerPipeline) noteForeignPolicy(is bool, about state.Ref, rule logical.RouterPolicy) {
 	if is {
-		p.addCaveat("policy %d of router %s is nobody's that is known here, and leads the packet (%s)", rule.Priority, p.Name, rule.Match)
+		p.addCaveat("policy %d of router %s is nobody's that is known here, and leads the packet (%s)", rule.Priority,
+			p.Name, rule.Match)
 		p.foreignPolicies = append(p.foreignPolicies, about)
 	}
 }
@@ -166,7 +171,9 @@ func (p *routerPipeline) reachableNextHops(rule logical.RouterPolicy) (out []net
 
 // lrInARPResolve finds the MAC address of the next hop.
 func (p *routerPipeline) lrInARPResolve() (transition, bool) {
-	translated := slices.IndexFunc(p.natEntries, func(t natEntry) bool { return t.gatewayPort == p.outport && t.External == p.pkt.Destination })
+	translated := slices.IndexFunc(p.natEntries, func(t natEntry) bool {
+		return t.gatewayPort == p.outport && t.External == p.pkt.Destination
+	})
 	if p.inport == p.outport && translated >= 0 {
 		return endPipeline(p.dropUntranslated())
 	}
@@ -184,8 +191,8 @@ func (p *routerPipeline) lrInARPResolve() (transition, bool) {
 	return p.resolveByARP()
 }
 
-// dropUntranslated is the end of a packet for an address of the router's own that nobody translates: a port without a Service, or a reply that
-// nobody waits for.
+// dropUntranslated is the end of a packet for an address of the router's own that nobody translates: a port without a
+// Service, or a reply that nobody waits for.
 func (p *routerPipeline) dropUntranslated() transition {
 	protocol, number := protocolName(p.pkt.Protocol), p.pkt.DestinationPort
 	about := append(p.addressRefs(p.pkt.Destination), p.ownerRef())
@@ -194,15 +201,18 @@ func (p *routerPipeline) dropUntranslated() transition {
 		nobody = fmt.Sprintf("nobody answers pings of %s", p.pkt.Destination)
 	}
 	for _, s := range p.survey.Cluster.Services {
-		if slices.Contains(s.Ingress, p.pkt.Destination) && slices.ContainsFunc(s.Ports, func(o survey.ServicePort) bool {
-			return o.Port == int(number) && strings.EqualFold(o.Protocol, protocol)
-		}) {
-			return p.dropPacket(NotInForce, fmt.Sprintf("%s has the port, and %s: router %s has no load balancer for it", s.Ref, nobody, p.Name),
+		if slices.Contains(s.Ingress, p.pkt.Destination) &&
+			slices.ContainsFunc(s.Ports, func(o survey.ServicePort) bool {
+				return o.Port == int(number) && strings.EqualFold(o.Protocol, protocol)
+			}) {
+			return p.dropPacket(NotInForce,
+				fmt.Sprintf("%s has the port, and %s: router %s has no load balancer for it", s.Ref, nobody, p.Name),
 				append([]state.Ref{s.Ref}, about...)...)
 		}
 	}
 	if i := slices.IndexFunc(about, func(r state.Ref) bool { return r.Kind == string(intent.FIp) }); i >= 0 {
-		return p.dropPacket(NotInForce, fmt.Sprintf("%s has the address, and %s: router %s does not translate it", about[i], nobody, p.Name), about...)
+		return p.dropPacket(NotInForce, fmt.Sprintf("%s has the address, and %s: router %s does not translate it",
+			about[i], nobody, p.Name), about...)
 	}
 	if p.pkt.Protocol == match.ICMP && p.hasVIP(p.pkt.Destination) {
 		return p.dropUnansweredPing(about)
@@ -210,7 +220,8 @@ func (p *routerPipeline) dropUntranslated() transition {
 	return p.dropPacket(NoSuchPort, nobody, about...)
 }
 
-// dropUnansweredPing is the end of a ping of a load balancer's address: OVN answers pings of its routers' own addresses only.
+// dropUnansweredPing is the end of a ping of a load balancer's address: OVN answers pings of its routers' own addresses
+// only.
 func (p *routerPipeline) dropUnansweredPing(about []state.Ref) transition {
 	var ports []string
 	for i := range p.Balancers {
@@ -225,8 +236,9 @@ func (p *routerPipeline) dropUnansweredPing(about []state.Ref) transition {
 			}
 		}
 	}
-	return p.dropPacket(BalancerIgnoresPing, fmt.Sprintf("%s is the address of the load balancer of %s, which passes on %s and answers no ping",
-		p.pkt.Destination, about[0], strings.Join(ports, ", ")), about...)
+	return p.dropPacket(BalancerIgnoresPing,
+		fmt.Sprintf("%s is the address of the load balancer of %s, which passes on %s and answers no ping",
+			p.pkt.Destination, about[0], strings.Join(ports, ", ")), about...)
 }
 
 // knownNeighbourMAC is the MAC address of a next hop that OVN knows by itself.
@@ -266,7 +278,8 @@ func (p *routerPipeline) staticMACBinding() (match.MAC, bool) {
 // resolveByARP is who answers for the next hop on the wire.
 func (p *routerPipeline) resolveByARP() (transition, bool) {
 	if p.outport.switchPort == nil {
-		return endPipeline(p.dropPacket(NobodyAnswers, fmt.Sprintf("nobody answers for %s on port %s of router %s", p.pkt.nextHop, p.outport.Name, p.Name), p.ownerRef()))
+		return endPipeline(p.dropPacket(NobodyAnswers, fmt.Sprintf("nobody answers for %s on port %s of router %s",
+			p.pkt.nextHop, p.outport.Name, p.Name), p.ownerRef()))
 	}
 	on := p.outport.switchPort.onSwitch
 	for _, o := range p.findAddressOwners(on, p.pkt.nextHop) {
@@ -292,7 +305,8 @@ func (p *routerPipeline) dropUnresolved(on *logicalSwitch) transition {
 		return p.dropUntranslated()
 	}
 	about := append([]state.Ref{}, p.addressRefs(p.query.Server.Addr())...)
-	return p.dropPacket(TargetGone, fmt.Sprintf("nobody on %s has address %s", on.Name, hop), append(about, p.ownerRef())...)
+	return p.dropPacket(TargetGone, fmt.Sprintf("nobody on %s has address %s", on.Name, hop),
+		append(about, p.ownerRef())...)
 }
 
 // lrInGwRedirect brings the packet to the node that holds the port by which it leaves.
@@ -302,7 +316,8 @@ func (p *routerPipeline) lrInGwRedirect() (transition, bool) {
 	}
 	balanced := p.isFromBackend()
 	if i := slices.IndexFunc(p.natEntries, func(t natEntry) bool {
-		return !balanced && t.distributedVIF != nil && t.gatewayPort == p.outport && t.Logical.Contains(p.pkt.Source) && t.isResidentOn(p.pkt.chassis)
+		return !balanced && t.distributedVIF != nil && t.gatewayPort == p.outport && t.Logical.Contains(p.pkt.Source) &&
+			t.isResidentOn(p.pkt.chassis)
 	}); i >= 0 {
 		p.pkt.EthSource, _ = match.ParseMAC(p.natEntries[i].ExternalMAC)
 		return continuePipeline()
@@ -339,7 +354,8 @@ func (w *traceRun) checkNodeReady(chassis, does string) (transition, bool) {
 	name := w.nodeOfChassis(chassis)
 	for _, n := range w.survey.Cluster.Nodes {
 		if n.Name == name && !n.Ready {
-			return w.dropPacket(diagnosis.NodeNotReady, fmt.Sprintf("node %s %s, and is not Ready", name, does), n.Ref), true
+			return w.dropPacket(diagnosis.NodeNotReady, fmt.Sprintf("node %s %s, and is not Ready", name, does), n.Ref),
+				true
 		}
 	}
 	return transition{}, false

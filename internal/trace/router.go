@@ -22,11 +22,13 @@ type routerPipeline struct {
 func (w *traceRun) runRouterPipeline(in *routerPort, f packet) transition {
 	f.clearConntrack()
 	f.Inport, f.Outport = in.Name, ""
-	w.notePassed(survey.RouterRef(in.router.Name), w.routerOwnerRef(in.router.Name), survey.NodeRef(w.nodeOfChassis(f.chassis)))
+	w.notePassed(survey.RouterRef(in.router.Name), w.routerOwnerRef(in.router.Name),
+		survey.NodeRef(w.nodeOfChassis(f.chassis)))
 	w.beginStep(in.router.Name, f)
 	p := &routerPipeline{traceRun: w, logicalRouter: in.router, inport: in, pkt: f}
 	for _, table := range []func() (transition, bool){
-		p.lrInAdmission, p.lrInIPInput, p.lrInUnSNAT, p.lrInDNAT, p.lrInIPRouting, p.lrInPolicy, p.lrInARPResolve, p.lrInGwRedirect, p.lrOutUnDNAT, p.lrOutSNAT, p.lrOutEgrLoop,
+		p.lrInAdmission, p.lrInIPInput, p.lrInUnSNAT, p.lrInDNAT, p.lrInIPRouting, p.lrInPolicy, p.lrInARPResolve,
+		p.lrInGwRedirect, p.lrOutUnDNAT, p.lrOutSNAT, p.lrOutEgrLoop,
 	} {
 		if next, ends := table(); ends {
 			return next
@@ -42,10 +44,13 @@ func (p *routerPipeline) ownerRef() state.Ref     { return p.routerOwnerRef(p.Na
 func (p *routerPipeline) lrInAdmission() (transition, bool) {
 	switch {
 	case p.Disabled || p.inport.Disabled:
-		return endPipeline(p.dropPacket(Disabled, fmt.Sprintf("router %s, or its port %s, is disabled", p.Name, p.inport.Name), p.ownerRef()))
-	case p.inport.isGatewayPort() && p.inport.switchPort != nil && p.inport.switchPort.onSwitch.localnetPort != nil && !p.pkt.egressLooped && !p.isAdmitted():
-		return endPipeline(p.dropPacket(NoGatewayNode, fmt.Sprintf("node %s does not hold the gateway of router %s on %s",
-			p.nodeOfChassis(p.pkt.chassis), p.Name, p.inport.switchPort.onSwitch.Name), p.ownerRef()))
+		return endPipeline(p.dropPacket(Disabled,
+			fmt.Sprintf("router %s, or its port %s, is disabled", p.Name, p.inport.Name), p.ownerRef()))
+	case p.inport.isGatewayPort() && p.inport.switchPort != nil && p.inport.switchPort.onSwitch.localnetPort != nil &&
+		!p.pkt.egressLooped && !p.isAdmitted():
+		return endPipeline(p.dropPacket(NoGatewayNode,
+			fmt.Sprintf("node %s does not hold the gateway of router %s on %s",
+				p.nodeOfChassis(p.pkt.chassis), p.Name, p.inport.switchPort.onSwitch.Name), p.ownerRef()))
 	default:
 		return continuePipeline()
 	}
@@ -55,7 +60,8 @@ func (p *routerPipeline) lrInAdmission() (transition, bool) {
 func (p *routerPipeline) isAdmitted() bool {
 	return p.inport.isResidentOn(p.pkt.chassis) || slices.ContainsFunc(p.natEntries, func(t natEntry) bool {
 		mac, _ := match.ParseMAC(t.ExternalMAC)
-		return t.distributedVIF != nil && t.gatewayPort == p.inport && t.isResidentOn(p.pkt.chassis) && mac == p.pkt.EthDestination
+		return t.distributedVIF != nil && t.gatewayPort == p.inport && t.isResidentOn(p.pkt.chassis) &&
+			mac == p.pkt.EthDestination
 	})
 }
 
@@ -63,7 +69,8 @@ func (p *routerPipeline) isAdmitted() bool {
 func (p *routerPipeline) lrInIPInput() (transition, bool) {
 	f := &p.pkt
 	if p.isSpoofed() {
-		return endPipeline(p.dropPacket(Spoofed, fmt.Sprintf("router %s drops it: it comes with the router's own address %s", p.Name, f.Source), p.ownerRef()))
+		return endPipeline(p.dropPacket(Spoofed, fmt.Sprintf(
+			"router %s drops it: it comes with the router's own address %s", p.Name, f.Source), p.ownerRef()))
 	}
 	own := p.portWithAddress(f.Destination)
 	if own != nil && f.Protocol == match.ICMP && f.ICMPType == 8 {
@@ -107,7 +114,12 @@ func broadcastAddress(p netip.Prefix) netip.Addr {
 
 // answerPing is the router's answer to a ping.
 func (p *routerPipeline) answerPing(own *routerPort) transition {
-	return transition{outcome: &outcome{kind: outcomeEchoed, echoPort: p.inport, packet: p.pkt, Path: Path{About: []state.Ref{p.ownerRef()}, Reason: own.Name}}}
+	return transition{outcome: &outcome{
+		kind:     outcomeEchoed,
+		echoPort: p.inport,
+		packet:   p.pkt,
+		Path:     Path{About: []state.Ref{p.ownerRef()}, Reason: own.Name},
+	}}
 }
 
 // lrOutEgrLoop sends a packet for an address of the router's own back to where it began.
@@ -117,7 +129,8 @@ func (p *routerPipeline) lrOutEgrLoop() (transition, bool) {
 			f := p.pkt
 			f.egressLooped = true
 			f.EthSource, f.EthDestination = f.EthDestination, f.EthSource
-			p.addHop(f, p.ownerRef(), "Logical_Router "+p.Name, "is for an address of the router itself, and turns round")
+			p.addHop(f, p.ownerRef(), "Logical_Router "+p.Name,
+				"is for an address of the router itself, and turns round")
 			return endPipeline(transition{toRouter: p.outport, packet: f})
 		}
 	}
@@ -130,7 +143,8 @@ func (p *routerPipeline) lrOutDelivery() transition {
 	f.clearConntrack()
 	f.egressLooped = false
 	if leg := p.outport.IDs.Owner(); leg.Kind == returnPath && p.inport.isGatewayPort() {
-		p.addHop(f, leg, "Logical_Router_Port "+p.outport.Name, "takes the leg of network %s, by which its replies are known", leg.Name)
+		p.addHop(f, leg, "Logical_Router_Port "+p.outport.Name,
+			"takes the leg of network %s, by which its replies are known", leg.Name)
 	}
 	p.endStep(p.outport.Name)
 	switch {
@@ -139,6 +153,7 @@ func (p *routerPipeline) lrOutDelivery() transition {
 	case p.outport.switchPort != nil:
 		return transition{toSwitch: p.outport.switchPort, packet: f}
 	default:
-		return p.dropPacket(NoRoute, fmt.Sprintf("port %s of router %s leads nowhere", p.outport.Name, p.Name), p.ownerRef())
+		return p.dropPacket(NoRoute, fmt.Sprintf("port %s of router %s leads nowhere", p.outport.Name, p.Name),
+			p.ownerRef())
 	}
 }

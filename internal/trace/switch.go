@@ -33,7 +33,10 @@ func (w *traceRun) runSwitchPipeline(in *switchPort, f packet) transition {
 	if in.routerPort != nil { // between a router and a switch, what is known of the connection is forgotten
 		c.pkt.clearConntrack()
 	}
-	for _, table := range []func() (transition, bool){c.lsInCheckPortSec, c.lsInPreStateful, c.lsInACLEval, c.lsInQoS, c.lsInLB, c.lsInACLAfterLBEval, c.lsInStateful, c.lsInL2Lkup, c.runEgressStages} {
+	for _, table := range []func() (transition, bool){
+		c.lsInCheckPortSec, c.lsInPreStateful, c.lsInACLEval, c.lsInQoS,
+		c.lsInLB, c.lsInACLAfterLBEval, c.lsInStateful, c.lsInL2Lkup, c.runEgressStages,
+	} {
 		if next, ends := table(); ends {
 			return next
 		}
@@ -45,16 +48,19 @@ func (w *traceRun) runSwitchPipeline(in *switchPort, f packet) transition {
 func (c *switchPipeline) lsInCheckPortSec() (transition, bool) {
 	switch {
 	case c.inport.Disabled:
-		return endPipeline(c.dropPacket(Disabled, fmt.Sprintf("port %s of switch %s is disabled", c.inport.Name, c.Name), c.switchPortRef(c.inport)))
+		return endPipeline(c.dropPacket(Disabled,
+			fmt.Sprintf("port %s of switch %s is disabled", c.inport.Name, c.Name), c.switchPortRef(c.inport)))
 	case !c.portSecurityAllows(c.inport.Security, c.pkt.EthSource, c.pkt.Source):
 		about := c.switchPortRef(c.inport)
-		return endPipeline(c.dropPacket(PortSecurityDrops, fmt.Sprintf("port security of %s lets it send as %s only", about, strings.Join(c.inport.Security, ", ")), about))
+		return endPipeline(c.dropPacket(PortSecurityDrops, fmt.Sprintf("port security of %s lets it send as %s only",
+			about, strings.Join(c.inport.Security, ", ")), about))
 	default:
 		return continuePipeline()
 	}
 }
 
-// portSecurityAllows says whether an address may be a port's, as its port security has it: MAC addresses, each with the addresses beside it.
+// portSecurityAllows says whether an address may be a port's, as its port security has it: MAC addresses, each with the
+// addresses beside it.
 func (c *switchPipeline) portSecurityAllows(security []string, mac match.MAC, a netip.Addr) bool {
 	if len(security) == 0 {
 		return true
@@ -67,7 +73,9 @@ func (c *switchPipeline) portSecurityAllows(security []string, mac match.MAC, a 
 		if m, ok := match.ParseMAC(words[0]); !ok || m != mac {
 			return false
 		}
-		return len(words) == 1 || slices.ContainsFunc(words[1:], func(word string) bool { return matchesAddress(word, a) })
+		return len(words) == 1 || slices.ContainsFunc(words[1:], func(word string) bool {
+			return matchesAddress(word, a)
+		})
 	})
 }
 
@@ -126,7 +134,8 @@ func (c *switchPipeline) lsInQoS() (transition, bool) { return c.applyQoSMark(fr
 func (c *switchPipeline) applyQoSMark(direction string) (transition, bool) {
 	best := -1
 	for i, q := range c.QoS {
-		if q.Direction == direction && (best < 0 || q.Priority > c.QoS[best].Priority) && c.evaluateMatch(q.Match, c.pkt, fmt.Sprintf("QoS %s %d", c.Name, q.Priority)) {
+		if q.Direction == direction && (best < 0 || q.Priority > c.QoS[best].Priority) &&
+			c.evaluateMatch(q.Match, c.pkt, fmt.Sprintf("QoS %s %d", c.Name, q.Priority)) {
 			best = i
 		}
 	}
@@ -140,7 +149,8 @@ func (c *switchPipeline) applyQoSMark(direction string) (transition, bool) {
 	if c.pkt.Mark = uint32(mark); mark != 0 { //nolint:gosec // OVN's schema allows 32 bits
 		q := c.QoS[best]
 		//nolint:gosec // OVN's schema allows 32 bits
-		c.addHop(c.pkt, c.rowOwnerRef(q.IDs, c.switchOwnerRef(c.logicalSwitch)), fmt.Sprintf("QoS %s %d", c.Name, q.Priority), "%s", c.describeMark(q, uint32(mark)))
+		c.addHop(c.pkt, c.rowOwnerRef(q.IDs, c.switchOwnerRef(c.logicalSwitch)),
+			fmt.Sprintf("QoS %s %d", c.Name, q.Priority), "%s", c.describeMark(q, uint32(mark)))
 	}
 	return continuePipeline()
 }
@@ -159,7 +169,8 @@ func (c *switchPipeline) lsInLB() (transition, bool) {
 			as.source = netip.AddrPortFrom(v.Address.Addr(), as.source.Port())
 		}
 		c.commitNAT("port "+c.inport.Name, &c.pkt, as)
-		c.addHop(c.pkt, c.loadBalancerRef(b, v.Address.Addr()), "Load_Balancer "+b.Name, "%s", c.describeBackend(b, v, to, c.siblingSwitches()))
+		c.addHop(c.pkt, c.loadBalancerRef(b, v.Address.Addr()), "Load_Balancer "+b.Name, "%s",
+			c.describeBackend(b, v, to, c.siblingSwitches()))
 	}
 	if c.pkt.Tracked && slices.Contains(c.inport.Addresses, c.pkt.Destination) { // it is for who sent it
 		c.pkt.EthSource, c.pkt.EthDestination, c.outport = c.pkt.EthDestination, c.pkt.EthSource, c.inport
@@ -201,10 +212,12 @@ func (c *switchPipeline) lsInL2Lkup() (transition, bool) {
 		c.outport = c.localnetPort
 		return continuePipeline()
 	}
-	return endPipeline(c.dropPacket(NobodyAnswers, fmt.Sprintf("nobody on switch %s has MAC address %s", c.Name, c.pkt.EthDestination), c.switchOwnerRef(c.logicalSwitch)))
+	return endPipeline(c.dropPacket(NobodyAnswers, fmt.Sprintf("nobody on switch %s has MAC address %s", c.Name,
+		c.pkt.EthDestination), c.switchOwnerRef(c.logicalSwitch)))
 }
 
-// isForRouterPort says whether a frame is for a router's port: for its own MAC address, or that of a translation that is carried out elsewhere.
+// isForRouterPort says whether a frame is for a router's port: for its own MAC address, or that of a translation that
+// is carried out elsewhere.
 func (c *switchPipeline) isForRouterPort(p *routerPort) bool {
 	return p.mac == c.pkt.EthDestination || slices.ContainsFunc(p.router.natEntries, func(t natEntry) bool {
 		mac, ok := match.ParseMAC(t.ExternalMAC)
@@ -219,7 +232,8 @@ func (c *switchPipeline) redirectOverWire(p *routerPort) (transition, bool) {
 	}
 	holder := p.Holder
 	for _, t := range p.router.natEntries {
-		if mac, ok := match.ParseMAC(t.ExternalMAC); ok && t.distributedVIF != nil && t.gatewayPort == p && mac == c.pkt.EthDestination {
+		if mac, ok := match.ParseMAC(t.ExternalMAC); ok && t.distributedVIF != nil && t.gatewayPort == p &&
+			mac == c.pkt.EthDestination {
 			holder = t.distributedVIF.Chassis
 		}
 	}
@@ -239,10 +253,12 @@ func (c *switchPipeline) runEgressStages() (transition, bool) {
 	c.pkt.Outport = c.outport.Name
 	switch {
 	case c.outport == c.inport && !slices.Contains(c.inport.Addresses, c.pkt.Destination):
-		return endPipeline(c.dropPacket(Loop, fmt.Sprintf("switch %s would send it back to where it came from", c.Name), c.switchPortRef(c.outport)))
+		return endPipeline(c.dropPacket(Loop, fmt.Sprintf("switch %s would send it back to where it came from", c.Name),
+			c.switchPortRef(c.outport)))
 	case c.outport.routerPort != nil || c.outport == c.localnetPort:
 	case c.outport.Disabled:
-		return endPipeline(c.dropPacket(Disabled, fmt.Sprintf("port %s of switch %s is disabled", c.outport.Name, c.Name), c.switchPortRef(c.outport)))
+		return endPipeline(c.dropPacket(Disabled,
+			fmt.Sprintf("port %s of switch %s is disabled", c.outport.Name, c.Name), c.switchPortRef(c.outport)))
 	default:
 		if wrong, bad := c.checkPortBound(); bad {
 			return endPipeline(wrong)
@@ -261,9 +277,11 @@ func (c *switchPipeline) runEgressStages() (transition, bool) {
 	if c.commitNeeded && c.pkt.Tracked && c.usesConntrack(c.outport) {
 		c.commitConnection("port "+c.outport.Name, &c.pkt, c.ctLabel)
 	}
-	if c.outport.routerPort == nil && c.outport != c.localnetPort && !c.portSecurityAllows(c.outport.Security, c.outport.mac, c.pkt.Destination) {
-		return endPipeline(c.dropPacket(PortSecurityDrops, fmt.Sprintf("port security of %s lets it get packets for %s only",
-			c.switchPortRef(c.outport), strings.Join(c.outport.Security, ", ")), c.switchPortRef(c.outport)))
+	if c.outport.routerPort == nil && c.outport != c.localnetPort &&
+		!c.portSecurityAllows(c.outport.Security, c.outport.mac, c.pkt.Destination) {
+		return endPipeline(c.dropPacket(PortSecurityDrops,
+			fmt.Sprintf("port security of %s lets it get packets for %s only",
+				c.switchPortRef(c.outport), strings.Join(c.outport.Security, ", ")), c.switchPortRef(c.outport)))
 	}
 	return continuePipeline()
 }
@@ -272,7 +290,8 @@ func (c *switchPipeline) runEgressStages() (transition, bool) {
 func (c *switchPipeline) checkPortBound() (transition, bool) {
 	about := c.switchPortRef(c.outport)
 	if c.outport.Chassis == "" {
-		return c.dropPacket(TargetGone, fmt.Sprintf("%s is on no node: no Open vSwitch has its port %s", about, c.outport.Name), about), true
+		return c.dropPacket(TargetGone, fmt.Sprintf("%s is on no node: no Open vSwitch has its port %s", about,
+			c.outport.Name), about), true
 	}
 	return c.checkNodeReady(c.outport.Chassis, "has "+about.String())
 }

@@ -1,7 +1,9 @@
-// Package trace is the way of a packet through a cluster and of its reply, worked out from a survey, in the words of the API.
+// Package trace is the way of a packet through a cluster and of its reply, worked out from a survey, in the words of
+// the API.
 //
-// It does what OVN does with the rows of the northbound database as they are, in the order of OVN's own tables: it does not matter who
-// wrote a row, nor whether it should be there. Connections are kept track of, so that the reply is led as a reply.
+// It does what OVN does with the rows of the northbound database as they are, in the order of OVN's own tables: it does
+// not matter who wrote a row, nor whether it should be there. Connections are kept track of, so that the reply is led
+// as a reply.
 package trace
 
 import (
@@ -38,7 +40,8 @@ type Trace struct {
 type Path struct {
 	RequestHops []Hop `json:"there"`
 	ReplyHops   []Hop `json:"back,omitempty"`
-	// Verdict is one of the constants below, Code and Reason why, as a constant and in words. About is what it is because of.
+	// Verdict is one of the constants below, Code and Reason why, as a constant and in words. About is what it is
+	// because of.
 	Verdict string      `json:"verdict"`
 	Code    string      `json:"code,omitempty"`
 	Reason  string      `json:"reason,omitempty"`
@@ -48,7 +51,8 @@ type Path struct {
 	SeenSource netip.Addr     `json:"seen"`
 	// Network is the one by which what leaves the cluster leaves: the reply, or what a pod sends.
 	Network string `json:"network,omitempty"`
-	// PassedRefs is everything that the packet and its reply pass: routers, networks, nodes, pods, and the objects behind rows.
+	// PassedRefs is everything that the packet and its reply pass: routers, networks, nodes, pods, and the objects
+	// behind rows.
 	PassedRefs []state.Ref `json:"passed,omitempty"`
 	// Caveats are what could not be told, and others that may answer.
 	Caveats []string `json:"doubts,omitempty"`
@@ -62,7 +66,8 @@ const (
 	Dropped  = "Dropped"  // on its way there
 	Refused  = "Refused"  // somebody answers that nobody is there
 	Lost     = "Lost"     // the reply does not find back, or by another network
-	Unknown  = "Unknown"  // it can't be told from what is known: the address is none of the cluster's, or a node forwards the packet
+	// it can't be told from what is known: the address is none of the cluster's, or a node forwards the packet
+	Unknown = "Unknown"
 )
 
 // Hop is a step on the way.
@@ -99,7 +104,8 @@ func (t *Tracer) Trace(q Query) Trace {
 	chosen := &choices{indexByRow: map[string]int{}}
 	for range maxPaths {
 		p := t.tracePath(q, chosen)
-		if !slices.ContainsFunc(out.Paths, func(o Path) bool { return reflect.DeepEqual(o, p) }) { // a policy may overrule a choice
+		// a policy may overrule a choice
+		if !slices.ContainsFunc(out.Paths, func(o Path) bool { return reflect.DeepEqual(o, p) }) {
 			out.Paths = append(out.Paths, p)
 		}
 		if !chosen.nextCombination() {
@@ -117,7 +123,8 @@ func (t *Tracer) tracePath(q Query, chosen *choices) Path {
 		return *wrong
 	}
 	end := w.followPacket(step)
-	if end.Code == TooDeep && first.retransmits() { // the next packet finds what this one has written down, and may get further
+	// the next packet finds what this one has written down, and may get further
+	if end.Code == TooDeep && first.retransmits() {
 		if w.hops, w.steps = nil, nil; first.switchPort != nil {
 			w.noteSender(first)
 		}
@@ -169,7 +176,11 @@ func (w *traceRun) buildFirstPacket() (origin, transition, *Path) {
 			f.Protocol, f.ICMPType = match.ICMPv6, 128
 		}
 	default:
-		return origin{}, transition{}, &Path{Verdict: Unknown, Code: CantTell, Reason: fmt.Sprintf("protocol %q is none of tcp, udp, sctp and icmp", q.Protocol)}
+		return origin{}, transition{}, &Path{
+			Verdict: Unknown,
+			Code:    CantTell,
+			Reason:  fmt.Sprintf("protocol %q is none of tcp, udp, sctp and icmp", q.Protocol),
+		}
 	}
 	if f.SourcePort == 0 {
 		f.SourcePort = defaultClientPort
@@ -182,7 +193,9 @@ func (w *traceRun) buildFirstPacket() (origin, transition, *Path) {
 
 // sendFromPod is a packet that a pod sends.
 func (w *traceRun) sendFromPod(f packet) (origin, transition, *Path) {
-	i := slices.IndexFunc(w.survey.Cluster.Pods, func(p survey.Pod) bool { return p.Namespace+"/"+p.Name == w.query.Pod })
+	i := slices.IndexFunc(w.survey.Cluster.Pods, func(p survey.Pod) bool {
+		return p.Namespace+"/"+p.Name == w.query.Pod
+	})
 	if i < 0 {
 		return origin{}, transition{}, &Path{Verdict: Unknown, Code: CantTell, Reason: "there is no pod " + w.query.Pod}
 	}
@@ -191,9 +204,15 @@ func (w *traceRun) sendFromPod(f packet) (origin, transition, *Path) {
 	if at == nil || pod.HostNetwork {
 		reason := fmt.Sprintf("%s has no port on a switch of OVN", pod.Ref)
 		if pod.HostNetwork {
-			reason = fmt.Sprintf("%s is on the network of its node %s: what it sends leaves by the node's own routes", pod.Ref, pod.Node)
+			reason = fmt.Sprintf("%s is on the network of its node %s: what it sends leaves by the node's own routes",
+				pod.Ref, pod.Node)
 		}
-		return origin{}, transition{}, &Path{Verdict: Unknown, Code: CantTell, Reason: reason, About: []state.Ref{pod.Ref}}
+		return origin{}, transition{}, &Path{
+			Verdict: Unknown,
+			Code:    CantTell,
+			Reason:  reason,
+			About:   []state.Ref{pod.Ref},
+		}
 	}
 	for _, a := range at.Addresses {
 		if a.Is4() == f.Destination.Is4() {
@@ -210,7 +229,8 @@ func (w *traceRun) noteSender(s origin) {
 	w.addHop(s.packet, w.switchPortRef(s.switchPort), "Logical_Switch_Port "+s.switchPort.Name, "sends it")
 }
 
-// sendFromPort is the first step of what somebody at a port of a switch sends: to who has the address there, or to the gateway.
+// sendFromPort is the first step of what somebody at a port of a switch sends: to who has the address there, or to the
+// gateway.
 func (w *traceRun) sendFromPort(at *switchPort, f packet) transition {
 	hop := f.Destination
 	prefix, _ := at.onSwitch.prefixContaining(f.Source)
@@ -225,7 +245,8 @@ func (w *traceRun) sendFromPort(at *switchPort, f packet) transition {
 		}
 	}
 	if at.onSwitch.localnetPort == nil {
-		return w.dropPacket(NobodyAnswers, fmt.Sprintf("nobody on %s has address %s, which %s asks for", at.onSwitch.Name, hop, w.switchPortRef(at)), w.switchPortRef(at))
+		return w.dropPacket(NobodyAnswers, fmt.Sprintf("nobody on %s has address %s, which %s asks for",
+			at.onSwitch.Name, hop, w.switchPortRef(at)), w.switchPortRef(at))
 	}
 	f.EthDestination, f.nextHop = externalMAC, hop
 	return transition{toSwitch: at, packet: f}
@@ -285,7 +306,8 @@ func (w *traceRun) noteArrival(end outcome, there *[]Hop) {
 	case outcomeEchoed:
 		w.addHop(end.packet, end.About[0], "Logical_Router_Port "+end.Reason, "answers itself")
 	case outcomeArrived:
-		w.addHop(end.packet, state.Ref{Kind: "Host", Name: end.packet.Destination.String()}, "", "gets it, from %s", end.packet.Source)
+		w.addHop(end.packet, state.Ref{Kind: "Host", Name: end.packet.Destination.String()}, "", "gets it, from %s",
+			end.packet.Source)
 	}
 	*there = append(*there, w.hops...)
 	w.hops = nil
@@ -309,18 +331,26 @@ func (w *traceRun) startReply(end outcome) transition {
 // checkReply is why a reply does not get to who waits for it; nil: it does.
 func (w *traceRun) checkReply(first origin, back outcome) *Path {
 	wanted := first.packet.tuple().reversed()
-	there := back.kind == outcomeArrived && first.switchPort == nil || back.kind == outcomeDelivered && back.switchPort == first.switchPort
+	there := back.kind == outcomeArrived && first.switchPort == nil || back.kind == outcomeDelivered &&
+		back.switchPort == first.switchPort
 	switch got := back.packet.tuple(); {
 	case back.kind == outcomeLost:
 		return &Path{Code: back.Code, Reason: "the reply is lost: " + back.Reason, About: back.About}
 	case there && got == wanted:
 		return nil
 	case there && got.destination == wanted.destination:
-		return &Path{Code: ReplyLeavesElsewhere, About: append(w.foreignPolicies, w.exitNetworkRefs()...), Reason: fmt.Sprintf(
-			"the reply comes from %s instead of %s, and the client does not know it%s", got.source, wanted.source, w.describeExit())}
+		return &Path{
+			Code: ReplyLeavesElsewhere, About: append(w.foreignPolicies, w.exitNetworkRefs()...),
+			Reason: fmt.Sprintf(
+				"the reply comes from %s instead of %s, and the client does not know it%s", got.source, wanted.source,
+				w.describeExit()),
+		}
 	default:
-		return &Path{Code: ReplyLeavesElsewhere, About: append(w.foreignPolicies, w.exitNetworkRefs()...), Reason: fmt.Sprintf(
-			"the reply goes to %s instead of %s%s", got.destination, wanted.destination, w.describeExit())}
+		return &Path{
+			Code: ReplyLeavesElsewhere, About: append(w.foreignPolicies, w.exitNetworkRefs()...),
+			Reason: fmt.Sprintf(
+				"the reply goes to %s instead of %s%s", got.destination, wanted.destination, w.describeExit()),
+		}
 	}
 }
 

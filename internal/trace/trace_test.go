@@ -12,16 +12,18 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// A public floating IP and a load balancer of the cloud network on one pod: both answer by the network that they were asked on, and the pod
-// sees the client.
+// A public floating IP and a load balancer of the cloud network on one pod: both answer by the network that they were
+// asked on, and the pod sees the client.
 func TestOnePodAnswersOnBothNetworks(t *testing.T) {
 	p := traceOnePath(t, shopSurvey(), queryFromClient(internet, floatingIP+":80"))
 	assertVerdict(t, p, Answered, "")
 	if p.Network != "public" || p.Server.String() != "10.0.0.2:80" || p.SeenSource.String() != internet {
 		t.Errorf("by %s, to %s, from %s\n%s", p.Network, p.Server, p.SeenSource, formatPath(p))
 	}
-	assertHops(t, p.RequestHops, "ExternalNetwork public", "Node node3", "FIp acme-shop/front", "ReturnPath acme-shop/ext-public", "Pod acme-shop/web")
-	assertHops(t, p.ReplyHops, "Pod acme-shop/web", "ReturnPath acme-shop/ext-public", "FIp acme-shop/front", "ExternalNetwork public", "Host "+internet)
+	assertHops(t, p.RequestHops, "ExternalNetwork public", "Node node3", "FIp acme-shop/front",
+		"ReturnPath acme-shop/ext-public", "Pod acme-shop/web")
+	assertHops(t, p.ReplyHops, "Pod acme-shop/web", "ReturnPath acme-shop/ext-public", "FIp acme-shop/front",
+		"ExternalNetwork public", "Host "+internet)
 
 	all := New(shopSurvey()).Trace(queryFromClient(internet, loadBalancerIP+":80")).Paths
 	if len(all) != 2 {
@@ -39,13 +41,20 @@ func TestOnePodAnswersOnBothNetworks(t *testing.T) {
 
 // Addresses before and after each translation are told, there and back.
 func TestPacketsAreTold(t *testing.T) {
-	p := traceOnePath(t, shopSurvey(), Query{Client: addrPort(internet + ":40000"), Server: addrPort(floatingIP + ":80"), Protocol: "tcp"})
+	p := traceOnePath(t, shopSurvey(), Query{
+		Client:   addrPort(internet + ":40000"),
+		Server:   addrPort(floatingIP + ":80"),
+		Protocol: "tcp",
+	})
 	for _, packet := range []string{internet + ":40000 → " + floatingIP + ":80", internet + ":40000 → 10.0.0.2:80"} {
 		if !slices.ContainsFunc(p.RequestHops, func(h Hop) bool { return h.Packet == packet }) {
 			t.Errorf("no hop there has %s\n%s", packet, formatPath(p))
 		}
 	}
-	for _, packet := range []string{"10.0.0.2:80 → " + internet + ":40000", floatingIP + ":80 → " + internet + ":40000"} {
+	for _, packet := range []string{
+		"10.0.0.2:80 → " + internet + ":40000",
+		floatingIP + ":80 → " + internet + ":40000",
+	} {
 		if !slices.ContainsFunc(p.ReplyHops, func(h Hop) bool { return h.Packet == packet }) {
 			t.Errorf("no hop back has %s\n%s", packet, formatPath(p))
 		}
@@ -61,7 +70,8 @@ func TestReplyWithoutItsLeg(t *testing.T) {
 	if p.Network != "cloud" || !isAbout(p, "ExternalNetwork cloud") {
 		t.Errorf("left by %s, about %v", p.Network, p.About)
 	}
-	for _, q := range []Query{queryFromClient(internet, loadBalancerIP+":80"), queryFromPod("db", internet+":443")} { // what needs no leg goes on
+	// what needs no leg goes on
+	for _, q := range []Query{queryFromClient(internet, loadBalancerIP+":80"), queryFromPod("db", internet+":443")} {
 		for _, p := range New(s).Trace(q).Paths {
 			assertVerdict(t, p, Answered, "")
 		}
@@ -72,7 +82,8 @@ func TestReplyWithoutItsLeg(t *testing.T) {
 func TestForeignPolicy(t *testing.T) {
 	s := shopSurvey()
 	r := s.Logical.Router(shop)
-	r.Policies = append([]logical.RouterPolicy{reroutePolicy(32000, "ip4.src == 10.0.0.2", "100.65.0.1")}, r.Policies...)
+	r.Policies = append([]logical.RouterPolicy{reroutePolicy(32000, "ip4.src == 10.0.0.2", "100.65.0.1")},
+		r.Policies...)
 	p := traceOnePath(t, s, queryFromClient(internet, floatingIP+":80"))
 	assertVerdict(t, p, Lost, ReplyLeavesElsewhere)
 	if !isAbout(p, "Project acme/shop") || len(p.Caveats) == 0 || !strings.Contains(p.Caveats[0], "policy 32000") {
@@ -95,7 +106,8 @@ func TestNetworkPolicy(t *testing.T) {
 	assertVerdict(t, allowed, Answered, "")
 	assertHops(t, allowed.RequestHops, "NetworkPolicy acme-shop/guard", "Pod acme-shop/web")
 	assertVerdict(t, traceOnePath(t, s, queryFromClient(neighbour, floatingIP+":81")), Dropped, NetworkPolicyDrops)
-	assertVerdict(t, traceOnePath(t, s, queryFromPod("web", internet+":443")), Answered, "") // replies to what it asked itself come in
+	// replies to what it asked itself come in
+	assertVerdict(t, traceOnePath(t, s, queryFromPod("web", internet+":443")), Answered, "")
 }
 
 // A client on the wire of the network is answered there, not by the gateway.
@@ -200,14 +212,16 @@ func TestPing(t *testing.T) {
 	}
 }
 
-// OVN's load balancers pass on ports only: nobody answers a ping of their address, unless it is also a router's or a floating IP's.
+// OVN's load balancers pass on ports only: nobody answers a ping of their address, unless it is also a router's or a
+// floating IP's.
 func TestPingOfALoadBalancer(t *testing.T) {
 	outside, inside := queryFromClient(internet, loadBalancerIP+":0"), queryFromPod("db", loadBalancerIP+":0")
 	for _, q := range []Query{outside, inside} {
 		q.Protocol = "icmp"
 		p := traceOnePath(t, shopSurvey(), q)
 		assertVerdict(t, p, Dropped, BalancerIgnoresPing)
-		if !isAbout(p, "Service acme-shop/web") || !strings.Contains(p.Reason, "Service acme-shop/web") || !strings.Contains(p.Reason, "80/tcp") {
+		if !isAbout(p, "Service acme-shop/web") || !strings.Contains(p.Reason, "Service acme-shop/web") ||
+			!strings.Contains(p.Reason, "80/tcp") {
 			t.Errorf("about %v: %s", p.About, p.Reason)
 		}
 		if f, _ := p.Finding(); !strings.Contains(f.Remediation, "sallyport trace CLIENT ADDRESS:PORT") {
@@ -221,9 +235,11 @@ func TestPingOfALoadBalancer(t *testing.T) {
 	assertVerdict(t, traceOnePath(t, s, q), Answered, "")
 }
 
-// What pods send leaves with the project's address, by its default network; that of a pod with a floating IP there, with that.
+// What pods send leaves with the project's address, by its default network; that of a pod with a floating IP there,
+// with that.
 func TestEgress(t *testing.T) {
-	for name, seen := range map[string]string{"db": defaultSNAT, "web": defaultSNAT} { // web's floating IP is on another network
+	// web's floating IP is on another network
+	for name, seen := range map[string]string{"db": defaultSNAT, "web": defaultSNAT} {
 		p := traceOnePath(t, shopSurvey(), queryFromPod(name, internet+":443"))
 		assertVerdict(t, p, Answered, "")
 		if p.SeenSource.String() != seen || p.Network != "cloud" || p.Server.String() != internet+":443" {
@@ -232,8 +248,13 @@ func TestEgress(t *testing.T) {
 	}
 	s := shopSurvey()
 	r := s.Logical.Router(shop)
-	r.NATs = append(r.NATs, logical.NAT{Type: "dnat_and_snat", External: addr("100.65.0.44"), Logical: prefix("10.0.0.4/32")})
-	if p := traceOnePath(t, s, queryFromPod("db", internet+":443")); p.Verdict != Answered || p.SeenSource.String() != "100.65.0.44" {
+	r.NATs = append(r.NATs, logical.NAT{
+		Type:     "dnat_and_snat",
+		External: addr("100.65.0.44"),
+		Logical:  prefix("10.0.0.4/32"),
+	})
+	if p := traceOnePath(t, s, queryFromPod("db", internet+":443")); p.Verdict != Answered ||
+		p.SeenSource.String() != "100.65.0.44" {
 		t.Errorf("%s, seen as %s\n%s", p.Verdict, p.SeenSource, formatPath(p))
 	}
 	// A neighbour on the default network is reached directly, not by the gateway.
@@ -296,14 +317,19 @@ func TestNodes(t *testing.T) {
 	assertVerdict(t, traceOnePath(t, s, queryFromClient(internet, floatingIP+":80")), Dropped, TargetGone)
 }
 
-// What nodes heard on the wire counts: a gateway that does not answer loses the reply, and somebody else with the address is told.
+// What nodes heard on the wire counts: a gateway that does not answer loses the reply, and somebody else with the
+// address is told.
 func TestWires(t *testing.T) {
 	s := shopSurvey()
 	s.Inspected = map[string]survey.NodeInspection{"node3": {Neighbours: []survey.Neighbour{{Address: addr("198.51.100.1")}}}}
 	assertVerdict(t, traceOnePath(t, s, queryFromClient(internet, floatingIP+":80")), Lost, diagnosis.GatewaySilent)
 	assertVerdict(t, traceOnePath(t, s, queryFromClient(neighbour, floatingIP+":80")), Answered, "")
-	s.Inspected = map[string]survey.NodeInspection{"node1": {Neighbours: []survey.Neighbour{{Address: addr(floatingIP), MACs: []string{mac(shop + "-ext-public"), "02:00:00:00:00:99"}}}}}
-	if p := traceOnePath(t, s, queryFromClient(internet, floatingIP+":80")); len(p.Caveats) != 1 || !strings.Contains(p.Caveats[0], "02:00:00:00:00:99") {
+	s.Inspected = map[string]survey.NodeInspection{"node1": {Neighbours: []survey.Neighbour{{
+		Address: addr(floatingIP),
+		MACs:    []string{mac(shop + "-ext-public"), "02:00:00:00:00:99"},
+	}}}}
+	if p := traceOnePath(t, s, queryFromClient(internet, floatingIP+":80")); len(p.Caveats) != 1 ||
+		!strings.Contains(p.Caveats[0], "02:00:00:00:00:99") {
 		t.Errorf("doubts %v", p.Caveats)
 	}
 }
@@ -345,7 +371,8 @@ func TestPodsOwnAddress(t *testing.T) {
 		t.Errorf("doubts %v", p.Caveats)
 	}
 	s.Cluster.Pods[0].HostNetwork, s.Cluster.Pods[0].Node = true, "node1"
-	if p = traceOnePath(t, s, queryFromPod("web", internet+":80")); p.Verdict != Unknown || !strings.Contains(p.Reason, "network of its node node1") {
+	if p = traceOnePath(t, s, queryFromPod("web", internet+":80")); p.Verdict != Unknown ||
+		!strings.Contains(p.Reason, "network of its node node1") {
 		t.Errorf("%s: %s", p.Verdict, p.Reason)
 	}
 }
@@ -355,7 +382,9 @@ func TestRoutesOfOneRank(t *testing.T) {
 	ways := func(s *survey.Survey) int { return len(New(s).Trace(queryFromPod("db", internet+":443")).Paths) }
 	s := shopSurvey()
 	r := s.Logical.Router(shop)
-	r.Policies = slices.DeleteFunc(r.Policies, func(p logical.RouterPolicy) bool { return p.Priority == ownership.DefaultEgress })
+	r.Policies = slices.DeleteFunc(r.Policies, func(p logical.RouterPolicy) bool {
+		return p.Priority == ownership.DefaultEgress
+	})
 	r.Routes = append(r.Routes[1:], r.Routes[1]) // without Kube-OVN's route by source, which is longer
 	if n := ways(s); n != 1 {
 		t.Errorf("a route that is there twice: %d ways", n)
@@ -377,7 +406,8 @@ func TestClusterAddress(t *testing.T) {
 	s := shopSurvey()
 	s.Cluster.Services[0].ClusterIP = addr("10.96.0.7")
 	s.Logical.Switch(pods).Balancers = append(s.Logical.Switch(pods).Balancers, logical.LoadBalancer{
-		Name: "vpc-acme-shop-tcp-load", Protocol: "tcp", VIPs: []logical.VIP{{Address: addrPort("10.96.0.7:80"), Backends: webBalancer().VIPs[0].Backends[:1]}},
+		Name: "vpc-acme-shop-tcp-load", Protocol: "tcp",
+		VIPs: []logical.VIP{{Address: addrPort("10.96.0.7:80"), Backends: webBalancer().VIPs[0].Backends[:1]}},
 	})
 	p := traceOnePath(t, s, queryFromPod("db", "10.96.0.7:80"))
 	assertVerdict(t, p, Answered, "")

@@ -14,8 +14,8 @@ type tuple struct {
 
 func (t tuple) reversed() tuple { return tuple{t.protocol, t.destination, t.source} }
 
-// connection is one that somebody keeps track of: how its packets look as they arrive, in both directions. Where they differ in more than
-// the direction, it is translated.
+// connection is one that somebody keeps track of: how its packets look as they arrive, in both directions. Where they
+// differ in more than the direction, it is translated.
 type connection struct {
 	zone            string
 	original, reply tuple
@@ -54,7 +54,10 @@ type packet struct {
 }
 
 func (f packet) tuple() tuple {
-	return tuple{f.Protocol, netip.AddrPortFrom(f.Source, f.SourcePort), netip.AddrPortFrom(f.Destination, f.DestinationPort)}
+	return tuple{
+		f.Protocol, netip.AddrPortFrom(f.Source, f.SourcePort),
+		netip.AddrPortFrom(f.Destination, f.DestinationPort),
+	}
 }
 
 // canStartConnection says whether a packet can be the first of its connection.
@@ -76,7 +79,12 @@ func (f *packet) setTuple(t tuple) {
 
 // replyPacket is the answer to a packet.
 func (f packet) replyPacket() packet {
-	out := packet{Packet: match.Packet{Protocol: f.Protocol, TTL: 64, EthSource: f.EthDestination, EthDestination: f.EthSource}, chassis: f.chassis}
+	out := packet{Packet: match.Packet{
+		Protocol:       f.Protocol,
+		TTL:            64,
+		EthSource:      f.EthDestination,
+		EthDestination: f.EthSource,
+	}, chassis: f.chassis}
 	out.setTuple(f.tuple().reversed())
 	if f.Protocol == match.TCP {
 		out.TCPFlags = match.SYN | match.ACK
@@ -84,9 +92,11 @@ func (f packet) replyPacket() packet {
 	return out
 }
 
-// clearConntrack takes off what was found out about the packet's connection: it does not cross from a switch to a router, nor to another node.
+// clearConntrack takes off what was found out about the packet's connection: it does not cross from a switch to a
+// router, nor to another node.
 func (f *packet) clearConntrack() {
-	f.Tracked, f.New, f.Established, f.Related, f.Reply, f.Invalid, f.SNAT, f.DNAT = false, false, false, false, false, false, false, false
+	f.Tracked, f.New, f.Established, f.Related, f.Reply, f.Invalid, f.SNAT, f.DNAT = false, false, false, false, false,
+		false, false, false
 	f.CTMark, f.CTLabel, f.conn = 0, [2]uint64{}, nil
 }
 
@@ -161,8 +171,9 @@ func (w *traceRun) commitConnection(zone string, f *packet, label uint32) {
 	}
 }
 
-// maxRecirculations is how often Open vSwitch's userspace datapath lets a packet begin again on one node: for each pass through connection tracking, for
-// the choice of a backend, and once when it comes out of a tunnel. The kernel's has no such limit.
+// maxRecirculations is how often Open vSwitch's userspace datapath lets a packet begin again on one node: for each pass
+// through connection tracking, for the choice of a backend, and once when it comes out of a tunnel. The kernel's has no
+// such limit.
 const maxRecirculations = 8
 
 // recirculate notes that a packet begins again.

@@ -15,7 +15,8 @@ func startConnection(datapath string) (*traceRun, packet) {
 	return &traceRun{topology: newTopology(s), choices: &choices{indexByRow: map[string]int{}}}, f
 }
 
-// A SYN that is sent again is of a new connection, as long as nobody has answered: load balancers and rules see it as they saw the first.
+// A SYN that is sent again is of a new connection, as long as nobody has answered: load balancers and rules see it as
+// they saw the first.
 func TestConnectionsAreNewUntilAnswered(t *testing.T) {
 	w, f := startConnection("")
 	w.commitConnection("zone", &f, 0)

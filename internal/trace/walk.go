@@ -63,7 +63,8 @@ func (w *traceRun) followPacket(s transition) outcome {
 		case w.exhaustedChassis != "":
 			node := w.nodeOfChassis(w.exhaustedChassis)
 			w.exhaustedChassis = ""
-			reason := fmt.Sprintf("node %s would have to translate it more often than Open vSwitch does for one packet", node)
+			reason := fmt.Sprintf("node %s would have to translate it more often than Open vSwitch does for one packet",
+				node)
 			return *w.dropPacket(TooDeep, reason, survey.NodeRef(node)).outcome
 		case s.outcome != nil:
 			if s.outcome.kind == outcomeLost && !isFlowDrop(s.outcome.Code) {
@@ -115,7 +116,13 @@ func (w *traceRun) addHop(f packet, about state.Ref, row, format string, args ..
 	if w.silent {
 		return
 	}
-	w.hops = append(w.hops, Hop{About: about, Text: fmt.Sprintf(format, args...), Node: w.nodeOfChassis(f.chassis), Row: row, Packet: f.formatTuple(w.query)})
+	w.hops = append(w.hops, Hop{
+		About:  about,
+		Text:   fmt.Sprintf(format, args...),
+		Node:   w.nodeOfChassis(f.chassis),
+		Row:    row,
+		Packet: f.formatTuple(w.query),
+	})
 }
 
 // formatTuple is the packet as people write it.
@@ -129,7 +136,8 @@ func (f packet) formatTuple(q Query) string {
 	return end(f.Source.String(), f.SourcePort) + " → " + end(f.Destination.String(), f.DestinationPort)
 }
 
-// evaluateMatch says whether a match holds for a packet. One that can't be told is noted, and does not: OVN does not carry it out either.
+// evaluateMatch says whether a match holds for a packet. One that can't be told is noted, and does not: OVN does not
+// carry it out either.
 func (w *traceRun) evaluateMatch(text string, f packet, row string) bool {
 	p := w.parseMatch(text)
 	if p.err == nil {

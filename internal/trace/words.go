@@ -76,7 +76,8 @@ func (f *topology) switchPortRef(at *switchPort) state.Ref {
 	return state.Ref{Kind: "Port", Name: at.Name}
 }
 
-// podRefAtPort is the pod at a port of a switch. Kube-OVN names ports POD.NAMESPACE, and those of further interfaces POD.NAMESPACE.PROVIDER.
+// podRefAtPort is the pod at a port of a switch. Kube-OVN names ports POD.NAMESPACE, and those of further interfaces
+// POD.NAMESPACE.PROVIDER.
 func (f *topology) podRefAtPort(at *switchPort) state.Ref {
 	for _, p := range f.survey.Cluster.Pods {
 		if name := p.Name + "." + p.Namespace; at.Name == name || strings.HasPrefix(at.Name, name+".") {
@@ -188,7 +189,9 @@ func (f *topology) loadBalancerRef(b *logical.LoadBalancer, at netip.Addr) state
 	return f.rowOwnerRef(b.IDs, state.Ref{Kind: "LoadBalancer", Name: b.Name})
 }
 
-func (w *traceRun) describeBackend(b *logical.LoadBalancer, v logical.VIP, to netip.AddrPort, on []*logicalSwitch) string {
+func (w *traceRun) describeBackend(b *logical.LoadBalancer, v logical.VIP, to netip.AddrPort,
+	on []*logicalSwitch,
+) string {
 	text := fmt.Sprintf("port %d goes to port %d of %s", v.Address.Port(), to.Port(), w.describePod(to.Addr(), on))
 	if n := len(w.liveBackends(b, v)); n > 1 {
 		text += fmt.Sprintf(", one of %d", n)
@@ -224,7 +227,8 @@ func (f *topology) describePolicy(r *logicalRouter, rule logical.RouterPolicy) (
 	case rule.Action == "drop" && p == ownership.EgressIPSelected && ownership.IsOwnPriority(r.Name, p):
 		return about, fmt.Sprintf("%s has no address that a node holds, and fails closed", about), false
 	case p == ownership.ReturnReply:
-		return f.returnPortRef(r, to, about), "the mark leads it back through the switch to the leg of its network", false
+		return f.returnPortRef(r, to, about), "the mark leads it back through the switch to the leg of its network",
+			false
 	case p == ownership.ReturnLeave:
 		return f.returnPortRef(r, to, about), fmt.Sprintf("what comes by the leg goes to gateway %s", to), false
 	case p == ownership.DefaultEgress || p == ownership.EgressUnselected:
@@ -256,7 +260,8 @@ func (f *topology) returnPortRef(r *logicalRouter, hop string, other state.Ref) 
 				return leg
 			}
 		}
-		if gateway, err := netip.ParseAddr(hop); err == nil && f.switches[leg.Name] != nil && f.switches[leg.Name].isGateway(gateway) {
+		if gateway, err := netip.ParseAddr(hop); err == nil && f.switches[leg.Name] != nil &&
+			f.switches[leg.Name].isGateway(gateway) {
 			return leg
 		}
 	}
@@ -274,16 +279,20 @@ func (f *topology) describeACL(r acl, on *logicalSwitch) (state.Ref, string, str
 		ids = r.portGroup.IDs
 	}
 	if owner := r.IDs.Owner(); owner.Kind == string(intent.Service) {
-		return owner, SourceRangesDrop, fmt.Sprintf("%s %s: its loadBalancerSourceRanges do not have the client", owner, does)
+		return owner, SourceRangesDrop, fmt.Sprintf("%s %s: its loadBalancerSourceRanges do not have the client", owner,
+			does)
 	} else if owner == intent.IsolationRef(owner.Namespace) {
-		return owner, RuleDrops, fmt.Sprintf("a pod is on network %s, where it does not belong: the isolation of %s %s", on.Name, owner.Namespace, does)
+		return owner, RuleDrops, fmt.Sprintf("a pod is on network %s, where it does not belong: the isolation of %s %s",
+			on.Name, owner.Namespace, does)
 	} else if owner != (state.Ref{}) {
 		switch r.Priority {
 		case ownership.NetworkIsolationPriority:
 			return owner, NetworkIsolates, fmt.Sprintf(
-				"network %s keeps projects apart (isolation: Tenants) and %s: the source is another project's", on.Name, does)
+				"network %s keeps projects apart (isolation: Tenants) and %s: the source is another project's", on.Name,
+				does)
 		case ownership.AllowListPriority:
-			return owner, AllowListDrops, fmt.Sprintf("an allow-list of %s %s: it does not have the other side", owner, does)
+			return owner, AllowListDrops,
+				fmt.Sprintf("an allow-list of %s %s: it does not have the other side", owner, does)
 		default:
 			return owner, RuleDrops, fmt.Sprintf("a rule of %s %s", owner, does)
 		}
@@ -300,5 +309,6 @@ func (f *topology) describeACL(r acl, on *logicalSwitch) (state.Ref, string, str
 	if r.portGroup != nil {
 		where = "port group " + r.portGroup.Name
 	}
-	return f.switchOwnerRef(on), RuleDrops, fmt.Sprintf("rule %s of %s %s (%s)", cmp.Or(r.Name, fmt.Sprint(r.Priority)), where, does, r.Match)
+	return f.switchOwnerRef(on), RuleDrops,
+		fmt.Sprintf("rule %s of %s %s (%s)", cmp.Or(r.Name, fmt.Sprint(r.Priority)), where, does, r.Match)
 }

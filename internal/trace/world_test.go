@@ -14,8 +14,8 @@ import (
 	"github.com/sallyport/sallyport/internal/survey"
 )
 
-// The project acme-shop: three pods on 10.0.0.0/24, of which web has a floating IP on the secondary network ext-public, and web and api are
-// behind a load balancer on the default network ext-cloud. Gateways are on node3, pods elsewhere.
+// The project acme-shop: three pods on 10.0.0.0/24, of which web has a floating IP on the secondary network ext-public,
+// and web and api are behind a load balancer on the default network ext-cloud. Gateways are on node3, pods elsewhere.
 const (
 	shop           = "acme-shop"
 	pods           = "acme-shop-default"
@@ -46,22 +46,55 @@ func shopSurvey() *survey.Survey {
 		Routers:  []logical.Router{shopRouter()},
 		Switches: []logical.Switch{podSwitch(), externalSwitch("ext-cloud", shop), externalSwitch("ext-public", shop)},
 		Sets:     map[string][]string{ownership.ReturnTargetSet(pods, "ext-public"): nil},
-		Static:   []logical.MACBinding{{Port: hairpinPortName(), Address: addr("169.254.91.2"), MAC: mac(returnPortName())}, {Port: shop + "-onlink", Address: addr("169.254.90.2"), MAC: mac(shop + "-onlink")}},
-		Chassis:  []logical.Chassis{{Name: "c1", Host: "node1"}, {Name: "c2", Host: "node2"}, {Name: "c3", Host: "node3"}},
-		Groups:   []logical.PortGroup{returnPortGroup()},
+		Static: []logical.MACBinding{{
+			Port:    hairpinPortName(),
+			Address: addr("169.254.91.2"),
+			MAC:     mac(returnPortName()),
+		}, {Port: shop + "-onlink", Address: addr("169.254.90.2"), MAC: mac(shop + "-onlink")}},
+		Chassis: []logical.Chassis{
+			{Name: "c1", Host: "node1"},
+			{Name: "c2", Host: "node2"},
+			{Name: "c3", Host: "node3"},
+		},
+		Groups: []logical.PortGroup{returnPortGroup()},
 	}
 	return s
 }
 
 func shopCluster() survey.Cluster {
 	out := survey.Cluster{
-		Projects: []survey.Project{{Object: object("Project", "acme", "shop"), Shard: shop, Network: "ext-cloud", Address: addr(defaultSNAT)}},
-		FIps:     []survey.FIp{{Object: object("FIp", shop, "front"), External: addr(floatingIP), Target: addr("10.0.0.2")}},
-		Services: []survey.Service{{Object: object("Service", shop, "web"), Ingress: []netip.Addr{addr(loadBalancerIP)}}},
+		Projects: []survey.Project{{
+			Object:  object("Project", "acme", "shop"),
+			Shard:   shop,
+			Network: "ext-cloud",
+			Address: addr(defaultSNAT),
+		}},
+		FIps: []survey.FIp{{
+			Object:   object("FIp", shop, "front"),
+			External: addr(floatingIP),
+			Target:   addr("10.0.0.2"),
+		}},
+		Services: []survey.Service{{
+			Object:  object("Service", shop, "web"),
+			Ingress: []netip.Addr{addr(loadBalancerIP)},
+		}},
 		Subnets: []survey.Subnet{
-			{Object: object("Subnet", "", pods), Vpc: shop, Prefixes: []netip.Prefix{prefix("10.0.0.0/24")}, Gateways: []netip.Addr{addr("10.0.0.1")}},
-			{Object: object("Subnet", "", "ext-cloud"), Prefixes: []netip.Prefix{prefix("100.65.0.0/16")}, Gateways: []netip.Addr{addr("100.65.0.1")}},
-			{Object: object("Subnet", "", "ext-public"), Prefixes: []netip.Prefix{prefix("198.51.100.0/24")}, Gateways: []netip.Addr{addr("198.51.100.1")}},
+			{
+				Object:   object("Subnet", "", pods),
+				Vpc:      shop,
+				Prefixes: []netip.Prefix{prefix("10.0.0.0/24")},
+				Gateways: []netip.Addr{addr("10.0.0.1")},
+			},
+			{
+				Object:   object("Subnet", "", "ext-cloud"),
+				Prefixes: []netip.Prefix{prefix("100.65.0.0/16")},
+				Gateways: []netip.Addr{addr("100.65.0.1")},
+			},
+			{
+				Object:   object("Subnet", "", "ext-public"),
+				Prefixes: []netip.Prefix{prefix("198.51.100.0/24")},
+				Gateways: []netip.Addr{addr("198.51.100.1")},
+			},
 		},
 		Networks: []survey.Network{
 			{Object: object("ExternalNetwork", "", "cloud"), Subnets: []string{"ext-cloud"}},
@@ -100,26 +133,39 @@ func shopRouter() logical.Router {
 	public := newGatewayPort(shop+"-ext-public", publicRouterIP+"/24")
 	onlink := newRouterPort(shop+"-onlink", "169.254.90.1/30")
 	onlink.Peer, onlink.Options = onlink.Name, map[string]string{"route_table": "onlink"}
-	leg.Options, public.Options = map[string]string{"route_table": "return-ext-public"}, map[string]string{"route_table": "return-ext-public"}
+	leg.Options, public.Options = map[string]string{"route_table": "return-ext-public"},
+		map[string]string{"route_table": "return-ext-public"}
 	own := logical.ExternalIDs{"vendor": "kube-ovn"}
 	mark := ownership.NetworkMark("ext-public")
 	return logical.Router{
-		Name:  shop,
-		Ports: []logical.RouterPort{newRouterPort(subnetPortName(), "10.0.0.1/24"), leg, turn, onlink, newGatewayPort(shop+"-ext-cloud", defaultSNAT+"/16"), public},
+		Name: shop,
+		Ports: []logical.RouterPort{
+			newRouterPort(subnetPortName(), "10.0.0.1/24"), leg, turn, onlink,
+			newGatewayPort(shop+"-ext-cloud", defaultSNAT+"/16"), public,
+		},
 		Routes: []logical.StaticRoute{
 			{Prefix: prefix("10.0.0.0/24"), BySource: true, NextHop: addr("10.0.0.1")},
 			{Prefix: prefix("0.0.0.0/0"), NextHop: addr("100.65.0.1")},
 			{Table: "return-ext-public", Prefix: prefix("10.0.0.0/25"), Output: returnPortName()},
 			{Table: "return-ext-public", Prefix: prefix("10.0.0.128/25"), Output: returnPortName()},
-			{Table: "return-ext-public", Prefix: prefix("0.0.0.0/0"), NextHop: addr("198.51.100.1"), Output: shop + "-ext-public"},
+			{
+				Table:   "return-ext-public",
+				Prefix:  prefix("0.0.0.0/0"),
+				NextHop: addr("198.51.100.1"),
+				Output:  shop + "-ext-public",
+			},
 		},
 		Policies: []logical.RouterPolicy{
 			reroutePolicy(ownership.ReturnForged, fmt.Sprintf("pkt.mark == %d", ownership.ForgedMark), ""),
 			{Priority: 31000, Match: "ip4.dst == 10.0.0.0/24", Action: "allow", IDs: own},
-			reroutePolicy(ownership.ReturnLeave, fmt.Sprintf("inport == %q && ip4.dst != 198.51.100.0/24", returnPortName()), "198.51.100.1"),
-			reroutePolicy(ownership.ReturnReply, fmt.Sprintf("inport == %q && pkt.mark == %d", subnetPortName(), mark), "169.254.91.2"),
-			reroutePolicy(ownership.DefaultEgressOnLink, fmt.Sprintf("inport == %q && ip4.dst == 100.65.0.0/16", subnetPortName()), "169.254.90.2"),
-			reroutePolicy(ownership.DefaultEgress, fmt.Sprintf("inport == %q && ip4.src == 10.0.0.0/24 && ip4.dst != 10.0.0.0/24", subnetPortName()), "100.65.0.1"),
+			reroutePolicy(ownership.ReturnLeave,
+				fmt.Sprintf("inport == %q && ip4.dst != 198.51.100.0/24", returnPortName()), "198.51.100.1"),
+			reroutePolicy(ownership.ReturnReply, fmt.Sprintf("inport == %q && pkt.mark == %d", subnetPortName(), mark),
+				"169.254.91.2"),
+			reroutePolicy(ownership.DefaultEgressOnLink,
+				fmt.Sprintf("inport == %q && ip4.dst == 100.65.0.0/16", subnetPortName()), "169.254.90.2"),
+			reroutePolicy(ownership.DefaultEgress, fmt.Sprintf(
+				"inport == %q && ip4.src == 10.0.0.0/24 && ip4.dst != 10.0.0.0/24", subnetPortName()), "100.65.0.1"),
 		},
 		NATs: []logical.NAT{
 			{Type: "dnat_and_snat", External: addr(floatingIP), Logical: prefix("10.0.0.2/32")},
@@ -131,8 +177,12 @@ func shopRouter() logical.Router {
 
 func webBalancer() logical.LoadBalancer {
 	return logical.LoadBalancer{
-		Name: "acme-shop-web-tcp", Protocol: "tcp", IDs: ownerIDs("Service", shop, "web"), Options: map[string]string{"reject": "true"},
-		VIPs: []logical.VIP{{Address: addrPort(loadBalancerIP + ":80"), Backends: []netip.AddrPort{addrPort("10.0.0.2:8080"), addrPort("10.0.0.3:8080")}}},
+		Name: "acme-shop-web-tcp", Protocol: "tcp", IDs: ownerIDs("Service", shop, "web"),
+		Options: map[string]string{"reject": "true"},
+		VIPs: []logical.VIP{{
+			Address:  addrPort(loadBalancerIP + ":80"),
+			Backends: []netip.AddrPort{addrPort("10.0.0.2:8080"), addrPort("10.0.0.3:8080")},
+		}},
 	}
 }
 
@@ -150,17 +200,21 @@ func podSwitch() logical.Switch {
 	mark := ownership.NetworkMark("ext-public")
 	ids := ownerIDs(returnPath, shop, "ext-public")
 	quality := func(priority int, match string, mark int) logical.QoS {
-		return logical.QoS{Priority: priority, Direction: fromLport, Match: match, Action: map[string]int{"mark": mark}, IDs: ids}
+		return logical.QoS{
+			Priority: priority, Direction: fromLport, Match: match, Action: map[string]int{"mark": mark}, IDs: ids,
+		}
 	}
 	return logical.Switch{
 		Name: pods,
 		Ports: []logical.SwitchPort{
 			vif("web", "10.0.0.2", "c1"), vif("api", "10.0.0.3", "c2"), vif("db", "10.0.0.4", "c3"),
-			routerSwitchPort(pods+"-"+shop, subnetPortName()), routerSwitchPort(ownership.ReturnSwitchPort(shop, pods, "ext-public"), returnPortName()),
+			routerSwitchPort(pods+"-"+shop, subnetPortName()),
+			routerSwitchPort(ownership.ReturnSwitchPort(shop, pods, "ext-public"), returnPortName()),
 			routerSwitchPort(ownership.HairpinSwitchPort(shop, pods), hairpinPortName()),
 		},
 		QoS: []logical.QoS{
-			quality(120, fmt.Sprintf("inport == %q && pkt.mark == %d", ownership.HairpinSwitchPort(shop, pods), mark), 0),
+			quality(120, fmt.Sprintf("inport == %q && pkt.mark == %d", ownership.HairpinSwitchPort(shop, pods), mark),
+				0),
 			quality(110, "eth.dst == "+mac(returnPortName()), ownership.ForgedMark),
 			quality(110, "eth.dst == "+mac(hairpinPortName()), ownership.ForgedMark),
 			quality(100, fmt.Sprintf("ct.trk && ct_label.label == %d", mark), mark),
@@ -171,7 +225,9 @@ func podSwitch() logical.Switch {
 }
 
 func vif(name, address, chassis string) logical.SwitchPort {
-	return logical.SwitchPort{Name: name + "." + shop, MAC: mac(name), Addresses: []netip.Addr{addr(address)}, Up: true, Chassis: chassis}
+	return logical.SwitchPort{
+		Name: name + "." + shop, MAC: mac(name), Addresses: []netip.Addr{addr(address)}, Up: true, Chassis: chassis,
+	}
 }
 
 func routerSwitchPort(name, port string) logical.SwitchPort {
@@ -180,7 +236,12 @@ func routerSwitchPort(name, port string) logical.SwitchPort {
 
 // externalSwitch is the switch of an external network, with routers on it.
 func externalSwitch(name string, routers ...string) logical.Switch {
-	out := logical.Switch{Name: name, Ports: []logical.SwitchPort{{Name: "localnet." + name, Type: "localnet", Localnet: name, Unknown: true}}}
+	out := logical.Switch{Name: name, Ports: []logical.SwitchPort{{
+		Name:     "localnet." + name,
+		Type:     "localnet",
+		Localnet: name,
+		Unknown:  true,
+	}}}
 	for _, r := range routers {
 		out.Ports = append(out.Ports, routerSwitchPort(name+"-"+r, r+"-"+name))
 	}
@@ -191,16 +252,19 @@ func returnPortGroup() logical.PortGroup {
 	mark := ownership.NetworkMark("ext-public")
 	rule := func(tier, priority int, door, action string, label int) logical.ACL {
 		return logical.ACL{
-			Tier: tier, Priority: priority, Direction: toLport, Match: fmt.Sprintf("inport == %q && ip", door), Action: action, Label: label,
+			Tier: tier, Priority: priority, Direction: toLport, Match: fmt.Sprintf("inport == %q && ip", door),
+			Action: action, Label: label,
 			IDs: ownerIDs(returnPath, shop, "ext-public"),
 		}
 	}
 	leg, usual := ownership.ReturnSwitchPort(shop, pods, "ext-public"), pods+"-"+shop
 	return logical.PortGroup{
-		Name: ownership.ReturnPortGroup(pods, "ext-public"), Ports: []string{leg}, IDs: ownerIDs(returnPath, shop, "ext-public"),
+		Name: ownership.ReturnPortGroup(pods, "ext-public"), Ports: []string{leg},
+		IDs: ownerIDs(returnPath, shop, "ext-public"),
 		ACLs: []logical.ACL{
 			rule(1, 100, leg, "pass", mark), rule(3, 0, leg, "allow-related", mark),
-			rule(1, 100, usual, "pass", ownership.DefaultNetworkLabel), rule(3, 0, usual, "allow-related", ownership.DefaultNetworkLabel),
+			rule(1, 100, usual, "pass", ownership.DefaultNetworkLabel),
+			rule(3, 0, usual, "allow-related", ownership.DefaultNetworkLabel),
 		},
 	}
 }
@@ -211,29 +275,51 @@ func addNetworkPolicy(s *survey.Survey, clients string) {
 	s.Logical.Groups = append(s.Logical.Groups, logical.PortGroup{
 		Name: "guard.acme.shop", Ports: []string{"web." + shop}, IDs: ids,
 		ACLs: []logical.ACL{
-			{Tier: 2, Priority: 2001, Direction: toLport, Action: "allow-related", Match: "outport == @guard.acme.shop && ip && (ip4.src == " + clients + ") && tcp.dst == 80"},
+			{
+				Tier:      2,
+				Priority:  2001,
+				Direction: toLport,
+				Action:    "allow-related",
+				Match:     "outport == @guard.acme.shop && ip && (ip4.src == " + clients + ") && tcp.dst == 80",
+			},
 			{Tier: 2, Priority: 2000, Direction: toLport, Action: "drop", Match: "outport == @guard.acme.shop && ip"},
 		},
 	})
 }
 
-// addEgressIP lets pod db leave with an EgressIP on ext-public: a router of its own has the address, and a link to the project's.
+// addEgressIP lets pod db leave with an EgressIP on ext-public: a router of its own has the address, and a link to the
+// project's.
 func addEgressIP(s *survey.Survey) *logical.Router {
-	s.Cluster.EgressIPs = []survey.EgressIP{{Object: object("EgressIP", "", "fixed"), Addresses: []string{"198.51.100.200"}}}
+	s.Cluster.EgressIPs = []survey.EgressIP{{
+		Object:    object("EgressIP", "", "fixed"),
+		Addresses: []string{"198.51.100.200"},
+	}}
 	s.Logical.Sets["chosen"] = []string{"10.0.0.4"}
 	r := s.Logical.Router(shop)
 	end, link := newGatewayPort("shop-end", "240.0.0.2/30"), newRouterPort("egress-link", "240.0.0.1/30")
 	end.Peer, link.Peer, link.Options = link.Name, end.Name, map[string]string{"route_table": "out"}
 	r.Ports = append(r.Ports, end)
 	ids := ownerIDs("EgressIP", "", "fixed")
-	r.NATs = append(r.NATs, logical.NAT{Type: "snat", External: addr("240.0.0.2"), Logical: prefix("0.0.0.0/0"), Port: "shop-end", IDs: ids})
+	r.NATs = append(r.NATs, logical.NAT{
+		Type: "snat", External: addr("240.0.0.2"), Logical: prefix("0.0.0.0/0"), Port: "shop-end", IDs: ids,
+	})
 	leads := reroutePolicy(ownership.EgressIPSelected, "ip4.src == $chosen && ip4.dst != 10.0.0.0/24", "240.0.0.1")
 	leads.IDs = ids
 	r.Policies = slices.Insert(r.Policies, len(r.Policies)-2, leads)
 	s.Logical.Routers = append(s.Logical.Routers, logical.Router{
 		Name: "egress", Ports: []logical.RouterPort{newGatewayPort("egress-ext-public", "198.51.100.200/24"), link},
-		NATs:   []logical.NAT{{Type: "snat", External: addr("198.51.100.200"), Logical: prefix("240.0.0.0/4"), IDs: ids}},
-		Routes: []logical.StaticRoute{{Table: "out", Prefix: prefix("0.0.0.0/0"), NextHop: addr("198.51.100.1"), Output: "egress-ext-public"}},
+		NATs: []logical.NAT{{
+			Type:     "snat",
+			External: addr("198.51.100.200"),
+			Logical:  prefix("240.0.0.0/4"),
+			IDs:      ids,
+		}},
+		Routes: []logical.StaticRoute{{
+			Table:   "out",
+			Prefix:  prefix("0.0.0.0/0"),
+			NextHop: addr("198.51.100.1"),
+			Output:  "egress-ext-public",
+		}},
 	})
 	w := s.Logical.Switch("ext-public")
 	w.Ports = append(w.Ports, routerSwitchPort("ext-public-egress", "egress-ext-public"))

@@ -32,12 +32,16 @@ func (s *site) handleMap(m *viewModel, r *http.Request) (jsonDocument, error) {
 // addressKind is the kind of something that is asked about by its address only.
 const addressKind = "Address"
 
-// handleSearch is objects by any text: an address, a name, a namespace, a kind. An address can be asked about though nobody has it.
+// handleSearch is objects by any text: an address, a name, a namespace, a kind. An address can be asked about though
+// nobody has it.
 func (s *site) handleSearch(m *viewModel, r *http.Request) (jsonDocument, error) {
 	query := strings.TrimSpace(r.URL.Query().Get("q"))
 	best, all := m.index.findEntries(query)
 	if a, err := netip.ParseAddr(query); err == nil {
-		best, all = append(best, searchEntry{Ref: state.Ref{Kind: addressKind, Name: a.String()}, Detail: "who has it, and where it would come from"}), all+1
+		best, all = append(best, searchEntry{
+			Ref:    state.Ref{Kind: addressKind, Name: a.String()},
+			Detail: "who has it, and where it would come from",
+		}), all+1
 	}
 	return newJSONDocument(struct {
 		Results []searchEntry `json:"results"`
@@ -74,7 +78,9 @@ func (s *site) withFreshShards(ctx context.Context, whole *survey.Survey, about 
 		return whole // it tells what was seen before
 	}
 	now := *whole
-	now.Shards = slices.DeleteFunc(slices.Clone(whole.Shards), func(old survey.Shard) bool { return slices.Contains(names, old.Name) })
+	now.Shards = slices.DeleteFunc(slices.Clone(whole.Shards), func(old survey.Shard) bool {
+		return slices.Contains(names, old.Name)
+	})
 	now.Shards = append(now.Shards, shards...)
 	return &now
 }

@@ -16,7 +16,8 @@ const heartbeatInterval = 15 * time.Second
 type status struct {
 	Version string `json:"version"` // of the program
 	Cluster string `json:"cluster,omitempty"`
-	// Taken is when the survey was taken that is told, and Revision changes with what it says. No survey: there is none yet.
+	// Taken is when the survey was taken that is told, and Revision changes with what it says. No survey: there is none
+	// yet.
 	Taken    *time.Time `json:"taken,omitempty"`
 	Revision string     `json:"revision,omitempty"`
 	// Problem is why it is not newer, and Since when that began.
@@ -35,7 +36,12 @@ type unreadSource struct {
 }
 
 func (s *site) buildStatus(m pollState) jsonDocument {
-	out := status{Version: s.config.Version, Problem: m.problem, IntervalSeconds: s.config.Interval.Seconds(), FindingCounts: map[string]int{}}
+	out := status{
+		Version:         s.config.Version,
+		Problem:         m.problem,
+		IntervalSeconds: s.config.Interval.Seconds(),
+		FindingCounts:   map[string]int{},
+	}
 	if m.problem != "" {
 		out.ProblemSince = &m.problemSince
 	}

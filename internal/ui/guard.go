@@ -21,7 +21,8 @@ type guard struct {
 // tokenName is the parameter of the first request that has the token.
 const tokenName = "token"
 
-// contentSecurityPolicy is what the page may load and do: its own files, and nothing that text could turn into a script.
+// contentSecurityPolicy is what the page may load and do: its own files, and nothing that text could turn into a
+// script.
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
@@ -46,18 +47,20 @@ func (g guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Query().Has(tokenName):
 		g.exchangeToken(w, r)
 	case !g.hasTokenCookie(r):
-		writeError(w, http.StatusUnauthorized, "open the page by the whole address that sallyport ui printed, with its token")
+		writeError(w, http.StatusUnauthorized,
+			"open the page by the whole address that sallyport ui printed, with its token")
 	default:
 		g.next.ServeHTTP(w, r)
 	}
 }
 
-// exchangeToken takes the token from an address and gives it to the browser as a cookie, so that it does not stay in the address: neither in the
-// history nor where somebody looks over a shoulder.
+// exchangeToken takes the token from an address and gives it to the browser as a cookie, so that it does not stay in
+// the address: neither in the history nor where somebody looks over a shoulder.
 func (g guard) exchangeToken(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	if !g.isValidToken(q.Get(tokenName)) {
-		writeError(w, http.StatusForbidden, "this token is not that of this server; open the address that it printed when it was started")
+		writeError(w, http.StatusForbidden,
+			"this token is not that of this server; open the address that it printed when it was started")
 		return
 	}
 	q.Del(tokenName)
@@ -74,7 +77,9 @@ func (g guard) isValidToken(text string) bool {
 }
 
 func (g guard) hasTokenCookie(r *http.Request) bool {
-	return slices.ContainsFunc(r.CookiesNamed(cookieName(r.Host)), func(c *http.Cookie) bool { return g.isValidToken(c.Value) })
+	return slices.ContainsFunc(r.CookiesNamed(cookieName(r.Host)), func(c *http.Cookie) bool {
+		return g.isValidToken(c.Value)
+	})
 }
 
 // cookieName is another one for each port: browsers share cookies among the ports of a host.
@@ -86,8 +91,9 @@ func cookieName(host string) string {
 	return "sallyport-ui-" + port
 }
 
-// isTrustedHost says whether a browser that means this server would ask for this host. A name could be one that somebody else's DNS leads here, so that
-// his page may read ours: only addresses are believed, and the one name that no DNS answers.
+// isTrustedHost says whether a browser that means this server would ask for this host. A name could be one that
+// somebody else's DNS leads here, so that his page may read ours: only addresses are believed, and the one name that no
+// DNS answers.
 func (g guard) isTrustedHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

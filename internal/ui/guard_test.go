@@ -20,8 +20,13 @@ import (
 // Who has the token sees the page; who has none, or another one, sees nothing of it: no file, no answer, no stream.
 func TestTokenIsNeeded(t *testing.T) {
 	s := newTestServer(t, Config{})
-	for _, path := range []string{"/", "/app.js", "/api/status", "/api/events", "/api/overview", "/api/map", "/api/findings", "/api/search?q=a", "/api/trace", "/nothing"} {
-		for kind, cookies := range map[string][]string{"none": nil, "another": {"other"}, "empty": {""}, "longer": {testToken + "x"}, "shorter": {testToken[1:]}} {
+	for _, path := range []string{
+		"/", "/app.js", "/api/status", "/api/events", "/api/overview", "/api/map",
+		"/api/findings", "/api/search?q=a", "/api/trace", "/nothing",
+	} {
+		for kind, cookies := range map[string][]string{
+			"none": nil, "another": {"other"}, "empty": {""}, "longer": {testToken + "x"}, "shorter": {testToken[1:]},
+		} {
 			answer, body := getPath(t, s, path, func(r *http.Request) {
 				r.Header.Del("Cookie")
 				for _, c := range cookies {
@@ -33,7 +38,8 @@ func TestTokenIsNeeded(t *testing.T) {
 			}
 		}
 	}
-	if answer, _ := getPath(t, s, "/?token=other", nil); answer.StatusCode != http.StatusForbidden || answer.Header.Get("Set-Cookie") != "" {
+	if answer, _ := getPath(t, s, "/?token=other", nil); answer.StatusCode != http.StatusForbidden ||
+		answer.Header.Get("Set-Cookie") != "" {
 		t.Errorf("another token: %s", answer.Status)
 	}
 	if (guard{}).isValidToken("") {
@@ -53,14 +59,18 @@ func TestTokenBecomesACookie(t *testing.T) {
 		passed = append(passed, r.URL.String())
 		return nil
 	}}
-	for _, path := range []string{"/?token=" + testToken, "/api/search?q=a&token=" + testToken, "//evil.example/?token=" + testToken} {
+	for _, path := range []string{
+		"/?token=" + testToken, "/api/search?q=a&token=" + testToken,
+		"//evil.example/?token=" + testToken,
+	} {
 		passed = nil
 		answer, err := client.Get(s.URL + path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_ = answer.Body.Close()
-		if len(passed) != 1 || strings.Contains(passed[0], testToken) || !strings.HasPrefix(passed[0], s.URL+"/") || answer.StatusCode == http.StatusUnauthorized {
+		if len(passed) != 1 || strings.Contains(passed[0], testToken) || !strings.HasPrefix(passed[0], s.URL+"/") ||
+			answer.StatusCode == http.StatusUnauthorized {
 			t.Errorf("%s led to %v: %s", path, passed, answer.Status)
 		}
 	}

@@ -32,7 +32,12 @@ func newSearchIndex(c *survey.Cluster, worst map[state.Ref]diagnosis.Severity) s
 	var x searchIndex
 	add := func(ref state.Ref, words ...string) *searchEntry {
 		words = slices.DeleteFunc(words, func(w string) bool { return w == "" })
-		e := searchEntry{Ref: ref, Detail: strings.Join(words, " "), kind: strings.ToLower(ref.Kind), name: strings.ToLower(ref.Name)}
+		e := searchEntry{
+			Ref:    ref,
+			Detail: strings.Join(words, " "),
+			kind:   strings.ToLower(ref.Kind),
+			name:   strings.ToLower(ref.Name),
+		}
 		if ref.Namespace != "" {
 			e.name = strings.ToLower(ref.Namespace) + "/" + e.name
 		}
@@ -62,7 +67,8 @@ func addTenantObjects(c *survey.Cluster, add addFunc) {
 		add(p.Ref, formatAddr(p.Address)).prefixes = p.Prefixes
 	}
 	for _, s := range c.Services {
-		add(s.Ref, slices.Concat(formatStrings(s.Ingress), formatStrings(s.ExternalIPs), []string{formatAddr(s.ClusterIP)})...)
+		add(s.Ref, slices.Concat(formatStrings(s.Ingress), formatStrings(s.ExternalIPs),
+			[]string{formatAddr(s.ClusterIP)})...)
 	}
 	for _, f := range c.FIps {
 		add(f.Ref, formatAddr(f.External), formatAddr(f.Target))
@@ -165,7 +171,9 @@ const (
 func (e *searchEntry) scoreTerm(term string) int {
 	own := e.name[strings.LastIndex(e.name, "/")+1:]
 	some := func(fits func(text, term string) bool) bool {
-		return fits(e.name, term) || fits(own, term) || slices.ContainsFunc(e.words, func(w string) bool { return fits(w, term) })
+		return fits(e.name, term) || fits(own, term) || slices.ContainsFunc(e.words, func(w string) bool {
+			return fits(w, term)
+		})
 	}
 	switch {
 	case slices.Contains(e.words, term) || e.name == term || own == term || e.kind+"/"+own == term:
@@ -177,7 +185,8 @@ func (e *searchEntry) scoreTerm(term string) int {
 	case strings.HasPrefix(e.kind, term):
 		return scoreKind
 	}
-	if a, err := netip.ParseAddr(term); err == nil && slices.ContainsFunc(e.prefixes, func(p netip.Prefix) bool { return p.Contains(a) }) {
+	if a, err := netip.ParseAddr(term); err == nil &&
+		slices.ContainsFunc(e.prefixes, func(p netip.Prefix) bool { return p.Contains(a) }) {
 		return scoreInSubnet
 	}
 	return 0

@@ -51,7 +51,8 @@ func (l *poller) run(ctx context.Context) {
 	}
 }
 
-// waitForNextPoll waits for the time of the next survey, and for somebody who wants to see it. It says whether there is one.
+// waitForNextPoll waits for the time of the next survey, and for somebody who wants to see it. It says whether there is
+// one.
 func (l *poller) waitForNextPoll(ctx context.Context) bool {
 	timer := time.NewTimer(l.config.Interval)
 	defer timer.Stop()
@@ -76,7 +77,9 @@ func (l *poller) pollOnce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
 	defer cancel()
 	s := l.config.TakeSurvey(ctx)
-	if i := slices.IndexFunc(s.Unread, func(u survey.ReadFailure) bool { return u.System == survey.Kubernetes }); i >= 0 {
+	if i := slices.IndexFunc(s.Unread, func(u survey.ReadFailure) bool {
+		return u.System == survey.Kubernetes
+	}); i >= 0 {
 		l.publishState(nil, s.Unread[i].Problem)
 		return
 	}
@@ -89,8 +92,8 @@ func (l *poller) pollOnce(ctx context.Context) {
 	l.compareShards(ctx, *s)
 }
 
-// compareShards tells the same survey with all shards compared anew. That takes far longer than reading, where there are many: it is done so seldom
-// that most of the time is left for surveys.
+// compareShards tells the same survey with all shards compared anew. That takes far longer than reading, where there
+// are many: it is done so seldom that most of the time is left for surveys.
 func (l *poller) compareShards(ctx context.Context, s survey.Survey) {
 	begun := l.now()
 	if begun.Sub(l.comparedAt) < compareBackoffFactor*l.compareDuration {

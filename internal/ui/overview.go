@@ -60,7 +60,8 @@ const maxTileEntries = 8
 
 func newOverview(g *topology.Graph) overview {
 	out := overview{
-		Cluster: g.Cluster, Version: g.Version, Networks: g.Networks, Nodes: g.Nodes, Egress: g.EgressIPs, Gateways: g.Gateways, Problems: g.Problems,
+		Cluster: g.Cluster, Version: g.Version, Networks: g.Networks, Nodes: g.Nodes, Egress: g.EgressIPs,
+		Gateways: g.Gateways, Problems: g.Problems,
 	}
 	for i := range g.Vpcs {
 		out.Tiles = append(out.Tiles, newTile(&g.Vpcs[i]))
@@ -70,7 +71,8 @@ func newOverview(g *topology.Graph) overview {
 
 func newTile(v *topology.Vpc) tile {
 	t := tile{
-		Ref: v.Ref, Vpc: v.Name, Name: v.Name, Management: v.Management, Namespaces: v.Namespaces, Networks: v.Networks, Address: v.SNATAddress, Pods: v.Pods,
+		Ref: v.Ref, Vpc: v.Name, Name: v.Name, Management: v.Management, Namespaces: v.Namespaces, Networks: v.Networks,
+		Address: v.SNATAddress, Pods: v.Pods,
 		Nodes: []string{}, Subnets: []string{}, Prefixes: []netip.Prefix{}, Entries: []tileEntry{},
 	}
 	if v.Networks == nil {
@@ -149,7 +151,10 @@ func listTileEntries(v *topology.Vpc) (all []tileCandidate) {
 		all = append(all, tileCandidate{w, s.Problems})
 	}
 	for _, d := range slices.Concat(v.EgressRoutes, v.EgressServices) {
-		all = append(all, tileCandidate{tileEntry{Ref: d.Ref, Address: d.Address, Network: d.Network, Outbound: true}, d.Problems})
+		all = append(all, tileCandidate{
+			tileEntry{Ref: d.Ref, Address: d.Address, Network: d.Network, Outbound: true},
+			d.Problems,
+		})
 	}
 	return all
 }
@@ -166,13 +171,16 @@ func (w *tileEntry) countTargets(targets ...topology.Target) {
 	}
 }
 
-// addEntries puts as many on the tile as fit, in their order; those that something is wrong with have a right to be among them.
+// addEntries puts as many on the tile as fit, in their order; those that something is wrong with have a right to be
+// among them.
 func (t *tile) addEntries(all []tileCandidate) {
 	chosen := make([]int, len(all))
 	for i := range all {
 		chosen[i], all[i].Severity = i, worstSeverity(all[i].problems)
 	}
-	slices.SortStableFunc(chosen, func(a, b int) int { return cmp.Compare(severityRank(all[b].Severity), severityRank(all[a].Severity)) })
+	slices.SortStableFunc(chosen, func(a, b int) int {
+		return cmp.Compare(severityRank(all[b].Severity), severityRank(all[a].Severity))
+	})
 	chosen = chosen[:min(len(chosen), maxTileEntries)]
 	slices.Sort(chosen)
 	for _, i := range chosen {

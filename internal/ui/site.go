@@ -28,8 +28,12 @@ func newSite(config Config, l *poller) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/status", s.handleStatus)
 	mux.HandleFunc("GET /api/events", s.handleEvents)
-	mux.HandleFunc("GET /api/overview", s.serveDocument(func(m *viewModel, _ *http.Request) (jsonDocument, error) { return m.overviewDoc, nil }))
-	mux.HandleFunc("GET /api/findings", s.serveDocument(func(m *viewModel, _ *http.Request) (jsonDocument, error) { return m.findingsDoc, nil }))
+	mux.HandleFunc("GET /api/overview", s.serveDocument(func(m *viewModel, _ *http.Request) (jsonDocument, error) {
+		return m.overviewDoc, nil
+	}))
+	mux.HandleFunc("GET /api/findings", s.serveDocument(func(m *viewModel, _ *http.Request) (jsonDocument, error) {
+		return m.findingsDoc, nil
+	}))
 	mux.HandleFunc("GET /api/map", s.serveDocument(s.limitConcurrency(s.handleMap)))
 	mux.HandleFunc("GET /api/search", s.serveDocument(s.limitConcurrency(s.handleSearch)))
 	mux.HandleFunc("GET /api/explain", s.serveDocument(s.limitConcurrency(s.handleExplain)))
@@ -79,7 +83,8 @@ func statusForError(err error) int {
 }
 
 // limitConcurrency answers requests that take work, few at a time.
-func (s *site) limitConcurrency(about func(*viewModel, *http.Request) (jsonDocument, error)) func(*viewModel, *http.Request) (jsonDocument, error) {
+func (s *site) limitConcurrency(about func(*viewModel, *http.Request) (jsonDocument, error)) func(*viewModel,
+	*http.Request) (jsonDocument, error) {
 	return func(m *viewModel, r *http.Request) (jsonDocument, error) {
 		leave, err := s.limiter.acquire(r.Context())
 		if err != nil {
@@ -97,7 +102,8 @@ func (m notFoundError) Error() string { return string(m) }
 
 // mediaTypes are the kinds of files that the page consists of. The machine's own table may lack some.
 var mediaTypes = map[string]string{
-	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
+	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
+	".svg": "image/svg+xml",
 }
 
 // serveAsset is a file of the page.

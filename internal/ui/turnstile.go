@@ -20,7 +20,8 @@ const (
 // errBusy is the answer when too many wait.
 var errBusy = errors.New("too many requests at a time; ask again in a second")
 
-// requestLimiter lets few requests through at a time. However many somebody sends, the server uses the processors of few and the memory of few.
+// requestLimiter lets few requests through at a time. However many somebody sends, the server uses the processors of
+// few and the memory of few.
 type requestLimiter struct {
 	working chan struct{}
 	waiting atomic.Int32
@@ -51,7 +52,8 @@ const (
 	maxCachedComparisons = 32
 )
 
-// shardComparer compares shards with the cluster, one request at a time. Requests about the same shards within a second share one reading.
+// shardComparer compares shards with the cluster, one request at a time. Requests about the same shards within a second
+// share one reading.
 type shardComparer struct {
 	readShards func(ctx context.Context, names []string) ([]survey.Shard, error)
 	now        func() time.Time

@@ -1,4 +1,5 @@
-// Package ui is the operator's view as a web page: a server on this machine that tells what surveys say, and writes nothing.
+// Package ui is the operator's view as a web page: a server on this machine that tells what surveys say, and writes
+// nothing.
 package ui
 
 import (

@@ -93,7 +93,8 @@ func getJSON[T any](t *testing.T, s *httptest.Server, path string) (value T) {
 
 func TestListenOnLoopbackOnly(t *testing.T) {
 	for address, allowed := range map[string]bool{
-		"127.0.0.1:0": true, "localhost:0": true, "[::1]:0": true, "0.0.0.0:0": false, ":0": false, "192.0.2.1:0": false, "[::]:0": false,
+		"127.0.0.1:0": true, "localhost:0": true, "[::1]:0": true, "0.0.0.0:0": false, ":0": false,
+		"192.0.2.1:0": false, "[::]:0": false,
 	} {
 		l, err := Listen(address, false)
 		if err == nil {
@@ -142,17 +143,20 @@ func TestGuard(t *testing.T) {
 			if answer.StatusCode != c.code {
 				t.Errorf("%s %s: %s, want %d", c.name, path, answer.Status, c.code)
 			}
-			if p := answer.Header.Get("Content-Security-Policy"); !strings.HasPrefix(p, "default-src 'none'") || strings.Contains(p, "unsafe") {
+			if p := answer.Header.Get("Content-Security-Policy"); !strings.HasPrefix(p, "default-src 'none'") ||
+				strings.Contains(p, "unsafe") {
 				t.Errorf("%s %s: policy %q", c.name, path, p)
 			}
 		}
 	}
-	if !(guard{allowRemote: true}).isTrustedHost("192.0.2.1:80") || (guard{allowRemote: true}).isTrustedHost("evil.example") {
+	if !(guard{allowRemote: true}).isTrustedHost("192.0.2.1:80") ||
+		(guard{allowRemote: true}).isTrustedHost("evil.example") {
 		t.Error("with --allow-remote, addresses are known and names are not")
 	}
 }
 
-// Every file that a page names is there, and names nothing outside; so no browser is needed to see that a file was forgotten.
+// Every file that a page names is there, and names nothing outside; so no browser is needed to see that a file was
+// forgotten.
 func TestPageIsComplete(t *testing.T) {
 	s := newTestServer(t, Config{})
 	named := regexp.MustCompile(`(?:src|href)="([^"#]+)"|from "([^"]+)"`)
@@ -169,10 +173,13 @@ func TestPageIsComplete(t *testing.T) {
 				t.Errorf("%s names %s, which is not there", name, to)
 			}
 		}
-		if outside := regexp.MustCompile(`https?://[a-z]|@import|\burl\(`).FindString(strings.ReplaceAll(string(body), "http://www.w3.org/2000/svg", "")); outside != "" {
+		if outside := regexp.MustCompile(`https?://[a-z]|@import|\burl\(`).FindString(strings.ReplaceAll(string(body),
+			"http://www.w3.org/2000/svg", "")); outside != "" {
 			t.Errorf("%s has %q: everything is in the program", name, outside)
 		}
-		again, _ := getPath(t, s, strings.TrimPrefix(name, "page"), func(r *http.Request) { r.Header.Set("If-None-Match", answer.Header.Get("ETag")) })
+		again, _ := getPath(t, s, strings.TrimPrefix(name, "page"), func(r *http.Request) {
+			r.Header.Set("If-None-Match", answer.Header.Get("ETag"))
+		})
 		if again.StatusCode != http.StatusNotModified {
 			t.Errorf("%s is sent again: %s", name, again.Status)
 		}
@@ -200,7 +207,8 @@ func TestOverviewHasEveryProject(t *testing.T) {
 			names = append(names, tile.Ref.Namespace+"/"+tile.Ref.Name)
 		}
 	}
-	if want := []string{"acme/prod", "globex/prod", "hooli/prod", "initech/prod", "umbrella/prod"}; !slices.Equal(names, want) {
+	if want := []string{"acme/prod", "globex/prod", "hooli/prod", "initech/prod", "umbrella/prod"}; !slices.Equal(names,
+		want) {
 		t.Errorf("projects %q, want %q", names, want)
 	}
 	hooli := o.Tiles[slices.IndexFunc(o.Tiles, func(t tile) bool { return t.Vpc == "hooli-prod" })]
@@ -209,7 +217,8 @@ func TestOverviewHasEveryProject(t *testing.T) {
 		t.Errorf("a FIp without a target is not seen: %+v", hooli)
 	}
 	whole := getJSON[topology.Graph](t, s, "/api/map")
-	if one := getJSON[topology.Vpc](t, s, "/api/map?vpc=hooli-prod"); len(whole.Vpcs) != len(o.Tiles) || one.Name != "hooli-prod" {
+	if one := getJSON[topology.Vpc](t, s, "/api/map?vpc=hooli-prod"); len(whole.Vpcs) != len(o.Tiles) ||
+		one.Name != "hooli-prod" {
 		t.Errorf("%d VPCs on the map, %d tiles; one is %s", len(whole.Vpcs), len(o.Tiles), one.Name)
 	}
 	if answer, _ := getPath(t, s, "/api/map?vpc=none", nil); answer.StatusCode != http.StatusNotFound {
@@ -225,8 +234,10 @@ func TestWaysWithProblemsHaveARightToBeSeen(t *testing.T) {
 	v.FIps[17].Problems = []topology.Problem{{Severity: "error"}}
 	v.FIps[17].EIp, v.FIps[17].Ref.Name = "ill", "ill"
 	got := newTile(&v)
-	if len(got.Entries) != maxTileEntries || got.Omitted != 20-maxTileEntries || got.Entries[maxTileEntries-1].Ref.Name != "ill" || got.Problems != 1 {
-		t.Errorf("%d ways and %d more, the last %q", len(got.Entries), got.Omitted, got.Entries[maxTileEntries-1].Ref.Name)
+	if len(got.Entries) != maxTileEntries || got.Omitted != 20-maxTileEntries ||
+		got.Entries[maxTileEntries-1].Ref.Name != "ill" || got.Problems != 1 {
+		t.Errorf("%d ways and %d more, the last %q", len(got.Entries), got.Omitted,
+			got.Entries[maxTileEntries-1].Ref.Name)
 	}
 }
 
@@ -284,7 +295,12 @@ func TestExplain(t *testing.T) {
 	if x := getJSON[explanation](t, s, "/api/explain?kind=FIp&namespace=umbrella-prod&name=bastion"); !x.Works {
 		t.Errorf("what works is explained as broken: %+v", x)
 	}
-	for query, code := range map[string]int{"kind=FIp&name=x": 404, "name=x": 400, "kind=Address&name=x": 400, "kind=Address&name=198.18.0.110": 200} {
+	for query, code := range map[string]int{
+		"kind=FIp&name=x":                404,
+		"name=x":                         400,
+		"kind=Address&name=x":            400,
+		"kind=Address&name=198.18.0.110": 200,
+	} {
 		if answer, body := getPath(t, s, "/api/explain?"+query, nil); answer.StatusCode != code {
 			t.Errorf("%s: %s %s, want %d", query, answer.Status, body, code)
 		}
@@ -342,9 +358,14 @@ func TestTraceSaysWhatIsMissing(t *testing.T) {
 
 func TestWhatTheReaderHasIsNotSent(t *testing.T) {
 	s := newTestServer(t, Config{})
-	for _, path := range []string{"/api/overview", "/api/findings", "/api/map", "/api/status", "/api/search?q=acme", "/api/explain?kind=Node&name=node1"} {
+	for _, path := range []string{
+		"/api/overview", "/api/findings", "/api/map", "/api/status", "/api/search?q=acme",
+		"/api/explain?kind=Node&name=node1",
+	} {
 		first, body := getPath(t, s, path, func(r *http.Request) { r.Header.Set("Accept-Encoding", "gzip") })
-		second, _ := getPath(t, s, path, func(r *http.Request) { r.Header.Set("If-None-Match", first.Header.Get("ETag")) })
+		second, _ := getPath(t, s, path, func(r *http.Request) {
+			r.Header.Set("If-None-Match", first.Header.Get("ETag"))
+		})
 		if first.StatusCode != http.StatusOK || second.StatusCode != http.StatusNotModified {
 			t.Errorf("%s: %s, then %s", path, first.Status, second.Status)
 		}
@@ -426,7 +447,8 @@ func TestEventsTellNewsOnly(t *testing.T) {
 	two := until("one more project", func(s status) bool { return s.Revision != one.Revision })
 	down.Store(1)
 	ill := until("the cluster can't be reached", func(s status) bool { return s.Problem != "" })
-	if ill.Problem != "connection refused" || ill.ProblemSince == nil || ill.Revision != two.Revision || ill.Taken == nil {
+	if ill.Problem != "connection refused" || ill.ProblemSince == nil || ill.Revision != two.Revision ||
+		ill.Taken == nil {
 		t.Errorf("the last survey is not kept, or why it is old: %+v", ill)
 	}
 	if o := getJSON[overview](t, s, "/api/overview"); len(o.Tiles) < 2 {
@@ -452,7 +474,10 @@ func TestNoSurveyYet(t *testing.T) {
 // Nobody looks: no survey is taken. Somebody comes: there is one at once.
 func TestSurveysAreTakenWhileSomebodyLooks(t *testing.T) {
 	var surveys atomic.Int32
-	config := Config{Interval: time.Millisecond, TakeSurvey: func(context.Context) *survey.Survey { surveys.Add(1); return surveytest.GenerateCluster(1) }}
+	config := Config{Interval: time.Millisecond, TakeSurvey: func(context.Context) *survey.Survey {
+		surveys.Add(1)
+		return surveytest.GenerateCluster(1)
+	}}
 	l := newPoller(config)
 	var ahead atomic.Int64
 	l.now = func() time.Time { return surveytest.Taken.Add(time.Duration(ahead.Load())) }
@@ -489,7 +514,9 @@ func TestServeEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- Serve(ctx, l, Config{Token: testToken, TakeSurvey: func(context.Context) *survey.Survey { return surveytest.GenerateCluster(1) }}, false)
+		ended <- Serve(ctx, l, Config{Token: testToken, TakeSurvey: func(context.Context) *survey.Survey {
+			return surveytest.GenerateCluster(1)
+		}}, false)
 	}()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -515,7 +542,8 @@ func TestColoursAreThoseOfTheDrawing(t *testing.T) {
 	picture := topology.BuildGraph(surveytest.GenerateCluster(5), nil).RenderSVG(drawing.Auto)
 	colours := regexp.MustCompile(`--net-(\d+): (#[0-9a-f]{6});`).FindAllStringSubmatch(string(style), -1)
 	if len(colours) != 3*8 {
-		t.Fatalf("the page has %d colours of networks, want 8 for each of light, dark by choice, and dark", len(colours))
+		t.Fatalf("the page has %d colours of networks, want 8 for each of light, dark by choice, and dark",
+			len(colours))
 	}
 	for _, c := range colours {
 		if !strings.Contains(picture, ".n"+c[1]+" { stroke: "+c[2]+" }") {

@@ -131,7 +131,8 @@ func routerAddresses(r *logical.Router) []netip.Addr {
 // maxAddressesPerNode is of how many addresses a node is asked. The kind Inspection allows no more.
 const maxAddressesPerNode = 1024
 
-// PlanInspections are what nodes have to be asked, so that connections can be counted: of each address those that hold it.
+// PlanInspections are what nodes have to be asked, so that connections can be counted: of each address those that hold
+// it.
 func PlanInspections(s *survey.Survey) []kubedcv1alpha1.InspectionSpec {
 	asked := map[string][]string{}
 	for a, entry := range findAddresses(s) {
@@ -143,7 +144,10 @@ func PlanInspections(s *survey.Survey) []kubedcv1alpha1.InspectionSpec {
 	for _, n := range s.Cluster.Nodes {
 		if list := asked[n.Name]; len(list) > 0 && n.Ready {
 			slices.Sort(list)
-			out = append(out, kubedcv1alpha1.InspectionSpec{Node: n.Name, Usage: list[:min(len(list), maxAddressesPerNode)]})
+			out = append(out, kubedcv1alpha1.InspectionSpec{
+				Node:  n.Name,
+				Usage: list[:min(len(list), maxAddressesPerNode)],
+			})
 		}
 	}
 	return out

@@ -38,7 +38,9 @@ func (u Usage) PrintTables(out io.Writer, most int) error {
 		rows  int
 		print func(io.Writer)
 	}{
-		{len(u.Pools), u.printPools}, {len(u.Addresses), func(w io.Writer) { u.printAddresses(w, most) }}, {len(u.Nodes), u.printNodes},
+		{len(u.Pools), u.printPools}, {len(u.Addresses), func(w io.Writer) {
+			u.printAddresses(w, most)
+		}}, {len(u.Nodes), u.printNodes},
 	} {
 		if t.rows == 0 {
 			continue
@@ -64,7 +66,8 @@ func (u Usage) printPools(out io.Writer) {
 			by = append(by, fmt.Sprintf("%s %d", s.Owner, s.Addresses))
 		}
 		prefixes := words.JoinLimited(words.Strings(p.Prefixes), 2)
-		fmt.Fprintf(out, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", p.Subnet, p.Network, prefixes, p.Used, p.Free, formatPercent(p.Utilization()), words.JoinLimited(by, 4))
+		fmt.Fprintf(out, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", p.Subnet, p.Network, prefixes, p.Used, p.Free,
+			formatPercent(p.Utilization()), words.JoinLimited(by, 4))
 	}
 }
 
@@ -77,13 +80,15 @@ func (u Usage) printAddresses(out io.Writer, most int) {
 		}
 		connections, ports, full, to := "?", "?", "?", ""
 		if a.Counted {
-			connections, ports, full = fmt.Sprint(a.Connections), fmt.Sprint(a.PortsInUse), formatPercent(a.Utilization())
+			connections, ports, full = fmt.Sprint(a.Connections), fmt.Sprint(a.PortsInUse),
+				formatPercent(a.Utilization())
 		}
 		if a.PortsInUse > 0 {
 			to = a.Protocol + " " + a.TopDestination.String()
 		}
 		who, nodes := words.JoinLimited(words.Strings(a.Owners), 2), cmp.Or(words.JoinLimited(a.Nodes, 2), "-")
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", a.Address, a.Subnet, who, nodes, connections, ports, full, to)
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", a.Address, a.Subnet, who, nodes, connections, ports, full,
+			to)
 	}
 }
 
@@ -99,7 +104,8 @@ func (u Usage) printNodes(out io.Writer) {
 		case n.Problem != "":
 			connections = "? (" + n.Problem + ")"
 		}
-		fmt.Fprintf(out, "%s\t%d\t%s\t%s\n", n.Name, n.GatewayPorts, cmp.Or(words.JoinLimited(words.Strings(n.EgressAddresses), 4), "-"), connections)
+		fmt.Fprintf(out, "%s\t%d\t%s\t%s\n", n.Name, n.GatewayPorts,
+			cmp.Or(words.JoinLimited(words.Strings(n.EgressAddresses), 4), "-"), connections)
 	}
 }
 

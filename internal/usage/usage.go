@@ -1,5 +1,5 @@
-// Package usage is who uses how much of a cluster's external networks: addresses of pools, connections and ports of addresses, and what
-// nodes hold.
+// Package usage is who uses how much of a cluster's external networks: addresses of pools, connections and ports of
+// addresses, and what nodes hold.
 package usage
 
 import (
@@ -64,8 +64,8 @@ func (a Address) Utilization() float64 { return ratioOf(a.PortsInUse, a.PortCapa
 // Node is what a node holds.
 type Node struct {
 	Name string `json:"name"`
-	// EgressAddresses are the egress addresses that it holds, Gateways how many ports of routers on external networks, and Connections how many use
-	// addresses that it holds.
+	// EgressAddresses are the egress addresses that it holds, Gateways how many ports of routers on external networks,
+	// and Connections how many use addresses that it holds.
 	EgressAddresses []netip.Addr `json:"egress,omitempty"`
 	GatewayPorts    int          `json:"gateways"`
 	Connections     int          `json:"connections"`
@@ -154,7 +154,12 @@ func summarizeNodes(s *survey.Survey) []Node {
 	}
 	var out []Node
 	for _, n := range s.Cluster.Nodes {
-		x := Node{Name: n.Name, GatewayPorts: gateways[n.Name], EgressAddresses: egress[n.Name], Problem: s.Inspected[n.Name].Problem}
+		x := Node{
+			Name:            n.Name,
+			GatewayPorts:    gateways[n.Name],
+			EgressAddresses: egress[n.Name],
+			Problem:         s.Inspected[n.Name].Problem,
+		}
 		slices.SortFunc(x.EgressAddresses, netip.Addr.Compare)
 		for _, u := range s.Inspected[n.Name].Usage {
 			x.Counted = true

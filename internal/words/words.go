@@ -36,8 +36,8 @@ func Pluralize(n int, one, more string) string {
 // maxQuotedRunes is how much of a user's text a message shows, in runes.
 const maxQuotedRunes = 80
 
-// Quote is a text that a user wrote, for a message: in quotation marks, on one line, and no longer than a line. Control characters and those
-// that turn the direction of text are spelled out.
+// Quote is a text that a user wrote, for a message: in quotation marks, on one line, and no longer than a line. Control
+// characters and those that turn the direction of text are spelled out.
 func Quote(text string) string {
 	n := 0
 	for i := range text {
@@ -48,8 +48,8 @@ func Quote(text string) string {
 	return strconv.Quote(text)
 }
 
-// QuoteName is a name that a user wrote, for a message: one that an object can have as it is, anything else in quotation marks. Who writes a name
-// into an annotation or a field is not held to what a name may be.
+// QuoteName is a name that a user wrote, for a message: one that an object can have as it is, anything else in
+// quotation marks. Who writes a name into an annotation or a field is not held to what a name may be.
 func QuoteName(text string) string {
 	plain := text != "" && len(text) <= 253 && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-./") == ""
 	if plain {
@@ -58,8 +58,9 @@ func QuoteName(text string) string {
 	return Quote(text)
 }
 
-// EscapeTerminal is a text without characters that a terminal would obey: control characters, invalid bytes, and those that turn the direction of
-// text are spelled out as JSON spells them, so that a line stays one, and what is JSON stays JSON.
+// EscapeTerminal is a text without characters that a terminal would obey: control characters, invalid bytes, and those
+// that turn the direction of text are spelled out as JSON spells them, so that a line stays one, and what is JSON stays
+// JSON.
 func EscapeTerminal(text string) string { return escapeHidden(text, func(rune) bool { return false }) }
 
 // EscapeTerminalLines is the same for text of several lines with columns: it keeps newlines and tabs.
@@ -93,8 +94,9 @@ func escapeHidden(text string, kept func(rune) bool) string {
 	return out.String()
 }
 
-// isHiddenRune reports whether a terminal or a browser obeys a character in place of showing it: C0, DEL, C1, line separators, and the marks,
-// embeddings, overrides and isolates of text direction. The replacement character is what an invalid byte is read as.
+// isHiddenRune reports whether a terminal or a browser obeys a character in place of showing it: C0, DEL, C1, line
+// separators, and the marks, embeddings, overrides and isolates of text direction. The replacement character is what an
+// invalid byte is read as.
 func isHiddenRune(r rune) bool {
 	switch {
 	case r < 0x20, r >= 0x7f && r <= 0x9f, r == utf8.RuneError:

@@ -9,7 +9,10 @@ import (
 )
 
 func TestWords(t *testing.T) {
-	addresses := words.Strings([]netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.0.0.3")})
+	addresses := words.Strings([]netip.Addr{
+		netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"),
+		netip.MustParseAddr("10.0.0.3"),
+	})
 	for got, want := range map[string]string{
 		words.JoinLimited(addresses, 3):              "10.0.0.1, 10.0.0.2, 10.0.0.3",
 		words.JoinLimited(addresses, 2):              "10.0.0.1, 10.0.0.2 and 1 more",
@@ -67,7 +70,8 @@ func TestQuoteIsBounded(t *testing.T) {
 // What can be the name of an object is shown as it is.
 func TestOnlyNamesGoWithoutQuotationMarks(t *testing.T) {
 	for text, want := range map[string]string{
-		"front": "front", "acme-prod/web.example": "acme-prod/web.example", "": `""`, "Front": `"Front"`, "a b": `"a b"`, "x\n0 errors": `"x\n0 errors"`,
+		"front": "front", "acme-prod/web.example": "acme-prod/web.example", "": `""`, "Front": `"Front"`,
+		"a b": `"a b"`, "x\n0 errors": `"x\n0 errors"`,
 		strings.Repeat("a", 254): `"` + strings.Repeat("a", 80) + `"… (174 more)`,
 	} {
 		if got := words.QuoteName(text); got != want {

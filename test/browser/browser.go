@@ -1,4 +1,5 @@
-// Package browser is a headless Chromium for tests. It is driven by its own debugging protocol through a pipe: nothing else is needed.
+// Package browser is a headless Chromium for tests. It is driven by its own debugging protocol through a pipe: nothing
+// else is needed.
 package browser
 
 import (
@@ -16,10 +17,13 @@ import (
 	"time"
 )
 
-// chromiumFlags keep the browser from everything but the pages that it is told to open: it resolves no name and asks nobody.
+// chromiumFlags keep the browser from everything but the pages that it is told to open: it resolves no name and asks
+// nobody.
 var chromiumFlags = []string{
-	"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--no-default-browser-check", "--disable-background-networking",
-	"--disable-component-update", "--disable-sync", "--disable-default-apps", "--disable-extensions", "--disable-dev-shm-usage", "--mute-audio",
+	"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--no-default-browser-check",
+	"--disable-background-networking",
+	"--disable-component-update", "--disable-sync", "--disable-default-apps", "--disable-extensions",
+	"--disable-dev-shm-usage", "--mute-audio",
 	"--hide-scrollbars", "--force-color-profile=srgb", "--font-render-hinting=none",
 	"--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--remote-debugging-pipe",
 }

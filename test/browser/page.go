@@ -15,7 +15,8 @@ type Page struct {
 	browser *Browser
 	session string
 
-	// consoleErrors are what its console says of errors, and asked the addresses that it has asked for. The browser's lock holds them.
+	// consoleErrors are what its console says of errors, and asked the addresses that it has asked for. The browser's
+	// lock holds them.
 	consoleErrors, requestedURLs []string
 }
 
@@ -33,7 +34,8 @@ func (b *Browser) OpenPage(t testing.TB, url string, w Window) *Page {
 	var target struct{ TargetID string }
 	var attached struct{ SessionID string }
 	failOnError(t, b.callMethod(ctx, "", "Target.createTarget", cdpParams{"url": "about:blank"}, &target))
-	failOnError(t, b.callMethod(ctx, "", "Target.attachToTarget", cdpParams{"targetId": target.TargetID, "flatten": true}, &attached))
+	failOnError(t, b.callMethod(ctx, "", "Target.attachToTarget",
+		cdpParams{"targetId": target.TargetID, "flatten": true}, &attached))
 	p := &Page{t: t, browser: b, session: attached.SessionID}
 	b.mu.Lock()
 	b.pages[p.session] = p
@@ -91,7 +93,8 @@ func (p *Page) recordEvent(m message) {
 	case "Network.requestWillBeSent":
 		p.requestedURLs = append(p.requestedURLs, body.Request.URL)
 	case "Runtime.exceptionThrown":
-		p.consoleErrors = append(p.consoleErrors, body.ExceptionDetails.Text+" "+body.ExceptionDetails.Exception.Description)
+		p.consoleErrors = append(p.consoleErrors,
+			body.ExceptionDetails.Text+" "+body.ExceptionDetails.Exception.Description)
 	case "Log.entryAdded":
 		if body.Entry.Level == "error" || body.Entry.Level == "warning" {
 			p.consoleErrors = append(p.consoleErrors, body.Entry.Text+" "+body.Entry.URL)
@@ -121,7 +124,8 @@ func (p *Page) RequestedURLs() []string {
 func (p *Page) Resize(w Window) {
 	p.t.Helper()
 	scheme := map[bool]string{false: "light", true: "dark"}[w.Dark]
-	p.callMethod("Emulation.setDeviceMetricsOverride", cdpParams{"width": w.Width, "height": w.Height, "deviceScaleFactor": 1, "mobile": false}, nil)
+	p.callMethod("Emulation.setDeviceMetricsOverride",
+		cdpParams{"width": w.Width, "height": w.Height, "deviceScaleFactor": 1, "mobile": false}, nil)
 	p.callMethod("Emulation.setEmulatedMedia", cdpParams{"features": []cdpParams{
 		{"name": "prefers-color-scheme", "value": scheme}, {"name": "prefers-reduced-motion", "value": "reduce"},
 	}}, nil)
@@ -137,7 +141,8 @@ func (p *Page) Evaluate(expression string, value any) {
 			Exception struct{ Description string }
 		}
 	}
-	p.callMethod("Runtime.evaluate", cdpParams{"expression": expression, "awaitPromise": true, "returnByValue": true}, &out)
+	p.callMethod("Runtime.evaluate", cdpParams{"expression": expression, "awaitPromise": true, "returnByValue": true},
+		&out)
 	if out.ExceptionDetails != nil {
 		p.t.Fatalf("%s: %s %s", expression, out.ExceptionDetails.Text, out.ExceptionDetails.Exception.Description)
 	}
@@ -177,19 +182,22 @@ func (p *Page) Click(selector string) {
 	p.Evaluate(fmt.Sprintf(`(() => { const e = document.querySelector(%q); e.scrollIntoView({block: "nearest", inline: "nearest"});
 		const r = e.getBoundingClientRect(); return {X: r.x + r.width/2, Y: r.y + r.height/2} })()`, selector), &at)
 	for _, kind := range []string{"mouseMoved", "mousePressed", "mouseReleased"} {
-		p.callMethod("Input.dispatchMouseEvent", cdpParams{"type": kind, "x": at.X, "y": at.Y, "button": "left", "clickCount": 1}, nil)
+		p.callMethod("Input.dispatchMouseEvent",
+			cdpParams{"type": kind, "x": at.X, "y": at.Y, "button": "left", "clickCount": 1}, nil)
 	}
 }
 
 // ScrollWheel turns the mouse wheel at a place of the window; less than nothing is away from the person.
 func (p *Page) ScrollWheel(x, y, delta float64) {
 	p.t.Helper()
-	p.callMethod("Input.dispatchMouseEvent", cdpParams{"type": "mouseWheel", "x": x, "y": y, "deltaX": 0, "deltaY": delta}, nil)
+	p.callMethod("Input.dispatchMouseEvent",
+		cdpParams{"type": "mouseWheel", "x": x, "y": y, "deltaX": 0, "deltaY": delta}, nil)
 }
 
 // keyCodes are the keys that have a name.
 var keyCodes = map[string]int{
-	"Enter": 13, "Escape": 27, "Tab": 9, "ArrowUp": 38, "ArrowDown": 40, "ArrowLeft": 37, "ArrowRight": 39, "Home": 36, "End": 35, "Backspace": 8,
+	"Enter": 13, "Escape": 27, "Tab": 9, "ArrowUp": 38, "ArrowDown": 40, "ArrowLeft": 37, "ArrowRight": 39, "Home": 36,
+	"End": 35, "Backspace": 8,
 }
 
 // PressKeys presses keys one after the other: a name such as Enter, or a character.

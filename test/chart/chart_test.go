@@ -104,17 +104,28 @@ func TestDefinitionsAreTheGeneratedOnes(t *testing.T) {
 // A new installation has quotas. One that is upgraded with the values that it had, which know no quotas, has none.
 func TestQuotasAreFinite(t *testing.T) {
 	for setting, want := range map[string][]string{
-		`replicas=2`:                             {"--default-eip-quota=8", "--organization-eip-quota=40", "--organization-project-quota=20"},
-		`defaults.eipQuota="none"`:               {"--default-eip-quota=none", "--organization-eip-quota=40", "--organization-project-quota=20"},
+		`replicas=2`: {
+			"--default-eip-quota=8", "--organization-eip-quota=40",
+			"--organization-project-quota=20",
+		},
+		`defaults.eipQuota="none"`: {
+			"--default-eip-quota=none", "--organization-eip-quota=40",
+			"--organization-project-quota=20",
+		},
 		`defaults.organizationProjectQuota=null`: {"--default-eip-quota=8", "--organization-eip-quota=40"},
-		`defaults.organizationEIpQuota=0`:        {"--default-eip-quota=8", "--organization-eip-quota=0", "--organization-project-quota=20"},
+		`defaults.organizationEIpQuota=0`: {
+			"--default-eip-quota=8", "--organization-eip-quota=0",
+			"--organization-project-quota=20",
+		},
 	} {
 		rendered, err := renderChart(t, setting)
 		var d appsv1.Deployment
 		if err != nil || !findController(t, rendered, "Deployment", &d) {
 			t.Fatalf("%s: %v\n%s", setting, err, rendered)
 		}
-		got := slices.DeleteFunc(slices.Clone(d.Spec.Template.Spec.Containers[0].Args), func(a string) bool { return !strings.Contains(a, "-quota=") })
+		got := slices.DeleteFunc(slices.Clone(d.Spec.Template.Spec.Containers[0].Args), func(a string) bool {
+			return !strings.Contains(a, "-quota=")
+		})
 		if slices.Sort(got); !slices.Equal(got, want) {
 			t.Errorf("%s gives %v, not %v", setting, got, want)
 		}
@@ -142,33 +153,40 @@ func TestValuesAreChecked(t *testing.T) {
 		`ovn.nbAddress="tcp:10.0.0.1"`:       false,
 		`ovn.nbAddress="tcp:10.0.0.1:6641,"`: false,
 
-		`ovn.nbAddress="tcp:10.0.0.1:6641,tcp:[fd00::2]:6641"`:                                true,
-		`ovn.nbAddress="ssl:10.0.0.1:6641"`:                                                   false, // without certificates
-		`ovn={"nbAddress":"ssl:10.0.0.1:6641,ssl:10.0.0.2:6641","tlsSecret":"kube-ovn-tls"}`:  true,
-		`ovn={"tlsSecret":"kube-ovn-tls"}`:                                                    true,
-		`ovn={"nbAddress":"tcp:10.0.0.1:6641","tlsSecret":"kube-ovn-tls"}`:                    false, // certificates, and not used
-		`ovn={"sbAddress":"tcp:10.0.0.1:6642","tlsSecret":"kube-ovn-tls"}`:                    false,
-		`ovn.sbAddress="ssl:10.0.0.1:6642"`:                                                   false, // without certificates
-		`ovn.sbAddress="none"`:                                                                true,
-		`agent={"enabled":true,"tls":{"agentSecret":"a"}}`:                                    false, // one side only
-		`agent={"enabled":true,"tls":{"agentSecret":"a","controllerSecret":"c"}}`:             true,
-		`agent={"enabled":true,"bindAddress":"--x"}`:                                          false,
-		`agent={"enabled":true,"bindAddress":"::"}`:                                           true,
-		`networkPolicy.egress={"enabled":true,"apiServerPorts":[0]}`:                          false,
-		`metrics.secure="yes"`:                                                                false,
-		`ovn={"nbAddress":"ssl:10.0.0.1:6641,tcp:10.0.0.2:6641","tlsSecret":"kube-ovn-tls"}`:  false,
-		`image.digest="sha256:abc"`:                                                           false,
-		`image.pullPolicy="Sometimes"`:                                                        false,
-		`metrics.serviceMonitor={"enabled":true,"interval":"often"}`:                          false,
-		`metrics={"service":false,"serviceMonitor":{"enabled":true,"interval":"30s"}}`:        false, // nothing to monitor
-		`metrics.dashboard={"enabled":true,"folder":"a"}`:                                     false, // a word that does not exist
-		`admissionPolicies.exempt.users="admin"`:                                              false,
-		`admissionPolicies.exempt={"users":[],"groups":["CN=Platform \"Ops\", OU=a"]}`:        true,
-		`admissionPolicies.exempt.namespaces=["kube-system\", \"x"]`:                          false, // would be CEL
-		`admissionPolicies.exempt.namespaces=["network","kube-system"]`:                       true,
-		`admissionPolicies.attachmentNamespaces=["a|.*"]`:                                     false, // would be an expression of its own
-		`admissionPolicies.attachmentNamespaces=["shared"]`:                                   true,
-		`admissionPolicies.podAnnotations=["logical_switch"]`:                                 false, // every tenant's network
+		`ovn.nbAddress="tcp:10.0.0.1:6641,tcp:[fd00::2]:6641"`: true,
+		// without certificates
+		`ovn.nbAddress="ssl:10.0.0.1:6641"`:                                                  false,
+		`ovn={"nbAddress":"ssl:10.0.0.1:6641,ssl:10.0.0.2:6641","tlsSecret":"kube-ovn-tls"}`: true,
+		`ovn={"tlsSecret":"kube-ovn-tls"}`:                                                   true,
+		// certificates, and not used
+		`ovn={"nbAddress":"tcp:10.0.0.1:6641","tlsSecret":"kube-ovn-tls"}`: false,
+		`ovn={"sbAddress":"tcp:10.0.0.1:6642","tlsSecret":"kube-ovn-tls"}`: false,
+		// without certificates
+		`ovn.sbAddress="ssl:10.0.0.1:6642"`:                                                  false,
+		`ovn.sbAddress="none"`:                                                               true,
+		`agent={"enabled":true,"tls":{"agentSecret":"a"}}`:                                   false, // one side only
+		`agent={"enabled":true,"tls":{"agentSecret":"a","controllerSecret":"c"}}`:            true,
+		`agent={"enabled":true,"bindAddress":"--x"}`:                                         false,
+		`agent={"enabled":true,"bindAddress":"::"}`:                                          true,
+		`networkPolicy.egress={"enabled":true,"apiServerPorts":[0]}`:                         false,
+		`metrics.secure="yes"`:                                                               false,
+		`ovn={"nbAddress":"ssl:10.0.0.1:6641,tcp:10.0.0.2:6641","tlsSecret":"kube-ovn-tls"}`: false,
+		`image.digest="sha256:abc"`:                                                          false,
+		`image.pullPolicy="Sometimes"`:                                                       false,
+		`metrics.serviceMonitor={"enabled":true,"interval":"often"}`:                         false,
+		// nothing to monitor
+		`metrics={"service":false,"serviceMonitor":{"enabled":true,"interval":"30s"}}`: false,
+		// a word that does not exist
+		`metrics.dashboard={"enabled":true,"folder":"a"}`:                              false,
+		`admissionPolicies.exempt.users="admin"`:                                       false,
+		`admissionPolicies.exempt={"users":[],"groups":["CN=Platform \"Ops\", OU=a"]}`: true,
+		`admissionPolicies.exempt.namespaces=["kube-system\", \"x"]`:                   false, // would be CEL
+		`admissionPolicies.exempt.namespaces=["network","kube-system"]`:                true,
+		// would be an expression of its own
+		`admissionPolicies.attachmentNamespaces=["a|.*"]`:   false,
+		`admissionPolicies.attachmentNamespaces=["shared"]`: true,
+		// every tenant's network
+		`admissionPolicies.podAnnotations=["logical_switch"]`:                                 false,
 		`admissionPolicies.podAnnotations=["routes"]`:                                         true,
 		`admissionPolicies.namespaceLabels=[""]`:                                              false, // every label
 		`admissionPolicies.namespaceLabels=["example.com/"]`:                                  true,
@@ -190,7 +208,8 @@ func lastPart(text string) string { return text[max(0, len(text)-500):] }
 
 // Two replicas on different nodes, as nobody, with nothing to write on.
 func TestDeployment(t *testing.T) {
-	out, err := renderChart(t, `ovn={"nbAddress":"ssl:[fd00::1]:6641","tlsSecret":"kube-ovn-tls"}`, `defaults.fipNetworkType="public"`)
+	out, err := renderChart(t, `ovn={"nbAddress":"ssl:[fd00::1]:6641","tlsSecret":"kube-ovn-tls"}`,
+		`defaults.fipNetworkType="public"`)
 	if err != nil {
 		t.Fatal(out)
 	}
@@ -206,11 +225,13 @@ func TestDeployment(t *testing.T) {
 		t.Error("the replicas are not two, not spread, or may all be evicted at once")
 	}
 	s := container.SecurityContext
-	if !*pod.SecurityContext.RunAsNonRoot || !*s.ReadOnlyRootFilesystem || *s.AllowPrivilegeEscalation || s.Capabilities.Drop[0] != "ALL" {
+	if !*pod.SecurityContext.RunAsNonRoot || !*s.ReadOnlyRootFilesystem || *s.AllowPrivilegeEscalation ||
+		s.Capabilities.Drop[0] != "ALL" {
 		t.Errorf("the pod may more than it needs: %v, %v", pod.SecurityContext, s)
 	}
 	for _, want := range []string{
-		"--nb-address=ssl:[fd00::1]:6641", "--nb-ca=/etc/sallyport/ovn/cacert", "--leader-election-namespace=network", "--default-fip-network-type=public",
+		"--nb-address=ssl:[fd00::1]:6641", "--nb-ca=/etc/sallyport/ovn/cacert", "--leader-election-namespace=network",
+		"--default-fip-network-type=public",
 	} {
 		if !slices.Contains(container.Args, want) {
 			t.Errorf("no %s in %q", want, container.Args)
@@ -240,7 +261,8 @@ func TestAgent(t *testing.T) {
 	}
 	pod := d.Spec.Template.Spec
 	s := pod.Containers[0].SecurityContext
-	if *pod.AutomountServiceAccountToken || !*pod.SecurityContext.RunAsNonRoot || *s.AllowPrivilegeEscalation || s.Capabilities.Drop[0] != "ALL" {
+	if *pod.AutomountServiceAccountToken || !*pod.SecurityContext.RunAsNonRoot || *s.AllowPrivilegeEscalation ||
+		s.Capabilities.Drop[0] != "ALL" {
 		t.Errorf("the pod may more than it needs: %v, %v", pod.SecurityContext, s)
 	}
 	for _, arg := range pod.Containers[0].Args {
@@ -264,7 +286,8 @@ func mountedSecrets(pod corev1.PodSpec) (out []string) {
 	return out
 }
 
-// The key of OVN's databases is on no node: agents have a Secret of their own, and who wants TLS in one place only has to say so.
+// The key of OVN's databases is on no node: agents have a Secret of their own, and who wants TLS in one place only has
+// to say so.
 func TestAgentsHaveNoKeyOfDatabases(t *testing.T) {
 	const ovn = `ovn={"tlsSecret":"kube-ovn-tls"}`
 	for agent, want := range map[string]struct {
@@ -297,7 +320,8 @@ func TestAgentsHaveNoKeyOfDatabases(t *testing.T) {
 // Agents answer on the node's own address, and not on the external networks that it is on.
 func TestAgentsAnswerOnTheNodesAddress(t *testing.T) {
 	for setting, want := range map[string]string{
-		`agent={"enabled":true}`: "--bind-address=$(HOST_IP)", `agent={"enabled":true,"bindAddress":"::"}`: "--bind-address=::",
+		`agent={"enabled":true}`:                    "--bind-address=$(HOST_IP)",
+		`agent={"enabled":true,"bindAddress":"::"}`: "--bind-address=::",
 	} {
 		out, err := renderChart(t, setting)
 		var d appsv1.DaemonSet
@@ -315,9 +339,15 @@ func TestAgentsAnswerOnTheNodesAddress(t *testing.T) {
 // Whoever has certificates for the databases speaks by TLS with both, and with none of them otherwise.
 func TestDatabasesByTLS(t *testing.T) {
 	for setting, want := range map[string][]string{
-		`ovn.tlsSecret=""`:             {"--nb-address=tcp:ovn-nb.kube-system.svc:6641", "--sb-address=tcp:ovn-sb.kube-system.svc:6642"},
-		`ovn.tlsSecret="kube-ovn-tls"`: {"--nb-address=ssl:ovn-nb.kube-system.svc:6641", "--sb-address=ssl:ovn-sb.kube-system.svc:6642"},
-		`ovn.sbAddress="none"`:         {"--nb-address=tcp:ovn-nb.kube-system.svc:6641"},
+		`ovn.tlsSecret=""`: {
+			"--nb-address=tcp:ovn-nb.kube-system.svc:6641",
+			"--sb-address=tcp:ovn-sb.kube-system.svc:6642",
+		},
+		`ovn.tlsSecret="kube-ovn-tls"`: {
+			"--nb-address=ssl:ovn-nb.kube-system.svc:6641",
+			"--sb-address=ssl:ovn-sb.kube-system.svc:6642",
+		},
+		`ovn.sbAddress="none"`: {"--nb-address=tcp:ovn-nb.kube-system.svc:6641"},
 	} {
 		out, err := renderChart(t, setting)
 		var d appsv1.Deployment
@@ -339,15 +369,20 @@ func TestDatabasesByTLS(t *testing.T) {
 // Metrics are for who may get them, unless somebody says otherwise; then the controller asks the cluster about nobody.
 func TestMetricsAreForReaders(t *testing.T) {
 	for _, secure := range []bool{true, false} {
-		out, err := renderChart(t, fmt.Sprintf("metrics.secure=%t", secure), `metrics.serviceMonitor={"enabled":true,"interval":"30s"}`)
+		out, err := renderChart(t, fmt.Sprintf("metrics.secure=%t", secure),
+			`metrics.serviceMonitor={"enabled":true,"interval":"30s"}`)
 		var d appsv1.Deployment
 		var role, reader rbacv1.ClusterRole
 		if err != nil || !findController(t, out, "Deployment", &d) || !findController(t, out, "ClusterRole", &role) {
 			t.Fatalf("%v\n%s", err, lastPart(out))
 		}
-		asks := slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "tokenreviews") })
-		if !slices.Contains(d.Spec.Template.Spec.Containers[0].Args, fmt.Sprintf("--metrics-secure=%t", secure)) || asks != secure ||
-			findRendered(t, out, "ClusterRole", "sallyport-metrics-reader", &reader) != secure || strings.Contains(out, "scheme: https") != secure {
+		asks := slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
+			return slices.Contains(r.Resources, "tokenreviews")
+		})
+		if !slices.Contains(d.Spec.Template.Spec.Containers[0].Args, fmt.Sprintf("--metrics-secure=%t", secure)) ||
+			asks != secure ||
+			findRendered(t, out, "ClusterRole", "sallyport-metrics-reader", &reader) != secure ||
+			strings.Contains(out, "scheme: https") != secure {
 			t.Errorf("secure %t: asks %t\n%s", secure, asks, out)
 		}
 	}
@@ -370,7 +405,8 @@ func TestNetworkPolicy(t *testing.T) {
 				got = append(got, port.Port.IntVal)
 			}
 		}
-		if !slices.Equal(got, ports) || len(p.Spec.Ingress) != 2 || slices.Contains(p.Spec.PolicyTypes, "Egress") != (ports != nil) {
+		if !slices.Equal(got, ports) || len(p.Spec.Ingress) != 2 ||
+			slices.Contains(p.Spec.PolicyTypes, "Egress") != (ports != nil) {
 			t.Errorf("%s: out by %v, %v", setting, got, p.Spec)
 		}
 	}
@@ -402,7 +438,12 @@ func TestAgentsRights(t *testing.T) {
 		writes               []string
 	}{
 		{"true", "false", []string{"NET_ADMIN"}, []string{"state", "settings"}, []string{"nodepaths/status"}},
-		{"false", "true", []string{"NET_RAW", "DAC_OVERRIDE"}, []string{"openvswitch", "ovn"}, []string{"inspections/status"}},
+		{
+			"false", "true",
+			[]string{"NET_RAW", "DAC_OVERRIDE"},
+			[]string{"openvswitch", "ovn"},
+			[]string{"inspections/status"},
+		},
 		{
 			"true", "true",
 			[]string{"NET_ADMIN", "NET_RAW", "DAC_OVERRIDE"},
@@ -416,7 +457,8 @@ func TestAgentsRights(t *testing.T) {
 		}
 		var d appsv1.DaemonSet
 		var role rbacv1.ClusterRole
-		if !findRendered(t, out, "DaemonSet", "sallyport-agent", &d) || !findRendered(t, out, "ClusterRole", "sallyport-controller-agent", &role) {
+		if !findRendered(t, out, "DaemonSet", "sallyport-agent", &d) ||
+			!findRendered(t, out, "ClusterRole", "sallyport-controller-agent", &role) {
 			t.Fatal("no DaemonSet, or no ClusterRole")
 		}
 		expectEventsRole(t, out, c.paths == "true")
@@ -433,28 +475,33 @@ func TestAgentsRights(t *testing.T) {
 				writes = append(writes, rule.Resources...)
 			}
 		}
-		if !slices.Equal(capabilities, c.capabilities) || !slices.Equal(mounts, c.mounts) || !slices.Equal(writes, c.writes) ||
+		if !slices.Equal(capabilities, c.capabilities) || !slices.Equal(mounts, c.mounts) ||
+			!slices.Equal(writes, c.writes) ||
 			agent.SecurityContext.Capabilities.Drop[0] != "ALL" || *agent.SecurityContext.AllowPrivilegeEscalation {
-			t.Errorf("NodePaths %s, Inspections %s: it has %q, mounts %q, and writes %q", c.paths, c.inspections, capabilities, mounts, writes)
+			t.Errorf("NodePaths %s, Inspections %s: it has %q, mounts %q, and writes %q", c.paths, c.inspections,
+				capabilities, mounts, writes)
 		}
 		expectFlagsExist(t, "sallyport-agent", agent.Args)
 	}
 }
 
-// expectEventsRole checks that agents tell of NodePaths, where they carry them out, in the namespace default and in no other.
+// expectEventsRole checks that agents tell of NodePaths, where they carry them out, in the namespace default and in no
+// other.
 func expectEventsRole(t *testing.T, rendered string, want bool) {
 	t.Helper()
 	var events rbacv1.Role
-	if tells := findRendered(t, rendered, "Role", "sallyport-controller-agent", &events); tells != want || tells && events.Namespace != metav1.NamespaceDefault {
+	if tells := findRendered(t, rendered, "Role", "sallyport-controller-agent", &events); tells != want || tells &&
+		events.Namespace != metav1.NamespaceDefault {
 		t.Errorf("events: %t, in namespace %q", tells, events.Namespace)
 	}
 }
 
-// runc refuses to start a container with a mount below /proc, and one below /sys is a risk that we need not take. The node's settings are mounted
-// elsewhere, and the agent is told where.
+// runc refuses to start a container with a mount below /proc, and one below /sys is a risk that we need not take. The
+// node's settings are mounted elsewhere, and the agent is told where.
 func TestMountsAreAllowed(t *testing.T) {
 	for _, inspections := range []string{"true", "false"} {
-		out, err := renderChart(t, `agent={"enabled":true,"nodePaths":true,"tls":{"plaintext":true},"inspections":`+inspections+`}`, `ovn={"nbAddress":"ssl:[fd00::1]:6641","tlsSecret":"kube-ovn-tls"}`)
+		out, err := renderChart(t, `agent={"enabled":true,"nodePaths":true,"tls":{"plaintext":true},"inspections":`+
+			inspections+`}`, `ovn={"nbAddress":"ssl:[fd00::1]:6641","tlsSecret":"kube-ovn-tls"}`)
 		if err != nil {
 			t.Fatal(out)
 		}
@@ -471,7 +518,8 @@ func TestMountsAreAllowed(t *testing.T) {
 			}
 		}
 		at := slices.IndexFunc(mounts, func(m corev1.VolumeMount) bool { return m.Name == "settings" })
-		if root := strings.TrimSuffix(mounts[at].MountPath, "/net"); !slices.Contains(agent.Args, "--sysctl-root="+root) {
+		if root := strings.TrimSuffix(mounts[at].MountPath, "/net"); !slices.Contains(agent.Args,
+			"--sysctl-root="+root) {
 			t.Errorf("the node's settings are at %s, and the agent is told %q", root, agent.Args)
 		}
 	}
@@ -489,7 +537,8 @@ func TestOperators(t *testing.T) {
 	}
 	for _, rule := range role.Rules {
 		reads := slices.Equal(rule.Verbs, []string{"get", "list", "watch"})
-		if asks := slices.Equal(rule.Resources, []string{"inspections"}); !reads && !asks || slices.Contains(rule.Resources, "secrets") {
+		if asks := slices.Equal(rule.Resources, []string{"inspections"}); !reads && !asks ||
+			slices.Contains(rule.Resources, "secrets") {
 			t.Errorf("operators may more than to read and to ask: %v", rule)
 		}
 	}
@@ -511,7 +560,8 @@ func expectFlagsExist(t *testing.T, program string, args []string) {
 	}
 }
 
-// Switched on, the alerts and the dashboard come as the files have them, with the labels by which Prometheus and Grafana find them.
+// Switched on, the alerts and the dashboard come as the files have them, with the labels by which Prometheus and
+// Grafana find them.
 func TestMonitoring(t *testing.T) {
 	var rule struct {
 		APIVersion string `json:"apiVersion"`
@@ -521,21 +571,26 @@ func TestMonitoring(t *testing.T) {
 	}
 	var board corev1.ConfigMap
 	out, err := renderChart(t)
-	if err != nil || findController(t, out, "PrometheusRule", &rule) || findRendered(t, out, "ConfigMap", "sallyport-dashboard", &board) {
+	if err != nil || findController(t, out, "PrometheusRule", &rule) ||
+		findRendered(t, out, "ConfigMap", "sallyport-dashboard", &board) {
 		t.Errorf("they come though nobody asked: %v", err)
 	}
-	out, err = renderChart(t, `metrics.prometheusRule={"enabled":true,"labels":{"release":"prometheus"}}`, `metrics.dashboard.enabled=true`)
-	if err != nil || !findController(t, out, "PrometheusRule", &rule) || !findRendered(t, out, "ConfigMap", "sallyport-dashboard", &board) {
+	out, err = renderChart(t, `metrics.prometheusRule={"enabled":true,"labels":{"release":"prometheus"}}`,
+		`metrics.dashboard.enabled=true`)
+	if err != nil || !findController(t, out, "PrometheusRule", &rule) ||
+		!findRendered(t, out, "ConfigMap", "sallyport-dashboard", &board) {
 		t.Fatalf("they do not come: %v\n%s", err, lastPart(out))
 	}
 	var file struct{ Groups []any }
-	if err := sigsyaml.Unmarshal(readChartFile(t, "monitoring/alerts.yaml"), &file); err != nil || !reflect.DeepEqual(rule.Spec.Groups, file.Groups) {
+	if err := sigsyaml.Unmarshal(readChartFile(t, "monitoring/alerts.yaml"), &file); err != nil ||
+		!reflect.DeepEqual(rule.Spec.Groups, file.Groups) {
 		t.Errorf("the rules are not those of the file: %v", err)
 	}
 	if rule.Metadata.Labels["release"] != "prometheus" || board.Labels["grafana_dashboard"] != "1" {
 		t.Errorf("labels %v, %v", rule.Metadata.Labels, board.Labels)
 	}
-	if got, want := board.Data["sallyport.json"], string(readChartFile(t, "monitoring/dashboard.json")); strings.TrimSpace(got) != strings.TrimSpace(want) {
+	if got, want := board.Data["sallyport.json"],
+		string(readChartFile(t, "monitoring/dashboard.json")); strings.TrimSpace(got) != strings.TrimSpace(want) {
 		t.Error("the dashboard is not that of the file")
 	}
 }

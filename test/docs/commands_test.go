@@ -87,7 +87,8 @@ func TestCommandsExist(t *testing.T) {
 
 func TestUnknownCommandsAreSeen(t *testing.T) {
 	for command, ok := range map[string]bool{
-		"status": true, "trace 203.0.113.10 198.51.100.14:443": true, "explain svc/NAME -n NAMESPACE": true, "map -o svg": true, "lab up --lab x": true,
+		"status": true, "trace 203.0.113.10 198.51.100.14:443": true, "explain svc/NAME -n NAMESPACE": true,
+		"map -o svg": true, "lab up --lab x": true,
 		"weather": false, "status --sunny": false, "lab snow": false, "map -w": false,
 	} {
 		if wrong := checkCommand(command); (wrong == "") != ok {

@@ -1,4 +1,5 @@
-// Package docs is what the documentation promises without a cluster: its links lead somewhere, and its lists are complete.
+// Package docs is what the documentation promises without a cluster: its links lead somewhere, and its lists are
+// complete.
 package docs
 
 import (
@@ -88,7 +89,10 @@ func headingAnchor(heading string) string {
 func loadPages(t *testing.T) map[string]docPage {
 	t.Helper()
 	out := map[string]docPage{}
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*.md", "examples/*/*.md", "charts/*/*.md"} {
+	for _, pattern := range []string{
+		"*.md", "docs/*.md", "docs/*/*.md", "examples/*.md", "examples/*/*.md",
+		"charts/*/*.md",
+	} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)
@@ -164,7 +168,11 @@ func TestEveryPageIsFound(t *testing.T) {
 			}
 		}
 	}
-	lonely := map[string]docPage{indexPage: {links: []link{{target: "a.md"}}}, "a.md": {}, "b.md": {links: []link{{target: "a.md"}}}}
+	lonely := map[string]docPage{
+		indexPage: {links: []link{{target: "a.md"}}},
+		"a.md":    {},
+		"b.md":    {links: []link{{target: "a.md"}}},
+	}
 	if found := reachablePages(lonely, indexPage); found["b.md"] || !found["a.md"] {
 		t.Errorf("a page that nobody links to is found: %v", found)
 	}

@@ -1,5 +1,5 @@
-// Package ground is what everything else stands on: parts from empty caches, the time of CI, runs without a failure, and defects
-// that stay away.
+// Package ground is what everything else stands on: parts from empty caches, the time of CI, runs without a failure,
+// and defects that stay away.
 package ground
 
 import (
@@ -153,13 +153,22 @@ var defects = []defect{
 	{"the agent's mount of /proc/sys/net is refused by runc", "./test/chart", "TestMountsAreAllowed"},
 	{"the agent writes settings below --sysctl-root", "./internal/kernel", "TestSettingsAreBelowTheRoot"},
 	{"a machine's program is built while its clock runs", "./test/e2e/lab", "TestMachineTellsHowItEnded"},
-	{"an EgressIP says Programmed for pods that it does not serve", "./internal/compile", "TestEgressVerdicts|TestPodsOutsideProjects"},
+	{
+		"an EgressIP says Programmed for pods that it does not serve", "./internal/compile",
+		"TestEgressVerdicts|TestPodsOutsideProjects",
+	},
 	{"doctor does not know pods that an EgressIP does not serve", "./internal/diagnosis", "TestFaults"},
-	{"trace calls a node that forwards the one that answers", "./internal/trace", "TestNodeForwardsWhatLeavesTheDefaultVPC"},
+	{
+		"trace calls a node that forwards the one that answers", "./internal/trace",
+		"TestNodeForwardsWhatLeavesTheDefaultVPC",
+	},
 	{"status shows no agents", "./internal/cli", "TestStatusShowsAgents"},
 	{"a blank port_security entry makes trace panic", "./internal/trace", "TestPortSecurity"},
 	{"the text of FIp promises its address on every network", "./config/crd", "TestFIpSaysWhenItsTargetLeavesWithIt"},
-	{"a foreign ACL with a sample or a label breaks return paths unseen", "./internal/diagnosis", "TestFaults|TestLabelsThatStay"},
+	{
+		"a foreign ACL with a sample or a label breaks return paths unseen", "./internal/diagnosis",
+		"TestFaults|TestLabelsThatStay",
+	},
 	{"trace does not know that a load balancer ignores ping", "./internal/trace", "TestPingOfALoadBalancer"},
 	{"priorities of egress are not held against their bands", "./internal/ownership", "TestPrioritiesAreInBands"},
 	{"the name of a Subnet is made in two places", "./internal/architecture", "TestSubnetNamesComeFromOwnership"},

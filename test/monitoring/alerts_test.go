@@ -99,7 +99,11 @@ func checkRemedyCommand(cure string) string {
 }
 
 func TestUncommandedCuresAreSeen(t *testing.T) {
-	for cure, ok := range map[string]bool{"Look at sallyport status.": true, "Look at sallyport weather.": false, "Look at the log.": false} {
+	for cure, ok := range map[string]bool{
+		"Look at sallyport status.":  true,
+		"Look at sallyport weather.": false,
+		"Look at the log.":           false,
+	} {
 		if wrong := checkRemedyCommand(cure); (wrong == "") != ok {
 			t.Errorf("%q: %q", cure, wrong)
 		}
@@ -234,7 +238,8 @@ func formatAlertReference(list []alert) string {
 	}
 	for _, a := range list {
 		fmt.Fprintf(&out, "\n## %s\n\n%s\n\n**Why:** %s\n\n**What to do:** %s\n\n```promql\n%s\n```\n",
-			a.Alert, replacePlaceholders(a.Annotations["summary"]), a.Annotations["cause"], a.Annotations["cure"], a.Expr)
+			a.Alert, replacePlaceholders(a.Annotations["summary"]), a.Annotations["cause"], a.Annotations["cure"],
+			a.Expr)
 	}
 	return out.String()
 }

@@ -22,7 +22,8 @@ type panel struct {
 func loadPanels(t *testing.T) []panel {
 	t.Helper()
 	var dashboard struct{ Panels []panel }
-	if err := json.Unmarshal([]byte(readFile(t, "../../charts/sallyport/monitoring/dashboard.json")), &dashboard); err != nil {
+	if err := json.Unmarshal([]byte(readFile(t, "../../charts/sallyport/monitoring/dashboard.json")),
+		&dashboard); err != nil {
 		t.Fatal(err)
 	}
 	if len(dashboard.Panels) < 15 {
@@ -50,12 +51,14 @@ func TestDashboardAsksForWhatThereIs(t *testing.T) {
 			}
 		}
 	}
-	if resultHasLabel(`sum by (kind) (sallyport_objects)`, "reason") || !resultHasLabel(`sum by (kind) (sallyport_objects)`, "kind") {
+	if resultHasLabel(`sum by (kind) (sallyport_objects)`, "reason") ||
+		!resultHasLabel(`sum by (kind) (sallyport_objects)`, "kind") {
 		t.Error("which labels an answer has is not told")
 	}
 }
 
-// resultHasLabel says whether what an expression gives has a label: one of those that it is grouped by, or any of an expression that is not.
+// resultHasLabel says whether what an expression gives has a label: one of those that it is grouped by, or any of an
+// expression that is not.
 func resultHasLabel(expression, label string) bool {
 	groups := grouping.FindAllStringSubmatch(expression, -1)
 	for _, g := range groups {
@@ -88,7 +91,8 @@ func TestDashboardCanBeRead(t *testing.T) {
 	ids, cells := map[int]bool{}, map[[2]int]string{}
 	for _, p := range loadPanels(t) {
 		if p.Title == "" || ids[p.ID] || p.Type != "row" && !strings.HasSuffix(p.Description, ".") {
-			t.Errorf("%d %q: a panel has a number and a title of its own, and a description that is a sentence", p.ID, p.Title)
+			t.Errorf("%d %q: a panel has a number and a title of its own, and a description that is a sentence", p.ID,
+				p.Title)
 		}
 		ids[p.ID] = true
 		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// alertCase is what an alert is shown by: series with which it fires and when it does, and the same with one thing changed, with which it never
-// does. A series is its value in each minute, as promtool writes it.
+// alertCase is what an alert is shown by: series with which it fires and when it does, and the same with one thing
+// changed, with which it never does. A series is its value in each minute, as promtool writes it.
 type alertCase struct {
 	alert        string
 	firingSeries map[string]string
@@ -28,18 +28,26 @@ const (
 )
 
 func objectsSeries(kind, condition, reason string) string {
-	return `sallyport_objects{instance="a",kind="` + kind + `",condition="` + condition + `",status="False",reason="` + reason + `"}`
+	return `sallyport_objects{instance="a",kind="` + kind + `",condition="` + condition + `",status="False",reason="` +
+		reason + `"}`
 }
 
 func poolSeries(network, subnet, state, instance string) string {
-	return `sallyport_pool_addresses{instance="` + instance + `",network="` + network + `",subnet="` + subnet + `",state="` + state + `"}`
+	return `sallyport_pool_addresses{instance="` + instance + `",network="` + network + `",subnet="` + subnet +
+		`",state="` + state + `"}`
 }
 
 var alertCases = []alertCase{
 	{
-		alert: "SallyportNotRunning", firingSeries: map[string]string{"sallyport_leading" + instanceA: "1x5 0x20", "sallyport_leading" + instanceB: "0x30"}, quietAt: "10m", firesAt: "12m",
-		summary:     "No replica of the controller leads.",
-		quietSeries: map[string]string{"sallyport_leading" + instanceA: "1x5 0x20", "sallyport_leading" + instanceB: "0x5 1x20"},
+		alert: "SallyportNotRunning", firingSeries: map[string]string{
+			"sallyport_leading" + instanceA: "1x5 0x20",
+			"sallyport_leading" + instanceB: "0x30",
+		}, quietAt: "10m", firesAt: "12m",
+		summary: "No replica of the controller leads.",
+		quietSeries: map[string]string{
+			"sallyport_leading" + instanceA: "1x5 0x20",
+			"sallyport_leading" + instanceB: "0x5 1x20",
+		},
 	},
 	{
 		alert: "SallyportNotRunning", quietAt: "4m", firesAt: "6m", // nobody is scraped
@@ -47,66 +55,97 @@ var alertCases = []alertCase{
 		quietSeries: map[string]string{"sallyport_leading" + instanceA: "1x30"},
 	},
 	{
-		alert:        "SallyportNorthboundUnreachable",
-		firingSeries: map[string]string{"sallyport_northbound_connected" + instanceA: "1x30", "sallyport_northbound_connected" + instanceB: "0x30"}, quietAt: "4m", firesAt: "6m",
+		alert: "SallyportNorthboundUnreachable",
+		firingSeries: map[string]string{
+			"sallyport_northbound_connected" + instanceA: "1x30",
+			"sallyport_northbound_connected" + instanceB: "0x30",
+		}, quietAt: "4m", firesAt: "6m",
 		labels: map[string]string{"instance": "b"}, summary: "b is not connected to the OVN northbound database.",
-		quietSeries: map[string]string{"sallyport_northbound_connected" + instanceA: "1x30", "sallyport_northbound_connected" + instanceB: "0x3 1 0x3 1 0x3 1"},
+		quietSeries: map[string]string{
+			"sallyport_northbound_connected" + instanceA: "1x30",
+			"sallyport_northbound_connected" + instanceB: "0x3 1 0x3 1 0x3 1",
+		},
 	},
 	{
-		alert: "SallyportSouthboundUnreachable", firingSeries: map[string]string{"sallyport_southbound_connected" + instanceA: "0x30"}, quietAt: "9m", firesAt: "11m",
-		labels: map[string]string{"instance": "a"}, summary: "a can't read the OVN southbound database.",
+		alert:        "SallyportSouthboundUnreachable",
+		firingSeries: map[string]string{"sallyport_southbound_connected" + instanceA: "0x30"}, quietAt: "9m",
+		firesAt: "11m",
+		labels:  map[string]string{"instance": "a"}, summary: "a can't read the OVN southbound database.",
 		quietSeries: map[string]string{"sallyport_southbound_connected" + instanceA: "1x30"},
 	},
 	{
 		alert: "SallyportMisplacedPods", quietAt: "1m", firesAt: "3m",
-		firingSeries: map[string]string{`sallyport_misplaced_pods{instance="a",isolation="Enforce"}`: "0x1 2x10", `sallyport_misplaced_pods{instance="b",isolation="Enforce"}`: "0x12"},
-		labels:       map[string]string{"isolation": "Enforce"}, summary: "Pods on networks where they do not belong: 2 (isolation Enforce).",
-		quietSeries: map[string]string{`sallyport_misplaced_pods{instance="a",isolation="Enforce"}`: "0x12", `sallyport_misplaced_pods{instance="a",isolation="Report"}`: "0x12"},
+		firingSeries: map[string]string{
+			`sallyport_misplaced_pods{instance="a",isolation="Enforce"}`: "0x1 2x10",
+			`sallyport_misplaced_pods{instance="b",isolation="Enforce"}`: "0x12",
+		},
+		labels:  map[string]string{"isolation": "Enforce"},
+		summary: "Pods on networks where they do not belong: 2 (isolation Enforce).",
+		quietSeries: map[string]string{
+			`sallyport_misplaced_pods{instance="a",isolation="Enforce"}`: "0x12",
+			`sallyport_misplaced_pods{instance="a",isolation="Report"}`:  "0x12",
+		},
 	},
 	{
-		alert: "SallyportShardsFailing", firingSeries: map[string]string{"sallyport_shards_failing" + instanceA: "0x2 3x30", "sallyport_shards_failing" + instanceB: "0x30"}, quietAt: "11m", firesAt: "14m",
+		alert: "SallyportShardsFailing",
+		firingSeries: map[string]string{
+			"sallyport_shards_failing" + instanceA: "0x2 3x30",
+			"sallyport_shards_failing" + instanceB: "0x30",
+		}, quietAt: "11m", firesAt: "14m",
 		summary:     "Projects that can't be worked on: 3.",
 		quietSeries: map[string]string{"sallyport_shards_failing" + instanceA: "3x8 0 3x8 0 3x8"},
 	},
 	{
-		alert: "SallyportBusy", firingSeries: map[string]string{"sallyport_shards_waiting" + instanceA: "51x30"}, quietAt: "14m", firesAt: "16m",
+		alert: "SallyportBusy", firingSeries: map[string]string{"sallyport_shards_waiting" + instanceA: "51x30"},
+		quietAt: "14m", firesAt: "16m",
 		summary:     "Projects that wait to be worked on, for a quarter of an hour: 51.",
 		quietSeries: map[string]string{"sallyport_shards_waiting" + instanceA: "1000x5 50x30"},
 	},
 	{
 		alert: "SallyportRunsSlow", quietAt: "10m", firesAt: "40m",
 		firingSeries: map[string]string{
-			`sallyport_shard_run_seconds_bucket{le="4.096"}`: "0+98x60", `sallyport_shard_run_seconds_bucket{le="8.192"}`: "0+100x60",
-			`sallyport_shard_run_seconds_bucket{le="+Inf"}`: "0+100x60",
+			`sallyport_shard_run_seconds_bucket{le="4.096"}`: "0+98x60",
+			`sallyport_shard_run_seconds_bucket{le="8.192"}`: "0+100x60",
+			`sallyport_shard_run_seconds_bucket{le="+Inf"}`:  "0+100x60",
 		},
 		summary: "One run in a hundred takes more than four seconds.",
 		quietSeries: map[string]string{
-			`sallyport_shard_run_seconds_bucket{le="1.024"}`: "0+100x60", `sallyport_shard_run_seconds_bucket{le="4.096"}`: "0+100x60",
-			`sallyport_shard_run_seconds_bucket{le="+Inf"}`: "0+100x60",
+			`sallyport_shard_run_seconds_bucket{le="1.024"}`: "0+100x60",
+			`sallyport_shard_run_seconds_bucket{le="4.096"}`: "0+100x60",
+			`sallyport_shard_run_seconds_bucket{le="+Inf"}`:  "0+100x60",
 		},
 	},
 	{
 		alert: "SallyportObjectsNotInForce", quietAt: "14m", firesAt: "16m",
 		firingSeries: map[string]string{objectsSeries("FIp", "Programmed", "WaitingForEngine"): "2x30"},
-		labels:       map[string]string{"kind": "FIp", "reason": "WaitingForEngine"}, summary: "Not in force though asked for: FIp, 2 of them, with the reason WaitingForEngine.",
+		labels:       map[string]string{"kind": "FIp", "reason": "WaitingForEngine"},
+		summary:      "Not in force though asked for: FIp, 2 of them, with the reason WaitingForEngine.",
 		quietSeries: map[string]string{
-			objectsSeries("FIp", "Programmed", "Programming"): "2x10 stale 1x10", objectsSeries("EIp", "Programmed", "NotAccepted"): "7x30",
-			objectsSeries("EIp", "Accepted", "Malformed"): "7x30", objectsSeries("Service", "Programmed", "SomePortTaken"): "1x30",
+			objectsSeries("FIp", "Programmed", "Programming"):       "2x10 stale 1x10",
+			objectsSeries("EIp", "Programmed", "NotAccepted"):       "7x30",
+			objectsSeries("EIp", "Accepted", "Malformed"):           "7x30",
+			objectsSeries("Service", "Programmed", "SomePortTaken"): "1x30",
 		},
 	},
 	{
-		alert: "SallyportDeletionsHang", firingSeries: map[string]string{objectsSeries("Project", "Deletable", "CleaningUp"): "1x60"}, quietAt: "29m", firesAt: "31m",
-		labels: map[string]string{"kind": "Project"}, summary: "Waiting to go for half an hour: Project, 1 of them.",
+		alert:        "SallyportDeletionsHang",
+		firingSeries: map[string]string{objectsSeries("Project", "Deletable", "CleaningUp"): "1x60"}, quietAt: "29m",
+		firesAt: "31m",
+		labels:  map[string]string{"kind": "Project"}, summary: "Waiting to go for half an hour: Project, 1 of them.",
 		quietSeries: map[string]string{objectsSeries("EIp", "Deletable", "InUse"): "1x60"},
 	},
 	{
 		alert: "SallyportPoolExhausted", quietAt: "6m", firesAt: "9m",
 		firingSeries: map[string]string{
-			poolSeries("public", "public-1", "free", "a"): "2 1 0x30", poolSeries("public", "public-1", "used", "a"): "8 9 10x30",
+			poolSeries("public", "public-1", "free", "a"): "2 1 0x30",
+			poolSeries("public", "public-1", "used", "a"): "8 9 10x30",
 			poolSeries("public", "public-2", "free", "a"): "0x30", poolSeries("cloud", "cloud", "free", "a"): "1000x30",
 		},
 		labels: map[string]string{"network": "public"}, summary: "The external network public has no address left.",
-		quietSeries: map[string]string{poolSeries("public", "public-1", "free", "a"): "0x30", poolSeries("public", "public-2", "free", "a"): "5x30"},
+		quietSeries: map[string]string{
+			poolSeries("public", "public-1", "free", "a"): "0x30",
+			poolSeries("public", "public-2", "free", "a"): "5x30",
+		},
 	},
 	{
 		alert: "SallyportPoolLow", quietAt: "29m", firesAt: "31m",
@@ -114,53 +153,75 @@ var alertCases = []alertCase{
 			poolSeries("public", "one", "free", "a"): "5x60", poolSeries("public", "one", "used", "a"): "95x60",
 			poolSeries("public", "one", "free", "b"): "5x60", poolSeries("public", "one", "used", "b"): "95x60",
 		},
-		labels: map[string]string{"network": "public"}, summary: "The external network public has 5 addresses left, less than a tenth.",
+		labels:  map[string]string{"network": "public"},
+		summary: "The external network public has 5 addresses left, less than a tenth.",
 		quietSeries: map[string]string{
-			poolSeries("public", "one", "free", "a"): "5x60", poolSeries("public", "one", "used", "a"): "95x60", poolSeries("public", "two", "free", "a"): "50x60",
-			poolSeries("full", "three", "free", "a"): "0x60", poolSeries("full", "three", "used", "a"): "9x60", // that is another alert
+			poolSeries("public", "one", "free", "a"): "5x60", poolSeries("public", "one", "used", "a"): "95x60",
+			poolSeries("public", "two", "free", "a"): "50x60",
+			// that is another alert
+			poolSeries("full", "three", "free", "a"): "0x60", poolSeries("full", "three", "used", "a"): "9x60",
 		},
 	},
 	{
 		alert: "SallyportDisturbed", firingSeries: map[string]string{`sallyport_repairs_total{target="OVN"}`: "0+1x120"}, quietAt: "50m", firesAt: "70m",
-		labels:      map[string]string{"target": "OVN"},
-		summary:     "For an hour, somebody has been undoing again and again what the controller writes to OVN.",
-		quietSeries: map[string]string{`sallyport_repairs_total{target="OVN"}`: "0x10 500x60", `sallyport_repairs_total{target="Kubernetes"}`: "0x30 2x30 4x30"},
+		labels:  map[string]string{"target": "OVN"},
+		summary: "For an hour, somebody has been undoing again and again what the controller writes to OVN.",
+		quietSeries: map[string]string{
+			`sallyport_repairs_total{target="OVN"}`:        "0x10 500x60",
+			`sallyport_repairs_total{target="Kubernetes"}`: "0x30 2x30 4x30",
+		},
 	},
 	{
-		alert: "SallyportNoGatewayNode", firingSeries: map[string]string{objectsSeries("Service", "Programmed", "NoGatewayNode"): "1x30"}, quietAt: "4m", firesAt: "6m",
+		alert:        "SallyportNoGatewayNode",
+		firingSeries: map[string]string{objectsSeries("Service", "Programmed", "NoGatewayNode"): "1x30"}, quietAt: "4m",
+		firesAt:     "6m",
 		labels:      map[string]string{"kind": "Service"},
 		summary:     "Without a node that could hold the gateway of the management VPC: Service, 1 of them.",
 		quietSeries: map[string]string{objectsSeries("Service", "Programmed", "WaitingForEIp"): "1x30"},
 	},
 	{
-		alert: "SallyportReturnPathBySource", firingSeries: map[string]string{objectsSeries("ExternalNetwork", "ReturnPath", "EngineTooOld"): "2x30"}, quietAt: "14m", firesAt: "16m",
-		summary:     "External networks on which replies follow the pod's address, and not their connection: 2.",
-		quietSeries: map[string]string{`sallyport_objects{kind="ExternalNetwork",condition="ReturnPath",status="True",reason="Source"}`: "2x30"}, // it was chosen
+		alert:        "SallyportReturnPathBySource",
+		firingSeries: map[string]string{objectsSeries("ExternalNetwork", "ReturnPath", "EngineTooOld"): "2x30"},
+		quietAt:      "14m", firesAt: "16m",
+		summary: "External networks on which replies follow the pod's address, and not their connection: 2.",
+		// it was chosen
+		quietSeries: map[string]string{`sallyport_objects{kind="ExternalNetwork",condition="ReturnPath",status="True",reason="Source"}`: "2x30"},
 	},
 	{
-		alert: "SallyportEgressWithoutNode", firingSeries: map[string]string{objectsSeries("EgressIP", "Programmed", "NoMatchingNodeFound"): "1x10"}, quietAt: "0m", firesAt: "2m",
+		alert:        "SallyportEgressWithoutNode",
+		firingSeries: map[string]string{objectsSeries("EgressIP", "Programmed", "NoMatchingNodeFound"): "1x10"},
+		quietAt:      "0m", firesAt: "2m",
 		summary:     "EgressIPs whose addresses no node can hold: 1. Their pods reach nothing outside, unless they fail open.",
 		quietSeries: map[string]string{objectsSeries("EgressIP", "Programmed", "UnassignedRequest"): "1x10"},
 	},
 	{
-		alert: "SallyportEgressShort", firingSeries: map[string]string{objectsSeries("EgressIP", "Programmed", "UnassignedRequest"): "1x30"}, quietAt: "14m", firesAt: "16m",
+		alert: "SallyportEgressShort", firingSeries: map[string]string{objectsSeries("EgressIP", "Programmed",
+			"UnassignedRequest"): "1x30"}, quietAt: "14m", firesAt: "16m",
 		summary:     "EgressIPs of which no node holds some addresses: 1. Their pods leave with the others.",
 		quietSeries: map[string]string{objectsSeries("EgressIP", "Programmed", "NoMatchingNodeFound"): "1x30"},
 	},
 	{
 		alert: "SallyportEgressRestless", quietAt: "10m", firesAt: "60m",
 		firingSeries: map[string]string{
-			`sallyport_egress_moves_total{by="OVN"}`: "0x20 0+1x40", `sallyport_egress_addresses{node="n1"}`: "1x60", `sallyport_egress_addresses{node="n2"}`: "0x60",
+			`sallyport_egress_moves_total{by="OVN"}`: "0x20 0+1x40", `sallyport_egress_addresses{node="n1"}`: "1x60",
+			`sallyport_egress_addresses{node="n2"}`: "0x60",
 		},
 		summary: "Egress addresses went to another node 39 times in an hour.",
 		quietSeries: map[string]string{ // a node with many of them is lost
-			`sallyport_egress_moves_total{by="OVN"}`: "0x20 20x40", `sallyport_egress_addresses{node="n1"}`: "20x20 0x40", `sallyport_egress_addresses{node="n2"}`: "0x20 20x40",
+			`sallyport_egress_moves_total{by="OVN"}`: "0x20 20x40",
+			`sallyport_egress_addresses{node="n1"}`:  "20x20 0x40",
+			`sallyport_egress_addresses{node="n2"}`:  "0x20 20x40",
 		},
 	},
 	{
-		alert: "SallyportNodeNetworkFails", firingSeries: map[string]string{`sallyport_node_networks{state="fails"}`: "0 2x30"}, quietAt: "5m", firesAt: "7m",
-		summary:     "External networks that do not work on nodes: 2, one for each node.",
-		quietSeries: map[string]string{`sallyport_node_networks{state="works"}`: "2x30", `sallyport_node_networks{state="fails"}`: "0x30"},
+		alert:        "SallyportNodeNetworkFails",
+		firingSeries: map[string]string{`sallyport_node_networks{state="fails"}`: "0 2x30"}, quietAt: "5m",
+		firesAt: "7m",
+		summary: "External networks that do not work on nodes: 2, one for each node.",
+		quietSeries: map[string]string{
+			`sallyport_node_networks{state="works"}`: "2x30",
+			`sallyport_node_networks{state="fails"}`: "0x30",
+		},
 	},
 	{
 		alert: "SallyportAgentSilent", firingSeries: map[string]string{`sallyport_node_networks{state="waits"}`: "3x30"}, quietAt: "14m", firesAt: "16m",
@@ -168,18 +229,29 @@ var alertCases = []alertCase{
 		quietSeries: map[string]string{`sallyport_node_networks{state="waits"}`: "3x5 0x30"}, // agents take a moment
 	},
 	{
-		alert: "SallyportNodeDisturbed", firingSeries: map[string]string{`sallyport_node_repairs_total{node="n1"}`: "0x5 0+1x30"}, quietAt: "6m", firesAt: "20m",
-		labels: map[string]string{"node": "n1"}, summary: "On n1 something takes away rules, routes or nftables of ours again and again.",
-		quietSeries: map[string]string{`sallyport_node_repairs_total{node="n1"}`: "0x5 3x30", `sallyport_node_repairs_total{node="n2"}`: "900x5 0x30"}, // it began anew
+		alert:        "SallyportNodeDisturbed",
+		firingSeries: map[string]string{`sallyport_node_repairs_total{node="n1"}`: "0x5 0+1x30"}, quietAt: "6m",
+		firesAt: "20m",
+		labels:  map[string]string{"node": "n1"},
+		summary: "On n1 something takes away rules, routes or nftables of ours again and again.",
+		// it began anew
+		quietSeries: map[string]string{
+			`sallyport_node_repairs_total{node="n1"}`: "0x5 3x30",
+			`sallyport_node_repairs_total{node="n2"}`: "900x5 0x30",
+		},
 	},
 	{
-		alert: "SallyportCertificateEnds", firingSeries: map[string]string{`sallyport_certificate_expires_seconds{file="cert"}`: "1209600x120"}, quietAt: "59m", firesAt: "62m",
-		labels: map[string]string{"file": "cert"}, summary: "The certificate cert of the controller ends in 13d 22h 58m 0s.",
+		alert:        "SallyportCertificateEnds",
+		firingSeries: map[string]string{`sallyport_certificate_expires_seconds{file="cert"}`: "1209600x120"},
+		quietAt:      "59m", firesAt: "62m",
+		labels:      map[string]string{"file": "cert"},
+		summary:     "The certificate cert of the controller ends in 13d 22h 58m 0s.",
 		quietSeries: map[string]string{`sallyport_certificate_expires_seconds{file="cert"}`: "1219600x120"},
 	},
 	{
-		alert: "SallyportAgentCertificateEnds", firingSeries: map[string]string{`sallyport_agent_certificate_expires_seconds{node="n1"}`: "1209600x120"},
-		quietAt: "59m", firesAt: "62m", labels: map[string]string{"node": "n1"},
+		alert:        "SallyportAgentCertificateEnds",
+		firingSeries: map[string]string{`sallyport_agent_certificate_expires_seconds{node="n1"}`: "1209600x120"},
+		quietAt:      "59m", firesAt: "62m", labels: map[string]string{"node": "n1"},
 		summary:     "The certificate that the agent of n1 shows ends in 13d 22h 58m 0s.",
 		quietSeries: map[string]string{`sallyport_agent_certificate_expires_seconds{node="n1"}`: "1219600x120"},
 	},
@@ -227,7 +299,8 @@ func TestAlertsFire(t *testing.T) {
 // What promtool is given can fail.
 func TestAlertsThatDoNotFireAreSeen(t *testing.T) {
 	f := alertCases[0]
-	if out, err := runPromtool(t, "test", "rules", f.writePromtoolTest(t, loadAlerts(t)[0], f.quietSeries)); err == nil {
+	if out, err := runPromtool(t, "test", "rules",
+		f.writePromtoolTest(t, loadAlerts(t)[0], f.quietSeries)); err == nil {
 		t.Errorf("an alert is said to fire with the series with which it does not\n%s", out)
 	}
 }

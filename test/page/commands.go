@@ -16,7 +16,8 @@ import (
 
 var manDir = flag.String("man", "", "directory to write man pages into")
 
-// CheckCommandReference checks the reference of a program: its command, and all below it. With -man, man pages are written as well.
+// CheckCommandReference checks the reference of a program: its command, and all below it. With -man, man pages are
+// written as well.
 func CheckCommandReference(t *testing.T, file, about string, root *cobra.Command) {
 	t.Helper()
 	root.DisableAutoGenTag = true
@@ -27,7 +28,8 @@ func CheckCommandReference(t *testing.T, file, about string, root *cobra.Command
 		out.WriteString("\n| command | does |\n|---|---|\n")
 		for _, c := range all[1:] {
 			if c.Runnable() {
-				fmt.Fprintf(&out, "| [`%s`](#%s) | %s |\n", c.CommandPath(), strings.ReplaceAll(c.CommandPath(), " ", "-"), c.Short)
+				fmt.Fprintf(&out, "| [`%s`](#%s) | %s |\n", c.CommandPath(),
+					strings.ReplaceAll(c.CommandPath(), " ", "-"), c.Short)
 			}
 		}
 	}
@@ -65,7 +67,9 @@ func formatHelp(help string) string {
 	var out []string
 	for paragraph := range strings.SplitSeq(strings.TrimSpace(help), "\n\n") {
 		lines := strings.Split(paragraph, "\n")
-		if slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, " ") || strings.HasPrefix(l, "\t") }) {
+		if slices.ContainsFunc(lines, func(l string) bool {
+			return strings.HasPrefix(l, " ") || strings.HasPrefix(l, "\t")
+		}) {
 			paragraph = "```\n" + removeCommonIndent(paragraph) + "\n```"
 		}
 		out = append(out, paragraph)
@@ -130,7 +134,11 @@ func writeManPages(t *testing.T, root *cobra.Command, want int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	header := &doc.GenManHeader{Section: "1", Source: strings.TrimSpace("Sallyport " + root.Version), Manual: "Sallyport"}
+	header := &doc.GenManHeader{
+		Section: "1",
+		Source:  strings.TrimSpace("Sallyport " + root.Version),
+		Manual:  "Sallyport",
+	}
 	if err := doc.GenManTree(root, header, dir); err != nil {
 		t.Fatal(err)
 	}

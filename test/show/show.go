@@ -45,7 +45,8 @@ func New(name string, titles ...string) *List {
 	return l
 }
 
-// Item marks the running test as one that shows an item. It counts as passed when all such tests have ended without failure.
+// Item marks the running test as one that shows an item. It counts as passed when all such tests have ended without
+// failure.
 func (l *List) Item(t *testing.T, number int) *Item {
 	t.Helper()
 	if l.titles[number] == "" {

@@ -1,5 +1,5 @@
-// Package golden is compile by example: Kubernetes objects in, what we want and say of them out, as text. It is apart from
-// compile because what is fuzzed there is built anew for it, and this needs the Kubernetes client.
+// Package golden is compile by example: Kubernetes objects in, what we want and say of them out, as text. It is apart
+// from compile because what is fuzzed there is built anew for it, and this needs the Kubernetes client.
 package golden
 
 import (
@@ -31,8 +31,8 @@ var update = flag.Bool("update", false, "rewrite what the cases in testdata want
 // now is when every case happens.
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// goldenCase is testdata/NAME.txtar: Kubernetes objects in, and what we want and say of them. Its comment tells in words what it
-// shows and ends with lines of settings:
+// goldenCase is testdata/NAME.txtar: Kubernetes objects in, and what we want and say of them. Its comment tells in
+// words what it shows and ends with lines of settings:
 //
 //	shard NAME        the VPC, or the shard of NodePaths; acme-prod when left out
 //	rehearse          compile until nothing changes, as if Kube-OVN had done its part
@@ -68,7 +68,8 @@ func TestGolden(t *testing.T) {
 				return
 			}
 			if !*update {
-				t.Fatalf("differs (make golden rewrites it):\n%s", diff.Diff("wanted", []byte(want), "got", []byte(got)))
+				t.Fatalf("differs (make golden rewrites it):\n%s",
+					diff.Diff("wanted", []byte(want), "got", []byte(got)))
 			}
 			g.rewriteWant(t, got)
 		})
@@ -97,7 +98,8 @@ func TestGoldenInAnyOrder(t *testing.T) {
 			shuffled := slices.Clone(g.objects)
 			chance.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 			if got := g.renderText(t, shuffled); got != want {
-				t.Errorf("%s depends on the order of its objects:\n%s", g.name(), diff.Diff("in order", []byte(want), "shuffled", []byte(got)))
+				t.Errorf("%s depends on the order of its objects:\n%s", g.name(),
+					diff.Diff("in order", []byte(want), "shuffled", []byte(got)))
 				break
 			}
 		}
@@ -218,7 +220,12 @@ func (g *goldenCase) setIsolation(setting string, words []string) error {
 	switch setting {
 	case "podport":
 		namespace, pod, _ := strings.Cut(words[1], "/")
-		g.podPorts = append(g.podPorts, snapshot.PodPort{Name: words[0], Namespace: namespace, Pod: pod, Subnet: words[2]})
+		g.podPorts = append(g.podPorts, snapshot.PodPort{
+			Name:      words[0],
+			Namespace: namespace,
+			Pod:       pod,
+			Subnet:    words[2],
+		})
 		return nil
 	case "trusted":
 		return g.config.TrustedNamespaces.Set(strings.Join(words, ","))

@@ -13,11 +13,13 @@ import (
 	"github.com/sallyport/sallyport/internal/status"
 )
 
-// printIntent is an intent and the statuses that follow from verdicts, as text whose difference a network engineer can review:
-// a line for each entry, with who asked for it.
+// printIntent is an intent and the statuses that follow from verdicts, as text whose difference a network engineer can
+// review: a line for each entry, with who asked for it.
 func printIntent(in *intent.Intent, verdicts []intent.Verdict, shard string, hide []string) string {
 	p := &printer{hide: hide, hidden: map[state.Ref]int{}}
-	printSection(p, "objects", in.Objects, func(k intent.ObjectKey, o intent.Object) string { return k.String() + formatObject(o) })
+	printSection(p, "objects", in.Objects, func(k intent.ObjectKey, o intent.Object) string {
+		return k.String() + formatObject(o)
+	})
 	printSection(p, "elements of Vpc "+shard, in.VpcEntries, func(k intent.VpcEntryKey, e intent.VpcEntry) string {
 		return foreignPrefix(k.Vpc, shard) + formatElement(k, e)
 	})
@@ -45,7 +47,9 @@ type printer struct {
 
 func (p *printer) printLine(text string) { p.out.WriteString(strings.TrimRight(text, " ") + "\n") }
 
-func printSection[K state.Key[K], V state.Value[V]](p *printer, title string, set state.Set[K, V], text func(K, V) string) {
+func printSection[K state.Key[K], V state.Value[V]](p *printer, title string, set state.Set[K, V],
+	text func(K, V) string,
+) {
 	p.printLine(title)
 	for _, key := range slices.SortedFunc(maps.Keys(set), K.Compare) {
 		entry := set[key]

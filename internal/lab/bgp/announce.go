@@ -10,8 +10,8 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/blueprint"
 )
 
-// Announce is how a node's FRR is told to announce a prefix by uplinks, all of the prefix's family when none is named. What was said
-// of the prefix before is replaced.
+// Announce is how a node's FRR is told to announce a prefix by uplinks, all of the prefix's family when none is named.
+// What was said of the prefix before is replaced.
 func Announce(b blueprint.Blueprint, node string, prefix netip.Prefix, by ...string) ([]string, error) {
 	if err := check(b, node, prefix); err != nil {
 		return nil, err
@@ -48,7 +48,8 @@ func Withdraw(b blueprint.Blueprint, node string, prefix netip.Prefix) ([]string
 		return nil, err
 	}
 	return []string{
-		"configure terminal", fmt.Sprintf("router bgp %d", nodeAS), "address-family " + family(prefix.Addr()) + " unicast",
+		"configure terminal", fmt.Sprintf("router bgp %d", nodeAS),
+		"address-family " + family(prefix.Addr()) + " unicast",
 		fmt.Sprintf("no network %s", prefix),
 	}, nil
 }

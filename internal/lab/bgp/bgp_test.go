@@ -39,7 +39,9 @@ func TestConfiguration(t *testing.T) {
 
 func TestWhoSpeaks(t *testing.T) {
 	speakers := Speakers(Shop{}, testBlueprint(t))
-	for name, calls := range map[string]int{"router-dual": 4, "router-four": 2, "router-six": 2, "node1": 0, "node2": 0} {
+	for name, calls := range map[string]int{
+		"router-dual": 4, "router-four": 2, "router-six": 2, "node1": 0, "node2": 0,
+	} {
 		if s := speakers[name]; s == nil || s.calls != calls {
 			t.Errorf("%s: %+v, want %d sessions waited for", name, s, calls)
 		}

@@ -41,12 +41,16 @@ type program struct {
 	args         []string
 }
 
-// A router has zebra, which writes what bgpd learns to the kernel's table; zebra in turn runs wild without mgmtd, to which it reports
-// its interfaces. A node has bgpd alone, so that nothing it could ever learn changes the node's own routes. Alone, bgpd warns every
-// second that it misses zebra.
+// A router has zebra, which writes what bgpd learns to the kernel's table; zebra in turn runs wild without mgmtd, to
+// which it reports its interfaces. A node has bgpd alone, so that nothing it could ever learn changes the node's own
+// routes. Alone, bgpd warns every second that it misses zebra.
 var (
-	ofRouter = []program{{name: "mgmtd", socket: "mgmtd_be.sock"}, {name: "zebra", socket: "zserv.api"}, {name: "bgpd", socket: "bgpd.vty"}}
-	ofNode   = []program{{name: "bgpd", socket: "bgpd.vty", args: []string{"--no_zebra", "--log-level", "errors"}}}
+	ofRouter = []program{
+		{name: "mgmtd", socket: "mgmtd_be.sock"},
+		{name: "zebra", socket: "zserv.api"},
+		{name: "bgpd", socket: "bgpd.vty"},
+	}
+	ofNode = []program{{name: "bgpd", socket: "bgpd.vty", args: []string{"--no_zebra", "--log-level", "errors"}}}
 )
 
 // Speakers are the FRRs of a lab, by the namespace that each is in: none in a lab without BGP.
@@ -96,7 +100,8 @@ func bind(from, to string) error {
 	return nil
 }
 
-// Start starts the programs, each when the one before is ready: bgpd that does not find zebra tries again after ten seconds only.
+// Start starts the programs, each when the one before is ready: bgpd that does not find zebra tries again after ten
+// seconds only.
 func (s *Speaker) Start(ctx context.Context) error {
 	for _, p := range s.programs {
 		socket := s.path("run/frr/" + p.socket)
@@ -182,7 +187,8 @@ func (s *Speaker) root() string             { return Root(s.shop.Data, s.name) }
 func (s *Speaker) path(name string) string  { return filepath.Join(s.root(), name) }
 func (s *Speaker) process(p program) string { return s.name + "-" + p.name }
 
-// Ask gives commands to the FRR with that root directory, one after the other until one fails, and returns what it says.
+// Ask gives commands to the FRR with that root directory, one after the other until one fails, and returns what it
+// says.
 func Ask(ctx context.Context, root string, commands ...string) (string, error) {
 	args := []string{}
 	for _, c := range commands {

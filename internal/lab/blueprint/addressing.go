@@ -7,7 +7,8 @@ import (
 	"slices"
 )
 
-// The lab's own links live in ranges that no segment may use. The layout of a range is written down here and nowhere else.
+// The lab's own links live in ranges that no segment may use. The layout of a range is written down here and nowhere
+// else.
 var (
 	labRange4 = netip.MustParsePrefix("172.20.0.0/14")
 	labRange6 = netip.MustParsePrefix("fd00:ab::/32")
@@ -95,8 +96,8 @@ func numbered(name string, count, from int) []Node {
 	return nodes
 }
 
-// ServerAddresses are the lab's own addresses on the management network, one for each server of an OVN database; the API
-// server is at the first.
+// ServerAddresses are the lab's own addresses on the management network, one for each server of an OVN database; the
+// API server is at the first.
 func (b Blueprint) ServerAddresses() []netip.Prefix {
 	var out []netip.Prefix
 	for i := 1; i <= b.Raft; i++ {
@@ -197,9 +198,11 @@ func segment(index int, name string, kind Kind, prefixes []netip.Prefix) Segment
 
 func linkRanges(v4 bool, index int) (client, wide netip.Prefix) {
 	if v4 {
-		return netip.MustParsePrefix(fmt.Sprintf("172.20.%d.0/24", index)), netip.MustParsePrefix(fmt.Sprintf("172.21.%d.0/24", index))
+		return netip.MustParsePrefix(fmt.Sprintf("172.20.%d.0/24", index)),
+			netip.MustParsePrefix(fmt.Sprintf("172.21.%d.0/24", index))
 	}
-	return netip.MustParsePrefix(fmt.Sprintf("fd00:ab:20:%x::/64", index)), netip.MustParsePrefix(fmt.Sprintf("fd00:ab:21:%x::/64", index))
+	return netip.MustParsePrefix(fmt.Sprintf("fd00:ab:20:%x::/64", index)),
+		netip.MustParsePrefix(fmt.Sprintf("fd00:ab:21:%x::/64", index))
 }
 
 // reserved is how many addresses from the start of a prefix belong to the wire itself: router, neighbour, spare.

@@ -27,10 +27,22 @@ func TestAddressesOfTheDefaultLab(t *testing.T) {
 		{"wan of uplink-b", segments[3].WideArea, "[{172.21.3.1/24 172.21.3.2/24}]"},
 		{"node1 on uplink-b", segments[3].NodeAddresses(nodes[0]), "[192.0.2.139/25]"},
 		{"reserved", b.Networks[0].ReservedRange(b.Networks[0].Prefixes[0]), "198.51.100.1..198.51.100.10"},
-		{"reserved of a /27", b.Networks[0].ReservedRange(netip.MustParsePrefix("192.0.2.32/27")), "192.0.2.33..192.0.2.34"},
-		{"reserved as asked", Network{Reserved: 100}.ReservedRange(netip.MustParsePrefix("100.65.0.0/16")), "100.65.0.1..100.65.0.100"},
-		{"node1 behind what is reserved", Segment{Prefixes: b.Uplinks[1].Prefixes, Reserved: 36}.NodeAddresses(nodes[0]), "[192.0.2.165/25]"},
-		{"reserved of a /122", b.Networks[0].ReservedRange(netip.MustParsePrefix("2001:db8::/122")), "2001:db8::1..2001:db8::a"},
+		{
+			"reserved of a /27", b.Networks[0].ReservedRange(netip.MustParsePrefix("192.0.2.32/27")),
+			"192.0.2.33..192.0.2.34",
+		},
+		{
+			"reserved as asked", Network{Reserved: 100}.ReservedRange(netip.MustParsePrefix("100.65.0.0/16")),
+			"100.65.0.1..100.65.0.100",
+		},
+		{
+			"node1 behind what is reserved",
+			Segment{Prefixes: b.Uplinks[1].Prefixes, Reserved: 36}.NodeAddresses(nodes[0]), "[192.0.2.165/25]",
+		},
+		{
+			"reserved of a /122", b.Networks[0].ReservedRange(netip.MustParsePrefix("2001:db8::/122")),
+			"2001:db8::1..2001:db8::a",
+		},
 	} {
 		if got := fmt.Sprint(c.got); got != c.want {
 			t.Errorf("%s: %s, want %s", c.what, got, c.want)
@@ -55,7 +67,8 @@ func TestLastNodesAreGatewaysAndLastNetworkDefault(t *testing.T) {
 	marked.Networks[0].Default, marked.Networks[1].Default = true, false
 	unmarked.Networks[1].Default, unmarked.Gateways = false, 0
 	for want, b := range map[string]Blueprint{
-		"[false true true] ext-public": marked, "[false false false] ext-cloud": unmarked, "[true]": {Nodes: 1, Gateways: 1},
+		"[false true true] ext-public": marked, "[false false false] ext-cloud": unmarked,
+		"[true]": {Nodes: 1, Gateways: 1},
 	} {
 		if got := choices(b); got != want {
 			t.Errorf("%s, want %s", got, want)

@@ -26,7 +26,8 @@ type Blueprint struct {
 	Networks []Network `json:"networks"`
 	// Uplinks are plain interfaces of the nodes, without Kube-OVN and OVN.
 	Uplinks []Uplink `json:"uplinks"`
-	// Pods, Join and Services are the cluster's own addresses: of Kube-OVN's default subnet, of nodes inside OVN, and of Services.
+	// Pods, Join and Services are the cluster's own addresses: of Kube-OVN's default subnet, of nodes inside OVN, and
+	// of Services.
 	Pods     netip.Prefix `json:"pods"`
 	Join     netip.Prefix `json:"join"`
 	Services netip.Prefix `json:"services"`
@@ -40,7 +41,8 @@ type Network struct {
 	Default bool `json:"default"`
 	// VLAN is the tag of the network's packets on the nodes' bridges; 0: none. The wire itself is an access port.
 	VLAN int `json:"vlan"`
-	// Reserved is how many addresses from the start of each prefix Kube-OVN does not give out; 0: those of the wire itself.
+	// Reserved is how many addresses from the start of each prefix Kube-OVN does not give out; 0: those of the wire
+	// itself.
 	Reserved int `json:"reserved"`
 }
 
@@ -50,7 +52,8 @@ type Uplink struct {
 	Prefixes []netip.Prefix `json:"prefixes"`
 	// BGP lets the router learn addresses from the nodes.
 	BGP bool `json:"bgp"`
-	// Reserved is how many addresses from the start of each prefix come before those of the nodes; 0: those of the wire itself.
+	// Reserved is how many addresses from the start of each prefix come before those of the nodes; 0: those of the wire
+	// itself.
 	Reserved int `json:"reserved"`
 }
 
@@ -106,8 +109,8 @@ func Parse(raw []byte) (Blueprint, error) {
 // Provider networks become OVS bridges "br-<name>", and Linux allows 15 characters for the name of an interface.
 const maxName = 12
 
-// A segment's name becomes that of interfaces, of directories below /proc/sys/net, of an OVS bridge with "br-" before it,
-// and of a Subnet beside Kube-OVN's own.
+// A segment's name becomes that of interfaces, of directories below /proc/sys/net, of an OVS bridge with "br-" before
+// it, and of a Subnet beside Kube-OVN's own.
 var reservedNames = map[string]bool{
 	"lo": true, "all": true, "default": true, "eth0": true, "ovn0": true, "ul0": true, "ovs-netdev": true,
 	"int": true, "br-int": true, "phy": true, "br-phy": true, "join": true, "ovn-default": true,
@@ -163,7 +166,8 @@ func (b Blueprint) checkSegments() (errs []error) {
 			}
 			for _, other := range taken {
 				if p.Overlaps(other.prefix) {
-					errs = append(errs, fmt.Errorf("%s: prefix %s overlaps %s of %s", s.Name, p, other.prefix, other.holder))
+					errs = append(errs, fmt.Errorf("%s: prefix %s overlaps %s of %s", s.Name, p, other.prefix,
+						other.holder))
 				}
 			}
 			taken = append(taken, claim{p, s.Name})
@@ -176,7 +180,8 @@ func (b Blueprint) checkSegments() (errs []error) {
 func (b Blueprint) checkRoom(s Segment, p netip.Prefix) error {
 	switch {
 	case s.Reserved != 0 && (s.Reserved < 2 || !roomFor(p, s.Reserved, 1)):
-		return fmt.Errorf("%s: %d reserved addresses of %s: the wire needs 2, and 1 has to be left", s.Name, s.Reserved, p)
+		return fmt.Errorf("%s: %d reserved addresses of %s: the wire needs 2, and 1 has to be left", s.Name, s.Reserved,
+			p)
 	case s.Kind == Plain && !roomFor(p, s.Reserved, b.Nodes):
 		return fmt.Errorf("%s: prefix %s has no addresses for %d nodes", s.Name, p, b.Nodes)
 	}
@@ -203,7 +208,8 @@ func (b Blueprint) checkNetworks(names map[string]bool) (errs []error) {
 	return errs
 }
 
-// roomFor says whether so many hosts have an address in the prefix behind what is reserved, the last one of which is for broadcasts.
+// roomFor says whether so many hosts have an address in the prefix behind what is reserved, the last one of which is
+// for broadcasts.
 func roomFor(p netip.Prefix, asked, hosts int) bool {
 	size := p.Addr().BitLen() - p.Bits()
 	return size > 16 || reserved(p, asked)+hosts <= 1<<size-2
@@ -233,7 +239,8 @@ func (b Blueprint) ownRanges() (claims []claim, errs []error) {
 		}
 		for _, other := range claims {
 			if c.prefix.Overlaps(other.prefix) {
-				errs = append(errs, fmt.Errorf("%s: prefix %s overlaps %s of %s", c.holder, c.prefix, other.prefix, other.holder))
+				errs = append(errs, fmt.Errorf("%s: prefix %s overlaps %s of %s", c.holder, c.prefix, other.prefix,
+					other.holder))
 			}
 		}
 		claims = append(claims, c)

@@ -38,7 +38,11 @@ func TestFileIsLaidOverTheDefault(t *testing.T) {
 			b.Pods, b.Join, b.Services = p[0], p[1], p[2]
 		},
 		`networks: [{name: one, prefixes: [192.168.50.0/24, "2001:db8:50::/64"], default: true}]`: func(b *Blueprint) {
-			b.Networks = []Network{{Name: "one", Prefixes: prefixes("192.168.50.0/24", "2001:db8:50::/64"), Default: true}}
+			b.Networks = []Network{{
+				Name:     "one",
+				Prefixes: prefixes("192.168.50.0/24", "2001:db8:50::/64"),
+				Default:  true,
+			}}
 		},
 		`uplinks: [{name: up, prefixes: ["2001:db8:50::/64"]}]`: func(b *Blueprint) {
 			b.Uplinks = []Uplink{{Name: "up", Prefixes: prefixes("2001:db8:50::/64")}}
@@ -101,7 +105,8 @@ func many(count int) func(*Blueprint) {
 		b.Networks, b.Uplinks = nil, nil
 		for i := range count {
 			p := hostIn(netip.MustParsePrefix("192.168.0.0/16"), 8*i)
-			b.Networks = append(b.Networks, Network{Name: fmt.Sprintf("n%d", i), Prefixes: []netip.Prefix{netip.PrefixFrom(p.Addr(), 29)}})
+			b.Networks = append(b.Networks,
+				Network{Name: fmt.Sprintf("n%d", i), Prefixes: []netip.Prefix{netip.PrefixFrom(p.Addr(), 29)}})
 		}
 	}
 }
@@ -139,9 +144,14 @@ func TestNumbersAreChecked(t *testing.T) {
 		{"raft: 257", func(b *Blueprint) { b.Raft = 257 }, func(b *Blueprint) { b.Raft = 9 }}, // 172.22.1.1 is node1's
 		{"negative", func(b *Blueprint) { b.FakeNodes = -1 }, func(b *Blueprint) { b.FakeNodes = 1 }},
 		{"negative", func(b *Blueprint) { b.FakePods = -1 }, func(b *Blueprint) { b.FakePods = 0 }},
-		{"fakeNodes", func(b *Blueprint) { b.FakeNodes = 64_512 }, func(b *Blueprint) { b.FakeNodes = 10_000 }}, // 172.22.0.0/16 is full
-		{"at least one fake node", func(b *Blueprint) { b.FakePods = 5 }, func(b *Blueprint) { b.FakePods, b.FakeNodes = 5, 1 }},
-		{"marked default", func(b *Blueprint) { b.Networks[0].Default = true }, func(b *Blueprint) { b.Networks[1].Default = false }},
+		// 172.22.0.0/16 is full
+		{"fakeNodes", func(b *Blueprint) { b.FakeNodes = 64_512 }, func(b *Blueprint) { b.FakeNodes = 10_000 }},
+		{"at least one fake node", func(b *Blueprint) {
+			b.FakePods = 5
+		}, func(b *Blueprint) { b.FakePods, b.FakeNodes = 5, 1 }},
+		{"marked default", func(b *Blueprint) {
+			b.Networks[0].Default = true
+		}, func(b *Blueprint) { b.Networks[1].Default = false }},
 		{"networks", many(257), many(200)}, // 172.20.256.0 is no address
 	})
 }
@@ -171,8 +181,14 @@ func TestPrefixesAreChecked(t *testing.T) {
 	p := prefixes
 	checkMistakes(t, []mistake{
 		{"needs one prefix", only(), only(p("192.168.50.0/24")...)},
-		{"needs one prefix", only(p("192.168.50.0/24", "2001:db8::/64", "192.168.51.0/24")...), only(p("192.168.50.0/24", "2001:db8::/64")...)},
-		{"two prefixes of one family", only(p("192.168.50.0/24", "192.168.51.0/24")...), only(p("2001:db8::/64", "192.168.51.0/24")...)},
+		{
+			"needs one prefix", only(p("192.168.50.0/24", "2001:db8::/64", "192.168.51.0/24")...),
+			only(p("192.168.50.0/24", "2001:db8::/64")...),
+		},
+		{
+			"two prefixes of one family", only(p("192.168.50.0/24", "192.168.51.0/24")...),
+			only(p("2001:db8::/64", "192.168.51.0/24")...),
+		},
 		{"did you mean 192.168.50.0/24", only(p("192.168.50.1/24")...), only(p("192.168.50.0/24")...)},
 		{"too small", only(p("192.168.50.0/30")...), only(p("192.168.50.0/29")...)},
 		{"too small", only(p("2001:db8::/126")...), only(p("2001:db8::/125")...)},
@@ -192,14 +208,20 @@ func TestPrefixesAreChecked(t *testing.T) {
 			func(b *Blueprint) { b.Pods = p("10.100.0.0/16")[0] },
 			func(b *Blueprint) { b.Pods, b.Services = p("10.100.0.0/16")[0], p("10.101.0.0/16")[0] },
 		},
-		{"join subnet: prefix 172.30.0.1/22 has host bits", func(b *Blueprint) { b.Join = p("172.30.0.1/22")[0] }, func(b *Blueprint) { b.Join = p("172.30.0.0/22")[0] }},
+		{"join subnet: prefix 172.30.0.1/22 has host bits", func(b *Blueprint) {
+			b.Join = p("172.30.0.1/22")[0]
+		}, func(b *Blueprint) { b.Join = p("172.30.0.0/22")[0] }},
 		{
 			"6 reserved addresses",
 			func(b *Blueprint) { b.Networks[0].Prefixes, b.Networks[0].Reserved = p("192.168.50.0/29"), 6 },
 			func(b *Blueprint) { b.Networks[0].Prefixes, b.Networks[0].Reserved = p("192.168.50.0/29"), 5 },
 		},
-		{"1 reserved addresses", func(b *Blueprint) { b.Uplinks[0].Reserved = 1 }, func(b *Blueprint) { b.Uplinks[0].Reserved = 2 }},
-		{"VLAN 4095", func(b *Blueprint) { b.Networks[0].VLAN = 4095 }, func(b *Blueprint) { b.Networks[0].VLAN = 4094 }},
+		{"1 reserved addresses", func(b *Blueprint) {
+			b.Uplinks[0].Reserved = 1
+		}, func(b *Blueprint) { b.Uplinks[0].Reserved = 2 }},
+		{"VLAN 4095", func(b *Blueprint) {
+			b.Networks[0].VLAN = 4095
+		}, func(b *Blueprint) { b.Networks[0].VLAN = 4094 }},
 		{"the internet host", only(p("203.0.113.0/24")...), only(p("203.0.113.16/28")...)},
 		{"the internet host", only(p("2001:db8:113::/64")...), only(p("2001:db8:114::/64")...)},
 		{

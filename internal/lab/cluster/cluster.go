@@ -40,8 +40,8 @@ const (
 	APIPort = 6443
 )
 
-// lessGC trades memory for time: an API server with an almost empty store collects garbage for a third of its start, and keeps
-// 100 MiB more instead.
+// lessGC trades memory for time: an API server with an almost empty store collects garbage for a third of its start,
+// and keeps 100 MiB more instead.
 const lessGC = "GOGC=400"
 
 // StartAPI starts etcd and the API server and waits until it is ready.
@@ -52,13 +52,15 @@ func (c *Cluster) StartAPI(ctx context.Context) error {
 	}
 	if err := c.start("etcd", "--data-dir="+filepath.Join(c.State, "etcd"), "--unsafe-no-fsync", "--log-level=warn",
 		"--listen-client-urls="+etcdClient, "--advertise-client-urls="+etcdClient, "--listen-peer-urls="+etcdPeer,
-		"--initial-advertise-peer-urls="+etcdPeer, "--initial-cluster=default="+etcdPeer, "--quota-backend-bytes=8589934592"); err != nil {
+		"--initial-advertise-peer-urls="+etcdPeer, "--initial-cluster=default="+etcdPeer,
+		"--quota-backend-bytes=8589934592"); err != nil {
 		return err
 	}
 	if err := c.start("kube-apiserver", "--etcd-servers="+etcdClient, fmt.Sprintf("--secure-port=%d", APIPort),
 		"--bind-address=0.0.0.0", "--advertise-address="+c.Address.String(), "--endpoint-reconciler-type=none",
 		"--tls-cert-file="+serving.Cert, "--tls-private-key-file="+serving.Key, "--client-ca-file="+serving.CA,
-		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+c.CA.Path("service-accounts.key"),
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file="+c.CA.Path("service-accounts.key"),
 		"--service-account-signing-key-file="+c.CA.Path("service-accounts.key"), "--authorization-mode=Node,RBAC",
 		"--service-cluster-ip-range="+c.Services.String(), "--allow-privileged=true", "--profiling=false"); err != nil {
 		return err
@@ -79,7 +81,8 @@ func (c *Cluster) credentials() (serving pki.Files, err error) {
 		return pki.Files{}, err
 	}
 	return c.CA.Issue(pki.Subject{Name: "kube-apiserver", Hosts: []string{
-		"localhost", "127.0.0.1", "::1", c.Address.String(), "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+		"localhost", "127.0.0.1", "::1", c.Address.String(), "kubernetes", "kubernetes.default",
+		"kubernetes.default.svc",
 	}})
 }
 
@@ -143,7 +146,8 @@ const leaveOut = "*,-node-ipam-controller,-node-route-controller,-service-lb-con
 
 // StartControllers starts the controller manager and the scheduler.
 func (c *Cluster) StartControllers() error {
-	if err := c.start("kube-controller-manager", "--kubeconfig="+c.kubeconfig(), "--leader-elect=false", "--secure-port=0",
+	if err := c.start("kube-controller-manager", "--kubeconfig="+c.kubeconfig(), "--leader-elect=false",
+		"--secure-port=0",
 		"--service-account-private-key-file="+c.CA.Path("service-accounts.key"), "--root-ca-file="+c.admin.CA,
 		"--controllers="+leaveOut, "--allocate-node-cidrs=false", "--kube-api-qps=500", "--kube-api-burst=1000",
 		"--node-monitor-period=1s", "--node-monitor-grace-period="+c.Grace.String()); err != nil {
@@ -154,7 +158,11 @@ func (c *Cluster) StartControllers() error {
 }
 
 func (c *Cluster) start(program string, args ...string) error {
-	_, err := c.Processes.Start(proc.Spec{Name: program, Argv: append([]string{c.Parts.Program(program)}, args...), Env: []string{lessGC}})
+	_, err := c.Processes.Start(proc.Spec{
+		Name: program,
+		Argv: append([]string{c.Parts.Program(program)}, args...),
+		Env:  []string{lessGC},
+	})
 	return err
 }
 

@@ -68,19 +68,24 @@ func (c *Cluster) StartKubeOVN(k KubeOVN) error {
 	_, err := c.Processes.Start(proc.Spec{
 		Name: "kube-ovn-controller",
 		Argv: []string{
-			c.Parts.Program("kube-ovn-controller"), "--kubeconfig=" + c.kubeconfig(), "--ovn-nb-addr=" + k.NB, "--ovn-sb-addr=" + k.SB,
+			c.Parts.Program("kube-ovn-controller"), "--kubeconfig=" + c.kubeconfig(), "--ovn-nb-addr=" + k.NB,
+			"--ovn-sb-addr=" + k.SB,
 			"--default-cidr=" + k.Blueprint.PodRange().String(), "--default-gateway=" + first(k.Blueprint.PodRange()),
-			"--node-switch-cidr=" + k.Blueprint.JoinRange().String(), "--service-cluster-ip-range=" + k.Blueprint.ServiceRange().String(),
+			"--node-switch-cidr=" + k.Blueprint.JoinRange().String(),
+			"--service-cluster-ip-range=" + k.Blueprint.ServiceRange().String(),
 			"--network-type=geneve", "--default-gateway-check=false",
 			"--enable-lb=true", "--enable-np=true", "--enable-eip-snat=true",
-			"--enable-external-vpc=true", // without it, it deletes logical routers and switches that are no Vpc and no Subnet
-			"--external-gateway-switch=" + external, "--external-gateway-net=" + external, "--logtostderr=true", "--worker-num=8",
+			// without it, it deletes logical routers and switches that are no Vpc and no Subnet
+			"--enable-external-vpc=true",
+			"--external-gateway-switch=" + external, "--external-gateway-net=" + external, "--logtostderr=true",
+			"--worker-num=8",
 		},
-		// Without POD_NAME and POD_NAMESPACE its leader election fails; a client of its own reads KUBECONFIG whatever the flag
-		// says; the rest keeps its metrics on loopback.
+		// Without POD_NAME and POD_NAMESPACE its leader election fails; a client of its own reads KUBECONFIG whatever
+		// the flag says; the rest keeps its metrics on loopback.
 		Env: []string{
 			"KUBECONFIG=" + c.kubeconfig(),
-			"POD_NAME=kube-ovn-controller-0", "POD_NAMESPACE=kube-system", "KUBE_NAMESPACE=kube-system", "KUBE_NODE_NAME=node1",
+			"POD_NAME=kube-ovn-controller-0", "POD_NAMESPACE=kube-system", "KUBE_NAMESPACE=kube-system",
+			"KUBE_NODE_NAME=node1",
 			"NODE_NAME=node1", "POD_IP=127.0.0.1", "POD_IPS=127.0.0.1", "ENABLE_BIND_LOCAL_IP=true",
 		},
 	})
@@ -101,8 +106,8 @@ func (c *Cluster) WaitKubeOVN(ctx context.Context, client *manifest.Client, k Ku
 	return nil
 }
 
-// objects are Kube-OVN's default Vpc, the external networks, and the ConfigMap without which every start of Kube-OVN takes
-// the gateway label off its nodes again.
+// objects are Kube-OVN's default Vpc, the external networks, and the ConfigMap without which every start of Kube-OVN
+// takes the gateway label off its nodes again.
 func (k KubeOVN) objects() string {
 	var gateways []string
 	for _, n := range k.Blueprint.NodeList() {
@@ -138,9 +143,9 @@ func networkObjects(n *blueprint.Network, isDefault bool) string {
 
 func first(p netip.Prefix) string { return p.Masked().Addr().Next().String() }
 
-// Kube-OVN makes its default Vpc at start and then marks it ready for subnets. A worker that still sees the Vpc without the
-// mark writes the whole status back and takes it off again; the subnets then wait for the Vpc and the Vpc for the subnets,
-// for ever. A Vpc that has the mark from the beginning has no such moment.
+// Kube-OVN makes its default Vpc at start and then marks it ready for subnets. A worker that still sees the Vpc without
+// the mark writes the whole status back and takes it off again; the subnets then wait for the Vpc and the Vpc for the
+// subnets, for ever. A Vpc that has the mark from the beginning has no such moment.
 const defaultVpc = `
 apiVersion: kubeovn.io/v1
 kind: Vpc

@@ -74,7 +74,10 @@ func TestSubnetOfEachFamily(t *testing.T) {
 		},
 	} {
 		subnet := described(t, lab(network("one", c.prefixes...)))["Subnet one"]
-		got := []string{field(subnet, "spec", "protocol"), field(subnet, "spec", "cidrBlock"), field(subnet, "spec", "gateway")}
+		got := []string{
+			field(subnet, "spec", "protocol"), field(subnet, "spec", "cidrBlock"),
+			field(subnet, "spec", "gateway"),
+		}
 		excluded, _, err := unstructured.NestedStringSlice(subnet.Object, "spec", "excludeIps")
 		if !slices.Equal(got, c.want) || err != nil || len(excluded) != len(c.prefixes) {
 			t.Errorf("%q, want %q; excluded are %q, %v", got, c.want, excluded, err)
@@ -105,7 +108,9 @@ func TestOneNetworkIsTheDefault(t *testing.T) {
 
 // Some names are numbers or truth values to YAML.
 func TestNamesStayText(t *testing.T) {
-	for name, kind := range map[string]string{"ext-public": "public", "ext-1": "1", "ext-1e3": "1e3", "ext-on": "on", "no": "no", "null": "null"} {
+	for name, kind := range map[string]string{
+		"ext-public": "public", "ext-1": "1", "ext-1e3": "1e3", "ext-on": "on", "no": "no", "null": "null",
+	} {
 		objects := described(t, lab(network(name, "198.51.100.0/24")))
 		for _, c := range [][]string{
 			{"Subnet", kind, "metadata", "labels", "network.kube-dc.com/external-network-type"},

@@ -20,7 +20,8 @@ type Config struct {
 	Deadline  time.Time           `json:"deadline"` // give up starting; zero: never
 }
 
-// Door is a listener on the machine's loopback that leads into the lab. Nothing can go out by it: the daemon only accepts.
+// Door is a listener on the machine's loopback that leads into the lab. Nothing can go out by it: the daemon only
+// accepts.
 type Door struct {
 	Name    string `json:"name"`    // api, nb1, sb1, …
 	Outside string `json:"outside"` // address on the machine
@@ -62,8 +63,8 @@ type Usage struct {
 	Processes int   `json:"processes"`
 }
 
-// Silence of a node is noticed soon in a small lab. In a lab of hundreds of fake nodes, which are never silent, heartbeats
-// at Kubernetes' usual pace would be the API server's main work.
+// Silence of a node is noticed soon in a small lab. In a lab of hundreds of fake nodes, which are never silent,
+// heartbeats at Kubernetes' usual pace would be the API server's main work.
 const (
 	quickLease, quickGrace = 8 * time.Second, 10 * time.Second
 	calmLease, calmGrace   = 400 * time.Second, 500 * time.Second

@@ -73,7 +73,9 @@ func begin(ctx context.Context, config Config, report func(boot.Timing)) (Usage,
 
 // prepare makes the parts that know each other; nothing runs yet.
 func prepare(ctx context.Context, config Config) (*Daemon, error) {
-	set, err := parts.Ensure(ctx, func(line string) { fmt.Fprintln(os.Stderr, line) }, OptionalParts(config.Blueprint)...)
+	set, err := parts.Ensure(ctx, func(line string) {
+		fmt.Fprintln(os.Stderr, line)
+	}, OptionalParts(config.Blueprint)...)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +86,12 @@ func prepare(ctx context.Context, config Config) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Daemon{config: config, processes: proc.NewTable(config.path(Logs)), chassis: map[string]*engine.Chassis{}, nodes: map[string]string{}}
+	d := &Daemon{
+		config:    config,
+		processes: proc.NewTable(config.path(Logs)),
+		chassis:   map[string]*engine.Chassis{},
+		nodes:     map[string]string{},
+	}
 	servers := config.Blueprint.ServerAddresses()
 	hosts := []string{"localhost", "127.0.0.1"}
 	for _, s := range servers {
@@ -102,14 +109,20 @@ func prepare(ctx context.Context, config Config) (*Daemon, error) {
 	shop := engine.Shop{Parts: set, Processes: d.processes, State: config.path(Data)}
 	d.central = engine.Central{Shop: shop, Servers: servers, TLS: tls}
 	for _, n := range config.Blueprint.NodeList() {
-		d.chassis[n.Name] = &engine.Chassis{Shop: shop, Node: n, SB: d.central.SBPlain(), Providers: providers(config.Blueprint)}
+		d.chassis[n.Name] = &engine.Chassis{
+			Shop:      shop,
+			Node:      n,
+			SB:        d.central.SBPlain(),
+			Providers: providers(config.Blueprint),
+		}
 	}
 	frr := bgp.Shop{Packages: set.Root(parts.FRR), Processes: d.processes, Data: config.path(Data)}
 	d.speakers = bgp.Speakers(frr, config.Blueprint)
 	_, grace := config.heartbeat()
 	d.cluster = &cluster.Cluster{
-		Parts: set, Processes: d.processes, State: config.path(Data), CA: ca, Address: servers[0].Addr(), Services: config.Blueprint.ServiceRange(),
-		Grace: grace,
+		Parts: set, Processes: d.processes, State: config.path(Data), CA: ca, Address: servers[0].Addr(),
+		Services: config.Blueprint.ServiceRange(),
+		Grace:    grace,
 	}
 	d.kubeovn = cluster.KubeOVN{NB: d.central.NBPlain(), SB: d.central.SBPlain(), Blueprint: config.Blueprint}
 	return d, netns.Own().LinkUp("lo")

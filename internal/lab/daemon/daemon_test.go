@@ -15,7 +15,14 @@ func TestHeartbeatIsCalmInLargeLabs(t *testing.T) {
 	for _, c := range []struct {
 		nodes, fakes int
 		want         time.Duration
-	}{{3, 0, quickGrace}, {49, 0, quickGrace}, {0, 49, quickGrace}, {50, 0, calmGrace}, {3, 47, calmGrace}, {0, 500, calmGrace}} {
+	}{
+		{3, 0, quickGrace},
+		{49, 0, quickGrace},
+		{0, 49, quickGrace},
+		{50, 0, calmGrace},
+		{3, 47, calmGrace},
+		{0, 500, calmGrace},
+	} {
 		config := Config{}
 		config.Blueprint.Nodes, config.Blueprint.FakeNodes = c.nodes, c.fakes
 		if lease, grace := config.heartbeat(); grace != c.want || lease >= grace {

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// openDoors serves the listeners that the lab was started with. They were opened outside and stay there: a socket belongs
-// to the namespace it was made in.
+// openDoors serves the listeners that the lab was started with. They were opened outside and stay there: a socket
+// belongs to the namespace it was made in.
 func openDoors(doors []Door) error {
 	for i, door := range doors {
 		listener, err := net.FileListener(os.NewFile(uintptr(firstDoorFD+i), door.Name))

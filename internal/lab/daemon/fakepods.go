@@ -57,7 +57,8 @@ func (d *Daemon) createFakePod(ctx context.Context, i int, node string) error {
 			Name:      fmt.Sprintf("fake-%d", i),
 			Namespace: FakeNamespace,
 			Labels:    map[string]string{"app": "fake"},
-			// Kube-OVN patches every waiting pod that has no annotation at all, every 20 seconds. Thousands of fake pods wait.
+			// Kube-OVN patches every waiting pod that has no annotation at all, every 20 seconds. Thousands of fake
+			// pods wait.
 			Annotations: map[string]string{"sallyport.lab/fake": "true"},
 		},
 		Spec: corev1.PodSpec{
@@ -76,7 +77,8 @@ func (d *Daemon) createFakePod(ctx context.Context, i int, node string) error {
 func (d *Daemon) countReady(ctx context.Context, want int) (<-chan struct{}, error) {
 	done := make(chan struct{})
 	var count atomic.Int64
-	factory := informers.NewSharedInformerFactoryWithOptions(d.client, 0, informers.WithNamespace(FakeNamespace), informers.WithTransform(onlyConditions))
+	factory := informers.NewSharedInformerFactoryWithOptions(d.client, 0, informers.WithNamespace(FakeNamespace),
+		informers.WithTransform(onlyConditions))
 	informer := factory.Core().V1().Pods().Informer()
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) {
@@ -101,8 +103,13 @@ func (d *Daemon) countReady(ctx context.Context, want int) (<-chan struct{}, err
 func onlyConditions(o any) (any, error) {
 	if pod, ok := o.(*corev1.Pod); ok {
 		return &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion},
-			Status:     corev1.PodStatus{Conditions: pod.Status.Conditions},
+			ObjectMeta: metav1.ObjectMeta{
+				Name:            pod.Name,
+				Namespace:       pod.Namespace,
+				UID:             pod.UID,
+				ResourceVersion: pod.ResourceVersion,
+			},
+			Status: corev1.PodStatus{Conditions: pod.Status.Conditions},
 		}, nil
 	}
 	return o, nil

@@ -13,8 +13,8 @@ import (
 )
 
 // A lab consists of two processes of this program besides what they start. The first is process 1 of the lab's process
-// namespace: when it ends, the kernel ends everything in the lab. It only reaps. The second is the daemon. They are told
-// apart by the name they were started with.
+// namespace: when it ends, the kernel ends everything in the lab. It only reaps. The second is the daemon. They are
+// told apart by the name they were started with.
 const (
 	initName   = "sallyport-lab-init"
 	daemonName = "sallyport-lab-daemon"
@@ -28,8 +28,8 @@ const (
 	exitOnFailed = 1
 )
 
-// Hook makes the program a lab's init or daemon when it was started as one, and then does not return. Every program that
-// starts labs (the CLI, a test binary) calls it first.
+// Hook makes the program a lab's init or daemon when it was started as one, and then does not return. Every program
+// that starts labs (the CLI, a test binary) calls it first.
 func Hook() {
 	var err error
 	switch filepath.Base(os.Args[0]) {
@@ -78,7 +78,14 @@ func runInit() error {
 	if err != nil {
 		return fmt.Errorf("pass configuration on: %w", err)
 	}
-	child := &exec.Cmd{Path: "/proc/self/exe", Args: []string{daemonName}, Env: os.Environ(), Stdin: read, Stdout: os.Stdout, Stderr: os.Stderr}
+	child := &exec.Cmd{
+		Path:   "/proc/self/exe",
+		Args:   []string{daemonName},
+		Env:    os.Environ(),
+		Stdin:  read,
+		Stdout: os.Stdout,
+		Stderr: os.Stderr,
+	}
 	for fd := eventsFD; fd < firstDoorFD+len(config.Doors); fd++ {
 		child.ExtraFiles = append(child.ExtraFiles, os.NewFile(uintptr(fd), "inherited"))
 	}
@@ -126,7 +133,9 @@ func furnish(c Config) error {
 		{"mount data", func() error { return unix.Mount("tmpfs", data, "tmpfs", 0, "mode=755") }},
 		{"make /run", func() error { return os.MkdirAll(own, 0o755) }},
 		{"keep the lab's directory", func() error { return unix.Mount(c.Dir, own, "", unix.MS_BIND|unix.MS_REC, "") }},
-		{"mount /run", func() error { return unix.Mount(filepath.Join(data, "run"), "/run", "", unix.MS_BIND|unix.MS_REC, "") }},
+		{"mount /run", func() error {
+			return unix.Mount(filepath.Join(data, "run"), "/run", "", unix.MS_BIND|unix.MS_REC, "")
+		}},
 		{"mount /var/log", func() error { return unix.Mount("tmpfs", "/var/log", "tmpfs", 0, "mode=755") }},
 		{"mount /proc", func() error { return unix.Mount("proc", "/proc", "proc", 0, "") }},
 		{"mount /sys", func() error { return unix.Mount("sysfs", "/sys", "sysfs", 0, "") }},

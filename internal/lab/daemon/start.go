@@ -33,23 +33,39 @@ func (d *Daemon) start(daemonCtx context.Context, report func(boot.Timing)) erro
 	}
 	steps := []boot.Step{
 		{Name: "kubernetes API", Run: d.cluster.StartAPI},
-		{Name: "clients", After: []string{"kubernetes API"}, Run: func(context.Context) error { return d.connect(daemonCtx) }},
-		{Name: "doors", After: []string{"clients", "OVN databases"}, Run: func(context.Context) error { return openDoors(d.config.Doors) }},
-		{Name: "controllers", After: []string{"clients"}, Run: func(context.Context) error { return d.cluster.StartControllers() }},
-		{Name: "resource definitions", After: []string{"clients"}, Run: func(ctx context.Context) error { return d.cluster.Define(ctx, d.objects) }},
+		{Name: "clients", After: []string{"kubernetes API"}, Run: func(context.Context) error {
+			return d.connect(daemonCtx)
+		}},
+		{Name: "doors", After: []string{"clients", "OVN databases"}, Run: func(context.Context) error {
+			return openDoors(d.config.Doors)
+		}},
+		{Name: "controllers", After: []string{"clients"}, Run: func(context.Context) error {
+			return d.cluster.StartControllers()
+		}},
+		{Name: "resource definitions", After: []string{"clients"}, Run: func(ctx context.Context) error {
+			return d.cluster.Define(ctx, d.objects)
+		}},
 		{Name: "wires", Run: func(context.Context) error {
 			return engine.Underlay(blueprint.UnderlayMTU, d.config.Blueprint.ServerAddresses())
 		}},
 		{Name: "outside world", Run: func(ctx context.Context) error { return world.Build(ctx, d.config.Blueprint) }},
-		{Name: "outside hosts", After: []string{"outside world"}, Run: func(context.Context) error { return d.startHosts(daemonCtx) }},
+		{Name: "outside hosts", After: []string{"outside world"}, Run: func(context.Context) error {
+			return d.startHosts(daemonCtx)
+		}},
 		{Name: "OVN databases", After: []string{"wires"}, Run: d.central.Start},
 		{Name: "nodes", After: []string{"wires", "outside world"}, Run: d.startChassis},
 		{Name: "chassis", After: []string{"nodes", "OVN databases"}, Run: d.waitChassis},
 		{Name: "tunnels", After: []string{"nodes"}, Run: d.warmTunnels},
 		{Name: "node objects", After: []string{"clients", "nodes"}, Run: d.registerNodes},
 		{Name: "control", After: []string{"node objects"}, Run: func(context.Context) error { return d.serve() }},
-		{Name: "network objects", After: []string{"resource definitions"}, Run: func(ctx context.Context) error { return d.kubeovn.Describe(ctx, d.objects) }},
-		{Name: "kube-ovn", After: []string{"node objects", "network objects", "chassis", "controllers"}, Run: d.startKubeOVN},
+		{Name: "network objects", After: []string{"resource definitions"}, Run: func(ctx context.Context) error {
+			return d.kubeovn.Describe(ctx, d.objects)
+		}},
+		{
+			Name:  "kube-ovn",
+			After: []string{"node objects", "network objects", "chassis", "controllers"},
+			Run:   d.startKubeOVN,
+		},
 		{Name: "flows", After: []string{"kube-ovn", "tunnels"}, Run: d.central.Sync},
 		{Name: "fake pods", After: []string{"kube-ovn"}, Run: d.fakePods},
 	}
@@ -102,8 +118,8 @@ func (d *Daemon) startChassis(ctx context.Context) error {
 	})
 }
 
-// attach cables a node to every segment: bare to external networks, whose interface belongs to OVS, and with addresses to
-// plain ones. The first uplink carries the node's default route.
+// attach cables a node to every segment: bare to external networks, whose interface belongs to OVS, and with addresses
+// to plain ones. The first uplink carries the node's default route.
 func attach(c *engine.Chassis, b blueprint.Blueprint) error {
 	routed := false
 	for _, s := range b.Segments() {
@@ -150,10 +166,14 @@ func (d *Daemon) waitChassis(ctx context.Context) error {
 	for i, n := range fakes {
 		names[i] = n.Name
 	}
-	if err := d.central.AddFakeChassis(ctx, names, func(i int) netip.Addr { return fakes[i].Tunnel.Addr() }); err != nil {
+	if err := d.central.AddFakeChassis(ctx, names, func(i int) netip.Addr {
+		return fakes[i].Tunnel.Addr()
+	}); err != nil {
 		return err
 	}
-	return d.eachChassis(ctx, func(ctx context.Context, c *engine.Chassis) error { return c.WaitRegistered(ctx, d.central) })
+	return d.eachChassis(ctx, func(ctx context.Context, c *engine.Chassis) error {
+		return c.WaitRegistered(ctx, d.central)
+	})
 }
 
 func (d *Daemon) warmTunnels(ctx context.Context) error {
@@ -176,7 +196,8 @@ func (d *Daemon) registerNodes(ctx context.Context) error {
 	group.SetLimit(16)
 	for _, c := range d.chassis {
 		group.Go(func() error {
-			return d.kubelet.Register(ctx, kubelet.Node{Node: c.Node, NS: c.NS, Switch: c, Labels: d.nodeLabels(c.Node)})
+			return d.kubelet.Register(ctx,
+				kubelet.Node{Node: c.Node, NS: c.NS, Switch: c, Labels: d.nodeLabels(c.Node)})
 		})
 	}
 	for _, n := range d.config.Blueprint.FakeNodeList() {
@@ -185,8 +206,8 @@ func (d *Daemon) registerNodes(ctx context.Context) error {
 	return group.Wait()
 }
 
-// nodeLabels say which node may hold gateways, and that the node carries the provider networks: on a real node Kube-OVN's
-// own agent writes the latter.
+// nodeLabels say which node may hold gateways, and that the node carries the provider networks: on a real node
+// Kube-OVN's own agent writes the latter.
 func (d *Daemon) nodeLabels(n blueprint.Node) map[string]string {
 	labels := map[string]string{}
 	if n.Gateway {

@@ -59,7 +59,8 @@ func (c *Chassis) Build() error {
 	if err != nil {
 		return err
 	}
-	return netns.Veth(netns.End{NS: ns, Name: tunnelInterface}, netns.End{Name: ports[1], Bridge: tunnelWire}, blueprint.UnderlayMTU)
+	return netns.Veth(netns.End{NS: ns, Name: tunnelInterface}, netns.End{Name: ports[1], Bridge: tunnelWire},
+		blueprint.UnderlayMTU)
 }
 
 // Start starts the switch and ovn-controller on an empty database and configures them.
@@ -103,9 +104,9 @@ func (c *Chassis) run(ctx context.Context) error {
 	return c.NS.LinkUp(tunnelBridge)
 }
 
-// hush lets the node's kernel not answer for its addresses on ports of the switch, of which it hears everything as well. It would name the
-// MAC address of the port, beside the switch's answer: other nodes that take it for that of the tunnel's end do not reach this one
-// for a quarter of an hour.
+// hush lets the node's kernel not answer for its addresses on ports of the switch, of which it hears everything as
+// well. It would name the MAC address of the port, beside the switch's answer: other nodes that take it for that of the
+// tunnel's end do not reach this one for a quarter of an hour.
 func (c *Chassis) hush() error {
 	const quiet = "ipv4/conf/%s/arp_ignore"
 	settings := map[string]string{fmt.Sprintf(quiet, tunnelInterface): "1"}
@@ -128,11 +129,12 @@ func (c *Chassis) startProcesses(ctx context.Context) error {
 	if err := c.vsctl(ctx, "--no-wait", "init"); err != nil {
 		return err
 	}
-	if _, err := c.process("vswitchd", "ovs-vswitchd", db, "--disable-system", "--unixctl="+c.path("ovs-vswitchd.ctl")); err != nil {
+	if _, err := c.process("vswitchd", "ovs-vswitchd", db, "--disable-system",
+		"--unixctl="+c.path("ovs-vswitchd.ctl")); err != nil {
 		return err
 	}
-	// The monitor starts a crashed ovn-controller again, as distributions have it: 25.03.0 dies now and then while it connects
-	// to a switch that is just starting.
+	// The monitor starts a crashed ovn-controller again, as distributions have it: 25.03.0 dies now and then while it
+	// connects to a switch that is just starting.
 	_, err = c.process("ovn-controller", "ovn-controller", db, "--unixctl="+c.path("ovn-controller.ctl"), "--monitor")
 	return err
 }
@@ -143,8 +145,11 @@ func (c *Chassis) process(name, program string, args ...string) (*proc.Process, 
 	return c.Shop.Processes.Start(proc.Spec{
 		Name: c.Node.Name + "-" + name,
 		Argv: append(argv, daemonArgs...),
-		Env:  []string{"OVS_RUNDIR=" + dir, "OVS_LOGDIR=" + dir, "OVS_DBDIR=" + dir, "OVS_SYSCONFDIR=" + dir, "OVN_RUNDIR=" + dir, "OVN_LOGDIR=" + dir},
-		NS:   c.NS,
+		Env: []string{
+			"OVS_RUNDIR=" + dir, "OVS_LOGDIR=" + dir, "OVS_DBDIR=" + dir, "OVS_SYSCONFDIR=" + dir,
+			"OVN_RUNDIR=" + dir, "OVN_LOGDIR=" + dir,
+		},
+		NS: c.NS,
 	})
 }
 
@@ -166,23 +171,29 @@ func (c *Chassis) configure(ctx context.Context) error {
 		"external_ids:ovn-bridge-mappings=\"" + strings.Join(mappings, ",") + "\"",
 	}
 	args = append(args, bridge(tunnelBridge, tunnelInterface)...)
-	args = append(args, "--", "set", "bridge", tunnelBridge, "other_config:hwaddr=\""+tunnelMAC(c.Node.Tunnel.Addr())+"\"")
+	args = append(args, "--", "set", "bridge", tunnelBridge,
+		"other_config:hwaddr=\""+tunnelMAC(c.Node.Tunnel.Addr())+"\"")
 	for _, p := range c.Providers {
 		args = append(args, bridge(p.Bridge(), p.Interface)...)
 		if p.VLAN > 0 {
 			args = append(args, "--", "set", "port", p.Interface, fmt.Sprintf("tag=%d", p.VLAN))
 		}
 	}
-	args = append(args, "--", "--may-exist", "add-br", "br-int", "--", "set", "bridge", "br-int", "datapath_type=netdev", "fail_mode=secure")
+	args = append(args, "--", "--may-exist", "add-br", "br-int", "--", "set", "bridge", "br-int",
+		"datapath_type=netdev", "fail_mode=secure")
 	return c.vsctl(ctx, args...)
 }
 
 func bridge(name, port string) []string {
-	return []string{"--", "--may-exist", "add-br", name, "--", "set", "bridge", name, "datapath_type=netdev", "--", "--may-exist", "add-port", name, port}
+	return []string{
+		"--", "--may-exist", "add-br", name, "--", "set", "bridge", name, "datapath_type=netdev", "--",
+		"--may-exist", "add-port", name, port,
+	}
 }
 
-// tunnelMAC is the MAC address of a tunnel's end. Without one of its own, the bridge takes that of a port a moment after it has
-// begun to answer, and another node that has asked in between knows the wrong one for a quarter of an hour.
+// tunnelMAC is the MAC address of a tunnel's end. Without one of its own, the bridge takes that of a port a moment
+// after it has begun to answer, and another node that has asked in between knows the wrong one for a quarter of an
+// hour.
 func tunnelMAC(end netip.Addr) string {
 	ip := end.As4()
 	return net.HardwareAddr{2, 0, ip[0], ip[1], ip[2], ip[3]}.String()

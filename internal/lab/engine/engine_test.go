@@ -13,7 +13,10 @@ func TestHostEndsAreShortAndDistinct(t *testing.T) {
 	seen := map[string]Port{}
 	for pod := range 2000 {
 		for _, link := range []string{"eth0", "net1", "net2"} {
-			p := Port{LogicalPort: fmt.Sprintf("%s-%d.project-%d", strings.Repeat("long-", 20), pod, pod%7), Interface: link}
+			p := Port{
+				LogicalPort: fmt.Sprintf("%s-%d.project-%d", strings.Repeat("long-", 20), pod, pod%7),
+				Interface:   link,
+			}
 			name := hostEnd(p)
 			if other, taken := seen[name]; taken {
 				t.Errorf("%v and %v are both %s", p, other, name)

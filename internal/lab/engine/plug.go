@@ -29,7 +29,8 @@ func (c *Chassis) Plug(ctx context.Context, ns netns.NS, port Port) error {
 		return err
 	}
 	err = c.vsctl(ctx, "--timeout=60", "--", "--may-exist", "add-port", "br-int", name,
-		"--", "set", "interface", name, fmt.Sprintf("external_ids:iface-id=%q", port.LogicalPort), "external_ids:vendor=kube-ovn")
+		"--", "set", "interface", name, fmt.Sprintf("external_ids:iface-id=%q", port.LogicalPort),
+		"external_ids:vendor=kube-ovn")
 	if err != nil {
 		return err
 	}
@@ -55,9 +56,9 @@ func hostEnd(p Port) string {
 // discardPort is where nobody listens, so that a connection is refused by the far end's kernel.
 const discardPort = "9"
 
-// Warm makes the chassis learn the way to another tunnel end. Userspace Open vSwitch drops the packet that made it ask for
-// an address, so without this the first connection between two nodes loses its first packet. A refused connection is the
-// proof that packets went there and came back.
+// Warm makes the chassis learn the way to another tunnel end. Userspace Open vSwitch drops the packet that made it ask
+// for an address, so without this the first connection between two nodes loses its first packet. A refused connection
+// is the proof that packets went there and came back.
 func (c *Chassis) Warm(ctx context.Context, other netip.Addr) error {
 	conn, err := c.NS.Dial(ctx, "tcp", net.JoinHostPort(other.String(), discardPort))
 	if err == nil {

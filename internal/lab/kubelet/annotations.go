@@ -15,8 +15,8 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/netns"
 )
 
-// Kube-OVN writes what it has decided for an interface as annotations "<provider>.kubernetes.io/<what>". The provider of the
-// cluster network is "ovn", that of a NetworkAttachmentDefinition "<name>.<namespace>.ovn".
+// Kube-OVN writes what it has decided for an interface as annotations "<provider>.kubernetes.io/<what>". The provider
+// of the cluster network is "ovn", that of a NetworkAttachmentDefinition "<name>.<namespace>.ovn".
 const (
 	defaultProvider          = "ovn"
 	annotationGroup          = ".kubernetes.io/"
@@ -70,7 +70,8 @@ func attachments(pod *corev1.Pod) ([]attachment, error) {
 func (p provider) attachment(pod *corev1.Pod) (attachment, error) {
 	owner := pod.Name
 	if vm := p.read(pod.Annotations, "virtualmachine"); vm != "" {
-		owner = vm // the port belongs to the VM: it outlives the virt-launcher pod, and two pods share it during a live migration
+		// the port belongs to the VM: it outlives the virt-launcher pod, and two pods share it during a live migration
+		owner = vm
 	}
 	a, gateways, err := p.interfaceOf(pod.Annotations)
 	if err != nil {
@@ -173,8 +174,8 @@ func split[T any](list string, parse func(string) (T, error)) ([]T, error) {
 	return out, nil
 }
 
-// joinPort is a node's own interface on Kube-OVN's join switch, through which the node reaches what is inside; false until
-// Kube-OVN has allocated it.
+// joinPort is a node's own interface on Kube-OVN's join switch, through which the node reaches what is inside; false
+// until Kube-OVN has allocated it.
 func joinPort(node *corev1.Node, inside []netip.Prefix) (attachment, bool, error) {
 	p := provider{name: defaultProvider, iface: nodeInterface}
 	if p.read(node.Annotations, "allocated") != "true" {

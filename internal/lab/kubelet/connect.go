@@ -76,8 +76,8 @@ func (s *sandbox) problem(message string) {
 	s.changed()
 }
 
-// disconnect takes the network away. A switch that does not answer is asked again: until the port is gone the pod has not ended.
-// After a power cut nobody is there to ask, and the port is left behind.
+// disconnect takes the network away. A switch that does not answer is asked again: until the port is gone the pod has
+// not ended. After a power cut nobody is there to ask, and the port is left behind.
 func (s *sandbox) disconnect() {
 	ns, ok := s.namespace()
 	if !ok || s.pod.Spec.HostNetwork {
@@ -144,8 +144,8 @@ func plug(ctx context.Context, s Switch, ns netns.NS, attached []attachment) err
 	return nil
 }
 
-// refuseAdvertisements keeps a namespace's addresses and routes as Kube-OVN gave them. It comes before the interfaces, which
-// inherit it. A kernel without IPv6 has no such setting.
+// refuseAdvertisements keeps a namespace's addresses and routes as Kube-OVN gave them. It comes before the interfaces,
+// which inherit it. A kernel without IPv6 has no such setting.
 func refuseAdvertisements(ns netns.NS) error {
 	err := ns.Sysctl(map[string]string{"ipv6/conf/all/accept_ra": "0", "ipv6/conf/default/accept_ra": "0"})
 	if errors.Is(err, os.ErrNotExist) {

@@ -40,15 +40,16 @@ func nextBackoff(last, ran time.Duration) time.Duration {
 	return min(2*last, maxBackoff)
 }
 
-// seed is the first status of each container in a new sandbox. A pod that ran before had a sandbox that is lost: its containers
-// ended with it, and are started again if the pod's policy says so.
+// seed is the first status of each container in a new sandbox. A pod that ran before had a sandbox that is lost: its
+// containers ended with it, and are started again if the pod's policy says so.
 func seed(pod *corev1.Pod, now time.Time) (init, containers []corev1.ContainerStatus) {
 	waiting := "ContainerCreating"
 	if len(pod.Spec.InitContainers) > 0 {
 		waiting = "PodInitializing"
 	}
 	for _, c := range pod.Spec.InitContainers {
-		// Under Always, init containers prepare the new namespace again; under the others the API refuses to un-finish them.
+		// Under Always, init containers prepare the new namespace again; under the others the API refuses to un-finish
+		// them.
 		init = append(init, seedOne(pod, c, "PodInitializing", now))
 	}
 	for _, c := range pod.Spec.Containers {

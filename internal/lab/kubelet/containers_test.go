@@ -68,7 +68,8 @@ func TestContainersOfALostSandbox(t *testing.T) {
 		}
 		_, got := seed(pod, noon)
 		if again := got[0].State.Waiting != nil; again != c.again || got[0].RestartCount != c.restarts {
-			t.Errorf("%s: started again %v with %d restarts, want %v with %d", name, again, got[0].RestartCount, c.again, c.restarts)
+			t.Errorf("%s: started again %v with %d restarts, want %v with %d", name, again, got[0].RestartCount,
+				c.again, c.restarts)
 		}
 	}
 }
@@ -107,7 +108,8 @@ func TestEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"NAME": "web", "NS": "shop", "IP": "10.0.0.10", "NODE": "node1", "WHERE": "10.0.0.10:80 of web, $(IP), $(UNKNOWN)",
+		"NAME": "web", "NS": "shop", "IP": "10.0.0.10", "NODE": "node1",
+		"WHERE": "10.0.0.10:80 of web, $(IP), $(UNKNOWN)",
 	} {
 		if env.values[name] != want {
 			t.Errorf("%s is %q, want %q", name, env.values[name], want)

@@ -10,12 +10,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// event tells who watches the pod what went wrong. Callers back off, so there are few; one that can't be written is logged.
+// event tells who watches the pod what went wrong. Callers back off, so there are few; one that can't be written is
+// logged.
 func (s *sandbox) event(reason, message string) {
 	now := time.Now()
 	err := s.node.inContact(func(ctx context.Context) error {
 		_, err := s.k.Client.CoreV1().Events(s.pod.Namespace).Create(ctx, &corev1.Event{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", s.pod.Name, now.UnixNano()), Namespace: s.pod.Namespace},
+			ObjectMeta: metav1.ObjectMeta{
+				Name:      fmt.Sprintf("%s.%x", s.pod.Name, now.UnixNano()),
+				Namespace: s.pod.Namespace,
+			},
 			InvolvedObject: corev1.ObjectReference{
 				APIVersion: "v1", Kind: "Pod", Namespace: s.pod.Namespace, Name: s.pod.Name, UID: s.pod.UID,
 			},

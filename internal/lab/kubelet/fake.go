@@ -24,8 +24,8 @@ func (k *Kubelet) syncFake(ctx context.Context, pod *corev1.Pod, m *member) erro
 	return k.report(ctx, pod, seen)
 }
 
-// fakeObservation is a pod that runs and is ready as soon as it has an address. Containers that run since before the node's last
-// boot were restarted by it.
+// fakeObservation is a pod that runs and is ready as soon as it has an address. Containers that run since before the
+// node's last boot were restarted by it.
 func fakeObservation(pod *corev1.Pod, host netip.Addr, booted, now time.Time) (observation, bool, error) {
 	o := observation{Connected: true, Host: host, IPs: []netip.Addr{host}}
 	if !pod.Spec.HostNetwork {

@@ -1,5 +1,5 @@
-// Package kubelet is the lab's nodes and pods in the Kubernetes API: it registers nodes, keeps their leases, and carries out the
-// pods bound to them.
+// Package kubelet is the lab's nodes and pods in the Kubernetes API: it registers nodes, keeps their leases, and
+// carries out the pods bound to them.
 package kubelet
 
 import (
@@ -26,7 +26,8 @@ import (
 
 // Switch connects namespaces to a node's Open vSwitch.
 type Switch interface {
-	// Plug makes the port and returns when ovn-controller has installed it. A port of the same name that a dead node left is replaced.
+	// Plug makes the port and returns when ovn-controller has installed it. A port of the same name that a dead node
+	// left is replaced.
 	Plug(ctx context.Context, ns netns.NS, port engine.Port) error
 	// Unplug removes the port; a port that is not there is no error.
 	Unplug(ctx context.Context, port engine.Port) error
@@ -42,15 +43,16 @@ type Node struct {
 
 // Config is what a Kubelet works with.
 type Config struct {
-	Client        kubernetes.Interface
-	Processes     *proc.Table                                // runs containers that have a command
-	Programs      func(image string) (program.Program, bool) // runs containers that have none; default program.Lookup
-	Images        func() []string                            // what Programs knows; default program.Images
-	Logs          string                                     // directory; a built-in program logs to <pod>.<namespace>.log
-	LeaseDuration time.Duration                              // default 40s; renewed at a quarter
-	Version       string                                     // the Kubernetes version that nodes report
-	Inside        []netip.Prefix                             // pods and Services: what nodes reach through OVN
-	Log           *slog.Logger                               // nil: silent
+	Client    kubernetes.Interface
+	Processes *proc.Table                                // runs containers that have a command
+	Programs  func(image string) (program.Program, bool) // runs containers that have none; default program.Lookup
+	Images    func() []string                            // what Programs knows; default program.Images
+	// directory; a built-in program logs to <pod>.<namespace>.log
+	Logs          string
+	LeaseDuration time.Duration  // default 40s; renewed at a quarter
+	Version       string         // the Kubernetes version that nodes report
+	Inside        []netip.Prefix // pods and Services: what nodes reach through OVN
+	Log           *slog.Logger   // nil: silent
 }
 
 const (
@@ -74,9 +76,10 @@ type Kubelet struct {
 	nodeQueue  *queue[string]
 	leaseQueue *queue[string]
 
-	mu        sync.Mutex
-	members   map[string]*member
-	sandboxes map[types.NamespacedName][]*sandbox // newest last; more than one only while a cut-off node still runs an old pod
+	mu      sync.Mutex
+	members map[string]*member
+	// newest last; more than one only while a cut-off node still runs an old pod
+	sandboxes map[types.NamespacedName][]*sandbox
 }
 
 // New is a Kubelet without nodes.
@@ -104,8 +107,8 @@ func New(c Config) *Kubelet {
 	return k
 }
 
-// slim drops what nobody here reads: at tens of thousands of pods, managed fields are most of the memory. It leaves the object
-// itself alone, which may still belong to its sender.
+// slim drops what nobody here reads: at tens of thousands of pods, managed fields are most of the memory. It leaves the
+// object itself alone, which may still belong to its sender.
 func slim(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.Pod:

@@ -117,9 +117,14 @@ func (l *lab) register(n Node) {
 func (l *lab) pod(node string, change func(*corev1.Pod)) *corev1.Pod {
 	l.t.Helper()
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: types.UID(fmt.Sprintf("uid-%d", time.Now().UnixNano()))},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      "web",
+			Namespace: "shop",
+			UID:       types.UID(fmt.Sprintf("uid-%d", time.Now().UnixNano())),
+		},
 		Spec: corev1.PodSpec{
-			NodeName: node, RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{{Name: "main", Image: "idle"}},
+			NodeName: node, RestartPolicy: corev1.RestartPolicyAlways,
+			Containers: []corev1.Container{{Name: "main", Image: "idle"}},
 		},
 	}
 	if change != nil {
@@ -154,7 +159,9 @@ func (l *lab) delete() {
 }
 
 // await reads, and then watches, until an object is as wanted. A nil object stands for one that is gone.
-func await[T runtime.Object](t *testing.T, what string, w func(metav1.ListOptions) (watch.Interface, error), get func() (T, error), ok func(T, bool) bool) T {
+func await[T runtime.Object](t *testing.T, what string, w func(metav1.ListOptions) (watch.Interface, error),
+	get func() (T, error), ok func(T, bool) bool,
+) T {
 	t.Helper()
 	events, err := w(metav1.ListOptions{})
 	if err != nil {

@@ -17,8 +17,8 @@ type member struct {
 	Node
 	faults sync.Mutex // one Kill, Silence or Restart at a time
 
-	// contact is held for reading while the node talks to the API. Whoever takes contact away waits for that to end, so nothing is
-	// reported after Kill or Silence has returned.
+	// contact is held for reading while the node talks to the API. Whoever takes contact away waits for that to end, so
+	// nothing is reported after Kill or Silence has returned.
 	contact sync.RWMutex
 	api     context.Context // nil without contact
 
@@ -64,8 +64,8 @@ func (k *Kubelet) Kill(node string) error {
 	return nil
 }
 
-// Silence cuts the node off from the API, or reconnects it. While it is cut off its pods go on running, and it hears of no new
-// pod and of no deletion. When it is back it reports what is true.
+// Silence cuts the node off from the API, or reconnects it. While it is cut off its pods go on running, and it hears of
+// no new pod and of no deletion. When it is back it reports what is true.
 func (k *Kubelet) Silence(node string, on bool) error {
 	m, err := k.mustMember(node)
 	if err != nil {
@@ -83,7 +83,8 @@ func (k *Kubelet) Silence(node string, on bool) error {
 	return nil
 }
 
-// Restart boots a node that was killed: its heartbeat resumes and its pods are started anew. Its Open vSwitch must be up.
+// Restart boots a node that was killed: its heartbeat resumes and its pods are started anew. Its Open vSwitch must be
+// up.
 func (k *Kubelet) Restart(ctx context.Context, node string) error {
 	m, err := k.mustMember(node)
 	if err != nil {
@@ -143,7 +144,8 @@ func (k *Kubelet) updateContact(m *member) {
 func (k *Kubelet) wake(m *member) {
 	k.leaseQueue.add(m.Name)
 	k.nodeQueue.add(m.Name)
-	pods, _ := k.pods.GetIndexer().ByIndex(byNode, m.Name) // the index is there, or Run has not begun and there are no pods
+	// the index is there, or Run has not begun and there are no pods
+	pods, _ := k.pods.GetIndexer().ByIndex(byNode, m.Name)
 	for _, o := range pods {
 		if pod, ok := o.(*corev1.Pod); ok {
 			k.podQueue.add(nameOf(pod))

@@ -61,7 +61,8 @@ func clusterNetwork(pod *corev1.Pod) (provider, error) {
 	return p, nil
 }
 
-// providersOf lists the networks of a pod that Kube-OVN has allocated, eth0's first, then in the order of the networks annotation.
+// providersOf lists the networks of a pod that Kube-OVN has allocated, eth0's first, then in the order of the networks
+// annotation.
 func providersOf(pod *corev1.Pod) ([]provider, error) {
 	first, err := clusterNetwork(pod)
 	if err != nil {

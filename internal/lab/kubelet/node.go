@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// chassisAnnotation ties a Node to its OVN chassis. Kube-OVN writes it when a chassis has the node's host name; being first saves
-// a round, and makes sure that it names the chassis of the lab.
+// chassisAnnotation ties a Node to its OVN chassis. Kube-OVN writes it when a chassis has the node's host name; being
+// first saves a round, and makes sure that it names the chassis of the lab.
 const chassisAnnotation = "ovn.kubernetes.io/chassis"
 
 const statusPeriod = 5 * time.Minute // between reports that say nothing new
@@ -72,8 +72,11 @@ func nodeConditions(old []corev1.NodeCondition, now time.Time) []corev1.NodeCond
 	return out
 }
 
-// withNodeCondition keeps a condition that already says the same and is not old, so that an unchanged node is not written.
-func withNodeCondition(conditions []corev1.NodeCondition, c corev1.NodeCondition, now time.Time) []corev1.NodeCondition {
+// withNodeCondition keeps a condition that already says the same and is not old, so that an unchanged node is not
+// written.
+func withNodeCondition(conditions []corev1.NodeCondition, c corev1.NodeCondition,
+	now time.Time,
+) []corev1.NodeCondition {
 	for i := range conditions {
 		old := &conditions[i]
 		if old.Type != c.Type {

@@ -20,7 +20,8 @@ func TestARegisteredNodeIsReadyAndBeats(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key, want := range map[string]string{
-		"kubernetes.io/hostname": "node1", "node-role.kubernetes.io/control-plane": "", "ovn.kubernetes.io/external-gw": "true",
+		"kubernetes.io/hostname": "node1", "node-role.kubernetes.io/control-plane": "",
+		"ovn.kubernetes.io/external-gw": "true",
 	} {
 		if got, ok := node.Labels[key]; !ok || got != want {
 			t.Errorf("label %s is %q", key, got)
@@ -29,7 +30,8 @@ func TestARegisteredNodeIsReadyAndBeats(t *testing.T) {
 	if node.Annotations["ovn.kubernetes.io/chassis"] != "node1" || node.Status.Addresses[0].Address != "127.0.0.1" {
 		t.Errorf("chassis or address is missing: %v %v", node.Annotations, node.Status.Addresses)
 	}
-	lease, err := l.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), "node1", metav1.GetOptions{})
+	lease, err := l.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), "node1",
+		metav1.GetOptions{})
 	if err != nil || len(lease.OwnerReferences) != 1 || lease.OwnerReferences[0].Name != "node1" {
 		t.Fatalf("lease %v: %v", lease, err)
 	}
@@ -75,9 +77,10 @@ func TestAFakePodIsReadyWhenKubeOVNHasAnAddress(t *testing.T) {
 		p.Name, p.Namespace, p.UID, p.Annotations = "web", "other", "other", dual
 	})
 	pods := l.client.CoreV1().Pods("other")
-	got := await(t, "the pod with an address is ready", watchOf(t, pods), getOf(t, pods, other.Name), func(p *corev1.Pod, there bool) bool {
-		return there && isReady(p)
-	})
+	got := await(t, "the pod with an address is ready", watchOf(t, pods), getOf(t, pods, other.Name),
+		func(p *corev1.Pod, there bool) bool {
+			return there && isReady(p)
+		})
 	if got.Status.PodIP != "10.0.0.10" || len(got.Status.PodIPs) != 2 || got.Status.PodIPs[1].IP != "fd00:1::a" {
 		t.Errorf("addresses %v", got.Status.PodIPs)
 	}

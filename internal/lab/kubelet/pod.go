@@ -15,7 +15,8 @@ import (
 
 const orphanGrace = time.Second // what is left to the processes of a pod that was deleted by force
 
-// syncPod brings one name up to date: sandboxes of pods that are gone end, and the pod that has the name now is carried out.
+// syncPod brings one name up to date: sandboxes of pods that are gone end, and the pod that has the name now is carried
+// out.
 func (k *Kubelet) syncPod(_ context.Context, key types.NamespacedName) error {
 	pod, err := k.storedPod(key)
 	if err != nil {
@@ -117,7 +118,8 @@ func (k *Kubelet) report(ctx context.Context, pod *corev1.Pod, o observation) er
 	if err != nil {
 		return err
 	}
-	_, err = k.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = k.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{}, "status")
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("report status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
@@ -139,8 +141,8 @@ func (k *Kubelet) remove(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// endOthers ends the sandboxes of this name that are not pod's, and says whether they have ended. A node that is cut off does not
-// know that its pod is gone; its sandbox runs on.
+// endOthers ends the sandboxes of this name that are not pod's, and says whether they have ended. A node that is cut
+// off does not know that its pod is gone; its sandbox runs on.
 func (k *Kubelet) endOthers(key types.NamespacedName, pod *corev1.Pod) bool {
 	allEnded := true
 	for _, s := range k.sandboxesNamed(key) {

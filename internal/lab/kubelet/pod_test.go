@@ -61,7 +61,9 @@ func TestAProgramRunsAndItsPodComesAndGoes(t *testing.T) {
 	l.delete()
 	l.awaitGone(first.UID)
 	l.pod("node1", onHost(nil))
-	l.awaitPod("the next pod of that name is ready", func(p *corev1.Pod) bool { return p.UID != first.UID && isReady(p) })
+	l.awaitPod("the next pod of that name is ready", func(p *corev1.Pod) bool {
+		return p.UID != first.UID && isReady(p)
+	})
 }
 
 func TestACrashIsRepeatedWithBackoff(t *testing.T) {
@@ -97,7 +99,8 @@ func TestAnUnknownImageNamesTheOnesThatExist(t *testing.T) {
 	realNode(l)
 	l.pod("node1", onHost(func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx" }))
 	p := l.awaitPod("refused", waitingFor("ErrImagePull"))
-	if m := p.Status.ContainerStatuses[0].State.Waiting.Message; !strings.Contains(m, "nginx") || !strings.Contains(m, "crash, serve") {
+	if m := p.Status.ContainerStatuses[0].State.Waiting.Message; !strings.Contains(m, "nginx") ||
+		!strings.Contains(m, "crash, serve") {
 		t.Errorf("message %q", m)
 	}
 	l.delete()
@@ -110,7 +113,8 @@ func TestInitContainersComeFirst(t *testing.T) {
 	file := t.TempDir() + "/made"
 	l.pod("node1", onHost(func(p *corev1.Pod) {
 		p.Spec.InitContainers = []corev1.Container{{
-			Name: "init", Command: []string{"sh", "-c", "echo $(WHO) > " + file}, Env: []corev1.EnvVar{{Name: "WHO", Value: "init"}},
+			Name: "init", Command: []string{"sh", "-c", "echo $(WHO) > " + file},
+			Env: []corev1.EnvVar{{Name: "WHO", Value: "init"}},
 		}}
 		p.Spec.Containers[0].Command = []string{"sh", "-c", "cat " + file + " && exec sleep 1000"}
 	}))
@@ -202,14 +206,17 @@ func TestReadinessFollowsTheProbe(t *testing.T) {
 	port := intstr.Parse(address[strings.LastIndex(address, ":")+1:])
 	l.pod("node1", onHost(func(p *corev1.Pod) {
 		p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{
-			ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: port}}, PeriodSeconds: 1, FailureThreshold: 1,
+			ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: port}}, PeriodSeconds: 1,
+			FailureThreshold: 1,
 		}
 	}))
 	l.awaitPod("ready", isReady)
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	l.awaitPod("running and not ready", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning && !isReady(p) })
+	l.awaitPod("running and not ready", func(p *corev1.Pod) bool {
+		return p.Status.Phase == corev1.PodRunning && !isReady(p)
+	})
 }
 
 func TestAPodIsPluggedIntoANamespaceOfItsOwn(t *testing.T) {
@@ -223,16 +230,19 @@ func TestAPodIsPluggedIntoANamespaceOfItsOwn(t *testing.T) {
 	t.Cleanup(func() { _ = wall.Delete() })
 	panel := newPanel()
 	panel.cable = func(ns netns.NS, port engine.Port) error {
-		return netns.Veth(netns.End{NS: ns, Name: port.Interface, MAC: port.MAC, Addresses: port.Addresses}, netns.End{NS: wall, Name: "p0"}, 1500)
+		return netns.Veth(netns.End{NS: ns, Name: port.Interface, MAC: port.MAC, Addresses: port.Addresses},
+			netns.End{NS: wall, Name: "p0"}, 1500)
 	}
 	panel.broken = errors.New("the switch is down")
 	l := newLab(t)
 	l.register(Node{Node: nodeNamed("node1"), Switch: panel})
 	l.pod("node1", func(p *corev1.Pod) {
 		p.Annotations = dual
-		p.Spec.Containers[0].Image, p.Spec.Containers[0].Env = "serve", []corev1.EnvVar{{Name: "LISTEN", Value: "10.0.0.10:80"}}
+		p.Spec.Containers[0].Image, p.Spec.Containers[0].Env = "serve",
+			[]corev1.EnvVar{{Name: "LISTEN", Value: "10.0.0.10:80"}}
 		p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{
-			ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(80)}}, PeriodSeconds: 1,
+			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(80)}},
+			PeriodSeconds: 1,
 		}
 	})
 	l.awaitPod("the switch's fault is told", func(p *corev1.Pod) bool {

@@ -144,7 +144,9 @@ func probeHTTP(ctx context.Context, ns netns.NS, ip netip.Addr, c corev1.Contain
 	return nil
 }
 
-func probeTCP(ctx context.Context, ns netns.NS, ip netip.Addr, c corev1.Container, socket *corev1.TCPSocketAction) error {
+func probeTCP(ctx context.Context, ns netns.NS, ip netip.Addr, c corev1.Container,
+	socket *corev1.TCPSocketAction,
+) error {
 	address, err := target(socket.Host, ip, socket.Port, c)
 	if err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// queue holds keys that have work to do. A key is worked on by one worker at a time, and a burst for one key collapses into one
-// round; a failed round is repeated, later and later.
+// queue holds keys that have work to do. A key is worked on by one worker at a time, and a burst for one key collapses
+// into one round; a failed round is repeated, later and later.
 type queue[K comparable] struct {
 	workqueue.TypedRateLimitingInterface[K]
 	workers int
@@ -19,7 +19,11 @@ type queue[K comparable] struct {
 
 func newQueue[K comparable](workers int, work func(context.Context, K) error) *queue[K] {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[K](50*time.Millisecond, 10*time.Second)
-	return &queue[K]{TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueue(limiter), workers: workers, work: work}
+	return &queue[K]{
+		TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueue(limiter),
+		workers:                    workers,
+		work:                       work,
+	}
 }
 
 func (q *queue[K]) add(key K)                    { q.Add(key) }

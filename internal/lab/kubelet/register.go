@@ -43,9 +43,13 @@ func (k *Kubelet) Register(ctx context.Context, n Node) error {
 	return nil
 }
 
-// adopt makes an existing Node ours: labels and annotations are added, others stay. Its status follows with the first report.
+// adopt makes an existing Node ours: labels and annotations are added, others stay. Its status follows with the first
+// report.
 func (k *Kubelet) adopt(ctx context.Context, want *corev1.Node) (*corev1.Node, error) {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": want.Labels, "annotations": want.Annotations}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"labels":      want.Labels,
+		"annotations": want.Annotations,
+	}})
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +90,10 @@ func (k *Kubelet) renewLease(_ context.Context, node string) error {
 }
 
 func (k *Kubelet) beat(ctx context.Context, node string) error {
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"renewTime": metav1.NowMicro(), "holderIdentity": node}})
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{
+		"renewTime":      metav1.NowMicro(),
+		"holderIdentity": node,
+	}})
 	if err != nil {
 		return err
 	}
@@ -133,15 +140,16 @@ func (k *Kubelet) reportNode(ctx context.Context, node *corev1.Node, m *member) 
 	if err != nil {
 		return err
 	}
-	_, err = k.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = k.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{}, "status")
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("report status of node %s: %w", node.Name, err)
 	}
 	return nil
 }
 
-// statusPatch is the difference between two objects. A patch touches only what this node owns; an update would fight with every
-// other writer of the object.
+// statusPatch is the difference between two objects. A patch touches only what this node owns; an update would fight
+// with every other writer of the object.
 func statusPatch(before, after, kind any) ([]byte, error) {
 	old, err := json.Marshal(before)
 	if err != nil {

@@ -50,8 +50,8 @@ func (s *sandbox) runContainers() {
 	all.Wait()
 }
 
-// keep runs a container, again and again if the policy says so, and returns its last exit code; false when the pod has to end
-// first.
+// keep runs a container, again and again if the policy says so, and returns its last exit code; false when the pod has
+// to end first.
 func (s *sandbox) keep(c corev1.Container, policy corev1.RestartPolicy) (int32, bool) {
 	if over := s.container(c.Name).State.Terminated; over != nil {
 		return over.ExitCode, true // ended for good in an earlier sandbox
@@ -105,11 +105,15 @@ func (s *sandbox) once(c corev1.Container, run runner) exit {
 	return e
 }
 
-// runnerOf is how a container is run: one with a command as a process, one without as the built-in program of its image.
-// Volumes, hooks other than preStop with sleep, liveness and startup probes, and init containers that never end do not exist in a lab.
+// runnerOf is how a container is run: one with a command as a process, one without as the built-in program of its
+// image. Volumes, hooks other than preStop with sleep, liveness and startup probes, and init containers that never end
+// do not exist in a lab.
 func (s *sandbox) runnerOf(c corev1.Container) (runner, *corev1.ContainerStateWaiting) {
 	if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-		return nil, &corev1.ContainerStateWaiting{Reason: "CreateContainerError", Message: "a lab has no init containers that never end"}
+		return nil, &corev1.ContainerStateWaiting{
+			Reason:  "CreateContainerError",
+			Message: "a lab has no init containers that never end",
+		}
 	}
 	env, err := environment(c.Env, s.pod, s.observe())
 	if err != nil {

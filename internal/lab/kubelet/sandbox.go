@@ -16,7 +16,8 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/netns"
 )
 
-// sandbox is one pod on a real node: its namespace and everything that runs in it. It belongs to a pod's UID, not to its name.
+// sandbox is one pod on a real node: its namespace and everything that runs in it. It belongs to a pod's UID, not to
+// its name.
 type sandbox struct {
 	k        *Kubelet
 	pod      *corev1.Pod // as it was when the sandbox was made
@@ -43,7 +44,9 @@ type sandbox struct {
 
 // start makes the sandbox of a pod and sets it going.
 func (k *Kubelet) start(pod *corev1.Pod, m *member, attached []attachment) *sandbox {
-	s := &sandbox{k: k, pod: pod, node: m, attached: attached, done: make(chan struct{}), name: pod.Name + "." + pod.Namespace}
+	s := &sandbox{
+		k: k, pod: pod, node: m, attached: attached, done: make(chan struct{}), name: pod.Name + "." + pod.Namespace,
+	}
 	s.cut, s.powerOff = context.WithCancel(k.ctx)
 	s.term, s.terminate = context.WithCancel(s.cut)
 	s.seen = pendingObservation(pod, m, "")
@@ -78,8 +81,8 @@ func (s *sandbox) finish() {
 	s.changed()
 }
 
-// stop ends the pod: programs at once, processes within grace. It does not wait. A preStop hook that sleeps comes first, as long as
-// the grace allows.
+// stop ends the pod: programs at once, processes within grace. It does not wait. A preStop hook that sleeps comes
+// first, as long as the grace allows.
 func (s *sandbox) stop(grace time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

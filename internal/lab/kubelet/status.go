@@ -20,7 +20,8 @@ type observation struct {
 	Containers []corev1.ContainerStatus
 }
 
-// statusOf is the status that a pod should show. What other writers own (PodScheduled, the QoS class, foreign conditions) stays.
+// statusOf is the status that a pod should show. What other writers own (PodScheduled, the QoS class, foreign
+// conditions) stays.
 func statusOf(pod *corev1.Pod, o observation, now time.Time) corev1.PodStatus {
 	s := *pod.Status.DeepCopy()
 	s.Phase = phaseOf(pod.Spec.RestartPolicy, o.Init, o.Containers)
@@ -78,15 +79,25 @@ func phaseOf(policy corev1.RestartPolicy, init, containers []corev1.ContainerSta
 }
 
 func conditionsOf(pod *corev1.Pod, o observation, phase corev1.PodPhase) []corev1.PodCondition {
-	network := corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: truth(o.Connected), Message: o.Problem}
+	network := corev1.PodCondition{
+		Type:    corev1.PodReadyToStartContainers,
+		Status:  truth(o.Connected),
+		Message: o.Problem,
+	}
 	if o.Problem != "" {
 		network.Reason = "NetworkNotReady"
 	}
 	completed := phase == corev1.PodSucceeded || phase == corev1.PodFailed
-	initialized := unmet(corev1.PodInitialized, "ContainersNotInitialized", "containers with incomplete status", incomplete(o.Init))
-	containers := unmet(corev1.ContainersReady, "ContainersNotReady", "containers with unready status", unready(o.Containers))
+	initialized := unmet(corev1.PodInitialized, "ContainersNotInitialized", "containers with incomplete status",
+		incomplete(o.Init))
+	containers := unmet(corev1.ContainersReady, "ContainersNotReady", "containers with unready status",
+		unready(o.Containers))
 	if completed {
-		containers = corev1.PodCondition{Type: corev1.ContainersReady, Status: corev1.ConditionFalse, Reason: "PodCompleted"}
+		containers = corev1.PodCondition{
+			Type:   corev1.ContainersReady,
+			Status: corev1.ConditionFalse,
+			Reason: "PodCompleted",
+		}
 	}
 	ready := containers
 	ready.Type = corev1.PodReady
@@ -129,7 +140,8 @@ func unready(containers []corev1.ContainerStatus) (names []string) {
 
 func closedGates(pod *corev1.Pod) (names []string) {
 	for _, gate := range pod.Spec.ReadinessGates {
-		if c := conditionNamed(pod.Status.Conditions, gate.ConditionType); c == nil || c.Status != corev1.ConditionTrue {
+		if c := conditionNamed(pod.Status.Conditions, gate.ConditionType); c == nil ||
+			c.Status != corev1.ConditionTrue {
 			names = append(names, string(gate.ConditionType))
 		}
 	}

@@ -29,7 +29,8 @@ func state(kind string) corev1.ContainerStatus {
 	case "failed":
 		s.State.Terminated = over(3)
 	case "backoff":
-		s.State.Waiting, s.LastTerminationState.Terminated = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}, over(3)
+		s.State.Waiting, s.LastTerminationState.Terminated = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"},
+			over(3)
 	}
 	return s
 }
@@ -42,7 +43,8 @@ func states(kinds ...string) (out []corev1.ContainerStatus) {
 }
 
 func TestPhase(t *testing.T) {
-	const always, onFailure, never = corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever
+	const always, onFailure, never = corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure,
+		corev1.RestartPolicyNever
 	for name, c := range map[string]struct {
 		policy     corev1.RestartPolicy
 		init       []corev1.ContainerStatus
@@ -84,12 +86,36 @@ func TestConditions(t *testing.T) {
 		open                                bool
 		network, initialized, allUp, finish corev1.ConditionStatus
 	}{
-		"no network yet": {observation{Problem: "no port", Init: states("new"), Containers: states("new")}, nil, false, "False", "False", "False", "False"},
-		"running":        {observation{Connected: true, Containers: states("runs")}, nil, false, "True", "True", "True", "True"},
-		"probe fails":    {observation{Connected: true, Containers: states("runs", "unready")}, nil, false, "True", "True", "False", "False"},
-		"gate closed":    {observation{Connected: true, Containers: states("runs")}, gated, false, "True", "True", "True", "False"},
-		"gate open":      {observation{Connected: true, Containers: states("runs")}, gated, true, "True", "True", "True", "True"},
-		"in back-off":    {observation{Connected: true, Containers: states("backoff")}, nil, false, "True", "True", "False", "False"},
+		"no network yet": {
+			observation{Problem: "no port", Init: states("new"), Containers: states("new")},
+			nil, false,
+			"False", "False", "False", "False",
+		},
+		"running": {
+			observation{Connected: true, Containers: states("runs")},
+			nil, false, "True", "True", "True",
+			"True",
+		},
+		"probe fails": {
+			observation{Connected: true, Containers: states("runs", "unready")},
+			nil, false, "True",
+			"True", "False", "False",
+		},
+		"gate closed": {
+			observation{Connected: true, Containers: states("runs")},
+			gated, false, "True", "True",
+			"True", "False",
+		},
+		"gate open": {
+			observation{Connected: true, Containers: states("runs")},
+			gated, true, "True", "True",
+			"True", "True",
+		},
+		"in back-off": {
+			observation{Connected: true, Containers: states("backoff")},
+			nil, false, "True", "True",
+			"False", "False",
+		},
 	} {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways, ReadinessGates: c.gates}}
 		if c.open {
@@ -97,7 +123,8 @@ func TestConditions(t *testing.T) {
 		}
 		s := statusOf(pod, c.seen, noon)
 		for kind, want := range map[corev1.PodConditionType]corev1.ConditionStatus{
-			corev1.PodReadyToStartContainers: c.network, corev1.PodInitialized: c.initialized, corev1.ContainersReady: c.allUp, corev1.PodReady: c.finish,
+			corev1.PodReadyToStartContainers: c.network, corev1.PodInitialized: c.initialized,
+			corev1.ContainersReady: c.allUp, corev1.PodReady: c.finish,
 		} {
 			if got := conditionOf(s, kind); got != want {
 				t.Errorf("%s: %s is %s, want %s", name, kind, got, want)
@@ -107,17 +134,26 @@ func TestConditions(t *testing.T) {
 }
 
 func TestStatusKeepsWhatOthersWrote(t *testing.T) {
-	scheduled := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon)}
-	pod := &corev1.Pod{Status: corev1.PodStatus{QOSClass: corev1.PodQOSBestEffort, Conditions: []corev1.PodCondition{scheduled}}}
+	scheduled := corev1.PodCondition{
+		Type:               corev1.PodScheduled,
+		Status:             corev1.ConditionTrue,
+		LastTransitionTime: metav1.NewTime(noon),
+	}
+	pod := &corev1.Pod{Status: corev1.PodStatus{
+		QOSClass:   corev1.PodQOSBestEffort,
+		Conditions: []corev1.PodCondition{scheduled},
+	}}
 	host := netip.MustParseAddr("172.30.1.1")
 	ips := []netip.Addr{netip.MustParseAddr("10.0.0.10"), netip.MustParseAddr("fd00:1::a")}
 	seen := observation{Connected: true, Host: host, Containers: states("runs"), IPs: ips}
 
 	first := statusOf(pod, seen, noon)
-	if got := conditionNamed(first.Conditions, corev1.PodScheduled); got == nil || *got != scheduled || first.QOSClass != corev1.PodQOSBestEffort {
+	if got := conditionNamed(first.Conditions, corev1.PodScheduled); got == nil || *got != scheduled ||
+		first.QOSClass != corev1.PodQOSBestEffort {
 		t.Errorf("others' fields were changed: %v", first)
 	}
-	if first.PodIP != "10.0.0.10" || len(first.PodIPs) != 2 || first.HostIP != "172.30.1.1" || !first.StartTime.Time.Equal(noon) {
+	if first.PodIP != "10.0.0.10" || len(first.PodIPs) != 2 || first.HostIP != "172.30.1.1" ||
+		!first.StartTime.Time.Equal(noon) {
 		t.Errorf("addresses or start time are wrong: %v", first)
 	}
 
@@ -127,7 +163,8 @@ func TestStatusKeepsWhatOthersWrote(t *testing.T) {
 	}
 	seen.Containers = states("unready")
 	later := statusOf(pod, seen, noon.Add(time.Hour))
-	if c := conditionNamed(later.Conditions, corev1.PodReady); c.Status != corev1.ConditionFalse || !c.LastTransitionTime.Time.Equal(noon.Add(time.Hour)) {
+	if c := conditionNamed(later.Conditions, corev1.PodReady); c.Status != corev1.ConditionFalse ||
+		!c.LastTransitionTime.Time.Equal(noon.Add(time.Hour)) {
 		t.Errorf("Ready turned False without a time of transition: %v", c)
 	}
 }

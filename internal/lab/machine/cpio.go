@@ -57,7 +57,8 @@ func (a *archive) end() error {
 	return a.err
 }
 
-// entry writes a header of 13 numbers with 8 digits each, the name and the content. Owner, time and device are all zero.
+// entry writes a header of 13 numbers with 8 digits each, the name and the content. Owner, time and device are all
+// zero.
 func (a *archive) entry(name string, mode int, content []byte) {
 	if a.err != nil {
 		return

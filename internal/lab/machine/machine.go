@@ -22,12 +22,13 @@ import (
 
 // Job is what a machine is for.
 type Job struct {
-	Kernel   string   // one of Kernels
-	Program  string   // a static program; it runs as root in /tmp
-	Args     []string // without the program's name
-	Env      []string // besides PATH and HOME
-	Modules  []string // of the kernel, loaded before, with those that they need. One that can't be loaded fails the job
-	Spare    []string // modules that are brought along to ModuleDir and not loaded: the program does that, or looks what is without them
+	Kernel  string   // one of Kernels
+	Program string   // a static program; it runs as root in /tmp
+	Args    []string // without the program's name
+	Env     []string // besides PATH and HOME
+	Modules []string // of the kernel, loaded before, with those that they need. One that can't be loaded fails the job
+	// modules that are brought along to ModuleDir and not loaded: the program does that, or looks what is without them
+	Spare    []string
 	Programs []string // of this machine, brought along with their shared libraries: "nft"
 }
 
@@ -57,8 +58,8 @@ type Kit struct {
 	init  string
 }
 
-// Prepare fetches and builds everything that a machine needs, so that Run only boots. The first process is built into a directory
-// of the caller's; that needs Go and this module's source.
+// Prepare fetches and builds everything that a machine needs, so that Run only boots. The first process is built into a
+// directory of the caller's; that needs Go and this module's source.
 func Prepare(ctx context.Context, dir string) (Kit, error) {
 	set, err := parts.EnsureMachine(ctx, func(line string) { fmt.Fprintln(os.Stderr, line) })
 	if err != nil {
@@ -68,8 +69,9 @@ func Prepare(ctx context.Context, dir string) (Kit, error) {
 	return k, buildInit(ctx, k.init)
 }
 
-// Run boots a machine, runs the job's program in it and waits for its end. That the program fails is no error; that it did not
-// run, or that nobody knows how it ended, is. The machine has no network and no disk: nothing of it leaves it or stays.
+// Run boots a machine, runs the job's program in it and waits for its end. That the program fails is no error; that it
+// did not run, or that nobody knows how it ended, is. The machine has no network and no disk: nothing of it leaves it
+// or stays.
 func (k Kit) Run(ctx context.Context, job Job) (Result, error) {
 	if !slices.Contains(Kernels(), job.Kernel) {
 		return Result{}, fmt.Errorf("there is no kernel %q, there are %s", job.Kernel, strings.Join(Kernels(), " and "))
@@ -145,7 +147,8 @@ func (a *archive) module(from string) string {
 
 func buildInit(ctx context.Context, path string) error {
 	//nolint:gosec // a program that a test runs
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", path, initPkg)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", path,
+		initPkg)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the first process of the machine: %w\n%s", errors.Join(err, ctx.Err()), out)

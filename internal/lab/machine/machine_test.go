@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// The kernel refuses an archive whose parts are not on boundaries of four bytes, and files in directories that are not there.
+// The kernel refuses an archive whose parts are not on boundaries of four bytes, and files in directories that are not
+// there.
 func TestArchiveIsWhatTheKernelReads(t *testing.T) {
 	var b bytes.Buffer
 	a := archive{to: &b}
@@ -61,11 +62,13 @@ func TestFileThatCannotBeBroughtFailsTheArchive(t *testing.T) {
 }
 
 func TestJobThatCannotBeDone(t *testing.T) {
-	if _, err := (Kit{}).Run(t.Context(), Job{Kernel: "2.6"}); err == nil || !strings.Contains(err.Error(), `no kernel "2.6"`) {
+	if _, err := (Kit{}).Run(t.Context(), Job{Kernel: "2.6"}); err == nil ||
+		!strings.Contains(err.Error(), `no kernel "2.6"`) {
 		t.Errorf("a kernel that we do not have: %v", err)
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "modules.builtin"), []byte("kernel/net/ipv6/ipv6.ko\nkernel/lib/of-its-own.ko\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "modules.builtin"),
+		[]byte("kernel/net/ipv6/ipv6.ko\nkernel/lib/of-its-own.ko\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	m, err := readModules(dir)

@@ -71,7 +71,8 @@ func (m modules) order(wanted []string) ([]string, error) {
 	return out, nil
 }
 
-// needsOf reads in a module which others it needs. Debian's packages have no modules.dep: it is made where they are installed.
+// needsOf reads in a module which others it needs. Debian's packages have no modules.dep: it is made where they are
+// installed.
 func needsOf(file string) ([]string, error) {
 	f, err := elf.Open(file)
 	if err != nil {

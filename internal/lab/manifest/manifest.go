@@ -33,7 +33,8 @@ type Client struct {
 	dry     []string // what of the writing is only tried
 }
 
-// Trying is the same client, but what it applies is only tried: the API server says what it thinks of it and keeps nothing.
+// Trying is the same client, but what it applies is only tried: the API server says what it thinks of it and keeps
+// nothing.
 func (c *Client) Trying() *Client {
 	tries := *c
 	tries.dry = []string{metav1.DryRunAll}
@@ -50,7 +51,8 @@ func New(config *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make discovery client: %w", err)
 	}
-	return &Client{dynamic: dyn, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco))}, nil
+	return &Client{dynamic: dyn, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco))},
+		nil
 }
 
 // Parse reads a stream of YAML documents.
@@ -132,7 +134,8 @@ func (c *Client) Delete(ctx context.Context, text string) error {
 		if err := resource.Delete(ctx, o.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete %s %s: %w", o.GetKind(), o.GetName(), err)
 		}
-		if err := c.Wait(ctx, Ref{GVK: o.GroupVersionKind(), Namespace: o.GetNamespace(), Name: o.GetName()}, Gone); err != nil {
+		if err := c.Wait(ctx, Ref{GVK: o.GroupVersionKind(), Namespace: o.GetNamespace(), Name: o.GetName()},
+			Gone); err != nil {
 			return err
 		}
 	}

@@ -19,7 +19,11 @@ func TestParse(t *testing.T) {
 			what: "in order", names: []string{"b", "a"},
 			text: "kind: X\napiVersion: v1\nmetadata: {name: b}\n---\n{kind: X, apiVersion: v1, metadata: {name: a}}",
 		},
-		{what: "empty documents", text: "---\n---\nkind: X\napiVersion: v1\nmetadata: {name: a}\n---\n\n---\n", names: []string{"a"}},
+		{
+			what:  "empty documents",
+			text:  "---\n---\nkind: X\napiVersion: v1\nmetadata: {name: a}\n---\n\n---\n",
+			names: []string{"a"},
+		},
 		{what: "comments", text: "# a file\n---\n# first\nkind: X\napiVersion: v1\nmetadata: {name: a}\n---\n# the end\n", names: []string{"a"}},
 		{what: "JSON", text: `{"kind": "X", "apiVersion": "v1", "metadata": {"name": "a"}}`, names: []string{"a"}},
 		{what: "no kind", text: "apiVersion: v1\nmetadata: {name: a}", bad: true},
@@ -88,7 +92,10 @@ metadata: {name: bare}`)
 
 func TestRefIsReadable(t *testing.T) {
 	pod, node := schema.GroupVersionKind{Kind: "Pod"}, schema.GroupVersionKind{Kind: "Node"}
-	for want, ref := range map[string]Ref{"Pod a/b": {GVK: pod, Namespace: "a", Name: "b"}, "Node b": {GVK: node, Name: "b"}} {
+	for want, ref := range map[string]Ref{
+		"Pod a/b": {GVK: pod, Namespace: "a", Name: "b"},
+		"Node b":  {GVK: node, Name: "b"},
+	} {
 		if got := ref.String(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}

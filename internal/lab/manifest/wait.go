@@ -81,14 +81,15 @@ func (c *Client) Wait(ctx context.Context, ref Ref, holds Condition) error {
 	}
 	precondition := func(store cache.Store) (bool, error) { return len(store.List()) == 0 && holds(nil), nil }
 	var last *unstructured.Unstructured
-	_, err = watchtools.UntilWithSync(ctx, lw, &unstructured.Unstructured{}, precondition, func(e watch.Event) (bool, error) {
-		if e.Type == watch.Deleted {
-			last = nil
-			return holds(nil), nil
-		}
-		last, _ = e.Object.(*unstructured.Unstructured)
-		return holds(last), nil
-	})
+	_, err = watchtools.UntilWithSync(ctx, lw, &unstructured.Unstructured{}, precondition,
+		func(e watch.Event) (bool, error) {
+			if e.Type == watch.Deleted {
+				last = nil
+				return holds(nil), nil
+			}
+			last, _ = e.Object.(*unstructured.Unstructured)
+			return holds(last), nil
+		})
 	if err != nil {
 		return fmt.Errorf("wait for %s: %w; its last status: %s", ref, err, statusOf(last))
 	}
@@ -109,7 +110,8 @@ func (c *Client) Namespace(ctx context.Context, name string) error {
 		return err
 	}
 	v1 := schema.GroupVersion{Version: "v1"}
-	if err := c.Wait(ctx, Ref{GVK: v1.WithKind("ServiceAccount"), Namespace: name, Name: "default"}, Exists); err != nil {
+	if err := c.Wait(ctx, Ref{GVK: v1.WithKind("ServiceAccount"), Namespace: name, Name: "default"},
+		Exists); err != nil {
 		return err
 	}
 	return c.Wait(ctx, Ref{GVK: v1.WithKind("Namespace"), Name: name}, func(o *unstructured.Unstructured) bool {

@@ -258,7 +258,8 @@ func checksumOffload(link string, on bool) error {
 	}{data: unsafe.Pointer(&value)} //nolint:gosec // an ioctl takes an address
 	copy(request.name[:unix.IFNAMSIZ-1], link)
 	//nolint:gosec // an ioctl takes an address
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL,
+		uintptr(unsafe.Pointer(&request))); errno != 0 {
 		return fmt.Errorf("switch checksum offload of %s: %w", link, errno)
 	}
 	return nil

@@ -57,8 +57,10 @@ func TestVeth(t *testing.T) {
 	}
 	bridge, _ := find(t, wire, "sw")
 	port, addresses := find(t, wire, "port")
-	if a := port.Attrs(); a.MasterIndex != bridge.Attrs().Index || a.MTU != 1450 || a.Flags&net.FlagUp == 0 || len(addresses) > 0 {
-		t.Errorf("port: master %d, want %d; MTU %d, %s, %v", a.MasterIndex, bridge.Attrs().Index, a.MTU, a.Flags, addresses)
+	if a := port.Attrs(); a.MasterIndex != bridge.Attrs().Index || a.MTU != 1450 || a.Flags&net.FlagUp == 0 ||
+		len(addresses) > 0 {
+		t.Errorf("port: master %d, want %d; MTU %d, %s, %v", a.MasterIndex, bridge.Attrs().Index, a.MTU, a.Flags,
+			addresses)
 	}
 	if err := Veth(End{NS: host, Name: "eth1"}, End{NS: wire, Name: "port1", Bridge: "none"}, 1450); err == nil {
 		t.Error("a bridge that is not there is taken")
@@ -108,14 +110,21 @@ func hear(t *testing.T, ns NS, address string, patience time.Duration) error {
 	return err
 }
 
-// A cable that is out loses packets of both families, and what the hosts have configured is still there when it is back.
+// A cable that is out loses packets of both families, and what the hosts have configured is still there when it is
+// back.
 func TestCableOutAndIn(t *testing.T) {
 	wire, near, far := create(t, "wire"), create(t, "near"), create(t, "far")
 	must(t, wire.Bridge("sw", 1500),
-		Veth(End{NS: near, Name: "eth0", Addresses: prefixes("192.0.2.1/24", "2001:db8::1/64")}, End{NS: wire, Name: "p1", Bridge: "sw"}, 1500),
-		Veth(End{NS: far, Name: "eth0", Addresses: prefixes("192.0.2.2/24", "2001:db8::2/64")}, End{NS: wire, Name: "p2", Bridge: "sw"}, 1500),
+		Veth(End{NS: near, Name: "eth0", Addresses: prefixes("192.0.2.1/24", "2001:db8::1/64")},
+			End{NS: wire, Name: "p1", Bridge: "sw"}, 1500),
+		Veth(End{NS: far, Name: "eth0", Addresses: prefixes("192.0.2.2/24", "2001:db8::2/64")},
+			End{NS: wire, Name: "p2", Bridge: "sw"}, 1500),
 		far.AddAddresses("lo", prefixes("198.51.100.1/32")...),
-		near.AddRoutes(Route{Dst: netip.MustParsePrefix("198.51.100.0/24"), Via: netip.MustParseAddr("192.0.2.2"), Dev: "eth0"}))
+		near.AddRoutes(Route{
+			Dst: netip.MustParsePrefix("198.51.100.0/24"),
+			Via: netip.MustParseAddr("192.0.2.2"),
+			Dev: "eth0",
+		}))
 	targets := []string{"192.0.2.2:80", "[2001:db8::2]:80", "198.51.100.1:80"}
 	for _, target := range targets {
 		greet(t, far, target)
@@ -158,7 +167,8 @@ func TestSocketsAreInside(t *testing.T) {
 		_, err = conn.Write([]byte(where.Name))
 		must(t, err, p.SetReadDeadline(time.Now().Add(10*time.Second)))
 		b := make([]byte, 16)
-		if n, from, err := p.ReadFrom(b); err != nil || string(b[:n]) != where.Name || from.String() != conn.LocalAddr().String() {
+		if n, from, err := p.ReadFrom(b); err != nil || string(b[:n]) != where.Name ||
+			from.String() != conn.LocalAddr().String() {
 			t.Errorf("%s: %q from %v, %v", where.Name, b[:n], from, err)
 		}
 	}

@@ -26,8 +26,8 @@ var firstThread error
 
 func init() { runtime.LockOSThread() } // keeps TestMain on that thread
 
-// TestMain runs the tests in throw-away network, mount and process namespaces: nothing of a test is left on the machine,
-// and none of its packets can leave.
+// TestMain runs the tests in throw-away network, mount and process namespaces: nothing of a test is left on the
+// machine, and none of its packets can leave.
 func TestMain(m *testing.M) {
 	if name := os.Getenv(createKey); name != "" {
 		_, err := Create(name)

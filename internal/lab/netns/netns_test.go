@@ -98,7 +98,8 @@ func TestDoLeavesItsCallersWhereTheyWere(t *testing.T) {
 			defer runtime.UnlockOSThread()
 			err := all[i%3].Do(func() error {
 				if got := here(t); got != names[i%3] || unix.Gettid() == unix.Getpid() {
-					return fmt.Errorf("in %s, thread %d of %d; want %s, not the first thread", got, unix.Gettid(), unix.Getpid(), names[i%3])
+					return fmt.Errorf("in %s, thread %d of %d; want %s, not the first thread", got, unix.Gettid(),
+						unix.Getpid(), names[i%3])
 				}
 				return nil
 			})

@@ -15,9 +15,9 @@ import (
 	"strings"
 )
 
-// Debian 12's own OVN is too old: Kube-OVN's client rejects its schema, and its northd does not support load balancers on
-// a router with more than one gateway port. The packages of another suite are unpacked beside the system and run through that
-// suite's own dynamic loader, so nothing is installed and nothing of the system is replaced.
+// Debian 12's own OVN is too old: Kube-OVN's client rejects its schema, and its northd does not support load balancers
+// on a router with more than one gateway port. The packages of another suite are unpacked beside the system and run
+// through that suite's own dynamic loader, so nothing is installed and nothing of the system is replaced.
 
 var ovnPrograms = []string{
 	"ovsdb-server", "ovsdb-tool", "ovsdb-client", "ovs-vswitchd", "ovs-vsctl", "ovs-appctl", "ovs-ofctl", "ovs-dpctl",
@@ -33,25 +33,37 @@ type debs struct {
 
 func ovn() part {
 	version := cmp.Or(os.Getenv("SALLYPORT_OVN"), OVNVersion)
-	from := debs{suite: suites[version], names: []string{"ovn-central", "ovn-host", "openvswitch-switch"}, programs: ovnPrograms, proof: "ovn-common"}
-	return part{name: "ovn", version: version, inputs: []byte(from.suite + strings.Join(ovnPrograms, " ")), build: func(ctx context.Context, w workshop) error {
-		if from.suite == "" {
-			known := strings.Join(slices.Sorted(maps.Keys(suites)), " and ")
-			return fmt.Errorf("the lab knows OVN %s; set SALLYPORT_OVN to one of them, or leave it out", known)
-		}
-		return from.unpack(ctx, w, version)
-	}}
+	from := debs{
+		suite:    suites[version],
+		names:    []string{"ovn-central", "ovn-host", "openvswitch-switch"},
+		programs: ovnPrograms,
+		proof:    "ovn-common",
+	}
+	return part{
+		name: "ovn", version: version, inputs: []byte(from.suite + strings.Join(ovnPrograms, " ")),
+		build: func(ctx context.Context, w workshop) error {
+			if from.suite == "" {
+				known := strings.Join(slices.Sorted(maps.Keys(suites)), " and ")
+				return fmt.Errorf("the lab knows OVN %s; set SALLYPORT_OVN to one of them, or leave it out", known)
+			}
+			return from.unpack(ctx, w, version)
+		},
+	}
 }
 
 // haproxy is a proxy such as clusters have in front of their tenants.
 func haproxy() part {
 	from := debs{suite: suites[OVNVersion], names: []string{"haproxy"}, programs: []string{"haproxy"}, proof: "haproxy"}
-	return part{name: "haproxy", version: HAProxyVersion, inputs: []byte(from.suite), build: func(ctx context.Context, w workshop) error {
-		return from.unpack(ctx, w, HAProxyVersion)
-	}}
+	return part{
+		name: "haproxy", version: HAProxyVersion, inputs: []byte(from.suite),
+		build: func(ctx context.Context, w workshop) error {
+			return from.unpack(ctx, w, HAProxyVersion)
+		},
+	}
 }
 
-// frr is a set of routing daemons. It has its paths and its user compiled in, so it gets no wrappers: it runs with the packages as its root.
+// frr is a set of routing daemons. It has its paths and its user compiled in, so it gets no wrappers: it runs with the
+// packages as its root.
 func frr() part {
 	from := debs{suite: suites[OVNVersion], names: []string{"frr"}, proof: "frr"}
 	build := func(ctx context.Context, w workshop) error { return from.unpack(ctx, w, FRRVersion) }
@@ -65,7 +77,8 @@ func (d debs) unpack(ctx context.Context, w workshop, version string) error {
 		return err
 	}
 	w.report("  downloading " + strings.Join(d.names, ", "))
-	if err := run(ctx, "apt-get", slices.Concat(options, []string{"-qq", "-y", "--download-only", "install"}, d.names)...); err != nil {
+	if err := run(ctx, "apt-get", slices.Concat(options, []string{"-qq", "-y", "--download-only", "install"},
+		d.names)...); err != nil {
 		return err
 	}
 	files, err := filepath.Glob(filepath.Join(apt, "cache/archives/*.deb"))
@@ -111,8 +124,9 @@ func checkPackage(ctx context.Context, file, version string) error {
 		name, found, version)
 }
 
-// isUpstreamVersion reports whether a Debian version is the given upstream version or a point release of it, in any revision.
-// The epoch does not count. dpkg compares: 10.3-3+deb13u1 and 10.3.1-1 are of 10.3; 10.3~rc1-1, 10.4~rc1-1 and 10.30-1 are not.
+// isUpstreamVersion reports whether a Debian version is the given upstream version or a point release of it, in any
+// revision. The epoch does not count. dpkg compares: 10.3-3+deb13u1 and 10.3.1-1 are of 10.3; 10.3~rc1-1, 10.4~rc1-1
+// and 10.30-1 are not.
 func isUpstreamVersion(ctx context.Context, found, version string) (bool, error) {
 	if _, rest, epoch := strings.Cut(found, ":"); epoch {
 		found = rest
@@ -134,7 +148,8 @@ func isUpstreamVersion(ctx context.Context, found, version string) (bool, error)
 	return true, nil
 }
 
-// nextVersion is a version with its last number raised by one: 25.03 is followed by 25.4, which Debian compares as 25.04.
+// nextVersion is a version with its last number raised by one: 25.03 is followed by 25.4, which Debian compares as
+// 25.04.
 func nextVersion(version string) (string, error) {
 	head, last := "", version
 	if i := strings.LastIndex(version, "."); i >= 0 {
@@ -147,8 +162,8 @@ func nextVersion(version string) (string, error) {
 	return head + strconv.Itoa(number+1), nil
 }
 
-// privateApt is an apt configuration of our own below dir: the machine's mirror, another suite, nothing installed. The lists of
-// the suite are there.
+// privateApt is an apt configuration of our own below dir: the machine's mirror, another suite, nothing installed. The
+// lists of the suite are there.
 func privateApt(ctx context.Context, dir, suite string) ([]string, error) {
 	if err := need("apt-get", "dpkg", "dpkg-deb"); err != nil {
 		return nil, err
@@ -169,8 +184,10 @@ func privateApt(ctx context.Context, dir, suite string) ([]string, error) {
 	)
 	options := []string{
 		"-o", "Dir::Etc::sourcelist=/dev/null", "-o", "Dir::Etc::sourceparts=" + filepath.Join(dir, "parts"),
-		"-o", "Dir::State::lists=" + filepath.Join(dir, "lists"), "-o", "Dir::State::status=" + filepath.Join(dir, "status"),
-		"-o", "Dir::Cache=" + filepath.Join(dir, "cache"), "-o", "APT::Install-Recommends=false", "-o", "Acquire::Languages=none",
+		"-o", "Dir::State::lists=" + filepath.Join(dir, "lists"), "-o",
+		"Dir::State::status=" + filepath.Join(dir, "status"),
+		"-o", "Dir::Cache=" + filepath.Join(dir, "cache"), "-o", "APT::Install-Recommends=false", "-o",
+		"Acquire::Languages=none",
 		"-o", "APT::Sandbox::User=root", // the cache may lie where apt's own user can't write
 	}
 	if err != nil {
@@ -182,7 +199,8 @@ func privateApt(ctx context.Context, dir, suite string) ([]string, error) {
 func need(programs ...string) error {
 	for _, name := range programs {
 		if _, err := exec.LookPath(name); err != nil {
-			return fmt.Errorf("this part is taken from Debian's packages, which needs a Debian machine with %s: %w", name, err)
+			return fmt.Errorf("this part is taken from Debian's packages, which needs a Debian machine with %s: %w",
+				name, err)
 		}
 	}
 	return nil
@@ -190,7 +208,8 @@ func need(programs ...string) error {
 
 // debianMirror is the mirror that the machine itself uses for Debian.
 func debianMirror(ctx context.Context) (string, error) {
-	out, err := exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages").Output()
+	out, err := exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(REPO_URI)",
+		"Created-By: Packages").Output()
 	if err != nil {
 		return "", fmt.Errorf("ask apt for its mirrors: %w", err)
 	}

@@ -78,7 +78,8 @@ func goPart(name, version, flags string, programs []program) part {
 
 func writeModule(w workshop, mod, sum []byte) error {
 	if _, err := exec.LookPath("go"); err != nil {
-		return fmt.Errorf("the lab builds Kubernetes and Kube-OVN from source and needs Go 1.26 or newer in PATH: %w", err)
+		return fmt.Errorf("the lab builds Kubernetes and Kube-OVN from source and needs Go 1.26 or newer in PATH: %w",
+			err)
 	}
 	if err := os.MkdirAll(w.module(), 0o755); err != nil {
 		return fmt.Errorf("make module: %w", err)
@@ -107,14 +108,16 @@ func (w workshop) goBuild(ctx context.Context, flags string, programs []program)
 		return fmt.Errorf("build %s: %w", strings.Join(names, ", "), err)
 	}
 	for _, p := range programs {
-		if err := os.Rename(filepath.Join(built, executableName(p.path)), filepath.Join(w.dir, "bin", p.name)); err != nil {
+		if err := os.Rename(filepath.Join(built, executableName(p.path)),
+			filepath.Join(w.dir, "bin", p.name)); err != nil {
 			return fmt.Errorf("keep %s: %w", p.name, err)
 		}
 	}
 	return os.Remove(built)
 }
 
-// executableName is how go build names the program of a package: by the last element of its path that is not a major version.
+// executableName is how go build names the program of a package: by the last element of its path that is not a major
+// version.
 func executableName(path string) string {
 	dir, name := filepath.Split(path)
 	if major, found := strings.CutPrefix(name, "v"); found {
@@ -171,7 +174,8 @@ func take(w workshop, dir, name string) error {
 	return os.WriteFile(filepath.Join(w.dir, name), raw, 0o644) //nolint:gosec // a file in the cache of the lab
 }
 
-// takeCRDs copies Kube-OVN's resource definitions out of its module: they are its files, not ours, and follow its version.
+// takeCRDs copies Kube-OVN's resource definitions out of its module: they are its files, not ours, and follow its
+// version.
 func takeCRDs(ctx context.Context, w workshop) error {
 	dir, err := w.goTool(ctx, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", "github.com/kubeovn/kube-ovn")
 	if err != nil {

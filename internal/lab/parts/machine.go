@@ -16,60 +16,74 @@ import (
 // Kernels are the versions of Linux that a machine can run, oldest first.
 func Kernels() []string { return []string{"6.1", "6.12"} }
 
-// kernelSuites are the suites of Debian that have them. The kernels of the cloud flavour are the small ones: no drivers of real
-// hardware, and all of the network.
+// kernelSuites are the suites of Debian that have them. The kernels of the cloud flavour are the small ones: no drivers
+// of real hardware, and all of the network.
 var kernelSuites = map[string]string{"6.1": "bookworm", "6.12": "trixie"}
 
 const kernelPackage = "linux-image-cloud-amd64"
 
 func qemu() part {
-	from := debs{suite: "trixie", names: []string{"qemu-system-x86"}, programs: []string{"qemu-system-x86_64"}, proof: "qemu-system-x86"}
-	return part{name: "qemu", version: QEMUVersion, inputs: []byte(from.suite), build: func(ctx context.Context, w workshop) error {
-		return from.unpack(ctx, w, QEMUVersion)
-	}}
+	from := debs{
+		suite:    "trixie",
+		names:    []string{"qemu-system-x86"},
+		programs: []string{"qemu-system-x86_64"},
+		proof:    "qemu-system-x86",
+	}
+	return part{
+		name: "qemu", version: QEMUVersion, inputs: []byte(from.suite),
+		build: func(ctx context.Context, w workshop) error {
+			return from.unpack(ctx, w, QEMUVersion)
+		},
+	}
 }
 
 // kernel is a kernel and its modules, without the packages that it would need on a machine with disks.
 func kernel(version string) part {
 	suite := kernelSuites[version]
-	return part{name: "linux-" + version, version: suite, inputs: []byte(kernelPackage), build: func(ctx context.Context, w workshop) error {
-		if err := need("apt-cache", "xz"); err != nil {
-			return err
-		}
-		apt, root := filepath.Join(w.dir, "apt"), filepath.Join(w.dir, "root")
-		options, err := privateApt(ctx, apt, suite)
-		if err != nil {
-			return err
-		}
-		name, err := kernelName(ctx, options)
-		if err != nil {
-			return err
-		}
-		w.report("  downloading " + name)
-		if err := runIn(ctx, apt, "apt-get", slices.Concat(options, []string{"-qq", "download", name})...); err != nil {
-			return err
-		}
-		deb, err := only(filepath.Join(apt, name+"_*.deb"))
-		if err != nil {
-			return err
-		}
-		if err := checkPackage(ctx, deb, version); err != nil {
-			return err
-		}
-		if err := run(ctx, "dpkg-deb", "-x", deb, root); err != nil {
-			return err
-		}
-		if err := keepKernel(ctx, w, root); err != nil {
-			return err
-		}
-		return errors.Join(os.RemoveAll(apt), os.RemoveAll(root))
-	}}
+	return part{
+		name: "linux-" + version, version: suite, inputs: []byte(kernelPackage),
+		build: func(ctx context.Context, w workshop) error {
+			if err := need("apt-cache", "xz"); err != nil {
+				return err
+			}
+			apt, root := filepath.Join(w.dir, "apt"), filepath.Join(w.dir, "root")
+			options, err := privateApt(ctx, apt, suite)
+			if err != nil {
+				return err
+			}
+			name, err := kernelName(ctx, options)
+			if err != nil {
+				return err
+			}
+			w.report("  downloading " + name)
+			if err := runIn(ctx, apt, "apt-get",
+				slices.Concat(options, []string{"-qq", "download", name})...); err != nil {
+				return err
+			}
+			deb, err := only(filepath.Join(apt, name+"_*.deb"))
+			if err != nil {
+				return err
+			}
+			if err := checkPackage(ctx, deb, version); err != nil {
+				return err
+			}
+			if err := run(ctx, "dpkg-deb", "-x", deb, root); err != nil {
+				return err
+			}
+			if err := keepKernel(ctx, w, root); err != nil {
+				return err
+			}
+			return errors.Join(os.RemoveAll(apt), os.RemoveAll(root))
+		},
+	}
 }
 
-// kernelName is the package that has the kernel: the one that Debian's package without a version in its name depends on.
+// kernelName is the package that has the kernel: the one that Debian's package without a version in its name depends
+// on.
 func kernelName(ctx context.Context, options []string) (string, error) {
 	//nolint:gosec // words of the list of parts, and no shell
-	out, err := exec.CommandContext(ctx, "apt-cache", slices.Concat(options, []string{"depends", kernelPackage})...).Output()
+	out, err := exec.CommandContext(ctx, "apt-cache",
+		slices.Concat(options, []string{"depends", kernelPackage})...).Output()
 	if err != nil {
 		return "", fmt.Errorf("ask apt for %s: %w", kernelPackage, err)
 	}
@@ -82,7 +96,8 @@ func kernelName(ctx context.Context, options []string) (string, error) {
 	return "", fmt.Errorf("the package %s of Debian depends on no linux-image package:\n%s", kernelPackage, out)
 }
 
-// keepKernel gives the kernel and its modules names without a version, and unpacks the modules: Debian 13 has them compressed.
+// keepKernel gives the kernel and its modules names without a version, and unpacks the modules: Debian 13 has them
+// compressed.
 func keepKernel(ctx context.Context, w workshop, root string) error {
 	image, errImage := only(filepath.Join(root, "boot/vmlinuz-*"))
 	modules, errModules := only(filepath.Join(root, "lib/modules/*"), filepath.Join(root, "usr/lib/modules/*"))

@@ -1,4 +1,5 @@
-// Package parts is the set of third-party programs that a lab runs: which versions, how each is had, and where it is cached.
+// Package parts is the set of third-party programs that a lab runs: which versions, how each is had, and where it is
+// cached.
 package parts
 
 import (
@@ -15,7 +16,8 @@ import (
 	"time"
 )
 
-// Versions of the parts. A new version is a new cache entry; the module files beside this one pin what each is built from.
+// Versions of the parts. A new version is a new cache entry; the module files beside this one pin what each is built
+// from.
 const (
 	KubernetesVersion = "1.35.4"
 	EtcdVersion       = "3.6.5"
@@ -30,8 +32,8 @@ const (
 // FRR is the name of the part that only labs with BGP need.
 const FRR = "frr"
 
-// suites are the versions of OVN that a lab can run, by the suite of Debian that has them; the Open vSwitch of the suite comes
-// with it. The environment variable SALLYPORT_OVN chooses another than the usual.
+// suites are the versions of OVN that a lab can run, by the suite of Debian that has them; the Open vSwitch of the
+// suite comes with it. The environment variable SALLYPORT_OVN chooses another than the usual.
 var suites = map[string]string{OVNVersion: "trixie", "26.03": "sid"}
 
 // part is one cache entry: a directory with bin/ and what belongs to it.
@@ -72,7 +74,8 @@ func CacheDir() (string, error) {
 	return filepath.Join(base, "sallyport"), nil
 }
 
-// Ensure builds the parts of a lab that are not cached yet and says where all of them are. The optional ones are those named.
+// Ensure builds the parts of a lab that are not cached yet and says where all of them are. The optional ones are those
+// named.
 func Ensure(ctx context.Context, report Progress, optional ...string) (Set, error) {
 	wanted := slices.DeleteFunc(ofLab(), func(p part) bool { return p.optional && !slices.Contains(optional, p.name) })
 	return ensure(ctx, wanted, report)

@@ -17,10 +17,13 @@ func quiet(string) {}
 
 // fake is a part with one program, the text of which says where the part was to be kept.
 func fake(builds *atomic.Int32) part {
-	return part{name: "fake", version: "1.0", inputs: []byte("go.sum"), build: func(_ context.Context, w workshop) error {
-		builds.Add(1)
-		return os.WriteFile(filepath.Join(w.dir, "bin/program"), []byte(w.final), 0o755)
-	}}
+	return part{
+		name: "fake", version: "1.0", inputs: []byte("go.sum"),
+		build: func(_ context.Context, w workshop) error {
+			builds.Add(1)
+			return os.WriteFile(filepath.Join(w.dir, "bin/program"), []byte(w.final), 0o755)
+		},
+	}
 }
 
 func names(t *testing.T, dir string) string {
@@ -114,7 +117,8 @@ func TestFailedBuildLeavesNothingAndIsRetried(t *testing.T) {
 	if got := names(t, cache); got != "fake.lock" {
 		t.Errorf("a failed build leaves %s", got)
 	}
-	if err := fake(&builds).ensure(t.Context(), dir, quiet); err != nil || builds.Load() != 2 || names(t, dir) != "bin" {
+	if err := fake(&builds).ensure(t.Context(), dir, quiet); err != nil || builds.Load() != 2 ||
+		names(t, dir) != "bin" {
 		t.Errorf("retried: %v, %d builds, %s", err, builds.Load(), names(t, dir))
 	}
 }

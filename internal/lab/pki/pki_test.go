@@ -26,8 +26,10 @@ func side(t *testing.T, own, trusted Files) *tls.Config {
 		t.Fatalf("no certificate in %s", trusted.CA)
 	}
 	return &tls.Config{
-		Certificates: []tls.Certificate{pair}, RootCAs: pool, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
-		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }, // a foreign one too
+		Certificates: []tls.Certificate{pair}, RootCAs: pool, ClientCAs: pool,
+		ClientAuth: tls.RequireAndVerifyClientCert,
+		// a foreign one too
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil },
 	}
 }
 
@@ -61,7 +63,11 @@ func authority(t *testing.T, names ...string) (out []Files) {
 		t.Fatal(err)
 	}
 	for _, name := range names {
-		files, err := a.Issue(Subject{Name: name, Groups: []string{"system:masters"}, Hosts: []string{"localhost", "172.30.0.1", "::1"}})
+		files, err := a.Issue(Subject{
+			Name:   name,
+			Groups: []string{"system:masters"},
+			Hosts:  []string{"localhost", "172.30.0.1", "::1"},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

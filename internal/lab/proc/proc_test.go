@@ -26,7 +26,11 @@ func begin(t *testing.T, table *Table, name, script string) (*Process, *bufio.Re
 	t.Helper()
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	must(t, syscall.Mkfifo(pipe, 0o600))
-	p, err := table.Start(Spec{Name: name, Argv: []string{"sh", "-c", `exec 3>"$PIPE"; ` + script}, Env: []string{"PIPE=" + pipe}})
+	p, err := table.Start(Spec{
+		Name: name,
+		Argv: []string{"sh", "-c", `exec 3>"$PIPE"; ` + script},
+		Env:  []string{"PIPE=" + pipe},
+	})
 	must(t, err)
 	t.Cleanup(func() { _ = p.Kill() })
 	f, err := os.Open(pipe)
@@ -86,14 +90,16 @@ func TestKilledProcessCanBeStartedAgain(t *testing.T) {
 
 // The kernel tells a parent when a child stops and when it goes on.
 func TestPausedProcessDoesNotRun(t *testing.T) {
-	p, said := begin(t, NewTable(t.TempDir()), "one", `trap 'echo again >&3' CONT; echo ready >&3; while :; do sleep 1000 & wait; done`)
+	p, said := begin(t, NewTable(t.TempDir()), "one",
+		`trap 'echo again >&3' CONT; echo ready >&3; while :; do sleep 1000 & wait; done`)
 	for _, c := range []struct {
 		do    func() error
 		event int
 		state string
 	}{{p.Pause, unix.WSTOPPED, "paused"}, {p.Resume, unix.WCONTINUED, "running"}} {
 		must(t, c.do())
-		if err := unix.Waitid(unix.P_PID, p.PID(), &unix.Siginfo{}, c.event, nil); err != nil || p.State().State != c.state {
+		if err := unix.Waitid(unix.P_PID, p.PID(), &unix.Siginfo{}, c.event, nil); err != nil ||
+			p.State().State != c.state {
 			t.Errorf("%v, state %s, want %s", err, p.State().State, c.state)
 		}
 	}
@@ -110,7 +116,8 @@ func TestStopAsksFirst(t *testing.T) {
 		t.Errorf("%v; it ended with %v", err, polite.Err())
 	}
 	deaf, _ := begin(t, table, "deaf", `trap '' TERM; `+forever)
-	if err := deaf.Stop(50 * time.Millisecond); err != nil || deaf.Running() || !strings.Contains(deaf.Err().Error(), "killed") {
+	if err := deaf.Stop(50 * time.Millisecond); err != nil || deaf.Running() ||
+		!strings.Contains(deaf.Err().Error(), "killed") {
 		t.Errorf("%v; it ended with %v, want it killed after the grace", err, deaf.Err())
 	}
 }
@@ -124,7 +131,10 @@ func TestChildrenEndWithTheProcess(t *testing.T) {
 	}{
 		{"Kill", deafChild + "wait", (*Process).Kill},
 		{"Stop", deafChild + "wait", func(p *Process) error { return p.Stop(10 * time.Second) }},
-		{"its own end", "sleep 1000 & echo ready >&3; exit 3", func(p *Process) error { next(t, p.Done()); return nil }},
+		{"its own end", "sleep 1000 & echo ready >&3; exit 3", func(p *Process) error {
+			next(t, p.Done())
+			return nil
+		}},
 	} {
 		t.Run(c.how, func(t *testing.T) {
 			p, said := begin(t, NewTable(t.TempDir()), "parent", c.script)
@@ -168,7 +178,8 @@ func TestUnknownNameIsAnsweredWithTheKnown(t *testing.T) {
 	for _, name := range []string{"node2-a", "node1-a", "node10-a"} {
 		begin(t, table, name, forever)
 	}
-	if _, err := table.Get("node3-a"); err == nil || !strings.Contains(err.Error(), `"node3-a"; there are: node1-a, node10-a, node2-a`) {
+	if _, err := table.Get("node3-a"); err == nil ||
+		!strings.Contains(err.Error(), `"node3-a"; there are: node1-a, node10-a, node2-a`) {
 		t.Error(err)
 	}
 	if _, err := table.Get("node1-a"); err != nil {
@@ -182,7 +193,12 @@ func TestUnknownNameIsAnsweredWithTheKnown(t *testing.T) {
 func TestLogIsContinued(t *testing.T) {
 	table := NewTable(t.TempDir())
 	for _, word := range []string{"one", "two"} {
-		p, err := table.Start(Spec{Name: "a", Argv: []string{"sh", "-c", "echo $WORD; echo from $PWD >&2"}, Env: []string{"WORD=" + word}, Dir: "/"})
+		p, err := table.Start(Spec{
+			Name: "a",
+			Argv: []string{"sh", "-c", "echo $WORD; echo from $PWD >&2"},
+			Env:  []string{"WORD=" + word},
+			Dir:  "/",
+		})
 		must(t, err)
 		next(t, p.Done())
 	}

@@ -35,7 +35,8 @@ func (a Answer) String() string {
 }
 
 // Ask sends one request to a target, once, over a connection of its own: http://addr[:port]/path, tcp://addr:port,
-// udp://addr:port or sctp://addr:port. Addresses are literal, redirects are not followed, and a datagram is not repeated.
+// udp://addr:port or sctp://addr:port. Addresses are literal, redirects are not followed, and a datagram is not
+// repeated.
 func Ask(ctx context.Context, n Net, target string) (Answer, error) {
 	u, dst, err := parseTarget(target)
 	if err != nil {

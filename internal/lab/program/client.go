@@ -16,8 +16,8 @@ type client struct {
 	count    int // 0: until the context ends
 }
 
-// Client asks one target (--url, --tcp, --udp or --sctp) every --interval and logs a line for each answer. With --count it
-// ends after that many, and fails if any of them did.
+// Client asks one target (--url, --tcp, --udp or --sctp) every --interval and logs a line for each answer. With --count
+// it ends after that many, and fails if any of them did.
 func Client(ctx context.Context, n Net, spec Spec) error {
 	c, err := newClient(spec)
 	if err == nil {

@@ -14,7 +14,8 @@ var images = map[string]Program{
 	"lab/idle":   Idle,
 }
 
-// Lookup finds the program of an image. Registry "docker.io", tag and digest don't matter: a lab has one version of each.
+// Lookup finds the program of an image. Registry "docker.io", tag and digest don't matter: a lab has one version of
+// each.
 func Lookup(image string) (Program, bool) {
 	name := strings.TrimPrefix(image, "docker.io/")
 	name, _, _ = strings.Cut(name, "@")

@@ -54,7 +54,8 @@ func TestBodiesSurviveTheWire(t *testing.T) {
 	}
 }
 
-// The vectors are those of RFC 3720, appendix B.4, for CRC32c; the check value of "123456789" is from the CRC catalogue.
+// The vectors are those of RFC 3720, appendix B.4, for CRC32c; the check value of "123456789" is from the CRC
+// catalogue.
 func TestChecksumIsCRC32c(t *testing.T) {
 	for in, want := range map[string]uint32{
 		string(make([]byte, 32)):               0x8a9136aa,

@@ -26,12 +26,12 @@ const (
 	In         = "in"           // passed to the wire
 )
 
-// rules are a router's nftables rules. Invalid is what connection tracking calls a TCP segment other than a first SYN (so
-// also SYN+ACK) without its connection, an ICMP reply without its request and an ICMP error about an unknown packet. A
-// UDP reply can't be told from a request, so it passes.
+// rules are a router's nftables rules. Invalid is what connection tracking calls a TCP segment other than a first SYN
+// (so also SYN+ACK) without its connection, an ICMP reply without its request and an ICMP error about an unknown
+// packet. A UDP reply can't be told from a request, so it passes.
 //
-// A source is the segment's when the router itself would send to it by the wire: that is the segment's prefix, and what nodes have
-// announced by BGP.
+// A source is the segment's when the router itself would send to it by the wire: that is the segment's prefix, and what
+// nodes have announced by BGP.
 func rules() string {
 	var b strings.Builder
 	b.WriteString("table inet edge {\n")

@@ -78,8 +78,8 @@ func TestRouterPassesSourceThatItHasARouteTo(t *testing.T) {
 	counts(t, uplink.Router, Spoofed, 1)
 }
 
-// shortcut gives the client of one segment a second cable, to another segment's wire: its packets to the neighbour there
-// pass by that segment's router, and the neighbour's replies, sent to its gateway, don't.
+// shortcut gives the client of one segment a second cable, to another segment's wire: its packets to the neighbour
+// there pass by that segment's router, and the neighbour's replies, sent to its gateway, don't.
 func shortcut(t *testing.T, client string, to blueprint.Segment) {
 	t.Helper()
 	ns := netns.Named(client)
@@ -88,7 +88,10 @@ func shortcut(t *testing.T, client string, to blueprint.Segment) {
 	}
 	t.Cleanup(func() { removeShortcut(t, client) })
 	neighbour := to.Neighbours[0].Addr()
-	if err := ns.AddRoutes(netns.Route{Dst: netip.PrefixFrom(neighbour, neighbour.BitLen()), Dev: "shortcut"}); err != nil {
+	if err := ns.AddRoutes(netns.Route{
+		Dst: netip.PrefixFrom(neighbour, neighbour.BitLen()),
+		Dev: "shortcut",
+	}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -36,8 +36,8 @@ const (
 	forwards part = true
 )
 
-// createHost makes a namespace with its settings. They are made before its links: a link takes over what "default" holds
-// when the link appears.
+// createHost makes a namespace with its settings. They are made before its links: a link takes over what "default"
+// holds when the link appears.
 func createHost(name string, f families, p part) (netns.NS, error) {
 	ns, err := netns.Create(name)
 	if err != nil {
@@ -52,7 +52,8 @@ func settings(f families, p part, kernel6 bool) map[string]string {
 	out := map[string]string{}
 	if f.v4 {
 		maps.Copy(out, map[string]string{
-			"ipv4/conf/all/rp_filter": "0", "ipv4/conf/default/rp_filter": "0", // judging sources is the routers' rules' task
+			// judging sources is the routers' rules' task
+			"ipv4/conf/all/rp_filter": "0", "ipv4/conf/default/rp_filter": "0",
 			"ipv4/conf/all/accept_redirects": "0", "ipv4/conf/default/accept_redirects": "0",
 			"ipv4/conf/all/send_redirects": "0", "ipv4/conf/default/send_redirects": "0",
 		})

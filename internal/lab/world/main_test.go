@@ -24,8 +24,8 @@ const insideKey = "WORLD_TEST_INSIDE"
 // whyNot is why there are no namespaces to test in; empty inside them.
 var whyNot string
 
-// TestMain runs the tests in throw-away network, mount and process namespaces: nothing of a test is left on the machine,
-// and none of its packets can leave.
+// TestMain runs the tests in throw-away network, mount and process namespaces: nothing of a test is left on the
+// machine, and none of its packets can leave.
 func TestMain(m *testing.M) {
 	if os.Getenv(insideKey) != "" {
 		if err := settleIn(); err != nil {
@@ -88,10 +88,16 @@ func testBlueprint() blueprint.Blueprint {
 	return blueprint.Blueprint{
 		Raft: 1,
 		Networks: []blueprint.Network{
-			{Name: "public", Prefixes: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("2001:db8:51::/64")}},
+			{Name: "public", Prefixes: []netip.Prefix{
+				netip.MustParsePrefix("198.51.100.0/24"),
+				netip.MustParsePrefix("2001:db8:51::/64"),
+			}},
 			{Name: "cloud", Prefixes: []netip.Prefix{netip.MustParsePrefix("100.65.0.0/16")}},
 		},
-		Uplinks: []blueprint.Uplink{{Name: "uplink-north", Prefixes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/25")}}},
+		Uplinks: []blueprint.Uplink{{
+			Name:     "uplink-north",
+			Prefixes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/25")},
+		}},
 	}
 }
 

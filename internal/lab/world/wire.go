@@ -50,7 +50,10 @@ func silence(link string) error {
 // wiresDoNotFilter keeps frames on a bridge from the IP hooks of the bridge's namespace. Where br_netfilter is loaded,
 // for instance by a container engine, each new namespace starts with them connected.
 func wiresDoNotFilter() error {
-	for _, key := range []string{"bridge/bridge-nf-call-iptables", "bridge/bridge-nf-call-ip6tables", "bridge/bridge-nf-call-arptables"} {
+	for _, key := range []string{
+		"bridge/bridge-nf-call-iptables", "bridge/bridge-nf-call-ip6tables",
+		"bridge/bridge-nf-call-arptables",
+	} {
 		if _, err := os.Stat(filepath.Join("/proc/sys/net", key)); err != nil {
 			continue
 		}

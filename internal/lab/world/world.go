@@ -1,5 +1,5 @@
-// Package world is the outside of a lab: wires, routers that drop what a data centre's routers drop, clients, neighbours
-// and one internet host.
+// Package world is the outside of a lab: wires, routers that drop what a data centre's routers drop, clients,
+// neighbours and one internet host.
 package world
 
 import (

@@ -108,7 +108,10 @@ func TestNamesOfLinksFitLinux(t *testing.T) {
 		if got := BridgeName(segment); len(got) > 15 {
 			t.Errorf("bridge %s has %d characters", got, len(got))
 		}
-		for _, namespace := range []string{"n", "node1", "node2", "node101", "node102", "router-" + segment, "host-" + segment} {
+		for _, namespace := range []string{
+			"n", "node1", "node2", "node101", "node102", "router-" + segment,
+			"host-" + segment,
+		} {
 			got := PortName(segment, namespace)
 			if len(got) > 15 || got != PortName(segment, namespace) {
 				t.Errorf("port %s is too long, or another each time", got)

@@ -1,8 +1,8 @@
 // Package nb is the part of the OVN northbound database that Sallyport knows, as models for libovsdb.
 //
-// Checked against schema 7.11.0 (OVN 25.03). The models have only the columns that we read or write: the others are not sent
-// to us, and an update can't touch them. libovsdb compares the models with the server's schema at every connect, so a server
-// without one of the columns is refused with its name. Kube-OVN 1.16 needs a schema that has all of them.
+// Checked against schema 7.11.0 (OVN 25.03). The models have only the columns that we read or write: the others are not
+// sent to us, and an update can't touch them. libovsdb compares the models with the server's schema at every connect,
+// so a server without one of the columns is refused with its name. Kube-OVN 1.16 needs a schema that has all of them.
 package nb
 
 import (
@@ -63,8 +63,8 @@ var tableModels = map[string]model.Model{
 	StaticRouteTable:         &StaticRoute{},
 }
 
-// DatabaseModel is the database as libovsdb wants it described. What is found by name has an index, so that finding it costs the same
-// in a database of any size.
+// DatabaseModel is the database as libovsdb wants it described. What is found by name has an index, so that finding it
+// costs the same in a database of any size.
 func DatabaseModel() (model.ClientDBModel, error) {
 	m, err := model.NewClientDBModel(Database, tableModels)
 	if err != nil {
@@ -93,8 +93,9 @@ func DatabaseModel() (model.ClientDBModel, error) {
 // RouterPortType is the type of a switch port that leads to a router.
 const RouterPortType = "router"
 
-// tableConditions are conditions for tables of which we do not want all rows: there are ACLs for each network policy. A row has to meet one
-// of them. Switch ports are all read: whether a pod's port is where it belongs is in no column that a condition could look at.
+// tableConditions are conditions for tables of which we do not want all rows: there are ACLs for each network policy. A
+// row has to meet one of them. Switch ports are all read: whether a pod's port is where it belongs is in no column that
+// a condition could look at.
 var tableConditions = map[string][]ovsdb.Condition{
 	PortGroupTable:      {ownRowsOnly},
 	ACLTable:            {ownRowsOnly},
@@ -111,11 +112,16 @@ var ownRowsOnly = ovsdb.NewCondition("external_ids", ovsdb.ConditionIncludes,
 
 // MonitorRequest asks for the rows of the tables, with the columns of the models.
 //
-// The method is not libovsdb's default, monitor_cond_since: there it would not report an update that does not fit its cache.
+// The method is not libovsdb's default, monitor_cond_since: there it would not report an update that does not fit its
+// cache.
 func MonitorRequest() *client.Monitor {
 	m := &client.Monitor{Method: ovsdb.ConditionalMonitorRPC}
 	for _, table := range slices.Sorted(maps.Keys(tableModels)) {
-		m.Tables = append(m.Tables, client.TableMonitor{Table: table, Fields: modelColumns(tableModels[table]), Conditions: tableConditions[table]})
+		m.Tables = append(m.Tables, client.TableMonitor{
+			Table:      table,
+			Fields:     modelColumns(tableModels[table]),
+			Conditions: tableConditions[table],
+		})
 	}
 	return m
 }

@@ -53,8 +53,8 @@ type GatewayChassis struct {
 	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
 
-// ChassisGroup is chassis that may hold router ports: of those that are there, the one with the highest priority. Names are unique in the
-// database.
+// ChassisGroup is chassis that may hold router ports: of those that are there, the one with the highest priority. Names
+// are unique in the database.
 type ChassisGroup struct {
 	UUID        string            `ovsdb:"_uuid"`
 	Name        string            `ovsdb:"name"`
@@ -70,8 +70,8 @@ type GroupChassis struct {
 	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
 
-// StaticMACBinding is the MAC address of an address behind a port. Port and address are unique together; no set holds it, so
-// it outlives its port.
+// StaticMACBinding is the MAC address of an address behind a port. Port and address are unique together; no set holds
+// it, so it outlives its port.
 type StaticMACBinding struct {
 	UUID               string `ovsdb:"_uuid"`
 	LogicalPort        string `ovsdb:"logical_port"`
@@ -123,8 +123,8 @@ type AddressSet struct {
 	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
 
-// LogicalSwitchPort is a port of a switch: of a pod, as Kube-OVN writes into external_ids, or one that leads to a router, whose port an
-// option names. Names are unique in the database.
+// LogicalSwitchPort is a port of a switch: of a pod, as Kube-OVN writes into external_ids, or one that leads to a
+// router, whose port an option names. Names are unique in the database.
 type LogicalSwitchPort struct {
 	UUID        string            `ovsdb:"_uuid"`
 	Name        string            `ovsdb:"name"`
@@ -260,7 +260,8 @@ func (g *GroupChassis) CloneModelInto(to model.Model) {
 // CloneModel copies the row.
 func (n *NAT) CloneModel() model.Model {
 	c := *n
-	c.GatewayPort, c.Options, c.ExternalIDs = cloneString(n.GatewayPort), maps.Clone(n.Options), maps.Clone(n.ExternalIDs)
+	c.GatewayPort, c.Options, c.ExternalIDs = cloneString(n.GatewayPort), maps.Clone(n.Options),
+		maps.Clone(n.ExternalIDs)
 	return &c
 }
 

@@ -18,7 +18,8 @@ const (
 	PortBindingTable = "Port_Binding"
 )
 
-// ChassisRedirectType is the type of the port that stands for a router port where it is held. Its name is the port's, with ChassisRedirectPrefix.
+// ChassisRedirectType is the type of the port that stands for a router port where it is held. Its name is the port's,
+// with ChassisRedirectPrefix.
 const (
 	ChassisRedirectType   = "chassisredirect"
 	ChassisRedirectPrefix = "cr-"

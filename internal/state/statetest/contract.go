@@ -12,8 +12,8 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// Case is a target with two different sets to write to it. For the contract to say anything, something must come, go and
-// become another on the way from First to Second.
+// Case is a target with two different sets to write to it. For the contract to say anything, something must come, go
+// and become another on the way from First to Second.
 type Case[K state.Key[K], V state.Value[V]] struct {
 	Target state.Target[K, V]
 	First  state.Set[K, V]
@@ -30,14 +30,15 @@ func CheckContract[K state.Key[K], V state.Value[V]](t *testing.T, c Case[K, V])
 	}
 }
 
-// FindViolations says how a target breaks the contract: it holds what it was given and nothing else, writing the same again
-// changes nothing, and what belongs to others stays as it was.
+// FindViolations says how a target breaks the contract: it holds what it was given and nothing else, writing the same
+// again changes nothing, and what belongs to others stays as it was.
 func (c Case[K, V]) FindViolations(ctx context.Context) (breaches []string) {
 	if strings.TrimSpace(c.Target.Scope()) == "" {
 		breaches = append(breaches, "the target does not say what is its own")
 	}
 	if kinds := c.changeKinds(); len(kinds) != 3 {
-		breaches = append(breaches, fmt.Sprintf("from First to Second something must come (+), go (-) and become another (~); there is only %v", kinds))
+		breaches = append(breaches, fmt.Sprintf(
+			"from First to Second something must come (+), go (-) and become another (~); there is only %v", kinds))
 	}
 	before, err := c.DumpForeign(ctx)
 	if err != nil {
@@ -55,7 +56,8 @@ func (c Case[K, V]) FindViolations(ctx context.Context) (breaches []string) {
 			return append(breaches, err.Error())
 		}
 		if after != before {
-			breaches = append(breaches, fmt.Sprintf("%s: what belongs to others changed:\nbefore:\n%s\nafter:\n%s", step.name, before, after))
+			breaches = append(breaches, fmt.Sprintf("%s: what belongs to others changed:\nbefore:\n%s\nafter:\n%s",
+				step.name, before, after))
 		}
 	}
 	return breaches

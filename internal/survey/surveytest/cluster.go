@@ -17,8 +17,9 @@ import (
 // Taken is the moment of every survey of this package.
 var Taken = time.Date(2026, 3, 14, 2, 17, 0, 0, time.UTC)
 
-// GenerateCluster is a cluster with so many projects on three external networks, one more that nodes are on themselves, and some problems: the same
-// one each time. The fifth project and some more have a FIp without a target; other problems are rarer.
+// GenerateCluster is a cluster with so many projects on three external networks, one more that nodes are on themselves,
+// and some problems: the same one each time. The fifth project and some more have a FIp without a target; other
+// problems are rarer.
 func GenerateCluster(projects int) *survey.Survey {
 	b := builder{Survey: &survey.Survey{Taken: Taken}, allocated: map[string]int{}}
 	b.Logical.Sets = map[string][]string{}
@@ -60,7 +61,8 @@ const uplinkNetwork = "uplink-a"
 // newObject is what all have, with the conditions of this one.
 func newObject(kind, namespace, name string, conditions ...survey.Condition) survey.Object {
 	return survey.Object{
-		Ref: state.Ref{Kind: kind, Namespace: namespace, Name: name}, Created: Taken.Add(-40 * 24 * time.Hour), Generation: 1, Conditions: conditions,
+		Ref: state.Ref{Kind: kind, Namespace: namespace, Name: name}, Created: Taken.Add(-40 * 24 * time.Hour),
+		Generation: 1, Conditions: conditions,
 	}
 }
 
@@ -92,10 +94,12 @@ func (b *builder) addNetworks() {
 	for i, o := range externalNetworks {
 		prefix := netip.MustParsePrefix(o.prefix)
 		c.Networks = append(c.Networks, survey.Network{
-			Object: newObject("ExternalNetwork", "", o.name, healthyConditions()...), Type: o.kind, Default: i == 0, Return: "Connection", Subnets: []string{o.name},
+			Object: newObject("ExternalNetwork", "", o.name, healthyConditions()...), Type: o.kind, Default: i == 0,
+			Return: "Connection", Subnets: []string{o.name},
 		})
 		c.Subnets = append(c.Subnets, survey.Subnet{
-			Object: newObject("Subnet", "", o.name), Vpc: kubeovn.ManagementVpc, Prefixes: []netip.Prefix{prefix}, Gateways: []netip.Addr{nthAddress(prefix, 1)},
+			Object: newObject("Subnet", "", o.name), Vpc: kubeovn.ManagementVpc, Prefixes: []netip.Prefix{prefix},
+			Gateways: []netip.Addr{nthAddress(prefix, 1)},
 			Excluded: []string{nthAddress(prefix, 1).String() + ".." + nthAddress(prefix, 10).String()}, Ready: true,
 			Provider: o.name, Vlan: "vlan-" + o.name, Tag: o.tag, Interface: "eth1", Network: o.name,
 		})
@@ -105,29 +109,40 @@ func (b *builder) addNetworks() {
 	}
 	prefix := netip.MustParsePrefix("192.0.2.0/24")
 	c.Networks = append(c.Networks, survey.Network{
-		Object: newObject("ExternalNetwork", "", uplinkNetwork, healthyConditions()...), Type: "uplink", Interface: "eth2", Method: "Connection",
-		Gateways: []netip.Addr{nthAddress(prefix, 1)}, Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.240/28")},
+		Object: newObject("ExternalNetwork", "", uplinkNetwork, healthyConditions()...), Type: "uplink",
+		Interface: "eth2", Method: "Connection",
+		Gateways:  []netip.Addr{nthAddress(prefix, 1)},
+		Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.240/28")},
 	})
 }
 
-// addNodes are three and one more for each twenty projects, at most 24. The last third, of three the last two, may hold gateways.
+// addNodes are three and one more for each twenty projects, at most 24. The last third, of three the last two, may hold
+// gateways.
 func (b *builder) addNodes(projects int) {
 	count := min(3+projects/20, 24)
 	for i := range count {
 		n := survey.Node{
-			Object:  newObject("Node", "", fmt.Sprintf("node%d", i+1), survey.Condition{Type: "Ready", Status: "True", Reason: "KubeletReady"}),
-			Chassis: chassisName(i), Addresses: []netip.Addr{nthAddress(netip.MustParsePrefix("192.168.10.0/24"), 11+i)}, Ready: true,
-			Gateway: i >= count-max(2, count/3), Assignable: i >= count-max(2, count/3), Kernel: "6.12.43", Heartbeat: Taken.Add(-4 * time.Second),
+			Object: newObject("Node", "", fmt.Sprintf("node%d", i+1),
+				survey.Condition{Type: "Ready", Status: "True", Reason: "KubeletReady"}),
+			Chassis: chassisName(i), Addresses: []netip.Addr{nthAddress(netip.MustParsePrefix("192.168.10.0/24"),
+				11+i)}, Ready: true,
+			Gateway: i >= count-max(2, count/3), Assignable: i >= count-max(2, count/3), Kernel: "6.12.43",
+			Heartbeat: Taken.Add(-4 * time.Second),
 		}
 		if count > 5 && i == 1 {
 			n.Ready, n.Heartbeat = false, Taken.Add(-7*time.Minute)
 			n.Conditions[0].Status, n.Conditions[0].Reason = "Unknown", "NodeStatusUnknown"
 		}
 		b.Cluster.Nodes = append(b.Cluster.Nodes, n)
-		b.Logical.Chassis = append(b.Logical.Chassis, logical.Chassis{Name: n.Chassis, Host: n.Name, Encaps: []string{"geneve " + n.Addresses[0].String()}})
+		b.Logical.Chassis = append(b.Logical.Chassis,
+			logical.Chassis{Name: n.Chassis, Host: n.Name, Encaps: []string{"geneve " + n.Addresses[0].String()}})
 		last := &b.Cluster.Networks[len(b.Cluster.Networks)-1]
 		last.OnNodes = append(last.OnNodes, n.Name)
-		b.Cluster.NodePaths = append(b.Cluster.NodePaths, survey.NodePath{Object: newObject("NodePath", "", n.Name, healthyConditions()...), Networks: []string{uplinkNetwork}})
+		b.Cluster.NodePaths = append(b.Cluster.NodePaths,
+			survey.NodePath{
+				Object:   newObject("NodePath", "", n.Name, healthyConditions()...),
+				Networks: []string{uplinkNetwork},
+			})
 	}
 }
 

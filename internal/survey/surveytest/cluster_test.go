@@ -17,7 +17,8 @@ func TestClusterIsTheSameEachTime(t *testing.T) {
 	}
 }
 
-// What is drawn from these surveys should look like a cluster: nobody shares an address by accident, and something is wrong somewhere.
+// What is drawn from these surveys should look like a cluster: nobody shares an address by accident, and something is
+// wrong somewhere.
 func TestClusterIsPlausible(t *testing.T) {
 	for _, projects := range []int{0, 5, 50, 1000} {
 		t.Run(fmt.Sprint(projects), func(t *testing.T) {
@@ -26,7 +27,9 @@ func TestClusterIsPlausible(t *testing.T) {
 				t.Errorf("there are %d projects, with %d EIps", len(c.Projects), len(c.EIps))
 			}
 			checkAddresses(t, c)
-			wrong := slices.ContainsFunc(c.FIps, func(f survey.FIp) bool { return f.Condition("Programmed").Status != "True" })
+			wrong := slices.ContainsFunc(c.FIps, func(f survey.FIp) bool {
+				return f.Condition("Programmed").Status != "True"
+			})
 			if projects >= 5 && !wrong {
 				t.Error("nothing is wrong with any FIp")
 			}

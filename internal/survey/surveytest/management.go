@@ -21,15 +21,22 @@ func (b *builder) addManagementVPC() {
 	c, vpc := &b.Cluster, kubeovn.ManagementVpc
 	pods, join := netip.MustParsePrefix("10.100.0.0/16"), netip.MustParsePrefix("172.30.0.0/22")
 	namespaces := []string{"default", proxyNamespace, "ingress-nginx", "kube-system"}
-	c.Vpcs = append(c.Vpcs, survey.Vpc{Object: newObject("Vpc", "", vpc), Namespaces: namespaces, External: []string{"ext-cloud"}, Ready: true})
+	c.Vpcs = append(c.Vpcs, survey.Vpc{
+		Object:     newObject("Vpc", "", vpc),
+		Namespaces: namespaces,
+		External:   []string{"ext-cloud"},
+		Ready:      true,
+	})
 	c.Subnets = append(c.Subnets,
 		survey.Subnet{
-			Object: newObject("Subnet", "", kubeovn.ManagementSubnet), Vpc: vpc, Prefixes: []netip.Prefix{pods}, Gateways: []netip.Addr{nthAddress(pods, 1)},
+			Object: newObject("Subnet", "", kubeovn.ManagementSubnet), Vpc: vpc, Prefixes: []netip.Prefix{pods},
+			Gateways:   []netip.Addr{nthAddress(pods, 1)},
 			Namespaces: namespaces, Ready: true, Free: 65_500, Used: 33,
 		},
 		survey.Subnet{
-			Object: newObject("Subnet", "", "join"), Vpc: vpc, Prefixes: []netip.Prefix{join}, Gateways: []netip.Addr{nthAddress(join, 1)},
-			Ready: true, Free: 1000, Used: len(c.Nodes),
+			Object: newObject("Subnet", "", "join"), Vpc: vpc, Prefixes: []netip.Prefix{join},
+			Gateways: []netip.Addr{nthAddress(join, 1)},
+			Ready:    true, Free: 1000, Used: len(c.Nodes),
 		})
 	outer, nodes := b.allocateAddress("ext-cloud"), logical.Switch{Name: "join"}
 	for i, n := range c.Nodes {
@@ -41,9 +48,17 @@ func (b *builder) addManagementVPC() {
 	b.Logical.Routers = append(b.Logical.Routers, logical.Router{
 		Name: vpc,
 		Ports: []logical.RouterPort{
-			{Name: vpc + "-ext-cloud", Networks: []netip.Prefix{netip.PrefixFrom(outer, 16)}, Chassis: b.gatewayChassis(0), Holder: b.gatewayChassis(0)[0]},
+			{
+				Name:     vpc + "-ext-cloud",
+				Networks: []netip.Prefix{netip.PrefixFrom(outer, 16)},
+				Chassis:  b.gatewayChassis(0),
+				Holder:   b.gatewayChassis(0)[0],
+			},
 			{Name: vpc + "-join", Networks: []netip.Prefix{netip.PrefixFrom(nthAddress(join, 1), 22)}},
-			{Name: vpc + "-" + kubeovn.ManagementSubnet, Networks: []netip.Prefix{netip.PrefixFrom(nthAddress(pods, 1), 16)}},
+			{
+				Name:     vpc + "-" + kubeovn.ManagementSubnet,
+				Networks: []netip.Prefix{netip.PrefixFrom(nthAddress(pods, 1), 16)},
+			},
 		},
 		NATs: []logical.NAT{{Type: "snat", External: outer, Logical: pods}},
 	})
@@ -57,29 +72,35 @@ func (b *builder) addGatewayProxies(at netip.Addr) {
 		Object: newObject("Gateway", proxyNamespace, "eg", healthyConditions()...), Class: "eg",
 		Listeners: []string{"tls TLS 7443 Passthrough", "http HTTP 8080"}, Addresses: []string{"192.0.2.250"},
 	})
-	c.Classes = append(c.Classes, survey.GatewayClass{Object: newObject("GatewayClass", "", "eg"), Controller: "gateway.envoyproxy.io/gatewayclass-controller"})
+	c.Classes = append(c.Classes, survey.GatewayClass{
+		Object:     newObject("GatewayClass", "", "eg"),
+		Controller: "gateway.envoyproxy.io/gatewayclass-controller",
+	})
 	c.Pods = append(c.Pods, b.newPod(proxyNamespace, "envoy-eg-0", kubeovn.ManagementSubnet, at))
 	s := survey.Service{
 		Object: newObject("Service", proxyNamespace, proxyService), Shard: kubeovn.ManagementVpc, Type: "ClusterIP",
 		ClusterIP: netip.MustParseAddr("10.101.148.184"), ExternalIPs: []netip.Addr{netip.MustParseAddr("192.0.2.250")},
 		Ports: []survey.ServicePort{
-			{Name: "tls", Protocol: "TCP", Port: 7443, Target: "7443"}, {Name: "http", Protocol: "TCP", Port: 8080, Target: "8080"},
+			{Name: "tls", Protocol: "TCP", Port: 7443, Target: "7443"},
+			{Name: "http", Protocol: "TCP", Port: 8080, Target: "8080"},
 		},
 	}
 	s.Labels = map[string]string{
-		"gateway.envoyproxy.io/owning-gateway-name": "eg", "gateway.envoyproxy.io/owning-gateway-namespace": proxyNamespace,
+		"gateway.envoyproxy.io/owning-gateway-name":      "eg",
+		"gateway.envoyproxy.io/owning-gateway-namespace": proxyNamespace,
 	}
 	for _, p := range s.Ports {
 		s.Endpoints = append(s.Endpoints, survey.Endpoint{
 			//nolint:gosec // a port that was made up here
-			Port: p.Name, Address: netip.AddrPortFrom(at, uint16(p.Port)), Ready: true, Serving: true, Pod: "envoy-eg-0", Node: "node1",
+			Port: p.Name, Address: netip.AddrPortFrom(at, uint16(p.Port)), Ready: true, Serving: true,
+			Pod: "envoy-eg-0", Node: "node1",
 		})
 	}
 	c.Services = append(c.Services, s)
 }
 
-// addEgressIPs are one for each ten projects and one more, with two addresses each; the nodes that may hold them take turns. Of every fourth,
-// one address is held by nobody.
+// addEgressIPs are one for each ten projects and one more, with two addresses each; the nodes that may hold them take
+// turns. Of every fourth, one address is held by nobody.
 func (b *builder) addEgressIPs(projects int) {
 	var holders []string
 	for _, n := range b.Cluster.Nodes {
@@ -89,7 +110,11 @@ func (b *builder) addEgressIPs(projects int) {
 	}
 	router := logical.Router{Name: ownership.EgressVpc}
 	for i := range 1 + projects/10 {
-		e := survey.EgressIP{Object: newObject("EgressIP", "", fmt.Sprintf("egress-%d", i+1), healthyConditions()...), Held: map[string]string{}, Selects: 1 + i%4}
+		e := survey.EgressIP{
+			Object:  newObject("EgressIP", "", fmt.Sprintf("egress-%d", i+1), healthyConditions()...),
+			Held:    map[string]string{},
+			Selects: 1 + i%4,
+		}
 		for j := range 2 {
 			a := b.allocateAddress("ext-public")
 			e.Addresses = append(e.Addresses, a.String())
@@ -126,7 +151,8 @@ func (b *builder) chassisOfNode(node string) string {
 func (b *builder) newPod(namespace, name, subnet string, at netip.Addr) survey.Pod {
 	node := b.Cluster.Nodes[int(at.As4()[3])%len(b.Cluster.Nodes)]
 	return survey.Pod{
-		Object: newObject("Pod", namespace, name), Addresses: []netip.Addr{at}, Node: node.Name, Phase: "Running", Ready: node.Ready,
+		Object: newObject("Pod", namespace, name), Addresses: []netip.Addr{at}, Node: node.Name, Phase: "Running",
+		Ready: node.Ready,
 		Ports: []int{8080, 8443}, Subnet: subnet,
 	}
 }
@@ -138,6 +164,7 @@ func (b *builder) addHTTPRoute(namespace, service, host string, at netip.AddrPor
 		Object: newObject(backend.Kind, namespace, backend.Name), Endpoints: []string{at.String()},
 	})
 	b.Cluster.Routes = append(b.Cluster.Routes, survey.Route{
-		Object: newObject("HTTPRoute", namespace, service), Hosts: []string{host}, Gateways: []string{proxyNamespace + "/eg"}, Backends: []state.Ref{backend},
+		Object: newObject("HTTPRoute", namespace, service), Hosts: []string{host},
+		Gateways: []string{proxyNamespace + "/eg"}, Backends: []state.Ref{backend},
 	})
 }

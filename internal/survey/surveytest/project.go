@@ -50,17 +50,21 @@ func (b *builder) addProject(i int) {
 	outer := t.attachNetwork(t.defaultNetwork)
 	conditions := healthyConditions()
 	if i%40 == 12 {
-		conditions = failingConditions("Accepted", "SubnetTaken", fmt.Sprintf("%s overlaps the subnet of another VPC that this one is linked with", t.prefix))
+		conditions = failingConditions("Accepted", "SubnetTaken",
+			fmt.Sprintf("%s overlaps the subnet of another VPC that this one is linked with", t.prefix))
 	}
 	b.Cluster.Projects = append(b.Cluster.Projects, survey.Project{
-		Object: newObject("Project", t.org, name, conditions...), Shard: t.ns, Prefixes: []netip.Prefix{t.prefix}, Network: t.defaultNetwork, Address: outer,
+		Object: newObject("Project", t.org, name, conditions...), Shard: t.ns, Prefixes: []netip.Prefix{t.prefix},
+		Network: t.defaultNetwork, Address: outer,
 	})
-	t.addEIp("default-gw", t.defaultNetwork, outer, healthyConditions()).UsedBy = []state.Ref{{Kind: "Project", Namespace: t.org, Name: name}}
+	t.addEIp("default-gw", t.defaultNetwork, outer,
+		healthyConditions()).UsedBy = []state.Ref{{Kind: "Project", Namespace: t.org, Name: name}}
 	t.addPodSubnet(outer)
 	t.addExternalObjects()
 	t.addEgressPolicies()
 	t.connectRouter()
-	b.Cluster.Vpcs = append(b.Cluster.Vpcs, survey.Vpc{Object: newObject("Vpc", "", t.ns), Namespaces: []string{t.ns}, External: t.networks, Ready: true})
+	b.Cluster.Vpcs = append(b.Cluster.Vpcs,
+		survey.Vpc{Object: newObject("Vpc", "", t.ns), Namespaces: []string{t.ns}, External: t.networks, Ready: true})
 	b.Logical.Routers, b.Logical.Switches = append(b.Logical.Routers, t.router), append(b.Logical.Switches, t.podSwitch)
 }
 
@@ -73,9 +77,11 @@ func (t *projectBuilder) attachNetwork(network string) netip.Addr {
 	}
 	a := t.allocateAddress(network)
 	port := logical.RouterPort{
-		Name: t.ns + "-" + network, Networks: []netip.Prefix{netip.PrefixFrom(a, 16)}, Chassis: t.gatewayChassis(t.index), Holder: t.gatewayChassis(t.index)[0],
+		Name: t.ns + "-" + network, Networks: []netip.Prefix{netip.PrefixFrom(a, 16)},
+		Chassis: t.gatewayChassis(t.index), Holder: t.gatewayChassis(t.index)[0],
 	}
-	t.router.Ports = append(t.router.Ports[:len(t.networks):len(t.networks)], append([]logical.RouterPort{port}, t.router.Ports[len(t.networks):]...)...)
+	t.router.Ports = append(t.router.Ports[:len(t.networks):len(t.networks)],
+		append([]logical.RouterPort{port}, t.router.Ports[len(t.networks):]...)...)
 	if len(t.networks) > 0 {
 		t.router.Ports = append(t.router.Ports, logical.RouterPort{
 			Name:     ownership.ReturnRouterPort(t.ns, t.podSwitch.Name, network),
@@ -91,7 +97,9 @@ func (t *projectBuilder) attachNetwork(network string) netip.Addr {
 
 // addEIp is one more external address.
 func (t *projectBuilder) addEIp(name, network string, a netip.Addr, conditions []survey.Condition) *survey.EIp {
-	e := survey.EIp{Object: newObject("EIp", t.ns, name, conditions...), Shard: t.ns, Address: a, Network: network, Subnet: network}
+	e := survey.EIp{
+		Object: newObject("EIp", t.ns, name, conditions...), Shard: t.ns, Address: a, Network: network, Subnet: network,
+	}
 	for _, o := range externalNetworks {
 		if o.name == network {
 			e.Type = o.kind
@@ -99,7 +107,8 @@ func (t *projectBuilder) addEIp(name, network string, a netip.Addr, conditions [
 	}
 	if name != "default-gw" && a.IsValid() {
 		t.Cluster.OvnEips = append(t.Cluster.OvnEips, survey.OvnEip{
-			Object: newObject("OvnEip", "", "eip-"+t.ns+"-"+name), Subnet: network, Type: "nat", Address: a, Ready: true,
+			Object: newObject("OvnEip", "", "eip-"+t.ns+"-"+name), Subnet: network, Type: "nat", Address: a,
+			Ready: true,
 		})
 	}
 	t.Cluster.EIps = append(t.Cluster.EIps, e)
@@ -110,8 +119,14 @@ func (t *projectBuilder) addEIp(name, network string, a netip.Addr, conditions [
 func (t *projectBuilder) addPodSubnet(outer netip.Addr) {
 	gateway := nthAddress(t.prefix, 1)
 	inport := t.ns + "-" + t.podSwitch.Name
-	t.router.Ports = append(t.router.Ports, logical.RouterPort{Name: inport, Networks: []netip.Prefix{netip.PrefixFrom(gateway, 24)}})
-	t.router.NATs = append(t.router.NATs, logical.NAT{Type: "snat", External: outer, Logical: t.prefix, IDs: t.ownerIDs("Project", t.org, t.ns[len(t.org)+1:])})
+	t.router.Ports = append(t.router.Ports,
+		logical.RouterPort{Name: inport, Networks: []netip.Prefix{netip.PrefixFrom(gateway, 24)}})
+	t.router.NATs = append(t.router.NATs, logical.NAT{
+		Type:     "snat",
+		External: outer,
+		Logical:  t.prefix,
+		IDs:      t.ownerIDs("Project", t.org, t.ns[len(t.org)+1:]),
+	})
 	for n := range 2 + t.index%4 {
 		at := nthAddress(t.prefix, 10+n)
 		p := t.newPod(t.ns, fmt.Sprintf("web-%d", n), t.podSwitch.Name, at)
@@ -123,20 +138,26 @@ func (t *projectBuilder) addPodSubnet(outer netip.Addr) {
 	}
 	t.Cluster.Pods = append(t.Cluster.Pods, t.backendPods...)
 	t.Cluster.Subnets = append(t.Cluster.Subnets, survey.Subnet{
-		Object: newObject("Subnet", "", t.podSwitch.Name), Vpc: t.ns, Prefixes: []netip.Prefix{t.prefix}, Gateways: []netip.Addr{gateway},
-		Namespaces: []string{t.ns}, Provider: "default." + t.ns + ".ovn", Ready: true, Free: 244 - len(t.backendPods), Used: len(t.backendPods),
+		Object: newObject("Subnet", "", t.podSwitch.Name), Vpc: t.ns, Prefixes: []netip.Prefix{t.prefix},
+		Gateways:   []netip.Addr{gateway},
+		Namespaces: []string{t.ns}, Provider: "default." + t.ns + ".ovn", Ready: true, Free: 244 - len(t.backendPods),
+		Used: len(t.backendPods),
 	})
 }
 
 func (t *projectBuilder) ownerIDs(kind, namespace, name string) logical.ExternalIDs {
-	return logical.ExternalIDs{ownership.RowOwnerKey: strings.Join([]string{kind, namespace, name}, "/"), ownership.RowShardKey: t.ns}
+	return logical.ExternalIDs{
+		ownership.RowOwnerKey: strings.Join([]string{kind, namespace, name}, "/"),
+		ownership.RowShardKey: t.ns,
+	}
 }
 
 // addExternalObjects is what is reached from outside, and what is wrong with it.
 func (t *projectBuilder) addExternalObjects() {
 	switch i := t.index; {
 	case i%28 == 4:
-		t.addFIp("vm-gone", "ext-public", survey.Pod{}, failingConditions("ResolvedRefs", "PodNotFound", "there is no pod vm-gone; create it, or name another one"))
+		t.addFIp("vm-gone", "ext-public", survey.Pod{},
+			failingConditions("ResolvedRefs", "PodNotFound", "there is no pod vm-gone; create it, or name another one"))
 	case i%2 == 1:
 		t.addFIp("bastion", "ext-public", t.backendPods[0], healthyConditions())
 	}
@@ -148,7 +169,8 @@ func (t *projectBuilder) addExternalObjects() {
 		t.addService("batch", t.defaultNetwork, nil)
 	}
 	if t.index%50 == 31 {
-		t.addEIp("spare", "ext-partner", netip.Addr{}, failingConditions("Programmed", "PoolExhausted", "network ext-partner has no free address"))
+		t.addEIp("spare", "ext-partner", netip.Addr{},
+			failingConditions("Programmed", "PoolExhausted", "network ext-partner has no free address"))
 	}
 	if t.index%3 == 0 {
 		t.addEIp("reserved", t.defaultNetwork, t.allocateAddress(t.defaultNetwork), healthyConditions())
@@ -165,7 +187,8 @@ func (t *projectBuilder) addFIp(name, network string, target survey.Pod, conditi
 	if len(target.Addresses) > 0 {
 		f.Pod, f.Target = target.Name, target.Addresses[0]
 		t.router.NATs = append(t.router.NATs, logical.NAT{
-			Type: "dnat_and_snat", External: a, Logical: netip.PrefixFrom(f.Target, 32), IDs: t.ownerIDs("FIp", t.ns, name),
+			Type: "dnat_and_snat", External: a, Logical: netip.PrefixFrom(f.Target, 32),
+			IDs: t.ownerIDs("FIp", t.ns, name),
 		})
 	}
 	t.Cluster.FIps = append(t.Cluster.FIps, f)
@@ -180,19 +203,22 @@ func (t *projectBuilder) addService(name, network string, targets []survey.Pod) 
 	e.UsedBy = []state.Ref{e.MadeFor}
 	s := survey.Service{
 		Object: newObject("Service", t.ns, name, healthyConditions()...), Shard: t.ns, Type: "LoadBalancer", Ours: true,
-		ClusterIP: nthAddress(netip.MustParsePrefix("10.101.0.0/16"), t.index<<3+t.serviceCount), Ingress: []netip.Addr{a},
-		Ports:    []survey.ServicePort{{Name: "http", Protocol: "TCP", Port: 80, Target: "8080"}},
-		Selector: map[string]string{"app": name}, Annotations: map[string]string{},
+		ClusterIP: nthAddress(netip.MustParsePrefix("10.101.0.0/16"), t.index<<3+t.serviceCount),
+		Ingress:   []netip.Addr{a},
+		Ports:     []survey.ServicePort{{Name: "http", Protocol: "TCP", Port: 80, Target: "8080"}},
+		Selector:  map[string]string{"app": name}, Annotations: map[string]string{},
 	}
 	if name == "web" {
 		s.Ports = append(s.Ports, survey.ServicePort{Name: "https", Protocol: "TCP", Port: 443, Target: "8443"})
 	}
 	if len(targets) == 0 {
 		s.Conditions = append(s.Conditions, survey.Condition{
-			Type: "HasEndpoints", Status: "False", Reason: "NoEndpoints", Message: "no pod is ready behind this Service",
+			Type: "HasEndpoints", Status: "False", Reason: "NoEndpoints",
+			Message: "no pod is ready behind this Service",
 		})
 	}
-	s.Endpoints, t.router.Balancers = newEndpoints(s, targets), append(t.router.Balancers, t.newLoadBalancer(s, a, targets))
+	s.Endpoints, t.router.Balancers = newEndpoints(s, targets),
+		append(t.router.Balancers, t.newLoadBalancer(s, a, targets))
 	t.Cluster.Services = append(t.Cluster.Services, s)
 	t.Cluster.Beside = append(t.Cluster.Beside, t.newHeadlessService(s))
 	if t.index%2 == 0 && name == "web" {
@@ -203,10 +229,16 @@ func (t *projectBuilder) addService(name, network string, targets []survey.Pod) 
 
 // newHeadlessService is the headless Service beside one that tells its address.
 func (t *projectBuilder) newHeadlessService(s survey.Service) survey.Service {
-	out := survey.Service{Object: newObject("Service", t.ns, s.Name+"-ext"), Shard: t.ns, Type: "ClusterIP", Ports: s.Ports}
+	out := survey.Service{
+		Object: newObject("Service", t.ns, s.Name+"-ext"),
+		Shard:  t.ns,
+		Type:   "ClusterIP",
+		Ports:  s.Ports,
+	}
 	out.Labels = map[string]string{
-		kubedcv1.EndpointTypeLabel: kubedcv1.EndpointTypeExternal, kubedcv1.ServiceManagedByLabel: kubedcv1.ServiceManagedBy,
-		kubedcv1.SourceServiceLabel: s.Name,
+		kubedcv1.EndpointTypeLabel:     kubedcv1.EndpointTypeExternal,
+		kubedcv1.ServiceManagedByLabel: kubedcv1.ServiceManagedBy,
+		kubedcv1.SourceServiceLabel:    s.Name,
 	}
 	for _, p := range s.Ports {
 		at := netip.AddrPortFrom(s.Ingress[0], uint16(p.Port)) //nolint:gosec // a port that was made up here
@@ -219,7 +251,8 @@ func newEndpoints(s survey.Service, targets []survey.Pod) (all []survey.Endpoint
 	for _, p := range s.Ports {
 		for _, pod := range targets {
 			all = append(all, survey.Endpoint{
-				Port: p.Name, Address: netip.AddrPortFrom(pod.Addresses[0], targetPort(p)), Ready: pod.Ready, Serving: pod.Ready, Pod: pod.Name, Node: pod.Node,
+				Port: p.Name, Address: netip.AddrPortFrom(pod.Addresses[0], targetPort(p)), Ready: pod.Ready,
+				Serving: pod.Ready, Pod: pod.Name, Node: pod.Node,
 			})
 		}
 	}
@@ -229,7 +262,11 @@ func newEndpoints(s survey.Service, targets []survey.Pod) (all []survey.Endpoint
 func targetPort(p survey.ServicePort) uint16 { return map[int]uint16{80: 8080, 443: 8443}[p.Port] }
 
 func (t *projectBuilder) newLoadBalancer(s survey.Service, a netip.Addr, targets []survey.Pod) logical.LoadBalancer {
-	b := logical.LoadBalancer{Name: t.ns + "-" + s.Name + "-tcp", Protocol: "tcp", IDs: t.ownerIDs("Service", t.ns, s.Name)}
+	b := logical.LoadBalancer{
+		Name:     t.ns + "-" + s.Name + "-tcp",
+		Protocol: "tcp",
+		IDs:      t.ownerIDs("Service", t.ns, s.Name),
+	}
 	for _, p := range s.Ports {
 		v := logical.VIP{Address: netip.AddrPortFrom(a, uint16(p.Port))} //nolint:gosec // a port that was made up here
 		for _, pod := range targets {
@@ -247,13 +284,15 @@ func (t *projectBuilder) addEgressPolicies() {
 	if t.index%7 == 2 {
 		a := t.attachNetwork("ext-partner")
 		t.Cluster.EgressRoutes = append(t.Cluster.EgressRoutes, survey.EgressPolicy{
-			Object: newObject("EgressRoute", t.ns, "partners", healthyConditions()...), Shard: t.ns, Network: "ext-partner",
+			Object: newObject("EgressRoute", t.ns, "partners", healthyConditions()...), Shard: t.ns,
+			Network:      "ext-partner",
 			Destinations: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}, Sources: []netip.Addr{a},
 		})
 	}
 	if t.index%13 == 5 {
 		t.Cluster.EgressServices = append(t.Cluster.EgressServices, survey.EgressPolicy{
-			Object: newObject("EgressService", t.ns, "web", healthyConditions()...), Shard: t.ns, Network: t.defaultNetwork,
+			Object: newObject("EgressService", t.ns, "web", healthyConditions()...), Shard: t.ns,
+			Network: t.defaultNetwork,
 			Sources: []netip.Addr{t.Cluster.Services[len(t.Cluster.Services)-1].Ingress[0]},
 		})
 	}

@@ -10,10 +10,14 @@ import (
 	"github.com/sallyport/sallyport/internal/ownership"
 )
 
-// connectRouter connects the project's router with its networks and its pods, so that packets can be followed there and back.
+// connectRouter connects the project's router with its networks and its pods, so that packets can be followed there and
+// back.
 func (t *projectBuilder) connectRouter() {
 	if len(t.networks) > 1 {
-		t.router.Ports = append(t.router.Ports, logical.RouterPort{Name: t.hairpinPortName(), Networks: []netip.Prefix{netip.MustParsePrefix("169.254.91.1/24")}})
+		t.router.Ports = append(t.router.Ports, logical.RouterPort{
+			Name:     t.hairpinPortName(),
+			Networks: []netip.Prefix{netip.MustParsePrefix("169.254.91.1/24")},
+		})
 	}
 	for i := range t.router.Ports {
 		t.router.Ports[i].MAC = intent.DeriveMAC(t.router.Ports[i].Name)
@@ -30,12 +34,14 @@ func (t *projectBuilder) connectRouter() {
 	}
 	t.podSwitch.Ports = append(t.podSwitch.Ports, routerSwitchPort(t.ns+"-"+t.podSwitch.Name))
 	t.router.Routes = append(t.router.Routes, logical.StaticRoute{
-		Prefix: netip.MustParsePrefix("0.0.0.0/0"), NextHop: t.gatewayOfNetwork(t.defaultNetwork), IDs: logical.ExternalIDs{"vendor": "kube-ovn"},
+		Prefix: netip.MustParsePrefix("0.0.0.0/0"), NextHop: t.gatewayOfNetwork(t.defaultNetwork),
+		IDs: logical.ExternalIDs{"vendor": "kube-ovn"},
 	})
 	if len(t.networks) > 1 {
 		t.podSwitch.Ports = append(t.podSwitch.Ports, routerSwitchPort(t.hairpinPortName()))
 		t.router.Policies = append(t.router.Policies, logical.RouterPolicy{
-			Priority: 31000, Match: "ip4.dst == " + t.prefix.String(), Action: "allow", IDs: logical.ExternalIDs{"vendor": "kube-ovn"},
+			Priority: 31000, Match: "ip4.dst == " + t.prefix.String(), Action: "allow",
+			IDs: logical.ExternalIDs{"vendor": "kube-ovn"},
 		})
 	}
 	for i, network := range t.networks[1:] {
@@ -60,10 +66,11 @@ func (t *projectBuilder) gatewayOfNetwork(network string) (gateway netip.Addr) {
 	return gateway
 }
 
-// addReturnPath is what leads replies back to a network that is not the default one: what came in by the leg is labelled, the label becomes a mark, and
-// the mark leads by the turn to the leg.
+// addReturnPath is what leads replies back to a network that is not the default one: what came in by the leg is
+// labelled, the label becomes a mark, and the mark leads by the turn to the leg.
 func (t *projectBuilder) addReturnPath(network string, number int) {
-	leg, inport, outer := ownership.ReturnRouterPort(t.ns, t.podSwitch.Name, network), t.ns+"-"+t.podSwitch.Name, t.ns+"-"+network
+	leg, inport, outer := ownership.ReturnRouterPort(t.ns, t.podSwitch.Name, network), t.ns+"-"+t.podSwitch.Name,
+		t.ns+"-"+network
 	table, mark, owner := "return-"+network, ownership.NetworkMark(network), t.ownerIDs("ReturnPath", t.ns, network)
 	for i := range t.router.Ports {
 		if p := &t.router.Ports[i]; p.Name == leg || p.Name == outer {
@@ -75,28 +82,36 @@ func (t *projectBuilder) addReturnPath(network string, number int) {
 	t.router.Routes = append(t.router.Routes,
 		logical.StaticRoute{Table: table, Prefix: half(0), Output: leg, IDs: owner},
 		logical.StaticRoute{Table: table, Prefix: half(128), Output: leg, IDs: owner},
-		logical.StaticRoute{Table: table, Prefix: netip.MustParsePrefix("0.0.0.0/0"), NextHop: gateway, Output: outer, IDs: owner})
+		logical.StaticRoute{
+			Table: table, Prefix: netip.MustParsePrefix("0.0.0.0/0"), NextHop: gateway, Output: outer, IDs: owner,
+		})
 	t.router.Policies = append(t.router.Policies,
 		logical.RouterPolicy{
-			Priority: ownership.ReturnLeave, Match: fmt.Sprintf("inport == %q", leg), Action: "reroute", NextHops: []netip.Addr{gateway}, IDs: owner,
+			Priority: ownership.ReturnLeave, Match: fmt.Sprintf("inport == %q", leg), Action: "reroute",
+			NextHops: []netip.Addr{gateway}, IDs: owner,
 		},
 		logical.RouterPolicy{
-			Priority: ownership.ReturnReply, Match: fmt.Sprintf("inport == %q && pkt.mark == %d", inport, mark), Action: "reroute",
+			Priority: ownership.ReturnReply, Match: fmt.Sprintf("inport == %q && pkt.mark == %d", inport, mark),
+			Action:   "reroute",
 			NextHops: []netip.Addr{hop}, IDs: owner,
 		})
 	slices.SortStableFunc(t.router.Policies, func(a, b logical.RouterPolicy) int { return b.Priority - a.Priority })
-	t.Logical.Static = append(t.Logical.Static, logical.MACBinding{Port: t.hairpinPortName(), Address: hop, MAC: intent.DeriveMAC(leg)})
+	t.Logical.Static = append(t.Logical.Static,
+		logical.MACBinding{Port: t.hairpinPortName(), Address: hop, MAC: intent.DeriveMAC(leg)})
 	door := routerSwitchPort(leg)
 	t.podSwitch.Ports = append(t.podSwitch.Ports, door)
 	marks := func(priority int, match string, mark int) logical.QoS {
-		return logical.QoS{Priority: priority, Direction: "from-lport", Match: match, Action: map[string]int{"mark": mark}, IDs: owner}
+		return logical.QoS{
+			Priority: priority, Direction: "from-lport", Match: match, Action: map[string]int{"mark": mark}, IDs: owner,
+		}
 	}
 	t.podSwitch.QoS = append(t.podSwitch.QoS,
 		marks(120, fmt.Sprintf("inport == %q && pkt.mark == %d", "to-"+t.hairpinPortName(), mark), 0),
 		marks(100, fmt.Sprintf("ct.trk && ct_label.label == %d", mark), mark))
 	labels := func(tier, priority int, action string) logical.ACL {
 		return logical.ACL{
-			Tier: tier, Priority: priority, Direction: "to-lport", Match: fmt.Sprintf("inport == %q && ip", door.Name), Action: action, Label: mark, IDs: owner,
+			Tier: tier, Priority: priority, Direction: "to-lport", Match: fmt.Sprintf("inport == %q && ip", door.Name),
+			Action: action, Label: mark, IDs: owner,
 		}
 	}
 	t.Logical.Groups = append(t.Logical.Groups, logical.PortGroup{

@@ -71,8 +71,8 @@ func (c *Canvas) writeElement(format string, args ...any) {
 	c.body.WriteByte('\n')
 }
 
-// OpenGroup begins a group. ref names the object that it stands for, so that a page can do something when it is chosen; title is what appears when
-// a mouse rests on it. Both may be empty.
+// OpenGroup begins a group. ref names the object that it stands for, so that a page can do something when it is chosen;
+// title is what appears when a mouse rests on it. Both may be empty.
 func (c *Canvas) OpenGroup(class, ref, title string) {
 	attributes := ""
 	if class != "" {
@@ -109,8 +109,8 @@ func (c *Canvas) DrawCircle(x, y, radius int, class string) {
 // DrawPath draws a line, in the words of SVG.
 func (c *Canvas) DrawPath(class, d string) { c.writeElement(`<path class="%s" d="%s"/>`, class, d) }
 
-// DrawText draws a text with its base line at y. What does not fit into its room ends with an ellipsis, and the whole appears when a mouse rests
-// on it.
+// DrawText draws a text with its base line at y. What does not fit into its room ends with an ellipsis, and the whole
+// appears when a mouse rests on it.
 func (c *Canvas) DrawText(x, y, room int, f Font, text string) {
 	fits := TruncateText(text, room, f)
 	if fits == "" {
@@ -134,7 +134,8 @@ func (c *Canvas) DrawText(x, y, room int, f Font, text string) {
 	if f.Size != 0 {
 		size = fmt.Sprintf(` font-size="%d"`, f.Size)
 	}
-	c.writeElement(`<text class="%s" x="%d" y="%d"%s%s>%s%s</text>`, f.cssClass(), x, y, size, anchor, title, html.EscapeString(fits))
+	c.writeElement(`<text class="%s" x="%d" y="%d"%s%s>%s%s</text>`, f.cssClass(), x, y, size, anchor, title,
+		html.EscapeString(fits))
 }
 
 func (f Font) cssClass() string {
@@ -154,9 +155,11 @@ func (f Font) cssClass() string {
 	return strings.Join(classes, " ")
 }
 
-// DrawWarning draws the sign of something wrong: a triangle with its middle there. Shape and colour tell it, for those who don't see the colour.
+// DrawWarning draws the sign of something wrong: a triangle with its middle there. Shape and colour tell it, for those
+// who don't see the colour.
 func (c *Canvas) DrawWarning(x, y int, class string) {
-	c.writeElement(`<path class="%s" d="M%d %dl7 13h-14z"/><path class="mark" d="M%d %dv5m0 2v1.5"/>`, class, x, y-7, x, y-3)
+	c.writeElement(`<path class="%s" d="M%d %dl7 13h-14z"/><path class="mark" d="M%d %dv5m0 2v1.5"/>`, class, x, y-7, x,
+		y-3)
 }
 
 // SVG is the whole picture. The title and the description are for those who can't see it.
@@ -165,7 +168,8 @@ func (c *Canvas) SVG(title, description string, theme Theme) string {
 	width, height := c.width+margin, c.height+margin
 	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-labelledby="title desc" `+
 		`font-family="%s" font-size="12">`+"\n", width, height, width, height, fontFamilies)
-	fmt.Fprintf(&out, " <title id=\"title\">%s</title>\n <desc id=\"desc\">%s</desc>\n", html.EscapeString(title), html.EscapeString(description))
+	fmt.Fprintf(&out, " <title id=\"title\">%s</title>\n <desc id=\"desc\">%s</desc>\n", html.EscapeString(title),
+		html.EscapeString(description))
 	out.WriteString(" <style>\n" + theme.styleSheet() + " </style>\n")
 	fmt.Fprintf(&out, ` <rect class="ground" width="%d" height="%d"/>`+"\n", width, height)
 	out.WriteString(c.body.String())

@@ -25,8 +25,9 @@ type palette struct {
 	networks                                   []string
 }
 
-// The colours of networks are near those of Okabe and Ito, which people tell apart who don't see red or green, made darker or lighter for
-// their ground. Vermilion and orange are left out: problems have them. The page of internal/ui has the same: a network looks alike everywhere.
+// The colours of networks are near those of Okabe and Ito, which people tell apart who don't see red or green, made
+// darker or lighter for their ground. Vermilion and orange are left out: problems have them. The page of internal/ui
+// has the same: a network looks alike everywhere.
 var (
 	lightPalette = palette{
 		background: "#ffffff", card: "#f6f8fa", inner: "#ffffff", edge: "#c4ccd4", text: "#1f2328", muted: "#59636e",
@@ -40,8 +41,8 @@ var (
 	}
 )
 
-// NetworkClass is the number of the colour of a network, and class names what is drawn in it: n for lines, f for what is filled, p for what is
-// only tinted.
+// NetworkClass is the number of the colour of a network, and class names what is drawn in it: n for lines, f for what
+// is filled, p for what is only tinted.
 func NetworkClass(kind string, number int) string {
 	if number < 0 {
 		return kind + "x"
@@ -60,7 +61,8 @@ func (t Theme) styleSheet() string {
 	case Dark:
 		return baseCSS + darkPalette.cssRules("  ")
 	}
-	return baseCSS + lightPalette.cssRules("  ") + "  @media (prefers-color-scheme: dark) {\n" + darkPalette.cssRules("   ") + "  }\n"
+	return baseCSS + lightPalette.cssRules("  ") + "  @media (prefers-color-scheme: dark) {\n" +
+		darkPalette.cssRules("   ") + "  }\n"
 }
 
 // baseCSS is what does not depend on the theme.
@@ -92,7 +94,8 @@ func (p palette) cssRules(indent string) string {
 	rule(".mark { fill: none; stroke: %s; stroke-width: 1.6 }", p.onErrorColour)
 	rule(".nx { stroke: %s } .fx { fill: %s } .px { fill: %s; fill-opacity: .12 }", p.muted, p.muted, p.muted)
 	for i, colour := range p.networks {
-		rule(".n%d { stroke: %s } .f%d { fill: %s } .p%d { fill: %s; fill-opacity: .13 }", i, colour, i, colour, i, colour)
+		rule(".n%d { stroke: %s } .f%d { fill: %s } .p%d { fill: %s; fill-opacity: .13 }", i, colour, i, colour, i,
+			colour)
 	}
 	return b.String()
 }

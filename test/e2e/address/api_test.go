@@ -122,7 +122,8 @@ func (r validationCase) manifestOf(namespace, name, spec string) string {
 	if r.kind == "ExternalNetwork" {
 		version, namespace = v1alpha1.GroupVersion, ""
 	}
-	return fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: %q}, spec: %s}", version, r.kind, name, namespace, spec)
+	return fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: %q}, spec: %s}", version, r.kind,
+		name, namespace, spec)
 }
 
 func expectRefusal(t *testing.T, c *harness.Cluster, text, refusal string) {

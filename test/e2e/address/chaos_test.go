@@ -24,7 +24,12 @@ func TestCore5FaultsUnderTheStormEndInTheSame(t *testing.T) {
 	ctl.Start(t)
 	t.Cleanup(func() { ctl.Stop(syscall.SIGTERM) })
 	s := newChurnRun(t, c, ctl, show.ChooseSize(12, 6), show.ChooseSize(60, 12))
-	f := &faultInjector{churnRun: s, faultCount: show.ChooseSize(30, 3), rng: rand.New(rand.NewPCG(s.seed, 1)), counts: map[string]int{}}
+	f := &faultInjector{
+		churnRun:   s,
+		faultCount: show.ChooseSize(30, 3),
+		rng:        rand.New(rand.NewPCG(s.seed, 1)),
+		counts:     map[string]int{},
+	}
 
 	calm, took := s.runScripts(t, nil)
 	s.deleteProjects(t)
@@ -105,15 +110,17 @@ func (f *faultInjector) restartProcess(t *testing.T, process string, later time.
 	f.counts[process]++
 }
 
-// restartAPIServer restarts the API server. The namespace controller stands still until it is ready: when an API server restarts
-// under it, the one of Kubernetes 1.35 ends namespaces and leaves the custom resources that are in them, for ever.
+// restartAPIServer restarts the API server. The namespace controller stands still until it is ready: when an API server
+// restarts under it, the one of Kubernetes 1.35 ends namespaces and leaves the custom resources that are in them, for
+// ever.
 func (f *faultInjector) restartAPIServer(t *testing.T) {
 	t.Helper()
 	f.ControlLab(t, "pause", "kube-controller-manager")
 	defer f.ControlLab(t, "resume", "kube-controller-manager")
 	f.restartProcess(t, "kube-apiserver", time.Second)
 	f.PollUntil(t, "the API server", func() bool {
-		return f.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(harness.Within(t, time.Second)).Error() == nil
+		return f.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(harness.Within(t,
+			time.Second)).Error() == nil
 	})
 }
 
@@ -124,7 +131,8 @@ func (f *faultInjector) failOverNBLeader(t *testing.T) {
 	f.ControlLab(t, "kill", leader)
 	f.waitForNBLeader(t)
 	f.ControlLab(t, "start", leader)
-	f.RunTool(t, "ovsdb-client", "--timeout=30", "wait", "unix:"+f.DatabaseFile(leader, "sock"), "OVN_Northbound", "connected")
+	f.RunTool(t, "ovsdb-client", "--timeout=30", "wait", "unix:"+f.DatabaseFile(leader, "sock"), "OVN_Northbound",
+		"connected")
 	f.counts["northbound leader"]++
 }
 
@@ -133,7 +141,8 @@ func (f *faultInjector) waitForNBLeader(t *testing.T) (leader string) {
 	t.Helper()
 	f.PollUntil(t, "a leader of the northbound database", func() bool {
 		for _, server := range f.RunningNBServers(t) {
-			if strings.Contains(f.RunTool(t, "ovn-appctl", "-t", f.DatabaseFile(server, "ctl"), "cluster/status", "OVN_Northbound"), "\nRole: leader") {
+			if strings.Contains(f.RunTool(t, "ovn-appctl", "-t", f.DatabaseFile(server, "ctl"), "cluster/status",
+				"OVN_Northbound"), "\nRole: leader") {
 				leader = server
 			}
 		}
@@ -142,8 +151,8 @@ func (f *faultInjector) waitForNBLeader(t *testing.T) (leader string) {
 	return leader
 }
 
-// superviseProcesses starts what has ended by itself because of a fault, as a kubelet would: Kube-OVN's controller ends when it can't renew its
-// lease, which shows only some time after the fault.
+// superviseProcesses starts what has ended by itself because of a fault, as a kubelet would: Kube-OVN's controller ends
+// when it can't renew its lease, which shows only some time after the fault.
 func (f *faultInjector) superviseProcesses(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

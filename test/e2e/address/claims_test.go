@@ -31,9 +31,9 @@ func TestCore6Conditions(t *testing.T) {
 	})
 }
 
-// checkNoEarlyClaims makes many FIps, lets them lead elsewhere and deletes them, while the northbound database stops again and
-// again for a moment: what was only sent is then not there for long. Two watchers write down who says what and when which
-// row came and went.
+// checkNoEarlyClaims makes many FIps, lets them lead elsewhere and deletes them, while the northbound database stops
+// again and again for a moment: what was only sent is then not there for long. Two watchers write down who says what
+// and when which row came and went.
 func checkNoEarlyClaims(t *testing.T, c *harness.Cluster, size int) []string {
 	rows := watchRowHistory(t, c)
 	said := recordClaims(t, c, "claims")
@@ -58,7 +58,8 @@ func checkNoEarlyClaims(t *testing.T, c *harness.Cluster, size int) []string {
 			if err := c.Objects.Apply(ctx, fip(i, block)); err != nil {
 				return err
 			}
-			return c.Objects.Wait(ctx, harness.ObjectRef("FIp", projects[i%2], fmt.Sprintf("f%d", i)), pointsTo(fmt.Sprintf("10.61.%d.%d", block, 2+i)))
+			return c.Objects.Wait(ctx, harness.ObjectRef("FIp", projects[i%2], fmt.Sprintf("f%d", i)),
+				pointsTo(fmt.Sprintf("10.61.%d.%d", block, 2+i)))
 		})
 	}
 	runConcurrently(t, all, func(ctx context.Context, i int) error { return c.Objects.Delete(ctx, fip(i, 0)) })
@@ -67,7 +68,8 @@ func checkNoEarlyClaims(t *testing.T, c *harness.Cluster, size int) []string {
 		if err := c.Objects.Apply(ctx, fip(i, 2)); err != nil {
 			return err
 		}
-		if err := c.Objects.Wait(ctx, harness.ObjectRef("OvnFip", "", fmt.Sprintf("%s-f%d", projects[i%2], i)), manifest.Exists); err != nil {
+		if err := c.Objects.Wait(ctx, harness.ObjectRef("OvnFip", "", fmt.Sprintf("%s-f%d", projects[i%2], i)),
+			manifest.Exists); err != nil {
 			return err
 		}
 		return c.Objects.Delete(ctx, fip(i, 2))
@@ -127,7 +129,8 @@ func pauseNBRepeatedly(ctx context.Context, c *harness.Cluster) error {
 	return nil
 }
 
-// writeFalseStatus writes by hand that a FIp is in force which has no row, and returns its name. The controller puts it right.
+// writeFalseStatus writes by hand that a FIp is in force which has no row, and returns its name. The controller puts it
+// right.
 func writeFalseStatus(t *testing.T, c *harness.Cluster) string {
 	t.Helper()
 	c.CreateNamespace(t, "claims-nobodys", "")
@@ -169,5 +172,6 @@ func summarizeClaims(claims []claim, rows *rowHistory) string {
 		return "nobody said anything"
 	}
 	return fmt.Sprintf("FIps said %d times that they are in force, EIps %d times, Projects %d times, and their rows were there; a FIp's last row for %s (shortest), %s (median)",
-		count["FIp"], count["EIp"], count["Project"], leads[0].Round(time.Millisecond), leads[len(leads)/2].Round(time.Millisecond))
+		count["FIp"], count["EIp"], count["Project"], leads[0].Round(time.Millisecond),
+		leads[len(leads)/2].Round(time.Millisecond))
 }

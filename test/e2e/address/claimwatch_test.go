@@ -46,7 +46,12 @@ type claimRecorder struct {
 func recordClaims(t *testing.T, c *harness.Cluster, organization string) *claimRecorder {
 	t.Helper()
 	ctrllog.SetLogger(logr.Discard()) // or it complains
-	s := &claimRecorder{Cluster: c, organization: organization, lastStatus: map[string]string{}, defaultNetwork: map[string]string{}}
+	s := &claimRecorder{
+		Cluster:        c,
+		organization:   organization,
+		lastStatus:     map[string]string{},
+		defaultNetwork: map[string]string{},
+	}
 	api, err := client.NewWithWatch(c.RESTConfig(t), client.Options{Scheme: kube.Scheme()})
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +60,8 @@ func recordClaims(t *testing.T, c *harness.Cluster, organization string) *claimR
 		if err := api.List(harness.Within(t, time.Minute), list); err != nil {
 			t.Fatal(err)
 		}
-		events, err := api.Watch(t.Context(), list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}})
+		events, err := api.Watch(t.Context(), list,
+			&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,9 +90,13 @@ func (s *claimRecorder) recordStatus(o client.Object, at time.Time) {
 	switch o := o.(type) {
 	case *kubedcv1.Project:
 		s.defaultNetwork[o.Namespace+"-"+o.Name] = string(o.Spec.EgressNetworkType)
-		kind, status, conditions, rows = "Project", o.Status, o.Status.Conditions, func() []string { return s.projectRows(o) }
+		kind, status, conditions, rows = "Project", o.Status, o.Status.Conditions, func() []string {
+			return s.projectRows(o)
+		}
 	case *kubedcv1.EIp:
-		kind, status, conditions, rows = "EIp", o.Status, o.Status.Conditions, func() []string { return []string{o.Namespace + "-" + o.Status.ExternalNetwork} }
+		kind, status, conditions, rows = "EIp", o.Status, o.Status.Conditions, func() []string {
+			return []string{o.Namespace + "-" + o.Status.ExternalNetwork}
+		}
 	case *kubedcv1.FIp:
 		kind, status, conditions, rows = "FIp", o.Status, o.Status.Conditions, func() []string { return s.fipRows(o) }
 	}
@@ -99,7 +109,8 @@ func (s *claimRecorder) recordStatus(o client.Object, at time.Time) {
 	}
 }
 
-// projectRows is the rows of a project: the port of its way out, SNAT, two policies and the link that one of them leads to.
+// projectRows is the rows of a project: the port of its way out, SNAT, two policies and the link that one of them leads
+// to.
 func (s *claimRecorder) projectRows(o *kubedcv1.Project) []string {
 	ns := o.Namespace + "-" + o.Name
 	inport := fmt.Sprintf("inport == %q && ", ns+"-"+ns+"-default")
@@ -107,7 +118,8 @@ func (s *claimRecorder) projectRows(o *kubedcv1.Project) []string {
 	return []string{
 		ns + "-ext-" + kind,
 		fmt.Sprintf("snat %s %s", o.Status.ExternalIP, o.Spec.CIDRBlock),
-		fmt.Sprintf("%d %sip4.src == %s && ip4.dst != %s", ownership.DefaultEgress, inport, o.Spec.CIDRBlock, o.Spec.CIDRBlock),
+		fmt.Sprintf("%d %sip4.src == %s && ip4.dst != %s", ownership.DefaultEgress, inport, o.Spec.CIDRBlock,
+			o.Spec.CIDRBlock),
 		fmt.Sprintf("%d %sip4.dst == %s", ownership.DefaultEgressOnLink, inport, prefix),
 		ownership.OnLinkLoopbackPort(ns),
 	}
@@ -121,26 +133,33 @@ func (s *claimRecorder) fipRows(o *kubedcv1.FIp) []string {
 		return out
 	}
 	set := ownership.ReturnTargetSet(o.Namespace+"-default", "ext-"+kind)
-	return append(append(out, returnPortRows(o.Namespace, "ext-"+kind, prefix)...), fmt.Sprintf("set %s with %s", set, o.Status.ResolvedTargetIP))
+	return append(append(out, returnPortRows(o.Namespace, "ext-"+kind, prefix)...),
+		fmt.Sprintf("set %s with %s", set, o.Status.ResolvedTargetIP))
 }
 
 // returnPortRows is the rows of a project's leg to a network.
 func returnPortRows(vpc, network, prefix string) []string {
 	subnet := vpc + "-default"
-	port, socket, table := ownership.ReturnRouterPort(vpc, subnet, network), ownership.ReturnSwitchPort(vpc, subnet, network), ownership.ReturnRouteTable(network)
+	port, socket, table := ownership.ReturnRouterPort(vpc, subnet, network),
+		ownership.ReturnSwitchPort(vpc, subnet, network), ownership.ReturnRouteTable(network)
 	by := fmt.Sprintf("of ReturnPath/%s/%s", vpc, network)
 	return []string{
 		port + " with table " + table,
 		fmt.Sprintf("switch port %s to %s", socket, port),
 		fmt.Sprintf("binding %s %s", ownership.HairpinRouterPort(vpc, subnet), intent.DeriveMAC(port)),
 		ownership.HairpinRouterPort(vpc, subnet),
-		fmt.Sprintf("switch port %s to %s", ownership.HairpinSwitchPort(vpc, subnet), ownership.HairpinRouterPort(vpc, subnet)),
+		fmt.Sprintf("switch port %s to %s", ownership.HairpinSwitchPort(vpc, subnet),
+			ownership.HairpinRouterPort(vpc, subnet)),
 		fmt.Sprintf("marking 110 of ReturnPath/%s/turn", vpc), fmt.Sprintf("marking 115 of ReturnPath/%s/turn", vpc),
 		fmt.Sprintf("%s-%s with table %s", vpc, network, table),
-		fmt.Sprintf("route %s 0.0.0.0/0 %s", table, by), fmt.Sprintf("route %s 10.61.0.0/17 %s", table, by), fmt.Sprintf("route %s 10.61.128.0/17 %s", table, by),
-		fmt.Sprintf("group %s of 1", ownership.ReturnPortGroup(subnet, network)), "rule 1 pass " + by, "rule 3 allow-related " + by,
-		"marking 120 " + by, "marking 110 " + by, "marking 100 " + by, "marking 96 " + by, "marking 95 " + by, "marking 90 " + by,
-		fmt.Sprintf("%d inport == %q && pkt.mark == %d", ownership.ReturnReply, vpc+"-"+subnet, ownership.NetworkMark(network)),
+		fmt.Sprintf("route %s 0.0.0.0/0 %s", table, by), fmt.Sprintf("route %s 10.61.0.0/17 %s", table, by),
+		fmt.Sprintf("route %s 10.61.128.0/17 %s", table, by),
+		fmt.Sprintf("group %s of 1", ownership.ReturnPortGroup(subnet, network)), "rule 1 pass " + by,
+		"rule 3 allow-related " + by,
+		"marking 120 " + by, "marking 110 " + by, "marking 100 " + by, "marking 96 " + by, "marking 95 " + by,
+		"marking 90 " + by,
+		fmt.Sprintf("%d inport == %q && pkt.mark == %d", ownership.ReturnReply, vpc+"-"+subnet,
+			ownership.NetworkMark(network)),
 		fmt.Sprintf("%d inport == %q && ip4.dst != %s", ownership.ReturnLeave, port, prefix),
 		fmt.Sprintf("%d pkt.mark == %d", ownership.ReturnForged, ownership.ForgedMark),
 	}

@@ -41,11 +41,13 @@ func TestCore8Compile(t *testing.T) {
 	}
 	item.AddFigure("%d worlds that are always the same: no panic, no key wanted twice, every promise kept", worlds)
 
-	length := show.ChooseSize("10m", "") // a search that finds what nobody has changed would stop a change that has nothing to do with it
+	// a search that finds what nobody has changed would stop a change that has nothing to do with it
+	length := show.ChooseSize("10m", "")
 	if length == "" {
 		return
 	}
-	found := fuzzExecutions.FindAllStringSubmatch(run(20*time.Minute, "-run", "^$", "-fuzz", "FuzzShard", "-fuzztime", length, "./internal/compile"), -1)
+	found := fuzzExecutions.FindAllStringSubmatch(run(20*time.Minute, "-run", "^$", "-fuzz", "FuzzShard", "-fuzztime",
+		length, "./internal/compile"), -1)
 	if len(found) == 0 {
 		t.Fatal("the fuzzer tried nothing")
 	}

@@ -20,7 +20,8 @@ func retargetFIP(t *testing.T, f *harness.ScaleFixture, i int) time.Duration {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.WaitForObject(t, "FIp", namespace, harness.ProbeName, allOf(manifest.True("Programmed"), manifest.Field("10.0.0.101", "status", "resolvedTargetIP")))
+	f.WaitForObject(t, "FIp", namespace, harness.ProbeName,
+		allOf(manifest.True("Programmed"), manifest.Field("10.0.0.101", "status", "resolvedTargetIP")))
 	return time.Since(begin)
 }
 
@@ -28,7 +29,8 @@ func allOf(a, b manifest.Condition) manifest.Condition {
 	return func(o *unstructured.Unstructured) bool { return a(o) && b(o) }
 }
 
-// measureKubeOVNChange makes what a FIp with a new EIp becomes, as Kube-OVN's objects, and returns after how long Kube-OVN says it is ready.
+// measureKubeOVNChange makes what a FIp with a new EIp becomes, as Kube-OVN's objects, and returns after how long
+// Kube-OVN says it is ready.
 func measureKubeOVNChange(t *testing.T, f *harness.ScaleFixture, i int) time.Duration {
 	t.Helper()
 	eip := fmt.Sprintf("{apiVersion: kubeovn.io/v1, kind: OvnEip, metadata: {name: %s}, spec: {externalSubnet: ext-cloud, type: nat}}", harness.ProbeName)

@@ -10,8 +10,8 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// A thousand projects: what they cost to make and to keep, and that a change in one of them costs what it costs when there
-// are ten.
+// A thousand projects: what they cost to make and to keep, and that a change in one of them costs what it costs when
+// there are ten.
 func TestCore7ChangeCostsTheSameAtAnySize(t *testing.T) {
 	harness.RunAlone(t)
 	item := coreItems.Item(t, 7)
@@ -42,10 +42,13 @@ func reportGrowth(item *show.Item, f *harness.ScaleFixture, g harness.Growth) {
 	}
 	all := harness.SumWrites(g.Counters)
 	item.AddFigure("%d projects with 2 EIps and 2 FIps each in force after %.0f s (%d → %d: %.2f a second); the controller: %d MiB, at most %d MiB",
-		f.Size, g.Took.Seconds(), f.Size-g.Projects, f.Size, float64(g.Projects)/g.Took.Seconds(), g.Memory, g.MemoryPeak)
+		f.Size, g.Took.Seconds(), f.Size-g.Projects, f.Size, float64(g.Projects)/g.Took.Seconds(), g.Memory,
+		g.MemoryPeak)
 	item.AddFigure("writes for each of %.0f objects: %.1f (%.1f statuses, %.1f finalizers, %.1f Kube-OVN objects and lists, %.1f OVN transactions); "+
-		"for each project %.1f runs, %.0f ms of the controller's CPU", objects, all/objects, statuses/objects, finalizers/objects,
-		(all-statuses-finalizers-transactions)/objects, transactions/objects, harness.SumShardRuns(g.Counters)/float64(g.Projects), harness.Milliseconds(g.CPU)/float64(g.Projects))
+		"for each project %.1f runs, %.0f ms of the controller's CPU", objects, all/objects, statuses/objects,
+		finalizers/objects,
+		(all-statuses-finalizers-transactions)/objects, transactions/objects,
+		harness.SumShardRuns(g.Counters)/float64(g.Projects), harness.Milliseconds(g.CPU)/float64(g.Projects))
 }
 
 // measureSteady shows that nothing is written while nothing happens.
@@ -59,25 +62,30 @@ func measureSteady(t *testing.T, f *harness.ScaleFixture, item *show.Item) {
 	if n := harness.SumWrites(spent); n > 0 {
 		t.Errorf("%.0f writes in %s in which nothing happened: %v", n, period, spent)
 	}
-	item.AddFigure("steady for %s: %.0f writes, %.0f runs, %.1f %% of a core", period, harness.SumWrites(spent), harness.SumShardRuns(spent), 100*(f.Controller.CPUTime(t)-cpu).Seconds()/period.Seconds())
+	item.AddFigure("steady for %s: %.0f writes, %.0f runs, %.1f %% of a core", period, harness.SumWrites(spent),
+		harness.SumShardRuns(spent), 100*(f.Controller.CPUTime(t)-cpu).Seconds()/period.Seconds())
 }
 
 // compareChangeCost shows what a change costs in a small and in a big cluster.
 func compareChangeCost(t *testing.T, item *show.Item, small, big changeCost) {
 	t.Helper()
 	ratio := func(a, b float64) float64 { return b / a }
-	writes, cpu := ratio(small.writes, big.writes), ratio(harness.Milliseconds(small.cpu), harness.Milliseconds(big.cpu))
+	writes, cpu := ratio(small.writes, big.writes),
+		ratio(harness.Milliseconds(small.cpu), harness.Milliseconds(big.cpu))
 	item.AddFigure("a change at %d and at %d projects: writes %.2f and %.2f (ratio %.2f), runs %.2f and %.2f (%.2f), CPU of the controller %.1f and %.1f ms (%.2f)",
-		small.projects, big.projects, small.writes, big.writes, writes, small.runs, big.runs, ratio(small.runs, big.runs), harness.Milliseconds(small.cpu), harness.Milliseconds(big.cpu), cpu)
+		small.projects, big.projects, small.writes, big.writes, writes, small.runs, big.runs,
+		ratio(small.runs, big.runs), harness.Milliseconds(small.cpu), harness.Milliseconds(big.cpu), cpu)
 	item.AddFigure("in force after (median): FIp with a new EIp %.0f and %.0f ms, by hand with Kube-OVN alone %.0f and %.0f ms; FIp to another address %.0f and %.0f ms",
 		harness.Milliseconds(small.created), harness.Milliseconds(big.created),
 		harness.Milliseconds(small.byHand), harness.Milliseconds(big.byHand),
 		harness.Milliseconds(small.retargeted), harness.Milliseconds(big.retargeted))
 	if writes > 1.2 {
-		t.Errorf("a change costs %.2f writes at %d projects and %.2f at %d", small.writes, small.projects, big.writes, big.projects)
+		t.Errorf("a change costs %.2f writes at %d projects and %.2f at %d", small.writes, small.projects, big.writes,
+			big.projects)
 	}
 	if cpu > 2 {
-		t.Errorf("a change costs %.1f ms of CPU at %d projects and %.1f ms at %d", harness.Milliseconds(small.cpu), small.projects, harness.Milliseconds(big.cpu), big.projects)
+		t.Errorf("a change costs %.1f ms of CPU at %d projects and %.1f ms at %d", harness.Milliseconds(small.cpu),
+			small.projects, harness.Milliseconds(big.cpu), big.projects)
 	}
 }
 
@@ -89,7 +97,8 @@ type changeCost struct {
 	created, retargeted, byHand time.Duration // until it is in force, median
 }
 
-// measureChange changes projects one after the other: an EIp and a FIp come, the FIp goes to another address, both go again.
+// measureChange changes projects one after the other: an EIp and a FIp come, the FIp goes to another address, both go
+// again.
 func measureChange(t *testing.T, f *harness.ScaleFixture) changeCost {
 	t.Helper()
 	const changes = 5
@@ -105,7 +114,8 @@ func measureChange(t *testing.T, f *harness.ScaleFixture) changeCost {
 	f.WaitIdle(t)
 	spent, total := harness.CounterIncreases(before, f.Controller.ReadMetrics(t)), float64(rounds*changes)
 	p := changeCost{
-		projects: f.Size, writes: harness.SumWrites(spent) / total, runs: harness.SumShardRuns(spent) / total, cpu: (f.Controller.CPUTime(t) - cpu) / time.Duration(rounds*changes),
+		projects: f.Size, writes: harness.SumWrites(spent) / total, runs: harness.SumShardRuns(spent) / total,
+		cpu:     (f.Controller.CPUTime(t) - cpu) / time.Duration(rounds*changes),
 		created: harness.MedianDuration(made), retargeted: harness.MedianDuration(repointed),
 	}
 	for i := range rounds {

@@ -18,8 +18,9 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// Projects with addresses are deleted in any order, in pieces and by namespace, and nothing of them is left: not in OVN's
-// databases, not in Kubernetes, not in Kube-OVN's count of addresses. In a lab of its own: nobody else changes the dumps.
+// Projects with addresses are deleted in any order, in pieces and by namespace, and nothing of them is left: not in
+// OVN's databases, not in Kubernetes, not in Kube-OVN's count of addresses. In a lab of its own: nobody else changes
+// the dumps.
 func TestCore2DeletionLeavesNothing(t *testing.T) {
 	item := coreItems.Item(t, 2)
 	c := startOwnSallyport(t, "deletion")
@@ -31,11 +32,13 @@ func TestCore2DeletionLeavesNothing(t *testing.T) {
 		t.Logf("round %d: seed %d", round+1, seed)
 		d := &deletionRun{Cluster: c, rng: rand.New(rand.NewPCG(seed, 0))}
 		d.createProjects(t, size)
-		if in := len(takeSnapshot(t, c).extraLines(before)); in < size*50 { // control: there is something that could be left
+		// control: there is something that could be left
+		if in := len(takeSnapshot(t, c).extraLines(before)); in < size*50 {
 			t.Fatalf("%d lines came with %d projects; wanted more", in, size)
 		}
 		times = append(times, d.deleteAll(t)...)
-		t.Logf("round %d: the dumps are equal %d ms after the last project is gone", round+1, waitRestored(t, c, before, 30*time.Second).Milliseconds())
+		t.Logf("round %d: the dumps are equal %d ms after the last project is gone", round+1,
+			waitRestored(t, c, before, 30*time.Second).Milliseconds())
 	}
 	slices.Sort(times)
 	item.AddFigure("%d × %d projects with 5 EIps and 5 FIps each: NB, SB and Kubernetes as before; a project is gone after %.1f s (median), %.1f s (worst)",
@@ -73,8 +76,9 @@ func (s *projectCase) projectRef() manifest.Ref {
 	return harness.ObjectRef("Project", s.organization, s.name)
 }
 
-// deletionModes are the ways in which a project goes: its objects one by one with those of all others, and then or before itself; as
-// a whole; after its namespace was deleted and came back; with its organization; or before it was ever complete.
+// deletionModes are the ways in which a project goes: its objects one by one with those of all others, and then or
+// before itself; as a whole; after its namespace was deleted and came back; with its organization; or before it was
+// ever complete.
 var deletionModes = []string{"pieces", "whole", "namespace", "organization", "haste"}
 
 // createProjects makes projects with their addresses, and waits until all are in force.
@@ -83,7 +87,11 @@ func (d *deletionRun) createProjects(t *testing.T, size int) {
 	group, ctx := errgroup.WithContext(harness.Within(t, 10*time.Minute))
 	group.SetLimit(8)
 	for i := range size {
-		s := &projectCase{organization: "keep", name: fmt.Sprintf("p%02d", i), deletionMode: deletionModes[i%len(deletionModes)]}
+		s := &projectCase{
+			organization: "keep",
+			name:         fmt.Sprintf("p%02d", i),
+			deletionMode: deletionModes[i%len(deletionModes)],
+		}
 		if s.deletionMode == "organization" {
 			s.organization = "doomed"
 		}
@@ -129,10 +137,11 @@ metadata: {name: %s, namespace: %s}
 spec: {cidrBlock: 10.0.0.0/24, egressNetworkType: %s}`, s.name, s.organization, network))
 }
 
-// createAddresses makes a project's addresses as soon as it has its namespace: on its default network and on others, for FIps and for
-// nobody, named and made by FIps for themselves, for plain addresses and for a pod.
+// createAddresses makes a project's addresses as soon as it has its namespace: on its default network and on others,
+// for FIps and for nobody, named and made by FIps for themselves, for plain addresses and for a pod.
 func (d *deletionRun) createAddresses(ctx context.Context, s *projectCase, number int) error {
-	if err := d.Objects.Wait(ctx, harness.ObjectRef("ServiceAccount", s.namespace(), "default"), manifest.Exists); err != nil {
+	if err := d.Objects.Wait(ctx, harness.ObjectRef("ServiceAccount", s.namespace(), "default"),
+		manifest.Exists); err != nil {
 		return err
 	}
 	if number%10 == 0 {
@@ -174,7 +183,8 @@ func addressManifests(namespace, lastTarget, wanted string) string {
 	return out.String()
 }
 
-// createPod makes a pod once Kube-OVN has said which subnet the namespace has: before that it would land in another one.
+// createPod makes a pod once Kube-OVN has said which subnet the namespace has: before that it would land in another
+// one.
 func (d *deletionRun) createPod(ctx context.Context, namespace string) error {
 	err := d.Objects.Wait(ctx, harness.ObjectRef("Namespace", "", namespace), func(o *unstructured.Unstructured) bool {
 		return o != nil && o.GetAnnotations()["ovn.kubernetes.io/logical_switch"] == namespace+"-default"

@@ -17,7 +17,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// deleteAll deletes all projects, each in its way, in random order and side by side. It returns how long each took to go.
+// deleteAll deletes all projects, each in its way, in random order and side by side. It returns how long each took to
+// go.
 func (d *deletionRun) deleteAll(t *testing.T) []time.Duration {
 	t.Helper()
 	ctx := harness.Within(t, 10*time.Minute)
@@ -39,7 +40,8 @@ func (d *deletionRun) deleteAll(t *testing.T) []time.Duration {
 		err = gone
 	}
 	if err == nil {
-		err = d.Objects.Delete(harness.Within(t, time.Minute), "{apiVersion: v1, kind: Namespace, metadata: {name: keep}}")
+		err = d.Objects.Delete(harness.Within(t, time.Minute),
+			"{apiVersion: v1, kind: Namespace, metadata: {name: keep}}")
 	}
 	if err != nil {
 		t.Fatalf("%v\n%s", err, d.describeLeftovers(t))
@@ -66,7 +68,8 @@ func (d *deletionRun) deletionSteps(api client.Client) []deletionStep {
 		case "organization":
 			strokes = append(strokes, d.waitGoneStep(s.projectRef()))
 		case "haste":
-			strokes = append(strokes, d.deleteWhileCreating(api, s, i, time.Duration(d.rng.IntN(3000))*time.Millisecond))
+			strokes = append(strokes, d.deleteWhileCreating(api, s, i,
+				time.Duration(d.rng.IntN(3000))*time.Millisecond))
 		}
 	}
 	return strokes
@@ -114,11 +117,13 @@ func (d *deletionRun) deleteNamespaceFirst(api client.Client, s *projectCase) de
 		if _, err := d.deleteStep(api, harness.ObjectRef("Namespace", "", s.namespace()))(ctx); err != nil {
 			return nil, err
 		}
-		err = d.Objects.Wait(ctx, harness.ObjectRef("Namespace", "", s.namespace()), func(o *unstructured.Unstructured) bool {
-			return o != nil && o.GetUID() != before.GetUID()
-		})
+		err = d.Objects.Wait(ctx, harness.ObjectRef("Namespace", "", s.namespace()),
+			func(o *unstructured.Unstructured) bool {
+				return o != nil && o.GetUID() != before.GetUID()
+			})
 		if err == nil {
-			err = d.Objects.Wait(ctx, harness.ObjectRef("EIp", s.namespace(), "default-gw"), manifest.True("Programmed"))
+			err = d.Objects.Wait(ctx, harness.ObjectRef("EIp", s.namespace(), "default-gw"),
+				manifest.True("Programmed"))
 		}
 		if err == nil {
 			err = d.Objects.Wait(ctx, s.projectRef(), manifest.True("Programmed"))
@@ -131,9 +136,12 @@ func (d *deletionRun) deleteNamespaceFirst(api client.Client, s *projectCase) de
 }
 
 // deleteWhileCreating makes a project and deletes it a moment later, whatever there is of it by then.
-func (d *deletionRun) deleteWhileCreating(api client.Client, s *projectCase, number int, after time.Duration) deletionStep {
+func (d *deletionRun) deleteWhileCreating(api client.Client, s *projectCase, number int,
+	after time.Duration,
+) deletionStep {
 	return func(ctx context.Context) (func() error, error) {
-		if err := d.createProject(ctx, s, number); err != nil { // to its end: a request that is given up may still be carried out
+		// to its end: a request that is given up may still be carried out
+		if err := d.createProject(ctx, s, number); err != nil {
 			return nil, err
 		}
 		moment, stop := context.WithTimeout(ctx, after)

@@ -30,8 +30,8 @@ type driftCase struct {
 	chainLimit time.Duration
 }
 
-// Everything that we own and somebody deletes or changes by hand is back within 2 s, and nothing of others is touched. In a lab
-// of its own, where all of the database and all objects can be compared.
+// Everything that we own and somebody deletes or changes by hand is back within 2 s, and nothing of others is touched.
+// In a lab of its own, where all of the database and all objects can be compared.
 func TestCore3Drift(t *testing.T) {
 	harness.RunAlone(t)
 	item := coreItems.Item(t, 3)
@@ -95,7 +95,8 @@ func newDriftedProject(t *testing.T, c *harness.Cluster) *driftedProject {
 func (p *driftedProject) checkEachDrift(t *testing.T, figure func(string, ...any)) {
 	var longest, chain time.Duration
 	var times []string
-	drifts := slices.Concat(p.rowDrifts(t), p.returnPortDrifts(t), p.objectDrifts(t), p.vpcEntryDrifts(t), p.labelAndStatusDrifts(t))
+	drifts := slices.Concat(p.rowDrifts(t), p.returnPortDrifts(t), p.objectDrifts(t), p.vpcEntryDrifts(t),
+		p.labelAndStatusDrifts(t))
 	for _, d := range drifts {
 		took := p.checkDrift(t, d)
 		times = append(times, fmt.Sprintf("%6d ms  %s", took.Milliseconds(), d.what))
@@ -118,7 +119,8 @@ func (p *driftedProject) checkDrift(t *testing.T, d driftCase) (took time.Durati
 	t.Helper()
 	all := p.linesWith()
 	took, err := p.applyDrift(d)
-	for again := 0; errors.Is(err, errNoChangeSeen) && again < 2; again++ { // it may have been undone too fast to be seen
+	// it may have been undone too fast to be seen
+	for again := 0; errors.Is(err, errNoChangeSeen) && again < 2; again++ {
 		took, err = p.applyDrift(d)
 	}
 	if err != nil {
@@ -149,7 +151,8 @@ func (p *driftedProject) applyDrift(d driftCase) (time.Duration, error) {
 	return back.Sub(begin), err
 }
 
-// expectFIPsAnswer asks floating IPs from outside. Where the router's port was made again, Kube-OVN has given it another MAC address.
+// expectFIPsAnswer asks floating IPs from outside. Where the router's port was made again, Kube-OVN has given it
+// another MAC address.
 func (p *driftedProject) expectFIPsAnswer(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -174,10 +177,12 @@ func (p *driftedProject) waitAllRestored(t *testing.T, what string, all stateDum
 	}
 }
 
-// checkAllAtOnce does everything without a pause, three times. Some of it can't be done, because it was undone a moment ago.
+// checkAllAtOnce does everything without a pause, three times. Some of it can't be done, because it was undone a moment
+// ago.
 func (p *driftedProject) checkAllAtOnce(t *testing.T, figure func(string, ...any)) {
 	all := p.linesWith()
-	drifts := slices.Concat(p.rowDrifts(t), p.returnPortDrifts(t), p.objectDrifts(t), p.vpcEntryDrifts(t), p.labelAndStatusDrifts(t))
+	drifts := slices.Concat(p.rowDrifts(t), p.returnPortDrifts(t), p.objectDrifts(t), p.vpcEntryDrifts(t),
+		p.labelAndStatusDrifts(t))
 	var longest time.Duration
 	done := 0
 	for range 3 {
@@ -200,20 +205,24 @@ func (p *driftedProject) checkAllAtOnce(t *testing.T, figure func(string, ...any
 // patchObject changes an object by hand.
 func (p *driftedProject) patchObject(kind, namespace, name, text string) func() error {
 	return p.withTimeout(func(ctx context.Context) error {
-		return p.api.Patch(ctx, p.objectHandle(kind, namespace, name), client.RawPatch(types.MergePatchType, []byte(text)), client.FieldOwner("somebody"))
+		return p.api.Patch(ctx, p.objectHandle(kind, namespace, name),
+			client.RawPatch(types.MergePatchType, []byte(text)), client.FieldOwner("somebody"))
 	})
 }
 
 // patchStatus changes the status of an object by hand.
 func (p *driftedProject) patchStatus(kind, namespace, name, text string) func() error {
 	return p.withTimeout(func(ctx context.Context) error {
-		return p.api.Status().Patch(ctx, p.objectHandle(kind, namespace, name), client.RawPatch(types.MergePatchType, []byte(text)), client.FieldOwner("somebody"))
+		return p.api.Status().Patch(ctx, p.objectHandle(kind, namespace, name),
+			client.RawPatch(types.MergePatchType, []byte(text)), client.FieldOwner("somebody"))
 	})
 }
 
 // deleteObject deletes an object by hand.
 func (p *driftedProject) deleteObject(kind, namespace, name string) func() error {
-	return p.withTimeout(func(ctx context.Context) error { return p.api.Delete(ctx, p.objectHandle(kind, namespace, name)) })
+	return p.withTimeout(func(ctx context.Context) error {
+		return p.api.Delete(ctx, p.objectHandle(kind, namespace, name))
+	})
 }
 
 func (p *driftedProject) withTimeout(what func(context.Context) error) func() error {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -78,13 +79,15 @@ func (p *driftedProject) removeRows(set, table, condition string) func() error {
 	}
 }
 
-// findRows is the UUIDs of the patient's rows that meet conditions; there has to be one. The router names those that Kube-OVN makes.
+// findRows is the UUIDs of the patient's rows that meet conditions; there has to be one. The router names those that
+// Kube-OVN makes.
 func (p *driftedProject) findRows(table, condition string) (out []string, err error) {
 	owned, err := p.tryNbctl("--bare", "--columns=nat,policies", "list", "logical_router", driftVPC)
 	if err != nil {
 		return nil, err
 	}
-	found, err := p.tryNbctl(append([]string{"--bare", "--columns=_uuid", "find", table}, strings.Split(condition, ", ")...)...)
+	found, err := p.tryNbctl(append([]string{"--bare", "--columns=_uuid", "find", table},
+		strings.Split(condition, ", ")...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -99,34 +102,119 @@ func (p *driftedProject) findRows(table, condition string) (out []string, err er
 	return out, nil
 }
 
-// rowDrifts are what can be done to rows of ours, and to rows that Kube-OVN makes for objects of ours.
+// rowDrifts changes rows of ours, and rows that Kube-OVN writes for objects of ours.
 func (p *driftedProject) rowDrifts(*testing.T) []driftCase {
-	a, b := p.fipAddresses["a"], p.fipAddresses["b"]
-	port, hop, within := driftVPC+"-onlink", "169.254.90.2", "10.66.0.0/24"
+	return slices.Concat(p.portDrifts(), p.natDrifts(), p.policyDrifts())
+}
+
+// portDrifts changes the on-link router port and its MAC binding.
+func (p *driftedProject) portDrifts() []driftCase {
+	port, hop := driftVPC+"-onlink", "169.254.90.2"
+	return []driftCase{
+		{
+			what:         "router port deleted",
+			watchedWords: []string{"Logical_Router_Port ", port},
+			change:       p.nbctl("lrp-del", port),
+		},
+		{
+			what:         "router port: another table",
+			watchedWords: []string{"Logical_Router_Port ", port},
+			change:       p.nbctl("set", "Logical_Router_Port", port, "options:route_table=main"),
+		},
+		{
+			what:         "router port: another MAC address",
+			watchedWords: []string{"Logical_Router_Port ", port},
+			change:       p.nbctl("set", "Logical_Router_Port", port, `mac="0a:00:00:00:00:01"`),
+		},
+		{
+			what:         "router port: no peer",
+			watchedWords: []string{"Logical_Router_Port ", port},
+			change:       p.nbctl("clear", "Logical_Router_Port", port, "peer"),
+		},
+		{
+			what:         "MAC binding deleted",
+			watchedWords: []string{"Static_MAC_Binding ", port},
+			change:       p.nbctl("static-mac-binding-del", port, hop),
+		},
+		{
+			what:         "MAC binding: another address",
+			watchedWords: []string{"Static_MAC_Binding ", port},
+			change:       p.changeRows("static_mac_binding", "logical_port="+port, `mac="0a:00:00:00:00:01"`),
+		},
+	}
+}
+
+// natDrifts changes the NAT rows of FIps and of the default SNAT.
+func (p *driftedProject) natDrifts() []driftCase {
+	a, b, within := p.fipAddresses["a"], p.fipAddresses["b"], "10.66.0.0/24"
 	nat := func(address string) []string { return []string{"NAT ", fmt.Sprintf("%q", address)} }
+	return []driftCase{
+		{
+			what:          "NAT of a FIp deleted",
+			watchedWords:  nat(a),
+			change:        p.nbctl("lr-nat-del", driftVPC, "dnat_and_snat", a),
+			answeringFIPs: []string{"a"},
+		},
+		{
+			what:          "NAT of a FIp: another target",
+			watchedWords:  nat(a),
+			change:        p.changeRows("nat", "external_ip="+a, "logical_ip=10.66.0.99"),
+			answeringFIPs: []string{"a"},
+		},
+		{
+			what:          "NAT of a FIp on a secondary network deleted",
+			watchedWords:  nat(b),
+			change:        p.nbctl("lr-nat-del", driftVPC, "dnat_and_snat", b),
+			answeringFIPs: []string{"b"},
+		},
+		{
+			what:         "NAT of the way out deleted",
+			watchedWords: []string{"NAT ", within},
+			change:       p.nbctl("lr-nat-del", driftVPC, "snat", within),
+		},
+		{
+			what:         "NAT of the way out: another address",
+			watchedWords: []string{"NAT ", within},
+			change:       p.changeRows("nat", "logical_ip="+`"`+within+`"`, "external_ip=100.65.99.99"),
+		},
+	}
+}
+
+// policyDrifts changes router policies, and the addresses that Kube-OVN's switch port announces for the router.
+func (p *driftedProject) policyDrifts() []driftCase {
 	policy := func(priority string) []string {
 		return []string{"Logical_Router_Policy ", `"priority":` + priority, driftVPC}
 	}
-	socket := "ext-cloud-" + driftVPC // Kube-OVN's port to the router
-	announced := []string{"Logical_Switch_Port ", `"` + socket + `"`}
+	peer := "ext-cloud-" + driftVPC // Kube-OVN's port to the router
+	announced := []string{"Logical_Switch_Port ", `"` + peer + `"`}
 	return []driftCase{
-		{what: "router port deleted", watchedWords: []string{"Logical_Router_Port ", port}, change: p.nbctl("lrp-del", port)},
-		{what: "router port: another table", watchedWords: []string{"Logical_Router_Port ", port}, change: p.nbctl("set", "Logical_Router_Port", port, "options:route_table=main")},
-		{what: "router port: another MAC address", watchedWords: []string{"Logical_Router_Port ", port}, change: p.nbctl("set", "Logical_Router_Port", port, `mac="0a:00:00:00:00:01"`)},
-		{what: "router port: no peer", watchedWords: []string{"Logical_Router_Port ", port}, change: p.nbctl("clear", "Logical_Router_Port", port, "peer")},
-		{what: "MAC binding deleted", watchedWords: []string{"Static_MAC_Binding ", port}, change: p.nbctl("static-mac-binding-del", port, hop)},
-		{what: "MAC binding: another address", watchedWords: []string{"Static_MAC_Binding ", port}, change: p.changeRows("static_mac_binding", "logical_port="+port, `mac="0a:00:00:00:00:01"`)},
-		{what: "NAT of a FIp deleted", watchedWords: nat(a), change: p.nbctl("lr-nat-del", driftVPC, "dnat_and_snat", a), answeringFIPs: []string{"a"}},
-		{what: "NAT of a FIp: another target", watchedWords: nat(a), change: p.changeRows("nat", "external_ip="+a, "logical_ip=10.66.0.99"), answeringFIPs: []string{"a"}},
-		{what: "NAT of a FIp on a secondary network deleted", watchedWords: nat(b), change: p.nbctl("lr-nat-del", driftVPC, "dnat_and_snat", b), answeringFIPs: []string{"b"}},
-		{what: "NAT of the way out deleted", watchedWords: []string{"NAT ", within}, change: p.nbctl("lr-nat-del", driftVPC, "snat", within)},
-		{what: "NAT of the way out: another address", watchedWords: []string{"NAT ", within}, change: p.changeRows("nat", "logical_ip="+`"`+within+`"`, "external_ip=100.65.99.99")},
-		{what: "policy of the way out deleted", watchedWords: policy("1000"), change: p.nbctl("lr-policy-del", driftVPC, "1000")},
-		{what: "policy of the way out: another next hop", watchedWords: policy("1000"), change: p.changeRows("logical_router_policy", "priority=1000", "nexthops=100.65.0.99")},
-		{what: "policy of the way out: another action", watchedWords: policy("1000"), change: p.changeRows("logical_router_policy", "priority=1000", "action=drop")},
-		{what: "policy for neighbours deleted", watchedWords: policy("1010"), change: p.nbctl("lr-policy-del", driftVPC, "1010")},
-		{what: "addresses no longer announced", watchedWords: announced, change: p.nbctl("remove", "logical_switch_port", socket, "options", "nat-addresses")},
-		{what: "another address announced", watchedWords: announced, change: p.nbctl("set", "logical_switch_port", socket, `options:nat-addresses="0a:00:00:00:00:01 100.65.0.99"`)},
+		{
+			what:         "policy of the way out deleted",
+			watchedWords: policy("1000"),
+			change:       p.nbctl("lr-policy-del", driftVPC, "1000"),
+		},
+		{
+			what:         "policy of the way out: another next hop",
+			watchedWords: policy("1000"),
+			change:       p.changeRows("logical_router_policy", "priority=1000", "nexthops=100.65.0.99"),
+		},
+		{
+			what:         "policy of the way out: another action",
+			watchedWords: policy("1000"),
+			change:       p.changeRows("logical_router_policy", "priority=1000", "action=drop"),
+		},
+		{
+			what:         "policy for neighbours deleted",
+			watchedWords: policy("1010"),
+			change:       p.nbctl("lr-policy-del", driftVPC, "1010"),
+		},
+		{
+			what:         "addresses no longer announced",
+			watchedWords: announced,
+			change:       p.nbctl("remove", "logical_switch_port", peer, "options", "nat-addresses"),
+		},
+		{what: "another address announced", watchedWords: announced, change: p.nbctl("set", "logical_switch_port", peer,
+			`options:nat-addresses="0a:00:00:00:00:01 100.65.0.99"`)},
 	}
 }
 
@@ -135,13 +223,51 @@ func (p *driftedProject) objectDrifts(*testing.T) []driftCase {
 	const chain = 10 * time.Second
 	object := func(kind, name string) []string { return []string{kind + " /" + name + " "} }
 	return []driftCase{
-		{what: "OvnFip deleted", watchedWords: object("OvnFip", driftVPC+"-a"), change: p.deleteObject("OvnFip", "", driftVPC+"-a"), answeringFIPs: []string{"a"}},
-		{what: "OvnFip of a secondary network deleted", watchedWords: object("OvnFip", driftVPC+"-b"), change: p.deleteObject("OvnFip", "", driftVPC+"-b"), answeringFIPs: []string{"b"}},
-		{what: "OvnEip deleted, in use", watchedWords: object("OvnEip", "eip-"+driftVPC+"-cloud"), change: p.deleteObject("OvnEip", "", "eip-"+driftVPC+"-cloud"), answeringFIPs: []string{"a"}, chainLimit: chain},
-		{what: "OvnEip of a secondary network deleted, in use", watchedWords: object("OvnEip", "eip-"+driftVPC+"-public"), change: p.deleteObject("OvnEip", "", "eip-"+driftVPC+"-public"), answeringFIPs: []string{"b"}, chainLimit: chain},
-		{what: "OvnSnatRule deleted", watchedWords: object("OvnSnatRule", driftVPC), change: p.deleteObject("OvnSnatRule", "", driftVPC)},
-		{what: "OvnEip of the router port deleted", watchedWords: object("OvnEip", driftVPC+"-ext-cloud"), change: p.deleteObject("OvnEip", "", driftVPC+"-ext-cloud"), answeringFIPs: []string{"a"}, chainLimit: chain},
-		{what: "OvnEip of a secondary router port deleted", watchedWords: object("OvnEip", driftVPC+"-ext-public"), change: p.deleteObject("OvnEip", "", driftVPC+"-ext-public"), answeringFIPs: []string{"b"}, chainLimit: chain},
+		{
+			what:          "OvnFip deleted",
+			watchedWords:  object("OvnFip", driftVPC+"-a"),
+			change:        p.deleteObject("OvnFip", "", driftVPC+"-a"),
+			answeringFIPs: []string{"a"},
+		},
+		{
+			what:          "OvnFip of a secondary network deleted",
+			watchedWords:  object("OvnFip", driftVPC+"-b"),
+			change:        p.deleteObject("OvnFip", "", driftVPC+"-b"),
+			answeringFIPs: []string{"b"},
+		},
+		{
+			what:          "OvnEip deleted, in use",
+			watchedWords:  object("OvnEip", "eip-"+driftVPC+"-cloud"),
+			change:        p.deleteObject("OvnEip", "", "eip-"+driftVPC+"-cloud"),
+			answeringFIPs: []string{"a"},
+			chainLimit:    chain,
+		},
+		{
+			what:          "OvnEip of a secondary network deleted, in use",
+			watchedWords:  object("OvnEip", "eip-"+driftVPC+"-public"),
+			change:        p.deleteObject("OvnEip", "", "eip-"+driftVPC+"-public"),
+			answeringFIPs: []string{"b"},
+			chainLimit:    chain,
+		},
+		{
+			what:         "OvnSnatRule deleted",
+			watchedWords: object("OvnSnatRule", driftVPC),
+			change:       p.deleteObject("OvnSnatRule", "", driftVPC),
+		},
+		{
+			what:          "OvnEip of the router port deleted",
+			watchedWords:  object("OvnEip", driftVPC+"-ext-cloud"),
+			change:        p.deleteObject("OvnEip", "", driftVPC+"-ext-cloud"),
+			answeringFIPs: []string{"a"},
+			chainLimit:    chain,
+		},
+		{
+			what:          "OvnEip of a secondary router port deleted",
+			watchedWords:  object("OvnEip", driftVPC+"-ext-public"),
+			change:        p.deleteObject("OvnEip", "", driftVPC+"-ext-public"),
+			answeringFIPs: []string{"b"},
+			chainLimit:    chain,
+		},
 		{
 			what: "attachment deleted", watchedWords: []string{"NetworkAttachmentDefinition " + driftVPC + "/default "},
 			change: p.deleteObject("NetworkAttachmentDefinition", driftVPC, "default"),
@@ -154,39 +280,64 @@ func (p *driftedProject) vpcEntryDrifts(*testing.T) []driftCase {
 	const chain = 10 * time.Second
 	vpc := []string{"Vpc /" + driftVPC + " "}
 	return []driftCase{
-		{what: "policyRoutes: all of ours removed", watchedWords: vpc, change: p.changeVPCList("policyRoutes", func(e any) any {
-			if ownership.IsOwnPriority(driftVPC, int(e.(map[string]any)["priority"].(int64))) {
+		{
+			what: "policyRoutes: all of ours removed", watchedWords: vpc,
+			change: p.changeVPCList("policyRoutes", func(e any) any {
+				if ownership.IsOwnPriority(driftVPC, int(e.(map[string]any)["priority"].(int64))) {
+					return nil
+				}
+				return e
+			}), answeringFIPs: []string{"b"},
+		},
+		{
+			what: "policyRoutes: another next hop", watchedWords: vpc,
+			change: p.changeVPCList("policyRoutes", func(e any) any {
+				if element := e.(map[string]any); element["priority"].(int64) == 1000 {
+					element["nextHopIP"] = "100.65.0.99"
+				}
+				return e
+			}),
+		},
+		{
+			what: "staticRoutes: default route removed", watchedWords: vpc,
+			change: p.changeVPCList("staticRoutes", func(e any) any {
+				if e.(map[string]any)["cidr"] == "0.0.0.0/0" {
+					return nil
+				}
+				return e
+			}),
+		},
+		{
+			what: "staticRoutes: another next hop", watchedWords: vpc,
+			change: p.changeVPCList("staticRoutes", func(e any) any {
+				if element := e.(map[string]any); element["cidr"] == "0.0.0.0/0" {
+					element["nextHopIP"] = "100.65.0.99"
+				}
+				return e
+			}),
+		},
+		{
+			what: "extraExternalSubnets: one removed", watchedWords: vpc,
+			change: p.changeVPCList("extraExternalSubnets", func(e any) any {
+				if e == "ext-public" {
+					return nil
+				}
+				return e
+			}), answeringFIPs: []string{"b"}, chainLimit: chain,
+		},
+		{
+			what: "extraExternalSubnets: all removed", watchedWords: vpc,
+			change: p.changeVPCList("extraExternalSubnets", func(any) any {
 				return nil
-			}
-			return e
-		}), answeringFIPs: []string{"b"}},
-		{what: "policyRoutes: another next hop", watchedWords: vpc, change: p.changeVPCList("policyRoutes", func(e any) any {
-			if element := e.(map[string]any); element["priority"].(int64) == 1000 {
-				element["nextHopIP"] = "100.65.0.99"
-			}
-			return e
-		})},
-		{what: "staticRoutes: default route removed", watchedWords: vpc, change: p.changeVPCList("staticRoutes", func(e any) any {
-			if e.(map[string]any)["cidr"] == "0.0.0.0/0" {
-				return nil
-			}
-			return e
-		})},
-		{what: "staticRoutes: another next hop", watchedWords: vpc, change: p.changeVPCList("staticRoutes", func(e any) any {
-			if element := e.(map[string]any); element["cidr"] == "0.0.0.0/0" {
-				element["nextHopIP"] = "100.65.0.99"
-			}
-			return e
-		})},
-		{what: "extraExternalSubnets: one removed", watchedWords: vpc, change: p.changeVPCList("extraExternalSubnets", func(e any) any {
-			if e == "ext-public" {
-				return nil
-			}
-			return e
-		}), answeringFIPs: []string{"b"}, chainLimit: chain},
-		{what: "extraExternalSubnets: all removed", watchedWords: vpc, change: p.changeVPCList("extraExternalSubnets", func(any) any { return nil }), answeringFIPs: []string{"a", "b"}, chainLimit: chain},
-		{what: "enableExternal: false", watchedWords: vpc, change: p.patchObject("Vpc", "", driftVPC, `{"spec":{"enableExternal":false}}`), answeringFIPs: []string{"a", "b"}, chainLimit: chain},
-		{what: "Vpc: no namespaces", watchedWords: vpc, change: p.patchObject("Vpc", "", driftVPC, `{"spec":{"namespaces":[]}}`)},
+			}), answeringFIPs: []string{"a", "b"}, chainLimit: chain,
+		},
+		{what: "enableExternal: false", watchedWords: vpc, change: p.patchObject("Vpc", "", driftVPC,
+			`{"spec":{"enableExternal":false}}`), answeringFIPs: []string{"a", "b"}, chainLimit: chain},
+		{
+			what:         "Vpc: no namespaces",
+			watchedWords: vpc,
+			change:       p.patchObject("Vpc", "", driftVPC, `{"spec":{"namespaces":[]}}`),
+		},
 		{
 			what: "Subnet: no namespaces", watchedWords: []string{"Subnet /" + driftVPC + "-default "},
 			change: p.patchObject("Subnet", "", driftVPC+"-default", `{"spec":{"namespaces":null}}`),

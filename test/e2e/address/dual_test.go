@@ -26,14 +26,17 @@ func (s *projectPair) checkDualStack(t *testing.T) string {
 	ways += s.ExpectAnswers(t, "a."+ns, harness.InternetAddress, "internet", external)
 	for _, kind := range []string{"cloud", "public"} {
 		x := s.Network(t, kind)
-		address := s.CreateFIP(t, ns, kind, fmt.Sprintf("{podTarget: {podName: %s}, externalNetworkType: %s}", map[string]string{"cloud": "a", "public": "b"}[kind], kind))
-		ways += s.ExpectAnswers(t, x.Client, address, map[string]string{"cloud": "a", "public": "b"}[kind], x.ClientAddress)
+		address := s.CreateFIP(t, ns, kind, fmt.Sprintf("{podTarget: {podName: %s}, externalNetworkType: %s}",
+			map[string]string{"cloud": "a", "public": "b"}[kind], kind))
+		ways += s.ExpectAnswers(t, x.Client, address, map[string]string{"cloud": "a", "public": "b"}[kind],
+			x.ClientAddress)
 	}
 	s.ExpectNoDrops(t)
 	return fmt.Sprintf("%d ways: IPv6 between pods on two nodes; IPv4 as well, its way out, and floating IPs on two networks; no drops", ways)
 }
 
-// checkNoExternalIPv6 shows what we say about IPv6 on an external network, and beside it the reason with Kube-OVN alone.
+// checkNoExternalIPv6 shows what we say about IPv6 on an external network, and beside it the reason with Kube-OVN
+// alone.
 func (s *projectPair) checkNoExternalIPv6(t *testing.T) string {
 	unsupported := func(o *unstructured.Unstructured) bool {
 		return harness.FalseReason(o, "ResolvedRefs") == "NetworkNotSupported"
@@ -83,16 +86,19 @@ spec: {externalSubnet: ext-third, type: nat}
 			t.Errorf("Kube-OVN has made OvnEip %s on a network with IPv6: the condition NetworkNotSupported is not needed any more", name)
 		}
 	}
-	if port := s.RunNbctl(t, "--bare", "--columns=name", "find", "logical_router_port", "name=six-probe-ext-dual"); port != "" {
+	if port := s.RunNbctl(t, "--bare", "--columns=name", "find", "logical_router_port",
+		"name=six-probe-ext-dual"); port != "" {
 		t.Errorf("Kube-OVN has connected a VPC to a network with IPv6: the condition NetworkNotSupported is not needed any more")
 	}
 	return "refused with NetworkNotSupported; measured: Kube-OVN 1.16.2 writes the IPv6 address into a label, which Kubernetes refuses (ADR 8)"
 }
 
-// isIPv6LabelRefused says whether Kube-OVN has reported that the API server refuses an OvnEip for an IPv6 address in a label.
+// isIPv6LabelRefused says whether Kube-OVN has reported that the API server refuses an OvnEip for an IPv6 address in a
+// label.
 func isIPv6LabelRefused(log, name string) bool {
 	for line := range strings.Lines(log) {
-		if strings.Contains(line, "'"+name+"'") && strings.Contains(line, "metadata.labels: Invalid value") && strings.Contains(line, "2001:db8:18:") {
+		if strings.Contains(line, "'"+name+"'") && strings.Contains(line, "metadata.labels: Invalid value") &&
+			strings.Contains(line, "2001:db8:18:") {
 			return true
 		}
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// stateDump is rows of both OVN databases and Kubernetes objects as lines, with how often each is there: without UUIDs, two rows
-// can be one line.
+// stateDump is rows of both OVN databases and Kubernetes objects as lines, with how often each is there: without UUIDs,
+// two rows can be one line.
 type stateDump map[string]int
 
 // extraLines is the lines that are there more often than in another dump, each once.
@@ -47,7 +47,8 @@ func (d stateDump) diff(since stateDump, most int) string {
 	slices.SortStableFunc(out, func(a, b string) int { return strings.Compare(a[2:], b[2:]) })
 	for i := range len(out) - 1 { // often a line has become another: where?
 		if same := commonPrefixLength(out[i][2:], out[i+1][2:]); same > 60 {
-			out[i] += "\n    here: " + out[i][2+same-20:min(len(out[i]), 2+same+100)] + "\n    next: " + out[i+1][2+same-20:min(len(out[i+1]), 2+same+100)]
+			out[i] += "\n    here: " + out[i][2+same-20:min(len(out[i]), 2+same+100)] + "\n    next: " +
+				out[i+1][2+same-20:min(len(out[i+1]), 2+same+100)]
 		}
 	}
 	if len(out) > most {
@@ -76,7 +77,8 @@ func takeSnapshot(t *testing.T, c *harness.Cluster) stateDump {
 	t.Helper()
 	out := stateDump{}
 	for _, db := range []struct{ socket, name string }{{"nb1", "OVN_Northbound"}, {"sb1", "OVN_Southbound"}} {
-		text := c.RunTool(t, "ovsdb-client", "-f", "json", "dump", "unix:"+filepath.Join(c.Dir, "data/ovn", db.socket+".sock"), db.name)
+		text := c.RunTool(t, "ovsdb-client", "-f", "json", "dump",
+			"unix:"+filepath.Join(c.Dir, "data/ovn", db.socket+".sock"), db.name)
 		for table := range strings.Lines(text) {
 			for _, line := range formatTableRows(t, table) {
 				out[db.name+" "+line]++
@@ -89,15 +91,19 @@ func takeSnapshot(t *testing.T, c *harness.Cluster) stateDump {
 	return out
 }
 
-// What changes without anybody's doing: counters and times of OVN's synchronisation, keys of tunnels, and what was learned
-// from the wire, which OVN forgets after five minutes.
+// What changes without anybody's doing: counters and times of OVN's synchronisation, keys of tunnels, and what was
+// learned from the wire, which OVN forgets after five minutes.
 var (
 	volatileColumns = []string{
-		"_uuid", "tunnel_key", "nb_cfg", "nb_cfg_timestamp", "sb_cfg", "sb_cfg_timestamp", "hv_cfg", "hv_cfg_timestamp", "timestamp",
+		"_uuid", "tunnel_key", "nb_cfg", "nb_cfg_timestamp", "sb_cfg", "sb_cfg_timestamp", "hv_cfg", "hv_cfg_timestamp",
+		"timestamp",
 	}
 	volatileTables = []string{"MAC_Binding", "FDB", "Connection"}
-	volatileFields = []string{"resourceVersion", "managedFields", "generation", "lastHeartbeatTime", "lastTransitionTime", "lastUpdateTime"}
-	volatileKinds  = []string{"Event", "Lease", "ComponentStatus"}
+	volatileFields = []string{
+		"resourceVersion", "managedFields", "generation", "lastHeartbeatTime",
+		"lastTransitionTime", "lastUpdateTime",
+	}
+	volatileKinds = []string{"Event", "Lease", "ComponentStatus"}
 
 	uuidPattern      = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	stageHintPattern = regexp.MustCompile(`"stage-hint","[0-9a-f]{8}"`) // the beginning of a UUID
@@ -129,13 +135,14 @@ func formatTableRows(t *testing.T, table string) (out []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, name+" "+stageHintPattern.ReplaceAllString(uuidPattern.ReplaceAllString(string(raw), "…"), `"stage-hint"`))
+		out = append(out, name+" "+stageHintPattern.ReplaceAllString(uuidPattern.ReplaceAllString(string(raw), "…"),
+			`"stage-hint"`))
 	}
 	return out
 }
 
-// listObjectLines is every object of every kind that can be listed, in normal form. An object that was deleted and made again is
-// another one: its UID is kept.
+// listObjectLines is every object of every kind that can be listed, in normal form. An object that was deleted and made
+// again is another one: its UID is kept.
 func listObjectLines(t *testing.T, c *harness.Cluster) (out []string) {
 	t.Helper()
 	config := harness.LoadConfig(t, c.Kubeconfig())
@@ -157,7 +164,8 @@ func listObjectLines(t *testing.T, c *harness.Cluster) (out []string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			list, err := client.Resource(gv.WithResource(resource.Name)).List(harness.Within(t, time.Minute), metav1.ListOptions{})
+			list, err := client.Resource(gv.WithResource(resource.Name)).List(harness.Within(t, time.Minute),
+				metav1.ListOptions{})
 			if err != nil {
 				t.Fatalf("list %s: %v", resource.Name, err)
 			}
@@ -200,13 +208,16 @@ func stripFields(v any, fields []string) any {
 	}
 }
 
-// waitQuiet reads everything until it is twice the same: Kube-OVN is still busy with its own networks when a lab is ready.
+// waitQuiet reads everything until it is twice the same: Kube-OVN is still busy with its own networks when a lab is
+// ready.
 func waitQuiet(t *testing.T, c *harness.Cluster) stateDump {
 	t.Helper()
 	const pause = 2 * time.Second
-	c.PollUntil(t, "the port with which Kube-OVN's own work ends: nothing changes before that begins, either", func() bool {
-		return c.RunNbctl(t, "--bare", "--columns=_uuid", "find", "logical_router_port", "name=ovn-cluster-ext-cloud") != ""
-	})
+	c.PollUntil(t, "the port with which Kube-OVN's own work ends: nothing changes before that begins, either",
+		func() bool {
+			return c.RunNbctl(t, "--bare", "--columns=_uuid", "find", "logical_router_port",
+				"name=ovn-cluster-ext-cloud") != ""
+		})
 	before := takeSnapshot(t, c)
 	for begin := time.Now(); time.Since(begin) < time.Minute; {
 		<-time.After(pause)

@@ -30,12 +30,17 @@ func (p *driftedProject) labelAndStatusDrifts(*testing.T) []driftCase {
 	} {
 		about := []string{fmt.Sprintf("%s %s/%s ", o.kind, o.namespace, o.name)}
 		for what, labels := range map[string]string{
-			"labels removed":           `{"kube-dc.com/vpc":null,"app.kubernetes.io/managed-by":null}`,
-			"said to be of nobody":     `{"app.kubernetes.io/managed-by":null}`,
-			"said to be Helm's":        `{"app.kubernetes.io/managed-by":"Helm"}`,
-			"said to be another VPC's": `{"kube-dc.com/vpc":"drift-empty"}`, // which exists, and would delete what it does not need
+			"labels removed":       `{"kube-dc.com/vpc":null,"app.kubernetes.io/managed-by":null}`,
+			"said to be of nobody": `{"app.kubernetes.io/managed-by":null}`,
+			"said to be Helm's":    `{"app.kubernetes.io/managed-by":"Helm"}`,
+			// which exists, and would delete what it does not need
+			"said to be another VPC's": `{"kube-dc.com/vpc":"drift-empty"}`,
 		} {
-			out = append(out, driftCase{what: o.kind + " " + o.name + " " + what, watchedWords: about, change: p.patchObject(o.kind, o.namespace, o.name, `{"metadata":{"labels":`+labels+`}}`)})
+			out = append(out, driftCase{
+				what:         o.kind + " " + o.name + " " + what,
+				watchedWords: about,
+				change:       p.patchObject(o.kind, o.namespace, o.name, `{"metadata":{"labels":`+labels+`}}`),
+			})
 		}
 	}
 	for _, o := range []struct{ kind, namespace, name, status string }{
@@ -45,8 +50,16 @@ func (p *driftedProject) labelAndStatusDrifts(*testing.T) []driftCase {
 	} {
 		about := []string{fmt.Sprintf("%s %s/%s ", o.kind, o.namespace, o.name)}
 		out = append(out,
-			driftCase{what: "finalizer of a " + o.kind + " removed", watchedWords: about, change: p.patchObject(o.kind, o.namespace, o.name, `{"metadata":{"finalizers":null}}`)},
-			driftCase{what: "status of a " + o.kind + " changed", watchedWords: about, change: p.patchStatus(o.kind, o.namespace, o.name, `{"status":`+o.status+`}`)})
+			driftCase{
+				what:         "finalizer of a " + o.kind + " removed",
+				watchedWords: about,
+				change:       p.patchObject(o.kind, o.namespace, o.name, `{"metadata":{"finalizers":null}}`),
+			},
+			driftCase{
+				what:         "status of a " + o.kind + " changed",
+				watchedWords: about,
+				change:       p.patchStatus(o.kind, o.namespace, o.name, `{"status":`+o.status+`}`),
+			})
 	}
 	slices.SortFunc(out, func(a, b driftCase) int { return strings.Compare(a.what, b.what) })
 	return out
@@ -58,17 +71,22 @@ const foreignNeighbour = "10.66.0.99"
 // foreignRowCommands are commands that make rows of others, on a router of theirs and on the patient's.
 func foreignRowCommands() []string {
 	return []string{
-		"lr-add foreign", "lrp-add foreign foreign-port 00:00:00:00:99:01 10.99.0.1/24", "lr-nat-add foreign snat 203.0.113.77 10.99.0.0/24",
+		"lr-add foreign", "lrp-add foreign foreign-port 00:00:00:00:99:01 10.99.0.1/24",
+		"lr-nat-add foreign snat 203.0.113.77 10.99.0.0/24",
 		"lr-policy-add foreign 1000 ip4.dst==10.99.0.0/24 drop", "lr-route-add foreign 10.98.0.0/24 10.99.0.2",
 		"static-mac-binding-add foreign-port 10.99.0.2 00:00:00:00:99:02",
-		"lr-nat-add " + driftVPC + " snat 100.65.250.78 10.99.0.0/24", "lr-nat-add " + driftVPC + " dnat_and_snat 100.65.250.79 10.99.0.5",
+		"lr-nat-add " + driftVPC + " snat 100.65.250.78 10.99.0.0/24",
+		"lr-nat-add " + driftVPC + " dnat_and_snat 100.65.250.79 10.99.0.5",
 		"lr-route-add " + driftVPC + " 10.98.0.0/24 10.66.0.201",
-		"--route-table=" + returnRouteTable + " lr-route-add " + driftVPC + " 10.98.1.0/24 91.224.11.1", "--route-table=foreign lr-route-add " + driftVPC + " 10.98.2.0/24 91.224.11.1",
+		"--route-table=" + returnRouteTable + " lr-route-add " + driftVPC + " 10.98.1.0/24 91.224.11.1",
+		"--route-table=foreign lr-route-add " + driftVPC + " 10.98.2.0/24 91.224.11.1",
 		"static-mac-binding-add " + driftRouterPort + " " + foreignNeighbour + " 00:00:00:00:99:03",
 		"lsp-add " + driftSubnet + " foreign-lsp", "pg-add foreign_group b." + driftVPC,
-		"create address_set name=foreign_set addresses=10.99.0.7", "acl-add foreign_group to-lport 1000 ip4.src==10.99.0.0/24 drop",
+		"create address_set name=foreign_set addresses=10.99.0.7",
+		"acl-add foreign_group to-lport 1000 ip4.src==10.99.0.0/24 drop",
 		"--tier=1 acl-add foreign_group to-lport 100 ip4.src==10.99.1.0/24 allow-related",
-		"qos-add " + driftSubnet + " from-lport 1000 ip4.src==10.99.0.0/24 mark=7", "qos-add " + driftSubnet + " to-lport 100 ip4.src==10.99.0.0/24 rate=1000",
+		"qos-add " + driftSubnet + " from-lport 1000 ip4.src==10.99.0.0/24 mark=7",
+		"qos-add " + driftSubnet + " to-lport 100 ip4.src==10.99.0.0/24 rate=1000",
 	}
 }
 
@@ -91,10 +109,18 @@ func (p *driftedProject) createForeign(t *testing.T) stateDump {
 	}
 	all := func(e any) any { return e }
 	for _, hand := range []func() error{
-		p.changeVPCList("policyRoutes", all, map[string]any{"priority": 500, "match": "ip4.dst == 10.99.1.0/24", "action": "drop"},
-			map[string]any{"priority": 20000, "match": "ip4.dst == 10.99.2.0/24", "action": "reroute", "nextHopIP": "10.66.0.202"}),
-		p.changeVPCList("staticRoutes", all, map[string]any{"cidr": "10.97.0.0/24", "nextHopIP": "10.66.0.203", "policy": "policyDst"}),
-		p.patchObject("Vpc", "", driftVPC, `{"metadata":{"labels":{"foreign":"label"},"annotations":{"foreign":"annotation"}}}`),
+		p.changeVPCList("policyRoutes", all,
+			map[string]any{"priority": 500, "match": "ip4.dst == 10.99.1.0/24", "action": "drop"},
+			map[string]any{
+				"priority":  20000,
+				"match":     "ip4.dst == 10.99.2.0/24",
+				"action":    "reroute",
+				"nextHopIP": "10.66.0.202",
+			}),
+		p.changeVPCList("staticRoutes", all,
+			map[string]any{"cidr": "10.97.0.0/24", "nextHopIP": "10.66.0.203", "policy": "policyDst"}),
+		p.patchObject("Vpc", "", driftVPC,
+			`{"metadata":{"labels":{"foreign":"label"},"annotations":{"foreign":"annotation"}}}`),
 	} {
 		if err := hand(); err != nil {
 			t.Fatal(err)
@@ -110,9 +136,11 @@ func (p *driftedProject) addForeignCondition(t *testing.T) {
 	t.Helper()
 	o := p.objectHandle("EIp", driftVPC, "cloud")
 	o.Object["status"] = map[string]any{"conditions": []any{map[string]any{
-		"type": "foreign", "status": "True", "reason": "Seen", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+		"type": "foreign", "status": "True", "reason": "Seen", "message": "",
+		"lastTransitionTime": "2026-01-01T00:00:00Z",
 	}}}
-	err := p.api.Status().Apply(harness.Within(t, time.Minute), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("auditor"))
+	err := p.api.Status().Apply(harness.Within(t, time.Minute), client.ApplyConfigurationFromUnstructured(o),
+		client.FieldOwner("auditor"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +151,8 @@ func (p *driftedProject) collectForeign(t *testing.T) stateDump {
 	t.Helper()
 	words := []string{"foreign", "10.97.", "10.98.", "10.99.", "203.0.113.7", "100.65.250.", "00:00:00:00:99:"}
 	out := takeSnapshot(t, p.Cluster).filter(func(line string) bool {
-		ours := strings.HasPrefix(line, "Vpc /"+driftVPC) || strings.HasPrefix(line, "EIp "+driftVPC) || strings.HasPrefix(line, "OVN_Southbound")
+		ours := strings.HasPrefix(line, "Vpc /"+driftVPC) || strings.HasPrefix(line, "EIp "+driftVPC) ||
+			strings.HasPrefix(line, "OVN_Southbound")
 		adopted := strings.Contains(line, "vpc_external") // by Kube-OVN, within a minute
 		return !ours && !adopted && slices.ContainsFunc(words, func(w string) bool { return strings.Contains(line, w) })
 	})
@@ -142,7 +171,9 @@ func (p *driftedProject) collectForeign(t *testing.T) stateDump {
 	}
 	conditions, _, _ := unstructured.NestedSlice(read("EIp", driftVPC, "cloud").Object, "status", "conditions")
 	for _, part := range append(parts, conditions...) {
-		if line := fmt.Sprint(part); slices.ContainsFunc(words, func(w string) bool { return strings.Contains(line, w) }) {
+		if line := fmt.Sprint(part); slices.ContainsFunc(words, func(w string) bool {
+			return strings.Contains(line, w)
+		}) {
 			out["part of ours: "+line]++
 		}
 	}

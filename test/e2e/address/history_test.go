@@ -19,11 +19,13 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// eventJitter is how much later than an object's status we may hear of a row that came first: the two come by different ways.
+// eventJitter is how much later than an object's status we may hear of a row that came first: the two come by different
+// ways.
 const eventJitter = 50 * time.Millisecond
 
-// staleness is how long after a row was deleted an object may still report it. The controller reads the row, then writes the status;
-// Kube-OVN may delete the row in between, and the next run corrects the status. A row that never existed is not excused.
+// staleness is how long after a row was deleted an object may still report it. The controller reads the row, then
+// writes the status; Kube-OVN may delete the row in between, and the next run corrects the status. A row that never
+// existed is not excused.
 const staleness = 2 * time.Second
 
 // rowHistory is when each row of the northbound database came and went, by what it says.
@@ -70,7 +72,8 @@ func (h *rowHistory) findEarlyClaims(claims []claim) (early []string) {
 	for _, c := range claims {
 		for _, row := range c.rows {
 			if _, there := h.spanAt(row, c.at); !there {
-				early = append(early, fmt.Sprintf("%s %s says that it is in force, without the row %q", c.kind, c.name, row))
+				early = append(early, fmt.Sprintf("%s %s says that it is in force, without the row %q", c.kind, c.name,
+					row))
 			}
 		}
 	}
@@ -92,8 +95,8 @@ func (h *rowHistory) leadTime(c claim) (time.Duration, bool) {
 	return c.at.Sub(last), true
 }
 
-// rowTexts is a row by what it says, in as many texts as it says things that somebody may rely on. Each row is in a set of a router, a
-// switch or a group: those that nobody refers to do not exist.
+// rowTexts is a row by what it says, in as many texts as it says things that somebody may rely on. Each row is in a set
+// of a router, a switch or a group: those that nobody refers to do not exist.
 func rowTexts(m model.Model) []string {
 	switch r := m.(type) {
 	case *nb.NAT:
@@ -119,7 +122,8 @@ func rowTexts(m model.Model) []string {
 	case *nb.QoS:
 		return []string{fmt.Sprintf("marking %d of %s", r.Priority, r.ExternalIDs[ownership.RowOwnerKey])}
 	case *nb.StaticRoute:
-		return []string{fmt.Sprintf("route %s %s of %s", r.RouteTable, r.IPPrefix, r.ExternalIDs[ownership.RowOwnerKey])}
+		return []string{fmt.Sprintf("route %s %s of %s", r.RouteTable, r.IPPrefix,
+			r.ExternalIDs[ownership.RowOwnerKey])}
 	default:
 		return nil
 	}
@@ -148,7 +152,8 @@ func watchRowHistory(t *testing.T, c *harness.Cluster) *rowHistory {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := ovsdb.NewOVSDBClient(described, ovsdb.WithEndpoint(nbEndpoint(t, c)), ovsdb.WithTLSConfig(nbTLSConfig(t, c)))
+	conn, err := ovsdb.NewOVSDBClient(described, ovsdb.WithEndpoint(nbEndpoint(t, c)),
+		ovsdb.WithTLSConfig(nbTLSConfig(t, c)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,12 @@ func (p *driftedProject) returnPortDrifts(*testing.T) []driftCase {
 
 // returnPortDrift is something that is done to the rows of a table that have a word. FIp b has to answer afterwards.
 func returnPortDrift(what, table, word string, hand func() error) driftCase {
-	return driftCase{what: "leg: " + what, watchedWords: []string{table + " ", word}, change: hand, answeringFIPs: []string{"b"}}
+	return driftCase{
+		what:          "leg: " + what,
+		watchedWords:  []string{table + " ", word},
+		change:        hand,
+		answeringFIPs: []string{"b"},
+	}
 }
 
 // driftVPCCondition is a condition for rows that say they are the patient's.
@@ -42,7 +47,8 @@ func driftVPCCondition(condition string, values ...any) string {
 // routerPortDrifts are what can be done to the two ends of a leg, and to the group of the one on the switch.
 func (p *driftedProject) routerPortDrifts() (out []driftCase) {
 	port := func(what string, words ...string) {
-		out = append(out, returnPortDrift("router port: "+what, "Logical_Router_Port", returnRouterPort, p.nbctl(words...)))
+		out = append(out, returnPortDrift("router port: "+what, "Logical_Router_Port", returnRouterPort,
+			p.nbctl(words...)))
 	}
 	port("deleted", "lrp-del", returnRouterPort)
 	port("another table", "set", "logical_router_port", returnRouterPort, "options:route_table=main")
@@ -50,10 +56,12 @@ func (p *driftedProject) routerPortDrifts() (out []driftCase) {
 	port("another network", "set", "logical_router_port", returnRouterPort, `networks="10.66.0.200/23"`)
 	port("another MAC address", "set", "logical_router_port", returnRouterPort, `mac="0a:00:00:00:00:01"`)
 	port("another network, and no marks",
-		"set", "logical_router_port", returnRouterPort, `networks="10.66.0.200/23"`, "--", "clear", "logical_router_port", returnRouterPort, "external_ids")
+		"set", "logical_router_port", returnRouterPort, `networks="10.66.0.200/23"`, "--", "clear",
+		"logical_router_port", returnRouterPort, "external_ids")
 	port("a peer", "set", "logical_router_port", returnRouterPort, "peer=nobody")
 	socket := func(what string, words ...string) {
-		out = append(out, returnPortDrift("switch port: "+what, "Logical_Switch_Port", returnSwitchPort, p.nbctl(words...)))
+		out = append(out, returnPortDrift("switch port: "+what, "Logical_Switch_Port", returnSwitchPort,
+			p.nbctl(words...)))
 	}
 	socket("deleted", "lsp-del", returnSwitchPort)
 	socket("to another router port", "set", "logical_switch_port", returnSwitchPort, "options:router-port=nobody")
@@ -64,30 +72,36 @@ func (p *driftedProject) routerPortDrifts() (out []driftCase) {
 	}
 	group("deleted", "pg-del", returnPortGroup)
 	group("no ports", "clear", "port_group", returnPortGroup, "ports")
-	group("a pod's port too", "--id=@pod", "get", "logical_switch_port", "b."+driftVPC, "--", "add", "port_group", returnPortGroup, "ports", "@pod")
-	group("pods' ports instead", "--id=@a", "get", "logical_switch_port", "a."+driftVPC, "--", "--id=@b", "get", "logical_switch_port", "b."+driftVPC,
+	group("a pod's port too", "--id=@pod", "get", "logical_switch_port", "b."+driftVPC, "--", "add", "port_group",
+		returnPortGroup, "ports", "@pod")
+	group("pods' ports instead", "--id=@a", "get", "logical_switch_port", "a."+driftVPC, "--", "--id=@b", "get",
+		"logical_switch_port", "b."+driftVPC,
 		"--", "set", "port_group", returnPortGroup, "ports=@a,@b")
-	group("no ports and no marks", "clear", "port_group", returnPortGroup, "ports", "--", "clear", "port_group", returnPortGroup, "external_ids")
+	group("no ports and no marks", "clear", "port_group", returnPortGroup, "ports", "--", "clear", "port_group",
+		returnPortGroup, "external_ids")
 	group("no rules", "clear", "port_group", returnPortGroup, "acls")
 	set := func(what string, words ...string) {
 		out = append(out, returnPortDrift("targets: "+what, "Address_Set", returnAddressSet, p.nbctl(words...)))
 	}
 	set("deleted", "destroy", "address_set", returnAddressSet)
 	set("none", "clear", "address_set", returnAddressSet, "addresses")
-	set("none, and no marks", "clear", "address_set", returnAddressSet, "addresses", "--", "clear", "address_set", returnAddressSet, "external_ids")
+	set("none, and no marks", "clear", "address_set", returnAddressSet, "addresses", "--", "clear", "address_set",
+		returnAddressSet, "external_ids")
 	set("one more", "add", "address_set", returnAddressSet, "addresses", `"10.66.0.99"`)
 	set("another", "set", "address_set", returnAddressSet, `addresses="10.66.0.99"`)
 	return out
 }
 
-// checkReplacedPort: one port of a group instead of another looks the same in lines without UUIDs, so the row itself is asked.
+// checkReplacedPort: one port of a group instead of another looks the same in lines without UUIDs, so the row itself is
+// asked.
 func (p *driftedProject) checkReplacedPort(t *testing.T) {
 	t.Helper()
 	ports := func() string {
 		return p.RunNbctl(t, "--bare", "--columns=ports", "find", "port_group", "name="+returnPortGroup)
 	}
 	want, begin := ports(), time.Now()
-	hand := p.nbctl("--id=@pod", "get", "logical_switch_port", "b."+driftVPC, "--", "set", "port_group", returnPortGroup, "ports=@pod")
+	hand := p.nbctl("--id=@pod", "get", "logical_switch_port", "b."+driftVPC, "--", "set", "port_group",
+		returnPortGroup, "ports=@pod")
 	if err := hand(); err != nil || want == "" {
 		t.Fatalf("a pod's port instead of %q: %v", want, err)
 	}
@@ -117,13 +131,17 @@ func (p *driftedProject) aclDrifts() (out []driftCase) {
 		{"another action", 3, "action=drop"},
 		{"another priority", 3, "priority=7"},
 	} {
-		out = append(out, returnPortDrift(fmt.Sprintf("rule of tier %d: %s", r.tier, r.what), "ACL", returnSwitchPort, p.changeRows("acl", of(r.tier), r.set)))
+		out = append(out, returnPortDrift(fmt.Sprintf("rule of tier %d: %s", r.tier, r.what), "ACL", returnSwitchPort,
+			p.changeRows("acl", of(r.tier), r.set)))
 	}
 	stranded := driftVPCCondition("direction=from-lport, external_ids:%s=%s", ownership.RowParentKey, returnPortGroup)
 	return append(out,
-		returnPortDrift("rule of tier 1 deleted", "ACL", returnSwitchPort, p.removeRows("port_group "+returnPortGroup+" acls", "acl", of(1))),
-		returnPortDrift("rule for the middle of connections deleted", "ACL", returnAddressSet, p.removeRows("port_group "+returnPortGroup+" acls", "acl", stranded)),
-		returnPortDrift("rule for the middle of connections: no label", "ACL", returnAddressSet, p.changeRows("acl", stranded, "label=0")))
+		returnPortDrift("rule of tier 1 deleted", "ACL", returnSwitchPort,
+			p.removeRows("port_group "+returnPortGroup+" acls", "acl", of(1))),
+		returnPortDrift("rule for the middle of connections deleted", "ACL", returnAddressSet,
+			p.removeRows("port_group "+returnPortGroup+" acls", "acl", stranded)),
+		returnPortDrift("rule for the middle of connections: no label", "ACL", returnAddressSet,
+			p.changeRows("acl", stranded, "label=0")))
 }
 
 // qosDrifts are what can be done to the rules that mark replies: those of both legs, which are on one switch.
@@ -134,14 +152,20 @@ func (p *driftedProject) qosDrifts() (out []driftCase) {
 		about, of := fmt.Sprintf(`"priority":%d}`, priority), driftVPCCondition("priority=%d", priority)
 		out = append(out,
 			returnPortDrift(fmt.Sprintf("markings %d deleted", priority), "QoS", about, p.removeRows(set, "qos", of)),
-			returnPortDrift(fmt.Sprintf("markings %d: another mark", priority), "QoS", about, p.changeRows("qos", of, "action:mark=7")))
+			returnPortDrift(fmt.Sprintf("markings %d: another mark", priority), "QoS", about,
+				p.changeRows("qos", of, "action:mark=7")))
 	}
 	return append(out,
-		returnPortDrift("markings: another direction", "QoS", all, p.changeRows("qos", driftVPCCondition("priority=100"), "direction=to-lport")),
-		returnPortDrift("markings: another match", "QoS", all, p.changeRows("qos", driftVPCCondition("priority=120"), `match="ip4.src == 192.0.2.1"`)),
-		returnPortDrift("markings: another priority", "QoS", all, p.changeRows("qos", driftVPCCondition("priority=100"), "priority=80")),
-		returnPortDrift("markings: a DSCP too", "QoS", all, p.changeRows("qos", driftVPCCondition("priority=100"), "action:dscp=7")),
-		returnPortDrift("markings: all deleted", "QoS", all, p.removeRows(set, "qos", driftVPCCondition("direction=from-lport"))))
+		returnPortDrift("markings: another direction", "QoS", all,
+			p.changeRows("qos", driftVPCCondition("priority=100"), "direction=to-lport")),
+		returnPortDrift("markings: another match", "QoS", all,
+			p.changeRows("qos", driftVPCCondition("priority=120"), `match="ip4.src == 192.0.2.1"`)),
+		returnPortDrift("markings: another priority", "QoS", all,
+			p.changeRows("qos", driftVPCCondition("priority=100"), "priority=80")),
+		returnPortDrift("markings: a DSCP too", "QoS", all,
+			p.changeRows("qos", driftVPCCondition("priority=100"), "action:dscp=7")),
+		returnPortDrift("markings: all deleted", "QoS", all,
+			p.removeRows(set, "qos", driftVPCCondition("direction=from-lport"))))
 }
 
 // routeDrifts are what can be done to the way from the network to the pods.
@@ -160,11 +184,13 @@ func (p *driftedProject) routeDrifts() (out []driftCase) {
 	}
 	route("0.0.0.0/0: another table", p.changeRows(table, of("0.0.0.0/0"), "route_table=main"))
 	port := func(what string, words ...string) {
-		out = append(out, returnPortDrift("port on the network: "+what, "Logical_Router_Port", `"`+driftExternalPort+`"`, p.nbctl(words...)))
+		out = append(out, returnPortDrift("port on the network: "+what, "Logical_Router_Port",
+			`"`+driftExternalPort+`"`, p.nbctl(words...)))
 	}
 	port("no table", "remove", "logical_router_port", driftExternalPort, "options", "route_table")
 	port("another table", "set", "logical_router_port", driftExternalPort, "options:route_table=main")
-	port("the table of another network", "set", "logical_router_port", driftExternalPort, "options:route_table="+ownership.ReturnRouteTable("ext-third"))
+	port("the table of another network", "set", "logical_router_port", driftExternalPort,
+		"options:route_table="+ownership.ReturnRouteTable("ext-third"))
 	return out
 }
 
@@ -178,9 +204,11 @@ func (p *driftedProject) replyPathDrifts() (out []driftCase) {
 		out = append(out, returnPortDrift("turn: "+what, table, `"`+name+`"`, p.nbctl(words...)))
 	}
 	turn("deleted", "Logical_Router_Port", hairpinRouterPort, "lrp-del", hairpinRouterPort)
-	turn("another network", "Logical_Router_Port", hairpinRouterPort, "set", "logical_router_port", hairpinRouterPort, `networks="10.66.0.201/23"`)
+	turn("another network", "Logical_Router_Port", hairpinRouterPort, "set", "logical_router_port", hairpinRouterPort,
+		`networks="10.66.0.201/23"`)
 	turn("another MAC address, and no marks", "Logical_Router_Port", hairpinRouterPort,
-		"set", "logical_router_port", hairpinRouterPort, `mac="0a:00:00:00:00:02"`, "--", "clear", "logical_router_port", hairpinRouterPort, "external_ids")
+		"set", "logical_router_port", hairpinRouterPort, `mac="0a:00:00:00:00:02"`, "--", "clear",
+		"logical_router_port", hairpinRouterPort, "external_ids")
 	turn("switch port deleted", "Logical_Switch_Port", hairpinSwitchPort, "lsp-del", hairpinSwitchPort)
 	binding("deleted", func() error {
 		found, err := p.findRows("static_mac_binding", of)
@@ -197,10 +225,12 @@ func (p *driftedProject) replyPathDrifts() (out []driftCase) {
 		ownership.ReturnForged: {"action=allow"},
 	} {
 		about := fmt.Sprintf(`"priority":%d}`, priority)
-		out = append(out, returnPortDrift(fmt.Sprintf("policies %d deleted", priority), "Logical_Router_Policy", about, p.nbctl("lr-policy-del", driftVPC, fmt.Sprint(priority))))
+		out = append(out, returnPortDrift(fmt.Sprintf("policies %d deleted", priority), "Logical_Router_Policy", about,
+			p.nbctl("lr-policy-del", driftVPC, fmt.Sprint(priority))))
 		for _, set := range sets {
 			hand := p.changeRows("logical_router_policy", fmt.Sprintf("priority=%d", priority), set)
-			out = append(out, returnPortDrift(fmt.Sprintf("policies %d: %s", priority, set), "Logical_Router_Policy", about, hand))
+			out = append(out, returnPortDrift(fmt.Sprintf("policies %d: %s", priority, set), "Logical_Router_Policy",
+				about, hand))
 		}
 	}
 	slices.SortFunc(out, func(a, b driftCase) int { return strings.Compare(a.what, b.what) })

@@ -1,4 +1,5 @@
-// Package address is projects, external addresses and floating IPs, shown by packets, and what is left of them after crashes, drift and deletion.
+// Package address is projects, external addresses and floating IPs, shown by packets, and what is left of them after
+// crashes, drift and deletion.
 package address
 
 import (

@@ -27,7 +27,8 @@ func TestMetricsAreTheListedOnes(t *testing.T) {
 		}
 	}
 	for _, m := range wiring.Metrics {
-		if !served[m.Name] && m.Name != "sallyport_agent_certificate_expires_seconds" { // no agent with a certificate answers here
+		// no agent with a certificate answers here
+		if !served[m.Name] && m.Name != "sallyport_agent_certificate_expires_seconds" {
 			t.Errorf("%s is listed and not served", m.Name)
 		}
 		delete(served, m.Name)
@@ -82,5 +83,7 @@ func TestRepairsAreCounted(t *testing.T) {
 // waitForNAT waits until the router of mend-web has a floating IP for a pod.
 func waitForNAT(t *testing.T, c *harness.Cluster, to string) {
 	t.Helper()
-	harness.Eventually(t, "a translation to "+to, func() bool { return c.RunNbctl(t, "--bare", "--columns=_uuid", "find", "nat", "logical_ip="+to) != "" })
+	harness.Eventually(t, "a translation to "+to, func() bool {
+		return c.RunNbctl(t, "--bare", "--columns=_uuid", "find", "nat", "logical_ip="+to) != ""
+	})
 }

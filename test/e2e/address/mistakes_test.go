@@ -43,7 +43,8 @@ func deleteInUseAction(object string) harness.Action {
 		kind, namespace, name := harness.ParseObjectName(object)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		text := fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: %s, metadata: {name: %s, namespace: %s}}", kind, name, namespace)
+		text := fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: %s, metadata: {name: %s, namespace: %s}}", kind, name,
+			namespace)
 		if err := c.Objects.Delete(ctx, text); err == nil {
 			t.Errorf("%s could be deleted while it is in use", object)
 		}
@@ -68,7 +69,9 @@ func checkMistake(t *testing.T, c *harness.Cluster, m userMistake) {
 		do(t, c)
 	}
 	kind, namespace, name := harness.ParseObjectName(m.object)
-	c.WaitForObject(t, kind, namespace, name, func(o *unstructured.Unstructured) bool { return harness.FalseReason(o, m.condition) == m.reason })
+	c.WaitForObject(t, kind, namespace, name, func(o *unstructured.Unstructured) bool {
+		return harness.FalseReason(o, m.condition) == m.reason
+	})
 	expectExplanation(t, c, m)
 	for _, do := range m.fix {
 		do(t, c)
@@ -91,7 +94,8 @@ func expectExplanation(t *testing.T, c *harness.Cluster, m userMistake) {
 	}
 	message, _ := harness.FindCondition(o, m.condition)["message"].(string)
 	t.Logf("%s=False %s: %s", m.condition, m.reason, message)
-	if missing := firstMissing(message, m.wantWords); missing != "" || (m.mustNotSay != "" && strings.Contains(message, m.mustNotSay)) {
+	if missing := firstMissing(message, m.wantWords); missing != "" ||
+		(m.mustNotSay != "" && strings.Contains(message, m.mustNotSay)) {
 		t.Errorf("the condition says %q; it should say %q, and not %q", message, m.wantWords, m.mustNotSay)
 	}
 	if m.condition != "Programmed" && m.condition != "Deletable" && manifest.True("Programmed")(o) {
@@ -99,11 +103,14 @@ func expectExplanation(t *testing.T, c *harness.Cluster, m userMistake) {
 	}
 	var last corev1.Event
 	c.PollUntil(t, "an event "+m.reason+" on "+m.object, func() bool {
-		list, err := c.Client.CoreV1().Events(namespace).List(harness.Within(t, time.Minute), metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
+		list, err := c.Client.CoreV1().Events(namespace).List(harness.Within(t, time.Minute),
+			metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := slices.IndexFunc(list.Items, func(e corev1.Event) bool { return e.Reason == m.reason && e.InvolvedObject.UID == o.GetUID() })
+		i := slices.IndexFunc(list.Items, func(e corev1.Event) bool {
+			return e.Reason == m.reason && e.InvolvedObject.UID == o.GetUID()
+		})
 		if i >= 0 {
 			last = list.Items[i]
 		}
@@ -137,7 +144,8 @@ func expectNoTransientEvents(t *testing.T, c *harness.Cluster) {
 			continue
 		}
 		if intent.IsTransientReason(e.Reason) {
-			t.Errorf("%s %s/%s has the event %s: %s", e.InvolvedObject.Kind, e.Namespace, e.InvolvedObject.Name, e.Reason, e.Message)
+			t.Errorf("%s %s/%s has the event %s: %s", e.InvolvedObject.Kind, e.Namespace, e.InvolvedObject.Name,
+				e.Reason, e.Message)
 		}
 		if e.Reason == intent.Programmed && e.Message != "" {
 			normal++
@@ -150,6 +158,7 @@ func expectNoTransientEvents(t *testing.T, c *harness.Cluster) {
 
 // applyVM writes a virtual machine as KubeVirt reports it.
 func applyVM(name, interfaces string) harness.Action {
-	return harness.ApplyManifest(fmt.Sprintf("{apiVersion: kubevirt.io/v1, kind: VirtualMachineInstance, metadata: {name: %s, namespace: mistakes-a}, status: {interfaces: [%s]}}",
+	return harness.ApplyManifest(fmt.Sprintf(
+		"{apiVersion: kubevirt.io/v1, kind: VirtualMachineInstance, metadata: {name: %s, namespace: mistakes-a}, status: {interfaces: [%s]}}",
 		name, interfaces))
 }

@@ -13,7 +13,8 @@ func (s *projectPair) checkThreeNetworks(t *testing.T) string {
 	addresses := map[string]string{}
 	for i, kind := range harness.NetworkTypes {
 		s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "on-" + kind, Node: fmt.Sprintf("node%d", i+1)})
-		addresses[kind] = s.CreateFIP(t, s.cloud, "on-"+kind, fmt.Sprintf("{podTarget: {podName: on-%s}, externalNetworkType: %s}", kind, kind))
+		addresses[kind] = s.CreateFIP(t, s.cloud, "on-"+kind,
+			fmt.Sprintf("{podTarget: {podName: on-%s}, externalNetworkType: %s}", kind, kind))
 	}
 	ways := 0
 	s.ResetDrops(t)
@@ -27,7 +28,8 @@ func (s *projectPair) checkThreeNetworks(t *testing.T) string {
 		ways += s.ExpectAnswers(t, "on-"+kind+"."+s.cloud, x.ClientAddress, x.Client, own)
 	}
 	external := s.ReadField(t, "Project", "packets", "cloud", "status", "externalIP")
-	ways += s.ExpectAnswers(t, "plain-node1."+s.cloud, harness.InternetAddress, "internet", external) // the others' way out is as before
+	// the others' way out is as before
+	ways += s.ExpectAnswers(t, "plain-node1."+s.cloud, harness.InternetAddress, "internet", external)
 	s.ExpectNoDrops(t)
 	return fmt.Sprintf("%d ways in one project, from the client of each network and from the internet host; the pod saw the client's own address; no drops", ways)
 }
@@ -46,8 +48,8 @@ func (s *projectPair) expectOnNetwork(t *testing.T, kind, address string) {
 	}
 }
 
-// egressAddress is the address with which a pod's own traffic leaves that has a floating IP on a network: that address on the project's
-// default network, and on any other the project's own.
+// egressAddress is the address with which a pod's own traffic leaves that has a floating IP on a network: that address
+// on the project's default network, and on any other the project's own.
 func (s *projectPair) egressAddress(t *testing.T, namespace, kind, floating string) string {
 	t.Helper()
 	name := namespace[len("packets-"):]
@@ -72,11 +74,15 @@ func (s *projectPair) checkNeighbours(t *testing.T) string {
 	for _, kind := range harness.NetworkTypes {
 		x, pod := s.Network(t, kind), "near-"+kind
 		hosts += s.ExpectAnswers(t, x.Neighbour, mine[kind], pod, x.NeighbourAddress)
-		hosts += s.ExpectAnswers(t, pod+"."+s.cloud, x.NeighbourAddress, x.Neighbour, s.egressAddress(t, s.cloud, kind, mine[kind]))
+		hosts += s.ExpectAnswers(t, pod+"."+s.cloud, x.NeighbourAddress, x.Neighbour,
+			s.egressAddress(t, s.cloud, kind, mine[kind]))
 		hosts += s.ExpectAnswers(t, x.Neighbour, theirs[kind], pod, x.NeighbourAddress)
-		hosts += s.ExpectAnswers(t, pod+"."+s.public, x.NeighbourAddress, x.Neighbour, s.egressAddress(t, s.public, kind, theirs[kind]))
-		projects += s.ExpectAnswers(t, pod+"."+s.cloud, theirs[kind], pod, s.egressAddress(t, s.cloud, kind, mine[kind]))
-		projects += s.ExpectAnswers(t, pod+"."+s.public, mine[kind], pod, s.egressAddress(t, s.public, kind, theirs[kind]))
+		hosts += s.ExpectAnswers(t, pod+"."+s.public, x.NeighbourAddress, x.Neighbour,
+			s.egressAddress(t, s.public, kind, theirs[kind]))
+		projects += s.ExpectAnswers(t, pod+"."+s.cloud, theirs[kind], pod,
+			s.egressAddress(t, s.cloud, kind, mine[kind]))
+		projects += s.ExpectAnswers(t, pod+"."+s.public, mine[kind], pod,
+			s.egressAddress(t, s.public, kind, theirs[kind]))
 	}
 	// Pods without a floating IP reach who is on their default network.
 	for namespace, kind := range map[string]string{s.cloud: "cloud", s.public: "public"} {
@@ -89,7 +95,8 @@ func (s *projectPair) checkNeighbours(t *testing.T) string {
 	return fmt.Sprintf("%d ways to and from hosts on the three prefixes, %d between two projects' addresses there; no drops", hosts, projects)
 }
 
-// checkAnswersOnlyWithFIP: an address that is only reserved does not answer, nor does one whose FIp is gone; beside it one that does.
+// checkAnswersOnlyWithFIP: an address that is only reserved does not answer, nor does one whose FIp is gone; beside it
+// one that does.
 func (s *projectPair) checkAnswersOnlyWithFIP(t *testing.T) string {
 	inside := s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "bare", Node: "node2"})
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "control", Node: "node2"})
@@ -97,7 +104,8 @@ func (s *projectPair) checkAnswersOnlyWithFIP(t *testing.T) string {
 	for _, kind := range []string{"cloud", "public"} {
 		x := s.Network(t, kind)
 		address := s.CreateEIP(t, s.cloud, "bare-"+kind, "{externalNetworkType: "+kind+"}")
-		beside := s.CreateFIP(t, s.cloud, "control", fmt.Sprintf("{podTarget: {podName: control}, eip: %s}", s.reserveEIP(t, kind)))
+		beside := s.CreateFIP(t, s.cloud, "control",
+			fmt.Sprintf("{podTarget: {podName: control}, eip: %s}", s.reserveEIP(t, kind)))
 		for _, from := range []string{x.Client, x.Neighbour, "internet"} {
 			s.ExpectSilence(t, from, "http://"+address)
 			s.ExpectSilence(t, from, "http://"+inside)

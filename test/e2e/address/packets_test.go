@@ -51,15 +51,20 @@ type projectPair struct {
 	cloud, public string // namespaces
 }
 
-// checkDefaultEgress: what pods without a floating IP send leaves with the address of the project's default gateway, by its network.
+// checkDefaultEgress: what pods without a floating IP send leaves with the address of the project's default gateway, by
+// its network.
 func (s *projectPair) checkDefaultEgress(t *testing.T) string {
 	ways := 0
 	s.SyncFlows(t)
 	s.ResetDrops(t)
-	for namespace, x := range map[string]harness.ExternalNetwork{s.cloud: s.Network(t, "cloud"), s.public: s.Network(t, "public")} {
+	for namespace, x := range map[string]harness.ExternalNetwork{
+		s.cloud:  s.Network(t, "cloud"),
+		s.public: s.Network(t, "public"),
+	} {
 		name := namespace[len("packets-"):]
 		external := s.ReadField(t, "Project", "packets", name, "status", "externalIP")
-		if gw := s.ReadField(t, "EIp", namespace, "default-gw", "status", "ipAddress"); gw != external || external == "" {
+		if gw := s.ReadField(t, "EIp", namespace, "default-gw", "status", "ipAddress"); gw != external ||
+			external == "" {
 			t.Errorf("Project %s has the external address %q and its EIp default-gw has %q", name, external, gw)
 		}
 		for _, from := range []string{"plain-node1", "plain-node2", "plain-node3"} {

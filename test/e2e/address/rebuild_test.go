@@ -12,8 +12,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// checkRebuild: a Vpc or a Subnet that somebody deletes can't be kept. Without pods it is made again at once, with the same
-// addresses; with pods it works on, says what it waits for, and is made again when they have ended.
+// checkRebuild: a Vpc or a Subnet that somebody deletes can't be kept. Without pods it is made again at once, with the
+// same addresses; with pods it works on, says what it waits for, and is made again when they have ended.
 func checkRebuild(t *testing.T, c *harness.Cluster, figure func(string, ...any)) {
 	p := &driftedProject{Cluster: c, api: c.NewDirectClient(t, nil)}
 	ns := c.CreateProject(t, "drift", "built", "10.68.0.0/24", "cloud")
@@ -43,7 +43,8 @@ func checkRebuild(t *testing.T, c *harness.Cluster, figure func(string, ...any))
 			return err
 		}
 		c.WaitForObject(t, "Project", "drift", "built", func(o *unstructured.Unstructured) bool {
-			return o != nil && strings.Contains(fmt.Sprint(o.Object["status"]), "it works until the project's pods (1) have ended")
+			return o != nil && strings.Contains(fmt.Sprint(o.Object["status"]),
+				"it works until the project's pods (1) have ended")
 		})
 		c.ExpectAnswer(t, "client-ext-cloud", "http://"+external, "web", "")
 		return p.deleteObject("Pod", ns, "web")()
@@ -56,7 +57,8 @@ func checkRebuild(t *testing.T, c *harness.Cluster, figure func(string, ...any))
 	c.ExpectAnswer(t, "client-ext-cloud", "http://"+external, "again", "")
 }
 
-// waitReplaced does something, and waits until there is another object of the name; in between the Project says what it waits for.
+// waitReplaced does something, and waits until there is another object of the name; in between the Project says what it
+// waits for.
 func waitReplaced(t *testing.T, c *harness.Cluster, kind, name string, hand func() error) {
 	t.Helper()
 	before, err := c.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef(kind, "", name))
@@ -66,7 +68,9 @@ func waitReplaced(t *testing.T, c *harness.Cluster, kind, name string, hand func
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.WaitForObject(t, kind, "", name, func(o *unstructured.Unstructured) bool { return o != nil && o.GetUID() != before.GetUID() })
+	c.WaitForObject(t, kind, "", name, func(o *unstructured.Unstructured) bool {
+		return o != nil && o.GetUID() != before.GetUID()
+	})
 }
 
 // waitBuilt waits until the project and its floating IPs are in force.
@@ -83,7 +87,9 @@ func waitBuilt(t *testing.T, c *harness.Cluster, namespace string) {
 func externalAddresses(t *testing.T, c *harness.Cluster, namespace string) string {
 	t.Helper()
 	return strings.Join([]string{
-		c.ReadStatusField(t, "Project", "drift", "built", "externalIP"), c.ReadStatusField(t, "EIp", namespace, "default-gw", "ipAddress"),
-		c.ReadStatusField(t, "FIp", namespace, "fixed", "externalIP"), c.ReadStatusField(t, "FIp", namespace, "away", "externalIP"),
+		c.ReadStatusField(t, "Project", "drift", "built", "externalIP"),
+		c.ReadStatusField(t, "EIp", namespace, "default-gw", "ipAddress"),
+		c.ReadStatusField(t, "FIp", namespace, "fixed", "externalIP"),
+		c.ReadStatusField(t, "FIp", namespace, "away", "externalIP"),
 	}, " ")
 }

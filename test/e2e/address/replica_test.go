@@ -23,8 +23,9 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// stateMirror is the northbound database and the objects that the product writes to, as the servers tell of each change: lines
-// without what a row or an object that was made again can't have (UUIDs, times, MAC addresses that Kube-OVN rolls).
+// stateMirror is the northbound database and the objects that the product writes to, as the servers tell of each
+// change: lines without what a row or an object that was made again can't have (UUIDs, times, MAC addresses that
+// Kube-OVN rolls).
 type stateMirror struct {
 	mu          sync.Mutex
 	lines       map[string]string // by table and UUID, or kind and name
@@ -99,18 +100,20 @@ func (r *stateMirror) watchLines(about ...string) *lineWatch {
 	return r.activeWatch
 }
 
-// errNoChangeSeen is that nobody has seen a change: none was made, or the server had nothing to tell, because it was undone before the server
-// told the next time.
+// errNoChangeSeen is that nobody has seen a change: none was made, or the server had nothing to tell, because it was
+// undone before the server told the next time.
 var errNoChangeSeen = errors.New("nothing was ever changed")
 
-// waitLinesRestored waits until the lines have been other ones and are what they were, and stay so for a while. It returns when they became so.
+// waitLinesRestored waits until the lines have been other ones and are what they were, and stay so for a while. It
+// returns when they became so.
 func (r *stateMirror) waitLinesRestored(v *lineWatch, limit time.Duration) (time.Time, error) {
 	const still = 300 * time.Millisecond
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	for {
 		r.mu.Lock()
-		changed, differs, back, difference := v.everChanged, v.differsNow, v.restoredAt, r.matchingLines(v.words).diff(v.want, 20)
+		changed, differs, back, difference := v.everChanged, v.differsNow, v.restoredAt,
+			r.matchingLines(v.words).diff(v.want, 20)
 		r.mu.Unlock()
 		if changed && !differs && time.Since(back) >= still {
 			return back, nil
@@ -129,21 +132,24 @@ func (r *stateMirror) waitLinesRestored(v *lineWatch, limit time.Duration) (time
 
 var (
 	macPattern = regexp.MustCompile(`[0-9a-f]{2}(:[0-9a-f]{2}){5}`)
-	// A port on a secondary network gets any address; nobody outside sees it. Kube-OVN puts its finalizer only on OvnEips that
-	// it chose the address of.
+	// A port on a secondary network gets any address; nobody outside sees it. Kube-OVN puts its finalizer only on
+	// OvnEips that it chose the address of.
 	secondaryPort = regexp.MustCompile(`-ext-(public|third)\b`)
-	portAddress   = regexp.MustCompile(`\b(91\.224\.11|198\.19\.7)\.\d\d+\b`) // not the gateway, which is the first, nor the prefix
+	// not the gateway, which is the first, nor the prefix
+	portAddress = regexp.MustCompile(`\b(91\.224\.11|198\.19\.7)\.\d\d+\b`)
 	// A leg gets the next address of the subnet's reserve that is free when its network comes.
 	returnPortAddress = regexp.MustCompile(`\b10\.66\.0\.2(4[7-9]|5[0-4])\b`)
 	regeneratedFields = append([]string{
 		"uid", "creationTimestamp", "deletionTimestamp", "observedGeneration", "v4usingIPrange", "v4availableIPrange",
-		"ovn.kubernetes.io/vpc_nat", "ovn.kubernetes.io/vpc", "nat", // Kube-OVN's notes on an OvnEip, from a cache that may be late
+		// Kube-OVN's notes on an OvnEip, from a cache that may be late
+		"ovn.kubernetes.io/vpc_nat", "ovn.kubernetes.io/vpc", "nat",
 	}, volatileFields...)
 	// A row that we put back says so in its external_ids; Kube-OVN's own does not.
 	// The status of a port is which gateway holds it; up is what northd says of it.
 	regeneratedColumns = append([]string{"_version", "external_ids", "status", "up"}, volatileColumns...)
 	watchedTables      = []string{
-		"Logical_Router", "Logical_Router_Port", "Static_MAC_Binding", "NAT", "Logical_Router_Policy", "Logical_Router_Static_Route",
+		"Logical_Router", "Logical_Router_Port", "Static_MAC_Binding", "NAT", "Logical_Router_Policy",
+		"Logical_Router_Static_Route",
 		"Logical_Switch", "Logical_Switch_Port", "Port_Group", "ACL", "QoS", "Address_Set",
 	}
 )
@@ -168,7 +174,9 @@ func (r *stateMirror) watchRows(t *testing.T, c *harness.Cluster) {
 		_ = cmd.Wait()
 	})
 	go r.readRowEvents(out)
-	c.PollUntil(t, "the rows are known", func() bool { return len(r.linesWith("Logical_Router ", `"ovn-cluster"`)) > 0 })
+	c.PollUntil(t, "the rows are known", func() bool {
+		return len(r.linesWith("Logical_Router ", `"ovn-cluster"`)) > 0
+	})
 }
 
 func (r *stateMirror) readRowEvents(from io.Reader) {
@@ -204,7 +212,8 @@ func (r *stateMirror) readRowEvents(from io.Reader) {
 func formatRow(headings []string, row []any) string {
 	kept := map[string]any{}
 	for i, column := range headings {
-		if i > 1 && !slices.Contains(regeneratedColumns, column) { // the first two are which row, and what happened to it
+		// the first two are which row, and what happened to it
+		if i > 1 && !slices.Contains(regeneratedColumns, column) {
 			kept[column] = row[i]
 		}
 	}
@@ -253,8 +262,8 @@ func (r *stateMirror) watchObjects(t *testing.T, c *harness.Cluster) {
 	factory.WaitForCacheSync(stop)
 }
 
-// sortLists is a value with its lists in one order and without empty texts: what is put back into a list comes last, and Kube-OVN
-// adds the fields that it knows.
+// sortLists is a value with its lists in one order and without empty texts: what is put back into a list comes last,
+// and Kube-OVN adds the fields that it knows.
 func sortLists(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -23,8 +23,9 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// allocationLog is who has which external address since when, from the first moment to the last. It is written from three streams,
-// each in the order in which things happened: EIps and OvnEips of the API server, NAT rows of the northbound database.
+// allocationLog is who has which external address since when, from the first moment to the last. It is written from
+// three streams, each in the order in which things happened: EIps and OvnEips of the API server, NAT rows of the
+// northbound database.
 type allocationLog struct {
 	mu                sync.Mutex
 	holders           map[streamAddress]map[string]time.Time // holder → since when
@@ -41,7 +42,11 @@ type allocationLog struct {
 type streamAddress struct{ stream, address string }
 
 func newAllocationLog() *allocationLog {
-	return &allocationLog{holders: map[streamAddress]map[string]time.Time{}, current: map[string]string{}, nextEvent: make(chan struct{})}
+	return &allocationLog{
+		holders:   map[streamAddress]map[string]time.Time{},
+		current:   map[string]string{},
+		nextEvent: make(chan struct{}),
+	}
 }
 
 // recordHolder says that a holder has an address now; with an empty one, that it has none any more.
@@ -63,8 +68,9 @@ func (l *allocationLog) recordHolder(stream, holder, address string) {
 		l.holders[key] = map[string]time.Time{}
 	}
 	for other, since := range l.holders[key] {
-		l.doubleAllocations = append(l.doubleAllocations, fmt.Sprintf("%s: %s was given to %s while %s had had it for %s",
-			stream, address, holder, other, time.Since(since).Round(time.Millisecond)))
+		l.doubleAllocations = append(l.doubleAllocations,
+			fmt.Sprintf("%s: %s was given to %s while %s had had it for %s",
+				stream, address, holder, other, time.Since(since).Round(time.Millisecond)))
 	}
 	l.holders[key][holder] = time.Now()
 	l.grants++
@@ -162,8 +168,8 @@ func watchAllocations(t *testing.T, c *harness.Cluster) *allocationLog {
 	return l
 }
 
-// objectStream is the addresses that objects of a kind show in their status. An object that is being deleted shows none: its
-// address may be given to somebody else while it waits for its last finalizer.
+// objectStream is the addresses that objects of a kind show in their status. An object that is being deleted shows
+// none: its address may be given to somebody else while it waits for its last finalizer.
 type objectStream struct {
 	log           *allocationLog
 	stream, field string
@@ -263,8 +269,8 @@ func watchNAT(ctx context.Context, c *harness.Cluster, l *allocationLog, begun c
 	}
 }
 
-// readNATChanges reads transactions, one a line: rows with what was done to them. A row that changed takes two lines of a table, and
-// only the first has its id.
+// readNATChanges reads transactions, one a line: rows with what was done to them. A row that changed takes two lines of
+// a table, and only the first has its id.
 func readNATChanges(out io.Reader, l *allocationLog) {
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<24)

@@ -15,8 +15,8 @@ type rowOwner struct {
 	rowColumns        []string // of rows, by column
 }
 
-// rowOwners have all rows of the projects in their sets. Of port groups the name begins so for everybody's legs: what is left of a
-// project that is gone counts, too.
+// rowOwners have all rows of the projects in their sets. Of port groups the name begins so for everybody's legs: what
+// is left of a project that is gone counts, too.
 var rowOwners = []rowOwner{
 	{"logical_router", churnOrganization + "-", "load_balancer", []string{"ports", "nat", "policies", "static_routes"}},
 	{"logical_switch", churnOrganization + "-", "acls", []string{"ports", "qos_rules"}},
@@ -26,9 +26,11 @@ var rowOwners = []rowOwner{
 
 // comparedColumns are what a row states, without who wrote it: Kube-OVN and we write the same.
 var comparedColumns = map[string]string{
-	"logical_router_port": "name,networks,peer,options,gateway_chassis", "nat": "type,external_ip,logical_ip,options,gateway_port",
-	"logical_router_policy": "priority,match,action,nexthop,nexthops", "logical_router_static_route": "ip_prefix,nexthop,policy,route_table,output_port",
-	"logical_switch_port": "name,type,addresses,options", "qos": "priority,direction,match,action,bandwidth",
+	"logical_router_port":         "name,networks,peer,options,gateway_chassis",
+	"nat":                         "type,external_ip,logical_ip,options,gateway_port",
+	"logical_router_policy":       "priority,match,action,nexthop,nexthops",
+	"logical_router_static_route": "ip_prefix,nexthop,policy,route_table,output_port",
+	"logical_switch_port":         "name,type,addresses,options", "qos": "priority,direction,match,action,bandwidth",
 	"acl": "tier,priority,direction,match,action,label",
 }
 
@@ -47,7 +49,8 @@ func readProjectRows(t *testing.T, c *harness.Cluster) (out stateLines) {
 		}
 	}
 	for _, o := range rowOwners {
-		for _, row := range c.ReadNBTable(t, o.table, strings.Join(append([]string{"name", o.ownColumn}, o.rowColumns...), ",")) {
+		for _, row := range c.ReadNBTable(t, o.table,
+			strings.Join(append([]string{"name", o.ownColumn}, o.rowColumns...), ",")) {
 			name := row["name"].(string)
 			if !strings.HasPrefix(name, o.namePrefix) || strings.Contains(fmt.Sprint(row["external_ids"]), "kube-ovn") {
 				continue // Kube-OVN's groups are NetworkPolicies; the chart has one
@@ -67,7 +70,8 @@ func (o rowOwner) formatRows(name string, row map[string]any, rows map[string]ma
 	for _, set := range o.rowColumns {
 		for _, id := range setValues(row[set]) {
 			if rows[id.(string)]["policy"] == "src-ip" {
-				continue // Kube-OVN's own, which nothing of ours needs; it does not write it again when a fault has cut it off
+				// Kube-OVN's own, which nothing of ours needs; it does not write it again when a fault has cut it off
+				continue
 			}
 			out = append(out, fmt.Sprintf("%s %s %s %s", o.table, name, set, normalizeValue(rows[id.(string)])))
 		}
@@ -75,7 +79,8 @@ func (o rowOwner) formatRows(name string, row map[string]any, rows map[string]ma
 	return out
 }
 
-// nameReturnPorts gives the address of a leg, which is the next that is free when its network comes, the name of the leg.
+// nameReturnPorts gives the address of a leg, which is the next that is free when its network comes, the name of the
+// leg.
 func nameReturnPorts(t *testing.T, c *harness.Cluster, names map[string]string) {
 	t.Helper()
 	for _, port := range c.ReadNBTable(t, "logical_router_port", "name,networks") {

@@ -36,7 +36,14 @@ func newChurnRun(t *testing.T, c *harness.Cluster, ctl *harness.Controller, tena
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &churnRun{Cluster: c, api: api, seed: churnSeed(t), allocations: watchAllocations(t, c), controller: ctl, settleTimeout: 2 * time.Minute}
+	s := &churnRun{
+		Cluster:       c,
+		api:           api,
+		seed:          churnSeed(t),
+		allocations:   watchAllocations(t, c),
+		controller:    ctl,
+		settleTimeout: 2 * time.Minute,
+	}
 	for number := range tenants {
 		s.tenants = append(s.tenants, generateScript(s.seed, number, changes))
 	}
@@ -53,8 +60,11 @@ func (s *churnRun) countSteps() (steps int) {
 	return steps
 }
 
-// runScripts plays the storm once and returns what is left. What disturbs it, if anything, lets the steps through as it likes.
-func (s *churnRun) runScripts(t *testing.T, disturb func(t *testing.T, pass func(steps int))) (left stateLines, took time.Duration) {
+// runScripts plays the storm once and returns what is left. What disturbs it, if anything, lets the steps through as it
+// likes.
+func (s *churnRun) runScripts(t *testing.T, disturb func(t *testing.T, pass func(steps int))) (left stateLines,
+	took time.Duration,
+) {
 	t.Helper()
 	begin := time.Now()
 	gate := make(chan struct{}, s.countSteps())
@@ -81,11 +91,13 @@ func (s *churnRun) runScripts(t *testing.T, disturb func(t *testing.T, pass func
 	}
 	acted := time.Since(begin)
 	s.waitConverged(t)
-	t.Logf("the changes took %s, and it was settled after %s", acted.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond))
+	t.Logf("the changes took %s, and it was settled after %s", acted.Round(time.Millisecond),
+		time.Since(begin).Round(time.Millisecond))
 	return collectState(t, s.Cluster), time.Since(begin)
 }
 
-// describeStuckDeletions is the objects that are deleted and not gone, with what Kube-OVN last said of each, for a person to read.
+// describeStuckDeletions is the objects that are deleted and not gone, with what Kube-OVN last said of each, for a
+// person to read.
 func (s *churnRun) describeStuckDeletions(t *testing.T) string {
 	t.Helper()
 	said, err := os.ReadFile(s.Log("kube-ovn-controller"))
@@ -97,7 +109,8 @@ func (s *churnRun) describeStuckDeletions(t *testing.T) string {
 		if o.GetDeletionTimestamp() == nil {
 			continue
 		}
-		out = append(out, fmt.Sprintf("%s %s/%s leaves since %s, held by %v", o.GetKind(), o.GetNamespace(), o.GetName(), o.GetDeletionTimestamp(), o.GetFinalizers()))
+		out = append(out, fmt.Sprintf("%s %s/%s leaves since %s, held by %v", o.GetKind(), o.GetNamespace(),
+			o.GetName(), o.GetDeletionTimestamp(), o.GetFinalizers()))
 		var lines []string
 		for line := range strings.Lines(string(said)) {
 			if strings.Contains(line, o.GetName()) {
@@ -129,8 +142,8 @@ func (s *churnRun) runTenant(ctx context.Context, n *tenantScript, gate <-chan s
 	return nil
 }
 
-// applyStepWithRetry makes one change, as stubbornly as a person would: it waits for what is in the way, and tries again when the API server
-// is not there.
+// applyStepWithRetry makes one change, as stubbornly as a person would: it waits for what is in the way, and tries
+// again when the API server is not there.
 func (s *churnRun) applyStepWithRetry(ctx context.Context, step step) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -150,7 +163,8 @@ func (s *churnRun) applyStepWithRetry(ctx context.Context, step step) error {
 func (s *churnRun) applyStep(ctx context.Context, step step) error {
 	r := step.objectRef()
 	if step.isDelete {
-		err := s.api.Resource(harness.ResourceForRef(r)).Namespace(r.Namespace).Delete(ctx, r.Name, metav1.DeleteOptions{})
+		err := s.api.Resource(harness.ResourceForRef(r)).Namespace(r.Namespace).Delete(ctx, r.Name,
+			metav1.DeleteOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -168,8 +182,8 @@ func (s *churnRun) applyStep(ctx context.Context, step step) error {
 	return s.Objects.ApplyObject(ctx, step.object)
 }
 
-// waitConverged waits until everything is in force that should be there in the end, everything else is gone, and nobody writes any
-// more.
+// waitConverged waits until everything is in force that should be there in the end, everything else is gone, and nobody
+// writes any more.
 func (s *churnRun) waitConverged(t *testing.T) {
 	t.Helper()
 	limit := time.Now().Add(s.settleTimeout)
@@ -184,7 +198,8 @@ func (s *churnRun) waitConverged(t *testing.T) {
 			names []string
 		}{{"EIp", eipNames}, {"FIp", fipNames}} {
 			for _, name := range kind.names {
-				s.waitForState(t, limit, harness.ObjectRef(kind.kind, n.namespace(), name), n.expectedAtEnd[kind.kind+" "+name])
+				s.waitForState(t, limit, harness.ObjectRef(kind.kind, n.namespace(), name),
+					n.expectedAtEnd[kind.kind+" "+name])
 			}
 		}
 	}
@@ -200,7 +215,8 @@ func (s *churnRun) waitNoWrites(ctx context.Context, t *testing.T) {
 		select {
 		case <-time.After(while):
 		case <-ctx.Done():
-			t.Errorf("it never becomes quiet: %.0f writes and %d events in the last %s", s.controller.CountWrites(t)-before, s.allocations.eventCount()-events, while)
+			t.Errorf("it never becomes quiet: %.0f writes and %d events in the last %s",
+				s.controller.CountWrites(t)-before, s.allocations.eventCount()-events, while)
 			return
 		}
 		if s.controller.CountWrites(t) == before && s.allocations.eventCount() == events {
@@ -209,7 +225,8 @@ func (s *churnRun) waitNoWrites(ctx context.Context, t *testing.T) {
 	}
 }
 
-// waitForState waits until an object is in force, or gone. When the time is up, one last look tells what else is not as it should be.
+// waitForState waits until an object is in force, or gone. When the time is up, one last look tells what else is not as
+// it should be.
 func (s *churnRun) waitForState(t *testing.T, limit time.Time, r manifest.Ref, there bool) {
 	t.Helper()
 	ctx := harness.Within(t, max(time.Until(limit), 5*time.Second))
@@ -232,12 +249,14 @@ func (s *churnRun) waitForState(t *testing.T, limit time.Time, r manifest.Ref, t
 func (s *churnRun) deleteProjects(t *testing.T) {
 	t.Helper()
 	for _, n := range s.tenants {
-		if err := s.applyStepWithRetry(harness.Within(t, time.Minute), step{isDelete: true, object: n.steps[0].object}); err != nil {
+		if err := s.applyStepWithRetry(harness.Within(t, time.Minute),
+			step{isDelete: true, object: n.steps[0].object}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, n := range s.tenants {
-		s.waitForState(t, time.Now().Add(s.settleTimeout), harness.ObjectRef("Project", churnOrganization, n.projectName()), false)
+		s.waitForState(t, time.Now().Add(s.settleTimeout),
+			harness.ObjectRef("Project", churnOrganization, n.projectName()), false)
 	}
 	if left := collectState(t, s.Cluster); len(left) > 0 {
 		t.Errorf("all projects are deleted, and there is still\n%s", strings.Join(left, "\n"))

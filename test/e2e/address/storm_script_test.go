@@ -27,8 +27,8 @@ func (s step) objectRef() manifest.Ref {
 	return manifest.Ref{GVK: s.object.GroupVersionKind(), Namespace: s.object.GetNamespace(), Name: s.object.GetName()}
 }
 
-// tenantScript is one project of a storm, with what its people have as the script goes on. Each does one thing after the other; all
-// tenants act side by side.
+// tenantScript is one project of a storm, with what its people have as the script goes on. Each does one thing after
+// the other; all tenants act side by side.
 type tenantScript struct {
 	rng    *rand.Rand
 	number int
@@ -45,10 +45,15 @@ type tenantScript struct {
 // fipSpec is what a FIp asks for: an EIp by name or, without one, one of its own; an address or a virtual machine.
 type fipSpec struct{ eip, address, vm string }
 
-// generateScript is what a tenant does: so many changes at random, and then what makes the end known. The same seed and number give
-// the same script.
+// generateScript is what a tenant does: so many changes at random, and then what makes the end known. The same seed and
+// number give the same script.
 func generateScript(seed uint64, number, changes int) *tenantScript {
-	n := &tenantScript{rng: rand.New(rand.NewPCG(seed, uint64(number))), number: number, remainsAtEnd: number%5 != 4, expectedAtEnd: map[string]bool{}}
+	n := &tenantScript{
+		rng:           rand.New(rand.NewPCG(seed, uint64(number))),
+		number:        number,
+		remainsAtEnd:  number%5 != 4,
+		expectedAtEnd: map[string]bool{},
+	}
 	n.addProject()
 	again := -1
 	if number%4 == 1 {
@@ -80,7 +85,8 @@ func (n *tenantScript) usesTinyNetwork() bool { return n.number%4 == 0 }
 func (n *tenantScript) addProject() {
 	n.eips, n.deletedEIPs, n.fips = map[string]bool{}, map[string]bool{}, map[string]fipSpec{}
 	network := []string{"cloud", "public"}[n.number%2]
-	n.addApply("Project", n.projectName(), map[string]any{"cidrBlock": fmt.Sprintf("10.%d.0.0/24", 50+n.number), "egressNetworkType": network})
+	n.addApply("Project", n.projectName(),
+		map[string]any{"cidrBlock": fmt.Sprintf("10.%d.0.0/24", 50+n.number), "egressNetworkType": network})
 	n.addVMMove("v0", 20)
 	n.addVMMove("v1", 30)
 }
@@ -107,7 +113,11 @@ func (n *tenantScript) addDelete(kind, name string) {
 // addVMMove gives a virtual machine an address.
 func (n *tenantScript) addVMMove(machine string, host int) {
 	o := n.addApply("VirtualMachineInstance", machine, map[string]any{})
-	o.Object["status"] = map[string]any{"interfaces": []any{map[string]any{"name": "net1", "mac": "0a:00:00:00:00:01", "ipAddress": n.podAddress(host)}}}
+	o.Object["status"] = map[string]any{"interfaces": []any{map[string]any{
+		"name":      "net1",
+		"mac":       "0a:00:00:00:00:01",
+		"ipAddress": n.podAddress(host),
+	}}}
 }
 
 // eipNames: by type, by default, by name of the network, on a small network, an address of one's own, one that a second
@@ -155,7 +165,12 @@ func (n *tenantScript) addFIP(name string, f fipSpec) {
 	spec := map[string]any{}
 	if f.eip != "" {
 		spec["eip"] = f.eip
-	} else if kind := map[string]string{"f0": "public", "f1": "", "f2": n.smallNetworkType(), "f3": "cloud"}[name]; kind != "" {
+	} else if kind := map[string]string{
+		"f0": "public",
+		"f1": "",
+		"f2": n.smallNetworkType(),
+		"f3": "cloud",
+	}[name]; kind != "" {
 		spec["externalNetworkType"] = kind
 	}
 	if f.vm != "" {

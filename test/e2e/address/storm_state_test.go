@@ -18,8 +18,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// stateLines are all that a storm has left, as lines that do not depend on the order in which things happened: an address that
-// Kube-OVN chose, or we for a leg, is written as the name of who has it.
+// stateLines are all that a storm has left, as lines that do not depend on the order in which things happened: an
+// address that Kube-OVN chose, or we for a leg, is written as the name of who has it.
 type stateLines []string
 
 // diff is what one world has and the other has not.
@@ -74,11 +74,13 @@ func collectState(t *testing.T, c *harness.Cluster) stateLines {
 }
 
 var (
-	ipv4Pattern  = regexp.MustCompile(`\b(\d{1,3}\.){3}\d{1,3}\b`)
-	ownEIPSuffix = regexp.MustCompile(`\b(fip-f\d)-[0-9a-v]{5}\b`) // of EIps that FIps make for themselves: from their UID
+	ipv4Pattern = regexp.MustCompile(`\b(\d{1,3}\.){3}\d{1,3}\b`)
+	// of EIps that FIps make for themselves: from their UID
+	ownEIPSuffix = regexp.MustCompile(`\b(fip-f\d)-[0-9a-v]{5}\b`)
 )
 
-// nameOvnEIPAddress gives an address that was chosen by Kube-OVN the name of the OvnEip that has it. One that somebody asked for stays.
+// nameOvnEIPAddress gives an address that was chosen by Kube-OVN the name of the OvnEip that has it. One that somebody
+// asked for stays.
 func nameOvnEIPAddress(o *unstructured.Unstructured, names map[string]string) {
 	address, _, _ := unstructured.NestedString(o.Object, "status", "v4Ip")
 	if o.GetKind() != "OvnEip" || strings.Contains(address, ".200.") {
@@ -115,7 +117,8 @@ func listProjectObjects(t *testing.T, c *harness.Cluster) (out []*unstructured.U
 		}
 		for i := range list.Items {
 			o := &list.Items[i]
-			here := o.GetNamespace() == churnOrganization || strings.HasPrefix(o.GetNamespace()+o.GetName(), churnOrganization+"-")
+			here := o.GetNamespace() == churnOrganization ||
+				strings.HasPrefix(o.GetNamespace()+o.GetName(), churnOrganization+"-")
 			if here || ownership.IsManagedObject(o.GetLabels()) {
 				out = append(out, o)
 			}
@@ -139,11 +142,14 @@ func normalizeObject(o *unstructured.Unstructured) string {
 	maps.DeleteFunc(labels, func(key, _ string) bool {
 		return !strings.Contains(key, "kube-dc.com") && key != ownership.ManagedByLabel
 	})
-	finalizers := slices.DeleteFunc(o.GetFinalizers(), func(f string) bool { // Kube-OVN forgets its own when it is restarted
+	// Kube-OVN forgets its own when it is restarted
+	finalizers := slices.DeleteFunc(o.GetFinalizers(), func(f string) bool {
 		return f != ownership.Finalizer
 	})
-	return fmt.Sprintf("%s %s/%s labels=%v asked-by=%s finalizers=%v leaving=%t spec=%s status=%s current=%t", o.GetKind(), o.GetNamespace(), o.GetName(),
-		labels, o.GetAnnotations()[ownership.OriginAnnotation], finalizers, o.GetDeletionTimestamp() != nil, normalizeValue(spec), normalizeValue(status), current)
+	return fmt.Sprintf("%s %s/%s labels=%v asked-by=%s finalizers=%v leaving=%t spec=%s status=%s current=%t",
+		o.GetKind(), o.GetNamespace(), o.GetName(),
+		labels, o.GetAnnotations()[ownership.OriginAnnotation], finalizers, o.GetDeletionTimestamp() != nil,
+		normalizeValue(spec), normalizeValue(status), current)
 }
 
 // normalizeValue is a value as JSON, with lists in order and without what is different each time.

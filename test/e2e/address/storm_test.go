@@ -26,11 +26,18 @@ import (
 // churnTopology has one node, because nothing is sent, and a network with hardly more addresses than are asked for.
 func churnTopology(raft int) blueprint.Blueprint {
 	network := func(name, prefix string) blueprint.Network {
-		return blueprint.Network{Name: name, Prefixes: []netip.Prefix{netip.MustParsePrefix(prefix)}, Default: name == "ext-cloud"}
+		return blueprint.Network{
+			Name:     name,
+			Prefixes: []netip.Prefix{netip.MustParsePrefix(prefix)},
+			Default:  name == "ext-cloud",
+		}
 	}
 	return blueprint.Blueprint{
 		Nodes: 1, Gateways: 1, Raft: raft,
-		Networks: []blueprint.Network{network("ext-public", "198.18.0.0/16"), network("ext-cloud", "100.65.0.0/16"), network("ext-tiny", "198.19.7.0/28")},
+		Networks: []blueprint.Network{
+			network("ext-public", "198.18.0.0/16"), network("ext-cloud", "100.65.0.0/16"),
+			network("ext-tiny", "198.19.7.0/28"),
+		},
 	}
 }
 
@@ -67,7 +74,8 @@ func TestCore4KilledControllerConvergesToTheSame(t *testing.T) {
 	same := s.expectSameState(t, fmt.Sprintf("the run with %d kills", kills), calm, killed)
 	s.checkDetection(t, calm)
 	item.AddFigure("seed %d: %d changes in %d projects; undisturbed %.1f s to settle, with %d kills %.1f s; %d lives had written something (%.0f writes)",
-		s.seed, s.countSteps(), len(s.tenants), took.Seconds(), kills, tookKilled.Seconds(), lives.livesWithWrites, lives.writes)
+		s.seed, s.countSteps(), len(s.tenants), took.Seconds(), kills, tookKilled.Seconds(), lives.livesWithWrites,
+		lives.writes)
 	item.AddFigure("%s", same)
 }
 
@@ -91,7 +99,8 @@ func (s *churnRun) expectSameState(t *testing.T, which string, calm, other state
 func (s *churnRun) checkDetection(t *testing.T, calm stateLines) {
 	t.Helper()
 	home, other := s.tenants[0].namespace(), s.tenants[1].namespace() // both are there in the end
-	s.ApplyWithoutCleanup(t, fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: EIp, metadata: {name: control, namespace: %s}}", home))
+	s.ApplyWithoutCleanup(t, fmt.Sprintf(
+		"{apiVersion: kube-dc.com/v1, kind: EIp, metadata: {name: control, namespace: %s}}", home))
 	s.WaitProgrammed(t, "EIp", home, "control")
 	if d := calm.diff(collectState(t, s.Cluster)); !strings.Contains(d, "+ EIp "+home+"/control") {
 		t.Errorf("one more EIp makes no difference: %q", d)
@@ -103,14 +112,18 @@ func (s *churnRun) checkDetection(t *testing.T, calm stateLines) {
 	}
 	address, _, _ := unstructured.NestedString(way.Object, "status", "ipAddress")
 	for i, router := range []string{home, other} { // lr-nat-add of OVN 25.03 ends with a segmentation fault here
-		s.RunNbctl(t, "--id=@row", "create", "NAT", "type=dnat_and_snat", "external_ip="+address, fmt.Sprintf("logical_ip=10.%d.0.99", 50+i),
+		s.RunNbctl(t, "--id=@row", "create", "NAT", "type=dnat_and_snat", "external_ip="+address,
+			fmt.Sprintf("logical_ip=10.%d.0.99", 50+i),
 			"--", "add", "Logical_Router", router, "nat", "@row")
 	}
 	s.patchStatus(t, harness.ObjectRef("EIp", home, "control"), fmt.Sprintf(`{"status": {"ipAddress": %q}}`, address))
-	s.patchStatus(t, harness.ObjectRef("OvnEip", "", "eip-"+home+"-control"), fmt.Sprintf(`{"status": {"v4Ip": %q}}`, address))
+	s.patchStatus(t, harness.ObjectRef("OvnEip", "", "eip-"+home+"-control"),
+		fmt.Sprintf(`{"status": {"v4Ip": %q}}`, address))
 	for _, stream := range []string{eipStream, ovnEipStream, natStream} {
 		s.PollUntil(t, "the double in the stream of "+stream, func() bool {
-			return slices.ContainsFunc(books.foundDoubles(), func(double string) bool { return strings.HasPrefix(double, stream+": "+address) })
+			return slices.ContainsFunc(books.foundDoubles(), func(double string) bool {
+				return strings.HasPrefix(double, stream+": "+address)
+			})
 		})
 	}
 }
@@ -118,7 +131,8 @@ func (s *churnRun) checkDetection(t *testing.T, calm stateLines) {
 func (s *churnRun) patchStatus(t *testing.T, r manifest.Ref, patch string) {
 	t.Helper()
 	resource := s.api.Resource(harness.ResourceForRef(r)).Namespace(r.Namespace)
-	if _, err := resource.Patch(harness.Within(t, time.Minute), r.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := resource.Patch(harness.Within(t, time.Minute), r.Name, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 }

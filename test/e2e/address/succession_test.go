@@ -15,7 +15,8 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// checkLeaderFailover shows that of two controllers one leads, and that the other takes over when it dies or is told to end.
+// checkLeaderFailover shows that of two controllers one leads, and that the other takes over when it dies or is told to
+// end.
 func checkLeaderFailover(t *testing.T, c *harness.Cluster, item *show.Item) {
 	t.Helper()
 	first, second := newElectedController(t, c), newElectedController(t, c)
@@ -30,7 +31,8 @@ func checkLeaderFailover(t *testing.T, c *harness.Cluster, item *show.Item) {
 
 	begin := time.Now()
 	first.Stop(syscall.SIGKILL)
-	c.ApplyWithoutCleanup(t, fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: EIp, metadata: {name: after-death, namespace: %s}}", ns))
+	c.ApplyWithoutCleanup(t, fmt.Sprintf(
+		"{apiVersion: kube-dc.com/v1, kind: EIp, metadata: {name: after-death, namespace: %s}}", ns))
 	holder = waitNewLeader(t, c, holder)
 	taken := time.Since(begin)
 	c.WaitProgrammed(t, "EIp", ns, "after-death")
@@ -40,7 +42,10 @@ func checkLeaderFailover(t *testing.T, c *harness.Cluster, item *show.Item) {
 		t.Errorf("the lease was taken over after %s; it lasts 15 s", taken)
 	}
 	first.Start(t)
-	c.PollUntil(t, "the replica that was started again", func() bool { _, err := first.ScrapeMetrics(harness.Within(t, time.Second)); return err == nil })
+	c.PollUntil(t, "the replica that was started again", func() bool {
+		_, err := first.ScrapeMetrics(harness.Within(t, time.Second))
+		return err == nil
+	})
 	item.AddFigure("%s", checkGracefulHandover(t, c, second, ns, holder))
 }
 
@@ -74,8 +79,8 @@ func waitNewLeader(t *testing.T, c *harness.Cluster, before string) (holder stri
 	return holder
 }
 
-// checkGracefulHandover tells the leader to end while it has a lot to write: it finishes what it is at, gives up the lead and ends without a
-// complaint, and the other goes on.
+// checkGracefulHandover tells the leader to end while it has a lot to write: it finishes what it is at, gives up the
+// lead and ends without a complaint, and the other goes on.
 func checkGracefulHandover(t *testing.T, c *harness.Cluster, leader *harness.Controller, ns, holder string) string {
 	t.Helper()
 	const many = 10
@@ -84,7 +89,10 @@ func checkGracefulHandover(t *testing.T, c *harness.Cluster, leader *harness.Con
 		fmt.Fprintf(&text, "---\n{apiVersion: kube-dc.com/v1, kind: FIp, metadata: {name: f%d, namespace: %s}, spec: {ipAddress: 10.9.0.%d}}\n", i, ns, 10+i)
 	}
 	c.ApplyWithoutCleanup(t, text.String())
-	c.WaitForObject(t, "FIp", ns, "f0", func(o *unstructured.Unstructured) bool { return o != nil && len(o.GetFinalizers()) > 0 }) // it has begun
+	// it has begun
+	c.WaitForObject(t, "FIp", ns, "f0", func(o *unstructured.Unstructured) bool {
+		return o != nil && len(o.GetFinalizers()) > 0
+	})
 	process := leader.Process
 	begin := time.Now()
 	leader.Stop(syscall.SIGTERM)
@@ -94,7 +102,8 @@ func checkGracefulHandover(t *testing.T, c *harness.Cluster, leader *harness.Con
 	if code := process.ProcessState.ExitCode(); code != 0 {
 		t.Errorf("a leader that is told to end ends with %d", code)
 	}
-	if log := leader.LogTail(1000); strings.Contains(log, "context canceled") || strings.Contains(log, "context deadline exceeded") {
+	if log := leader.LogTail(1000); strings.Contains(log, "context canceled") ||
+		strings.Contains(log, "context deadline exceeded") {
 		t.Errorf("a write was cut off:\n%s", leader.LogTail(20))
 	}
 	for i := range many {
@@ -107,7 +116,8 @@ func checkGracefulHandover(t *testing.T, c *harness.Cluster, leader *harness.Con
 		ended.Seconds(), taken.Seconds(), time.Since(begin).Seconds())
 }
 
-// checkDeletionDuringOutage deletes a FIp while Kube-OVN is not running. Kube-OVN takes no notice of that when it is back, unless it is reminded.
+// checkDeletionDuringOutage deletes a FIp while Kube-OVN is not running. Kube-OVN takes no notice of that when it is
+// back, unless it is reminded.
 func checkDeletionDuringOutage(t *testing.T, c *harness.Cluster, item *show.Item) {
 	t.Helper()
 	c.ApplyWithoutCleanup(t, "{apiVersion: v1, kind: Namespace, metadata: {name: absent}}")
@@ -119,12 +129,16 @@ func checkDeletionDuringOutage(t *testing.T, c *harness.Cluster, item *show.Item
 	c.ApplyWithoutCleanup(t, fip)
 	c.WaitProgrammed(t, "FIp", ns, "f")
 	c.ControlLab(t, "kill", "kube-ovn-controller")
-	if err := c.Client.CoreV1().RESTClient().Delete().AbsPath("/apis/kube-dc.com/v1/namespaces", ns, "fips/f").Do(harness.Within(t, time.Minute)).Error(); err != nil {
+	if err := c.Client.CoreV1().RESTClient().Delete().AbsPath("/apis/kube-dc.com/v1/namespaces", ns,
+		"fips/f").Do(harness.Within(t, time.Minute)).Error(); err != nil {
 		t.Fatal(err)
 	}
-	c.WaitForObject(t, "OvnFip", "", ns+"-f", func(o *unstructured.Unstructured) bool { return o != nil && o.GetDeletionTimestamp() != nil })
+	c.WaitForObject(t, "OvnFip", "", ns+"-f", func(o *unstructured.Unstructured) bool {
+		return o != nil && o.GetDeletionTimestamp() != nil
+	})
 	begin := time.Now()
 	c.ControlLab(t, "start", "kube-ovn-controller")
 	c.WaitForObject(t, "FIp", ns, "f", manifest.Gone)
-	item.AddFigure("a FIp deleted while Kube-OVN was not running is gone %.1f s after Kube-OVN was started", time.Since(begin).Seconds())
+	item.AddFigure("a FIp deleted while Kube-OVN was not running is gone %.1f s after Kube-OVN was started",
+		time.Since(begin).Seconds())
 }

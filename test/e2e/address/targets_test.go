@@ -26,7 +26,8 @@ func (s *projectPair) expectTarget(t *testing.T, name, kind, target, answers str
 	external, x := s.ReadField(t, "FIp", s.cloud, name, "status", "externalIP"), s.Network(t, kind)
 	s.ExpectAnswer(t, x.Client, "http://"+external, answers, x.ClientAddress)
 	s.ExpectAnswer(t, "internet", "http://"+external, answers, harness.InternetAddress)
-	s.ExpectAnswer(t, answers+"."+s.cloud, "http://"+harness.InternetAddress, "internet", s.egressAddress(t, s.cloud, kind, external))
+	s.ExpectAnswer(t, answers+"."+s.cloud, "http://"+harness.InternetAddress, "internet",
+		s.egressAddress(t, s.cloud, kind, external))
 }
 
 // applyVM writes a virtual machine as KubeVirt reports it.
@@ -40,7 +41,8 @@ func (s *projectPair) applyVM(t *testing.T, name string, addresses ...string) {
 		name, s.cloud, interfaces))
 }
 
-// checkTargets: a target by its address, as a pod and as a virtual machine; the last two are followed when their address changes.
+// checkTargets: a target by its address, as a pod and as a virtual machine; the last two are followed when their
+// address changes.
 func (s *projectPair) checkTargets(t *testing.T) string {
 	a := s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "target-a", Node: "node1"})
 	b := s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "target-b", Node: "node2"})
@@ -64,7 +66,8 @@ func (s *projectPair) checkTargets(t *testing.T) string {
 	before = s.CreateFIP(t, s.cloud, "by-pod", "{podTarget: {podName: target-b}, externalNetworkType: third}")
 	s.expectTarget(t, "by-pod", "third", b, "target-b")
 	s.DeleteAndWait(t, "Pod", s.cloud, "target-b")
-	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "squatter", Node: "node2", Address: b}) // the old address is somebody else's now
+	// the old address is somebody else's now
+	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "squatter", Node: "node2", Address: b})
 	again := s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "target-b", Node: "node3", Address: "10.31.0.200"})
 	s.expectTarget(t, "by-pod", "third", again, "target-b")
 	external := s.ReadField(t, "Project", "packets", "cloud", "status", "externalIP")
@@ -75,14 +78,16 @@ func (s *projectPair) checkTargets(t *testing.T) string {
 	return "by address, by pod and by virtual machine, on three networks; the last two keep their external address when the target's address changes"
 }
 
-// checkRetarget: a FIp leads to another pod under the same external address; with another EIp, the old address is free again.
+// checkRetarget: a FIp leads to another pod under the same external address; with another EIp, the old address is free
+// again.
 func (s *projectPair) checkRetarget(t *testing.T) string {
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "old", Node: "node1"})
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "new", Node: "node3"})
 	for _, kind := range []string{"cloud", "public"} {
 		x := s.Network(t, kind)
 		first, second := "first-"+kind, "second-"+kind
-		one, two := s.CreateEIP(t, s.cloud, first, "{externalNetworkType: "+kind+"}"), s.CreateEIP(t, s.cloud, second, "{externalNetworkType: "+kind+"}")
+		one, two := s.CreateEIP(t, s.cloud, first, "{externalNetworkType: "+kind+"}"),
+			s.CreateEIP(t, s.cloud, second, "{externalNetworkType: "+kind+"}")
 		name := "moves-" + kind
 		s.CreateFIP(t, s.cloud, name, "{podTarget: {podName: old}, eip: "+first+"}")
 		s.ExpectAnswers(t, x.Client, one, "old", x.ClientAddress)
@@ -130,7 +135,8 @@ func (s *projectPair) checkOwnedEIP(t *testing.T) string {
 	return "made with the FIp and gone with it; an EIp that a person made stays Released with its address"
 }
 
-// checkAddressReuse: an address goes from one project to another, and so to another router. Who has talked with the first learns of it at once.
+// checkAddressReuse: an address goes from one project to another, and so to another router. Who has talked with the
+// first learns of it at once.
 func (s *projectPair) checkAddressReuse(t *testing.T) string {
 	var took time.Duration
 	address := ""
@@ -150,5 +156,6 @@ func (s *projectPair) checkAddressReuse(t *testing.T) string {
 		s.DeleteAndWait(t, "FIp", ns, "handed")
 		s.DeleteAndWait(t, "EIp", ns, "handed")
 	}
-	return fmt.Sprintf("clients of one project's pod reach the other's %v after the FIp is in force", took.Round(time.Millisecond))
+	return fmt.Sprintf("clients of one project's pod reach the other's %v after the FIp is in force",
+		took.Round(time.Millisecond))
 }

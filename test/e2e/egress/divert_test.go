@@ -27,7 +27,8 @@ func (y *egressFixture) createLoadBalancer(t *testing.T, ns, name, app, annotati
 	return harness.IngressIP(o)
 }
 
-// createEgressPolicy makes an EgressRoute or EgressService, waits until it is in force, and returns the address with which pods leave.
+// createEgressPolicy makes an EgressRoute or EgressService, waits until it is in force, and returns the address with
+// which pods leave.
 func (y *egressFixture) createEgressPolicy(t *testing.T, kind, ns, name, spec string) string {
 	t.Helper()
 	y.applyEgressPolicy(t, kind, ns, name, spec)
@@ -39,7 +40,8 @@ func (y *egressFixture) createEgressPolicy(t *testing.T, kind, ns, name, spec st
 func (y *egressFixture) applyEgressPolicy(t *testing.T, kind, ns, name, spec string) {
 	t.Helper()
 	group := map[string]string{"EgressRoute": "kube-dc.com/v1alpha1", "EgressService": "k8s.ovn.org/v1"}[kind]
-	y.Apply(t, fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: %s}, spec: {%s}}", group, kind, name, ns, spec))
+	y.Apply(t, fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: %s}, spec: {%s}}", group, kind,
+		name, ns, spec))
 }
 
 // networkPrefix is the prefix of an external network.
@@ -54,8 +56,8 @@ func (y *egressFixture) networkPrefix(t *testing.T, kind string) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// checkEgressRoute: selected pods leave to some destinations by another network with its address; everything else, and what came in by any
-// network, is as before.
+// checkEgressRoute: selected pods leave to some destinations by another network with its address; everything else, and
+// what came in by any network, is as before.
 func (y *egressFixture) checkEgressRoute(t *testing.T) string {
 	y.replacePods(t)
 	ns, own := y.namespaces[0], y.projectAddress(t, "one")
@@ -66,7 +68,8 @@ func (y *egressFixture) checkEgressRoute(t *testing.T) string {
 	y.expectEgressAs(t, a, floating) // a floating IP of the default network is what its pod leaves with
 	old := y.StartStream(t, "internet", floating)
 
-	as := y.createEgressPolicy(t, "EgressRoute", ns, "partners", "podSelector: {matchLabels: {app: a}}, destinations: [203.0.113.0/24], externalNetworkType: public")
+	as := y.createEgressPolicy(t, "EgressRoute", ns, "partners",
+		"podSelector: {matchLabels: {app: a}}, destinations: [203.0.113.0/24], externalNetworkType: public")
 	if !y.networkPrefix(t, "public").Contains(netip.MustParseAddr(as)) {
 		t.Fatalf("pods are to leave as %s, which is not of the network", as)
 	}
@@ -76,13 +79,17 @@ func (y *egressFixture) checkEgressRoute(t *testing.T) string {
 		y.expectEgressAs(t, a, as)
 		y.expectEgressAs(t, b, own)
 		y.ExpectAnswers(t, a, cloud.NeighbourAddress, cloud.Neighbour, floating)
-		y.ExpectAnswers(t, a, public.NeighbourAddress, public.Neighbour, floating)      // not a destination, though of the same network
-		y.ExpectAnswer(t, "internet", "http://"+floating, "a", harness.InternetAddress) // the reply goes back by the default network
+		// not a destination, though of the same network
+		y.ExpectAnswers(t, a, public.NeighbourAddress, public.Neighbour, floating)
+		// the reply goes back by the default network
+		y.ExpectAnswer(t, "internet", "http://"+floating, "a", harness.InternetAddress)
 	}
-	longest := harness.ExpectStreamsContinue(t, "with an EgressRoute", 3*time.Second, old, y.StartStream(t, "internet", floating))
+	longest := harness.ExpectStreamsContinue(t, "with an EgressRoute", 3*time.Second, old,
+		y.StartStream(t, "internet", floating))
 	y.ExpectNoDrops(t)
 
-	near := y.createEgressPolicy(t, "EgressRoute", ns, "wire", "podSelector: {matchLabels: {app: a}}, destinations: ["+y.networkPrefix(t, "public").String()+"], externalNetwork: ext-public")
+	near := y.createEgressPolicy(t, "EgressRoute", ns, "wire", "podSelector: {matchLabels: {app: a}}, destinations: ["+
+		y.networkPrefix(t, "public").String()+"], externalNetwork: ext-public")
 	y.ExpectAnswers(t, a, public.NeighbourAddress, public.Neighbour, near)
 	y.SetLabel(t, "Pod "+ns+" b", "app", "a")
 	y.expectEgressAs(t, b, as)
@@ -94,10 +101,12 @@ func (y *egressFixture) checkEgressRoute(t *testing.T) string {
 	y.applyEgressPolicy(t, "EgressRoute", ns, "moon", "destinations: [203.0.113.0/24], externalNetworkType: moon")
 	y.waitCondition(t, harness.ObjectRef("EgressRoute", ns, "moon"), "ResolvedRefs", "NetworkNotFound")
 	return fmt.Sprintf("to 203.0.113.0/24 one pod left as %s of the other network, its neighbour and other destinations as ever; "+
-		"a floating IP on the default network answered all the time (longest silence %d ms)", as, longest.Milliseconds())
+		"a floating IP on the default network answered all the time (longest silence %d ms)", as,
+		longest.Milliseconds())
 }
 
-// checkEgressService: pods behind a load balancer leave with its address, on any network, or by a network with the project's address there.
+// checkEgressService: pods behind a load balancer leave with its address, on any network, or by a network with the
+// project's address there.
 func (y *egressFixture) checkEgressService(t *testing.T) string {
 	y.replacePods(t)
 	ns, own := y.namespaces[0], y.projectAddress(t, "one")
@@ -105,7 +114,8 @@ func (y *egressFixture) checkEgressService(t *testing.T) string {
 	public := y.Network(t, "public")
 	web := y.createLoadBalancer(t, ns, "web", "a", "")
 	y.expectEgressAs(t, a, own)
-	as := y.createEgressPolicy(t, "EgressService", ns, "web", "sourceIPBy: LoadBalancerIP, nodeSelector: {matchLabels: {kubernetes.io/hostname: node2}}")
+	as := y.createEgressPolicy(t, "EgressService", ns, "web",
+		"sourceIPBy: LoadBalancerIP, nodeSelector: {matchLabels: {kubernetes.io/hostname: node2}}")
 	if host := y.ReadField(t, "EgressService", ns, "web", "status", "host"); as != web || host != "ALL" {
 		t.Errorf("the Service has %s, and its pods are to leave as %s by host %q", web, as, host)
 	}
@@ -114,7 +124,8 @@ func (y *egressFixture) checkEgressService(t *testing.T) string {
 	y.ExpectAnswers(t, a, public.NeighbourAddress, public.Neighbour, web)
 	y.ExpectAnswer(t, "internet", "http://"+web, "a", harness.InternetAddress)
 
-	mail := y.createLoadBalancer(t, ns, "mail", "b", `k8s.ovn.org/egress-service: "{}", network.kube-dc.com/external-network-type: public`)
+	mail := y.createLoadBalancer(t, ns, "mail", "b",
+		`k8s.ovn.org/egress-service: "{}", network.kube-dc.com/external-network-type: public`)
 	y.syncAndResetDrops(t)
 	y.expectEgressAs(t, b, mail)
 	y.expectEgressAs(t, a, web)

@@ -37,8 +37,14 @@ type faultCase struct {
 var faultCases = []faultCase{
 	{"node killed", time.Second, labAction("kill", ""), afterMove("start")},
 	{"node cut off from the others, not from outside", time.Second, labAction("cut", ""), afterMove("mend")},
-	{"node killed while the controller is dead", time.Second, (*egressFixture).killControllerAndNode, (*egressFixture).restoreControllerAndNode},
-	{"ovn-controller killed", 50 * time.Millisecond, labAction("kill", "-ovn-controller"), labAction("start", "-ovn-controller")},
+	{
+		"node killed while the controller is dead", time.Second, (*egressFixture).killControllerAndNode,
+		(*egressFixture).restoreControllerAndNode,
+	},
+	{
+		"ovn-controller killed", 50 * time.Millisecond, labAction("kill", "-ovn-controller"),
+		labAction("start", "-ovn-controller"),
+	},
 	{"drained", 50 * time.Millisecond, (*egressFixture).drainNode, (*egressFixture).undrainNode},
 }
 
@@ -69,7 +75,8 @@ func (y *egressFixture) restoreControllerAndNode(t *testing.T, node string) {
 	y.ControlLab(t, "start", node)
 }
 
-// TestEgress2Failover: a question every 5 ms from a pod to a host outside, while the node of its egress address is struck.
+// TestEgress2Failover: a question every 5 ms from a pod to a host outside, while the node of its egress address is
+// struck.
 func TestEgress2Failover(t *testing.T) {
 	harness.RunAlone(t)
 	item := egressItems.Item(t, 2)
@@ -91,7 +98,8 @@ func TestEgress2Failover(t *testing.T) {
 // createProbedEgressIP gives a pod the egress address that is struck.
 func (y *egressFixture) createProbedEgressIP(t *testing.T) {
 	t.Helper()
-	y.createEgressIP(t, "out", "{egressIPs: [91.224.11.230], "+projectSelector("one")+", podSelector: {matchLabels: {app: a}}}")
+	y.createEgressIP(t, "out", "{egressIPs: [91.224.11.230], "+projectSelector("one")+
+		", podSelector: {matchLabels: {app: a}}}")
 	y.expectEgressAs(t, "a."+y.namespaces[0], "91.224.11.230")
 }
 
@@ -105,7 +113,8 @@ func (y *egressFixture) measureFault(t *testing.T, m faultCase, item *show.Item)
 	}
 	slices.Sort(gaps)
 	middle, worst := gaps[len(gaps)/2], gaps[len(gaps)-1]
-	item.AddFigure("%s: nothing came back for %d ms (median), %d ms (worst of %d)", m.what, middle.Milliseconds(), worst.Milliseconds(), times)
+	item.AddFigure("%s: nothing came back for %d ms (median), %d ms (worst of %d)", m.what, middle.Milliseconds(),
+		worst.Milliseconds(), times)
 	slack := show.ChooseSize(0, 100*time.Millisecond) // a single strike, on a machine that does other things as well
 	if worst > m.maxGap+slack {
 		t.Errorf("nothing came back for %s, want at most %s", worst, m.maxGap)
@@ -132,11 +141,13 @@ func (y *egressFixture) measureGap(t *testing.T, m faultCase) time.Duration {
 	return gap
 }
 
-// flowIdleTimeout is how long Open vSwitch keeps flows that nobody uses. A node that gets an address back within that time answers for it only
-// when it has looked through its flows again, 500 ms later. It is also enough for BFD sessions of a node that came back to become fast.
+// flowIdleTimeout is how long Open vSwitch keeps flows that nobody uses. A node that gets an address back within that
+// time answers for it only when it has looked through its flows again, 500 ms later. It is also enough for BFD sessions
+// of a node that came back to become fast.
 const flowIdleTimeout = 12 * time.Second
 
-// waitMoved waits until another node holds the address, and the status says so: then the old one does not take it back when it returns.
+// waitMoved waits until another node holds the address, and the status says so: then the old one does not take it back
+// when it returns.
 func (y *egressFixture) waitMoved(t *testing.T, name, from string) (to string) {
 	t.Helper()
 	y.WaitForObject(t, "EgressIP", "", name, isHeldBy(func(node string) bool { return node != from }))
@@ -158,7 +169,8 @@ func (y *egressFixture) waitBFDUp(t *testing.T) {
 	y.ResolveTunnelPeers(t)
 	for _, n := range y.Blueprint.NodeList()[1:] {
 		harness.Eventually(t, n.Name+" hears the others", func() bool {
-			return !strings.Contains(y.RunVsctl(t, n.Name, "--bare", "--columns=bfd_status", "find", "Interface", "type=geneve"), "state=down")
+			return !strings.Contains(y.RunVsctl(t, n.Name, "--bare", "--columns=bfd_status", "find", "Interface",
+				"type=geneve"), "state=down")
 		})
 	}
 }
@@ -180,7 +192,8 @@ func (y *egressFixture) undrainNode(t *testing.T, node string) {
 func (y *egressFixture) setCordoned(t *testing.T, node string, unschedulable bool) {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, unschedulable)
-	if _, err := y.Client.CoreV1().Nodes().Patch(harness.Within(t, time.Minute), node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := y.Client.CoreV1().Nodes().Patch(harness.Within(t, time.Minute), node, types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -301,10 +314,12 @@ func (p *probe) sourceAddresses() map[string]int {
 	return maps.Clone(p.seenSources)
 }
 
-// checkFencing: after a move the old node sends nothing with the address, neither while it is cut off nor when it is back; the new one announces it.
+// checkFencing: after a move the old node sends nothing with the address, neither while it is cut off nor when it is
+// back; the new one announces it.
 func (y *egressFixture) checkFencing(t *testing.T) string {
 	address := netip.MustParseAddr("91.224.11.231")
-	y.createEgressIP(t, "fenced", "{egressIPs: ["+address.String()+"], "+projectSelector("one")+", podSelector: {matchLabels: {app: a}}}")
+	y.createEgressIP(t, "fenced", "{egressIPs: ["+address.String()+"], "+projectSelector("one")+
+		", podSelector: {matchLabels: {app: a}}}")
 	y.expectEgressAs(t, "a."+y.namespaces[0], address.String())
 	mac, err := net.ParseMAC(intent.DeriveMAC(ownership.EgressRouterPort(address)))
 	if err != nil {
@@ -322,7 +337,8 @@ func (y *egressFixture) checkFencing(t *testing.T) string {
 		})
 	}
 	neighbour := y.Network(t, "public")
-	question := harness.ArpRequest(harness.HardwareAddress(t, y.NS(neighbour.Neighbour)), netip.MustParseAddr(neighbour.NeighbourAddress), address)
+	question := harness.ArpRequest(harness.HardwareAddress(t, y.NS(neighbour.Neighbour)),
+		netip.MustParseAddr(neighbour.NeighbourAddress), address)
 	during := func() map[string]int {
 		mu.Lock()
 		clear(sent)
@@ -331,7 +347,8 @@ func (y *egressFixture) checkFencing(t *testing.T) string {
 			if err := harness.InjectFrame(y.NS(neighbour.Neighbour), question); err != nil {
 				t.Error(err)
 			}
-			y.ExpectAnswer(t, "a."+y.namespaces[0], "udp://"+harness.InternetAddress+":80", "internet", address.String())
+			y.ExpectAnswer(t, "a."+y.namespaces[0], "udp://"+harness.InternetAddress+":80", "internet",
+				address.String())
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -365,7 +382,8 @@ func TestEgress4Flapping(t *testing.T) {
 	harness.RunAlone(t)
 	item := egressItems.Item(t, 4)
 	y := newEgressFixture(t, "flapping")
-	y.createEgressIP(t, "out", "{egressIPs: [91.224.11.230], "+projectSelector("one")+", podSelector: {matchLabels: {app: a}}}")
+	y.createEgressIP(t, "out", "{egressIPs: [91.224.11.230], "+projectSelector("one")+
+		", podSelector: {matchLabels: {app: a}}}")
 	y.expectEgressAs(t, "a."+y.namespaces[0], "91.224.11.230")
 	node := y.assignedNode(t, "out")
 	y.waitBFDUp(t)
@@ -392,5 +410,6 @@ func TestEgress4Flapping(t *testing.T) {
 	if gap > time.Second {
 		t.Errorf("nothing came back for %s", gap)
 	}
-	item.AddFigure("%d times cut off or back in %s: the address was on %s; nothing came back for %d ms (longest)", flaps, length, strings.Join(holders, " to "), gap.Milliseconds())
+	item.AddFigure("%d times cut off or back in %s: the address was on %s; nothing came back for %d ms (longest)",
+		flaps, length, strings.Join(holders, " to "), gap.Milliseconds())
 }

@@ -88,7 +88,8 @@ func newEgressFixtureFrom(t *testing.T, name string, b blueprint.Blueprint) *egr
 	c := harness.StartLab(t, name, b)
 	c.InstallSallyport(t)
 	// It runs outside of the lab, from where the nodes can't be asked.
-	y := &egressFixture{Cluster: c, Controller: c.NewController(t, os.TempDir(), "--egressip-reachability-total-timeout=0")}
+	y := &egressFixture{Cluster: c, Controller: c.NewController(t, os.TempDir(),
+		"--egressip-reachability-total-timeout=0")}
 	y.StartForTest(t)
 	y.createProjects(t)
 	return y
@@ -113,10 +114,15 @@ func (y *egressFixture) createProjects(t *testing.T) {
 // runPod runs a pod whose label app is its name.
 func (y *egressFixture) runPod(t *testing.T, namespace, name string) {
 	t.Helper()
-	y.RunPod(t, harness.Pod{Namespace: namespace, Name: name, Node: map[string]string{"a": "node1", "b": "node2"}[name[:1]]})
+	y.RunPod(t, harness.Pod{
+		Namespace: namespace,
+		Name:      name,
+		Node:      map[string]string{"a": "node1", "b": "node2"}[name[:1]],
+	})
 }
 
-// replacePods replaces the pods. What the end of an old connection still sends goes the way that is now, and a router there does not know it.
+// replacePods replaces the pods. What the end of an old connection still sends goes the way that is now, and a router
+// there does not know it.
 func (y *egressFixture) replacePods(t *testing.T) {
 	t.Helper()
 	for _, ns := range y.namespaces {
@@ -140,8 +146,8 @@ func (y *egressFixture) applyEgressIP(t *testing.T, name, spec string) {
 	y.Apply(t, fmt.Sprintf("{apiVersion: k8s.ovn.org/v1, kind: EgressIP, metadata: {name: %s}, spec: %s}", name, spec))
 }
 
-// syncAndResetDrops waits until all nodes have everything. A connection that has begun meanwhile changes its address in the middle, and a router drops
-// the rest of it: what is dropped counts from here on.
+// syncAndResetDrops waits until all nodes have everything. A connection that has begun meanwhile changes its address in
+// the middle, and a router drops the rest of it: what is dropped counts from here on.
 func (y *egressFixture) syncAndResetDrops(t *testing.T) {
 	t.Helper()
 	y.SyncFlows(t)
@@ -150,11 +156,12 @@ func (y *egressFixture) syncAndResetDrops(t *testing.T) {
 
 // projectSelector is the namespaceSelector of projects by name.
 func projectSelector(names ...string) string {
-	return "namespaceSelector: {matchExpressions: [{key: kube-dc.com/project, operator: In, values: [" + strings.Join(names, ", ") + "]}]}"
+	return "namespaceSelector: {matchExpressions: [{key: kube-dc.com/project, operator: In, values: [" +
+		strings.Join(names, ", ") + "]}]}"
 }
 
-// expectEgressAs waits until what a pod sends is seen with an address, and shows it by each protocol. Open vSwitch goes on for a moment with what it
-// has learned of each.
+// expectEgressAs waits until what a pod sends is seen with an address, and shows it by each protocol. Open vSwitch goes
+// on for a moment with what it has learned of each.
 func (y *egressFixture) expectEgressAs(t *testing.T, pod, as string) {
 	t.Helper()
 	for _, proto := range harness.Protocols {
@@ -226,9 +233,11 @@ func (y *egressFixture) waitCondition(t *testing.T, of manifest.Ref, condition, 
 	})
 }
 
-// checkSelectedPods: pods of two projects with the same addresses inside leave with one address; others, and what stays inside, as ever.
+// checkSelectedPods: pods of two projects with the same addresses inside leave with one address; others, and what stays
+// inside, as ever.
 func (y *egressFixture) checkSelectedPods(t *testing.T) string {
-	y.createEgressIP(t, "selected", "{egressIPs: [91.224.11.200], "+projectSelector("one", "two")+", podSelector: {matchLabels: {app: a}}}")
+	y.createEgressIP(t, "selected", "{egressIPs: [91.224.11.200], "+projectSelector("one", "two")+
+		", podSelector: {matchLabels: {app: a}}}")
 	near := []harness.ExternalNetwork{y.Network(t, "public"), y.Network(t, "cloud")}
 	y.syncAndResetDrops(t)
 	for i, project := range []string{"one", "two"} {
@@ -243,7 +252,12 @@ func (y *egressFixture) checkSelectedPods(t *testing.T) string {
 		y.ExpectAnswers(t, a, inside, "b", y.ReadField(t, "Pod", y.namespaces[i], "a", "status", "podIP"))
 	}
 	vm := "b-vm" // the pod in which KubeVirt runs a virtual machine has the machine's labels and its address
-	y.RunPod(t, harness.Pod{Namespace: y.namespaces[0], Name: vm, Node: "node2", Labels: map[string]string{"kubevirt.io": "virt-launcher", "app": "a"}})
+	y.RunPod(t, harness.Pod{
+		Namespace: y.namespaces[0],
+		Name:      vm,
+		Node:      "node2",
+		Labels:    map[string]string{"kubevirt.io": "virt-launcher", "app": "a"},
+	})
 	y.expectEgressAs(t, vm+"."+y.namespaces[0], "91.224.11.200")
 	y.ExpectNoDrops(t)
 	return fmt.Sprintf("pods of two projects with the same addresses inside left as 91.224.11.200 in %d ways, their neighbours as ever; no drops", 2*4*len(harness.Protocols))
@@ -253,7 +267,8 @@ func (y *egressFixture) checkSelectedPods(t *testing.T) string {
 func (y *egressFixture) checkDocumentedManifests(t *testing.T) string {
 	page := harness.ReadFile(t, "../testdata/egressip-ovn-kubernetes.yaml")
 	y.Apply(t, page)
-	for _, name := range []string{"egress-project1", "egressip-prod"} { // their addresses are of no network here: told, not silently ignored
+	// their addresses are of no network here: told, not silently ignored
+	for _, name := range []string{"egress-project1", "egressip-prod"} {
 		y.waitEgressIPCondition(t, name, "Accepted", "AddressOutsideNetwork")
 	}
 	moved := strings.NewReplacer("192.168.127.", "91.224.11.", "10.0.254.100", "91.224.11.100").Replace(page)
@@ -275,7 +290,8 @@ func (y *egressFixture) checkDocumentedManifests(t *testing.T) string {
 
 // checkSeveralAddresses: each on a node of its own; connections leave with any of them.
 func (y *egressFixture) checkSeveralAddresses(t *testing.T) string {
-	y.createEgressIP(t, "several", "{egressIPs: [91.224.11.201, 91.224.11.202, 100.65.9.9], "+projectSelector("one")+"}")
+	y.createEgressIP(t, "several", "{egressIPs: [91.224.11.201, 91.224.11.202, 100.65.9.9], "+projectSelector("one")+
+		"}")
 	nodes, seen := map[string]bool{}, map[string]int{}
 	for _, item := range y.assignments(t, "several") {
 		_, node, _ := strings.Cut(item, " ")
@@ -323,12 +339,15 @@ func (y *egressFixture) checkLabelChanges(t *testing.T) string {
 // checkPodTurnover: a pod that comes is selected, and one that gets the address of a pod that went is judged by itself.
 func (y *egressFixture) checkPodTurnover(t *testing.T) string {
 	ns, own := y.namespaces[1], y.projectAddress(t, "two")
-	y.createEgressIP(t, "comes", "{egressIPs: [91.224.11.204], "+projectSelector("two")+", podSelector: {matchLabels: {role: out}}}")
+	y.createEgressIP(t, "comes", "{egressIPs: [91.224.11.204], "+projectSelector("two")+
+		", podSelector: {matchLabels: {role: out}}}")
 	const address = "10.61.0.77"
 	for i, role := range []string{"out", "in", "out"} {
 		name := fmt.Sprintf("a-%d", i)
 		t.Run(name, func(t *testing.T) {
-			y.RunPod(t, harness.Pod{Namespace: ns, Name: name, Node: "node1", Address: address, Labels: map[string]string{"role": role}})
+			y.RunPod(t, harness.Pod{
+				Namespace: ns, Name: name, Node: "node1", Address: address, Labels: map[string]string{"role": role},
+			})
 			y.expectEgressAs(t, name+"."+ns, map[string]string{"out": "91.224.11.204", "in": own}[role])
 		})
 		y.WaitForObject(t, "Pod", ns, name, manifest.Gone)
@@ -339,7 +358,8 @@ func (y *egressFixture) checkPodTurnover(t *testing.T) string {
 // checkFailClosed: while the controller does nothing, a pod that may be selected does not get out with another address.
 func (y *egressFixture) checkFailClosed(t *testing.T) string {
 	ns := y.namespaces[1]
-	y.createEgressIP(t, "closed", "{egressIPs: [91.224.11.205], "+projectSelector("two")+", podSelector: {matchLabels: {role: out}}}")
+	y.createEgressIP(t, "closed", "{egressIPs: [91.224.11.205], "+projectSelector("two")+
+		", podSelector: {matchLabels: {role: out}}}")
 	y.Signal(t, syscall.SIGSTOP)
 	var again sync.Once
 	resume := func() { again.Do(func() { y.Signal(t, syscall.SIGCONT) }) }
@@ -362,7 +382,8 @@ func (y *egressFixture) checkNoNode(t *testing.T) string {
 	for _, open := range []bool{false, true} {
 		policy := map[bool]string{false: "Closed", true: "Open"}[open]
 		name := strings.ToLower(policy) + "-nowhere"
-		y.createEgressIP(t, name, "{egressIPs: [91.224.11.206], failurePolicy: "+policy+", "+projectSelector("one")+", podSelector: {matchLabels: {app: a}}}")
+		y.createEgressIP(t, name, "{egressIPs: [91.224.11.206], failurePolicy: "+policy+", "+projectSelector("one")+
+			", podSelector: {matchLabels: {app: a}}}")
 		a, b, own := "a."+y.namespaces[0], "b."+y.namespaces[0], y.projectAddress(t, "one")
 		y.expectEgressAs(t, a, "91.224.11.206")
 		for _, n := range y.Blueprint.NodeList()[1:] {
@@ -399,14 +420,19 @@ func (y *egressFixture) checkMistakes(t *testing.T) string {
 		{"six", `"2001:db8::7"`, "Accepted", "AddressOutsideNetwork"}, // ADR 8
 		{"gateway", "91.224.11.1", "Accepted", "EgressIPConflict"},
 		{"held", held, "Accepted", "EgressIPConflict"},
-		{"too-many", "91.224.11.211, 91.224.11.212, 91.224.11.213, 91.224.11.214, 91.224.11.215, 91.224.11.216", "Programmed", "UnassignedRequest"},
+		{
+			"too-many", "91.224.11.211, 91.224.11.212, 91.224.11.213, 91.224.11.214, 91.224.11.215, 91.224.11.216",
+			"Programmed", "UnassignedRequest",
+		},
 	}
 	for _, m := range list {
-		y.applyEgressIP(t, m.name, "{egressIPs: ["+m.addresses+"], "+projectSelector("two")+", podSelector: {matchLabels: {app: nobody}}}")
+		y.applyEgressIP(t, m.name, "{egressIPs: ["+m.addresses+"], "+projectSelector("two")+
+			", podSelector: {matchLabels: {app: nobody}}}")
 		y.waitEgressIPCondition(t, m.name, m.condition, m.reason)
 		y.waitEvent(t, m.name, m.reason)
 	}
-	y.createEgressIP(t, "younger", "{egressIPs: [91.224.11.217], "+projectSelector("one")+"}") // pods that another one selects
+	// pods that another one selects
+	y.createEgressIP(t, "younger", "{egressIPs: [91.224.11.217], "+projectSelector("one")+"}")
 	y.waitEvent(t, "younger", "UndefinedRequest")
 	if n := len(y.assignments(t, "too-many")); n != 5 {
 		t.Errorf("of six addresses %d are on five nodes", n)
@@ -430,13 +456,15 @@ func (y *egressFixture) waitEvent(t *testing.T, name, reason string) {
 func (y *egressFixture) checkNodeSelection(t *testing.T) string {
 	y.SetLabel(t, "Node node4", "rack", "b")
 	y.SetLabel(t, "Node node5", "rack", "b")
-	y.createEgressIP(t, "rack", "{egressIPs: [91.224.11.221], nodeSelector: {matchLabels: {rack: b}}, "+projectSelector("one")+", podSelector: {matchLabels: {app: a}}}")
+	y.createEgressIP(t, "rack", "{egressIPs: [91.224.11.221], nodeSelector: {matchLabels: {rack: b}}, "+
+		projectSelector("one")+", podSelector: {matchLabels: {app: a}}}")
 	first := y.assignedNode(t, "rack")
 	other := map[string]string{"node4": "node5", "node5": "node4"}[first]
 	if other == "" {
 		t.Fatalf("%s holds it, which has no label rack=b", first)
 	}
-	y.createEgressIP(t, "fewest", "{egressIPs: [91.224.11.222], nodeSelector: {matchLabels: {rack: b}}, "+projectSelector("two")+", podSelector: {matchLabels: {app: a}}}")
+	y.createEgressIP(t, "fewest", "{egressIPs: [91.224.11.222], nodeSelector: {matchLabels: {rack: b}}, "+
+		projectSelector("two")+", podSelector: {matchLabels: {app: a}}}")
 	if got := y.assignedNode(t, "fewest"); got != other {
 		t.Errorf("%s has one address, and got another; %s has none", got, other)
 	}
@@ -460,12 +488,14 @@ func (y *egressFixture) checkNodeSelection(t *testing.T) string {
 	return "by nodeSelector, to the node with the fewest, and back to none that returns"
 }
 
-// checkRebalancing: addresses that a node has collected go to an empty one on request, or one after the other where the controller is told to.
+// checkRebalancing: addresses that a node has collected go to an empty one on request, or one after the other where the
+// controller is told to.
 func (y *egressFixture) checkRebalancing(t *testing.T) string {
 	names := []string{"level-1", "level-2", "level-3", "level-4"}
 	y.SetLabel(t, "Node node2", "rack", "c")
 	for i, name := range names {
-		y.createEgressIP(t, name, fmt.Sprintf("{egressIPs: [91.224.11.%d], nodeSelector: {matchLabels: {rack: c}}, %s, podSelector: {matchLabels: {app: a}}}", 223+i, projectSelector("one")))
+		y.createEgressIP(t, name, fmt.Sprintf(
+			"{egressIPs: [91.224.11.%d], nodeSelector: {matchLabels: {rack: c}}, %s, podSelector: {matchLabels: {app: a}}}", 223+i, projectSelector("one")))
 	}
 	y.SetLabel(t, "Node node3", "rack", "c")
 	defer func() {
@@ -511,13 +541,16 @@ func (y *egressFixture) checkRebalancing(t *testing.T) string {
 func (y *egressFixture) requestRebalance(t *testing.T, name, value string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, ovnv1.RebalanceAnnotation, value)
-	err := y.NewDirectClient(t, nil).Patch(harness.Within(t, time.Minute), &ovnv1.EgressIP{ObjectMeta: metav1.ObjectMeta{Name: name}}, client.RawPatch(types.MergePatchType, []byte(patch)))
+	err := y.NewDirectClient(t, nil).Patch(harness.Within(t, time.Minute),
+		&ovnv1.EgressIP{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		client.RawPatch(types.MergePatchType, []byte(patch)))
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// checkReplies: what came in by a floating IP or a load balancer goes back by it, and what the same pod begins leaves with its egress address.
+// checkReplies: what came in by a floating IP or a load balancer goes back by it, and what the same pod begins leaves
+// with its egress address.
 func (y *egressFixture) checkReplies(t *testing.T) string {
 	ns := y.namespaces[0]
 	public := y.CreateFIP(t, ns, "public", "{podTarget: {podName: a}, externalNetworkType: public}")
@@ -555,8 +588,10 @@ func (y *egressFixture) checkDeletion(t *testing.T) string {
 	y.WaitForObject(t, "Vpc", "", "sallyport-egress", manifest.Gone)
 	left := ""
 	harness.Eventually(t, "nothing is left", func() bool {
-		left = y.RunTool(t, "ovn-nbctl", "--db=unix:"+y.Dir+"/data/ovn/nb1.sock", "--bare", "--columns=name", "find", "Logical_Router_Port") +
-			y.RunTool(t, "ovn-nbctl", "--db=unix:"+y.Dir+"/data/ovn/nb1.sock", "--bare", "--columns=name", "find", "Address_Set")
+		left = y.RunTool(t, "ovn-nbctl", "--db=unix:"+y.Dir+"/data/ovn/nb1.sock", "--bare", "--columns=name", "find",
+			"Logical_Router_Port") +
+			y.RunTool(t, "ovn-nbctl", "--db=unix:"+y.Dir+"/data/ovn/nb1.sock", "--bare", "--columns=name", "find",
+				"Address_Set")
 		return !strings.Contains(left, "egress")
 	})
 	return "router, ports and address sets are gone"

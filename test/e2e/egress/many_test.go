@@ -47,7 +47,9 @@ func TestEgress3Many(t *testing.T) {
 	y.ControlLab(t, "kill", lost)
 	t.Cleanup(func() { y.ControlLab(t, "start", lost) })
 	for i := range addresses {
-		y.WaitForObject(t, "EgressIP", "", fmt.Sprintf("many-%d", i), isHeldBy(func(node string) bool { return node != lost }))
+		y.WaitForObject(t, "EgressIP", "", fmt.Sprintf("many-%d", i), isHeldBy(func(node string) bool {
+			return node != lost
+		}))
 	}
 	took := time.Since(begun)
 	gap := p.measureLongestGap(t, 2*time.Second)
@@ -56,7 +58,8 @@ func TestEgress3Many(t *testing.T) {
 	expectEvenSpread(t, after, nodes-1, addresses)
 	y.expectEgressAs(t, "a."+y.namespaces[0], "91.224.11.100")
 	y.expectEgressAs(t, "a."+y.namespaces[1], "91.224.11.101")
-	// Eleven nodes on two cores are busy for some seconds with the ports that move; the engine's flows of one pause for that long.
+	// Eleven nodes on two cores are busy for some seconds with the ports that move; the engine's flows of one pause for
+	// that long.
 	if gap > show.ChooseSize(10*time.Second, time.Second) {
 		t.Errorf("nothing came back for %s", gap)
 	}

@@ -41,7 +41,10 @@ type addressSetRow struct {
 func TestEgress3Scale(t *testing.T) {
 	harness.RunAlone(t)
 	item := egressItems.Item(t, 3)
-	c := &egressScaleFixture{ScaleFixture: harness.NewScaleFixture(t, "--egressip-reachability-total-timeout=0"), egressIPCount: show.ChooseSize(1000, 20)}
+	c := &egressScaleFixture{
+		ScaleFixture:  harness.NewScaleFixture(t, "--egressip-reachability-total-timeout=0"),
+		egressIPCount: show.ChooseSize(1000, 20),
+	}
 	c.GrowTo(t, show.ChooseSize(100, 2))
 	c.addressSets = c.NewNBClient(t, "Address_Set", &addressSetRow{})
 	if err := c.addressSets.Connect(harness.Within(t, 30*time.Second)); err != nil {
@@ -60,7 +63,8 @@ func TestEgress3Scale(t *testing.T) {
 // createEgressIPs makes the EgressIPs, and waits until all are in force.
 func (c *egressScaleFixture) createEgressIPs(t *testing.T, item *show.Item) {
 	t.Helper()
-	ctx, before, cpu, begun := harness.Within(t, show.ChooseSize(30*time.Minute, 5*time.Minute)), c.Controller.ReadMetrics(t), c.Controller.CPUTime(t), time.Now()
+	ctx, before, cpu, begun := harness.Within(t, show.ChooseSize(30*time.Minute, 5*time.Minute)),
+		c.Controller.ReadMetrics(t), c.Controller.CPUTime(t), time.Now()
 	group, inner := errgroup.WithContext(ctx)
 	group.SetLimit(16)
 	for i := range c.egressIPCount {
@@ -77,14 +81,16 @@ func (c *egressScaleFixture) createEgressIPs(t *testing.T, item *show.Item) {
 	took, counters := time.Since(begun), harness.CounterIncreases(before, c.Controller.ReadMetrics(t))
 	memory, _ := c.Controller.MemoryUsage(t)
 	item.AddFigure("%d EgressIPs in %d projects in force after %.1f s, with %.0f transactions and %d rows of the controller's, which took %.1f s of CPU and has %d MiB",
-		c.egressIPCount, c.Size, took.Seconds(), counters["sallyport_northbound_transactions_total"], c.countOwnRows(t), (c.Controller.CPUTime(t) - cpu).Seconds(), memory)
+		c.egressIPCount, c.Size, took.Seconds(), counters["sallyport_northbound_transactions_total"], c.countOwnRows(t),
+		(c.Controller.CPUTime(t) - cpu).Seconds(), memory)
 }
 
 // waitAllProgrammed waits until all EgressIPs are.
 func (c *egressScaleFixture) waitAllProgrammed(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for n := 0; n < c.egressIPCount; {
-		list, err := c.API.Resource(harness.ResourceForRef(harness.ObjectRef("EgressIP", "", ""))).List(ctx, metav1.ListOptions{})
+		list, err := c.API.Resource(harness.ResourceForRef(harness.ObjectRef("EgressIP", "", ""))).List(ctx,
+			metav1.ListOptions{})
 		if err != nil {
 			t.Fatalf("of %d EgressIPs %d are in force: %v", c.egressIPCount, n, err)
 		}
@@ -101,14 +107,16 @@ func (c *egressScaleFixture) waitAllProgrammed(ctx context.Context, t *testing.T
 // countOwnRows is how many rows of the northbound database say that they are the controller's.
 func (c *egressScaleFixture) countOwnRows(t *testing.T) int {
 	t.Helper()
-	dump := c.RunTool(t, "ovsdb-client", "--format=csv", "--data=bare", "dump", "unix:"+c.Dir+"/data/ovn/nb1.sock", "OVN_Northbound")
+	dump := c.RunTool(t, "ovsdb-client", "--format=csv", "--data=bare", "dump", "unix:"+c.Dir+"/data/ovn/nb1.sock",
+		"OVN_Northbound")
 	return strings.Count(dump, ownership.RowShardKey+"=")
 }
 
 // createPods makes the pods, and waits until all are selected.
 func (c *egressScaleFixture) createPods(t *testing.T, item *show.Item) {
 	t.Helper()
-	ctx, before, cpu, begun := harness.Within(t, show.ChooseSize(20*time.Minute, 5*time.Minute)), c.Controller.ReadMetrics(t), c.Controller.CPUTime(t), time.Now()
+	ctx, before, cpu, begun := harness.Within(t, show.ChooseSize(20*time.Minute, 5*time.Minute)),
+		c.Controller.ReadMetrics(t), c.Controller.CPUTime(t), time.Now()
 	group, inner := errgroup.WithContext(ctx)
 	group.SetLimit(16)
 	pods := c.egressIPCount * podsPerEgressIP
@@ -122,7 +130,8 @@ func (c *egressScaleFixture) createPods(t *testing.T, item *show.Item) {
 	harness.Eventually(t, "all pods are in the sets", func() bool { return c.countSelected() == pods })
 	took, counters := time.Since(begun), harness.CounterIncreases(before, c.Controller.ReadMetrics(t))
 	item.AddFigure("%d pods, written in %.1f s, are all selected %.1f s after the last, with %.0f transactions and %.1f s of CPU",
-		pods, wrote.Seconds(), (took - wrote).Seconds(), counters["sallyport_northbound_transactions_total"], (c.Controller.CPUTime(t) - cpu).Seconds())
+		pods, wrote.Seconds(), (took - wrote).Seconds(), counters["sallyport_northbound_transactions_total"],
+		(c.Controller.CPUTime(t) - cpu).Seconds())
 }
 
 // createPod makes a pod with an address, which nobody schedules.
@@ -130,10 +139,14 @@ func (c *egressScaleFixture) createPod(ctx context.Context, i int) error {
 	within := i / c.Size
 	_, err := c.Client.CoreV1().Pods(c.NamespaceOf(i%c.Size)).Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: fmt.Sprintf("p%03d", within), Labels: map[string]string{"out": fmt.Sprintf("e%d", within/podsPerEgressIP)},
+			Name:        fmt.Sprintf("p%03d", within),
+			Labels:      map[string]string{"out": fmt.Sprintf("e%d", within/podsPerEgressIP)},
 			Annotations: map[string]string{kubeovn.IPAddressAnnotation: fmt.Sprintf("10.0.0.%d", 20+within)},
 		},
-		Spec: corev1.PodSpec{SchedulerName: "nobody", Containers: []corev1.Container{{Name: "main", Image: "lab/echo"}}},
+		Spec: corev1.PodSpec{
+			SchedulerName: "nobody",
+			Containers:    []corev1.Container{{Name: "main", Image: "lab/echo"}},
+		},
 	}, metav1.CreateOptions{})
 	return err
 }
@@ -162,7 +175,8 @@ func (c *egressScaleFixture) measurePodChange(t *testing.T, item *show.Item) {
 			label, want = `"e0"`, pods
 		}
 		begun := time.Now()
-		_, err := c.Client.CoreV1().Pods(c.NamespaceOf(0)).Patch(harness.Within(t, time.Minute), "p000", types.MergePatchType,
+		_, err := c.Client.CoreV1().Pods(c.NamespaceOf(0)).Patch(harness.Within(t, time.Minute), "p000",
+			types.MergePatchType,
 			[]byte(`{"metadata":{"labels":{"out":`+label+`}}}`), metav1.PatchOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -172,8 +186,11 @@ func (c *egressScaleFixture) measurePodChange(t *testing.T, item *show.Item) {
 		c.WaitIdle(t)
 	}
 	counters := harness.CounterIncreases(before, c.Controller.ReadMetrics(t))
-	if n := counters["sallyport_northbound_transactions_total"]; n != float64(changes) || harness.SumWrites(counters) != n {
-		t.Errorf("%d pods have changed, one after the other, with %.0f transactions and %.0f writes to Kubernetes", changes, n, harness.SumWrites(counters)-n)
+	if n := counters["sallyport_northbound_transactions_total"]; n != float64(changes) ||
+		harness.SumWrites(counters) != n {
+		t.Errorf("%d pods have changed, one after the other, with %.0f transactions and %.0f writes to Kubernetes",
+			changes, n, harness.SumWrites(counters)-n)
 	}
-	item.AddFigure("one pod changes: one transaction and no write to Kubernetes, in its set after %s", harness.FormatMedianAndP99(slices.Sorted(slices.Values(took))))
+	item.AddFigure("one pod changes: one transaction and no write to Kubernetes, in its set after %s",
+		harness.FormatMedianAndP99(slices.Sorted(slices.Values(took))))
 }

@@ -32,7 +32,12 @@ type scenario struct {
 
 var scenarios = []scenario{
 	{what: "nodes asked on port 9", healthPort: 9, prepareNode: func(*egressFixture, *testing.T, string) {}},
-	{what: "nodes asked by gRPC with TLS", healthPort: 9107, flags: []string{"--egressip-node-healthcheck-port=9107"}, prepareNode: (*egressFixture).startAgent},
+	{
+		what:        "nodes asked by gRPC with TLS",
+		healthPort:  9107,
+		flags:       []string{"--egressip-node-healthcheck-port=9107"},
+		prepareNode: (*egressFixture).startAgent,
+	},
 }
 
 // The address, and the pod that leaves with it.
@@ -48,7 +53,8 @@ func (s scenario) runScenario(t *testing.T) string {
 	return (&scenarioRun{egressFixture: y, scenario: s, pod: stepPod + "." + y.namespaces[0]}).runSteps(t)
 }
 
-// startFixture starts a lab in which the controller runs inside and can ask the nodes. All but the first may hold addresses.
+// startFixture starts a lab in which the controller runs inside and can ask the nodes. All but the first may hold
+// addresses.
 func (s scenario) startFixture(t *testing.T, name string, nodes int) *egressFixture {
 	t.Helper()
 	b, err := blueprint.Load("../testdata/egress.yaml")
@@ -57,16 +63,25 @@ func (s scenario) startFixture(t *testing.T, name string, nodes int) *egressFixt
 	}
 	b.Nodes, b.Gateways = nodes, nodes-1
 	y := &egressFixture{Cluster: harness.StartLab(t, name, b), agents: map[string]*exec.Cmd{}}
-	if err := y.Objects.Apply(harness.Within(t, time.Minute), harness.ReadFile(t, "../testdata/kubevirt.yaml")); err != nil {
+	if err := y.Objects.Apply(harness.Within(t, time.Minute),
+		harness.ReadFile(t, "../testdata/kubevirt.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	flags := append([]string{"--egressip-reachability-period=200ms"}, s.flags...)
 	if s.healthPort != 9 {
-		for flag, file := range map[string]string{"cert": "sallyport-controller.crt", "key": "sallyport-controller.key", "ca": "ca.crt"} {
+		for flag, file := range map[string]string{
+			"cert": "sallyport-controller.crt",
+			"key":  "sallyport-controller.key",
+			"ca":   "ca.crt",
+		} {
 			flags = append(flags, "--egressip-healthcheck-"+flag+"="+filepath.Join(y.Dir, "pki", file))
 		}
 	}
-	what := lab.Installation{Manifests: "../../../bin/sallyport.yaml", Program: "../../../bin/sallyport-controller", Flags: flags}
+	what := lab.Installation{
+		Manifests: "../../../bin/sallyport.yaml",
+		Program:   "../../../bin/sallyport-controller",
+		Flags:     flags,
+	}
 	if err := y.Install(harness.Within(t, time.Minute), what); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +100,8 @@ func (y *egressFixture) startAgent(t *testing.T, node string) {
 		t.Fatal(err)
 	}
 	pki := func(name string) string { return filepath.Join(y.Dir, "pki", name) }
-	cmd, err := y.Command("", node, program, "--egressip-node-healthcheck-port=9107", "--egressip-healthcheck-cert="+pki("sallyport-agent.crt"),
+	cmd, err := y.Command("", node, program, "--egressip-node-healthcheck-port=9107",
+		"--egressip-healthcheck-cert="+pki("sallyport-agent.crt"),
 		"--egressip-healthcheck-key="+pki("sallyport-agent.key"), "--egressip-healthcheck-ca="+pki("ca.crt"))
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +117,8 @@ func (y *egressFixture) startAgent(t *testing.T, node string) {
 func (y *egressFixture) killAgent(t *testing.T, node string) {
 	t.Helper()
 	entered := y.agents[node].Process.Pid
-	agent, err := strconv.Atoi(strings.TrimSpace(harness.ReadFile(t, fmt.Sprintf("/proc/%d/task/%d/children", entered, entered))))
+	agent, err := strconv.Atoi(strings.TrimSpace(harness.ReadFile(t,
+		fmt.Sprintf("/proc/%d/task/%d/children", entered, entered))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,10 +150,15 @@ func (s *scenarioRun) runSteps(t *testing.T) string {
 	s.notReady = map[string]context.CancelFunc{}
 	defer s.watchers.Wait()
 	for _, node := range []string{"node1", "node2", "node3"} {
-		s.SetLabel(t, "Node "+node, ovnv1.AssignableLabel, map[string]string{"node1": "-", "node2": "", "node3": ""}[node]) // 1
+		// 1
+		s.SetLabel(t, "Node "+node, ovnv1.AssignableLabel,
+			map[string]string{"node1": "-", "node2": "", "node3": ""}[node])
 	}
-	s.createEgressIP(t, "steps", "{egressIPs: ["+stepAddress+"], "+projectSelector("one")+", podSelector: {matchLabels: {app: "+stepPod+"}}}") // 2
-	first := s.assignedNode(t, "steps")                                                                                                        // 3
+	// 2
+	s.createEgressIP(t, "steps", "{egressIPs: ["+stepAddress+"], "+projectSelector("one")+
+		", podSelector: {matchLabels: {app: "+stepPod+"}}}")
+	// 3
+	first := s.assignedNode(t, "steps")
 	second := map[string]string{"node2": "node3", "node3": "node2"}[first]
 	s.step = 4        // the pod is there
 	s.expectEgress(t) // 5
@@ -199,7 +221,8 @@ func (s *scenarioRun) setReady(t *testing.T, node string, ready bool) {
 		tick := time.NewTicker(100 * time.Millisecond)
 		defer tick.Stop()
 		for ctx.Err() == nil {
-			_, _ = s.Client.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+			_, _ = s.Client.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, patch,
+				metav1.PatchOptions{}, "status")
 			select {
 			case <-ctx.Done():
 			case <-tick.C:

@@ -14,7 +14,8 @@ import (
 )
 
 // NetworkTypes are the types of external networks of the shared lab.
-var NetworkTypes = []string{"cloud", "public", "third"} // of a project on cloud: the default, a secondary and a third one
+// of a project on cloud: the default, a secondary and a third one
+var NetworkTypes = []string{"cloud", "public", "third"}
 
 var (
 	// Protocols are those that everything is asked by.
@@ -35,7 +36,10 @@ func (c *Cluster) Network(t *testing.T, kind string) ExternalNetwork {
 		t.Fatalf("the lab has no network ext-%s", kind)
 	}
 	x := segments[i]
-	return ExternalNetwork{kind, x.Client, x.ClientSide[0].Peer.Addr().String(), x.Neighbour, x.Neighbours[0].Addr().String()}
+	return ExternalNetwork{
+		kind, x.Client, x.ClientSide[0].Peer.Addr().String(), x.Neighbour,
+		x.Neighbours[0].Addr().String(),
+	}
 }
 
 // ReadField is a field of an object as text; empty when it is not there.
@@ -74,7 +78,8 @@ func (c *Cluster) WaitProgrammedOnNodes(t *testing.T, kind, namespace, name stri
 // ApplyObject applies an object of ours without waiting for anything.
 func (c *Cluster) ApplyObject(t *testing.T, kind, namespace, name, spec string) {
 	t.Helper()
-	c.Apply(t, fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: %s, metadata: {name: %s, namespace: %s}, spec: %s}", kind, name, namespace, spec))
+	c.Apply(t, fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: %s, metadata: {name: %s, namespace: %s}, spec: %s}",
+		kind, name, namespace, spec))
 }
 
 // CreateEIP makes an EIp and returns its address.
@@ -96,7 +101,8 @@ func (c *Cluster) CreateFIP(t *testing.T, namespace, name, spec string) string {
 // DeleteAndWait deletes an object of ours and waits until it is gone and every node knows.
 func (c *Cluster) DeleteAndWait(t *testing.T, kind, namespace, name string) {
 	t.Helper()
-	text := fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: %s}}", ObjectRef(kind, namespace, name).GVK.GroupVersion(), kind, name, namespace)
+	text := fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: %s}}",
+		ObjectRef(kind, namespace, name).GVK.GroupVersion(), kind, name, namespace)
 	if err := c.Objects.Delete(Within(t, time.Minute), text); err != nil {
 		t.Fatal(err)
 	}

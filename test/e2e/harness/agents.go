@@ -25,8 +25,8 @@ func parseFile(t *testing.T, file string) []*unstructured.Unstructured {
 	return objects
 }
 
-// RunAgent runs the agent of a node until the test ends, with the rights of the chart's ServiceAccount as a pod on that node has them, and with
-// the chart's capabilities only. Its log goes to a file.
+// RunAgent runs the agent of a node until the test ends, with the rights of the chart's ServiceAccount as a pod on that
+// node has them, and with the chart's capabilities only. Its log goes to a file.
 func (c *Cluster) RunAgent(t *testing.T, node, file string) *exec.Cmd {
 	t.Helper()
 	program, err := filepath.Abs("../../../bin/sallyport-agent")
@@ -34,7 +34,10 @@ func (c *Cluster) RunAgent(t *testing.T, node, file string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	const few = "=-all,+net_admin,+net_raw,+dac_override"
-	agent, err := c.Command("", node, append([]string{"setpriv", "--bounding-set" + few, "--inh-caps" + few, "--no-new-privs", "--", program},
+	agent, err := c.Command("", node, append([]string{
+		"setpriv", "--bounding-set" + few, "--inh-caps" + few,
+		"--no-new-privs", "--", program,
+	},
 		c.AgentFlags(node, c.AgentKubeconfig(t, node))...)...)
 	if err != nil {
 		t.Fatal(err)

@@ -24,8 +24,8 @@ const (
 	chartServiceAccount = "sallyport-controller"
 )
 
-// ApplyChart applies the rendered chart, again when it was applied before: it stays until the lab ends. The Deployment gets no
-// pods, because the lab's kubelet runs images of its own only.
+// ApplyChart applies the rendered chart, again when it was applied before: it stays until the lab ends. The Deployment
+// gets no pods, because the lab's kubelet runs images of its own only.
 func (c *Cluster) ApplyChart(t *testing.T) {
 	t.Helper()
 	raw, err := os.ReadFile(renderedChartFile)
@@ -51,18 +51,21 @@ func (c *Cluster) ApplyChart(t *testing.T) {
 		if o.GroupVersionKind() != crd {
 			continue
 		}
-		if err := c.Objects.Wait(Within(t, time.Minute), manifest.Ref{GVK: crd, Name: o.GetName()}, manifest.True("Established")); err != nil {
+		if err := c.Objects.Wait(Within(t, time.Minute), manifest.Ref{GVK: crd, Name: o.GetName()},
+			manifest.True("Established")); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// ControllerKubeconfig writes a kubeconfig with the rights of the chart's ServiceAccount and no others, and returns its path.
+// ControllerKubeconfig writes a kubeconfig with the rights of the chart's ServiceAccount and no others, and returns its
+// path.
 func (c *Cluster) ControllerKubeconfig(t *testing.T) string {
 	t.Helper()
 	hours := int64(4 * 3600)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &hours}}
-	token, err := c.Client.CoreV1().ServiceAccounts(ChartNamespace).CreateToken(Within(t, time.Minute), chartServiceAccount, request, metav1.CreateOptions{})
+	token, err := c.Client.CoreV1().ServiceAccounts(ChartNamespace).CreateToken(Within(t, time.Minute),
+		chartServiceAccount, request, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatalf("get a token for %s: %v", chartServiceAccount, err)
 	}

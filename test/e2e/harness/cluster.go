@@ -200,11 +200,13 @@ func ObjectRef(kind, namespace, name string) manifest.Ref {
 // CreateNamespace makes a namespace whose pods belong to the given subnet, and removes it after the test.
 func (c *Cluster) CreateNamespace(t *testing.T, name, subnet string) {
 	t.Helper()
-	if err := c.Objects.Apply(Within(t, time.Minute), fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s}}", name)); err != nil {
+	if err := c.Objects.Apply(Within(t, time.Minute),
+		fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s}}", name)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { // without waiting: Kubernetes takes five seconds for it, and names are not used twice
-		if err := c.Client.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
+		if err := c.Client.CoreV1().Namespaces().Delete(context.Background(), name,
+			metav1.DeleteOptions{}); err != nil {
 			t.Errorf("delete namespace %s: %v", name, err)
 		}
 	})
@@ -222,7 +224,8 @@ func belongsToSubnet(subnet string) manifest.Condition {
 	}
 }
 
-// CreateVPC makes a VPC with one subnet "<name>-net" for the namespace of the same name; cidr may have a prefix of each family.
+// CreateVPC makes a VPC with one subnet "<name>-net" for the namespace of the same name; cidr may have a prefix of each
+// family.
 func (c *Cluster) CreateVPC(t *testing.T, name, cidr string) {
 	t.Helper()
 	protocol := map[bool]string{true: "Dual", false: "IPv4"}[strings.Contains(cidr, ",")]
@@ -273,8 +276,13 @@ func (c *Cluster) RunPod(t *testing.T, p Pod) string {
 	}
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Pod",
-		"metadata": map[string]any{"name": p.Name, "namespace": p.Namespace, "annotations": annotations, "labels": labels},
-		"spec":     map[string]any{"nodeName": p.Node, "containers": []any{container}},
+		"metadata": map[string]any{
+			"name":        p.Name,
+			"namespace":   p.Namespace,
+			"annotations": annotations,
+			"labels":      labels,
+		},
+		"spec": map[string]any{"nodeName": p.Node, "containers": []any{container}},
 	}}
 	raw, err := object.MarshalJSON()
 	if err != nil {
@@ -290,7 +298,8 @@ func (c *Cluster) RunPod(t *testing.T, p Pod) string {
 	return address
 }
 
-// AnswerTimeout is how long a test waits for an answer: long enough for a connection's second SYN, a second after the first.
+// AnswerTimeout is how long a test waits for an answer: long enough for a connection's second SYN, a second after the
+// first.
 const AnswerTimeout = 2 * time.Second
 
 // SendRequest asks once, from where to target, and returns what was answered or why nothing was.
@@ -300,7 +309,8 @@ func (c *Cluster) SendRequest(where, target string) (program.Answer, error) {
 	return program.Ask(ctx, c.NS(where), target)
 }
 
-// ExpectAnswer fails the test unless target answers, asked from where, as name and having seen the address saw ("" for any).
+// ExpectAnswer fails the test unless target answers, asked from where, as name and having seen the address saw ("" for
+// any).
 func (c *Cluster) ExpectAnswer(t *testing.T, where, target, name, saw string) {
 	t.Helper()
 	var a program.Answer
@@ -349,13 +359,15 @@ func (c *Cluster) RunTool(t *testing.T, name string, args ...string) string {
 // RunVsctl runs ovs-vsctl on a node's Open vSwitch.
 func (c *Cluster) RunVsctl(t *testing.T, node string, args ...string) string {
 	t.Helper()
-	return c.RunTool(t, "ovs-vsctl", append([]string{"--db=unix:" + filepath.Join(c.Dir, "data", node, "db.sock")}, args...)...)
+	return c.RunTool(t, "ovs-vsctl", append([]string{"--db=unix:" + filepath.Join(c.Dir, "data", node, "db.sock")},
+		args...)...)
 }
 
 // SyncFlows waits until every node has the flows of what is in the northbound database.
 func (c *Cluster) SyncFlows(t *testing.T) {
 	t.Helper()
-	c.RunTool(t, "ovn-nbctl", "--db=unix:"+filepath.Join(c.Dir, "data/ovn/nb1.sock"), "--timeout=30", "--wait=hv", "sync")
+	c.RunTool(t, "ovn-nbctl", "--db=unix:"+filepath.Join(c.Dir, "data/ovn/nb1.sock"), "--timeout=30", "--wait=hv",
+		"sync")
 }
 
 // ReadFile reads a file, or fails the test.

@@ -89,9 +89,11 @@ func (c *Cluster) NewController(t *testing.T, dir string, flags ...string) *Cont
 	}
 	metrics := FreeAddress(t)
 	args := append([]string{
-		"--kubeconfig", kubeconfig, "--nb-address", strings.Join(north.Endpoints, ","), "--sb-address", strings.Join(south.Endpoints, ","),
+		"--kubeconfig", kubeconfig, "--nb-address", strings.Join(north.Endpoints, ","), "--sb-address",
+		strings.Join(south.Endpoints, ","),
 		"--nb-cert", north.CertFile, "--nb-key", north.KeyFile, "--nb-ca", north.CAFile,
-		"--leader-elect=false", "--leader-election-namespace=kube-system", "--metrics-address", metrics, "--health-address", "0",
+		"--leader-elect=false", "--leader-election-namespace=kube-system", "--metrics-address", metrics,
+		"--health-address", "0",
 		"--autodelete-after", AutodeleteAfter.String(),
 	}, flags...)
 	return &Controller{Args: args, MetricsAddress: metrics, logFile: filepath.Join(dir, c.Name+"-controller.log")}
@@ -104,7 +106,11 @@ func (c *Cluster) DatabaseConfig(t *testing.T, name string) ovn.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := ovn.Config{CertFile: filepath.Join(c.Dir, "pki/ovn.crt"), KeyFile: filepath.Join(c.Dir, "pki/ovn.key"), CAFile: filepath.Join(c.Dir, "pki/ca.crt")}
+	out := ovn.Config{
+		CertFile: filepath.Join(c.Dir, "pki/ovn.crt"),
+		KeyFile:  filepath.Join(c.Dir, "pki/ovn.key"),
+		CAFile:   filepath.Join(c.Dir, "pki/ca.crt"),
+	}
 	for _, d := range status.Doors {
 		if strings.HasPrefix(d.Name, name) {
 			out.Endpoints = append(out.Endpoints, "ssl:"+d.Outside)
@@ -144,7 +150,8 @@ func (c *Controller) Start(t *testing.T) {
 	go func() { _ = process.Wait(); close(ended) }()
 }
 
-// StartForTest starts the controller, and ends it with the test. Of one that has failed, it tells what the controller said last.
+// StartForTest starts the controller, and ends it with the test. Of one that has failed, it tells what the controller
+// said last.
 func (c *Controller) StartForTest(t *testing.T) {
 	t.Helper()
 	c.Start(t)
@@ -219,7 +226,8 @@ func (c *Controller) CountWrites(t *testing.T) (total float64) {
 // SumWrites adds the counters of writes to Kubernetes and to OVN.
 func SumWrites(counters map[string]float64) (total float64) {
 	for name, n := range counters {
-		if strings.HasPrefix(name, "sallyport_kubernetes_writes_total") || strings.HasPrefix(name, "sallyport_northbound_transactions_total") {
+		if strings.HasPrefix(name, "sallyport_kubernetes_writes_total") ||
+			strings.HasPrefix(name, "sallyport_northbound_transactions_total") {
 			total += n
 		}
 	}
@@ -242,7 +250,8 @@ func (c *Cluster) CreateOrganization(t *testing.T, name string) {
 	c.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s}}", name))
 }
 
-// CreateProject makes a Project and waits until it is in force. It goes with the test. It returns the project's namespace.
+// CreateProject makes a Project and waits until it is in force. It goes with the test. It returns the project's
+// namespace.
 func (c *Cluster) CreateProject(t *testing.T, organization, name, cidr, network string) string {
 	t.Helper()
 	c.Apply(t, fmt.Sprintf(`
@@ -253,7 +262,8 @@ spec: {cidrBlock: "%s", egressNetworkType: %s}`, name, organization, cidr, netwo
 	c.WaitProgrammed(t, "Project", organization, name)
 	namespace := organization + "-" + name
 	c.WaitForObject(t, "ServiceAccount", namespace, "default", manifest.Exists)
-	c.WaitForObject(t, "Namespace", "", namespace, belongsToSubnet(ownership.VPCSubnetName(namespace))) // pods are refused until then
+	// pods are refused until then
+	c.WaitForObject(t, "Namespace", "", namespace, belongsToSubnet(ownership.VPCSubnetName(namespace)))
 	return namespace
 }
 

@@ -26,7 +26,8 @@ func (c *Cluster) WaitNodeReady(t *testing.T, node string, ready bool) {
 	})
 }
 
-// ResolveTunnelPeers lets the nodes find each other's tunnel ends again: Open vSwitch drops the packet that makes it ask.
+// ResolveTunnelPeers lets the nodes find each other's tunnel ends again: Open vSwitch drops the packet that makes it
+// ask.
 func (c *Cluster) ResolveTunnelPeers(t *testing.T) {
 	t.Helper()
 	for _, from := range c.Blueprint.NodeList() {

@@ -14,7 +14,8 @@ func PercentileMillis(sorted []time.Duration, percent int) float64 {
 
 // FormatMedianAndP99 are the median and the 99th percentile.
 func FormatMedianAndP99(sorted []time.Duration) string {
-	return fmt.Sprintf("%.1f ms (median) and %.1f ms (99th percentile)", PercentileMillis(sorted, 50), PercentileMillis(sorted, 99))
+	return fmt.Sprintf("%.1f ms (median) and %.1f ms (99th percentile)", PercentileMillis(sorted, 50),
+		PercentileMillis(sorted, 99))
 }
 
 // MedianFloat is the median of numbers.
@@ -26,7 +27,10 @@ func MedianFloat(of []float64) float64 {
 // FormatRatioRange is the smallest, the median and the largest ratio of a round.
 func FormatRatioRange(of, by []float64) string {
 	r := SortedRatios(of, by)
-	return strings.Join([]string{fmt.Sprintf("%.2f", r[0]), fmt.Sprintf("%.2f", MedianFloat(r)), fmt.Sprintf("%.2f", r[len(r)-1])}, "–")
+	return strings.Join([]string{
+		fmt.Sprintf("%.2f", r[0]), fmt.Sprintf("%.2f", MedianFloat(r)),
+		fmt.Sprintf("%.2f", r[len(r)-1]),
+	}, "–")
 }
 
 // SortedRatios are those of rounds, sorted.

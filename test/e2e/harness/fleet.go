@@ -30,7 +30,8 @@ import (
 // restartLimit is how long a controller that is started may take until it has run every shard.
 const restartLimit = 30 * time.Second
 
-// MeasureRestart shows that a controller which is started writes nothing when all is as it should be, and is ready soon.
+// MeasureRestart shows that a controller which is started writes nothing when all is as it should be, and is ready
+// soon.
 func (f *ScaleFixture) MeasureRestart(t *testing.T, item *show.Item) {
 	t.Helper()
 	f.WaitIdle(t)
@@ -96,10 +97,12 @@ const ProbeName = "visitor"
 func (f *ScaleFixture) CreateProbeFIP(t *testing.T, i int) time.Duration {
 	t.Helper()
 	begin, ctx := time.Now(), Within(t, time.Minute)
-	if err := f.CreateObject(ctx, "EIp", f.NamespaceOf(f.ProbeProject(i)), ProbeName, "externalNetworkType: cloud"); err != nil {
+	if err := f.CreateObject(ctx, "EIp", f.NamespaceOf(f.ProbeProject(i)), ProbeName,
+		"externalNetworkType: cloud"); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.CreateObject(ctx, "FIp", f.NamespaceOf(f.ProbeProject(i)), ProbeName, "eip: "+ProbeName+", ipAddress: 10.0.0.100"); err != nil {
+	if err := f.CreateObject(ctx, "FIp", f.NamespaceOf(f.ProbeProject(i)), ProbeName,
+		"eip: "+ProbeName+", ipAddress: 10.0.0.100"); err != nil {
 		t.Fatal(err)
 	}
 	f.WaitForObject(t, "FIp", f.NamespaceOf(f.ProbeProject(i)), ProbeName, manifest.True("Programmed"))
@@ -121,8 +124,8 @@ func (f *ScaleFixture) DeleteProbeFIP(t *testing.T, i int) {
 // ProbeProject is a project that was there from the beginning.
 func (f *ScaleFixture) ProbeProject(i int) int { return i % 5 }
 
-// WaitIdle waits until the controller has had nothing to do for longer than it waits before it looks again by itself. After thousands of
-// Services that takes minutes: Kube-OVN has a look at each, some forty in a second.
+// WaitIdle waits until the controller has had nothing to do for longer than it waits before it looks again by itself.
+// After thousands of Services that takes minutes: Kube-OVN has a look at each, some forty in a second.
 func (f *ScaleFixture) WaitIdle(t *testing.T) {
 	t.Helper()
 	const still = 2500 * time.Millisecond
@@ -136,8 +139,8 @@ func (f *ScaleFixture) WaitIdle(t *testing.T) {
 	})
 }
 
-// waitForMetrics asks the controller for its counters until they are as they should be. A controller that has only just started does
-// not answer.
+// waitForMetrics asks the controller for its counters until they are as they should be. A controller that has only just
+// started does not answer.
 func (f *ScaleFixture) waitForMetrics(t *testing.T, limit time.Duration, holds func(map[string]float64) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -151,7 +154,8 @@ func (f *ScaleFixture) waitForMetrics(t *testing.T, limit time.Duration, holds f
 		select {
 		case <-ticks.C:
 		case <-ctx.Done():
-			t.Fatalf("the controller's counters are not as they should be after %s: %v", limit, f.Controller.ReadMetrics(t))
+			t.Fatalf("the controller's counters are not as they should be after %s: %v", limit,
+				f.Controller.ReadMetrics(t))
 		}
 	}
 }
@@ -171,7 +175,8 @@ func (c *Controller) readProcFile(t *testing.T, file string) string {
 	return string(raw)
 }
 
-// CPUTime is the processor time that the controller has used, in user and kernel mode. The kernel counts in hundredths of a second.
+// CPUTime is the processor time that the controller has used, in user and kernel mode. The kernel counts in hundredths
+// of a second.
 func (c *Controller) CPUTime(t *testing.T) time.Duration {
 	t.Helper()
 	stat := c.readProcFile(t, "stat")
@@ -217,23 +222,38 @@ type ScaleFixture struct {
 	idle     bool    // when it had nothing left to do
 }
 
-// NewScaleFixture is an empty one. The lab has one node, because nothing is sent, and addresses for thousands of projects.
+// NewScaleFixture is an empty one. The lab has one node, because nothing is sent, and addresses for thousands of
+// projects.
 func NewScaleFixture(t *testing.T, flags ...string) *ScaleFixture {
 	t.Helper()
 	network := func(name, prefix string) blueprint.Network {
-		return blueprint.Network{Name: name, Prefixes: []netip.Prefix{netip.MustParsePrefix(prefix)}, Default: name == "ext-cloud"}
+		return blueprint.Network{
+			Name:     name,
+			Prefixes: []netip.Prefix{netip.MustParsePrefix(prefix)},
+			Default:  name == "ext-cloud",
+		}
 	}
 	c := startLabWithLazyGC(t, "cost", blueprint.Blueprint{
-		Nodes: 1, Gateways: 1, Raft: 1, Networks: []blueprint.Network{network("ext-public", "198.18.0.0/16"), network("ext-cloud", "100.65.0.0/16")},
+		Nodes: 1, Gateways: 1, Raft: 1, Networks: []blueprint.Network{
+			network("ext-public", "198.18.0.0/16"),
+			network("ext-cloud", "100.65.0.0/16"),
+		},
 	})
 	c.InstallSallyport(t)
-	// After a run, northd pauses as long as the run took. It has no part in what is measured, and would have a core for itself.
-	c.RunTool(t, "ovn-nbctl", "--db=unix:"+filepath.Join(c.Dir, "data/ovn/nb1.sock"), "set", "NB_Global", ".", "options:northd-backoff-interval-ms=10000")
+	// After a run, northd pauses as long as the run took. It has no part in what is measured, and would have a core for
+	// itself.
+	c.RunTool(t, "ovn-nbctl", "--db=unix:"+filepath.Join(c.Dir, "data/ovn/nb1.sock"), "set", "NB_Global", ".",
+		"options:northd-backoff-interval-ms=10000")
 	api, err := dynamic.NewForConfig(c.RESTConfig(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &ScaleFixture{Cluster: c, API: api, tracker: newObjectTracker(t, api), Controller: c.NewController(t, t.TempDir(), flags...)}
+	f := &ScaleFixture{
+		Cluster:    c,
+		API:        api,
+		tracker:    newObjectTracker(t, api),
+		Controller: c.NewController(t, t.TempDir(), flags...),
+	}
 	f.Controller.StartForTest(t)
 	if err := c.Objects.Namespace(Within(t, time.Minute), scaleOrganization); err != nil {
 		t.Fatal(err)
@@ -242,8 +262,9 @@ func NewScaleFixture(t *testing.T, flags ...string) *ScaleFixture {
 	return f
 }
 
-// startLabWithLazyGC is a lab whose programs take more memory and collect garbage less often: the API server's CPU is what limits the
-// lab, and a quarter of it goes into that. The controller, which is started later, has Go's own setting.
+// startLabWithLazyGC is a lab whose programs take more memory and collect garbage less often: the API server's CPU is
+// what limits the lab, and a quarter of it goes into that. The controller, which is started later, has Go's own
+// setting.
 func startLabWithLazyGC(t *testing.T, suffix string, b blueprint.Blueprint) *Cluster {
 	t.Helper()
 	const setting = "GOGC"
@@ -283,10 +304,16 @@ func (f *ScaleFixture) GrowTo(t *testing.T, size int) Growth {
 	if err := f.createProjects(ctx, size); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.tracker.waitUntil(ctx, func(c *objectTracker) bool { return len(c.programmed) >= size*6 }); err != nil { // with the EIp default-gw
+	// with the EIp default-gw
+	if err := f.tracker.waitUntil(ctx, func(c *objectTracker) bool { return len(c.programmed) >= size*6 }); err != nil {
 		t.Fatalf("%v; of %d objects in force: %s", err, size*6, f.tracker)
 	}
-	g := Growth{Projects: size - f.Size, Took: time.Since(begin), CPU: f.Controller.CPUTime(t) - cpu, Counters: CounterIncreases(before, f.Controller.ReadMetrics(t))}
+	g := Growth{
+		Projects: size - f.Size,
+		Took:     time.Since(begin),
+		CPU:      f.Controller.CPUTime(t) - cpu,
+		Counters: CounterIncreases(before, f.Controller.ReadMetrics(t)),
+	}
 	g.Memory, g.MemoryPeak = f.Controller.MemoryUsage(t)
 	f.Size = size
 	return g
@@ -298,11 +325,14 @@ func (f *ScaleFixture) createProjects(ctx context.Context, size int) error {
 	group.SetLimit(16)
 	for i := f.Size; i < size; i++ {
 		group.Go(func() error {
-			return f.CreateObject(ctx, "Project", scaleOrganization, ProjectName(i), "cidrBlock: 10.0.0.0/24, egressNetworkType: cloud")
+			return f.CreateObject(ctx, "Project", scaleOrganization, ProjectName(i),
+				"cidrBlock: 10.0.0.0/24, egressNetworkType: cloud")
 		})
 	}
 	for i := f.Size; i < size; i++ {
-		if err := f.tracker.waitUntil(ctx, func(c *objectTracker) bool { return c.namespaces[f.NamespaceOf(i)] }); err != nil {
+		if err := f.tracker.waitUntil(ctx, func(c *objectTracker) bool {
+			return c.namespaces[f.NamespaceOf(i)]
+		}); err != nil {
 			break
 		}
 		group.Go(func() error { return f.createAddresses(ctx, i) })
@@ -321,7 +351,8 @@ func (f *ScaleFixture) createAddresses(ctx context.Context, i int) error {
 		if err := f.CreateObject(ctx, "EIp", f.NamespaceOf(i), name, "externalNetworkType: "+network); err != nil {
 			return err
 		}
-		if err := f.CreateObject(ctx, "FIp", f.NamespaceOf(i), name, fmt.Sprintf("eip: %s, ipAddress: 10.0.0.%d", name, 10+n)); err != nil {
+		if err := f.CreateObject(ctx, "FIp", f.NamespaceOf(i), name,
+			fmt.Sprintf("eip: %s, ipAddress: 10.0.0.%d", name, 10+n)); err != nil {
 			return err
 		}
 	}
@@ -331,7 +362,8 @@ func (f *ScaleFixture) createAddresses(ctx context.Context, i int) error {
 // CreateObject creates an object without waiting for anything.
 func (f *ScaleFixture) CreateObject(ctx context.Context, kind, namespace, name, spec string) error {
 	r := ObjectRef(kind, namespace, name)
-	objects, err := manifest.Parse(fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {namespace: %s, name: %s}, spec: {%s}}",
+	objects, err := manifest.Parse(fmt.Sprintf(
+		"{apiVersion: %s, kind: %s, metadata: {namespace: %s, name: %s}, spec: {%s}}",
 		r.GVK.GroupVersion(), kind, namespace, name, spec))
 	if err != nil {
 		return err
@@ -355,11 +387,17 @@ type objectTracker struct {
 // newObjectTracker listens until the test ends.
 func newObjectTracker(t *testing.T, api dynamic.Interface) *objectTracker {
 	t.Helper()
-	c := &objectTracker{programmed: map[string]bool{}, namespaces: map[string]bool{}, programmedByKind: map[string]int{}, changed: make(chan struct{})}
+	c := &objectTracker{
+		programmed:       map[string]bool{},
+		namespaces:       map[string]bool{},
+		programmedByKind: map[string]int{},
+		changed:          make(chan struct{}),
+	}
 	informers := dynamicinformer.NewDynamicSharedInformerFactory(api, 0)
 	for _, kind := range []string{"Project", "EIp", "FIp", "Namespace"} {
 		heard := func(o any) { c.recordObject(kind, o) }
-		_, err := informers.ForResource(ResourceForRef(ObjectRef(kind, "", ""))).Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		_, err := informers.ForResource(ResourceForRef(ObjectRef(kind, "",
+			""))).Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: heard, UpdateFunc: func(_, o any) { heard(o) },
 		})
 		if err != nil {

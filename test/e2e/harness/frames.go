@@ -44,7 +44,8 @@ const (
 	MoreFragments = 0x2000
 )
 
-// Bytes is the frame as it goes on the wire. Its checksums are right: connection tracking would call it invalid otherwise.
+// Bytes is the frame as it goes on the wire. Its checksums are right: connection tracking would call it invalid
+// otherwise.
 func (f Frame) Bytes() []byte {
 	payload := f.transport()
 	ip := make([]byte, 20, 20+len(payload))
@@ -84,7 +85,8 @@ func (f Frame) transport() []byte {
 	if f.Protocol != unix.IPPROTO_ICMP {
 		order.BigEndian.PutUint16(out, f.Source.Port())
 		order.BigEndian.PutUint16(out[2:], f.Target.Port())
-		sum = append(append(append([]byte{}, f.Source.Addr().AsSlice()...), f.Target.Addr().AsSlice()...), 0, f.Protocol)
+		sum = append(append(append([]byte{}, f.Source.Addr().AsSlice()...), f.Target.Addr().AsSlice()...), 0,
+			f.Protocol)
 		sum = append(order.BigEndian.AppendUint16(sum, uint16(len(out))), out...)
 	}
 	order.BigEndian.PutUint16(out[at:], checksum(sum))
@@ -145,10 +147,12 @@ func (c *Cluster) CaptureFrames(t *testing.T, place, link string, protocol uint1
 		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 8<<20); err != nil {
 			return err
 		}
-		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100_000}); err != nil {
+		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO,
+			&unix.Timeval{Usec: 100_000}); err != nil {
 			return err
 		}
-		return unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: l.Attrs().Index, Protocol: protocol<<8 | protocol>>8}) // in network order
+		// in network order
+		return unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: l.Attrs().Index, Protocol: protocol<<8 | protocol>>8})
 	})
 	if err != nil {
 		t.Fatalf("listen on %s of %s: %v", link, place, err)

@@ -10,8 +10,8 @@ import (
 	vm "github.com/sallyport/sallyport/internal/lab/machine"
 )
 
-// BuildStaticBinary builds a program of testdata for machines, which have no libraries. No limit but that of all tests holds for it: with
-// empty build caches on a busy machine it takes minutes.
+// BuildStaticBinary builds a program of testdata for machines, which have no libraries. No limit but that of all tests
+// holds for it: with empty build caches on a busy machine it takes minutes.
 func BuildStaticBinary(t *testing.T, dir string, how ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")
@@ -39,6 +39,7 @@ func RunVM(t *testing.T, kit vm.Kit, job vm.Job) (vm.Result, error) {
 	t.Helper()
 	begun := time.Now()
 	got, err := kit.Run(Within(t, 5*time.Minute), job)
-	t.Logf("kernel %s: %s from the order to the end of the machine", job.Kernel, time.Since(begun).Round(100*time.Millisecond))
+	t.Logf("kernel %s: %s from the order to the end of the machine", job.Kernel,
+		time.Since(begun).Round(100*time.Millisecond))
 	return got, err
 }

@@ -13,8 +13,8 @@ import (
 	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
 )
 
-// CreateCountedObjects makes something of everything that is counted, and returns the counters then: a controller that has done nothing has
-// counted nothing.
+// CreateCountedObjects makes something of everything that is counted, and returns the counters then: a controller that
+// has done nothing has counted nothing.
 func (c *Cluster) CreateCountedObjects(t *testing.T) (counters map[string]float64) {
 	t.Helper()
 	org := strings.ToLower(t.Name())
@@ -47,8 +47,10 @@ func hasConditions(o *unstructured.Unstructured) bool {
 // SetEgressAssignable lets a node hold egress addresses, or not.
 func (c *Cluster) SetEgressAssignable(t *testing.T, node string, may bool) {
 	t.Helper()
-	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, ovnv1.AssignableLabel, map[bool]string{true: `""`, false: "null"}[may])
-	if _, err := c.Client.CoreV1().Nodes().Patch(Within(t, time.Minute), node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, ovnv1.AssignableLabel,
+		map[bool]string{true: `""`, false: "null"}[may])
+	if _, err := c.Client.CoreV1().Nodes().Patch(Within(t, time.Minute), node, types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -40,7 +40,8 @@ func TestNames(t *testing.T) map[string]bool {
 			t.Fatal(err)
 		}
 		for _, d := range file.Decls {
-			if f, isFunction := d.(*ast.FuncDecl); isFunction && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") {
+			if f, isFunction := d.(*ast.FuncDecl); isFunction && f.Recv == nil &&
+				strings.HasPrefix(f.Name.Name, "Test") {
 				out[f.Name.Name] = true
 			}
 		}

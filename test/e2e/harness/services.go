@@ -27,7 +27,8 @@ spec: {nodeName: node2%s, containers: [{name: main, image: lab/echo%s}]}`, name,
 	h.WaitForObject(t, "Pod", h.Namespace, name, manifest.Field("Running", "status", "phase"))
 }
 
-// BackendProject is a project with pods behind load balancers: b1, b2 and b3, one on each node, and cli, which is behind none.
+// BackendProject is a project with pods behind load balancers: b1, b2 and b3, one on each node, and cli, which is
+// behind none.
 type BackendProject struct {
 	*Cluster
 	Namespace     string
@@ -59,7 +60,12 @@ func (c *Cluster) NewBackendProject(t *testing.T, name, cidr string) *BackendPro
 	h.Namespace = c.CreateProject(t, "hall", name, cidr, "cloud")
 	for i, node := range []string{"node1", "node2", "node3"} {
 		name := fmt.Sprintf("b%d", i+1)
-		h.Pods[name] = c.RunPod(t, Pod{Namespace: h.Namespace, Name: name, Node: node, Labels: map[string]string{"role": "backend"}})
+		h.Pods[name] = c.RunPod(t, Pod{
+			Namespace: h.Namespace,
+			Name:      name,
+			Node:      node,
+			Labels:    map[string]string{"role": "backend"},
+		})
 	}
 	h.Pods["cli"] = c.RunPod(t, Pod{Namespace: h.Namespace, Name: "cli", Node: "node2"})
 	return h
@@ -81,7 +87,8 @@ type ServiceSpec struct {
 func (h *BackendProject) serviceManifest(w ServiceSpec) string {
 	return fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: %s, namespace: %s, annotations: {%s}}, "+
 		"spec: {type: LoadBalancer, selector: %s, ports: %s%s}}",
-		w.Name, h.Namespace, w.Annotations, cmp.Or(w.Selector, BackendSelector), cmp.Or(w.Ports, HTTPPort), w.ExtraFields)
+		w.Name, h.Namespace, w.Annotations, cmp.Or(w.Selector, BackendSelector), cmp.Or(w.Ports, HTTPPort),
+		w.ExtraFields)
 }
 
 // ApplyService writes a Service.
@@ -134,7 +141,8 @@ func (h *BackendProject) WaitServiceCondition(t *testing.T, name, condition, tex
 		for _, item := range list {
 			c, _ := item.(map[string]any)
 			message, _ := c["message"].(string)
-			if fmt.Sprintf("%s=%s %s", c["type"], c["status"], c["reason"]) == condition && strings.Contains(message, text) {
+			if fmt.Sprintf("%s=%s %s", c["type"], c["status"], c["reason"]) == condition &&
+				strings.Contains(message, text) {
 				return true
 			}
 		}
@@ -159,7 +167,10 @@ func Eventually(t *testing.T, what string, holds func() bool) time.Duration {
 // RunSbctl asks the southbound database.
 func (h *BackendProject) RunSbctl(t *testing.T, args ...string) string {
 	t.Helper()
-	return h.RunTool(t, "ovn-sbctl", append([]string{"--db=unix:" + filepath.Join(h.Dir, "data/ovn/sb1.sock"), "--timeout=10", "--bare"}, args...)...)
+	return h.RunTool(t, "ovn-sbctl", append([]string{
+		"--db=unix:" + filepath.Join(h.Dir, "data/ovn/sb1.sock"),
+		"--timeout=10", "--bare",
+	}, args...)...)
 }
 
 // AskBackendName says a line on a socket and returns who answers; nobody: empty.

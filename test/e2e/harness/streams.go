@@ -93,7 +93,8 @@ func ExpectStreamsContinue(t *testing.T, what string, limit time.Duration, strea
 			maps.DeleteFunc(wanted, func(s *Stream, n int) bool { return s.countLines() >= n })
 		case <-deadline.C:
 			for s := range wanted {
-				t.Errorf("%s: %s does not go on: %d lines, silent for %v (%v)", what, s.name, s.countLines(), s.LongestGap(), s.err)
+				t.Errorf("%s: %s does not go on: %d lines, silent for %v (%v)", what, s.name, s.countLines(),
+					s.LongestGap(), s.err)
 			}
 			clear(wanted)
 		}

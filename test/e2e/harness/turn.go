@@ -14,8 +14,8 @@ var themeLock struct {
 	held bool
 }
 
-// RunAlone waits until no test of another theme runs, and keeps others from starting until this one ends. It is for tests that measure
-// time: two labs at once are busy for seconds, and so is the engine. Call it first.
+// RunAlone waits until no test of another theme runs, and keeps others from starting until this one ends. It is for
+// tests that measure time: two labs at once are busy for seconds, and so is the engine. Call it first.
 func RunAlone(t *testing.T) {
 	t.Helper()
 	lockTheme(t, syscall.LOCK_EX)
@@ -27,8 +27,8 @@ func runBesideOthers(t *testing.T) {
 	lockTheme(t, syscall.LOCK_SH)
 }
 
-// lockTheme locks a file until the test ends. Who waits for the lock holds the gate before it, so that nobody who comes later
-// overtakes: shared locks could keep an exclusive one waiting for ever.
+// lockTheme locks a file until the test ends. Who waits for the lock holds the gate before it, so that nobody who comes
+// later overtakes: shared locks could keep an exclusive one waiting for ever.
 func lockTheme(t *testing.T, how int) {
 	t.Helper()
 	themeLock.mu.Lock()

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// cpuUsage is the machine's processor time since a moment, from /proc/stat. Themes that run at once see the same machine.
+// cpuUsage is the machine's processor time since a moment, from /proc/stat. Themes that run at once see the same
+// machine.
 type cpuUsage struct {
 	started     time.Time
 	total, idle float64 // ticks
@@ -29,7 +30,8 @@ func (u cpuUsage) printSummary(w io.Writer) {
 		share = (idle - u.idle) / (total - u.total)
 	}
 	dir, _ := os.Getwd()
-	fmt.Fprintf(w, "theme %s took %.0f s; the machine was idle for %.0f %% of it\n", filepath.Base(dir), time.Since(u.started).Seconds(), 100*share)
+	fmt.Fprintf(w, "theme %s took %.0f s; the machine was idle for %.0f %% of it\n", filepath.Base(dir),
+		time.Since(u.started).Seconds(), 100*share)
 }
 
 // readCPUTicks reads the first line of /proc/stat: user nice system idle iowait irq softirq steal.

@@ -64,7 +64,8 @@ func TryPatch(path, text string) Attempt {
 			subresources = []string{p[3]}
 		}
 		options := metav1.PatchOptions{DryRun: dryRun}
-		_, err := client.Resource(resourceGVR(p[0])).Namespace(p[1]).Patch(ctx, p[2], types.MergePatchType, []byte(text), options, subresources...)
+		_, err := client.Resource(resourceGVR(p[0])).Namespace(p[1]).Patch(ctx, p[2], types.MergePatchType,
+			[]byte(text), options, subresources...)
 		return err
 	}
 }
@@ -82,16 +83,21 @@ func TryGet(path string) Attempt {
 func TryDelete(path string) Attempt {
 	p := strings.Split(path, "/")
 	return func(ctx context.Context, client dynamic.Interface) error {
-		return client.Resource(resourceGVR(p[0])).Namespace(p[1]).Delete(ctx, p[2], metav1.DeleteOptions{DryRun: dryRun})
+		return client.Resource(resourceGVR(p[0])).Namespace(p[1]).Delete(ctx, p[2],
+			metav1.DeleteOptions{DryRun: dryRun})
 	}
 }
 
 var kindByResource = map[string]string{
-	"eips": "EIp", "fips": "FIp", "projects": "Project", "inspections": "Inspection", "egressroutes": "EgressRoute", "egressservices": "EgressService",
-	"namespaces": "Namespace", "services": "Service", "endpoints": "Endpoints", "endpointslices": "EndpointSlice", "events": "Event",
-	"pods": "Pod", "bindings": "Binding", "deployments": "Deployment", "statefulsets": "StatefulSet", "daemonsets": "DaemonSet",
+	"eips": "EIp", "fips": "FIp", "projects": "Project", "inspections": "Inspection", "egressroutes": "EgressRoute",
+	"egressservices": "EgressService",
+	"namespaces":     "Namespace", "services": "Service", "endpoints": "Endpoints", "endpointslices": "EndpointSlice",
+	"events": "Event",
+	"pods":   "Pod", "bindings": "Binding", "deployments": "Deployment", "statefulsets": "StatefulSet",
+	"daemonsets":  "DaemonSet",
 	"replicasets": "ReplicaSet", "jobs": "Job", "cronjobs": "CronJob", "networkpolicies": "NetworkPolicy",
-	"vpcs": "Vpc", "subnets": "Subnet", "vpc-egress-gateways": "VpcEgressGateway", "network-attachment-definitions": "NetworkAttachmentDefinition",
+	"vpcs": "Vpc", "subnets": "Subnet", "vpc-egress-gateways": "VpcEgressGateway",
+	"network-attachment-definitions": "NetworkAttachmentDefinition",
 }
 
 // TryCreate tries to create "resource/namespace/name" with what else belongs to it; a further "/binding" binds a pod.
@@ -109,7 +115,8 @@ func TryCreate(path, text string) Attempt {
 		o.SetGroupVersionKind(resourceGVR(p[0]).GroupVersion().WithKind(kind))
 		o.SetNamespace(p[1])
 		o.SetName(p[2])
-		_, err := client.Resource(resourceGVR(p[0])).Namespace(p[1]).Create(ctx, o, metav1.CreateOptions{DryRun: dryRun}, subresources...)
+		_, err := client.Resource(resourceGVR(p[0])).Namespace(p[1]).Create(ctx, o,
+			metav1.CreateOptions{DryRun: dryRun}, subresources...)
 		return err
 	}
 }
@@ -169,17 +176,19 @@ func (p User) Cannot(t *testing.T, what string, try Attempt, words string) {
 func (p User) expectEventually(t *testing.T, what string, try Attempt, want string, holds func(error) bool) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, policyPropagation, true, func(ctx context.Context) (bool, error) {
-		last = try(ctx, p.api)
-		return holds(last), nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, policyPropagation, true,
+		func(ctx context.Context) (bool, error) {
+			last = try(ctx, p.api)
+			return holds(last), nil
+		})
 	if err != nil {
 		t.Errorf("%s: %s: got %v; wanted %s", p.name, what, last, want)
 	}
 }
 
-// CreateTenancy makes an organization with a project as the controller would, and its people: a viewer and an editor by Kubernetes'
-// own roles, an owner with every right in both namespaces, and an operator who may do everything everywhere.
+// CreateTenancy makes an organization with a project as the controller would, and its people: a viewer and an editor by
+// Kubernetes' own roles, an owner with every right in both namespaces, and an operator who may do everything
+// everywhere.
 func (c *Cluster) CreateTenancy(t *testing.T, org, project string) {
 	t.Helper()
 	c.CreateNamespace(t, org, "")
@@ -193,7 +202,8 @@ func (c *Cluster) CreateTenancy(t *testing.T, org, project string) {
 		}
 	}
 	master := dynamic.NewForConfigOrDie(LoadConfig(t, c.Kubeconfig()))
-	_, err := master.Resource(resourceGVR("services")).Namespace(project).Patch(Within(t, time.Minute), "balanced", types.MergePatchType,
+	_, err := master.Resource(resourceGVR("services")).Namespace(project).Patch(Within(t, time.Minute), "balanced",
+		types.MergePatchType,
 		[]byte(`{"status":{"loadBalancer":{"ingress":[{"ip":"100.65.0.9"}]}}}`), metav1.PatchOptions{}, "status")
 	if err != nil {
 		t.Fatal(err)

@@ -17,8 +17,10 @@ func TestProjectExampleRunsAsWritten(t *testing.T) {
 		t.Errorf("the pod answered %d times; wanted one answer on each of two networks:\n%s", n, out)
 	}
 	harness.ExpectContains(t, out,
-		"web saw 203.0.113.10", "internet saw 100.65.", // the client's own address, and the pod's own on the default network
-		"fip.kube-dc.com/web-public condition met", "project.kube-dc.com \"production\" deleted", "lab \""+name+"\" is down")
+		// the client's own address, and the pod's own on the default network
+		"web saw 203.0.113.10", "internet saw 100.65.",
+		"fip.kube-dc.com/web-public condition met", "project.kube-dc.com \"production\" deleted",
+		"lab \""+name+"\" is down")
 }
 
 // The same for load balancers.
@@ -27,7 +29,8 @@ func TestLoadBalancerExampleRunsAsWritten(t *testing.T) {
 	if n := strings.Count(out, " saw 203.0.113.10"); n != 4 {
 		t.Errorf("the internet host was seen %d times, wanted 4:\n%s", n, out)
 	}
-	harness.ExpectContains(t, out, "service/tls condition met", "no answer", "held by Service acme-shop/plain", "lab \""+name+"\" is down")
+	harness.ExpectContains(t, out, "service/tls condition met", "no answer", "held by Service acme-shop/plain",
+		"lab \""+name+"\" is down")
 }
 
 // The same for egress addresses.
@@ -38,16 +41,19 @@ func TestEgressExampleRunsAsWritten(t *testing.T) {
 	}
 	_, address, _ := strings.Cut(out, "to 203.0.113.0/24 it is to leave as ")
 	address, _, _ = strings.Cut(address, "\n")
-	harness.ExpectContains(t, out, "internet saw "+address+":", "internet saw 100.65.", "was on node2, is on node3", "no answer", "no node can hold an address", "lab \""+name+"\" is down")
+	harness.ExpectContains(t, out, "internet saw "+address+":", "internet saw 100.65.", "was on node2, is on node3",
+		"no answer", "no node can hold an address", "lab \""+name+"\" is down")
 }
 
 // The same for nodes with several uplinks.
 func TestNodesExampleRunsAsWritten(t *testing.T) {
 	out, name := runExample(t, "05-nodes")
 	if n := strings.Count(out, "echo saw 172."); n != 2 {
-		t.Errorf("the client was answered %d times, wanted once with the network and once after it was put back:\n%s", n, out)
+		t.Errorf("the client was answered %d times, wanted once with the network and once after it was put back:\n%s",
+			n, out)
 	}
-	harness.ExpectContains(t, out, "no answer\n", "nodepath.kube-dc.com/node1 condition met", "table inet sallyport", "put back ", "no answer again", "lab \""+name+"\" is down")
+	harness.ExpectContains(t, out, "no answer\n", "nodepath.kube-dc.com/node1 condition met", "table inet sallyport",
+		"put back ", "no answer again", "lab \""+name+"\" is down")
 }
 
 // The same for networks that keep tenants apart.
@@ -56,10 +62,12 @@ func TestIsolationExampleRunsAsWritten(t *testing.T) {
 	if n := strings.Count(out, "web saw "); n != 3 {
 		t.Errorf("the floating IP answered %d times, wanted twice before and once with isolation:\n%s", n, out)
 	}
-	harness.ExpectContains(t, out, "no answer\n", "keeps projects apart (isolation: Tenants)", "is not for namespace initech-dev", "lab \""+name+"\" is down")
+	harness.ExpectContains(t, out, "no answer\n", "keeps projects apart (isolation: Tenants)",
+		"is not for namespace initech-dev", "lab \""+name+"\" is down")
 }
 
-// runExample types in the commands of an example's text, in a lab of their own, and returns what they printed and the lab's name.
+// runExample types in the commands of an example's text, in a lab of their own, and returns what they printed and the
+// lab's name.
 func runExample(t *testing.T, dir string) (out, name string) {
 	t.Helper()
 	name = fmt.Sprintf("e2e-%d-%s", os.Getpid(), dir)
@@ -69,5 +77,6 @@ func runExample(t *testing.T, dir string) (out, name string) {
 		}
 	})
 	page := harness.ExecutableBlocks(harness.ReadFile(t, "../../../examples/"+dir+"/README.md"))
-	return harness.RunBash(t, "../../..", append(os.Environ(), "SALLYPORT_LAB="+name), harness.ScriptFromBlocks(page)), name
+	return harness.RunBash(t, "../../..", append(os.Environ(), "SALLYPORT_LAB="+name), harness.ScriptFromBlocks(page)),
+		name
 }

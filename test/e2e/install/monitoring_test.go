@@ -59,7 +59,8 @@ func startPrometheus(t *testing.T, target string) *prometheus {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, program, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+p.address)
+	cmd := exec.CommandContext(ctx, program, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"),
+		"--web.listen-address="+p.address)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,8 @@ func (p *prometheus) countSeries(t *testing.T, question string) int {
 		Status, Error string
 		Data          struct{ Result []any }
 	}
-	request, err := http.NewRequestWithContext(harness.Within(t, 10*time.Second), http.MethodGet, "http://"+p.address+"/api/v1/query?query="+neturl.QueryEscape(question), nil)
+	request, err := http.NewRequestWithContext(harness.Within(t, 10*time.Second), http.MethodGet,
+		"http://"+p.address+"/api/v1/query?query="+neturl.QueryEscape(question), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +106,8 @@ func dashboardQueries(t *testing.T) (out []string) {
 	var file struct {
 		Panels []struct{ Targets []struct{ Expr string } }
 	}
-	if err := json.Unmarshal([]byte(harness.ReadFile(t, "../../../charts/sallyport/monitoring/dashboard.json")), &file); err != nil {
+	if err := json.Unmarshal([]byte(harness.ReadFile(t, "../../../charts/sallyport/monitoring/dashboard.json")),
+		&file); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range file.Panels {

@@ -16,7 +16,8 @@ type protection struct {
 	allowed   harness.Attempt // nil: the same thing by an operator is the only control
 }
 
-// protections are what a tenant must not write, with words of the answer, and beside each something like it that is allowed.
+// protections are what a tenant must not write, with words of the answer, and beside each something like it that is
+// allowed.
 var protections = []protection{
 	{
 		"status of an EIp",
@@ -40,7 +41,8 @@ var protections = []protection{
 		"removing our finalizer",
 		harness.TryPatch("eips/guard-web/held", `{"metadata":{"finalizers":null}}`),
 		"keep it; when a deletion waits, status.conditions",
-		harness.TryPatch("eips/guard-web/held", `{"metadata":{"finalizers":["kube-dc.com/sallyport","example.com/own"]}}`),
+		harness.TryPatch("eips/guard-web/held",
+			`{"metadata":{"finalizers":["kube-dc.com/sallyport","example.com/own"]}}`),
 	},
 	{
 		"adding our finalizer",
@@ -60,8 +62,15 @@ var protections = []protection{
 		"EIp default-gw belongs to the Sallyport controller: it goes with the Project",
 		harness.TryPatch("eips/guard-web/mine", `{"metadata":{"annotations":{"a":"b"}}}`),
 	},
-	{"taking default-gw over", harness.TryPatch("eips/guard-web/default-gw", `{"metadata":{"labels":null}}`), "the Sallyport controller", nil}, // two policies refuse it
-	{"deleting default-gw", harness.TryDelete("eips/guard-web/default-gw"), "EIp default-gw belongs to", harness.TryDelete("eips/guard-web/mine")},
+	// two policies refuse it
+	{
+		"taking default-gw over", harness.TryPatch("eips/guard-web/default-gw", `{"metadata":{"labels":null}}`),
+		"the Sallyport controller", nil,
+	},
+	{
+		"deleting default-gw", harness.TryDelete("eips/guard-web/default-gw"), "EIp default-gw belongs to",
+		harness.TryDelete("eips/guard-web/mine"),
+	},
 	{
 		"deleting the EIp of a FIp",
 		harness.TryDelete("eips/guard-web/fip-web-abcde"),
@@ -82,15 +91,18 @@ var protections = []protection{
 	},
 	{
 		"an EIp that looks like ours",
-		harness.TryCreate("eips/guard-web/new", `{metadata: {labels: {app.kubernetes.io/managed-by: sallyport}}, spec: {}}`),
+		harness.TryCreate("eips/guard-web/new",
+			`{metadata: {labels: {app.kubernetes.io/managed-by: sallyport}}, spec: {}}`),
 		"app.kubernetes.io/managed-by=sallyport marks objects of the Sallyport controller",
 		harness.TryCreate("eips/guard-web/new", `{metadata: {labels: {app.kubernetes.io/managed-by: Helm}}, spec: {}}`),
 	},
 	{
 		"an attachment made ours",
-		harness.TryPatch("network-attachment-definitions/guard-web/mine", `{"metadata":{"labels":{"app.kubernetes.io/managed-by":"sallyport"}}}`),
+		harness.TryPatch("network-attachment-definitions/guard-web/mine",
+			`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"sallyport"}}}`),
 		"app.kubernetes.io/managed-by=sallyport marks",
-		harness.TryPatch("network-attachment-definitions/guard-web/mine", `{"metadata":{"labels":{"app.kubernetes.io/managed-by":"Helm"}}}`),
+		harness.TryPatch("network-attachment-definitions/guard-web/mine",
+			`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"Helm"}}}`),
 	},
 	{
 		"another VPC's label",
@@ -123,7 +135,8 @@ var protections = []protection{
 	},
 	{
 		"a namespace's quota by its status",
-		harness.TryPatch("namespaces//guard-web/status", `{"metadata":{"annotations":{"kube-dc.com/eip-quota":"100"}}}`),
+		harness.TryPatch("namespaces//guard-web/status",
+			`{"metadata":{"annotations":{"kube-dc.com/eip-quota":"100"}}}`),
 		"the annotation kube-dc.com/eip-quota is for",
 		nil,
 	},
@@ -135,15 +148,18 @@ var protections = []protection{
 	},
 	{
 		"a Project's way out",
-		harness.TryPatch("projects/guard/web", `{"metadata":{"annotations":{"network.kube-dc.com/egress-allowlist":"0.0.0.0/0"}}}`),
+		harness.TryPatch("projects/guard/web",
+			`{"metadata":{"annotations":{"network.kube-dc.com/egress-allowlist":"0.0.0.0/0"}}}`),
 		"the annotation network.kube-dc.com/egress-allowlist is for",
 		harness.TryPatch("projects/guard/web", `{"metadata":{"annotations":{"a":"b"}}}`),
 	},
 	{
 		"the network of a load balancer that has an address",
-		harness.TryPatch("services/guard-web/balanced", `{"metadata":{"annotations":{"network.kube-dc.com/external-network-type":"third"}}}`),
+		harness.TryPatch("services/guard-web/balanced",
+			`{"metadata":{"annotations":{"network.kube-dc.com/external-network-type":"third"}}}`),
 		"make another Service on the network that you want",
-		harness.TryPatch("services/guard-web/waiting", `{"metadata":{"annotations":{"network.kube-dc.com/external-network-type":"third"}}}`),
+		harness.TryPatch("services/guard-web/waiting",
+			`{"metadata":{"annotations":{"network.kube-dc.com/external-network-type":"third"}}}`),
 	},
 	{
 		"a new Project's way in",
@@ -167,8 +183,8 @@ func TestChart(t *testing.T) {
 	t.Run("tenant roles", func(t *testing.T) { checkTenantRoles(t, c) })
 }
 
-// A tenant with every right in the namespaces of an organization and its project can't write what is the controller's or the
-// operator's, and is told what to do instead. Operators can.
+// A tenant with every right in the namespaces of an organization and its project can't write what is the controller's
+// or the operator's, and is told what to do instead. Operators can.
 func checkTenantProtections(t *testing.T, c *harness.Cluster) {
 	owner, operator := c.ImpersonateUser(t, "owner"), c.ImpersonateUser(t, "operator")
 	master := harness.NewUser(t, "system:masters", harness.LoadConfig(t, c.Kubeconfig()))
@@ -193,7 +209,8 @@ func checkSystemControllers(t *testing.T, c *harness.Cluster) {
 	for _, who := range []string{"namespace-controller", "generic-garbage-collector"} {
 		system := c.ImpersonateUser(t, "system:serviceaccount:kube-system:"+who)
 		for _, path := range []string{
-			"services/guard-web/balanced-ext", "endpointslices/guard-web/balanced-ext", "eips/guard-web/default-gw", "eips/guard-web/fip-web-abcde", "network-attachment-definitions/guard-web/default",
+			"services/guard-web/balanced-ext", "endpointslices/guard-web/balanced-ext", "eips/guard-web/default-gw",
+			"eips/guard-web/fip-web-abcde", "network-attachment-definitions/guard-web/default",
 		} {
 			system.Can(t, "delete "+path, harness.TryDelete(path))
 		}
@@ -203,7 +220,8 @@ func checkSystemControllers(t *testing.T, c *harness.Cluster) {
 func checkControllerRights(t *testing.T, c *harness.Cluster) {
 	controller := harness.NewUser(t, "the controller", harness.LoadConfig(t, c.ControllerKubeconfig(t)))
 	controller.Can(t, "status", harness.TryPatch("eips/guard-web/mine/status", `{"status":{"ready":true}}`))
-	controller.Can(t, "its finalizer", harness.TryPatch("fips/guard-web/mine", `{"metadata":{"finalizers":["kube-dc.com/sallyport"]}}`))
+	controller.Can(t, "its finalizer", harness.TryPatch("fips/guard-web/mine",
+		`{"metadata":{"finalizers":["kube-dc.com/sallyport"]}}`))
 	controller.Can(t, "an EIp of its own", harness.TryDelete("eips/guard-web/default-gw"))
 	for _, p := range controllerBounds {
 		controller.Cannot(t, p.what, p.attempt, p.wantWords)
@@ -222,16 +240,19 @@ func checkControllerRights(t *testing.T, c *harness.Cluster) {
 
 // Who has Kubernetes' own view or edit in a project's namespace has ours with it; Projects need a role of their own.
 func checkTenantRoles(t *testing.T, c *harness.Cluster) {
-	viewer, editor, planner := c.ImpersonateUser(t, "viewer"), c.ImpersonateUser(t, "editor"), c.ImpersonateUser(t, "planner")
+	viewer, editor, planner := c.ImpersonateUser(t, "viewer"), c.ImpersonateUser(t, "editor"),
+		c.ImpersonateUser(t, "planner")
 	for _, resource := range []string{"eips", "fips", "projects"} {
 		viewer.Can(t, "list "+resource, harness.TryList(resource, "guard-web"))
 		editor.Can(t, "list "+resource, harness.TryList(resource, "guard"))
-		viewer.Cannot(t, "list "+resource+" elsewhere", harness.TryList(resource, "guard"), `User "viewer" cannot list resource`)
+		viewer.Cannot(t, "list "+resource+" elsewhere", harness.TryList(resource, "guard"),
+			`User "viewer" cannot list resource`)
 	}
 	eip := harness.TryCreate("eips/guard-web/new", `{spec: {externalNetworkType: public}}`)
 	for what, try := range map[string]harness.Attempt{
 		"create EIp": eip,
-		"create FIp": harness.TryCreate("fips/guard-web/new", `{spec: {ipAddress: 10.0.0.7, externalNetworkType: public}}`),
+		"create FIp": harness.TryCreate("fips/guard-web/new",
+			`{spec: {ipAddress: 10.0.0.7, externalNetworkType: public}}`),
 		"change FIp": harness.TryPatch("fips/guard-web/mine", `{"spec":{"ipAddress":"10.0.0.8"}}`),
 		"delete EIp": harness.TryDelete("eips/guard-web/mine"),
 		"delete FIp": harness.TryDelete("fips/guard-web/mine"),
@@ -240,7 +261,8 @@ func checkTenantRoles(t *testing.T, c *harness.Cluster) {
 		viewer.Cannot(t, what, try, `User "viewer" cannot`)
 	}
 	project := harness.TryCreate("projects/guard/new", `{spec: {cidrBlock: 10.0.0.0/24, egressNetworkType: cloud}}`)
-	editor.Cannot(t, "status", harness.TryPatch("eips/guard-web/mine/status", `{"status":{"ready":true}}`), `cannot patch resource "eips/status"`)
+	editor.Cannot(t, "status", harness.TryPatch("eips/guard-web/mine/status", `{"status":{"ready":true}}`),
+		`cannot patch resource "eips/status"`)
 	editor.Cannot(t, "create Project", project, `User "editor" cannot create resource "projects"`)
 	planner.Can(t, "create Project", project)
 	planner.Can(t, "delete Project", harness.TryDelete("projects/guard/web"))

@@ -13,8 +13,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// A dead node is silent and becomes NotReady; booted again, its pods answer at the addresses they had. A cut node runs on
-// and is heard of again when it is mended. One lab for both: nobody else may be in it.
+// A dead node is silent and becomes NotReady; booted again, its pods answer at the addresses they had. A cut node runs
+// on and is heard of again when it is mended. One lab for both: nobody else may be in it.
 func TestKilledAndCutNodes(t *testing.T) {
 	b := blueprint.Default()
 	b.Nodes, b.Gateways = 2, 1
@@ -53,7 +53,8 @@ func TestPausedProcess(t *testing.T) {
 	c.Apply(t, `{apiVersion: v1, kind: Pod, metadata: {name: waits, namespace: paused}, spec: {containers: [{name: main, image: lab/idle}]}}`)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	if err := c.Objects.Wait(ctx, harness.ObjectRef("Pod", "paused", "waits"), manifest.True("PodScheduled")); err == nil {
+	if err := c.Objects.Wait(ctx, harness.ObjectRef("Pod", "paused", "waits"),
+		manifest.True("PodScheduled")); err == nil {
 		t.Error("the scheduler placed a pod while it was paused")
 	}
 	resume()
@@ -74,7 +75,8 @@ func TestDeploymentBehaves(t *testing.T) {
 		t.Errorf("three replicas are on %d nodes; wanted one on each", len(nodes))
 	}
 	first := listPods(t, c, "rollout")[0]
-	if err := c.Client.CoreV1().Pods("rollout").Delete(harness.Within(t, time.Minute), first.Name, metav1.DeleteOptions{}); err != nil {
+	if err := c.Client.CoreV1().Pods("rollout").Delete(harness.Within(t, time.Minute), first.Name,
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	c.WaitForObject(t, "Pod", "rollout", first.Name, manifest.Gone)
@@ -133,5 +135,6 @@ func TestSecondaryNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.SyncFlows(t) // a pod is ready when its first interface is
-	c.ExpectAnswer(t, "a.second", "http://"+address, "b", a.GetAnnotations()["extra.second.ovn.kubernetes.io/ip_address"])
+	c.ExpectAnswer(t, "a.second", "http://"+address, "b",
+		a.GetAnnotations()["extra.second.ovn.kubernetes.io/ip_address"])
 }

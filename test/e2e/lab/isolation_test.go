@@ -43,8 +43,8 @@ func TestLabHasNoLinkToTheMachine(t *testing.T) {
 	}
 }
 
-// A node is at one MAC address on the wire of the tunnels: another node that took an answer of its kernel's for the tunnel's end would
-// not reach it for a quarter of an hour.
+// A node is at one MAC address on the wire of the tunnels: another node that took an answer of its kernel's for the
+// tunnel's end would not reach it for a quarter of an hour.
 func TestTunnelEndsAnswerOnce(t *testing.T) {
 	c := harness.SharedLab(t)
 	nodes := c.Blueprint.NodeList()
@@ -66,7 +66,8 @@ func TestTunnelEndsAnswerOnce(t *testing.T) {
 	})
 	mine := net.HardwareAddr{2, 0, 0, 0, 0, 1} // not the tunnel's: OVS would hear the answers, too
 	for _, n := range nodes[1:] {
-		if err := harness.InjectFrameOn(c.NS(asker.Name), "ul0", harness.ArpRequest(mine, asker.Tunnel.Addr(), n.Tunnel.Addr())); err != nil {
+		if err := harness.InjectFrameOn(c.NS(asker.Name), "ul0",
+			harness.ArpRequest(mine, asker.Tunnel.Addr(), n.Tunnel.Addr())); err != nil {
 			t.Fatal(err)
 		}
 	}

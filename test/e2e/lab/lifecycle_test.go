@@ -30,7 +30,8 @@ const (
 // runMake runs a target of the Makefile as a person would.
 func runMake(t *testing.T, arguments ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(harness.Within(t, 30*time.Minute), "make", append([]string{"--no-print-directory", "-C", "../../.."}, arguments...)...)
+	cmd := exec.CommandContext(harness.Within(t, 30*time.Minute), "make",
+		append([]string{"--no-print-directory", "-C", "../../.."}, arguments...)...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
@@ -79,7 +80,8 @@ func TestLab1MakeLab(t *testing.T) {
 	if downTook > longestDown {
 		t.Errorf("the lab was gone after %s; the limit is %s", downTook, longestDown)
 	}
-	item.AddFigure("up in %.1f s (limit %.0f), down in %.1f s (limit %.0f)", upTook.Seconds(), longestUp.Seconds(), downTook.Seconds(), longestDown.Seconds())
+	item.AddFigure("up in %.1f s (limit %.0f), down in %.1f s (limit %.0f)", upTook.Seconds(), longestUp.Seconds(),
+		downTook.Seconds(), longestDown.Seconds())
 }
 
 // checkUsable checks what "usable" means, right after `lab up` has returned: the API answers, Kube-OVN's subnets are
@@ -90,7 +92,8 @@ func checkUsable(t *testing.T, l *lab.Lab) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(harness.Within(t, time.Second)).Error(); err != nil {
+	if err := c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(harness.Within(t,
+		time.Second)).Error(); err != nil {
 		t.Errorf("the API server is not ready: %v", err)
 	}
 	for _, subnet := range []string{"ovn-default", "join", "ext-public", "ext-cloud"} {
@@ -102,7 +105,8 @@ func checkUsable(t *testing.T, l *lab.Lab) {
 	for _, n := range c.Blueprint.NodeList() {
 		tunnels := strings.Fields(c.RunVsctl(t, n.Name, "--bare", "--columns=name", "find", "interface", "type=geneve"))
 		if len(tunnels) != c.Blueprint.Nodes-1 {
-			t.Errorf("%s has tunnels %v; wanted one to each of the %d other nodes", n.Name, tunnels, c.Blueprint.Nodes-1)
+			t.Errorf("%s has tunnels %v; wanted one to each of the %d other nodes", n.Name, tunnels,
+				c.Blueprint.Nodes-1)
 		}
 	}
 }
@@ -121,9 +125,11 @@ func TestLab5ScaleMode(t *testing.T) {
 	}
 	readyNodes, addresses := c.CountFakeObjects(t)
 	if readyNodes != nodes || addresses != pods {
-		t.Errorf("%d of %d fake nodes are ready, %d of %d fake pods have an address of their own", readyNodes, nodes, addresses, pods)
+		t.Errorf("%d of %d fake nodes are ready, %d of %d fake pods have an address of their own", readyNodes, nodes,
+			addresses, pods)
 	}
-	item.AddFigure("%d fake nodes, %d fake pods with an address each, in %.0f s, %d MiB", nodes, pods, upTook.Seconds(), status.Usage.Memory>>20)
+	item.AddFigure("%d fake nodes, %d fake pods with an address each, in %.0f s, %d MiB", nodes, pods, upTook.Seconds(),
+		status.Usage.Memory>>20)
 }
 
 func TestLab6UpsAndDownsLeaveNoTrace(t *testing.T) {

@@ -11,7 +11,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// TestMachine shows that a program in a machine has the kernel that was asked for, with what this machine's own may lack.
+// TestMachine shows that a program in a machine has the kernel that was asked for, with what this machine's own may
+// lack.
 func TestMachine(t *testing.T) {
 	program := harness.BuildStaticBinary(t, "../testdata/machine", "build")
 	kit := harness.PrepareVMKit(t)
@@ -24,14 +25,18 @@ func TestMachine(t *testing.T) {
 			if err != nil || got.Status != 0 {
 				t.Fatalf("status %d, %v\n%s", got.Status, err, got.Output)
 			}
-			for _, want := range []string{"kernel " + kernel + ".", "device lo up", "vrf vrf-one", "dummy in-one", "veth left", "ct state established"} {
+			for _, want := range []string{
+				"kernel " + kernel + ".", "device lo up", "vrf vrf-one", "dummy in-one",
+				"veth left", "ct state established",
+			} {
 				if !strings.Contains(got.Output, want) {
 					t.Errorf("%q is missing in\n%s", want, got.Output)
 				}
 			}
 		})
 		t.Run(kernel+" without its modules", func(t *testing.T) {
-			if got, err := harness.RunVM(t, kit, job); err != nil || got.Status != 1 || !strings.Contains(got.Output, "make a VRF: operation not supported") {
+			if got, err := harness.RunVM(t, kit, job); err != nil || got.Status != 1 ||
+				!strings.Contains(got.Output, "make a VRF: operation not supported") {
 				t.Errorf("%+v, %v", got, err)
 			}
 		})
@@ -61,7 +66,8 @@ func TestMachineTellsHowItEnded(t *testing.T) {
 	t.Run("panic of the kernel", func(t *testing.T) {
 		breaks := job
 		breaks.Args = []string{"panic"}
-		if got, err := harness.RunVM(t, kit, breaks); !errors.Is(err, vm.ErrNoEnding) || !strings.Contains(err.Error(), "sysrq triggered crash") {
+		if got, err := harness.RunVM(t, kit, breaks); !errors.Is(err, vm.ErrNoEnding) ||
+			!strings.Contains(err.Error(), "sysrq triggered crash") {
 			t.Errorf("%+v, %v", got, err)
 		}
 	})

@@ -51,14 +51,16 @@ func TestLab4RaftLeaderDiesAndNoWriteIsLost(t *testing.T) {
 	for _, server := range c.RunningNBServers(t) {
 		missing := missingRows(t, c, server, written)
 		if len(missing) > 0 {
-			t.Errorf("%s lost %d of %d acknowledged writes, the first %s", server, len(missing), len(written), missing[0])
+			t.Errorf("%s lost %d of %d acknowledged writes, the first %s", server, len(missing), len(written),
+				missing[0])
 		}
 	}
-	item.AddFigure("%d writes acknowledged over TLS, all found on the surviving servers; longest wait for one %d ms", len(written), gap.Milliseconds())
+	item.AddFigure("%d writes acknowledged over TLS, all found on the surviving servers; longest wait for one %d ms",
+		len(written), gap.Milliseconds())
 }
 
-// writeRow writes one row and returns when the database has acknowledged it. A write whose fate is unknown is looked up by
-// writing it again: the name is a key, so it can't be there twice.
+// writeRow writes one row and returns when the database has acknowledged it. A write whose fate is unknown is looked up
+// by writing it again: the name is a key, so it can't be there twice.
 func writeRow(t *testing.T, nb client.Client, name string) {
 	t.Helper()
 	ctx := harness.Within(t, 30*time.Second)
@@ -77,7 +79,8 @@ func writeRow(t *testing.T, nb client.Client, name string) {
 			nb.Disconnect()
 			continue
 		}
-		if _, err := ovsdb.CheckOperationResults(results, ops); err == nil || strings.Contains(err.Error(), "constraint") {
+		if _, err := ovsdb.CheckOperationResults(results, ops); err == nil ||
+			strings.Contains(err.Error(), "constraint") {
 			return
 		}
 		nb.Disconnect()
@@ -94,7 +97,8 @@ func connectNB(ctx context.Context, nb client.Client) error {
 // missingRows asks one server, leader or not, which of the written rows it does not have.
 func missingRows(t *testing.T, c *harness.Cluster, server string, written []string) (out []string) {
 	t.Helper()
-	table := c.RunTool(t, "ovn-nbctl", "--no-leader-only", "--db=unix:"+c.DatabaseFile(server, "sock"), "--bare", "--columns=name", "list", "address_set")
+	table := c.RunTool(t, "ovn-nbctl", "--no-leader-only", "--db=unix:"+c.DatabaseFile(server, "sock"), "--bare",
+		"--columns=name", "list", "address_set")
 	have := map[string]bool{}
 	for name := range strings.FieldsSeq(table) {
 		have[name] = true
@@ -114,7 +118,8 @@ func expectCaughtUp(t *testing.T, c *harness.Cluster, server string, written *[]
 		t.Error(err)
 		return
 	}
-	c.RunTool(t, "ovsdb-client", "--timeout=30", "wait", "unix:"+c.DatabaseFile(server, "sock"), "OVN_Northbound", "connected")
+	c.RunTool(t, "ovsdb-client", "--timeout=30", "wait", "unix:"+c.DatabaseFile(server, "sock"), "OVN_Northbound",
+		"connected")
 	deadline := time.Now().Add(30 * time.Second)
 	for {
 		missing := missingRows(t, c, server, *written)

@@ -91,7 +91,8 @@ func checkErrors(t *testing.T, c *harness.Cluster) int {
 	expectError(t, bare, "nft", "apt-get install nftables")
 
 	wrong := filepath.Join(t.TempDir(), "wrong.yaml")
-	if err := os.WriteFile(wrong, []byte("networks: [{name: ext-much-too-long-a-name, prefixes: [198.51.100.1/24]}]"), 0o600); err != nil {
+	if err := os.WriteFile(wrong, []byte("networks: [{name: ext-much-too-long-a-name, prefixes: [198.51.100.1/24]}]"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	cases := []struct{ arguments, words string }{
@@ -107,7 +108,8 @@ func checkErrors(t *testing.T, c *harness.Cluster) int {
 		{"up --lab NotAName", "lower case letters"},
 	}
 	for _, k := range cases {
-		expectError(t, exec.Command(sallyport, append([]string{"lab"}, strings.Fields(k.arguments)...)...), strings.Split(k.words, ";")...)
+		expectError(t, exec.Command(sallyport, append([]string{"lab"}, strings.Fields(k.arguments)...)...),
+			strings.Split(k.words, ";")...)
 	}
 	return len(cases) + 2
 }
@@ -137,7 +139,8 @@ func checkDocs(t *testing.T) (n int) {
 
 var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 
-// Every topology in the docs and examples can be built, and every manifest can be applied. Those of how-tos are applied where the pages are typed in.
+// Every topology in the docs and examples can be built, and every manifest can be applied. Those of how-tos are applied
+// where the pages are typed in.
 func TestDocsAndExamplesApply(t *testing.T) {
 	c := harness.SharedSallyport(t)
 	var texts []string
@@ -205,7 +208,8 @@ func checkCommands(t *testing.T, c *harness.Cluster, sallyport string) {
 	t.Helper()
 	run := func(arguments ...string) string {
 		t.Helper()
-		cmd := exec.CommandContext(harness.Within(t, 30*time.Second), sallyport, append([]string{"lab", "--lab", c.Name}, arguments...)...)
+		cmd := exec.CommandContext(harness.Within(t, 30*time.Second), sallyport,
+			append([]string{"lab", "--lab", c.Name}, arguments...)...)
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		out, err := cmd.Output()

@@ -23,7 +23,9 @@ func TestLab2PodsServicesAndVPCs(t *testing.T) {
 	for i, node := range []string{"node1", "node2", "node3"} {
 		name := fmt.Sprintf("web%d", i+1)
 		address := fmt.Sprintf("10.1.0.1%d", i+1)
-		addresses[name] = c.RunPod(t, harness.Pod{Namespace: "red", Name: name, Node: node, Address: address, Labels: map[string]string{"set": "web"}})
+		addresses[name] = c.RunPod(t, harness.Pod{
+			Namespace: "red", Name: name, Node: node, Address: address, Labels: map[string]string{"set": "web"},
+		})
 	}
 	onlyBlue := c.RunPod(t, harness.Pod{Namespace: "blue", Name: "web4", Node: "node1", Address: "10.1.0.14"})
 	c.RunPod(t, harness.Pod{Namespace: "blue", Name: "ask", Node: "node2", Address: "10.1.0.15"})
@@ -46,7 +48,8 @@ func TestLab2PodsServicesAndVPCs(t *testing.T) {
 			t.Errorf("%s sent no packet by geneve while its pods talked to other nodes", node)
 		}
 	}
-	item.AddFigure("%d ways pod → pod on 3 nodes (HTTP, TCP, UDP, SCTP) answered, %d packets by geneve", ways, sumCounts(after)-sumCounts(before))
+	item.AddFigure("%d ways pod → pod on 3 nodes (HTTP, TCP, UDP, SCTP) answered, %d packets by geneve", ways,
+		sumCounts(after)-sumCounts(before))
 
 	backends := createService(t, c, "red")
 	item.AddFigure("ClusterIP in a VPC: %d backends on %d nodes answered", backends, backends)
@@ -107,7 +110,8 @@ func waitBackends(t *testing.T, c *harness.Cluster, vip string, want int) {
 	}
 }
 
-// countTunnelPackets counts the packets that each node has sent on the tunnel wire, which carries geneve and nothing else.
+// countTunnelPackets counts the packets that each node has sent on the tunnel wire, which carries geneve and nothing
+// else.
 func countTunnelPackets(t *testing.T, c *harness.Cluster) map[string]int {
 	t.Helper()
 	out := map[string]int{}
@@ -173,15 +177,17 @@ func TestLab3OneSourcePolicyBreaksTheDefaultNetwork(t *testing.T) {
 	c.ExpectSilence(t, "internet", lb)
 	c.ExpectAnswer(t, "web.test-jump", internet, "internet", public)
 	c.ExpectAnswer(t, "other.test-jump", internet, "internet", cloud) // control: the default network itself is well
-	item.AddFigure("and then: load balancer on ext-cloud is silent, the pod's own traffic left as %s instead of %s", public, cloud)
+	item.AddFigure("and then: load balancer on ext-cloud is silent, the pod's own traffic left as %s instead of %s",
+		public, cloud)
 
 	setPolicyRoutes(t, c, defaultEgressPolicy)
 	c.ExpectAnswer(t, "internet", lb, "web", client) // control: it was the policy
 	c.ExpectSilence(t, "internet", fip)
 }
 
-// Kube-OVN gives every VPC a route by source, which stock OVN ranks above the default route: without a policy of its own
-// for the default network, nothing leaves the VPC at all. The inport keeps it from catching packets that come from outside.
+// Kube-OVN gives every VPC a route by source, which stock OVN ranks above the default route: without a policy of its
+// own for the default network, nothing leaves the VPC at all. The inport keeps it from catching packets that come from
+// outside.
 const defaultEgressPolicy = `{priority: 100, action: reroute, nextHopIP: 100.65.0.1,
   match: 'inport == "test-jump-net1" && ip4.src == 10.0.0.0/24 && ip4.dst != 10.0.0.0/24'}`
 

@@ -16,8 +16,9 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// TestBalancer6Abuse: one tenant asks for the same port a thousand times, has a Service with thousands of endpoints, and lets
-// endpoints come and go a hundred times a second. How long a change of another tenant takes stays within twice of what it was.
+// TestBalancer6Abuse: one tenant asks for the same port a thousand times, has a Service with thousands of endpoints,
+// and lets endpoints come and go a hundred times a second. How long a change of another tenant takes stays within twice
+// of what it was.
 func TestBalancer6Abuse(t *testing.T) {
 	harness.RunAlone(t)
 	item := balancerItems.Item(t, 6)
@@ -44,25 +45,35 @@ func TestBalancer6Abuse(t *testing.T) {
 		c.WaitIdle(t)
 		quiet = quiet.merge(c.measureVictims(t))
 		item.AddFigure("%s: from Kubernetes' yes to the row others' changes take %.1f ms (median) and %.1f ms (99th percentile); %.1f and %.1f when it is quiet. "+
-			"Kubernetes' yes: %.1f and %.1f; %.1f and %.1f. A bare transaction: %.1f and %.1f; %.1f and %.1f", abuse.what,
-			harness.PercentileMillis(during.row, 50), harness.PercentileMillis(during.row, 99), harness.PercentileMillis(quiet.row, 50), harness.PercentileMillis(quiet.row, 99),
-			harness.PercentileMillis(during.accepted, 50), harness.PercentileMillis(during.accepted, 99), harness.PercentileMillis(quiet.accepted, 50), harness.PercentileMillis(quiet.accepted, 99),
-			harness.PercentileMillis(during.bare, 50), harness.PercentileMillis(during.bare, 99), harness.PercentileMillis(quiet.bare, 50), harness.PercentileMillis(quiet.bare, 99))
-		// The lab's nodes have the same two cores: what the engine does for the abuser slows down a bare transaction, too.
-		if slower := harness.PercentileMillis(during.row, 99) / harness.PercentileMillis(quiet.row, 99); show.IsFullSize() && slower > 2 {
+			"Kubernetes' yes: %.1f and %.1f; %.1f and %.1f. A bare transaction: %.1f and %.1f; %.1f and %.1f",
+			abuse.what,
+			harness.PercentileMillis(during.row, 50), harness.PercentileMillis(during.row, 99),
+			harness.PercentileMillis(quiet.row, 50), harness.PercentileMillis(quiet.row, 99),
+			harness.PercentileMillis(during.accepted, 50), harness.PercentileMillis(during.accepted, 99),
+			harness.PercentileMillis(quiet.accepted, 50), harness.PercentileMillis(quiet.accepted, 99),
+			harness.PercentileMillis(during.bare, 50), harness.PercentileMillis(during.bare, 99),
+			harness.PercentileMillis(quiet.bare, 50), harness.PercentileMillis(quiet.bare, 99))
+		// The lab's nodes have the same two cores: what the engine does for the abuser slows down a bare transaction,
+		// too.
+		if slower := harness.PercentileMillis(during.row, 99) / harness.PercentileMillis(quiet.row,
+			99); show.IsFullSize() && slower > 2 {
 			t.Errorf("%s: the 99th percentile of others is %.1f times that of the quiet run, of a bare transaction %.1f times; the slowest: %v", abuse.what,
-				slower, harness.PercentileMillis(during.bare, 99)/harness.PercentileMillis(quiet.bare, 99), during.row[len(during.row)-5:])
+				slower, harness.PercentileMillis(during.bare, 99)/harness.PercentileMillis(quiet.bare, 99),
+				during.row[len(during.row)-5:])
 		}
 	}
 }
 
-// latencies is how long changes have taken: until Kubernetes has said yes, from there to the row, and to Kube-OVN's own load balancer, and
-// beside each a bare transaction.
+// latencies is how long changes have taken: until Kubernetes has said yes, from there to the row, and to Kube-OVN's own
+// load balancer, and beside each a bare transaction.
 type latencies struct{ accepted, row, kubeOVN, bare []time.Duration }
 
 func (a latencies) merge(b latencies) latencies {
 	sorted := func(a, b []time.Duration) []time.Duration { return slices.Sorted(slices.Values(slices.Concat(a, b))) }
-	return latencies{sorted(a.accepted, b.accepted), sorted(a.row, b.row), sorted(a.kubeOVN, b.kubeOVN), sorted(a.bare, b.bare)}
+	return latencies{
+		sorted(a.accepted, b.accepted), sorted(a.row, b.row), sorted(a.kubeOVN, b.kubeOVN),
+		sorted(a.bare, b.bare),
+	}
 }
 
 // measureVictims are changes of tenants who do nothing wrong: those of all projects but the first.
@@ -74,7 +85,8 @@ func (c *serviceScaleFixture) measureVictims(t *testing.T) (took latencies) {
 			continue
 		}
 		accepted, row := c.changeEndpoint(t, i, n)
-		took.accepted, took.row, took.bare = append(took.accepted, accepted), append(took.row, row), append(took.bare, c.measureBareTransaction(t, n))
+		took.accepted, took.row, took.bare = append(took.accepted, accepted), append(took.row, row),
+			append(took.bare, c.measureBareTransaction(t, n))
 	}
 	return took.merge(latencies{})
 }
@@ -103,7 +115,8 @@ func (c *serviceScaleFixture) createManyEndpoints(ctx context.Context, t *testin
 		for k := range 100 {
 			hundred = append(hundred, fmt.Sprintf("10.0.0.%d:%d", 10+k, 8080))
 		}
-		one := strings.Replace(endpointSliceManifest(c.NamespaceOf(0), "crowd", hundred), "name: crowd,", fmt.Sprintf("name: crowd-%d,", n), 1)
+		one := strings.Replace(endpointSliceManifest(c.NamespaceOf(0), "crowd", hundred), "name: crowd,",
+			fmt.Sprintf("name: crowd-%d,", n), 1)
 		text += "\n---\n" + strings.Replace(one, "port: 8080", fmt.Sprintf("port: %d", 8080+n), 1)
 	}
 	if err := c.Objects.Apply(ctx, text); err != nil && ctx.Err() == nil {

@@ -11,29 +11,47 @@ import (
 
 // ownAddress: a Service gets an EIp, and each protocol answers to the world and to neighbours.
 func showOwnAddress(t *testing.T, h *harness.BackendProject) string {
-	address := h.CreateService(t, harness.ServiceSpec{Name: "own", Ports: "[{name: a, port: 80}, {name: b, port: 80, protocol: UDP}, {name: c, port: 80, protocol: SCTP}]"})
+	address := h.CreateService(t, harness.ServiceSpec{
+		Name:  "own",
+		Ports: "[{name: a, port: 80}, {name: b, port: 80, protocol: UDP}, {name: c, port: 80, protocol: SCTP}]",
+	})
 	x := h.Network(t, "cloud")
 	asked := 0
-	for where, saw := range map[string]string{"internet": harness.InternetAddress, x.Client: x.ClientAddress, x.Neighbour: x.NeighbourAddress} {
+	for where, saw := range map[string]string{
+		"internet":  harness.InternetAddress,
+		x.Client:    x.ClientAddress,
+		x.Neighbour: x.NeighbourAddress,
+	} {
 		for _, proto := range []string{"http", "udp", "sctp"} {
 			asked += h.ExpectBackends(t, where, proto+"://"+address+":80", saw, "b1", "b2", "b3")
 		}
 	}
 	h.ExpectNoDrops(t)
-	return fmt.Sprintf("%d requests by three protocols from three places, all three backends, client's address seen", asked)
+	return fmt.Sprintf("%d requests by three protocols from three places, all three backends, client's address seen",
+		asked)
 }
 
-// byType: a Service on a secondary and on a third network, for the same pods that are behind one on the default network.
+// byType: a Service on a secondary and on a third network, for the same pods that are behind one on the default
+// network.
 func showByType(t *testing.T, h *harness.BackendProject) string {
 	h.CreateService(t, harness.ServiceSpec{Name: "typed-cloud"})
 	asked := 0
 	var rows []int
 	for _, kind := range []string{"public", "third"} {
-		address := h.CreateService(t, harness.ServiceSpec{Name: "typed-" + kind, Selector: "{app: b1}", Annotations: "network.kube-dc.com/external-network-type: " + kind})
+		address := h.CreateService(t, harness.ServiceSpec{
+			Name:        "typed-" + kind,
+			Selector:    "{app: b1}",
+			Annotations: "network.kube-dc.com/external-network-type: " + kind,
+		})
 		h.ExpectBackends(t, "internet", "http://"+address, harness.InternetAddress, "b1")
 		before := countRows(t, h)
-		h.ApplyService(t, harness.ServiceSpec{Name: "typed-" + kind, Annotations: "network.kube-dc.com/external-network-type: " + kind})
-		harness.Eventually(t, "all backends", func() bool { return strings.Count(balancerVIPs(t, h, "typed-"+kind+"-tcp"), ",") == 2 })
+		h.ApplyService(t, harness.ServiceSpec{
+			Name:        "typed-" + kind,
+			Annotations: "network.kube-dc.com/external-network-type: " + kind,
+		})
+		harness.Eventually(t, "all backends", func() bool {
+			return strings.Count(balancerVIPs(t, h, "typed-"+kind+"-tcp"), ",") == 2
+		})
 		h.SyncFlows(t)
 		rows = append(rows, countRows(t, h)-before)
 		x := h.Network(t, kind)
@@ -54,17 +72,21 @@ func showByType(t *testing.T, h *harness.BackendProject) string {
 func countRows(t *testing.T, h *harness.BackendProject) (n int) {
 	t.Helper()
 	for _, table := range []string{
-		"Load_Balancer", "ACL", "QoS", "Port_Group", "Address_Set", "Logical_Switch_Port", "Logical_Router_Port", "Logical_Router_Static_Route", "Logical_Router_Policy", "NAT",
+		"Load_Balancer", "ACL", "QoS", "Port_Group", "Address_Set", "Logical_Switch_Port", "Logical_Router_Port",
+		"Logical_Router_Static_Route", "Logical_Router_Policy", "NAT",
 	} {
-		n += len(strings.Fields(h.RunNbctl(t, "--bare", "--columns=_uuid", "find", table, "external_ids:sallyport-vpc="+h.Namespace)))
+		n += len(strings.Fields(h.RunNbctl(t, "--bare", "--columns=_uuid", "find", table,
+			"external_ids:sallyport-vpc="+h.Namespace)))
 	}
 	return n
 }
 
-// balancerVIPs is what a load balancer balances, as OVN has it, without the endpoints that only bring connections to an end.
+// balancerVIPs is what a load balancer balances, as OVN has it, without the endpoints that only bring connections to an
+// end.
 func balancerVIPs(t *testing.T, h *harness.BackendProject, name string) string {
 	t.Helper()
-	all := strings.Fields(h.RunNbctl(t, "--bare", "--columns=vips", "find", "Load_Balancer", "name="+h.Namespace+"-"+name))
+	all := strings.Fields(h.RunNbctl(t, "--bare", "--columns=vips", "find", "Load_Balancer",
+		"name="+h.Namespace+"-"+name))
 	return strings.Join(slices.DeleteFunc(all, func(v string) bool { return strings.HasPrefix(v, "240.") }), " ")
 }
 
@@ -73,12 +95,27 @@ func showSharedEIp(t *testing.T, h *harness.BackendProject) string {
 	address := h.CreateEIP(t, h.Namespace, "front", "{externalNetworkType: public}")
 	t.Cleanup(func() { h.DeleteAndWait(t, "EIp", h.Namespace, "front") })
 	bind := "service.nlb.kube-dc.com/bind-on-eip: front"
-	one := h.CreateService(t, harness.ServiceSpec{Name: "one", Selector: "{app: b1}", Annotations: bind, Ports: "[{name: t, port: 80}, {name: u, port: 81, targetPort: 80, protocol: UDP}]"})
-	two := h.CreateService(t, harness.ServiceSpec{Name: "two", Selector: "{app: b2}", Annotations: bind, Ports: "[{name: t, port: 81, targetPort: 80}, {name: u, port: 80, protocol: UDP}]"})
+	one := h.CreateService(t, harness.ServiceSpec{
+		Name:        "one",
+		Selector:    "{app: b1}",
+		Annotations: bind,
+		Ports:       "[{name: t, port: 80}, {name: u, port: 81, targetPort: 80, protocol: UDP}]",
+	})
+	two := h.CreateService(t, harness.ServiceSpec{
+		Name:        "two",
+		Selector:    "{app: b2}",
+		Annotations: bind,
+		Ports:       "[{name: t, port: 81, targetPort: 80}, {name: u, port: 80, protocol: UDP}]",
+	})
 	if one != address || two != address {
 		t.Errorf("EIp front has %s, the Services have %s and %s", address, one, two)
 	}
-	for target, name := range map[string]string{"http://%s:80": "b1", "http://%s:81": "b2", "udp://%s:81": "b1", "udp://%s:80": "b2"} {
+	for target, name := range map[string]string{
+		"http://%s:80": "b1",
+		"http://%s:81": "b2",
+		"udp://%s:81":  "b1",
+		"udp://%s:80":  "b2",
+	} {
 		h.ExpectAnswer(t, "internet", fmt.Sprintf(target, address), name, harness.InternetAddress)
 	}
 	if owners := h.ReadField(t, "EIp", h.Namespace, "front", "status", "ownershipType"); owners != "Shared" {
@@ -94,7 +131,10 @@ func showClash(t *testing.T, h *harness.BackendProject) string {
 	t.Cleanup(func() { h.DeleteAndWait(t, "EIp", h.Namespace, "clash") })
 	bind := "service.nlb.kube-dc.com/bind-on-eip: clash"
 	h.CreateService(t, harness.ServiceSpec{Name: "first", Selector: "{app: b1}", Annotations: bind})
-	for name, ports := range map[string]string{"none": harness.HTTPPort, "some": "[{name: a, port: 80}, {name: b, port: 443, targetPort: 80}]"} {
+	for name, ports := range map[string]string{
+		"none": harness.HTTPPort,
+		"some": "[{name: a, port: 80}, {name: b, port: 443, targetPort: 80}]",
+	} {
 		h.ApplyService(t, harness.ServiceSpec{Name: name, Selector: "{app: b2}", Annotations: bind, Ports: ports})
 		t.Cleanup(func() { h.DeleteAndWait(t, "Service", h.Namespace, name) })
 	}
@@ -116,7 +156,10 @@ func showClash(t *testing.T, h *harness.BackendProject) string {
 
 // onTheWayOut: the address with which the project's pods leave also takes connections in.
 func showOnTheWayOut(t *testing.T, h *harness.BackendProject) string {
-	address := h.CreateService(t, harness.ServiceSpec{Name: "gw", Annotations: `service.nlb.kube-dc.com/bind-on-default-gw-eip: "true"`})
+	address := h.CreateService(t, harness.ServiceSpec{
+		Name:        "gw",
+		Annotations: `service.nlb.kube-dc.com/bind-on-default-gw-eip: "true"`,
+	})
 	if gw := h.ReadField(t, "EIp", h.Namespace, "default-gw", "status", "ipAddress"); address != gw {
 		t.Errorf("the Service has %s, default-gw has %s", address, gw)
 	}
@@ -129,7 +172,10 @@ func showOnTheWayOut(t *testing.T, h *harness.BackendProject) string {
 // givenAddress: the address that a Service asks for, on whichever network has it; and one that somebody else has.
 func showGivenAddress(t *testing.T, h *harness.BackendProject) string {
 	const given = "91.224.11.77" // of ext-public
-	if address := h.CreateService(t, harness.ServiceSpec{Name: "given", ExtraFields: ", loadBalancerIP: " + given}); address != given {
+	if address := h.CreateService(t, harness.ServiceSpec{
+		Name:        "given",
+		ExtraFields: ", loadBalancerIP: " + given,
+	}); address != given {
 		t.Errorf("asked for %s, got %s", given, address)
 	}
 	h.ExpectBackends(t, "internet", "http://"+given, harness.InternetAddress, "b1", "b2", "b3")
@@ -144,7 +190,10 @@ func showGivenAddress(t *testing.T, h *harness.BackendProject) string {
 func showClasses(t *testing.T, h *harness.BackendProject) string {
 	h.ApplyService(t, harness.ServiceSpec{Name: "foreign", ExtraFields: ", loadBalancerClass: example.com/other"})
 	t.Cleanup(func() { h.DeleteAndWait(t, "Service", h.Namespace, "foreign") })
-	address := h.CreateService(t, harness.ServiceSpec{Name: "classed", ExtraFields: ", loadBalancerClass: kube-dc.com/sallyport"})
+	address := h.CreateService(t, harness.ServiceSpec{
+		Name:        "classed",
+		ExtraFields: ", loadBalancerClass: kube-dc.com/sallyport",
+	})
 	h.ExpectBackends(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3")
 	if status := h.ReadField(t, "Service", h.Namespace, "foreign", "status"); status != "map[loadBalancer:map[]]" {
 		t.Errorf("a Service of another class has the status %s", status)

@@ -1,6 +1,7 @@
 package loadbalancer
 
-// behaviour is something that the tests of Kubernetes want of Services. Either tests of ours show it, or there is a reason why not.
+// behaviour is something that the tests of Kubernetes want of Services. Either tests of ours show it, or there is a
+// reason why not.
 type behaviour struct {
 	what    string
 	shownBy string // names of functions: tests, or what features run
@@ -28,14 +29,23 @@ var behaviours = []struct {
 		{"with another port the address stays, and the port answers", "showChanges", ""},
 		{"without pods nobody answers by TCP; with one again it does", "showWithoutEndpoints", ""},
 		{"the same by UDP", "showOneSocket", ""},
-		{"a Service that is no load balancer any more is closed outside and has no address", "showChanges, showLeavesNothing", ""},
+		{
+			"a Service that is no load balancer any more is closed outside and has no address",
+			"showChanges, showLeavesNothing", "",
+		},
 		{"its node ports are given back", "", whyAPI},
-		{"source ranges are set to one pod, to everybody, to nobody, and taken away", "showRangesChange, showSourceRanges", ""},
+		{
+			"source ranges are set to one pod, to everybody, to nobody, and taken away",
+			"showRangesChange, showSourceRanges", "",
+		},
 		{"session affinity with policy Local", "showAffinitySwitched", ""},
 		{"session affinity switched on and off with policy Local", "showAffinitySwitched", ""},
 		{"session affinity with policy Cluster", "showAffinity, showAffinitySwitched", ""},
 		{"session affinity switched on and off with policy Cluster", "showAffinitySwitched", ""},
-		{"what a Service had outside goes when it is deleted, whoever is away at that time", "showLeavesNothing, showWhileAway", ""},
+		{
+			"what a Service had outside goes when it is deleted, whoever is away at that time",
+			"showLeavesNothing, showWhileAway", "",
+		},
 		{
 			"a finalizer keeps the Service until then", "",
 			"Not needed: everything that is written for a Service names it, so what is left over is found without the Service.",
@@ -93,7 +103,10 @@ var behaviours = []struct {
 		{"the same with policy Local", "showTerminating, showNodesUnused", ""},
 		{"the same at the cluster address, with either `internalTrafficPolicy`", "", whyClusterIP},
 		{"Services are listed, patched, deleted in one call; their status is read and written", "", whyAPI},
-		{"one port number serves two protocols, and goes on with one when the other is taken away", "showOwnAddress, showChanges", ""},
+		{
+			"one port number serves two protocols, and goes on with one when the other is taken away",
+			"showOwnAddress, showChanges", "",
+		},
 		{"a load balancer's port number serves two protocols to pods", "showLocalMoves", ""},
 		{"a Service with SCTP", "showOwnAddress, showLocalMoves", ""},
 		{"a load balancer goes on when `externalTrafficPolicy` changes to and fro", "showNodesUnused", ""},
@@ -110,7 +123,10 @@ var behaviours = []struct {
 	{"test/e2e/network/networking.go", []behaviour{
 		{"pods reach it by HTTP, UDP and SCTP", "showLocalMoves", ""},
 		{"its own endpoints reach it by HTTP, UDP and SCTP", "showFromInside, showLocalMoves", ""},
-		{"nodes reach it by HTTP, UDP and SCTP", "", "Nodes are not in a project's VPC: they are clients like any other outside (ownAddress)."},
+		{
+			"nodes reach it by HTTP, UDP and SCTP", "",
+			"Nodes are not in a project's VPC: they are clients like any other outside (ownAddress).",
+		},
 		{"of two Services for the same pods one goes, and the other stays", "showAgain", ""},
 		{"endpoints that are replaced are followed, by HTTP and UDP", "TestBalancer3Rolling, showStale", ""},
 		{"node ports that change", "", whyNodes},
@@ -139,7 +155,10 @@ var behaviours = []struct {
 		{"the addresses of a Service are in several EndpointSlices", "showWrittenByHand", ""},
 	}},
 	{"test/e2e/network/endpointslicemirroring.go", []behaviour{
-		{"Endpoints that a user writes count", "", "Kubernetes makes EndpointSlices of them, and those are used like any (writtenByHand)."},
+		{
+			"Endpoints that a user writes count", "",
+			"Kubernetes makes EndpointSlices of them, and those are used like any (writtenByHand).",
+		},
 	}},
 	{"test/e2e/network/dual_stack.go", []behaviour{
 		{
@@ -170,7 +189,10 @@ var behaviours = []struct {
 		{"the rollout of a Deployment behind a load balancer is not noticed", "TestBalancer3Rolling", ""},
 	}},
 	{"test/e2e/upgrades/network/services.go", []behaviour{
-		{"a load balancer serves while what controls it is replaced", "showWhileAway, showWithoutAPI, TestBalancer4Restarts", ""},
+		{
+			"a load balancer serves while what controls it is replaced",
+			"showWhileAway, showWithoutAPI, TestBalancer4Restarts", "",
+		},
 	}},
 	{"test/e2e/apimachinery/resource_quota.go", []behaviour{
 		{"a quota counts load balancers", "", whyAPI},

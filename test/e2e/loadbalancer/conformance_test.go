@@ -13,7 +13,8 @@ import (
 	"github.com/sallyport/sallyport/test/page"
 )
 
-// TestBalancer2Conformance: what Kubernetes' own tests want of Services is shown by a test of ours, or has a reason why not.
+// TestBalancer2Conformance: what Kubernetes' own tests want of Services is shown by a test of ours, or has a reason why
+// not.
 func TestBalancer2Conformance(t *testing.T) {
 	item := balancerItems.Item(t, 2)
 	known := harness.TestNames(t)

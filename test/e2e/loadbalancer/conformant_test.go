@@ -17,43 +17,63 @@ func changeService(t *testing.T, h *harness.BackendProject, w harness.ServiceSpe
 	waitServicesSynced(t, h)
 }
 
-// waitServicesSynced waits until what was written to Services has had its effect. They have no generation that a status could name, so it changes
-// another one afterwards and waits for that.
+// waitServicesSynced waits until what was written to Services has had its effect. They have no generation that a status
+// could name, so it changes another one afterwards and waits for that.
 func waitServicesSynced(t *testing.T, h *harness.BackendProject) {
 	t.Helper()
 	h.SyncMarks++
 	port := 1000 + h.SyncMarks
-	h.ApplyService(t, harness.ServiceSpec{Name: "mark", Annotations: `service.nlb.kube-dc.com/bind-on-default-gw-eip: "true"`, Ports: fmt.Sprintf("[{port: %d}]", port)})
-	harness.Eventually(t, "a mark", func() bool { return strings.Contains(balancerVIPs(t, h, "mark-tcp"), fmt.Sprintf(":%d=", port)) })
+	h.ApplyService(t, harness.ServiceSpec{
+		Name:        "mark",
+		Annotations: `service.nlb.kube-dc.com/bind-on-default-gw-eip: "true"`,
+		Ports:       fmt.Sprintf("[{port: %d}]", port),
+	})
+	harness.Eventually(t, "a mark", func() bool {
+		return strings.Contains(balancerVIPs(t, h, "mark-tcp"), fmt.Sprintf(":%d=", port))
+	})
 	h.SyncFlows(t)
 }
 
 // applyOtherService makes a Service that is no load balancer, or makes it such a one.
 func applyOtherService(t *testing.T, h *harness.BackendProject, name, spec string) {
 	t.Helper()
-	h.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: %s, namespace: %s}, spec: %s}", name, h.Namespace, spec))
+	h.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: %s, namespace: %s}, spec: %s}", name,
+		h.Namespace, spec))
 }
 
 // waitBackends waits until a load balancer with one port has so many backends, and every node knows it.
 func waitBackends(t *testing.T, h *harness.BackendProject, balancer string, n int) {
 	t.Helper()
-	harness.Eventually(t, fmt.Sprintf("%s has %d backends", balancer, n), func() bool { return strings.Count(balancerVIPs(t, h, balancer), ":") == n+1 })
+	harness.Eventually(t, fmt.Sprintf("%s has %d backends", balancer, n), func() bool {
+		return strings.Count(balancerVIPs(t, h, balancer), ":") == n+1
+	})
 	h.SyncFlows(t)
 }
 
-// changes: a Service that had another type becomes a load balancer, and its ports change. The address stays; what it no longer has
-// is closed.
+// changes: a Service that had another type becomes a load balancer, and its ports change. The address stays; what it no
+// longer has is closed.
 func showChanges(t *testing.T, h *harness.BackendProject) string {
 	for _, kind := range []string{"ClusterIP", "NodePort"} {
-		applyOtherService(t, h, "changes", fmt.Sprintf("{type: %s, selector: %s, ports: %s}", kind, harness.BackendSelector, harness.HTTPPort))
+		applyOtherService(t, h, "changes",
+			fmt.Sprintf("{type: %s, selector: %s, ports: %s}", kind, harness.BackendSelector, harness.HTTPPort))
 	}
 	address := h.CreateService(t, harness.ServiceSpec{Name: "changes"})
 	open := ""
 	for _, step := range []struct{ ports, open, closed string }{
 		{"[{name: t, port: 80}, {name: u, port: 80, protocol: UDP}]", "http 80, udp 80", ""},
-		{"[{name: t, port: 80, nodePort: 31080}, {name: u, port: 80, protocol: UDP, nodePort: 31081}]", "http 80, udp 80", ""},
-		{"[{name: t, port: 81, targetPort: 80}, {name: u, port: 81, targetPort: 80, protocol: UDP}]", "http 81, udp 81", "http 80, udp 80"},
-		{"[{name: t, port: 81, targetPort: 80}, {name: more, port: 82, targetPort: 8080}]", "http 81, http 82", "udp 81"},
+		{
+			"[{name: t, port: 80, nodePort: 31080}, {name: u, port: 80, protocol: UDP, nodePort: 31081}]",
+			"http 80, udp 80", "",
+		},
+		{
+			"[{name: t, port: 81, targetPort: 80}, {name: u, port: 81, targetPort: 80, protocol: UDP}]",
+			"http 81, udp 81",
+			"http 80, udp 80",
+		},
+		{
+			"[{name: t, port: 81, targetPort: 80}, {name: more, port: 82, targetPort: 8080}]", "http 81, http 82",
+			"udp 81",
+		},
 		{"[{name: u, port: 80, protocol: UDP}]", "udp 80", "http 81, http 82"},
 	} {
 		changeService(t, h, harness.ServiceSpec{Name: "changes", Ports: step.ports})
@@ -67,7 +87,9 @@ func showChanges(t *testing.T, h *harness.BackendProject) string {
 		open = step.open
 	}
 	applyOtherService(t, h, "changes", "{type: ExternalName, externalName: example.com}")
-	harness.Eventually(t, "nothing is left of it", func() bool { return balancerVIPs(t, h, "changes-tcp")+balancerVIPs(t, h, "changes-udp") == "" })
+	harness.Eventually(t, "nothing is left of it", func() bool {
+		return balancerVIPs(t, h, "changes-tcp")+balancerVIPs(t, h, "changes-udp") == ""
+	})
 	h.SyncFlows(t)
 	expectAllSilent(t, h, []string{"internet"}, targetURLs(address, open))
 	return "ClusterIP, NodePort, five sets of ports at one address, ExternalName"
@@ -124,7 +146,10 @@ func showRangesChange(t *testing.T, h *harness.BackendProject) string {
 // affinitySwitched: affinity comes and goes while the Service is there, with either traffic policy.
 func showAffinitySwitched(t *testing.T, h *harness.BackendProject) string {
 	for _, policy := range []string{"Local", "Cluster"} {
-		w := harness.ServiceSpec{Name: "switch-" + strings.ToLower(policy), Ports: "[{name: t, port: 80}, {name: u, port: 80, protocol: UDP}]"}
+		w := harness.ServiceSpec{
+			Name:  "switch-" + strings.ToLower(policy),
+			Ports: "[{name: t, port: 80}, {name: u, port: 80, protocol: UDP}]",
+		}
 		with := func(affinity string) {
 			w.ExtraFields = ", externalTrafficPolicy: " + policy + ", sessionAffinity: " + affinity
 		}
@@ -147,12 +172,13 @@ func showAffinitySwitched(t *testing.T, h *harness.BackendProject) string {
 	return "on and off twice, with each policy, by TCP and UDP: one backend, and all three"
 }
 
-// expectAffinity fails the test unless one backend answers all of so many questions. By UDP, a question from a port that was used before belongs to
-// the flow that conntrack remembers, which keeps its own backend.
+// expectAffinity fails the test unless one backend answers all of so many questions. By UDP, a question from a port
+// that was used before belongs to the flow that conntrack remembers, which keeps its own backend.
 func expectAffinity(t *testing.T, h *harness.BackendProject, target string, n int) {
 	t.Helper()
 	first, again, err := h.SendTrackedRequest("internet", target)
-	for i := 0; i < 5 && (again || err != nil && i < 2); i++ { // OVN learns a new client from its first packet, and drops that
+	// OVN learns a new client from its first packet, and drops that
+	for i := 0; i < 5 && (again || err != nil && i < 2); i++ {
 		first, again, err = h.SendTrackedRequest("internet", target)
 	}
 	for range n {
@@ -184,7 +210,8 @@ func showNodesUnused(t *testing.T, h *harness.BackendProject) string {
 	}
 	first, health := row(), ""
 	for _, more := range []string{
-		", allocateLoadBalancerNodePorts: true", ", externalTrafficPolicy: Local", ", externalTrafficPolicy: Cluster", ", internalTrafficPolicy: Local",
+		", allocateLoadBalancerNodePorts: true", ", externalTrafficPolicy: Local", ", externalTrafficPolicy: Cluster",
+		", internalTrafficPolicy: Local",
 	} {
 		w.ExtraFields = more
 		changeService(t, h, w)
@@ -194,13 +221,15 @@ func showNodesUnused(t *testing.T, h *harness.BackendProject) string {
 		}
 		h.ExpectBackends(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3")
 	}
-	if ports := h.ReadField(t, "Service", h.Namespace, "ported", "spec", "ports"); !strings.Contains(ports, "nodePort") || health == "" {
+	if ports := h.ReadField(t, "Service", h.Namespace, "ported", "spec", "ports"); !strings.Contains(ports,
+		"nodePort") || health == "" {
 		t.Errorf("Kubernetes gave the ports %s and for health checks %q", ports, health)
 	}
 	return "node ports and both policies changed; the row is the same"
 }
 
-// localMoves: with policy Local the only endpoint is on one node after the other. Each time it is reached, and sees who asks.
+// localMoves: with policy Local the only endpoint is on one node after the other. Each time it is reached, and sees who
+// asks.
 func showLocalMoves(t *testing.T, h *harness.BackendProject) string {
 	address := h.CreateService(t, harness.ServiceSpec{
 		Name: "local", Selector: "{app: mover}", ExtraFields: ", externalTrafficPolicy: Local",
@@ -212,11 +241,16 @@ func showLocalMoves(t *testing.T, h *harness.BackendProject) string {
 		for _, protocol := range []string{"tcp", "udp", "sctp"} {
 			waitBackends(t, h, "local-"+protocol, 1)
 		}
-		for where, saw := range map[string]string{"internet": harness.InternetAddress, "cli." + h.Namespace: h.Pods["cli"], "mover." + h.Namespace: ""} {
+		for where, saw := range map[string]string{
+			"internet":             harness.InternetAddress,
+			"cli." + h.Namespace:   h.Pods["cli"],
+			"mover." + h.Namespace: "",
+		} {
 			asked += h.ExpectAnswers(t, where, address, "mover", saw)
 		}
 		h.DeleteAndWait(t, "Pod", h.Namespace, "mover")
 		waitBackends(t, h, "local-tcp", 0)
 	}
-	return fmt.Sprintf("%d ways to it on three nodes, from outside, from a pod and from itself; who asks is seen", asked)
+	return fmt.Sprintf("%d ways to it on three nodes, from outside, from a pod and from itself; who asks is seen",
+		asked)
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// unready: a pod that is not ready gets connections when the Service wants that, even while it ends; otherwise it gets none.
+// unready: a pod that is not ready gets connections when the Service wants that, even while it ends; otherwise it gets
+// none.
 func showUnready(t *testing.T, h *harness.BackendProject) string {
 	h.RunServerPod(t, "raw", "app: raw", ", terminationGracePeriodSeconds: 10",
 		", readinessProbe: {tcpSocket: {port: 9}, periodSeconds: 1}, lifecycle: {preStop: {sleep: {seconds: 6}}}")
@@ -31,7 +32,8 @@ func showUnready(t *testing.T, h *harness.BackendProject) string {
 	publish(false, 0)
 	publish(true, 1)
 	publish(false, 0)
-	if err := h.Client.CoreV1().Pods(h.Namespace).Delete(harness.Within(t, time.Minute), "raw", metav1.DeleteOptions{}); err != nil {
+	if err := h.Client.CoreV1().Pods(h.Namespace).Delete(harness.Within(t, time.Minute), "raw",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	publish(true, 1)
@@ -46,7 +48,8 @@ func showUnready(t *testing.T, h *harness.BackendProject) string {
 func setReadinessGate(t *testing.T, h *harness.BackendProject, name, status string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"status": {"conditions": [{"type": "example.com/live", "status": %q}]}}`, status)
-	_, err := h.Client.CoreV1().Pods(h.Namespace).Patch(harness.Within(t, time.Minute), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	_, err := h.Client.CoreV1().Pods(h.Namespace).Patch(harness.Within(t, time.Minute), name,
+		types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +64,11 @@ func showDrains(t *testing.T, h *harness.BackendProject) string {
 	var streams []*harness.Stream
 	for _, kind := range []string{"cloud", "public"} {
 		name := "drain-" + kind
-		address := h.CreateService(t, harness.ServiceSpec{Name: name, Selector: "{drained: 'yes'}", Annotations: "network.kube-dc.com/external-network-type: " + kind})
+		address := h.CreateService(t, harness.ServiceSpec{
+			Name:        name,
+			Selector:    "{drained: 'yes'}",
+			Annotations: "network.kube-dc.com/external-network-type: " + kind,
+		})
 		waitBackends(t, h, name+"-tcp", 1)
 		h.ExpectAnswer(t, "internet", "http://"+address, "old", harness.InternetAddress)
 		x := h.Network(t, kind)
@@ -104,11 +111,18 @@ func showGates(t *testing.T, h *harness.BackendProject) string {
 
 // namedPorts: one name stands for another number in each pod, and only some pods have a name.
 func showNamedPorts(t *testing.T, h *harness.BackendProject) string {
-	h.RunServerPod(t, "n1", "named: 'yes'", "", `, env: [{name: PORTS, value: "8081"}], ports: [{name: web, containerPort: 8081}]`)
+	h.RunServerPod(t, "n1", "named: 'yes'", "",
+		`, env: [{name: PORTS, value: "8081"}], ports: [{name: web, containerPort: 8081}]`)
 	h.RunServerPod(t, "n2", "named: 'yes'", "",
 		`, env: [{name: PORTS, value: "8082,8083"}], ports: [{name: web, containerPort: 8082}, {name: rare, containerPort: 8083}]`)
-	address := h.CreateService(t, harness.ServiceSpec{Name: "named", Selector: "{named: 'yes'}", Ports: "[{name: a, port: 80, targetPort: web}, {name: b, port: 81, targetPort: rare}]"})
-	harness.Eventually(t, "all endpoints", func() bool { return strings.Count(balancerVIPs(t, h, "named-tcp"), ":") == 5 })
+	address := h.CreateService(t, harness.ServiceSpec{
+		Name:     "named",
+		Selector: "{named: 'yes'}",
+		Ports:    "[{name: a, port: 80, targetPort: web}, {name: b, port: 81, targetPort: rare}]",
+	})
+	harness.Eventually(t, "all endpoints", func() bool {
+		return strings.Count(balancerVIPs(t, h, "named-tcp"), ":") == 5
+	})
 	h.SyncFlows(t)
 	h.ExpectBackends(t, "internet", "http://"+address, harness.InternetAddress, "n1", "n2")
 	for range 5 {
@@ -117,13 +131,19 @@ func showNamedPorts(t *testing.T, h *harness.BackendProject) string {
 	return "web is 8081 in one pod and 8082 in the other, rare is in one of them"
 }
 
-// writtenByHand: a Service without a selector, with EndpointSlices that a user writes. An address outside the project is left out.
+// writtenByHand: a Service without a selector, with EndpointSlices that a user writes. An address outside the project
+// is left out.
 func showWrittenByHand(t *testing.T, h *harness.BackendProject) string {
-	address := h.CreateService(t, harness.ServiceSpec{Name: "hand", Selector: "{}", Ports: "[{name: a, port: 80}, {name: b, port: 81}]"})
+	address := h.CreateService(t, harness.ServiceSpec{
+		Name:     "hand",
+		Selector: "{}",
+		Ports:    "[{name: a, port: 80}, {name: b, port: 81}]",
+	})
 	for i, slice := range []struct{ port, addresses string }{
 		{"{name: a, port: 80}", "[{addresses: [" + h.Pods["b1"] + "]}]"},
 		{"{name: a, port: 80}", "[{addresses: [" + h.Pods["b2"] + "]}]"},
-		{"{name: b, port: 8080}", "[{addresses: [" + h.Pods["b3"] + "]}, {addresses: [" + harness.InternetAddress + "]}]"},
+		{"{name: b, port: 8080}", "[{addresses: [" + h.Pods["b3"] + "]}, {addresses: [" + harness.InternetAddress +
+			"]}]"},
 	} {
 		h.Apply(t, fmt.Sprintf(`
 apiVersion: discovery.k8s.io/v1
@@ -134,7 +154,9 @@ ports: [%s]
 endpoints: %s`, i, h.Namespace, slice.port, slice.addresses))
 	}
 	h.WaitServiceCondition(t, "hand", "Programmed=False EndpointOutsideProject", harness.InternetAddress)
-	harness.Eventually(t, "all endpoints", func() bool { return strings.Count(balancerVIPs(t, h, "hand-tcp"), ":") == 5 })
+	harness.Eventually(t, "all endpoints", func() bool {
+		return strings.Count(balancerVIPs(t, h, "hand-tcp"), ":") == 5
+	})
 	h.SyncFlows(t)
 	h.ExpectBackends(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2")
 	for range 10 {

@@ -17,8 +17,8 @@ import (
 // maxOutage is how long an address may be gone, of a hundred times ninety-nine.
 const maxOutage = 250 * time.Millisecond
 
-// TestBalancer4Restarts: Kube-OVN's controller removes every load balancer when it starts. Ours are back before anybody notices, and
-// open connections go on. With nobody to put them back they stay away.
+// TestBalancer4Restarts: Kube-OVN's controller removes every load balancer when it starts. Ours are back before anybody
+// notices, and open connections go on. With nobody to put them back they stay away.
 func TestBalancer4Restarts(t *testing.T) {
 	harness.RunAlone(t)
 	item := balancerItems.Item(t, 4)
@@ -26,7 +26,10 @@ func TestBalancer4Restarts(t *testing.T) {
 	var addresses []string
 	for i := range show.ChooseSize(10, 4) {
 		kind := harness.NetworkTypes[i%2]
-		addresses = append(addresses, h.CreateService(t, harness.ServiceSpec{Name: fmt.Sprintf("s%d", i), Annotations: "network.kube-dc.com/external-network-type: " + kind}))
+		addresses = append(addresses, h.CreateService(t, harness.ServiceSpec{
+			Name:        fmt.Sprintf("s%d", i),
+			Annotations: "network.kube-dc.com/external-network-type: " + kind,
+		}))
 	}
 	var streams []*harness.Stream
 	for _, a := range addresses {
@@ -37,17 +40,21 @@ func TestBalancer4Restarts(t *testing.T) {
 	noise := time.Duration(0) // the longest on a way that OVN does not see: that is the machine
 	for range restarts {
 		before := balancerUUIDs(t, h)
-		all := measureGaps(t, h, append(slices.Clone(addresses), h.Network(t, "cloud").ClientAddress), func() { restartKubeOVN(t, h, before) })
+		all := measureGaps(t, h, append(slices.Clone(addresses), h.Network(t, "cloud").ClientAddress), func() {
+			restartKubeOVN(t, h, before)
+		})
 		gaps, noise = append(gaps, all[:len(addresses)]...), max(noise, all[len(addresses)])
 	}
 	silent := harness.ExpectStreamsContinue(t, "restarts", 10*time.Second, streams...)
 	slices.Sort(gaps)
 	p99 := gaps[(len(gaps)*99+99)/100-1]
 	item.AddFigure("%d restarts, %d addresses: gone for %s (median), %s (99th percentile), %s (longest; outside OVN %s); %d streams go on, silent for %s at most",
-		restarts, len(addresses), gaps[len(gaps)/2].Round(time.Millisecond), p99.Round(time.Millisecond), gaps[len(gaps)-1].Round(time.Millisecond), noise.Round(time.Millisecond),
+		restarts, len(addresses), gaps[len(gaps)/2].Round(time.Millisecond), p99.Round(time.Millisecond),
+		gaps[len(gaps)-1].Round(time.Millisecond), noise.Round(time.Millisecond),
 		len(streams), silent.Round(time.Millisecond))
 	if p99 > maxOutage+noise {
-		t.Errorf("an address was gone for %s (99th percentile), wanted %s; outside OVN it was %s", p99, maxOutage, noise)
+		t.Errorf("an address was gone for %s (99th percentile), wanted %s; outside OVN it was %s", p99, maxOutage,
+			noise)
 	}
 	checkNoRepair(t, h, item, addresses[0])
 }
@@ -58,7 +65,9 @@ func checkNoRepair(t *testing.T, h *harness.BackendProject, item *show.Item, add
 	harness.SharedController.Stop(syscall.SIGKILL)
 	h.ControlLab(t, "kill", "kube-ovn-controller")
 	h.ControlLab(t, "start", "kube-ovn-controller")
-	harness.Eventually(t, "Kube-OVN has removed all load balancers", func() bool { return len(balancerUUIDs(t, h)) == 0 })
+	harness.Eventually(t, "Kube-OVN has removed all load balancers", func() bool {
+		return len(balancerUUIDs(t, h)) == 0
+	})
 	<-time.After(show.ChooseSize(30*time.Second, 5*time.Second))
 	_, err := h.SendRequest("internet", "http://"+address)
 	gone := len(balancerUUIDs(t, h)) == 0
@@ -66,7 +75,10 @@ func checkNoRepair(t *testing.T, h *harness.BackendProject, item *show.Item, add
 	if err == nil || !gone {
 		t.Error("with nobody to put it back the address still answers")
 	}
-	harness.Eventually(t, "all are back with us", func() bool { _, err := h.SendRequest("internet", "http://"+address); return err == nil })
+	harness.Eventually(t, "all are back with us", func() bool {
+		_, err := h.SendRequest("internet", "http://"+address)
+		return err == nil
+	})
 	item.AddFigure("with nobody repairing it was still gone after %s", show.ChooseSize(30*time.Second, 5*time.Second))
 }
 
@@ -74,13 +86,15 @@ func checkNoRepair(t *testing.T, h *harness.BackendProject, item *show.Item, add
 func balancerUUIDs(t *testing.T, h *harness.BackendProject) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
-	for _, uuid := range strings.Fields(h.RunNbctl(t, "--bare", "--columns=_uuid", "find", "Load_Balancer", "external_ids:sallyport-vpc="+h.Namespace)) {
+	for _, uuid := range strings.Fields(h.RunNbctl(t, "--bare", "--columns=_uuid", "find", "Load_Balancer",
+		"external_ids:sallyport-vpc="+h.Namespace)) {
 		out[uuid] = true
 	}
 	return out
 }
 
-// restartKubeOVN kills Kube-OVN's controller, starts it, and waits until it has removed every load balancer and all are back.
+// restartKubeOVN kills Kube-OVN's controller, starts it, and waits until it has removed every load balancer and all are
+// back.
 func restartKubeOVN(t *testing.T, h *harness.BackendProject, before map[string]bool) {
 	t.Helper()
 	h.ControlLab(t, "kill", "kube-ovn-controller")
@@ -103,8 +117,8 @@ func restartKubeOVN(t *testing.T, h *harness.BackendProject, before map[string]b
 	t.Error("30 s after its start Kube-OVN has not removed all load balancers")
 }
 
-// measureGaps makes connections to addresses as fast as it can while something happens, and returns for each address the longest time
-// without a new one.
+// measureGaps makes connections to addresses as fast as it can while something happens, and returns for each address
+// the longest time without a new one.
 func measureGaps(t *testing.T, h *harness.BackendProject, addresses []string, happens func()) []time.Duration {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -12,7 +12,10 @@ import (
 
 // external: the headless Service has one endpoint, the external address, and follows the Service.
 func showExternal(t *testing.T, h *harness.BackendProject) string {
-	address := h.CreateService(t, harness.ServiceSpec{Name: "told", Ports: "[{name: http, port: 80}, {name: dns, port: 53, protocol: UDP}]"})
+	address := h.CreateService(t, harness.ServiceSpec{
+		Name:  "told",
+		Ports: "[{name: http, port: 80}, {name: dns, port: 53, protocol: UDP}]",
+	})
 	harness.Eventually(t, "the endpoint", func() bool {
 		return strings.Contains(h.ReadField(t, "EndpointSlice", h.Namespace, "told-ext", "endpoints"), address)
 	})
@@ -20,7 +23,8 @@ func showExternal(t *testing.T, h *harness.BackendProject) string {
 		t.Errorf("told-ext has the cluster address %s", ip)
 	}
 	for label, want := range map[string]string{
-		"kube-dc.com/managed-by": "service-lb-controller", "kube-dc.com/source-service": "told", "kube-dc.com/endpoint-type": "external",
+		"kube-dc.com/managed-by": "service-lb-controller", "kube-dc.com/source-service": "told",
+		"kube-dc.com/endpoint-type": "external",
 	} {
 		for _, kind := range []string{"Service", "EndpointSlice"} {
 			if got := h.ReadField(t, kind, h.Namespace, "told-ext", "metadata", "labels", label); got != want {
@@ -47,7 +51,9 @@ func showPutRight(t *testing.T, h *harness.BackendProject) string {
 	} {
 		before := balancerState(t, h, name)
 		h.RunNbctl(t, hand...)
-		after := harness.Eventually(t, what+": it is as it was", func() bool { return balancerState(t, h, name) == before })
+		after := harness.Eventually(t, what+": it is as it was", func() bool {
+			return balancerState(t, h, name) == before
+		})
 		took = append(took, fmt.Sprintf("%s %s", what, after.Round(10*time.Millisecond)))
 		h.SyncFlows(t)
 		h.ExpectBackends(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3")
@@ -57,16 +63,22 @@ func showPutRight(t *testing.T, h *harness.BackendProject) string {
 	return "back after: " + strings.Join(took, ", ")
 }
 
-// balancerState is a load balancer as the database has it, and how often it is in the sets of the project's router and switch.
+// balancerState is a load balancer as the database has it, and how often it is in the sets of the project's router and
+// switch.
 func balancerState(t *testing.T, h *harness.BackendProject, name string) string {
 	t.Helper()
-	state := h.RunNbctl(t, "--bare", "--columns=vips,options,external_ids,protocol", "find", "Load_Balancer", "name="+name)
-	return fmt.Sprint(state, strings.Count(h.RunNbctl(t, "lr-lb-list", h.Namespace), name[:16]), strings.Count(h.RunNbctl(t, "ls-lb-list", h.Namespace+"-default"), name[:16]))
+	state := h.RunNbctl(t, "--bare", "--columns=vips,options,external_ids,protocol", "find", "Load_Balancer",
+		"name="+name)
+	return fmt.Sprint(state, strings.Count(h.RunNbctl(t, "lr-lb-list", h.Namespace), name[:16]),
+		strings.Count(h.RunNbctl(t, "ls-lb-list", h.Namespace+"-default"), name[:16]))
 }
 
 // backend: Envoy Gateway finds the external address in a Backend, by either annotation, as long as it is asked for.
 func showBackend(t *testing.T, h *harness.BackendProject) string {
-	for name, annotation := range map[string]string{"envoy": "gateway.kube-dc.com/create-backend", "envoy-too": "service.nlb.kube-dc.com/create-gateway-backend"} {
+	for name, annotation := range map[string]string{
+		"envoy":     "gateway.kube-dc.com/create-backend",
+		"envoy-too": "service.nlb.kube-dc.com/create-gateway-backend",
+	} {
 		w := harness.ServiceSpec{Name: name, Annotations: annotation + `: "true"`}
 		address := h.CreateService(t, w)
 		want := fmt.Sprintf("[map[ip:map[address:%s port:80]]]", address)
@@ -75,16 +87,21 @@ func showBackend(t *testing.T, h *harness.BackendProject) string {
 		})
 		w.Annotations = annotation + `: "false"`
 		h.ApplyService(t, w)
-		harness.Eventually(t, "the Backend goes", func() bool { return h.ReadField(t, "Backend", h.Namespace, name+"-backend", "metadata", "name") == "" })
+		harness.Eventually(t, "the Backend goes", func() bool {
+			return h.ReadField(t, "Backend", h.Namespace, name+"-backend", "metadata", "name") == ""
+		})
 	}
 	return "by either annotation; it goes with it"
 }
 
-// autodelete: without endpoints it goes, and with it what it made; one with endpoints stays, and so does one that did not ask.
+// autodelete: without endpoints it goes, and with it what it made; one with endpoints stays, and so does one that did
+// not ask.
 func showAutodelete(t *testing.T, h *harness.BackendProject) string {
 	const ask = `service.nlb.kube-dc.com/autodelete: "true"`
 	for _, w := range []harness.ServiceSpec{
-		{Name: "auto-gone", Selector: "{app: nobody}", Annotations: ask}, {Name: "auto-used", Annotations: ask}, {Name: "auto-not", Selector: "{app: nobody}"},
+		{Name: "auto-gone", Selector: "{app: nobody}", Annotations: ask},
+		{Name: "auto-used", Annotations: ask},
+		{Name: "auto-not", Selector: "{app: nobody}"},
 	} {
 		h.ApplyService(t, w)
 	}
@@ -92,7 +109,9 @@ func showAutodelete(t *testing.T, h *harness.BackendProject) string {
 	h.WaitServiceProgrammed(t, "auto-not")
 	h.WaitServiceCondition(t, "auto-not", "HasEndpoints=False NoEndpoints", "connections are refused")
 	begun := time.Now()
-	harness.Eventually(t, "it goes", func() bool { return h.ReadField(t, "Service", h.Namespace, "auto-gone", "metadata", "name") == "" })
+	harness.Eventually(t, "it goes", func() bool {
+		return h.ReadField(t, "Service", h.Namespace, "auto-gone", "metadata", "name") == ""
+	})
 	took := time.Since(begun)
 	for _, name := range []string{"auto-used", "auto-not"} {
 		if h.ReadField(t, "Service", h.Namespace, name, "metadata", "name") == "" {
@@ -101,12 +120,16 @@ func showAutodelete(t *testing.T, h *harness.BackendProject) string {
 		}
 		h.DeleteAndWait(t, "Service", h.Namespace, name)
 	}
-	return fmt.Sprintf("gone after %s, here with --autodelete-after=%s; two others stayed", took.Round(100*time.Millisecond), harness.AutodeleteAfter)
+	return fmt.Sprintf("gone after %s, here with --autodelete-after=%s; two others stayed",
+		took.Round(100*time.Millisecond), harness.AutodeleteAfter)
 }
 
 // families: IPv6 outside can't be had, which is said; who only prefers it gets IPv4.
 func showFamilies(t *testing.T, h *harness.BackendProject) string {
-	address := h.CreateService(t, harness.ServiceSpec{Name: "prefers", ExtraFields: ", ipFamilyPolicy: PreferDualStack"})
+	address := h.CreateService(t, harness.ServiceSpec{
+		Name:        "prefers",
+		ExtraFields: ", ipFamilyPolicy: PreferDualStack",
+	})
 	h.ExpectBackends(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3")
 	return "PreferDualStack gets " + address
 }
@@ -134,6 +157,7 @@ func expectNothingLeft(t *testing.T, h *harness.BackendProject, rows int) {
 	t.Helper()
 	harness.Eventually(t, "rows go", func() bool { return countRows(t, h) == rows })
 	harness.Eventually(t, "objects go", func() bool {
-		return h.ReadField(t, "Service", h.Namespace, "leaves-ext", "metadata", "name") == "" && h.ReadField(t, "EndpointSlice", h.Namespace, "leaves-ext", "metadata", "name") == ""
+		return h.ReadField(t, "Service", h.Namespace, "leaves-ext", "metadata", "name") == "" &&
+			h.ReadField(t, "EndpointSlice", h.Namespace, "leaves-ext", "metadata", "name") == ""
 	})
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// oneSocket: a UDP socket that sends before there is a backend hears the first one, the one that replaces it on the same node, and
-// one that is reached at another port.
+// oneSocket: a UDP socket that sends before there is a backend hears the first one, the one that replaces it on the
+// same node, and one that is reached at another port.
 func showOneSocket(t *testing.T, h *harness.BackendProject) string {
 	w := harness.ServiceSpec{Name: "socket", Selector: "{socket: 'yes'}", Ports: "[{port: 80, protocol: UDP}]"}
 	address := h.CreateService(t, w)
@@ -75,8 +75,8 @@ func showLarge(t *testing.T, h *harness.BackendProject) string {
 	return fmt.Sprintf("lines of %d bytes, answers of 4 MiB, from outside and from inside", size)
 }
 
-// again: a Service that is deleted and made again works, others have addresses of their own and notice nothing, and a wrong address
-// that somebody writes into the status is put right.
+// again: a Service that is deleted and made again works, others have addresses of their own and notice nothing, and a
+// wrong address that somebody writes into the status is put right.
 func showAgain(t *testing.T, h *harness.BackendProject) string {
 	other := h.CreateService(t, harness.ServiceSpec{Name: "other"})
 	first := h.CreateService(t, harness.ServiceSpec{Name: "again"})
@@ -98,20 +98,26 @@ metadata: {name: again, namespace: %s}
 spec: {type: LoadBalancer, selector: %s, ports: %s}
 status: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}`, h.Namespace, harness.BackendSelector, harness.HTTPPort))
 	right := fmt.Sprintf("map[ingress:[map[ip:%s ipMode:VIP]]]", second)
-	took := harness.Eventually(t, "the status is right again", func() bool { return h.ReadField(t, "Service", h.Namespace, "again", "status", "loadBalancer") == right })
+	took := harness.Eventually(t, "the status is right again", func() bool {
+		return h.ReadField(t, "Service", h.Namespace, "again", "status", "loadBalancer") == right
+	})
 	return fmt.Sprintf("made twice beside another; a wrong status was right after %s", took.Round(10*time.Millisecond))
 }
 
-// whileAway: a Service that is deleted while nobody looks leaves nothing either. It has no finalizer that would keep it.
+// whileAway: a Service that is deleted while nobody looks leaves nothing either. It has no finalizer that would keep
+// it.
 func showWhileAway(t *testing.T, h *harness.BackendProject) string {
 	address := h.CreateService(t, harness.ServiceSpec{Name: "away"})
 	h.ExpectBackends(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3")
 	harness.SharedController.Stop(syscall.SIGKILL)
 	h.DeleteAndWait(t, "Service", h.Namespace, "away")
-	h.ExpectBackends(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3") // nobody was there to take it away
+	// nobody was there to take it away
+	h.ExpectBackends(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3")
 	harness.SharedController.Start(t)
 	took := harness.Eventually(t, "rows go", func() bool { return balancerVIPs(t, h, "away-tcp") == "" })
-	harness.Eventually(t, "objects go", func() bool { return h.ReadField(t, "Service", h.Namespace, "away-ext", "metadata", "name") == "" })
+	harness.Eventually(t, "objects go", func() bool {
+		return h.ReadField(t, "Service", h.Namespace, "away-ext", "metadata", "name") == ""
+	})
 	h.SyncFlows(t)
 	h.ExpectSilence(t, "internet", "http://"+address)
 	return fmt.Sprintf("nothing is left %s after the controller's start", took.Round(10*time.Millisecond))
@@ -125,11 +131,13 @@ func showWithoutAPI(t *testing.T, h *harness.BackendProject) string {
 	h.ExpectBackends(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3")
 	h.ControlLab(t, "start", "kube-apiserver")
 	harness.Eventually(t, "the API server is back", func() bool {
-		return h.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(harness.Within(t, time.Second)).Error() == nil
+		return h.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(harness.Within(t,
+			time.Second)).Error() == nil
 	})
 	h.ControlLab(t, "resume", "kube-controller-manager")
 	next := h.CreateService(t, harness.ServiceSpec{Name: "comes"})
-	h.WaitForObject(t, "Service", h.Namespace, "comes", manifest.True("HasEndpoints")) // whoever finds them has just come back
+	// whoever finds them has just come back
+	h.WaitForObject(t, "Service", h.Namespace, "comes", manifest.True("HasEndpoints"))
 	h.ExpectBackends(t, "internet", "http://"+next, harness.InternetAddress, "b1", "b2", "b3")
 	h.ExpectBackends(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3")
 	if next == address {
@@ -138,8 +146,8 @@ func showWithoutAPI(t *testing.T, h *harness.BackendProject) string {
 	return "answers while the API server is away; a new one comes after it"
 }
 
-// strays: a packet of the server that is outside the connection's window must not reach the client with the server's own address:
-// the client would reset the connection.
+// strays: a packet of the server that is outside the connection's window must not reach the client with the server's
+// own address: the client would reset the connection.
 func showStrays(t *testing.T, h *harness.BackendProject) string {
 	address := h.CreateService(t, harness.ServiceSpec{Name: "window", Selector: "{app: b1}"})
 	b1 := h.NS("b1." + h.Namespace)
@@ -149,12 +157,20 @@ func showStrays(t *testing.T, h *harness.BackendProject) string {
 			resets.Add(1)
 		}
 	})
-	router, err := net.ParseMAC(h.RunNbctl(t, "--bare", "--columns=mac", "find", "Logical_Router_Port", "name="+h.Namespace+"-"+h.Namespace+"-default"))
+	router, err := net.ParseMAC(h.RunNbctl(t, "--bare", "--columns=mac", "find", "Logical_Router_Port",
+		"name="+h.Namespace+"-"+h.Namespace+"-default"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	stray := harness.Frame{From: harness.HardwareAddress(t, b1), Source: netip.MustParseAddrPort(h.Pods["b1"] + ":80"), Protocol: unix.IPPROTO_TCP, Flags: harness.Ack, Text: "stray"}
-	for where, next := range map[string]net.HardwareAddr{"cli." + h.Namespace: harness.HardwareAddress(t, h.NS("cli."+h.Namespace)), "internet": router} {
+	stray := harness.Frame{
+		From:     harness.HardwareAddress(t, b1),
+		Source:   netip.MustParseAddrPort(h.Pods["b1"] + ":80"),
+		Protocol: unix.IPPROTO_TCP,
+		Flags:    harness.Ack,
+		Text:     "stray",
+	}
+	for where, next := range map[string]net.HardwareAddr{"cli." + h.Namespace: harness.HardwareAddress(t,
+		h.NS("cli."+h.Namespace)), "internet": router} {
 		resets.Store(0)
 		stray.To = next
 		injectStrays(t, h, where, address, stray)
@@ -162,7 +178,9 @@ func showStrays(t *testing.T, h *harness.BackendProject) string {
 			t.Errorf("%s has sent %d resets", where, n)
 		}
 	}
-	stray.To, stray.Target = harness.HardwareAddress(t, h.NS("cli."+h.Namespace)), netip.MustParseAddrPort(h.Pods["cli"]+":9") // where no connection is
+	// where no connection is
+	stray.To, stray.Target = harness.HardwareAddress(t, h.NS("cli."+h.Namespace)),
+		netip.MustParseAddrPort(h.Pods["cli"]+":9")
 	if err := harness.InjectFrame(b1, stray.Bytes()); err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,8 @@ import (
 // ourClass is the class that a Service in the management VPC has to name.
 const ourClass = ", loadBalancerClass: kube-dc.com/sallyport"
 
-// newManagementProject is a project in a lab of its own, whose controller lets pods of the management VPC reach the cloud network.
+// newManagementProject is a project in a lab of its own, whose controller lets pods of the management VPC reach the
+// cloud network.
 func newManagementProject(t *testing.T) *harness.BackendProject {
 	t.Helper()
 	c := harness.StartLab(t, "management", harness.LoadTopology(t, "shared.yaml"))
@@ -37,8 +38,8 @@ func inManagementNamespace(t *testing.T, h *harness.BackendProject, namespace st
 	return &harness.BackendProject{Cluster: h.Cluster, Namespace: namespace, Pods: map[string]string{}}
 }
 
-// management: Services of two namespaces of the management VPC answer on three networks, to clients near and far and to a pod
-// beside them; one without a class is not ours; and when all are gone nothing is left of them.
+// management: Services of two namespaces of the management VPC answer on three networks, to clients near and far and to
+// a pod beside them; one without a class is not ours; and when all are gone nothing is left of them.
 func showManagement(t *testing.T, h *harness.BackendProject) string {
 	one, two := inManagementNamespace(t, h, "manage-one"), inManagementNamespace(t, h, "manage-two")
 	one.RunPod(t, harness.Pod{Namespace: one.Namespace, Name: "m1", Node: "node1"})
@@ -48,12 +49,20 @@ func showManagement(t *testing.T, h *harness.BackendProject) string {
 	asked := 0
 	for _, kind := range harness.NetworkTypes {
 		x := h.Network(t, kind)
-		asks := harness.ServiceSpec{Name: "on-" + kind, Annotations: "network.kube-dc.com/external-network-type: " + kind, ExtraFields: ourClass}
+		asks := harness.ServiceSpec{
+			Name:        "on-" + kind,
+			Annotations: "network.kube-dc.com/external-network-type: " + kind,
+			ExtraFields: ourClass,
+		}
 		asks.Selector = "{app: m1}"
 		first := one.CreateService(t, asks)
 		asks.Selector = "{app: m2}"
 		second := two.CreateService(t, asks)
-		for where, saw := range map[string]string{"internet": harness.InternetAddress, x.Client: x.ClientAddress, x.Neighbour: x.NeighbourAddress} {
+		for where, saw := range map[string]string{
+			"internet":  harness.InternetAddress,
+			x.Client:    x.ClientAddress,
+			x.Neighbour: x.NeighbourAddress,
+		} {
 			asked += h.ExpectBackends(t, where, "http://"+first, saw, "m1")
 			asked += h.ExpectBackends(t, where, "http://"+second, saw, "m2")
 		}
@@ -103,17 +112,29 @@ backend tenant
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h.RunPod(t, harness.Pod{Namespace: h.Namespace, Name: name, Node: node, Image: "haproxy", Command: []string{h.Parts.Program("haproxy"), "-db", "-f", file}})
+	h.RunPod(t, harness.Pod{
+		Namespace: h.Namespace,
+		Name:      name,
+		Node:      node,
+		Image:     "haproxy",
+		Command:   []string{h.Parts.Program("haproxy"), "-db", "-f", file},
+	})
 }
 
-// proxySeesClient: the proxy is behind a load balancer on the default network and on a secondary one, and sees who asks.
+// proxySeesClient: the proxy is behind a load balancer on the default network and on a secondary one, and sees who
+// asks.
 func showProxySeesClient(t *testing.T, h *harness.BackendProject) string {
 	g := inManagementNamespace(t, h, "manage-proxy")
 	runProxy(t, g, "edge", "node2", "")
 	asked := 0
 	for _, kind := range []string{"cloud", "public"} {
 		x := h.Network(t, kind)
-		address := g.CreateService(t, harness.ServiceSpec{Name: "edge-" + kind, Selector: "{app: edge}", Annotations: "network.kube-dc.com/external-network-type: " + kind, ExtraFields: ourClass})
+		address := g.CreateService(t, harness.ServiceSpec{
+			Name:        "edge-" + kind,
+			Selector:    "{app: edge}",
+			Annotations: "network.kube-dc.com/external-network-type: " + kind,
+			ExtraFields: ourClass,
+		})
 		for where, saw := range map[string]string{"internet": harness.InternetAddress, x.Client: x.ClientAddress} {
 			asked += h.ExpectBackends(t, where, "http://"+address+"/who", saw, "edge")
 		}
@@ -122,17 +143,28 @@ func showProxySeesClient(t *testing.T, h *harness.BackendProject) string {
 	return fmt.Sprintf("%d requests: HAProxy saw the client's own address", asked)
 }
 
-// acrossVPCs: a client asks the proxy at its public address, the proxy asks the tenant's load balancer at its address on the cloud
-// network, and the tenant's pod answers. It sees the address of the management VPC's router there.
+// acrossVPCs: a client asks the proxy at its public address, the proxy asks the tenant's load balancer at its address
+// on the cloud network, and the tenant's pod answers. It sees the address of the management VPC's router there.
 func showAcrossVPCs(t *testing.T, h *harness.BackendProject) string {
-	tenant := h.CreateService(t, harness.ServiceSpec{Name: "behind", Annotations: "network.kube-dc.com/external-network-type: cloud"})
+	tenant := h.CreateService(t, harness.ServiceSpec{
+		Name:        "behind",
+		Annotations: "network.kube-dc.com/external-network-type: cloud",
+	})
 	g := inManagementNamespace(t, h, "manage-across")
 	runProxy(t, g, "front", "node3", tenant+":80")
-	address := g.CreateService(t, harness.ServiceSpec{Name: "front", Selector: "{app: front}", Annotations: "network.kube-dc.com/external-network-type: public", ExtraFields: ourClass})
+	address := g.CreateService(t, harness.ServiceSpec{
+		Name:        "front",
+		Selector:    "{app: front}",
+		Annotations: "network.kube-dc.com/external-network-type: public",
+		ExtraFields: ourClass,
+	})
 	router := h.ReadField(t, "OvnEip", "", "ovn-cluster-ext-cloud", "status", "v4Ip")
-	// While the router asks for its neighbour, HAProxy's first SYN is lost; it sends the next after a second, when the client may have
-	// given up, and then the upstream router drops the late answer.
-	harness.Eventually(t, "the routers know each other", func() bool { _, err := h.SendRequest("internet", "http://"+address); return err == nil })
+	// While the router asks for its neighbour, HAProxy's first SYN is lost; it sends the next after a second, when the
+	// client may have given up, and then the upstream router drops the late answer.
+	harness.Eventually(t, "the routers know each other", func() bool {
+		_, err := h.SendRequest("internet", "http://"+address)
+		return err == nil
+	})
 	<-time.After(time.Second)
 	h.ResetDrops(t)
 	asked := h.ExpectBackends(t, "internet", "http://"+address, router, "b1", "b2", "b3")
@@ -150,14 +182,30 @@ func showTwoGateways(t *testing.T, h *harness.BackendProject) string {
 	address := h.CreateEIP(t, a.Namespace, "front", "{externalNetworkType: public, sharedWith: ["+b.Namespace+"]}")
 	t.Cleanup(func() { h.DeleteAndWait(t, "EIp", a.Namespace, "front") })
 	bind := "service.nlb.kube-dc.com/bind-on-eip: " + a.Namespace + "/front"
-	first := a.CreateService(t, harness.ServiceSpec{Name: "gate", Selector: "{app: gate-a}", Annotations: bind, ExtraFields: ourClass})
-	second := b.CreateService(t, harness.ServiceSpec{Name: "gate", Selector: "{app: gate-b}", Ports: "[{port: 443, targetPort: 80}]", Annotations: bind, ExtraFields: ourClass})
+	first := a.CreateService(t, harness.ServiceSpec{
+		Name:        "gate",
+		Selector:    "{app: gate-a}",
+		Annotations: bind,
+		ExtraFields: ourClass,
+	})
+	second := b.CreateService(t, harness.ServiceSpec{
+		Name:        "gate",
+		Selector:    "{app: gate-b}",
+		Ports:       "[{port: 443, targetPort: 80}]",
+		Annotations: bind,
+		ExtraFields: ourClass,
+	})
 	if first != address || second != address {
 		t.Errorf("the EIp has %s, the Services have %s and %s", address, first, second)
 	}
 	h.ExpectAnswer(t, "internet", "http://"+address+":80/who", "gate-a", harness.InternetAddress)
 	h.ExpectAnswer(t, "internet", "http://"+address+":443/who", "gate-b", harness.InternetAddress)
-	b.ApplyService(t, harness.ServiceSpec{Name: "late", Selector: "{app: gate-b}", Annotations: bind, ExtraFields: ourClass})
+	b.ApplyService(t, harness.ServiceSpec{
+		Name:        "late",
+		Selector:    "{app: gate-b}",
+		Annotations: bind,
+		ExtraFields: ourClass,
+	})
 	b.WaitServiceCondition(t, "late", "Accepted=False PortTaken", "held by a Service of another namespace")
 	if owners := h.ReadField(t, "EIp", a.Namespace, "front", "status", "owners"); !strings.Contains(owners, "gate") {
 		t.Errorf("EIp front is held by %s", owners)
@@ -166,13 +214,18 @@ func showTwoGateways(t *testing.T, h *harness.BackendProject) string {
 	return fmt.Sprintf("HAProxy twice on %s, at 80 and 443; the third is told that its port is taken", address)
 }
 
-// managementGateway: somebody removes parts of the gateway, Kube-OVN is restarted, and another node has to hold it. It answers after
-// each, with everything as it was.
+// managementGateway: somebody removes parts of the gateway, Kube-OVN is restarted, and another node has to hold it. It
+// answers after each, with everything as it was.
 func showManagementGateway(t *testing.T, h *harness.BackendProject) string {
 	const port, other = "ovn-cluster-ext-public", "ext-public-ovn-cluster"
 	g := inManagementNamespace(t, h, "manage-gate")
 	g.RunPod(t, harness.Pod{Namespace: g.Namespace, Name: "held", Node: "node1"})
-	address := g.CreateService(t, harness.ServiceSpec{Name: "held", Selector: "{app: held}", Annotations: "network.kube-dc.com/external-network-type: public", ExtraFields: ourClass})
+	address := g.CreateService(t, harness.ServiceSpec{
+		Name:        "held",
+		Selector:    "{app: held}",
+		Annotations: "network.kube-dc.com/external-network-type: public",
+		ExtraFields: ourClass,
+	})
 	answers := func() {
 		h.SyncFlows(t)
 		h.ExpectAnswer(t, "internet", "http://"+address, "held", harness.InternetAddress)
@@ -190,7 +243,9 @@ func showManagementGateway(t *testing.T, h *harness.BackendProject) string {
 		"another priority": {"lrp-set-gateway-chassis", port, node, "1"},
 	} {
 		h.RunNbctl(t, hand...)
-		after := harness.Eventually(t, what+": it is as it was", func() bool { return gatewayState(t, h, port, other) == before })
+		after := harness.Eventually(t, what+": it is as it was", func() bool {
+			return gatewayState(t, h, port, other) == before
+		})
 		took = append(took, fmt.Sprintf("%s %s", what, after.Round(10*time.Millisecond)))
 		answers()
 	}
@@ -202,17 +257,21 @@ func showManagementGateway(t *testing.T, h *harness.BackendProject) string {
 	answers()
 	labelGateway(t, h, node, "false")
 	t.Cleanup(func() { labelGateway(t, h, node, "true") })
-	moved := harness.Eventually(t, "another node has it", func() bool { return !strings.Contains(h.RunNbctl(t, "lrp-get-gateway-chassis", port), node) })
+	moved := harness.Eventually(t, "another node has it", func() bool {
+		return !strings.Contains(h.RunNbctl(t, "lrp-get-gateway-chassis", port), node)
+	})
 	answers()
 	slices.Sort(took)
-	return fmt.Sprintf("back after: %s; Kube-OVN's restart leaves it; without its label %s loses it after %s", strings.Join(took, ", "), node, moved.Round(10*time.Millisecond))
+	return fmt.Sprintf("back after: %s; Kube-OVN's restart leaves it; without its label %s loses it after %s",
+		strings.Join(took, ", "), node, moved.Round(10*time.Millisecond))
 }
 
 // gatewayState is a port of the management VPC's router on a network, as the database has it.
 func gatewayState(t *testing.T, h *harness.BackendProject, port, other string) string {
 	t.Helper()
 	lines := []string{
-		h.RunNbctl(t, "--bare", "--columns=mac,networks,options,external_ids", "find", "Logical_Router_Port", "name="+port),
+		h.RunNbctl(t, "--bare", "--columns=mac,networks,options,external_ids", "find", "Logical_Router_Port",
+			"name="+port),
 		h.RunNbctl(t, "--bare", "--columns=type,options,external_ids", "find", "Logical_Switch_Port", "name="+other),
 		h.RunNbctl(t, "lrp-get-gateway-chassis", port),
 	}
@@ -223,7 +282,8 @@ func gatewayState(t *testing.T, h *harness.BackendProject, port, other string) s
 func labelGateway(t *testing.T, h *harness.BackendProject, node, may string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"metadata": {"labels": {"ovn.kubernetes.io/external-gw": %q}}}`, may)
-	if _, err := h.Client.CoreV1().Nodes().Patch(harness.Within(t, time.Minute), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := h.Client.CoreV1().Nodes().Patch(harness.Within(t, time.Minute), node, types.MergePatchType,
+		[]byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Error(err)
 	}
 }

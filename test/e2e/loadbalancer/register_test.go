@@ -39,7 +39,12 @@ func newBalancerWatch(t *testing.T, c *harness.Cluster) *balancerWatch {
 	if err := nb.Connect(ctx); err != nil {
 		t.Fatal(err)
 	}
-	r := &balancerWatch{nb: nb, rows: map[string]balancerRow{}, changedAt: map[string]time.Time{}, changed: make(chan struct{})}
+	r := &balancerWatch{
+		nb:        nb,
+		rows:      map[string]balancerRow{},
+		changedAt: map[string]time.Time{},
+		changed:   make(chan struct{}),
+	}
 	nb.Cache().AddEventHandler(&cache.EventHandlerFuncs{
 		AddFunc:    func(_ string, m model.Model) { r.recordRow(m) },
 		UpdateFunc: func(_ string, _, m model.Model) { r.recordRow(m) },
@@ -59,7 +64,8 @@ func (r *balancerWatch) recordRow(m model.Model) {
 	r.changed = make(chan struct{})
 }
 
-// waitQuiet waits until no load balancer has changed for a while: Kube-OVN has its own of the same Services, and is slower.
+// waitQuiet waits until no load balancer has changed for a while: Kube-OVN has its own of the same Services, and is
+// slower.
 func (r *balancerWatch) waitQuiet(ctx context.Context, still time.Duration) error {
 	for {
 		r.mu.Lock()

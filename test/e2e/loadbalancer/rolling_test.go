@@ -24,8 +24,15 @@ func TestBalancer3Rolling(t *testing.T) {
 	h := newBackendProject(t, "rolling", "10.52.0.0/24")
 	rounds := show.ChooseSize(5, 1)
 	rollDeployment(t, h, 0)
-	address := h.CreateService(t, harness.ServiceSpec{Name: "rolling", Selector: "{app: rolling}", Annotations: "network.kube-dc.com/external-network-type: public"})
-	harness.Eventually(t, "the first answer on a network that is new to the router", func() bool { _, err := h.SendRequest("internet", "http://"+address); return err == nil })
+	address := h.CreateService(t, harness.ServiceSpec{
+		Name:        "rolling",
+		Selector:    "{app: rolling}",
+		Annotations: "network.kube-dc.com/external-network-type: public",
+	})
+	harness.Eventually(t, "the first answer on a network that is new to the router", func() bool {
+		_, err := h.SendRequest("internet", "http://"+address)
+		return err == nil
+	})
 	load := startLoad(h, "http://"+address, 4)
 	<-time.After(3 * time.Second)
 	for n := range rounds {
@@ -43,8 +50,9 @@ func TestBalancer3Rolling(t *testing.T) {
 	}
 }
 
-// rollDeployment makes ten pods, or replaces them by ten others, and waits until they are there. A pod that ends serves for eight seconds more:
-// when one change follows the other, Kubernetes takes some seconds until its EndpointSlices are without it.
+// rollDeployment makes ten pods, or replaces them by ten others, and waits until they are there. A pod that ends serves
+// for eight seconds more: when one change follows the other, Kubernetes takes some seconds until its EndpointSlices are
+// without it.
 func rollDeployment(t *testing.T, h *harness.BackendProject, version int) {
 	t.Helper()
 	h.Apply(t, fmt.Sprintf(`

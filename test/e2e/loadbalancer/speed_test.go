@@ -16,15 +16,16 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// serviceScaleFixture is a fleet of projects whose Services have endpoints that do not exist: nothing is sent, only written.
+// serviceScaleFixture is a fleet of projects whose Services have endpoints that do not exist: nothing is sent, only
+// written.
 type serviceScaleFixture struct {
 	*harness.ScaleFixture
 	balancers *balancerWatch
 	services  int
 }
 
-// TestBalancer5Speed: how long it takes from an EndpointSlice to the row, beside a bare transaction and beside Kube-OVN's own
-// load balancers of the same Services; all from nothing; and a restart.
+// TestBalancer5Speed: how long it takes from an EndpointSlice to the row, beside a bare transaction and beside
+// Kube-OVN's own load balancers of the same Services; all from nothing; and a restart.
 func TestBalancer5Speed(t *testing.T) {
 	harness.RunAlone(t)
 	item := balancerItems.Item(t, 5)
@@ -52,7 +53,8 @@ func (c *serviceScaleFixture) balancerName(i int) string {
 // createServices makes Services with ten endpoints each, until there are so many. Those of a project share one address.
 func (c *serviceScaleFixture) createServices(t *testing.T, item *show.Item, size int) {
 	t.Helper()
-	ctx, cpu, begun := harness.Within(t, show.ChooseSize(40*time.Minute, 3*time.Minute)), c.Controller.CPUTime(t), time.Now()
+	ctx, cpu, begun := harness.Within(t, show.ChooseSize(40*time.Minute, 3*time.Minute)), c.Controller.CPUTime(t),
+		time.Now()
 	group, inner := errgroup.WithContext(ctx)
 	group.SetLimit(16)
 	if c.services == 0 {
@@ -78,7 +80,8 @@ func (c *serviceScaleFixture) createServices(t *testing.T, item *show.Item, size
 	c.services = size
 	now, most := c.Controller.MemoryUsage(t)
 	item.AddFigure("%d Services of 10 endpoints in %d projects: %d more from nothing in %.1f s, %.1f s of them to write them to Kubernetes; "+
-		"the controller: %.1f ms of CPU each, %d MiB, at most %d MiB", size, c.Size, n, took.Seconds(), wrote.Seconds(), harness.Milliseconds(c.Controller.CPUTime(t)-cpu)/float64(n), now, most)
+		"the controller: %.1f ms of CPU each, %d MiB, at most %d MiB", size, c.Size, n, took.Seconds(), wrote.Seconds(),
+		harness.Milliseconds(c.Controller.CPUTime(t)-cpu)/float64(n), now, most)
 }
 
 // endpointAddress is one of a Service's ten, as OVN has it.
@@ -87,7 +90,8 @@ func endpointAddress(i, n int) string { return fmt.Sprintf("10.0.0.%d:8080", 100
 func endpointSliceManifest(namespace, name string, addresses []string) string {
 	var endpoints []string
 	for _, a := range addresses {
-		endpoints = append(endpoints, fmt.Sprintf("{addresses: [%s], conditions: {ready: true}}", strings.TrimSuffix(a, ":8080")))
+		endpoints = append(endpoints, fmt.Sprintf("{addresses: [%s], conditions: {ready: true}}",
+			strings.TrimSuffix(a, ":8080")))
 	}
 	return fmt.Sprintf(`{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {namespace: %s, name: %s, labels: {kubernetes.io/service-name: %s}},
   addressType: IPv4, ports: [{name: "", port: 8080, protocol: TCP}], endpoints: [%s]}`, namespace, name, name, strings.Join(endpoints, ", "))
@@ -108,7 +112,8 @@ func (c *serviceScaleFixture) createService(ctx context.Context, i int) error {
 		return err
 	}
 	for _, o := range objects {
-		_, err := c.API.Resource(harness.ResourceForRef(harness.ObjectRef(o.GetKind(), "", ""))).Namespace(namespace).Create(ctx, o, metav1.CreateOptions{})
+		_, err := c.API.Resource(harness.ResourceForRef(harness.ObjectRef(o.GetKind(), "",
+			""))).Namespace(namespace).Create(ctx, o, metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
@@ -121,17 +126,23 @@ func (c *serviceScaleFixture) measureChanges(t *testing.T, item *show.Item) {
 	t.Helper()
 	c.waitQuiet(t)
 	together := c.measureLatencies(t, true)
-	c.ControlLab(t, "pause", "kube-ovn-controller") // it works at each of these changes, too, and longer; and there are two cores
+	// it works at each of these changes, too, and longer; and there are two cores
+	c.ControlLab(t, "pause", "kube-ovn-controller")
 	alone := c.measureLatencies(t, false)
 	c.ControlLab(t, "resume", "kube-ovn-controller")
 	c.waitQuiet(t)
 	item.AddFigure("%d Services, %d changes, which Kubernetes accepts in %s; from there to the row: %s; a bare transaction %s. While Kube-OVN's controller "+
-		"makes its own load balancers of the same Services, which takes it %s: %s; a bare transaction %s", c.services, len(alone.row),
-		harness.FormatMedianAndP99(alone.accepted), harness.FormatMedianAndP99(alone.row), harness.FormatMedianAndP99(alone.bare),
-		harness.FormatMedianAndP99(together.kubeOVN), harness.FormatMedianAndP99(together.row), harness.FormatMedianAndP99(together.bare))
+		"makes its own load balancers of the same Services, which takes it %s: %s; a bare transaction %s", c.services,
+		len(alone.row),
+		harness.FormatMedianAndP99(alone.accepted), harness.FormatMedianAndP99(alone.row),
+		harness.FormatMedianAndP99(alone.bare),
+		harness.FormatMedianAndP99(together.kubeOVN), harness.FormatMedianAndP99(together.row),
+		harness.FormatMedianAndP99(together.bare))
 	for when, took := range map[string]latencies{"while Kube-OVN is paused": alone, "while Kube-OVN works": together} {
-		if limit := 2*harness.PercentileMillis(took.bare, 99) + 20; show.IsFullSize() && harness.PercentileMillis(took.row, 99) > limit {
-			t.Errorf("%d Services, %s: the 99th percentile is %.1f ms, wanted %.1f ms", c.services, when, harness.PercentileMillis(took.row, 99), limit)
+		if limit := 2*harness.PercentileMillis(took.bare, 99) + 20; show.IsFullSize() &&
+			harness.PercentileMillis(took.row, 99) > limit {
+			t.Errorf("%d Services, %s: the 99th percentile is %.1f ms, wanted %.1f ms", c.services, when,
+				harness.PercentileMillis(took.row, 99), limit)
 		}
 	}
 }
@@ -139,7 +150,8 @@ func (c *serviceScaleFixture) measureChanges(t *testing.T, item *show.Item) {
 // waitQuiet waits until nobody has anything left to do.
 func (c *serviceScaleFixture) waitQuiet(t *testing.T) {
 	t.Helper()
-	if err := c.balancers.waitQuiet(harness.Within(t, 20*time.Minute), show.ChooseSize(10*time.Second, time.Second)); err != nil {
+	if err := c.balancers.waitQuiet(harness.Within(t, 20*time.Minute),
+		show.ChooseSize(10*time.Second, time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	c.WaitIdle(t)
@@ -156,9 +168,11 @@ func (c *serviceScaleFixture) measureLatencies(t *testing.T, kubeOVN bool) (took
 		i := chance.IntN(c.services)
 		begun := time.Now()
 		accepted, row := c.changeEndpoint(t, i, n)
-		took.accepted, took.row, took.bare = append(took.accepted, accepted), append(took.row, row), append(took.bare, c.measureBareTransaction(t, n))
+		took.accepted, took.row, took.bare = append(took.accepted, accepted), append(took.row, row),
+			append(took.bare, c.measureBareTransaction(t, n))
 		if namespace, _ := c.serviceName(i); kubeOVN {
-			took.kubeOVN = append(took.kubeOVN, c.timeUntilBackend(t, begun.Add(accepted), "vpc-"+namespace+"-tcp-load", markerEndpoint(n)))
+			took.kubeOVN = append(took.kubeOVN,
+				c.timeUntilBackend(t, begun.Add(accepted), "vpc-"+namespace+"-tcp-load", markerEndpoint(n)))
 		}
 	}
 	return took.merge(latencies{})
@@ -167,7 +181,8 @@ func (c *serviceScaleFixture) measureLatencies(t *testing.T, kubeOVN bool) (took
 // markerEndpoint is an endpoint that tells a change.
 func markerEndpoint(n int) string { return fmt.Sprintf("10.0.0.%d:8080", 10+n%80) }
 
-// changeEndpoint gives a Service another endpoint, and returns how long Kubernetes took to accept it, and how long after that the row had it.
+// changeEndpoint gives a Service another endpoint, and returns how long Kubernetes took to accept it, and how long
+// after that the row had it.
 func (c *serviceScaleFixture) changeEndpoint(t *testing.T, i, n int) (accepted, row time.Duration) {
 	t.Helper()
 	namespace, name := c.serviceName(i)
@@ -176,7 +191,8 @@ func (c *serviceScaleFixture) changeEndpoint(t *testing.T, i, n int) (accepted, 
 		ten = append(ten, endpointAddress(i, k))
 	}
 	begun := time.Now()
-	if err := c.Objects.Apply(harness.Within(t, 30*time.Second), endpointSliceManifest(namespace, name, append(ten, markerEndpoint(n)))); err != nil {
+	if err := c.Objects.Apply(harness.Within(t, 30*time.Second),
+		endpointSliceManifest(namespace, name, append(ten, markerEndpoint(n)))); err != nil {
 		t.Fatal(err)
 	}
 	written := time.Now()
@@ -193,7 +209,8 @@ func (c *serviceScaleFixture) timeUntilBackend(t *testing.T, begun time.Time, ba
 	return max(at.Sub(begun), 0)
 }
 
-// measureBareTransaction changes a load balancer of nobody's, of the same size, by hand, and returns how long it takes until it is seen.
+// measureBareTransaction changes a load balancer of nobody's, of the same size, by hand, and returns how long it takes
+// until it is seen.
 func (c *serviceScaleFixture) measureBareTransaction(t *testing.T, n int) time.Duration {
 	t.Helper()
 	ctx, row := harness.Within(t, 30*time.Second), &balancerRow{Name: "bare", VIPs: map[string]string{}}

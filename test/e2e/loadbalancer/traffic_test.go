@@ -21,7 +21,9 @@ func showWithoutEndpoints(t *testing.T, h *harness.BackendProject) string {
 	}
 	h.RunPod(t, harness.Pod{Namespace: h.Namespace, Name: "late", Node: "node2"})
 	t.Cleanup(func() { h.DeleteAndWait(t, "Pod", h.Namespace, "late") })
-	harness.Eventually(t, "an endpoint", func() bool { return strings.Contains(balancerVIPs(t, h, "empty-tcp"), "=10.") })
+	harness.Eventually(t, "an endpoint", func() bool {
+		return strings.Contains(balancerVIPs(t, h, "empty-tcp"), "=10.")
+	})
 	h.SyncFlows(t)
 	h.ExpectAnswer(t, "internet", "http://"+address, "late", harness.InternetAddress)
 	return fmt.Sprintf("refused after %s; answered when there was a pod", took.Round(time.Millisecond))
@@ -29,7 +31,10 @@ func showWithoutEndpoints(t *testing.T, h *harness.BackendProject) string {
 
 // affinity: with it a client always reaches the same backend, also by new connections; without it, all.
 func showAffinity(t *testing.T, h *harness.BackendProject) string {
-	sticky := h.CreateService(t, harness.ServiceSpec{Name: "sticky", ExtraFields: ", sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: 3}}"})
+	sticky := h.CreateService(t, harness.ServiceSpec{
+		Name:        "sticky",
+		ExtraFields: ", sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: 3}}",
+	})
 	plain := h.CreateService(t, harness.ServiceSpec{Name: "loose"})
 	first, err := h.SendRequest("internet", "http://"+sticky)
 	if err != nil {
@@ -55,11 +60,15 @@ func showAffinity(t *testing.T, h *harness.BackendProject) string {
 	return "20 connections to one backend; another one after the timeout; all three without affinity"
 }
 
-// trafficPolicy: the server sees the client with either policy, and the packet goes from the gateway to the backend's node at once.
+// trafficPolicy: the server sees the client with either policy, and the packet goes from the gateway to the backend's
+// node at once.
 func showTrafficPolicy(t *testing.T, h *harness.BackendProject) string {
 	asked := 0
 	for _, policy := range []string{"Local", "Cluster"} {
-		address := h.CreateService(t, harness.ServiceSpec{Name: "policy-" + strings.ToLower(policy), ExtraFields: ", externalTrafficPolicy: " + policy})
+		address := h.CreateService(t, harness.ServiceSpec{
+			Name:        "policy-" + strings.ToLower(policy),
+			ExtraFields: ", externalTrafficPolicy: " + policy,
+		})
 		asked += h.ExpectBackends(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3")
 	}
 	return fmt.Sprintf("%d requests; backends on all nodes, client's address seen with both policies", asked)
@@ -69,7 +78,11 @@ func showTrafficPolicy(t *testing.T, h *harness.BackendProject) string {
 func showSourceRanges(t *testing.T, h *harness.BackendProject) string {
 	x := h.Network(t, "public")
 	ranges := fmt.Sprintf(", loadBalancerSourceRanges: [%s/32, %s/32]", x.ClientAddress, h.Pods["cli"])
-	w := harness.ServiceSpec{Name: "ranged", Annotations: "network.kube-dc.com/external-network-type: public", ExtraFields: ranges}
+	w := harness.ServiceSpec{
+		Name:        "ranged",
+		Annotations: "network.kube-dc.com/external-network-type: public",
+		ExtraFields: ranges,
+	}
 	address := h.CreateService(t, w)
 	h.ExpectBackends(t, x.Client, "http://"+address, x.ClientAddress, "b1", "b2", "b3")
 	h.ExpectBackends(t, "cli."+h.Namespace, "http://"+address, h.Pods["cli"], "b1", "b2", "b3")
@@ -79,7 +92,8 @@ func showSourceRanges(t *testing.T, h *harness.BackendProject) string {
 	w.ExtraFields = ", loadBalancerSourceRanges: []"
 	h.ApplyService(t, w)
 	harness.Eventually(t, "no rules", func() bool {
-		return h.RunNbctl(t, "--bare", "--columns=_uuid", "find", "ACL", `external_ids:sallyport-owner="Service/`+h.Namespace+`/ranged"`) == ""
+		return h.RunNbctl(t, "--bare", "--columns=_uuid", "find", "ACL",
+			`external_ids:sallyport-owner="Service/`+h.Namespace+`/ranged"`) == ""
 	})
 	h.SyncFlows(t)
 	h.ExpectBackends(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3")
@@ -103,7 +117,8 @@ func showHealthChecks(t *testing.T, h *harness.BackendProject) string {
 	w.Annotations = `service.nlb.kube-dc.com/health-check: "interval=1,timeout=1,failures=1,successes=1"`
 	h.ApplyService(t, w)
 	took := harness.Eventually(t, "OVN has found out", func() bool {
-		return strings.Contains(h.RunSbctl(t, "--columns=status", "find", "Service_Monitor", "logical_port=deaf."+h.Namespace), "offline")
+		return strings.Contains(h.RunSbctl(t, "--columns=status", "find", "Service_Monitor",
+			"logical_port=deaf."+h.Namespace), "offline")
 	})
 	h.SyncFlows(t)
 	failed := countFailures(h, address, 20)
@@ -156,7 +171,11 @@ func showStale(t *testing.T, h *harness.BackendProject) string {
 		h.RunPod(t, harness.Pod{Namespace: h.Namespace, Name: name, Node: node, Labels: role})
 		t.Cleanup(func() { h.DeleteAndWait(t, "Pod", h.Namespace, name) })
 	}
-	address := h.CreateService(t, harness.ServiceSpec{Name: "flows", Selector: "{udp: 'yes'}", Ports: "[{port: 80, protocol: UDP}]"})
+	address := h.CreateService(t, harness.ServiceSpec{
+		Name:     "flows",
+		Selector: "{udp: 'yes'}",
+		Ports:    "[{port: 80, protocol: UDP}]",
+	})
 	conn, err := h.NS("internet").Dial(harness.Within(t, time.Minute), "udp", address+":80")
 	if err != nil {
 		t.Fatal(err)
@@ -174,14 +193,18 @@ func showStale(t *testing.T, h *harness.BackendProject) string {
 	if next == "" || next == first {
 		t.Errorf("after the end of %s the client hears %q", first, next)
 	}
-	return fmt.Sprintf("the same socket reaches %s %s after the end of %s", next, time.Since(begun).Round(10*time.Millisecond), first)
+	return fmt.Sprintf("the same socket reaches %s %s after the end of %s", next,
+		time.Since(begun).Round(10*time.Millisecond), first)
 }
 
 // fromInside: pods reach the external address, also the backend that it leads to, on every network.
 func showFromInside(t *testing.T, h *harness.BackendProject) string {
 	asked := 0
 	for _, kind := range harness.NetworkTypes {
-		address := h.CreateService(t, harness.ServiceSpec{Name: "inside-" + kind, Annotations: "network.kube-dc.com/external-network-type: " + kind})
+		address := h.CreateService(t, harness.ServiceSpec{
+			Name:        "inside-" + kind,
+			Annotations: "network.kube-dc.com/external-network-type: " + kind,
+		})
 		for _, from := range []string{"cli", "b1", "b2", "b3"} {
 			asked += h.ExpectBackends(t, from+"."+h.Namespace, "http://"+address, "", "b1", "b2", "b3")
 		}

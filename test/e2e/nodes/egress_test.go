@@ -8,8 +8,9 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/manifest"
 )
 
-// TestNodeEgress: pods of Kube-OVN's own VPC leave by the networks of their node, as EgressServices and EgressRoutes say. The host that they
-// ask is behind the router of a network, which knows the way back to addresses that come by itself only.
+// TestNodeEgress: pods of Kube-OVN's own VPC leave by the networks of their node, as EgressServices and EgressRoutes
+// say. The host that they ask is behind the router of a network, which knows the way back to addresses that come by
+// itself only.
 func TestNodeEgress(t *testing.T) {
 	g := newNodeFixture(t, "nodeegress")
 	g.startAgent(t)
@@ -23,7 +24,8 @@ func TestNodeEgress(t *testing.T) {
 		g.Apply(t, "apiVersion: k8s.ovn.org/v1\nkind: EgressService\nmetadata: {name: vlan1, namespace: shop}")
 		g.WaitForObject(t, "EgressService", "shop", "vlan1", manifest.True("Programmed"))
 		for _, protocol := range []string{"http", "udp"} {
-			g.ExpectAnswer(t, "vlan1.shop", g.clientURL(t, protocol, "vlan1"), "client-vlan1", g.serviceIPs["vlan1"].String())
+			g.ExpectAnswer(t, "vlan1.shop", g.clientURL(t, protocol, "vlan1"), "client-vlan1",
+				g.serviceIPs["vlan1"].String())
 		}
 		g.expectNotSeenAs(t, "vlan2", "vlan1", g.serviceIPs["vlan1"])                 // another pod
 		g.ExpectAnswer(t, "vlan1.shop", "http://"+g.clusterIPs["vlan2"], "vlan2", "") // inside, as ever
@@ -64,7 +66,8 @@ func (g *nodeFixture) clientURL(t *testing.T, protocol, network string) string {
 	return fmt.Sprintf("%s://%s:80", protocol, g.Segment(t, network).ClientSide[0].Peer.Addr())
 }
 
-// expectNotSeenAs fails the test when the client of a network sees a pod with an address already: a test that it does later would show nothing.
+// expectNotSeenAs fails the test when the client of a network sees a pod with an address already: a test that it does
+// later would show nothing.
 func (g *nodeFixture) expectNotSeenAs(t *testing.T, pod, network string, address netip.Addr) {
 	t.Helper()
 	if a, err := g.SendRequest(pod+".shop", g.clientURL(t, "http", network)); err == nil && a.Saw.Addr() == address {

@@ -28,8 +28,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// nodeFixture is a lab whose nodes have a default uplink and two networks, with an agent on node1. Service addresses come to node1, which
-// sends them to the Service's cluster address, as OVN-Kubernetes does for addresses of MetalLB's.
+// nodeFixture is a lab whose nodes have a default uplink and two networks, with an agent on node1. Service addresses
+// come to node1, which sends them to the Service's cluster address, as OVN-Kubernetes does for addresses of MetalLB's.
 type nodeFixture struct {
 	*harness.Cluster
 	*harness.Controller
@@ -48,7 +48,8 @@ func newNodeFixture(t *testing.T, name string) *nodeFixture {
 	c := harness.StartLab(t, name, b)
 	c.InstallSallyport(t)
 	g := &nodeFixture{
-		Cluster: c, Controller: c.NewController(t, os.TempDir(), "--cluster-prefixes=10.96.0.0/12,10.16.0.0/16"), agentLog: filepath.Join(t.TempDir(), "agent.log"),
+		Cluster: c, Controller: c.NewController(t, os.TempDir(), "--cluster-prefixes=10.96.0.0/12,10.16.0.0/16"),
+		agentLog:   filepath.Join(t.TempDir(), "agent.log"),
 		serviceIPs: map[string]netip.Addr{}, clusterIPs: map[string]string{},
 	}
 	c.ApplyAgent(t)
@@ -66,7 +67,8 @@ func newNodeFixture(t *testing.T, name string) *nodeFixture {
 		err := g.NS("node1").Do(func() (err error) { on, err = netlink.RouteGet(net.IPv4(100, 64, 0, 1)); return err })
 		return err == nil && len(on) > 0 && on[0].Gw == nil // not by a router
 	})
-	g.RunOnNode1(t, "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1") // as every node of Kubernetes has it
+	// as every node of Kubernetes has it
+	g.RunOnNode1(t, "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
 	g.RunOnNode1(t, "ip", "route", "replace", "10.96.0.0/12", "via", "100.64.0.1", "dev", "ovn0")
 	g.RunOnNode1(t, "nft", "add table ip external; add chain ip external pre { type nat hook prerouting priority -100; }")
 	for i, network := range []string{"uplink-a", "vlan1", "vlan2"} {
@@ -101,7 +103,8 @@ spec:
 		t.Fatal(err)
 	}
 	patch := fmt.Appendf(nil, `{"status":{"loadBalancer":{"ingress":[{"ip":%q}]}}}`, vip)
-	if _, err := g.Client.CoreV1().Services("shop").Patch(harness.Within(t, time.Minute), network, types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := g.Client.CoreV1().Services("shop").Patch(harness.Within(t, time.Minute), network, types.MergePatchType,
+		patch, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 	g.serviceIPs[network], g.clusterIPs[network] = vip, s.Spec.ClusterIP
@@ -110,7 +113,9 @@ spec:
 		if err := g.Announce(harness.Within(t, time.Minute), "node1", netip.PrefixFrom(vip, 32), network); err != nil {
 			t.Fatal(err)
 		}
-		harness.Eventually(t, network+"'s router knows the address", func() bool { return hasBGPRoute(t, g.Cluster, "router-"+network, netip.PrefixFrom(vip, 32)) })
+		harness.Eventually(t, network+"'s router knows the address", func() bool {
+			return hasBGPRoute(t, g.Cluster, "router-"+network, netip.PrefixFrom(vip, 32))
+		})
 	}
 }
 
@@ -160,7 +165,8 @@ func (g *nodeFixture) nodeNetworks(t *testing.T) (out []string) {
 // readNodePath is the NodePath of node1.
 func (g *nodeFixture) readNodePath(t *testing.T) (out kubedcv1alpha1.NodePath) {
 	t.Helper()
-	if err := g.NewDirectClient(t, nil).Get(harness.Within(t, time.Minute), client.ObjectKey{Name: "node1"}, &out); err != nil {
+	if err := g.NewDirectClient(t, nil).Get(harness.Within(t, time.Minute), client.ObjectKey{Name: "node1"},
+		&out); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -193,7 +199,8 @@ func (g *nodeFixture) countEgressPackets(t *testing.T, source netip.Addr, links 
 	counts := map[string]int{}
 	for _, link := range links {
 		g.CaptureFrames(t, "node1", link, unix.ETH_P_ALL, func(frame []byte, own bool) {
-			if from, ok := netip.AddrFromSlice(frame[26:30]); own && len(frame) > 34 && frame[12] == 8 && ok && from == source {
+			if from, ok := netip.AddrFromSlice(frame[26:30]); own && len(frame) > 34 && frame[12] == 8 && ok &&
+				from == source {
 				mu.Lock()
 				counts[link]++
 				mu.Unlock()

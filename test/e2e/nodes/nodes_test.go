@@ -91,7 +91,8 @@ func (g *nodeFixture) checkMethod(t *testing.T, m returnMethod) {
 	}
 }
 
-// checkTwoNetworks: one client reaches two Services by two networks at the same time, and one Service by both; each reply goes back by its own.
+// checkTwoNetworks: one client reaches two Services by two networks at the same time, and one Service by both; each
+// reply goes back by its own.
 func (g *nodeFixture) checkTwoNetworks(t *testing.T) string {
 	both := netip.PrefixFrom(g.serviceIPs["vlan1"], 32)
 	if err := g.Announce(harness.Within(t, time.Minute), "node1", both, "vlan1", "vlan2"); err != nil {
@@ -101,12 +102,15 @@ func (g *nodeFixture) checkTwoNetworks(t *testing.T) string {
 		g.applyNetwork(t, n, "method: Connection")
 		wide := g.Segment(t, n).WideArea[0]
 		if err := g.NS("internet").Do(func() error { // whose address is the same by every network
-			return netlink.RouteAdd(&netlink.Route{Dst: &net.IPNet{IP: g.serviceIPs[n].AsSlice(), Mask: net.CIDRMask(32, 32)}, Gw: wide.Router.Addr().AsSlice(), Src: net.ParseIP(harness.InternetAddress)})
+			return netlink.RouteAdd(&netlink.Route{Dst: &net.IPNet{IP: g.serviceIPs[n].AsSlice(), Mask: net.CIDRMask(32,
+				32)}, Gw: wide.Router.Addr().AsSlice(), Src: net.ParseIP(harness.InternetAddress)})
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	harness.Eventually(t, "vlan2's router knows the address of vlan1", func() bool { return hasBGPRoute(t, g.Cluster, "router-vlan2", both) })
+	harness.Eventually(t, "vlan2's router knows the address of vlan1", func() bool {
+		return hasBGPRoute(t, g.Cluster, "router-vlan2", both)
+	})
 	g.ResetDrops(t)
 	for range 5 {
 		for _, n := range []string{"vlan1", "vlan2"} {
@@ -145,13 +149,16 @@ spec: {nodeName: node1, hostNetwork: true, containers: [{name: main, image: lab/
 	g.applyNetwork(t, "vlan1", "method: Connection")
 	ask(true)
 	g.DeleteAndWait(t, "ExternalNetwork", "", "vlan1")
-	g.PollUntil(t, "the node answers by its default uplink again", func() bool { _, err := g.SendRequest("client-vlan1", g.serviceURL("vlan1", "http")); return err != nil })
+	g.PollUntil(t, "the node answers by its default uplink again", func() bool {
+		_, err := g.SendRequest("client-vlan1", g.serviceURL("vlan1", "http"))
+		return err != nil
+	})
 	ask(false)
 	return "by IPv4 and IPv6, the client got its answer with Connection, and none without"
 }
 
-// checkDisturbances: whatever others do to the node's kernel, it works again within a second, and established connections go on, unless conntrack was
-// told to forget them.
+// checkDisturbances: whatever others do to the node's kernel, it works again within a second, and established
+// connections go on, unless conntrack was told to forget them.
 func (g *nodeFixture) checkDisturbances(t *testing.T) string {
 	g.applyNetwork(t, "vlan1", "method: Connection")
 	g.ExpectAnswer(t, "client-vlan1", g.serviceURL("vlan1", "http"), "vlan1", "")
@@ -162,17 +169,22 @@ func (g *nodeFixture) checkDisturbances(t *testing.T) string {
 		{"nft delete of our table", "nft delete table inet sallyport"},
 		{"routes flushed", "ip route flush table " + fmt.Sprint(ownership.NodeTableBase+g.networkNumber(t, "vlan1"))},
 		{"rp_filter strict", "sysctl -qw net.ipv4.conf.vlan1.rp_filter=1"},
-		{"link down and up", "ip link set vlan1 down; ip link set vlan1 up; ip addr add " + g.nodeIPv6(t, "vlan1") + " dev vlan1 nodad"},
+		{"link down and up", "ip link set vlan1 down; ip link set vlan1 up; ip addr add " + g.nodeIPv6(t, "vlan1") +
+			" dev vlan1 nodad"},
 		{"conntrack flushed", ""},
 	} {
 		stream := g.StartStream(t, "client-vlan1", g.serviceIPs["vlan1"].String())
 		if d.command != "" {
 			g.RunOnNode1(t, "sh", "-c", d.command)
-		} else if err := g.NS("node1").Do(func() error { return netlink.ConntrackTableFlush(netlink.ConntrackTable) }); err != nil {
+		} else if err := g.NS("node1").Do(func() error {
+			return netlink.ConntrackTableFlush(netlink.ConntrackTable)
+		}); err != nil {
 			t.Fatal(err)
 		}
 		begun := time.Now()
-		harness.Eventually(t, "it works after "+d.what, func() bool { return g.answersAtOnce(g.serviceURL("vlan1", "http")) })
+		harness.Eventually(t, "it works after "+d.what, func() bool {
+			return g.answersAtOnce(g.serviceURL("vlan1", "http"))
+		})
 		took := time.Since(begun)
 		if took > time.Second {
 			t.Errorf("%s: it worked again after %v", d.what, took)
@@ -182,20 +194,25 @@ func (g *nodeFixture) checkDisturbances(t *testing.T) string {
 			continue
 		}
 		longest := harness.ExpectStreamsContinue(t, d.what, 10*time.Second, stream)
-		figures = append(figures, fmt.Sprintf("%s %d ms (a stream was silent for %d ms)", d.what, took.Milliseconds(), longest.Milliseconds()))
+		figures = append(figures, fmt.Sprintf("%s %d ms (a stream was silent for %d ms)", d.what, took.Milliseconds(),
+			longest.Milliseconds()))
 	}
-	g.WaitForObject(t, "NodePath", "", "node1", func(o *unstructured.Unstructured) bool { return harness.FalseReason(o, "Undisturbed") == "Disturbed" })
+	g.WaitForObject(t, "NodePath", "", "node1", func(o *unstructured.Unstructured) bool {
+		return harness.FalseReason(o, "Undisturbed") == "Disturbed"
+	})
 	g.DeleteAndWait(t, "ExternalNetwork", "", "vlan1")
 	return "works again after " + strings.Join(figures, ", ") + "; then the NodePath says that somebody disturbs it"
 }
 
-// checkInterfaceChanges: one that is not there is told of, and taken when it comes; one that is known by its MAC address may be renamed.
+// checkInterfaceChanges: one that is not there is told of, and taken when it comes; one that is known by its MAC
+// address may be renamed.
 func (g *nodeFixture) checkInterfaceChanges(t *testing.T) string {
 	g.applyNetwork(t, "vlan1", "method: Connection")
 	s := g.Segment(t, "vlan1")
 	works := func() bool { _, err := g.SendRequest("client-vlan1", g.serviceURL("vlan1", "http")); return err == nil }
 	rename := func(from, to string) {
-		g.RunOnNode1(t, "sh", "-c", fmt.Sprintf("ip link set %[1]s down; ip link set %[1]s name %[2]s; ip link set %[2]s up; ip addr add %[3]s dev %[2]s nodad",
+		g.RunOnNode1(t, "sh", "-c", fmt.Sprintf(
+			"ip link set %[1]s down; ip link set %[1]s name %[2]s; ip link set %[2]s up; ip addr add %[3]s dev %[2]s nodad",
 			from, to, g.nodeIPv6(t, "vlan1")))
 	}
 	rename("vlan1", "other")
@@ -240,7 +257,8 @@ func (g *nodeFixture) checkMethodSwitch(t *testing.T, item *show.Item) {
 		now := methods[i]
 		g.applyNetwork(t, "vlan1", now.spec)
 		longest := harness.ExpectStreamsContinue(t, was.name+" → "+now.name, 10*time.Second, stream)
-		item.AddFigure("%s → %s: the connection went on, its longest silence so far was %d ms", was.name, now.name, longest.Milliseconds())
+		item.AddFigure("%s → %s: the connection went on, its longest silence so far was %d ms", was.name, now.name,
+			longest.Milliseconds())
 		was = now
 	}
 	g.checkMissingVRF(t, stream)
@@ -265,13 +283,17 @@ spec: {type: vlan1, nodes: {interface: vlan1, gateways: [%q], method: VRF, addre
 	g.ExpectAnswer(t, "client-vlan1", g.serviceURL("vlan1", "http"), "vlan1", g.clientIPv4(t, "vlan1"))
 }
 
-// checkPrivileges: what the agent may do, and nothing else. It has run with the chart's three capabilities only all the time.
+// checkPrivileges: what the agent may do, and nothing else. It has run with the chart's three capabilities only all the
+// time.
 func (g *nodeFixture) checkPrivileges(t *testing.T, item *show.Item) {
 	g.applyNetwork(t, "vlan1", "method: Connection")
-	agent := harness.NewUser(t, "the agent", harness.LoadConfig(t, g.KubeconfigForHost(t, g.AgentKubeconfig(t, "node1"))))
+	agent := harness.NewUser(t, "the agent",
+		harness.LoadConfig(t, g.KubeconfigForHost(t, g.AgentKubeconfig(t, "node1"))))
 	agent.Can(t, "its own status", harness.TryPatch("nodepaths//node1/status", `{"status":{"repairs":0}}`))
-	other := harness.NewUser(t, "the agent of node2", harness.LoadConfig(t, g.KubeconfigForHost(t, g.AgentKubeconfig(t, "node2"))))
-	other.Cannot(t, "the status of another", harness.TryPatch("nodepaths//node1/status", `{"status":{"repairs":7}}`), "an agent reports on the node that it runs on, and this is the NodePath of node1")
+	other := harness.NewUser(t, "the agent of node2",
+		harness.LoadConfig(t, g.KubeconfigForHost(t, g.AgentKubeconfig(t, "node2"))))
+	other.Cannot(t, "the status of another", harness.TryPatch("nodepaths//node1/status", `{"status":{"repairs":7}}`),
+		"an agent reports on the node that it runs on, and this is the NodePath of node1")
 	for what, try := range map[string]harness.Attempt{
 		"a Secret":           harness.TryGet("secrets/kube-system/any"),
 		"a NodePath":         harness.TryPatch("nodepaths//node1", `{"spec":{}}`),

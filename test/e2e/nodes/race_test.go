@@ -21,8 +21,8 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// How a node is loaded: flows of UDP, each to another Service, with so many packets on their way; and clients that connect one time after
-// another, each time to any Service.
+// How a node is loaded: flows of UDP, each to another Service, with so many packets on their way; and clients that
+// connect one time after another, each time to any Service.
 const (
 	udpFlows        = 8
 	packetsInFlight = 64
@@ -32,21 +32,28 @@ const (
 // minKeptShare is what the method Connection has to keep of the packets.
 const minKeptShare = 0.6
 
-// compareThroughput runs passages of all methods against a plain one. The machine is noisy, so they take turns, and each round is compared by itself.
+// compareThroughput runs passages of all methods against a plain one. The machine is noisy, so they take turns, and
+// each round is compared by itself.
 func compareThroughput(t *testing.T, item *show.Item) {
-	passages := []*forwardingNode{newForwardingNode(t, "", 1000), newForwardingNode(t, "", 1000)} // the second shows how much is noise
+	// the second shows how much is noise
+	passages := []*forwardingNode{newForwardingNode(t, "", 1000), newForwardingNode(t, "", 1000)}
 	for _, method := range nodeMethods {
 		passages = append(passages, newForwardingNode(t, method, 1000))
 	}
 	if show.IsFullSize() {
-		passages = append(passages, newForwardingNode(t, kubedcv1alpha1.NodeMark, 10000), newForwardingNode(t, kubedcv1alpha1.NodeSourceRule, 10000))
+		passages = append(passages, newForwardingNode(t, kubedcv1alpha1.NodeMark, 10000),
+			newForwardingNode(t, kubedcv1alpha1.NodeSourceRule, 10000))
 	}
 	for _, p := range passages {
 		p.startTraffic(t)
 	}
 	packets, connections := make([][]float64, len(passages)), make([][]float64, len(passages))
-	rounds, of := show.ChooseSize(25, 7), slices.IndexFunc(passages, func(p *forwardingNode) bool { return p.method == kubedcv1alpha1.NodeConnection })
-	for n := 0; n < rounds || n < 5*rounds && harness.MedianFloat(harness.SortedRatios(packets[of], packets[0])) < minKeptShare; n++ { // too little is measured again before it is believed
+	rounds, of := show.ChooseSize(25, 7), slices.IndexFunc(passages, func(p *forwardingNode) bool {
+		return p.method == kubedcv1alpha1.NodeConnection
+	})
+	// too little is measured again before it is believed
+	for n := 0; n < rounds || n < 5*rounds &&
+		harness.MedianFloat(harness.SortedRatios(packets[of], packets[0])) < minKeptShare; n++ {
 		for _, i := range rand.New(rand.NewPCG(3, uint64(n))).Perm(len(passages)) { // each before and after any other
 			p := passages[i]
 			packets[i] = append(packets[i], p.measureRate(t, p.sendPackets, udpFlows))
@@ -55,9 +62,12 @@ func compareThroughput(t *testing.T, item *show.Item) {
 	}
 	item.AddFigure("plain forwarding, with the same translation: %.0f packets there and back and %.0f connections in a second", harness.MedianFloat(packets[0]), harness.MedianFloat(connections[0]))
 	for i, p := range passages[1:] {
-		item.AddFigure("%s with %d Services: of its packets %s, of its connections %s", cmp.Or(p.method, "the same again"), p.services,
-			harness.FormatRatioRange(packets[i+1], packets[0]), harness.FormatRatioRange(connections[i+1], connections[0]))
-		if keeps := harness.MedianFloat(harness.SortedRatios(packets[i+1], packets[0])); p.method == kubedcv1alpha1.NodeConnection && keeps < minKeptShare {
+		item.AddFigure("%s with %d Services: of its packets %s, of its connections %s",
+			cmp.Or(p.method, "the same again"), p.services,
+			harness.FormatRatioRange(packets[i+1], packets[0]),
+			harness.FormatRatioRange(connections[i+1], connections[0]))
+		if keeps := harness.MedianFloat(harness.SortedRatios(packets[i+1],
+			packets[0])); p.method == kubedcv1alpha1.NodeConnection && keeps < minKeptShare {
 			t.Errorf("%s keeps %.2f of the packets, wanted %.2f", p.method, keeps, minKeptShare)
 		}
 	}
@@ -155,7 +165,8 @@ func newSmallPackets() []ipv4.Message {
 	return out
 }
 
-// measureRate lets some do something for a while, each on a thread of the client's, and returns how much was done in a second.
+// measureRate lets some do something for a while, each on a thread of the client's, and returns how much was done in a
+// second.
 func (p *forwardingNode) measureRate(t *testing.T, each func(context.Context, int) (int64, error), n int) float64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -175,7 +186,8 @@ func (p *forwardingNode) measureRate(t *testing.T, each func(context.Context, in
 	if err := group.Wait(); err != nil {
 		t.Fatalf("%s: %v", p.method, err)
 	}
-	return max(1, float64(all.Load())) / time.Since(begun).Seconds() // on a machine that others have for themselves it could be nothing
+	// on a machine that others have for themselves it could be nothing
+	return max(1, float64(all.Load())) / time.Since(begun).Seconds()
 }
 
 // sendPackets sends packets and takes the answers, and returns how many came.

@@ -26,44 +26,138 @@ type manualCommand struct {
 
 // manualCommands are the commands, in the order of the proof of concept.
 var manualCommands = []manualCommand{
-	{command: "`ip route add 10.111.223.0/24 via 10.111.221.21 dev eth1` (route to the clients)", method: "Static", agentWrites: `^route 10\.111\.223`, test: "TestAgentOnNodes/methods/Static"},
-	{command: "`ip route add default via 10.111.221.21 dev eth1 table device1`", method: "SourceRule", agentWrites: `^route 0\.0\.0\.0/0`, test: "TestAgentOnNodes/methods/SourceRule"},
-	{command: "`ip rule add from $CLUSTERIP1 lookup device1`", method: "SourceRule", agentWrites: `^rule .*from 10\.96\.145\.170`, test: "TestAgentOnNodes/methods/SourceRule"},
-	{command: "`iptables -A PREROUTING -t mangle -s $CLUSTERIP1 -j MARK --set-mark 1`", method: "Mark", agentWrites: `^nft (rule marks|element services)`, test: "TestAgentOnNodes/methods/Mark"},
-	{command: "`ip rule add fwmark 1 table device1`", method: "Mark", agentWrites: `^rule .*fwmark`, test: "TestAgentOnNodes/methods/Mark"},
-	{command: "(nothing: each Service needs its own rule)", method: "Connection", agentWrites: `^(nft rule|rule)`, test: "TestAgentOnNodes/methods/Connection"},
+	{
+		command:     "`ip route add 10.111.223.0/24 via 10.111.221.21 dev eth1` (route to the clients)",
+		method:      "Static",
+		agentWrites: `^route 10\.111\.223`,
+		test:        "TestAgentOnNodes/methods/Static",
+	},
+	{
+		command:     "`ip route add default via 10.111.221.21 dev eth1 table device1`",
+		method:      "SourceRule",
+		agentWrites: `^route 0\.0\.0\.0/0`,
+		test:        "TestAgentOnNodes/methods/SourceRule",
+	},
+	{
+		command:     "`ip rule add from $CLUSTERIP1 lookup device1`",
+		method:      "SourceRule",
+		agentWrites: `^rule .*from 10\.96\.145\.170`,
+		test:        "TestAgentOnNodes/methods/SourceRule",
+	},
+	{
+		command:     "`iptables -A PREROUTING -t mangle -s $CLUSTERIP1 -j MARK --set-mark 1`",
+		method:      "Mark",
+		agentWrites: `^nft (rule marks|element services)`,
+		test:        "TestAgentOnNodes/methods/Mark",
+	},
+	{
+		command:     "`ip rule add fwmark 1 table device1`",
+		method:      "Mark",
+		agentWrites: `^rule .*fwmark`,
+		test:        "TestAgentOnNodes/methods/Mark",
+	},
+	{
+		command:     "(nothing: each Service needs its own rule)",
+		method:      "Connection",
+		agentWrites: `^(nft rule|rule)`,
+		test:        "TestAgentOnNodes/methods/Connection",
+	},
 	{command: "`ip link add vrf1 type vrf table 2`", method: "VRF", agentWrites: `^link sp-vrf`, test: "TestAgent2VRF"},
 	{command: "`ip link set eth1 master vrf1`", method: "VRF", agentWrites: `^master of eth1`, test: "TestAgent2VRF"},
-	{command: "`ip route add default via 10.111.221.21 dev eth1 table 2`", method: "VRF", agentWrites: `^route 0\.0\.0\.0/0 table \d+ via`, test: "TestAgent2VRF"},
-	{command: "(nothing: the way without legs is not in the proof of concept)", method: "VRF", agentWrites: `^rule (990|1120)`, test: "TestAgent2VRF"},
+	{
+		command:     "`ip route add default via 10.111.221.21 dev eth1 table 2`",
+		method:      "VRF",
+		agentWrites: `^route 0\.0\.0\.0/0 table \d+ via`,
+		test:        "TestAgent2VRF",
+	},
+	{
+		command:     "(nothing: the way without legs is not in the proof of concept)",
+		method:      "VRF",
+		agentWrites: `^rule (990|1120)`,
+		test:        "TestAgent2VRF",
+	},
 	{
 		command: "`router_setup_vrf.sh` (routes on the router, because a speaker in the default VRF is not heard any more)", method: "VRF",
 		agentWrites: `^setting net\.ipv4\.(tcp|udp)_l3mdev_accept`, test: "TestAgent2VRF",
 	},
-	{command: "`ip link add eth1veth-def type veth peer name eth1veth-vrf`", method: "VRF", withVethPair: true, agentWrites: `^link sp-leg`, test: "TestAgent2VRF"},
-	{command: "`ip link set eth1veth-vrf master vrf1`", method: "VRF", withVethPair: true, agentWrites: `^master of sp-far`, test: "TestAgent2VRF"},
-	{command: "`ip addr add 192.169.1.1/24 …`, `ip addr add 192.169.1.2/24 …`", method: "VRF", withVethPair: true, agentWrites: `^addresses of`, test: "TestAgent2VRF"},
-	{command: "`ip route add $SERVICECIDR via 192.169.1.1 table 2`", method: "VRF", withVethPair: true, agentWrites: `^route 10\.96\.0\.0/12`, test: "TestAgent2VRF"},
-	{command: "`ip route add 10.244.0.0/16 via 192.169.1.1 table 2` (for what pods begin themselves)", method: "VRF", withVethPair: true, agentWrites: `^route 10\.244\.0\.0/16`, test: "TestAgent2VRF"},
-	{command: "`ip route add default via 192.169.1.2 dev eth1veth-def table 200`", method: "VRF", withVethPair: true, agentWrites: `^route 0\.0\.0\.0/0 table \d+ via 169`, test: "TestAgent2VRF"},
-	{command: "`ip rule add from $CLUSTERIP1 lookup 200`", method: "VRF", withVethPair: true, agentWrites: `^rule .*from 10\.96\.145\.170`, test: "TestAgent2VRF"},
 	{
-		command: "`-A OVN-KUBE-EGRESS-SVC -s 10.244.0.5/32 -j SNAT --to-source 192.168.12.0` (an EgressService)", method: "Connection",
+		command:      "`ip link add eth1veth-def type veth peer name eth1veth-vrf`",
+		method:       "VRF",
+		withVethPair: true,
+		agentWrites:  `^link sp-leg`,
+		test:         "TestAgent2VRF",
+	},
+	{
+		command:      "`ip link set eth1veth-vrf master vrf1`",
+		method:       "VRF",
+		withVethPair: true,
+		agentWrites:  `^master of sp-far`,
+		test:         "TestAgent2VRF",
+	},
+	{
+		command:      "`ip addr add 192.169.1.1/24 …`, `ip addr add 192.169.1.2/24 …`",
+		method:       "VRF",
+		withVethPair: true,
+		agentWrites:  `^addresses of`,
+		test:         "TestAgent2VRF",
+	},
+	{
+		command:      "`ip route add $SERVICECIDR via 192.169.1.1 table 2`",
+		method:       "VRF",
+		withVethPair: true,
+		agentWrites:  `^route 10\.96\.0\.0/12`,
+		test:         "TestAgent2VRF",
+	},
+	{
+		command:      "`ip route add 10.244.0.0/16 via 192.169.1.1 table 2` (for what pods begin themselves)",
+		method:       "VRF",
+		withVethPair: true,
+		agentWrites:  `^route 10\.244\.0\.0/16`,
+		test:         "TestAgent2VRF",
+	},
+	{
+		command:      "`ip route add default via 192.169.1.2 dev eth1veth-def table 200`",
+		method:       "VRF",
+		withVethPair: true,
+		agentWrites:  `^route 0\.0\.0\.0/0 table \d+ via 169`,
+		test:         "TestAgent2VRF",
+	},
+	{
+		command:      "`ip rule add from $CLUSTERIP1 lookup 200`",
+		method:       "VRF",
+		withVethPair: true,
+		agentWrites:  `^rule .*from 10\.96\.145\.170`,
+		test:         "TestAgent2VRF",
+	},
+	{
+		command:     "`-A OVN-KUBE-EGRESS-SVC -s 10.244.0.5/32 -j SNAT --to-source 192.168.12.0` (an EgressService)",
+		method:      "Connection",
 		agentWrites: `^nft rule leaves net1 egress0`, test: "TestNodeEgress",
 	},
-	{command: "a mark on what a pod sends to a destination", method: "Connection", agentWrites: `^nft rule marks net1 egress1`, test: "TestNodeEgress"},
+	{
+		command:     "a mark on what a pod sends to a destination",
+		method:      "Connection",
+		agentWrites: `^nft rule marks net1 egress1`,
+		test:        "TestNodeEgress",
+	},
 	{
 		command: "`iptables -t nat -A POSTROUTING -s 192.169.1.1 -j MASQUERADE` (because legs had changed the pod's address)", method: "Connection",
 		agentWrites: `^nft rule leaves net1 egress1`, test: "TestNodeEgress",
 	},
-	{command: "MetalLB's `BGPAdvertisement` to one peer", note: "nothing: whoever announces addresses goes on doing so", test: "TestUplinkBGP"},
+	{
+		command: "MetalLB's `BGPAdvertisement` to one peer",
+		note:    "nothing: whoever announces addresses goes on doing so",
+		test:    "TestUplinkBGP",
+	},
 }
 
 // compileManualSetup is the proof of concept's node and network, as a NodePath.
 func compileManualSetup(h manualCommand) *nodepath.Kernel {
 	n := nodepath.NetworkSpec{
-		Name: "net1", Number: 1, Interface: "eth1", Gateways: []string{"10.111.221.21"}, Method: nodepath.Method(h.method), Legs: h.withVethPair,
-		Clients: []string{"10.111.223.0/24"}, Services: []string{"10.96.145.170"}, Inside: []string{"10.96.0.0/12", "10.244.0.0/16"},
+		Name: "net1", Number: 1, Interface: "eth1", Gateways: []string{"10.111.221.21"},
+		Method: nodepath.Method(h.method), Legs: h.withVethPair,
+		Clients: []string{"10.111.223.0/24"}, Services: []string{"10.96.145.170"},
+		Inside: []string{"10.96.0.0/12", "10.244.0.0/16"},
 	}
 	if strings.Contains(h.agentWrites, "egress") {
 		n.Egress = []nodepath.EgressSpec{
@@ -71,13 +165,19 @@ func compileManualSetup(h manualCommand) *nodepath.Kernel {
 			{Pods: []string{"10.244.0.6"}, Destinations: []string{"10.111.223.23/32"}},
 		}
 	}
-	eth1 := nodepath.Interface{Name: "eth1", Up: true, Addresses: []netip.Prefix{netip.MustParsePrefix("10.111.221.11/24")}}
-	return nodepath.Compile(nodepath.Spec{Networks: []nodepath.NetworkSpec{n}}, nodepath.Node{Interfaces: []nodepath.Interface{eth1}})
+	eth1 := nodepath.Interface{
+		Name:      "eth1",
+		Up:        true,
+		Addresses: []netip.Prefix{netip.MustParsePrefix("10.111.221.11/24")},
+	}
+	return nodepath.Compile(nodepath.Spec{Networks: []nodepath.NetworkSpec{n}},
+		nodepath.Node{Interfaces: []nodepath.Interface{eth1}})
 }
 
 // kernelLines is everything that the kernel should hold, a line each.
 func kernelLines(k *nodepath.Kernel) []string {
-	return slices.Concat(entryLines(k.Links), entryLines(k.Rules), entryLines(k.Routes), entryLines(k.Nft), entryLines(k.Sysctls))
+	return slices.Concat(entryLines(k.Links), entryLines(k.Rules), entryLines(k.Routes), entryLines(k.Nft),
+		entryLines(k.Sysctls))
 }
 
 func entryLines[K state.Key[K], V state.Value[V]](set state.Set[K, V]) (out []string) {
@@ -100,7 +200,9 @@ func TestAgent5Seed(t *testing.T) {
 		what := h.note
 		if h.agentWrites != "" {
 			wanted := regexp.MustCompile(h.agentWrites)
-			found := slices.DeleteFunc(kernelLines(compileManualSetup(h)), func(line string) bool { return !wanted.MatchString(line) })
+			found := slices.DeleteFunc(kernelLines(compileManualSetup(h)), func(line string) bool {
+				return !wanted.MatchString(line)
+			})
 			if len(found) == 0 {
 				t.Errorf("%s: the agent writes nothing like %s", h.command, h.agentWrites)
 			}

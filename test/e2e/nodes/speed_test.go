@@ -20,9 +20,10 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// forwardingNode is a node between a client and a server, in namespaces that have no link to the machine's network. Clients come in by eth1, where
-// they ask for addresses of which each is translated to a cluster address; the server behind br0 has all of these. What the node routes by
-// default leaves by eth0, where nobody is, except on a plain node: there it leaves by eth1, and no method is needed.
+// forwardingNode is a node between a client and a server, in namespaces that have no link to the machine's network.
+// Clients come in by eth1, where they ask for addresses of which each is translated to a cluster address; the server
+// behind br0 has all of these. What the node routes by default leaves by eth0, where nobody is, except on a plain node:
+// there it leaves by eth1, and no method is needed.
 type forwardingNode struct {
 	method               kubedcv1alpha1.NodeMethod // empty: plain
 	services             int
@@ -31,15 +32,18 @@ type forwardingNode struct {
 }
 
 // nodeMethods are those that this machine's kernel has: it has no VRF.
-var nodeMethods = []kubedcv1alpha1.NodeMethod{kubedcv1alpha1.NodeConnection, kubedcv1alpha1.NodeStatic, kubedcv1alpha1.NodeSourceRule, kubedcv1alpha1.NodeMark}
+var nodeMethods = []kubedcv1alpha1.NodeMethod{
+	kubedcv1alpha1.NodeConnection, kubedcv1alpha1.NodeStatic,
+	kubedcv1alpha1.NodeSourceRule, kubedcv1alpha1.NodeMark,
+}
 
 // clusterAddress and externalAddress are those of a Service.
 func clusterAddress(i int) string { return fmt.Sprintf("10.96.%d.%d", i/250, 1+i%250) }
 
 func externalAddress(i int) string { return fmt.Sprintf("100.64.%d.%d", i/250, 1+i%250) }
 
-// TestAgent3Speed: how much each method writes and how long that takes, for few and for many Services, and what it leaves of the speed that
-// the node has without any.
+// TestAgent3Speed: how much each method writes and how long that takes, for few and for many Services, and what it
+// leaves of the speed that the node has without any.
 func TestAgent3Speed(t *testing.T) {
 	harness.RunAlone(t)
 	item := agentItems.Item(t, 3)
@@ -51,8 +55,10 @@ func TestAgent3Speed(t *testing.T) {
 				p := newForwardingNode(t, method, size)
 				toll := p.measureProgramming(t)
 				entries[size] = toll.entries
-				lines = append(lines, fmt.Sprintf("%d Services: %s, from nothing %.0f ms, nothing new %.0f ms, one more %.0f ms",
-					size, toll.entries, harness.Milliseconds(toll.first), harness.Milliseconds(toll.same), harness.Milliseconds(toll.more)))
+				lines = append(lines, fmt.Sprintf(
+					"%d Services: %s, from nothing %.0f ms, nothing new %.0f ms, one more %.0f ms",
+					size, toll.entries, harness.Milliseconds(toll.first), harness.Milliseconds(toll.same),
+					harness.Milliseconds(toll.more)))
 			}
 			item.AddFigure("%s: %s", method, strings.Join(lines, "; "))
 			constant := method == kubedcv1alpha1.NodeConnection || method == kubedcv1alpha1.NodeStatic
@@ -64,17 +70,20 @@ func TestAgent3Speed(t *testing.T) {
 	t.Run("among many interfaces", func(t *testing.T) {
 		p := newForwardingNode(t, kubedcv1alpha1.NodeConnection, 10)
 		for i := range 200 { // as on a node with that many pods
-			if err := netns.Veth(netns.End{NS: p.node, Name: fmt.Sprintf("pod%d", i)}, netns.End{NS: p.server, Name: fmt.Sprintf("pod%d", i)}, 1500); err != nil {
+			if err := netns.Veth(netns.End{NS: p.node, Name: fmt.Sprintf("pod%d", i)},
+				netns.End{NS: p.server, Name: fmt.Sprintf("pod%d", i)}, 1500); err != nil {
 				t.Fatal(err)
 			}
 		}
 		toll := p.measureProgramming(t)
-		item.AddFigure("Connection beside 200 interfaces of pods: from nothing %.0f ms, nothing new %.0f ms", harness.Milliseconds(toll.first), harness.Milliseconds(toll.same))
+		item.AddFigure("Connection beside 200 interfaces of pods: from nothing %.0f ms, nothing new %.0f ms",
+			harness.Milliseconds(toll.first), harness.Milliseconds(toll.same))
 	})
 	t.Run("packets", func(t *testing.T) { compareThroughput(t, item) })
 }
 
-// TestAgent1SourcesChecked: every method works whatever the node makes of sources that it would answer by another interface.
+// TestAgent1SourcesChecked: every method works whatever the node makes of sources that it would answer by another
+// interface.
 func TestAgent1SourcesChecked(t *testing.T) {
 	item := agentItems.Item(t, 1)
 	settings := []string{"0", "1", "2"}
@@ -82,7 +91,10 @@ func TestAgent1SourcesChecked(t *testing.T) {
 		for _, all := range settings {
 			for _, own := range settings {
 				p := newForwardingNode(t, method, 10)
-				if err := p.node.Sysctl(map[string]string{"ipv4/conf/all/rp_filter": all, "ipv4/conf/eth1/rp_filter": own}); err != nil {
+				if err := p.node.Sysctl(map[string]string{
+					"ipv4/conf/all/rp_filter":  all,
+					"ipv4/conf/eth1/rp_filter": own,
+				}); err != nil {
 					t.Fatal(err)
 				}
 				p.startServers(t)
@@ -94,7 +106,8 @@ func TestAgent1SourcesChecked(t *testing.T) {
 		}
 	}
 	if !t.Failed() {
-		item.AddFigure("with rp_filter 0, 1 and 2, for all interfaces and on the interface: %d methods answer", len(nodeMethods))
+		item.AddFigure("with rp_filter 0, 1 and 2, for all interfaces and on the interface: %d methods answer",
+			len(nodeMethods))
 	}
 }
 
@@ -128,7 +141,8 @@ func (p *forwardingNode) measureProgramming(t *testing.T) programmingCost {
 		more = append(more, took)
 		p.applyMethod(t, -1)
 	}
-	out.first, out.same, out.more = harness.MedianDuration(first), harness.MedianDuration(same), harness.MedianDuration(more)
+	out.first, out.same, out.more = harness.MedianDuration(first), harness.MedianDuration(same),
+		harness.MedianDuration(more)
 	return out
 }
 
@@ -136,7 +150,8 @@ func (p *forwardingNode) measureProgramming(t *testing.T) programmingCost {
 func (p *forwardingNode) applyMethod(t *testing.T, services int) (report *agent.Report) {
 	t.Helper()
 	spec := nodepath.NetworkSpec{
-		Name: "outer", Number: 1, Interface: "eth1", Gateways: []string{"192.0.2.1"}, Method: p.method, Clients: []string{"198.51.100.0/24"},
+		Name: "outer", Number: 1, Interface: "eth1", Gateways: []string{"192.0.2.1"}, Method: p.method,
+		Clients: []string{"198.51.100.0/24"},
 	}
 	for i := range services {
 		spec.Services = append(spec.Services, clusterAddress(i))
@@ -214,12 +229,17 @@ func (p *forwardingNode) addRoutes() error {
 	}
 	return errors.Join(
 		p.client.AddRoutes(netns.Route{
-			Dst: netip.MustParsePrefix("100.64.0.0/16"), Via: netip.MustParseAddr("192.0.2.2"), Src: netip.MustParseAddr("198.51.100.7"),
+			Dst: netip.MustParsePrefix("100.64.0.0/16"), Via: netip.MustParseAddr("192.0.2.2"),
+			Src: netip.MustParseAddr("198.51.100.7"),
 		}),
-		p.node.AddRoutes(outside, netns.Route{Dst: netip.MustParsePrefix("10.96.0.0/16"), Via: netip.MustParseAddr("10.1.0.2")}),
+		p.node.AddRoutes(outside, netns.Route{
+			Dst: netip.MustParsePrefix("10.96.0.0/16"),
+			Via: netip.MustParseAddr("10.1.0.2"),
+		}),
 		p.server.AddRoutes(netns.Route{Via: netip.MustParseAddr("10.1.0.1")}),
 		p.node.Sysctl(map[string]string{"ipv4/ip_forward": "1"}),
-		p.client.Sysctl(map[string]string{"ipv4/conf/all/arp_announce": "2"}), // the address of its wire: it stands for a router as well
+		// the address of its wire: it stands for a router as well
+		p.client.Sysctl(map[string]string{"ipv4/conf/all/arp_announce": "2"}),
 	)
 }
 

@@ -29,10 +29,13 @@ func hasBGPRoute(t *testing.T, c *harness.Cluster, router string, prefix netip.P
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.ContainsFunc(routes, func(r netlink.Route) bool { return r.Dst != nil && r.Dst.String() == prefix.String() })
+	return slices.ContainsFunc(routes, func(r netlink.Route) bool {
+		return r.Dst != nil && r.Dst.String() == prefix.String()
+	})
 }
 
-// announceAndWait lets node1 announce an address that it has, and waits until the routers of these uplinks have learnt it.
+// announceAndWait lets node1 announce an address that it has, and waits until the routers of these uplinks have learnt
+// it.
 func announceAndWait(t *testing.T, c *harness.Cluster, prefix netip.Prefix, uplinks ...string) {
 	t.Helper()
 	if err := c.NS("node1").AddAddresses("lo", prefix); err != nil {
@@ -49,7 +52,8 @@ func announceAndWait(t *testing.T, c *harness.Cluster, prefix netip.Prefix, upli
 
 func httpURL(p netip.Prefix) string { return "http://" + netip.AddrPortFrom(p.Addr(), 80).String() }
 
-// Addresses that a node announces, as MetalLB does, are reached by the uplinks that were told, and answered by the default uplink.
+// Addresses that a node announces, as MetalLB does, are reached by the uplinks that were told, and answered by the
+// default uplink.
 func TestUplinkBGP(t *testing.T) {
 	b, err := blueprint.Load("../testdata/uplinks.yaml")
 	if err != nil {
@@ -65,7 +69,8 @@ spec: {nodeName: node1, hostNetwork: true, containers: [{name: main, image: lab/
 	c.WaitForObject(t, "Pod", "uplink", "node-echo", manifest.True("Ready"))
 	uplinks := b.BGP()
 	first, second := uplinks[0], uplinks[1]
-	onSecond, onFirst, six := netip.MustParsePrefix("198.18.10.1/32"), netip.MustParsePrefix("198.18.10.2/32"), netip.MustParsePrefix("2001:db8:99::1/128")
+	onSecond, onFirst, six := netip.MustParsePrefix("198.18.10.1/32"), netip.MustParsePrefix("198.18.10.2/32"),
+		netip.MustParsePrefix("2001:db8:99::1/128")
 	client := func(s blueprint.Segment, family int) string { return s.ClientSide[family].Peer.Addr().String() }
 
 	announceAndWait(t, c, onSecond, second.Name)
@@ -79,8 +84,10 @@ spec: {nodeName: node1, hostNetwork: true, containers: [{name: main, image: lab/
 	c.ExpectSilence(t, second.Client, httpURL(onSecond))
 	expectDropsOnlyAt(t, c, first.Router, world.Spoofed)
 
-	// Its replies led by the uplink that they came in by, the same client hears them: its router lets the announced source pass.
-	c.RunOnNode1(t, "ip", "route", "add", "default", "via", second.Gateways[0].Addr().String(), "dev", second.Name, "table", "100")
+	// Its replies led by the uplink that they came in by, the same client hears them: its router lets the announced
+	// source pass.
+	c.RunOnNode1(t, "ip", "route", "add", "default", "via", second.Gateways[0].Addr().String(), "dev", second.Name,
+		"table", "100")
 	c.RunOnNode1(t, "ip", "rule", "add", "from", onSecond.Addr().String(), "lookup", "100")
 	c.ResetDrops(t)
 	c.ExpectAnswer(t, second.Client, httpURL(onSecond), "node-echo", client(second, 0))
@@ -90,11 +97,15 @@ spec: {nodeName: node1, hostNetwork: true, containers: [{name: main, image: lab/
 	c.ExpectAnswer(t, first.Client, httpURL(six), "node-echo", client(first, 1))
 
 	announceAndWait(t, c, onSecond, first.Name) // by another uplink than before
-	harness.Eventually(t, second.Router+" has forgotten what is not for it any more", func() bool { return !hasBGPRoute(t, c, second.Router, onSecond) })
+	harness.Eventually(t, second.Router+" has forgotten what is not for it any more", func() bool {
+		return !hasBGPRoute(t, c, second.Router, onSecond)
+	})
 	if err := c.Withdraw(harness.Within(t, time.Minute), "node1", onSecond); err != nil {
 		t.Fatal(err)
 	}
-	harness.Eventually(t, "a withdrawn address is forgotten", func() bool { return !hasBGPRoute(t, c, first.Router, onSecond) })
+	harness.Eventually(t, "a withdrawn address is forgotten", func() bool {
+		return !hasBGPRoute(t, c, first.Router, onSecond)
+	})
 	if !hasBGPRoute(t, c, first.Router, onFirst) {
 		t.Error("the other address is forgotten, too")
 	}

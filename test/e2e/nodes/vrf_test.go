@@ -10,7 +10,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// TestAgent2VRF shows method VRF on the kernels that nodes have, with and without legs. Where a kernel lacks VRFs it fails.
+// TestAgent2VRF shows method VRF on the kernels that nodes have, with and without legs. Where a kernel lacks VRFs it
+// fails.
 func TestAgent2VRF(t *testing.T) {
 	program := harness.BuildStaticBinary(t, "../testdata/vrf", "test", "-c")
 	kit := harness.PrepareVMKit(t)
@@ -28,7 +29,8 @@ func TestAgent2VRF(t *testing.T) {
 			}
 			t.Log(got.Output)
 			passed := regexp.MustCompile(`(?m)^ *--- PASS: (Test\S+)`).FindAllString(got.Output, -1)
-			if strings.Contains(got.Output, "--- SKIP") || !strings.Contains(got.Output, "--- PASS: TestVRF/legs_true") {
+			if strings.Contains(got.Output, "--- SKIP") ||
+				!strings.Contains(got.Output, "--- PASS: TestVRF/legs_true") {
 				t.Errorf("something did not run:\n%s", got.Output)
 			}
 			switched := regexp.MustCompile(`(?m)switched: (.*→.*)$`).FindAllStringSubmatch(got.Output, -1)

@@ -17,16 +17,17 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// TestReturn6Attacker: whatever a pod sends, none of it leaves by a network that it has no connection from, and none reaches
-// another project by a leg. Beside each attempt, the same pod reaches the same places by its allowed way, and a client of the
-// network reaches its floating IP.
+// TestReturn6Attacker: whatever a pod sends, none of it leaves by a network that it has no connection from, and none
+// reaches another project by a leg. Beside each attempt, the same pod reaches the same places by its allowed way, and a
+// client of the network reaches its floating IP.
 func TestReturn6Attacker(t *testing.T) {
 	item := returnItems.Item(t, 6)
 	s := &projectPair{Cluster: harness.SharedSallyport(t)}
 	s.CreateOrganization(t, "attack")
 	s.cloud = s.CreateProject(t, "attack", "mine", "10.43.0.0/24", "cloud")
 	a := s.newAttackFixture(t)
-	attackers := []string{"evil-node1", "web", securedAttacker, "evil-node2", "evil-node3"} // gateways are on node2 and node3
+	// gateways are on node2 and node3
+	attackers := []string{"evil-node1", "web", securedAttacker, "evil-node2", "evil-node3"}
 	for i, pod := range attackers[:show.ChooseSize(len(attackers), 3)] {
 		for j, kind := range []string{"public", "third"} {
 			if show.IsFullSize() || i%2 == j {
@@ -38,12 +39,13 @@ func TestReturn6Attacker(t *testing.T) {
 	a.checkARPSpoofing(t)
 	if !t.Failed() {
 		item.AddFigure("%d attempts (%s size) by pods without and with floating IPs: nothing arrived on the other networks or in the other project; "+
-			"each of %d controls did, and %d clients of the networks were answered meanwhile", a.attempts, show.ChooseSize("full", "CI"), a.controls, a.served)
+			"each of %d controls did, and %d clients of the networks were answered meanwhile", a.attempts,
+			show.ChooseSize("full", "CI"), a.controls, a.served)
 	}
 }
 
-// securedAttacker is the attacker that pretends to be another pod. Without port security, who sends with the address of another pod is that
-// pod to OVN, for every translation.
+// securedAttacker is the attacker that pretends to be another pod. Without port security, who sends with the address of
+// another pod is that pod to OVN, for every translation.
 const securedAttacker = "evil-secured"
 
 // attackFixture is a project with legs, another project, and taps at all places where nothing may arrive.
@@ -71,20 +73,29 @@ func (s *projectPair) newAttackFixture(t *testing.T) *attackFixture {
 	t.Helper()
 	s.public = s.CreateProject(t, "attack", "theirs", "10.44.0.0/24", "cloud")
 	a := &attackFixture{
-		projectPair: s, fips: map[string]string{}, victimFIPs: map[string]string{}, returnPorts: map[string]returnPortInfo{}, taps: map[string]*tap{}, soloPods: map[string]netip.Addr{},
+		projectPair: s, fips: map[string]string{}, victimFIPs: map[string]string{},
+		returnPorts: map[string]returnPortInfo{}, taps: map[string]*tap{}, soloPods: map[string]netip.Addr{},
 	}
 	for _, node := range s.Blueprint.NodeList() {
 		s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "evil-" + node.Name, Node: node.Name})
 	}
-	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: securedAttacker, Node: "node1", Annotations: map[string]string{"ovn.kubernetes.io/port_security": "true"}})
+	s.RunPod(t, harness.Pod{
+		Namespace:   s.cloud,
+		Name:        securedAttacker,
+		Node:        "node1",
+		Annotations: map[string]string{"ovn.kubernetes.io/port_security": "true"},
+	})
 	a.webPod = netip.MustParseAddr(s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "web", Node: "node1"}))
 	a.victimPod = netip.MustParseAddr(s.RunPod(t, harness.Pod{Namespace: s.public, Name: "victim", Node: "node1"}))
 	for _, kind := range harness.NetworkTypes {
-		a.fips[kind] = s.CreateFIP(t, s.cloud, "web-"+kind, "{podTarget: {podName: web}, externalNetworkType: "+kind+"}")
-		a.victimFIPs[kind] = s.CreateFIP(t, s.public, "victim-"+kind, "{podTarget: {podName: victim}, externalNetworkType: "+kind+"}")
+		a.fips[kind] = s.CreateFIP(t, s.cloud, "web-"+kind,
+			"{podTarget: {podName: web}, externalNetworkType: "+kind+"}")
+		a.victimFIPs[kind] = s.CreateFIP(t, s.public, "victim-"+kind,
+			"{podTarget: {podName: victim}, externalNetworkType: "+kind+"}")
 	}
 	for _, kind := range []string{"public", "third"} {
-		a.soloPods[kind] = netip.MustParseAddr(s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "solo-" + kind, Node: "node1"}))
+		a.soloPods[kind] = netip.MustParseAddr(s.RunPod(t,
+			harness.Pod{Namespace: s.cloud, Name: "solo-" + kind, Node: "node1"}))
 		s.CreateFIP(t, s.cloud, "solo-"+kind, "{podTarget: {podName: solo-"+kind+"}, externalNetworkType: "+kind+"}")
 	}
 	a.readReturnPorts(t)
@@ -114,7 +125,11 @@ func (a *attackFixture) readReturnPorts(t *testing.T) {
 		for _, kind := range []string{"public", "third"} {
 			if row["name"] == ownership.ReturnRouterPort(a.cloud, subnet, "ext-"+kind) {
 				prefix := netip.MustParsePrefix(strings.Trim(fmt.Sprint(row["networks"]), "[]"))
-				a.returnPorts[kind] = returnPortInfo{mac: mac, address: prefix.Addr(), label: a.readLabel(t, subnet, kind)}
+				a.returnPorts[kind] = returnPortInfo{
+					mac:     mac,
+					address: prefix.Addr(),
+					label:   a.readLabel(t, subnet, kind),
+				}
 			}
 		}
 	}
@@ -127,7 +142,8 @@ func (a *attackFixture) readReturnPorts(t *testing.T) {
 func (a *attackFixture) readLabel(t *testing.T, subnet, kind string) int {
 	t.Helper()
 	for _, row := range a.ReadNBTable(t, "acl", "match,label") {
-		if n, _ := row["label"].(float64); n > 0 && strings.Contains(fmt.Sprint(row["match"]), ownership.ReturnSwitchPort(a.cloud, subnet, "ext-"+kind)) {
+		if n, _ := row["label"].(float64); n > 0 &&
+			strings.Contains(fmt.Sprint(row["match"]), ownership.ReturnSwitchPort(a.cloud, subnet, "ext-"+kind)) {
 			return int(n)
 		}
 	}
@@ -212,7 +228,8 @@ func (a *attackFixture) newFrame(t *testing.T, pod string, to net.HardwareAddr, 
 	t.Helper()
 	ns := a.NS(pod + "." + a.cloud)
 	return harness.Frame{
-		From: harness.HardwareAddress(t, ns), To: to, Source: netip.AddrPortFrom(a.podAddress(t, ns), 22000), Target: target, Protocol: unix.IPPROTO_UDP,
+		From: harness.HardwareAddress(t, ns), To: to, Source: netip.AddrPortFrom(a.podAddress(t, ns), 22000),
+		Target: target, Protocol: unix.IPPROTO_UDP,
 	}
 }
 

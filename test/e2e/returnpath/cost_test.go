@@ -17,8 +17,8 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// TestReturn5Cost: what a leg costs a connection, against a project of the same kind without any leg, on the same wire and
-// node, in turn. Everything runs on this machine's cores, clients and servers too, so only ratios mean anything.
+// TestReturn5Cost: what a leg costs a connection, against a project of the same kind without any leg, on the same wire
+// and node, in turn. Everything runs on this machine's cores, clients and servers too, so only ratios mean anything.
 func TestReturn5Cost(t *testing.T) {
 	harness.RunAlone(t)
 	item := returnItems.Item(t, 5)
@@ -39,8 +39,11 @@ func TestReturn5Cost(t *testing.T) {
 		for _, p := range pairCosts(got) {
 			what := kind.what + ", " + p.withReturnPort.path.what
 			item.AddFigure("%s: %.2f of the way without (%.0f and %.0f %s; rounds %s), and %.2f of its CPU time in Open vSwitch (%.0f and %.0f µs each; rounds %s)",
-				what, p.rateRatio(), harness.MedianFloat(p.withReturnPort.rate), harness.MedianFloat(p.baseline.rate), kind.unit, harness.FormatRatioRange(p.withReturnPort.rate, p.baseline.rate),
-				p.cpuRatio(), harness.MedianFloat(p.withReturnPort.cpuPerUnit), harness.MedianFloat(p.baseline.cpuPerUnit), harness.FormatRatioRange(p.withReturnPort.cpuPerUnit, p.baseline.cpuPerUnit))
+				what, p.rateRatio(), harness.MedianFloat(p.withReturnPort.rate), harness.MedianFloat(p.baseline.rate),
+				kind.unit, harness.FormatRatioRange(p.withReturnPort.rate, p.baseline.rate),
+				p.cpuRatio(), harness.MedianFloat(p.withReturnPort.cpuPerUnit),
+				harness.MedianFloat(p.baseline.cpuPerUnit),
+				harness.FormatRatioRange(p.withReturnPort.cpuPerUnit, p.baseline.cpuPerUnit))
 			if kind.isOutOfBounds(p) {
 				t.Errorf("%s: %.2f of what the project without legs has, for %.2f of the CPU time; wanted at least %.2f and at most %.2f",
 					what, p.rateRatio(), p.cpuRatio(), kind.minRatio, kind.maxCPURatio)
@@ -98,7 +101,8 @@ func (s *costFixture) vswitchCPUTime(t *testing.T) (sum time.Duration) {
 	if s.vswitchProcs == nil {
 		processes, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, p := range processes {
-			if line, err := os.ReadFile(p); err == nil && bytes.Contains(line, []byte("ovs-vswitchd\x00")) && bytes.Contains(line, []byte(s.Dir+"/")) {
+			if line, err := os.ReadFile(p); err == nil && bytes.Contains(line, []byte("ovs-vswitchd\x00")) &&
+				bytes.Contains(line, []byte(s.Dir+"/")) {
 				s.vswitchProcs = append(s.vswitchProcs, filepath.Dir(p))
 			}
 		}
@@ -128,13 +132,14 @@ type costFixture struct {
 // measuredPath is one way to a pod.
 type measuredPath struct{ what, client, address, pod string }
 
-// createPaths are pairs: a way without a leg, and the one to compare with it. All pods are on node1, which holds no gateway,
-// so every packet goes through one tunnel.
+// createPaths are pairs: a way without a leg, and the one to compare with it. All pods are on node1, which holds no
+// gateway, so every packet goes through one tunnel.
 func (s *costFixture) createPaths(t *testing.T) []measuredPath {
 	t.Helper()
 	legs := s.CreateProject(t, "cost", "legs", "10.45.0.0/24", "cloud")
 	at := func(namespace, name, kind string) string {
-		return s.CreateFIP(t, namespace, name+"-"+kind, "{podTarget: {podName: "+name+"}, externalNetworkType: "+kind+"}")
+		return s.CreateFIP(t, namespace, name+"-"+kind,
+			"{podTarget: {podName: "+name+"}, externalNetworkType: "+kind+"}")
 	}
 	var out []measuredPath
 	for _, kind := range []string{"public", "cloud"} {
@@ -143,7 +148,10 @@ func (s *costFixture) createPaths(t *testing.T) []measuredPath {
 		s.RunPod(t, harness.Pod{Namespace: legs, Name: "web-" + kind, Node: "node1"})
 		client := s.Network(t, kind).Client
 		out = append(out, measuredPath{"without a leg", client, at(bare, "web", kind), "web"},
-			measuredPath{map[string]string{"public": "by a leg", "cloud": "beside a leg"}[kind], client, at(legs, "web-"+kind, kind), "web-" + kind})
+			measuredPath{
+				map[string]string{"public": "by a leg", "cloud": "beside a leg"}[kind], client,
+				at(legs, "web-"+kind, kind), "web-" + kind,
+			})
 	}
 	for _, w := range out { // neighbours and flows are there before the clock runs
 		s.ExpectAnswer(t, w.client, "http://"+w.address, w.pod, "")
@@ -166,7 +174,8 @@ func (m measurement) isOutOfBounds(p costPair) bool {
 var measurements = []measurement{
 	{"new connections", "/s", 0.4, 2, countConnections},
 	{"bulk out of the pod", "MB/s", 0.4, 2, measureDownload},
-	{"bulk into the pod", "MB/s", 0.15, 2, measureUpload}, // it goes at about 27 or about 75 MB/s, without a leg as well, and stays so for a run
+	// it goes at about 27 or about 75 MB/s, without a leg as well, and stays so for a run
+	{"bulk into the pod", "MB/s", 0.15, 2, measureUpload},
 }
 
 // countConnections is how many TCP connections are made, used for one question and closed.
@@ -177,7 +186,8 @@ func countConnections(from netns.NS, address string, length time.Duration) (floa
 	var all sync.WaitGroup
 	for i := range workers {
 		all.Go(func() {
-			errs[i] = from.Do(func() error { // one thread for all of them: to enter the namespace costs more than to connect
+			// one thread for all of them: to enter the namespace costs more than to connect
+			errs[i] = from.Do(func() error {
 				for time.Since(begun) < length {
 					if err := connectOnce(address); err != nil {
 						return err
@@ -211,7 +221,10 @@ func connectOnce(address string) error {
 
 // measureDownload is MB from a pod.
 func measureDownload(from netns.NS, address string, length time.Duration) (float64, error) {
-	return transferBulk(from, address, length, "GET /blob?mb=4096 HTTP/1.1\r\nHost: x\r\n\r\n", func(conn net.Conn, b []byte) (int, error) { return conn.Read(b) })
+	return transferBulk(from, address, length, "GET /blob?mb=4096 HTTP/1.1\r\nHost: x\r\n\r\n",
+		func(conn net.Conn, b []byte) (int, error) {
+			return conn.Read(b)
+		})
 }
 
 // measureUpload is MB to a pod.
@@ -221,7 +234,9 @@ func measureUpload(from netns.NS, address string, length time.Duration) (float64
 }
 
 // transferBulk reads or writes as much as goes.
-func transferBulk(from netns.NS, address string, length time.Duration, request string, move func(net.Conn, []byte) (int, error)) (float64, error) {
+func transferBulk(from netns.NS, address string, length time.Duration, request string,
+	move func(net.Conn, []byte) (int, error),
+) (float64, error) {
 	var conn net.Conn
 	err := from.Do(func() (err error) {
 		conn, err = net.DialTimeout("tcp", address+":80", 5*time.Second)

@@ -14,7 +14,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// TestReturn2Disturbed: connections by several networks survive what happens to nodes and pods, and policies still filter.
+// TestReturn2Disturbed: connections by several networks survive what happens to nodes and pods, and policies still
+// filter.
 func TestReturn2Disturbed(t *testing.T) {
 	harness.RunAlone(t)
 	item := returnItems.Item(t, 2)
@@ -43,12 +44,14 @@ func (s *projectPair) createFIPs(t *testing.T, name string) map[string]string {
 	t.Helper()
 	addresses := map[string]string{}
 	for _, kind := range harness.NetworkTypes {
-		addresses[kind] = s.CreateFIP(t, s.cloud, name+"-"+kind, fmt.Sprintf("{podTarget: {podName: %s}, externalNetworkType: %s}", name, kind))
+		addresses[kind] = s.CreateFIP(t, s.cloud, name+"-"+kind,
+			fmt.Sprintf("{podTarget: {podName: %s}, externalNetworkType: %s}", name, kind))
 	}
 	return addresses
 }
 
-// checkPodMove: a pod's cable is put into another node, as when a virtual machine is migrated: the same program goes on at the same address.
+// checkPodMove: a pod's cable is put into another node, as when a virtual machine is migrated: the same program goes on
+// at the same address.
 func (s *projectPair) checkPodMove(t *testing.T) string {
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "moving", Node: "node1"})
 	address := s.CreateFIP(t, s.cloud, "moving", "{podTarget: {podName: moving}, externalNetworkType: third}")
@@ -61,21 +64,25 @@ func (s *projectPair) checkPodMove(t *testing.T) string {
 	var longest time.Duration
 	for _, way := range [][2]string{{"node1", "node2"}, {"node2", "node3"}, {"node3", "node1"}} {
 		s.movePort(t, "moving."+s.cloud, way[0], way[1])
-		longest = max(longest, harness.ExpectStreamsContinue(t, fmt.Sprintf("moved from %s to %s", way[0], way[1]), 20*time.Second, streams...))
+		longest = max(longest, harness.ExpectStreamsContinue(t, fmt.Sprintf("moved from %s to %s", way[0], way[1]),
+			20*time.Second, streams...))
 		s.ExpectAnswers(t, "internet", address, "moving", harness.InternetAddress)
 	}
-	return fmt.Sprintf("%d streams survive three moves, with a silence of %v at most", len(streams), longest.Round(10*time.Millisecond))
+	return fmt.Sprintf("%d streams survive three moves, with a silence of %v at most", len(streams),
+		longest.Round(10*time.Millisecond))
 }
 
 // movePort takes the cable of a logical port out of one node and puts it into another.
 func (s *projectPair) movePort(t *testing.T, port, from, to string) {
 	t.Helper()
-	link := strings.Trim(s.RunVsctl(t, from, "--bare", "--columns=name", "find", "interface", fmt.Sprintf("external_ids:iface-id=%q", port)), `"`)
+	link := strings.Trim(s.RunVsctl(t, from, "--bare", "--columns=name", "find", "interface",
+		fmt.Sprintf("external_ids:iface-id=%q", port)), `"`)
 	s.RunVsctl(t, from, "del-port", "br-int", link)
 	if err := moveLink(s.NS(from), s.NS(to), link); err != nil {
 		t.Fatal(err)
 	}
-	s.RunVsctl(t, to, "add-port", "br-int", link, "--", "set", "interface", link, fmt.Sprintf("external_ids:iface-id=%q", port))
+	s.RunVsctl(t, to, "add-port", "br-int", link, "--", "set", "interface", link,
+		fmt.Sprintf("external_ids:iface-id=%q", port))
 	s.RunVsctl(t, to, "--timeout=60", "wait-until", "interface", link, "external_ids:ovn-installed=true")
 }
 
@@ -105,7 +112,8 @@ func (s *projectPair) checkGatewayFailure(t *testing.T) string {
 	addresses := s.createFIPs(t, "far")
 	var streams []*harness.Stream
 	for _, kind := range harness.NetworkTypes {
-		streams = append(streams, s.StartStream(t, "internet", addresses[kind]), s.StartStream(t, s.Network(t, kind).Client, addresses[kind]))
+		streams = append(streams, s.StartStream(t, "internet", addresses[kind]),
+			s.StartStream(t, s.Network(t, kind).Client, addresses[kind]))
 	}
 	harness.ExpectStreamsContinue(t, "before", 5*time.Second, streams...)
 	var figures []string
@@ -118,7 +126,8 @@ func (s *projectPair) checkGatewayFailure(t *testing.T) string {
 		s.WaitNodeReady(t, node, true)
 		s.SyncFlows(t)
 		back := harness.ExpectStreamsContinue(t, node+" is back", 40*time.Second, streams...)
-		figures = append(figures, fmt.Sprintf("%s killed: silent for %v at most; back: %v", node, down.Round(10*time.Millisecond), back.Round(10*time.Millisecond)))
+		figures = append(figures, fmt.Sprintf("%s killed: silent for %v at most; back: %v", node,
+			down.Round(10*time.Millisecond), back.Round(10*time.Millisecond)))
 	}
 	return fmt.Sprintf("%d streams survive; %s", len(streams), strings.Join(figures, "; "))
 }
@@ -156,7 +165,9 @@ spec:
 }
 
 // expectFiltered checks that one client reaches a pod by every network and another by none.
-func (s *projectPair) expectFiltered(t *testing.T, name string, addresses map[string]string, allowed harness.ExternalNetwork) string {
+func (s *projectPair) expectFiltered(t *testing.T, name string, addresses map[string]string,
+	allowed harness.ExternalNetwork,
+) string {
 	t.Helper()
 	s.PollUntil(t, "the filter is in force", func() bool {
 		_, err := s.SendRequest("internet", "http://"+addresses["cloud"])

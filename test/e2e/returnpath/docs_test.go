@@ -33,9 +33,11 @@ func TestReturn8Docs(t *testing.T) {
 		t.Errorf("the page has %d pictures; wanted the way in and the way back", len(pictures))
 	}
 	words := []string{
-		"## What it stands on", "## What it does not cover", "`pass`", "ct_label.label", "options:route_table", "Static_MAC_Binding",
+		"## What it stands on", "## What it does not cover", "`pass`", "ct_label.label", "options:route_table",
+		"Static_MAC_Binding",
 		"NetworkPolicies", "hairpin", "IPv6", "NoWayBack", "returnPath: Source",
-		fmt.Sprint(ownership.ReturnReply), fmt.Sprint(ownership.ReturnLeave), fmt.Sprint(ownership.DefaultEgress), fmt.Sprint(ownership.DefaultEgressOnLink),
+		fmt.Sprint(ownership.ReturnReply), fmt.Sprint(ownership.ReturnLeave), fmt.Sprint(ownership.DefaultEgress),
+		fmt.Sprint(ownership.DefaultEgressOnLink),
 	}
 	for _, w := range words {
 		if !strings.Contains(page, w) {

@@ -8,8 +8,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// An engine that is too old for the way back by the connection is found out, said, and served by the pod's address. ovn-northd is
-// stopped, and an older version written where it writes its own.
+// An engine that is too old for the way back by the connection is found out, said, and served by the pod's address.
+// ovn-northd is stopped, and an older version written where it writes its own.
 func TestEngineTooOld(t *testing.T) {
 	s := &projectPair{Cluster: harness.SharedSallyport(t)}
 	s.CreateOrganization(t, "old")
@@ -31,7 +31,8 @@ func TestEngineTooOld(t *testing.T) {
 	s.WaitForObject(t, "ExternalNetwork", "", "live", manifest.Field("Source", "status", "returnPath"))
 	s.WaitForObject(t, "FIp", ns, "web", harness.IsUpToDate)
 	said := s.ReadField(t, "ExternalNetwork", "", "live", "status", "conditions")
-	if !strings.Contains(said, "EngineTooOld") || !strings.Contains(said, "24.03.2") || !strings.Contains(said, "Upgrade OVN") {
+	if !strings.Contains(said, "EngineTooOld") || !strings.Contains(said, "24.03.2") ||
+		!strings.Contains(said, "Upgrade OVN") {
 		t.Errorf("the conditions do not say what is too old, and what to do: %s", said)
 	}
 	s.PollUntil(t, "the policies are by source", func() bool {

@@ -61,7 +61,8 @@ spec: {podSelector: {}, policyTypes: [Ingress], ingress: [{from: [{ipBlock: {cid
 		s.RunPod(t, harness.Pod{Namespace: ns, Name: "web", Node: "node1"})
 		addresses[ns] = s.CreateFIP(t, ns, "web", "{podTarget: {podName: web}, externalNetworkType: public}")
 		s.ExpectAnswers(t, "web."+ns, harness.InternetAddress, "internet", addresses[ns])
-		streams = append(streams, s.StartStream(t, "internet", addresses[ns]), s.StartStream(t, "client-ext-public", addresses[ns]))
+		streams = append(streams, s.StartStream(t, "internet", addresses[ns]),
+			s.StartStream(t, "client-ext-public", addresses[ns]))
 	}
 	harness.ExpectStreamsContinue(t, "before", 5*time.Second, streams...)
 	var longest time.Duration
@@ -79,7 +80,8 @@ spec: {podSelector: {}, policyTypes: [Ingress], ingress: [{from: [{ipBlock: {cid
 			s.ExpectAnswers(t, "web."+ns, harness.InternetAddress, "internet", leaves)
 		}
 	}
-	return fmt.Sprintf("%d streams survive three changes, with a silence of %v at most", len(streams), longest.Round(10*time.Millisecond))
+	return fmt.Sprintf("%d streams survive three changes, with a silence of %v at most", len(streams),
+		longest.Round(10*time.Millisecond))
 }
 
 // checkLiveNetworkAdd: a project that uses its default network, and a second, begins to use a third.
@@ -88,11 +90,14 @@ func (s *projectPair) checkLiveNetworkAdd(t *testing.T) string {
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "near", Node: "node2"})
 	var streams []*harness.Stream
 	add := func(kind string) {
-		address := s.CreateFIP(t, s.cloud, "grows-"+kind, "{podTarget: {podName: grows}, externalNetworkType: "+kind+"}")
-		streams = append(streams, s.StartStream(t, "internet", address), s.StartStream(t, s.Network(t, kind).Client, address))
+		address := s.CreateFIP(t, s.cloud, "grows-"+kind,
+			"{podTarget: {podName: grows}, externalNetworkType: "+kind+"}")
+		streams = append(streams, s.StartStream(t, "internet", address),
+			s.StartStream(t, s.Network(t, kind).Client, address))
 		harness.ExpectStreamsContinue(t, "one more network, "+kind, 10*time.Second, streams...)
 	}
-	streams = append(streams, s.StartStream(t, "grows."+s.cloud, harness.InternetAddress), s.StartStream(t, "near."+s.cloud, s.ReadField(t, "Pod", s.cloud, "grows", "status", "podIP")))
+	streams = append(streams, s.StartStream(t, "grows."+s.cloud, harness.InternetAddress),
+		s.StartStream(t, "near."+s.cloud, s.ReadField(t, "Pod", s.cloud, "grows", "status", "podIP")))
 	var longest time.Duration
 	for _, kind := range []string{"cloud", "public", "third"} {
 		harness.ResetGaps(streams...)
@@ -101,12 +106,14 @@ func (s *projectPair) checkLiveNetworkAdd(t *testing.T) string {
 			longest = max(longest, x.LongestGap())
 		}
 	}
-	return fmt.Sprintf("%d streams, from outside, to outside and between pods, go on, with a silence of %v at most", len(streams), longest.Round(10*time.Millisecond))
+	return fmt.Sprintf("%d streams, from outside, to outside and between pods, go on, with a silence of %v at most",
+		len(streams), longest.Round(10*time.Millisecond))
 }
 
-// checkHairpin: a pod asks floating IPs of its own project. It works for a pod with a floating IP on the default network. Without one its
-// packets would come back with the address of the router itself, and OVN drops those. The asked pod is on a node that holds no
-// gateway: on the default network's gateway's own node it is not reached by that network.
+// checkHairpin: a pod asks floating IPs of its own project. It works for a pod with a floating IP on the default
+// network. Without one its packets would come back with the address of the router itself, and OVN drops those. The
+// asked pod is on a node that holds no gateway: on the default network's gateway's own node it is not reached by that
+// network.
 func (s *projectPair) checkHairpin(t *testing.T) string {
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "asker", Node: "node2"})
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "asked", Node: "node1"})

@@ -6,8 +6,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// TestReturn1Matrix: a pod with a floating IP on each of three networks answers on all of them at once, on one port and to one
-// client address, and what it sends by itself keeps the project's default network.
+// TestReturn1Matrix: a pod with a floating IP on each of three networks answers on all of them at once, on one port and
+// to one client address, and what it sends by itself keeps the project's default network.
 func TestReturn1Matrix(t *testing.T) {
 	item := returnItems.Item(t, 1)
 	s := &projectPair{Cluster: harness.SharedSallyport(t)}
@@ -32,7 +32,8 @@ func (s *projectPair) checkAllNetworks(t *testing.T, node string) (ways int) {
 	addresses := s.createFIPs(t, name)
 	s.ResetDrops(t)
 	for _, kind := range harness.NetworkTypes {
-		for _, from := range harness.NetworkTypes { // from the clients and neighbours of every network, not only its own
+		// from the clients and neighbours of every network, not only its own
+		for _, from := range harness.NetworkTypes {
 			x := s.Network(t, from)
 			ways += s.ExpectAnswers(t, x.Client, addresses[kind], name, x.ClientAddress)
 			ways += s.ExpectAnswers(t, x.Neighbour, addresses[kind], name, x.NeighbourAddress)

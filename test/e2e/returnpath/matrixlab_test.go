@@ -14,8 +14,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// matrixFixture is the project of the matrix: a pod with a floating IP on a secondary network and a load balancer on the default one,
-// both to the same port; two pods behind load balancers on both networks; and one without anything.
+// matrixFixture is the project of the matrix: a pod with a floating IP on a secondary network and a load balancer on
+// the default one, both to the same port; two pods behind load balancers on both networks; and one without anything.
 type matrixFixture struct {
 	*projectPair
 	fipAddress, projectAddress    string // of web, and of the project
@@ -37,8 +37,12 @@ func (s *projectPair) checkMatrix(t *testing.T) int {
 		{"internet → load balancer of the default network, same pod and port", func(t *testing.T) {
 			e.expectRepeated(t, "internet", e.cloudLBWeb+":80", "web", harness.InternetAddress)
 		}},
-		{"internet → load balancer of the secondary network", func(t *testing.T) { e.expectBalanced(t, "internet", e.publicLB, harness.InternetAddress) }},
-		{"internet → load balancer of the default network, same pods", func(t *testing.T) { e.expectBalanced(t, "internet", e.cloudLB, harness.InternetAddress) }},
+		{"internet → load balancer of the secondary network", func(t *testing.T) {
+			e.expectBalanced(t, "internet", e.publicLB, harness.InternetAddress)
+		}},
+		{"internet → load balancer of the default network, same pods", func(t *testing.T) {
+			e.expectBalanced(t, "internet", e.cloudLB, harness.InternetAddress)
+		}},
 		{"client of the secondary network → its load balancer", func(t *testing.T) {
 			e.expectBalanced(t, "client-ext-public", e.publicLB, e.Network(t, "public").ClientAddress)
 		}},
@@ -65,10 +69,16 @@ func (s *projectPair) checkMatrix(t *testing.T) int {
 		{"pod → pod on another node", func(t *testing.T) {
 			e.expectRepeated(t, "cli."+e.cloud, e.podAddresses["web"]+":80", "web", e.podAddresses["cli"])
 		}},
-		{"pod → load balancer of the default network", func(t *testing.T) { e.expectBalanced(t, "cli."+e.cloud, e.cloudLB, e.podAddresses["cli"]) }},
-		{"pod → load balancer of the secondary network", func(t *testing.T) { e.expectBalanced(t, "cli."+e.cloud, e.publicLB, e.podAddresses["cli"]) }},
+		{"pod → load balancer of the default network", func(t *testing.T) {
+			e.expectBalanced(t, "cli."+e.cloud, e.cloudLB, e.podAddresses["cli"])
+		}},
+		{"pod → load balancer of the secondary network", func(t *testing.T) {
+			e.expectBalanced(t, "cli."+e.cloud, e.publicLB, e.podAddresses["cli"])
+		}},
 		{"8 MiB from the floating IP", func(t *testing.T) { e.Download(t, "internet", e.fipAddress, 8) }},
-		{"a closed UDP port of the floating IP is refused", func(t *testing.T) { expectRefused(t, e.Cluster, "internet", e.fipAddress+":9999") }},
+		{"a closed UDP port of the floating IP is refused", func(t *testing.T) {
+			expectRefused(t, e.Cluster, "internet", e.fipAddress+":9999")
+		}},
 	}
 	s.ResetDrops(t)
 	for i, r := range rows {
@@ -78,7 +88,8 @@ func (s *projectPair) checkMatrix(t *testing.T) int {
 	return len(rows)
 }
 
-// newMatrixFixture makes the project. Load balancers of routers are Kube-OVN's OvnDnatRules, those of switches its SwitchLBRules.
+// newMatrixFixture makes the project. Load balancers of routers are Kube-OVN's OvnDnatRules, those of switches its
+// SwitchLBRules.
 func (s *projectPair) newMatrixFixture(t *testing.T) *matrixFixture {
 	t.Helper()
 	e := &matrixFixture{projectPair: &projectPair{Cluster: s.Cluster}, podAddresses: map[string]string{}}
@@ -88,8 +99,10 @@ func (s *projectPair) newMatrixFixture(t *testing.T) *matrixFixture {
 		e.podAddresses[name] = e.RunPod(t, harness.Pod{Namespace: e.cloud, Name: name, Node: node})
 	}
 	e.fipAddress = s.CreateFIP(t, e.cloud, "web", "{podTarget: {podName: web}, externalNetworkType: public}")
-	e.publicLB, e.cloudLB, e.cloudLBWeb = e.createLBAddress(t, "lb-public", "public"), e.createLBAddress(t, "lb-cloud", "cloud"), e.createLBAddress(t, "lb-web", "cloud")
-	// Kube-OVN takes an address for what it thinks are health checks of a SwitchLBRule, and does not give it back: the Subnet would stay.
+	e.publicLB, e.cloudLB, e.cloudLBWeb = e.createLBAddress(t, "lb-public", "public"),
+		e.createLBAddress(t, "lb-cloud", "cloud"), e.createLBAddress(t, "lb-web", "cloud")
+	// Kube-OVN takes an address for what it thinks are health checks of a SwitchLBRule, and does not give it back: the
+	// Subnet would stay.
 	t.Cleanup(func() { e.DeleteAndWait(t, "Vip", "", e.cloud+"-default") })
 	for _, lb := range []string{"lb-public", "lb-cloud"} {
 		e.forwardPort(t, lb, 81, "b13")
@@ -110,7 +123,9 @@ func (e *matrixFixture) createLBAddress(t *testing.T, name, kind string) string 
 func (e *matrixFixture) forwardPort(t *testing.T, eip string, port int, to string) {
 	t.Helper()
 	name := fmt.Sprintf("%s-%s-%d", e.cloud, eip, port)
-	createDNATRule(t, e.Cluster, dnatRule{name: name, ovnEip: "eip-" + e.cloud + "-" + eip, vpc: e.cloud, target: e.podAddresses[to], port: port})
+	createDNATRule(t, e.Cluster, dnatRule{
+		name: name, ovnEip: "eip-" + e.cloud + "-" + eip, vpc: e.cloud, target: e.podAddresses[to], port: port,
+	})
 	e.Apply(t, fmt.Sprintf(`
 apiVersion: kubeovn.io/v1
 kind: SwitchLBRule
@@ -128,7 +143,8 @@ spec:
 	})
 }
 
-// dnatRule is a load balancer of a VPC's router, as Kube-OVN makes it: it leads a port of an OvnEip to port 80 of a pod.
+// dnatRule is a load balancer of a VPC's router, as Kube-OVN makes it: it leads a port of an OvnEip to port 80 of a
+// pod.
 type dnatRule struct {
 	name, ovnEip, vpc, target string
 	port                      int

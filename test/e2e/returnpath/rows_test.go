@@ -11,7 +11,8 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// TestReturn4Rows: the rows of the way back are the same for any number of floating IPs; by the pod's address they grow with it.
+// TestReturn4Rows: the rows of the way back are the same for any number of floating IPs; by the pod's address they grow
+// with it.
 func TestReturn4Rows(t *testing.T) {
 	item := returnItems.Item(t, 4)
 	s := &projectPair{Cluster: harness.StartSallyport(t, "wide", harness.LoadTopology(t, "wide.yaml"))}
@@ -35,7 +36,8 @@ func TestReturn4Rows(t *testing.T) {
 	}
 	first, last := counted[0][0], counted[0][len(sizes)-1]
 	if !slices.Equal(first.rows, last.rows) || first.policies != last.policies || first.routes != last.routes {
-		t.Errorf("the rows of the way back change with the number of floating IPs:\n%s\n%s", strings.Join(first.rows, "\n"), strings.Join(last.rows, "\n"))
+		t.Errorf("the rows of the way back change with the number of floating IPs:\n%s\n%s",
+			strings.Join(first.rows, "\n"), strings.Join(last.rows, "\n"))
 	}
 	if by := counted[1]; by[len(by)-1].policies <= by[0].policies {
 		t.Error("by the pod's address there should be more policies for more floating IPs, or this counts nothing")
@@ -82,15 +84,19 @@ func (s *projectPair) createFIPsAndCount(t *testing.T, ns, kind string, n int) (
 	return out
 }
 
-// readReturnRows are the rows that carry the way back of a project, without their UUIDs. The addresses in a set are not rows.
+// readReturnRows are the rows that carry the way back of a project, without their UUIDs. The addresses in a set are not
+// rows.
 func (s *projectPair) readReturnRows(t *testing.T, vpc string) (out []string) {
 	t.Helper()
 	for table, columns := range map[string]string{
-		"logical_router_port": "name,networks,options", "logical_switch_port": "name,options", "port_group": "name", "acl": "match,action,label",
-		"qos": "match,action", "logical_router_static_route": "route_table,ip_prefix,nexthop,output_port", "address_set": "name",
+		"logical_router_port": "name,networks,options", "logical_switch_port": "name,options", "port_group": "name",
+		"acl": "match,action,label",
+		"qos": "match,action", "logical_router_static_route": "route_table,ip_prefix,nexthop,output_port",
+		"address_set": "name",
 	} {
 		for _, row := range s.ReadNBTable(t, table, "external_ids,"+columns) {
-			if ids, _ := row["external_ids"].(map[string]any); ids["sallyport-vpc"] == vpc && strings.HasPrefix(fmt.Sprint(ids["sallyport-owner"]), "ReturnPath/") {
+			if ids, _ := row["external_ids"].(map[string]any); ids["sallyport-vpc"] == vpc &&
+				strings.HasPrefix(fmt.Sprint(ids["sallyport-owner"]), "ReturnPath/") {
 				out = append(out, fmt.Sprint(table, row))
 			}
 		}
@@ -108,7 +114,8 @@ func isReturnPolicy(row map[string]any, vpc string) bool {
 // waitFIPProgrammed waits for a FIp among many.
 func (s *projectPair) waitFIPProgrammed(t *testing.T, ns, name string) {
 	t.Helper()
-	if err := s.Objects.Wait(harness.Within(t, 30*time.Minute), harness.ObjectRef("FIp", ns, name), harness.IsUpToDate); err != nil {
+	if err := s.Objects.Wait(harness.Within(t, 30*time.Minute), harness.ObjectRef("FIp", ns, name),
+		harness.IsUpToDate); err != nil {
 		t.Fatal(err)
 	}
 }

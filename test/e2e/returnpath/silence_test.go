@@ -27,8 +27,8 @@ type arpLog struct {
 
 const arpLogLimit = 40
 
-// captureARP listens to ARP at a router until the test ends. A router port of OVN that speaks from the wrong node shows here: the
-// wire's switches then send its packets there.
+// captureARP listens to ARP at a router until the test ends. A router port of OVN that speaks from the wrong node shows
+// here: the wire's switches then send its packets there.
 func captureARP(t *testing.T, c *harness.Cluster, router string) *arpLog {
 	t.Helper()
 	g := &arpLog{}
@@ -44,7 +44,8 @@ func captureARP(t *testing.T, c *harness.Cluster, router string) *arpLog {
 func (g *arpLog) record(b []byte) {
 	from, _ := netip.AddrFromSlice(b[28:32])
 	about, _ := netip.AddrFromSlice(b[38:42])
-	line := fmt.Sprintf("%s %s → %s: %s (%s) %s %s", time.Now().Format("15:04:05.000"), net.HardwareAddr(b[6:12]), net.HardwareAddr(b[0:6]),
+	line := fmt.Sprintf("%s %s → %s: %s (%s) %s %s", time.Now().Format("15:04:05.000"), net.HardwareAddr(b[6:12]),
+		net.HardwareAddr(b[0:6]),
 		from, net.HardwareAddr(b[22:28]), map[byte]string{1: "asks for", 2: "answers"}[b[21]], about)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -58,7 +59,8 @@ func (g *arpLog) lastLines(n int) []string {
 	return slices.Clone(g.lines[max(0, len(g.lines)-n):])
 }
 
-// findSilentStreams finds streams that have been silent for too long and notes what may tell why, once for each silence.
+// findSilentStreams finds streams that have been silent for too long and notes what may tell why, once for each
+// silence.
 func (k *soakFixture) findSilentStreams(t *testing.T, now time.Time) {
 	t.Helper()
 	var silent []*soakStream
@@ -86,7 +88,10 @@ func (k *soakFixture) findSilentStreams(t *testing.T, now time.Time) {
 // collectEvidence notes what a network's wire and OVN know.
 func (k *soakFixture) collectEvidence(t *testing.T, kind string) {
 	t.Helper()
-	sbctl := []string{k.Parts.Program("ovn-sbctl"), "--no-leader-only", "--timeout=10", "--db=unix:" + filepath.Join(k.Dir, "data/ovn/sb1.sock"), "--bare"}
+	sbctl := []string{
+		k.Parts.Program("ovn-sbctl"), "--no-leader-only", "--timeout=10",
+		"--db=unix:" + filepath.Join(k.Dir, "data/ovn/sb1.sock"), "--bare",
+	}
 	sb := func(args ...string) string {
 		return strings.Join(strings.Fields(k.runAt("lab", append(slices.Clone(sbctl), args...)...)), " ")
 	}
@@ -102,8 +107,10 @@ func (k *soakFixture) collectEvidence(t *testing.T, kind string) {
 				continue
 			}
 			chassis := sb("--columns=chassis", "find", "port_binding", "logical_port=cr-"+port)
-			k.addEvidence("%s has %s, its gateway is on %s, the wire's bridge has it at: %s", port, mac, sb("--columns=hostname", "list", "chassis", chassis), linesWith(ports, mac))
-			k.addEvidence("its MAC bindings: %s", sb("--columns=ip,mac,timestamp", "find", "mac_binding", "logical_port="+port))
+			k.addEvidence("%s has %s, its gateway is on %s, the wire's bridge has it at: %s", port, mac,
+				sb("--columns=hostname", "list", "chassis", chassis), linesWith(ports, mac))
+			k.addEvidence("its MAC bindings: %s",
+				sb("--columns=ip,mac,timestamp", "find", "mac_binding", "logical_port="+port))
 		}
 	}
 	k.addEvidence("neighbours of the router: %s", k.runAt("router-ext-"+kind, "ip", "neigh", "show", "dev", "lan"))

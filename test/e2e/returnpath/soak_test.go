@@ -17,14 +17,20 @@ import (
 // maxSilence is what a stream may be silent.
 const maxSilence = time.Second
 
-// TestReturn7Soak: streams and new connections by every network and of every kind, while Kube-OVN's controller is killed again
-// and again and Subnets are touched. Beside the project with legs, projects without any run the same: what is silent there is not
-// silent because of a leg. And some streams do not pass OVN at all: what is silent there is the machine.
+// TestReturn7Soak: streams and new connections by every network and of every kind, while Kube-OVN's controller is
+// killed again and again and Subnets are touched. Beside the project with legs, projects without any run the same: what
+// is silent there is not silent because of a leg. And some streams do not pass OVN at all: what is silent there is the
+// machine.
 func TestReturn7Soak(t *testing.T) {
 	harness.RunAlone(t)
 	item := returnItems.Item(t, 7)
 	s := &projectPair{Cluster: harness.SharedSallyport(t)}
-	k := &soakFixture{projectPair: s, length: show.ChooseSize(time.Hour, 25*time.Second), restartEvery: show.ChooseSize(5*time.Minute, 10*time.Second), touchEvery: show.ChooseSize(time.Minute, 10*time.Second)}
+	k := &soakFixture{
+		projectPair:  s,
+		length:       show.ChooseSize(time.Hour, 25*time.Second),
+		restartEvery: show.ChooseSize(5*time.Minute, 10*time.Second),
+		touchEvery:   show.ChooseSize(time.Minute, 10*time.Second),
+	}
 	if d, err := time.ParseDuration(*soakDuration); err == nil {
 		k.length = d
 	}
@@ -61,7 +67,8 @@ const (
 	groupOutside    = "outside OVN"
 )
 
-// createReturnPathProject is a project with two legs: one pod has a floating IP on each network; another is behind load balancers.
+// createReturnPathProject is a project with two legs: one pod has a floating IP on each network; another is behind load
+// balancers.
 func (k *soakFixture) createReturnPathProject(t *testing.T) {
 	t.Helper()
 	ns := k.CreateProject(t, "soak", "legs", "10.46.0.0/24", "cloud")
@@ -69,24 +76,32 @@ func (k *soakFixture) createReturnPathProject(t *testing.T) {
 	k.runPods(t, ns)
 	for _, kind := range harness.NetworkTypes {
 		address := k.CreateFIP(t, ns, "web-"+kind, "{podTarget: {podName: web}, externalNetworkType: "+kind+"}")
-		k.addStreams(traffic{groupReturnPath, kind, "floating IP", k.NS(k.Network(t, kind).Client), address}, "tcp", "udp", "new")
+		k.addStreams(traffic{groupReturnPath, kind, "floating IP", k.NS(k.Network(t, kind).Client), address}, "tcp",
+			"udp", "new")
 	}
 	for _, kind := range []string{"cloud", "public"} {
-		k.addStreams(traffic{groupReturnPath, kind, "load balancer", k.NS(k.Network(t, kind).Client), k.createLoadBalancer(t, ns, kind)}, "tcp", "new")
+		k.addStreams(traffic{
+			groupReturnPath, kind, "load balancer", k.NS(k.Network(t, kind).Client),
+			k.createLoadBalancer(t, ns, kind),
+		}, "tcp", "new")
 	}
 	k.addOwnTraffic(t, groupReturnPath, "cloud", ns)
 }
 
-// createPlainProject is a project that has one network only, its default. Where no pod sends anything by itself, as on a secondary network,
-// nothing but replies tells the wire where the router is.
+// createPlainProject is a project that has one network only, its default. Where no pod sends anything by itself, as on
+// a secondary network, nothing but replies tells the wire where the router is.
 func (k *soakFixture) createPlainProject(t *testing.T, kind, cidr string) {
 	t.Helper()
 	ns := k.CreateProject(t, "soak", "plain-"+kind, cidr, kind)
 	k.projects = append(k.projects, ns)
 	k.runPods(t, ns)
 	client := k.Network(t, kind).Client
-	k.addStreams(traffic{groupPlain, kind, "floating IP", k.NS(client), k.CreateFIP(t, ns, "web", "{podTarget: {podName: web}, externalNetworkType: "+kind+"}")}, "tcp", "udp", "new")
-	k.addStreams(traffic{groupPlain, kind, "load balancer", k.NS(client), k.createLoadBalancer(t, ns, kind)}, "tcp", "new")
+	k.addStreams(traffic{
+		groupPlain, kind, "floating IP", k.NS(client),
+		k.CreateFIP(t, ns, "web", "{podTarget: {podName: web}, externalNetworkType: "+kind+"}"),
+	}, "tcp", "udp", "new")
+	k.addStreams(traffic{groupPlain, kind, "load balancer", k.NS(client), k.createLoadBalancer(t, ns, kind)}, "tcp",
+		"new")
 	if kind == "cloud" {
 		k.addOwnTraffic(t, groupPlain, kind, ns)
 	}
@@ -102,16 +117,26 @@ func (k *soakFixture) runPods(t *testing.T, ns string) {
 // addOwnTraffic is what pods send by themselves: to the outside and to each other.
 func (k *soakFixture) addOwnTraffic(t *testing.T, group, kind, ns string) {
 	t.Helper()
-	k.addStreams(traffic{group, kind, "own traffic of a pod with floating IPs", k.NS("web." + ns), harness.InternetAddress}, "tcp", "udp", "new")
-	k.addStreams(traffic{group, kind, "own traffic of a pod without", k.NS("backend." + ns), harness.InternetAddress}, "tcp", "new")
-	k.addStreams(traffic{group, kind, "east-west", k.NS("web." + ns), k.ReadField(t, "Pod", ns, "backend", "status", "podIP")}, "tcp", "udp", "new")
+	k.addStreams(traffic{
+		group, kind, "own traffic of a pod with floating IPs", k.NS("web." + ns),
+		harness.InternetAddress,
+	}, "tcp", "udp", "new")
+	k.addStreams(traffic{group, kind, "own traffic of a pod without", k.NS("backend." + ns), harness.InternetAddress},
+		"tcp", "new")
+	k.addStreams(traffic{
+		group, kind, "east-west", k.NS("web." + ns),
+		k.ReadField(t, "Pod", ns, "backend", "status", "podIP"),
+	}, "tcp", "udp", "new")
 }
 
 // addOutsideTraffic is the control: by the lab's routers only.
 func (k *soakFixture) addOutsideTraffic(t *testing.T) {
 	t.Helper()
 	for _, kind := range harness.NetworkTypes {
-		k.addStreams(traffic{groupOutside, kind, "client to the internet", k.NS(k.Network(t, kind).Client), harness.InternetAddress}, "tcp", "udp", "new")
+		k.addStreams(traffic{
+			groupOutside, kind, "client to the internet", k.NS(k.Network(t, kind).Client),
+			harness.InternetAddress,
+		}, "tcp", "udp", "new")
 	}
 }
 
@@ -121,7 +146,9 @@ func (k *soakFixture) createLoadBalancer(t *testing.T, ns, kind string) string {
 	name := ns + "-lb-" + kind
 	k.Apply(t, fmt.Sprintf("{apiVersion: kubeovn.io/v1, kind: OvnEip, metadata: {name: %s}, spec: {externalSubnet: ext-%s, type: nat}}", name, kind))
 	k.WaitForObject(t, "OvnEip", "", name, manifest.Field("true", "status", "ready"))
-	createDNATRule(t, k.Cluster, dnatRule{name: name, ovnEip: name, vpc: ns, target: k.ReadField(t, "Pod", ns, "backend", "status", "podIP"), port: 80})
+	createDNATRule(t, k.Cluster, dnatRule{
+		name: name, ovnEip: name, vpc: ns, target: k.ReadField(t, "Pod", ns, "backend", "status", "podIP"), port: 80,
+	})
 	return k.ReadField(t, "OvnEip", "", name, "status", "v4Ip")
 }
 
@@ -182,8 +209,8 @@ func (k *soakFixture) addEvidence(format string, args ...any) {
 	k.evidence = append(k.evidence, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// judgeSilences says what was silent for how long. A silence counts when projects without legs, and streams that OVN does not see,
-// had none like it.
+// judgeSilences says what was silent for how long. A silence counts when projects without legs, and streams that OVN
+// does not see, had none like it.
 func (k *soakFixture) judgeSilences(t *testing.T, item *show.Item) {
 	t.Helper()
 	worst := map[string]time.Duration{}
@@ -196,14 +223,20 @@ func (k *soakFixture) judgeSilences(t *testing.T, item *show.Item) {
 				answers, broken = answers+s.answers, broken+len(s.failures)
 			}
 		}
-		first := slices.MaxFunc(of, func(a, b *soakStream) int { return cmp.Compare(a.longestSilence, b.longestSilence) })
+		first := slices.MaxFunc(of, func(a, b *soakStream) int {
+			return cmp.Compare(a.longestSilence, b.longestSilence)
+		})
 		worst[group] = first.longestSilence
-		long := len(slices.DeleteFunc(slices.Clone(of), func(s *soakStream) bool { return s.longestSilence <= maxSilence }))
+		long := len(slices.DeleteFunc(slices.Clone(of), func(s *soakStream) bool {
+			return s.longestSilence <= maxSilence
+		}))
 		item.AddFigure("%s: %d streams for %s, %d answers, %d connections failed; %d were silent for more than %s; longest silence %s (%s)",
-			group, len(of), k.length, answers, broken, long, maxSilence, first.longestSilence.Round(time.Millisecond), first)
+			group, len(of), k.length, answers, broken, long, maxSilence, first.longestSilence.Round(time.Millisecond),
+			first)
 		for _, s := range of {
 			if s.longestSilence > maxSilence || len(s.failures) > 0 || s.answers == 0 {
-				t.Logf("%s: longest silence %s from %s, %d answers, failed: %q", s, s.longestSilence, s.silentSince.Format("15:04:05.000"), s.answers, s.failures[:min(len(s.failures), 10)])
+				t.Logf("%s: longest silence %s from %s, %d answers, failed: %q", s, s.longestSilence,
+					s.silentSince.Format("15:04:05.000"), s.answers, s.failures[:min(len(s.failures), 10)])
 			}
 			if s.answers == 0 {
 				t.Errorf("%s: nobody ever answered", s)
@@ -211,7 +244,8 @@ func (k *soakFixture) judgeSilences(t *testing.T, item *show.Item) {
 		}
 	}
 	if limit := max(maxSilence, 2*worst[groupPlain], 2*worst[groupOutside]); worst[groupReturnPath] > limit {
-		t.Errorf("with legs a stream was silent for %s, without for %s, outside OVN for %s", worst[groupReturnPath], worst[groupPlain], worst[groupOutside])
+		t.Errorf("with legs a stream was silent for %s, without for %s, outside OVN for %s", worst[groupReturnPath],
+			worst[groupPlain], worst[groupOutside])
 	}
 	for _, line := range k.evidence {
 		t.Log(line)

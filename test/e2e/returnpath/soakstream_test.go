@@ -39,7 +39,8 @@ type soakStream struct {
 }
 
 func (s *soakStream) String() string {
-	return fmt.Sprintf("%s, %s on %s (%s to %s from %s)", s.group, s.what, s.network, s.protocol, s.address, s.from.Name)
+	return fmt.Sprintf("%s, %s on %s (%s to %s from %s)", s.group, s.what, s.network, s.protocol, s.address,
+		s.from.Name)
 }
 
 // recordAnswer notes an answer.
@@ -80,7 +81,11 @@ func (s *soakStream) runUntilDone(ctx context.Context) {
 	pace := time.NewTicker(streamInterval)
 	defer pace.Stop()
 	for ctx.Err() == nil {
-		err := map[string]func(context.Context, *time.Ticker) error{"tcp": s.streamLines, "udp": s.streamLines, "new": s.connectAndExchange}[s.protocol](ctx, pace)
+		err := map[string]func(context.Context, *time.Ticker) error{
+			"tcp": s.streamLines,
+			"udp": s.streamLines,
+			"new": s.connectAndExchange,
+		}[s.protocol](ctx, pace)
 		if err != nil && ctx.Err() == nil {
 			s.recordFailure(err)
 			<-pace.C

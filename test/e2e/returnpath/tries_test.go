@@ -48,7 +48,8 @@ func (v *frameAttack) podNetns() netns.NS { return v.NS(v.pod + "." + v.cloud) }
 
 func (v *frameAttack) addFrame(what string, f harness.Frame) {
 	ns := v.podNetns()
-	v.collected = append(v.collected, attempt{what: what, shieldsVictim: f.To.String() == v.returnPort.mac.String() || f.Target.Addr() == v.victimPod, send: func(word string) error {
+	v.collected = append(v.collected, attempt{what: what, shieldsVictim: f.To.String() == v.returnPort.mac.String() ||
+		f.Target.Addr() == v.victimPod, send: func(word string) error {
 		f.Text = word
 		return harness.InjectFrame(ns, f.Bytes())
 	}})
@@ -79,27 +80,42 @@ func (v *frameAttack) addForwardAttempts() {
 	v.addToReturnPort("UDP to a neighbour on the network", addrPort(x.NeighbourAddress, 80), plain)
 	v.addToReturnPort("UDP to a client of the network", addrPort(x.ClientAddress, 80), plain)
 	v.addToReturnPort("UDP to the victim's floating IP", addrPort(v.victimFIPs[v.kind], 80), plain)
-	v.addToReturnPort("SYN to the victim's floating IP", addrPort(v.victimFIPs[v.kind], 80), as(unix.IPPROTO_TCP, harness.Syn))
+	v.addToReturnPort("SYN to the victim's floating IP", addrPort(v.victimFIPs[v.kind], 80),
+		as(unix.IPPROTO_TCP, harness.Syn))
 	v.addToReturnPort("UDP to the victim's own address", netip.AddrPortFrom(v.victimPod, 80), plain)
 	v.addToReturnPort("UDP to the leg's address", netip.AddrPortFrom(v.returnPort.address, 80), plain)
-	v.addToReturnPort("ping to the leg's address", netip.AddrPortFrom(v.returnPort.address, 80), as(unix.IPPROTO_ICMP, 0))
+	v.addToReturnPort("ping to the leg's address", netip.AddrPortFrom(v.returnPort.address, 80),
+		as(unix.IPPROTO_ICMP, 0))
 	v.addToReturnPort("UDP with a VLAN tag", internet, func(f *harness.Frame) { f.Vlan = 1 })
 	v.addToReturnPort("a fragment", internet, func(f *harness.Frame) { f.Fragment = harness.MoreFragments })
 	v.addToReturnPort("the router's MAC address as source", internet, func(f *harness.Frame) { f.From = v.routerMAC })
-	v.addToReturnPort("UDP from the address of a pod with a floating IP there", internet, func(f *harness.Frame) { f.Source = netip.AddrPortFrom(v.webPod, 80) })
-	v.addToReturnPort("UDP from the floating IP of another pod", internet, func(f *harness.Frame) { f.Source = addrPort(v.fips[v.kind], 80) })
+	v.addToReturnPort("UDP from the address of a pod with a floating IP there", internet, func(f *harness.Frame) {
+		f.Source = netip.AddrPortFrom(v.webPod, 80)
+	})
+	v.addToReturnPort("UDP from the floating IP of another pod", internet, func(f *harness.Frame) {
+		f.Source = addrPort(v.fips[v.kind], 80)
+	})
 	v.addToRouter("UDP to the victim's own address", netip.AddrPortFrom(v.victimPod, 80), plain)
 	v.addToRouter("UDP to the leg's address", netip.AddrPortFrom(v.returnPort.address, 80), plain)
 	v.addToRouter("ping to the leg's address", netip.AddrPortFrom(v.returnPort.address, 80), as(unix.IPPROTO_ICMP, 0))
-	v.addToRouter("UDP from the address of a pod with a floating IP there", internet, func(f *harness.Frame) { f.Source = netip.AddrPortFrom(v.webPod, 80) })
-	v.addToRouter("UDP from the floating IP of another pod", internet, func(f *harness.Frame) { f.Source = addrPort(v.fips[v.kind], 80) })
-	v.addToRouter("UDP from the leg's address", internet, func(f *harness.Frame) { f.Source = netip.AddrPortFrom(v.returnPort.address, 80) })
+	v.addToRouter("UDP from the address of a pod with a floating IP there", internet, func(f *harness.Frame) {
+		f.Source = netip.AddrPortFrom(v.webPod, 80)
+	})
+	v.addToRouter("UDP from the floating IP of another pod", internet, func(f *harness.Frame) {
+		f.Source = addrPort(v.fips[v.kind], 80)
+	})
+	v.addToRouter("UDP from the leg's address", internet, func(f *harness.Frame) {
+		f.Source = netip.AddrPortFrom(v.returnPort.address, 80)
+	})
 }
 
 // addReplyAttempts: what looks like a server's answer, without a connection.
 func (v *frameAttack) addReplyAttempts() {
 	client := addrPort(v.Network(v.t, v.kind).ClientAddress, 23000)
-	sources := map[string]netip.Addr{"its own address": v.podAddress(v.t, v.podNetns()), "the address of a pod with floating IPs": v.webPod}
+	sources := map[string]netip.Addr{
+		"its own address":                        v.podAddress(v.t, v.podNetns()),
+		"the address of a pod with floating IPs": v.webPod,
+	}
 	if v.pod == securedAttacker {
 		sources["the address of a pod with a floating IP there only"] = v.soloPods[v.kind]
 	}
@@ -107,25 +123,35 @@ func (v *frameAttack) addReplyAttempts() {
 		what     string
 		protocol byte
 		flags    byte
-	}{{"SYN+ACK", unix.IPPROTO_TCP, harness.SynAck}, {"ACK", unix.IPPROTO_TCP, harness.Ack}, {"RST", unix.IPPROTO_TCP, harness.Rst}, {"UDP", unix.IPPROTO_UDP, 0}} {
+	}{
+		{"SYN+ACK", unix.IPPROTO_TCP, harness.SynAck},
+		{"ACK", unix.IPPROTO_TCP, harness.Ack},
+		{"RST", unix.IPPROTO_TCP, harness.Rst},
+		{"UDP", unix.IPPROTO_UDP, 0},
+	} {
 		for whose, source := range sources {
 			change := func(f *harness.Frame) {
 				f.Protocol, f.Flags, f.Source = reply.protocol, reply.flags, netip.AddrPortFrom(source, 80)
 			}
-			v.addToReturnPort(fmt.Sprintf("%s from port 80 of %s, without a connection", reply.what, whose), client, change)
+			v.addToReturnPort(fmt.Sprintf("%s from port 80 of %s, without a connection", reply.what, whose), client,
+				change)
 			v.addToRouter(fmt.Sprintf("%s from port 80 of %s, without a connection", reply.what, whose), client, change)
 		}
 	}
 }
 
-// addBroadcastAttempts: packets in frames for everybody. The router takes them by Kube-OVN's port, too, and that is the allowed way; so the taps tell
-// which leg they took.
+// addBroadcastAttempts: packets in frames for everybody. The router takes them by Kube-OVN's port, too, and that is the
+// allowed way; so the taps tell which leg they took.
 func (v *frameAttack) addBroadcastAttempts() {
 	for what, mac := range map[string]net.HardwareAddr{
-		"every host's MAC address": {0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, "a group's MAC address": {0x01, 0x00, 0x5e, 0, 0, 1},
+		"every host's MAC address":    {0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+		"a group's MAC address":       {0x01, 0x00, 0x5e, 0, 0, 1},
 		"an IPv6 group's MAC address": {0x33, 0x33, 0, 0, 0, 1},
 	} {
-		for _, target := range []netip.AddrPort{addrPort(harness.InternetAddress, 80), addrPort(v.Network(v.t, v.kind).ClientAddress, 80), addrPort(v.victimFIPs["cloud"], 80)} {
+		for _, target := range []netip.AddrPort{
+			addrPort(harness.InternetAddress, 80),
+			addrPort(v.Network(v.t, v.kind).ClientAddress, 80), addrPort(v.victimFIPs["cloud"], 80),
+		} {
 			v.addFrame(fmt.Sprintf("UDP to %s, to %s", target.Addr(), what), v.newFrame(v.t, v.pod, mac, target))
 		}
 	}
@@ -167,18 +193,37 @@ func (a *attackFixture) socketAttempts(t *testing.T, ns netns.NS, kind string) [
 		{what: "the leg's number as mark, to the internet", send: marked(harness.InternetAddress)},
 		{what: "the leg's number as mark, to the other project", send: marked(a.victimFIPs[kind])},
 		{what: "the leg's number as mark, to a client of the network", send: marked(x.ClientAddress)},
-		{what: "the leg's MAC address as the gateway's, to the internet", send: byNeighbour(leg.mac, 0, harness.InternetAddress)},
-		{what: "the leg's MAC address as the gateway's, to a neighbour", send: byNeighbour(leg.mac, 0, x.NeighbourAddress)},
-		{what: "the leg's MAC address as the gateway's, to the victim", shieldsVictim: true, send: byNeighbour(leg.mac, 0, a.victimFIPs[kind])},
-		{what: "the leg's MAC address as the gateway's, and its number as mark", shieldsVictim: true, send: byNeighbour(leg.mac, leg.label, a.victimFIPs[kind])},
-		{what: "the router's MAC address as the gateway's, and the leg's number as mark", send: byNeighbour(a.routerMAC, leg.label, harness.InternetAddress)},
+		{
+			what: "the leg's MAC address as the gateway's, to the internet",
+			send: byNeighbour(leg.mac, 0, harness.InternetAddress),
+		},
+		{
+			what: "the leg's MAC address as the gateway's, to a neighbour",
+			send: byNeighbour(leg.mac, 0, x.NeighbourAddress),
+		},
+		{
+			what:          "the leg's MAC address as the gateway's, to the victim",
+			shieldsVictim: true,
+			send:          byNeighbour(leg.mac, 0, a.victimFIPs[kind]),
+		},
+		{
+			what:          "the leg's MAC address as the gateway's, and its number as mark",
+			shieldsVictim: true,
+			send:          byNeighbour(leg.mac, leg.label, a.victimFIPs[kind]),
+		},
+		{
+			what: "the router's MAC address as the gateway's, and the leg's number as mark",
+			send: byNeighbour(a.routerMAC, leg.label, harness.InternetAddress),
+		},
 	}
 }
 
 // sendMarked sends a datagram from a namespace, with a mark.
 func sendMarked(ns netns.NS, mark int, target, text string) error {
 	d := &net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
-		if broken := raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, mark) }); broken != nil {
+		if broken := raw.Control(func(fd uintptr) {
+			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, mark)
+		}); broken != nil {
 			return broken
 		}
 		return err
@@ -201,7 +246,13 @@ func setNeighbour(ns netns.NS, address netip.Addr, mac net.HardwareAddr) error {
 		if err != nil {
 			return err
 		}
-		n := &netlink.Neigh{LinkIndex: link.Attrs().Index, Family: netlink.FAMILY_V4, State: netlink.NUD_PERMANENT, IP: address.AsSlice(), HardwareAddr: mac}
+		n := &netlink.Neigh{
+			LinkIndex:    link.Attrs().Index,
+			Family:       netlink.FAMILY_V4,
+			State:        netlink.NUD_PERMANENT,
+			IP:           address.AsSlice(),
+			HardwareAddr: mac,
+		}
 		if mac == nil {
 			return netlink.NeighDel(n)
 		}
@@ -228,7 +279,8 @@ func (a *attackFixture) checkCrossedReplies(t *testing.T) {
 			}
 			answer, goodErr := a.echoWord(a.Network(t, came).Client, a.fips[came], good)
 			if badErr == nil || goodErr != nil {
-				t.Errorf("%s asks; the reply sent to the leg of %s: %v; control, sent to the router: %q %v", came, leave, badErr, answer, goodErr)
+				t.Errorf("%s asks; the reply sent to the leg of %s: %v; control, sent to the router: %q %v", came,
+					leave, badErr, answer, goodErr)
 			}
 			if n := a.taps["router-"+leave].countWord(bad) + a.taps["neighbour-"+leave].countWord(bad); n > 0 {
 				t.Errorf("%d replies to %s left by %s", n, came, leave)
@@ -238,8 +290,8 @@ func (a *attackFixture) checkCrossedReplies(t *testing.T) {
 	}
 }
 
-// checkARPSpoofing: a pod claims to be the leg, the router, the pod behind the floating IP, and the network's gateway. What a client
-// of the network asks arrives at the pod, and the reply at the client; the attacker sees neither.
+// checkARPSpoofing: a pod claims to be the leg, the router, the pod behind the floating IP, and the network's gateway.
+// What a client of the network asks arrives at the pod, and the reply at the client; the attacker sees neither.
 func (a *attackFixture) checkARPSpoofing(t *testing.T) {
 	t.Helper()
 	for _, node := range a.Blueprint.NodeList()[:show.ChooseSize(3, 1)] {
@@ -259,7 +311,8 @@ func (a *attackFixture) checkARPSpoofing(t *testing.T) {
 func (a *attackFixture) spoofARP(t *testing.T, ns netns.NS, kind string, ears *tap) {
 	t.Helper()
 	leg, x, mac := a.returnPorts[kind], a.Network(t, kind), harness.HardwareAddress(t, ns)
-	gateway := netip.MustParseAddr(x.NeighbourAddress).Prev() // the router is the first on each wire, the neighbour the second
+	// the router is the first on each wire, the neighbour the second
+	gateway := netip.MustParseAddr(x.NeighbourAddress).Prev()
 	for what, claimed := range map[string]netip.Addr{
 		"the leg": leg.address, "the router": netip.MustParseAddr("10.43.0.1"), "the pod": a.webPod,
 		"the network's gateway": gateway, "the client": netip.MustParseAddr(x.ClientAddress),
@@ -271,7 +324,8 @@ func (a *attackFixture) spoofARP(t *testing.T, ns netns.NS, kind string, ears *t
 			bad := a.newWord("bad")
 			a.expectEcho(t, x.Client, a.fips[kind], bad)
 			if n := ears.countWord(bad); n > 0 {
-				t.Errorf("%s claimed to be %s (%s) to %s and heard %d packets of a client on %s", ns.Name, what, claimed, to, n, kind)
+				t.Errorf("%s claimed to be %s (%s) to %s and heard %d packets of a client on %s", ns.Name, what,
+					claimed, to, n, kind)
 			}
 			a.attempts, a.served = a.attempts+1, a.served+1
 		}

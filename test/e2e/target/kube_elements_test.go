@@ -62,7 +62,10 @@ spec:
 	absent := kube.NewVpcEntries(newCachedCluster(t, c, c.NewDirectClient(t, nil)), "absent", ours)
 	key, e := intent.ExternalSubnetEntry("absent", "ext-public")
 	gone, _ := intent.ExternalSubnetEntry("absent", "ext-cloud")
-	failed := absent.Apply(t.Context(), []state.Change[intent.VpcEntryKey, intent.VpcEntry]{{Key: key, After: &e}, {Key: gone, Before: &e}})
+	failed := absent.Apply(t.Context(), []state.Change[intent.VpcEntryKey, intent.VpcEntry]{
+		{Key: key, After: &e},
+		{Key: gone, Before: &e},
+	})
 	if failed[key] == nil || failed[gone] != nil {
 		t.Errorf("without a Vpc, what comes fails and what goes does not; got %v", failed)
 	}
@@ -79,7 +82,8 @@ func foreignElements(ctx context.Context, c *harness.Cluster, name string, ours 
 		for _, item := range items {
 			fields, _ := item.(map[string]any)
 			priority, _ := fields["priority"].(int64)
-			if subnet, _ := item.(string); ours[subnet] || ownership.IsOwnPriority(name, int(priority)) || fields["cidr"] == "0.0.0.0/0" {
+			if subnet, _ := item.(string); ours[subnet] || ownership.IsOwnPriority(name, int(priority)) ||
+				fields["cidr"] == "0.0.0.0/0" {
 				continue
 			}
 			out = append(out, item)

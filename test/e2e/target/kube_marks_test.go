@@ -42,7 +42,9 @@ func (r rereadTarget[K, V]) Apply(ctx context.Context, changes []state.Change[K,
 }
 
 // createThreeEIPs makes three EIps in a namespace and returns how to read them.
-func createThreeEIPs(t *testing.T, c *harness.Cluster, api client.Client, ns string) func(context.Context) ([]client.Object, error) {
+func createThreeEIPs(t *testing.T, c *harness.Cluster, api client.Client,
+	ns string,
+) func(context.Context) ([]client.Object, error) {
 	t.Helper()
 	c.CreateNamespace(t, ns, "")
 	for _, name := range []string{"a", "b", "c"} {
@@ -55,7 +57,8 @@ spec: {}`, name, ns))
 	t.Cleanup(func() { // before the EIps go: nobody else takes this finalizer off
 		for _, name := range []string{"a", "b", "c"} {
 			if err := api.Patch(context.Background(), objectHandle("kube-dc.com/v1", "EIp", ns, name),
-				client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+				client.RawPatch("application/merge-patch+json",
+					[]byte(`{"metadata":{"finalizers":null}}`))); err != nil {
 				t.Error(err)
 			}
 		}
@@ -90,7 +93,8 @@ func finalizersKeepTheContract(t *testing.T, c *harness.Cluster) {
 		return in.Finalizers
 	}
 	k := statetest.Case[intent.ObjectKey, intent.Finalizer]{
-		Target: rereadTarget[intent.ObjectKey, intent.Finalizer](func(ctx context.Context) (state.Target[intent.ObjectKey, intent.Finalizer], error) {
+		Target: rereadTarget[intent.ObjectKey,
+			intent.Finalizer](func(ctx context.Context) (state.Target[intent.ObjectKey, intent.Finalizer], error) {
 			objects, err := read(ctx)
 			if err != nil {
 				return nil, err
@@ -102,7 +106,9 @@ func finalizersKeepTheContract(t *testing.T, c *harness.Cluster) {
 			objects, err := read(ctx)
 			var out []string
 			for _, o := range objects {
-				theirs := slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return f == ownership.Finalizer })
+				theirs := slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool {
+					return f == ownership.Finalizer
+				})
 				out = append(out, o.GetName()+strings.Join(theirs, ","))
 			}
 			return strings.Join(out, " "), err
@@ -140,7 +146,8 @@ func finalizersKeepTheContract(t *testing.T, c *harness.Cluster) {
 func touchFinalizers(t *testing.T, api client.Client, ns, name string) {
 	t.Helper()
 	if err := api.Patch(t.Context(), objectHandle("kube-dc.com/v1", "EIp", ns, name),
-		client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["example.org/theirs","example.org/touched"]}}`))); err != nil {
+		client.RawPatch("application/merge-patch+json",
+			[]byte(`{"metadata":{"finalizers":["example.org/theirs","example.org/touched"]}}`))); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -166,14 +173,23 @@ func statusesKeepTheContract(t *testing.T, c *harness.Cluster) {
 			},
 		})}
 	}
-	first := intent.Statuses{eipKey(ns, "a"): status("198.51.100.7", "False", "Waiting"), eipKey(ns, "b"): status("198.51.100.8", "True", "Programmed")}
-	second := intent.Statuses{eipKey(ns, "a"): status("198.51.100.7", "True", "Programmed"), eipKey(ns, "c"): status("198.51.100.9", "True", "Programmed")}
-	target := rereadTarget[intent.ObjectKey, intent.Status](func(ctx context.Context) (state.Target[intent.ObjectKey, intent.Status], error) {
+	first := intent.Statuses{
+		eipKey(ns, "a"): status("198.51.100.7", "False", "Waiting"),
+		eipKey(ns, "b"): status("198.51.100.8", "True", "Programmed"),
+	}
+	second := intent.Statuses{
+		eipKey(ns, "a"): status("198.51.100.7", "True", "Programmed"),
+		eipKey(ns, "c"): status("198.51.100.9", "True", "Programmed"),
+	}
+	target := rereadTarget[intent.ObjectKey,
+		intent.Status](func(ctx context.Context) (state.Target[intent.ObjectKey, intent.Status], error) {
 		objects, err := read(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return kube.NewStatuses(cluster, objects, func() time.Time { return now }, func(o client.Object, warning bool, reason, message string) {
+		return kube.NewStatuses(cluster, objects, func() time.Time {
+			return now
+		}, func(o client.Object, warning bool, reason, message string) {
 			events = append(events, fmt.Sprintf("%s %t %s %s", o.GetName(), warning, reason, message))
 		})
 	})

@@ -38,7 +38,10 @@ func wantedFor(shard string) wantedObjects { return wantedObjects{shard, intent.
 
 // The same contract without a cache and with one: what was written is seen at once in both.
 func objectsKeepTheContract(t *testing.T, c *harness.Cluster) {
-	for name, cluster := range map[string]*kube.Cluster{"live": kube.NewLiveCluster(c.NewDirectClient(t, nil)), "cached": newCachedCluster(t, c, c.NewDirectClient(t, nil))} {
+	for name, cluster := range map[string]*kube.Cluster{
+		"live":   kube.NewLiveCluster(c.NewDirectClient(t, nil)),
+		"cached": newCachedCluster(t, c, c.NewDirectClient(t, nil)),
+	} {
 		t.Run(name, func(t *testing.T) {
 			ns := "objects-" + name
 			c.CreateNamespace(t, ns, "")
@@ -53,9 +56,11 @@ metadata: {name: theirs, namespace: %[1]s, labels: {app.kubernetes.io/managed-by
 			}
 			statetest.CheckContract(t, statetest.Case[intent.ObjectKey, intent.Object]{
 				Target: kube.NewObjects(cluster, ns),
-				First: wantedFor(ns).withObject(intent.NetworkAttachment, ns, "a", net("a")).withObject(intent.NetworkAttachment, ns, "b", net("b")).
+				First: wantedFor(ns).withObject(intent.NetworkAttachment, ns, "a",
+					net("a")).withObject(intent.NetworkAttachment, ns, "b", net("b")).
 					withObject(intent.EIp, ns, "e", kubedcv1.EIpSpec{ExternalNetworkType: "cloud"}).set,
-				Second: wantedFor(ns).withObject(intent.NetworkAttachment, ns, "b", net("other")).withObject(intent.NetworkAttachment, ns, "c", net("c")).
+				Second: wantedFor(ns).withObject(intent.NetworkAttachment, ns, "b",
+					net("other")).withObject(intent.NetworkAttachment, ns, "c", net("c")).
 					withObject(intent.EIp, ns, "e", kubedcv1.EIpSpec{ExternalNetworkType: "cloud"}).set,
 				DumpForeign: func(ctx context.Context) (string, error) {
 					return readWrittenFields(ctx, c, objectHandle("kube-dc.com/v1", "EIp", ns, "theirs"),
@@ -99,7 +104,8 @@ func objectsAreSteadyBesideKubeOVN(t *testing.T, c *harness.Cluster) {
 		t.Errorf("a steady state writes: %v", again[len(made):])
 	}
 	entry := observeTarget(t, target)[intent.ObjectKey{Kind: intent.Subnet, Name: shard + "-default"}]
-	if entry.Origin != requestedBy || !slices.Equal(entry.Value.Needs, []intent.ObjectKey{{Kind: intent.Vpc, Name: shard}}) {
+	if entry.Origin != requestedBy || !slices.Equal(entry.Value.Needs,
+		[]intent.ObjectKey{{Kind: intent.Vpc, Name: shard}}) {
 		t.Errorf("the Subnet was asked for by %v and needs %v", entry.Origin, entry.Value.Needs)
 	}
 
@@ -109,7 +115,8 @@ func objectsAreSteadyBesideKubeOVN(t *testing.T, c *harness.Cluster) {
 		"a field":    `{"spec":{"namespaces":["default"]}}`,
 		"our labels": `{"metadata":{"labels":null}}`,
 	} {
-		if err := api.Patch(t.Context(), vpc, client.RawPatch("application/merge-patch+json", []byte(patch)), client.FieldOwner("somebody")); err != nil {
+		if err := api.Patch(t.Context(), vpc, client.RawPatch("application/merge-patch+json", []byte(patch)),
+			client.FieldOwner("somebody")); err != nil {
 			t.Fatal(err)
 		}
 		c.PollUntil(t, name+" to look different", func() bool {
@@ -133,7 +140,8 @@ func objectsOfOthersAreRefused(t *testing.T, c *harness.Cluster) {
 	target := kube.NewObjects(newCachedCluster(t, c, c.NewDirectClient(t, nil)), shard)
 	want := wantedFor(shard).withObject(intent.Vpc, "", shard, kubeovn.VpcSpec{Namespaces: []string{shard}}).set
 	failed := target.Apply(t.Context(), state.Diff(want, observeTarget(t, target)))
-	if err := failed[intent.ObjectKey{Kind: intent.Vpc, Name: shard}]; err == nil || !strings.Contains(err.Error(), "Vpc taken exists and is not ours") {
+	if err := failed[intent.ObjectKey{Kind: intent.Vpc, Name: shard}]; err == nil ||
+		!strings.Contains(err.Error(), "Vpc taken exists and is not ours") {
 		t.Errorf("got %v", failed)
 	}
 	after, err := readWrittenFields(t.Context(), c, vpc)
@@ -142,17 +150,22 @@ func objectsOfOthersAreRefused(t *testing.T, c *harness.Cluster) {
 	}
 
 	// Our labels alone do not make it ours. Control: applied by our field manager they do.
-	labels := fmt.Sprintf(`{"%s":"%s","%s":"%s"}`, ownership.ManagedByLabel, ownership.ManagedBy, ownership.ShardLabel, shard)
+	labels := fmt.Sprintf(`{"%s":"%s","%s":"%s"}`, ownership.ManagedByLabel, ownership.ManagedBy, ownership.ShardLabel,
+		shard)
 	api := c.NewDirectClient(t, nil)
-	if err := api.Patch(t.Context(), vpc, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":`+labels+`}}`))); err != nil {
+	if err := api.Patch(t.Context(), vpc,
+		client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":`+labels+`}}`))); err != nil {
 		t.Fatal(err)
 	}
 	failed = target.Apply(t.Context(), state.Diff(want, observeTarget(t, target)))
-	if err := failed[intent.ObjectKey{Kind: intent.Vpc, Name: shard}]; err == nil || !strings.Contains(err.Error(), "Vpc taken exists and is not ours") {
+	if err := failed[intent.ObjectKey{Kind: intent.Vpc, Name: shard}]; err == nil ||
+		!strings.Contains(err.Error(), "Vpc taken exists and is not ours") {
 		t.Errorf("labels of others make an object ours: %v", failed)
 	}
-	body := fmt.Sprintf(`{"apiVersion":"kubeovn.io/v1","kind":"Vpc","metadata":{"name":"%s","labels":%s}}`, shard, labels)
-	if err := api.Patch(t.Context(), vpc, client.RawPatch("application/apply-patch+yaml", []byte(body)), client.FieldOwner(ownership.FieldManager), client.ForceOwnership); err != nil {
+	body := fmt.Sprintf(`{"apiVersion":"kubeovn.io/v1","kind":"Vpc","metadata":{"name":"%s","labels":%s}}`, shard,
+		labels)
+	if err := api.Patch(t.Context(), vpc, client.RawPatch("application/apply-patch+yaml", []byte(body)),
+		client.FieldOwner(ownership.FieldManager), client.ForceOwnership); err != nil {
 		t.Fatal(err)
 	}
 	c.PollUntil(t, "the Vpc to be ours", func() bool { return len(observeTarget(t, target)) == 1 })
@@ -167,7 +180,8 @@ func objectThatCannotChangeIsReplaced(t *testing.T, c *harness.Cluster) {
 	shard := "replaced"
 	target := kube.NewObjects(newCachedCluster(t, c, c.NewDirectClient(t, nil)), shard)
 	eip := func(subnet string) intent.Objects {
-		return wantedFor(shard).withObject(intent.OvnEip, "", "eip-replaced", kubeovn.OvnEipSpec{ExternalSubnet: subnet, Type: "nat"}).set
+		return wantedFor(shard).withObject(intent.OvnEip, "", "eip-replaced",
+			kubeovn.OvnEipSpec{ExternalSubnet: subnet, Type: "nat"}).set
 	}
 	convergeObjects(t, target, eip("ext-public"))
 	t.Cleanup(func() { deleteAllObjects(t, c, target) })

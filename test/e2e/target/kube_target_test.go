@@ -42,7 +42,8 @@ func TestKubeTargets(t *testing.T) {
 func schemeIsTheAPIServers(t *testing.T, c *harness.Cluster) {
 	api := c.NewDirectClient(t, nil)
 	for _, list := range []client.ObjectList{
-		&kube.VpcList{}, &kube.SubnetList{}, &kube.OvnEipList{}, &kube.OvnFipList{}, &kube.OvnSnatRuleList{}, &kube.NetworkAttachmentDefinitionList{},
+		&kube.VpcList{}, &kube.SubnetList{}, &kube.OvnEipList{}, &kube.OvnFipList{}, &kube.OvnSnatRuleList{},
+		&kube.NetworkAttachmentDefinitionList{},
 		&corev1.NamespaceList{}, &kubedcv1.ProjectList{}, &kubedcv1.EIpList{}, &kubedcv1.FIpList{},
 	} {
 		if err := api.List(t.Context(), list); err != nil {
@@ -79,7 +80,8 @@ func (w *writeLog) list() []string {
 // newCachedCluster is the cluster as the controller sees it, with a cache that lives as long as the test.
 func newCachedCluster(t *testing.T, c *harness.Cluster, api client.Client) *kube.Cluster {
 	t.Helper()
-	store, err := cache.New(c.RESTConfig(t), cache.Options{Scheme: kube.Scheme(), DefaultTransform: kube.TrimManagedFields})
+	store, err := cache.New(c.RESTConfig(t),
+		cache.Options{Scheme: kube.Scheme(), DefaultTransform: kube.TrimManagedFields})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +118,11 @@ func objectHandle(version, kind, namespace, name string) *unstructured.Unstructu
 func readWrittenFields(ctx context.Context, c *harness.Cluster, objects ...*unstructured.Unstructured) (string, error) {
 	out := ""
 	for _, o := range objects {
-		got, err := c.Objects.Get(ctx, manifest.Ref{GVK: o.GroupVersionKind(), Namespace: o.GetNamespace(), Name: o.GetName()})
+		got, err := c.Objects.Get(ctx, manifest.Ref{
+			GVK:       o.GroupVersionKind(),
+			Namespace: o.GetNamespace(),
+			Name:      o.GetName(),
+		})
 		if err != nil {
 			return "", err
 		}
@@ -138,7 +144,9 @@ func observeTarget[K state.Key[K], V state.Value[V]](t *testing.T, target state.
 	return set
 }
 
-func preparePlan[K state.Key[K], V state.Value[V]](t *testing.T, target state.Target[K, V], want state.Set[K, V], guards ...state.Guard[K, V]) state.Plan {
+func preparePlan[K state.Key[K], V state.Value[V]](t *testing.T, target state.Target[K, V], want state.Set[K, V],
+	guards ...state.Guard[K, V],
+) state.Plan {
 	t.Helper()
 	plan, err := state.PreparePlan(context.Background(), target, want, guards...)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package target is the contract of everything that is written, against a real API server and a real northbound database.
+// Package target is the contract of everything that is written, against a real API server and a real northbound
+// database.
 package target
 
 import (

@@ -100,7 +100,8 @@ func (b *rowsFixture) repairUntilDone(ctx context.Context, want intent.Rows) err
 func (b *rowsFixture) resolveUUID(t *testing.T, command []string) []string {
 	t.Helper()
 	column, found := map[string]string{
-		"nat": "external_ip", "logical_router_policy": "priority", "static_mac_binding": "", "acl": "label", "qos": "priority",
+		"nat": "external_ip", "logical_router_policy": "priority", "static_mac_binding": "", "acl": "label",
+		"qos":                         "priority",
 		"logical_router_static_route": "nexthop",
 	}[command[1]]
 	if command[0] != "set" || !found {
@@ -136,7 +137,8 @@ func (b *rowsFixture) dumpOurRows(t *testing.T) string {
 	} {
 		text := b.RunNbctl(t, "--format=csv", "--no-headings", "--columns="+table[1], "list", table[0])
 		for line := range strings.Lines(text) {
-			if strings.Contains(line, ownership.RowShardKey) || strings.Contains(line, "rows-near") || strings.Contains(line, "nat-addresses") || strings.Contains(line, ownership.ReturnTablePrefix) {
+			if strings.Contains(line, ownership.RowShardKey) || strings.Contains(line, "rows-near") ||
+				strings.Contains(line, "nat-addresses") || strings.Contains(line, ownership.ReturnTablePrefix) {
 				out = append(out, strings.TrimSpace(line))
 			}
 		}

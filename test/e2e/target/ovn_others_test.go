@@ -12,10 +12,12 @@ import (
 	"github.com/sallyport/sallyport/internal/state"
 )
 
-// checkForeignRows rows on the router are never removed, and those that a row of ours would repeat are put right instead.
+// checkForeignRows rows on the router are never removed, and those that a row of ours would repeat are put right
+// instead.
 func (b *rowsFixture) checkForeignRows(t *testing.T) {
 	b.RunNbctl(t, "lr-nat-add", rowsRouter, "snat", "198.51.100.99", "10.99.0.0/24")
-	b.RunNbctl(t, "lr-nat-add", rowsRouter, "dnat_and_snat", "198.51.100.10", "10.0.0.77") // firstRows() wants 10.0.0.10 there
+	// firstRows() wants 10.0.0.10 there
+	b.RunNbctl(t, "lr-nat-add", rowsRouter, "dnat_and_snat", "198.51.100.10", "10.0.0.77")
 	b.RunNbctl(t, "lr-policy-add", rowsRouter, "1005", "ip4.dst == 10.99.0.0/24", "allow")
 	b.RunNbctl(t, "lr-policy-add", rowsRouter, "500", "ip4.dst == 10.99.0.0/24", "reroute", "10.99.0.1")
 	b.waitUntil(t, "the client knows the NAT", func() bool {
@@ -23,7 +25,8 @@ func (b *rowsFixture) checkForeignRows(t *testing.T) {
 		return err == nil && len(held) == 3 // the policy of priority 500 is out of our bands
 	})
 	b.mustConverge(t, firstRows())
-	if nat := b.RunNbctl(t, "lr-nat-list", rowsRouter); strings.Count(nat, " 198.51.100.10 ") != 1 || !strings.Contains(nat, "10.0.0.10") {
+	if nat := b.RunNbctl(t, "lr-nat-list", rowsRouter); strings.Count(nat, " 198.51.100.10 ") != 1 ||
+		!strings.Contains(nat, "10.0.0.10") {
 		t.Errorf("a NAT row of others is not as wanted, or is there twice:\n%s", nat)
 	}
 	b.mustConverge(t, nil)
@@ -43,9 +46,11 @@ func (b *rowsFixture) checkDuplicates(t *testing.T) {
 	if marked := strings.Count(b.dumpOurRows(t), ownership.RowOwnerKey); marked != 2 {
 		t.Fatalf("%d rows are marked as ours; wanted 2", marked)
 	}
-	b.RunNbctl(t, "--id=@new", "create", "nat", "type=dnat_and_snat", "external_ip=198.51.100.10", "logical_ip=10.0.0.10",
+	b.RunNbctl(t, "--id=@new", "create", "nat", "type=dnat_and_snat", "external_ip=198.51.100.10",
+		"logical_ip=10.0.0.10",
 		"--", "add", "logical_router", rowsRouter, "nat", "@new")
-	b.RunNbctl(t, "--id=@new", "create", "logical_router_policy", "priority=1000", "match=ip4", "action=reroute", "nexthops=198.51.100.1",
+	b.RunNbctl(t, "--id=@new", "create", "logical_router_policy", "priority=1000", "match=ip4", "action=reroute",
+		"nexthops=198.51.100.1",
 		"--", "add", "logical_router", rowsRouter, "policies", "@new")
 	b.waitUntil(t, "both rows are seen twice", func() bool {
 		held, err := b.rows.Observe(t.Context())
@@ -61,8 +66,8 @@ func (b *rowsFixture) checkDuplicates(t *testing.T) {
 	}
 }
 
-// checkOrphans: without their router rows fail, each with the reason; a port name that is taken fails alone; what outlives the
-// router goes.
+// checkOrphans: without their router rows fail, each with the reason; a port name that is taken fails alone; what
+// outlives the router goes.
 func (b *rowsFixture) checkOrphans(t *testing.T) {
 	nobody := b.client.RowTarget("nobody")
 	if held, err := nobody.Observe(t.Context()); err != nil || len(held) != 0 {
@@ -76,7 +81,9 @@ func (b *rowsFixture) checkOrphans(t *testing.T) {
 		}
 	}
 	b.RunNbctl(t, "lrp-add", rowsRouter, "rows-near", "0a:00:00:00:00:01", "10.99.0.1/24")
-	b.waitUntil(t, "the client knows the port", func() bool { return slices.Contains(b.client.RouterPortNames(rowsRouter), "rows-near") })
+	b.waitUntil(t, "the client knows the port", func() bool {
+		return slices.Contains(b.client.RouterPortNames(rowsRouter), "rows-near")
+	})
 	failed = b.rows.Apply(t.Context(), changes)
 	for key, err := range failed {
 		if !strings.HasPrefix(key.ID, "rows-near") || !strings.Contains(err.Error(), "not ours") {
@@ -88,10 +95,14 @@ func (b *rowsFixture) checkOrphans(t *testing.T) {
 	}
 
 	b.RunNbctl(t, "lrp-del", "rows-near")
-	b.waitUntil(t, "the client knows that the port is gone", func() bool { return !slices.Contains(b.client.RouterPortNames(rowsRouter), "rows-near") })
+	b.waitUntil(t, "the client knows that the port is gone", func() bool {
+		return !slices.Contains(b.client.RouterPortNames(rowsRouter), "rows-near")
+	})
 	b.mustConverge(t, firstRows())
 	b.RunNbctl(t, "lr-del", rowsRouter, "--", "lsp-del", "out-rows") // as Kube-OVN does
-	b.waitUntil(t, "the client knows that the router is gone", func() bool { return b.client.RouterPortNames(rowsRouter) == nil })
+	b.waitUntil(t, "the client knows that the router is gone", func() bool {
+		return b.client.RouterPortNames(rowsRouter) == nil
+	})
 	b.mustConverge(t, nil)
 	if left := b.RunNbctl(t, "list", "static_mac_binding"); left != "" {
 		t.Errorf("a MAC binding has outlived its router:\n%s", left)
@@ -101,7 +112,8 @@ func (b *rowsFixture) checkOrphans(t *testing.T) {
 	}
 }
 
-// checkConcurrentWriters: somebody else writes to the router all the time. What we had read is then old when we write, and we look again.
+// checkConcurrentWriters: somebody else writes to the router all the time. What we had read is then old when we write,
+// and we look again.
 func (b *rowsFixture) checkConcurrentWriters(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
@@ -123,12 +135,14 @@ func (b *rowsFixture) checkConcurrentWriters(t *testing.T) {
 	t.Logf("%d sets were written while somebody else wrote 30 rows", rounds)
 	b.mustConverge(t, firstRows())
 	b.mustConverge(t, nil)
-	if nat := b.RunNbctl(t, "lr-nat-list", rowsRouter); strings.Count(nat, "198.51.100.99") != 30 || strings.Count(nat, "snat") != 30 {
+	if nat := b.RunNbctl(t, "lr-nat-list", rowsRouter); strings.Count(nat, "198.51.100.99") != 30 ||
+		strings.Count(nat, "snat") != 30 {
 		t.Errorf("only the 30 rows of others should be left:\n%s", nat)
 	}
 }
 
-// checkFailover: the leader is killed in a stream of changes; the client finds the next and the last set is in the database.
+// checkFailover: the leader is killed in a stream of changes; the client finds the next and the last set is in the
+// database.
 func (b *rowsFixture) checkFailover(t *testing.T) {
 	sets := []intent.Rows{firstRows(), secondRows()}
 	var longest time.Duration

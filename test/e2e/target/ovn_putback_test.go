@@ -32,8 +32,8 @@ const putbackAddresses = `
 ---
 {apiVersion: kubeovn.io/v1, kind: OvnSnatRule, metadata: {name: putback}, spec: {ovnEip: putback-snat, vpcSubnet: putback-net}}`
 
-// Kube-OVN never puts back a NAT row that somebody deleted, and then can't delete the object it was made for. A row that we
-// put back is like the one that was there, and Kube-OVN takes it for its own.
+// Kube-OVN never puts back a NAT row that somebody deleted, and then can't delete the object it was made for. A row
+// that we put back is like the one that was there, and Kube-OVN takes it for its own.
 func TestRowPutBackIsTakenByKubeOVN(t *testing.T) {
 	c := harness.SharedLab(t)
 	c.Apply(t, putbackProject+`
@@ -127,7 +127,8 @@ func listRouterRows(t *testing.T, c *harness.Cluster) (out []string) {
 func forceVPCReconcile(t *testing.T, c *harness.Cluster, project string) {
 	t.Helper()
 	more := `[{priority: 900, match: "ip4.src == 10.77.0.0/24", action: drop}, `
-	if err := c.Objects.Apply(harness.Within(t, time.Minute), strings.Replace(project, "policyRoutes: [", "policyRoutes: "+more, 1)); err != nil {
+	if err := c.Objects.Apply(harness.Within(t, time.Minute),
+		strings.Replace(project, "policyRoutes: [", "policyRoutes: "+more, 1)); err != nil {
 		t.Fatal(err)
 	}
 	deadline := time.Now().Add(30 * time.Second)

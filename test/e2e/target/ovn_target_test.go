@@ -36,7 +36,9 @@ func onLinkPortRows(mac, table string) []intent.Row {
 	farMAC := intent.DeriveMAC(rowsRouter, "far")
 	return []intent.Row{
 		intent.LogicalRouterPort{Name: "rows-near", MAC: mac, Network: netip.PrefixFrom(near, 30), Peer: "rows-far"},
-		intent.LogicalRouterPort{Name: "rows-far", MAC: farMAC, Network: netip.PrefixFrom(far, 30), Peer: "rows-near", RouteTable: table},
+		intent.LogicalRouterPort{
+			Name: "rows-far", MAC: farMAC, Network: netip.PrefixFrom(far, 30), Peer: "rows-near", RouteTable: table,
+		},
 		intent.StaticMACBinding{Port: "rows-near", Address: far, MAC: farMAC},
 	}
 }
@@ -58,41 +60,88 @@ const rowsSwitch = "rows-net" // and the switch that a leg leads to
 // returnPortRows is a leg between the router and the switch, with what is marked and where it goes.
 func returnPortRows(mark int, action string, table string) []intent.Row {
 	return []intent.Row{
-		intent.LogicalRouterPort{Name: "rows-leg", MAC: intent.DeriveMAC("leg"), Network: netip.MustParsePrefix("10.0.0.254/24"), RouteTable: table},
+		intent.LogicalRouterPort{
+			Name:       "rows-leg",
+			MAC:        intent.DeriveMAC("leg"),
+			Network:    netip.MustParsePrefix("10.0.0.254/24"),
+			RouteTable: table,
+		},
 		intent.LogicalSwitchPort{Switch: rowsSwitch, Name: "rows-net-leg", RouterPort: "rows-leg"},
 		intent.PortGroup{Name: "rows.leg", Ports: "rows-net-leg"},
 		intent.AddressSet{Name: "rows.targets", Addresses: "10.0.0.7 10.0.0.8"},
-		intent.ACL{PortGroup: "rows.leg", Direction: intent.ToLport, Tier: 1, Priority: 100, Match: `inport == "rows-net-leg" && ip`, Action: action, Label: mark},
+		intent.ACL{
+			PortGroup: "rows.leg",
+			Direction: intent.ToLport,
+			Tier:      1,
+			Priority:  100,
+			Match:     `inport == "rows-net-leg" && ip`,
+			Action:    action,
+			Label:     mark,
+		},
 		intent.QoS{Switch: rowsSwitch, Priority: 100, Match: "ct.trk && ct.rpl", Mark: mark},
-		intent.LogicalRouterStaticRoute{RouteTable: table, Prefix: netip.MustParsePrefix("10.0.0.0/25"), OutputPort: "rows-leg"},
-		intent.LogicalRouterStaticRoute{RouteTable: "return-x", Prefix: netip.MustParsePrefix("0.0.0.0/0"), NextHop: netip.MustParseAddr("198.51.100.1"), OutputPort: "rows-out"},
+		intent.LogicalRouterStaticRoute{
+			RouteTable: table,
+			Prefix:     netip.MustParsePrefix("10.0.0.0/25"),
+			OutputPort: "rows-leg",
+		},
+		intent.LogicalRouterStaticRoute{
+			RouteTable: "return-x",
+			Prefix:     netip.MustParsePrefix("0.0.0.0/0"),
+			NextHop:    netip.MustParseAddr("198.51.100.1"),
+			OutputPort: "rows-out",
+		},
 	}
 }
 
-// withGatewayChassis adds the chassis that may hold ports, one by one and as a group. northd does not like that on a router that is on one chassis.
+// withGatewayChassis adds the chassis that may hold ports, one by one and as a group. northd does not like that on a
+// router that is on one chassis.
 func withGatewayChassis(rows intent.Rows, chassis ...string) intent.Rows {
 	add := func(r intent.Row) { rows[r.Key(rowsRouter)] = state.Entry[intent.Row]{Value: r, Origin: rowsOrigin} }
 	for i, name := range chassis {
 		add(intent.GatewayChassis{Port: "rows-leg", Chassis: name, Priority: 100 - i})
 	}
 	add(intent.HAChassisGroup{Name: "rows.holders", Chassis: strings.Join(chassis, " ")})
-	add(intent.LogicalRouterPort{Name: "rows-held", MAC: intent.DeriveMAC("held"), Network: netip.MustParsePrefix("240.0.0.1/30"), HAChassisGroup: "rows.holders"})
-	add(intent.GatewayPortSNAT{GatewayPort: "rows-held", External: netip.AddrFrom4([4]byte{240, 0, 0, byte(len(chassis))}), Logical: netip.MustParsePrefix("10.0.0.0/24")})
+	add(intent.LogicalRouterPort{
+		Name:           "rows-held",
+		MAC:            intent.DeriveMAC("held"),
+		Network:        netip.MustParsePrefix("240.0.0.1/30"),
+		HAChassisGroup: "rows.holders",
+	})
+	add(intent.GatewayPortSNAT{
+		GatewayPort: "rows-held",
+		External:    netip.AddrFrom4([4]byte{240, 0, 0, byte(len(chassis))}),
+		Logical:     netip.MustParsePrefix("10.0.0.0/24"),
+	})
 	return rows
 }
 
 // withLoadBalancers adds the load balancers of two Services that give them the same name, each with a health check.
 func withLoadBalancers(rows intent.Rows, backend string, every int) intent.Rows {
-	for _, by := range []state.Ref{{Kind: "Service", Namespace: "shop", Name: "way-in"}, {Kind: "Service", Namespace: "shop-way", Name: "in"}} {
+	for _, by := range []state.Ref{
+		{Kind: "Service", Namespace: "shop", Name: "way-in"},
+		{Kind: "Service", Namespace: "shop-way", Name: "in"},
+	} {
 		vip := netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 51, 100, byte(30 + len(by.Namespace))}), 80)
 		to := netip.MustParseAddrPort(backend)
 		port, _ := intent.NewPodPort("shop", "pod")
 		for _, r := range []intent.Row{
 			intent.LoadBalancer{
-				Service: intent.ServiceKey(by), Name: "shop-way-in-tcp", Protocol: intent.TCP, VIPs: []intent.VIP{{Address: vip, Backends: []netip.AddrPort{to}}},
-				IPPortMappings: []intent.IPPortMapping{{Backend: to.Addr(), Port: port, Source: netip.MustParseAddr("10.0.0.250")}}, Router: rowsRouter, Switch: rowsSwitch,
+				Service: intent.ServiceKey(by), Name: "shop-way-in-tcp", Protocol: intent.TCP,
+				VIPs: []intent.VIP{{Address: vip, Backends: []netip.AddrPort{to}}},
+				IPPortMappings: []intent.IPPortMapping{{
+					Backend: to.Addr(),
+					Port:    port,
+					Source:  netip.MustParseAddr("10.0.0.250"),
+				}}, Router: rowsRouter, Switch: rowsSwitch,
 			},
-			intent.LoadBalancerHealthCheck{LoadBalancer: "shop-way-in-tcp", VIP: vip, Interval: every, Timeout: 1, SuccessCount: 1, FailureCount: 1},
+			intent.LoadBalancerHealthCheck{
+				LoadBalancer: "shop-way-in-tcp",
+				VIP:          vip,
+				Interval:     every,
+				Timeout:      1,
+				SuccessCount: 1,
+				FailureCount: 1,
+			},
 		} {
 			rows[r.Key(rowsRouter)] = state.Entry[intent.Row]{Value: r, Origin: by}
 		}
@@ -102,17 +151,21 @@ func withLoadBalancers(rows intent.Rows, backend string, every int) intent.Rows 
 
 // firstRows and secondRows have every kind of row, and from one to the other each kind comes, goes or becomes another.
 func firstRows() intent.Rows {
-	return withLoadBalancers(wantedRows(append(append(onLinkPortRows(intent.DeriveMAC("one"), "onlink"), returnPortRows(91, "pass", "return-x")...),
+	return withLoadBalancers(wantedRows(append(append(onLinkPortRows(intent.DeriveMAC("one"), "onlink"),
+		returnPortRows(91, "pass", "return-x")...),
 		intent.QoS{Switch: rowsSwitch, Priority: 110, Match: "pkt.mark == 91", Mark: 0},
 		intent.RouteTableOption("rows-out", "return-x"), intent.NATAddressesOption("out-rows"),
 		fipRow("198.51.100.10", "10.0.0.10"), fipRow("2001:db8::10", "fd00::10"),
-		snatRow("198.51.100.20", "10.0.0.0/24"), snatRow("2001:db8::20", "fd00::/64"), snatRow("198.51.100.20", "10.1.0.1/32"),
+		snatRow("198.51.100.20", "10.0.0.0/24"), snatRow("2001:db8::20", "fd00::/64"),
+		snatRow("198.51.100.20", "10.1.0.1/32"),
 		policyRow(ownership.ReturnFIP, "ip4.src == 10.0.0.10", "198.51.100.1"),
-		policyRow(ownership.DefaultEgress, `inport == "rows-near" && ip4.src == 10.0.0.0/24`, "198.51.100.1"))...), "10.0.0.7:80", 5)
+		policyRow(ownership.DefaultEgress, `inport == "rows-near" && ip4.src == 10.0.0.0/24`, "198.51.100.1"))...),
+		"10.0.0.7:80", 5)
 }
 
 func secondRows() intent.Rows {
-	return withLoadBalancers(wantedRows(append(append(onLinkPortRows(intent.DeriveMAC("two"), "")[:2], returnPortRows(92, "allow-related", "return-y")...),
+	return withLoadBalancers(wantedRows(append(append(onLinkPortRows(intent.DeriveMAC("two"), "")[:2],
+		returnPortRows(92, "allow-related", "return-y")...),
 		intent.RouteTableOption("rows-out", "return-y"), intent.NATAddressesOption("out-rows"),
 		fipRow("198.51.100.10", "10.0.0.11"), fipRow("198.51.100.11", "10.0.0.10"),
 		snatRow("198.51.100.21", "10.0.0.0/24"),
@@ -150,26 +203,39 @@ func TestRowsOfARouter(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			b.RunNbctl(t, "--if-exists", "lr-del", rowsRouter, "--", "--if-exists", "ls-del", rowsSwitch,
-				"--", "--all", "destroy", "static_mac_binding", "--", "--all", "destroy", "port_group", "--", "--all", "destroy", "load_balancer", "--", "--if-exists", "destroy", "address_set", "rows.targets")
-			b.waitUntil(t, "the client does not know the router", func() bool { return b.client.RouterPortNames(rowsRouter) == nil })
+				"--", "--all", "destroy", "static_mac_binding", "--", "--all", "destroy", "port_group", "--", "--all",
+				"destroy", "load_balancer", "--", "--if-exists", "destroy", "address_set", "rows.targets")
+			b.waitUntil(t, "the client does not know the router", func() bool {
+				return b.client.RouterPortNames(rowsRouter) == nil
+			})
 			b.RunNbctl(t, "lr-add", rowsRouter, "--", "ls-add", rowsSwitch,
-				"--", "lrp-add", rowsRouter, "rows-out", "0a:00:00:00:00:01", "198.51.100.254/24", "2001:db8::254/64", // where next hops are
-				"--", "lsp-add", rowsSwitch, "out-rows", "--", "set", "logical_switch_port", "out-rows", "type=router", "options:router-port=rows-out")
-			b.waitUntil(t, "the client knows the router", func() bool { return b.client.RouterPortNames(rowsRouter) != nil })
+				// where next hops are
+				"--", "lrp-add", rowsRouter, "rows-out", "0a:00:00:00:00:01", "198.51.100.254/24", "2001:db8::254/64",
+				"--", "lsp-add", rowsSwitch, "out-rows", "--", "set", "logical_switch_port", "out-rows", "type=router",
+				"options:router-port=rows-out")
+			b.waitUntil(t, "the client knows the router", func() bool {
+				return b.client.RouterPortNames(rowsRouter) != nil
+			})
 			test.run(b, t)
 		})
 	}
 }
 
 func (b *rowsFixture) checkContract(t *testing.T) {
-	b.RunNbctl(t, "lr-nat-add", "ovn-cluster", "snat", "198.51.100.99", "10.99.0.0/24") // something of others in every table
+	// something of others in every table
+	b.RunNbctl(t, "lr-nat-add", "ovn-cluster", "snat", "198.51.100.99", "10.99.0.0/24")
 	b.RunNbctl(t, "lrp-add", rowsRouter, "rows-other", "0a:00:00:00:00:01", "10.99.0.1/24")
 	b.RunNbctl(t, "static-mac-binding-add", "rows-other", "10.99.0.2", "0a:00:00:00:00:02")
 	others := func(context.Context) (string, error) { return b.dumpOtherRows(t), nil }
 	if dump, _ := others(t.Context()); strings.Count(dump, "99") < 4 {
 		t.Fatalf("the dump of what others have is wrong:\n%s", dump)
 	}
-	statetest.CheckContract(t, statetest.Case[intent.RowKey, intent.Row]{Target: b.rows, First: withGatewayChassis(firstRows(), "one", "two"), Second: withGatewayChassis(secondRows(), "two", "three", "one"), DumpForeign: others})
+	statetest.CheckContract(t, statetest.Case[intent.RowKey, intent.Row]{
+		Target:      b.rows,
+		First:       withGatewayChassis(firstRows(), "one", "two"),
+		Second:      withGatewayChassis(secondRows(), "two", "three", "one"),
+		DumpForeign: others,
+	})
 
 	b.mustConverge(t, firstRows())
 	writes := b.client.WriteCount()
@@ -186,7 +252,8 @@ func (b *rowsFixture) checkContract(t *testing.T) {
 // dumpOtherRows prints everything in the northbound database except for rows of ours and what the router says of them.
 func (b *rowsFixture) dumpOtherRows(t *testing.T) string {
 	t.Helper()
-	dump := b.RunTool(t, "ovsdb-client", "--format=csv", "dump", "unix:"+b.DatabaseFile(b.NBLeader(t), "sock"), "OVN_Northbound")
+	dump := b.RunTool(t, "ovsdb-client", "--format=csv", "dump", "unix:"+b.DatabaseFile(b.NBLeader(t), "sock"),
+		"OVN_Northbound")
 	var ours, out []string
 	for line := range strings.Lines(dump) {
 		if strings.Contains(line, ownership.RowShardKey) || strings.Contains(line, "rows-near") {
@@ -195,8 +262,10 @@ func (b *rowsFixture) dumpOtherRows(t *testing.T) string {
 		}
 		out = append(out, line)
 	}
-	text := strings.ReplaceAll(strings.Join(out, ""), `"`, "")                                                  // a set of several is in quotes, one of less is not
-	for _, option := range []string{"route_table=return-x", "route_table=return-y", "nat-addresses=router, "} { // all of ours on ports of others
+	// a set of several is in quotes, one of less is not
+	text := strings.ReplaceAll(strings.Join(out, ""), `"`, "")
+	// all of ours on ports of others
+	for _, option := range []string{"route_table=return-x", "route_table=return-y", "nat-addresses=router, "} {
 		text = strings.ReplaceAll(text, option, "")
 	}
 	for _, uuid := range ours {
@@ -205,23 +274,29 @@ func (b *rowsFixture) dumpOtherRows(t *testing.T) string {
 	return strings.TrimSpace(text)
 }
 
-// checkPortNetwork: Kube-OVN's port gets the address that it is to have, and keeps it when nobody wants it any more; one that is not there is not made.
+// checkPortNetwork: Kube-OVN's port gets the address that it is to have, and keeps it when nobody wants it any more;
+// one that is not there is not made.
 func (b *rowsFixture) checkPortNetwork(t *testing.T) {
 	b.RunNbctl(t, "lrp-add", rowsRouter, "rows-wan", "0a:00:00:00:00:03", "198.51.102.16/24")
 	want := wantedRows(intent.RouterPortNetwork{Port: "rows-wan", Network: netip.MustParsePrefix("198.51.102.11/24")})
 	for _, want := range []intent.Rows{want, {}} {
 		b.mustConverge(t, want)
-		if got := strings.TrimSpace(b.RunNbctl(t, "get", "logical_router_port", "rows-wan", "networks")); got != `["198.51.102.11/24"]` {
+		if got := strings.TrimSpace(b.RunNbctl(t, "get", "logical_router_port", "rows-wan",
+			"networks")); got != `["198.51.102.11/24"]` {
 			t.Errorf("the port has %s", got)
 		}
 	}
-	err := b.converge(wantedRows(intent.RouterPortNetwork{Port: "rows-missing", Network: netip.MustParsePrefix("198.51.102.11/24")}))
+	err := b.converge(wantedRows(intent.RouterPortNetwork{
+		Port:    "rows-missing",
+		Network: netip.MustParsePrefix("198.51.102.11/24"),
+	}))
 	if err == nil || !strings.Contains(err.Error(), "no port rows-missing") {
 		t.Errorf("a port that is not there: %v", err)
 	}
 }
 
-// checkNorthd makes ports and flows of the rows, and complains of nothing. It counts its complaints, so this comes first.
+// checkNorthd makes ports and flows of the rows, and complains of nothing. It counts its complaints, so this comes
+// first.
 func (b *rowsFixture) checkNorthd(t *testing.T) {
 	before := len(harness.ReadFile(t, b.Log("ovn-northd")))
 	b.RunNbctl(t, "set", "logical_router", rowsRouter, "options:chassis=nobody") // NAT needs a place
@@ -242,15 +317,18 @@ func (b *rowsFixture) checkNorthd(t *testing.T) {
 		}
 	}
 	for _, port := range []string{"rows-near", "rows-far"} {
-		bound := b.RunTool(t, "ovn-sbctl", append(sbctl, "--bare", "--columns=logical_port", "find", "port_binding", "logical_port="+port)...)
+		bound := b.RunTool(t, "ovn-sbctl",
+			append(sbctl, "--bare", "--columns=logical_port", "find", "port_binding", "logical_port="+port)...)
 		if bound != port {
 			t.Errorf("northd made no port of %s: %q", port, bound)
 		}
 	}
-	if mac := b.RunTool(t, "ovn-sbctl", append(sbctl, "--bare", "--columns=mac", "list", "static_mac_binding")...); mac != intent.DeriveMAC(rowsRouter, "far") {
+	if mac := b.RunTool(t, "ovn-sbctl", append(sbctl, "--bare", "--columns=mac", "list",
+		"static_mac_binding")...); mac != intent.DeriveMAC(rowsRouter, "far") {
 		t.Errorf("northd made no MAC binding: %q", mac)
 	}
-	b.mustConverge(t, wantedRows(policyRow(ownership.DefaultEgress, "ip4", "192.0.2.1"))) // control: there is no way to this one
+	// control: there is no way to this one
+	b.mustConverge(t, wantedRows(policyRow(ownership.DefaultEgress, "ip4", "192.0.2.1")))
 	b.RunNbctl(t, "--wait=sb", "sync")
 	var complaints []string
 	for line := range strings.Lines(harness.ReadFile(t, b.Log("ovn-northd"))[before:]) {

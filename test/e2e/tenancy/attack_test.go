@@ -68,7 +68,8 @@ func runAttacks(t *testing.T, f *attackFixture) {
 
 	missing := slices.DeleteFunc(slices.Clone(findings), func(n string) bool { return shown[n] > 0 })
 	perFinding.AddFigure("%d of %d findings; not shown: %v", len(findings)-len(missing), len(findings), missing)
-	all.AddFigure("%d of %d attacks stopped; the victims' streams were never silent for longer than %v", stopped, len(attacks), silence.Round(time.Millisecond))
+	all.AddFigure("%d of %d attacks stopped; the victims' streams were never silent for longer than %v", stopped,
+		len(attacks), silence.Round(time.Millisecond))
 	if show.IsFullSize() && len(missing) > 0 {
 		t.Errorf("no attack shows %v", missing)
 	}
@@ -82,7 +83,8 @@ func (a attack) testName() string {
 }
 
 // expectRefused is an attack that the API server refuses with the given words; the look-alike is admitted.
-func expectRefused(try harness.Attempt, words string, lookalike harness.Attempt) func(*testing.T, *attackFixture, actor) {
+func expectRefused(try harness.Attempt, words string, lookalike harness.Attempt) func(*testing.T, *attackFixture,
+	actor) {
 	return func(t *testing.T, _ *attackFixture, who actor) {
 		t.Helper()
 		who.Cannot(t, "the attack", try, words)

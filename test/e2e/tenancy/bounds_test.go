@@ -34,20 +34,39 @@ const byHealthPort = "the limits of the agent's health port"
 var boundsAttacks = []attack{
 	{"M4", outsider, "20 connections with 5,000 Watch streams each to an agent", byHealthPort, floodStreams},
 	{"M4", outsider, "1,000 connections to an agent that say nothing", byHealthPort, floodConnections},
-	{"M5", outsider, "the certificate of OVN's databases asks an agent", "names in certificates", askWithCertificate("ovn")},
-	{"M5", nodeAgent, "the certificate of one agent asks another", "names in certificates", askWithCertificate(reach.AgentName)},
+	{
+		"M5", outsider, "the certificate of OVN's databases asks an agent", "names in certificates",
+		askWithCertificate("ovn"),
+	},
+	{
+		"M5", nodeAgent, "the certificate of one agent asks another", "names in certificates",
+		askWithCertificate(reach.AgentName),
+	},
 	{"M5", outsider, "no certificate asks an agent", "TLS of the agent", askWithCertificate("")},
-	{"M6", tenantEditor, "a tenant reads metrics, with its token and without", "the rights on `/metrics`", readMetricsUnauthorized},
+	{
+		"M6", tenantEditor, "a tenant reads metrics, with its token and without", "the rights on `/metrics`",
+		readMetricsUnauthorized,
+	},
 	{"L9", tenantEditor, "150 patches of a Service, to and fro", "one Event for each reason", flipServicePatches},
-	{"L9", tenantEditor, "100 EIps that are made and refused again and again", "one Event for each reason, a budget for the namespace", recreateRefusedEIP},
+	{
+		"L9", tenantEditor, "100 EIps that are made and refused again and again",
+		"one Event for each reason, a budget for the namespace", recreateRefusedEIP,
+	},
 	{"L10", tenantEditor, "a Service with thousands of ports", "condition `TooManyPorts`", requestManyPorts},
-	{"", tenantEditor, "a Service with 200 source ranges, which ovn-controller can't negate", "rules that match what passes", requestManyRanges},
+	{
+		"", tenantEditor, "a Service with 200 source ranges, which ovn-controller can't negate",
+		"rules that match what passes", requestManyRanges,
+	},
 	{"", tenantEditor, "a Service with 300 source ranges", "condition `TooManyRanges`", requestTooManyRanges},
-	{"", tenantEditor, "a NetworkPolicy with 8 exceptions, which ovn-controller can't negate", byNetworks, expectRefused(
-		harness.TryCreate("networkpolicies/evil-x/new", policyWithExceptions(8)), "use at most 3 in a rule",
-		harness.TryCreate("networkpolicies/evil-x/new", policyWithExceptions(3)))},
+	{
+		"", tenantEditor, "a NetworkPolicy with 8 exceptions, which ovn-controller can't negate", byNetworks,
+		expectRefused(
+			harness.TryCreate("networkpolicies/evil-x/new", policyWithExceptions(8)), "use at most 3 in a rule",
+			harness.TryCreate("networkpolicies/evil-x/new", policyWithExceptions(3))),
+	},
 	{"L7", nodeAgent, "an Event in the namespace of the platform", "RBAC of the agent", expectRefused(
-		harness.TryCreate("events/kube-system/new", eventManifest("Pod", "x", "sallyport-agent")), "cannot create resource",
+		harness.TryCreate("events/kube-system/new", eventManifest("Pod", "x", "sallyport-agent")),
+		"cannot create resource",
 		harness.TryCreate("events/default/new", eventManifest("NodePath", "node1", "sallyport-agent")))},
 }
 
@@ -60,10 +79,14 @@ func (f *attackFixture) startAgent(t *testing.T, secure bool) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	argv := []string{"setpriv", "--pdeathsig", "KILL", "--", program, "--egressip-node-healthcheck-port=" + strconv.Itoa(healthPort), "--bind-address=" + f.agentAddress()}
+	argv := []string{
+		"setpriv", "--pdeathsig", "KILL", "--", program,
+		"--egressip-node-healthcheck-port=" + strconv.Itoa(healthPort), "--bind-address=" + f.agentAddress(),
+	}
 	if secure {
 		files := f.certificateFiles(reach.AgentName)
-		argv = append(argv, "--egressip-healthcheck-cert="+files.Cert, "--egressip-healthcheck-key="+files.Key, "--egressip-healthcheck-ca="+files.CA)
+		argv = append(argv, "--egressip-healthcheck-cert="+files.Cert, "--egressip-healthcheck-key="+files.Key,
+			"--egressip-healthcheck-ca="+files.CA)
 	}
 	cmd, err := f.Command("", "node1", argv...)
 	if err != nil {
@@ -86,11 +109,15 @@ func (f *attackFixture) certificateFiles(name string) mutual.Files {
 }
 
 // newAgentClient is a client of the agent on node1, from another node.
-func (f *attackFixture) newAgentClient(t *testing.T, from string, secrets credentials.TransportCredentials) grpc_health_v1.HealthClient {
+func (f *attackFixture) newAgentClient(t *testing.T, from string,
+	secrets credentials.TransportCredentials,
+) grpc_health_v1.HealthClient {
 	t.Helper()
 	at := net.JoinHostPort(f.agentAddress(), strconv.Itoa(healthPort))
 	conn, err := grpc.NewClient("passthrough:///"+at, grpc.WithTransportCredentials(secrets),
-		grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) { return f.NS(from).Dial(ctx, "tcp", to) }))
+		grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) {
+			return f.NS(from).Dial(ctx, "tcp", to)
+		}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +127,8 @@ func (f *attackFixture) newAgentClient(t *testing.T, from string, secrets creden
 
 func checkAgent(t *testing.T, client grpc_health_v1.HealthClient) error {
 	t.Helper()
-	_, err := client.Check(harness.Within(t, 10*time.Second), &grpc_health_v1.HealthCheckRequest{Service: reach.HealthService}, grpc.WaitForReady(true))
+	_, err := client.Check(harness.Within(t, 10*time.Second),
+		&grpc_health_v1.HealthCheckRequest{Service: reach.HealthService}, grpc.WaitForReady(true))
 	return err
 }
 
@@ -110,10 +138,12 @@ func expectAgentAnswer(t *testing.T, client grpc_health_v1.HealthClient) {
 	harness.Eventually(t, "an answer of the agent", func() bool { return checkAgent(t, client) == nil })
 }
 
-// agentMemoryMB is how much memory the agent has, in MB. The process that was started went into the node; the agent is what it became, or its child.
+// agentMemoryMB is how much memory the agent has, in MB. The process that was started went into the node; the agent is
+// what it became, or its child.
 func agentMemoryMB(t *testing.T, pid int) (most int) {
 	t.Helper()
-	pids := append(strings.Fields(harness.ReadFile(t, fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))), strconv.Itoa(pid))
+	pids := append(strings.Fields(harness.ReadFile(t, fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))),
+		strconv.Itoa(pid))
 	for _, p := range pids {
 		raw, err := os.ReadFile("/proc/" + p + "/status")
 		if err != nil {
@@ -171,7 +201,8 @@ func floodConnections(t *testing.T, f *attackFixture, _ actor) {
 	expectAgentAnswer(t, asks)
 	at := net.JoinHostPort(f.agentAddress(), strconv.Itoa(healthPort))
 	for i := range 1000 {
-		conn, err := f.NS([]string{"node2", "node3"}[i%2]).Dial(t.Context(), "tcp", at) // node3 is where the controller asks from
+		// node3 is where the controller asks from
+		conn, err := f.NS([]string{"node2", "node3"}[i%2]).Dial(t.Context(), "tcp", at)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -207,7 +238,8 @@ func askWithCertificate(name string) func(*testing.T, *attackFixture, actor) {
 			secrets = credentials.NewTLS(other)
 		}
 		client := f.newAgentClient(t, "node2", secrets)
-		_, err = client.Check(harness.Within(t, 10*time.Second), &grpc_health_v1.HealthCheckRequest{Service: reach.HealthService})
+		_, err = client.Check(harness.Within(t, 10*time.Second),
+			&grpc_health_v1.HealthCheckRequest{Service: reach.HealthService})
 		if grpcstatus.Code(err) != codes.Unavailable {
 			t.Errorf("it is told %v", err)
 		}
@@ -222,7 +254,8 @@ func readMetricsUnauthorized(t *testing.T, f *attackFixture, _ actor) {
   roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: sallyport-metrics-reader}, subjects: [{kind: ServiceAccount, name: owner, namespace: evil-x}]}`)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // nobody has signed it
 	read := func(scheme, token string) int {
-		r, err := http.NewRequestWithContext(harness.Within(t, 10*time.Second), http.MethodGet, scheme+"://"+c.MetricsAddress+"/metrics", nil)
+		r, err := http.NewRequestWithContext(harness.Within(t, 10*time.Second), http.MethodGet,
+			scheme+"://"+c.MetricsAddress+"/metrics", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -236,7 +269,9 @@ func readMetricsUnauthorized(t *testing.T, f *attackFixture, _ actor) {
 		_ = answer.Body.Close()
 		return answer.StatusCode
 	}
-	harness.Eventually(t, "metrics for who may", func() bool { return read("https", f.createToken(t, "evil-x", "owner")) == http.StatusOK })
+	harness.Eventually(t, "metrics for who may", func() bool {
+		return read("https", f.createToken(t, "evil-x", "owner")) == http.StatusOK
+	})
 	if got := read("https", f.createToken(t, "evil-x", "edit")); got != http.StatusForbidden {
 		t.Errorf("a tenant gets %d", got)
 	}
@@ -346,7 +381,8 @@ func policyWithExceptions(n int) string {
 	for i := range n {
 		except = append(except, fmt.Sprintf("%d.%d.%d.%d/32", 1+i*37%200, i*91%250, i*53%250, i*29%250))
 	}
-	return fmt.Sprintf("{spec: {podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 0.0.0.0/0, except: [%s]}}]}]}}", strings.Join(except, ", "))
+	return fmt.Sprintf("{spec: {podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 0.0.0.0/0, except: [%s]}}]}]}}",
+		strings.Join(except, ", "))
 }
 
 func requestManyPorts(t *testing.T, f *attackFixture, who actor) {
@@ -358,7 +394,8 @@ func requestManyPorts(t *testing.T, f *attackFixture, who actor) {
   spec: {type: LoadBalancer, allocateLoadBalancerNodePorts: false, selector: {app: mallory}, ports: [%s]}}`, strings.TrimSuffix(ports.String(), ", ")))
 	f.expectReason(t, harness.ObjectRef("Service", "evil-x", "wide"), "Programmed", "TooManyPorts")
 	address := f.serviceAddress(t, "wide")
-	f.ExpectAnswer(t, f.public.Client, "http://"+address+":1000", "mallory", f.public.ClientAddress) // the control: what is within works
+	// the control: what is within works
+	f.ExpectAnswer(t, f.public.Client, "http://"+address+":1000", "mallory", f.public.ClientAddress)
 	f.ExpectSilence(t, f.public.Client, "http://"+address+":1001")
 	begun := time.Now()
 	f.Apply(t, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: beside, namespace: %s, annotations: {network.kube-dc.com/external-network-type: public}},

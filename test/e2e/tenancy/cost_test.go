@@ -14,12 +14,14 @@ import (
 // podsBinding puts the policy for pods in force.
 const podsBinding = `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: sallyport-pods}}`
 
-// measureAdmission compares how long the API server takes to admit a pod with the policy for pods and without, several times in turn.
+// measureAdmission compares how long the API server takes to admit a pod with the policy for pods and without, several
+// times in turn.
 func measureAdmission(t *testing.T, f *attackFixture) {
 	t.Helper()
 	item := tenancyItems.Item(t, 5)
 	who := f.actor(t, tenantEditor)
-	hostile, own := tryPod("evil-x", logicalSwitchKey, "ovn-default"), tryPod("evil-x", logicalSwitchKey, "evil-x-default")
+	hostile, own := tryPod("evil-x", logicalSwitchKey, "ovn-default"),
+		tryPod("evil-x", logicalSwitchKey, "evil-x-default")
 	var p50, p99 []float64
 	for range show.ChooseSize(5, 2) {
 		who.Cannot(t, "a pod in another subnet", hostile, msgChoosesNetwork)

@@ -15,7 +15,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// identity is who attacks. Each has a token of a real ServiceAccount, under the RBAC and the policies of the rendered chart.
+// identity is who attacks. Each has a token of a real ServiceAccount, under the RBAC and the policies of the rendered
+// chart.
 type identity string
 
 const (
@@ -31,7 +32,8 @@ const (
 
 // accounts are the ServiceAccounts of the identities: namespace and name.
 var accounts = map[identity][2]string{
-	tenantEditor: {"evil-x", "edit"}, tenantOwner: {"evil-x", "owner"}, managementEditor: {"mgmt-b", "edit"}, managementOwner: {"mgmt-b", "owner"}, projectPlanner: {"evil", "planner"},
+	tenantEditor: {"evil-x", "edit"}, tenantOwner: {"evil-x", "owner"}, managementEditor: {"mgmt-b", "edit"},
+	managementOwner: {"mgmt-b", "owner"}, projectPlanner: {"evil", "planner"},
 }
 
 // actor is an identity with its access to the API.
@@ -70,8 +72,9 @@ type victim struct {
 	fip, lb   string // external addresses
 }
 
-// attackFixture is a lab with three victims and an attacker: the organization evil with the project evil-x and its pod mallory, and in the
-// management VPC the victim's namespace mgmt-a with the pod dns, and the attacker's mgmt-b with the pod mallory.
+// attackFixture is a lab with three victims and an attacker: the organization evil with the project evil-x and its pod
+// mallory, and in the management VPC the victim's namespace mgmt-a with the pod dns, and the attacker's mgmt-b with the
+// pod mallory.
 type attackFixture struct {
 	*harness.Cluster
 	controller *harness.Controller
@@ -202,7 +205,8 @@ func (f *attackFixture) createToken(t *testing.T, namespace, account string) str
 	t.Helper()
 	hours := int64(4 * 3600)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &hours}}
-	token, err := f.Client.CoreV1().ServiceAccounts(namespace).CreateToken(harness.Within(t, time.Minute), account, request, metav1.CreateOptions{})
+	token, err := f.Client.CoreV1().ServiceAccounts(namespace).CreateToken(harness.Within(t, time.Minute), account,
+		request, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,9 +14,11 @@ import (
 // heldAttacks are those that the security review tried without success. They must go on to fail.
 var heldAttacks = []attack{
 	{
-		by: tenantEditor, what: "EIp with the gateway's address of an external network", stoppedBy: "condition `AddressOutsideNetwork`",
+		by: tenantEditor, what: "EIp with the gateway's address of an external network",
+		stoppedBy: "condition `AddressOutsideNetwork`",
 		run: func(t *testing.T, f *attackFixture, who actor) {
-			who.MustApply(t, f, eipManifest("evil-x", "gateway", "{externalNetworkType: public, ipAddress: 91.224.11.1}"))
+			who.MustApply(t, f, eipManifest("evil-x", "gateway",
+				"{externalNetworkType: public, ipAddress: 91.224.11.1}"))
 			f.expectReason(t, harness.ObjectRef("EIp", "evil-x", "gateway"), "Accepted", "AddressOutsideNetwork")
 			who.MustApply(t, f, eipManifest("evil-x", "free", "{externalNetworkType: public, ipAddress: 91.224.11.77}"))
 			f.WaitProgrammedOnNodes(t, "EIp", "evil-x", "free")
@@ -26,7 +28,8 @@ var heldAttacks = []attack{
 		by: tenantEditor, what: "EIp with another tenant's address", stoppedBy: "condition `AddressTaken`",
 		run: func(t *testing.T, f *attackFixture, who actor) {
 			victim := f.victims[0]
-			who.MustApply(t, f, eipManifest("evil-x", "taken", fmt.Sprintf("{externalNetworkType: public, ipAddress: %s}", victim.fip)))
+			who.MustApply(t, f, eipManifest("evil-x", "taken",
+				fmt.Sprintf("{externalNetworkType: public, ipAddress: %s}", victim.fip)))
 			f.expectReason(t, harness.ObjectRef("EIp", "evil-x", "taken"), "Accepted", "AddressTaken")
 			f.ExpectAnswer(t, f.public.Client, "http://"+victim.fip, "shop", f.public.ClientAddress)
 		},
@@ -34,23 +37,27 @@ var heldAttacks = []attack{
 	{
 		by: tenantOwner, what: "write the status of an EIp", stoppedBy: "policy `sallyport-status`",
 		run: expectRefused(
-			harness.TryPatch("eips/evil-x/default-gw/status", `{"status":{"ipAddress":"91.224.11.9"}}`), "is written by the Sallyport controller",
+			harness.TryPatch("eips/evil-x/default-gw/status", `{"status":{"ipAddress":"91.224.11.9"}}`),
+			"is written by the Sallyport controller",
 			harness.TryCreate("eips/evil-x/new", `{spec: {externalNetworkType: public}}`)),
 	},
 	{
 		by: projectPlanner, what: "raise the quota of a Project", stoppedBy: "policy `sallyport-limits`",
 		run: expectRefused(
-			harness.TryPatch("projects/evil/x", `{"spec":{"eipQuota":1000}}`), "eipQuota is for the platform's operators",
+			harness.TryPatch("projects/evil/x", `{"spec":{"eipQuota":1000}}`),
+			"eipQuota is for the platform's operators",
 			harness.TryPatch("projects/evil/x", `{"metadata":{"labels":{"team":"a"}}}`)),
 	},
 	{
 		by: nodeAgent, what: "read Secrets of kube-system", stoppedBy: "RBAC of the agent",
-		run: expectRefused(harness.TryList("secrets", "kube-system"), "cannot list resource", harness.TryList("nodepaths", "")),
+		run: expectRefused(harness.TryList("secrets", "kube-system"), "cannot list resource",
+			harness.TryList("nodepaths", "")),
 	},
 }
 
 func eipManifest(namespace, name, spec string) string {
-	return fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: EIp, metadata: {name: %s, namespace: %s}, spec: %s}", name, namespace, spec)
+	return fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: EIp, metadata: {name: %s, namespace: %s}, spec: %s}", name,
+		namespace, spec)
 }
 
 // expectReason waits until a condition of an object is False for a reason.

@@ -22,16 +22,44 @@ const (
 
 // inputAttacks are those that what is read, and how, stops: addresses, names and endpoints that users write.
 var inputAttacks = []attack{
-	{"C2", tenantEditor, "EIp with the address of a host on an external segment", byReserve, requestReservedEIP("evil-x", "public")},
-	{"C2", tenantOwner, "EIp with the address of a host on the default external segment", byReserve, requestReservedEIP("evil-x", "cloud")},
-	{"C2", managementEditor, "EIp of the management VPC with the address of a host on an external segment", byReserve, requestReservedEIP("mgmt-b", "public")},
-	{"C2", tenantEditor, "Service with the address of a host on an external segment", byReserve, requestReservedService("evil-x", "cloud")},
-	{"C2", managementEditor, "Service of the management VPC with the address of a host on an external segment", byReserve, requestReservedService("mgmt-b", "public")},
+	{
+		"C2", tenantEditor, "EIp with the address of a host on an external segment", byReserve,
+		requestReservedEIP("evil-x", "public"),
+	},
+	{
+		"C2", tenantOwner, "EIp with the address of a host on the default external segment", byReserve,
+		requestReservedEIP("evil-x", "cloud"),
+	},
+	{
+		"C2", managementEditor, "EIp of the management VPC with the address of a host on an external segment",
+		byReserve,
+		requestReservedEIP("mgmt-b", "public"),
+	},
+	{
+		"C2", tenantEditor, "Service with the address of a host on an external segment", byReserve,
+		requestReservedService("evil-x", "cloud"),
+	},
+	{
+		"C2", managementEditor, "Service of the management VPC with the address of a host on an external segment",
+		byReserve, requestReservedService("mgmt-b", "public"),
+	},
 
-	{"C3", tenantOwner, "targetRef with the gateway of another tenant's switch", byTypes, injectTargetRef("evil-x", "shop.acme-web:10.30.0.1 240.0.0.9=x", "acme-web")},
-	{"C3", tenantOwner, "targetRef with the gateway of the management VPC", byTypes, injectTargetRef("evil-x", "dns.mgmt-a:10.16.0.1 240.0.0.9=x", "mgmt-a")},
-	{"C3", tenantOwner, "targetRef with the port of another tenant's pod", byTypes, injectTargetRef("evil-x", "shop.acme-web", "acme-web")},
-	{"C3", tenantOwner, "targetRef with a new line", byTypes, injectTargetRef("evil-x", "x\n10.30.0.2=shop.acme-web:10.30.0.1", "acme-web")},
+	{
+		"C3", tenantOwner, "targetRef with the gateway of another tenant's switch", byTypes,
+		injectTargetRef("evil-x", "shop.acme-web:10.30.0.1 240.0.0.9=x", "acme-web"),
+	},
+	{
+		"C3", tenantOwner, "targetRef with the gateway of the management VPC", byTypes,
+		injectTargetRef("evil-x", "dns.mgmt-a:10.16.0.1 240.0.0.9=x", "mgmt-a"),
+	},
+	{
+		"C3", tenantOwner, "targetRef with the port of another tenant's pod", byTypes,
+		injectTargetRef("evil-x", "shop.acme-web", "acme-web"),
+	},
+	{
+		"C3", tenantOwner, "targetRef with a new line", byTypes,
+		injectTargetRef("evil-x", "x\n10.30.0.2=shop.acme-web:10.30.0.1", "acme-web"),
+	},
 	{
 		"C3", managementOwner, "targetRef in the management VPC with the gateway of a tenant's switch", byTypes,
 		injectTargetRef("mgmt-b", "shop.acme-web:10.30.0.1 240.0.0.9=x", "acme-web"),
@@ -39,14 +67,26 @@ var inputAttacks = []attack{
 
 	{"H2", tenantOwner, "an EndpointSlice of 8 million endpoints", byNetworks, writeHugeSlice("evil-x", 800)},
 	{"H2", tenantOwner, "an EndpointSlice with 10,000 endpoints", byNetworks, writeHugeSlice("evil-x", 1)},
-	{"H2", managementOwner, "an EndpointSlice with 200,000 endpoints in the management VPC", byNetworks, writeHugeSlice("mgmt-b", 20)},
-	{"H2", tenantOwner, "Endpoints with 10,000 endpoints, which Kubernetes mirrors as EndpointSlices", byNetworks, expectRefused(
-		harness.TryCreate("endpoints/evil-x/new", mirroredEndpoints(500)), "at most 1,000 endpoints",
-		harness.TryCreate("endpoints/evil-x/new", mirroredEndpoints(50)))},
+	{
+		"H2", managementOwner, "an EndpointSlice with 200,000 endpoints in the management VPC", byNetworks,
+		writeHugeSlice("mgmt-b", 20),
+	},
+	{
+		"H2", tenantOwner, "Endpoints with 10,000 endpoints, which Kubernetes mirrors as EndpointSlices", byNetworks,
+		expectRefused(
+			harness.TryCreate("endpoints/evil-x/new", mirroredEndpoints(500)), "at most 1,000 endpoints",
+			harness.TryCreate("endpoints/evil-x/new", mirroredEndpoints(50))),
+	},
 	{"H2", tenantOwner, "6,000 endpoints in six EndpointSlices", byLimit, writeManySlices("evil-x")},
-	{"H2", managementOwner, "6,000 endpoints in six EndpointSlices in the management VPC", byLimit, writeManySlices("mgmt-b")},
+	{
+		"H2", managementOwner, "6,000 endpoints in six EndpointSlices in the management VPC", byLimit,
+		writeManySlices("mgmt-b"),
+	},
 
-	{"L8", tenantEditor, "a type of network with quotes", byMalformed, writeJunkAnnotation("network.kube-dc.com/external-network-type", `public" || ip4 || "`, "public")},
+	{
+		"L8", tenantEditor, "a type of network with quotes", byMalformed,
+		writeJunkAnnotation("network.kube-dc.com/external-network-type", `public" || ip4 || "`, "public"),
+	},
 	{
 		"L8", tenantEditor, "a type of network of 300 letters", byMalformed,
 		writeJunkAnnotation("network.kube-dc.com/external-network-type", strings.Repeat("a", 300), "public"),
@@ -60,7 +100,8 @@ var inputAttacks = []attack{
 		writeJunkAnnotation("service.nlb.kube-dc.com/health-check", `interval=1 || ip4.dst == 10.30.0.2`, "interval=5"),
 	},
 	{"L8", tenantEditor, "EIp with junk for a network", bySchema, expectRefused(
-		harness.TryCreate("eips/evil-x/new", `{spec: {externalNetwork: 'ext-public" || "'}}`), "is the name of an object",
+		harness.TryCreate("eips/evil-x/new", `{spec: {externalNetwork: 'ext-public" || "'}}`),
+		"is the name of an object",
 		harness.TryCreate("eips/evil-x/new", `{spec: {externalNetwork: ext-public}}`))},
 	{"L8", tenantEditor, "EIp with junk for a childRef", bySchema, expectRefused(
 		harness.TryCreate("eips/evil-x/new", `{spec: {childRef: "a b"}}`), "is the name of an object",
@@ -69,31 +110,55 @@ var inputAttacks = []attack{
 		harness.TryCreate("fips/evil-x/new", `{spec: {podTarget: {podName: "mallory=x"}}}`), "is the name of an object",
 		harness.TryCreate("fips/evil-x/new", `{spec: {podTarget: {podName: mallory}}}`))},
 	{"L8", tenantOwner, "EgressRoute with junk for a network", bySchema, expectRefused(
-		harness.TryCreate("egressroutes/evil-x/new", `{spec: {destinations: [203.0.113.0/24], externalNetwork: "a,b"}}`), "is the name of an object",
-		harness.TryCreate("egressroutes/evil-x/new", `{spec: {destinations: [203.0.113.0/24], externalNetwork: ext-public}}`))},
+		harness.TryCreate("egressroutes/evil-x/new",
+			`{spec: {destinations: [203.0.113.0/24], externalNetwork: "a,b"}}`), "is the name of an object",
+		harness.TryCreate("egressroutes/evil-x/new",
+			`{spec: {destinations: [203.0.113.0/24], externalNetwork: ext-public}}`))},
 
-	{"L2", projectPlanner, "Project with the addresses of an external network", byOverlap, createOverlappingProject("91.224.11.0/25", "external network")},
-	{"L2", projectPlanner, "Project around an external network", byOverlap, createOverlappingProject("100.0.0.0/8", "overlaps with")},
-	{"L2", projectPlanner, "Project with the addresses that join nodes to OVN", byOverlap, createOverlappingProject("100.64.0.0/24", "Subnet join")},
-	{"L2", projectPlanner, "Project with the addresses of the management VPC", byOverlap, createOverlappingProject("10.16.0.0/24", "Subnet ovn-default")},
-	{"L2", projectPlanner, "Project with the addresses of nodes", byOverlap, createOverlappingProject("172.20.0.0/14", "node node")},
-	{"L2", projectPlanner, "Project with addresses of class E, which Sallyport uses inside OVN", byOverlap, createOverlappingProject("240.0.0.0/24", "class E")},
+	{
+		"L2", projectPlanner, "Project with the addresses of an external network", byOverlap,
+		createOverlappingProject("91.224.11.0/25", "external network"),
+	},
+	{
+		"L2", projectPlanner, "Project around an external network", byOverlap,
+		createOverlappingProject("100.0.0.0/8", "overlaps with"),
+	},
+	{
+		"L2", projectPlanner, "Project with the addresses that join nodes to OVN", byOverlap,
+		createOverlappingProject("100.64.0.0/24", "Subnet join"),
+	},
+	{
+		"L2", projectPlanner, "Project with the addresses of the management VPC", byOverlap,
+		createOverlappingProject("10.16.0.0/24", "Subnet ovn-default"),
+	},
+	{
+		"L2", projectPlanner, "Project with the addresses of nodes", byOverlap,
+		createOverlappingProject("172.20.0.0/14", "node node"),
+	},
+	{
+		"L2", projectPlanner, "Project with addresses of class E, which Sallyport uses inside OVN", byOverlap,
+		createOverlappingProject("240.0.0.0/24", "class E"),
+	},
 	{"L2", projectPlanner, "Project with all addresses", bySchema, expectRefused(
 		harness.TryCreate("projects/evil/new", `{spec: {cidrBlock: 1.0.0.0/0, egressNetworkType: cloud}}`), "too wide",
 		harness.TryCreate("projects/evil/new", `{spec: {cidrBlock: 11.0.0.0/8, egressNetworkType: cloud}}`))},
 	{"L2", projectPlanner, "Project with half of all addresses", bySchema, expectRefused(
-		harness.TryCreate("projects/evil/new", `{spec: {cidrBlock: 128.0.0.0/1, egressNetworkType: cloud}}`), "too wide",
+		harness.TryCreate("projects/evil/new", `{spec: {cidrBlock: 128.0.0.0/1, egressNetworkType: cloud}}`),
+		"too wide",
 		harness.TryCreate("projects/evil/new", `{spec: {cidrBlock: 10.77.0.0/16, egressNetworkType: cloud}}`))},
 }
 
-// requestReservedEIP asks for the address of a host on a segment, which the operator has excluded; the control asks for one that is free.
+// requestReservedEIP asks for the address of a host on a segment, which the operator has excluded; the control asks for
+// one that is free.
 func requestReservedEIP(namespace, network string) func(*testing.T, *attackFixture, actor) {
 	return func(t *testing.T, f *attackFixture, who actor) {
 		side := f.Network(t, network)
-		who.MustApply(t, f, eipManifest(namespace, "reserved", fmt.Sprintf("{externalNetworkType: %s, ipAddress: %s}", network, side.NeighbourAddress)))
+		who.MustApply(t, f, eipManifest(namespace, "reserved",
+			fmt.Sprintf("{externalNetworkType: %s, ipAddress: %s}", network, side.NeighbourAddress)))
 		f.expectReason(t, harness.ObjectRef("EIp", namespace, "reserved"), "Accepted", "AddressReserved")
 		f.ExpectAnswer(t, side.Client, "http://"+side.NeighbourAddress, side.Neighbour, "")
-		who.MustApply(t, f, eipManifest(namespace, "free", fmt.Sprintf("{externalNetworkType: %s, ipAddress: %s}", network, freeAddresses[network])))
+		who.MustApply(t, f, eipManifest(namespace, "free",
+			fmt.Sprintf("{externalNetworkType: %s, ipAddress: %s}", network, freeAddresses[network])))
 		f.WaitProgrammedOnNodes(t, "EIp", namespace, "free")
 	}
 }
@@ -125,14 +190,16 @@ func endpointSliceManifest(namespace, service, ports, endpoints string) string {
   addressType: IPv4, ports: [%[3]s], endpoints: [%[4]s]}`, service, namespace, ports, endpoints)
 }
 
-// injectTargetRef writes an endpoint that says it is something else than a pod of the namespace. The control is mallory, whose port OVN is told.
+// injectTargetRef writes an endpoint that says it is something else than a pod of the namespace. The control is
+// mallory, whose port OVN is told.
 func injectTargetRef(namespace, target, victim string) func(*testing.T, *attackFixture, actor) {
 	return func(t *testing.T, f *attackFixture, who actor) {
 		address := f.ReadStatusField(t, "Pod", namespace, "mallory", "podIP")
 		service := loadBalancerManifest(namespace, "probed", `service.nlb.kube-dc.com/health-check: "true"`, "")
 		who.MustApply(t, f, strings.Replace(service, "selector: {app: mallory}, ", "", 1))
-		who.MustApply(t, f, endpointSliceManifest(namespace, "probed", "{name: http, port: 80, protocol: TCP}", fmt.Sprintf(
-			"{addresses: [%s], targetRef: {kind: Pod, name: mallory}}, {addresses: [%s], targetRef: {kind: Pod, name: %q}}", address, unusedAddress(address), target)))
+		who.MustApply(t, f, endpointSliceManifest(namespace, "probed", "{name: http, port: 80, protocol: TCP}",
+			fmt.Sprintf(
+				"{addresses: [%s], targetRef: {kind: Pod, name: mallory}}, {addresses: [%s], targetRef: {kind: Pod, name: %q}}", address, unusedAddress(address), target)))
 		if namespace == "mgmt-b" { // there an endpoint has to be a pod of the namespace
 			f.expectReason(t, harness.ObjectRef("Service", namespace, "probed"), "Programmed", "EndpointNotInNamespace")
 			f.SyncFlows(t)
@@ -148,7 +215,8 @@ func injectTargetRef(namespace, target, victim string) func(*testing.T, *attackF
 		if !strings.Contains(probed, "mallory."+namespace+":") {
 			t.Errorf("the control is not checked: ip_port_mappings are %s", probed)
 		}
-		if strings.Contains(probed, victim) || strings.Contains(probed, "240.0.0.9") || strings.Contains(probed, unusedAddress(address)) {
+		if strings.Contains(probed, victim) || strings.Contains(probed, "240.0.0.9") ||
+			strings.Contains(probed, unusedAddress(address)) {
 			t.Errorf("somebody else's port is in ip_port_mappings: %s", probed)
 		}
 		f.SyncFlows(t)
@@ -181,7 +249,8 @@ func writeManySlices(namespace string) func(*testing.T, *attackFixture, actor) {
 			text := endpointSliceManifest(namespace, "many", slicePorts(ports), endpoints)
 			who.MustApply(t, f, strings.Replace(text, "many-by-hand", fmt.Sprintf("many-%d", i), 1))
 		}
-		who.MustApply(t, f, strings.Replace(loadBalancerManifest(namespace, "many", "", ""), "{name: http, port: 80}", slicePorts(ports), 1))
+		who.MustApply(t, f, strings.Replace(loadBalancerManifest(namespace, "many", "", ""), "{name: http, port: 80}",
+			slicePorts(ports), 1))
 		write(0, fmt.Sprintf("{addresses: [%s]}", f.ReadStatusField(t, "Pod", namespace, "mallory", "podIP")))
 		f.WaitForObject(t, "Service", namespace, "many", manifest.True("Programmed"))
 		before, _ := f.controller.MemoryUsage(t)
@@ -189,7 +258,8 @@ func writeManySlices(namespace string) func(*testing.T, *attackFixture, actor) {
 			write(i, endpointAddresses(i*addresses, addresses))
 		}
 		f.expectReason(t, harness.ObjectRef("Service", namespace, "many"), "Programmed", "TooManyEndpoints")
-		who.MustApply(t, f, eipManifest(namespace, "after", "{externalNetworkType: public}")) // the controller has read the slices when this is in force
+		// the controller has read the slices when this is in force
+		who.MustApply(t, f, eipManifest(namespace, "after", "{externalNetworkType: public}"))
 		f.WaitProgrammedOnNodes(t, "EIp", namespace, "after")
 		if after, most := f.controller.MemoryUsage(t); after > before+300 {
 			t.Errorf("the controller had %d MiB, has %d and had %d at most", before, after, most)
@@ -246,7 +316,8 @@ func createOverlappingProject(cidr, words string) func(*testing.T, *attackFixtur
 	return func(t *testing.T, f *attackFixture, who actor) {
 		who.MustApply(t, f, project("overlap", cidr))
 		f.WaitForObject(t, "Project", "evil", "overlap", func(o *unstructured.Unstructured) bool {
-			return harness.FalseReason(o, "Accepted") == "PrefixOverlaps" && strings.Contains(fmt.Sprint(o.Object["status"]), words)
+			return harness.FalseReason(o, "Accepted") == "PrefixOverlaps" &&
+				strings.Contains(fmt.Sprint(o.Object["status"]), words)
 		})
 		who.MustApply(t, f, project("apart", "10.77.0.0/24"))
 		f.WaitForObject(t, "Project", "evil", "apart", manifest.True("Accepted"))

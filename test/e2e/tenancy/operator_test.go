@@ -27,15 +27,19 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// escapeSequences is a name that clears a screen, sets its title, turns text around and forges a line; as JSON, which YAML reads as well.
-const escapeSequences = `"x\u001b[2J\u001b[H\u001b]0;pwned\u0007\u202e\r\n0 errors"` // what the API server's YAML takes; C1 has unit tests
+// escapeSequences is a name that clears a screen, sets its title, turns text around and forges a line; as JSON, which
+// YAML reads as well.
+// what the API server's YAML takes; C1 has unit tests
+const escapeSequences = `"x\u001b[2J\u001b[H\u001b]0;pwned\u0007\u202e\r\n0 errors"`
 
 // operatorAttacks are those on what the operator runs: the command line, the page of sallyport ui, and bundles.
 var operatorAttacks = []attack{
 	{
-		finding: "H3", by: tenantEditor, what: "Deployment kube-ovn-controller that names other databases", stoppedBy: "`--kube-ovn-namespace` of the CLI",
+		finding: "H3", by: tenantEditor, what: "Deployment kube-ovn-controller that names other databases",
+		stoppedBy: "`--kube-ovn-namespace` of the CLI",
 		run: func(t *testing.T, f *attackFixture, who actor) {
-			who.MustApply(t, f, deploymentManifest("kube-ovn-controller", "kube-ovn-controller", "env: [{name: OVN_DB_IPS, value: 127.9.9.9}]"))
+			who.MustApply(t, f, deploymentManifest("kube-ovn-controller", "kube-ovn-controller",
+				"env: [{name: OVN_DB_IPS, value: 127.9.9.9}]"))
 			out, _ := f.runCLI(t, nil, "status")
 			expectText(t, out, "ignored", "evil-x/kube-ovn-controller")
 			expectNoText(t, out, "127.9.9.9")
@@ -44,7 +48,9 @@ var operatorAttacks = []attack{
 		},
 	},
 	{
-		finding: "H3", by: tenantEditor, what: "Deployment kube-ovn-controller with ENABLE_SSL and a Secret kube-ovn-tls beside it", stoppedBy: "`--kube-ovn-namespace` of the CLI",
+		finding: "H3", by: tenantEditor,
+		what:      "Deployment kube-ovn-controller with ENABLE_SSL and a Secret kube-ovn-tls beside it",
+		stoppedBy: "`--kube-ovn-namespace` of the CLI",
 		run: func(t *testing.T, f *attackFixture, who actor) {
 			who.MustApply(t, f, deploymentManifest("kube-ovn-controller", "kube-ovn-controller", "env: [{name: OVN_DB_IPS, value: 127.9.9.8}, {name: ENABLE_SSL, value: 'true'}]")+`
 ---
@@ -56,9 +62,11 @@ var operatorAttacks = []attack{
 		},
 	},
 	{
-		finding: "H3", by: tenantEditor, what: "Deployment sallyport-controller with an argument that is none", stoppedBy: "`--controller-namespace` of the CLI",
+		finding: "H3", by: tenantEditor, what: "Deployment sallyport-controller with an argument that is none",
+		stoppedBy: "`--controller-namespace` of the CLI",
 		run: func(t *testing.T, f *attackFixture, who actor) {
-			who.MustApply(t, f, deploymentManifest("sallyport-controller", "controller", "args: [--egress-liveness=never]"))
+			who.MustApply(t, f, deploymentManifest("sallyport-controller", "controller",
+				"args: [--egress-liveness=never]"))
 			out, err := f.runCLI(t, f.operatorEnv(), "status")
 			if err != nil {
 				t.Errorf("status fails: %v\n%s", err, out)
@@ -73,7 +81,8 @@ var operatorAttacks = []attack{
 		},
 	},
 	{
-		finding: "H3", by: tenantOwner, what: "Lease sallyport-controller that expired long ago", stoppedBy: "`--controller-namespace` of the CLI",
+		finding: "H3", by: tenantOwner, what: "Lease sallyport-controller that expired long ago",
+		stoppedBy: "`--controller-namespace` of the CLI",
 		run: func(t *testing.T, f *attackFixture, who actor) {
 			who.MustApply(t, f, `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: sallyport-controller, namespace: evil-x},
   spec: {holderIdentity: mallory, leaseDurationSeconds: 1, renewTime: "2020-01-01T00:00:00.000000Z"}}`)
@@ -84,7 +93,8 @@ var operatorAttacks = []attack{
 		},
 	},
 	{
-		finding: "H3", by: tenantEditor, what: "pod with the labels of the agent", stoppedBy: "owner reference of the agents' pods",
+		finding: "H3", by: tenantEditor, what: "pod with the labels of the agent",
+		stoppedBy: "owner reference of the agents' pods",
 		run: func(t *testing.T, f *attackFixture, who actor) {
 			who.MustApply(t, f, `{apiVersion: v1, kind: Pod, metadata: {name: agent, namespace: evil-x, labels: {app.kubernetes.io/name: sallyport-agent}},
   spec: {nodeName: node3, containers: [{name: agent, image: lab/idle}]}}`)
@@ -118,7 +128,8 @@ var operatorAttacks = []attack{
 	hostileTextAttack("annotation health-check with escape sequences", `{apiVersion: v1, kind: Service, metadata: {name: loud, namespace: evil-x,
   annotations: {service.nlb.kube-dc.com/health-check: %s}}, spec: {type: LoadBalancer, ports: [{port: 80}]}}`, "Service/loud"),
 	{
-		finding: "M1", by: tenantEditor, what: "Event with escape sequences about its own Service", stoppedBy: "the CLI spells control characters out",
+		finding: "M1", by: tenantEditor, what: "Event with escape sequences about its own Service",
+		stoppedBy: "the CLI spells control characters out",
 		run: func(t *testing.T, f *attackFixture, who actor) {
 			who.MustApply(t, f, `{apiVersion: v1, kind: Service, metadata: {name: own, namespace: evil-x}, spec: {type: LoadBalancer, ports: [{port: 80}]}}`)
 			who.MustApply(t, f, warningEvent("loud", "evil-x", "y\x1b[2J\n0 errors"))
@@ -128,11 +139,15 @@ var operatorAttacks = []attack{
 		},
 	},
 	{
-		finding: "L5", by: workstation, what: "read the page of sallyport ui without its token", stoppedBy: "token of `sallyport ui`",
+		finding: "L5", by: workstation, what: "read the page of sallyport ui without its token",
+		stoppedBy: "token of `sallyport ui`",
 		run: func(t *testing.T, f *attackFixture, _ actor) {
 			page := f.startUI(t)
 			place, _, _ := strings.Cut(page, "?")
-			for _, path := range []string{"", "api/overview", "api/map", "api/findings", "api/search?q=10.", "api/explain?kind=Node&name=node1", "api/events"} {
+			for _, path := range []string{
+				"", "api/overview", "api/map", "api/findings", "api/search?q=10.",
+				"api/explain?kind=Node&name=node1", "api/events",
+			} {
 				if code := getHTTPStatus(t, http.DefaultClient, place+path, nil); code != http.StatusUnauthorized {
 					t.Errorf("%s without a token: %d", path, code)
 				}
@@ -151,7 +166,8 @@ var operatorAttacks = []attack{
 		},
 	},
 	{
-		finding: "L5", by: workstation, what: "guess the token of sallyport ui, or send it in a cookie of another port", stoppedBy: "token of `sallyport ui`",
+		finding: "L5", by: workstation, what: "guess the token of sallyport ui, or send it in a cookie of another port",
+		stoppedBy: "token of `sallyport ui`",
 		run: func(t *testing.T, f *attackFixture, _ actor) {
 			page := f.startUI(t)
 			place, query, _ := strings.Cut(page, "?")
@@ -160,7 +176,9 @@ var operatorAttacks = []attack{
 			}
 			_, token, _ := strings.Cut(query, "token=")
 			with := func(cookie string) int {
-				return getHTTPStatus(t, http.DefaultClient, place+"api/status", func(r *http.Request) { r.Header.Set("Cookie", cookie) })
+				return getHTTPStatus(t, http.DefaultClient, place+"api/status", func(r *http.Request) {
+					r.Header.Set("Cookie", cookie)
+				})
 			}
 			_, port, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(place, "http://"), "/"), ":")
 			if code := with("sallyport-ui-1=" + token); code != http.StatusUnauthorized {
@@ -172,7 +190,8 @@ var operatorAttacks = []attack{
 		},
 	},
 	{
-		finding: "L5", by: workstation, what: "read the token from the arguments of the process", stoppedBy: "the token is in no argument",
+		finding: "L5", by: workstation, what: "read the token from the arguments of the process",
+		stoppedBy: "the token is in no argument",
 		run: func(t *testing.T, f *attackFixture, _ actor) {
 			page := f.startUI(t)
 			_, token, _ := strings.Cut(page, "token=")
@@ -199,7 +218,8 @@ var operatorAttacks = []attack{
 		},
 	},
 	{
-		finding: "L6", by: workstation, what: "bundle of a megabyte that unpacks to gigabytes", stoppedBy: "`--survey-limit`",
+		finding: "L6", by: workstation, what: "bundle of a megabyte that unpacks to gigabytes",
+		stoppedBy: "`--survey-limit`",
 		run: func(t *testing.T, f *attackFixture, _ actor) {
 			file := filepath.Join(t.TempDir(), "support.tar.gz")
 			if err := os.WriteFile(file, buildArchiveBomb(t), 0o600); err != nil {
@@ -221,7 +241,8 @@ var operatorAttacks = []attack{
 		},
 	},
 	{
-		finding: "L6", by: tenantEditor, what: "find another program's token in a bundle", stoppedBy: "surveys keep annotations about networks only",
+		finding: "L6", by: tenantEditor, what: "find another program's token in a bundle",
+		stoppedBy: "surveys keep annotations about networks only",
 		run: func(t *testing.T, f *attackFixture, who actor) {
 			who.MustApply(t, f, `{apiVersion: v1, kind: Service, metadata: {name: tokens, namespace: evil-x,
   annotations: {example.com/token: s3cr3t, service.nlb.kube-dc.com/bind-on-eip: seen}}, spec: {type: LoadBalancer, ports: [{port: 80}]}}`)
@@ -232,7 +253,8 @@ var operatorAttacks = []attack{
 	},
 }
 
-// hostileTextAttack is an attack on the operator's terminal by a text of an object. The same with a harmless text is shown as it is.
+// hostileTextAttack is an attack on the operator's terminal by a text of an object. The same with a harmless text is
+// shown as it is.
 func hostileTextAttack(does, object, name string) attack {
 	return attack{
 		finding: "M1", by: tenantEditor, what: does, stoppedBy: "the CLI spells control characters out",
@@ -246,7 +268,9 @@ func hostileTextAttack(does, object, name string) attack {
 					}
 					t.Fatal(err)
 				}
-				f.WaitForObject(t, kind, "evil-x", "loud", func(o *unstructured.Unstructured) bool { return harness.FalseReason(o, "Programmed") != "" })
+				f.WaitForObject(t, kind, "evil-x", "loud", func(o *unstructured.Unstructured) bool {
+					return harness.FalseReason(o, "Programmed") != ""
+				})
 				if n := f.runOperatorCommands(t, name, "loud"); n < 2 {
 					t.Errorf("%s: %d commands tell of the object: this shows nothing", text, n)
 				}
@@ -255,13 +279,19 @@ func hostileTextAttack(does, object, name string) attack {
 	}
 }
 
-// runOperatorCommands runs the commands of an operator, none of which may print control characters, and returns how many of them tell of an object.
+// runOperatorCommands runs the commands of an operator, none of which may print control characters, and returns how
+// many of them tell of an object.
 func (f *attackFixture) runOperatorCommands(t *testing.T, object, name string) int32 {
 	t.Helper()
 	var shown atomic.Int32
 	var all sync.WaitGroup
 	for _, args := range [][]string{
-		{"status"}, {"doctor"}, {"explain", object, "-n", "evil-x", "-v", "--no-nodes"}, {"status", "-o", "json"}, {"map", "-o", "md"}, {"plan"},
+		{"status"},
+		{"doctor"},
+		{"explain", object, "-n", "evil-x", "-v", "--no-nodes"},
+		{"status", "-o", "json"},
+		{"map", "-o", "md"},
+		{"plan"},
 	} {
 		all.Go(func() {
 			out, _ := f.runCLI(t, f.operatorEnv(), args...)
@@ -288,7 +318,10 @@ func warningEvent(name, about, message string) string {
 
 // operatorEnv is the environment of an operator's shell, in which OVN's databases are named.
 func (f *attackFixture) operatorEnv() []string {
-	return []string{"OVN_NB_DB=" + f.Database("nb", f.Blueprint.Raft), "OVN_SB_DB=" + f.Database("sb", f.Blueprint.Raft)}
+	return []string{
+		"OVN_NB_DB=" + f.Database("nb", f.Blueprint.Raft),
+		"OVN_SB_DB=" + f.Database("sb", f.Blueprint.Raft),
+	}
 }
 
 // newCommand is sallyport as the operator runs it.
@@ -301,7 +334,8 @@ func (f *attackFixture) newCommand(t *testing.T, environment []string, args ...s
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Env = append(append(os.Environ(), "KUBECONFIG="+f.Kubeconfig(), "PATH="+f.Parts.Bin()+":"+os.Getenv("PATH")), environment...)
+	cmd.Env = append(append(os.Environ(), "KUBECONFIG="+f.Kubeconfig(), "PATH="+f.Parts.Bin()+":"+os.Getenv("PATH")),
+		environment...)
 	return cmd
 }
 
@@ -360,7 +394,11 @@ func buildArchiveBomb(t *testing.T) []byte {
 	var out bytes.Buffer
 	packed := gzip.NewWriter(&out)
 	archive := tar.NewWriter(packed)
-	err := archive.WriteHeader(&tar.Header{Name: "sallyport/survey.json", Mode: 0o600, Size: int64(len(begin) + 400*len(block))})
+	err := archive.WriteHeader(&tar.Header{
+		Name: "sallyport/survey.json",
+		Mode: 0o600,
+		Size: int64(len(begin) + 400*len(block)),
+	})
 	if err == nil {
 		_, err = io.WriteString(archive, begin)
 	}
@@ -373,7 +411,8 @@ func buildArchiveBomb(t *testing.T) []byte {
 	return out.Bytes()
 }
 
-// expectNoControlChars fails the test when a terminal would obey something in a text, or the text has the line that escapes forges.
+// expectNoControlChars fails the test when a terminal would obey something in a text, or the text has the line that
+// escapes forges.
 func expectNoControlChars(t *testing.T, what, text string) {
 	t.Helper()
 	for _, r := range text {

@@ -32,17 +32,37 @@ var ownerAttacks = []attack{
 	{"H1", managementEditor, "Service on another namespace's EIp without its consent", byConsent, bindWithoutConsent},
 	{"H1", managementEditor, "Service that asks whether another namespace has an EIp", byConsent, probeEIPExistence},
 	{"H1", tenantEditor, "Service on another project's EIp", byConsent, bindAcrossProjects},
-	{"H1", managementEditor, "Service that goes on with an EIp after consent is withdrawn", byConsent, bindAfterWithdrawal},
-	{"H1", managementEditor, "Service with two ports of a shared EIp that takes a third, in use", byTenure, takeHeldPort},
-	{"H1", managementEditor, "Service that keeps the owner from deleting a shared EIp", "guests do not count as users", blockEIPDeletion},
-	{"H1", managementEditor, "EIp that stands for another namespace's OvnEip", byNamespace, claimOvnEIP("eip-mgmt-a-gw")},
-	{"H1", managementEditor, "EIp that stands for the OvnEip of the management VPC's router", byNamespace, claimOvnEIP("ovn-cluster-ext-public")},
-	{"H1", managementOwner, "write itself into sharedWith of another namespace's EIp", "RBAC", func(t *testing.T, f *attackFixture, who actor) {
-		createVictimEIP(t, f, "")
-		who.Cannot(t, "the attack", harness.TryPatch("eips/mgmt-a/gw", `{"spec":{"sharedWith":["mgmt-b"]}}`), "cannot patch resource")
-		who.MustApply(t, f, eipManifest("mgmt-b", "own", "{externalNetworkType: public}"))
-		who.Can(t, "the control", harness.TryPatch("eips/mgmt-b/own", `{"spec":{"sharedWith":["mgmt-a"]}}`))
-	}},
+	{
+		"H1", managementEditor, "Service that goes on with an EIp after consent is withdrawn", byConsent,
+		bindAfterWithdrawal,
+	},
+	{
+		"H1", managementEditor, "Service with two ports of a shared EIp that takes a third, in use", byTenure,
+		takeHeldPort,
+	},
+	{
+		"H1", managementEditor, "Service that keeps the owner from deleting a shared EIp",
+		"guests do not count as users",
+		blockEIPDeletion,
+	},
+	{
+		"H1", managementEditor, "EIp that stands for another namespace's OvnEip", byNamespace,
+		claimOvnEIP("eip-mgmt-a-gw"),
+	},
+	{
+		"H1", managementEditor, "EIp that stands for the OvnEip of the management VPC's router", byNamespace,
+		claimOvnEIP("ovn-cluster-ext-public"),
+	},
+	{
+		"H1", managementOwner, "write itself into sharedWith of another namespace's EIp", "RBAC",
+		func(t *testing.T, f *attackFixture, who actor) {
+			createVictimEIP(t, f, "")
+			who.Cannot(t, "the attack", harness.TryPatch("eips/mgmt-a/gw", `{"spec":{"sharedWith":["mgmt-b"]}}`),
+				"cannot patch resource")
+			who.MustApply(t, f, eipManifest("mgmt-b", "own", "{externalNetworkType: public}"))
+			who.Can(t, "the control", harness.TryPatch("eips/mgmt-b/own", `{"spec":{"sharedWith":["mgmt-a"]}}`))
+		},
+	},
 	{"H1", tenantEditor, "sharedWith for everybody", bySchema, expectRefused(
 		harness.TryCreate("eips/evil-x/new", `{spec: {sharedWith: ["*"]}}`), "spec.sharedWith",
 		harness.TryCreate("eips/evil-x/new", `{spec: {sharedWith: [mgmt-a]}}`))},
@@ -52,23 +72,50 @@ var ownerAttacks = []attack{
 
 	{"L3", managementOwner, "EndpointSlice with another namespace's pod", byPodOwner, publishForeignPod("")},
 	{
-		"L3", managementOwner, "EndpointSlice with another namespace's pod, in the name of Kubernetes' controller", byPodOwner,
+		"L3", managementOwner, "EndpointSlice with another namespace's pod, in the name of Kubernetes' controller",
+		byPodOwner,
 		publishForeignPod(`, endpointslice.kubernetes.io/managed-by: endpointslice-controller.k8s.io`),
 	},
 
-	{"H4", managementEditor, "pods that leave with another's address, by externalIPs", byOwner, egressWithForeignAddress(func(address string) string {
-		return fmt.Sprintf(`, externalIPs: [%s]`, address)
-	}, "")},
-	{"H4", managementOwner, "another namespace's pod led out by a hand-written EndpointSlice", byOwner, egressWithForeignAddress(func(string) string { return "" }, "dns")},
+	{
+		"H4", managementEditor, "pods that leave with another's address, by externalIPs", byOwner,
+		egressWithForeignAddress(func(address string) string {
+			return fmt.Sprintf(`, externalIPs: [%s]`, address)
+		}, ""),
+	},
+	{
+		"H4", managementOwner, "another namespace's pod led out by a hand-written EndpointSlice", byOwner,
+		egressWithForeignAddress(func(string) string {
+			return ""
+		}, "dns"),
+	},
 
-	{"M2", tenantOwner, "EndpointSlice with the labels of another's project, which would keep that from being deleted", byManager, blockProjectDeletion},
+	{
+		"M2", tenantOwner, "EndpointSlice with the labels of another's project, which would keep that from being deleted",
+		byManager, blockProjectDeletion,
+	},
 	{"L1", tenantEditor, "EIp whose OvnEip would have the name of another project's", byNames, collideOvnEIPName},
-	{"L4", projectPlanner, "finalizer of one's own in a project that is deleted", "condition `NamespaceContentRemaining`", blockNamespaceDeletion},
-	{"L12", projectPlanner, "Project with the VPC of egress addresses", byReserved, createReservedProject("sallyport", "egress")},
-	{"L12", projectPlanner, "Project with the name of the NodePaths' shard", byReserved, createReservedProject("sallyport", "nodes")},
+	{
+		"L4", projectPlanner, "finalizer of one's own in a project that is deleted",
+		"condition `NamespaceContentRemaining`", blockNamespaceDeletion,
+	},
+	{
+		"L12", projectPlanner, "Project with the VPC of egress addresses", byReserved,
+		createReservedProject("sallyport", "egress"),
+	},
+	{
+		"L12", projectPlanner, "Project with the name of the NodePaths' shard", byReserved,
+		createReservedProject("sallyport", "nodes"),
+	},
 	{"L12", projectPlanner, "Project with Kube-OVN's own VPC", byReserved, createReservedProject("ovn", "cluster")},
-	{"L12", projectPlanner, "Project with the name of Kube-OVN's own Subnet", byReserved, createReservedProject("ovn", "default")},
-	{"L12", projectPlanner, "Project with the name of an external subnet", byReserved, createReservedProject("ext", "public")},
+	{
+		"L12", projectPlanner, "Project with the name of Kube-OVN's own Subnet", byReserved,
+		createReservedProject("ovn", "default"),
+	},
+	{
+		"L12", projectPlanner, "Project with the name of an external subnet", byReserved,
+		createReservedProject("ext", "public"),
+	},
 }
 
 func namespaceList(n int) string {
@@ -79,7 +126,8 @@ func namespaceList(n int) string {
 	return strings.Join(out, ", ")
 }
 
-// createVictimEIP is EIp gw of mgmt-a, shared with nobody or with somebody, and a Service dns on its port 443. It returns the address.
+// createVictimEIP is EIp gw of mgmt-a, shared with nobody or with somebody, and a Service dns on its port 443. It
+// returns the address.
 func createVictimEIP(t *testing.T, f *attackFixture, sharedWith string) string {
 	t.Helper()
 	f.Apply(t, eipManifest("mgmt-a", "gw", fmt.Sprintf("{externalNetworkType: public, sharedWith: [%s]}", sharedWith)))
@@ -96,7 +144,8 @@ const bindToVictimEIP = "service.nlb.kube-dc.com/bind-on-eip: mgmt-a/gw"
 // setSharedWith lets namespaces bind to the victim's EIp.
 func setSharedWith(t *testing.T, f *attackFixture, namespaces string) {
 	t.Helper()
-	f.ApplyWithoutCleanup(t, eipManifest("mgmt-a", "gw", fmt.Sprintf("{externalNetworkType: public, sharedWith: [%s]}", namespaces)))
+	f.ApplyWithoutCleanup(t, eipManifest("mgmt-a", "gw",
+		fmt.Sprintf("{externalNetworkType: public, sharedWith: [%s]}", namespaces)))
 }
 
 func bindWithoutConsent(t *testing.T, f *attackFixture, who actor) {
@@ -113,7 +162,10 @@ func bindWithoutConsent(t *testing.T, f *attackFixture, who actor) {
 func probeEIPExistence(t *testing.T, f *attackFixture, who actor) {
 	createVictimEIP(t, f, "")
 	told := map[string]string{}
-	for name, bind := range map[string]string{"there": bindToVictimEIP, "absent": "service.nlb.kube-dc.com/bind-on-eip: mgmt-a/xx"} {
+	for name, bind := range map[string]string{
+		"there":  bindToVictimEIP,
+		"absent": "service.nlb.kube-dc.com/bind-on-eip: mgmt-a/xx",
+	} {
 		who.MustApply(t, f, loadBalancerManifest("mgmt-b", name, bind, ""))
 		f.expectReason(t, harness.ObjectRef("Service", "mgmt-b", name), "ResolvedRefs", "RefNotPermitted")
 		o, err := f.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef("Service", "mgmt-b", name))
@@ -134,7 +186,8 @@ func bindAcrossProjects(t *testing.T, f *attackFixture, who actor) {
 	victim := f.victims[0].namespace
 	f.Apply(t, eipManifest(victim, "open", "{externalNetworkType: public, sharedWith: [evil-x]}"))
 	f.WaitProgrammedOnNodes(t, "EIp", victim, "open")
-	who.MustApply(t, f, loadBalancerManifest("evil-x", "steal", "service.nlb.kube-dc.com/bind-on-eip: "+victim+"/open", ""))
+	who.MustApply(t, f, loadBalancerManifest("evil-x", "steal", "service.nlb.kube-dc.com/bind-on-eip: "+victim+"/open",
+		""))
 	f.expectReason(t, harness.ObjectRef("Service", "evil-x", "steal"), "ResolvedRefs", "RefNotPermitted")
 	who.MustApply(t, f, eipManifest("evil-x", "open", "{externalNetworkType: public}"))
 	who.MustApply(t, f, loadBalancerManifest("evil-x", "own", "service.nlb.kube-dc.com/bind-on-eip: evil-x/open", ""))
@@ -157,7 +210,8 @@ func bindAfterWithdrawal(t *testing.T, f *attackFixture, who actor) {
 func takeHeldPort(t *testing.T, f *attackFixture, who actor) {
 	address := createVictimEIP(t, f, "mgmt-b")
 	service := func(ports string) string {
-		return strings.Replace(loadBalancerManifest("mgmt-b", "steal", bindToVictimEIP, ""), "ports: [{name: http, port: 80}]", "ports: ["+ports+"]", 1)
+		return strings.Replace(loadBalancerManifest("mgmt-b", "steal", bindToVictimEIP, ""),
+			"ports: [{name: http, port: 80}]", "ports: ["+ports+"]", 1)
 	}
 	two := "{name: a, port: 80}, {name: b, port: 81, targetPort: 80}"
 	who.MustApply(t, f, service(two))
@@ -189,20 +243,24 @@ func claimOvnEIP(ovnEip string) func(*testing.T, *attackFixture, actor) {
 		}
 		who.MustApply(t, f, eipManifest("mgmt-b", "own", "{externalNetworkType: public}"))
 		f.WaitProgrammedOnNodes(t, "EIp", "mgmt-b", "own")
-		who.MustApply(t, f, eipManifest("mgmt-b", "alias", "{childRef: "+f.ReadField(t, "EIp", "mgmt-b", "own", "status", "ovnEIpRef")+"}"))
+		who.MustApply(t, f, eipManifest("mgmt-b", "alias",
+			"{childRef: "+f.ReadField(t, "EIp", "mgmt-b", "own", "status", "ovnEIpRef")+"}"))
 		f.WaitProgrammedOnNodes(t, "EIp", "mgmt-b", "alias")
 	}
 }
 
-// publishForeignPod puts the victim's pod behind a Service of the attacker, beside the attacker's own, which is the control.
+// publishForeignPod puts the victim's pod behind a Service of the attacker, beside the attacker's own, which is the
+// control.
 func publishForeignPod(labels string) func(*testing.T, *attackFixture, actor) {
 	return func(t *testing.T, f *attackFixture, who actor) {
-		victim, own := f.ReadStatusField(t, "Pod", "mgmt-a", "dns", "podIP"), f.ReadStatusField(t, "Pod", "mgmt-b", "mallory", "podIP")
+		victim, own := f.ReadStatusField(t, "Pod", "mgmt-a", "dns", "podIP"),
+			f.ReadStatusField(t, "Pod", "mgmt-b", "mallory", "podIP")
 		service := loadBalancerManifest("mgmt-b", "leak", "network.kube-dc.com/external-network-type: public", "")
 		who.MustApply(t, f, strings.Replace(service, "selector: {app: mallory}, ", "", 1))
 		slice := endpointSliceManifest("mgmt-b", "leak", "{name: http, port: 80, protocol: TCP}", fmt.Sprintf(
 			"{addresses: [%s], targetRef: {kind: Pod, name: dns, namespace: mgmt-a}}, {addresses: [%s]}", victim, own))
-		who.MustApply(t, f, strings.Replace(slice, "kubernetes.io/service-name: leak", "kubernetes.io/service-name: leak"+labels, 1))
+		who.MustApply(t, f, strings.Replace(slice, "kubernetes.io/service-name: leak",
+			"kubernetes.io/service-name: leak"+labels, 1))
 		f.expectReason(t, harness.ObjectRef("Service", "mgmt-b", "leak"), "Programmed", "EndpointNotInNamespace")
 		var address string
 		f.WaitForObject(t, "Service", "mgmt-b", "leak", func(o *unstructured.Unstructured) bool {
@@ -240,14 +298,15 @@ func hasEgress(o *unstructured.Unstructured, by, address, pod string) bool {
 	return false
 }
 
-// egressWithForeignAddress lets pods of the management VPC leave by nodes with the victim's address, or leads the victim's pod out. Somebody else, such as
-// MetalLB, gives the addresses. The control leaves with its own.
+// egressWithForeignAddress lets pods of the management VPC leave by nodes with the victim's address, or leads the
+// victim's pod out. Somebody else, such as MetalLB, gives the addresses. The control leaves with its own.
 func egressWithForeignAddress(spec func(address string) string, pod string) func(*testing.T, *attackFixture, actor) {
 	return func(t *testing.T, f *attackFixture, who actor) {
 		f.Apply(t, uplinkManifest)
 		service := func(namespace, name, more string) string {
 			text := loadBalancerManifest(namespace, name, `k8s.ovn.org/egress-service: "{}"`, more)
-			return strings.Replace(text, "loadBalancerClass: kube-dc.com/sallyport", "loadBalancerClass: example.com/metal", 1)
+			return strings.Replace(text, "loadBalancerClass: kube-dc.com/sallyport",
+				"loadBalancerClass: example.com/metal", 1)
 		}
 		f.Apply(t, strings.Replace(service("mgmt-a", "front", ""), "app: mallory", "app: dns", 1))
 		f.setServiceAddress(t, "mgmt-a", "front", victimAddress)
@@ -260,13 +319,16 @@ func egressWithForeignAddress(spec func(address string) string, pod string) func
 		}
 		who.MustApply(t, f, service("mgmt-b", "own", ""))
 		f.setServiceAddress(t, "mgmt-b", "own", attackerAddress)
-		mallory, dns := f.ReadStatusField(t, "Pod", "mgmt-b", "mallory", "podIP"), f.ReadStatusField(t, "Pod", "mgmt-a", "dns", "podIP")
+		mallory, dns := f.ReadStatusField(t, "Pod", "mgmt-b", "mallory", "podIP"),
+			f.ReadStatusField(t, "Pod", "mgmt-a", "dns", "podIP")
 		var seen *unstructured.Unstructured
 		f.WaitForObject(t, "NodePath", "", "node2", func(o *unstructured.Unstructured) bool {
 			seen = o
-			return o != nil && hasEgress(o, "mgmt-b/own", attackerAddress, mallory) && hasEgress(o, "mgmt-a/front", victimAddress, dns)
+			return o != nil && hasEgress(o, "mgmt-b/own", attackerAddress, mallory) &&
+				hasEgress(o, "mgmt-a/front", victimAddress, dns)
 		})
-		if hasEgress(seen, "mgmt-b/", victimAddress, "") || hasEgress(seen, "mgmt-b/", "", dns+" ") || hasEgress(seen, "mgmt-b/", "", dns+"]") {
+		if hasEgress(seen, "mgmt-b/", victimAddress, "") || hasEgress(seen, "mgmt-b/", "", dns+" ") ||
+			hasEgress(seen, "mgmt-b/", "", dns+"]") {
 			t.Errorf("the attacker leaves with the victim's address, or leads its pod: %v", seen.Object["spec"])
 		}
 	}
@@ -277,17 +339,20 @@ func (f *attackFixture) setServiceAddress(t *testing.T, namespace, name, address
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"status":{"loadBalancer":{"ingress":[{"ip":%q}]}}}`, address)
 	services := f.Client.CoreV1().Services(namespace)
-	if _, err := services.Patch(harness.Within(t, time.Minute), name, types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := services.Patch(harness.Within(t, time.Minute), name, types.MergePatchType, patch,
+		metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// blockProjectDeletion labels an object of the attacker's as one of another project, with a finalizer. The project goes all the same.
+// blockProjectDeletion labels an object of the attacker's as one of another project, with a finalizer. The project goes
+// all the same.
 func blockProjectDeletion(t *testing.T, f *attackFixture, who actor) {
 	f.CreateProject(t, "acme", "tmp", "10.39.0.0/24", "cloud")
 	cuckoo := `{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: cuckoo, namespace: evil-x, finalizers: [%s],
   labels: {%s}}, addressType: IPv4, endpoints: []}`
-	err := who.Apply(t, f, fmt.Sprintf(cuckoo, "example.com/stay", "app.kubernetes.io/managed-by: sallyport, kube-dc.com/vpc: acme-tmp"))
+	err := who.Apply(t, f, fmt.Sprintf(cuckoo, "example.com/stay",
+		"app.kubernetes.io/managed-by: sallyport, kube-dc.com/vpc: acme-tmp"))
 	t.Logf("written: %v", err)
 	t.Cleanup(func() { // before it is deleted, or it would stay
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -307,7 +372,8 @@ func collideOvnEIPName(t *testing.T, f *attackFixture, who actor) {
 	f.WaitProgrammedOnNodes(t, "EIp", "evil-x", "y-db")
 	f.Apply(t, eipManifest("evil-x-y", "db", "{externalNetworkType: public}"))
 	f.WaitProgrammedOnNodes(t, "EIp", "evil-x-y", "db")
-	first, second := f.ReadField(t, "EIp", "evil-x", "y-db", "status", "ovnEIpRef"), f.ReadField(t, "EIp", "evil-x-y", "db", "status", "ovnEIpRef")
+	first, second := f.ReadField(t, "EIp", "evil-x", "y-db", "status", "ovnEIpRef"),
+		f.ReadField(t, "EIp", "evil-x-y", "db", "status", "ovnEIpRef")
 	if first != "eip-evil-x-y-db" || second != "eip-evil-x-y.db" {
 		t.Errorf("the OvnEips are %s and %s", first, second)
 	}
@@ -321,18 +387,21 @@ func blockNamespaceDeletion(t *testing.T, f *attackFixture, who actor) {
 	stays := `{apiVersion: v1, kind: ServiceAccount, metadata: {name: stays, namespace: evil-kept, finalizers: [%s]}}`
 	f.Apply(t, fmt.Sprintf(stays, "example.com/stay"))
 	who.Can(t, "deletes its project", harness.TryDelete("projects/evil/kept"))
-	if err := f.Objects.Delete(harness.Within(t, 5*time.Second), "{apiVersion: kube-dc.com/v1, kind: Project, metadata: {name: kept, namespace: evil}}"); err == nil {
+	if err := f.Objects.Delete(harness.Within(t, 5*time.Second),
+		"{apiVersion: kube-dc.com/v1, kind: Project, metadata: {name: kept, namespace: evil}}"); err == nil {
 		t.Error("the project is gone before what is in its namespace")
 	}
 	f.expectReason(t, harness.ObjectRef("Project", "evil", "kept"), "Deletable", "NamespaceContentRemaining")
-	if told := f.ReadField(t, "Project", "evil", "kept", "status", "conditions"); !strings.Contains(told, "serviceaccounts") || !strings.Contains(told, "example.com/stay") {
+	if told := f.ReadField(t, "Project", "evil", "kept", "status", "conditions"); !strings.Contains(told,
+		"serviceaccounts") || !strings.Contains(told, "example.com/stay") {
 		t.Errorf("it does not say what stays: %s", told)
 	}
 	f.Apply(t, fmt.Sprintf(stays, ""))
 	f.DeleteAndWait(t, "Project", "evil", "kept")
 }
 
-// createReservedProject makes a Project whose VPC would have a reserved name. Organizations of these names are made for it.
+// createReservedProject makes a Project whose VPC would have a reserved name. Organizations of these names are made for
+// it.
 func createReservedProject(organization, name string) func(*testing.T, *attackFixture, actor) {
 	return func(t *testing.T, f *attackFixture, _ actor) {
 		f.CreateOrganization(t, organization)

@@ -23,54 +23,83 @@ const (
 
 // poolAttacks are those on pools of addresses, on quotas, and on networks that are not for everybody.
 var poolAttacks = []attack{
-	{"H5", tenantEditor, "twelve EIps at once in two projects of an organization that may have two more", byQuota, createEIPsConcurrently},
-	{"H5", tenantEditor, "load balancers and floating IPs beyond the quota of the organization", byQuota, exceedQuotaIndirectly},
+	{
+		"H5", tenantEditor, "twelve EIps at once in two projects of an organization that may have two more", byQuota,
+		createEIPsConcurrently,
+	},
+	{
+		"H5", tenantEditor, "load balancers and floating IPs beyond the quota of the organization", byQuota,
+		exceedQuotaIndirectly,
+	},
 	{"H5", projectPlanner, "more Projects than the organization may have", byQuota, exceedProjectQuota},
 	{"H5", projectPlanner, "delete a Project and make it anew to lose its quota", byQuota, recreateProject},
 	{
 		"H5", tenantOwner, "raise the quota of the own namespace", byLimits,
 		expectRefused(
-			harness.TryPatch("namespaces//evil-x", `{"metadata":{"annotations":{"kube-dc.com/eip-quota":"1000"}}}`), "is for the platform's operators",
+			harness.TryPatch("namespaces//evil-x", `{"metadata":{"annotations":{"kube-dc.com/eip-quota":"1000"}}}`),
+			"is for the platform's operators",
 			harness.TryPatch("namespaces//evil-x", `{"metadata":{"annotations":{"kube-dc.com/eip-quotas":"1000"}}}`)),
 	},
 	{
 		"H5", managementOwner, "raise the quota of Projects of a namespace of the management VPC", byLimits,
 		expectRefused(
-			harness.TryPatch("namespaces//mgmt-b", `{"metadata":{"annotations":{"kube-dc.com/project-quota":"1000"}}}`), "is for the platform's operators",
+			harness.TryPatch("namespaces//mgmt-b", `{"metadata":{"annotations":{"kube-dc.com/project-quota":"1000"}}}`),
+			"is for the platform's operators",
 			harness.TryPatch("namespaces//mgmt-b", `{"metadata":{"annotations":{"kube-dc.com/projects":"1000"}}}`)),
 	},
 	{
 		"H5", projectPlanner, "a new Project with a quota of its own choice", byLimits,
 		expectRefused(
-			harness.TryCreate("projects/evil/new", `{spec: {cidrBlock: 10.67.0.0/24, egressNetworkType: cloud, eipQuota: 100}}`), "eipQuota is for",
+			harness.TryCreate("projects/evil/new",
+				`{spec: {cidrBlock: 10.67.0.0/24, egressNetworkType: cloud, eipQuota: 100}}`), "eipQuota is for",
 			harness.TryCreate("projects/evil/new", `{spec: {cidrBlock: 10.67.0.0/24, egressNetworkType: cloud}}`)),
 	},
 	{
 		"L13", managementOwner, "a label by which networks choose namespaces", byLimits,
 		expectRefused(
-			harness.TryPatch("namespaces//mgmt-b", `{"metadata":{"labels":{"network.kube-dc.com/partners":"true"}}}`), "are for the platform's operators",
+			harness.TryPatch("namespaces//mgmt-b", `{"metadata":{"labels":{"network.kube-dc.com/partners":"true"}}}`),
+			"are for the platform's operators",
 			harness.TryPatch("namespaces//mgmt-b", `{"metadata":{"labels":{"partners":"true"}}}`)),
 	},
-	{"L13", tenantEditor, "an EIp on a network for others, by type, by name and by subnet", byGuests, requestRestrictedEIP},
+	{
+		"L13", tenantEditor, "an EIp on a network for others, by type, by name and by subnet", byGuests,
+		requestRestrictedEIP,
+	},
 	{"L13", tenantEditor, "a load balancer with an address of a network for others", byGuests, requestRestrictedLB},
 	{"L13", tenantEditor, "an EgressRoute by a network for others", byGuests, requestRestrictedRoute},
-	{"L13", projectPlanner, "a Project whose way out is a network for others, labelled as one of them", byGuests, requestRestrictedProject},
-	{"L13", managementEditor, "an EIp of the management VPC on a network for others", byGuests, requestRestrictedManagementEIP},
+	{
+		"L13", projectPlanner, "a Project whose way out is a network for others, labelled as one of them", byGuests,
+		requestRestrictedProject,
+	},
+	{
+		"L13", managementEditor, "an EIp of the management VPC on a network for others", byGuests,
+		requestRestrictedManagementEIP,
+	},
 	{
 		"L11", projectPlanner, "an allow-list of the own choice", byLimits,
 		expectRefused(
-			harness.TryPatch("projects/evil/x", `{"metadata":{"annotations":{"network.kube-dc.com/ingress-allowlist":"0.0.0.0/0"}}}`), "is for the platform's operators",
-			harness.TryPatch("projects/evil/x", `{"metadata":{"annotations":{"network.kube-dc.com/ingress":"0.0.0.0/0"}}}`)),
+			harness.TryPatch("projects/evil/x",
+				`{"metadata":{"annotations":{"network.kube-dc.com/ingress-allowlist":"0.0.0.0/0"}}}`),
+			"is for the platform's operators",
+			harness.TryPatch("projects/evil/x",
+				`{"metadata":{"annotations":{"network.kube-dc.com/ingress":"0.0.0.0/0"}}}`)),
 	},
-	{"L11", outsider, "a connection to a Project whose ingress allow-list does not have it", byLists, bypassIngressAllowList},
-	{"L11", tenantEditor, "a pod that calls home past the egress allow-list of its Project", byLists, bypassEgressAllowList},
+	{
+		"L11", outsider, "a connection to a Project whose ingress allow-list does not have it", byLists,
+		bypassIngressAllowList,
+	},
+	{
+		"L11", tenantEditor, "a pod that calls home past the egress allow-list of its Project", byLists,
+		bypassEgressAllowList,
+	},
 }
 
 // setQuota sets a quota of the organization evil as an operator, and takes it off with the test.
 func (f *attackFixture) setQuota(t *testing.T, key string, most int) {
 	t.Helper()
 	patch := func(text string) error {
-		_, err := f.Client.CoreV1().Namespaces().Patch(harness.Within(t, time.Minute), "evil", types.MergePatchType, []byte(text), metav1.PatchOptions{})
+		_, err := f.Client.CoreV1().Namespaces().Patch(harness.Within(t, time.Minute), "evil", types.MergePatchType,
+			[]byte(text), metav1.PatchOptions{})
 		return err
 	}
 	if err := patch(fmt.Sprintf(`{"metadata":{"annotations":{%q:"%d"}}}`, key, most)); err != nil {
@@ -118,7 +147,9 @@ func createEIPsConcurrently(t *testing.T, f *attackFixture, who actor) {
 		return n == have+2
 	})
 	f.setQuota(t, "kube-dc.com/eip-quota", have+12)
-	harness.Eventually(t, "with a higher quota all are accepted", func() bool { return f.countAcceptedEIPs(t, "x", "two") == have+12 })
+	harness.Eventually(t, "with a higher quota all are accepted", func() bool {
+		return f.countAcceptedEIPs(t, "x", "two") == have+12
+	})
 	who.Can(t, "read them", harness.TryList("eips", "evil-x"))
 }
 
@@ -181,7 +212,8 @@ func (f *attackFixture) restrictThirdNetwork(t *testing.T) {
 func requestRestrictedEIP(t *testing.T, f *attackFixture, who actor) {
 	f.restrictThirdNetwork(t)
 	for name, spec := range map[string]string{
-		"by-type": "{externalNetworkType: third}", "by-name": "{externalNetwork: guarded}", "by-subnet": "{externalNetwork: ext-third}",
+		"by-type": "{externalNetworkType: third}", "by-name": "{externalNetwork: guarded}",
+		"by-subnet":  "{externalNetwork: ext-third}",
 		"by-address": "{externalNetworkType: third, ipAddress: 198.19.7.77}",
 	} {
 		who.MustApply(t, f, eipManifest("evil-x", name, spec))
@@ -219,7 +251,8 @@ func requestRestrictedRoute(t *testing.T, f *attackFixture, who actor) {
 
 func requestRestrictedProject(t *testing.T, f *attackFixture, who actor) {
 	f.restrictThirdNetwork(t)
-	who.MustApply(t, f, projectManifest("stranger", "10.68.0.0/24", ", labels: {kubernetes.io/metadata.name: acme}", "egressNetworkType: third"))
+	who.MustApply(t, f, projectManifest("stranger", "10.68.0.0/24", ", labels: {kubernetes.io/metadata.name: acme}",
+		"egressNetworkType: third"))
 	f.expectReason(t, harness.ObjectRef("Project", "evil", "stranger"), "ResolvedRefs", "NetworkNotAllowed")
 	f.CreateProject(t, "acme", "guest", "10.69.0.0/24", "third")
 }
@@ -232,7 +265,8 @@ func requestRestrictedManagementEIP(t *testing.T, f *attackFixture, who actor) {
 	f.WaitProgrammed(t, "EIp", "mgmt-b", "guest")
 }
 
-// createListedProject makes a Project of the organization evil with allow-lists, and a pod in it that has a floating IP on the network public.
+// createListedProject makes a Project of the organization evil with allow-lists, and a pod in it that has a floating IP
+// on the network public.
 func (f *attackFixture) createListedProject(t *testing.T, lists string) (namespace, address string) {
 	t.Helper()
 	namespace = "evil-listed"
@@ -249,7 +283,8 @@ func (f *attackFixture) createListedProject(t *testing.T, lists string) (namespa
 
 func bypassIngressAllowList(t *testing.T, f *attackFixture, _ actor) {
 	third := f.Network(t, "third")
-	namespace, address := f.createListedProject(t, fmt.Sprintf("network.kube-dc.com/ingress-allowlist: %q", f.public.ClientAddress))
+	namespace, address := f.createListedProject(t,
+		fmt.Sprintf("network.kube-dc.com/ingress-allowlist: %q", f.public.ClientAddress))
 	f.ExpectAnswers(t, f.public.Client, address, "shop", f.public.ClientAddress)
 	f.ExpectSilence(t, f.public.Neighbour, "http://"+address)
 	f.ExpectSilence(t, "internet", "http://"+address)
@@ -257,11 +292,13 @@ func bypassIngressAllowList(t *testing.T, f *attackFixture, _ actor) {
 	// What its pods begin is answered, and what they say to each other is not looked at.
 	f.ExpectAnswer(t, "shop."+namespace, "http://"+harness.InternetAddress, "internet", "")
 	f.ExpectAnswer(t, "other."+namespace, "http://"+harness.InternetAddress, "internet", "")
-	f.ExpectAnswer(t, "other."+namespace, "http://"+f.ReadField(t, "Pod", namespace, "shop", "status", "podIP"), "shop", "")
+	f.ExpectAnswer(t, "other."+namespace, "http://"+f.ReadField(t, "Pod", namespace, "shop", "status", "podIP"), "shop",
+		"")
 }
 
 func bypassEgressAllowList(t *testing.T, f *attackFixture, _ actor) {
-	namespace, address := f.createListedProject(t, fmt.Sprintf("network.kube-dc.com/egress-allowlist: %q", f.public.ClientAddress+"/32"))
+	namespace, address := f.createListedProject(t,
+		fmt.Sprintf("network.kube-dc.com/egress-allowlist: %q", f.public.ClientAddress+"/32"))
 	f.ExpectSilence(t, "shop."+namespace, "http://"+harness.InternetAddress)
 	f.ExpectSilence(t, "other."+namespace, "http://"+harness.InternetAddress)
 	f.ExpectSilence(t, "other."+namespace, "udp://"+harness.InternetAddress+":80")
@@ -269,5 +306,6 @@ func bypassEgressAllowList(t *testing.T, f *attackFixture, _ actor) {
 	// Replies to whom it does not have leave, by the network that they came by.
 	f.ExpectAnswers(t, "internet", address, "shop", "")
 	f.ExpectAnswers(t, f.public.Client, address, "shop", f.public.ClientAddress)
-	f.ExpectAnswer(t, "other."+namespace, "http://"+f.ReadField(t, "Pod", namespace, "shop", "status", "podIP"), "shop", "")
+	f.ExpectAnswer(t, "other."+namespace, "http://"+f.ReadField(t, "Pod", namespace, "shop", "status", "podIP"), "shop",
+		"")
 }

@@ -25,17 +25,20 @@ import (
 const (
 	maxLiveObjects = 200 // how many objects of the random attacker exist at a time
 	randomKinds    = "Service EndpointSlice EIp FIp EgressRoute EgressService Pod"
-	maxStreamGap   = time.Second // a stream has a line every 100 ms; who loses a packet is silent for longer than its retransmission
+	// a stream has a line every 100 ms; who loses a packet is silent for longer than its retransmission
+	maxStreamGap = time.Second
 )
 
-// runRandomAttacker lets somebody with every right in evil-x write random objects, and looks at the victims before and after.
+// runRandomAttacker lets somebody with every right in evil-x write random objects, and looks at the victims before and
+// after.
 func runRandomAttacker(t *testing.T, f *attackFixture) {
 	t.Helper()
 	item := tenancyItems.Item(t, 3)
 	seed := randomSeed(t)
 	who := f.actor(t, tenantOwner)
 	idle, _ := f.controller.MemoryUsage(t)
-	for _, v := range f.victims { // OVN 25.03.0 interrupts streams when a MAC binding ages (docs/concepts/return-path.md)
+	// OVN 25.03.0 interrupts streams when a MAC binding ages (docs/concepts/return-path.md)
+	for _, v := range f.victims {
 		f.RunNbctl(t, "set", "logical_router", v.namespace, "options:mac_binding_age_threshold=0")
 	}
 	streams := f.startStreams(t)
@@ -67,7 +70,8 @@ func runRandomAttacker(t *testing.T, f *attackFixture) {
 		t.Error("no object was accepted: this shows nothing")
 	}
 	item.AddFigure("seed %d: %d random objects, %d accepted by the API server; longest silence of a victim's stream %v; %d foreign rows changed; "+
-		"controller %d MiB, at most %d MiB", seed, total, accepted, silence.Round(time.Millisecond), len(changed), idle, most)
+		"controller %d MiB, at most %d MiB", seed, total, accepted, silence.Round(time.Millisecond), len(changed), idle,
+		most)
 }
 
 // randomSeed is SALLYPORT_SEED, or another one each time at full size.
@@ -83,8 +87,8 @@ func randomSeed(t *testing.T) uint64 {
 	return show.ChooseSize(rand.Uint64(), 1)
 }
 
-// writeRandomObjects writes objects as the actor, deletes the oldest when there are many, and all at the end. It returns how many the
-// API server has accepted.
+// writeRandomObjects writes objects as the actor, deletes the oldest when there are many, and all at the end. It
+// returns how many the API server has accepted.
 func (f *attackFixture) writeRandomObjects(t *testing.T, who actor, r *rand.Rand, total int) (accepted int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Minute)
@@ -169,20 +173,28 @@ func (f *attackFixture) randomObject(r *rand.Rand, n int) *unstructured.Unstruct
 
 var (
 	hostileAnnotations = []string{
-		"service.nlb.kube-dc.com/bind-on-eip", "service.nlb.kube-dc.com/bind-on-default-gw-eip", "service.nlb.kube-dc.com/health-check",
-		"network.kube-dc.com/external-network-type", "ovn.kubernetes.io/logical_switch", "ovn.kubernetes.io/ip_address", "ovn.kubernetes.io/mac_address",
-		"ovn.kubernetes.io/vpc", "ovn.kubernetes.io/port_security", "k8s.v1.cni.cncf.io/networks", "v1.multus-cni.io/default-network",
+		"service.nlb.kube-dc.com/bind-on-eip", "service.nlb.kube-dc.com/bind-on-default-gw-eip",
+		"service.nlb.kube-dc.com/health-check",
+		"network.kube-dc.com/external-network-type", "ovn.kubernetes.io/logical_switch", "ovn.kubernetes.io/ip_address",
+		"ovn.kubernetes.io/mac_address",
+		"ovn.kubernetes.io/vpc", "ovn.kubernetes.io/port_security", "k8s.v1.cni.cncf.io/networks",
+		"v1.multus-cni.io/default-network",
 		"k8s.ovn.org/egress-service", "kube-dc.com/eip-quota", "kube-dc.com/origin",
 	}
-	hostileLabels = []string{"app.kubernetes.io/managed-by", "kube-dc.com/vpc", "kube-dc.com/project", "app", "kubernetes.io/service-name"}
+	hostileLabels = []string{
+		"app.kubernetes.io/managed-by", "kube-dc.com/vpc", "kube-dc.com/project", "app",
+		"kubernetes.io/service-name",
+	}
 )
 
 // randomText is something that a victim has, something that breaks out of a syntax, or something harmless.
 func (f *attackFixture) randomText(r *rand.Rand) string {
 	v := pickRandom(r, f.victims)
 	return pickRandom(r, []string{
-		v.namespace, v.namespace + "-default", v.namespace + "/shop", "acme-web/default-gw", v.pod, v.fip, v.lb, "ext-public", "ovn-default", "join", "ovn-cluster",
-		"sallyport", "true", "public", "cloud", "", "x y=z", `a" || ip4 || "`, "10.30.0.1=shop." + v.namespace + ":10.30.0.1", "\x1b[2J", "../../etc",
+		v.namespace, v.namespace + "-default", v.namespace + "/shop", "acme-web/default-gw", v.pod, v.fip, v.lb,
+		"ext-public", "ovn-default", "join", "ovn-cluster",
+		"sallyport", "true", "public", "cloud", "", "x y=z", `a" || ip4 || "`,
+		"10.30.0.1=shop." + v.namespace + ":10.30.0.1", "\x1b[2J", "../../etc",
 		strings.Repeat("x", 300), "${jndi}", "a,b;c", "{\"a\":1}", "0.0.0.0/0", "255.255.255.255", "default-gw", "shop",
 	})
 }
@@ -212,21 +224,34 @@ func (f *attackFixture) randomSpec(r *rand.Rand, kind string) map[string]any {
 		return spec
 	case "EIp":
 		return pickRandom(r, []map[string]any{
-			{"externalNetworkType": "public", "ipAddress": pickRandom(r, []string{v.fip, v.lb, "91.224.11.2", "91.224.11.200"})},
-			{"childRef": pickRandom(r, []string{"eip-" + v.namespace + "-shop", v.namespace + "-ext-cloud", "evil-x-ext-cloud"})},
+			{
+				"externalNetworkType": "public",
+				"ipAddress":           pickRandom(r, []string{v.fip, v.lb, "91.224.11.2", "91.224.11.200"}),
+			},
+			{"childRef": pickRandom(r, []string{
+				"eip-" + v.namespace + "-shop", v.namespace + "-ext-cloud",
+				"evil-x-ext-cloud",
+			})},
 			{"externalNetworkType": f.randomText(r)},
 			{},
 		})
 	case "FIp":
 		return pickRandom(r, []map[string]any{
 			{"ipAddress": v.pod, "externalNetworkType": "public"},
-			{"podTarget": map[string]any{"podName": pickRandom(r, []string{"shop", "mallory"})}, "externalNetworkType": "public"},
+			{
+				"podTarget":           map[string]any{"podName": pickRandom(r, []string{"shop", "mallory"})},
+				"externalNetworkType": "public",
+			},
 			{"ipAddress": "10.66.0.2", "eip": pickRandom(r, []string{"default-gw", "shop"})},
 		})
 	case "EgressRoute":
-		return map[string]any{"destinations": []any{pickRandom(r, []string{v.pod + "/32", "0.0.0.0/0", "203.0.113.0/24"})}, "externalNetworkType": "public"}
+		return map[string]any{"destinations": []any{pickRandom(r,
+			[]string{v.pod + "/32", "0.0.0.0/0", "203.0.113.0/24"})}, "externalNetworkType": "public"}
 	case "Pod":
-		return map[string]any{"nodeName": "node3", "containers": []any{map[string]any{"name": "main", "image": "lab/echo"}}}
+		return map[string]any{
+			"nodeName":   "node3",
+			"containers": []any{map[string]any{"name": "main", "image": "lab/echo"}},
+		}
 	default:
 		return map[string]any{"sourceIPBy": "LoadBalancerIP"}
 	}
@@ -235,11 +260,20 @@ func (f *attackFixture) randomSpec(r *rand.Rand, kind string) map[string]any {
 // randomEndpointSlice is the content of a hand-written EndpointSlice.
 func (f *attackFixture) randomEndpointSlice(r *rand.Rand) map[string]any {
 	v := pickRandom(r, f.victims)
-	endpoint := map[string]any{"addresses": []any{pickRandom(r, []string{v.pod, "10.66.0.2", "10.30.0.1", "91.224.11.2", "172.22.0.1"})}}
+	endpoint := map[string]any{"addresses": []any{pickRandom(r,
+		[]string{v.pod, "10.66.0.2", "10.30.0.1", "91.224.11.2", "172.22.0.1"})}}
 	if r.IntN(2) == 0 {
-		endpoint["targetRef"] = map[string]any{"kind": "Pod", "name": f.randomText(r), "namespace": pickRandom(r, []string{"evil-x", v.namespace})}
+		endpoint["targetRef"] = map[string]any{
+			"kind":      "Pod",
+			"name":      f.randomText(r),
+			"namespace": pickRandom(r, []string{"evil-x", v.namespace}),
+		}
 	}
-	return map[string]any{"addressType": "IPv4", "endpoints": []any{endpoint}, "ports": []any{map[string]any{"port": int64(80), "name": ""}}}
+	return map[string]any{
+		"addressType": "IPv4",
+		"endpoints":   []any{endpoint},
+		"ports":       []any{map[string]any{"port": int64(80), "name": ""}},
+	}
 }
 
 func pickRandom[T any](r *rand.Rand, of []T) T { return of[r.IntN(len(of))] }
@@ -247,7 +281,10 @@ func pickRandom[T any](r *rand.Rand, of []T) T { return of[r.IntN(len(of))] }
 // expectNoVictimAddresses fails the test when a row of the attacker's VPC has an address of a victim.
 func (f *attackFixture) expectNoVictimAddresses(t *testing.T) {
 	t.Helper()
-	for _, table := range []string{"NAT", "Load_Balancer", "Logical_Router_Static_Route", "Logical_Router_Policy", "ACL"} {
+	for _, table := range []string{
+		"NAT", "Load_Balancer", "Logical_Router_Static_Route", "Logical_Router_Policy",
+		"ACL",
+	} {
 		for _, row := range f.ReadNBTable(t, table, "") {
 			text := fmt.Sprint(row)
 			if !strings.Contains(text, "evil-x") {
@@ -255,7 +292,8 @@ func (f *attackFixture) expectNoVictimAddresses(t *testing.T) {
 			}
 			for _, v := range f.victims {
 				for _, address := range []string{v.fip, v.lb, v.pod} {
-					if strings.Contains(text, address+" ") || strings.Contains(text, address+":") || strings.Contains(text, address+"]") {
+					if strings.Contains(text, address+" ") || strings.Contains(text, address+":") ||
+						strings.Contains(text, address+"]") {
 						t.Errorf("a row of evil-x in %s has the victim's address %s: %s", table, address, text)
 					}
 				}
@@ -264,12 +302,14 @@ func (f *attackFixture) expectNoVictimAddresses(t *testing.T) {
 	}
 }
 
-// readVictimRows is every row of the northbound database that does not mention the attacker's namespaces, by table and UUID.
+// readVictimRows is every row of the northbound database that does not mention the attacker's namespaces, by table and
+// UUID.
 func (f *attackFixture) readVictimRows(t *testing.T) map[string]map[string]any {
 	t.Helper()
 	out := map[string]map[string]any{}
 	for _, table := range []string{
-		"Logical_Router", "Logical_Router_Port", "Logical_Router_Policy", "Logical_Router_Static_Route", "NAT", "Load_Balancer", "Load_Balancer_Health_Check",
+		"Logical_Router", "Logical_Router_Port", "Logical_Router_Policy", "Logical_Router_Static_Route", "NAT",
+		"Load_Balancer", "Load_Balancer_Health_Check",
 		"Logical_Switch", "Logical_Switch_Port", "ACL", "QoS", "DHCP_Options", "HA_Chassis_Group", "Gateway_Chassis",
 	} {
 		for _, row := range f.ReadNBTable(t, table, "") {

@@ -10,7 +10,8 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// TestTenancyScanners runs govulncheck, gosec and all fuzzers. CI has stages of its own for the first two, and runs the fuzzers' seeds as unit tests.
+// TestTenancyScanners runs govulncheck, gosec and all fuzzers. CI has stages of its own for the first two, and runs the
+// fuzzers' seeds as unit tests.
 func TestTenancyScanners(t *testing.T) {
 	if !show.IsFullSize() {
 		t.Skip("make vuln, lint and test do it")
@@ -30,7 +31,8 @@ func TestTenancyScanners(t *testing.T) {
 // runMake runs a target of the Makefile and returns what it prints.
 func runMake(t *testing.T, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "make", append([]string{"--no-print-directory", "-C", "../../.."}, args...)...)
+	cmd := exec.CommandContext(t.Context(), "make",
+		append([]string{"--no-print-directory", "-C", "../../.."}, args...)...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("make %v: %v\n%s", args, err, out)

@@ -35,13 +35,16 @@ func checkSegmentIsolation(t *testing.T, f *attackFixture) {
 	streams := f.startStreams(t)
 	harness.ResetGaps(streams...)
 	web, pay := f.victims[0], f.victims[1]
-	s := &segmentFixture{attackFixture: f, addresses: []string{web.fip, web.lb, pay.fip, pay.lb}, ownTargets: map[string][]string{
-		"mallory.evil-x": nil, // it leaves by the network public, with the project's address there
-		"fixed.evil-x":   nil, // with an EgressIP on public, by another node
-		"usual.evil-x":   nil, // by the network cloud, and the routers of both
-		"mate.acme-web":  {web.lb},
-		"mate.acme-pay":  {pay.lb},
-	}}
+	s := &segmentFixture{
+		attackFixture: f, addresses: []string{web.fip, web.lb, pay.fip, pay.lb},
+		ownTargets: map[string][]string{
+			"mallory.evil-x": nil, // it leaves by the network public, with the project's address there
+			"fixed.evil-x":   nil, // with an EgressIP on public, by another node
+			"usual.evil-x":   nil, // by the network cloud, and the routers of both
+			"mate.acme-web":  {web.lb},
+			"mate.acme-pay":  {pay.lb},
+		},
+	}
 	s.expectReachability(t, false)
 	f.setPublicIsolation(t, "Tenants", "")
 	s.expectReachability(t, true)
@@ -83,8 +86,8 @@ func (s *segmentFixture) expectReachability(t *testing.T, isolated bool) {
 	}
 }
 
-// targetsFor are what somebody asks: load balancers have only the port of their Service, and pods do not reach floating IPs of their own project that
-// are on a secondary network.
+// targetsFor are what somebody asks: load balancers have only the port of their Service, and pods do not reach floating
+// IPs of their own project that are on a secondary network.
 func (s *segmentFixture) targetsFor(asker string) (out []string) {
 	_, namespace, _ := strings.Cut(asker, ".")
 	for _, v := range s.victims[:2] {
@@ -99,9 +102,11 @@ func (s *segmentFixture) targetsFor(asker string) (out []string) {
 // checkSharedAddress lets a Service have an address that answers all. Only the namespace that it is granted to gets it.
 func (s *segmentFixture) checkSharedAddress(t *testing.T) {
 	t.Helper()
-	s.setPublicIsolation(t, "Tenants", fmt.Sprintf(", sharedAddresses: [{address: %s, namespace: acme-web}]", sharedAddress))
+	s.setPublicIsolation(t, "Tenants", fmt.Sprintf(", sharedAddresses: [{address: %s, namespace: acme-web}]",
+		sharedAddress))
 	who := s.actor(t, tenantEditor)
-	who.MustApply(t, s.attackFixture, eipManifest("evil-x", "shared", fmt.Sprintf("{externalNetworkType: public, ipAddress: %s}", sharedAddress)))
+	who.MustApply(t, s.attackFixture, eipManifest("evil-x", "shared",
+		fmt.Sprintf("{externalNetworkType: public, ipAddress: %s}", sharedAddress)))
 	s.expectReason(t, harness.ObjectRef("EIp", "evil-x", "shared"), "Accepted", "AddressReserved")
 	s.Apply(t, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: shared, namespace: acme-web, annotations: {network.kube-dc.com/external-network-type: public}},
   spec: {type: LoadBalancer, loadBalancerIP: %s, selector: {app: shop}, ports: [{port: 80}]}}`, sharedAddress))
@@ -134,8 +139,8 @@ func (f *attackFixture) excludeAddress(t *testing.T, address string) {
 	}
 }
 
-// startAskingPods starts the pods that ask. Those of the attacker leave in three ways: mallory with the project's address on the network public,
-// fixed with an EgressIP there, and usual by the default network.
+// startAskingPods starts the pods that ask. Those of the attacker leave in three ways: mallory with the project's
+// address on the network public, fixed with an EgressIP there, and usual by the default network.
 func (f *attackFixture) startAskingPods(t *testing.T) {
 	t.Helper()
 	for _, p := range []harness.Pod{

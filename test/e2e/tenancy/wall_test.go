@@ -28,7 +28,8 @@ const (
 
 const victimSwitch = "acme-web-default"
 
-// noAdmissionFixture is a lab in which no admission policy stands: a victim, an attacker with a project, and one without.
+// noAdmissionFixture is a lab in which no admission policy stands: a victim, an attacker with a project, and one
+// without.
 type noAdmissionFixture struct {
 	*harness.Cluster
 	controller              *harness.Controller
@@ -42,10 +43,15 @@ func newNoAdmissionFixture(t *testing.T) *noAdmissionFixture {
 	c := harness.StartLab(t, "wall", harness.LoadTopology(t, "shared.yaml"))
 	c.InstallSallyport(t)
 	policies := c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	if err := policies.DeleteCollection(harness.Within(t, time.Minute), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := policies.DeleteCollection(harness.Within(t, time.Minute), metav1.DeleteOptions{},
+		metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w := &noAdmissionFixture{Cluster: c, public: c.Network(t, "public"), controller: c.NewController(t, t.TempDir(), "--isolation=Report", "--trusted-namespaces=kube-system")}
+	w := &noAdmissionFixture{
+		Cluster:    c,
+		public:     c.Network(t, "public"),
+		controller: c.NewController(t, t.TempDir(), "--isolation=Report", "--trusted-namespaces=kube-system"),
+	}
 	w.controller.StartForTest(t)
 	c.CreateOrganization(t, "acme")
 	c.CreateOrganization(t, "evil")
@@ -57,7 +63,10 @@ func newNoAdmissionFixture(t *testing.T) *noAdmissionFixture {
 	c.RunPod(t, harness.Pod{Namespace: "evil-x", Name: "mallory", Node: "node2"})
 	w.dnsAddress = c.RunPod(t, harness.Pod{Namespace: "mgmt-b", Name: "dns", Node: "node2"})
 	fip := c.CreateFIP(t, "acme-web", "shop", "{podTarget: {podName: shop}, externalNetworkType: public}")
-	w.streams = []*harness.Stream{w.StartStream(t, w.public.Client, fip), w.StartStream(t, "mate.acme-web", w.shopAddress)}
+	w.streams = []*harness.Stream{
+		w.StartStream(t, w.public.Client, fip),
+		w.StartStream(t, "mate.acme-web", w.shopAddress),
+	}
 	return w
 }
 
@@ -109,7 +118,8 @@ func (w *noAdmissionFixture) isolationPortGroups(t *testing.T) (out []string) {
 func (w *noAdmissionFixture) countSwitchFlows(t *testing.T) int {
 	t.Helper()
 	w.SyncFlows(t)
-	list := w.RunTool(t, "ovn-sbctl", "--no-leader-only", "--timeout=30", "--db=unix:"+filepath.Join(w.Dir, "data/ovn/sb1.sock"), "lflow-list", victimSwitch)
+	list := w.RunTool(t, "ovn-sbctl", "--no-leader-only", "--timeout=30",
+		"--db=unix:"+filepath.Join(w.Dir, "data/ovn/sb1.sock"), "lflow-list", victimSwitch)
 	return strings.Count(list, "\n")
 }
 
@@ -137,8 +147,8 @@ func (w *noAdmissionFixture) expectEvent(t *testing.T, organization, project, re
 	})
 }
 
-// TestTenancyWall lets pods into networks where they do not belong, as whoever gets past admission could. With Report they get there; with
-// Enforce nothing gets through, in either direction, and the victim's connections go on.
+// TestTenancyWall lets pods into networks where they do not belong, as whoever gets past admission could. With Report
+// they get there; with Enforce nothing gets through, in either direction, and the victim's connections go on.
 func TestTenancyWall(t *testing.T) {
 	item := tenancyItems.Item(t, 5)
 	w := newNoAdmissionFixture(t)
@@ -172,7 +182,9 @@ func TestTenancyWall(t *testing.T) {
 		if said := w.runDoctor(t); !strings.Contains(said, "ForeignPod") || !strings.Contains(said, "evil-x/spy") {
 			t.Errorf("doctor says\n%s", said)
 		}
-		w.PollUntil(t, "the end of a connection that is older than the rules", func() bool { return open.LongestGap() > 3*time.Second })
+		w.PollUntil(t, "the end of a connection that is older than the rules", func() bool {
+			return open.LongestGap() > 3*time.Second
+		})
 		w.ExpectAnswer(t, "mate.acme-web", "http://"+w.shopAddress, "shop", "")
 		item.AddFigure("second wall: a project without misplaced pods has no rows and no flows for it; with any number of them %d port group with two ACLs, and %d logical flows",
 			len(w.isolationPortGroups(t)), w.countSwitchFlows(t)-before)
@@ -232,7 +244,8 @@ func (w *noAdmissionFixture) checkMisplacedPods(t *testing.T) {
 		{
 			what: "straight on the external network", namespace: "evil-x", pod: "wire",
 			annotations: map[string]string{podSwitchKey: "ext-public"},
-			target:      w.public.NeighbourAddress, targetName: w.public.Neighbour, project: "evil/x", reason: "StrayPod",
+			target:      w.public.NeighbourAddress, targetName: w.public.Neighbour, project: "evil/x",
+			reason: "StrayPod",
 		},
 		{
 			what: "on the platform's network", namespace: "evil-x", pod: "platform",
@@ -266,7 +279,8 @@ func (w *noAdmissionFixture) checkMisplacedPod(t *testing.T, way misplacedPod) {
 	w.expectIsolated(t, organization, project, "", "")
 }
 
-// measureWindow asks as soon as a foreign pod runs: the rules are written when its port is, so they should be there first.
+// measureWindow asks as soon as a foreign pod runs: the rules are written when its port is, so they should be there
+// first.
 func (w *noAdmissionFixture) measureWindow(t *testing.T) {
 	pods, through := show.ChooseSize(20, 5), 0
 	for i := range pods {

@@ -55,7 +55,8 @@ There, %s is the address of a Service, %s that of a floating IP, and %s a client
 	for _, c := range faultChapters {
 		fmt.Fprintf(&out, "\n## %s\n\n| fault | command | names |\n|---|---|---|\n", c.title)
 		for _, f := range c.faults {
-			fmt.Fprintf(&out, "| %s | `sallyport %s` | `%s` %s |\n", f.what, names.Replace(f.command), f.wantCode, objects.Replace(f.wantAbout))
+			fmt.Fprintf(&out, "| %s | `sallyport %s` | `%s` %s |\n", f.what, names.Replace(f.command), f.wantCode,
+				objects.Replace(f.wantAbout))
 		}
 	}
 	return out.String()

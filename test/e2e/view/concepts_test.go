@@ -7,14 +7,15 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// sourceAddressCase is a line of the overview's table of addresses: what decides, and with which address the pod is seen then.
+// sourceAddressCase is a line of the overview's table of addresses: what decides, and with which address the pod is
+// seen then.
 type sourceAddressCase struct {
 	manifest, kind, name string
 	address              func() string
 }
 
-// followOverview: the example of the page is as it is drawn, and which address a packet has is as its table says. Each line is added to those
-// before it: the first that applies decides, so the table is gone through from its end.
+// followOverview: the example of the page is as it is drawn, and which address a packet has is as its table says. Each
+// line is added to those before it: the first that applies decides, so the table is gone through from its end.
 func (r *docReader) followOverview(t *testing.T, page []harness.CodeBlock) {
 	const tenant = "initech-site"
 	r.runBlocks(t, page[:1])
@@ -23,7 +24,8 @@ func (r *docReader) followOverview(t *testing.T, page []harness.CodeBlock) {
 	r.WaitProgrammed(t, "FIp", tenant, "web")
 	r.WaitProgrammed(t, "Service", tenant, "web")
 	front := r.serviceIngress(t, tenant, "web")
-	r.ExpectAnswer(t, "internet", "http://"+r.ReadStatusField(t, "FIp", tenant, "web", "externalIP"), "web", "203.0.113.10")
+	r.ExpectAnswer(t, "internet", "http://"+r.ReadStatusField(t, "FIp", tenant, "web", "externalIP"), "web",
+		"203.0.113.10")
 	r.ExpectAnswer(t, "internet", "http://"+front+":443", "web", "203.0.113.10")
 
 	seen := func(kind, name string) func() string {

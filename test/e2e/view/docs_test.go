@@ -66,7 +66,8 @@ func TestView5Docs(t *testing.T) {
 		})
 	}
 	t.Run("overview.md", func(t *testing.T) {
-		r.followOverview(t, harness.ExecutableBlocks(harness.ReadFile(t, harness.RepositoryRoot+"/docs/concepts/overview.md")))
+		r.followOverview(t, harness.ExecutableBlocks(harness.ReadFile(t,
+			harness.RepositoryRoot+"/docs/concepts/overview.md")))
 	})
 	item.AddFigure("%d how-tos and the overview, read from top to bottom in one lab: %d manifests applied, %d commands run, and packets where they should be (%.0f s)",
 		r.pages, r.applied, r.commands, time.Since(begun).Seconds())
@@ -82,7 +83,8 @@ type howto struct {
 	follow func(*testing.T, []harness.CodeBlock)
 }
 
-// listHowtos are all pages, in the order in which they are read: what one of them makes, a later one uses. A page that is not here is an error.
+// listHowtos are all pages, in the order in which they are read: what one of them makes, a later one uses. A page that
+// is not here is an error.
 func (r *docReader) listHowtos(t *testing.T) []howto {
 	t.Helper()
 	list := []howto{
@@ -122,7 +124,8 @@ func readerEnv(t *testing.T, c *harness.Cluster) []string {
 	}
 	home, before := t.TempDir(), os.Getenv("HOME")
 	bin := filepath.Join(home, ".local/bin")
-	if err := errors.Join(os.MkdirAll(bin, 0o755), os.Symlink(filepath.Join(binDir(t), "sallyport"), filepath.Join(bin, "sallyport"))); err != nil {
+	if err := errors.Join(os.MkdirAll(bin, 0o755),
+		os.Symlink(filepath.Join(binDir(t), "sallyport"), filepath.Join(bin, "sallyport"))); err != nil {
 		t.Fatal(err)
 	}
 	return append(os.Environ(), "HOME="+home, "SALLYPORT_LAB="+c.Name, "SALLYPORT_CACHE="+cache,
@@ -164,7 +167,8 @@ func countCommandLines(text string) (n int) {
 // TestView5Try: the first command of the README shows what it says, and the second leaves nothing.
 func TestView5Try(t *testing.T) {
 	item := viewItems.Item(t, 5)
-	harness.ExpectContains(t, harness.ReadFile(t, harness.RepositoryRoot+"/README.md"), "sudo make packages try\n", "`sudo make lab-down`")
+	harness.ExpectContains(t, harness.ReadFile(t, harness.RepositoryRoot+"/README.md"), "sudo make packages try\n",
+		"`sudo make lab-down`")
 	name := fmt.Sprintf("e2e-%d-try", os.Getpid())
 	t.Cleanup(func() { _ = lab.Down(context.Background(), name) }) // it is there only when a command has failed
 	begun := time.Now()
@@ -173,15 +177,18 @@ func TestView5Try(t *testing.T) {
 	if n := strings.Count(out, "web saw 203.0.113.10"); n != 2 {
 		t.Errorf("the pod answered %d times; wanted one answer on each of two networks:\n%s", n, out)
 	}
-	harness.ExpectContains(t, out, "fip.kube-dc.com/web-public condition met", "Answered", "ext-public  router port", "make lab-down")
-	harness.ExpectContains(t, harness.RunBash(t, harness.RepositoryRoot, os.Environ(), "make --no-print-directory lab-down LAB="+name), "lab \""+name+"\" is down")
+	harness.ExpectContains(t, out, "fip.kube-dc.com/web-public condition met", "Answered", "ext-public  router port",
+		"make lab-down")
+	harness.ExpectContains(t, harness.RunBash(t, harness.RepositoryRoot, os.Environ(),
+		"make --no-print-directory lab-down LAB="+name), "lab \""+name+"\" is down")
 	if _, err := lab.Open(name); err == nil {
 		t.Errorf("the lab is still there")
 	}
 	item.AddFigure("make try, as the README has it: an answer by each of two networks, the way of the packet and a map after %.0f s", took.Seconds())
 }
 
-// TestView5HowtoOfTheLab: the page of the lab, typed in from top to bottom, in smaller labs where it speaks of large ones.
+// TestView5HowtoOfTheLab: the page of the lab, typed in from top to bottom, in smaller labs where it speaks of large
+// ones.
 func TestView5HowtoOfTheLab(t *testing.T) {
 	if !show.IsFullSize() {
 		t.Skip("five labs, one after the other: at full size only")
@@ -191,26 +198,32 @@ func TestView5HowtoOfTheLab(t *testing.T) {
 	others := []string{"second", "bgp", "raft", "scale"}
 	t.Cleanup(func() {
 		for _, of := range append(others, "") {
-			_ = lab.Down(context.Background(), strings.TrimSuffix(name+"-"+of, "-")) // it is there only when a command has failed
+			// it is there only when a command has failed
+			_ = lab.Down(context.Background(), strings.TrimSuffix(name+"-"+of, "-"))
 		}
 	})
 	page := harness.ReadFile(t, harness.HowtoDir+harness.LabPage)
 	for _, of := range others { // other labs of this machine may have these names
-		page = strings.NewReplacer("--lab "+of, "--lab "+name+"-"+of, "/run/sallyport/"+of+"/", "/run/sallyport/"+name+"-"+of+"/").Replace(page)
+		page = strings.NewReplacer("--lab "+of, "--lab "+name+"-"+of, "/run/sallyport/"+of+"/",
+			"/run/sallyport/"+name+"-"+of+"/").Replace(page)
 	}
 	page = strings.ReplaceAll(page, "--fake-nodes 500 --fake-pods 5000", "--fake-nodes 5 --fake-pods 20")
-	page = regexp.MustCompile(`(?m)^sallyport lab capture .*$`).ReplaceAllString(page, "timeout 1 $0 || true") // until somebody has seen enough
+	// until somebody has seen enough
+	page = regexp.MustCompile(`(?m)^sallyport lab capture .*$`).ReplaceAllString(page, "timeout 1 $0 || true")
 	dir := t.TempDir()
 	if err := os.Symlink(filepath.Join(binDir(t), "../examples"), filepath.Join(dir, "examples")); err != nil {
 		t.Fatal(err)
 	}
 	env := append(os.Environ(), "SALLYPORT_LAB="+name, "PATH="+binDir(t)+":"+os.Getenv("PATH"), "SHELL=/bin/sh")
 	out := harness.RunBash(t, dir, env, harness.ScriptFromBlocks(harness.ExecutableBlocks(page)))
-	harness.ExpectContains(t, out, "web saw 172.20.", "web saw 203.0.113.10", "I am 10.16.0.200", "Role: leader", "lab \""+name+"-scale\" is down")
-	item.AddFigure("docs/howto/%s, typed in from top to bottom: five labs, %d commands", harness.LabPage, countBlocks(harness.ExecutableBlocks(page)).commands)
+	harness.ExpectContains(t, out, "web saw 172.20.", "web saw 203.0.113.10", "I am 10.16.0.200", "Role: leader",
+		"lab \""+name+"-scale\" is down")
+	item.AddFigure("docs/howto/%s, typed in from top to bottom: five labs, %d commands", harness.LabPage,
+		countBlocks(harness.ExecutableBlocks(page)).commands)
 }
 
-// followInstall is done by Helm. What a pod of the chart would run is run beside the lab, with the rights that the chart gives it.
+// followInstall is done by Helm. What a pod of the chart would run is run beside the lab, with the rights that the
+// chart gives it.
 func (r *docReader) followInstall(t *testing.T, page []harness.CodeBlock) {
 	r.runBlocks(t, page[:1])
 	c := r.NewController(t, r.Dir, "--leader-election-namespace="+harness.ChartNamespace)
@@ -224,7 +237,8 @@ func (r *docReader) followInstall(t *testing.T, page []harness.CodeBlock) {
 func (r *docReader) followAddresses(t *testing.T, page []harness.CodeBlock) {
 	out := r.runBlocks(t, page)
 	harness.ExpectContains(t, out, "fip.kube-dc.com/shop condition met", "service/shop condition met", "Programmed")
-	r.ExpectAnswer(t, "internet", "http://"+r.ReadStatusField(t, "FIp", "globex-web", "shop", "externalIP"), "shop", "203.0.113.10")
+	r.ExpectAnswer(t, "internet", "http://"+r.ReadStatusField(t, "FIp", "globex-web", "shop", "externalIP"), "shop",
+		"203.0.113.10")
 	r.ExpectAnswer(t, "internet", "http://"+r.serviceIngress(t, "globex-web", "shop")+":443", "shop", "203.0.113.10")
 }
 
@@ -237,7 +251,8 @@ func (r *docReader) followNodes(t *testing.T, page []harness.CodeBlock) {
 		t.Errorf("the node answers without the page: %v", a)
 	}
 	r.runBlocks(t, page[:1])
-	if err := r.InstallAgents(harness.Within(t, time.Minute), "../../../bin/sallyport-agent.yaml", filepath.Join(binDir(t), "sallyport-agent")); err != nil {
+	if err := r.InstallAgents(harness.Within(t, time.Minute), "../../../bin/sallyport-agent.yaml",
+		filepath.Join(binDir(t), "sallyport-agent")); err != nil {
 		t.Fatal(err)
 	}
 	harness.ExpectContains(t, r.runBlocks(t, page[1:]), "nodepath.kube-dc.com/node1 condition met")
@@ -248,14 +263,18 @@ func (r *docReader) followNodes(t *testing.T, page []harness.CodeBlock) {
 func (r *docReader) followEgress(t *testing.T, page []harness.CodeBlock) {
 	r.createAnnouncedService(t)
 	out := r.runBlocks(t, page)
-	harness.ExpectContains(t, out, "egressip.k8s.ovn.org/partners condition met", "egressroute.kube-dc.com/partner condition met", "egressservice.k8s.ovn.org/mail condition met")
+	harness.ExpectContains(t, out, "egressip.k8s.ovn.org/partners condition met",
+		"egressroute.kube-dc.com/partner condition met", "egressservice.k8s.ovn.org/mail condition met")
 	r.ExpectAnswer(t, "billing.globex-web", "http://198.51.100.2", "host-ext-public", "198.51.100.200")
-	r.ExpectAnswer(t, "billing.globex-web", "http://203.0.113.10", "internet", r.ReadStatusField(t, "EgressRoute", "globex-web", "partner", "externalIP"))
+	r.ExpectAnswer(t, "billing.globex-web", "http://203.0.113.10", "internet",
+		r.ReadStatusField(t, "EgressRoute", "globex-web", "partner", "externalIP"))
 	r.ExpectAnswer(t, "mail.globex-web", "http://203.0.113.10", "internet", r.serviceIngress(t, "globex-web", "mail"))
-	r.ExpectAnswer(t, "mail.default", "http://"+r.Segment(t, "eth1").ClientSide[0].Peer.Addr().String(), "client-eth1", "192.168.10.25")
+	r.ExpectAnswer(t, "mail.default", "http://"+r.Segment(t, "eth1").ClientSide[0].Peer.Addr().String(), "client-eth1",
+		"192.168.10.25")
 }
 
-// createAnnouncedService is what the page presupposes on nodes: a Service to which MetalLB gave an address, and announces it from the node of its pod.
+// createAnnouncedService is what the page presupposes on nodes: a Service to which MetalLB gave an address, and
+// announces it from the node of its pod.
 func (r *docReader) createAnnouncedService(t *testing.T) {
 	t.Helper()
 	err := r.Objects.Apply(harness.Within(t, time.Minute), `
@@ -267,7 +286,8 @@ func (r *docReader) createAnnouncedService(t *testing.T) {
 	}
 	r.WaitForObject(t, "Pod", "default", "mail", manifest.True("Ready"))
 	gave := []byte(`{"status":{"loadBalancer":{"ingress":[{"ip":"192.168.10.25"}]}}}`)
-	if _, err := r.Client.CoreV1().Services("default").Patch(harness.Within(t, time.Minute), "mail", types.MergePatchType, gave, metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := r.Client.CoreV1().Services("default").Patch(harness.Within(t, time.Minute), "mail",
+		types.MergePatchType, gave, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 	r.runAt(t, "node1", "sysctl", "-qw", "net.ipv4.ip_forward=1")
@@ -287,13 +307,15 @@ func (r *docReader) serviceIngress(t *testing.T, namespace, name string) string 
 // followCLI: the program is found by kubectl, completes, and has its manual.
 func (r *docReader) followCLI(t *testing.T, page []harness.CodeBlock) {
 	r.dir = harness.RepositoryRoot
-	if made, err := filepath.Glob("../../../bin/man/*.1"); err == nil && len(made) > 0 && !show.IsFullSize() { // what make has built is not built again
+	// what make has built is not built again
+	if made, err := filepath.Glob("../../../bin/man/*.1"); err == nil && len(made) > 0 && !show.IsFullSize() {
 		page[0].Text = strings.Replace(page[0].Text, "make build man\n", "", 1)
 	}
 	out := r.runBlocks(t, page)
 	harness.ExpectContains(t, out, "kubectl-sallyport", "kubectl sallyport [command]", "SALLYPORT-PLAN(1)")
 	for typed, wanted := range map[string]string{
-		"sallyport __complete pla": "plan\t", "sallyport __complete lab exec ''": "router-ext-public", "sallyport __complete lab kill ''": "ovn-northd",
+		"sallyport __complete pla": "plan\t", "sallyport __complete lab exec ''": "router-ext-public",
+		"sallyport __complete lab kill ''":  "ovn-northd",
 		"sallyport __complete lab --lab ''": r.Name, "kubectl_complete-sallyport pla": "plan\t",
 		"source ~/.local/share/bash-completion/completions/sallyport; complete -p sallyport": "__start_sallyport",
 	} {
@@ -312,7 +334,8 @@ func (r *docReader) followLook(t *testing.T, page []harness.CodeBlock) {
 func (r *docReader) followUI(t *testing.T, page []harness.CodeBlock) {
 	r.dir = t.TempDir()
 	for i := range page {
-		page[i].Text = regexp.MustCompile(`(?m)^sallyport ui.*$`).ReplaceAllString(page[i].Text, "timeout 2 $0 || [ $? = 124 ]")
+		page[i].Text = regexp.MustCompile(`(?m)^sallyport ui.*$`).ReplaceAllString(page[i].Text,
+			"timeout 2 $0 || [ $? = 124 ]")
 	}
 	harness.ExpectContains(t, r.runBlocks(t, page), "http://127.0.0.1:", "globex-web")
 	for _, picture := range []string{"cluster.svg", "web.svg"} {
@@ -320,11 +343,13 @@ func (r *docReader) followUI(t *testing.T, page []harness.CodeBlock) {
 	}
 }
 
-// followNight: an address answers, its network's router falls silent, and the page's commands tell that, in the words of the page.
+// followNight: an address answers, its network's router falls silent, and the page's commands tell that, in the words
+// of the page.
 func (r *docReader) followNight(t *testing.T, page []harness.CodeBlock) {
 	r.dir = t.TempDir()
 	for i := range page {
-		page[i].Text = strings.ReplaceAll(page[i].Text, "198.51.100.14:443", r.ReadStatusField(t, "FIp", "globex-web", "shop", "externalIP")+":80")
+		page[i].Text = strings.ReplaceAll(page[i].Text, "198.51.100.14:443",
+			r.ReadStatusField(t, "FIp", "globex-web", "shop", "externalIP")+":80")
 	}
 	harness.ExpectContains(t, r.runBlocks(t, page), "Answered", "nothing is wrong")
 	r.runAt(t, "router-ext-public", "ip", "link", "set", "lan", "down")
@@ -332,7 +357,8 @@ func (r *docReader) followNight(t *testing.T, page []harness.CodeBlock) {
 	found := r.runBlocks(t, []harness.CodeBlock{{Text: "sallyport doctor || true\n"}})
 	r.runAt(t, "router-ext-public", "ip", "link", "set", "lan", "up")
 	harness.ExpectContains(t, lost, "GatewaySilent", "no answer")
-	shown := regexp.MustCompile("(?s)```text\n(.*?)```").FindStringSubmatch(harness.ReadFile(t, harness.HowtoDir+"night.md"))
+	shown := regexp.MustCompile("(?s)```text\n(.*?)```").FindStringSubmatch(harness.ReadFile(t,
+		harness.HowtoDir+"night.md"))
 	harness.ExpectContains(t, found, strings.TrimSpace(shown[1]))
 }
 
@@ -353,7 +379,8 @@ var docsTestOutput = regexp.MustCompile(`(?s)(\d+) commands on pages.*?(\d+ link
 // runDocsTests is how many links and commands were looked up, by the tests that need no lab.
 func runDocsTests(t *testing.T) string {
 	t.Helper()
-	out, err := exec.CommandContext(harness.Within(t, 5*time.Minute), "go", "test", "-count=1", "-v", "../../docs").CombinedOutput()
+	out, err := exec.CommandContext(harness.Within(t, 5*time.Minute), "go", "test", "-count=1", "-v",
+		"../../docs").CombinedOutput()
 	m := docsTestOutput.FindSubmatch(out)
 	if err != nil || m == nil {
 		t.Fatalf("%v\n%s", err, out)

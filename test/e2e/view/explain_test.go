@@ -17,7 +17,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// explainFixture is a lab in which somebody asks about objects and addresses: one of everything, and agents that are asked.
+// explainFixture is a lab in which somebody asks about objects and addresses: one of everything, and agents that are
+// asked.
 type explainFixture struct {
 	*harness.BackendProject
 	*harness.Controller
@@ -52,7 +53,11 @@ func newExplainFixture(t *testing.T) *explainFixture {
 	d.BackendProject = c.NewBackendProject(t, "desk", "10.71.0.0/24")
 	d.frontAddress = d.CreateEIP(t, d.Namespace, "front", "{externalNetworkType: public}")
 	for name, port := range map[string]int{"web": 80, "more": 81} {
-		d.CreateService(t, harness.ServiceSpec{Name: name, Annotations: "service.nlb.kube-dc.com/bind-on-eip: front", Ports: fmt.Sprintf("[{port: %d, targetPort: 80}]", port)})
+		d.CreateService(t, harness.ServiceSpec{
+			Name:        name,
+			Annotations: "service.nlb.kube-dc.com/bind-on-eip: front",
+			Ports:       fmt.Sprintf("[{port: %d, targetPort: 80}]", port),
+		})
 	}
 	d.fipAddress = d.CreateFIP(t, d.Namespace, "one", "{podTarget: {podName: b2}, externalNetworkType: public}")
 	d.projectAddress = d.ReadField(t, "EIp", d.Namespace, "default-gw", "status", "ipAddress")
@@ -116,14 +121,18 @@ func TestViewExplain(t *testing.T) {
 	t.Run("use", d.checkUsage)
 }
 
-// checkHealthy: of what works it says so, with the addresses, the node that holds the gateway, the rows, and that all of it is there.
+// checkHealthy: of what works it says so, with the addresses, the node that holds the gateway, the rows, and that all
+// of it is there.
 func (d *explainFixture) checkHealthy(t *testing.T) {
 	public, cloud := d.gatewayNode(t, d.Namespace+"-ext-public"), d.gatewayNode(t, d.Namespace+"-ext-cloud")
 	egress := d.gatewayNode(t, "sallyport-egress-"+strings.ReplaceAll(d.egressAddress, ".", "-"))
 	for _, c := range []struct {
 		question, address, node, table, row string
 	}{
-		{"eip/front -n " + d.Namespace, d.frontAddress, public, "Load_Balancer", d.Namespace + "-web-tcp tcp " + d.frontAddress + ":80 → "},
+		{
+			"eip/front -n " + d.Namespace, d.frontAddress, public, "Load_Balancer",
+			d.Namespace + "-web-tcp tcp " + d.frontAddress + ":80 → ",
+		},
 		{"fip/one", d.fipAddress, public, "NAT", "dnat_and_snat " + d.fipAddress + " " + d.Pods["b2"]},
 		{"svc/web -n " + d.Namespace, d.frontAddress, public, "Load_Balancer", d.Pods["b1"] + ":80"},
 		{"egressip/mail", d.egressAddress, egress, "NAT", "snat " + d.egressAddress + " "},
@@ -143,8 +152,10 @@ func (d *explainFixture) checkHealthy(t *testing.T) {
 			return r.Table == c.table && strings.Contains(r.Text, c.row)
 		})
 		there := !slices.ContainsFunc(got.Made, func(m struct{ There bool }) bool { return !m.There })
-		if !got.Works || !slices.Equal(got.Addresses, []string{c.address}) || !slices.Contains(nodes, c.node) || !row || !there || len(got.Made) == 0 {
-			t.Errorf("%s: want it well, with %s held by %s, and a %s %s:\n%s\n%+v", c.question, c.address, c.node, c.table, c.row, text, got.Rows)
+		if !got.Works || !slices.Equal(got.Addresses, []string{c.address}) || !slices.Contains(nodes, c.node) || !row ||
+			!there || len(got.Made) == 0 {
+			t.Errorf("%s: want it well, with %s held by %s, and a %s %s:\n%s\n%+v", c.question, c.address, c.node,
+				c.table, c.row, text, got.Rows)
 		}
 		if lines := strings.Count(text, "\n"); lines > 24 || !strings.Contains(text, "Wrong       nothing found") {
 			t.Errorf("%s: %d lines, want a screen without anything wrong:\n%s", c.question, lines, text)
@@ -182,16 +193,25 @@ func (d *explainFixture) checkFaulty(t *testing.T) {
 	})
 	d.CreateService(t, harness.ServiceSpec{Name: "lonely", Selector: "{app: nobody}"})
 	for question, want := range map[string][]string{
-		"svc/late":   {"is refused: PortTaken", "error PortTaken Service " + d.Namespace + "/late: port 80/tcp of EIp front", "Do: Use other ports or another EIp"},
-		"fip/nobody": {"waits: PodNotFound", "error PodNotFound FIp " + d.Namespace + "/nobody: pod nobody does not exist", "Do: Create it"},
-		"svc/lonely": {"is in force, and has no endpoints", "✗ Service " + d.Namespace + "/lonely has no endpoints", "error SelectorMatchesNothing Service " + d.Namespace + "/lonely", "Do: "},
+		"svc/late": {"is refused: PortTaken", "error PortTaken Service " + d.Namespace +
+			"/late: port 80/tcp of EIp front", "Do: Use other ports or another EIp"},
+		"fip/nobody": {
+			"waits: PodNotFound",
+			"error PodNotFound FIp " + d.Namespace + "/nobody: pod nobody does not exist", "Do: Create it",
+		},
+		"svc/lonely": {
+			"is in force, and has no endpoints", "✗ Service " + d.Namespace + "/lonely has no endpoints",
+			"error SelectorMatchesNothing Service " + d.Namespace + "/lonely", "Do: ",
+		},
 	} {
 		d.expectExplanation(t, question, want...)
 	}
 	d.Stop(syscall.SIGTERM)
 	d.RunNbctl(t, "lr-nat-del", d.Namespace, "dnat_and_snat", d.fipAddress)
-	d.expectExplanation(t, d.fipAddress, "FIp "+d.Namespace+"/one is not in force: Programming", "✗ router "+d.Namespace+" does not translate "+d.fipAddress,
-		"missing: NAT "+d.Namespace+" [dnat_and_snat "+d.fipAddress+"]", "error RowMissing FIp "+d.Namespace+"/one: ", "it still says Programmed=True", "Do: ")
+	d.expectExplanation(t, d.fipAddress, "FIp "+d.Namespace+"/one is not in force: Programming",
+		"✗ router "+d.Namespace+" does not translate "+d.fipAddress,
+		"missing: NAT "+d.Namespace+" [dnat_and_snat "+d.fipAddress+"]", "error RowMissing FIp "+d.Namespace+"/one: ",
+		"it still says Programmed=True", "Do: ")
 	d.Start(t)
 	harness.Eventually(t, "the row is back, and nothing is wrong", func() bool {
 		text, err := runCommand(t, d.Cluster, "explain", d.fipAddress, "--exit-code")
@@ -199,7 +219,8 @@ func (d *explainFixture) checkFaulty(t *testing.T) {
 	})
 }
 
-// expectExplanation fails the test unless an explanation has all of some words. With --exit-code it ends so that scripts notice.
+// expectExplanation fails the test unless an explanation has all of some words. With --exit-code it ends so that
+// scripts notice.
 func (d *explainFixture) expectExplanation(t *testing.T, question string, want ...string) {
 	t.Helper()
 	text, err := runCommand(t, d.Cluster, "explain", question, "--exit-code")
@@ -220,7 +241,12 @@ func (d *explainFixture) checkTypos(t *testing.T) {
 			t.Errorf("explain %s: %v %s; want %q suggested", question, err, text, want)
 		}
 	}
-	for typed, want := range map[string]string{"e": "egressip/\n", "eip/f": "eip/front\n", "node/": "node/node2\n", "fip/": "fip/one\n"} {
+	for typed, want := range map[string]string{
+		"e":     "egressip/\n",
+		"eip/f": "eip/front\n",
+		"node/": "node/node2\n",
+		"fip/":  "fip/one\n",
+	} {
 		begun := time.Now()
 		text, err := runCommand(t, d.Cluster, "__complete", "explain", typed)
 		if took := time.Since(begun); err != nil || !strings.Contains(text, want) || took > 3*time.Second {
@@ -232,7 +258,8 @@ func (d *explainFixture) checkTypos(t *testing.T) {
 // checkUsage: connections are counted where they are, for the address that they use.
 func (d *explainFixture) checkUsage(t *testing.T) {
 	for range 5 {
-		conn, err := d.NS("cli."+d.Namespace).Dial(harness.Within(t, time.Minute), "tcp", net.JoinHostPort(harness.InternetAddress, "80"))
+		conn, err := d.NS("cli."+d.Namespace).Dial(harness.Within(t, time.Minute), "tcp",
+			net.JoinHostPort(harness.InternetAddress, "80"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -247,9 +274,12 @@ func (d *explainFixture) checkUsage(t *testing.T) {
 		t.Fatalf("top: %v\n%s", err, raw)
 	}
 	for _, a := range u.Addresses {
-		if a.Address.String() == d.projectAddress && a.Counted && a.PortsInUse >= 5 && a.TopDestination.Addr().String() == harness.InternetAddress && a.Nodes[0] == d.gatewayNode(t, d.Namespace+"-ext-cloud") {
+		if a.Address.String() == d.projectAddress && a.Counted && a.PortsInUse >= 5 &&
+			a.TopDestination.Addr().String() == harness.InternetAddress &&
+			a.Nodes[0] == d.gatewayNode(t, d.Namespace+"-ext-cloud") {
 			text, err := runCommand(t, d.Cluster, "top")
-			if err != nil || !strings.Contains(text, "tcp "+harness.InternetAddress+":80") || !strings.Contains(text, d.Namespace+" ") {
+			if err != nil || !strings.Contains(text, "tcp "+harness.InternetAddress+":80") ||
+				!strings.Contains(text, d.Namespace+" ") {
 				t.Errorf("top: %v\n%s", err, text)
 			}
 			return

@@ -20,7 +20,8 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// fault is something that goes wrong in a lab, what somebody then notices, the one command that they type, and the right answer.
+// fault is something that goes wrong in a lab, what somebody then notices, the one command that they type, and the
+// right answer.
 type fault struct {
 	what   string
 	inject func(*faultFixture, *testing.T) // what it does ends with the test
@@ -28,7 +29,8 @@ type fault struct {
 	from, target string
 	// command is the command without "sallyport"; {shop} and others stand for places.
 	command string
-	// wantCode is the code of the first finding, and about what it is about: "Kind namespace/name"; {holder} is the node of the gateway.
+	// wantCode is the code of the first finding, and about what it is about: "Kind namespace/name"; {holder} is the
+	// node of the gateway.
 	wantCode, wantAbout string
 	// inCI: it is tried in CI, too.
 	inCI bool
@@ -55,7 +57,8 @@ func newFaultFixture(t *testing.T) *faultFixture {
 	t.Helper()
 	c := harness.StartLab(t, "ward", harness.LoadTopology(t, faultTopology))
 	c.InstallSallyport(t)
-	w := &faultFixture{parent: t, Controller: c.NewController(t, t.TempDir(), "--egressip-reachability-total-timeout=0")}
+	w := &faultFixture{parent: t, Controller: c.NewController(t, t.TempDir(),
+		"--egressip-reachability-total-timeout=0")}
 	w.StartForTest(t)
 	installAgents(t, c)
 	w.BackendProject = c.NewBackendProject(t, "ward", "10.70.0.0/24")
@@ -74,7 +77,12 @@ kind: Pod
 metadata: {name: till, namespace: %s, labels: {app: till}}
 spec: {nodeName: node1, containers: [{name: main, image: lab/echo, ports: [{containerPort: 80}]}]}`, w.Namespace))
 	w.WaitForObject(t, "Pod", w.Namespace, "till", manifest.True("Ready"))
-	w.CreateService(t, harness.ServiceSpec{Name: "shop", Selector: "{app: till}", Ports: "[{name: web, port: 80}, {name: flows, port: 80, protocol: UDP}]", Annotations: bindToEIP("shop")})
+	w.CreateService(t, harness.ServiceSpec{
+		Name:        "shop",
+		Selector:    "{app: till}",
+		Ports:       "[{name: web, port: 80}, {name: flows, port: 80, protocol: UDP}]",
+		Annotations: bindToEIP("shop"),
+	})
 	w.CreateFIP(t, w.Namespace, "desk", "{podTarget: {podName: b2}, eip: desk}")
 	w.Apply(t, fmt.Sprintf(`
 apiVersion: k8s.ovn.org/v1
@@ -101,12 +109,14 @@ spec: {nodeName: node1, hostNetwork: true, containers: [{name: main, image: lab/
 // bindToEIP is the annotation by which a Service uses an EIp.
 func bindToEIP(eip string) string { return "service.nlb.kube-dc.com/bind-on-eip: " + eip }
 
-// placeholders puts addresses into what commands and clients name. {node} is a node's on its second uplink, and {peer} a client there.
+// placeholders puts addresses into what commands and clients name. {node} is a node's on its second uplink, and {peer}
+// a client there.
 func placeholders(b blueprint.Blueprint) *strings.Replacer {
 	wires := b.Segments()
 	second := wires[len(wires)-1]
 	return strings.NewReplacer("{shop}", shopAddress, "{desk}", deskAddress, "{out}", harness.InternetAddress,
-		"{node}", second.NodeAddresses(b.NodeList()[0])[0].Addr().String(), "{peer}", second.ClientSide[0].Peer.Addr().String())
+		"{node}", second.NodeAddresses(b.NodeList()[0])[0].Addr().String(), "{peer}",
+		second.ClientSide[0].Peer.Addr().String())
 }
 
 // runCommand runs sallyport as somebody would who has been given `lab env`, and returns what it prints.
@@ -127,7 +137,8 @@ var findingPattern = regexp.MustCompile(`(?mi)^ *(?:Cause|error|warning):? (\w+)
 // firstFinding types a command, and returns the first finding: its code, what it says, and all that was printed.
 func (w *faultFixture) firstFinding(t *testing.T, command string) (code, text, all string) {
 	t.Helper()
-	all, _ = runCommand(t, w.Cluster, strings.Fields(placeholders(w.Blueprint).Replace(command))...) // its exit code says that something is wrong, and the text what
+	// its exit code says that something is wrong, and the text what
+	all, _ = runCommand(t, w.Cluster, strings.Fields(placeholders(w.Blueprint).Replace(command))...)
 	if found := findingPattern.FindStringSubmatch(all); found != nil {
 		return found[1], found[2], all
 	}
@@ -175,7 +186,8 @@ func TestView1Faults(t *testing.T) {
 		})
 	}
 	w.expectDoctorClean(t)
-	item.AddFigure("%d of %d faults named by one command, the slowest in %s; no alarm before and after", named, tried, slowest.Round(100*time.Millisecond))
+	item.AddFigure("%d of %d faults named by one command, the slowest in %s; no alarm before and after", named, tried,
+		slowest.Round(100*time.Millisecond))
 }
 
 // checkFault injects a fault, sees that it is felt, types the command and checks the answer.
@@ -230,8 +242,10 @@ func (w *faultFixture) expectNoFinding(t *testing.T, command string) {
 func (w *faultFixture) expectAllHealthy(t *testing.T) {
 	t.Helper()
 	for _, command := range []string{
-		"trace {out} {shop}:80", "trace {out} {desk}:80", "trace {out} {shop}:80 --proto udp", "trace --from pod/b1 -n hall-ward {out}:80",
-		"trace --from pod/b3 -n hall-ward {out}:80", "explain svc/shop -n hall-ward", "explain fip/desk -n hall-ward", "explain egressip/mail",
+		"trace {out} {shop}:80", "trace {out} {desk}:80", "trace {out} {shop}:80 --proto udp",
+		"trace --from pod/b1 -n hall-ward {out}:80",
+		"trace --from pod/b3 -n hall-ward {out}:80", "explain svc/shop -n hall-ward", "explain fip/desk -n hall-ward",
+		"explain egressip/mail",
 		"explain {shop}", "trace {peer} {node}:80",
 	} {
 		w.expectNoFinding(t, command)
@@ -262,7 +276,8 @@ func (w *faultFixture) checkBundle(t *testing.T) {
 		t.Fatal(err)
 	}
 	encoded := base64.StdEncoding.EncodeToString([]byte(marker))
-	if text := string(out); strings.Contains(text, marker) || strings.Contains(text, encoded) || !strings.Contains(text, "hall-ward/shop") {
+	if text := string(out); strings.Contains(text, marker) || strings.Contains(text, encoded) ||
+		!strings.Contains(text, "hall-ward/shop") {
 		t.Errorf("a bundle of %d bytes: a secret is in it, or no Service is", len(text))
 	}
 }
@@ -270,7 +285,8 @@ func (w *faultFixture) checkBundle(t *testing.T) {
 // patchService changes a Service of the lab's.
 func (w *faultFixture) patchService(t *testing.T, name, text string) {
 	t.Helper()
-	if _, err := w.Client.CoreV1().Services(w.Namespace).Patch(harness.Within(t, time.Minute), name, types.MergePatchType, []byte(text), metav1.PatchOptions{}); err != nil {
+	if _, err := w.Client.CoreV1().Services(w.Namespace).Patch(harness.Within(t, time.Minute), name,
+		types.MergePatchType, []byte(text), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

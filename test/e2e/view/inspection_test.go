@@ -38,7 +38,12 @@ func TestViewInspection(t *testing.T) {
 	ctl.Start(t)
 	t.Cleanup(func() { ctl.Stop(syscall.SIGTERM) })
 	c.ApplyAgent(t)
-	q := &inspectionFixture{Cluster: c, api: c.NewDirectClient(t, nil), cloudSegment: c.Segment(t, "ext-cloud"), dualSegment: c.Segment(t, "ext-dual")}
+	q := &inspectionFixture{
+		Cluster:      c,
+		api:          c.NewDirectClient(t, nil),
+		cloudSegment: c.Segment(t, "ext-cloud"),
+		dualSegment:  c.Segment(t, "ext-dual"),
+	}
 	log := filepath.Join(t.TempDir(), "agent.log")
 	for _, node := range []string{"node1", "node2"} {
 		for _, name := range []string{"ovs-vswitchd.ctl", "ovn-controller.ctl", "db.sock"} {
@@ -62,14 +67,17 @@ func TestViewInspection(t *testing.T) {
 }
 
 // inspectNode asks a node, and returns its answer and after what time it was there.
-func (q *inspectionFixture) inspectNode(t *testing.T, spec kubedcv1alpha1.InspectionSpec) (kubedcv1alpha1.InspectionStatus, time.Duration) {
+func (q *inspectionFixture) inspectNode(t *testing.T,
+	spec kubedcv1alpha1.InspectionSpec,
+) (kubedcv1alpha1.InspectionStatus, time.Duration) {
 	t.Helper()
 	o := &kubedcv1alpha1.Inspection{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}, Spec: spec}
 	if err := q.api.Create(harness.Within(t, time.Minute), o); err != nil {
 		t.Fatal(err)
 	}
 	took := harness.Eventually(t, "node "+spec.Node+" answers", func() bool {
-		return q.api.Get(harness.Within(t, time.Minute), client.ObjectKeyFromObject(o), o) == nil && o.Status.Time != nil
+		return q.api.Get(harness.Within(t, time.Minute), client.ObjectKeyFromObject(o), o) == nil &&
+			o.Status.Time != nil
 	})
 	if err := q.api.Delete(harness.Within(t, time.Minute), o); err != nil {
 		t.Fatal(err)
@@ -83,7 +91,9 @@ func neighbourQuestion(network string, a netip.Addr) kubedcv1alpha1.NeighbourQue
 }
 
 // expectNeighbours fails the test unless these MAC addresses answered, question by question.
-func (q *inspectionFixture) expectNeighbours(t *testing.T, what, node string, questions []kubedcv1alpha1.NeighbourQuestion, want ...[]string) kubedcv1alpha1.InspectionStatus {
+func (q *inspectionFixture) expectNeighbours(t *testing.T, what, node string,
+	questions []kubedcv1alpha1.NeighbourQuestion, want ...[]string,
+) kubedcv1alpha1.InspectionStatus {
 	t.Helper()
 	status, _ := q.inspectNode(t, kubedcv1alpha1.InspectionSpec{Node: node, Neighbours: questions})
 	if len(status.Neighbours) != len(want) {
@@ -121,28 +131,38 @@ func (q *inspectionFixture) checkNeighbours(t *testing.T) {
 	tagged := neighbourQuestion("ext-cloud", gateway.Addr())
 	tagged.Vlan = 7
 	questions := []kubedcv1alpha1.NeighbourQuestion{
-		neighbourQuestion("ext-cloud", gateway.Addr()), neighbourQuestion("ext-cloud", q.cloudSegment.Neighbours[0].Addr()), neighbourQuestion("ext-cloud", netip.MustParseAddr("100.65.77.77")), tagged,
-		neighbourQuestion("ext-dual", gateway6.Addr()), neighbourQuestion("ext-dual", q.dualSegment.Neighbours[1].Addr()), neighbourQuestion("ext-dual", netip.MustParseAddr("2001:db8:18::77:77")),
+		neighbourQuestion("ext-cloud", gateway.Addr()),
+		neighbourQuestion("ext-cloud", q.cloudSegment.Neighbours[0].Addr()),
+		neighbourQuestion("ext-cloud", netip.MustParseAddr("100.65.77.77")), tagged,
+		neighbourQuestion("ext-dual", gateway6.Addr()),
+		neighbourQuestion("ext-dual", q.dualSegment.Neighbours[1].Addr()),
+		neighbourQuestion("ext-dual", netip.MustParseAddr("2001:db8:18::77:77")),
 	}
 	none := []string{}
-	q.expectNeighbours(t, "as it is", "node1", questions, []string{router}, []string{host}, none, none, []string{router6}, []string{host6}, none)
+	q.expectNeighbours(t, "as it is", "node1", questions, []string{router}, []string{host}, none, none,
+		[]string{router6}, []string{host6}, none)
 
 	q.RunInNetns(t, q.cloudSegment.Router, "ip", "addr", "del", gateway.String(), "dev", "lan")
 	q.RunInNetns(t, q.dualSegment.Router, "ip", "addr", "del", gateway6.String(), "dev", "lan")
-	q.expectNeighbours(t, "without gateways", "node1", questions, none, []string{host}, none, none, none, []string{host6}, none)
+	q.expectNeighbours(t, "without gateways", "node1", questions, none, []string{host}, none, none, none,
+		[]string{host6}, none)
 
 	q.RunInNetns(t, q.cloudSegment.Neighbour, "ip", "addr", "add", gateway.Addr().String()+"/32", "dev", "eth0")
 	q.RunInNetns(t, q.cloudSegment.Router, "ip", "addr", "add", gateway.String(), "dev", "lan")
-	q.RunInNetns(t, q.dualSegment.Neighbour, "ip", "addr", "add", gateway6.Addr().String()+"/128", "dev", "eth0", "nodad")
+	q.RunInNetns(t, q.dualSegment.Neighbour, "ip", "addr", "add", gateway6.Addr().String()+"/128", "dev", "eth0",
+		"nodad")
 	q.RunInNetns(t, q.dualSegment.Router, "ip", "addr", "add", gateway6.String(), "dev", "lan", "nodad")
-	q.expectNeighbours(t, "with two of each", "node2", questions, []string{router, host}, []string{host}, none, none, []string{router6, host6}, []string{host6}, none)
+	q.expectNeighbours(t, "with two of each", "node2", questions, []string{router, host}, []string{host}, none, none,
+		[]string{router6, host6}, []string{host6}, none)
 	q.RunInNetns(t, q.cloudSegment.Neighbour, "ip", "addr", "del", gateway.Addr().String()+"/32", "dev", "eth0")
 	q.RunInNetns(t, q.dualSegment.Neighbour, "ip", "addr", "del", gateway6.Addr().String()+"/128", "dev", "eth0")
 
 	lost := append(questions[:1:1], neighbourQuestion("eth9", gateway.Addr()))
 	status := q.expectNeighbours(t, "with an interface that is not there", "node1", lost, []string{router})
-	if want := []string{"there is no interface eth9 on this node"}; !slices.Equal(status.Problems, want) || len(status.Interfaces) == 0 {
-		t.Errorf("its problems are %q, wanted %q; %d interfaces are told", status.Problems, want, len(status.Interfaces))
+	if want := []string{"there is no interface eth9 on this node"}; !slices.Equal(status.Problems, want) ||
+		len(status.Interfaces) == 0 {
+		t.Errorf("its problems are %q, wanted %q; %d interfaces are told", status.Problems, want,
+			len(status.Interfaces))
 	}
 }
 
@@ -158,11 +178,14 @@ func (q *inspectionFixture) checkKernel(t *testing.T) {
 		status, _ := q.inspectNode(t, spec)
 		var out []string
 		for _, name := range []string{"uplink-a", "uplink-b", "ext-dual"} {
-			i := slices.IndexFunc(status.Interfaces, func(i kubedcv1alpha1.InterfaceAnswer) bool { return i.Name == name })
+			i := slices.IndexFunc(status.Interfaces, func(i kubedcv1alpha1.InterfaceAnswer) bool {
+				return i.Name == name
+			})
 			if i < 0 {
 				t.Fatalf("it does not tell of %s: %v", name, status.Interfaces)
 			}
-			out = append(out, fmt.Sprint(name, " up ", status.Interfaces[i].Up, " cut ", status.Interfaces[i].NoCarrier, " mtu ", status.Interfaces[i].MTU))
+			out = append(out, fmt.Sprint(name, " up ", status.Interfaces[i].Up, " cut ", status.Interfaces[i].NoCarrier,
+				" mtu ", status.Interfaces[i].MTU))
 		}
 		for i, r := range status.Routes {
 			out = append(out, strings.TrimSpace(fmt.Sprint(i, " ", r.Interface, " ", r.Source, " ", r.Problem)))
@@ -176,7 +199,8 @@ func (q *inspectionFixture) checkKernel(t *testing.T) {
 		}
 	}
 	q.RunOnNode1(t, "sysctl", "-qw", "net.ipv4.ip_forward=1")
-	q.RunOnNode1(t, "ip", "route", "add", "198.51.100.0/24", "dev", "eth0") // so that replies there do not leave by uplink-a
+	// so that replies there do not leave by uplink-a
+	q.RunOnNode1(t, "ip", "route", "add", "198.51.100.0/24", "dev", "eth0")
 	const unreachable = "2   network is unreachable"
 	compare("as it is", `
 uplink-a up true cut false mtu 1500
@@ -208,7 +232,12 @@ rp_filter 1`)
 func (q *inspectionFixture) checkConnections(t *testing.T) {
 	q.CreateOrganization(t, "inspect")
 	ns := q.CreateProject(t, "inspect", "web", "10.40.0.0/24", "cloud")
-	server := q.RunPod(t, harness.Pod{Namespace: ns, Name: "server", Image: "lab/echo", Labels: map[string]string{"app": "server"}})
+	server := q.RunPod(t, harness.Pod{
+		Namespace: ns,
+		Name:      "server",
+		Image:     "lab/echo",
+		Labels:    map[string]string{"app": "server"},
+	})
 	q.Apply(t, fmt.Sprintf(`
 apiVersion: v1
 kind: Service
@@ -219,7 +248,8 @@ spec: {type: LoadBalancer, selector: {app: server}, ports: [{port: 8080, targetP
 	eip, out := h.ServiceAddress(t, "server"), q.ReadField(t, "EIp", ns, "default-gw", "status", "ipAddress")
 	from := q.cloudSegment.ClientSide[0].Peer.Addr().String()
 	spec := kubedcv1alpha1.InspectionSpec{
-		Connections: []kubedcv1alpha1.ConnectionQuestion{{Client: from, Server: eip, Port: 8080}}, Usage: []string{eip, out},
+		Connections: []kubedcv1alpha1.ConnectionQuestion{{Client: from, Server: eip, Port: 8080}},
+		Usage:       []string{eip, out},
 	}
 	const many = 20
 	for range many {
@@ -230,20 +260,26 @@ spec: {type: LoadBalancer, selector: {app: server}, ports: [{port: 8080, targetP
 	spec.Node = h.RunSbctl(t, "--columns=hostname", "list", "chassis", holder)
 	status, _ := q.inspectNode(t, spec)
 	if len(status.Connections) < many {
-		t.Fatalf("%s tells of %d connections of %s to %s, wanted %d: %v", spec.Node, len(status.Connections), from, eip, many, status.Problems)
+		t.Fatalf("%s tells of %d connections of %s to %s, wanted %d: %v", spec.Node, len(status.Connections), from, eip,
+			many, status.Problems)
 	}
 	for _, c := range status.Connections {
 		want := kubedcv1alpha1.ConnectionAnswer{ // the client chooses its port, and OVN the zone
-			Protocol: "tcp", Source: c.Source, Destination: eip + ":8080", ReplySource: server + ":80", ReplyDestination: c.Source,
-			State: c.State, Zone: c.Zone, ZoneName: c.ZoneName,
+			Protocol: "tcp", Source: c.Source, Destination: eip + ":8080", ReplySource: server + ":80",
+			ReplyDestination: c.Source,
+			State:            c.State, Zone: c.Zone, ZoneName: c.ZoneName,
 		}
-		if c != want || !strings.HasPrefix(c.Source, from+":") || c.State == "" || !strings.HasPrefix(c.ZoneName, "inspect-web") {
-			t.Errorf("a connection is %+v; wanted one of %s to %s:80 in a zone of the project's router", c, from, server)
+		if c != want || !strings.HasPrefix(c.Source, from+":") || c.State == "" ||
+			!strings.HasPrefix(c.ZoneName, "inspect-web") {
+			t.Errorf("a connection is %+v; wanted one of %s to %s:80 in a zone of the project's router", c, from,
+				server)
 		}
 	}
 	in, left := status.Usage[0], status.Usage[1]
-	if in.Connections < many || in.Ports != 0 || left.Connections < many || left.Ports < many || left.To != harness.InternetAddress+":80" || left.Protocol != "tcp" {
-		t.Errorf("usage is %+v, wanted %d that come, and %d that leave to %s", status.Usage, many, many, harness.InternetAddress)
+	if in.Connections < many || in.Ports != 0 || left.Connections < many || left.Ports < many ||
+		left.To != harness.InternetAddress+":80" || left.Protocol != "tcp" {
+		t.Errorf("usage is %+v, wanted %d that come, and %d that leave to %s", status.Usage, many, many,
+			harness.InternetAddress)
 	}
 	other := map[string]string{"node1": "node2", "node2": "node1"}[spec.Node]
 	address := netip.MustParseAddr(eip)
@@ -262,7 +298,8 @@ func (q *inspectionFixture) checkSwitch(t *testing.T) {
 	spec := kubedcv1alpha1.InspectionSpec{Node: "node1", Usage: []string{"100.65.0.99"}}
 	status, _ := q.inspectNode(t, spec)
 	s := status.Switch
-	if s.Version == "" || s.Chassis != "node1" || s.Controller != "connected" || s.Problem != "" || s.MaxTracked == 0 || len(status.Problems) > 0 {
+	if s.Version == "" || s.Chassis != "node1" || s.Controller != "connected" || s.Problem != "" || s.MaxTracked == 0 ||
+		len(status.Problems) > 0 {
 		t.Errorf("the switch is %+v, problems %q", s, status.Problems)
 	}
 	want := []kubedcv1alpha1.BridgeAnswer{
@@ -274,21 +311,26 @@ func (q *inspectionFixture) checkSwitch(t *testing.T) {
 	}
 	q.RunVsctl(t, "node1", "del-port", "br-ext-dual", "ext-dual")
 	t.Cleanup(func() { q.RunVsctl(t, "node1", "--may-exist", "add-port", "br-ext-dual", "ext-dual") })
-	if status, _ = q.inspectNode(t, spec); len(status.Switch.Bridges) != 2 || len(status.Switch.Bridges[1].Interfaces) != 0 {
+	if status, _ = q.inspectNode(t, spec); len(status.Switch.Bridges) != 2 ||
+		len(status.Switch.Bridges[1].Interfaces) != 0 {
 		t.Errorf("without its port, the bridges are %v", status.Switch.Bridges)
 	}
 	q.ControlLab(t, "pause", "node1-vswitchd")
 	status, took := q.inspectNode(t, spec)
 	q.ControlLab(t, "resume", "node1-vswitchd")
 	if took > 4*time.Second || status.Switch.Problem == "" || len(status.Problems) == 0 || len(status.Interfaces) == 0 {
-		t.Errorf("with a switch that hangs, it answered after %v: %q, %q, %d interfaces", took, status.Switch.Problem, status.Problems, len(status.Interfaces))
+		t.Errorf("with a switch that hangs, it answered after %v: %q, %q, %d interfaces", took, status.Switch.Problem,
+			status.Problems, len(status.Interfaces))
 	}
 }
 
 // checkRights: who may ask, and who may answer.
 func (q *inspectionFixture) checkRights(t *testing.T) {
 	ask := func(name, node string) *kubedcv1alpha1.Inspection {
-		o := &kubedcv1alpha1.Inspection{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kubedcv1alpha1.InspectionSpec{Node: node}}
+		o := &kubedcv1alpha1.Inspection{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       kubedcv1alpha1.InspectionSpec{Node: node},
+		}
 		if err := q.api.Create(harness.Within(t, time.Minute), o); err != nil {
 			t.Fatal(err)
 		}
@@ -298,21 +340,27 @@ func (q *inspectionFixture) checkRights(t *testing.T) {
 	ask("of-node1", "node1")
 	nobodys := ask("of-nobody", "node9")
 	var mine kubedcv1alpha1.InspectionList
-	if err := q.api.List(harness.Within(t, time.Minute), &mine, client.MatchingFields{"spec.node": "node1"}); err != nil || len(mine.Items) != 1 || mine.Items[0].Name != "of-node1" {
+	if err := q.api.List(harness.Within(t, time.Minute), &mine,
+		client.MatchingFields{"spec.node": "node1"}); err != nil || len(mine.Items) != 1 ||
+		mine.Items[0].Name != "of-node1" {
 		t.Errorf("an agent would see %d Inspections: %v", len(mine.Items), err)
 	}
-	agent := harness.NewUser(t, "the agent of node1", harness.LoadConfig(t, q.KubeconfigForHost(t, q.AgentKubeconfig(t, "node1"))))
+	agent := harness.NewUser(t, "the agent of node1",
+		harness.LoadConfig(t, q.KubeconfigForHost(t, q.AgentKubeconfig(t, "node1"))))
 	const says = `{"status":{"problems":["x"]}}`
 	agent.Can(t, "answer for its node", harness.TryPatch("inspections//of-node1/status", says))
-	agent.Cannot(t, "answer for another", harness.TryPatch("inspections//of-nobody/status", says), "an agent reports on the node that it runs on, and this is the Inspection of node9")
+	agent.Cannot(t, "answer for another", harness.TryPatch("inspections//of-nobody/status", says),
+		"an agent reports on the node that it runs on, and this is the Inspection of node9")
 	agent.Cannot(t, "ask", harness.TryCreate("inspections//new", "{spec: {node: node1}}"), "cannot create")
 	agent.Cannot(t, "delete", harness.TryDelete("inspections//of-node1"), "cannot delete")
 
 	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "operators"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "sallyport-operator"},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "olga"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "operators"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "sallyport-operator"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "olga"}},
 	}
-	if _, err := q.Client.RbacV1().ClusterRoleBindings().Create(harness.Within(t, time.Minute), binding, metav1.CreateOptions{}); err != nil {
+	if _, err := q.Client.RbacV1().ClusterRoleBindings().Create(harness.Within(t, time.Minute), binding,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	olga := q.ImpersonateUser(t, "olga")
@@ -320,8 +368,10 @@ func (q *inspectionFixture) checkRights(t *testing.T) {
 	olga.Can(t, "read", harness.TryGet("nodes//node1"))
 	olga.Cannot(t, "answer", harness.TryPatch("inspections//of-node1/status", says), "cannot patch")
 	olga.Cannot(t, "read Secrets", harness.TryGet("secrets/kube-system/any"), "cannot get")
-	q.ImpersonateUser(t, "tom").Cannot(t, "ask", harness.TryCreate("inspections//new", "{spec: {node: node1}}"), "cannot create")
-	if err := q.api.Get(harness.Within(t, time.Minute), client.ObjectKeyFromObject(nobodys), nobodys); err != nil || nobodys.Status.Time != nil {
+	q.ImpersonateUser(t, "tom").Cannot(t, "ask", harness.TryCreate("inspections//new", "{spec: {node: node1}}"),
+		"cannot create")
+	if err := q.api.Get(harness.Within(t, time.Minute), client.ObjectKeyFromObject(nobodys), nobodys); err != nil ||
+		nobodys.Status.Time != nil {
 		t.Errorf("somebody answered for node9: %v, %v", nobodys.Status, err)
 	}
 }
@@ -347,7 +397,8 @@ func (q *inspectionFixture) checkResponseTime(t *testing.T) {
 			}
 		}
 		slices.Sort(took)
-		t.Logf("%s: answered after %d ms (median of %d, at most %d ms)", what, took[len(took)/2].Milliseconds(), len(took), took[len(took)-1].Milliseconds())
+		t.Logf("%s: answered after %d ms (median of %d, at most %d ms)", what, took[len(took)/2].Milliseconds(),
+			len(took), took[len(took)-1].Milliseconds())
 	}
 }
 

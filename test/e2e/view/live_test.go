@@ -37,7 +37,8 @@ type tracePath struct {
 // traceLive traces, with ovn-trace beside it. The program ends with 1 where there is no answer.
 func (d *explainFixture) traceLive(t *testing.T, question string) (out traceResult, raw string) {
 	t.Helper()
-	raw, ended := runCommand(t, d.Cluster, append([]string{"trace", "--live", "-o", "json"}, strings.Fields(question)...)...)
+	raw, ended := runCommand(t, d.Cluster,
+		append([]string{"trace", "--live", "-o", "json"}, strings.Fields(question)...)...)
 	if err := json.Unmarshal([]byte(raw), &out); err != nil {
 		t.Fatalf("sallyport trace %s -o json: %v\n%s", question, err, raw)
 	}
@@ -48,8 +49,8 @@ func (d *explainFixture) traceLive(t *testing.T, question string) (out traceResu
 	return out, raw
 }
 
-// TestViewTraceCommand: what trace says is what packets do and what OVN's flows do, there and back, from outside and from pods; and where the
-// flows or a node lag behind the rows, it says where.
+// TestViewTraceCommand: what trace says is what packets do and what OVN's flows do, there and back, from outside and
+// from pods; and where the flows or a node lag behind the rows, it says where.
 func TestViewTraceCommand(t *testing.T) {
 	d := newExplainFixture(t)
 	t.Run("answered", d.checkInbound)
@@ -62,13 +63,15 @@ func TestViewTraceCommand(t *testing.T) {
 func (d *explainFixture) expectAgreement(t *testing.T, question string) (traceResult, string) {
 	t.Helper()
 	got, text := d.traceLive(t, question)
-	if !got.Answered || len(got.Ways) == 0 || len(got.Live) != 1 || !strings.Contains(got.Live[0], "OVN's flows do the same in all") {
+	if !got.Answered || len(got.Ways) == 0 || len(got.Live) != 1 ||
+		!strings.Contains(got.Live[0], "OVN's flows do the same in all") {
 		t.Errorf("trace %s: want it answered, and flows that do the same:\n%s", question, text)
 	}
 	return got, text
 }
 
-// checkInbound: a client outside is followed to the floating IP's pod and to each endpoint of the load balancer, and back by the network.
+// checkInbound: a client outside is followed to the floating IP's pod and to each endpoint of the load balancer, and
+// back by the network.
 func (d *explainFixture) checkInbound(t *testing.T) {
 	holder := d.gatewayNode(t, d.Namespace+"-ext-public")
 	for _, c := range []struct {
@@ -83,14 +86,16 @@ func (d *explainFixture) checkInbound(t *testing.T) {
 		for _, w := range got.Ways {
 			last := w.There[len(w.There)-1].About
 			pods = append(pods, last.Name)
-			if w.Network != "ext-public" || w.Seen != harness.InternetAddress || w.Server != d.Pods[last.Name]+":80" || !w.passesInOrder("Node "+holder, c.object) {
+			if w.Network != "ext-public" || w.Seen != harness.InternetAddress || w.Server != d.Pods[last.Name]+":80" ||
+				!w.passesInOrder("Node "+holder, c.object) {
 				t.Errorf("trace to %s:80 goes otherwise:\n%s", c.address, text)
 			}
 		}
 		if slices.Sort(pods); !slices.Equal(pods, c.pods) {
 			t.Errorf("trace to %s:80 gets to %v:\n%s", c.address, pods, text)
 		}
-		if a, err := d.SendRequest("internet", "tcp://"+c.address+":80"); err != nil || !slices.Contains(pods, a.Name) || a.Saw.Addr().String() != harness.InternetAddress {
+		if a, err := d.SendRequest("internet", "tcp://"+c.address+":80"); err != nil ||
+			!slices.Contains(pods, a.Name) || a.Saw.Addr().String() != harness.InternetAddress {
 			t.Errorf("packets to %s: %+v %v", c.address, a, err)
 		}
 	}
@@ -111,15 +116,16 @@ func (w tracePath) passesInOrder(names ...string) bool {
 func (d *explainFixture) checkOutbound(t *testing.T) {
 	for pod, address := range map[string]string{"b1": d.projectAddress, "b3": d.egressAddress} {
 		got, text := d.expectAgreement(t, "--from pod/"+pod+" -n "+d.Namespace+" "+harness.InternetAddress+":80")
-		if len(got.Ways) != 1 || got.Ways[0].Seen != address || got.Ways[0].Network != "ext-cloud" || len(got.Ways[0].Back) == 0 {
+		if len(got.Ways) != 1 || got.Ways[0].Seen != address || got.Ways[0].Network != "ext-cloud" ||
+			len(got.Ways[0].Back) == 0 {
 			t.Errorf("trace from %s does not leave as %s:\n%s", pod, address, text)
 		}
 		d.ExpectAnswer(t, pod+"."+d.Namespace, "tcp://"+harness.InternetAddress+":80", "internet", address)
 	}
 }
 
-// checkNorthdBehind: a floating IP that northd has not made flows of is answered by the rows, and not by the flows: the step is marked, and packets
-// are not answered either. When northd goes on, all agree.
+// checkNorthdBehind: a floating IP that northd has not made flows of is answered by the rows, and not by the flows: the
+// step is marked, and packets are not answered either. When northd goes on, all agree.
 func (d *explainFixture) checkNorthdBehind(t *testing.T) {
 	d.ControlLab(t, "pause", "ovn-northd")
 	resumed := false
@@ -156,10 +162,16 @@ func (d *explainFixture) checkNorthdBehind(t *testing.T) {
 }
 
 func (w tracePath) hasCause(code string) bool {
-	return slices.ContainsFunc(w.Causes, func(c struct{ Code, Cure string }) bool { return c.Code == code && c.Cure != "" })
+	return slices.ContainsFunc(w.Causes, func(c struct {
+		Code, Cure string
+	},
+	) bool {
+		return c.Code == code && c.Cure != ""
+	})
 }
 
-// checkChassisBehind: on a node whose ovn-controller does nothing, flows of the database are not those of the node. The first hop there is marked.
+// checkChassisBehind: on a node whose ovn-controller does nothing, flows of the database are not those of the node. The
+// first hop there is marked.
 func (d *explainFixture) checkChassisBehind(t *testing.T) {
 	d.ControlLab(t, "pause", "node1-ovn-controller")
 	t.Cleanup(func() { d.ControlLab(t, "resume", "node1-ovn-controller") })
@@ -171,5 +183,6 @@ func (d *explainFixture) checkChassisBehind(t *testing.T) {
 	if hop := way.There[way.Disagrees.Hop]; way.Disagrees.Back || hop.Node != "node1" {
 		t.Errorf("a hop on %s is marked:\n%s", hop.Node, text)
 	}
-	d.expectAgreement(t, "--from pod/cli -n "+d.Namespace+" "+harness.InternetAddress+":80") // on another node: not touched by it
+	// on another node: not touched by it
+	d.expectAgreement(t, "--from pod/cli -n "+d.Namespace+" "+harness.InternetAddress+":80")
 }

@@ -145,7 +145,8 @@ func checkPictures(t *testing.T, b *browser.Browser, url string, projects int) (
 	return int(at)
 }
 
-// stableScreenshot is what a page shows once it does not change any more: a map finds its place anew beside a panel that opens.
+// stableScreenshot is what a page shows once it does not change any more: a map finds its place anew beside a panel
+// that opens.
 func stableScreenshot(t *testing.T, p *browser.Page) []byte {
 	t.Helper()
 	last := p.Screenshot()
@@ -215,8 +216,8 @@ func expectLegible(t *testing.T, b *browser.Browser, svg string) (texts int) {
 	return out.Texts
 }
 
-// expectPicture: a picture is the one in the documentation, but for what another version of the browser or of its letters makes of it. With
-// -update it becomes that one.
+// expectPicture: a picture is the one in the documentation, but for what another version of the browser or of its
+// letters makes of it. With -update it becomes that one.
 func expectPicture(t *testing.T, name string, got []byte) {
 	t.Helper()
 	file := picturesDir + name
@@ -230,7 +231,8 @@ func expectPicture(t *testing.T, name string, got []byte) {
 		t.Fatalf("%v; make it with make pictures", err)
 	}
 	if differs := pixelDifference(decodePNG(t, raw), decodePNG(t, got)); differs > 0.02 {
-		t.Errorf("%.1f %% of %s is not what the page shows; look at both, and make it anew with make pictures", 100*differs, file)
+		t.Errorf("%.1f %% of %s is not what the page shows; look at both, and make it anew with make pictures",
+			100*differs, file)
 	}
 }
 
@@ -298,7 +300,8 @@ func TestView4Keyboard(t *testing.T) {
 	item.AddFigure("1,000 projects by keyboard alone: search, explanation, map, help, light and dark; nothing was loaded from elsewhere")
 }
 
-// TestView4Live: the page of a running lab follows it, explains what is clicked, and says when it does not hear of it any more.
+// TestView4Live: the page of a running lab follows it, explains what is clicked, and says when it does not hear of it
+// any more.
 func TestView4Live(t *testing.T) {
 	harness.RunAlone(t)
 	item := viewItems.Item(t, 4)
@@ -326,7 +329,8 @@ func TestView4Live(t *testing.T) {
 	h.CreateService(t, harness.ServiceSpec{Name: "late"})
 	p.Evaluate(`location.hash = "#"`, nil)
 	p.PressKeys("0")
-	p.WaitUntil(fmt.Sprintf(`[...document.querySelectorAll(".way")].some(e => e.dataset.ref == "Service/%s/late")`, h.Namespace))
+	p.WaitUntil(fmt.Sprintf(`[...document.querySelectorAll(".way")].some(e => e.dataset.ref == "Service/%s/late")`,
+		h.Namespace))
 	follows := time.Since(begun)
 	expectCleanConsole(t, p, url)
 	end()

@@ -57,7 +57,8 @@ func (w *faultFixture) runShell(t *testing.T, where, command string) {
 // gatewayNode is the node that holds the lab's gateway on the network of its addresses.
 func (w *faultFixture) gatewayNode(t *testing.T) string {
 	t.Helper()
-	chassis := w.RunSbctl(t, "--bare", "--columns=chassis", "find", "port_binding", "logical_port=cr-hall-ward-ext-public")
+	chassis := w.RunSbctl(t, "--bare", "--columns=chassis", "find", "port_binding",
+		"logical_port=cr-hall-ward-ext-public")
 	return w.RunSbctl(t, "--bare", "--columns=hostname", "list", "chassis", chassis)
 }
 
@@ -69,35 +70,49 @@ func flushMACBindings(w *faultFixture, t *testing.T) {
 // platformFaults are parts of the engine that do not run.
 var platformFaults = []fault{
 	{
-		what: "the controller does not run", command: "explain eip/waits -n hall-ward", wantCode: "ControllerDead", wantAbout: "Cluster", inCI: true,
-		inject: whileControllerStopped(applyActions(harness.Apply("EIp hall-ward/waits", "{externalNetworkType: public}"))),
+		what: "the controller does not run", command: "explain eip/waits -n hall-ward", wantCode: "ControllerDead",
+		wantAbout: "Cluster", inCI: true,
+		inject: whileControllerStopped(applyActions(harness.Apply("EIp hall-ward/waits",
+			"{externalNetworkType: public}"))),
 	},
 	{
-		what: "Kube-OVN's controller does not run", command: "explain eip/waits -n hall-ward", wantCode: "KubeOVNDead", wantAbout: "Cluster",
-		inject: inSequence(func(w *faultFixture, t *testing.T) { t.Cleanup(func() { w.waitKubeOVNRestored(t) }) }, labAction("kill", "start", "kube-ovn-controller"),
-			applyActions(harness.Apply("EIp hall-ward/waits", "{externalNetworkType: public}")), (*faultFixture).waitLeaseExpired),
+		what: "Kube-OVN's controller does not run", command: "explain eip/waits -n hall-ward", wantCode: "KubeOVNDead",
+		wantAbout: "Cluster",
+		inject: inSequence(func(w *faultFixture, t *testing.T) {
+			t.Cleanup(func() {
+				w.waitKubeOVNRestored(t)
+			})
+		}, labAction("kill", "start", "kube-ovn-controller"),
+			applyActions(harness.Apply("EIp hall-ward/waits", "{externalNetworkType: public}")),
+			(*faultFixture).waitLeaseExpired),
 	},
 	{
-		what: "the northbound database can't be reached", command: "trace {out} {shop}:80", wantCode: "NorthboundUnreachable", wantAbout: "Cluster",
+		what: "the northbound database can't be reached", command: "trace {out} {shop}:80",
+		wantCode: "NorthboundUnreachable", wantAbout: "Cluster",
 		inject: labAction("pause", "resume", "ovn-nb1"),
 	},
 	{
-		what: "the southbound database can't be reached", command: "trace {out} {shop}:80", wantCode: "SouthboundUnreachable", wantAbout: "Cluster",
+		what: "the southbound database can't be reached", command: "trace {out} {shop}:80",
+		wantCode: "SouthboundUnreachable", wantAbout: "Cluster",
 		inject: labAction("pause", "resume", "ovn-sb1"),
 	},
 	{
-		what: "northd does not run", command: "trace {out} {shop}:80", wantCode: "NorthdBehind", wantAbout: "Cluster", inCI: true, inject: labAction("pause", "resume", "ovn-northd"),
+		what: "northd does not run", command: "trace {out} {shop}:80", wantCode: "NorthdBehind", wantAbout: "Cluster",
+		inCI: true, inject: labAction("pause", "resume", "ovn-northd"),
 	},
 	{
-		what: "ovn-controller hangs on the pod's node", command: "trace {out} {shop}:80", wantCode: "ChassisBehind", wantAbout: "Node node1",
-		inject: labAction("pause", "resume", "node1-ovn-controller"),
+		what: "ovn-controller hangs on the pod's node", command: "trace {out} {shop}:80", wantCode: "ChassisBehind",
+		wantAbout: "Node node1",
+		inject:    labAction("pause", "resume", "node1-ovn-controller"),
 	},
 	{
-		what: "the switch of the pod's node does not run", from: "internet", target: shopURL, command: "trace {out} {shop}:80", wantCode: "SwitchSilent", wantAbout: "Node node1",
+		what: "the switch of the pod's node does not run", from: "internet", target: shopURL,
+		command: "trace {out} {shop}:80", wantCode: "SwitchSilent", wantAbout: "Node node1",
 		inject: labAction("kill", "start", "node1-vswitchd"),
 	},
 	{
-		what: "the chassis of the pod's node is missing", command: "trace {out} {shop}:80", wantCode: "ChassisMissing", wantAbout: "Node node1",
+		what: "the chassis of the pod's node is missing", command: "trace {out} {shop}:80", wantCode: "ChassisMissing",
+		wantAbout: "Node node1",
 		inject: inSequence(labAction("pause", "resume", "node1-ovn-controller"), func(w *faultFixture, t *testing.T) {
 			name := w.RunSbctl(t, "--bare", "--columns=name", "find", "chassis", "hostname=node1")
 			w.RunSbctl(t, "chassis-del", name)
@@ -108,7 +123,8 @@ var platformFaults = []fault{
 		inject: labAction("kill", "start", "node1-sallyport-agent"),
 	},
 	{
-		what: "the pod's node is down", from: "internet", target: shopURL, command: "trace {out} {shop}:80", wantCode: "NodeNotReady", wantAbout: "Node node1",
+		what: "the pod's node is down", from: "internet", target: shopURL, command: "trace {out} {shop}:80",
+		wantCode: "NodeNotReady", wantAbout: "Node node1",
 		inject: func(w *faultFixture, t *testing.T) {
 			t.Cleanup(func() { w.WaitNodeReady(t, "node1", true); w.ResolveTunnelPeers(t) })
 			labAction("cut", "mend", "node1")(w, t)
@@ -116,7 +132,8 @@ var platformFaults = []fault{
 		},
 	},
 	{
-		what: "the API server can't be reached", command: "explain svc/shop -n hall-ward", wantCode: "KubernetesUnreachable", wantAbout: "Cluster",
+		what: "the API server can't be reached", command: "explain svc/shop -n hall-ward",
+		wantCode: "KubernetesUnreachable", wantAbout: "Cluster",
 		inject: (*faultFixture).pauseAPIServer,
 	},
 }
@@ -124,50 +141,68 @@ var platformFaults = []fault{
 // nodeFaults are what is wrong on nodes, and on the wires outside.
 var nodeFaults = []fault{
 	{
-		what: "the gateway does not answer to ARP", from: "pod/b1", target: internetURL, command: "trace --from pod/b1 -n hall-ward {out}:80",
+		what: "the gateway does not answer to ARP", from: "pod/b1", target: internetURL,
+		command:  "trace --from pod/b1 -n hall-ward {out}:80",
 		wantCode: "GatewaySilent", wantAbout: "Subnet ext-cloud", inCI: true,
-		inject: inSequence(runAt("router-ext-cloud", "sysctl -qw net.ipv4.conf.lan.arp_ignore=8", "sysctl -qw net.ipv4.conf.lan.arp_ignore=0"), flushMACBindings),
+		inject: inSequence(runAt("router-ext-cloud", "sysctl -qw net.ipv4.conf.lan.arp_ignore=8",
+			"sysctl -qw net.ipv4.conf.lan.arp_ignore=0"), flushMACBindings),
 	},
 	{
-		what: "the gateway has another address", from: "internet", target: shopURL, command: "trace {out} {shop}:80", wantCode: "GatewaySilent", wantAbout: "Subnet ext-public",
-		inject: inSequence(runAt("router-ext-public", "ip addr add 91.224.11.2/24 dev lan; ip addr del 91.224.11.1/24 dev lan",
+		what: "the gateway has another address", from: "internet", target: shopURL, command: "trace {out} {shop}:80",
+		wantCode: "GatewaySilent", wantAbout: "Subnet ext-public",
+		inject: inSequence(runAt("router-ext-public",
+			"ip addr add 91.224.11.2/24 dev lan; ip addr del 91.224.11.1/24 dev lan",
 			"ip addr add 91.224.11.1/24 dev lan; ip addr del 91.224.11.2/24 dev lan; ip route replace 91.224.11.0/24 dev lan"), flushMACBindings),
 	},
 	{
-		what: "somebody on the wire has the address, too", command: "trace {out} {shop}:80", wantCode: "AddressDuplicate", wantAbout: "EIp hall-ward/shop", inCI: true,
-		inject: inSequence(runAt("router-ext-public", "true", "ip neigh flush dev lan"), // it may have learnt who else has the address
-			runAt("host-ext-public", "ip addr add "+shopAddress+"/32 dev eth0", "ip addr del "+shopAddress+"/32 dev eth0")),
+		what: "somebody on the wire has the address, too", command: "trace {out} {shop}:80",
+		wantCode: "AddressDuplicate", wantAbout: "EIp hall-ward/shop", inCI: true,
+		// it may have learnt who else has the address
+		inject: inSequence(runAt("router-ext-public", "true", "ip neigh flush dev lan"),
+			runAt("host-ext-public", "ip addr add "+shopAddress+"/32 dev eth0",
+				"ip addr del "+shopAddress+"/32 dev eth0")),
 	},
 	{
-		what: "the gateway node's interface is down", from: "internet", target: shopURL, command: "trace {out} {shop}:80", wantCode: "LinkDown", wantAbout: "Node {holder}",
+		what: "the gateway node's interface is down", from: "internet", target: shopURL,
+		command: "trace {out} {shop}:80", wantCode: "LinkDown", wantAbout: "Node {holder}",
 		inject: runAt("{holder}", "ip link set ext-public down", "ip link set ext-public up"),
 	},
 	{
-		what: "the wire takes only small packets", command: "trace {out} {shop}:80", wantCode: "MTUTooSmall", wantAbout: "Node {holder}",
-		inject: runAt("{holder}", "ip link set ext-public mtu 1300", "ip link set ext-public mtu 1500"),
+		what: "the wire takes only small packets", command: "trace {out} {shop}:80", wantCode: "MTUTooSmall",
+		wantAbout: "Node {holder}",
+		inject:    runAt("{holder}", "ip link set ext-public mtu 1300", "ip link set ext-public mtu 1500"),
 	},
 	{
-		what: "tunnels take only small packets", command: "trace {out} {shop}:80", wantCode: "MTUTooSmall", wantAbout: "Node node1",
-		inject: runAt("node1", "ip link set ul0 mtu 1400; ip link set br-phy mtu 1400", "ip link set ul0 mtu 2000; ip link set br-phy mtu 2000"),
+		what: "tunnels take only small packets", command: "trace {out} {shop}:80", wantCode: "MTUTooSmall",
+		wantAbout: "Node node1",
+		inject: runAt("node1", "ip link set ul0 mtu 1400; ip link set br-phy mtu 1400",
+			"ip link set ul0 mtu 2000; ip link set br-phy mtu 2000"),
 	},
 	{
-		what: "a node answers by another uplink than it was asked on", from: "client-uplink-b", target: "http://{node}/", command: "trace {peer} {node}:80",
-		wantCode: "AsymmetricRoute", wantAbout: "Node node1", inCI: true, inject: runAt("node1", "ip rule add pref 5 lookup main", "ip rule del pref 5 lookup main"),
+		what: "a node answers by another uplink than it was asked on", from: "client-uplink-b",
+		target: "http://{node}/", command: "trace {peer} {node}:80",
+		wantCode: "AsymmetricRoute", wantAbout: "Node node1", inCI: true,
+		inject: runAt("node1", "ip rule add pref 5 lookup main", "ip rule del pref 5 lookup main"),
 	},
 	{
-		what: "a program sets rp_filter of a node's uplink again and again", from: "client-uplink-b", target: "http://{node}/",
-		command: "trace {peer} {node}:80", wantCode: "RPFilterStrict", wantAbout: "Node node1", inject: (*faultFixture).keepStrictRPFilter,
+		what: "a program sets rp_filter of a node's uplink again and again", from: "client-uplink-b",
+		target:  "http://{node}/",
+		command: "trace {peer} {node}:80", wantCode: "RPFilterStrict", wantAbout: "Node node1",
+		inject: (*faultFixture).keepStrictRPFilter,
 	},
 	{
-		what: "the ports of the way out are used up", from: "pod/b1", target: "udp://{out}:80", command: "trace --from pod/b1 -n hall-ward {out}:80 --proto udp",
+		what: "the ports of the way out are used up", from: "pod/b1", target: "udp://{out}:80",
+		command:  "trace --from pod/b1 -n hall-ward {out}:80 --proto udp",
 		wantCode: "SNATExhausted", wantAbout: "EIp hall-ward/default-gw", inject: (*faultFixture).exhaustSNATPorts,
 	},
 	{
-		what: "an old flow goes on to where the address led before", command: "trace {out}:5353 {desk}:80 --proto udp", wantCode: "StaleConnection", wantAbout: "FIp hall-ward/desk",
+		what: "an old flow goes on to where the address led before", command: "trace {out}:5353 {desk}:80 --proto udp",
+		wantCode: "StaleConnection", wantAbout: "FIp hall-ward/desk",
 		inject: (*faultFixture).createStaleFlow,
 	},
 	{
-		what: "Open vSwitch of the pod's node tracks no more connections", from: "internet", target: shopURL, command: "trace {out} {shop}:80", wantCode: "ConntrackFull", wantAbout: "Node node1",
+		what: "Open vSwitch of the pod's node tracks no more connections", from: "internet", target: shopURL,
+		command: "trace {out} {shop}:80", wantCode: "ConntrackFull", wantAbout: "Node node1",
 		inject: func(w *faultFixture, t *testing.T) {
 			w.setConntrackLimit(t, "node1", 1)
 			t.Cleanup(func() { w.setConntrackLimit(t, "node1", 3_000_000) }) // as Open vSwitch has it by itself
@@ -178,7 +213,8 @@ var nodeFaults = []fault{
 // setConntrackLimit says how many connections the Open vSwitch of a node may track.
 func (w *faultFixture) setConntrackLimit(t *testing.T, node string, most int) {
 	t.Helper()
-	w.RunTool(t, "ovs-appctl", "-t", filepath.Join(w.Dir, "data", node, "ovs-vswitchd.ctl"), "dpctl/ct-set-maxconns", strconv.Itoa(most))
+	w.RunTool(t, "ovs-appctl", "-t", filepath.Join(w.Dir, "data", node, "ovs-vswitchd.ctl"), "dpctl/ct-set-maxconns",
+		strconv.Itoa(most))
 }
 
 // keepStrictRPFilter is somebody who sets rp_filter of an uplink again whenever it was put right.
@@ -197,7 +233,9 @@ func (w *faultFixture) keepStrictRPFilter(t *testing.T) {
 	go func() {
 		defer close(over)
 		for ; ctx.Err() == nil; <-time.After(20 * time.Millisecond) {
-			_ = w.NS("node1").Do(func() error { return os.WriteFile("/proc/sys/net/ipv4/conf/uplink-b/rp_filter", []byte("1"), 0) })
+			_ = w.NS("node1").Do(func() error {
+				return os.WriteFile("/proc/sys/net/ipv4/conf/uplink-b/rp_filter", []byte("1"), 0)
+			})
 		}
 	}()
 }
@@ -216,11 +254,13 @@ func (w *faultFixture) waitKubeOVNRestored(t *testing.T) {
 	w.waitLease(t, func(l coordinationv1.LeaseSpec) bool { return l.RenewTime.After(begun) })
 }
 
-// waitLease waits until the lease of Kube-OVN's controller is as it should be. Whoever comes next waits for the end of the former one's.
+// waitLease waits until the lease of Kube-OVN's controller is as it should be. Whoever comes next waits for the end of
+// the former one's.
 func (w *faultFixture) waitLease(t *testing.T, holds func(coordinationv1.LeaseSpec) bool) {
 	t.Helper()
 	for within := time.Now().Add(time.Minute); time.Now().Before(within); <-time.After(time.Second) {
-		l, err := w.Client.CoordinationV1().Leases("kube-system").Get(context.Background(), diagnosis.KubeOVNLease, metav1.GetOptions{})
+		l, err := w.Client.CoordinationV1().Leases("kube-system").Get(context.Background(), diagnosis.KubeOVNLease,
+			metav1.GetOptions{})
 		if err == nil && holds(l.Spec) {
 			return
 		}
@@ -228,7 +268,8 @@ func (w *faultFixture) waitLease(t *testing.T, holds func(coordinationv1.LeaseSp
 	t.Error("the lease of kube-ovn-controller is not as it should be, for a minute")
 }
 
-// pauseAPIServer stops the API server. Controllers end, sooner or later, when they can't renew their leases: they are started anew.
+// pauseAPIServer stops the API server. Controllers end, sooner or later, when they can't renew their leases: they are
+// started anew.
 func (w *faultFixture) pauseAPIServer(t *testing.T) {
 	t.Cleanup(func() {
 		w.ControlLab(t, "resume", "kube-apiserver")
@@ -263,7 +304,8 @@ func (w *faultFixture) exhaustSNATPorts(t *testing.T) {
 func (w *faultFixture) createStaleFlow(t *testing.T) {
 	var conn net.Conn
 	err := w.NS("internet").Do(func() (err error) {
-		from, to := &net.UDPAddr{IP: net.ParseIP(harness.InternetAddress), Port: 5353}, &net.UDPAddr{IP: net.ParseIP(deskAddress), Port: 80}
+		from, to := &net.UDPAddr{IP: net.ParseIP(harness.InternetAddress), Port: 5353},
+			&net.UDPAddr{IP: net.ParseIP(deskAddress), Port: 80}
 		conn, err = net.DialUDP("udp", from, to)
 		return err
 	})

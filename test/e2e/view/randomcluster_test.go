@@ -16,7 +16,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// randomCluster is a random cluster: projects on several networks with addresses of every kind, some of which can't work. Equal seeds give equal ones.
+// randomCluster is a random cluster: projects on several networks with addresses of every kind, some of which can't
+// work. Equal seeds give equal ones.
 type randomCluster struct {
 	*harness.Cluster
 	*harness.Controller
@@ -28,7 +29,10 @@ type randomCluster struct {
 
 // randomNetworks are the external networks that mazes choose from.
 var randomNetworks = []struct{ kind, prefix string }{
-	{"public", "91.224.11.0/24"}, {"cloud", "100.65.0.0/16"}, {"third", "198.19.7.0/24"}, {"fourth", "203.0.113.128/25"},
+	{"public", "91.224.11.0/24"},
+	{"cloud", "100.65.0.0/16"},
+	{"third", "198.19.7.0/24"},
+	{"fourth", "203.0.113.128/25"},
 }
 
 // newRandomCluster builds a random cluster in a lab of its own, and waits until nothing in it moves.
@@ -40,14 +44,20 @@ func newRandomCluster(t *testing.T, seed uint64) *randomCluster {
 	b.Gateways = 2 + m.rng.IntN(b.Nodes-1)
 	for i, n := range randomNetworks[:3+m.rng.IntN(2)] {
 		m.networks = append(m.networks, n.kind)
-		b.Networks = append(b.Networks, blueprint.Network{Name: "ext-" + n.kind, Prefixes: []netip.Prefix{netip.MustParsePrefix(n.prefix)}, Default: i == 1})
+		b.Networks = append(b.Networks, blueprint.Network{
+			Name:     "ext-" + n.kind,
+			Prefixes: []netip.Prefix{netip.MustParsePrefix(n.prefix)},
+			Default:  i == 1,
+		})
 	}
 	c := harness.StartLab(t, fmt.Sprintf("maze-%d", seed), b)
 	c.InstallSallyport(t)
 	m.Cluster, m.Controller = c, c.NewController(t, os.TempDir(), "--egressip-reachability-total-timeout=0")
 	m.StartForTest(t)
 	for _, n := range b.NodeList()[b.Nodes-b.Gateways:] {
-		if err := c.Objects.Apply(harness.Within(t, time.Minute), fmt.Sprintf("{apiVersion: v1, kind: Node, metadata: {name: %s, labels: {%s: ''}}}", n.Name, ovnv1.AssignableLabel)); err != nil {
+		if err := c.Objects.Apply(harness.Within(t, time.Minute),
+			fmt.Sprintf("{apiVersion: v1, kind: Node, metadata: {name: %s, labels: {%s: ''}}}", n.Name,
+				ovnv1.AssignableLabel)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -70,13 +80,15 @@ func (m *randomCluster) createObjects(t *testing.T) {
 		if i > 1 && m.withProbability(40) {
 			method = "Source"
 		}
-		texts = append(texts, fmt.Sprintf("{apiVersion: kube-dc.com/v1alpha1, kind: ExternalNetwork, metadata: {name: %s}, spec: {type: %s, default: %t, subnets: [ext-%s], returnPath: %s}}",
+		texts = append(texts, fmt.Sprintf(
+			"{apiVersion: kube-dc.com/v1alpha1, kind: ExternalNetwork, metadata: {name: %s}, spec: {type: %s, default: %t, subnets: [ext-%s], returnPath: %s}}",
 			kind, kind, i == 1, kind, method))
 	}
 	for i := range 3 + m.rng.IntN(2) {
 		name := fmt.Sprintf("p%d", i)
 		m.projects = append(m.projects, "maze-"+name)
-		texts = append(texts, fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: Project, metadata: {name: %s, namespace: maze}, spec: {cidrBlock: 10.%d.0.0/24, egressNetworkType: %s}}",
+		texts = append(texts, fmt.Sprintf(
+			"{apiVersion: kube-dc.com/v1, kind: Project, metadata: {name: %s, namespace: maze}, spec: {cidrBlock: 10.%d.0.0/24, egressNetworkType: %s}}",
 			name, 41+m.rng.IntN(2), pickOne(m, m.networks[:2])))
 	}
 	m.applyAll(t, texts)
@@ -111,12 +123,14 @@ func (m *randomCluster) randomPods(ns string) (out []string) {
 			m.pods = append(m.pods, fmt.Sprintf("%s/w%d", ns, i))
 		}
 		out = append(out, fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: w%d, namespace: %s, labels: {app: w%d, pair: p%d, all: 'yes'}}, "+
-			"spec: {nodeName: %s, %scontainers: [{name: main, image: lab/echo}]}}", i, ns, i, i/2, pickOne(m, m.Blueprint.NodeList()).Name, gate))
+			"spec: {nodeName: %s, %scontainers: [{name: main, image: lab/echo}]}}", i, ns, i, i/2,
+			pickOne(m, m.Blueprint.NodeList()).Name, gate))
 	}
 	return out
 }
 
-// randomAddresses are reserved addresses, and floating IPs: some on those, several for one pod, or on a network where it can't have one more.
+// randomAddresses are reserved addresses, and floating IPs: some on those, several for one pod, or on a network where
+// it can't have one more.
 func (m *randomCluster) randomAddresses(ns string) (out []string) {
 	for i := range 2 {
 		out = append(out, fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: EIp, metadata: {name: e%d, namespace: %s}, spec: {externalNetworkType: %s}}", i, ns, pickOne(m, m.networks)))
@@ -139,7 +153,8 @@ func (m *randomCluster) randomServices(ns string) (out []string) {
 			ports = append(ports, "{name: b, port: 443, targetPort: 8080}")
 		}
 		if m.withProbability(30) {
-			ports = append(ports, "{name: c, port: 80, targetPort: 81, protocol: SCTP}, {name: d, port: 7000, targetPort: 9}") // nobody listens there
+			// nobody listens there
+			ports = append(ports, "{name: c, port: 80, targetPort: 81, protocol: SCTP}, {name: d, port: 7000, targetPort: 9}")
 		}
 		where := "network.kube-dc.com/external-network-type: " + pickOne(m, m.networks)
 		switch m.rng.IntN(5) {
@@ -153,7 +168,8 @@ func (m *randomCluster) randomServices(ns string) (out []string) {
 			more += ", sessionAffinity: ClientIP"
 		}
 		if m.withProbability(30) {
-			more += fmt.Sprintf(", loadBalancerSourceRanges: [%s]", pickOne(m, []string{"91.224.11.0/24", "100.64.0.0/10", "172.16.0.0/12", "10.41.0.0/16"}))
+			more += fmt.Sprintf(", loadBalancerSourceRanges: [%s]",
+				pickOne(m, []string{"91.224.11.0/24", "100.64.0.0/10", "172.16.0.0/12", "10.41.0.0/16"}))
 		}
 		selector := pickOne(m, []string{"{all: 'yes'}", "{pair: p0}", "{pair: p1}", "{app: w3}", "{app: nobody}"})
 		out = append(out, fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: s%d, namespace: %s, annotations: {%s}}, spec: {type: LoadBalancer, selector: %s, ports: [%s]%s}}",
@@ -171,7 +187,8 @@ func (m *randomCluster) randomNetworkPolicies(ns string) (out []string) {
 	}
 	if m.withProbability(40) {
 		out = append(out, fmt.Sprintf("{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: out, namespace: %s}, spec: {podSelector: {matchLabels: {app: w%d}}, policyTypes: [Egress], "+
-			"egress: [{to: [{ipBlock: {cidr: %s}}]}]}}", ns, m.rng.IntN(4), pickOne(m, []string{"91.224.11.0/24", "172.16.0.0/12"})))
+			"egress: [{to: [{ipBlock: {cidr: %s}}]}]}}", ns, m.rng.IntN(4),
+			pickOne(m, []string{"91.224.11.0/24", "172.16.0.0/12"})))
 	}
 	return out
 }
@@ -184,8 +201,10 @@ func (m *randomCluster) randomEgress() (out []string) {
 	}
 	for i, ns := range m.projects {
 		if m.withProbability(40) {
-			out = append(out, fmt.Sprintf("{apiVersion: kube-dc.com/v1alpha1, kind: EgressRoute, metadata: {name: r%d, namespace: %s}, spec: {podSelector: {matchLabels: {pair: p0}}, "+
-				"externalNetworkType: %s, destinations: [%s]}}", i, ns, pickOne(m, m.networks), pickOne(m, []string{harness.InternetAddress + "/32", "172.16.0.0/12", "91.224.11.0/24"})))
+			out = append(out, fmt.Sprintf(
+				"{apiVersion: kube-dc.com/v1alpha1, kind: EgressRoute, metadata: {name: r%d, namespace: %s}, spec: {podSelector: {matchLabels: {pair: p0}}, "+
+					"externalNetworkType: %s, destinations: [%s]}}", i, ns, pickOne(m, m.networks),
+				pickOne(m, []string{harness.InternetAddress + "/32", "172.16.0.0/12", "91.224.11.0/24"})))
 		}
 	}
 	return out
@@ -200,7 +219,8 @@ func (m *randomCluster) unusedAddress(kind string, nth int) string {
 	return netip.AddrFrom4(bytes).String()
 }
 
-// waitQuiet waits until pods run, and the controller has written nothing for a while, and every node has what OVN made of it.
+// waitQuiet waits until pods run, and the controller has written nothing for a while, and every node has what OVN made
+// of it.
 func (m *randomCluster) waitQuiet(t *testing.T) {
 	t.Helper()
 	for _, name := range m.pods {

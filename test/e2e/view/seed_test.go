@@ -41,8 +41,8 @@ var seedPods = []harness.Pod{
 	{Namespace: "shalb-envoy", Name: "app", Address: "10.0.40.4"},
 }
 
-// TestView3Seed: a lab with the names and addresses of the cluster of a document that somebody drew by hand writes that document itself, and
-// every point of it is there. Before the projects are, none of what is about them is.
+// TestView3Seed: a lab with the names and addresses of the cluster of a document that somebody drew by hand writes that
+// document itself, and every point of it is there. Before the projects are, none of what is about them is.
 func TestView3Seed(t *testing.T) {
 	item := viewItems.Item(t, 3)
 	d := newSeedFixture(t)
@@ -65,7 +65,8 @@ func TestView3Seed(t *testing.T) {
 			}
 			found++
 			if without := p.firstMissing(bare); (without == "") != p.Bare {
-				t.Errorf("%s: %s: is it found without projects? %t, want %t (%s)", c.Section, p.Say, !p.Bare, p.Bare, without)
+				t.Errorf("%s: %s: is it found without projects? %t, want %t (%s)", c.Section, p.Say, !p.Bare, p.Bare,
+					without)
 			} else if !p.Bare {
 				projects++
 			}
@@ -92,7 +93,10 @@ func newSeedFixture(t *testing.T) *explainFixture {
 	t.Helper()
 	c := harness.StartLab(t, "seed", harness.LoadTopology(t, "seed/topology.yaml"))
 	c.InstallSallyport(t)
-	d := &explainFixture{BackendProject: &harness.BackendProject{Cluster: c}, Controller: c.NewController(t, t.TempDir(), "--management-network-type=cloud")}
+	d := &explainFixture{
+		BackendProject: &harness.BackendProject{Cluster: c},
+		Controller:     c.NewController(t, t.TempDir(), "--management-network-type=cloud"),
+	}
 	d.StartForTest(t)
 	installAgents(t, d.Cluster)
 	harness.Eventually(t, "the management VPC is on ext-cloud, and has the first address there", func() bool {
@@ -106,7 +110,8 @@ func (d *explainFixture) createSeedObjects(t *testing.T) {
 	t.Helper()
 	d.Apply(t, harness.ReadFile(t, "../testdata/seed/gateway-api.yaml"))
 	for _, kind := range []string{"gatewayclasses", "gateways", "httproutes", "tlsroutes"} {
-		d.WaitForObject(t, "CustomResourceDefinition", "", kind+".gateway.networking.k8s.io", manifest.True("Established"))
+		d.WaitForObject(t, "CustomResourceDefinition", "", kind+".gateway.networking.k8s.io",
+			manifest.True("Established"))
 	}
 	d.CreateOrganization(t, "shalb")
 	for _, name := range []string{"envoy-gateway-system", "ingress-nginx", "kamaji-system"} {
@@ -124,7 +129,10 @@ func (d *explainFixture) createSeedObjects(t *testing.T) {
 	for _, name := range []string{"demo-cluster", "mt", "test-http-app"} {
 		d.WaitForObject(t, "Backend", "shalb-demo", name+"-backend", manifest.Exists)
 	}
-	for _, name := range []string{"shalb-demo/demo-cluster", "shalb-demo/mt", "shalb-demo/test-http-app", "shalb-dev/inside"} {
+	for _, name := range []string{
+		"shalb-demo/demo-cluster", "shalb-demo/mt", "shalb-demo/test-http-app",
+		"shalb-dev/inside",
+	} {
 		namespace, service, _ := strings.Cut(name, "/")
 		d.WaitProgrammed(t, "Service", namespace, service)
 	}

@@ -71,7 +71,10 @@ apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata: {name: only-web, namespace: %[1]s}
 spec: {podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress], ingress: [{ports: [{port: 80}]}]}`, ns))
-	for _, o := range []manifest.Ref{harness.ObjectRef("EIp", ns, "front"), harness.ObjectRef("FIp", ns, "web"), harness.ObjectRef("Service", ns, "shop")} {
+	for _, o := range []manifest.Ref{
+		harness.ObjectRef("EIp", ns, "front"), harness.ObjectRef("FIp", ns, "web"),
+		harness.ObjectRef("Service", ns, "shop"),
+	} {
 		c.WaitProgrammed(t, o.GVK.Kind, ns, o.Name)
 	}
 	var s *survey.Survey
@@ -82,7 +85,8 @@ spec: {podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress], ingress: 
 		took = time.Since(began)
 		return len(s.Shards) == 1 && len(s.Shards[0].Differs) == 0 && len(aclsOfPod(s, ns, "web")) > 0
 	})
-	t.Logf("the survey took %s: %d pods, %d routers, %d switches", took, len(s.Cluster.Pods), len(s.Logical.Routers), len(s.Logical.Switches))
+	t.Logf("the survey took %s: %d pods, %d routers, %d switches", took, len(s.Cluster.Pods), len(s.Logical.Routers),
+		len(s.Logical.Switches))
 	if len(s.Unread) > 0 || s.Shards[0].Problem != "" || len(s.Cluster.Absent) > 0 {
 		t.Errorf("not read: %v %s %v", s.Unread, s.Shards[0].Problem, s.Cluster.Absent)
 	}
@@ -94,11 +98,13 @@ spec: {podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress], ingress: 
 	t.Run("with the rights of an operator", func(t *testing.T) { checkOperatorSurvey(t, c, ns) })
 }
 
-// checkOperatorSurvey: the chart's role for operators is enough for everything, and without it the survey says what may not be read.
+// checkOperatorSurvey: the chart's role for operators is enough for everything, and without it the survey says what may
+// not be read.
 func checkOperatorSurvey(t *testing.T, c *harness.Cluster, ns string) {
 	config := observerConfig(t, c)
 	config.Controller.Kubernetes.Impersonate.UserName = "olga"
-	if s := takeSurveyWith(t, config, observer.Scope{}); len(s.Unread) == 0 || !strings.Contains(s.Unread[0].Problem, "olga") {
+	if s := takeSurveyWith(t, config, observer.Scope{}); len(s.Unread) == 0 ||
+		!strings.Contains(s.Unread[0].Problem, "olga") {
 		t.Errorf("without rights: %v", s.Unread)
 	}
 	c.Apply(t, `
@@ -112,7 +118,8 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: olga}]`)
 		s = takeSurveyWith(t, config, observer.Scope{Shards: []string{ns}})
 		return len(s.Unread) == 0
 	})
-	if len(s.Shards) != 1 || s.Shards[0].Problem != "" || s.Cluster.ProjectOfShard(ns) == nil || len(s.Cluster.Inside) == 0 {
+	if len(s.Shards) != 1 || s.Shards[0].Problem != "" || s.Cluster.ProjectOfShard(ns) == nil ||
+		len(s.Cluster.Inside) == 0 {
 		t.Errorf("an operator's survey: unread %v, shards %+v, Services in %v", s.Unread, s.Shards, s.Cluster.Inside)
 	}
 }
@@ -131,13 +138,17 @@ func checkSurveyedObjects(t *testing.T, s *survey.Survey, ns string, pod netip.A
 		t.Fatalf("missing: Project %v, EIp %v, FIp %v, Service %v", project, eip, fip, shop)
 	}
 	public := netip.MustParsePrefix("91.224.11.0/24")
-	if eip.Network != "ext-public" || eip.Type != "public" || !public.Contains(eip.Address) || !slices.Contains(eip.UsedBy, fip.Ref) || eip.Shard != ns {
+	if eip.Network != "ext-public" || eip.Type != "public" || !public.Contains(eip.Address) ||
+		!slices.Contains(eip.UsedBy, fip.Ref) || eip.Shard != ns {
 		t.Errorf("EIp %+v", eip)
 	}
-	if fip.External != eip.Address || fip.Target != pod || fip.EIp != "front" || fip.Condition(kubedcv1.ConditionProgrammed).Status != "True" {
+	if fip.External != eip.Address || fip.Target != pod || fip.EIp != "front" ||
+		fip.Condition(kubedcv1.ConditionProgrammed).Status != "True" {
 		t.Errorf("FIp %+v", fip)
 	}
-	end := survey.Endpoint{Port: "http", Address: netip.AddrPortFrom(pod, 80), Ready: true, Serving: true, Pod: "web", Node: "node1"}
+	end := survey.Endpoint{
+		Port: "http", Address: netip.AddrPortFrom(pod, 80), Ready: true, Serving: true, Pod: "web", Node: "node1",
+	}
 	if len(shop.Ingress) != 1 || !shop.Ours || !slices.Contains(shop.Endpoints, end) {
 		t.Errorf("Service %+v, want endpoint %+v", shop, end)
 	}
@@ -149,7 +160,8 @@ func checkSurveyedObjects(t *testing.T, s *survey.Survey, ns string, pod netip.A
 		t.Errorf("Project %+v", project)
 	}
 	i := slices.IndexFunc(cluster.Policies, func(p survey.NetworkPolicy) bool { return p.Namespace == ns })
-	if i < 0 || !cluster.Policies[i].Ingress || cluster.Policies[i].Egress || !slices.Equal(cluster.Policies[i].Pods, []string{"web"}) {
+	if i < 0 || !cluster.Policies[i].Ingress || cluster.Policies[i].Egress ||
+		!slices.Equal(cluster.Policies[i].Pods, []string{"web"}) {
 		t.Errorf("NetworkPolicies %+v", cluster.Policies)
 	}
 	for _, n := range cluster.Nodes {
@@ -158,7 +170,8 @@ func checkSurveyedObjects(t *testing.T, s *survey.Survey, ns string, pod netip.A
 		}
 	}
 	i = slices.IndexFunc(cluster.Subnets, func(s survey.Subnet) bool { return s.Name == "ext-public" })
-	if got := cluster.Subnets[i]; got.Network != "ext-public" || got.Interface != "ext-public" || got.Free == 0 || got.Used == 0 || !got.Ready {
+	if got := cluster.Subnets[i]; got.Network != "ext-public" || got.Interface != "ext-public" || got.Free == 0 ||
+		got.Used == 0 || !got.Ready {
 		t.Errorf("external subnet %+v", got)
 	}
 }
@@ -172,19 +185,29 @@ func checkSurveyedRows(t *testing.T, s *survey.Survey, ns string, pod netip.Addr
 	if router == nil {
 		t.Fatalf("no router %s", ns)
 	}
-	fip, shop := s.Cluster.FIp(state.Ref{Kind: "FIp", Namespace: ns, Name: "web"}), s.Cluster.Service(state.Ref{Kind: "Service", Namespace: ns, Name: "shop"})
+	fip, shop := s.Cluster.FIp(state.Ref{Kind: "FIp", Namespace: ns, Name: "web"}),
+		s.Cluster.Service(state.Ref{Kind: "Service", Namespace: ns, Name: "shop"})
 	if !slices.ContainsFunc(router.NATs, func(n logical.NAT) bool {
 		return n.Type == "dnat_and_snat" && n.External == fip.External && n.Logical.Addr() == pod
-	}) || !slices.ContainsFunc(router.NATs, func(n logical.NAT) bool { return n.Type == "snat" && n.Logical.Contains(pod) }) {
+	}) || !slices.ContainsFunc(router.NATs, func(n logical.NAT) bool {
+		return n.Type == "snat" && n.Logical.Contains(pod)
+	}) {
 		t.Errorf("translations %+v", router.NATs)
 	}
-	vip := logical.VIP{Address: netip.AddrPortFrom(shop.Ingress[0], 8080), Backends: []netip.AddrPort{netip.AddrPortFrom(pod, 80)}}
+	vip := logical.VIP{
+		Address:  netip.AddrPortFrom(shop.Ingress[0], 8080),
+		Backends: []netip.AddrPort{netip.AddrPortFrom(pod, 80)},
+	}
 	if !slices.ContainsFunc(router.Balancers, func(b logical.LoadBalancer) bool {
-		return b.IDs.Owner() == shop.Ref && b.Protocol == "tcp" && slices.ContainsFunc(b.VIPs, func(v logical.VIP) bool { return reflect.DeepEqual(v, vip) })
+		return b.IDs.Owner() == shop.Ref && b.Protocol == "tcp" &&
+			slices.ContainsFunc(b.VIPs, func(v logical.VIP) bool {
+				return reflect.DeepEqual(v, vip)
+			})
 	}) {
 		t.Errorf("load balancers %+v, want %+v", router.Balancers, vip)
 	}
-	if len(router.Policies) == 0 || !slices.IsSortedFunc(router.Policies, func(a, b logical.RouterPolicy) int { return b.Priority - a.Priority }) {
+	if len(router.Policies) == 0 || !slices.IsSortedFunc(router.Policies,
+		func(a, b logical.RouterPolicy) int { return b.Priority - a.Priority }) {
 		t.Errorf("policies %+v", router.Policies)
 	}
 	gateway := slices.IndexFunc(router.Ports, func(p logical.RouterPort) bool { return p.Name == ns+"-ext-cloud" })
@@ -249,13 +272,15 @@ func checkWithoutNorthbound(t *testing.T, c *harness.Cluster, ns string) {
 			if took := time.Since(began); took > 10*time.Second {
 				t.Errorf("it took %s", took)
 			}
-			if len(s.Unread) != 1 || s.Unread[0].System != survey.Northbound || !strings.Contains(s.Unread[0].Problem, server) {
+			if len(s.Unread) != 1 || s.Unread[0].System != survey.Northbound ||
+				!strings.Contains(s.Unread[0].Problem, server) {
 				t.Errorf("unread: %+v", s.Unread)
 			}
 			if s.Cluster.ProjectOfShard(ns) == nil || len(s.Logical.Chassis) == 0 || len(s.Logical.Routers) > 0 {
 				t.Error("Kubernetes and the southbound database are not there")
 			}
-			if i := slices.IndexFunc(s.Shards, func(s survey.Shard) bool { return s.Name == ns }); i < 0 || s.Shards[i].Problem == "" {
+			if i := slices.IndexFunc(s.Shards, func(s survey.Shard) bool { return s.Name == ns }); i < 0 ||
+				s.Shards[i].Problem == "" {
 				t.Errorf("shards %+v", s.Shards)
 			}
 		})
@@ -270,7 +295,8 @@ func checkMissingAgent(t *testing.T, c *harness.Cluster) {
 		}
 		return out
 	}})
-	if got := s.Inspected["node1"]; len(s.Inspected) != 3 || !strings.Contains(got.Problem, "sallyport-agent") || got.Asked.IsZero() {
+	if got := s.Inspected["node1"]; len(s.Inspected) != 3 || !strings.Contains(got.Problem, "sallyport-agent") ||
+		got.Asked.IsZero() {
 		t.Errorf("inspected: %+v", s.Inspected)
 	}
 	if left := takeSurvey(t, c, observer.Scope{}).Cluster.Inspections; len(left) > 0 {

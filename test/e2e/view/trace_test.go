@@ -23,7 +23,8 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// TestView2TraceAgreesWithPackets asks random questions in random clusters: what trace says of the rows is what packets do.
+// TestView2TraceAgreesWithPackets asks random questions in random clusters: what trace says of the rows is what packets
+// do.
 func TestView2TraceAgreesWithPackets(t *testing.T) {
 	item := viewItems.Item(t, 2)
 	agreed, asked, same, steps := 0, 0, 0, 0
@@ -43,14 +44,16 @@ func TestView2TraceAgreesWithPackets(t *testing.T) {
 			agreed, asked = agreed+right, asked+len(riddles)
 			there, all := m.compareWithOVNTrace(t, riddles[:show.ChooseSize(60, 10)])
 			same, steps = same+there, steps+all
-			item.AddFigure("seed %d (SALLYPORT_SEED): %d networks, %d projects on %d nodes; %s", seed, len(m.networks), len(m.projects), m.Blueprint.Nodes, kinds)
+			item.AddFigure("seed %d (SALLYPORT_SEED): %d networks, %d projects on %d nodes; %s", seed, len(m.networks),
+				len(m.projects), m.Blueprint.Nodes, kinds)
 		})
 	}
 	item.AddFigure("%d of %d questions: verdict, backend, the client's address as the server sees it, and the network of the reply are as packets have them", agreed, asked)
 	item.AddFigure("%d of %d steps that ovn-trace was asked about are as OVN's flows have them", same, steps)
 }
 
-// compareWithOVNTrace asks ovn-trace about each step of some questions, and returns how many are as flows have them, of how many.
+// compareWithOVNTrace asks ovn-trace about each step of some questions, and returns how many are as flows have them, of
+// how many.
 func (m *randomCluster) compareWithOVNTrace(t *testing.T, some []traceQuestion) (same, steps int) {
 	t.Helper()
 	tracer := trace.New(takeSurvey(t, m.Cluster, observer.Scope{}))
@@ -67,7 +70,8 @@ func (m *randomCluster) compareWithOVNTrace(t *testing.T, some []traceQuestion) 
 				if agrees, instead := step.AgreesWithOutput(said[key]); agrees {
 					same++
 				} else {
-					t.Errorf("%s → %s: in %s the rows lead it to %q, and the flows %s\n%s\n%s", q.asker, q.targetURL(), step.Datapath, step.Outport, instead, key, said[key])
+					t.Errorf("%s → %s: in %s the rows lead it to %q, and the flows %s\n%s\n%s", q.asker, q.targetURL(),
+						step.Datapath, step.Outport, instead, key, said[key])
 				}
 			}
 		}
@@ -107,13 +111,21 @@ func (m *randomCluster) randomQuestions(t *testing.T, n int) (out []traceQuestio
 		to := pickOne(m, doors)
 		switch m.rng.IntN(4) {
 		case 0:
-			to = traceTarget{netip.AddrPortFrom(pickOne(m, addresses), pickOne(m, []uint16{80, 443, 7000, 81})), pickOne(m, []string{"tcp", "udp", "sctp"})}
+			to = traceTarget{
+				netip.AddrPortFrom(pickOne(m, addresses), pickOne(m, []uint16{80, 443, 7000, 81})),
+				pickOne(m, []string{"tcp", "udp", "sctp"}),
+			}
 		case 1:
 			if from.pod != "" {
 				to.AddrPort = netip.AddrPortFrom(pickOne(m, outside).address, 80)
 			}
 		}
-		q := traceQuestion{asker: from.host, Query: trace.Query{Pod: from.pod, Client: netip.AddrPortFrom(from.address, 0), Server: to.AddrPort, Protocol: to.protocol}}
+		q := traceQuestion{asker: from.host, Query: trace.Query{
+			Pod:      from.pod,
+			Client:   netip.AddrPortFrom(from.address, 0),
+			Server:   to.AddrPort,
+			Protocol: to.protocol,
+		}}
 		if from.pod != "" {
 			q.Client = netip.AddrPort{}
 		}
@@ -142,7 +154,10 @@ func (m *randomCluster) findTargets(s *survey.Survey) (out []traceTarget) {
 		}
 		for _, n := range r.NATs {
 			if n.Type != "snat" {
-				out = append(out, traceTarget{netip.AddrPortFrom(n.External, pickOne(m, []uint16{80, 80, 8080, 81})), pickOne(m, []string{"tcp", "tcp", "udp", "udp", "sctp"})})
+				out = append(out, traceTarget{
+					netip.AddrPortFrom(n.External, pickOne(m, []uint16{80, 80, 8080, 81})),
+					pickOne(m, []string{"tcp", "tcp", "udp", "udp", "sctp"}),
+				})
 			}
 		}
 	}
@@ -152,7 +167,8 @@ func (m *randomCluster) findTargets(s *survey.Survey) (out []traceTarget) {
 // findRequesters are the hosts outside and the pods that run.
 func (m *randomCluster) findRequesters(s *survey.Survey) (outside, inside []requester) {
 	for _, x := range m.Blueprint.Segments() {
-		outside = append(outside, requester{host: x.Client, address: x.ClientSide[0].Peer.Addr()}, requester{host: x.Neighbour, address: x.Neighbours[0].Addr()})
+		outside = append(outside, requester{host: x.Client, address: x.ClientSide[0].Peer.Addr()},
+			requester{host: x.Neighbour, address: x.Neighbours[0].Addr()})
 	}
 	outside = append(outside, requester{host: "internet", address: blueprint.InternetAddresses()[0]})
 	for _, p := range s.Cluster.Pods {
@@ -219,8 +235,8 @@ func summarizeVerdicts(all []traceQuestion) string {
 	return fmt.Sprintf("%s (%s)", strings.Join(words, ", "), strings.Join(reasons, ", "))
 }
 
-// askUntilNoDrops asks until no router has dropped anything that the trace does not say: on a busy machine gateways change nodes, and what is under
-// way is dropped then. What goes a wrong way goes it every time.
+// askUntilNoDrops asks until no router has dropped anything that the trace does not say: on a busy machine gateways
+// change nodes, and what is under way is dropped then. What goes a wrong way goes it every time.
 func (m *randomCluster) askUntilNoDrops(t *testing.T, all []traceQuestion) (wrong []traceQuestion) {
 	t.Helper()
 	var said []string
@@ -259,14 +275,16 @@ func (m *randomCluster) unexpectedDrops(t *testing.T, said []string) map[string]
 	return out
 }
 
-// reportUnexpectedDrops fails the test with the questions in which routers drop packets that the trace does not say, asked one after the other.
+// reportUnexpectedDrops fails the test with the questions in which routers drop packets that the trace does not say,
+// asked one after the other.
 func (m *randomCluster) reportUnexpectedDrops(t *testing.T, all []traceQuestion) {
 	t.Helper()
 	for _, q := range all {
 		m.ResetDrops(t)
 		happens := m.comparePackets(q)
 		for router, n := range m.unexpectedDrops(t, m.expectedDroppers(q)) {
-			t.Errorf("%s → %s: %s dropped %d packets; %s\n%s", q.asker, q.targetURL(), router, n, happens, q.describeTrace())
+			t.Errorf("%s → %s: %s dropped %d packets; %s\n%s", q.asker, q.targetURL(), router, n, happens,
+				q.describeTrace())
 		}
 	}
 }
@@ -328,7 +346,8 @@ func (m *randomCluster) askConcurrently(all []traceQuestion) (wrong []traceQuest
 func (q traceQuestion) describeTrace() string {
 	var out strings.Builder
 	for _, p := range q.paths {
-		fmt.Fprintf(&out, "  trace: %s by %s at %s from %s %s: %s %v\n", p.Verdict, p.Network, p.Server, p.SeenSource, p.Code, p.Reason, p.Caveats)
+		fmt.Fprintf(&out, "  trace: %s by %s at %s from %s %s: %s %v\n", p.Verdict, p.Network, p.Server, p.SeenSource,
+			p.Code, p.Reason, p.Caveats)
 		for _, h := range slices.Concat(p.RequestHops, p.ReplyHops) {
 			fmt.Fprintf(&out, "    %s on %s: %s   %s\n", h.About, h.Node, h.Text, h.Packet)
 		}
@@ -336,8 +355,8 @@ func (q traceQuestion) describeTrace() string {
 	return out.String()
 }
 
-// comparePackets is what packets do otherwise than was said; empty: nothing. A packet can be lost while a neighbour is being asked for, so what
-// should be answered is asked again; a wrong way stays wrong.
+// comparePackets is what packets do otherwise than was said; empty: nothing. A packet can be lost while a neighbour is
+// being asked for, so what should be answered is asked again; a wrong way stays wrong.
 func (m *randomCluster) comparePackets(q traceQuestion) (wrong string) {
 	for range 3 {
 		a, err := m.SendRequest(q.asker, q.targetURL())

@@ -1,4 +1,5 @@
-// Package guest is the inside of a machine: its first process, which runs one program, says how that ended and powers off.
+// Package guest is the inside of a machine: its first process, which runs one program, says how that ended and powers
+// off.
 package guest
 
 import (
@@ -25,8 +26,8 @@ type Orders struct {
 	Env     []string
 }
 
-// line is the serial line for what the program says. The kernel has the first one for itself, so that nothing of the two is
-// mixed.
+// line is the serial line for what the program says. The kernel has the first one for itself, so that nothing of the
+// two is mixed.
 const line = "/dev/ttyS1"
 
 // Run does what was ordered and ends the machine; it does not return.
@@ -100,7 +101,14 @@ func obey(out *os.File) (int, error) {
 			return 0, fmt.Errorf("load %s: %w", file, err)
 		}
 	}
-	cmd := &exec.Cmd{Path: orders.Program, Args: append([]string{orders.Program}, orders.Args...), Env: orders.Env, Dir: "/tmp", Stdout: out, Stderr: out}
+	cmd := &exec.Cmd{
+		Path:   orders.Program,
+		Args:   append([]string{orders.Program}, orders.Args...),
+		Env:    orders.Env,
+		Dir:    "/tmp",
+		Stdout: out,
+		Stderr: out,
+	}
 	return status(cmd.Run())
 }
 

@@ -56,7 +56,8 @@ func ask(t *testing.T, client, server *datagram.Conn, to netip.AddrPort, kernelC
 		t.Fatal(err)
 	}
 	answer, err := client.Read(b)
-	if err != nil || string(answer.Payload) != "answer" || answer.From.Port() != to.Port() || answer.To != question.From.Addr() {
+	if err != nil || string(answer.Payload) != "answer" || answer.From.Port() != to.Port() ||
+		answer.To != question.From.Addr() {
 		t.Fatalf("answer of %s: %+v, %v", to, answer, err)
 	}
 	return answer.From.Addr()
@@ -69,7 +70,10 @@ func TestAnswerComesFromTheAddressAsked(t *testing.T) {
 	}
 	near, far := namespace(t, "near"), namespace(t, "far")
 	a, b := netns.End{NS: near, Name: "eth0"}, netns.End{NS: far, Name: "eth0"}
-	for i, p := range []string{"192.0.2.1/24", "2001:db8::1/64", "192.0.2.2/24", "192.0.2.3/24", "2001:db8::2/64", "2001:db8::3/64"} {
+	for i, p := range []string{
+		"192.0.2.1/24", "2001:db8::1/64", "192.0.2.2/24", "192.0.2.3/24", "2001:db8::2/64",
+		"2001:db8::3/64",
+	} {
 		end := map[bool]*netns.End{true: &a, false: &b}[i < 2]
 		end.Addresses = append(end.Addresses, netip.MustParsePrefix(p))
 	}

@@ -1,5 +1,5 @@
-// Command machine is what TestMachine runs in a virtual machine: it makes links and rules and prints them, or exits with the
-// status that it is given, or breaks the kernel.
+// Command machine is what TestMachine runs in a virtual machine: it makes links and rules and prints them, or exits
+// with the status that it is given, or breaks the kernel.
 package main
 
 import (

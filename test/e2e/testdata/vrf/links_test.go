@@ -46,18 +46,23 @@ func contract(t *testing.T) {
 	set := func(pairs ...any) nodepath.Links {
 		out := nodepath.Links{}
 		for i := 0; i < len(pairs); i += 2 {
-			out[pairs[i].(nodepath.LinkKey)] = state.Entry[nodepath.Link]{Value: pairs[i+1].(nodepath.Link), Origin: nodepath.NetworkRef("net")}
+			out[pairs[i].(nodepath.LinkKey)] = state.Entry[nodepath.Link]{
+				Value:  pairs[i+1].(nodepath.Link),
+				Origin: nodepath.NetworkRef("net"),
+			}
 		}
 		return out
 	}
 	one, two := nodepath.LinkKey{Name: "sp-vrf-1"}, nodepath.LinkKey{Name: "sp-vrf-2"}
 	leg := nodepath.LinkKey{Name: "sp-leg-1"}
 	address := nodepath.LinkKey{Aspect: nodepath.LinkAddresses, Name: "sp-leg-1"}
-	master, master2 := nodepath.LinkKey{Aspect: nodepath.LinkMaster, Name: "eth1"}, nodepath.LinkKey{Aspect: nodepath.LinkMaster, Name: "eth2"}
+	master, master2 := nodepath.LinkKey{Aspect: nodepath.LinkMaster, Name: "eth1"},
+		nodepath.LinkKey{Aspect: nodepath.LinkMaster, Name: "eth2"}
 	ours := regexp.MustCompile(`sp-|eth1|eth2|l3mdev`)
 	statetest.CheckContract(t, statetest.Case[nodepath.LinkKey, nodepath.Link]{
 		Target: k.Links(t.TempDir()),
-		First: set(one, nodepath.Link{VRF: 9101}, leg, nodepath.Link{Peer: "sp-far-1"}, master, nodepath.Link{Master: "sp-vrf-1"},
+		First: set(one, nodepath.Link{VRF: 9101}, leg, nodepath.Link{Peer: "sp-far-1"}, master,
+			nodepath.Link{Master: "sp-vrf-1"},
 			nodepath.LinkKey{Aspect: nodepath.LinkMaster, Name: "sp-far-1"}, nodepath.Link{Master: "sp-vrf-1"},
 			address, nodepath.Link{Addresses: "169.254.92.5/30 fdfe:5a11:9070::1:1/126"}),
 		Second: set(one, nodepath.Link{VRF: 9101}, two, nodepath.Link{VRF: 9102}, leg, nodepath.Link{Peer: "sp-far-1"},

@@ -35,7 +35,8 @@ func (s step) spec() nodepath.Spec {
 }
 
 // steps lead from Connection to each other.
-var steps = []step{{"VRF", false}, {"VRF", true}, {"VRF", false}, {"Connection", false}, {"SourceRule", false}, {"VRF", false}, {"Mark", false}}
+var steps = []step{{"VRF", false}, {"VRF", true}, {"VRF", false}, {"Connection", false}, {"SourceRule", false},
+	{"VRF", false}, {"Mark", false}}
 
 // talk is a stream and whom the client talks to.
 type talk struct {
@@ -64,12 +65,15 @@ func (c *talk) why(was, to step) string {
 // switched changes the network's method while clients are connected. A line for each step goes to TestAgent2VRF.
 func (w *world) switched(t *testing.T, dir string) {
 	talks := []*talk{
-		{name: "IPv4", to: port(outside, servicePort)}, {name: "IPv6", to: port(outside6, servicePort)}, {name: "the node itself", to: port(eth1Address, podPort), own: true},
+		{name: "IPv4", to: port(outside, servicePort)}, {name: "IPv6", to: port(outside6, servicePort)},
+		{name: "the node itself", to: port(eth1Address, podPort), own: true},
 	}
 	was := step{method: "Connection"}
 	carried(t, w, dir, was.spec())
 	for _, to := range steps {
-		services := slices.ContainsFunc([]step{was, to}, func(s step) bool { return s.method == "SourceRule" || s.method == "Mark" })
+		services := slices.ContainsFunc([]step{was, to}, func(s step) bool {
+			return s.method == "SourceRule" || s.method == "Mark"
+		})
 		now := slices.DeleteFunc(slices.Clone(talks), func(c *talk) bool { return c.own && services })
 		for _, c := range now {
 			w.connect(t, c)
@@ -79,7 +83,8 @@ func (w *world) switched(t *testing.T, dir string) {
 		carried(t, w, dir, to.spec())
 		t.Logf("switched: %s → %s in %d ms; %s", was, to, time.Since(begun).Milliseconds(), outcome(t, now, was, to))
 		each(func(network string, v6 bool) {
-			reaches(t, fmt.Sprintf("new client after %s → %s", was, to), w.client, [3]string{network, "", port(by(v6, outside, outside6), servicePort)}, "")
+			reaches(t, fmt.Sprintf("new client after %s → %s", was, to), w.client,
+				[3]string{network, "", port(by(v6, outside, outside6), servicePort)}, "")
 		})
 		was = to
 	}

@@ -22,8 +22,10 @@ import (
 // spec is a network with a VRF, by which the pod reaches the client's network.
 func spec(legs bool) nodepath.Spec {
 	return nodepath.Spec{Networks: []nodepath.NetworkSpec{{
-		Name: "ext", Number: 7, Interface: "eth1", Gateways: []string{"2001:db8:1::1", "172.16.1.1"}, Method: "VRF", Legs: legs,
-		Services: []string{cluster, cluster6}, Inside: []string{"10.96.0.0/12", "10.16.0.0/16", "fd00:96::/112", "fd00:16::/64"},
+		Name: "ext", Number: 7, Interface: "eth1", Gateways: []string{"2001:db8:1::1", "172.16.1.1"}, Method: "VRF",
+		Legs:     legs,
+		Services: []string{cluster, cluster6},
+		Inside:   []string{"10.96.0.0/12", "10.16.0.0/16", "fd00:96::/112", "fd00:16::/64"},
 		Egress: []nodepath.EgressSpec{
 			{Pods: []string{podAddress}, Destinations: []string{"203.0.113.0/24"}, Address: egressAddress},
 			{Pods: []string{podAddress6}, Destinations: []string{"2001:db8:113::/64"}, Address: egressAddress6},
@@ -132,11 +134,12 @@ func (w *world) carries(t *testing.T, dir string, spec nodepath.Spec) {
 	if again := carried(t, w, dir, spec); len(again) > 0 {
 		t.Errorf("a second time has to change:\n%s", strings.Join(again, "\n"))
 	}
-	t.Logf("carried out in %s, and looked at again in %s", took.Round(time.Millisecond), (time.Since(begun) - took).Round(time.Millisecond))
+	t.Logf("carried out in %s, and looked at again in %s", took.Round(time.Millisecond),
+		(time.Since(begun) - took).Round(time.Millisecond))
 }
 
-// filter sets whether every interface of the node refuses sources that it would not be the way to, and those to come. Where they do, a
-// client's first packet is lost by that already, and nothing strays.
+// filter sets whether every interface of the node refuses sources that it would not be the way to, and those to come.
+// Where they do, a client's first packet is lost by that already, and nothing strays.
 func (w *world) filter(t *testing.T, value string) {
 	t.Helper()
 	settings := map[string]string{}
@@ -166,7 +169,8 @@ func (w *world) without(t *testing.T) {
 	t.Helper()
 	each(func(network string, v6 bool) {
 		reaches(t, "control", w.node, [3]string{network, "", port(by(v6, cluster, cluster6), servicePort)}, "")
-		reaches(t, "control", w.uplink, [3]string{network, by(v6, uplinkAddress, uplinkAddress6), port(by(v6, outside, outside6), servicePort)}, "")
+		reaches(t, "control", w.uplink, [3]string{network, by(v6, uplinkAddress, uplinkAddress6),
+			port(by(v6, outside, outside6), servicePort)}, "")
 		strayed := w.strayed(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
@@ -175,7 +179,8 @@ func (w *world) without(t *testing.T) {
 		}
 		i := map[bool]int{true: 1}[v6]
 		if now := w.strayed(t); now[i] <= strayed[i] {
-			t.Errorf("no reply over %s to %s arrived at the default router, so this shows nothing", network, by(v6, clientAddress, clientAddress6))
+			t.Errorf("no reply over %s to %s arrived at the default router, so this shows nothing", network,
+				by(v6, clientAddress, clientAddress6))
 		}
 	})
 }
@@ -198,15 +203,19 @@ func (w *world) with(t *testing.T) {
 	w.clients(t)
 	strayed := w.strayed(t)
 	each(func(network string, v6 bool) {
-		reaches(t, "node to a cluster address", w.node, [3]string{network, "", port(by(v6, cluster, cluster6), servicePort)}, "")
+		reaches(t, "node to a cluster address", w.node,
+			[3]string{network, "", port(by(v6, cluster, cluster6), servicePort)}, "")
 		uplink := by(v6, uplinkAddress, uplinkAddress6)
-		reaches(t, "service of the default uplink", w.uplink, [3]string{network, uplink, port(by(v6, other, other6), servicePort)}, "")
-		reaches(t, "egress", w.pod, [3]string{network, "", port(by(v6, clientAddress, clientAddress6), podPort)}, by(v6, egressAddress, egressAddress6))
+		reaches(t, "service of the default uplink", w.uplink,
+			[3]string{network, uplink, port(by(v6, other, other6), servicePort)}, "")
+		reaches(t, "egress", w.pod, [3]string{network, "", port(by(v6, clientAddress, clientAddress6), podPort)},
+			by(v6, egressAddress, egressAddress6))
 		reaches(t, "other egress", w.pod, [3]string{network, "", port(uplink, podPort)}, "")
 		reaches(t, "node by its default", w.node, [3]string{network, "", port(uplink, podPort)}, "")
 	})
 	for _, address := range []string{eth1Address, eth1Address6} {
-		reaches(t, "what listens on all addresses of the node", w.client, [3]string{"tcp", "", port(address, podPort)}, "")
+		reaches(t, "what listens on all addresses of the node", w.client, [3]string{"tcp", "", port(address, podPort)},
+			"")
 	}
 	if now := w.strayed(t); now != strayed {
 		t.Errorf("packets to the client arrived at the default router: %v, and before %v", now, strayed)
@@ -219,7 +228,8 @@ func (w *world) with(t *testing.T) {
 // drift takes away what is ours; it comes back.
 func (w *world) drift(t *testing.T, dir string, spec nodepath.Spec) {
 	t.Helper()
-	for _, command := range []string{"link set eth1 nomaster", "link del sp-vrf-7", "route flush table 9107 proto 91", "rule del pref 1120"} {
+	for _, command := range []string{"link set eth1 nomaster", "link del sp-vrf-7", "route flush table 9107 proto 91",
+		"rule del pref 1120"} {
 		ip(t, w.node, command)
 		w.carries(t, dir, spec)
 	}
@@ -281,7 +291,8 @@ func found(t *testing.T, w *world) []string {
 	out += run(t, w.node, "nft", "list", "ruleset")
 	err := w.node.Do(func() error {
 		files, err := filepath.Glob("/proc/sys/net/ipv[46]/conf/*/*")
-		files = append(files, "/proc/sys/net/ipv4/tcp_l3mdev_accept", "/proc/sys/net/ipv4/udp_l3mdev_accept", "/proc/sys/net/ipv4/ip_forward")
+		files = append(files, "/proc/sys/net/ipv4/tcp_l3mdev_accept", "/proc/sys/net/ipv4/udp_l3mdev_accept",
+			"/proc/sys/net/ipv4/ip_forward")
 		for _, f := range files {
 			if text, err := os.ReadFile(f); err == nil { // some can't be read
 				out += f + " " + string(text)

@@ -18,8 +18,9 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/netns"
 )
 
-// The world: client — router — eth1 of node; uplink — eth0 of node, which is its default; cluster — inner of node; pod behind cluster.
-// The uplink has an address of a client of its own. Services 10 and 11 are reached by their outside addresses: 10 by eth1, 11 by eth0.
+// The world: client — router — eth1 of node; uplink — eth0 of node, which is its default; cluster — inner of node; pod
+// behind cluster. The uplink has an address of a client of its own. Services 10 and 11 are reached by their outside
+// addresses: 10 by eth1, 11 by eth0.
 const (
 	clientAddress, clientAddress6 = "203.0.113.10", "2001:db8:113::10"
 	uplinkAddress, uplinkAddress6 = "192.0.2.10", "2001:db8:192::10"
@@ -94,12 +95,16 @@ func build(t *testing.T) *world {
 		client: space(t, "client"), router: space(t, "router"), node: space(t, "node"),
 		uplink: space(t, "uplink"), inside: space(t, "cluster"), pod: space(t, "pod"),
 	}
-	wire(t, end(w.client, "eth0", clientAddress+"/24", clientAddress6+"/64"), end(w.router, "down", "203.0.113.1/24", "2001:db8:113::1/64"))
-	wire(t, end(w.node, "eth1", eth1Address+"/24", eth1Address6+"/64"), end(w.router, "up", "172.16.1.1/24", "2001:db8:1::1/64"))
+	wire(t, end(w.client, "eth0", clientAddress+"/24", clientAddress6+"/64"),
+		end(w.router, "down", "203.0.113.1/24", "2001:db8:113::1/64"))
+	wire(t, end(w.node, "eth1", eth1Address+"/24", eth1Address6+"/64"),
+		end(w.router, "up", "172.16.1.1/24", "2001:db8:1::1/64"))
 	wire(t, end(w.node, "eth0", "172.16.0.2/24", "2001:db8:a::2/64"),
 		end(w.uplink, "up", "172.16.0.1/24", "2001:db8:a::1/64", uplinkAddress+"/32", uplinkAddress6+"/128"))
-	wire(t, end(w.node, "inner", "100.64.0.2/24", "fd00:64::2/64"), end(w.inside, "node", "100.64.0.1/24", "fd00:64::1/64"))
-	wire(t, end(w.pod, "eth0", podAddress+"/24", podAddress6+"/64"), end(w.inside, "pod", "10.16.0.1/24", "fd00:16::1/64"))
+	wire(t, end(w.node, "inner", "100.64.0.2/24", "fd00:64::2/64"),
+		end(w.inside, "node", "100.64.0.1/24", "fd00:64::1/64"))
+	wire(t, end(w.pod, "eth0", podAddress+"/24", podAddress6+"/64"),
+		end(w.inside, "pod", "10.16.0.1/24", "fd00:16::1/64"))
 	for ns, routes := range map[netns.NS]string{
 		w.client: "default via 203.0.113.1, default via 2001:db8:113::1",
 		w.router: "198.18.0.0/16 via 172.16.1.2, 2001:db8:10::/48 via 2001:db8:1::2, 2001:db8:20::/48 via 2001:db8:1::2",
@@ -127,8 +132,10 @@ func build(t *testing.T) *world {
 func (w *world) translate(t *testing.T) {
 	t.Helper()
 	for ns, pairs := range map[netns.NS][]string{
-		w.node:   {"ip", outside, cluster, "ip", other, "10.96.0.11", "ip6", outside6, "[" + cluster6 + "]", "ip6", other6, "[fd00:96::11]"},
-		w.inside: {"ip", "10.96.0.0/12", podAddress + ":" + podPort, "ip6", "fd00:96::/112", "[" + podAddress6 + "]:" + podPort},
+		w.node: {"ip", outside, cluster, "ip", other, "10.96.0.11", "ip6", outside6, "[" + cluster6 + "]", "ip6",
+			other6, "[fd00:96::11]"},
+		w.inside: {"ip", "10.96.0.0/12", podAddress + ":" + podPort, "ip6", "fd00:96::/112",
+			"[" + podAddress6 + "]:" + podPort},
 	} {
 		rules := "add table inet test\nadd chain inet test there { type nat hook prerouting priority dstnat; }\n"
 		for i := 0; i < len(pairs); i += 3 {
@@ -143,7 +150,8 @@ func (w *world) translate(t *testing.T) {
 func (w *world) count(t *testing.T) {
 	t.Helper()
 	run(t, w.uplink, "nft", "add table inet test\nadd chain inet test strayed { type filter hook prerouting priority -300; }\n"+
-		"add rule inet test strayed ip daddr "+clientAddress+" counter drop\nadd rule inet test strayed ip6 daddr "+clientAddress6+" counter drop\n")
+		"add rule inet test strayed ip daddr "+clientAddress+" counter drop\nadd rule inet test strayed ip6 daddr "+
+		clientAddress6+" counter drop\n")
 }
 
 var packets = regexp.MustCompile(`counter packets (\d+)`)
@@ -151,7 +159,8 @@ var packets = regexp.MustCompile(`counter packets (\d+)`)
 // strayed is how many packets arrived at the default router by mistake until now, by family.
 func (w *world) strayed(t *testing.T) (out [2]int) {
 	t.Helper()
-	for i, m := range packets.FindAllStringSubmatch(run(t, w.uplink, "nft", "list", "chain", "inet", "test", "strayed"), 2) {
+	for i, m := range packets.FindAllStringSubmatch(run(t, w.uplink, "nft", "list", "chain", "inet", "test", "strayed"),
+		2) {
 		out[i], _ = strconv.Atoi(m[1])
 	}
 	return out
@@ -203,8 +212,8 @@ func plain(a net.Addr) string {
 	return netip.AddrPortFrom(p.Addr().Unmap(), p.Port()).String()
 }
 
-// ask asks a server who one is, from an address of one's own, and returns the address and port that one has oneself, and the answer. It
-// asks again and again: IPv6 of an interface that was taken down and up works after a moment only.
+// ask asks a server who one is, from an address of one's own, and returns the address and port that one has oneself,
+// and the answer. It asks again and again: IPv6 of an interface that was taken down and up works after a moment only.
 func ask(ctx context.Context, ns netns.NS, network, from, to string) (self, answer string, err error) {
 	for {
 		if self, answer, err = askOnce(ctx, ns, network, from, to); err == nil || ctx.Err() != nil {
