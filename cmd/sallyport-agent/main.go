@@ -18,12 +18,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sallyport/sallyport/internal/agent"
-	"github.com/sallyport/sallyport/internal/kernel"
-	"github.com/sallyport/sallyport/internal/kube"
-	"github.com/sallyport/sallyport/internal/mutual"
-	"github.com/sallyport/sallyport/internal/nodepath"
-	"github.com/sallyport/sallyport/internal/reach"
-	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/controller/nodehealth"
+	"github.com/sallyport/sallyport/internal/engine/kernel"
+	"github.com/sallyport/sallyport/internal/engine/kube"
+	"github.com/sallyport/sallyport/internal/engine/mtls"
+	"github.com/sallyport/sallyport/internal/model/nodepath"
+	"github.com/sallyport/sallyport/internal/model/state"
 )
 
 // version is set by the build.
@@ -44,7 +44,7 @@ type options struct {
 	agent         agent.Config
 	healthPort    int
 	healthAddress string
-	tlsFiles      mutual.Files
+	tlsFiles      mtls.Files
 }
 
 func newRootCommand() *cobra.Command {
@@ -58,9 +58,9 @@ leaves by it. When it ends, they stay; "sallyport-agent clean" takes them away. 
 Answers Inspections, which ask this node about itself: interfaces and settings, who has an address on a wire (needs CAP_NET_RAW), where the kernel
 sends a packet, and what Open vSwitch and ovn-controller say (with their sockets; CAP_DAC_OVERRIDE where those run as another user).
 
-Answers the controller's questions whether this node is there (gRPC, grpc.health.v1, service ` + reach.HealthService + `). Give the
-controller the same --egressip-node-healthcheck-port and, for TLS, certificates of the same authority, for the DNS names ` + reach.AgentName + ` and
-` + reach.ControllerName + `. Certificates that are renewed are read again without a restart.`,
+Answers the controller's questions whether this node is there (gRPC, grpc.health.v1, service ` + nodehealth.HealthService + `). Give the
+controller the same --egressip-node-healthcheck-port and, for TLS, certificates of the same authority, for the DNS names ` + nodehealth.AgentName + ` and
+` + nodehealth.ControllerName + `. Certificates that are renewed are read again without a restart.`,
 		SilenceUsage: true, SilenceErrors: true, CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.runAgent(cmd.Context()) },
 	}
@@ -82,7 +82,7 @@ controller the same --egressip-node-healthcheck-port and, for TLS, certificates 
 	f.StringVar(&o.tlsFiles.Key, "egressip-healthcheck-key", "", "its key")
 	f.StringVar(&o.tlsFiles.CA, "egressip-healthcheck-ca", "",
 		"certificate of the authority that the controller's certificate is of")
-	f.StringVar(&o.tlsFiles.PeerName, "egressip-healthcheck-peer", reach.ControllerName,
+	f.StringVar(&o.tlsFiles.PeerName, "egressip-healthcheck-peer", nodehealth.ControllerName,
 		"DNS name that the controller's certificate must have; empty: any certificate of the authority is taken for the controller's")
 	cmd.PersistentFlags().StringVar(&o.agent.StateDir, "state-dir", "/run/sallyport-agent",
 		"where settings are written down that were there before us")
@@ -135,7 +135,7 @@ func (o *options) runAgent(ctx context.Context) error {
 	return group.Wait()
 }
 
-func serveHealthCheck(ctx context.Context, address string, files mutual.Files) error {
+func serveHealthCheck(ctx context.Context, address string, files mtls.Files) error {
 	var secrets *tls.Config
 	if files.IsConfigured() {
 		var err error
@@ -148,5 +148,5 @@ func serveHealthCheck(ctx context.Context, address string, files mutual.Files) e
 		return err
 	}
 	slog.Info("answers for this node", "address", on.Addr().String(), "tls", secrets != nil)
-	return reach.Serve(ctx, on, secrets)
+	return nodehealth.Serve(ctx, on, secrets)
 }

@@ -17,9 +17,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sallyport/sallyport/internal/controller"
-	"github.com/sallyport/sallyport/internal/kube"
-	"github.com/sallyport/sallyport/internal/mutual"
-	"github.com/sallyport/sallyport/internal/reach"
+	"github.com/sallyport/sallyport/internal/controller/nodehealth"
+	"github.com/sallyport/sallyport/internal/engine/kube"
+	"github.com/sallyport/sallyport/internal/engine/mtls"
 )
 
 // version is set when the program is built.
@@ -94,10 +94,10 @@ On SIGTERM it finishes what it is writing, gives up the lead and ends.`,
 // probeFlags is how nodes are asked, as flags have it.
 type probeFlags struct {
 	timeoutSeconds int
-	tlsFiles       mutual.Files
+	tlsFiles       mtls.Files
 }
 
-func (r *probeFlags) addFlags(f *pflag.FlagSet, c *reach.Config) {
+func (r *probeFlags) addFlags(f *pflag.FlagSet, c *nodehealth.Config) {
 	f.IntVar(&r.timeoutSeconds, "egressip-reachability-total-timeout", 1,
 		"how many seconds a node that may hold egress addresses may leave questions unanswered; 0: it is not asked")
 	f.DurationVar(&c.Period, "egressip-reachability-period", time.Second, "how often such a node is asked")
@@ -108,11 +108,11 @@ func (r *probeFlags) addFlags(f *pflag.FlagSet, c *reach.Config) {
 	f.StringVar(&r.tlsFiles.Key, "egressip-healthcheck-key", "", "its key")
 	f.StringVar(&r.tlsFiles.CA, "egressip-healthcheck-ca", "",
 		"certificate of the authority that the agents' certificates are of")
-	f.StringVar(&r.tlsFiles.PeerName, "egressip-healthcheck-peer", reach.AgentName,
+	f.StringVar(&r.tlsFiles.PeerName, "egressip-healthcheck-peer", nodehealth.AgentName,
 		"DNS name that the agents' certificates must have; empty: any certificate of the authority is taken for an agent's")
 }
 
-func (r *probeFlags) applyTo(c *reach.Config) (err error) {
+func (r *probeFlags) applyTo(c *nodehealth.Config) (err error) {
 	c.Timeout = time.Duration(r.timeoutSeconds) * time.Second
 	if c.Period <= 0 {
 		return fmt.Errorf("--egressip-reachability-period %s: use a time above zero", c.Period)

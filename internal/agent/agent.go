@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
-	"github.com/sallyport/sallyport/internal/event"
-	"github.com/sallyport/sallyport/internal/nodepath"
+	"github.com/sallyport/sallyport/internal/engine/kube/event"
+	"github.com/sallyport/sallyport/internal/model/nodepath"
 )
 
 // A burst of events is one run: it begins so long after the first. What failed is tried again after a time.

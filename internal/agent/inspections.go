@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
-	"github.com/sallyport/sallyport/internal/kernel"
-	"github.com/sallyport/sallyport/internal/openvswitch"
+	"github.com/sallyport/sallyport/internal/engine/kernel"
+	"github.com/sallyport/sallyport/internal/engine/openvswitch"
 )
 
 // So many Inspections are answered at once. One that was there before the agent, and for so long, nobody waits for any

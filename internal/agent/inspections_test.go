@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
-	"github.com/sallyport/sallyport/internal/kernel"
+	"github.com/sallyport/sallyport/internal/engine/kernel"
 )
 
 // Each question is answered once, and one that nobody waits for any more is not. A clock that is wrong stops nothing.

@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
-	"github.com/sallyport/sallyport/internal/kernel"
-	"github.com/sallyport/sallyport/internal/openvswitch"
-	"github.com/sallyport/sallyport/internal/probe"
+	"github.com/sallyport/sallyport/internal/engine/kernel"
+	"github.com/sallyport/sallyport/internal/engine/openvswitch"
+	"github.com/sallyport/sallyport/internal/engine/probe"
 )
 
 // answerTimeout is how long an answer may take. What is not known by then is told as a problem.

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
-	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/model/intent"
 )
 
 // Somebody else disturbs us when something of ours has to be put back so often within so long.

@@ -9,18 +9,18 @@ import (
 
 // The layers of the import rule, as patterns of directories.
 const (
-	purePackages   = `internal/(assign|compile|diagnosis|explain|health|intent|kubeovn|logical|match|nodepath|ownership|snapshot|state|status|survey|topology|trace|usage|words)`
-	kube           = `internal/kube`
-	ovn            = `internal/ovn`
-	kernel         = `internal/kernel`
-	probe          = `internal/probe`
-	vswitch        = `internal/openvswitch`
-	ioPackages     = `internal/(kube|ovn|kernel|probe|openvswitch)`
-	wiringPackages = `internal/(runner|controller|observer|agent|cli|lab|ui)`
+	purePackages   = `internal/(model|compile|engine/kubeovn|insight/(diagnosis|explain|topology|trace|usage))`
+	kube           = `internal/engine/kube`
+	ovn            = `internal/engine/ovn`
+	kernel         = `internal/engine/kernel`
+	probe          = `internal/engine/probe`
+	vswitch        = `internal/engine/openvswitch`
+	ioPackages     = `internal/engine/(kube|ovn|kernel|probe|openvswitch)`
+	wiringPackages = `internal/(controller|agent|cli|lab|insight/(collector|ui))`
 )
 
 // importRule is one forbidden kind of import: packages in from, those in save excepted, may not import what matches to,
-// except for what matches but. Ours are written as directories ("internal/kube"), others as import paths.
+// except for what matches but. Ours are written as directories ("internal/engine/kube"), others as import paths.
 type importRule struct{ from, exempt, to, except, why string }
 
 const (
@@ -133,7 +133,7 @@ var importRules = []importRule{
 	},
 	{
 		from: `internal/lab`,
-		to:   `internal/(runner|controller|agent|cli)`,
+		to:   `internal/(controller|agent|cli)`,
 		why:  "the lab has to show the problem with nothing of ours running",
 	},
 	{from: `internal`, to: `cmd|test`, why: "arrows point down: programs and tests are at the top"},
@@ -180,30 +180,30 @@ func TestImportRuleCatches(t *testing.T) {
 		{"internal/compile", "math/rand/v2", true},
 		{"internal/compile", "k8s.io/client-go/kubernetes", true},
 		{"internal/compile", "api/kubedc/v1", false},
-		{"internal/compile", "internal/snapshot", false},
-		{"internal/compile", "internal/kubeovn", false},
-		{"internal/compile", "internal/kube", true},
-		{"internal/state/statetest", "internal/runner", true},
+		{"internal/compile", "internal/model/snapshot", false},
+		{"internal/compile", "internal/engine/kubeovn", false},
+		{"internal/compile", "internal/engine/kube", true},
+		{"internal/model/state/statetest", "internal/controller/runner", true},
 
-		{"internal/kube", "k8s.io/client-go/kubernetes", false},
-		{"internal/kube", "sigs.k8s.io/knftables", true},
-		{"internal/kube", "github.com/vishvananda/netlink", true},
-		{"internal/kube", "internal/kubeovn", false},
-		{"internal/kube", "internal/ovn/nb", true},
-		{"internal/kube", "internal/compile", true},
-		{"internal/ovn", "github.com/ovn-kubernetes/libovsdb/client", false},
-		{"internal/ovn", "internal/ovn/nb", false},
-		{"internal/ovn", "k8s.io/api/core/v1", true},
-		{"internal/kernel", "github.com/vishvananda/netlink", false},
-		{"internal/kernel", "sigs.k8s.io/knftables", false},
-		{"internal/kernel", "internal/probe", true},
-		{"internal/probe", "golang.org/x/net/icmp", false},
-		{"internal/probe", "internal/kernel", true},
-		{"internal/openvswitch", "github.com/ovn-kubernetes/libovsdb/client", true},
-		{"internal/openvswitch", "internal/ovn", true},
-		{"internal/kernel", "internal/lab/netns", true},
+		{"internal/engine/kube", "k8s.io/client-go/kubernetes", false},
+		{"internal/engine/kube", "sigs.k8s.io/knftables", true},
+		{"internal/engine/kube", "github.com/vishvananda/netlink", true},
+		{"internal/engine/kube", "internal/engine/kubeovn", false},
+		{"internal/engine/kube", "internal/engine/ovn/nb", true},
+		{"internal/engine/kube", "internal/compile", true},
+		{"internal/engine/ovn", "github.com/ovn-kubernetes/libovsdb/client", false},
+		{"internal/engine/ovn", "internal/engine/ovn/nb", false},
+		{"internal/engine/ovn", "k8s.io/api/core/v1", true},
+		{"internal/engine/kernel", "github.com/vishvananda/netlink", false},
+		{"internal/engine/kernel", "sigs.k8s.io/knftables", false},
+		{"internal/engine/kernel", "internal/engine/probe", true},
+		{"internal/engine/probe", "golang.org/x/net/icmp", false},
+		{"internal/engine/probe", "internal/engine/kernel", true},
+		{"internal/engine/openvswitch", "github.com/ovn-kubernetes/libovsdb/client", true},
+		{"internal/engine/openvswitch", "internal/engine/ovn", true},
+		{"internal/engine/kernel", "internal/lab/netns", true},
 
-		{"internal/controller", "internal/kube", false},
+		{"internal/controller", "internal/engine/kube", false},
 		{"internal/controller", "internal/lab", true},
 		{"internal/something", "internal/lab/netns", true},
 		{"internal/cli", "internal/lab", false},
@@ -211,7 +211,7 @@ func TestImportRuleCatches(t *testing.T) {
 		{"internal/lab/daemon", "internal/agent", true},
 		{"cmd/sallyport", "internal/lab/daemon", false},
 		{"test/e2e", "internal/lab", false},
-		{"api/kubedc/v1", "internal/kubeovn", true},
+		{"api/kubedc/v1", "internal/engine/kubeovn", true},
 		{"api/kubedc/v1", "k8s.io/apimachinery/pkg/apis/meta/v1", false},
 	} {
 		t.Run(fmt.Sprintf("%s to %s", c.from, c.to), func(t *testing.T) {

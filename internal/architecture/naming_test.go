@@ -73,7 +73,7 @@ func TestSubnetNamesComeFromOwnership(t *testing.T) {
 				if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING &&
 					subnetName.MatchString(text.Value) {
 					found++
-					if u.dir != "internal/ownership" {
+					if u.dir != "internal/model/ownership" {
 						t.Errorf("%s: %s makes the name of a Subnet; use ownership.VPCSubnetName", s.fset.Position(text.Pos()),
 							text.Value)
 					}
@@ -117,10 +117,10 @@ func isListed(page, dir string) bool {
 }
 
 func TestOnTheMap(t *testing.T) {
-	const page = "| `internal/ui`, `…/kernel` | … |\ntest/docs   links\n| `ovn`, `…/ovn/nb` |"
+	const page = "| `internal/insight/ui`, `…/kernel` | … |\ntest/docs   links\n| `ovn`, `…/ovn/nb` |"
 	for dir, named := range map[string]bool{
-		"internal/ui": true, "internal/lab/kernel": true, "test/docs": true, "internal/ovn/nb": true,
-		"internal/ovn/sb": false, "internal/u": false, "test/page": false,
+		"internal/insight/ui": true, "internal/lab/kernel": true, "test/docs": true, "internal/engine/ovn/nb": true,
+		"internal/engine/ovn/sb": false, "internal/u": false, "test/page": false,
 	} {
 		if isListed(page, dir) != named {
 			t.Errorf("%s is named: %t", dir, !named)

@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sallyport/sallyport/internal/controller"
-	"github.com/sallyport/sallyport/internal/kube"
-	"github.com/sallyport/sallyport/internal/observer"
-	"github.com/sallyport/sallyport/internal/survey"
-	"github.com/sallyport/sallyport/internal/words"
+	"github.com/sallyport/sallyport/internal/engine/kube"
+	"github.com/sallyport/sallyport/internal/insight/collector"
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/humanize"
 )
 
 // clusterAccess is how a command reaches a cluster: its API server, OVN's databases, and what the controller there was
@@ -61,13 +61,13 @@ func (a *clusterAccess) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&a.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: $KUBECONFIG, or the usual place")
 	flags.StringVar(&a.context, "context", "", "context of the kubeconfig; empty: the one in force")
 	flags.StringVar(&a.surveyPath, "survey", "", "file with a survey that was taken before, instead of a cluster")
-	a.surveyLimit = survey.DefaultLimit
+	a.surveyLimit = clusterstate.DefaultLimit
 	flags.Var(&a.surveyLimit, "survey-limit", "how large the survey may be, packed or not, as in 512Mi or 2Gi")
 	flags.DurationVar(&a.timeout, "timeout", time.Minute, "how long reading the cluster may take")
 }
 
 // takeSurvey takes a survey of the cluster, or reads one from a file.
-func (a *clusterAccess) takeSurvey(ctx context.Context, scope observer.Scope) (*survey.Survey, error) {
+func (a *clusterAccess) takeSurvey(ctx context.Context, scope collector.Scope) (*clusterstate.State, error) {
 	if a.surveyPath != "" {
 		return a.readSurveyFile()
 	}
@@ -82,13 +82,13 @@ func (a *clusterAccess) takeSurvey(ctx context.Context, scope observer.Scope) (*
 }
 
 // compareShards compiles shards of the cluster and compares them with what is there, or reads that from a file.
-func (a *clusterAccess) compareShards(ctx context.Context, scope observer.Scope) ([]survey.Shard, error) {
+func (a *clusterAccess) compareShards(ctx context.Context, scope collector.Scope) ([]clusterstate.Shard, error) {
 	if a.surveyPath != "" {
 		s, err := a.readSurveyFile()
 		if err != nil {
 			return nil, err
 		}
-		return slices.DeleteFunc(s.Shards, func(shard survey.Shard) bool {
+		return slices.DeleteFunc(s.Shards, func(shard clusterstate.Shard) bool {
 			return !scope.AllShards && !slices.Contains(scope.Shards, shard.Name)
 		}), nil
 	}
@@ -102,7 +102,7 @@ func (a *clusterAccess) compareShards(ctx context.Context, scope observer.Scope)
 	return o.CollectShards(ctx, scope)
 }
 
-func (a *clusterAccess) readSurveyFile() (*survey.Survey, error) {
+func (a *clusterAccess) readSurveyFile() (*clusterstate.State, error) {
 	file, err := os.Open(a.surveyPath)
 	if err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func (a *clusterAccess) readSurveyFile() (*survey.Survey, error) {
 }
 
 // openObserver is an observer of the cluster. Close it.
-func (a *clusterAccess) openObserver(ctx context.Context) (*observer.Collector, error) {
+func (a *clusterAccess) openObserver(ctx context.Context) (*collector.Collector, error) {
 	config, name, err := kube.LoadConfigContext(a.kubeconfig, a.context)
 	if err != nil {
 		return nil, fmt.Errorf("find the cluster: %w; give --kubeconfig, or --survey with a survey that was taken before", err)
@@ -134,7 +134,7 @@ func (a *clusterAccess) openObserver(ctx context.Context) (*observer.Collector, 
 		nb.Certificates, _ = kube.ReadCertificates(ctx, config, found.TLSSecret)
 	}
 	a.config.ShareCertificates()
-	return observer.Open(observer.Config{
+	return collector.Open(collector.Config{
 		Cluster:    cmp.Or(name, "in the cluster"),
 		Controller: a.config,
 		Namespaces: a.namespaces,
@@ -150,7 +150,7 @@ func warnIgnored(all []client.ObjectKey) []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("Deployments ignored because they are not in the platform's namespaces: %s; if one of them is yours, say "+
-		"--controller-namespace or --kube-ovn-namespace", words.JoinLimited(words.Strings(all), maxShownIgnored))}
+		"--controller-namespace or --kube-ovn-namespace", humanize.JoinLimited(humanize.Strings(all), maxShownIgnored))}
 }
 
 // completeConfig fills in what was not given: from the environment, and from what was found in the cluster. What can't
@@ -178,7 +178,7 @@ func (a *clusterAccess) completeConfig(found kube.DiscoveredSettings) (problems 
 	err := theirs.ParseAll(found.ControllerArgs, func(f *pflag.Flag, value string) error {
 		if err := a.adoptSetting(f, value); err != nil {
 			problems = append(problems, fmt.Sprintf("--%s=%s of the controller's Deployment is ignored: %v", f.Name,
-				words.Quote(value), err))
+				humanize.Quote(value), err))
 		}
 		return nil
 	})

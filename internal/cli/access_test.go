@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sallyport/sallyport/internal/kube"
-	"github.com/sallyport/sallyport/internal/snapshot"
-	"github.com/sallyport/sallyport/internal/state"
-	"github.com/sallyport/sallyport/internal/survey"
+	"github.com/sallyport/sallyport/internal/engine/kube"
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
+	"github.com/sallyport/sallyport/internal/model/state"
 )
 
 // completedAccess is how a cluster is reached with these arguments, where these things were found.
@@ -129,9 +129,9 @@ func TestDatabasesAreThoseThatAreGivenBeforeThoseThatAreFound(t *testing.T) {
 }
 
 // objectWithCondition is an object with a condition.
-func objectWithCondition(kind, name, status, reason string) survey.Object {
-	return survey.Object{
-		Ref: state.Ref{Kind: kind, Namespace: "acme-shop", Name: name}, Conditions: []survey.Condition{
+func objectWithCondition(kind, name, status, reason string) clusterstate.Object {
+	return clusterstate.Object{
+		Ref: state.Ref{Kind: kind, Namespace: "acme-shop", Name: name}, Conditions: []clusterstate.Condition{
 			{Type: "Accepted", Status: "True"},
 			{Type: "Programmed", Status: status, Reason: reason, Message: "for a reason"},
 		},
@@ -140,38 +140,38 @@ func objectWithCondition(kind, name, status, reason string) survey.Object {
 
 func TestStatusOfASurveyInAFile(t *testing.T) {
 	taken := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
-	s := &survey.Survey{Taken: taken, Unread: []survey.ReadFailure{{
-		System:  survey.Northbound,
+	s := &clusterstate.State{Taken: taken, Unread: []clusterstate.ReadFailure{{
+		System:  clusterstate.Northbound,
 		Problem: "connection refused",
 	}}}
-	s.Cluster = survey.Cluster{
+	s.Cluster = clusterstate.Cluster{
 		Name: "lab", Version: "v1.35.4",
-		Networks: []survey.Network{{
-			Object:  survey.Object{Ref: state.Ref{Kind: "Subnet", Name: "ext"}},
+		Networks: []clusterstate.Network{{
+			Object:  clusterstate.Object{Ref: state.Ref{Kind: "Subnet", Name: "ext"}},
 			Type:    "cloud",
 			Default: true,
 			Subnets: []string{"ext"},
 		}},
-		Subnets: []survey.Subnet{{
-			Object: survey.Object{Ref: state.Ref{Kind: "Subnet", Name: "ext"}},
+		Subnets: []clusterstate.Subnet{{
+			Object: clusterstate.Object{Ref: state.Ref{Kind: "Subnet", Name: "ext"}},
 			Used:   7,
 			Free:   93,
 		}},
-		EIps: []survey.EIp{
+		EIps: []clusterstate.EIp{
 			{Object: objectWithCondition("EIp", "front", "True", "")},
 			{Object: objectWithCondition("EIp", "back", "False", "PoolExhausted")},
 		},
-		Services: []survey.Service{
+		Services: []clusterstate.Service{
 			{Object: objectWithCondition("Service", "web", "True", ""), Ours: true},
 			{Object: objectWithCondition("Service", "others", "False", "Strange")},
 		},
-		Nodes: []survey.Node{{
-			Object:  survey.Object{Ref: state.Ref{Kind: "Node", Name: "node1"}},
+		Nodes: []clusterstate.Node{{
+			Object:  clusterstate.Object{Ref: state.Ref{Kind: "Node", Name: "node1"}},
 			Ready:   true,
 			Chassis: "c1",
 		}},
-		Leases: []survey.Lease{{
-			Object: survey.Object{Ref: state.Ref{Name: "kube-ovn-controller"}}, Holder: "one",
+		Leases: []clusterstate.Lease{{
+			Object: clusterstate.Object{Ref: state.Ref{Name: "kube-ovn-controller"}}, Holder: "one",
 			Renewed: taken.Add(-time.Minute), Lasts: 30 * time.Second,
 		}},
 	}
@@ -239,9 +239,9 @@ func TestPlanOfASurveyInAFile(t *testing.T) {
 		Origin: state.Ref{Kind: "FIp", Namespace: "acme-shop", Name: "web"},
 		Held:   true,
 	}
-	s := &survey.Survey{Taken: time.Unix(1, 0).UTC(), Shards: []survey.Shard{
-		{Name: "acme-shop", Differs: []survey.Difference{{Scope: "rows", Line: line}}},
-		{Name: "acme-other", Differs: []survey.Difference{{Scope: "rows", Line: line}}},
+	s := &clusterstate.State{Taken: time.Unix(1, 0).UTC(), Shards: []clusterstate.Shard{
+		{Name: "acme-shop", Differs: []clusterstate.Difference{{Scope: "rows", Line: line}}},
+		{Name: "acme-other", Differs: []clusterstate.Difference{{Scope: "rows", Line: line}}},
 	}}
 	file := filepath.Join(t.TempDir(), "survey.json")
 	if err := writePrivateFile(file, s.Write); err != nil {

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sallyport/sallyport/internal/survey"
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
 )
 
 // bundleSurveyName is the survey in a bundle.
@@ -20,7 +20,7 @@ const bundleSurveyName = "survey.json"
 
 // writeBundle writes what was read and found to an archive. Nothing in it lets anybody in anywhere: a survey has no
 // Secrets, tokens or keys, and of annotations only those about networks (survey.KeepAnnotations).
-func writeBundle(path string, s *survey.Survey, r doctorReport) error {
+func writeBundle(path string, s *clusterstate.State, r doctorReport) error {
 	return writePrivateFile(path, func(w io.Writer) error {
 		packed := gzip.NewWriter(w)
 		archive := tar.NewWriter(packed)
@@ -58,7 +58,7 @@ func (p bundleFile) addToArchive(archive *tar.Writer, taken time.Time) error {
 }
 
 // bundleFiles are the files of a bundle.
-func bundleFiles(s *survey.Survey, r doctorReport) []bundleFile {
+func bundleFiles(s *clusterstate.State, r doctorReport) []bundleFile {
 	return []bundleFile{
 		{bundleSurveyName, s.Write},
 		{"findings.json", func(w io.Writer) error {
@@ -74,7 +74,7 @@ func bundleFiles(s *survey.Survey, r doctorReport) []bundleFile {
 	}
 }
 
-func writeVersions(w io.Writer, s *survey.Survey, r doctorReport) error {
+func writeVersions(w io.Writer, s *clusterstate.State, r doctorReport) error {
 	lines := []string{
 		"sallyport " + r.Checked.Sallyport, "Kubernetes " + r.Checked.Kubernetes,
 		"OVN northd " + r.Checked.OVN,
@@ -87,7 +87,7 @@ func writeVersions(w io.Writer, s *survey.Survey, r doctorReport) error {
 	return err
 }
 
-func writeDifferences(w io.Writer, s *survey.Survey) error {
+func writeDifferences(w io.Writer, s *clusterstate.State) error {
 	for _, shard := range s.Shards {
 		if _, err := fmt.Fprintf(w, "%s %s\n", shard.Name, shard.Problem); err != nil {
 			return err
@@ -101,7 +101,7 @@ func writeDifferences(w io.Writer, s *survey.Survey) error {
 	return nil
 }
 
-func writeConditions(w io.Writer, s *survey.Survey) error {
+func writeConditions(w io.Writer, s *clusterstate.State) error {
 	t := newTable(w)
 	for _, o := range s.Cluster.Objects() {
 		for _, c := range o.Conditions {
@@ -111,7 +111,7 @@ func writeConditions(w io.Writer, s *survey.Survey) error {
 	return t.Flush()
 }
 
-func writeEvents(w io.Writer, s *survey.Survey) error {
+func writeEvents(w io.Writer, s *clusterstate.State) error {
 	t := newTable(w)
 	for _, e := range s.Cluster.Events {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", e.Last.UTC().Format("2006-01-02 15:04:05"), e.About, e.Reason, e.Message)
@@ -124,17 +124,17 @@ const maxArchiveFiles = 100
 
 // readSurvey reads a survey, or that of a bundle, of at most so many bytes, packed or not. A bundle comes from somebody
 // else, and a packed megabyte can be a gigabyte of memory.
-func readSurvey(from io.Reader, limit int64) (*survey.Survey, error) {
-	begin := bufio.NewReader(survey.LimitBytes(from, limit))
+func readSurvey(from io.Reader, limit int64) (*clusterstate.State, error) {
+	begin := bufio.NewReader(clusterstate.LimitBytes(from, limit))
 	magic, err := begin.Peek(2)
 	if err != nil || magic[0] != 0x1f || magic[1] != 0x8b {
-		return survey.Read(begin, limit)
+		return clusterstate.Read(begin, limit)
 	}
 	packed, err := gzip.NewReader(begin)
 	if err != nil {
 		return nil, err
 	}
-	archive := tar.NewReader(survey.LimitBytes(packed, limit))
+	archive := tar.NewReader(clusterstate.LimitBytes(packed, limit))
 	for range maxArchiveFiles {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
@@ -144,7 +144,7 @@ func readSurvey(from io.Reader, limit int64) (*survey.Survey, error) {
 			return nil, err
 		}
 		if strings.HasSuffix(header.Name, "/"+bundleSurveyName) {
-			return survey.Read(archive, limit)
+			return clusterstate.Read(archive, limit)
 		}
 	}
 	return nil, fmt.Errorf("it is no bundle: its first %d files are not %s; make one with sallyport doctor --bundle",

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sallyport/sallyport/internal/survey"
-	"github.com/sallyport/sallyport/internal/survey/surveytest"
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/clusterstate/clusterstatetest"
 )
 
 // buildArchive is a packed archive with files.
@@ -112,10 +112,10 @@ func addEmptyFiles(t *testing.T, a *tar.Writer, n int) {
 // The survey of a cluster with a thousand projects is far below the limit.
 func TestLargeClusterIsNoBomb(t *testing.T) {
 	var file bytes.Buffer
-	if err := surveytest.GenerateCluster(1000).Write(&file); err != nil {
+	if err := clusterstatetest.GenerateCluster(1000).Write(&file); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readSurvey(bytes.NewReader(file.Bytes()), survey.DefaultLimit/3); err != nil {
+	if _, err := readSurvey(bytes.NewReader(file.Bytes()), clusterstate.DefaultLimit/3); err != nil {
 		t.Errorf("%d bytes: %v", file.Len(), err)
 	}
 }
@@ -129,17 +129,17 @@ func TestAnnotationsOfOthersAreLeftOut(t *testing.T) {
 		"evil-kube-dc.com/x": "secret", "plain": "secret",
 		"kube-dc.com.evil.example/x": "secret",
 	}
-	if got := survey.KeepAnnotations(all); len(got) != 4 || len(all) != 9 ||
+	if got := clusterstate.KeepAnnotations(all); len(got) != 4 || len(all) != 9 ||
 		strings.Contains(fmt.Sprint(got), "secret") {
 		t.Errorf("kept %v", got)
 	}
-	s := surveytest.GenerateCluster(1)
+	s := clusterstatetest.GenerateCluster(1)
 	s.Cluster.Services[0].Annotations = all
 	var file bytes.Buffer
 	if err := s.Write(&file); err != nil {
 		t.Fatal(err)
 	}
-	again, err := readSurvey(&file, survey.DefaultLimit) // of a version that kept them
+	again, err := readSurvey(&file, clusterstate.DefaultLimit) // of a version that kept them
 	if err != nil || strings.Contains(fmt.Sprint(again.Cluster.Services[0].Annotations), "secret") {
 		t.Errorf("%v: %v", err, again.Cluster.Services[0].Annotations)
 	}

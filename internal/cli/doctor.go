@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
-	"github.com/sallyport/sallyport/internal/diagnosis"
-	"github.com/sallyport/sallyport/internal/observer"
-	"github.com/sallyport/sallyport/internal/survey"
+	"github.com/sallyport/sallyport/internal/insight/collector"
+	"github.com/sallyport/sallyport/internal/insight/diagnosis"
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
 )
 
 // doctorOptions is the flags of doctor.
@@ -58,7 +58,7 @@ Secrets, tokens or keys in it; there are names and addresses.`,
 func (o *doctorOptions) runDoctor(cmd *cobra.Command, version string) error {
 	done := showProgress(cmd, "reading the cluster and asking its nodes")
 	s, err := o.takeSurvey(cmd.Context(),
-		observer.Scope{AllShards: true, Sync: true, PlanInspections: questionsToAllNodes})
+		collector.Scope{AllShards: true, Sync: true, PlanInspections: questionsToAllNodes})
 	done()
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func (o *doctorOptions) runDoctor(cmd *cobra.Command, version string) error {
 }
 
 // questionsToAllNodes are the questions of a doctor: to all nodes, about everything.
-func questionsToAllNodes(s *survey.Survey) []kubedcv1alpha1.InspectionSpec {
+func questionsToAllNodes(s *clusterstate.State) []kubedcv1alpha1.InspectionSpec {
 	return diagnosis.PlanInspections(s, diagnosis.InspectionScope{})
 }
 
@@ -104,7 +104,7 @@ type checkSummary struct {
 	AnsweredNodes int    `json:"answered"`
 }
 
-func newDoctorReport(s *survey.Survey, version string) doctorReport {
+func newDoctorReport(s *clusterstate.State, version string) doctorReport {
 	c := s.Cluster
 	r := doctorReport{Cluster: c.Name, Taken: s.Taken, Findings: diagnosis.CheckCluster(s), Checked: checkSummary{
 		Sallyport: version, Kubernetes: c.Version, OVN: s.Logical.Options["northd_internal_version"],

@@ -11,13 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sallyport/sallyport/internal/diagnosis"
-	"github.com/sallyport/sallyport/internal/survey"
-	"github.com/sallyport/sallyport/internal/survey/surveytest"
+	"github.com/sallyport/sallyport/internal/insight/diagnosis"
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/clusterstate/clusterstatetest"
 )
 
 // runDoctor runs the command on a survey in a file.
-func runDoctor(t *testing.T, s *survey.Survey, args ...string) (string, error) {
+func runDoctor(t *testing.T, s *clusterstate.State, args ...string) (string, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "survey.json")
 	if err := writePrivateFile(file, s.Write); err != nil {
@@ -37,11 +37,11 @@ func runCommand(t *testing.T, args ...string) (string, error) {
 }
 
 // emptySurvey is a cluster with nothing in it, and so with nothing wrong but that its controllers do not run.
-func emptySurvey() *survey.Survey {
+func emptySurvey() *clusterstate.State {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	s := &survey.Survey{Taken: now}
+	s := &clusterstate.State{Taken: now}
 	for _, name := range []string{diagnosis.ControllerLease, diagnosis.KubeOVNLease} {
-		l := survey.Lease{Holder: "a", Renewed: now, Lasts: time.Minute}
+		l := clusterstate.Lease{Holder: "a", Renewed: now, Lasts: time.Minute}
 		l.Name = name
 		s.Cluster.Leases = append(s.Cluster.Leases, l)
 	}
@@ -50,12 +50,12 @@ func emptySurvey() *survey.Survey {
 
 func TestDoctorEnds(t *testing.T) {
 	absent, old, dead := emptySurvey(), emptySurvey(), emptySurvey()
-	absent.Inspected = map[string]survey.NodeInspection{"node1": {Problem: "no answer"}}
+	absent.Inspected = map[string]clusterstate.NodeInspection{"node1": {Problem: "no answer"}}
 	old.Cluster.Version = "v1.20.0"
 	dead.Cluster.Leases = dead.Cluster.Leases[:1]
 	for _, c := range []struct {
 		what string
-		s    *survey.Survey
+		s    *clusterstate.State
 		code int
 		says string
 	}{
@@ -92,7 +92,7 @@ func TestDoctorSeverity(t *testing.T) {
 }
 
 func TestDoctorAsData(t *testing.T) {
-	out, err := runDoctor(t, surveytest.GenerateCluster(5), "-o", "json")
+	out, err := runDoctor(t, clusterstatetest.GenerateCluster(5), "-o", "json")
 	if err == nil {
 		t.Error("a cluster with faults has none")
 	}
@@ -107,7 +107,7 @@ func TestDoctorAsData(t *testing.T) {
 // not in it.
 func TestBundle(t *testing.T) {
 	const secret, lastApplied, kept = "hunter2", "kubectl.kubernetes.io/last-applied-configuration", "kube-dc.com/kept"
-	s := surveytest.GenerateCluster(5)
+	s := clusterstatetest.GenerateCluster(5)
 	s.Cluster.Services[0].Annotations = map[string]string{lastApplied: `{"password":"` + secret + `"}`, kept: "yes"}
 	file := filepath.Join(t.TempDir(), "support.tar.gz")
 	before, err := runDoctor(t, s, "--bundle", file)

@@ -12,11 +12,11 @@ import (
 	"github.com/spf13/cobra"
 
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
-	"github.com/sallyport/sallyport/internal/diagnosis"
-	"github.com/sallyport/sallyport/internal/explain"
-	"github.com/sallyport/sallyport/internal/kube"
-	"github.com/sallyport/sallyport/internal/observer"
-	"github.com/sallyport/sallyport/internal/survey"
+	"github.com/sallyport/sallyport/internal/engine/kube"
+	"github.com/sallyport/sallyport/internal/insight/collector"
+	"github.com/sallyport/sallyport/internal/insight/diagnosis"
+	"github.com/sallyport/sallyport/internal/insight/explain"
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
 )
 
 // errNotWorking is the end of an explanation of something that does not work, when that was asked for.
@@ -94,19 +94,19 @@ func (e *explainOptions) runExplain(cmd *cobra.Command, text string) error {
 }
 
 // surveyScope is the shards and the nodes that what is asked about hangs on.
-func (e *explainOptions) surveyScope(text string) observer.Scope {
-	out := observer.Scope{Sync: true, SelectShards: func(s *survey.Survey) []string {
+func (e *explainOptions) surveyScope(text string) collector.Scope {
+	out := collector.Scope{Sync: true, SelectShards: func(s *clusterstate.State) []string {
 		subject, _ := explain.Resolve(s, text, e.namespace) // what is wrong with it is told later
 		return subject.Shards(s)
 	}}
 	if !e.skipNodes {
-		out.PlanInspections = func(s *survey.Survey) []kubedcv1alpha1.InspectionSpec { return e.nodeQuestions(s, text) }
+		out.PlanInspections = func(s *clusterstate.State) []kubedcv1alpha1.InspectionSpec { return e.nodeQuestions(s, text) }
 	}
 	return out
 }
 
 // nodeQuestions are those to the nodes on the way.
-func (e *explainOptions) nodeQuestions(s *survey.Survey, text string) []kubedcv1alpha1.InspectionSpec {
+func (e *explainOptions) nodeQuestions(s *clusterstate.State, text string) []kubedcv1alpha1.InspectionSpec {
 	subject, err := explain.Resolve(s, text, e.namespace)
 	if err != nil {
 		return nil
@@ -120,10 +120,10 @@ func (e *explainOptions) nodeQuestions(s *survey.Survey, text string) []kubedcv1
 
 // explainSubject explains what somebody means. While Kubernetes can't be read, nobody knows, and that is what is
 // explained.
-func (e *explainOptions) explainSubject(s *survey.Survey, text string) (explain.Explanation, error) {
+func (e *explainOptions) explainSubject(s *clusterstate.State, text string) (explain.Explanation, error) {
 	findings := diagnosis.CheckCluster(s)
 	subject, err := explain.Resolve(s, text, e.namespace)
-	blind := slices.ContainsFunc(s.Unread, func(u survey.ReadFailure) bool { return u.System == survey.Kubernetes })
+	blind := slices.ContainsFunc(s.Unread, func(u clusterstate.ReadFailure) bool { return u.System == clusterstate.Kubernetes })
 	switch {
 	case err != nil && blind:
 		return explain.Unknown(s, text, findings), nil

@@ -8,14 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sallyport/sallyport/internal/diagnosis"
-	"github.com/sallyport/sallyport/internal/survey/surveytest"
-	"github.com/sallyport/sallyport/internal/usage"
+	"github.com/sallyport/sallyport/internal/insight/diagnosis"
+	"github.com/sallyport/sallyport/internal/insight/usage"
+	"github.com/sallyport/sallyport/internal/model/clusterstate/clusterstatetest"
 )
 
 // FuzzBundle: any archive is a bundle or an error, and commands look at whatever is in it without panic.
 func FuzzBundle(f *testing.F) {
-	s := surveytest.GenerateCluster(1)
+	s := clusterstatetest.GenerateCluster(1)
 	for _, p := range bundleFiles(s, doctorReport{Taken: s.Taken}) {
 		var archive bytes.Buffer
 		w := tar.NewWriter(&archive)

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sallyport/sallyport/internal/survey"
-	"github.com/sallyport/sallyport/internal/survey/surveytest"
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/clusterstate/clusterstatetest"
 )
 
 // hostileText is what somebody writes who wants to order an operator's terminal about, or to make it say what is not
@@ -72,7 +72,7 @@ func isParsedValue(text string) bool {
 
 // writePoisonedSurvey is a file with a survey of a cluster whose tenants are hostile. Only: texts of these fields;
 // none: of all.
-func writePoisonedSurvey(t *testing.T, s *survey.Survey, only ...string) string {
+func writePoisonedSurvey(t *testing.T, s *clusterstate.State, only ...string) string {
 	t.Helper()
 	raw, err := json.Marshal(s)
 	if err != nil {
@@ -134,7 +134,7 @@ func expectVisible(t *testing.T, what, text string) {
 }
 
 // commandsFor are commands about a cluster and about some of its objects, in every format.
-func commandsFor(s *survey.Survey) (out [][]string) {
+func commandsFor(s *clusterstate.State) (out [][]string) {
 	for _, o := range s.Cluster.Objects() {
 		if len(out) < 400 {
 			out = append(out, []string{"explain", "-v", o.Kind + "/" + o.Name, "-n", o.Namespace})
@@ -158,7 +158,7 @@ func commandsFor(s *survey.Survey) (out [][]string) {
 
 // Whatever tenants write, what commands print is text in lines of their own, in every format.
 func TestHostileTextIsVisible(t *testing.T) {
-	s := surveytest.GenerateCluster(3)
+	s := clusterstatetest.GenerateCluster(3)
 	free := []string{
 		"Message", "Reason", "Waiting", "Problem", "Holder", "Annotations", "Labels", "Selector", "Class",
 		"Hosts", "Listeners", "Target", "Text", "Version",
@@ -204,7 +204,7 @@ func combinedOutput(t *testing.T, args ...string) (string, error) {
 // The texts in a bundle are read in a terminal, too.
 func TestHostileTextInABundleIsVisible(t *testing.T) {
 	bundle := filepath.Join(t.TempDir(), "bundle.tar.gz")
-	_, _ = combinedOutput(t, "doctor", "--survey", writePoisonedSurvey(t, surveytest.GenerateCluster(2)), "--bundle",
+	_, _ = combinedOutput(t, "doctor", "--survey", writePoisonedSurvey(t, clusterstatetest.GenerateCluster(2)), "--bundle",
 		bundle)
 	raw, err := os.ReadFile(bundle)
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sallyport/sallyport/internal/diagnosis"
-	"github.com/sallyport/sallyport/internal/observer"
-	"github.com/sallyport/sallyport/internal/survey"
-	"github.com/sallyport/sallyport/internal/topology"
-	"github.com/sallyport/sallyport/internal/topology/drawing"
+	"github.com/sallyport/sallyport/internal/insight/collector"
+	"github.com/sallyport/sallyport/internal/insight/diagnosis"
+	"github.com/sallyport/sallyport/internal/insight/topology"
+	"github.com/sallyport/sallyport/internal/insight/topology/drawing"
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
 )
 
 // The formats of maps, beside text and JSON.
@@ -45,7 +45,7 @@ projects fold to one line or tile each, the worst first.`,
 			if !slices.Contains(drawing.Themes, drawing.Theme(theme)) {
 				return fmt.Errorf("--theme %s: use auto, light or dark", theme)
 			}
-			scope := observer.Scope{}
+			scope := collector.Scope{}
 			if format == formatMarkdown {
 				scope.PlanInspections = topology.PlanInspections
 			}
@@ -70,7 +70,7 @@ projects fold to one line or tile each, the worst first.`,
 }
 
 // renderMap is a survey as a map, of everything or of one project.
-func renderMap(s *survey.Survey, project []string, format string, theme drawing.Theme) (string, error) {
+func renderMap(s *clusterstate.State, project []string, format string, theme drawing.Theme) (string, error) {
 	findings := diagnosis.CheckCluster(s)
 	g := topology.BuildGraph(s, findings)
 	if len(project) > 0 {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sallyport/sallyport/internal/survey/surveytest"
+	"github.com/sallyport/sallyport/internal/model/clusterstate/clusterstatetest"
 )
 
 // runMap is what the program prints for arguments.
@@ -15,7 +15,7 @@ func runMap(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "survey.json")
 	var raw bytes.Buffer
-	if err := surveytest.GenerateCluster(5).Write(&raw); err != nil {
+	if err := clusterstatetest.GenerateCluster(5).Write(&raw); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(path, raw.Bytes(), 0o600); err != nil {

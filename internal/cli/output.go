@@ -15,7 +15,7 @@ import (
 	"golang.org/x/term"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sallyport/sallyport/internal/words"
+	"github.com/sallyport/sallyport/internal/model/humanize"
 )
 
 // outputFlags is how a command prints what it found out.
@@ -100,7 +100,7 @@ func partialRuneLen(text []byte) int {
 // sanitize is text without anything that a terminal obeys, but colours on one.
 func (s *safeWriter) sanitize(text string) string {
 	if !s.terminal {
-		return words.EscapeTerminalLines(text)
+		return humanize.EscapeTerminalLines(text)
 	}
 	var out strings.Builder
 	for text != "" {
@@ -108,7 +108,7 @@ func (s *safeWriter) sanitize(text string) string {
 		if at == nil {
 			at = []int{len(text), len(text)}
 		}
-		out.WriteString(words.EscapeTerminalLines(text[:at[0]]))
+		out.WriteString(humanize.EscapeTerminalLines(text[:at[0]]))
 		out.WriteString(text[at[0]:at[1]])
 		text = text[at[1]:]
 	}
@@ -130,7 +130,7 @@ func (s *safeWriter) writeControl(sequence string) {
 // PrintError prints why a command failed.
 func PrintError(to io.Writer, err error) {
 	if text := err.Error(); text != "" {
-		fmt.Fprintln(to, "error:", words.EscapeTerminalLines(text))
+		fmt.Fprintln(to, "error:", humanize.EscapeTerminalLines(text))
 	}
 }
 

@@ -14,12 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sallyport/sallyport/internal/compile"
-	"github.com/sallyport/sallyport/internal/intent"
-	"github.com/sallyport/sallyport/internal/kube"
-	"github.com/sallyport/sallyport/internal/observer"
-	"github.com/sallyport/sallyport/internal/snapshot"
-	"github.com/sallyport/sallyport/internal/state"
-	"github.com/sallyport/sallyport/internal/survey"
+	"github.com/sallyport/sallyport/internal/engine/kube"
+	"github.com/sallyport/sallyport/internal/insight/collector"
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
+	"github.com/sallyport/sallyport/internal/model/state"
 )
 
 // errDrift is the end of a plan that is not empty, when that was asked for.
@@ -91,7 +91,7 @@ func (o *planOptions) planFromFiles(ctx context.Context, out io.Writer, chosen [
 		if err != nil {
 			return err
 		}
-		printPlan(out, survey.EscapeControlChars(survey.NewShard(shard, plans, verdicts)))
+		printPlan(out, clusterstate.EscapeControlChars(clusterstate.NewShard(shard, plans, verdicts)))
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func preparePlans(ctx context.Context, world *snapshot.VpcInput) ([]state.Plan, 
 
 // planFromCluster prints the difference between what is asked for and what is there.
 func (o *planOptions) planFromCluster(ctx context.Context, out io.Writer, chosen []string) error {
-	shards, err := o.access.compareShards(ctx, observer.Scope{Shards: chosen, AllShards: len(chosen) == 0})
+	shards, err := o.access.compareShards(ctx, collector.Scope{Shards: chosen, AllShards: len(chosen) == 0})
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (o *planOptions) planFromCluster(ctx context.Context, out io.Writer, chosen
 }
 
 // printPlan prints what a shard needs and what is wrong with its objects. It says whether anything would be written.
-func printPlan(out io.Writer, shard survey.Shard) bool {
+func printPlan(out io.Writer, shard clusterstate.Shard) bool {
 	var text strings.Builder
 	scope := ""
 	for _, d := range shard.Differs {

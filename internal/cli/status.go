@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
-	"github.com/sallyport/sallyport/internal/logical"
-	"github.com/sallyport/sallyport/internal/observer"
-	"github.com/sallyport/sallyport/internal/survey"
+	"github.com/sallyport/sallyport/internal/insight/collector"
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/logical"
 )
 
 func statusCommand() *cobra.Command {
@@ -28,7 +28,7 @@ not be read.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			done := showProgress(cmd, "reading the cluster")
-			s, err := a.takeSurvey(cmd.Context(), observer.Scope{})
+			s, err := a.takeSurvey(cmd.Context(), collector.Scope{})
 			done()
 			if err != nil {
 				return err
@@ -44,14 +44,14 @@ not be read.`,
 
 // overview is a cluster on one screen.
 type overview struct {
-	Cluster  string               `json:"cluster"`
-	Version  string               `json:"version"`
-	Taken    time.Time            `json:"taken"`
-	Unread   []survey.ReadFailure `json:"unread,omitempty"`
-	Networks []pool               `json:"networks"`
-	Objects  []kindCount          `json:"objects"`
-	Nodes    []nodeStatus         `json:"nodes"`
-	Leaders  []leader             `json:"leaders"`
+	Cluster  string                     `json:"cluster"`
+	Version  string                     `json:"version"`
+	Taken    time.Time                  `json:"taken"`
+	Unread   []clusterstate.ReadFailure `json:"unread,omitempty"`
+	Networks []pool                     `json:"networks"`
+	Objects  []kindCount                `json:"objects"`
+	Nodes    []nodeStatus               `json:"nodes"`
+	Leaders  []leader                   `json:"leaders"`
 }
 
 // pool is a subnet of an external network.
@@ -102,7 +102,7 @@ type leader struct {
 	Expired bool      `json:"expired,omitempty"`
 }
 
-func newOverview(s *survey.Survey) overview {
+func newOverview(s *clusterstate.State) overview {
 	out := overview{
 		Cluster: s.Cluster.Name, Version: s.Cluster.Version, Taken: s.Taken, Unread: s.Unread,
 		Networks: listPools(&s.Cluster), Objects: countObjects(&s.Cluster),
@@ -126,7 +126,7 @@ func newOverview(s *survey.Survey) overview {
 }
 
 // listPools are the external networks with their subnets.
-func listPools(c *survey.Cluster) (out []pool) {
+func listPools(c *clusterstate.Cluster) (out []pool) {
 	for _, n := range c.Networks {
 		p := pool{Network: n.Name, Type: n.Type, Default: n.Default}
 		if n.Interface != "" {
@@ -139,7 +139,7 @@ func listPools(c *survey.Cluster) (out []pool) {
 		for _, name := range n.Subnets {
 			of := p
 			of.Subnet = name
-			if i := slices.IndexFunc(c.Subnets, func(s survey.Subnet) bool { return s.Name == name }); i >= 0 {
+			if i := slices.IndexFunc(c.Subnets, func(s clusterstate.Subnet) bool { return s.Name == name }); i >= 0 {
 				s := c.Subnets[i]
 				of.Prefix, of.Gateway, of.Used, of.Free, of.Ready = joinStringers(s.Prefixes),
 					joinStringers(s.Gateways), s.Used, s.Free, s.Ready
@@ -159,23 +159,23 @@ func joinStringers[S fmt.Stringer](list []S) string {
 }
 
 // countObjects are how many objects of each kind of ours are in force.
-func countObjects(c *survey.Cluster) []kindCount {
-	ours := slices.DeleteFunc(slices.Clone(c.Services), func(s survey.Service) bool { return !s.Ours })
+func countObjects(c *clusterstate.Cluster) []kindCount {
+	ours := slices.DeleteFunc(slices.Clone(c.Services), func(s clusterstate.Service) bool { return !s.Ours })
 	return []kindCount{
-		countProgrammed("Projects", c.Projects, func(o survey.Project) survey.Object { return o.Object }),
-		countProgrammed("EIps", c.EIps, func(o survey.EIp) survey.Object { return o.Object }),
-		countProgrammed("FIps", c.FIps, func(o survey.FIp) survey.Object { return o.Object }),
-		countProgrammed("Services", ours, func(o survey.Service) survey.Object { return o.Object }),
-		countProgrammed("EgressIPs", c.EgressIPs, func(o survey.EgressIP) survey.Object { return o.Object }),
-		countProgrammed("EgressServices", c.EgressServices, func(o survey.EgressPolicy) survey.Object {
+		countProgrammed("Projects", c.Projects, func(o clusterstate.Project) clusterstate.Object { return o.Object }),
+		countProgrammed("EIps", c.EIps, func(o clusterstate.EIp) clusterstate.Object { return o.Object }),
+		countProgrammed("FIps", c.FIps, func(o clusterstate.FIp) clusterstate.Object { return o.Object }),
+		countProgrammed("Services", ours, func(o clusterstate.Service) clusterstate.Object { return o.Object }),
+		countProgrammed("EgressIPs", c.EgressIPs, func(o clusterstate.EgressIP) clusterstate.Object { return o.Object }),
+		countProgrammed("EgressServices", c.EgressServices, func(o clusterstate.EgressPolicy) clusterstate.Object {
 			return o.Object
 		}),
-		countProgrammed("EgressRoutes", c.EgressRoutes, func(o survey.EgressPolicy) survey.Object { return o.Object }),
-		countProgrammed("NodePaths", c.NodePaths, func(o survey.NodePath) survey.Object { return o.Object }),
+		countProgrammed("EgressRoutes", c.EgressRoutes, func(o clusterstate.EgressPolicy) clusterstate.Object { return o.Object }),
+		countProgrammed("NodePaths", c.NodePaths, func(o clusterstate.NodePath) clusterstate.Object { return o.Object }),
 	}
 }
 
-func countProgrammed[V any](kind string, list []V, object func(V) survey.Object) kindCount {
+func countProgrammed[V any](kind string, list []V, object func(V) clusterstate.Object) kindCount {
 	out := kindCount{Kind: kind, Total: len(list)}
 	for _, v := range list {
 		o := object(v)
@@ -196,7 +196,7 @@ func countProgrammed[V any](kind string, list []V, object func(V) survey.Object)
 
 // firstFalseCondition is the condition that says why an object is not in force: the first that is false, in the order
 // in which they depend on each other.
-func firstFalseCondition(o survey.Object) survey.Condition {
+func firstFalseCondition(o clusterstate.Object) clusterstate.Condition {
 	for _, kind := range []string{
 		kubedcv1.ConditionAccepted, kubedcv1.ConditionResolvedRefs,
 		kubedcv1.ConditionProgrammed,
@@ -205,11 +205,11 @@ func firstFalseCondition(o survey.Object) survey.Condition {
 			return c
 		}
 	}
-	return survey.Condition{Reason: "NotSeen", Message: "it has no conditions: is the controller running?"}
+	return clusterstate.Condition{Reason: "NotSeen", Message: "it has no conditions: is the controller running?"}
 }
 
 // agentState is how the agent of a node is doing: as a pod, and with what it has to do.
-func agentState(c *survey.Cluster, node string) string {
+func agentState(c *clusterstate.Cluster, node string) string {
 	out := ""
 	for _, p := range c.Pods {
 		if p.Node != node || !p.Agent {
@@ -260,7 +260,7 @@ func (v overview) printText(w io.Writer, i colorizer) error {
 	fmt.Fprintln(t, "\nNODE\tREADY\tCHASSIS\tGATEWAY\tEGRESS\tAGENT")
 	for _, n := range v.Nodes {
 		chassis := orDash(n.Chassis)
-		if n.Chassis != "" && !n.ChassisKnown && !v.isUnread(survey.Southbound) {
+		if n.Chassis != "" && !n.ChassisKnown && !v.isUnread(clusterstate.Southbound) {
 			chassis += " (missing)"
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, yesOrDash(n.Ready), chassis, yesOrDash(n.Gateway),
@@ -301,7 +301,7 @@ func (v overview) printNotProgrammed(w io.Writer, i colorizer) {
 const maxShownObjects = 10
 
 func (v overview) isUnread(system string) bool {
-	return slices.ContainsFunc(v.Unread, func(u survey.ReadFailure) bool { return u.System == system })
+	return slices.ContainsFunc(v.Unread, func(u clusterstate.ReadFailure) bool { return u.System == system })
 }
 
 func programmedSummary(i colorizer, k kindCount) string {

@@ -5,19 +5,19 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/sallyport/sallyport/internal/state"
-	"github.com/sallyport/sallyport/internal/survey"
-	"github.com/sallyport/sallyport/internal/survey/surveytest"
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/clusterstate/clusterstatetest"
+	"github.com/sallyport/sallyport/internal/model/state"
 )
 
 // The pods of the agents' DaemonSet count; a tenant's pod with their labels does not.
 func TestStatusShowsAgents(t *testing.T) {
-	s := surveytest.GenerateCluster(1)
+	s := clusterstatetest.GenerateCluster(1)
 	s.Cluster.NodePaths = nil
-	pod := func(node string, agent, ready bool, waiting string) survey.Pod {
-		return survey.Pod{
-			Object: survey.Object{
-				Ref: state.Ref{Kind: survey.PodKind, Namespace: "kube-system", Name: "sallyport-agent-" + node},
+	pod := func(node string, agent, ready bool, waiting string) clusterstate.Pod {
+		return clusterstate.Pod{
+			Object: clusterstate.Object{
+				Ref: state.Ref{Kind: clusterstate.PodKind, Namespace: "kube-system", Name: "sallyport-agent-" + node},
 				Labels: map[string]string{
 					"app.kubernetes.io/name":     "sallyport-agent",
 					"app.kubernetes.io/instance": "sallyport",

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sallyport/sallyport/internal/observer"
+	"github.com/sallyport/sallyport/internal/insight/collector"
 )
 
 func surveyCommand() *cobra.Command {
@@ -25,7 +25,7 @@ Other commands take it with --survey, without the cluster.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			done := showProgress(cmd, "taking a survey")
-			s, err := a.takeSurvey(cmd.Context(), observer.Scope{AllShards: true, Sync: true})
+			s, err := a.takeSurvey(cmd.Context(), collector.Scope{AllShards: true, Sync: true})
 			done()
 			if err != nil {
 				return err

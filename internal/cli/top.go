@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sallyport/sallyport/internal/observer"
-	"github.com/sallyport/sallyport/internal/survey"
-	"github.com/sallyport/sallyport/internal/usage"
+	"github.com/sallyport/sallyport/internal/insight/collector"
+	"github.com/sallyport/sallyport/internal/insight/usage"
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
 )
 
 // topOptions is the flags of top.
@@ -61,11 +61,11 @@ there is none, there is a question mark.`,
 	return cmd
 }
 
-func (o *topOptions) surveyScope() observer.Scope {
+func (o *topOptions) surveyScope() collector.Scope {
 	if o.skipNodes {
-		return observer.Scope{}
+		return collector.Scope{}
 	}
-	return observer.Scope{PlanInspections: usage.PlanInspections}
+	return collector.Scope{PlanInspections: usage.PlanInspections}
 }
 
 func (o *topOptions) showOnce(cmd *cobra.Command, chosen []string) error {
@@ -107,7 +107,7 @@ func (o *topOptions) showRepeatedly(cmd *cobra.Command, chosen []string) error {
 	}
 }
 
-func (o *topOptions) printUsage(cmd *cobra.Command, s *survey.Survey, chosen []string) error {
+func (o *topOptions) printUsage(cmd *cobra.Command, s *clusterstate.State, chosen []string) error {
 	u := usage.Summarize(s).SelectTables(chosen...)
 	return o.printResult(cmd, u, func(w io.Writer, i colorizer) error {
 		for _, x := range s.Unread {

@@ -9,11 +9,11 @@ import (
 	"github.com/spf13/cobra"
 
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
-	"github.com/sallyport/sallyport/internal/diagnosis"
-	"github.com/sallyport/sallyport/internal/observer"
-	"github.com/sallyport/sallyport/internal/state"
-	"github.com/sallyport/sallyport/internal/survey"
-	"github.com/sallyport/sallyport/internal/trace"
+	"github.com/sallyport/sallyport/internal/insight/collector"
+	"github.com/sallyport/sallyport/internal/insight/diagnosis"
+	"github.com/sallyport/sallyport/internal/insight/trace"
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/state"
 )
 
 // traceOptions is the flags of trace.
@@ -119,23 +119,23 @@ func (t *traceOptions) parseQuery(args []string) (trace.Query, error) {
 }
 
 // surveyScope is the shards of routers and the nodes on the way.
-func (t *traceOptions) surveyScope(q trace.Query) observer.Scope {
-	out := observer.Scope{Sync: true, SelectShards: func(s *survey.Survey) (names []string) {
+func (t *traceOptions) surveyScope(q trace.Query) collector.Scope {
+	out := collector.Scope{Sync: true, SelectShards: func(s *clusterstate.State) (names []string) {
 		for _, r := range objectsOnPath(s, q) {
-			if r.Kind == survey.RouterKind {
+			if r.Kind == clusterstate.RouterKind {
 				names = append(names, r.Name)
 			}
 		}
 		return names
 	}}
 	if !t.skipNodes {
-		out.PlanInspections = func(s *survey.Survey) []kubedcv1alpha1.InspectionSpec { return traceQuestions(s, q) }
+		out.PlanInspections = func(s *clusterstate.State) []kubedcv1alpha1.InspectionSpec { return traceQuestions(s, q) }
 	}
 	return out
 }
 
 // objectsOnPath is what a packet passes, by any way; and where it does not arrive, what would have taken it on.
-func objectsOnPath(s *survey.Survey, q trace.Query) (out []state.Ref) {
+func objectsOnPath(s *clusterstate.State, q trace.Query) (out []state.Ref) {
 	for _, p := range trace.New(s).Trace(q).Paths {
 		refs := slices.Clone(p.PassedRefs)
 		for _, r := range p.About {
@@ -152,10 +152,10 @@ func objectsOnPath(s *survey.Survey, q trace.Query) (out []state.Ref) {
 
 // traceQuestions are those to the nodes on the way, and to one more: who answers on a wire is heard best by who does
 // not answer himself.
-func traceQuestions(s *survey.Survey, q trace.Query) []kubedcv1alpha1.InspectionSpec {
+func traceQuestions(s *clusterstate.State, q trace.Query) []kubedcv1alpha1.InspectionSpec {
 	var nodes []string
 	for _, r := range objectsOnPath(s, q) {
-		if r.Kind == survey.NodeKind {
+		if r.Kind == clusterstate.NodeKind {
 			nodes = append(nodes, r.Name)
 		}
 	}
@@ -163,7 +163,7 @@ func traceQuestions(s *survey.Survey, q trace.Query) []kubedcv1alpha1.Inspection
 		// Perhaps a node has the address: all are asked.
 		return diagnosis.PlanInspections(s, diagnosis.InspectionScope{Client: q.Client.Addr(), Server: q.Server})
 	}
-	i := slices.IndexFunc(s.Cluster.Nodes, func(n survey.Node) bool {
+	i := slices.IndexFunc(s.Cluster.Nodes, func(n clusterstate.Node) bool {
 		return n.Gateway && n.Ready && !slices.Contains(nodes, n.Name)
 	})
 	if i >= 0 {

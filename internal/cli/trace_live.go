@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sallyport/sallyport/internal/ovn"
-	"github.com/sallyport/sallyport/internal/survey"
-	"github.com/sallyport/sallyport/internal/trace"
+	"github.com/sallyport/sallyport/internal/engine/ovn"
+	"github.com/sallyport/sallyport/internal/insight/trace"
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
 )
 
 // traceMismatch is the first hop at which OVN's flows or a node do otherwise than the rows say.
@@ -124,7 +124,7 @@ func (x *tracedPath) findNodeMismatch() *traceMismatch {
 		}
 		for k, h := range hops {
 			for _, f := range x.Causes {
-				if h.Node != "" && f.Code != x.Code && slices.Contains(f.About, survey.NodeRef(h.Node)) {
+				if h.Node != "" && f.Code != x.Code && slices.Contains(f.About, clusterstate.NodeRef(h.Node)) {
 					return &traceMismatch{Back: back, Hop: k, Text: fmt.Sprintf("here %s: %s", f.Code, f.Message)}
 				}
 			}

@@ -8,19 +8,19 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sallyport/sallyport/internal/diagnosis"
-	"github.com/sallyport/sallyport/internal/ovn"
-	"github.com/sallyport/sallyport/internal/state"
-	"github.com/sallyport/sallyport/internal/survey"
-	"github.com/sallyport/sallyport/internal/survey/surveytest"
-	"github.com/sallyport/sallyport/internal/trace"
+	"github.com/sallyport/sallyport/internal/engine/ovn"
+	"github.com/sallyport/sallyport/internal/insight/diagnosis"
+	"github.com/sallyport/sallyport/internal/insight/trace"
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/clusterstate/clusterstatetest"
+	"github.com/sallyport/sallyport/internal/model/state"
 )
 
 // runTrace runs the command on a cluster of five projects.
 func runTrace(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "survey.json")
-	if err := writePrivateFile(file, surveytest.GenerateCluster(5).Write); err != nil {
+	if err := writePrivateFile(file, clusterstatetest.GenerateCluster(5).Write); err != nil {
 		t.Fatal(err)
 	}
 	return runCommand(t, append([]string{"trace", "--survey", file}, args...)...)
@@ -106,7 +106,7 @@ func TestTraceMistyped(t *testing.T) {
 
 // traceResultWith is the ways of a packet to a load balancer with two endpoints, with findings about who is on them.
 func traceResultWith(findings ...diagnosis.Finding) *traceResult {
-	v := newTraceResult(surveytest.GenerateCluster(5), mustParseQuery("203.0.113.9", "100.65.0.103:443"))
+	v := newTraceResult(clusterstatetest.GenerateCluster(5), mustParseQuery("203.0.113.9", "100.65.0.103:443"))
 	for k := range v.Paths {
 		v.Paths[k].Causes = findings
 	}
@@ -162,7 +162,7 @@ func TestTraceLiveNode(t *testing.T) {
 	behind := diagnosis.Finding{
 		Code:    diagnosis.ChassisBehind,
 		Message: "node2 has carried out change 3",
-		About:   []state.Ref{survey.NodeRef("node2")},
+		About:   []state.Ref{clusterstate.NodeRef("node2")},
 	}
 	v := traceResultWith(behind)
 	v.compareLive(context.Background(), ovn.Config{Endpoints: []string{"tcp:127.0.0.1:6642"}})

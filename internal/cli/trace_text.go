@@ -6,18 +6,18 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sallyport/sallyport/internal/diagnosis"
-	"github.com/sallyport/sallyport/internal/survey"
-	"github.com/sallyport/sallyport/internal/trace"
+	"github.com/sallyport/sallyport/internal/insight/diagnosis"
+	"github.com/sallyport/sallyport/internal/insight/trace"
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
 )
 
 // traceResult are the ways of a packet, and what is in their way.
 type traceResult struct {
-	Query       trace.Query          `json:"query"`
-	Answered    bool                 `json:"answered"` // by every way
-	Paths       []tracedPath         `json:"ways"`
-	Unread      []survey.ReadFailure `json:"unread,omitempty"`
-	LiveSummary []string             `json:"live,omitempty"` // what OVN's flows and nodes say of it
+	Query       trace.Query                `json:"query"`
+	Answered    bool                       `json:"answered"` // by every way
+	Paths       []tracedPath               `json:"ways"`
+	Unread      []clusterstate.ReadFailure `json:"unread,omitempty"`
+	LiveSummary []string                   `json:"live,omitempty"` // what OVN's flows and nodes say of it
 
 	verbose bool
 }
@@ -29,7 +29,7 @@ type tracedPath struct {
 	Mismatch *traceMismatch      `json:"disagrees,omitempty"`
 }
 
-func newTraceResult(s *survey.Survey, q trace.Query) *traceResult {
+func newTraceResult(s *clusterstate.State, q trace.Query) *traceResult {
 	out := &traceResult{Query: q, Answered: true, Unread: s.Unread}
 	found := diagnosis.CheckCluster(s)
 	for _, p := range trace.New(s).Trace(q).Paths {
@@ -169,7 +169,7 @@ func (x tracedPath) serverText() string {
 func backendNames(all []tracedPath) (out []string) {
 	for _, w := range all {
 		name := w.serverText()
-		if n := len(w.RequestHops); n > 0 && w.RequestHops[n-1].About.Kind == survey.PodKind {
+		if n := len(w.RequestHops); n > 0 && w.RequestHops[n-1].About.Kind == clusterstate.PodKind {
 			name = w.RequestHops[n-1].About.String()
 		}
 		out = append(out, name)

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sallyport/sallyport/internal/observer"
-	"github.com/sallyport/sallyport/internal/survey"
-	"github.com/sallyport/sallyport/internal/ui"
+	"github.com/sallyport/sallyport/internal/insight/collector"
+	"github.com/sallyport/sallyport/internal/insight/ui"
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
 )
 
 func uiCommand(version string) *cobra.Command {
@@ -57,7 +57,7 @@ not seen it can't read the page, and who has can, until the server ends.`,
 func (a *clusterAccess) configureUI(ctx context.Context, config *ui.Config) (end func(), err error) {
 	if a.surveyPath != "" {
 		s, err := a.readSurveyFile()
-		config.Interval, config.TakeSurvey = 0, func(context.Context) *survey.Survey { return s }
+		config.Interval, config.TakeSurvey = 0, func(context.Context) *clusterstate.State { return s }
 		return func() {}, err
 	}
 	limited, cancel := context.WithTimeout(ctx, a.timeout)
@@ -66,13 +66,13 @@ func (a *clusterAccess) configureUI(ctx context.Context, config *ui.Config) (end
 	if err != nil {
 		return nil, err
 	}
-	config.TakeSurvey = func(ctx context.Context) *survey.Survey {
+	config.TakeSurvey = func(ctx context.Context) *clusterstate.State {
 		ctx, cancel := context.WithTimeout(ctx, a.timeout)
 		defer cancel()
-		return o.Collect(ctx, observer.Scope{})
+		return o.Collect(ctx, collector.Scope{})
 	}
-	config.CompareShards = func(ctx context.Context, names []string) ([]survey.Shard, error) {
-		return o.CollectShards(ctx, observer.Scope{Shards: names, AllShards: names == nil})
+	config.CompareShards = func(ctx context.Context, names []string) ([]clusterstate.Shard, error) {
+		return o.CollectShards(ctx, collector.Scope{Shards: names, AllShards: names == nil})
 	}
 	return o.Close, nil
 }

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sallyport/sallyport/internal/intent"
-	"github.com/sallyport/sallyport/internal/snapshot"
-	"github.com/sallyport/sallyport/internal/words"
+	"github.com/sallyport/sallyport/internal/model/humanize"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
 // allocateEIP decides on which subnet an EIp's address is, and what it still waits for.
@@ -56,7 +56,7 @@ func (c *compiler) resolveChildEIP(e *eip, have snapshot.OvnEip) (resolved, wait
 	if !c.ownsOvnEip(e, have) && !c.standsForDefaultPort(e) {
 		e.address = netip.Addr{}
 		return intent.Finding{Reason: intent.OvnEipNotFound, Message: fmt.Sprintf(
-			"OvnEip %s does not exist in %s; correct spec.childRef", words.Quote(e.ExistingOvnEip),
+			"OvnEip %s does not exist in %s; correct spec.childRef", humanize.Quote(e.ExistingOvnEip),
 			c.describeScope(e.Namespace))}, waiting
 	}
 	if e.external = c.externalByName(have.Subnet); !have.Exists && c.isDefaultEIP(e) {

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sallyport/sallyport/internal/intent"
-	"github.com/sallyport/sallyport/internal/ownership"
-	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
 // emitAllowLists wants the rules that keep a project's connections with the outside to its allow-lists. They are where

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sallyport/sallyport/internal/intent"
-	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
 // Shard compiles the world of one VPC. It is total: any world gives an intent and a verdict for each object.

@@ -9,13 +9,13 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sallyport/sallyport/internal/assign"
-	"github.com/sallyport/sallyport/internal/intent"
-	"github.com/sallyport/sallyport/internal/kubeovn"
-	"github.com/sallyport/sallyport/internal/ownership"
-	"github.com/sallyport/sallyport/internal/snapshot"
-	"github.com/sallyport/sallyport/internal/state"
-	"github.com/sallyport/sallyport/internal/words"
+	"github.com/sallyport/sallyport/internal/compile/assign"
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
+	"github.com/sallyport/sallyport/internal/model/humanize"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
+	"github.com/sallyport/sallyport/internal/model/state"
 )
 
 // Egress compiles what holds egress addresses: a router with a port for each address, the nodes that hold it, and a
@@ -98,7 +98,7 @@ func (e *egressCompiler) readAddress(text string) (*egressAddress, intent.Findin
 	if err != nil {
 		return nil, intent.Finding{
 			Reason:  intent.InvalidEgressIP,
-			Message: fmt.Sprintf("%s is not an IP address", words.Quote(text)),
+			Message: fmt.Sprintf("%s is not an IP address", humanize.Quote(text)),
 		}
 	}
 	var prefixes []string
@@ -413,7 +413,7 @@ func (q *egressIPRequest) checkAdmission() intent.Finding {
 			return intent.Finding{Reason: intent.NetworkNotAllowed, Message: fmt.Sprintf(
 				"network %s of address %s is not for %s, whose selected pods do as failurePolicy says; "+
 					"add them to allowedProjects or allowedNamespaces of the ExternalNetwork, or let the selectors leave them out",
-				h.external.Network, h.address, words.JoinLimited(refused, 3))}
+				h.external.Network, h.address, humanize.JoinLimited(refused, 3))}
 		}
 	}
 	return intent.Finding{}
@@ -431,7 +431,7 @@ func (q *egressIPRequest) checkUnservedPods() intent.Finding {
 	}
 	served := ""
 	if len(q.Vpcs) > 0 {
-		served = fmt.Sprintf("; selected pods of %s are served", words.JoinLimited(q.Vpcs, 3))
+		served = fmt.Sprintf("; selected pods of %s are served", humanize.JoinLimited(q.Vpcs, 3))
 	}
 	return intent.Finding{Reason: intent.PodsNotServed, Message: fmt.Sprintf(
 		"%d %s of no project and not served (%s as if not selected, whatever failurePolicy says): %s%s; let the selectors match namespaces of projects only",

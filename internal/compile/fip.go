@@ -7,12 +7,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sallyport/sallyport/internal/intent"
-	"github.com/sallyport/sallyport/internal/kubeovn"
-	"github.com/sallyport/sallyport/internal/ownership"
-	"github.com/sallyport/sallyport/internal/snapshot"
-	"github.com/sallyport/sallyport/internal/state"
-	"github.com/sallyport/sallyport/internal/words"
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
+	"github.com/sallyport/sallyport/internal/model/humanize"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
+	"github.com/sallyport/sallyport/internal/model/state"
 )
 
 // fip is a FIp and what was decided about it.
@@ -134,7 +134,7 @@ func (c *compiler) resolveEIP(f *fip) intent.Finding {
 		return intent.Finding{}
 	}
 	return intent.Finding{Reason: intent.EIpNotFound, Message: fmt.Sprintf(
-		"EIp %s does not exist in namespace %s; create it, or name another", words.QuoteName(name), c.w.Shard)}
+		"EIp %s does not exist in namespace %s; create it, or name another", humanize.QuoteName(name), c.w.Shard)}
 }
 
 func (c *compiler) resolveTarget(f *fip) intent.Finding {
@@ -154,7 +154,7 @@ func (c *compiler) resolvePodTarget(f *fip) intent.Finding {
 	if !exists {
 		return intent.Finding{Reason: intent.PodNotFound, Message: fmt.Sprintf(
 			"pod %s does not exist in namespace %s, or has ended; create it, and the floating IP follows",
-			words.QuoteName(f.Pod), c.w.Shard)}
+			humanize.QuoteName(f.Pod), c.w.Shard)}
 	}
 	for _, a := range addresses {
 		if a.Is4() {
@@ -173,7 +173,7 @@ func (c *compiler) resolveVMTarget(f *fip) intent.Finding {
 	if !exists {
 		return intent.Finding{Reason: intent.VMNotFound, Message: fmt.Sprintf(
 			"virtual machine %s does not run in namespace %s; start it, and the floating IP follows",
-			words.QuoteName(f.VM), c.w.Shard)}
+			humanize.QuoteName(f.VM), c.w.Shard)}
 	}
 	for _, i := range interfaces {
 		if f.Interface != "" && f.Interface != i.Interface && f.Interface != i.InGuest || !i.Address.IsValid() {
@@ -185,7 +185,7 @@ func (c *compiler) resolveVMTarget(f *fip) intent.Finding {
 	if f.Interface != "" {
 		return intent.Finding{Reason: intent.TargetHasNoAddress, Message: fmt.Sprintf(
 			"virtual machine %s reports no IPv4 address on an interface %s (it has %s); the floating IP follows when it does",
-			words.QuoteName(f.VM), words.QuoteName(f.Interface), listInterfaces(interfaces))}
+			humanize.QuoteName(f.VM), humanize.QuoteName(f.Interface), listInterfaces(interfaces))}
 	}
 	return intent.Finding{Reason: intent.TargetHasNoAddress, Message: fmt.Sprintf(
 		"virtual machine %s reports no IPv4 address yet; the floating IP follows when it does", f.VM)}
@@ -195,7 +195,7 @@ func (c *compiler) resolveVMTarget(f *fip) intent.Finding {
 func listInterfaces(interfaces []intent.VMInterface) string {
 	names := []string{}
 	for _, i := range interfaces {
-		names = append(names, words.QuoteName(i.Interface)) // the guest says them
+		names = append(names, humanize.QuoteName(i.Interface)) // the guest says them
 	}
 	if len(names) == 0 {
 		return "none"

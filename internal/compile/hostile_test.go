@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sallyport/sallyport/internal/intent"
-	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
 // hostileMarker is in every hostile text, and nowhere else.

@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sallyport/sallyport/internal/intent"
-	"github.com/sallyport/sallyport/internal/kubeovn"
-	"github.com/sallyport/sallyport/internal/ownership"
-	"github.com/sallyport/sallyport/internal/snapshot"
-	"github.com/sallyport/sallyport/internal/words"
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
+	"github.com/sallyport/sallyport/internal/model/humanize"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
 // findExternals is the external subnets that fit, those with most free addresses first.
@@ -57,7 +57,7 @@ func (c *compiler) networkNotFound(what, name string) intent.Finding {
 		known = append(known, x.Type)
 	}
 	slices.Sort(known)
-	message := fmt.Sprintf("there is no external network of %s %s", what, words.Quote(name))
+	message := fmt.Sprintf("there is no external network of %s %s", what, humanize.Quote(name))
 	if known = slices.Compact(known); len(known) > 0 {
 		message += "; use one of the types " + strings.Join(known, ", ") + ", or ask the operator for another"
 	} else {

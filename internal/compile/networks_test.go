@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sallyport/sallyport/internal/intent"
-	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
 // A VRF without the cluster's prefixes would send what is for pods to its gateway.

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
-	"github.com/sallyport/sallyport/internal/intent"
-	"github.com/sallyport/sallyport/internal/kubeovn"
-	"github.com/sallyport/sallyport/internal/snapshot"
-	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
+	"github.com/sallyport/sallyport/internal/model/state"
 )
 
 // sharedAddress is the address of EIp gate/front.

@@ -3,8 +3,8 @@ package compile
 import (
 	"fmt"
 
-	"github.com/sallyport/sallyport/internal/intent"
-	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
 // How many ports a Service, and all Services of a namespace together, may have. Kubernetes lets a Service have as many

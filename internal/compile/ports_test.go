@@ -8,8 +8,8 @@ import (
 	"time"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
-	"github.com/sallyport/sallyport/internal/intent"
-	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
 // manyPortsFixture is a project with Services on EIps of their own, each with as many ports as given, and three pods

@@ -7,11 +7,11 @@ import (
 	"strings"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
-	"github.com/sallyport/sallyport/internal/intent"
-	"github.com/sallyport/sallyport/internal/kubeovn"
-	"github.com/sallyport/sallyport/internal/ownership"
-	"github.com/sallyport/sallyport/internal/snapshot"
-	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
+	"github.com/sallyport/sallyport/internal/model/state"
 )
 
 // defaultEIPName is the EIp that stands for a project's way out.

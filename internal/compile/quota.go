@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sallyport/sallyport/internal/intent"
-	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
 // eipLimit is how many EIps a namespace may have.

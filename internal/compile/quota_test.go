@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sallyport/sallyport/internal/intent"
-	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
 // competingEIP is an EIp of one of several projects that share a quota.

@@ -6,10 +6,10 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/sallyport/sallyport/internal/intent"
-	"github.com/sallyport/sallyport/internal/snapshot"
-	"github.com/sallyport/sallyport/internal/state"
-	"github.com/sallyport/sallyport/internal/words"
+	"github.com/sallyport/sallyport/internal/model/humanize"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
+	"github.com/sallyport/sallyport/internal/model/state"
 )
 
 // service is a Service that wants a load balancer and what was decided about it.
@@ -205,8 +205,8 @@ func (c *compiler) resolveServiceEIP(s *service) intent.Finding {
 		return intent.Finding{}
 	}
 	return intent.Finding{Reason: intent.EIpNotFound, Message: fmt.Sprintf(
-		"EIp %s does not exist in namespace %s; create it, or name another", words.QuoteName(name),
-		words.QuoteName(in))}
+		"EIp %s does not exist in namespace %s; create it, or name another", humanize.QuoteName(name),
+		humanize.QuoteName(in))}
 }
 
 // eipNotPermitted is the finding on a Service that names an EIp of another namespace and may not use it. It is the same

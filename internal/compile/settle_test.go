@@ -4,8 +4,8 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/sallyport/sallyport/internal/intent"
-	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
 // checkSettles: when Kubernetes and Kube-OVN do what is asked of them, every world comes to rest. Then nothing waits

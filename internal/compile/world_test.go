@@ -7,8 +7,8 @@ import (
 	"time"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
-	"github.com/sallyport/sallyport/internal/intent"
-	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
 // testShard is a name that two Projects can give.

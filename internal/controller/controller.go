@@ -16,14 +16,14 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/sallyport/sallyport/internal/event"
-	"github.com/sallyport/sallyport/internal/intent"
-	"github.com/sallyport/sallyport/internal/kube"
-	"github.com/sallyport/sallyport/internal/ovn"
-	"github.com/sallyport/sallyport/internal/ownership"
-	"github.com/sallyport/sallyport/internal/reach"
-	"github.com/sallyport/sallyport/internal/runner"
-	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/controller/nodehealth"
+	"github.com/sallyport/sallyport/internal/controller/runner"
+	"github.com/sallyport/sallyport/internal/engine/kube"
+	"github.com/sallyport/sallyport/internal/engine/kube/event"
+	"github.com/sallyport/sallyport/internal/engine/ovn"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
 // shutdownTimeout is how long a stopping controller waits for shards that are running.
@@ -36,7 +36,7 @@ type Config struct {
 	// Southbound may have no endpoints; then nothing is known of what OVN does by itself.
 	Southbound ovn.Config
 	Defaults   snapshot.Config
-	Probe      reach.Config // of nodes that may hold egress addresses
+	Probe      nodehealth.Config // of nodes that may hold egress addresses
 	Workers    int
 	Version    string // of the program, for who asks
 
@@ -135,7 +135,7 @@ func buildReconciler(ctx context.Context, mgr manager.Manager, c Config, logger 
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the OVN southbound database: %w", err)
 	}
-	prober := reach.New(c.Probe, func() { asks.triggerShard(ownership.EgressVpc, sourceProbe) })
+	prober := nodehealth.New(c.Probe, func() { asks.triggerShard(ownership.EgressVpc, sourceProbe) })
 	record := newRecorder(event.New(mgr.GetEventRecorder("sallyport"), mgr.GetScheme(), time.Now))
 	return &Reconciler{
 		Cluster: cluster, NB: nb, SB: sb, Prober: prober, Config: c.Defaults, Clock: time.Now, Record: record,

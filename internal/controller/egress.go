@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/compile"
-	"github.com/sallyport/sallyport/internal/intent"
-	"github.com/sallyport/sallyport/internal/kube"
-	"github.com/sallyport/sallyport/internal/ownership"
-	"github.com/sallyport/sallyport/internal/reach"
-	"github.com/sallyport/sallyport/internal/snapshot"
-	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/controller/nodehealth"
+	"github.com/sallyport/sallyport/internal/engine/kube"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
+	"github.com/sallyport/sallyport/internal/model/state"
 )
 
 // egressMemory is what the shard of egress addresses remembers from one run to the next: no two of its runs are at the
@@ -80,10 +80,10 @@ func (s *Reconciler) probeNodes(w *snapshot.EgressInput) {
 	if s.Prober == nil {
 		return
 	}
-	var nodes []reach.Node
+	var nodes []nodehealth.Node
 	for _, n := range w.Nodes {
 		if len(w.EgressIPs) > 0 {
-			nodes = append(nodes, reach.Node{Name: n.Name, Addresses: n.Addresses})
+			nodes = append(nodes, nodehealth.Node{Name: n.Name, Addresses: n.Addresses})
 		}
 	}
 	s.Prober.SetNodes(nodes)

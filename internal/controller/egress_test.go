@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
 // What the southbound database says of one port, tenth of a second by tenth of a second, and when that is believed.

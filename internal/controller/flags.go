@@ -7,8 +7,8 @@ import (
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
-	"github.com/sallyport/sallyport/internal/kubeovn"
-	"github.com/sallyport/sallyport/internal/snapshot"
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
 // AddFlags are the flags that decide what is written where: those that whoever works out the same needs to know, too.

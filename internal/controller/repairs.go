@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/model/intent"
 )
 
 // outputKinds are what is written to and decides about nothing: an event of these does not say that something else is

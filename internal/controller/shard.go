@@ -11,15 +11,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sallyport/sallyport/internal/compile"
-	"github.com/sallyport/sallyport/internal/intent"
-	"github.com/sallyport/sallyport/internal/kube"
-	"github.com/sallyport/sallyport/internal/ovn"
-	"github.com/sallyport/sallyport/internal/ownership"
-	"github.com/sallyport/sallyport/internal/reach"
-	"github.com/sallyport/sallyport/internal/runner"
-	"github.com/sallyport/sallyport/internal/snapshot"
-	"github.com/sallyport/sallyport/internal/state"
-	"github.com/sallyport/sallyport/internal/status"
+	"github.com/sallyport/sallyport/internal/controller/nodehealth"
+	"github.com/sallyport/sallyport/internal/controller/runner"
+	"github.com/sallyport/sallyport/internal/engine/kube"
+	"github.com/sallyport/sallyport/internal/engine/ovn"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
+	"github.com/sallyport/sallyport/internal/model/state"
+	"github.com/sallyport/sallyport/internal/model/status"
 )
 
 // policyGracePeriod is how long Kube-OVN may take to write a router policy that we asked for, before we write it
@@ -39,7 +39,7 @@ type Reconciler struct {
 	// SB is what the southbound database says.
 	SB *ovn.Southbound
 	// Prober asks nodes whether they are there; nil: nobody does.
-	Prober *reach.Prober
+	Prober *nodehealth.Prober
 	// Metrics is what is counted while shards are run; nil where they are only looked at.
 	Metrics *controllerMetrics
 

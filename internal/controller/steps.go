@@ -1,6 +1,6 @@
 package controller
 
-import "github.com/sallyport/sallyport/internal/state"
+import "github.com/sallyport/sallyport/internal/model/state"
 
 // The systems that steps write to, as sallyport_repairs_total names them.
 const (

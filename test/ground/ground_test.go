@@ -151,26 +151,26 @@ type defect struct{ what, pkg, test string }
 var defects = []defect{
 	{"a newer Debian revision of a part is refused", "./internal/lab/parts", "TestUpstreamVersion"},
 	{"the agent's mount of /proc/sys/net is refused by runc", "./test/chart", "TestMountsAreAllowed"},
-	{"the agent writes settings below --sysctl-root", "./internal/kernel", "TestSettingsAreBelowTheRoot"},
+	{"the agent writes settings below --sysctl-root", "./internal/engine/kernel", "TestSettingsAreBelowTheRoot"},
 	{"a machine's program is built while its clock runs", "./test/e2e/lab", "TestMachineTellsHowItEnded"},
 	{
 		"an EgressIP says Programmed for pods that it does not serve", "./internal/compile",
 		"TestEgressVerdicts|TestPodsOutsideProjects",
 	},
-	{"doctor does not know pods that an EgressIP does not serve", "./internal/diagnosis", "TestFaults"},
+	{"doctor does not know pods that an EgressIP does not serve", "./internal/insight/diagnosis", "TestFaults"},
 	{
-		"trace calls a node that forwards the one that answers", "./internal/trace",
+		"trace calls a node that forwards the one that answers", "./internal/insight/trace",
 		"TestNodeForwardsWhatLeavesTheDefaultVPC",
 	},
 	{"status shows no agents", "./internal/cli", "TestStatusShowsAgents"},
-	{"a blank port_security entry makes trace panic", "./internal/trace", "TestPortSecurity"},
+	{"a blank port_security entry makes trace panic", "./internal/insight/trace", "TestPortSecurity"},
 	{"the text of FIp promises its address on every network", "./config/crd", "TestFIpSaysWhenItsTargetLeavesWithIt"},
 	{
-		"a foreign ACL with a sample or a label breaks return paths unseen", "./internal/diagnosis",
+		"a foreign ACL with a sample or a label breaks return paths unseen", "./internal/insight/diagnosis",
 		"TestFaults|TestLabelsThatStay",
 	},
-	{"trace does not know that a load balancer ignores ping", "./internal/trace", "TestPingOfALoadBalancer"},
-	{"priorities of egress are not held against their bands", "./internal/ownership", "TestPrioritiesAreInBands"},
+	{"trace does not know that a load balancer ignores ping", "./internal/insight/trace", "TestPingOfALoadBalancer"},
+	{"priorities of egress are not held against their bands", "./internal/model/ownership", "TestPrioritiesAreInBands"},
 	{"the name of a Subnet is made in two places", "./internal/architecture", "TestSubnetNamesComeFromOwnership"},
 	{"steps of a shard are known by an index", "./internal/controller", "TestStepsAreKnownByThemselves"},
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/cli"
 	"github.com/sallyport/sallyport/internal/controller"
-	"github.com/sallyport/sallyport/internal/intent"
+	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/test/page"
 )
 

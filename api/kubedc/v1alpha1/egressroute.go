@@ -12,7 +12,7 @@ import (
 // +kubebuilder:printcolumn:name="Destinations",type=string,JSONPath=`.spec.destinations`
 // +kubebuilder:printcolumn:name="Network",type=string,JSONPath=`.status.externalNetwork`
 // +kubebuilder:printcolumn:name="External IP",type=string,JSONPath=`.status.externalIP`
-// +kubebuilder:printcolumn:name="Programmed",type=string,JSONPath=`.status.renderConditions[?(@.type=="Programmed")].status`
+// +kubebuilder:printcolumn:name="Programmed",type=string,JSONPath=`.status.conditions[?(@.type=="Programmed")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:optionalOldSelf=true,fieldPath=".metadata",rule="oldSelf.hasValue() || size(self.metadata.name) <= 63",message="the name becomes part of names in OVN: choose one of at most 63 characters"
 

@@ -9,8 +9,8 @@ import (
 // +kubebuilder:resource:path=nodepaths,singular=nodepath,scope=Cluster
 // +kubebuilder:printcolumn:name="Networks",type=string,JSONPath=`.spec.networks[*].name`
 // +kubebuilder:printcolumn:name="Interfaces",type=string,JSONPath=`.status.networks[*].interface`
-// +kubebuilder:printcolumn:name="Programmed",type=string,JSONPath=`.status.renderConditions[?(@.type=="Programmed")].status`
-// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.renderConditions[?(@.type=="Programmed")].reason`
+// +kubebuilder:printcolumn:name="Programmed",type=string,JSONPath=`.status.conditions[?(@.type=="Programmed")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Programmed")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 
 // NodePath is what the kernel of one node has to do so that what came in by an external network leaves by it. It has the node's name.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/model/ownership"
 )
 
 // The patient's leg to the network of FIp b, by the names that its rows have.

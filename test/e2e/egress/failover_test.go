@@ -20,9 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
-	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/lab/manifest"
-	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/test/e2e/harness"
 	"github.com/sallyport/sallyport/test/show"
 )

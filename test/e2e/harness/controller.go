@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/engine/ovn"
 	"github.com/sallyport/sallyport/internal/lab/manifest"
-	"github.com/sallyport/sallyport/internal/ovn"
-	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/model/ownership"
 )
 
 // AutodeleteAfter is how long a Service may be without endpoints before it goes by itself, when it asked for that.

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sallyport/sallyport/internal/lab/manifest"
-	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/model/ownership"
 )
 
 // Attempt is one thing that somebody tries with the API; the API server admits it or not, and changes nothing.

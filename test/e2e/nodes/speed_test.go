@@ -13,9 +13,9 @@ import (
 
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
 	"github.com/sallyport/sallyport/internal/agent"
-	"github.com/sallyport/sallyport/internal/kernel"
+	"github.com/sallyport/sallyport/internal/engine/kernel"
 	"github.com/sallyport/sallyport/internal/lab/netns"
-	"github.com/sallyport/sallyport/internal/nodepath"
+	"github.com/sallyport/sallyport/internal/model/nodepath"
 	"github.com/sallyport/sallyport/test/e2e/harness"
 	"github.com/sallyport/sallyport/test/show"
 )

@@ -8,11 +8,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/sallyport/sallyport/internal/intent"
-	"github.com/sallyport/sallyport/internal/kube"
-	"github.com/sallyport/sallyport/internal/ownership"
-	"github.com/sallyport/sallyport/internal/state"
-	"github.com/sallyport/sallyport/internal/state/statetest"
+	"github.com/sallyport/sallyport/internal/engine/kube"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/state"
+	"github.com/sallyport/sallyport/internal/model/state/statetest"
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sallyport/sallyport/internal/intent"
-	"github.com/sallyport/sallyport/internal/ownership"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
 )
 
 // checkDrift changes every kind of row by hand while somebody converges whenever the client tells of a change.

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/lab/manifest"
-	"github.com/sallyport/sallyport/internal/ownership"
-	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/state"
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 

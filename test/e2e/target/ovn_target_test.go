@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sallyport/sallyport/internal/intent"
 	"github.com/sallyport/sallyport/internal/lab/blueprint"
-	"github.com/sallyport/sallyport/internal/ownership"
-	"github.com/sallyport/sallyport/internal/state"
-	"github.com/sallyport/sallyport/internal/state/statetest"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/state"
+	"github.com/sallyport/sallyport/internal/model/state/statetest"
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 

@@ -21,9 +21,9 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sallyport/sallyport/internal/controller/nodehealth"
+	"github.com/sallyport/sallyport/internal/engine/mtls"
 	"github.com/sallyport/sallyport/internal/lab/manifest"
-	"github.com/sallyport/sallyport/internal/mutual"
-	"github.com/sallyport/sallyport/internal/reach"
 	"github.com/sallyport/sallyport/test/e2e/harness"
 	"github.com/sallyport/sallyport/test/show"
 )
@@ -40,7 +40,7 @@ var boundsAttacks = []attack{
 	},
 	{
 		"M5", nodeAgent, "the certificate of one agent asks another", "names in certificates",
-		askWithCertificate(reach.AgentName),
+		askWithCertificate(nodehealth.AgentName),
 	},
 	{"M5", outsider, "no certificate asks an agent", "TLS of the agent", askWithCertificate("")},
 	{
@@ -84,7 +84,7 @@ func (f *attackFixture) startAgent(t *testing.T, secure bool) int {
 		"--egressip-node-healthcheck-port=" + strconv.Itoa(healthPort), "--bind-address=" + f.agentAddress(),
 	}
 	if secure {
-		files := f.certificateFiles(reach.AgentName)
+		files := f.certificateFiles(nodehealth.AgentName)
 		argv = append(argv, "--egressip-healthcheck-cert="+files.Cert, "--egressip-healthcheck-key="+files.Key,
 			"--egressip-healthcheck-ca="+files.CA)
 	}
@@ -103,9 +103,9 @@ func (f *attackFixture) agentAddress() string {
 	return f.Blueprint.NodeList()[0].Tunnel.Addr().String()
 }
 
-func (f *attackFixture) certificateFiles(name string) mutual.Files {
+func (f *attackFixture) certificateFiles(name string) mtls.Files {
 	pki := func(file string) string { return filepath.Join(f.Dir, "pki", file) }
-	return mutual.Files{Cert: pki(name + ".crt"), Key: pki(name + ".key"), CA: pki("ca.crt")}
+	return mtls.Files{Cert: pki(name + ".crt"), Key: pki(name + ".key"), CA: pki("ca.crt")}
 }
 
 // newAgentClient is a client of the agent on node1, from another node.
@@ -128,7 +128,7 @@ func (f *attackFixture) newAgentClient(t *testing.T, from string,
 func checkAgent(t *testing.T, client grpc_health_v1.HealthClient) error {
 	t.Helper()
 	_, err := client.Check(harness.Within(t, 10*time.Second),
-		&grpc_health_v1.HealthCheckRequest{Service: reach.HealthService}, grpc.WaitForReady(true))
+		&grpc_health_v1.HealthCheckRequest{Service: nodehealth.HealthService}, grpc.WaitForReady(true))
 	return err
 }
 
@@ -169,7 +169,7 @@ func floodStreams(t *testing.T, f *attackFixture, _ actor) {
 		go func() {
 			defer func() { done <- struct{}{} }()
 			for range 5000 {
-				w, err := client.Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: reach.HealthService})
+				w, err := client.Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: nodehealth.HealthService})
 				if err == nil {
 					_, err = w.Recv()
 				}
@@ -193,7 +193,7 @@ func floodStreams(t *testing.T, f *attackFixture, _ actor) {
 
 func floodConnections(t *testing.T, f *attackFixture, _ actor) {
 	f.startAgent(t, true)
-	secrets, err := f.clientTLSConfig(reach.ControllerName)
+	secrets, err := f.clientTLSConfig(nodehealth.ControllerName)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func floodConnections(t *testing.T, f *attackFixture, _ actor) {
 
 func (f *attackFixture) clientTLSConfig(name string) (*tls.Config, error) {
 	files := f.certificateFiles(name)
-	files.PeerName = reach.AgentName
+	files.PeerName = nodehealth.AgentName
 	return files.ClientConfig()
 }
 
@@ -224,7 +224,7 @@ func askWithCertificate(name string) func(*testing.T, *attackFixture, actor) {
 	return func(t *testing.T, f *attackFixture, _ actor) {
 		t.Helper()
 		f.startAgent(t, true)
-		own, err := f.clientTLSConfig(reach.ControllerName)
+		own, err := f.clientTLSConfig(nodehealth.ControllerName)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +239,7 @@ func askWithCertificate(name string) func(*testing.T, *attackFixture, actor) {
 		}
 		client := f.newAgentClient(t, "node2", secrets)
 		_, err = client.Check(harness.Within(t, 10*time.Second),
-			&grpc_health_v1.HealthCheckRequest{Service: reach.HealthService})
+			&grpc_health_v1.HealthCheckRequest{Service: nodehealth.HealthService})
 		if grpcstatus.Code(err) != codes.Unavailable {
 			t.Errorf("it is told %v", err)
 		}

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
+	"github.com/sallyport/sallyport/internal/insight/usage"
 	"github.com/sallyport/sallyport/internal/lab/manifest"
-	"github.com/sallyport/sallyport/internal/usage"
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 

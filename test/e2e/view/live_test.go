@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sallyport/sallyport/internal/diagnosis"
-	"github.com/sallyport/sallyport/internal/state"
+	"github.com/sallyport/sallyport/internal/insight/diagnosis"
+	"github.com/sallyport/sallyport/internal/model/state"
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 

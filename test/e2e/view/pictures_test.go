@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sallyport/sallyport/internal/survey/surveytest"
+	"github.com/sallyport/sallyport/internal/model/clusterstate/clusterstatetest"
 	"github.com/sallyport/sallyport/test/browser"
 	"github.com/sallyport/sallyport/test/e2e/harness"
 	"github.com/sallyport/sallyport/test/page"
@@ -77,7 +77,7 @@ func startUI(t *testing.T, c *harness.Cluster, args ...string) (url string, end 
 func writeSurvey(t *testing.T, projects int) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := surveytest.GenerateCluster(projects).Write(&b); err != nil {
+	if err := clusterstatetest.GenerateCluster(projects).Write(&b); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "survey.json")

@@ -14,24 +14,24 @@ import (
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
 	productcontroller "github.com/sallyport/sallyport/internal/controller"
-	"github.com/sallyport/sallyport/internal/kube"
+	"github.com/sallyport/sallyport/internal/engine/kube"
+	"github.com/sallyport/sallyport/internal/insight/collector"
 	"github.com/sallyport/sallyport/internal/lab/blueprint"
 	"github.com/sallyport/sallyport/internal/lab/manifest"
-	"github.com/sallyport/sallyport/internal/logical"
-	"github.com/sallyport/sallyport/internal/observer"
-	"github.com/sallyport/sallyport/internal/state"
-	"github.com/sallyport/sallyport/internal/survey"
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/logical"
+	"github.com/sallyport/sallyport/internal/model/state"
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
 // observerConfig is how an observer reaches a lab from outside.
-func observerConfig(t *testing.T, c *harness.Cluster) observer.Config {
+func observerConfig(t *testing.T, c *harness.Cluster) collector.Config {
 	t.Helper()
 	config, err := kube.LoadConfig(c.Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := observer.Config{Cluster: c.Name, Namespaces: kube.DefaultNamespaces, Controller: productcontroller.Config{
+	out := collector.Config{Cluster: c.Name, Namespaces: kube.DefaultNamespaces, Controller: productcontroller.Config{
 		Kubernetes: config, Northbound: c.DatabaseConfig(t, "nb"), Southbound: c.DatabaseConfig(t, "sb"),
 	}}
 	out.Controller.Defaults.BFDInterval = 200 * time.Millisecond
@@ -39,14 +39,14 @@ func observerConfig(t *testing.T, c *harness.Cluster) observer.Config {
 }
 
 // takeSurvey takes a survey of a lab.
-func takeSurvey(t *testing.T, c *harness.Cluster, scope observer.Scope) *survey.Survey {
+func takeSurvey(t *testing.T, c *harness.Cluster, scope collector.Scope) *clusterstate.State {
 	t.Helper()
 	return takeSurveyWith(t, observerConfig(t, c), scope)
 }
 
-func takeSurveyWith(t *testing.T, config observer.Config, scope observer.Scope) *survey.Survey {
+func takeSurveyWith(t *testing.T, config collector.Config, scope collector.Scope) *clusterstate.State {
 	t.Helper()
-	o, err := observer.Open(config)
+	o, err := collector.Open(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,11 +77,11 @@ spec: {podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress], ingress: 
 	} {
 		c.WaitProgrammed(t, o.GVK.Kind, ns, o.Name)
 	}
-	var s *survey.Survey
+	var s *clusterstate.State
 	var took time.Duration
 	harness.Eventually(t, "nothing differs, and the NetworkPolicy is there", func() bool {
 		began := time.Now()
-		s = takeSurvey(t, c, observer.Scope{Shards: []string{ns}, Sync: true})
+		s = takeSurvey(t, c, collector.Scope{Shards: []string{ns}, Sync: true})
 		took = time.Since(began)
 		return len(s.Shards) == 1 && len(s.Shards[0].Differs) == 0 && len(aclsOfPod(s, ns, "web")) > 0
 	})
@@ -103,7 +103,7 @@ spec: {podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress], ingress: 
 func checkOperatorSurvey(t *testing.T, c *harness.Cluster, ns string) {
 	config := observerConfig(t, c)
 	config.Controller.Kubernetes.Impersonate.UserName = "olga"
-	if s := takeSurveyWith(t, config, observer.Scope{}); len(s.Unread) == 0 ||
+	if s := takeSurveyWith(t, config, collector.Scope{}); len(s.Unread) == 0 ||
 		!strings.Contains(s.Unread[0].Problem, "olga") {
 		t.Errorf("without rights: %v", s.Unread)
 	}
@@ -113,9 +113,9 @@ kind: ClusterRoleBinding
 metadata: {name: survey-operators}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: sallyport-operator}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: olga}]`)
-	var s *survey.Survey
+	var s *clusterstate.State
 	harness.Eventually(t, "an operator may read everything", func() bool {
-		s = takeSurveyWith(t, config, observer.Scope{Shards: []string{ns}})
+		s = takeSurveyWith(t, config, collector.Scope{Shards: []string{ns}})
 		return len(s.Unread) == 0
 	})
 	if len(s.Shards) != 1 || s.Shards[0].Problem != "" || s.Cluster.ProjectOfShard(ns) == nil ||
@@ -127,7 +127,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: olga}]`)
 // checkSurveyedObjects: each object has its address.
 //
 //nolint:cyclop // a list of facts
-func checkSurveyedObjects(t *testing.T, s *survey.Survey, ns string, pod netip.Addr) {
+func checkSurveyedObjects(t *testing.T, s *clusterstate.State, ns string, pod netip.Addr) {
 	t.Helper()
 	cluster := &s.Cluster
 	project := cluster.ProjectOfShard(ns)
@@ -146,7 +146,7 @@ func checkSurveyedObjects(t *testing.T, s *survey.Survey, ns string, pod netip.A
 		fip.Condition(kubedcv1.ConditionProgrammed).Status != "True" {
 		t.Errorf("FIp %+v", fip)
 	}
-	end := survey.Endpoint{
+	end := clusterstate.Endpoint{
 		Port: "http", Address: netip.AddrPortFrom(pod, 80), Ready: true, Serving: true, Pod: "web", Node: "node1",
 	}
 	if len(shop.Ingress) != 1 || !shop.Ours || !slices.Contains(shop.Endpoints, end) {
@@ -159,7 +159,7 @@ func checkSurveyedObjects(t *testing.T, s *survey.Survey, ns string, pod netip.A
 	if !project.Address.IsValid() || !slices.Contains(project.Prefixes, netip.MustParsePrefix("10.88.0.0/24")) {
 		t.Errorf("Project %+v", project)
 	}
-	i := slices.IndexFunc(cluster.Policies, func(p survey.NetworkPolicy) bool { return p.Namespace == ns })
+	i := slices.IndexFunc(cluster.Policies, func(p clusterstate.NetworkPolicy) bool { return p.Namespace == ns })
 	if i < 0 || !cluster.Policies[i].Ingress || cluster.Policies[i].Egress ||
 		!slices.Equal(cluster.Policies[i].Pods, []string{"web"}) {
 		t.Errorf("NetworkPolicies %+v", cluster.Policies)
@@ -169,7 +169,7 @@ func checkSurveyedObjects(t *testing.T, s *survey.Survey, ns string, pod netip.A
 			t.Errorf("node %+v", n)
 		}
 	}
-	i = slices.IndexFunc(cluster.Subnets, func(s survey.Subnet) bool { return s.Name == "ext-public" })
+	i = slices.IndexFunc(cluster.Subnets, func(s clusterstate.Subnet) bool { return s.Name == "ext-public" })
 	if got := cluster.Subnets[i]; got.Network != "ext-public" || got.Interface != "ext-public" || got.Free == 0 ||
 		got.Used == 0 || !got.Ready {
 		t.Errorf("external subnet %+v", got)
@@ -179,7 +179,7 @@ func checkSurveyedObjects(t *testing.T, s *survey.Survey, ns string, pod netip.A
 // checkSurveyedRows: each row of the project is in the logical network, and says whose it is.
 //
 //nolint:cyclop // a list of facts
-func checkSurveyedRows(t *testing.T, s *survey.Survey, ns string, pod netip.Addr) {
+func checkSurveyedRows(t *testing.T, s *clusterstate.State, ns string, pod netip.Addr) {
 	t.Helper()
 	router := s.Logical.Router(ns)
 	if router == nil {
@@ -231,7 +231,7 @@ func checkSurveyedRows(t *testing.T, s *survey.Survey, ns string, pod netip.Addr
 }
 
 // aclsOfPod are the ACLs of port groups that a pod's port is in.
-func aclsOfPod(s *survey.Survey, ns, pod string) (out []logical.ACL) {
+func aclsOfPod(s *clusterstate.State, ns, pod string) (out []logical.ACL) {
 	for _, g := range s.Logical.Groups {
 		if slices.Contains(g.Ports, pod+"."+ns) {
 			out = append(out, g.ACLs...)
@@ -240,13 +240,13 @@ func aclsOfPod(s *survey.Survey, ns, pod string) (out []logical.ACL) {
 	return out
 }
 
-func checkRoundTrip(t *testing.T, s *survey.Survey) {
+func checkRoundTrip(t *testing.T, s *clusterstate.State) {
 	var file bytes.Buffer
 	if err := s.Write(&file); err != nil {
 		t.Fatal(err)
 	}
 	size := file.Len()
-	again, err := survey.Read(&file, survey.DefaultLimit)
+	again, err := clusterstate.Read(&file, clusterstate.DefaultLimit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,18 +268,18 @@ func checkWithoutNorthbound(t *testing.T, c *harness.Cluster, ns string) {
 			config := observerConfig(t, c)
 			config.Controller.Northbound.Endpoints = []string{"tcp:" + server}
 			began := time.Now()
-			s := takeSurveyWith(t, config, observer.Scope{AllShards: true, Sync: true})
+			s := takeSurveyWith(t, config, collector.Scope{AllShards: true, Sync: true})
 			if took := time.Since(began); took > 10*time.Second {
 				t.Errorf("it took %s", took)
 			}
-			if len(s.Unread) != 1 || s.Unread[0].System != survey.Northbound ||
+			if len(s.Unread) != 1 || s.Unread[0].System != clusterstate.Northbound ||
 				!strings.Contains(s.Unread[0].Problem, server) {
 				t.Errorf("unread: %+v", s.Unread)
 			}
 			if s.Cluster.ProjectOfShard(ns) == nil || len(s.Logical.Chassis) == 0 || len(s.Logical.Routers) > 0 {
 				t.Error("Kubernetes and the southbound database are not there")
 			}
-			if i := slices.IndexFunc(s.Shards, func(s survey.Shard) bool { return s.Name == ns }); i < 0 ||
+			if i := slices.IndexFunc(s.Shards, func(s clusterstate.Shard) bool { return s.Name == ns }); i < 0 ||
 				s.Shards[i].Problem == "" {
 				t.Errorf("shards %+v", s.Shards)
 			}
@@ -289,7 +289,7 @@ func checkWithoutNorthbound(t *testing.T, c *harness.Cluster, ns string) {
 
 // checkMissingAgent: a node on which no agent runs is told to be one, and the question does not stay.
 func checkMissingAgent(t *testing.T, c *harness.Cluster) {
-	s := takeSurvey(t, c, observer.Scope{PlanInspections: func(s *survey.Survey) (out []kubedcv1alpha1.InspectionSpec) {
+	s := takeSurvey(t, c, collector.Scope{PlanInspections: func(s *clusterstate.State) (out []kubedcv1alpha1.InspectionSpec) {
 		for _, n := range s.Cluster.Nodes {
 			out = append(out, kubedcv1alpha1.InspectionSpec{Node: n.Name})
 		}
@@ -299,7 +299,7 @@ func checkMissingAgent(t *testing.T, c *harness.Cluster) {
 		got.Asked.IsZero() {
 		t.Errorf("inspected: %+v", s.Inspected)
 	}
-	if left := takeSurvey(t, c, observer.Scope{}).Cluster.Inspections; len(left) > 0 {
+	if left := takeSurvey(t, c, collector.Scope{}).Cluster.Inspections; len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
 }
@@ -307,11 +307,11 @@ func checkMissingAgent(t *testing.T, c *harness.Cluster) {
 // Who does not carry out what is in the northbound database is seen: northd, or one of the chassis.
 func TestViewSurveySync(t *testing.T) {
 	c := harness.StartLab(t, "sync", blueprint.Blueprint{Nodes: 2, Gateways: 1, Raft: 1})
-	if p := takeSurvey(t, c, observer.Scope{Sync: true}).Logical.Progress; p.Asked == 0 || p.Done != p.Asked {
+	if p := takeSurvey(t, c, collector.Scope{Sync: true}).Logical.Progress; p.Asked == 0 || p.Done != p.Asked {
 		t.Fatalf("all are well: %+v", p)
 	}
 	c.ControlLab(t, "pause", "node1-ovn-controller")
-	s := takeSurvey(t, c, observer.Scope{Sync: true})
+	s := takeSurvey(t, c, collector.Scope{Sync: true})
 	seen := map[string]bool{}
 	for _, chassis := range s.Logical.Chassis {
 		seen[chassis.Name] = chassis.Seen == s.Logical.Progress.Asked
@@ -321,7 +321,7 @@ func TestViewSurveySync(t *testing.T) {
 	}
 	c.ControlLab(t, "resume", "node1-ovn-controller")
 	c.ControlLab(t, "pause", "ovn-northd")
-	if p := takeSurvey(t, c, observer.Scope{Sync: true}).Logical.Progress; p.Translated == p.Asked {
+	if p := takeSurvey(t, c, collector.Scope{Sync: true}).Logical.Progress; p.Translated == p.Asked {
 		t.Errorf("northd does nothing: %+v", p)
 	}
 }

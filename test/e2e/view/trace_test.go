@@ -14,12 +14,12 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/sallyport/sallyport/internal/insight/collector"
+	"github.com/sallyport/sallyport/internal/insight/trace"
 	"github.com/sallyport/sallyport/internal/lab/blueprint"
 	"github.com/sallyport/sallyport/internal/lab/program"
-	"github.com/sallyport/sallyport/internal/observer"
-	"github.com/sallyport/sallyport/internal/state"
-	"github.com/sallyport/sallyport/internal/survey"
-	"github.com/sallyport/sallyport/internal/trace"
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/state"
 	"github.com/sallyport/sallyport/test/show"
 )
 
@@ -56,7 +56,7 @@ func TestView2TraceAgreesWithPackets(t *testing.T) {
 // how many.
 func (m *randomCluster) compareWithOVNTrace(t *testing.T, some []traceQuestion) (same, steps int) {
 	t.Helper()
-	tracer := trace.New(takeSurvey(t, m.Cluster, observer.Scope{}))
+	tracer := trace.New(takeSurvey(t, m.Cluster, collector.Scope{}))
 	db := []string{"--db=unix:" + filepath.Join(m.Dir, "data/ovn/sb1.sock"), "--no-leader-only"}
 	said := map[string]string{}
 	for _, q := range some {
@@ -98,7 +98,7 @@ type requester struct {
 // randomQuestions are random ones: anybody asks for anything, mostly for what is there.
 func (m *randomCluster) randomQuestions(t *testing.T, n int) (out []traceQuestion) {
 	t.Helper()
-	s := takeSurvey(t, m.Cluster, observer.Scope{})
+	s := takeSurvey(t, m.Cluster, collector.Scope{})
 	tracer := trace.New(s)
 	outside, inside := m.findRequesters(s)
 	doors, addresses := m.findTargets(s), m.externalAddresses(s)
@@ -145,7 +145,7 @@ type traceTarget struct {
 }
 
 // findTargets are ports of load balancers and of floating IPs.
-func (m *randomCluster) findTargets(s *survey.Survey) (out []traceTarget) {
+func (m *randomCluster) findTargets(s *clusterstate.State) (out []traceTarget) {
 	for _, r := range s.Logical.Routers {
 		for _, b := range r.Balancers {
 			for _, v := range b.VIPs {
@@ -165,7 +165,7 @@ func (m *randomCluster) findTargets(s *survey.Survey) (out []traceTarget) {
 }
 
 // findRequesters are the hosts outside and the pods that run.
-func (m *randomCluster) findRequesters(s *survey.Survey) (outside, inside []requester) {
+func (m *randomCluster) findRequesters(s *clusterstate.State) (outside, inside []requester) {
 	for _, x := range m.Blueprint.Segments() {
 		outside = append(outside, requester{host: x.Client, address: x.ClientSide[0].Peer.Addr()},
 			requester{host: x.Neighbour, address: x.Neighbours[0].Addr()})
@@ -180,7 +180,7 @@ func (m *randomCluster) findRequesters(s *survey.Survey) (outside, inside []requ
 }
 
 // externalAddresses are all external ones that somebody has, and some that nobody has.
-func (m *randomCluster) externalAddresses(s *survey.Survey) (out []netip.Addr) {
+func (m *randomCluster) externalAddresses(s *clusterstate.State) (out []netip.Addr) {
 	for _, e := range s.Cluster.OvnEips {
 		if e.Address.IsValid() {
 			out = append(out, e.Address)
@@ -295,7 +295,7 @@ func (m *randomCluster) retraceAndAsk(t *testing.T, all []traceQuestion) []trace
 	if len(all) == 0 {
 		return nil
 	}
-	tracer := trace.New(takeSurvey(t, m.Cluster, observer.Scope{}))
+	tracer := trace.New(takeSurvey(t, m.Cluster, collector.Scope{}))
 	for i := range all {
 		all[i].paths = tracer.Trace(all[i].Query).Paths
 	}

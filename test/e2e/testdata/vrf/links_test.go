@@ -9,11 +9,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sallyport/sallyport/internal/kernel"
+	"github.com/sallyport/sallyport/internal/engine/kernel"
 	"github.com/sallyport/sallyport/internal/lab/netns"
-	"github.com/sallyport/sallyport/internal/nodepath"
-	"github.com/sallyport/sallyport/internal/state"
-	"github.com/sallyport/sallyport/internal/state/statetest"
+	"github.com/sallyport/sallyport/internal/model/nodepath"
+	"github.com/sallyport/sallyport/internal/model/state"
+	"github.com/sallyport/sallyport/internal/model/state/statetest"
 )
 
 // isolated puts the test into a namespace of its own. Its thread ends with the test.

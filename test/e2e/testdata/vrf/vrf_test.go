@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sallyport/sallyport/internal/agent"
-	"github.com/sallyport/sallyport/internal/kernel"
+	"github.com/sallyport/sallyport/internal/engine/kernel"
 	"github.com/sallyport/sallyport/internal/lab/machine"
-	"github.com/sallyport/sallyport/internal/nodepath"
+	"github.com/sallyport/sallyport/internal/model/nodepath"
 )
 
 // spec is a network with a VRF, by which the pod reaches the client's network.

@@ -1,0 +1,368 @@
+package compile
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
+)
+
+// vpcEgressPolicy is pods that leave otherwise than the project does: by another network, with another address, or
+// both. EgressServices and EgressRoutes are such, and so are Services with the annotation of the former.
+type vpcEgressPolicy struct {
+	key                         intent.ObjectKey
+	meta                        snapshot.Meta
+	accepted, resolved, waiting intent.Finding
+
+	pods        []netip.Addr
+	addressSet  string                   // the name of their address set
+	external    *snapshot.ExternalSubnet // by which they leave; nil: not known
+	address     netip.Addr               // with which; invalid: that of the router's port
+	rules       []egressRule
+	natPriority int      // among translations: the higher one applies
+	service     *service // that asked for it by annotation, and whose conditions are its own; nil: it has some itself
+}
+
+// egressRule is where a diversion leads to.
+type egressRule struct {
+	destination    netip.Prefix // invalid: everywhere outside
+	priority       int          // of the way by the gateway; neighbours have another
+	onLinkPriority int
+}
+
+// The ranks of translations.
+const (
+	natPriorityService = 10
+	natPriorityRoute   = 20
+)
+
+func (d *vpcEgressPolicy) isWanted() bool {
+	return d.accepted.OK() && d.external != nil && !d.meta.Deleting
+}
+
+// resolveEgressPolicies gives each EgressService and each EgressRoute its network, its address and its pods.
+func (c *compiler) resolveEgressPolicies() {
+	behind := map[netip.Addr]bool{}
+	for _, s := range c.listEgressServices() {
+		d := c.resolveEgressService(s)
+		// a pod of several has the oldest
+		d.pods = slices.DeleteFunc(d.pods, func(a netip.Addr) bool { return behind[a] })
+		if d.isWanted() {
+			for _, a := range d.pods {
+				behind[a] = true
+			}
+		}
+		if d.service != nil && !d.accepted.OK() {
+			d.setWaiting(intent.Finding{
+				Reason:  intent.NoEgress,
+				Message: "its pods can't leave with its address: " + d.accepted.Message,
+			})
+		}
+		c.egressPolicies = append(c.egressPolicies, d)
+	}
+	same, led := map[netip.Prefix]int{}, destinationCounts{}
+	for _, r := range sortByAge(c.w.EgressRoutes, func(r snapshot.EgressRoute) snapshot.Meta { return r.Meta }) {
+		d := c.resolveEgressRoute(r, same)
+		if d.isWanted() {
+			d.accepted = led.admitRoute(r)
+		}
+		c.egressPolicies = append(c.egressPolicies, d)
+	}
+}
+
+// maxDestinations is how many destinations the EgressRoutes of a namespace may have together: each is two policies of
+// its router, or a rule on every node that its pods run on.
+const maxDestinations = 256
+
+// destinationCounts are how many destinations EgressRoutes have, by namespace.
+type destinationCounts map[string]int
+
+// admitRoute adds those of an EgressRoute, if there may be so many.
+func (n destinationCounts) admitRoute(r snapshot.EgressRoute) intent.Finding {
+	if n[r.Namespace]+len(r.Destinations) > maxDestinations {
+		return intent.Finding{Reason: intent.TooManyRoutes, Message: fmt.Sprintf(
+			"older EgressRoutes of namespace %s have %d destinations, and together there may be %d; delete some, or use shorter prefixes",
+			r.Namespace, n[r.Namespace], maxDestinations)}
+	}
+	n[r.Namespace] += len(r.Destinations)
+	return intent.Finding{}
+}
+
+// hasEgressPolicies says whether pods leave otherwise than the project does, or should.
+func (c *compiler) hasEgressPolicies() bool {
+	return c.checkEgressSupported().OK() && !c.isVPCTerminating() &&
+		slices.ContainsFunc(c.egressPolicies, (*vpcEgressPolicy).isWanted)
+}
+
+// checkEgressSupported says whether pods can leave otherwise.
+func (c *compiler) checkEgressSupported() intent.Finding {
+	if wrong := c.checkMembership(); !wrong.OK() {
+		return wrong
+	}
+	p := c.project
+	switch {
+	case !p.ipv4Prefix().IsValid():
+		return noIPv4Prefix
+	case p.defaultNetwork != nil && c.returnsBySource(p.defaultNetwork):
+		return intent.Finding{Reason: intent.NeedsConnectionReturnPath, Message: fmt.Sprintf(
+			"network %s leads replies back by the pod's address (returnPath Source), and they would be led away, too; "+
+				"ask the operator for returnPath Connection, and for OVN 24.09 or later", p.defaultNetwork.Network)}
+	default:
+		return intent.Finding{}
+	}
+}
+
+// egressServiceRequest is a request for the pods behind a Service, by an EgressService or by the Service itself.
+type egressServiceRequest struct {
+	snapshot.EgressService
+	service *service // nil: by an EgressService
+}
+
+// listEgressServices are the requests by age. An EgressService comes before the annotation of its Service.
+func (c *compiler) listEgressServices() []egressServiceRequest {
+	var all []egressServiceRequest
+	asked := map[string]bool{}
+	for _, s := range c.w.EgressServices {
+		all = append(all, egressServiceRequest{EgressService: s})
+		asked[s.Name] = !s.Deleting
+	}
+	for _, s := range c.services {
+		if s.EgressByLBIP && !asked[s.Name] && s.Namespace == c.w.Shard {
+			all = append(all, egressServiceRequest{snapshot.EgressService{Meta: s.Meta}, s})
+		}
+	}
+	return sortByAge(all, func(b egressServiceRequest) snapshot.Meta { return b.Meta })
+}
+
+// resolveEgressService is the diversion of pods behind a Service.
+func (c *compiler) resolveEgressService(b egressServiceRequest) *vpcEgressPolicy {
+	d := &vpcEgressPolicy{
+		key: intent.ObjectKey{Kind: intent.EgressService, Namespace: b.Namespace, Name: b.Name}, meta: b.Meta,
+		service:    b.service,
+		addressSet: ownership.EgressServicePodSet(c.w.Shard, b.Name),
+		rules: []egressRule{{
+			priority:       ownership.EgressServiceBackends,
+			onLinkPriority: ownership.EgressServiceOnLink,
+		}}, natPriority: natPriorityService,
+	}
+	if b.service != nil {
+		d.key = b.service.key
+	}
+	if d.accepted = c.checkEgressSupported(); !d.accepted.OK() {
+		return d
+	}
+	i := slices.IndexFunc(c.services, func(s *service) bool {
+		return s.key.Namespace == b.Namespace && s.key.Name == b.Name
+	})
+	if i < 0 {
+		d.resolved = intent.Finding{Reason: intent.ServiceNotFound, Message: fmt.Sprintf(
+			"there is no Service %s of type LoadBalancer of ours in namespace %s; create it, or give this the name of one", b.Name, b.Namespace)}
+		return d
+	}
+	s := c.services[i]
+	if !s.isWanted() {
+		d.waiting = intent.Finding{
+			Reason:  intent.WaitingForEIp,
+			Message: fmt.Sprintf("Service %s has no address yet; look at its conditions", s.Name),
+		}
+		return d
+	}
+	for _, e := range s.Endpoints {
+		if c.project.ipv4Prefix().Contains(e.Address) {
+			d.pods = append(d.pods, e.Address)
+		}
+	}
+	d.external, d.resolved = c.chooseEgressNetwork(b, s)
+	switch {
+	case d.external == nil || b.ByNetwork:
+	case d.external.Subnet != s.eip.external.Subnet:
+		d.accepted = intent.Finding{Reason: intent.AddressOfAnotherNetwork, Message: fmt.Sprintf(
+			"address %s is of network %s and would be dropped on %s; leave out spec.network, or use sourceIPBy Network",
+			s.eip.address, s.eip.external.Network, d.external.Network)}
+	default:
+		d.address = s.eip.address
+	}
+	return d
+}
+
+// chooseEgressNetwork is the network by which pods behind a Service leave: the one that is named, of which the address
+// is preferred.
+func (c *compiler) chooseEgressNetwork(b egressServiceRequest, s *service) (*snapshot.ExternalSubnet, intent.Finding) {
+	if b.Network == "" {
+		return s.eip.external, intent.Finding{}
+	}
+	found, wrong := c.resolveSubnets("", b.Network, b.Namespace)
+	if wrong.Reason == intent.NetworkNotFound {
+		found, wrong = c.resolveSubnets(b.Network, "", b.Namespace)
+	}
+	if !wrong.OK() {
+		return nil, wrong
+	}
+	return pickPreferred(found,
+		func(x *snapshot.ExternalSubnet) bool { return x.Subnet == s.eip.external.Subnet },
+		func(x *snapshot.ExternalSubnet) bool { return c.hasExternalPort(x.Subnet) },
+	), wrong
+}
+
+// resolveEgressRoute is the diversion of an EgressRoute. same counts how many have had a destination.
+func (c *compiler) resolveEgressRoute(r snapshot.EgressRoute, same map[netip.Prefix]int) *vpcEgressPolicy {
+	d := &vpcEgressPolicy{
+		key: intent.ObjectKey{Kind: intent.EgressRoute, Namespace: r.Namespace, Name: r.Name}, meta: r.Meta,
+		addressSet: ownership.EgressRoutePodSet(c.w.Shard, r.Name), natPriority: natPriorityRoute,
+	}
+	if d.accepted = firstProblem(c.checkEgressSupported(), checkMalformed(r.Malformed),
+		checkIPv4Only(r.Destinations)); !d.accepted.OK() {
+		return d
+	}
+	found, wrong := c.resolveSubnets(r.Type, r.Network, r.Namespace)
+	if d.resolved = wrong; !wrong.OK() {
+		return d
+	}
+	for _, p := range r.Pods {
+		if c.project.ipv4Prefix().Contains(p.Address) { // and not of a node
+			d.pods = append(d.pods, p.Address)
+		}
+	}
+	for _, to := range r.Destinations {
+		rank := same[to]
+		if rank >= ownership.MaxRoutesPerDestination {
+			d.accepted = intent.Finding{Reason: intent.TooManyRoutes, Message: fmt.Sprintf(
+				"%d older EgressRoutes have destination %s; put their pods together in one", rank, to)}
+			return d
+		}
+		if !r.Deleting {
+			same[to]++
+		}
+		priority := ownership.EgressRoutePriority(to.Bits(), rank)
+		d.rules = append(d.rules, egressRule{destination: to, priority: priority, onLinkPriority: priority + 1})
+	}
+	d.external = pickPreferred(found, func(x *snapshot.ExternalSubnet) bool { return c.hasExternalPort(x.Subnet) })
+	return d
+}
+
+// checkIPv4Only says whether a destination can't be reached by an external network of Kube-OVN's.
+func checkIPv4Only(destinations []netip.Prefix) intent.Finding {
+	for _, to := range destinations {
+		if !to.Addr().Is4() {
+			return intent.Finding{Reason: intent.Malformed, Message: fmt.Sprintf(
+				"destination %s is not an IPv4 prefix such as 198.51.100.0/24; there are no others for projects yet",
+				to)}
+		}
+	}
+	return intent.Finding{}
+}
+
+// emitEgressPolicies wants the rows of diversions whose network the router is connected to.
+func (c *compiler) emitEgressPolicies() {
+	for _, d := range c.egressPolicies {
+		if !d.isWanted() {
+			continue
+		}
+		if why := c.checkConnected(d.external); !why.OK() {
+			d.setWaiting(why)
+			continue
+		}
+		c.emitOnLinkPort()
+		c.emitEgressReroutes(d)
+		c.emitEgressSNAT(d)
+	}
+}
+
+// checkConnected is why a network can't be left by yet.
+func (c *compiler) checkConnected(x *snapshot.ExternalSubnet) intent.Finding {
+	switch {
+	case c.isVPCTerminating() || c.w.Engine.RouterPorts == nil:
+		return intent.Finding{
+			Reason:  intent.WaitingForEngine,
+			Message: fmt.Sprintf("router %s is not there yet", c.w.Shard),
+		}
+	case c.w.Engine.OvnEips[c.externalPortName(x.Subnet)].Deleting:
+		return beingDeletedFinding(intent.OvnEip, c.externalPortName(x.Subnet))
+	default:
+		return c.checkExternalPort(x.Subnet)
+	}
+}
+
+// setWaiting lets a diversion wait, or the Service that asked for it.
+func (d *vpcEgressPolicy) setWaiting(why intent.Finding) {
+	waiting := &d.waiting
+	if d.service != nil {
+		waiting = &d.service.waiting
+	}
+	*waiting = firstProblem(*waiting, why)
+}
+
+// emitEgressReroutes wants the policies that lead the pods of a diversion to its network's gateway, and to hosts on the
+// network itself.
+func (c *compiler) emitEgressReroutes(d *vpcEgressPolicy) {
+	row := func(r intent.Row) { c.out.AddRow(c.w.Shard, r, d.key.Ref()) }
+	row(intent.AddressSet{Name: d.addressSet, Addresses: joinAddresses(d.pods)})
+	near := d.external.Prefix.Masked()
+	for _, w := range d.rules {
+		match, there := c.matchEgress("$"+d.addressSet), near
+		if w.destination.IsValid() {
+			match += " && ip4.dst == " + w.destination.String()
+			there = intersectPrefixes(w.destination, near)
+		}
+		row(intent.ReroutePolicy(w.priority, match, d.external.Gateway).ToRouterPolicy())
+		if there.IsValid() {
+			row(c.onLinkPolicy(w.onLinkPriority,
+				fmt.Sprintf("ip4.src == $%s && ip4.dst == %s", d.addressSet, there)).ToRouterPolicy())
+		}
+	}
+}
+
+// emitEgressSNAT wants the translation of what a diversion leads out: the project's own is of its default network
+// alone.
+func (c *compiler) emitEgressSNAT(d *vpcEgressPolicy) {
+	if c.isDefaultNetwork(d.external) && !d.address.IsValid() {
+		return
+	}
+	match := "ip4.src == $" + d.addressSet
+	var to []string
+	for _, w := range d.rules {
+		if w.destination.IsValid() {
+			to = append(to, w.destination.String())
+		}
+	}
+	if slices.Sort(to); len(to) > 0 {
+		match += " && ip4.dst == {" + strings.Join(to, ", ") + "}"
+	}
+	c.out.AddRow(c.w.Shard, intent.GatewayPortSNAT{
+		GatewayPort: c.externalPortName(d.external.Subnet), External: c.sourceAddress(d),
+		Logical: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Match: match, Priority: d.natPriority,
+	}, d.key.Ref())
+}
+
+// sourceAddress is the address with which the pods of a diversion leave.
+func (c *compiler) sourceAddress(d *vpcEgressPolicy) netip.Addr {
+	return cmp.Or(d.address, c.w.Engine.OvnEips[c.externalPortName(d.external.Subnet)].Address)
+}
+
+// intersectPrefixes is what two prefixes have in common: the longer one, or nothing.
+func intersectPrefixes(a, b netip.Prefix) netip.Prefix {
+	switch {
+	case !a.Overlaps(b):
+		return netip.Prefix{}
+	case a.Bits() > b.Bits():
+		return a
+	default:
+		return b
+	}
+}
+
+func (d *vpcEgressPolicy) buildVerdict(c *compiler) intent.Verdict {
+	facts := intent.EgressPolicyFacts{}
+	if d.isWanted() {
+		facts = intent.EgressPolicyFacts{Network: d.external.Subnet, Address: c.sourceAddress(d), Pods: len(d.pods)}
+	}
+	return intent.Verdict{
+		Object: d.key, Generation: d.meta.Generation, Facts: facts,
+		Accepted: d.accepted, Resolved: d.resolved, Waiting: firstProblem(deletingFinding(d.meta.Deleting), d.waiting),
+	}
+}

@@ -1,0 +1,199 @@
+package compile
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
+)
+
+// blockEIPDeletion finds the EIps that somebody deletes while they are in use. They stay as they are until they are
+// released.
+func (c *compiler) blockEIPDeletion() {
+	if !c.project.isActive() {
+		return
+	}
+	for _, e := range c.eips {
+		if !e.Deleting || c.isTerminating(e.Namespace) {
+			continue
+		}
+		if who := c.findEIPUser(e); who != "" {
+			e.deletionBlocked = true
+			e.held = intent.Finding{
+				Reason:  intent.InUse,
+				Message: fmt.Sprintf("deletion waits: held by %s; delete that, or let it use another EIp", who),
+			}
+		}
+	}
+}
+
+// findEIPUser is who uses an EIp and keeps it from being deleted, in words; empty: nobody. Services of other namespaces
+// use it as long as its owner lets them, and do not keep it.
+func (c *compiler) findEIPUser(e *eip) string {
+	if c.isDefaultEIP(e) {
+		return c.project.key.String()
+	}
+	for _, f := range c.fips {
+		if !f.Deleting && f.Namespace == e.Namespace &&
+			(f.EIp == e.Name || ownEIPName(f) == e.Name && c.fipUsesEIP(f, e)) {
+			return f.key.String()
+		}
+	}
+	for _, s := range c.services {
+		if s.Namespace == e.Namespace && c.serviceUsesEIP(s, e) {
+			return s.key.String()
+		}
+	}
+	return ""
+}
+
+// fipUsesEIP says whether a FIp's translation has the address of an EIp. The EIp of its own that a FIp has left for
+// another is deleted by us, and a deletion can't be taken back: when the FIp wants one of its own again, the old one
+// goes first.
+func (c *compiler) fipUsesEIP(f *fip, e *eip) bool {
+	have := c.w.Engine.OvnFips[c.ovnFipName(f)]
+	return have.Exists && !have.Deleting && have.OvnEip == c.ovnEipName(e)
+}
+
+// isDefaultEIP says whether an EIp is the one that the project has for its way out.
+func (c *compiler) isDefaultEIP(e *eip) bool {
+	return e.Name == defaultEIPName && c.standsForDefaultPort(e)
+}
+
+// recordEIPHolders says who holds each EIp, and for whom it was made.
+func (c *compiler) recordEIPHolders() {
+	for _, e := range c.eips {
+		if c.isDefaultEIP(e) {
+			e.holders = append(e.holders, c.project.key)
+		}
+	}
+	hold := func(by intent.ObjectKey, e *eip, own string, holds bool) {
+		if made := c.lookupEIP(by.Namespace, own); made != nil {
+			made.madeForOwner = true
+		}
+		if e != nil && holds {
+			e.holders = append(e.holders, by)
+		}
+	}
+	for _, f := range c.fips {
+		hold(f.key, f.eip, f.ownEIPName, f.accepted.OK() && !f.Deleting)
+	}
+	for _, s := range c.services {
+		hold(s.key, s.eip, s.ownEIPName, s.accepted.OK() && !s.Deleting)
+	}
+}
+
+// emitFinalizers wants a finalizer on each object that something was, or is about to be, written for.
+func (c *compiler) emitFinalizers() {
+	c.emitEIPFinalizers()
+	c.emitFIPFinalizers()
+	if p := c.project; p != nil && c.w.Management == nil && (p.isActive() || !c.checkLeftovers().OK()) {
+		c.out.AddFinalizer(p.key)
+	}
+}
+
+func (c *compiler) emitEIPFinalizers() {
+	for _, e := range c.eips {
+		there := e.hasOwnOvnEip() && c.w.Engine.OwnedObjects[c.clusterKey(intent.OvnEip, e.ovnEipName)]
+		if there || e.deletionBlocked || (!e.Deleting && e.accepted.OK()) {
+			c.out.AddFinalizer(e.key)
+		}
+		if e.Deleting && there && e.held.OK() {
+			e.held = intent.Finding{
+				Reason:  intent.CleaningUp,
+				Message: fmt.Sprintf("OvnEip %s is being removed", e.ovnEipName),
+			}
+		}
+	}
+}
+
+func (c *compiler) emitFIPFinalizers() {
+	for _, f := range c.fips {
+		there := c.w.Engine.OwnedObjects[c.clusterKey(intent.OvnFip, f.ovnFipName)]
+		if there || (!f.Deleting && f.accepted.OK()) {
+			c.out.AddFinalizer(f.key)
+		}
+		if f.Deleting && there {
+			f.held = intent.Finding{
+				Reason:  intent.CleaningUp,
+				Message: fmt.Sprintf("OvnFip %s is being removed", f.ovnFipName),
+			}
+		}
+	}
+}
+
+// checkLeftovers is what has to go before a Project can.
+func (c *compiler) checkLeftovers() intent.Finding {
+	var left []intent.ObjectKey
+	for key := range c.w.Engine.OwnedObjects {
+		left = append(left, key)
+	}
+	if len(left) == 0 {
+		return c.checkEngineLeftovers()
+	}
+	if ns := c.w.Namespace; ns.Deleting && ns.RemainingContent != "" {
+		return intent.Finding{Reason: intent.NamespaceContentRemaining, Message: fmt.Sprintf(
+			"namespace %s is kept by what is in it (%s); remove that or its finalizers", c.w.Shard,
+			ns.RemainingContent)}
+	}
+	slices.SortFunc(left, intent.ObjectKey.Compare)
+	last := left[len(left)-1]
+	return intent.Finding{
+		Reason:  intent.CleaningUp,
+		Message: fmt.Sprintf("%d objects are being removed; next to go: %s", len(left), last),
+	}
+}
+
+// checkEngineLeftovers is what Kube-OVN has to remove from the OVN database after the Vpc is gone, and what is left
+// when it has. A Project of the same name that came earlier would lose its router.
+func (c *compiler) checkEngineLeftovers() intent.Finding {
+	e := c.w.Engine
+	switch {
+	case !c.project.Deleting || e.Vpc.Exists: // it was refused, and what is there is somebody else's
+		return intent.Finding{}
+	case e.RouterPorts != nil:
+		return intent.Finding{
+			Reason:  intent.CleaningUp,
+			Message: fmt.Sprintf("Kube-OVN is removing router %s", c.w.Shard),
+		}
+	case len(e.Leftovers) > 0:
+		return intent.Finding{Reason: intent.CleaningUp, Message: fmt.Sprintf("%s is being removed", e.Leftovers[0])}
+	default:
+		return intent.Finding{}
+	}
+}
+
+// engineGracePeriod is how long Kube-OVN may take to remove a translation before we help.
+const engineGracePeriod = 3 * time.Second
+
+// unblockDeletions puts back the NAT row of a translation that can't be deleted: Kube-OVN waits for ever when there is
+// no row to delete. The row says that it is ours, so it goes when the translation is gone.
+func (c *compiler) unblockDeletions() {
+	for _, name := range slices.Sorted(maps.Keys(c.w.Engine.OvnFips)) {
+		if have := c.w.Engine.OvnFips[name]; c.isStuckDeleting(have.ObjectState) && have.ExternalIP.IsValid() &&
+			have.TargetIP.IsValid() {
+			c.emitTemporaryRow(intent.DNATAndSNAT{External: have.ExternalIP, Logical: have.TargetIP},
+				c.clusterKey(intent.OvnFip, name))
+		}
+	}
+	if have := c.w.Engine.SnatRule; c.isStuckDeleting(have.ObjectState) && have.ExternalIP.IsValid() &&
+		have.InternalPrefix.IsValid() {
+		c.emitTemporaryRow(intent.SNAT{External: have.ExternalIP, Logical: have.InternalPrefix},
+			c.clusterKey(intent.OvnSnatRule, c.w.Shard))
+	}
+}
+
+// isStuckDeleting says whether an object has been trying to go for too long.
+func (c *compiler) isStuckDeleting(have snapshot.ObjectState) bool {
+	return have.Deleting && c.w.Now.Sub(have.DeletedAt) > engineGracePeriod
+}
+
+// emitTemporaryRow wants a row for an object that is to go with it, unless somebody wants it anyway.
+func (c *compiler) emitTemporaryRow(row intent.Row, of intent.ObjectKey) {
+	if _, taken := c.out.Rows[row.Key(c.w.Shard)]; !taken {
+		c.out.AddRow(c.w.Shard, row, of.Ref())
+	}
+}

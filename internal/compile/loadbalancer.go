@@ -1,0 +1,160 @@
+package compile
+
+import (
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
+)
+
+// protocols are those that OVN balances. Each has a load balancer of its own.
+var protocols = []intent.Protocol{intent.TCP, intent.UDP, intent.SCTP}
+
+// maxAffinity is OVN's limit. Kubernetes allows a day.
+const maxAffinity = 65535
+
+// drainAddress is an address of a Service's own that nobody can have (class E). Endpoints that get no new connections
+// are its backends: OVN's router translates the replies of backends only, and open connections to an endpoint that is
+// none any more would fall silent.
+func (s *service) drainAddress() netip.Addr {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(s.Namespace + "/" + s.Name)) // never fails
+	sum := hash.Sum(nil)
+	return netip.AddrFrom4([4]byte{240, sum[1], sum[2], sum[3]})
+}
+
+// emitLoadBalancers wants the load balancers of each Service, and what tells others of its address.
+func (c *compiler) emitLoadBalancers() {
+	for _, s := range c.services {
+		if !s.isWanted() {
+			continue
+		}
+		if !c.w.Engine.RouterPorts[c.internalPortName()] {
+			s.waiting = firstProblem(s.waiting, intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf(
+				"Kube-OVN has not connected router %s with switch %s yet", c.w.Shard, c.subnetName())})
+			continue
+		}
+		if c.emitSourceRanges(s) {
+			for _, p := range protocols {
+				c.emitLoadBalancer(s, p)
+			}
+		}
+		if address := c.statusAddress(s); address.IsValid() && !c.isTerminating(s.Namespace) {
+			c.emitCompanions(s, address)
+		}
+	}
+}
+
+// emitLoadBalancer wants the load balancer of a Service for one protocol.
+func (c *compiler) emitLoadBalancer(s *service, protocol intent.Protocol) {
+	var vips []intent.VIP
+	for _, p := range s.Ports {
+		if _, refused := s.refusedPorts[p]; refused || p.Protocol != protocol {
+			continue
+		}
+		to, draining := c.selectBackends(s, p)
+		vips = append(vips, intent.VIP{Address: newAddrPort(s.eip.address, p.Number), Backends: to})
+		if len(draining) > 0 && protocol == intent.TCP {
+			vips = append(vips, intent.VIP{Address: newAddrPort(s.drainAddress(), p.Number), Backends: draining})
+		}
+	}
+	if len(vips) == 0 {
+		return
+	}
+	slices.SortFunc(vips, intent.VIP.Compare)
+	var probes []intent.IPPortMapping
+	if s.HealthCheck != nil && protocol != intent.SCTP { // OVN can't check that
+		probes = c.emitHealthChecks(s, protocol, vips)
+	}
+	c.out.AddRow(c.w.Shard, intent.LoadBalancer{
+		Service: intent.ServiceKey(s.key.Ref()), Name: s.loadBalancerName(protocol), Protocol: protocol, VIPs: vips,
+		IPPortMappings:  probes,
+		AffinityTimeout: min(s.AffinitySeconds, maxAffinity),
+		CTFlush:         protocol != intent.TCP, // a TCP connection ends by itself, and may do so in peace
+		Router:          c.w.Shard, Switch: c.subnetName(),
+	}, s.key.Ref())
+}
+
+// loadBalancerName is the name of a Service's load balancer for a protocol.
+func (s *service) loadBalancerName(protocol intent.Protocol) string {
+	return s.Namespace + "-" + s.Name + "-" + string(protocol)
+}
+
+//nolint:gosec // a port of a Service: the API server allows at most 65535
+func newAddrPort(a netip.Addr, port int) netip.AddrPort { return netip.AddrPortFrom(a, uint16(port)) }
+
+// vipKey is a key of what is balanced now.
+func vipKey(protocol intent.Protocol, at netip.AddrPort) string {
+	return string(protocol) + " " + at.String()
+}
+
+// companionKey names an object in the namespace of a Service.
+func (s *service) companionKey(kind intent.Kind, name string) intent.ObjectKey {
+	return intent.ObjectKey{Kind: kind, Namespace: s.Namespace, Name: name}
+}
+
+// emitCompanions wants what leads others in the cluster to the external address of a Service: a headless Service with
+// an EndpointSlice, and a Backend of Envoy Gateway if that is asked for.
+func (c *compiler) emitCompanions(s *service, address netip.Addr) {
+	name, by := s.Name+"-ext", s.key.Ref()
+	labels := ownership.ManagedLabels(c.w.Shard)
+	labels[kubedcv1.ServiceManagedByLabel] = kubedcv1.ServiceManagedBy
+	labels[kubedcv1.SourceServiceLabel] = s.Name
+	labels[kubedcv1.EndpointTypeLabel] = kubedcv1.EndpointTypeExternal
+	var ports, served []map[string]any
+	for _, p := range s.Ports {
+		port := map[string]any{"name": p.Name, "port": p.Number, "protocol": strings.ToUpper(string(p.Protocol))}
+		served = append(served, maps.Clone(port)) // here a port without a name has an empty one
+		if p.Name == "" {
+			delete(port, "name")
+		}
+		ports = append(ports, port)
+	}
+	c.out.AddObject(s.companionKey(intent.Service, name), intent.NewObject(intent.Meta{Labels: labels}, map[string]any{
+		"type": "ClusterIP", "clusterIP": "None", "ports": ports,
+	}), by)
+	sliced := intent.Meta{Labels: map[string]string{
+		"kubernetes.io/service-name":             name,
+		"endpointslice.kubernetes.io/managed-by": ownership.ManagedBy,
+	}}
+	for key, value := range labels {
+		sliced.Labels[key] = value
+	}
+	c.out.AddObject(s.companionKey(intent.EndpointSlice, name), intent.NewSpeclessObject(sliced, map[string]any{
+		"addressType": "IPv4", "ports": served,
+		"endpoints": []map[string]any{{
+			"addresses":  []string{address.String()},
+			"conditions": map[string]any{"ready": true},
+		}},
+	}), by)
+	switch {
+	case s.WantsBackend && c.w.BackendCRDMissing:
+		s.waiting = firstProblem(s.waiting, intent.Finding{
+			Reason: intent.NoEnvoyGateway,
+			Message: "a Backend is asked for, and there is no Envoy Gateway in the cluster that would know it; " +
+				"install its resource definitions and restart the controller, or take the annotation off",
+		})
+	case s.WantsBackend:
+		c.emitEnvoyBackend(s, address)
+	}
+}
+
+// emitEnvoyBackend wants the Backend at the external address. Its endpoints stand for each other, so it has the first
+// port only.
+func (c *compiler) emitEnvoyBackend(s *service, address netip.Addr) {
+	i := slices.IndexFunc(s.Ports, func(p snapshot.Port) bool { return p.Protocol == intent.TCP })
+	if i < 0 {
+		return
+	}
+	endpoint := map[string]any{"ip": map[string]any{"address": address.String(), "port": s.Ports[i].Number}}
+	c.out.AddObject(s.companionKey(intent.Backend, s.Name+"-backend"),
+		intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(c.w.Shard)},
+			map[string]any{"endpoints": []any{endpoint}}), s.key.Ref())
+}

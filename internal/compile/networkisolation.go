@@ -1,0 +1,104 @@
+package compile
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"go4.org/netipx"
+
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
+)
+
+// emitTenantIsolation drops what other projects send to the project's addresses on networks with isolation Tenants. The
+// rules are at the router's ports on these networks. They look at the source address: a packet of a router whose
+// gateway is on another node comes in from the wire like everybody's.
+//
+// Other projects' addresses are those that Kube-OVN could give them, whether it has or not. So no address is reachable
+// before a row says otherwise, and the rows do not change with the addresses of others.
+func (c *compiler) emitTenantIsolation() {
+	if !c.project.isActive() || c.isVPCTerminating() {
+		return
+	}
+	row := func(r intent.Row) { c.out.AddRow(c.w.Shard, r, c.project.ref()) }
+	others := ownership.ForeignAddressSet(c.w.Shard)
+	isolated := false
+	for _, x := range c.usedExternals() {
+		if !x.Isolated || !c.isConnected(x.Subnet) {
+			continue
+		}
+		isolated = true
+		port := c.routerSwitchPortOn(x.Subnet)
+		match := fmt.Sprintf("outport == %q && ip4.src == $%s", port, others)
+		if shared := c.sharedAddresses(x); len(shared) > 0 {
+			unshared := ownership.UnsharedAddressSet(c.w.Shard, x.Subnet)
+			row(intent.AddressSet{
+				Name:      unshared,
+				Addresses: joinPrefixes(subtractPrefixes([]netip.Prefix{x.Prefix}, shared)),
+			})
+			match += " && ip4.dst == $" + unshared
+		}
+		row(intent.PortGroup{Name: ownership.SourceRangePortGroup(port), Ports: port})
+		row(intent.ACL{
+			PortGroup: ownership.SourceRangePortGroup(port), Direction: intent.ToLport,
+			Priority: ownership.NetworkIsolationPriority, Match: match, Action: "drop",
+		})
+	}
+	if isolated {
+		row(intent.AddressSet{Name: others, Addresses: joinPrefixes(c.otherTenantPrefixes())})
+	}
+}
+
+// sharedAddresses are the project's addresses on a network that all projects reach. One that is not reserved anybody
+// could have got.
+func (c *compiler) sharedAddresses(x *snapshot.ExternalSubnet) (out []netip.Prefix) {
+	for _, e := range c.eips {
+		if e.isWanted() && e.external.Subnet == x.Subnet && x.IsReserved(e.address) &&
+			x.GrantsAddress(e.address, e.Namespace) {
+			out = append(out, netip.PrefixFrom(e.address, e.address.BitLen()))
+		}
+	}
+	return out
+}
+
+// otherTenantPrefixes are the addresses on external networks that other projects have or may get.
+func (c *compiler) otherTenantPrefixes() []netip.Prefix {
+	own := c.projectExternalIPs()
+	for _, s := range c.w.Selections { // with these its pods leave
+		for _, a := range s.Addresses {
+			own = append(own, netip.PrefixFrom(a, a.BitLen()))
+		}
+	}
+	var pools, reserved []netip.Prefix
+	for _, x := range c.w.ExternalSubnets {
+		pools = append(pools, x.Prefix)
+		reserved = append(reserved, netip.PrefixFrom(x.Gateway, x.Gateway.BitLen()))
+		for _, r := range x.ReservedRanges {
+			reserved = append(reserved, netipx.IPRangeFrom(r.First, r.Last).Prefixes()...)
+		}
+	}
+	return subtractPrefixes(pools, slices.Concat(reserved, own))
+}
+
+// subtractPrefixes is prefixes without others. What is invalid is left out: the library would give nothing at all, and
+// then nothing would be dropped.
+func subtractPrefixes(from, without []netip.Prefix) []netip.Prefix {
+	var b netipx.IPSetBuilder
+	for _, p := range from {
+		if p.IsValid() {
+			b.AddPrefix(p.Masked())
+		}
+	}
+	for _, p := range without {
+		if p.IsValid() {
+			b.RemovePrefix(p)
+		}
+	}
+	set, err := b.IPSet()
+	if err != nil {
+		return nil
+	}
+	return set.Prefixes()
+}

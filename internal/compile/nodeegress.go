@@ -1,0 +1,500 @@
+package compile
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/model/humanize"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
+)
+
+// nodeEgressPolicy is pods of Kube-OVN's own VPC that leave by an external network which their nodes are on. Diversions
+// are the same in projects.
+type nodeEgressPolicy struct {
+	key                         intent.ObjectKey
+	meta                        snapshot.Meta
+	accepted, resolved, waiting intent.Finding
+
+	pods         []snapshot.PodPlacement
+	uplinks      []*snapshot.Uplink // by which they leave: the first that a pod's node is on
+	destinations []netip.Prefix
+	addresses    []netip.Addr  // with which, at most one of each family; none: the interface's
+	byAnnotation bool          // the Service itself asked for it, by annotation
+	claims       []egressClaim // its pods that can leave so
+}
+
+// allDestinations is the destinations of pods that do not choose.
+var allDestinations = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+
+func (d *nodeEgressPolicy) isWanted() bool {
+	return d.accepted.OK() && d.resolved.OK() && !d.meta.Deleting && len(d.uplinks) > 0
+}
+
+// resolveEgressPolicies gives each EgressRoute and each EgressService its networks, its address and its pods: routes
+// first, and of the same kind the oldest first, which is the order in which they have a say.
+func (n *nodesCompiler) resolveEgressPolicies() {
+	led := destinationCounts{}
+	for _, r := range sortByAge(n.w.EgressRoutes, func(r snapshot.EgressRoute) snapshot.Meta { return r.Meta }) {
+		d := n.resolveEgressRoute(r)
+		if d.isWanted() {
+			d.accepted = led.admitRoute(r)
+		}
+		n.egressPolicies = append(n.egressPolicies, d)
+	}
+	var all []*nodeEgressPolicy
+	balancers := map[intent.ObjectKey]*snapshot.LoadBalancerService{}
+	for i := range n.w.LoadBalancers {
+		b := &n.w.LoadBalancers[i]
+		balancers[intent.ObjectKey{Kind: intent.EgressService, Namespace: b.Namespace, Name: b.Name}] = b
+	}
+	for _, s := range n.w.EgressServices {
+		key := intent.ObjectKey{Kind: intent.EgressService, Namespace: s.Namespace, Name: s.Name}
+		all = append(all, n.resolveEgressService(s, balancers[key]))
+		if !s.Deleting {
+			delete(balancers, key) // it comes before the annotation
+		}
+	}
+	for _, b := range balancers {
+		if b.EgressByLBIP {
+			d := n.resolveEgressService(snapshot.EgressService{Meta: b.Meta}, b)
+			d.byAnnotation, d.key.Kind = true, intent.Service
+			all = append(all, d)
+		}
+	}
+	n.egressPolicies = append(n.egressPolicies, sortByAge(all, func(d *nodeEgressPolicy) snapshot.Meta {
+		return d.meta
+	})...)
+}
+
+// resolveEgressRoute is the departure of an EgressRoute.
+func (n *nodesCompiler) resolveEgressRoute(r snapshot.EgressRoute) *nodeEgressPolicy {
+	d := &nodeEgressPolicy{
+		key: intent.ObjectKey{Kind: intent.EgressRoute, Namespace: r.Namespace, Name: r.Name}, meta: r.Meta,
+		pods: n.excludeHostNetwork(r.Pods), destinations: r.Destinations,
+	}
+	if d.accepted = checkMalformed(r.Malformed); !d.accepted.OK() {
+		return d
+	}
+	kind, fits := "type", func(u *snapshot.Uplink) bool { return u.Type == r.Type }
+	if r.Network != "" {
+		kind, fits = "name", func(u *snapshot.Uplink) bool { return u.Name == r.Network }
+	}
+	found := n.filterUplinks(fits)
+	d.uplinks = admittedUplinks(found, r.Namespace)
+	switch {
+	case len(found) == 0:
+		d.resolved = n.uplinkNotFound(kind, cmp.Or(r.Network, r.Type))
+	case len(d.uplinks) == 0:
+		d.resolved = uplinkNotAllowed(found[0], r.Namespace)
+	default:
+		d.resolved, d.accepted = d.checkFamilies(), d.checkMethod()
+	}
+	return d
+}
+
+// resolveEgressService is the departure of pods behind a Service; nil: there is none.
+func (n *nodesCompiler) resolveEgressService(s snapshot.EgressService,
+	b *snapshot.LoadBalancerService,
+) *nodeEgressPolicy {
+	d := &nodeEgressPolicy{
+		key:          intent.ObjectKey{Kind: intent.EgressService, Namespace: s.Namespace, Name: s.Name},
+		meta:         s.Meta,
+		destinations: allDestinations,
+	}
+	if b == nil {
+		d.resolved = intent.Finding{Reason: intent.ServiceNotFound, Message: fmt.Sprintf(
+			"there is no Service %s of type LoadBalancer in namespace %s; create it, or give this the name of one",
+			s.Name, s.Namespace)}
+		return d
+	}
+	d.pods = n.excludeHostNetwork(b.Pods)
+	named := n.uplinks
+	if s.Network != "" {
+		named = n.filterUplinks(func(u *snapshot.Uplink) bool { return u.Name == s.Network })
+		if len(named) == 0 {
+			named = n.filterUplinks(func(u *snapshot.Uplink) bool { return u.Type == s.Network })
+		}
+		if len(named) == 0 {
+			d.resolved = n.uplinkNotFound("name or type", s.Network)
+			return d
+		}
+	}
+	found := named
+	if named = admittedUplinks(found, s.Namespace); len(named) == 0 && len(found) > 0 {
+		d.resolved = uplinkNotAllowed(found[0], s.Namespace)
+		return d
+	}
+	if s.ByNetwork && s.Network != "" {
+		d.uplinks = named
+	} else {
+		d.chooseByAddress(named, n.ownedAddresses(b), s)
+		if len(b.ExternalIPs) > 0 && len(n.ownedAddresses(b)) == 0 {
+			d.resolved = intent.Finding{}
+			d.accepted = intent.Finding{Reason: intent.AddressTaken, Message: fmt.Sprintf(
+				"address %s of Service %s is held by another namespace, by an EIp or an older Service; let the Service have an address of its own",
+				b.ExternalIPs[0], s.Name)}
+		}
+	}
+	d.accepted = firstProblem(d.accepted, d.checkMethod())
+	return d
+}
+
+// chooseByAddress chooses the networks by which an address of the Service is reached and, unless the interface's is
+// asked for, that address.
+func (d *nodeEgressPolicy) chooseByAddress(among []*snapshot.Uplink, external []netip.Addr, s snapshot.EgressService) {
+	if len(external) == 0 {
+		d.resolved = intent.Finding{Reason: intent.TargetHasNoAddress, Message: fmt.Sprintf(
+			"Service %s has no external address yet; look at who gives it one, such as MetalLB", s.Name)}
+		return
+	}
+	for _, a := range external {
+		on := slices.DeleteFunc(slices.Clone(among), func(u *snapshot.Uplink) bool { return !servesAddress(u, a) })
+		switch {
+		case len(on) == 0:
+			continue
+		case len(d.uplinks) == 0:
+			d.uplinks = on
+		case !servesAddress(d.uplinks[0], a):
+			continue // the first decides
+		}
+		if !s.ByNetwork && !slices.ContainsFunc(d.addresses, func(o netip.Addr) bool { return o.Is4() == a.Is4() }) {
+			d.addresses = append(d.addresses, a)
+		}
+	}
+	if len(d.uplinks) > 0 {
+		return
+	}
+	if s.Network != "" {
+		d.accepted = intent.Finding{Reason: intent.AddressOfAnotherNetwork, Message: fmt.Sprintf(
+			"address %s is not in nodes.addresses of network %s, where it would be dropped; leave out spec.network, or use sourceIPBy Network",
+			external[0], s.Network)}
+		return
+	}
+	d.accepted = intent.Finding{Reason: intent.AddressOutsideNetwork, Message: fmt.Sprintf(
+		"address %s is in nodes.addresses of no ExternalNetwork; let the operator add it to the one by which it is reached", external[0])}
+}
+
+// ownedAddresses are the addresses of a Service that its namespace has. Several Services may show one, and only its
+// owner's pods leave with it.
+func (n *nodesCompiler) ownedAddresses(b *snapshot.LoadBalancerService) []netip.Addr {
+	return slices.DeleteFunc(slices.Clone(b.ExternalIPs), func(a netip.Addr) bool {
+		return n.w.AddressNamespaces[a] != b.Namespace
+	})
+}
+
+// excludeHostNetwork are pods with addresses of their own: those on the network of their node have the node's.
+func (n *nodesCompiler) excludeHostNetwork(pods []snapshot.PodPlacement) []snapshot.PodPlacement {
+	return slices.DeleteFunc(slices.Clone(pods), func(p snapshot.PodPlacement) bool {
+		return p.Node == "" || n.hosts[p.Address]
+	})
+}
+
+func (n *nodesCompiler) filterUplinks(fits func(*snapshot.Uplink) bool) (out []*snapshot.Uplink) {
+	for _, u := range n.uplinks {
+		if fits(u) {
+			out = append(out, u)
+		}
+	}
+	return out
+}
+
+// admittedUplinks are the networks that are for a namespace.
+func admittedUplinks(uplinks []*snapshot.Uplink, namespace string) []*snapshot.Uplink {
+	return slices.DeleteFunc(slices.Clone(uplinks), func(u *snapshot.Uplink) bool {
+		return !u.Admitted.AdmitsAny(namespace)
+	})
+}
+
+// uplinkNotAllowed is the finding that a network is not for a namespace.
+func uplinkNotAllowed(u *snapshot.Uplink, namespace string) intent.Finding {
+	return intent.Finding{Reason: intent.NetworkNotAllowed, Message: fmt.Sprintf(
+		"network %s (type %s) is not for namespace %s; use another, or ask the operator to add it to allowedNamespaces of the ExternalNetwork",
+		u.Name, u.Type, namespace)}
+}
+
+func (n *nodesCompiler) uplinkNotFound(what, name string) intent.Finding {
+	message := fmt.Sprintf("there is no ExternalNetwork of %s %s that nodes are on, and pods of Kube-OVN's own VPC leave by their node; ",
+		what, humanize.Quote(name))
+	known := make([]string, 0, len(n.uplinks))
+	for _, u := range n.uplinks {
+		known = append(known, fmt.Sprintf("%s (%s)", u.Name, u.Type))
+	}
+	if slices.Sort(known); len(known) > 0 {
+		message += "use one of " + strings.Join(known, ", ") + ", or ask the operator for spec.nodes on another"
+	} else {
+		message += "there is none at all: ask the operator for an ExternalNetwork with spec.nodes, or use a project's namespace"
+	}
+	return intent.Finding{Reason: intent.NetworkNotFound, Message: message}
+}
+
+// hasGatewayFor says whether a network has a gateway of an address's family.
+func hasGatewayFor(u *snapshot.Uplink, a netip.Addr) bool {
+	return slices.ContainsFunc(u.Gateways, func(g netip.Addr) bool { return g.Is4() == a.Is4() })
+}
+
+// checkFamilies says whether every destination can be reached by the network.
+func (d *nodeEgressPolicy) checkFamilies() intent.Finding {
+	for _, to := range d.destinations {
+		if !slices.ContainsFunc(d.uplinks, func(u *snapshot.Uplink) bool { return hasGatewayFor(u, to.Addr()) }) {
+			return intent.Finding{Reason: intent.FamilyNotServed, Message: fmt.Sprintf(
+				"network %s has no gateway of the family of destination %s; "+
+					"leave it out, or ask the operator for one in nodes.gateways", d.uplinks[0].Name, to)}
+		}
+	}
+	return intent.Finding{}
+}
+
+// checkMethod says whether the network's method can lead to the destinations.
+func (d *nodeEgressPolicy) checkMethod() intent.Finding {
+	for _, u := range d.uplinks {
+		if u.Method == string(kubedcv1alpha1.NodeStatic) &&
+			slices.ContainsFunc(d.destinations, func(p netip.Prefix) bool { return p.Bits() == 0 }) {
+			return intent.Finding{Reason: intent.NeedsAnotherMethod, Message: fmt.Sprintf(
+				"network %s has method Static, which knows destinations only, and pods are to leave by it for everywhere; "+
+					"name destinations in an EgressRoute, or ask the operator for another method", u.Name)}
+		}
+	}
+	return intent.Finding{}
+}
+
+// sourceAddress is the address with which a pod leaves, and whether it can leave with one; invalid: the interface's.
+func (d *nodeEgressPolicy) sourceAddress(pod netip.Addr) (netip.Addr, bool) {
+	for _, a := range d.addresses {
+		if a.Is4() == pod.Is4() {
+			return a, true
+		}
+	}
+	return netip.Addr{}, len(d.addresses) == 0
+}
+
+// egressClaim is the departure that leads what a pod sends to a destination, and how.
+type egressClaim struct {
+	policy *nodeEgressPolicy
+	pod    snapshot.PodPlacement
+	uplink *snapshot.Uplink
+	source netip.Addr
+}
+
+// hasSamePath says whether it makes no difference which of two claims a packet follows.
+func (c egressClaim) hasSamePath(o egressClaim) bool {
+	return c.uplink == o.uplink && c.source == o.source
+}
+
+// egressClaims are those on a pod, by destination.
+type egressClaims map[netip.Prefix]egressClaim
+
+// exceptedPrefixes is what others lead elsewhere of a destination: longer prefixes in it.
+func (c egressClaims) exceptedPrefixes(to netip.Prefix) (out []netip.Prefix) {
+	for p, o := range c {
+		if p.Bits() > to.Bits() && to.Contains(p.Addr()) && !o.hasSamePath(c[to]) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// claimPods decides who leads what each pod sends. A destination is the first one's who asks for it.
+func (n *nodesCompiler) claimPods() {
+	for _, d := range n.egressPolicies {
+		if !d.isWanted() {
+			continue
+		}
+		for _, p := range d.pods {
+			c, can := n.newEgressClaim(d, p)
+			if !can {
+				continue
+			}
+			if d.claims = append(d.claims, c); n.claims[p.Address] == nil {
+				n.claims[p.Address] = egressClaims{}
+			}
+			for _, to := range d.destinations {
+				if _, taken := n.claims[p.Address][to]; !taken && to.Addr().Is4() == p.Address.Is4() {
+					n.claims[p.Address][to] = c
+				}
+			}
+		}
+	}
+}
+
+// newEgressClaim is how a departure leads a pod, and whether it can: by the first of its networks that the pod's node
+// is on.
+func (n *nodesCompiler) newEgressClaim(d *nodeEgressPolicy, p snapshot.PodPlacement) (egressClaim, bool) {
+	as, can := d.sourceAddress(p.Address)
+	there := false
+	for _, u := range d.uplinks {
+		if there = there || n.attached[nodeNetworkKey{p.Node, u.Name}]; can &&
+			n.attached[nodeNetworkKey{p.Node, u.Name}] && hasGatewayFor(u, p.Address) {
+			return egressClaim{d, p, u, as}, true
+		}
+	}
+	if there {
+		return egressClaim{}, false // the network is not of its family: the pod has another address that leaves
+	}
+	d.waiting = firstProblem(d.waiting, intent.Finding{Reason: intent.NodeNotOnNetwork, Message: fmt.Sprintf(
+		"pod address %s is on node %s, which is not on network %s, and leaves as others do; "+
+			"let the pod run on another node, or let the network's nodeSelector choose this one", p.Address, p.Node,
+		d.uplinks[0].Name)})
+	return egressClaim{}, false
+}
+
+// addNodeEgress is a network with the pods of a node that leave by it.
+func (n *nodesCompiler) addNodeEgress(network kubedcv1alpha1.NodeNetwork, node string) kubedcv1alpha1.NodeNetwork {
+	network.Egress = n.egress[nodeNetworkKey{node, network.Name}]
+	if slices.ContainsFunc(network.Egress, func(e kubedcv1alpha1.NodeEgress) bool { return len(e.Destinations) == 0 }) {
+		network.Inside, network.Hosts = sortedStrings(n.w.ClusterPrefixes), sortedStrings(n.w.NodeAddresses)
+	}
+	return network
+}
+
+// podGroup is pods of a node that leave by a network in the same way: to the same destinations, of which the same are
+// others'.
+type podGroup struct {
+	at     nodeNetworkKey
+	key    string
+	egress kubedcv1alpha1.NodeEgress
+	pods   []netip.Addr
+}
+
+// groupPods writes down what each departure leads out by which network of which node.
+func (n *nodesCompiler) groupPods() {
+	for _, d := range slices.SortedFunc(slices.Values(n.egressPolicies), func(a, b *nodeEgressPolicy) int {
+		return a.key.Compare(b.key)
+	}) {
+		groups := map[string]*podGroup{}
+		for _, c := range d.claims {
+			for _, g := range n.groupDestinations(c) {
+				id := fmt.Sprint(g.at, g.key)
+				if groups[id] == nil {
+					groups[id] = &g
+				}
+				groups[id].pods = append(groups[id].pods, c.pod.Address)
+			}
+		}
+		for _, id := range slices.Sorted(maps.Keys(groups)) {
+			g := groups[id]
+			g.egress.Pods = sortedStrings(g.pods)
+			n.egress[g.at] = append(n.egress[g.at], g.egress)
+		}
+	}
+}
+
+// groupDestinations is how a pod leaves: one for all destinations of which others lead the same elsewhere.
+func (n *nodesCompiler) groupDestinations(c egressClaim) (out []podGroup) {
+	destinations, excepts := map[string][]netip.Prefix{}, map[string][]string{}
+	all := n.claims[c.pod.Address]
+	for to, has := range all {
+		if has.policy == c.policy {
+			except := sortedStrings(all.exceptedPrefixes(to))
+			key := strings.Join(except, " ")
+			destinations[key], excepts[key] = append(destinations[key], to), except
+		}
+	}
+	for key, to := range destinations {
+		e := kubedcv1alpha1.NodeEgress{
+			By:           c.policy.key.String(),
+			Destinations: sortedStrings(to),
+			Except:       excepts[key],
+			Address:      formatAddr(c.source),
+		}
+		if slices.ContainsFunc(to, func(p netip.Prefix) bool { return p.Bits() == 0 }) {
+			e.Destinations = nil
+		}
+		out = append(out, podGroup{
+			at:     nodeNetworkKey{c.pod.Node, c.uplink.Name},
+			key:    fmt.Sprint(e.Address, e.Destinations, e.Except),
+			egress: e,
+		})
+	}
+	return out
+}
+
+func formatAddr(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
+}
+
+// buildVerdicts is what we think of each EgressService and EgressRoute. A Service that asks by annotation is not ours
+// to judge: a note tells.
+func (n *nodesCompiler) buildVerdicts() (out []intent.Verdict) {
+	for _, d := range n.egressPolicies {
+		if !d.byAnnotation {
+			out = append(out, n.buildVerdict(d))
+			continue
+		}
+		if wrong := firstProblem(d.accepted, d.resolved); !wrong.OK() {
+			n.out.Notes = append(n.out.Notes, intent.Note{Object: d.key, Finding: intent.Finding{
+				Reason: intent.NoEgress, Message: "its pods can't leave with its address: " + wrong.Message,
+			}})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b intent.Verdict) int { return a.Object.Compare(b.Object) })
+	return out
+}
+
+func (n *nodesCompiler) buildVerdict(d *nodeEgressPolicy) intent.Verdict {
+	out := intent.Verdict{
+		Object:     d.key,
+		Generation: d.meta.Generation,
+		Accepted:   d.accepted,
+		Resolved:   d.resolved,
+		Facts:      intent.EgressPolicyFacts{},
+	}
+	if !d.isWanted() {
+		out.Waiting = deletingFinding(d.meta.Deleting)
+		return out
+	}
+	facts := intent.EgressPolicyFacts{Pods: countPods(d.pods)}
+	if len(d.addresses) > 0 {
+		facts.Address = d.addresses[0]
+	}
+	names, places := map[string]bool{}, map[nodeNetworkKey]bool{}
+	for _, c := range d.claims {
+		names[c.uplink.Name], places[nodeNetworkKey{c.pod.Node, c.uplink.Name}] = true, true
+	}
+	if len(names) == 0 {
+		names[d.uplinks[0].Name] = true
+	}
+	facts.Network = strings.Join(slices.Sorted(maps.Keys(names)), ",")
+	for _, at := range slices.SortedFunc(maps.Keys(places), nodeNetworkKey.compare) {
+		out.Through = append(out.Through, nodeRef(at.node))
+		out.Waiting = firstProblem(out.Waiting, checkAgentReport(n.w.NodePaths, at.node, at.network))
+	}
+	out.Facts, out.Waiting = facts, firstProblem(out.Waiting, d.waiting)
+	return out
+}
+
+// countPods is how many pods have these addresses. One may have an address of each family.
+func countPods(pods []snapshot.PodPlacement) int {
+	four := 0
+	for _, p := range pods {
+		if p.Address.Is4() {
+			four++
+		}
+	}
+	return max(four, len(pods)-four)
+}
+
+// checkAgentReport is why a node does not do its part of a network yet, as far as its NodePath is written: the agent
+// there has the word.
+func checkAgentReport(paths map[string]snapshot.NodePathStatus, node, network string) intent.Finding {
+	path, written := paths[node]
+	problem, known := path.NetworkProblems[network]
+	switch {
+	case !written || path.IsCurrent && known && problem == "":
+		return intent.Finding{}
+	case path.IsCurrent && known:
+		return intent.Finding{Reason: intent.WaitingForAgent, Message: fmt.Sprintf(
+			"node %s can't carry it out: %s; see NodePath %s", node, problem, node)}
+	default:
+		return intent.Finding{Reason: intent.WaitingForAgent, Message: fmt.Sprintf(
+			"node %s has not carried it out yet: its agent has not reported on NodePath %s as it is now; is sallyport-agent running there?", node, node)}
+	}
+}

@@ -1,0 +1,170 @@
+package compile
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
+	"github.com/sallyport/sallyport/internal/model/state"
+)
+
+// Nodes is the NodePath of each node that is on an external network itself, and what we think of those who ask for ways
+// out by it.
+func Nodes(w *snapshot.NodePathInput) (*intent.Intent, []intent.Verdict) {
+	n := &nodesCompiler{
+		w: w, out: intent.New(), attached: map[nodeNetworkKey]bool{}, hosts: map[netip.Addr]bool{},
+		claims: map[netip.Addr]egressClaims{}, egress: map[nodeNetworkKey][]kubedcv1alpha1.NodeEgress{},
+	}
+	for _, a := range w.NodeAddresses {
+		n.hosts[a] = true
+	}
+	for _, u := range sortByAge(w.Uplinks, func(u snapshot.Uplink) snapshot.Meta { return u.Meta }) {
+		if !checkUplink(u, w.ClusterPrefixes).OK() || u.Deleting {
+			continue
+		}
+		n.uplinks = append(n.uplinks, &u)
+		for _, node := range u.Nodes {
+			n.attached[nodeNetworkKey{node, u.Name}] = true
+		}
+	}
+	n.resolveEgressPolicies() // each EgressService and EgressRoute gets a network and pods
+	n.claimPods()             // who leads what each pod sends
+	n.groupPods()             // and by which network of which node
+	n.emitNodePaths()         // what each node has to do
+	return n.out, n.buildVerdicts()
+}
+
+// nodesCompiler is one run.
+type nodesCompiler struct {
+	w              *snapshot.NodePathInput
+	out            *intent.Intent
+	uplinks        []*snapshot.Uplink // that can be used, the oldest first
+	attached       map[nodeNetworkKey]bool
+	hosts          map[netip.Addr]bool
+	egressPolicies []*nodeEgressPolicy
+	claims         map[netip.Addr]egressClaims // by pod
+	egress         map[nodeNetworkKey][]kubedcv1alpha1.NodeEgress
+}
+
+// nodeNetworkKey is a network on a node.
+type nodeNetworkKey struct{ node, network string }
+
+func (p nodeNetworkKey) compare(o nodeNetworkKey) int {
+	return cmp.Or(strings.Compare(p.node, o.node), strings.Compare(p.network, o.network))
+}
+
+// emitNodePaths wants the NodePaths.
+func (n *nodesCompiler) emitNodePaths() {
+	numbers := assignNumbers(n.w.Uplinks)
+	paths := map[string]*kubedcv1alpha1.NodePathSpec{}
+	for _, u := range slices.SortedFunc(slices.Values(n.uplinks), func(a, b *snapshot.Uplink) int {
+		return strings.Compare(a.Name, b.Name)
+	}) {
+		network := buildNodeNetwork(n.w, *u)
+		network.Number = numbers[u.Name]
+		for _, node := range u.Nodes {
+			if paths[node] == nil {
+				paths[node] = &kubedcv1alpha1.NodePathSpec{}
+			}
+			paths[node].Networks = append(paths[node].Networks, n.addNodeEgress(network, node))
+		}
+	}
+	for _, node := range slices.Sorted(maps.Keys(paths)) {
+		key := intent.ObjectKey{Kind: intent.NodePath, Name: node}
+		n.out.AddObject(key, intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(ownership.NodesShard)},
+			paths[node]), nodeRef(node))
+	}
+}
+
+// nodeRef is what all who leave by a node need.
+func nodeRef(node string) state.Ref { return state.Ref{Kind: "Node", Name: node} }
+
+// buildNodeNetwork is a network as nodes have to serve it.
+func buildNodeNetwork(w *snapshot.NodePathInput, u snapshot.Uplink) kubedcv1alpha1.NodeNetwork {
+	out := kubedcv1alpha1.NodeNetwork{
+		Name: u.Name, Interface: u.Interface, MAC: u.MAC, Gateways: sortedStrings(u.Gateways),
+		Method: kubedcv1alpha1.NodeMethod(u.Method),
+		Legs:   u.UseVethPair,
+	}
+	switch out.Method {
+	case kubedcv1alpha1.NodeStatic:
+		out.Clients = sortedStrings(u.ClientPrefixes)
+	case kubedcv1alpha1.NodeSourceRule, kubedcv1alpha1.NodeMark:
+		out.Services = clusterIPsReachedBy(w, u)
+	case kubedcv1alpha1.NodeVRF:
+		out.Services, out.Inside = clusterIPsReachedBy(w, u), sortedStrings(w.ClusterPrefixes)
+	case kubedcv1alpha1.NodeConnection:
+	}
+	return out
+}
+
+// checkUplink says whether nodes can be on a network as they are asked to.
+func checkUplink(u snapshot.Uplink, inside []netip.Prefix) intent.Finding {
+	if u.Method == string(kubedcv1alpha1.NodeVRF) && len(inside) == 0 {
+		return intent.Finding{
+			Reason: intent.NeedsClusterPrefixes,
+			Message: "method VRF has to know what is inside the cluster; " +
+				"give the controller --cluster-prefixes (defaults.clusterPrefixes of the chart), or choose another method",
+		}
+	}
+	return checkMalformed(u.Malformed)
+}
+
+// clusterIPsReachedBy are the cluster addresses of the Services that are reached by a network.
+func clusterIPsReachedBy(w *snapshot.NodePathInput, u snapshot.Uplink) []string {
+	var out []netip.Addr
+	for _, s := range w.ExposedServices {
+		if slices.ContainsFunc(s.ExternalIPs, func(a netip.Addr) bool {
+			return servesAddress(&u, a)
+		}) {
+			out = append(out, s.ClusterIPs...)
+		}
+	}
+	return sortedStrings(out)
+}
+
+// servesAddress says whether an address of a Service is reached by a network.
+func servesAddress(u *snapshot.Uplink, a netip.Addr) bool {
+	return slices.ContainsFunc(u.ServicePrefixes, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// sortedStrings is a list as text, each entry once.
+func sortedStrings[T interface {
+	comparable
+	String() string
+	Compare(T) int
+}](list []T) (out []string) {
+	list = slices.Compact(slices.SortedFunc(slices.Values(list), T.Compare))
+	for _, v := range list {
+		out = append(out, v.String())
+	}
+	return out
+}
+
+// assignNumbers gives each network a number. It follows from the name; where two have the same the older one keeps it.
+func assignNumbers(uplinks []snapshot.Uplink) map[string]int32 {
+	const numbers = 255
+	out, taken := map[string]int32{}, map[int32]bool{}
+	for _, u := range slices.SortedFunc(slices.Values(uplinks), func(a, b snapshot.Uplink) int {
+		if c := a.Created.Compare(b.Created); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Name, b.Name)
+	}) {
+		n := int32(ownership.HashName(u.Name)%numbers) + 1
+		for range numbers {
+			if !taken[n] {
+				break
+			}
+			n = n%numbers + 1
+		}
+		taken[n], out[u.Name] = true, n
+	}
+	return out
+}

@@ -1,0 +1,60 @@
+package compile
+
+import (
+	"fmt"
+
+	"github.com/sallyport/sallyport/internal/model/intent"
+)
+
+// What somebody has deleted can't be kept: it goes, and is made again. Kube-OVN removes the router after the Vpc is
+// gone, and the switch after the Subnet, each from a queue of its own; a new one that comes earlier loses its router or
+// switch to that. So the OVN database has to show that the old one is gone.
+
+// beingDeletedFinding is what is said of an object that somebody deletes and that is needed.
+func beingDeletedFinding(kind intent.Kind, name string) intent.Finding {
+	return intent.Finding{
+		Reason:  intent.BeingDeleted,
+		Message: fmt.Sprintf("%s %s is being deleted by somebody; it is made again when it is gone", kind, name),
+	}
+}
+
+// isVPCTerminating says whether the VPC is on its way out. Kube-OVN keeps a Vpc that has a Subnet, and a Subnet that
+// has pods, so as long as there are pods all stays as it is and works.
+func (c *compiler) isVPCTerminating() bool {
+	e := c.w.Engine
+	return e.Vpc.Deleting && e.UsedIPs == 0 || !e.Vpc.Exists && e.RouterPorts != nil
+}
+
+// isSubnetTerminating says whether Kube-OVN has not finished with a Subnet that is gone.
+func (c *compiler) isSubnetTerminating() bool {
+	return !c.w.Engine.Subnet.Exists && c.w.Engine.RouterPorts[c.internalPortName()]
+}
+
+// checkRebuild is what a project waits for that somebody has deleted something of.
+func (c *compiler) checkRebuild() intent.Finding {
+	e := c.w.Engine
+	message := ""
+	switch {
+	case c.w.Namespace.Deleting:
+		message = fmt.Sprintf("namespace %s is being deleted; it is made again when it is gone", c.w.Shard)
+	case e.Vpc.Deleting && e.UsedIPs > 0:
+		message = fmt.Sprintf(
+			"Vpc %s is being deleted by somebody; it works until the project's pods (%d) have ended, and is then made again", c.w.Shard, e.UsedIPs)
+	case e.Vpc.Deleting:
+		message = fmt.Sprintf("Vpc %s is being deleted by somebody; it is made again when it is gone", c.w.Shard)
+	case !e.Vpc.Exists && e.RouterPorts != nil:
+		message = fmt.Sprintf("Kube-OVN has not removed router %s of a Vpc that was deleted; if it stays, remove it with ovn-nbctl lr-del", c.w.Shard)
+	case e.Subnet.Deleting && e.UsedIPs > 0:
+		message = fmt.Sprintf(
+			"Subnet %s is being deleted by somebody; it works until the project's pods (%d) have ended, and is then made again", c.subnetName(), e.UsedIPs)
+	case e.Subnet.Deleting:
+		message = fmt.Sprintf("Subnet %s is being deleted by somebody; it is made again when it is gone",
+			c.subnetName())
+	case c.isSubnetTerminating():
+		message = fmt.Sprintf("Kube-OVN has not removed router port %s of a Subnet that was deleted; "+
+			"if it stays, remove it with ovn-nbctl lrp-del", c.internalPortName())
+	default:
+		return intent.Finding{}
+	}
+	return intent.Finding{Reason: intent.BeingDeleted, Message: message}
+}

@@ -1,0 +1,97 @@
+package compile
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
+)
+
+// maxReturnPorts is how many addresses of a subnet are kept for legs; of a small one it is an eighth.
+const maxReturnPorts = 8
+
+// reservedAddresses is the addresses of a subnet that are kept for legs: the last ones, the very last (which is for
+// broadcasts) excepted.
+func reservedAddresses(within netip.Prefix) []netip.Addr {
+	if !within.IsValid() || !within.Addr().Is4() || within.Bits() > 29 {
+		return nil
+	}
+	size := min(1<<(32-within.Bits())/8, maxReturnPorts)
+	out := make([]netip.Addr, 0, size)
+	for a := lastAddress(within).Prev(); len(out) < size; a = a.Prev() {
+		out = append(out, a)
+	}
+	return out
+}
+
+// lastAddress is the last address of an IPv4 prefix.
+func lastAddress(p netip.Prefix) netip.Addr {
+	bytes := p.Masked().Addr().As4()
+	for i := p.Bits(); i < 32; i++ {
+		bytes[i/8] |= 0x80 >> (i % 8)
+	}
+	return netip.AddrFrom4(bytes)
+}
+
+// buildExcludeIPs is the addresses of the project's subnet that pods don't get, in the form that Kube-OVN gives them:
+// it would write them again in any other.
+func (c *compiler) buildExcludeIPs(gateways []string) []string {
+	kept := reservedAddresses(c.project.ipv4Prefix())
+	out := slices.DeleteFunc(slices.Clone(gateways), func(g string) bool {
+		a, err := netip.ParseAddr(g)
+		return err == nil && slices.Contains(kept, a)
+	})
+	switch len(kept) {
+	case 0:
+		return nil // Kube-OVN excludes gateways by itself
+	case 1:
+		out = append(out, kept[0].String())
+	default:
+		out = append(out, kept[len(kept)-1].String()+".."+kept[0].String())
+	}
+	slices.Sort(out)
+	return out
+}
+
+// assignReturnIPs gives each network an address of the reserve: the one that its leg has, or the next that is free.
+// Invalid: none is.
+func (c *compiler) assignReturnIPs(networks []*snapshot.ExternalSubnet) []netip.Addr {
+	free := slices.DeleteFunc(reservedAddresses(c.project.ipv4Prefix()), c.isOccupied)
+	out := make([]netip.Addr, len(networks))
+	take := func(i int, a netip.Addr) {
+		out[i] = a
+		free = slices.DeleteFunc(free, func(f netip.Addr) bool { return f == a })
+	}
+	for i, n := range networks {
+		if have := c.w.Engine.ReturnPorts[ownership.ReturnRouterPort(c.w.Shard, c.subnetName(),
+			n.Subnet)]; slices.Contains(free, have) {
+			take(i, have)
+		}
+	}
+	for i := range networks {
+		if !out[i].IsValid() && len(free) > 0 {
+			take(i, free[0])
+		}
+	}
+	return out
+}
+
+// isOccupied says whether an address of the reserve is somebody's: the gateway's, or that of a pod which is older than
+// the reserve.
+func (c *compiler) isOccupied(a netip.Addr) bool {
+	return slices.Contains(c.project.Gateways, a) ||
+		slices.ContainsFunc(c.w.Engine.UsedIPRanges, func(r snapshot.AddressRange) bool {
+			return r.Contains(a)
+		})
+}
+
+// noReturnPort is why a network has no leg.
+func (c *compiler) noReturnPort(x *snapshot.ExternalSubnet) intent.Finding {
+	return intent.Finding{Reason: intent.NoWayBack, Message: fmt.Sprintf(
+		"subnet %s keeps %d addresses for the ways back to secondary networks and has none left for %s; "+
+			"use a network that the project uses already, or a project with a larger subnet", c.subnetName(),
+		len(reservedAddresses(c.project.ipv4Prefix())), x.Subnet)}
+}

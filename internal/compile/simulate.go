@@ -1,0 +1,236 @@
+package compile
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
+)
+
+// maxRounds is more than any world needs: VPC and addresses, then ports, then translations.
+const maxRounds = 8
+
+// Simulate compiles a world as often as it takes until nothing changes, as if Kube-OVN had carried out what was wanted
+// each time. It tells what would be written in the end, without a cluster. Addresses are the lowest that are free; a
+// real Kube-OVN may give others.
+func Simulate(world snapshot.VpcInput) (*intent.Intent, []intent.Verdict) {
+	w := &world
+	in, verdicts := Shard(w)
+	for range maxRounds {
+		w = applyIntent(w, in)
+		next, opinions := Shard(w)
+		if reflect.DeepEqual(in, next) && reflect.DeepEqual(verdicts, opinions) {
+			break
+		}
+		in, verdicts = next, opinions
+	}
+	return in, verdicts
+}
+
+// applyIntent is the world after Kube-OVN has done what an intent asks for.
+func applyIntent(was *snapshot.VpcInput, in *intent.Intent) *snapshot.VpcInput {
+	w := *was
+	w.EIps, w.ExternalSubnets = slices.Clone(w.EIps), slices.Clone(w.ExternalSubnets)
+	w.Engine = snapshot.Engine{
+		OvnEips: maps.Clone(was.Engine.OvnEips), OvnFips: map[string]snapshot.OvnFip{},
+		ForeignOvnFips: was.Engine.ForeignOvnFips, OwnedObjects: map[intent.ObjectKey]bool{},
+	}
+	if w.Management != nil { // which Kube-OVN has made already
+		w.Engine.Vpc, w.Engine.Subnet, w.Engine.RouterPorts = was.Engine.Vpc, was.Engine.Subnet,
+			maps.Clone(was.Engine.RouterPorts)
+	}
+	e := &simulatedEngine{VpcInput: &w, taken: map[netip.Addr]bool{}}
+	for a := range was.AddressOwners {
+		e.taken[a] = true
+	}
+	for name, have := range was.Engine.OvnEips {
+		e.taken[have.Address] = have.Address.IsValid()
+		if _, wanted := in.Objects[intent.ObjectKey{Kind: intent.OvnEip, Name: name}]; have.Owned && !wanted {
+			e.releaseOvnEip(name)
+		}
+	}
+	objects := slices.SortedFunc(maps.Keys(in.Objects), intent.ObjectKey.Compare)
+	for _, key := range objects { // who asks for an address gets it before somebody gets any
+		if key.Kind == intent.OvnEip && decodeSpec[kubeovn.OvnEipSpec](in.Objects[key].Value).V4Ip != "" {
+			e.applyObject(key, in.Objects[key].Value)
+		}
+	}
+	for _, key := range objects {
+		e.applyObject(key, in.Objects[key].Value)
+	}
+	for key := range in.VpcEntries {
+		if key.List == intent.ExternalSubnets && w.Engine.RouterPorts != nil {
+			w.Engine.RouterPorts[w.Shard+"-"+key.ID] = true
+		}
+	}
+	e.recordRows(in.Rows)
+	w.AddressOwners = e.listHolders()
+	return &w
+}
+
+// simulatedEngine is Kube-OVN, as far as compile can tell.
+type simulatedEngine struct {
+	*snapshot.VpcInput
+	taken map[netip.Addr]bool
+}
+
+// recordRows takes note of rows that are read again.
+func (e *simulatedEngine) recordRows(rows intent.Rows) {
+	e.Engine.ReturnPorts, e.Engine.VIPOwners = map[string]netip.Addr{}, map[string]string{}
+	for _, entry := range rows {
+		switch r := entry.Value.(type) {
+		case intent.LogicalRouterPort:
+			if r.Peer == "" {
+				e.Engine.ReturnPorts[r.Name] = r.Network.Addr()
+			}
+			if e.Engine.RouterPorts != nil {
+				e.Engine.RouterPorts[r.Name] = true
+			}
+		case intent.LoadBalancer:
+			for _, v := range r.VIPs {
+				e.Engine.VIPOwners[vipKey(r.Protocol, v.Address)] = r.Service
+			}
+		}
+	}
+}
+
+func (e *simulatedEngine) applyObject(key intent.ObjectKey, o intent.Object) {
+	e.Engine.OwnedObjects[key] = true
+	seen := snapshot.ObjectState{Exists: true, Ready: true}
+	switch key.Kind {
+	case intent.Namespace:
+		e.Namespace.Exists, e.Namespace.Owned = true, true
+	case intent.Vpc:
+		e.Engine.Vpc, e.Engine.RouterPorts = snapshot.Vpc{ObjectState: seen, AttachedSubnets: map[string]bool{}},
+			map[string]bool{}
+	case intent.Subnet:
+		e.Engine.Subnet = seen
+		if e.Engine.RouterPorts != nil {
+			e.Engine.RouterPorts[e.Shard+"-"+key.Name] = true
+		}
+	case intent.OvnEip:
+		spec := decodeSpec[kubeovn.OvnEipSpec](o)
+		address := e.allocateAddress(key.Name, spec)
+		seen.Ready = address.IsValid()
+		e.ovnEips()[key.Name] = snapshot.OvnEip{
+			ObjectState: seen, Owned: true, Subnet: spec.ExternalSubnet, Type: spec.Type, Address: address,
+		}
+	case intent.OvnFip:
+		spec := decodeSpec[kubeovn.OvnFipSpec](o)
+		target, _ := netip.ParseAddr(spec.V4Ip)
+		e.Engine.OvnFips[key.Name] = snapshot.OvnFip{
+			ObjectState: seen,
+			OvnEip:      spec.OvnEip,
+			TargetIP:    target,
+			ExternalIP:  e.ovnEips()[spec.OvnEip].Address,
+		}
+	case intent.OvnSnatRule:
+		spec := decodeSpec[kubeovn.OvnSnatRuleSpec](o)
+		e.Engine.SnatRule = snapshot.OvnSnatRule{
+			ObjectState: seen,
+			OvnEip:      spec.OvnEip,
+			ExternalIP:  e.ovnEips()[spec.OvnEip].Address,
+		}
+	case intent.EIp:
+		e.createEIP(key, o)
+	}
+}
+
+// allocateAddress is the address of an OvnEip as Kube-OVN's IPAM gives it: the one it has, or else the one that it asks
+// for, if it is free; or else the lowest that is.
+func (e *simulatedEngine) allocateAddress(name string, spec kubeovn.OvnEipSpec) netip.Addr {
+	want, _ := netip.ParseAddr(spec.V4Ip)
+	have := e.ovnEips()[name]
+	if have.Address.IsValid() && have.Subnet == spec.ExternalSubnet && (!want.IsValid() || want == have.Address) {
+		return have.Address
+	}
+	e.releaseOvnEip(name)
+	x := e.externalByName(spec.ExternalSubnet)
+	if x == nil || x.Free <= 0 || e.taken[want] || (want.IsValid() && !isAllocatable(x, want)) {
+		return netip.Addr{}
+	}
+	for a := x.Prefix.Masked().Addr(); x.Prefix.Contains(a) && !want.IsValid(); a = a.Next() {
+		if !e.taken[a] && isAllocatable(x, a) && !x.IsReserved(a) {
+			want = a
+		}
+	}
+	if want.IsValid() {
+		e.taken[want] = true
+		x.Free--
+		x.Used++
+	}
+	return want
+}
+
+// releaseOvnEip ends an OvnEip.
+func (e *simulatedEngine) releaseOvnEip(name string) {
+	have := e.ovnEips()[name]
+	delete(e.ovnEips(), name)
+	if x := e.externalByName(have.Subnet); x != nil && have.Address.IsValid() {
+		delete(e.taken, have.Address)
+		x.Free++
+		x.Used--
+	}
+}
+
+// listHolders is who has addresses now.
+func (e *simulatedEngine) listHolders() map[netip.Addr]snapshot.AddressOwner {
+	out := map[netip.Addr]snapshot.AddressOwner{}
+	for a, h := range e.AddressOwners {
+		if h.Shard != e.Shard {
+			out[a] = h
+		}
+	}
+	for name, have := range e.ovnEips() {
+		if have.Owned && have.Address.IsValid() {
+			out[have.Address] = snapshot.AddressOwner{OvnEip: name, Shard: e.Shard}
+		}
+	}
+	return out
+}
+
+func (e *simulatedEngine) externalByName(name string) *snapshot.ExternalSubnet {
+	for i := range e.ExternalSubnets {
+		if e.ExternalSubnets[i].Subnet == name {
+			return &e.ExternalSubnets[i]
+		}
+	}
+	return nil
+}
+
+// ovnEips are the addresses given so far.
+func (e *simulatedEngine) ovnEips() map[string]snapshot.OvnEip {
+	if e.Engine.OvnEips == nil {
+		e.Engine.OvnEips = map[string]snapshot.OvnEip{}
+	}
+	return e.Engine.OvnEips
+}
+
+func (e *simulatedEngine) createEIP(key intent.ObjectKey, o intent.Object) {
+	if slices.ContainsFunc(e.EIps, func(x snapshot.EIp) bool {
+		return x.Name == key.Name && x.Namespace == key.Namespace
+	}) {
+		return
+	}
+	spec := decodeSpec[struct{ ExternalNetworkType, ChildRef, IPAddress string }](o)
+	address, _ := netip.ParseAddr(spec.IPAddress)
+	e.EIps = append(e.EIps, snapshot.EIp{
+		Meta: snapshot.Meta{Namespace: key.Namespace, Name: key.Name, Created: e.Now}, Type: spec.ExternalNetworkType,
+		ExistingOvnEip: spec.ChildRef, Address: address,
+	})
+}
+
+// decodeSpec is the spec of an object that compile has written.
+func decodeSpec[S any](o intent.Object) (spec S) {
+	body := struct{ Spec *S }{&spec}
+	if err := json.Unmarshal([]byte(o.Content), &body); err != nil {
+		panic(fmt.Sprintf("an object of our own can't be read: %v", err))
+	}
+	return spec
+}

@@ -1,0 +1,240 @@
+package controller
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/sallyport/sallyport/internal/controller/runner"
+	"github.com/sallyport/sallyport/internal/engine/kube"
+	"github.com/sallyport/sallyport/internal/engine/mtls"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
+	"github.com/sallyport/sallyport/internal/model/status"
+)
+
+// controllerMetrics is what the controller counts while it works. It is nil where shards are only looked at.
+type controllerMetrics struct {
+	triggers, writes, runs, moves             *prometheus.CounterVec
+	runSeconds                                prometheus.Histogram
+	conditions, egressAddresses, nodeNetworks partitionedSeries
+	misplacedPods                             partitionedSeries // misplaced
+	nodeRepairs                               partitionedSeries // on nodes
+	repairs                                   *repairCounter
+	leading                                   atomic.Bool
+
+	mu            sync.Mutex
+	failingShards map[string]bool
+}
+
+func newControllerMetrics() *controllerMetrics {
+	times := findMetric("sallyport_shard_run_seconds")
+	c := &controllerMetrics{
+		triggers: newCounterVec("sallyport_shard_asks_total"),
+		writes:   newCounterVec("sallyport_kubernetes_writes_total"),
+		runs:     newCounterVec("sallyport_shard_runs_total"), moves: newCounterVec("sallyport_egress_moves_total"),
+		runSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    times.Name,
+			Help:    times.Help,
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
+		}),
+		repairs: newRepairCounter(), failingShards: map[string]bool{},
+	}
+	for _, by := range []string{sourceOVN, sourceController} {
+		c.moves.WithLabelValues(by)
+	}
+	c.recordNodeNetworks(&snapshot.NodePathInput{})
+	c.misplacedPods.replacePart("", map[labelValues]float64{
+		{string(snapshot.IsolationEnforce)}: 0,
+		{string(snapshot.IsolationReport)}:  0,
+	})
+	return c
+}
+
+// registerAll adds what is counted, and what is read when somebody asks for it, to what Prometheus is told.
+func (c *controllerMetrics) registerAll(s *Reconciler, config Config, queue *runner.Runner) {
+	metrics.Registry.MustRegister(
+		// Of the process and of Go: controller-runtime serves these only to those who use its reconcilers.
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector(),
+		c.triggers, c.writes, c.runs, c.moves, c.runSeconds, c.repairs.total,
+		newSeriesCollector("sallyport_info", func() map[labelValues]float64 {
+			return map[labelValues]float64{{config.Version}: 1}
+		}),
+		newSeriesCollector("sallyport_objects", c.conditions.sumParts),
+		newSeriesCollector("sallyport_misplaced_pods", c.misplacedPods.sumParts),
+		newSeriesCollector("sallyport_egress_addresses", c.egressAddresses.sumParts),
+		newSeriesCollector("sallyport_node_networks", c.nodeNetworks.sumParts),
+		newSeriesCollector("sallyport_node_repairs_total", c.nodeRepairs.sumParts),
+		newSeriesCollector("sallyport_pool_addresses", func() map[labelValues]float64 {
+			return poolAddresses(s.Cluster)
+		}),
+		newSeriesCollector("sallyport_certificate_expires_seconds", func() map[labelValues]float64 {
+			return certExpiries(append(slices.Clone(config.Probe.CertificateFiles), config.Northbound.CertFile,
+				config.Northbound.CAFile)...)
+		}),
+		newSeriesCollector("sallyport_agent_certificate_expires_seconds", func() map[labelValues]float64 {
+			return agentCertExpiries(s.Prober.CertificateExpiries())
+		}),
+		newScalarCollector("sallyport_leading", func() float64 { return boolToFloat(c.leading.Load()) }),
+		newScalarCollector("sallyport_shards_waiting", func() float64 { return float64(queue.QueueLength()) }),
+		newScalarCollector("sallyport_shards_failing", c.countFailingShards),
+		newScalarCollector("sallyport_northbound_connected", func() float64 { return boolToFloat(s.NB.IsConnected()) }),
+		newScalarCollector("sallyport_northbound_transactions_total", func() float64 {
+			return float64(s.NB.WriteCount())
+		}),
+	)
+	if len(config.Southbound.Endpoints) > 0 {
+		metrics.Registry.MustRegister(newScalarCollector("sallyport_southbound_connected", func() float64 {
+			return boolToFloat(s.SB.IsConnected())
+		}))
+	}
+}
+
+// countTrigger counts an event.
+func (c *controllerMetrics) countTrigger(shard, by string) {
+	c.triggers.WithLabelValues(by).Inc()
+	c.repairs.noteTrigger(shard, by)
+}
+
+// countWrite counts a write to Kubernetes.
+func (c *controllerMetrics) countWrite(verb, kind string) { c.writes.WithLabelValues(verb, kind).Inc() }
+
+// countRun counts a run.
+func (c *controllerMetrics) countRun(shard string, took time.Duration, err error) {
+	result := "ok"
+	if err != nil {
+		result = "failed"
+	}
+	c.runs.WithLabelValues(result).Inc()
+	c.runSeconds.Observe(took.Seconds())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failingShards[shard] = err != nil; err == nil {
+		delete(c.failingShards, shard)
+	}
+}
+
+func (c *controllerMetrics) countFailingShards() float64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return float64(len(c.failingShards))
+}
+
+// recordConditions takes down what objects of a shard are told about themselves.
+func (c *controllerMetrics) recordConditions(shard string, said map[status.ConditionKey]int) {
+	values := make(map[labelValues]float64, len(said))
+	for s, n := range said {
+		values[labelValues{s.Kind, s.Condition, s.Status, s.Reason}] = float64(n)
+	}
+	c.conditions.replacePart(shard, values)
+}
+
+// recordMisplacedPods takes down how many pods of a shard, or on its network, are where they do not belong.
+func (c *controllerMetrics) recordMisplacedPods(shard string, verdicts []intent.Verdict, isolation snapshot.Isolation) {
+	values := map[labelValues]float64{}
+	for _, v := range verdicts {
+		if f, isProject := v.Facts.(intent.ProjectFacts); isProject && f.Misplaced > 0 {
+			values[labelValues{isolation.String()}] += float64(f.Misplaced)
+		}
+	}
+	c.misplacedPods.replacePart(shard, values)
+}
+
+// recordNodeNetworks takes down how networks on nodes are doing, and what agents had to put back.
+func (c *controllerMetrics) recordNodeNetworks(w *snapshot.NodePathInput) {
+	if c == nil {
+		return
+	}
+	states := map[labelValues]float64{{"works"}: 0, {"fails"}: 0, {"waits"}: 0}
+	for _, n := range w.Uplinks {
+		for _, node := range n.Nodes {
+			path := w.NodePaths[node]
+			switch problem, known := path.NetworkProblems[n.Name]; {
+			case !path.IsCurrent || !known:
+				states[labelValues{"waits"}]++
+			case problem != "":
+				states[labelValues{"fails"}]++
+			default:
+				states[labelValues{"works"}]++
+			}
+		}
+	}
+	c.nodeNetworks.replacePart("", states)
+	mended := map[labelValues]float64{}
+	for node, path := range w.NodePaths {
+		mended[labelValues{node}] = float64(path.Repairs)
+	}
+	c.nodeRepairs.replacePart("", mended)
+}
+
+// recordEgressAddresses takes down where egress addresses are now and were before, of the nodes that may hold some, and
+// which of them the engine has moved.
+func (c *controllerMetrics) recordEgressAddresses(nodes []snapshot.Node, now, before map[netip.Addr]string,
+	engines func(netip.Addr) bool,
+) {
+	if c == nil {
+		return
+	}
+	held := map[labelValues]float64{}
+	for _, n := range nodes {
+		held[labelValues{n.Name}] = 0
+	}
+	for address, node := range now {
+		held[labelValues{node}]++
+		switch was := before[address]; {
+		case was == "" || was == node:
+		case engines(address):
+			c.moves.WithLabelValues(sourceOVN).Inc()
+		default:
+			c.moves.WithLabelValues(sourceController).Inc()
+		}
+	}
+	c.egressAddresses.replacePart("", held)
+}
+
+// scrapeTimeout is how long Prometheus waits for what is read from caches. Before they are filled there is nothing to
+// tell.
+const scrapeTimeout = time.Second
+
+// poolAddresses is how many addresses external networks have.
+func poolAddresses(cluster *kube.Cluster) map[labelValues]float64 {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	externals, err := cluster.ListExternalSubnets(ctx)
+	if err != nil {
+		return nil
+	}
+	out := map[labelValues]float64{}
+	for _, x := range externals {
+		out[labelValues{x.Network, x.Subnet, "free"}] = float64(x.Free)
+		out[labelValues{x.Network, x.Subnet, "used"}] = float64(x.Used)
+	}
+	return out
+}
+
+// agentCertExpiries is when certificates of agents end, by node.
+func agentCertExpiries(ends map[string]time.Time) map[labelValues]float64 {
+	out := map[labelValues]float64{}
+	for node, end := range ends {
+		out[labelValues{node}] = float64(end.Unix())
+	}
+	return out
+}
+
+// certExpiries is when certificates end. A file that can't be read is a failed connection, and told as that.
+func certExpiries(files ...string) map[labelValues]float64 {
+	out := map[labelValues]float64{}
+	for _, file := range files {
+		if end, err := mtls.EarliestExpiry(file); err == nil {
+			out[labelValues{file}] = float64(end.Unix())
+		}
+	}
+	return out
+}

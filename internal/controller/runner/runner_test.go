@@ -1,0 +1,216 @@
+package runner_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/controller/runner"
+)
+
+func discardLogger() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func ignoreDone(string, time.Duration, error) {}
+
+// startRunner runs a runner until the test ends.
+func startRunner(t *testing.T, r *runner.Runner, workers int) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { r.Start(ctx, workers, time.Minute); close(done) }()
+	t.Cleanup(func() { stop(); <-done })
+}
+
+func TestABurstOfEventsIsOneRun(t *testing.T) {
+	var runs atomic.Int32
+	ran := make(chan struct{}, 100)
+	r := runner.New(func(context.Context, string) (runner.Result, error) {
+		runs.Add(1)
+		ran <- struct{}{}
+		return runner.Result{}, nil
+	}, ignoreDone, discardLogger())
+	for range 1000 {
+		r.Enqueue("acme")
+	}
+	startRunner(t, r, 4)
+	<-ran
+	r.Enqueue("acme") // control: a later event is a run of its own
+	<-ran
+	if n := runs.Load(); n != 2 {
+		t.Errorf("%d runs; want one for the burst and one for what came later", n)
+	}
+}
+
+func TestShardsRunSideBySideAndNeverTwiceAtOnce(t *testing.T) {
+	var mu sync.Mutex
+	inside := map[string]int{}
+	both := make(chan struct{})
+	r := runner.New(func(_ context.Context, shard string) (runner.Result, error) {
+		mu.Lock()
+		inside[shard]++
+		if inside[shard] > 1 {
+			t.Errorf("%s runs twice at once", shard)
+		}
+		if inside["a"] == 1 && inside["b"] == 1 {
+			close(both)
+		}
+		mu.Unlock()
+		<-both
+		mu.Lock()
+		inside[shard]--
+		mu.Unlock()
+		return runner.Result{}, nil
+	}, ignoreDone, discardLogger())
+	r.Enqueue("a")
+	r.Enqueue("b")
+	startRunner(t, r, 4)
+	<-both // would never come if they ran one after the other
+	r.Enqueue("a")
+}
+
+func TestAFailedShardIsTriedAgainAndHoldsUpNobody(t *testing.T) {
+	var failures atomic.Int32
+	well, cured := make(chan struct{}, 10), make(chan struct{})
+	r := runner.New(func(_ context.Context, shard string) (runner.Result, error) {
+		if shard == "well" {
+			well <- struct{}{}
+			return runner.Result{}, nil
+		}
+		if failures.Add(1) < 3 {
+			return runner.Result{}, errors.New("no")
+		}
+		close(cured)
+		return runner.Result{}, nil
+	}, ignoreDone, discardLogger())
+	startRunner(t, r, 1)
+	r.Enqueue("broken")
+	r.Enqueue("well")
+	<-well
+	<-cured
+}
+
+func TestEndWaitsForWhatRuns(t *testing.T) {
+	running, finish := make(chan struct{}), make(chan struct{})
+	var cut atomic.Bool
+	r := runner.New(func(ctx context.Context, _ string) (runner.Result, error) {
+		close(running)
+		<-finish
+		cut.Store(ctx.Err() != nil)
+		return runner.Result{}, nil
+	}, ignoreDone, discardLogger())
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { r.Start(ctx, 2, time.Minute); close(ended) }()
+	r.Enqueue("acme")
+	<-running
+	stop()
+	select {
+	case <-ended:
+		t.Fatal("the runner ended while a shard was running")
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(finish)
+	<-ended
+	if cut.Load() {
+		t.Error("the shard was cut off in the middle")
+	}
+}
+
+func TestAShardThatWaitsIsLookedAtLessOftenUntilSomethingHappens(t *testing.T) {
+	const again = 25 * time.Millisecond
+	looks := make(chan time.Time, 100)
+	r := runner.New(func(context.Context, string) (runner.Result, error) {
+		looks <- time.Now()
+		return runner.Result{RequeueAfter: again}, nil
+	}, ignoreDone, discardLogger())
+	startRunner(t, r, 1)
+	pauses := func(n int) (out []time.Duration) {
+		last := <-looks
+		for range n {
+			next := <-looks
+			out, last = append(out, next.Sub(last)), next
+		}
+		return out
+	}
+	r.Enqueue("acme")
+	if p := pauses(5); p[4] < 8*again {
+		t.Errorf("the pauses are %s; want them to grow to %s", p, 8*again)
+	}
+	r.Enqueue("acme") // an event: what it leads to is looked at soon
+	if p := pauses(2); p[0] > 8*again || p[1] > 8*again {
+		t.Errorf("after an event the pauses are %s; want them to be short again", p)
+	}
+}
+
+func TestALargeShardRestsLonger(t *testing.T) {
+	for size, rests := range map[int]bool{0: false, 10000: true} {
+		began := make(chan time.Time, 100)
+		r := runner.New(func(context.Context, string) (runner.Result, error) {
+			began <- time.Now()
+			return runner.Result{Size: size}, nil
+		}, ignoreDone, discardLogger())
+		startRunner(t, r, 1)
+		r.Enqueue("acme")
+		first := <-began
+		for len(began) == 0 { // the size is known when the first run has ended
+			r.Enqueue("acme")
+		}
+		<-began
+		r.Enqueue("acme")
+		third := <-began
+		if took := third.Sub(first); (took > 150*time.Millisecond) != rests {
+			t.Errorf("a shard of %d ran three times in %v", size, took)
+		}
+	}
+}
+
+// Shards that are slow, of which one tenant may have many, leave workers for others; and a run that never ends is
+// ended.
+func TestSlowShardsLeaveWorkersForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const workers = 4
+		var running, most, cut atomic.Int32
+		quick := make(chan time.Time, 1)
+		r := runner.New(func(ctx context.Context, shard string) (runner.Result, error) {
+			if shard == "victim" {
+				quick <- time.Now()
+				return runner.Result{}, nil
+			}
+			n := running.Add(1)
+			defer running.Add(-1)
+			if most.Load() < n {
+				most.Store(n)
+			}
+			<-ctx.Done() // it never ends by itself
+			cut.Add(1)
+			return runner.Result{}, ctx.Err()
+		}, ignoreDone, discardLogger())
+		ctx, stop := context.WithCancel(t.Context())
+		go r.Start(ctx, workers, 0)
+		for i := range 10 {
+			r.Enqueue(fmt.Sprint("evil", i))
+		}
+		<-time.After(6 * time.Minute) // their first runs, as nobody knows yet that they are slow
+		if cut.Load() == 0 {
+			t.Error("a run without an end was not ended")
+		}
+		<-time.After(15 * time.Minute) // now it is known of all
+		synctest.Wait()
+		if n := running.Load(); n != workers/2 {
+			t.Errorf("%d slow shards run", n)
+		}
+		asked := time.Now()
+		r.Enqueue("victim")
+		if waited := (<-quick).Sub(asked); waited > time.Second {
+			t.Errorf("another shard waited for %v", waited)
+		}
+		stop()
+		<-time.After(10 * time.Minute)
+	})
+}

@@ -1,0 +1,106 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/sallyport/sallyport/internal/model/nodepath"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/state"
+)
+
+// Rules is the policy routing rules with our protocol and our preferences.
+type Rules struct{ kernel *Kernel }
+
+// Rules is a target.
+func (k *Kernel) Rules() Rules { return Rules{k} }
+
+// Scope says which rules are ours.
+func (Rules) Scope() string {
+	return fmt.Sprintf("rules of protocol %d with preferences %d, %d and %d",
+		ownership.NodeProtocol, ownership.NodeRuleToCluster, ownership.NodeRuleMark, ownership.NodeRuleSource)
+}
+
+// Observe returns our rules.
+func (t Rules) Observe(context.Context) (nodepath.Rules, error) {
+	out := nodepath.Rules{}
+	return out, t.forEachRule(func(key nodepath.RuleKey, r netlink.Rule) error {
+		out[key] = state.Entry[nodepath.Rule]{Value: nodepath.Rule{Table: r.Table}}
+		return nil
+	})
+}
+
+// forEachRule calls back for each rule of ours.
+func (t Rules) forEachRule(do func(nodepath.RuleKey, netlink.Rule) error) error {
+	for _, family := range families {
+		list, err := listWithRetry("rules", func() ([]netlink.Rule, error) { return t.kernel.handle.RuleList(family) })
+		if err != nil {
+			return err
+		}
+		for _, r := range list {
+			switch r.Priority {
+			case ownership.NodeRuleToCluster, ownership.NodeRuleMark, ownership.NodeRuleSource:
+			default:
+				continue
+			}
+			if r.Protocol != ownership.NodeProtocol {
+				continue
+			}
+			r.Family = family
+			if err := do(ruleKeyOf(r), r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func ruleKeyOf(r netlink.Rule) nodepath.RuleKey {
+	return nodepath.RuleKey{
+		Pref: r.Priority,
+		V6:   r.Family == netlink.FAMILY_V6,
+		From: prefixFromIPNet(r.Src),
+		To:   prefixFromIPNet(r.Dst),
+		Mark: r.Mark,
+	}
+}
+
+func buildNetlinkRule(key nodepath.RuleKey, table int) *netlink.Rule {
+	r := netlink.NewRule()
+	r.Priority, r.Family, r.Table, r.Protocol = key.Pref, netlink.FAMILY_V4, table, ownership.NodeProtocol
+	r.Src, r.Dst = ipNetFromPrefix(key.From), ipNetFromPrefix(key.To)
+	if key.V6 {
+		r.Family = netlink.FAMILY_V6
+	}
+	if key.Mark != 0 {
+		mask := uint32(ownership.NodeMarkMask)
+		r.Mark, r.Mask = key.Mark, &mask
+	}
+	return r
+}
+
+// Apply writes rules. One that leads elsewhere is another rule to the kernel: it comes before the old one goes.
+func (t Rules) Apply(_ context.Context, changes []state.Change[nodepath.RuleKey,
+	nodepath.Rule],
+) map[nodepath.RuleKey]error {
+	failed := map[nodepath.RuleKey]error{}
+	for _, c := range changes {
+		if c.After != nil {
+			if err := t.kernel.handle.RuleAdd(buildNetlinkRule(c.Key, c.After.Table)); err != nil &&
+				!errors.Is(err, unix.EEXIST) {
+				failed[c.Key] = fmt.Errorf("add: %w", err)
+				continue
+			}
+		}
+		if c.Before != nil && (c.After == nil || *c.Before != *c.After) {
+			if err := t.kernel.handle.RuleDel(buildNetlinkRule(c.Key, c.Before.Table)); err != nil && !isNotFound(err) {
+				failed[c.Key] = fmt.Errorf("delete: %w", err)
+			}
+		}
+	}
+	return failed
+}

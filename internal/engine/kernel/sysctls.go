@@ -1,0 +1,138 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/sallyport/sallyport/internal/model/nodepath"
+	"github.com/sallyport/sallyport/internal/model/state"
+)
+
+// SysctlRoot is where the kernel shows its settings as files. A container can only read them there.
+const SysctlRoot = "/proc/sys"
+
+// sysctlDir is a directory with the settings as files: SysctlRoot, or where the node's is mounted.
+type sysctlDir string
+
+// filePath is the file of a setting. A slash in its name stands for a dot.
+func (root sysctlDir) filePath(key nodepath.SysctlKey) string {
+	return filepath.Join(string(root), strings.NewReplacer(".", "/", "/", ".").Replace(string(key)))
+}
+
+func (root sysctlDir) read(key nodepath.SysctlKey) (string, error) {
+	text, err := os.ReadFile(root.filePath(key))
+	return strings.TrimSpace(string(text)), err
+}
+
+func (root sysctlDir) write(key nodepath.SysctlKey, text string) error {
+	return os.WriteFile(root.filePath(key), []byte(text), 0o600)
+}
+
+// Sysctls is the settings that we have changed. What was there before is written down.
+type Sysctls struct {
+	sysctl      sysctlDir
+	savedValues backupFile[nodepath.SysctlKey, string]
+	desired     nodepath.Sysctls // they are looked at, too
+}
+
+// Sysctls is a target. The file is in a directory of ours below /run.
+func (k *Kernel) Sysctls(dir string, wanted nodepath.Sysctls) Sysctls {
+	return Sysctls{k.sysctl, backupFile[nodepath.SysctlKey, string](filepath.Join(dir, "settings.json")), wanted}
+}
+
+// Scope says which settings are ours.
+func (t Sysctls) Scope() string {
+	return "settings that " + string(t.savedValues) + " has the former values of"
+}
+
+// FilterExisting are the settings that the kernel has by now: those of an interface come with it.
+func (t Sysctls) FilterExisting(all nodepath.Sysctls) nodepath.Sysctls {
+	out := maps.Clone(all)
+	maps.DeleteFunc(out, func(key nodepath.SysctlKey, _ state.Entry[nodepath.Sysctl]) bool {
+		_, err := os.Stat(t.sysctl.filePath(key))
+		return errors.Is(err, fs.ErrNotExist)
+	})
+	return out
+}
+
+// Observe returns the settings that we have changed, and those that are wanted, as they are.
+func (t Sysctls) Observe(context.Context) (nodepath.Sysctls, error) {
+	found, err := t.savedValues.read()
+	if err != nil {
+		return nil, err
+	}
+	out := nodepath.Sysctls{}
+	look := func(key nodepath.SysctlKey) error {
+		text, err := t.sysctl.read(key)
+		if err == nil {
+			out[key] = state.Entry[nodepath.Sysctl]{Value: nodepath.Sysctl{Text: text}}
+		}
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return fmt.Errorf("read %s: %w", key, err)
+	}
+	for key := range t.desired {
+		if err := look(key); err != nil {
+			return nil, err
+		}
+	}
+	for key := range found {
+		if err := look(key); err != nil {
+			return nil, err
+		}
+		if _, there := out[key]; !there { // its interface has gone; the note goes as well
+			out[key] = state.Entry[nodepath.Sysctl]{}
+		}
+	}
+	return out, nil
+}
+
+// Apply sets settings, and puts back what was there before.
+func (t Sysctls) Apply(_ context.Context,
+	changes []state.Change[nodepath.SysctlKey, nodepath.Sysctl],
+) map[nodepath.SysctlKey]error {
+	failed := map[nodepath.SysctlKey]error{}
+	found, err := t.savedValues.read()
+	for _, c := range changes {
+		if err != nil {
+			failed[c.Key] = err
+		} else if err := t.applySysctl(c, found); err != nil {
+			failed[c.Key] = err
+		}
+	}
+	return failed
+}
+
+func (t Sysctls) applySysctl(c state.Change[nodepath.SysctlKey, nodepath.Sysctl],
+	found map[nodepath.SysctlKey]string,
+) error {
+	if c.IsRemoval() {
+		if was, ours := found[c.Key]; ours {
+			if err := t.sysctl.write(c.Key, was); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+		left := maps.Clone(found)
+		delete(left, c.Key)
+		delete(found, c.Key)
+		return t.savedValues.write(left)
+	}
+	if _, noted := found[c.Key]; !noted {
+		is, err := t.sysctl.read(c.Key)
+		if err != nil {
+			return fmt.Errorf("%w; the kernel has no such setting", err)
+		}
+		found[c.Key] = is
+		if err := t.savedValues.write(found); err != nil {
+			return fmt.Errorf("write down what was there before: %w", err)
+		}
+	}
+	return t.sysctl.write(c.Key, c.After.Text)
+}

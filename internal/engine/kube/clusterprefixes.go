@@ -1,0 +1,80 @@
+package kube
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
+)
+
+// The prefixes of the cluster itself decide whether a new Project is accepted. Once it is, they decide nothing: so they
+// are read for new ones only.
+
+// isNewProject says whether there is a Project of the shard, and nothing of ours for it yet.
+func (in *Inputs) isNewProject() bool {
+	ns := in.namespaces[in.Shard]
+	return len(in.projects) > 0 && (ns == nil || !belongsToShard(ns, in.Shard)) &&
+		!in.ownedObjects[intent.ObjectKey{Kind: intent.Vpc, Name: in.Shard}] &&
+		!in.ownedObjects[intent.ObjectKey{Kind: intent.Subnet, Name: ownership.VPCSubnetName(in.Shard)}]
+}
+
+// gatherClusterPrefixes adds the subnets of Kube-OVN's own VPC and the nodes.
+func (c *Cluster) gatherClusterPrefixes(ctx context.Context, in *Inputs) error {
+	if !in.isNewProject() {
+		return nil
+	}
+	if err := c.listInto(ctx, in, &SubnetList{}, c.matchIndex(vpcIndex, kubeovn.ManagementVpc)); err != nil {
+		return err
+	}
+	return c.listInto(ctx, in, &corev1.NodeList{}, nil)
+}
+
+// isClusterSubnet says whether a Subnet is of Kube-OVN's own VPC: also the one that joins nodes to it. External ones
+// are on a Vlan.
+func isClusterSubnet(s *Subnet) bool { return s.Spec.Vpc == kubeovn.ManagementVpc && s.Spec.Vlan == "" }
+
+func indexByVPC(o client.Object) []string {
+	if !isClusterSubnet(o.(*Subnet)) {
+		return nil
+	}
+	return []string{kubeovn.ManagementVpc}
+}
+
+// readClusterPrefixes reads the prefixes of the cluster itself.
+func (in *Inputs) readClusterPrefixes() (out []snapshot.PrefixClaim) {
+	if !in.isNewProject() {
+		return nil
+	}
+	for name, s := range in.subnets {
+		for part := range strings.SplitSeq(s.Spec.CIDRBlock, ",") {
+			if prefix, err := netip.ParsePrefix(part); err == nil && isClusterSubnet(s) {
+				out = append(out, snapshot.PrefixClaim{
+					Prefix: prefix.Masked(),
+					Owner:  "Subnet " + name + " of Kube-OVN's own VPC",
+				})
+			}
+		}
+	}
+	for _, n := range in.nodes {
+		for _, a := range n.Status.Addresses {
+			if address := parseAddr(a.Address); address.IsValid() {
+				out = append(out, snapshot.PrefixClaim{
+					Prefix: netip.PrefixFrom(address, address.BitLen()),
+					Owner:  "node " + n.Name,
+				})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b snapshot.PrefixClaim) int {
+		return strings.Compare(a.Owner+a.Prefix.String(), b.Owner+b.Prefix.String())
+	})
+	return out
+}

@@ -1,0 +1,475 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
+)
+
+// egressSelectors is whom an EgressIP selects. Nodes is nil where all may hold its addresses.
+type egressSelectors struct{ namespaces, pods, nodes labels.Selector }
+
+// readEgressSelectors reads the selectors of an EgressIP.
+func readEgressSelectors(e *ovnv1.EgressIP) (egressSelectors, error) {
+	var out egressSelectors
+	for _, s := range []struct {
+		name string
+		from *metav1.LabelSelector
+		to   *labels.Selector
+	}{
+		{"namespaceSelector", &e.Spec.NamespaceSelector, &out.namespaces},
+		{"podSelector", &e.Spec.PodSelector, &out.pods},
+		{"nodeSelector", e.Spec.NodeSelector, &out.nodes},
+	} {
+		if s.from == nil {
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(s.from)
+		if err != nil {
+			return egressSelectors{}, fmt.Errorf("%s: %w", s.name, err)
+		}
+		*s.to = selector
+	}
+	return out, nil
+}
+
+// matchesPod says whether a pod in a namespace that is chosen is selected: it is there, with an address of its own.
+func (c egressSelectors) matchesPod(pod *corev1.Pod) bool {
+	return !pod.Spec.HostNetwork && !isPodFinished(pod) && c.pods.Matches(labels.Set(pod.Labels))
+}
+
+// cachedSelectors is that of an EgressIP; one that can't be read selects nothing.
+func (c *Cluster) cachedSelectors(e *ovnv1.EgressIP) (egressSelectors, bool) {
+	out, err := c.selectorCache.getOrRead(intent.ObjectKey{Kind: intent.EgressIP, Name: e.Name}, e,
+		func() (egressSelectors, error) {
+			return readEgressSelectors(e)
+		})
+	return out, err == nil
+}
+
+// listEgressIPs are all EgressIPs. They must not be changed.
+func (c *Cluster) listEgressIPs(ctx context.Context) ([]*ovnv1.EgressIP, error) {
+	var list ovnv1.EgressIPList
+	if err := c.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list EgressIPs: %w", err)
+	}
+	out := make([]*ovnv1.EgressIP, 0, len(list.Items))
+	for i := range list.Items {
+		out = append(out, &list.Items[i])
+	}
+	return out, nil
+}
+
+// selectingEgressIPs are the EgressIPs that select pods of a namespace.
+func (c *Cluster) selectingEgressIPs(ctx context.Context, ns *corev1.Namespace) ([]*ovnv1.EgressIP, error) {
+	all, err := c.listEgressIPs(ctx)
+	return slices.DeleteFunc(all, func(e *ovnv1.EgressIP) bool {
+		choice, readable := c.cachedSelectors(e)
+		return !readable || !choice.namespaces.Matches(labels.Set(ns.Labels))
+	}), err
+}
+
+// gatherEgressIPs adds the EgressIPs that select something in a project, and its pods where they or EgressRoutes do.
+func (c *Cluster) gatherEgressIPs(ctx context.Context, in *Inputs) error {
+	ns := in.namespaces[in.Shard]
+	if ns == nil || in.Shard == kubeovn.ManagementVpc {
+		return nil
+	}
+	selecting, err := c.selectingEgressIPs(ctx, ns)
+	if err != nil || len(selecting) == 0 && len(in.egressRoutes) == 0 {
+		return err
+	}
+	in.egressIPs = selecting
+	return c.listInto(ctx, in, &corev1.PodList{}, []client.ListOption{client.InNamespace(in.Shard)})
+}
+
+// readSelections reads which pods leave with which addresses, and the addresses of all pods where there are such.
+func (in *Inputs) readSelections() (out []snapshot.Selection, inside []netip.Addr) {
+	for _, e := range in.egressIPs {
+		choice, err := readEgressSelectors(e)
+		if err != nil || e.DeletionTimestamp != nil {
+			continue
+		}
+		s := snapshot.Selection{
+			EgressIP: e.Name,
+			Created:  e.CreationTimestamp.Time,
+			FailOpen: e.Spec.FailurePolicy == ovnv1.FailOpen,
+		}
+		for _, pod := range in.pods {
+			if choice.pods.Matches(labels.Set(pod.Labels)) {
+				s.Pods = append(s.Pods, podIPv4Addresses(pod)...)
+			}
+		}
+		s.Addresses = ParseAddresses(e.Spec.EgressIPs)
+		slices.SortFunc(s.Pods, netip.Addr.Compare)
+		out = append(out, s)
+	}
+	if len(out) == 0 {
+		return nil, nil
+	}
+	for _, pod := range in.pods {
+		inside = append(inside, podIPv4Addresses(pod)...)
+	}
+	slices.SortFunc(inside, netip.Addr.Compare)
+	return out, inside
+}
+
+// ParseAddresses are those of texts that can be read.
+func ParseAddresses(texts []string) (out []netip.Addr) {
+	for _, text := range texts {
+		if a := parseAddr(text); a.IsValid() {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// podIPv4Addresses are the IPv4 addresses of a pod.
+func podIPv4Addresses(pod *corev1.Pod) []netip.Addr {
+	return slices.DeleteFunc(podAddresses(pod), netip.Addr.Is6)
+}
+
+// podAddresses are the addresses of a pod of a project: as soon as Kube-OVN has chosen them, and as long as they are
+// not another's. The annotation is the tenant's to write, and leads astray pods of his own project at most: compile
+// takes addresses of its subnet only.
+func podAddresses(pod *corev1.Pod) (out []netip.Addr) {
+	if isPodFinished(pod) {
+		return nil
+	}
+	for part := range strings.SplitSeq(pod.Annotations[kubeovn.IPAddressAnnotation], ",") {
+		if a := parseAddr(strings.TrimSpace(part)); a.IsValid() {
+			out = append(out, a)
+		}
+	}
+	for _, a := range reportedAddresses(pod) {
+		if !slices.Contains(out, a) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// reportedAddresses are the addresses of a pod that its node has reported. In the management VPC, which has pods of
+// many namespaces, no others count.
+func reportedAddresses(pod *corev1.Pod) (out []netip.Addr) {
+	if isPodFinished(pod) {
+		return nil
+	}
+	for _, ip := range pod.Status.PodIPs {
+		out = append(out, ParseAddresses([]string{ip.IP})...)
+	}
+	return out
+}
+
+// GatherEgress reads everything that decides about egress addresses, and the EgressIPs.
+func (c *Cluster) GatherEgress(ctx context.Context) (*Inputs, *snapshot.EgressInput, error) {
+	in := NewInputs(ownership.EgressVpc)
+	in.isStuck = c.progress.isStuck
+	for _, list := range []struct {
+		list client.ObjectList
+		by   []client.ListOption
+	}{
+		{&kubedcv1alpha1.ExternalNetworkList{}, nil},
+		{&SubnetList{}, c.matchIndex(externalIndex, "true")},
+		{&VpcList{}, c.matchShard(in.Shard)},
+		{&OvnEipList{}, c.matchShard(in.Shard)},
+		{&corev1.NodeList{}, nil},
+	} {
+		if err := c.listInto(ctx, in, list.list, list.by); err != nil {
+			return nil, nil, err
+		}
+	}
+	var err error
+	if in.egressIPs, err = c.listEgressIPs(ctx); err != nil {
+		return nil, nil, err
+	}
+	if err := c.lookUpEgressReferences(ctx, in); err != nil {
+		return nil, nil, err
+	}
+	vpcs, err := c.listSelectedVPCs(ctx, in.egressIPs)
+	if err != nil {
+		return nil, nil, err
+	}
+	outside, err := c.selectUnservedPods(ctx, in.egressIPs)
+	if err = errors.Join(err, c.gatherAllProjects(ctx, in)); err != nil {
+		return nil, nil, err
+	}
+	out := &snapshot.EgressInput{
+		ExternalSubnets: in.readExternalSubnets(),
+		AddressOwners:   in.readAddressHolders(),
+		Engine:          in.readKubeOVNState(nil),
+	}
+	for _, n := range in.nodes {
+		if _, may := n.Labels[ovnv1.AssignableLabel]; may {
+			out.Nodes = append(out.Nodes, readEgressNode(n))
+		}
+	}
+	for _, e := range in.egressIPs {
+		r := in.readEgressIP(e, vpcs[e.Name])
+		r.PodsOutsideProjects = outside[e.Name]
+		out.EgressIPs = append(out.EgressIPs, r)
+	}
+	return in, out, nil
+}
+
+// lookUpEgressReferences adds what is named: the Vpc, which may have lost its labels, subnets of networks, and who has
+// the addresses.
+func (c *Cluster) lookUpEgressReferences(ctx context.Context, in *Inputs) error {
+	keys := []intent.ObjectKey{{Kind: intent.Vpc, Name: in.Shard}}
+	for _, n := range in.networks {
+		for _, s := range n.Spec.Subnets {
+			keys = append(keys, intent.ObjectKey{Kind: intent.Subnet, Name: s})
+		}
+	}
+	var addresses []string
+	for _, e := range in.egressIPs {
+		addresses = append(addresses, e.Spec.EgressIPs...)
+	}
+	return c.lookUpObjects(ctx, in, keys, addresses)
+}
+
+// listSelectedVPCs are the projects of which each EgressIP selects pods.
+func (c *Cluster) listSelectedVPCs(ctx context.Context, of []*ovnv1.EgressIP) (map[string][]string, error) {
+	var projects kubedcv1.ProjectList
+	if err := c.reader.List(ctx, &projects, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list Projects: %w", err)
+	}
+	out := map[string][]string{}
+	for i := range projects.Items {
+		shard := snapshot.ProjectShard(projects.Items[i].Namespace, projects.Items[i].Name)
+		object, err := c.readObject(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: shard})
+		if err != nil || projects.Items[i].DeletionTimestamp != nil || object.GetDeletionTimestamp() != nil {
+			continue // it is not there yet, or goes
+		}
+		for _, e := range of {
+			if choice, readable := c.cachedSelectors(e); readable &&
+				choice.namespaces.Matches(labels.Set(object.GetLabels())) {
+				out[e.Name] = append(out[e.Name], shard)
+			}
+		}
+	}
+	return out, nil
+}
+
+// projectShards are the shards of projects, which are the names of their namespaces.
+func projectShards(projects []kubedcv1.Project) map[string]bool {
+	out := make(map[string]bool, len(projects))
+	for i := range projects {
+		out[snapshot.ProjectShard(projects[i].Namespace, projects[i].Name)] = true
+	}
+	return out
+}
+
+// selectUnservedPods are the pods of no project that each EgressIP selects. Namespaces of projects, which may have most
+// of the pods, are not looked into.
+func (c *Cluster) selectUnservedPods(ctx context.Context, of []*ovnv1.EgressIP) (map[string]snapshot.PodSample, error) {
+	var projects kubedcv1.ProjectList
+	var namespaces corev1.NamespaceList
+	for _, list := range []client.ObjectList{&projects, &namespaces} {
+		if err := c.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list %T: %w", list, err)
+		}
+	}
+	out := map[string]snapshot.PodSample{}
+	served := projectShards(projects.Items)
+	for i := range namespaces.Items {
+		ns := &namespaces.Items[i]
+		if served[ns.Name] || ns.DeletionTimestamp != nil {
+			continue
+		}
+		if err := c.addUnservedPods(ctx, ns, of, out); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// addUnservedPods adds the pods of a namespace to those of the EgressIPs that select them.
+func (c *Cluster) addUnservedPods(ctx context.Context, ns *corev1.Namespace, of []*ovnv1.EgressIP,
+	out map[string]snapshot.PodSample,
+) error {
+	var pods corev1.PodList
+	read := false
+	for _, e := range of {
+		choice, readable := c.cachedSelectors(e)
+		if !readable || e.DeletionTimestamp != nil || !choice.namespaces.Matches(labels.Set(ns.Labels)) {
+			continue
+		}
+		if !read {
+			if err := c.reader.List(ctx, &pods, client.InNamespace(ns.Name), client.UnsafeDisableDeepCopy); err != nil {
+				return fmt.Errorf("list pods of %s: %w", ns.Name, err)
+			}
+			read = true
+		}
+		selected := out[e.Name]
+		for i := range pods.Items {
+			if pod := &pods.Items[i]; choice.matchesPod(pod) {
+				selected.AddPod(pod.Namespace + "/" + pod.Name)
+			}
+		}
+		out[e.Name] = selected
+	}
+	return nil
+}
+
+func (in *Inputs) readEgressIP(e *ovnv1.EgressIP, vpcs []string) snapshot.EgressIP {
+	out := snapshot.EgressIP{
+		Meta:      readMeta(e.ObjectMeta),
+		Addresses: e.Spec.EgressIPs,
+		Vpcs:      slices.Compact(slices.Sorted(slices.Values(vpcs))),
+	}
+	out.RebalanceRequested, out.Rebalanced = e.Annotations[ovnv1.RebalanceAnnotation], e.Status.Rebalanced
+	choice, err := readEgressSelectors(e)
+	if err != nil {
+		out.Malformed = snapshot.Malformed(err.Error())
+		return out
+	}
+	if choice.nodes == nil {
+		return out
+	}
+	out.EligibleNodes = map[string]bool{}
+	for _, n := range in.nodes {
+		if choice.nodes.Matches(labels.Set(n.Labels)) {
+			out.EligibleNodes[n.Name] = true
+		}
+	}
+	return out
+}
+
+// readEgressNode reads a node that may hold egress addresses.
+func readEgressNode(n *corev1.Node) snapshot.Node {
+	out := snapshot.Node{Name: n.Name, Chassis: n.Annotations[kubeovn.ChassisAnnotation]}
+	for _, c := range n.Status.Conditions {
+		out.Ready = out.Ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	}
+	_, drains := n.Labels[ovnv1.DrainLabel]
+	out.Ready = out.Ready && out.Chassis != "" && n.DeletionTimestamp == nil
+	out.Draining = n.Spec.Unschedulable && drains
+	for _, a := range n.Status.Addresses {
+		if address := parseAddr(a.Address); address.IsValid() {
+			out.Addresses = append(out.Addresses, address)
+		}
+	}
+	return out
+}
+
+// EgressIPObjects are the EgressIPs, which get a status.
+func (in *Inputs) EgressIPObjects() []client.Object {
+	out := make([]client.Object, 0, len(in.egressIPs))
+	for _, e := range in.egressIPs {
+		out = append(out, e)
+	}
+	return out
+}
+
+// enqueueEgress asks for the shard of egress addresses, where there are any.
+func (w *eventMapper) enqueueEgress(ctx context.Context) {
+	if all, err := w.cluster.listEgressIPs(ctx); err == nil && len(all) > 0 {
+		w.enqueue(ownership.EgressVpc)
+	}
+}
+
+// handleEgressIP asks for the shard of egress addresses, and for the projects of which an EgressIP selects pods, or
+// did.
+func (w *eventMapper) handleEgressIP(ctx context.Context, was, is client.Object) {
+	w.enqueue(ownership.EgressVpc)
+	if was != nil && is != nil && was.GetGeneration() == is.GetGeneration() &&
+		was.GetDeletionTimestamp().Equal(is.GetDeletionTimestamp()) {
+		return
+	}
+	for _, object := range []client.Object{was, is} {
+		e, there := object.(*ovnv1.EgressIP)
+		if !there || e == nil {
+			continue
+		}
+		vpcs, err := w.cluster.listSelectedVPCs(ctx, []*ovnv1.EgressIP{e})
+		if err != nil {
+			return // the cache is not there yet; everything is an event then
+		}
+		for _, vpc := range vpcs[e.Name] {
+			w.enqueue(vpc)
+		}
+	}
+}
+
+// handleSelectedPod asks for the project of a pod that an EgressIP or EgressRoute may select, when it or its addresses
+// have changed; of a pod of no project it asks for the shard of egress addresses.
+func (w *eventMapper) handleSelectedPod(ctx context.Context, was, is client.Object) {
+	object := is
+	if object == nil {
+		object = was
+	}
+	matters := func(o client.Object) any {
+		pod, there := o.(*corev1.Pod)
+		if !there || pod == nil {
+			return nil
+		}
+		return []any{pod.Labels, podAddresses(pod), pod.Spec.NodeName}
+	}
+	if was != nil && is != nil && reflect.DeepEqual(matters(was), matters(is)) {
+		return
+	}
+	ns, err := w.cluster.readObject(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: object.GetNamespace()})
+	if err != nil {
+		return
+	}
+	if by, err := w.cluster.selectingEgressIPs(ctx, ns.(*corev1.Namespace)); err == nil && len(by) > 0 {
+		if belongsToShard(ns, ns.GetName()) {
+			w.enqueueNamespace(ctx, object.GetNamespace())
+		} else {
+			w.enqueue(ownership.EgressVpc) // it says that the pod is not served
+		}
+	}
+	if w.cluster.hasEgressRoutes(ctx, ns.GetName()) {
+		w.enqueueEgressPolicies(ctx, object.GetNamespace())
+	}
+}
+
+// handleNamespaceLabels asks for what depends on the labels of a namespace.
+func (w *eventMapper) handleNamespaceLabels(ctx context.Context, was, is client.Object) {
+	if was != nil && is != nil && reflect.DeepEqual(was.GetLabels(), is.GetLabels()) &&
+		was.GetDeletionTimestamp().Equal(is.GetDeletionTimestamp()) {
+		return
+	}
+	w.enqueueEgress(ctx)
+	for _, o := range []client.Object{was, is} {
+		if o != nil {
+			w.enqueueIfProject(ctx, o.GetName())
+			w.enqueueOrganization(ctx, o.GetName(), true) // networks admit Projects by these labels
+			if isManagementNamespace(o.(*corev1.Namespace)) {
+				w.enqueue(ownership.NodesShard)
+			}
+		}
+	}
+}
+
+// handleEgressNode asks for the shard of egress addresses when a node may hold some, or might, and has changed.
+func (w *eventMapper) handleEgressNode(ctx context.Context, was, is client.Object) {
+	matters := func(o client.Object) any {
+		n, there := o.(*corev1.Node)
+		if !there || n == nil {
+			return nil
+		}
+		return []any{n.Labels, readEgressNode(n)}
+	}
+	if !reflect.DeepEqual(matters(was), matters(is)) {
+		w.enqueueEgress(ctx)
+	}
+}

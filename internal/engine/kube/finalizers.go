@@ -1,0 +1,128 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/state"
+)
+
+// Finalizers is our finalizer on given objects.
+type Finalizers struct {
+	cluster *Cluster
+	objects map[intent.ObjectKey]client.Object
+}
+
+// NewFinalizers is our finalizer on objects that were read, as they were read.
+func NewFinalizers(c *Cluster, objects []client.Object) (*Finalizers, error) {
+	keyed, err := indexByKey(objects)
+	return &Finalizers{cluster: c, objects: keyed}, err
+}
+
+func indexByKey(objects []client.Object) (map[intent.ObjectKey]client.Object, error) {
+	out := make(map[intent.ObjectKey]client.Object, len(objects))
+	for _, o := range objects {
+		key, err := KeyOf(o)
+		if err != nil {
+			return nil, err
+		}
+		out[key] = o
+	}
+	return out, nil
+}
+
+// Scope is the finalizer's name.
+func (t *Finalizers) Scope() string { return "finalizer " + ownership.Finalizer }
+
+// Observe returns the objects that have the finalizer.
+func (t *Finalizers) Observe(context.Context) (intent.Finalizers, error) {
+	set := intent.Finalizers{}
+	for key, o := range t.objects {
+		if slices.Contains(o.GetFinalizers(), ownership.Finalizer) {
+			set[key] = state.Entry[intent.Finalizer]{Origin: key.Ref()}
+		}
+	}
+	return set, nil
+}
+
+// Apply puts the finalizer on objects and takes it off.
+func (t *Finalizers) Apply(ctx context.Context,
+	changes []state.Change[intent.ObjectKey, intent.Finalizer],
+) map[intent.ObjectKey]error {
+	failed := map[intent.ObjectKey]error{}
+	var marks []pendingWrite
+	for _, c := range changes {
+		version, err := t.setFinalizer(ctx, c.Key, !c.IsRemoval())
+		switch {
+		case apierrors.IsNotFound(err) && c.IsRemoval(): // the last finalizer, or somebody was faster
+		case err != nil:
+			failed[c.Key] = err
+		case version != "":
+			marks = append(marks, pendingWrite{key: c.Key, version: version})
+		}
+	}
+	t.cluster.waitForCache(ctx, marks)
+	return failed
+}
+
+var errReplaced = errors.New("there is another object of that name by now")
+
+// setFinalizer puts the finalizer on an object, or takes it off, on condition that nobody wrote to the object in
+// between. It returns the version that it wrote, if any.
+func (t *Finalizers) setFinalizer(ctx context.Context, key intent.ObjectKey, on bool) (string, error) {
+	seen, there := t.objects[key]
+	if !there {
+		return "", fmt.Errorf("%s was not read", key)
+	}
+	o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: key.Namespace, Name: key.Name,
+		UID: seen.GetUID(), ResourceVersion: seen.GetResourceVersion(), Finalizers: seen.GetFinalizers(),
+	}}
+	o.SetGroupVersionKind(gvkByKind[key.Kind])
+	for range maxAttempts {
+		patch, err := buildFinalizerPatch(o, on)
+		if err != nil || patch == nil {
+			return "", err
+		}
+		err = t.cluster.api.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch),
+			client.FieldOwner(ownership.FieldManager))
+		if err == nil {
+			return o.GetResourceVersion(), nil
+		}
+		if !apierrors.IsConflict(err) {
+			return "", err
+		}
+		if err := t.cluster.api.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+			return "", err
+		}
+		if o.UID != seen.GetUID() {
+			return "", errReplaced
+		}
+	}
+	return "", fmt.Errorf("others wrote to it %d times in between", maxAttempts)
+}
+
+// buildFinalizerPatch is nil when there is nothing to do.
+func buildFinalizerPatch(o *metav1.PartialObjectMetadata, on bool) ([]byte, error) {
+	finalizers := slices.DeleteFunc(slices.Clone(o.Finalizers), func(f string) bool { return f == ownership.Finalizer })
+	if has := len(finalizers) < len(o.Finalizers); has == on {
+		return nil, nil
+	}
+	if on {
+		finalizers = append(finalizers, ownership.Finalizer)
+	}
+	return json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": o.ResourceVersion,
+		"finalizers":      finalizers,
+	}})
+}

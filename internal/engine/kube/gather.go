@@ -1,0 +1,363 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
+)
+
+// Indexes of a cache, besides the one by shard.
+const (
+	projectIndex       = "project-shard" // Projects by the shard that their names give
+	externalIndex      = "external"      // Subnets that have the label of an external network
+	addressIndex       = "address"       // OvnEips by the address they have, EIps by the one they want or have
+	subnetIndex        = "subnet"        // Namespaces by the Subnet in which their pods get addresses
+	quotaIndex         = "quota"         // EIps that wait for others to go
+	egressServiceIndex = "leaves"        // Services whose pods are to leave with their address
+	vpcIndex           = "vpc"           // Subnets of Kube-OVN's own VPC
+	ingressIndex       = "ingress"       // Services by the addresses of their load balancers
+)
+
+// Kinds that are read and not written.
+const (
+	Pod intent.Kind = "Pod"
+	VMI intent.Kind = "VirtualMachineInstance"
+)
+
+// addIndexes adds the indexes that keep the cost of a shard independent of the number of shards.
+func addIndexes(ctx context.Context, c client.FieldIndexer) error {
+	for _, index := range []struct {
+		object client.Object
+		name   string
+		values client.IndexerFunc
+	}{
+		{&kubedcv1.Project{}, projectIndex, func(o client.Object) []string {
+			return []string{snapshot.ProjectShard(o.GetNamespace(), o.GetName())}
+		}},
+		{&Subnet{}, externalIndex, func(o client.Object) []string {
+			if o.GetLabels()[kubedcv1.ExternalNetworkTypeLabel] == "" {
+				return nil
+			}
+			return []string{"true"}
+		}},
+		{&Subnet{}, vpcIndex, indexByVPC},
+		{&corev1.Namespace{}, subnetIndex, func(o client.Object) []string {
+			return []string{podSubnet(o.(*corev1.Namespace))}
+		}},
+		{&corev1.Service{}, egressServiceIndex, func(o client.Object) []string {
+			if !hasEgressAnnotation(o) {
+				return nil
+			}
+			return []string{"true"}
+		}},
+		{&corev1.Service{}, ingressIndex, func(o client.Object) (out []string) {
+			for _, a := range readIngressAddresses(o.(*corev1.Service)) {
+				out = append(out, a.String())
+			}
+			return out
+		}},
+		{&OvnEip{}, addressIndex, func(o client.Object) []string {
+			eip := o.(*OvnEip)
+			return []string{eip.Spec.V4Ip, eip.Status.V4Ip}
+		}},
+		{&kubedcv1.EIp{}, addressIndex, func(o client.Object) []string {
+			eip := o.(*kubedcv1.EIp)
+			return []string{eip.Spec.IPAddress, eip.Status.IPAddress}
+		}},
+		{&kubedcv1.EIp{}, quotaIndex, func(o client.Object) []string {
+			if !isRefusedByQuota(o) {
+				return nil
+			}
+			return []string{"true"}
+		}},
+	} {
+		if err := c.IndexField(ctx, index.object, index.name, index.values); err != nil {
+			return fmt.Errorf("index %T by %s: %w", index.object, index.name, err)
+		}
+	}
+	return nil
+}
+
+// GatherShard reads the inputs of a shard; misplaced are the ports that OVN says are not where they belong. From a
+// cache it costs what the shard costs, not what the cluster costs.
+func (c *Cluster) GatherShard(ctx context.Context, shard string, quotas snapshot.Quotas,
+	misplaced []snapshot.PodPort,
+) (*Inputs, error) {
+	in := NewInputs(shard)
+	in.AddMisplacedPorts(misplaced)
+	in.isStuck, in.lacksBackendKind = c.progress.isStuck, c.missingKinds[intent.Backend]
+	if err := c.gatherNamespaceObjects(ctx, in); err != nil {
+		return nil, err
+	}
+	lists := []struct {
+		list client.ObjectList
+		by   []client.ListOption
+	}{
+		{&kubedcv1.ProjectList{}, c.matchIndex(projectIndex, shard)},
+		{&kubedcv1alpha1.ExternalNetworkList{}, nil},
+		{&SubnetList{}, c.matchIndex(externalIndex, "true")},
+	}
+	for _, l := range lists {
+		if err := c.listInto(ctx, in, l.list, l.by); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.gatherOrganizations(ctx, in, quotas); err != nil {
+		return nil, err
+	}
+	for _, kind := range c.availableKinds(appliedKinds) {
+		list, err := newList(kind)
+		if err != nil {
+			return nil, err
+		}
+		if kind == intent.EIp || kind == intent.Service || kind == intent.EndpointSlice {
+			continue // read above
+		}
+		if err := c.listInto(ctx, in, list, c.matchShard(shard)); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.gatherEgressIPs(ctx, in); err != nil {
+		return nil, err
+	}
+	if err := c.lookUpReferences(ctx, in); err != nil {
+		return nil, err
+	}
+	return in, c.gatherClusterPrefixes(ctx, in)
+}
+
+// gatherNamespaceObjects adds what is in the namespaces of a shard and, for the management VPC, the nodes.
+func (c *Cluster) gatherNamespaceObjects(ctx context.Context, in *Inputs) error {
+	in.isOrganization = c.isOrganization(ctx, in.Shard)
+	namespaces, err := c.listShardNamespaces(ctx, in.Shard)
+	if err != nil {
+		return fmt.Errorf("list namespaces: %w", err)
+	}
+	for _, ns := range namespaces {
+		if ns.GetUID() != "" {
+			in.Add(ns)
+		}
+		for _, list := range []client.ObjectList{
+			&kubedcv1.EIpList{}, &kubedcv1.FIpList{}, &corev1.ServiceList{}, &discoveryv1.EndpointSliceList{},
+			&ovnv1.EgressServiceList{}, &kubedcv1alpha1.EgressRouteList{},
+		} {
+			if err := c.listInto(ctx, in, list, []client.ListOption{client.InNamespace(ns.GetName())}); err != nil {
+				return err
+			}
+		}
+		if err := c.gatherEndpointPods(ctx, in, ns.GetName()); err != nil {
+			return err
+		}
+	}
+	if in.Shard == kubeovn.ManagementVpc {
+		return c.listInto(ctx, in, &corev1.NodeList{}, nil)
+	}
+	return nil
+}
+
+// gatherEndpointPods adds the pods of a namespace where endpoints count by them: where backends are checked and, in the
+// management VPC, wherever there are load balancers.
+func (c *Cluster) gatherEndpointPods(ctx context.Context, in *Inputs, namespace string) error {
+	balances := slices.ContainsFunc(in.services, func(s *corev1.Service) bool { return s.Namespace == namespace })
+	if !in.hasHealthChecks(namespace) && (in.Shard != kubeovn.ManagementVpc || !balances) {
+		return nil
+	}
+	return c.listInto(ctx, in, &corev1.PodList{}, []client.ListOption{client.InNamespace(namespace)})
+}
+
+// lookUpReferences adds what the inputs so far name.
+func (c *Cluster) lookUpReferences(ctx context.Context, in *Inputs) error {
+	return c.lookUpObjects(ctx, in, in.referencedKeys(), in.requestedAddresses())
+}
+
+// lookUpObjects adds objects by name, as far as there are such and they are not added yet, and who has addresses.
+func (c *Cluster) lookUpObjects(ctx context.Context, in *Inputs, keys []intent.ObjectKey, addresses []string) error {
+	for _, key := range keys {
+		if in.hasObject(key) || c.missingKinds[key.Kind] {
+			continue
+		}
+		object, err := c.readObject(ctx, key)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return fmt.Errorf("read %s: %w", key, err)
+		default:
+			in.Add(object)
+		}
+	}
+	for _, address := range addresses {
+		if err := c.listInto(ctx, in, &OvnEipList{}, c.matchIndex(addressIndex, address)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// matchIndex chooses by an index. Without a cache there is none: all is read, and Inputs leave out what is not theirs.
+func (c *Cluster) matchIndex(index, value string) []client.ListOption {
+	if !c.indexed {
+		return nil
+	}
+	return []client.ListOption{client.MatchingFields{index: value}}
+}
+
+func (c *Cluster) listInto(ctx context.Context, in *Inputs, list client.ObjectList, by []client.ListOption) error {
+	if err := c.reader.List(ctx, list, append(by, client.UnsafeDisableDeepCopy)...); err != nil {
+		return fmt.Errorf("list %T: %w", list, err)
+	}
+	return meta.EachListItem(list, func(o runtime.Object) error {
+		in.Add(o.(client.Object))
+		return nil
+	})
+}
+
+// hasObject says whether an object of this key was added.
+func (in *Inputs) hasObject(key intent.ObjectKey) bool {
+	switch key.Kind {
+	case intent.Subnet:
+		return in.subnets[key.Name] != nil
+	case intent.OvnEip:
+		return in.ovnEips[key.Name] != nil
+	case intent.OvnFip:
+		return in.ovnFips[key.Name] != nil
+	case intent.Vpc:
+		return in.vpc != nil
+	case intent.Namespace:
+		return in.namespaces[key.Name] != nil
+	case intent.OvnSnatRule:
+		return in.snatRule != nil
+	default:
+		return false
+	}
+}
+
+// requestedAddresses is the addresses that EIps must have, and those that Kube-OVN was about to give: whoever has them
+// now decides, too.
+func (in *Inputs) requestedAddresses() []string {
+	var out []string
+	for _, o := range in.ovnEips {
+		if isAddressPending(o) {
+			out = append(out, o.Spec.V4Ip)
+		}
+	}
+	for _, e := range in.eips {
+		for _, address := range []string{e.Spec.IPAddress, e.Status.IPAddress} {
+			if address != "" {
+				out = append(out, address)
+			}
+		}
+	}
+	return out
+}
+
+// hasProject says whether there is a Project whose names give a shard.
+func (c *Cluster) hasProject(ctx context.Context, shard string) bool {
+	var projects kubedcv1.ProjectList
+	err := c.reader.List(ctx, &projects, append(c.matchIndex(projectIndex, shard), client.UnsafeDisableDeepCopy)...)
+	return err == nil && len(projects.Items) > 0
+}
+
+// ReconcilesVPC says whether a VPC is one of ours, or should be.
+func (c *Cluster) ReconcilesVPC(ctx context.Context, vpc string) bool {
+	if vpc == kubeovn.ManagementVpc {
+		return c.isShardInUse(ctx, vpc)
+	}
+	if vpc == ownership.EgressVpc || c.hasProject(ctx, vpc) {
+		return true
+	}
+	object, err := c.readObject(ctx, intent.ObjectKey{Kind: intent.Vpc, Name: vpc})
+	return err == nil && ownerShard(object) != ""
+}
+
+// CacheOptions keep out of memory what is never read: of a pod all but its names, labels, addresses, node and phase, of
+// a node all but what makes it hold gateways and egress addresses.
+func CacheOptions() cache.Options {
+	slim := func(o any) (any, error) {
+		switch o := o.(type) {
+		case *corev1.Pod:
+			pod := &corev1.Pod{
+				ObjectMeta: trimMeta(o.ObjectMeta),
+				Status:     corev1.PodStatus{Phase: o.Status.Phase, PodIPs: o.Status.PodIPs},
+			}
+			pod.Spec.NodeName = o.Spec.NodeName
+			pod.Annotations = map[string]string{kubeovn.IPAddressAnnotation: o.Annotations[kubeovn.IPAddressAnnotation]}
+			return pod, nil
+		case *corev1.Node:
+			node := &corev1.Node{
+				ObjectMeta: trimMeta(o.ObjectMeta),
+				Spec:       corev1.NodeSpec{Unschedulable: o.Spec.Unschedulable},
+			}
+			node.Annotations = map[string]string{kubeovn.ChassisAnnotation: o.Annotations[kubeovn.ChassisAnnotation]}
+			node.Status.Addresses = o.Status.Addresses
+			for _, c := range o.Status.Conditions {
+				if c.Type == corev1.NodeReady {
+					node.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
+				}
+			}
+			return node, nil
+		default:
+			return o, nil
+		}
+	}
+	slimmed := cache.ByObject{Transform: slim}
+	return cache.Options{
+		DefaultTransform: TrimManagedFields,
+		ByObject:         map[client.Object]cache.ByObject{&corev1.Pod{}: slimmed, &corev1.Node{}: slimmed},
+	}
+}
+
+func trimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, Labels: m.Labels,
+	}
+}
+
+// ListShards is every shard of which there is a Project, an EIp, a FIp or an object of ours, in order.
+func (c *Cluster) ListShards(ctx context.Context) ([]string, error) {
+	var objects []client.Object
+	for _, kind := range append([]intent.Kind{intent.Project, intent.FIp, intent.EgressService, intent.EgressRoute},
+		c.availableKinds(appliedKinds)...) {
+		list, err := newList(kind)
+		if err != nil {
+			return nil, err
+		}
+		if err := c.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list %s: %w", kind, err)
+		}
+		err = meta.EachListItem(list, func(o runtime.Object) error {
+			objects = append(objects, o.(client.Object))
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return c.resolveShards(ctx, objects), nil
+}
+
+// projectShards is the shards that objects belong to, with the management VPC for those in its namespaces.
+func (c *Cluster) resolveShards(ctx context.Context, objects []client.Object) []string {
+	out := map[string]bool{}
+	for _, shard := range ShardsOf(objects) {
+		out[c.shardOfNamespace(ctx, shard)] = true
+	}
+	return slices.Sorted(maps.Keys(out))
+}

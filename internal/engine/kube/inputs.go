@@ -1,0 +1,284 @@
+package kube
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
+)
+
+// Inputs are the API objects that decide about one shard, before they are parsed.
+type Inputs struct {
+	Shard string
+
+	projects []*kubedcv1.Project
+	// of other shards: of the same organizations, or those that EgressIPs select
+	otherProjects   []*kubedcv1.Project
+	namespaces      map[string]*corev1.Namespace // that it decides about
+	knownNamespaces map[string]*corev1.Namespace // and others, for their labels and quotas
+	otherEIps       map[string][]*kubedcv1.EIp   // of other shards, by namespace
+	isOrganization  bool                         // its own namespace has Projects, and so is not the management VPC's
+	nodes           []*corev1.Node
+	eips            []*kubedcv1.EIp
+	fips            []*kubedcv1.FIp
+	networks        []*kubedcv1alpha1.ExternalNetwork
+	subnets         map[string]*Subnet // external ones, and the project's own
+	vpc             *Vpc
+	ovnEips         map[string]*OvnEip
+	ovnFips         map[string]*OvnFip
+	snatRule        *OvnSnatRule
+	pods            map[string]*corev1.Pod // by namespace/name
+	vms             map[string]*VirtualMachineInstance
+	services        []*corev1.Service
+	endpointSlices  map[string][]*discoveryv1.EndpointSlice // by the Service's namespace/name
+	ownedObjects    map[intent.ObjectKey]bool
+	// listEgressIPs are those that select something in the shard; for the shard of egress addresses, all.
+	egressIPs      []*ovnv1.EgressIP
+	egressServices []*ovnv1.EgressService
+	egressRoutes   []*kubedcv1alpha1.EgressRoute
+
+	// nodePaths are the NodePaths, and reaching the Services of all namespaces: for the shard of NodePaths.
+	nodePaths        []*kubedcv1alpha1.NodePath
+	externalServices []*corev1.Service
+	// ingressServices and holding are the Services that show addresses, and the EIps that hold them: they say whose an
+	// address is.
+	ingressServices []*corev1.Service
+	holdingEIps     []*kubedcv1.EIp
+
+	// misplacedPorts are ports of pods that OVN says are not where they belong.
+	misplacedPorts []snapshot.PodPort
+
+	lacksBackendKind bool // Kubernetes does not know them
+	// isStuck says whether Kube-OVN will never take up an object.
+	isStuck func(client.Object) bool
+}
+
+// NewInputs are no inputs yet.
+func NewInputs(shard string) *Inputs {
+	return &Inputs{
+		Shard: shard, subnets: map[string]*Subnet{}, ovnEips: map[string]*OvnEip{}, ovnFips: map[string]*OvnFip{},
+		endpointSlices: map[string][]*discoveryv1.EndpointSlice{}, namespaces: map[string]*corev1.Namespace{},
+		knownNamespaces: map[string]*corev1.Namespace{},
+		otherEIps:       map[string][]*kubedcv1.EIp{},
+		pods:            map[string]*corev1.Pod{}, vms: map[string]*VirtualMachineInstance{},
+		ownedObjects: map[intent.ObjectKey]bool{},
+		isStuck:      func(client.Object) bool { return false },
+	}
+}
+
+// AddAll takes objects in. Namespaces come first: they say which of the others have a say.
+func (in *Inputs) AddAll(objects []client.Object) {
+	isNamespace := func(o client.Object) bool { _, is := o.(*corev1.Namespace); return is }
+	for _, first := range []bool{true, false} {
+		for _, o := range objects {
+			if isNamespace(o) == first {
+				in.Add(o)
+			}
+		}
+	}
+}
+
+// AddMisplacedPorts takes ports of pods in that are not where they belong.
+func (in *Inputs) AddMisplacedPorts(misplaced []snapshot.PodPort) {
+	in.misplacedPorts = append(in.misplacedPorts, misplaced...)
+}
+
+// Add takes an object in, unless it has no say in this shard. The object is not changed.
+func (in *Inputs) Add(object client.Object) {
+	if ownerShard(object) == in.Shard && (object.GetNamespace() == "" || in.ownsNamespace(object.GetNamespace())) {
+		if key, err := KeyOf(object); err == nil {
+			in.ownedObjects[key] = true
+		}
+	}
+	switch o := object.(type) {
+	case *kubedcv1.Project:
+		if snapshot.ProjectShard(o.Namespace, o.Name) == in.Shard {
+			in.projects = append(in.projects, o)
+		} else {
+			in.otherProjects = append(in.otherProjects, o)
+		}
+	case *kubedcv1alpha1.ExternalNetwork:
+		in.networks = append(in.networks, o)
+	case *corev1.Namespace:
+		in.addNamespace(o)
+	case *corev1.Node:
+		in.nodes = append(in.nodes, o)
+	default:
+		in.addKubeOVNObject(object)
+		in.addForNodesShard(object)
+		if in.ownsNamespace(object.GetNamespace()) {
+			in.addNamespacedObject(object)
+		} else if eip, isEIp := object.(*kubedcv1.EIp); isEIp {
+			in.otherEIps[eip.Namespace] = append(in.otherEIps[eip.Namespace], eip)
+		}
+	}
+}
+
+// addNamespacedObject takes an object in a namespace of the shard in.
+func (in *Inputs) addNamespacedObject(object client.Object) {
+	switch o := object.(type) {
+	case *kubedcv1.EIp:
+		if in.Shard != ownership.NodesShard {
+			in.eips = append(in.eips, o)
+		}
+	case *kubedcv1.FIp:
+		in.fips = append(in.fips, o)
+	case *ovnv1.EgressService:
+		if in.ownsEgressPolicies() {
+			in.egressServices = append(in.egressServices, o)
+		}
+	case *kubedcv1alpha1.EgressRoute:
+		if in.ownsEgressPolicies() {
+			in.egressRoutes = append(in.egressRoutes, o)
+		}
+	case *corev1.Pod:
+		in.pods[o.Namespace+"/"+o.Name] = o
+	case *VirtualMachineInstance:
+		in.vms[o.Name] = o
+	case *corev1.Service:
+		if isLoadBalancer(o) {
+			in.services = append(in.services, o)
+		}
+	case *discoveryv1.EndpointSlice:
+		of := o.Namespace + "/" + serviceNameOf(o)
+		in.endpointSlices[of] = append(in.endpointSlices[of], o)
+	}
+}
+
+// addKubeOVNObject takes an object of Kube-OVN in.
+func (in *Inputs) addKubeOVNObject(object client.Object) {
+	switch o := object.(type) {
+	case *Subnet:
+		in.subnets[o.Name] = o
+	case *Vpc:
+		if o.Name == in.Shard {
+			in.vpc = o
+		}
+	case *OvnEip:
+		in.ovnEips[o.Name] = o
+	case *OvnFip:
+		in.ovnFips[o.Name] = o
+	case *OvnSnatRule:
+		if o.Name == in.Shard {
+			in.snatRule = o
+		}
+	}
+}
+
+// StatusObjects are the objects that get a status and a finalizer from this shard.
+func (in *Inputs) StatusObjects() []client.Object {
+	var out []client.Object
+	for _, p := range in.projects {
+		out = append(out, p)
+	}
+	for _, e := range in.eips {
+		out = append(out, e)
+	}
+	for _, f := range in.fips {
+		out = append(out, f)
+	}
+	for _, s := range in.services {
+		out = append(out, s)
+	}
+	for _, s := range in.egressServices {
+		out = append(out, s)
+	}
+	for _, r := range in.egressRoutes {
+		out = append(out, r)
+	}
+	return out
+}
+
+// AttachedSubnets are the external subnets on which the router's port has an address of ours: those that we have
+// connected, or are about to.
+func (in *Inputs) AttachedSubnets() map[string]bool {
+	out := map[string]bool{}
+	if in.Shard == kubeovn.ManagementVpc {
+		return out // there the ports themselves are ours, not the list
+	}
+	for name, eip := range in.ovnEips {
+		subnet := eip.Spec.ExternalSubnet
+		if name == in.Shard+"-"+subnet && belongsToShard(eip, in.Shard) {
+			out[subnet] = true
+		}
+	}
+	return out
+}
+
+// BuildSnapshot is the inputs, parsed. Ports are the router's, nil when there is no router.
+func (in *Inputs) BuildSnapshot(config snapshot.Config, ports []string, now time.Time) *snapshot.VpcInput {
+	w := &snapshot.VpcInput{
+		Shard: in.Shard, Config: config, Now: now, BackendCRDMissing: in.lacksBackendKind,
+		Management: in.readManagementVPC(), Namespace: in.readNamespace(), ExternalSubnets: in.readExternalSubnets(),
+		PlatformPrefixes: in.readClusterPrefixes(),
+		Services:         in.readServices(), Pods: in.readPods(), VMs: in.readVMs(), Engine: in.readKubeOVNState(ports),
+		AddressOwners: in.readAddressHolders(),
+	}
+	for _, p := range in.projects {
+		w.Projects = append(w.Projects, readProject(p))
+	}
+	w.Organizations = in.readOrganizations()
+	w.Selections, w.PodAddresses = in.readSelections()
+	w.EgressServices, w.EgressRoutes = in.readEgressServices(), in.readEgressRoutes()
+	for _, e := range in.eips {
+		w.EIps = append(w.EIps, readEIp(e))
+	}
+	for _, f := range in.fips {
+		w.FIps = append(w.FIps, readFIp(f))
+	}
+	return w
+}
+
+// referencedKeys says what has to be looked up by name: what others make, and what is ours and may have lost its
+// labels.
+func (in *Inputs) referencedKeys() []intent.ObjectKey {
+	keys := []intent.ObjectKey{
+		{Kind: intent.Vpc, Name: in.Shard},
+		{Kind: intent.Subnet, Name: ownership.VPCSubnetName(in.Shard)},
+		{Kind: intent.OvnSnatRule, Name: in.Shard},
+	}
+	for _, n := range in.networks {
+		for _, s := range n.Spec.Subnets {
+			keys = append(keys, intent.ObjectKey{Kind: intent.Subnet, Name: s})
+		}
+	}
+	for _, p := range in.misplacedPorts {
+		keys = append(keys, intent.ObjectKey{Kind: intent.Subnet, Name: p.Subnet})
+	}
+	for name := range in.subnets { // the router's ports on external subnets
+		keys = append(keys, intent.ObjectKey{Kind: intent.OvnEip, Name: in.Shard + "-" + name})
+	}
+	for _, e := range in.eips {
+		names := ownership.OvnEipNames(e.Namespace, e.Name)
+		if e.Spec.ChildRef != "" {
+			names = []string{e.Spec.ChildRef}
+		}
+		for _, name := range names {
+			keys = append(keys, intent.ObjectKey{Kind: intent.OvnEip, Name: name})
+		}
+	}
+	for _, f := range in.fips {
+		for _, name := range ownership.OvnFipNames(f.Namespace, f.Name) {
+			keys = append(keys, intent.ObjectKey{Kind: intent.OvnFip, Name: name})
+		}
+		if f.Spec.PodTarget != nil {
+			keys = append(keys, intent.ObjectKey{Kind: Pod, Namespace: in.Shard, Name: f.Spec.PodTarget.PodName})
+		}
+		if f.Spec.VMTarget != nil {
+			keys = append(keys, intent.ObjectKey{Kind: VMI, Namespace: in.Shard, Name: f.Spec.VMTarget.VMName})
+		}
+	}
+	slices.SortFunc(keys, func(a, b intent.ObjectKey) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), a.Compare(b)) })
+	return slices.Compact(keys)
+}

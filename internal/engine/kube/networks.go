@@ -1,0 +1,90 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
+)
+
+// NetworksShard is the shard of all ExternalNetworks. No VPC can have its name.
+const NetworksShard = "/networks"
+
+// GatherNetworks reads the external networks and their subnets.
+func (c *Cluster) GatherNetworks(ctx context.Context) (*snapshot.NetworkInput, []client.Object, error) {
+	var list kubedcv1alpha1.ExternalNetworkList
+	if err := c.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, nil, fmt.Errorf("list ExternalNetworks: %w", err)
+	}
+	out := &snapshot.NetworkInput{ExternalSubnets: map[string]snapshot.ExternalSubnet{}}
+	nodes, err := c.gatherUplinkNodes(ctx, list.Items, out)
+	if err != nil {
+		return nil, nil, err
+	}
+	var judged []client.Object
+	for i := range list.Items {
+		n := &list.Items[i]
+		judged = append(judged, n)
+		network := snapshot.ExternalNetwork{
+			Meta:       readMeta(n.ObjectMeta),
+			Subnets:    n.Spec.Subnets,
+			ReturnPath: snapshot.ReturnPath(n.Spec.ReturnPath),
+		}
+		network.SharedAddresses = readSharedAddresses(n)
+		_, network.Malformed = readAccessSelectors(n)
+		if n.Spec.Nodes != nil {
+			network.Uplink = new(readUplink(n, nodes))
+		}
+		out.ExternalNetworks = append(out.ExternalNetworks, network)
+		for _, name := range n.Spec.Subnets {
+			object, err := c.readObject(ctx, intent.ObjectKey{Kind: intent.Subnet, Name: name})
+			if apierrors.IsNotFound(err) {
+				continue
+			}
+			if err != nil {
+				return nil, nil, fmt.Errorf("read Subnet %s: %w", name, err)
+			}
+			if x := readExternalSubnet(object.(*Subnet)); x.Prefix.IsValid() && x.Gateway.IsValid() {
+				out.ExternalSubnets[name] = x
+			}
+		}
+	}
+	return out, judged, nil
+}
+
+// ListExternalSubnets are the subnets of external networks, as Kube-OVN counts their addresses.
+func (c *Cluster) ListExternalSubnets(ctx context.Context) ([]snapshot.ExternalSubnet, error) {
+	in := NewInputs(NetworksShard)
+	err := errors.Join(c.listInto(ctx, in, &kubedcv1alpha1.ExternalNetworkList{}, nil),
+		c.listInto(ctx, in, &SubnetList{}, c.matchIndex(externalIndex, "true")))
+	for _, n := range in.networks {
+		for _, name := range n.Spec.Subnets {
+			err = errors.Join(err, c.lookUpObjects(ctx, in, []intent.ObjectKey{{Kind: intent.Subnet, Name: name}}, nil))
+		}
+	}
+	return in.readExternalSubnets(), err
+}
+
+// gatherUplinkNodes reads what becomes of networks on nodes, where there are such, and returns the nodes.
+func (c *Cluster) gatherUplinkNodes(ctx context.Context, networks []kubedcv1alpha1.ExternalNetwork,
+	into *snapshot.NetworkInput,
+) ([]*corev1.Node, error) {
+	if !slices.ContainsFunc(networks, func(n kubedcv1alpha1.ExternalNetwork) bool { return n.Spec.Nodes != nil }) {
+		return nil, nil
+	}
+	in := NewInputs(ownership.NodesShard)
+	if err := c.addNodePaths(ctx, in); err != nil {
+		return nil, err
+	}
+	into.NodePaths = in.readNodePaths()
+	return in.nodes, nil
+}

@@ -1,0 +1,215 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/state"
+)
+
+type objectChange = state.Change[intent.ObjectKey, intent.Object]
+
+// Apply makes and changes objects in the given order and then takes objects away in the opposite order. It returns when
+// the cache shows what was done.
+func (t *Objects) Apply(ctx context.Context, changes []objectChange) map[intent.ObjectKey]error {
+	failed := map[intent.ObjectKey]error{}
+	var marks []pendingWrite
+	carryOut := func(c objectChange, do func(context.Context, objectChange) (pendingWrite, error)) {
+		m, err := do(ctx, c)
+		if err != nil {
+			failed[c.Key] = err
+		}
+		if m != (pendingWrite{}) {
+			marks = append(marks, m)
+		}
+	}
+	for _, c := range changes {
+		if !c.IsRemoval() {
+			carryOut(c, t.ensureObject)
+		}
+	}
+	for _, c := range slices.Backward(changes) {
+		if c.IsRemoval() {
+			carryOut(c, t.removeObject)
+		}
+	}
+	t.cluster.waitForCache(ctx, marks)
+	return failed
+}
+
+// ensureObject makes an object as it should be. It looks at what is there now and not at what was there before, so that
+// it can be done twice.
+func (t *Objects) ensureObject(ctx context.Context, c objectChange) (pendingWrite, error) {
+	now, err := t.currentObject(ctx, c)
+	switch {
+	case apierrors.IsNotFound(err):
+		return t.applyObject(ctx, c, "")
+	case err != nil:
+		return pendingWrite{}, err
+	case now.GetDeletionTimestamp() != nil:
+		return pendingWrite{}, t.remindKubeOVN(ctx, c.Key, now) // made again when it is gone: its going is an event
+	}
+	if !t.isOurs(now) {
+		return pendingWrite{}, t.notOursError(c.Key, now)
+	}
+	another, err := needsReplacement(c, now)
+	if err != nil {
+		return pendingWrite{}, err
+	}
+	if another {
+		return t.deleteObject(ctx, c.Key, now.GetUID())
+	}
+	return t.applyObject(ctx, c, now.GetUID())
+}
+
+// currentObject is the object as it was last observed. For one that was not observed, that means little: somebody may
+// have made it a moment ago, and it must not be overwritten. So the API server is asked.
+func (t *Objects) currentObject(ctx context.Context, c objectChange) (client.Object, error) {
+	if c.Before != nil {
+		if now, err := t.cluster.readObject(ctx, c.Key); !apierrors.IsNotFound(err) {
+			return now, err
+		}
+	}
+	now, err := newObject(c.Key.Kind)
+	if err != nil {
+		return nil, err
+	}
+	return now, t.cluster.api.Get(ctx, client.ObjectKey{Namespace: c.Key.Namespace, Name: c.Key.Name}, now)
+}
+
+// isOurs says whether an object may be written to.
+func (t *Objects) isOurs(o client.Object) bool { return belongsToShard(o, t.shard) }
+
+func (t *Objects) notOursError(key intent.ObjectKey, o client.Object) error {
+	if ownerShard(o) != "" { // whose it is, is nobody else's business
+		return fmt.Errorf("%s exists and belongs to another project: choose another name", key)
+	}
+	return fmt.Errorf("%s exists and is not ours (field manager %s has not applied label %s=%s): delete it, or choose another name",
+		key, ownership.FieldManager, ownership.ShardLabel, t.shard)
+}
+
+// applyObject applies an object. With a UID it fails unless the object is still the one that was looked at.
+func (t *Objects) applyObject(ctx context.Context, c objectChange, uid types.UID) (pendingWrite, error) {
+	body := map[string]any{}
+	if err := utiljson.Unmarshal([]byte(c.After.Content), &body); err != nil {
+		return pendingWrite{}, err
+	}
+	u := &unstructured.Unstructured{Object: body}
+	u.SetGroupVersionKind(gvkByKind[c.Key.Kind])
+	u.SetNamespace(c.Key.Namespace)
+	u.SetName(c.Key.Name)
+	u.SetUID(uid)
+	if err := unstructured.SetNestedField(body, formatOrigin(c.Origin), "metadata", "annotations",
+		ownership.OriginAnnotation); err != nil {
+		return pendingWrite{}, err
+	}
+	err := t.cluster.api.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.ForceOwnership,
+		client.FieldOwner(ownership.FieldManager))
+	if err != nil {
+		return pendingWrite{}, fmt.Errorf("apply: %w", err)
+	}
+	return pendingWrite{key: c.Key, version: u.GetResourceVersion()}, nil
+}
+
+func (t *Objects) removeObject(ctx context.Context, c objectChange) (pendingWrite, error) {
+	now, err := t.cluster.readObject(ctx, c.Key)
+	switch {
+	case apierrors.IsNotFound(err):
+		return pendingWrite{}, nil
+	case err != nil:
+		return pendingWrite{}, err
+	case !t.isOurs(now):
+		return pendingWrite{}, nil
+	case now.GetDeletionTimestamp() != nil:
+		return pendingWrite{}, t.remindKubeOVN(ctx, c.Key, now)
+	}
+	return t.deleteObject(ctx, c.Key, now.GetUID())
+}
+
+// How long Kube-OVN may take to let go of an object, before it is reminded and reminded again.
+const (
+	firstReminder = 5 * time.Second
+	nextReminder  = 20 * time.Second
+)
+
+// remindKubeOVN changes an object that was deleted and does not go. Kube-OVN removes what it made for an object when it
+// sees the object change; one that was deleted while Kube-OVN was not running is new to it, and so it would never look
+// at it again.
+func (t *Objects) remindKubeOVN(ctx context.Context, key intent.ObjectKey, o client.Object) error {
+	if gvkByKind[key.Kind].GroupVersion() != kubeOVNGV || !t.isOurs(o) ||
+		time.Since(o.GetDeletionTimestamp().Time) < firstReminder {
+		return nil
+	}
+	last, err := time.Parse(time.RFC3339, o.GetAnnotations()[ownership.ReminderAnnotation])
+	if err == nil && time.Since(last) < nextReminder {
+		return nil
+	}
+	now := time.Now().UTC().Format(time.RFC3339)
+	body := fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, o.GetUID(), ownership.ReminderAnnotation,
+		now)
+	patch := client.RawPatch(types.MergePatchType, body)
+	err = t.cluster.api.Patch(ctx, o.DeepCopyObject().(client.Object), patch, client.FieldOwner(ownership.FieldManager))
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("remind Kube-OVN of its deletion: %w", err)
+	}
+	return nil
+}
+
+// deleteObject deletes the object that was looked at, and no other that has its name by now.
+func (t *Objects) deleteObject(ctx context.Context, key intent.ObjectKey, uid types.UID) (pendingWrite, error) {
+	o, err := newObject(key.Kind)
+	if err != nil {
+		return pendingWrite{}, err
+	}
+	o.SetNamespace(key.Namespace)
+	o.SetName(key.Name)
+	err = t.cluster.api.Delete(ctx, o, client.Preconditions{UID: &uid},
+		client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if err != nil && !apierrors.IsNotFound(err) {
+		return pendingWrite{}, fmt.Errorf("delete: %w", err)
+	}
+	return pendingWrite{key: key, uid: uid}, nil
+}
+
+// needsReplacement says whether an object has to go so that another one with its name can come: something that we said
+// in its spec, or whoever made it if it was not us, was read once and is now to be something else.
+func needsReplacement(c objectChange, now client.Object) (bool, error) {
+	if !immutableKinds[c.Key.Kind] {
+		return false, nil
+	}
+	content, err := appliedContent(now)
+	if err != nil {
+		return false, err
+	}
+	after := map[string]any{}
+	if err := utiljson.Unmarshal([]byte(c.After.Content), &after); err != nil {
+		return false, err
+	}
+	said, spoke := content["spec"].(map[string]any)
+	if !spoke {
+		all, err := toJSONMap(now)
+		if err != nil {
+			return false, err
+		}
+		said, _ = all["spec"].(map[string]any)
+	}
+	wanted, _ := after["spec"].(map[string]any)
+	for name, value := range said {
+		if next, there := wanted[name]; there && !reflect.DeepEqual(value, next) {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,266 @@
+package kube
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
+	"github.com/sallyport/sallyport/internal/model/humanize"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
+)
+
+func readMeta(m metav1.ObjectMeta) snapshot.Meta {
+	out := snapshot.Meta{
+		Namespace: m.Namespace, Name: m.Name, UID: string(m.UID), Generation: m.Generation,
+		Created: m.CreationTimestamp.Time, Deleting: m.DeletionTimestamp != nil,
+	}
+	if out.Deleting {
+		out.DeletedAt = m.DeletionTimestamp.Time
+	}
+	return out
+}
+
+// parser reads addresses and remembers the first that can't be read. The API server has checked them already; an object
+// from a file, or of an older schema, it has not.
+type parser struct{ malformed snapshot.Malformed }
+
+func (p *parser) readAddr(field, text string) netip.Addr {
+	if text == "" {
+		return netip.Addr{}
+	}
+	a, err := netip.ParseAddr(text)
+	if err != nil {
+		p.setMalformed(field, text, "an address")
+	}
+	return a.Unmap()
+}
+
+func (p *parser) readPrefix(field, text string) netip.Prefix {
+	prefix, err := netip.ParsePrefix(strings.TrimSpace(text))
+	if err != nil {
+		p.setMalformed(field, text, "a prefix such as 10.0.0.0/16")
+		return netip.Prefix{}
+	}
+	return prefix.Masked()
+}
+
+// readName reads the name of an object: nothing else can be one, and what is none goes no further.
+func (p *parser) readName(field, text string) string {
+	if text != "" && len(validation.IsDNS1123Subdomain(text)) > 0 {
+		p.setMalformed(field, text, "the name of an object, of small letters, digits, '-' and '.'; correct it")
+		return ""
+	}
+	return text
+}
+
+// readNetworkType reads a type of network, which is the value of a label.
+func (p *parser) readNetworkType(field, text string) string {
+	if len(validation.IsValidLabelValue(text)) > 0 {
+		p.setMalformed(field, text, "a type of network, of at most 63 letters, digits, '-', '_' and '.'; "+
+			"write one that an ExternalNetwork has, such as cloud or public")
+		return ""
+	}
+	return text
+}
+
+func (p *parser) setMalformed(field, text, want string) {
+	if p.malformed == "" {
+		p.malformed = snapshot.Malformed(fmt.Sprintf("%s %s is not %s", field, humanize.Quote(text), want))
+	}
+}
+
+func readProject(o *kubedcv1.Project) snapshot.Project {
+	var p parser
+	out := snapshot.Project{
+		Meta:        readMeta(o.ObjectMeta),
+		NetworkType: p.readNetworkType("spec.egressNetworkType", string(o.Spec.EgressNetworkType)),
+	}
+	for part := range strings.SplitSeq(o.Spec.CIDRBlock, ",") {
+		if prefix := p.readPrefix("spec.cidrBlock", part); prefix.IsValid() {
+			out.Prefixes = append(out.Prefixes, prefix)
+		}
+	}
+	if len(out.Prefixes) == 2 && out.Prefixes[0].Addr().Is4() == out.Prefixes[1].Addr().Is4() || len(out.Prefixes) > 2 {
+		p.setMalformed("spec.cidrBlock", o.Spec.CIDRBlock, "one prefix, or one of each family")
+	}
+	for part := range strings.SplitSeq(o.Spec.GwLanIP, ",") {
+		gateway := p.readAddr("spec.gwLanIp", part)
+		if !gateway.IsValid() {
+			continue
+		}
+		if !slices.ContainsFunc(out.Prefixes, func(prefix netip.Prefix) bool { return prefix.Contains(gateway) }) {
+			p.setMalformed("spec.gwLanIp", part, "an address of spec.cidrBlock")
+		}
+		out.Gateways = append(out.Gateways, gateway)
+	}
+	if o.Spec.EIpQuota != nil {
+		out.EIpQuota = snapshot.AtMost(int(*o.Spec.EIpQuota))
+	}
+	out.Accepted = isAcceptedProject(o)
+	out.IngressAllowList, out.EgressAllowList = readAllowList(o, kubedcv1.IngressAllowlistAnnotation),
+		readAllowList(o, kubedcv1.EgressAllowlistAnnotation)
+	out.Malformed = p.malformed
+	return out
+}
+
+// readAllowList reads the allow-list of an annotation. One that can't be read allows nobody: only operators write it,
+// and what they meant to keep out must not come in.
+func readAllowList(o *kubedcv1.Project, annotation string) (out snapshot.AllowList) {
+	text, there := o.Annotations[annotation]
+	if out.IsSet = there; strings.TrimSpace(text) == "" {
+		return out
+	}
+	var p parser
+	parts := strings.SplitN(text, ",", snapshot.MaxAllowListEntries+1)
+	if len(parts) > snapshot.MaxAllowListEntries {
+		return snapshot.AllowList{IsSet: true, Malformed: snapshot.Malformed(fmt.Sprintf(
+			"annotation %s has more than %d entries", annotation, snapshot.MaxAllowListEntries))}
+	}
+	for _, part := range parts {
+		if a, err := netip.ParseAddr(strings.TrimSpace(part)); err == nil && a.Zone() == "" {
+			out.Prefixes = append(out.Prefixes, netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()))
+		} else if prefix := p.readPrefix("annotation "+annotation, part); prefix.IsValid() {
+			out.Prefixes = append(out.Prefixes, prefix)
+		}
+	}
+	if p.malformed != "" {
+		return snapshot.AllowList{IsSet: true, Malformed: p.malformed}
+	}
+	return out
+}
+
+func readEIp(o *kubedcv1.EIp) snapshot.EIp {
+	var p parser
+	out := snapshot.EIp{
+		Meta: readMeta(o.ObjectMeta), Type: p.readNetworkType("spec.externalNetworkType",
+			string(o.Spec.ExternalNetworkType)),
+		Network:        p.readName("spec.externalNetwork", o.Spec.ExternalNetwork),
+		ExistingOvnEip: p.readName("spec.childRef", o.Spec.ChildRef),
+		Address:        p.readAddr("spec.ipAddress", o.Spec.IPAddress),
+	}
+	if out.Address.IsValid() && !out.Address.Is4() {
+		p.setMalformed("spec.ipAddress", o.Spec.IPAddress,
+			"an IPv4 address; Kube-OVN 1.16 can't give IPv6 addresses of external networks")
+	}
+	for _, namespace := range o.Spec.SharedWith {
+		out.SharedWith = append(out.SharedWith, string(namespace))
+	}
+	out.Malformed = p.malformed
+	out.StatusAddress, _ = netip.ParseAddr(o.Status.IPAddress)
+	out.Accepted = isAcceptedEIp(o)
+	return out
+}
+
+func readFIp(o *kubedcv1.FIp) snapshot.FIp {
+	var p parser
+	out := snapshot.FIp{
+		Meta: readMeta(o.ObjectMeta), EIp: p.readName("spec.eip", o.Spec.EIp),
+		Type:    p.readNetworkType("spec.externalNetworkType", string(o.Spec.ExternalNetworkType)),
+		Address: p.readAddr("spec.ipAddress", o.Spec.IPAddress),
+	}
+	targets := 0
+	if out.Address.IsValid() {
+		targets++
+	}
+	if o.Spec.PodTarget != nil {
+		out.Pod = p.readName("spec.podTarget.podName", o.Spec.PodTarget.PodName)
+		targets++
+	}
+	if o.Spec.VMTarget != nil {
+		out.VM, out.Interface = p.readName("spec.vmTarget.vmName", o.Spec.VMTarget.VMName),
+			o.Spec.VMTarget.InterfaceName
+		targets++
+	}
+	if targets != 1 && p.malformed == "" {
+		p.malformed = "exactly one of spec.ipAddress, spec.podTarget and spec.vmTarget has to be given"
+	}
+	if out.Address.IsValid() && !out.Address.Is4() {
+		p.setMalformed("spec.ipAddress", o.Spec.IPAddress,
+			"an IPv4 address; Kube-OVN 1.16 can't translate IPv6 addresses of external networks")
+	}
+	out.Malformed = p.malformed
+	return out
+}
+
+func (in *Inputs) readNamespace() snapshot.Namespace {
+	ns := in.namespaces[in.Shard]
+	if ns == nil || in.Shard == kubeovn.ManagementVpc {
+		return snapshot.Namespace{}
+	}
+	out := snapshot.Namespace{
+		Exists: true, Deleting: ns.DeletionTimestamp != nil,
+		Owned: belongsToShard(ns, in.Shard),
+	}
+	out.PodSubnet = podSubnet(ns)
+	out.RemainingContent = readRemaining(ns)
+	out.Quota = readQuota(ns, kubedcv1.EIpQuotaAnnotation)
+	return out
+}
+
+// maxRemainingLen is how much of what keeps a namespace is told: tenants choose the names of finalizers.
+const maxRemainingLen = 400
+
+// readRemaining is what keeps a namespace that is being deleted, as Kubernetes says: which kinds are left, and their
+// finalizers.
+func readRemaining(ns *corev1.Namespace) string {
+	var out []string
+	for _, c := range ns.Status.Conditions {
+		if (c.Type == corev1.NamespaceContentRemaining || c.Type == corev1.NamespaceFinalizersRemaining) &&
+			c.Status == corev1.ConditionTrue {
+			out = append(out, c.Message)
+		}
+	}
+	text := strings.Join(out, "; ")
+	return text[:min(len(text), maxRemainingLen)]
+}
+
+// belongsToShard says whether an object is a shard's: it has our labels; it lost them and still has fields that we
+// applied; or it is the address of a port of the shard's router, which Kube-OVN makes when it connects a subnet and
+// finds none.
+func belongsToShard(o client.Object, shard string) bool {
+	if ownerShard(o) != "" {
+		return ownerShard(o) == shard
+	}
+	eip, isOvnEip := o.(*OvnEip)
+	return hasLostLabels(o) || isOvnEip && shard != kubeovn.ManagementVpc && eip.Spec.Type == "lrp" &&
+		eip.Name == shard+"-"+eip.Spec.ExternalSubnet
+}
+
+// hasLostLabels says whether an object without our labels is ours nevertheless: somebody took them off, and fields that
+// we applied are left. To take it for somebody else's would be to take the project down.
+func hasLostLabels(o client.Object) bool {
+	return ownerShard(o) == "" && slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+		return isAppliedBy(e, ownership.FieldManager) && e.Subresource == ""
+	})
+}
+
+// isPodFinished says whether a pod has ended: its address may be another pod's already.
+func isPodFinished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+func (in *Inputs) readPods() map[string][]netip.Addr {
+	out := map[string][]netip.Addr{}
+	for _, pod := range in.pods {
+		if isPodFinished(pod) {
+			continue
+		}
+		name := snapshot.PodKey(pod.Namespace, pod.Name)
+		out[name] = nil
+		for _, ip := range pod.Status.PodIPs {
+			if a, err := netip.ParseAddr(ip.IP); err == nil {
+				out[name] = append(out[name], a)
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,262 @@
+package kube
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
+)
+
+// readExternalSubnets is the external subnets: those of ExternalNetworks, and those with the label.
+func (in *Inputs) readExternalSubnets() []snapshot.ExternalSubnet {
+	out := map[string]snapshot.ExternalSubnet{}
+	for name, s := range in.subnets {
+		if kind := s.Labels[kubedcv1.ExternalNetworkTypeLabel]; kind != "" {
+			x := readExternalSubnet(s)
+			x.Network, x.Type, x.Default = name, kind, s.Labels[kubedcv1.DefaultExternalLabel] == "true"
+			out[name] = x
+		}
+	}
+	admitted := map[string]snapshot.Admitted{}
+	for _, n := range in.networks {
+		admitted[n.Name] = in.readAdmitted(n)
+	}
+	// A subnet belongs to one network; of two that name it, the first by name has it.
+	for _, n := range slices.SortedFunc(slices.Values(in.networks), func(a, b *kubedcv1alpha1.ExternalNetwork) int {
+		return strings.Compare(b.Name, a.Name)
+	}) {
+		for _, name := range n.Spec.Subnets {
+			if s := in.subnets[name]; s != nil {
+				x := readExternalSubnet(s)
+				x.Network, x.Type, x.Default, x.ReturnPath = n.Name, string(n.Spec.Type), n.Spec.Default,
+					snapshot.ReturnPath(n.Spec.ReturnPath)
+				x.Admitted, x.Isolated, x.SharedAddresses = admitted[n.Name],
+					n.Spec.Isolation == kubedcv1alpha1.IsolateTenants, readSharedAddresses(n)
+				out[name] = x
+			}
+		}
+	}
+	list := make([]snapshot.ExternalSubnet, 0, len(out))
+	for _, x := range out {
+		if x.HasIPv6 || (x.Prefix.IsValid() && x.Gateway.IsValid()) { // one with IPv6 is there to be refused
+			list = append(list, x)
+		}
+	}
+	slices.SortFunc(list, func(a, b snapshot.ExternalSubnet) int { return strings.Compare(a.Subnet, b.Subnet) })
+	return list
+}
+
+// readSharedAddresses is which namespaces may have which addresses of a network that all projects reach.
+func readSharedAddresses(n *kubedcv1alpha1.ExternalNetwork) map[netip.Addr]string {
+	if len(n.Spec.SharedAddresses) == 0 {
+		return nil
+	}
+	out := make(map[netip.Addr]string, len(n.Spec.SharedAddresses))
+	for _, s := range n.Spec.SharedAddresses {
+		if a := parseAddr(s.Address); a.Is4() {
+			out[a] = s.Namespace
+		}
+	}
+	return out
+}
+
+func readExternalSubnet(s *Subnet) snapshot.ExternalSubnet {
+	x := snapshot.ExternalSubnet{
+		Subnet: s.Name, Ready: s.Status.IsReady(), Free: int(s.Status.V4AvailableIPs), Used: int(s.Status.V4UsingIPs),
+	}
+	for part := range strings.SplitSeq(s.Spec.CIDRBlock, ",") {
+		prefix, err := netip.ParsePrefix(part)
+		switch {
+		case err != nil:
+		case prefix.Addr().Is4():
+			x.Prefix = prefix.Masked()
+		default:
+			x.HasIPv6 = true
+		}
+	}
+	if len(s.Status.Conditions) == 0 && x.Prefix.IsValid() { // Kube-OVN has not seen it: nothing is given yet
+		x.Free = 1<<(32-x.Prefix.Bits()) - 3
+	}
+	for part := range strings.SplitSeq(s.Spec.Gateway, ",") {
+		if a, err := netip.ParseAddr(part); err == nil && a.Is4() {
+			x.Gateway = a
+		}
+	}
+	x.ReservedRanges = parseAddressRanges(s.Spec.ExcludeIps, "..")
+	return x
+}
+
+// parseAddressRanges reads addresses and ranges as Kube-OVN writes them: 10.0.0.9, and with a dash 10.0.0.2-10.0.0.5 in
+// a status, with dots 10.0.0.2..10.0.0.5 in a spec.
+func parseAddressRanges(parts []string, between string) (out []snapshot.AddressRange) {
+	for _, part := range parts {
+		first, last, several := strings.Cut(part, between)
+		if !several {
+			last = first
+		}
+		r := snapshot.AddressRange{First: parseAddr(strings.TrimSpace(first)), Last: parseAddr(strings.TrimSpace(last))}
+		if r.First.IsValid() && r.Last.IsValid() {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// neverGetsAddress says whether an OvnEip will never have an address.
+func (in *Inputs) neverGetsAddress(o *OvnEip, holders map[netip.Addr]snapshot.AddressOwner) bool {
+	return o.Status.Ready && o.Status.MacAddress == "" || isAddressPending(o) &&
+		holders[parseAddr(o.Spec.V4Ip)].OvnEip != o.Name ||
+		in.hasFreeAddress(o.Spec.ExternalSubnet) && in.isStuck(o)
+}
+
+// hasFreeAddress says whether a subnet has an address left. Where it has not, Kube-OVN tries again by itself.
+func (in *Inputs) hasFreeAddress(subnet string) bool {
+	s := in.subnets[subnet]
+	return s != nil && s.Status.V4AvailableIPs > 0
+}
+
+func readObservedState(m metav1.ObjectMeta, ready bool) snapshot.ObjectState {
+	s := snapshot.ObjectState{Exists: true, Ready: ready, Deleting: m.DeletionTimestamp != nil}
+	if s.Deleting {
+		s.DeletedAt = m.DeletionTimestamp.Time
+	}
+	return s
+}
+
+func (in *Inputs) readKubeOVNState(ports []string) snapshot.Engine {
+	e := snapshot.Engine{
+		OvnEips: map[string]snapshot.OvnEip{}, OvnFips: map[string]snapshot.OvnFip{}, ForeignOvnFips: map[string]bool{},
+		OwnedObjects: in.ownedObjects, MisplacedPorts: in.readMisplacedPorts(),
+	}
+	if v := in.vpc; v != nil {
+		e.Vpc = snapshot.Vpc{
+			ObjectState:      readObservedState(v.ObjectMeta, v.Status.Standby && v.Status.Router != ""),
+			RequestedSubnets: toStringSet(v.Spec.ExtraExternalSubnets),
+			AttachedSubnets:  toStringSet(v.Status.ExtraExternalSubnets),
+			LastEditedAt:     lastEditedAt(v.ManagedFields), StatusWrittenAt: statusWrittenAt(v.ManagedFields),
+		}
+	}
+	if s := in.subnets[ownership.VPCSubnetName(in.Shard)]; s != nil {
+		e.Subnet = readObservedState(s.ObjectMeta, s.Status.IsReady())
+		e.UsedIPs, e.UsedIPRanges = int(s.Status.V4UsingIPs+s.Status.V6UsingIPs),
+			parseAddressRanges(strings.Split(s.Status.V4UsingIPRange, ","), "-")
+	}
+	holders := in.readAddressHolders()
+	for name, o := range in.ovnEips {
+		address, _ := netip.ParseAddr(o.Status.V4Ip)
+		e.OvnEips[name] = snapshot.OvnEip{
+			ObjectState: readObservedState(o.ObjectMeta, o.Status.Ready && address.IsValid() &&
+				o.Status.MacAddress != ""),
+			Subnet: o.Spec.ExternalSubnet, Type: o.Spec.Type, Address: address,
+			RequestedAddress:     parseAddr(o.Spec.V4Ip),
+			Owned:                belongsToShard(o, in.Shard),
+			Adopted:              belongsToShard(o, in.Shard) && ownerShard(o) == "" && !hasLostLabels(o),
+			FailedWithoutAddress: in.neverGetsAddress(o, holders),
+			Origin:               parseOrigin(o.Annotations[ownership.OriginAnnotation]),
+		}
+	}
+	for name, o := range in.ovnFips {
+		if !belongsToShard(o, in.Shard) {
+			e.ForeignOvnFips[name] = true
+			continue
+		}
+		external, _ := netip.ParseAddr(o.Status.V4Eip)
+		target, _ := netip.ParseAddr(o.Status.V4Ip)
+		e.OvnFips[name] = snapshot.OvnFip{
+			ObjectState: readObservedState(o.ObjectMeta, o.Status.Ready && external.IsValid()), OvnEip: o.Spec.OvnEip,
+			ExternalIP: external, TargetIP: target,
+			Stuck: in.isStuck(o),
+		}
+	}
+	if o := in.snatRule; o != nil {
+		external, _ := netip.ParseAddr(o.Status.V4Eip)
+		inside, _ := netip.ParsePrefix(o.Status.V4IpCidr)
+		e.SnatRule = snapshot.OvnSnatRule{
+			ObjectState: readObservedState(o.ObjectMeta, o.Status.Ready && external.IsValid()), OvnEip: o.Spec.OvnEip,
+			ExternalIP: external, InternalPrefix: inside,
+			Stuck: in.isStuck(o),
+		}
+	}
+	if ports != nil {
+		e.RouterPorts = toStringSet(ports)
+	}
+	return e
+}
+
+// isAddressPending says whether an OvnEip has an address in its spec and not in its status. Kube-OVN writes it there
+// first; when it is restarted in between it has forgotten that, and may give the address to another.
+func isAddressPending(o *OvnEip) bool { return o.Spec.V4Ip != "" && o.Status.V4Ip == "" }
+
+func parseAddr(text string) netip.Addr {
+	a, _ := netip.ParseAddr(text)
+	return a
+}
+
+func toStringSet(names []string) map[string]bool {
+	out := make(map[string]bool, len(names))
+	for _, n := range names {
+		out[n] = true
+	}
+	return out
+}
+
+// lastEditedAt is when we last wrote to a list of a Vpc.
+func lastEditedAt(fields []metav1.ManagedFieldsEntry) time.Time {
+	return latestEntryTime(fields, func(f metav1.ManagedFieldsEntry) bool {
+		return f.Manager == ownership.FieldManager && f.Operation == metav1.ManagedFieldsOperationUpdate
+	})
+}
+
+// statusWrittenAt is when somebody, which is Kube-OVN, last wrote to the status of a Vpc.
+func statusWrittenAt(fields []metav1.ManagedFieldsEntry) time.Time {
+	return latestEntryTime(fields, func(f metav1.ManagedFieldsEntry) bool { return f.Subresource == "status" })
+}
+
+func latestEntryTime(fields []metav1.ManagedFieldsEntry, fits func(metav1.ManagedFieldsEntry) bool) (at time.Time) {
+	for _, f := range fields {
+		if fits(f) && f.Time != nil && f.Time.After(at) {
+			at = f.Time.Time
+		}
+	}
+	return at
+}
+
+// readAddressHolders is who has the addresses that the inputs' OvnEips have.
+func (in *Inputs) readAddressHolders() map[netip.Addr]snapshot.AddressOwner {
+	out := map[netip.Addr]snapshot.AddressOwner{}
+	for _, name := range slices.Sorted(maps.Keys(in.ovnEips)) {
+		o := in.ovnEips[name]
+		for _, text := range []string{o.Spec.V4Ip, o.Status.V4Ip} {
+			if a, err := netip.ParseAddr(text); err == nil && (text == o.Status.V4Ip || out[a].OvnEip == "") {
+				out[a] = snapshot.AddressOwner{OvnEip: name, Shard: ownerShard(o)}
+			}
+		}
+	}
+	return out
+}
+
+func (in *Inputs) readVMs() map[string][]intent.VMInterface {
+	out := map[string][]intent.VMInterface{}
+	for name, vm := range in.vms {
+		out[name] = nil
+		for _, i := range vm.Status.Interfaces {
+			found := intent.VMInterface{VM: name, Interface: i.Name, InGuest: i.InterfaceName, MAC: i.MAC}
+			for _, text := range append([]string{i.IP}, i.IPs...) {
+				if a, err := netip.ParseAddr(text); err == nil && a.Is4() && !found.Address.IsValid() {
+					found.Address = a
+				}
+			}
+			out[name] = append(out[name], found)
+		}
+	}
+	return out
+}

@@ -1,0 +1,280 @@
+package kube
+
+import (
+	"cmp"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
+)
+
+// isLoadBalancer says whether a Service has a say: it asks for a load balancer, or has asked and has a status of ours.
+func isLoadBalancer(o *corev1.Service) bool {
+	return o != nil && (o.Spec.Type == corev1.ServiceTypeLoadBalancer || hasOurStatus(o))
+}
+
+func hasOurStatus(o *corev1.Service) bool {
+	for _, entry := range o.GetManagedFields() {
+		if isAppliedBy(entry, ownership.StatusManager) && entry.Subresource == "status" {
+			return true
+		}
+	}
+	return false
+}
+
+// isSameService says whether nothing has changed in a Service that we read or write. Kube-OVN annotates each that has
+// an address of ours.
+func isSameService(was, is client.Object) bool {
+	before, one := was.(*corev1.Service)
+	now, other := is.(*corev1.Service)
+	return one && other && reflect.DeepEqual(before.Status, now.Status) &&
+		reflect.DeepEqual(readService(before), readService(now))
+}
+
+// serviceNameOf is the name of the Service whose endpoints a slice has.
+func serviceNameOf(o *discoveryv1.EndpointSlice) string {
+	return o.Labels[discoveryv1.LabelServiceName]
+}
+
+// readServices reads Services, each with its endpoints.
+func (in *Inputs) readServices() (out []snapshot.Service) {
+	for _, o := range in.services {
+		s := readService(o)
+		s.Endpoints, s.OmittedEndpoints = readEndpoints(o, in.endpointSlices[o.Namespace+"/"+o.Name])
+		out = append(out, s)
+	}
+	return out
+}
+
+// hasEgressAnnotation says whether the pods behind a Service are to leave with its address, as the annotation says.
+func hasEgressAnnotation(o client.Object) bool {
+	_, asked := o.GetAnnotations()[ovnv1.EgressServiceAnnotation]
+	return asked
+}
+
+func readService(o *corev1.Service) snapshot.Service {
+	var p parser
+	out := snapshot.Service{
+		Meta: readMeta(o.ObjectMeta), IsLoadBalancer: o.Spec.Type == corev1.ServiceTypeLoadBalancer,
+		HasManagedStatus: hasOurStatus(o),
+		Type: p.readNetworkType("annotation "+kubedcv1.ExternalNetworkTypeLabel,
+			o.Annotations[kubedcv1.ExternalNetworkTypeLabel]),
+		Address:     p.readAddr("spec.loadBalancerIP", o.Spec.LoadBalancerIP),
+		HealthCheck: p.readHealthCheck(o.Annotations[kubedcv1.HealthAnnotation]),
+		WantsBackend: cmp.Or(o.Annotations[kubedcv1.BackendAnnotation],
+			o.Annotations[kubedcv1.BackendAnnotationToo]) == "true",
+		Autodelete:   o.Annotations[kubedcv1.AutodeleteAnnotation] == "true",
+		EgressByLBIP: hasEgressAnnotation(o),
+	}
+	if o.Spec.LoadBalancerClass != nil {
+		out.Class = *o.Spec.LoadBalancerClass
+	}
+	out.EIpNamespace, out.EIp = p.readBoundEIp(o.Annotations[kubedcv1.BindAnnotation])
+	if out.EIp == "" && o.Annotations[kubedcv1.BindDefaultAnnotation] == "true" {
+		out.EIp = kubedcv1.DefaultGatewayEIp
+	}
+	if o.Spec.SessionAffinity == corev1.ServiceAffinityClientIP {
+		out.AffinitySeconds = int(corev1.DefaultClientIPServiceAffinitySeconds)
+		if c := o.Spec.SessionAffinityConfig; c != nil && c.ClientIP != nil && c.ClientIP.TimeoutSeconds != nil {
+			out.AffinitySeconds = int(*c.ClientIP.TimeoutSeconds)
+		}
+	}
+	for _, text := range o.Spec.LoadBalancerSourceRanges {
+		if prefix := p.readPrefix("spec.loadBalancerSourceRanges", text); prefix.IsValid() {
+			out.SourceRanges = append(out.SourceRanges, prefix)
+		}
+	}
+	for _, port := range o.Spec.Ports {
+		out.Ports = append(out.Ports, snapshot.Port{
+			Name:     port.Name,
+			Protocol: toProtocol(port.Protocol),
+			Number:   int(port.Port),
+		})
+	}
+	for _, i := range o.Status.LoadBalancer.Ingress {
+		out.StatusAddress, _ = netip.ParseAddr(i.IP)
+	}
+	for _, c := range o.Status.Conditions {
+		if c.Type == intent.HasEndpoints && c.Status == metav1.ConditionFalse {
+			out.IdleSince = c.LastTransitionTime.Time
+		}
+	}
+	p.checkIPFamilies(o)
+	out.Malformed = p.malformed
+	return out
+}
+
+// readBoundEIp reads which EIp a Service names: NAME, or NAMESPACE/NAME.
+func (p *parser) readBoundEIp(text string) (namespace, name string) {
+	namespace, name, elsewhere := strings.Cut(text, "/")
+	if !elsewhere {
+		namespace, name = "", text
+	}
+	if text == "" {
+		return "", ""
+	}
+	if elsewhere && len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		p.setMalformed("annotation "+kubedcv1.BindAnnotation, text, "the name of an EIp, or NAMESPACE/NAME; correct it")
+		return "", ""
+	}
+	return namespace, name
+}
+
+// checkIPFamilies checks that the Service wants IPv4, which is all that there is outside.
+func (p *parser) checkIPFamilies(o *corev1.Service) {
+	dual := o.Spec.IPFamilyPolicy != nil && *o.Spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack
+	six := len(o.Spec.IPFamilies) == 1 && o.Spec.IPFamilies[0] == corev1.IPv6Protocol
+	if (dual || six) && p.malformed == "" {
+		p.malformed = "an IPv6 address is asked for, and Kube-OVN 1.16 has IPv4 addresses on external networks only; use IPv4, or PreferDualStack"
+	}
+	if o.Spec.LoadBalancerIP != "" && strings.Contains(o.Spec.LoadBalancerIP, ":") {
+		p.setMalformed("spec.loadBalancerIP", o.Spec.LoadBalancerIP,
+			"an IPv4 address; Kube-OVN 1.16 can't give IPv6 addresses of external networks")
+	}
+}
+
+// wantsHealthCheck says whether a load balancer wants its backends checked. Then the pods of its namespace decide, too.
+func wantsHealthCheck(o *corev1.Service) bool {
+	return isLoadBalancer(o) && new(parser).readHealthCheck(o.Annotations[kubedcv1.HealthAnnotation]) != nil
+}
+
+// hasHealthChecks says whether a load balancer of a namespace wants its backends checked.
+func (in *Inputs) hasHealthChecks(namespace string) bool {
+	return slices.ContainsFunc(in.services, func(o *corev1.Service) bool {
+		return o.Namespace == namespace && wantsHealthCheck(o)
+	})
+}
+
+// defaultHealthCheck is how backends are checked when nothing else is said.
+var defaultHealthCheck = snapshot.HealthCheck{Interval: 5, Timeout: 2, Successes: 2, Failures: 3}
+
+// readHealthCheck reads how backends are to be checked: "true", or what differs from the usual.
+func (p *parser) readHealthCheck(text string) *snapshot.HealthCheck {
+	if text == "" || text == "false" {
+		return nil
+	}
+	out := defaultHealthCheck
+	if text == "true" {
+		return &out
+	}
+	for word := range strings.SplitSeq(text, ",") {
+		key, value, _ := strings.Cut(strings.TrimSpace(word), "=")
+		field := map[string]*int{
+			"interval":  &out.Interval,
+			"timeout":   &out.Timeout,
+			"successes": &out.Successes,
+			"failures":  &out.Failures,
+		}[key]
+		n, err := strconv.Atoi(value)
+		if field == nil || err != nil || n < 1 || n > 3600 {
+			p.setMalformed("annotation "+kubedcv1.HealthAnnotation, text,
+				`"true", or some of interval, timeout, successes and failures such as interval=5,failures=3`)
+			return nil
+		}
+		*field = n
+	}
+	return &out
+}
+
+func toProtocol(p corev1.Protocol) intent.Protocol {
+	return intent.Protocol(strings.ToLower(string(cmp.Or(p, corev1.ProtocolTCP))))
+}
+
+// readEndpoints reads the IPv4 endpoints of a Service, one for each port, and says how many more there are.
+func readEndpoints(o *corev1.Service, from []*discoveryv1.EndpointSlice) (out []snapshot.Endpoint, left int) {
+	four := slices.DeleteFunc(slices.Clone(from), func(s *discoveryv1.EndpointSlice) bool {
+		return s.AddressType != discoveryv1.AddressTypeIPv4
+	})
+	left = visitEndpoints(o, four, func(e *discoveryv1.Endpoint, address netip.Addr, port discoveryv1.EndpointPort) {
+		out = append(out, readEndpoint(e, address, port))
+	})
+	return out, left
+}
+
+// visitEndpoints visits the endpoints of a Service, one for each of its ports: as many as the limit allows, always the
+// same ones. It returns how many it has left out. Anybody with rights in a namespace may write slices: only ports that
+// the Service has count, and addresses that are some.
+func visitEndpoints(o *corev1.Service, from []*discoveryv1.EndpointSlice,
+	visit func(*discoveryv1.Endpoint, netip.Addr, discoveryv1.EndpointPort),
+) (left int) {
+	room := snapshot.MaxEndpoints
+	byName := func(a, b *discoveryv1.EndpointSlice) int { return strings.Compare(a.Name, b.Name) }
+	for _, slice := range slices.SortedFunc(slices.Values(from), byName) {
+		ports := servedPorts(o, slice)
+		for i := range slice.Endpoints {
+			for _, text := range slice.Endpoints[i].Addresses {
+				if room < len(ports) {
+					left += len(ports)
+					continue
+				}
+				address, err := netip.ParseAddr(text)
+				if err != nil {
+					continue // it can't be reached
+				}
+				for _, port := range ports {
+					visit(&slice.Endpoints[i], address, port)
+				}
+				room -= len(ports)
+			}
+		}
+	}
+	return left
+}
+
+// servedPorts are the ports of a slice that its Service has: by name and protocol, each once.
+func servedPorts(o *corev1.Service, slice *discoveryv1.EndpointSlice) (out []discoveryv1.EndpointPort) {
+	type named struct {
+		name     string
+		protocol corev1.Protocol
+	}
+	wanted := map[named]bool{}
+	for _, p := range o.Spec.Ports {
+		wanted[named{p.Name, cmp.Or(p.Protocol, corev1.ProtocolTCP)}] = true
+	}
+	for _, p := range slice.Ports {
+		key := named{protocol: corev1.ProtocolTCP}
+		if p.Name != nil {
+			key.name = *p.Name
+		}
+		if p.Protocol != nil {
+			key.protocol = *p.Protocol
+		}
+		if wanted[key] && p.Port != nil && *p.Port > 0 && *p.Port < 1<<16 {
+			out = append(out, p)
+			wanted[key] = false
+		}
+	}
+	return out
+}
+
+func readEndpoint(e *discoveryv1.Endpoint, address netip.Addr, port discoveryv1.EndpointPort) snapshot.Endpoint {
+	out := snapshot.Endpoint{Address: address, Number: int(*port.Port), Ready: boolOrDefault(e.Conditions.Ready, true)}
+	out.Serving = boolOrDefault(e.Conditions.Serving, out.Ready)
+	if port.Name != nil {
+		out.PortName = *port.Name
+	}
+	if e.TargetRef != nil && e.TargetRef.Kind == "Pod" {
+		out.TargetPod = e.TargetRef.Name
+	}
+	return out
+}
+
+func boolOrDefault(b *bool, unknown bool) bool {
+	if b == nil {
+		return unknown
+	}
+	return *b
+}

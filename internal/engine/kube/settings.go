@@ -1,0 +1,142 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sallyport/sallyport/internal/engine/mtls"
+)
+
+// Namespaces are where the platform runs. An object with a name or label of the platform in any other namespace is a
+// tenant's.
+type Namespaces struct {
+	Controller string // of Sallyport's Deployment, its agents and their Leases
+	KubeOVN    string // of Kube-OVN's Deployments, Leases and certificates
+}
+
+// DefaultNamespaces are those of the documentation, and of Kube-OVN's own manifests.
+var DefaultNamespaces = Namespaces{Controller: metav1.NamespaceSystem, KubeOVN: metav1.NamespaceSystem}
+
+// DiscoveredSettings is what a cluster says of those who write to it.
+type DiscoveredSettings struct {
+	// ControllerArgs are those of the controller of Sallyport that runs there.
+	ControllerArgs []string
+	// Northbound and Southbound are the servers of OVN's databases, as Kube-OVN knows them.
+	Northbound, Southbound []string
+	// TLSSecret is where Kube-OVN keeps the certificates for them.
+	TLSSecret client.ObjectKey
+	// IgnoredDeployments are Deployments with the same names in other namespaces.
+	IgnoredDeployments []client.ObjectKey
+}
+
+// The Deployments that settings are read from.
+const (
+	controllerName = "sallyport-controller"
+	kubeOVNName    = "kube-ovn-controller"
+)
+
+// Kube-OVN's Secret with certificates, and its keys. Sallyport's own is a copy of it.
+const (
+	tlsSecretName = "kube-ovn-tls" //nolint:gosec // the name of a Secret, and none itself
+	certKey       = "cert"
+	keyKey        = "key"
+	caKey         = "cacert"
+)
+
+// ReadCertificates reads the certificates for OVN's databases from a Secret, as whoever may read it.
+func ReadCertificates(ctx context.Context, config *rest.Config, where client.ObjectKey) (mtls.PEM, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	api, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return mtls.PEM{}, fmt.Errorf("connect to Kubernetes: %w", err)
+	}
+	var secret corev1.Secret
+	if err := api.Get(ctx, where, &secret); err != nil {
+		return mtls.PEM{}, fmt.Errorf("read the certificates for OVN: %w", err)
+	}
+	return mtls.PEM{Cert: secret.Data[certKey], Key: secret.Data[keyKey], CA: secret.Data[caKey]}, nil
+}
+
+// DiscoverSettings reads the Deployments of Sallyport and of Kube-OVN, each from its namespace only: whoever may create
+// a Deployment elsewhere must not decide which databases an operator's commands read. What is not there, or may not be
+// read, is empty.
+func DiscoverSettings(ctx context.Context, config *rest.Config, where Namespaces) (DiscoveredSettings, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	api, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return DiscoveredSettings{}, fmt.Errorf("connect to Kubernetes: %w", err)
+	}
+	return discoverSettings(ctx, api, where), nil
+}
+
+func discoverSettings(ctx context.Context, api client.Reader, where Namespaces) (out DiscoveredSettings) {
+	controller := client.ObjectKey{Namespace: where.Controller, Name: controllerName}
+	if c := readContainer(ctx, api, controller, "controller"); c != nil {
+		out.ControllerArgs = c.Args
+	}
+	engine := client.ObjectKey{Namespace: where.KubeOVN, Name: kubeOVNName}
+	if c := readContainer(ctx, api, engine, kubeOVNName); c != nil {
+		out.Northbound, out.Southbound = databaseServers(*c, 6641), databaseServers(*c, 6642)
+		out.TLSSecret = client.ObjectKey{Namespace: where.KubeOVN, Name: tlsSecretName}
+	}
+	out.IgnoredDeployments = append(listNamesakes(ctx, api, controller), listNamesakes(ctx, api, engine)...)
+	return out
+}
+
+// readContainer reads a container of a Deployment. Nil: it is not there, or may not be read; then the user has to say
+// what it would.
+func readContainer(ctx context.Context, api client.Reader, key client.ObjectKey, name string) *corev1.Container {
+	var d appsv1.Deployment
+	if err := api.Get(ctx, key, &d); err != nil {
+		return nil
+	}
+	all := d.Spec.Template.Spec.Containers
+	if i := slices.IndexFunc(all, func(c corev1.Container) bool { return c.Name == name }); i >= 0 {
+		return &all[i]
+	}
+	return nil
+}
+
+// listNamesakes lists the Deployments with the same name in other namespaces; none where they may not be read.
+func listNamesakes(ctx context.Context, api client.Reader, of client.ObjectKey) (out []client.ObjectKey) {
+	var list appsv1.DeploymentList
+	if err := api.List(ctx, &list, client.MatchingFields{"metadata.name": of.Name}); err != nil {
+		return nil
+	}
+	for i := range list.Items {
+		if key := client.ObjectKeyFromObject(&list.Items[i]); key.Name == of.Name && key != of {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// databaseServers are the servers of a database as Kube-OVN's environment names them: OVN_DB_IPS, with or without TLS.
+func databaseServers(c corev1.Container, port int) (out []string) {
+	value := func(name string) string {
+		i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == name })
+		if i < 0 {
+			return ""
+		}
+		return c.Env[i].Value
+	}
+	protocol := "tcp"
+	if value("ENABLE_SSL") == "true" {
+		protocol = "ssl"
+	}
+	for _, address := range strings.FieldsFunc(value("OVN_DB_IPS"), func(r rune) bool { return r == ',' || r == ' ' }) {
+		out = append(out, protocol+":"+net.JoinHostPort(address, fmt.Sprint(port)))
+	}
+	return out
+}

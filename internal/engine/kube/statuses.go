@@ -1,0 +1,194 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/state"
+)
+
+// RecordFunc tells a person who looks at an object what happened to it: an Event, and a warning where something is
+// wrong.
+type RecordFunc func(about client.Object, warning bool, reason, message string)
+
+// Statuses is the status of given objects.
+type Statuses struct {
+	cluster *Cluster
+	objects map[intent.ObjectKey]client.Object
+	clock   func() time.Time
+	record  RecordFunc
+}
+
+// NewStatuses is the status of objects that were read, as they were read.
+func NewStatuses(c *Cluster, objects []client.Object, clock func() time.Time, record RecordFunc) (*Statuses, error) {
+	keyed, err := indexByKey(objects)
+	return &Statuses{cluster: c, objects: keyed, clock: clock, record: record}, err
+}
+
+// Scope is the manager of the fields.
+func (t *Statuses) Scope() string { return "status that " + ownership.StatusManager + " applied" }
+
+// Observe returns, of every status, the fields that we applied.
+func (t *Statuses) Observe(context.Context) (intent.Statuses, error) {
+	set := intent.Statuses{}
+	for key, o := range t.objects {
+		status, err := t.cluster.statusCache.getOrRead(key, o, func() (intent.Status, error) {
+			return appliedStatus(o)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
+		if status != (intent.Status{}) {
+			set[key] = state.Entry[intent.Status]{Value: status, Origin: key.Ref()}
+		}
+	}
+	return set, nil
+}
+
+// appliedStatus is the status that we applied to an object; zero: none.
+func appliedStatus(o client.Object) (intent.Status, error) {
+	owned, err := appliedFields(o, ownership.StatusManager, "status")
+	if err != nil || len(owned) == 0 {
+		return intent.Status{}, err
+	}
+	body, err := toJSONMap(o)
+	if err != nil {
+		return intent.Status{}, err
+	}
+	status, _ := owned.extractMap(map[string]any{"status": body["status"]})["status"].(map[string]any)
+	return intent.NewStatus(status), nil
+}
+
+// Apply writes statuses. Nothing in them is asked for, so an object that is gone is no failure.
+func (t *Statuses) Apply(ctx context.Context,
+	changes []state.Change[intent.ObjectKey, intent.Status],
+) map[intent.ObjectKey]error {
+	failed := map[intent.ObjectKey]error{}
+	var marks []pendingWrite
+	for _, c := range changes {
+		o, there := t.objects[c.Key]
+		if !there {
+			failed[c.Key] = fmt.Errorf("%s was not read", c.Key)
+			continue
+		}
+		version, err := t.applyStatus(ctx, c, o)
+		switch {
+		case apierrors.IsNotFound(err) || apierrors.IsConflict(err): // it is gone, or another one by now
+		case err != nil:
+			failed[c.Key] = err
+		default:
+			marks = append(marks, pendingWrite{key: c.Key, version: version})
+		}
+	}
+	t.cluster.waitForCache(ctx, marks)
+	return failed
+}
+
+func (t *Statuses) applyStatus(ctx context.Context, c state.Change[intent.ObjectKey, intent.Status],
+	o client.Object,
+) (string, error) {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	u.SetGroupVersionKind(gvkByKind[c.Key.Kind])
+	u.SetNamespace(c.Key.Namespace)
+	u.SetName(c.Key.Name)
+	u.SetUID(o.GetUID())
+	before, err := readConditions(o)
+	if err != nil {
+		return "", err
+	}
+	var news []metav1.Condition
+	if c.After != nil {
+		status := map[string]any{}
+		if err := utiljson.Unmarshal([]byte(c.After.Content), &status); err != nil {
+			return "", err
+		}
+		news = setTransitionTimes(status, before, metav1.NewTime(t.clock()))
+		u.Object["status"] = status
+	}
+	err = t.cluster.api.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.ForceOwnership,
+		client.FieldOwner(ownership.StatusManager))
+	if err != nil {
+		return "", fmt.Errorf("apply: %w", err)
+	}
+	t.recordEvents(ctx, o, news)
+	return u.GetResourceVersion(), nil
+}
+
+// recordEvents records the news that are worth an Event: not the stages that every object goes through, and not what
+// happens in a namespace that is going, where Kubernetes lets nobody make anything.
+func (t *Statuses) recordEvents(ctx context.Context, o client.Object, news []metav1.Condition) {
+	for _, n := range news {
+		if t.record == nil || intent.IsTransientReason(n.Reason) || t.isTerminating(ctx, o.GetNamespace()) {
+			continue
+		}
+		t.record(o, n.Status == metav1.ConditionFalse, n.Reason, cmp.Or(n.Message, intent.ReasonMeaning(n.Reason)))
+	}
+}
+
+// isTerminating says whether a namespace is being deleted.
+func (t *Statuses) isTerminating(ctx context.Context, namespace string) bool {
+	ns, err := t.cluster.readObject(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: namespace})
+	return err == nil && ns.GetDeletionTimestamp() != nil
+}
+
+// readConditions are those that an object has.
+func readConditions(o client.Object) (map[string]metav1.Condition, error) {
+	raw, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	var body struct {
+		Status struct {
+			Conditions []metav1.Condition `json:"conditions"`
+		} `json:"status"`
+	}
+	if err := json.Unmarshal(raw, &body); err != nil {
+		return nil, err
+	}
+	out := map[string]metav1.Condition{}
+	for _, c := range body.Status.Conditions {
+		out[c.Type] = c
+	}
+	return out, nil
+}
+
+// setTransitionTimes gives every condition of a status the time since when it has been so, and returns those that are
+// news.
+func setTransitionTimes(status map[string]any, before map[string]metav1.Condition,
+	now metav1.Time,
+) (news []metav1.Condition) {
+	list, _ := status["conditions"].([]any)
+	for _, item := range list {
+		body, isObject := item.(map[string]any)
+		if !isObject {
+			continue
+		}
+		var c metav1.Condition
+		c.Type, _ = body["type"].(string)
+		text, _ := body["status"].(string)
+		c.Status = metav1.ConditionStatus(text)
+		c.Reason, _ = body["reason"].(string)
+		c.Message, _ = body["message"].(string)
+		old := before[c.Type]
+		since := now
+		if old.Status == c.Status {
+			since = old.LastTransitionTime
+		}
+		body["lastTransitionTime"] = since.UTC().Format(time.RFC3339)
+		if old.Status != c.Status || old.Reason != c.Reason {
+			news = append(news, c)
+		}
+	}
+	return news
+}

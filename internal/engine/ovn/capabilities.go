@@ -1,0 +1,50 @@
+package ovn
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/sallyport/sallyport/internal/engine/ovn/nb"
+)
+
+// northdVersionOption is the option in which ovn-northd says what it is: 24.09.2-20.37.0-77.4.
+const northdVersionOption = "northd_internal_version"
+
+// firstNorthdWithLabels is the first ovn-northd that writes the label of an ACL which passes: year and month.
+var firstNorthdWithLabels = [2]int{24, 9}
+
+// MissingCapabilities is what the engine lacks for replies to find back by their connection; empty: nothing, or nobody
+// is connected to it.
+func (c *Client) MissingCapabilities() string {
+	s := c.current.Load()
+	if s == nil {
+		return ""
+	}
+	return s.missingCapabilities
+}
+
+// findMissingCapabilities says what the engine lacks for legs.
+func (s *session) findMissingCapabilities() string {
+	for _, m := range s.tableCache.Table(nb.GlobalTable).RowsShallow() {
+		if version := m.(*nb.Global).Options[northdVersionOption]; isOlderVersion(version, firstNorthdWithLabels) {
+			return fmt.Sprintf("its ovn-northd is %s, older than %d.%02d", version, firstNorthdWithLabels[0],
+				firstNorthdWithLabels[1])
+		}
+	}
+	return ""
+}
+
+// isOlderVersion says whether a version is older than another. One that can't be read is not.
+func isOlderVersion(version string, than [2]int) bool {
+	parts := strings.SplitN(version, ".", 3)
+	if len(parts) < 2 {
+		return false
+	}
+	year, err := strconv.Atoi(parts[0])
+	month, err2 := strconv.Atoi(strings.TrimFunc(parts[1], func(r rune) bool { return r < '0' || r > '9' }))
+	if err != nil || err2 != nil {
+		return false
+	}
+	return year < than[0] || year == than[0] && month < than[1]
+}

@@ -1,0 +1,138 @@
+// Package nb is the part of the OVN northbound database that Sallyport knows, as models for libovsdb.
+//
+// Checked against schema 7.11.0 (OVN 25.03). The models have only the columns that we read or write: the others are not
+// sent to us, and an update can't touch them. libovsdb compares the models with the server's schema at every connect,
+// so a server without one of the columns is refused with its name. Kube-OVN 1.16 needs a schema that has all of them.
+package nb
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/ovn-kubernetes/libovsdb/client"
+	"github.com/ovn-kubernetes/libovsdb/model"
+	"github.com/ovn-kubernetes/libovsdb/ovsdb"
+
+	"github.com/sallyport/sallyport/internal/model/ownership"
+)
+
+// Database is the name of the database.
+const Database = "OVN_Northbound"
+
+// The tables.
+const (
+	GlobalTable              = "NB_Global"
+	LogicalRouterTable       = "Logical_Router"
+	LogicalRouterPortTable   = "Logical_Router_Port"
+	GatewayChassisTable      = "Gateway_Chassis"
+	ChassisGroupTable        = "HA_Chassis_Group"
+	GroupChassisTable        = "HA_Chassis"
+	StaticMACBindingTable    = "Static_MAC_Binding"
+	NATTable                 = "NAT"
+	LogicalRouterPolicyTable = "Logical_Router_Policy"
+	LoadBalancerTable        = "Load_Balancer"
+	AddressSetTable          = "Address_Set"
+	HealthCheckTable         = "Load_Balancer_Health_Check"
+	LogicalSwitchTable       = "Logical_Switch"
+	LogicalSwitchPortTable   = "Logical_Switch_Port"
+	PortGroupTable           = "Port_Group"
+	ACLTable                 = "ACL"
+	QoSTable                 = "QoS"
+	StaticRouteTable         = "Logical_Router_Static_Route"
+)
+
+var tableModels = map[string]model.Model{
+	GlobalTable:              &Global{},
+	LogicalRouterTable:       &LogicalRouter{},
+	LogicalRouterPortTable:   &LogicalRouterPort{},
+	GatewayChassisTable:      &GatewayChassis{},
+	ChassisGroupTable:        &ChassisGroup{},
+	GroupChassisTable:        &GroupChassis{},
+	StaticMACBindingTable:    &StaticMACBinding{},
+	NATTable:                 &NAT{},
+	LogicalRouterPolicyTable: &LogicalRouterPolicy{},
+	LoadBalancerTable:        &LoadBalancer{},
+	HealthCheckTable:         &HealthCheck{},
+	LogicalSwitchTable:       &LogicalSwitch{},
+	AddressSetTable:          &AddressSet{},
+	LogicalSwitchPortTable:   &LogicalSwitchPort{},
+	PortGroupTable:           &PortGroup{},
+	ACLTable:                 &ACL{},
+	QoSTable:                 &QoS{},
+	StaticRouteTable:         &StaticRoute{},
+}
+
+// DatabaseModel is the database as libovsdb wants it described. What is found by name has an index, so that finding it
+// costs the same in a database of any size.
+func DatabaseModel() (model.ClientDBModel, error) {
+	m, err := model.NewClientDBModel(Database, tableModels)
+	if err != nil {
+		return m, err
+	}
+	shard := model.ClientIndex{Columns: []model.ColumnKey{{Column: "external_ids", Key: ownership.RowShardKey}}}
+	indexes := map[string][]model.ClientIndex{
+		LogicalRouterTable:     {{Columns: []model.ColumnKey{{Column: "name"}}}},
+		StaticMACBindingTable:  {{Columns: []model.ColumnKey{{Column: "logical_port"}}}},
+		LoadBalancerTable:      {{Columns: []model.ColumnKey{{Column: "name"}}}, shard},
+		HealthCheckTable:       {shard},
+		GatewayChassisTable:    {shard},
+		ChassisGroupTable:      {shard},
+		LogicalSwitchTable:     {{Columns: []model.ColumnKey{{Column: "name"}}}},
+		LogicalSwitchPortTable: {shard},
+		AddressSetTable:        {shard},
+		PortGroupTable:         {shard},
+		ACLTable:               {shard},
+		QoSTable:               {shard},
+		StaticRouteTable:       {shard},
+	}
+	m.SetIndexes(indexes)
+	return m, nil
+}
+
+// RouterPortType is the type of a switch port that leads to a router.
+const RouterPortType = "router"
+
+// tableConditions are conditions for tables of which we do not want all rows: there are ACLs for each network policy. A
+// row has to meet one of them. Switch ports are all read: whether a pod's port is where it belongs is in no column that
+// a condition could look at.
+var tableConditions = map[string][]ovsdb.Condition{
+	PortGroupTable:      {ownRowsOnly},
+	ACLTable:            {ownRowsOnly},
+	QoSTable:            {ownRowsOnly},
+	StaticRouteTable:    {ownRowsOnly},
+	HealthCheckTable:    {ownRowsOnly},
+	GatewayChassisTable: {ownRowsOnly},
+	ChassisGroupTable:   {ownRowsOnly},
+	GroupChassisTable:   {ownRowsOnly},
+}
+
+var ownRowsOnly = ovsdb.NewCondition("external_ids", ovsdb.ConditionIncludes,
+	ovsdb.OvsMap{GoMap: map[any]any{ownership.RowVendorKey: ownership.RowVendor}})
+
+// MonitorRequest asks for the rows of the tables, with the columns of the models.
+//
+// The method is not libovsdb's default, monitor_cond_since: there it would not report an update that does not fit its
+// cache.
+func MonitorRequest() *client.Monitor {
+	m := &client.Monitor{Method: ovsdb.ConditionalMonitorRPC}
+	for _, table := range slices.Sorted(maps.Keys(tableModels)) {
+		m.Tables = append(m.Tables, client.TableMonitor{
+			Table:      table,
+			Fields:     modelColumns(tableModels[table]),
+			Conditions: tableConditions[table],
+		})
+	}
+	return m
+}
+
+// modelColumns are the columns of a model.
+func modelColumns(m model.Model) (out []string) {
+	fields := reflect.TypeOf(m).Elem()
+	for i := range fields.NumField() {
+		if column := fields.Field(i).Tag.Get("ovsdb"); column != "_uuid" {
+			out = append(out, column)
+		}
+	}
+	return out
+}

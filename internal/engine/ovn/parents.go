@@ -1,0 +1,101 @@
+package ovn
+
+import (
+	"maps"
+
+	"github.com/ovn-kubernetes/libovsdb/ovsdb"
+
+	"github.com/sallyport/sallyport/internal/engine/ovn/nb"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+)
+
+// parentSet is the table and column of the sets that rows of a table are in. Our copy does not have those sets: a row
+// that is in none does not exist.
+type parentSet struct{ table, column string }
+
+var parentSets = map[string]parentSet{
+	nb.LogicalSwitchPortTable: {nb.LogicalSwitchTable, "ports"},
+	nb.QoSTable:               {nb.LogicalSwitchTable, "qos_rules"},
+	nb.ACLTable:               {nb.PortGroupTable, "acls"},
+	nb.StaticRouteTable:       {nb.LogicalRouterTable, "static_routes"},
+	nb.HealthCheckTable:       {nb.LoadBalancerTable, "health_check"},
+	nb.GatewayChassisTable:    {nb.LogicalRouterPortTable, "gateway_chassis"},
+}
+
+// parentName names what has the set that a row is in.
+func parentName(row intent.Row, shard string) string {
+	switch r := row.(type) {
+	case intent.LogicalSwitchPort:
+		return r.Switch
+	case intent.QoS:
+		return r.Switch
+	case intent.ACL:
+		return r.PortGroup
+	case intent.LoadBalancerHealthCheck:
+		return r.LoadBalancer
+	case intent.GatewayChassis:
+		return r.Port
+	default:
+		return shard
+	}
+}
+
+// withParentID is external_ids that say where a row is.
+func withParentID(ids map[string]string, parent string) map[string]string {
+	out := maps.Clone(ids)
+	if out == nil {
+		out = map[string]string{}
+	}
+	out[ownership.RowParentKey] = parent
+	return out
+}
+
+// insertOps is the operations that put a new row into the set of a parent. The first fails unless the parent is there:
+// otherwise the row would vanish without a word.
+func (h parentSet) insertOps(parent, row string, of ...ovsdb.Condition) ([]ovsdb.Operation, error) {
+	put, err := h.mutateOp(ovsdb.MutateOperationInsert, row)
+	put.Where = append(whereName(parent), of...)
+	there := requireNameOp(h.table, parent, ovsdb.WaitConditionEqual)
+	there.Where = put.Where
+	return []ovsdb.Operation{there, put}, err
+}
+
+// removeOp is the operation that takes a row out of the set that it is in, and by that removes it.
+func (h parentSet) removeOp(uuid string) (ovsdb.Operation, error) {
+	take, err := h.mutateOp(ovsdb.MutateOperationDelete, uuid)
+	if err == nil {
+		take.Where = []ovsdb.Condition{ovsdb.NewCondition(h.column, ovsdb.ConditionIncludes, take.Mutations[0].Value)}
+	}
+	return take, err
+}
+
+// removeFromParentOp is the operation that takes a row out of the set of one parent. It may be in others.
+func (h parentSet) removeFromParentOp(parent, uuid string) (ovsdb.Operation, error) {
+	take, err := h.mutateOp(ovsdb.MutateOperationDelete, uuid)
+	take.Where = whereName(parent)
+	return take, err
+}
+
+func (h parentSet) mutateOp(how ovsdb.Mutator, row string) (ovsdb.Operation, error) {
+	members, err := ovsdb.NewOvsSet([]ovsdb.UUID{{GoUUID: row}})
+	return ovsdb.Operation{
+		Op:        ovsdb.OperationMutate,
+		Table:     h.table,
+		Mutations: []ovsdb.Mutation{*ovsdb.NewMutation(h.column, how, members)},
+	}, err
+}
+
+// requireNameOp is an operation that fails unless there is (equal) or is not (not equal) a row of a name.
+func requireNameOp(table, name string, until ovsdb.WaitCondition) ovsdb.Operation {
+	now := 0
+	return ovsdb.Operation{
+		Op: ovsdb.OperationWait, Table: table, Timeout: &now, Until: string(until), Where: whereName(name),
+		Columns: []string{"name"}, Rows: []ovsdb.Row{{"name": name}},
+	}
+}
+
+// whereName is the condition for the row of a name.
+func whereName(name string) []ovsdb.Condition {
+	return []ovsdb.Condition{ovsdb.NewCondition("name", ovsdb.ConditionEqual, name)}
+}

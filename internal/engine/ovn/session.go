@@ -1,0 +1,233 @@
+package ovn
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ovn-kubernetes/libovsdb/cache"
+	"github.com/ovn-kubernetes/libovsdb/client"
+	"github.com/ovn-kubernetes/libovsdb/model"
+	"github.com/ovn-kubernetes/libovsdb/ovsdb"
+	"github.com/ovn-kubernetes/libovsdb/ovsdb/serverdb"
+
+	"github.com/sallyport/sallyport/internal/engine/ovn/nb"
+)
+
+// How long a server may take: to say whether it leads, to send its whole database, and to answer when it is asked
+// whether it is there.
+const (
+	leadershipTimeout = 3 * time.Second
+	monitorTimeout    = time.Minute
+	probeInterval     = 5 * time.Second
+	probeTimeout      = 10 * time.Second
+)
+
+// session is one connection to the server that leads the database, with its own copy of it.
+//
+// A session is never mended; the next one begins anew. libovsdb can reconnect by itself, but then it empties its copy
+// while others read it, holds back transactions and questions until it is there again, and looks only at the
+// certificates that it was started with. It can follow the leader by itself too, and leaves a goroutine behind each
+// time; so a second connection to the same server watches that.
+type session struct {
+	endpoint            string
+	nbClient            client.Client // one connection each, never used again
+	serverClient        client.Client
+	tableCache          *cache.TableCache
+	changes             changeBroadcast
+	ownUpdates          ownUpdates
+	misplaced           misplacedPorts
+	missingCapabilities string // what it lacks for legs; empty: nothing
+
+	once      sync.Once
+	ended     chan struct{}
+	endReason error // once ended is closed
+}
+
+// openSession connects to one server. tell is called with the routers that change.
+func openSession(ctx context.Context, endpoint string, secrets *tls.Config, tell func(*session, string)) (*session,
+	error,
+) {
+	s := &session{endpoint: endpoint, ended: make(chan struct{})}
+	err := s.monitorLeadership(ctx, secrets)
+	if err == nil {
+		err = s.monitorNorthbound(ctx, secrets, tell)
+	}
+	if err != nil {
+		s.terminate(err)
+		return nil, err
+	}
+	go s.probeServer() //nolint:gosec // it outlives the context of opening, and ends with the session
+	return s, nil
+}
+
+// monitorLeadership checks that the server leads the database, and ends the session when it does not any more.
+func (s *session) monitorLeadership(ctx context.Context, secrets *tls.Config) error {
+	ctx, cancel := context.WithTimeout(ctx, leadershipTimeout)
+	defer cancel()
+	described, err := serverdb.FullDatabaseModel()
+	if err != nil {
+		return err
+	}
+	if s.serverClient, err = s.dialServer(ctx, described, secrets); err != nil {
+		return err
+	}
+	check := func(_ string, m model.Model) {
+		if d, ok := m.(*serverdb.Database); ok && d.Name == nb.Database && d.Model == serverdb.DatabaseModelClustered &&
+			!d.Leader {
+			s.terminate(errors.New("the server does not lead the database"))
+		}
+	}
+	databases := s.serverClient.Cache()
+	if databases == nil {
+		return ErrNotConnected
+	}
+	databases.AddEventHandler(&cache.EventHandlerFuncs{
+		UpdateFunc: func(table string, _, m model.Model) { check(table, m) },
+	})
+	_, err = s.serverClient.Monitor(ctx, &client.Monitor{
+		Method: ovsdb.ConditionalMonitorRPC,
+		Tables: []client.TableMonitor{{Table: serverdb.DatabaseTable, Fields: []string{"name", "model", "leader"}}},
+	})
+	if err != nil {
+		return fmt.Errorf("ask who leads: %w", err)
+	}
+	for _, m := range databases.Table(serverdb.DatabaseTable).Rows() {
+		check(serverdb.DatabaseTable, m)
+	}
+	return s.endError()
+}
+
+// monitorNorthbound fetches our part of the database and keeps it up to date.
+func (s *session) monitorNorthbound(ctx context.Context, secrets *tls.Config, tell func(*session, string)) error {
+	ctx, cancel := context.WithTimeout(ctx, monitorTimeout)
+	defer cancel()
+	described, err := nb.DatabaseModel()
+	if err != nil {
+		return err
+	}
+	if s.nbClient, err = s.dialServer(ctx, described, secrets); err != nil {
+		return err
+	}
+	if s.tableCache = s.nbClient.Cache(); s.tableCache == nil {
+		return ErrNotConnected
+	}
+	s.tableCache.AddEventHandler(newRowIndex(s, func(router string) { tell(s, router) }))
+	if _, err := s.nbClient.Monitor(ctx, nb.MonitorRequest()); err != nil {
+		return fmt.Errorf("read the database: %w", err)
+	}
+	s.missingCapabilities = s.findMissingCapabilities()
+	s.misplaced.indexExisting(s)
+	return s.endError()
+}
+
+// dialServer makes a connection that ends with the session, and ends the session when it ends.
+func (s *session) dialServer(ctx context.Context, described model.ClientDBModel, secrets *tls.Config) (client.Client,
+	error,
+) {
+	c, err := client.NewOVSDBClient(described, client.WithEndpoint(s.endpoint), client.WithTLSConfig(secrets))
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		select {
+		case <-c.DisconnectNotify():
+			s.terminate(errors.New("the connection was lost"))
+		case <-s.ended:
+			c.Close()
+		}
+	}()
+	if err := c.Connect(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.endError(); err != nil { // it may have ended before there was something to close
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// probeServer asks the server now and then whether it is there: nothing else shows that a machine has vanished. It also
+// finds a lost connection that libovsdb has not reported, as it does when nobody listened at that moment.
+func (s *session) probeServer() {
+	tick := time.NewTicker(probeInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.ended:
+			return
+		case <-tick.C:
+		}
+		for _, c := range []client.Client{s.nbClient, s.serverClient} {
+			ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
+			err := c.Echo(ctx)
+			cancel()
+			if err != nil {
+				s.terminate(fmt.Errorf("the server does not answer: %w", err))
+			}
+		}
+	}
+}
+
+// terminate ends the session, once.
+func (s *session) terminate(why error) {
+	s.once.Do(func() {
+		s.endReason = why
+		close(s.ended)
+	})
+}
+
+// endError is why the session has ended, or nil.
+func (s *session) endError() error {
+	select {
+	case <-s.ended:
+		return s.endReason
+	default:
+		return nil
+	}
+}
+
+// waitUntil waits until something holds of the copy of the database. It is asked again after each change.
+func (s *session) waitUntil(ctx context.Context, holds func() bool) error {
+	for {
+		next := s.changes.nextChange()
+		if holds() {
+			return nil
+		}
+		select {
+		case <-next:
+		case <-s.ended:
+			return s.endReason
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// changeBroadcast wakes everybody who waits for the next change.
+type changeBroadcast struct {
+	mu          sync.Mutex
+	waitChannel chan struct{}
+}
+
+// nextChange is closed at the next change.
+func (n *changeBroadcast) nextChange() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.waitChannel == nil {
+		n.waitChannel = make(chan struct{})
+	}
+	return n.waitChannel
+}
+
+func (n *changeBroadcast) broadcast() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.waitChannel != nil {
+		close(n.waitChannel)
+		n.waitChannel = nil
+	}
+}

@@ -1,0 +1,450 @@
+package ovn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ovn-kubernetes/libovsdb/model"
+	"github.com/ovn-kubernetes/libovsdb/ovsdb"
+
+	"github.com/sallyport/sallyport/internal/engine/ovn/nb"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+)
+
+// errRouterChanged means that a router is not what it was when a transaction was worked out.
+var errRouterChanged = errors.New("the router has changed meanwhile")
+
+// transaction is what brings the changes of one router about, worked out from what it was before.
+type transaction struct {
+	session *session
+	shard   string
+	before  routerState
+
+	ops           []ovsdb.Operation
+	updates       map[string]rowDraft // of rows, by UUID
+	inserted      nb.LogicalRouter    // rows that come into the router's sets
+	removed       nb.LogicalRouter    // rows that leave them, and by that cease to exist
+	guardedTables map[string]bool     // tables whose set must still be what it was
+	newPorts      map[string]string   // of ours, those that come too: their names in the transaction
+	// newRouterPorts are those of them that are a router's, and groups the chassis groups that come.
+	newRouterPorts, newChassisGroups map[string]string
+	foreignPorts                     map[string]bool  // ports that have the name of one of ours
+	missingMessages                  map[int]string   // operations that fail when something is not there: what
+	failedPortGroups                 map[string]error // groups that can't come, by name: nor can what is in them
+}
+
+func newTransaction(s *session, shard string, before routerState) *transaction {
+	return &transaction{
+		session: s, shard: shard, before: before, updates: map[string]rowDraft{},
+		guardedTables: map[string]bool{}, newPorts: map[string]string{}, newRouterPorts: map[string]string{},
+		newChassisGroups: map[string]string{},
+		foreignPorts:     map[string]bool{}, missingMessages: map[int]string{}, failedPortGroups: map[string]error{},
+	}
+}
+
+// addChange works out one change. It may have been carried out already.
+func (t *transaction) addChange(c rowChange) error {
+	have, there := t.before.records[c.Key]
+	if setting, is := changedNBGlobalOption(c, have); is {
+		return t.setNBGlobalOption(setting)
+	}
+	switch {
+	case c.IsRemoval() && (!there || have.ownershipRank() == 0):
+		return nil // a row of others with our key is not ours to remove
+	case c.IsRemoval():
+		return t.removeRow(have)
+	case t.before.row == nil:
+		return fmt.Errorf("router %s does not exist in the northbound database", t.shard)
+	case isRowKind[intent.PortOption](*c.After):
+		return t.setPortOption((*c.After).(intent.PortOption))
+	case isRowKind[intent.RouterPortNetwork](*c.After):
+		return t.setPortNetworks((*c.After).(intent.RouterPortNetwork))
+	case !there:
+		return t.createRow(c)
+	case have.value.Equal(*c.After):
+		return nil
+	default:
+		return t.updateRow(have, c)
+	}
+}
+
+func (t *transaction) createRow(c rowChange) error {
+	table := c.Key.Table
+	if err := t.checkPortNames(*c.After); err != nil {
+		return err
+	}
+	if stray := t.findStrayBinding(c); stray != nil {
+		return t.updateRow(*stray, c)
+	}
+	name := fmt.Sprintf("row%d", len(t.ops))
+	d, err := t.draftRow(c, name, nil)
+	if group, is := (*c.After).(intent.PortGroup); is {
+		t.failedPortGroups[group.Name] = err
+	}
+	if rule, is := (*c.After).(intent.ACL); is && err == nil {
+		err = t.failedPortGroups[rule.PortGroup]
+	}
+	if err != nil {
+		return err
+	}
+	t.replaceUnmarked(d.row)
+	if err := t.appendOps(t.session.nbClient.Create(d.row)); err != nil {
+		return err
+	}
+	if set := routerSet(&t.inserted, table); set != nil {
+		*set = append(*set, name)
+		t.guardTable(table)
+	}
+	switch r := (*c.After).(type) {
+	case intent.HAChassisGroup:
+		t.newChassisGroups[r.Name] = name
+	case intent.LogicalRouterPort:
+		t.newRouterPorts[r.Name] = name
+	case intent.LogicalSwitchPort:
+		t.newPorts[r.Name] = name
+	case intent.LoadBalancer:
+		return t.updateLoadBalancerSets(name, intent.LoadBalancer{}, r)
+	}
+	if home, in := parentSets[table]; in {
+		where := parentName(*c.After, t.shard)
+		t.missingMessages[len(t.ops)] = fmt.Sprintf("there is no %s %s", home.table, where)
+		return t.appendOps(home.insertOps(where, name, t.sameServiceCondition(c)...))
+	}
+	return nil
+}
+
+// sameServiceCondition is the condition that the parent of a row is of the same Service: names of load balancers are
+// not unique.
+func (t *transaction) sameServiceCondition(c rowChange) []ovsdb.Condition {
+	if _, checks := (*c.After).(intent.LoadBalancerHealthCheck); !checks {
+		return nil
+	}
+	ids := ownerExternalIDs(c.Key.Table, t.shard, c.Origin)
+	marks := map[any]any{ownership.RowOwnerKey: ids[ownership.RowOwnerKey], ownership.RowShardKey: t.shard}
+	return []ovsdb.Condition{ovsdb.NewCondition("external_ids", ovsdb.ConditionIncludes, ovsdb.OvsMap{GoMap: marks})}
+}
+
+// replaceUnmarked removes the row that has the name of a new one. Names of these tables are unique, and such names are
+// ours: it has lost its marks. With it all of the transaction would fail.
+func (t *transaction) replaceUnmarked(row model.Model) {
+	remove := func(table string, where ...ovsdb.Condition) {
+		t.ops = append(t.ops, ovsdb.Operation{Op: ovsdb.OperationDelete, Table: table, Where: where})
+	}
+	switch r := row.(type) {
+	case *nb.PortGroup:
+		remove(nb.PortGroupTable, whereName(r.Name)...)
+	case *nb.AddressSet:
+		remove(nb.AddressSetTable, whereName(r.Name)...)
+	case *nb.ChassisGroup:
+		remove(nb.ChassisGroupTable, whereName(r.Name)...)
+	case *nb.LoadBalancer: // here several may have one name; one that says whose it is is that of another Service
+		for _, b := range t.session.loadBalancersByName(r.Name) {
+			shard := b.ExternalIDs[ownership.RowShardKey]
+			if (shard == "" || rowOrigin(b.ExternalIDs, shard) == unknownOrigin) &&
+				b.ExternalIDs[ownership.RowVendorKey] != kubeOVNVendor {
+				remove(nb.LoadBalancerTable,
+					ovsdb.NewCondition("_uuid", ovsdb.ConditionEqual, ovsdb.UUID{GoUUID: b.UUID}))
+			}
+		}
+	}
+}
+
+// draftRow writes a row of this transaction.
+func (t *transaction) draftRow(c rowChange, uuid string, have model.Model) (rowDraft, error) {
+	d, err := encodeRow(*c.After, uuid, ownerExternalIDs(c.Key.Table, t.shard, c.Origin), have)
+	if err != nil {
+		return d, err
+	}
+	switch after := (*c.After).(type) {
+	case intent.PortGroup:
+		d.row.(*nb.PortGroup).Ports, err = t.portGroupMembers(after)
+	case intent.HAChassisGroup:
+		group := d.row.(*nb.ChassisGroup)
+		group.Chassis, err = t.ensureHAChassis(after, group.ExternalIDs, have)
+	case intent.LogicalRouterPort:
+		d.row.(*nb.LogicalRouterPort).Group, err = t.haChassisGroupUUID(after.HAChassisGroup)
+	case intent.GatewayPortSNAT:
+		d.row.(*nb.NAT).GatewayPort, err = t.gatewayPortUUID(after.GatewayPort)
+	}
+	return d, err
+}
+
+// gatewayPortUUID is the port that a translation is for.
+func (t *transaction) gatewayPortUUID(port string) (*string, error) {
+	if name, comes := t.newRouterPorts[port]; comes {
+		return &name, nil
+	}
+	if p := t.session.routerPortByName(port); p != nil {
+		return &p.UUID, nil
+	}
+	return nil, fmt.Errorf("there is no router port %s", port)
+}
+
+// portGroupMembers are the ports of a group. A pod's port may have vanished since the group was worked out: the others
+// must not wait for the next run. The database itself drops a member whose row is gone.
+func (t *transaction) portGroupMembers(g intent.PortGroup) (out []string, err error) {
+	for _, port := range strings.Fields(g.Ports) {
+		if name, comes := t.newPorts[port]; comes {
+			out = append(out, name)
+		} else if p := t.session.switchPortByName(port); p != nil {
+			out = append(out, p.UUID)
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("there is no switch port %s", g.Ports)
+	}
+	return out, nil
+}
+
+// isRowKind says whether a row is of a kind.
+func isRowKind[T intent.Row](row intent.Row) bool {
+	_, is := row.(T)
+	return is
+}
+
+// setPortOption gives a port of Kube-OVN's an option, or takes it away. Its other options are Kube-OVN's and stay.
+func (t *transaction) setPortOption(o intent.PortOption) error {
+	port, options := t.session.portOptions(o)
+	if port == nil {
+		return fmt.Errorf("there is no port %s", o.Port)
+	}
+	mutations := []model.Mutation{{Field: options, Mutator: ovsdb.MutateOperationDelete, Value: []string{o.Name}}}
+	if o.Value != "" {
+		mutations = append(mutations, model.Mutation{
+			Field:   options,
+			Mutator: ovsdb.MutateOperationInsert,
+			Value:   map[string]string{o.Name: o.Value},
+		})
+	}
+	return t.appendOps(t.session.nbClient.Where(port).Mutate(port, mutations...))
+}
+
+// setPortNetworks gives a port of Kube-OVN's another address.
+func (t *transaction) setPortNetworks(n intent.RouterPortNetwork) error {
+	p := t.session.routerPortByName(n.Port)
+	if p == nil {
+		return fmt.Errorf("there is no port %s", n.Port)
+	}
+	moved := &nb.LogicalRouterPort{UUID: p.UUID, Networks: []string{n.Network.String()}}
+	return t.appendOps(t.session.nbClient.Where(moved).Update(moved, &moved.Networks))
+}
+
+// portOptions are those of the port that an option is of, with the port; nil when there is none.
+func (s *session) portOptions(o intent.PortOption) (model.Model, *map[string]string) {
+	if o.Table == nb.LogicalSwitchPortTable {
+		if p := s.switchPortByName(o.Port); p != nil {
+			return p, &p.Options
+		}
+		return nil, nil
+	}
+	if p := s.routerPortByName(o.Port); p != nil {
+		return p, &p.Options
+	}
+	return nil, nil
+}
+
+// checkPortNames checks the names of ports: they are unique in the whole database.
+func (t *transaction) checkPortNames(row intent.Row) error {
+	switch r := row.(type) {
+	case intent.LogicalRouterPort:
+		if t.session.routerPortByName(r.Name) != nil {
+			t.foreignPorts[r.Name] = true
+			return fmt.Errorf("there is a router port %s already, and it is not ours", r.Name)
+		}
+		t.newPorts[r.Name] = r.Name
+	case intent.LogicalSwitchPort:
+		if t.session.switchPortByName(r.Name) != nil {
+			return fmt.Errorf("there is a switch port %s already, and it is not ours", r.Name)
+		}
+	case intent.StaticMACBinding:
+		port := t.session.routerPortByName(r.Port)
+		if t.foreignPorts[r.Port] {
+			return fmt.Errorf("router port %s is not ours", r.Port)
+		}
+		if _, comes := t.newPorts[r.Port]; !comes && (port == nil || !slices.Contains(t.before.row.Ports, port.UUID)) {
+			return fmt.Errorf("router %s has no port %s", t.shard, r.Port)
+		}
+	}
+	return nil
+}
+
+// findStrayBinding is a MAC binding that is not seen as ours, because it has outlived its port or has another's
+// address, and is in the way of a new one.
+func (t *transaction) findStrayBinding(c rowChange) *record {
+	binding, ok := (*c.After).(intent.StaticMACBinding)
+	if !ok {
+		return nil
+	}
+	for _, b := range t.session.macBindingRecords(binding.Port, c.Origin) {
+		if b.value.Key(t.shard) == c.Key {
+			return &b
+		}
+	}
+	return nil
+}
+
+// updateRow changes what a row states. Whose it is is written to rows of ours only: one of Kube-OVN's stays Kube-OVN's.
+func (t *transaction) updateRow(have record, c rowChange) error {
+	d, err := t.draftRow(c, have.uuid, have.row)
+	if err != nil {
+		return err
+	}
+	if d.externalIDs != nil && have.ownershipRank() != 0 {
+		d.fields = append(d.fields, d.externalIDs)
+	}
+	t.guardTable(c.Key.Table)
+	t.updates[have.uuid] = d
+	if err := t.appendOps(t.session.nbClient.Where(d.row).Update(d.row, d.fields...)); err != nil {
+		return err
+	}
+	if b, is := (*c.After).(intent.LoadBalancer); is {
+		return t.updateLoadBalancerSets(have.uuid, have.value.(intent.LoadBalancer), b)
+	}
+	return nil
+}
+
+func (t *transaction) removeRow(have record) error {
+	if o, is := have.value.(intent.PortOption); is {
+		o.Value = ""
+		return t.setPortOption(o)
+	}
+	if home, in := parentSets[have.key.Table]; in {
+		op, err := home.removeOp(have.uuid)
+		return t.appendOps([]ovsdb.Operation{op}, err)
+	}
+	if have.key.Table == nb.ChassisGroupTable {
+		if port := t.findRemainingPort(have.uuid); port != "" {
+			return fmt.Errorf("router port %s is still held by it", port)
+		}
+	}
+	if b, is := have.value.(intent.LoadBalancer); is { // ovsdb-server forgets to, when the switch changes as well
+		if err := t.updateLoadBalancerSets(have.uuid, b, intent.LoadBalancer{}); err != nil {
+			return err
+		}
+	}
+	if set := routerSet(&t.removed, have.key.Table); set != nil {
+		*set = append(*set, have.uuid)
+	} else if err := t.appendOps(t.session.nbClient.Where(have.row).Delete()); err != nil {
+		return err
+	}
+	port, ok := have.row.(*nb.LogicalRouterPort)
+	if !ok {
+		return nil
+	}
+	// the group may go as well, and ovsdb-server looks who refers to it before it collects what is in no set
+	if port.Group != nil {
+		if err := t.appendOps(t.session.nbClient.Where(port).Delete()); err != nil {
+			return err
+		}
+	}
+	for _, b := range t.session.macBindingRecords(port.Name, have.origin) { // nothing else would ever find them again
+		if err := t.appendOps(t.session.nbClient.Where(b.row).Delete()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *transaction) appendOps(ops []ovsdb.Operation, err error) error {
+	t.ops = append(t.ops, ops...)
+	return err
+}
+
+// commit sends the transaction, and says whether there was anything to send.
+func (t *transaction) commit(ctx context.Context) (sent bool, err error) {
+	if err := t.mutateRouterSets(); err != nil {
+		return false, err
+	}
+	if len(t.ops) == 0 {
+		return false, nil
+	}
+	guard, err := t.guardOps()
+	if err != nil {
+		return false, err
+	}
+	ops := append(guard, t.ops...)
+	t.session.ownUpdates.expectUpdates(t.updates)
+	defer func() {
+		if err != nil {
+			t.session.ownUpdates.forgetUpdates(t.updates)
+		}
+	}()
+	results, err := t.session.nbClient.Transact(ctx, ops...)
+	if err != nil {
+		return false, fmt.Errorf("northbound transaction: %w", err)
+	}
+	if _, err = ovsdb.CheckOperationResults(results, ops); err == nil {
+		return true, nil
+	}
+	for i, r := range results {
+		switch missing, needed := t.missingMessages[i-len(guard)]; {
+		case r.Error == "":
+			continue
+		case needed:
+			return false, errors.New(missing)
+		case i < len(guard):
+			return false, errRouterChanged
+		default:
+			err = fmt.Errorf("%w: %s: %s", err, r.Error, r.Details)
+		}
+	}
+	return false, fmt.Errorf("northbound transaction: %w", err)
+}
+
+// mutateRouterSets puts new rows into the router's sets and takes others out.
+func (t *transaction) mutateRouterSets() error {
+	var mutations []model.Mutation
+	r := t.before.row
+	for _, table := range []string{nb.LogicalRouterPortTable, nb.NATTable, nb.LogicalRouterPolicyTable} {
+		if come := *routerSet(&t.inserted, table); len(come) > 0 {
+			mutations = append(mutations,
+				model.Mutation{Field: routerSet(r, table), Mutator: ovsdb.MutateOperationInsert, Value: come})
+		}
+		if leave := *routerSet(&t.removed, table); len(leave) > 0 {
+			mutations = append(mutations,
+				model.Mutation{Field: routerSet(r, table), Mutator: ovsdb.MutateOperationDelete, Value: leave})
+		}
+	}
+	if len(mutations) == 0 {
+		return nil
+	}
+	return t.appendOps(t.session.nbClient.Where(r).Mutate(r, mutations...))
+}
+
+// guardOps lets the transaction fail when somebody else has changed a set that it relies on. Otherwise two of us would
+// write the same row, Kube-OVN and we: nothing in the database forbids it, and Kube-OVN does not work with two.
+func (t *transaction) guardOps() ([]ovsdb.Operation, error) {
+	if len(t.guardedTables) == 0 {
+		return nil, nil
+	}
+	var columns []any
+	for table := range t.guardedTables {
+		columns = append(columns, routerSet(t.before.row, table))
+	}
+	now := 0
+	return t.session.nbClient.Where(t.before.row).Wait(ovsdb.WaitConditionEqual, &now, t.before.row, columns...)
+}
+
+func (t *transaction) guardTable(table string) {
+	if routerSet(&t.inserted, table) != nil {
+		t.guardedTables[table] = true
+	}
+}
+
+// routerSet is a router's set of rows of a table; nil for a table that routers have none of.
+func routerSet(r *nb.LogicalRouter, table string) *[]string {
+	switch table {
+	case nb.LogicalRouterPortTable:
+		return &r.Ports
+	case nb.NATTable:
+		return &r.NAT
+	case nb.LogicalRouterPolicyTable:
+		return &r.Policies
+	default:
+		return nil
+	}
+}

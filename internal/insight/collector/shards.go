@@ -1,0 +1,124 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/controller"
+	"github.com/sallyport/sallyport/internal/engine/ovn"
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
+)
+
+// openShardsTimeout is how long it may take until what shards need is read, and settleDelay how long a difference lasts
+// that somebody is putting right.
+const (
+	openShardsTimeout = 20 * time.Second
+	settleDelay       = time.Second
+)
+
+func (s Scope) compilesShards() bool { return s.AllShards || len(s.Shards) > 0 }
+
+// CollectShards compiles shards and compares them with what is there.
+func (o *Collector) CollectShards(ctx context.Context, scope Scope) ([]clusterstate.Shard, error) {
+	look, err := o.openShards(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := scope.Shards
+	if scope.AllShards {
+		if names, err = look.Cluster.ListShards(ctx); err != nil {
+			return nil, err
+		}
+	}
+	var out []clusterstate.Shard
+	for _, name := range names {
+		out = append(out, compareShard(ctx, look, name))
+	}
+	recheckShards(ctx, look, out)
+	return clusterstate.EscapeControlChars(out), nil
+}
+
+// compareShard is what a shard needs now.
+func compareShard(ctx context.Context, look *controller.Reconciler, name string) clusterstate.Shard {
+	work, err := look.PrepareShard(ctx, name)
+	if err != nil {
+		return clusterstate.Shard{Name: name, Problem: joinLines(err)}
+	}
+	return clusterstate.NewShard(name, work.Plans(), work.Verdicts)
+}
+
+// recheckShards looks a second time at shards that differ. Where the controller is at work, something always does for
+// some milliseconds; only what still differs then is worth telling.
+func recheckShards(ctx context.Context, look *controller.Reconciler, shards []clusterstate.Shard) {
+	if !slices.ContainsFunc(shards, clusterstate.Shard.HasPendingChanges) {
+		return
+	}
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(settleDelay):
+	}
+	for i, s := range shards {
+		if s.HasPendingChanges() {
+			shards[i] = compareShard(ctx, look, s.Name).KeepPersistent(s)
+		}
+	}
+}
+
+// openShards begins to follow what shards need, or goes on with it.
+func (o *Collector) openShards(ctx context.Context) (*controller.Reconciler, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.shards != nil {
+		return o.shards, nil
+	}
+	// following would try again and again
+	if err := ovn.CheckReachable(ctx, o.config.Controller.Northbound); err != nil {
+		return nil, fmt.Errorf("connect to the OVN northbound database: %w", err)
+	}
+	life, end := context.WithCancel(context.WithoutCancel(ctx)) // it outlives the one who asked first
+	late := time.AfterFunc(openShardsTimeout, end)
+	given := context.AfterFunc(ctx, end)
+	look, err := controller.OpenReadOnly(life, o.config.Controller, slog.New(slog.DiscardHandler))
+	if err == nil && (!late.Stop() || !given()) {
+		look.NB.Close()
+		look.SB.Close()
+		err = errors.New("the time is up")
+	}
+	if err != nil {
+		end()
+		return nil, err
+	}
+	o.shards, o.cancel = look, end
+	return look, nil
+}
+
+// findReadError is why a system could not be read; nil: it could.
+func findReadError(unread []clusterstate.ReadFailure, system string) error {
+	for _, u := range unread {
+		if u.System == system {
+			return fmt.Errorf("the %s can't be read: %s", system, u.Problem)
+		}
+	}
+	return nil
+}
+
+// unknownShards are shards that nothing can be said about.
+func unknownShards(scope Scope, c *clusterstate.Cluster, why error) []clusterstate.Shard {
+	names := slices.Clone(scope.Shards)
+	if scope.AllShards {
+		for _, p := range c.Projects {
+			names = append(names, p.Shard)
+		}
+	}
+	slices.Sort(names)
+	var out []clusterstate.Shard
+	for _, name := range slices.Compact(names) {
+		out = append(out, clusterstate.Shard{Name: name, Problem: joinLines(why)})
+	}
+	return out
+}

@@ -1,0 +1,119 @@
+package diagnosis_test
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sallyport/sallyport/internal/insight/diagnosis"
+	"github.com/sallyport/sallyport/internal/insight/trace"
+	"github.com/sallyport/sallyport/internal/model/intent"
+)
+
+var update = flag.Bool("update", false, "rewrite the reference page")
+
+const findingsPage = "../../../docs/reference/findings.md"
+
+func renderPage() string {
+	var out strings.Builder
+	out.WriteString("# Findings\n\n" +
+		"What `sallyport doctor` finds, and `explain` and `trace` of what they are asked about. Each finding has a code, what it is about, a sentence\n" +
+		"that names the thing, and a cure. What an object says in its own conditions is found under the condition's reason: [conditions](conditions.md).\n\n" +
+		"An **error** is something that does not work. A **warning** is something that will break, or that a part of has. An **info** is worth knowing.\n" +
+		"Where one fault has several findings, the one that explains the others comes first. `make golden` writes this page from the list in\n" +
+		"`internal/insight/diagnosis/codes.go`.\n")
+	for _, area := range codeAreas() {
+		fmt.Fprintf(&out, "\n## %s\n\n| code | as a rule | means | what to do |\n|---|---|---|---|\n", area)
+		for _, c := range diagnosis.Codes {
+			if c.Area == area {
+				fmt.Fprintf(&out, "| `%s` | %s | %s | %s |\n", c.Name, c.Severity, c.Meaning, c.Remediation)
+			}
+		}
+	}
+	out.WriteString("\n## Ways of packets\n\nHow a way ends badly that `sallyport trace` follows.\n\n| code | as a rule | means | what to do |\n|---|---|---|---|\n")
+	for _, c := range trace.Codes {
+		fmt.Fprintf(&out, "| `%s` | %s | %s | %s |\n", c.Name, diagnosis.Error, c.Meaning, c.Remediation)
+	}
+	return out.String()
+}
+
+func codeAreas() (out []string) {
+	for _, c := range diagnosis.Codes {
+		if !slices.Contains(out, c.Area) {
+			out = append(out, c.Area)
+		}
+	}
+	return out
+}
+
+func TestReferencePageHasEveryCode(t *testing.T) {
+	if *update {
+		if err := os.WriteFile(findingsPage, []byte(renderPage()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is, err := os.ReadFile(findingsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(is) != renderPage() {
+		t.Errorf("%s is not what the list of codes gives; run make golden", findingsPage)
+	}
+}
+
+// A code is a word in CamelCase, stands once on the page, and is no reason of a condition that means something else.
+func TestCodesAreDocumented(t *testing.T) {
+	camel := regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
+	seen := map[string]bool{}
+	for _, c := range diagnosis.Codes {
+		if !camel.MatchString(c.Name) || seen[c.Name] || intent.ReasonMeaning(c.Name) != "" {
+			t.Errorf("%q is no code, stands there twice, or is a reason of a condition", c.Name)
+		}
+		seen[c.Name] = true
+		if !strings.HasSuffix(c.Meaning, ".") || !strings.HasSuffix(c.Remediation, ".") &&
+			!strings.HasSuffix(c.Remediation, "?") {
+			t.Errorf("%s: what it means and what to do are sentences", c.Name)
+		}
+	}
+	for _, c := range trace.Codes {
+		if seen[c.Name] {
+			t.Errorf("%s is a code of a check, too", c.Name)
+		}
+	}
+	for name, code := range exportedCodes(t) {
+		if !seen[code] {
+			t.Errorf("%s (%q) is not in Codes", name, code)
+		}
+	}
+}
+
+// exportedCodes are the exported string constants of codes.go.
+func exportedCodes(t *testing.T) map[string]string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "codes.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, isSpec := n.(*ast.ValueSpec)
+		if !isSpec || len(spec.Values) != 1 || !spec.Names[0].IsExported() {
+			return true
+		}
+		if text, isText := spec.Values[0].(*ast.BasicLit); isText && text.Kind == token.STRING {
+			out[spec.Names[0].Name] = strings.Trim(text.Value, `"`)
+		}
+		return true
+	})
+	if len(out) < 40 {
+		t.Fatalf("found only %d codes in codes.go", len(out))
+	}
+	return out
+}

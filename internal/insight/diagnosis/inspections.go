@@ -1,0 +1,159 @@
+package diagnosis
+
+import (
+	"net/netip"
+	"slices"
+
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
+)
+
+// InspectionScope is what somebody wants to know: everything, or about a connection.
+type InspectionScope struct {
+	// Nodes are those that are asked; none: all.
+	Nodes []string
+	// Client and Server are the ends of a connection as the client sees it; invalid: no connection in particular.
+	Client netip.Addr
+	Server netip.AddrPort
+}
+
+// How many questions of a kind a node is asked. The kind Inspection allows no more.
+const (
+	maxNeighbourQuestions = 256
+	maxUsageQuestions     = 1024
+)
+
+// outsideAddresses are destinations outside, for questions about ways to the outside as such: addresses that are for
+// documentation only.
+var outsideAddresses = map[bool]netip.Addr{
+	true:  netip.MustParseAddr("203.0.113.1"),
+	false: netip.MustParseAddr("2001:db8::1"),
+}
+
+// PlanInspections are what nodes have to be asked, one question each, so that Examine can tell what is wrong there. A
+// node that is not Ready is not asked.
+func PlanInspections(s *clusterstate.State, c InspectionScope) (out []kubedcv1alpha1.InspectionSpec) {
+	q := &inspectionPlanner{checker: newChecker(s), scope: c, specs: map[string]*kubedcv1alpha1.InspectionSpec{}}
+	for _, n := range s.Cluster.Nodes {
+		if n.Ready && (len(c.Nodes) == 0 || slices.Contains(c.Nodes, n.Name)) {
+			q.specs[n.Name] = &kubedcv1alpha1.InspectionSpec{Node: n.Name}
+		}
+	}
+	q.addGatewayQuestions()
+	q.addAddressQuestions()
+	q.addRouteQuestions()
+	q.addConnectionQuestions()
+	for _, name := range sortedKeys(q.specs) {
+		out = append(out, *q.specs[name])
+	}
+	return out
+}
+
+// inspectionPlanner are being made.
+type inspectionPlanner struct {
+	*checker
+	scope InspectionScope
+	specs map[string]*kubedcv1alpha1.InspectionSpec
+}
+
+// addNeighbourQuestion asks a node who has an address, unless it is not on that wire.
+func (q *inspectionPlanner) addNeighbourQuestion(node string, s *clusterstate.Subnet, a netip.Addr) {
+	by := s.InterfaceOn(node)
+	if spec := q.specs[node]; spec != nil && by != "" && len(spec.Neighbours) < maxNeighbourQuestions {
+		//nolint:gosec // a tag of a Vlan has twelve bits
+		spec.Neighbours = append(spec.Neighbours,
+			kubedcv1alpha1.NeighbourQuestion{Interface: by, Vlan: int32(s.Tag), Address: a.String()})
+	}
+}
+
+// gatewayNodes are the nodes that are on the wires of external networks.
+func (q *inspectionPlanner) gatewayNodes() (out []*clusterstate.Node) {
+	for _, name := range sortedKeys(q.specs) {
+		if n := q.nodes[name]; n.Gateway {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// addGatewayQuestions asks every node on a wire for the gateways there.
+func (q *inspectionPlanner) addGatewayQuestions() {
+	for _, n := range q.gatewayNodes() {
+		for _, s := range q.externalSubnets() {
+			for _, gateway := range s.Gateways {
+				q.addNeighbourQuestion(n.Name, s, gateway)
+			}
+		}
+	}
+}
+
+// addAddressQuestions asks for each address who answers for it, on a node that does not hold it itself if there is one:
+// so one hears OVN, too. How many ports of it are in use, the node that holds it knows.
+func (q *inspectionPlanner) addAddressQuestions() {
+	present := q.presentAddresses()
+	edges := q.gatewayNodes()
+	for i, a := range sortedAddresses(present) {
+		s := q.Cluster.ExternalSubnetAt(a)
+		to := q.scope.Server.Addr()
+		// then any address of the cluster may be the one that it leaves with
+		leaves := to.IsValid() && q.Cluster.ExternalSubnetAt(to) == nil
+		if to.IsValid() && to != a && !leaves {
+			continue
+		}
+		held := func(n *clusterstate.Node) bool {
+			return slices.ContainsFunc(present[a].chassis, func(c string) bool { return q.nodeOfChassis(c) == n })
+		}
+		others := slices.DeleteFunc(slices.Clone(edges), held)
+		if len(others) == 0 {
+			others = edges
+		}
+		if len(others) > 0 && !leaves {
+			q.addNeighbourQuestion(others[i%len(others)].Name, s, a)
+		}
+		for _, name := range sortedKeys(q.specs) {
+			if spec := q.specs[name]; held(q.nodes[name]) && len(spec.Usage) < maxUsageQuestions {
+				spec.Usage = append(spec.Usage, a.String())
+			}
+		}
+	}
+}
+
+// addRouteQuestions asks by which interface replies leave: those that are marked for a network, and those from the
+// server of the connection.
+func (q *inspectionPlanner) addRouteQuestions() {
+	to := q.scope.Client
+	for _, path := range q.Cluster.NodePaths {
+		spec := q.specs[path.Name]
+		for _, w := range path.Ways {
+			n := q.networks[w.Network]
+			if spec == nil || !usesReplyMark(w) || n == nil {
+				continue
+			}
+			for _, gateway := range n.Gateways {
+				far := outsideAddresses[gateway.Is4()]
+				if to.IsValid() && to.Is4() == gateway.Is4() {
+					far = to
+				}
+				spec.Routes = append(spec.Routes, kubedcv1alpha1.RouteQuestion{To: far.String(), Mark: int64(w.Mark)})
+			}
+		}
+	}
+	if server := q.scope.Server.Addr(); server.IsValid() && to.IsValid() && q.Cluster.ExternalSubnetAt(server) == nil {
+		for _, name := range sortedKeys(q.specs) {
+			q.specs[name].Routes = append(q.specs[name].Routes,
+				kubedcv1alpha1.RouteQuestion{From: server.String(), To: to.String()})
+		}
+	}
+}
+
+// addConnectionQuestions asks for those of the client.
+func (q *inspectionPlanner) addConnectionQuestions() {
+	if !q.scope.Client.IsValid() || !q.scope.Server.IsValid() {
+		return
+	}
+	for _, name := range sortedKeys(q.specs) {
+		q.specs[name].Connections = append(q.specs[name].Connections, kubedcv1alpha1.ConnectionQuestion{
+			Client: q.scope.Client.String(), Server: q.scope.Server.Addr().String(), Port: int32(q.scope.Server.Port()),
+		})
+	}
+}

@@ -1,0 +1,113 @@
+package diagnosis
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
+)
+
+// asksNeighbour is whether a node is asked who has an address.
+func asksNeighbour(spec kubedcv1alpha1.InspectionSpec, address string) bool {
+	return slices.ContainsFunc(spec.Neighbours, func(q kubedcv1alpha1.NeighbourQuestion) bool {
+		return q.Address == address && q.Interface == "eth1"
+	})
+}
+
+// inspectionsByNode are the questions by node.
+func inspectionsByNode(s *clusterstate.State, c InspectionScope) map[string]kubedcv1alpha1.InspectionSpec {
+	out := map[string]kubedcv1alpha1.InspectionSpec{}
+	for _, q := range PlanInspections(s, c) {
+		out[q.Node] = q
+	}
+	return out
+}
+
+// Every gateway node is asked for gateways. For an address of ours a node is asked that does not hold it: it hears OVN
+// as well as others. How many ports are in use, the holder knows.
+func TestQuestions(t *testing.T) {
+	s := healthySurvey()
+	q := inspectionsByNode(s, InspectionScope{})
+	for _, name := range []string{"node1", "node2"} {
+		if !asksNeighbour(q[name], "100.65.0.1") || q[name].Node != name {
+			t.Errorf("%s is not asked for the gateway: %+v", name, q[name])
+		}
+	}
+	for _, a := range []string{"100.65.0.11", "100.65.0.12", "100.65.0.13", "100.65.0.15"} {
+		if !asksNeighbour(q["node1"], a) || asksNeighbour(q["node2"], a) {
+			t.Errorf("%s: node1 should be asked, and not node2, which holds it", a)
+		}
+		if slices.Contains(q["node1"].Usage, a) || !slices.Contains(q["node2"].Usage, a) {
+			t.Errorf("%s: node2 should be asked how much of it is in use, and not node1", a)
+		}
+	}
+	if r := q["node1"].Routes; len(r) != 1 || r[0].Mark != 0x800000 || r[0].To != "203.0.113.1" {
+		t.Errorf("node1 is asked for ways %+v", r)
+	}
+	if len(q["node2"].Routes) > 0 || len(q["node1"].Connections) > 0 {
+		t.Errorf("asked without need: %+v", q)
+	}
+}
+
+// A node whose wire is another interface than that of others is asked there, and what it has instead is not missed.
+func TestANodeWithAnInterfaceOfItsOwn(t *testing.T) {
+	s := healthySurvey()
+	for i := range s.Cluster.Subnets {
+		if s.Cluster.Subnets[i].Name == cloud.Name {
+			s.Cluster.Subnets[i].Interfaces = map[string]string{"node2": "ens1"}
+		}
+	}
+	if q := inspectionsByNode(s, InspectionScope{}); !asksNeighbour(q["node1"], "100.65.0.1") ||
+		asksNeighbour(q["node2"], "100.65.0.1") || q["node2"].Neighbours[0].Interface != "ens1" {
+		t.Errorf("asked %+v", q)
+	}
+	missed := func() bool {
+		return slices.ContainsFunc(CheckCluster(s), func(f Finding) bool { return f.Code == LinkDown })
+	}
+	if !missed() {
+		t.Error("ens1 of node2 is not there, and nobody misses it")
+	}
+	changeInspection("node2", func(i *clusterstate.NodeInspection) { i.Interfaces[1].Name = "ens1" })(s)
+	if missed() {
+		t.Error("a node is said to lack an interface that it is not to have")
+	}
+}
+
+// Who asks about a connection gets questions about its address, its way back and its state, of the nodes that were
+// chosen.
+func TestQuestionsAboutAConnection(t *testing.T) {
+	s := healthySurvey()
+	client := addr("203.0.113.10")
+	q := inspectionsByNode(s, InspectionScope{Nodes: []string{"node1"}, Client: client, Server: port("100.65.0.15:80")})
+	if len(q) != 1 || !asksNeighbour(q["node1"], "100.65.0.15") || asksNeighbour(q["node1"], "100.65.0.13") ||
+		!asksNeighbour(q["node1"], "100.65.0.1") {
+		t.Errorf("asked %+v", q)
+	}
+	if c := q["node1"].Connections; len(c) != 1 || c[0].Client != "203.0.113.10" || c[0].Server != "100.65.0.15" ||
+		c[0].Port != 80 {
+		t.Errorf("asked for connections %+v", c)
+	}
+	if r := q["node1"].Routes; len(r) != 1 || r[0].To != "203.0.113.10" {
+		t.Errorf("asked for ways %+v", r)
+	}
+	q = inspectionsByNode(s, InspectionScope{Client: client, Server: netip.MustParseAddrPort("192.0.2.12:80")})
+	if r := q["node2"].Routes; len(r) != 1 || r[0].From != "192.0.2.12" || r[0].To != "203.0.113.10" {
+		t.Errorf("node2 is asked for ways %+v", r)
+	}
+	nodeAt(s, 0).Ready = false
+	if q := inspectionsByNode(s, InspectionScope{}); len(q) != 1 || q["node2"].Node != "node2" {
+		t.Errorf("a node that is not Ready is asked: %+v", q)
+	}
+}
+
+// What leaves the cluster may leave with any address: how much of each is in use is asked, and not who else answers for
+// it.
+func TestQuestionsAboutTheWayOut(t *testing.T) {
+	q := inspectionsByNode(healthySurvey(), InspectionScope{Nodes: []string{"node2"}, Server: port("203.0.113.10:443")})
+	if !slices.Contains(q["node2"].Usage, "100.65.0.12") || asksNeighbour(q["node2"], "100.65.0.12") ||
+		!asksNeighbour(q["node2"], "100.65.0.1") {
+		t.Errorf("asked %+v", q)
+	}
+}

@@ -1,0 +1,208 @@
+package diagnosis
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/state"
+)
+
+// unservedGracePeriod is how long a Service may wait for an address of somebody else.
+const unservedGracePeriod = time.Minute
+
+// checkServices finds why connections to a load balancer have nowhere to go.
+func (p *checker) checkServices() {
+	for i := range p.Cluster.Services {
+		s := &p.Cluster.Services[i]
+		switch {
+		case !s.Ours:
+			p.checkUnservedService(s)
+		case !s.Deleting:
+			p.checkServiceEndpoints(s)
+		}
+	}
+}
+
+func (p *checker) checkUnservedService(s *clusterstate.Service) {
+	if s.Type != "LoadBalancer" || len(s.Ingress) > 0 || p.now.Sub(s.Created) < unservedGracePeriod {
+		return
+	}
+	class := fmt.Sprintf("is of class %s", s.Class)
+	if s.Class == "" {
+		class = "names no class"
+	}
+	p.report(ServiceNotOurs, []state.Ref{s.Ref},
+		"%s %s, which Sallyport does not serve, and nobody has given it an address", s.Ref, class)
+}
+
+// checkServiceEndpoints finds ports of a Service that lead nowhere, and why.
+func (p *checker) checkServiceEndpoints(s *clusterstate.Service) {
+	if len(s.Selector) == 0 {
+		return // somebody else writes its endpoints
+	}
+	pods := p.selectedPods(s)
+	if len(pods) == 0 {
+		if !hasLiveEndpoint(s.Endpoints) {
+			p.report(SelectorMatchesNothing, []state.Ref{s.Ref},
+				"%s selects pods with %s, and no pod in %s has these labels",
+				s.Ref, formatSelector(s.Selector), s.Namespace)
+		}
+		return
+	}
+	about := []state.Ref{s.Ref}
+	for _, pod := range pods {
+		about = append(about, pod.Ref)
+	}
+	for _, port := range s.Ports {
+		if p.checkNamedPort(s, port, pods, about) {
+			return
+		}
+	}
+	if !hasLiveEndpoint(s.Endpoints) {
+		p.report(PodsNotReady, about, "%s has no pod that is ready: %s", s.Ref,
+			joinLimited(p.describePodStates(pods), 3))
+		return
+	}
+	for _, port := range s.Ports {
+		p.checkDeclaredPort(s, port, pods, about)
+	}
+}
+
+// hasLiveEndpoint says whether connections have somewhere to go: to what is ready, or ends and still serves.
+func hasLiveEndpoint(endpoints []clusterstate.Endpoint) bool {
+	return slices.ContainsFunc(endpoints, func(e clusterstate.Endpoint) bool { return e.Ready || e.Serving && e.End })
+}
+
+// selectedPods are the pods that a Service selects, and that have not ended.
+func (p *checker) selectedPods(s *clusterstate.Service) (out []*clusterstate.Pod) {
+	for i := range p.Cluster.Pods {
+		pod := &p.Cluster.Pods[i]
+		if pod.Namespace == s.Namespace && !isPodFinished(pod) && matchesSelector(s.Selector, pod.Labels) {
+			out = append(out, pod)
+		}
+	}
+	return out
+}
+
+func matchesSelector(selector, labels map[string]string) bool {
+	for k, v := range selector {
+		if has, there := labels[k]; !there || has != v {
+			return false
+		}
+	}
+	return true
+}
+
+func formatSelector(selector map[string]string) string {
+	var out []string
+	for _, k := range sortedKeys(selector) {
+		out = append(out, k+"="+selector[k])
+	}
+	return joinLimited(out, 5)
+}
+
+// describePodStates is, for each pod, why it is not ready.
+func (p *checker) describePodStates(pods []*clusterstate.Pod) (out []string) {
+	for _, pod := range pods {
+		out = append(out, fmt.Sprintf("pod %s %s", pod.Name, p.describePodState(pod)))
+	}
+	return out
+}
+
+// describePodState is how a pod that is not ready is doing.
+func (p *checker) describePodState(pod *clusterstate.Pod) string {
+	if n := p.nodes[pod.Node]; n != nil && !n.Ready {
+		return "is on node " + pod.Node + ", which is not Ready"
+	}
+	switch {
+	case pod.Deleting:
+		return "is being deleted"
+	case pod.Waiting != "":
+		return "waits: " + pod.Waiting
+	case pod.Node == "":
+		return "has no node yet"
+	case pod.Phase != "Running":
+		return "is " + pod.Phase
+	}
+	return "runs and says that it is not ready"
+}
+
+// checkNamedPort finds a port whose target is a name that no pod has. Kubernetes gives such a port no endpoints.
+func (p *checker) checkNamedPort(s *clusterstate.Service, port clusterstate.ServicePort, pods []*clusterstate.Pod,
+	about []state.Ref,
+) bool {
+	if _, err := strconv.Atoi(port.Target); err == nil || port.Target == "" {
+		return false
+	}
+	if slices.ContainsFunc(pods, func(pod *clusterstate.Pod) bool { return slices.Contains(pod.PortNames, port.Target) }) {
+		return false
+	}
+	p.report(NamedPortMissing, about, "port %d of %s leads to a container's port named %q, which no pod of it has",
+		port.Port, s.Ref, port.Target)
+	return true
+}
+
+// checkDeclaredPort finds a port whose target no container declares. One that declares nothing may listen anywhere.
+func (p *checker) checkDeclaredPort(s *clusterstate.Service, port clusterstate.ServicePort, pods []*clusterstate.Pod, about []state.Ref) {
+	target, err := strconv.Atoi(port.Target)
+	if err != nil {
+		return
+	}
+	var declared []string
+	for _, pod := range pods {
+		if len(pod.Ports) == 0 || slices.Contains(pod.Ports, target) {
+			return
+		}
+		for _, n := range pod.Ports {
+			declared = append(declared, strconv.Itoa(n))
+		}
+	}
+	p.report(TargetPortNotDeclared, about, "port %d of %s leads to port %d of its pods, whose containers declare %s",
+		port.Port, s.Ref, target,
+		joinLimited(declared, 5))
+}
+
+// backend is where a load balancer sends connections: several tenants may have the address. Kube-OVN calls the port of
+// a pod so.
+type backend struct {
+	port    string // pod.namespace
+	address netip.AddrPort
+}
+
+// checkServiceMonitors finds backends that health checks have taken out.
+func (p *checker) checkServiceMonitors() {
+	offline := map[backend]bool{}
+	for _, m := range p.Logical.Monitors {
+		offline[backend{m.Port, m.Address}] = m.Status == "offline" || m.Status == "error"
+	}
+	for i := range p.Cluster.Services {
+		if s := &p.Cluster.Services[i]; s.Ours && !s.Deleting {
+			p.reportOfflineBackends(s, offline)
+		}
+	}
+}
+
+// reportOfflineBackends finds backends of a Service that are ready, and that health checks have taken out all the same.
+func (p *checker) reportOfflineBackends(s *clusterstate.Service, offline map[backend]bool) {
+	ready := slices.DeleteFunc(slices.Clone(s.Endpoints), func(e clusterstate.Endpoint) bool { return !e.Ready })
+	about := []state.Ref{s.Ref}
+	var out []string
+	for _, e := range ready {
+		if !offline[backend{e.Pod + "." + s.Namespace, e.Address}] {
+			continue
+		}
+		out, about = append(out, e.Address.String()), append(about, clusterstate.PodRef(s.Namespace, e.Pod))
+	}
+	if len(out) == 0 {
+		return
+	}
+	f := p.report(HealthCheckOffline, about, "health checks of %s find nobody at %s (%d of %d backends)", s.Ref,
+		joinLimited(out, 3), len(out), len(ready))
+	if len(out) < len(ready) {
+		f.Severity = Warning
+	}
+}

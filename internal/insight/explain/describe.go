@@ -1,0 +1,318 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/humanize"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/state"
+)
+
+// describeRequest says in words what was asked for, with which addresses it ended, and what packets pass.
+func (e *explainer) describeRequest() {
+	c := &e.s.Cluster
+	switch e.ref.Kind {
+	case string(intent.EIp):
+		e.describeEIp(c.EIp(e.ref))
+	case string(intent.FIp):
+		e.describeFIp(c.FIp(e.ref))
+	case string(intent.Service):
+		e.describeService(c.Service(e.ref))
+	case string(intent.Project):
+		e.describeProject(c.Project(e.ref))
+	case string(intent.EgressIP):
+		e.describeEgressIP(c.EgressIP(e.ref))
+	case string(intent.EgressService), string(intent.EgressRoute):
+		e.describeEgressPolicy(c.EgressPolicy(e.ref))
+	case string(intent.ExternalNetwork), string(intent.Subnet):
+		e.describeNetwork(c.Network(e.ref.Name))
+	case clusterstate.NodeKind:
+		e.describeNode(c.Node(e.ref.Name))
+	case clusterstate.PodKind:
+		e.describePod(c.Pod(e.ref))
+	}
+}
+
+func (e *explainer) addRequest(format string, args ...any) {
+	e.out.Requested = append(e.out.Requested, fmt.Sprintf(format, args...))
+}
+
+func (e *explainer) addAddresses(addresses ...netip.Addr) {
+	for _, a := range addresses {
+		if a.IsValid() && !slices.Contains(e.out.Addresses, a) {
+			e.out.Addresses = append(e.out.Addresses, a)
+		}
+	}
+}
+
+func (e *explainer) describeEIp(o *clusterstate.EIp) {
+	if o == nil {
+		return
+	}
+	e.addAddresses(o.Address)
+	e.addRequest("%s of %s", cmp.Or(o.Requested, "any address"), formatNetwork(cmp.Or(o.Network, o.Type)))
+	if o.MadeFor != noRef {
+		e.addRequest("made for %s, and goes with it", o.MadeFor)
+	}
+	e.addIngressPath(o.Shard, o.Address)
+	users := e.s.AddressUsers(o.Address)
+	for _, u := range users {
+		switch u.Kind {
+		case string(intent.FIp):
+			e.addFloatingIPPath(e.s.Cluster.FIp(u))
+		case string(intent.Service):
+			e.addServicePath(e.s.Cluster.Service(u), true)
+		}
+	}
+	if p := e.s.Cluster.ProjectOfShard(o.Shard); p != nil && p.Address == o.Address {
+		e.addNATStep(p.Ref, o.Shard, o.Address)
+	} else if len(users) == 0 {
+		e.addPart(o.Ref, "nobody uses it; it stays reserved")
+	}
+}
+
+func (e *explainer) describeFIp(o *clusterstate.FIp) {
+	if o == nil {
+		return
+	}
+	e.addAddresses(o.External)
+	target := "address " + addressOrNone(o.Target)
+	switch {
+	case o.Pod != "":
+		target = "pod " + o.Pod
+	case o.VM != "":
+		target = "virtual machine " + o.VM
+	}
+	e.addRequest("%s for %s, both ways", cmp.Or(withPrefix("EIp ", o.EIp), "an address"), target)
+	e.addIngressPath(o.Shard, o.External)
+	e.addFloatingIPPath(o)
+}
+
+func (e *explainer) describeService(o *clusterstate.Service) {
+	if o == nil {
+		return
+	}
+	e.addAddresses(o.Ingress...)
+	e.addAddresses(o.ExternalIPs...)
+	var ports []string
+	for _, p := range o.Ports {
+		ports = append(ports, fmt.Sprintf("%s %d to %s", strings.ToLower(p.Protocol), p.Port, p.Target))
+	}
+	e.addRequest("%s, balanced over pods with %s", humanize.JoinLimited(ports, 6),
+		cmp.Or(formatSelector(o.Selector), "no selector: its endpoints are somebody's"))
+	for _, name := range slices.Sorted(maps.Keys(o.Annotations)) {
+		if slices.Contains(requestAnnotations, name) {
+			e.addRequest("%s: %s", name, o.Annotations[name])
+		}
+	}
+	if len(o.Sources) > 0 {
+		e.addRequest("only from %s", humanize.JoinLimited(humanize.Strings(o.Sources), 4))
+	}
+	if !o.Ours {
+		e.addRequest("loadBalancerClass %q: somebody else serves it", o.Class)
+	}
+	for _, a := range e.out.Addresses {
+		e.addIngressPath(o.Shard, a)
+	}
+	e.addServicePath(o, false)
+}
+
+// requestAnnotations of Services that ask for something.
+var requestAnnotations = []string{
+	kubedcv1.BindAnnotation, kubedcv1.BindDefaultAnnotation, kubedcv1.ExternalNetworkTypeLabel,
+	kubedcv1.HealthAnnotation,
+	kubedcv1.BackendAnnotation, kubedcv1.BackendAnnotationToo, kubedcv1.AutodeleteAnnotation,
+	ovnv1.EgressServiceAnnotation,
+}
+
+func (e *explainer) describeProject(o *clusterstate.Project) {
+	if o == nil {
+		return
+	}
+	e.addAddresses(o.Address)
+	e.addRequest("a network of its own, %s, that leaves by %s", joinFew(o.Prefixes), formatNetwork(o.Network))
+	e.addNATStep(o.Ref, o.Shard, o.Address)
+	e.addEgressPath(o.Shard, o.Address)
+	var used []string
+	for _, x := range e.s.Cluster.EIps {
+		if x.Shard == o.Shard && x.Address != o.Address && x.Address.IsValid() {
+			used = append(used, x.Address.String())
+		}
+	}
+	if len(used) > 0 {
+		e.addPart(o.Ref, "%s: %s", humanize.Pluralize(len(used), "more address", "more addresses"),
+			humanize.JoinLimited(used, 6))
+	}
+}
+
+func (e *explainer) describeEgressIP(o *clusterstate.EgressIP) {
+	if o == nil {
+		return
+	}
+	e.addRequest("selected pods, %d at present, leave with %s", o.Selects, humanize.JoinLimited(o.Addresses, 4))
+	if o.Outside.Number > 0 {
+		e.addBrokenStep(o.Ref, "%s of no project and not served: %s",
+			humanize.Pluralize(o.Outside.Number, "pod is", "pods are"), o.Outside)
+	}
+	for _, r := range e.dependencies {
+		if r.Kind == clusterstate.RouterKind && r.Name != ownership.EgressVpc {
+			e.addStep(r, "router %s leads their packets there", r.Name)
+		}
+	}
+	for _, held := range o.Addresses {
+		a, err := netip.ParseAddr(held)
+		if err != nil {
+			continue
+		}
+		e.addAddresses(a)
+		if o.Held[held] == "" {
+			e.addBrokenStep(o.Ref, "no node holds %s", held)
+		}
+		if e.findRouter(ownership.EgressVpc) != nil {
+			e.addEgressPath(ownership.EgressVpc, a)
+		}
+	}
+}
+
+func (e *explainer) describeEgressPolicy(o *clusterstate.EgressPolicy) {
+	if o == nil {
+		return
+	}
+	e.addAddresses(o.Sources...)
+	who, to := "pods that it selects", "everywhere"
+	if o.Kind == string(intent.EgressService) {
+		who = "pods behind Service " + o.Name
+	}
+	if len(o.Destinations) > 0 {
+		to = humanize.JoinLimited(humanize.Strings(o.Destinations), 4)
+	}
+	e.addRequest("%s leave for %s by %s", who, to, formatNetwork(o.Network))
+	on := e.s.Cluster.Network(o.Network)
+	if on != nil && on.Interface != "" {
+		e.addNodesStep(on)
+		e.addStep(on.Ref, "network %s; its gateway is %s", on.Name, cmp.Or(joinFew(on.Gateways), "not known"))
+		return
+	}
+	for _, a := range o.Sources {
+		e.addNATStep(o.Ref, o.Shard, a)
+		e.addEgressPath(o.Shard, a)
+	}
+	if len(o.Sources) == 0 {
+		e.addBrokenStep(o.Ref, "no address is known with which they leave")
+	}
+}
+
+func (e *explainer) describeNetwork(o *clusterstate.Network) {
+	if o == nil {
+		return
+	}
+	e.addRequest("an external network of type %s%s", o.Type, map[bool]string{true: ", the default"}[o.Default])
+	if o.Interface != "" {
+		e.addRequest("nodes are on it by %s, method %s: %s", o.Interface, o.Method,
+			cmp.Or(humanize.JoinLimited(o.OnNodes, 6), "none"))
+	}
+	for _, name := range o.Subnets {
+		n := e.s.Cluster.Subnet(name)
+		if n == nil {
+			e.addPart(state.Ref{Kind: string(intent.Subnet), Name: name}, "Subnet %s, which does not exist", name)
+			continue
+		}
+		e.addPart(n.Ref, "Subnet %s %s%s, gateway %s: %d addresses used, %d free", name, joinFew(n.Prefixes),
+			formatVLAN(n),
+			cmp.Or(joinFew(n.Gateways), "none"), n.Used, n.Free)
+		e.describeRouterPorts(n)
+	}
+}
+
+// describeRouterPorts is which nodes hold the ports of routers on a subnet.
+func (e *explainer) describeRouterPorts(n *clusterstate.Subnet) {
+	held := map[string][]string{}
+	for _, r := range e.s.Logical.Routers {
+		for _, p := range r.Ports {
+			if slices.ContainsFunc(p.Networks, func(x netip.Prefix) bool { return n.Contains(x.Addr()) }) {
+				node := cmp.Or(e.s.NodeOfChassis(p.Holder), "no node")
+				held[node] = append(held[node], r.Name)
+			}
+		}
+	}
+	for _, node := range slices.Sorted(maps.Keys(held)) {
+		routers := slices.Compact(held[node])
+		e.addPart(clusterstate.NodeRef(node), "%s holds the ports there of %s: %s", node,
+			humanize.Pluralize(len(routers), "router", "routers"), humanize.JoinLimited(routers, 6))
+	}
+}
+
+func (e *explainer) describeNode(o *clusterstate.Node) {
+	if o == nil {
+		return
+	}
+	e.addAddresses(o.Addresses...)
+	var may []string
+	for role, is := range map[string]bool{"gateways": o.Gateway, "egress addresses": o.Assignable} {
+		if is {
+			may = append(may, role)
+		}
+	}
+	slices.Sort(may)
+	e.addRequest("may hold %s", cmp.Or(strings.Join(may, " and "), "neither gateways nor egress addresses"))
+	if o.Cordoned {
+		e.addRequest("takes no new pods")
+	}
+	e.describeNodeLoad(o.Name)
+}
+
+// describeNodeLoad is what a node holds for others.
+func (e *explainer) describeNodeLoad(node string) {
+	for _, r := range e.s.Logical.Routers {
+		for _, p := range r.Ports {
+			if p.Holder != "" && e.s.NodeOfChassis(p.Holder) == node {
+				e.addPart(clusterstate.RouterRef(r.Name), "port %s of router %s: %s", p.Name, r.Name, joinFew(p.Networks))
+			}
+		}
+	}
+	for _, n := range e.s.Cluster.Networks {
+		if slices.Contains(n.OnNodes, node) {
+			e.addPart(n.Ref, "network %s by %s, method %s", n.Name, n.Interface, n.Method)
+		}
+	}
+	pods := 0
+	for _, p := range e.s.Cluster.Pods {
+		if p.Node == node {
+			pods++
+		}
+	}
+	e.addPart(clusterstate.NodeRef(node), "%s", humanize.Pluralize(pods, "pod", "pods"))
+}
+
+func (e *explainer) describePod(o *clusterstate.Pod) {
+	if o == nil {
+		return
+	}
+	e.addAddresses(o.Addresses...)
+	e.addRequest("a pod on %s in Subnet %s", o.Node, o.Subnet)
+	subnet := e.s.Cluster.Subnet(o.Subnet)
+	if subnet == nil || o.HostNetwork {
+		return
+	}
+	for _, f := range e.s.Cluster.FIps {
+		if f.Shard == subnet.Vpc && slices.Contains(o.Addresses, f.Target) {
+			e.addPart(f.Ref, "%s, with %s", f.Ref, addressOrNone(f.External))
+		}
+	}
+	for _, v := range e.s.Cluster.Services {
+		for _, x := range v.Endpoints {
+			if x.Pod == o.Name && v.Namespace == o.Namespace {
+				e.addPart(v.Ref, "connections of %s to %s", v.Ref, x.Address)
+			}
+		}
+	}
+}

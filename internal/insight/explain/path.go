@@ -1,0 +1,249 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/humanize"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/logical"
+	"github.com/sallyport/sallyport/internal/model/state"
+)
+
+// addStep is something on the way of packets.
+func (e *explainer) addStep(about state.Ref, format string, args ...any) {
+	e.appendStep(Step{About: about, Text: fmt.Sprintf(format, args...)})
+}
+
+// addBrokenStep is where they do not go on.
+func (e *explainer) addBrokenStep(about state.Ref, format string, args ...any) {
+	e.appendStep(Step{About: about, Text: fmt.Sprintf(format, args...), Broken: true})
+}
+
+func (e *explainer) appendStep(s Step) {
+	if !slices.Contains(e.out.Path, s) {
+		e.out.Path = append(e.out.Path, s)
+	}
+}
+
+// addPart is something that the object consists of.
+func (e *explainer) addPart(about state.Ref, format string, args ...any) {
+	e.out.Parts = append(e.out.Parts, Step{About: about, Text: fmt.Sprintf(format, args...)})
+}
+
+// findRouter is the router of a VPC as OVN has it; nil: there is none, which is told.
+func (e *explainer) findRouter(name string) *logical.Router {
+	r := e.s.Logical.Router(name)
+	switch {
+	case r != nil || name == "":
+	case e.ovnUnread:
+		e.addStep(clusterstate.RouterRef(name), "router %s, of which nothing is known: OVN could not be read", name)
+	default:
+		e.addBrokenStep(clusterstate.RouterRef(name), "there is no router %s in OVN", name)
+	}
+	return r
+}
+
+// addIngressPath is the way of a packet for an external address to the router of a VPC.
+func (e *explainer) addIngressPath(shard string, a netip.Addr) {
+	if !a.IsValid() {
+		return
+	}
+	e.addNetworkStep(a)
+	e.addNodesStep(e.s.Cluster.NetworkAt(a))
+	e.addGatewayStep(shard, a)
+}
+
+// addEgressPath is the way of a packet from the router of a VPC to an external network, with an address of it.
+func (e *explainer) addEgressPath(shard string, a netip.Addr) {
+	e.addGatewayStep(shard, a)
+	e.addNetworkStep(a)
+}
+
+// addNodesStep is the way through nodes that are on a network themselves.
+func (e *explainer) addNodesStep(on *clusterstate.Network) {
+	if on != nil && on.Interface != "" {
+		e.addStep(on.Ref, "nodes %s, which are on it by %s", cmp.Or(humanize.JoinLimited(on.OnNodes, 6), "none"),
+			on.Interface)
+	}
+}
+
+// addNetworkStep is the network of an address.
+func (e *explainer) addNetworkStep(a netip.Addr) {
+	c := &e.s.Cluster
+	on, pool := c.NetworkAt(a), c.ExternalSubnetAt(a)
+	switch {
+	case !a.IsValid():
+	case on == nil:
+		e.addBrokenStep(e.ref, "%s is of no external network", a)
+	case pool != nil:
+		e.addStep(on.Ref, "network %s, Subnet %s %s%s; its gateway is %s", on.Name, pool.Name, joinFew(pool.Prefixes),
+			formatVLAN(pool), joinFew(pool.Gateways))
+	default:
+		e.addStep(on.Ref, "network %s; its gateway is %s", on.Name, cmp.Or(joinFew(on.Gateways), "not known"))
+	}
+}
+
+// addGatewayStep is the node that holds the port by which a router has an address, and those that stand by.
+func (e *explainer) addGatewayStep(router string, a netip.Addr) {
+	if e.s.Cluster.ExternalSubnetAt(a) == nil || e.s.Logical.Router(router) == nil {
+		return // somebody else is on the way, or that is told by whoever looks at the router
+	}
+	p := e.s.GatewayPort(router, a)
+	if p == nil {
+		e.addBrokenStep(clusterstate.RouterRef(router), "router %s has no port on that network", router)
+		return
+	}
+	var others []string
+	for _, chassis := range p.Chassis {
+		if chassis != p.Holder {
+			others = append(others, e.s.NodeOfChassis(chassis))
+		}
+	}
+	holder, port := e.s.NodeOfChassis(p.Holder), fmt.Sprintf("port %s of router %s", p.Name, router)
+	switch {
+	case p.Holder == "" && len(p.Chassis) == 0:
+		e.addBrokenStep(clusterstate.RouterRef(router), "no node holds %s, and none may", port)
+	case p.Holder == "":
+		e.addBrokenStep(clusterstate.RouterRef(router), "no node holds %s; it may be %s", port, strings.Join(others, " or "))
+	case len(others) == 0:
+		e.addStep(clusterstate.NodeRef(holder), "%s holds %s, and no other may", holder, port)
+	default:
+		e.addStep(clusterstate.NodeRef(holder), "%s holds %s; it may also be %s", holder, port, humanize.JoinLimited(others, 4))
+	}
+}
+
+// addFloatingIPPath is the way of a packet from the router to what a floating IP leads to.
+func (e *explainer) addFloatingIPPath(f *clusterstate.FIp) {
+	if !f.External.IsValid() {
+		return
+	}
+	e.addNATStep(f.Ref, f.Shard, f.External)
+	if p := e.s.PodAt(f.Shard, f.Target); p != nil {
+		e.addPodStep(p)
+	} else if f.Target.IsValid() {
+		e.addBrokenStep(f.Ref, "no pod has %s", f.Target)
+	}
+}
+
+func (e *explainer) addPodStep(p *clusterstate.Pod) {
+	text := fmt.Sprintf("pod %s/%s %s on %s %s", p.Namespace, p.Name, joinFew(p.Addresses), p.Node, formatPodState(p))
+	e.appendStep(Step{About: p.Ref, Text: text, Broken: !p.Ready})
+}
+
+// addNATStep is how a router translates an external address, as OVN has it.
+func (e *explainer) addNATStep(by state.Ref, router string, a netip.Addr) {
+	r := e.findRouter(router)
+	if r == nil {
+		return
+	}
+	var into []string
+	for _, n := range r.NATs {
+		switch {
+		case n.External != a:
+		case n.Type != "snat":
+			into = append(into, formatPrefix(n.Logical)+" has it both ways")
+		case n.Match != "":
+			into = append(into, "selected pods leave with it")
+		default:
+			into = append(into, formatPrefix(n.Logical)+" leaves with it")
+		}
+	}
+	into = slices.Compact(into)
+	if len(into) == 0 {
+		e.addBrokenStep(by, "router %s does not translate %s", router, addressOrNone(a))
+		return
+	}
+	e.addStep(by, "router %s translates %s: %s", router, a, humanize.JoinLimited(into, 3))
+}
+
+// addServicePath is the way of connections from the router to the pods behind a Service, which are only counted in
+// brief.
+func (e *explainer) addServicePath(v *clusterstate.Service, brief bool) {
+	for _, a := range slices.Concat(v.Ingress, v.ExternalIPs) {
+		for _, p := range v.Ports {
+			if v.Ours {
+				e.addLoadBalancerStep(v, a, p)
+			}
+		}
+	}
+	var up, down []string
+	for _, x := range v.Endpoints {
+		name := fmt.Sprintf("%s %s on %s", cmp.Or(x.Pod, "no pod"), x.Address, cmp.Or(x.Node, "no node"))
+		if x.Ready {
+			up = append(up, name)
+			continue
+		}
+		if p := e.s.Cluster.Pod(clusterstate.PodRef(v.Namespace, x.Pod)); p != nil {
+			name += " " + formatPodState(p)
+		}
+		down = append(down, name)
+	}
+	switch {
+	case len(v.Endpoints) == 0:
+		e.addBrokenStep(v.Ref, "%s has no endpoints", v.Ref)
+		return
+	case brief:
+		text := fmt.Sprintf("%s: %d of %d endpoints ready", v.Ref, len(up), len(v.Endpoints))
+		e.appendStep(Step{About: v.Ref, Text: text, Broken: len(up) == 0})
+		return
+	}
+	for _, name := range down {
+		e.appendStep(Step{About: v.Ref, Text: "not ready: " + name, Broken: len(up) == 0})
+	}
+	for _, name := range up {
+		e.addStep(v.Ref, "ready: %s", name)
+	}
+}
+
+// addLoadBalancerStep is over what a router balances a port of a Service, as OVN has it.
+func (e *explainer) addLoadBalancerStep(v *clusterstate.Service, a netip.Addr, p clusterstate.ServicePort) {
+	r := e.findRouter(v.Shard)
+	if r == nil {
+		return
+	}
+	to := netip.AddrPortFrom(a, uint16(p.Port)) //nolint:gosec // a port of a Service
+	port := strings.ToLower(p.Protocol) + " " + to.String()
+	for _, b := range r.Balancers {
+		for _, vip := range b.VIPs {
+			switch {
+			case vip.Address != to || !strings.EqualFold(cmp.Or(b.Protocol, "tcp"), p.Protocol):
+			case len(vip.Backends) == 0:
+				e.addBrokenStep(v.Ref, "router %s refuses %s: nothing is behind it", v.Shard, port)
+				return
+			default:
+				e.addStep(v.Ref, "router %s balances %s over %s", v.Shard, port,
+					humanize.JoinLimited(humanize.Strings(vip.Backends), 4))
+				return
+			}
+		}
+	}
+	e.addBrokenStep(v.Ref, "router %s does not balance %s", v.Shard, port)
+}
+
+// acceptsIngress says whether packets are sent to the object from outside.
+func (e *explainer) acceptsIngress() bool {
+	switch intent.Kind(e.ref.Kind) {
+	case intent.EIp:
+		return len(e.s.AddressUsers(e.out.Addresses[0])) > 0
+	case intent.FIp, intent.Service:
+		return true
+	default:
+		return false
+	}
+}
+
+// exampleEndpoint is an address and port to trace.
+func (e *explainer) exampleEndpoint() string {
+	a := e.out.Addresses[0]
+	for _, u := range append([]state.Ref{e.ref}, e.s.AddressUsers(a)...) {
+		if v := e.s.Cluster.Service(u); v != nil && len(v.Ports) > 0 {
+			return netip.AddrPortFrom(a, uint16(v.Ports[0].Port)).String() //nolint:gosec // a port of a Service
+		}
+	}
+	return strings.TrimSuffix(netip.AddrPortFrom(a, 0).String(), "0") + "PORT"
+}

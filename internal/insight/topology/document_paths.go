@@ -1,0 +1,195 @@
+package topology
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/sallyport/sallyport/internal/insight/diagnosis"
+)
+
+// writeEgress is what leaves with other addresses than the rest.
+func (d *markdownDoc) writeEgress() {
+	var rows [][]string
+	for _, e := range d.graph.EgressIPs {
+		for _, a := range e.Addresses {
+			rows = append(rows, []string{
+				"EgressIP " + e.Ref.Name, a.Address.String(), a.Network, a.Node,
+				pluralize(e.Pods, "pod"),
+			})
+		}
+	}
+	for _, v := range d.graph.Vpcs {
+		for _, x := range slices.Concat(v.EgressRoutes, v.EgressServices) {
+			rows = append(rows, []string{
+				x.Ref.String(), formatIfValid(x.Address), x.Network,
+				v.externalPort(x.Network).Node, joinStrings(x.Destinations),
+			})
+		}
+	}
+	if len(rows) == 0 {
+		return
+	}
+	d.writeLine("## Egress\n")
+	d.writeLine("%s", formatMarkdownTable([]string{"What", "Address", "Network", "Node", "For"}, rows))
+}
+
+// writePathExamples are the way of packets there and back: one of each kind, of the first VPC that has one.
+func (d *markdownDoc) writePathExamples() {
+	seen := map[string]bool{}
+	n := 0
+	for _, v := range d.graph.Vpcs {
+		for _, p := range v.Paths {
+			kind := p.About.Kind + p.Forward[1].Kind // a Service may be at an address of its own, or of nodes
+			if seen[kind] {
+				continue
+			}
+			seen[kind] = true
+			if n++; n == 1 {
+				d.writeLine("## The way of packets\n")
+			}
+			d.writeLine("### Example %d: %s, %s\n", n, v.Name, p.Title)
+			d.writeLine("%s", formatCodeBlock(p.renderDiagram()))
+			if len(p.Reply) > 0 {
+				d.writeLine("And back: %s\n", formatSteps(p.Reply))
+			}
+		}
+	}
+}
+
+// renderDiagram is a path as a drawing: the places one below the other, and what happens between them.
+func (p Path) renderDiagram() (lines []string) {
+	for i, s := range p.Forward {
+		if i > 0 {
+			lines = append(lines, "  ▼")
+		}
+		if s.Kind == StepPod && s.Action != "" {
+			lines = append(lines, s.formatTitle()+" "+s.Action)
+			continue
+		}
+		if lines = append(lines, s.formatTitle()); s.Action != "" {
+			lines = append(lines, "  │ "+s.Action)
+		}
+	}
+	return lines
+}
+
+// formatTitle is a step with what it is, where its label does not say so.
+func (s Step) formatTitle() string {
+	switch {
+	case s.Kind == StepNetwork, s.Kind == StepProxy, s.Kind == StepNode && s.Ref.Kind != "":
+		return s.Kind + " " + s.Label
+	case s.Kind == StepPod && s.Ref.Kind == "Pod":
+		return "pod " + s.Label
+	}
+	return s.Label
+}
+
+// writeKnownIssues are what was found, and what everybody should know who works with this cluster.
+func (d *markdownDoc) writeKnownIssues(findings []diagnosis.Finding) {
+	d.writeLine("## Known issues\n")
+	if len(findings) == 0 {
+		d.writeLine("Nothing was found that does not work.\n")
+	} else {
+		var rows [][]string
+		for _, f := range findings {
+			var about []string
+			for _, r := range f.About {
+				about = append(about, r.String())
+			}
+			rows = append(rows, []string{
+				f.Severity.String(), "`" + f.Code + "`", strings.Join(about, ", "), f.Message,
+				f.Remediation,
+			})
+		}
+		d.writeLine("%s", formatMarkdownTable([]string{"Severity", "Finding", "About", "What is wrong", "What to do"},
+			rows))
+	}
+	d.writeLine("### Worth knowing\n")
+	d.writeClientAddressNote()
+	d.writeLine("- **VPCs do not reach each other.** Pods of different VPCs have no route to one another, and may have the same addresses. They meet at" +
+		" external addresses: of load balancers, floating IPs, or the Backends of a Gateway, whose proxies reach them like anybody outside.")
+	d.writeSharedAddresses()
+	d.writeLine("")
+}
+
+// writeClientAddressNote says where pods do not see the client's address.
+func (d *markdownDoc) writeClientAddressNote() {
+	var names []string
+	for _, s := range d.externalIPServices() {
+		if !s.LocalTrafficPolicy {
+			names = append(names, fmt.Sprintf("`%s/%s`", s.Ref.Namespace, s.Ref.Name))
+		}
+	}
+	d.writeLine("- **Whose address pods see.** Through EIps, FIps and load balancers pods see the client's own address.")
+	if len(names) > 0 {
+		d.writeLine("  Through `externalIPs` a Service proxy may replace it by the node's: so for %s, where rules by client address do not work. Use a load"+
+			" balancer on an external network, `externalTrafficPolicy: Local`, or the PROXY protocol.",
+			strings.Join(names, ", "))
+	}
+}
+
+// writeSharedAddresses says which addresses of nodes several Services share, and by which ports.
+func (d *markdownDoc) writeSharedAddresses() {
+	by, order := map[netip.Addr][]Service{}, []netip.Addr{}
+	for _, s := range d.externalIPServices() {
+		for _, a := range s.ExternalIPs {
+			if by[a] = append(by[a], s); len(by[a]) == 2 {
+				order = append(order, a)
+			}
+		}
+	}
+	for _, a := range order {
+		var words []string
+		taken, clash := map[string]bool{}, ""
+		for _, s := range by[a] {
+			var ports []string
+			for _, l := range s.Ports {
+				if taken[l.formatPort()] {
+					clash = " Port " + l.formatPort() + " is asked for twice: one of them does not get it."
+				}
+				taken[l.formatPort()] = true
+				ports = append(ports, l.formatPort())
+			}
+			words = append(words, fmt.Sprintf("`%s/%s` has %s", s.Ref.Namespace, s.Ref.Name, strings.Join(ports, ", ")))
+		}
+		d.writeLine("- **%s is shared** by Services with different ports: %s.%s", a, strings.Join(words, "; "), clash)
+	}
+}
+
+func (d *markdownDoc) writeResources() {
+	d.writeLine("## Resources\n")
+	var rows [][]string
+	for _, c := range d.graph.Counts {
+		if c.Count == 0 {
+			continue
+		}
+		rows = append(rows, []string{c.Kind, formatNumber(c.Count), c.Purpose})
+	}
+	d.writeLine("%s", formatMarkdownTable([]string{"Kind", "Count", "What for"}, rows))
+	d.writeLine("## References\n")
+	d.writeLine("- [Kube-OVN: VPCs](https://kubeovn.github.io/docs/stable/en/vpc/vpc/)")
+	d.writeLine("- [Envoy Gateway](https://gateway.envoyproxy.io/)")
+	d.writeLine("- [Gateway API](https://gateway-api.sigs.k8s.io/)")
+	d.writeLine("- `sallyport explain`, `sallyport trace` and `sallyport doctor` tell more about each object")
+}
+
+// formatEgressSummary is of how many VPCs pods leave by which network.
+func (d *markdownDoc) formatEgressSummary() string {
+	var words []string
+	note := func(all []*Vpc, way string) {
+		all = slices.DeleteFunc(all, func(v *Vpc) bool { return v.Management })
+		if len(all) > 0 {
+			words = append(words, fmt.Sprintf("of %s by %s", formatNumber(len(all)), way))
+		}
+	}
+	for _, n := range d.graph.Networks {
+		note(d.graph.vpcsByEgressNetwork(n.Name), n.Name)
+	}
+	note(d.graph.vpcsByEgressNetwork(""), "no external network")
+	if slices.ContainsFunc(d.graph.Vpcs, func(v Vpc) bool { return v.Management }) {
+		words = append(words, "of the management VPC by the nodes")
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,219 @@
+package topology_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sallyport/sallyport/internal/insight/diagnosis"
+	"github.com/sallyport/sallyport/internal/insight/topology"
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/clusterstate/clusterstatetest"
+	"github.com/sallyport/sallyport/internal/model/state"
+)
+
+var update = flag.Bool("update", false, "rewrite what is compared with")
+
+func checkGolden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(want) != got {
+		t.Errorf("%s differs; `go test ./internal/insight/topology -update` writes it anew:\n%s", path, got)
+	}
+}
+
+// Others read the graph as JSON: what was in it stays.
+func TestJSON(t *testing.T) {
+	raw, err := json.MarshalIndent(topology.BuildGraph(clusterstatetest.GenerateCluster(1), nil), "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkGolden(t, "graph.json", string(raw)+"\n")
+}
+
+func TestText(t *testing.T) {
+	g := topology.BuildGraph(clusterstatetest.GenerateCluster(5), nil)
+	checkGolden(t, "five.txt", g.RenderText())
+	one, err := g.FocusProject("initech/prod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkGolden(t, "project.txt", one.RenderText())
+	checkGolden(t, "fifty.txt", topology.BuildGraph(clusterstatetest.GenerateCluster(50), nil).RenderText())
+	if dense := topology.BuildGraph(clusterstatetest.GenerateCluster(1000), nil).RenderText(); strings.Count(dense,
+		"\n") > 120 {
+		t.Errorf("1,000 projects take %d lines", strings.Count(dense, "\n"))
+	}
+}
+
+func TestDocument(t *testing.T) {
+	findings := []diagnosis.Finding{{
+		Code: "ClockSkew", Severity: diagnosis.Warning, About: []state.Ref{diagnosis.ClusterRef},
+		Message: "node1 is late", Remediation: "Set its clock.",
+	}}
+	checkGolden(t, "document.md", topology.BuildGraph(clusterstatetest.GenerateCluster(2), findings).RenderMarkdown(findings))
+}
+
+// Nodes are asked for their ways to the pods and to the outside, and the document tells both as a routing table does.
+func TestRoutesOfNodes(t *testing.T) {
+	s := clusterstatetest.GenerateCluster(2)
+	questions := topology.PlanInspections(s)
+	if len(questions) != len(s.Cluster.Nodes) || len(questions[0].Routes) != 2 {
+		t.Fatalf("asked: %+v", questions)
+	}
+	if text := topology.BuildGraph(s, nil).RenderMarkdown(nil); strings.Contains(text, "Routes:") {
+		t.Error("nodes that said nothing have routes")
+	}
+	var ways []clusterstate.RouteLookup
+	for i, q := range questions[0].Routes {
+		via := netip.MustParseAddr(fmt.Sprintf("192.168.10.%d", i+1))
+		ways = append(ways, clusterstate.RouteLookup{To: netip.MustParseAddr(q.To), Output: "eth0", NextHop: via})
+	}
+	s.Inspected = map[string]clusterstate.NodeInspection{questions[0].Node: {Routes: ways}}
+	text := topology.BuildGraph(s, nil).RenderMarkdown(nil)
+	for _, want := range []string{
+		"• 10.100.0.0/16 via 192.168.10.1 dev eth0 (pods)",
+		"• default via 192.168.10.2 dev eth0 (everything else)",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in the document", want)
+		}
+	}
+}
+
+func TestBuildGraphIsDeterministic(t *testing.T) {
+	if !reflect.DeepEqual(topology.BuildGraph(clusterstatetest.GenerateCluster(30), nil),
+		topology.BuildGraph(clusterstatetest.GenerateCluster(30), nil)) {
+		t.Error("two graphs of one survey differ")
+	}
+}
+
+// A reply leaves by the network that its connection came in by: by a leg where that is not the default one, and with
+// the address that was asked.
+func TestPathsThereAndBack(t *testing.T) {
+	g := topology.BuildGraph(clusterstatetest.GenerateCluster(5), nil)
+	v := findVPC(t, g, "globex-prod")
+	byDefault, bySecond := findPath(t, v, "Service"), findPath(t, v, "FIp")
+	if stepKinds(byDefault.Forward) != "client network node address pod" ||
+		stepKinds(byDefault.Reply) != "pod router node network client" {
+		t.Errorf("by the default network: there %s, back %s", stepKinds(byDefault.Forward), stepKinds(byDefault.Reply))
+	}
+	if stepKinds(bySecond.Reply) != "pod leg router node network client" || bySecond.Reply[4].Label != "ext-public" {
+		t.Errorf("by the second network: back %s", stepKinds(bySecond.Reply))
+	}
+	if !strings.Contains(bySecond.Forward[3].Action, "10.0.1.10") ||
+		!strings.Contains(bySecond.Reply[2].Action, "198.18.0.102") {
+		t.Errorf("translated by %q and %q", bySecond.Forward[3].Action, bySecond.Reply[2].Action)
+	}
+}
+
+// A FIp without a target leads nowhere, and nothing comes back.
+func TestPathToNowhere(t *testing.T) {
+	v := findVPC(t, topology.BuildGraph(clusterstatetest.GenerateCluster(5), nil), "hooli-prod")
+	p := findPath(t, v, "FIp")
+	if end := p.Forward[len(p.Forward)-1]; !end.Problem || len(p.Reply) != 0 {
+		t.Errorf("it ends at %+v, and comes back by %s", end, stepKinds(p.Reply))
+	}
+}
+
+func TestProjectByName(t *testing.T) {
+	g := topology.BuildGraph(clusterstatetest.GenerateCluster(5), nil)
+	for _, name := range []string{"acme-prod", "acme/prod", "ovn-cluster"} {
+		one, err := g.FocusProject(name)
+		if err != nil || len(one.Vpcs) != 1 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := g.FocusProject("nobody"); err == nil {
+		t.Error("there is a project nobody")
+	}
+}
+
+// What a diagnosis found is at the object that it is about, once.
+func TestFindings(t *testing.T) {
+	about := state.Ref{Kind: "FIp", Namespace: "hooli-prod", Name: "vm-gone"}
+	g := topology.BuildGraph(clusterstatetest.GenerateCluster(5), []diagnosis.Finding{
+		{
+			Code:        "PodNotFound",
+			Severity:    diagnosis.Error,
+			About:       []state.Ref{about},
+			Message:     "found",
+			Remediation: "make it",
+		},
+		{Code: "ClockSkew", Severity: diagnosis.Warning, About: []state.Ref{diagnosis.ClusterRef}, Message: "late"},
+	})
+	fips := findVPC(t, g, "hooli-prod").FIps
+	if len(fips) != 1 || len(fips[0].Problems) != 1 || fips[0].Problems[0].Remediation != "make it" {
+		t.Errorf("problems of the FIp: %+v", fips)
+	}
+	if len(g.Problems) != 1 || g.Problems[0].Code != "ClockSkew" {
+		t.Errorf("problems of the cluster: %+v", g.Problems)
+	}
+}
+
+func TestNodesHoldWhatRoutersHave(t *testing.T) {
+	g := topology.BuildGraph(clusterstatetest.GenerateCluster(20), nil)
+	for _, v := range g.Vpcs {
+		for _, p := range v.Router.Ports {
+			if p.Kind != topology.PortExternal {
+				continue
+			}
+			at := slices.IndexFunc(g.Nodes, func(n topology.Node) bool { return n.Name == p.Node })
+			if at < 0 || !slices.ContainsFunc(g.Nodes[at].GatewayPorts,
+				func(h topology.GatewayPort) bool { return h.Port == p.Name && h.Network == p.Network }) {
+				t.Errorf("%s is on %q, which does not hold it", p.Name, p.Node)
+			}
+		}
+	}
+}
+
+func TestPublicNetworks(t *testing.T) {
+	want := map[string]bool{"ext-cloud": false, "ext-partner": false, "ext-public": true, "uplink-a": true}
+	for _, n := range topology.BuildGraph(clusterstatetest.GenerateCluster(1), nil).Networks {
+		if n.Public != want[n.Name] {
+			t.Errorf("%s is routable on the internet: %t", n.Name, n.Public)
+		}
+	}
+}
+
+func findVPC(t *testing.T, g *topology.Graph, name string) topology.Vpc {
+	t.Helper()
+	at := slices.IndexFunc(g.Vpcs, func(v topology.Vpc) bool { return v.Name == name })
+	if at < 0 {
+		t.Fatalf("there is no VPC %s", name)
+	}
+	return g.Vpcs[at]
+}
+
+func findPath(t *testing.T, v topology.Vpc, kind string) topology.Path {
+	t.Helper()
+	at := slices.IndexFunc(v.Paths, func(p topology.Path) bool { return p.About.Kind == kind })
+	if at < 0 {
+		t.Fatalf("%s has no path by a %s", v.Name, kind)
+	}
+	return v.Paths[at]
+}
+
+func stepKinds(steps []topology.Step) string {
+	var all []string
+	for _, s := range steps {
+		all = append(all, s.Kind)
+	}
+	return strings.Join(all, " ")
+}

@@ -1,0 +1,155 @@
+package trace
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/sallyport/sallyport/internal/model/logical"
+)
+
+// matchLoadBalancer is the load balancer that a new connection is for.
+func (p *routerPipeline) matchLoadBalancer() (*logical.LoadBalancer, logical.VIP) {
+	if !p.pkt.Tracked || !p.pkt.New {
+		return nil, logical.VIP{}
+	}
+	b, v := findLoadBalancer(p.Balancers, p.pkt)
+	if b == nil {
+		return nil, v
+	}
+	here := len(p.gatewayPorts) == 0 || slices.ContainsFunc(p.gatewayPorts, func(g *routerPort) bool {
+		return g.isResidentOn(p.pkt.chassis)
+	})
+	if !here && (len(v.Backends) > 0 || b.Options["reject"] != "true") {
+		return nil, v
+	}
+	return b, v
+}
+
+// findLoadBalancer is the load balancer among several whose address a packet is for, its port before any port.
+func findLoadBalancer(all []logical.LoadBalancer, f packet) (*logical.LoadBalancer, logical.VIP) {
+	for _, port := range []uint16{f.DestinationPort, 0} {
+		for i := range all {
+			for _, v := range all[i].VIPs {
+				if v.Address == netip.AddrPortFrom(f.Destination, port) &&
+					(port == 0 || protocolName(f.Protocol) == loadBalancerProtocol(all[i])) {
+					return &all[i], v
+				}
+			}
+		}
+	}
+	return nil, logical.VIP{}
+}
+
+func loadBalancerProtocol(b logical.LoadBalancer) string {
+	if b.Protocol == "" {
+		return "tcp"
+	}
+	return b.Protocol
+}
+
+// applyLoadBalancer gives a connection to a backend.
+func (p *routerPipeline) applyLoadBalancer(b *logical.LoadBalancer, v logical.VIP) (transition, bool) {
+	to, next, ends := p.pickBackend(b, v, p.pkt)
+	if ends {
+		return next, true
+	}
+	as := p.pkt.tuple()
+	as.destination = to
+	p.recirculateForHash(b, &p.pkt)
+	p.commitNAT("dnat "+p.Name, &p.pkt, as)
+	p.addHop(p.pkt, p.loadBalancerRef(b, v.Address.Addr()), "Load_Balancer "+b.Name, "%s",
+		p.describeBackend(b, v, to, p.internalSwitches()))
+	return continuePipeline()
+}
+
+// pickBackend chooses a backend; without any, the connection is refused or dropped.
+func (w *traceRun) pickBackend(b *logical.LoadBalancer, v logical.VIP, f packet) (netip.AddrPort, transition, bool) {
+	alive := w.liveBackends(b, v)
+	if len(alive) == 0 {
+		about := w.loadBalancerRef(b, v.Address.Addr())
+		reason := fmt.Sprintf("%s has no endpoint for port %d/%s", about, v.Address.Port(), protocolName(f.Protocol))
+		if len(v.Backends) > 0 {
+			reason = fmt.Sprintf("the health check of %s finds none of its %d endpoints alive", about, len(v.Backends))
+		}
+		w.addHop(f, about, "Load_Balancer "+b.Name, "nobody is behind it")
+		if b.Options["reject"] == "true" {
+			return netip.AddrPort{}, w.rejectPacket(NoEndpoints, reason, about), true
+		}
+		return netip.AddrPort{}, w.dropPacket(NoEndpoints, reason, about), true
+	}
+	to := alive[w.chooseIndex("Load_Balancer "+b.Name+" "+v.Address.String(), len(alive))].Address
+	if to.Port() == 0 {
+		to = netip.AddrPortFrom(to.Addr(), f.DestinationPort)
+	}
+	if w.steps[len(w.steps)-1].Backend = to; b.Options["affinity_timeout"] != "" {
+		w.skipOVNTrace() // ovn-trace does not go on where a client's backend is written down
+	}
+	return to, transition{}, false
+}
+
+// recirculateForHash notes that a packet begins again for the choice of its backend: Open vSwitch does, unless it is
+// told by which fields to choose.
+func (w *traceRun) recirculateForHash(b *logical.LoadBalancer, f *packet) {
+	if len(b.Fields) == 0 {
+		w.recirculate(f)
+	}
+}
+
+// isBackendAlive says whether the health check of a backend does not say that it is dead.
+func (w *traceRun) isBackendAlive(b *logical.LoadBalancer, to netip.AddrPort, mapping string) bool {
+	for _, m := range w.survey.Logical.Monitors {
+		if m.Address == to && (m.Protocol == "" || m.Protocol == loadBalancerProtocol(*b)) &&
+			strings.HasPrefix(mapping, m.Port+":") {
+			return m.Status == "online" || m.Status == ""
+		}
+	}
+	return false // OVN asks nobody there
+}
+
+// mayBeBackendReply says whether the packet comes from a backend of a load balancer, and so may be a reply.
+func (p *routerPipeline) mayBeBackendReply() bool {
+	if !slices.ContainsFunc(p.gatewayPorts, func(g *routerPort) bool {
+		return (g == p.inport || g == p.outport) && g.isResidentOn(p.pkt.chassis)
+	}) {
+		return false
+	}
+	return p.isFromBackend()
+}
+
+// isFromBackend says whether the packet's source is a backend.
+func (p *routerPipeline) isFromBackend() bool {
+	return slices.ContainsFunc(p.Balancers, func(b logical.LoadBalancer) bool {
+		return loadBalancerProtocol(b) == protocolName(p.pkt.Protocol) &&
+			slices.ContainsFunc(b.VIPs, func(v logical.VIP) bool {
+				return slices.Contains(v.Backends, p.pkt.tuple().source)
+			})
+	})
+}
+
+// loadBalancerAt is the load balancer that has an address and port; nil: none has.
+func (p *routerPipeline) loadBalancerAt(at netip.AddrPort) *logical.LoadBalancer {
+	for i := range p.Balancers {
+		b := &p.Balancers[i]
+		if loadBalancerProtocol(*b) == protocolName(p.pkt.Protocol) &&
+			slices.ContainsFunc(b.VIPs, func(v logical.VIP) bool { return v.Address == at }) {
+			return b
+		}
+	}
+	return nil
+}
+
+// liveBackends are those of a load balancer that get connections to an address: of checked ones, those that are not
+// known to be dead.
+func (w *traceRun) liveBackends(b *logical.LoadBalancer, v logical.VIP) []logical.VIP {
+	checked := slices.Contains(b.Checked, v.Address.String())
+	var out []logical.VIP
+	for _, to := range v.Backends {
+		at, mapped := b.Mappings[to.Addr().String()]
+		if !checked || mapped && w.isBackendAlive(b, to, at) {
+			out = append(out, logical.VIP{Address: to})
+		}
+	}
+	return out
+}

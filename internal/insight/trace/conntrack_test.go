@@ -1,0 +1,71 @@
+package trace
+
+import (
+	"testing"
+
+	"github.com/sallyport/sallyport/internal/model/match"
+)
+
+// startConnection is a walk, and the first packet of a connection on node1.
+func startConnection(datapath string) (*traceRun, packet) {
+	s := shopSurvey()
+	s.Logical.Chassis[0].Options = map[string]string{"datapath-type": datapath}
+	f := packet{Packet: match.Packet{Protocol: match.TCP, TCPFlags: match.SYN}, chassis: "c1"}
+	f.setTuple(tuple{source: addrPort("10.0.0.2:5"), destination: addrPort("10.0.0.3:80")})
+	return &traceRun{topology: newTopology(s), choices: &choices{indexByRow: map[string]int{}}}, f
+}
+
+// A SYN that is sent again is of a new connection, as long as nobody has answered: load balancers and rules see it as
+// they saw the first.
+func TestConnectionsAreNewUntilAnswered(t *testing.T) {
+	w, f := startConnection("")
+	w.commitConnection("zone", &f, 0)
+	again := f
+	if w.lookupConntrack("zone", &again, false); !again.New || again.Established {
+		t.Errorf("a SYN that is sent again: %+v", again.Packet)
+	}
+	answer := f.replyPacket()
+	if w.lookupConntrack("zone", &answer, false); answer.New || !answer.Established || !answer.Reply {
+		t.Errorf("its answer: %+v", answer.Packet)
+	}
+	next := f
+	next.TCPFlags = match.ACK
+	if w.lookupConntrack("zone", &next, false); next.New || !next.Established || next.Reply {
+		t.Errorf("the packet after it: %+v", next.Packet)
+	}
+}
+
+// Open vSwitch in userspace takes a packet eight times up again and then drops it; the kernel's does not count.
+func TestPacketsBeginAgain(t *testing.T) {
+	for datapath, tired := range map[string]string{"netdev": "c1", "system": ""} {
+		w, f := startConnection(datapath)
+		for range maxRecirculations {
+			w.recirculate(&f)
+		}
+		if w.exhaustedChassis != "" {
+			t.Errorf("%s: tired after %d times", datapath, maxRecirculations)
+		}
+		if w.recirculate(&f); w.exhaustedChassis != tired {
+			t.Errorf("%s: after one more it is %q that is tired", datapath, w.exhaustedChassis)
+		}
+	}
+}
+
+// Packets of one connection are treated alike by whoever chooses, and every choice is taken once.
+func TestChoices(t *testing.T) {
+	c := &choices{indexByRow: map[string]int{}}
+	var got [][2]int
+	for {
+		first, second := c.chooseIndex("a", 2), c.chooseIndex("b", 3)
+		if again := c.chooseIndex("a", 2); again != first {
+			t.Errorf("chose %d, then %d", first, again)
+		}
+		got = append(got, [2]int{first, second})
+		if !c.nextCombination() {
+			break
+		}
+	}
+	if len(got) != 6 || got[0] != [2]int{0, 0} || got[5] != [2]int{1, 2} {
+		t.Errorf("chose %v", got)
+	}
+}

@@ -1,0 +1,238 @@
+package trace
+
+import (
+	"fmt"
+	"net/netip"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/sallyport/sallyport/internal/insight/diagnosis"
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/state"
+)
+
+// traceViaNodes are the ways to an address that nodes have themselves, or answer for with kube-proxy: one for each node
+// that may get the packet. What the node's kernel does is known as far as the node was asked.
+func (t *Tracer) traceViaNodes(q Query) (out []Path) {
+	if q.Pod != "" {
+		return nil
+	}
+	cluster := &t.survey.Cluster
+	network := cluster.NetworkAt(q.Server.Addr())
+	for i := range cluster.Nodes {
+		n := &cluster.Nodes[i]
+		by, on := t.interfaceWithAddress(n.Name, q.Server.Addr()), network
+		own := slices.Contains(n.Addresses, q.Server.Addr()) || by != ""
+		if on == nil && by != "" {
+			on = t.networkOfInterface(n.Name, by)
+		}
+		if own || on != nil && slices.Contains(on.OnNodes, n.Name) {
+			out = append(out, t.traceViaNode(q, n, on, own))
+		}
+	}
+	if i := slices.IndexFunc(out, func(p Path) bool {
+		return len(p.RequestHops) > 0 && p.RequestHops[0].About.Kind == clusterstate.NodeKind
+	}); i >= 0 {
+		return out[i : i+1] // the one that has the address
+	}
+	return out
+}
+
+// traceViaNode is the way by one node.
+func (t *Tracer) traceViaNode(q Query, n *clusterstate.Node, network *clusterstate.Network, own bool) Path {
+	out := Path{PassedRefs: []state.Ref{n.Ref}, Server: q.Server, SeenSource: q.Client.Addr()}
+	hop := func(about state.Ref, format string, args ...any) {
+		out.RequestHops = append(out.RequestHops, Hop{About: about, Text: fmt.Sprintf(format, args...), Node: n.Name})
+		out.PassedRefs = append(out.PassedRefs, about)
+	}
+	if own {
+		hop(n.Ref, "has the address itself")
+	}
+	if network != nil {
+		out.Network = network.Name
+		hop(network.Ref, "comes in, by an interface of node %s", n.Name)
+	}
+	service, wrong := t.findNodeService(q, own)
+	if service != nil {
+		hop(service.Ref, "kube-proxy on node %s gives it to an endpoint", n.Name)
+	}
+	switch {
+	case wrong != nil:
+		out.Verdict, out.Code, out.Reason, out.About = wrong.Verdict, wrong.Code, wrong.Reason, wrong.About
+	case !n.Ready:
+		out.Verdict, out.Code, out.Reason, out.About = Dropped, diagnosis.NodeNotReady,
+			fmt.Sprintf("node %s is not Ready", n.Name), []state.Ref{n.Ref}
+	default:
+		t.traceNodeReply(&out, q, n, network)
+	}
+	return out
+}
+
+// findNodeService is the Service that has the address and port on nodes, or why nobody answers there.
+func (t *Tracer) findNodeService(q Query, own bool) (*clusterstate.Service, *Path) {
+	var there *clusterstate.Service
+	for i := range t.survey.Cluster.Services {
+		s := &t.survey.Cluster.Services[i]
+		if !slices.Contains(s.ExternalIPs, q.Server.Addr()) &&
+			(s.Ours || !slices.Contains(s.Ingress, q.Server.Addr())) {
+			continue
+		}
+		there = s
+		for _, p := range s.Ports {
+			if p.Port != int(q.Server.Port()) || !strings.EqualFold(p.Protocol, q.Protocol) {
+				continue
+			}
+			if !slices.ContainsFunc(s.Endpoints, func(e clusterstate.Endpoint) bool {
+				return e.Port == p.Name && (e.Ready || e.Serving)
+			}) {
+				nobody := fmt.Sprintf("%s has no endpoint for port %d", s.Ref, p.Port)
+				return s, &Path{Verdict: Refused, Code: NoEndpoints, Reason: nobody, About: []state.Ref{s.Ref}}
+			}
+			return s, nil
+		}
+	}
+	switch {
+	case there != nil && q.Protocol != "icmp":
+		return nil, &Path{
+			Verdict: Dropped, Code: NoSuchPort, About: []state.Ref{there.Ref},
+			Reason: fmt.Sprintf("%s has no port %d/%s", there.Ref, q.Server.Port(), q.Protocol),
+		}
+	case own || there != nil:
+		return nil, nil
+	default:
+		return nil, &Path{
+			Verdict: Dropped,
+			Code:    AddressUnknown,
+			Reason:  fmt.Sprintf("no Service and no node has %s", q.Server.Addr()),
+		}
+	}
+}
+
+// traceNodeReply is by which interface the node answers.
+func (t *Tracer) traceNodeReply(out *Path, q Query, n *clusterstate.Node, network *clusterstate.Network) {
+	unknown := func(reason string) {
+		out.Verdict, out.Code, out.Reason, out.About = Unknown, CantTell, reason, []state.Ref{n.Ref}
+	}
+	i, asked := t.survey.Inspected[n.Name]
+	if !asked || i.Problem != "" {
+		unknown(fmt.Sprintf("node %s was not asked by which interface it answers: is sallyport-agent running there?",
+			n.Name))
+		return
+	}
+	in := t.interfaceWithAddress(n.Name, q.Server.Addr())
+	if network != nil {
+		in = t.interfaceOnNetwork(n.Name, network)
+	}
+	route := t.findReplyRoute(i, q, t.nodePathFor(n.Name, network))
+	switch {
+	case route == nil || in == "":
+		unknown(fmt.Sprintf("node %s did not say by which interface it answers %s", n.Name, q.Client.Addr()))
+	case route.Output != in:
+		out.Verdict, out.Code, out.About = Lost, diagnosis.AsymmetricRoute, []state.Ref{n.Ref}
+		out.Reason = fmt.Sprintf("the reply is lost: node %s answers by %s, and the request comes in by %s", n.Name,
+			interfaceOrNone(route.Output), in)
+	default:
+		out.Verdict = Answered
+		out.ReplyHops = []Hop{{
+			About: n.Ref,
+			Node:  n.Name,
+			Text:  fmt.Sprintf("answers by %s, to %s", route.Output, route.NextHop),
+		}}
+	}
+}
+
+func interfaceOrNone(output string) string {
+	if output == "" {
+		return "no interface"
+	}
+	return output
+}
+
+// nodePathFor is how a NodePath leads replies of a network on a node.
+func (t *Tracer) nodePathFor(node string, network *clusterstate.Network) clusterstate.NodeNetwork {
+	for _, p := range t.survey.Cluster.NodePaths {
+		for _, w := range p.Ways {
+			if network != nil && p.Name == node && w.Network == network.Name {
+				return w
+			}
+		}
+	}
+	return clusterstate.NodeNetwork{}
+}
+
+// findReplyRoute is the route of a reply: that of the network's mark, or else that from the address to the client.
+func (t *Tracer) findReplyRoute(i clusterstate.NodeInspection, q Query, w clusterstate.NodeNetwork) *clusterstate.RouteLookup {
+	for k := range i.Routes {
+		if r := &i.Routes[k]; w.Mark != 0 && r.Mark == w.Mark {
+			return r
+		}
+	}
+	for k := range i.Routes {
+		if r := &i.Routes[k]; r.Mark == 0 && r.From == q.Server.Addr() && r.To == q.Client.Addr() {
+			return r
+		}
+	}
+	return nil
+}
+
+// interfaceWithAddress is the interface of a node that has an address; empty: none has, or the node was not asked.
+func (f *topology) interfaceWithAddress(node string, a netip.Addr) string {
+	for _, x := range f.survey.Inspected[node].Interfaces {
+		if slices.ContainsFunc(x.Addresses, func(p netip.Prefix) bool { return p.Addr() == a }) {
+			return x.Name
+		}
+	}
+	return ""
+}
+
+// interfaceOnNetwork is the interface by which a node is on a network.
+func (t *Tracer) interfaceOnNetwork(node string, network *clusterstate.Network) string {
+	for _, x := range t.survey.Inspected[node].Interfaces {
+		if fits, err := path.Match(network.Interface, x.Name); err == nil && fits {
+			return x.Name
+		}
+	}
+	return ""
+}
+
+// networkOfInterface is the network that a node is on by an interface; nil: none.
+func (t *Tracer) networkOfInterface(node, by string) *clusterstate.Network {
+	for i := range t.survey.Cluster.Networks {
+		n := &t.survey.Cluster.Networks[i]
+		if fits, err := path.Match(n.Interface, by); err == nil && fits && slices.Contains(n.OnNodes, node) {
+			return n
+		}
+	}
+	return nil
+}
+
+// forwardingNode is the node that gets what a pod sends to an address that the node does not have: it forwards the
+// packet.
+func (w *traceRun) forwardingNode(end outcome) (state.Ref, bool) {
+	if w.query.Pod == "" || end.kind != outcomeDelivered {
+		return state.Ref{}, false
+	}
+	about, to := w.switchPortRef(end.switchPort), end.packet.Destination
+	if about.Kind != clusterstate.NodeKind || slices.Contains(end.switchPort.Addresses, to) ||
+		w.interfaceWithAddress(about.Name, to) != "" {
+		return state.Ref{}, false
+	}
+	has := func(n clusterstate.Node) bool { return n.Name == about.Name && slices.Contains(n.Addresses, to) }
+	return about, !slices.ContainsFunc(w.survey.Cluster.Nodes, has)
+}
+
+// endAtForwardingNode is the end of a packet that a node forwards. Kube-OVN's agent lets the node's kernel translate
+// it, which no row of OVN tells.
+func (w *traceRun) endAtForwardingNode(out *Path, node state.Ref, first origin, end outcome) {
+	does := "forwards it without translating it"
+	if subnet := first.switchPort.onSwitch.subnet; subnet != nil && subnet.NatOutgoing {
+		does = fmt.Sprintf("forwards it and translates its source to an address of the node (natOutgoing of %s)",
+			subnet.Ref)
+	}
+	w.addHop(end.packet, node, "Logical_Switch_Port "+end.switchPort.Name, "%s", does)
+	out.RequestHops, out.SeenSource, out.Server = w.hops, netip.Addr{}, netip.AddrPort{}
+	out.Verdict, out.Code, out.About = Unknown, LeavesByNode, []state.Ref{node}
+	out.Reason = fmt.Sprintf("it leaves through node %s, which %s; what happens to it then is not in OVN's rows",
+		node.Name, does)
+}

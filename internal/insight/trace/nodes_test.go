@@ -1,0 +1,203 @@
+package trace
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
+	"github.com/sallyport/sallyport/internal/insight/diagnosis"
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/logical"
+)
+
+// The wire that nodes are on themselves, and a Service that kube-proxy serves there.
+const (
+	nodeServiceIP = "192.0.2.80"
+	node1Address  = "192.0.2.11"
+)
+
+// uplinkSurvey is the world with such a wire on node1, which was asked how it answers the client.
+func uplinkSurvey() *clusterstate.State {
+	s := shopSurvey()
+	s.Cluster.Networks = append(s.Cluster.Networks, clusterstate.Network{
+		Object: object("ExternalNetwork", "", "uplink"), Interface: "up*", OnNodes: []string{"node1"},
+		Addresses: []netip.Prefix{prefix("192.0.2.0/24")},
+	})
+	s.Cluster.Services = append(s.Cluster.Services, clusterstate.Service{
+		Object: object("Service", "default", "proxied"), ExternalIPs: []netip.Addr{addr(nodeServiceIP)},
+		Ports: []clusterstate.ServicePort{
+			{Name: "web", Port: 443, Protocol: "TCP"},
+			{Name: "idle", Port: 444, Protocol: "TCP"},
+		},
+		Endpoints: []clusterstate.Endpoint{{Port: "web", Ready: true}},
+	})
+	s.Inspected = map[string]clusterstate.NodeInspection{"node1": {
+		Interfaces: []clusterstate.Interface{
+			{Name: "eth0"},
+			{Name: "up0", Addresses: []netip.Prefix{prefix(node1Address + "/24")}},
+		},
+		Routes: []clusterstate.RouteLookup{
+			{From: addr(nodeServiceIP), To: addr(internet), Output: "up0", NextHop: addr("192.0.2.1")},
+			{From: addr(node1Address), To: addr(internet), Output: "eth0", NextHop: addr("10.9.0.1")},
+		},
+	}}
+	return s
+}
+
+// A Service that kube-proxy serves is answered by the interface that it was asked on, and by no other.
+func TestNodesAnswerThemselves(t *testing.T) {
+	p := traceOnePath(t, uplinkSurvey(), queryFromClient(internet, nodeServiceIP+":443"))
+	assertVerdict(t, p, Answered, "")
+	assertHops(t, p.RequestHops, "ExternalNetwork uplink", "Service default/proxied")
+	assertHops(t, p.ReplyHops, "Node node1")
+	if p.Network != "uplink" {
+		t.Errorf("by network %s", p.Network)
+	}
+	assertVerdict(t, traceOnePath(t, uplinkSurvey(), queryFromClient(internet, nodeServiceIP+":444")), Refused,
+		NoEndpoints)
+	assertVerdict(t, traceOnePath(t, uplinkSurvey(), queryFromClient(internet, nodeServiceIP+":80")), Dropped,
+		NoSuchPort)
+	assertVerdict(t, traceOnePath(t, uplinkSurvey(), queryFromClient(internet, "192.0.2.99:80")), Dropped,
+		AddressUnknown)
+}
+
+// The node's own address is answered by its default interface, another one: that is an asymmetric route, until a
+// NodePath leads the reply.
+func TestNodeAnswersElsewhere(t *testing.T) {
+	s := uplinkSurvey()
+	p := traceOnePath(t, s, queryFromClient(internet, node1Address+":22"))
+	assertVerdict(t, p, Lost, diagnosis.AsymmetricRoute)
+	if !isAbout(p, "Node node1") {
+		t.Errorf("about %v", p.About)
+	}
+	s.Cluster.NodePaths = []clusterstate.NodePath{{
+		Object: object("NodePath", "", "node1"),
+		Ways:   []clusterstate.NodeNetwork{{Network: "uplink", Mark: 7}},
+	}}
+	i := s.Inspected["node1"]
+	i.Routes = append(i.Routes, clusterstate.RouteLookup{
+		Mark:    7,
+		To:      addr(internet),
+		Output:  "up0",
+		NextHop: addr("192.0.2.1"),
+	})
+	s.Inspected["node1"] = i
+	assertVerdict(t, traceOnePath(t, s, queryFromClient(internet, node1Address+":22")), Answered, "")
+	// the network is known by the interface that has the address
+	s.Cluster.Networks[len(s.Cluster.Networks)-1].Addresses = nil
+	assertVerdict(t, traceOnePath(t, s, queryFromClient(internet, node1Address+":22")), Answered, "")
+}
+
+// What a node does is not guessed.
+func TestNodeThatWasNotAsked(t *testing.T) {
+	s := uplinkSurvey()
+	s.Inspected = nil
+	assertVerdict(t, traceOnePath(t, s, queryFromClient(internet, nodeServiceIP+":443")), Unknown, CantTell)
+	s = uplinkSurvey()
+	s.Cluster.Nodes[0].Ready = false
+	assertVerdict(t, traceOnePath(t, s, queryFromClient(internet, nodeServiceIP+":443")), Dropped,
+		diagnosis.NodeNotReady)
+}
+
+// defaultVPCSurvey is the world with Kube-OVN's default VPC, as Kube-OVN writes it: pod tool is on node1, and leaves
+// through it.
+func defaultVPCSurvey() *clusterstate.State {
+	s := shopSurvey()
+	router, subnet := kubeovn.ManagementVpc, kubeovn.ManagementSubnet
+	s.Cluster.Pods = append(s.Cluster.Pods, clusterstate.Pod{Object: object("Pod", "default", "tool"), Node: "node1"})
+	s.Cluster.Nodes[0].Addresses, s.Cluster.Nodes[1].Addresses = []netip.Addr{addr("172.22.1.1")},
+		[]netip.Addr{addr("172.22.1.2")}
+	s.Cluster.Subnets = append(s.Cluster.Subnets,
+		clusterstate.Subnet{
+			Object: object("Subnet", "", subnet), Vpc: router, Prefixes: []netip.Prefix{prefix("10.16.0.0/16")},
+			Gateways:    []netip.Addr{addr("10.16.0.1")},
+			NatOutgoing: true,
+		},
+		clusterstate.Subnet{
+			Object:   object("Subnet", "", "join"),
+			Vpc:      router,
+			Prefixes: []netip.Prefix{prefix("100.64.0.0/16")},
+			Gateways: []netip.Addr{addr("100.64.0.1")},
+		})
+	own := logical.ExternalIDs{"vendor": "kube-ovn"}
+	rule := func(priority int, match, hop string) logical.RouterPolicy {
+		out := reroutePolicy(priority, match, hop)
+		out.IDs = own
+		return out
+	}
+	s.Logical.Routers = append(s.Logical.Routers, logical.Router{
+		Name: router,
+		Ports: []logical.RouterPort{
+			newRouterPort(router+"-"+subnet, "10.16.0.1/16"),
+			newRouterPort(router+"-join", "100.64.0.1/16"),
+		},
+		Routes: []logical.StaticRoute{{Prefix: prefix("0.0.0.0/0"), NextHop: addr("100.64.0.1")}},
+		Policies: []logical.RouterPolicy{
+			{Priority: 31000, Match: "ip4.dst == 10.16.0.0/16", Action: "allow", IDs: own},
+			rule(30000, "ip4.dst == 172.22.1.1", "100.64.0.2"),
+			rule(30000, "ip4.dst == 172.22.1.2", "100.64.0.3"),
+			rule(29000, "ip4.src == $ovn.default.node1_ip4", "100.64.0.2"),
+		},
+	})
+	s.Logical.Sets["ovn.default.node1_ip4"] = []string{"10.16.0.2"}
+	node := func(name, address, chassis string) logical.SwitchPort {
+		return logical.SwitchPort{
+			Name: "node-" + name, MAC: mac(name), Addresses: []netip.Addr{addr(address)}, Up: true, Chassis: chassis,
+		}
+	}
+	s.Logical.Switches = append(s.Logical.Switches,
+		logical.Switch{Name: subnet, Ports: []logical.SwitchPort{
+			{
+				Name:      "tool.default",
+				MAC:       mac("tool"),
+				Addresses: []netip.Addr{addr("10.16.0.2")},
+				Up:        true,
+				Chassis:   "c1",
+			},
+			routerSwitchPort(subnet+"-"+router, router+"-"+subnet),
+		}},
+		logical.Switch{Name: "join", Ports: []logical.SwitchPort{
+			node("node1", "100.64.0.2", "c1"), node("node2", "100.64.0.3", "c2"),
+			routerSwitchPort("join-"+router, router+"-join"),
+		}})
+	return s
+}
+
+// What a pod of the default VPC sends outside is forwarded and translated by its node. Who answers it is not in OVN's
+// rows.
+func TestNodeForwardsWhatLeavesTheDefaultVPC(t *testing.T) {
+	ask := func(s *clusterstate.State, server string) Path {
+		return traceOnePath(t, s, Query{Pod: "default/tool", Server: addrPort(server), Protocol: "tcp"})
+	}
+	s := defaultVPCSurvey()
+	p := ask(s, internet+":80")
+	assertVerdict(t, p, Unknown, LeavesByNode)
+	if p.Server.IsValid() || p.SeenSource.IsValid() || len(p.ReplyHops) > 0 || !isAbout(p, "Node node1") {
+		t.Errorf("answered by %s, which sees %s; about %v\n%s", p.Server, p.SeenSource, p.About, formatPath(p))
+	}
+	assertHops(t, p.RequestHops, "Pod default/tool", "Node node1")
+	for _, words := range []string{
+		"node node1", "forwards it", "translates its source",
+		"natOutgoing of Subnet ovn-default", "not in OVN's rows",
+	} {
+		if !strings.Contains(p.Reason, words) {
+			t.Errorf("no %q in: %s", words, p.Reason)
+		}
+	}
+	if last := p.RequestHops[len(p.RequestHops)-1]; strings.Contains(last.Text, "gets it") ||
+		!strings.Contains(last.Text, "forwards it") {
+		t.Errorf("the node %s", last.Text)
+	}
+	s.Cluster.Subnets[len(s.Cluster.Subnets)-2].NatOutgoing = false
+	if p := ask(s, internet+":80"); !strings.Contains(p.Reason, "without translating it") {
+		t.Error(p.Reason)
+	}
+	for _, server := range []string{"172.22.1.1:22", "172.22.1.2:22", "100.64.0.2:22"} { // addresses of nodes
+		p := ask(defaultVPCSurvey(), server)
+		assertVerdict(t, p, Answered, "")
+		if p.Server.String() != server || p.SeenSource.String() != "10.16.0.2" {
+			t.Errorf("%s is answered by %s, which sees %s", server, p.Server, p.SeenSource)
+		}
+	}
+}

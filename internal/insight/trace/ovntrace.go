@@ -1,0 +1,141 @@
+package trace
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/sallyport/sallyport/internal/model/match"
+)
+
+// DatapathStep is a packet in one router or switch, as ovn-trace can be asked about it: whether the flows that northd
+// has made of the rows do the same.
+type DatapathStep struct {
+	Datapath string
+	// Microflow is the packet as it comes in, in OVN's language, and States what connection tracking says of it, in
+	// order.
+	Microflow string
+	CTStates  []string
+	// Backend is the one that a load balancer chooses; invalid: none does.
+	Backend netip.AddrPort
+	// Outport is the port by which it leaves; empty: it does not.
+	Outport string
+	// HopsBefore is how many hops have been before it, of those in its direction; Back: of the reply.
+	HopsBefore int
+	IsReply    bool
+
+	// ovn-trace can't tell: as to which connection the packet belongs, and what it is translated back to
+	skipOVNTrace bool
+}
+
+// OVNTraceArgs are those of ovn-trace.
+func (s DatapathStep) OVNTraceArgs() (out []string) {
+	for _, state := range s.CTStates {
+		out = append(out, "--ct="+state)
+	}
+	if s.Backend.IsValid() {
+		out = append(out, "--lb-dst="+s.Backend.String())
+	}
+	return append(out, s.Datapath, s.Microflow)
+}
+
+// AgreesWithOutput says whether the output of ovn-trace is what the step expects, and where the flows lead instead.
+func (s DatapathStep) AgreesWithOutput(output string) (bool, string) {
+	if begun := fmt.Sprintf("ingress(dp=%q", s.Datapath); !strings.Contains(output, begun) {
+		return false, "do not know it: " + strings.TrimSpace(output)
+	}
+	_, egress, leaves := strings.Cut(output, fmt.Sprintf("egress(dp=%q", s.Datapath))
+	if !leaves {
+		return s.Outport == "", "nowhere"
+	}
+	// what comes after the port is another step's business
+	for _, next := range []string{"\ningress(dp=", "\negress(dp="} {
+		egress, _, _ = strings.Cut(egress, next)
+	}
+	_, rest, leaves := strings.Cut(egress, `output to "`)
+	if !leaves {
+		return s.Outport == "", "nowhere"
+	}
+	port, _, _ := strings.Cut(rest, `"`)
+	return port == s.Outport, "to port " + port
+}
+
+// isFlowDrop says whether it is flows that end a packet's way so, which ovn-trace knows, and not nodes, which it does
+// not.
+func isFlowDrop(code string) bool {
+	return slices.Contains([]string{
+		NetworkPolicyDrops, SecurityGroupDrops, SourceRangesDrop, NetworkIsolates, AllowListDrops, RuleDrops,
+		PolicyDrops, ForeignPolicyDrops, NoRoute, Spoofed,
+	}, code)
+}
+
+// beginStep begins a step.
+func (w *traceRun) beginStep(datapath string, f packet) {
+	w.steps = append(w.steps, DatapathStep{
+		Datapath:     datapath,
+		Microflow:    f.microflow(),
+		HopsBefore:   len(w.hops),
+		IsReply:      w.onReply,
+		skipOVNTrace: w.silent,
+	})
+}
+
+// noteCTState adds what connection tracking says of a packet to the step.
+func (w *traceRun) noteCTState(f *packet, translated bool) {
+	if len(w.steps) == 0 {
+		return
+	}
+	s := &w.steps[len(w.steps)-1]
+	state := "trk,new"
+	if f.Established {
+		state = "trk,est"
+	}
+	if f.Reply {
+		state += ",rpl"
+	}
+	s.CTStates = append(s.CTStates, state)
+	s.skipOVNTrace = s.skipOVNTrace || translated && s.Outport == "" && f.Outport == ""
+}
+
+// skipOVNTrace notes that ovn-trace is not asked about the step: it does otherwise than Open vSwitch.
+func (w *traceRun) skipOVNTrace() {
+	if len(w.steps) > 0 {
+		w.steps[len(w.steps)-1].skipOVNTrace = true
+	}
+}
+
+// endStep ends a step.
+func (w *traceRun) endStep(port string) { w.steps[len(w.steps)-1].Outport = port }
+
+// microflow is the packet in OVN's language.
+func (f packet) microflow() string {
+	family := "ip4"
+	if f.Source.Is6() {
+		family = "ip6"
+	}
+	words := []string{
+		fmt.Sprintf("inport == %q", f.Inport), "eth.src == " + f.EthSource.String(),
+		"eth.dst == " + f.EthDestination.String(),
+		fmt.Sprintf("%s.src == %s", family, f.Source), fmt.Sprintf("%s.dst == %s", family, f.Destination),
+		fmt.Sprintf("ip.ttl == %d", f.TTL),
+	}
+	switch name := protocolName(f.Protocol); f.Protocol {
+	case match.ICMP, match.ICMPv6:
+		words = append(words, fmt.Sprintf("%s%s.type == %d", name, family[2:], f.ICMPType),
+			fmt.Sprintf("%s%s.code == 0", name, family[2:]))
+	default:
+		words = append(words, fmt.Sprintf("%s.src == %d", name, f.SourcePort),
+			fmt.Sprintf("%s.dst == %d", name, f.DestinationPort))
+		if f.Protocol == match.TCP {
+			words = append(words, fmt.Sprintf("tcp.flags == %d", f.TCPFlags))
+		}
+	}
+	if f.Mark != 0 {
+		words = append(words, fmt.Sprintf("pkt.mark == %d", f.Mark))
+	}
+	if f.egressLooped {
+		words = append(words, "reg9[0] == 1")
+	}
+	return strings.Join(words, " && ")
+}

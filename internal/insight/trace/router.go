@@ -1,0 +1,159 @@
+package trace
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/match"
+	"github.com/sallyport/sallyport/internal/model/state"
+)
+
+// routerPipeline is a packet in a router, from one port to another.
+type routerPipeline struct {
+	*traceRun
+	*logicalRouter
+	inport, outport *routerPort
+	pkt             packet
+}
+
+// runRouterPipeline is what a router does with a packet, in the order of OVN's tables.
+func (w *traceRun) runRouterPipeline(in *routerPort, f packet) transition {
+	f.clearConntrack()
+	f.Inport, f.Outport = in.Name, ""
+	w.notePassed(clusterstate.RouterRef(in.router.Name), w.routerOwnerRef(in.router.Name),
+		clusterstate.NodeRef(w.nodeOfChassis(f.chassis)))
+	w.beginStep(in.router.Name, f)
+	p := &routerPipeline{traceRun: w, logicalRouter: in.router, inport: in, pkt: f}
+	for _, table := range []func() (transition, bool){
+		p.lrInAdmission, p.lrInIPInput, p.lrInUnSNAT, p.lrInDNAT, p.lrInIPRouting, p.lrInPolicy, p.lrInARPResolve,
+		p.lrInGwRedirect, p.lrOutUnDNAT, p.lrOutSNAT, p.lrOutEgrLoop,
+	} {
+		if next, ends := table(); ends {
+			return next
+		}
+	}
+	return p.lrOutDelivery()
+}
+
+func continuePipeline() (transition, bool)        { return transition{}, false }
+func endPipeline(s transition) (transition, bool) { return s, true }
+func (p *routerPipeline) ownerRef() state.Ref     { return p.routerOwnerRef(p.Name) }
+
+func (p *routerPipeline) lrInAdmission() (transition, bool) {
+	switch {
+	case p.Disabled || p.inport.Disabled:
+		return endPipeline(p.dropPacket(Disabled,
+			fmt.Sprintf("router %s, or its port %s, is disabled", p.Name, p.inport.Name), p.ownerRef()))
+	case p.inport.isGatewayPort() && p.inport.switchPort != nil && p.inport.switchPort.onSwitch.localnetPort != nil &&
+		!p.pkt.egressLooped && !p.isAdmitted():
+		return endPipeline(p.dropPacket(NoGatewayNode,
+			fmt.Sprintf("node %s does not hold the gateway of router %s on %s",
+				p.nodeOfChassis(p.pkt.chassis), p.Name, p.inport.switchPort.onSwitch.Name), p.ownerRef()))
+	default:
+		return continuePipeline()
+	}
+}
+
+// isAdmitted says whether the packet is for an address that is answered for where it is.
+func (p *routerPipeline) isAdmitted() bool {
+	return p.inport.isResidentOn(p.pkt.chassis) || slices.ContainsFunc(p.natEntries, func(t natEntry) bool {
+		mac, _ := match.ParseMAC(t.ExternalMAC)
+		return t.distributedVIF != nil && t.gatewayPort == p.inport && t.isResidentOn(p.pkt.chassis) &&
+			mac == p.pkt.EthDestination
+	})
+}
+
+// lrInIPInput judges addresses, and answers what is for the router itself.
+func (p *routerPipeline) lrInIPInput() (transition, bool) {
+	f := &p.pkt
+	if p.isSpoofed() {
+		return endPipeline(p.dropPacket(Spoofed, fmt.Sprintf(
+			"router %s drops it: it comes with the router's own address %s", p.Name, f.Source), p.ownerRef()))
+	}
+	own := p.portWithAddress(f.Destination)
+	if own != nil && f.Protocol == match.ICMP && f.ICMPType == 8 {
+		return endPipeline(p.answerPing(own))
+	}
+	if own != nil && !p.hasVIP(f.Destination) && !p.isSNATAddress(f.Destination) {
+		reason := fmt.Sprintf("%s is the address of router %s itself, which answers pings only", f.Destination, p.Name)
+		if len(p.gatewayPorts) == 0 {
+			return endPipeline(p.rejectPacket(NoSuchPort, reason, p.ownerRef()))
+		}
+		return endPipeline(p.dropPacket(NoSuchPort, reason, p.ownerRef()))
+	}
+	if f.TTL--; f.TTL == 0 {
+		return endPipeline(p.dropPacket(Loop, "it has passed too many routers", p.ownerRef()))
+	}
+	return continuePipeline()
+}
+
+// isSpoofed says whether the packet has an address of the router's as its source.
+func (p *routerPipeline) isSpoofed() bool {
+	if p.pkt.egressLooped || slices.ContainsFunc(p.natEntries, func(t natEntry) bool {
+		return t.Type == "snat" && t.gatewayPort == p.inport && t.External == p.pkt.Source
+	}) {
+		return false
+	}
+	return slices.ContainsFunc(p.ports, func(o *routerPort) bool {
+		return slices.ContainsFunc(o.Networks, func(n netip.Prefix) bool {
+			return n.Addr() == p.pkt.Source || n.Addr().Is4() && n.Bits() < 31 && broadcastAddress(n) == p.pkt.Source
+		})
+	})
+}
+
+// broadcastAddress is the last address of a prefix: for all hosts in it.
+func broadcastAddress(p netip.Prefix) netip.Addr {
+	bytes := p.Masked().Addr().As4()
+	for i := p.Bits(); i < 32; i++ {
+		bytes[i/8] |= 0x80 >> (i % 8)
+	}
+	return netip.AddrFrom4(bytes)
+}
+
+// answerPing is the router's answer to a ping.
+func (p *routerPipeline) answerPing(own *routerPort) transition {
+	return transition{outcome: &outcome{
+		kind:     outcomeEchoed,
+		echoPort: p.inport,
+		packet:   p.pkt,
+		Path:     Path{About: []state.Ref{p.ownerRef()}, Reason: own.Name},
+	}}
+}
+
+// lrOutEgrLoop sends a packet for an address of the router's own back to where it began.
+func (p *routerPipeline) lrOutEgrLoop() (transition, bool) {
+	for _, t := range p.natEntries {
+		if t.External == p.pkt.Destination && t.gatewayPort == p.outport && t.isResidentOn(p.pkt.chassis) {
+			f := p.pkt
+			f.egressLooped = true
+			f.EthSource, f.EthDestination = f.EthDestination, f.EthSource
+			p.addHop(f, p.ownerRef(), "Logical_Router "+p.Name,
+				"is for an address of the router itself, and turns round")
+			return endPipeline(transition{toRouter: p.outport, packet: f})
+		}
+	}
+	return continuePipeline()
+}
+
+// lrOutDelivery lets the packet out of the router.
+func (p *routerPipeline) lrOutDelivery() transition {
+	f := p.pkt
+	f.clearConntrack()
+	f.egressLooped = false
+	if leg := p.outport.IDs.Owner(); leg.Kind == returnPath && p.inport.isGatewayPort() {
+		p.addHop(f, leg, "Logical_Router_Port "+p.outport.Name,
+			"takes the leg of network %s, by which its replies are known", leg.Name)
+	}
+	p.endStep(p.outport.Name)
+	switch {
+	case p.outport.peer != nil:
+		return transition{toRouter: p.outport.peer, packet: f}
+	case p.outport.switchPort != nil:
+		return transition{toSwitch: p.outport.switchPort, packet: f}
+	default:
+		return p.dropPacket(NoRoute, fmt.Sprintf("port %s of router %s leads nowhere", p.outport.Name, p.Name),
+			p.ownerRef())
+	}
+}

@@ -1,0 +1,311 @@
+package trace
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/sallyport/sallyport/internal/model/match"
+)
+
+// switchPipeline is a packet in a switch, from one port to another.
+type switchPipeline struct {
+	*traceRun
+	*logicalSwitch
+	inport, outport *switchPort
+	pkt             packet
+	commitNeeded    bool // the connection is to be written down
+	ctLabel         uint32
+}
+
+// The directions of rules, as OVN calls them.
+const (
+	fromLport = "from-lport"
+	toLport   = "to-lport"
+)
+
+// runSwitchPipeline is what a switch does with a packet, in the order of OVN's tables.
+func (w *traceRun) runSwitchPipeline(in *switchPort, f packet) transition {
+	f.Inport, f.Outport = in.Name, ""
+	w.beginStep(in.onSwitch.Name, f)
+	c := &switchPipeline{traceRun: w, logicalSwitch: in.onSwitch, inport: in, pkt: f}
+	if in.routerPort != nil { // between a router and a switch, what is known of the connection is forgotten
+		c.pkt.clearConntrack()
+	}
+	for _, table := range []func() (transition, bool){
+		c.lsInCheckPortSec, c.lsInPreStateful, c.lsInACLEval, c.lsInQoS,
+		c.lsInLB, c.lsInACLAfterLBEval, c.lsInStateful, c.lsInL2Lkup, c.runEgressStages,
+	} {
+		if next, ends := table(); ends {
+			return next
+		}
+	}
+	return c.deliverToPort()
+}
+
+// lsInCheckPortSec judges what a port sends.
+func (c *switchPipeline) lsInCheckPortSec() (transition, bool) {
+	switch {
+	case c.inport.Disabled:
+		return endPipeline(c.dropPacket(Disabled,
+			fmt.Sprintf("port %s of switch %s is disabled", c.inport.Name, c.Name), c.switchPortRef(c.inport)))
+	case !c.portSecurityAllows(c.inport.Security, c.pkt.EthSource, c.pkt.Source):
+		about := c.switchPortRef(c.inport)
+		return endPipeline(c.dropPacket(PortSecurityDrops, fmt.Sprintf("port security of %s lets it send as %s only",
+			about, strings.Join(c.inport.Security, ", ")), about))
+	default:
+		return continuePipeline()
+	}
+}
+
+// portSecurityAllows says whether an address may be a port's, as its port security has it: MAC addresses, each with the
+// addresses beside it.
+func (c *switchPipeline) portSecurityAllows(security []string, mac match.MAC, a netip.Addr) bool {
+	if len(security) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(security, func(text string) bool {
+		words := strings.Fields(text)
+		if len(words) == 0 {
+			return false
+		}
+		if m, ok := match.ParseMAC(words[0]); !ok || m != mac {
+			return false
+		}
+		return len(words) == 1 || slices.ContainsFunc(words[1:], func(word string) bool {
+			return matchesAddress(word, a)
+		})
+	})
+}
+
+// matchesAddress says whether a text is an address or a prefix with it.
+func matchesAddress(text string, a netip.Addr) bool {
+	if p, err := netip.ParsePrefix(text); err == nil {
+		return p.Masked().Contains(a) || p.Addr() == a
+	}
+	b, err := netip.ParseAddr(text)
+	return err == nil && a == b
+}
+
+// usesConntrack says whether the switch keeps track of connections at a port. It does not at those to routers.
+func (c *switchPipeline) usesConntrack(at *switchPort) bool {
+	switch {
+	case at.routerPort != nil || at.Type == "router":
+		return false
+	case at.Type == "localnet":
+		return c.hasLoadBalancers()
+	default:
+		return c.hasRelatedACL || c.hasLoadBalancers()
+	}
+}
+
+// hasLoadBalancers says whether the switch has load balancers.
+func (c *switchPipeline) hasLoadBalancers() bool {
+	for _, b := range c.Balancers {
+		if len(b.VIPs) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *switchPipeline) lsInPreStateful() (transition, bool) {
+	if c.usesConntrack(c.inport) {
+		c.lookupConntrack("port "+c.inport.Name, &c.pkt, c.hasLoadBalancers())
+	}
+	return continuePipeline()
+}
+
+func (c *switchPipeline) lsInACLEval() (transition, bool) {
+	return c.evaluateACLs(fromLport, func(r acl) bool { return r.Options["apply-after-lb"] != "true" })
+}
+
+func (c *switchPipeline) lsInACLAfterLBEval() (transition, bool) {
+	if c.pkt.Established && c.pkt.Reply {
+		return continuePipeline()
+	}
+	return c.evaluateACLs(fromLport, func(r acl) bool { return r.Options["apply-after-lb"] == "true" })
+}
+
+func (c *switchPipeline) lsInQoS() (transition, bool) { return c.applyQoSMark(fromLport) }
+
+// applyQoSMark carries out the switch's rules that mark packets.
+func (c *switchPipeline) applyQoSMark(direction string) (transition, bool) {
+	best := -1
+	for i, q := range c.QoS {
+		if q.Direction == direction && (best < 0 || q.Priority > c.QoS[best].Priority) &&
+			c.evaluateMatch(q.Match, c.pkt, fmt.Sprintf("QoS %s %d", c.Name, q.Priority)) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return continuePipeline()
+	}
+	mark, has := c.QoS[best].Action["mark"]
+	if !has {
+		return continuePipeline()
+	}
+	if c.pkt.Mark = uint32(mark); mark != 0 { //nolint:gosec // OVN's schema allows 32 bits
+		q := c.QoS[best]
+		//nolint:gosec // OVN's schema allows 32 bits
+		c.addHop(c.pkt, c.rowOwnerRef(q.IDs, c.switchOwnerRef(c.logicalSwitch)),
+			fmt.Sprintf("QoS %s %d", c.Name, q.Priority), "%s", c.describeMark(q, uint32(mark)))
+	}
+	return continuePipeline()
+}
+
+// lsInLB gives a connection of a pod to a backend, on the pod's own node.
+func (c *switchPipeline) lsInLB() (transition, bool) {
+	b, v := findLoadBalancer(c.Balancers, c.pkt)
+	if b != nil && c.pkt.Tracked && c.pkt.New {
+		to, next, ended := c.pickBackend(b, v, c.pkt)
+		if ended {
+			return endPipeline(next)
+		}
+		c.recirculateForHash(b, &c.pkt)
+		as := c.pkt.tuple()
+		if as.destination = to; to.Addr() == c.pkt.Source { // or the pod would answer itself directly
+			as.source = netip.AddrPortFrom(v.Address.Addr(), as.source.Port())
+		}
+		c.commitNAT("port "+c.inport.Name, &c.pkt, as)
+		c.addHop(c.pkt, c.loadBalancerRef(b, v.Address.Addr()), "Load_Balancer "+b.Name, "%s",
+			c.describeBackend(b, v, to, c.siblingSwitches()))
+	}
+	if c.pkt.Tracked && slices.Contains(c.inport.Addresses, c.pkt.Destination) { // it is for who sent it
+		c.pkt.EthSource, c.pkt.EthDestination, c.outport = c.pkt.EthDestination, c.pkt.EthSource, c.inport
+		c.skipOVNTrace() // ovn-trace does not turn it round
+	}
+	return continuePipeline()
+}
+
+// lsInStateful writes the connection down, as rules asked for it.
+func (c *switchPipeline) lsInStateful() (transition, bool) {
+	if c.commitNeeded && c.pkt.Tracked {
+		c.commitConnection("port "+c.inport.Name, &c.pkt, c.ctLabel)
+	}
+	c.commitNeeded, c.ctLabel = false, 0
+	return continuePipeline()
+}
+
+// lsInL2Lkup looks for the port with the MAC address that the packet is for.
+func (c *switchPipeline) lsInL2Lkup() (transition, bool) {
+	if c.outport != nil {
+		return continuePipeline()
+	}
+	for _, at := range c.ports {
+		switch {
+		case at.routerPort != nil && c.isForRouterPort(at.routerPort):
+			if next, elsewhere := c.redirectOverWire(at.routerPort); elsewhere {
+				c.skipOVNTrace() // ovn-trace is on all nodes at once: to it, the frame is there already
+				return endPipeline(next)
+			}
+			c.outport = at
+		case at.routerPort == nil && at.mac != 0 && at.mac == c.pkt.EthDestination:
+			c.outport = at
+		default:
+			continue
+		}
+		return continuePipeline()
+	}
+	if c.localnetPort != nil && c.inport != c.localnetPort {
+		c.outport = c.localnetPort
+		return continuePipeline()
+	}
+	return endPipeline(c.dropPacket(NobodyAnswers, fmt.Sprintf("nobody on switch %s has MAC address %s", c.Name,
+		c.pkt.EthDestination), c.switchOwnerRef(c.logicalSwitch)))
+}
+
+// isForRouterPort says whether a frame is for a router's port: for its own MAC address, or that of a translation that
+// is carried out elsewhere.
+func (c *switchPipeline) isForRouterPort(p *routerPort) bool {
+	return p.mac == c.pkt.EthDestination || slices.ContainsFunc(p.router.natEntries, func(t natEntry) bool {
+		mac, ok := match.ParseMAC(t.ExternalMAC)
+		return ok && t.distributedVIF != nil && t.gatewayPort == p && mac == c.pkt.EthDestination
+	})
+}
+
+// redirectOverWire lets a frame for a gateway that another node holds go there by the wire.
+func (c *switchPipeline) redirectOverWire(p *routerPort) (transition, bool) {
+	if !p.isGatewayPort() || c.localnetPort == nil {
+		return transition{}, false
+	}
+	holder := p.Holder
+	for _, t := range p.router.natEntries {
+		if mac, ok := match.ParseMAC(t.ExternalMAC); ok && t.distributedVIF != nil && t.gatewayPort == p &&
+			mac == c.pkt.EthDestination {
+			holder = t.distributedVIF.Chassis
+		}
+	}
+	if holder == c.pkt.chassis {
+		return transition{}, false
+	}
+	if wrong, bad := c.checkGatewayChassis(p); bad && holder == p.Holder {
+		return wrong, true
+	}
+	f := c.pkt
+	c.moveToChassis(&f, holder)
+	return transition{toSwitch: c.localnetPort, packet: f}, true
+}
+
+// runEgressStages is the way out of the switch, on the node where the port is.
+func (c *switchPipeline) runEgressStages() (transition, bool) {
+	c.pkt.Outport = c.outport.Name
+	switch {
+	case c.outport == c.inport && !slices.Contains(c.inport.Addresses, c.pkt.Destination):
+		return endPipeline(c.dropPacket(Loop, fmt.Sprintf("switch %s would send it back to where it came from", c.Name),
+			c.switchPortRef(c.outport)))
+	case c.outport.routerPort != nil || c.outport == c.localnetPort:
+	case c.outport.Disabled:
+		return endPipeline(c.dropPacket(Disabled,
+			fmt.Sprintf("port %s of switch %s is disabled", c.outport.Name, c.Name), c.switchPortRef(c.outport)))
+	default:
+		if wrong, bad := c.checkPortBound(); bad {
+			return endPipeline(wrong)
+		}
+		c.moveToChassis(&c.pkt, c.outport.Chassis)
+	}
+	if c.usesConntrack(c.outport) {
+		c.lookupConntrack("port "+c.outport.Name, &c.pkt, c.hasLoadBalancers())
+	}
+	if next, ended := c.evaluateACLs(toLport, func(acl) bool { return true }); ended {
+		return next, true
+	}
+	if next, ended := c.applyQoSMark(toLport); ended {
+		return next, true
+	}
+	if c.commitNeeded && c.pkt.Tracked && c.usesConntrack(c.outport) {
+		c.commitConnection("port "+c.outport.Name, &c.pkt, c.ctLabel)
+	}
+	if c.outport.routerPort == nil && c.outport != c.localnetPort &&
+		!c.portSecurityAllows(c.outport.Security, c.outport.mac, c.pkt.Destination) {
+		return endPipeline(c.dropPacket(PortSecurityDrops,
+			fmt.Sprintf("port security of %s lets it get packets for %s only",
+				c.switchPortRef(c.outport), strings.Join(c.outport.Security, ", ")), c.switchPortRef(c.outport)))
+	}
+	return continuePipeline()
+}
+
+// checkPortBound says whether the port is on a node.
+func (c *switchPipeline) checkPortBound() (transition, bool) {
+	about := c.switchPortRef(c.outport)
+	if c.outport.Chassis == "" {
+		return c.dropPacket(TargetGone, fmt.Sprintf("%s is on no node: no Open vSwitch has its port %s", about,
+			c.outport.Name), about), true
+	}
+	return c.checkNodeReady(c.outport.Chassis, "has "+about.String())
+}
+
+// deliverToPort lets the packet out.
+func (c *switchPipeline) deliverToPort() transition {
+	f := c.pkt
+	c.endStep(c.outport.Name)
+	switch {
+	case c.outport.routerPort != nil:
+		return transition{toRouter: c.outport.routerPort, packet: f}
+	case c.outport == c.localnetPort:
+		return transition{toWire: c.logicalSwitch, packet: f}
+	default:
+		return transition{outcome: &outcome{kind: outcomeDelivered, switchPort: c.outport, packet: f}}
+	}
+}

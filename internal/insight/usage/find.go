@@ -1,0 +1,154 @@
+package usage
+
+import (
+	"net/netip"
+	"slices"
+
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/logical"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/state"
+)
+
+// Who has addresses and is no project.
+const (
+	groupRouters = "routers"
+	groupEgress  = "egress addresses"
+	groupOthers  = "others"
+)
+
+// addressIndex is external addresses as they are found.
+type addressIndex struct {
+	survey    *clusterstate.State
+	byAddress map[netip.Addr]*Address
+}
+
+// findAddresses is every external address that somebody has, with who does and which nodes hold it.
+func findAddresses(s *clusterstate.State) map[netip.Addr]*Address {
+	x := &addressIndex{s, map[netip.Addr]*Address{}}
+	c := &s.Cluster
+	for _, o := range c.FIps {
+		x.addAddress(o.External, o.Ref, o.Shard)
+	}
+	for _, o := range c.Services {
+		for _, a := range o.Ingress {
+			x.addAddress(a, o.Ref, o.Shard)
+		}
+	}
+	for _, o := range c.EgressIPs {
+		for _, text := range o.Addresses {
+			if a, err := netip.ParseAddr(text); err == nil {
+				x.addAddress(a, o.Ref, groupEgress)
+			}
+		}
+	}
+	for _, o := range c.Projects {
+		x.addAddress(o.Address, o.Ref, o.Shard)
+	}
+	for _, o := range c.EIps {
+		x.addAddress(o.Address, o.Ref, o.Shard)
+	}
+	x.addRouterPorts()
+	for _, o := range c.OvnEips {
+		if x.byAddress[o.Address] == nil { // somebody else's, or left behind
+			x.addAddress(o.Address, o.Ref, groupOthers)
+		}
+	}
+	for i := range s.Logical.Routers {
+		x.addGatewayNodes(&s.Logical.Routers[i])
+	}
+	return x.byAddress
+}
+
+func (x *addressIndex) addAddress(a netip.Addr, who state.Ref, by string) {
+	if !a.IsValid() {
+		return
+	}
+	entry := x.byAddress[a]
+	if entry == nil {
+		pool := x.survey.Cluster.ExternalSubnetAt(a)
+		if pool == nil {
+			return
+		}
+		entry = &Address{Address: a, Subnet: pool.Name, ownerGroup: by}
+		x.byAddress[a] = entry
+	}
+	if !slices.Contains(entry.Owners, who) {
+		entry.Owners = append(entry.Owners, who)
+	}
+}
+
+// addRouterPorts adds the addresses that routers have for themselves.
+func (x *addressIndex) addRouterPorts() {
+	for _, r := range x.survey.Logical.Routers {
+		for _, p := range r.Ports {
+			for _, n := range p.Networks {
+				if r.Name != ownership.EgressVpc && x.byAddress[n.Addr()] == nil {
+					x.addAddress(n.Addr(), clusterstate.RouterRef(r.Name), groupRouters)
+				}
+			}
+		}
+	}
+}
+
+// addGatewayNodes notes for each address that a router has which node holds the port by which it is reached.
+func (x *addressIndex) addGatewayNodes(r *logical.Router) {
+	for _, a := range routerAddresses(r) {
+		entry := x.byAddress[a]
+		if entry == nil {
+			continue
+		}
+		p := x.survey.GatewayPort(r.Name, a)
+		if p == nil || p.Holder == "" {
+			continue
+		}
+		if node := x.survey.NodeOfChassis(p.Holder); !slices.Contains(entry.Nodes, node) {
+			entry.Nodes = append(entry.Nodes, node)
+		}
+	}
+}
+
+// routerAddresses is the addresses of a router: its own, and those that it translates or balances.
+func routerAddresses(r *logical.Router) []netip.Addr {
+	var out []netip.Addr
+	for _, p := range r.Ports {
+		for _, n := range p.Networks {
+			out = append(out, n.Addr())
+		}
+	}
+	for _, n := range r.NATs {
+		out = append(out, n.External)
+	}
+	for _, b := range r.Balancers {
+		for _, v := range b.VIPs {
+			out = append(out, v.Address.Addr())
+		}
+	}
+	return out
+}
+
+// maxAddressesPerNode is of how many addresses a node is asked. The kind Inspection allows no more.
+const maxAddressesPerNode = 1024
+
+// PlanInspections are what nodes have to be asked, so that connections can be counted: of each address those that hold
+// it.
+func PlanInspections(s *clusterstate.State) []kubedcv1alpha1.InspectionSpec {
+	asked := map[string][]string{}
+	for a, entry := range findAddresses(s) {
+		for _, node := range entry.Nodes {
+			asked[node] = append(asked[node], a.String())
+		}
+	}
+	var out []kubedcv1alpha1.InspectionSpec
+	for _, n := range s.Cluster.Nodes {
+		if list := asked[n.Name]; len(list) > 0 && n.Ready {
+			slices.Sort(list)
+			out = append(out, kubedcv1alpha1.InspectionSpec{
+				Node:  n.Name,
+				Usage: list[:min(len(list), maxAddressesPerNode)],
+			})
+		}
+	}
+	return out
+}

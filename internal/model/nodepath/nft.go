@@ -1,0 +1,255 @@
+package nodepath
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/state"
+)
+
+// The chains of our table: their type, hook and priority. Marks of connections can be read and written only after
+// conntrack has looked at the packet (-200), and have to be there before it is routed. Addresses of pods are translated
+// before others do it (100).
+var chains = map[string]Chain{
+	"zones":    {"filter", "prerouting", -300},
+	"ownzones": {"filter", "output", -300},
+	"marks":    {"filter", "prerouting", -150},
+	"local":    {"route", "output", -150},
+	"leaves":   {"nat", "postrouting", 95},
+}
+
+// Chain is where a chain of our table is.
+type Chain struct {
+	Type, Hook string
+	Priority   int
+}
+
+// String is the chain as nft writes it.
+func (c Chain) String() string {
+	return fmt.Sprintf("type %s hook %s priority %d", c.Type, c.Hook, c.Priority)
+}
+
+// ChainByName is where the chain of a name is.
+func ChainByName(name string) Chain { return chains[name] }
+
+func checksum(text string) string {
+	return fmt.Sprintf("%08x", ownership.HashName(text))
+}
+
+// addNftRule wants a rule in a chain, and the chain.
+func (w *networkCompiler) addNftRule(chain, name, text string) {
+	key := NftKey{Kind: NftChain, Name: chain}
+	if _, there := w.kernel.Nft[key]; !there { // several networks use it
+		w.addNftObject(key, NftValue{Text: chains[chain].String()})
+	}
+	w.addNftObject(NftKey{Kind: NftRule, Parent: chain, Name: w.spec.Name + " " + name}, NftValue{text, checksum(text)})
+}
+
+func (w *networkCompiler) addNftObject(key NftKey, v NftValue) {
+	w.kernel.Nft[key] = state.Entry[NftValue]{Value: v, Origin: w.origin}
+}
+
+// addAddressSet wants a set of addresses of a family, and returns how it is written in a rule.
+func (w *networkCompiler) addAddressSet(name string, v6 bool, addresses []netip.Addr) string {
+	return w.addNftSet(name, NftValue{Text: nftAddrType(v6)}, toStrings(addresses))
+}
+
+// addPrefixSet wants a set of prefixes of a family. Prefixes in another would be refused by the kernel.
+func (w *networkCompiler) addPrefixSet(name string, v6 bool, prefixes []netip.Prefix) string {
+	var out []string
+	for i, p := range prefixes {
+		inside := slices.ContainsFunc(prefixes, func(o netip.Prefix) bool {
+			return o.Bits() < p.Bits() && o.Contains(p.Addr())
+		})
+		switch {
+		case inside || slices.Contains(prefixes[:i], p):
+		case p.IsSingleIP():
+			out = append(out, p.Addr().String())
+		default:
+			out = append(out, p.Masked().String())
+		}
+	}
+	return w.addNftSet(name, NftValue{Text: nftAddrType(v6) + " " + IntervalFlag}, out)
+}
+
+// IntervalFlag marks sets of prefixes.
+const IntervalFlag = "interval"
+
+func (w *networkCompiler) addNftSet(name string, kind NftValue, elements []string) string {
+	name = fmt.Sprintf("%s-%d-%s", name, w.number, kind.Text[:4])
+	w.addNftObject(NftKey{Kind: NftSet, Name: name}, kind)
+	for _, e := range elements {
+		w.addNftObject(NftKey{Kind: NftElement, Parent: name, Name: e}, NftValue{})
+	}
+	return "@" + name
+}
+
+// nftAddrType is the type of addresses of a family.
+func nftAddrType(v6 bool) string {
+	if v6 {
+		return "ipv6_addr"
+	}
+	return "ipv4_addr"
+}
+
+// markStatement is what marks a packet with the network, and leaves all other bits.
+func (w *networkCompiler) markStatement() string {
+	return fmt.Sprintf("meta mark set meta mark and %#x or %#x", ^uint32(ownership.NodeMarkMask), w.fwMark())
+}
+
+// markConnections wants the marks that follow connections: each that comes by the interface gets the network's number,
+// if it has none, and its replies get that as their mark, whether they are routed through the node or begin on it. So a
+// connection that is older than the rules finds its way with the next packet that comes.
+func (w *networkCompiler) markConnections() {
+	w.addNftRule("marks", "comes", fmt.Sprintf(
+		"iifname %q ct direction original ct mark and %#x == 0 ct mark set ct mark or %#x",
+		w.dev.Name, ownership.NodeMarkMask, w.fwMark()))
+	reply := fmt.Sprintf("ct direction reply ct mark and %#x == %#x %s", ownership.NodeMarkMask, w.fwMark(),
+		w.markStatement())
+	w.addNftRule("marks", "returns", fmt.Sprintf("iifname != %q %s", w.dev.Name, reply))
+	w.addNftRule("local", "returns", reply)
+}
+
+// markServices wants marks on what has a cluster address as its source.
+func (w *networkCompiler) markServices() {
+	for _, v6 := range []bool{false, true} {
+		if services := w.serviceAddresses(v6); len(services) > 0 {
+			w.addNftRule("marks", "services"+nftHeader(v6), fmt.Sprintf("%s saddr %s %s", nftHeader(v6),
+				w.addAddressSet("services", v6, services), w.markStatement()))
+		}
+	}
+}
+
+// nftHeader is how nft calls the header of a family.
+func nftHeader(v6 bool) string {
+	if v6 {
+		return "ip6"
+	}
+	return "ip"
+}
+
+func toStrings[T fmt.Stringer](list []T) (out []string) {
+	for _, v := range list {
+		out = append(out, v.String())
+	}
+	return out
+}
+
+// emitEgress wants the ways of pods that leave by this network, and says what can't be.
+func (w *networkCompiler) emitEgress() string {
+	for i, e := range w.spec.Egress {
+		for _, v6 := range []bool{false, true} {
+			ofFamily := func(a netip.Addr) bool { return a.Is6() == v6 }
+			pods := filterSlice(parseValid(e.Pods, netip.ParseAddr), ofFamily)
+			destinations := filterSlice(parseValid(e.Destinations, netip.ParsePrefix), func(p netip.Prefix) bool {
+				return ofFamily(p.Addr())
+			})
+			if len(pods) == 0 || !w.gatewayFor(v6).IsValid() || len(e.Destinations) > 0 && len(destinations) == 0 {
+				continue
+			}
+			if wrong := w.emitPodEgress(fmt.Sprintf("egress%d", i), e, pods, destinations); wrong != "" {
+				return wrong
+			}
+		}
+	}
+	return ""
+}
+
+func filterSlice[T any](list []T, fits func(T) bool) (out []T) {
+	for _, v := range list {
+		if fits(v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// emitPodEgress wants the way of some pods. Replies to what came to them by another way are not moved.
+func (w *networkCompiler) emitPodEgress(name string, e EgressSpec, pods []netip.Addr,
+	destinations []netip.Prefix,
+) string {
+	v6 := pods[0].Is6()
+	ofFamily := func(p netip.Prefix) bool { return p.Addr().Is6() == v6 }
+	match := fmt.Sprintf("%s saddr %s", nftHeader(v6), w.addAddressSet(name+"-pods", v6, pods))
+	switch stays := filterSlice(w.excludedPrefixes(), ofFamily); {
+	case len(destinations) > 0:
+		match += fmt.Sprintf(" %s daddr %s", nftHeader(v6), w.addPrefixSet(name+"-to", v6, destinations))
+	case len(stays) > 0:
+		match += fmt.Sprintf(" %s daddr != %s", nftHeader(v6), w.addPrefixSet("inside", v6, stays))
+	}
+	if except := filterSlice(parseValid(e.Except, netip.ParsePrefix), ofFamily); len(except) > 0 {
+		match += fmt.Sprintf(" %s daddr != %s", nftHeader(v6), w.addPrefixSet(name+"-not", v6, except))
+	}
+	if err := w.emitPodRouting(name, match, pods, destinations); err != "" {
+		return err
+	}
+	translation := "masquerade"
+	if a, err := netip.ParseAddr(e.Address); err == nil && a.Is6() == v6 {
+		translation = fmt.Sprintf("snat %s to %s", nftHeader(v6), a)
+	}
+	w.addNftRule("leaves", name+nftHeader(v6),
+		fmt.Sprintf("oifname %q ct direction original %s %s", w.dev.Name, match, translation))
+	return ""
+}
+
+// excludedPrefixes are the prefixes that no pod leaves for by this network, unless it is told to.
+func (w *networkCompiler) excludedPrefixes() []netip.Prefix {
+	out := parseValid(w.spec.Inside, netip.ParsePrefix)
+	for _, a := range parseValid(w.spec.Hosts, netip.ParseAddr) {
+		out = append(out, netip.PrefixFrom(a, a.BitLen()))
+	}
+	return out
+}
+
+// emitPodRouting wants pods' own connections to be led to the network, as its method does it.
+func (w *networkCompiler) emitPodRouting(name, match string, pods []netip.Addr, destinations []netip.Prefix) string {
+	v6 := pods[0].Is6()
+	switch w.spec.Method {
+	case "Static":
+		if len(destinations) == 0 {
+			return "method Static can't lead pods out by this network: routes know destinations only; choose another method, or name destinations"
+		}
+		for _, to := range destinations {
+			w.addRoute(Route{Table: MainTable, To: to.Masked(), Via: w.gatewayFor(v6), Dev: w.dev.Name})
+		}
+	default:
+		w.addNftRule("marks", name+nftHeader(v6),
+			fmt.Sprintf("iifname != %q ct direction original %s %s", w.dev.Name, match, w.markStatement()))
+		table, replies := w.egressTable()
+		w.addRule(RuleKey{Pref: ownership.NodeRuleMark, Mark: w.fwMark(), V6: v6}, table)
+		if replies != "" {
+			w.relaxRPFilter(replies)
+		}
+	}
+	return ""
+}
+
+// egressTable is the table that marked packets are led to, and the interface that can't ask whether replies to them
+// should come by it: without the mark it would be another. In a VRF the kernel asks the VRF's table anyhow. With legs,
+// replies to pods cross them as well, because conntrack has the connection in the zone of the VRF.
+func (w *networkCompiler) egressTable() (table int, replies string) {
+	switch near, _ := w.vethNames(); {
+	case w.spec.Method != kubedcv1alpha1.NodeVRF:
+		return w.tableID(), w.dev.Name
+	case w.spec.Legs:
+		return w.vethTableID(), near
+	default:
+		return w.tableID(), ""
+	}
+}
+
+// ParseComment is the sum in a rule's comment, and the rule's name.
+func ParseComment(comment string) (name, sum string) {
+	i := strings.LastIndex(comment, " ")
+	if i < 0 {
+		return comment, ""
+	}
+	return comment[:i], comment[i+1:]
+}
+
+// FormatComment is what a rule carries.
+func FormatComment(name string, v NftValue) string { return name + " " + v.Checksum }

@@ -1,0 +1,112 @@
+package nodepath
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/state"
+)
+
+// unreachableMetric is the metric of the last route of a VRF's table, as the kernel's documentation has it: without
+// such a route a lookup goes on in the main table.
+const unreachableMetric = 4278198272
+
+// emitVRF wants the interface in a VRF, and the ways between it and the rest of the node.
+func (w *networkCompiler) emitVRF() {
+	name := fmt.Sprintf("%s%d", ownership.NodeVRFPrefix, w.number)
+	w.addLink(LinkKey{LinkDevice, name}, Link{VRF: w.tableID()})
+	w.addLink(LinkKey{LinkMaster, w.dev.Name}, Link{Master: name})
+	for _, g := range w.gateways {
+		w.addRoute(Route{Table: w.tableID(), To: DefaultPrefix(g.Is6()), Metric: unreachableMetric})
+		w.addRoute(Route{Table: w.tableID(), To: DefaultPrefix(g.Is6()), Via: g, Dev: w.dev.Name})
+	}
+	// The kernel takes an interface down to put it into a VRF, and IPv6 addresses go with that.
+	if slices.ContainsFunc(w.dev.Addresses, func(p netip.Prefix) bool { return p.Addr().Is6() }) {
+		w.addSysctl("net.ipv6.conf."+escapeIfName(w.dev.Name)+".keep_addr_on_down", "1")
+	}
+	// What listens on all addresses is still to be reached by the interface: a BGP speaker, for one.
+	w.addSysctl("net.ipv4.tcp_l3mdev_accept", "1")
+	w.addSysctl("net.ipv4.udp_l3mdev_accept", "1")
+	if w.spec.Legs {
+		w.emitVethPair(name)
+		return
+	}
+	for _, p := range w.clusterPrefixes() {
+		w.addRule(RuleKey{Pref: ownership.NodeRuleToCluster, To: p.Masked(), V6: p.Addr().Is6()}, MainTable)
+	}
+	w.emitSourceRules(w.tableID())
+}
+
+// clusterPrefixes are the prefixes of the cluster, of families that the network has.
+func (w *networkCompiler) clusterPrefixes() []netip.Prefix {
+	return filterSlice(parseValid(w.spec.Inside, netip.ParsePrefix), func(p netip.Prefix) bool {
+		return w.gatewayFor(p.Addr().Is6()).IsValid()
+	})
+}
+
+// vethNames are the ends of a network's legs: near the rest of the node, and far from it, in the VRF.
+func (w *networkCompiler) vethNames() (near, far string) {
+	return fmt.Sprintf("%s%d", ownership.NodeVethPrefix, w.number),
+		fmt.Sprintf("%s%d", ownership.NodeVethPeerPrefix, w.number)
+}
+
+// emitVethPair wants the VRF and the rest of the node connected by a pair of interfaces. To conntrack what crosses it
+// is a second connection. So each side has a zone of its own: in one zone they would meet, and the client's port would
+// be changed.
+func (w *networkCompiler) emitVethPair(vrf string) {
+	near, far := w.vethNames()
+	w.addLink(LinkKey{LinkDevice, near}, Link{Peer: far})
+	w.addLink(LinkKey{LinkMaster, far}, Link{Master: vrf})
+	for _, g := range w.gateways {
+		here, there := vethAddresses(w.number, g.Is6())
+		w.addLinkAddress(near, here)
+		w.addLinkAddress(far, there)
+		for _, p := range w.clusterPrefixes() {
+			if p.Addr().Is6() == g.Is6() {
+				w.addRoute(Route{Table: w.tableID(), To: p.Masked(), Via: here.Addr(), Dev: far})
+			}
+		}
+		w.addRoute(Route{Table: w.vethTableID(), To: DefaultPrefix(g.Is6()), Via: there.Addr(), Dev: near})
+	}
+	w.emitSourceRules(w.vethTableID())
+	side := fmt.Sprintf("{ %q, %q, %q } ct zone set %d", w.dev.Name, far, vrf, w.tableID())
+	w.addNftRule("zones", "far", "iifname "+side)
+	w.addNftRule("ownzones", "far", "oifname "+side) // what the node itself says in the VRF has its replies there
+	for _, name := range []string{near, far} {
+		w.addSysctl("net.ipv4.conf."+name+".forwarding", "1")
+	}
+}
+
+// addLinkAddress wants an address on a leg.
+func (w *networkCompiler) addLinkAddress(name string, p netip.Prefix) {
+	key := LinkKey{LinkAddresses, name}
+	all := parseValid(strings.Fields(w.kernel.Links[key].Value.Addresses), netip.ParsePrefix)
+	all = append(all, p)
+	slices.SortFunc(all, netip.Prefix.Compare) // as they are read from the kernel
+	w.addLink(key, Link{Addresses: strings.Join(toStrings(all), " ")})
+}
+
+// vethTableID is the table that leads to the legs.
+func (w *networkCompiler) vethTableID() int { return w.tableID() + ownership.NodeVethTableOffset }
+
+// vethAddresses are the ends of a network's legs.
+func vethAddresses(number int, v6 bool) (near, far netip.Prefix) {
+	if v6 {
+		base := ownership.NodeVethBase6.As16()
+		base[13], base[15] = byte(number), 1 //nolint:gosec // the API server allows 1 to 255
+		a := netip.AddrFrom16(base)
+		return netip.PrefixFrom(a, 126), netip.PrefixFrom(a.Next(), 126)
+	}
+	base := ownership.NodeVethBase4.As4()
+	base[2] += byte(number >> 6)  //nolint:gosec // the API server allows 1 to 255
+	base[3] = byte(number<<2) + 1 //nolint:gosec // the API server allows 1 to 255
+	a := netip.AddrFrom4(base)
+	return netip.PrefixFrom(a, 30), netip.PrefixFrom(a.Next(), 30)
+}
+
+func (w *networkCompiler) addLink(key LinkKey, l Link) {
+	w.kernel.Links[key] = state.Entry[Link]{Value: l, Origin: w.origin}
+}
