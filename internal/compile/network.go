@@ -110,7 +110,9 @@ func networkIsDual(x *snapshot.ExternalSubnet) intent.Finding {
 
 // externalPortName is the name of the router's port on an external subnet, and of the OvnEip that has its address.
 // Kube-OVN names it.
-func (c *compiler) externalPortName(subnet string) string { return c.w.Shard + "-" + subnet }
+func (c *compiler) externalPortName(subnet string) string {
+	return kubeovn.RouterPort(c.w.Shard, subnet)
+}
 
 // hasExternalPort says whether the router has, or is getting, a port on an external subnet.
 func (c *compiler) hasExternalPort(subnet string) bool {

@@ -110,7 +110,7 @@ func (c *compiler) chooseDefaultNetwork() (*snapshot.ExternalSubnet, intent.Find
 	if len(found) == 0 {
 		return nil, c.networkNotFound("type", p.NetworkType)
 	}
-	used, _ := strings.CutPrefix(c.w.Engine.SnatRule.OvnEip, c.w.Shard+"-")
+	used, _ := kubeovn.SubnetOfRouterPort(c.w.Shard, c.w.Engine.SnatRule.OvnEip)
 	before := func(x *snapshot.ExternalSubnet) bool { // what it was when somebody deleted rule and port
 		e := c.lookupEIP(c.w.Shard, defaultEIPName)
 		return e != nil && e.ExistingOvnEip == c.externalPortName(x.Subnet)
@@ -142,7 +142,7 @@ func (c *compiler) chooseDefaultNetwork() (*snapshot.ExternalSubnet, intent.Find
 func (c *compiler) subnetName() string { return ownership.VPCSubnetName(c.w.Shard) }
 
 // internalPortName is the router's port to the project's subnet. Kube-OVN names it.
-func (c *compiler) internalPortName() string { return c.w.Shard + "-" + c.subnetName() }
+func (c *compiler) internalPortName() string { return kubeovn.RouterPort(c.w.Shard, c.subnetName()) }
 
 // ipv4Prefix is the project's IPv4 prefix.
 func (p *project) ipv4Prefix() netip.Prefix {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
@@ -209,7 +210,9 @@ func (c *compiler) emitMarkQoS(l *returnPort, row func(intent.Row)) {
 }
 
 // routerSwitchPortOn is the port of a switch to the router. Kube-OVN names it.
-func (c *compiler) routerSwitchPortOn(subnet string) string { return subnet + "-" + c.w.Shard }
+func (c *compiler) routerSwitchPortOn(subnet string) string {
+	return kubeovn.RouterSwitchPort(subnet, c.w.Shard)
+}
 
 // routerSwitchPort is that of the project's switch.
 func (c *compiler) routerSwitchPort() string { return c.routerSwitchPortOn(c.subnetName()) }

@@ -66,7 +66,7 @@ func applyIntent(was *snapshot.VpcInput, in *intent.Intent) *snapshot.VpcInput {
 	}
 	for key := range in.VpcEntries {
 		if key.List == intent.ExternalSubnets && w.Engine.RouterPorts != nil {
-			w.Engine.RouterPorts[w.Shard+"-"+key.ID] = true
+			w.Engine.RouterPorts[kubeovn.RouterPort(w.Shard, key.ID)] = true
 		}
 	}
 	e.recordRows(in.Rows)
@@ -112,7 +112,7 @@ func (e *simulatedEngine) applyObject(key intent.ObjectKey, o intent.Object) {
 	case intent.Subnet:
 		e.Engine.Subnet = seen
 		if e.Engine.RouterPorts != nil {
-			e.Engine.RouterPorts[e.Shard+"-"+key.Name] = true
+			e.Engine.RouterPorts[kubeovn.RouterPort(e.Shard, key.Name)] = true
 		}
 	case intent.OvnEip:
 		spec := decodeSpec[kubeovn.OvnEipSpec](o)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
@@ -17,7 +18,7 @@ const switchRemovalTimeout = time.Minute
 // guardVpcRemoval is a guard that keeps a Vpc until Kube-OVN has removed the switch of its Subnet, which it begins when
 // the Subnet is gone. The port on the router is the last of it. Without the router it would try for ever.
 func guardVpcRemoval(w *snapshot.VpcInput) state.Guard[intent.ObjectKey, intent.Object] {
-	port := w.Shard + "-" + ownership.VPCSubnetName(w.Shard)
+	port := kubeovn.RouterPort(w.Shard, ownership.VPCSubnetName(w.Shard))
 	waits := w.Engine.RouterPorts[port] && !slices.ContainsFunc(w.Projects, func(p snapshot.Project) bool {
 		return p.Deleting && w.Now.Sub(p.DeletedAt) > switchRemovalTimeout
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/sallyport/sallyport/internal/controller/nodehealth"
 	"github.com/sallyport/sallyport/internal/controller/runner"
 	"github.com/sallyport/sallyport/internal/engine/kube"
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/engine/ovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ownership"
@@ -128,7 +129,7 @@ func (s *Reconciler) observeManagementVpc(w *snapshot.VpcInput) {
 	})
 	m.ConnectedByKubeOVN = map[string]bool{}
 	for _, x := range w.ExternalSubnets {
-		m.ConnectedByKubeOVN[x.Subnet] = s.NB.HasForeignPort(w.Shard, w.Shard+"-"+x.Subnet)
+		m.ConnectedByKubeOVN[x.Subnet] = s.NB.HasForeignPort(w.Shard, kubeovn.RouterPort(w.Shard, x.Subnet))
 	}
 }
 

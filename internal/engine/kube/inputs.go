@@ -209,7 +209,7 @@ func (in *Inputs) AttachedSubnets() map[string]bool {
 	}
 	for name, eip := range in.ovnEips {
 		subnet := eip.Spec.ExternalSubnet
-		if name == in.Shard+"-"+subnet && belongsToShard(eip, in.Shard) {
+		if name == kubeovn.RouterPort(in.Shard, subnet) && belongsToShard(eip, in.Shard) {
 			out[subnet] = true
 		}
 	}
@@ -257,7 +257,7 @@ func (in *Inputs) referencedKeys() []intent.ObjectKey {
 		keys = append(keys, intent.ObjectKey{Kind: intent.Subnet, Name: p.Subnet})
 	}
 	for name := range in.subnets { // the router's ports on external subnets
-		keys = append(keys, intent.ObjectKey{Kind: intent.OvnEip, Name: in.Shard + "-" + name})
+		keys = append(keys, intent.ObjectKey{Kind: intent.OvnEip, Name: kubeovn.RouterPort(in.Shard, name)})
 	}
 	for _, e := range in.eips {
 		names := ownership.OvnEipNames(e.Namespace, e.Name)

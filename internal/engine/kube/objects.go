@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/state"
@@ -153,7 +154,7 @@ func dependenciesOf(o client.Object, shard string) []intent.ObjectKey {
 		var out []intent.ObjectKey
 		for _, list := range [][]string{o.Spec.ExtraExternalSubnets, o.Status.ExtraExternalSubnets} {
 			for _, subnet := range list {
-				out = append(out, named(intent.OvnEip, o.Name+"-"+subnet))
+				out = append(out, named(intent.OvnEip, kubeovn.RouterPort(o.Name, subnet)))
 			}
 		}
 		return out

@@ -232,7 +232,7 @@ func belongsToShard(o client.Object, shard string) bool {
 	}
 	eip, isOvnEip := o.(*OvnEip)
 	return hasLostLabels(o) || isOvnEip && shard != kubeovn.ManagementVpc && eip.Spec.Type == "lrp" &&
-		eip.Name == shard+"-"+eip.Spec.ExternalSubnet
+		eip.Name == kubeovn.RouterPort(shard, eip.Spec.ExternalSubnet)
 }
 
 // hasLostLabels says whether an object without our labels is ours nevertheless: somebody took them off, and fields that

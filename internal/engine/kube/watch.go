@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -146,7 +145,7 @@ func (w *eventMapper) handleNetwork(ctx context.Context, was, is client.Object) 
 // handleRouterPortEIp asks for the shard of a router whose port an address is for: Kube-OVN makes such addresses too,
 // without our labels.
 func (w *eventMapper) handleRouterPortEIp(ctx context.Context, o *OvnEip) {
-	if router, isPorts := strings.CutSuffix(o.Name, "-"+o.Spec.ExternalSubnet); isPorts {
+	if router, isPorts := kubeovn.VpcOfRouterPort(o.Name, o.Spec.ExternalSubnet); isPorts {
 		w.enqueueIfProject(ctx, router)
 	}
 }

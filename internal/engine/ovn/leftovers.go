@@ -150,9 +150,9 @@ const (
 // danglingSwitchPorts is the ports of external switches that lead to a port of a VPC's router that is not there.
 func (s *session) danglingSwitchPorts(vpc string, externals []string) (out []record) {
 	for _, subnet := range externals {
-		p := s.switchPortByName(subnet + "-" + vpc)
-		if p != nil && p.Type == nb.RouterPortType && p.Options[routerPortOption] == vpc+"-"+subnet &&
-			s.routerPortByName(vpc+"-"+subnet) == nil {
+		p := s.switchPortByName(kubeovn.RouterSwitchPort(subnet, vpc))
+		peer := kubeovn.RouterPort(vpc, subnet)
+		if p != nil && p.Type == nb.RouterPortType && p.Options[routerPortOption] == peer && s.routerPortByName(peer) == nil {
 			out = append(out, newLeakedRecord(vpc, nb.LogicalSwitchPortTable, p.Name, p))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ovn-kubernetes/libovsdb/model"
 
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/engine/ovn/nb"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
@@ -80,7 +81,7 @@ func decodeMisplacedPort(p *nb.LogicalSwitchPort) (snapshot.PodPort, bool) {
 	namespace, pod, isPod := strings.Cut(p.ExternalIDs[podIDKey], "/")
 	out := snapshot.PodPort{Name: p.Name, Namespace: namespace, Pod: pod, Subnet: p.ExternalIDs[switchIDKey]}
 	// Ports that Kube-OVN has for itself, such as those of multicast queriers, are of a pod too, but are not called so.
-	called := p.Name == pod+"."+namespace || strings.HasPrefix(p.Name, pod+"."+namespace+".")
+	called := kubeovn.IsPodPort(p.Name, pod, namespace)
 	return out, isPod && called && p.Type == "" && out.Subnet != "" && out.Subnet != ownership.VPCSubnetName(namespace)
 }
 

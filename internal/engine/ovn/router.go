@@ -128,8 +128,8 @@ func (s *session) routerPortRecords(r *nb.LogicalRouter) (out []record, whole bo
 // natAddressesRecords is what Kube-OVN's port of a switch says on the addresses of the router behind it. Kube-OVN
 // itself says nothing; on its own VPC operators may.
 func (s *session) natAddressesRecords(router string, p *nb.LogicalRouterPort) []record {
-	network, isPort := strings.CutPrefix(p.Name, router+"-")
-	socket := s.switchPortByName(network + "-" + router)
+	network, isPort := kubeovn.SubnetOfRouterPort(router, p.Name)
+	socket := s.switchPortByName(kubeovn.RouterSwitchPort(network, router))
 	if !isPort || socket == nil || socket.Options[natAddressesOption] == "" || router == kubeovn.ManagementVpc {
 		return nil
 	}

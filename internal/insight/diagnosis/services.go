@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
@@ -192,7 +193,7 @@ func (p *checker) reportOfflineBackends(s *clusterstate.Service, offline map[bac
 	about := []state.Ref{s.Ref}
 	var out []string
 	for _, e := range ready {
-		if !offline[backend{e.Pod + "." + s.Namespace, e.Address}] {
+		if !offline[backend{kubeovn.PodPort(e.Pod, s.Namespace), e.Address}] {
 			continue
 		}
 		out, about = append(out, e.Address.String()), append(about, clusterstate.PodRef(s.Namespace, e.Pod))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 	"github.com/sallyport/sallyport/internal/model/humanize"
 	"github.com/sallyport/sallyport/internal/model/logical"
@@ -120,7 +121,7 @@ func (e *explainer) collectSwitchRows(w logical.Switch) {
 // isPodPort says whether a switch port is that of a pod which the object leads to. Kube-OVN names ports so.
 func (e *explainer) isPodPort(name string) bool {
 	return slices.ContainsFunc(e.dependencies, func(r state.Ref) bool {
-		return r.Kind == clusterstate.PodKind && name == r.Name+"."+r.Namespace
+		return r.Kind == clusterstate.PodKind && name == kubeovn.PodPort(r.Name, r.Namespace)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/insight/diagnosis"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 	"github.com/sallyport/sallyport/internal/model/intent"
@@ -285,7 +286,7 @@ func (b *builder) buildNodes() []Node {
 	joins := map[string]netip.Addr{}
 	if s := b.Logical.Switch(joinSwitch); s != nil {
 		for _, p := range s.Ports {
-			if name, ok := strings.CutPrefix(p.Name, "node-"); ok && len(p.Addresses) > 0 {
+			if name, ok := kubeovn.NodeOfPort(p.Name); ok && len(p.Addresses) > 0 {
 				joins[name] = p.Addresses[0]
 			}
 		}

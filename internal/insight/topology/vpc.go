@@ -156,7 +156,7 @@ var portOrder = []string{PortExternal, PortPods, PortJoin, PortReturn, PortEgres
 
 // classifyPort tells what a port of a router leads to, by its name. Kube-OVN names ports router-switch.
 func (b *builder) classifyPort(router, port string, inside []Subnet) (kind, subnet, network string) {
-	rest, _ := strings.CutPrefix(port, router+"-")
+	rest, _ := kubeovn.SubnetOfRouterPort(router, port)
 	if n := b.networkBySubnet[rest]; n != "" {
 		return PortExternal, rest, n
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/logical"
@@ -70,7 +71,7 @@ func (f *topology) switchPortRef(at *switchPort) state.Ref {
 	if p := f.podRefAtPort(at); p != (state.Ref{}) {
 		return p
 	}
-	if node, is := strings.CutPrefix(at.Name, "node-"); is {
+	if node, is := kubeovn.NodeOfPort(at.Name); is {
 		return clusterstate.NodeRef(node)
 	}
 	return state.Ref{Kind: "Port", Name: at.Name}
@@ -80,7 +81,7 @@ func (f *topology) switchPortRef(at *switchPort) state.Ref {
 // POD.NAMESPACE.PROVIDER.
 func (f *topology) podRefAtPort(at *switchPort) state.Ref {
 	for _, p := range f.survey.Cluster.Pods {
-		if name := p.Name + "." + p.Namespace; at.Name == name || strings.HasPrefix(at.Name, name+".") {
+		if kubeovn.IsPodPort(at.Name, p.Name, p.Namespace) {
 			return p.Ref
 		}
 	}

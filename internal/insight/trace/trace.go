@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 	"github.com/sallyport/sallyport/internal/model/match"
 	"github.com/sallyport/sallyport/internal/model/state"
@@ -200,7 +201,7 @@ func (w *traceRun) sendFromPod(f packet) (origin, transition, *Path) {
 		return origin{}, transition{}, &Path{Verdict: Unknown, Code: CantTell, Reason: "there is no pod " + w.query.Pod}
 	}
 	pod := w.survey.Cluster.Pods[i]
-	at := w.switchPorts[pod.Name+"."+pod.Namespace]
+	at := w.switchPorts[kubeovn.PodPort(pod.Name, pod.Namespace)]
 	if at == nil || pod.HostNetwork {
 		reason := fmt.Sprintf("%s has no port on a switch of OVN", pod.Ref)
 		if pod.HostNetwork {

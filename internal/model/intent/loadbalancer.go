@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
@@ -73,7 +74,7 @@ func NewPodPort(namespace, pod string) (PodPort, bool) {
 			return PodPort{}, false
 		}
 	}
-	return PodPort{pod + "." + namespace}, true
+	return PodPort{kubeovn.PodPort(pod, namespace)}, true
 }
 
 // dnsLabel is a label of a name as RFC 1123 has it.

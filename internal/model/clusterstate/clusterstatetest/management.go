@@ -56,7 +56,7 @@ func (b *builder) addManagementVPC() {
 			},
 			{Name: vpc + "-join", Networks: []netip.Prefix{netip.PrefixFrom(nthAddress(join, 1), 22)}},
 			{
-				Name:     vpc + "-" + kubeovn.ManagementSubnet,
+				Name:     kubeovn.RouterPort(vpc, kubeovn.ManagementSubnet),
 				Networks: []netip.Prefix{netip.PrefixFrom(nthAddress(pods, 1), 16)},
 			},
 		},

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 	"github.com/sallyport/sallyport/internal/model/logical"
 	"github.com/sallyport/sallyport/internal/model/ownership"
@@ -77,7 +78,7 @@ func (t *projectBuilder) attachNetwork(network string) netip.Addr {
 	}
 	a := t.allocateAddress(network)
 	port := logical.RouterPort{
-		Name: t.ns + "-" + network, Networks: []netip.Prefix{netip.PrefixFrom(a, 16)},
+		Name: kubeovn.RouterPort(t.ns, network), Networks: []netip.Prefix{netip.PrefixFrom(a, 16)},
 		Chassis: t.gatewayChassis(t.index), Holder: t.gatewayChassis(t.index)[0],
 	}
 	t.router.Ports = append(t.router.Ports[:len(t.networks):len(t.networks)],
@@ -118,7 +119,7 @@ func (t *projectBuilder) addEIp(name, network string, a netip.Addr, conditions [
 // addPodSubnet is the subnet with its pods, and the way out.
 func (t *projectBuilder) addPodSubnet(outer netip.Addr) {
 	gateway := nthAddress(t.prefix, 1)
-	inport := t.ns + "-" + t.podSwitch.Name
+	inport := kubeovn.RouterPort(t.ns, t.podSwitch.Name)
 	t.router.Ports = append(t.router.Ports,
 		logical.RouterPort{Name: inport, Networks: []netip.Prefix{netip.PrefixFrom(gateway, 24)}})
 	t.router.NATs = append(t.router.NATs, logical.NAT{
@@ -133,7 +134,7 @@ func (t *projectBuilder) addPodSubnet(outer netip.Addr) {
 		p.Labels = map[string]string{"app": "web"}
 		t.backendPods = append(t.backendPods, p)
 		t.podSwitch.Ports = append(t.podSwitch.Ports, logical.SwitchPort{
-			Name: p.Name + "." + t.ns, Addresses: p.Addresses, Up: true, Chassis: t.chassisOfNode(p.Node),
+			Name: kubeovn.PodPort(p.Name, t.ns), Addresses: p.Addresses, Up: true, Chassis: t.chassisOfNode(p.Node),
 		})
 	}
 	t.Cluster.Pods = append(t.Cluster.Pods, t.backendPods...)

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/logical"
 	"github.com/sallyport/sallyport/internal/model/ownership"
@@ -32,7 +33,7 @@ func (t *projectBuilder) connectRouter() {
 	for i := range t.podSwitch.Ports {
 		t.podSwitch.Ports[i].MAC = intent.DeriveMAC(t.podSwitch.Ports[i].Name)
 	}
-	t.podSwitch.Ports = append(t.podSwitch.Ports, routerSwitchPort(t.ns+"-"+t.podSwitch.Name))
+	t.podSwitch.Ports = append(t.podSwitch.Ports, routerSwitchPort(kubeovn.RouterPort(t.ns, t.podSwitch.Name)))
 	t.router.Routes = append(t.router.Routes, logical.StaticRoute{
 		Prefix: netip.MustParsePrefix("0.0.0.0/0"), NextHop: t.gatewayOfNetwork(t.defaultNetwork),
 		IDs: logical.ExternalIDs{"vendor": "kube-ovn"},
@@ -69,8 +70,8 @@ func (t *projectBuilder) gatewayOfNetwork(network string) (gateway netip.Addr) {
 // addReturnPath is what leads replies back to a network that is not the default one: what came in by the leg is
 // labelled, the label becomes a mark, and the mark leads by the turn to the leg.
 func (t *projectBuilder) addReturnPath(network string, number int) {
-	leg, inport, outer := ownership.ReturnRouterPort(t.ns, t.podSwitch.Name, network), t.ns+"-"+t.podSwitch.Name,
-		t.ns+"-"+network
+	leg, inport, outer := ownership.ReturnRouterPort(t.ns, t.podSwitch.Name, network), kubeovn.RouterPort(t.ns, t.podSwitch.Name),
+		kubeovn.RouterPort(t.ns, network)
 	table, mark, owner := "return-"+network, ownership.NetworkMark(network), t.ownerIDs("ReturnPath", t.ns, network)
 	for i := range t.router.Ports {
 		if p := &t.router.Ports[i]; p.Name == leg || p.Name == outer {
