@@ -130,7 +130,7 @@ generate-check: $(GENERATOR) ## Check that what is generated is up to date
 
 .PHONY: golden
 golden: ## Rewrite what tests compare with: the cases of compile, explain and nodepath, and the reference pages (root)
-	go test ./internal/compile/golden ./internal/controller ./internal/insight/diagnosis ./internal/insight/explain ./internal/model/intent ./internal/model/nodepath ./internal/insight/topology -update
+	go test ./internal/compile/golden ./internal/controller ./internal/engine/kubeovn ./internal/insight/diagnosis ./internal/insight/explain ./internal/model/intent ./internal/model/nodepath ./internal/insight/topology -update
 	go test ./cmd/sallyport-agent ./cmd/sallyport-controller ./config/crd ./internal/cli ./test/docs ./test/monitoring -update
 	go test -run '^Test(Balancer(2Conformance|Docs)|Agent5Seed|View3Seed|ViewFaultsPage)$$' ./test/e2e/loadbalancer ./test/e2e/nodes ./test/e2e/view -update
 	go test -run '^TestAttacksPage$$' ./test/e2e/tenancy -update

@@ -96,6 +96,7 @@ type doctorReport struct {
 type checkSummary struct {
 	Sallyport     string `json:"sallyport"`
 	Kubernetes    string `json:"kubernetes,omitempty"`
+	KubeOVN       string `json:"kubeOVN,omitempty"`
 	OVN           string `json:"ovn,omitempty"`
 	FindingCodes  int    `json:"kinds"` // of findings
 	Projects      int    `json:"projects"`
@@ -107,7 +108,7 @@ type checkSummary struct {
 func newDoctorReport(s *clusterstate.State, version string) doctorReport {
 	c := s.Cluster
 	r := doctorReport{Cluster: c.Name, Taken: s.Taken, Findings: diagnosis.CheckCluster(s), Checked: checkSummary{
-		Sallyport: version, Kubernetes: c.Version, OVN: s.Logical.Options["northd_internal_version"],
+		Sallyport: version, Kubernetes: c.Version, KubeOVN: c.KubeOVN, OVN: s.Logical.Options["northd_internal_version"],
 		FindingCodes: len(diagnosis.Codes),
 		Projects:     len(c.Projects), Objects: len(c.EIps) + len(c.FIps) + len(c.Services) + len(c.EgressIPs) +
 			len(c.EgressServices) + len(c.EgressRoutes),
@@ -194,7 +195,7 @@ func (r doctorReport) summarize() string {
 		k.FindingCodes, k.Projects, k.Objects, k.Nodes, k.AnsweredNodes)
 	for _, v := range []struct {
 		name, version string
-	}{{"Kubernetes", strings.TrimPrefix(k.Kubernetes, "v")}, {"OVN", k.OVN}} {
+	}{{"Kubernetes", strings.TrimPrefix(k.Kubernetes, "v")}, {"Kube-OVN", k.KubeOVN}, {"OVN", k.OVN}} {
 		if v.version != "" {
 			looked += "; " + v.name + " " + v.version
 		}

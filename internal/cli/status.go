@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/insight/collector"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 	"github.com/sallyport/sallyport/internal/model/logical"
@@ -46,12 +47,43 @@ not be read.`,
 type overview struct {
 	Cluster  string                     `json:"cluster"`
 	Version  string                     `json:"version"`
+	Engine   engineStatus               `json:"engine"`
 	Taken    time.Time                  `json:"taken"`
 	Unread   []clusterstate.ReadFailure `json:"unread,omitempty"`
 	Networks []pool                     `json:"networks"`
 	Objects  []kindCount                `json:"objects"`
 	Nodes    []nodeStatus               `json:"nodes"`
 	Leaders  []leader                   `json:"leaders"`
+}
+
+// engineStatus is the engine under Sallyport: its version, and the behaviour of Kube-OVN that Sallyport works around.
+type engineStatus struct {
+	KubeOVN string   `json:"kubeOVN,omitempty"`
+	Tested  bool     `json:"tested"`
+	OVN     string   `json:"ovn,omitempty"`
+	Quirks  []string `json:"quirks"`
+}
+
+func newEngineStatus(s *clusterstate.State) engineStatus {
+	out := engineStatus{KubeOVN: s.Cluster.KubeOVN, OVN: s.Logical.Options["northd_internal_version"]}
+	version, _ := kubeovn.ParseVersion(s.Cluster.KubeOVN)
+	out.Tested = version.IsTested()
+	for _, q := range kubeovn.QuirksOf(version) {
+		out.Quirks = append(out.Quirks, q.ID)
+	}
+	return out
+}
+
+// String prints the versions on one line.
+func (e engineStatus) String() string {
+	text := "Kube-OVN " + cmp.Or(e.KubeOVN, "of unknown version")
+	if e.KubeOVN != "" && !e.Tested {
+		text += " (not tested; tests run " + kubeovn.TestedVersion.String() + ")"
+	}
+	if e.OVN != "" {
+		text += "  OVN " + e.OVN
+	}
+	return text
 }
 
 // pool is a subnet of an external network.
@@ -104,7 +136,7 @@ type leader struct {
 
 func newOverview(s *clusterstate.State) overview {
 	out := overview{
-		Cluster: s.Cluster.Name, Version: s.Cluster.Version, Taken: s.Taken, Unread: s.Unread,
+		Cluster: s.Cluster.Name, Version: s.Cluster.Version, Engine: newEngineStatus(s), Taken: s.Taken, Unread: s.Unread,
 		Networks: listPools(&s.Cluster), Objects: countObjects(&s.Cluster),
 	}
 	for _, n := range s.Cluster.Nodes {
@@ -232,7 +264,7 @@ func agentState(c *clusterstate.Cluster, node string) string {
 }
 
 func (v overview) printText(w io.Writer, i colorizer) error {
-	fmt.Fprintf(w, "%s  Kubernetes %s  %s\n", i.bold(v.Cluster), v.Version,
+	fmt.Fprintf(w, "%s  Kubernetes %s  %s  %s\n", i.bold(v.Cluster), v.Version, v.Engine,
 		i.faint(v.Taken.Local().Format(time.DateTime)))
 	for _, u := range v.Unread {
 		fmt.Fprintf(w, "%s %s: %s\n", i.red("not read:"), u.System, u.Problem)

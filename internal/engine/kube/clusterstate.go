@@ -71,10 +71,11 @@ func (s *ClusterReader) ReadCluster(ctx context.Context, settings snapshot.Confi
 		return clusterstate.Cluster{}, []clusterstate.ReadFailure{{System: clusterstate.Kubernetes, Problem: err.Error()}}
 	}
 	all := clusterDump{platform: s.platform}
+	engine := client.ObjectKey{Namespace: s.platform.KubeOVN, Name: kubeOVNName}
 	unread := s.readLists(ctx, &all)
 	all.resolveShards()
 	out := clusterstate.Cluster{
-		Version: version.GitVersion, Networks: all.readNetworks(settings), Subnets: all.readSubnets(),
+		Version: version.GitVersion, KubeOVN: readEngineVersion(ctx, s.api, engine), Networks: all.readNetworks(settings), Subnets: all.readSubnets(),
 		Vpcs:       all.readVpcs(),
 		Namespaces: all.readNamespaces(), Projects: all.readProjects(), EIps: all.readEIps(), FIps: all.readFIps(),
 		Services: all.readServices(settings), Beside: all.readCompanionServices(settings),

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/engine/mtls"
 )
 
@@ -106,6 +107,19 @@ func readContainer(ctx context.Context, api client.Reader, key client.ObjectKey,
 		return &all[i]
 	}
 	return nil
+}
+
+// readEngineVersion reads the version of Kube-OVN from the image of its controller. It is parsed and printed again, so
+// that no text of the Deployment reaches a terminal.
+func readEngineVersion(ctx context.Context, api client.Reader, key client.ObjectKey) string {
+	c := readContainer(ctx, api, key, kubeOVNName)
+	if c == nil {
+		return ""
+	}
+	if version, ok := kubeovn.ParseImageVersion(c.Image); ok {
+		return version.String()
+	}
+	return ""
 }
 
 // listNamesakes lists the Deployments with the same name in other namespaces; none where they may not be read.

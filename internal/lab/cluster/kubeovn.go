@@ -11,6 +11,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/lab/blueprint"
 	"github.com/sallyport/sallyport/internal/lab/manifest"
+	"github.com/sallyport/sallyport/internal/lab/parts"
 	"github.com/sallyport/sallyport/internal/lab/proc"
 )
 
@@ -115,7 +116,7 @@ func (k KubeOVN) objects() string {
 			gateways = append(gateways, n.Name)
 		}
 	}
-	docs := []string{defaultVpc}
+	docs := []string{defaultVpc, fmt.Sprintf(controllerDeployment, parts.KubeOVNVersion)}
 	if len(gateways) > 0 {
 		docs = append(docs, fmt.Sprintf(gatewayConfig, strings.Join(gateways, ",")))
 	}
@@ -142,6 +143,20 @@ func networkObjects(n *blueprint.Network, isDefault bool) string {
 }
 
 func first(p netip.Prefix) string { return p.Masked().Addr().Next().String() }
+
+// controllerDeployment is the Deployment that an installation of Kube-OVN has. Its image tells the version; the lab runs the
+// controller as a process, so it has no replicas.
+const controllerDeployment = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: kube-ovn-controller, namespace: kube-system, labels: {app: kube-ovn-controller}}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: kube-ovn-controller}}
+  template:
+    metadata: {labels: {app: kube-ovn-controller}}
+    spec:
+      containers: [{name: kube-ovn-controller, image: "docker.io/kubeovn/kube-ovn:v%s"}]`
 
 // Kube-OVN makes its default Vpc at start and then marks it ready for subnets. A worker that still sees the Vpc without
 // the mark writes the whole status back and takes it off again; the subnets then wait for the Vpc and the Vpc for the

@@ -49,6 +49,7 @@ const (
 type Cluster struct {
 	Name     string // of the kubeconfig's context
 	Version  string // of Kubernetes
+	KubeOVN  string // the version of Kube-OVN's controller; empty: unknown
 	Networks []Network
 	Subnets  []Subnet
 	Vpcs     []Vpc

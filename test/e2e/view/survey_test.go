@@ -1,6 +1,7 @@
 package view
 
 import (
+	"context"
 	"bytes"
 	"fmt"
 	"net"
@@ -15,9 +16,11 @@ import (
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
 	productcontroller "github.com/sallyport/sallyport/internal/controller"
 	"github.com/sallyport/sallyport/internal/engine/kube"
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/insight/collector"
 	"github.com/sallyport/sallyport/internal/lab/blueprint"
 	"github.com/sallyport/sallyport/internal/lab/manifest"
+	"github.com/sallyport/sallyport/internal/lab/parts"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 	"github.com/sallyport/sallyport/internal/model/logical"
 	"github.com/sallyport/sallyport/internal/model/state"
@@ -323,5 +326,44 @@ func TestViewSurveySync(t *testing.T) {
 	c.ControlLab(t, "pause", "ovn-northd")
 	if p := takeSurvey(t, c, collector.Scope{Sync: true}).Logical.Progress; p.Translated == p.Asked {
 		t.Errorf("northd does nothing: %+v", p)
+	}
+}
+
+// The engine's version is read from the running cluster, and with it the behaviour that Sallyport works around.
+func TestViewEngine(t *testing.T) {
+	c := harness.SharedSallyport(t)
+	out, err := runCommand(t, c, "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	harness.ExpectContains(t, out, "Kube-OVN "+parts.KubeOVNVersion+" ")
+	if out, err = runCommand(t, c, "status", "-o", "yaml"); err != nil {
+		t.Fatal(err)
+	}
+	harness.ExpectContains(t, out, "kubeOVN: "+parts.KubeOVNVersion)
+	harness.ExpectContains(t, out, "tested: true")
+	harness.ExpectContains(t, out, "- "+kubeovn.Quirks[0].ID)
+
+	// An image without a version must not be taken for one, and its text must not reach the terminal.
+	setEngineImage(t, c, "example/kube-ovn:latest")
+	t.Cleanup(func() { setEngineImage(t, c, "docker.io/kubeovn/kube-ovn:v"+parts.KubeOVNVersion) })
+	if out, err = runCommand(t, c, "status"); err != nil {
+		t.Fatal(err)
+	}
+	harness.ExpectContains(t, out, "Kube-OVN of unknown version")
+}
+
+// setEngineImage changes the image in Kube-OVN's Deployment, which has no replicas in a lab.
+func setEngineImage(t *testing.T, c *harness.Cluster, image string) {
+	t.Helper()
+	text := fmt.Sprintf(`
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: kube-ovn-controller, namespace: kube-system}
+spec:
+  selector: {matchLabels: {app: kube-ovn-controller}}
+  template: {spec: {containers: [{name: kube-ovn-controller, image: %q}]}}`, image)
+	if err := c.Objects.Apply(context.Background(), text); err != nil {
+		t.Fatal(err)
 	}
 }
