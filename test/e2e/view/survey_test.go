@@ -1,8 +1,8 @@
 package view
 
 import (
-	"context"
 	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
