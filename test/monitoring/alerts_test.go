@@ -223,14 +223,14 @@ func knownLabelValues(label string) (out []string, limited bool) {
 func formatAlertReference(list []alert) string {
 	var out strings.Builder
 	out.WriteString("# Alerts\n\n" +
-		"The chart installs them with `metrics.prometheusRule.enabled`; the file itself is\n" +
-		"[charts/sallyport/monitoring/alerts.yaml](../../charts/sallyport/monitoring/alerts.yaml), for a Prometheus without an operator. `make golden`\n" +
-		"writes this page from it, and `make monitoring-check` shows for each alert that it fires when it should, and not otherwise.\n\n" +
-		"A critical alert is worth waking somebody up: addresses do not answer, or will not when the next thing breaks. Nothing here is about mistakes\n" +
-		"of tenants; those are told to them, in the conditions of their objects.\n\n" +
+		"The chart installs these alerts with `metrics.prometheusRule.enabled`. For a Prometheus without the operator, use the file\n" +
+		"[charts/sallyport/monitoring/alerts.yaml](../../charts/sallyport/monitoring/alerts.yaml). `make golden` generates this\n" +
+		"page from it. `make monitoring-check` checks for each alert that it fires when it should, and only then.\n\n" +
+		"A critical alert justifies waking someone up: addresses do not answer, or will not after the next failure. No alert is\n" +
+		"about mistakes of tenants; the conditions of their objects report those.\n\n" +
 		"| alert | severity | after |\n|---|---|---|\n")
 	for _, a := range list {
-		after := "at once"
+		after := "immediately"
 		if a.For != "" {
 			after = a.For
 		}

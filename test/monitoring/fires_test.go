@@ -43,7 +43,7 @@ var alertCases = []alertCase{
 			"sallyport_leading" + instanceA: "1x5 0x20",
 			"sallyport_leading" + instanceB: "0x30",
 		}, quietAt: "10m", firesAt: "12m",
-		summary: "No replica of the controller leads.",
+		summary: "No replica of the controller is the leader.",
 		quietSeries: map[string]string{
 			"sallyport_leading" + instanceA: "1x5 0x20",
 			"sallyport_leading" + instanceB: "0x5 1x20",
@@ -51,7 +51,7 @@ var alertCases = []alertCase{
 	},
 	{
 		alert: "SallyportNotRunning", quietAt: "4m", firesAt: "6m", // nobody is scraped
-		summary:     "No replica of the controller leads.",
+		summary:     "No replica of the controller is the leader.",
 		quietSeries: map[string]string{"sallyport_leading" + instanceA: "1x30"},
 	},
 	{
@@ -70,7 +70,7 @@ var alertCases = []alertCase{
 		alert:        "SallyportSouthboundUnreachable",
 		firingSeries: map[string]string{"sallyport_southbound_connected" + instanceA: "0x30"}, quietAt: "9m",
 		firesAt: "11m",
-		labels:  map[string]string{"instance": "a"}, summary: "a can't read the OVN southbound database.",
+		labels:  map[string]string{"instance": "a"}, summary: "a cannot read the OVN southbound database.",
 		quietSeries: map[string]string{"sallyport_southbound_connected" + instanceA: "1x30"},
 	},
 	{
@@ -80,7 +80,7 @@ var alertCases = []alertCase{
 			`sallyport_misplaced_pods{instance="b",isolation="Enforce"}`: "0x12",
 		},
 		labels:  map[string]string{"isolation": "Enforce"},
-		summary: "Pods on networks where they do not belong: 2 (isolation Enforce).",
+		summary: "2 pod(s) are on networks where they do not belong (isolation Enforce).",
 		quietSeries: map[string]string{
 			`sallyport_misplaced_pods{instance="a",isolation="Enforce"}`: "0x12",
 			`sallyport_misplaced_pods{instance="a",isolation="Report"}`:  "0x12",
@@ -92,13 +92,13 @@ var alertCases = []alertCase{
 			"sallyport_shards_failing" + instanceA: "0x2 3x30",
 			"sallyport_shards_failing" + instanceB: "0x30",
 		}, quietAt: "11m", firesAt: "14m",
-		summary:     "Projects that can't be worked on: 3.",
+		summary:     "The controller fails to reconcile 3 project(s).",
 		quietSeries: map[string]string{"sallyport_shards_failing" + instanceA: "3x8 0 3x8 0 3x8"},
 	},
 	{
 		alert: "SallyportBusy", firingSeries: map[string]string{"sallyport_shards_waiting" + instanceA: "51x30"},
 		quietAt: "14m", firesAt: "16m",
-		summary:     "Projects that wait to be worked on, for a quarter of an hour: 51.",
+		summary:     "51 project(s) are waiting to be reconciled; the queue has been long for 15 minutes.",
 		quietSeries: map[string]string{"sallyport_shards_waiting" + instanceA: "1000x5 50x30"},
 	},
 	{
@@ -119,7 +119,7 @@ var alertCases = []alertCase{
 		alert: "SallyportObjectsNotInForce", quietAt: "14m", firesAt: "16m",
 		firingSeries: map[string]string{objectsSeries("FIp", "Programmed", "WaitingForEngine"): "2x30"},
 		labels:       map[string]string{"kind": "FIp", "reason": "WaitingForEngine"},
-		summary:      "Not in force though asked for: FIp, 2 of them, with the reason WaitingForEngine.",
+		summary:      "2 object(s) of kind FIp are not programmed, with reason WaitingForEngine.",
 		quietSeries: map[string]string{
 			objectsSeries("FIp", "Programmed", "Programming"):       "2x10 stale 1x10",
 			objectsSeries("EIp", "Programmed", "NotAccepted"):       "7x30",
@@ -130,8 +130,9 @@ var alertCases = []alertCase{
 	{
 		alert:        "SallyportDeletionsHang",
 		firingSeries: map[string]string{objectsSeries("Project", "Deletable", "CleaningUp"): "1x60"}, quietAt: "29m",
-		firesAt: "31m",
-		labels:  map[string]string{"kind": "Project"}, summary: "Waiting to go for half an hour: Project, 1 of them.",
+		firesAt:     "31m",
+		labels:      map[string]string{"kind": "Project"},
+		summary:     "Deletion of 1 object(s) of kind Project has been stuck for half an hour.",
 		quietSeries: map[string]string{objectsSeries("EIp", "Deletable", "InUse"): "1x60"},
 	},
 	{
@@ -141,7 +142,7 @@ var alertCases = []alertCase{
 			poolSeries("public", "public-1", "used", "a"): "8 9 10x30",
 			poolSeries("public", "public-2", "free", "a"): "0x30", poolSeries("cloud", "cloud", "free", "a"): "1000x30",
 		},
-		labels: map[string]string{"network": "public"}, summary: "The external network public has no address left.",
+		labels: map[string]string{"network": "public"}, summary: "The external network public has no free address.",
 		quietSeries: map[string]string{
 			poolSeries("public", "public-1", "free", "a"): "0x30",
 			poolSeries("public", "public-2", "free", "a"): "5x30",
@@ -154,7 +155,7 @@ var alertCases = []alertCase{
 			poolSeries("public", "one", "free", "b"): "5x60", poolSeries("public", "one", "used", "b"): "95x60",
 		},
 		labels:  map[string]string{"network": "public"},
-		summary: "The external network public has 5 addresses left, less than a tenth.",
+		summary: "The external network public has 5 free addresses, less than a tenth.",
 		quietSeries: map[string]string{
 			poolSeries("public", "one", "free", "a"): "5x60", poolSeries("public", "one", "used", "a"): "95x60",
 			poolSeries("public", "two", "free", "a"): "50x60",
@@ -165,7 +166,7 @@ var alertCases = []alertCase{
 	{
 		alert: "SallyportDisturbed", firingSeries: map[string]string{`sallyport_repairs_total{target="OVN"}`: "0+1x120"}, quietAt: "50m", firesAt: "70m",
 		labels:  map[string]string{"target": "OVN"},
-		summary: "For an hour, somebody has been undoing again and again what the controller writes to OVN.",
+		summary: "For an hour, something has repeatedly reverted what the controller writes to OVN.",
 		quietSeries: map[string]string{
 			`sallyport_repairs_total{target="OVN"}`:        "0x10 500x60",
 			`sallyport_repairs_total{target="Kubernetes"}`: "0x30 2x30 4x30",
@@ -176,14 +177,14 @@ var alertCases = []alertCase{
 		firingSeries: map[string]string{objectsSeries("Service", "Programmed", "NoGatewayNode"): "1x30"}, quietAt: "4m",
 		firesAt:     "6m",
 		labels:      map[string]string{"kind": "Service"},
-		summary:     "Without a node that could hold the gateway of the management VPC: Service, 1 of them.",
+		summary:     "1 object(s) of kind Service need a gateway of the management VPC, but no node can hold it.",
 		quietSeries: map[string]string{objectsSeries("Service", "Programmed", "WaitingForEIp"): "1x30"},
 	},
 	{
 		alert:        "SallyportReturnPathBySource",
 		firingSeries: map[string]string{objectsSeries("ExternalNetwork", "ReturnPath", "EngineTooOld"): "2x30"},
 		quietAt:      "14m", firesAt: "16m",
-		summary: "External networks on which replies follow the pod's address, and not their connection: 2.",
+		summary: "On 2 external network(s), replies are routed by the pod's address instead of by their connection.",
 		// it was chosen
 		quietSeries: map[string]string{`sallyport_objects{kind="ExternalNetwork",condition="ReturnPath",status="True",reason="Source"}`: "2x30"},
 	},
@@ -191,13 +192,14 @@ var alertCases = []alertCase{
 		alert:        "SallyportEgressWithoutNode",
 		firingSeries: map[string]string{objectsSeries("EgressIP", "Programmed", "NoMatchingNodeFound"): "1x10"},
 		quietAt:      "0m", firesAt: "2m",
-		summary:     "EgressIPs whose addresses no node can hold: 1. Their pods reach nothing outside, unless they fail open.",
+		summary: "No node can hold the addresses of 1 EgressIP(s). " +
+			"Their pods cannot reach the outside unless failurePolicy is Open.",
 		quietSeries: map[string]string{objectsSeries("EgressIP", "Programmed", "UnassignedRequest"): "1x10"},
 	},
 	{
 		alert: "SallyportEgressShort", firingSeries: map[string]string{objectsSeries("EgressIP", "Programmed",
 			"UnassignedRequest"): "1x30"}, quietAt: "14m", firesAt: "16m",
-		summary:     "EgressIPs of which no node holds some addresses: 1. Their pods leave with the others.",
+		summary:     "1 EgressIP(s) have addresses that no node holds. Their pods leave with the remaining addresses.",
 		quietSeries: map[string]string{objectsSeries("EgressIP", "Programmed", "NoMatchingNodeFound"): "1x30"},
 	},
 	{
@@ -206,7 +208,7 @@ var alertCases = []alertCase{
 			`sallyport_egress_moves_total{by="OVN"}`: "0x20 0+1x40", `sallyport_egress_addresses{node="n1"}`: "1x60",
 			`sallyport_egress_addresses{node="n2"}`: "0x60",
 		},
-		summary: "Egress addresses went to another node 39 times in an hour.",
+		summary: "Egress addresses moved to another node 39 times in an hour.",
 		quietSeries: map[string]string{ // a node with many of them is lost
 			`sallyport_egress_moves_total{by="OVN"}`: "0x20 20x40",
 			`sallyport_egress_addresses{node="n1"}`:  "20x20 0x40",
@@ -217,7 +219,7 @@ var alertCases = []alertCase{
 		alert:        "SallyportNodeNetworkFails",
 		firingSeries: map[string]string{`sallyport_node_networks{state="fails"}`: "0 2x30"}, quietAt: "5m",
 		firesAt: "7m",
-		summary: "External networks that do not work on nodes: 2, one for each node.",
+		summary: "External networks do not work on nodes: 2 combination(s) of node and network.",
 		quietSeries: map[string]string{
 			`sallyport_node_networks{state="works"}`: "2x30",
 			`sallyport_node_networks{state="fails"}`: "0x30",
@@ -225,7 +227,7 @@ var alertCases = []alertCase{
 	},
 	{
 		alert: "SallyportAgentSilent", firingSeries: map[string]string{`sallyport_node_networks{state="waits"}`: "3x30"}, quietAt: "14m", firesAt: "16m",
-		summary:     "External networks that nobody carries out on nodes: 3, one for each node.",
+		summary:     "No agent applies external networks on nodes: 3 combination(s) of node and network.",
 		quietSeries: map[string]string{`sallyport_node_networks{state="waits"}`: "3x5 0x30"}, // agents take a moment
 	},
 	{
@@ -233,7 +235,7 @@ var alertCases = []alertCase{
 		firingSeries: map[string]string{`sallyport_node_repairs_total{node="n1"}`: "0x5 0+1x30"}, quietAt: "6m",
 		firesAt: "20m",
 		labels:  map[string]string{"node": "n1"},
-		summary: "On n1 something takes away rules, routes or nftables of ours again and again.",
+		summary: "On n1, something repeatedly removes ip rules, routes or nftables of sallyport-agent.",
 		// it began anew
 		quietSeries: map[string]string{
 			`sallyport_node_repairs_total{node="n1"}`: "0x5 3x30",
@@ -245,14 +247,14 @@ var alertCases = []alertCase{
 		firingSeries: map[string]string{`sallyport_certificate_expires_seconds{file="cert"}`: "1209600x120"},
 		quietAt:      "59m", firesAt: "62m",
 		labels:      map[string]string{"file": "cert"},
-		summary:     "The certificate cert of the controller ends in 13d 22h 58m 0s.",
+		summary:     "The certificate cert of the controller expires in 13d 22h 58m 0s.",
 		quietSeries: map[string]string{`sallyport_certificate_expires_seconds{file="cert"}`: "1219600x120"},
 	},
 	{
 		alert:        "SallyportAgentCertificateEnds",
 		firingSeries: map[string]string{`sallyport_agent_certificate_expires_seconds{node="n1"}`: "1209600x120"},
 		quietAt:      "59m", firesAt: "62m", labels: map[string]string{"node": "n1"},
-		summary:     "The certificate that the agent of n1 shows ends in 13d 22h 58m 0s.",
+		summary:     "The certificate of the agent on n1 expires in 13d 22h 58m 0s.",
 		quietSeries: map[string]string{`sallyport_agent_certificate_expires_seconds{node="n1"}`: "1219600x120"},
 	},
 }

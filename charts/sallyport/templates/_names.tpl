@@ -1,4 +1,4 @@
-{{/* Names do not follow the release: a cluster has one Sallyport, because its kinds and policies are the cluster's. */}}
+{{/* Names do not contain the release name: CRDs and policies are cluster-scoped, so a cluster has one Sallyport. */}}
 {{- define "sallyport.name" -}}sallyport-controller{{- end }}
 
 {{- define "sallyport.selector" -}}
@@ -18,12 +18,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ .tag }}{{ end }}
 {{- end }}
 
-{{/* A database of OVN's: as asked for, or Kube-OVN's Service, by TLS where there are certificates. */}}
+{{/* Address of an OVN database: the configured one, or Kube-OVN's Service, with TLS if there are certificates. */}}
 {{- define "sallyport.database" -}}
 {{- if .address }}{{ .address }}{{ else }}{{ if .tls }}ssl{{ else }}tcp{{ end }}:{{ .service }}{{ end }}
 {{- end }}
 
-{{/* Whether agents are asked by TLS: "true" or nothing. Half an answer is refused, and so is none where OVN has TLS. */}}
+{{/*
+"true" if agents are queried with TLS, otherwise empty. Fails if only one of the two Secrets is set, and if none is set
+although OVN uses TLS.
+*/}}
 {{- define "sallyport.agentTLS" -}}
 {{- $tls := .Values.agent.tls }}
 {{- if and .Values.agent.enabled (ne (empty $tls.agentSecret) (empty $tls.controllerSecret)) }}
@@ -38,14 +41,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and .Values.agent.enabled $tls.agentSecret }}true{{ end }}
 {{- end }}
 
-{{/* The flags of a program for questions by TLS. */}}
+{{/* Flags of a program for health checks with TLS. */}}
 {{- define "sallyport.healthFlags" -}}
 - --egressip-healthcheck-cert=/etc/sallyport/health/tls.crt
 - --egressip-healthcheck-key=/etc/sallyport/health/tls.key
 - --egressip-healthcheck-ca=/etc/sallyport/health/ca.crt
 {{- end }}
 
-{{/* The volume with the certificates for it. */}}
+{{/* Volume with the certificates for health checks. */}}
 {{- define "sallyport.healthVolume" -}}
 - name: health-tls
   secret:

@@ -57,7 +57,7 @@ var manualCommands = []manualCommand{
 		test:        "TestAgentOnNodes/methods/Mark",
 	},
 	{
-		command:     "(nothing: each Service needs its own rule)",
+		command:     "(none: each Service needs its own rule)",
 		method:      "Connection",
 		agentWrites: `^(nft rule|rule)`,
 		test:        "TestAgentOnNodes/methods/Connection",
@@ -71,14 +71,17 @@ var manualCommands = []manualCommand{
 		test:        "TestAgent2VRF",
 	},
 	{
-		command:     "(nothing: the way without legs is not in the proof of concept)",
+		command:     "(none: the proof of concept has no VRF without a veth pair)",
 		method:      "VRF",
 		agentWrites: `^rule (990|1120)`,
 		test:        "TestAgent2VRF",
 	},
 	{
-		command: "`router_setup_vrf.sh` (routes on the router, because a speaker in the default VRF is not heard any more)", method: "VRF",
-		agentWrites: `^setting net\.ipv4\.(tcp|udp)_l3mdev_accept`, test: "TestAgent2VRF",
+		command: "`router_setup_vrf.sh` (routes on the router, because a BGP speaker in the default VRF no longer receives " +
+			"connections)",
+		method:      "VRF",
+		agentWrites: `^setting net\.ipv4\.(tcp|udp)_l3mdev_accept`,
+		test:        "TestAgent2VRF",
 	},
 	{
 		command:      "`ip link add eth1veth-def type veth peer name eth1veth-vrf`",
@@ -109,7 +112,7 @@ var manualCommands = []manualCommand{
 		test:         "TestAgent2VRF",
 	},
 	{
-		command:      "`ip route add 10.244.0.0/16 via 192.169.1.1 table 2` (for what pods begin themselves)",
+		command:      "`ip route add 10.244.0.0/16 via 192.169.1.1 table 2` (for connections that pods open)",
 		method:       "VRF",
 		withVethPair: true,
 		agentWrites:  `^route 10\.244\.0\.0/16`,
@@ -135,18 +138,21 @@ var manualCommands = []manualCommand{
 		agentWrites: `^nft rule leaves net1 egress0`, test: "TestNodeEgress",
 	},
 	{
-		command:     "a mark on what a pod sends to a destination",
+		command:     "a mark on packets of a pod to a destination",
 		method:      "Connection",
 		agentWrites: `^nft rule marks net1 egress1`,
 		test:        "TestNodeEgress",
 	},
 	{
-		command: "`iptables -t nat -A POSTROUTING -s 192.169.1.1 -j MASQUERADE` (because legs had changed the pod's address)", method: "Connection",
-		agentWrites: `^nft rule leaves net1 egress1`, test: "TestNodeEgress",
+		command: "`iptables -t nat -A POSTROUTING -s 192.169.1.1 -j MASQUERADE` (because the veth pair had changed the " +
+			"pod's address)",
+		method:      "Connection",
+		agentWrites: `^nft rule leaves net1 egress1`,
+		test:        "TestNodeEgress",
 	},
 	{
 		command: "MetalLB's `BGPAdvertisement` to one peer",
-		note:    "nothing: whoever announces addresses goes on doing so",
+		note:    "nothing: the announcing program continues to do so",
 		test:    "TestUplinkBGP",
 	},
 }
@@ -192,9 +198,12 @@ func entryLines[K state.Key[K], V state.Value[V]](set state.Set[K, V]) (out []st
 func TestAgent5Seed(t *testing.T) {
 	item := agentItems.Item(t, 5)
 	var text strings.Builder
-	text.WriteString("# What the agent writes on a node\n\nMade by `make golden` from the commands of the proof of concept for return traffic on nodes: what it does by\n" +
-		"hand, what `sallyport-agent` writes in its place for the same node (eth1 has 10.111.221.11/24, the router is 10.111.221.21),\n" +
-		"and the test that shows it by packets. How to ask for it: [nodes with several uplinks](../howto/nodes.md).\n\n| by hand | method | the agent | shown by |\n|---|---|---|---|\n")
+	text.WriteString("# What the agent writes on a node\n\n" +
+		"`make golden` generates this page from the commands of a proof of concept for return traffic on nodes. For each manual\n" +
+		"command it shows what `sallyport-agent` writes on the same node (eth1 has 10.111.221.11/24, the router is\n" +
+		"10.111.221.21), and the test that verifies it with packets. How to use it:\n" +
+		"[nodes with several uplinks](../howto/nodes.md).\n\n" +
+		"| manual command | method | written by the agent | tested by |\n|---|---|---|---|\n")
 	tests := harness.TestNames(t)
 	for _, h := range manualCommands {
 		what := h.note
@@ -213,7 +222,7 @@ func TestAgent5Seed(t *testing.T) {
 		}
 		method := h.method
 		if h.withVethPair {
-			method += " with legs"
+			method += " with `legs: true`"
 		}
 		fmt.Fprintf(&text, "| %s | %s | %s | `%s` |\n", h.command, method, what, h.test)
 	}
