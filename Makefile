@@ -148,7 +148,7 @@ fuzz: ## Look for input that breaks a parser or a promise of compile: every fuzz
 	@test/fuzz '$(FUZZ)' $(FUZZTIME)
 
 # Every list at full size. show-ground runs CI itself seven times and is not among them.
-LISTS := show-lab show-core show-return show-lb show-egress show-agent show-view show-tenancy
+LISTS := show-lab show-core show-return show-lb show-egress show-agent show-view show-tenancy show-house
 
 .PHONY: nightly
 nightly: ## Run everything at full size and print one table; what fails does not stop the rest (root)
@@ -219,6 +219,10 @@ show-tenancy: parts chart ## Show that tenants cannot reach each other, at full 
 .PHONY: show-ground
 show-ground: build chart ## Show parts from empty caches, the time of CI, five runs in a row and every known defect, a line for each (root)
 	HELM=$(HELM) SALLYPORT_SIZE=full go test -count=1 -timeout 12h -v -run '^TestGround[0-9]' ./test/ground -show
+
+.PHONY: show-house
+show-house: ## Show how the code is named, sized and documented, a line for each
+	SALLYPORT_SIZE=full go test -count=1 -v -run '^TestHouse[0-9]' ./internal/architecture -show
 
 ##@ Help
 

@@ -7,8 +7,8 @@ import "strings"
 // nodePortPrefix begins the name of the switch port by which a node is connected to the join subnet.
 const nodePortPrefix = "node-"
 
-// RouterPort returns the name of a VPC router's port on a subnet. The OvnEip that holds the address of such a port on an
-// external subnet has the same name.
+// RouterPort returns the name of a VPC router's port on a subnet. The OvnEip that holds the address of such a port on
+// an external subnet has the same name.
 func RouterPort(vpc, subnet string) string { return vpc + "-" + subnet }
 
 // RouterSwitchPort returns the name of the switch port that leads from a subnet to the router of a VPC.

@@ -1,0 +1,279 @@
+package architecture
+
+import (
+	"bytes"
+	"flag"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/sallyport/sallyport/test/show"
+)
+
+// list is what `make show-house` prints. Items without a test are not built yet.
+var list = show.New("the house",
+	"names of functions outside the lab: median of at least 11 letters, at most 25 % with 7 or fewer",
+	"at most 0.7 % of lines over 120 columns, no function over 60 lines",
+	"Kube-OVN in one place: its naming scheme in one file, no version in messages",
+	"no file assumes an address family",
+	"a new table, shard kind, annotation and quirk, each as a worked example",
+	"one decoder for each OVN table, one description of a packet's path, at most three structs for an EIp",
+	"fewer than 47,400 lines of production Go without the lab",
+	"the same behaviour: golden cases, end-to-end tests, upgrade of a live cluster",
+	"twenty questions of users, each with its page and the clicks from README.md",
+)
+
+var everything = flag.Bool("show", false, "fail when an item of the list did not run")
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code := m.Run()
+	if list.HasRun() && !list.Print(os.Stdout) && *everything {
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// productionFiles are the files of the product: no tests, no generated code, no lab.
+func productionFiles(t *testing.T) (out []sourceFile) {
+	t.Helper()
+	for _, u := range parseTree(t) {
+		inProduct := strings.HasPrefix(u.dir, "internal/") || strings.HasPrefix(u.dir, "cmd/") ||
+			strings.HasPrefix(u.dir, "api/")
+		if !inProduct || strings.HasPrefix(u.dir, "internal/lab") || u.dir == "internal/architecture" {
+			continue
+		}
+		for _, f := range u.files {
+			if !f.test && !strings.HasPrefix(path.Base(f.path), "zz_") {
+				out = append(out, f)
+			}
+		}
+	}
+	return out
+}
+
+func readLines(t *testing.T, f sourceFile) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(moduleRoot(t), f.path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+}
+
+func TestHouse1Names(t *testing.T) {
+	item := list.Item(t, 1)
+	var lengths []int
+	short := 0
+	for _, f := range productionFiles(t) {
+		for _, d := range f.file.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok {
+				lengths = append(lengths, len(fn.Name.Name))
+				if len(fn.Name.Name) <= 7 {
+					short++
+				}
+			}
+		}
+	}
+	slices.Sort(lengths)
+	median, share := lengths[len(lengths)/2], 100*float64(short)/float64(len(lengths))
+	item.AddFigure("%d functions: median %d letters, %.1f %% with 7 or fewer (before: 6 and 67 %%; openperouter: 15 and 10 %%)",
+		len(lengths), median, share)
+	if median < 11 || share > 25 {
+		t.Errorf("median %d, %.1f %% short", median, share)
+	}
+}
+
+func TestHouse2Lines(t *testing.T) {
+	item := list.Item(t, 2)
+	total, wide := 0, 0
+	var all sizes
+	for _, f := range productionFiles(t) {
+		all.addFile(f)
+		for _, line := range readLines(t, f) {
+			total++
+			if utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    ")) > 120 {
+				wide++
+			}
+		}
+	}
+	share, long := 100*float64(wide)/float64(total), all.countLongFunctions()
+	item.AddFigure("%.2f %% of %d lines (before: 3.1 %%; tab = 4); functions over %d lines: %d", share, total,
+		longFunction, long)
+	if share > 0.7 || long > 0 {
+		t.Errorf("%.2f %% of lines are over 120 columns, %d functions are over %d lines", share, long, longFunction)
+	}
+}
+
+var (
+	engineName    = regexp.MustCompile(`Kube-OVN|kube-ovn`)
+	engineVersion = regexp.MustCompile(`Kube-OVN v?[0-9]+\.[0-9]+`)
+	// portOperand is what is put together to the name of a port: a VPC and a subnet.
+	portOperand = regexp.MustCompile(`^(vpc|Vpc|VPC|router|Router|shard|Shard|subnet|Subnet|network|Network)$`)
+)
+
+const engineRoom = "internal/engine/kubeovn/"
+
+func TestHouse3Engine(t *testing.T) {
+	item := list.Item(t, 3)
+	mentions, schemes, versions := 0, 0, 0
+	for _, f := range productionFiles(t) {
+		outside := !strings.HasPrefix(f.path, engineRoom)
+		if outside && engineName.MatchString(strings.Join(readLines(t, f), "\n")) {
+			mentions++
+		}
+		ast.Inspect(f.file, func(n ast.Node) bool {
+			if text, ok := n.(*ast.BasicLit); ok && outside && engineVersion.MatchString(text.Value) {
+				versions++
+				t.Errorf("%s: %s names a version of Kube-OVN", f.fset.Position(text.Pos()), text.Value)
+			}
+			if e, ok := n.(*ast.BinaryExpr); ok && outside && isPortName(e) &&
+				path.Dir(f.path) != "internal/model/ownership" {
+				schemes++
+				t.Errorf("%s puts the name of a port together; use package kubeovn", f.fset.Position(e.Pos()))
+			}
+			return true
+		})
+	}
+	item.AddFigure("files outside %s that name Kube-OVN: %d (before: about 60 with its behaviour); port names put together elsewhere: %d; versions in texts: %d",
+		engineRoom, mentions, schemes, versions)
+}
+
+// isPortName recognizes a + "-" + b where a or b is called like a VPC or a subnet.
+func isPortName(e *ast.BinaryExpr) bool {
+	left, ok := e.X.(*ast.BinaryExpr)
+	if e.Op != token.ADD || !ok || left.Op != token.ADD {
+		return false
+	}
+	dash, ok := left.Y.(*ast.BasicLit)
+	return ok && dash.Value == `"-"` && portOperand.MatchString(lastName(left.X)) &&
+		portOperand.MatchString(lastName(e.Y))
+}
+
+func lastName(e ast.Expr) string {
+	switch x := e.(type) {
+	case *ast.Ident:
+		return x.Name
+	case *ast.SelectorExpr:
+		return x.Sel.Name
+	}
+	return ""
+}
+
+// The rule has to find what it forbids.
+func TestPortNamesAreRecognized(t *testing.T) {
+	for text, want := range map[string]bool{
+		`w.Shard + "-" + x.Subnet`: true,
+		`subnet + "-" + vpc`:       true,
+		`name + "-" + suffix`:      false,
+		`vpc + "." + subnet`:       false,
+	} {
+		e, err := parser.ParseExpr(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum, ok := e.(*ast.BinaryExpr)
+		if got := ok && isPortName(sum); got != want {
+			t.Errorf("%s: %t", text, got)
+		}
+	}
+}
+
+func TestHouse7Size(t *testing.T) {
+	item := list.Item(t, 7)
+	lines, comments := 0, 0
+	for _, f := range productionFiles(t) {
+		for _, line := range readLines(t, f) {
+			lines++
+			if strings.HasPrefix(strings.TrimSpace(line), "//") {
+				comments++
+			}
+		}
+	}
+	item.AddFigure("%d lines, %d of them comments", lines, comments)
+	if lines >= 47400 {
+		item.AddFigure("limit: the code of the operator's view has not been joined (item 6), and narrower lines are more lines")
+		if show.IsFullSize() {
+			t.Errorf("%d lines", lines)
+		}
+	}
+}
+
+// questions are what users look for, with words that the right page has. Clicks are counted from README.md.
+var questions = []struct{ what, page, words string }{
+	{"install with TLS to the databases", "docs/howto/install.md", "tlsSecret"},
+	{"try it on one machine", "docs/howto/lab.md", "lab up"},
+	{"give a pod a floating IP", "docs/howto/addresses.md", "FIp"},
+	{"ask for one particular address", "docs/howto/addresses.md", "ipAddress"},
+	{"bind a Service to an address that I have", "docs/reference/load-balancers.md", "bind-on-eip"},
+	{"limit who may reach a load balancer", "docs/reference/load-balancers.md", "loadBalancerSourceRanges"},
+	{"a stable source address for pods", "docs/howto/egress.md", "EgressIP"},
+	{"send some pods out by another network", "docs/reference/egress.md", "EgressRoute"},
+	{"what does condition Programmed mean", "docs/reference/conditions.md", "Programmed"},
+	{"what does reason NetworkNotSupported mean", "docs/reference/conditions.md", "NetworkNotSupported"},
+	{"my address does not answer", "docs/howto/night.md", "trace"},
+	{"what does doctor's finding mean", "docs/reference/findings.md", "LabelOverwritten"},
+	{"which alerts are there", "docs/reference/alerts.md", "Sallyport"},
+	{"why do replies leave by the same network", "docs/concepts/return-path.md", "return"},
+	{"can tenants reach each other", "docs/concepts/isolation.md", "Tenants"},
+	{"what can an attacker do", "docs/security/threat-model.md", "compromised node"},
+	{"which Kube-OVN behaviour matters when I upgrade it", "docs/reference/engine.md", "RemovesLoadBalancersOnStart"},
+	{"what is not supported", "docs/limits.md", "IPv6"},
+	{"what does this word mean", "docs/glossary.md", "return port"},
+	{"which flags does the controller have", "docs/reference/controller.md", "--"},
+}
+
+func TestHouse9Questions(t *testing.T) {
+	item := list.Item(t, 9)
+	clicks, longest := clicksFromReadme(t), 0
+	for _, q := range questions {
+		text, err := os.ReadFile(filepath.Join(moduleRoot(t), q.page))
+		n, found := clicks[q.page]
+		switch {
+		case err != nil:
+			t.Errorf("%s: %v", q.what, err)
+		case !bytes.Contains(text, []byte(q.words)):
+			t.Errorf("%s: %s does not mention %q", q.what, q.page, q.words)
+		case !found:
+			t.Errorf("%s: no links lead from README.md to %s", q.what, q.page)
+		}
+		longest = max(longest, n)
+		item.AddFigure("%s: %s, %s", q.what, q.page, strconv.Itoa(n)+" clicks")
+	}
+	if longest > 3 {
+		t.Errorf("a page is %d clicks away", longest)
+	}
+}
+
+var markdownLink = regexp.MustCompile(`\]\(([^)#\s]+)(#[^)]*)?\)`)
+
+// clicksFromReadme counts how many links lead from README.md to each page.
+func clicksFromReadme(t *testing.T) map[string]int {
+	t.Helper()
+	clicks := map[string]int{"README.md": 0}
+	for queue := []string{"README.md"}; len(queue) > 0; queue = queue[1:] {
+		from := queue[0]
+		text, err := os.ReadFile(filepath.Join(moduleRoot(t), from))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range markdownLink.FindAllStringSubmatch(string(text), -1) {
+			to := path.Join(path.Dir(from), m[1])
+			if _, seen := clicks[to]; seen || strings.Contains(m[1], "://") || path.Ext(to) != ".md" {
+				continue
+			}
+			clicks[to] = clicks[from] + 1
+			queue = append(queue, to)
+		}
+	}
+	return clicks
+}
