@@ -10,7 +10,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/clusterstate/clusterstatetest"
 )
 
-// runMap is what the program prints for arguments.
+// runMap returns the output of map with these arguments.
 func runMap(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "survey.json")
@@ -56,7 +56,7 @@ func TestMapRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
 		"use auto, light or dark": {"-o", "svg", "--theme", "pink"},
 		"use text":                {"-o", "png"},
-		"about the whole cluster": {"acme-prod", "-o", "md"},
+		"always covers the whole cluster": {"acme-prod", "-o", "md"},
 		"there is no project":     {"nobody"},
 	} {
 		if _, err := runMap(t, args...); err == nil || !strings.Contains(err.Error(), want) {
