@@ -1,5 +1,5 @@
-// Package collector collects the state of a cluster: it reads Kubernetes and both OVN databases, compares them with the
-// desired state and queries nodes.
+// Package collector is the code that collects the state of a cluster: it reads Kubernetes and both OVN databases,
+// compares them with the desired state and queries nodes.
 package collector
 
 import (

@@ -1,4 +1,4 @@
-// Package explain explains the state of one object or address: what was requested, what was compiled for it, which OVN
+// Package explain is the explanation of one object or address: what was requested, what was compiled for it, which OVN
 // rows exist, what is wrong and what to do next.
 package explain
 

@@ -1,4 +1,4 @@
-// Package topology builds a graph of a cluster's external connectivity, and renders it as text, SVG, Markdown and JSON.
+// Package topology is a graph of a cluster's external connectivity, rendered as text, SVG, Markdown and JSON.
 package topology
 
 import (

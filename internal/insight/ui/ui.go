@@ -1,5 +1,5 @@
-// Package ui serves the web page of sallyport ui. The server runs on the operator's machine, polls the state of the
-// cluster and writes nothing.
+// Package ui is the web server of sallyport ui. It runs on the operator's machine, polls the state of the cluster and
+// writes nothing.
 package ui
 
 import (

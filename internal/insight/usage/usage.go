@@ -1,5 +1,5 @@
-// Package usage computes the usage of a cluster's external networks: addresses of pools, connections and ports of
-// addresses, and the load of nodes.
+// Package usage is the usage of a cluster's external networks: addresses of pools, connections and ports of addresses,
+// and the load of nodes.
 package usage
 
 import (

@@ -1,4 +1,4 @@
-// Package drawing draws pictures as SVG: boxes, lines, and text that fits into a given width.
+// Package drawing is a canvas for SVG pictures: boxes, lines, and text that fits into a given width.
 package drawing
 
 import (
