@@ -1,4 +1,4 @@
-// Package cli is the implementation of the sallyport command: it parses flags, calls the packages below and prints text.
+// Package cli is the sallyport command: it parses flags, calls the packages below and prints text.
 package cli
 
 import (

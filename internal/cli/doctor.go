@@ -40,7 +40,7 @@ Exit codes: 0 no problems; 1 warnings; 2 errors. Findings of severity info do no
 count.
 
 --bundle also writes the collected data and the findings to an archive, for
-support. Every command can read the archive with --survey. It contains names and
+support. Other commands can read the archive with --survey. It contains names and
 addresses, but no Secrets, tokens or keys.`,
 		Example: `  sallyport doctor
   sallyport doctor --severity error         # print errors only

@@ -48,7 +48,7 @@ pool that contains it.
 
 Kinds are named as in kubectl: eip, fip, svc, egressip, egressservice,
 egressroute, project, network, node, pod. Without -n, all namespaces are
-searched. The kind may be omitted if the name is unique.
+searched. The kind may be omitted if the name is unique, except for pods.
 
 Nodes on the path are queried through their agents, if installed.`,
 		Example: `  sallyport explain svc/web -n acme-prod

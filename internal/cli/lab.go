@@ -213,7 +213,7 @@ func labListCommand() *cobra.Command {
 func labPartsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "parts",
-		Short: "Build or download the programs that a lab runs, and print their directories",
+		Short: "Build or unpack the programs that a lab runs, and print their directories",
 		Long: `Builds Kubernetes and Kube-OVN from source and unpacks OVN and Open vSwitch,
 once for each version, into a cache ($SALLYPORT_CACHE, by default sallyport/ in
 your cache directory). "lab up" does the same automatically. This command also

@@ -36,7 +36,7 @@ shows this project in full, with the paths of requests and replies.
 -o svg draws a picture. -o md writes a document about the whole cluster, for
 which nodes are queried for their interfaces and routes. -o json prints the
 graph. If there are many projects, each is reduced to one line or tile, and those
-with the most severe problems come first.`,
+with the most problems come first.`,
 		Example: `  sallyport map                        # the cluster as a tree
   sallyport map acme-production        # one project, with packet paths
   sallyport map -o svg > cluster.svg   # picture; follows the viewer's light or dark theme

@@ -54,10 +54,10 @@ func TestMapFormats(t *testing.T) {
 
 func TestMapRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
-		"use auto, light or dark": {"-o", "svg", "--theme", "pink"},
-		"use text":                {"-o", "png"},
+		"use auto, light or dark":         {"-o", "svg", "--theme", "pink"},
+		"use text":                        {"-o", "png"},
 		"always covers the whole cluster": {"acme-prod", "-o", "md"},
-		"there is no project":     {"nobody"},
+		"there is no project":             {"nobody"},
 	} {
 		if _, err := runMap(t, args...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %q", args, err, want)

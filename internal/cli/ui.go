@@ -24,7 +24,7 @@ func uiCommand(version string) *cobra.Command {
 address or name, findings with their remedies, and the path of a packet and its
 reply. The page is read-only and loads nothing from other servers.
 
-The cluster is read only while a browser has the page open. The server listens on
+The cluster is polled only while a browser has the page open. The server listens on
 loopback. The URL that it prints contains a token, which the browser stores as a
 cookie. Everyone with this URL can read the page until the server stops; nobody
 else can.`,
