@@ -22,23 +22,23 @@ import (
 	"github.com/sallyport/sallyport/internal/model/humanize"
 )
 
-// clusterAccess is how a command reaches a cluster: its API server, OVN's databases, and what the controller there was
-// told.
+// clusterAccess holds what a command needs to read a cluster: its API server, the OVN databases and the settings of the
+// controller that runs there.
 type clusterAccess struct {
 	kubeconfig, context string
-	surveyPath          string   // a survey that was taken before
-	surveyLimit         byteSize // of that file
+	surveyPath          string   // a survey file to read instead of a cluster
+	surveyLimit         byteSize // maximum size of that file
 	timeout             time.Duration
 	config              controller.Config
 	namespaces          kube.Namespaces
 	command             *cobra.Command
 }
 
-// controllerFlagHelp is what help says of the controller's own settings.
-const controllerFlagHelp = "as the controller has it; not given: as its Deployment says"
+// controllerFlagHelp is the help of flags for the controller's own settings.
+const controllerFlagHelp = "same as the controller flag (default: read from the controller's Deployment)"
 
-// addFlags adds the flags to a command. Those for the controller's settings are not in its help: they are found in the
-// cluster.
+// addFlags adds the flags to a command. Flags for the controller's settings are hidden, because the settings are read
+// from the cluster.
 func (a *clusterAccess) addFlags(cmd *cobra.Command) {
 	a.command = cmd
 	flags := cmd.Flags()
@@ -46,27 +46,28 @@ func (a *clusterAccess) addFlags(cmd *cobra.Command) {
 	a.config.AddFlags(theirs)
 	theirs.VisitAll(func(f *pflag.Flag) { f.Usage, f.Hidden = controllerFlagHelp, true })
 	for name, usage := range map[string]string{
-		"nb-address": "servers of the OVN northbound database; not given: $OVN_NB_DB, or those that Kube-OVN has",
-		"sb-address": "servers of the OVN southbound database; not given: $OVN_SB_DB, or those that Kube-OVN has",
-		"nb-cert":    "certificate for ssl: servers", "nb-key": "its key",
-		"nb-ca": "certificate of the databases' authority",
+		"nb-address": "servers of the OVN northbound database (default: $OVN_NB_DB, else the ones Kube-OVN uses)",
+		"sb-address": "servers of the OVN southbound database (default: $OVN_SB_DB, else the ones Kube-OVN uses)",
+		"nb-cert":    "client certificate file for ssl: servers, for both databases",
+		"nb-key":     "private key file of the client certificate",
+		"nb-ca":      "CA certificate file to verify the database servers",
 	} {
 		theirs.Lookup(name).Usage, theirs.Lookup(name).Hidden = usage, false
 	}
 	flags.AddFlagSet(theirs)
 	flags.StringVar(&a.namespaces.Controller, "controller-namespace", kube.DefaultNamespaces.Controller,
-		"namespace of Sallyport; what has its names elsewhere is ignored")
+		"namespace of Sallyport; objects with its names in other namespaces are ignored")
 	flags.StringVar(&a.namespaces.KubeOVN, "kube-ovn-namespace", kube.DefaultNamespaces.KubeOVN,
-		"namespace of Kube-OVN, whose Deployment names OVN's databases")
-	flags.StringVar(&a.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: $KUBECONFIG, or the usual place")
-	flags.StringVar(&a.context, "context", "", "context of the kubeconfig; empty: the one in force")
-	flags.StringVar(&a.surveyPath, "survey", "", "file with a survey that was taken before, instead of a cluster")
+		"namespace of Kube-OVN; its Deployment holds the addresses of the OVN databases")
+	flags.StringVar(&a.kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, else ~/.kube/config)")
+	flags.StringVar(&a.context, "context", "", "kubeconfig context (default: current context)")
+	flags.StringVar(&a.surveyPath, "survey", "", "survey or bundle file to read instead of a cluster")
 	a.surveyLimit = clusterstate.DefaultLimit
-	flags.Var(&a.surveyLimit, "survey-limit", "how large the survey may be, packed or not, as in 512Mi or 2Gi")
-	flags.DurationVar(&a.timeout, "timeout", time.Minute, "how long reading the cluster may take")
+	flags.Var(&a.surveyLimit, "survey-limit", "maximum size of the survey, compressed or not, such as 512Mi or 2Gi")
+	flags.DurationVar(&a.timeout, "timeout", time.Minute, "maximum time to read the cluster")
 }
 
-// takeSurvey takes a survey of the cluster, or reads one from a file.
+// takeSurvey collects the state of the cluster, or reads it from the survey file.
 func (a *clusterAccess) takeSurvey(ctx context.Context, scope collector.Scope) (*clusterstate.State, error) {
 	if a.surveyPath != "" {
 		return a.readSurveyFile()
@@ -81,7 +82,7 @@ func (a *clusterAccess) takeSurvey(ctx context.Context, scope collector.Scope) (
 	return o.Collect(ctx, scope), nil
 }
 
-// compareShards compiles shards of the cluster and compares them with what is there, or reads that from a file.
+// compareShards compiles shards and compares them with the cluster, or reads the result from the survey file.
 func (a *clusterAccess) compareShards(ctx context.Context, scope collector.Scope) ([]clusterstate.Shard, error) {
 	if a.surveyPath != "" {
 		s, err := a.readSurveyFile()
@@ -115,11 +116,11 @@ func (a *clusterAccess) readSurveyFile() (*clusterstate.State, error) {
 	return s, nil
 }
 
-// openObserver is an observer of the cluster. Close it.
+// openObserver opens a collector for the cluster. The caller must close it.
 func (a *clusterAccess) openObserver(ctx context.Context) (*collector.Collector, error) {
 	config, name, err := kube.LoadConfigContext(a.kubeconfig, a.context)
 	if err != nil {
-		return nil, fmt.Errorf("find the cluster: %w; give --kubeconfig, or --survey with a survey that was taken before", err)
+		return nil, fmt.Errorf("load the kubeconfig: %w; set --kubeconfig, or use --survey with a survey file", err)
 	}
 	a.config.Kubernetes = config
 	found, err := kube.DiscoverSettings(ctx, config, a.namespaces)
@@ -130,7 +131,7 @@ func (a *clusterAccess) openObserver(ctx context.Context) (*collector.Collector,
 		fmt.Fprintln(a.command.ErrOrStderr(), "warning:", problem)
 	}
 	if nb := &a.config.Northbound; nb.NeedsTLS() && nb.CertFile == "" && found.TLSSecret.Name != "" {
-		// Who may not read them is told that they are missing.
+		// Without permission to read the Secret, connecting later reports that the certificates are missing.
 		nb.Certificates, _ = kube.ReadCertificates(ctx, config, found.TLSSecret)
 	}
 	a.config.ShareCertificates()
@@ -141,20 +142,21 @@ func (a *clusterAccess) openObserver(ctx context.Context) (*collector.Collector,
 	})
 }
 
-// maxShownIgnored is how many Deployments that are ignored a warning names: tenants decide how many there are.
+// maxShownIgnored limits the ignored Deployments that a warning names, because tenants decide how many exist.
 const maxShownIgnored = 3
 
-// warnIgnored warns of Deployments that have the platform's names in other namespaces.
+// warnIgnored returns a warning about Deployments with the platform's names in other namespaces.
 func warnIgnored(all []client.ObjectKey) []string {
 	if len(all) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("Deployments ignored because they are not in the platform's namespaces: %s; if one of them is yours, say "+
-		"--controller-namespace or --kube-ovn-namespace", humanize.JoinLimited(humanize.Strings(all), maxShownIgnored))}
+	return []string{fmt.Sprintf("Deployments ignored because they are not in the platform's namespaces: %s; "+
+		"if one of them belongs to the platform, set --controller-namespace or --kube-ovn-namespace",
+		humanize.JoinLimited(humanize.Strings(all), maxShownIgnored))}
 }
 
-// completeConfig fills in what was not given: from the environment, and from what was found in the cluster. What can't
-// be taken from there is returned as problems: it is one setting that is not known, and no reason to show nothing.
+// completeConfig fills in settings without a flag from the environment and from the settings found in the cluster.
+// Settings that cannot be used are returned as problems: one unknown setting must not fail the whole command.
 func (a *clusterAccess) completeConfig(found kube.DiscoveredSettings) (problems []string) {
 	for _, db := range []struct {
 		to          *[]string
@@ -194,8 +196,8 @@ func (a *clusterAccess) completeConfig(found kube.DiscoveredSettings) (problems 
 	return problems
 }
 
-// adoptSetting takes a setting from the controller, unless the user gave another. Certificates are files of the
-// controller's pod.
+// adoptSetting uses a setting of the controller unless the user set the flag. Certificates are skipped: they are files
+// of the controller's pod.
 func (a *clusterAccess) adoptSetting(theirs *pflag.Flag, value string) error {
 	if err := theirs.Value.Set(value); err != nil {
 		return err
@@ -207,21 +209,21 @@ func (a *clusterAccess) adoptSetting(theirs *pflag.Flag, value string) error {
 	return ours.Lookup(theirs.Name).Value.Set(value)
 }
 
-// byteSize is a number of bytes, as Kubernetes writes it.
+// byteSize is a number of bytes as a Kubernetes quantity.
 type byteSize int64
 
 func (s *byteSize) String() string {
 	return resource.NewQuantity(int64(*s), resource.BinarySI).String()
 }
 
-// Type is what help calls it.
+// Type returns the name of the value in help.
 func (*byteSize) Type() string { return "size" }
 
-// Set reads it.
+// Set parses text.
 func (s *byteSize) Set(text string) error {
 	q, err := resource.ParseQuantity(text)
 	if err != nil || q.Value() <= 0 {
-		return errors.New("give a number of bytes, as in 512Mi or 2Gi")
+		return errors.New("want a positive number of bytes, such as 512Mi or 2Gi")
 	}
 	*s = byteSize(q.Value())
 	return nil

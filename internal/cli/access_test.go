@@ -18,7 +18,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// completedAccess is how a cluster is reached with these arguments, where these things were found.
+// completedAccess returns the access of a command with these arguments and discovered settings.
 func completedAccess(t *testing.T, found kube.DiscoveredSettings, args ...string) *clusterAccess {
 	t.Helper()
 	var a clusterAccess
@@ -33,7 +33,7 @@ func completedAccess(t *testing.T, found kube.DiscoveredSettings, args ...string
 	return &a
 }
 
-// An argument of the controller that is none costs that setting, and not the command.
+// An invalid argument of the controller is ignored; the command still works.
 func TestBadArgumentsOfTheControllerAreWarnings(t *testing.T) {
 	var a clusterAccess
 	a.addFlags(&cobra.Command{})
@@ -54,7 +54,7 @@ func TestBadArgumentsOfTheControllerAreWarnings(t *testing.T) {
 	}
 }
 
-// A warning names what is ignored, however many tenants there are.
+// A warning names at most maxShownIgnored Deployments.
 func TestIgnoredDeploymentsAreNamed(t *testing.T) {
 	if got := warnIgnored(nil); got != nil {
 		t.Errorf("of none: %q", got)
@@ -128,7 +128,6 @@ func TestDatabasesAreThoseThatAreGivenBeforeThoseThatAreFound(t *testing.T) {
 	}
 }
 
-// objectWithCondition is an object with a condition.
 func objectWithCondition(kind, name, status, reason string) clusterstate.Object {
 	return clusterstate.Object{
 		Ref: state.Ref{Kind: kind, Namespace: "acme-shop", Name: name}, Conditions: []clusterstate.Condition{
@@ -202,7 +201,7 @@ func TestStatusOfASurveyInAFile(t *testing.T) {
 	}
 }
 
-// commandOutput is what a command prints.
+// commandOutput returns the output of a command.
 func commandOutput(t *testing.T, args ...string) string {
 	t.Helper()
 	var out bytes.Buffer

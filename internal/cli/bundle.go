@@ -15,11 +15,11 @@ import (
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 )
 
-// bundleSurveyName is the survey in a bundle.
+// bundleSurveyName is the file name of the survey in a bundle.
 const bundleSurveyName = "survey.json"
 
-// writeBundle writes what was read and found to an archive. Nothing in it lets anybody in anywhere: a survey has no
-// Secrets, tokens or keys, and of annotations only those about networks (survey.KeepAnnotations).
+// writeBundle writes the survey and the findings to an archive. It contains no credentials: a survey has no Secrets,
+// tokens or keys, and only those annotations that are about networks (KeepAnnotations in clusterstate).
 func writeBundle(path string, s *clusterstate.State, r doctorReport) error {
 	return writePrivateFile(path, func(w io.Writer) error {
 		packed := gzip.NewWriter(w)
@@ -33,13 +33,12 @@ func writeBundle(path string, s *clusterstate.State, r doctorReport) error {
 	})
 }
 
-// bundleFile is a file of a bundle.
 type bundleFile struct {
 	name  string
 	write func(io.Writer) error
 }
 
-// addToArchive writes the file to an archive, as of the time of the survey.
+// addToArchive writes the file to an archive. Its modification time is the time of the survey.
 func (p bundleFile) addToArchive(archive *tar.Writer, taken time.Time) error {
 	var content bytes.Buffer
 	if err := p.write(&content); err != nil {
@@ -57,7 +56,6 @@ func (p bundleFile) addToArchive(archive *tar.Writer, taken time.Time) error {
 	return err
 }
 
-// bundleFiles are the files of a bundle.
 func bundleFiles(s *clusterstate.State, r doctorReport) []bundleFile {
 	return []bundleFile{
 		{bundleSurveyName, s.Write},
@@ -119,11 +117,11 @@ func writeEvents(w io.Writer, s *clusterstate.State) error {
 	return t.Flush()
 }
 
-// maxArchiveFiles is how many files of an archive are looked at.
+// maxArchiveFiles limits the files of an archive that readSurvey looks at.
 const maxArchiveFiles = 100
 
-// readSurvey reads a survey, or that of a bundle, of at most so many bytes, packed or not. A bundle comes from somebody
-// else, and a packed megabyte can be a gigabyte of memory.
+// readSurvey reads a survey, or the survey in a bundle. The limit in bytes applies both before and after decompression:
+// a bundle may come from an untrusted source, and a compressed megabyte can need a gigabyte of memory.
 func readSurvey(from io.Reader, limit int64) (*clusterstate.State, error) {
 	begin := bufio.NewReader(clusterstate.LimitBytes(from, limit))
 	magic, err := begin.Peek(2)
@@ -138,7 +136,8 @@ func readSurvey(from io.Reader, limit int64) (*clusterstate.State, error) {
 	for range maxArchiveFiles {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
-			return nil, fmt.Errorf("it is no bundle: it has no %s", bundleSurveyName)
+			return nil, fmt.Errorf("not a bundle: the archive has no %s; create one with sallyport doctor --bundle",
+				bundleSurveyName)
 		}
 		if err != nil {
 			return nil, err
@@ -147,6 +146,6 @@ func readSurvey(from io.Reader, limit int64) (*clusterstate.State, error) {
 			return clusterstate.Read(archive, limit)
 		}
 	}
-	return nil, fmt.Errorf("it is no bundle: its first %d files are not %s; make one with sallyport doctor --bundle",
-		maxArchiveFiles, bundleSurveyName)
+	return nil, fmt.Errorf("not a bundle: none of the first %d files of the archive is %s; "+
+		"create one with sallyport doctor --bundle", maxArchiveFiles, bundleSurveyName)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/clusterstate/clusterstatetest"
 )
 
-// buildArchive is a packed archive with files.
+// buildArchive returns a gzip-compressed tar archive.
 func buildArchive(t *testing.T, write func(*tar.Writer)) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -31,13 +31,11 @@ func buildArchive(t *testing.T, write func(*tar.Writer)) []byte {
 	return out.Bytes()
 }
 
-// repeatedContent is the content of a file.
 type repeatedContent struct {
 	prefix, text string
 	times        int
 }
 
-// addArchiveFile adds a file.
 func addArchiveFile(t *testing.T, archive *tar.Writer, name string, content repeatedContent) {
 	t.Helper()
 	begin, repeated, times := content.prefix, content.text, content.times
@@ -54,7 +52,7 @@ func addArchiveFile(t *testing.T, archive *tar.Writer, name string, content repe
 	}
 }
 
-// allocatedMiB is how much memory something takes, in MiB; what is given back in between counts, too.
+// allocatedMiB returns the memory that a function allocates in total, in MiB, including memory freed in between.
 func allocatedMiB(what func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -63,7 +61,7 @@ func allocatedMiB(what func()) uint64 {
 	return (after.TotalAlloc - before.TotalAlloc) >> 20
 }
 
-// A file of a megabyte that unpacks to gigabytes is refused before it has taken much memory, whichever way it is made.
+// A file of a megabyte that unpacks to gigabytes is rejected before it uses much memory, however it is made.
 func TestBombsAreRefused(t *testing.T) {
 	const limit = 64 << 20
 	packed := func(name string, content repeatedContent) []byte {
@@ -120,7 +118,7 @@ func TestLargeClusterIsNoBomb(t *testing.T) {
 	}
 }
 
-// What other programs keep in annotations is in no survey and no bundle.
+// Surveys and bundles do not contain annotations of other programs.
 func TestAnnotationsOfOthersAreLeftOut(t *testing.T) {
 	all := map[string]string{
 		"service.nlb.kube-dc.com/bind-on-eip": "front", "kube-dc.com/x": "1", "ovn.kubernetes.io/logical_switch": "s",
@@ -139,7 +137,7 @@ func TestAnnotationsOfOthersAreLeftOut(t *testing.T) {
 	if err := s.Write(&file); err != nil {
 		t.Fatal(err)
 	}
-	again, err := readSurvey(&file, clusterstate.DefaultLimit) // of a version that kept them
+	again, err := readSurvey(&file, clusterstate.DefaultLimit) // written by a version that kept them
 	if err != nil || strings.Contains(fmt.Sprint(again.Cluster.Services[0].Annotations), "secret") {
 		t.Errorf("%v: %v", err, again.Cluster.Services[0].Annotations)
 	}

@@ -1,4 +1,4 @@
-// Package cli is the command line: flags in, calls out, text for people.
+// Package cli is the sallyport command: it parses flags, calls the packages below and prints text.
 package cli
 
 import (
@@ -11,13 +11,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// New is the sallyport command.
+// New returns the sallyport command.
 func New(version string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "sallyport",
 		Short: "The gate between a Kubernetes cluster on OVN and the outside world",
 		Long: "Sallyport gives tenants external addresses, floating IPs, load balancers and stable egress on any number of external\n" +
-			"networks; replies leave by the network the connection came in on.",
+			"networks. Replies leave through the network the request arrived on.",
 		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -36,7 +36,7 @@ func New(version string) *cobra.Command {
 	return root
 }
 
-// displayName is what the user types: kubectl runs the program as its plugin when it is called kubectl-sallyport.
+// displayName returns the command as the user types it: kubectl runs a program called kubectl-sallyport as a plugin.
 func displayName(program string) string {
 	if strings.HasPrefix(filepath.Base(program), "kubectl-") {
 		return "kubectl sallyport"
@@ -44,17 +44,18 @@ func displayName(program string) string {
 	return "sallyport"
 }
 
-// exitStatus is how a command ends that has said everything already.
+// exitStatus is the error of a command that has already printed everything: it only sets the exit code.
 type exitStatus int
 
-// Error is empty: all is said.
+// Error returns an empty text: nothing more is to be printed.
 func (exitStatus) Error() string { return "" }
 
-// ExitCode is what the program ends with for err: what the command says, or that of the program it ran, if it ran one.
+// ExitCode returns the exit code of the program for err: the one the command set, else the one of a program that it
+// ran, else 1.
 func ExitCode(err error) int {
-	var said exitStatus
-	if errors.As(err, &said) {
-		return int(said)
+	var status exitStatus
+	if errors.As(err, &status) {
+		return int(status)
 	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() > 0 {

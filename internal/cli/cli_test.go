@@ -24,7 +24,7 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
-// labUpBlueprint is the blueprint of `lab up` with these arguments, and a topology file when there is one.
+// labUpBlueprint returns the blueprint of `lab up` with these arguments and an optional topology file.
 func labUpBlueprint(t *testing.T, file string, args ...string) (blueprint.Blueprint, error) {
 	t.Helper()
 	cmd, path := labUpCommand(&labFlags{}), ""
@@ -60,7 +60,7 @@ func TestFlagsAreLaidOverTheFile(t *testing.T) {
 		{"", nil, [7]int{3, 2, 1, 0, 0, 2, 2}},
 		{file, nil, [7]int{5, 4, 3, 7, 8, 2, 0}},
 		{"", []string{"--nodes=5"}, [7]int{5, 2, 1, 0, 0, 2, 2}},
-		{file, []string{"--nodes=3", "--ovn-raft=1"}, [7]int{3, 3, 1, 7, 8, 2, 0}}, // given, though it is the default
+		{file, []string{"--nodes=3", "--ovn-raft=1"}, [7]int{3, 3, 1, 7, 8, 2, 0}}, // set, although it is the default
 		{
 			file,
 			[]string{"--nodes=6", "--gateways=1", "--ovn-raft=5", "--fake-nodes=0", "--fake-pods=0"},

@@ -6,10 +6,10 @@ import (
 	"github.com/sallyport/sallyport/internal/lab"
 )
 
-// nameLister is what a shell may complete an argument to.
+// nameLister returns the values that shell completion offers for an argument.
 type nameLister func(cmd *cobra.Command) ([]string, error)
 
-// completeFirstArg completes the first argument.
+// completeFirstArg completes the first argument of a command.
 func completeFirstArg(of nameLister) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -23,7 +23,7 @@ func completeFirstArg(of nameLister) cobra.CompletionFunc {
 	}
 }
 
-// completeLabs are those of this machine.
+// completeLabs returns the labs of this machine.
 func completeLabs(*cobra.Command) (out []string, err error) {
 	all, err := lab.List()
 	for _, l := range all {
@@ -32,7 +32,7 @@ func completeLabs(*cobra.Command) (out []string, err error) {
 	return out, err
 }
 
-// completeNamespaces are where commands can be run.
+// completeNamespaces returns the network namespaces of the lab in which commands can run.
 func (f *labFlags) completeNamespaces(*cobra.Command) ([]string, error) {
 	l, err := f.openLab()
 	if err != nil {
@@ -41,7 +41,7 @@ func (f *labFlags) completeNamespaces(*cobra.Command) ([]string, error) {
 	return l.Namespaces()
 }
 
-// completeTargets are the nodes and processes that orders are about.
+// completeTargets returns the nodes and processes of the lab.
 func (f *labFlags) completeTargets(cmd *cobra.Command) (out []string, err error) {
 	l, err := f.openLab()
 	if err != nil {
@@ -57,7 +57,7 @@ func (f *labFlags) completeTargets(cmd *cobra.Command) (out []string, err error)
 	return out, err
 }
 
-// completeLogs are those that have a log.
+// completeLogs returns the names of the lab's logs.
 func (f *labFlags) completeLogs(*cobra.Command) ([]string, error) {
 	l, err := f.openLab()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 )
 
-// doctorOptions is the flags of doctor.
+// doctorOptions holds the flags of doctor.
 type doctorOptions struct {
 	clusterAccess
 	outputFlags
@@ -27,36 +27,38 @@ func doctorCommand(version string) *cobra.Command {
 	var o doctorOptions
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Find out what is wrong with the cluster, and what to do about it",
-		Long: `Find out what is wrong with the cluster, and what to do about it.
+		Short: "Find problems of the cluster, and how to fix them",
+		Long: `Find problems of the cluster, and how to fix them.
 
-Everything is read once: Kubernetes, OVN's databases, what differs from what is
-asked for. Northd and all chassis are asked for a sign of life, and every node,
-through sallyport-agent, for its interfaces, settings, and who answers on its
-wires. What each finding means: docs/reference/findings.md.
+The command reads Kubernetes and both OVN databases, compares the desired state
+with the actual state, and checks that northd and all chassis respond. Through
+sallyport-agent it queries every node for its interfaces and settings and for the
+hosts that answer on its external networks. Findings are described in
+docs/reference/findings.md.
 
-It ends with 0 when nothing is wrong, with 1 when there are warnings, with 2
-when there are errors. Infos do not count.
+Exit codes: 0 no problems; 1 warnings; 2 errors. Findings of severity info do not
+count.
 
-With --bundle, what was read and found is written to an archive for somebody
-else to look at, who can give it to every command with --survey. There are no
-Secrets, tokens or keys in it; there are names and addresses.`,
-		Example: `  sallyport doctor                          everything
-  sallyport doctor --severity error         only what does not work
-  sallyport doctor --bundle support.tar.gz  for somebody else`,
+--bundle also writes the collected data and the findings to an archive, for
+support. Other commands can read the archive with --survey. It contains names and
+addresses, but no Secrets, tokens or keys.`,
+		Example: `  sallyport doctor
+  sallyport doctor --severity error         # print errors only
+  sallyport doctor --bundle support.tar.gz`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.runDoctor(cmd, version) },
 	}
 	o.addFlags(cmd)
 	o.addFlag(cmd)
 	cmd.Flags().TextVar(&o.minSeverity, "severity", diagnosis.Info,
-		"print what is at least so bad: info, warning or error")
-	cmd.Flags().StringVar(&o.bundlePath, "bundle", "", "file for an archive (tar.gz) of what was read and found")
+		"minimum severity to print: info, warning or error")
+	cmd.Flags().StringVar(&o.bundlePath, "bundle", "",
+		"write the collected data and the findings to this archive (tar.gz)")
 	return cmd
 }
 
 func (o *doctorOptions) runDoctor(cmd *cobra.Command, version string) error {
-	done := showProgress(cmd, "reading the cluster and asking its nodes")
+	done := showProgress(cmd, "reading the cluster and querying its nodes")
 	s, err := o.takeSurvey(cmd.Context(),
 		collector.Scope{AllShards: true, Sync: true, PlanInspections: questionsToAllNodes})
 	done()
@@ -79,12 +81,12 @@ func (o *doctorOptions) runDoctor(cmd *cobra.Command, version string) error {
 	return report.exitError()
 }
 
-// questionsToAllNodes are the questions of a doctor: to all nodes, about everything.
+// questionsToAllNodes returns all inspections of all nodes.
 func questionsToAllNodes(s *clusterstate.State) []kubedcv1alpha1.InspectionSpec {
 	return diagnosis.PlanInspections(s, diagnosis.InspectionScope{})
 }
 
-// doctorReport is what a doctor says.
+// doctorReport is the output of doctor.
 type doctorReport struct {
 	Cluster  string              `json:"cluster"`
 	Taken    time.Time           `json:"taken"`
@@ -92,13 +94,13 @@ type doctorReport struct {
 	Findings []diagnosis.Finding `json:"findings"`
 }
 
-// checkSummary is what was looked at.
+// checkSummary counts what was checked.
 type checkSummary struct {
 	Sallyport     string `json:"sallyport"`
 	Kubernetes    string `json:"kubernetes,omitempty"`
 	KubeOVN       string `json:"kubeOVN,omitempty"`
 	OVN           string `json:"ovn,omitempty"`
-	FindingCodes  int    `json:"kinds"` // of findings
+	FindingCodes  int    `json:"kinds"` // number of finding codes
 	Projects      int    `json:"projects"`
 	Objects       int    `json:"objects"`
 	Nodes         int    `json:"nodes"`
@@ -122,7 +124,6 @@ func newDoctorReport(s *clusterstate.State, version string) doctorReport {
 	return r
 }
 
-// countSeverity is how many findings are of a severity.
 func (r doctorReport) countSeverity(s diagnosis.Severity) (n int) {
 	for _, f := range r.Findings {
 		if f.Severity == s {
@@ -132,7 +133,7 @@ func (r doctorReport) countSeverity(s diagnosis.Severity) (n int) {
 	return n
 }
 
-// exitError is with what a doctor ends.
+// exitError returns the exit status for the findings: 2 with errors, 1 with warnings, else none.
 func (r doctorReport) exitError() error {
 	switch {
 	case r.countSeverity(diagnosis.Error) > 0:
@@ -144,10 +145,10 @@ func (r doctorReport) exitError() error {
 	}
 }
 
-// maxFindingsPerCode is how many findings of one code are printed.
+// maxFindingsPerCode limits the printed findings of one code.
 const maxFindingsPerCode = 10
 
-// printText prints the findings, those of one code together, and what was looked at.
+// printText prints the findings, grouped by code, and a summary.
 func (r doctorReport) printText(w io.Writer, c colorizer) error {
 	dye := map[diagnosis.Severity]func(string) string{
 		diagnosis.Error:   c.red,
@@ -178,7 +179,7 @@ func (r doctorReport) printText(w io.Writer, c colorizer) error {
 	return err
 }
 
-// summarize is how it went, and what was looked at.
+// summarize returns one line with the number of findings and what was checked.
 func (r doctorReport) summarize() string {
 	var found []string
 	for _, s := range []diagnosis.Severity{diagnosis.Error, diagnosis.Warning, diagnosis.Info} {
@@ -186,21 +187,22 @@ func (r doctorReport) summarize() string {
 			found = append(found, fmt.Sprintf("%d %s", n, pluralize(s.String(), n)))
 		}
 	}
-	said := "nothing is wrong"
+	result := "nothing is wrong"
 	if len(found) > 0 {
-		said = strings.Join(found, ", ")
+		result = strings.Join(found, ", ")
 	}
 	k := r.Checked
-	looked := fmt.Sprintf("looked for %d kinds of faults in %d projects, %d addresses and Services, and %d nodes, of which %d answered",
+	checked := fmt.Sprintf(
+		"checked for %d kinds of faults in %d projects, %d addresses and Services, and %d nodes, of which %d answered",
 		k.FindingCodes, k.Projects, k.Objects, k.Nodes, k.AnsweredNodes)
 	for _, v := range []struct {
 		name, version string
 	}{{"Kubernetes", strings.TrimPrefix(k.Kubernetes, "v")}, {"Kube-OVN", k.KubeOVN}, {"OVN", k.OVN}} {
 		if v.version != "" {
-			looked += "; " + v.name + " " + v.version
+			checked += "; " + v.name + " " + v.version
 		}
 	}
-	return said + ": " + looked
+	return result + ": " + checked
 }
 
 func pluralize(word string, n int) string {

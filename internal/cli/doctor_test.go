@@ -36,7 +36,7 @@ func runCommand(t *testing.T, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// emptySurvey is a cluster with nothing in it, and so with nothing wrong but that its controllers do not run.
+// emptySurvey returns the survey of an empty cluster without problems.
 func emptySurvey() *clusterstate.State {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	s := &clusterstate.State{Taken: now}
@@ -59,7 +59,7 @@ func TestDoctorEnds(t *testing.T) {
 		code int
 		says string
 	}{
-		{"nothing is wrong", emptySurvey(), 0, "nothing is wrong: looked for"},
+		{"nothing is wrong", emptySurvey(), 0, "nothing is wrong: checked for"},
 		{"something is worth knowing", absent, 0, "INFO AgentsAbsent\n"},
 		{"a warning", old, 1, "WARNING KubernetesTooOld\n  Kubernetes is v1.20.0\n  → Upgrade"},
 		{"an error", dead, 2, "ERROR KubeOVNDead\n"},
@@ -77,7 +77,7 @@ func TestDoctorEnds(t *testing.T) {
 	}
 }
 
-// What is left out by severity counts for the end.
+// --severity does not change the exit code.
 func TestDoctorSeverity(t *testing.T) {
 	s := emptySurvey()
 	s.Cluster.Version = "v1.20.0"
@@ -103,8 +103,7 @@ func TestDoctorAsData(t *testing.T) {
 	}
 }
 
-// A bundle says what the cluster said, and every command takes it in the place of a survey. What somebody applied is
-// not in it.
+// Commands that read a bundle print the same as with the cluster. The last-applied annotation is not in it.
 func TestBundle(t *testing.T) {
 	const secret, lastApplied, kept = "hunter2", "kubectl.kubernetes.io/last-applied-configuration", "kube-dc.com/kept"
 	s := clusterstatetest.GenerateCluster(5)

@@ -19,16 +19,16 @@ import (
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 )
 
-// errNotWorking is the end of an explanation of something that does not work, when that was asked for.
+// errNotWorking is returned for a subject that does not work when --exit-code is set.
 var errNotWorking = errors.New("it does not work")
 
-// explainOptions is the flags of explain.
+// explainOptions holds the flags of explain.
 type explainOptions struct {
 	clusterAccess
 	outputFlags
 	namespace string
 	verbose   bool
-	skipNodes bool // nodes are not asked
+	skipNodes bool
 	exitCode  bool
 }
 
@@ -36,25 +36,25 @@ func explainCommand() *cobra.Command {
 	var e explainOptions
 	cmd := &cobra.Command{
 		Use:   "explain KIND/NAME | ADDRESS",
-		Short: "Say of an object or an address how it is doing, what is wrong and what to do next",
-		Long: `Say of an object what was asked for, which way packets take, whether everything
-that was compiled for it is in Kubernetes and in OVN, which conditions follow,
-what is wrong with it or with anything that it hangs on (pods, router, gateway
+		Short: "Explain the state of an object or address, and what to do about problems",
+		Long: `Explain an object: what its spec requests, which path its packets take, whether
+everything compiled for it exists in Kubernetes and OVN, its conditions, the
+problems of the object and of everything it depends on (pods, router, gateway
 node, network), and what to do next.
 
-An address, from a ticket say, finds whoever has it: an EIp, a FIp, a Service, an
-EgressIP, a project, a gateway, a router, a node or a pod; or the pool that it
-would come from.
+Given an address, the command finds its owner: an EIp, FIp, Service, EgressIP,
+project, gateway, router, node or pod. For an unassigned address it shows the
+pool that contains it.
 
-Kinds are called as in kubectl: eip, fip, svc, egressip, egressservice,
-egressroute, project, network, node, pod. Without -n all namespaces are looked
-through. A name alone will do when nothing else has it.
+Kinds are named as in kubectl: eip, fip, svc, egressip, egressservice,
+egressroute, project, network, node, pod. Without -n, all namespaces are
+searched. The kind may be omitted if the name is unique, except for pods.
 
-Nodes on the way are asked through their agents, where there are any.`,
+Nodes on the path are queried through their agents, if installed.`,
 		Example: `  sallyport explain svc/web -n acme-prod
-  sallyport explain 198.51.100.7          whose is it, and how is that doing?
-  sallyport explain eip/front -v          every entry, row, node and condition
-  sallyport explain egressip/out -o yaml  the same as data`,
+  sallyport explain 198.51.100.7          # owner of an address, and its state
+  sallyport explain eip/front -v          # every entry, row, node and condition
+  sallyport explain egressip/out -o yaml`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: e.completeSubject,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -64,10 +64,11 @@ Nodes on the way are asked through their agents, where there are any.`,
 	e.addFlags(cmd)
 	e.addFlag(cmd)
 	f := cmd.Flags()
-	f.StringVarP(&e.namespace, "namespace", "n", "", "namespace of the object; empty: any")
-	f.BoolVarP(&e.verbose, "verbose", "v", false, "everything: what was compiled, rows, nodes, conditions, events")
-	f.BoolVar(&e.skipNodes, "no-nodes", false, "do not ask nodes")
-	f.BoolVar(&e.exitCode, "exit-code", false, "end with 1 when it does not work")
+	f.StringVarP(&e.namespace, "namespace", "n", "", "namespace of the object (default: search all)")
+	f.BoolVarP(&e.verbose, "verbose", "v", false,
+		"print all details: compiled objects, rows, nodes, conditions, events")
+	f.BoolVar(&e.skipNodes, "no-nodes", false, "do not query nodes")
+	f.BoolVar(&e.exitCode, "exit-code", false, "exit with 1 if the object or address does not work")
 	return cmd
 }
 
@@ -93,10 +94,10 @@ func (e *explainOptions) runExplain(cmd *cobra.Command, text string) error {
 	return nil
 }
 
-// surveyScope is the shards and the nodes that what is asked about hangs on.
+// surveyScope selects the shards and nodes that the subject depends on.
 func (e *explainOptions) surveyScope(text string) collector.Scope {
 	out := collector.Scope{Sync: true, SelectShards: func(s *clusterstate.State) []string {
-		subject, _ := explain.Resolve(s, text, e.namespace) // what is wrong with it is told later
+		subject, _ := explain.Resolve(s, text, e.namespace) // explainSubject reports the error
 		return subject.Shards(s)
 	}}
 	if !e.skipNodes {
@@ -105,7 +106,7 @@ func (e *explainOptions) surveyScope(text string) collector.Scope {
 	return out
 }
 
-// nodeQuestions are those to the nodes on the way.
+// nodeQuestions returns the inspections of the nodes on the path.
 func (e *explainOptions) nodeQuestions(s *clusterstate.State, text string) []kubedcv1alpha1.InspectionSpec {
 	subject, err := explain.Resolve(s, text, e.namespace)
 	if err != nil {
@@ -118,8 +119,8 @@ func (e *explainOptions) nodeQuestions(s *clusterstate.State, text string) []kub
 	return diagnosis.PlanInspections(s, diagnosis.InspectionScope{Nodes: nodes})
 }
 
-// explainSubject explains what somebody means. While Kubernetes can't be read, nobody knows, and that is what is
-// explained.
+// explainSubject explains the subject that text names. When Kubernetes cannot be read, a name cannot be resolved, and
+// the explanation says so.
 func (e *explainOptions) explainSubject(s *clusterstate.State, text string) (explain.Explanation, error) {
 	findings := diagnosis.CheckCluster(s)
 	subject, err := explain.Resolve(s, text, e.namespace)
@@ -134,7 +135,7 @@ func (e *explainOptions) explainSubject(s *clusterstate.State, text string) (exp
 	}
 }
 
-// printExplanation prints an explanation, in colours where there are any.
+// printExplanation prints an explanation, in colour on a terminal.
 func printExplanation(w io.Writer, i colorizer, text string, works bool) error {
 	headline, rest, _ := strings.Cut(text, "\n")
 	if works {
@@ -158,10 +159,10 @@ func printExplanation(w io.Writer, i colorizer, text string, works bool) error {
 	return err
 }
 
-// completionTimeout is how long somebody waits for the shell to complete a word.
+// completionTimeout limits how long shell completion waits for the API server.
 const completionTimeout = 2 * time.Second
 
-// completeSubject completes kinds, and names of objects of the cluster.
+// completeSubject completes kinds and names of objects in the cluster.
 func (e *explainOptions) completeSubject(cmd *cobra.Command, args []string, typed string) ([]string,
 	cobra.ShellCompDirective,
 ) {

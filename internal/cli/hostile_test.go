@@ -20,12 +20,11 @@ import (
 	"github.com/sallyport/sallyport/internal/model/clusterstate/clusterstatetest"
 )
 
-// hostileText is what somebody writes who wants to order an operator's terminal about, or to make it say what is not
-// so: it clears the screen, sets the title, turns the direction of text, and forges a line. Of each family of such
-// characters there is one, as UTF-8 and as a byte.
+// hostileText tries to control an operator's terminal or to fake output: it clears the screen, sets the title, reverses
+// the direction of text and forges a line. It has one member of each family of such characters, as UTF-8 and as a byte.
 const hostileText = "\x1b[2J\x1b[H\x1b]0;pwned\x07\u009b31m\x7f\u0085\u200f\u202e\u2066\r\nFORGED: 0 errors\x00"
 
-// enumFields are fields with words that code decides by. Nobody who writes objects chooses them.
+// enumFields are fields with values that code depends on. Users who write objects do not choose them.
 var enumFields = []string{
 	"Kind", "Type", "Status", "Protocol", "Scope", "System", "Action", "Verdict", "Method",
 	"Return", "Phase", "ReturnPath",
@@ -70,8 +69,8 @@ func isParsedValue(text string) bool {
 	return address == nil || prefix == nil || port == nil || moment == nil || mac == nil
 }
 
-// writePoisonedSurvey is a file with a survey of a cluster whose tenants are hostile. Only: texts of these fields;
-// none: of all.
+// writePoisonedSurvey writes the survey of a cluster with hostile tenants to a file. If only is not empty, just the
+// texts of these fields are hostile.
 func writePoisonedSurvey(t *testing.T, s *clusterstate.State, only ...string) string {
 	t.Helper()
 	raw, err := json.Marshal(s)
@@ -114,7 +113,7 @@ func poisonFields(value any, only []string) {
 	}
 }
 
-// expectVisible fails the test when a terminal would obey something in a text, or a line of it is forged.
+// expectVisible fails the test if a text contains terminal control characters or a forged line.
 func expectVisible(t *testing.T, what, text string) {
 	t.Helper()
 	for _, r := range text {
@@ -133,7 +132,7 @@ func expectVisible(t *testing.T, what, text string) {
 	}
 }
 
-// commandsFor are commands about a cluster and about some of its objects, in every format.
+// commandsFor returns commands about a cluster and some of its objects, in every output format.
 func commandsFor(s *clusterstate.State) (out [][]string) {
 	for _, o := range s.Cluster.Objects() {
 		if len(out) < 400 {
@@ -156,7 +155,7 @@ func commandsFor(s *clusterstate.State) (out [][]string) {
 	return out
 }
 
-// Whatever tenants write, what commands print is text in lines of their own, in every format.
+// Whatever tenants write, commands print plain text without forged lines, in every format.
 func TestHostileTextIsVisible(t *testing.T) {
 	s := clusterstatetest.GenerateCluster(3)
 	free := []string{
@@ -186,7 +185,7 @@ func TestHostileTextIsVisible(t *testing.T) {
 	}
 }
 
-// combinedOutput is everything that a command prints: output, warnings, and why it failed.
+// combinedOutput returns everything that a command prints: output, warnings and its error.
 func combinedOutput(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -201,7 +200,7 @@ func combinedOutput(t *testing.T, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// The texts in a bundle are read in a terminal, too.
+// The text files of a bundle are also read in terminals.
 func TestHostileTextInABundleIsVisible(t *testing.T) {
 	bundle := filepath.Join(t.TempDir(), "bundle.tar.gz")
 	_, _ = combinedOutput(t, "doctor", "--survey", writePoisonedSurvey(t, clusterstatetest.GenerateCluster(2)), "--bundle",
@@ -234,7 +233,7 @@ func TestHostileTextInABundleIsVisible(t *testing.T) {
 	}
 }
 
-// Manifests may come from a tenant as well.
+// Manifests may come from a tenant too.
 func TestHostileManifestIsVisible(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "eip.yaml")
 	const manifest = `{"apiVersion": "kube-dc.com/v1", "kind": "Project", "metadata": {"name": "shop", "namespace": "acme"}, "spec": {"cidrBlock": "10.0.0.0/24"}}
@@ -257,14 +256,14 @@ func TestScreenLetsColoursThroughOnly(t *testing.T) {
 		var out bytes.Buffer
 		s := &safeWriter{out: &out, terminal: terminal}
 		text := colorizer(terminal).red("bad") + "\x1b[2J\x1b[5m\n"
-		for _, b := range []byte(text + "✗ \u009b\xff.") { // however it is cut into pieces
+		for _, b := range []byte(text + "✗ \u009b\xff.") { // byte by byte
 			if n, err := s.Write([]byte{b}); n != 1 || err != nil {
 				t.Fatal(n, err)
 			}
 		}
 		want := "bad" + `\u001b[2J\u001b[5m` + "\n✗ " + `\u009b\u00ff.`
 		if terminal {
-			want = `\u001b[31mbad\u001b[0m` + want[3:] // a sequence in pieces is none
+			want = `\u001b[31mbad\u001b[0m` + want[3:] // a sequence that is split across writes is escaped
 		}
 		if got := out.String(); got != want {
 			t.Errorf("terminal %t: got %q, want %q", terminal, got, want)

@@ -16,13 +16,14 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/parts"
 )
 
-const labHelp = `A lab is a real cluster on this machine, without Docker: a Kubernetes API, Kube-OVN's controller, OVN and Open vSwitch on
-several nodes, external networks with routers that drop what a data centre's routers drop, and clients behind them.
+const labHelp = `A lab is a real cluster on this machine, without Docker: a Kubernetes API server, Kube-OVN's
+controller, OVN and Open vSwitch on several nodes, external networks with routers that drop the same packets as
+routers in a data centre, and clients behind them.
 
-Everything lives in private namespaces. Nothing that a lab sends can leave it, and "lab down" leaves nothing behind.
-It needs root on Linux. The first "lab up" builds Kubernetes and Kube-OVN from source, which takes some minutes once.`
+All processes run in private namespaces. No packet can leave the lab, and "lab down" removes it completely. Labs
+require Linux and root. The first "lab up" builds Kubernetes and Kube-OVN from source, which takes some minutes.`
 
-// labFlags are those of every lab command.
+// labFlags holds the flags of every lab command.
 type labFlags struct{ name string }
 
 func (f *labFlags) openLab() (*lab.Lab, error) { return lab.Open(f.name) }
@@ -31,7 +32,7 @@ func labCommand() *cobra.Command {
 	flags := &labFlags{}
 	cmd := &cobra.Command{Use: "lab", Short: "Run a real cluster with external networks on this machine", Long: labHelp}
 	cmd.PersistentFlags().StringVar(&flags.name, "lab", envOrDefault("SALLYPORT_LAB", "lab"),
-		"name of the lab; several can run side by side (env SALLYPORT_LAB)")
+		"name of the lab; several labs can run at the same time (env SALLYPORT_LAB)")
 	cmd.AddCommand(
 		labUpCommand(flags), labDownCommand(flags), labListCommand(), labPartsCommand(), labInstallCommand(flags),
 		labStatusCommand(flags), labKubeconfigCommand(flags), labEnvCommand(flags), labLogsCommand(flags),
@@ -39,7 +40,7 @@ func labCommand() *cobra.Command {
 	)
 	cmd.AddCommand(labOrderCommands(flags)...)
 	if err := cmd.RegisterFlagCompletionFunc("lab", completeFirstArg(completeLabs)); err != nil {
-		panic(err) // there is no such flag
+		panic(err) // the flag does not exist
 	}
 	return cmd
 }
@@ -77,19 +78,20 @@ func labUpCommand(flags *labFlags) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.DurationVar(&timeout, "timeout", 30*time.Minute, "give up after this time; building the parts counts")
-	f.BoolVar(&keep, "keep-failed", false, "when the lab can't be started, leave it as it is for a look at its logs")
-	f.StringVar(&topology, "topology", "", "file with nodes, networks and uplinks (see docs/howto/lab.md)")
-	f.IntVar(&asked.Nodes, "nodes", asked.Nodes, "nodes with a data plane")
+	f.DurationVar(&timeout, "timeout", 30*time.Minute, "maximum time until the lab is usable, including builds")
+	f.BoolVar(&keep, "keep-failed", false, "keep a lab that fails to start, so that its logs can be read")
+	f.StringVar(&topology, "topology", "", "topology file with nodes, networks and uplinks (see docs/howto/lab.md)")
+	f.IntVar(&asked.Nodes, "nodes", asked.Nodes, "number of nodes with a data plane")
 	f.IntVar(&asked.Gateways, "gateways", asked.Gateways,
-		"how many of the nodes, the last ones, may hold external gateways")
-	f.IntVar(&asked.Raft, "ovn-raft", asked.Raft, "servers of each OVN database; 3 makes a cluster")
-	f.IntVar(&asked.FakeNodes, "fake-nodes", 0, "nodes that exist in the APIs only, for control-plane benchmarks")
-	f.IntVar(&asked.FakePods, "fake-pods", 0, "pods on the fake nodes, with addresses from Kube-OVN")
+		"number of nodes, counted from the last, that may hold external gateways")
+	f.IntVar(&asked.Raft, "ovn-raft", asked.Raft, "number of servers of each OVN database; 3 for a Raft cluster")
+	f.IntVar(&asked.FakeNodes, "fake-nodes", 0,
+		"number of nodes that exist only in the APIs, for control-plane benchmarks")
+	f.IntVar(&asked.FakePods, "fake-pods", 0, "number of pods on the fake nodes, with addresses from Kube-OVN")
 	return cmd
 }
 
-// resolveBlueprint is the topology file with the flags that were given on top.
+// resolveBlueprint returns the topology file, or the default topology, with the flags that the user set applied.
 func resolveBlueprint(cmd *cobra.Command, topology string, asked blueprint.Blueprint) (blueprint.Blueprint, error) {
 	b := blueprint.Default()
 	if topology != "" {
@@ -135,9 +137,9 @@ func startLab(cmd *cobra.Command, o lab.Options) error {
 	fmt.Fprintf(out, "lab %q is up after %.1fs: %d nodes, %d fake nodes, %d fake pods, %d networks; %d processes, %d MiB\n\n",
 		name, time.Since(begun).Seconds(), b.Nodes, b.FakeNodes, b.FakePods, len(b.Networks), usage.Processes,
 		usage.Memory>>20)
-	fmt.Fprintf(out, "  eval \"$(sallyport lab env%s)\"    kubectl, ovn-nbctl and ovn-sbctl talk to it\n",
+	fmt.Fprintf(out, "  eval \"$(sallyport lab env%s)\"    # environment for kubectl, ovn-nbctl and ovn-sbctl\n",
 		labFlagSuffix(name))
-	fmt.Fprintf(out, "  sallyport lab down%s               end it\n", labFlagSuffix(name))
+	fmt.Fprintf(out, "  sallyport lab down%s               # remove the lab\n", labFlagSuffix(name))
 	return nil
 }
 
@@ -152,7 +154,7 @@ func labDownCommand(flags *labFlags) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "down",
-		Short: "End a lab at once and remove everything of it, also when it has crashed",
+		Short: "Stop a lab and remove everything of it, even if it has crashed",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !all {
@@ -170,7 +172,7 @@ func labDownCommand(flags *labFlags) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "end every lab of this machine")
+	cmd.Flags().BoolVar(&all, "all", false, "remove every lab on this machine")
 	return cmd
 }
 
@@ -187,7 +189,7 @@ func labListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
-		Short:   "List the labs of this machine",
+		Short:   "List the labs on this machine",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			labs, err := lab.List()
@@ -211,10 +213,12 @@ func labListCommand() *cobra.Command {
 func labPartsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "parts",
-		Short: "Get the programs that a lab runs, and say where they are",
-		Long: "Builds Kubernetes and Kube-OVN from source and unpacks OVN and Open vSwitch, each once a version, into a cache\n" +
-			"($SALLYPORT_CACHE, by default sallyport/ in your cache directory). \"lab up\" does this by itself. FRR, which only\n" +
-			"labs with BGP need, and QEMU and the kernels of the virtual machines that tests use are unpacked as well.",
+		Short: "Build or unpack the programs that a lab runs, and print their directories",
+		Long: `Builds Kubernetes and Kube-OVN from source and unpacks OVN and Open vSwitch,
+once for each version, into a cache ($SALLYPORT_CACHE, by default sallyport/ in
+your cache directory). "lab up" does the same automatically. This command also
+unpacks FRR, which only labs with BGP need, and QEMU and the kernels of the
+virtual machines for tests.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			report := func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }
@@ -232,21 +236,21 @@ func labPartsCommand() *cobra.Command {
 	}
 }
 
-// labOrderCommands are the commands that do something to a node or a process.
+// labOrderCommands returns the commands that act on a node or a process.
 func labOrderCommands(flags *labFlags) []*cobra.Command {
 	var out []*cobra.Command
 	for _, o := range []struct{ order, target, short string }{
-		{"kill", "NODE|PROCESS", "Power a node off, or kill a process"},
-		{"start", "NODE|PROCESS", "Boot a killed node again, or start an ended process again"},
-		{"pause", "PROCESS", "Stop a process from running, without ending it"},
-		{"resume", "PROCESS", "Let a paused process go on"},
-		{"cut", "NODE", "Take every cable of a node out; the node runs on"},
-		{"mend", "NODE", "Put the cables of a node back"},
+		{"kill", "NODE|PROCESS", "Power off a node, or kill a process"},
+		{"start", "NODE|PROCESS", "Start a node or process again after it was killed or has exited"},
+		{"pause", "PROCESS", "Suspend a process"},
+		{"resume", "PROCESS", "Resume a suspended process"},
+		{"cut", "NODE", "Disconnect all links of a node; the node keeps running"},
+		{"mend", "NODE", "Reconnect the links of a node"},
 	} {
 		out = append(out, &cobra.Command{
 			Use:   o.order + " " + o.target,
 			Short: o.short,
-			Long:  o.short + ".\n\nNames of nodes and processes: sallyport lab status",
+			Long:  o.short + ".\n\n\"sallyport lab status\" lists nodes and processes.",
 			Args:  cobra.ExactArgs(1), ValidArgsFunction: completeFirstArg(flags.completeTargets),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return sendOrder(cmd.Context(), flags, o.order, args[0])

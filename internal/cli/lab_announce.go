@@ -12,11 +12,11 @@ func labAnnounceCommand(flags *labFlags) *cobra.Command {
 	var withdraw bool
 	cmd := &cobra.Command{
 		Use:   "announce NODE PREFIX",
-		Short: "Let a node announce an address to the routers of its uplinks by BGP, or withdraw it",
-		Long: `Lets a node announce an address to the routers of its uplinks by BGP, or withdraw it.
+		Short: "Announce a prefix from a node to the routers of its uplinks by BGP, or withdraw it",
+		Long: `Announces a prefix from a node to the routers of its uplinks by BGP, or withdraws it.
 
-Uplinks have BGP when the topology file says "bgp: true" for them. Announced again, the address goes to the uplinks that
-are named now and is withdrawn from the others. The node gets no address by this: that is for you to add.`,
+Uplinks have BGP if the topology file sets "bgp: true" for them. If the prefix is already announced, it is announced to
+the given uplinks and withdrawn from all others. The command does not add an address to the node.`,
 		Example: `  sallyport lab announce node1 198.18.10.1/32
   sallyport lab announce node1 198.18.10.1/32 --uplink uplink-b
   sallyport lab announce node1 198.18.10.1/32 --withdraw`,
@@ -24,7 +24,7 @@ are named now and is withdrawn from the others. The node gets no address by this
 		RunE: func(cmd *cobra.Command, args []string) error {
 			prefix, err := netip.ParsePrefix(args[1])
 			if err != nil {
-				return fmt.Errorf("%q is no prefix, such as 198.18.10.1/32: %w", args[1], err)
+				return fmt.Errorf("%q is not a prefix, such as 198.18.10.1/32: %w", args[1], err)
 			}
 			l, err := flags.openLab()
 			if err != nil {
@@ -37,8 +37,8 @@ are named now and is withdrawn from the others. The node gets no address by this
 		},
 	}
 	cmd.Flags().StringSliceVar(&uplinks, "uplink", nil,
-		"announce to the router of this uplink only; may be given several times (default all with BGP)")
-	cmd.Flags().BoolVar(&withdraw, "withdraw", false, "announce it no longer, by any uplink")
+		"announce only to the router of this uplink; repeatable (default: all uplinks with BGP)")
+	cmd.Flags().BoolVar(&withdraw, "withdraw", false, "withdraw the prefix from all uplinks")
 	cmd.MarkFlagsMutuallyExclusive("uplink", "withdraw")
 	return cmd
 }

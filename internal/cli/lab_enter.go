@@ -8,15 +8,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const whereHelp = "WHERE is a pod (its namespace with -n), a node (node1), a router (router-NETWORK), a client (client-NETWORK), a\n" +
-	"neighbour on the wire (host-NETWORK), internet, or \"lab\" for the lab's own namespace."
+const whereHelp = `WHERE is a pod (set its namespace with -n), a node (node1), a router
+(router-NETWORK), a client (client-NETWORK), a host on the external network
+(host-NETWORK), internet, or "lab" for the lab's own network namespace.`
 
 func labExecCommand(flags *labFlags) *cobra.Command {
 	var namespace string
 	cmd := &cobra.Command{
 		Use:   "exec WHERE -- COMMAND [ARGUMENT...]",
-		Short: "Run a command of this machine in the network of a pod, node or host",
-		Long:  "Runs a command of this machine in the network of a pod, node or host of the lab.\n\n" + whereHelp,
+		Short: "Run a command of this machine in the network namespace of a pod, node or host",
+		Long:  "Runs a command of this machine in the network namespace of a pod, node or host.\n\n" + whereHelp,
 		Example: `  sallyport lab exec internet -- curl -s http://198.51.100.20/
   sallyport lab exec -n test-jump web -- ip address`,
 		Args: cobra.MinimumNArgs(2), ValidArgsFunction: completeFirstArg(flags.completeNamespaces),
@@ -32,8 +33,8 @@ func labShellCommand(flags *labFlags) *cobra.Command {
 	var namespace string
 	cmd := &cobra.Command{
 		Use:   "shell WHERE",
-		Short: "Open a shell in the network of a pod, node or host",
-		Long:  "Opens a shell in the network of a pod, node or host of the lab.\n\n" + whereHelp,
+		Short: "Open a shell in the network namespace of a pod, node or host",
+		Long:  "Opens a shell in the network namespace of a pod, node or host of the lab.\n\n" + whereHelp,
 		Args:  cobra.ExactArgs(1), ValidArgsFunction: completeFirstArg(flags.completeNamespaces),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return runInNamespace(flags, namespace, args[0], []string{envOrDefault("SHELL", "/bin/sh")})
@@ -55,7 +56,7 @@ func labCaptureCommand(flags *labFlags) *cobra.Command {
 		Args: cobra.MinimumNArgs(1), ValidArgsFunction: completeFirstArg(flags.completeNamespaces),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if _, err := exec.LookPath("tcpdump"); err != nil {
-				return fmt.Errorf("capture needs the program tcpdump; install it with: apt-get install tcpdump")
+				return fmt.Errorf("tcpdump is not in PATH; install it with: apt-get install tcpdump")
 			}
 			argv := []string{"tcpdump", "-n", "-U", "--immediate-mode", "-i", link}
 			if file != "" {
@@ -69,13 +70,13 @@ func labCaptureCommand(flags *labFlags) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVarP(&namespace, "namespace", "n", "default", "Kubernetes namespace of the pod")
-	f.StringVarP(&link, "interface", "i", "any", "interface")
-	f.StringVarP(&file, "write", "w", "", "write a pcap file instead of text")
-	f.IntVarP(&count, "count", "c", 0, "end after so many packets")
+	f.StringVarP(&link, "interface", "i", "any", "interface to capture on")
+	f.StringVarP(&file, "write", "w", "", "write packets to this pcap file instead of printing them")
+	f.IntVarP(&count, "count", "c", 0, "stop after this number of packets; 0 means no limit")
 	return cmd
 }
 
-// runInNamespace runs a command where it was asked to, with this process's own terminal.
+// runInNamespace runs a command in a network namespace of the lab, on the terminal of this process.
 func runInNamespace(flags *labFlags, namespace, where string, argv []string) error {
 	l, err := flags.openLab()
 	if err != nil {

@@ -19,16 +19,16 @@ func labInstallCommand(flags *labFlags) *cobra.Command {
 	var agentManifests, agent string
 	cmd := &cobra.Command{
 		Use:   "install",
-		Short: "Install Sallyport in a lab: the chart's objects, and the controller",
-		Long: `Install Sallyport in a lab: apply the rendered chart, and run the controller
-as a process of the lab with the rights of the chart's ServiceAccount and no
-others. Installed again, both are replaced.
+		Short: "Install Sallyport in a lab: the objects of the chart, and the controller",
+		Long: `Install Sallyport in a lab: apply the rendered chart, and run the controller as a
+process of the lab with only the permissions of the chart's ServiceAccount. An
+existing installation is replaced.
 
-With --agents, sallyport-agent runs on each node as well: for ExternalNetworks
-that nodes are on themselves. Its process there is "NODE-sallyport-agent".
+With --agents, sallyport-agent also runs on each node, for ExternalNetworks that
+nodes are attached to. Its process on a node is called "NODE-sallyport-agent".
 
-The controller is "sallyport-controller" for lab logs, kill, start, pause and
-resume.`,
+The process of the controller is called "sallyport-controller" in lab logs, kill,
+start, pause and resume.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, err := flags.openLab()
@@ -49,23 +49,24 @@ resume.`,
 				}
 			}
 			fmt.Fprintf(cmd.OutOrStdout(),
-				"Sallyport is installed in lab %q; its log: sallyport lab logs %s --lab %s\n", l.Name, lab.Controller,
-				l.Name)
+				"Sallyport is installed in lab %q; show its log with: sallyport lab logs %s --lab %s\n",
+				l.Name, lab.Controller, l.Name)
 			return nil
 		},
 	}
 	cmd.Flags().StringVar(&what.Manifests, "manifests", "",
-		"the rendered chart, from make chart; empty: sallyport.yaml beside this program")
+		"rendered chart, from make chart (default: sallyport.yaml in the directory of this program)")
 	cmd.Flags().StringVar(&what.Program, "controller", "",
-		"the controller, from make build; empty: that beside this program")
-	cmd.Flags().BoolVar(&agents, "agents", false, "run the agent on each node, too")
+		"controller program, from make build (default: the one in the directory of this program)")
+	cmd.Flags().BoolVar(&agents, "agents", false, "also run the agent on each node")
 	cmd.Flags().StringVar(&agentManifests, "agent-manifests", "",
-		"the rendered chart of the agent, from make chart; empty: that beside this program")
-	cmd.Flags().StringVar(&agent, "agent", "", "the agent, from make build; empty: that beside this program")
+		"rendered chart of the agent, from make chart (default: the one in the directory of this program)")
+	cmd.Flags().StringVar(&agent, "agent", "",
+		"agent program, from make build (default: the one in the directory of this program)")
 	return cmd
 }
 
-// fileBesideProgram is a file that was given, or one of this name beside the program.
+// fileBesideProgram returns the given file, or the file of this name in the directory of the program.
 func fileBesideProgram(given, name string) string {
 	self, err := os.Executable()
 	if given != "" || err != nil {

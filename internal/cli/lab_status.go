@@ -20,7 +20,7 @@ func labStatusCommand(flags *labFlags) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show nodes, namespaces, processes and what the start took",
+		Short: "Show nodes, network namespaces, processes and the duration of each start-up step",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, err := flags.openLab()
@@ -43,7 +43,7 @@ func labStatusCommand(flags *labFlags) *cobra.Command {
 			return printLabStatus(cmd.OutOrStdout(), status, names)
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "output format: text or json")
 	return cmd
 }
 
@@ -88,7 +88,7 @@ func labKubeconfigCommand(flags *labFlags) *cobra.Command {
 func labEnvCommand(flags *labFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:     "env",
-		Short:   "Print shell settings with which kubectl, ovn-nbctl and ovn-sbctl talk to the lab",
+		Short:   "Print shell variables that make kubectl, ovn-nbctl and ovn-sbctl use the lab",
 		Example: `  eval "$(sallyport lab env)"`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -133,7 +133,7 @@ func labLogsCommand(flags *labFlags) *cobra.Command {
 			}
 			file, err := os.Open(l.Log(args[0]))
 			if err != nil {
-				return fmt.Errorf("no log of %q; list them with: sallyport lab logs", args[0])
+				return fmt.Errorf("no log of %q; list the logs with: sallyport lab logs", args[0])
 			}
 			defer file.Close()
 			_, err = io.Copy(cmd.OutOrStdout(), file)
@@ -142,7 +142,7 @@ func labLogsCommand(flags *labFlags) *cobra.Command {
 	}
 }
 
-// listLabLogs are the names of a lab's logs.
+// listLabLogs returns the names of a lab's logs.
 func listLabLogs(l *lab.Lab) (out []string, err error) {
 	files, err := filepath.Glob(l.Log("*"))
 	for _, f := range files {

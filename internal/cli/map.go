@@ -14,7 +14,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 )
 
-// The formats of maps, beside text and JSON.
+// Output formats of map, in addition to text and JSON.
 const (
 	formatSVG      = "svg"
 	formatMarkdown = "md"
@@ -25,21 +25,22 @@ func mapCommand() *cobra.Command {
 	var format, theme string
 	cmd := &cobra.Command{
 		Use:   "map [PROJECT]",
-		Short: "Draw the cluster's networks, gateways, addresses and what they lead to",
-		Long: `Draw how the cluster is connected with the outside: networks, the nodes that
-hold gateways, routers, addresses, and what each of them leads to. Objects with
-a problem are marked.
+		Short: "Draw the networks, gateways and addresses of the cluster, and their backends",
+		Long: `Draw the external connectivity of the cluster: networks, the nodes that hold
+gateways, routers, addresses and their backends. Objects with a problem are
+marked.
 
-With the name of a project (its namespace, or ORGANIZATION/PROJECT), all of it
-is shown, with the way of packets there and back.
+With the name of a project (its namespace, or ORGANIZATION/PROJECT), the map
+shows this project in full, with the paths of requests and replies.
 
--o svg is a picture, -o md a document about the whole cluster, for which nodes
-are asked for their interfaces and routes, and -o json the graph itself. Many
-projects fold to one line or tile each, the worst first.`,
-		Example: `  sallyport map                        the cluster as a tree
-  sallyport map acme-production        one project, with the way of packets
-  sallyport map -o svg > cluster.svg   a picture, light or dark as the viewer is
-  sallyport map -o md > NETWORK.md     a document about the running cluster`,
+-o svg draws a picture. -o md writes a document about the whole cluster, for
+which nodes are queried for their interfaces and routes. -o json prints the
+graph. If there are many projects, each is reduced to one line or tile, and those
+with the most problems come first.`,
+		Example: `  sallyport map                        # the cluster as a tree
+  sallyport map acme-production        # one project, with packet paths
+  sallyport map -o svg > cluster.svg   # picture; follows the viewer's light or dark theme
+  sallyport map -o md > NETWORK.md     # document about the running cluster`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(drawing.Themes, drawing.Theme(theme)) {
@@ -63,13 +64,13 @@ projects fold to one line or tile each, the worst first.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&format, "output", "o", formatText, "text, svg, md or json")
-	cmd.Flags().StringVar(&theme, "theme", string(drawing.Auto), "of -o svg: auto, light or dark")
+	cmd.Flags().StringVarP(&format, "output", "o", formatText, "output format: text, svg, md or json")
+	cmd.Flags().StringVar(&theme, "theme", string(drawing.Auto), "theme of -o svg: auto, light or dark")
 	a.addFlags(cmd)
 	return cmd
 }
 
-// renderMap is a survey as a map, of everything or of one project.
+// renderMap renders a map of the whole cluster or of one project.
 func renderMap(s *clusterstate.State, project []string, format string, theme drawing.Theme) (string, error) {
 	findings := diagnosis.CheckCluster(s)
 	g := topology.BuildGraph(s, findings)
@@ -86,7 +87,7 @@ func renderMap(s *clusterstate.State, project []string, format string, theme dra
 		return g.RenderSVG(theme), nil
 	case formatMarkdown:
 		if len(project) > 0 {
-			return "", fmt.Errorf("-o %s is about the whole cluster; leave the project out, or use -o %s",
+			return "", fmt.Errorf("-o %s always covers the whole cluster; omit the project, or use -o %s",
 				formatMarkdown, formatText)
 		}
 		return g.RenderMarkdown(findings), nil

@@ -10,7 +10,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/clusterstate/clusterstatetest"
 )
 
-// runMap is what the program prints for arguments.
+// runMap returns the output of map with these arguments.
 func runMap(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "survey.json")
@@ -35,7 +35,7 @@ func TestMapFormats(t *testing.T) {
 		wants []string
 	}{
 		{nil, []string{"acme-prod", "umbrella-prod", "100.65.0.103", "vm-gone"}},
-		{[]string{"initech-prod"}, []string{"the way of packets, there and back", "leg of ext-public"}},
+		{[]string{"initech-prod"}, []string{"packet paths", "leg of ext-public"}},
 		{[]string{"-o", "svg", "--theme", "dark"}, []string{"<svg ", "acme-prod", "</svg>"}},
 		{[]string{"-o", "md"}, []string{"# The network of metro-1", "## Known issues", "| `acme-prod` |"}},
 		{[]string{"initech/prod", "-o", "json"}, []string{`"focus": "initech-prod"`, `"networks": [`}},
@@ -54,10 +54,10 @@ func TestMapFormats(t *testing.T) {
 
 func TestMapRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
-		"use auto, light or dark": {"-o", "svg", "--theme", "pink"},
-		"use text":                {"-o", "png"},
-		"about the whole cluster": {"acme-prod", "-o", "md"},
-		"there is no project":     {"nobody"},
+		"use auto, light or dark":         {"-o", "svg", "--theme", "pink"},
+		"use text":                        {"-o", "png"},
+		"always covers the whole cluster": {"acme-prod", "-o", "md"},
+		"there is no project":             {"nobody"},
 	} {
 		if _, err := runMap(t, args...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %q", args, err, want)

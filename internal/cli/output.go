@@ -18,10 +18,10 @@ import (
 	"github.com/sallyport/sallyport/internal/model/humanize"
 )
 
-// outputFlags is how a command prints what it found out.
+// outputFlags holds the output format of a command.
 type outputFlags struct{ format string }
 
-// The formats.
+// Output formats.
 const (
 	formatText = "text"
 	formatYAML = "yaml"
@@ -30,10 +30,10 @@ const (
 
 // addFlag adds the flag to a command.
 func (o *outputFlags) addFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&o.format, "output", "o", formatText, "text, yaml or json")
+	cmd.Flags().StringVarP(&o.format, "output", "o", formatText, "output format: text, yaml or json")
 }
 
-// printResult prints a value as it was asked for: as data, or by its text.
+// printResult prints a value in the selected format. The function text prints it as text.
 func (o *outputFlags) printResult(cmd *cobra.Command, value any, text func(io.Writer, colorizer) error) error {
 	w := cmd.OutOrStdout()
 	switch o.format {
@@ -56,13 +56,13 @@ func (o *outputFlags) printResult(cmd *cobra.Command, value any, text func(io.Wr
 	}
 }
 
-// safeWriter is where commands print. Nothing passes it that a terminal obeys, but the colours of ink on a terminal:
-// what commands print is full of what users wrote. Newlines and tabs pass; those of users' texts are spelled out where
-// they are read (survey.EscapeControlChars).
+// safeWriter is the writer that all commands print to. It escapes everything that controls a terminal, because output
+// contains text that users wrote. Exceptions are newlines, tabs and, on a terminal, the sequences of colorizer.
+// Newlines and tabs in users' texts are escaped when the survey is read (clusterstate.EscapeControlChars).
 type safeWriter struct {
 	out         io.Writer
 	terminal    bool
-	partialRune []byte // the beginning of a character whose end has not been written yet
+	partialRune []byte // the first bytes of a character that is not complete yet
 }
 
 func newSafeWriter(to io.Writer) *safeWriter {
@@ -73,7 +73,7 @@ func newSafeWriter(to io.Writer) *safeWriter {
 	return &safeWriter{out: to, terminal: isFile && term.IsTerminal(int(file.Fd()))}
 }
 
-// Write prints text.
+// Write writes text, escaped.
 func (s *safeWriter) Write(text []byte) (int, error) {
 	all := append(s.partialRune, text...)
 	end := len(all) - partialRuneLen(all)
@@ -84,7 +84,7 @@ func (s *safeWriter) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// partialRuneLen is how many bytes at the end of a text are the beginning of a character.
+// partialRuneLen returns the number of bytes at the end of text that belong to an incomplete character.
 func partialRuneLen(text []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
 		if last := text[len(text)-n:]; utf8.RuneStart(last[0]) {
@@ -97,7 +97,7 @@ func partialRuneLen(text []byte) int {
 	return 0
 }
 
-// sanitize is text without anything that a terminal obeys, but colours on one.
+// sanitize escapes everything in text that controls a terminal, except colours if the output is a terminal.
 func (s *safeWriter) sanitize(text string) string {
 	if !s.terminal {
 		return humanize.EscapeTerminalLines(text)
@@ -115,36 +115,35 @@ func (s *safeWriter) sanitize(text string) string {
 	return out.String()
 }
 
-// clearTerminal empties a terminal.
 func (s *safeWriter) clearTerminal() { s.writeControl("\x1b[H\x1b[2J") }
 
-// eraseLine empties the line that the cursor is in.
+// eraseLine erases the line of the cursor.
 func (s *safeWriter) eraseLine() { s.writeControl("\r\x1b[K") }
 
 func (s *safeWriter) writeControl(sequence string) {
 	if s.terminal {
-		_, _ = io.WriteString(s.out, sequence) // what follows says what is wrong
+		_, _ = io.WriteString(s.out, sequence) // the next write reports the error
 	}
 }
 
-// PrintError prints why a command failed.
+// PrintError prints the error of a command.
 func PrintError(to io.Writer, err error) {
 	if text := err.Error(); text != "" {
 		fmt.Fprintln(to, "error:", humanize.EscapeTerminalLines(text))
 	}
 }
 
-// colorizer is colours, or none.
+// colorizer adds colours to text if it is true.
 type colorizer bool
 
-// newColorizer has colours on a terminal, unless somebody does not want any (https://no-color.org).
+// newColorizer enables colours on a terminal, unless NO_COLOR is set (https://no-color.org).
 func newColorizer(w io.Writer) colorizer {
 	return colorizer(isTerminal(w) && os.Getenv("NO_COLOR") == "")
 }
 
 func isTerminal(w io.Writer) bool { return newSafeWriter(w).terminal }
 
-// colourSequence is what ink prints, and all that a screen lets through.
+// colourSequence matches the sequences that colorizer writes, the only ones that safeWriter does not escape.
 var colourSequence = regexp.MustCompile("\x1b\\[(0|1|2|31|32|33)m")
 
 func (i colorizer) red(text string) string    { return i.applySGR("31", text) }
@@ -160,7 +159,7 @@ func (i colorizer) applySGR(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// showProgress says on a terminal what takes long, until the returned function is called.
+// showProgress prints what the command is doing, on a terminal only. The returned function erases it.
 func showProgress(cmd *cobra.Command, doing string) (done func()) {
 	s := newSafeWriter(cmd.ErrOrStderr())
 	if !s.terminal {
@@ -170,5 +169,5 @@ func showProgress(cmd *cobra.Command, doing string) (done func()) {
 	return s.eraseLine
 }
 
-// newTable is text in columns. Colours may be in the last column only: they would count as width.
+// newTable returns a writer for columns. Only the last column may have colours, because they count as width.
 func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 4, 2, ' ', 0) }

@@ -22,10 +22,10 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// errDrift is the end of a plan that is not empty, when that was asked for.
-var errDrift = errors.New("the cluster differs from what is asked for")
+// errDrift is returned for a plan that is not empty when --exit-code is set.
+var errDrift = errors.New("the cluster differs from the desired state")
 
-// planOptions is the flags of plan.
+// planOptions holds the flags of plan.
 type planOptions struct {
 	access   clusterAccess
 	files    []string
@@ -36,21 +36,23 @@ func planCommand() *cobra.Command {
 	var o planOptions
 	cmd := &cobra.Command{
 		Use:   "plan [NAMESPACE...]",
-		Short: "Print what would be written, without writing",
-		Long: `Print what would be written for projects, without writing anything.
+		Short: "Print the changes that the controller would make, without making them",
+		Long: `Print the changes that the controller would make for projects, without making
+them.
 
-Against a cluster, that is the difference between what is asked for and what
-is there: drift. Nothing printed means that there is none.
+For a cluster, these are the differences between the desired state and the actual
+state (drift). No output means no drift.
 
-With -f, manifests are read instead of a cluster: Projects, EIps, FIps, and the
-Subnets or ExternalNetworks that they refer to. What would be in force in the
-end is printed; addresses that Kube-OVN would give are the lowest free ones.
+With -f, the command reads manifests instead of a cluster: Projects, EIps, FIps,
+and the Subnets or ExternalNetworks that they refer to. It prints the final state
+that the manifests lead to. For addresses that Kube-OVN would allocate, it assumes
+the lowest free ones.
 
-Each line begins with + for what comes, - for what goes, ~ for what changes,
-and ends with the object that asked for it.`,
-		Example: `  sallyport plan                       all projects of the cluster
-  sallyport plan acme-production       one of them, by its namespace
-  sallyport plan -f manifests/         what these files would give`,
+Each line starts with + (add), - (delete) or ~ (change) and ends with the object
+that requires it.`,
+		Example: `  sallyport plan                       # all projects of the cluster
+  sallyport plan acme-production       # one project, by its namespace
+  sallyport plan -f manifests/         # final state of these manifests`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(o.files) > 0 {
 				return o.planFromFiles(cmd.Context(), cmd.OutOrStdout(), args)
@@ -60,14 +62,14 @@ and ends with the object that asked for it.`,
 	}
 	o.access.addFlags(cmd)
 	f := cmd.Flags()
-	// manifests in files are not in a cluster where settings could be found
+	// With -f there is no cluster to read the controller's settings from.
 	f.VisitAll(func(f *pflag.Flag) { f.Hidden = false })
-	f.StringSliceVarP(&o.files, "filename", "f", nil, "file or directory of manifests to read instead of a cluster")
-	f.BoolVar(&o.exitCode, "exit-code", false, "end with 1 when something would be written")
+	f.StringSliceVarP(&o.files, "filename", "f", nil, "read manifests from this file or directory instead of a cluster")
+	f.BoolVar(&o.exitCode, "exit-code", false, "exit with 1 if there are changes")
 	return cmd
 }
 
-// planFromFiles prints what manifests would give in the end.
+// planFromFiles prints the final state that manifests lead to.
 func (o *planOptions) planFromFiles(ctx context.Context, out io.Writer, chosen []string) error {
 	var objects []client.Object
 	for _, path := range o.files {
@@ -79,7 +81,7 @@ func (o *planOptions) planFromFiles(ctx context.Context, out io.Writer, chosen [
 	}
 	shards := kube.ShardsOf(objects)
 	if len(shards) == 0 {
-		return errors.New("the files have no Project, EIp or FIp; name a file or directory that has")
+		return errors.New("no Project, EIp or FIp in the manifests; set -f to a file or directory that contains one")
 	}
 	for _, shard := range shards {
 		if len(chosen) > 0 && !slices.Contains(chosen, shard) {
@@ -116,7 +118,7 @@ func preparePlans(ctx context.Context, world *snapshot.VpcInput) ([]state.Plan, 
 	return []state.Plan{objects, elements, rows}, verdicts, err
 }
 
-// planFromCluster prints the difference between what is asked for and what is there.
+// planFromCluster prints the difference between the desired and the actual state.
 func (o *planOptions) planFromCluster(ctx context.Context, out io.Writer, chosen []string) error {
 	shards, err := o.access.compareShards(ctx, collector.Scope{Shards: chosen, AllShards: len(chosen) == 0})
 	if err != nil {
@@ -135,7 +137,7 @@ func (o *planOptions) planFromCluster(ctx context.Context, out io.Writer, chosen
 	return nil
 }
 
-// printPlan prints what a shard needs and what is wrong with its objects. It says whether anything would be written.
+// printPlan prints the changes of a shard and the problems of its objects. It reports whether there are changes.
 func printPlan(out io.Writer, shard clusterstate.Shard) bool {
 	var text strings.Builder
 	scope := ""

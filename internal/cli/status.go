@@ -22,10 +22,10 @@ func statusCommand() *cobra.Command {
 	var o outputFlags
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show the cluster on one screen: networks, objects, nodes, and what does not work",
-		Long: `Show a cluster on one screen: external networks with their addresses, how many
-objects are in force and why others are not, nodes, who leads, and what could
-not be read.`,
+		Short: "Show an overview of the cluster: networks, objects, nodes and problems",
+		Long: `Show an overview of the cluster: external networks with their used and free
+addresses, the number of programmed objects and why others are not programmed,
+nodes, the leaders of the controllers, and data sources that could not be read.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			done := showProgress(cmd, "reading the cluster")
@@ -43,7 +43,7 @@ not be read.`,
 	return cmd
 }
 
-// overview is a cluster on one screen.
+// overview is the output of status.
 type overview struct {
 	Cluster  string                     `json:"cluster"`
 	Version  string                     `json:"version"`
@@ -94,13 +94,13 @@ type pool struct {
 	Subnet  string `json:"subnet,omitempty"`
 	Prefix  string `json:"prefix,omitempty"`
 	Gateway string `json:"gateway,omitempty"`
-	Nodes   string `json:"nodes,omitempty"` // the interface by which nodes are on it
+	Nodes   string `json:"nodes,omitempty"` // the interface of nodes on this network, and on how many
 	Used    int    `json:"used"`
 	Free    int    `json:"free"`
 	Ready   bool   `json:"ready"`
 }
 
-// kindCount is how many objects of a kind are in force.
+// kindCount counts the objects of a kind and those that are programmed.
 type kindCount struct {
 	Kind          string          `json:"kind"`
 	Total         int             `json:"total"`
@@ -108,25 +108,25 @@ type kindCount struct {
 	NotProgrammed []failingObject `json:"others,omitempty"`
 }
 
-// failingObject is an object that is not in force, and why.
+// failingObject is an object that is not programmed, with the reason.
 type failingObject struct {
 	Object  string `json:"object"`
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
 }
 
-// nodeStatus is how a node is doing.
+// nodeStatus is the state of a node.
 type nodeStatus struct {
 	Name         string `json:"name"`
 	Ready        bool   `json:"ready"`
 	Chassis      string `json:"chassis,omitempty"`
-	ChassisKnown bool   `json:"known"` // the chassis is in OVN's database
+	ChassisKnown bool   `json:"known"` // the chassis is in the OVN southbound database
 	Gateway      bool   `json:"gateway"`
 	Egress       bool   `json:"egress"`
 	Agent        string `json:"agent,omitempty"`
 }
 
-// leader is who leads the replicas of a controller.
+// leader is the lease of a controller's leader.
 type leader struct {
 	Name    string    `json:"name"`
 	Holder  string    `json:"holder"`
@@ -157,7 +157,7 @@ func newOverview(s *clusterstate.State) overview {
 	return out
 }
 
-// listPools are the external networks with their subnets.
+// listPools returns one pool for each subnet of each external network.
 func listPools(c *clusterstate.Cluster) (out []pool) {
 	for _, n := range c.Networks {
 		p := pool{Network: n.Name, Type: n.Type, Default: n.Default}
@@ -190,7 +190,7 @@ func joinStringers[S fmt.Stringer](list []S) string {
 	return strings.Join(out, ",")
 }
 
-// countObjects are how many objects of each kind of ours are in force.
+// countObjects counts the objects of each kind that Sallyport handles.
 func countObjects(c *clusterstate.Cluster) []kindCount {
 	ours := slices.DeleteFunc(slices.Clone(c.Services), func(s clusterstate.Service) bool { return !s.Ours })
 	return []kindCount{
@@ -226,8 +226,8 @@ func countProgrammed[V any](kind string, list []V, object func(V) clusterstate.O
 	return out
 }
 
-// firstFalseCondition is the condition that says why an object is not in force: the first that is false, in the order
-// in which they depend on each other.
+// firstFalseCondition returns the condition that explains why an object is not programmed: the first one that is not
+// true, in the order in which they depend on each other.
 func firstFalseCondition(o clusterstate.Object) clusterstate.Condition {
 	for _, kind := range []string{
 		kubedcv1.ConditionAccepted, kubedcv1.ConditionResolvedRefs,
@@ -237,10 +237,13 @@ func firstFalseCondition(o clusterstate.Object) clusterstate.Condition {
 			return c
 		}
 	}
-	return clusterstate.Condition{Reason: "NotSeen", Message: "it has no conditions: is the controller running?"}
+	return clusterstate.Condition{
+		Reason:  "NotSeen",
+		Message: "the object has no conditions; check that the controller is running",
+	}
 }
 
-// agentState is how the agent of a node is doing: as a pod, and with what it has to do.
+// agentState returns the state of a node's agent: that of its NodePath if there is one, else that of its pod.
 func agentState(c *clusterstate.Cluster, node string) string {
 	out := ""
 	for _, p := range c.Pods {
@@ -313,15 +316,15 @@ func (v overview) printText(w io.Writer, i colorizer) error {
 	return nil
 }
 
-// printNotProgrammed prints what is not in force, and why.
+// printNotProgrammed prints the objects that are not programmed, with the reason.
 func (v overview) printNotProgrammed(w io.Writer, i colorizer) {
 	for _, k := range v.Objects {
 		for n, f := range k.NotProgrammed {
 			if n == 0 {
-				fmt.Fprintf(w, "\n%s that are not in force\n", k.Kind)
+				fmt.Fprintf(w, "\n%s that are not programmed\n", k.Kind)
 			}
 			if n == maxShownObjects {
-				fmt.Fprintf(w, "  and %d more; see all with -o yaml\n", len(k.NotProgrammed)-n)
+				fmt.Fprintf(w, "  and %d more; use -o yaml to see all\n", len(k.NotProgrammed)-n)
 				break
 			}
 			fmt.Fprintf(w, "  %s  %s  %s\n", f.Object, i.red(f.Reason), f.Message)
@@ -329,7 +332,7 @@ func (v overview) printNotProgrammed(w io.Writer, i colorizer) {
 	}
 }
 
-// maxShownObjects is how many objects of a kind that are not in force fit on a screen.
+// maxShownObjects limits the printed objects of a kind that are not programmed.
 const maxShownObjects = 10
 
 func (v overview) isUnread(system string) bool {

@@ -13,18 +13,18 @@ func surveyCommand() *cobra.Command {
 	var a clusterAccess
 	cmd := &cobra.Command{
 		Use:   "survey [FILE]",
-		Short: "Write everything that the other commands look at to a file, for later",
-		Long: `Write a survey of the cluster: its objects, OVN's logical network, and how it
-differs from what is asked for. Secrets and the contents of ConfigMaps are not
-in it, and of annotations only those about networks; names, labels and addresses
-are.
+		Short: "Write a dump of the cluster's state to a file",
+		Long: `Write a dump of the cluster's state: its objects, OVN's logical network, and the
+differences from the desired state. It contains names, labels, addresses and the
+annotations about networks. It contains no Secrets, no contents of ConfigMaps and
+no other annotations.
 
-Other commands take it with --survey, without the cluster.`,
+Other commands read the file with --survey and need no access to the cluster.`,
 		Example: `  sallyport survey monday.json
   sallyport status --survey monday.json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			done := showProgress(cmd, "taking a survey")
+			done := showProgress(cmd, "reading the cluster")
 			s, err := a.takeSurvey(cmd.Context(), collector.Scope{AllShards: true, Sync: true})
 			done()
 			if err != nil {
@@ -40,7 +40,7 @@ Other commands take it with --survey, without the cluster.`,
 	return cmd
 }
 
-// writePrivateFile writes a file, for nobody else to read.
+// writePrivateFile writes a file that only this user can read.
 func writePrivateFile(name string, write func(io.Writer) error) error {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // the file that the user names
 	if err != nil {

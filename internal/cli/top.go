@@ -13,33 +13,33 @@ import (
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 )
 
-// topOptions is the flags of top.
+// topOptions holds the flags of top.
 type topOptions struct {
 	clusterAccess
 	outputFlags
-	skipNodes bool // nodes are not asked
+	skipNodes bool
 	watch     bool
 	interval  time.Duration
 }
 
-// The most addresses that are shown beside pools and nodes.
+// maxShownAddresses limits the addresses that are shown when pools and nodes are shown too.
 const maxShownAddresses = 15
 
 func topCommand() *cobra.Command {
 	var o topOptions
 	cmd := &cobra.Command{
 		Use:   "top [addresses|pools|nodes]",
-		Short: "Show who uses how much: addresses of pools, connections and ports of addresses, nodes",
-		Long: `Show who uses how much of the external networks, the most used first.
+		Short: "Show the usage of address pools, addresses and nodes",
+		Long: `Show the usage of the external networks, most used first.
 
-pools      how many addresses are used and free, and which projects have them
-addresses  how many connections use each address, and how many of its ports are
-           in use to the destination that most are in use to: when all are, no
-           more connections can be made to it
-nodes      how many router ports and which egress addresses each node holds
+pools      used and free addresses, and the projects that use them
+addresses  connections of each address, and the number of its source ports in use
+           towards its busiest destination; if all ports are in use, no new
+           connections to that destination are possible
+nodes      router ports and egress addresses on each node
 
-Connections are counted by the agents of the nodes that hold an address; where
-there is none, there is a question mark.`,
+The agents of the nodes that hold an address count its connections. Without an
+agent, the count is shown as a question mark.`,
 		Example: `  sallyport top
   sallyport top addresses --watch
   sallyport top pools -o json`,
@@ -55,9 +55,9 @@ there is none, there is a question mark.`,
 	o.addFlags(cmd)
 	o.addFlag(cmd)
 	f := cmd.Flags()
-	f.BoolVar(&o.skipNodes, "no-nodes", false, "do not ask nodes; connections are not counted")
-	f.BoolVarP(&o.watch, "watch", "w", false, "show it again and again")
-	f.DurationVar(&o.interval, "every", 5*time.Second, "with --watch: how often")
+	f.BoolVar(&o.skipNodes, "no-nodes", false, "do not query nodes; connections are not counted")
+	f.BoolVarP(&o.watch, "watch", "w", false, "refresh until interrupted")
+	f.DurationVar(&o.interval, "every", 5*time.Second, "refresh interval of --watch")
 	return cmd
 }
 
@@ -69,7 +69,7 @@ func (o *topOptions) surveyScope() collector.Scope {
 }
 
 func (o *topOptions) showOnce(cmd *cobra.Command, chosen []string) error {
-	done := showProgress(cmd, "reading the cluster and asking nodes")
+	done := showProgress(cmd, "reading the cluster and querying its nodes")
 	s, err := o.takeSurvey(cmd.Context(), o.surveyScope())
 	done()
 	if err != nil {
@@ -78,7 +78,7 @@ func (o *topOptions) showOnce(cmd *cobra.Command, chosen []string) error {
 	return o.printUsage(cmd, s, chosen)
 }
 
-// showRepeatedly shows it until somebody ends it.
+// showRepeatedly prints the usage at each interval until the command is interrupted.
 func (o *topOptions) showRepeatedly(cmd *cobra.Command, chosen []string) error {
 	ctx := cmd.Context()
 	look, err := o.openObserver(ctx)

@@ -16,7 +16,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// traceOptions is the flags of trace.
+// traceOptions holds the flags of trace.
 type traceOptions struct {
 	clusterAccess
 	outputFlags
@@ -28,41 +28,43 @@ func traceCommand() *cobra.Command {
 	var t traceOptions
 	cmd := &cobra.Command{
 		Use:   "trace CLIENT[:PORT] ADDRESS:PORT | --from pod/NAME ADDRESS:PORT",
-		Short: "Follow a packet from a client to who answers it, and the reply back",
-		Long: `Follow a connection's first packet from a client outside to the pod that
-answers it, and the reply back to the client: hop by hop, with the addresses
-before and after each translation. It ends with a verdict and, where that is not
-"Answered", with the cause and what to do.
+		Short: "Trace a packet from a client to its backend, and the reply back",
+		Long: `Trace the first packet of a connection from an external client to the pod that
+answers it, and the reply back to the client, hop by hop, with the addresses
+before and after each translation. The output ends with a verdict. If the verdict
+is not "Answered", the cause and the remedy follow.
 
-It is worked out from the rows in OVN's northbound database as they are, in the
-order of OVN's own tables, whoever wrote them; nothing is sent. Where connections
-are spread over several endpoints, each has a way. With --from, a pod sends: by
-which network, from which node and with which address it leaves. What a pod of
-Kube-OVN's default VPC sends outside is followed to its node, which forwards it.
+The trace is computed from all rows of the OVN northbound database, including
+those that Sallyport did not write, in the order of OVN's tables. No packet is
+sent. If a load balancer has several endpoints, each endpoint has its own path.
+With --from, the trace starts at a pod and shows through which network, from
+which node and with which source address its packets leave. Packets from a pod
+of Kube-OVN's default VPC are traced to its node, which forwards them.
 
-Nodes on the way are asked through their agents, where there are any: who answers
-on their wires, and by which interface they answer themselves. With --live each
-step is checked: the flows that northd has made of the rows are asked with
-ovn-trace, and nodes whether they have carried them out. The first hop at which
-they do otherwise is marked.
+Nodes on the path are queried through their agents, if installed: which hosts
+answer on their external networks, and through which interface the node itself
+replies. With --live, each step is compared with the logical flows that northd
+computed (using ovn-trace) and with the state of the nodes. The first hop that
+differs is marked.
 
-Exit codes: 0 the packet is answered; 1 it is not, or that can't be told.`,
+Exit codes: 0 the packet is answered; 1 it is not answered, or the result is
+unknown.`,
 		Example: `  sallyport trace 203.0.113.9 198.51.100.7:443
   sallyport trace 203.0.113.9 198.51.100.7:53 --proto udp
   sallyport trace 203.0.113.9 198.51.100.7 --proto icmp      # a ping
-  sallyport trace --from pod/web -n acme-shop 192.0.2.1:443  # how a pod leaves`,
+  sallyport trace --from pod/web -n acme-shop 192.0.2.1:443  # egress of a pod`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: t.runTrace,
 	}
 	t.addFlags(cmd)
 	t.addFlag(cmd)
 	f := cmd.Flags()
-	f.StringVar(&t.protocol, "proto", "tcp", strings.Join(trace.Protocols, ", "))
-	f.StringVar(&t.from, "from", "", "pod that sends it, as pod/NAME; then no client is given")
+	f.StringVar(&t.protocol, "proto", "tcp", "protocol: "+strings.Join(trace.Protocols, ", "))
+	f.StringVar(&t.from, "from", "", "pod that sends the packet, as pod/NAME; replaces CLIENT")
 	f.StringVarP(&t.namespace, "namespace", "n", "", "namespace of the pod")
-	f.BoolVar(&t.live, "live", false, "check each step against OVN's flows and nodes; needs ovn-trace in the PATH")
-	f.BoolVar(&t.skipNodes, "no-nodes", false, "do not ask nodes")
-	f.BoolVarP(&t.verbose, "verbose", "v", false, "every way in full, and the rows behind hops")
+	f.BoolVar(&t.live, "live", false, "compare each step with OVN's flows and the nodes; requires ovn-trace in PATH")
+	f.BoolVar(&t.skipNodes, "no-nodes", false, "do not query nodes")
+	f.BoolVarP(&t.verbose, "verbose", "v", false, "print every path in full, and the row of each hop")
 	_ = cmd.RegisterFlagCompletionFunc("proto",
 		cobra.FixedCompletions(trace.Protocols, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -74,7 +76,7 @@ func (t *traceOptions) runTrace(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if t.live && t.surveyPath != "" {
-		return errors.New("--live asks OVN as it is now: it does not go with --survey")
+		return errors.New("--live queries the running OVN and cannot be combined with --survey")
 	}
 	done := showProgress(cmd, "reading the cluster")
 	s, err := t.takeSurvey(cmd.Context(), t.surveyScope(query))
@@ -96,29 +98,29 @@ func (t *traceOptions) runTrace(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// parseQuery is the question as it was typed.
+// parseQuery parses the arguments.
 func (t *traceOptions) parseQuery(args []string) (trace.Query, error) {
 	if t.from == "" {
 		if len(args) != 2 {
 			return trace.Query{}, errors.New(
-				"give a client and an address with a port; or --from pod/NAME and an address")
+				"want two arguments, CLIENT and ADDRESS:PORT, or --from pod/NAME and one argument, ADDRESS:PORT")
 		}
 		return trace.ParseQuery(args[0], "", args[1], t.protocol)
 	}
 	if len(args) != 1 {
-		return trace.Query{}, errors.New("with --from give one address: where the pod sends to")
+		return trace.Query{}, errors.New("with --from, want one argument: the destination ADDRESS:PORT")
 	}
 	name := strings.TrimPrefix(strings.TrimPrefix(t.from, "pods/"), "pod/")
 	if !strings.Contains(name, "/") {
 		if t.namespace == "" {
-			return trace.Query{}, fmt.Errorf("in which namespace is pod %s? Give -n", name)
+			return trace.Query{}, fmt.Errorf("the namespace of pod %s is not set; add -n NAMESPACE", name)
 		}
 		name = t.namespace + "/" + name
 	}
 	return trace.ParseQuery("", name, args[0], t.protocol)
 }
 
-// surveyScope is the shards of routers and the nodes on the way.
+// surveyScope selects the shards of the routers and the nodes on the path.
 func (t *traceOptions) surveyScope(q trace.Query) collector.Scope {
 	out := collector.Scope{Sync: true, SelectShards: func(s *clusterstate.State) (names []string) {
 		for _, r := range objectsOnPath(s, q) {
@@ -134,7 +136,8 @@ func (t *traceOptions) surveyScope(q trace.Query) collector.Scope {
 	return out
 }
 
-// objectsOnPath is what a packet passes, by any way; and where it does not arrive, what would have taken it on.
+// objectsOnPath returns the objects that the packet passes on any path. For a packet that does not arrive, it includes
+// the dependencies of the object where the packet stopped.
 func objectsOnPath(s *clusterstate.State, q trace.Query) (out []state.Ref) {
 	for _, p := range trace.New(s).Trace(q).Paths {
 		refs := slices.Clone(p.PassedRefs)
@@ -150,8 +153,8 @@ func objectsOnPath(s *clusterstate.State, q trace.Query) (out []state.Ref) {
 	return out
 }
 
-// traceQuestions are those to the nodes on the way, and to one more: who answers on a wire is heard best by who does
-// not answer himself.
+// traceQuestions returns the inspections of the nodes on the path and of one more gateway node: a node that does not
+// answer itself sees best which hosts answer on a wire.
 func traceQuestions(s *clusterstate.State, q trace.Query) []kubedcv1alpha1.InspectionSpec {
 	var nodes []string
 	for _, r := range objectsOnPath(s, q) {
@@ -160,7 +163,7 @@ func traceQuestions(s *clusterstate.State, q trace.Query) []kubedcv1alpha1.Inspe
 		}
 	}
 	if q.Pod == "" && s.Cluster.NetworkAt(q.Server.Addr()) == nil {
-		// Perhaps a node has the address: all are asked.
+		// A node may have the address, so all nodes are queried.
 		return diagnosis.PlanInspections(s, diagnosis.InspectionScope{Client: q.Client.Addr(), Server: q.Server})
 	}
 	i := slices.IndexFunc(s.Cluster.Nodes, func(n clusterstate.Node) bool {

@@ -16,14 +16,14 @@ import (
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 )
 
-// traceMismatch is the first hop at which OVN's flows or a node do otherwise than the rows say.
+// traceMismatch is the first hop where OVN's flows or a node differ from the rows.
 type traceMismatch struct {
 	Back bool   `json:"back,omitempty"`
 	Hop  int    `json:"hop"` // of that direction, from 0
 	Text string `json:"text"`
 }
 
-// hopIndex is the number of the hop in a direction; -1: it is of the other, or there is none.
+// hopIndex returns the index of the hop in a direction, or -1 if the mismatch is in the other direction or is nil.
 func (d *traceMismatch) hopIndex(back bool) int {
 	if d == nil || d.Back != back {
 		return -1
@@ -31,12 +31,12 @@ func (d *traceMismatch) hopIndex(back bool) int {
 	return d.Hop
 }
 
-// isBefore says whether it comes before another one, or there is no other.
+// isBefore reports whether the mismatch precedes other. A nil other counts as later.
 func (d *traceMismatch) isBefore(other *traceMismatch) bool {
 	return other == nil || !d.Back && other.Back || d.Back == other.Back && d.Hop < other.Hop
 }
 
-// compareLive checks each way, step by step: what flows do, and what is known of nodes.
+// compareLive compares each path with OVN's flows and with the findings about its nodes.
 func (v *traceResult) compareLive(ctx context.Context, db ovn.Config) {
 	steps, err := v.traceFlows(ctx, db)
 	for k := range v.Paths {
@@ -48,22 +48,22 @@ func (v *traceResult) compareLive(ctx context.Context, db ovn.Config) {
 	v.LiveSummary = v.summarizeLive(steps, err)
 }
 
-// traceFlows asks ovn-trace about each step of each way until one is done otherwise, and returns how many it was asked
-// about.
+// traceFlows runs ovn-trace for each step of each path until one differs. It returns the number of steps that it ran
+// ovn-trace for.
 func (v *traceResult) traceFlows(ctx context.Context, db ovn.Config) (steps int, err error) {
 	program, err := exec.LookPath("ovn-trace")
 	if err != nil {
-		return 0, errors.New("ovn-trace is not in the PATH; it comes with OVN, and is in the image of ovn-central")
+		return 0, errors.New("ovn-trace is not in PATH; it is part of OVN and of the ovn-central image")
 	}
 	if len(db.Endpoints) == 0 {
-		return 0, errors.New("no endpoint of the southbound database is known; give --sb-address")
+		return 0, errors.New("the address of the OVN southbound database is unknown; set --sb-address")
 	}
 	options, done, err := ovnTraceOptions(db)
 	if err != nil {
 		return 0, err
 	}
 	defer done()
-	said := map[string]string{} // ways begin alike
+	said := map[string]string{} // paths share their first steps
 	for k := range v.Paths {
 		for _, s := range v.Paths[k].Steps {
 			question := strings.Join(s.OVNTraceArgs(), " ")
@@ -82,7 +82,7 @@ func (v *traceResult) traceFlows(ctx context.Context, db ovn.Config) (steps int,
 	return len(said), nil
 }
 
-// summarizeLive is what was found out, a sentence each.
+// summarizeLive returns the results of --live, one sentence each.
 func (v *traceResult) summarizeLive(steps int, err error) (out []string) {
 	for _, w := range v.Paths {
 		if w.Mismatch != nil && !slices.Contains(out, "✗ "+w.Mismatch.Text) {
@@ -91,10 +91,10 @@ func (v *traceResult) summarizeLive(steps int, err error) (out []string) {
 	}
 	switch {
 	case err != nil:
-		out = append(out, fmt.Sprintf("OVN's flows were not asked: %v", err))
+		out = append(out, fmt.Sprintf("OVN's flows were not checked: %v", err))
 	case len(out) > 0:
 	case steps == 0:
-		out = append(out, "there is no step that ovn-trace can be asked about")
+		out = append(out, "no step of this trace can be checked with ovn-trace")
 	default:
 		out = append(out, fmt.Sprintf("OVN's flows do the same in all steps that ovn-trace can be asked about (%d)",
 			steps))
@@ -111,11 +111,11 @@ func newFlowMismatch(p trace.Path, s trace.DatapathStep, instead string) *traceM
 		rows = "nowhere"
 	}
 	return &traceMismatch{Back: s.IsReply, Hop: max(0, min(s.HopsBefore, len(hops)-1)), Text: fmt.Sprintf(
-		"here the rows of %s lead it %s, and its flows %s: is ovn-northd alive, and up to date?", s.Datapath, rows,
-		instead)}
+		"here the rows of %s lead it %s, and its flows %s; check that ovn-northd runs and is up to date",
+		s.Datapath, rows, instead)}
 }
 
-// findNodeMismatch is the first hop on a node that does not do as the rows say; nil: none is known.
+// findNodeMismatch returns the first hop on a node with a finding that differs from the verdict, or nil.
 func (x *tracedPath) findNodeMismatch() *traceMismatch {
 	for _, back := range []bool{false, true} {
 		hops := x.RequestHops
@@ -133,8 +133,8 @@ func (x *tracedPath) findNodeMismatch() *traceMismatch {
 	return nil
 }
 
-// ovnTraceOptions is how programs of OVN are told of a database. They want certificates as files, which are there until
-// done is called.
+// ovnTraceOptions returns the options of ovn-trace for a database. ovn-trace needs certificates as files; done deletes
+// them.
 func ovnTraceOptions(db ovn.Config) (options []string, done func(), err error) {
 	options, done = []string{"--db=" + strings.Join(db.Endpoints, ","), "--no-leader-only"}, func() {}
 	if !db.NeedsTLS() {
@@ -148,7 +148,7 @@ func ovnTraceOptions(db ovn.Config) (options []string, done func(), err error) {
 	return append(options, "--private-key="+db.KeyFile, "--certificate="+db.CertFile, "--ca-cert="+db.CAFile), done, nil
 }
 
-// writeCertificates writes the certificates of a database, for nobody else to read.
+// writeCertificates writes the certificates of a database to files that only this user can read.
 func writeCertificates(db *ovn.Config) (done func(), err error) {
 	dir, err := os.MkdirTemp("", "sallyport-")
 	if err != nil {
@@ -170,10 +170,9 @@ func writeCertificates(db *ovn.Config) (done func(), err error) {
 	return done, nil
 }
 
-// runOVNTrace runs a program and returns what it says.
 func runOVNTrace(ctx context.Context, program string, args []string) (string, error) {
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // ovn-trace, with arguments that are values and not a shell's words
+	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // ovn-trace, without a shell
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("%s: %w: %s", program, err, strings.TrimSpace(stderr.String()))

@@ -89,14 +89,14 @@ func TestTraceAsData(t *testing.T) {
 	}
 }
 
-// A question that can't be read is answered with what to type.
+// Errors about wrong arguments say what to type.
 func TestTraceMistyped(t *testing.T) {
 	for args, says := range map[string]string{
-		"100.65.0.103:443":                           "give a client and an address with a port; or --from pod/NAME and an address",
+		"100.65.0.103:443":                           "want two arguments, CLIENT and ADDRESS:PORT",
 		"203.0.113.9 100.65.0.103":                   "such as 100.65.0.103:443",
-		"--from pod/web-0 192.0.2.1:443":             "in which namespace is pod web-0? Give -n",
-		"--from pod/web-0 -n acme-prod 1.2.3.4 5::6": "with --from give one address",
-		"203.0.113.9 100.65.0.103:443 --live":        "it does not go with --survey",
+		"--from pod/web-0 192.0.2.1:443":             "the namespace of pod web-0 is not set; add -n",
+		"--from pod/web-0 -n acme-prod 1.2.3.4 5::6": "with --from, want one argument",
+		"203.0.113.9 100.65.0.103:443 --live":        "cannot be combined with --survey",
 	} {
 		if _, err := runTrace(t, strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("trace %s: %v", args, err)
@@ -104,7 +104,7 @@ func TestTraceMistyped(t *testing.T) {
 	}
 }
 
-// traceResultWith is the ways of a packet to a load balancer with two endpoints, with findings about who is on them.
+// traceResultWith returns the trace to a load balancer with two endpoints, with findings about objects on the paths.
 func traceResultWith(findings ...diagnosis.Finding) *traceResult {
 	v := newTraceResult(clusterstatetest.GenerateCluster(5), mustParseQuery("203.0.113.9", "100.65.0.103:443"))
 	for k := range v.Paths {
@@ -121,19 +121,18 @@ func mustParseQuery(client, server string) trace.Query {
 	return q
 }
 
-// fakeOVNTrace puts a program in the PATH that says something instead of ovn-trace.
+// fakeOVNTrace puts a shell script called ovn-trace in PATH.
 func fakeOVNTrace(t *testing.T, script string) {
 	t.Helper()
 	dir := t.TempDir()
-	// it is run
 	if err := os.WriteFile(filepath.Join(dir, "ovn-trace"), []byte("#!/bin/sh\n"+script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-// Flows that do otherwise are marked at the hop, and end the program as no answer does. A program that fails is told,
-// and is no disagreement.
+// A hop where flows differ is marked, and the trace counts as not answered. A failure of ovn-trace is reported, but
+// does not count as a mismatch.
 func TestTraceLive(t *testing.T) {
 	db := ovn.Config{Endpoints: []string{"tcp:127.0.0.1:6642"}}
 	fakeOVNTrace(t, `case "$*" in *'acme-prod inport'*) echo "unknown datapath";; *) echo "unknown port"; esac`)
@@ -150,13 +149,13 @@ func TestTraceLive(t *testing.T) {
 	fakeOVNTrace(t, "echo no way to the database >&2; exit 1")
 	v = traceResultWith()
 	v.compareLive(context.Background(), db)
-	if !v.Answered || len(v.LiveSummary) != 1 || !strings.Contains(v.LiveSummary[0], "OVN's flows were not asked") ||
+	if !v.Answered || len(v.LiveSummary) != 1 || !strings.Contains(v.LiveSummary[0], "OVN's flows were not checked") ||
 		!strings.Contains(v.LiveSummary[0], "no way to the database") {
 		t.Errorf("%+v", v.LiveSummary)
 	}
 }
 
-// A node that has not carried out what is in the database is marked where the packet comes to it first.
+// A node that is behind the database is marked at the first hop on it.
 func TestTraceLiveNode(t *testing.T) {
 	fakeOVNTrace(t, "exit 1")
 	behind := diagnosis.Finding{

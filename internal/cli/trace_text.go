@@ -11,18 +11,18 @@ import (
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 )
 
-// traceResult are the ways of a packet, and what is in their way.
+// traceResult is the result of a trace: the paths of the packet and the problems on them.
 type traceResult struct {
 	Query       trace.Query                `json:"query"`
-	Answered    bool                       `json:"answered"` // by every way
+	Answered    bool                       `json:"answered"` // on every path
 	Paths       []tracedPath               `json:"ways"`
 	Unread      []clusterstate.ReadFailure `json:"unread,omitempty"`
-	LiveSummary []string                   `json:"live,omitempty"` // what OVN's flows and nodes say of it
+	LiveSummary []string                   `json:"live,omitempty"` // result of --live
 
 	verbose bool
 }
 
-// tracedPath is one of them.
+// tracedPath is one path, with the findings that explain its verdict.
 type tracedPath struct {
 	trace.Path
 	Causes   []diagnosis.Finding `json:"causes,omitempty"`
@@ -41,11 +41,11 @@ func newTraceResult(s *clusterstate.State, q trace.Query) *traceResult {
 	return out
 }
 
-// printText prints the ways: those that end alike together, one of them hop by hop.
+// printText prints the paths. Paths with the same outcome form a group, of which the first is printed hop by hop.
 func (v *traceResult) printText(w io.Writer, i colorizer) error {
 	fmt.Fprintf(w, "%s\n", i.bold(v.headline()))
 	for _, u := range v.Unread {
-		fmt.Fprintf(w, "%s\n", i.yellow(fmt.Sprintf("%s can't be read: %s", u.System, u.Problem)))
+		fmt.Fprintf(w, "%s\n", i.yellow(fmt.Sprintf("%s cannot be read: %s", u.System, u.Problem)))
 	}
 	for _, alike := range v.groupByOutcome() {
 		if err := v.printGroup(w, i, alike); err != nil {
@@ -58,7 +58,7 @@ func (v *traceResult) printText(w io.Writer, i colorizer) error {
 	return nil
 }
 
-// headline is what was asked.
+// headline returns the query as one line.
 func (v *traceResult) headline() string {
 	q := v.Query
 	from, to := q.Client.Addr().String(), q.Server.String()
@@ -74,7 +74,7 @@ func (v *traceResult) headline() string {
 	return fmt.Sprintf("%s → %s  %s", from, to, q.Protocol)
 }
 
-// groupByOutcome is the ways in groups that end alike; with --verbose each by itself.
+// groupByOutcome groups paths with the same outcome. With --verbose, each path is a group.
 func (v *traceResult) groupByOutcome() (out [][]tracedPath) {
 	for _, w := range v.Paths {
 		i := slices.IndexFunc(out, func(o []tracedPath) bool {
@@ -116,7 +116,7 @@ func (v *traceResult) printGroup(w io.Writer, i colorizer, alike []tracedPath) e
 	return nil
 }
 
-// printHops prints one direction: where, what happens there, and the packet where it has changed.
+// printHops prints the hops of one direction: node, object, action, and the packet where it changed.
 func (v *traceResult) printHops(w io.Writer, i colorizer, hops []trace.Hop, marked int) error {
 	rows := newTable(w)
 	packet, node := "", ""
@@ -142,13 +142,13 @@ func (v *traceResult) printHops(w io.Writer, i colorizer, hops []trace.Hop, mark
 	return rows.Flush()
 }
 
-// verdictLine is how a way ends, in a line.
+// verdictLine returns the verdict of a path as one line.
 func (x tracedPath) verdictLine(i colorizer) string {
 	switch {
 	case x.Verdict != trace.Answered:
 		return i.red(x.Verdict) + ": " + x.Reason
 	case len(x.Causes) > 0:
-		return i.yellow(x.Verdict+" as far as OVN's rows say") + ", but something on the way does not do as they say"
+		return i.yellow(x.Verdict+" according to OVN's rows") + ", but there are problems on the path"
 	case x.Network == "":
 		return fmt.Sprintf("%s by %s, which sees %s", i.green(x.Verdict), x.serverText(), x.SeenSource)
 	default:
@@ -157,7 +157,7 @@ func (x tracedPath) verdictLine(i colorizer) string {
 	}
 }
 
-// serverText is who gets the packet; pings have no port.
+// serverText returns the backend that receives the packet, without a port for ICMP.
 func (x tracedPath) serverText() string {
 	if x.Server.Port() == 0 {
 		return x.Server.Addr().String()
@@ -165,7 +165,7 @@ func (x tracedPath) serverText() string {
 	return x.Server.String()
 }
 
-// backendNames are who gets the packet by each way.
+// backendNames returns the backend of each path.
 func backendNames(all []tracedPath) (out []string) {
 	for _, w := range all {
 		name := w.serverText()
@@ -177,10 +177,10 @@ func backendNames(all []tracedPath) (out []string) {
 	return out
 }
 
-// maxCauses is how many findings are printed beside the first.
+// maxCauses limits the findings that are printed after the first.
 const maxCauses = 4
 
-// printCauses prints why a way does not end well. How it ends is said already.
+// printCauses prints the findings that explain the verdict, without those that repeat its reason.
 func printCauses(w io.Writer, i colorizer, x tracedPath) {
 	if len(x.Causes) == 0 {
 		return
@@ -196,7 +196,7 @@ func printCauses(w io.Writer, i colorizer, x tracedPath) {
 	})
 	for k, f := range rest {
 		if k == 0 {
-			fmt.Fprintf(w, "\nBesides, on the way\n")
+			fmt.Fprintf(w, "\nOther problems on the path\n")
 		}
 		if k == maxCauses {
 			fmt.Fprintf(w, "  … and %d more: sallyport doctor\n", len(rest)-k)

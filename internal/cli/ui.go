@@ -19,17 +19,18 @@ func uiCommand(version string) *cobra.Command {
 	var every time.Duration
 	cmd := &cobra.Command{
 		Use:   "ui",
-		Short: "Show the cluster as a web page on this machine: map, search, explanations, traces",
-		Long: `Show the cluster as a web page: a live map of projects and networks, search by
-address or name, what is wrong with its cure, and the way of a packet there and
-back. The page is only read, and loads nothing from anywhere else.
+		Short: "Serve a web page on this machine: map, search, explanations, traces",
+		Long: `Serve the cluster as a web page: a live map of projects and networks, search by
+address or name, findings with their remedies, and the path of a packet and its
+reply. The page is read-only and loads nothing from other servers.
 
-Surveys are taken while somebody looks. The server listens on loopback. The
-address that it prints has a token, which the browser keeps as a cookie: who has
-not seen it can't read the page, and who has can, until the server ends.`,
-		Example: `  sallyport ui                              on a free port; it prints the address
-  sallyport ui --address 127.0.0.1:8080     always the same, so that links work after a restart
-  sallyport ui --survey monday.json         a survey that was taken before`,
+The cluster is polled only while a browser has the page open. The server listens on
+loopback. The URL that it prints contains a token, which the browser stores as a
+cookie. Everyone with this URL can read the page until the server stops; nobody
+else can.`,
+		Example: `  sallyport ui                              # on a free port; prints the URL
+  sallyport ui --address 127.0.0.1:8080     # fixed port: links survive a restart
+  sallyport ui --survey monday.json         # from a survey file`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config := ui.Config{Version: version, Interval: every, Token: ui.NewToken()}
@@ -42,18 +43,19 @@ not seen it can't read the page, and who has can, until the server ends.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s (Ctrl+C ends it)\n", ui.URL(l, config.Token))
+			fmt.Fprintf(cmd.OutOrStdout(), "%s (stop with Ctrl+C)\n", ui.URL(l, config.Token))
 			return ui.Serve(cmd.Context(), l, config, remote)
 		},
 	}
 	a.addFlags(cmd)
-	cmd.Flags().StringVar(&address, "address", "127.0.0.1:0", "where to listen; port 0: a free one")
-	cmd.Flags().BoolVar(&remote, "allow-remote", false, "listen on an address that others can reach, too")
-	cmd.Flags().DurationVar(&every, "every", 5*time.Second, "how long to wait between surveys")
+	cmd.Flags().StringVar(&address, "address", "127.0.0.1:0", "address to listen on; port 0 selects a free port")
+	cmd.Flags().BoolVar(&remote, "allow-remote", false,
+		"allow --address to be an address that other machines can reach")
+	cmd.Flags().DurationVar(&every, "every", 5*time.Second, "interval between reads of the cluster")
 	return cmd
 }
 
-// configureUI fills in where the page's surveys come from: the cluster, or a file. The returned function ends it.
+// configureUI sets the source of the page's surveys: the cluster, or the survey file. The returned function closes it.
 func (a *clusterAccess) configureUI(ctx context.Context, config *ui.Config) (end func(), err error) {
 	if a.surveyPath != "" {
 		s, err := a.readSurveyFile()

@@ -1,5 +1,5 @@
-// Package collector is the taking of surveys: it reads Kubernetes and OVN's databases, compares them with what is asked
-// for, and asks nodes.
+// Package collector is the code that collects the state of a cluster: it reads Kubernetes and both OVN databases,
+// compares them with the desired state and queries nodes.
 package collector
 
 import (
@@ -17,44 +17,44 @@ import (
 	"github.com/sallyport/sallyport/internal/model/logical"
 )
 
-// syncTimeout is how long northd and chassis may take to say that they have carried everything out.
+// syncTimeout limits the wait for northd and all chassis to catch up.
 const syncTimeout = 3 * time.Second
 
-// Config is what is looked at.
+// Config selects the cluster to read.
 type Config struct {
-	// Cluster is its name.
+	// Cluster is the name of the cluster.
 	Cluster string
-	// Controller is how the controller reaches everything, and what it was told.
+	// Controller is the configuration of the controller: API server, databases and settings.
 	Controller controller.Config
-	// Namespaces are where the platform runs.
+	// Namespaces are the namespaces of the platform.
 	Namespaces kube.Namespaces
 }
 
-// Scope is how much of a cluster a survey is to tell.
+// Scope selects what is collected in addition to the objects and rows.
 type Scope struct {
-	// Shards are those that are compiled and compared with what is there; All: all that there are; About: those that
-	// follow from what was read.
+	// Shards are compiled and compared with the cluster. AllShards selects all of them. SelectShards selects shards
+	// after the cluster was read.
 	Shards       []string
 	AllShards    bool
 	SelectShards func(*clusterstate.State) []string
-	// Sync: northd and chassis are asked for a sign of life first. This writes a number to the northbound database.
+	// Sync waits for northd and all chassis before reading. It writes a sequence number to the northbound database.
 	Sync bool
-	// PlanInspections are those to nodes, of which each may be asked once. They follow from what was read; nil: nobody
-	// is asked.
+	// PlanInspections returns the inspections of nodes, at most one for each node, after the cluster was read. If it is
+	// nil, no node is queried.
 	PlanInspections func(*clusterstate.State) []kubedcv1alpha1.InspectionSpec
 }
 
-// Collector takes surveys of one cluster.
+// Collector collects the state of one cluster.
 type Collector struct {
 	config  Config
 	cluster *kube.ClusterReader
 
 	mu     sync.Mutex
-	shards *controller.Reconciler // nil: nobody has asked for shards yet
+	shards *controller.Reconciler // nil until shards are needed
 	cancel context.CancelFunc
 }
 
-// Open is an observer of a cluster. It connects when it is asked.
+// Open returns a collector for a cluster. It connects on first use.
 func Open(config Config) (*Collector, error) {
 	cluster, err := kube.NewClusterReader(config.Controller.Kubernetes, config.Namespaces)
 	if err != nil {
@@ -63,7 +63,7 @@ func Open(config Config) (*Collector, error) {
 	return &Collector{config: config, cluster: cluster}, nil
 }
 
-// Close ends what was begun.
+// Close closes the connections.
 func (o *Collector) Close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -75,7 +75,7 @@ func (o *Collector) Close() {
 	}
 }
 
-// Collect takes a survey. What can't be read is told in it; its texts can be printed as they are.
+// Collect collects the state. Systems that cannot be read are listed in Unread. All texts are escaped for a terminal.
 func (o *Collector) Collect(ctx context.Context, scope Scope) *clusterstate.State {
 	out := &clusterstate.State{}
 	if scope.Sync {
@@ -104,7 +104,7 @@ func (o *Collector) Collect(ctx context.Context, scope Scope) *clusterstate.Stat
 	return &shown
 }
 
-// collectFollowUps adds what follows from what was read: shards that somebody asks about, and what nodes say.
+// collectFollowUps adds what depends on the state read so far: selected shards, and the inspections of nodes.
 func (o *Collector) collectFollowUps(ctx context.Context, scope Scope, out *clusterstate.State) {
 	var group sync.WaitGroup
 	var inspected map[string]clusterstate.NodeInspection
@@ -126,14 +126,14 @@ func (o *Collector) collectFollowUps(ctx context.Context, scope Scope, out *clus
 	out.Inspected = inspected
 }
 
-// syncOVN asks northd and chassis for a sign of life. When nobody can be asked, reading says why.
+// syncOVN waits for northd and all chassis. Errors are ignored: reading the databases reports them.
 func (o *Collector) syncOVN(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
 	_ = ovn.SyncHypervisors(ctx, o.config.Controller.Northbound)
 }
 
-// readOVN reads both databases of OVN, and the certificates that their servers show.
+// readOVN reads both OVN databases, and the expiry of their servers' certificates.
 func (o *Collector) readOVN(ctx context.Context) (logical.Network, []clusterstate.Certificate, []clusterstate.ReadFailure) {
 	var north, south *ovn.Tables
 	problems := make([]error, 2)
@@ -158,7 +158,7 @@ func (o *Collector) readOVN(ctx context.Context) (logical.Network, []clusterstat
 	return ovn.BuildNetwork(north, south), shown, unread
 }
 
-// clientCertificates are those that we show.
+// clientCertificates returns the expiry of our own client certificates.
 func (o *Collector) clientCertificates() (out []clusterstate.Certificate) {
 	for _, c := range []clusterstate.Certificate{
 		{For: clusterstate.Kubernetes, Expires: kube.CertificateExpiry(o.config.Controller.Kubernetes)},

@@ -13,8 +13,8 @@ import (
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 )
 
-// openShardsTimeout is how long it may take until what shards need is read, and settleDelay how long a difference lasts
-// that somebody is putting right.
+// openShardsTimeout limits the time to fill the caches that shards need. settleDelay is the time after which a
+// difference that the controller is fixing should be gone.
 const (
 	openShardsTimeout = 20 * time.Second
 	settleDelay       = time.Second
@@ -22,7 +22,7 @@ const (
 
 func (s Scope) compilesShards() bool { return s.AllShards || len(s.Shards) > 0 }
 
-// CollectShards compiles shards and compares them with what is there.
+// CollectShards compiles shards and compares them with the cluster.
 func (o *Collector) CollectShards(ctx context.Context, scope Scope) ([]clusterstate.Shard, error) {
 	look, err := o.openShards(ctx)
 	if err != nil {
@@ -42,7 +42,7 @@ func (o *Collector) CollectShards(ctx context.Context, scope Scope) ([]clusterst
 	return clusterstate.EscapeControlChars(out), nil
 }
 
-// compareShard is what a shard needs now.
+// compareShard compiles a shard and compares it with the cluster.
 func compareShard(ctx context.Context, look *controller.Reconciler, name string) clusterstate.Shard {
 	work, err := look.PrepareShard(ctx, name)
 	if err != nil {
@@ -51,8 +51,8 @@ func compareShard(ctx context.Context, look *controller.Reconciler, name string)
 	return clusterstate.NewShard(name, work.Plans(), work.Verdicts)
 }
 
-// recheckShards looks a second time at shards that differ. Where the controller is at work, something always does for
-// some milliseconds; only what still differs then is worth telling.
+// recheckShards compares shards with differences a second time. While the controller is working, there are always
+// differences for some milliseconds. Only those that persist are reported.
 func recheckShards(ctx context.Context, look *controller.Reconciler, shards []clusterstate.Shard) {
 	if !slices.ContainsFunc(shards, clusterstate.Shard.HasPendingChanges) {
 		return
@@ -69,25 +69,25 @@ func recheckShards(ctx context.Context, look *controller.Reconciler, shards []cl
 	}
 }
 
-// openShards begins to follow what shards need, or goes on with it.
+// openShards starts the caches that shards need, unless they are running.
 func (o *Collector) openShards(ctx context.Context) (*controller.Reconciler, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.shards != nil {
 		return o.shards, nil
 	}
-	// following would try again and again
+	// Without this check, an unreachable database would be retried until the timeout.
 	if err := ovn.CheckReachable(ctx, o.config.Controller.Northbound); err != nil {
 		return nil, fmt.Errorf("connect to the OVN northbound database: %w", err)
 	}
-	life, end := context.WithCancel(context.WithoutCancel(ctx)) // it outlives the one who asked first
+	life, end := context.WithCancel(context.WithoutCancel(ctx)) // the caches outlive the first request
 	late := time.AfterFunc(openShardsTimeout, end)
 	given := context.AfterFunc(ctx, end)
 	look, err := controller.OpenReadOnly(life, o.config.Controller, slog.New(slog.DiscardHandler))
 	if err == nil && (!late.Stop() || !given()) {
 		look.NB.Close()
 		look.SB.Close()
-		err = errors.New("the time is up")
+		err = errors.New("timeout while reading the cluster")
 	}
 	if err != nil {
 		end()
@@ -97,17 +97,17 @@ func (o *Collector) openShards(ctx context.Context) (*controller.Reconciler, err
 	return look, nil
 }
 
-// findReadError is why a system could not be read; nil: it could.
+// findReadError returns the error of a system that could not be read, or nil.
 func findReadError(unread []clusterstate.ReadFailure, system string) error {
 	for _, u := range unread {
 		if u.System == system {
-			return fmt.Errorf("the %s can't be read: %s", system, u.Problem)
+			return fmt.Errorf("the %s cannot be read: %s", system, u.Problem)
 		}
 	}
 	return nil
 }
 
-// unknownShards are shards that nothing can be said about.
+// unknownShards returns the shards of a scope with an error instead of a comparison.
 func unknownShards(scope Scope, c *clusterstate.Cluster, why error) []clusterstate.Shard {
 	names := slices.Clone(scope.Shards)
 	if scope.AllShards {

@@ -57,10 +57,10 @@ func TestWhatAnObjectHangsOn(t *testing.T) {
 	}
 }
 
-// While no node holds a port, all that may are to be looked at; of those that stand by nothing depends.
+// While no node holds a port, the object depends on all candidates. It does not depend on standby nodes.
 func TestNodesOnTheWay(t *testing.T) {
 	s := healthySurvey()
-	s.Cluster.Services = nil // their pods are on nodes, too
+	s.Cluster.Services = nil // their pods are on nodes too
 	ports := s.Logical.Routers[0].Ports
 	for holder, want := range map[string][]string{"c1": {"node1"}, "c2": {"node2", "node1"}, "": {"node2", "node1"}} {
 		ports[2].Holder = holder

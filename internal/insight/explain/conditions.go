@@ -15,8 +15,8 @@ import (
 	"github.com/sallyport/sallyport/internal/model/status"
 )
 
-// deriveConditions is the conditions that follow from what was read, as the controller would write them. Of an object
-// that was not compiled they are those that it has.
+// deriveConditions computes the conditions as the controller would write them now. For an object that was not compiled,
+// it uses the conditions in its status.
 func (e *explainer) deriveConditions() {
 	stated := e.currentConditions()
 	v := e.s.Verdict(e.ref)
@@ -34,7 +34,7 @@ func (e *explainer) deriveConditions() {
 	}
 }
 
-// currentConditions is the conditions that the object has.
+// currentConditions returns the conditions in the object's status.
 func (e *explainer) currentConditions() []Condition {
 	var out []Condition
 	for _, c := range e.findObject().Conditions {
@@ -44,7 +44,7 @@ func (e *explainer) currentConditions() []Condition {
 	return out
 }
 
-// compareConditions is conditions in the order in which they follow from each other, others after them.
+// compareConditions orders conditions by dependency: Accepted, ResolvedRefs, Programmed, then others by name.
 func compareConditions(a, b Condition) int {
 	rank := func(c Condition) int {
 		return slices.Index([]string{
@@ -55,7 +55,7 @@ func compareConditions(a, b Condition) int {
 	return cmp.Or(cmp.Compare(rank(b), rank(a)), cmp.Compare(a.Type, b.Type))
 }
 
-// findObject is what all objects have; the zero value when there is none.
+// findObject returns the object, or the zero value.
 func (e *explainer) findObject() clusterstate.Object {
 	for _, o := range e.s.Cluster.Objects() {
 		if o.Ref == e.ref {
@@ -65,7 +65,7 @@ func (e *explainer) findObject() clusterstate.Object {
 	return clusterstate.Object{}
 }
 
-// renderConditions is the conditions of a verdict, given what is there of what it wants.
+// renderConditions returns the conditions of a verdict, given which compiled entries are present.
 func renderConditions(v intent.Verdict, made []Entry) []Condition {
 	missing := map[state.Ref][]string{}
 	for _, m := range made {
@@ -82,7 +82,7 @@ func renderConditions(v intent.Verdict, made []Entry) []Condition {
 	return body.Conditions
 }
 
-// summarizeState is how the object is doing, and what to do next.
+// summarizeState sets the state and the next steps.
 func (e *explainer) summarizeState() {
 	x := e.out
 	x.State, x.Healthy = e.determineState()
@@ -92,15 +92,16 @@ func (e *explainer) summarizeState() {
 		}
 	}
 	if len(x.StaleConditions) > 0 && len(x.Findings) == 0 {
-		x.NextSteps = append(x.NextSteps, "Look whether the controller runs: it has not written yet what follows.")
+		x.NextSteps = append(x.NextSteps,
+			"Check that the controller is running: the conditions in the status are out of date.")
 	}
 	unmade := slices.ContainsFunc(x.Conditions, func(c Condition) bool { return c.Reason == intent.NotAccepted })
 	if len(x.Addresses) > 0 && !unmade && e.acceptsIngress() {
-		x.NextSteps = append(x.NextSteps, "To follow a packet: sallyport trace CLIENT "+e.exampleEndpoint())
+		x.NextSteps = append(x.NextSteps, "To trace a packet: sallyport trace CLIENT "+e.exampleEndpoint())
 	}
 }
 
-// determineState is how the object is doing.
+// determineState returns the state as a phrase and whether the object works.
 func (e *explainer) determineState() (words string, works bool) {
 	of := func(kind string) Condition {
 		for _, c := range e.out.Conditions {
@@ -134,9 +135,9 @@ func (e *explainer) determineState() (words string, works bool) {
 	case errors:
 		return "does not work", false
 	case slices.ContainsFunc(e.out.Path, func(s Step) bool { return s.Broken }):
-		return e.healthyState() + ", and its way is broken", false
+		return e.healthyState() + ", but its path is broken", false
 	case e.ovnUnread:
-		return "was in force when the controller last looked; OVN could not be read now", false
+		return "was in force when the controller last checked; OVN could not be read now", false
 	case warnings:
 		return e.healthyState() + ", with warnings", true
 	default:

@@ -17,7 +17,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// describeRequest says in words what was asked for, with which addresses it ended, and what packets pass.
+// describeRequest adds what the object requests, its addresses and the path of its packets.
 func (e *explainer) describeRequest() {
 	c := &e.s.Cluster
 	switch e.ref.Kind {
@@ -61,7 +61,7 @@ func (e *explainer) describeEIp(o *clusterstate.EIp) {
 	e.addAddresses(o.Address)
 	e.addRequest("%s of %s", cmp.Or(o.Requested, "any address"), formatNetwork(cmp.Or(o.Network, o.Type)))
 	if o.MadeFor != noRef {
-		e.addRequest("made for %s, and goes with it", o.MadeFor)
+		e.addRequest("created for %s, and deleted with it", o.MadeFor)
 	}
 	e.addIngressPath(o.Shard, o.Address)
 	users := e.s.AddressUsers(o.Address)
@@ -76,7 +76,7 @@ func (e *explainer) describeEIp(o *clusterstate.EIp) {
 	if p := e.s.Cluster.ProjectOfShard(o.Shard); p != nil && p.Address == o.Address {
 		e.addNATStep(p.Ref, o.Shard, o.Address)
 	} else if len(users) == 0 {
-		e.addPart(o.Ref, "nobody uses it; it stays reserved")
+		e.addPart(o.Ref, "not in use; the address stays reserved")
 	}
 }
 
@@ -108,17 +108,17 @@ func (e *explainer) describeService(o *clusterstate.Service) {
 		ports = append(ports, fmt.Sprintf("%s %d to %s", strings.ToLower(p.Protocol), p.Port, p.Target))
 	}
 	e.addRequest("%s, balanced over pods with %s", humanize.JoinLimited(ports, 6),
-		cmp.Or(formatSelector(o.Selector), "no selector: its endpoints are somebody's"))
+		cmp.Or(formatSelector(o.Selector), "no selector (its endpoints are managed elsewhere)"))
 	for _, name := range slices.Sorted(maps.Keys(o.Annotations)) {
 		if slices.Contains(requestAnnotations, name) {
 			e.addRequest("%s: %s", name, o.Annotations[name])
 		}
 	}
 	if len(o.Sources) > 0 {
-		e.addRequest("only from %s", humanize.JoinLimited(humanize.Strings(o.Sources), 4))
+		e.addRequest("allowed clients: %s", humanize.JoinLimited(humanize.Strings(o.Sources), 4))
 	}
 	if !o.Ours {
-		e.addRequest("loadBalancerClass %q: somebody else serves it", o.Class)
+		e.addRequest("loadBalancerClass %q: handled by another controller", o.Class)
 	}
 	for _, a := range e.out.Addresses {
 		e.addIngressPath(o.Shard, a)
@@ -126,7 +126,7 @@ func (e *explainer) describeService(o *clusterstate.Service) {
 	e.addServicePath(o, false)
 }
 
-// requestAnnotations of Services that ask for something.
+// requestAnnotations are the annotations of Services that request something.
 var requestAnnotations = []string{
 	kubedcv1.BindAnnotation, kubedcv1.BindDefaultAnnotation, kubedcv1.ExternalNetworkTypeLabel,
 	kubedcv1.HealthAnnotation,
@@ -139,7 +139,7 @@ func (e *explainer) describeProject(o *clusterstate.Project) {
 		return
 	}
 	e.addAddresses(o.Address)
-	e.addRequest("a network of its own, %s, that leaves by %s", joinFew(o.Prefixes), formatNetwork(o.Network))
+	e.addRequest("own network %s with egress through %s", joinFew(o.Prefixes), formatNetwork(o.Network))
 	e.addNATStep(o.Ref, o.Shard, o.Address)
 	e.addEgressPath(o.Shard, o.Address)
 	var used []string
@@ -158,14 +158,14 @@ func (e *explainer) describeEgressIP(o *clusterstate.EgressIP) {
 	if o == nil {
 		return
 	}
-	e.addRequest("selected pods, %d at present, leave with %s", o.Selects, humanize.JoinLimited(o.Addresses, 4))
+	e.addRequest("selected pods (currently %d) use source address %s", o.Selects, humanize.JoinLimited(o.Addresses, 4))
 	if o.Outside.Number > 0 {
-		e.addBrokenStep(o.Ref, "%s of no project and not served: %s",
+		e.addBrokenStep(o.Ref, "%s in no project and not served: %s",
 			humanize.Pluralize(o.Outside.Number, "pod is", "pods are"), o.Outside)
 	}
 	for _, r := range e.dependencies {
 		if r.Kind == clusterstate.RouterKind && r.Name != ownership.EgressVpc {
-			e.addStep(r, "router %s leads their packets there", r.Name)
+			e.addStep(r, "router %s sends their packets to the egress router", r.Name)
 		}
 	}
 	for _, held := range o.Addresses {
@@ -188,14 +188,14 @@ func (e *explainer) describeEgressPolicy(o *clusterstate.EgressPolicy) {
 		return
 	}
 	e.addAddresses(o.Sources...)
-	who, to := "pods that it selects", "everywhere"
+	who, to := "selected pods", "all destinations"
 	if o.Kind == string(intent.EgressService) {
-		who = "pods behind Service " + o.Name
+		who = "backends of Service " + o.Name
 	}
 	if len(o.Destinations) > 0 {
 		to = humanize.JoinLimited(humanize.Strings(o.Destinations), 4)
 	}
-	e.addRequest("%s leave for %s by %s", who, to, formatNetwork(o.Network))
+	e.addRequest("%s reach %s through %s", who, to, formatNetwork(o.Network))
 	on := e.s.Cluster.Network(o.Network)
 	if on != nil && on.Interface != "" {
 		e.addNodesStep(on)
@@ -207,7 +207,7 @@ func (e *explainer) describeEgressPolicy(o *clusterstate.EgressPolicy) {
 		e.addEgressPath(o.Shard, a)
 	}
 	if len(o.Sources) == 0 {
-		e.addBrokenStep(o.Ref, "no address is known with which they leave")
+		e.addBrokenStep(o.Ref, "the source address of their packets is unknown")
 	}
 }
 
@@ -217,7 +217,7 @@ func (e *explainer) describeNetwork(o *clusterstate.Network) {
 	}
 	e.addRequest("an external network of type %s%s", o.Type, map[bool]string{true: ", the default"}[o.Default])
 	if o.Interface != "" {
-		e.addRequest("nodes are on it by %s, method %s: %s", o.Interface, o.Method,
+		e.addRequest("nodes attached through interface %s, method %s: %s", o.Interface, o.Method,
 			cmp.Or(humanize.JoinLimited(o.OnNodes, 6), "none"))
 	}
 	for _, name := range o.Subnets {
@@ -233,7 +233,7 @@ func (e *explainer) describeNetwork(o *clusterstate.Network) {
 	}
 }
 
-// describeRouterPorts is which nodes hold the ports of routers on a subnet.
+// describeRouterPorts adds the nodes that hold router ports on a subnet.
 func (e *explainer) describeRouterPorts(n *clusterstate.Subnet) {
 	held := map[string][]string{}
 	for _, r := range e.s.Logical.Routers {
@@ -246,7 +246,7 @@ func (e *explainer) describeRouterPorts(n *clusterstate.Subnet) {
 	}
 	for _, node := range slices.Sorted(maps.Keys(held)) {
 		routers := slices.Compact(held[node])
-		e.addPart(clusterstate.NodeRef(node), "%s holds the ports there of %s: %s", node,
+		e.addPart(clusterstate.NodeRef(node), "%s holds the ports of %s: %s", node,
 			humanize.Pluralize(len(routers), "router", "routers"), humanize.JoinLimited(routers, 6))
 	}
 }
@@ -265,12 +265,12 @@ func (e *explainer) describeNode(o *clusterstate.Node) {
 	slices.Sort(may)
 	e.addRequest("may hold %s", cmp.Or(strings.Join(may, " and "), "neither gateways nor egress addresses"))
 	if o.Cordoned {
-		e.addRequest("takes no new pods")
+		e.addRequest("cordoned: takes no new pods")
 	}
 	e.describeNodeLoad(o.Name)
 }
 
-// describeNodeLoad is what a node holds for others.
+// describeNodeLoad adds the router ports, networks and number of pods on a node.
 func (e *explainer) describeNodeLoad(node string) {
 	for _, r := range e.s.Logical.Routers {
 		for _, p := range r.Ports {
@@ -281,7 +281,7 @@ func (e *explainer) describeNodeLoad(node string) {
 	}
 	for _, n := range e.s.Cluster.Networks {
 		if slices.Contains(n.OnNodes, node) {
-			e.addPart(n.Ref, "network %s by %s, method %s", n.Name, n.Interface, n.Method)
+			e.addPart(n.Ref, "network %s through interface %s, method %s", n.Name, n.Interface, n.Method)
 		}
 	}
 	pods := 0
@@ -305,13 +305,13 @@ func (e *explainer) describePod(o *clusterstate.Pod) {
 	}
 	for _, f := range e.s.Cluster.FIps {
 		if f.Shard == subnet.Vpc && slices.Contains(o.Addresses, f.Target) {
-			e.addPart(f.Ref, "%s, with %s", f.Ref, addressOrNone(f.External))
+			e.addPart(f.Ref, "%s, external address %s", f.Ref, addressOrNone(f.External))
 		}
 	}
 	for _, v := range e.s.Cluster.Services {
 		for _, x := range v.Endpoints {
 			if x.Pod == o.Name && v.Namespace == o.Namespace {
-				e.addPart(v.Ref, "connections of %s to %s", v.Ref, x.Address)
+				e.addPart(v.Ref, "backend of %s at %s", v.Ref, x.Address)
 			}
 		}
 	}

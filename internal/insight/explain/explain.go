@@ -1,5 +1,5 @@
-// Package explain is an object, or an address, told to somebody who has to know why it does not work: what was asked
-// for, what was made of it, where it is, what is wrong and what to do next.
+// Package explain is the explanation of one object or address: what was requested, what was compiled for it, which OVN
+// rows exist, what is wrong and what to do next.
 package explain
 
 import (
@@ -15,44 +15,45 @@ import (
 	"github.com/sallyport/sallyport/internal/model/status"
 )
 
-// Explanation is an object explained.
+// Explanation is the explanation of an object or address.
 type Explanation struct {
 	About state.Ref `json:"about"`
-	// AddressOwners says who has the address that was asked about; nil: somebody asked about the object.
+	// AddressOwners lists the owners of the address. It is nil if the subject is an object.
 	AddressOwners *AddressOwners `json:"whose,omitempty"`
-	// State is how it is doing, in a few words, and Works whether that is well.
+	// State is a short phrase such as "is in force". Healthy reports whether the object works.
 	State     string       `json:"state"`
 	Healthy   bool         `json:"works"`
 	Addresses []netip.Addr `json:"addresses,omitempty"`
 	Requested []string     `json:"asked,omitempty"`
-	// Path is the things that packets pass, in order, and Has what the object consists of.
+	// Path lists what packets pass, in order. Parts lists what the object consists of.
 	Path  []Step `json:"path,omitempty"`
 	Parts []Step `json:"has,omitempty"`
-	// Compiled is what was compiled for it, alone or with others, and whether it is there.
+	// Compiled lists everything compiled for the object, including what it shares with others.
 	Compiled []Entry `json:"made,omitempty"`
-	// Rows are those of OVN that are about it or have its address, whoever wrote them.
+	// Rows lists the OVN rows that belong to the object or contain its address, whoever wrote them.
 	Rows  []Row  `json:"rows,omitempty"`
 	Nodes []Fact `json:"nodes,omitempty"`
-	// Differences is what would be written for it.
+	// Differences lists what the controller would write for the object.
 	Differences []Entry `json:"differs,omitempty"`
-	// Conditions are those that follow from all this, and Stated those that it has, where they differ.
+	// Conditions are the conditions computed from the cluster state. StaleConditions are the conditions in the
+	// object's status that differ from them.
 	Conditions      []Condition         `json:"conditions,omitempty"`
 	StaleConditions []Condition         `json:"stated,omitempty"`
 	Events          []Fact              `json:"events,omitempty"`
 	Findings        []diagnosis.Finding `json:"wrong,omitempty"`
 	NextSteps       []string            `json:"next,omitempty"`
-	// ReadFailures is what could not be read, so that something may be missing here.
+	// ReadFailures lists the systems that could not be read. The explanation may be incomplete.
 	ReadFailures []Fact `json:"unread,omitempty"`
 }
 
-// Step is something that packets pass. Broken: they do not.
+// Step is one step of the path of packets. Packets do not pass a broken step.
 type Step struct {
 	About  state.Ref `json:"about"`
 	Text   string    `json:"text"`
 	Broken bool      `json:"broken,omitempty"`
 }
 
-// Entry is something that should be somewhere. There: it is, and as it should be.
+// Entry is a compiled object, Vpc list entry or row. Present reports whether it exists as compiled.
 type Entry struct {
 	Scope   string    `json:"in"`
 	Text    string    `json:"text"`
@@ -60,14 +61,14 @@ type Entry struct {
 	Present bool      `json:"there"`
 }
 
-// Row is a row of OVN's databases.
+// Row is a row of the OVN northbound database.
 type Row struct {
 	Table  string `json:"table"`
 	Parent string `json:"on,omitempty"` // router or switch
 	Text   string `json:"text"`
 }
 
-// Fact is what somebody says.
+// Fact is a statement about its source, such as a node, a system or the reason of an event.
 type Fact struct {
 	Source string `json:"who"`
 	Text   string `json:"text"`
@@ -81,33 +82,34 @@ type Condition struct {
 	Message string `json:"message,omitempty"`
 }
 
-// positiveConditions are the conditions that should be true. Of others, such as those of nodes on their discs, nothing
-// follows here; PortsError should not be there.
+// positiveConditions are the conditions that should be true. Other conditions, such as a node's DiskPressure, are
+// ignored, except PortsError, which should not be true.
 var positiveConditions = []string{
 	kubedcv1.ConditionAccepted, kubedcv1.ConditionResolvedRefs, kubedcv1.ConditionProgrammed, intent.HasEndpoints,
 	status.ConditionReturnPath,
 	status.ConditionNetworkAllowed, "Ready",
 }
 
-// isFailing says whether the condition is one to look at.
+// isFailing reports whether the condition indicates a problem.
 func (c Condition) isFailing() bool {
 	return c.Status != "True" && slices.Contains(positiveConditions, c.Type) || c.Status == "True" &&
 		c.Type == status.ConditionPortsError
 }
 
-// explainer is one explanation in the making.
+// explainer builds one explanation.
 type explainer struct {
 	s            *clusterstate.State
 	ref          state.Ref
 	dependencies []state.Ref
-	// sharedOrigins is what the object shares with others: what was made for these is made for it, too.
+	// sharedOrigins are origins that the object shares with others, such as a return path. What was compiled for them
+	// belongs to the object too.
 	sharedOrigins []state.Ref
-	// ovnUnread: OVN could not be read, and nothing follows from what is not there.
+	// ovnUnread is set if the northbound database could not be read. Then a missing row means nothing.
 	ovnUnread bool
 	out       *Explanation
 }
 
-// explainObject explains an object, given what is wrong with the cluster.
+// explainObject explains an object, given all findings of the cluster.
 func explainObject(s *clusterstate.State, ref state.Ref, findings []diagnosis.Finding) Explanation {
 	e := &explainer{s: s, ref: ref, dependencies: s.DependenciesOf(ref), out: &Explanation{About: ref}}
 	if v := s.Verdict(ref); v != nil {
@@ -116,18 +118,18 @@ func explainObject(s *clusterstate.State, ref state.Ref, findings []diagnosis.Fi
 	e.ovnUnread = slices.ContainsFunc(s.Unread, func(u clusterstate.ReadFailure) bool {
 		return u.System == clusterstate.Northbound
 	})
-	e.describeRequest()  // what was asked for, and the way of packets
-	e.collectCompiled()  // what was made of it, and what differs
-	e.collectRows()      // what OVN has
-	e.collectNodeFacts() // what nodes say
-	e.deriveConditions() // which conditions follow
-	e.collectEvents()    // what was said of it
+	e.describeRequest() // also adds the addresses and the path
+	e.collectCompiled()
+	e.collectRows()
+	e.collectNodeFacts()
+	e.deriveConditions()
+	e.collectEvents()
 	e.selectFindings(findings)
-	e.summarizeState() // how it is doing, and what to do next
+	e.summarizeState()
 	return *e.out
 }
 
-// belongsToObject says whether something was made for the object, alone or with others.
+// belongsToObject reports whether the origin is the object or one that it shares with others.
 func (e *explainer) belongsToObject(by state.Ref) bool {
 	return by == e.ref || slices.Contains(e.sharedOrigins, by)
 }
@@ -161,8 +163,8 @@ func (e *explainer) collectEvents() {
 	}
 }
 
-// selectFindings is what is wrong with the object and with what it hangs on, what explains the rest first. Where
-// nothing is known of the object itself, its first condition that is not as it should be tells.
+// selectFindings selects the findings about the object and its dependencies, causes first. If there is none about the
+// object itself, its first failing condition becomes a finding.
 func (e *explainer) selectFindings(findings []diagnosis.Finding) {
 	e.out.Findings = diagnosis.FilterByRefs(findings, e.dependencies...)
 	known := slices.ContainsFunc(e.out.Findings, func(f diagnosis.Finding) bool {
@@ -178,7 +180,7 @@ func (e *explainer) selectFindings(findings []diagnosis.Finding) {
 		Message: cmp.Or(c.Message, intent.ReasonMeaning(c.Reason)), Remediation: intent.ReasonRemedy(c.Reason),
 	}
 	if intent.IsTransientReason(c.Reason) {
-		f.Severity = diagnosis.Warning // as yet it is a stage that every object goes through
+		f.Severity = diagnosis.Warning // every object passes through this state
 	}
 	e.out.Findings = append(e.out.Findings, f)
 	diagnosis.Sort(e.out.Findings)

@@ -19,14 +19,14 @@ import (
 
 var update = flag.Bool("update", false, "rewrite what the cases in testdata want")
 
-// gatewaySilent is a finding on a network.
+// gatewaySilent is a finding about a network.
 var gatewaySilent = diagnosis.Finding{
 	Code: "GatewaySilent", Severity: diagnosis.Error, About: []state.Ref{ref("ExternalNetwork", "", "public")},
 	CauseRank: 5,
 	Message:   "198.51.100.1 answers to no node", Remediation: "Look at the router of network public.",
 }
 
-// A case is testdata/NAME.txt: what is printed for a question about the world, after something has happened to it.
+// Each case is a file testdata/NAME.txt: the output of explain for a subject, after a change to the healthy survey.
 var cases = map[string]struct {
 	question string
 	happens  func(*clusterstate.State)

@@ -10,10 +10,10 @@ import (
 	"github.com/sallyport/sallyport/internal/model/humanize"
 )
 
-// joinFew are the first of things of which there are seldom more than two, one of each family.
+// joinFew joins lists that seldom have more than two members, one for each address family.
 func joinFew[T fmt.Stringer](list []T) string { return humanize.JoinLimited(humanize.Strings(list), 2) }
 
-// withPrefix is a word after another, or nothing.
+// withPrefix adds a prefix to word unless it is empty.
 func withPrefix(prefix, word string) string {
 	if word == "" {
 		return ""
@@ -28,7 +28,7 @@ func addressOrNone(a netip.Addr) string {
 	return a.String()
 }
 
-// formatPrefix is a prefix, of a single address without its length.
+// formatPrefix omits the length of a prefix with a single address.
 func formatPrefix(p netip.Prefix) string {
 	if p.IsSingleIP() {
 		return p.Addr().String()
@@ -58,7 +58,6 @@ func formatVLAN(n *clusterstate.Subnet) string {
 	return fmt.Sprintf(", VLAN %d", n.Tag)
 }
 
-// formatPodState is how a pod is doing.
 func formatPodState(p *clusterstate.Pod) string {
 	switch {
 	case p.Deleting:

@@ -13,10 +13,10 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// kindAliases are the words for kinds, as kubectl has them, and our own for what it has none for.
+// kindAliases are the names of kinds that users may type: those of kubectl, and some of our own.
 var kindAliases = []struct {
 	kind  string
-	words []string // the first is the one that we use
+	words []string // the first is used in output
 }{
 	{string(intent.EIp), []string{"eip", "eips"}},
 	{string(intent.FIp), []string{"fip", "fips"}},
@@ -33,7 +33,7 @@ var kindAliases = []struct {
 	{clusterstate.PodKind, []string{"pod", "pods", "po"}},
 }
 
-// KindNames are the words for kinds, one for each.
+// KindNames returns one name for each kind.
 func KindNames() []string {
 	var out []string
 	for _, k := range kindAliases {
@@ -42,9 +42,9 @@ func KindNames() []string {
 	return out
 }
 
-// KindName is the word for a kind.
+// KindName returns the name of a kind as users type it.
 func KindName(kind string) string {
-	if kind == string(intent.Subnet) { // people ask about it because it is a network
+	if kind == string(intent.Subnet) { // a Subnet without an ExternalNetwork is an external network itself
 		kind = string(intent.ExternalNetwork)
 	}
 	for _, k := range kindAliases {
@@ -55,7 +55,7 @@ func KindName(kind string) string {
 	return strings.ToLower(kind)
 }
 
-// ParseKind is the kind that a word stands for; empty: none.
+// ParseKind returns the kind with this name, or an empty string.
 func ParseKind(word string) string {
 	for _, k := range kindAliases {
 		if slices.Contains(k.words, strings.ToLower(word)) {
@@ -65,7 +65,7 @@ func ParseKind(word string) string {
 	return ""
 }
 
-// Resolve is what somebody means by an address, kind/name or only a name, in a namespace or in any.
+// Resolve returns the subject that text names: an address, KIND/NAME or NAME. An empty namespace matches any.
 func Resolve(s *clusterstate.State, text, namespace string) (Subject, error) {
 	if a, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
 		return Subject{Address: a}, nil
@@ -93,11 +93,11 @@ func Resolve(s *clusterstate.State, text, namespace string) (Subject, error) {
 	case 1:
 		return Subject{Object: found[0]}, nil
 	default:
-		return Subject{}, fmt.Errorf("%s may be any of these; say which:\n%s", text, formatCommands(found))
+		return Subject{}, fmt.Errorf("%s is ambiguous; use one of these:\n%s", text, formatCommands(found))
 	}
 }
 
-// candidate is an object that somebody may mean, and the names that it may be called by.
+// candidate is an object that a name may refer to, with all its names.
 type candidate struct {
 	ref   state.Ref
 	names []string
@@ -107,9 +107,9 @@ func listCandidates(c *clusterstate.Cluster, kind string) []candidate {
 	var out []candidate
 	for _, o := range c.Objects() {
 		if o.Kind == string(intent.NodePath) {
-			continue // it is told with its node
+			continue // the explanation of its node includes it
 		}
-		network := o.Kind == string(intent.Subnet) // one that is an external network itself
+		network := o.Kind == string(intent.Subnet) // a Subnet that is an external network itself
 		if kind == "" && o.Kind != clusterstate.PodKind || kind == o.Kind || network &&
 			kind == string(intent.ExternalNetwork) {
 			out = append(out, candidate{o.Ref, append([]string{o.Name}, alternativeNames(c, o.Ref)...)})
@@ -118,7 +118,7 @@ func listCandidates(c *clusterstate.Cluster, kind string) []candidate {
 	return out
 }
 
-// alternativeNames are other names of an object: the namespace of a Project, the Subnets of a network.
+// alternativeNames returns other names of an object: the namespace of a Project, the Subnets of an ExternalNetwork.
 func alternativeNames(c *clusterstate.Cluster, ref state.Ref) []string {
 	if p := c.Project(ref); p != nil {
 		return []string{p.Shard}
@@ -129,7 +129,7 @@ func alternativeNames(c *clusterstate.Cluster, ref state.Ref) []string {
 	return nil
 }
 
-// notFoundError says that nothing has the name, and what somebody may have meant.
+// notFoundError returns an error that suggests similar names and the same name in other namespaces.
 func notFoundError(all []candidate, text, name, namespace string) error {
 	where := ""
 	if namespace != "" {
@@ -151,13 +151,13 @@ func notFoundError(all []candidate, text, name, namespace string) error {
 		}
 	}
 	if len(elsewhere) > 0 {
-		return fmt.Errorf("there is no %s%s; do you mean\n%s", text, where, formatCommands(elsewhere))
+		return fmt.Errorf("there is no %s%s; did you mean\n%s", text, where, formatCommands(elsewhere))
 	}
-	return fmt.Errorf("there is no %s%s; kubectl get %s -A lists what there is", text, where,
+	return fmt.Errorf("there is no %s%s; list the objects with kubectl get %s -A", text, where,
 		strings.Join(KindNames()[:3], ","))
 }
 
-// FormatArgument is an object as it is given to explain.
+// FormatArgument returns an object as an argument of sallyport explain.
 func FormatArgument(ref state.Ref) string {
 	word := KindName(ref.Kind)
 	if ref.Namespace == "" {

@@ -21,7 +21,7 @@ func TestNamesMeanObjects(t *testing.T) {
 		{"eips/front", "", frontEIP},
 		{"svc/web", "acme-prod", web},
 		{"services/mail", "", mail},
-		{"egressip/out", "acme-prod", egress}, // it is of no namespace
+		{"egressip/out", "acme-prod", egress}, // cluster-scoped
 		{"egressroutes/partners", "", partners},
 		{"project/prod", "", project},
 		{"project/acme-prod", "", project},
@@ -30,7 +30,7 @@ func TestNamesMeanObjects(t *testing.T) {
 		{"network/ext-cloud", "", ref("Subnet", "", "ext-cloud")},
 		{"nodepath/node1", "", ref("Node", "", "node1")},
 		{"pod/db-0", "", ref("Pod", "acme-prod", "db-0")},
-		{"mail", "", mail}, // nothing else has the name
+		{"mail", "", mail}, // the name is unique
 	} {
 		got, err := explain.Resolve(s, c.text, c.namespace)
 		if err != nil || got.Object != c.want {
@@ -51,12 +51,12 @@ func TestNamesThatAreWrongSuggestOthers(t *testing.T) {
 		text, namespace string
 		wants           []string
 	}{
-		// letters that changed places
+		// transposed letters
 		{"eip/fornt", "", []string{"there is no eip/fornt;", "eip/front -n acme-prod"}},
-		{"eip/frnt", "", []string{"eip/front -n acme-prod"}},                                 // one that is missing
-		{"eip/front", "beta", []string{"in namespace beta;", "eip/front -n acme-prod"}},      // elsewhere
-		{"svc/web", "", []string{"any of these", "svc/web -n acme-prod", "svc/web -n beta"}}, // in two namespaces
-		// the beginning of its namespace
+		{"eip/frnt", "", []string{"eip/front -n acme-prod"}},                                 // a missing letter
+		{"eip/front", "beta", []string{"in namespace beta;", "eip/front -n acme-prod"}},      // in another namespace
+		{"svc/web", "", []string{"is ambiguous", "svc/web -n acme-prod", "svc/web -n beta"}}, // in two namespaces
+		// the start of its namespace
 		{"project/acme", "", []string{"project/prod -n acme"}},
 		{"epi/front", "", []string{`no kind "epi"; use eip`}},
 		{"volume/front", "", []string{`no kind "volume"; use eip, fip, svc`}},
@@ -73,7 +73,7 @@ func TestNamesThatAreWrongSuggestOthers(t *testing.T) {
 			}
 		}
 	}
-	// what is not near is not suggested
+	// only similar names are suggested
 	if _, err := explain.Resolve(s, "eip/fornt", ""); strings.Contains(err.Error(), "default-gw") {
 		t.Error(err)
 	}

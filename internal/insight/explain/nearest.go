@@ -8,11 +8,11 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// maxSuggestions is how many names are suggested at most.
+// maxSuggestions limits the suggested names.
 const maxSuggestions = 3
 
-// nearestNames are those of some names that somebody may have meant, the nearest first: a slip or two away, or the same
-// with something before or after it.
+// nearestNames returns the names most similar to name, nearest first: names within a small edit distance (1 to 3,
+// depending on the length of name), and names that start or end with it.
 func nearestNames(name string, names []string) []string {
 	if name == "" {
 		return nil
@@ -33,7 +33,7 @@ func nearestNames(name string, names []string) []string {
 	return out[:min(len(out), maxSuggestions)]
 }
 
-// editDistance is how many letters have to come, go, change, or change places for one word to become another.
+// editDistance returns the number of insertions, deletions, substitutions and transpositions between two words.
 func editDistance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {
@@ -58,7 +58,7 @@ func editDistance(a, b string) int {
 	return rows[len(a)][len(b)]
 }
 
-// formatCommands are objects as they are given to explain, one on a line.
+// formatCommands returns a sallyport explain command for each object, one per line.
 func formatCommands(refs []state.Ref) string {
 	var out []string
 	for _, r := range refs {

@@ -11,7 +11,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/intent"
 )
 
-// collectNodeFacts is what the nodes on the way say: Kubernetes of them, OVN, their NodePath, and they themselves.
+// collectNodeFacts adds the state of the nodes on the path, according to Kubernetes, OVN, their NodePaths and agents.
 func (e *explainer) collectNodeFacts() {
 	for _, r := range e.dependencies {
 		switch r.Kind {
@@ -19,7 +19,7 @@ func (e *explainer) collectNodeFacts() {
 			if n := e.s.Cluster.Node(r.Name); n != nil {
 				e.out.Nodes = append(e.out.Nodes, Fact{n.Name, e.formatNodeState(n)})
 			} else {
-				e.out.Nodes = append(e.out.Nodes, Fact{r.Name, "there is no such node"})
+				e.out.Nodes = append(e.out.Nodes, Fact{r.Name, "the node does not exist"})
 			}
 		case string(intent.NodePath):
 			for _, o := range e.s.Cluster.NodePaths {
@@ -31,7 +31,6 @@ func (e *explainer) collectNodeFacts() {
 	}
 }
 
-// formatNodeState is how a node is doing.
 func (e *explainer) formatNodeState(n *clusterstate.Node) string {
 	said := []string{map[bool]string{true: "ready", false: "not ready"}[n.Ready]}
 	said = append(said, e.formatChassisState(n))
@@ -54,21 +53,19 @@ func (e *explainer) formatNodeState(n *clusterstate.Node) string {
 	return strings.Join(said, "; ")
 }
 
-// formatChassisState is how a node's chassis is doing.
 func (e *explainer) formatChassisState(n *clusterstate.Node) string {
 	for _, c := range e.s.Logical.Chassis {
 		if e.s.NodeOfChassis(c.Name) != n.Name {
 			continue
 		}
 		if behind := e.s.Logical.Progress.Asked - c.Seen; behind > 0 && c.Seen > 0 {
-			return fmt.Sprintf("its chassis is %s of OVN behind", humanize.Pluralize(behind, "change", "changes"))
+			return fmt.Sprintf("its chassis is %s behind OVN", humanize.Pluralize(behind, "change", "changes"))
 		}
 		return "has a chassis"
 	}
 	return "has no chassis"
 }
 
-// formatNodePath is how the NodePath of a node is doing.
 func formatNodePath(o clusterstate.NodePath) string {
 	var wrong []string
 	for _, c := range o.Conditions {
@@ -79,10 +76,10 @@ func formatNodePath(o clusterstate.NodePath) string {
 	if len(wrong) > 0 {
 		return "NodePath: " + strings.Join(wrong, "; ")
 	}
-	return "NodePath: in force for networks " + humanize.JoinLimited(slices.Sorted(slices.Values(o.Networks)), 6)
+	return "NodePath: programmed for networks " + humanize.JoinLimited(slices.Sorted(slices.Values(o.Networks)), 6)
 }
 
-// healthyState is how an object is doing that nothing is wrong with.
+// healthyState returns the state of an object without findings.
 func (e *explainer) healthyState() string {
 	c := &e.s.Cluster
 	switch e.ref.Kind {
@@ -98,7 +95,7 @@ func (e *explainer) healthyState() string {
 		return "is ready"
 	case string(intent.Service):
 		if v := c.Service(e.ref); v != nil && !v.Ours {
-			return "is served by somebody else"
+			return "is handled by another controller"
 		}
 	case string(intent.Subnet):
 		if n := c.Subnet(e.ref.Name); n != nil && !n.Ready {
@@ -107,12 +104,12 @@ func (e *explainer) healthyState() string {
 		return "is ready"
 	}
 	if len(e.out.Conditions) == 0 {
-		return "has no conditions yet: is the controller running?"
+		return "has no conditions yet; check that the controller is running"
 	}
 	return "is in force"
 }
 
-// parseAddresses are texts as addresses; what can't be read is left out.
+// parseAddresses parses addresses and skips invalid ones.
 func parseAddresses(list []string) []netip.Addr {
 	var out []netip.Addr
 	for _, word := range list {

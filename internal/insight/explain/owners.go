@@ -13,11 +13,11 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// AddressOwners is who has an address.
+// AddressOwners lists the owners of an address.
 type AddressOwners struct {
 	Address netip.Addr `json:"address"`
 	Owners  []Step     `json:"holders,omitempty"`
-	// Pool is where it would come from when nobody has it.
+	// Pool describes the subnet or network that contains the address.
 	Pool string `json:"pool,omitempty"`
 }
 
@@ -25,8 +25,8 @@ func (w *AddressOwners) addOwner(about state.Ref, format string, args ...any) {
 	w.Owners = append(w.Owners, Step{About: about, Text: fmt.Sprintf(format, args...)})
 }
 
-// FindAddressOwners is who has an address: those first that people ask for addresses with, then the engine, nodes and
-// pods.
+// FindAddressOwners returns the owners of an address: first the objects that users create, then gateways, Kube-OVN and
+// OVN, nodes and pods.
 func FindAddressOwners(s *clusterstate.State, a netip.Addr) AddressOwners {
 	w := &AddressOwners{Address: a}
 	w.addRequesters(&s.Cluster)
@@ -34,15 +34,15 @@ func FindAddressOwners(s *clusterstate.State, a netip.Addr) AddressOwners {
 	w.addOVNOwners(s)
 	w.addHosts(s)
 	if pool := s.Cluster.ExternalSubnetAt(a); pool != nil {
-		w.Pool = fmt.Sprintf("Subnet %s %s of network %s, which has %d free", pool.Name, joinFew(pool.Prefixes),
+		w.Pool = fmt.Sprintf("Subnet %s %s of network %s, %d addresses free", pool.Name, joinFew(pool.Prefixes),
 			pool.Network, pool.Free)
 	} else if on := s.Cluster.NetworkAt(a); on != nil {
-		w.Pool = fmt.Sprintf("the addresses of network %s, by which nodes are reached", on.Name)
+		w.Pool = fmt.Sprintf("network %s, which nodes are attached to", on.Name)
 	}
 	return *w
 }
 
-// addRequesters are those who asked for the address.
+// addRequesters adds the objects that request the address.
 func (w *AddressOwners) addRequesters(c *clusterstate.Cluster) {
 	for _, o := range c.FIps {
 		if o.External == w.Address {
@@ -54,7 +54,7 @@ func (w *AddressOwners) addRequesters(c *clusterstate.Cluster) {
 			w.addOwner(o.Ref, "load balancer")
 		}
 		if slices.Contains(o.ExternalIPs, w.Address) {
-			w.addOwner(o.Ref, "an external IP that somebody gave it")
+			w.addOwner(o.Ref, "external IP in its spec")
 		}
 	}
 	for _, o := range c.EIps {
@@ -69,12 +69,12 @@ func (w *AddressOwners) addRequesters(c *clusterstate.Cluster) {
 	}
 	for _, o := range c.Projects {
 		if o.Address == w.Address {
-			w.addOwner(o.Ref, "the address that its pods leave with")
+			w.addOwner(o.Ref, "source address of its pods")
 		}
 	}
 	for _, o := range slices.Concat(c.EgressServices, c.EgressRoutes) {
 		if slices.Contains(o.Sources, w.Address) {
-			w.addOwner(o.Ref, "the address that its pods leave with")
+			w.addOwner(o.Ref, "source address of its pods")
 		}
 	}
 }
@@ -103,7 +103,7 @@ func (w *AddressOwners) addGateways(c *clusterstate.Cluster) {
 func (w *AddressOwners) addOVNOwners(s *clusterstate.State) {
 	for _, o := range s.Cluster.OvnEips {
 		if o.Address == w.Address {
-			w.addOwner(o.Ref, "Kube-OVN's entry, type %s", o.Type)
+			w.addOwner(o.Ref, "address object of Kube-OVN, type %s", o.Type)
 		}
 	}
 	for _, r := range s.Logical.Routers {
@@ -142,20 +142,21 @@ func (w *AddressOwners) addHosts(s *clusterstate.State) {
 	}
 	for _, o := range s.Cluster.Services {
 		if o.ClusterIP == w.Address {
-			w.addOwner(o.Ref, "its address inside the cluster")
+			w.addOwner(o.Ref, "cluster IP")
 		}
 	}
 	for _, n := range s.Logical.Learned {
-		if n.Address == w.Address && len(w.Owners) == 0 { // of each other routers learn, too
-			w.addOwner(state.Ref{Kind: "Neighbour", Name: n.MAC}, "a host that router port %s has learned", n.Port)
+		if n.Address == w.Address && len(w.Owners) == 0 { // routers also learn the addresses of other routers
+			w.addOwner(state.Ref{Kind: "Neighbour", Name: n.MAC}, "host, learned by router port %s", n.Port)
 		}
 	}
 }
 
-// noRef is no object.
+// noRef is the zero Ref, which refers to no object.
 var noRef state.Ref
 
-// primaryOwner is whom to explain of those who have an address: its only user, or else who has it for several.
+// primaryOwner returns the owner to explain: the only user of the address, the EIp if there are several users,
+// else the first owner.
 func (w *AddressOwners) primaryOwner() state.Ref {
 	var users []state.Ref
 	var eip, project state.Ref
@@ -181,19 +182,21 @@ func (w *AddressOwners) primaryOwner() state.Ref {
 	}
 }
 
-// explainUnusedAddress explains an address that nobody has.
+// explainUnusedAddress explains an address without an owner.
 func explainUnusedAddress(s *clusterstate.State, w AddressOwners, findings []diagnosis.Finding) Explanation {
 	x := Explanation{
 		About:         state.Ref{Kind: "Address", Name: w.Address.String()},
 		AddressOwners: &w,
-		State:         "is nobody's",
+		State:         "is not assigned",
 	}
 	if on := s.Cluster.NetworkAt(w.Address); on != nil {
 		x.Findings = diagnosis.FilterByRefs(findings, s.DependenciesOf(on.Ref)...)
-		x.NextSteps = append(x.NextSteps, "Look whether whoever should have it exists: sallyport explain KIND/NAME.")
+		x.NextSteps = append(x.NextSteps,
+			"Check the object that should have this address: sallyport explain KIND/NAME.")
 	} else {
 		x.Findings = diagnosis.FilterByRefs(findings)
-		x.NextSteps = append(x.NextSteps, "It is of no network of this cluster; look at DNS, or at another cluster.")
+		x.NextSteps = append(x.NextSteps,
+			"The address is in no network of this cluster; check DNS, or another cluster.")
 	}
 	return x
 }

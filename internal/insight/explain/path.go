@@ -14,12 +14,12 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// addStep is something on the way of packets.
+// addStep adds a step to the path.
 func (e *explainer) addStep(about state.Ref, format string, args ...any) {
 	e.appendStep(Step{About: about, Text: fmt.Sprintf(format, args...)})
 }
 
-// addBrokenStep is where they do not go on.
+// addBrokenStep adds a step that packets do not pass.
 func (e *explainer) addBrokenStep(about state.Ref, format string, args ...any) {
 	e.appendStep(Step{About: about, Text: fmt.Sprintf(format, args...), Broken: true})
 }
@@ -30,25 +30,25 @@ func (e *explainer) appendStep(s Step) {
 	}
 }
 
-// addPart is something that the object consists of.
+// addPart adds something that the object consists of.
 func (e *explainer) addPart(about state.Ref, format string, args ...any) {
 	e.out.Parts = append(e.out.Parts, Step{About: about, Text: fmt.Sprintf(format, args...)})
 }
 
-// findRouter is the router of a VPC as OVN has it; nil: there is none, which is told.
+// findRouter returns the router of a VPC, or nil. A missing router is added to the path.
 func (e *explainer) findRouter(name string) *logical.Router {
 	r := e.s.Logical.Router(name)
 	switch {
 	case r != nil || name == "":
 	case e.ovnUnread:
-		e.addStep(clusterstate.RouterRef(name), "router %s, of which nothing is known: OVN could not be read", name)
+		e.addStep(clusterstate.RouterRef(name), "router %s: state unknown, because OVN could not be read", name)
 	default:
 		e.addBrokenStep(clusterstate.RouterRef(name), "there is no router %s in OVN", name)
 	}
 	return r
 }
 
-// addIngressPath is the way of a packet for an external address to the router of a VPC.
+// addIngressPath adds the path from an external network to the router of a VPC.
 func (e *explainer) addIngressPath(shard string, a netip.Addr) {
 	if !a.IsValid() {
 		return
@@ -58,28 +58,28 @@ func (e *explainer) addIngressPath(shard string, a netip.Addr) {
 	e.addGatewayStep(shard, a)
 }
 
-// addEgressPath is the way of a packet from the router of a VPC to an external network, with an address of it.
+// addEgressPath adds the path from the router of a VPC to the external network of the source address.
 func (e *explainer) addEgressPath(shard string, a netip.Addr) {
 	e.addGatewayStep(shard, a)
 	e.addNetworkStep(a)
 }
 
-// addNodesStep is the way through nodes that are on a network themselves.
+// addNodesStep adds the nodes that are attached to a network.
 func (e *explainer) addNodesStep(on *clusterstate.Network) {
 	if on != nil && on.Interface != "" {
-		e.addStep(on.Ref, "nodes %s, which are on it by %s", cmp.Or(humanize.JoinLimited(on.OnNodes, 6), "none"),
-			on.Interface)
+		e.addStep(on.Ref, "nodes %s, attached through interface %s",
+			cmp.Or(humanize.JoinLimited(on.OnNodes, 6), "none"), on.Interface)
 	}
 }
 
-// addNetworkStep is the network of an address.
+// addNetworkStep adds the network of an address.
 func (e *explainer) addNetworkStep(a netip.Addr) {
 	c := &e.s.Cluster
 	on, pool := c.NetworkAt(a), c.ExternalSubnetAt(a)
 	switch {
 	case !a.IsValid():
 	case on == nil:
-		e.addBrokenStep(e.ref, "%s is of no external network", a)
+		e.addBrokenStep(e.ref, "%s is in no external network", a)
 	case pool != nil:
 		e.addStep(on.Ref, "network %s, Subnet %s %s%s; its gateway is %s", on.Name, pool.Name, joinFew(pool.Prefixes),
 			formatVLAN(pool), joinFew(pool.Gateways))
@@ -88,10 +88,10 @@ func (e *explainer) addNetworkStep(a netip.Addr) {
 	}
 }
 
-// addGatewayStep is the node that holds the port by which a router has an address, and those that stand by.
+// addGatewayStep adds the node that holds the router port on the network of an address, and the standby nodes.
 func (e *explainer) addGatewayStep(router string, a netip.Addr) {
 	if e.s.Cluster.ExternalSubnetAt(a) == nil || e.s.Logical.Router(router) == nil {
-		return // somebody else is on the way, or that is told by whoever looks at the router
+		return // there is no gateway port, or findRouter reports the missing router
 	}
 	p := e.s.GatewayPort(router, a)
 	if p == nil {
@@ -117,7 +117,7 @@ func (e *explainer) addGatewayStep(router string, a netip.Addr) {
 	}
 }
 
-// addFloatingIPPath is the way of a packet from the router to what a floating IP leads to.
+// addFloatingIPPath adds the path from the router to the target of a floating IP.
 func (e *explainer) addFloatingIPPath(f *clusterstate.FIp) {
 	if !f.External.IsValid() {
 		return
@@ -135,7 +135,7 @@ func (e *explainer) addPodStep(p *clusterstate.Pod) {
 	e.appendStep(Step{About: p.Ref, Text: text, Broken: !p.Ready})
 }
 
-// addNATStep is how a router translates an external address, as OVN has it.
+// addNATStep adds the NAT rows of a router for an external address.
 func (e *explainer) addNATStep(by state.Ref, router string, a netip.Addr) {
 	r := e.findRouter(router)
 	if r == nil {
@@ -148,9 +148,9 @@ func (e *explainer) addNATStep(by state.Ref, router string, a netip.Addr) {
 		case n.Type != "snat":
 			into = append(into, formatPrefix(n.Logical)+" has it both ways")
 		case n.Match != "":
-			into = append(into, "selected pods leave with it")
+			into = append(into, "source address of selected pods")
 		default:
-			into = append(into, formatPrefix(n.Logical)+" leaves with it")
+			into = append(into, "source address of "+formatPrefix(n.Logical))
 		}
 	}
 	into = slices.Compact(into)
@@ -161,8 +161,8 @@ func (e *explainer) addNATStep(by state.Ref, router string, a netip.Addr) {
 	e.addStep(by, "router %s translates %s: %s", router, a, humanize.JoinLimited(into, 3))
 }
 
-// addServicePath is the way of connections from the router to the pods behind a Service, which are only counted in
-// brief.
+// addServicePath adds the path from the router to the endpoints of a Service. If brief is set, endpoints are only
+// counted.
 func (e *explainer) addServicePath(v *clusterstate.Service, brief bool) {
 	for _, a := range slices.Concat(v.Ingress, v.ExternalIPs) {
 		for _, p := range v.Ports {
@@ -200,7 +200,7 @@ func (e *explainer) addServicePath(v *clusterstate.Service, brief bool) {
 	}
 }
 
-// addLoadBalancerStep is over what a router balances a port of a Service, as OVN has it.
+// addLoadBalancerStep adds the backends of a Service port according to OVN.
 func (e *explainer) addLoadBalancerStep(v *clusterstate.Service, a netip.Addr, p clusterstate.ServicePort) {
 	r := e.findRouter(v.Shard)
 	if r == nil {
@@ -213,7 +213,7 @@ func (e *explainer) addLoadBalancerStep(v *clusterstate.Service, a netip.Addr, p
 			switch {
 			case vip.Address != to || !strings.EqualFold(cmp.Or(b.Protocol, "tcp"), p.Protocol):
 			case len(vip.Backends) == 0:
-				e.addBrokenStep(v.Ref, "router %s refuses %s: nothing is behind it", v.Shard, port)
+				e.addBrokenStep(v.Ref, "router %s rejects %s: it has no backends", v.Shard, port)
 				return
 			default:
 				e.addStep(v.Ref, "router %s balances %s over %s", v.Shard, port,
@@ -225,7 +225,7 @@ func (e *explainer) addLoadBalancerStep(v *clusterstate.Service, a netip.Addr, p
 	e.addBrokenStep(v.Ref, "router %s does not balance %s", v.Shard, port)
 }
 
-// acceptsIngress says whether packets are sent to the object from outside.
+// acceptsIngress reports whether the object receives packets from outside.
 func (e *explainer) acceptsIngress() bool {
 	switch intent.Kind(e.ref.Kind) {
 	case intent.EIp:
@@ -237,7 +237,7 @@ func (e *explainer) acceptsIngress() bool {
 	}
 }
 
-// exampleEndpoint is an address and port to trace.
+// exampleEndpoint returns an address and port to trace.
 func (e *explainer) exampleEndpoint() string {
 	a := e.out.Addresses[0]
 	for _, u := range append([]state.Ref{e.ref}, e.s.AddressUsers(a)...) {

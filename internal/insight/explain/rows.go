@@ -14,7 +14,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// collectRows is the rows of OVN that were made for the object, or that have one of its addresses, whoever wrote them.
+// collectRows adds the OVN rows that belong to the object or contain one of its addresses, whoever wrote them.
 func (e *explainer) collectRows() {
 	for _, r := range e.s.Logical.Routers {
 		e.collectRouterRows(r)
@@ -38,7 +38,6 @@ func (e *explainer) addRow(table, on, format string, args ...any) {
 	}
 }
 
-// ownsAddress says whether an address is one of the object's.
 func (e *explainer) ownsAddress(a netip.Addr) bool {
 	return a.IsValid() && slices.Contains(e.out.Addresses, a)
 }
@@ -72,7 +71,7 @@ func (e *explainer) collectRouterRows(r logical.Router) {
 	}
 }
 
-// gatewayPorts are the names of the ports by which a router has the object's addresses.
+// gatewayPorts returns the ports of a router that are on the networks of the object's addresses.
 func (e *explainer) gatewayPorts(router string) []string {
 	if !slices.Contains(e.dependencies, clusterstate.RouterRef(router)) {
 		return nil
@@ -86,7 +85,7 @@ func (e *explainer) gatewayPorts(router string) []string {
 	return out
 }
 
-// formatRouterPort says where a port of a router is.
+// formatRouterPort returns the networks of a router port and the node that holds it.
 func (e *explainer) formatRouterPort(p logical.RouterPort) string {
 	out := p.Name + " " + joinFew(p.Networks)
 	if p.Holder != "" {
@@ -118,7 +117,7 @@ func (e *explainer) collectSwitchRows(w logical.Switch) {
 	}
 }
 
-// isPodPort says whether a switch port is that of a pod which the object leads to. Kube-OVN names ports so.
+// isPodPort reports whether a switch port belongs to a pod that the object depends on. Kube-OVN names it POD.NAMESPACE.
 func (e *explainer) isPodPort(name string) bool {
 	return slices.ContainsFunc(e.dependencies, func(r state.Ref) bool {
 		return r.Kind == clusterstate.PodKind && name == kubeovn.PodPort(r.Name, r.Namespace)
@@ -174,7 +173,7 @@ func formatRoute(t logical.StaticRoute) string {
 		out += " via " + t.NextHop.String()
 	}
 	if t.Output != "" {
-		out += " out by " + t.Output
+		out += " output port " + t.Output
 	}
 	return out
 }

@@ -12,13 +12,14 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// Subject is what somebody asks about: an object, or an address.
+// Subject is the subject of an explanation: an object, or an address.
 type Subject struct {
 	Object  state.Ref
 	Address netip.Addr
 }
 
-// mainObject is the object that a subject is about; nobody: nobody has the address.
+// mainObject returns the object to explain and, for an address, its owners. It returns noRef for an address without
+// owners.
 func (q Subject) mainObject(s *clusterstate.State) (state.Ref, *AddressOwners) {
 	if !q.Address.IsValid() {
 		return q.Object, nil
@@ -30,7 +31,7 @@ func (q Subject) mainObject(s *clusterstate.State) (state.Ref, *AddressOwners) {
 	return w.primaryOwner(), &w
 }
 
-// Explain explains it, given what is wrong with the cluster.
+// Explain explains the subject, given all findings of the cluster.
 func (q Subject) Explain(s *clusterstate.State, findings []diagnosis.Finding) Explanation {
 	ref, whose := q.mainObject(s)
 	if ref == noRef {
@@ -41,7 +42,7 @@ func (q Subject) Explain(s *clusterstate.State, findings []diagnosis.Finding) Ex
 	return x
 }
 
-// Shards are those that decide about it.
+// Shards returns the shards that the subject depends on.
 func (q Subject) Shards(s *clusterstate.State) []string {
 	var out []string
 	q.visitDependencies(s, func(r state.Ref) {
@@ -57,7 +58,7 @@ func (q Subject) Shards(s *clusterstate.State) []string {
 	return slices.Compact(out)
 }
 
-// Nodes are those on its way.
+// Nodes returns the nodes on the path of the subject.
 func (q Subject) Nodes(s *clusterstate.State) []string {
 	var out []string
 	q.visitDependencies(s, func(r state.Ref) {
@@ -68,7 +69,7 @@ func (q Subject) Nodes(s *clusterstate.State) []string {
 	return out
 }
 
-// visitDependencies does something with everything that it hangs on.
+// visitDependencies calls do for everything that the subject depends on.
 func (q Subject) visitDependencies(s *clusterstate.State, do func(state.Ref)) {
 	if ref, _ := q.mainObject(s); ref != noRef {
 		for _, r := range s.DependenciesOf(ref) {
@@ -77,11 +78,11 @@ func (q Subject) visitDependencies(s *clusterstate.State, do func(state.Ref)) {
 	}
 }
 
-// Unknown explains something of which nothing is known, because Kubernetes could not be read.
+// Unknown returns the explanation of a subject that cannot be resolved, because Kubernetes could not be read.
 func Unknown(s *clusterstate.State, text string, findings []diagnosis.Finding) Explanation {
 	x := Explanation{
 		About:    state.Ref{Kind: "Object", Name: text},
-		State:    "is not known: Kubernetes could not be read",
+		State:    "is unknown: Kubernetes could not be read",
 		Findings: diagnosis.FilterByRefs(findings),
 	}
 	for _, u := range s.Unread {

@@ -9,13 +9,13 @@ import (
 	"github.com/sallyport/sallyport/internal/model/humanize"
 )
 
-// headingWidth is how wide the headings of a text are.
+// headingWidth is the width of the column of headings.
 const headingWidth = 12
 
-// page is a text of headings with lines beside them.
+// page is a text with a column of headings.
 type page struct{ strings.Builder }
 
-// writeSection writes lines beside a heading; none: nothing.
+// writeSection writes lines with a heading. Without lines it writes nothing.
 func (p *page) writeSection(heading string, lines ...string) {
 	for i, l := range lines {
 		if i > 0 {
@@ -26,12 +26,12 @@ func (p *page) writeSection(heading string, lines ...string) {
 	}
 }
 
-// Text is the explanation for people: a screen, or everything.
+// Text returns the explanation as text. Unless all is set, it is shortened to fit on a screen.
 func (x Explanation) Text(all bool) string {
 	p := &page{}
 	x.writeHeadline(p, all)
 	p.writeSection("Address", limitLines(humanize.Strings(x.Addresses), all)...)
-	p.writeSection("Asked", x.Requested...)
+	p.writeSection("Requested", x.Requested...)
 	p.writeSection("Path", formatPath(x.Path, all)...)
 	p.writeSection("Has", limitLines(stepTexts(x.Parts), all)...)
 	if all {
@@ -64,11 +64,11 @@ func (x Explanation) writeHeadline(p *page, all bool) {
 		for _, h := range w.Owners {
 			who = append(who, h.About.String()+": "+h.Text)
 		}
-		p.writeSection("Whose", limitLines(who, all)...)
+		p.writeSection("Owner", limitLines(who, all)...)
 	}
 }
 
-// formatPath is a path in lines. Where there are too many, those stay that matter.
+// formatPath formats a path. If it is too long, broken steps are kept and others are dropped from the end.
 func formatPath(path []Step, all bool) []string {
 	var out []string
 	left := maxSectionLines
@@ -105,7 +105,7 @@ func stepTexts(steps []Step) []string {
 	return out
 }
 
-// writeDetails is what only somebody looks at who has to know exactly.
+// writeDetails writes the sections that only a complete explanation has.
 func (x Explanation) writeDetails(p *page) {
 	var made, rows []string
 	for _, m := range x.Compiled {
@@ -126,7 +126,7 @@ func (x Explanation) writeDetails(p *page) {
 	p.writeSection("Events", formatFacts(x.Events)...)
 }
 
-// String is the condition in a line.
+// String returns the condition as one line.
 func (c Condition) String() string {
 	out := c.Type + "=" + c.Status
 	if c.Reason != "" && c.Reason != c.Type {
@@ -146,13 +146,13 @@ func formatFacts(list []Fact) []string {
 	return out
 }
 
-// countCompiled counts what was compiled for the object and is there, by kind and table.
+// countCompiled counts the compiled entries by kind or table, and how many of them are present.
 func (x Explanation) countCompiled() []string {
 	var order []string
 	own, shared, there, wanted := map[string]int{}, 0, 0, 0
 	for _, m := range x.Compiled {
 		if strings.HasPrefix(m.Text, x.About.String()+" ") {
-			continue // that we take care of the object is nothing that was made for it
+			continue // the finalizer of the object itself does not count
 		}
 		wanted++
 		if m.Present {
@@ -174,7 +174,7 @@ func (x Explanation) countCompiled() []string {
 		counts = append(counts, fmt.Sprintf("%d %s", own[kind], kind))
 	}
 	if shared > 0 {
-		counts = append(counts, fmt.Sprintf("%d that it shares", shared))
+		counts = append(counts, fmt.Sprintf("%d shared", shared))
 	}
 	if wanted == 0 {
 		return nil
@@ -182,7 +182,7 @@ func (x Explanation) countCompiled() []string {
 	return []string{fmt.Sprintf("%d of %d: %s", there, wanted, humanize.JoinLimited(counts, 6))}
 }
 
-// summarizeConditions is the conditions in a line, and those that are not as they should be in full.
+// summarizeConditions lists the good conditions in one line and each failing condition in a line of its own.
 func (x Explanation) summarizeConditions() []string {
 	var good, out []string
 	for _, c := range x.Conditions {
@@ -199,7 +199,7 @@ func (x Explanation) summarizeConditions() []string {
 	return append(out, x.formatStaleConditions()...)
 }
 
-// formatStaleConditions is the conditions that the object has and that do not follow.
+// formatStaleConditions lists the conditions in the object's status that are out of date.
 func (x Explanation) formatStaleConditions() []string {
 	var out []string
 	for _, c := range x.StaleConditions {
@@ -208,24 +208,23 @@ func (x Explanation) formatStaleConditions() []string {
 	return out
 }
 
-// formatDifferences is what is not as it should be.
 func (x Explanation) formatDifferences(all bool) []string {
 	var out []string
 	for _, d := range x.Differences {
 		sign, rest, _ := strings.Cut(d.Text, " ")
 		out = append(out, map[string]string{
 			"+": "missing: ",
-			"-": "too much: ",
-			"~": "other than it should be: ",
+			"-": "unexpected: ",
+			"~": "different: ",
 		}[sign]+rest)
 	}
 	return limitLines(out, all)
 }
 
-// maxSectionLines is how many lines of a section fit on a screen with the others.
+// maxSectionLines limits the lines of a section, so that the text fits on a screen.
 const maxSectionLines = 8
 
-// limitLines are the first lines, and how many more there are; or all.
+// limitLines returns the first lines and the number of omitted ones, or all lines.
 func limitLines(lines []string, all bool) []string {
 	if all || len(lines) <= maxSectionLines {
 		return lines
@@ -234,7 +233,7 @@ func limitLines(lines []string, all bool) []string {
 		fmt.Sprintf("and %d more; -v shows all", len(lines)-maxSectionLines+1))
 }
 
-// writeFindings writes what is wrong, the cause first, and what to do about it.
+// writeFindings writes the findings with their remedies, causes first.
 func (x Explanation) writeFindings(p *page, all bool) {
 	found := slices.DeleteFunc(slices.Clone(x.Findings), func(f diagnosis.Finding) bool {
 		return f.Severity == diagnosis.Info && !all
@@ -243,7 +242,7 @@ func (x Explanation) writeFindings(p *page, all bool) {
 	case len(found) > 0:
 		fmt.Fprintln(p, "Wrong")
 	case slices.ContainsFunc(x.Path, func(s Step) bool { return s.Broken }):
-		p.writeSection("Wrong", "where the way has ✗")
+		p.writeSection("Wrong", "see ✗ in the path")
 	case len(x.ReadFailures) == 0:
 		p.writeSection("Wrong", "nothing found")
 	}
@@ -260,7 +259,7 @@ func (x Explanation) writeFindings(p *page, all bool) {
 	}
 }
 
-// remainingSteps is what to do besides the cures, which are told with what they cure.
+// remainingSteps returns the next steps that are not remedies of findings.
 func (x Explanation) remainingSteps() []string {
 	return slices.DeleteFunc(slices.Clone(x.NextSteps), func(n string) bool {
 		return slices.ContainsFunc(x.Findings, func(f diagnosis.Finding) bool { return f.Remediation == n })

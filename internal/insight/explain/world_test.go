@@ -14,7 +14,7 @@ func prefix(text string) netip.Prefix     { return netip.MustParsePrefix(text) }
 func port(text string) netip.AddrPort     { return netip.MustParseAddrPort(text) }
 func ref(kind, ns, name string) state.Ref { return state.Ref{Kind: kind, Namespace: ns, Name: name} }
 
-// healthyObject is an object with which all is well.
+// healthyObject returns an object without problems.
 func healthyObject(kind, ns, name string) clusterstate.Object {
 	o := clusterstate.Object{Ref: ref(kind, ns, name)}
 	for _, c := range []string{"Accepted", "Programmed", "ResolvedRefs"} {
@@ -27,7 +27,7 @@ func plainObject(kind, ns, name string) clusterstate.Object {
 	return clusterstate.Object{Ref: ref(kind, ns, name)}
 }
 
-// Objects of the world below.
+// Objects of healthySurvey.
 var (
 	project           = ref("Project", "acme", "prod")
 	defaultGatewayEIP = ref("EIp", "acme-prod", "default-gw")
@@ -41,7 +41,8 @@ var (
 	returnPath        = ref("ReturnPath", "acme-prod", "ext-public")
 )
 
-// healthySurvey is a cluster of two nodes and one project with one of everything, on two networks: all is well.
+// healthySurvey returns a cluster without problems: two nodes, and one project with one object of each kind on two
+// networks.
 func healthySurvey() *clusterstate.State {
 	return &clusterstate.State{Cluster: healthyCluster(), Logical: ovnNetwork(), Shards: []clusterstate.Shard{compiledShard()}}
 }
@@ -140,7 +141,7 @@ func ovnNetwork() logical.Network {
 	}
 }
 
-// compiledShard is what was compiled: everything is there.
+// compiledShard returns a compiled shard of which everything is present.
 func compiledShard() clusterstate.Shard {
 	s := clusterstate.Shard{Name: "acme-prod"}
 	want := func(by state.Ref, text string) {

@@ -10,7 +10,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// addExternalAddresses puts the external addresses of a VPC into it, with what they lead to.
+// addExternalAddresses adds the EIps, FIps and Services of a VPC.
 func (b *builder) addExternalAddresses(v *Vpc, has *shardObjects) {
 	for _, e := range has.eips {
 		network := cmp.Or(b.networkOfAddress(e.Address), b.networkBySubnet[e.Network], e.Network)
@@ -78,8 +78,8 @@ func (b *builder) buildService(s clusterstate.Service, v *Vpc) Service {
 	return out
 }
 
-// buildLoadBalancers are the load balancers of OVN that have the address of a Service, with what is at it. We give them
-// other addresses, too, which nobody outside can reach.
+// buildLoadBalancers returns the OVN load balancers of a Service, with only the VIPs at its external address. Our load
+// balancers also have other VIPs, which cannot be reached from outside.
 func (b *builder) buildLoadBalancers(router string, s Service) (all []LoadBalancer) {
 	r := b.Logical.Router(router)
 	if r == nil || !s.Address.IsValid() {
@@ -103,7 +103,7 @@ func (b *builder) buildLoadBalancers(router string, s Service) (all []LoadBalanc
 	return all
 }
 
-// addCompanions is what exists because of a Service.
+// addCompanions adds the objects that exist because of a Service.
 func (b *builder) addCompanions(s *Service, v *Vpc) {
 	for _, e := range v.EIps {
 		if s.EIp != e.Ref.Name || !s.Address.IsValid() {
@@ -132,14 +132,13 @@ func (b *builder) addCompanions(s *Service, v *Vpc) {
 	}
 }
 
-// Labels by which Envoy Gateway marks the Services of its proxies.
+// Labels of Envoy Gateway on the Services of its proxies.
 const (
 	owningGatewayLabel   = "gateway.envoyproxy.io/owning-gateway-name"
 	owningNamespaceLabel = "gateway.envoyproxy.io/owning-gateway-namespace"
 )
 
-// buildGateways are those of the Gateway API, with their proxies: what is behind the Services that Envoy Gateway made,
-// or that have the address.
+// buildGateways returns the Gateways with their proxies: the endpoints of the Services that isProxyService selects.
 func (b *builder) buildGateways() []Gateway {
 	controllers := map[string]string{}
 	for _, c := range b.Cluster.Classes {
@@ -168,9 +167,9 @@ func (b *builder) buildGateways() []Gateway {
 	return all
 }
 
-// isProxyService reports whether a Service leads to a gateway's proxies. Labels and external IPs count in the gateway's
-// own namespace: whoever writes a Service elsewhere chooses both. Cluster addresses and those of load balancers are
-// given, and count anywhere.
+// isProxyService reports whether a Service belongs to the proxies of a Gateway. Labels and external IPs count only in
+// the namespace of the Gateway, because the author of a Service chooses them freely. Cluster IPs and addresses of load
+// balancers are allocated by the platform and count in any namespace.
 func isProxyService(s clusterstate.Service, g clusterstate.Gateway) bool {
 	addresses := append([]netip.Addr{s.ClusterIP}, s.Ingress...)
 	if s.Namespace == g.Namespace {
@@ -210,7 +209,7 @@ func (b *builder) buildBackends() []Backend {
 	return all
 }
 
-// matchesService says whether a Backend has the address and a port of a Service.
+// matchesService reports whether an endpoint of the Backend is the external address and a port of a Service.
 func (k Backend) matchesService(s clusterstate.Service) bool {
 	for _, a := range s.Ingress {
 		for _, p := range s.Ports {

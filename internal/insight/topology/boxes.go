@@ -5,8 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// drawFrame is lines in a frame of box characters, with a title above a line of its own. Frames may be put into others
-// and side by side.
+// drawFrame draws a frame of box characters around a title and lines. Frames can be nested and placed side by side.
 func drawFrame(title string, lines []string) []string {
 	wide := utf8.RuneCountInString(title)
 	for _, l := range lines {
@@ -25,7 +24,7 @@ func drawFrame(title string, lines []string) []string {
 	return append(out, "└"+strings.Repeat("─", wide+2)+"┘")
 }
 
-// layoutSideBySide puts blocks of lines side by side, as many as fit into so many characters, and the others below.
+// layoutSideBySide places blocks of lines side by side, as many as fit into the width, and the others below.
 func layoutSideBySide(blocks [][]string, room int) (out []string) {
 	for len(blocks) > 0 {
 		row, n, used := []string{}, 0, 0
@@ -41,7 +40,7 @@ func layoutSideBySide(blocks [][]string, room int) (out []string) {
 	return out
 }
 
-// mergeBlocks puts a block to the right of others that are so wide, with two characters between them.
+// mergeBlocks places a block to the right of others with this total width, two characters apart.
 func mergeBlocks(left, right []string, wide int) []string {
 	for len(left) < len(right) {
 		left = append(left, "")
@@ -66,13 +65,13 @@ func drawDownArrow(label string) []string {
 	return []string{"      │  " + label, "      ▼"}
 }
 
-// treeNode is a line with what is below it.
+// treeNode is a line of a tree with its children.
 type treeNode struct {
 	text     string
 	children []treeNode
 }
 
-// renderTree are a branch as a drawing.
+// renderTree returns the lines of a tree, drawn with box characters.
 func (b treeNode) renderTree() []string {
 	out := []string{b.text}
 	for i, sub := range b.children {
@@ -91,7 +90,6 @@ func (b treeNode) renderTree() []string {
 	return out
 }
 
-// formatCodeBlock is lines as they are in a document.
 func formatCodeBlock(lines []string) string {
 	for i, l := range lines {
 		lines[i] = strings.TrimRight(l, " ")
@@ -99,7 +97,6 @@ func formatCodeBlock(lines []string) string {
 	return "```\n" + strings.Join(lines, "\n") + "\n```\n"
 }
 
-// formatMarkdownTable is a table of a document.
 func formatMarkdownTable(heads []string, rows [][]string) string {
 	var b strings.Builder
 	line := func(cells []string) { b.WriteString("| " + strings.Join(cells, " | ") + " |\n") }

@@ -15,7 +15,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// BuildGraph is the graph of a survey, with what a diagnosis found about what is in it.
+// BuildGraph builds the graph of a survey. Findings become problems of the objects that they are about.
 func BuildGraph(s *clusterstate.State, findings []diagnosis.Finding) *Graph {
 	b := newBuilder(s, findings)
 	g := &Graph{Cluster: s.Cluster.Name, Version: s.Cluster.Version, Taken: s.Taken, Networks: b.buildNetworks()}
@@ -29,19 +29,19 @@ func BuildGraph(s *clusterstate.State, findings []diagnosis.Finding) *Graph {
 	return g
 }
 
-// builder looks things up in a survey.
+// builder builds a graph, with indexes of the survey.
 type builder struct {
 	*clusterstate.State
 	graph            *Graph
 	problemsByRef    map[state.Ref][]Problem
-	networkBySubnet  map[string]string                  // subnet or network → network
-	externalPrefixes []externalPrefix                   // of external networks
+	networkBySubnet  map[string]string // subnet or network → network
+	externalPrefixes []externalPrefix
 	podsByName       map[string]clusterstate.Pod        // namespace/name
-	podsByAddress    map[netip.Addr][]clusterstate.Pod  // by address; projects may share some
-	ovnEIPByAddress  map[netip.Addr]string              // under which name Kube-OVN has an address
+	podsByAddress    map[netip.Addr][]clusterstate.Pod  // projects may use the same addresses
+	ovnEIPByAddress  map[netip.Addr]string              // address → name of its OvnEip
 	nodeByChassis    map[string]string                  // chassis → node
-	headlessBySource map[state.Ref]clusterstate.Service // the headless Services that tell addresses, by their source
-	objectsByShard   map[string]*shardObjects           // shard → what is in it
+	headlessBySource map[state.Ref]clusterstate.Service // Service → its headless Service with the external address
+	objectsByShard   map[string]*shardObjects           // shard → its objects
 }
 
 // externalPrefix is a prefix of an external network.
@@ -59,8 +59,7 @@ type shardObjects struct {
 	egressServices []clusterstate.EgressPolicy
 	subnets        []clusterstate.Subnet
 	podCount       int
-	// podNamespaces are the namespaces with pods.
-	podNamespaces map[string]bool
+	podNamespaces  map[string]bool
 }
 
 func newBuilder(s *clusterstate.State, findings []diagnosis.Finding) *builder {
@@ -162,7 +161,7 @@ func (b *builder) objectsOfShard(name string) *shardObjects {
 	return b.objectsByShard[name]
 }
 
-// networkOfAddress is the external network that an address is of.
+// networkOfAddress returns the external network with the longest prefix that contains an address.
 func (b *builder) networkOfAddress(a netip.Addr) string {
 	best := externalPrefix{}
 	for _, c := range b.externalPrefixes {
@@ -173,14 +172,14 @@ func (b *builder) networkOfAddress(a netip.Addr) string {
 	return best.network
 }
 
-// Of conditions, those whose being false is a problem, and how bad it is.
+// problemConditions are the conditions that should be true, with the severity of the problem if they are not.
 var problemConditions = map[string]diagnosis.Severity{
 	"Accepted": diagnosis.Error, "ResolvedRefs": diagnosis.Error, "Programmed": diagnosis.Error,
 	"Ready":        diagnosis.Error,
 	"HasEndpoints": diagnosis.Warning, "ReturnPath": diagnosis.Warning, "NetworkAllowed": diagnosis.Warning,
 }
 
-// collectProblems are what is wrong with an object: what was found, and conditions of which nothing was found.
+// collectProblems returns the problems of an object: its findings, and its failing conditions without a finding.
 func (b *builder) collectProblems(o clusterstate.Object) []Problem {
 	all := slices.Clone(b.problemsByRef[o.Ref])
 	for _, c := range o.Conditions {
@@ -206,7 +205,7 @@ func (b *builder) collectProblems(o clusterstate.Object) []Problem {
 	return all
 }
 
-// collectClusterProblems is what is wrong with the cluster, or with what is not in the graph.
+// collectClusterProblems returns the problems of the cluster as a whole, and the systems that could not be read.
 func (b *builder) collectClusterProblems() []Problem {
 	all := slices.Clone(b.problemsByRef[diagnosis.ClusterRef])
 	for _, u := range b.Unread {
@@ -219,7 +218,8 @@ func (b *builder) collectClusterProblems() []Problem {
 	return all
 }
 
-// buildNetworks are in the order of the picture: the default first, then by name.
+// buildNetworks returns the networks in the order of the picture: the default, then those with Subnets, then uplinks of
+// nodes, each by name.
 func (b *builder) buildNetworks() []Network {
 	var all []Network
 	for _, n := range b.Cluster.Networks {
@@ -260,7 +260,7 @@ func boolToInt(yes bool) int {
 	return 0
 }
 
-// Addresses that the internet does not route, beside those that netip knows: of carriers (RFC 6598).
+// sharedAddressSpace is not routed on the internet (carrier-grade NAT, RFC 6598). IsPrivate of netip does not know it.
 var sharedAddressSpace = netip.MustParsePrefix("100.64.0.0/10")
 
 func isInternetRoutable(a netip.Addr) bool {
@@ -279,7 +279,7 @@ func (b *builder) buildSubnet(s clusterstate.Subnet, purpose string) Subnet {
 	return out
 }
 
-// joinSwitch is the switch that joins nodes to OVN, and the subnet of it.
+// joinSwitch is the name of the switch that connects nodes with OVN, and of its Subnet.
 const joinSwitch = "join"
 
 func (b *builder) buildNodes() []Node {
@@ -320,7 +320,7 @@ func (b *builder) buildNodes() []Node {
 	return all
 }
 
-// gatewayPortsByNode are the ports of routers on external networks, by the node that holds them.
+// gatewayPortsByNode returns the router ports on external networks by the node that holds them.
 func (b *builder) gatewayPortsByNode() map[string][]GatewayPort {
 	all := map[string][]GatewayPort{}
 	for _, r := range b.Logical.Routers {
@@ -344,7 +344,7 @@ func (b *builder) buildEgressIPs() []EgressIP {
 		for _, text := range e.Addresses {
 			a, err := netip.ParseAddr(text)
 			if err != nil {
-				continue // its condition says so
+				continue // a condition of the EgressIP reports it
 			}
 			out.Addresses = append(out.Addresses,
 				EgressAddress{Address: a, Network: b.networkOfAddress(a), Node: e.Held[text]})
@@ -354,7 +354,7 @@ func (b *builder) buildEgressIPs() []EgressIP {
 	return all
 }
 
-// countObjects are what there is of each kind that matters here.
+// countObjects counts the objects of each kind that is relevant for the network.
 func countObjects(s *clusterstate.State) []Count {
 	c, snat, fips := s.Cluster, 0, 0
 	for _, r := range s.Logical.Routers {
@@ -393,8 +393,8 @@ func countObjects(s *clusterstate.State) []Count {
 	return append(all, Count{"Nodes", len(c.Nodes), "machines"}, Count{"Pods", len(c.Pods), "workloads"})
 }
 
-// FocusProject narrows a graph to one VPC and what it hangs on; its name is that of the VPC, or of the project with its
-// namespace before it.
+// FocusProject returns the graph of one VPC with its dependencies. The name is that of the VPC, or NAMESPACE/NAME or
+// NAME of its project.
 func (g *Graph) FocusProject(name string) (*Graph, error) {
 	at := slices.IndexFunc(g.Vpcs, func(v Vpc) bool {
 		return v.Name == name || v.Project != nil && (v.Project.Namespace+"/"+v.Project.Name == name)
@@ -403,7 +403,7 @@ func (g *Graph) FocusProject(name string) (*Graph, error) {
 		at = slices.IndexFunc(g.Vpcs, func(v Vpc) bool { return v.Project != nil && v.Project.Name == name })
 	}
 	if at < 0 {
-		return nil, fmt.Errorf("there is no project %s; name one by its namespace, as `sallyport map` shows it", name)
+		return nil, fmt.Errorf("there is no project %s; use its namespace, as listed by `sallyport map`", name)
 	}
 	one := *g
 	v := g.Vpcs[at]
@@ -427,7 +427,7 @@ func (g *Graph) FocusProject(name string) (*Graph, error) {
 	return &one, nil
 }
 
-// parseRef is an object by its kind and its namespace/name.
+// parseRef parses NAMESPACE/NAME or NAME.
 func parseRef(kind, text string) state.Ref {
 	namespace, name, found := strings.Cut(text, "/")
 	if !found {

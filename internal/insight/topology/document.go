@@ -10,7 +10,7 @@ import (
 	"github.com/sallyport/sallyport/internal/insight/diagnosis"
 )
 
-// RenderMarkdown is the graph as a document about the whole cluster, in Markdown, with what a diagnosis found.
+// RenderMarkdown renders the graph as a Markdown document about the whole cluster, with the findings.
 func (g *Graph) RenderMarkdown(findings []diagnosis.Finding) string {
 	d := markdownDoc{graph: g}
 	d.writeLine("# The network of %s\n", g.Cluster)
@@ -41,10 +41,10 @@ type markdownDoc struct {
 
 func (d *markdownDoc) writeLine(format string, args ...any) { fmt.Fprintf(d, format+"\n", args...) }
 
-// many VPCs would make a document that nobody reads: of more, tables have to do.
+// maxDrawn limits the VPCs and nodes that are drawn. Tables list all of them.
 const maxDrawn = 12
 
-// diagramWidth is how many characters a line of a drawing has.
+// diagramWidth is the width of diagrams in characters.
 const diagramWidth = 120
 
 func (d *markdownDoc) writePhysicalNetwork() {
@@ -104,7 +104,7 @@ func (d *markdownDoc) writeLogicalNetwork() {
 	}
 }
 
-// drawVPCBox draws a VPC: its subnets, and its router with ports and translations.
+// drawVPCBox draws a VPC: its subnets, and its router with ports and NAT.
 func (d *markdownDoc) drawVPCBox(v *Vpc) []string {
 	var subnets [][]string
 	for _, s := range v.Subnets {
@@ -141,7 +141,7 @@ func (d *markdownDoc) drawVPCBox(v *Vpc) []string {
 		append(lines, "default way out: "+v.describeDefaultEgress()))
 }
 
-// describeDefaultEgress is the default way out, in words.
+// describeDefaultEgress describes the default egress of a VPC.
 func (v *Vpc) describeDefaultEgress() string {
 	switch {
 	case v.Gateway.IsValid():
@@ -164,7 +164,7 @@ func (v *Vpc) describeOwner() string {
 	return "not ours"
 }
 
-// listWorkloads are the namespaces of the management VPC, and of others what the outside knows of their pods.
+// listWorkloads returns the namespaces of the management VPC, or the targets of FIps and the Services of other VPCs.
 func (v *Vpc) listWorkloads() []string {
 	const most = 6
 	all := v.Namespaces
@@ -252,7 +252,7 @@ func formatSubnetRow(s Subnet, purpose string) []string {
 	}
 }
 
-// formatIfValid is an address, or nothing.
+// formatIfValid returns an address as text, or an empty string.
 func formatIfValid(a interface {
 	IsValid() bool
 	String() string
@@ -327,7 +327,7 @@ func formatPortAddress(p RouterPort) string {
 	return p.Addresses[0].Addr().String()
 }
 
-// describeNode are a node's interfaces and routes, as far as it told them.
+// describeNode returns the interfaces and routes that a node reported.
 func (d *markdownDoc) describeNode(n Node, inner Subnet) []string {
 	lines := []string{"Interfaces:"}
 	if n.JoinAddress.IsValid() {
@@ -348,7 +348,7 @@ func (d *markdownDoc) describeNode(n Node, inner Subnet) []string {
 	return append(lines, fmt.Sprintf("Holds %s", pluralize(len(n.GatewayPorts), "router port")))
 }
 
-// formatNodeRoutes are the routes of a node to pods and to the outside.
+// formatNodeRoutes returns the routes of a node to pods and to the outside.
 func (d *markdownDoc) formatNodeRoutes(n Node) (lines []string) {
 	for _, r := range n.Routes {
 		to, what := "", ""
@@ -406,7 +406,7 @@ func (d *markdownDoc) writeAddresses() {
 	d.writeLine("%s", formatMarkdownTable([]string{"Namespace", "EIp", "Address", "Type", "OvnEip", "Used for"}, rows))
 }
 
-// describeEIPUsage is what an address is used for, in words.
+// describeEIPUsage describes what an EIp is used for.
 func (v *Vpc) describeEIPUsage(e EIp) string {
 	var words []string
 	for _, u := range e.UsedBy {
@@ -430,7 +430,7 @@ func (v *Vpc) describeEIPUsage(e EIp) string {
 	return cmp.Or(strings.Join(words, "; "), "reserved, not used")
 }
 
-// formatPairs are a map as text, in order.
+// formatPairs formats a map, sorted by key.
 func formatPairs(m map[string]string) string {
 	var words []string
 	for _, key := range slices.Sorted(maps.Keys(m)) {

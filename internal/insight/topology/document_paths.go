@@ -9,7 +9,7 @@ import (
 	"github.com/sallyport/sallyport/internal/insight/diagnosis"
 )
 
-// writeEgress is what leaves with other addresses than the rest.
+// writeEgress writes the table of EgressIPs, EgressRoutes and EgressServices.
 func (d *markdownDoc) writeEgress() {
 	var rows [][]string
 	for _, e := range d.graph.EgressIPs {
@@ -35,13 +35,13 @@ func (d *markdownDoc) writeEgress() {
 	d.writeLine("%s", formatMarkdownTable([]string{"What", "Address", "Network", "Node", "For"}, rows))
 }
 
-// writePathExamples are the way of packets there and back: one of each kind, of the first VPC that has one.
+// writePathExamples writes one packet path of each kind, from the first VPC that has one.
 func (d *markdownDoc) writePathExamples() {
 	seen := map[string]bool{}
 	n := 0
 	for _, v := range d.graph.Vpcs {
 		for _, p := range v.Paths {
-			kind := p.About.Kind + p.Forward[1].Kind // a Service may be at an address of its own, or of nodes
+			kind := p.About.Kind + p.Forward[1].Kind // a Service may have its own address or one of nodes
 			if seen[kind] {
 				continue
 			}
@@ -58,7 +58,7 @@ func (d *markdownDoc) writePathExamples() {
 	}
 }
 
-// renderDiagram is a path as a drawing: the places one below the other, and what happens between them.
+// renderDiagram draws a path: its steps one below the other, with their actions.
 func (p Path) renderDiagram() (lines []string) {
 	for i, s := range p.Forward {
 		if i > 0 {
@@ -75,7 +75,7 @@ func (p Path) renderDiagram() (lines []string) {
 	return lines
 }
 
-// formatTitle is a step with what it is, where its label does not say so.
+// formatTitle returns the label of a step, with its kind if the label does not show it.
 func (s Step) formatTitle() string {
 	switch {
 	case s.Kind == StepNetwork, s.Kind == StepProxy, s.Kind == StepNode && s.Ref.Kind != "":
@@ -86,7 +86,7 @@ func (s Step) formatTitle() string {
 	return s.Label
 }
 
-// writeKnownIssues are what was found, and what everybody should know who works with this cluster.
+// writeKnownIssues writes the findings and general notes about the cluster.
 func (d *markdownDoc) writeKnownIssues(findings []diagnosis.Finding) {
 	d.writeLine("## Known issues\n")
 	if len(findings) == 0 {
@@ -114,7 +114,7 @@ func (d *markdownDoc) writeKnownIssues(findings []diagnosis.Finding) {
 	d.writeLine("")
 }
 
-// writeClientAddressNote says where pods do not see the client's address.
+// writeClientAddressNote lists the Services whose pods do not see the client's address.
 func (d *markdownDoc) writeClientAddressNote() {
 	var names []string
 	for _, s := range d.externalIPServices() {
@@ -130,7 +130,7 @@ func (d *markdownDoc) writeClientAddressNote() {
 	}
 }
 
-// writeSharedAddresses says which addresses of nodes several Services share, and by which ports.
+// writeSharedAddresses lists the external IPs that several Services share, with their ports.
 func (d *markdownDoc) writeSharedAddresses() {
 	by, order := map[netip.Addr][]Service{}, []netip.Addr{}
 	for _, s := range d.externalIPServices() {
@@ -175,7 +175,7 @@ func (d *markdownDoc) writeResources() {
 	d.writeLine("- `sallyport explain`, `sallyport trace` and `sallyport doctor` tell more about each object")
 }
 
-// formatEgressSummary is of how many VPCs pods leave by which network.
+// formatEgressSummary counts the VPCs by egress network.
 func (d *markdownDoc) formatEgressSummary() string {
 	var words []string
 	note := func(all []*Vpc, way string) {

@@ -10,7 +10,7 @@ import (
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 )
 
-// writeLoadBalancers are the load balancers, each with what was made for it.
+// writeLoadBalancers writes the load balancers, each with the objects created for it.
 func (d *markdownDoc) writeLoadBalancers() {
 	d.writeLine("## Load balancers\n")
 	d.writeLine("What a Service of type LoadBalancer gets:\n")
@@ -79,7 +79,7 @@ func (d *markdownDoc) writeLoadBalancer(v *Vpc, s Service) {
 	d.writeLine("%s", formatMarkdownTable([]string{"What", "Name", "How it is"}, rows))
 }
 
-// filterOwnLabels are the labels that mean something here.
+// filterOwnLabels returns the labels of the platform.
 func filterOwnLabels(labels map[string]string) map[string]string {
 	out := map[string]string{}
 	for key, value := range labels {
@@ -105,7 +105,7 @@ func (s *Service) formatPorts() string {
 	return strings.Join(words, ", ")
 }
 
-// writeExternalIPServices are the Services at addresses that nodes answer for.
+// writeExternalIPServices writes the Services with external IPs, which nodes serve.
 func (d *markdownDoc) writeExternalIPServices() {
 	var rows [][]string
 	for _, s := range d.externalIPServices() {
@@ -138,7 +138,7 @@ func (d *markdownDoc) writeExternalIPServices() {
 	}, rows))
 }
 
-// formatPodSubnet is a pod with the subnet that it has its address in.
+// formatPodSubnet returns a pod with the Subnet of its address.
 func (d *markdownDoc) formatPodSubnet(namespace string, t Target) string {
 	for _, v := range d.graph.Vpcs {
 		for _, s := range v.Subnets {
@@ -151,7 +151,6 @@ func (d *markdownDoc) formatPodSubnet(namespace string, t Target) string {
 	return t.String() + " (network of its node)"
 }
 
-// externalIPServices are the Services with external IPs.
 func (d *markdownDoc) externalIPServices() (all []Service) {
 	for _, v := range d.graph.Vpcs {
 		for _, s := range v.Services {
@@ -163,7 +162,7 @@ func (d *markdownDoc) externalIPServices() (all []Service) {
 	return all
 }
 
-// writeGateways are those of the Gateway API, with their routes down to the pods.
+// writeGateways writes the Gateways of the Gateway API with their listeners, Services and proxies.
 func (d *markdownDoc) writeGateways() {
 	if len(d.graph.Gateways)+len(d.graph.Routes)+len(d.graph.Backends) == 0 {
 		return
@@ -174,7 +173,7 @@ func (d *markdownDoc) writeGateways() {
 	}
 }
 
-// writeRoutes are those of the Gateway API as a tree, down to the pods.
+// writeRoutes writes the routes of the Gateway API as a tree, down to the pods.
 func (d *markdownDoc) writeRoutes() {
 	if len(d.graph.Routes)+len(d.graph.Backends) == 0 {
 		return
@@ -243,7 +242,7 @@ func (d *markdownDoc) writeGateway(w Gateway) {
 	d.writeLine("%s", formatCodeBlock(append(blocks, drawFrame("Proxies in namespace "+w.Ref.Namespace, pods)...)))
 }
 
-// gatewayServices are the Services of a Gateway's proxies.
+// gatewayServices returns the Services of a Gateway's proxies.
 func (d *markdownDoc) gatewayServices(w Gateway) (all []Service) {
 	for _, v := range d.graph.Vpcs {
 		for _, s := range v.Services {
@@ -255,7 +254,7 @@ func (d *markdownDoc) gatewayServices(w Gateway) (all []Service) {
 	return all
 }
 
-// buildBackendTree is where requests go: to an endpoint, which a load balancer of OVN may have, and from there to pods.
+// buildBackendTree returns the tree of a Backend: its endpoints, their OVN load balancers and the pods behind them.
 func (d *markdownDoc) buildBackendTree(name string, k Backend) treeNode {
 	out := treeNode{text: strings.TrimSpace(name + "  " + strings.Join(k.Endpoints, ", "))}
 	for _, v := range d.graph.Vpcs {

@@ -1,5 +1,4 @@
-// Package topology is a cluster's ways to the outside as a graph, and that graph as text, a picture, a document and
-// JSON.
+// Package topology is a graph of a cluster's external connectivity, rendered as text, SVG, Markdown and JSON.
 package topology
 
 import (
@@ -9,10 +8,10 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// Graph is what there is and how it hangs together. As JSON its names are stable: fields are added, none is renamed.
+// Graph is the external connectivity of a cluster. Its JSON is stable: fields may be added, but not renamed.
 type Graph struct {
 	Cluster   string     `json:"cluster"`
-	Focus     string     `json:"focus,omitempty"` // the one VPC that it is about; empty: all
+	Focus     string     `json:"focus,omitempty"` // the only VPC of the graph; empty for all VPCs
 	Version   string     `json:"version"`         // of Kubernetes
 	Taken     time.Time  `json:"taken"`
 	Networks  []Network  `json:"networks"`
@@ -23,11 +22,11 @@ type Graph struct {
 	Routes    []Route    `json:"routes"`
 	Backends  []Backend  `json:"backends"`
 	Counts    []Count    `json:"counts"`
-	// Problems are those of the cluster as a whole: of no object that is drawn.
+	// Problems are the problems of the cluster as a whole.
 	Problems []Problem `json:"problems,omitempty"`
 }
 
-// Problem is something wrong with the object that it is at: a condition that is false, or a finding.
+// Problem is a problem of an object: a failing condition or a finding.
 type Problem struct {
 	Code        string `json:"code"`
 	Severity    string `json:"severity"` // info, warning or error
@@ -44,13 +43,13 @@ type Network struct {
 	Public     bool      `json:"public"` // its addresses are routable on the internet
 	ReturnPath string    `json:"returnPath,omitempty"`
 	Subnets    []Subnet  `json:"subnets"`
-	Uplink     *Uplink   `json:"uplink,omitempty"` // nodes are on it themselves
+	Uplink     *Uplink   `json:"uplink,omitempty"` // set if nodes are attached to the network
 	Problems   []Problem `json:"problems,omitempty"`
-	// Colour is its place among all networks: a picture gives each one its own.
+	// Colour is the position of the network among all networks, which selects its colour in pictures.
 	Colour int `json:"colour"`
 }
 
-// Uplink is what nodes have of a network that they are on themselves.
+// Uplink describes how nodes are attached to a network.
 type Uplink struct {
 	Interface string         `json:"interface"`
 	Method    string         `json:"method"`
@@ -59,7 +58,7 @@ type Uplink struct {
 	Nodes     []string       `json:"nodes"`
 }
 
-// Subnet is a range of addresses: of an external network, of pods, or the one that joins nodes to OVN.
+// Subnet is a Subnet of an external network or of pods, or the join Subnet between nodes and OVN.
 type Subnet struct {
 	Ref      state.Ref      `json:"ref"`
 	Name     string         `json:"name"`
@@ -72,41 +71,41 @@ type Subnet struct {
 	Used     int       `json:"used"`
 	Purpose  string    `json:"purpose"` // one of the constants below
 	Problems []Problem `json:"problems,omitempty"`
-	// Of an external one: how nodes are connected.
-	ProviderNetwork string `json:"provider,omitempty"` // the provider network; its bridge is br- and this name
+	// How nodes are connected to an external Subnet.
+	ProviderNetwork string `json:"provider,omitempty"` // its bridge is called br-NAME
 	VLAN            string `json:"vlan,omitempty"`
 	VLANTag         int    `json:"tag,omitempty"`
 	Interface       string `json:"interface,omitempty"`
 }
 
-// What subnets are for.
+// Purposes of Subnets.
 const (
 	SubnetExternal = "external"
 	SubnetPods     = "pods"
 	SubnetJoin     = "nodes"
 )
 
-// Vpc is a router with what is behind it: a project, or the cluster's own.
+// Vpc is a VPC: that of a project, Kube-OVN's default VPC, or another one.
 type Vpc struct {
 	Ref        state.Ref  `json:"ref"`
 	Name       string     `json:"name"`
-	Project    *state.Ref `json:"project,omitempty"` // none: it is no project's
+	Project    *state.Ref `json:"project,omitempty"` // nil if the VPC has no project
 	Management bool       `json:"management"`
 	Namespaces []string   `json:"namespaces"`
-	// EgressNetwork is the one by which its pods leave, and Address the one that they leave with.
+	// EgressNetwork is the network of the default egress of its pods, and SNATAddress their source address there.
 	EgressNetwork string     `json:"network,omitempty"`
 	SNATAddress   netip.Addr `json:"address,omitzero"`
 	Gateway       netip.Addr `json:"gateway,omitzero"`
-	Networks      []string   `json:"networks"` // all that it is on, the default first
+	Networks      []string   `json:"networks"` // all networks of its router, the egress network first
 	Router        Router     `json:"router"`
 	Subnets       []Subnet   `json:"subnets"`
 	EIps          []EIp      `json:"eips"`
 	FIps          []FIp      `json:"fips"`
 	Services      []Service  `json:"services"`
-	// EgressRoutes and Behind are what leaves by another network than the rest: EgressRoutes and EgressServices.
+	// EgressRoutes and EgressServices are the egress policies of the VPC.
 	EgressRoutes   []EgressPolicy `json:"egressRoutes"`
 	EgressServices []EgressPolicy `json:"egressServices"`
-	// EgressIPs are the EgressIPs that its pods may leave with.
+	// EgressIPs are the names of the EgressIPs that select pods of the VPC.
 	EgressIPs []string  `json:"egressIPs"`
 	Pods      int       `json:"pods"`
 	Paths     []Path    `json:"paths"`
@@ -127,22 +126,22 @@ type RouterPort struct {
 	Subnet    string         `json:"subnet,omitempty"`
 	Network   string         `json:"network,omitempty"`
 	Addresses []netip.Prefix `json:"addresses"`
-	// Node holds the port, and Standby may.
+	// Node holds the port. Standby are the other nodes that may hold it.
 	Node    string   `json:"node,omitempty"`
 	Standby []string `json:"standby,omitempty"`
 }
 
-// What ports of routers lead to.
+// Kinds of router ports, by what they connect to.
 const (
 	PortExternal     = "external"
 	PortPods         = "pods"
 	PortJoin         = "nodes"
-	PortReturn       = "leg"      // a second way to the pods, for replies of one network
+	PortReturn       = "leg"      // return port: a second port to the pods, for replies of one network
 	PortEgressRouter = "egress"   // the router of egress addresses
-	PortInternal     = "internal" // a link of the router with itself
+	PortInternal     = "internal" // a port linked to the router itself
 )
 
-// NAT is an address translation of a router.
+// NAT is a NAT row of a router.
 type NAT struct {
 	Type       string       `json:"type"` // snat or dnat_and_snat
 	ExternalIP netip.Addr   `json:"external"`
@@ -151,17 +150,17 @@ type NAT struct {
 	Owner      state.Ref    `json:"owner,omitzero"`
 }
 
-// EIp is an external address.
+// EIp is an external address of a project.
 type EIp struct {
 	Ref     state.Ref  `json:"ref"`
 	Address netip.Addr `json:"address,omitzero"`
 	Network string     `json:"network,omitempty"`
 	Type    string     `json:"type,omitempty"`
 	OvnEip  string     `json:"ovnEip,omitempty"`
-	// CreatedFor is the object that it goes with; nobody: somebody asked for it.
+	// CreatedFor is the object that the EIp was created for and is deleted with. It is empty if a user created the EIp.
 	CreatedFor state.Ref   `json:"madeFor,omitzero"`
 	UsedBy     []state.Ref `json:"users"` // a Project, FIps, Services
-	// Node is where its packets come in.
+	// Node holds the router port that receives its packets.
 	Node     string    `json:"node,omitempty"`
 	Problems []Problem `json:"problems,omitempty"`
 }
@@ -176,7 +175,7 @@ type FIp struct {
 	Problems []Problem  `json:"problems,omitempty"`
 }
 
-// Target is a pod, virtual machine or address that connections end at.
+// Target is the pod, virtual machine or address that receives connections.
 type Target struct {
 	Address netip.Addr `json:"address,omitzero"`
 	Port    uint16     `json:"port,omitempty"`
@@ -186,7 +185,7 @@ type Target struct {
 	Ready   bool       `json:"ready"`
 }
 
-// Service is a Service that is reached from outside.
+// Service is a Service with an external address.
 type Service struct {
 	Ref         state.Ref    `json:"ref"`
 	Type        string       `json:"type"`
@@ -195,21 +194,21 @@ type Service struct {
 	EIp         string       `json:"eip,omitempty"`
 	Address     netip.Addr   `json:"address,omitzero"`
 	Network     string       `json:"network,omitempty"`
-	ExternalIPs []netip.Addr `json:"externalIPs,omitempty"` // those that nodes answer for
-	// Selector and Annotations are what was asked for; of annotations only those that mean something here.
+	ExternalIPs []netip.Addr `json:"externalIPs,omitempty"` // served by nodes
+	// Selector and Annotations are from the Service; of annotations only those of the platform.
 	Selector           map[string]string `json:"selector,omitempty"`
 	Annotations        map[string]string `json:"annotations,omitempty"`
 	LocalTrafficPolicy bool              `json:"local,omitempty"` // nodes keep the client's address
 	Ports              []ServicePort     `json:"ports"`
 	LoadBalancers      []LoadBalancer    `json:"balancers"`
-	// Companions is what exists because of it, such as its EIp, and External the headless Service that tells its
-	// address.
+	// Companions are the objects that exist because of the Service, such as its EIp. HeadlessService is the headless
+	// Service with its external address.
 	Companions      []state.Ref      `json:"made"`
 	HeadlessService *HeadlessService `json:"external,omitempty"`
 	Problems        []Problem        `json:"problems,omitempty"`
 }
 
-// ServicePort is a port of a Service, and where its connections go.
+// ServicePort is a port of a Service with its endpoints.
 type ServicePort struct {
 	Name       string   `json:"name,omitempty"`
 	Protocol   string   `json:"protocol"`
@@ -219,20 +218,20 @@ type ServicePort struct {
 	Targets    []Target `json:"targets"`
 }
 
-// LoadBalancer is a load balancer of OVN.
+// LoadBalancer is an OVN load balancer.
 type LoadBalancer struct {
 	Name     string `json:"name"`
 	Protocol string `json:"protocol"`
 	VIPs     []VIP  `json:"vips"`
 }
 
-// VIP is an address of a load balancer, and where OVN sends its connections.
+// VIP is a VIP of an OVN load balancer with its backends.
 type VIP struct {
 	Address  netip.AddrPort   `json:"address"`
 	Backends []netip.AddrPort `json:"backends"`
 }
 
-// HeadlessService is the headless Service beside a load balancer.
+// HeadlessService is the headless Service of a load balancer, whose endpoints are its external address.
 type HeadlessService struct {
 	Ref       state.Ref         `json:"ref"`
 	Labels    map[string]string `json:"labels,omitempty"`
@@ -249,7 +248,7 @@ type EgressPolicy struct {
 	Problems     []Problem      `json:"problems,omitempty"`
 }
 
-// EgressIP is addresses that pods of any project leave with.
+// EgressIP is an EgressIP: source addresses for selected pods of any project.
 type EgressIP struct {
 	Ref       state.Ref       `json:"ref"`
 	Addresses []EgressAddress `json:"addresses"`
@@ -269,12 +268,12 @@ type Node struct {
 	Ref              state.Ref     `json:"ref"`
 	Name             string        `json:"name"`
 	Addresses        []netip.Addr  `json:"addresses"`
-	JoinAddress      netip.Addr    `json:"join,omitzero"` // of its interface ovn0
+	JoinAddress      netip.Addr    `json:"join,omitzero"` // address of its interface ovn0
 	Ready            bool          `json:"ready"`
 	Gateway          bool          `json:"gateway"`
-	EgressAssignable bool          `json:"egress"` // it may hold egress addresses
+	EgressAssignable bool          `json:"egress"` // may hold egress addresses
 	Cordoned         bool          `json:"cordoned,omitempty"`
-	Interfaces       []Interface   `json:"interfaces,omitempty"` // where it was inspected
+	Interfaces       []Interface   `json:"interfaces,omitempty"` // if the node was inspected
 	GatewayPorts     []GatewayPort `json:"holds"`
 	Problems         []Problem     `json:"problems,omitempty"`
 	Routes           []NodeRoute   `json:"routes,omitempty"`
@@ -288,14 +287,14 @@ type Interface struct {
 	Addresses []netip.Prefix `json:"addresses"`
 }
 
-// NodeRoute is the way that a node's kernel takes to an address.
+// NodeRoute is the route of a node's kernel to an address.
 type NodeRoute struct {
 	To      netip.Addr `json:"to"`
 	Output  string     `json:"output"`
 	NextHop netip.Addr `json:"nextHop,omitzero"`
 }
 
-// GatewayPort is an address of a router that a node holds: outside, the router is where the node is.
+// GatewayPort is a router port that a node holds.
 type GatewayPort struct {
 	Router  string     `json:"router"`
 	Port    string     `json:"port"`
@@ -310,7 +309,7 @@ type Gateway struct {
 	Controller string      `json:"controller,omitempty"`
 	Listeners  []string    `json:"listeners"`
 	Addresses  []string    `json:"addresses"`
-	Services   []state.Ref `json:"services"` // by which its proxies are reached
+	Services   []state.Ref `json:"services"` // of its proxies
 	Pods       []Target    `json:"pods"`     // the proxies
 	Problems   []Problem   `json:"problems,omitempty"`
 }
@@ -324,26 +323,26 @@ type Route struct {
 	Problems []Problem   `json:"problems,omitempty"`
 }
 
-// Backend is where Envoy Gateway sends requests.
+// Backend is a Backend of Envoy Gateway.
 type Backend struct {
 	Ref       state.Ref `json:"ref"`
 	Endpoints []string  `json:"endpoints"`
-	Service   state.Ref `json:"service,omitzero"` // whose address that is
+	Service   state.Ref `json:"service,omitzero"` // the Service with the address of an endpoint
 	Problems  []Problem `json:"problems,omitempty"`
 }
 
-// Path is one way of packets: there, and their replies back.
+// Path is the path of packets and of their replies.
 type Path struct {
-	About state.Ref `json:"about"` // the FIp, Service, … by which it goes
+	About state.Ref `json:"about"` // the FIp, Service, … of the path
 	Title string    `json:"title"`
-	// From outside, or else from a pod.
+	// Inbound is set for paths from outside, and not set for paths from a pod.
 	Inbound bool   `json:"inbound"`
 	Network string `json:"network"`
 	Forward []Step `json:"there"`
 	Reply   []Step `json:"back"`
 }
 
-// Step is a place on the way, and what happens to a packet there.
+// Step is a step of a path, with its action on the packet.
 type Step struct {
 	Kind    string    `json:"kind"` // one of the constants below
 	Ref     state.Ref `json:"ref,omitzero"`
@@ -352,7 +351,7 @@ type Step struct {
 	Problem bool      `json:"problem,omitempty"`
 }
 
-// What steps are.
+// Kinds of steps.
 const (
 	StepClient     = "client"
 	StepNetwork    = "network"
@@ -364,7 +363,7 @@ const (
 	StepProxy      = "proxy"
 )
 
-// Count is how many there are of a kind.
+// Count is the number of objects of a kind.
 type Count struct {
 	Kind    string `json:"kind"`
 	Count   int    `json:"count"`

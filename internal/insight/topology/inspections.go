@@ -8,11 +8,11 @@ import (
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 )
 
-// defaultRouteProbe stands for everything that a node has no other way to: an address that is for documentation only.
+// defaultRouteProbe is a destination that only the default route matches: an address reserved for documentation.
 var defaultRouteProbe = netip.MustParseAddr("203.0.113.1")
 
-// PlanInspections are what nodes are asked for a document: their interfaces, which they tell in any case, and their
-// ways to pods and to the outside.
+// PlanInspections returns the inspections for a document: the routes of nodes to pods and to the outside. Every
+// inspection also reports the interfaces.
 func PlanInspections(s *clusterstate.State) (out []kubedcv1alpha1.InspectionSpec) {
 	var ways []kubedcv1alpha1.RouteQuestion
 	for _, subnet := range s.Cluster.Subnets {

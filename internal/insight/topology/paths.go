@@ -10,7 +10,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// buildPaths are the ways of packets into a VPC and out of it.
+// buildPaths returns the paths of packets into a VPC and out of it.
 func (b *builder) buildPaths(v *Vpc) []Path {
 	var all []Path
 	for _, f := range v.FIps {
@@ -47,7 +47,6 @@ func (b *builder) buildPaths(v *Vpc) []Path {
 	return all
 }
 
-// Places on the way that many paths share.
 func clientStep() Step { return Step{Kind: StepClient, Label: "client outside"} }
 
 func (b *builder) networkStep(name string) Step {
@@ -76,16 +75,15 @@ func (b *builder) gatewayNodeStep(name string) Step {
 	return s
 }
 
-// buildIngressSteps is how a packet from outside gets to a VPC's router.
+// buildIngressSteps returns the steps from an external client to the router of a VPC.
 func (b *builder) buildIngressSteps(v *Vpc, network string) []Step {
 	return []Step{clientStep(), b.networkStep(network), b.gatewayNodeStep(v.externalPort(network).Node)}
 }
 
-// buildReplySteps is how a reply gets from the VPC's router to the client, by the network that its connection came in
-// by.
+// buildReplySteps returns the steps of a reply from the VPC to the client, through the network the request arrived on.
 func (b *builder) buildReplySteps(v *Vpc, network, undo string) []Step {
 	var steps []Step
-	if leg := v.returnPort(network); leg.Name != "" {
+	if port := v.returnPort(network); port.Name != "" {
 		steps = append(steps, Step{
 			Kind: StepReturnPort, Label: "leg of " + network, Action: "the connection's label leads its replies here",
 		})
@@ -117,7 +115,7 @@ func (t Target) buildStep(namespace string) Step {
 	return s
 }
 
-// String is the target as people name it: with its address and port.
+// String returns the name, address and port of the target.
 func (t Target) String() string {
 	at := ""
 	switch {
@@ -149,20 +147,20 @@ func (b *builder) buildFIPPath(v *Vpc, f FIp) Path {
 	return p
 }
 
-// readyTargets are the targets of a port that get connections.
+// readyTargets returns the targets that receive connections.
 func (l ServicePort) readyTargets() []Target {
 	return slices.DeleteFunc(slices.Clone(l.Targets), func(t Target) bool { return !t.Ready })
 }
 
-// hasSameBackends says whether connections to both ports go to the same pods.
+// hasSameBackends reports whether both ports have the same ready pods.
 func (l ServicePort) hasSameBackends(o ServicePort) bool {
 	return slices.EqualFunc(l.readyTargets(), o.readyTargets(), func(a, b Target) bool {
 		return a.Address == b.Address
 	})
 }
 
-// formatVIPPorts is an address with a port of the Service and all others that lead to the same pods; empty: it is one
-// of these.
+// formatVIPPorts returns an address with a port of the Service and all later ports with the same backends. It returns
+// an empty string if an earlier port has the same backends.
 func (s *Service) formatVIPPorts(a netip.Addr, at int) string {
 	l := s.Ports[at]
 	if slices.ContainsFunc(s.Ports[:at], l.hasSameBackends) {
@@ -177,7 +175,7 @@ func (s *Service) formatVIPPorts(a netip.Addr, at int) string {
 	return text
 }
 
-// buildServicePaths are the ways to a Service: one for all ports that lead to the same pods.
+// buildServicePaths returns the paths to a Service. Ports with the same backends share a path.
 func (b *builder) buildServicePaths(v *Vpc, s Service) []Path {
 	var all []Path
 	for i, l := range s.Ports {
@@ -213,7 +211,7 @@ func (b *builder) buildServicePaths(v *Vpc, s Service) []Path {
 	return all
 }
 
-// buildExternalIPPaths are the ways to the addresses that nodes answer for themselves.
+// buildExternalIPPaths returns the paths to the external IPs of a Service, which nodes serve.
 func (b *builder) buildExternalIPPaths(s Service) []Path {
 	var all []Path
 	for _, a := range s.ExternalIPs {
@@ -241,7 +239,7 @@ func (b *builder) buildExternalIPPaths(s Service) []Path {
 	return all
 }
 
-// reverseSteps is the same way back. What was done to packets on the way there is undone, which needs no words.
+// reverseSteps returns the steps in reverse order, without actions: a reply undoes them.
 func reverseSteps(there []Step) []Step {
 	back := slices.Clone(there)
 	slices.Reverse(back)
@@ -253,7 +251,7 @@ func reverseSteps(there []Step) []Step {
 	return back
 }
 
-// buildNodeSteps is how a packet gets to an address that nodes answer for: to a Service proxy there.
+// buildNodeSteps returns the steps to an address that the Service proxy of a node serves.
 func (b *builder) buildNodeSteps(address, network string, local bool) []Step {
 	node := Step{Kind: StepNode, Label: "a node with " + address, Action: "kube-proxy, keeps the client's address"}
 	if !local {
@@ -269,7 +267,8 @@ func (b *builder) buildNodeSteps(address, network string, local bool) []Step {
 	return []Step{clientStep(), b.networkStep(network), node}
 }
 
-// buildGatewayPaths are the ways through a Gateway: a proxy ends the connection and begins another one, to a Backend.
+// buildGatewayPaths returns the paths through a Gateway, whose proxy terminates the connection and opens another one to
+// a Backend.
 func (b *builder) buildGatewayPaths(v *Vpc, r Route) []Path {
 	var all []Path
 	for _, g := range b.graph.Gateways {
@@ -291,13 +290,13 @@ func (b *builder) buildGatewayPaths(v *Vpc, r Route) []Path {
 	return all
 }
 
-// routeProtocols are the protocols of listeners that a kind of route can be at.
+// routeProtocols are the listener protocols that each kind of route can attach to.
 var routeProtocols = map[string][]string{
 	"HTTPRoute": {"HTTP", "HTTPS"}, "GRPCRoute": {"HTTP", "HTTPS"}, "TLSRoute": {"TLS"}, "TCPRoute": {"TCP"},
 	"UDPRoute": {"UDP"},
 }
 
-// listenerForRoute is the protocol and the port of the first listener of a Gateway that a route can be at.
+// listenerForRoute returns the protocol and port of the first listener of a Gateway that a route can attach to.
 func (g Gateway) listenerForRoute(r Route) (protocol, port string) {
 	for _, l := range g.Listeners {
 		words := strings.Fields(l) // name, protocol, port, and the mode of TLS
@@ -308,7 +307,7 @@ func (g Gateway) listenerForRoute(r Route) (protocol, port string) {
 	return "", ""
 }
 
-// formatRouteURLs are what a client asks for to get to a route.
+// formatRouteURLs returns the URLs of a route.
 func (g Gateway) formatRouteURLs(r Route) string {
 	protocol, port := g.listenerForRoute(r)
 	scheme := map[string]string{"HTTP": "http://", "HTTPS": "https://", "TLS": "https://"}[protocol]
@@ -322,7 +321,7 @@ func (g Gateway) formatRouteURLs(r Route) string {
 	return cmp.Or(strings.Join(all, ", "), r.Ref.Name)
 }
 
-// buildProxySteps is how a request gets to a proxy of a Gateway, and what it does with it.
+// buildProxySteps returns the steps to a proxy of a Gateway.
 func (b *builder) buildProxySteps(g Gateway, r Route) []Step {
 	_, port := g.listenerForRoute(r)
 	at := func(address string) string { return strings.TrimSuffix(address+":"+port, ":") }
@@ -388,7 +387,7 @@ func (b *builder) appendBackendSteps(p *Path, v *Vpc, ref state.Ref) {
 	p.Forward, p.Reply = append(p.Forward, step), append(reverseSteps([]Step{step}), p.Reply...)
 }
 
-// buildDefaultEgressPath is the way of what pods send by themselves.
+// buildDefaultEgressPath returns the path of connections that pods initiate.
 func (b *builder) buildDefaultEgressPath(v *Vpc) Path {
 	about := v.Ref
 	if v.Project != nil {
@@ -417,7 +416,7 @@ func (b *builder) buildDefaultEgressPath(v *Vpc) Path {
 	return p
 }
 
-// buildEgressPolicyPath is the way of what leaves by another network than the rest.
+// buildEgressPolicyPath returns the path of packets that match an EgressRoute or EgressService.
 func (b *builder) buildEgressPolicyPath(v *Vpc, d EgressPolicy) Path {
 	var to []string
 	for _, prefix := range d.Destinations {
@@ -448,7 +447,7 @@ func (b *builder) buildEgressPolicyPath(v *Vpc, d EgressPolicy) Path {
 	return p
 }
 
-// buildEgressIPPath is the way of what pods send that an EgressIP selects.
+// buildEgressIPPath returns the path of packets from pods that an EgressIP selects.
 func (b *builder) buildEgressIPPath(v *Vpc, e EgressIP) Path {
 	p := Path{About: e.Ref, Title: "out, with EgressIP " + e.Ref.Name}
 	var addresses, nodes []string
@@ -478,7 +477,7 @@ func (b *builder) buildEgressIPPath(v *Vpc, e EgressIP) Path {
 	return p
 }
 
-// hasSevereProblem says whether one of the problems is more than worth knowing.
+// hasSevereProblem reports whether a problem is a warning or an error.
 func hasSevereProblem(problems []Problem) bool {
 	return slices.ContainsFunc(problems, func(p Problem) bool { return p.Severity != "info" })
 }

@@ -11,15 +11,15 @@ import (
 
 // Sizes of a picture, in pixels.
 const (
-	pictureMargin = 24   // round everything
-	pictureWidth  = 1400 // the whole
-	cardWidth     = 290  // a network
-	rowHeight     = 22   // a row
+	pictureMargin = 24
+	pictureWidth  = 1400
+	cardWidth     = 290 // of a network
+	rowHeight     = 22
 	gap           = 14
 	railSpacing   = 18
 )
 
-// From how many projects on a picture folds: each becomes a tile, and then a dot.
+// The numbers of projects from which a picture is reduced: each project becomes a tile, and then a dot.
 const (
 	foldThreshold  = 9
 	denseThreshold = 151
@@ -30,9 +30,9 @@ type (
 	font = drawing.Font
 )
 
-// RenderSVG is the graph as SVG. What is drawn depends on its size: every address of a few projects, a tile for each of
-// many, and of very many the worst, with a dot for each of the others. A graph of one project shows all of it, and the
-// way of packets there and back.
+// RenderSVG draws the graph as SVG. The level of detail depends on the number of projects: every address of a few
+// projects; one tile for each of many; tiles for those with the most problems and dots for the others of very many. The
+// graph of one project is drawn in full, with the paths of packets and replies.
 func (g *Graph) RenderSVG(theme drawing.Theme) string {
 	p := g.drawPicture()
 	title := "Network map of " + g.displayName()
@@ -65,7 +65,7 @@ func (g *Graph) drawPicture() *picture {
 	return p
 }
 
-// picture draws a graph; what comes next is drawn below y.
+// picture draws a graph. The next part is drawn below y.
 type picture struct {
 	*drawing.Canvas
 	graph           *Graph
@@ -87,7 +87,7 @@ func (g *Graph) countProjects() (n int) {
 	return n
 }
 
-// formatSummary is the graph in a sentence.
+// formatSummary returns the numbers of objects in the graph as one line.
 func (g *Graph) formatSummary() string {
 	addresses, services, fips := 0, 0, 0
 	for _, v := range g.Vpcs {
@@ -118,7 +118,7 @@ func (g *Graph) formatSummary() string {
 	return strings.Join(parts, " · ")
 }
 
-// pluralize is a number of things.
+// pluralize returns a number with its noun.
 func pluralize(n int, thing string) string {
 	switch {
 	case n == 1:
@@ -129,7 +129,7 @@ func pluralize(n int, thing string) string {
 	return formatNumber(n) + " " + thing + "s"
 }
 
-// formatNumber is a number with commas.
+// formatNumber formats a number with thousands separators.
 func formatNumber(n int) string {
 	digits := fmt.Sprint(n)
 	for i := len(digits) - 3; i > 0; i -= 3 {
@@ -151,7 +151,6 @@ func (p *picture) drawHeader() {
 	p.y += 62
 }
 
-// drawNetworkCard draws a network.
 func (p *picture) drawNetworkCard(at box, n Network) {
 	p.OpenGroup("", n.Ref.String(), "")
 	p.DrawRect(at, 6, cardClass(n.Problems))
@@ -223,7 +222,7 @@ func (p *picture) drawUplinkLines(x, y, room int, n Network) {
 
 const networkHeight = 90
 
-// cardClass is how a box looks with these problems.
+// cardClass returns the CSS class of a box with these problems.
 func cardClass(problems []Problem) string {
 	switch worstSeverity(problems) {
 	case "error":
@@ -243,7 +242,7 @@ func worstSeverity(problems []Problem) string {
 	return ""
 }
 
-// sign is the class of the mark of problems.
+// sign is the CSS class of the mark of problems.
 func severityClass(problems []Problem) string {
 	if worstSeverity(problems) == "error" {
 		return "wrong"
@@ -251,7 +250,7 @@ func severityClass(problems []Problem) string {
 	return "warn"
 }
 
-// formatTooltip is problems as one text, for a mouse that rests there.
+// formatTooltip returns problems as the text of a tooltip.
 func formatTooltip(ref state.Ref, problems []Problem) string {
 	lines := []string{ref.String()}
 	for _, p := range problems {
@@ -260,7 +259,7 @@ func formatTooltip(ref state.Ref, problems []Problem) string {
 	return strings.Join(lines, "\n")
 }
 
-// drawProblems draws what is wrong, the worst first.
+// drawProblems draws the list of problems, most severe first.
 func (p *picture) drawProblems() {
 	all := p.graph.SevereProblems()
 	if len(all) == 0 {
@@ -287,7 +286,7 @@ func (p *picture) drawProblem(t condensedProblem) {
 	p.y += rowHeight
 }
 
-// drawLegend explains the signs.
+// drawLegend draws the legend.
 func (p *picture) drawLegend() {
 	p.y += gap
 	p.DrawPath("edge", fmt.Sprintf("M%d %dH%d", p.x, p.y, p.x+p.w))
@@ -328,7 +327,7 @@ func (p *picture) drawLegend() {
 	p.y += rowHeight
 }
 
-// drawTag draws a few letters in a box of the colour of a network; below 0: of none.
+// drawTag draws a tag in the colour of a network, or without colour if colour is negative.
 func (p *picture) drawTag(at box, letters string, colour int) {
 	p.DrawRect(at, 4, drawing.NetworkClass("p", colour))
 	p.DrawText(at.X+at.W/2, at.Y+12, at.W, font{Size: 10, Bold: true, AlignCenter: true}, letters)

@@ -8,19 +8,19 @@ import (
 	"github.com/sallyport/sallyport/internal/insight/topology/drawing"
 )
 
-// chipWidth is a node on the way between a network and a router.
+// chipWidth is the width of a node between a network and a router.
 const chipWidth = 92
 
-// drawDetailed draws every address of a few projects. Networks are rails that go down beside the projects; each router
-// has a line to every rail that it is on. The default network is the nearest rail, so that the lines that there are
-// most of cross none.
+// drawDetailed draws every address of a few projects. Networks are vertical rails beside the projects. Each router has
+// a line to the rail of each of its networks. The rail with the most routers, usually the default network, is the
+// nearest, so that most lines cross no rail.
 func (p *picture) drawDetailed() {
 	rails := p.listRailNetworks()
 	left := p.x + cardWidth + 26
 	x := left + len(rails)*railSpacing + chipWidth + 26
 	right := box{X: x, Y: p.y, W: p.x + p.w - x}
 	bottom := max(p.drawPlatform(right), p.y+len(rails)*(networkHeight+gap)-networkHeight/2)
-	ways := map[string][]int{} // network → where lines leave its rail
+	ways := map[string][]int{} // network → y positions of the lines from its rail
 	var plots []vpcLayout
 	at := bottom + 6
 	for i := range p.graph.Vpcs {
@@ -45,8 +45,8 @@ func (p *picture) drawDetailed() {
 	p.y = max(at, p.y+len(p.graph.Networks)*(networkHeight+gap))
 }
 
-// listRailNetworks are the networks that a router is on, the one with the most routers first: what is near crosses
-// least.
+// listRailNetworks returns the networks with routers, the one with the most routers first: the nearest rail has the
+// fewest crossings.
 func (p *picture) listRailNetworks() (all []Network) {
 	routers := map[string]int{}
 	for _, n := range p.graph.Networks {
@@ -61,14 +61,14 @@ func (p *picture) listRailNetworks() (all []Network) {
 	return all
 }
 
-// railPositionX is where a rail goes down: the first is the nearest to the projects.
+// railPositionX returns the x position of a rail. The first rail is the nearest to the projects.
 func railPositionX(rails []Network, left int, network string) int {
 	at := slices.IndexFunc(rails, func(n Network) bool { return n.Name == network })
 	return left + (len(rails)-1-at)*railSpacing
 }
 
-// drawRails draws the networks, and the rail of each down to the last line that leaves it. Cards are in the order of
-// the rails from right to left, so a card's line to its rail crosses no other.
+// drawRails draws the cards of networks, and the rail of each down to its last line. The order of cards follows the
+// rails from right to left, so that the line from a card to its rail crosses no other.
 func (p *picture) drawRails(rails []Network, left int, ways map[string][]int) {
 	y := p.y
 	others := slices.DeleteFunc(slices.Clone(p.graph.Networks), func(n Network) bool {
@@ -86,14 +86,14 @@ func (p *picture) drawRails(rails []Network, left int, ways map[string][]int) {
 	}
 }
 
-// vpcLayout is where a VPC's box and lines are.
+// vpcLayout holds the positions of a VPC's box and lines.
 type vpcLayout struct {
 	box
 	vpc   *Vpc
 	lines []layoutLine
 }
 
-// layoutLine is a line of a VPC's box: the head of a group, or a row of it.
+// layoutLine is a line of a VPC's box: the header of a group, or one of its rows.
 type layoutLine struct {
 	y        int
 	isHeader bool
@@ -117,7 +117,6 @@ func (p *picture) layoutVPC(v *Vpc, at box) vpcLayout {
 	return l
 }
 
-// drawVPC draws a VPC.
 func (p *picture) drawVPC(l vpcLayout) {
 	v := l.vpc
 	p.OpenGroup("", v.projectOrVPCRef().String(), "")
@@ -141,7 +140,7 @@ func (p *picture) drawVPC(l vpcLayout) {
 	p.CloseGroup()
 }
 
-// describeBriefly is a VPC in a few words.
+// describeBriefly returns the prefixes and the number of pods of a VPC.
 func (v *Vpc) describeBriefly() string {
 	parts := []string{}
 	if v.Management {
@@ -153,8 +152,8 @@ func (v *Vpc) describeBriefly() string {
 	return strings.Join(append(parts, pluralize(v.Pods, "pod")), " · ")
 }
 
-// drawRouterWire draws the line from a rail by the node that holds the port to a router. Rails that it crosses give
-// way.
+// drawRouterWire draws the line from a rail through the node that holds the port to a router. Rails that it crosses are
+// interrupted.
 func (p *picture) drawRouterWire(n layoutLine, rails []Network, left int, ways map[string][]int) {
 	to := left + len(rails)*railSpacing + chipWidth + 26
 	y, from := n.y+rowHeight/2, railPositionX(rails, left, n.group.network)
@@ -205,13 +204,13 @@ func (p *picture) drawGroupHeader(l vpcLayout, n layoutLine) {
 	if g.network == l.vpc.EgressNetwork {
 		words += " · default"
 	}
-	if leg := l.vpc.returnPort(g.network); leg.Name != "" {
+	if port := l.vpc.returnPort(g.network); port.Name != "" {
 		words += " · replies by a leg of their own"
 	}
 	p.DrawText(x+room+10, n.y+15, l.Right()-14-x-room-10, font{Size: 11, Muted: true}, words)
 }
 
-// describeWithoutPort says how addresses are reached of a network that the router is not on.
+// describeWithoutPort describes how addresses of a network without a router port are reached.
 func (g networkGroup) describeWithoutPort() string {
 	switch {
 	case g.network == "":
@@ -233,7 +232,7 @@ const (
 	rowTargetsX = 486
 )
 
-// drawAddressRow draws an address, and what it leads to.
+// drawAddressRow draws an address and its targets.
 func (p *picture) drawAddressRow(l vpcLayout, n layoutLine) {
 	r, x, y := n.row, l.X, n.y+15
 	colour := p.networkColour(r.network)
@@ -278,7 +277,7 @@ func (p *picture) drawArrow(x, y, colour int) {
 	p.DrawPath("wire "+drawing.NetworkClass("n", colour), fmt.Sprintf("M%d %dh12m-4 -4l4 4l-4 4", x, y))
 }
 
-// drawTargets draws where connections of a row end, as far as there is room.
+// drawTargets draws as many targets of a row as fit.
 func (p *picture) drawTargets(at box, r addressRow) {
 	if len(r.targets) == 0 {
 		p.DrawText(at.X, at.Y+15, at.W, font{Size: 11, Muted: true}, r.targetText)

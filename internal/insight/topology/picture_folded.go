@@ -7,16 +7,15 @@ import (
 	"github.com/sallyport/sallyport/internal/insight/topology/drawing"
 )
 
-// Sizes of what stands for a project.
+// Sizes of tiles and dots.
 const (
 	tileHeight = 60
 	dotSize    = 13
 	dotSpacing = 16
 )
 
-// drawFolded draws each project as a tile, grouped by the network that it leaves by: beside each network what is on it,
-// so no line crosses another. Where it is dense, tiles are for the worst and the largest, and each of the others is a
-// dot.
+// drawFolded draws each project as a tile beside its egress network, so that no line crosses another. If dense is set,
+// only the first projects of each network, those with the most problems, are tiles, and each of the others is a dot.
 func (p *picture) drawFolded(dense bool) {
 	x := p.x + cardWidth + 40
 	p.y = p.drawPlatform(box{X: p.x, Y: p.y, W: p.w}) + gap
@@ -40,7 +39,7 @@ func (p *picture) drawFolded(dense bool) {
 	}
 }
 
-// drawNetworkBand draws the projects of a network, and says where it ends.
+// drawNetworkBand draws the projects of a network and returns the y position of its end.
 func (p *picture) drawNetworkBand(at box, n Network, all []*Vpc, dense bool) int {
 	p.DrawText(at.X, at.Y+14, 300, font{Size: 13, Bold: true}, pluralize(len(all), "VPC")+" by "+n.Name)
 	p.drawGatewayNodes(box{X: at.X + 310, Y: at.Y, W: at.W - 310, H: rowHeight}, n)
@@ -57,7 +56,7 @@ func (p *picture) drawNetworkBand(at box, n Network, all []*Vpc, dense bool) int
 	return p.drawVPCDots(box{X: at.X, Y: y, W: at.W}, n, rest)
 }
 
-// drawGatewayNodes draws how many routers of a network each node holds.
+// drawGatewayNodes draws the number of router ports on a network that each node holds.
 func (p *picture) drawGatewayNodes(at box, n Network) {
 	x := at.X
 	for _, node := range p.graph.Nodes {
@@ -78,7 +77,7 @@ func (p *picture) drawGatewayNodes(at box, n Network) {
 	}
 }
 
-// drawVPCTiles draws VPCs as tiles, and says where they end.
+// drawVPCTiles draws VPCs as tiles and returns the y position of their end.
 func (p *picture) drawVPCTiles(at box, all []*Vpc) int {
 	const columns = 4
 	width := (at.W - (columns-1)*10) / columns
@@ -121,7 +120,7 @@ func (p *picture) drawVPCTile(at box, v *Vpc) {
 	p.CloseGroup()
 }
 
-// formatCounts is what a VPC has, in numbers.
+// formatCounts returns the numbers of objects of a VPC.
 func (v *Vpc) formatCounts() string {
 	pods := "pods"
 	if v.Pods == 1 {
@@ -148,7 +147,7 @@ func (v *Vpc) formatCounts() string {
 	return words[:len(words)-len(" · ")]
 }
 
-// drawVPCDots draws each VPC as a dot, the fuller the more addresses it has, and says where they end.
+// drawVPCDots draws each VPC as a dot, the fuller the more addresses it has, and returns the y position of their end.
 func (p *picture) drawVPCDots(at box, n Network, all []*Vpc) int {
 	addresses, pods := 0, 0
 	for _, v := range all {

@@ -7,15 +7,15 @@ import (
 	"github.com/sallyport/sallyport/internal/insight/topology/drawing"
 )
 
-// Sizes of the way of packets.
+// Sizes of packet paths.
 const (
 	stepHeight    = 48
 	maxPathsDrawn = 24
 	stepSpacing   = 30
 )
 
-// drawPacketPaths draws the way of packets there and back, each as a circuit: the outside is on the left, pods are on
-// the right.
+// drawPacketPaths draws the paths of packets and replies, each as a circuit: the outside on the left, pods on the
+// right.
 func (p *picture) drawPacketPaths(v *Vpc) {
 	if len(v.Paths) == 0 {
 		return
@@ -32,11 +32,10 @@ func (p *picture) drawPacketPaths(v *Vpc) {
 	}
 }
 
-// stepPair is a place that packets pass on their way there, on their way back, or on both.
+// stepPair is a step of the request, of the reply, or of both.
 type stepPair struct{ forward, reply *Step }
 
-// pairSteps are the places of a path from the outside to the inside. Those of both ways stand together where they are
-// of one kind.
+// pairSteps returns the steps of a path from outside to inside. Steps of request and reply of the same kind are paired.
 func (path Path) pairSteps() []stepPair {
 	there, back := stepPointers(path.Forward), stepPointers(path.Reply)
 	if path.Inbound {
@@ -68,7 +67,7 @@ func stepPointers(steps []Step) (all []*Step) {
 	return all
 }
 
-// isSamePlace says whether two steps are at the same place: a router has the addresses.
+// isSamePlace reports whether two steps are at the same place. An address is at the place of its router.
 func isSamePlace(a, b Step) bool {
 	router := func(s Step) string {
 		if s.Kind == StepAddress {
@@ -79,7 +78,7 @@ func isSamePlace(a, b Step) bool {
 	return router(a) == router(b)
 }
 
-// isSameBothWays says whether there is nothing more to say of the way back than of the way there.
+// isSameBothWays reports whether the step of the reply adds nothing to the step of the request.
 func (s stepPair) isSameBothWays() bool {
 	if s.forward == nil || s.reply == nil {
 		return false
@@ -120,7 +119,7 @@ func (p *picture) drawPacketPath(path Path) {
 	p.CloseGroup()
 }
 
-// drawStepOrWire draws a step, or the line that goes past a place that only the other way has.
+// drawStepOrWire draws a step, or a line past a step that only the other direction has.
 func (p *picture) drawStepOrWire(at box, s *Step, way []Step, colour int) {
 	switch {
 	case s != nil:
@@ -131,7 +130,7 @@ func (p *picture) drawStepOrWire(at box, s *Step, way []Step, colour int) {
 	}
 }
 
-// drawStepArrows draws the arrows from one place to the next: the way there above, the way back below.
+// drawStepArrows draws the arrows between steps: the request above, the reply below.
 func (p *picture) drawStepArrows(x int, left, right stepPair, path Path) {
 	const width = stepSpacing
 	class := "wire " + drawing.NetworkClass("n", p.networkColour(path.Network))
@@ -139,7 +138,7 @@ func (p *picture) drawStepArrows(x int, left, right stepPair, path Path) {
 	to, from := "m-5 -4l5 4l-5 4", "m5 -4l-5 4l5 4"
 	head := func(arrow string, s *Step) string {
 		if s == nil {
-			return "" // it goes past
+			return "" // the line goes past
 		}
 		return arrow
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/sallyport/sallyport/internal/insight/topology/drawing"
 )
 
-// drawPlatform draws nodes, egress addresses and Gateways beside the networks, and says where it ends.
+// drawPlatform draws nodes, egress addresses and Gateways beside the networks, and returns the y position of its end.
 func (p *picture) drawPlatform(at box) int {
 	y := p.drawNodeTiles(at)
 	y = p.drawItemList(box{X: at.X, Y: y, W: at.W}, "Egress addresses", p.listEgressItems())
@@ -19,10 +19,10 @@ func (p *picture) drawPlatform(at box) int {
 const (
 	nodeTileWidth  = 164
 	nodeTileHeight = 48
-	maxListed      = 12 // nodes that are drawn; of more, those that matter
+	maxListed      = 12 // maximum of nodes that are drawn
 )
 
-// drawNodeTiles draws nodes: those that something is wrong with and those that hold something come first.
+// drawNodeTiles draws nodes. Nodes with problems and nodes that hold router ports come first.
 func (p *picture) drawNodeTiles(at box) int {
 	all := slices.Clone(p.graph.Nodes)
 	slices.SortStableFunc(all, func(a, b Node) int {
@@ -57,7 +57,7 @@ func (p *picture) drawNodeTiles(at box) int {
 	return y + (i+columns-1)/columns*(nodeTileHeight+10) + 4
 }
 
-// drawNodeTile draws a node, with how many addresses it holds of each network.
+// drawNodeTile draws a node with the number of addresses that it holds on each network.
 func (p *picture) drawNodeTile(at box, n Node) {
 	title := ""
 	if len(n.Problems) > 0 {
@@ -105,7 +105,7 @@ func (n *Node) formatRole() string {
 	return strings.Join(words, " · ")
 }
 
-// gatewayPortCount is how many addresses of a network a node holds.
+// gatewayPortCount is the number of addresses of a network that a node holds.
 type gatewayPortCount struct {
 	network string
 	count   int
@@ -124,7 +124,7 @@ func (n *Node) countGatewayPorts(networks []Network) (all []gatewayPortCount) {
 	return all
 }
 
-// listItem is a line of a list: a sign, an object, and where it leads.
+// listItem is a line of a list: a tag, an object and texts.
 type listItem struct {
 	ref      string
 	tag      string
@@ -164,7 +164,7 @@ func (p *picture) listGatewayItems() (all []listItem) {
 	return all
 }
 
-// drawItemList draws lines under a title, at most a few, and says where it ends.
+// drawItemList draws the first items under a title and returns the y position of its end.
 func (p *picture) drawItemList(at box, title string, items []listItem) int {
 	const most = 6 // an even number, for two columns
 	if len(items) == 0 {

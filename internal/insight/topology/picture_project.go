@@ -15,14 +15,14 @@ const (
 	routerColumnX  = 470
 	addressColumnX = 724
 	podColumnX     = 1096
-	routerWidth    = 190 // wide
+	routerWidth    = 190
 	addressWidth   = 310
-	entryHeight    = 40 // an address
+	entryHeight    = 40 // of an address
 	podHeight      = 24
 )
 
-// drawFocusedVPC draws one VPC: each network is a band from the outside to its addresses, and all lead to the pods on
-// the right. Below, the way of packets there and back.
+// drawFocusedVPC draws one VPC: each network is a band from the outside to its addresses, with lines to the pods on the
+// right. The paths of packets and replies are below.
 func (p *picture) drawFocusedVPC() {
 	v := &p.graph.Vpcs[0]
 	top := p.y
@@ -47,14 +47,14 @@ func (p *picture) drawFocusedVPC() {
 	p.drawPacketPaths(v)
 }
 
-// addressEntry is an address of the project, where it is drawn.
+// addressEntry is an address of the project with its position.
 type addressEntry struct {
 	box
 	row addressRow
 }
 
 // drawNetworkLane draws a band: a network, the node that holds the router's port, and its line to the router. It
-// returns where the addresses are.
+// returns the positions of the addresses.
 func (p *picture) drawNetworkLane(g networkGroup) []addressEntry {
 	high := g.bandHeight()
 	at := box{X: p.x, Y: p.y, W: cardWidth, H: networkHeight}
@@ -89,10 +89,9 @@ func (p *picture) drawNetworkLane(g networkGroup) []addressEntry {
 	return entries
 }
 
-// bandGap is what lies between bands.
+// bandGap is the gap between bands.
 const bandGap = gap + 6
 
-// bandHeight is how high the band of a group is.
 func (g networkGroup) bandHeight() int { return max(networkHeight, len(g.rows)*(entryHeight+8)-8) }
 
 // drawAddressWires draws the lines from the router's port to its addresses.
@@ -111,8 +110,8 @@ func (p *picture) drawAddressWires(g networkGroup, middle int, entries []address
 	}
 }
 
-// drawRouter draws the router with its ports, each beside its network; and what is there instead where addresses are
-// not the router's.
+// drawRouter draws the router with its ports, each beside its network. Networks without a router port get a description
+// instead.
 func (p *picture) drawRouter(v *Vpc, top int) {
 	at := box{X: p.x + routerColumnX, Y: top, W: routerWidth}
 	var others []func()
@@ -169,7 +168,6 @@ func (p *picture) drawRouterPorts(v *Vpc, at box) {
 	}
 }
 
-// drawAddressCard draws an address.
 func (p *picture) drawAddressCard(e addressEntry) {
 	r := e.row
 	title := ""
@@ -206,15 +204,14 @@ func (p *picture) drawAddressCard(e addressEntry) {
 	p.CloseGroup()
 }
 
-// podGroup is pods that the same addresses lead to.
+// podGroup is a group of pods that are targets of the same addresses.
 type podGroup struct {
 	box
 	pods    []Target
 	entries []int
 }
 
-// drawPods draws the pods of a VPC that something leads to, those that the same addresses lead to together, and the
-// lines to them.
+// drawPods draws the pods of a VPC that are targets of addresses, grouped by these addresses, and the lines to them.
 func (p *picture) drawPods(v *Vpc, entries []addressEntry, top int) box {
 	frame := box{X: p.x + podColumnX, Y: top, W: p.w - podColumnX}
 	herds := groupPodsByEntries(entries)
@@ -245,8 +242,8 @@ func (p *picture) drawPods(v *Vpc, entries []addressEntry, top int) box {
 	return frame
 }
 
-// groupPodsByEntries are the pods that addresses lead to, in the order of the middle of what leads to them: so their
-// lines cross least.
+// groupPodsByEntries groups the target pods of addresses. Groups are sorted by the mean position of their addresses,
+// which keeps crossings of lines few.
 func groupPodsByEntries(entries []addressEntry) []podGroup {
 	by := map[string][]int{}
 	pods := map[string]Target{}
@@ -282,7 +279,7 @@ func groupPodsByEntries(entries []addressEntry) []podGroup {
 	return all
 }
 
-// drawPodWires draws the lines from an address to its pods. They end side by side, in the order in which they come.
+// drawPodWires draws the lines from an address to its pods. They end side by side, in the order of the addresses.
 func (p *picture) drawPodWires(i int, e addressEntry, herds []podGroup) {
 	for _, h := range herds {
 		at := slices.Index(h.entries, i)
@@ -319,7 +316,7 @@ func formatOnNode(t Target) string {
 	return "· " + t.Node
 }
 
-// firstNamespace is the one of a project.
+// firstNamespace returns the namespace of a project.
 func (v *Vpc) firstNamespace() string {
 	if len(v.Namespaces) == 0 {
 		return ""

@@ -15,8 +15,8 @@ import (
 	"github.com/sallyport/sallyport/internal/model/clusterstate/clusterstatetest"
 )
 
-// testGraphs are pictures of every kind: of no project, of some, folded and dense, of one project, and with names as
-// long as they may be.
+// testGraphs returns graphs for every kind of picture: without projects, detailed, folded and dense, of one project,
+// and with names of maximum length.
 var testGraphs = sync.OnceValue(func() map[string]*Graph {
 	all := map[string]*Graph{}
 	for _, projects := range []int{
@@ -66,7 +66,7 @@ func TestTextFitsItsBox(t *testing.T) {
 	}
 }
 
-// textExtent is where a text is, as wide as it is at most.
+// textExtent returns the box of a text with its maximum width.
 func textExtent(x drawing.Text) box {
 	w := drawing.TextWidth(x.Text, x.Font)
 	switch {
@@ -101,14 +101,14 @@ func TestTextsDoNotOverlap(t *testing.T) {
 	}
 }
 
-// The straight parts of a rail: from its network, and after a bend.
+// The straight parts of a rail: from its network, and after the bend.
 var (
 	straightRail = regexp.MustCompile(`<path class="rail n\d[^"]*" d="M(\d+) (\d+)([HV])(\d+)`)
 	bentRail     = regexp.MustCompile(`Q\d+ \d+ (\d+) (\d+)([HV])(\d+)`)
 )
 
-// Networks are connected by lines beside the boxes, never through one: cards of networks, nodes and VPCs are what is at
-// least as large as a node.
+// Lines between networks and routers do not cross boxes. Boxes at least as large as a node are the cards of networks,
+// nodes and VPCs.
 func TestLinesAvoidBoxes(t *testing.T) {
 	for name, g := range testGraphs() {
 		t.Run(name, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestLinesAvoidBoxes(t *testing.T) {
 	}
 }
 
-// lineBox is the box of a straight line.
+// lineBox returns the box of a straight line.
 func lineBox(m []string) box {
 	var x, y, to int
 	_, _ = fmt.Sscan(m[1], &x)
@@ -194,7 +194,7 @@ func TestThemes(t *testing.T) {
 	}
 }
 
-// What is wrong is marked: without it there is no mark beside the legend's.
+// Problems are marked. Without problems, only the legend has a mark.
 func TestProblemsAreMarked(t *testing.T) {
 	marks := func(g *Graph) int { return strings.Count(g.RenderSVG(drawing.Light), `class="mark"`) }
 	g := BuildGraph(clusterstatetest.GenerateCluster(5), nil)

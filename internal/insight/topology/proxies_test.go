@@ -8,7 +8,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// A tenant's Service does not become the proxy of somebody else's gateway by its labels or its external IPs.
+// Labels and external IPs do not make a tenant's Service a proxy of a Gateway in another namespace.
 func TestProxiesAreTheGatewaysOwn(t *testing.T) {
 	at := netip.MustParseAddr("198.51.100.7")
 	g := clusterstate.Gateway{

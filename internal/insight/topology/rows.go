@@ -11,27 +11,27 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// networkGroup is what a VPC has on one network: its port there, and what is reached or leaves by it.
+// networkGroup is a network of a VPC: the router port on it, and the addresses.
 type networkGroup struct {
 	network string
 	port    RouterPort
 	rows    []addressRow
 }
 
-// addressRow is one address of a VPC, and what it leads to: a line of text, or of a picture.
+// addressRow is an address of a VPC with its targets: a line of text or of a picture.
 type addressRow struct {
-	tag        string // what it is, in a few letters
+	tag        string // kind of address, one of the constants below
 	ref        state.Ref
 	network    string
 	address    string
 	name       string
 	ports      string
 	targets    []Target
-	targetText string // in words, where there are no targets
+	targetText string // shown if there are no targets
 	problems   []Problem
 }
 
-// Signs of rows.
+// Tags of rows.
 const (
 	tagSNAT         = "SNAT"
 	tagFIP          = "FIp"
@@ -42,7 +42,7 @@ const (
 	tagNodeAddress  = "NODE"
 )
 
-// Signs are what the letters in pictures and text mean.
+// tagLegend explains the tags.
 var tagLegend = [][2]string{
 	{tagSNAT, "pods leave with this address"},
 	{tagFIP, "floating IP: one pod or virtual machine, both ways"},
@@ -54,7 +54,7 @@ var tagLegend = [][2]string{
 	{"HTTP, TLS, …", "a route of the Gateway API"},
 }
 
-// groupByNetwork are what a VPC has, by network: the default one first. What has no network comes last.
+// groupByNetwork groups the addresses of a VPC by network: the default first, addresses without a network last.
 func (g *Graph) groupByNetwork(v *Vpc) []networkGroup {
 	var all []networkGroup
 	for _, n := range v.Networks {
@@ -70,7 +70,7 @@ func (g *Graph) groupByNetwork(v *Vpc) []networkGroup {
 	return all
 }
 
-// buildAddressRows are the addresses of a VPC, each once, in the order of a picture.
+// buildAddressRows returns the addresses of a VPC, each once, in the order of the picture.
 func (g *Graph) buildAddressRows(v *Vpc) []addressRow {
 	var all []addressRow
 	if v.SNATAddress.IsValid() {
@@ -126,7 +126,7 @@ func (g *Graph) buildAddressRows(v *Vpc) []addressRow {
 	return append(append(all, g.buildEgressIPRows(v)...), g.buildRouteRows(v)...)
 }
 
-// buildSNATRow is the way out.
+// buildSNATRow returns the row of the default egress.
 func (g *Graph) buildSNATRow(v *Vpc) addressRow {
 	r := addressRow{
 		tag: tagSNAT, ref: v.Ref, network: v.EgressNetwork, address: formatAddrOrDash(v.SNATAddress), name: "way out",
@@ -169,7 +169,7 @@ func (g *Graph) buildEgressIPRows(v *Vpc) (all []addressRow) {
 	return all
 }
 
-// buildRouteRows are routes of the Gateway API to Backends of the VPC.
+// buildRouteRows returns the routes of the Gateway API to Backends of the VPC.
 func (g *Graph) buildRouteRows(v *Vpc) (all []addressRow) {
 	for _, r := range g.Routes {
 		if !slices.Contains(v.Namespaces, r.Ref.Namespace) {
@@ -210,7 +210,7 @@ func (g *Graph) findBackend(ref state.Ref) Backend {
 	return Backend{}
 }
 
-// buildServiceRows are the addresses of a Service: its own, and those that nodes answer for.
+// buildServiceRows returns the addresses of a Service: its external address and its external IPs.
 func (g *Graph) buildServiceRows(s *Service, v *Vpc) (all []addressRow) {
 	var ports []string
 	var targets []Target
@@ -240,7 +240,7 @@ func (g *Graph) buildServiceRows(s *Service, v *Vpc) (all []addressRow) {
 	return all
 }
 
-// formatPort is the number of a port, with the protocol where it is not the usual one.
+// formatPort returns the number of a port, with the protocol if it is not TCP.
 func (l ServicePort) formatPort() string {
 	if strings.EqualFold(l.Protocol, "tcp") {
 		return fmt.Sprint(l.Port)
@@ -248,7 +248,7 @@ func (l ServicePort) formatPort() string {
 	return fmt.Sprintf("%d/%s", l.Port, strings.ToLower(l.Protocol))
 }
 
-// networkOfAddress is the external network that has an address.
+// networkOfAddress returns the external network that contains an address.
 func (g *Graph) networkOfAddress(a netip.Addr) string {
 	has := func(p netip.Prefix) bool { return p.Contains(a) }
 	for _, n := range g.Networks {
@@ -264,7 +264,7 @@ func (g *Graph) networkOfAddress(a netip.Addr) string {
 	return ""
 }
 
-// findEIP is the EIp of a name; the zero value when there is none.
+// findEIP returns the EIp of this name, or the zero value.
 func (v *Vpc) findEIP(name string) EIp {
 	for _, e := range v.EIps {
 		if e.Ref.Name == name {
@@ -274,7 +274,7 @@ func (v *Vpc) findEIP(name string) EIp {
 	return EIp{}
 }
 
-// formatAddrOrDash is an address, or a dash when there is none.
+// formatAddrOrDash returns an address as text, or a dash.
 func formatAddrOrDash(a netip.Addr) string {
 	if !a.IsValid() {
 		return "–"
@@ -290,7 +290,7 @@ func joinStrings[T fmt.Stringer](all []T) string {
 	return strings.Join(words, ", ")
 }
 
-// ObjectProblem is a problem, and the object that it is at.
+// ObjectProblem is a problem with its object.
 type ObjectProblem struct {
 	Ref state.Ref
 	Problem
@@ -298,7 +298,7 @@ type ObjectProblem struct {
 
 type objectProblems []ObjectProblem
 
-// appendSevere adds the problems that are more than worth knowing.
+// appendSevere appends warnings and errors.
 func (t *objectProblems) appendSevere(ref state.Ref, problems []Problem) {
 	for _, p := range problems {
 		if p.Severity != "info" {
@@ -307,7 +307,7 @@ func (t *objectProblems) appendSevere(ref state.Ref, problems []Problem) {
 	}
 }
 
-// SevereProblems are the problems of everything in a VPC that are more than worth knowing.
+// SevereProblems returns the warnings and errors of everything in a VPC.
 func (v *Vpc) SevereProblems() []ObjectProblem {
 	var all objectProblems
 	all.appendSevere(v.projectOrVPCRef(), v.Problems)
@@ -329,7 +329,7 @@ func (v *Vpc) SevereProblems() []ObjectProblem {
 	return all
 }
 
-// SevereProblems are the problems of everything in the graph that are more than worth knowing: errors first.
+// SevereProblems returns the warnings and errors of everything in the graph, errors first.
 func (g *Graph) SevereProblems() []ObjectProblem {
 	var all objectProblems
 	all.appendSevere(state.Ref{Kind: "Cluster", Name: g.Cluster}, g.Problems)
@@ -354,18 +354,18 @@ func (g *Graph) SevereProblems() []ObjectProblem {
 	for i := range g.Vpcs {
 		all = append(all, g.Vpcs[i].SevereProblems()...)
 	}
-	// error, warning
+	// "error" sorts before "warning"
 	slices.SortStableFunc(all, func(a, b ObjectProblem) int { return strings.Compare(a.Severity, b.Severity) })
 	return all
 }
 
-// condensedProblem is a problem, and how many more there are of its code.
+// condensedProblem is a problem with the number of omitted problems of the same code.
 type condensedProblem struct {
 	ObjectProblem
 	more int
 }
 
-// condenseProblems are problems as one looks at them: each, or where there are many, one of each code.
+// condenseProblems returns all problems or, if there are many, one of each code and severity.
 func condenseProblems(all []ObjectProblem) []condensedProblem {
 	const most = 12
 	var out []condensedProblem
@@ -382,7 +382,7 @@ func condenseProblems(all []ObjectProblem) []condensedProblem {
 	return out
 }
 
-// projectOrVPCRef is the object that a VPC stands for: its Project, where it is one's.
+// projectOrVPCRef returns the Project of a VPC, or the VPC if it has none.
 func (v *Vpc) projectOrVPCRef() state.Ref {
 	if v.Project != nil {
 		return *v.Project
@@ -390,7 +390,8 @@ func (v *Vpc) projectOrVPCRef() state.Ref {
 	return v.Ref
 }
 
-// vpcsByEgressNetwork are the VPCs that leave by a network, the worst first. An empty name: those that leave by none.
+// vpcsByEgressNetwork returns the VPCs with this egress network, or without any if network is empty: the management VPC
+// first, then by number of problems.
 func (g *Graph) vpcsByEgressNetwork(network string) (all []*Vpc) {
 	for i := range g.Vpcs {
 		v := &g.Vpcs[i]

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// RenderText is the graph for a terminal: a tree. As in a picture, each of many projects is one line, and of very many
-// the worst are shown.
+// RenderText renders the graph as a tree for a terminal. Each of many projects is one line, and of very many only those
+// with the most problems are shown.
 func (g *Graph) RenderText() string {
 	var t textWriter
 	t.writeLine(0, "%s  %s  %s", g.displayName(), g.formatSummary(), g.Taken.UTC().Format("2006-01-02 15:04 MST"))
@@ -34,7 +34,7 @@ func (g *Graph) RenderText() string {
 	return t.String()
 }
 
-// textWriter is text that is indented and aligned.
+// textWriter writes indented and aligned text.
 type textWriter struct{ strings.Builder }
 
 func (t *textWriter) writeLine(indent int, format string, args ...any) {
@@ -45,7 +45,7 @@ func (t *textWriter) writeLine(indent int, format string, args ...any) {
 	t.WriteByte('\n')
 }
 
-// writeTable writes rows under a title, each column as wide as its widest cell.
+// writeTable writes a title and aligned rows.
 func (t *textWriter) writeTable(title string, rows [][]string) {
 	if len(rows) == 0 {
 		return
@@ -57,7 +57,7 @@ func (t *textWriter) writeTable(title string, rows [][]string) {
 	}
 }
 
-// alignColumns are rows as lines, each column as wide as its widest cell.
+// alignColumns formats rows as lines, each column as wide as its widest cell.
 func alignColumns(rows [][]string) (lines []string) {
 	var wide []int
 	for _, r := range rows {
@@ -78,7 +78,7 @@ func alignColumns(rows [][]string) (lines []string) {
 	return lines
 }
 
-// problemMark is in front of what something is wrong with.
+// problemMark returns the mark in front of objects with warnings or errors.
 func problemMark(problems []Problem) string {
 	if hasSevereProblem(problems) {
 		return "!"
@@ -147,7 +147,7 @@ func (g *Graph) buildEgressTable() (rows [][]string) {
 		for _, a := range e.Addresses {
 			rows = append(rows, []string{
 				problemMark(e.Problems) + " " + e.Ref.Name, a.Address.String(), a.Network,
-				"on " + cmp.Or(a.Node, "nobody"), pluralize(e.Pods, "pod"),
+				"on " + cmp.Or(a.Node, "no node"), pluralize(e.Pods, "pod"),
 			})
 		}
 	}
@@ -202,7 +202,7 @@ func (t *textWriter) writeVPC(g *Graph, v *Vpc) {
 	}
 }
 
-// formatTargets is where connections of a row end, in words.
+// formatTargets returns the targets of a row as text.
 func (r addressRow) formatTargets() string {
 	const most = 4
 	if len(r.targets) == 0 {
@@ -222,7 +222,8 @@ func (r addressRow) formatTargets() string {
 	return "→ " + strings.Join(words, ", ")
 }
 
-// writeVPCsFolded writes a line for each VPC, by network; of very many, the worst.
+// writeVPCsFolded writes one line for each VPC, by egress network. If dense is set, it writes only the first of each
+// network.
 func (t *textWriter) writeVPCsFolded(g *Graph, dense bool) {
 	const most = 12
 	names := []string{}
@@ -235,7 +236,7 @@ func (t *textWriter) writeVPCsFolded(g *Graph, dense bool) {
 			continue
 		}
 		t.writeLine(0, "")
-		t.writeLine(0, "%s by %s", pluralize(len(all), "VPC"), cmp.Or(name, "no external network"))
+		t.writeLine(0, "%s with egress through %s", pluralize(len(all), "VPC"), cmp.Or(name, "no external network"))
 		shown := all
 		if dense {
 			shown = all[:min(most, len(all))]
@@ -255,12 +256,12 @@ func (t *textWriter) writeVPCsFolded(g *Graph, dense bool) {
 			t.writeLine(1, "%s", line)
 		}
 		if more := len(all) - len(shown); more > 0 {
-			t.writeLine(1, "  and %s more like these", formatNumber(more))
+			t.writeLine(1, "  and %s more", formatNumber(more))
 		}
 	}
 }
 
-// formatOtherNetworks are the networks that a VPC is on beside the default one.
+// formatOtherNetworks returns the secondary networks of a VPC.
 func formatOtherNetworks(v *Vpc) string {
 	if len(v.Networks) < 2 {
 		return ""
@@ -268,18 +269,18 @@ func formatOtherNetworks(v *Vpc) string {
 	return "also on " + strings.Join(v.Networks[1:], ", ")
 }
 
-// writePaths writes the way of packets there and back.
+// writePaths writes the paths of packets and replies.
 func (t *textWriter) writePaths(v *Vpc) {
 	if len(v.Paths) == 0 {
 		return
 	}
 	t.writeLine(0, "")
-	t.writeLine(0, "the way of packets, there and back")
+	t.writeLine(0, "packet paths")
 	for _, p := range v.Paths {
 		t.writeLine(1, "%s", p.Title)
-		t.writeLine(2, "there  %s", formatSteps(p.Forward))
+		t.writeLine(2, "request  %s", formatSteps(p.Forward))
 		if len(p.Reply) > 0 {
-			t.writeLine(2, "back   %s", formatSteps(p.Reply))
+			t.writeLine(2, "reply    %s", formatSteps(p.Reply))
 		}
 	}
 }

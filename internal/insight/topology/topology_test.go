@@ -38,7 +38,7 @@ func checkGolden(t *testing.T, name, got string) {
 	}
 }
 
-// Others read the graph as JSON: what was in it stays.
+// The JSON of the graph is an interface: fields must not be renamed or removed.
 func TestJSON(t *testing.T) {
 	raw, err := json.MarshalIndent(topology.BuildGraph(clusterstatetest.GenerateCluster(1), nil), "", " ")
 	if err != nil {
@@ -70,7 +70,7 @@ func TestDocument(t *testing.T) {
 	checkGolden(t, "document.md", topology.BuildGraph(clusterstatetest.GenerateCluster(2), findings).RenderMarkdown(findings))
 }
 
-// Nodes are asked for their ways to the pods and to the outside, and the document tells both as a routing table does.
+// Nodes are queried for their routes to pods and to the outside, and the document shows both like a routing table.
 func TestRoutesOfNodes(t *testing.T) {
 	s := clusterstatetest.GenerateCluster(2)
 	questions := topology.PlanInspections(s)
@@ -104,8 +104,8 @@ func TestBuildGraphIsDeterministic(t *testing.T) {
 	}
 }
 
-// A reply leaves by the network that its connection came in by: by a leg where that is not the default one, and with
-// the address that was asked.
+// Replies leave through the network the request arrived on, with the address it was sent to. On a secondary network
+// they use the return port.
 func TestPathsThereAndBack(t *testing.T) {
 	g := topology.BuildGraph(clusterstatetest.GenerateCluster(5), nil)
 	v := findVPC(t, g, "globex-prod")
@@ -123,7 +123,7 @@ func TestPathsThereAndBack(t *testing.T) {
 	}
 }
 
-// A FIp without a target leads nowhere, and nothing comes back.
+// A FIp without a target has no reply path.
 func TestPathToNowhere(t *testing.T) {
 	v := findVPC(t, topology.BuildGraph(clusterstatetest.GenerateCluster(5), nil), "hooli-prod")
 	p := findPath(t, v, "FIp")
@@ -145,7 +145,7 @@ func TestProjectByName(t *testing.T) {
 	}
 }
 
-// What a diagnosis found is at the object that it is about, once.
+// A finding becomes one problem of the object that it is about.
 func TestFindings(t *testing.T) {
 	about := state.Ref{Kind: "FIp", Namespace: "hooli-prod", Name: "vm-gone"}
 	g := topology.BuildGraph(clusterstatetest.GenerateCluster(5), []diagnosis.Finding{

@@ -16,7 +16,7 @@ import (
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// buildVPCs are Kube-OVN's own first, then by name: those of projects, and those that somebody else made.
+// buildVPCs returns the VPCs of projects and others, by name. Kube-OVN's default VPC comes first.
 func (b *builder) buildVPCs() []Vpc {
 	projects, seen := map[string]clusterstate.Project{}, map[string]bool{}
 	for _, p := range b.Cluster.Projects {
@@ -52,7 +52,7 @@ func (b *builder) buildVPC(v clusterstate.Vpc, p clusterstate.Project, router *l
 		Ref: v.Ref, Name: v.Name, Management: v.Name == kubeovn.ManagementVpc, Namespaces: v.Namespaces,
 		Pods: has.podCount, Problems: b.collectProblems(v.Object),
 	}
-	if out.Management { // Kube-OVN does not list them: it has all that no other VPC has
+	if out.Management { // Kube-OVN does not list the namespaces of its default VPC
 		out.Namespaces = sortedKeys(has.podNamespaces)
 	}
 	if p.Name != "" {
@@ -86,8 +86,8 @@ func (b *builder) buildVPC(v clusterstate.Vpc, p clusterstate.Project, router *l
 	return out
 }
 
-// setDefaultEgress is the network by which the pods of a VPC leave: that of their address, or else the one that is
-// asked for. Those of the management VPC leave by nodes, and have an address for what is on that network itself.
+// setDefaultEgress sets the egress network of a VPC: the network of its SNAT address, else the requested one. Pods of
+// the management VPC leave through their nodes; the SNAT address is used only for hosts on the network itself.
 func (b *builder) setDefaultEgress(v *Vpc, p clusterstate.Project) {
 	for _, n := range v.Router.NATs {
 		if n.Type == "snat" && n.Match == "" && !v.SNATAddress.IsValid() {
@@ -114,7 +114,7 @@ func (b *builder) setDefaultEgress(v *Vpc, p clusterstate.Project) {
 	})
 }
 
-// requestedNetwork is the network that a project asks for, by name or by type; the default one when it does not.
+// requestedNetwork returns the network that a project requests by name or type, or the default network.
 func (b *builder) requestedNetwork(p clusterstate.Project) string {
 	for _, n := range b.graph.Networks {
 		if p.Name != "" && (n.Name == p.Network || n.Type == p.Network || p.Network == "" && n.Default) {
@@ -124,7 +124,6 @@ func (b *builder) requestedNetwork(p clusterstate.Project) string {
 	return ""
 }
 
-// buildRouter is what a VPC's router has.
 func (b *builder) buildRouter(r *logical.Router, inside []Subnet) Router {
 	out := Router{Name: r.Name}
 	for _, p := range r.Ports {
@@ -154,7 +153,7 @@ func (b *builder) buildRouter(r *logical.Router, inside []Subnet) Router {
 
 var portOrder = []string{PortExternal, PortPods, PortJoin, PortReturn, PortEgressRouter, PortInternal}
 
-// classifyPort tells what a port of a router leads to, by its name. Kube-OVN names ports router-switch.
+// classifyPort returns the kind of a router port by its name. Kube-OVN names ports ROUTER-SWITCH.
 func (b *builder) classifyPort(router, port string, inside []Subnet) (kind, subnet, network string) {
 	rest, _ := kubeovn.SubnetOfRouterPort(router, port)
 	if n := b.networkBySubnet[rest]; n != "" {
@@ -177,7 +176,7 @@ func (b *builder) classifyPort(router, port string, inside []Subnet) (kind, subn
 	return PortInternal, "", ""
 }
 
-// hasEgressAddressSet says whether pods of a VPC may leave with an EgressIP: the VPC has a set of them.
+// hasEgressAddressSet reports whether a VPC has an address set of pods that an EgressIP selects.
 func (b *builder) hasEgressAddressSet(e EgressIP, vpc string) bool {
 	_, ok := b.Logical.Sets[ownership.EgressIPPodSet(vpc, e.Ref.Name)]
 	return ok
@@ -196,8 +195,7 @@ func (b *builder) buildEgressPolicy(e clusterstate.EgressPolicy) EgressPolicy {
 	return d
 }
 
-// dependsOnNode says whether a node holds a port of the VPC, may hold it, or runs something that is reached from
-// outside.
+// dependsOnNode reports whether a node holds a router port of the VPC or runs a target of its addresses.
 func (v *Vpc) dependsOnNode(node string) bool {
 	for _, p := range v.Router.Ports {
 		if p.Node == node {
@@ -219,7 +217,7 @@ func (v *Vpc) dependsOnNode(node string) bool {
 	return false
 }
 
-// externalPort is the VPC's port on a network.
+// externalPort returns the router port of the VPC on a network.
 func (v *Vpc) externalPort(network string) RouterPort {
 	for _, p := range v.Router.Ports {
 		if p.Kind == PortExternal && p.Network == network {
@@ -229,7 +227,7 @@ func (v *Vpc) externalPort(network string) RouterPort {
 	return RouterPort{}
 }
 
-// returnPort is the VPC's leg of a network: replies of connections that came in by it go there.
+// returnPort returns the return port of the VPC for a network.
 func (v *Vpc) returnPort(network string) RouterPort {
 	for _, p := range v.Router.Ports {
 		if p.Kind == PortReturn && p.Network == network {
@@ -239,7 +237,7 @@ func (v *Vpc) returnPort(network string) RouterPort {
 	return RouterPort{}
 }
 
-// firstPodPrefix is the prefix of the VPC's pods.
+// firstPodPrefix returns the prefix of the VPC's pods.
 func (v *Vpc) firstPodPrefix() netip.Prefix {
 	for _, s := range v.Subnets {
 		if s.Purpose == SubnetPods && len(s.Prefixes) > 0 {

@@ -9,23 +9,23 @@ import (
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 )
 
-// heartbeatInterval is how often somebody who hears nothing new is told that the connection lives.
+// heartbeatInterval is the interval of comments that keep an idle event stream alive.
 const heartbeatInterval = 15 * time.Second
 
-// status is how the view is doing.
+// status is the state of the poller, as the page receives it.
 type status struct {
 	Version string `json:"version"` // of the program
 	Cluster string `json:"cluster,omitempty"`
-	// Taken is when the survey was taken that is told, and Revision changes with what it says. No survey: there is none
-	// yet.
+	// Taken is the time of the current survey. Revision changes with its content. Both are empty before the first
+	// survey.
 	Taken    *time.Time `json:"taken,omitempty"`
 	Revision string     `json:"revision,omitempty"`
-	// Problem is why it is not newer, and Since when that began.
+	// Problem is the reason why the survey is out of date, since ProblemSince.
 	Problem      string     `json:"problem,omitempty"`
 	ProblemSince *time.Time `json:"since,omitempty"`
-	// Unread is what this survey could not read.
+	// Unread lists the systems that this survey could not read.
 	Unread []unreadSource `json:"unread,omitempty"`
-	// Seconds between surveys; 0: it is a survey from a file.
+	// IntervalSeconds is the time between surveys, or 0 for a survey from a file.
 	IntervalSeconds float64        `json:"every"`
 	FindingCounts   map[string]int `json:"findings"` // by severity
 }
@@ -69,7 +69,7 @@ func (s *site) handleStatus(w http.ResponseWriter, r *http.Request) {
 	s.buildStatus(s.poller.currentState()).writeResponse(w, r)
 }
 
-// handleEvents is the status whenever something is new, as long as somebody listens.
+// handleEvents streams the status on each change until the client disconnects.
 func (s *site) handleEvents(w http.ResponseWriter, r *http.Request) {
 	defer s.poller.registerViewer()()
 	w.Header().Set("Content-Type", "text/event-stream")

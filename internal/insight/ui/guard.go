@@ -11,18 +11,17 @@ import (
 	"strings"
 )
 
-// guard lets only those requests through that the browser of whoever started the server makes for this page.
+// guard only passes requests from the browser of the user who started the server, made by this page.
 type guard struct {
 	next        http.Handler
 	allowRemote bool
 	token       string
 }
 
-// tokenName is the parameter of the first request that has the token.
+// tokenName is the URL parameter with the token.
 const tokenName = "token"
 
-// contentSecurityPolicy is what the page may load and do: its own files, and nothing that text could turn into a
-// script.
+// contentSecurityPolicy allows the page to load only its own files, and prevents text from becoming a script.
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
@@ -38,34 +37,35 @@ func (g guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-cache")
 	switch {
 	case !g.isTrustedHost(r.Host):
-		writeError(w, http.StatusMisdirectedRequest, "this server is not "+r.Host+"; open it by its address")
+		writeError(w, http.StatusMisdirectedRequest, "this server is not "+r.Host+"; use its IP address in the URL")
 	case r.Method != http.MethodGet:
 		h.Set("Allow", http.MethodGet)
-		writeError(w, http.StatusMethodNotAllowed, "this page is only read: use GET")
+		writeError(w, http.StatusMethodNotAllowed, "this page is read-only: use GET")
 	case r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Sec-Fetch-Mode") != "navigate":
-		writeError(w, http.StatusForbidden, "another site's page asked; open this one instead")
+		writeError(w, http.StatusForbidden,
+			"requests from pages of other sites are not allowed; open this page directly")
 	case r.URL.Query().Has(tokenName):
 		g.exchangeToken(w, r)
 	case !g.hasTokenCookie(r):
 		writeError(w, http.StatusUnauthorized,
-			"open the page by the whole address that sallyport ui printed, with its token")
+			"token missing: open the full URL that sallyport ui printed")
 	default:
 		g.next.ServeHTTP(w, r)
 	}
 }
 
-// exchangeToken takes the token from an address and gives it to the browser as a cookie, so that it does not stay in
-// the address: neither in the history nor where somebody looks over a shoulder.
+// exchangeToken moves the token from the URL to a cookie and redirects, so that the token is neither visible in the
+// address bar nor kept in the history.
 func (g guard) exchangeToken(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	if !g.isValidToken(q.Get(tokenName)) {
 		writeError(w, http.StatusForbidden,
-			"this token is not that of this server; open the address that it printed when it was started")
+			"invalid token: open the URL that sallyport ui printed when it was started")
 		return
 	}
 	q.Del(tokenName)
 	to := url.URL{Path: "/" + strings.TrimLeft(r.URL.Path, "/"), RawQuery: q.Encode()}
-	http.SetCookie(w, &http.Cookie{ //nolint:gosec // it is not Secure: the page is not encrypted, and browsers would not send it back
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // not Secure: browsers would not return it over HTTP
 		Name: cookieName(r.Host), Value: g.token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	})
 	w.Header().Set("Location", to.String())
@@ -82,7 +82,7 @@ func (g guard) hasTokenCookie(r *http.Request) bool {
 	})
 }
 
-// cookieName is another one for each port: browsers share cookies among the ports of a host.
+// cookieName returns a name that contains the port, because browsers share cookies among the ports of a host.
 func cookieName(host string) string {
 	_, port, _ := net.SplitHostPort(host)
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
@@ -91,9 +91,8 @@ func cookieName(host string) string {
 	return "sallyport-ui-" + port
 }
 
-// isTrustedHost says whether a browser that means this server would ask for this host. A name could be one that
-// somebody else's DNS leads here, so that his page may read ours: only addresses are believed, and the one name that no
-// DNS answers.
+// isTrustedHost reports whether a Host header is accepted. Against DNS rebinding, where an attacker's name resolves to
+// this server, only IP addresses and localhost, which DNS does not resolve, are accepted.
 func (g guard) isTrustedHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

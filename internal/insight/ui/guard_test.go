@@ -17,7 +17,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 )
 
-// Who has the token sees the page; who has none, or another one, sees nothing of it: no file, no answer, no stream.
+// Only requests with the right token get files, responses and the event stream.
 func TestTokenIsNeeded(t *testing.T) {
 	s := newTestServer(t, Config{})
 	for _, path := range []string{
@@ -47,7 +47,7 @@ func TestTokenIsNeeded(t *testing.T) {
 	}
 }
 
-// The printed address leads to the page, and the token does not stay in the address.
+// The printed URL redirects to the page without the token.
 func TestTokenBecomesACookie(t *testing.T) {
 	s := newTestServer(t, Config{})
 	jar, err := cookiejar.New(nil)
@@ -110,7 +110,7 @@ func TestTokensDiffer(t *testing.T) {
 	}
 }
 
-// countingReader counts how often a cluster is read, and complains of two readings at a time.
+// countingReader counts how often a cluster is read, and fails the test on concurrent reads.
 type countingReader struct {
 	t                 *testing.T
 	total, concurrent atomic.Int32
@@ -122,14 +122,14 @@ func (r *countingReader) readShards(_ context.Context, names []string) ([]cluste
 	}
 	defer r.concurrent.Add(-1)
 	r.total.Add(1)
-	<-time.After(10 * time.Millisecond) // of the bubble's clock
+	<-time.After(10 * time.Millisecond) // on the fake clock of synctest
 	if names[0] == "broken" {
 		return nil, errors.New("no database")
 	}
 	return []clusterstate.Shard{{Name: names[0]}}, nil
 }
 
-// compareConcurrently asks so many times at a time about a shard.
+// compareConcurrently sends this many requests for a shard at the same time.
 func compareConcurrently(t *testing.T, c *shardComparer, name string, times int) {
 	t.Helper()
 	var group sync.WaitGroup
@@ -144,7 +144,7 @@ func compareConcurrently(t *testing.T, c *shardComparer, name string, times int)
 	group.Wait()
 }
 
-// However many ask about the same, the cluster is read once a second; and one request at a time reads it.
+// However many requests there are for the same shard, the cluster is read once a second, by one request at a time.
 func TestComparisonsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &countingReader{t: t}
@@ -168,7 +168,7 @@ func TestComparisonsAreShared(t *testing.T) {
 	})
 }
 
-// A flood is answered with "too many" and keeps few at work; a request after it is answered.
+// Most requests of a flood are rejected with errBusy, few run at a time, and a later request succeeds.
 func TestFloodIsTurnedAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := newRequestLimiter()

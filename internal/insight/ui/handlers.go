@@ -16,7 +16,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// handleMap is the whole map, or one VPC of it.
+// handleMap returns the whole graph, or one VPC of it.
 func (s *site) handleMap(m *viewModel, r *http.Request) (jsonDocument, error) {
 	name := r.URL.Query().Get("vpc")
 	if name == "" {
@@ -29,11 +29,11 @@ func (s *site) handleMap(m *viewModel, r *http.Request) (jsonDocument, error) {
 	return newJSONDocument(m.graph.Vpcs[i]), nil
 }
 
-// addressKind is the kind of something that is asked about by its address only.
+// addressKind is the kind of subjects that are addresses.
 const addressKind = "Address"
 
-// handleSearch is objects by any text: an address, a name, a namespace, a kind. An address can be asked about though
-// nobody has it.
+// handleSearch finds objects by address, name, namespace or kind. For an address, the results include the address
+// itself, even if nobody owns it.
 func (s *site) handleSearch(m *viewModel, r *http.Request) (jsonDocument, error) {
 	query := strings.TrimSpace(r.URL.Query().Get("q"))
 	best, all := m.index.findEntries(query)
@@ -49,25 +49,25 @@ func (s *site) handleSearch(m *viewModel, r *http.Request) (jsonDocument, error)
 	}{best, all}), nil
 }
 
-// handleExplain is one object, or an address, explained.
+// handleExplain explains an object or address.
 func (s *site) handleExplain(m *viewModel, r *http.Request) (jsonDocument, error) {
 	q := r.URL.Query()
 	ref := state.Ref{Kind: q.Get("kind"), Namespace: q.Get("namespace"), Name: q.Get("name")}
 	about := explain.Subject{Object: ref}
 	switch a, err := netip.ParseAddr(ref.Name); {
 	case ref.Kind == "" || ref.Name == "":
-		return jsonDocument{}, errors.New("which object? give kind and name, and the namespace if it is in one")
+		return jsonDocument{}, errors.New("set kind and name of the object, and its namespace if it has one")
 	case ref.Kind == addressKind && err != nil:
-		return jsonDocument{}, fmt.Errorf("%s is no address", ref.Name)
+		return jsonDocument{}, fmt.Errorf("%s is not an IP address", ref.Name)
 	case ref.Kind == addressKind:
 		about = explain.Subject{Address: a}
 	case !slices.ContainsFunc(m.index, func(e searchEntry) bool { return e.Ref == ref }):
-		return jsonDocument{}, notFoundError("there is no " + ref.String() + " any more, or there never was")
+		return jsonDocument{}, notFoundError("there is no " + ref.String())
 	}
 	return newJSONDocument(about.Explain(s.withFreshShards(r.Context(), m.survey, about), m.findings)), nil
 }
 
-// withFreshShards is a survey with the shards that decide about something as they are now.
+// withFreshShards returns the survey with the shards of a subject compared again.
 func (s *site) withFreshShards(ctx context.Context, whole *clusterstate.State, about explain.Subject) *clusterstate.State {
 	names := about.Shards(whole)
 	if s.comparer == nil || len(names) == 0 {
@@ -75,7 +75,7 @@ func (s *site) withFreshShards(ctx context.Context, whole *clusterstate.State, a
 	}
 	shards, err := s.comparer.compareShards(ctx, names)
 	if err != nil {
-		return whole // it tells what was seen before
+		return whole // the explanation uses the last comparison
 	}
 	now := *whole
 	now.Shards = slices.DeleteFunc(slices.Clone(whole.Shards), func(old clusterstate.Shard) bool {
@@ -85,7 +85,7 @@ func (s *site) withFreshShards(ctx context.Context, whole *clusterstate.State, a
 	return &now
 }
 
-// handleTrace is the way of a packet.
+// handleTrace traces a packet.
 func (s *site) handleTrace(m *viewModel, r *http.Request) (jsonDocument, error) {
 	q := r.URL.Query()
 	query, err := trace.ParseQuery(q.Get("client"), q.Get("from"), q.Get("to"), q.Get("protocol"))

@@ -11,10 +11,10 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// searchIndex is everything that can be searched for, in the order in which equals are told.
+// searchIndex holds all objects that can be found. Its order decides between equal scores.
 type searchIndex []searchEntry
 
-// searchEntry is an object as it is found.
+// searchEntry is an object in the index and in search results.
 type searchEntry struct {
 	Ref      state.Ref `json:"ref"`
 	Detail   string    `json:"detail,omitempty"`
@@ -25,7 +25,7 @@ type searchEntry struct {
 	prefixes   []netip.Prefix
 }
 
-// maxResults is how many results are told.
+// maxResults limits the returned results.
 const maxResults = 40
 
 func newSearchIndex(c *clusterstate.Cluster, worst map[state.Ref]diagnosis.Severity) searchIndex {
@@ -61,7 +61,7 @@ func newSearchIndex(c *clusterstate.Cluster, worst map[state.Ref]diagnosis.Sever
 // addFunc adds an object with words to the index.
 type addFunc func(ref state.Ref, words ...string) *searchEntry
 
-// addTenantObjects adds what tenants ask for.
+// addTenantObjects adds the objects of tenants.
 func addTenantObjects(c *clusterstate.Cluster, add addFunc) {
 	for _, p := range c.Projects {
 		add(p.Ref, formatAddr(p.Address)).prefixes = p.Prefixes
@@ -93,9 +93,9 @@ func addTenantObjects(c *clusterstate.Cluster, add addFunc) {
 	}
 }
 
-// addPlatformObjects adds what is the operator's.
+// addPlatformObjects adds the objects of operators.
 func addPlatformObjects(c *clusterstate.Cluster, add addFunc) {
-	of := map[string][]netip.Prefix{} // network → its subnets: people ask about the network
+	of := map[string][]netip.Prefix{} // network → prefixes of its subnets: a search finds the network
 	for _, s := range c.Subnets {
 		of[s.Network] = append(of[s.Network], s.Prefixes...)
 	}
@@ -130,7 +130,7 @@ func formatStrings[T interface{ String() string }](all []T) (out []string) {
 	return out
 }
 
-// findEntries is the objects that every word of a query is about, the best first, and how many there are.
+// findEntries returns the objects that match every word of a query, best first, and the number of all matches.
 func (x searchIndex) findEntries(query string) (best []searchEntry, all int) {
 	terms := strings.Fields(strings.ToLower(query))
 	if len(terms) == 0 {
@@ -159,12 +159,12 @@ func (x searchIndex) findEntries(query string) (best []searchEntry, all int) {
 	return best, len(hits)
 }
 
-// How well a word fits.
+// Scores of a match.
 const (
 	scoreExact     = 100 // an address, or the name
 	scorePrefix    = 40
 	scoreSubstring = 20
-	scoreInSubnet  = 10 // a prefix that the address is in
+	scoreInSubnet  = 10 // the address is in a prefix of the object
 	scoreKind      = 5
 )
 

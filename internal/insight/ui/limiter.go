@@ -11,17 +11,16 @@ import (
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 )
 
-// How many requests that take work are worked on at a time, and how many may wait.
+// Limits of expensive requests: how many run at a time, and how many may wait.
 const (
 	maxConcurrent = 2
 	maxWaiting    = 16
 )
 
-// errBusy is the answer when too many wait.
-var errBusy = errors.New("too many requests at a time; ask again in a second")
+// errBusy is returned when too many requests are waiting.
+var errBusy = errors.New("too many concurrent requests; try again in a second")
 
-// requestLimiter lets few requests through at a time. However many somebody sends, the server uses the processors of
-// few and the memory of few.
+// requestLimiter limits the requests that run at a time, so that a flood of requests uses little CPU and memory.
 type requestLimiter struct {
 	working chan struct{}
 	waiting atomic.Int32
@@ -31,7 +30,7 @@ func newRequestLimiter() *requestLimiter {
 	return &requestLimiter{working: make(chan struct{}, maxConcurrent)}
 }
 
-// acquire waits for its turn. The returned function ends it.
+// acquire waits until the request may run. The returned function releases its slot.
 func (t *requestLimiter) acquire(ctx context.Context) (leave func(), err error) {
 	if t.waiting.Add(1) > maxWaiting+maxConcurrent {
 		t.waiting.Add(-1)
@@ -46,19 +45,19 @@ func (t *requestLimiter) acquire(ctx context.Context) (leave func(), err error) 
 	}
 }
 
-// How long what was read of the cluster for one request is good for the next, and how many answers are kept.
+// Limits of the cache of shardComparer.
 const (
 	comparisonTTL        = time.Second
 	maxCachedComparisons = 32
 )
 
-// shardComparer compares shards with the cluster, one request at a time. Requests about the same shards within a second
-// share one reading.
+// shardComparer compares shards with the cluster, one request at a time. Requests for the same shards within
+// comparisonTTL share one result.
 type shardComparer struct {
 	readShards func(ctx context.Context, names []string) ([]clusterstate.Shard, error)
 	now        func() time.Time
 	sem        chan struct{}
-	cache      []comparison // the newest first
+	cache      []comparison // newest first
 }
 
 type comparison struct {
@@ -71,7 +70,7 @@ func newShardComparer(read func(context.Context, []string) ([]clusterstate.Shard
 	return &shardComparer{readShards: read, now: time.Now, sem: make(chan struct{}, 1)}
 }
 
-// compareShards reads shards, or takes what was just read.
+// compareShards returns the comparison of shards from the cache or from the cluster.
 func (c *shardComparer) compareShards(ctx context.Context, names []string) ([]clusterstate.Shard, error) {
 	select {
 	case c.sem <- struct{}{}:

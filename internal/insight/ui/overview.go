@@ -10,7 +10,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// overview is a graph folded for the map: a tile for each VPC, with as much of it as fits on one.
+// overview is the graph reduced for the map of the page: one tile for each VPC, with as many entries as fit.
 type overview struct {
 	Cluster  string              `json:"cluster"`
 	Version  string              `json:"version"`
@@ -22,40 +22,40 @@ type overview struct {
 	Tiles    []tile              `json:"tiles"`
 }
 
-// tile is a VPC.
+// tile is a VPC on the map.
 type tile struct {
-	Ref          state.Ref      `json:"ref"` // the project, or the VPC where it is none's
+	Ref          state.Ref      `json:"ref"` // the project, or the VPC if it has no project
 	Vpc          string         `json:"vpc"`
-	Organization string         `json:"group,omitempty"` // the organization
+	Organization string         `json:"group,omitempty"`
 	Name         string         `json:"name"`
 	Management   bool           `json:"management,omitempty"`
 	Namespaces   []string       `json:"namespaces"`
 	Subnets      []string       `json:"subnets"`
 	Prefixes     []netip.Prefix `json:"prefixes"`
-	Networks     []string       `json:"networks"` // the default first
+	Networks     []string       `json:"networks"` // default network first
 	Address      netip.Addr     `json:"address,omitzero"`
-	Nodes        []string       `json:"nodes"` // that hold its ports outside
+	Nodes        []string       `json:"nodes"` // nodes that hold its router ports
 	Pods         int            `json:"pods"`
 	Entries      []tileEntry    `json:"ways"`
-	Omitted      int            `json:"more,omitempty"` // ways that do not fit
+	Omitted      int            `json:"more,omitempty"` // number of entries that do not fit
 	Severity     string         `json:"severity,omitempty"`
 	Problems     int            `json:"problems,omitempty"`
 }
 
-// tileEntry is a way in or out: a floating IP, a load balancer, a diversion.
+// tileEntry is a line of a tile: a floating IP, a load balancer or an egress policy.
 type tileEntry struct {
 	Ref      state.Ref  `json:"ref"`
 	Address  netip.Addr `json:"address,omitzero"`
 	Network  string     `json:"network,omitempty"`
 	Ports    string     `json:"ports,omitempty"`
-	To       string     `json:"to,omitempty"` // one target by name
+	To       string     `json:"to,omitempty"` // name of the only target
 	Targets  int        `json:"targets"`
 	Ready    int        `json:"ready"`
-	Outbound bool       `json:"out,omitempty"` // packets leave by it
+	Outbound bool       `json:"out,omitempty"` // an egress policy
 	Severity string     `json:"severity,omitempty"`
 }
 
-// maxTileEntries is how many ways are on a tile.
+// maxTileEntries limits the entries of a tile.
 const maxTileEntries = 8
 
 func newOverview(g *topology.Graph) overview {
@@ -101,7 +101,7 @@ func newTile(v *topology.Vpc) tile {
 	return t
 }
 
-// addProblems counts what is wrong, and keeps the worst.
+// addProblems counts problems and updates the highest severity.
 func (t *tile) addProblems(problems []topology.Problem) {
 	t.Problems += len(problems)
 	if s := worstSeverity(problems); severityRank(s) > severityRank(t.Severity) {
@@ -122,7 +122,7 @@ func worstSeverity(problems []topology.Problem) (severity string) {
 	return severity
 }
 
-// tileCandidate is a way that may be on the tile.
+// tileCandidate is an entry that may be shown on the tile.
 type tileCandidate struct {
 	tileEntry
 	problems []topology.Problem
@@ -171,8 +171,7 @@ func (w *tileEntry) countTargets(targets ...topology.Target) {
 	}
 }
 
-// addEntries puts as many on the tile as fit, in their order; those that something is wrong with have a right to be
-// among them.
+// addEntries adds as many entries as fit, in their order. Entries with problems take precedence over others.
 func (t *tile) addEntries(all []tileCandidate) {
 	chosen := make([]int, len(all))
 	for i := range all {

@@ -9,33 +9,33 @@ import (
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 )
 
-// idleTimeout is how long surveys go on after the last one has looked.
+// idleTimeout is the time after the last request when the poller stops taking surveys.
 const idleTimeout = 30 * time.Second
 
-// surveyTimeout is how long a survey may take.
+// surveyTimeout limits the duration of a survey.
 const surveyTimeout = 2 * time.Minute
 
-// compareBackoffFactor is how many times as long as comparing shards has taken it is left alone.
+// compareBackoffFactor sets the pause after a comparison of all shards: this factor times its duration.
 const compareBackoffFactor = 10
 
-// poller takes surveys, one at a time and for all who look, while somebody does.
+// poller takes surveys for all viewers, one at a time, while there are viewers.
 type poller struct {
 	config Config
 	now    func() time.Time
 
 	mu sync.Mutex
-	// view is the last survey of a cluster that could be reached, worked out; nil: there is none yet.
+	// view is the view model of the last successful survey; nil before the first one.
 	view *viewModel
-	// problem is why the last one is not newer, and since when that is so.
+	// problem is the reason why there is no newer survey, since problemSince.
 	problem      string
 	problemSince time.Time
-	// changed is closed when something is new.
+	// changed is closed on each change.
 	changed      chan struct{}
 	viewers      int
-	lastViewedAt time.Time     // by somebody, last
-	wake         chan struct{} // somebody has come
+	lastViewedAt time.Time
+	wake         chan struct{} // signals a new viewer
 
-	// shards are as they were compared last, when, and how long it took. Only run knows them.
+	// shards is the last comparison of all shards, with its time and duration. Only run uses these fields.
 	shards          []clusterstate.Shard
 	comparedAt      time.Time
 	compareDuration time.Duration
@@ -45,14 +45,13 @@ func newPoller(config Config) *poller {
 	return &poller{config: config, now: time.Now, changed: make(chan struct{}), wake: make(chan struct{}, 1)}
 }
 
-// run takes surveys until ctx ends.
+// run takes surveys until ctx is cancelled.
 func (l *poller) run(ctx context.Context) {
 	for l.pollOnce(ctx); l.config.Interval > 0 && l.waitForNextPoll(ctx); l.pollOnce(ctx) {
 	}
 }
 
-// waitForNextPoll waits for the time of the next survey, and for somebody who wants to see it. It says whether there is
-// one.
+// waitForNextPoll waits for the interval, and then until there is a viewer. It returns false if ctx is cancelled.
 func (l *poller) waitForNextPoll(ctx context.Context) bool {
 	timer := time.NewTimer(l.config.Interval)
 	defer timer.Stop()
@@ -72,7 +71,7 @@ func (l *poller) waitForNextPoll(ctx context.Context) bool {
 	}
 }
 
-// pollOnce takes one survey, and tells if something is new.
+// pollOnce takes one survey and publishes it.
 func (l *poller) pollOnce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
 	defer cancel()
@@ -92,8 +91,8 @@ func (l *poller) pollOnce(ctx context.Context) {
 	l.compareShards(ctx, *s)
 }
 
-// compareShards tells the same survey with all shards compared anew. That takes far longer than reading, where there
-// are many: it is done so seldom that most of the time is left for surveys.
+// compareShards compares all shards and publishes the same survey with the result. With many shards this takes far
+// longer than reading, so it runs rarely and most of the time is left for surveys.
 func (l *poller) compareShards(ctx context.Context, s clusterstate.State) {
 	begun := l.now()
 	if begun.Sub(l.comparedAt) < compareBackoffFactor*l.compareDuration {
@@ -102,13 +101,13 @@ func (l *poller) compareShards(ctx context.Context, s clusterstate.State) {
 	shards, err := l.config.CompareShards(ctx, nil)
 	l.comparedAt, l.compareDuration = l.now(), l.now().Sub(begun)
 	if err != nil {
-		return // what it could not read, the survey could not either, and tells
+		return // the survey reports the same failure
 	}
 	l.shards, s.Shards = shards, shards
 	l.publishState(newViewModel(&s), "")
 }
 
-// publishState keeps a scene, or why there is none.
+// publishState stores a view model, or the reason why there is none, and notifies viewers of changes.
 func (l *poller) publishState(seen *viewModel, problem string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,7 +128,7 @@ func (l *poller) publishState(seen *viewModel, problem string) {
 	}
 }
 
-// pollState is what there is to tell at one moment.
+// pollState is the state of the poller at one moment.
 type pollState struct {
 	view         *viewModel
 	problem      string
@@ -137,7 +136,7 @@ type pollState struct {
 	changed      <-chan struct{}
 }
 
-// currentState is what there is to tell now. Whoever asks keeps surveys going for a while.
+// currentState returns the state. Each call counts as a view and keeps the poller running for idleTimeout.
 func (l *poller) currentState() pollState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,7 +144,7 @@ func (l *poller) currentState() pollState {
 	return pollState{l.view, l.problem, l.problemSince, l.changed}
 }
 
-// waitForState is the same, once there is something to tell.
+// waitForState waits until there is a survey or a problem and returns the state.
 func (l *poller) waitForState(ctx context.Context) pollState {
 	for {
 		m := l.currentState()
@@ -168,7 +167,7 @@ func (l *poller) markViewed() {
 	}
 }
 
-// registerViewer is somebody who looks all the time, until he goes.
+// registerViewer adds a permanent viewer. The returned function removes it.
 func (l *poller) registerViewer() (leave func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,7 +181,7 @@ func (l *poller) registerViewer() (leave func()) {
 	}
 }
 
-// isUnwatched says whether nobody looks any more. A sign of somebody who came before is used up.
+// isUnwatched reports whether there are no viewers. If so, it discards a pending wake signal of an earlier viewer.
 func (l *poller) isUnwatched() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

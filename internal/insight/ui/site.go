@@ -12,12 +12,12 @@ import (
 //go:embed page
 var pageFiles embed.FS
 
-// site is the page and what it asks for.
+// site serves the files of the page and its API.
 type site struct {
 	config   Config
 	poller   *poller
 	limiter  *requestLimiter
-	comparer *shardComparer // nil: shards are those of the survey
+	comparer *shardComparer // nil for a survey from a file
 }
 
 func newSite(config Config, l *poller) http.Handler {
@@ -42,19 +42,19 @@ func newSite(config Config, l *poller) http.Handler {
 	return mux
 }
 
-// writeError says in a sentence what is wrong with a request.
+// writeError writes an error as JSON.
 func writeError(w http.ResponseWriter, code int, why string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(map[string]string{"error": why}) // he has gone
+	_ = json.NewEncoder(w).Encode(map[string]string{"error": why}) // fails only if the client is gone
 }
 
-// serveDocument answers with a document about the last survey, once there is one.
+// serveDocument waits for the first survey and responds with a document about the current one.
 func (s *site) serveDocument(about func(*viewModel, *http.Request) (jsonDocument, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		m := s.poller.waitForState(r.Context())
 		if m.view == nil {
-			writeError(w, http.StatusServiceUnavailable, "there is no survey of the cluster yet: "+m.problem)
+			writeError(w, http.StatusServiceUnavailable, "the cluster has not been read yet: "+m.problem)
 			return
 		}
 		d, err := about(m.view, r)
@@ -70,7 +70,6 @@ func (s *site) serveDocument(about func(*viewModel, *http.Request) (jsonDocument
 	}
 }
 
-// statusForError is the HTTP status of an error.
 func statusForError(err error) int {
 	switch {
 	case errors.As(err, new(notFoundError)):
@@ -82,7 +81,7 @@ func statusForError(err error) int {
 	}
 }
 
-// limitConcurrency answers requests that take work, few at a time.
+// limitConcurrency limits the expensive requests that run at a time.
 func (s *site) limitConcurrency(about func(*viewModel, *http.Request) (jsonDocument, error)) func(*viewModel,
 	*http.Request) (jsonDocument, error) {
 	return func(m *viewModel, r *http.Request) (jsonDocument, error) {
@@ -95,18 +94,18 @@ func (s *site) limitConcurrency(about func(*viewModel, *http.Request) (jsonDocum
 	}
 }
 
-// notFoundError is something that there is not.
+// notFoundError is an error with HTTP status 404.
 type notFoundError string
 
 func (m notFoundError) Error() string { return string(m) }
 
-// mediaTypes are the kinds of files that the page consists of. The machine's own table may lack some.
+// mediaTypes are the media types of the page's files. The table of the operating system may lack some.
 var mediaTypes = map[string]string{
 	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
 	".svg": "image/svg+xml",
 }
 
-// serveAsset is a file of the page.
+// serveAsset serves a file of the page.
 func serveAsset(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(r.URL.Path, "/")
 	if name == "" {
@@ -124,5 +123,5 @@ func serveAsset(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	_, _ = w.Write(body) //nolint:gosec // he has gone
+	_, _ = w.Write(body) //nolint:gosec // our own files; fails only if the client is gone
 }

@@ -1,5 +1,5 @@
-// Package ui is the operator's view as a web page: a server on this machine that tells what surveys say, and writes
-// nothing.
+// Package ui is the web server of sallyport ui. It runs on the operator's machine, polls the state of the cluster and
+// writes nothing.
 package ui
 
 import (
@@ -16,41 +16,43 @@ import (
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 )
 
-// Config is what the page is about.
+// Config configures the page.
 type Config struct {
-	// Version is that of the program.
+	// Version is the version of the program.
 	Version string
-	// TakeSurvey takes a survey, without shards. What can't be read is told in it.
+	// TakeSurvey takes a survey without shards. Systems that cannot be read are listed in Unread.
 	TakeSurvey func(context.Context) *clusterstate.State
-	// CompareShards compares shards with what is there; no names: all. Nil: a survey has those that it has.
+	// CompareShards compares shards with the cluster, all of them if names is nil. CompareShards is nil if the survey
+	// already contains its shards.
 	CompareShards func(ctx context.Context, names []string) ([]clusterstate.Shard, error)
-	// Interval is how long to wait after a survey before the next; 0: there is one only.
+	// Interval is the pause between surveys. If it is 0, only one survey is taken.
 	Interval time.Duration
-	// Token is what a browser has to show, once, to see the page. NewToken makes one.
+	// Token is the secret in the URL that a browser has to open once. NewToken generates one.
 	Token string
 }
 
-// NewToken is a secret that nobody guesses.
+// NewToken returns a random secret.
 func NewToken() string { return rand.Text() }
 
-// URL is where a browser opens the page.
+// URL returns the URL of the page, with the token.
 func URL(l net.Listener, token string) string {
 	return "http://" + l.Addr().String() + "/?" + url.Values{tokenName: {token}}.Encode()
 }
 
-// Listen opens the door: on loopback, unless remote says that anybody may come in.
+// Listen opens the listener. It refuses addresses other than loopback unless remote is set.
 func Listen(address string, remote bool) (net.Listener, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, fmt.Errorf("--address: %w; give one such as 127.0.0.1:8080", err)
+		return nil, fmt.Errorf("--address: %w; use an address such as 127.0.0.1:8080", err)
 	}
 	if !remote && !isLoopbackHost(host) {
-		return nil, fmt.Errorf("%s can be reached from outside this machine, and the page is not encrypted: whoever sees its packets could read "+
-			"the cluster's whole topology; use ssh -L to get to it from elsewhere, or say --allow-remote", address)
+		return nil, fmt.Errorf("%s can be reached from outside this machine, and the page is not encrypted: "+
+			"anyone who can capture its packets can read the topology of the cluster; "+
+			"use ssh -L for access from other machines, or set --allow-remote", address)
 	}
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w; port 0 takes a free one", address, err)
+		return nil, fmt.Errorf("listen on %s: %w; use port 0 for a free port", address, err)
 	}
 	return l, nil
 }
@@ -60,14 +62,14 @@ func isLoopbackHost(host string) bool {
 	return host == "localhost" || err == nil && a.Unmap().IsLoopback()
 }
 
-// Serve shows the page until ctx ends.
+// Serve serves the page until ctx is cancelled.
 func Serve(ctx context.Context, l net.Listener, config Config, remote bool) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	lookout := newPoller(config)
-	go lookout.run(ctx)
+	p := newPoller(config)
+	go p.run(ctx)
 	server := &http.Server{
-		Handler:           guard{next: newSite(config, lookout), allowRemote: remote, token: config.Token},
+		Handler:           guard{next: newSite(config, p), allowRemote: remote, token: config.Token},
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16 << 10,

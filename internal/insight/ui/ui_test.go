@@ -27,7 +27,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/clusterstate/clusterstatetest"
 )
 
-// newTestServer is the page of a survey, as Serve has it.
+// newTestServer serves the page of a survey with the same handlers as Serve.
 func newTestServer(t *testing.T, config Config) *httptest.Server {
 	t.Helper()
 	if config.TakeSurvey == nil {
@@ -40,22 +40,21 @@ func newTestServer(t *testing.T, config Config) *httptest.Server {
 	return s
 }
 
-// testToken is the token in these tests.
 const testToken = "a-token"
 
-// addCookie adds the cookie of a page to a request.
+// addCookie adds the cookie with the token to a request.
 func addCookie(r *http.Request, token string) {
 	r.Header.Add("Cookie", cookieName(r.URL.Host)+"="+token)
 }
 
-// response is an answer that was read to its end.
+// response is a response with its whole body.
 type response struct {
 	StatusCode int
 	Status     string
 	Header     http.Header
 }
 
-// getPath is the answer to a request; edit changes it before it is sent.
+// getPath sends a GET request. The function edit may change it first.
 func getPath(t *testing.T, s *httptest.Server, path string, edit func(*http.Request)) (response, []byte) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, nil)
@@ -78,7 +77,7 @@ func getPath(t *testing.T, s *httptest.Server, path string, edit func(*http.Requ
 	return response{answer.StatusCode, answer.Status, answer.Header}, body
 }
 
-// getJSON is the JSON at a path.
+// getJSON decodes the JSON at a path.
 func getJSON[T any](t *testing.T, s *httptest.Server, path string) (value T) {
 	t.Helper()
 	answer, body := getPath(t, s, path, nil)
@@ -155,8 +154,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// Every file that a page names is there, and names nothing outside; so no browser is needed to see that a file was
-// forgotten.
+// Every file that the page refers to exists, and no file refers to other servers. This finds missing files without a
+// browser.
 func TestPageIsComplete(t *testing.T) {
 	s := newTestServer(t, Config{})
 	named := regexp.MustCompile(`(?:src|href)="([^"#]+)"|from "([^"]+)"`)
@@ -279,7 +278,7 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// explanation is what the tests look at of one.
+// explanation has the fields of an explanation that the tests check.
 type explanation struct {
 	Works  bool
 	Wrong  []struct{ Code, Severity, Cure string }
@@ -307,7 +306,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// An explanation is of this moment: the shards of the object are compared for it.
+// The shards of an object are compared again for each explanation.
 func TestExplainComparesShards(t *testing.T) {
 	asked := make(chan []string, 10)
 	s := newTestServer(t, Config{CompareShards: func(_ context.Context, names []string) ([]clusterstate.Shard, error) {
@@ -382,7 +381,7 @@ func TestWhatTheReaderHasIsNotSent(t *testing.T) {
 	}
 }
 
-// streamStatuses are the statuses that somebody hears, until the test ends.
+// streamStatuses returns a channel with the statuses of the event stream, until the test ends.
 func streamStatuses(t *testing.T, s *httptest.Server) <-chan status {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/api/events", nil)
@@ -415,7 +414,7 @@ func TestEventsTellNewsOnly(t *testing.T) {
 	projects.Store(1)
 	s := newTestServer(t, Config{Interval: time.Millisecond, TakeSurvey: func(context.Context) *clusterstate.State {
 		out := clusterstatetest.GenerateCluster(int(projects.Load()))
-		out.Taken = out.Taken.Add(time.Duration(surveys.Add(1)) * time.Millisecond) // which is no news
+		out.Taken = out.Taken.Add(time.Duration(surveys.Add(1)) * time.Millisecond) // does not change the revision
 		if down.Load() == 1 {
 			out.Unread = []clusterstate.ReadFailure{{System: clusterstate.Kubernetes, Problem: "connection refused"}}
 		}
@@ -471,7 +470,7 @@ func TestNoSurveyYet(t *testing.T) {
 	}
 }
 
-// Nobody looks: no survey is taken. Somebody comes: there is one at once.
+// Without viewers no survey is taken. A new viewer triggers one immediately.
 func TestSurveysAreTakenWhileSomebodyLooks(t *testing.T) {
 	var surveys atomic.Int32
 	config := Config{Interval: time.Millisecond, TakeSurvey: func(context.Context) *clusterstate.State {
@@ -533,7 +532,7 @@ func TestServeEnds(t *testing.T) {
 	}
 }
 
-// A network looks alike on the page and on a map that was drawn: both have the same colours in the same order.
+// The page and the SVG map use the same colours for networks, in the same order.
 func TestColoursAreThoseOfTheDrawing(t *testing.T) {
 	style, err := pageFiles.ReadFile("page/style/base.css")
 	if err != nil {

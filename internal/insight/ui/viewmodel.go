@@ -16,16 +16,16 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// viewModel is a survey and what is told of it, worked out once for everybody.
+// viewModel is a survey with everything derived from it, computed once for all viewers.
 type viewModel struct {
 	survey   *clusterstate.State
 	findings []diagnosis.Finding
 	graph    *topology.Graph
 	index    searchIndex
-	// overviewDoc is the map as the page draws it.
+	// overviewDoc is the data of the map.
 	overviewDoc jsonDocument
 	findingsDoc jsonDocument
-	// revision changes when something that is told does. The time of the survey is no news.
+	// revision changes with the content, except for the time of the survey.
 	revision string
 }
 
@@ -41,18 +41,18 @@ func newViewModel(s *clusterstate.State) *viewModel {
 	return out
 }
 
-// worstSeverityByRef is the worst that was found about each object.
+// worstSeverityByRef returns the highest severity of the findings of each object.
 func worstSeverityByRef(findings []diagnosis.Finding) map[state.Ref]diagnosis.Severity {
 	worst := map[state.Ref]diagnosis.Severity{}
 	for _, f := range findings {
-		if len(f.About) > 0 { // the others are only told about
+		if len(f.About) > 0 { // the other objects are only mentioned
 			worst[f.About[0]] = max(worst[f.About[0]], f.Severity)
 		}
 	}
 	return worst
 }
 
-// jsonDocument is a body of JSON as it is sent: packed and named by what is in it.
+// jsonDocument is a JSON response with its ETag, and optionally compressed.
 type jsonDocument struct {
 	body, gzipBody []byte
 	etag           string
@@ -61,7 +61,7 @@ type jsonDocument struct {
 func newJSONDocument(value any) jsonDocument {
 	body, err := json.Marshal(value)
 	if err != nil {
-		panic("what is told can't be written as JSON: " + err.Error()) // all of it is our own types
+		panic("encoding JSON: " + err.Error()) // cannot happen with our own types
 	}
 	return jsonDocument{body: body, etag: `"` + contentDigest(body) + `"`}
 }
@@ -75,17 +75,17 @@ func contentDigest(parts ...[]byte) string {
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
-// withGzipBody is the document for many readers.
+// withGzipBody returns the document with a compressed body, for documents that are served often.
 func (d jsonDocument) withGzipBody() jsonDocument {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	_, _ = z.Write(d.body) // into memory
+	_, _ = z.Write(d.body) // writes to memory do not fail
 	_ = z.Close()
 	d.gzipBody = b.Bytes()
 	return d
 }
 
-// writeResponse writes the document, unless the reader has it.
+// writeResponse writes the document, or 304 if the client already has it.
 func (d jsonDocument) writeResponse(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("ETag", d.etag)
@@ -100,5 +100,5 @@ func (d jsonDocument) writeResponse(w http.ResponseWriter, r *http.Request) {
 		h.Set("Content-Encoding", "gzip")
 		body = d.gzipBody
 	}
-	_, _ = w.Write(body) // he has gone
+	_, _ = w.Write(body) // fails only if the client is gone
 }

@@ -11,20 +11,20 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// Who has addresses and is no project.
+// Owners of addresses that are not projects.
 const (
 	groupRouters = "routers"
 	groupEgress  = "egress addresses"
 	groupOthers  = "others"
 )
 
-// addressIndex is external addresses as they are found.
+// addressIndex collects external addresses.
 type addressIndex struct {
 	survey    *clusterstate.State
 	byAddress map[netip.Addr]*Address
 }
 
-// findAddresses is every external address that somebody has, with who does and which nodes hold it.
+// findAddresses returns every external address in use, with its owners and the nodes that hold it.
 func findAddresses(s *clusterstate.State) map[netip.Addr]*Address {
 	x := &addressIndex{s, map[netip.Addr]*Address{}}
 	c := &s.Cluster
@@ -51,7 +51,7 @@ func findAddresses(s *clusterstate.State) map[netip.Addr]*Address {
 	}
 	x.addRouterPorts()
 	for _, o := range c.OvnEips {
-		if x.byAddress[o.Address] == nil { // somebody else's, or left behind
+		if x.byAddress[o.Address] == nil { // of another controller, or leaked
 			x.addAddress(o.Address, o.Ref, groupOthers)
 		}
 	}
@@ -79,7 +79,7 @@ func (x *addressIndex) addAddress(a netip.Addr, who state.Ref, by string) {
 	}
 }
 
-// addRouterPorts adds the addresses that routers have for themselves.
+// addRouterPorts adds the addresses of router ports.
 func (x *addressIndex) addRouterPorts() {
 	for _, r := range x.survey.Logical.Routers {
 		for _, p := range r.Ports {
@@ -92,7 +92,7 @@ func (x *addressIndex) addRouterPorts() {
 	}
 }
 
-// addGatewayNodes notes for each address that a router has which node holds the port by which it is reached.
+// addGatewayNodes adds to each address of a router the node that holds its gateway port.
 func (x *addressIndex) addGatewayNodes(r *logical.Router) {
 	for _, a := range routerAddresses(r) {
 		entry := x.byAddress[a]
@@ -109,7 +109,7 @@ func (x *addressIndex) addGatewayNodes(r *logical.Router) {
 	}
 }
 
-// routerAddresses is the addresses of a router: its own, and those that it translates or balances.
+// routerAddresses returns the addresses of a router: those of its ports, NAT rows and load balancers.
 func routerAddresses(r *logical.Router) []netip.Addr {
 	var out []netip.Addr
 	for _, p := range r.Ports {
@@ -128,11 +128,10 @@ func routerAddresses(r *logical.Router) []netip.Addr {
 	return out
 }
 
-// maxAddressesPerNode is of how many addresses a node is asked. The kind Inspection allows no more.
+// maxAddressesPerNode limits the addresses in a query to a node. The Inspection API allows no more.
 const maxAddressesPerNode = 1024
 
-// PlanInspections are what nodes have to be asked, so that connections can be counted: of each address those that hold
-// it.
+// PlanInspections returns the inspections that count connections: each address is queried on the nodes that hold it.
 func PlanInspections(s *clusterstate.State) []kubedcv1alpha1.InspectionSpec {
 	asked := map[string][]string{}
 	for a, entry := range findAddresses(s) {

@@ -9,10 +9,10 @@ import (
 	"github.com/sallyport/sallyport/internal/model/humanize"
 )
 
-// Tables are the names of what can be shown.
+// Tables are the names of the tables.
 var Tables = []string{"pools", "addresses", "nodes"}
 
-// SelectTables is the tables that somebody wants; none: all.
+// SelectTables returns the usage with only the given tables. Without names it returns all.
 func (u Usage) SelectTables(tables ...string) Usage {
 	if len(tables) == 0 {
 		return u
@@ -31,7 +31,7 @@ func (u Usage) SelectTables(tables ...string) Usage {
 	return out
 }
 
-// PrintTables writes tables of what there is, and of addresses at most so many; 0: all.
+// PrintTables writes the tables that have rows. If most is not 0, it limits the rows of addresses.
 func (u Usage) PrintTables(out io.Writer, most int) error {
 	first := true
 	for _, t := range []struct {

@@ -1,5 +1,5 @@
-// Package usage is who uses how much of a cluster's external networks: addresses of pools, connections and ports of
-// addresses, and what nodes hold.
+// Package usage is the usage of a cluster's external networks: addresses of pools, connections and ports of addresses,
+// and the load of nodes.
 package usage
 
 import (
@@ -12,44 +12,44 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// Usage is how much is used, the most used first.
+// Usage is the usage of pools, addresses and nodes, each sorted by usage, most used first.
 type Usage struct {
 	Pools     []Pool    `json:"pools,omitempty"`
 	Addresses []Address `json:"addresses,omitempty"`
 	Nodes     []Node    `json:"nodes,omitempty"`
 }
 
-// Pool is the addresses of a subnet of an external network.
+// Pool is the usage of the addresses in a Subnet of an external network.
 type Pool struct {
 	Subnet   string         `json:"subnet"`
 	Network  string         `json:"network"`
 	Prefixes []netip.Prefix `json:"prefixes"`
 	Used     int            `json:"used"`
 	Free     int            `json:"free"`
-	// ByOwner is how many each project, and each kind of what is nobody's, has.
+	// ByOwner counts the addresses of each project, and of routers, egress addresses and others.
 	ByOwner []OwnerShare `json:"by,omitempty"`
 }
 
-// Utilization is how much of a pool is in use, from 0 to 1.
+// Utilization returns the used share of the pool, from 0 to 1.
 func (p Pool) Utilization() float64 { return ratioOf(p.Used, p.Used+p.Free) }
 
-// OwnerShare is how many addresses somebody has.
+// OwnerShare is the number of addresses of an owner.
 type OwnerShare struct {
 	Owner     string `json:"who"`
 	Addresses int    `json:"addresses"`
 }
 
-// Address is an external address.
+// Address is the usage of an external address.
 type Address struct {
 	Address netip.Addr `json:"address"`
 	Subnet  string     `json:"subnet"`
-	// Owners has it, and the nodes that hold it.
+	// Owners are the objects that have the address. Nodes are the nodes that hold it.
 	Owners []state.Ref `json:"who,omitempty"`
 	Nodes  []string    `json:"nodes,omitempty"`
-	// Counted: a node has said how many connections use it.
+	// Counted is set if a node reported the number of connections.
 	Counted     bool `json:"counted"`
 	Connections int  `json:"connections"`
-	// Ports of it are in use to the destination to which the most are, of those that there are.
+	// TopDestination is the destination with the most ports in use: PortsInUse of PortCapacity.
 	Protocol       string         `json:"protocol,omitempty"`
 	TopDestination netip.AddrPort `json:"to,omitzero"`
 	PortsInUse     int            `json:"ports"`
@@ -58,18 +58,18 @@ type Address struct {
 	ownerGroup string // the project
 }
 
-// Utilization is how many of the ports to one destination are in use, from 0 to 1.
+// Utilization returns the used share of the ports towards the top destination, from 0 to 1.
 func (a Address) Utilization() float64 { return ratioOf(a.PortsInUse, a.PortCapacity) }
 
-// Node is what a node holds.
+// Node is the load of a node.
 type Node struct {
 	Name string `json:"name"`
-	// EgressAddresses are the egress addresses that it holds, Gateways how many ports of routers on external networks,
-	// and Connections how many use addresses that it holds.
+	// EgressAddresses are the egress addresses on the node, GatewayPorts is the number of router ports that it holds,
+	// and Connections is the number of connections of the addresses that it holds.
 	EgressAddresses []netip.Addr `json:"egress,omitempty"`
 	GatewayPorts    int          `json:"gateways"`
 	Connections     int          `json:"connections"`
-	// Counted: it has said so. Problem is why not.
+	// Counted is set if the node reported its connections. Problem is the reason if it did not.
 	Counted bool   `json:"counted"`
 	Problem string `json:"problem,omitempty"`
 }
@@ -81,7 +81,7 @@ func ratioOf(part, whole int) float64 {
 	return float64(part) / float64(whole)
 }
 
-// Summarize is how much is used.
+// Summarize computes the usage from a survey.
 func Summarize(s *clusterstate.State) Usage {
 	addresses := findAddresses(s)
 	out := Usage{Pools: summarizePools(s, addresses), Nodes: summarizeNodes(s)}
@@ -94,7 +94,7 @@ func Summarize(s *clusterstate.State) Usage {
 	return out
 }
 
-// withInspectedUsage is an address with what nodes say of it.
+// withInspectedUsage adds the connections and ports that nodes reported for an address.
 func withInspectedUsage(s *clusterstate.State, a Address) Address {
 	for _, name := range slices.Sorted(maps.Keys(s.Inspected)) {
 		for _, u := range s.Inspected[name].Usage {

@@ -18,8 +18,8 @@ func object(kind, ns, name string) clusterstate.Object {
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
-// testSurvey is two pools. One has an address that leaks ports, one of a floating IP, one of a router and one that only Kube-OVN knows; the other
-// an egress address.
+// testSurvey returns a survey with two pools. The first has an address with leaked ports, the address of a floating IP,
+// one of a router and one that only Kube-OVN knows. The second has an egress address.
 func testSurvey() *clusterstate.State {
 	a := func(ports ...string) (out []netip.Prefix) {
 		for _, p := range ports {
@@ -117,7 +117,7 @@ node2  2  100.65.0.9  ? (no agent answers)
 	}
 }
 
-// Only who holds an address has its connections.
+// Only the nodes that hold an address are queried for its connections.
 func TestNodesAreAskedForWhatTheyHold(t *testing.T) {
 	s := testSurvey()
 	for _, q := range usage.PlanInspections(s) {

@@ -1,4 +1,4 @@
-// Package drawing is a picture as SVG: boxes, lines, and text that stays in its room.
+// Package drawing is a canvas for SVG pictures: boxes, lines, and text that fits into a given width.
 package drawing
 
 import (
@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Font is how a text is set. Size 0 is that of running text.
+// Font is the style of a text. Size 0 is the default size.
 type Font struct {
 	Size        int
 	Bold, Mono  bool
 	Muted       bool // less important
-	AlignRight  bool // it ends at its place
-	AlignCenter bool // its place is its middle
+	AlignRight  bool // x is the end of the text
+	AlignCenter bool // x is the middle of the text
 	Class       string
 }
 
@@ -24,41 +24,41 @@ func (f Font) sizeOrDefault() int {
 	return f.Size
 }
 
-// Box is a place in the picture.
+// Box is a rectangle in the picture.
 type Box struct{ X, Y, W, H int }
 
-// Right is its right edge.
+// Right returns the x position of the right edge.
 func (b Box) Right() int { return b.X + b.W }
 
-// Bottom is its lower edge.
+// Bottom returns the y position of the lower edge.
 func (b Box) Bottom() int { return b.Y + b.H }
 
-// MiddleY is half its height.
+// MiddleY returns the y position of the middle.
 func (b Box) MiddleY() int { return b.Y + b.H/2 }
 
-// IsInside says whether a box lies in another one.
+// IsInside reports whether the box lies inside another one.
 func (b Box) IsInside(o Box) bool {
 	return b.X >= o.X && b.Y >= o.Y && b.Right() <= o.Right() && b.Bottom() <= o.Bottom()
 }
 
-// Text is a text that was drawn, and the room that it has.
+// Text is a text that was drawn, with its available space.
 type Text struct {
 	Text string
 	Room Box
 	Font Font
 }
 
-// Canvas is a picture while it is drawn.
+// Canvas is a picture that is being drawn.
 type Canvas struct {
 	body          strings.Builder
 	width, height int
 	depth         int
-	// Texts and Boxes are what was drawn, for tests: text has to fit, boxes stay in the picture.
+	// Texts and Boxes record what was drawn. Tests check that texts fit and that boxes are inside the picture.
 	Texts []Text
 	Boxes []Box
 }
 
-// Size is how large the picture has become.
+// Size returns the size of the picture.
 func (c *Canvas) Size() (width, height int) { return c.width, c.height }
 
 func (c *Canvas) growToFit(b Box) {
@@ -71,8 +71,8 @@ func (c *Canvas) writeElement(format string, args ...any) {
 	c.body.WriteByte('\n')
 }
 
-// OpenGroup begins a group. ref names the object that it stands for, so that a page can do something when it is chosen;
-// title is what appears when a mouse rests on it. Both may be empty.
+// OpenGroup opens a group. ref names the object that the group represents, for scripts of a page. title is its tooltip.
+// Both may be empty.
 func (c *Canvas) OpenGroup(class, ref, title string) {
 	attributes := ""
 	if class != "" {
@@ -88,7 +88,7 @@ func (c *Canvas) OpenGroup(class, ref, title string) {
 	}
 }
 
-// CloseGroup ends a group.
+// CloseGroup closes a group.
 func (c *Canvas) CloseGroup() {
 	c.depth--
 	c.writeElement("</g>")
@@ -106,11 +106,11 @@ func (c *Canvas) DrawCircle(x, y, radius int, class string) {
 	c.writeElement(`<circle class="%s" cx="%d" cy="%d" r="%d"/>`, class, x, y, radius)
 }
 
-// DrawPath draws a line, in the words of SVG.
+// DrawPath draws an SVG path.
 func (c *Canvas) DrawPath(class, d string) { c.writeElement(`<path class="%s" d="%s"/>`, class, d) }
 
-// DrawText draws a text with its base line at y. What does not fit into its room ends with an ellipsis, and the whole
-// appears when a mouse rests on it.
+// DrawText draws a text with its baseline at y. A text that is too wide is truncated with an ellipsis, and its tooltip
+// shows the whole text.
 func (c *Canvas) DrawText(x, y, room int, f Font, text string) {
 	fits := TruncateText(text, room, f)
 	if fits == "" {
@@ -155,14 +155,13 @@ func (f Font) cssClass() string {
 	return strings.Join(classes, " ")
 }
 
-// DrawWarning draws the sign of something wrong: a triangle with its middle there. Shape and colour tell it, for those
-// who don't see the colour.
+// DrawWarning draws the sign of a problem: a triangle centred at x, y. Its shape is visible without colour vision.
 func (c *Canvas) DrawWarning(x, y int, class string) {
 	c.writeElement(`<path class="%s" d="M%d %dl7 13h-14z"/><path class="mark" d="M%d %dv5m0 2v1.5"/>`, class, x, y-7, x,
 		y-3)
 }
 
-// SVG is the whole picture. The title and the description are for those who can't see it.
+// SVG returns the picture. The title and description are for screen readers.
 func (c *Canvas) SVG(title, description string, theme Theme) string {
 	var out strings.Builder
 	width, height := c.width+margin, c.height+margin
@@ -177,7 +176,7 @@ func (c *Canvas) SVG(title, description string, theme Theme) string {
 	return out.String()
 }
 
-// margin is how much is left free to the right and below.
+// margin is the free space at the right and at the bottom.
 const margin = 24
 
 const fontFamilies = "-apple-system, 'Segoe UI', Roboto, Helvetica, 'Liberation Sans', Arial, 'DejaVu Sans', sans-serif"

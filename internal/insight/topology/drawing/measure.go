@@ -2,8 +2,8 @@ package drawing
 
 import "strings"
 
-// Widths of the printable characters of ASCII in thousandths of the font's size, as DejaVu Sans has them. It is the
-// widest of the fonts that a picture asks for, so what fits in it fits in all.
+// Widths of the printable ASCII characters of DejaVu Sans, in thousandths of the font size. It is the widest of the
+// fonts in the style sheet, so a text that fits in it fits in all of them.
 var (
 	regularWidths = [95]int{
 		318, 401, 460, 838, 636, 950, 780, 275, 390, 390, 500, 838, 318, 361, 318, 337, 636, 636, 636, 636, 636, 636,
@@ -28,10 +28,10 @@ var (
 	otherWidths = map[rune]int{'·': 380, '→': 1000, '←': 1000, '…': 1000, '–': 556, '×': 838}
 )
 
-// monoWidth is the width of every character of the fonts for addresses.
+// monoWidth is the width of every character of the monospaced fonts for addresses.
 const monoWidth = 602
 
-// TextWidth is how wide a text is at most, in pixels.
+// TextWidth returns the maximum width of a text in pixels.
 func TextWidth(text string, f Font) int {
 	total := 0
 	for _, r := range text {
@@ -52,10 +52,10 @@ func (f Font) advanceWidth(r rune) int {
 	case otherWidths[r] > 0:
 		return otherWidths[r]
 	}
-	return 1000 // as wide as it is high: of a script that we have no table for
+	return 1000 // not in the tables: assume a square character
 }
 
-// TruncateText is a text that is at most so wide: its end gives way to an ellipsis.
+// TruncateText truncates a text to a width, with an ellipsis.
 func TruncateText(text string, room int, f Font) string {
 	if TextWidth(text, f) <= room {
 		return text
@@ -69,8 +69,8 @@ func TruncateText(text string, room int, f Font) string {
 	return ""
 }
 
-// WrapText is a text in lines that are at most so wide, and at most so many; the last one ends with an ellipsis when
-// there is more.
+// WrapText wraps a text into lines of a width, up to a number of lines. If the text is longer, the last line ends with
+// an ellipsis.
 func WrapText(text string, room, lines int, f Font) []string {
 	var all []string
 	words := strings.Fields(text)

@@ -5,29 +5,29 @@ import (
 	"strings"
 )
 
-// Theme is whether a picture is light or dark.
+// Theme is the colour theme of a picture.
 type Theme string
 
-// The themes. Auto follows whoever looks at it.
+// The themes. Auto follows the setting of the viewer.
 const (
 	Auto  Theme = "auto"
 	Light Theme = "light"
 	Dark  Theme = "dark"
 )
 
-// Themes are all of them.
+// Themes lists all themes.
 var Themes = []Theme{Auto, Light, Dark}
 
-// palette is the colours of a theme.
+// palette holds the colours of a theme.
 type palette struct {
 	background, card, inner, edge, text, muted string
 	errorColour, warningColour, onErrorColour  string
 	networks                                   []string
 }
 
-// The colours of networks are near those of Okabe and Ito, which people tell apart who don't see red or green, made
-// darker or lighter for their ground. Vermilion and orange are left out: problems have them. The page of internal/insight/ui
-// has the same: a network looks alike everywhere.
+// The colours of networks are based on those of Okabe and Ito, which are distinguishable with colour-vision deficiency,
+// made darker or lighter for contrast with the background. Vermilion and orange are reserved for problems. The page of
+// internal/insight/ui uses the same colours.
 var (
 	lightPalette = palette{
 		background: "#ffffff", card: "#f6f8fa", inner: "#ffffff", edge: "#c4ccd4", text: "#1f2328", muted: "#59636e",
@@ -41,8 +41,8 @@ var (
 	}
 )
 
-// NetworkClass is the number of the colour of a network, and class names what is drawn in it: n for lines, f for what
-// is filled, p for what is only tinted.
+// NetworkClass returns the CSS class for the colour of a network: kind is n for lines, f for filled and p for tinted
+// shapes.
 func NetworkClass(kind string, number int) string {
 	if number < 0 {
 		return kind + "x"
@@ -65,7 +65,7 @@ func (t Theme) styleSheet() string {
 		darkPalette.cssRules("   ") + "  }\n"
 }
 
-// baseCSS is what does not depend on the theme.
+// baseCSS is the part of the style sheet that does not depend on the theme.
 const baseCSS = `  .b { font-weight: 600 }
   .m { font-family: ui-monospace, 'Cascadia Mono', Menlo, Consolas, 'Liberation Mono', 'DejaVu Sans Mono', monospace }
   .rail { fill: none; stroke-width: 4; stroke-linecap: round; stroke-linejoin: round }

@@ -1,4 +1,4 @@
-// The camera: which part of the plane is seen, and how large; moved by mouse, touch and keys.
+// The camera: the visible part of the plane and its scale, controlled by mouse, touch and keyboard.
 
 const still = matchMedia("(prefers-reduced-motion: reduce)")
 
@@ -10,7 +10,7 @@ export class Camera {
     element.addEventListener("pointerdown", e => this.press(e))
     element.addEventListener("pointermove", e => this.drag(e))
     for (const name of ["pointerup", "pointercancel"]) element.addEventListener(name, e => this.release(e))
-    // A drag that began on a tile is no click on it.
+    // A drag that starts on a tile is not a click on it.
     element.addEventListener("click", e => { if (this.dragged) { e.preventDefault(); e.stopPropagation() } }, true)
     element.addEventListener("dragstart", e => e.preventDefault())
   }
@@ -22,14 +22,14 @@ export class Camera {
     this.changed()
   }
 
-  // zooming is while the scale changes, and a moment longer.
+  // zooming is true while the scale changes, and a moment longer.
   zoomed() {
     this.zooming = true
     clearTimeout(this.rest)
     this.rest = setTimeout(() => { this.zooming = false; this.changed() }, 120)
   }
 
-  // zoom makes things larger by a factor around a place on the screen.
+  // zoom scales by a factor around a point on the screen.
   zoom(factor, at = {x: this.element.clientWidth / 2, y: this.element.clientHeight / 2}) {
     cancelAnimationFrame(this.flight)
     this.moved = true
@@ -38,12 +38,12 @@ export class Camera {
     this.set(at.x - (at.x - this.x) * k / this.k, at.y - (at.y - this.y) * k / this.k, k)
   }
 
-  // fly goes there: at once when somebody does not want things to move.
+  // fly moves the camera, without animation if the user prefers reduced motion.
   fly(x, y, k) {
     cancelAnimationFrame(this.flight)
     if (still.matches) return this.set(x, y, k)
     const half = {x: this.element.clientWidth / 2, y: this.element.clientHeight / 2}
-    const middle = (x, y, k) => ({x: (half.x - x) / k, y: (half.y - y) / k}) // of what is seen, in the plane
+    const middle = (x, y, k) => ({x: (half.x - x) / k, y: (half.y - y) / k}) // centre of the visible part, in the plane
     const from = middle(this.x, this.y, this.k), to = middle(x, y, k), k0 = this.k, begun = performance.now()
     const step = now => {
       const t = Math.min(1, (now - begun) / 260), e = 1 - (1 - t) ** 3

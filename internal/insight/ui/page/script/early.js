@@ -1,6 +1,6 @@
-// The theme, before anything is drawn: a page that is light for a moment hurts at night.
+// Sets the theme before anything is drawn, so that a dark page does not flash in light colours.
 (() => {
   let chosen = null
-  try { chosen = localStorage.getItem("theme") } catch { /* nothing is remembered */ }
+  try { chosen = localStorage.getItem("theme") } catch { /* no storage */ }
   if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen
 })()

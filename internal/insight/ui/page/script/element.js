@@ -1,11 +1,11 @@
-// Elements: the one way in which this page makes any. Text is only ever text.
+// Elements: the only way in which this page creates elements. Text is never parsed as HTML.
 
 const svgSpace = "http://www.w3.org/2000/svg"
 
-// h is an element of HTML: h("button.quiet", {onclick: go}, "Go").
+// h creates an HTML element: h("button.quiet", {onclick: go}, "Go").
 export const h = (name, props, ...children) => fill(make(name, n => document.createElement(n)), props, children)
 
-// s is an element of SVG.
+// s creates an SVG element.
 export const s = (name, props, ...children) => fill(make(name, n => document.createElementNS(svgSpace, n)), props, children)
 
 function make(name, create) {

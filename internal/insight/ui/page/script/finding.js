@@ -1,4 +1,4 @@
-// Findings: what is wrong, the worst first, each with its cure.
+// Findings, most severe first, each with its remedy.
 
 import {h} from "./element.js"
 import {severity} from "./icon.js"
@@ -6,7 +6,7 @@ import {link} from "./place.js"
 import {ask} from "./server.js"
 import {capital, kindOf, nameOf, same} from "./words.js"
 
-// card is one finding; about is the object whose panel it is in.
+// card shows one finding; about is the object of the panel.
 export function card(f, about) {
   const others = (f.about ?? []).filter(r => r.kind !== "Cluster" && !same(r, about))
   return h("article.finding", {class: f.severity},
@@ -18,10 +18,10 @@ export function card(f, about) {
 }
 
 const names = {error: "Errors", warning: "Warnings", info: "Notes"}
-const page = 50 // findings that are drawn at once
-const few = 3 // of one code that are not folded
+const page = 50 // findings drawn at a time
+const few = 3 // findings of one code that are not folded
 
-// show is the list of all findings.
+// show returns the panel with all findings.
 export async function show() {
   const all = await ask("api/findings") ?? []
   const list = h("div.list")
@@ -49,7 +49,7 @@ function fill(list, all, text) {
   }
 }
 
-// group is the findings of one code: a few as they are, many folded behind the first.
+// group shows the findings of one code. If there are many, all but the first are folded.
 function group(code, these) {
   if (these.length <= few) return these.map(f => card(f))
   const rest = h("details.rest", {data: {title: code}, ontoggle: () => { if (!rest.querySelector("article")) more(rest, these, 1) }},
@@ -57,7 +57,7 @@ function group(code, these) {
   return [card(these[0]), rest]
 }
 
-// more adds a page of findings, and a button for what is left.
+// more adds a page of findings, and a button for the rest.
 function more(list, these, from) {
   list.append(...these.slice(from, from + page).map(f => card(f)))
   const left = these.length - from - page

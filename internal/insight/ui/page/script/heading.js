@@ -1,4 +1,4 @@
-// Headings: the names of organizations above their blocks; while a block is partly seen, its name stays in sight.
+// Headings: the names of organizations above their blocks. The name of a partly visible block stays visible.
 
 import {h} from "./element.js"
 import {severity} from "./icon.js"
@@ -40,7 +40,7 @@ export class Headings {
   }
 }
 
-// summary is what there is to say of an organization's projects, in so many pixels.
+// summary describes the projects of an organization within a width in pixels.
 function summary(tiles, room) {
   if (tiles.length === 1) return []
   const ill = tiles.filter(t => t.severity === "error").length

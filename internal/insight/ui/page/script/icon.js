@@ -1,4 +1,4 @@
-// Icons and marks. What a colour says, a shape says too.
+// Icons and marks. Every colour is accompanied by a shape with the same meaning.
 
 import {s} from "./element.js"
 
@@ -21,7 +21,7 @@ export const icons = {
   list: () => icon(line("M5.5 4h8M5.5 8h8M5.5 12h8M2.5 4h.1M2.5 8h.1M2.5 12h.1")),
 }
 
-// severity is the sign of how bad something is: a cross, a triangle, a ring; and a tick when nothing is wrong.
+// severity is the icon of a severity: cross (error), triangle (warning), ring (info), or a tick without problems.
 export function severity(level) {
   switch (level) {
     case "error": return s("svg.sign.error", {viewBox: "0 0 16 16", width: 14, height: 14, role: "img", "aria-label": "error"},
@@ -35,7 +35,7 @@ export function severity(level) {
   }
 }
 
-// shapes are those of networks' marks: the same place among all networks is the same shape and the same colour everywhere.
+// shapes of network marks. The position of a network among all networks decides its shape and colour everywhere.
 const shapes = [
   () => s("circle", {cx: 5, cy: 5, r: 4}),
   () => s("rect", {x: 1.4, y: 1.4, width: 7.2, height: 7.2}),
@@ -49,7 +49,7 @@ const shapes = [
 
 export const colours = shapes.length
 
-// mark is the mark of a network.
+// mark draws the mark of a network.
 export function mark(colour, size = 10) {
   return s("svg.mark", {viewBox: "0 0 10 10", width: size, height: size, "aria-hidden": "true", "data-net": colour % colours}, shapes[colour % colours]())
 }

@@ -1,15 +1,16 @@
-// The layout: where each tile is in the plane, the same for the same projects and window. Organizations are blocks; blocks stand side by side in
-// shelves, so that rows of tiles run through a whole shelf and the wires of networks can run above them.
+// The layout: the position of each tile in the plane. It is deterministic for the same projects and window size.
+// Organizations are blocks, placed side by side in shelves. Rows of tiles run through a whole shelf, and the wires of
+// networks run above them.
 
-// Lengths in the plane. At scale 1 they are pixels. The height of tiles follows from what is on them.
+// Lengths in the plane, in pixels at scale 1. The height of tiles depends on their content.
 export const size = {tile: {w: 256, h: 0}, gap: 14, gutter: 28, between: 30, heading: 30}
 const tall = {head: 54, line: 20, least: 2, most: 5}
 
-// What headings need on the screen, and how far anything is made larger to fill it.
+// The space for headings on the screen, and the maximum scale to fill it.
 const readable = 20
 const largest = 1.3
 
-// arrange is the plane for tiles in a window: of many ways to stand blocks beside each other, the one that shows them largest.
+// arrange returns the layout of tiles in a window. Of several candidates it uses the one with the largest tiles.
 export function arrange(tiles, window) {
   const lines = tiles.reduce((n, t) => Math.max(n, t.ways.length), tall.least)
   size.tile.h = tall.head + tall.line * Math.min(tall.most, lines)
@@ -24,14 +25,14 @@ export function arrange(tiles, window) {
       if (as > 1.005 || as > 0.995 && plan.height < best.height) best = plan
     }
   }
-  // Headings keep their size on the screen when everything is small; they need more of the plane then.
+  // Headings keep their size on the screen, so at a small scale they need more of the plane.
   const plan = pack(groups, best.columns ?? 1, best.slender ?? 1, Math.max(size.heading, readable / best.scale))
   return {...plan, largest, scale: scaleOf(plan, window), ...placed(plan)}
 }
 
 const scaleOf = (plan, window) => Math.min(largest, window.width / plan.width, window.height / plan.height)
 
-// grouped is the tiles by organization. What is no project's comes first.
+// grouped groups tiles by organization. Tiles without a project come first.
 function grouped(tiles) {
   const groups = new Map()
   for (const tile of tiles) {
@@ -44,7 +45,7 @@ function grouped(tiles) {
 
 const pitch = {get x() { return size.tile.w + size.gap }, get y() { return size.tile.h + size.gutter }}
 
-// pack stands blocks side by side in shelves of so many columns. Slender ones are low, the others high.
+// pack places blocks side by side in shelves of this many columns. Slender ones are low, the others high.
 function pack(groups, columns, slender, heading) {
   const plan = {columns, slender, heading, blocks: [], width: 1, height: 1}
   let x = 0, y = 0, used = 0, deep = 0
@@ -65,7 +66,7 @@ function pack(groups, columns, slender, heading) {
   return plan
 }
 
-// placed is the place of each tile, and the rows of tiles that run through a shelf.
+// placed returns the position of each tile, and the rows of tiles that run through a shelf.
 function placed({blocks, heading}) {
   const tiles = [], rows = new Map()
   for (const block of blocks) {
@@ -80,7 +81,7 @@ function placed({blocks, heading}) {
   return {tiles, rows: [...rows.values()]}
 }
 
-// towards is the next place in a direction: the nearest one of those that lie there.
+// towards returns the nearest tile in a direction.
 export function towards(places, from, dx, dy) {
   let best = null, least = Infinity
   for (const p of places) {

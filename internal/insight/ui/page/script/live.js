@@ -1,4 +1,4 @@
-// How the view is doing: live, of a file, or old because the cluster or the server does not answer.
+// The state of the data: live, from a file, or out of date because the cluster or the server does not respond.
 
 import {h} from "./element.js"
 import {severity} from "./icon.js"
@@ -10,7 +10,7 @@ export class Live {
     setInterval(() => this.draw(), 1000)
   }
 
-  // hear is a new status; nothing: the server does not answer.
+  // hear handles a new status. Without one, the server does not respond.
   hear(status) {
     if (status) Object.assign(this, {status, lost: null})
     else this.lost ??= new Date()
@@ -27,7 +27,7 @@ export class Live {
       this.live.replaceChildren(h("span.lamp", {"aria-hidden": "true"}), h("span", {}, text))
       this.tell(notice, tone)
     }
-    if (this.age) this.age.textContent = ago(notice.since) // no news for a screen reader: it stands beside what is read out
+    if (this.age) this.age.textContent = ago(notice.since) // outside the alert: screen readers do not announce it
   }
 
   tell(notice, tone) {

@@ -1,4 +1,4 @@
-// The page: its parts, and what they tell each other.
+// The page: creates its parts and connects them.
 
 import * as finding from "./finding.js"
 import {h} from "./element.js"
@@ -30,7 +30,7 @@ const narrow = matchMedia("(max-width: 760px)")
 let overview = null
 let homes = new Map() // namespace, subnet or object → VPC
 
-// hear is a status of the server. A new revision is a new map.
+// hear handles a status of the server. A new revision reloads the map.
 let revision = null
 async function hear(status) {
   live.hear(status)
@@ -53,7 +53,7 @@ async function hear(status) {
   if (first) performance.mark("first map")
 }
 
-// homesOf is where everything is that has no place of its own on the map.
+// homesOf maps objects without an own place on the map to their VPC.
 function homesOf({tiles, networks}) {
   const out = new Map()
   for (const t of tiles) {
@@ -68,14 +68,15 @@ function homesOf({tiles, networks}) {
 
 const homeOf = ref => ref && (homes.get(key(ref)) ?? (ref.namespace && homes.get(`namespace ${ref.namespace}`)))
 
-// railNameOf is the item of the rail that an object is, or lies in.
+// railNameOf returns the item of the rail that an object is, or belongs to.
 function railNameOf(ref) {
   if (["ExternalNetwork", "Network", "Node", "EgressIP"].includes(ref.kind)) return ref.name
   if (ref.kind === "Subnet") return overview.networks.find(n => n.subnets?.some(s => s.name === ref.name))?.name
   return null
 }
 
-// whereIs is the place of a hop on the screen: beside an item of the rail, or at the left edge of a tile or of a way on it.
+// whereIs returns the position of a hop on the screen: beside an item of the rail, or at the left edge of a tile or of
+// an entry on it.
 function whereIs(hop) {
   if (!overview || !hop.about?.kind) return null
   const name = railNameOf(hop.about)
@@ -87,7 +88,7 @@ function whereIs(hop) {
   return rect && {x: rect.left, y: (rect.top + rect.bottom) / 2, home: vpc, exact, lane}
 }
 
-// follow shows the place that the address names. Again: something is new there.
+// follow shows the place in the URL. If again is set, the data of the same place has changed.
 async function follow(again = false) {
   const place = read()
   bar.mark(place.view)
@@ -120,7 +121,7 @@ function choose(ref) {
   if (vpc) map.current = vpc
 }
 
-// settle brings what the panel is about into sight.
+// settle makes the object of the panel visible on the map.
 function settle(place, shown) {
   if (place.view === "object") map.reveal(homeOf(place.ref), 1)
   const vpc = (shown.paths ?? []).flatMap(p => p.there ?? []).map(hop => homeOf(hop.about)).find(Boolean)
@@ -140,7 +141,7 @@ function help() {
   if (!$("help").open) $("help").showModal()
 }
 
-// keys are those that work everywhere but in a field of text.
+// keys are the shortcuts that work everywhere except in text fields.
 const keys = {
   "/": () => search.focus(), "?": help, m: () => map.focus(), f: () => go("#findings"), t: () => go("#trace"), d: tools.turn,
   0: () => map.fit(), "+": () => map.camera.zoom(1.3), "=": () => map.camera.zoom(1.3), "-": () => map.camera.zoom(1 / 1.3),

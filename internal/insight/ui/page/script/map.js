@@ -1,4 +1,4 @@
-// The map: tiles of projects in a plane that can be moved and made larger, with wires and headings.
+// The map: tiles of projects in a plane that can be moved and zoomed, with wires and headings.
 
 import {Camera} from "./camera.js"
 import {h, s} from "./element.js"
@@ -10,7 +10,7 @@ import {key} from "./words.js"
 import * as wires from "./wires.js"
 
 export class ProjectMap {
-  // redrawn is called after each frame, for what is drawn over the map; anchors are the heights of networks in the rail.
+  // redrawn is called after each frame, for the overlay. anchors returns the heights of networks in the rail.
   constructor(element, {redrawn, anchors}) {
     Object.assign(this, {element, redrawn, anchors, plan: null, marks: {}})
     this.plane = new Plane()
@@ -32,7 +32,7 @@ export class ProjectMap {
       button("Everything (0)", icons.fit(), () => this.fit()))
   }
 
-  // show is a new overview. Who has moved the map finds it as he left it.
+  // show draws a new overview. A map that the user has moved keeps its position.
   show(overview) {
     const first = !this.overview
     this.overview = overview
@@ -44,13 +44,14 @@ export class ProjectMap {
     else this.draw()
   }
 
-  // window is where tiles are to be seen: beside the wires at the left edge.
+  // window is the area for tiles: beside the wires at the left edge.
   window() {
     const edge = wires.room(this.wired)
     return {left: edge + 14, top: 10, width: Math.max(50, this.element.clientWidth - edge - 30), height: Math.max(50, this.element.clientHeight - 30)}
   }
 
-  // lay finds every tile its place. The shape of the window decides, until somebody has moved the map: then things stay where they are.
+  // lay computes the layout. It depends on the shape of the window until the user moves the map; then tiles keep their
+  // positions.
   lay() {
     if (!this.shape || !this.camera.moved) this.shape = this.window()
     this.plan = arrange(this.overview.tiles, this.shape)
@@ -78,7 +79,7 @@ export class ProjectMap {
     slowly ? this.camera.fly(x, y, k) : this.camera.set(x, y, k)
   }
 
-  // reveal shows a tile so that it can be read: it moves the map only if it can't be.
+  // reveal makes a tile readable. It moves the map only if necessary.
   reveal(vpc, near = 0) {
     const p = this.places?.get(vpc)
     if (!p) return
@@ -87,18 +88,18 @@ export class ProjectMap {
     const seen = left >= w.left && top >= w.top && left + size.tile.w * k <= w.left + w.width + 10 && top + size.tile.h * k <= w.top + w.height
     if (seen && k === this.camera.k) return
     this.camera.moved = true
-    // In the middle, but for what lies at the border of the plane: nothing is gained by showing what is beyond.
+    // Centred, except at the border of the plane, to avoid showing empty space.
     const middle = (from, room, at, length, all) => Math.max(from + Math.min(0, room - all * k), Math.min(from, from + room / 2 - (at + length / 2) * k))
     this.camera.fly(middle(w.left, w.width, p.x, size.tile.w, this.plan.width), middle(w.top, w.height, p.y, size.tile.h, this.plan.height), k)
   }
 
-  // choose marks the tile, and the way on it, of the object in the panel.
+  // choose marks the tile and the entry of the object in the panel.
   choose(vpc, ref) {
     this.marks = {...this.marks, chosen: vpc, way: ref && key(ref)}
     this.draw()
   }
 
-  // light lets all tiles step back that are not on a network.
+  // light dims all tiles that are not on a network.
   light(network) {
     this.marks = {...this.marks, lit: network}
     this.draw()
@@ -111,7 +112,7 @@ export class ProjectMap {
 
   paint() {
     const {camera, plan} = this, window = {width: this.element.clientWidth, height: this.element.clientHeight}
-    const anchors = this.anchors(), edge = wires.room(this.wired) // read before anything is written, so that nothing is laid out twice
+    const anchors = this.anchors(), edge = wires.room(this.wired) // read before writing: one layout
     this.plane.paint(camera, window, this.marks)
     this.headings.paint(plan, camera, window, edge + 6)
     const rows = plan.rows.filter(r => r.y * camera.k + camera.y < window.height && (r.y + size.gutter) * camera.k + camera.y > 0)
@@ -120,8 +121,8 @@ export class ProjectMap {
     this.redrawn?.()
   }
 
-  // rectOf is where a way on a tile is on the screen, exactly, or else the tile; nothing when it is not seen. The lane is the height above its row
-  // by which it is reached past the tiles before it.
+  // rectOf returns the rectangle of an entry on the screen, or of its tile if the entry is not drawn, or nothing if it
+  // is not visible. The lane is the height above its row where lines pass the tiles before it.
   rectOf(vpc, ref) {
     const node = this.plane.nodes.get(vpc)
     if (!node) return null
@@ -131,7 +132,7 @@ export class ProjectMap {
     return {rect: way?.getBoundingClientRect() ?? tile, exact: Boolean(way), lane}
   }
 
-  // focus goes to the tile that was last in use.
+  // focus focuses the tile that was used last.
   focus() {
     this.reveal(this.current)
     this.paint()

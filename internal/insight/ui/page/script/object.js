@@ -1,4 +1,4 @@
-// An object explained: how it is doing, what is wrong, the way of its packets, and what lies below, folded.
+// The explanation of an object: state, findings, path of its packets, and folded details.
 
 import {h} from "./element.js"
 import {icons, severity} from "./icon.js"
@@ -7,7 +7,7 @@ import {ask} from "./server.js"
 import {card} from "./finding.js"
 import {capital, kindOf, nameOf, rank} from "./words.js"
 
-// show is the panel of an object.
+// show returns the panel of an object.
 export async function show(ref) {
   const e = await ask("api/explain", ref)
   const worst = (e.wrong ?? []).reduce((w, f) => rank(f.severity) > rank(w) ? f.severity : w, "")
@@ -35,7 +35,7 @@ export async function show(ref) {
   }
 }
 
-// next is what is not said already: cures are with the findings, and a packet is followed by a button.
+// next returns the next steps that are not shown elsewhere: remedies are in the findings, and a button starts a trace.
 function next(e) {
   const cures = new Set((e.wrong ?? []).map(f => f.cure))
   return (e.next ?? []).filter(n => !cures.has(n) && !n.includes("sallyport trace"))
@@ -52,7 +52,7 @@ function folded(title, all, row, open = false, sum = all => String(all.length)) 
   return h("details.part", {open, data: {title}}, h("summary", {}, h("h2", {}, title), h("span.number", {}, sum(all))), h("ul.rows", {}, all.map(x => h("li", {}, row(x)))))
 }
 
-// buttons are the object's addresses, each with a way to copy it and a way to follow packets to it.
+// buttons shows the addresses of the object, each with buttons to copy and to trace it.
 function buttons(e) {
   if (e.about.kind === "Pod") return h("p", {}, h("a.button", {href: traceAddress({from: nameOf(e.about), draft: "1"})}, icons.trace(), "Trace from here"))
   if (!e.addresses?.length) return null
@@ -90,5 +90,5 @@ function condition(c) {
     c.message && h("span.text", {}, " ", c.message)))
 }
 
-// sum is what a panel says without an explanation.
+// missing is the panel of an object without an explanation.
 export const missing = (ref, why) => ({kind: kindOf(ref), title: ref.name, under: ref.namespace, ref, body: [h("p.empty", {}, capital(why))]})

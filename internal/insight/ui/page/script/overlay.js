@@ -1,11 +1,11 @@
-// The overlay: what is drawn over rail and map together: the way of a traced packet, there and back.
+// The overlay above rail and map: the path of a traced packet and its reply.
 
 import {s} from "./element.js"
 
-const beside = 6 // pixels by which the way back runs below the way there
+const beside = 6 // pixels between the path of the request and that of the reply below it
 
 export class Overlay {
-  // where finds the place of a hop on the screen, or nothing.
+  // where returns the position of a hop on the screen, or nothing.
   constructor(element, where) {
     Object.assign(this, {element, where, paths: []})
   }
@@ -23,7 +23,7 @@ export class Overlay {
       const there = this.stops(p.there, 1, frame)
       return {there, back: p.back?.length ? this.stops(p.back, 1 + p.there.length, frame) : []}
     })
-    // Backends that are reached by one way are one line. The first of all ways is the one that is told, and lies on top.
+    // Backends with the same path share one line. The first path is the one that the panel shows; it is on top.
     for (const [i, {there, back}] of [...ways.entries()].reverse()) {
       this.way(there, "there", i, drawn)
       this.way(back, "back", i, drawn)
@@ -32,7 +32,7 @@ export class Overlay {
     for (const stop of ways[0].back) this.number(stop, "back")
   }
 
-  // stops are the places of hops that can be seen; hops in one place are one stop.
+  // stops returns the positions of visible hops. Hops at the same position are one stop.
   stops(hops, from, frame) {
     const out = []
     for (const [i, hop] of (hops ?? []).entries()) {
@@ -73,7 +73,8 @@ export class Overlay {
   }
 }
 
-// A tile that lies behind others is reached by the lane above its row, so that no line goes across the others. Corners are round.
+// A tile behind others is reached through the lane above its row, so that no line crosses the others. Corners are
+// round.
 const round = 7
 
 function inward(rail, {x, y, lane}, shift) {

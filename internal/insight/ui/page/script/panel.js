@@ -12,7 +12,8 @@ export class Panel {
 
   get open() { return !this.element.hidden }
 
-  // show fills the panel with what a promise brings. The same place again, because something is new, keeps what is scrolled, open and in focus.
+  // show fills the panel with the result of a promise. If only the data of the same place has changed, it keeps the
+  // scroll position, open sections and focus.
   async show(place, coming) {
     const turn = ++this.turn, again = this.place === place && this.open
     if (!again) this.wait(place)

@@ -1,17 +1,17 @@
-// The place in the page: the part of its address after the #. It can be kept, sent to somebody, and gone back from.
+// The place in the page: the fragment of its URL. It works with bookmarks, shared links and the back button.
 
 import {h} from "./element.js"
 import {kindOf, nameOf} from "./words.js"
 
 const part = text => encodeURIComponent(text).replaceAll("%3A", ":")
 
-// addressOf is the address of an object's panel.
+// addressOf returns the URL of an object's panel.
 export const addressOf = ref => "#" + ["object", ref.kind, ...(ref.namespace ? [ref.namespace] : []), ref.name].map(part).join("/")
 
-// traceAddress is the address of a trace.
+// traceAddress returns the URL of a trace.
 export const traceAddress = query => "#trace?" + new URLSearchParams(Object.entries(query).filter(([, v]) => v))
 
-// read is the place that an address means.
+// read parses a URL.
 export function read(hash = location.hash) {
   const [path, query] = hash.replace(/^#/, "").split("?")
   const [view, ...rest] = path.split("/").map(decodeURIComponent)
@@ -24,11 +24,11 @@ export function read(hash = location.hash) {
 
 export const go = address => { if (location.hash !== address) location.hash = address }
 
-// leave closes what is open beside the map, without a jump to the top of the page.
+// leave closes the panel without scrolling to the top of the page.
 export function leave() {
   history.pushState(null, "", location.pathname)
   dispatchEvent(new HashChangeEvent("hashchange"))
 }
 
-// link is a link to an object.
+// link creates a link to an object.
 export const link = (ref, text) => h("a.ref", {href: addressOf(ref), title: `${kindOf(ref)} ${nameOf(ref)}`}, text ?? nameOf(ref))

@@ -1,12 +1,12 @@
-// The plane: the tiles that are seen, as elements. They lie as they were laid out for one scale; while somebody zooms, the whole of it is
-// stretched, and laid out anew when he stops. So a thousand tiles follow the wheel at once.
+// The plane: the visible tiles as elements, laid out for one scale. While the user zooms, the whole plane is stretched,
+// and laid out again afterwards. This keeps zooming smooth with a thousand tiles.
 
 import {h} from "./element.js"
 import {size} from "./layout.js"
 import {levelOf, linesIn, newTile, tell} from "./tile.js"
 
-const margin = 120 // pixels beyond the window in which tiles exist already
-const most = 1.7 // times that tiles are stretched before they are laid out anew
+const margin = 120 // pixels beyond the window where tiles already exist
+const most = 1.7 // maximum stretch before tiles are laid out again
 
 export class Plane {
   constructor() {
@@ -14,12 +14,12 @@ export class Plane {
     this.nodes = new Map() // by VPC
   }
 
-  // show is new tiles.
+  // show sets new tiles.
   show(plan, colourOf) {
     Object.assign(this, {plan, colourOf, k: 0})
   }
 
-  // paint shows what a camera sees. Marks are the tiles and the way that stand out.
+  // paint draws what the camera sees. Marks are the highlighted tiles and entry.
   paint(camera, window, marks) {
     const stretch = camera.k / this.k
     const stays = camera.zooming && stretch < most && stretch > 1 / most

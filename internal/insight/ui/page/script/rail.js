@@ -1,4 +1,4 @@
-// The rail: what the platform has, beside the map: networks, nodes, egress addresses and gateways.
+// The rail beside the map: networks, nodes, egress addresses and gateways.
 
 import {h} from "./element.js"
 import {mark, severity} from "./icon.js"
@@ -6,7 +6,7 @@ import {addressOf} from "./place.js"
 import {count, key, worst} from "./words.js"
 
 export class Rail {
-  // pointed is called with the network that somebody points at, and with nothing when he does not any more.
+  // pointed is called with the network under the pointer, or with nothing.
   constructor(element, {pointed, scrolled}) {
     Object.assign(this, {element, pointed})
     element.addEventListener("scroll", scrolled, {passive: true})
@@ -39,7 +39,7 @@ export class Rail {
     return e
   }
 
-  // choose marks the object in the panel, and touch what it hangs on.
+  // choose marks the object in the panel; touch marks its dependencies.
   choose(ref, touched = []) {
     this.chosen = ref && key(ref)
     this.touched = new Set(touched)
@@ -55,14 +55,14 @@ export class Rail {
     }
   }
 
-  // rectOf is where an item is on the screen.
+  // rectOf returns the rectangle of an item on the screen.
   rectOf(name) {
     const e = this.element.querySelector(`[data-name="${CSS.escape(name)}"]`)
     const r = e?.getBoundingClientRect(), all = this.element.getBoundingClientRect()
     return r && r.bottom > all.top + 4 && r.top < all.bottom - 4 ? r : null
   }
 
-  // anchors are the heights of the networks on the screen, from the top of an element.
+  // anchors returns the heights of the networks on the screen, from the top of an element.
   anchors(from) {
     const top = from.getBoundingClientRect().top, out = new Map()
     for (const n of this.networks ?? []) {
@@ -88,7 +88,7 @@ function prefixes(n) {
   return all.length ? all.join(" ") : n.uplink ? `nodes' ${n.uplink.interface}, ${n.uplink.addresses?.join(" ") ?? ""}` : "no subnet"
 }
 
-// pool is how full a network is.
+// pool shows the used share of a network.
 function pool(n) {
   const sum = of => (n.subnets ?? []).reduce((a, s) => a + s[of], 0)
   const used = sum("used"), all = used + sum("free")

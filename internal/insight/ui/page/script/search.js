@@ -1,4 +1,4 @@
-// Search: any text finds objects. A combobox as keyboards and screen readers know it.
+// Search finds objects by any text. It is an ARIA combobox, for keyboards and screen readers.
 
 import {h} from "./element.js"
 import {icons, severity} from "./icon.js"
@@ -96,7 +96,7 @@ export class Search {
   close() { this.list.hidden = true; this.input.setAttribute("aria-expanded", "false"); this.results = []; this.point(-1) }
 }
 
-// emphasized is a text with the first word of a query in it made to stand out.
+// emphasized highlights the first word of a query in a text.
 function emphasized(text, query) {
   const term = query.toLowerCase().split(/\s+/).find(t => text.toLowerCase().includes(t))
   if (!term) return text

@@ -1,8 +1,8 @@
-// The server: asked for documents, and listened to. What has not changed is not sent again.
+// The server: requests documents and listens to events. Unchanged documents are not sent again.
 
 const kept = new Map() // address → {tag, value}
 
-// ask is a document; nothing but the newest of one address is kept.
+// ask requests a document. Only the newest document of each path is cached.
 export async function ask(path, params) {
   const query = new URLSearchParams(Object.entries(params ?? {}).filter(([, v]) => v !== undefined && v !== ""))
   const address = query.size ? `${path}?${query}` : path
@@ -24,7 +24,7 @@ export async function ask(path, params) {
   return value
 }
 
-// listen calls back with each status, and with nothing while the server does not answer.
+// listen calls back with each status, and with nothing while the server does not respond.
 export function listen(heard) {
   const source = new EventSource("api/events")
   source.onmessage = e => heard(JSON.parse(e.data))

@@ -1,11 +1,11 @@
-// A tile: one project on the map, with as much of it as there is room for.
+// A tile: one project on the map, with as much detail as fits.
 
 import {h} from "./element.js"
 import {icons, mark, severity} from "./icon.js"
 import {addressOf} from "./place.js"
 import {count, kindOf, key} from "./words.js"
 
-// How much is told at which width in pixels.
+// Levels of detail by width in pixels.
 export const levels = [
   {name: "dot", from: 0},
   {name: "name", from: 58},
@@ -15,19 +15,19 @@ export const levels = [
 
 export const levelOf = width => levels.findLast(l => width >= l.from).name
 
-const line = 20 // pixels that a way takes
+const line = 20 // height of an entry in pixels
 
-// linesIn is how many ways a card of a height has room for.
+// linesIn returns how many entries fit into a height.
 export const linesIn = (height, font) => Math.max(0, Math.floor((height - 50 * font) / (line * font)))
 
-// newTile is the element of a tile.
+// newTile creates the element of a tile.
 export function newTile(tile) {
   const title = h("a.title", {href: addressOf(tile.ref), tabindex: -1})
   const element = h("div.tile", {data: {vpc: tile.vpc, ref: key(tile.ref)}}, title)
   return {element, title, told: ""}
 }
 
-// tell fills the element with what its level has room for. It is called again and again, and says whether it had to change anything.
+// tell fills the element with the content of its level. It is called often, and reports whether it changed anything.
 export function tell(node, tile, level, lines, colourOf) {
   const told = `${level} ${level === "card" ? lines : ""}`
   if (node.told === told && node.of === tile) return false
@@ -61,7 +61,7 @@ function about(tile, level, colourOf) {
   return h("div.about", {}, h("span.facts", {}, tile.address ?? "no address"), h("span.facts", {}, kindsOf(tile)), marks)
 }
 
-// kindsOf is how many ways of which kind there are.
+// kindsOf counts the entries of each kind.
 function kindsOf(tile) {
   const names = {FIp: "FIp", Service: "LB", EgressRoute: "out", EgressService: "out"}, counts = new Map()
   for (const w of tile.ways) counts.set(names[w.ref.kind], (counts.get(names[w.ref.kind]) ?? 0) + 1)
@@ -86,7 +86,7 @@ function wayOf(w, colourOf) {
     w.out ? h("span.end", {title: "packets leave by it"}, icons.out()) : ending(w))
 }
 
-// ending is where a way ends: a pod by name, or how many of its backends are ready.
+// ending describes the target of an entry: the name of a pod, or the number of ready backends.
 function ending(w) {
   if (w.ref.kind === "FIp" && w.targets === 1) return h("span.end", {class: w.ready ? "" : "bad"}, w.to ?? "")
   return h("span.end.number", {class: w.ready ? "" : "bad"}, w.targets ? `${w.ready}/${w.targets}` : "none")

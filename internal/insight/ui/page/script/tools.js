@@ -10,16 +10,16 @@ export function isDark() {
   return chosen ? chosen === "dark" : dark.matches
 }
 
-// turn changes between light and dark, and remembers it; back at what the system says, nothing is remembered.
+// turn switches between light and dark. The choice is stored unless it is that of the system.
 export function turn() {
   const now = isDark() ? "light" : "dark"
   const own = (now === "dark") === dark.matches
-  try { own ? localStorage.removeItem("theme") : localStorage.setItem("theme", now) } catch { /* then it lasts as long as the page */ }
+  try { own ? localStorage.removeItem("theme") : localStorage.setItem("theme", now) } catch { /* no storage: the choice is lost with the page */ }
   if (own) delete document.documentElement.dataset.theme
   else document.documentElement.dataset.theme = now
 }
 
-// bar makes the buttons; help opens the overlay. It returns how to tell them the number of findings.
+// bar creates the buttons; help opens the dialog. It returns a function that updates the number of findings.
 export function bar(element, help) {
   const errors = h("span.count.error", {hidden: true}), warnings = h("span.count.warning", {hidden: true})
   const findings = h("a.button.tool", {href: "#findings", data: {view: "findings"}, title: "Findings (f)", "aria-keyshortcuts": "f"}, icons.findings(), h("span.word", {}, "Findings"), errors, warnings)
@@ -45,7 +45,7 @@ const keys = [
   ["f", "findings"], ["t", "trace a packet"], ["d", "light or dark"], ["?", "these keys"],
 ]
 
-// helpOf fills the overlay of keys and signs.
+// helpOf fills the help dialog with shortcuts and signs.
 export function helpOf(dialog, networks) {
   dialog.replaceChildren(
     h("header", {}, h("h2", {id: "help-title"}, "Keys and signs"), h("button.quiet", {type: "button", "aria-label": "Close", onclick: () => dialog.close()}, icons.close())),

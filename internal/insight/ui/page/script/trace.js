@@ -1,4 +1,4 @@
-// Trace: a packet is asked about, and its way there and back is told stop by stop.
+// Trace: a form for a packet, and its path and that of its reply, stop by stop.
 
 import {h} from "./element.js"
 import {icons, severity} from "./icon.js"
@@ -6,11 +6,11 @@ import {go, link, traceAddress} from "./place.js"
 import {ask} from "./server.js"
 import {capital, kindOf, nameOf} from "./words.js"
 
-const someClient = "203.0.113.10" // of the addresses for documentation: nobody's
+const someClient = "203.0.113.10" // an address reserved for documentation
 
 const remembered = {
   get client() { try { return localStorage.getItem("client") ?? someClient } catch { return someClient } },
-  set client(address) { try { localStorage.setItem("client", address) } catch { /* then it is not */ } },
+  set client(address) { try { localStorage.setItem("client", address) } catch { /* no storage */ } },
 }
 
 const verdicts = {
@@ -21,7 +21,7 @@ const verdicts = {
   Unknown: ["bad", "warning", "Who answers the packet can't be told."],
 }
 
-// show is the panel of a trace: the form, and the answer when everything was said.
+// show returns the panel of a trace: the form, and the result if the query is complete.
 export async function show(query) {
   const panel = {kind: "packet", title: "Trace", paths: [], body: [form(query)]}
   if (!query.to || query.draft) return panel
@@ -59,7 +59,7 @@ function send(data) {
   go(traceAddress(query))
 }
 
-// result is all ways that the packet may take: the first as it is, others that end like it folded.
+// result shows all paths of the packet. Paths with the same verdict as the first are folded.
 function result(paths, query) {
   const all = h("div.result", {}, paths.map((p, i) => {
     if (i === 0) return path(p, paths.length > 1 && `Backend 1 of ${paths.length}`, query)
@@ -83,7 +83,7 @@ function path(p, title, query) {
     p.seen && p.verdict === "Answered" && h("p.seen", {}, `The server sees ${p.seen} as the client.`))
 }
 
-// hops are the stops of one direction, numbered as on the map.
+// hops shows the hops of one direction, numbered as on the map.
 function hops(title, all, from, start) {
   if (!all?.length) return null
   return h("section.part", {}, h("h2", {}, title), h("ol.line", {class: title.toLowerCase(), start: from},

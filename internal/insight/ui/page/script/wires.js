@@ -1,17 +1,18 @@
-// Wires: the networks, from the rail along the left edge of the map and above each row of tiles, down to every router that is on them.
+// Wires: lines of the networks, from the rail along the left edge of the map and above each row of tiles, down to every
+// router that is on them.
 
 import {s} from "./element.js"
 import {size} from "./layout.js"
 
 const apart = 6 // pixels between wires at the left edge
 
-// From this scale on there is room for wires.
+// The minimum scale for wires.
 export const wired = k => k >= 0.42
 
-// room is what wires take of the left edge.
+// room returns the width of the wires at the left edge.
 export const room = networks => networks.length * apart + 16
 
-// draw draws the wires of the rows that are seen.
+// draw draws the wires of the visible rows.
 export function draw(svg, {networks, rows, camera, height, anchors, lit}) {
   svg.replaceChildren()
   if (!wired(camera.k)) return
@@ -48,9 +49,9 @@ export function draw(svg, {networks, rows, camera, height, anchors, lit}) {
   })
 }
 
-// The first network is the innermost, so that what comes from the rail crosses no other wire on its way.
+// The first network is the innermost, so that its wire from the rail crosses no other.
 const trunkOf = (i, n) => Math.round(8 + (n - 1 - i) * apart) + 0.5
 
-// port is where the wire of a tile's network ends, on the screen.
+// port returns where the wire of a tile's network ends on the screen.
 export const port = (place, at, camera) =>
   Math.round((place.x + 20 + at * Math.min(26, (size.tile.w - 40) / Math.max(1, place.tile.networks.length))) * camera.k + camera.x) + 0.5

@@ -1,6 +1,6 @@
-// Words: objects, addresses and times as people say them.
+// Words: objects, addresses and times as text.
 
-// kinds are what objects are called on this page.
+// kinds are the display names of kinds.
 const kinds = {
   Project: "project", Vpc: "VPC", EIp: "external IP", FIp: "floating IP", Service: "load balancer", EgressIP: "egress IP", EgressRoute: "egress route",
   EgressService: "egress service", ExternalNetwork: "network", Subnet: "subnet", Node: "node", Pod: "pod", Gateway: "gateway", Backend: "backend",
@@ -9,25 +9,25 @@ const kinds = {
 
 export const kindOf = ref => kinds[ref.kind] ?? ref.kind
 
-// nameOf is the name with its namespace.
+// nameOf returns the name with its namespace.
 export const nameOf = ref => ref.namespace ? `${ref.namespace}/${ref.name}` : ref.name
 
-// key is an object as text that tells it from all others.
+// key returns a unique text for an object.
 export const key = ref => `${ref.kind}/${ref.namespace ?? ""}/${ref.name}`
 
 export const same = (a, b) => a && b && key(a) === key(b)
 
-// count is a number with its noun.
+// count returns a number with its noun.
 export const count = (n, one, many = one + "s") => `${n.toLocaleString("en")} ${n === 1 ? one : many}`
 
-// clock is the time of day, with the date when it is not today.
+// clock returns the time of day, with the date if it is not today.
 export function clock(time, now = new Date()) {
   const t = new Date(time)
   const day = t.toDateString() === now.toDateString() ? "" : t.toLocaleDateString("en", {day: "numeric", month: "short", year: "numeric"}) + " "
   return day + t.toLocaleTimeString("en", {hour12: false})
 }
 
-// ago is how long something is past.
+// ago returns the time since an event as text.
 export function ago(time, now = new Date()) {
   const s = Math.max(0, Math.round((now - new Date(time)) / 1000))
   if (s < 60) return `${s} s ago`
@@ -36,7 +36,7 @@ export function ago(time, now = new Date()) {
   return `${Math.floor(s / 86400)} days ago`
 }
 
-// capital is a sentence.
+// capital returns a text with a capital first letter.
 export const capital = text => text ? text[0].toUpperCase() + text.slice(1) : text
 
 const severities = ["", "info", "warning", "error"]
