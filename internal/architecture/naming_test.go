@@ -33,8 +33,7 @@ func TestPackagesAreDescribed(t *testing.T) {
 	}
 }
 
-// checkDescription says what is missing of the sentence that every package begins with: "Package x is …." or "Command x
-// is ….".
+// checkDescription checks the sentence that every package begins with: "Package x reads …." or "Command x runs ….".
 func checkDescription(u packageDir) error {
 	var docs []string
 	name := u.files[0].file.Name.Name
@@ -44,16 +43,17 @@ func checkDescription(u packageDir) error {
 		}
 	}
 	name = strings.TrimSuffix(name, "_test")
-	want := "Package " + name + " is "
+	want := "Package " + name + " "
 	if name == "main" {
-		want = "Command " + path.Base(u.dir) + " is "
+		want = "Command " + path.Base(u.dir) + " "
 	}
 	if len(docs) != 1 {
 		return fmt.Errorf("%d files have a package comment, one should, beginning %q", len(docs), want)
 	}
 	first, _, _ := strings.Cut(docs[0], "\n\n")
-	if !strings.HasPrefix(first, want) || !strings.HasSuffix(strings.TrimSpace(first), ".") {
-		return fmt.Errorf("the package comment should be a sentence beginning %q, it is %q", want, first)
+	verb, _, _ := strings.Cut(strings.TrimPrefix(first, want), " ")
+	if !strings.HasPrefix(first, want) || !strings.HasSuffix(verb, "s") || !strings.HasSuffix(strings.TrimSpace(first), ".") {
+		return fmt.Errorf("the package comment should be a sentence beginning %q and a verb, it is %q", want, first)
 	}
 	return nil
 }
