@@ -11,7 +11,8 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// Networks is what we think of each ExternalNetwork. A subnet belongs to the first that names it, by name.
+// Networks returns a verdict on each ExternalNetwork. A subnet belongs to the first network, sorted by name, that lists
+// it.
 func Networks(w *snapshot.NetworkInput) []intent.Verdict {
 	var out []intent.Verdict
 	owner := map[string]string{}
@@ -63,7 +64,7 @@ func Networks(w *snapshot.NetworkInput) []intent.Verdict {
 	return out
 }
 
-// checkSharedReserved is which of a network's shared addresses is not shared, because Kube-OVN could give it to
+// checkSharedReserved returns the finding that a shared address is not shared, because Kube-OVN could assign it to
 // anybody.
 func checkSharedReserved(w *snapshot.NetworkInput, n snapshot.ExternalNetwork) intent.Finding {
 	for _, a := range slices.SortedFunc(maps.Keys(n.SharedAddresses), netip.Addr.Compare) {
@@ -79,7 +80,7 @@ func checkSharedReserved(w *snapshot.NetworkInput, n snapshot.ExternalNetwork) i
 	return intent.Finding{}
 }
 
-// resolveReturnPath is how replies find back to a network, and why not as somebody asked for.
+// resolveReturnPath returns the return path mode of a network, and why it is not the requested one.
 func resolveReturnPath(w *snapshot.NetworkInput, n snapshot.ExternalNetwork) (string, intent.Finding) {
 	want := cmp.Or(n.ReturnPath, w.DefaultReturnPath, snapshot.ReturnByConnection)
 	if want == snapshot.ReturnBySource || w.MissingCapabilities == "" {
