@@ -108,7 +108,7 @@ func (c *compiler) checkMembership() intent.Finding {
 	switch p := c.project; {
 	case p == nil:
 		return intent.Finding{Reason: intent.NoProject, Message: fmt.Sprintf(
-			"namespace %s belongs to no Project; create this in a project's namespace", c.w.Shard)}
+			"namespace %s does not belong to a Project; create the object in a project's namespace", c.w.Shard)}
 	case p.Deleting:
 		return intent.Finding{Reason: intent.ProjectDeleting, Message: fmt.Sprintf("%s is being deleted", p.key)}
 	case !p.accepted.OK():
@@ -258,13 +258,14 @@ func (c *compiler) claimAddress(e *eip, asked map[netip.Addr]*eip) intent.Findin
 	}
 	if !isAllocatable(e.external, want) {
 		return intent.Finding{Reason: intent.AddressOutsideNetwork, Message: fmt.Sprintf(
-			"%s can't be given by this network, whose subnet %s has %s with gateway %s; ask for another address", want,
+			"%s can't be assigned: subnet %s has %s with gateway %s; request another address", want,
 			e.external.Subnet, e.external.Prefix, e.external.Gateway)}
 	}
 	if !c.mayHoldAddress(e, e.external, want) {
 		return intent.Finding{Reason: intent.AddressReserved, Message: fmt.Sprintf(
-			"%s is reserved: it is in excludeIps of Subnet %s, which the operator keeps for others on that network; ask for another address, or for any, "+
-				"or ask the operator to take it out of excludeIps", want, e.external.Subnet)}
+			"%s is reserved for other hosts on the network: it is in excludeIps of Subnet %s; "+
+				"request another address, omit it to get any, or ask the operator to remove it from excludeIps",
+			want, e.external.Subnet)}
 	}
 	if other := asked[want]; other != nil {
 		who := "an EIp of another namespace"
@@ -273,7 +274,7 @@ func (c *compiler) claimAddress(e *eip, asked map[netip.Addr]*eip) intent.Findin
 		}
 		return intent.Finding{
 			Reason:  intent.AddressTaken,
-			Message: fmt.Sprintf("%s is held by %s; ask for another address, or for any", want, who),
+			Message: fmt.Sprintf("%s is held by %s; request another address, or omit it to get any", want, who),
 		}
 	}
 	if h, held := c.w.AddressOwners[want]; held && h.OvnEip != e.ovnEipName {
@@ -284,11 +285,11 @@ func (c *compiler) claimAddress(e *eip, asked map[netip.Addr]*eip) intent.Findin
 		case h.Shard == c.w.Shard:
 			who = "OvnEip " + h.OvnEip + " of this project"
 		case h.Shard == "":
-			who = "an OvnEip that the operator made"
+			who = "an OvnEip that the operator created"
 		}
 		return intent.Finding{
 			Reason:  intent.AddressTaken,
-			Message: fmt.Sprintf("%s is held by %s; ask for another address, or for any", want, who),
+			Message: fmt.Sprintf("%s is held by %s; request another address, or omit it to get any", want, who),
 		}
 	}
 	asked[want] = e
@@ -319,14 +320,14 @@ func (c *compiler) checkOvnEipReady(e *eip, have snapshot.OvnEip) intent.Finding
 	case have.Deleting && !e.Deleting:
 		return intent.Finding{
 			Reason:  intent.BeingDeleted,
-			Message: fmt.Sprintf("OvnEip %s is being deleted; it is made again with the same address", e.ovnEipName),
+			Message: fmt.Sprintf("OvnEip %s is being deleted; it will be recreated with its address", e.ovnEipName),
 		}
 	case e.external.Free <= 0 && !have.Ready:
 		return poolExhausted([]*snapshot.ExternalSubnet{e.external})
 	case !have.Ready || !have.Address.IsValid():
 		return intent.Finding{
 			Reason:  intent.WaitingForEngine,
-			Message: fmt.Sprintf("Kube-OVN has given OvnEip %s no address yet", e.ovnEipName),
+			Message: fmt.Sprintf("Kube-OVN has not assigned an address to OvnEip %s yet", e.ovnEipName),
 		}
 	case !c.isConnected(e.external.Subnet) && !c.checkGatewayNodes().OK():
 		return c.checkGatewayNodes()

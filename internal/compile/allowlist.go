@@ -127,7 +127,7 @@ func checkAllowList(l snapshot.AllowList, what string) intent.Finding {
 		return intent.Finding{}
 	}
 	return intent.Finding{Reason: intent.AllowListMalformed, Message: fmt.Sprintf(
-		"the %s allow-list allows nobody, because it can't be read: %s; ask the operator to correct it", what,
+		"the %s allow-list is invalid and allows nothing: %s; ask the operator to correct it", what,
 		l.Malformed)}
 }
 

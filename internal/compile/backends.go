@@ -50,7 +50,8 @@ func (c *compiler) emitHealthChecks(s *service, protocol intent.Protocol,
 	source := c.chooseProbeSource()
 	if !source.IsValid() {
 		s.waiting = firstProblem(s.waiting, intent.Finding{Reason: intent.NoAddressForChecks, Message: fmt.Sprintf(
-			"subnet %s has no address left with which backends could be checked; use fewer networks, or a project with a larger subnet", c.subnetName())})
+			"subnet %s has no address left as source of health checks; "+
+				"use fewer networks, or a project with a larger subnet", c.subnetName())})
 		return nil
 	}
 	for _, v := range vips {

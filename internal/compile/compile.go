@@ -51,11 +51,11 @@ type compiler struct {
 	eips            []*eip // oldest first
 	eipsByKey       map[intent.ObjectKey]*eip
 	eipCount        map[string]int       // EIps that count for quotas, by namespace
-	ownCounted      []snapshot.MemberEIp // this shard's EIps as the organization's quota counts them; nil: not computed yet
+	ownCounted      []snapshot.MemberEIp // for the organization's quota; nil: not computed yet
 	fips            []*fip
 	services        []*service
 	podAddresses    map[string]map[netip.Addr]bool // addresses of pods, by namespace
-	foreignServices []*service                     // not served by Sallyport (any more), but with a status that it wrote
+	foreignServices []*service                     // not served by Sallyport, but with a status it wrote
 	egressPolicies  []*vpcEgressPolicy
 	refusedProjects []intent.Verdict // verdicts on Projects whose shard belongs to an older one
 }
@@ -146,7 +146,10 @@ func deletingFinding(deleting bool) intent.Finding {
 	if !deleting {
 		return intent.Finding{}
 	}
-	return intent.Finding{Reason: intent.Deleting, Message: "what was made for the object is removed with it"}
+	return intent.Finding{
+		Reason:  intent.Deleting,
+		Message: "the object is being deleted; everything created for it is removed with it",
+	}
 }
 
 // firstProblem returns the first finding that is not OK.

@@ -50,17 +50,18 @@ func (c *compiler) checkProjectReady() intent.Finding {
 	case !engine.Vpc.Ready:
 		return intent.Finding{
 			Reason:  intent.WaitingForEngine,
-			Message: fmt.Sprintf("Kube-OVN has not made Vpc %s yet", c.w.Shard),
+			Message: fmt.Sprintf("Kube-OVN has not created the router of Vpc %s yet", c.w.Shard),
 		}
 	case !engine.Subnet.Ready:
 		return intent.Finding{
 			Reason:  intent.WaitingForEngine,
-			Message: fmt.Sprintf("Kube-OVN has not made Subnet %s yet", c.subnetName()),
+			Message: fmt.Sprintf("Kube-OVN has not created the switch of Subnet %s yet", c.subnetName()),
 		}
-	case c.w.Namespace.PodSubnet != "" && c.w.Namespace.PodSubnet != c.subnetName(): // Kube-OVN processed the namespace before the Subnet
+	// Kube-OVN processed the namespace before the Subnet.
+	case c.w.Namespace.PodSubnet != "" && c.w.Namespace.PodSubnet != c.subnetName():
 		return intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf(
-			"Kube-OVN would still give pods in namespace %s addresses of Subnet %s; create them later", c.w.Shard,
-			c.w.Namespace.PodSubnet)}
+			"Kube-OVN would still assign addresses of Subnet %[2]s to pods in namespace %[1]s; create pods later",
+			c.w.Shard, c.w.Namespace.PodSubnet)}
 	case port.Deleting:
 		return beingDeletedFinding(intent.OvnEip, c.externalPortName(network.Subnet))
 	case engine.SnatRule.Deleting:
@@ -70,7 +71,7 @@ func (c *compiler) checkProjectReady() intent.Finding {
 	case c.project.ipv4Prefix().IsValid() && (!engine.SnatRule.Ready || engine.SnatRule.ExternalIP != port.Address):
 		return intent.Finding{
 			Reason:  intent.WaitingForEngine,
-			Message: fmt.Sprintf("Kube-OVN has not carried out OvnSnatRule %s yet", c.w.Shard),
+			Message: fmt.Sprintf("Kube-OVN has not applied OvnSnatRule %s yet", c.w.Shard),
 		}
 	default:
 		return intent.Finding{}

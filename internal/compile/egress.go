@@ -113,17 +113,18 @@ func (e *egressCompiler) readAddress(text string) (*egressAddress, intent.Findin
 		}
 		if holder := e.w.AddressOwners[a]; holder.OvnEip != "" && holder.OvnEip != ownership.EgressOvnEipName(a) {
 			return nil, intent.Finding{Reason: intent.EgressIPConflict, Message: fmt.Sprintf(
-				"address %s is held by OvnEip %s; choose another, or release it", a, holder.OvnEip)}
+				"address %s is held by OvnEip %s; choose another address, or delete the OvnEip", a, holder.OvnEip)}
 		}
 		if a == x.Gateway || a == x.Prefix.Masked().Addr() {
 			return nil, intent.Finding{Reason: intent.EgressIPConflict, Message: fmt.Sprintf(
-				"address %s is the gateway's, or the network's own; choose another", a)}
+				"address %s is the gateway or the network address; choose another address", a)}
 		}
 		return &egressAddress{address: a, external: x}, intent.Finding{}
 	}
 	slices.Sort(prefixes)
 	return nil, intent.Finding{Reason: intent.AddressOutsideNetwork, Message: fmt.Sprintf(
-		"address %s is of no external network; there are: %s", a, cmp.Or(strings.Join(prefixes, ", "), "none"))}
+		"address %s is in no external network; choose an address of: %s", a,
+		cmp.Or(strings.Join(prefixes, ", "), "none"))}
 }
 
 // assignNodes chooses the node of each address.
@@ -206,11 +207,11 @@ func (q *egressIPRequest) applyPlacements(placed []assign.Placement, chassis map
 		switch p.Reason {
 		case assign.NodeAddress:
 			q.accepted = firstProblem(q.accepted, intent.Finding{Reason: intent.EgressIPConflict, Message: fmt.Sprintf(
-				"address %s is node %s's own; choose another", p.Address, p.ConflictsWith)})
+				"address %s belongs to node %s; choose another address", p.Address, p.ConflictsWith)})
 		case assign.Taken:
 			q.accepted = firstProblem(q.accepted,
 				intent.Finding{Reason: intent.UnsupportedRequest, Message: fmt.Sprintf(
-					"EgressIP %s has address %s already; choose another, or delete that one", p.ConflictsWith,
+					"EgressIP %s already has address %s; choose another, or delete that EgressIP", p.ConflictsWith,
 					p.Address)})
 		case assign.NoNode:
 			unplaced = append(unplaced, p.Address.String())
@@ -337,11 +338,11 @@ func (e *egressCompiler) emitAddresses() {
 			case e.w.PortNetworks == nil:
 				q.waiting = firstProblem(q.waiting,
 					intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf(
-						"Kube-OVN has not made Vpc %s yet", ownership.EgressVpc)})
+						"Kube-OVN has not created the router of Vpc %s yet", ownership.EgressVpc)})
 			case !eip.Ready || eip.Address != h.address:
 				q.waiting = firstProblem(q.waiting,
 					intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf(
-						"Kube-OVN has not made OvnEip %s ready yet", ownership.EgressOvnEipName(h.address))})
+						"OvnEip %s is not ready yet", ownership.EgressOvnEipName(h.address))})
 			case h.node != "":
 				e.emitAddress(q, h)
 			}
@@ -410,8 +411,9 @@ func (q *egressIPRequest) checkAdmission() intent.Finding {
 		})
 		if len(refused) > 0 {
 			return intent.Finding{Reason: intent.NetworkNotAllowed, Message: fmt.Sprintf(
-				"network %s of address %s is not for %s, whose selected pods do as failurePolicy says; "+
-					"add them to allowedProjects or allowedNamespaces of the ExternalNetwork, or let the selectors leave them out",
+				"network %s of address %s is not available to %s; failurePolicy applies to their selected pods; "+
+					"add them to allowedProjects or allowedNamespaces of the ExternalNetwork, "+
+					"or exclude them in the selectors",
 				h.external.Network, h.address, humanize.JoinLimited(refused, 3))}
 		}
 	}
@@ -424,16 +426,17 @@ func (q *egressIPRequest) checkUnservedPods() intent.Finding {
 	if q.PodsOutsideProjects.Number == 0 || !q.accepted.OK() {
 		return intent.Finding{}
 	}
-	what, they := "selected pods are", "they leave"
+	what, they := "selected pods belong", "they leave"
 	if q.PodsOutsideProjects.Number == 1 {
-		what, they = "selected pod is", "it leaves"
+		what, they = "selected pod belongs", "it leaves"
 	}
 	served := ""
 	if len(q.Vpcs) > 0 {
 		served = fmt.Sprintf("; selected pods of %s are served", humanize.JoinLimited(q.Vpcs, 3))
 	}
 	return intent.Finding{Reason: intent.PodsNotServed, Message: fmt.Sprintf(
-		"%d %s of no project and not served (%s as if not selected, whatever failurePolicy says): %s%s; let the selectors match namespaces of projects only",
+		"%d %s to no project and can't use the addresses (%s as if not selected, regardless of failurePolicy): "+
+			"%s%s; restrict the selectors to namespaces of projects",
 		q.PodsOutsideProjects.Number, what, they, q.PodsOutsideProjects, served)}
 }
 

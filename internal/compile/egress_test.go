@@ -187,21 +187,24 @@ func TestPodsOutsideProjects(t *testing.T) {
 		vpcs []string
 		want string
 	}{
-		"one": {1, nil, "1 selected pod is of no project and not served (it leaves as if not selected, whatever failurePolicy says): " +
-			"kube-system/dns-00001; let the selectors match namespaces of projects only"},
+		"one": {1, nil, "1 selected pod belongs to no project and can't use the addresses (it leaves as if not " +
+			"selected, regardless of failurePolicy): " +
+			"kube-system/dns-00001; restrict the selectors to namespaces of projects"},
 		"many, beside a project": {
 			20000,
 			[]string{"acme-prod"},
-			"20000 selected pods are of no project and not served (they leave as if not selected, " +
-				"whatever failurePolicy says): kube-system/dns-00001, kube-system/dns-00002, kube-system/dns-00003 and 19997 more; " +
-				"selected pods of acme-prod are served; let the selectors match namespaces of projects only",
+			"20000 selected pods belong to no project and can't use the addresses (they leave as if not selected, " +
+				"regardless of failurePolicy): kube-system/dns-00001, kube-system/dns-00002, kube-system/dns-00003 " +
+				"and 19997 more; " +
+				"selected pods of acme-prod are served; restrict the selectors to namespaces of projects",
 		},
 		"beside many projects": {
 			2,
 			[]string{"a", "b", "c", "d", "e"},
-			"2 selected pods are of no project and not served (they leave as if not selected, " +
-				"whatever failurePolicy says): kube-system/dns-00001, kube-system/dns-00002; selected pods of a, b, c and 2 more are served; " +
-				"let the selectors match namespaces of projects only",
+			"2 selected pods belong to no project and can't use the addresses (they leave as if not selected, " +
+				"regardless of failurePolicy): kube-system/dns-00001, kube-system/dns-00002; " +
+				"selected pods of a, b, c and 2 more are served; " +
+				"restrict the selectors to namespaces of projects",
 		},
 	} {
 		r := newEgressIP("a", 0, "198.51.100.7")

@@ -59,7 +59,8 @@ func (c *compiler) excludeSelected(s snapshot.Selection, selected map[netip.Addr
 		c.out.Notes = append(c.out.Notes, intent.Note{
 			Object: intent.ObjectKey{Kind: intent.EgressIP, Name: s.EgressIP},
 			Finding: intent.Finding{Reason: intent.UndefinedRequest, Message: fmt.Sprintf(
-				"pods of project %s are selected by EgressIP %s as well, which is older: they leave with its addresses; let only one select them",
+				"pods of project %s are also selected by the older EgressIP %s and use its addresses; "+
+					"change the selectors so that only one selects them",
 				c.w.Shard, name)},
 		})
 	}
@@ -116,7 +117,9 @@ func (c *compiler) emitEgressLink(l snapshot.EgressLink, by state.Ref) {
 		Peer:           ownership.EgressLinkPort(l.Address, c.w.Shard),
 		HAChassisGroup: ownership.EgressRouterPort(l.Address),
 	})
-	row(intent.GatewayPortSNAT{GatewayPort: end, External: local, Logical: netip.PrefixFrom(netip.IPv4Unspecified(), 0)})
+	row(intent.GatewayPortSNAT{
+		GatewayPort: end, External: local, Logical: netip.PrefixFrom(netip.IPv4Unspecified(), 0),
+	})
 }
 
 // emitUnselectedEgress allows default egress for the given pods only and drops everything else: a pod that is not known

@@ -26,7 +26,7 @@ type vpcEgressPolicy struct {
 	address     netip.Addr               // source address; invalid: that of the router's port
 	rules       []egressRule
 	natPriority int      // of the SNAT row: the higher one applies
-	service     *service // with the annotation, whose conditions report on the policy; nil: an object with its own conditions
+	service     *service // with the annotation: its conditions report on the policy; nil: an own object
 }
 
 // egressRule is one destination of a policy and its router policy priorities.
@@ -61,7 +61,7 @@ func (c *compiler) resolveEgressPolicies() {
 		if d.service != nil && !d.accepted.OK() {
 			d.setWaiting(intent.Finding{
 				Reason:  intent.NoEgress,
-				Message: "its pods can't leave with its address: " + d.accepted.Message,
+				Message: "its address can't be the source address of its pods: " + d.accepted.Message,
 			})
 		}
 		c.egressPolicies = append(c.egressPolicies, d)
@@ -87,7 +87,8 @@ type destinationCounts map[string]int
 func (n destinationCounts) admitRoute(r snapshot.EgressRoute) intent.Finding {
 	if n[r.Namespace]+len(r.Destinations) > maxDestinations {
 		return intent.Finding{Reason: intent.TooManyRoutes, Message: fmt.Sprintf(
-			"older EgressRoutes of namespace %s have %d destinations, and together there may be %d; delete some, or use shorter prefixes",
+			"older EgressRoutes of namespace %s have %d destinations, and the limit for all together is %d; "+
+				"delete some, or combine them into shorter prefixes",
 			r.Namespace, n[r.Namespace], maxDestinations)}
 	}
 	n[r.Namespace] += len(r.Destinations)
@@ -111,7 +112,7 @@ func (c *compiler) checkEgressSupported() intent.Finding {
 		return noIPv4Prefix
 	case p.defaultNetwork != nil && c.returnsBySource(p.defaultNetwork):
 		return intent.Finding{Reason: intent.NeedsConnectionReturnPath, Message: fmt.Sprintf(
-			"network %s leads replies back by the pod's address (returnPath Source), and they would be led away, too; "+
+			"network %s routes replies by the pod's address (returnPath Source), so they would be redirected as well; "+
 				"ask the operator for returnPath Connection, and for OVN 24.09 or later", p.defaultNetwork.Network)}
 	default:
 		return intent.Finding{}
@@ -163,14 +164,15 @@ func (c *compiler) resolveEgressService(b egressServiceRequest) *vpcEgressPolicy
 	})
 	if i < 0 {
 		d.resolved = intent.Finding{Reason: intent.ServiceNotFound, Message: fmt.Sprintf(
-			"there is no Service %s of type LoadBalancer of ours in namespace %s; create it, or give this the name of one", b.Name, b.Namespace)}
+			"Sallyport serves no Service %s of type LoadBalancer in namespace %s; "+
+				"create it, or use the name of another", b.Name, b.Namespace)}
 		return d
 	}
 	s := c.services[i]
 	if !s.isWanted() {
 		d.waiting = intent.Finding{
 			Reason:  intent.WaitingForEIp,
-			Message: fmt.Sprintf("Service %s has no address yet; look at its conditions", s.Name),
+			Message: fmt.Sprintf("Service %s has no address yet; see its conditions", s.Name),
 		}
 		return d
 	}
@@ -184,7 +186,7 @@ func (c *compiler) resolveEgressService(b egressServiceRequest) *vpcEgressPolicy
 	case d.external == nil || b.ByNetwork:
 	case d.external.Subnet != s.eip.external.Subnet:
 		d.accepted = intent.Finding{Reason: intent.AddressOfAnotherNetwork, Message: fmt.Sprintf(
-			"address %s is of network %s and would be dropped on %s; leave out spec.network, or use sourceIPBy Network",
+			"address %s belongs to network %s and would be dropped on %s; omit spec.network, or use sourceIPBy Network",
 			s.eip.address, s.eip.external.Network, d.external.Network)}
 	default:
 		d.address = s.eip.address
@@ -234,7 +236,8 @@ func (c *compiler) resolveEgressRoute(r snapshot.EgressRoute, same map[netip.Pre
 		rank := same[to]
 		if rank >= ownership.MaxRoutesPerDestination {
 			d.accepted = intent.Finding{Reason: intent.TooManyRoutes, Message: fmt.Sprintf(
-				"%d older EgressRoutes have destination %s; put their pods together in one", rank, to)}
+				"%d older EgressRoutes have destination %s, which is the limit; select their pods in one EgressRoute",
+				rank, to)}
 			return d
 		}
 		if !r.Deleting {
@@ -252,7 +255,7 @@ func checkIPv4Only(destinations []netip.Prefix) intent.Finding {
 	for _, to := range destinations {
 		if !to.Addr().Is4() {
 			return intent.Finding{Reason: intent.Malformed, Message: fmt.Sprintf(
-				"destination %s is not an IPv4 prefix such as 198.51.100.0/24; there are no others for projects yet",
+				"destination %s is not an IPv4 prefix such as 198.51.100.0/24; projects support IPv4 destinations only",
 				to)}
 		}
 	}
@@ -281,7 +284,7 @@ func (c *compiler) checkConnected(x *snapshot.ExternalSubnet) intent.Finding {
 	case c.isVPCTerminating() || c.w.Engine.RouterPorts == nil:
 		return intent.Finding{
 			Reason:  intent.WaitingForEngine,
-			Message: fmt.Sprintf("router %s is not there yet", c.w.Shard),
+			Message: fmt.Sprintf("router %s does not exist yet", c.w.Shard),
 		}
 	case c.w.Engine.OvnEips[c.externalPortName(x.Subnet)].Deleting:
 		return beingDeletedFinding(intent.OvnEip, c.externalPortName(x.Subnet))

@@ -214,7 +214,7 @@ func (e *eip) buildVerdict() intent.Verdict {
 		facts.Network = e.external.Subnet
 	}
 	if !facts.Address.IsValid() && e.isWanted() {
-		facts.Address = e.StatusAddress // the OvnEip is being recreated; an address that is not in the status would be lost
+		facts.Address = e.StatusAddress // the OvnEip is being recreated; keep its address in the status
 	}
 	return intent.Verdict{
 		Object: e.key, Generation: e.Generation, Facts: facts, Tolerated: e.tolerated,

@@ -22,8 +22,9 @@ func (c *compiler) blockEIPDeletion() {
 		if user := c.findEIPUser(e); user != "" {
 			e.deletionBlocked = true
 			e.held = intent.Finding{
-				Reason:  intent.InUse,
-				Message: fmt.Sprintf("deletion waits: held by %s; delete that, or let it use another EIp", user),
+				Reason: intent.InUse,
+				Message: fmt.Sprintf("deletion is blocked: the EIp is held by %s; "+
+					"delete that object, or assign it another EIp", user),
 			}
 		}
 	}
@@ -103,7 +104,7 @@ func (c *compiler) emitEIPFinalizers() {
 		if e.Deleting && there && e.held.OK() {
 			e.held = intent.Finding{
 				Reason:  intent.CleaningUp,
-				Message: fmt.Sprintf("OvnEip %s is being removed", e.ovnEipName),
+				Message: fmt.Sprintf("OvnEip %s is being deleted", e.ovnEipName),
 			}
 		}
 	}
@@ -118,7 +119,7 @@ func (c *compiler) emitFIPFinalizers() {
 		if f.Deleting && there {
 			f.held = intent.Finding{
 				Reason:  intent.CleaningUp,
-				Message: fmt.Sprintf("OvnFip %s is being removed", f.ovnFipName),
+				Message: fmt.Sprintf("OvnFip %s is being deleted", f.ovnFipName),
 			}
 		}
 	}
@@ -135,14 +136,14 @@ func (c *compiler) checkLeftovers() intent.Finding {
 	}
 	if ns := c.w.Namespace; ns.Deleting && ns.RemainingContent != "" {
 		return intent.Finding{Reason: intent.NamespaceContentRemaining, Message: fmt.Sprintf(
-			"namespace %s is kept by what is in it (%s); remove that or its finalizers", c.w.Shard,
+			"deletion of namespace %s is blocked by its content (%s); delete that, or remove its finalizers", c.w.Shard,
 			ns.RemainingContent)}
 	}
 	slices.SortFunc(left, intent.ObjectKey.Compare)
 	last := left[len(left)-1]
 	return intent.Finding{
 		Reason:  intent.CleaningUp,
-		Message: fmt.Sprintf("%d objects are being removed; next to go: %s", len(left), last),
+		Message: fmt.Sprintf("%d objects are still to be deleted; next: %s", len(left), last),
 	}
 }
 

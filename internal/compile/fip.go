@@ -83,7 +83,9 @@ func (c *compiler) checkFIPSupported() intent.Finding {
 		return intent.Finding{}
 	}
 	return intent.Finding{
-		Reason: intent.NoProject, Message: "the namespace is in the management VPC, which has no floating IPs; use a load balancer, or a project",
+		Reason: intent.NoProject,
+		Message: "the namespace is in the management VPC, which does not support floating IPs; " +
+			"use a load balancer, or a project",
 	}
 }
 
@@ -131,7 +133,7 @@ func (c *compiler) resolveEIP(f *fip) intent.Finding {
 		return intent.Finding{}
 	}
 	if f.ownEIPName != "" {
-		f.waiting = intent.Finding{Reason: intent.WaitingForEIp, Message: fmt.Sprintf("EIp %s is being made", name)}
+		f.waiting = intent.Finding{Reason: intent.WaitingForEIp, Message: fmt.Sprintf("EIp %s is being created", name)}
 		return intent.Finding{}
 	}
 	return intent.Finding{Reason: intent.EIpNotFound, Message: fmt.Sprintf(
@@ -154,7 +156,7 @@ func (c *compiler) resolvePodTarget(f *fip) intent.Finding {
 	addresses, exists := c.w.Pods[snapshot.PodKey(f.Namespace, f.Pod)]
 	if !exists {
 		return intent.Finding{Reason: intent.PodNotFound, Message: fmt.Sprintf(
-			"pod %s does not exist in namespace %s, or has ended; create it, and the floating IP follows",
+			"pod %s does not exist in namespace %s, or has terminated; create it, and the floating IP follows",
 			humanize.QuoteName(f.Pod), c.w.Shard)}
 	}
 	for _, a := range addresses {
@@ -173,7 +175,7 @@ func (c *compiler) resolveVMTarget(f *fip) intent.Finding {
 	interfaces, exists := c.w.VMs[f.VM]
 	if !exists {
 		return intent.Finding{Reason: intent.VMNotFound, Message: fmt.Sprintf(
-			"virtual machine %s does not run in namespace %s; start it, and the floating IP follows",
+			"virtual machine %s is not running in namespace %s; start it, and the floating IP follows",
 			humanize.QuoteName(f.VM), c.w.Shard)}
 	}
 	for _, i := range interfaces {
@@ -185,7 +187,8 @@ func (c *compiler) resolveVMTarget(f *fip) intent.Finding {
 	}
 	if f.Interface != "" {
 		return intent.Finding{Reason: intent.TargetHasNoAddress, Message: fmt.Sprintf(
-			"virtual machine %s reports no IPv4 address on an interface %s (it has %s); the floating IP follows when it does",
+			"virtual machine %s reports no IPv4 address on an interface %s (it has %s); "+
+				"the floating IP follows when it does",
 			humanize.QuoteName(f.VM), humanize.QuoteName(f.Interface), listInterfaces(interfaces))}
 	}
 	return intent.Finding{Reason: intent.TargetHasNoAddress, Message: fmt.Sprintf(
@@ -216,7 +219,7 @@ func (c *compiler) checkTargetInSubnet(f *fip) intent.Finding {
 			"the project has no IPv4 prefix, and %s can't be translated: Kube-OVN 1.16 has IPv4 addresses on external networks only", f.target)}
 	}
 	return intent.Finding{Reason: intent.TargetOutsideProject, Message: fmt.Sprintf(
-		"%s is not in the project's subnet %s; use an address of a pod or virtual machine in it", f.target, prefix)}
+		"%s is not in the project's subnet %s; use an address of a pod or virtual machine there", f.target, prefix)}
 }
 
 // checkEIPUnused returns the finding that another object uses the FIp's EIp.
@@ -224,7 +227,7 @@ func (c *compiler) checkEIPUnused(f *fip, addresses map[*eip]*fip) intent.Findin
 	if f.eip != nil && f.eip.ExistingOvnEip != "" {
 		return intent.Finding{
 			Reason:  intent.EIpTaken,
-			Message: fmt.Sprintf("EIp %s is the project's way out; use another EIp", f.eip.Name),
+			Message: fmt.Sprintf("EIp %s is the project's default egress address; use another EIp", f.eip.Name),
 		}
 	}
 	if other := addresses[f.eip]; f.eip != nil && other != nil {
@@ -233,7 +236,7 @@ func (c *compiler) checkEIPUnused(f *fip, addresses map[*eip]*fip) intent.Findin
 	}
 	if s := c.findBalancedService(f.eip); s != nil {
 		return intent.Finding{Reason: intent.EIpTaken, Message: fmt.Sprintf(
-			"EIp %s is held by Service %s; use another EIp, or let that Service use another", f.eip.Name, s.Name)}
+			"EIp %s is held by Service %s; use another EIp, or assign that Service another", f.eip.Name, s.Name)}
 	}
 	return intent.Finding{}
 }
@@ -244,7 +247,8 @@ func (c *compiler) checkTargetUnused(f *fip, others []*fip) intent.Finding {
 	for _, other := range others {
 		if f.target.IsValid() && c.haveConflict(f, other) {
 			return intent.Finding{Reason: intent.TargetTaken, Message: fmt.Sprintf(
-				"FIp %s leads to %s already, and on each network replies can leave with one address only; delete one of the two, or use another network",
+				"FIp %s already has target %s, and a target can have only one address on a network; "+
+					"delete one of the two, or use another network",
 				other.Name, f.target)}
 		}
 	}
@@ -275,12 +279,12 @@ func (c *compiler) emitFloatingNAT() {
 		}
 		if have.Stuck {
 			f.waiting = firstProblem(f.waiting, intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf(
-				"Kube-OVN has overlooked OvnFip %s, which is made again", f.ovnFipName)})
+				"Kube-OVN has missed OvnFip %s, which is being recreated", f.ovnFipName)})
 			continue
 		}
 		if c.mustRecreateFIP(f, have) {
 			f.waiting = firstProblem(f.waiting, intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf(
-				"OvnFip %s has to go, and comes again with the address of EIp %s", f.ovnFipName, f.eip.Name)})
+				"OvnFip %s is being recreated with the address of EIp %s", f.ovnFipName, f.eip.Name)})
 			continue
 		}
 		spec := kubeovn.OvnFipSpec{OvnEip: f.eip.ovnEipName, Vpc: c.w.Shard, V4Ip: f.target.String()}
@@ -288,7 +292,7 @@ func (c *compiler) emitFloatingNAT() {
 			intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(c.w.Shard)}, spec), f.key.Ref())
 		if !have.Ready || have.Deleting || have.TargetIP != f.target || have.OvnEip != f.eip.ovnEipName {
 			f.waiting = firstProblem(f.waiting, intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf(
-				"Kube-OVN has not carried out OvnFip %s yet", f.ovnFipName)})
+				"Kube-OVN has not applied OvnFip %s yet", f.ovnFipName)})
 			continue
 		}
 		c.out.AddRow(c.w.Shard, intent.DNATAndSNAT{External: have.ExternalIP, Logical: f.target}, f.key.Ref())
@@ -322,7 +326,7 @@ func (c *compiler) checkFIPReady(f *fip) intent.Finding {
 	if !c.w.Engine.Vpc.Ready || !c.w.Engine.Subnet.Ready {
 		return intent.Finding{
 			Reason:  intent.WaitingForEngine,
-			Message: fmt.Sprintf("Kube-OVN has not made VPC %s and its subnet yet", c.w.Shard),
+			Message: fmt.Sprintf("Kube-OVN has not created VPC %s and its subnet yet", c.w.Shard),
 		}
 	}
 	return intent.Finding{}

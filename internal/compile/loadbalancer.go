@@ -38,7 +38,7 @@ func (c *compiler) emitLoadBalancers() {
 		}
 		if !c.w.Engine.RouterPorts[c.internalPortName()] {
 			s.waiting = firstProblem(s.waiting, intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf(
-				"Kube-OVN has not connected router %s with switch %s yet", c.w.Shard, c.subnetName())})
+				"Kube-OVN has not connected router %s to switch %s yet", c.w.Shard, c.subnetName())})
 			continue
 		}
 		if c.emitSourceRanges(s) {
@@ -138,8 +138,8 @@ func (c *compiler) emitCompanions(s *service, address netip.Addr) {
 	case s.WantsBackend && c.w.BackendCRDMissing:
 		s.waiting = firstProblem(s.waiting, intent.Finding{
 			Reason: intent.NoEnvoyGateway,
-			Message: "a Backend is asked for, and there is no Envoy Gateway in the cluster that would know it; " +
-				"install its resource definitions and restart the controller, or take the annotation off",
+			Message: "a Backend was requested, but Envoy Gateway's CRDs are not installed; " +
+				"install them and restart the controller, or remove the annotation",
 		})
 	case s.WantsBackend:
 		c.emitEnvoyBackend(s, address)

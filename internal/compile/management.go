@@ -86,7 +86,8 @@ func (c *compiler) checkGatewayNodes() intent.Finding {
 		return intent.Finding{}
 	}
 	return intent.Finding{
-		Reason: intent.NoGatewayNode, Message: "no node may hold the gateway of the management VPC; label some with ovn.kubernetes.io/external-gw=true",
+		Reason: intent.NoGatewayNode, Message: "no node can hold the gateway of the management VPC; " +
+			"label at least one with ovn.kubernetes.io/external-gw=true",
 	}
 }
 

@@ -61,7 +61,8 @@ func (c *compiler) networkNotFound(what, name string) intent.Finding {
 	if known = slices.Compact(known); len(known) > 0 {
 		message += "; use one of the types " + strings.Join(known, ", ") + ", or ask the operator for another"
 	} else {
-		message += "; there is none at all: the operator labels a Kube-OVN Subnet with network.kube-dc.com/external-network-type"
+		message += "; there is none at all: ask the operator to label a Kube-OVN Subnet with " +
+			"network.kube-dc.com/external-network-type"
 	}
 	return intent.Finding{Reason: intent.NetworkNotFound, Message: message}
 }
@@ -87,7 +88,7 @@ func (c *compiler) networkNotAllowed(x *snapshot.ExternalSubnet, namespace strin
 		next = "use one of the types " + strings.Join(slices.Compact(known), ", ") + ", or " + next
 	}
 	return intent.Finding{Reason: intent.NetworkNotAllowed, Message: fmt.Sprintf(
-		"network %s (type %s) is not for namespace %s; %s", x.Network, x.Type, namespace, next)}
+		"network %s (type %s) is not available to namespace %s; %s", x.Network, x.Type, namespace, next)}
 }
 
 // checkStillAllowed returns the finding that an existing address is kept although its namespace may not use the network
@@ -97,8 +98,8 @@ func (c *compiler) checkStillAllowed(x *snapshot.ExternalSubnet, namespace strin
 		return intent.Finding{}
 	}
 	return intent.Finding{Reason: intent.NetworkNoLongerAllowed, Message: fmt.Sprintf(
-		"network %s (type %s) is not for namespace %s any more; the address stays as long as the object does: "+
-			"delete that, or ask the operator to admit it again",
+		"network %s (type %s) is no longer available to namespace %s; existing addresses are kept: "+
+			"delete the object, or ask the operator to admit the namespace again",
 		x.Network, x.Type, namespace)}
 }
 

@@ -29,13 +29,13 @@ func Networks(w *snapshot.NetworkInput) []intent.Verdict {
 			x, exists := w.ExternalSubnets[name]
 			if other := owner[name]; other != "" {
 				v.Accepted = firstProblem(v.Accepted, intent.Finding{Reason: intent.SubnetTaken, Message: fmt.Sprintf(
-					"Subnet %s belongs to ExternalNetwork %s; take it out of one of the two", name, other)})
+					"Subnet %s already belongs to ExternalNetwork %s; remove it from one of the two", name, other)})
 				continue
 			}
 			if !exists {
 				v.Resolved = firstProblem(v.Resolved,
 					intent.Finding{Reason: intent.SubnetNotFound, Message: fmt.Sprintf(
-						"there is no Subnet %s with an IPv4 prefix and gateway", name)})
+						"Subnet %s does not exist, or has no IPv4 prefix and gateway; create or correct it", name)})
 				continue
 			}
 			owner[name] = n.Name
@@ -45,7 +45,7 @@ func Networks(w *snapshot.NetworkInput) []intent.Verdict {
 			if !x.Ready {
 				v.Waiting = firstProblem(v.Waiting,
 					intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf(
-						"Kube-OVN has not made Subnet %s ready yet", name)})
+						"Subnet %s is not ready yet", name)})
 			}
 			facts.Subnets = append(facts.Subnets,
 				intent.SubnetFacts{Name: name, Prefix: x.Prefix, Gateway: x.Gateway, Free: x.Free, Used: x.Used})
@@ -74,7 +74,8 @@ func checkSharedReserved(w *snapshot.NetworkInput, n snapshot.ExternalNetwork) i
 		}
 		if !slices.ContainsFunc(n.Subnets, reserves) {
 			return intent.Finding{Reason: intent.SharedAddressNotReserved, Message: fmt.Sprintf(
-				"shared address %s is not shared: it is in excludeIps of none of the network's Subnets, and so anybody could get it; add it there", a)}
+				"shared address %s is not shared: any project could get it; "+
+					"add it to excludeIps of the network's Subnet", a)}
 		}
 	}
 	return intent.Finding{}
@@ -87,6 +88,6 @@ func resolveReturnPath(w *snapshot.NetworkInput, n snapshot.ExternalNetwork) (st
 		return string(want), intent.Finding{}
 	}
 	return string(snapshot.ReturnBySource), intent.Finding{Reason: intent.EngineTooOld, Message: fmt.Sprintf(
-		"OVN can't lead replies back by their connection: %s; they follow the pod's address, as with returnPath: Source. "+
+		"OVN can't route replies by connection: %s; they are routed by the pod's address, as with returnPath: Source. "+
 			"Upgrade OVN to 24.09 or later", w.MissingCapabilities)}
 }

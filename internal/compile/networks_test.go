@@ -40,7 +40,7 @@ func TestNetworkWaitsForItsNodes(t *testing.T) {
 			snapshot.NodePathStatus{IsCurrent: true, NetworkProblems: map[string]string{"vlan": ""}},
 			"",
 		},
-		"nobody has said so": {snapshot.NodePathStatus{}, "is sallyport-agent running there?"},
+		"nobody has said so": {snapshot.NodePathStatus{}, "check that sallyport-agent is running there"},
 		"it can't be": {snapshot.NodePathStatus{
 			IsCurrent:       true,
 			NetworkProblems: map[string]string{"vlan": "interface eth1 is down"},

@@ -109,7 +109,7 @@ func (n *nodesCompiler) resolveEgressService(s snapshot.EgressService,
 	}
 	if b == nil {
 		d.resolved = intent.Finding{Reason: intent.ServiceNotFound, Message: fmt.Sprintf(
-			"there is no Service %s of type LoadBalancer in namespace %s; create it, or give this the name of one",
+			"there is no Service %s of type LoadBalancer in namespace %s; create it, or use the name of another",
 			s.Name, s.Namespace)}
 		return d
 	}
@@ -137,7 +137,8 @@ func (n *nodesCompiler) resolveEgressService(s snapshot.EgressService,
 		if len(b.ExternalIPs) > 0 && len(n.ownedAddresses(b)) == 0 {
 			d.resolved = intent.Finding{}
 			d.accepted = intent.Finding{Reason: intent.AddressTaken, Message: fmt.Sprintf(
-				"address %s of Service %s is held by another namespace, by an EIp or an older Service; let the Service have an address of its own",
+				"address %s of Service %s belongs to an EIp or an older Service of another namespace; "+
+					"assign the Service an address of its own",
 				b.ExternalIPs[0], s.Name)}
 		}
 	}
@@ -150,7 +151,7 @@ func (n *nodesCompiler) resolveEgressService(s snapshot.EgressService,
 func (d *nodeEgressPolicy) chooseByAddress(among []*snapshot.Uplink, external []netip.Addr, s snapshot.EgressService) {
 	if len(external) == 0 {
 		d.resolved = intent.Finding{Reason: intent.TargetHasNoAddress, Message: fmt.Sprintf(
-			"Service %s has no external address yet; look at who gives it one, such as MetalLB", s.Name)}
+			"Service %s has no external address yet; check the controller that assigns it, such as MetalLB", s.Name)}
 		return
 	}
 	for _, a := range external {
@@ -172,12 +173,14 @@ func (d *nodeEgressPolicy) chooseByAddress(among []*snapshot.Uplink, external []
 	}
 	if s.Network != "" {
 		d.accepted = intent.Finding{Reason: intent.AddressOfAnotherNetwork, Message: fmt.Sprintf(
-			"address %s is not in nodes.addresses of network %s, where it would be dropped; leave out spec.network, or use sourceIPBy Network",
+			"address %s is not in nodes.addresses of network %s and would be dropped there; "+
+				"omit spec.network, or use sourceIPBy Network",
 			external[0], s.Network)}
 		return
 	}
 	d.accepted = intent.Finding{Reason: intent.AddressOutsideNetwork, Message: fmt.Sprintf(
-		"address %s is in nodes.addresses of no ExternalNetwork; let the operator add it to the one by which it is reached", external[0])}
+		"address %s is in nodes.addresses of no ExternalNetwork; "+
+			"ask the operator to add it to the network that it is reachable on", external[0])}
 }
 
 // ownedAddresses returns the addresses of a Service that belong to its namespace. Several Services may show the same
@@ -214,21 +217,23 @@ func admittedUplinks(uplinks []*snapshot.Uplink, namespace string) []*snapshot.U
 // uplinkNotAllowed returns the finding that a namespace may not use a network.
 func uplinkNotAllowed(u *snapshot.Uplink, namespace string) intent.Finding {
 	return intent.Finding{Reason: intent.NetworkNotAllowed, Message: fmt.Sprintf(
-		"network %s (type %s) is not for namespace %s; use another, or ask the operator to add it to allowedNamespaces of the ExternalNetwork",
+		"network %s (type %s) is not available to namespace %s; "+
+			"use another, or ask the operator to add it to allowedNamespaces of the ExternalNetwork",
 		u.Name, u.Type, namespace)}
 }
 
 func (n *nodesCompiler) uplinkNotFound(what, name string) intent.Finding {
-	message := fmt.Sprintf("there is no ExternalNetwork of %s %s that nodes are on, and pods of Kube-OVN's own VPC leave by their node; ",
+	message := fmt.Sprintf("there is no ExternalNetwork of %s %s with spec.nodes, "+
+		"and pods of the management VPC leave through their nodes; ",
 		what, humanize.Quote(name))
 	known := make([]string, 0, len(n.uplinks))
 	for _, u := range n.uplinks {
 		known = append(known, fmt.Sprintf("%s (%s)", u.Name, u.Type))
 	}
 	if slices.Sort(known); len(known) > 0 {
-		message += "use one of " + strings.Join(known, ", ") + ", or ask the operator for spec.nodes on another"
+		message += "use one of " + strings.Join(known, ", ") + ", or ask the operator to add spec.nodes to another"
 	} else {
-		message += "there is none at all: ask the operator for an ExternalNetwork with spec.nodes, or use a project's namespace"
+		message += "there is none at all: ask the operator for one, or use a project's namespace"
 	}
 	return intent.Finding{Reason: intent.NetworkNotFound, Message: message}
 }
@@ -244,7 +249,7 @@ func (d *nodeEgressPolicy) checkFamilies() intent.Finding {
 		if !slices.ContainsFunc(d.uplinks, func(u *snapshot.Uplink) bool { return hasGatewayFor(u, to.Addr()) }) {
 			return intent.Finding{Reason: intent.FamilyNotServed, Message: fmt.Sprintf(
 				"network %s has no gateway of the family of destination %s; "+
-					"leave it out, or ask the operator for one in nodes.gateways", d.uplinks[0].Name, to)}
+					"omit it, or ask the operator to add one to nodes.gateways", d.uplinks[0].Name, to)}
 		}
 	}
 	return intent.Finding{}
@@ -256,7 +261,7 @@ func (d *nodeEgressPolicy) checkMethod() intent.Finding {
 		if u.Method == string(kubedcv1alpha1.NodeStatic) &&
 			slices.ContainsFunc(d.destinations, func(p netip.Prefix) bool { return p.Bits() == 0 }) {
 			return intent.Finding{Reason: intent.NeedsAnotherMethod, Message: fmt.Sprintf(
-				"network %s has method Static, which knows destinations only, and pods are to leave by it for everywhere; "+
+				"network %s has method Static, which needs destinations, but the policy is for all destinations; "+
 					"name destinations in an EgressRoute, or ask the operator for another method", u.Name)}
 		}
 	}
@@ -338,8 +343,8 @@ func (n *nodesCompiler) newEgressClaim(d *nodeEgressPolicy, p snapshot.PodPlacem
 		return egressClaim{}, false // the network lacks the family; the pod's address of the other family is served
 	}
 	d.waiting = firstProblem(d.waiting, intent.Finding{Reason: intent.NodeNotOnNetwork, Message: fmt.Sprintf(
-		"pod address %s is on node %s, which is not on network %s, and leaves as others do; "+
-			"let the pod run on another node, or let the network's nodeSelector choose this one", p.Address, p.Node,
+		"pod address %s is on node %s, which is not on network %s, and uses the default egress; "+
+			"run the pod on another node, or select this node in the network's nodeSelector", p.Address, p.Node,
 		d.uplinks[0].Name)})
 	return egressClaim{}, false
 }
@@ -432,7 +437,8 @@ func (n *nodesCompiler) buildVerdicts() (out []intent.Verdict) {
 		}
 		if wrong := firstProblem(d.accepted, d.resolved); !wrong.OK() {
 			n.out.Notes = append(n.out.Notes, intent.Note{Object: d.key, Finding: intent.Finding{
-				Reason: intent.NoEgress, Message: "its pods can't leave with its address: " + wrong.Message,
+				Reason:  intent.NoEgress,
+				Message: "its address can't be the source address of its pods: " + wrong.Message,
 			}})
 		}
 	}
@@ -493,9 +499,10 @@ func checkAgentReport(paths map[string]snapshot.NodePathStatus, node, network st
 		return intent.Finding{}
 	case path.IsCurrent && known:
 		return intent.Finding{Reason: intent.WaitingForAgent, Message: fmt.Sprintf(
-			"node %s can't carry it out: %s; see NodePath %s", node, problem, node)}
+			"node %s can't apply it: %s; see NodePath %s", node, problem, node)}
 	default:
 		return intent.Finding{Reason: intent.WaitingForAgent, Message: fmt.Sprintf(
-			"node %s has not carried it out yet: its agent has not reported on NodePath %s as it is now; is sallyport-agent running there?", node, node)}
+			"node %s has not applied it yet: its agent has not reported on the current NodePath %s; "+
+				"check that sallyport-agent is running there", node, node)}
 	}
 }

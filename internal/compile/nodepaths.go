@@ -109,8 +109,8 @@ func checkUplink(u snapshot.Uplink, inside []netip.Prefix) intent.Finding {
 	if u.Method == string(kubedcv1alpha1.NodeVRF) && len(inside) == 0 {
 		return intent.Finding{
 			Reason: intent.NeedsClusterPrefixes,
-			Message: "method VRF has to know what is inside the cluster; " +
-				"give the controller --cluster-prefixes (defaults.clusterPrefixes of the chart), or choose another method",
+			Message: "method VRF needs the prefixes of the cluster; " +
+				"set the controller's --cluster-prefixes (defaults.clusterPrefixes of the chart), or choose another method",
 		}
 	}
 	return checkMalformed(u.Malformed)

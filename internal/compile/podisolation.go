@@ -69,19 +69,19 @@ func (c *compiler) misplacedFinding(foreign, stray []snapshot.PodPort) intent.Fi
 	out := intent.Finding{Reason: intent.ForeignPod}
 	var parts []string
 	if len(foreign) > 0 {
-		parts = append(parts, fmt.Sprintf("on the project's network %s is %s", c.subnetName(), listPods(foreign)))
+		parts = append(parts, fmt.Sprintf("on the project's network %s: %s", c.subnetName(), listPods(foreign)))
 	} else {
 		out.Reason = intent.StrayPod
 	}
 	if len(stray) > 0 {
-		parts = append(parts, "outside the project's network is "+listPods(stray))
+		parts = append(parts, "outside the project's network: "+listPods(stray))
 	}
 	what := "; packets of such pods are dropped"
 	if c.w.Config.Isolation == snapshot.IsolationReport {
 		what = "; packets of such pods are NOT dropped (--isolation=Report)"
 	}
 	out.Message = strings.Join(parts, "; ") + what +
-		"; delete the pod and check who may create it, or let the operator allow it"
+		"; delete the pod and check who can create such pods, or ask the operator to allow it"
 	return out
 }
 

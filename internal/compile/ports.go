@@ -30,7 +30,8 @@ func (c *compiler) limitPorts() {
 			continue
 		}
 		s.excessPorts = intent.Finding{Reason: intent.TooManyPorts, Message: fmt.Sprintf(
-			"%d of its %d ports are left out: a Service may have %d, and those of a namespace %d together; use fewer, or several namespaces",
+			"%d of its %d ports are ignored: the limit is %d for a Service and %d for all Services of a namespace; "+
+				"use fewer ports, or several namespaces",
 			requested-allowed, requested, maxServicePorts, maxNamespacePorts)}
 	}
 }

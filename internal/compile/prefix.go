@@ -59,13 +59,14 @@ func (c *compiler) checkPrefixes() intent.Finding {
 		}
 		if prefix.Bits() < shortest {
 			return intent.Finding{Reason: intent.Malformed, Message: fmt.Sprintf(
-				"cidrBlock %s is too wide: a project may have a /%d at most; make the Project with a smaller prefix, such as 10.0.0.0/16 or fd00:10::/64",
+				"cidrBlock %s is too wide: the limit is /%d; "+
+					"create the Project with a longer prefix, such as 10.0.0.0/16 or fd00:10::/64",
 				prefix, shortest)}
 		}
 		for _, claim := range claims {
 			if claim.Prefix.IsValid() && claim.Prefix.Overlaps(prefix) {
 				return intent.Finding{Reason: intent.PrefixOverlaps, Message: fmt.Sprintf(
-					"cidrBlock %s overlaps with %s of %s; make the Project with another prefix", prefix, claim.Prefix,
+					"cidrBlock %s overlaps with %s of %s; create the Project with another prefix", prefix, claim.Prefix,
 					claim.Owner)}
 			}
 		}

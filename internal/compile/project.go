@@ -49,7 +49,7 @@ func (c *compiler) selectProject() {
 				Object: key, Generation: p.Generation,
 				Facts: intent.ProjectFacts{}, Accepted: intent.Finding{
 					Reason:  intent.NameTaken,
-					Message: fmt.Sprintf("another Project has namespace %s already; choose another name", c.w.Shard),
+					Message: fmt.Sprintf("another Project already owns namespace %s; choose another name", c.w.Shard),
 				},
 			})
 			continue
@@ -79,11 +79,11 @@ func (c *compiler) checkProject() intent.Finding {
 	}
 	if len(c.subnetName()) > 63 { // Kube-OVN uses the subnet's name as a label value
 		return intent.Finding{Reason: intent.Malformed, Message: fmt.Sprintf(
-			"the namespace would be called %s, which is longer than 55 characters; choose a shorter name", c.w.Shard)}
+			"namespace name %s would be longer than 55 characters; choose a shorter name", c.w.Shard)}
 	}
 	if ns := c.w.Namespace; ns.Exists && !ns.Owned {
 		return intent.Finding{Reason: intent.NamespaceTaken, Message: fmt.Sprintf(
-			"namespace %s exists and was not made for this project; choose another name, or delete the namespace",
+			"namespace %s exists and was not created for this project; choose another name, or delete the namespace",
 			c.w.Shard)}
 	}
 	return c.checkPrefixes()
@@ -100,7 +100,7 @@ func (c *compiler) checkNameReserved() intent.Finding {
 		return intent.Finding{}
 	}
 	return intent.Finding{Reason: intent.NameReserved, Message: fmt.Sprintf(
-		"the VPC would be called %s, which is reserved; choose another name", vpc)}
+		"VPC name %s is reserved; choose another name", vpc)}
 }
 
 // chooseDefaultNetwork returns the subnet of the project's default network: the current one if there is one, then the

@@ -27,7 +27,8 @@ func (c *compiler) checkEIPQuota(e *eip, have snapshot.OvnEip) (accepted, waitin
 	}
 	if limit, used := c.eipLimit(e.Namespace), c.eipCount[e.Namespace]; !limit.AllowsMore(used) {
 		return intent.Finding{Reason: intent.QuotaExceeded, Message: fmt.Sprintf(
-			"the project has %d EIps and may have %d; delete one, or ask the operator to raise the quota", used,
+			"%s has %d EIps (quota: %d); delete one, or ask the operator to raise the quota",
+			c.describeScope(e.Namespace), used,
 			limit.Max)}, waiting
 	}
 	if c.w.Management != nil || e.Accepted {
@@ -63,11 +64,11 @@ func (c *compiler) checkSharedQuota(m snapshot.Meta, limit snapshot.Limit, other
 		return accepted, waiting
 	case !limit.AllowsMore(others.ahead):
 		return intent.Finding{Reason: intent.QuotaExceeded, Message: fmt.Sprintf(
-			"organization %s has %d %s and may have %d; delete one, or ask the operator to raise the quota of its namespace",
+			"organization %s has %d %s (quota: %d); delete one, or ask the operator to raise its namespace's quota",
 			c.project.Namespace, others.ahead, what, limit.Max)}, waiting
 	case c.w.Now.Sub(m.Created) < quotaSettleTime:
 		undecided := intent.Finding{Reason: intent.QuotaExceeded, Message: fmt.Sprintf(
-			"organization %s asks for more than the %d %s that it may have; who came first is known in %d s",
+			"organization %s requests more than its quota of %d %s; the oldest request wins, which is decided in %d s",
 			c.project.Namespace, limit.Max, what, quotaSettleTime/time.Second)}
 		return undecided, undecided
 	default:

@@ -15,7 +15,7 @@ import (
 func beingDeletedFinding(kind intent.Kind, name string) intent.Finding {
 	return intent.Finding{
 		Reason:  intent.BeingDeleted,
-		Message: fmt.Sprintf("%s %s is being deleted by somebody; it is made again when it is gone", kind, name),
+		Message: fmt.Sprintf("%s %s is being deleted; it will be recreated when it is gone", kind, name),
 	}
 }
 
@@ -37,23 +37,26 @@ func (c *compiler) checkRebuild() intent.Finding {
 	message := ""
 	switch {
 	case c.w.Namespace.Deleting:
-		message = fmt.Sprintf("namespace %s is being deleted; it is made again when it is gone", c.w.Shard)
+		message = fmt.Sprintf("namespace %s is being deleted; it will be recreated when it is gone", c.w.Shard)
 	case e.Vpc.Deleting && e.UsedIPs > 0:
 		message = fmt.Sprintf(
-			"Vpc %s is being deleted by somebody; it works until the project's pods (%d) have ended, and is then made again", c.w.Shard, e.UsedIPs)
+			"Vpc %s is being deleted; it works until the project's pods (%d) have terminated, and is then recreated",
+			c.w.Shard, e.UsedIPs)
 	case e.Vpc.Deleting:
-		message = fmt.Sprintf("Vpc %s is being deleted by somebody; it is made again when it is gone", c.w.Shard)
+		message = fmt.Sprintf("Vpc %s is being deleted; it will be recreated when it is gone", c.w.Shard)
 	case !e.Vpc.Exists && e.RouterPorts != nil:
-		message = fmt.Sprintf("Kube-OVN has not removed router %s of a Vpc that was deleted; if it stays, remove it with ovn-nbctl lr-del", c.w.Shard)
+		message = fmt.Sprintf("Kube-OVN has not removed router %s of a deleted Vpc yet; "+
+			"if this persists, remove it with ovn-nbctl lr-del", c.w.Shard)
 	case e.Subnet.Deleting && e.UsedIPs > 0:
 		message = fmt.Sprintf(
-			"Subnet %s is being deleted by somebody; it works until the project's pods (%d) have ended, and is then made again", c.subnetName(), e.UsedIPs)
+			"Subnet %s is being deleted; it works until the project's pods (%d) have terminated, and is then recreated",
+			c.subnetName(), e.UsedIPs)
 	case e.Subnet.Deleting:
-		message = fmt.Sprintf("Subnet %s is being deleted by somebody; it is made again when it is gone",
+		message = fmt.Sprintf("Subnet %s is being deleted; it will be recreated when it is gone",
 			c.subnetName())
 	case c.isSubnetTerminating():
-		message = fmt.Sprintf("Kube-OVN has not removed router port %s of a Subnet that was deleted; "+
-			"if it stays, remove it with ovn-nbctl lrp-del", c.internalPortName())
+		message = fmt.Sprintf("Kube-OVN has not removed router port %s of a deleted Subnet yet; "+
+			"if this persists, remove it with ovn-nbctl lrp-del", c.internalPortName())
 	default:
 		return intent.Finding{}
 	}

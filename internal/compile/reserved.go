@@ -92,7 +92,7 @@ func (c *compiler) isOccupied(a netip.Addr) bool {
 // noReturnPort returns the finding that a network has no return port because no reserved address is left.
 func (c *compiler) noReturnPort(x *snapshot.ExternalSubnet) intent.Finding {
 	return intent.Finding{Reason: intent.NoWayBack, Message: fmt.Sprintf(
-		"subnet %s keeps %d addresses for the ways back to secondary networks and has none left for %s; "+
-			"use a network that the project uses already, or a project with a larger subnet", c.subnetName(),
+		"subnet %s has none of its %d addresses for return ports left for network %s; "+
+			"use a network that the project already uses, or a project with a larger subnet", c.subnetName(),
 		len(reservedAddresses(c.project.ipv4Prefix())), x.Subnet)}
 }

@@ -152,12 +152,12 @@ func (c *compiler) checkBalanceable(s *service) intent.Finding {
 	for _, p := range s.Ports {
 		if !slices.Contains(protocols, p.Protocol) {
 			return intent.Finding{Reason: intent.Malformed, Message: fmt.Sprintf(
-				"port %d has protocol %s, which can't be balanced; use TCP, UDP or SCTP", p.Number, p.Protocol)}
+				"port %d has protocol %s, which OVN can't balance; use TCP, UDP or SCTP", p.Number, p.Protocol)}
 		}
 	}
 	if len(s.SourceRanges) > maxSourceRanges {
 		return intent.Finding{Reason: intent.TooManyRanges, Message: fmt.Sprintf(
-			"spec.loadBalancerSourceRanges has %d entries, and at most %d are supported; "+
+			"spec.loadBalancerSourceRanges has %d entries (maximum: %d); "+
 				"combine them into shorter prefixes", len(s.SourceRanges), maxSourceRanges)}
 	}
 	if !c.project.ipv4Prefix().IsValid() {
@@ -202,7 +202,7 @@ func (c *compiler) resolveServiceEIP(s *service) intent.Finding {
 		return c.eipNotPermitted(s)
 	}
 	if s.ownEIPName != "" {
-		s.waiting = intent.Finding{Reason: intent.WaitingForEIp, Message: fmt.Sprintf("EIp %s is being made", name)}
+		s.waiting = intent.Finding{Reason: intent.WaitingForEIp, Message: fmt.Sprintf("EIp %s is being created", name)}
 		return intent.Finding{}
 	}
 	return intent.Finding{Reason: intent.EIpNotFound, Message: fmt.Sprintf(
@@ -216,11 +216,12 @@ func (c *compiler) eipNotPermitted(s *service) intent.Finding {
 	name := s.EIpNamespace + "/" + s.EIp
 	if c.w.Management == nil {
 		return intent.Finding{Reason: intent.RefNotPermitted, Message: fmt.Sprintf(
-			"EIp %q can't be used here: Services of a project bind to EIps of its own namespace %s; name one of those",
+			"EIp %q can't be used here: Services of a project can use only EIps of namespace %s; name one of those",
 			name, s.Namespace)}
 	}
 	return intent.Finding{Reason: intent.RefNotPermitted, Message: fmt.Sprintf(
-		"EIp %q does not exist, or is not shared with namespace %s; let its owner add %s to spec.sharedWith, or name an EIp of this namespace",
+		"EIp %q does not exist, or is not shared with namespace %s; "+
+			"ask its owner to add %s to spec.sharedWith, or name an EIp of this namespace",
 		name, s.Namespace, s.Namespace)}
 }
 
@@ -242,7 +243,7 @@ func (c *compiler) checkNoFIPHolds(s *service) intent.Finding {
 	for _, f := range c.fips {
 		if s.eip != nil && f.eip == s.eip && f.accepted.OK() && !f.Deleting {
 			return intent.Finding{Reason: intent.EIpTaken, Message: fmt.Sprintf(
-				"EIp %s is held by FIp %s, which has all of its ports; use another EIp, or delete that FIp", s.eip.Name,
+				"EIp %s is held by FIp %s, which uses all ports; use another EIp, or delete that FIp", s.eip.Name,
 				f.Name)}
 		}
 	}
@@ -257,7 +258,7 @@ func (c *compiler) checkReturnPath(s *service) intent.Finding {
 		return intent.Finding{}
 	}
 	return intent.Finding{Reason: intent.NeedsConnectionReturnPath, Message: fmt.Sprintf(
-		"network %s leads replies back by the pod's address (returnPath Source), with which pods behind load balancers can't be reached; "+
+		"network %s routes replies by the pod's address (returnPath Source), which does not work for load balancers; "+
 			"use the project's default network, or ask the operator for returnPath Connection", s.eip.external.Network)}
 }
 
@@ -277,7 +278,7 @@ func (s *service) checkEndpointCount() intent.Finding {
 		return intent.Finding{}
 	}
 	return intent.Finding{Reason: intent.TooManyEndpoints, Message: fmt.Sprintf(
-		"the Service has %d endpoints, one for each address and port, and at most %d are balanced; %d get no connections; "+
+		"the Service has %d endpoints, one for each address and port (maximum: %d); %d get no connections; "+
 			"use fewer pods or ports, or spread them over several Services", len(s.Endpoints)+s.OmittedEndpoints,
 		snapshot.MaxEndpoints, s.OmittedEndpoints)}
 }
@@ -294,7 +295,8 @@ func (c *compiler) checkEndpoint(s *service, e snapshot.Endpoint) intent.Finding
 			e.Address, c.project.ipv4Prefix())}
 	case c.w.Management != nil && !c.podAddresses[s.Namespace][e.Address]:
 		return intent.Finding{Reason: intent.EndpointNotInNamespace, Message: fmt.Sprintf(
-			"endpoint %s is not the address of a pod in namespace %s and gets no connections; let the Service select pods of its namespace",
+			"endpoint %s is not the address of a pod in namespace %s and gets no connections; "+
+				"select pods of the Service's own namespace",
 			e.Address, s.Namespace)}
 	default:
 		return intent.Finding{}
@@ -371,7 +373,10 @@ func (c *compiler) checkStatusAddress(s *service) intent.Finding {
 	if !s.isWanted() || c.statusAddress(s).IsValid() {
 		return intent.Finding{}
 	}
-	return intent.Finding{Reason: intent.Programming, Message: "its address is shown once it is balanced"}
+	return intent.Finding{
+		Reason:  intent.Programming,
+		Message: "the load balancer is being programmed; the address appears in the status afterwards",
+	}
 }
 
 func (s *service) buildVerdict(c *compiler) intent.Verdict {

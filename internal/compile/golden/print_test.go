@@ -20,7 +20,7 @@ func printIntent(in *intent.Intent, verdicts []intent.Verdict, shard string, hid
 	printSection(p, "objects", in.Objects, func(k intent.ObjectKey, o intent.Object) string {
 		return k.String() + formatObject(o)
 	})
-	printSection(p, "elements of Vpc "+shard, in.VpcEntries, func(k intent.VpcEntryKey, e intent.VpcEntry) string {
+	printSection(p, "entries of Vpc "+shard, in.VpcEntries, func(k intent.VpcEntryKey, e intent.VpcEntry) string {
 		return foreignPrefix(k.Vpc, shard) + formatElement(k, e)
 	})
 	printSection(p, "rows of router "+shard, in.Rows, func(k intent.RowKey, r intent.Row) string {
