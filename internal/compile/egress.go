@@ -162,8 +162,8 @@ func (e *egressCompiler) assignNodes() {
 }
 
 // currentPlacement returns the current placement of an address. The holder is the first chassis of its group, unless
-// OVN has found that one dead. Then the address stays where OVN moved it, so that it does not follow a node that comes
-// and goes.
+// OVN has found that one dead. Then the address stays where OVN moved it, so that it does not follow a node that
+// flaps.
 func (e *egressCompiler) currentPlacement(q *egressIPRequest, h *egressAddress) assign.Address {
 	out := assign.Address{IP: h.address, Network: h.external.Subnet}
 	port := ownership.EgressRouterPort(h.address)

@@ -78,7 +78,8 @@ var reservedNextHops = netip.MustParsePrefix("169.254.91.1/24")
 // reservedNextHop returns the next hop for a return port. It is as stable as the port's address, and no host has it.
 func (c *compiler) reservedNextHop(returnIP netip.Addr) netip.Addr {
 	bytes := reservedNextHops.Addr().As4()
-	bytes[3] += byte(1 + slices.Index(reservedAddresses(c.project.ipv4Prefix()), returnIP)) //nolint:gosec // a project has few reserved addresses
+	index := slices.Index(reservedAddresses(c.project.ipv4Prefix()), returnIP)
+	bytes[3] += byte(1 + index) //nolint:gosec // a project has few reserved addresses
 	return netip.AddrFrom4(bytes)
 }
 

@@ -32,8 +32,8 @@ var update = flag.Bool("update", false, "rewrite what the cases in testdata want
 // now is the time of every case.
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// goldenCase is testdata/NAME.txtar: Kubernetes objects, and the resulting intent and statuses. Its comment says what it
-// shows and ends with lines of settings:
+// goldenCase is testdata/NAME.txtar: Kubernetes objects, and the resulting intent and statuses. Its comment says what
+// it shows and ends with lines of settings:
 //
 //	shard NAME        the VPC, or the shard of NodePaths (default: acme-prod)
 //	rehearse          compile until nothing changes, as if Kube-OVN had applied everything
